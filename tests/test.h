@@ -1,0 +1,45 @@
+/* What every test file needs: the library with its private parts visible, and the checks.
+
+   A test is a function without arguments. CHECK and SKIP record and return from it, so a test frees
+   what it holds before it checks, or leaks only when it fails. tests/run.c runs the tables. */
+#ifndef TEST_H
+#define TEST_H
+
+#include "../bitnet.h"   /* the runner's command line defines BITNET_STATIC, BITNET_IMPLEMENTATION */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct test_case {
+    const char *name;
+    void (*run)(void);
+} test_case;
+
+void test_fail(const char *file, int line, const char *format, ...);
+void test_skip(const char *format, ...);
+const char *test_data(const char *name);    /* path in tests/data */
+const char *test_shared(const char *name);  /* path below BITNET_TEST_DATA, or 0 if it isn't there */
+void *test_read_file(const char *path, size_t *size);  /* malloc; 0 if it cannot be read */
+
+#define CHECK(cond) \
+    do { \
+        if (!(cond)) { \
+            test_fail(__FILE__, __LINE__, "%s", #cond); \
+            return; \
+        } \
+    } while (0)
+#define CHECK_MSG(cond, ...) \
+    do { \
+        if (!(cond)) { \
+            test_fail(__FILE__, __LINE__, __VA_ARGS__); \
+            return; \
+        } \
+    } while (0)
+#define SKIP(...) \
+    do { \
+        test_skip(__VA_ARGS__); \
+        return; \
+    } while (0)
+
+#endif
