@@ -17,18 +17,19 @@
 
        static int print(void *ud, const char *text, size_t n, bitnet_token t) {
            (void)t;
-           return fwrite(text, 1, n, (FILE *)ud) != n;        // nonzero stops the generation
+           return fwrite(text, 1, n, (FILE *)ud) != n || fflush((FILE *)ud);  // nonzero stops
        }
 
        int main(int argc, char **argv) {
            bitnet_model *model = 0; bitnet_ctx *ctx = 0; bitnet_error err = {BITNET_OK, ""};
            bitnet_generate_params gen = {0};
+           if (argc < 2) return fprintf(stderr, "usage: %s MODEL.gguf [TEXT]\n", argv[0]), 2;
            gen.text = argc > 2 ? argv[2] : "Once upon a time";
            gen.text_fn = print; gen.ud = stdout; gen.max_tokens = 100;
-           if (argc > 1 && !bitnet_model_load_file(argv[1], 0, &model, &err) &&
+           if (!bitnet_model_load_file(argv[1], 0, &model, &err) &&
                !bitnet_ctx_create(model, 0, &ctx, &err)) bitnet_generate(ctx, &gen, 0, &err);
            bitnet_ctx_free(ctx); bitnet_model_free(model);
-           return err.code ? fprintf(stderr, "%s\n", err.text), 1 : 0;
+           return err.code ? fprintf(stderr, "%s\n", err.text), 1 : puts("") < 0;
        }
 
    WHAT WORKS
@@ -256,7 +257,8 @@ typedef struct bitnet_generate_params {
     int32_t n_stop_strings;
     /* Called once for each new token t, with the text that is now certain: whole code points, never
        part of a stop string, perhaps none (n = 0). A last call may follow with t = -1 and what had
-       been held back. text is not NUL-terminated and lives during the call. Nonzero stops. */
+       been held back. text is not NUL-terminated and lives during the call. Nonzero stops; text
+       that was still held back is then dropped. */
     int (*text_fn)(void *ud, const char *text, size_t n, bitnet_token t);
     int (*progress_fn)(void *ud, int32_t done, int32_t total);  /* prompt tokens; nonzero cancels */
     void *ud;
@@ -369,6 +371,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
 BITNET_API void bitnet_ctx_free(bitnet_ctx *c);                  /* 0 is fine */
 BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c);       /* positions in use */
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);     /* n_ctx */
+BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);      /* n_threads, 0 resolved */
 /* Keeps the first length positions and forgets the rest. */
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
 /* Appends n tokens. If they don't all fit: BITNET_ERR_FULL, and nothing has changed. all_logits 1
@@ -521,19 +524,31 @@ static void bitnet__free(const bitnet_allocator *a, void *p) {
     free(raw);
 }
 
-/* Fills err (if there is one) and returns code, so that failing is one statement. Names out of a
-   file may hold anything: what could upset a terminal becomes '?'. */
+static uint32_t bitnet__utf8_decode(const uint8_t *p, const uint8_t *end, uint32_t *cp);
+
+/* Names out of a file may hold anything: what is no UTF-8 or could upset a terminal becomes '?'. */
+static void bitnet__clean_text(char *text) {
+    uint8_t *p = (uint8_t *)text, *end = p + strlen(text);
+    while (p < end) {
+        uint32_t cp, n = bitnet__utf8_decode(p, end, &cp);
+        if (n == 0 || cp < 32 || (cp >= 127 && cp < 160)) {
+            *p = '?';
+            n = 1;
+        }
+        p += n;
+    }
+}
+
+/* Fills err (if there is one) and returns code, so that failing is one statement. */
 static bitnet_result bitnet__fail(bitnet_error *err, bitnet_result code, const char *format, ...) {
     va_list args;
-    char *s;
     if (!err) return code;
     err->code = code;
     va_start(args, format);
     BITNET_VSNPRINTF(err->text, (int)sizeof err->text, format, args);
     va_end(args);
     err->text[sizeof err->text - 1] = 0;
-    for (s = err->text; *s; s++)
-        if ((unsigned char)*s < 32 || *s == 127) *s = '?';
+    bitnet__clean_text(err->text);
     return code;
 }
 
@@ -695,7 +710,7 @@ static void bitnet__sincos(double x, double *s, double *c) {
 }
 
 /* exp in float for softmax, argument clamped to [-87, 88] so that the result is a normal number
-   (NaN counts as -87): n ln 2 + r as above, Taylor to r^6 / 6!, relative error under 2e-7. */
+   (NaN counts as -87): n ln 2 + r as above, Taylor to r^6 / 6!, relative error under 3e-7. */
 static float bitnet__expf(float x) {
     float t, n, r, p;
     x = x > -87.0f ? x : -87.0f;
@@ -1091,7 +1106,7 @@ enum {                                  /* tokenizer.ggml.token_type, as GGUF de
 #define BITNET__NO_SLOT 0xFFFFFFFFu             /* an empty hash slot, and "no such rank" */
 #define BITNET__NO_PAIR (~(uint64_t)0)
 
-/* A vocabulary. Memory for LLaMA 3 (128256 tokens, 280147 merges, 8.3 MB in the file): 8.4 MB.
+/* A vocabulary. LLaMA 3's (128256 tokens, 280147 merges, 7.8 MB in the file) takes 8.1 MB.
 
    slots: open addressing, linear probing, at most 2/3 full, over the bytes of normal tokens only
        bits 31-20  top bits of the hash, so that most foreign entries cost no look at their bytes
@@ -1155,9 +1170,12 @@ static uint64_t bitnet__pair_key(uint32_t left, uint32_t right) {
     return (uint64_t)left << BITNET__ID_BITS | right;
 }
 
+/* Pairs come in patterns (one left token, rows of right ones), hence the second round. */
 static uint32_t bitnet__pair_home(const bitnet__vocab *v, uint64_t key) {
-    uint64_t h = key * (((uint64_t)0x9E3779B9u << 32) | 0x7F4A7C15u);
-    return (uint32_t)(h >> 32 ^ h >> 15) & v->pair_mask;
+    const uint64_t k = ((uint64_t)0x9E3779B9u << 32) | 0x7F4A7C15u;
+    uint64_t h = key * k;
+    h = (h ^ h >> 32) * k;
+    return (uint32_t)(h >> 32) & v->pair_mask;
 }
 
 /* The smallest power of two that n entries fill to 2/3 at most, less one. n <= 1 << 22. */
@@ -1372,18 +1390,20 @@ static bitnet_result bitnet__vocab_alloc(bitnet__vocab *v, const bitnet_allocato
     return BITNET_OK;
 }
 
-/* Takes the next string off what is left of a GGUF string array: u64 length, then the bytes. The
-   array's reader has checked the lengths; checking again costs nothing and leaves nothing to
-   trust. */
+/* Takes the next string off what is left of a GGUF string array: u64 length, then the bytes. Fails
+   unless 8 bytes stay for each string after it: that holds for every array whose reader has checked
+   it, and it keeps the sum of all lengths under what vocab_alloc reserves for them. */
 static int bitnet__next_string(bitnet__strings *left, const uint8_t **p, size_t *n) {
+    size_t lengths = 8 * (size_t)left->count;
     uint64_t length;
-    if (left->size < 8) return 0;
+    if (left->count == 0 || left->size < lengths) return 0;
     length = bitnet__get_u64(left->data);
-    if (length > left->size - 8) return 0;
+    if (length > left->size - lengths) return 0;
     *p = left->data + 8;
     *n = (size_t)length;
     left->data += 8 + *n;
     left->size -= 8 + *n;
+    left->count--;
     return 1;
 }
 
@@ -1428,8 +1448,7 @@ static int bitnet__add_normal(bitnet__vocab *v, uint32_t t) {
     size_t n = v->offsets[t + 1] - v->offsets[t];
     uint64_t h;
     uint32_t at;
-    if (n == 0)
-        return 1;                               /* harmless: no text becomes it */
+    if (n == 0) return 1;                       /* harmless: no text becomes it */
     h = bitnet__hash_bytes(p, n);
     at = bitnet__find_slot(v, p, n, h);
     if (at == BITNET__NO_SLOT) return 0;
@@ -1575,14 +1594,14 @@ static bitnet_result bitnet__vocab_check(const bitnet__strings *tokens,
                             (int)tokens->count);
     if (tokens->size < 8 * tokens->count || merges->size < 8 * merges->count)
         return bitnet__fail(err, BITNET_ERR_TRUNCATED, "the list of tokens or merges ends early");
-    if ((uint64_t)tokens->size > 0xFFFFFFFFu)                 /* offsets have 32 bits */
+    if ((uint64_t)tokens->size > 0xFFFFFFFFu)       /* offsets have 32 bits */
         return bitnet__fail(err, BITNET_ERR_LIMIT, "the tokens' text exceeds 4 GiB");
     return BITNET_OK;
 }
 
 /* Builds a vocabulary from the GGUF arrays tokens, token_type (little-endian int32 each, or 0:
    all normal) and merges, which are not needed afterwards. On failure *v is all zero and owns
-   nothing. Takes 30 ms for LLaMA 3 (measured on a 2.x GHz server core). */
+   nothing. LLaMA 3's takes about 30 ms on a server core. */
 static bitnet_result bitnet__vocab_build(bitnet__vocab *v, const bitnet_allocator *a,
                                          const bitnet__strings *tokens, const uint8_t *types,
                                          const bitnet__strings *merges, bitnet_error *err) {
@@ -1791,8 +1810,7 @@ static void bitnet__merge_piece(bitnet__encoder *e, const uint8_t *p, size_t n) 
         i = (size_t)(heap[0] & 0xFFFFFFFFu);
         count--;
         if (count > 0) bitnet__heap_sink(heap, count, 0, heap[count]);
-        if (symbols[i].rank != rank)
-            continue;                               /* stale */
+        if (symbols[i].rank != rank) continue;      /* stale */
         right = symbols[i].next;
         symbols[right].rank = BITNET__NO_SLOT;      /* makes its entry stale, if it has one */
         symbols[i].token = e->vocab->results[rank];
@@ -1835,8 +1853,7 @@ static int64_t bitnet__encode(const bitnet__vocab *v, const bitnet_allocator *a,
     bitnet__encoder e;
     const uint8_t *p = text, *end, *at;
     bitnet_result r = BITNET_OK;
-    if (n == 0)
-        return 0;                                   /* and text may be 0 */
+    if (n == 0) return 0;                           /* and text may be 0 */
     end = text + n;
     e.vocab = v;
     e.allocator = a;
@@ -1868,7 +1885,7 @@ static int64_t bitnet__encode(const bitnet__vocab *v, const bitnet_allocator *a,
    Substitution of Maximal Subparts"; what Python calls errors='replace'). */
 
 /* Appends [p, p + n) to out unless it would pass cap; returns the length in either case. */
-static size_t bitnet__put(char *out, size_t cap, size_t at, const void *p, size_t n) {
+static size_t bitnet__append(char *out, size_t cap, size_t at, const void *p, size_t n) {
     if (at <= cap && n <= cap - at) memcpy(out + at, p, n);
     return at + n;
 }
@@ -1882,7 +1899,7 @@ static int bitnet__detok_continues(const bitnet_detok *d, uint8_t b) {
 /* Ends the text: an unfinished character becomes U+FFFD. Returns 0 or 3, writes as below. */
 static size_t bitnet__detok_flush(bitnet_detok *d, char *out, size_t cap) {
     size_t n = 0;
-    if (d->n_pending > 0) n = bitnet__put(out, cap, 0, "\xEF\xBF\xBD", 3);
+    if (d->n_pending > 0) n = bitnet__append(out, cap, 0, "\xEF\xBF\xBD", 3);
     d->n_pending = 0;
     return n;
 }
@@ -1897,15 +1914,15 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
         uint8_t b = bytes[i];
         uint32_t length;
         if (d->n_pending > 0 && !bitnet__detok_continues(d, b)) {
-            at = bitnet__put(out, cap, at, "\xEF\xBF\xBD", 3);
+            at = bitnet__append(out, cap, at, "\xEF\xBF\xBD", 3);
             d->n_pending = 0;
         }
         d->pending[d->n_pending++] = b;
         length = bitnet__utf8_length(d->pending[0]);
         if (length == 0)
-            at = bitnet__put(out, cap, at, "\xEF\xBF\xBD", 3);
+            at = bitnet__append(out, cap, at, "\xEF\xBF\xBD", 3);
         else if (length == (uint32_t)d->n_pending)
-            at = bitnet__put(out, cap, at, d->pending, length);
+            at = bitnet__append(out, cap, at, d->pending, length);
         if (length == 0 || length == (uint32_t)d->n_pending) d->n_pending = 0;
     }
     return at;
@@ -1978,7 +1995,7 @@ typedef struct bitnet__reader {
     bitnet_error *err;
     bitnet_result result;
     uint64_t pos;
-    const char *part;                  /* "key" or "tensor", and which: for error texts */
+    const char *part;                  /* for error texts: "key", "tensor", or 0; and which */
     uint64_t index, name, name_len;    /* name_len 0: not known yet */
 } bitnet__reader;
 
@@ -2021,7 +2038,9 @@ static void bitnet__reader_fail(bitnet__reader *r, bitnet_result code, const cha
     unsigned long long pos = r->pos;
     if (r->result != BITNET_OK) return;
     r->result = code;
-    if (r->name_len)
+    if (r->part == 0)
+        bitnet__fail(r->err, code, "GGUF header at offset %llu: %s", pos, what);
+    else if (r->name_len)
         bitnet__fail(r->err, code, "GGUF %s '%.*s' at offset %llu: %s", r->part,
                      (int)(r->name_len < 64 ? r->name_len : 64),
                      (const char *)r->src->data + r->name, pos, what);
@@ -2167,23 +2186,29 @@ static void bitnet__reader_tensor(bitnet__reader *r, bitnet__tensor *t) {
 }
 
 /* After the directory: data_start is known, so each tensor's bytes can be checked. Tensors of a
-   type that we cannot size are checked when somebody wants them: never, or refused. */
+   type that we cannot size are checked when somebody wants them: never, or refused. Tensors that
+   share bytes could make a small file ask for much memory: together they have to fit the file. */
 static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r, uint64_t alignment) {
-    uint64_t i, left, pad = (alignment - r->pos % alignment) % alignment;
+    uint64_t i, left, free_bytes, pad = (alignment - r->pos % alignment) % alignment;
     if (pad > r->src->size - r->pos) pad = r->src->size - r->pos;
     g->data_start = r->pos + pad;
-    left = r->src->size - g->data_start;
+    left = free_bytes = r->src->size - g->data_start;
     for (i = 0; i < g->n_tensors && r->result == BITNET_OK; i++) {
         bitnet__tensor *t = &g->tensors[i];
         r->index = i;
         r->name = t->name;
         r->name_len = t->name_len;
-        r->pos = g->data_start;
+        r->pos = g->data_start + t->offset;
         if (t->offset % alignment)
             bitnet__reader_fail(r, BITNET_ERR_FORMAT, "its data is not aligned");
         else if (t->offset > left || t->size > left - t->offset)
             bitnet__reader_fail(r, BITNET_ERR_TRUNCATED, "its data lies past the end of the file");
-        t->offset += g->data_start;
+        else if (t->size > free_bytes)
+            bitnet__reader_fail(r, BITNET_ERR_FORMAT, "it overlaps others");
+        else {
+            t->offset += g->data_start;
+            free_bytes -= t->size;
+        }
     }
 }
 
@@ -2229,8 +2254,8 @@ static void bitnet__reader_preamble(bitnet__gguf *g, bitnet__reader *r) {
     g->n_keys = bitnet__reader_u64(r);
     /* A key takes 13 bytes at least, a tensor 33: this bounds the records by the file's size. */
     if (r->result == BITNET_OK &&
-        (g->n_keys > BITNET__MAX_KEYS || g->n_keys > (r->src->size - r->pos) / 13 ||
-         g->n_tensors > BITNET__MAX_TENSORS || g->n_tensors > (r->src->size - r->pos) / 33))
+        (g->n_keys > BITNET__MAX_KEYS || g->n_tensors > BITNET__MAX_TENSORS ||
+         g->n_keys * 13 + g->n_tensors * 33 > r->src->size - r->pos))
         bitnet__reader_fail(r, BITNET_ERR_LIMIT, "it names more keys or tensors than can be");
 }
 
@@ -2245,7 +2270,6 @@ static bitnet_result bitnet__gguf_parse(bitnet__gguf *g, const bitnet_allocator 
     r.src = &g->src;
     r.allocator = a;
     r.err = err;
-    r.part = "header";
     bitnet__reader_preamble(g, &r);
     if (r.result != BITNET_OK) return r.result;
     g->keys = (bitnet__key *)bitnet__alloc(a, (size_t)(g->n_keys + 1) * sizeof *g->keys);
@@ -2310,25 +2334,25 @@ static bitnet_result bitnet__get_uint(const bitnet__gguf *g, const char *name, u
     return BITNET_OK;
 }
 
-/* A F32 in (0, high]; fallback if the key is absent. */
+/* A positive F32 from low to high; fallback if the key is absent. */
 static bitnet_result bitnet__get_float(const bitnet__gguf *g, const char *name, float fallback,
-                                       float high, float *out, bitnet_error *err) {
+                                       float low, float high, float *out, bitnet_error *err) {
     const bitnet__key *k = bitnet__find_key(g, name);
     float v = fallback;
     if (k) v = k->type == BITNET__F32 ? bitnet__load_f32(g->src.data + k->value) : 0.0f;
-    if (!(v > 0.0f && v <= high))
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is not a positive F32 in range",
-                            name);
+    if (!(v > 0.0f && v >= low && v <= high))
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is not a F32 from %g to %g",
+                            name, (double)low, (double)high);
     *out = v;
     return BITNET_OK;
 }
 
-/* A string array; an absent key gives an empty one. */
+/* A string array, which must be there. */
 static bitnet_result bitnet__get_strings(const bitnet__gguf *g, const char *name,
                                          bitnet__strings *out, bitnet_error *err) {
     const bitnet__key *k = bitnet__find_key(g, name);
     memset(out, 0, sizeof *out);
-    if (!k) return BITNET_OK;
+    if (!k) return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is missing", name);
     if (k->type != BITNET__ARRAY || k->element != BITNET__STRING)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is not an array of strings",
                             name);
@@ -2402,7 +2426,7 @@ static void *bitnet__model_alloc(bitnet_model *m, uint64_t size) {
     b->next = m->blocks;
     b->size = size;
     m->blocks = b;
-    m->own_bytes += size;
+    m->own_bytes += size + 64;
     return (char *)b + 64;
 }
 
@@ -2572,6 +2596,9 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
                             (unsigned)t->type);
     if (t->dims[0] * t->dims[1] % 128)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is not whole blocks of 128", name);
+    if (n_in < 64)                     /* padding would blow them up */
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has rows of %d weights; at "
+                            "least 64 are supported", name, (int)n_in);
     r = bitnet__tensor_bytes(m, t, &l->w, err);
     if (r == BITNET_OK) r = bitnet__load_scale(m, name, t, l->w, &l->scale, err);
     if (r != BITNET_OK) return r;
@@ -2647,6 +2674,8 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     char name[BITNET__TEXT];
     bitnet_result r = bitnet__get_text(g, "general.architecture", m->arch, sizeof m->arch, err);
     if (r != BITNET_OK) return r;
+    if (!m->arch[0])
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key 'general.architecture' is missing");
     if (strcmp(m->arch, "bitnet-b1.58") && strcmp(m->arch, "bitnet-25"))
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "architecture '%s' is not supported; "
                             "bitnet-b1.58 and bitnet-25 are", m->arch);
@@ -2672,9 +2701,9 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     m->q_dim = m->n_heads * m->head_dim;
     m->kv_dim = m->n_kv_heads * m->head_dim;
     bitnet__format(name, "%s.attention.layer_norm_rms_epsilon", m->arch);
-    if ((r = bitnet__get_float(g, name, 1e-5f, 1.0f, &m->eps, err))) return r;
+    if ((r = bitnet__get_float(g, name, 1e-5f, 1e-30f, 1.0f, &m->eps, err))) return r;
     bitnet__format(name, "%s.rope.freq_base", m->arch);
-    return bitnet__get_float(g, name, 500000.0f, 1e15f, &m->freq_base, err);
+    return bitnet__get_float(g, name, 500000.0f, 1.0f, 1e15f, &m->freq_base, err);
 }
 
 /* A token id named by a key; without the key, the token with this text; else -1. */
@@ -2810,7 +2839,7 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
     if ((r = bitnet__choose_kernels(m, err)) ||
         (r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
         (r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
-        (r = bitnet__load_rope(m, err)) || (r = bitnet__load_weights(m, err))) return r;
+        (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err))) return r;
     if (bitnet__progress(m, m->gguf.src.size))
         return bitnet__fail(err, BITNET_ERR_CANCELLED, "loading was cancelled");
     bitnet__format(text, "%s, %d layers of %d, vocabulary of %d, kernels %s", m->arch,
@@ -2912,6 +2941,10 @@ static bitnet_result bitnet__map_file(const char *path, void **map, uint64_t *si
     int fd = open(path, O_RDONLY);
     *map = 0;
     if (fd < 0) return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
+    if (!fstat(fd, &st) && S_ISDIR(st.st_mode)) {
+        close(fd);
+        return bitnet__fail(err, BITNET_ERR_IO, "'%.120s' is a directory", path);
+    }
     if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0 &&
         (uint64_t)st.st_size <= SIZE_MAX) {
         void *p = mmap(0, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -2967,7 +3000,7 @@ static bitnet_result bitnet__load_stream(const char *path, const bitnet_model_pa
     long size;
     FILE *f = fopen(path, "rb");
     if (!f) return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
-    if (fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0) {
+    if (fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0 || size == LONG_MAX) {
         fclose(f);
         return bitnet__fail(err, BITNET_ERR_IO, "cannot seek in '%.120s'", path);
     }
@@ -3012,7 +3045,10 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->ctx_train = m->n_ctx;
     info->n_params = m->n_params;
     info->file_bytes = m->gguf.src.size;
-    info->own_bytes = m->own_bytes + sizeof *m + bitnet__vocab_memory(&m->vocab);
+    info->own_bytes = m->own_bytes + sizeof *m + bitnet__vocab_memory(&m->vocab) +
+                      (m->gguf.n_keys + 1) * sizeof *m->gguf.keys +
+                      (m->gguf.n_tensors + 1) * sizeof *m->gguf.tensors +
+                      (m->gguf.src.io.read_fn ? m->gguf.src.have : 0);
     info->bos = m->bos;
     info->eos = m->eos;
     info->eot = m->eot;
@@ -3024,50 +3060,48 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
     const bitnet__key *k = key ? bitnet__find_key(&m->gguf, key) : 0;
     const uint8_t *p;
     char text[BITNET__TEXT];
+    int64_t n = 0;
     double d;
     uint64_t bits;
     if (!k) return BITNET_ERR_ARG;
     p = m->gguf.src.data + k->value;
+    bits = k->size == 8 ? bitnet__get_u64(p) : 0;
     switch (k->type) {
-        case BITNET__U8: bitnet__format(text, "%u", (unsigned)p[0]); break;
-        case BITNET__I8: bitnet__format(text, "%d", (int)(int8_t)p[0]); break;
-        case BITNET__U16: bitnet__format(text, "%u", (unsigned)bitnet__get_u16(p)); break;
-        case BITNET__I16:
-            bitnet__format(text, "%d", (int)(int16_t)bitnet__get_u16(p));
-            break;
-        case BITNET__U32: bitnet__format(text, "%u", (unsigned)bitnet__get_u32(p)); break;
-        case BITNET__I32:
-            bitnet__format(text, "%d", (int)(int32_t)bitnet__get_u32(p));
-            break;
-        case BITNET__F32:
-            bitnet__format(text, "%.9g", (double)bitnet__load_f32(p));
-            break;
+        case BITNET__U8: n = p[0]; break;
+        case BITNET__I8: n = (int8_t)p[0]; break;
+        case BITNET__U16: n = bitnet__get_u16(p); break;
+        case BITNET__I16: n = (int16_t)bitnet__get_u16(p); break;
+        case BITNET__U32: n = bitnet__get_u32(p); break;
+        case BITNET__I32: n = (int32_t)bitnet__get_u32(p); break;
+        case BITNET__I64: n = (int64_t)bits; break;
+        default: break;
+    }
+    /* Sign and digits apart: not every snprintf prints the lowest number of a type. */
+    bitnet__format(text, "%s%llu", n < 0 ? "-" : "",
+                   n < 0 ? 0 - (unsigned long long)n : (unsigned long long)n);
+    switch (k->type) {
+        case BITNET__U64: bitnet__format(text, "%llu", (unsigned long long)bits); break;
         case BITNET__BOOL: bitnet__format(text, "%s", p[0] ? "true" : "false"); break;
-        case BITNET__U64:
-            bitnet__format(text, "%llu", (unsigned long long)bitnet__get_u64(p));
-            break;
-        case BITNET__I64:
-            bitnet__format(text, "%lld", (long long)(int64_t)bitnet__get_u64(p));
-            break;
+        case BITNET__F32: bitnet__format(text, "%.9g", (double)bitnet__load_f32(p)); break;
         case BITNET__F64:
-            bits = bitnet__get_u64(p);
             memcpy(&d, &bits, 8);
             bitnet__format(text, "%.17g", d);
             break;
         case BITNET__STRING:
             if (k->size > INT32_MAX) return BITNET_ERR_LIMIT;
             if (cap > 0) {
-                size_t n = k->size < cap ? (size_t)k->size : cap - 1;
-                memcpy(buf, p, n);
-                buf[n] = 0;
+                size_t len = k->size < cap ? (size_t)k->size : cap - 1;
+                memcpy(buf, p, len);
+                buf[len] = 0;
             }
             return (int)k->size;
-        default: return BITNET_ERR_UNSUPPORTED;
+        case BITNET__ARRAY: return BITNET_ERR_UNSUPPORTED;
+        default: break;
     }
     if (cap > 0) {
-        size_t n = strlen(text) < cap ? strlen(text) : cap - 1;
-        memcpy(buf, text, n);
-        buf[n] = 0;
+        size_t len = strlen(text) < cap ? strlen(text) : cap - 1;
+        memcpy(buf, text, len);
+        buf[len] = 0;
     }
     return (int)strlen(text);
 }
@@ -3360,7 +3394,8 @@ BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_par
     uint64_t n;
     if (bitnet__ctx_defaults(m, params, &p, 0) != BITNET_OK) return 0;
     n = bitnet__ctx_layout(m, &p, 0, &measure);
-    return n == UINT64_MAX ? 0 : n + sizeof measure + (p.n_threads > 1 ? sizeof(bitnet__team) : 0);
+    return n == UINT64_MAX ? 0 : n + sizeof measure +
+           (p.n_threads > 1 && !p.parallel_fn ? sizeof(bitnet__team) : 0);
 }
 
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
@@ -3416,6 +3451,7 @@ BITNET_API void bitnet_ctx_free(bitnet_ctx *c) {
 
 BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c) { return c->n_past; }
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c) { return c->p.n_ctx; }
+BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c->p.n_threads; }
 
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
     if (length < 0 || length > c->n_past) return BITNET_ERR_ARG;
@@ -3839,14 +3875,16 @@ static bitnet_token bitnet__draw(const bitnet__candidate *first, int32_t n, int 
                                  bitnet_sampler *s) {
     double total = 0.0, at, t = (double)s->temperature;
     const bitnet__candidate *x = first;
+    bitnet_token drawn = first->token;
     int32_t i;
     for (i = 0; i < n; i++, x += step) total += bitnet__weight(((double)x->logit - top) / t);
     at = bitnet__random(&s->rng) * total;
-    for (i = 0, x = first; i < n - 1; i++, x += step) {
-        at -= bitnet__weight(((double)x->logit - top) / t);
-        if (at < 0.0) break;
+    for (i = 0, x = first; i < n && at >= 0.0; i++, x += step) {
+        double w = bitnet__weight(((double)x->logit - top) / t);
+        if (w > 0.0) drawn = x->token; /* rounding may leave a little over at the end */
+        at -= w;
     }
-    return x->token;
+    return drawn;
 }
 
 static bitnet_token bitnet__sample_from(bitnet_ctx *c, bitnet_sampler *s, const float *logits) {
@@ -3856,7 +3894,8 @@ static bitnet_token bitnet__sample_from(bitnet_ctx *c, bitnet_sampler *s, const 
     bitnet__fill_candidates(c, s, logits);
     for (i = 1; i < n; i++)
         if (all[i].logit > best->logit) best = &all[i];
-    if (!(s->temperature > 0.0f) || !(best->logit > -3.4e38f)) return best->token;
+    if (!(s->temperature > 0.0f) || !(best->logit > -3.4e38f && best->logit < 3.4e38f))
+        return best->token;            /* no odds to speak of beside an infinity */
     if (s->top_k <= 0 && !(s->top_p > 0.0f && s->top_p < 1.0f) && !(s->min_p > 0.0f))
         return bitnet__draw(all, n, 1, (double)best->logit, s);
     kept = bitnet__truncate(all, n, s);
@@ -4137,12 +4176,14 @@ static bitnet_result bitnet__get_prompt(bitnet__generation *g, const bitnet_toke
 
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err) {
-    const bitnet_allocator *a = &c->m->params.allocator;
+    const bitnet_allocator *a;
     const bitnet_token *prompt;
     bitnet_token *own = 0;
     bitnet__generation g;
     bitnet_result r;
     int32_t i, n_prompt;
+    if (!c || !params) return bitnet__fail(err, BITNET_ERR_ARG, "there is no context or no prompt");
+    a = &c->m->params.allocator;
     memset(&g, 0, sizeof g);
     g.c = c;
     g.p = params;

@@ -174,7 +174,7 @@ STB=$(stb_flags)
 case $command in
     run)
         example generate
-        run $RUN build/generate -m examples/tiny.gguf -p "Once upon a time" -n 200 "$@" ;;
+        run $RUN build/generate -m examples/tiny.gguf -p "Once upon a time" -n 300 -s 1 "$@" ;;
     examples) for f in examples/*.c; do example "$(basename "$f" .c)"; done ;;
     test) test_all ;;
     check) mkdir -p build && run sh tests/check.sh ;;

@@ -1,0 +1,733 @@
+/* bitnet_kernels_x86.h - AVX2 and AVX-512 VNNI kernels for bitnet.h; MIT licence, see there
+
+   Lay this file beside bitnet.h, which includes it by name. Every entry gives the same bits as its
+   scalar twin in bitnet.h, whose code says what is computed; here stands only how.
+
+   INSTRUCTIONS
+       avx2        AVX2 and F16C. Integer dots by vpmaddubsw (unsigned code times signed activation,
+                   pairs added into int16) and vpmaddwd (pairs of int16 added into int32).
+       avx512vnni  AVX-512 F, BW, DQ, VL and VNNI. Integer dots by vpdpbusd (unsigned code times
+                   signed activation, four products added into int32).
+       Both        vcvtph2ps for F16. Floats are multiplied, then added: an FMA would round once
+                   where the scalar code rounds twice.
+   bitnet__cpu_features asks CPUID for the instructions and XGETBV for the system's consent to the
+   wide registers. Each function names its target in an attribute, so no -m flag is needed.
+
+   WEIGHTS: I2_S, 128-group, read in place
+       A row of n weights is n / 4 bytes; a block of 128 weights is 32 of them, one ymm register.
+       Code = weight + 1. Code 3 is in no valid file, but it counts the same here as in scalar.
+
+           byte of the block      0     1     2   ...  31       with activations
+           bits 7-6, weight       0     1     2   ...  31         0 ..  31
+           bits 5-4, weight      32    33    34   ...  63        32 ..  63
+           bits 3-2, weight      64    65    66   ...  95        64 ..  95
+           bits 1-0, weight      96    97    98   ... 127        96 .. 127
+
+       So one shift and one mask give the codes of 32 neighbours, in the order of their activations.
+       The kernels sum code * q and at the end subtract sums[c], the sum of q.
+
+   BOUNDS, for codes up to 3 and q from -128 to 127
+       avx2, int16        2 * 3 * 128 = 768 from a vpmaddubsw, far from its saturation; four make
+                          3072 a block: 10 blocks stay inside int16 (30720). The kernel adds 8.
+       avx2, int32        2 * 8 * 3072 = 49152 to a lane for every 8 blocks.
+       avx512vnni, int32  4 * 3 * 128 = 1536 to a lane from a vpdpbusd.
+       both, int32        All lanes together 384 n, for n <= 2^20 at most 402653184; then minus the
+                          sum of q, at most 128 n = 2^27. int32 goes to 2^31.
+       quantize           The sum of q + 128: at most 255 n < 2^28. */
+
+#if BITNET__KERNEL_ABI != 1
+  #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
+#endif
+#define BITNET__HAVE_SIMD
+
+#ifdef __cplusplus
+}   /* the compiler's headers bring their own linkage */
+#endif
+#ifdef _MSC_VER
+  #include <intrin.h>
+#else
+  #include <cpuid.h>
+#endif
+#include <immintrin.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* gcc's own intrinsics start from a register that is undefined on purpose, and it warns of that. */
+#if defined(__GNUC__) && !defined(__clang__)
+  #pragma GCC diagnostic push
+  #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+  #pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+
+/* gcc knows VNNI from version 8 on; clang-cl's immintrin.h hides what no option has enabled. */
+#if defined(BITNET_NO_AVX2) || (defined(_MSC_VER) && defined(__clang__) && !defined(__AVX2__))
+  #define BITNET__AVX2 0
+#else
+  #define BITNET__AVX2 1
+#endif
+#if defined(BITNET_NO_AVX512) || (defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 8) || \
+    (defined(_MSC_VER) && defined(__clang__) && !defined(__AVX512VNNI__))
+  #define BITNET__AVX512 0
+#else
+  #define BITNET__AVX512 1
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+  #define BITNET__INLINE static inline __attribute__((always_inline))
+  #define BITNET__TARGET_avx2 __attribute__((target("avx2,f16c")))
+  #define BITNET__TARGET_avx512vnni \
+      __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
+#else
+  #define BITNET__INLINE static __forceinline
+  #define BITNET__TARGET_avx2
+  #define BITNET__TARGET_avx512vnni
+#endif
+
+/* Before loops over the sums of a tile: only without the loop are these registers. */
+#if defined(__clang__)
+  #define BITNET__UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+  #define BITNET__UNROLL _Pragma("GCC unroll 4")
+#else
+  #define BITNET__UNROLL
+#endif
+
+/* ---- what the CPU and the system allow ---- */
+
+static void bitnet__cpuid(uint32_t leaf, uint32_t *regs) {   /* eax ebx ecx edx */
+#ifdef _MSC_VER
+    int r[4], i;
+    __cpuidex(r, (int)leaf, 0);
+    for (i = 0; i < 4; i++) regs[i] = (uint32_t)r[i];
+#else
+    __cpuid_count(leaf, 0, regs[0], regs[1], regs[2], regs[3]);
+#endif
+}
+
+/* The registers that the system saves: bits 1 and 2 for xmm and ymm, 5 to 7 for opmask and zmm. */
+static uint32_t bitnet__saved_registers(void) {
+#ifdef _MSC_VER
+    return (uint32_t)_xgetbv(0);
+#else
+    uint32_t lo, hi;
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return lo;
+#endif
+}
+
+static uint32_t bitnet__cpu_features(void) {
+    const uint32_t ymm = 0x06, zmm = 0xe6;
+    const uint32_t f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
+    uint32_t leaf0[4], leaf1[4], leaf7[4], saved, features = 0;
+    bitnet__cpuid(0, leaf0);
+    if (leaf0[0] < 7) return 0;
+    bitnet__cpuid(1, leaf1);
+    bitnet__cpuid(7, leaf7);
+    if (!(leaf1[2] >> 27 & 1) || !(leaf1[2] >> 28 & 1)) return 0;   /* OSXSAVE: XGETBV works; AVX */
+    saved = bitnet__saved_registers();
+    if ((saved & ymm) != ymm) return 0;
+    if (leaf7[1] >> 5 & 1) features |= BITNET_CPU_AVX2;
+    if (leaf1[2] >> 29 & 1) features |= BITNET_CPU_F16C;
+    if ((saved & zmm) != zmm || (leaf7[1] & f_dq_bw_vl) != f_dq_bw_vl) return features;
+    features |= BITNET_CPU_AVX512;
+    if (leaf7[2] >> 11 & 1) features |= BITNET_CPU_AVX512VNNI;
+    return features;
+}
+
+/* ---- tiles ----
+   Dot products are made in tiles of 4 rows and 4 columns (tokens), or 1 column: 16 or 4 sums that
+   stay in registers. Each weight, once loaded and unpacked, serves all columns, each activation 4
+   rows, and no addition waits for the one before. Past the last row or column a tile repeats the
+   last one and drops the copies, so there is one shape of code for all sizes; two columns left
+   over are cheaper one by one. */
+#define BITNET__TILE 4
+#define BITNET__TILE_COLS(left) ((left) > 2 ? BITNET__TILE : 1)
+#define BITNET__CLAMP(i, count) ((size_t)((i) < (count) ? (i) : (count) - 1))
+
+/* Four rows are four streams, too many and too short for the CPU's own prefetching. An address past
+   the end of the weights does no harm: nothing is read there. */
+#define BITNET__PREFETCH(p) _mm_prefetch((const char *)((uintptr_t)(p) + 16384), _MM_HINT_T0)
+
+/* Writes the results of a tile's column: 4, or fewer at the end, of 4 bytes each. */
+BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
+    if (count >= 4) memcpy(to, four, 16);
+    else memcpy(to, four, (size_t)count * 4);
+}
+
+/* I2_S. Columns are in the outer loop: weights have 2 bits, activations 8, so better the weights
+   are read again, from the L2 cache, 256 rows at a time. */
+#define BITNET__DEFINE_DOTROWS_I2S(isa) \
+    static BITNET__TARGET_##isa void bitnet__dotrows_i2s_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        int r, c, step, top, end; \
+        for (top = 0; top < rows; top = end) { \
+            end = rows - top < 256 ? rows : top + 256; \
+            for (c = 0; c < cols; c += step) { \
+                const int8_t *col = q + (size_t)c * (size_t)n; \
+                step = BITNET__TILE_COLS(cols - c); \
+                for (r = top; r < end; r += BITNET__TILE) { \
+                    const uint8_t *row = w + (size_t)r * (size_t)(n / 4); \
+                    int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
+                    if (step == 1) \
+                        bitnet__tile_i2s_##isa(row, col, sums + c, n, end - r, 1, to, \
+                                               out_stride, 1); \
+                    else \
+                        bitnet__tile_i2s_##isa(row, col, sums + c, n, end - r, cols - c, to, \
+                                               out_stride, BITNET__TILE); \
+                } \
+            } \
+        } \
+    }
+
+/* ---- floats ----
+   Written once for both instruction sets, in terms of v16, a vector of 16 floats, which keeps
+   element i of a sum in lane i % 16 by itself. Lengths that are no multiple of 16 (models avoid
+   them) go to the scalar twin, so no load ever passes the end of an array. */
+
+/* Rows are in the outer loop, for they are the longer array. The trees of 4 rows end together:
+   lanes 8 and 4 apart are added in each row, then a transposition puts lane j of row r into lane r
+   of register j. */
+#define BITNET__DEFINE_DOTROWS_V16(isa, type, bytes) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_##type##_##isa( \
+        const uint8_t *w, const float *x, int n, int rows, int cols, float *out, \
+        size_t out_stride, const int tile_cols) { \
+        bitnet__v16_##isa sum[BITNET__TILE][4], v[4], a; \
+        const uint8_t *row[4]; \
+        const float *col[BITNET__TILE]; \
+        int r, c, i; \
+        BITNET__UNROLL for (r = 0; r < 4; r++) \
+            row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n * (bytes); \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+            col[c] = x + BITNET__CLAMP(c, cols) * (size_t)n; \
+            BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = bitnet__splat_##isa(0.0f); \
+        } \
+        for (i = 0; i < n; i += BITNET__LANES) { \
+            BITNET__UNROLL for (r = 0; r < 4; r++) { \
+                const uint8_t *p = row[r] + (size_t)i * (bytes); \
+                BITNET__PREFETCH(p); \
+                v[r] = bitnet__load_##type##_##isa(p); \
+            } \
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                a = bitnet__load_f32_##isa(col[c] + i); \
+                BITNET__UNROLL for (r = 0; r < 4; r++) \
+                    sum[c][r] = bitnet__add_##isa(sum[c][r], bitnet__mul_##isa(v[r], a)); \
+            } \
+        } \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+            __m128 s0 = bitnet__fold_##isa(sum[c][0]), s1 = bitnet__fold_##isa(sum[c][1]); \
+            __m128 s2 = bitnet__fold_##isa(sum[c][2]), s3 = bitnet__fold_##isa(sum[c][3]); \
+            float dots[4]; \
+            _MM_TRANSPOSE4_PS(s0, s1, s2, s3); \
+            _mm_storeu_ps(dots, _mm_add_ps(_mm_add_ps(s0, s2), _mm_add_ps(s1, s3))); \
+            if (c < cols) bitnet__put(out + (size_t)c * out_stride, dots, rows); \
+        } \
+    } \
+    static BITNET__TARGET_##isa void bitnet__dotrows_##type##_##isa( \
+        const uint8_t *w, const float *x, int n, int rows, int cols, float *out, \
+        size_t out_stride) { \
+        int r, c, step; \
+        if (n % BITNET__LANES) { \
+            bitnet__dotrows_##type##_scalar(w, x, n, rows, cols, out, out_stride); \
+            return; \
+        } \
+        for (r = 0; r < rows; r += BITNET__TILE) { \
+            const uint8_t *row = w + (size_t)r * (size_t)n * (bytes); \
+            for (c = 0; c < cols; c += step) { \
+                const float *col = x + (size_t)c * (size_t)n; \
+                float *to = out + (size_t)c * out_stride + (size_t)r; \
+                step = BITNET__TILE_COLS(cols - c); \
+                if (step == 1) \
+                    bitnet__tile_##type##_##isa(row, col, n, rows - r, 1, to, out_stride, 1); \
+                else \
+                    bitnet__tile_##type##_##isa(row, col, n, rows - r, cols - c, to, out_stride, \
+                                                BITNET__TILE); \
+            } \
+        } \
+    }
+
+/* 64 rows at a time stay in the L1 cache while the vectors across them are summed, for 4 columns or
+   1; out carries the sums from one 64 to the next, so each element's sum keeps its order. */
+#define BITNET__DEFINE_MIXROWS_V16(isa, type, bytes) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__mix_##type##_##isa( \
+        const uint8_t *w, const float *p, size_t p_stride, int n, int rows, int cols, float *out, \
+        const int tile_cols) { \
+        bitnet__v16_##isa sum[BITNET__TILE], v; \
+        const float *factor[BITNET__TILE]; \
+        float *to[BITNET__TILE]; \
+        int r, c, i; \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+            factor[c] = p + BITNET__CLAMP(c, cols) * p_stride; \
+            to[c] = out + BITNET__CLAMP(c, cols) * (size_t)n; \
+        } \
+        for (i = 0; i < n; i += BITNET__LANES) { \
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+                sum[c] = bitnet__load_f32_##isa(to[c] + i); \
+            for (r = 0; r < rows; r++) { \
+                const size_t at = (size_t)r * (size_t)n + (size_t)i; \
+                v = bitnet__load_##type##_##isa(w + at * (bytes)); \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+                    sum[c] = bitnet__add_##isa( \
+                        sum[c], bitnet__mul_##isa(bitnet__splat_##isa(factor[c][r]), v)); \
+            } \
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+                bitnet__store_##isa(to[c] + i, sum[c]); \
+        } \
+    } \
+    static BITNET__TARGET_##isa void bitnet__mixrows_##type##_##isa( \
+        const uint8_t *w, const float *p, size_t p_stride, int n, int rows, int cols, \
+        float *out) { \
+        int r, c, step, count; \
+        if (n % BITNET__LANES) { \
+            bitnet__mixrows_##type##_scalar(w, p, p_stride, n, rows, cols, out); \
+            return; \
+        } \
+        memset(out, 0, (size_t)cols * (size_t)n * sizeof *out); \
+        for (r = 0; r < rows; r += count) { \
+            const uint8_t *row = w + (size_t)r * (size_t)n * (bytes); \
+            count = rows - r < 64 ? rows - r : 64; \
+            for (c = 0; c < cols; c += step) { \
+                const float *factor = p + (size_t)c * p_stride + r; \
+                float *to = out + (size_t)c * (size_t)n; \
+                step = BITNET__TILE_COLS(cols - c); \
+                if (step == 1) \
+                    bitnet__mix_##type##_##isa(row, factor, p_stride, n, count, 1, to, 1); \
+                else \
+                    bitnet__mix_##type##_##isa(row, factor, p_stride, n, count, cols - c, to, \
+                                               BITNET__TILE); \
+            } \
+        } \
+    }
+
+/* All float kernels. min and max give their second operand if one is a NaN, as the comparisons in
+   the scalar code do. */
+#define BITNET__DEFINE_FLOATS(isa) \
+    BITNET__DEFINE_DOTROWS_V16(isa, f32, 4) \
+    BITNET__DEFINE_DOTROWS_V16(isa, f16, 2) \
+    BITNET__DEFINE_DOTROWS_V16(isa, bf16, 2) \
+    BITNET__DEFINE_MIXROWS_V16(isa, f32, 4) \
+    BITNET__DEFINE_MIXROWS_V16(isa, f16, 2) \
+    \
+    static BITNET__TARGET_##isa float bitnet__quantize_##isa(const float *x, int n, int8_t *q, \
+                                                             int32_t *sum) { \
+        bitnet__v16_##isa v, tops = bitnet__splat_##isa(0.0f); \
+        __m128i bytes, total = _mm_setzero_si128(); \
+        float lanes[BITNET__LANES], a, s; \
+        uint32_t top = 0, bits; \
+        int i; \
+        if (n % BITNET__LANES) return bitnet__quantize_scalar(x, n, q, sum); \
+        for (i = 0; i < n; i += BITNET__LANES) \
+            tops = bitnet__top_##isa(tops, bitnet__load_f32_##isa(x + i)); \
+        bitnet__store_##isa(lanes, tops); \
+        for (i = 0; i < BITNET__LANES; i++) { \
+            bits = bitnet__float_bits(lanes[i]); \
+            top = bits > top ? bits : top; \
+        } \
+        a = bitnet__float_from_bits(top); \
+        a = a > 1e-5f ? a : 1e-5f; \
+        s = 127.0f / a; \
+        for (i = 0; i < n; i += BITNET__LANES) { \
+            v = bitnet__mul_##isa(bitnet__load_f32_##isa(x + i), bitnet__splat_##isa(s)); \
+            v = bitnet__max_##isa(v, bitnet__splat_##isa(-128.0f)); \
+            v = bitnet__min_##isa(v, bitnet__splat_##isa(127.0f)); \
+            bytes = bitnet__to_int8_##isa(v); \
+            _mm_storeu_si128((__m128i *)(void *)(q + i), bytes); \
+            /* With its sign bit turned, q is q + 128, unsigned; vpsadbw adds eights of those. */ \
+            bytes = _mm_xor_si128(bytes, _mm_set1_epi8((char)-128)); \
+            total = _mm_add_epi64(total, _mm_sad_epu8(bytes, _mm_setzero_si128())); \
+        } \
+        total = _mm_add_epi64(total, _mm_unpackhi_epi64(total, total)); \
+        *sum = _mm_cvtsi128_si32(total) - 128 * n; \
+        return s; \
+    } \
+    \
+    BITNET__INLINE BITNET__TARGET_##isa bitnet__v16_##isa bitnet__horner_##isa( \
+        bitnet__v16_##isa p, bitnet__v16_##isa x, float next) { \
+        return bitnet__add_##isa(bitnet__mul_##isa(p, x), bitnet__splat_##isa(next)); \
+    } \
+    BITNET__INLINE BITNET__TARGET_##isa bitnet__v16_##isa bitnet__expf_##isa( \
+        bitnet__v16_##isa x) { \
+        bitnet__v16_##isa t, n, r, p; \
+        x = bitnet__max_##isa(x, bitnet__splat_##isa(-87.0f)); \
+        x = bitnet__min_##isa(x, bitnet__splat_##isa(88.0f)); \
+        t = bitnet__horner_##isa(x, bitnet__splat_##isa(1.44269504f), 12582912.0f); \
+        n = bitnet__sub_##isa(t, bitnet__splat_##isa(12582912.0f)); \
+        r = bitnet__sub_##isa(x, bitnet__mul_##isa(n, bitnet__splat_##isa(0.693359375f))); \
+        r = bitnet__sub_##isa(r, bitnet__mul_##isa(n, bitnet__splat_##isa(-2.12194440e-4f))); \
+        p = bitnet__horner_##isa(r, bitnet__splat_##isa(1.0f / 720.0f), 1.0f / 120.0f); \
+        p = bitnet__horner_##isa(p, r, 1.0f / 24.0f); \
+        p = bitnet__horner_##isa(p, r, 1.0f / 6.0f); \
+        p = bitnet__horner_##isa(p, r, 0.5f); \
+        p = bitnet__horner_##isa(p, r, 1.0f); \
+        p = bitnet__horner_##isa(p, r, 1.0f); \
+        return bitnet__add_shifted_##isa(p, t); \
+    } \
+    /* n is the context's length, so here the elements after the last 16 do matter. */ \
+    static BITNET__TARGET_##isa void bitnet__softmax_##isa(float *x, int n, float scale) { \
+        bitnet__v16_##isa v, tops = bitnet__splat_##isa(-3.4e38f); \
+        bitnet__v16_##isa sum = bitnet__splat_##isa(0.0f); \
+        float lanes[BITNET__LANES], top = -3.4e38f, inv; \
+        int i, whole = n - n % BITNET__LANES; \
+        for (i = 0; i < whole; i += BITNET__LANES) { \
+            v = bitnet__mul_##isa(bitnet__load_f32_##isa(x + i), bitnet__splat_##isa(scale)); \
+            tops = bitnet__max_##isa(v, tops); \
+            bitnet__store_##isa(x + i, v); \
+        } \
+        bitnet__store_##isa(lanes, tops); \
+        for (i = 0; i < BITNET__LANES; i++) top = lanes[i] > top ? lanes[i] : top; \
+        for (i = whole; i < n; i++) { \
+            x[i] *= scale; \
+            top = x[i] > top ? x[i] : top; \
+        } \
+        for (i = 0; i < whole; i += BITNET__LANES) { \
+            v = bitnet__sub_##isa(bitnet__load_f32_##isa(x + i), bitnet__splat_##isa(top)); \
+            v = bitnet__expf_##isa(v); \
+            sum = bitnet__add_##isa(sum, v); \
+            bitnet__store_##isa(x + i, v); \
+        } \
+        bitnet__store_##isa(lanes, sum); \
+        for (i = whole; i < n; i++) { \
+            x[i] = bitnet__expf(x[i] - top); \
+            lanes[i - whole] += x[i]; \
+        } \
+        inv = 1.0f / bitnet__sum_lanes(lanes); \
+        for (i = 0; i < whole; i += BITNET__LANES) { \
+            v = bitnet__mul_##isa(bitnet__load_f32_##isa(x + i), bitnet__splat_##isa(inv)); \
+            bitnet__store_##isa(x + i, v); \
+        } \
+        for (i = whole; i < n; i++) x[i] *= inv; \
+    } \
+    \
+    static BITNET__TARGET_##isa void bitnet__rmsnorm_##isa(const float *x, const float *gain, \
+                                                           int n, float eps, float *y) { \
+        bitnet__v16_##isa v, sum = bitnet__splat_##isa(0.0f); \
+        float lanes[BITNET__LANES], mean, inv; \
+        int i; \
+        if (n % BITNET__LANES) { \
+            bitnet__rmsnorm_scalar(x, gain, n, eps, y); \
+            return; \
+        } \
+        for (i = 0; i < n; i += BITNET__LANES) { \
+            v = bitnet__load_f32_##isa(x + i); \
+            sum = bitnet__add_##isa(sum, bitnet__mul_##isa(v, v)); \
+        } \
+        bitnet__store_##isa(lanes, sum); \
+        mean = bitnet__sum_lanes(lanes) / (float)n; \
+        inv = (float)(1.0 / bitnet__sqrt((double)mean + (double)eps)); \
+        for (i = 0; i < n; i += BITNET__LANES) { \
+            v = bitnet__mul_##isa(bitnet__load_f32_##isa(x + i), bitnet__splat_##isa(inv)); \
+            v = bitnet__mul_##isa(v, bitnet__load_f32_##isa(gain + i)); \
+            bitnet__store_##isa(y + i, v); \
+        } \
+    }
+
+#define BITNET__KERNEL_ENTRIES(isa) \
+    bitnet__quantize_##isa, bitnet__dotrows_i2s_##isa, bitnet__dotrows_f32_##isa, \
+    bitnet__dotrows_f16_##isa, bitnet__dotrows_bf16_##isa, bitnet__mixrows_f32_##isa, \
+    bitnet__mixrows_f16_##isa, bitnet__softmax_##isa, bitnet__rmsnorm_##isa
+
+#if BITNET__AVX2
+/* ---- AVX2: a v16 is two ymm ---- */
+
+typedef struct bitnet__v16_avx2 { __m256 lo, hi; } bitnet__v16_avx2;
+
+#define BITNET__FN BITNET__INLINE BITNET__TARGET_avx2
+#define BITNET__V16(op) \
+    BITNET__FN bitnet__v16_avx2 bitnet__##op##_avx2(bitnet__v16_avx2 a, bitnet__v16_avx2 b) { \
+        a.lo = _mm256_##op##_ps(a.lo, b.lo); \
+        a.hi = _mm256_##op##_ps(a.hi, b.hi); \
+        return a; \
+    }
+BITNET__V16(add) BITNET__V16(sub) BITNET__V16(mul) BITNET__V16(min) BITNET__V16(max)
+
+BITNET__FN bitnet__v16_avx2 bitnet__join_avx2(__m256i lo, __m256i hi) {
+    bitnet__v16_avx2 v;
+    v.lo = _mm256_castsi256_ps(lo);
+    v.hi = _mm256_castsi256_ps(hi);
+    return v;
+}
+
+BITNET__FN bitnet__v16_avx2 bitnet__splat_avx2(float x) {
+    bitnet__v16_avx2 v;
+    v.lo = v.hi = _mm256_set1_ps(x);
+    return v;
+}
+
+BITNET__FN __m128i bitnet__load128_avx2(const void *p) {
+    return _mm_loadu_si128((const __m128i *)p);
+}
+
+BITNET__FN __m256i bitnet__load256_avx2(const void *p) {
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+BITNET__FN bitnet__v16_avx2 bitnet__load_f32_avx2(const void *p) {
+    return bitnet__join_avx2(bitnet__load256_avx2(p),
+                             bitnet__load256_avx2((const uint8_t *)p + 32));
+}
+
+BITNET__FN bitnet__v16_avx2 bitnet__load_f16_avx2(const void *p) {
+    bitnet__v16_avx2 v;
+    v.lo = _mm256_cvtph_ps(bitnet__load128_avx2(p));
+    v.hi = _mm256_cvtph_ps(bitnet__load128_avx2((const uint8_t *)p + 16));
+    return v;
+}
+
+BITNET__FN bitnet__v16_avx2 bitnet__load_bf16_avx2(const void *p) {
+    __m256i lo = _mm256_cvtepu16_epi32(bitnet__load128_avx2(p));
+    __m256i hi = _mm256_cvtepu16_epi32(bitnet__load128_avx2((const uint8_t *)p + 16));
+    return bitnet__join_avx2(_mm256_slli_epi32(lo, 16), _mm256_slli_epi32(hi, 16));
+}
+
+BITNET__FN void bitnet__store_avx2(float *p, bitnet__v16_avx2 v) {
+    _mm256_storeu_ps(p, v.lo);
+    _mm256_storeu_ps(p + 8, v.hi);
+}
+
+/* The first half of the tree: lanes 8 apart, then 4. */
+BITNET__FN __m128 bitnet__fold_avx2(bitnet__v16_avx2 v) {
+    __m256 s = _mm256_add_ps(v.lo, v.hi);
+    return _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+}
+
+/* The end of bitnet__expf: the bits of p plus those of t << 23. */
+BITNET__FN bitnet__v16_avx2 bitnet__add_shifted_avx2(bitnet__v16_avx2 p, bitnet__v16_avx2 t) {
+    __m256i lo = _mm256_slli_epi32(_mm256_castps_si256(t.lo), 23);
+    __m256i hi = _mm256_slli_epi32(_mm256_castps_si256(t.hi), 23);
+    return bitnet__join_avx2(_mm256_add_epi32(_mm256_castps_si256(p.lo), lo),
+                             _mm256_add_epi32(_mm256_castps_si256(p.hi), hi));
+}
+
+/* The larger of top and |x|, compared as integers. */
+BITNET__FN bitnet__v16_avx2 bitnet__top_avx2(bitnet__v16_avx2 top, bitnet__v16_avx2 x) {
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    __m256i lo = _mm256_and_si256(_mm256_castps_si256(x.lo), magnitude);
+    __m256i hi = _mm256_and_si256(_mm256_castps_si256(x.hi), magnitude);
+    return bitnet__join_avx2(_mm256_max_epi32(_mm256_castps_si256(top.lo), lo),
+                             _mm256_max_epi32(_mm256_castps_si256(top.hi), hi));
+}
+
+/* Rounded, ties to even. The first pack works in each half: the order of 8s is 0 2 1 3, undone. */
+BITNET__FN __m128i bitnet__to_int8_avx2(bitnet__v16_avx2 v) {
+    __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi));
+    words = _mm256_permute4x64_epi64(words, 0xd8);
+    return _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+}
+
+BITNET__DEFINE_FLOATS(avx2)
+
+/* 8 blocks are added in int16, at most 24576, and then go into int32. */
+BITNET__FN void bitnet__tile_i2s_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
+                                      int rows, int cols, int32_t *out, size_t out_stride,
+                                      const int tile_cols) {
+    const __m256i three = _mm256_set1_epi8(3), ones = _mm256_set1_epi16(1);
+    __m256i sum[BITNET__TILE][4], part[BITNET__TILE][4];
+    const uint8_t *row[4];
+    const int8_t *col[BITNET__TILE];
+    int r, c, b, end;
+    BITNET__UNROLL for (r = 0; r < 4; r++) row[r] = w + BITNET__CLAMP(r, rows) * (size_t)(n / 4);
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+        BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = _mm256_setzero_si256();
+    }
+    for (b = 0; b < n / 128; b = end) {
+        end = n / 128 - b < 8 ? n / 128 : b + 8;
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) part[c][r] = _mm256_setzero_si256();
+        }
+        for (; b < end; b++) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) {
+                const uint8_t *p = row[r] + (size_t)b * 32;
+                const __m256i codes = bitnet__load256_avx2(p);
+                const __m256i w0 = _mm256_and_si256(_mm256_srli_epi16(codes, 6), three);
+                const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(codes, 4), three);
+                const __m256i w2 = _mm256_and_si256(_mm256_srli_epi16(codes, 2), three);
+                const __m256i w3 = _mm256_and_si256(codes, three);
+                BITNET__PREFETCH(p);
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                    const int8_t *a = col[c] + (size_t)b * 128;
+                    __m256i d0 = _mm256_maddubs_epi16(w0, bitnet__load256_avx2(a));
+                    __m256i d1 = _mm256_maddubs_epi16(w1, bitnet__load256_avx2(a + 32));
+                    __m256i d2 = _mm256_maddubs_epi16(w2, bitnet__load256_avx2(a + 64));
+                    __m256i d3 = _mm256_maddubs_epi16(w3, bitnet__load256_avx2(a + 96));
+                    d0 = _mm256_add_epi16(_mm256_add_epi16(d0, d1), _mm256_add_epi16(d2, d3));
+                    part[c][r] = _mm256_add_epi16(part[c][r], d0);
+                }
+            }
+        }
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+            BITNET__UNROLL for (r = 0; r < 4; r++)
+                sum[c][r] = _mm256_add_epi32(sum[c][r], _mm256_madd_epi16(part[c][r], ones));
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        /* vphaddd adds neighbours: after two, each half holds the 4 rows' sums of that half. */
+        __m256i s01 = _mm256_hadd_epi32(sum[c][0], sum[c][1]);
+        __m256i s23 = _mm256_hadd_epi32(sum[c][2], sum[c][3]);
+        __m256i s = _mm256_hadd_epi32(s01, s23);
+        __m128i dots = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+        int32_t four[4];
+        if (c < cols) {
+            dots = _mm_sub_epi32(dots, _mm_set1_epi32(sums[c]));
+            _mm_storeu_si128((__m128i *)(void *)four, dots);
+            bitnet__put(out + (size_t)c * out_stride, four, rows);
+        }
+    }
+}
+
+BITNET__DEFINE_DOTROWS_I2S(avx2)
+
+static const bitnet_kernels bitnet__kernels_avx2 = {
+    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__KERNEL_ENTRIES(avx2)
+};
+#undef BITNET__V16
+#undef BITNET__FN
+#endif
+
+#if BITNET__AVX512
+/* ---- AVX-512 VNNI: a v16 is a zmm ---- */
+
+typedef __m512 bitnet__v16_avx512vnni;
+
+#define BITNET__FN BITNET__INLINE BITNET__TARGET_avx512vnni
+#define BITNET__V16(op) \
+    BITNET__FN __m512 bitnet__##op##_avx512vnni(__m512 a, __m512 b) { \
+        return _mm512_##op##_ps(a, b); \
+    }
+BITNET__V16(add) BITNET__V16(sub) BITNET__V16(mul) BITNET__V16(min) BITNET__V16(max)
+
+BITNET__FN __m512 bitnet__splat_avx512vnni(float x) { return _mm512_set1_ps(x); }
+
+BITNET__FN __m256i bitnet__load256_avx512vnni(const void *p) {
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+BITNET__FN __m512 bitnet__load_f32_avx512vnni(const void *p) { return _mm512_loadu_ps(p); }
+
+BITNET__FN __m512 bitnet__load_f16_avx512vnni(const void *p) {
+    return _mm512_cvtph_ps(bitnet__load256_avx512vnni(p));
+}
+
+BITNET__FN __m512 bitnet__load_bf16_avx512vnni(const void *p) {
+    __m512i bits = _mm512_cvtepu16_epi32(bitnet__load256_avx512vnni(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+}
+
+BITNET__FN void bitnet__store_avx512vnni(float *p, __m512 v) { _mm512_storeu_ps(p, v); }
+
+BITNET__FN __m128 bitnet__fold_avx512vnni(__m512 v) {
+    __m256 s = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+}
+
+BITNET__FN __m512 bitnet__add_shifted_avx512vnni(__m512 p, __m512 t) {
+    __m512i n = _mm512_slli_epi32(_mm512_castps_si512(t), 23);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), n));
+}
+
+BITNET__FN __m512 bitnet__top_avx512vnni(__m512 top, __m512 x) {
+    __m512i bits = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
+    return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(top), bits));
+}
+
+BITNET__FN __m128i bitnet__to_int8_avx512vnni(__m512 v) {
+    return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v));
+}
+
+BITNET__DEFINE_FLOATS(avx512vnni)
+
+/* A block fills both halves of a zmm; shifts that differ between the halves leave the codes of
+   weights 0 .. 63 in one register and 64 .. 127 in another, in the order of the activations. */
+BITNET__FN void bitnet__tile_i2s_avx512vnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                            int n, int rows, int cols, int32_t *out,
+                                            size_t out_stride, const int tile_cols) {
+    const __m512i three = _mm512_set1_epi8(3);
+    const __m512i shift0 = _mm512_setr_epi32(6, 6, 6, 6, 6, 6, 6, 6, 4, 4, 4, 4, 4, 4, 4, 4);
+    const __m512i shift1 = _mm512_setr_epi32(2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0);
+    __m512i sum[BITNET__TILE][4], w0[4], w1[4];
+    const uint8_t *row[4];
+    const int8_t *col[BITNET__TILE];
+    int r, c, b;
+    BITNET__UNROLL for (r = 0; r < 4; r++) row[r] = w + BITNET__CLAMP(r, rows) * (size_t)(n / 4);
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+        BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = _mm512_setzero_si512();
+    }
+    for (b = 0; b < n / 128; b++) {
+        BITNET__UNROLL for (r = 0; r < 4; r++) {
+            const uint8_t *p = row[r] + (size_t)b * 32;
+            const __m512i codes = _mm512_broadcast_i64x4(bitnet__load256_avx512vnni(p));
+            w0[r] = _mm512_and_si512(_mm512_srlv_epi32(codes, shift0), three);
+            w1[r] = _mm512_and_si512(_mm512_srlv_epi32(codes, shift1), three);
+            BITNET__PREFETCH(p);
+        }
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+            const __m512i a0 = _mm512_loadu_si512(col[c] + (size_t)b * 128);
+            const __m512i a1 = _mm512_loadu_si512(col[c] + (size_t)b * 128 + 64);
+            BITNET__UNROLL for (r = 0; r < 4; r++) {
+                sum[c][r] = _mm512_dpbusd_epi32(sum[c][r], w0[r], a0);
+                sum[c][r] = _mm512_dpbusd_epi32(sum[c][r], w1[r], a1);
+            }
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        /* As in AVX2, with unpacks: each quarter ends up with the 4 rows' sums of that quarter. */
+        __m512i s01 = _mm512_add_epi32(_mm512_unpacklo_epi32(sum[c][0], sum[c][1]),
+                                       _mm512_unpackhi_epi32(sum[c][0], sum[c][1]));
+        __m512i s23 = _mm512_add_epi32(_mm512_unpacklo_epi32(sum[c][2], sum[c][3]),
+                                       _mm512_unpackhi_epi32(sum[c][2], sum[c][3]));
+        __m512i s = _mm512_add_epi32(_mm512_unpacklo_epi64(s01, s23),
+                                     _mm512_unpackhi_epi64(s01, s23));
+        __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(s), _mm512_extracti64x4_epi64(s, 1));
+        __m128i dots = _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+        int32_t four[4];
+        if (c < cols) {
+            dots = _mm_sub_epi32(dots, _mm_set1_epi32(sums[c]));
+            _mm_storeu_si128((__m128i *)(void *)four, dots);
+            bitnet__put(out + (size_t)c * out_stride, four, rows);
+        }
+    }
+}
+
+BITNET__DEFINE_DOTROWS_I2S(avx512vnni)
+
+static const bitnet_kernels bitnet__kernels_avx512vnni = {
+    "avx512vnni",
+    BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
+    BITNET__KERNEL_ENTRIES(avx512vnni)
+};
+#undef BITNET__V16
+#undef BITNET__FN
+#endif
+
+/* Best first; bitnet.h undefines this one, the rest are ours. */
+#if BITNET__AVX512 && BITNET__AVX2
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_avx512vnni, &bitnet__kernels_avx2,
+#elif BITNET__AVX512
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_avx512vnni,
+#elif BITNET__AVX2
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_avx2,
+#else
+  #define BITNET__KERNEL_TABLES
+#endif
+
+#undef BITNET__AVX2
+#undef BITNET__AVX512
+#undef BITNET__INLINE
+#undef BITNET__TARGET_avx2
+#undef BITNET__TARGET_avx512vnni
+#undef BITNET__UNROLL
+#undef BITNET__TILE
+#undef BITNET__TILE_COLS
+#undef BITNET__CLAMP
+#undef BITNET__PREFETCH
+#undef BITNET__DEFINE_DOTROWS_I2S
+#undef BITNET__DEFINE_DOTROWS_V16
+#undef BITNET__DEFINE_MIXROWS_V16
+#undef BITNET__DEFINE_FLOATS
+#undef BITNET__KERNEL_ENTRIES
+
+#if defined(__GNUC__) && !defined(__clang__)
+  #pragma GCC diagnostic pop
+#endif

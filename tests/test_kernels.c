@@ -1,0 +1,830 @@
+/* The inner loops: the scalar ones against definitions written down again here, every other table
+   against the scalar one, bit for bit. Arrays are heap blocks of exactly their size, at odd
+   addresses where the type allows it, so a sanitizer sees every step past their ends.
+
+   BITNET_TEST_SEED (a number) changes the random inputs; failures name it. */
+
+#include <math.h>
+
+#include "test.h"
+
+/* ---- random numbers and memory ---- */
+
+static uint64_t seed = 1, state;
+
+static void restart(void) {
+    const char *s = getenv("BITNET_TEST_SEED");
+    if (s && s[0]) seed = strtoull(s, 0, 10);
+    state = seed;
+}
+
+static uint32_t random_bits(void) {                      /* splitmix64 */
+    uint64_t z = state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (uint32_t)(z >> 32);
+}
+
+static float random_unit(void) { return (float)(int32_t)random_bits() / 2147483648.0f; }
+
+/* size bytes that begin `offset` bytes into a block that ends with them. */
+static void *block(size_t size, size_t offset) {
+    uint8_t *p = (uint8_t *)malloc(size + offset);
+    if (!p) exit(3);
+    return p + offset;
+}
+
+static void release(void *p, size_t offset) { free((uint8_t *)p - offset); }
+
+/* Results go into arrays full of this byte, so that a write between rows of results shows. */
+#define UNTOUCHED 0xa5
+
+static void *results(size_t size) { return memset(block(size, 0), UNTOUCHED, size); }
+
+/* Equal bits, or both NaN, whose payload is free. */
+static int same_float(float a, float b) {
+    return bitnet__float_bits(a) == bitnet__float_bits(b) || (a != a && b != b);
+}
+
+/* The first difference of two arrays, or -1. */
+static int first_difference(const float *a, const float *b, size_t n) {
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (!same_float(a[i], b[i])) return (int)i;
+    return -1;
+}
+
+/* ---- tables ---- */
+
+static const bitnet_kernels *scalar(void) {
+    return bitnet_kernels_get(bitnet_kernels_count() - 1);
+}
+
+/* The table of that name with every 0 entry filled in from the scalar one; or a skip. */
+#define USE_TABLE(k, table) \
+    bitnet_kernels k; \
+    if (!bitnet_kernels_find(table)) SKIP("%s is not compiled in", table); \
+    if (!bitnet_kernels_usable(bitnet_kernels_find(table))) \
+        SKIP("%s is compiled in, but this CPU or system cannot run it", table); \
+    k = *bitnet_kernels_find(table); \
+    restart()
+
+/* ---- I2_S ---- */
+
+enum { ALL_PLUS, ALL_MINUS, ALL_ZERO, ALL_THREE, VALID, ANY_BYTES, N_WEIGHTS };
+static const char *const weight_names[] = {
+    "all +1", "all -1", "all 0", "all code 3", "random", "random bytes"
+};
+enum { ALL_127, ALL_MINUS_128, ALTERNATING, PERIOD_251, RANDOM, N_ACTIVATIONS };
+static const char *const activation_names[] = {
+    "all 127", "all -128", "alternating", "period 251", "random"
+};
+
+static void fill_weights(uint8_t *w, size_t n, int kind) {
+    size_t i;
+    for (i = 0; i < n; i++) {
+        uint32_t r = random_bits();
+        uint32_t valid = r % 3 | r / 3 % 3 << 2 | r / 9 % 3 << 4 | r / 27 % 3 << 6;
+        w[i] = (uint8_t)(kind == ALL_PLUS    ? 0xaa
+                         : kind == ALL_MINUS ? 0x00
+                         : kind == ALL_ZERO  ? 0x55
+                         : kind == ALL_THREE ? 0xff
+                         : kind == VALID     ? valid
+                                             : r & 0xff);
+    }
+}
+
+static void fill_activations(int8_t *q, size_t n, int kind) {
+    size_t i;
+    for (i = 0; i < n; i++)
+        q[i] = (int8_t)(kind == ALL_127         ? 127
+                        : kind == ALL_MINUS_128 ? -128
+                        : kind == ALTERNATING   ? (i % 2 ? -128 : 127)
+                        : kind == PERIOD_251    ? (int)(i % 251) - 125
+                                                : (int)(random_bits() & 0xff) - 128);
+}
+
+static void sum_columns(const int8_t *q, int n, int cols, int32_t *sums) {
+    int c, i;
+    for (c = 0; c < cols; c++)
+        for (i = 0, sums[c] = 0; i < n; i++) sums[c] += q[(size_t)c * (size_t)n + (size_t)i];
+}
+
+/* Weight i of a row, straight from the table in FORMATS: -1, 0 or 1 (2 for code 3). */
+static int weight_at(const uint8_t *row, int i) {
+    int within = i % 128;
+    return (row[i / 128 * 32 + within % 32] >> (6 - 2 * (within / 32)) & 3) - 1;
+}
+
+static const int lengths[] = {128, 256, 384, 2560, 6912};
+static const int row_counts[] = {1, 2, 3, 5, 7, 8, 17, 33};
+static const int col_counts[] = {1, 2, 3, 4, 5, 7, 8, 16, 17};
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+/* Compares one product with scalar; 0 and a recorded failure if they differ. */
+static int compare_i2s(const bitnet_kernels *k, int n, int rows, int cols, int weights,
+                       int activations, size_t offset) {
+    size_t w_size = (size_t)rows * (size_t)(n / 4), q_size = (size_t)cols * (size_t)n;
+    size_t stride = (size_t)rows + (offset & 3), size = ((size_t)cols - 1) * stride + (size_t)rows;
+    uint8_t *w = (uint8_t *)block(w_size, offset);
+    int8_t *q = (int8_t *)block(q_size, offset ^ 2);
+    int32_t *sums = (int32_t *)block((size_t)cols * 4, 4);
+    int32_t *want = (int32_t *)results(size * 4), *got = (int32_t *)results(size * 4);
+    int same;
+    fill_weights(w, w_size, weights);
+    fill_activations(q, q_size, activations);
+    sum_columns(q, n, cols, sums);
+    scalar()->dotrows_i2s(w, q, sums, n, rows, cols, want, stride);
+    k->dotrows_i2s(w, q, sums, n, rows, cols, got, stride);
+    same = memcmp(want, got, size * 4) == 0;
+    if (!same)
+        test_fail(__FILE__, __LINE__,
+                  "%s: n %d, %d rows, %d columns, weights %s, activations %s, offset %d, seed %llu",
+                  k->name, n, rows, cols, weight_names[weights], activation_names[activations],
+                  (int)offset, (unsigned long long)seed);
+    release(w, offset);
+    release(q, offset ^ 2);
+    release(sums, 4);
+    free(want);
+    free(got);
+    return same;
+}
+
+static void dotrows_i2s(const char *table) {
+    size_t n, r, c;
+    int weights, activations, pair = 0;
+    USE_TABLE(k, table);
+    if (!k.dotrows_i2s) return;
+    /* Every pair of contents at every length ... */
+    for (n = 0; n < COUNT(lengths); n++)
+        for (weights = 0; weights < N_WEIGHTS; weights++)
+            for (activations = 0; activations < N_ACTIVATIONS; activations++)
+                if (!compare_i2s(&k, lengths[n], 3, 5, weights, activations, 1)) return;
+    /* ... and every shape, with contents in turn. */
+    for (n = 0; n < COUNT(lengths); n++)
+        for (r = 0; r < COUNT(row_counts); r++)
+            for (c = 0; c < COUNT(col_counts); c++, pair++) {
+                weights = pair % 2 ? ANY_BYTES : pair / 2 % N_WEIGHTS;
+                activations = pair % 2 ? RANDOM : pair / 2 % N_ACTIVATIONS;
+                if (!compare_i2s(&k, lengths[n], row_counts[r], col_counts[c], weights,
+                                 activations, (size_t)(pair % 9)))
+                    return;
+            }
+    /* More rows than the kernels take at a time. */
+    if (!compare_i2s(&k, 128, 523, 5, ANY_BYTES, RANDOM, 3)) return;
+}
+
+/* The longest row, with contents that make the largest sums: their values are known. */
+static void dotrows_i2s_longest(const char *table) {
+    static const int32_t known[N_WEIGHTS][2] = {   /* with 127, with -128; over 2^20 */
+        {127, -128}, {-127, 128}, {0, 0}, {254, -256}, {0, 0}, {0, 0}
+    };
+    const int n = 1 << 20, rows = 2, cols = 3;
+    int weights, activations, i, ok = 1;
+    uint8_t *w;
+    int8_t *q;
+    int32_t sums[3], out[6];
+    USE_TABLE(k, table);
+    if (!k.dotrows_i2s) return;
+    w = (uint8_t *)block((size_t)rows * (size_t)(n / 4), 1);
+    q = (int8_t *)block((size_t)cols * (size_t)n, 1);
+    for (weights = ALL_PLUS; weights <= ALL_THREE; weights++)
+        for (activations = ALL_127; activations <= ALL_MINUS_128; activations++) {
+            fill_weights(w, (size_t)rows * (size_t)(n / 4), weights);
+            fill_activations(q, (size_t)cols * (size_t)n, activations);
+            sum_columns(q, n, cols, sums);
+            memset(out, UNTOUCHED, sizeof out);
+            k.dotrows_i2s(w, q, sums, n, rows, cols, out, (size_t)rows);
+            for (i = 0; i < 6; i++) ok &= out[i] == known[weights][activations] * (1 << 20);
+        }
+    release(w, 1);
+    release(q, 1);
+    CHECK_MSG(ok, "%s: a row of 2^20 weights, all sums as large as they get", table);
+    if (!compare_i2s(&k, n, 2, 1, ALL_THREE, ALTERNATING, 1)) return;
+    compare_i2s(&k, n, 2, 1, ANY_BYTES, RANDOM, 1);
+}
+
+/* The scalar code against the format's table and 64-bit sums. */
+static void i2s_definition(void) {
+    size_t which;
+    int r, c, i, ok = 1;
+    restart();
+    for (which = 0; which < COUNT(lengths) * N_WEIGHTS; which++) {
+        const int n = lengths[which % COUNT(lengths)], rows = 3, cols = 2;
+        const size_t w_size = (size_t)rows * (size_t)n / 4, q_size = (size_t)cols * (size_t)n;
+        uint8_t *w = (uint8_t *)block(w_size, 1);
+        int8_t *q = (int8_t *)block(q_size, 1);
+        int32_t sums[2], out[2 * 4];
+        fill_weights(w, w_size, (int)which % N_WEIGHTS);
+        fill_activations(q, q_size, which % 2 ? RANDOM : PERIOD_251);
+        sum_columns(q, n, cols, sums);
+        scalar()->dotrows_i2s(w, q, sums, n, rows, cols, out, 4);
+        for (c = 0; c < cols; c++)
+            for (r = 0; r < rows; r++) {
+                int64_t sum = 0;
+                for (i = 0; i < n; i++)
+                    sum += weight_at(w + (size_t)r * (size_t)n / 4, i) * q[c * n + i];
+                ok &= out[c * 4 + r] == sum;
+            }
+        release(w, 1);
+        release(q, 1);
+    }
+    CHECK_MSG(ok, "seed %llu", (unsigned long long)seed);
+}
+
+/* ---- quantize ---- */
+
+enum { Q_RANDOM, Q_ZEROS, Q_TIES, Q_DENORMAL, Q_HUGE, Q_NAN, Q_INF, Q_BITS, N_QUANTIZE };
+
+static void fill_quantize(float *x, int n, int kind) {
+    int i;
+    for (i = 0; i < n; i++) {
+        float u = random_unit();
+        x[i] = kind == Q_ZEROS      ? (i % 2 ? -0.0f : 0.0f)
+               : kind == Q_TIES     ? (float)(int)(u * 127.0f) + 0.5f
+               : kind == Q_DENORMAL ? bitnet__float_from_bits(random_bits() & 0x807fffff)
+               : kind == Q_HUGE     ? u * 3.4e38f
+               : kind == Q_BITS     ? bitnet__float_from_bits(random_bits())
+                                    : u * 3.0f;
+    }
+    i = (int)(random_bits() % (uint32_t)n);
+    if (kind == Q_TIES) x[i] = random_bits() % 2 ? 127.0f : -127.0f;   /* the scale is 1 */
+    if (kind == Q_NAN) x[i] = random_bits() % 2 ? NAN : -NAN;
+    if (kind == Q_INF) x[i] = random_bits() % 2 ? INFINITY : -INFINITY;
+}
+
+static int quantize_length(int i) { return i <= 70 ? i : i == 71 ? 2560 : 6912; }
+
+static void quantize(const char *table) {
+    int i, kind, round;
+    USE_TABLE(k, table);
+    if (!k.quantize) return;
+    for (i = 1; i <= 72; i++)
+        for (kind = 0; kind < N_QUANTIZE; kind++)
+            for (round = 0; round < 3; round++) {
+                const int n = quantize_length(i);
+                float *x = (float *)block((size_t)n * 4, 4), s_want, s_got;
+                int8_t *want = (int8_t *)block((size_t)n, 0);
+                int8_t *got = (int8_t *)block((size_t)n, 3);
+                int32_t sum_want = 0, sum_got = 1;
+                int same;
+                fill_quantize(x, n, kind);
+                s_want = scalar()->quantize(x, n, want, &sum_want);
+                s_got = k.quantize(x, n, got, &sum_got);
+                same = bitnet__float_bits(s_want) == bitnet__float_bits(s_got) &&
+                       sum_want == sum_got && memcmp(want, got, (size_t)n) == 0;
+                release(x, 4);
+                release(got, 3);
+                free(want);
+                CHECK_MSG(same, "%s: n %d, kind %d, seed %llu", table, n, kind,
+                          (unsigned long long)seed);
+            }
+}
+
+/* The scalar code against its contract, in the C library's functions. */
+static void quantize_definition(void) {
+    static float x[2560];
+    static int8_t q[2560];
+    int i, kind, round;
+    restart();
+    for (kind = 0; kind < N_QUANTIZE; kind++)
+        for (round = 0; round < 20; round++) {
+            const int n = round ? 1 + (int)(random_bits() % 2560) : 2560;
+            float top = 0.0f, s;
+            int32_t sum, total = 0;
+            int any_nan = 0;
+            fill_quantize(x, n, kind);
+            s = scalar()->quantize(x, n, q, &sum);
+            for (i = 0; i < n; i++) {
+                any_nan |= x[i] != x[i];
+                if (fabsf(x[i]) > top) top = fabsf(x[i]);
+            }
+            if (any_nan || top < 1e-5f) top = 1e-5f;     /* a NaN counts as no maximum at all */
+            CHECK(s == 127.0f / top);
+            for (i = 0; i < n; i++) {
+                float t = x[i] * s;
+                int want = t != t || t < -128.0f ? -128 : t > 127.0f ? 127 : (int)lrintf(t);
+                CHECK_MSG(q[i] == want, "x %a, scale %a: %d, not %d", (double)x[i], (double)s, q[i],
+                          want);
+                total += q[i];
+            }
+            CHECK(sum == total);
+        }
+}
+
+/* ---- float rows ---- */
+
+enum { F32, F16, BF16, N_TYPES };
+static const char *const type_names[] = {"f32", "f16", "bf16"};
+enum { F_RANDOM, F_FINITE_BITS, F_ANY_BITS, F_SMALL, N_FLOATS };
+
+static float random_float(int kind) {
+    uint32_t bits = random_bits();
+    if (kind == F_RANDOM) return random_unit();
+    if (kind == F_SMALL) return bitnet__float_from_bits(bits & 0x83ffffff);  /* denormals */
+    if (kind == F_FINITE_BITS && (bits >> 23 & 0xff) == 0xff) bits ^= 0x800000;
+    return bitnet__float_from_bits(bits);
+}
+
+static void fill_floats(float *x, size_t n, int kind) {
+    size_t i;
+    for (i = 0; i < n; i++) x[i] = random_bits() % 16 ? random_float(kind) : -0.0f;
+}
+
+static size_t type_size(int type) { return type == F32 ? 4 : 2; }
+
+static void fill_rows(uint8_t *w, size_t n, int type, int kind) {
+    size_t i;
+    for (i = 0; i < n; i++) {
+        float x = random_float(kind);
+        uint32_t bits = bitnet__float_bits(x);
+        uint16_t half = (uint16_t)(bits >> 16);
+        if (type == F16) {
+            half = kind == F_RANDOM ? bitnet__f32_to_f16(x) : (uint16_t)bits;
+            if (kind == F_SMALL) half &= 0x87ff;                              /* subnormals too */
+            if (kind == F_FINITE_BITS && (half & 0x7c00) == 0x7c00) half ^= 0x400;
+        }
+        if (type == F32) memcpy(w + 4 * i, &bits, 4);
+        else memcpy(w + 2 * i, &half, 2);
+    }
+}
+
+typedef void (*dotrows_fn)(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
+                           size_t out_stride);
+typedef void (*mixrows_fn)(const uint8_t *w, const float *p, size_t p_stride, int n, int rows,
+                           int cols, float *out);
+
+static dotrows_fn dotrows_of(const bitnet_kernels *k, int type) {
+    return type == F32 ? k->dotrows_f32 : type == F16 ? k->dotrows_f16 : k->dotrows_bf16;
+}
+
+static mixrows_fn mixrows_of(const bitnet_kernels *k, int type) {
+    return type == F32 ? k->mixrows_f32 : k->mixrows_f16;
+}
+
+static int compare_dotrows(const bitnet_kernels *k, int type, int n, int rows, int cols,
+                           int kind) {
+    size_t w_count = (size_t)rows * (size_t)n, w_size = w_count * type_size(type);
+    size_t x_count = (size_t)cols * (size_t)n, stride = (size_t)rows + (size_t)(n % 3);
+    size_t size = ((size_t)cols - 1) * stride + (size_t)rows;
+    uint8_t *w = (uint8_t *)block(w_size, 1);
+    float *x = (float *)block(x_count * 4, 4);
+    float *want = (float *)results(size * 4), *got = (float *)results(size * 4);
+    int at;
+    fill_rows(w, w_count, type, kind);
+    fill_floats(x, x_count, kind);
+    dotrows_of(scalar(), type)(w, x, n, rows, cols, want, stride);
+    dotrows_of(k, type)(w, x, n, rows, cols, got, stride);
+    at = first_difference(want, got, size);
+    if (at >= 0)
+        test_fail(__FILE__, __LINE__,
+                  "%s %s: n %d, %d rows, %d columns, kind %d: [%d] is %a, not %a, seed %llu",
+                  k->name, type_names[type], n, rows, cols, kind, at, (double)got[at],
+                  (double)want[at], (unsigned long long)seed);
+    release(w, 1);
+    release(x, 4);
+    free(want);
+    free(got);
+    return at < 0;
+}
+
+static void dotrows_float(const char *table, int type) {
+    int n, kind, i;
+    size_t r, c;
+    USE_TABLE(k, table);
+    if (!dotrows_of(&k, type)) return;
+    for (kind = 0; kind < N_FLOATS; kind++) {
+        for (n = 1; n <= 70; n++)
+            if (!compare_dotrows(&k, type, n, 1 + n % 9, 1 + n % 7, kind)) return;
+        for (r = 0; r < COUNT(row_counts); r++)
+            for (c = 0; c < COUNT(col_counts); c++)
+                if (!compare_dotrows(&k, type, 64, row_counts[r], col_counts[c], kind)) return;
+        for (i = 0; i < 4; i++)
+            if (!compare_dotrows(&k, type, i % 2 ? 128 : 2560, 5 + i, 1 + i % 3 * 3, kind))
+                return;
+    }
+}
+
+static void dotrows_f32(const char *table) { dotrows_float(table, F32); }
+static void dotrows_f16(const char *table) { dotrows_float(table, F16); }
+static void dotrows_bf16(const char *table) { dotrows_float(table, BF16); }
+
+static int compare_mixrows(const bitnet_kernels *k, int type, int n, int rows, int cols,
+                           int kind) {
+    size_t w_count = (size_t)rows * (size_t)n, w_size = w_count * type_size(type);
+    size_t stride = (size_t)rows + (size_t)(n % 3);
+    size_t p_count = ((size_t)cols - 1) * stride + (size_t)rows, size = (size_t)cols * (size_t)n;
+    uint8_t *w = (uint8_t *)block(w_size, 1);
+    float *p = (float *)block(p_count * 4, 4);
+    float *want = (float *)results(size * 4), *got = (float *)results(size * 4);
+    int at;
+    fill_rows(w, w_count, type, kind);
+    fill_floats(p, p_count, kind);
+    mixrows_of(scalar(), type)(w, p, stride, n, rows, cols, want);
+    mixrows_of(k, type)(w, p, stride, n, rows, cols, got);
+    at = first_difference(want, got, size);
+    if (at >= 0)
+        test_fail(__FILE__, __LINE__,
+                  "%s %s: n %d, %d rows, %d columns, kind %d: [%d] is %a, not %a, seed %llu",
+                  k->name, type_names[type], n, rows, cols, kind, at, (double)got[at],
+                  (double)want[at], (unsigned long long)seed);
+    release(w, 1);
+    release(p, 4);
+    free(want);
+    free(got);
+    return at < 0;
+}
+
+static void mixrows_float(const char *table, int type) {
+    static const int counts[] = {0, 1, 2, 3, 63, 64, 65, 130, 300};
+    int n, kind, cols;
+    size_t r;
+    USE_TABLE(k, table);
+    if (!mixrows_of(&k, type)) return;
+    for (kind = 0; kind < N_FLOATS; kind++) {
+        for (n = 1; n <= 70; n++)
+            if (!compare_mixrows(&k, type, n, n % 11, 1 + n % 7, kind)) return;
+        for (r = 0; r < COUNT(counts); r++)
+            for (cols = 1; cols <= 9; cols++)
+                if (!compare_mixrows(&k, type, r % 2 ? 128 : 16, counts[r], cols, kind)) return;
+    }
+}
+
+static void mixrows_f32(const char *table) { mixrows_float(table, F32); }
+static void mixrows_f16(const char *table) { mixrows_float(table, F16); }
+
+/* The scalar rows against sums in the order of the definition. In double a product is exact, so
+   rounding it to float is the product's one rounding. */
+static void rows_definition(void) {
+    enum { N = 53, ROWS = 3 };
+    float x[N], w[ROWS * N], lanes[16], out[ROWS], mixed[N];
+    int r, i, step;
+    restart();
+    fill_floats(x, N, F_RANDOM);
+    fill_floats(w, ROWS * N, F_RANDOM);
+    scalar()->dotrows_f32((const uint8_t *)w, x, N, ROWS, 1, out, ROWS);
+    scalar()->mixrows_f32((const uint8_t *)w, x, ROWS, N, ROWS, 1, mixed);
+    for (r = 0; r < ROWS; r++) {
+        memset(lanes, 0, sizeof lanes);
+        for (i = 0; i < N; i++) lanes[i % 16] += (float)((double)w[r * N + i] * (double)x[i]);
+        for (step = 8; step; step /= 2)
+            for (i = 0; i < step; i++) lanes[i] = lanes[i] + lanes[i + step];
+        CHECK(same_float(out[r], lanes[0]));
+    }
+    for (i = 0; i < N; i++) {
+        float sum = 0.0f;
+        for (r = 0; r < ROWS; r++) sum += (float)((double)x[r] * (double)w[r * N + i]);
+        CHECK(same_float(mixed[i], sum));
+    }
+}
+
+/* ---- softmax, rmsnorm ---- */
+
+static int vector_length(int i) { return i <= 70 ? i : i == 71 ? 1000 : i == 72 ? 2560 : 4099; }
+
+static void softmax(const char *table) {
+    int i, kind, round;
+    USE_TABLE(k, table);
+    if (!k.softmax) return;
+    for (i = 1; i <= 73; i++)
+        for (kind = 0; kind < N_FLOATS; kind++)
+            for (round = 0; round < 3; round++) {
+                const int n = vector_length(i);
+                const float scale = round == 0 ? 0.088388346f : round == 1 ? 30.0f : -1.0f;
+                float *want = (float *)block((size_t)n * 4, 0);
+                float *got = (float *)block((size_t)n * 4, 4);
+                int at;
+                fill_floats(want, (size_t)n, kind);
+                memcpy(got, want, (size_t)n * 4);
+                scalar()->softmax(want, n, scale);
+                k.softmax(got, n, scale);
+                at = first_difference(want, got, (size_t)n);
+                free(want);
+                release(got, 4);
+                CHECK_MSG(at < 0, "%s: n %d, kind %d, scale %g: [%d], seed %llu", table, n, kind,
+                          (double)scale, at, (unsigned long long)seed);
+            }
+}
+
+static void softmax_definition(void) {
+    enum { N = 777 };
+    static float x[N], y[N];
+    double top = -1e300, sum = 0;
+    int i;
+    restart();
+    for (i = 0; i < N; i++) {
+        x[i] = y[i] = 20.0f * random_unit();
+        if ((double)(x[i] * 0.7f) > top) top = (double)(x[i] * 0.7f);
+    }
+    for (i = 0; i < N; i++) sum += exp((double)(x[i] * 0.7f) - top);
+    scalar()->softmax(y, N, 0.7f);
+    for (i = 0; i < N; i++) {
+        double want = exp((double)(x[i] * 0.7f) - top) / sum;
+        CHECK(fabs((double)y[i] - want) <= 2e-6 * want);
+    }
+}
+
+static void rmsnorm(const char *table) {
+    int i, kind, in_place;
+    USE_TABLE(k, table);
+    if (!k.rmsnorm) return;
+    for (i = 1; i <= 73; i++)
+        for (kind = 0; kind < N_FLOATS; kind++)
+            for (in_place = 0; in_place < 2; in_place++) {
+                const int n = vector_length(i);
+                const size_t size = (size_t)n * 4;
+                float *x = (float *)block(size, 4), *gain = (float *)block(size, 4);
+                float *want = (float *)block(size, 0), *got = (float *)block(size, 4);
+                int at;
+                fill_floats(x, (size_t)n, kind);
+                fill_floats(gain, (size_t)n, kind == F_ANY_BITS ? F_ANY_BITS : F_RANDOM);
+                memcpy(got, x, size);
+                scalar()->rmsnorm(x, gain, n, 1e-5f, want);
+                k.rmsnorm(in_place ? got : x, gain, n, 1e-5f, got);
+                at = first_difference(want, got, (size_t)n);
+                release(x, 4);
+                release(gain, 4);
+                free(want);
+                release(got, 4);
+                CHECK_MSG(at < 0, "%s: n %d, kind %d: [%d], seed %llu", table, n, kind, at,
+                          (unsigned long long)seed);
+            }
+}
+
+static void rmsnorm_definition(void) {
+    enum { N = 640 };
+    static float x[N], gain[N], y[N];
+    double sum = 0;
+    int i;
+    restart();
+    for (i = 0; i < N; i++) {
+        x[i] = random_unit();
+        gain[i] = 1.0f + 0.1f * random_unit();
+        sum += (double)x[i] * (double)x[i];
+    }
+    scalar()->rmsnorm(x, gain, N, 1e-5f, y);
+    for (i = 0; i < N; i++) {
+        double want = (double)x[i] * (double)gain[i] / sqrt(sum / N + 1e-5);
+        CHECK(fabs((double)y[i] - want) <= 1e-6 * fabs(want));
+    }
+}
+
+/* ---- F16, BF16 ---- */
+
+/* What a float16 stands for, from the definition of the format. */
+static double f16_value(unsigned h) {
+    int exponent = (int)(h >> 10 & 31), mantissa = (int)(h & 1023);
+    double v = exponent == 31  ? (mantissa ? (double)NAN : (double)INFINITY)
+               : exponent == 0 ? ldexp(mantissa, -24)
+                               : ldexp(1024 + mantissa, exponent - 25);
+    return h & 0x8000 ? -v : v;
+}
+
+/* x rounded to 11 significant bits, the last never worth less than 2^-24; ties to even. */
+static double f16_rounded(double x) {
+    int exponent;
+    double last;
+    if (x != x || fabs(x) == (double)INFINITY || x == 0) return x;
+    frexp(x, &exponent);                                  /* |x| in [2^(exponent-1), 2^exponent) */
+    last = ldexp(1, exponent - 11 > -24 ? exponent - 11 : -24);
+    x = nearbyint(x / last) * last;
+    return fabs(x) >= 65536 ? copysign((double)INFINITY, x) : x;
+}
+
+static int f16_rounds_well(float x) {
+    double want = f16_rounded((double)x);
+    uint16_t h = bitnet__f32_to_f16(x);
+    if (x != x) return (h & 0x7e00) == 0x7e00 && (h >> 15) == (bitnet__float_bits(x) >> 31);
+    return f16_value(h) == want && (h >> 15) == (bitnet__float_bits(x) >> 31);
+}
+
+static void f16_all(void) {
+    unsigned h;
+    for (h = 0; h < 65536; h++) {
+        float x = bitnet__f16_to_f32((uint16_t)h);
+        double want = f16_value(h);
+        unsigned nan = (h & 0x7fff) > 0x7c00;
+        if (nan)        /* quiet, payload kept */
+            CHECK_MSG(bitnet__float_bits(x) == ((h & 0x8000) << 16 | 0x7fc00000 | (h & 1023) << 13),
+                      "NaN %04x is %08x", h, (unsigned)bitnet__float_bits(x));
+        else CHECK_MSG((double)x == want, "%04x is %a, not %a", h, (double)x, want);
+        CHECK_MSG(bitnet__float_bits(x) >> 31 == h >> 15, "sign of %04x", h);
+        CHECK_MSG(bitnet__f32_to_f16(x) == (nan ? h | 0x200 : h), "%04x comes back as %04x", h,
+                  bitnet__f32_to_f16(x));
+        /* Halfway to the next one, and the floats on both sides of that. */
+        if ((h & 0x7fff) < 0x7c00) {
+            double next = (h & 0x7fff) < 0x7bff ? f16_value(h + 1) : want > 0 ? 65536.0 : -65536.0;
+            uint32_t middle = bitnet__float_bits((float)((want + next) / 2));
+            CHECK_MSG(f16_rounds_well(bitnet__float_from_bits(middle)), "tie after %04x", h);
+            CHECK_MSG(f16_rounds_well(bitnet__float_from_bits(middle - 1)), "before tie %04x", h);
+            CHECK_MSG(f16_rounds_well(bitnet__float_from_bits(middle + 1)), "after tie %04x", h);
+        }
+    }
+}
+
+static void f16_rounding(void) {
+    int i;
+    restart();
+    for (i = 0; i < 1000000; i++) {
+        uint32_t bits = random_bits();
+        float x;
+        if (i % 2) bits = (bits & 0x87ffffff) + 0x30000000;   /* half of them where F16 lives */
+        x = bitnet__float_from_bits(bits);
+        CHECK_MSG(f16_rounds_well(x), "%a, bits %08x", (double)x, (unsigned)bits);
+    }
+}
+
+static void bf16_all(void) {
+    unsigned h;
+    for (h = 0; h < 65536; h++) {
+        uint8_t bytes[2];
+        bytes[0] = (uint8_t)(h & 255);
+        bytes[1] = (uint8_t)(h >> 8);
+        CHECK(bitnet__float_bits(bitnet__load_bf16(bytes)) == (uint32_t)h << 16);
+    }
+}
+
+/* ---- math ---- */
+
+static double relative_error(double got, double want) {
+    return want == 0 ? fabs(got) : fabs(got - want) / fabs(want);
+}
+
+static void math_exp(void) {
+    double worst = 0, worst_f = 0;
+    int i;
+    restart();
+    for (i = 0; i < 200000; i++) {
+        double u = (double)random_unit();
+        double x = u * (i % 2 ? 700 : 1), e = relative_error(bitnet__exp(x), exp(x));
+        float f = (float)(u * 87), got = bitnet__expf(f);
+        if (e > worst) worst = e;
+        e = relative_error((double)got, exp((double)f));
+        if (e > worst_f) worst_f = e;
+    }
+    CHECK_MSG(worst < 1e-15, "exp: %g", worst);
+    CHECK_MSG(worst_f < 2.6e-7, "expf: %g", worst_f);
+    CHECK(bitnet__exp(0) == 1 && bitnet__expf(0.0f) == 1.0f && bitnet__expf(-0.0f) == 1.0f);
+    CHECK(bitnet__expf(-1000.0f) == bitnet__expf(-87.0f));
+    CHECK(bitnet__expf(1000.0f) == bitnet__expf(88.0f));
+    CHECK(bitnet__expf(NAN) == bitnet__expf(-87.0f));
+    CHECK(bitnet__expf(-87.0f) > 1e-38f && bitnet__expf(88.0f) < 1.7e38f);
+}
+
+static void math_log_sqrt(void) {
+    double worst_log = 0, worst_sqrt = 0, e;
+    int i;
+    restart();
+    for (i = 0; i < 200000; i++) {
+        /* Any exponent, and the neighbourhood of 1, where log passes 0. */
+        double u = (double)random_unit();
+        double x = i % 2 ? ldexp(1.5 + 0.49 * u, (int)(random_bits() % 2000) - 1000) : 1 + 0.3 * u;
+        e = relative_error(bitnet__log(x), log(x));
+        if (e > worst_log) worst_log = e;
+        e = relative_error(bitnet__sqrt(x), sqrt(x));
+        if (e > worst_sqrt) worst_sqrt = e;
+    }
+    CHECK_MSG(worst_log < 1e-15, "log: %g", worst_log);
+    CHECK_MSG(worst_sqrt < 4e-16, "sqrt: %g", worst_sqrt);
+    CHECK(bitnet__log(1) == 0 && bitnet__sqrt(1) == 1 && bitnet__sqrt(4) == 2);
+}
+
+static void math_sincos(void) {
+    double worst = 0, s, c;
+    int i;
+    restart();
+    for (i = 0; i < 200000; i++) {
+        double x = (double)random_unit() * (i % 3 ? i % 3 == 1 ? 1048575.0 : 100.0 : 1.0);
+        bitnet__sincos(x, &s, &c);
+        if (fabs(s - sin(x)) > worst) worst = fabs(s - sin(x));
+        if (fabs(c - cos(x)) > worst) worst = fabs(c - cos(x));
+    }
+    CHECK_MSG(worst < 1e-15, "sin, cos: %g", worst);
+    bitnet__sincos(0, &s, &c);
+    CHECK(s == 0 && c == 1);
+}
+
+static void math_round(void) {
+    int i;
+    restart();
+    for (i = -100; i <= 100; i++)
+        CHECK(bitnet__round(i / 4.0) == nearbyint(i / 4.0));
+    for (i = 0; i < 100000; i++) {
+        double x = (double)random_unit() * ldexp(1, (int)(random_bits() % 50));
+        CHECK(bitnet__round(x) == nearbyint(x));
+    }
+}
+
+/* ---- the choice of a table ---- */
+
+/* Every table that is compiled in must be one that is tested below. */
+static void tables(void) {
+    static const char *const tested[] = {"avx512vnni", "avx2", "scalar"};
+    int i, n = bitnet_kernels_count();
+    size_t t;
+    for (i = 0; i < n; i++)
+        printf("%s%s ", bitnet_kernels_get(i)->name,
+               bitnet_kernels_usable(bitnet_kernels_get(i)) ? "" : " (not usable here)");
+    for (i = 0; i < n; i++) {
+        const bitnet_kernels *k = bitnet_kernels_get(i);
+        int found = 0;
+        for (t = 0; t < COUNT(tested); t++) found |= !strcmp(tested[t], k->name);
+        CHECK_MSG(found, "no test for the kernel table %s", k->name);
+        CHECK(bitnet_kernels_find(k->name) == k);        /* names are unique */
+    }
+}
+
+static void dispatch(void) {
+    bitnet_kernels fake = *scalar();
+    uint32_t features = bitnet__cpu_features();
+    int i, n = bitnet_kernels_count();
+    CHECK(bitnet_kernels_find("no such table") == 0);
+    CHECK(bitnet_kernels_find("") == 0);
+    CHECK(bitnet_kernels_find("avx") == 0);
+    CHECK(bitnet_kernels_find(0) == 0);
+    CHECK(bitnet_kernels_get(-1) == 0);
+    CHECK(bitnet_kernels_get(n) == 0);
+    CHECK(n >= 1 && !strcmp(scalar()->name, "scalar"));
+    CHECK(scalar()->needs == 0 && bitnet_kernels_usable(scalar()));
+    CHECK(scalar()->quantize && scalar()->dotrows_i2s && scalar()->dotrows_f32);
+    CHECK(scalar()->dotrows_f16 && scalar()->dotrows_bf16 && scalar()->mixrows_f32);
+    CHECK(scalar()->mixrows_f16 && scalar()->softmax && scalar()->rmsnorm);
+    CHECK(!bitnet_kernels_usable(0));
+    for (i = 0; i < n; i++) {
+        const bitnet_kernels *k = bitnet_kernels_get(i);
+        CHECK(bitnet_kernels_usable(k) == ((k->needs & features) == k->needs));
+        CHECK(i == n - 1 || k->needs != 0);
+    }
+    /* One bit that is missing is enough, whatever else is there. */
+    for (i = 0; i < 32; i++) {
+        fake.needs = (uint32_t)1 << i;
+        CHECK(bitnet_kernels_usable(&fake) == (int)(features >> i & 1));
+        fake.needs |= features;
+        CHECK(bitnet_kernels_usable(&fake) == (int)(features >> i & 1));
+    }
+}
+
+/* Against the compiler's own detection, which also asks the system. */
+static void cpu_features(void) {
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+    uint32_t f = bitnet__cpu_features();
+    int avx2, avx512, vnni;
+    if (bitnet_kernels_count() == 1) SKIP("only scalar is compiled in");
+    __builtin_cpu_init();
+    avx2 = __builtin_cpu_supports("avx2") != 0;
+    avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    vnni = __builtin_cpu_supports("avx512vnni") != 0;
+    CHECK(avx2 == !!(f & BITNET_CPU_AVX2));
+    CHECK(avx512 == !!(f & BITNET_CPU_AVX512));
+    CHECK((avx512 && vnni) == !!(f & BITNET_CPU_AVX512VNNI));
+    CHECK(!(f & BITNET_CPU_AVX512VNNI) || (f & BITNET_CPU_AVX512));
+    CHECK(!(f & BITNET_CPU_AVX512) || (f & BITNET_CPU_AVX2));
+#else
+    SKIP("needs x86, and gcc or clang");
+#endif
+}
+
+/* ---- the list ---- */
+
+#define TABLE_TEST(entry, table) \
+    static void entry##_##table(void) { entry(#table); }
+#define TABLE_ROW(entry, table) {"kernels/" #table "/" #entry, entry##_##table},
+#define EACH_ENTRY(X, table) \
+    X(quantize, table) \
+    X(dotrows_i2s, table) \
+    X(dotrows_i2s_longest, table) \
+    X(dotrows_f32, table) \
+    X(dotrows_f16, table) \
+    X(dotrows_bf16, table) \
+    X(mixrows_f32, table) \
+    X(mixrows_f16, table) \
+    X(softmax, table) \
+    X(rmsnorm, table)
+
+TABLE_TEST(dotrows_i2s_longest, scalar)
+EACH_ENTRY(TABLE_TEST, avx2)
+EACH_ENTRY(TABLE_TEST, avx512vnni)
+
+extern const test_case kernels_tests[];
+const test_case kernels_tests[] = {
+    {"kernels/tables", tables},
+    {"kernels/dispatch", dispatch},
+    {"kernels/cpu_features", cpu_features},
+    {"kernels/math/exp", math_exp},
+    {"kernels/math/log_sqrt", math_log_sqrt},
+    {"kernels/math/sincos", math_sincos},
+    {"kernels/math/round", math_round},
+    {"kernels/f16/all", f16_all},
+    {"kernels/f16/rounding", f16_rounding},
+    {"kernels/bf16/all", bf16_all},
+    {"kernels/scalar/quantize", quantize_definition},
+    {"kernels/scalar/dotrows_i2s", i2s_definition},
+    TABLE_ROW(dotrows_i2s_longest, scalar)
+    {"kernels/scalar/rows", rows_definition},
+    {"kernels/scalar/softmax", softmax_definition},
+    {"kernels/scalar/rmsnorm", rmsnorm_definition},
+    EACH_ENTRY(TABLE_ROW, avx2)
+    EACH_ENTRY(TABLE_ROW, avx512vnni)
+    {0, 0}
+};

@@ -1,0 +1,1092 @@
+/* The network: against the float64 reference's files (models a, b, c of shared/models), against a
+   second forward pass written here from FORMATS.md, and against itself, where equal means equal bits:
+   threads, batches, kernels, ways to load. Then contexts: their errors, and memory that runs out. */
+
+#include "gguf_builder.h"
+
+/* ---- helpers ---- */
+
+typedef struct reference {
+    const char *model, *logits, *hidden;
+    int in_shared;                     /* 1: below BITNET_TEST_DATA, else in tests/data */
+    int32_t n_tokens, n_vocab, dim, n_layers;
+    bitnet_token tokens[16], argmax[16];
+} reference;
+
+/* Tokens and argmax from the .json files beside the models, as shared/oracle/bitnet_ref.py made them. */
+static const reference ref_a = {
+    "a.gguf", "a.logits.f32", "a.hidden.f32", 0, 16, 1040, 256, 3,
+    {1024, 72, 300, 511, 256, 1000, 7, 42, 99, 640, 12, 13, 500, 3, 17, 820},
+    {758, 580, 807, 316, 690, 277, 277, 361, 646, 290, 217, 28, 624, 633, 150, 972}
+};
+static const reference ref_b = {
+    "b.gguf", "b.logits.f32", "b.hidden.f32", 0, 12, 656, 384, 2,
+    {640, 5, 600, 77, 310, 9, 481, 222, 64, 65, 66, 400},
+    {389, 400, 620, 10, 175, 473, 342, 441, 123, 40, 620, 117}
+};
+static const reference ref_c = {
+    "models/c.gguf", "c.logits.f32", "c.hidden.f32", 1, 8, 528, 640, 2,
+    {512, 44, 45, 46, 300, 301, 302, 17}, {520, 431, 75, 52, 379, 293, 3, 82}
+};
+
+/* n little-endian floats, or 0. */
+static float *read_floats(const char *name, size_t n) {
+    size_t size, i;
+    uint8_t *raw = (uint8_t *)test_read_file(test_data(name), &size);
+    float *x = 0;
+    if (raw && size == n * 4) {
+        x = (float *)gb_malloc(n * sizeof *x);
+        for (i = 0; i < n; i++) x[i] = bitnet__load_f32(raw + 4 * i);
+    }
+    free(raw);
+    return x;
+}
+
+/* Root mean square of the difference, relative to that of want. NaN if anything is. */
+static double nrmse(const float *got, const float *want, size_t n) {
+    double error = 0, norm = 0;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        double d = (double)got[i] - (double)want[i];
+        error += d * d;
+        norm += (double)want[i] * (double)want[i];
+    }
+    return sqrt(error / norm);
+}
+
+static int largest(const float *x, int n) {
+    int i, best = 0;
+    for (i = 1; i < n; i++) if (x[i] > x[best]) best = i;
+    return best;
+}
+
+static bitnet_model *load(const void *data, size_t size, const bitnet_kernels *k) {
+    bitnet_model_params p;
+    bitnet_model *m = 0;
+    bitnet_error err = {BITNET_OK, ""};
+    memset(&p, 0, sizeof p);
+    p.kernels = k;
+    if (bitnet_model_load_memory(data, size, &p, &m, &err))
+        test_fail(__FILE__, __LINE__, "load: %s", err.text);
+    return m;
+}
+
+static bitnet_ctx_params ctx_params(int n_ctx, int n_batch, int n_threads, bitnet_kv_type kv) {
+    bitnet_ctx_params p;
+    memset(&p, 0, sizeof p);
+    p.n_ctx = p.n_logits = n_ctx;
+    p.n_batch = n_batch;
+    p.n_threads = n_threads;
+    p.kv_type = kv;
+    return p;
+}
+
+static bitnet_ctx *create(const bitnet_model *m, const bitnet_ctx_params *p) {
+    bitnet_ctx *c = 0;
+    bitnet_error err = {BITNET_OK, ""};
+    if (m && bitnet_ctx_create(m, p, &c, &err)) test_fail(__FILE__, __LINE__, "ctx: %s", err.text);
+    return c;
+}
+
+/* Evaluates n tokens in calls of `step` and keeps all logits in out [n][n_vocab]. 1: done. */
+static int all_logits(bitnet_ctx *c, const bitnet_token *tokens, int n, int step, float *out) {
+    bitnet_error err = {BITNET_OK, ""};
+    size_t n_vocab = (size_t)c->m->n_vocab;
+    int i, j;
+    for (i = 0; i < n; i += step) {
+        int count = n - i < step ? n - i : step;
+        if (bitnet_eval(c, tokens + i, count, 1, &err)) {
+            test_fail(__FILE__, __LINE__, "eval: %s", err.text);
+            return 0;
+        }
+        for (j = 0; j < count; j++) {
+            const float *row = bitnet_logits(c, j);
+            if (!row) {
+                test_fail(__FILE__, __LINE__, "no logits of row %d", j);
+                return 0;
+            }
+            memcpy(out + (size_t)(i + j) * n_vocab, row, n_vocab * sizeof *out);
+        }
+    }
+    return 1;
+}
+
+/* Load, make a context, evaluate, free: all logits, or 0 after a recorded failure. */
+static float *logits_of(const void *data, size_t size, const bitnet_kernels *k,
+                        const bitnet_ctx_params *p, const bitnet_token *tokens, int n, int step) {
+    bitnet_model *m = load(data, size, k);
+    bitnet_ctx *c = create(m, p);
+    float *out = 0;
+    if (c) {
+        out = (float *)gb_malloc((size_t)n * (size_t)m->n_vocab * sizeof *out);
+        if (!all_logits(c, tokens, n, step, out)) {
+            free(out);
+            out = 0;
+        }
+    }
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    return out;
+}
+
+static void *read_model(const reference *ref, size_t *size) {
+    const char *path = ref->in_shared ? test_shared(ref->model) : test_data(ref->model);
+    return test_read_file(path, size);
+}
+
+/* ---- models a, b, c against the float64 reference ---- */
+
+static void check_logits(const reference *ref, bitnet_kv_type kv, double bound) {
+    size_t size, n = (size_t)ref->n_tokens * (size_t)ref->n_vocab;
+    void *data = read_model(ref, &size);
+    float *want = read_floats(ref->logits, n), *got = 0;
+    bitnet_ctx_params p = ctx_params(ref->n_tokens, 0, 1, kv);
+    double worst = 0;
+    int i, wrong = -1, worst_row = 0, any_nan = 0;
+    if (data && want)
+        got = logits_of(data, size, 0, &p, ref->tokens, ref->n_tokens, ref->n_tokens);
+    if (got)
+        for (i = 0; i < ref->n_tokens; i++) {
+            size_t at = (size_t)i * (size_t)ref->n_vocab;
+            double e = nrmse(got + at, want + at, (size_t)ref->n_vocab);
+            if (!(e >= 0)) any_nan = 1;
+            if (e > worst) worst = e, worst_row = i;
+            if (kv == BITNET_KV_F32 && largest(got + at, ref->n_vocab) != ref->argmax[i]) wrong = i;
+        }
+    free(got);
+    free(want);
+    if (!data && ref->in_shared) SKIP("%s is not in BITNET_TEST_DATA", ref->model);
+    free(data);
+    CHECK(data && want);
+    if (!got) return;                  /* already recorded */
+    CHECK(!any_nan);
+    CHECK_MSG(worst <= bound, "NRMSE of row %d is %.3g, over %.3g", worst_row, worst, bound);
+    CHECK_MSG(wrong < 0, "row %d has another argmax", wrong);
+}
+
+static void test_a_f32(void) { check_logits(&ref_a, BITNET_KV_F32, 2e-2); }
+static void test_a_f16(void) { check_logits(&ref_a, BITNET_KV_F16, 6e-2); }
+static void test_b_f32(void) { check_logits(&ref_b, BITNET_KV_F32, 2e-2); }
+static void test_b_f16(void) { check_logits(&ref_b, BITNET_KV_F16, 6e-2); }
+static void test_c_f32(void) { check_logits(&ref_c, BITNET_KV_F32, 2e-2); }
+static void test_c_f16(void) { check_logits(&ref_c, BITNET_KV_F16, 6e-2); }
+
+/* The residual stream after the embedding and after each layer. Each layer starts from the reference's
+   stream, so that a fault shows in the layer that has it. A rounding that falls on an edge (see
+   FORMATS.md, "How close is close") spoils one token and slightly those after it, in this layer only:
+   most tokens must be right to float's precision, which finds what a tolerance of 2 % lets pass.
+   (Model b has one: layer 0, ffn_down's input, token 4, element 421 is -17.4999985 before rounding.) */
+static void check_hidden(const reference *ref) {
+    size_t size, rows = (size_t)ref->n_tokens, dim = (size_t)ref->dim;
+    size_t n = (size_t)(ref->n_layers + 1) * rows * dim;
+    void *data = read_model(ref, &size);
+    float *want = read_floats(ref->hidden, n);
+    bitnet_ctx_params p = ctx_params(ref->n_tokens, 0, 1, BITNET_KV_F32);
+    bitnet_model *m = data && want ? load(data, size, 0) : 0;
+    bitnet_ctx *c = create(m, &p);
+    char bad[200] = "";
+    if (c && m->n_layers == ref->n_layers && m->dim == ref->dim) {
+        bitnet__step s;
+        int layer, row, close;
+        memset(&s, 0, sizeof s);
+        s.c = c;
+        s.n_tokens = ref->n_tokens;
+        memcpy(c->history, ref->tokens, rows * sizeof *c->history);
+        bitnet__run_step(&s, s.n_tokens, bitnet__step_embed);
+        for (layer = 0; layer <= ref->n_layers && !bad[0]; layer++) {
+            if (layer > 0) {
+                memcpy(c->x, want + (size_t)(layer - 1) * rows * dim, rows * dim * sizeof *c->x);
+                bitnet__forward_layer(&s, layer - 1);
+            }
+            for (row = 0, close = 0; row < ref->n_tokens; row++) {
+                double e = nrmse(c->x + (size_t)row * dim,
+                                 want + ((size_t)layer * rows + (size_t)row) * dim, dim);
+                close += e < 1e-5;
+                if (!(e <= 2e-2))
+                    snprintf(bad, sizeof bad, "after layer %d (0: embedding) token %d: NRMSE %.3g",
+                             layer, row, e);
+            }
+            if (!bad[0] && 2 * close <= ref->n_tokens)
+                snprintf(bad, sizeof bad, "after layer %d (0: embedding) only %d of %d tokens are right "
+                         "to 1e-5", layer, close, (int)ref->n_tokens);
+        }
+    } else if (c) {
+        snprintf(bad, sizeof bad, "the model's shape is not the reference's");
+    }
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    free(want);
+    if (!data && ref->in_shared) SKIP("%s is not in BITNET_TEST_DATA", ref->model);
+    free(data);
+    CHECK(data && want);
+    CHECK_MSG(!bad[0], "%s", bad);
+}
+
+static void test_a_hidden(void) { check_hidden(&ref_a); }
+static void test_b_hidden(void) { check_hidden(&ref_b); }
+static void test_c_hidden(void) { check_hidden(&ref_c); }
+
+/* ---- equality of bits, on model a and on random ones ---- */
+
+typedef struct variant {
+    const bitnet_kernels *kernels;
+    int threads, batch, step;
+    void (*parallel_fn)(void *ud, int jobs, void (*job)(void *arg, int i), void *arg);
+} variant;
+
+static void backwards(void *ud, int jobs, void (*job)(void *arg, int i), void *arg) {
+    int i;
+    *(int *)ud += 1;
+    for (i = jobs - 1; i >= 0; i--) job(arg, i);
+}
+
+/* Compares a variant's logits with the plain ones; names what differs. */
+static int same_logits(const void *data, size_t size, const variant *v, bitnet_kv_type kv,
+                       const bitnet_token *tokens, int n, int n_vocab, const float *want) {
+    bitnet_ctx_params p = ctx_params(n, v->batch, v->threads, kv);
+    int calls = 0, i, row = -1;
+    float *got;
+    p.parallel_fn = v->parallel_fn;
+    p.parallel_ud = &calls;
+    got = logits_of(data, size, v->kernels, &p, tokens, n, v->step);
+    if (!got) return 0;
+    for (i = n - 1; i >= 0; i--)
+        if (memcmp(got + (size_t)i * (size_t)n_vocab, want + (size_t)i * (size_t)n_vocab,
+                   (size_t)n_vocab * sizeof *got)) row = i;
+    free(got);
+    if (row >= 0)
+        test_fail(__FILE__, __LINE__, "other bits from token %d on: kernels %s, %d threads, n_batch %d, "
+                  "calls of %d, %s cache%s", row, v->kernels ? v->kernels->name : "best", v->threads,
+                  v->batch, v->step, kv == BITNET_KV_F32 ? "F32" : "F16",
+                  v->parallel_fn ? ", caller's pool" : "");
+    if (v->parallel_fn && v->threads > 1 && !calls)
+        test_fail(__FILE__, __LINE__, "the caller's pool was not used");
+    return row < 0;
+}
+
+/* Every kernel table, thread count and batch split, both caches. */
+static void check_variants(const void *data, size_t size, const bitnet_token *tokens, int n,
+                           int n_vocab, int thorough) {
+    int kv, k, t, b;
+    const int batches[3][2] = {{1, 1}, {7, 7}, {0, n}};
+    for (kv = 0; kv < 2; kv++) {
+        bitnet_ctx_params p = ctx_params(n, 0, 1, (bitnet_kv_type)kv);
+        float *want = logits_of(data, size, &bitnet__kernels_scalar, &p, tokens, n, n);
+        int ok = want != 0;
+        for (k = 0; k < bitnet_kernels_count() && ok; k++) {
+            variant v;
+            memset(&v, 0, sizeof v);
+            v.kernels = bitnet_kernels_get(k);
+            if (!bitnet_kernels_usable(v.kernels)) continue;
+            for (t = 1; t <= 3 && ok; t++)
+                for (b = 0; b < 3 && ok; b++) {
+                    if (!thorough && (t + b + k) % 3) continue;
+                    v.threads = t;
+                    v.batch = batches[b][0];
+                    v.step = batches[b][1];
+                    ok = same_logits(data, size, &v, (bitnet_kv_type)kv, tokens, n, n_vocab, want);
+                    v.step = batches[(b + 1) % 3][1];      /* n_batch and calls that don't match */
+                    if (ok)
+                        ok = same_logits(data, size, &v, (bitnet_kv_type)kv, tokens, n, n_vocab, want);
+                }
+        }
+        free(want);
+        if (!ok) return;
+    }
+}
+
+static void test_variants(void) {
+    size_t size;
+    void *data = test_read_file(test_data("a.gguf"), &size);
+    if (data) check_variants(data, size, ref_a.tokens, ref_a.n_tokens, ref_a.n_vocab, 1);
+    free(data);
+    CHECK(data);
+}
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+typedef struct pool_job { void (*job)(void *, int); void *arg; int i; } pool_job;
+static void *pool_main(void *p) {
+    pool_job *j = (pool_job *)p;
+    j->job(j->arg, j->i);
+    return 0;
+}
+/* A thread for each job, the caller's idle. */
+static void threads_pool(void *ud, int jobs, void (*job)(void *arg, int i), void *arg) {
+    pthread_t threads[8];
+    pool_job all[8];
+    int i, started[8] = {0};
+    *(int *)ud += 1;
+    for (i = 0; i < jobs && i < 8; i++) {
+        all[i].job = job;
+        all[i].arg = arg;
+        all[i].i = i;
+        started[i] = !pthread_create(&threads[i], 0, pool_main, &all[i]);
+        if (!started[i]) job(arg, i);
+    }
+    for (; i < jobs; i++) job(arg, i);
+    for (i = 0; i < 8; i++) if (started[i]) pthread_join(threads[i], 0);
+}
+#else
+#define threads_pool backwards
+#endif
+
+static void test_callers_pool(void) {
+    size_t size;
+    void *data = test_read_file(test_data("a.gguf"), &size);
+    bitnet_ctx_params p = ctx_params(16, 0, 1, BITNET_KV_F16);
+    float *want = data ? logits_of(data, size, 0, &p, ref_a.tokens, 16, 16) : 0;
+    variant v;
+    int t, ok = 1;
+    memset(&v, 0, sizeof v);
+    v.step = 7;
+    for (t = 1; t <= 5 && want && ok; t++) {
+        v.threads = t;
+        v.parallel_fn = backwards;
+        ok = same_logits(data, size, &v, BITNET_KV_F16, ref_a.tokens, 16, 1040, want);
+        v.parallel_fn = threads_pool;
+        if (ok) ok = same_logits(data, size, &v, BITNET_KV_F16, ref_a.tokens, 16, 1040, want);
+    }
+    free(want);
+    free(data);
+    CHECK(data && want);
+}
+
+/* The same model from a file, from memory that is not aligned, and through callbacks. */
+static void test_ways_to_load(void) {
+    size_t size, i;
+    uint8_t *data = (uint8_t *)test_read_file(test_data("a.gguf"), &size), *shifted;
+    bitnet_ctx_params p = ctx_params(16, 0, 1, BITNET_KV_F16);
+    float *want = data ? logits_of(data, size, 0, &p, ref_a.tokens, 16, 16) : 0;
+    size_t bytes = 16 * 1040 * sizeof *want;
+    int differs = -1;
+    CHECK(data && want);
+    for (i = 0; i <= 4; i++) {
+        bitnet_model *m = 0;
+        bitnet_ctx *c = 0;
+        bitnet_error err = {BITNET_OK, ""};
+        float *got = (float *)gb_malloc(bytes);
+        gb_reader reader;
+        bitnet_io io = gb_io(&reader, data, size);
+        shifted = (uint8_t *)gb_malloc(size + i);
+        memcpy(shifted + i, data, size);
+        if (i == 0) bitnet_model_load_file(test_data("a.gguf"), 0, &m, &err);
+        else if (i == 4) bitnet_model_load_io(&io, 0, &m, &err);
+        else bitnet_model_load_memory(shifted + i, size, 0, &m, &err);
+        if (m) c = create(m, &p);
+        if (!c || !all_logits(c, ref_a.tokens, 16, 16, got) || memcmp(got, want, bytes) ||
+            reader.past_end) differs = (int)i;
+        bitnet_ctx_free(c);
+        bitnet_model_free(m);
+        free(shifted);
+        free(got);
+    }
+    free(want);
+    free(data);
+    CHECK_MSG(differs < 0, "way %d (0: file, 1-3: memory off by so many bytes, 4: callbacks)", differs);
+}
+
+/* A prefix, a rewind, and the rest again; evaluated beside another context on the same model. */
+static void test_rewind(void) {
+    size_t size, n_vocab = 1040;
+    void *data = test_read_file(test_data("a.gguf"), &size);
+    bitnet_model *m = data ? load(data, size, 0) : 0;
+    bitnet_ctx_params p = ctx_params(16, 7, 2, BITNET_KV_F16);
+    bitnet_ctx *c = create(m, &p), *other = create(m, &p);
+    bitnet_token reversed[16];
+    float *want = (float *)gb_malloc(16 * n_vocab * 4), *got = (float *)gb_malloc(16 * n_vocab * 4);
+    float *other_want = (float *)gb_malloc(16 * n_vocab * 4);
+    int i, bad = 0;
+    for (i = 0; i < 16; i++) reversed[i] = ref_a.tokens[15 - i];
+    if (!c || !other || !all_logits(c, ref_a.tokens, 16, 16, want) ||
+        !all_logits(other, reversed, 16, 16, other_want)) bad = 1;
+    for (i = 15; i >= 0 && !bad; i -= 3) {                 /* keep i, spoil what follows, go on */
+        if (bitnet_ctx_rewind(c, i) || bitnet_ctx_length(c) != i) bad = 2;
+        if (!bad && (bitnet_logits(c, -1) || bitnet_sample(c, 0) != -1)) bad = 3;
+        if (!bad && (bitnet_eval(c, reversed, 16 - i, 0, 0) || bitnet_ctx_rewind(c, i))) bad = 4;
+        if (!bad && !all_logits(c, ref_a.tokens + i, 16 - i, 16, got)) bad = 5;
+        if (!bad && memcmp(got, want + (size_t)i * n_vocab, (size_t)(16 - i) * n_vocab * 4)) bad = 6;
+    }
+    if (!bad) {                                            /* token by token, taking turns */
+        if (bitnet_ctx_rewind(c, 0) || bitnet_ctx_rewind(other, 0)) bad = 7;
+        for (i = 0; i < 16 && !bad; i++) {
+            if (bitnet_eval(c, ref_a.tokens + i, 1, 0, 0) || bitnet_eval(other, reversed + i, 1, 0, 0))
+                bad = 8;
+            if (!bad && (memcmp(bitnet_logits(c, -1), want + (size_t)i * n_vocab, n_vocab * 4) ||
+                         memcmp(bitnet_logits(other, 0), other_want + (size_t)i * n_vocab,
+                                n_vocab * 4))) bad = 9;
+        }
+    }
+    bitnet_ctx_free(c);
+    bitnet_ctx_free(other);
+    bitnet_model_free(m);
+    free(want);
+    free(got);
+    free(other_want);
+    free(data);
+    CHECK_MSG(!bad, "at check %d", bad);
+}
+
+/* ---- a second forward pass, in double, straight from FORMATS.md ---- */
+
+typedef struct slow {
+    const gb_model *m;
+    int hd, n_rot, n;                  /* head size, rotated dimensions, tokens */
+    double eps, theta;
+    double *keys, *values;             /* [layer][n][kv_heads * hd] */
+} slow;
+
+static void slow_norm(const slow *s, const double *x, const float *gain, int n, double *y) {
+    double sum = 0, inv;
+    int i;
+    for (i = 0; i < n; i++) sum += x[i] * x[i];
+    inv = 1.0 / sqrt(sum / n + s->eps);
+    for (i = 0; i < n; i++) y[i] = x[i] * inv * (double)gain[i];
+}
+
+/* y = bitlinear(l, x); quantizing is float, as in every engine, the rest double. */
+static void slow_linear(const gb_linear *l, const double *x, double *y) {
+    int *q = (int *)gb_malloc((size_t)l->n_in * sizeof *q);
+    float a = 1e-5f, scale;
+    int i, r;
+    for (i = 0; i < l->n_in; i++) if (fabsf((float)x[i]) > a) a = fabsf((float)x[i]);
+    scale = 127.0f / a;
+    for (i = 0; i < l->n_in; i++) q[i] = (int)rintf((float)x[i] * scale);
+    for (r = 0; r < l->n_out; r++) {
+        long dot = 0;
+        for (i = 0; i < l->n_in; i++) dot += q[i] * l->w[(size_t)r * (size_t)l->n_in + (size_t)i];
+        y[r] = (double)dot * (double)a / 127.0 * (double)l->scale;
+    }
+    free(q);
+}
+
+static void slow_rope(const slow *s, double *v, int pos) {
+    int i, half = s->n_rot / 2;
+    for (i = 0; i < half; i++) {
+        double angle = pos * pow(s->theta, -2.0 * i / s->n_rot), a = v[i], b = v[i + half];
+        v[i] = a * cos(angle) - b * sin(angle);
+        v[i + half] = a * sin(angle) + b * cos(angle);
+    }
+}
+
+/* o = attention of one query head at position pos on the keys and values of KV head g. */
+static void slow_attention(const slow *s, int layer, const double *q, int g, int pos, double *o) {
+    size_t kv_dim = (size_t)(s->m->kv_heads * s->hd), first = (size_t)layer * (size_t)s->n;
+    double *p = (double *)gb_malloc((size_t)(pos + 1) * sizeof *p), top = -1e300, sum = 0;
+    int t, i;
+    for (t = 0; t <= pos; t++) {
+        const double *k = s->keys + (first + (size_t)t) * kv_dim + (size_t)(g * s->hd);
+        for (i = 0, p[t] = 0; i < s->hd; i++) p[t] += q[i] * k[i];
+        p[t] /= sqrt((double)s->hd);
+        if (p[t] > top) top = p[t];
+    }
+    for (t = 0; t <= pos; t++) sum += p[t] = exp(p[t] - top);
+    for (i = 0; i < s->hd; i++)
+        for (t = 0, o[i] = 0; t <= pos; t++)
+            o[i] += p[t] / sum * s->values[(first + (size_t)t) * kv_dim + (size_t)(g * s->hd + i)];
+    free(p);
+}
+
+static void slow_layer(slow *s, int layer, int pos, double *x, double *buf) {
+    const gb_model *m = s->m;
+    const gb_layer *l = &m->layer[layer];
+    int q_dim = m->heads * s->hd, kv_dim = m->kv_heads * s->hd, i;
+    int wide = m->dim > m->ffn ? m->dim : m->ffn;
+    double *h = buf, *q, *o, *g, *u;
+    double *k = s->keys + ((size_t)layer * (size_t)s->n + (size_t)pos) * (size_t)kv_dim;
+    double *v = s->values + ((size_t)layer * (size_t)s->n + (size_t)pos) * (size_t)kv_dim;
+    wide = wide > q_dim ? wide : q_dim;
+    q = h + wide, o = q + wide, g = o + wide, u = g + wide;
+    slow_norm(s, x, l->attn_norm, m->dim, h);
+    slow_linear(&l->q, h, q);
+    slow_linear(&l->k, h, k);
+    slow_linear(&l->v, h, v);
+    for (i = 0; i < m->heads; i++) slow_rope(s, q + i * s->hd, pos);
+    for (i = 0; i < m->kv_heads; i++) slow_rope(s, k + i * s->hd, pos);
+    for (i = 0; i < m->heads; i++)
+        slow_attention(s, layer, q + i * s->hd, i / (m->heads / m->kv_heads), pos, o + i * s->hd);
+    slow_norm(s, o, l->attn_sub_norm, q_dim, h);
+    slow_linear(&l->o, h, o);
+    for (i = 0; i < m->dim; i++) x[i] += o[i];
+    slow_norm(s, x, l->ffn_norm, m->dim, h);
+    slow_linear(&l->gate, h, g);
+    slow_linear(&l->up, h, u);
+    for (i = 0; i < m->ffn; i++) g[i] = g[i] > 0 ? g[i] * g[i] * u[i] : 0;
+    slow_norm(s, g, l->ffn_sub_norm, m->ffn, h);
+    slow_linear(&l->down, h, o);
+    for (i = 0; i < m->dim; i++) x[i] += o[i];
+}
+
+/* Logits [n][n_vocab] of all tokens. */
+static float *slow_forward(const gb_model *m, const bitnet_token *tokens, int n) {
+    slow s;
+    int hd = m->head_dim ? m->head_dim : m->dim / m->heads, t, i, r;
+    int wide = m->dim > m->ffn ? m->dim : m->ffn;
+    size_t kv = (size_t)m->layers * (size_t)n * (size_t)(m->kv_heads * hd);
+    double *x = (double *)gb_malloc((size_t)m->dim * sizeof *x), *buf;
+    float *out = (float *)gb_malloc((size_t)n * (size_t)m->n_vocab * sizeof *out);
+    wide = wide > m->heads * hd ? wide : m->heads * hd;
+    buf = (double *)gb_malloc((size_t)wide * 5 * sizeof *buf);
+    s.m = m;
+    s.hd = hd;
+    s.n_rot = m->n_rot ? m->n_rot : hd;
+    s.n = n;
+    s.eps = m->eps > 0 ? (double)m->eps : 1e-5;
+    s.theta = m->freq_base > 0 ? (double)m->freq_base : 500000.0;
+    s.keys = (double *)gb_malloc(kv * sizeof *s.keys);
+    s.values = (double *)gb_malloc(kv * sizeof *s.values);
+    for (t = 0; t < n; t++) {
+        for (i = 0; i < m->dim; i++)
+            x[i] = (double)m->embed[(size_t)tokens[t] * (size_t)m->dim + (size_t)i];
+        for (i = 0; i < m->layers; i++) slow_layer(&s, i, t, x, buf);
+        slow_norm(&s, x, m->output_norm, m->dim, buf);
+        for (r = 0; r < m->n_vocab; r++) {
+            double sum = 0;
+            for (i = 0; i < m->dim; i++)
+                sum += (double)m->head[(size_t)r * (size_t)m->dim + (size_t)i] * buf[i];
+            out[(size_t)t * (size_t)m->n_vocab + (size_t)r] = (float)sum;
+        }
+    }
+    free(s.keys);
+    free(s.values);
+    free(x);
+    free(buf);
+    return out;
+}
+
+/* Builds the model, compares with slow_forward (F32 cache), then all variants among themselves. */
+static void check_shape(gb_model *m) {
+    enum { N = 11 };
+    bitnet_token tokens[N];
+    bitnet_ctx_params p = ctx_params(N, 0, 1, BITNET_KV_F32);
+    float *want, *got;
+    double worst = 0, median = 0;
+    int i, j, nan = 0;
+    gb_make_model(m);
+    for (i = 0; i < N; i++) tokens[i] = (bitnet_token)(gb_random(&m->seed) % (uint32_t)m->n_vocab);
+    tokens[N - 1] = m->n_vocab - 1;
+    want = slow_forward(m, tokens, N);
+    got = logits_of(m->data, m->size, 0, &p, tokens, N, N);
+    if (got) {
+        double e[N];
+        for (i = 0; i < N; i++) {
+            size_t at = (size_t)i * (size_t)m->n_vocab;
+            e[i] = nrmse(got + at, want + at, (size_t)m->n_vocab);
+            if (!(e[i] >= 0)) nan = 1;
+            if (e[i] > worst) worst = e[i];
+            for (j = i; j > 0 && e[j] < e[j - 1]; j--) {
+                double swap = e[j];
+                e[j] = e[j - 1];
+                e[j - 1] = swap;
+            }
+        }
+        median = e[N / 2];
+        check_variants(m->data, m->size, tokens, N, m->n_vocab, 0);
+    }
+    free(got);
+    free(want);
+    gb_free_model(m);
+    if (!got) return;
+    CHECK(!nan);
+    CHECK_MSG(worst <= 2e-2 && median <= 1e-5, "NRMSE %.3g at worst, median %.3g", worst, median);
+}
+
+#define SHAPE(name, ...) \
+    static void name(void) { \
+        gb_model m = {__VA_ARGS__}; \
+        check_shape(&m); \
+    }
+/* Head sizes that are no multiple of 16; one KV head, and as many as heads. */
+SHAPE(test_head20, .dim = 160, .ffn = 256, .layers = 2, .heads = 8, .kv_heads = 2, .seed = 1)
+SHAPE(test_head48, .dim = 192, .ffn = 320, .layers = 2, .heads = 4, .kv_heads = 1, .seed = 2)
+SHAPE(test_head80, .dim = 320, .ffn = 384, .layers = 2, .heads = 4, .kv_heads = 4, .seed = 3)
+SHAPE(test_head100, .dim = 256, .ffn = 128, .layers = 1, .heads = 4, .kv_heads = 2, .head_dim = 100,
+      .n_rot = 60, .seed = 4)
+SHAPE(test_head6, .dim = 128, .ffn = 128, .layers = 2, .heads = 64, .kv_heads = 64, .head_dim = 6,
+      .seed = 5)
+SHAPE(test_part_rope, .dim = 128, .ffn = 256, .layers = 2, .heads = 2, .kv_heads = 1, .n_rot = 26,
+      .freq_base = 10000.0f, .eps = 1e-3f, .seed = 6)
+/* Rows of 192 and 320 begin inside a block of 128: the library pads them. */
+SHAPE(test_rows_192, .dim = 192, .ffn = 320, .layers = 3, .heads = 3, .kv_heads = 3, .seed = 7)
+/* q_dim wider than the rest; the scales as tensors of their own; BF16 and F16 ends. */
+SHAPE(test_wide_heads, .dim = 128, .ffn = 128, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 64,
+      .embed_type = GB_TENSOR_F16, .scale_suffix = "_scale", .seed = 8)
+SHAPE(test_untied, .dim = 128, .ffn = 256, .layers = 1, .heads = 4, .kv_heads = 4, .untied = 1,
+      .embed_type = GB_TENSOR_BF16, .head_type = GB_TENSOR_F16, .scale_suffix = ".scale", .seed = 9)
+SHAPE(test_untied_bf16, .dim = 128, .ffn = 128, .layers = 1, .heads = 1, .kv_heads = 1, .untied = 1,
+      .embed_type = GB_TENSOR_F16, .head_type = GB_TENSOR_BF16, .spare_rows = 37, .seed = 10)
+SHAPE(test_untied_f32, .arch = "bitnet-25", .dim = 128, .ffn = 128, .layers = 2, .heads = 2,
+      .kv_heads = 2, .untied = 1, .embed_type = GB_TENSOR_BF16, .head_type = GB_TENSOR_F32,
+      .no_specials = 1, .seed = 11)
+
+/* ---- eval and contexts: errors change nothing ---- */
+
+static gb_model small_model(void) {
+    gb_model m = {.dim = 64, .ffn = 128, .layers = 1, .heads = 2, .kv_heads = 1,
+                  .embed_type = GB_TENSOR_F16, .n_ctx = 16, .seed = 77};
+    gb_make_model(&m);
+    return m;
+}
+
+static void test_eval_errors(void) {
+    gb_model g = small_model();
+    bitnet_model *m = load(g.data, g.size, 0);
+    bitnet_ctx_params p = ctx_params(8, 4, 1, BITNET_KV_F16);
+    const bitnet_token good[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    bitnet_token bad[3] = {1, 2, 0};
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_ctx *c;
+    float *before = (float *)gb_malloc((size_t)g.n_vocab * 4), *after;
+    p.n_logits = 2;
+    c = create(m, &p);
+    CHECK(c);
+    CHECK(bitnet_ctx_capacity(c) == 8 && bitnet_ctx_length(c) == 0);
+    CHECK(!bitnet_logits(c, -1) && !bitnet_logits(c, 0) && bitnet_sample(c, 0) == -1);
+    CHECK(bitnet_eval(c, good, 5, 0, &err) == BITNET_OK);
+    CHECK(bitnet_ctx_length(c) == 5);
+    CHECK(bitnet_logits(c, -1) && bitnet_logits(c, -1) == bitnet_logits(c, 0));
+    CHECK(!bitnet_logits(c, 1) && !bitnet_logits(c, -2));
+    memcpy(before, bitnet_logits(c, -1), (size_t)g.n_vocab * 4);
+#define UNCHANGED() (bitnet_ctx_length(c) == 5 && bitnet_logits(c, -1) && \
+                     !memcmp(before, bitnet_logits(c, -1), (size_t)g.n_vocab * 4))
+    CHECK(bitnet_eval(c, good, 0, 0, &err) == BITNET_ERR_ARG && err.text[0] && UNCHANGED());
+    CHECK(bitnet_eval(c, good, -1, 0, &err) == BITNET_ERR_ARG && UNCHANGED());
+    CHECK(bitnet_eval(c, 0, 1, 0, &err) == BITNET_ERR_ARG && UNCHANGED());
+    bad[2] = g.n_vocab;
+    err.text[0] = 0;
+    CHECK(bitnet_eval(c, bad, 3, 0, &err) == BITNET_ERR_ARG && err.code == BITNET_ERR_ARG);
+    CHECK(strstr(err.text, "259") && UNCHANGED());
+    bad[2] = -1;
+    CHECK(bitnet_eval(c, bad, 3, 0, 0) == BITNET_ERR_ARG && UNCHANGED());
+    bad[2] = INT32_MIN;
+    CHECK(bitnet_eval(c, bad, 3, 0, 0) == BITNET_ERR_ARG && UNCHANGED());
+    CHECK(bitnet_eval(c, good, 4, 0, &err) == BITNET_ERR_FULL && err.code == BITNET_ERR_FULL);
+    CHECK(UNCHANGED());
+    CHECK(bitnet_eval(c, good, INT32_MAX, 0, 0) == BITNET_ERR_FULL && UNCHANGED());
+    CHECK(bitnet_eval(c, good, 3, 1, &err) == BITNET_ERR_LIMIT && UNCHANGED());
+    CHECK(bitnet_ctx_rewind(c, 6) == BITNET_ERR_ARG && UNCHANGED());
+    CHECK(bitnet_ctx_rewind(c, -1) == BITNET_ERR_ARG && UNCHANGED());
+    CHECK(bitnet_ctx_rewind(c, INT32_MIN) == BITNET_ERR_ARG && UNCHANGED());
+    CHECK(bitnet_ctx_rewind(c, 5) == BITNET_OK && UNCHANGED());
+    /* What failed left nothing in the cache: going on equals going on in a fresh context. */
+    CHECK(bitnet_eval(c, good + 5, 3, 0, 0) == BITNET_OK && bitnet_ctx_length(c) == 8);
+    CHECK(bitnet_eval(c, good, 1, 0, 0) == BITNET_ERR_FULL && bitnet_ctx_length(c) == 8);
+    memcpy(before, bitnet_logits(c, -1), (size_t)g.n_vocab * 4);
+    bitnet_ctx_free(c);
+    p = ctx_params(8, 0, 1, BITNET_KV_F16);
+    after = logits_of(g.data, g.size, 0, &p, good, 8, 8);
+    CHECK(after && !memcmp(before, after + 7 * g.n_vocab, (size_t)g.n_vocab * 4));
+    free(after);
+    free(before);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+static void test_ctx_params(void) {
+    gb_model g = small_model();
+    bitnet_model *m = load(g.data, g.size, 0);
+    bitnet_ctx_params p;
+    bitnet_error err;
+    bitnet_ctx *c = 0;
+    int i;
+    CHECK(m);
+    CHECK(bitnet_ctx_create(m, 0, &c, 0) == BITNET_OK && c);       /* all defaults */
+    CHECK(bitnet_ctx_capacity(c) == 16);
+    bitnet_ctx_free(c);
+    bitnet_ctx_free(0);
+    for (i = 0; i < 13; i++) {
+        memset(&p, 0, sizeof p);
+        p.n_threads = 1;
+        switch (i) {
+            case 0: p.n_ctx = -1; break;
+            case 1: p.n_ctx = (1 << 20) + 1; break;
+            case 2: p.n_ctx = INT32_MAX; break;
+            case 3: p.n_batch = -1; break;
+            case 4: p.n_batch = 65537; break;
+            case 5: p.n_logits = -1; break;
+            case 6: p.n_logits = 17; break;
+            case 7: p.n_threads = -1; break;
+            case 8: p.n_threads = 257; break;
+            case 9: p.kv_type = (bitnet_kv_type)2; break;
+            case 10: p.n_threads = INT32_MAX; break;
+            case 11: p.n_batch = INT32_MIN; break;
+            default: p.n_ctx = INT32_MIN; break;
+        }
+        c = (bitnet_ctx *)(void *)&p;
+        err.text[0] = 0;
+        CHECK_MSG(bitnet_ctx_create(m, &p, &c, &err) == BITNET_ERR_ARG && !c &&
+                  err.code == BITNET_ERR_ARG && strstr(err.text, i == 9 ? "kv_type" : "n_"),
+                  "case %d: %s", i, err.text);
+        CHECK_MSG(bitnet_ctx_bytes(m, &p) == 0, "case %d has a size", i);
+    }
+    CHECK(bitnet_ctx_create(m, 0, 0, &err) == BITNET_ERR_ARG);
+    c = (bitnet_ctx *)(void *)&p;
+    CHECK(bitnet_ctx_create(0, 0, &c, &err) == BITNET_ERR_ARG && !c);
+    /* More context than the model was trained for is the caller's choice. */
+    memset(&p, 0, sizeof p);
+    p.n_ctx = 40;
+    CHECK(bitnet_ctx_create(m, &p, &c, &err) == BITNET_OK && bitnet_ctx_capacity(c) == 40);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+/* ---- memory ---- */
+
+static void test_ctx_bytes(void) {
+    gb_model g = small_model();
+    gb_counter count;
+    bitnet_model_params mp;
+    bitnet_model *m = 0;
+    int i, kv;
+    memset(&mp, 0, sizeof mp);
+    mp.allocator = gb_counting(&count);
+    CHECK(!bitnet_model_load_memory(g.data, g.size, &mp, &m, 0));
+    for (i = 0; i < 12; i++)
+        for (kv = 0; kv < 2; kv++) {
+            bitnet_ctx_params p = ctx_params(1 + i * 7, i % 4, 1 + i % 3, (bitnet_kv_type)kv);
+            size_t before = count.live_bytes, calls = (size_t)count.calls;
+            bitnet_token t[3] = {1, 2, 3};
+            int used = 0;
+            bitnet_ctx *c;
+            if (i % 5 == 4) p.parallel_fn = backwards, p.parallel_ud = &used;
+            c = create(m, &p);
+            CHECK(c);
+            CHECK_MSG(count.live_bytes - before == bitnet_ctx_bytes(m, &p), "%lu allocated, %lu said%s",
+                      (unsigned long)(count.live_bytes - before),
+                      (unsigned long)bitnet_ctx_bytes(m, &p), p.parallel_fn ? " (parallel_fn)" : "");
+            calls = (size_t)count.calls;
+            CHECK(!bitnet_eval(c, t, i ? 3 : 1, i % 2, 0) && bitnet_logits(c, -1));
+            bitnet_sample(c, 0);
+            CHECK((size_t)count.calls == calls);       /* the manual: these allocate nothing */
+            bitnet_ctx_free(c);
+            CHECK(count.live_bytes == before);
+        }
+    bitnet_model_free(m);
+    CHECK(count.live == 0);
+    gb_free_model(&g);
+}
+
+/* Every allocation fails in turn: BITNET_ERR_MEMORY, nothing leaks, and in the end it works. */
+static void test_load_memory_failures(void) {
+    gb_model g = small_model();
+    long k;
+    int way, done = 0;
+    for (way = 0; way < 2; way++)
+        for (k = 0, done = 0; k < 1000 && !done; k++) {
+            gb_counter count;
+            gb_reader reader;
+            bitnet_io io = gb_io(&reader, g.data, g.size);
+            bitnet_model_params p;
+            bitnet_model *m = (bitnet_model *)(void *)&p;
+            bitnet_error err = {BITNET_OK, ""};
+            bitnet_result r;
+            memset(&p, 0, sizeof p);
+            p.allocator = gb_counting(&count);
+            count.fail_at = k;
+            r = way ? bitnet_model_load_io(&io, &p, &m, &err)
+                    : bitnet_model_load_memory(g.data, g.size, &p, &m, &err);
+            done = r == BITNET_OK;
+            CHECK_MSG(done == (m != 0), "*out at allocation %ld", k);
+            CHECK_MSG(done == (count.calls <= k), "allocation %ld failed unseen", k);
+            bitnet_model_free(m);
+            CHECK_MSG(done || (r == BITNET_ERR_MEMORY && err.code == r && err.text[0]),
+                      "allocation %ld: %s (%s)", k, bitnet_result_text(r), err.text);
+            CHECK_MSG(count.live == 0, "%ld blocks leak when allocation %ld fails", count.live, k);
+        }
+    CHECK(done && k > 15);
+    gb_free_model(&g);
+}
+
+static void test_ctx_memory_failures(void) {
+    gb_model g = small_model();
+    gb_counter count;
+    bitnet_model_params mp;
+    bitnet_model *m = 0;
+    long k;
+    int threads, done = 0;
+    memset(&mp, 0, sizeof mp);
+    mp.allocator = gb_counting(&count);
+    CHECK(!bitnet_model_load_memory(g.data, g.size, &mp, &m, 0));
+    for (threads = 1; threads <= 2; threads++)
+        for (k = 0, done = 0; k < 20 && !done; k++) {
+            bitnet_ctx_params p = ctx_params(8, 0, threads, BITNET_KV_F16);
+            bitnet_ctx *c = (bitnet_ctx *)(void *)&p;
+            bitnet_error err = {BITNET_OK, ""};
+            long live = count.live;
+            bitnet_result r;
+            count.calls = 0;
+            count.fail_at = k;
+            r = bitnet_ctx_create(m, &p, &c, &err);
+            done = r == BITNET_OK;
+            CHECK(done == (c != 0));
+            bitnet_ctx_free(c);
+            CHECK_MSG(done || (r == BITNET_ERR_MEMORY && err.code == r && err.text[0]),
+                      "allocation %ld: %s (%s)", k, bitnet_result_text(r), err.text);
+            CHECK_MSG(count.live == live, "a block leaks when allocation %ld fails", k);
+        }
+    CHECK(done && k >= 3);
+    count.fail_at = -1;
+    bitnet_model_free(m);
+    CHECK(count.live == 0);
+    gb_free_model(&g);
+}
+
+/* Only one of the allocator's functions: an error, not a crash. */
+static void test_half_allocator(void) {
+    gb_model g = small_model();
+    gb_counter count;
+    bitnet_model_params p;
+    bitnet_model *m = (bitnet_model *)(void *)&p;
+    memset(&p, 0, sizeof p);
+    p.allocator = gb_counting(&count);
+    p.allocator.free_fn = 0;
+    CHECK(bitnet_model_load_memory(g.data, g.size, &p, &m, 0) == BITNET_ERR_ARG && !m);
+    p.allocator = gb_counting(&count);
+    p.allocator.alloc_fn = 0;
+    m = (bitnet_model *)(void *)&p;
+    CHECK(bitnet_model_load_memory(g.data, g.size, &p, &m, 0) == BITNET_ERR_ARG && !m);
+    CHECK(count.calls == 0);
+    gb_free_model(&g);
+}
+
+/* ---- loading: hooks and limits ---- */
+
+typedef struct hooks { long calls, cancel_at; uint64_t last, total; int backwards, logs; char log[200]; } hooks;
+
+static int count_progress(void *ud, uint64_t done, uint64_t total) {
+    hooks *h = (hooks *)ud;
+    if (done < h->last || done > total) h->backwards = 1;
+    h->last = done;
+    h->total = total;
+    return h->calls++ == h->cancel_at;
+}
+
+static void count_log(void *ud, bitnet_log_level level, const char *text) {
+    hooks *h = (hooks *)ud;
+    (void)level;
+    h->logs++;
+    snprintf(h->log, sizeof h->log, "%s", text);
+}
+
+static void test_progress(void) {
+    gb_model g = small_model();
+    int way;
+    for (way = 0; way < 2; way++) {
+        long cancel = -1, calls = 0;
+        for (; cancel < calls; cancel++) {
+            gb_counter count;
+            gb_reader reader;
+            bitnet_io io = gb_io(&reader, g.data, g.size);
+            bitnet_model_params p;
+            bitnet_model *m = 0;
+            bitnet_error err = {BITNET_OK, ""};
+            hooks h;
+            bitnet_result r;
+            memset(&h, 0, sizeof h);
+            memset(&p, 0, sizeof p);
+            h.cancel_at = cancel;
+            p.allocator = gb_counting(&count);
+            p.progress_fn = count_progress;
+            p.log_fn = count_log;
+            p.ud = &h;
+            r = way ? bitnet_model_load_io(&io, &p, &m, &err)
+                    : bitnet_model_load_memory(g.data, g.size, &p, &m, &err);
+            bitnet_model_free(m);
+            CHECK(count.live == 0 && !h.backwards && h.calls > 0);
+            if (cancel < 0) {
+                calls = h.calls;
+                CHECK(r == BITNET_OK && h.last == g.size && h.total == g.size);
+                CHECK(h.logs == 1 && strstr(h.log, "bitnet-b1.58"));
+            } else {
+                CHECK(r == BITNET_ERR_CANCELLED && !m && err.code == r && h.calls == cancel + 1);
+            }
+        }
+        CHECK(calls >= (way ? 5 : 1));
+    }
+    gb_free_model(&g);
+}
+
+static void test_max_bytes(void) {
+    gb_model g = small_model();
+    bitnet_model_params p;
+    bitnet_model *m = (bitnet_model *)(void *)&p;
+    bitnet_error err = {BITNET_OK, ""};
+    gb_reader reader;
+    bitnet_io io = gb_io(&reader, g.data, g.size);
+    memset(&p, 0, sizeof p);
+    p.max_bytes = g.size - 1;
+    CHECK(bitnet_model_load_memory(g.data, g.size, &p, &m, &err) == BITNET_ERR_LIMIT && !m);
+    CHECK(strstr(err.text, "max_bytes"));
+    CHECK(bitnet_model_load_io(&io, &p, &m, &err) == BITNET_ERR_LIMIT && !m && reader.calls == 0);
+    io.size = ((uint64_t)16 << 30) + 1;                            /* the default limit */
+    p.max_bytes = 0;
+    CHECK(bitnet_model_load_io(&io, &p, &m, &err) == BITNET_ERR_LIMIT && !m && reader.calls == 0);
+    p.max_bytes = g.size;
+    CHECK(bitnet_model_load_memory(g.data, g.size, &p, &m, &err) == BITNET_OK && m);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+/* ---- kernel tables ---- */
+
+static void test_unusable_kernels(void) {
+    gb_model g = small_model();
+    bitnet_kernels fake = bitnet__kernels_scalar;
+    bitnet_model_params p;
+    bitnet_model *m = (bitnet_model *)(void *)&p;
+    bitnet_error err = {BITNET_OK, ""};
+    fake.name = "from the future";
+    fake.needs = (uint32_t)1 << 31;
+    memset(&p, 0, sizeof p);
+    p.kernels = &fake;
+    CHECK(!bitnet_kernels_usable(&fake) && !bitnet_kernels_usable(0));
+    CHECK(bitnet_model_load_memory(g.data, g.size, &p, &m, &err) == BITNET_ERR_UNSUPPORTED && !m);
+    CHECK(strstr(err.text, "from the future"));
+    CHECK(bitnet_selftest(&fake, &err) == BITNET_ERR_UNSUPPORTED);
+    CHECK(bitnet_selftest(0, &err) == BITNET_ERR_ARG);
+    CHECK(!bitnet_kernels_find("from the future") && !bitnet_kernels_find(0));
+    CHECK(!bitnet_kernels_get(-1) && !bitnet_kernels_get(bitnet_kernels_count()));
+    CHECK(bitnet_kernels_get(bitnet_kernels_count() - 1) == bitnet_kernels_find("scalar"));
+    gb_free_model(&g);
+}
+
+/* A table full of gaps works as the scalar one. */
+static void test_empty_kernels(void) {
+    gb_model g = small_model();
+    bitnet_kernels empty;
+    bitnet_ctx_params p = ctx_params(3, 0, 1, BITNET_KV_F16);
+    const bitnet_token tokens[3] = {9, 8, 7};
+    float *a, *b;
+    memset(&empty, 0, sizeof empty);
+    empty.name = "empty";
+    CHECK(bitnet_selftest(&empty, 0) == BITNET_OK);
+    a = logits_of(g.data, g.size, &empty, &p, tokens, 3, 3);
+    b = logits_of(g.data, g.size, &bitnet__kernels_scalar, &p, tokens, 3, 3);
+    CHECK(a && b && !memcmp(a, b, 3 * (size_t)g.n_vocab * 4));
+    free(a);
+    free(b);
+    gb_free_model(&g);
+}
+
+static void test_selftest(void) {
+    int i, n = 0;
+    for (i = 0; i < bitnet_kernels_count(); i++) {
+        const bitnet_kernels *k = bitnet_kernels_get(i);
+        bitnet_error err = {BITNET_OK, ""};
+        if (!bitnet_kernels_usable(k)) continue;
+        CHECK_MSG(bitnet_selftest(k, &err) == BITNET_OK, "%s: %s", k->name, err.text);
+        n++;
+    }
+    CHECK(n > 0);
+}
+
+/* Each of these differs from scalar in the last bit of one result. */
+static int broken_part;                 /* which result of quantize */
+static float broken_quantize(const float *x, int n, int8_t *q, int32_t *sum) {
+    float s = bitnet__quantize_scalar(x, n, q, sum);
+    if (broken_part == 0) q[n - 1] ^= 1;
+    if (broken_part == 1) *sum ^= 1;
+    if (broken_part == 2) s = bitnet__float_from_bits(bitnet__float_bits(s) ^ 1);
+    return s;
+}
+static void flip(float *x) { *x = bitnet__float_from_bits(bitnet__float_bits(*x) ^ 1); }
+static void broken_i2s(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                       int cols, int32_t *out, size_t stride) {
+    bitnet__dotrows_i2s_scalar(w, q, sums, n, rows, cols, out, stride);
+    out[(size_t)(cols - 1) * stride + (size_t)(rows - 1)] ^= 1;
+}
+#define BROKEN_DOTROWS(type) \
+    static void broken_##type(const uint8_t *w, const float *x, int n, int rows, int cols, float *out, \
+                              size_t stride) { \
+        bitnet__dotrows_##type##_scalar(w, x, n, rows, cols, out, stride); \
+        flip(&out[(size_t)(cols - 1) * stride + (size_t)(rows - 1)]); \
+    }
+#define BROKEN_MIXROWS(type) \
+    static void broken_mix_##type(const uint8_t *w, const float *p, size_t stride, int n, int rows, \
+                                  int cols, float *out) { \
+        bitnet__mixrows_##type##_scalar(w, p, stride, n, rows, cols, out); \
+        flip(&out[n * cols - 1]); \
+    }
+BROKEN_DOTROWS(f32)
+BROKEN_DOTROWS(f16)
+BROKEN_DOTROWS(bf16)
+BROKEN_MIXROWS(f32)
+BROKEN_MIXROWS(f16)
+static void broken_softmax(float *x, int n, float scale) {
+    bitnet__softmax_scalar(x, n, scale);
+    flip(&x[n - 1]);
+}
+static void broken_rmsnorm(const float *x, const float *gain, int n, float eps, float *y) {
+    bitnet__rmsnorm_scalar(x, gain, n, eps, y);
+    flip(&y[n - 1]);
+}
+
+static void test_selftest_finds(void) {
+    static const char *const names[] = {"quantize", "quantize", "quantize", "dotrows_i2s", "dotrows_f32",
+        "dotrows_f16", "dotrows_bf16", "mixrows_f32", "mixrows_f16", "softmax", "rmsnorm"};
+    int i;
+    for (i = 0; i < 11; i++) {
+        bitnet_kernels k = bitnet__kernels_scalar;
+        bitnet_error err = {BITNET_OK, ""};
+        char expected[100];
+        k.name = "broken";
+        broken_part = i;
+        switch (i) {
+            case 3: k.dotrows_i2s = broken_i2s; break;
+            case 4: k.dotrows_f32 = broken_f32; break;
+            case 5: k.dotrows_f16 = broken_f16; break;
+            case 6: k.dotrows_bf16 = broken_bf16; break;
+            case 7: k.mixrows_f32 = broken_mix_f32; break;
+            case 8: k.mixrows_f16 = broken_mix_f16; break;
+            case 9: k.softmax = broken_softmax; break;
+            case 10: k.rmsnorm = broken_rmsnorm; break;
+            default: k.quantize = broken_quantize; break;
+        }
+        snprintf(expected, sizeof expected, "'broken': %s differs", names[i]);
+        CHECK_MSG(bitnet_selftest(&k, &err) == BITNET_ERR_SELFTEST, "case %d passes", i);
+        CHECK_MSG(err.code == BITNET_ERR_SELFTEST && strstr(err.text, expected), "case %d: %s", i,
+                  err.text);
+    }
+}
+
+extern const test_case model_tests[];
+const test_case model_tests[] = {
+    {"model/a_f32", test_a_f32},
+    {"model/a_f16", test_a_f16},
+    {"model/a_hidden", test_a_hidden},
+    {"model/b_f32", test_b_f32},
+    {"model/b_f16", test_b_f16},
+    {"model/b_hidden", test_b_hidden},
+    {"model/c_f32", test_c_f32},
+    {"model/c_f16", test_c_f16},
+    {"model/c_hidden", test_c_hidden},
+    {"model/variants", test_variants},
+    {"model/callers_pool", test_callers_pool},
+    {"model/ways_to_load", test_ways_to_load},
+    {"model/rewind", test_rewind},
+    {"model/head20", test_head20},
+    {"model/head48", test_head48},
+    {"model/head80", test_head80},
+    {"model/head100", test_head100},
+    {"model/head6", test_head6},
+    {"model/part_rope", test_part_rope},
+    {"model/rows_192", test_rows_192},
+    {"model/wide_heads", test_wide_heads},
+    {"model/untied", test_untied},
+    {"model/untied_bf16", test_untied_bf16},
+    {"model/untied_f32", test_untied_f32},
+    {"model/eval_errors", test_eval_errors},
+    {"model/ctx_params", test_ctx_params},
+    {"model/ctx_bytes", test_ctx_bytes},
+    {"model/load_memory_failures", test_load_memory_failures},
+    {"model/ctx_memory_failures", test_ctx_memory_failures},
+    {"model/half_allocator", test_half_allocator},
+    {"model/progress", test_progress},
+    {"model/max_bytes", test_max_bytes},
+    {"model/unusable_kernels", test_unusable_kernels},
+    {"model/empty_kernels", test_empty_kernels},
+    {"model/selftest", test_selftest},
+    {"model/selftest_finds", test_selftest_finds},
+    {0, 0}
+};
