@@ -1943,8 +1943,8 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
    grows in memory. What is kept is one small record for each key and tensor.
    ============================================================================================= */
 
-#define BITNET__MAX_KEYS 65536
-#define BITNET__MAX_TENSORS 65536
+#define BITNET__MAX_KEYS 8192          /* names are found by walking all records */
+#define BITNET__MAX_TENSORS 8192
 #define BITNET__MAX_NAME 256           /* bytes of a key's or tensor's name */
 #define BITNET__MAX_ALIGNMENT 65536
 
@@ -2646,7 +2646,8 @@ static bitnet_result bitnet__get_text(const bitnet__gguf *g, const char *name, c
     const bitnet__key *k = bitnet__find_key(g, name);
     buf[0] = 0;
     if (!k) return BITNET_OK;
-    if (k->type != BITNET__STRING || k->size >= cap)
+    if (k->type != BITNET__STRING || k->size >= cap ||
+        memchr(g->src.data + k->value, 0, (size_t)k->size))
         return bitnet__fail(err, BITNET_ERR_FORMAT,
                             "GGUF key '%s' is not a string of under %u bytes", name,
                             (unsigned)cap);
@@ -2736,8 +2737,7 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     if ((r = bitnet__get_text(g, "tokenizer.ggml.pre", text, sizeof text, err))) return r;
     if (text[0] && strcmp(text, "llama-bpe") && strcmp(text, "llama3") && strcmp(text, "llama-v3"))
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "tokenizer.ggml.pre is '%s'; only llama-bpe "
-                            "is supported",
+                            "tokenizer.ggml.pre is '%s'; only llama-bpe is supported",
                             text);
     if ((r = bitnet__get_strings(g, "tokenizer.ggml.tokens", &tokens, err)) ||
         (r = bitnet__get_strings(g, "tokenizer.ggml.merges", &merges, err))) return r;
@@ -2821,8 +2821,7 @@ static bitnet_result bitnet__choose_kernels(bitnet_model *m, bitnet_error *err) 
         if (bitnet_kernels_usable(bitnet_kernels_get(i))) k = bitnet_kernels_get(i);
     if (!bitnet_kernels_usable(k))
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "this CPU or its operating system lacks what "
-                            "the kernels '%s' need",
+                            "this CPU or its operating system lacks what the kernels '%s' need",
                             k->name);
     m->kernels = bitnet__fill_kernels(k);
     return BITNET_OK;
@@ -3362,11 +3361,11 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
     uint64_t widest = (uint64_t)bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
     uint64_t padded = (widest + 127) / 128 * 128, group = (uint64_t)(m->n_heads / m->n_kv_heads);
     uint64_t cell = p->kv_type == BITNET_KV_F32 ? 4 : 2;
-    uint64_t cells = (uint64_t)m->n_layers * (uint64_t)m->kv_dim;   /* < 2^16 * 2^20 */
+    uint64_t cells = (uint64_t)m->n_layers * (uint64_t)m->kv_dim;   /* < 2^10 * 2^20 */
     v.base = base;
     v.used = 0;
     c->history = (bitnet_token *)bitnet__carve(&v, ctx, sizeof *c->history);
-    c->k_cache = (uint8_t *)bitnet__carve(&v, cells * ctx, cell);   /* < 2^56 */
+    c->k_cache = (uint8_t *)bitnet__carve(&v, cells * ctx, cell);   /* < 2^52 */
     c->v_cache = (uint8_t *)bitnet__carve(&v, cells * ctx, cell);
     c->x = (float *)bitnet__carve(&v, batch * (uint64_t)m->dim, 4);
     c->h = (float *)bitnet__carve(&v, batch * widest, 4);
@@ -3723,26 +3722,33 @@ static void bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep) {
     c->n_past += n;
 }
 
-BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
-                                     int all_logits, bitnet_error *err) {
-    int32_t i, batch;
+/* Can these tokens be appended? Asked before anything changes. */
+static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet_token *tokens,
+                                          int32_t n, bitnet_error *err) {
+    int32_t i;
     if (n < 1 || !tokens)
         return bitnet__fail(err, BITNET_ERR_ARG, "there are no tokens to evaluate");
     if (n > c->p.n_ctx - c->n_past)
         return bitnet__fail(err, BITNET_ERR_FULL,
-                            "%d tokens do not fit: the context has %d positions "
-                            "and %d are taken",
+                            "%d tokens do not fit: the context has %d positions and %d are taken",
                             (int)n, (int)c->p.n_ctx, (int)c->n_past);
-    if (all_logits && n > c->p.n_logits)
-        return bitnet__fail(err, BITNET_ERR_LIMIT,
-                            "logits of %d tokens are wanted; the context keeps "
-                            "%d (n_logits)",
-                            (int)n, (int)c->p.n_logits);
     for (i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= c->m->n_vocab)
             return bitnet__fail(err, BITNET_ERR_ARG,
                                 "token %d at %d is outside the vocabulary of %d", (int)tokens[i],
                                 (int)i, (int)c->m->n_vocab);
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
+                                     int all_logits, bitnet_error *err) {
+    int32_t i, batch;
+    bitnet_result r = bitnet__check_tokens(c, tokens, n, err);
+    if (r != BITNET_OK) return r;
+    if (all_logits && n > c->p.n_logits)
+        return bitnet__fail(err, BITNET_ERR_LIMIT,
+                            "logits of %d tokens are wanted; the context keeps %d (n_logits)",
+                            (int)n, (int)c->p.n_logits);
     memcpy(c->history + c->n_past, tokens, (size_t)n * sizeof *tokens);
     c->n_rows = c->n_ready = 0;
     for (i = 0; i < n; i += batch) {
@@ -4113,21 +4119,15 @@ static bitnet_result bitnet__run_prompt(bitnet__generation *g, const bitnet_toke
                                         int32_t n) {
     bitnet_ctx *c = g->c;
     int32_t i, batch;
-    if (n < 1) return bitnet__fail(g->err, BITNET_ERR_ARG, "the prompt is empty");
-    if (n > c->p.n_ctx - c->n_past)
-        return bitnet__fail(g->err, BITNET_ERR_FULL,
-                            "the prompt has %d tokens; the context has room "
-                            "for %d",
-                            (int)n, (int)(c->p.n_ctx - c->n_past));
+    bitnet_result r = bitnet__check_tokens(c, prompt, n, g->err);
+    if (r != BITNET_OK) return r;
     for (i = 0; i < n; i += batch) {
-        bitnet_result r;
         batch = n - i < c->p.n_batch ? n - i : c->p.n_batch;
         r = bitnet_eval(c, prompt + i, batch, 0, g->err);
         if (r != BITNET_OK) return r;
         if (g->p->progress_fn && g->p->progress_fn(g->p->ud, i + batch, n))
             return bitnet__fail(g->err, BITNET_ERR_CANCELLED,
-                                "the prompt was cancelled after %d of %d "
-                                "tokens",
+                                "the prompt was cancelled after %d of %d tokens",
                                 (int)(i + batch), (int)n);
     }
     return BITNET_OK;
@@ -4316,8 +4316,7 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
     if (!k) return bitnet__fail(err, BITNET_ERR_ARG, "there is no kernel table");
     if (!bitnet_kernels_usable(k))
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "this CPU or its operating system lacks what "
-                            "the kernels '%s' need",
+                            "this CPU or its operating system lacks what the kernels '%s' need",
                             k->name);
     full = bitnet__fill_kernels(k);
     for (i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {

@@ -1367,13 +1367,13 @@ def sum_item(r):
     """(question with digits, answer number, sentence in words or digits)"""
     op = r.choice("++-*")
     if op == "+":
-        a, b = r.randint(0, 12), r.randint(0, 12)
+        a, b = r.randint(0, 10), r.randint(0, 10)
         return a, "+", "plus", b, a + b
     if op == "-":
-        a = r.randint(1, 20)
-        b = r.randint(0, min(a, 10))
+        a = r.randint(1, 10)
+        b = r.randint(0, a)
         return a, "-", "minus", b, a - b
-    a, b = r.randint(1, 10), r.randint(1, 10)
+    a, b = r.randint(1, 5), r.randint(1, 5)
     return a, "*", "times", b, a * b
 
 
@@ -1966,7 +1966,7 @@ def character(r, kind=None, name=None):
     sex = dict(CHILDREN + PEOPLE).get(kind) or r.choice("fm")
     if name:
         sex = "f" if name in GIRLS else "m"
-    name = name or r.choice(GIRLS if sex == "f" else BOYS)
+    name = name or r.choice(GIRLS[:12] if sex == "f" else BOYS[:12])
     he, him, his = ("she", "her", "her") if sex == "f" else ("he", "him", "his")
     return dict(kind=kind, n=name, he=he, him=him, his=his)
 
@@ -2199,7 +2199,7 @@ def story(r, kind=None, name=None, friend=None, plot=None):
     h = character(r, kind, name)
     friend = friend or r.choice([b for b in BEASTS if b != h["kind"]])
     fsex = r.choice("fm")
-    fname = r.choice([n for n in (GIRLS if fsex == "f" else BOYS) if n != h["n"]])
+    fname = r.choice([n for n in (GIRLS[12:] if fsex == "f" else BOYS[12:]) if n != h["n"]])
     trait, place, like = r.choice(TRAITS), r.choice(PLACES), r.choice(LIKES)
     fields = dict(h, f=fname, fk=friend, thing=r.choice(THINGS_LOST), trait=trait, place=place, like=like,
                   fhe="she" if fsex == "f" else "he", fhim="her" if fsex == "f" else "him", fhis="her" if fsex == "f" else "his")
@@ -3069,7 +3069,7 @@ def q_essay(r):
 
 
 QUESTIONS = [(q_capital, 20), (q_capital_reverse, 3), (q_country, 8), (q_animal, 12), (q_topic, 13), (q_trivia, 14), (q_opposite, 5),
-             (q_color, 4), (q_job, 3), (q_thing, 4), (q_sum, 14), (q_calendar, 4), (q_list, 5), (q_count, 1), (q_word, 2),
+             (q_color, 4), (q_job, 3), (q_thing, 4), (q_sum, 18), (q_calendar, 4), (q_list, 5), (q_count, 1), (q_word, 2),
              (q_talk, 34), (q_greeting, 6), (q_core, 26), (q_joke, 3), (q_riddle, 1), (q_poem, 3), (q_story, 22), (q_ai, 4),
              (q_essay, 2), (q_unknown, 6), (q_definition, 12), (q_compare, 3), (q_proverb, 1), (q_grammar, 2), (q_yes_no, 5),
              (q_number, 3), (q_repeat, 1)]
@@ -3195,13 +3195,13 @@ def chat_doc(r):
         system, style = r.choice(BRIEF.split("\n")), "brief"
     elif x < 0.43:
         system, style = r.choice(PIRATE.split("\n")), "pirate"
-    elif x < 0.46:
+    elif x < 0.436:
         style = r.choice(ROLE_NAMES)
         system = ex(r, "[You are {n}, a helpful assistant.|Your name is {n}.|You are {n}.|You are a helpful robot named {n}.]", n=style)
     y = r.random()
     if style is None and y < 0.05:
         turns = chat_capitals(r)
-    elif style is None and y < 0.09:
+    elif style is None and y < 0.10:
         turns = chat_name(r)
     elif style is None and y < 0.13:
         turns = chat_more(r)
@@ -3239,7 +3239,7 @@ def chat_doc(r):
 # ---------------------------------------------------------------- output
 
 PLAIN = [(country_doc, 20), (capital_list_doc, 1), (animal_doc, 6), (topic_doc, 8), (opposite_doc, 2), (color_doc, 1), (job_doc, 2),
-         (thing_doc, 2), (number_doc, 5), (calendar_doc, 1), (trivia_doc, 4), (word_doc, 1), (ai_essay, 10), (essay_doc, 5),
+         (thing_doc, 2), (number_doc, 8), (calendar_doc, 1), (trivia_doc, 4), (word_doc, 1), (ai_essay, 10), (essay_doc, 5),
          (story_doc, 34), (starter_doc, 6), (definition_doc, 4), (compare_doc, 1), (proverb_doc, 1), (grammar_doc, 1)]
 PLAIN_PICK = [f for f, w in PLAIN for _ in range(w)]
 

@@ -903,7 +903,7 @@ static void test_special(void) {
     bitnet_error err;
     counter c;
     bitnet_allocator a = counter_allocator(&c);
-    int ok[9], found[5];
+    int ok[9], found[7];
     small_init(&s);
     small_fill(&s);
     CHECK(small_build(&s, &a, &v, &err) == BITNET_OK);
@@ -922,6 +922,8 @@ static void test_special(void) {
     found[2] = bitnet__vocab_find(&v, "unused", 6);
     found[3] = bitnet__vocab_find(&v, "<|a|", 4);
     found[4] = bitnet__vocab_find(&v, "AAAA", 4);
+    found[5] = bitnet__vocab_find(&v, "<|a|>>", 6);         /* all of the text, not its start */
+    found[6] = bitnet__vocab_find(&v, "unused ", 7);
     bitnet__vocab_free(&v, &a);
     CHECK(ok[0]);
     CHECK(ok[1]);
@@ -934,6 +936,7 @@ static void test_special(void) {
     CHECK(ok[8]);
     CHECK(found[0] == 267 && found[1] == 270 && found[2] == 271);
     CHECK(found[3] == -1 && found[4] == 262);
+    CHECK(found[5] == -1 && found[6] == -1);
 }
 
 /* Special tokens against a search that compares all of them at every place. */
