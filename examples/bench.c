@@ -3,9 +3,9 @@
        cc -O2 examples/bench.c -o bench -lpthread
        ./bench MODEL.gguf [-t THREADS] [-r ROUNDS]
 
-   The tables take turns in every round, so that a noisy machine is noisy for all of them alike; the
-   medians are printed. Scalar is left out for models of over 100 million weights unless nothing else
-   is usable: it would take minutes. */
+   The tables take turns in every round, so that a noisy machine is noisy for all of them alike;
+   the medians are printed. Scalar is left out for models of over 100 million weights unless
+   nothing else is usable: it would take minutes. */
 #define BITNET_IMPLEMENTATION
 #include "../bitnet.h"
 
@@ -80,7 +80,8 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "-r")) rounds = atoi(argv[i + 1]);
         else fail("usage: bench MODEL.gguf [-t THREADS] [-r ROUNDS]");
     }
-    if (i < argc || rounds < 1 || rounds > MAX_ROUNDS) fail("usage: bench MODEL.gguf [-t N] [-r N]");
+    if (i < argc || rounds < 1 || rounds > MAX_ROUNDS)
+        fail("usage: bench MODEL.gguf [-t N] [-r N]");
     cp.n_ctx = N_PROMPT + N_DECODE;
     for (i = 0; i < bitnet_kernels_count() && n < MAX_TABLES; i++) {
         bitnet_model_params mp = {0};
@@ -88,7 +89,8 @@ int main(int argc, char **argv) {
         mp.kernels = bitnet_kernels_get(i);
         if (!bitnet_kernels_usable(mp.kernels)) continue;
         if (bitnet_model_load_file(path, &mp, &models[n], &err)) fail(err.text);
-        if (n == 0) printf("load %.3f s, then %.0f MB resident\n", seconds() - start, resident_mb());
+        if (n == 0)
+            printf("load %.3f s, then %.0f MB resident\n", seconds() - start, resident_mb());
         bitnet_model_get_info(models[n], &info);
         if (n > 0 && info.n_params > 100000000 && !strcmp(mp.kernels->name, "scalar")) {
             bitnet_model_free(models[n]);
@@ -100,7 +102,8 @@ int main(int argc, char **argv) {
     for (r = 0; r < rounds; r++)
         for (i = 0; i < n; i++) measure(contexts[i], &prefill[i][r], &decode[i][r]);
     printf("%.0f MB resident after the runs\n", resident_mb());
-    printf("%-12s %18s %18s   (medians of %d)\n", "kernels", "prefill tok/s", "decode tok/s", rounds);
+    printf("%-12s %18s %18s   (medians of %d)\n", "kernels", "prefill tok/s", "decode tok/s",
+           rounds);
     for (i = 0; i < n; i++) {
         bitnet_model_get_info(models[i], &info);
         printf("%-12s %18.1f %18.1f\n", info.kernels, median(prefill[i], rounds),

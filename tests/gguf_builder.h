@@ -9,8 +9,10 @@
 #include "test.h"
 #include <math.h>
 
-enum { GB_U8, GB_I8, GB_U16, GB_I16, GB_U32, GB_I32, GB_F32, GB_BOOL, GB_STR, GB_ARR, GB_U64, GB_I64,
-       GB_F64 };
+enum {
+    GB_U8, GB_I8, GB_U16, GB_I16, GB_U32, GB_I32, GB_F32, GB_BOOL, GB_STR, GB_ARR, GB_U64, GB_I64,
+    GB_F64
+};
 enum { GB_TENSOR_F32 = 0, GB_TENSOR_F16 = 1, GB_TENSOR_BF16 = 30, GB_TENSOR_I2_S = 36 };
 
 /* ---- bytes ---- */
@@ -64,9 +66,9 @@ typedef struct gb_file {
     uint32_t version, alignment;       /* gb_start sets 3 and 32 */
     uint64_t n_keys, n_tensors;
     gb_buf keys, dir, data;
-    size_t tokens_at, tokens_end;      /* set by gb_make_model: where in the file the vocabulary is */
-    /* changes: a key or tensor to leave out; a function that adds keys; one that sees each tensor and
-       returns 1 to leave its data out */
+    size_t tokens_at, tokens_end; /* set by gb_make_model: where in the file the vocabulary is */
+    /* changes: a key or tensor to leave out; a function that adds keys; one that sees each tensor
+       and returns 1 to leave its data out */
     const char *omit;
     void (*add_keys)(struct gb_file *f);
     int (*tensor_hook)(const char *name, uint32_t *type, uint32_t *n_dims, uint64_t dims[8],
@@ -189,12 +191,12 @@ typedef struct gb_model {
     int head_dim;                      /* (dim / heads, and no key) */
     int n_rot;                         /* (head_dim, and no key) */
     int n_ctx;                         /* (64) */
-    int spare_rows;                    /* vocab_size beyond the tokens, as padded files have it (0) */
+    int spare_rows; /* vocab_size beyond the tokens, as padded files have it (0) */
     uint32_t embed_type;               /* (F32) */
     int untied;                        /* 1: output.weight of head_type */
     uint32_t head_type;
     const char *scale_suffix;          /* "_scale" or ".scale": a tensor of its own (0: in place) */
-    int identity;                      /* 1: attn_output and ffn_down have scale 0: layers do nothing */
+    int identity; /* 1: attn_output and ffn_down have scale 0: layers do nothing */
     float eps, freq_base;              /* (1e-5 and 500000, and no keys) */
     const char *const *words;          /* more tokens behind the 256 bytes: raw bytes */
     int n_words;
@@ -244,7 +246,8 @@ static inline uint16_t gb_f16(float x) {
     return (uint16_t)((x < 0 ? 0x8000 : 0) | (e + 14) << 10 | ((int)(m * 2048.0f) - 1024));
 }
 
-/* Random numbers that F32, F16 and BF16 hold exactly: 8 bits, about uniform in +-2 sqrt(3) / sqrt(n). */
+/* Random numbers that F32, F16 and BF16 hold exactly: 8 bits, about uniform in +-2 sqrt(3) /
+   sqrt(n). */
 static inline float *gb_random_matrix(uint64_t *seed, int n, size_t count) {
     float *p = (float *)gb_malloc(count * sizeof *p), unit = 1.0f;
     size_t i;
@@ -253,8 +256,8 @@ static inline float *gb_random_matrix(uint64_t *seed, int n, size_t count) {
     return p;
 }
 
-static inline void gb_put_matrix(gb_file *f, const char *name, uint32_t type, const float *w, int n_cols,
-                                 int n_rows) {
+static inline void gb_put_matrix(gb_file *f, const char *name, uint32_t type, const float *w,
+                                 int n_cols, int n_rows) {
     gb_buf b = {0};
     size_t i, n = (size_t)n_cols * (size_t)(n_rows ? n_rows : 1);
     for (i = 0; i < n; i++) {
@@ -443,7 +446,7 @@ static inline void gb_free_model(gb_model *m) {
 
 typedef struct gb_counter {
     size_t total, live_bytes, peak;    /* bytes ever asked for, held now, held at most */
-    long live, calls, fail_at;         /* blocks held; calls; the call that fails (gb_counting: none) */
+    long live, calls, fail_at; /* blocks held; calls; the call that fails (gb_counting: none) */
 } gb_counter;
 
 static inline void *gb_count_alloc(void *ud, size_t size, size_t align) {

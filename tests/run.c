@@ -2,11 +2,11 @@
 
    run [--list] [--data DIR] [--require NAME,NAME...] [FILTER...]
 
-   A filter is any part of a test's name; without one, all run. --require fails if a test of exactly that
-   name did not run to its end (left out by a filter, skipped, or no such test). --data is where
-   tests/data is (default: TEST_DATA_DIR, compiled in, or tests/data). The environment variable
-   BITNET_TEST_DATA names the directory of the larger data (default ../shared).
-   To leave a file out: -D'TEST_SUITES(X)=X(gguf) X(model)'. */
+   A filter is any part of a test's name; without one, all run. --require fails if a test of
+   exactly that name did not run to its end (left out by a filter, skipped, or no such test).
+   --data is where tests/data is (default: TEST_DATA_DIR, compiled in, or tests/data). The
+   environment variable BITNET_TEST_DATA names the directory of the larger data (default
+   ../shared). To leave a file out: -D'TEST_SUITES(X)=X(gguf) X(model)'. */
 
 #include <stdarg.h>
 

@@ -5,7 +5,7 @@
 #ifndef TEST_H
 #define TEST_H
 
-#include "../bitnet.h"   /* the runner's command line defines BITNET_STATIC, BITNET_IMPLEMENTATION */
+#include "../bitnet.h"   /* the build defines BITNET_STATIC and BITNET_IMPLEMENTATION */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ typedef struct test_case {
 void test_fail(const char *file, int line, const char *format, ...);
 void test_skip(const char *format, ...);
 const char *test_data(const char *name);    /* path in tests/data */
-const char *test_shared(const char *name);  /* path below BITNET_TEST_DATA, or 0 if it isn't there */
+const char *test_shared(const char *name);  /* path below BITNET_TEST_DATA; 0: not there */
 void *test_read_file(const char *path, size_t *size);  /* malloc; 0 if it cannot be read */
 
 #define CHECK(cond) \

@@ -1,5 +1,5 @@
-/* The file reader: what it refuses and in which words, what it lets pass, and that no file at all makes
-   it crash, leak, run away or ask for more than four times the file's size. */
+/* The file reader: what it refuses and in which words, what it lets pass, and that no file at all
+   makes it crash, leak, run away or ask for more than four times the file's size. */
 
 #include "gguf_builder.h"
 #include <time.h>
@@ -24,11 +24,13 @@ static int clean_text(const char *s) {
     return s[0] != 0;
 }
 
-/* Does a bit of everything with a model that a damaged file gave: must only not crash, nor take long. */
+/* Does a bit of everything with a model that a damaged file gave: must only not crash, nor take
+   long. */
 static void use_model(const bitnet_model *m) {
     static const char text[] = "Hello, W\xC3\xB6rld \xFF 1234 <|eot_id|>\n";
     static const char *const keys[] = {"general.architecture", "tokenizer.ggml.tokens",
-                                       "tokenizer.ggml.bos_token_id", "bitnet-b1.58.rope.freq_base"};
+                                       "tokenizer.ggml.bos_token_id",
+                                       "bitnet-b1.58.rope.freq_base"};
     bitnet_model_info info;
     bitnet_message msg = {"user", " hi <|eot_id|> "};
     bitnet_ctx_params p;
@@ -41,7 +43,8 @@ static void use_model(const bitnet_model *m) {
     int i, n;
     bitnet_model_get_info(m, &info);
     for (i = 0; i < 4; i++) bitnet_model_get_meta(m, keys[i], buf, 16);
-    n = bitnet_tokenize(m, text, sizeof text - 1, BITNET_ADD_BOS | BITNET_PARSE_SPECIAL, tokens, 64);
+    n = bitnet_tokenize(m, text, sizeof text - 1, BITNET_ADD_BOS | BITNET_PARSE_SPECIAL, tokens,
+                        64);
     bitnet_tokenize(m, text, sizeof text - 1, 0, 0, 0);
     memset(&detok, 0, sizeof detok);
     bitnet_detokenize(m, tokens, n < 0 ? 0 : n > 64 ? 64 : n, buf, sizeof buf);
@@ -73,8 +76,9 @@ static void use_model(const bitnet_model *m) {
 
 static double worst_ratio;              /* bytes held at most while loading, by the file's size */
 
-/* Loads size bytes in one of two ways. Returns 1 if it is refused, 2 if it loads, or 0, with a failure
-   recorded, if any promise is broken. The handle itself (2 KB whatever the file) is not counted: nothing could report an error without it. */
+/* Loads size bytes in one of two ways. Returns 1 if it is refused, 2 if it loads, or 0, with a
+   failure recorded, if any promise is broken. The handle itself (2 KB whatever the file) is not
+   counted: nothing could report an error without it. */
 static int try_load(const uint8_t *data, size_t size, int through_io, int use, const char *what,
                     unsigned long where) {
     gb_counter count;
@@ -116,7 +120,8 @@ static void expect(gb_model *m, bitnet_result code, const char *word, const char
         test_fail(__FILE__, __LINE__, "%s instead of %s for %s %s: %s", bitnet_result_text(r),
                   bitnet_result_text(code), word ? word : "", word2 ? word2 : "", err.text);
     else if (code && ((word && !strstr(err.text, word)) || (word2 && !strstr(err.text, word2))))
-        test_fail(__FILE__, __LINE__, "\"%s\" lacks '%s' or '%s'", err.text, word, word2 ? word2 : "");
+        test_fail(__FILE__, __LINE__, "\"%s\" lacks '%s' or '%s'", err.text, word,
+                  word2 ? word2 : "");
     else if (code && (!clean_text(err.text) || err.code != code))
         test_fail(__FILE__, __LINE__, "\"%s\" is not clean", err.text);
     if (model) use_model(model);
@@ -133,23 +138,26 @@ static void test_cut_everywhere(void) {
     int ok = 1;
     gb_make_model(&m);
     for (n = 0; n < m.size && ok; n++) {
-        uint8_t *cut = (uint8_t *)gb_malloc(n);            /* exact size: ASan sees one byte beyond */
+        uint8_t *cut = (uint8_t *)gb_malloc(n); /* exact size: ASan sees one byte beyond */
         memcpy(cut, m.data, n);
         ok = 1;
         if (n < m.header + 256 || n % 16 == 0) ok = try_load(cut, n, 1, 1, "cut", (unsigned long)n);
         if (ok) ok = try_load(cut, n, 0, 1, "cut", (unsigned long)n);
-        if (ok == 2) {                                     /* output_norm's last byte is the file's */
+        if (ok == 2) { /* output_norm's last byte is the file's */
             test_fail(__FILE__, __LINE__, "it loads when cut at %lu", (unsigned long)n);
             ok = 0;
         }
         free(cut);
     }
-    if (ok) ok = try_load(m.data, m.size, 0, 1, "whole", 0) && try_load(m.data, m.size, 1, 1, "whole", 0);
+    if (ok)
+        ok = try_load(m.data, m.size, 0, 1, "whole", 0) &&
+             try_load(m.data, m.size, 1, 1, "whole", 0);
     gb_free_model(&m);
 }
 
-/* Every 4 and 8 bytes of the header, aligned or not, replaced by numbers that hurt. The vocabulary's
-   strings are most of the header and much alike: there, callbacks and use_model get only samples. */
+/* Every 4 and 8 bytes of the header, aligned or not, replaced by numbers that hurt. The
+   vocabulary's strings are most of the header and much alike: there, callbacks and use_model get
+   only samples. */
 static void test_fields(void) {
     static const uint64_t patterns[] = {0, 1, UINT64_MAX, UINT64_MAX - 1, (uint64_t)1 << 31,
                                         (uint64_t)1 << 63, (uint64_t)UINT32_MAX};
@@ -167,7 +175,8 @@ static void test_fields(void) {
             for (i = 0; i < (wide ? 7 : 5) && ok; i++) {
                 size_t j;
                 for (j = 0; j < n; j++) m.data[at + j] = (uint8_t)(patterns[i] >> (8 * j));
-                ok = try_load(m.data, m.size, 0, !vocab || at % 16 == 0, "field", (unsigned long)at);
+                ok = try_load(m.data, m.size, 0, !vocab || at % 16 == 0, "field",
+                              (unsigned long)at);
                 if (ok && (!vocab || at % 16 == 5))
                     ok = try_load(m.data, m.size, 1, at % 4 == 0, "field", (unsigned long)at);
             }
@@ -196,7 +205,8 @@ static void test_flips(void) {
     gb_free_model(&m);
 }
 
-/* Several random bytes at once, sometimes small numbers (they reach deeper), sometimes cut as well. */
+/* Several random bytes at once, sometimes small numbers (they reach deeper), sometimes cut as
+   well. */
 static void test_random_damage(void) {
     gb_model m = tiny();
     uint8_t *copy;
@@ -215,7 +225,9 @@ static void test_random_damage(void) {
             at = gb_random(&seed) % (reach < size ? reach : size);
             if (at >= 24 && at > m.file.tokens_at + 64 && at < m.file.tokens_end &&
                 gb_random(&seed) % 4) at = at % 24 + m.file.tokens_end % size;
-            if (at < size) copy[at] = (uint8_t)(gb_random(&seed) % 2 ? gb_random(&seed) % 4 : gb_random(&seed));
+            if (at < size)
+                copy[at] =
+                    (uint8_t)(gb_random(&seed) % 2 ? gb_random(&seed) % 4 : gb_random(&seed));
         }
         ok = try_load(copy, size, (int)(round % 2), 1, "random damage", round);
         free(copy);
@@ -226,8 +238,8 @@ static void test_random_damage(void) {
 /* All weights and norms replaced by infinities, NaNs and huge numbers: no crash, and sampling still
    gives tokens of the vocabulary. */
 static void test_wild_weights(void) {
-    static const uint32_t wild[] = {0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f7fffffu, 0xff7fffffu, 1u,
-                                    0x80000000u};
+    static const uint32_t wild[] = {0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f7fffffu,
+                                    0xff7fffffu, 1u,          0x80000000u};
     gb_model m = tiny();
     uint64_t seed = 3;
     int round, ok = 1;
@@ -324,15 +336,18 @@ static void test_budget_shared(void) {
 
 /* What honest files cost: the worst ratio over some shapes. */
 static void test_budget_honest(void) {
-    static const char *const words[] = {"he", "ll", "llo"}, *const merges[] = {"h e", "l l", "ll o"};
+    static const char *const words[] = {"he", "ll", "llo"}, *const merges[] = {"h e", "l l",
+                                                                               "ll o"};
     int i, way;
     for (i = 0; i < 4; i++) {
         gb_model m = tiny();
         if (i == 1) m.dim = 192, m.ffn = 320, m.heads = 3, m.layers = 3;
         if (i == 2) m.words = words, m.n_words = 3, m.merges = merges, m.n_merges = 3;
-        if (i == 3) m.dim = 128, m.ffn = 256, m.layers = 4, m.untied = 1, m.head_type = GB_TENSOR_BF16;
+        if (i == 3)
+            m.dim = 128, m.ffn = 256, m.layers = 4, m.untied = 1, m.head_type = GB_TENSOR_BF16;
         gb_make_model(&m);
-        for (way = 0; way < 2; way++) try_load(m.data, m.size, way, 1, "honest file", (unsigned long)i);
+        for (way = 0; way < 2; way++)
+            try_load(m.data, m.size, way, 1, "honest file", (unsigned long)i);
         gb_free_model(&m);
     }
 }
@@ -455,7 +470,8 @@ static void test_defaults(void) {
     CHECK(info.bos == 256 && info.eos == 257 && info.eot == 258 && info.add_bos == 1);
     /* embedding (tied), 4 * 64 x 64 attention, 3 * 64 x 64 FFN, five norms of 64 */
     CHECK(info.n_params == 259 * 64 + 7 * 4096 + 5 * 64);
-    CHECK(bitnet_kernels_find(info.kernels) && bitnet_kernels_usable(bitnet_kernels_find(info.kernels)));
+    CHECK(bitnet_kernels_find(info.kernels) &&
+          bitnet_kernels_usable(bitnet_kernels_find(info.kernels)));
     bitnet_model_free(m);
     gb_free_model(&g);
     without("tokenizer.ggml.token_type", BITNET_OK);
@@ -566,7 +582,8 @@ static void test_numbers(void) {
         number(name, GB_F32, 0x42800000u, 4, BITNET_ERR_FORMAT);
         number(name, GB_STR, 0, 8, BITNET_ERR_FORMAT);
     }
-    number("bitnet-b1.58.context_length", GB_U64, 16, 8, BITNET_OK);   /* any integer type will do */
+    number("bitnet-b1.58.context_length", GB_U64, 16, 8,
+           BITNET_OK); /* any integer type will do */
     number("bitnet-b1.58.context_length", GB_I64, 16, 8, BITNET_OK);
     number("bitnet-b1.58.context_length", GB_U16, 16, 2, BITNET_OK);
     number("bitnet-b1.58.context_length", GB_I16, 16, 2, BITNET_OK);
@@ -584,8 +601,10 @@ static void test_numbers(void) {
     number("tokenizer.ggml.eos_token_id", GB_U32, UINT32_MAX, 4, BITNET_ERR_FORMAT);
     number("tokenizer.ggml.bos_token_id", GB_U32, 258, 4, BITNET_OK);
     number("bitnet-b1.58.attention.layer_norm_rms_epsilon", GB_F32, 0, 4, BITNET_ERR_FORMAT);
-    number("bitnet-b1.58.attention.layer_norm_rms_epsilon", GB_F32, 0x7fc00000u, 4, BITNET_ERR_FORMAT);
-    number("bitnet-b1.58.attention.layer_norm_rms_epsilon", GB_F32, 0xbf800000u, 4, BITNET_ERR_FORMAT);
+    number("bitnet-b1.58.attention.layer_norm_rms_epsilon", GB_F32, 0x7fc00000u, 4,
+           BITNET_ERR_FORMAT);
+    number("bitnet-b1.58.attention.layer_norm_rms_epsilon", GB_F32, 0xbf800000u, 4,
+           BITNET_ERR_FORMAT);
     number("bitnet-b1.58.rope.freq_base", GB_F32, 0x7f800000u, 4, BITNET_ERR_FORMAT);
     number("bitnet-b1.58.rope.freq_base", GB_U32, 10000, 4, BITNET_ERR_FORMAT);
     number("tokenizer.ggml.tokens", GB_U32, 1, 4, BITNET_ERR_FORMAT);
@@ -629,7 +648,7 @@ static void add_value(gb_file *f) {
         case 1: gb_uint(&f->keys, GB_ARR, 4), gb_uint(&f->keys, 0, 8); break;  /* array of arrays */
         case 2: gb_uint(&f->keys, 99, 4), gb_uint(&f->keys, 0, 8); break;
         case 3: gb_uint(&f->keys, GB_U64, 4), gb_uint(&f->keys, (uint64_t)1 << 61, 8); break;
-        case 4: gb_uint(&f->keys, (uint64_t)1 << 40, 8); break;                /* a string's length */
+        case 4: gb_uint(&f->keys, (uint64_t)1 << 40, 8); break; /* a string's length */
         case 5: gb_uint(&f->keys, GB_STR, 4), gb_uint(&f->keys, 2, 8);         /* and in an array */
                 gb_uint(&f->keys, 0, 8), gb_uint(&f->keys, UINT64_MAX, 8); break;
         default: gb_uint(&f->keys, GB_U8, 4), gb_uint(&f->keys, UINT64_MAX, 8); break;
@@ -651,7 +670,7 @@ static const char *odd_name;
 static size_t odd_name_size;
 static void add_odd_name(gb_file *f) {
     gb_string(&f->keys, odd_name, odd_name_size);
-    gb_uint(&f->keys, 77, 4);                              /* no such type: the error names the key */
+    gb_uint(&f->keys, 77, 4); /* no such type: the error names the key */
     f->n_keys++;
 }
 static void named(const char *name, size_t n, const char *word) {
@@ -720,8 +739,10 @@ static int make_odd(const char *name, uint32_t *type, uint32_t *n_dims, uint64_t
         case 12: dims[0] = (uint64_t)1 << 63; break;
         case 13: dims[0] = dims[1] = (uint64_t)1 << 32, *n_dims = 2; break;
         case 14: dims[0] = 0; break;
-        case 15: *n_dims = 4, dims[2] = dims[3] = 1, dims[1] += dims[1] == 0; break;   /* harmless */
-        default: *offset = 0; break;                                       /* shares bytes: harmless */
+        case 15:
+            *n_dims = 4, dims[2] = dims[3] = 1, dims[1] += dims[1] == 0;
+            break;                   /* harmless */
+        default: *offset = 0; break; /* shares bytes: harmless */
     }
     return 0;
 }
@@ -742,7 +763,10 @@ static void test_tensors(void) {
         odd(some[i], 0, BITNET_ERR_UNSUPPORTED, "type 39");
         odd(some[i], 1, BITNET_ERR_UNSUPPORTED, "type 4294967295");
         odd(some[i], 4, BITNET_ERR_FORMAT, i == 0 ? "32 x 259" : "32 x");
-        odd(some[i], 5, BITNET_ERR_FORMAT, i == 2 || i == 4 ? "32 x 2" : i == 0 ? "64 x 129" : "64 x 32");
+        odd(some[i], 5, BITNET_ERR_FORMAT,
+            i == 2 || i == 4 ? "32 x 2"
+            : i == 0         ? "64 x 129"
+                             : "64 x 32");
         odd(some[i], 6, BITNET_ERR_FORMAT, "not aligned");
         odd(some[i], 7, BITNET_ERR_FORMAT, "not aligned");
         odd(some[i], 8, BITNET_ERR_TRUNCATED, "past the end");
@@ -776,7 +800,7 @@ static void test_linear_types(void) {
     uint8_t *longer;
     m.file.tensor_hook = make_f32;
     gb_make_model(&m);
-    longer = (uint8_t *)gb_malloc(m.size + 65536);         /* F32 takes more bytes than the file has */
+    longer = (uint8_t *)gb_malloc(m.size + 65536); /* F32 takes more bytes than the file has */
     memset(longer + m.size, 0, 65536);
     memcpy(longer, m.data, m.size);
     free(m.data);
@@ -839,12 +863,23 @@ static void add_all_types(gb_file *f) {
     gb_uint(&f->keys, 0, 2);
 }
 static void test_get_meta(void) {
-    static const char *const values[][2] = {{"t.u8", "200"}, {"t.i8", "-128"}, {"t.u16", "65535"},
-        {"t.i16", "-32768"}, {"t.u32", "4294967295"}, {"t.i32", "-2147483648"},
-        {"t.f32", "0.100000001"}, {"t.f32b", "-1.09951163e+12"}, {"t.true", "true"}, {"t.false", "false"},
-        {"t.u64", "18446744073709551615"}, {"t.i64", "-9223372036854775808"},
-        {"t.f64", "0.10000000000000001"}, {"t.str", "h\xC3\xA9llo"}, {"t.empty", ""},
-        {"general.architecture", "bitnet-b1.58"}, {"bitnet-b1.58.context_length", "16"}};
+    static const char *const values[][2] = {{"t.u8", "200"},
+                                            {"t.i8", "-128"},
+                                            {"t.u16", "65535"},
+                                            {"t.i16", "-32768"},
+                                            {"t.u32", "4294967295"},
+                                            {"t.i32", "-2147483648"},
+                                            {"t.f32", "0.100000001"},
+                                            {"t.f32b", "-1.09951163e+12"},
+                                            {"t.true", "true"},
+                                            {"t.false", "false"},
+                                            {"t.u64", "18446744073709551615"},
+                                            {"t.i64", "-9223372036854775808"},
+                                            {"t.f64", "0.10000000000000001"},
+                                            {"t.str", "h\xC3\xA9llo"},
+                                            {"t.empty", ""},
+                                            {"general.architecture", "bitnet-b1.58"},
+                                            {"bitnet-b1.58.context_length", "16"}};
     gb_model g = tiny();
     bitnet_model *m = 0;
     size_t i, cap;
@@ -918,7 +953,8 @@ static void test_read_failures(void) {
     gb_free_model(&g);
 }
 
-/* A header larger than the reader's first portion of 64 KB: it grows, and the strings stay right. */
+/* A header larger than the reader's first portion of 64 KB: it grows, and the strings stay right.
+   */
 static void test_long_header(void) {
     static char *words[9000];
     gb_model m = tiny();
@@ -936,9 +972,11 @@ static void test_long_header(void) {
     m.n_words = 9000;
     gb_make_model(&m);
     io = gb_io(&reader, m.data, m.size);
-    if (!bitnet_model_load_io(&io, 0, &model, &err) && bitnet_token_find(model, "word number 8999") == 256 + 8999 &&
+    if (!bitnet_model_load_io(&io, 0, &model, &err) &&
+        bitnet_token_find(model, "word number 8999") == 256 + 8999 &&
         bitnet_model_get_meta(model, "tokenizer.ggml.bos_token_id", buf, sizeof buf) == 4 &&
-        !strcmp(buf, "9256")) found = 1;
+        !strcmp(buf, "9256"))
+        found = 1;
     bitnet_model_free(model);
     if (found) try_load(m.data, m.size, 1, 1, "long header", 0);
     for (i = 0; i < 9000; i++) free(words[i]);
@@ -972,7 +1010,8 @@ static void test_bad_paths(void) {
     m = (bitnet_model *)(void *)path;
     r = bitnet_model_load_file(path, 0, &m, &err);
     remove(path);
-    CHECK_MSG(r == BITNET_ERR_TRUNCATED && !m && clean_text(err.text), "an empty file: %s", err.text);
+    CHECK_MSG(r == BITNET_ERR_TRUNCATED && !m && clean_text(err.text), "an empty file: %s",
+              err.text);
 }
 #endif
 

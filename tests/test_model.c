@@ -1,6 +1,7 @@
 /* The network: against the float64 reference's files (models a, b, c of shared/models), against a
-   second forward pass written here from FORMATS.md, and against itself, where equal means equal bits:
-   threads, batches, kernels, ways to load. Then contexts: their errors, and memory that runs out. */
+   second forward pass written here from FORMATS.md, and against itself, where equal means equal
+   bits: threads, batches, kernels, ways to load. Then contexts: their errors, and memory that
+   runs out. */
 
 #include "gguf_builder.h"
 
@@ -13,7 +14,8 @@ typedef struct reference {
     bitnet_token tokens[16], argmax[16];
 } reference;
 
-/* Tokens and argmax from the .json files beside the models, as shared/oracle/bitnet_ref.py made them. */
+/* Tokens and argmax from the .json files beside the models, as shared/oracle/bitnet_ref.py made
+   them. */
 static const reference ref_a = {
     "a.gguf", "a.logits.f32", "a.hidden.f32", 0, 16, 1040, 256, 3,
     {1024, 72, 300, 511, 256, 1000, 7, 42, 99, 640, 12, 13, 500, 3, 17, 820},
@@ -171,11 +173,12 @@ static void test_b_f16(void) { check_logits(&ref_b, BITNET_KV_F16, 6e-2); }
 static void test_c_f32(void) { check_logits(&ref_c, BITNET_KV_F32, 2e-2); }
 static void test_c_f16(void) { check_logits(&ref_c, BITNET_KV_F16, 6e-2); }
 
-/* The residual stream after the embedding and after each layer. Each layer starts from the reference's
-   stream, so that a fault shows in the layer that has it. A rounding that falls on an edge (see
-   FORMATS.md, "How close is close") spoils one token and slightly those after it, in this layer only:
-   most tokens must be right to float's precision, which finds what a tolerance of 2 % lets pass.
-   (Model b has one: layer 0, ffn_down's input, token 4, element 421 is -17.4999985 before rounding.) */
+/* The residual stream after the embedding and after each layer. Each layer starts from the
+   reference's stream, so that a fault shows in the layer that has it. A rounding that falls on an
+   edge (see FORMATS.md, "How close is close") spoils one token and slightly those after it, in
+   this layer only: most tokens must be right to float's precision, which finds what a tolerance
+   of 2 % lets pass. (Model b has one: layer 0, ffn_down's input, token 4, element 421 is
+   -17.4999985 before rounding.) */
 static void check_hidden(const reference *ref) {
     size_t size, rows = (size_t)ref->n_tokens, dim = (size_t)ref->dim;
     size_t n = (size_t)(ref->n_layers + 1) * rows * dim;
@@ -207,8 +210,10 @@ static void check_hidden(const reference *ref) {
                              layer, row, e);
             }
             if (!bad[0] && 2 * close <= ref->n_tokens)
-                snprintf(bad, sizeof bad, "after layer %d (0: embedding) only %d of %d tokens are right "
-                         "to 1e-5", layer, close, (int)ref->n_tokens);
+                snprintf(bad, sizeof bad,
+                         "after layer %d (0: embedding) only %d of %d tokens are right "
+                         "to 1e-5",
+                         layer, close, (int)ref->n_tokens);
         }
     } else if (c) {
         snprintf(bad, sizeof bad, "the model's shape is not the reference's");
@@ -255,10 +260,11 @@ static int same_logits(const void *data, size_t size, const variant *v, bitnet_k
                    (size_t)n_vocab * sizeof *got)) row = i;
     free(got);
     if (row >= 0)
-        test_fail(__FILE__, __LINE__, "other bits from token %d on: kernels %s, %d threads, n_batch %d, "
-                  "calls of %d, %s cache%s", row, v->kernels ? v->kernels->name : "best", v->threads,
-                  v->batch, v->step, kv == BITNET_KV_F32 ? "F32" : "F16",
-                  v->parallel_fn ? ", caller's pool" : "");
+        test_fail(__FILE__, __LINE__,
+                  "other bits from token %d on: kernels %s, %d threads, n_batch %d, "
+                  "calls of %d, %s cache%s",
+                  row, v->kernels ? v->kernels->name : "best", v->threads, v->batch, v->step,
+                  kv == BITNET_KV_F32 ? "F32" : "F16", v->parallel_fn ? ", caller's pool" : "");
     if (v->parallel_fn && v->threads > 1 && !calls)
         test_fail(__FILE__, __LINE__, "the caller's pool was not used");
     return row < 0;
@@ -287,7 +293,8 @@ static void check_variants(const void *data, size_t size, const bitnet_token *to
                     ok = same_logits(data, size, &v, (bitnet_kv_type)kv, tokens, n, n_vocab, want);
                     v.step = batches[(b + 1) % 3][1];      /* n_batch and calls that don't match */
                     if (ok)
-                        ok = same_logits(data, size, &v, (bitnet_kv_type)kv, tokens, n, n_vocab, want);
+                        ok = same_logits(data, size, &v, (bitnet_kv_type)kv, tokens, n, n_vocab,
+                                         want);
                 }
         }
         free(want);
@@ -383,7 +390,8 @@ static void test_ways_to_load(void) {
     }
     free(want);
     free(data);
-    CHECK_MSG(differs < 0, "way %d (0: file, 1-3: memory off by so many bytes, 4: callbacks)", differs);
+    CHECK_MSG(differs < 0, "way %d (0: file, 1-3: memory off by so many bytes, 4: callbacks)",
+              differs);
 }
 
 /* A prefix, a rewind, and the rest again; evaluated beside another context on the same model. */
@@ -405,12 +413,14 @@ static void test_rewind(void) {
         if (!bad && (bitnet_logits(c, -1) || bitnet_sample(c, 0) != -1)) bad = 3;
         if (!bad && (bitnet_eval(c, reversed, 16 - i, 0, 0) || bitnet_ctx_rewind(c, i))) bad = 4;
         if (!bad && !all_logits(c, ref_a.tokens + i, 16 - i, 16, got)) bad = 5;
-        if (!bad && memcmp(got, want + (size_t)i * n_vocab, (size_t)(16 - i) * n_vocab * 4)) bad = 6;
+        if (!bad && memcmp(got, want + (size_t)i * n_vocab, (size_t)(16 - i) * n_vocab * 4))
+            bad = 6;
     }
     if (!bad) {                                            /* token by token, taking turns */
         if (bitnet_ctx_rewind(c, 0) || bitnet_ctx_rewind(other, 0)) bad = 7;
         for (i = 0; i < 16 && !bad; i++) {
-            if (bitnet_eval(c, ref_a.tokens + i, 1, 0, 0) || bitnet_eval(other, reversed + i, 1, 0, 0))
+            if (bitnet_eval(c, ref_a.tokens + i, 1, 0, 0) ||
+                bitnet_eval(other, reversed + i, 1, 0, 0))
                 bad = 8;
             if (!bad && (memcmp(bitnet_logits(c, -1), want + (size_t)i * n_vocab, n_vocab * 4) ||
                          memcmp(bitnet_logits(other, 0), other_want + (size_t)i * n_vocab,
@@ -609,8 +619,8 @@ SHAPE(test_part_rope, .dim = 128, .ffn = 256, .layers = 2, .heads = 2, .kv_heads
 /* Rows of 192 and 320 begin inside a block of 128: the library pads them. */
 SHAPE(test_rows_192, .dim = 192, .ffn = 320, .layers = 3, .heads = 3, .kv_heads = 3, .seed = 7)
 /* q_dim wider than the rest; the scales as tensors of their own; BF16 and F16 ends. */
-SHAPE(test_wide_heads, .dim = 128, .ffn = 128, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 64,
-      .embed_type = GB_TENSOR_F16, .scale_suffix = "_scale", .seed = 8)
+SHAPE(test_wide_heads, .dim = 128, .ffn = 128, .layers = 2, .heads = 4, .kv_heads = 2,
+      .head_dim = 64, .embed_type = GB_TENSOR_F16, .scale_suffix = "_scale", .seed = 8)
 SHAPE(test_untied, .dim = 128, .ffn = 256, .layers = 1, .heads = 4, .kv_heads = 4, .untied = 1,
       .embed_type = GB_TENSOR_BF16, .head_type = GB_TENSOR_F16, .scale_suffix = ".scale", .seed = 9)
 SHAPE(test_untied_bf16, .dim = 128, .ffn = 128, .layers = 1, .heads = 1, .kv_heads = 1, .untied = 1,
@@ -752,9 +762,10 @@ static void test_ctx_bytes(void) {
             if (i % 5 == 4) p.parallel_fn = backwards, p.parallel_ud = &used;
             c = create(m, &p);
             CHECK(c);
-            CHECK_MSG(count.live_bytes - before == bitnet_ctx_bytes(m, &p), "%lu allocated, %lu said%s",
-                      (unsigned long)(count.live_bytes - before),
-                      (unsigned long)bitnet_ctx_bytes(m, &p), p.parallel_fn ? " (parallel_fn)" : "");
+            CHECK_MSG(count.live_bytes - before == bitnet_ctx_bytes(m, &p),
+                      "%lu allocated, %lu said%s", (unsigned long)(count.live_bytes - before),
+                      (unsigned long)bitnet_ctx_bytes(m, &p),
+                      p.parallel_fn ? " (parallel_fn)" : "");
             calls = (size_t)count.calls;
             CHECK(!bitnet_eval(c, t, i ? 3 : 1, i % 2, 0) && bitnet_logits(c, -1));
             bitnet_sample(c, 0);
@@ -852,7 +863,12 @@ static void test_half_allocator(void) {
 
 /* ---- loading: hooks and limits ---- */
 
-typedef struct hooks { long calls, cancel_at; uint64_t last, total; int backwards, logs; char log[200]; } hooks;
+typedef struct hooks {
+    long calls, cancel_at;
+    uint64_t last, total;
+    int backwards, logs;
+    char log[200];
+} hooks;
 
 static int count_progress(void *ud, uint64_t done, uint64_t total) {
     hooks *h = (hooks *)ud;
@@ -996,17 +1012,17 @@ static void broken_i2s(const uint8_t *w, const int8_t *q, const int32_t *sums, i
     bitnet__dotrows_i2s_scalar(w, q, sums, n, rows, cols, out, stride);
     out[(size_t)(cols - 1) * stride + (size_t)(rows - 1)] ^= 1;
 }
-#define BROKEN_DOTROWS(type) \
-    static void broken_##type(const uint8_t *w, const float *x, int n, int rows, int cols, float *out, \
-                              size_t stride) { \
-        bitnet__dotrows_##type##_scalar(w, x, n, rows, cols, out, stride); \
-        flip(&out[(size_t)(cols - 1) * stride + (size_t)(rows - 1)]); \
+#define BROKEN_DOTROWS(type)                                                                     \
+    static void broken_##type(const uint8_t *w, const float *x, int n, int rows, int cols,       \
+                              float *out, size_t stride) {                                       \
+        bitnet__dotrows_##type##_scalar(w, x, n, rows, cols, out, stride);                       \
+        flip(&out[(size_t)(cols - 1) * stride + (size_t)(rows - 1)]);                            \
     }
-#define BROKEN_MIXROWS(type) \
-    static void broken_mix_##type(const uint8_t *w, const float *p, size_t stride, int n, int rows, \
-                                  int cols, float *out) { \
-        bitnet__mixrows_##type##_scalar(w, p, stride, n, rows, cols, out); \
-        flip(&out[n * cols - 1]); \
+#define BROKEN_MIXROWS(type)                                                                     \
+    static void broken_mix_##type(const uint8_t *w, const float *p, size_t stride, int n,        \
+                                  int rows, int cols, float *out) {                              \
+        bitnet__mixrows_##type##_scalar(w, p, stride, n, rows, cols, out);                       \
+        flip(&out[n * cols - 1]);                                                                \
     }
 BROKEN_DOTROWS(f32)
 BROKEN_DOTROWS(f16)
@@ -1023,8 +1039,9 @@ static void broken_rmsnorm(const float *x, const float *gain, int n, float eps, 
 }
 
 static void test_selftest_finds(void) {
-    static const char *const names[] = {"quantize", "quantize", "quantize", "dotrows_i2s", "dotrows_f32",
-        "dotrows_f16", "dotrows_bf16", "mixrows_f32", "mixrows_f16", "softmax", "rmsnorm"};
+    static const char *const names[] = {
+        "quantize",     "quantize",    "quantize",    "dotrows_i2s", "dotrows_f32", "dotrows_f16",
+        "dotrows_bf16", "mixrows_f32", "mixrows_f16", "softmax",     "rmsnorm"};
     int i;
     for (i = 0; i < 11; i++) {
         bitnet_kernels k = bitnet__kernels_scalar;

@@ -1,5 +1,6 @@
-/* Text and the choice of tokens: the public tokenizing functions, the chat template, the sampler against
-   a sort-based second one, and bitnet_generate on a model whose every next token the test decides. */
+/* Text and the choice of tokens: the public tokenizing functions, the chat template, the sampler
+   against a sort-based second one, and bitnet_generate on a model whose every next token the test
+   decides. */
 
 #include "gguf_builder.h"
 
@@ -10,8 +11,17 @@ static const char *const merges[] = {"h e", "l l", "he ll", "hell o", "\xC4\xA0 
 enum { N_WORDS = 7, N_MERGES = 5 };
 
 static gb_model word_model(void) {
-    gb_model m = {.dim = 64, .ffn = 64, .layers = 1, .heads = 2, .kv_heads = 1, .n_ctx = 32, .seed = 9,
-                  .embed_type = GB_TENSOR_F16, .words = words, .n_words = N_WORDS, .merges = merges,
+    gb_model m = {.dim = 64,
+                  .ffn = 64,
+                  .layers = 1,
+                  .heads = 2,
+                  .kv_heads = 1,
+                  .n_ctx = 32,
+                  .seed = 9,
+                  .embed_type = GB_TENSOR_F16,
+                  .words = words,
+                  .n_words = N_WORDS,
+                  .merges = merges,
                   .n_merges = N_MERGES};
     return m;
 }
@@ -64,7 +74,8 @@ static void test_tokenize(void) {
     }
     /* the pieces "hello", " hell" (no token: merged) and " w" with the accented e */
     n = bitnet_tokenize(m, text, 14, BITNET_ADD_BOS, all, 64);
-    CHECK(n == 7 && all[0] == g.bos && all[1] == 259 && all[2] == ' ' && all[3] == 258 && all[4] == 260);
+    CHECK(n == 7 && all[0] == g.bos && all[1] == 259 && all[2] == ' ' && all[3] == 258 &&
+          all[4] == 260);
     CHECK(all[5] == 0xC3 && all[6] == 0xA9);               /* a token, but no merge makes it */
     CHECK(bitnet_tokenize(m, "\xC3\xA9", 2, 0, all, 64) == 1 && all[0] == 261);
     CHECK(bitnet_tokenize(m, "\xFF", 1, 0, all, 64) == 1 && all[0] == 255);
@@ -122,19 +133,20 @@ static void test_detok_push(void) {
     gb_make_model(&g);
     m = load(&g);
     CHECK(m);
-#define PUSH(t, text) \
-    do { \
-        size_t n_text = strlen(text); \
-        memset(buf, '#', sizeof buf); \
-        CHECK_MSG(bitnet_detok_push(m, &d, (t), buf, 60) == (int)n_text && !memcmp(buf, text, n_text), \
-                  "token %d", (int)(t)); \
-        CHECK(buf[60] == '#'); \
+#define PUSH(t, text)                                                                            \
+    do {                                                                                         \
+        size_t n_text = strlen(text);                                                            \
+        memset(buf, '#', sizeof buf);                                                            \
+        CHECK_MSG(bitnet_detok_push(m, &d, (t), buf, 60) == (int)n_text &&                       \
+                      !memcmp(buf, text, n_text),                                                \
+                  "token %d", (int)(t));                                                         \
+        CHECK(buf[60] == '#');                                                                   \
     } while (0)
     PUSH(259, "hello");
     PUSH(0xE2, "");
     PUSH(0x82, "");
     PUSH(0xAC, "\xE2\x82\xAC");
-    PUSH(262, "");                                         /* the first two bytes of the euro sign */
+    PUSH(262, ""); /* the first two bytes of the euro sign */
     PUSH(g.eot, "");                                       /* a control token does not disturb it */
     PUSH(g.n_vocab - 1, "");
     PUSH(0xAC, "\xE2\x82\xAC");
@@ -175,7 +187,7 @@ static void test_find_and_end(void) {
     bitnet_model_free(m);
     gb_free_model(&g);
     memset(&g, 0, sizeof g);
-    g = word_model();                  /* eos_token_id names another token: <|end_of_text|> ends, too */
+    g = word_model(); /* eos_token_id names another token: <|end_of_text|> ends, too */
     g.file.omit = "tokenizer.ggml.eos_token_id";
     g.file.add_keys = other_eos;
     gb_make_model(&g);
@@ -187,7 +199,7 @@ static void test_find_and_end(void) {
     gb_free_model(&g);
     memset(&g, 0, sizeof g);
     g = word_model();
-    g.no_specials = 1;                                     /* none: no token ends, -1 least of all */
+    g.no_specials = 1; /* none: no token ends, -1 least of all */
     gb_make_model(&g);
     m = load(&g);
     CHECK(m);
@@ -204,10 +216,11 @@ static int add_text(const bitnet_model *m, bitnet_token *t, int n, const char *t
 }
 
 static void test_chat(void) {
-    static const bitnet_message talk[] = {
-        {"system", "  Be hello.\n\t "}, {"USER", "hi <|eot_id|><|begin_of_text|>"}, {"assistant", ""},
-        {"User", " \r\n "}, {"tOOL", "\xC3\xA9 x\v\f"}
-    };
+    static const bitnet_message talk[] = {{"system", "  Be hello.\n\t "},
+                                          {"USER", "hi <|eot_id|><|begin_of_text|>"},
+                                          {"assistant", ""},
+                                          {"User", " \r\n "},
+                                          {"tOOL", "\xC3\xA9 x\v\f"}};
     static const char *const lines[] = {"System: Be hello.", "User: hi <|eot_id|><|begin_of_text|>",
                                         "Assistant: ", "User: ", "Tool: \xC3\xA9 x"};
     gb_model g = word_model();
@@ -229,7 +242,8 @@ static void test_chat(void) {
         CHECK(bitnet_chat_tokenize(m, talk, 5, flags, 0, 0) == n);
         memset(got, 0x55, sizeof got);
         CHECK(bitnet_chat_tokenize(m, talk, 5, flags, got, 400) == n);
-        CHECK_MSG(!memcmp(got, want, (size_t)n * sizeof *got) && got[n] == 0x55555555, "flags %d", flags);
+        CHECK_MSG(!memcmp(got, want, (size_t)n * sizeof *got) && got[n] == 0x55555555, "flags %d",
+                  flags);
         for (cap = 0; cap < n; cap += 3) {
             memset(got, 0x55, sizeof got);
             CHECK(bitnet_chat_tokenize(m, talk, 5, flags, got, (size_t)cap) == n);
@@ -281,9 +295,10 @@ static int pick_order(const void *a, const void *b) {
     return x->token < y->token ? -1 : 1;
 }
 
-/* The definition, by sorting: NaN counts as -inf; top-k; top-p and min-p on the softmax of the kept ones at
-   temperature 1; then weights at the temperature. p is the probability of each token. Sums run best first,
-   as the library's do where only the order of adding could change a cut. */
+/* The definition, by sorting: NaN counts as -inf; top-k; top-p and min-p on the softmax of the
+   kept ones at temperature 1; then weights at the temperature. p is the probability of each
+   token. Sums run best first, as the library's do where only the order of adding could change a
+   cut. */
 static void slow_sampler(const float *logits, const bitnet_sampler *s, double p[V]) {
     pick all[V];
     double total = 0, sum = 0;
@@ -330,7 +345,9 @@ static void test_greedy(void) {
         memset(&s, 0, sizeof s);
         s.rng = 42;
         s.top_p = 0.5f;
-        s.temperature = round % 3 == 0 ? 0.0f : round % 3 == 1 ? -1.0f : (float)(infinite - infinite);
+        s.temperature = round % 3 == 0   ? 0.0f
+                        : round % 3 == 1 ? -1.0f
+                                         : (float)(infinite - infinite);
         CHECK_MSG(bitnet__sample_from(c, &s, x) == best, "round %d", round);
         CHECK(s.rng == 42);                                /* greedy draws nothing */
         s.temperature = 1.0f;
@@ -352,8 +369,9 @@ static void test_greedy(void) {
     gb_free_model(&g);
 }
 
-/* Draws with fixed seeds: only what the definition keeps, and as often as it says (chi-square over the
-   tokens expected 5 times or more; the bound is 5 standard deviations). Each draw steps rng once. */
+/* Draws with fixed seeds: only what the definition keeps, and as often as it says (chi-square
+   over the tokens expected 5 times or more; the bound is 5 standard deviations). Each draw steps
+   rng once. */
 static void test_distribution(void) {
     enum { DRAWS = 4000 };
     gb_model g = word_model();
@@ -397,10 +415,15 @@ static void test_distribution(void) {
         if (!bad && cells > 1 && chi > cells - 1 + 5 * sqrt(2.0 * (cells - 1))) bad = 3;
         if (!bad && rest < 5 && rest_count > rest + 8 * sqrt(rest) + 8) bad = 4;
         if (bad)
-            test_fail(__FILE__, __LINE__, "round %d: %s (temperature %g, top_k %d, top_p %g, min_p %g; "
-                      "chi-square %.1f of %d cells)", round,
-                      bad == 1 ? "no token, or rng" : bad == 2 ? "a token that is cut off" : "other odds",
-                      (double)s.temperature, (int)s.top_k, (double)s.top_p, (double)s.min_p, chi, cells);
+            test_fail(__FILE__, __LINE__,
+                      "round %d: %s (temperature %g, top_k %d, top_p %g, min_p %g; "
+                      "chi-square %.1f of %d cells)",
+                      round,
+                      bad == 1   ? "no token, or rng"
+                      : bad == 2 ? "a token that is cut off"
+                                 : "other odds",
+                      (double)s.temperature, (int)s.top_k, (double)s.top_p, (double)s.min_p, chi,
+                      cells);
     }
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -447,7 +470,8 @@ static void test_cut_sets(void) {
     gb_free_model(&g);
 }
 
-/* The sampler whose first draw after this state is the largest number below 1. SplitMix64 undone. */
+/* The sampler whose first draw after this state is the largest number below 1. SplitMix64 undone.
+   */
 static uint64_t state_before(uint64_t z) {
     int i;
     uint64_t inverse;
@@ -526,7 +550,7 @@ static void test_repeat_penalty(void) {
                       "window %d, token %d", window, i);
         }
     }
-    for (i = 0; i < 3; i++) {                              /* 0 and 1: off; a penalty under 1 favours */
+    for (i = 0; i < 3; i++) { /* 0 and 1: off; a penalty under 1 favours */
         s.repeat_penalty = i == 0 ? 0.0f : i == 1 ? 1.0f : 0.5f;
         s.repeat_window = 0;
         for (window = 0; window < V; window++) x[window] = 1.0f;
@@ -554,7 +578,7 @@ static void test_logit_bias(void) {
     bias[0].bias = (float)-infinite;
     memset(&s, 0, sizeof s);
     s.bias = bias;
-    s.n_bias = 4;                                          /* ids outside the vocabulary do nothing */
+    s.n_bias = 4; /* ids outside the vocabulary do nothing */
     for (i = 0; i < V; i++) x[i] = 0.0f;
     x[7] = 50.0f;
     CHECK(bitnet__sample_from(c, &s, x) == 9);
@@ -669,9 +693,9 @@ static void test_sample(void) {
     gb_free_model(&g);
 }
 
-/* ---- generate: a model that recites a script ----
-   Its layers do nothing; the embedding of token t is the unit vector t, and row n of the head has a 1 at
-   the place of the token that n follows. Script step i is a token of its own, so texts can repeat. */
+/* ---- generate: a model that recites a script ---- Its layers do nothing; the embedding of token
+   t is the unit vector t, and row n of the head has a 1 at the place of the token that n follows.
+   Script step i is a token of its own, so texts can repeat. */
 
 enum { MAX_STEPS = 24, START = 'S' };
 typedef struct script {
@@ -685,8 +709,10 @@ typedef struct script {
     bitnet_token seen[64];
 } script;
 
-/* end: token that follows the last step: 0 <|eot_id|>, 1 <|end_of_text|>, 2 the first step again. */
-static int start_script(script *s, const char *const *steps, int n, int end, int n_ctx, int n_batch) {
+/* end: token that follows the last step: 0 <|eot_id|>, 1 <|end_of_text|>, 2 the first step again.
+   */
+static int start_script(script *s, const char *const *steps, int n, int end, int n_ctx,
+                        int n_batch) {
     int i, v, first = 256, next;
     gb_model *g = &s->g;
     memset(s, 0, sizeof *s);
@@ -724,7 +750,8 @@ static void end_script(script *s) {
     gb_free_model(&s->g);
 }
 
-/* Collects, and checks the contract: whole code points, one call for each token, t = -1 only at last. */
+/* Collects, and checks the contract: whole code points, one call for each token, t = -1 only at
+   last. */
 static int collect(void *ud, const char *text, size_t n, bitnet_token t) {
     script *s = (script *)ud;
     const uint8_t *p = (const uint8_t *)text, *end = p + n;
@@ -784,8 +811,8 @@ static void test_generate_ends(void) {
         CHECK(start_script(&s, steps, 4, end, 64, 0));
         p = start_params(&s);
         CHECK_MSG(!bitnet_generate(s.c, &p, &why, &err), "%s", err.text);
-        CHECK_MSG(why == BITNET_STOP_END && !strcmp(s.text, "Once upon a time") && !s.broken, "%d: %s",
-                  (int)why, s.text);
+        CHECK_MSG(why == BITNET_STOP_END && !strcmp(s.text, "Once upon a time") && !s.broken,
+                  "%d: %s", (int)why, s.text);
         CHECK(s.calls == 5 && s.seen[0] == 256 && s.seen[3] == 259 && !s.flush_calls);
         CHECK(s.seen[4] == (end ? s.g.eos : s.g.eot));
         CHECK(bitnet_ctx_length(s.c) == 3 + 4);            /* the end token is not evaluated */
@@ -884,16 +911,17 @@ static void test_generate_callback(void) {
         CHECK(!bitnet_generate(s.c, &p, &why, 0) && why == BITNET_STOP_CALLBACK);
         CHECK(s.calls == i + 1 && !s.flush_calls && bitnet_ctx_length(s.c) == 3 + i);
     }
-    restart(&s);                                           /* without text_fn it works just as well */
+    restart(&s); /* without text_fn it works just as well */
     p.text_fn = 0;
     p.max_tokens = 4;
     CHECK(!bitnet_generate(s.c, &p, 0, 0) && bitnet_ctx_length(s.c) == 6);
     end_script(&s);
 }
 
-/* Runs the script with stop strings; compares text, reason and number of text_fn calls with a token. */
-static void stops(const char *const *steps, int n, const char *stop, const char *stop2, const char *text,
-                  bitnet_stop want, int calls) {
+/* Runs the script with stop strings; compares text, reason and number of text_fn calls with a
+   token. */
+static void stops(const char *const *steps, int n, const char *stop, const char *stop2,
+                  const char *text, bitnet_stop want, int calls) {
     script s;
     const char *strings[2];
     bitnet_generate_params p;
@@ -907,9 +935,10 @@ static void stops(const char *const *steps, int n, const char *stop, const char 
     p.n_stop_strings = stop2 ? 2 : stop ? 1 : 0;
     r = bitnet_generate(s.c, &p, &why, 0);
     if (r || why != want || strcmp(s.text, text) || s.calls != calls || s.broken)
-        test_fail(__FILE__, __LINE__, "stop '%s': \"%s\" instead of \"%s\", reason %d instead of %d, %d calls "
-                  "instead of %d, contract %d", stop ? stop : "", s.text, text, (int)why, (int)want, s.calls,
-                  calls, s.broken);
+        test_fail(__FILE__, __LINE__,
+                  "stop '%s': \"%s\" instead of \"%s\", reason %d instead of %d, %d calls "
+                  "instead of %d, contract %d",
+                  stop ? stop : "", s.text, text, (int)why, (int)want, s.calls, calls, s.broken);
     end_script(&s);
 }
 
@@ -924,7 +953,8 @@ static void test_stop_strings(void) {
     stops(a, 7, "Hello", 0, "", BITNET_STOP_STRING, 1);
     stops(a, 7, "o wo", 0, "Hell", BITNET_STOP_STRING, 2);
     stops(a, 7, " more", 0, "Hello world!\nUser:", BITNET_STOP_STRING, 7);
-    stops(a, 7, " more!", 0, "Hello world!\nUser: more", BITNET_STOP_END, 8);  /* held back, given out */
+    stops(a, 7, " more!", 0, "Hello world!\nUser: more", BITNET_STOP_END,
+          8); /* held back, given out */
     stops(a, 7, "User: more or less", 0, "Hello world!\nUser: more", BITNET_STOP_END, 8);
     stops(a, 7, "nothing", "ld!", "Hello wor", BITNET_STOP_STRING, 4);
     stops(a, 7, "wor", "o wor", "Hell", BITNET_STOP_STRING, 2);    /* the one that begins first */
@@ -959,8 +989,8 @@ static void test_generate_utf8(void) {
     stops(b, 4, "\xC3\xA9\xC3\xA9\xC3\xA9", 0, "\xEF\xBF\xBDx\xC3\xA9\xC3\xA9", BITNET_STOP_END, 5);
 }
 
-/* A generation in two halves is the same as in one: the last token goes before the next prompt. And the
-   sampler's rng is what it would be. */
+/* A generation in two halves is the same as in one: the last token goes before the next prompt.
+   And the sampler's rng is what it would be. */
 static void test_generate_resumes(void) {
     gb_model g = word_model();
     bitnet_model *m;
@@ -1041,8 +1071,8 @@ static void test_generate_memory(void) {
         count.fail_at = k;
         r = bitnet_generate(c, &p, 0, &err);
         done = r == BITNET_OK;
-        CHECK_MSG(done || (r == BITNET_ERR_MEMORY && err.code == r && !s.calls), "allocation %ld: %d", k,
-                  (int)r);
+        CHECK_MSG(done || (r == BITNET_ERR_MEMORY && err.code == r && !s.calls),
+                  "allocation %ld: %d", k, (int)r);
         CHECK(count.live == live);
     }
     CHECK(done && k >= 2);

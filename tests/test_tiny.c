@@ -122,8 +122,9 @@ static void test_chat(void) {
     bitnet_model_free(m);
 }
 
-/* Perplexity of the held-out text, each document alone: BOS, tokens, EOS; against the figure that the
-   training script computed from the same file with the same definition, in tiny-heldout.expected. */
+/* Perplexity of the held-out text, each document alone: BOS, tokens, EOS; against the figure that
+   the training script computed from the same file with the same definition, in
+   tiny-heldout.expected. */
 static void test_perplexity(void) {
     bitnet_model *m = load_tiny(0);
     bitnet_ctx_params cp = {0};
