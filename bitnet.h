@@ -45,10 +45,10 @@
                  needed.
 
    WHAT DOES NOT
-       Other architectures (llama, bitnet), other tensor types (TL1, TL2, Q6_K, ...), big-endian
-       files and big-endian hosts: refused with an error that names what was found, never guessed.
+       Other architectures (llama, bitnet), other tensor types (TL1, TL2, Q6_K, ...), GGUF v1,
+       big-endian files: refused with an error that names what was found, never guessed.
        Files over 16 GiB unless bitnet_model_params.max_bytes says otherwise. On a 32-bit machine
-       the file has to fit the address space.
+       the file has to fit the address space. CPUs other than x86 have no kernels of their own yet.
 
    SECURITY
        A model file may be hostile: every length is checked against the bytes that are left before
@@ -59,7 +59,7 @@
    BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
        BITNET_STATIC          every function is static: the library lives in one file of yours
        BITNET_API             what stands before every public function; default extern
-       BITNET_NO_STDIO        no bitnet_model_load_file, no <stdio.h>
+       BITNET_NO_STDIO        no bitnet_model_load_file; no <stdio.h> but for vsnprintf
        BITNET_NO_MMAP         bitnet_model_load_file reads the file instead of mapping it
        BITNET_NO_THREADS      no threads of our own; bitnet_ctx_params.parallel_fn still works
        BITNET_NO_SIMD         plain C only
@@ -70,18 +70,18 @@
 
    MEMORY
    ------
-   A mapped model costs its pages of the file, which the system can drop and read
-   again, plus some 10 MB for the tokenizer. A context costs what bitnet_ctx_bytes says, most of
-   it the KV cache: 4 * layers * kv_heads * head_size bytes for each position (F16). bitnet_eval,
+   A mapped model costs its pages of the file, which the system can drop and read again, plus
+   some 10 MB for the tokenizer. A context costs what bitnet_ctx_bytes says, most of it the KV
+   cache: 4 * layers * kv_heads * head_size bytes for each position (F16). bitnet_eval,
    bitnet_logits and bitnet_sample allocate nothing; tokenizing allocates only for words longer
    than a few hundred bytes.
 
    ERRORS
    ------
-   Functions that can fail return a bitnet_result and take a bitnet_error pointer,
-   which may be 0; its text is one line that says what, where (key, tensor, offset) and, where
-   there is one, what to do. On failure *out is 0. Functions that return an int length return a
-   negative bitnet_result.
+   Functions that can fail return a bitnet_result and take a bitnet_error pointer, which may be
+   0; its text is one line that says what, where (key, tensor, offset) and, where there is one,
+   what to do. On failure *out is 0. Functions that return an int length return a negative
+   bitnet_result.
 
    THREADS
    -------
@@ -91,20 +91,22 @@
 
    DETERMINISM
    -----------
-   The logits are the same bits for every kernel table, thread count,
-   batch split and machine. The scalar C of this file defines them: integer sums are exact; a
-   float sum of n products goes into 16 partial sums, element i into sum i % 16, each product
-   rounded before it is added (no FMA), and the 16 are added as a tree (8 apart, 4, 2, 1). exp,
-   sin, cos, log and sqrt are our own. The price is a rule for the compiler: no -ffast-math
-   (refused), no contraction of a*b+c into an FMA (switched off here by pragma; if a compiler
-   ignores that, use -ffp-contract=off; MSVC: /fp:precise), 32-bit x86 with -msse2 -mfpmath=sse.
-   bitnet_selftest says in words if a build breaks the rule.
+   The logits are the same bits for every kernel table, thread count, batch split and machine.
+   The scalar C of this file defines them: integer sums are exact; a float sum of n products goes
+   into 16 partial sums, element i into sum i % 16, each product rounded before it is added (no
+   FMA), and the 16 are added as a tree (8 apart, 4, 2, 1). exp, sin, cos, log and sqrt are our
+   own. The price is a rule for the compiler: no -ffast-math (refused), no contraction of a*b+c
+   into an FMA (switched off here by pragma; if a compiler ignores that, use -ffp-contract=off;
+   MSVC: /fp:precise), 32-bit x86 with -msse2 -mfpmath=sse. bitnet_selftest says in words if a
+   build breaks the rule.
 
    CHAT
    ----
    bitnet_chat_tokenize writes the published template of BitNet b1.58-2B-4T: each message as
    "Role: text<|eot_id|>", text trimmed, BOS first, "Assistant: " to open the reply. The text of
-   a message never becomes a special token. Generation ends at <|eot_id|> or <|end_of_text|>.
+   a message never becomes a special token. Generation ends at <|eot_id|> or <|end_of_text|>. To
+   go on with a chat, keep the context and append: the last token that was sampled (it has not been
+   evaluated), <|eot_id|> if that was no end token, and the next message (see generate.c).
 
    RELEASES
        0.1.0  first: GGUF I2_S in, text out; scalar, AVX2 and AVX-512 VNNI kernels
@@ -351,7 +353,7 @@ BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *toke
                                  char *buf, size_t cap);
 /* One token more of a stream: writes the whole code points that are complete now; bytes that can't
    be UTF-8 come out as U+FFFD. Needs cap >= 3 + 3 * the token's bytes. t = -1 flushes the end.
-   Special tokens give nothing. Returns the bytes written. */
+   Special tokens give nothing of their own and flush too. Returns the bytes written. */
 BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_token t,
                                  char *buf, size_t cap);
 /* The id of the token with exactly this text (special ones included), or -1. */
@@ -3989,8 +3991,8 @@ BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_
     size_t len = 0;
     const uint8_t *p = t == -1 ? 0 : bitnet__token_bytes(m, t, &len);
     if ((t != -1 && !p) || cap < 3 + 3 * len) return BITNET_ERR_ARG;
-    if (t == -1) return (int)bitnet__detok_flush(d, buf, cap);
-    if (len == 0 || m->vocab.types[t] == BITNET__TOKEN_CONTROL) return 0;
+    if (t == -1 || len == 0 || m->vocab.types[t] == BITNET__TOKEN_CONTROL)
+        return (int)bitnet__detok_flush(d, buf, cap);
     return (int)bitnet__detok_push(d, p, len, buf, cap);
 }
 

@@ -133,6 +133,12 @@ tests() {
     build_tests "$@" && run $RUN "build/tests-$1/run"
 }
 
+# The tests that share contexts and models between threads.
+races() {
+    build_tests races clang -O1 -g -fsanitize=thread &&
+        run build/tests-races/run model/variants model/callers_pool tiny/same_text
+}
+
 # The same kernels on CPUs that lack something: each level must be found, and none beyond it.
 emulated() {
     run env RUN= qemu-x86_64 -cpu "$1" build/tests-cc/run kernels/
@@ -147,6 +153,7 @@ test_host() {
     if sanitizers_work; then
         suite sanitizers tests sanitizers clang -O1 -g -fsanitize=address,undefined \
             -fno-sanitize-recover=all
+        suite races races
     else skip_suite sanitizers "clang's sanitizer runtime is not installed"; fi
     if [ "$(uname -m)" = x86_64 ] && have qemu-x86_64; then
         for cpu in qemu64 Nehalem Haswell; do suite "qemu-$cpu" emulated "$cpu"; done

@@ -9,7 +9,7 @@ no GPU. The corpus is ASCII English and so is the pre-tokenizer below.
     python3 tiny_train.py bpe    --corpus corpus.txt --work DIR           # a few seconds; writes DIR/bpe.json
     python3 tiny_train.py train  --corpus corpus.txt --work DIR --minutes 75
     python3 tiny_train.py export --work DIR --out tiny.gguf
-    python3 tiny_train.py eval   tiny.gguf ../tests/data/tiny-heldout.txt  # held-out perplexity of the file
+    python3 tiny_train.py eval   tiny.gguf ../tests/data/tiny-heldout.txt > ../tests/data/tiny-heldout.expected
     python3 tiny_train.py chat   tiny.gguf "Hello!" "What is the capital of Japan?||The capital of Japan is Tokyo.||And of Italy?"
     python3 tiny_train.py text   tiny.gguf "Once upon a time" --temperature 0.8
 
@@ -574,9 +574,8 @@ def evaluate(a):
         nats += F.cross_entropy(logits, torch.tensor(ids[1:]), reduction="sum").item()
         tokens += len(ids) - 1
         size += len(d.encode())
+    print("perplexity %.6f per token, %.6f bits per byte" % (math.exp(nats / tokens), nats / math.log(2) / size))
     print("%d documents, %d bytes, %d predicted tokens" % (len(docs), size, tokens))
-    print("perplexity %.4f per token, %.4f bits per byte, %.6f nats per token" % (
-        math.exp(nats / tokens), nats / math.log(2) / size, nats / tokens))
 
 
 @torch.no_grad()

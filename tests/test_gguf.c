@@ -386,6 +386,7 @@ static void test_versions(void) {
     patched(4, "\0\0\0\3", 4, BITNET_ERR_UNSUPPORTED, "big-endian", 0);
     patched(4, "\0\0\0\2", 4, BITNET_ERR_UNSUPPORTED, "big-endian", 0);
     patched(0, "FUGG", 4, BITNET_ERR_FORMAT, "not a GGUF", "offset 0");
+    patched(3, "X", 1, BITNET_ERR_FORMAT, "not a GGUF", 0);
     patched(0, "\x89PNG", 4, BITNET_ERR_FORMAT, "not a GGUF", 0);
     patched(8, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, BITNET_ERR_LIMIT, "more keys or tensors", 0);
     patched(16, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, BITNET_ERR_LIMIT, "more keys or tensors", 0);
@@ -636,6 +637,11 @@ static void test_alignment(void) {
         m.file.alignment = alignments[i];
         expect(&m, BITNET_OK, 0, 0);
     }
+    {
+        gb_model m = tiny();           /* all offsets are multiples of it, but it is no power of 2 */
+        m.file.alignment = 96;
+        expect(&m, BITNET_ERR_FORMAT, "general.alignment", "power of two");
+    }
 }
 
 /* Values that are broken in themselves: each with the key's name and an offset in the text. */
@@ -795,9 +801,18 @@ static int make_many_layers(const char *name, uint32_t *type, uint32_t *n_dims, 
     if (!strcmp(name, "blk.0.attn_k.weight")) dims[0] = 63, dims[1] = 31;
     return 0;
 }
+static int make_i2_s(const char *name, uint32_t *type, uint32_t *n_dims, uint64_t dims[8],
+                     uint64_t *offset) {
+    (void)n_dims, (void)dims, (void)offset;
+    if (!strcmp(name, "token_embd.weight")) *type = BITNET__TENSOR_I2_S;
+    return 0;
+}
 static void test_linear_types(void) {
     gb_model m = tiny();
     uint8_t *longer;
+    m.file.tensor_hook = make_i2_s;
+    expect(&m, BITNET_ERR_UNSUPPORTED, "token_embd.weight", "I2_S");
+    m = tiny();
     m.file.tensor_hook = make_f32;
     gb_make_model(&m);
     longer = (uint8_t *)gb_malloc(m.size + 65536); /* F32 takes more bytes than the file has */

@@ -939,41 +939,58 @@ static void test_special(void) {
     CHECK(found[5] == -1 && found[6] == -1);
 }
 
-/* Special tokens against a search that compares all of them at every place. */
+/* Special tokens, and a third that is unused or unknown, against comparing all of them: the longest
+   special one at the first place that has any, the first of equals; and each by its name. */
+enum { N_LITERALS = 36 };
+
+static int same_search(const bitnet__vocab *v, char texts[][8], const char *text, size_t n) {
+    const uint8_t *at = 0, *p = (const uint8_t *)text;
+    size_t length = 0, place, best = 0;
+    int want = -1, got, i;
+    for (place = 0; want < 0 && place < n; place++)
+        for (i = 0; i < N_LITERALS; i++) {
+            size_t len = strlen(texts[i]);
+            if (i % 3 && len > best && len <= n - place && !memcmp(texts[i], text + place, len)) {
+                best = len;
+                want = 256 + i;
+            }
+        }
+    got = bitnet__find_special(v, p, p + n, &at, &length);
+    return got == want && (want < 0 ? at == p + n : at == p + place - 1 && length == best);
+}
+
+static int same_name(const bitnet__vocab *v, char texts[][8], const char *name) {
+    int i, special = -1, other = -1;
+    for (i = N_LITERALS - 1; i >= 0; i--)
+        if (name[0] && !strcmp(texts[i], name)) *(i % 3 ? &special : &other) = 256 + i;
+    if (special < 0 && strlen(name) == 1) special = (uint8_t)name[0];   /* the byte's own token */
+    return bitnet__vocab_find(v, name, strlen(name)) == (special >= 0 ? special : other);
+}
+
 static int same_special(uint64_t *seed, const bitnet_allocator *a) {
+    static const int types[6] = {5, 3, 4, 2, 4, 3};
     small_vocab s;
     bitnet__vocab v;
     bitnet_error err;
-    char specials[30][8];
-    int i, k, n_special = 30, ok;
+    char texts[N_LITERALS][8], text[20];
+    int i, k, ok;
     small_init(&s);
-    for (i = 0; i < n_special; i++) {
+    for (i = 0; i < N_LITERALS; i++) {
         int n = (int)random_below(seed, 7);
-        for (k = 0; k < n; k++) specials[i][k] = "ab<"[random_below(seed, 3)];
-        specials[i][n] = 0;
-        small_token(&s, specials[i], (size_t)n, i % 2 ? 3 : 4);
+        for (k = 0; k < n; k++) texts[i][k] = "ab<"[random_below(seed, 3)];
+        texts[i][n] = 0;
+        small_token(&s, texts[i], (size_t)n, types[i % 6]);
     }
     ok = small_build(&s, a, &v, &err) == BITNET_OK;
     small_free(&s);
+    if (!ok) return 0;
+    for (i = 0; ok && i < N_LITERALS; i++) ok = same_name(&v, texts, texts[i]);
     for (k = 0; ok && k < 200; k++) {
-        char text[20];
-        const uint8_t *at = 0, *p = (const uint8_t *)text;
-        size_t length = 0, n = random_below(seed, 20), place, best = 0;
-        int want = -1, got;
-        for (i = 0; i < (int)n; i++) text[i] = "abc<"[random_below(seed, 4)];
-        for (place = 0; want < 0 && place < n; place++)
-            for (i = 0; i < n_special; i++) {
-                size_t len = strlen(specials[i]);
-                if (len > best && len <= n - place && !memcmp(specials[i], text + place, len)) {
-                    best = len;
-                    want = 256 + i;
-                }
-            }
-        got = bitnet__find_special(&v, p, p + n, &at, &length);
-        ok = got == want &&
-             (want < 0 ? at == p + n : at == p + place - 1 && length == best);
+        int n = (int)random_below(seed, 20);
+        for (i = 0; i < n; i++) text[i] = "abc<"[random_below(seed, 4)];
+        ok = same_search(&v, texts, text, (size_t)n);
     }
-    if (v.n_tokens) bitnet__vocab_free(&v, a);
+    bitnet__vocab_free(&v, a);
     return ok;
 }
 
@@ -1166,6 +1183,8 @@ static void test_hostile_merges(void) {
     raw_merge(&s, " ");
     CHECK(fails_with(&s, BITNET_ERR_FORMAT, "merge 10"));
     raw_merge(&s, " he");
+    CHECK(fails_with(&s, BITNET_ERR_FORMAT, "merge 10"));
+    raw_merge(&s, "h\te");                                  /* only a blank separates */
     CHECK(fails_with(&s, BITNET_ERR_FORMAT, "merge 10"));
     raw_merge(&s, "he ");
     CHECK(fails_with(&s, BITNET_ERR_FORMAT, "merge 10"));
