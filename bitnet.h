@@ -541,7 +541,8 @@ static void bitnet__clean_text(char *text) {
     }
 }
 
-/* Fills err (if there is one) and returns code, so that failing is one statement. */
+/* Fills err (if there is one) and returns code, so that failing is one statement. A number that
+   could be the lowest int goes in as %lld: stb_sprintf negates within the type. */
 static bitnet_result bitnet__fail(bitnet_error *err, bitnet_result code, const char *format, ...) {
     va_list args;
     if (!err) return code;
@@ -1499,8 +1500,8 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
         bitnet_result r;
         if (types) type = bitnet__get_u32(types + 4 * (size_t)t);
         if (type > BITNET__TOKEN_BYTE)
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "token %u: type %d is unknown",
-                                (unsigned)t, (int)type);
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "token %u: type %lld is unknown",
+                                (unsigned)t, (long long)(int32_t)type);
         if (!bitnet__next_string(&unread, &p, &n))
             return bitnet__fail(err, BITNET_ERR_TRUNCATED, "token %u: text ends early",
                                 (unsigned)t);
@@ -3326,18 +3327,19 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     if (!p->n_logits) p->n_logits = 1;
     if (!p->n_threads) p->n_threads = bitnet__online_cpus();
     if (p->n_ctx < 1 || p->n_ctx > BITNET__MAX_CONTEXT)
-        return bitnet__fail(err, BITNET_ERR_ARG, "n_ctx %d is not in 1..%d", (int)p->n_ctx,
+        return bitnet__fail(err, BITNET_ERR_ARG, "n_ctx %lld is not in 1..%d", (long long)p->n_ctx,
                             BITNET__MAX_CONTEXT);
     if (p->n_batch < 1 || p->n_batch > 65536)
-        return bitnet__fail(err, BITNET_ERR_ARG, "n_batch %d is not in 1..65536", (int)p->n_batch);
+        return bitnet__fail(err, BITNET_ERR_ARG, "n_batch %lld is not in 1..65536",
+                            (long long)p->n_batch);
     if (p->n_logits < 1 || p->n_logits > p->n_ctx)
-        return bitnet__fail(err, BITNET_ERR_ARG, "n_logits %d is not in 1..n_ctx",
-                            (int)p->n_logits);
+        return bitnet__fail(err, BITNET_ERR_ARG, "n_logits %lld is not in 1..n_ctx",
+                            (long long)p->n_logits);
     if (p->n_threads < 1 || p->n_threads > BITNET__MAX_THREADS)
-        return bitnet__fail(err, BITNET_ERR_ARG, "n_threads %d is not in 1..%d", (int)p->n_threads,
-                            BITNET__MAX_THREADS);
+        return bitnet__fail(err, BITNET_ERR_ARG, "n_threads %lld is not in 1..%d",
+                            (long long)p->n_threads, BITNET__MAX_THREADS);
     if (p->kv_type != BITNET_KV_F16 && p->kv_type != BITNET_KV_F32)
-        return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %d is unknown", (int)p->kv_type);
+        return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)p->kv_type);
     return BITNET_OK;
 }
 
@@ -3737,8 +3739,8 @@ static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet_toke
     for (i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= c->m->n_vocab)
             return bitnet__fail(err, BITNET_ERR_ARG,
-                                "token %d at %d is outside the vocabulary of %d", (int)tokens[i],
-                                (int)i, (int)c->m->n_vocab);
+                                "token %lld at %d is outside the vocabulary of %d",
+                                (long long)tokens[i], (int)i, (int)c->m->n_vocab);
     return BITNET_OK;
 }
 

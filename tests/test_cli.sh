@@ -81,7 +81,7 @@ fails model-not-gguf 1 "not a GGUF" -m "$tmp/text" -p x
 fails model-empty 1 "$tmp/empty" -m "$tmp/empty" -p x
 fails model-directory 1 "$tmp" -m "$tmp" -p x
 fails model-truncated 1 "$tmp/cut.gguf" -m "$tmp/cut.gguf" -p x
-fails prompt-too-long 1 "room for 8" -m "$model" -c 8 -p "One two three four five six seven eight nine ten."
+fails prompt-too-long 1 "do not fit" -m "$model" -c 8 -p "One two three four five six seven eight nine ten."
 fails file-missing 1 "$tmp/nowhere" -m "$model" --file "$tmp/nowhere"
 fails file-directory 1 "$tmp" -m "$model" --file "$tmp"
 fails file-empty 1 "empty" -m "$model" --file "$tmp/empty"

@@ -638,7 +638,7 @@ static void test_alignment(void) {
         expect(&m, BITNET_OK, 0, 0);
     }
     {
-        gb_model m = tiny();           /* all offsets are multiples of it, but it is no power of 2 */
+        gb_model m = tiny(); /* all offsets are multiples of it, but it is no power of 2 */
         m.file.alignment = 96;
         expect(&m, BITNET_ERR_FORMAT, "general.alignment", "power of two");
     }

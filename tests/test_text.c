@@ -147,9 +147,12 @@ static void test_detok_push(void) {
     PUSH(0x82, "");
     PUSH(0xAC, "\xE2\x82\xAC");
     PUSH(262, ""); /* the first two bytes of the euro sign */
-    PUSH(g.eot, "");                                       /* a control token does not disturb it */
-    PUSH(g.n_vocab - 1, "");
     PUSH(0xAC, "\xE2\x82\xAC");
+    PUSH(262, "");
+    PUSH(g.eot, "\xEF\xBF\xBD");                           /* a control token ends it */
+    PUSH(g.eot, "");
+    PUSH(262, "");
+    PUSH(g.n_vocab - 1, "\xEF\xBF\xBD");                   /* so does one without text */
     PUSH(262, "");
     PUSH('x', "\xEF\xBF\xBDx");
     PUSH(0xFF, "\xEF\xBF\xBD");

@@ -139,8 +139,11 @@ static void test_perplexity(void) {
     if (f) fclose(f);
     CHECK(got == 1);
     if (!m) return;
-    at = data = (char *)test_read_file(test_data("tiny-heldout.txt"), &size);
+    data = (char *)test_read_file(test_data("tiny-heldout.txt"), &size);
     CHECK(data != 0);
+    at = data = (char *)realloc(data, size + 1);
+    CHECK(data != 0);
+    data[size] = 0;
     bitnet_model_get_info(m, &info);
     cp.n_logits = info.ctx_train;
     cp.kv_type = BITNET_KV_F32;
