@@ -3111,7 +3111,9 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
 /* =============================================================================================
    >>threads  a fixed team of workers
    One thing is ever asked of it: call job(arg, i) for each i in [0, n), i = 0 on the caller's
-   thread, and return when all are done. Workers sleep in between.
+   thread, and return when all are done. A token is a few hundred such calls of some 100 us: who
+   waits spins first, because waking a sleeper takes longer than most waits, and sleeps after some
+   10 to 100 us, because then the other thread has lost its CPU or there is no work.
    ============================================================================================= */
 
 #define BITNET__MAX_THREADS 256
@@ -3172,6 +3174,36 @@ static int bitnet__online_cpus(void) {
 }
 #endif
 
+/* Loads that see what the storing thread did before, and stores that show it. */
+#if defined(__GNUC__) || defined(__clang__)
+static uint32_t bitnet__load_acquire(uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+static void bitnet__store_release(uint32_t *p, uint32_t v) {
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+static uint32_t bitnet__decrement(uint32_t *p) { return __atomic_sub_fetch(p, 1, __ATOMIC_ACQ_REL); }
+#else
+static uint32_t bitnet__load_acquire(uint32_t *p) {
+    return (uint32_t)InterlockedOr((volatile LONG *)p, 0);
+}
+static void bitnet__store_release(uint32_t *p, uint32_t v) {
+    InterlockedExchange((volatile LONG *)p, (LONG)v);
+}
+static uint32_t bitnet__decrement(uint32_t *p) {
+    return (uint32_t)InterlockedDecrement((volatile LONG *)p);
+}
+#endif
+
+/* Tells the core that this is a waiting loop: some 5 to 60 ns. */
+static void bitnet__pause(void) {
+#if defined(_WIN32)
+    YieldProcessor();
+#elif BITNET__ARCH_X86
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 typedef struct bitnet__worker {
     struct bitnet__team *team;
     bitnet__thread thread;
@@ -3183,31 +3215,64 @@ typedef struct bitnet__team {
     bitnet__cond start, done;
     bitnet__job job;                   /* 0: quit */
     void *arg;
-    unsigned round;                    /* counts calls; a worker runs once for each */
-    int n_jobs, n_running, n_workers;
+    uint32_t round;                    /* counts calls; a worker runs once for each; atomic */
+    uint32_t n_running;                /* workers that are not done with this round; atomic */
+    int n_jobs, n_workers;
+    int n_asleep, caller_asleep;       /* under the mutex */
     bitnet__worker workers[BITNET__MAX_THREADS];
 } bitnet__team;
+
+/* Returns when *p is no longer (equal 1) or at last (equal 0) value; 0 if spinning did not do. */
+static int bitnet__spin_while(uint32_t *p, uint32_t value, int equal) {
+    int i;
+    for (i = 0; i < 1500; i++) {
+        if ((bitnet__load_acquire(p) == value) != equal) return 1;
+        bitnet__pause();
+    }
+    return 0;
+}
+
+static void bitnet__await_round(bitnet__team *t, uint32_t seen) {
+    if (bitnet__spin_while(&t->round, seen, 1)) return;
+    bitnet__lock(&t->mutex);
+    t->n_asleep++;
+    while (bitnet__load_acquire(&t->round) == seen) bitnet__cond_wait(&t->start, &t->mutex);
+    t->n_asleep--;
+    bitnet__unlock(&t->mutex);
+}
 
 static BITNET__THREAD_RETURN bitnet__worker_main(void *p) {
     bitnet__worker *w = (bitnet__worker *)p;
     bitnet__team *t = w->team;
-    unsigned seen = 0;
-    bitnet__lock(&t->mutex);
+    uint32_t seen = 0;
     for (;;) {
-        bitnet__job job;
-        while (t->round == seen) bitnet__cond_wait(&t->start, &t->mutex);
-        seen = t->round;
-        job = t->job;
-        if (!job) break;
-        if (w->index < t->n_jobs) {
-            bitnet__unlock(&t->mutex);
-            job(t->arg, w->index);
-            bitnet__lock(&t->mutex);
-        }
-        if (--t->n_running == 0) bitnet__cond_wake_all(&t->done);
+        int wake;
+        bitnet__await_round(t, seen);
+        seen++;
+        if (!t->job) break;
+        if (w->index < t->n_jobs) t->job(t->arg, w->index);
+        if (bitnet__decrement(&t->n_running) > 0) continue;
+        /* The last one: whoever sleeps has said so under the mutex before it looked again. */
+        bitnet__lock(&t->mutex);
+        wake = t->caller_asleep;
+        bitnet__unlock(&t->mutex);
+        if (wake) bitnet__cond_wake_all(&t->done);
     }
-    bitnet__unlock(&t->mutex);
     return 0;
+}
+
+/* Starts a round: job 0 ends the workers. */
+static void bitnet__team_start_round(bitnet__team *t, int n_jobs, bitnet__job job, void *arg) {
+    int wake;
+    t->job = job;
+    t->arg = arg;
+    t->n_jobs = n_jobs;
+    bitnet__store_release(&t->n_running, (uint32_t)t->n_workers);
+    bitnet__lock(&t->mutex);
+    bitnet__store_release(&t->round, t->round + 1);
+    wake = t->n_asleep;
+    bitnet__unlock(&t->mutex);
+    if (wake) bitnet__cond_wake_all(&t->start);
 }
 
 static void bitnet__team_run(bitnet__team *t, int n_jobs, bitnet__job job, void *arg) {
@@ -3215,27 +3280,19 @@ static void bitnet__team_run(bitnet__team *t, int n_jobs, bitnet__job job, void 
         job(arg, 0);
         return;
     }
-    bitnet__lock(&t->mutex);
-    t->job = job;
-    t->arg = arg;
-    t->n_jobs = n_jobs;
-    t->n_running = t->n_workers;
-    t->round++;
-    bitnet__cond_wake_all(&t->start);
-    bitnet__unlock(&t->mutex);
+    bitnet__team_start_round(t, n_jobs, job, arg);
     job(arg, 0);
+    if (bitnet__spin_while(&t->n_running, 0, 0)) return;
     bitnet__lock(&t->mutex);
-    while (t->n_running > 0) bitnet__cond_wait(&t->done, &t->mutex);
+    t->caller_asleep = 1;
+    while (bitnet__load_acquire(&t->n_running) > 0) bitnet__cond_wait(&t->done, &t->mutex);
+    t->caller_asleep = 0;
     bitnet__unlock(&t->mutex);
 }
 
 static void bitnet__team_stop(bitnet__team *t) {
     int i;
-    bitnet__lock(&t->mutex);
-    t->job = 0;
-    t->round++;
-    bitnet__cond_wake_all(&t->start);
-    bitnet__unlock(&t->mutex);
+    bitnet__team_start_round(t, 0, 0, 0);
     for (i = 0; i < t->n_workers; i++) bitnet__thread_join(t->workers[i].thread);
     bitnet__cond_destroy(&t->start);
     bitnet__cond_destroy(&t->done);
@@ -3357,12 +3414,15 @@ static void *bitnet__carve(bitnet__carver *v, uint64_t count, uint64_t size) {
 }
 
 static int32_t bitnet__max(int32_t a, int32_t b) { return a > b ? a : b; }
+static int32_t bitnet__min(int32_t a, int32_t b) { return a < b ? a : b; }
 
 static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p, char *base,
                                    bitnet_ctx *c) {
     bitnet__carver v;
     uint64_t batch = (uint64_t)p->n_batch, ctx = (uint64_t)p->n_ctx;
     uint64_t widest = (uint64_t)bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
+    uint64_t most_rows = (uint64_t)bitnet__max(bitnet__max(m->dim, m->ffn_dim),
+                                               m->q_dim + 2 * m->kv_dim);
     uint64_t padded = (widest + 127) / 128 * 128, group = (uint64_t)(m->n_heads / m->n_kv_heads);
     uint64_t cell = p->kv_type == BITNET_KV_F32 ? 4 : 2;
     uint64_t cells = (uint64_t)m->n_layers * (uint64_t)m->kv_dim;   /* < 2^10 * 2^20 */
@@ -3381,7 +3441,7 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
     c->act = (int8_t *)bitnet__carve(&v, batch * padded, 1);
     c->act_scale = (float *)bitnet__carve(&v, batch, 4);
     c->act_sum = (int32_t *)bitnet__carve(&v, batch, 4);
-    c->dots = (int32_t *)bitnet__carve(&v, batch * widest, 4);
+    c->dots = (int32_t *)bitnet__carve(&v, batch * most_rows, 4);
     c->scores = (float *)bitnet__carve(&v, (uint64_t)p->n_threads * group * ctx, 4);
     c->rope = (float *)bitnet__carve(&v, batch * (uint64_t)m->n_rot, 4);
     c->hidden = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->dim, 4);
@@ -3471,12 +3531,9 @@ typedef struct bitnet__step {
     const bitnet__layer *layer;
     int32_t layer_index, n_tokens, n_items;
     void (*fn)(const struct bitnet__step *s, int32_t from, int32_t to, int thread);
-    /* what a linear step reads and writes */
-    const bitnet__linear *linear;
-    const float *in, *norm;            /* in is [n_tokens][in_dim] */
+    const bitnet__linear *linear;      /* of the steps that lead back into x */
+    const float *in, *norm;            /* what is normed and quantized: [n_tokens][in_dim] */
     int32_t in_dim;
-    float *out;
-    int32_t out_stride;
 } bitnet__step;
 
 static void bitnet__step_job(void *arg, int i) {
@@ -3515,16 +3572,18 @@ static void bitnet__step_quantize(const bitnet__step *s, int32_t from, int32_t t
     }
 }
 
-/* Rows [from, to) of a linear layer: the integer products, then y = dot * (w_scale / s). */
+/* Rows [from, to) of a linear layer: the integer products, which go into dots [n_tokens][n_out],
+   then y = dot * (w_scale / s). */
 static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l, int32_t from,
-                                int32_t to, float *out, size_t out_stride, int add) {
+                                int32_t to, int32_t *all_dots, float *out, size_t out_stride,
+                                int add) {
     bitnet_ctx *c = s->c;
     int32_t t, r;
     size_t n_out = (size_t)l->n_out;
     c->k.dotrows_i2s(l->w + (size_t)from * (size_t)(l->n_in / 4), c->act, c->act_sum, l->n_in,
-                     to - from, s->n_tokens, c->dots + from, n_out);
+                     to - from, s->n_tokens, all_dots + from, n_out);
     for (t = 0; t < s->n_tokens; t++) {
-        const int32_t *dots = c->dots + (size_t)t * n_out;
+        const int32_t *dots = all_dots + (size_t)t * n_out;
         float *y = out + (size_t)t * out_stride;
         float f = l->scale / c->act_scale[t];
         if (add) for (r = from; r < to; r++) y[r] += (float)dots[r] * f;
@@ -3532,14 +3591,33 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l, 
     }
 }
 
-static void bitnet__step_linear(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+/* Rows of q, k and v as if they were one matrix: one step, and equal shares for the threads. */
+static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    bitnet_ctx *c = s->c;
+    const bitnet__layer *l = s->layer;
+    const bitnet__linear *parts[3];
+    float *outs[3];
+    int32_t i, first = 0;
     (void)thread;
-    bitnet__linear_rows(s, s->linear, from, to, s->out, (size_t)s->out_stride, 0);
+    parts[0] = &l->attn_q;
+    parts[1] = &l->attn_k;
+    parts[2] = &l->attn_v;
+    outs[0] = c->q;
+    outs[1] = c->kv;
+    outs[2] = c->kv + c->m->kv_dim;
+    for (i = 0; i < 3; first += parts[i++]->n_out) {
+        int32_t low = bitnet__max(from - first, 0), high = bitnet__min(to - first, parts[i]->n_out);
+        if (low < high)
+            bitnet__linear_rows(s, parts[i], low, high,
+                                c->dots + (size_t)first * (size_t)s->n_tokens, outs[i],
+                                (size_t)(i == 0 ? c->m->q_dim : 2 * c->m->kv_dim), 0);
+    }
 }
 
-static void bitnet__step_linear_add(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+/* Rows of the layer that leads back into the residual stream. */
+static void bitnet__step_add_to_x(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     (void)thread;
-    bitnet__linear_rows(s, s->linear, from, to, s->out, (size_t)s->out_stride, 1);
+    bitnet__linear_rows(s, s->linear, from, to, s->c->dots, s->c->x, (size_t)s->c->m->dim, 1);
 }
 
 /* Rows of gate and up, and what joins them: g = relu(gate)^2 * up. */
@@ -3548,8 +3626,8 @@ static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to
     size_t n = (size_t)c->m->ffn_dim;
     int32_t t, r;
     (void)thread;
-    bitnet__linear_rows(s, &s->layer->ffn_gate, from, to, c->g, n, 0);
-    bitnet__linear_rows(s, &s->layer->ffn_up, from, to, c->u, n, 0);
+    bitnet__linear_rows(s, &s->layer->ffn_gate, from, to, c->dots, c->g, n, 0);
+    bitnet__linear_rows(s, &s->layer->ffn_up, from, to, c->dots, c->u, n, 0);
     for (t = 0; t < s->n_tokens; t++) {
         float *g = c->g + (size_t)t * n;
         const float *u = c->u + (size_t)t * n;
@@ -3568,13 +3646,9 @@ static void bitnet__norm_and_quantize(bitnet__step *s, const float *in, int32_t 
     bitnet__run_step(s, s->n_tokens, bitnet__step_quantize);
 }
 
-static void bitnet__run_linear(bitnet__step *s, const bitnet__linear *l, float *out,
-                               int32_t out_stride,
-                               void (*fn)(const bitnet__step *, int32_t, int32_t, int)) {
+static void bitnet__add_linear_to_x(bitnet__step *s, const bitnet__linear *l) {
     s->linear = l;
-    s->out = out;
-    s->out_stride = out_stride;
-    bitnet__run_step(s, l->n_out, fn);
+    bitnet__run_step(s, l->n_out, bitnet__step_add_to_x);
 }
 
 /* ---- attention ---- */
@@ -3666,17 +3740,15 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
     s->layer = l;
     s->layer_index = i;
     bitnet__norm_and_quantize(s, c->x, m->dim, l->attn_norm);
-    bitnet__run_linear(s, &l->attn_q, c->q, m->q_dim, bitnet__step_linear);
-    bitnet__run_linear(s, &l->attn_k, c->kv, 2 * m->kv_dim, bitnet__step_linear);
-    bitnet__run_linear(s, &l->attn_v, c->kv + m->kv_dim, 2 * m->kv_dim, bitnet__step_linear);
+    bitnet__run_step(s, m->q_dim + 2 * m->kv_dim, bitnet__step_qkv);
     bitnet__run_step(s, s->n_tokens, bitnet__step_rope);
     bitnet__run_step(s, s->n_tokens * m->n_kv_heads, bitnet__step_attention);
     bitnet__norm_and_quantize(s, c->o, m->q_dim, l->attn_sub_norm);
-    bitnet__run_linear(s, &l->attn_output, c->x, m->dim, bitnet__step_linear_add);
+    bitnet__add_linear_to_x(s, &l->attn_output);
     bitnet__norm_and_quantize(s, c->x, m->dim, l->ffn_norm);
     bitnet__run_step(s, m->ffn_dim, bitnet__step_gate_up);
     bitnet__norm_and_quantize(s, c->g, m->ffn_dim, l->ffn_sub_norm);
-    bitnet__run_linear(s, &l->ffn_down, c->x, m->dim, bitnet__step_linear_add);
+    bitnet__add_linear_to_x(s, &l->ffn_down);
 }
 
 /* Tokens [from, to): the embedding, and the rotations that belong to the position. */
