@@ -3180,7 +3180,9 @@ static uint32_t bitnet__load_acquire(uint32_t *p) { return __atomic_load_n(p, __
 static void bitnet__store_release(uint32_t *p, uint32_t v) {
     __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
-static uint32_t bitnet__decrement(uint32_t *p) { return __atomic_sub_fetch(p, 1, __ATOMIC_ACQ_REL); }
+static uint32_t bitnet__decrement(uint32_t *p) {
+    return __atomic_sub_fetch(p, 1, __ATOMIC_ACQ_REL);
+}
 #else
 static uint32_t bitnet__load_acquire(uint32_t *p) {
     return (uint32_t)InterlockedOr((volatile LONG *)p, 0);
