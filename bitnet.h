@@ -76,6 +76,14 @@
    bitnet_logits and bitnet_sample allocate nothing; tokenizing allocates only for words longer
    than a few hundred bytes.
 
+   SCREENED HEAD
+   -------------
+   The output head is over half of all bytes that a token of the 2B model reads. Greedy and top-k
+   sampling need only the largest logits: bitnet_sample keeps the head a second time with 8 bits a
+   weight (vocabulary * width bytes in the context, built when first used), bounds every logit by
+   it, and computes exactly those that can be among the wanted ones. The result is the same token,
+   always. Other samplers, and bitnet_logits, compute all logits. full_head = 1 switches it off.
+
    ERRORS
    ------
    Functions that can fail return a bitnet_result and take a bitnet_error pointer, which may be
@@ -212,6 +220,7 @@ typedef struct bitnet_ctx_params {
     int32_t n_logits;            /* rows bitnet_eval can keep with all_logits; 0: 1 */
     int32_t n_threads;           /* 0: one per online CPU; 1: the caller's thread only */
     bitnet_kv_type kv_type;      /* 0: F16 */
+    int32_t full_head;           /* 1: bitnet_sample computes all logits; see SCREENED HEAD */
     /* The host program's own pool instead of ours: calls job(arg, i) once for each i in
        [0, jobs), on any threads, and returns when all are done. jobs is n_threads. */
     void (*parallel_fn)(void *ud, int jobs, void (*job)(void *arg, int i), void *arg);
@@ -311,6 +320,10 @@ struct bitnet_kernels {
     void (*softmax)(float *x, int n, float scale);
     /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]; y may be x. */
     void (*rmsnorm)(const float *x, const float *gain, int n, float eps, float *y);
+    /* out = sum over i of (w[i] - 128) * q[i], exact, for w[i] >= 1 and q[i] >= -127, so that a
+       pair of products fits 16 bits; n at most 2^16; otherwise as dotrows_i2s. */
+    void (*dotrows_u8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                       int cols, int32_t *out, size_t out_stride);
 };
 
 BITNET_API const char *bitnet_version(void);                     /* "major.minor.patch" */
@@ -374,6 +387,8 @@ BITNET_API void bitnet_ctx_free(bitnet_ctx *c);                  /* 0 is fine */
 BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c);       /* positions in use */
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);     /* n_ctx */
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);      /* n_threads, 0 resolved */
+/* How many of the n_vocab logits the last bitnet_sample computed exactly. */
+BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c);
 /* Keeps the first length positions and forgets the rest. */
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
 /* Appends n tokens. If they don't all fit: BITNET_ERR_FULL, and nothing has changed. all_logits 1
@@ -861,15 +876,31 @@ static void bitnet__rmsnorm_scalar(const float *x, const float *gain, int n, flo
     for (i = 0; i < n; i++) y[i] = x[i] * inv * gain[i];
 }
 
+/* Bytes that stand for -127 .. 127. Bound: 255 * 127 n, under 2^31 for n <= 2^16. */
+static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                      int n, int rows, int cols, int32_t *out,
+                                      size_t out_stride) {
+    int r, c, i;
+    for (r = 0; r < rows; r++, w += n) {
+        for (c = 0; c < cols; c++) {
+            const int8_t *a = q + (size_t)c * (size_t)n;
+            int32_t dot = 0;
+            for (i = 0; i < n; i++) dot += w[i] * a[i];
+            out[(size_t)c * out_stride + (size_t)r] = dot - 128 * sums[c];
+        }
+    }
+}
+
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, bitnet__quantize_scalar, bitnet__dotrows_i2s_scalar, bitnet__dotrows_f32_scalar,
     bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__mixrows_f32_scalar,
-    bitnet__mixrows_f16_scalar, bitnet__softmax_scalar, bitnet__rmsnorm_scalar
+    bitnet__mixrows_f16_scalar, bitnet__softmax_scalar, bitnet__rmsnorm_scalar,
+    bitnet__dotrows_u8_scalar
 };
 
 /* The kernel headers: each defines BITNET__HAVE_SIMD, its tables, and a list of them, best first.
    */
-#define BITNET__KERNEL_ABI 1
+#define BITNET__KERNEL_ABI 2
 #if !defined(BITNET_NO_SIMD) && defined(__has_include)
   #if BITNET__ARCH_X86
     #if __has_include("bitnet_kernels_x86.h")
@@ -2814,6 +2845,7 @@ static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
     if (!k.mixrows_f16) k.mixrows_f16 = s->mixrows_f16;
     if (!k.softmax) k.softmax = s->softmax;
     if (!k.rmsnorm) k.rmsnorm = s->rmsnorm;
+    if (!k.dotrows_u8) k.dotrows_u8 = s->dotrows_u8;
     return k;
 }
 
@@ -3342,6 +3374,20 @@ static void bitnet__team_run(bitnet__team *t, int n_jobs, bitnet__job job, void 
    depend on the split. Arrays are named as in the papers, token-major: x is [n_tokens][dim].
    ============================================================================================= */
 
+/* The head with 8 bits a weight; see >>screen. No rows: not used in this context. */
+typedef struct bitnet__screen {
+    uint8_t *rows;                     /* [n_vocab][dim]  h + 128 */
+    float *scale, *residual, *norm;    /* [n_vocab]       a; upper bounds of |w - a h| and |w| */
+    int32_t *dots;                     /* [2][n_vocab]    with the two halves of a hidden state */
+    float *lows;                       /* [n_vocab]       heap of lower bounds */
+    int8_t *q;                         /* [2][dim]        those halves */
+    uint8_t *wanted;                   /* [n_vocab]       1: exact in any case */
+    float *scratch;                    /* [n_threads][dim] */
+    int32_t sums[2];                   /* of q */
+    int32_t built;                     /* 1: rows are filled in */
+    int32_t exact_rows;                /* of the last bitnet_sample */
+} bitnet__screen;
+
 struct bitnet_ctx {
     const bitnet_model *m;
     bitnet_kernels k;
@@ -3369,12 +3415,15 @@ struct bitnet_ctx {
     float *hidden;                     /* [n_logits][dim]        output_norm of the last tokens */
     float *logits;                     /* [n_logits][n_vocab] */
     struct bitnet__candidate *candidates;  /* [n_vocab]          the sampler's */
+    bitnet__screen screen;
 };
 
 typedef struct bitnet__candidate {
     float logit;
     bitnet_token token;
 } bitnet__candidate;
+
+#define BITNET__MAX_SCREENED 65536     /* dotrows_u8's limit */
 
 /* Defaults and ranges of context parameters, in one place. */
 static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ctx_params *given,
@@ -3450,6 +3499,20 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
     c->logits = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->n_vocab, 4);
     c->candidates = (bitnet__candidate *)bitnet__carve(&v, (uint64_t)m->n_vocab,
                                                        sizeof *c->candidates);
+    memset(&c->screen, 0, sizeof c->screen);
+    if (!p->full_head && m->dim <= BITNET__MAX_SCREENED) {
+        bitnet__screen *s = &c->screen;
+        uint64_t n = (uint64_t)m->n_vocab, dim = (uint64_t)m->dim;
+        s->rows = (uint8_t *)bitnet__carve(&v, n * dim, 1);
+        s->scale = (float *)bitnet__carve(&v, n, 4);
+        s->residual = (float *)bitnet__carve(&v, n, 4);
+        s->norm = (float *)bitnet__carve(&v, n, 4);
+        s->dots = (int32_t *)bitnet__carve(&v, 2 * n, 4);
+        s->lows = (float *)bitnet__carve(&v, n, 4);
+        s->q = (int8_t *)bitnet__carve(&v, 2 * dim, 1);
+        s->wanted = (uint8_t *)bitnet__carve(&v, n, 1);
+        s->scratch = (float *)bitnet__carve(&v, (uint64_t)p->n_threads * dim, 4);
+    }
     return v.used;
 }
 
@@ -3517,6 +3580,7 @@ BITNET_API void bitnet_ctx_free(bitnet_ctx *c) {
 BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c) { return c->n_past; }
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c) { return c->p.n_ctx; }
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c->p.n_threads; }
+BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c) { return c->screen.exact_rows; }
 
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
     if (length < 0 || length > c->n_past) return BITNET_ERR_ARG;
@@ -3771,17 +3835,24 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     }
 }
 
+/* Logits of head rows [row, row + rows) for cols hidden states x [cols][dim]. */
+static void bitnet__head_rows(const bitnet_ctx *c, int32_t row, int32_t rows, const float *x,
+                              int32_t cols, float *out, size_t out_stride) {
+    const bitnet__matrix *a = &c->m->head;
+    void (*dotrows)(const uint8_t *, const float *, int, int, int, float *, size_t) =
+        a->type == BITNET__TENSOR_F32 ? c->k.dotrows_f32 :
+        a->type == BITNET__TENSOR_F16 ? c->k.dotrows_f16 : c->k.dotrows_bf16;
+    dotrows(a->data + (size_t)row * (size_t)a->n_cols * (a->type == BITNET__TENSOR_F32 ? 4u : 2u),
+            x, a->n_cols, rows, cols, out, out_stride);
+}
+
 static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__matrix *a = &c->m->head;
     size_t n = (size_t)a->n_cols, first = (size_t)c->n_ready, stride = (size_t)a->n_rows;
-    void (*dotrows)(const uint8_t *, const float *, int, int, int, float *, size_t) =
-        a->type == BITNET__TENSOR_F32 ? c->k.dotrows_f32 :
-        a->type == BITNET__TENSOR_F16 ? c->k.dotrows_f16 : c->k.dotrows_bf16;
     (void)thread;
-    dotrows(a->data + (size_t)from * n * (a->type == BITNET__TENSOR_F32 ? 4u : 2u),
-            c->hidden + first * n, a->n_cols, to - from, c->n_rows - c->n_ready,
-            c->logits + first * stride + from, stride);
+    bitnet__head_rows(c, from, to - from, c->hidden + first * n, c->n_rows - c->n_ready,
+                      c->logits + first * stride + from, stride);
 }
 
 /* One batch: n tokens, already in history. keep: hidden rows wanted of its last ones. */
@@ -3885,62 +3956,86 @@ static void bitnet__sift_down(bitnet__candidate *h, int32_t n, int32_t i) {
 /* exp(x) for x <= 0; far below it is nothing. */
 static double bitnet__weight(double x) { return x > -700.0 ? bitnet__exp(x) : 0.0; }
 
-static void bitnet__penalize(bitnet_ctx *c, const bitnet_sampler *s) {
-    int32_t window = s->repeat_window == 0 ? 64 : s->repeat_window, i, first;
-    float penalty = s->repeat_penalty;
-    bitnet__candidate *all = c->candidates;
-    if (!(penalty > 0.0f) || penalty == 1.0f) return;
-    first = window < 0 || window > c->n_past ? 0 : c->n_past - window;
+/* The tokens that the repetition penalty sees: history [first, n_past). */
+static int32_t bitnet__penalty_start(const bitnet_ctx *c, const bitnet_sampler *s) {
+    int32_t window = s->repeat_window == 0 ? 64 : s->repeat_window;
+    if (!(s->repeat_penalty > 0.0f) || s->repeat_penalty == 1.0f) return c->n_past;
+    return window < 0 || window > c->n_past ? 0 : c->n_past - window;
+}
+
+/* The candidate for a token among n in id order, or 0. Its complement counts as the token. */
+static bitnet__candidate *bitnet__find_candidate(bitnet__candidate *all, int32_t n,
+                                                 bitnet_token t) {
+    int32_t low = 0, high = n;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2, token = all[middle].token;
+        if ((token < 0 ? ~token : token) < t) low = middle + 1;
+        else high = middle;
+    }
+    return low < n && (all[low].token == t || all[low].token == ~t) ? &all[low] : 0;
+}
+
+static void bitnet__penalize(bitnet_ctx *c, const bitnet_sampler *s, int32_t n) {
+    int32_t i, first = bitnet__penalty_start(c, s);
     for (i = first; i < c->n_past; i++) {
-        bitnet__candidate *x = &all[c->history[i]];
-        if (x->token < 0) continue;    /* a token counts once; its complement marks it as done */
+        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, c->history[i]);
+        if (!x || x->token < 0) continue; /* a token counts once; its complement marks it */
         x->token = ~x->token;
-        x->logit = x->logit > 0.0f ? x->logit / penalty : x->logit * penalty;
+        x->logit = x->logit > 0.0f ? x->logit / s->repeat_penalty : x->logit * s->repeat_penalty;
     }
     for (i = first; i < c->n_past; i++) {
-        bitnet__candidate *x = &all[c->history[i]];
-        if (x->token < 0) x->token = ~x->token;
+        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, c->history[i]);
+        if (x && x->token < 0) x->token = ~x->token;
     }
 }
 
-/* Candidates in id order, bias and penalty applied, NaN as minus infinity. */
-static void bitnet__fill_candidates(bitnet_ctx *c, const bitnet_sampler *s, const float *logits) {
+/* Bias and penalty applied to n candidates in id order; NaN becomes minus infinity. */
+static void bitnet__adjust(bitnet_ctx *c, const bitnet_sampler *s, int32_t n) {
     const float lowest = bitnet__float_from_bits(0xff800000u);
+    int32_t i;
+    for (i = 0; i < s->n_bias; i++) {
+        bitnet__candidate *x = s->bias[i].token < 0 ? 0 :
+            bitnet__find_candidate(c->candidates, n, s->bias[i].token);
+        if (x) x->logit += s->bias[i].bias;
+    }
+    bitnet__penalize(c, s, n);
+    for (i = 0; i < n; i++)
+        if (c->candidates[i].logit != c->candidates[i].logit) c->candidates[i].logit = lowest;
+}
+
+/* All tokens as candidates. */
+static void bitnet__fill_candidates(bitnet_ctx *c, const bitnet_sampler *s, const float *logits) {
     int32_t i, n = c->m->n_vocab;
     for (i = 0; i < n; i++) {
         c->candidates[i].logit = logits[i];
         c->candidates[i].token = i;
     }
-    for (i = 0; i < s->n_bias; i++)
-        if (s->bias[i].token >= 0 && s->bias[i].token < n)
-            c->candidates[s->bias[i].token].logit += s->bias[i].bias;
-    bitnet__penalize(c, s);
-    for (i = 0; i < n; i++)
-        if (c->candidates[i].logit != c->candidates[i].logit) c->candidates[i].logit = lowest;
+    bitnet__adjust(c, s, n);
 }
 
 /* Sorts out which candidates stay. They end up best first at the array's end, read backwards from
    all[n - 1]; the return value is how many. Sorting stops where the cut is. */
 static int32_t bitnet__truncate(bitnet__candidate *all, int32_t n, const bitnet_sampler *s) {
     int32_t limit = s->top_k > 0 && s->top_k < n ? s->top_k : n, kept, i;
+    int by_k = s->top_k > 0;           /* not "limit < n": n may be fewer than the vocabulary */
     double total = 0.0, sum = 0.0, top;
     for (i = n / 2 - 1; i >= 0; i--) bitnet__sift_down(all, n, i);
     top = all[0].logit;
     for (kept = 0; kept < limit; kept++) {          /* top-k: the k best go to the end */
         bitnet__candidate best = all[0];
-        if (limit == n && kept > 0) {               /* no top-k: stop as soon as the rest is out */
+        if (!by_k && kept > 0) {                    /* no top-k: stop as soon as the rest is out */
             double w = bitnet__weight((double)best.logit - top);
             if (s->min_p > 0.0f && w < (double)s->min_p) break;
             if (total > 0.0 && sum >= (double)s->top_p * total) break;
         }
-        if (limit == n && kept == 0 && s->top_p > 0.0f && s->top_p < 1.0f)
+        if (!by_k && kept == 0 && s->top_p > 0.0f && s->top_p < 1.0f)
             for (i = 0; i < n; i++) total += bitnet__weight((double)all[i].logit - top);
         sum += bitnet__weight((double)best.logit - top);
         all[0] = all[n - 1 - kept];
         all[n - 1 - kept] = best;
         bitnet__sift_down(all, n - 1 - kept, 0);
     }
-    if (limit == n) return kept;
+    if (!by_k) return kept;
     total = sum;                                    /* with top-k: cut the k by top-p and min-p */
     sum = 0.0;
     for (kept = 0; kept < limit; kept++) {
@@ -3971,11 +4066,11 @@ static bitnet_token bitnet__draw(const bitnet__candidate *first, int32_t n, int 
     return drawn;
 }
 
-static bitnet_token bitnet__sample_from(bitnet_ctx *c, bitnet_sampler *s, const float *logits) {
+/* Draws from the first n of c->candidates, which are in id order and adjusted. */
+static bitnet_token bitnet__pick(bitnet_ctx *c, bitnet_sampler *s, int32_t n) {
     bitnet__candidate *all = c->candidates;
     const bitnet__candidate *best = all;
-    int32_t i, n = c->m->n_vocab, kept;
-    bitnet__fill_candidates(c, s, logits);
+    int32_t i, kept;
     for (i = 1; i < n; i++)
         if (all[i].logit > best->logit) best = &all[i];
     if (!(s->temperature > 0.0f) || !(best->logit > -3.4e38f && best->logit < 3.4e38f))
@@ -3986,11 +4081,214 @@ static bitnet_token bitnet__sample_from(bitnet_ctx *c, bitnet_sampler *s, const 
     return bitnet__draw(&all[n - 1], kept, -1, (double)all[n - 1].logit, s);
 }
 
+static bitnet_token bitnet__sample_from(bitnet_ctx *c, bitnet_sampler *s, const float *logits) {
+    bitnet__fill_candidates(c, s, logits);
+    return bitnet__pick(c, s, c->m->n_vocab);
+}
+
+/* ---- the screened head ----
+   A row of the head is w = a h + e: h are integers of 8 bits, a a scale, e what is left. A hidden
+   state is x = b (128 u + v) + f, u and v of 8 bits, so |f_i| <= 0.51 b. Then
+
+       w.x = a b (128 h.u + h.v) + a h.f + e.x
+
+   whose first part is exact integers, and whose others are bounded by Cauchy and Schwarz:
+   |a h.f| <= (|w| + |e|) |f|, |e.x| <= |e| |x|. The logit is a float sum of n products, which is
+   off by at most (n / 16 + 8) 2^-24 |w| |x| (each lane adds n / 16 products, the tree 4 levels).
+   Bounds are computed in double and widened by 1e-6 for their own rounding. A NaN or an infinity
+   anywhere makes a comparison false, and the row is computed exactly. */
+
+/* Rows [from, to): h, a and the norms. */
+static void bitnet__step_build_screen(const bitnet__step *step, int32_t from, int32_t to,
+                                      int thread) {
+    bitnet_ctx *c = step->c;
+    bitnet__screen *s = &c->screen;
+    int32_t r, i, j, n = c->m->dim, sum;
+    float *w = s->scratch + (size_t)thread * (size_t)n;
+    for (r = from; r < to; r++) {
+        uint8_t *h = s->rows + (size_t)r * (size_t)n;
+        float norm2[BITNET__LANES] = {0}, left2[BITNET__LANES] = {0}, a;
+        bitnet__matrix_row(&c->m->head, r, w);
+        a = 1.0f / c->k.quantize(w, n, (int8_t *)h, &sum);
+        for (i = 0; i < n; i += BITNET__LANES) {
+            for (j = 0; j < BITNET__LANES && i + j < n; j++) {
+                float left = w[i + j] - a * (float)(int8_t)h[i + j];
+                norm2[j] += w[i + j] * w[i + j];
+                left2[j] += left * left;
+                h[i + j] = (uint8_t)bitnet__max((int8_t)h[i + j] + 128, 1);  /* NaN has -128 */
+            }
+        }
+        /* 1 % covers the sums' rounding, 1e-6 |w| that of each difference (2^-23 |w_i|). */
+        s->scale[r] = a;
+        s->norm[r] = (float)bitnet__sqrt((double)bitnet__sum_lanes(norm2) * 1.01 + 1e-30);
+        s->residual[r] = (float)bitnet__sqrt((double)bitnet__sum_lanes(left2) * 1.01 + 1e-30) +
+                         1e-6f * s->norm[r];
+    }
+}
+
+static void bitnet__step_screen_dots(const bitnet__step *step, int32_t from, int32_t to,
+                                     int thread) {
+    bitnet_ctx *c = step->c;
+    bitnet__screen *s = &c->screen;
+    (void)thread;
+    c->k.dotrows_u8(s->rows + (size_t)from * (size_t)c->m->dim, s->q, s->sums, c->m->dim,
+                    to - from, 2, s->dots + from, (size_t)c->m->n_vocab);
+}
+
+static const float *bitnet__last_hidden(const bitnet_ctx *c) {
+    return c->hidden + (size_t)(c->n_rows - 1) * (size_t)c->m->dim;
+}
+
+/* Candidates [from, to) get their exact logits. */
+static void bitnet__step_exact_rows(const bitnet__step *step, int32_t from, int32_t to,
+                                    int thread) {
+    bitnet_ctx *c = step->c;
+    int32_t i;
+    (void)thread;
+    for (i = from; i < to; i++)
+        bitnet__head_rows(c, c->candidates[i].token, 1, bitnet__last_hidden(c), 1,
+                          &c->candidates[i].logit, 1);
+}
+
+/* What a row's bound needs of the hidden state. */
+typedef struct bitnet__screen_bound {
+    double b, norm_x, norm_f, gamma;
+} bitnet__screen_bound;
+
+/* Cuts x into b (128 u + v) + f. Returns 0 if it is not finite. */
+static int bitnet__screen_hidden(bitnet_ctx *c, bitnet__screen_bound *k) {
+    bitnet__screen *s = &c->screen;
+    const float *x = bitnet__last_hidden(c);
+    int32_t i, n = c->m->dim;
+    float top = 1e-30f, inverse;
+    double sum = 0.0;
+    for (i = 0; i < n; i++) {
+        float magnitude = x[i] < 0.0f ? -x[i] : x[i];
+        if (!(magnitude < 1e30f)) return 0;
+        top = magnitude > top ? magnitude : top;
+        sum += (double)x[i] * (double)x[i];
+    }
+    inverse = 16256.0f / top;          /* 127 * 128; under 2e34, so finite */
+    s->sums[0] = s->sums[1] = 0;
+    for (i = 0; i < n; i++) {
+        int32_t q = (int32_t)bitnet__round((double)(x[i] * inverse));
+        int32_t u = (q + 64 + 128 * 128) / 128 - 128;  /* floor((q + 64) / 128) */
+        s->q[i] = (int8_t)u;
+        s->q[n + i] = (int8_t)(q - 128 * u);
+        s->sums[0] += u;
+        s->sums[1] += q - 128 * u;
+    }
+    k->b = (double)top / 16256.0;
+    k->norm_x = bitnet__sqrt(sum + 1e-60) * (1.0 + 1e-6);
+    k->norm_f = 0.51 * k->b * bitnet__sqrt((double)n) * (1.0 + 1e-6);
+    k->gamma = ((double)n / 16.0 + 8.0) / 16777216.0;
+    return 1;
+}
+
+/* The logit of row r lies in [*middle - the result, *middle + the result]. */
+static double bitnet__screen_row(const bitnet_ctx *c, const bitnet__screen_bound *k, int32_t r,
+                                 double *middle) {
+    const bitnet__screen *s = &c->screen;
+    double norm = (double)s->norm[r], left = (double)s->residual[r];
+    *middle = (double)s->scale[r] * k->b *
+              (128.0 * (double)s->dots[r] + (double)s->dots[c->m->n_vocab + r]);
+    return ((norm * k->gamma + left) * k->norm_x + (norm + left) * k->norm_f) * (1.0 + 1e-6) +
+           1e-30;
+}
+
+/* Keeps the k largest values seen in heap, the smallest on top; n are in it now. */
+static int32_t bitnet__keep_largest(float *heap, int32_t n, int32_t k, float value) {
+    int32_t i, child;
+    if (n < k) {
+        for (i = n++; i > 0 && heap[(i - 1) / 2] > value; i = (i - 1) / 2)
+            heap[i] = heap[(i - 1) / 2];
+        heap[i] = value;
+    } else if (value > heap[0]) {
+        for (i = 0; (child = 2 * i + 1) < n; i = child) {
+            if (child + 1 < n && heap[child + 1] < heap[child]) child++;
+            if (!(heap[child] < value)) break;
+            heap[i] = heap[child];
+        }
+        heap[i] = value;
+    }
+    return n;
+}
+
+/* Marks (or unmarks) the tokens whose logits bias and penalty change: they are no match for others'
+   bounds, and are always computed. */
+static void bitnet__screen_mark(bitnet_ctx *c, const bitnet_sampler *s, uint8_t mark) {
+    int32_t i;
+    for (i = 0; i < s->n_bias; i++)
+        if (s->bias[i].token >= 0 && s->bias[i].token < c->m->n_vocab)
+            c->screen.wanted[s->bias[i].token] = mark;
+    for (i = bitnet__penalty_start(c, s); i < c->n_past; i++)
+        c->screen.wanted[c->history[i]] = mark;
+}
+
+/* The tokens that can be among the k largest logits, in id order; returns how many. k lower bounds
+   lie at or above the threshold, so a row whose upper bound lies below it cannot be one. */
+static int32_t bitnet__screen_rows(bitnet_ctx *c, const bitnet__screen_bound *bound, int32_t k) {
+    bitnet__screen *s = &c->screen;
+    int32_t r, n = c->m->n_vocab, kept = 0, found = 0;
+    double middle, err, threshold;
+    for (r = 0; r < n; r++) {
+        if (s->wanted[r]) continue;
+        err = bitnet__screen_row(c, bound, r, &middle);
+        middle -= err;
+        if (middle > -1e37 && middle < 1e37)   /* rounded to float, and 1e-6 lower to be sure */
+            kept = bitnet__keep_largest(s->lows, kept, k,
+                                        (float)(middle - 1e-6 * (middle < 0 ? -middle : middle)));
+    }
+    threshold = kept == k ? (double)s->lows[0] : -1e300;
+    for (r = 0; r < n; r++) {
+        err = bitnet__screen_row(c, bound, r, &middle);
+        if (!s->wanted[r] && middle + err < threshold) continue;
+        c->candidates[found++].token = r;
+    }
+    return found;
+}
+
+/* All candidates that this sampler's draw can depend on, with exact logits; 0 if they are too many
+   for screening to pay, or all logits are there already. */
+static int32_t bitnet__screened_candidates(bitnet_ctx *c, const bitnet_sampler *s) {
+    int32_t n, k = s->temperature > 0.0f ? s->top_k : 1;
+    bitnet__screen_bound bound;
+    bitnet__step step;
+    if (!c->screen.rows || c->n_ready == c->n_rows || k < 1 || k > c->m->n_vocab / 16 ||
+        !bitnet__screen_hidden(c, &bound))
+        return 0;
+    memset(&step, 0, sizeof step);
+    step.c = c;
+    if (!c->screen.built) {
+        memset(c->screen.wanted, 0, (size_t)c->m->n_vocab);
+        bitnet__run_step(&step, c->m->n_vocab, bitnet__step_build_screen);
+        c->screen.built = 1;
+    }
+    bitnet__run_step(&step, c->m->n_vocab, bitnet__step_screen_dots);
+    bitnet__screen_mark(c, s, 1);
+    n = bitnet__screen_rows(c, &bound, k);
+    bitnet__screen_mark(c, s, 0);
+    if (n > c->m->n_vocab / 4) return 0;
+    bitnet__run_step(&step, n, bitnet__step_exact_rows);
+    return n;
+}
+
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s) {
     bitnet_sampler greedy;
-    const float *logits = bitnet_logits(c, -1);
+    const float *logits;
+    int32_t n;
     memset(&greedy, 0, sizeof greedy);
-    return logits ? bitnet__sample_from(c, s ? s : &greedy, logits) : -1;
+    if (!s) s = &greedy;
+    if (c->n_rows == 0) return -1;
+    n = bitnet__screened_candidates(c, s);
+    if (n > 0) {
+        c->screen.exact_rows = n;
+        bitnet__adjust(c, s, n);
+        return bitnet__pick(c, s, n);
+    }
+    c->screen.exact_rows = c->m->n_vocab;
+    logits = bitnet_logits(c, -1);
+    return bitnet__sample_from(c, s, logits);
 }
 
 /* =============================================================================================
@@ -4324,8 +4622,10 @@ static const char *bitnet__compare_kernels(bitnet__selftest *t, const bitnet_ker
                                     (size_t)rows))
         if (!BITNET__SAME(dots)) return "dotrows_i2s";
     }
-    for (i = 0; i < rows * n;
-         i++) { /* random bytes make wild floats; these are tame in any format */
+    BITNET__BOTH(f->dotrows_u8(t->w, t->q[0], t->sums[0], n, rows, cols, t->dots[i], (size_t)rows))
+    if (!BITNET__SAME(dots)) return "dotrows_u8";
+    /* Random bytes make wild floats; these are tame in any format. */
+    for (i = 0; i < rows * n; i++) {
         uint32_t u = bitnet__float_bits(t->x[i % (cols * n)]);
         uint16_t h = bitnet__f32_to_f16(t->x[i % (cols * n)]);
         t->w[4 * i] = (uint8_t)h;
@@ -4399,7 +4699,7 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
     full = bitnet__fill_kernels(k);
     for (i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         memset(&t, 0, sizeof t);
-        for (j = 0; j < sizeof t.w; j++) t.w[j] = (uint8_t)(bitnet__random(&state) * 256.0);
+        for (j = 0; j < sizeof t.w; j++) t.w[j] = (uint8_t)(1.0 + bitnet__random(&state) * 255.0);
         for (j = 0; j < sizeof t.x / sizeof t.x[0]; j++) t.x[j] = bitnet__test_number(&state);
         bad = bitnet__compare_kernels(&t, &full, lengths[i]);
         if (bad)
@@ -4451,6 +4751,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__LEAN
 #undef BITNET__MAX_ALIGNMENT
 #undef BITNET__MAX_CONTEXT
+#undef BITNET__MAX_SCREENED
 #undef BITNET__MAX_HEADS
 #undef BITNET__MAX_KEYS
 #undef BITNET__MAX_NAME

@@ -28,14 +28,19 @@
 
    BOUNDS, for codes up to 3 and q from -128 to 127
        avx2, int16        2 * 3 * 128 = 768 from a vpmaddubsw, far from its saturation; four make
-                          3072 a block: 10 blocks stay inside int16 (30720). The kernel adds 8.
-       avx2, int32        2 * 8 * 3072 = 49152 to a lane for every 8 blocks.
+                          3072 a block: 10 blocks stay inside int16 (30720). The tile adds 8, a
+                          panel 32 single steps of 768; both come to 24576.
+       avx2, int32        2 * 24576 = 49152 to a lane each time that the int16 are emptied.
        avx512vnni, int32  4 * 3 * 128 = 1536 to a lane from a vpdpbusd.
-       both, int32        All lanes together 384 n, for n <= 2^20 at most 402653184; then minus the
-                          sum of q, at most 128 n = 2^27. int32 goes to 2^31.
-       quantize           The sum of q + 128: at most 255 n < 2^28. */
+       both, int32        All lanes together 384 n, for n <= 2^20 at most 402653184; before or
+                          after that minus the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
+       quantize           The sum of q + 128: at most 255 n < 2^28.
+       dotrows_u8         avx512vnni: 4 * 255 * 127 to a lane from a vpdpbusd, all lanes together
+                          32385 n, for n <= 2^16 under 2^31; then minus 128 times the sum of q.
+                          avx2: |w - 128| times q with the sign of w - 128, both at most 127, so a
+                          vpmaddubsw gives at most 2 * 127^2 = 32258 and does not saturate. */
 
-#if BITNET__KERNEL_ABI != 1
+#if BITNET__KERNEL_ABI != 2
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -73,13 +78,16 @@ extern "C" {
   #define BITNET__AVX512 1
 #endif
 
+/* APART: a function of its own, so that nothing around its loop claims the registers. */
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__INLINE static inline __attribute__((always_inline))
+  #define BITNET__APART static __attribute__((noinline))
   #define BITNET__TARGET_avx2 __attribute__((target("avx2,f16c")))
   #define BITNET__TARGET_avx512vnni \
       __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 #else
   #define BITNET__INLINE static __forceinline
+  #define BITNET__APART static __declspec(noinline)
   #define BITNET__TARGET_avx2
   #define BITNET__TARGET_avx512vnni
 #endif
@@ -88,9 +96,18 @@ extern "C" {
 #if defined(__clang__)
   #define BITNET__UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
-  #define BITNET__UNROLL _Pragma("GCC unroll 4")
+  #define BITNET__UNROLL _Pragma("GCC unroll 8")
 #else
   #define BITNET__UNROLL
+#endif
+
+/* gcc 12 carries the sums of vpdpbusd from one step to the next through a second set of
+   registers, and the copies take a third of the time; a statement that may have changed a sum
+   ends that. */
+#if BITNET__AVX512 && defined(__GNUC__) && !defined(__clang__)
+  #define BITNET__IN_PLACE(sum) __asm__("" : "+v"(sum))
+#else
+  #define BITNET__IN_PLACE(sum) ((void)0)
 #endif
 
 /* ---- what the CPU and the system allow ---- */
@@ -155,30 +172,128 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
     else memcpy(to, four, (size_t)count * 4);
 }
 
-/* I2_S. Columns are in the outer loop: weights have 2 bits, activations 8, so better the weights
-   are read again, from the L2 cache, 256 rows at a time. */
-#define BITNET__DEFINE_DOTROWS_I2S(isa) \
-    static BITNET__TARGET_##isa void bitnet__dotrows_i2s_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
-        int r, c, step, top, end; \
-        for (top = 0; top < rows; top = end) { \
-            end = rows - top < 256 ? rows : top + 256; \
-            for (c = 0; c < cols; c += step) { \
-                const int8_t *col = q + (size_t)c * (size_t)n; \
-                step = BITNET__TILE_COLS(cols - c); \
-                for (r = top; r < end; r += BITNET__TILE) { \
-                    const uint8_t *row = w + (size_t)r * (size_t)(n / 4); \
-                    int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
-                    if (step == 1) \
-                        bitnet__tile_i2s_##isa(row, col, sums + c, n, end - r, 1, to, \
-                                               out_stride, 1); \
-                    else \
-                        bitnet__tile_i2s_##isa(row, col, sums + c, n, end - r, cols - c, to, \
-                                               out_stride, BITNET__TILE); \
+/* ---- I2_S ----
+   Few columns: tiles, straight from the packed rows, which come from memory. From 16 columns on:
+   panels of rows, unpacked once for all columns. Two vectors of L lanes of int32 hold the dots of
+   a panel's 2 L rows with one column, each row in a lane of its own, so no sum goes across lanes.
+   For that the codes lie crosswise, 4 of each row side by side:
+
+       panel[k][half]    lane           0           1       ...      L - 1
+                         row         half L    half L + 1   ...   half L + L - 1
+                         weights   4k .. 4k+3   4k .. 4k+3  ...    4k .. 4k+3      a code a byte
+
+   Step k multiplies this by activations 4k .. 4k+3 of a column, repeated in all lanes. A panel is
+   at most 256 steps deep, 32 KB of zmm, to stay in the L1 cache; out carries the sums from one
+   depth to the next. Activations of that depth (512 KB for 512 columns) stay in the L2 cache
+   while 256 rows go by. Past the last column the last is repeated: both copies write the same. */
+#define BITNET__PANEL 256
+
+/* A block's 32 bytes are two pieces of 4 words. A vector takes the piece of every 4th row: i,
+   i + 4 and so on; four vectors have all rows of the half. Transposing 4 x 4 words in each 16
+   bytes leaves word d of all rows in one vector, in order. Its bits 7-6 belong to step
+   4 * piece + d of the block, bits 5-4 to the step 8 further on, then 16, then 24. */
+#define BITNET__DEFINE_DOTROWS_I2S(isa, lanes) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__unpack_##isa( \
+        const uint8_t *w, size_t row_bytes, int rows, int blocks, \
+        bitnet__i32_##isa (*panel)[2]) { \
+        const uint8_t *row[2 * (lanes)]; \
+        bitnet__i32_##isa v[4], t[4]; \
+        int r, half, piece, d; \
+        for (r = 0; r < 2 * (lanes); r++) row[r] = w + BITNET__CLAMP(r, rows) * row_bytes; \
+        for (half = 0; half < 2; half++) { \
+            for (piece = 0; piece < 2 * blocks; piece++) { \
+                bitnet__i32_##isa (*to)[2] = panel + piece / 2 * 32 + piece % 2 * 4; \
+                BITNET__UNROLL for (r = 0; r < 4; r++) \
+                    v[r] = bitnet__every4_##isa(row + half * (lanes) + r, (size_t)piece * 16); \
+                t[0] = bitnet__unpacklo_epi32_##isa(v[0], v[1]); \
+                t[1] = bitnet__unpackhi_epi32_##isa(v[0], v[1]); \
+                t[2] = bitnet__unpacklo_epi32_##isa(v[2], v[3]); \
+                t[3] = bitnet__unpackhi_epi32_##isa(v[2], v[3]); \
+                v[0] = bitnet__unpacklo_epi64_##isa(t[0], t[2]); \
+                v[1] = bitnet__unpackhi_epi64_##isa(t[0], t[2]); \
+                v[2] = bitnet__unpacklo_epi64_##isa(t[1], t[3]); \
+                v[3] = bitnet__unpackhi_epi64_##isa(t[1], t[3]); \
+                BITNET__UNROLL for (d = 0; d < 4; d++) { \
+                    to[d][half] = bitnet__codes_##isa(v[d], 6); \
+                    to[d + 8][half] = bitnet__codes_##isa(v[d], 4); \
+                    to[d + 16][half] = bitnet__codes_##isa(v[d], 2); \
+                    to[d + 24][half] = bitnet__codes_##isa(v[d], 0); \
                 } \
             } \
         } \
+    } \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__panels_i2s_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        const size_t row_bytes = (size_t)(n / 4); \
+        bitnet__i32_##isa panel[BITNET__PANEL][2]; \
+        int r, k, c, steps; \
+        for (k = 0; k < n / 4; k += steps) { \
+            steps = n / 4 - k < BITNET__PANEL ? n / 4 - k : BITNET__PANEL; \
+            for (r = 0; r < rows; r += 2 * (lanes)) { \
+                bitnet__unpack_##isa(w + (size_t)r * row_bytes + (size_t)k, row_bytes, rows - r, \
+                                     steps / 32, panel); \
+                for (c = 0; c < cols; c += 8) { \
+                    const int8_t *col = q + (size_t)c * (size_t)n + (size_t)k * 4; \
+                    int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
+                    bitnet__multiply_##isa(panel, steps, col, n, k ? 0 : sums + c, rows - r, \
+                                           cols - c, to, out_stride); \
+                } \
+            } \
+        } \
+    } \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__tiles_i2s_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        int r, c, step; \
+        for (c = 0; c < cols; c += step) { \
+            step = BITNET__TILE_COLS(cols - c); \
+            for (r = 0; r < rows; r += BITNET__TILE) { \
+                const uint8_t *row = w + (size_t)r * (size_t)(n / 4); \
+                const int8_t *col = q + (size_t)c * (size_t)n; \
+                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
+                if (step == 1) \
+                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, 1, to, out_stride, \
+                                           1); \
+                else \
+                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, cols - c, to, \
+                                           out_stride, BITNET__TILE); \
+            } \
+        } \
+    } \
+    static BITNET__TARGET_##isa void bitnet__dotrows_i2s_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        const int some = cols < 16 ? 0 : cols % 8 > 4 ? cols : cols - cols % 8; \
+        int count; \
+        for (; rows > 0; rows -= count) { \
+            count = rows < 256 ? rows : 256; \
+            if (some) bitnet__panels_i2s_##isa(w, q, sums, n, count, some, out, out_stride); \
+            if (some < cols) \
+                bitnet__tiles_i2s_##isa(w, q + (size_t)some * (size_t)n, sums + some, n, count, \
+                                        cols - some, out + (size_t)some * out_stride, \
+                                        out_stride); \
+            w += (size_t)count * (size_t)(n / 4); \
+            out += count; \
+        } \
+    }
+
+/* Bytes less 128, two columns at a time: the two halves of a hidden state. Four rows in a tile, as
+   above; the end of a row that is no multiple of 64 goes to the scalar twin with all of it. */
+#define BITNET__DEFINE_DOTROWS_U8(isa) \
+    static BITNET__TARGET_##isa void bitnet__dotrows_u8_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        int r, c; \
+        if (n % 64) { \
+            bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride); \
+            return; \
+        } \
+        for (r = 0; r < rows; r += BITNET__TILE) \
+            for (c = 0; c < cols; c += 2) \
+                bitnet__tile_u8_##isa(w + (size_t)r * (size_t)n, q + (size_t)c * (size_t)n, \
+                                      sums + c, n, rows - r, cols - c, \
+                                      out + (size_t)c * out_stride + (size_t)r, out_stride); \
     }
 
 /* ---- floats ----
@@ -425,7 +540,8 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
 #define BITNET__KERNEL_ENTRIES(isa) \
     bitnet__quantize_##isa, bitnet__dotrows_i2s_##isa, bitnet__dotrows_f32_##isa, \
     bitnet__dotrows_f16_##isa, bitnet__dotrows_bf16_##isa, bitnet__mixrows_f32_##isa, \
-    bitnet__mixrows_f16_##isa, bitnet__softmax_##isa, bitnet__rmsnorm_##isa
+    bitnet__mixrows_f16_##isa, bitnet__softmax_##isa, bitnet__rmsnorm_##isa, \
+    bitnet__dotrows_u8_##isa
 
 #if BITNET__AVX2
 /* ---- AVX2: a v16 is two ymm ---- */
@@ -576,7 +692,116 @@ BITNET__FN void bitnet__tile_i2s_avx2(const uint8_t *w, const int8_t *q, const i
     }
 }
 
-BITNET__DEFINE_DOTROWS_I2S(avx2)
+typedef __m256i bitnet__i32_avx2;
+
+#define BITNET__I32(op) \
+    BITNET__FN __m256i bitnet__##op##_avx2(__m256i a, __m256i b) { return _mm256_##op(a, b); }
+BITNET__I32(unpacklo_epi32) BITNET__I32(unpackhi_epi32)
+BITNET__I32(unpacklo_epi64) BITNET__I32(unpackhi_epi64)
+#undef BITNET__I32
+
+/* 16 bytes each of row[0], row[4] ... */
+BITNET__FN __m256i bitnet__every4_avx2(const uint8_t *const *row, size_t at) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(bitnet__load128_avx2(row[0] + at)),
+                                   bitnet__load128_avx2(row[4] + at), 1);
+}
+
+BITNET__FN __m256i bitnet__codes_avx2(__m256i v, int shift) {
+    return _mm256_and_si256(_mm256_srli_epi16(v, shift), _mm256_set1_epi8(3));
+}
+
+/* Masks the first count lanes. */
+BITNET__FN __m256i bitnet__first_avx2(int count) {
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane);
+}
+
+/* A block's 32 steps are added in int16, at most 24576, and then go into int32: 8 sums of 16 bits
+   are what the registers hold, so the 8 columns come in fours. */
+BITNET__APART BITNET__TARGET_avx2 void bitnet__multiply_avx2(
+    __m256i (*panel)[2], int steps, const int8_t *q, int n, const int32_t *sums, int rows,
+    int cols, int32_t *out, size_t out_stride) {
+    const __m256i rows0 = bitnet__first_avx2(rows), rows1 = bitnet__first_avx2(rows - 8);
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i sum[4][2], part[4][2];
+    const int8_t *col[4];
+    int32_t *to[4];
+    int c, k, i, from;
+    for (from = 0; from < 8 && from < cols; from += 4) {
+        BITNET__UNROLL for (c = 0; c < 4; c++) {
+            const size_t at = BITNET__CLAMP(from + c, cols);
+            col[c] = q + at * (size_t)n;
+            to[c] = out + at * out_stride;
+            if (sums) {
+                sum[c][0] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_set1_epi32(sums[at]));
+                sum[c][1] = sum[c][0];
+            } else {
+                sum[c][0] = _mm256_maskload_epi32(to[c], rows0);
+                sum[c][1] = _mm256_maskload_epi32(to[c] + 8, rows1);
+            }
+        }
+        for (k = 0; k < steps; k += 32) {
+            BITNET__UNROLL for (c = 0; c < 4; c++)
+                part[c][0] = part[c][1] = _mm256_setzero_si256();
+            for (i = k; i < k + 32; i++) {
+                const __m256i w0 = panel[i][0], w1 = panel[i][1];
+                BITNET__UNROLL for (c = 0; c < 4; c++) {
+                    int32_t four;
+                    __m256i a;
+                    memcpy(&four, col[c] + (size_t)i * 4, 4);
+                    a = _mm256_set1_epi32(four);
+                    part[c][0] = _mm256_add_epi16(part[c][0], _mm256_maddubs_epi16(w0, a));
+                    part[c][1] = _mm256_add_epi16(part[c][1], _mm256_maddubs_epi16(w1, a));
+                }
+            }
+            BITNET__UNROLL for (c = 0; c < 4; c++) {
+                sum[c][0] = _mm256_add_epi32(sum[c][0], _mm256_madd_epi16(part[c][0], ones));
+                sum[c][1] = _mm256_add_epi32(sum[c][1], _mm256_madd_epi16(part[c][1], ones));
+            }
+        }
+        BITNET__UNROLL for (c = 0; c < 4; c++) {
+            _mm256_maskstore_epi32(to[c], rows0, sum[c][0]);
+            _mm256_maskstore_epi32(to[c] + 8, rows1, sum[c][1]);
+        }
+    }
+}
+
+BITNET__DEFINE_DOTROWS_I2S(avx2, 8)
+
+BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
+                                     int rows, int cols, int32_t *out, size_t out_stride) {
+    const __m256i turn = _mm256_set1_epi8(-128), ones = _mm256_set1_epi16(1);
+    __m256i sum[2][4];
+    int r, c, i;
+    (void)sums;                        /* for bytes that were not made signed first */
+    BITNET__UNROLL for (c = 0; c < 2; c++) {
+        BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = _mm256_setzero_si256();
+    }
+    for (i = 0; i < n; i += 32) {
+        const __m256i q0 = bitnet__load256_avx2(q + i);
+        const __m256i q1 = bitnet__load256_avx2(q + BITNET__CLAMP(1, cols) * (size_t)n + i);
+        BITNET__UNROLL for (r = 0; r < 4; r++) {
+            const uint8_t *p = w + BITNET__CLAMP(r, rows) * (size_t)n + i;
+            const __m256i h = _mm256_xor_si256(bitnet__load256_avx2(p), turn);
+            const __m256i size = _mm256_abs_epi8(h);
+            const __m256i d0 = _mm256_maddubs_epi16(size, _mm256_sign_epi8(q0, h));
+            const __m256i d1 = _mm256_maddubs_epi16(size, _mm256_sign_epi8(q1, h));
+            BITNET__PREFETCH(p);
+            sum[0][r] = _mm256_add_epi32(sum[0][r], _mm256_madd_epi16(d0, ones));
+            sum[1][r] = _mm256_add_epi32(sum[1][r], _mm256_madd_epi16(d1, ones));
+        }
+    }
+    for (c = 0; c < 2 && c < cols; c++) {
+        __m256i s = _mm256_hadd_epi32(_mm256_hadd_epi32(sum[c][0], sum[c][1]),
+                                      _mm256_hadd_epi32(sum[c][2], sum[c][3]));
+        __m128i dots = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+        int32_t four[4];
+        _mm_storeu_si128((__m128i *)(void *)four, dots);
+        bitnet__put(out + (size_t)c * out_stride, four, rows);
+    }
+}
+
+BITNET__DEFINE_DOTROWS_U8(avx2)
 
 static const bitnet_kernels bitnet__kernels_avx2 = {
     "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__KERNEL_ENTRIES(avx2)
@@ -598,6 +823,10 @@ typedef __m512 bitnet__v16_avx512vnni;
 BITNET__V16(add) BITNET__V16(sub) BITNET__V16(mul) BITNET__V16(min) BITNET__V16(max)
 
 BITNET__FN __m512 bitnet__splat_avx512vnni(float x) { return _mm512_set1_ps(x); }
+
+BITNET__FN __m128i bitnet__load128_avx512vnni(const void *p) {
+    return _mm_loadu_si128((const __m128i *)p);
+}
 
 BITNET__FN __m256i bitnet__load256_avx512vnni(const void *p) {
     return _mm256_loadu_si256((const __m256i *)p);
@@ -668,6 +897,7 @@ BITNET__FN void bitnet__tile_i2s_avx512vnni(const uint8_t *w, const int8_t *q, c
             BITNET__UNROLL for (r = 0; r < 4; r++) {
                 sum[c][r] = _mm512_dpbusd_epi32(sum[c][r], w0[r], a0);
                 sum[c][r] = _mm512_dpbusd_epi32(sum[c][r], w1[r], a1);
+                BITNET__IN_PLACE(sum[c][r]);
             }
         }
     }
@@ -690,7 +920,104 @@ BITNET__FN void bitnet__tile_i2s_avx512vnni(const uint8_t *w, const int8_t *q, c
     }
 }
 
-BITNET__DEFINE_DOTROWS_I2S(avx512vnni)
+typedef __m512i bitnet__i32_avx512vnni;
+
+#define BITNET__I32(op) \
+    BITNET__FN __m512i bitnet__##op##_avx512vnni(__m512i a, __m512i b) { \
+        return _mm512_##op(a, b); \
+    }
+BITNET__I32(unpacklo_epi32) BITNET__I32(unpackhi_epi32)
+BITNET__I32(unpacklo_epi64) BITNET__I32(unpackhi_epi64)
+#undef BITNET__I32
+
+/* 16 bytes each of row[0], row[4] ... */
+BITNET__FN __m512i bitnet__every4_avx512vnni(const uint8_t *const *row, size_t at) {
+    __m512i v = _mm512_castsi128_si512(bitnet__load128_avx512vnni(row[0] + at));
+    v = _mm512_inserti32x4(v, bitnet__load128_avx512vnni(row[4] + at), 1);
+    v = _mm512_inserti32x4(v, bitnet__load128_avx512vnni(row[8] + at), 2);
+    return _mm512_inserti32x4(v, bitnet__load128_avx512vnni(row[12] + at), 3);
+}
+
+BITNET__FN __m512i bitnet__codes_avx512vnni(__m512i v, unsigned shift) {
+    return _mm512_and_si512(_mm512_srli_epi32(v, shift), _mm512_set1_epi8(3));
+}
+
+/* Masks the first count lanes. */
+BITNET__FN __mmask16 bitnet__first_avx512vnni(int count) {
+    return (__mmask16)(count >= 16 ? 0xffff : count > 0 ? (1 << count) - 1 : 0);
+}
+
+/* 16 sums, 2 of weights and 1 of activations: 19 registers; 10 loads for 16 vpdpbusd. */
+BITNET__APART BITNET__TARGET_avx512vnni void bitnet__multiply_avx512vnni(
+    __m512i (*panel)[2], int steps, const int8_t *q, int n, const int32_t *sums, int rows,
+    int cols, int32_t *out, size_t out_stride) {
+    const __mmask16 rows0 = bitnet__first_avx512vnni(rows);
+    const __mmask16 rows1 = bitnet__first_avx512vnni(rows - 16);
+    __m512i sum[8][2];
+    const int8_t *col[8];
+    int32_t *to[8];
+    int c, k;
+    BITNET__UNROLL for (c = 0; c < 8; c++) {
+        const size_t at = BITNET__CLAMP(c, cols);
+        col[c] = q + at * (size_t)n;
+        to[c] = out + at * out_stride;
+        if (sums) {
+            sum[c][0] = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_set1_epi32(sums[at]));
+            sum[c][1] = sum[c][0];
+        } else {
+            sum[c][0] = _mm512_maskz_loadu_epi32(rows0, to[c]);
+            sum[c][1] = _mm512_maskz_loadu_epi32(rows1, to[c] + 16);
+        }
+    }
+    for (k = 0; k < steps; k++) {
+        const __m512i w0 = panel[k][0], w1 = panel[k][1];
+        BITNET__UNROLL for (c = 0; c < 8; c++) {
+            int32_t four;
+            __m512i a;
+            memcpy(&four, col[c] + (size_t)k * 4, 4);
+            a = _mm512_set1_epi32(four);
+            sum[c][0] = _mm512_dpbusd_epi32(sum[c][0], w0, a);
+            sum[c][1] = _mm512_dpbusd_epi32(sum[c][1], w1, a);
+            BITNET__IN_PLACE(sum[c][0]);
+            BITNET__IN_PLACE(sum[c][1]);
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < 8; c++) {
+        _mm512_mask_storeu_epi32(to[c], rows0, sum[c][0]);
+        _mm512_mask_storeu_epi32(to[c] + 16, rows1, sum[c][1]);
+    }
+}
+
+BITNET__DEFINE_DOTROWS_I2S(avx512vnni, 16)
+
+BITNET__FN void bitnet__tile_u8_avx512vnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                           int n, int rows, int cols, int32_t *out,
+                                           size_t out_stride) {
+    __m512i sum[2][4];
+    int r, c, i;
+    BITNET__UNROLL for (c = 0; c < 2; c++) {
+        BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = _mm512_setzero_si512();
+    }
+    for (i = 0; i < n; i += 64) {
+        const __m512i q0 = _mm512_loadu_si512(q + i);
+        const __m512i q1 = _mm512_loadu_si512(q + BITNET__CLAMP(1, cols) * (size_t)n + i);
+        BITNET__UNROLL for (r = 0; r < 4; r++) {
+            const uint8_t *p = w + BITNET__CLAMP(r, rows) * (size_t)n + i;
+            const __m512i h = _mm512_loadu_si512(p);
+            BITNET__PREFETCH(p);
+            sum[0][r] = _mm512_dpbusd_epi32(sum[0][r], h, q0);
+            sum[1][r] = _mm512_dpbusd_epi32(sum[1][r], h, q1);
+        }
+    }
+    for (c = 0; c < 2 && c < cols; c++) {
+        int32_t four[4];
+        BITNET__UNROLL for (r = 0; r < 4; r++)
+            four[r] = _mm512_reduce_add_epi32(sum[c][r]) - 128 * sums[c];
+        bitnet__put(out + (size_t)c * out_stride, four, rows);
+    }
+}
+
+BITNET__DEFINE_DOTROWS_U8(avx512vnni)
 
 static const bitnet_kernels bitnet__kernels_avx512vnni = {
     "avx512vnni",
@@ -715,14 +1042,18 @@ static const bitnet_kernels bitnet__kernels_avx512vnni = {
 #undef BITNET__AVX2
 #undef BITNET__AVX512
 #undef BITNET__INLINE
+#undef BITNET__APART
 #undef BITNET__TARGET_avx2
 #undef BITNET__TARGET_avx512vnni
 #undef BITNET__UNROLL
+#undef BITNET__IN_PLACE
 #undef BITNET__TILE
 #undef BITNET__TILE_COLS
 #undef BITNET__CLAMP
 #undef BITNET__PREFETCH
 #undef BITNET__DEFINE_DOTROWS_I2S
+#undef BITNET__PANEL
+#undef BITNET__DEFINE_DOTROWS_U8
 #undef BITNET__DEFINE_DOTROWS_V16
 #undef BITNET__DEFINE_MIXROWS_V16
 #undef BITNET__DEFINE_FLOATS

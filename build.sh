@@ -21,7 +21,7 @@ CFLAGS=${CFLAGS:--O2}
 RUN=${RUN:-}
 export CC CFLAGS RUN BITNET_TEST_DATA="${BITNET_TEST_DATA:-../shared}"
 WARN="-Wall -Wextra -Wpedantic -Wconversion -Wshadow"
-TESTS="run test_gguf test_kernels test_model test_text test_tiny test_tokenizer"
+TESTS="run test_gguf test_kernels test_model test_screen test_text test_tiny test_tokenizer"
 
 have() { command -v "$1" >/dev/null 2>&1; }
 run() { echo "+ $*"; "$@"; }
@@ -136,7 +136,7 @@ tests() {
 # The tests that share contexts and models between threads.
 races() {
     build_tests races clang -O1 -g -fsanitize=thread &&
-        run build/tests-races/run model/variants model/callers_pool tiny/same_text
+        run build/tests-races/run model/variants model/callers_pool screen/switch tiny/same_text
 }
 
 # The same kernels on CPUs that lack something: each level must be found, and none beyond it.

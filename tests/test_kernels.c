@@ -172,6 +172,59 @@ static void dotrows_i2s(const char *table) {
             }
     /* More rows than the kernels take at a time. */
     if (!compare_i2s(&k, 128, 523, 5, ANY_BYTES, RANDOM, 3)) return;
+    if (!compare_i2s(&k, 1152, 523, 19, ANY_BYTES, RANDOM, 3)) return;
+}
+
+/* Bytes less 128: against scalar at every shape, and scalar's and the table's own sums against the
+   definition, the largest ones at the longest row included. */
+static int compare_u8(const bitnet_kernels *k, int n, int rows, int cols, int activations,
+                      int extreme, size_t offset) {
+    size_t w_size = (size_t)rows * (size_t)n, q_size = (size_t)cols * (size_t)n, i;
+    size_t stride = (size_t)rows + (offset & 3), size = ((size_t)cols - 1) * stride + (size_t)rows;
+    uint8_t *w = (uint8_t *)block(w_size, offset);
+    int8_t *q = (int8_t *)block(q_size, offset ^ 2);
+    int32_t *sums = (int32_t *)block((size_t)cols * 4, 4);
+    int32_t *got = (int32_t *)results(size * 4);
+    int same = 1, row, c;
+    for (i = 0; i < w_size; i++)
+        w[i] = (uint8_t)(extreme ? (extreme == 1 ? 1 : 255) : (int)(random_bits() % 255) + 1);
+    fill_activations(q, q_size, activations);
+    for (i = 0; i < q_size; i++) q[i] = (int8_t)(q[i] < -127 ? -127 : q[i]);
+    sum_columns(q, n, cols, sums);
+    k->dotrows_u8(w, q, sums, n, rows, cols, got, stride);
+    for (c = 0; c < cols; c++)
+        for (row = 0; row < rows; row++) {
+            int64_t want = 0;
+            for (i = 0; i < (size_t)n; i++)
+                want += ((int)w[(size_t)row * (size_t)n + i] - 128) * q[(size_t)c * (size_t)n + i];
+            same &= got[(size_t)c * stride + (size_t)row] == want;
+        }
+    if (!same)
+        test_fail(__FILE__, __LINE__, "%s: n %d, %d rows, %d columns, activations %s, bytes %s",
+                  k->name, n, rows, cols, activation_names[activations],
+                  extreme == 1 ? "1" : extreme ? "255" : "random");
+    release(w, offset);
+    release(q, offset ^ 2);
+    release(sums, 4);
+    free(got);
+    return same;
+}
+
+static void dotrows_u8(const char *table) {
+    static const int u8_lengths[] = {1, 15, 63, 64, 65, 128, 192, 2560};
+    size_t n, r, c;
+    int turn = 0;
+    USE_TABLE(k, table);
+    if (!k.dotrows_u8) return;
+    for (n = 0; n < COUNT(u8_lengths); n++)
+        for (r = 0; r < COUNT(row_counts); r++)
+            for (c = 0; c < 5; c++, turn++)
+                if (!compare_u8(&k, u8_lengths[n], row_counts[r], col_counts[c],
+                                turn % N_ACTIVATIONS, turn % 7 < 3 ? turn % 7 : 0,
+                                (size_t)(turn % 9)))
+                    return;
+    for (turn = 0; turn < 6; turn++)
+        if (!compare_u8(&k, 65536, 2, 2, turn % 2 ? ALL_MINUS_128 : ALL_127, turn % 3, 1)) return;
 }
 
 /* The longest row, with contents that make the largest sums: their values are known. */
@@ -794,6 +847,7 @@ static void cpu_features(void) {
     X(quantize, table) \
     X(dotrows_i2s, table) \
     X(dotrows_i2s_longest, table) \
+    X(dotrows_u8, table) \
     X(dotrows_f32, table) \
     X(dotrows_f16, table) \
     X(dotrows_bf16, table) \
@@ -803,6 +857,7 @@ static void cpu_features(void) {
     X(rmsnorm, table)
 
 TABLE_TEST(dotrows_i2s_longest, scalar)
+TABLE_TEST(dotrows_u8, scalar)
 EACH_ENTRY(TABLE_TEST, avx2)
 EACH_ENTRY(TABLE_TEST, avx512vnni)
 
@@ -821,6 +876,7 @@ const test_case kernels_tests[] = {
     {"kernels/scalar/quantize", quantize_definition},
     {"kernels/scalar/dotrows_i2s", i2s_definition},
     TABLE_ROW(dotrows_i2s_longest, scalar)
+    TABLE_ROW(dotrows_u8, scalar)
     {"kernels/scalar/rows", rows_definition},
     {"kernels/scalar/softmax", softmax_definition},
     {"kernels/scalar/rmsnorm", rmsnorm_definition},
