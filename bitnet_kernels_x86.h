@@ -770,7 +770,7 @@ BITNET__DEFINE_DOTROWS_I2S(avx2, 8)
 
 BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
                                      int rows, int cols, int32_t *out, size_t out_stride) {
-    const __m256i turn = _mm256_set1_epi8(-128), ones = _mm256_set1_epi16(1);
+    const __m256i turn = _mm256_set1_epi8((char)-128), ones = _mm256_set1_epi16(1);
     __m256i sum[2][4];
     int r, c, i;
     (void)sums;                        /* for bytes that were not made signed first */

@@ -5,7 +5,7 @@
 #   ./build.sh test        installs what the suites need and is missing, then runs them all
 #   ./build.sh examples    builds every example
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
-#   ./build.sh bench [MODEL] [-t N]   load time, prefill and decode speed of every usable kernel
+#   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
 #   ./build.sh deps        installs what test needs (apt-get, as root or through sudo)
 #   ./build.sh clean       removes build/
 #
