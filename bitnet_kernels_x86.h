@@ -162,8 +162,8 @@ static uint32_t bitnet__cpu_features(void) {
 #define BITNET__TILE_COLS(left) ((left) > 2 ? BITNET__TILE : 1)
 #define BITNET__CLAMP(i, count) ((size_t)((i) < (count) ? (i) : (count) - 1))
 
-/* Four rows are four streams, too many and too short for the CPU's own prefetching. An address past
-   the end of the weights does no harm: nothing is read there. */
+/* For CPUs whose own prefetching loses four short streams; where it keeps up this changes nothing.
+   An address past the end of the weights does no harm: nothing is read there. */
 #define BITNET__PREFETCH(p) _mm_prefetch((const char *)((uintptr_t)(p) + 16384), _MM_HINT_T0)
 
 /* Writes the results of a tile's column: 4, or fewer at the end, of 4 bytes each. */
