@@ -103,7 +103,8 @@
    The scalar C of this file defines them: integer sums are exact; a float sum of n products goes
    into 16 partial sums, element i into sum i % 16, each product rounded before it is added (no
    FMA), and the 16 are added as a tree (8 apart, 4, 2, 1). exp, sin, cos, log and sqrt are our
-   own. The price is a rule for the compiler: no -ffast-math (refused), no contraction of a*b+c
+   own. With an F16 cache, queries and probabilities are rounded to 13 bits first: their products
+   with the cache's 11 bits are exact, so that there an FMA is allowed, and twice as fast. The price is a rule for the compiler: no -ffast-math (refused), no contraction of a*b+c
    into an FMA (switched off here by pragma; if a compiler ignores that, use -ffp-contract=off;
    MSVC: /fp:precise), 32-bit x86 with -msse2 -mfpmath=sse. bitnet_selftest says in words if a
    build breaks the rule.
@@ -216,7 +217,7 @@ typedef enum bitnet_kv_type { BITNET_KV_F16 = 0, BITNET_KV_F32 = 1 } bitnet_kv_t
 
 typedef struct bitnet_ctx_params {
     int32_t n_ctx;               /* positions; 0: what the model was trained for */
-    int32_t n_batch;             /* tokens evaluated together; 0: 256, or n_ctx if smaller */
+    int32_t n_batch;             /* tokens evaluated together; 0: 512, or n_ctx if smaller */
     int32_t n_logits;            /* rows bitnet_eval can keep with all_logits; 0: 1 */
     int32_t n_threads;           /* 0: one per online CPU; 1: the caller's thread only */
     bitnet_kv_type kv_type;      /* 0: F16 */
@@ -284,7 +285,8 @@ enum {
 
 /* CPU features, as bits of bitnet_kernels.needs. They include the operating system's consent. */
 enum {
-    BITNET_CPU_AVX2 = 1, BITNET_CPU_F16C = 2,
+    BITNET_CPU_AVX2 = 1,         /* and FMA */
+    BITNET_CPU_F16C = 2,
     BITNET_CPU_AVX512 = 4,       /* F, BW, DQ and VL */
     BITNET_CPU_AVX512VNNI = 8
 };
@@ -292,7 +294,9 @@ enum {
 /* Inner loops. Public, so that they can be called and compared without a model. Every entry gives
    the same bits as the scalar table's, whatever the input; a 0 entry means "take the scalar one".
    Weights have no alignment. Rows are contiguous; x, q and out are [cols][...], out_stride
-   elements apart: out[c * out_stride + r] belongs to row r and column (token) c. */
+   elements apart: out[c * out_stride + r] belongs to row r and column (token) c.
+   A shortened float has at most 13 significant bits and lies in 2^-113 .. 2^100 or is 0: its
+   product with an F16 is exact in a float, so a fused multiply-add gives the same bits. */
 struct bitnet_kernels {
     const char *name;            /* scalar avx2 avx512vnni */
     uint32_t needs;              /* BITNET_CPU_* bits, all required */
@@ -310,14 +314,27 @@ struct bitnet_kernels {
                         float *out, size_t out_stride);
     void (*dotrows_bf16)(const uint8_t *w, const float *x, int n, int rows, int cols,
                          float *out, size_t out_stride);
-    /* out[c][i] = sum over r, in order, of p[c][r] * w[r][i]; p is [cols][p_stride], out
-       [cols][n]. */
-    void (*mixrows_f32)(const uint8_t *w, const float *p, size_t p_stride, int n, int rows,
-                        int cols, float *out);
-    void (*mixrows_f16)(const uint8_t *w, const float *p, size_t p_stride, int n, int rows,
-                        int cols, float *out);
-    /* x = softmax(x * scale) in place. */
-    void (*softmax)(float *x, int n, float scale);
+    /* The same as dotrows_f16, for shortened x: queries with the keys of an F16 cache. */
+    void (*keys_f16)(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
+                     size_t out_stride);
+    /* out[c][i] += p[c][r] * w[r][i], r in order; w's rows are w_stride elements apart, p is
+       [cols][p_stride], shortened in the case of F16, out [cols][n]. */
+    void (*mixrows_f32)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
+                        int rows, int cols, float *out);
+    void (*mixrows_f16)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
+                        int rows, int cols, float *out);
+    /* x = softmax(x * scale) in place, shortened if asked for. n is at most 2^20. */
+    void (*softmax)(float *x, int n, float scale, int shorten);
+    /* Rotates the pairs (i, i + n_rot / 2) of x[n] by angles given as n_rot / 2 cosines, then as
+       many sines; copies what lies beyond n_rot. y may be x. */
+    void (*rope)(const float *x, const float *cos_sin, int n_rot, int n, int shorten, float *y);
+    /* n floats as little-endian F16, rounded to nearest, ties to even. */
+    void (*store_f16)(const float *x, int n, uint8_t *out);
+    /* y[i] = dots[i] * f; with add: y[i] += dots[i] * f. */
+    void (*dequantize)(const int32_t *dots, float f, int n, int add, float *y);
+    /* y[i] = max(gate[i] * gate_f, 0)^2 * (up[i] * up_f). */
+    void (*relu2_gate)(const int32_t *gate, float gate_f, const int32_t *up, float up_f, int n,
+                       float *y);
     /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]; y may be x. */
     void (*rmsnorm)(const float *x, const float *gain, int n, float eps, float *y);
     /* out = sum over i of (w[i] - 128) * q[i], exact, for w[i] >= 1 and q[i] >= -127, so that a
@@ -727,11 +744,12 @@ static void bitnet__sincos(double x, double *s, double *c) {
     *c = quadrant == 0 ? cos_r : quadrant == 1 ? -sin_r : quadrant == 2 ? -cos_r : sin_r;
 }
 
-/* exp in float for softmax, argument clamped to [-87, 88] so that the result is a normal number
-   (NaN counts as -87): n ln 2 + r as above, Taylor to r^6 / 6!, relative error under 3e-7. */
+/* exp in float for softmax, argument clamped to [-64, 88] (NaN counts as -64): n ln 2 + r as above,
+   Taylor to r^6 / 6!, relative error under 3e-7. e^-64 is 2^-92, so even among 2^20 others it
+   leaves a probability over 2^-113, whose last of 13 bits is worth 2^-125. */
 static float bitnet__expf(float x) {
     float t, n, r, p;
-    x = x > -87.0f ? x : -87.0f;
+    x = x > -64.0f ? x : -64.0f;
     x = x < 88.0f ? x : 88.0f;
     t = x * 1.44269504f + 12582912.0f;                 /* 1.5 * 2^23: the sum's low bits are n */
     n = t - 12582912.0f;
@@ -743,6 +761,22 @@ static float bitnet__expf(float x) {
     p = p * r + 1.0f;
     p = p * r + 1.0f;
     return bitnet__float_from_bits(bitnet__float_bits(p) + (bitnet__float_bits(t) << 23));
+}
+
+/* x rounded to 13 significant bits by Veltkamp's splitting. An F16 has 11, and its last bit is
+   worth 2^-24 or more: the product has 24 bits, the last worth 2^-149 or more, and is exact. */
+static float bitnet__round13(float x) {
+    float t = x * 2049.0f;
+    return t - (t - x);
+}
+
+/* Shortened: rounded so, held within 2^100, and 0 below 2^-100. NaN stays. */
+static float bitnet__shorten(float x) {
+    const float huge = 1.2676506e30f, tiny = 7.8886091e-31f;
+    if (x < tiny && x > -tiny) return 0.0f;
+    x = -huge > x ? -huge : x;
+    x = huge < x ? huge : x;
+    return bitnet__round13(x);
 }
 
 /* =============================================================================================
@@ -835,13 +869,13 @@ static void bitnet__dotrows_i2s_scalar(const uint8_t *w, const int8_t *q, const 
         } \
     }
 #define BITNET__DEFINE_MIXROWS(type, bytes) \
-    static void bitnet__mixrows_##type##_scalar(const uint8_t *w, const float *p, size_t p_stride, \
-                                                int n, int rows, int cols, float *out) { \
+    static void bitnet__mixrows_##type##_scalar(const uint8_t *w, size_t w_stride, const float *p, \
+                                                size_t p_stride, int n, int rows, int cols, \
+                                                float *out) { \
         int r, c, i; \
         for (c = 0; c < cols; c++, p += p_stride, out += n) { \
             const uint8_t *v = w; \
-            for (i = 0; i < n; i++) out[i] = 0.0f; \
-            for (r = 0; r < rows; r++, v += (size_t)n * (bytes)) \
+            for (r = 0; r < rows; r++, v += w_stride * (bytes)) \
                 for (i = 0; i < n; i++) \
                     out[i] += p[r] * bitnet__load_##type(v + (size_t)i * (bytes)); \
         } \
@@ -852,7 +886,7 @@ BITNET__DEFINE_DOTROWS(bf16, 2)
 BITNET__DEFINE_MIXROWS(f32, 4)
 BITNET__DEFINE_MIXROWS(f16, 2)
 
-static void bitnet__softmax_scalar(float *x, int n, float scale) {
+static void bitnet__softmax_scalar(float *x, int n, float scale, int shorten) {
     float lanes[BITNET__LANES] = {0}, top = -3.4e38f, inv;
     int i;
     for (i = 0; i < n; i++) {
@@ -864,7 +898,43 @@ static void bitnet__softmax_scalar(float *x, int n, float scale) {
         lanes[i % BITNET__LANES] += x[i];
     }
     inv = 1.0f / bitnet__sum_lanes(lanes);
-    for (i = 0; i < n; i++) x[i] *= inv;
+    for (i = 0; i < n; i++) x[i] = shorten ? bitnet__round13(x[i] * inv) : x[i] * inv;
+}
+
+static void bitnet__rope_scalar(const float *x, const float *cos_sin, int n_rot, int n,
+                                int shorten, float *y) {
+    int i, half = n_rot / 2;
+    for (i = 0; i < half; i++) {
+        float a = x[i], b = x[half + i], cs = cos_sin[i], sn = cos_sin[half + i];
+        y[i] = a * cs - b * sn;
+        y[half + i] = b * cs + a * sn;
+    }
+    for (i = n_rot; i < n; i++) y[i] = x[i];
+    for (i = 0; i < n && shorten; i++) y[i] = bitnet__shorten(y[i]);
+}
+
+static void bitnet__store_f16_scalar(const float *x, int n, uint8_t *out) {
+    int i;
+    for (i = 0; i < n; i++) {
+        uint16_t h = bitnet__f32_to_f16(x[i]);
+        out[2 * i] = (uint8_t)h;
+        out[2 * i + 1] = (uint8_t)(h >> 8);
+    }
+}
+
+static void bitnet__dequantize_scalar(const int32_t *dots, float f, int n, int add, float *y) {
+    int i;
+    for (i = 0; i < n; i++) y[i] = add ? y[i] + (float)dots[i] * f : (float)dots[i] * f;
+}
+
+static void bitnet__relu2_gate_scalar(const int32_t *gate, float gate_f, const int32_t *up,
+                                      float up_f, int n, float *y) {
+    int i;
+    for (i = 0; i < n; i++) {
+        float g = (float)gate[i] * gate_f;
+        g = g > 0.0f ? g : 0.0f;
+        y[i] = g * g * ((float)up[i] * up_f);
+    }
 }
 
 static void bitnet__rmsnorm_scalar(const float *x, const float *gain, int n, float eps, float *y) {
@@ -893,14 +963,15 @@ static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const i
 
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, bitnet__quantize_scalar, bitnet__dotrows_i2s_scalar, bitnet__dotrows_f32_scalar,
-    bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__mixrows_f32_scalar,
-    bitnet__mixrows_f16_scalar, bitnet__softmax_scalar, bitnet__rmsnorm_scalar,
-    bitnet__dotrows_u8_scalar
+    bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar,
+    bitnet__mixrows_f32_scalar, bitnet__mixrows_f16_scalar, bitnet__softmax_scalar,
+    bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar,
+    bitnet__relu2_gate_scalar, bitnet__rmsnorm_scalar, bitnet__dotrows_u8_scalar
 };
 
 /* The kernel headers: each defines BITNET__HAVE_SIMD, its tables, and a list of them, best first.
    */
-#define BITNET__KERNEL_ABI 2
+#define BITNET__KERNEL_ABI 3
 #if !defined(BITNET_NO_SIMD) && defined(__has_include)
   #if BITNET__ARCH_X86
     #if __has_include("bitnet_kernels_x86.h")
@@ -2841,9 +2912,14 @@ static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
     if (!k.dotrows_f32) k.dotrows_f32 = s->dotrows_f32;
     if (!k.dotrows_f16) k.dotrows_f16 = s->dotrows_f16;
     if (!k.dotrows_bf16) k.dotrows_bf16 = s->dotrows_bf16;
+    if (!k.keys_f16) k.keys_f16 = s->keys_f16;
     if (!k.mixrows_f32) k.mixrows_f32 = s->mixrows_f32;
     if (!k.mixrows_f16) k.mixrows_f16 = s->mixrows_f16;
     if (!k.softmax) k.softmax = s->softmax;
+    if (!k.rope) k.rope = s->rope;
+    if (!k.store_f16) k.store_f16 = s->store_f16;
+    if (!k.dequantize) k.dequantize = s->dequantize;
+    if (!k.relu2_gate) k.relu2_gate = s->relu2_gate;
     if (!k.rmsnorm) k.rmsnorm = s->rmsnorm;
     if (!k.dotrows_u8) k.dotrows_u8 = s->dotrows_u8;
     return k;
@@ -3396,6 +3472,7 @@ struct bitnet_ctx {
     int32_t n_past;                    /* positions in the cache */
     int32_t n_rows;                    /* rows of hidden */
     int32_t n_ready;                   /* rows of logits computed from hidden */
+    int32_t block, n_scores;           /* tokens that attend together; n_ctx to whole 16s */
     /* What follows lies in one arena, in this order; see bitnet__ctx_layout. */
     bitnet_token *history;             /* [n_ctx]                the tokens in the cache */
     uint8_t *k_cache, *v_cache;        /* [n_layers][n_kv_heads][n_ctx][head_dim]  F16 or F32 */
@@ -3403,15 +3480,16 @@ struct bitnet_ctx {
     float *h;                          /* [n_batch][widest]      normed, on the way to int8 */
     float *q;                          /* [n_batch][q_dim] */
     float *kv;                         /* [n_batch][2][kv_dim]   new keys, then new values */
+    float *queries;                    /* [n_kv_heads][n_tokens][group][head_dim]  q, rotated */
     float *o;                          /* [n_batch][q_dim]       attention's output */
-    float *g;                          /* [n_batch][ffn_dim]     gate, then gated */
-    float *u;                          /* [n_batch][ffn_dim]     up */
+    float *g;                          /* [n_batch][ffn_dim]     relu(gate)^2 * up */
     int8_t *act;                       /* [n_batch][widest, to whole blocks of 128]  int8 */
     float *act_scale;                  /* [n_batch]              s of quantize */
     int32_t *act_sum;                  /* [n_batch] */
-    int32_t *dots;                     /* [n_batch][most rows]   integer products */
-    float *scores;                     /* [n_threads][n_heads / n_kv_heads][n_ctx] */
-    float *rope;                       /* [n_batch][n_rot / 2][2]  cos, sin */
+    int32_t *dots;                     /* [n_threads][2][n_batch][BITNET__CHUNK]  products */
+    float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
+    float *mixed;                      /* [n_threads][cols][head_dim]  of o */
+    float *rope;                       /* [n_batch][2][n_rot / 2]  cosines, sines */
     float *hidden;                     /* [n_logits][dim]        output_norm of the last tokens */
     float *logits;                     /* [n_logits][n_vocab] */
     struct bitnet__candidate *candidates;  /* [n_vocab]          the sampler's */
@@ -3431,7 +3509,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     memset(p, 0, sizeof *p);
     if (given) *p = *given;
     if (!p->n_ctx) p->n_ctx = m->n_ctx;
-    if (!p->n_batch) p->n_batch = p->n_ctx < 256 ? p->n_ctx : 256;
+    if (!p->n_batch) p->n_batch = p->n_ctx < 512 ? p->n_ctx : 512;
     if (!p->n_logits) p->n_logits = 1;
     if (!p->n_threads) p->n_threads = bitnet__online_cpus();
     if (p->n_ctx < 1 || p->n_ctx > BITNET__MAX_CONTEXT)
@@ -3450,6 +3528,13 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
         return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)p->kv_type);
     return BITNET_OK;
 }
+
+enum {
+    BITNET__CHUNK = 256,               /* rows of a layer at a time, whose products wait */
+    BITNET__COLUMNS = 32,              /* tokens times heads of a group that attend together */
+    BITNET__SCORE_ROWS = 64,           /* positions, and ... */
+    BITNET__MIX_DIMS = 64              /* ... elements of a head: what a thread takes at least */
+};
 
 /* Carves the arena at base into c's arrays; with base 0 it only measures. UINT64_MAX: too large. */
 typedef struct bitnet__carver { char *base; uint64_t used; } bitnet__carver;
@@ -3472,11 +3557,12 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
     bitnet__carver v;
     uint64_t batch = (uint64_t)p->n_batch, ctx = (uint64_t)p->n_ctx;
     uint64_t widest = (uint64_t)bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
-    uint64_t most_rows = (uint64_t)bitnet__max(bitnet__max(m->dim, m->ffn_dim),
-                                               m->q_dim + 2 * m->kv_dim);
-    uint64_t padded = (widest + 127) / 128 * 128, group = (uint64_t)(m->n_heads / m->n_kv_heads);
+    uint64_t padded = (widest + 127) / 128 * 128, threads = (uint64_t)p->n_threads, cols;
     uint64_t cell = p->kv_type == BITNET_KV_F32 ? 4 : 2;
     uint64_t cells = (uint64_t)m->n_layers * (uint64_t)m->kv_dim;   /* < 2^10 * 2^20 */
+    c->block = bitnet__max(BITNET__COLUMNS / (m->n_heads / m->n_kv_heads), 1);
+    c->n_scores = (p->n_ctx + BITNET__LANES - 1) / BITNET__LANES * BITNET__LANES;
+    cols = (uint64_t)c->block * (uint64_t)(m->n_heads / m->n_kv_heads);
     v.base = base;
     v.used = 0;
     c->history = (bitnet_token *)bitnet__carve(&v, ctx, sizeof *c->history);
@@ -3486,14 +3572,16 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
     c->h = (float *)bitnet__carve(&v, batch * widest, 4);
     c->q = (float *)bitnet__carve(&v, batch * (uint64_t)m->q_dim, 4);
     c->kv = (float *)bitnet__carve(&v, batch * 2 * (uint64_t)m->kv_dim, 4);
+    c->queries = (float *)bitnet__carve(&v, batch * (uint64_t)m->q_dim, 4);
     c->o = (float *)bitnet__carve(&v, batch * (uint64_t)m->q_dim, 4);
     c->g = (float *)bitnet__carve(&v, batch * (uint64_t)m->ffn_dim, 4);
-    c->u = (float *)bitnet__carve(&v, batch * (uint64_t)m->ffn_dim, 4);
     c->act = (int8_t *)bitnet__carve(&v, batch * padded, 1);
     c->act_scale = (float *)bitnet__carve(&v, batch, 4);
     c->act_sum = (int32_t *)bitnet__carve(&v, batch, 4);
-    c->dots = (int32_t *)bitnet__carve(&v, batch * most_rows, 4);
-    c->scores = (float *)bitnet__carve(&v, (uint64_t)p->n_threads * group * ctx, 4);
+    c->dots = (int32_t *)bitnet__carve(&v, threads * 2 * batch * BITNET__CHUNK, 4);
+    c->scores = (float *)bitnet__carve(&v, (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) *
+                                           cols * (uint64_t)c->n_scores, 4);
+    c->mixed = (float *)bitnet__carve(&v, threads * cols * (uint64_t)m->head_dim, 4);
     c->rope = (float *)bitnet__carve(&v, batch * (uint64_t)m->n_rot, 4);
     c->hidden = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->dim, 4);
     c->logits = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->n_vocab, 4);
@@ -3511,7 +3599,7 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
         s->lows = (float *)bitnet__carve(&v, n, 4);
         s->q = (int8_t *)bitnet__carve(&v, 2 * dim, 1);
         s->wanted = (uint8_t *)bitnet__carve(&v, n, 1);
-        s->scratch = (float *)bitnet__carve(&v, (uint64_t)p->n_threads * dim, 4);
+        s->scratch = (float *)bitnet__carve(&v, threads * dim, 4);
     }
     return v.used;
 }
@@ -3606,7 +3694,7 @@ static void bitnet__step_job(void *arg, int i) {
     const bitnet__step *s = (const bitnet__step *)arg;
     int64_t n = s->n_items, threads = s->c->p.n_threads;
     int32_t from = (int32_t)(n * i / threads), to = (int32_t)(n * (i + 1) / threads);
-    if (from < to) s->fn(s, from, to, i);
+    s->fn(s, from, to, i);             /* the range may be empty */
 }
 
 static void bitnet__run_step(bitnet__step *s, int32_t n_items,
@@ -3638,22 +3726,31 @@ static void bitnet__step_quantize(const bitnet__step *s, int32_t from, int32_t t
     }
 }
 
-/* Rows [from, to) of a linear layer: the integer products, which go into dots [n_tokens][n_out],
-   then y = dot * (w_scale / s). */
-static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l, int32_t from,
-                                int32_t to, int32_t *all_dots, float *out, size_t out_stride,
-                                int add) {
-    bitnet_ctx *c = s->c;
-    int32_t t, r;
-    size_t n_out = (size_t)l->n_out;
+/* The integer products of rows [from, from + count) of a linear layer, into dots
+   [n_tokens][BITNET__CHUNK]; y is then dot * (w_scale / s). */
+static void bitnet__products(const bitnet__step *s, const bitnet__linear *l, int32_t from,
+                             int32_t count, int32_t *dots) {
+    const bitnet_ctx *c = s->c;
     c->k.dotrows_i2s(l->w + (size_t)from * (size_t)(l->n_in / 4), c->act, c->act_sum, l->n_in,
-                     to - from, s->n_tokens, all_dots + from, n_out);
-    for (t = 0; t < s->n_tokens; t++) {
-        const int32_t *dots = all_dots + (size_t)t * n_out;
-        float *y = out + (size_t)t * out_stride;
-        float f = l->scale / c->act_scale[t];
-        if (add) for (r = from; r < to; r++) y[r] += (float)dots[r] * f;
-        else for (r = from; r < to; r++) y[r] = (float)dots[r] * f;
+                     count, s->n_tokens, dots, BITNET__CHUNK);
+}
+
+/* A thread's room for two such products. */
+static int32_t *bitnet__thread_dots(const bitnet_ctx *c, int thread) {
+    return c->dots + (size_t)thread * 2 * (size_t)c->p.n_batch * BITNET__CHUNK;
+}
+
+/* Rows [from, to): y, or with add y more, in out [n_tokens][out_stride]. */
+static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l, int32_t from,
+                                int32_t to, int thread, float *out, size_t out_stride, int add) {
+    bitnet_ctx *c = s->c;
+    int32_t *dots = bitnet__thread_dots(c, thread), t, count;
+    for (; from < to; from += count) {
+        count = bitnet__min(to - from, BITNET__CHUNK);
+        bitnet__products(s, l, from, count, dots);
+        for (t = 0; t < s->n_tokens; t++)
+            c->k.dequantize(dots + (size_t)t * BITNET__CHUNK, l->scale / c->act_scale[t], count,
+                            add, out + (size_t)t * out_stride + from);
     }
 }
 
@@ -3664,7 +3761,6 @@ static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, in
     const bitnet__linear *parts[3];
     float *outs[3];
     int32_t i, first = 0;
-    (void)thread;
     parts[0] = &l->attn_q;
     parts[1] = &l->attn_k;
     parts[2] = &l->attn_v;
@@ -3674,32 +3770,31 @@ static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, in
     for (i = 0; i < 3; first += parts[i++]->n_out) {
         int32_t low = bitnet__max(from - first, 0), high = bitnet__min(to - first, parts[i]->n_out);
         if (low < high)
-            bitnet__linear_rows(s, parts[i], low, high,
-                                c->dots + (size_t)first * (size_t)s->n_tokens, outs[i],
+            bitnet__linear_rows(s, parts[i], low, high, thread, outs[i],
                                 (size_t)(i == 0 ? c->m->q_dim : 2 * c->m->kv_dim), 0);
     }
 }
 
 /* Rows of the layer that leads back into the residual stream. */
 static void bitnet__step_add_to_x(const bitnet__step *s, int32_t from, int32_t to, int thread) {
-    (void)thread;
-    bitnet__linear_rows(s, s->linear, from, to, s->c->dots, s->c->x, (size_t)s->c->m->dim, 1);
+    bitnet__linear_rows(s, s->linear, from, to, thread, s->c->x, (size_t)s->c->m->dim, 1);
 }
 
-/* Rows of gate and up, and what joins them: g = relu(gate)^2 * up. */
+/* Rows of gate and up, and what joins them. */
 static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
-    size_t n = (size_t)c->m->ffn_dim;
-    int32_t t, r;
-    (void)thread;
-    bitnet__linear_rows(s, &s->layer->ffn_gate, from, to, c->dots, c->g, n, 0);
-    bitnet__linear_rows(s, &s->layer->ffn_up, from, to, c->dots, c->u, n, 0);
-    for (t = 0; t < s->n_tokens; t++) {
-        float *g = c->g + (size_t)t * n;
-        const float *u = c->u + (size_t)t * n;
-        for (r = from; r < to; r++) {
-            float v = g[r] > 0.0f ? g[r] : 0.0f;
-            g[r] = v * v * u[r];
+    const bitnet__linear *gate = &s->layer->ffn_gate, *up = &s->layer->ffn_up;
+    int32_t *gates = bitnet__thread_dots(c, thread), t, count;
+    int32_t *ups = gates + (size_t)c->p.n_batch * BITNET__CHUNK;
+    for (; from < to; from += count) {
+        count = bitnet__min(to - from, BITNET__CHUNK);
+        bitnet__products(s, gate, from, count, gates);
+        bitnet__products(s, up, from, count, ups);
+        for (t = 0; t < s->n_tokens; t++) {
+            size_t at = (size_t)t * BITNET__CHUNK;
+            c->k.relu2_gate(gates + at, gate->scale / c->act_scale[t], ups + at,
+                            up->scale / c->act_scale[t], count,
+                            c->g + (size_t)t * (size_t)c->m->ffn_dim + from);
         }
     }
 }
@@ -3726,75 +3821,186 @@ static size_t bitnet__cache_at(const bitnet_ctx *c, int32_t layer, int32_t kv_he
     return row * (size_t)c->m->head_dim * (c->p.kv_type == BITNET_KV_F32 ? 4u : 2u);
 }
 
-static void bitnet__cache_store(const bitnet_ctx *c, uint8_t *row, const float *v) {
+static void bitnet__cache_store(const bitnet_ctx *c, const float *v, uint8_t *row) {
     int32_t i;
-    if (c->p.kv_type == BITNET_KV_F32)
-        for (i = 0; i < c->m->head_dim; i++, row += 4) {
-            uint32_t u = bitnet__float_bits(v[i]);
-            row[0] = (uint8_t)u;
-            row[1] = (uint8_t)(u >> 8);
-            row[2] = (uint8_t)(u >> 16);
-            row[3] = (uint8_t)(u >> 24);
-        }
-    else
-        for (i = 0; i < c->m->head_dim; i++, row += 2) {
-            uint16_t u = bitnet__f32_to_f16(v[i]);
-            row[0] = (uint8_t)u;
-            row[1] = (uint8_t)(u >> 8);
-        }
-}
-
-/* Rotates one head: pairs (i, i + n_rot / 2), the "halves" order of this architecture. */
-static void bitnet__rope_head(float *v, const float *cos_sin, int32_t n_rot) {
-    int32_t i, half = n_rot / 2;
-    for (i = 0; i < half; i++) {
-        float a = v[i], b = v[half + i], cs = cos_sin[2 * i], sn = cos_sin[2 * i + 1];
-        v[i] = a * cs - b * sn;
-        v[half + i] = b * cs + a * sn;
+    if (c->p.kv_type == BITNET_KV_F16) {
+        c->k.store_f16(v, c->m->head_dim, row);
+        return;
+    }
+    for (i = 0; i < c->m->head_dim; i++, row += 4) {
+        uint32_t u = bitnet__float_bits(v[i]);
+        row[0] = (uint8_t)u;
+        row[1] = (uint8_t)(u >> 8);
+        row[2] = (uint8_t)(u >> 16);
+        row[3] = (uint8_t)(u >> 24);
     }
 }
 
-/* Tokens [from, to): rotate q and k, store k and v in the cache. */
+/* The queries of a KV head at a token of the batch: [group][head_dim]. */
+static float *bitnet__queries_at(const bitnet__step *s, int32_t kv_head, int32_t t) {
+    const bitnet_model *m = s->c->m;
+    size_t row = (size_t)kv_head * (size_t)s->n_tokens + (size_t)t;
+    return s->c->queries + row * (size_t)(m->q_dim / m->n_kv_heads);
+}
+
+/* Tokens [from, to): rotate q and k, store k and v in the cache. The pairs are (i, i + n_rot / 2),
+   the "halves" order of this architecture. */
 static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    int32_t t, i;
-    size_t hd = (size_t)m->head_dim;
+    int32_t t, i, j, hd = m->head_dim, group = m->n_heads / m->n_kv_heads;
+    int shorten = c->p.kv_type == BITNET_KV_F16;
     (void)thread;
     for (t = from; t < to; t++) {
         const float *cos_sin = c->rope + (size_t)t * (size_t)m->n_rot;
-        float *q = c->q + (size_t)t * (size_t)m->q_dim;
+        const float *q = c->q + (size_t)t * (size_t)m->q_dim;
         float *k = c->kv + (size_t)t * 2 * (size_t)m->kv_dim, *v = k + m->kv_dim;
-        for (i = 0; i < m->n_heads; i++) bitnet__rope_head(q + (size_t)i * hd, cos_sin, m->n_rot);
-        for (i = 0; i < m->n_kv_heads; i++) {
+        for (i = 0; i < m->n_kv_heads; i++, k += hd, v += hd) {
             size_t at = bitnet__cache_at(c, s->layer_index, i, c->n_past + t);
-            bitnet__rope_head(k + (size_t)i * hd, cos_sin, m->n_rot);
-            bitnet__cache_store(c, c->k_cache + at, k + (size_t)i * hd);
-            bitnet__cache_store(c, c->v_cache + at, v + (size_t)i * hd);
+            for (j = 0; j < group; j++, q += hd)
+                c->k.rope(q, cos_sin, m->n_rot, hd, shorten,
+                          bitnet__queries_at(s, i, t) + (size_t)j * (size_t)hd);
+            c->k.rope(k, cos_sin, m->n_rot, hd, 0, k);
+            bitnet__cache_store(c, k, c->k_cache + at);
+            bitnet__cache_store(c, v, c->v_cache + at);
         }
     }
 }
 
-/* Items are (token, KV head) pairs. The group of query heads that read one KV head lies together in
-   q, so they are the columns of one product with its keys. */
-static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t to, int thread) {
-    bitnet_ctx *c = s->c;
+/* Some tokens and one KV head: their queries are the columns that go over its keys and values. The
+   last token sees all n_all positions, each one before it one less. */
+typedef struct bitnet__attention {
+    const bitnet__step *s;
+    int32_t kv_head, t, n_tokens;      /* tokens [t, t + n_tokens) of the batch */
+    int32_t n_all, n_cols;
+    float *scores;                     /* [n_cols][n_scores] */
+} bitnet__attention;
+
+static bitnet__attention bitnet__attend(const bitnet__step *s, int32_t kv_head, int32_t t,
+                                        float *scores) {
+    const bitnet_ctx *c = s->c;
+    bitnet__attention a;
+    a.s = s;
+    a.kv_head = kv_head;
+    a.t = t;
+    a.n_tokens = bitnet__min(s->n_tokens - t, c->block);
+    a.n_all = c->n_past + t + a.n_tokens;
+    a.n_cols = a.n_tokens * (c->m->n_heads / c->m->n_kv_heads);
+    a.scores = scores;
+    return a;
+}
+
+/* Products of the queries with the keys of positions [from, to). */
+static void bitnet__score(const bitnet__attention *a, int32_t from, int32_t to) {
+    const bitnet_ctx *c = a->s->c;
+    size_t at = bitnet__cache_at(c, a->s->layer_index, a->kv_head, from);
+    (c->p.kv_type == BITNET_KV_F32 ? c->k.dotrows_f32 : c->k.keys_f16)(
+        c->k_cache + at, bitnet__queries_at(a->s, a->kv_head, a->t), c->m->head_dim, to - from,
+        a->n_cols, a->scores + from, (size_t)c->n_scores);
+}
+
+/* Column i's scores become probabilities. */
+static void bitnet__weigh(const bitnet__attention *a, int32_t i) {
+    const bitnet_ctx *c = a->s->c;
+    int32_t token = i / (a->n_cols / a->n_tokens);
+    c->k.softmax(a->scores + (size_t)i * (size_t)c->n_scores, a->n_all - a->n_tokens + 1 + token,
+                 (float)(1.0 / bitnet__sqrt((double)c->m->head_dim)),
+                 c->p.kv_type == BITNET_KV_F16);
+}
+
+/* Elements [from, from + count) of the heads' outputs: the positions that all tokens see, then for
+   each token those that it sees beyond them. */
+static void bitnet__mix(const bitnet__attention *a, int32_t from, int32_t count, int thread) {
+    const bitnet_ctx *c = a->s->c;
     const bitnet_model *m = c->m;
-    int32_t item, j, group = m->n_heads / m->n_kv_heads;
-    size_t n_ctx = (size_t)c->p.n_ctx;
-    float *scores = c->scores + (size_t)thread * (size_t)group * n_ctx;
-    float scale = (float)(1.0 / bitnet__sqrt((double)m->head_dim));
-    for (item = from; item < to; item++) {
-        int32_t t = item / m->n_kv_heads, kv_head = item % m->n_kv_heads, n = c->n_past + t + 1;
-        size_t at = bitnet__cache_at(c, s->layer_index, kv_head, 0);
-        size_t head = (size_t)t * (size_t)m->q_dim + (size_t)(kv_head * group * m->head_dim);
-        int f32 = c->p.kv_type == BITNET_KV_F32;
-        (f32 ? c->k.dotrows_f32 : c->k.dotrows_f16)(c->k_cache + at, c->q + head, m->head_dim, n,
-                                                    group, scores, n_ctx);
-        for (j = 0; j < group; j++) c->k.softmax(scores + (size_t)j * n_ctx, n, scale);
-        (f32 ? c->k.mixrows_f32 : c->k.mixrows_f16)(c->v_cache + at, scores, n_ctx, m->head_dim, n,
-                                                    group, c->o + head);
+    int f32 = c->p.kv_type == BITNET_KV_F32;
+    void (*mixrows)(const uint8_t *, size_t, const float *, size_t, int, int, int, float *) =
+        f32 ? c->k.mixrows_f32 : c->k.mixrows_f16;
+    int32_t i, shared = a->n_all - a->n_tokens + 1, group = a->n_cols / a->n_tokens;
+    size_t hd = (size_t)m->head_dim, stride = (size_t)c->n_scores, cell = f32 ? 4 : 2;
+    const uint8_t *v = c->v_cache + bitnet__cache_at(c, a->s->layer_index, a->kv_head, 0) +
+                       (size_t)from * cell;
+    float *mixed = c->mixed + (size_t)thread * (size_t)(c->block * group) * hd;
+    memset(mixed, 0, (size_t)a->n_cols * (size_t)count * sizeof *mixed);
+    mixrows(v, hd, a->scores, stride, count, shared, a->n_cols, mixed);
+    for (i = 1; i < a->n_tokens; i++)
+        mixrows(v + (size_t)shared * hd * cell, hd,
+                a->scores + (size_t)(i * group) * stride + shared, stride, count, i, group,
+                mixed + (size_t)(i * group) * (size_t)count);
+    for (i = 0; i < a->n_cols; i++) {
+        size_t head = (size_t)(a->kv_head * group + i % group);
+        memcpy(c->o + (size_t)(a->t + i / group) * (size_t)m->q_dim + head * hd + from,
+               mixed + (size_t)i * (size_t)count, (size_t)count * sizeof *mixed);
     }
+}
+
+/* A long batch: items are (block of tokens, KV head) pairs. The later the block, the more positions
+   it sees: the threads take them in turn. */
+static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    const bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    int32_t item, i, cols = c->block * (m->n_heads / m->n_kv_heads);
+    (void)from;
+    (void)to;
+    for (item = thread; item < s->n_items; item += c->p.n_threads) {
+        bitnet__attention a = bitnet__attend(s, item % m->n_kv_heads,
+                                             item / m->n_kv_heads * c->block, c->scores +
+                                             (size_t)(thread * cols) * (size_t)c->n_scores);
+        bitnet__score(&a, 0, a.n_all);
+        for (i = 0; i < a.n_cols; i++) bitnet__weigh(&a, i);
+        bitnet__mix(&a, 0, m->head_dim, thread);
+    }
+}
+
+/* A short batch, one block: there are too few KV heads to share out evenly, so each of the three
+   parts is a step of its own, cut finer. */
+static bitnet__attention bitnet__attend_short(const bitnet__step *s, int32_t kv_head) {
+    size_t cols = (size_t)(s->n_tokens * (s->c->m->n_heads / s->c->m->n_kv_heads));
+    return bitnet__attend(s, kv_head, 0,
+                          s->c->scores + (size_t)kv_head * cols * (size_t)s->c->n_scores);
+}
+
+static void bitnet__step_score(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    int32_t item, n = s->n_items / s->c->m->n_kv_heads;
+    (void)thread;
+    for (item = from; item < to; item++) {
+        bitnet__attention a = bitnet__attend_short(s, item / n);
+        int32_t row = item % n * BITNET__SCORE_ROWS;
+        bitnet__score(&a, row, bitnet__min(row + BITNET__SCORE_ROWS, a.n_all));
+    }
+}
+
+static void bitnet__step_weigh(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    int32_t item, n = s->n_items / s->c->m->n_kv_heads;
+    (void)thread;
+    for (item = from; item < to; item++) {
+        bitnet__attention a = bitnet__attend_short(s, item / n);
+        bitnet__weigh(&a, item % n);
+    }
+}
+
+static void bitnet__step_mix(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    const bitnet_model *m = s->c->m;
+    int32_t item, n = s->n_items / m->n_kv_heads, count = m->head_dim / n;
+    for (item = from; item < to; item++) {
+        bitnet__attention a = bitnet__attend_short(s, item / n);
+        bitnet__mix(&a, item % n * count, count, thread);
+    }
+}
+
+static void bitnet__run_attention(bitnet__step *s) {
+    const bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    int32_t blocks = (s->n_tokens + c->block - 1) / c->block, n = c->n_past + s->n_tokens;
+    if (blocks > 1) {
+        bitnet__run_step(s, blocks * m->n_kv_heads, bitnet__step_attention);
+        return;
+    }
+    bitnet__run_step(s, (n + BITNET__SCORE_ROWS - 1) / BITNET__SCORE_ROWS * m->n_kv_heads,
+                     bitnet__step_score);
+    bitnet__run_step(s, s->n_tokens * m->n_heads, bitnet__step_weigh);
+    bitnet__run_step(s, m->head_dim % BITNET__MIX_DIMS ? m->n_kv_heads :
+                        m->head_dim / BITNET__MIX_DIMS * m->n_kv_heads, bitnet__step_mix);
 }
 
 /* ---- layers ---- */
@@ -3808,7 +4014,7 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
     bitnet__norm_and_quantize(s, c->x, m->dim, l->attn_norm);
     bitnet__run_step(s, m->q_dim + 2 * m->kv_dim, bitnet__step_qkv);
     bitnet__run_step(s, s->n_tokens, bitnet__step_rope);
-    bitnet__run_step(s, s->n_tokens * m->n_kv_heads, bitnet__step_attention);
+    bitnet__run_attention(s);
     bitnet__norm_and_quantize(s, c->o, m->q_dim, l->attn_sub_norm);
     bitnet__add_linear_to_x(s, &l->attn_output);
     bitnet__norm_and_quantize(s, c->x, m->dim, l->ffn_norm);
@@ -3829,8 +4035,8 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
         for (i = 0; i < m->n_rot / 2; i++) {
             double sn, cs;
             bitnet__sincos((double)(c->n_past + t) * m->rope_freq[i], &sn, &cs);
-            cos_sin[2 * i] = (float)cs;
-            cos_sin[2 * i + 1] = (float)sn;
+            cos_sin[i] = (float)cs;
+            cos_sin[m->n_rot / 2 + i] = (float)sn;
         }
     }
 }
@@ -4639,13 +4845,28 @@ static const char *bitnet__compare_kernels(bitnet__selftest *t, const bitnet_ker
     if (!BITNET__SAME(y)) return "dotrows_f16";
     BITNET__BOTH(f->dotrows_bf16(t->w, t->x, n, rows, cols, t->y[i], (size_t)rows))
     if (!BITNET__SAME(y)) return "dotrows_bf16";
-    BITNET__BOTH(f->mixrows_f32(t->w, t->x, (size_t)n, n, rows, cols, t->y[i]))
+    BITNET__BOTH(f->mixrows_f32(t->w, (size_t)n, t->x, (size_t)n, n, rows, cols, t->y[i]))
     if (!BITNET__SAME(y)) return "mixrows_f32";
-    BITNET__BOTH(f->mixrows_f16(t->w, t->x, (size_t)n, n, rows, cols, t->y[i]))
+    BITNET__BOTH(f->dequantize(t->dots[0], 0.1f, rows * cols, 1, t->y[i]))
+    if (!BITNET__SAME(y)) return "dequantize";
+    BITNET__BOTH(f->relu2_gate(t->dots[0], 0.1f, t->dots[1], 0.3f, rows * cols, t->y[i]))
+    if (!BITNET__SAME(y)) return "relu2_gate";
+    BITNET__BOTH(f->store_f16(t->x, n, (uint8_t *)t->y[i]))
+    if (!BITNET__SAME(y)) return "store_f16";
+    BITNET__BOTH(f->rope(t->x, t->x + n, n / 4 * 2, n, 0, t->y[i]))
+    if (!BITNET__SAME(y)) return "rope";
+    BITNET__BOTH(f->rope(t->x, t->x + n, n / 2 * 2, n, 1, t->y[i]))
+    if (!BITNET__SAME(y)) return "rope";
+    memcpy(t->x, t->y[0], (size_t)n * sizeof t->x[0]);     /* shortened now */
+    BITNET__BOTH(f->keys_f16(t->w, t->x, n, rows, 1, t->y[i], (size_t)rows))
+    if (!BITNET__SAME(y)) return "keys_f16";
+    BITNET__BOTH(f->mixrows_f16(t->w, (size_t)n, t->x, 1, n, rows, cols, t->y[i]))
     if (!BITNET__SAME(y)) return "mixrows_f16";
     BITNET__BOTH(f->rmsnorm(t->x, t->x + n, n, 1e-5f, t->y[i]))
     if (!BITNET__SAME(y)) return "rmsnorm";
-    BITNET__BOTH(memcpy(t->y[i], t->x, sizeof t->x); f->softmax(t->y[i], n, 0.5f))
+    BITNET__BOTH(memcpy(t->y[i], t->x, sizeof t->x); f->softmax(t->y[i], n, 0.5f, 0))
+    if (!BITNET__SAME(y)) return "softmax";
+    BITNET__BOTH(memcpy(t->y[i], t->x, sizeof t->x); f->softmax(t->y[i], n, 0.5f, 1))
     if (!BITNET__SAME(y)) return "softmax";
 #undef BITNET__BOTH
 #undef BITNET__SAME

@@ -4,12 +4,14 @@
    scalar twin in bitnet.h, whose code says what is computed; here stands only how.
 
    INSTRUCTIONS
-       avx2        AVX2 and F16C. Integer dots by vpmaddubsw (unsigned code times signed activation,
-                   pairs added into int16) and vpmaddwd (pairs of int16 added into int32).
+       avx2        AVX2, FMA and F16C. Integer dots by vpmaddubsw (unsigned code times signed
+                   activation, pairs added into int16) and vpmaddwd (pairs of int16 added into
+                   int32).
        avx512vnni  AVX-512 F, BW, DQ, VL and VNNI. Integer dots by vpdpbusd (unsigned code times
                    signed activation, four products added into int32).
        Both        vcvtph2ps for F16. Floats are multiplied, then added: an FMA would round once
-                   where the scalar code rounds twice.
+                   where the scalar code rounds twice. Only where the products are exact, in
+                   attention over an F16 cache, is it the same, and used.
    bitnet__cpu_features asks CPUID for the instructions and XGETBV for the system's consent to the
    wide registers. Each function names its target in an attribute, so no -m flag is needed.
 
@@ -40,7 +42,7 @@
                           avx2: |w - 128| times q with the sign of w - 128, both at most 127, so a
                           vpmaddubsw gives at most 2 * 127^2 = 32258 and does not saturate. */
 
-#if BITNET__KERNEL_ABI != 2
+#if BITNET__KERNEL_ABI != 3
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -82,9 +84,9 @@ extern "C" {
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__INLINE static inline __attribute__((always_inline))
   #define BITNET__APART static __attribute__((noinline))
-  #define BITNET__TARGET_avx2 __attribute__((target("avx2,f16c")))
+  #define BITNET__TARGET_avx2 __attribute__((target("avx2,fma,f16c")))
   #define BITNET__TARGET_avx512vnni \
-      __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
+      __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 #else
   #define BITNET__INLINE static __forceinline
   #define BITNET__APART static __declspec(noinline)
@@ -144,7 +146,7 @@ static uint32_t bitnet__cpu_features(void) {
     if (!(leaf1[2] >> 27 & 1) || !(leaf1[2] >> 28 & 1)) return 0;   /* OSXSAVE: XGETBV works; AVX */
     saved = bitnet__saved_registers();
     if ((saved & ymm) != ymm) return 0;
-    if (leaf7[1] >> 5 & 1) features |= BITNET_CPU_AVX2;
+    if ((leaf7[1] >> 5 & 1) && (leaf1[2] >> 12 & 1)) features |= BITNET_CPU_AVX2;   /* and FMA */
     if (leaf1[2] >> 29 & 1) features |= BITNET_CPU_F16C;
     if ((saved & zmm) != zmm || (leaf7[1] & f_dq_bw_vl) != f_dq_bw_vl) return features;
     features |= BITNET_CPU_AVX512;
@@ -301,9 +303,20 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
    element i of a sum in lane i % 16 by itself. Lengths that are no multiple of 16 (models avoid
    them) go to the scalar twin, so no load ever passes the end of an array. */
 
-/* Rows are in the outer loop, for they are the longer array. The trees of 4 rows end together:
-   lanes 8 and 4 apart are added in each row, then a transposition puts lane j of row r into lane r
-   of register j. */
+/* The end of a tile: the trees of 4 rows end together. Lanes 8 and 4 apart are added in each row,
+   then a transposition puts lane j of row r into lane r of register j. */
+#define BITNET__DEFINE_END_COLUMN(isa) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__end_column_##isa( \
+        const bitnet__v16_##isa *sum, int rows, float *out) { \
+        __m128 s0 = bitnet__fold_##isa(sum[0]), s1 = bitnet__fold_##isa(sum[1]); \
+        __m128 s2 = bitnet__fold_##isa(sum[2]), s3 = bitnet__fold_##isa(sum[3]); \
+        float dots[4]; \
+        _MM_TRANSPOSE4_PS(s0, s1, s2, s3); \
+        _mm_storeu_ps(dots, _mm_add_ps(_mm_add_ps(s0, s2), _mm_add_ps(s1, s3))); \
+        bitnet__put(out, dots, rows); \
+    }
+
+/* Rows are in the outer loop, for they are the longer array. */
 #define BITNET__DEFINE_DOTROWS_V16(isa, type, bytes) \
     BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_##type##_##isa( \
         const uint8_t *w, const float *x, int n, int rows, int cols, float *out, \
@@ -330,14 +343,7 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
                     sum[c][r] = bitnet__add_##isa(sum[c][r], bitnet__mul_##isa(v[r], a)); \
             } \
         } \
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
-            __m128 s0 = bitnet__fold_##isa(sum[c][0]), s1 = bitnet__fold_##isa(sum[c][1]); \
-            __m128 s2 = bitnet__fold_##isa(sum[c][2]), s3 = bitnet__fold_##isa(sum[c][3]); \
-            float dots[4]; \
-            _MM_TRANSPOSE4_PS(s0, s1, s2, s3); \
-            _mm_storeu_ps(dots, _mm_add_ps(_mm_add_ps(s0, s2), _mm_add_ps(s1, s3))); \
-            if (c < cols) bitnet__put(out + (size_t)c * out_stride, dots, rows); \
-        } \
+        bitnet__end_tile_##isa(sum, rows, cols, out, out_stride, tile_cols); \
     } \
     static BITNET__TARGET_##isa void bitnet__dotrows_##type##_##isa( \
         const uint8_t *w, const float *x, int n, int rows, int cols, float *out, \
@@ -362,67 +368,163 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
         } \
     }
 
-/* 64 rows at a time stay in the L1 cache while the vectors across them are summed, for 4 columns or
-   1; out carries the sums from one 64 to the next, so each element's sum keeps its order. */
-#define BITNET__DEFINE_MIXROWS_V16(isa, type, bytes) \
-    BITNET__INLINE BITNET__TARGET_##isa void bitnet__mix_##type##_##isa( \
-        const uint8_t *w, const float *p, size_t p_stride, int n, int rows, int cols, float *out, \
+/* Attention takes the F16 rows of the cache in blocks of up to 16 KB, as floats, which then serve
+   all columns from the L1 cache. Their products with shortened floats are exact, so FMA. */
+#define BITNET__WIDE 4096
+
+#define BITNET__DEFINE_KEYS(isa, whole_cols) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__widen_##isa( \
+        const uint8_t *w, size_t w_stride, int n, int rows, float *wide) { \
+        int r, i; \
+        for (r = 0; r < rows; r++, w += w_stride * 2, wide += n) \
+            for (i = 0; i < n; i += BITNET__LANES) \
+                bitnet__store_##isa(wide + i, bitnet__load_f16_##isa(w + 2 * (size_t)i)); \
+    } \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_keys_##isa( \
+        const float *w, const float *x, int n, int rows, int cols, float *out, size_t out_stride, \
         const int tile_cols) { \
-        bitnet__v16_##isa sum[BITNET__TILE], v; \
-        const float *factor[BITNET__TILE]; \
-        float *to[BITNET__TILE]; \
+        bitnet__v16_##isa sum[BITNET__TILE][4], v[4], a; \
+        const float *row[4], *col[BITNET__TILE]; \
         int r, c, i; \
+        BITNET__UNROLL for (r = 0; r < 4; r++) row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n; \
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
-            factor[c] = p + BITNET__CLAMP(c, cols) * p_stride; \
-            to[c] = out + BITNET__CLAMP(c, cols) * (size_t)n; \
+            col[c] = x + BITNET__CLAMP(c, cols) * (size_t)n; \
+            BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = bitnet__splat_##isa(0.0f); \
         } \
         for (i = 0; i < n; i += BITNET__LANES) { \
-            BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
-                sum[c] = bitnet__load_f32_##isa(to[c] + i); \
-            for (r = 0; r < rows; r++) { \
-                const size_t at = (size_t)r * (size_t)n + (size_t)i; \
-                v = bitnet__load_##type##_##isa(w + at * (bytes)); \
-                BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
-                    sum[c] = bitnet__add_##isa( \
-                        sum[c], bitnet__mul_##isa(bitnet__splat_##isa(factor[c][r]), v)); \
+            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = bitnet__load_f32_##isa(row[r] + i); \
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                a = bitnet__load_f32_##isa(col[c] + i); \
+                BITNET__UNROLL for (r = 0; r < 4; r++) \
+                    sum[c][r] = bitnet__fma_##isa(v[r], a, sum[c][r]); \
             } \
-            BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
-                bitnet__store_##isa(to[c] + i, sum[c]); \
         } \
+        bitnet__end_tile_##isa(sum, rows, cols, out, out_stride, tile_cols); \
     } \
-    static BITNET__TARGET_##isa void bitnet__mixrows_##type##_##isa( \
-        const uint8_t *w, const float *p, size_t p_stride, int n, int rows, int cols, \
-        float *out) { \
-        int r, c, step, count; \
-        if (n % BITNET__LANES) { \
-            bitnet__mixrows_##type##_scalar(w, p, p_stride, n, rows, cols, out); \
+    static BITNET__TARGET_##isa void bitnet__keys_f16_##isa( \
+        const uint8_t *w, const float *x, int n, int rows, int cols, float *out, \
+        size_t out_stride) { \
+        float wide[BITNET__WIDE]; \
+        const int most = n > 0 ? BITNET__WIDE / n / 4 * 4 : 0; \
+        int r, c, k, count, step; \
+        if (n % BITNET__LANES || most == 0) { \
+            bitnet__dotrows_f16_##isa(w, x, n, rows, cols, out, out_stride); \
             return; \
         } \
-        memset(out, 0, (size_t)cols * (size_t)n * sizeof *out); \
         for (r = 0; r < rows; r += count) { \
-            const uint8_t *row = w + (size_t)r * (size_t)n * (bytes); \
-            count = rows - r < 64 ? rows - r : 64; \
+            count = rows - r < most ? rows - r : most; \
+            bitnet__widen_##isa(w + (size_t)r * (size_t)n * 2, (size_t)n, n, count, wide); \
             for (c = 0; c < cols; c += step) { \
-                const float *factor = p + (size_t)c * p_stride + r; \
-                float *to = out + (size_t)c * (size_t)n; \
-                step = BITNET__TILE_COLS(cols - c); \
-                if (step == 1) \
-                    bitnet__mix_##type##_##isa(row, factor, p_stride, n, count, 1, to, 1); \
-                else \
-                    bitnet__mix_##type##_##isa(row, factor, p_stride, n, count, cols - c, to, \
-                                               BITNET__TILE); \
+                step = (whole_cols) == 1 ? 1 : BITNET__TILE_COLS(cols - c); \
+                for (k = 0; k < count; k += 4) { \
+                    const float *row = wide + (size_t)k * (size_t)n; \
+                    const float *col = x + (size_t)c * (size_t)n; \
+                    float *to = out + (size_t)c * out_stride + (size_t)(r + k); \
+                    if (step == 1) \
+                        bitnet__tile_keys_##isa(row, col, n, count - k, 1, to, out_stride, 1); \
+                    else \
+                        bitnet__tile_keys_##isa(row, col, n, count - k, cols - c, to, out_stride, \
+                                                whole_cols); \
+                } \
             } \
+        } \
+    }
+
+/* A tile of the weighted sums: 4 columns, or 1, of some vectors across all rows of a block. out
+   carries the sums from one block to the next, so each element's sum keeps its order. */
+#define BITNET__DEFINE_MIX(isa, most_vectors) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_mix_##isa( \
+        const uint8_t *w, size_t row_bytes, const float *p, size_t p_stride, int n, int rows, \
+        int cols, float *out, const int vectors, const int tile_cols, const int exact) { \
+        bitnet__v16_##isa sum[BITNET__TILE][4], v[4], a; \
+        int r, c, k; \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+            BITNET__UNROLL for (k = 0; k < vectors; k++) \
+                sum[c][k] = bitnet__load_f32_##isa(out + BITNET__CLAMP(c, cols) * (size_t)n + \
+                                                   k * BITNET__LANES); \
+        } \
+        for (r = 0; r < rows; r++, w += row_bytes) { \
+            BITNET__UNROLL for (k = 0; k < vectors; k++) \
+                v[k] = bitnet__load_f32_##isa(w + (size_t)k * BITNET__LANES * 4); \
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                a = bitnet__splat_##isa(p[BITNET__CLAMP(c, cols) * p_stride + (size_t)r]); \
+                BITNET__UNROLL for (k = 0; k < vectors; k++) \
+                    sum[c][k] = exact ? bitnet__fma_##isa(a, v[k], sum[c][k]) \
+                                      : bitnet__add_##isa(sum[c][k], bitnet__mul_##isa(a, v[k])); \
+            } \
+        } \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+            BITNET__UNROLL for (k = 0; k < vectors; k++) \
+                bitnet__store_##isa(out + BITNET__CLAMP(c, cols) * (size_t)n + k * BITNET__LANES, \
+                                    sum[c][k]); \
+        } \
+    } \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__mix_##isa( \
+        const uint8_t *w, size_t row_bytes, const float *p, size_t p_stride, int n, int rows, \
+        int cols, float *out, const int exact) { \
+        const int wide = (most_vectors) * BITNET__LANES; \
+        int c, i, step; \
+        for (c = 0; c < cols; c += step, p += (size_t)step * p_stride) { \
+            float *to = out + (size_t)c * (size_t)n; \
+            step = BITNET__TILE_COLS(cols - c); \
+            for (i = 0; i < n;) { \
+                const uint8_t *from = w + (size_t)i * 4; \
+                if (step == 1 && i + wide <= n) \
+                    bitnet__tile_mix_##isa(from, row_bytes, p, p_stride, n, rows, 1, to + i, \
+                                           most_vectors, 1, exact); \
+                else if (step == 1) \
+                    bitnet__tile_mix_##isa(from, row_bytes, p, p_stride, n, rows, 1, to + i, \
+                                           1, 1, exact); \
+                else if (i + wide <= n) \
+                    bitnet__tile_mix_##isa(from, row_bytes, p, p_stride, n, rows, cols - c, \
+                                           to + i, most_vectors, BITNET__TILE, exact); \
+                else \
+                    bitnet__tile_mix_##isa(from, row_bytes, p, p_stride, n, rows, cols - c, \
+                                           to + i, 1, BITNET__TILE, exact); \
+                i += i + wide <= n ? wide : BITNET__LANES; \
+            } \
+        } \
+    } \
+    static BITNET__TARGET_##isa void bitnet__mixrows_f16_##isa( \
+        const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n, int rows, \
+        int cols, float *out) { \
+        float wide[BITNET__WIDE]; \
+        const int most = n > 0 ? BITNET__WIDE / n : 0; \
+        int r, count; \
+        if (n % BITNET__LANES || most == 0) { \
+            bitnet__mixrows_f16_scalar(w, w_stride, p, p_stride, n, rows, cols, out); \
+            return; \
+        } \
+        for (r = 0; r < rows; r += count) { \
+            count = rows - r < most ? rows - r : most; \
+            bitnet__widen_##isa(w + (size_t)r * w_stride * 2, w_stride, n, count, wide); \
+            bitnet__mix_##isa((const uint8_t *)wide, (size_t)n * 4, p + r, p_stride, n, count, \
+                              cols, out, 1); \
+        } \
+    } \
+    static BITNET__TARGET_##isa void bitnet__mixrows_f32_##isa( \
+        const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n, int rows, \
+        int cols, float *out) { \
+        int r, count; \
+        if (n % BITNET__LANES) { \
+            bitnet__mixrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out); \
+            return; \
+        } \
+        for (r = 0; r < rows; r += count) { \
+            count = rows - r < 32 ? rows - r : 32; \
+            bitnet__mix_##isa(w + (size_t)r * w_stride * 4, w_stride * 4, p + r, p_stride, n, \
+                              count, cols, out, 0); \
         } \
     }
 
 /* All float kernels. min and max give their second operand if one is a NaN, as the comparisons in
    the scalar code do. */
-#define BITNET__DEFINE_FLOATS(isa) \
+#define BITNET__DEFINE_FLOATS(isa, tile_cols, vectors) \
     BITNET__DEFINE_DOTROWS_V16(isa, f32, 4) \
     BITNET__DEFINE_DOTROWS_V16(isa, f16, 2) \
     BITNET__DEFINE_DOTROWS_V16(isa, bf16, 2) \
-    BITNET__DEFINE_MIXROWS_V16(isa, f32, 4) \
-    BITNET__DEFINE_MIXROWS_V16(isa, f16, 2) \
+    BITNET__DEFINE_KEYS(isa, tile_cols) \
+    BITNET__DEFINE_MIX(isa, vectors) \
     \
     static BITNET__TARGET_##isa float bitnet__quantize_##isa(const float *x, int n, int8_t *q, \
                                                              int32_t *sum) { \
@@ -464,7 +566,7 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
     BITNET__INLINE BITNET__TARGET_##isa bitnet__v16_##isa bitnet__expf_##isa( \
         bitnet__v16_##isa x) { \
         bitnet__v16_##isa t, n, r, p; \
-        x = bitnet__max_##isa(x, bitnet__splat_##isa(-87.0f)); \
+        x = bitnet__max_##isa(x, bitnet__splat_##isa(-64.0f)); \
         x = bitnet__min_##isa(x, bitnet__splat_##isa(88.0f)); \
         t = bitnet__horner_##isa(x, bitnet__splat_##isa(1.44269504f), 12582912.0f); \
         n = bitnet__sub_##isa(t, bitnet__splat_##isa(12582912.0f)); \
@@ -478,11 +580,24 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
         p = bitnet__horner_##isa(p, r, 1.0f); \
         return bitnet__add_shifted_##isa(p, t); \
     } \
-    /* n is the context's length, so here the elements after the last 16 do matter. */ \
-    static BITNET__TARGET_##isa void bitnet__softmax_##isa(float *x, int n, float scale) { \
+    BITNET__INLINE BITNET__TARGET_##isa bitnet__v16_##isa bitnet__round13_##isa( \
+        bitnet__v16_##isa x) { \
+        bitnet__v16_##isa t = bitnet__mul_##isa(x, bitnet__splat_##isa(2049.0f)); \
+        return bitnet__sub_##isa(t, bitnet__sub_##isa(t, x)); \
+    } \
+    BITNET__INLINE BITNET__TARGET_##isa bitnet__v16_##isa bitnet__shorten_##isa( \
+        bitnet__v16_##isa x) { \
+        bitnet__v16_##isa v = bitnet__max_##isa(bitnet__splat_##isa(-1.2676506e30f), x); \
+        v = bitnet__min_##isa(bitnet__splat_##isa(1.2676506e30f), v); \
+        return bitnet__zero_tiny_##isa(x, bitnet__round13_##isa(v)); \
+    } \
+    /* n is the context's length: the elements after the last 16 go through a vector too, filled \
+       up with the largest, which are left out of the sum. */ \
+    static BITNET__TARGET_##isa void bitnet__softmax_##isa(float *x, int n, float scale, \
+                                                           int shorten) { \
         bitnet__v16_##isa v, tops = bitnet__splat_##isa(-3.4e38f); \
-        bitnet__v16_##isa sum = bitnet__splat_##isa(0.0f); \
-        float lanes[BITNET__LANES], top = -3.4e38f, inv; \
+        bitnet__v16_##isa sum = bitnet__splat_##isa(0.0f), inv; \
+        float lanes[BITNET__LANES], rest[BITNET__LANES], top = -3.4e38f; \
         int i, whole = n - n % BITNET__LANES; \
         for (i = 0; i < whole; i += BITNET__LANES) { \
             v = bitnet__mul_##isa(bitnet__load_f32_##isa(x + i), bitnet__splat_##isa(scale)); \
@@ -502,16 +617,77 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
             bitnet__store_##isa(x + i, v); \
         } \
         bitnet__store_##isa(lanes, sum); \
-        for (i = whole; i < n; i++) { \
-            x[i] = bitnet__expf(x[i] - top); \
-            lanes[i - whole] += x[i]; \
-        } \
-        inv = 1.0f / bitnet__sum_lanes(lanes); \
+        for (i = 0; i < BITNET__LANES; i++) rest[i] = whole + i < n ? x[whole + i] : top; \
+        v = bitnet__sub_##isa(bitnet__load_f32_##isa(rest), bitnet__splat_##isa(top)); \
+        bitnet__store_##isa(rest, bitnet__expf_##isa(v)); \
+        for (i = 0; i < n - whole; i++) lanes[i] += rest[i]; \
+        inv = bitnet__splat_##isa(1.0f / bitnet__sum_lanes(lanes)); \
         for (i = 0; i < whole; i += BITNET__LANES) { \
-            v = bitnet__mul_##isa(bitnet__load_f32_##isa(x + i), bitnet__splat_##isa(inv)); \
-            bitnet__store_##isa(x + i, v); \
+            v = bitnet__mul_##isa(bitnet__load_f32_##isa(x + i), inv); \
+            bitnet__store_##isa(x + i, shorten ? bitnet__round13_##isa(v) : v); \
         } \
-        for (i = whole; i < n; i++) x[i] *= inv; \
+        v = bitnet__mul_##isa(bitnet__load_f32_##isa(rest), inv); \
+        bitnet__store_##isa(rest, shorten ? bitnet__round13_##isa(v) : v); \
+        memcpy(x + whole, rest, (size_t)(n - whole) * sizeof *x); \
+    } \
+    \
+    static BITNET__TARGET_##isa void bitnet__rope_##isa(const float *x, const float *cos_sin, \
+                                                        int n_rot, int n, int shorten, float *y) { \
+        const int half = n_rot / 2; \
+        bitnet__v16_##isa a, b, cs, sn; \
+        int i; \
+        if (half % BITNET__LANES || n % BITNET__LANES) { \
+            bitnet__rope_scalar(x, cos_sin, n_rot, n, shorten, y); \
+            return; \
+        } \
+        for (i = 0; i < half; i += BITNET__LANES) { \
+            a = bitnet__load_f32_##isa(x + i); \
+            b = bitnet__load_f32_##isa(x + half + i); \
+            cs = bitnet__load_f32_##isa(cos_sin + i); \
+            sn = bitnet__load_f32_##isa(cos_sin + half + i); \
+            bitnet__store_##isa(y + i, bitnet__sub_##isa(bitnet__mul_##isa(a, cs), \
+                                                         bitnet__mul_##isa(b, sn))); \
+            bitnet__store_##isa(y + half + i, bitnet__add_##isa(bitnet__mul_##isa(b, cs), \
+                                                                bitnet__mul_##isa(a, sn))); \
+        } \
+        for (i = n_rot; i < n; i += BITNET__LANES) \
+            bitnet__store_##isa(y + i, bitnet__load_f32_##isa(x + i)); \
+        for (i = 0; i < n && shorten; i += BITNET__LANES) \
+            bitnet__store_##isa(y + i, bitnet__shorten_##isa(bitnet__load_f32_##isa(y + i))); \
+    } \
+    \
+    static BITNET__TARGET_##isa void bitnet__store_f16_##isa(const float *x, int n, \
+                                                             uint8_t *out) { \
+        int i, whole = n - n % BITNET__LANES; \
+        for (i = 0; i < whole; i += BITNET__LANES) \
+            _mm256_storeu_si256((__m256i *)(void *)(out + 2 * (size_t)i), \
+                                bitnet__to_f16_##isa(bitnet__load_f32_##isa(x + i))); \
+        bitnet__store_f16_scalar(x + whole, n - whole, out + 2 * (size_t)whole); \
+    } \
+    \
+    static BITNET__TARGET_##isa void bitnet__dequantize_##isa(const int32_t *dots, float f, int n, \
+                                                              int add, float *y) { \
+        int i, whole = n - n % BITNET__LANES; \
+        bitnet__v16_##isa v; \
+        for (i = 0; i < whole; i += BITNET__LANES) { \
+            v = bitnet__mul_##isa(bitnet__load_i32_##isa(dots + i), bitnet__splat_##isa(f)); \
+            if (add) v = bitnet__add_##isa(bitnet__load_f32_##isa(y + i), v); \
+            bitnet__store_##isa(y + i, v); \
+        } \
+        bitnet__dequantize_scalar(dots + whole, f, n - whole, add, y + whole); \
+    } \
+    \
+    static BITNET__TARGET_##isa void bitnet__relu2_gate_##isa( \
+        const int32_t *gate, float gate_f, const int32_t *up, float up_f, int n, float *y) { \
+        int i, whole = n - n % BITNET__LANES; \
+        bitnet__v16_##isa g, u; \
+        for (i = 0; i < whole; i += BITNET__LANES) { \
+            g = bitnet__mul_##isa(bitnet__load_i32_##isa(gate + i), bitnet__splat_##isa(gate_f)); \
+            u = bitnet__mul_##isa(bitnet__load_i32_##isa(up + i), bitnet__splat_##isa(up_f)); \
+            g = bitnet__max_##isa(g, bitnet__splat_##isa(0.0f)); \
+            bitnet__store_##isa(y + i, bitnet__mul_##isa(bitnet__mul_##isa(g, g), u)); \
+        } \
+        bitnet__relu2_gate_scalar(gate + whole, gate_f, up + whole, up_f, n - whole, y + whole); \
     } \
     \
     static BITNET__TARGET_##isa void bitnet__rmsnorm_##isa(const float *x, const float *gain, \
@@ -539,9 +715,10 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
 
 #define BITNET__KERNEL_ENTRIES(isa) \
     bitnet__quantize_##isa, bitnet__dotrows_i2s_##isa, bitnet__dotrows_f32_##isa, \
-    bitnet__dotrows_f16_##isa, bitnet__dotrows_bf16_##isa, bitnet__mixrows_f32_##isa, \
-    bitnet__mixrows_f16_##isa, bitnet__softmax_##isa, bitnet__rmsnorm_##isa, \
-    bitnet__dotrows_u8_##isa
+    bitnet__dotrows_f16_##isa, bitnet__dotrows_bf16_##isa, bitnet__keys_f16_##isa, \
+    bitnet__mixrows_f32_##isa, bitnet__mixrows_f16_##isa, bitnet__softmax_##isa, \
+    bitnet__rope_##isa, bitnet__store_f16_##isa, bitnet__dequantize_##isa, \
+    bitnet__relu2_gate_##isa, bitnet__rmsnorm_##isa, bitnet__dotrows_u8_##isa
 
 #if BITNET__AVX2
 /* ---- AVX2: a v16 is two ymm ---- */
@@ -581,6 +758,34 @@ BITNET__FN __m256i bitnet__load256_avx2(const void *p) {
 BITNET__FN bitnet__v16_avx2 bitnet__load_f32_avx2(const void *p) {
     return bitnet__join_avx2(bitnet__load256_avx2(p),
                              bitnet__load256_avx2((const uint8_t *)p + 32));
+}
+
+BITNET__FN bitnet__v16_avx2 bitnet__load_i32_avx2(const int32_t *p) {
+    bitnet__v16_avx2 v;
+    v.lo = _mm256_cvtepi32_ps(bitnet__load256_avx2(p));
+    v.hi = _mm256_cvtepi32_ps(bitnet__load256_avx2(p + 8));
+    return v;
+}
+
+BITNET__FN bitnet__v16_avx2 bitnet__fma_avx2(bitnet__v16_avx2 a, bitnet__v16_avx2 b,
+                                             bitnet__v16_avx2 c) {
+    c.lo = _mm256_fmadd_ps(a.lo, b.lo, c.lo);
+    c.hi = _mm256_fmadd_ps(a.hi, b.hi, c.hi);
+    return c;
+}
+
+/* y, but 0 where |x| < 2^-100. */
+BITNET__FN bitnet__v16_avx2 bitnet__zero_tiny_avx2(bitnet__v16_avx2 x, bitnet__v16_avx2 y) {
+    const __m256 sign = _mm256_set1_ps(-0.0f), tiny = _mm256_set1_ps(7.8886091e-31f);
+    y.lo = _mm256_andnot_ps(_mm256_cmp_ps(_mm256_andnot_ps(sign, x.lo), tiny, _CMP_LT_OQ), y.lo);
+    y.hi = _mm256_andnot_ps(_mm256_cmp_ps(_mm256_andnot_ps(sign, x.hi), tiny, _CMP_LT_OQ), y.hi);
+    return y;
+}
+
+BITNET__FN __m256i bitnet__to_f16_avx2(bitnet__v16_avx2 v) {
+    __m128i lo = _mm256_cvtps_ph(v.lo, _MM_FROUND_TO_NEAREST_INT);
+    __m128i hi = _mm256_cvtps_ph(v.hi, _MM_FROUND_TO_NEAREST_INT);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(lo), hi, 1);
 }
 
 BITNET__FN bitnet__v16_avx2 bitnet__load_f16_avx2(const void *p) {
@@ -631,7 +836,16 @@ BITNET__FN __m128i bitnet__to_int8_avx2(bitnet__v16_avx2 v) {
     return _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 }
 
-BITNET__DEFINE_FLOATS(avx2)
+BITNET__DEFINE_END_COLUMN(avx2)
+
+BITNET__FN void bitnet__end_tile_avx2(bitnet__v16_avx2 (*sum)[4], int rows, int cols, float *out,
+                                      size_t out_stride, const int tile_cols) {
+    int c;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++)
+        if (c < cols) bitnet__end_column_avx2(sum[c], rows, out + (size_t)c * out_stride);
+}
+
+BITNET__DEFINE_FLOATS(avx2, 1, 1)
 
 /* 8 blocks are added in int16, at most 24576, and then go into int32. */
 BITNET__FN void bitnet__tile_i2s_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
@@ -834,6 +1048,24 @@ BITNET__FN __m256i bitnet__load256_avx512vnni(const void *p) {
 
 BITNET__FN __m512 bitnet__load_f32_avx512vnni(const void *p) { return _mm512_loadu_ps(p); }
 
+BITNET__FN __m512 bitnet__load_i32_avx512vnni(const int32_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_loadu_si512(p));
+}
+
+BITNET__FN __m512 bitnet__fma_avx512vnni(__m512 a, __m512 b, __m512 c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+/* y, but 0 where |x| < 2^-100. */
+BITNET__FN __m512 bitnet__zero_tiny_avx512vnni(__m512 x, __m512 y) {
+    const __m512 tiny = _mm512_set1_ps(7.8886091e-31f);
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(_mm512_abs_ps(x), tiny, _CMP_NLT_UQ), y);
+}
+
+BITNET__FN __m256i bitnet__to_f16_avx512vnni(__m512 v) {
+    return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+}
+
 BITNET__FN __m512 bitnet__load_f16_avx512vnni(const void *p) {
     return _mm512_cvtph_ps(bitnet__load256_avx512vnni(p));
 }
@@ -864,7 +1096,37 @@ BITNET__FN __m128i bitnet__to_int8_avx512vnni(__m512 v) {
     return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v));
 }
 
-BITNET__DEFINE_FLOATS(avx512vnni)
+BITNET__DEFINE_END_COLUMN(avx512vnni)
+
+/* 16 trees at once, a level a step. Two registers hold the halves of what they add in each other's
+   other half; so each step halves the registers until one has all 16 sums. */
+BITNET__FN void bitnet__end_tile_avx512vnni(__m512 (*sum)[4], int rows, int cols, float *out,
+                                            size_t out_stride, const int tile_cols) {
+    const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512 v[4], s01, s23;
+    float dots[16];
+    int c;
+    if (tile_cols == 1) {
+        bitnet__end_column_avx512vnni(sum[0], rows, out);
+        return;
+    }
+    BITNET__UNROLL for (c = 0; c < 4; c++) {           /* 8 apart, 4 apart: rows in quarters */
+        s01 = _mm512_add_ps(_mm512_shuffle_f32x4(sum[c][0], sum[c][1], 0x44),
+                            _mm512_shuffle_f32x4(sum[c][0], sum[c][1], 0xee));
+        s23 = _mm512_add_ps(_mm512_shuffle_f32x4(sum[c][2], sum[c][3], 0x44),
+                            _mm512_shuffle_f32x4(sum[c][2], sum[c][3], 0xee));
+        v[c] = _mm512_add_ps(_mm512_shuffle_f32x4(s01, s23, 0x88),
+                             _mm512_shuffle_f32x4(s01, s23, 0xdd));
+    }
+    s01 = _mm512_add_ps(_mm512_shuffle_ps(v[0], v[1], 0x44), _mm512_shuffle_ps(v[0], v[1], 0xee));
+    s23 = _mm512_add_ps(_mm512_shuffle_ps(v[2], v[3], 0x44), _mm512_shuffle_ps(v[2], v[3], 0xee));
+    s01 = _mm512_add_ps(_mm512_shuffle_ps(s01, s23, 0x88), _mm512_shuffle_ps(s01, s23, 0xdd));
+    _mm512_storeu_ps(dots, _mm512_permutexvar_ps(turn, s01));
+    for (c = 0; c < 4 && c < cols; c++)
+        bitnet__put(out + (size_t)c * out_stride, dots + 4 * c, rows);
+}
+
+BITNET__DEFINE_FLOATS(avx512vnni, 4, 4)
 
 /* A block fills both halves of a zmm; shifts that differ between the halves leave the codes of
    weights 0 .. 63 in one register and 64 .. 127 in another, in the order of the activations. */
@@ -1055,7 +1317,10 @@ static const bitnet_kernels bitnet__kernels_avx512vnni = {
 #undef BITNET__PANEL
 #undef BITNET__DEFINE_DOTROWS_U8
 #undef BITNET__DEFINE_DOTROWS_V16
-#undef BITNET__DEFINE_MIXROWS_V16
+#undef BITNET__DEFINE_END_COLUMN
+#undef BITNET__DEFINE_KEYS
+#undef BITNET__DEFINE_MIX
+#undef BITNET__WIDE
 #undef BITNET__DEFINE_FLOATS
 #undef BITNET__KERNEL_ENTRIES
 

@@ -404,11 +404,20 @@ static void fill_rows(uint8_t *w, size_t n, int type, int kind) {
 
 typedef void (*dotrows_fn)(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
                            size_t out_stride);
-typedef void (*mixrows_fn)(const uint8_t *w, const float *p, size_t p_stride, int n, int rows,
-                           int cols, float *out);
+typedef void (*mixrows_fn)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride,
+                           int n, int rows, int cols, float *out);
+
+/* keys_f16 is a type of its own here: F16 rows, and floats that are shortened first. */
+enum { KEYS = 3 };
 
 static dotrows_fn dotrows_of(const bitnet_kernels *k, int type) {
-    return type == F32 ? k->dotrows_f32 : type == F16 ? k->dotrows_f16 : k->dotrows_bf16;
+    return type == F32 ? k->dotrows_f32 : type == F16 ? k->dotrows_f16 :
+           type == KEYS ? k->keys_f16 : k->dotrows_bf16;
+}
+
+static void shorten(float *x, size_t n) {
+    size_t i;
+    for (i = 0; i < n; i++) x[i] = bitnet__shorten(x[i]);
 }
 
 static mixrows_fn mixrows_of(const bitnet_kernels *k, int type) {
@@ -424,8 +433,9 @@ static int compare_dotrows(const bitnet_kernels *k, int type, int n, int rows, i
     float *x = (float *)block(x_count * 4, 4);
     float *want = (float *)results(size * 4), *got = (float *)results(size * 4);
     int at;
-    fill_rows(w, w_count, type, kind);
+    fill_rows(w, w_count, type == KEYS ? F16 : type, kind);
     fill_floats(x, x_count, kind);
+    if (type == KEYS) shorten(x, x_count);
     dotrows_of(scalar(), type)(w, x, n, rows, cols, want, stride);
     dotrows_of(k, type)(w, x, n, rows, cols, got, stride);
     at = first_difference(want, got, size);
@@ -461,11 +471,13 @@ static void dotrows_float(const char *table, int type) {
 static void dotrows_f32(const char *table) { dotrows_float(table, F32); }
 static void dotrows_f16(const char *table) { dotrows_float(table, F16); }
 static void dotrows_bf16(const char *table) { dotrows_float(table, BF16); }
+static void keys_f16(const char *table) { dotrows_float(table, KEYS); }
 
 static int compare_mixrows(const bitnet_kernels *k, int type, int n, int rows, int cols,
                            int kind) {
-    size_t w_count = (size_t)rows * (size_t)n, w_size = w_count * type_size(type);
-    size_t stride = (size_t)rows + (size_t)(n % 3);
+    size_t w_stride = (size_t)n + (size_t)(rows % 2 * 24), stride = (size_t)rows + (size_t)(n % 3);
+    size_t w_count = rows ? ((size_t)rows - 1) * w_stride + (size_t)n : 0;
+    size_t w_size = w_count * type_size(type);
     size_t p_count = ((size_t)cols - 1) * stride + (size_t)rows, size = (size_t)cols * (size_t)n;
     uint8_t *w = (uint8_t *)block(w_size, 1);
     float *p = (float *)block(p_count * 4, 4);
@@ -473,8 +485,11 @@ static int compare_mixrows(const bitnet_kernels *k, int type, int n, int rows, i
     int at;
     fill_rows(w, w_count, type, kind);
     fill_floats(p, p_count, kind);
-    mixrows_of(scalar(), type)(w, p, stride, n, rows, cols, want);
-    mixrows_of(k, type)(w, p, stride, n, rows, cols, got);
+    if (type == F16) shorten(p, p_count);
+    fill_floats(want, size, kind);     /* they are added to */
+    memcpy(got, want, size * 4);
+    mixrows_of(scalar(), type)(w, w_stride, p, stride, n, rows, cols, want);
+    mixrows_of(k, type)(w, w_stride, p, stride, n, rows, cols, got);
     at = first_difference(want, got, size);
     if (at >= 0)
         test_fail(__FILE__, __LINE__,
@@ -489,7 +504,8 @@ static int compare_mixrows(const bitnet_kernels *k, int type, int n, int rows, i
 }
 
 static void mixrows_float(const char *table, int type) {
-    static const int counts[] = {0, 1, 2, 3, 63, 64, 65, 130, 300};
+    static const int counts[] = {0, 1, 2, 3, 31, 32, 33, 130, 300};
+    static const int widths[] = {16, 64, 128, 144};
     int n, kind, cols;
     size_t r;
     USE_TABLE(k, table);
@@ -499,7 +515,7 @@ static void mixrows_float(const char *table, int type) {
             if (!compare_mixrows(&k, type, n, n % 11, 1 + n % 7, kind)) return;
         for (r = 0; r < COUNT(counts); r++)
             for (cols = 1; cols <= 9; cols++)
-                if (!compare_mixrows(&k, type, r % 2 ? 128 : 16, counts[r], cols, kind)) return;
+                if (!compare_mixrows(&k, type, widths[r % 4], counts[r], cols, kind)) return;
     }
 }
 
@@ -516,7 +532,8 @@ static void rows_definition(void) {
     fill_floats(x, N, F_RANDOM);
     fill_floats(w, ROWS * N, F_RANDOM);
     scalar()->dotrows_f32((const uint8_t *)w, x, N, ROWS, 1, out, ROWS);
-    scalar()->mixrows_f32((const uint8_t *)w, x, ROWS, N, ROWS, 1, mixed);
+    memset(mixed, 0, sizeof mixed);
+    scalar()->mixrows_f32((const uint8_t *)w, N, x, ROWS, N, ROWS, 1, mixed);
     for (r = 0; r < ROWS; r++) {
         memset(lanes, 0, sizeof lanes);
         for (i = 0; i < N; i++) lanes[i % 16] += (float)((double)w[r * N + i] * (double)x[i]);
@@ -531,6 +548,48 @@ static void rows_definition(void) {
     }
 }
 
+/* What lets keys_f16 and mixrows_f16 use fused multiply-adds: the product of a shortened float and
+   an F16 is a float, so that double, which holds any product of floats, agrees. */
+static void shortened(void) {
+    static const float edges[] = {
+        0.0f, -0.0f, 1.0f, 1.9999999f, 3e38f, -3e38f, 1.2676506e30f, 1.2676507e30f, 7.8886091e-31f,
+        7.8886085e-31f, 1e-38f, 1e-45f, -1.00006103515625f, 1.000061f, 1.0001831f
+    };
+    int i, h;
+    restart();
+    for (i = 0; i < 3000; i++) {
+        float x = i < (int)COUNT(edges) ? edges[i] : bitnet__float_from_bits(random_bits());
+        float y = bitnet__shorten(x), magnitude = fabsf(x);
+        if (x != x) {
+            CHECK(y != y);
+            continue;
+        }
+        CHECK((bitnet__float_bits(y) & 0x7ff) == 0);
+        if (magnitude < 7.888609052210118e-31f) CHECK(bitnet__float_bits(y) == 0);
+        else if (magnitude > 1.2676506e30f) CHECK(fabsf(y) == 1.2676506e30f && y * x > 0);
+        else CHECK(fabs((double)y - (double)x) <= (double)magnitude / 8192);
+        for (h = 0; h < 0x10000; h += 1 + (int)(random_bits() % 97)) {
+            float f = bitnet__f16_to_f32((uint16_t)h);
+            if ((h & 0x7c00) == 0x7c00) continue;          /* infinity, NaN */
+            CHECK((double)(y * f) == (double)y * (double)f);
+        }
+    }
+    CHECK(bitnet__shorten(INFINITY) == 1.2676506e30f);
+}
+
+/* The smallest probability that softmax gives is as short and as large as the above needs. */
+static void softmax_floor(void) {
+    enum { N = 1 << 20 };
+    float *x = (float *)block(N * sizeof *x, 0);
+    int i;
+    for (i = 0; i < N; i++) x[i] = i == 7 ? -1e30f : 1.0f;
+    scalar()->softmax(x, N, 1.0f, 1);
+    CHECK(x[7] >= 9.629649721936179e-35f && bitnet__shorten(1.0f + x[0]) == 1.0f);
+    CHECK((bitnet__float_bits(x[7]) & 0x7ff) == 0 && (double)(x[7] * 5.9604645e-8f) ==
+                                                        (double)x[7] * 5.9604644775390625e-8);
+    release(x, 0);
+}
+
 /* ---- softmax, rmsnorm ---- */
 
 static int vector_length(int i) { return i <= 70 ? i : i == 71 ? 1000 : i == 72 ? 2560 : 4099; }
@@ -541,16 +600,16 @@ static void softmax(const char *table) {
     if (!k.softmax) return;
     for (i = 1; i <= 73; i++)
         for (kind = 0; kind < N_FLOATS; kind++)
-            for (round = 0; round < 3; round++) {
+            for (round = 0; round < 6; round++) {
                 const int n = vector_length(i);
-                const float scale = round == 0 ? 0.088388346f : round == 1 ? 30.0f : -1.0f;
+                const float scale = round / 2 == 0 ? 0.088388346f : round / 2 == 1 ? 30.0f : -1.0f;
                 float *want = (float *)block((size_t)n * 4, 0);
                 float *got = (float *)block((size_t)n * 4, 4);
                 int at;
                 fill_floats(want, (size_t)n, kind);
                 memcpy(got, want, (size_t)n * 4);
-                scalar()->softmax(want, n, scale);
-                k.softmax(got, n, scale);
+                scalar()->softmax(want, n, scale, round % 2);
+                k.softmax(got, n, scale, round % 2);
                 at = first_difference(want, got, (size_t)n);
                 free(want);
                 release(got, 4);
@@ -570,7 +629,7 @@ static void softmax_definition(void) {
         if ((double)(x[i] * 0.7f) > top) top = (double)(x[i] * 0.7f);
     }
     for (i = 0; i < N; i++) sum += exp((double)(x[i] * 0.7f) - top);
-    scalar()->softmax(y, N, 0.7f);
+    scalar()->softmax(y, N, 0.7f, 0);
     for (i = 0; i < N; i++) {
         double want = exp((double)(x[i] * 0.7f) - top) / sum;
         CHECK(fabs((double)y[i] - want) <= 2e-6 * want);
@@ -620,6 +679,92 @@ static void rmsnorm_definition(void) {
         double want = (double)x[i] * (double)gain[i] / sqrt(sum / N + 1e-5);
         CHECK(fabs((double)y[i] - want) <= 1e-6 * fabs(want));
     }
+}
+
+/* ---- from one step to the next: rope, store_f16, dequantize, relu2_gate ---- */
+
+static void rope(const char *table) {
+    static const int rotated[][2] = {{2, 2}, {6, 10}, {32, 32}, {32, 48}, {64, 80}, {128, 128}};
+    int i, kind, round;
+    USE_TABLE(k, table);
+    if (!k.rope) return;
+    for (i = 0; i < (int)COUNT(rotated); i++)
+        for (kind = 0; kind < N_FLOATS; kind++)
+            for (round = 0; round < 4; round++) {
+                const int n_rot = rotated[i][0], n = rotated[i][1], in_place = round % 2;
+                const size_t size = (size_t)n * 4;
+                float *x = (float *)block(size, 4), *angles = (float *)block((size_t)n_rot * 4, 4);
+                float *want = (float *)results(size), *got = (float *)block(size, 4);
+                int at;
+                fill_floats(x, (size_t)n, kind);
+                fill_floats(angles, (size_t)n_rot, F_RANDOM);
+                memcpy(got, x, size);
+                scalar()->rope(x, angles, n_rot, n, round / 2, want);
+                k.rope(in_place ? got : x, angles, n_rot, n, round / 2, got);
+                at = first_difference(want, got, (size_t)n);
+                release(x, 4);
+                release(angles, 4);
+                free(want);
+                release(got, 4);
+                CHECK_MSG(at < 0, "%s: %d of %d, kind %d: [%d], seed %llu", table, n_rot, n, kind,
+                          at, (unsigned long long)seed);
+            }
+}
+
+static void store_f16(const char *table) {
+    int i, kind;
+    USE_TABLE(k, table);
+    if (!k.store_f16) return;
+    for (i = 1; i <= 73; i++)
+        for (kind = 0; kind < N_FLOATS; kind++) {
+            const size_t n = (size_t)vector_length(i);
+            float *x = (float *)block(n * 4, 4);
+            uint8_t *want = (uint8_t *)results(n * 2), *got = (uint8_t *)results(n * 2);
+            int same;
+            fill_floats(x, n, kind);
+            scalar()->store_f16(x, (int)n, want);
+            k.store_f16(x, (int)n, got);
+            same = !memcmp(want, got, n * 2);
+            release(x, 4);
+            free(want);
+            free(got);
+            CHECK_MSG(same, "%s: n %d, kind %d, seed %llu", table, (int)n, kind,
+                      (unsigned long long)seed);
+        }
+}
+
+/* y of dequantize (which 0, 1: add) and relu2_gate (2). */
+static void from_dots(const bitnet_kernels *k, int which, const int32_t *dots, float f, int n,
+                      float *y) {
+    if (which < 2) k->dequantize(dots, f, n, which, y);
+    else k->relu2_gate(dots, f, dots + n, f * 0.3f, n, y);
+}
+
+static void products(const char *table) {
+    int i, kind, which;
+    USE_TABLE(k, table);
+    k = bitnet__fill_kernels(&k);
+    for (i = 1; i <= 73; i++)
+        for (kind = 0; kind < N_FLOATS; kind++)
+            for (which = 0; which < 3; which++) {
+                const int n = vector_length(i);
+                const size_t size = (size_t)n * 4;
+                const float f = random_float(kind);
+                int32_t *dots = (int32_t *)block(2 * size, 4);
+                float *want = (float *)block(size, 4), *got = (float *)block(size, 0);
+                int at, j;
+                for (j = 0; j < 2 * n; j++) dots[j] = (int32_t)random_bits() >> (j % 24);
+                fill_floats(want, (size_t)n, kind);
+                memcpy(got, want, size);
+                from_dots(scalar(), which, dots, f, n, want);
+                from_dots(&k, which, dots, f, n, got);
+                at = first_difference(want, got, (size_t)n);
+                release(dots, 4);
+                release(want, 4);
+                free(got);
+                CHECK_MSG(at < 0, "%s: %d: n %d, kind %d: [%d], seed %llu", table, which, n, kind,
+                          at, (unsigned long long)seed);
+            }
 }
 
 /* ---- F16, BF16 ---- */
@@ -710,7 +855,7 @@ static void math_exp(void) {
     for (i = 0; i < 200000; i++) {
         double u = (double)random_unit();
         double x = u * (i % 2 ? 700 : 1), e = relative_error(bitnet__exp(x), exp(x));
-        float f = (float)(u * 87), got = bitnet__expf(f);
+        float f = (float)(u * (u < 0 ? 64 : 87)), got = bitnet__expf(f);
         if (e > worst) worst = e;
         e = relative_error((double)got, exp((double)f));
         if (e > worst_f) worst_f = e;
@@ -718,10 +863,10 @@ static void math_exp(void) {
     CHECK_MSG(worst < 1e-15, "exp: %g", worst);
     CHECK_MSG(worst_f < 2.6e-7, "expf: %g", worst_f);
     CHECK(bitnet__exp(0) == 1 && bitnet__expf(0.0f) == 1.0f && bitnet__expf(-0.0f) == 1.0f);
-    CHECK(bitnet__expf(-1000.0f) == bitnet__expf(-87.0f));
+    CHECK(bitnet__expf(-1000.0f) == bitnet__expf(-64.0f));
     CHECK(bitnet__expf(1000.0f) == bitnet__expf(88.0f));
-    CHECK(bitnet__expf(NAN) == bitnet__expf(-87.0f));
-    CHECK(bitnet__expf(-87.0f) > 1e-38f && bitnet__expf(88.0f) < 1.7e38f);
+    CHECK(bitnet__expf(NAN) == bitnet__expf(-64.0f));
+    CHECK(bitnet__expf(-64.0f) > 1e-28f && bitnet__expf(88.0f) < 1.7e38f);
 }
 
 static void math_log_sqrt(void) {
@@ -802,6 +947,8 @@ static void dispatch(void) {
     CHECK(scalar()->quantize && scalar()->dotrows_i2s && scalar()->dotrows_f32);
     CHECK(scalar()->dotrows_f16 && scalar()->dotrows_bf16 && scalar()->mixrows_f32);
     CHECK(scalar()->mixrows_f16 && scalar()->softmax && scalar()->rmsnorm);
+    CHECK(scalar()->keys_f16 && scalar()->rope && scalar()->store_f16);
+    CHECK(scalar()->dequantize && scalar()->relu2_gate);
     CHECK(!bitnet_kernels_usable(0));
     for (i = 0; i < n; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
@@ -851,10 +998,14 @@ static void cpu_features(void) {
     X(dotrows_f32, table) \
     X(dotrows_f16, table) \
     X(dotrows_bf16, table) \
+    X(keys_f16, table) \
     X(mixrows_f32, table) \
     X(mixrows_f16, table) \
     X(softmax, table) \
-    X(rmsnorm, table)
+    X(rmsnorm, table) \
+    X(rope, table) \
+    X(store_f16, table) \
+    X(products, table)
 
 TABLE_TEST(dotrows_i2s_longest, scalar)
 TABLE_TEST(dotrows_u8, scalar)
@@ -879,6 +1030,8 @@ const test_case kernels_tests[] = {
     TABLE_ROW(dotrows_u8, scalar)
     {"kernels/scalar/rows", rows_definition},
     {"kernels/scalar/softmax", softmax_definition},
+    {"kernels/scalar/softmax_floor", softmax_floor},
+    {"kernels/scalar/shortened", shortened},
     {"kernels/scalar/rmsnorm", rmsnorm_definition},
     EACH_ENTRY(TABLE_ROW, avx2)
     EACH_ENTRY(TABLE_ROW, avx512vnni)

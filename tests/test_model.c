@@ -302,10 +302,15 @@ static void check_variants(const void *data, size_t size, const bitnet_token *to
     }
 }
 
+/* Long enough for several blocks of tokens that attend together, the last one not whole. */
 static void test_variants(void) {
+    enum { N = 75 };
+    bitnet_token tokens[N];
     size_t size;
     void *data = test_read_file(test_data("a.gguf"), &size);
-    if (data) check_variants(data, size, ref_a.tokens, ref_a.n_tokens, ref_a.n_vocab, 1);
+    int i;
+    for (i = 0; i < N; i++) tokens[i] = ref_a.tokens[(i * 7 + i / 16) % ref_a.n_tokens];
+    if (data) check_variants(data, size, tokens, N, ref_a.n_vocab, 1);
     free(data);
     CHECK(data);
 }
@@ -1012,26 +1017,50 @@ static void broken_i2s(const uint8_t *w, const int8_t *q, const int32_t *sums, i
     bitnet__dotrows_i2s_scalar(w, q, sums, n, rows, cols, out, stride);
     out[(size_t)(cols - 1) * stride + (size_t)(rows - 1)] ^= 1;
 }
-#define BROKEN_DOTROWS(type)                                                                     \
-    static void broken_##type(const uint8_t *w, const float *x, int n, int rows, int cols,       \
+#define BROKEN_DOTROWS(name, twin)                                                               \
+    static void broken_##name(const uint8_t *w, const float *x, int n, int rows, int cols,       \
                               float *out, size_t stride) {                                       \
-        bitnet__dotrows_##type##_scalar(w, x, n, rows, cols, out, stride);                       \
+        bitnet__dotrows_##twin##_scalar(w, x, n, rows, cols, out, stride);                       \
         flip(&out[(size_t)(cols - 1) * stride + (size_t)(rows - 1)]);                            \
     }
 #define BROKEN_MIXROWS(type)                                                                     \
-    static void broken_mix_##type(const uint8_t *w, const float *p, size_t stride, int n,        \
-                                  int rows, int cols, float *out) {                              \
-        bitnet__mixrows_##type##_scalar(w, p, stride, n, rows, cols, out);                       \
+    static void broken_mix_##type(const uint8_t *w, size_t w_stride, const float *p,             \
+                                  size_t stride, int n, int rows, int cols, float *out) {        \
+        bitnet__mixrows_##type##_scalar(w, w_stride, p, stride, n, rows, cols, out);             \
         flip(&out[n * cols - 1]);                                                                \
     }
-BROKEN_DOTROWS(f32)
-BROKEN_DOTROWS(f16)
-BROKEN_DOTROWS(bf16)
+BROKEN_DOTROWS(f32, f32)
+BROKEN_DOTROWS(f16, f16)
+BROKEN_DOTROWS(bf16, bf16)
+BROKEN_DOTROWS(keys, f16)
 BROKEN_MIXROWS(f32)
 BROKEN_MIXROWS(f16)
-static void broken_softmax(float *x, int n, float scale) {
-    bitnet__softmax_scalar(x, n, scale);
-    flip(&x[n - 1]);
+static void broken_u8(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                      int cols, int32_t *out, size_t stride) {
+    bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, stride);
+    out[0] ^= 1;
+}
+static void broken_softmax(float *x, int n, float scale, int shorten) {
+    bitnet__softmax_scalar(x, n, scale, shorten);
+    if (shorten == broken_part - 11) flip(&x[n - 1]);
+}
+static void broken_rope(const float *x, const float *cos_sin, int n_rot, int n, int shorten,
+                        float *y) {
+    bitnet__rope_scalar(x, cos_sin, n_rot, n, shorten, y);
+    if (shorten == broken_part - 13) flip(&y[n - 1]);
+}
+static void broken_store(const float *x, int n, uint8_t *out) {
+    bitnet__store_f16_scalar(x, n, out);
+    out[2 * n - 1] ^= 1;
+}
+static void broken_dequantize(const int32_t *dots, float f, int n, int add, float *y) {
+    bitnet__dequantize_scalar(dots, f, n, add, y);
+    flip(&y[n - 1]);
+}
+static void broken_gate(const int32_t *gate, float gate_f, const int32_t *up, float up_f, int n,
+                        float *y) {
+    bitnet__relu2_gate_scalar(gate, gate_f, up, up_f, n, y);
+    flip(&y[n - 1]);
 }
 static void broken_rmsnorm(const float *x, const float *gain, int n, float eps, float *y) {
     bitnet__rmsnorm_scalar(x, gain, n, eps, y);
@@ -1040,10 +1069,12 @@ static void broken_rmsnorm(const float *x, const float *gain, int n, float eps, 
 
 static void test_selftest_finds(void) {
     static const char *const names[] = {
-        "quantize",     "quantize",    "quantize",    "dotrows_i2s", "dotrows_f32", "dotrows_f16",
-        "dotrows_bf16", "mixrows_f32", "mixrows_f16", "softmax",     "rmsnorm"};
+        "quantize", "quantize", "quantize", "dotrows_i2s", "dotrows_f32", "dotrows_f16",
+        "dotrows_bf16", "keys_f16", "mixrows_f32", "mixrows_f16", "dotrows_u8", "softmax",
+        "softmax", "rope", "rope", "store_f16", "dequantize", "relu2_gate", "rmsnorm"
+    };
     int i;
-    for (i = 0; i < 11; i++) {
+    for (i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
         bitnet_kernels k = bitnet__kernels_scalar;
         bitnet_error err = {BITNET_OK, ""};
         char expected[100];
@@ -1054,10 +1085,18 @@ static void test_selftest_finds(void) {
             case 4: k.dotrows_f32 = broken_f32; break;
             case 5: k.dotrows_f16 = broken_f16; break;
             case 6: k.dotrows_bf16 = broken_bf16; break;
-            case 7: k.mixrows_f32 = broken_mix_f32; break;
-            case 8: k.mixrows_f16 = broken_mix_f16; break;
-            case 9: k.softmax = broken_softmax; break;
-            case 10: k.rmsnorm = broken_rmsnorm; break;
+            case 7: k.keys_f16 = broken_keys; break;
+            case 8: k.mixrows_f32 = broken_mix_f32; break;
+            case 9: k.mixrows_f16 = broken_mix_f16; break;
+            case 10: k.dotrows_u8 = broken_u8; break;
+            case 11:
+            case 12: k.softmax = broken_softmax; break;
+            case 13:
+            case 14: k.rope = broken_rope; break;
+            case 15: k.store_f16 = broken_store; break;
+            case 16: k.dequantize = broken_dequantize; break;
+            case 17: k.relu2_gate = broken_gate; break;
+            case 18: k.rmsnorm = broken_rmsnorm; break;
             default: k.quantize = broken_quantize; break;
         }
         snprintf(expected, sizeof expected, "'broken': %s differs", names[i]);
