@@ -369,7 +369,9 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
     }
 
 /* Attention takes the F16 rows of the cache in blocks of up to 16 KB, as floats, which then serve
-   all columns from the L1 cache. Their products with shortened floats are exact, so FMA. */
+   all columns from the L1 cache. For the columns of one tile that does not pay, and memory would
+   idle meanwhile: those take the rows as they are. Their products with shortened floats are exact,
+   so FMA. */
 #define BITNET__WIDE 4096
 
 #define BITNET__DEFINE_KEYS(isa, whole_cols) \
@@ -381,18 +383,24 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
                 bitnet__store_##isa(wide + i, bitnet__load_f16_##isa(w + 2 * (size_t)i)); \
     } \
     BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_keys_##isa( \
-        const float *w, const float *x, int n, int rows, int cols, float *out, size_t out_stride, \
-        const int tile_cols) { \
+        const uint8_t *w, const float *x, int n, int rows, int cols, float *out, \
+        size_t out_stride, const int tile_cols, const size_t bytes) { \
         bitnet__v16_##isa sum[BITNET__TILE][4], v[4], a; \
-        const float *row[4], *col[BITNET__TILE]; \
+        const uint8_t *row[4]; \
+        const float *col[BITNET__TILE]; \
         int r, c, i; \
-        BITNET__UNROLL for (r = 0; r < 4; r++) row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n; \
+        BITNET__UNROLL for (r = 0; r < 4; r++) \
+            row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n * bytes; \
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
             col[c] = x + BITNET__CLAMP(c, cols) * (size_t)n; \
             BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = bitnet__splat_##isa(0.0f); \
         } \
         for (i = 0; i < n; i += BITNET__LANES) { \
-            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = bitnet__load_f32_##isa(row[r] + i); \
+            BITNET__UNROLL for (r = 0; r < 4; r++) { \
+                const uint8_t *p = row[r] + (size_t)i * bytes; \
+                if (bytes == 2) BITNET__PREFETCH(p); \
+                v[r] = bytes == 2 ? bitnet__load_f16_##isa(p) : bitnet__load_f32_##isa(p); \
+            } \
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
                 a = bitnet__load_f32_##isa(col[c] + i); \
                 BITNET__UNROLL for (r = 0; r < 4; r++) \
@@ -411,20 +419,30 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
             bitnet__dotrows_f16_##isa(w, x, n, rows, cols, out, out_stride); \
             return; \
         } \
+        if (cols <= (whole_cols)) { \
+            for (r = 0; r < rows; r += 4, w += 4 * (size_t)n * 2) { \
+                if (cols == 1) \
+                    bitnet__tile_keys_##isa(w, x, n, rows - r, 1, out + r, out_stride, 1, 2); \
+                else \
+                    bitnet__tile_keys_##isa(w, x, n, rows - r, cols, out + r, out_stride, \
+                                            whole_cols, 2); \
+            } \
+            return; \
+        } \
         for (r = 0; r < rows; r += count) { \
             count = rows - r < most ? rows - r : most; \
             bitnet__widen_##isa(w + (size_t)r * (size_t)n * 2, (size_t)n, n, count, wide); \
             for (c = 0; c < cols; c += step) { \
                 step = (whole_cols) == 1 ? 1 : BITNET__TILE_COLS(cols - c); \
                 for (k = 0; k < count; k += 4) { \
-                    const float *row = wide + (size_t)k * (size_t)n; \
+                    const uint8_t *row = (const uint8_t *)(wide + (size_t)k * (size_t)n); \
                     const float *col = x + (size_t)c * (size_t)n; \
                     float *to = out + (size_t)c * out_stride + (size_t)(r + k); \
                     if (step == 1) \
-                        bitnet__tile_keys_##isa(row, col, n, count - k, 1, to, out_stride, 1); \
+                        bitnet__tile_keys_##isa(row, col, n, count - k, 1, to, out_stride, 1, 4); \
                     else \
                         bitnet__tile_keys_##isa(row, col, n, count - k, cols - c, to, out_stride, \
-                                                whole_cols); \
+                                                whole_cols, 4); \
                 } \
             } \
         } \
@@ -435,7 +453,8 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
 #define BITNET__DEFINE_MIX(isa, most_vectors) \
     BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_mix_##isa( \
         const uint8_t *w, size_t row_bytes, const float *p, size_t p_stride, int n, int rows, \
-        int cols, float *out, const int vectors, const int tile_cols, const int exact) { \
+        int cols, float *out, const int vectors, const int tile_cols, const size_t bytes, \
+        const int exact) { \
         bitnet__v16_##isa sum[BITNET__TILE][4], v[4], a; \
         int r, c, k; \
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
@@ -444,8 +463,12 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
                                                    k * BITNET__LANES); \
         } \
         for (r = 0; r < rows; r++, w += row_bytes) { \
-            BITNET__UNROLL for (k = 0; k < vectors; k++) \
-                v[k] = bitnet__load_f32_##isa(w + (size_t)k * BITNET__LANES * 4); \
+            if (bytes == 2) BITNET__PREFETCH(w); \
+            if (bytes == 2 && vectors > 2) BITNET__PREFETCH(w + 64); \
+            BITNET__UNROLL for (k = 0; k < vectors; k++) { \
+                const uint8_t *from = w + (size_t)k * BITNET__LANES * bytes; \
+                v[k] = bytes == 2 ? bitnet__load_f16_##isa(from) : bitnet__load_f32_##isa(from); \
+            } \
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
                 a = bitnet__splat_##isa(p[BITNET__CLAMP(c, cols) * p_stride + (size_t)r]); \
                 BITNET__UNROLL for (k = 0; k < vectors; k++) \
@@ -461,26 +484,26 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
     } \
     BITNET__INLINE BITNET__TARGET_##isa void bitnet__mix_##isa( \
         const uint8_t *w, size_t row_bytes, const float *p, size_t p_stride, int n, int rows, \
-        int cols, float *out, const int exact) { \
+        int cols, float *out, const size_t bytes, const int exact) { \
         const int wide = (most_vectors) * BITNET__LANES; \
         int c, i, step; \
         for (c = 0; c < cols; c += step, p += (size_t)step * p_stride) { \
             float *to = out + (size_t)c * (size_t)n; \
             step = BITNET__TILE_COLS(cols - c); \
             for (i = 0; i < n;) { \
-                const uint8_t *from = w + (size_t)i * 4; \
+                const uint8_t *from = w + (size_t)i * bytes; \
                 if (step == 1 && i + wide <= n) \
                     bitnet__tile_mix_##isa(from, row_bytes, p, p_stride, n, rows, 1, to + i, \
-                                           most_vectors, 1, exact); \
+                                           most_vectors, 1, bytes, exact); \
                 else if (step == 1) \
                     bitnet__tile_mix_##isa(from, row_bytes, p, p_stride, n, rows, 1, to + i, \
-                                           1, 1, exact); \
+                                           1, 1, bytes, exact); \
                 else if (i + wide <= n) \
                     bitnet__tile_mix_##isa(from, row_bytes, p, p_stride, n, rows, cols - c, \
-                                           to + i, most_vectors, BITNET__TILE, exact); \
+                                           to + i, most_vectors, BITNET__TILE, bytes, exact); \
                 else \
                     bitnet__tile_mix_##isa(from, row_bytes, p, p_stride, n, rows, cols - c, \
-                                           to + i, 1, BITNET__TILE, exact); \
+                                           to + i, 1, BITNET__TILE, bytes, exact); \
                 i += i + wide <= n ? wide : BITNET__LANES; \
             } \
         } \
@@ -495,11 +518,15 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
             bitnet__mixrows_f16_scalar(w, w_stride, p, p_stride, n, rows, cols, out); \
             return; \
         } \
+        if (cols <= BITNET__TILE) { \
+            bitnet__mix_##isa(w, w_stride * 2, p, p_stride, n, rows, cols, out, 2, 1); \
+            return; \
+        } \
         for (r = 0; r < rows; r += count) { \
             count = rows - r < most ? rows - r : most; \
             bitnet__widen_##isa(w + (size_t)r * w_stride * 2, w_stride, n, count, wide); \
             bitnet__mix_##isa((const uint8_t *)wide, (size_t)n * 4, p + r, p_stride, n, count, \
-                              cols, out, 1); \
+                              cols, out, 4, 1); \
         } \
     } \
     static BITNET__TARGET_##isa void bitnet__mixrows_f32_##isa( \
@@ -513,7 +540,7 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
         for (r = 0; r < rows; r += count) { \
             count = rows - r < 32 ? rows - r : 32; \
             bitnet__mix_##isa(w + (size_t)r * w_stride * 4, w_stride * 4, p + r, p_stride, n, \
-                              count, cols, out, 0); \
+                              count, cols, out, 4, 0); \
         } \
     }
 
