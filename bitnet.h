@@ -226,6 +226,12 @@ typedef struct bitnet_ctx_params {
        [0, jobs), on any threads, and returns when all are done. jobs is n_threads. */
     void (*parallel_fn)(void *ud, int jobs, void (*job)(void *arg, int i), void *arg);
     void *parallel_ud;
+    /* For profiles. The network works in steps, each cut into a share for every thread. Every
+       thread calls this before (begin 1) and after (begin 0) its share; from then to its next share
+       it waits. part is "embed", "quantize" (with the norm before it), "matmul", "attention" or
+       "head". */
+    void (*step_fn)(void *ud, const char *part, int thread, int begin);
+    void *step_ud;
 } bitnet_ctx_params;
 
 typedef struct bitnet_logit_bias { bitnet_token token; float bias; } bitnet_logit_bias;
@@ -3684,25 +3690,34 @@ typedef struct bitnet__step {
     bitnet_ctx *c;
     const bitnet__layer *layer;
     int32_t layer_index, n_tokens, n_items;
+    const char *part;                  /* of the network, for step_fn */
     void (*fn)(const struct bitnet__step *s, int32_t from, int32_t to, int thread);
     const bitnet__linear *linear;      /* of the steps that lead back into x */
     const float *in, *norm;            /* what is normed and quantized: [n_tokens][in_dim] */
     int32_t in_dim;
 } bitnet__step;
 
+static void bitnet__step_share(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    const bitnet_ctx_params *p = &s->c->p;
+    if (p->step_fn) p->step_fn(p->step_ud, s->part, thread, 1);
+    s->fn(s, from, to, thread);        /* the range may be empty */
+    if (p->step_fn) p->step_fn(p->step_ud, s->part, thread, 0);
+}
+
 static void bitnet__step_job(void *arg, int i) {
     const bitnet__step *s = (const bitnet__step *)arg;
     int64_t n = s->n_items, threads = s->c->p.n_threads;
     int32_t from = (int32_t)(n * i / threads), to = (int32_t)(n * (i + 1) / threads);
-    s->fn(s, from, to, i);             /* the range may be empty */
+    bitnet__step_share(s, from, to, i);
 }
 
-static void bitnet__run_step(bitnet__step *s, int32_t n_items,
+static void bitnet__run_step(bitnet__step *s, const char *part, int32_t n_items,
                              void (*fn)(const bitnet__step *, int32_t, int32_t, int)) {
     bitnet_ctx *c = s->c;
+    s->part = part;
     s->n_items = n_items;
     s->fn = fn;
-    if (c->p.n_threads == 1 || n_items == 1) fn(s, 0, n_items, 0);
+    if (c->p.n_threads == 1 || n_items == 1) bitnet__step_share(s, 0, n_items, 0);
     else if (c->p.parallel_fn)
         c->p.parallel_fn(c->p.parallel_ud, c->p.n_threads, bitnet__step_job, s);
     else bitnet__team_run(c->team, c->p.n_threads, bitnet__step_job, s);
@@ -3804,12 +3819,12 @@ static void bitnet__norm_and_quantize(bitnet__step *s, const float *in, int32_t 
     s->in = in;
     s->in_dim = n;
     s->norm = norm;
-    bitnet__run_step(s, s->n_tokens, bitnet__step_quantize);
+    bitnet__run_step(s, "quantize", s->n_tokens, bitnet__step_quantize);
 }
 
 static void bitnet__add_linear_to_x(bitnet__step *s, const bitnet__linear *l) {
     s->linear = l;
-    bitnet__run_step(s, l->n_out, bitnet__step_add_to_x);
+    bitnet__run_step(s, "matmul", l->n_out, bitnet__step_add_to_x);
 }
 
 /* ---- attention ---- */
@@ -3993,14 +4008,14 @@ static void bitnet__run_attention(bitnet__step *s) {
     const bitnet_model *m = c->m;
     int32_t blocks = (s->n_tokens + c->block - 1) / c->block, n = c->n_past + s->n_tokens;
     if (blocks > 1) {
-        bitnet__run_step(s, blocks * m->n_kv_heads, bitnet__step_attention);
+        bitnet__run_step(s, "attention", blocks * m->n_kv_heads, bitnet__step_attention);
         return;
     }
-    bitnet__run_step(s, (n + BITNET__SCORE_ROWS - 1) / BITNET__SCORE_ROWS * m->n_kv_heads,
-                     bitnet__step_score);
-    bitnet__run_step(s, s->n_tokens * m->n_heads, bitnet__step_weigh);
-    bitnet__run_step(s, m->head_dim % BITNET__MIX_DIMS ? m->n_kv_heads :
-                        m->head_dim / BITNET__MIX_DIMS * m->n_kv_heads, bitnet__step_mix);
+    bitnet__run_step(s, "attention", m->n_kv_heads * ((n + BITNET__SCORE_ROWS - 1) /
+                                                      BITNET__SCORE_ROWS), bitnet__step_score);
+    bitnet__run_step(s, "attention", s->n_tokens * m->n_heads, bitnet__step_weigh);
+    bitnet__run_step(s, "attention", m->head_dim % BITNET__MIX_DIMS ? m->n_kv_heads :
+                     m->head_dim / BITNET__MIX_DIMS * m->n_kv_heads, bitnet__step_mix);
 }
 
 /* ---- layers ---- */
@@ -4012,13 +4027,13 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
     s->layer = l;
     s->layer_index = i;
     bitnet__norm_and_quantize(s, c->x, m->dim, l->attn_norm);
-    bitnet__run_step(s, m->q_dim + 2 * m->kv_dim, bitnet__step_qkv);
-    bitnet__run_step(s, s->n_tokens, bitnet__step_rope);
+    bitnet__run_step(s, "matmul", m->q_dim + 2 * m->kv_dim, bitnet__step_qkv);
+    bitnet__run_step(s, "attention", s->n_tokens, bitnet__step_rope);
     bitnet__run_attention(s);
     bitnet__norm_and_quantize(s, c->o, m->q_dim, l->attn_sub_norm);
     bitnet__add_linear_to_x(s, &l->attn_output);
     bitnet__norm_and_quantize(s, c->x, m->dim, l->ffn_norm);
-    bitnet__run_step(s, m->ffn_dim, bitnet__step_gate_up);
+    bitnet__run_step(s, "matmul", m->ffn_dim, bitnet__step_gate_up);
     bitnet__norm_and_quantize(s, c->g, m->ffn_dim, l->ffn_sub_norm);
     bitnet__add_linear_to_x(s, &l->ffn_down);
 }
@@ -4069,7 +4084,7 @@ static void bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep) {
     memset(&s, 0, sizeof s);
     s.c = c;
     s.n_tokens = n;
-    bitnet__run_step(&s, n, bitnet__step_embed);
+    bitnet__run_step(&s, "embed", n, bitnet__step_embed);
     for (i = 0; i < m->n_layers; i++) bitnet__forward_layer(&s, i);
     for (i = n - keep; i < n; i++, c->n_rows++)
         c->k.rmsnorm(c->x + (size_t)i * (size_t)m->dim, m->output_norm, m->dim, m->eps,
@@ -4120,7 +4135,7 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i) {
         bitnet__step s;
         memset(&s, 0, sizeof s);
         s.c = c;
-        bitnet__run_step(&s, c->m->n_vocab, bitnet__step_head);
+        bitnet__run_step(&s, "head", c->m->n_vocab, bitnet__step_head);
         c->n_ready = c->n_rows;
     }
     return c->logits + (size_t)i * (size_t)c->m->n_vocab;
@@ -4467,15 +4482,15 @@ static int32_t bitnet__screened_candidates(bitnet_ctx *c, const bitnet_sampler *
     step.c = c;
     if (!c->screen.built) {
         memset(c->screen.wanted, 0, (size_t)c->m->n_vocab);
-        bitnet__run_step(&step, c->m->n_vocab, bitnet__step_build_screen);
+        bitnet__run_step(&step, "head", c->m->n_vocab, bitnet__step_build_screen);
         c->screen.built = 1;
     }
-    bitnet__run_step(&step, c->m->n_vocab, bitnet__step_screen_dots);
+    bitnet__run_step(&step, "head", c->m->n_vocab, bitnet__step_screen_dots);
     bitnet__screen_mark(c, s, 1);
     n = bitnet__screen_rows(c, &bound, k);
     bitnet__screen_mark(c, s, 0);
     if (n > c->m->n_vocab / 4) return 0;
-    bitnet__run_step(&step, n, bitnet__step_exact_rows);
+    bitnet__run_step(&step, "head", n, bitnet__step_exact_rows);
     return n;
 }
 
