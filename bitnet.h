@@ -104,12 +104,12 @@
    into 16 partial sums, element i into sum i % 16, each product rounded before it is added (no
    FMA), and the 16 are added as a tree (8 apart, 4, 2, 1). exp, sin, cos, log and sqrt are our
    own. With an F16 cache, queries and probabilities are rounded to 13 bits first: their products
-   with the cache's 11 bits are exact, so that there an FMA is allowed, and twice as fast. The price is a rule for the compiler: no -ffast-math (refused), no contraction of a*b+c
-   into an FMA (switched off here by pragma; if a compiler ignores that, use -ffp-contract=off;
-   MSVC: /fp:precise), 32-bit x86 with -msse2 -mfpmath=sse. bitnet_selftest says in words if a
-   build breaks the rule.
+   with the cache's 11 bits are exact, so that there an FMA is allowed, and twice as fast. The
+   price is a rule for the compiler: no -ffast-math (refused), no contraction of a*b+c into an FMA
+   (switched off here by pragma; if a compiler ignores that, use -ffp-contract=off; MSVC:
+   /fp:precise), 32-bit x86 with -msse2 -mfpmath=sse. bitnet_selftest says in words if a build
+   breaks the rule.
 
-   CHAT
    ----
    bitnet_chat_tokenize writes the published template of BitNet b1.58-2B-4T: each message as
    "Role: text<|eot_id|>", text trimmed, BOS first, "Assistant: " to open the reply. The text of
