@@ -84,6 +84,16 @@
    it, and computes exactly those that can be among the wanted ones. The result is the same token,
    always. Other samplers, and bitnet_logits, compute all logits. full_head = 1 switches it off.
 
+   LOOKUP DECODING
+   ---------------
+   Text repeats itself: names, quotations, code. With bitnet_generate_params.lookup = N (4 to 8 is
+   usual; n_logits of the context must be N + 1), generation looks for the latest earlier place in
+   the context with the same last three tokens, or two, and evaluates up to N of the tokens that
+   followed it together with the sampled one, in one pass over the weights. Each row is then
+   sampled in turn, for as long as the draws are what was guessed. The result is the same text,
+   always, for every sampler: a row's logits do not depend on what is evaluated beside it, and rng
+   advances once for each token. A text that does not repeat costs next to nothing.
+
    ERRORS
    ------
    Functions that can fail return a bitnet_result and take a bitnet_error pointer, which may be
@@ -256,6 +266,12 @@ typedef enum bitnet_stop {
     BITNET_STOP_CALLBACK         /* text_fn said so */
 } bitnet_stop;
 
+/* What lookup decoding did. bitnet_generate adds to it. */
+typedef struct bitnet_lookup_stats {
+    int64_t drafts;              /* passes that evaluated a guess */
+    int64_t drafted, accepted;   /* tokens: guessed, and of these right */
+} bitnet_lookup_stats;
+
 typedef struct bitnet_generate_params {
     const bitnet_token *prompt;  /* n_prompt tokens, appended to what the context holds, or ... */
     int32_t n_prompt;
@@ -263,6 +279,8 @@ typedef struct bitnet_generate_params {
                                     file's BOS rule, special tokens not parsed */
     int32_t max_tokens;          /* 0: until the context is full */
     int32_t ignore_end;          /* 1: go on past end tokens */
+    int32_t lookup;              /* most tokens to guess, 0..64; see LOOKUP DECODING */
+    bitnet_lookup_stats *lookup_stats;   /* may be 0 */
     bitnet_sampler *sampler;     /* 0: greedy; its rng advances */
     const char *const *stop_strings;
     int32_t n_stop_strings;
@@ -3396,6 +3414,7 @@ struct bitnet_ctx {
     int32_t n_past;                    /* positions in the cache */
     int32_t n_rows;                    /* rows of hidden */
     int32_t n_ready;                   /* rows of logits computed from hidden */
+    int32_t n_ahead;                   /* a guess's rows and positions, after those: see >>generate */
     /* What follows lies in one arena, in this order; see bitnet__ctx_layout. */
     bitnet_token *history;             /* [n_ctx]                the tokens in the cache */
     uint8_t *k_cache, *v_cache;        /* [n_layers][n_kv_heads][n_ctx][head_dim]  F16 or F32 */
@@ -3584,7 +3603,7 @@ BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c) { return c->screen
 
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
     if (length < 0 || length > c->n_past) return BITNET_ERR_ARG;
-    if (length < c->n_past) c->n_rows = c->n_ready = 0;
+    if (length < c->n_past) c->n_rows = c->n_ready = c->n_ahead = 0;
     c->n_past = length;
     return BITNET_OK;
 }
@@ -3851,8 +3870,8 @@ static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, i
     const bitnet__matrix *a = &c->m->head;
     size_t n = (size_t)a->n_cols, first = (size_t)c->n_ready, stride = (size_t)a->n_rows;
     (void)thread;
-    bitnet__head_rows(c, from, to - from, c->hidden + first * n, c->n_rows - c->n_ready,
-                      c->logits + first * stride + from, stride);
+    bitnet__head_rows(c, from, to - from, c->hidden + first * n,
+                      c->n_rows + c->n_ahead - c->n_ready, c->logits + first * stride + from, stride);
 }
 
 /* One batch: n tokens, already in history. keep: hidden rows wanted of its last ones. */
@@ -3899,7 +3918,7 @@ BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, 
                             "logits of %d tokens are wanted; the context keeps %d (n_logits)",
                             (int)n, (int)c->p.n_logits);
     memcpy(c->history + c->n_past, tokens, (size_t)n * sizeof *tokens);
-    c->n_rows = c->n_ready = 0;
+    c->n_rows = c->n_ready = c->n_ahead = 0;
     for (i = 0; i < n; i += batch) {
         batch = n - i < c->p.n_batch ? n - i : c->p.n_batch;
         bitnet__forward(c, batch, all_logits ? batch : i + batch == n);
@@ -3915,7 +3934,7 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i) {
         memset(&s, 0, sizeof s);
         s.c = c;
         bitnet__run_step(&s, c->m->n_vocab, bitnet__step_head);
-        c->n_ready = c->n_rows;
+        c->n_ready = c->n_rows + c->n_ahead;
     }
     return c->logits + (size_t)i * (size_t)c->m->n_vocab;
 }
@@ -4254,7 +4273,7 @@ static int32_t bitnet__screened_candidates(bitnet_ctx *c, const bitnet_sampler *
     int32_t n, k = s->temperature > 0.0f ? s->top_k : 1;
     bitnet__screen_bound bound;
     bitnet__step step;
-    if (!c->screen.rows || c->n_ready == c->n_rows || k < 1 || k > c->m->n_vocab / 16 ||
+    if (!c->screen.rows || c->n_ready >= c->n_rows || k < 1 || k > c->m->n_vocab / 16 ||
         !bitnet__screen_hidden(c, &bound))
         return 0;
     memset(&step, 0, sizeof step);
@@ -4438,8 +4457,12 @@ typedef struct bitnet__generation {
     bitnet_detok detok;
     char *held;                        /* text not handed out yet, then room for one token more */
     size_t n_held, cap;
+    int32_t reach, n_guess;            /* lookup: how far to guess, how far the last guess went */
+    bitnet_lookup_stats lookup;
     bitnet_stop why;
 } bitnet__generation;
+
+#define BITNET__MAX_LOOKUP 64
 
 /* Where the first stop string begins in the held text, or -1. */
 static int64_t bitnet__find_stop(const bitnet__generation *g) {
@@ -4509,6 +4532,60 @@ static bitnet_result bitnet__run_prompt(bitnet__generation *g, const bitnet_toke
     return BITNET_OK;
 }
 
+/* ---- lookup ----
+   A guess is evaluated behind the token that was sampled, then put out of sight: n_past and n_rows
+   are as if it had not been, n_ahead counts it. If the next draw is its first token, that is
+   evaluated already and only comes into sight; if not, the guess is forgotten. So whoever looks at
+   the context, sampler and text_fn included, sees what there would be without a guess. */
+
+/* Guesses what follows batch[0], which comes after the context: what followed the last place that
+   ends in the same three tokens, or two. The copy may reach its own beginning, as a loop does. */
+static int32_t bitnet__guess(const bitnet_ctx *c, bitnet_token *batch, int32_t most) {
+    const bitnet_token *h = c->history;
+    int32_t n = c->n_past, found = 0, at, i;
+    for (at = n - 1; at > 0; at--) {
+        if (h[at] != batch[0] || h[at - 1] != h[n - 1]) continue;
+        if (!found) found = at + 1;
+        if (at < 2 || h[at - 2] != h[n - 2]) continue;
+        found = at + 1;
+        break;
+    }
+    if (!found) return 0;
+    for (i = 0; i < most; i++) batch[1 + i] = found + i < n ? h[found + i] : batch[found + i - n];
+    return i;
+}
+
+/* Evaluates t, the n-th new token, unless it was guessed. A guess may be longer by one than what
+   was right of the last one, or twice as long as that if all of it was. */
+static bitnet_result bitnet__run_token(bitnet__generation *g, bitnet_token t, int32_t n) {
+    bitnet_ctx *c = g->c;
+    bitnet_token batch[1 + BITNET__MAX_LOOKUP];
+    int32_t most;
+    bitnet_result r;
+    if (c->n_ahead > 0 && c->history[c->n_past] == t) {
+        c->n_ahead--;
+        c->n_rows++;
+        c->n_past++;
+        g->lookup.accepted++;
+        return BITNET_OK;
+    }
+    if (g->n_guess > 0)
+        g->reach = c->n_ahead > 0 ? g->n_guess - c->n_ahead + 1 : 2 * g->n_guess;
+    g->reach = bitnet__min(g->reach, g->p->lookup);
+    most = bitnet__min(g->reach, c->p.n_ctx - c->n_past - 1);
+    if (g->p->max_tokens > 0) most = bitnet__min(most, g->p->max_tokens - n - 1);
+    batch[0] = t;
+    g->n_guess = most > 0 ? bitnet__guess(c, batch, most) : 0;
+    r = bitnet_eval(c, batch, 1 + g->n_guess, 1, g->err);
+    if (r != BITNET_OK) return r;
+    c->n_ahead = g->n_guess;
+    c->n_rows -= g->n_guess;
+    c->n_past -= g->n_guess;
+    g->lookup.drafts += g->n_guess > 0;
+    g->lookup.drafted += g->n_guess;
+    return BITNET_OK;
+}
+
 static bitnet_result bitnet__run_tokens(bitnet__generation *g) {
     bitnet_ctx *c = g->c;
     int32_t n;
@@ -4521,7 +4598,7 @@ static bitnet_result bitnet__run_tokens(bitnet__generation *g) {
             g->why = ended ? BITNET_STOP_END : BITNET_STOP_LENGTH;
             break;
         }
-        r = bitnet_eval(c, &t, 1, 0, g->err);
+        r = bitnet__run_token(g, t, n);
         if (r != BITNET_OK) return r;
     }
     if (g->n_held > 0 || g->detok.n_pending > 0) bitnet__take_token(g, -1);
@@ -4559,11 +4636,19 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
     bitnet_result r;
     int32_t i, n_prompt;
     if (!c || !params) return bitnet__fail(err, BITNET_ERR_ARG, "there is no context or no prompt");
+    if (params->lookup < 0 || params->lookup > BITNET__MAX_LOOKUP)
+        return bitnet__fail(err, BITNET_ERR_ARG, "lookup %lld is not in 0..%d",
+                            (long long)params->lookup, BITNET__MAX_LOOKUP);
+    if (c->p.n_logits < bitnet__min(params->lookup + 1, c->p.n_ctx))
+        return bitnet__fail(err, BITNET_ERR_LIMIT,
+                            "lookup of %d tokens needs a context with n_logits %d; it has %d",
+                            (int)params->lookup, (int)params->lookup + 1, (int)c->p.n_logits);
     a = &c->m->params.allocator;
     memset(&g, 0, sizeof g);
     g.c = c;
     g.p = params;
     g.err = err;
+    g.reach = params->lookup;
     g.cap = 3 + 3 * (size_t)c->m->longest_token;
     for (i = 0; i < params->n_stop_strings; i++) {
         const char *stop = params->stop_strings[i];
@@ -4576,6 +4661,12 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
     r = bitnet__get_prompt(&g, &prompt, &n_prompt, &own);
     if (r == BITNET_OK) r = bitnet__run_prompt(&g, prompt, n_prompt);
     if (r == BITNET_OK) r = bitnet__run_tokens(&g);
+    c->n_ahead = 0;
+    if (params->lookup_stats) {
+        params->lookup_stats->drafts += g.lookup.drafts;
+        params->lookup_stats->drafted += g.lookup.drafted;
+        params->lookup_stats->accepted += g.lookup.accepted;
+    }
     if (why) *why = g.why;
     bitnet__free(a, own);
     bitnet__free(a, g.held);
@@ -4754,6 +4845,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__MAX_SCREENED
 #undef BITNET__MAX_HEADS
 #undef BITNET__MAX_KEYS
+#undef BITNET__MAX_LOOKUP
 #undef BITNET__MAX_NAME
 #undef BITNET__MAX_ROW
 #undef BITNET__MAX_TENSORS
