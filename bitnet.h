@@ -3392,16 +3392,33 @@ static void bitnet__team_run(bitnet__team *t, int n_jobs, bitnet__job job, void 
    depend on the split. Arrays are named as in the papers, token-major: x is [n_tokens][dim].
    ============================================================================================= */
 
-/* The head with 8 bits a weight; see >>screen. No rows: not used in this context. */
+enum {
+    BITNET__SCREENED = 9,              /* hidden states to a pass: enough for a guess of 8 tokens */
+    BITNET__CHUNK = 64                 /* rows that are bounded together */
+};
+
+/* What the bounds of logits need of their hidden state. */
+typedef struct bitnet__screen_bound {
+    float b, per_norm, per_residual;
+} bitnet__screen_bound;
+
+/* The head with 8 bits a weight; see "the screened head". No rows: not used in this context. The
+   vocabulary counts up to a whole chunk here: n_chunks * BITNET__CHUNK. */
 typedef struct bitnet__screen {
     uint8_t *rows;                     /* [n_vocab][dim]  h + 128 */
     float *scale, *residual, *norm;    /* [n_vocab]       a; upper bounds of |w - a h| and |w| */
-    int32_t *dots;                     /* [2][n_vocab]    with the two halves of a hidden state */
-    float *lows;                       /* [n_vocab]       heap of lower bounds */
-    int8_t *q;                         /* [2][dim]        those halves */
+    float *low, *high;                 /* [most][n_vocab] bounds of the logits */
+    float *low_tops, *high_tops;       /* [most][n_chunks]    the largest of each chunk */
+    int32_t *dots;                     /* [n_threads][most][2][BITNET__CHUNK] */
+    float *lows;                       /* [n_vocab / 16]  heap of lower bounds */
+    int8_t *q;                         /* [most][2][dim]  halves of the hidden states */
     uint8_t *wanted;                   /* [n_vocab]       1: exact in any case */
-    float *scratch;                    /* [n_threads][dim] */
-    int32_t sums[2];                   /* of q */
+    uint8_t *wanted_chunks;            /* [n_chunks]      1: has such rows */
+    float *scratch;                    /* [n_threads][4][dim] */
+    bitnet__screen_bound bound[BITNET__SCREENED];
+    int32_t sums[2 * BITNET__SCREENED];    /* of q */
+    int32_t n_chunks, most;
+    int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have their bounds */
     int32_t built;                     /* 1: rows are filled in */
     int32_t exact_rows;                /* of the last bitnet_sample */
 } bitnet__screen;
@@ -3521,16 +3538,26 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
     memset(&c->screen, 0, sizeof c->screen);
     if (!p->full_head && m->dim <= BITNET__MAX_SCREENED) {
         bitnet__screen *s = &c->screen;
-        uint64_t n = (uint64_t)m->n_vocab, dim = (uint64_t)m->dim;
-        s->rows = (uint8_t *)bitnet__carve(&v, n * dim, 1);
+        uint64_t chunks = ((uint64_t)m->n_vocab + BITNET__CHUNK - 1) / BITNET__CHUNK;
+        uint64_t n = chunks * BITNET__CHUNK, dim = (uint64_t)m->dim, most;
+        s->n_chunks = (int32_t)chunks;
+        s->most = bitnet__min(p->n_logits, BITNET__SCREENED);
+        most = (uint64_t)s->most;
+        s->rows = (uint8_t *)bitnet__carve(&v, (uint64_t)m->n_vocab * dim, 1);
         s->scale = (float *)bitnet__carve(&v, n, 4);
         s->residual = (float *)bitnet__carve(&v, n, 4);
         s->norm = (float *)bitnet__carve(&v, n, 4);
-        s->dots = (int32_t *)bitnet__carve(&v, 2 * n, 4);
-        s->lows = (float *)bitnet__carve(&v, n, 4);
-        s->q = (int8_t *)bitnet__carve(&v, 2 * dim, 1);
+        s->low = (float *)bitnet__carve(&v, most * n, 4);
+        s->high = (float *)bitnet__carve(&v, most * n, 4);
+        s->low_tops = (float *)bitnet__carve(&v, most * chunks, 4);
+        s->high_tops = (float *)bitnet__carve(&v, most * chunks, 4);
+        s->dots = (int32_t *)bitnet__carve(&v, (uint64_t)p->n_threads * most * 2,
+                                           BITNET__CHUNK * 4);
+        s->lows = (float *)bitnet__carve(&v, n / 16, 4);
+        s->q = (int8_t *)bitnet__carve(&v, most * 2 * dim, 1);
         s->wanted = (uint8_t *)bitnet__carve(&v, n, 1);
-        s->scratch = (float *)bitnet__carve(&v, (uint64_t)p->n_threads * dim, 4);
+        s->wanted_chunks = (uint8_t *)bitnet__carve(&v, chunks, 1);
+        s->scratch = (float *)bitnet__carve(&v, (uint64_t)p->n_threads * 4 * dim, 4);
     }
     return v.used;
 }
@@ -3601,9 +3628,14 @@ BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c) { return c->p.n_ctx;
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c->p.n_threads; }
 BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c) { return c->screen.exact_rows; }
 
+/* No logits, hidden states or guesses any more. */
+static void bitnet__forget_rows(bitnet_ctx *c) {
+    c->n_rows = c->n_ready = c->n_ahead = c->screen.n_bound = 0;
+}
+
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
     if (length < 0 || length > c->n_past) return BITNET_ERR_ARG;
-    if (length < c->n_past) c->n_rows = c->n_ready = c->n_ahead = 0;
+    if (length < c->n_past) bitnet__forget_rows(c);
     c->n_past = length;
     return BITNET_OK;
 }
@@ -3854,15 +3886,25 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     }
 }
 
-/* Logits of head rows [row, row + rows) for cols hidden states x [cols][dim]. */
-static void bitnet__head_rows(const bitnet_ctx *c, int32_t row, int32_t rows, const float *x,
-                              int32_t cols, float *out, size_t out_stride) {
+static size_t bitnet__head_row_bytes(const bitnet_ctx *c) {
+    return (size_t)c->m->head.n_cols * (c->m->head.type == BITNET__TENSOR_F32 ? 4u : 2u);
+}
+
+/* Logits of rows of the head, which lie at w, for cols hidden states x [cols][dim]. */
+static void bitnet__dot_head(const bitnet_ctx *c, const uint8_t *w, int32_t rows, const float *x,
+                             int32_t cols, float *out, size_t out_stride) {
     const bitnet__matrix *a = &c->m->head;
     void (*dotrows)(const uint8_t *, const float *, int, int, int, float *, size_t) =
         a->type == BITNET__TENSOR_F32 ? c->k.dotrows_f32 :
         a->type == BITNET__TENSOR_F16 ? c->k.dotrows_f16 : c->k.dotrows_bf16;
-    dotrows(a->data + (size_t)row * (size_t)a->n_cols * (a->type == BITNET__TENSOR_F32 ? 4u : 2u),
-            x, a->n_cols, rows, cols, out, out_stride);
+    dotrows(w, x, a->n_cols, rows, cols, out, out_stride);
+}
+
+/* The same of rows [row, row + rows). */
+static void bitnet__head_rows(const bitnet_ctx *c, int32_t row, int32_t rows, const float *x,
+                              int32_t cols, float *out, size_t out_stride) {
+    bitnet__dot_head(c, c->m->head.data + (size_t)row * bitnet__head_row_bytes(c), rows, x, cols,
+                     out, out_stride);
 }
 
 static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
@@ -3918,7 +3960,7 @@ BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, 
                             "logits of %d tokens are wanted; the context keeps %d (n_logits)",
                             (int)n, (int)c->p.n_logits);
     memcpy(c->history + c->n_past, tokens, (size_t)n * sizeof *tokens);
-    c->n_rows = c->n_ready = c->n_ahead = 0;
+    bitnet__forget_rows(c);
     for (i = 0; i < n; i += batch) {
         batch = n - i < c->p.n_batch ? n - i : c->p.n_batch;
         bitnet__forward(c, batch, all_logits ? batch : i + batch == n);
@@ -4114,29 +4156,57 @@ static bitnet_token bitnet__sample_from(bitnet_ctx *c, bitnet_sampler *s, const 
    whose first part is exact integers, and whose others are bounded by Cauchy and Schwarz:
    |a h.f| <= (|w| + |e|) |f|, |e.x| <= |e| |x|. The logit is a float sum of n products, which is
    off by at most (n / 16 + 8) 2^-24 |w| |x| (each lane adds n / 16 products, the tree 4 levels).
-   Bounds are computed in double and widened by 1e-6 for their own rounding. A NaN or an infinity
-   anywhere makes a comparison false, and the row is computed exactly. */
+   The bounds themselves are computed in floats, each step off by at most 2^-24 of its result: for
+   the first part that makes less than 7 * 2^-24 (|w| + |e|) b (128 |u| + |v|), and the rest is
+   widened by 1e-6. A NaN or an infinity anywhere leaves a row without bounds, and it is computed
+   exactly.
 
-/* Rows [from, to): h, a and the norms. */
+   Bounds are made while the head streams by, a chunk of rows at a time, for all hidden states that
+   wait. Who then looks for the largest sees first the largest of each chunk. */
+
+/* One row of the head as floats; -0 may become +0. */
+static void bitnet__screen_weights(const bitnet_ctx *c, int32_t r, float *w) {
+    const bitnet__matrix *a = &c->m->head;
+    const size_t at = (size_t)r * (size_t)a->n_cols;
+    const float one = 1.0f;
+    if (a->type == BITNET__TENSOR_F16)
+        c->k.mixrows_f16(a->data + at * 2, &one, 1, a->n_cols, 1, 1, w);
+    else if (a->type == BITNET__TENSOR_F32)
+        c->k.mixrows_f32(a->data + at * 4, &one, 1, a->n_cols, 1, 1, w);
+    else bitnet__matrix_row(a, r, w);
+}
+
+/* h + 128; a NaN's -128 counts as -127, for dotrows_u8. */
+static uint8_t bitnet__screen_byte(int8_t h) { return (uint8_t)((h > -127 ? h : -127) + 128); }
+
+/* Rows [from, to): h, a and the norms. Loops of BITNET__LANES steps are for the compiler, which
+   makes vectors of them. */
 static void bitnet__step_build_screen(const bitnet__step *step, int32_t from, int32_t to,
                                       int thread) {
     bitnet_ctx *c = step->c;
     bitnet__screen *s = &c->screen;
     int32_t r, i, j, n = c->m->dim, sum;
-    float *w = s->scratch + (size_t)thread * (size_t)n;
+    float *w = s->scratch + (size_t)thread * 4 * (size_t)n;
     for (r = from; r < to; r++) {
         uint8_t *h = s->rows + (size_t)r * (size_t)n;
-        float norm2[BITNET__LANES] = {0}, left2[BITNET__LANES] = {0}, a;
-        bitnet__matrix_row(&c->m->head, r, w);
+        const int8_t *q = (const int8_t *)h;
+        float norm2[BITNET__LANES] = {0}, left2[BITNET__LANES] = {0}, left, a;
+        bitnet__screen_weights(c, r, w);
         a = 1.0f / c->k.quantize(w, n, (int8_t *)h, &sum);
-        for (i = 0; i < n; i += BITNET__LANES) {
-            for (j = 0; j < BITNET__LANES && i + j < n; j++) {
-                float left = w[i + j] - a * (float)(int8_t)h[i + j];
+        for (i = 0; i + BITNET__LANES <= n; i += BITNET__LANES)
+            for (j = 0; j < BITNET__LANES; j++) {
+                left = w[i + j] - a * (float)q[i + j];
                 norm2[j] += w[i + j] * w[i + j];
                 left2[j] += left * left;
-                h[i + j] = (uint8_t)bitnet__max((int8_t)h[i + j] + 128, 1);  /* NaN has -128 */
             }
+        for (j = 0; i + j < n; j++) {
+            left = w[i + j] - a * (float)q[i + j];
+            norm2[j] += w[i + j] * w[i + j];
+            left2[j] += left * left;
         }
+        for (i = 0; i + BITNET__LANES <= n; i += BITNET__LANES)
+            for (j = 0; j < BITNET__LANES; j++) h[i + j] = bitnet__screen_byte(q[i + j]);
+        for (; i < n; i++) h[i] = bitnet__screen_byte(q[i]);
         /* 1 % covers the sums' rounding, 1e-6 |w| that of each difference (2^-23 |w_i|). */
         s->scale[r] = a;
         s->norm[r] = (float)bitnet__sqrt((double)bitnet__sum_lanes(norm2) * 1.01 + 1e-30);
@@ -4145,74 +4215,118 @@ static void bitnet__step_build_screen(const bitnet__step *step, int32_t from, in
     }
 }
 
-static void bitnet__step_screen_dots(const bitnet__step *step, int32_t from, int32_t to,
-                                     int thread) {
+/* The bounds of a chunk's logits, and the largest of each, from the products of h with u and v. */
+static void bitnet__screen_chunk(const bitnet__screen *s, int32_t chunk, int32_t row,
+                                 const int32_t *u, const int32_t *v) {
+    const bitnet__screen_bound k = s->bound[row];
+    const float infinity = bitnet__float_from_bits(0x7f800000u);
+    const size_t at = (size_t)chunk * BITNET__CHUNK, n_chunks = (size_t)s->n_chunks;
+    const float *scale = s->scale + at, *norm = s->norm + at, *residual = s->residual + at;
+    float *low = s->low + (size_t)row * n_chunks * BITNET__CHUNK + at;
+    float *high = s->high + (size_t)row * n_chunks * BITNET__CHUNK + at;
+    float lows[BITNET__LANES], highs[BITNET__LANES], low_tops[BITNET__LANES];
+    float high_tops[BITNET__LANES];
+    int i, j;
+    for (j = 0; j < BITNET__LANES; j++) low_tops[j] = high_tops[j] = -infinity;
+    for (i = 0; i < BITNET__CHUNK; i += BITNET__LANES) {
+        for (j = 0; j < BITNET__LANES; j++) {
+            float middle = scale[i + j] * k.b * (128.0f * (float)u[i + j] + (float)v[i + j]);
+            float err = norm[i + j] * k.per_norm + residual[i + j] * k.per_residual + 1e-30f;
+            float l = middle - err, h = middle + err;
+            lows[j] = l < infinity ? l : -infinity;
+            highs[j] = h > -infinity ? h : infinity;
+        }
+        for (j = 0; j < BITNET__LANES; j++) {
+            low_tops[j] = lows[j] > low_tops[j] ? lows[j] : low_tops[j];
+            high_tops[j] = highs[j] > high_tops[j] ? highs[j] : high_tops[j];
+        }
+        memcpy(low + i, lows, sizeof lows);
+        memcpy(high + i, highs, sizeof highs);
+    }
+    for (j = 1; j < BITNET__LANES; j++) {
+        low_tops[0] = low_tops[j] > low_tops[0] ? low_tops[j] : low_tops[0];
+        high_tops[0] = high_tops[j] > high_tops[0] ? high_tops[j] : high_tops[0];
+    }
+    s->low_tops[(size_t)row * n_chunks + (size_t)chunk] = low_tops[0];
+    s->high_tops[(size_t)row * n_chunks + (size_t)chunk] = high_tops[0];
+}
+
+/* Chunks [from, to), for all hidden states. Rows that the last chunk lacks have bounds around 0,
+   which can at worst make it worth a look. */
+static void bitnet__step_screen_chunks(const bitnet__step *step, int32_t from, int32_t to,
+                                       int thread) {
     bitnet_ctx *c = step->c;
     bitnet__screen *s = &c->screen;
-    (void)thread;
-    c->k.dotrows_u8(s->rows + (size_t)from * (size_t)c->m->dim, s->q, s->sums, c->m->dim,
-                    to - from, 2, s->dots + from, (size_t)c->m->n_vocab);
+    int32_t *dots = s->dots + (size_t)thread * (size_t)s->most * 2 * BITNET__CHUNK;
+    int32_t chunk, i;
+    for (chunk = from; chunk < to; chunk++) {
+        int32_t first = chunk * BITNET__CHUNK;
+        c->k.dotrows_u8(s->rows + (size_t)first * (size_t)c->m->dim, s->q, s->sums, c->m->dim,
+                        bitnet__min(BITNET__CHUNK, c->m->n_vocab - first), 2 * s->n_bound, dots,
+                        BITNET__CHUNK);
+        for (i = 0; i < s->n_bound; i++)
+            bitnet__screen_chunk(s, chunk, i, dots + 2 * i * BITNET__CHUNK,
+                                 dots + (2 * i + 1) * BITNET__CHUNK);
+    }
 }
 
 static const float *bitnet__last_hidden(const bitnet_ctx *c) {
     return c->hidden + (size_t)(c->n_rows - 1) * (size_t)c->m->dim;
 }
 
-/* Candidates [from, to) get their exact logits. */
+/* Candidates [from, to) get their exact logits. Four rows side by side take hardly longer than one:
+   the sums of one row are a chain of additions. */
 static void bitnet__step_exact_rows(const bitnet__step *step, int32_t from, int32_t to,
                                     int thread) {
     bitnet_ctx *c = step->c;
-    int32_t i;
-    (void)thread;
-    for (i = from; i < to; i++)
-        bitnet__head_rows(c, c->candidates[i].token, 1, bitnet__last_hidden(c), 1,
-                          &c->candidates[i].logit, 1);
+    const size_t bytes = bitnet__head_row_bytes(c);
+    uint8_t *rows = (uint8_t *)(c->screen.scratch + (size_t)thread * 4 * (size_t)c->m->dim);
+    int32_t i, j, n;
+    for (i = from; i < to; i += n) {
+        bitnet__candidate *x = c->candidates + i;
+        float logits[4];
+        n = bitnet__min(4, to - i);
+        for (j = 0; j < n; j++)
+            memcpy(rows + (size_t)j * bytes, c->m->head.data + (size_t)x[j].token * bytes, bytes);
+        bitnet__dot_head(c, rows, n, bitnet__last_hidden(c), 1, logits, 4);
+        for (j = 0; j < n; j++) x[j].logit = logits[j];
+    }
 }
 
-/* What a row's bound needs of the hidden state. */
-typedef struct bitnet__screen_bound {
-    double b, norm_x, norm_f, gamma;
-} bitnet__screen_bound;
-
-/* Cuts x into b (128 u + v) + f. Returns 0 if it is not finite. */
-static int bitnet__screen_hidden(bitnet_ctx *c, bitnet__screen_bound *k) {
+/* Cuts x into b (128 u + v) + f, for hidden state number row of a pass. Returns 0 if it is not
+   finite. */
+static int bitnet__screen_hidden(bitnet_ctx *c, const float *x, int32_t row) {
     bitnet__screen *s = &c->screen;
-    const float *x = bitnet__last_hidden(c);
-    int32_t i, n = c->m->dim;
-    float top = 1e-30f, inverse;
-    double sum = 0.0;
+    bitnet__screen_bound *k = &s->bound[row];
+    int32_t i, n = c->m->dim, *sums = s->sums + 2 * row;
+    int8_t *u = s->q + 2 * (size_t)row * (size_t)n, *v = u + n;
+    float top = 1e-20f, inverse;
+    double b, sum = 0.0, norm_x, norm_f, off, u2 = 0.0, v2 = 0.0;
     for (i = 0; i < n; i++) {
         float magnitude = x[i] < 0.0f ? -x[i] : x[i];
         if (!(magnitude < 1e30f)) return 0;
         top = magnitude > top ? magnitude : top;
         sum += (double)x[i] * (double)x[i];
     }
-    inverse = 16256.0f / top;          /* 127 * 128; under 2e34, so finite */
-    s->sums[0] = s->sums[1] = 0;
+    inverse = 16256.0f / top;          /* 127 * 128; under 2e24, so finite */
+    sums[0] = sums[1] = 0;
     for (i = 0; i < n; i++) {
         int32_t q = (int32_t)bitnet__round((double)(x[i] * inverse));
-        int32_t u = (q + 64 + 128 * 128) / 128 - 128;  /* floor((q + 64) / 128) */
-        s->q[i] = (int8_t)u;
-        s->q[n + i] = (int8_t)(q - 128 * u);
-        s->sums[0] += u;
-        s->sums[1] += q - 128 * u;
+        u[i] = (int8_t)((q + 64 + 128 * 128) / 128 - 128);  /* floor((q + 64) / 128) */
+        v[i] = (int8_t)(q - 128 * u[i]);
+        sums[0] += u[i];
+        sums[1] += v[i];
+        u2 += u[i] * u[i];
+        v2 += v[i] * v[i];
     }
-    k->b = (double)top / 16256.0;
-    k->norm_x = bitnet__sqrt(sum + 1e-60) * (1.0 + 1e-6);
-    k->norm_f = 0.51 * k->b * bitnet__sqrt((double)n) * (1.0 + 1e-6);
-    k->gamma = ((double)n / 16.0 + 8.0) / 16777216.0;
+    b = (double)top / 16256.0;
+    norm_x = bitnet__sqrt(sum + 1e-60);
+    norm_f = 0.51 * b * bitnet__sqrt((double)n);
+    off = norm_f + 8.0 / 16777216.0 * b * (128.0 * bitnet__sqrt(u2) + bitnet__sqrt(v2));
+    k->b = (float)b;
+    k->per_norm = (float)((((double)n / 16.0 + 8.0) / 16777216.0 * norm_x + off) * 1.000002);
+    k->per_residual = (float)((norm_x + off) * 1.000002);
     return 1;
-}
-
-/* The logit of row r lies in [*middle - the result, *middle + the result]. */
-static double bitnet__screen_row(const bitnet_ctx *c, const bitnet__screen_bound *k, int32_t r,
-                                 double *middle) {
-    const bitnet__screen *s = &c->screen;
-    double norm = (double)s->norm[r], left = (double)s->residual[r];
-    *middle = (double)s->scale[r] * k->b *
-              (128.0 * (double)s->dots[r] + (double)s->dots[c->m->n_vocab + r]);
-    return ((norm * k->gamma + left) * k->norm_x + (norm + left) * k->norm_f) * (1.0 + 1e-6) +
-           1e-30;
 }
 
 /* Keeps the k largest values seen in heap, the smallest on top; n are in it now. */
@@ -4233,61 +4347,105 @@ static int32_t bitnet__keep_largest(float *heap, int32_t n, int32_t k, float val
     return n;
 }
 
+static void bitnet__screen_want(bitnet__screen *s, bitnet_token t, uint8_t mark) {
+    s->wanted[t] = mark;
+    s->wanted_chunks[t / BITNET__CHUNK] = mark;
+}
+
 /* Marks (or unmarks) the tokens whose logits bias and penalty change: they are no match for others'
    bounds, and are always computed. */
 static void bitnet__screen_mark(bitnet_ctx *c, const bitnet_sampler *s, uint8_t mark) {
     int32_t i;
     for (i = 0; i < s->n_bias; i++)
         if (s->bias[i].token >= 0 && s->bias[i].token < c->m->n_vocab)
-            c->screen.wanted[s->bias[i].token] = mark;
+            bitnet__screen_want(&c->screen, s->bias[i].token, mark);
     for (i = bitnet__penalty_start(c, s); i < c->n_past; i++)
-        c->screen.wanted[c->history[i]] = mark;
+        bitnet__screen_want(&c->screen, c->history[i], mark);
+}
+
+/* Is any of BITNET__LANES bounds at least this? */
+static int bitnet__any_reaches(const float *bound, float threshold) {
+    int i, any = 0;
+    for (i = 0; i < BITNET__LANES; i++) any |= bound[i] >= threshold;
+    return any;
 }
 
 /* The tokens that can be among the k largest logits, in id order; returns how many. k lower bounds
    lie at or above the threshold, so a row whose upper bound lies below it cannot be one. */
-static int32_t bitnet__screen_rows(bitnet_ctx *c, const bitnet__screen_bound *bound, int32_t k) {
+static int32_t bitnet__screen_rows(bitnet_ctx *c, int32_t row, int32_t k) {
     bitnet__screen *s = &c->screen;
-    int32_t r, n = c->m->n_vocab, kept = 0, found = 0;
-    double middle, err, threshold;
-    for (r = 0; r < n; r++) {
-        if (s->wanted[r]) continue;
-        err = bitnet__screen_row(c, bound, r, &middle);
-        middle -= err;
-        if (middle > -1e37 && middle < 1e37)   /* rounded to float, and 1e-6 lower to be sure */
-            kept = bitnet__keep_largest(s->lows, kept, k,
-                                        (float)(middle - 1e-6 * (middle < 0 ? -middle : middle)));
+    const size_t at = (size_t)row * (size_t)s->n_chunks;
+    const float *low = s->low + at * BITNET__CHUNK, *high = s->high + at * BITNET__CHUNK;
+    const float *low_tops = s->low_tops + at, *high_tops = s->high_tops + at;
+    float threshold = bitnet__float_from_bits(0xff800000u);
+    int32_t chunk, from, end, r, kept = 0, found = 0;
+    for (chunk = 0; chunk < s->n_chunks; chunk++) {
+        if (!(low_tops[chunk] > threshold)) continue;
+        for (from = chunk * BITNET__CHUNK; from < (chunk + 1) * BITNET__CHUNK; from = end) {
+            end = from + BITNET__LANES;
+            if (!bitnet__any_reaches(low + from, threshold)) continue;
+            for (r = from; r < end && r < c->m->n_vocab; r++)
+                if (low[r] > threshold && !s->wanted[r]) {
+                    kept = bitnet__keep_largest(s->lows, kept, k, low[r]);
+                    if (kept == k) threshold = s->lows[0];
+                }
+        }
     }
-    threshold = kept == k ? (double)s->lows[0] : -1e300;
-    for (r = 0; r < n; r++) {
-        err = bitnet__screen_row(c, bound, r, &middle);
-        if (!s->wanted[r] && middle + err < threshold) continue;
-        c->candidates[found++].token = r;
+    for (chunk = 0; chunk < s->n_chunks; chunk++) {
+        int wanted = s->wanted_chunks[chunk];
+        if (high_tops[chunk] < threshold && !wanted) continue;
+        for (from = chunk * BITNET__CHUNK; from < (chunk + 1) * BITNET__CHUNK; from = end) {
+            end = from + BITNET__LANES;
+            if (!wanted && !bitnet__any_reaches(high + from, threshold)) continue;
+            for (r = from; r < end && r < c->m->n_vocab; r++)
+                if (high[r] >= threshold || s->wanted[r]) c->candidates[found++].token = r;
+        }
     }
     return found;
+}
+
+/* Bounds for the last row and for those of a guess behind it, unless they are there. Returns 0 if
+   the last row is not finite. */
+static int bitnet__screen_bounds(bitnet_ctx *c) {
+    bitnet__screen *s = &c->screen;
+    bitnet__step step;
+    int32_t row = c->n_rows - 1, n = bitnet__min(1 + c->n_ahead, s->most);
+    size_t whole = (size_t)s->n_chunks * BITNET__CHUNK, rows = (size_t)c->m->n_vocab;
+    if (s->n_bound > 0 && row >= s->first && row < s->first + s->n_bound) return 1;
+    memset(&step, 0, sizeof step);
+    step.c = c;
+    if (!s->built) {
+        memset(s->wanted, 0, whole);
+        memset(s->wanted_chunks, 0, (size_t)s->n_chunks);
+        memset(s->dots, 0, (size_t)c->p.n_threads * (size_t)s->most * 2 * BITNET__CHUNK * 4);
+        memset(s->scale + rows, 0, (whole - rows) * 4);
+        memset(s->norm + rows, 0, (whole - rows) * 4);
+        memset(s->residual + rows, 0, (whole - rows) * 4);
+        bitnet__run_step(&step, c->m->n_vocab, bitnet__step_build_screen);
+        s->built = 1;
+    }
+    s->first = row;
+    for (s->n_bound = 0; s->n_bound < n; s->n_bound++)
+        if (!bitnet__screen_hidden(c, bitnet__last_hidden(c) + (size_t)s->n_bound *
+                                   (size_t)c->m->dim, s->n_bound)) break;
+    if (s->n_bound > 0) bitnet__run_step(&step, s->n_chunks, bitnet__step_screen_chunks);
+    return s->n_bound > 0;
 }
 
 /* All candidates that this sampler's draw can depend on, with exact logits; 0 if they are too many
    for screening to pay, or all logits are there already. */
 static int32_t bitnet__screened_candidates(bitnet_ctx *c, const bitnet_sampler *s) {
     int32_t n, k = s->temperature > 0.0f ? s->top_k : 1;
-    bitnet__screen_bound bound;
     bitnet__step step;
     if (!c->screen.rows || c->n_ready >= c->n_rows || k < 1 || k > c->m->n_vocab / 16 ||
-        !bitnet__screen_hidden(c, &bound))
+        !bitnet__screen_bounds(c))
         return 0;
-    memset(&step, 0, sizeof step);
-    step.c = c;
-    if (!c->screen.built) {
-        memset(c->screen.wanted, 0, (size_t)c->m->n_vocab);
-        bitnet__run_step(&step, c->m->n_vocab, bitnet__step_build_screen);
-        c->screen.built = 1;
-    }
-    bitnet__run_step(&step, c->m->n_vocab, bitnet__step_screen_dots);
     bitnet__screen_mark(c, s, 1);
-    n = bitnet__screen_rows(c, &bound, k);
+    n = bitnet__screen_rows(c, c->n_rows - 1 - c->screen.first, k);
     bitnet__screen_mark(c, s, 0);
     if (n > c->m->n_vocab / 4) return 0;
+    memset(&step, 0, sizeof step);
+    step.c = c;
     bitnet__run_step(&step, n, bitnet__step_exact_rows);
     return n;
 }
