@@ -81,13 +81,13 @@
    The output head is over half of all bytes that a token of the 2B model reads. Greedy and top-k
    sampling need only the largest logits: bitnet_sample keeps the head a second time with 8 bits a
    weight (vocabulary * width bytes in the context, built when first used), bounds every logit by
-   it, and computes exactly those that can be among the wanted ones. The result is the same token,
-   always. Other samplers, and bitnet_logits, compute all logits. full_head = 1 switches it off.
+   it, and computes exactly those that can be among the wanted ones. Up to 9 rows of a guess (see
+   LOOKUP DECODING) share a pass over it. The result is the same token, always. Other samplers, and bitnet_logits, compute all logits. full_head = 1 switches it off.
 
    LOOKUP DECODING
    ---------------
    Text repeats itself: names, quotations, code. With bitnet_generate_params.lookup = N (4 to 8 is
-   usual; n_logits of the context must be N + 1), generation looks for the latest earlier place in
+   usual; n_logits of the context must be N + 1, or n_ctx), generation looks for the latest earlier place in
    the context with the same last three tokens, or two, and evaluates up to N of the tokens that
    followed it together with the sampled one, in one pass over the weights. Each row is then
    sampled in turn, for as long as the draws are what was guessed. The result is the same text,
@@ -268,8 +268,8 @@ typedef enum bitnet_stop {
 
 /* What lookup decoding did. bitnet_generate adds to it. */
 typedef struct bitnet_lookup_stats {
-    int64_t drafts;              /* passes that evaluated a guess */
-    int64_t drafted, accepted;   /* tokens: guessed, and of these right */
+    int32_t drafts;              /* passes that evaluated a guess */
+    int32_t drafted, accepted;   /* tokens: guessed, and of these right */
 } bitnet_lookup_stats;
 
 typedef struct bitnet_generate_params {
@@ -277,7 +277,7 @@ typedef struct bitnet_generate_params {
     int32_t n_prompt;
     const char *text;            /* ... if prompt is 0: NUL-terminated text, tokenized with the
                                     file's BOS rule, special tokens not parsed */
-    int32_t max_tokens;          /* 0: until the context is full */
+    int32_t max_tokens;          /* 0 or less: until the context is full */
     int32_t ignore_end;          /* 1: go on past end tokens */
     int32_t lookup;              /* most tokens to guess, 0..64; see LOOKUP DECODING */
     bitnet_lookup_stats *lookup_stats;   /* may be 0 */
@@ -3431,7 +3431,7 @@ struct bitnet_ctx {
     int32_t n_past;                    /* positions in the cache */
     int32_t n_rows;                    /* rows of hidden */
     int32_t n_ready;                   /* rows of logits computed from hidden */
-    int32_t n_ahead;                   /* a guess's rows and positions, after those: see >>generate */
+    int32_t n_ahead;                   /* a guess's rows and positions, behind those: see lookup */
     /* What follows lies in one arena, in this order; see bitnet__ctx_layout. */
     bitnet_token *history;             /* [n_ctx]                the tokens in the cache */
     uint8_t *k_cache, *v_cache;        /* [n_layers][n_kv_heads][n_ctx][head_dim]  F16 or F32 */
@@ -3913,7 +3913,8 @@ static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, i
     size_t n = (size_t)a->n_cols, first = (size_t)c->n_ready, stride = (size_t)a->n_rows;
     (void)thread;
     bitnet__head_rows(c, from, to - from, c->hidden + first * n,
-                      c->n_rows + c->n_ahead - c->n_ready, c->logits + first * stride + from, stride);
+                      c->n_rows + c->n_ahead - c->n_ready, c->logits + first * stride + from,
+                      stride);
 }
 
 /* One batch: n tokens, already in history. keep: hidden rows wanted of its last ones. */
@@ -4392,13 +4393,11 @@ static int32_t bitnet__screen_rows(bitnet_ctx *c, int32_t row, int32_t k) {
         }
     }
     for (chunk = 0; chunk < s->n_chunks; chunk++) {
-        int wanted = s->wanted_chunks[chunk];
-        if (high_tops[chunk] < threshold && !wanted) continue;
-        for (from = chunk * BITNET__CHUNK; from < (chunk + 1) * BITNET__CHUNK; from = end) {
-            end = from + BITNET__LANES;
-            if (!wanted && !bitnet__any_reaches(high + from, threshold)) continue;
-            for (r = from; r < end && r < c->m->n_vocab; r++)
-                if (high[r] >= threshold || s->wanted[r]) c->candidates[found++].token = r;
+        if (high_tops[chunk] < threshold && !s->wanted_chunks[chunk]) continue;
+        end = bitnet__min((chunk + 1) * BITNET__CHUNK, c->m->n_vocab);
+        for (r = chunk * BITNET__CHUNK; r < end; r++) {    /* without a branch to mispredict */
+            c->candidates[found].token = r;
+            found += (high[r] >= threshold) | s->wanted[r];
         }
     }
     return found;

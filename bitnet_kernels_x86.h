@@ -278,8 +278,8 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
         } \
     }
 
-/* Bytes less 128. The columns come in pairs, the two halves of a hidden state; a tile has 4 rows, as
-   above, and up to most columns, so that weights are loaded once for several pairs. 4 rows stay in
+/* Bytes less 128. Columns come in pairs, the two halves of a hidden state; a tile has 4 rows, as
+   above, and up to most columns, so that a weight is loaded once for several pairs. 4 rows stay in
    the L1 cache for the tiles after the first. The end of a row that is no multiple of 64 goes to
    the scalar twin with all of it. */
 #define BITNET__DEFINE_DOTROWS_U8(isa, most) \

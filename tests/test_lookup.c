@@ -151,8 +151,8 @@ static void test_chain(void) {
         if (lookup >= 6)
             CHECK_MSG(two.stats.drafts == 1 && two.stats.accepted == 5 &&
                       two.stats.drafted == (lookup < 52 ? lookup : 52), "lookup %d: %d, %d, %d",
-                      lookup, (int)two.stats.drafts, (int)two.stats.drafted,
-                      (int)two.stats.accepted);
+                      lookup, two.stats.drafts, two.stats.drafted,
+                      two.stats.accepted);
         p.prompt = &two.t[1].last;                         /* the chat goes on */
         p.n_prompt = 1;
         bad = differs(&two, &p, lookup, &why);
@@ -168,7 +168,7 @@ static void test_chain(void) {
         p.max_tokens = n;
         bad = differs(&two, &p, 5, &why);
         CHECK_MSG(!bad && why == BITNET_STOP_LENGTH && two.t[1].calls == n, "%d: %s", n, bad);
-        CHECK_MSG(two.stats.accepted >= n * 4 / 5 - 4, "%d: %d", n, (int)two.stats.accepted);
+        CHECK_MSG(two.stats.accepted >= n * 4 / 5 - 4, "%d: %d", n, two.stats.accepted);
         end_pair(&two);
     }
     p.max_tokens = 0;
@@ -288,8 +288,8 @@ static void test_samplers(void) {
         }
     }
     bitnet_model_free(m);
-    printf("%d guesses, %d of %d tokens right ... ", (int)all.drafts, (int)all.accepted,
-           (int)all.drafted);
+    printf("%d guesses, %d of %d tokens right ... ", all.drafts, all.accepted,
+           all.drafted);
     CHECK(all.accepted > 100 && all.drafted > all.accepted + 100);
 }
 
