@@ -81,18 +81,19 @@
    The output head is over half of all bytes that a token of the 2B model reads. Greedy and top-k
    sampling need only the largest logits: bitnet_sample keeps the head a second time with 8 bits a
    weight (vocabulary * width bytes in the context, built when first used), bounds every logit by
-   it, and computes exactly those that can be among the wanted ones. Up to 9 rows of a guess (see
-   LOOKUP DECODING) share a pass over it. The result is the same token, always. Other samplers, and bitnet_logits, compute all logits. full_head = 1 switches it off.
+   it, and computes exactly those that can be among the wanted ones. The result is the same token,
+   always. Other samplers, and bitnet_logits, compute all logits. full_head = 1 switches it off.
 
    LOOKUP DECODING
    ---------------
-   Text repeats itself: names, quotations, code. With bitnet_generate_params.lookup = N (4 to 8 is
-   usual; n_logits of the context must be N + 1, or n_ctx), generation looks for the latest earlier place in
-   the context with the same last three tokens, or two, and evaluates up to N of the tokens that
-   followed it together with the sampled one, in one pass over the weights. Each row is then
-   sampled in turn, for as long as the draws are what was guessed. The result is the same text,
-   always, for every sampler: a row's logits do not depend on what is evaluated beside it, and rng
-   advances once for each token. A text that does not repeat costs next to nothing.
+   Text repeats itself: names, quotations, code. With bitnet_generate_params.lookup = N (3 to 8;
+   the context's n_logits must be N + 1, or n_ctx if that is less), generation looks for the latest
+   earlier place in the context with the same last three tokens, or two, and evaluates up to N of
+   the tokens that followed it together with the sampled one, in one pass over the weights. Each
+   row is then sampled in turn, for as long as the draws are what was guessed; up to 9 rows share a
+   pass over the screened head. The result is the same text, always, for every sampler: a row's
+   logits do not depend on what is evaluated beside it, and rng advances once for each token.
+   Guesses that go wrong grow shorter. A text that does not repeat costs next to nothing.
 
    ERRORS
    ------
