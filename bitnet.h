@@ -339,8 +339,8 @@ struct bitnet_kernels {
     void (*softmax)(float *x, int n, float scale);
     /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]; y may be x. */
     void (*rmsnorm)(const float *x, const float *gain, int n, float eps, float *y);
-    /* out = sum over i of (w[i] - 128) * q[i], exact, for w[i] >= 1 and q[i] >= -127, so that a
-       pair of products fits 16 bits; n at most 2^16; otherwise as dotrows_i2s. */
+    /* out = sum over i of (w[i] - 128) * q[i], exact, for q[i] from -64 to 64, so that a pair of
+       products fits 16 bits; n at most 2^16; otherwise as dotrows_i2s. */
     void (*dotrows_u8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
                        int cols, int32_t *out, size_t out_stride);
 };
@@ -895,7 +895,8 @@ static void bitnet__rmsnorm_scalar(const float *x, const float *gain, int n, flo
     for (i = 0; i < n; i++) y[i] = x[i] * inv * gain[i];
 }
 
-/* Bytes that stand for -127 .. 127. Bound: 255 * 127 n, under 2^31 for n <= 2^16. */
+/* Bytes that stand for -128 .. 127. Bound: 255 * 64 n, before or after it 128 times the sum of q,
+   at most 8192 n: under 2^31 for n <= 2^16. */
 static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                       int n, int rows, int cols, int32_t *out,
                                       size_t out_stride) {
@@ -4151,7 +4152,7 @@ static bitnet_token bitnet__sample_from(bitnet_ctx *c, bitnet_sampler *s, const 
 
 /* ---- the screened head ----
    A row of the head is w = a h + e: h are integers of 8 bits, a a scale, e what is left. A hidden
-   state is x = b (128 u + v) + f, u and v of 8 bits, so |f_i| <= 0.51 b. Then
+   state is x = b (128 u + v) + f, u and v from -64 to 64, so |f_i| <= 0.51 b. Then
 
        w.x = a b (128 h.u + h.v) + a h.f + e.x
 
@@ -4177,9 +4178,6 @@ static void bitnet__screen_weights(const bitnet_ctx *c, int32_t r, float *w) {
         c->k.mixrows_f32(a->data + at * 4, &one, 1, a->n_cols, 1, 1, w);
     else bitnet__matrix_row(a, r, w);
 }
-
-/* h + 128; a NaN's -128 counts as -127, for dotrows_u8. */
-static uint8_t bitnet__screen_byte(int8_t h) { return (uint8_t)((h > -127 ? h : -127) + 128); }
 
 /* Rows [from, to): h, a and the norms. Loops of BITNET__LANES steps are for the compiler, which
    makes vectors of them. */
@@ -4207,8 +4205,8 @@ static void bitnet__step_build_screen(const bitnet__step *step, int32_t from, in
             left2[j] += left * left;
         }
         for (i = 0; i + BITNET__LANES <= n; i += BITNET__LANES)
-            for (j = 0; j < BITNET__LANES; j++) h[i + j] = bitnet__screen_byte(q[i + j]);
-        for (; i < n; i++) h[i] = bitnet__screen_byte(q[i]);
+            for (j = 0; j < BITNET__LANES; j++) h[i + j] ^= 128;
+        for (; i < n; i++) h[i] ^= 128;
         /* 1 % covers the sums' rounding, 1e-6 |w| that of each difference (2^-23 |w_i|). */
         s->scale[r] = a;
         s->norm[r] = (float)bitnet__sqrt((double)bitnet__sum_lanes(norm2) * 1.01 + 1e-30);
@@ -4310,7 +4308,7 @@ static int bitnet__screen_hidden(bitnet_ctx *c, const float *x, int32_t row) {
         top = magnitude > top ? magnitude : top;
         sum += (double)x[i] * (double)x[i];
     }
-    inverse = 16256.0f / top;          /* 127 * 128; under 2e24, so finite */
+    inverse = 8192.0f / top;           /* 64 * 128; under 1e24, so finite */
     sums[0] = sums[1] = 0;
     for (i = 0; i < n; i++) {
         int32_t q = (int32_t)bitnet__round((double)(x[i] * inverse));
@@ -4321,7 +4319,7 @@ static int bitnet__screen_hidden(bitnet_ctx *c, const float *x, int32_t row) {
         u2 += u[i] * u[i];
         v2 += v[i] * v[i];
     }
-    b = (double)top / 16256.0;
+    b = (double)top / 8192.0;
     norm_x = bitnet__sqrt(sum + 1e-60);
     norm_f = 0.51 * b * bitnet__sqrt((double)n);
     off = norm_f + 8.0 / 16777216.0 * b * (128.0 * bitnet__sqrt(u2) + bitnet__sqrt(v2));
@@ -4871,6 +4869,7 @@ static const char *bitnet__compare_kernels(bitnet__selftest *t, const bitnet_ker
                                     (size_t)rows))
         if (!BITNET__SAME(dots)) return "dotrows_i2s";
     }
+    for (i = 0; i < cols * n; i++) t->q[0][i] /= 2;
     BITNET__BOTH(f->dotrows_u8(t->w, t->q[0], t->sums[0], n, rows, cols, t->dots[i], (size_t)rows))
     if (!BITNET__SAME(dots)) return "dotrows_u8";
     /* Random bytes make wild floats; these are tame in any format. */

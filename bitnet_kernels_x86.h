@@ -35,10 +35,9 @@
        both, int32        All lanes together 384 n, for n <= 2^20 at most 402653184; before or
                           after that minus the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
        quantize           The sum of q + 128: at most 255 n < 2^28.
-       dotrows_u8         avx512vnni: 4 * 255 * 127 to a lane from a vpdpbusd, all lanes together
-                          32385 n, for n <= 2^16 under 2^31; then minus 128 times the sum of q.
-                          avx2: |w - 128| times q with the sign of w - 128, both at most 127, so a
-                          vpmaddubsw gives at most 2 * 127^2 = 32258 and does not saturate. */
+       dotrows_u8         |q| <= 64, so a vpmaddubsw gives at most 2 * 255 * 64 = 32640 and does not
+                          saturate. All lanes together 16320 n, for n <= 2^16 under 2^31; then
+                          minus 128 times the sum of q, at most 8192 n. */
 
 #if BITNET__KERNEL_ABI != 2
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
@@ -785,11 +784,10 @@ BITNET__DEFINE_DOTROWS_I2S(avx2, 8)
 BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
                                      int rows, int cols, int32_t *out, size_t out_stride,
                                      const int tile_cols) {
-    const __m256i turn = _mm256_set1_epi8((char)-128), ones = _mm256_set1_epi16(1);
+    const __m256i ones = _mm256_set1_epi16(1);
     __m256i sum[2][4];
     int r, c, i;
     (void)tile_cols;
-    (void)sums;                        /* for bytes that were not made signed first */
     BITNET__UNROLL for (c = 0; c < 2; c++) {
         BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = _mm256_setzero_si256();
     }
@@ -798,13 +796,12 @@ BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const in
         const __m256i q1 = bitnet__load256_avx2(q + BITNET__CLAMP(1, cols) * (size_t)n + i);
         BITNET__UNROLL for (r = 0; r < 4; r++) {
             const uint8_t *p = w + BITNET__CLAMP(r, rows) * (size_t)n + i;
-            const __m256i h = _mm256_xor_si256(bitnet__load256_avx2(p), turn);
-            const __m256i size = _mm256_abs_epi8(h);
-            const __m256i d0 = _mm256_maddubs_epi16(size, _mm256_sign_epi8(q0, h));
-            const __m256i d1 = _mm256_maddubs_epi16(size, _mm256_sign_epi8(q1, h));
+            const __m256i h = bitnet__load256_avx2(p);
+            const __m256i d0 = _mm256_madd_epi16(_mm256_maddubs_epi16(h, q0), ones);
+            const __m256i d1 = _mm256_madd_epi16(_mm256_maddubs_epi16(h, q1), ones);
             BITNET__PREFETCH(p);
-            sum[0][r] = _mm256_add_epi32(sum[0][r], _mm256_madd_epi16(d0, ones));
-            sum[1][r] = _mm256_add_epi32(sum[1][r], _mm256_madd_epi16(d1, ones));
+            sum[0][r] = _mm256_add_epi32(sum[0][r], d0);
+            sum[1][r] = _mm256_add_epi32(sum[1][r], d1);
         }
     }
     for (c = 0; c < 2 && c < cols; c++) {
@@ -812,6 +809,7 @@ BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const in
                                       _mm256_hadd_epi32(sum[c][2], sum[c][3]));
         __m128i dots = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
         int32_t four[4];
+        dots = _mm_sub_epi32(dots, _mm_set1_epi32(128 * sums[c]));
         _mm_storeu_si128((__m128i *)(void *)four, dots);
         bitnet__put(out + (size_t)c * out_stride, four, rows);
     }
