@@ -84,6 +84,17 @@
    it, and computes exactly those that can be among the wanted ones. The result is the same token,
    always. Other samplers, and bitnet_logits, compute all logits. full_head = 1 switches it off.
 
+   LOOKUP DECODING
+   ---------------
+   Text repeats itself: names, quotations, code. With bitnet_generate_params.lookup = N (3 to 8;
+   the context's n_logits must be N + 1, or n_ctx if that is less), generation looks for the latest
+   earlier place in the context with the same last three tokens, or two, and evaluates up to N of
+   the tokens that followed it together with the sampled one, in one pass over the weights. Each
+   row is then sampled in turn, for as long as the draws are what was guessed; up to 9 rows share a
+   pass over the screened head. The result is the same text, always, for every sampler: a row's
+   logits do not depend on what is evaluated beside it, and rng advances once for each token.
+   Guesses that go wrong grow shorter. A text that does not repeat costs next to nothing.
+
    ERRORS
    ------
    Functions that can fail return a bitnet_result and take a bitnet_error pointer, which may be
@@ -263,13 +274,21 @@ typedef enum bitnet_stop {
     BITNET_STOP_CALLBACK         /* text_fn said so */
 } bitnet_stop;
 
+/* What lookup decoding did. bitnet_generate adds to it. */
+typedef struct bitnet_lookup_stats {
+    int32_t drafts;              /* passes that evaluated a guess */
+    int32_t drafted, accepted;   /* tokens: guessed, and of these right */
+} bitnet_lookup_stats;
+
 typedef struct bitnet_generate_params {
     const bitnet_token *prompt;  /* n_prompt tokens, appended to what the context holds, or ... */
     int32_t n_prompt;
     const char *text;            /* ... if prompt is 0: NUL-terminated text, tokenized with the
                                     file's BOS rule, special tokens not parsed */
-    int32_t max_tokens;          /* 0: until the context is full */
+    int32_t max_tokens;          /* 0 or less: until the context is full */
     int32_t ignore_end;          /* 1: go on past end tokens */
+    int32_t lookup;              /* most tokens to guess, 0..64; see LOOKUP DECODING */
+    bitnet_lookup_stats *lookup_stats;   /* may be 0 */
     bitnet_sampler *sampler;     /* 0: greedy; its rng advances */
     const char *const *stop_strings;
     int32_t n_stop_strings;
@@ -343,8 +362,8 @@ struct bitnet_kernels {
                        float *y);
     /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]; y may be x. */
     void (*rmsnorm)(const float *x, const float *gain, int n, float eps, float *y);
-    /* out = sum over i of (w[i] - 128) * q[i], exact, for w[i] >= 1 and q[i] >= -127, so that a
-       pair of products fits 16 bits; n at most 2^16; otherwise as dotrows_i2s. */
+    /* out = sum over i of (w[i] - 128) * q[i], exact, for q[i] from -64 to 64, so that a pair of
+       products fits 16 bits; n at most 2^16; otherwise as dotrows_i2s. */
     void (*dotrows_u8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
                        int cols, int32_t *out, size_t out_stride);
 };
@@ -952,7 +971,8 @@ static void bitnet__rmsnorm_scalar(const float *x, const float *gain, int n, flo
     for (i = 0; i < n; i++) y[i] = x[i] * inv * gain[i];
 }
 
-/* Bytes that stand for -127 .. 127. Bound: 255 * 127 n, under 2^31 for n <= 2^16. */
+/* Bytes that stand for -128 .. 127. Bound: 255 * 64 n, before or after it 128 times the sum of q,
+   at most 8192 n: under 2^31 for n <= 2^16. */
 static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                       int n, int rows, int cols, int32_t *out,
                                       size_t out_stride) {
@@ -3456,16 +3476,33 @@ static void bitnet__team_run(bitnet__team *t, int n_jobs, bitnet__job job, void 
    depend on the split. Arrays are named as in the papers, token-major: x is [n_tokens][dim].
    ============================================================================================= */
 
-/* The head with 8 bits a weight; see >>screen. No rows: not used in this context. */
+enum {
+    BITNET__SCREENED = 9,              /* hidden states to a pass: enough for a guess of 8 tokens */
+    BITNET__CHUNK = 64                 /* rows that are bounded together */
+};
+
+/* What the bounds of logits need of their hidden state. */
+typedef struct bitnet__screen_bound {
+    float b, per_norm, per_residual;
+} bitnet__screen_bound;
+
+/* The head with 8 bits a weight; see "the screened head". No rows: not used in this context. The
+   vocabulary counts up to a whole chunk here: n_chunks * BITNET__CHUNK. */
 typedef struct bitnet__screen {
     uint8_t *rows;                     /* [n_vocab][dim]  h + 128 */
     float *scale, *residual, *norm;    /* [n_vocab]       a; upper bounds of |w - a h| and |w| */
-    int32_t *dots;                     /* [2][n_vocab]    with the two halves of a hidden state */
-    float *lows;                       /* [n_vocab]       heap of lower bounds */
-    int8_t *q;                         /* [2][dim]        those halves */
+    float *low, *high;                 /* [most][n_vocab] bounds of the logits */
+    float *low_tops, *high_tops;       /* [most][n_chunks]    the largest of each chunk */
+    int32_t *dots;                     /* [n_threads][most][2][BITNET__CHUNK] */
+    float *lows;                       /* [n_vocab / 16]  heap of lower bounds */
+    int8_t *q;                         /* [most][2][dim]  halves of the hidden states */
     uint8_t *wanted;                   /* [n_vocab]       1: exact in any case */
-    float *scratch;                    /* [n_threads][dim] */
-    int32_t sums[2];                   /* of q */
+    uint8_t *wanted_chunks;            /* [n_chunks]      1: has such rows */
+    float *scratch;                    /* [n_threads][4][dim] */
+    bitnet__screen_bound bound[BITNET__SCREENED];
+    int32_t sums[2 * BITNET__SCREENED];    /* of q */
+    int32_t n_chunks, most;
+    int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have their bounds */
     int32_t built;                     /* 1: rows are filled in */
     int32_t exact_rows;                /* of the last bitnet_sample */
 } bitnet__screen;
@@ -3479,6 +3516,7 @@ struct bitnet_ctx {
     int32_t n_rows;                    /* rows of hidden */
     int32_t n_ready;                   /* rows of logits computed from hidden */
     int32_t block, n_scores;           /* tokens that attend together; n_ctx to whole 16s */
+    int32_t n_ahead;                   /* a guess's rows and positions, behind those: see lookup */
     /* What follows lies in one arena, in this order; see bitnet__ctx_layout. */
     bitnet_token *history;             /* [n_ctx]                the tokens in the cache */
     uint8_t *k_cache, *v_cache;        /* [n_layers][n_kv_heads][n_ctx][head_dim]  F16 or F32 */
@@ -3492,7 +3530,7 @@ struct bitnet_ctx {
     int8_t *act;                       /* [n_batch][widest, to whole blocks of 128]  int8 */
     float *act_scale;                  /* [n_batch]              s of quantize */
     int32_t *act_sum;                  /* [n_batch] */
-    int32_t *dots;                     /* [n_threads][2][n_batch][BITNET__CHUNK]  products */
+    int32_t *dots;                     /* [n_threads][2][n_batch][BITNET__ROWS]  products */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
     float *mixed;                      /* [n_threads][cols][head_dim]  of o */
     float *rope;                       /* [n_batch][2][n_rot / 2]  cosines, sines */
@@ -3536,7 +3574,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
 }
 
 enum {
-    BITNET__CHUNK = 256,               /* rows of a layer at a time, whose products wait */
+    BITNET__ROWS = 256,                /* rows of a layer at a time, whose products wait */
     BITNET__COLUMNS = 32,              /* tokens times heads of a group that attend together */
     BITNET__SCORE_ROWS = 64,           /* positions, and ... */
     BITNET__MIX_DIMS = 64              /* ... elements of a head: what a thread takes at least */
@@ -3584,7 +3622,7 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
     c->act = (int8_t *)bitnet__carve(&v, batch * padded, 1);
     c->act_scale = (float *)bitnet__carve(&v, batch, 4);
     c->act_sum = (int32_t *)bitnet__carve(&v, batch, 4);
-    c->dots = (int32_t *)bitnet__carve(&v, threads * 2 * batch * BITNET__CHUNK, 4);
+    c->dots = (int32_t *)bitnet__carve(&v, threads * 2 * batch * BITNET__ROWS, 4);
     c->scores = (float *)bitnet__carve(&v, (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) *
                                            cols * (uint64_t)c->n_scores, 4);
     c->mixed = (float *)bitnet__carve(&v, threads * cols * (uint64_t)m->head_dim, 4);
@@ -3596,16 +3634,26 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
     memset(&c->screen, 0, sizeof c->screen);
     if (!p->full_head && m->dim <= BITNET__MAX_SCREENED) {
         bitnet__screen *s = &c->screen;
-        uint64_t n = (uint64_t)m->n_vocab, dim = (uint64_t)m->dim;
-        s->rows = (uint8_t *)bitnet__carve(&v, n * dim, 1);
+        uint64_t chunks = ((uint64_t)m->n_vocab + BITNET__CHUNK - 1) / BITNET__CHUNK;
+        uint64_t n = chunks * BITNET__CHUNK, dim = (uint64_t)m->dim, most;
+        s->n_chunks = (int32_t)chunks;
+        s->most = bitnet__min(p->n_logits, BITNET__SCREENED);
+        most = (uint64_t)s->most;
+        s->rows = (uint8_t *)bitnet__carve(&v, (uint64_t)m->n_vocab * dim, 1);
         s->scale = (float *)bitnet__carve(&v, n, 4);
         s->residual = (float *)bitnet__carve(&v, n, 4);
         s->norm = (float *)bitnet__carve(&v, n, 4);
-        s->dots = (int32_t *)bitnet__carve(&v, 2 * n, 4);
-        s->lows = (float *)bitnet__carve(&v, n, 4);
-        s->q = (int8_t *)bitnet__carve(&v, 2 * dim, 1);
+        s->low = (float *)bitnet__carve(&v, most * n, 4);
+        s->high = (float *)bitnet__carve(&v, most * n, 4);
+        s->low_tops = (float *)bitnet__carve(&v, most * chunks, 4);
+        s->high_tops = (float *)bitnet__carve(&v, most * chunks, 4);
+        s->dots = (int32_t *)bitnet__carve(&v, (uint64_t)p->n_threads * most * 2,
+                                           BITNET__CHUNK * 4);
+        s->lows = (float *)bitnet__carve(&v, n / 16, 4);
+        s->q = (int8_t *)bitnet__carve(&v, most * 2 * dim, 1);
         s->wanted = (uint8_t *)bitnet__carve(&v, n, 1);
-        s->scratch = (float *)bitnet__carve(&v, threads * dim, 4);
+        s->wanted_chunks = (uint8_t *)bitnet__carve(&v, chunks, 1);
+        s->scratch = (float *)bitnet__carve(&v, threads * 4 * dim, 4);
     }
     return v.used;
 }
@@ -3676,9 +3724,14 @@ BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c) { return c->p.n_ctx;
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c->p.n_threads; }
 BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c) { return c->screen.exact_rows; }
 
+/* No logits, hidden states or guesses any more. */
+static void bitnet__forget_rows(bitnet_ctx *c) {
+    c->n_rows = c->n_ready = c->n_ahead = c->screen.n_bound = 0;
+}
+
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
     if (length < 0 || length > c->n_past) return BITNET_ERR_ARG;
-    if (length < c->n_past) c->n_rows = c->n_ready = 0;
+    if (length < c->n_past) bitnet__forget_rows(c);
     c->n_past = length;
     return BITNET_OK;
 }
@@ -3742,17 +3795,17 @@ static void bitnet__step_quantize(const bitnet__step *s, int32_t from, int32_t t
 }
 
 /* The integer products of rows [from, from + count) of a linear layer, into dots
-   [n_tokens][BITNET__CHUNK]; y is then dot * (w_scale / s). */
+   [n_tokens][BITNET__ROWS]; y is then dot * (w_scale / s). */
 static void bitnet__products(const bitnet__step *s, const bitnet__linear *l, int32_t from,
                              int32_t count, int32_t *dots) {
     const bitnet_ctx *c = s->c;
     c->k.dotrows_i2s(l->w + (size_t)from * (size_t)(l->n_in / 4), c->act, c->act_sum, l->n_in,
-                     count, s->n_tokens, dots, BITNET__CHUNK);
+                     count, s->n_tokens, dots, BITNET__ROWS);
 }
 
 /* A thread's room for two such products. */
 static int32_t *bitnet__thread_dots(const bitnet_ctx *c, int thread) {
-    return c->dots + (size_t)thread * 2 * (size_t)c->p.n_batch * BITNET__CHUNK;
+    return c->dots + (size_t)thread * 2 * (size_t)c->p.n_batch * BITNET__ROWS;
 }
 
 /* Rows [from, to): y, or with add y more, in out [n_tokens][out_stride]. */
@@ -3761,10 +3814,10 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l, 
     bitnet_ctx *c = s->c;
     int32_t *dots = bitnet__thread_dots(c, thread), t, count;
     for (; from < to; from += count) {
-        count = bitnet__min(to - from, BITNET__CHUNK);
+        count = bitnet__min(to - from, BITNET__ROWS);
         bitnet__products(s, l, from, count, dots);
         for (t = 0; t < s->n_tokens; t++)
-            c->k.dequantize(dots + (size_t)t * BITNET__CHUNK, l->scale / c->act_scale[t], count,
+            c->k.dequantize(dots + (size_t)t * BITNET__ROWS, l->scale / c->act_scale[t], count,
                             add, out + (size_t)t * out_stride + from);
     }
 }
@@ -3800,13 +3853,13 @@ static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to
     bitnet_ctx *c = s->c;
     const bitnet__linear *gate = &s->layer->ffn_gate, *up = &s->layer->ffn_up;
     int32_t *gates = bitnet__thread_dots(c, thread), t, count;
-    int32_t *ups = gates + (size_t)c->p.n_batch * BITNET__CHUNK;
+    int32_t *ups = gates + (size_t)c->p.n_batch * BITNET__ROWS;
     for (; from < to; from += count) {
-        count = bitnet__min(to - from, BITNET__CHUNK);
+        count = bitnet__min(to - from, BITNET__ROWS);
         bitnet__products(s, gate, from, count, gates);
         bitnet__products(s, up, from, count, ups);
         for (t = 0; t < s->n_tokens; t++) {
-            size_t at = (size_t)t * BITNET__CHUNK;
+            size_t at = (size_t)t * BITNET__ROWS;
             c->k.relu2_gate(gates + at, gate->scale / c->act_scale[t], ups + at,
                             up->scale / c->act_scale[t], count,
                             c->g + (size_t)t * (size_t)c->m->ffn_dim + from);
@@ -4056,15 +4109,25 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     }
 }
 
-/* Logits of head rows [row, row + rows) for cols hidden states x [cols][dim]. */
-static void bitnet__head_rows(const bitnet_ctx *c, int32_t row, int32_t rows, const float *x,
-                              int32_t cols, float *out, size_t out_stride) {
+static size_t bitnet__head_row_bytes(const bitnet_ctx *c) {
+    return (size_t)c->m->head.n_cols * (c->m->head.type == BITNET__TENSOR_F32 ? 4u : 2u);
+}
+
+/* Logits of rows of the head, which lie at w, for cols hidden states x [cols][dim]. */
+static void bitnet__dot_head(const bitnet_ctx *c, const uint8_t *w, int32_t rows, const float *x,
+                             int32_t cols, float *out, size_t out_stride) {
     const bitnet__matrix *a = &c->m->head;
     void (*dotrows)(const uint8_t *, const float *, int, int, int, float *, size_t) =
         a->type == BITNET__TENSOR_F32 ? c->k.dotrows_f32 :
         a->type == BITNET__TENSOR_F16 ? c->k.dotrows_f16 : c->k.dotrows_bf16;
-    dotrows(a->data + (size_t)row * (size_t)a->n_cols * (a->type == BITNET__TENSOR_F32 ? 4u : 2u),
-            x, a->n_cols, rows, cols, out, out_stride);
+    dotrows(w, x, a->n_cols, rows, cols, out, out_stride);
+}
+
+/* The same of rows [row, row + rows). */
+static void bitnet__head_rows(const bitnet_ctx *c, int32_t row, int32_t rows, const float *x,
+                              int32_t cols, float *out, size_t out_stride) {
+    bitnet__dot_head(c, c->m->head.data + (size_t)row * bitnet__head_row_bytes(c), rows, x, cols,
+                     out, out_stride);
 }
 
 static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
@@ -4072,8 +4135,9 @@ static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, i
     const bitnet__matrix *a = &c->m->head;
     size_t n = (size_t)a->n_cols, first = (size_t)c->n_ready, stride = (size_t)a->n_rows;
     (void)thread;
-    bitnet__head_rows(c, from, to - from, c->hidden + first * n, c->n_rows - c->n_ready,
-                      c->logits + first * stride + from, stride);
+    bitnet__head_rows(c, from, to - from, c->hidden + first * n,
+                      c->n_rows + c->n_ahead - c->n_ready, c->logits + first * stride + from,
+                      stride);
 }
 
 /* One batch: n tokens, already in history. keep: hidden rows wanted of its last ones. */
@@ -4120,7 +4184,7 @@ BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, 
                             "logits of %d tokens are wanted; the context keeps %d (n_logits)",
                             (int)n, (int)c->p.n_logits);
     memcpy(c->history + c->n_past, tokens, (size_t)n * sizeof *tokens);
-    c->n_rows = c->n_ready = 0;
+    bitnet__forget_rows(c);
     for (i = 0; i < n; i += batch) {
         batch = n - i < c->p.n_batch ? n - i : c->p.n_batch;
         bitnet__forward(c, batch, all_logits ? batch : i + batch == n);
@@ -4136,7 +4200,7 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i) {
         memset(&s, 0, sizeof s);
         s.c = c;
         bitnet__run_step(&s, "head", c->m->n_vocab, bitnet__step_head);
-        c->n_ready = c->n_rows;
+        c->n_ready = c->n_rows + c->n_ahead;
     }
     return c->logits + (size_t)i * (size_t)c->m->n_vocab;
 }
@@ -4309,36 +4373,62 @@ static bitnet_token bitnet__sample_from(bitnet_ctx *c, bitnet_sampler *s, const 
 
 /* ---- the screened head ----
    A row of the head is w = a h + e: h are integers of 8 bits, a a scale, e what is left. A hidden
-   state is x = b (128 u + v) + f, u and v of 8 bits, so |f_i| <= 0.51 b. Then
+   state is x = b (128 u + v) + f, u and v from -64 to 64, so |f_i| <= 0.51 b. Then
 
        w.x = a b (128 h.u + h.v) + a h.f + e.x
 
    whose first part is exact integers, and whose others are bounded by Cauchy and Schwarz:
    |a h.f| <= (|w| + |e|) |f|, |e.x| <= |e| |x|. The logit is a float sum of n products, which is
    off by at most (n / 16 + 8) 2^-24 |w| |x| (each lane adds n / 16 products, the tree 4 levels).
-   Bounds are computed in double and widened by 1e-6 for their own rounding. A NaN or an infinity
-   anywhere makes a comparison false, and the row is computed exactly. */
+   The bounds themselves are computed in floats, each step off by at most 2^-24 of its result: for
+   the first part that makes less than 7 * 2^-24 (|w| + |e|) b (128 |u| + |v|), and the rest is
+   widened by 1e-6. A NaN or an infinity anywhere leaves a row without bounds, and it is computed
+   exactly.
 
-/* Rows [from, to): h, a and the norms. */
+   Bounds are made while the head streams by, a chunk of rows at a time, for all hidden states that
+   wait. Who then looks for the largest sees first the largest of each chunk. */
+
+/* One row of the head as floats; -0 may become +0. */
+static void bitnet__screen_weights(const bitnet_ctx *c, int32_t r, float *w) {
+    const bitnet__matrix *a = &c->m->head;
+    const size_t n = (size_t)a->n_cols, at = (size_t)r * n;
+    const float one = 1.0f;
+    memset(w, 0, n * sizeof *w);
+    if (a->type == BITNET__TENSOR_F16)
+        c->k.mixrows_f16(a->data + at * 2, n, &one, 1, a->n_cols, 1, 1, w);
+    else if (a->type == BITNET__TENSOR_F32)
+        c->k.mixrows_f32(a->data + at * 4, n, &one, 1, a->n_cols, 1, 1, w);
+    else bitnet__matrix_row(a, r, w);
+}
+
+/* Rows [from, to): h, a and the norms. Loops of BITNET__LANES steps are for the compiler, which
+   makes vectors of them. */
 static void bitnet__step_build_screen(const bitnet__step *step, int32_t from, int32_t to,
                                       int thread) {
     bitnet_ctx *c = step->c;
     bitnet__screen *s = &c->screen;
     int32_t r, i, j, n = c->m->dim, sum;
-    float *w = s->scratch + (size_t)thread * (size_t)n;
+    float *w = s->scratch + (size_t)thread * 4 * (size_t)n;
     for (r = from; r < to; r++) {
         uint8_t *h = s->rows + (size_t)r * (size_t)n;
-        float norm2[BITNET__LANES] = {0}, left2[BITNET__LANES] = {0}, a;
-        bitnet__matrix_row(&c->m->head, r, w);
+        const int8_t *q = (const int8_t *)h;
+        float norm2[BITNET__LANES] = {0}, left2[BITNET__LANES] = {0}, left, a;
+        bitnet__screen_weights(c, r, w);
         a = 1.0f / c->k.quantize(w, n, (int8_t *)h, &sum);
-        for (i = 0; i < n; i += BITNET__LANES) {
-            for (j = 0; j < BITNET__LANES && i + j < n; j++) {
-                float left = w[i + j] - a * (float)(int8_t)h[i + j];
+        for (i = 0; i + BITNET__LANES <= n; i += BITNET__LANES)
+            for (j = 0; j < BITNET__LANES; j++) {
+                left = w[i + j] - a * (float)q[i + j];
                 norm2[j] += w[i + j] * w[i + j];
                 left2[j] += left * left;
-                h[i + j] = (uint8_t)bitnet__max((int8_t)h[i + j] + 128, 1);  /* NaN has -128 */
             }
+        for (j = 0; i + j < n; j++) {
+            left = w[i + j] - a * (float)q[i + j];
+            norm2[j] += w[i + j] * w[i + j];
+            left2[j] += left * left;
         }
+        for (i = 0; i + BITNET__LANES <= n; i += BITNET__LANES)
+            for (j = 0; j < BITNET__LANES; j++) h[i + j] ^= 128;
+        for (; i < n; i++) h[i] ^= 128;
         /* 1 % covers the sums' rounding, 1e-6 |w| that of each difference (2^-23 |w_i|). */
         s->scale[r] = a;
         s->norm[r] = (float)bitnet__sqrt((double)bitnet__sum_lanes(norm2) * 1.01 + 1e-30);
@@ -4347,74 +4437,118 @@ static void bitnet__step_build_screen(const bitnet__step *step, int32_t from, in
     }
 }
 
-static void bitnet__step_screen_dots(const bitnet__step *step, int32_t from, int32_t to,
-                                     int thread) {
+/* The bounds of a chunk's logits, and the largest of each, from the products of h with u and v. */
+static void bitnet__screen_chunk(const bitnet__screen *s, int32_t chunk, int32_t row,
+                                 const int32_t *u, const int32_t *v) {
+    const bitnet__screen_bound k = s->bound[row];
+    const float infinity = bitnet__float_from_bits(0x7f800000u);
+    const size_t at = (size_t)chunk * BITNET__CHUNK, n_chunks = (size_t)s->n_chunks;
+    const float *scale = s->scale + at, *norm = s->norm + at, *residual = s->residual + at;
+    float *low = s->low + (size_t)row * n_chunks * BITNET__CHUNK + at;
+    float *high = s->high + (size_t)row * n_chunks * BITNET__CHUNK + at;
+    float lows[BITNET__LANES], highs[BITNET__LANES], low_tops[BITNET__LANES];
+    float high_tops[BITNET__LANES];
+    int i, j;
+    for (j = 0; j < BITNET__LANES; j++) low_tops[j] = high_tops[j] = -infinity;
+    for (i = 0; i < BITNET__CHUNK; i += BITNET__LANES) {
+        for (j = 0; j < BITNET__LANES; j++) {
+            float middle = scale[i + j] * k.b * (128.0f * (float)u[i + j] + (float)v[i + j]);
+            float err = norm[i + j] * k.per_norm + residual[i + j] * k.per_residual + 1e-30f;
+            float l = middle - err, h = middle + err;
+            lows[j] = l < infinity ? l : -infinity;
+            highs[j] = h > -infinity ? h : infinity;
+        }
+        for (j = 0; j < BITNET__LANES; j++) {
+            low_tops[j] = lows[j] > low_tops[j] ? lows[j] : low_tops[j];
+            high_tops[j] = highs[j] > high_tops[j] ? highs[j] : high_tops[j];
+        }
+        memcpy(low + i, lows, sizeof lows);
+        memcpy(high + i, highs, sizeof highs);
+    }
+    for (j = 1; j < BITNET__LANES; j++) {
+        low_tops[0] = low_tops[j] > low_tops[0] ? low_tops[j] : low_tops[0];
+        high_tops[0] = high_tops[j] > high_tops[0] ? high_tops[j] : high_tops[0];
+    }
+    s->low_tops[(size_t)row * n_chunks + (size_t)chunk] = low_tops[0];
+    s->high_tops[(size_t)row * n_chunks + (size_t)chunk] = high_tops[0];
+}
+
+/* Chunks [from, to), for all hidden states. Rows that the last chunk lacks have bounds around 0,
+   which can at worst make it worth a look. */
+static void bitnet__step_screen_chunks(const bitnet__step *step, int32_t from, int32_t to,
+                                       int thread) {
     bitnet_ctx *c = step->c;
     bitnet__screen *s = &c->screen;
-    (void)thread;
-    c->k.dotrows_u8(s->rows + (size_t)from * (size_t)c->m->dim, s->q, s->sums, c->m->dim,
-                    to - from, 2, s->dots + from, (size_t)c->m->n_vocab);
+    int32_t *dots = s->dots + (size_t)thread * (size_t)s->most * 2 * BITNET__CHUNK;
+    int32_t chunk, i;
+    for (chunk = from; chunk < to; chunk++) {
+        int32_t first = chunk * BITNET__CHUNK;
+        c->k.dotrows_u8(s->rows + (size_t)first * (size_t)c->m->dim, s->q, s->sums, c->m->dim,
+                        bitnet__min(BITNET__CHUNK, c->m->n_vocab - first), 2 * s->n_bound, dots,
+                        BITNET__CHUNK);
+        for (i = 0; i < s->n_bound; i++)
+            bitnet__screen_chunk(s, chunk, i, dots + 2 * i * BITNET__CHUNK,
+                                 dots + (2 * i + 1) * BITNET__CHUNK);
+    }
 }
 
 static const float *bitnet__last_hidden(const bitnet_ctx *c) {
     return c->hidden + (size_t)(c->n_rows - 1) * (size_t)c->m->dim;
 }
 
-/* Candidates [from, to) get their exact logits. */
+/* Candidates [from, to) get their exact logits. Four rows side by side take hardly longer than one:
+   the sums of one row are a chain of additions. */
 static void bitnet__step_exact_rows(const bitnet__step *step, int32_t from, int32_t to,
                                     int thread) {
     bitnet_ctx *c = step->c;
-    int32_t i;
-    (void)thread;
-    for (i = from; i < to; i++)
-        bitnet__head_rows(c, c->candidates[i].token, 1, bitnet__last_hidden(c), 1,
-                          &c->candidates[i].logit, 1);
+    const size_t bytes = bitnet__head_row_bytes(c);
+    uint8_t *rows = (uint8_t *)(c->screen.scratch + (size_t)thread * 4 * (size_t)c->m->dim);
+    int32_t i, j, n;
+    for (i = from; i < to; i += n) {
+        bitnet__candidate *x = c->candidates + i;
+        float logits[4];
+        n = bitnet__min(4, to - i);
+        for (j = 0; j < n; j++)
+            memcpy(rows + (size_t)j * bytes, c->m->head.data + (size_t)x[j].token * bytes, bytes);
+        bitnet__dot_head(c, rows, n, bitnet__last_hidden(c), 1, logits, 4);
+        for (j = 0; j < n; j++) x[j].logit = logits[j];
+    }
 }
 
-/* What a row's bound needs of the hidden state. */
-typedef struct bitnet__screen_bound {
-    double b, norm_x, norm_f, gamma;
-} bitnet__screen_bound;
-
-/* Cuts x into b (128 u + v) + f. Returns 0 if it is not finite. */
-static int bitnet__screen_hidden(bitnet_ctx *c, bitnet__screen_bound *k) {
+/* Cuts x into b (128 u + v) + f, for hidden state number row of a pass. Returns 0 if it is not
+   finite. */
+static int bitnet__screen_hidden(bitnet_ctx *c, const float *x, int32_t row) {
     bitnet__screen *s = &c->screen;
-    const float *x = bitnet__last_hidden(c);
-    int32_t i, n = c->m->dim;
-    float top = 1e-30f, inverse;
-    double sum = 0.0;
+    bitnet__screen_bound *k = &s->bound[row];
+    int32_t i, n = c->m->dim, *sums = s->sums + 2 * row;
+    int8_t *u = s->q + 2 * (size_t)row * (size_t)n, *v = u + n;
+    float top = 1e-20f, inverse;
+    double b, sum = 0.0, norm_x, norm_f, off, u2 = 0.0, v2 = 0.0;
     for (i = 0; i < n; i++) {
         float magnitude = x[i] < 0.0f ? -x[i] : x[i];
         if (!(magnitude < 1e30f)) return 0;
         top = magnitude > top ? magnitude : top;
         sum += (double)x[i] * (double)x[i];
     }
-    inverse = 16256.0f / top;          /* 127 * 128; under 2e34, so finite */
-    s->sums[0] = s->sums[1] = 0;
+    inverse = 8192.0f / top;           /* 64 * 128; under 1e24, so finite */
+    sums[0] = sums[1] = 0;
     for (i = 0; i < n; i++) {
         int32_t q = (int32_t)bitnet__round((double)(x[i] * inverse));
-        int32_t u = (q + 64 + 128 * 128) / 128 - 128;  /* floor((q + 64) / 128) */
-        s->q[i] = (int8_t)u;
-        s->q[n + i] = (int8_t)(q - 128 * u);
-        s->sums[0] += u;
-        s->sums[1] += q - 128 * u;
+        u[i] = (int8_t)((q + 64 + 128 * 128) / 128 - 128);  /* floor((q + 64) / 128) */
+        v[i] = (int8_t)(q - 128 * u[i]);
+        sums[0] += u[i];
+        sums[1] += v[i];
+        u2 += u[i] * u[i];
+        v2 += v[i] * v[i];
     }
-    k->b = (double)top / 16256.0;
-    k->norm_x = bitnet__sqrt(sum + 1e-60) * (1.0 + 1e-6);
-    k->norm_f = 0.51 * k->b * bitnet__sqrt((double)n) * (1.0 + 1e-6);
-    k->gamma = ((double)n / 16.0 + 8.0) / 16777216.0;
+    b = (double)top / 8192.0;
+    norm_x = bitnet__sqrt(sum + 1e-60);
+    norm_f = 0.51 * b * bitnet__sqrt((double)n);
+    off = norm_f + 8.0 / 16777216.0 * b * (128.0 * bitnet__sqrt(u2) + bitnet__sqrt(v2));
+    k->b = (float)b;
+    k->per_norm = (float)((((double)n / 16.0 + 8.0) / 16777216.0 * norm_x + off) * 1.000002);
+    k->per_residual = (float)((norm_x + off) * 1.000002);
     return 1;
-}
-
-/* The logit of row r lies in [*middle - the result, *middle + the result]. */
-static double bitnet__screen_row(const bitnet_ctx *c, const bitnet__screen_bound *k, int32_t r,
-                                 double *middle) {
-    const bitnet__screen *s = &c->screen;
-    double norm = (double)s->norm[r], left = (double)s->residual[r];
-    *middle = (double)s->scale[r] * k->b *
-              (128.0 * (double)s->dots[r] + (double)s->dots[c->m->n_vocab + r]);
-    return ((norm * k->gamma + left) * k->norm_x + (norm + left) * k->norm_f) * (1.0 + 1e-6) +
-           1e-30;
 }
 
 /* Keeps the k largest values seen in heap, the smallest on top; n are in it now. */
@@ -4435,61 +4569,103 @@ static int32_t bitnet__keep_largest(float *heap, int32_t n, int32_t k, float val
     return n;
 }
 
+static void bitnet__screen_want(bitnet__screen *s, bitnet_token t, uint8_t mark) {
+    s->wanted[t] = mark;
+    s->wanted_chunks[t / BITNET__CHUNK] = mark;
+}
+
 /* Marks (or unmarks) the tokens whose logits bias and penalty change: they are no match for others'
    bounds, and are always computed. */
 static void bitnet__screen_mark(bitnet_ctx *c, const bitnet_sampler *s, uint8_t mark) {
     int32_t i;
     for (i = 0; i < s->n_bias; i++)
         if (s->bias[i].token >= 0 && s->bias[i].token < c->m->n_vocab)
-            c->screen.wanted[s->bias[i].token] = mark;
+            bitnet__screen_want(&c->screen, s->bias[i].token, mark);
     for (i = bitnet__penalty_start(c, s); i < c->n_past; i++)
-        c->screen.wanted[c->history[i]] = mark;
+        bitnet__screen_want(&c->screen, c->history[i], mark);
+}
+
+/* Is any of BITNET__LANES bounds at least this? */
+static int bitnet__any_reaches(const float *bound, float threshold) {
+    int i, any = 0;
+    for (i = 0; i < BITNET__LANES; i++) any |= bound[i] >= threshold;
+    return any;
 }
 
 /* The tokens that can be among the k largest logits, in id order; returns how many. k lower bounds
    lie at or above the threshold, so a row whose upper bound lies below it cannot be one. */
-static int32_t bitnet__screen_rows(bitnet_ctx *c, const bitnet__screen_bound *bound, int32_t k) {
+static int32_t bitnet__screen_rows(bitnet_ctx *c, int32_t row, int32_t k) {
     bitnet__screen *s = &c->screen;
-    int32_t r, n = c->m->n_vocab, kept = 0, found = 0;
-    double middle, err, threshold;
-    for (r = 0; r < n; r++) {
-        if (s->wanted[r]) continue;
-        err = bitnet__screen_row(c, bound, r, &middle);
-        middle -= err;
-        if (middle > -1e37 && middle < 1e37)   /* rounded to float, and 1e-6 lower to be sure */
-            kept = bitnet__keep_largest(s->lows, kept, k,
-                                        (float)(middle - 1e-6 * (middle < 0 ? -middle : middle)));
+    const size_t at = (size_t)row * (size_t)s->n_chunks;
+    const float *low = s->low + at * BITNET__CHUNK, *high = s->high + at * BITNET__CHUNK;
+    const float *low_tops = s->low_tops + at, *high_tops = s->high_tops + at;
+    float threshold = bitnet__float_from_bits(0xff800000u);
+    int32_t chunk, from, end, r, kept = 0, found = 0;
+    for (chunk = 0; chunk < s->n_chunks; chunk++) {
+        if (!(low_tops[chunk] > threshold)) continue;
+        for (from = chunk * BITNET__CHUNK; from < (chunk + 1) * BITNET__CHUNK; from = end) {
+            end = from + BITNET__LANES;
+            if (!bitnet__any_reaches(low + from, threshold)) continue;
+            for (r = from; r < end && r < c->m->n_vocab; r++)
+                if (low[r] > threshold && !s->wanted[r]) {
+                    kept = bitnet__keep_largest(s->lows, kept, k, low[r]);
+                    if (kept == k) threshold = s->lows[0];
+                }
+        }
     }
-    threshold = kept == k ? (double)s->lows[0] : -1e300;
-    for (r = 0; r < n; r++) {
-        err = bitnet__screen_row(c, bound, r, &middle);
-        if (!s->wanted[r] && middle + err < threshold) continue;
-        c->candidates[found++].token = r;
+    for (chunk = 0; chunk < s->n_chunks; chunk++) {
+        if (high_tops[chunk] < threshold && !s->wanted_chunks[chunk]) continue;
+        end = bitnet__min((chunk + 1) * BITNET__CHUNK, c->m->n_vocab);
+        for (r = chunk * BITNET__CHUNK; r < end; r++) {    /* without a branch to mispredict */
+            c->candidates[found].token = r;
+            found += (high[r] >= threshold) | s->wanted[r];
+        }
     }
     return found;
+}
+
+/* Bounds for the last row and for those of a guess behind it, unless they are there. Returns 0 if
+   the last row is not finite. */
+static int bitnet__screen_bounds(bitnet_ctx *c) {
+    bitnet__screen *s = &c->screen;
+    bitnet__step step;
+    int32_t row = c->n_rows - 1, n = bitnet__min(1 + c->n_ahead, s->most);
+    size_t whole = (size_t)s->n_chunks * BITNET__CHUNK, rows = (size_t)c->m->n_vocab;
+    if (s->n_bound > 0 && row >= s->first && row < s->first + s->n_bound) return 1;
+    memset(&step, 0, sizeof step);
+    step.c = c;
+    if (!s->built) {
+        memset(s->wanted, 0, whole);
+        memset(s->wanted_chunks, 0, (size_t)s->n_chunks);
+        memset(s->dots, 0, (size_t)c->p.n_threads * (size_t)s->most * 2 * BITNET__CHUNK * 4);
+        memset(s->scale + rows, 0, (whole - rows) * 4);
+        memset(s->norm + rows, 0, (whole - rows) * 4);
+        memset(s->residual + rows, 0, (whole - rows) * 4);
+        bitnet__run_step(&step, "head", c->m->n_vocab, bitnet__step_build_screen);
+        s->built = 1;
+    }
+    s->first = row;
+    for (s->n_bound = 0; s->n_bound < n; s->n_bound++)
+        if (!bitnet__screen_hidden(c, bitnet__last_hidden(c) + (size_t)s->n_bound *
+                                   (size_t)c->m->dim, s->n_bound)) break;
+    if (s->n_bound > 0) bitnet__run_step(&step, "head", s->n_chunks, bitnet__step_screen_chunks);
+    return s->n_bound > 0;
 }
 
 /* All candidates that this sampler's draw can depend on, with exact logits; 0 if they are too many
    for screening to pay, or all logits are there already. */
 static int32_t bitnet__screened_candidates(bitnet_ctx *c, const bitnet_sampler *s) {
     int32_t n, k = s->temperature > 0.0f ? s->top_k : 1;
-    bitnet__screen_bound bound;
     bitnet__step step;
-    if (!c->screen.rows || c->n_ready == c->n_rows || k < 1 || k > c->m->n_vocab / 16 ||
-        !bitnet__screen_hidden(c, &bound))
+    if (!c->screen.rows || c->n_ready >= c->n_rows || k < 1 || k > c->m->n_vocab / 16 ||
+        !bitnet__screen_bounds(c))
         return 0;
-    memset(&step, 0, sizeof step);
-    step.c = c;
-    if (!c->screen.built) {
-        memset(c->screen.wanted, 0, (size_t)c->m->n_vocab);
-        bitnet__run_step(&step, "head", c->m->n_vocab, bitnet__step_build_screen);
-        c->screen.built = 1;
-    }
-    bitnet__run_step(&step, "head", c->m->n_vocab, bitnet__step_screen_dots);
     bitnet__screen_mark(c, s, 1);
-    n = bitnet__screen_rows(c, &bound, k);
+    n = bitnet__screen_rows(c, c->n_rows - 1 - c->screen.first, k);
     bitnet__screen_mark(c, s, 0);
     if (n > c->m->n_vocab / 4) return 0;
+    memset(&step, 0, sizeof step);
+    step.c = c;
     bitnet__run_step(&step, "head", n, bitnet__step_exact_rows);
     return n;
 }
@@ -4659,8 +4835,12 @@ typedef struct bitnet__generation {
     bitnet_detok detok;
     char *held;                        /* text not handed out yet, then room for one token more */
     size_t n_held, cap;
+    int32_t reach, n_guess;            /* lookup: how far to guess, how far the last guess went */
+    bitnet_lookup_stats lookup;
     bitnet_stop why;
 } bitnet__generation;
+
+#define BITNET__MAX_LOOKUP 64
 
 /* Where the first stop string begins in the held text, or -1. */
 static int64_t bitnet__find_stop(const bitnet__generation *g) {
@@ -4730,6 +4910,60 @@ static bitnet_result bitnet__run_prompt(bitnet__generation *g, const bitnet_toke
     return BITNET_OK;
 }
 
+/* ---- lookup ----
+   A guess is evaluated behind the token that was sampled, then put out of sight: n_past and n_rows
+   are as if it had not been, n_ahead counts it. If the next draw is its first token, that is
+   evaluated already and only comes into sight; if not, the guess is forgotten. So whoever looks at
+   the context, sampler and text_fn included, sees what there would be without a guess. */
+
+/* Guesses what follows batch[0], which comes after the context: what followed the last place that
+   ends in the same three tokens, or two. The copy may reach its own beginning, as a loop does. */
+static int32_t bitnet__guess(const bitnet_ctx *c, bitnet_token *batch, int32_t most) {
+    const bitnet_token *h = c->history;
+    int32_t n = c->n_past, found = 0, at, i;
+    for (at = n - 1; at > 0; at--) {
+        if (h[at] != batch[0] || h[at - 1] != h[n - 1]) continue;
+        if (!found) found = at + 1;
+        if (at < 2 || h[at - 2] != h[n - 2]) continue;
+        found = at + 1;
+        break;
+    }
+    if (!found) return 0;
+    for (i = 0; i < most; i++) batch[1 + i] = found + i < n ? h[found + i] : batch[found + i - n];
+    return i;
+}
+
+/* Evaluates t, the n-th new token, unless it was guessed. A guess may be longer by one than what
+   was right of the last one, or twice as long as that if all of it was. */
+static bitnet_result bitnet__run_token(bitnet__generation *g, bitnet_token t, int32_t n) {
+    bitnet_ctx *c = g->c;
+    bitnet_token batch[1 + BITNET__MAX_LOOKUP];
+    int32_t most;
+    bitnet_result r;
+    if (c->n_ahead > 0 && c->history[c->n_past] == t) {
+        c->n_ahead--;
+        c->n_rows++;
+        c->n_past++;
+        g->lookup.accepted++;
+        return BITNET_OK;
+    }
+    if (g->n_guess > 0)
+        g->reach = c->n_ahead > 0 ? g->n_guess - c->n_ahead + 1 : 2 * g->n_guess;
+    g->reach = bitnet__min(g->reach, g->p->lookup);
+    most = bitnet__min(g->reach, c->p.n_ctx - c->n_past - 1);
+    if (g->p->max_tokens > 0) most = bitnet__min(most, g->p->max_tokens - n - 1);
+    batch[0] = t;
+    g->n_guess = most > 0 ? bitnet__guess(c, batch, most) : 0;
+    r = bitnet_eval(c, batch, 1 + g->n_guess, 1, g->err);
+    if (r != BITNET_OK) return r;
+    c->n_ahead = g->n_guess;
+    c->n_rows -= g->n_guess;
+    c->n_past -= g->n_guess;
+    g->lookup.drafts += g->n_guess > 0;
+    g->lookup.drafted += g->n_guess;
+    return BITNET_OK;
+}
+
 static bitnet_result bitnet__run_tokens(bitnet__generation *g) {
     bitnet_ctx *c = g->c;
     int32_t n;
@@ -4742,7 +4976,7 @@ static bitnet_result bitnet__run_tokens(bitnet__generation *g) {
             g->why = ended ? BITNET_STOP_END : BITNET_STOP_LENGTH;
             break;
         }
-        r = bitnet_eval(c, &t, 1, 0, g->err);
+        r = bitnet__run_token(g, t, n);
         if (r != BITNET_OK) return r;
     }
     if (g->n_held > 0 || g->detok.n_pending > 0) bitnet__take_token(g, -1);
@@ -4780,11 +5014,19 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
     bitnet_result r;
     int32_t i, n_prompt;
     if (!c || !params) return bitnet__fail(err, BITNET_ERR_ARG, "there is no context or no prompt");
+    if (params->lookup < 0 || params->lookup > BITNET__MAX_LOOKUP)
+        return bitnet__fail(err, BITNET_ERR_ARG, "lookup %lld is not in 0..%d",
+                            (long long)params->lookup, BITNET__MAX_LOOKUP);
+    if (c->p.n_logits < bitnet__min(params->lookup + 1, c->p.n_ctx))
+        return bitnet__fail(err, BITNET_ERR_LIMIT,
+                            "lookup of %d tokens needs a context with n_logits %d; it has %d",
+                            (int)params->lookup, (int)params->lookup + 1, (int)c->p.n_logits);
     a = &c->m->params.allocator;
     memset(&g, 0, sizeof g);
     g.c = c;
     g.p = params;
     g.err = err;
+    g.reach = params->lookup;
     g.cap = 3 + 3 * (size_t)c->m->longest_token;
     for (i = 0; i < params->n_stop_strings; i++) {
         const char *stop = params->stop_strings[i];
@@ -4797,6 +5039,12 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
     r = bitnet__get_prompt(&g, &prompt, &n_prompt, &own);
     if (r == BITNET_OK) r = bitnet__run_prompt(&g, prompt, n_prompt);
     if (r == BITNET_OK) r = bitnet__run_tokens(&g);
+    c->n_ahead = 0;
+    if (params->lookup_stats) {
+        params->lookup_stats->drafts += g.lookup.drafts;
+        params->lookup_stats->drafted += g.lookup.drafted;
+        params->lookup_stats->accepted += g.lookup.accepted;
+    }
     if (why) *why = g.why;
     bitnet__free(a, own);
     bitnet__free(a, g.held);
@@ -4843,6 +5091,7 @@ static const char *bitnet__compare_kernels(bitnet__selftest *t, const bitnet_ker
                                     (size_t)rows))
         if (!BITNET__SAME(dots)) return "dotrows_i2s";
     }
+    for (i = 0; i < cols * n; i++) t->q[0][i] /= 2;
     BITNET__BOTH(f->dotrows_u8(t->w, t->q[0], t->sums[0], n, rows, cols, t->dots[i], (size_t)rows))
     if (!BITNET__SAME(dots)) return "dotrows_u8";
     /* Random bytes make wild floats; these are tame in any format. */
@@ -4990,6 +5239,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__MAX_SCREENED
 #undef BITNET__MAX_HEADS
 #undef BITNET__MAX_KEYS
+#undef BITNET__MAX_LOOKUP
 #undef BITNET__MAX_NAME
 #undef BITNET__MAX_ROW
 #undef BITNET__MAX_TENSORS

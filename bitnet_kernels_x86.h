@@ -37,10 +37,9 @@
        both, int32        All lanes together 384 n, for n <= 2^20 at most 402653184; before or
                           after that minus the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
        quantize           The sum of q + 128: at most 255 n < 2^28.
-       dotrows_u8         avx512vnni: 4 * 255 * 127 to a lane from a vpdpbusd, all lanes together
-                          32385 n, for n <= 2^16 under 2^31; then minus 128 times the sum of q.
-                          avx2: |w - 128| times q with the sign of w - 128, both at most 127, so a
-                          vpmaddubsw gives at most 2 * 127^2 = 32258 and does not saturate. */
+       dotrows_u8         |q| <= 64, so a vpmaddubsw gives at most 2 * 255 * 64 = 32640 and does not
+                          saturate. All lanes together 16320 n, for n <= 2^16 under 2^31; then
+                          minus 128 times the sum of q, at most 8192 n. */
 
 #if BITNET__KERNEL_ABI != 3
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
@@ -280,22 +279,36 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
         } \
     }
 
-/* Bytes less 128, two columns at a time: the two halves of a hidden state. Four rows in a tile, as
-   above; the end of a row that is no multiple of 64 goes to the scalar twin with all of it. */
-#define BITNET__DEFINE_DOTROWS_U8(isa) \
+/* Bytes less 128. Columns come in pairs, the two halves of a hidden state; a tile has 4 rows, as
+   above, and up to most columns, so that a weight is loaded once for several pairs. 4 rows stay in
+   the L1 cache for the tiles after the first. The end of a row that is no multiple of 64 goes to
+   the scalar twin with all of it. */
+#define BITNET__DEFINE_DOTROWS_U8(isa, most) \
     static BITNET__TARGET_##isa void bitnet__dotrows_u8_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
         int32_t *out, size_t out_stride) { \
-        int r, c; \
+        int r, c, step; \
         if (n % 64) { \
             bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride); \
             return; \
         } \
-        for (r = 0; r < rows; r += BITNET__TILE) \
-            for (c = 0; c < cols; c += 2) \
-                bitnet__tile_u8_##isa(w + (size_t)r * (size_t)n, q + (size_t)c * (size_t)n, \
-                                      sums + c, n, rows - r, cols - c, \
-                                      out + (size_t)c * out_stride + (size_t)r, out_stride); \
+        for (r = 0; r < rows; r += BITNET__TILE) { \
+            for (c = 0; c < cols; c += step) { \
+                const uint8_t *row = w + (size_t)r * (size_t)n; \
+                const int8_t *col = q + (size_t)c * (size_t)n; \
+                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
+                step = (most) == 2 || cols - c <= 2 ? 2 : cols - c <= 4 ? 4 : 6; \
+                if (step == 2) \
+                    bitnet__tile_u8_##isa(row, col, sums + c, n, rows - r, cols - c, to, \
+                                          out_stride, 2); \
+                else if (step == 4) \
+                    bitnet__tile_u8_##isa(row, col, sums + c, n, rows - r, cols - c, to, \
+                                          out_stride, (most) == 2 ? 2 : 4); \
+                else \
+                    bitnet__tile_u8_##isa(row, col, sums + c, n, rows - r, cols - c, to, \
+                                          out_stride, most); \
+            } \
+        } \
     }
 
 /* ---- floats ----
@@ -1010,11 +1023,12 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__multiply_avx2(
 BITNET__DEFINE_DOTROWS_I2S(avx2, 8)
 
 BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
-                                     int rows, int cols, int32_t *out, size_t out_stride) {
-    const __m256i turn = _mm256_set1_epi8((char)-128), ones = _mm256_set1_epi16(1);
+                                     int rows, int cols, int32_t *out, size_t out_stride,
+                                     const int tile_cols) {
+    const __m256i ones = _mm256_set1_epi16(1);
     __m256i sum[2][4];
     int r, c, i;
-    (void)sums;                        /* for bytes that were not made signed first */
+    (void)tile_cols;
     BITNET__UNROLL for (c = 0; c < 2; c++) {
         BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = _mm256_setzero_si256();
     }
@@ -1023,13 +1037,12 @@ BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const in
         const __m256i q1 = bitnet__load256_avx2(q + BITNET__CLAMP(1, cols) * (size_t)n + i);
         BITNET__UNROLL for (r = 0; r < 4; r++) {
             const uint8_t *p = w + BITNET__CLAMP(r, rows) * (size_t)n + i;
-            const __m256i h = _mm256_xor_si256(bitnet__load256_avx2(p), turn);
-            const __m256i size = _mm256_abs_epi8(h);
-            const __m256i d0 = _mm256_maddubs_epi16(size, _mm256_sign_epi8(q0, h));
-            const __m256i d1 = _mm256_maddubs_epi16(size, _mm256_sign_epi8(q1, h));
+            const __m256i h = bitnet__load256_avx2(p);
+            const __m256i d0 = _mm256_madd_epi16(_mm256_maddubs_epi16(h, q0), ones);
+            const __m256i d1 = _mm256_madd_epi16(_mm256_maddubs_epi16(h, q1), ones);
             BITNET__PREFETCH(p);
-            sum[0][r] = _mm256_add_epi32(sum[0][r], _mm256_madd_epi16(d0, ones));
-            sum[1][r] = _mm256_add_epi32(sum[1][r], _mm256_madd_epi16(d1, ones));
+            sum[0][r] = _mm256_add_epi32(sum[0][r], d0);
+            sum[1][r] = _mm256_add_epi32(sum[1][r], d1);
         }
     }
     for (c = 0; c < 2 && c < cols; c++) {
@@ -1037,12 +1050,13 @@ BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const in
                                       _mm256_hadd_epi32(sum[c][2], sum[c][3]));
         __m128i dots = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
         int32_t four[4];
+        dots = _mm_sub_epi32(dots, _mm_set1_epi32(128 * sums[c]));
         _mm_storeu_si128((__m128i *)(void *)four, dots);
         bitnet__put(out + (size_t)c * out_stride, four, rows);
     }
 }
 
-BITNET__DEFINE_DOTROWS_U8(avx2)
+BITNET__DEFINE_DOTROWS_U8(avx2, 2)
 
 static const bitnet_kernels bitnet__kernels_avx2 = {
     "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__KERNEL_ENTRIES(avx2)
@@ -1154,6 +1168,18 @@ BITNET__FN void bitnet__end_tile_avx512vnni(__m512 (*sum)[4], int rows, int cols
 }
 
 BITNET__DEFINE_FLOATS(avx512vnni, 4, 4)
+
+/* The sums of 4 vectors' lanes, as in AVX2, with unpacks: each quarter ends up with the 4 sums of
+   that quarter. */
+BITNET__FN __m128i bitnet__sum4_avx512vnni(const __m512i *v) {
+    __m512i s01 = _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]),
+                                   _mm512_unpackhi_epi32(v[0], v[1]));
+    __m512i s23 = _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]),
+                                   _mm512_unpackhi_epi32(v[2], v[3]));
+    __m512i s = _mm512_add_epi32(_mm512_unpacklo_epi64(s01, s23), _mm512_unpackhi_epi64(s01, s23));
+    __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(s), _mm512_extracti64x4_epi64(s, 1));
+    return _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
 
 /* A block fills both halves of a zmm; shifts that differ between the halves leave the codes of
    weights 0 .. 63 in one register and 64 .. 127 in another, in the order of the activations. */
@@ -1279,34 +1305,44 @@ BITNET__APART BITNET__TARGET_avx512vnni void bitnet__multiply_avx512vnni(
 
 BITNET__DEFINE_DOTROWS_I2S(avx512vnni, 16)
 
+/* 24 sums, 4 of weights and 1 of activations: 29 registers; 10 loads for 24 vpdpbusd. */
 BITNET__FN void bitnet__tile_u8_avx512vnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                            int n, int rows, int cols, int32_t *out,
-                                           size_t out_stride) {
-    __m512i sum[2][4];
+                                           size_t out_stride, const int tile_cols) {
+    __m512i sum[6][4], h[4];
+    const uint8_t *row[4];
+    const int8_t *col[6];
     int r, c, i;
-    BITNET__UNROLL for (c = 0; c < 2; c++) {
+    BITNET__UNROLL for (r = 0; r < 4; r++) row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
         BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = _mm512_setzero_si512();
     }
     for (i = 0; i < n; i += 64) {
-        const __m512i q0 = _mm512_loadu_si512(q + i);
-        const __m512i q1 = _mm512_loadu_si512(q + BITNET__CLAMP(1, cols) * (size_t)n + i);
         BITNET__UNROLL for (r = 0; r < 4; r++) {
-            const uint8_t *p = w + BITNET__CLAMP(r, rows) * (size_t)n + i;
-            const __m512i h = _mm512_loadu_si512(p);
-            BITNET__PREFETCH(p);
-            sum[0][r] = _mm512_dpbusd_epi32(sum[0][r], h, q0);
-            sum[1][r] = _mm512_dpbusd_epi32(sum[1][r], h, q1);
+            h[r] = _mm512_loadu_si512(row[r] + i);
+            BITNET__PREFETCH(row[r] + i);
+        }
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+            const __m512i a = _mm512_loadu_si512(col[c] + i);
+            BITNET__UNROLL for (r = 0; r < 4; r++) {
+                sum[c][r] = _mm512_dpbusd_epi32(sum[c][r], h[r], a);
+                BITNET__IN_PLACE(sum[c][r]);
+            }
         }
     }
-    for (c = 0; c < 2 && c < cols; c++) {
-        int32_t four[4];
-        BITNET__UNROLL for (r = 0; r < 4; r++)
-            four[r] = _mm512_reduce_add_epi32(sum[c][r]) - 128 * sums[c];
-        bitnet__put(out + (size_t)c * out_stride, four, rows);
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        if (c < cols) {
+            __m128i dots = bitnet__sum4_avx512vnni(sum[c]);
+            int32_t four[4];
+            dots = _mm_sub_epi32(dots, _mm_set1_epi32(128 * sums[c]));
+            _mm_storeu_si128((__m128i *)(void *)four, dots);
+            bitnet__put(out + (size_t)c * out_stride, four, rows);
+        }
     }
 }
 
-BITNET__DEFINE_DOTROWS_U8(avx512vnni)
+BITNET__DEFINE_DOTROWS_U8(avx512vnni, 6)
 
 static const bitnet_kernels bitnet__kernels_avx512vnni = {
     "avx512vnni",

@@ -21,7 +21,7 @@ CFLAGS=${CFLAGS:--O2}
 RUN=${RUN:-}
 export CC CFLAGS RUN BITNET_TEST_DATA="${BITNET_TEST_DATA:-../shared}"
 WARN="-Wall -Wextra -Wpedantic -Wconversion -Wshadow"
-TESTS="run test_gguf test_kernels test_model test_screen test_text test_tiny test_tokenizer"
+TESTS="run test_gguf test_kernels test_lookup test_model test_screen test_text test_tiny test_tokenizer"
 
 have() { command -v "$1" >/dev/null 2>&1; }
 run() { echo "+ $*"; "$@"; }

@@ -20,7 +20,8 @@
 /* The options fill these. */
 static bitnet_sampler sampler = {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
 static const char *model_path, *prompt, *prompt_path, *system_text, *kernel_name, *stops[16];
-static bitnet_generate_params gen = {.max_tokens = -1, .sampler = &sampler, .stop_strings = stops};
+static bitnet_generate_params gen = {.max_tokens = -1, .sampler = &sampler, .stop_strings = stops,
+                                     .lookup_stats = &(bitnet_lookup_stats){0}};
 static bitnet_ctx_params cp = {.n_ctx = -1, .n_batch = 64};   /* Ctrl-C is seen once a batch */
 static int32_t seed = -1, chatting, verbose, listing, helping;
 
@@ -42,6 +43,7 @@ static const struct option {
     {"--top-p", 0, "P", "the likeliest up to this sum; 1: all (0.95)", 'R', &sampler.top_p, 0, 1},
     {"--min-p", 0, "P", "none under P times the likeliest (0.05)", 'R', &sampler.min_p, 0, 1},
     {"--repeat-penalty", 0, "R", "over 1: less repetition", 'R', &sampler.repeat_penalty, 0, 9},
+    {"--lookup", 0, "N", "guess up to N tokens from the text so far (0)", 'W', &gen.lookup, 0, 64},
     {"-cnv", "--chat", 0, "chat: one message a line on stdin", 'F', &chatting, 0, 0},
     {"-sys", "--system", "TEXT", "the chat's system message", 'T', &system_text, 0, 0},
     {"-r", "--stop", "TEXT", "end before TEXT; may be given 16 times", 'S', stops, 0, 0},
@@ -241,9 +243,6 @@ static int chat(void) {
         n = bitnet_chat_tokenize(model, messages + skip, 2 - skip, BITNET_OPEN_REPLY |
                                  (used ? 0 : BITNET_ADD_BOS), turn + before, (size_t)cap);
         if (n < 0) return fail(1, "%s", bitnet_result_text((bitnet_result)n));
-        if (before + n > cap - used)
-            return fail(1, "the context is full: %d tokens to add, room for %d; see -c", before + n,
-                        cap - used);
         gen.prompt = turn;
         gen.n_prompt = before + n;
         code = respond();
@@ -273,18 +272,16 @@ int main(int argc, char **argv) {
     if (chatting && info.eot < 0) return fail(1, "%s: no chat: no <|eot_id|> token", model_path);
     if (cp.n_ctx < 1) cp.n_ctx = cp.n_ctx < 0 && info.ctx_train > 4096 ? 4096 : info.ctx_train;
     if (cp.n_ctx > info.ctx_train) fail(0, "warning: trained for a context of %d", info.ctx_train);
+    cp.n_logits = gen.lookup < cp.n_ctx ? gen.lookup + 1 : cp.n_ctx;
     if (bitnet_ctx_create(model, &cp, &ctx, &err)) return fail(1, "%s", err.text);
     if (verbose)
-        fprintf(stderr, "%s, %.1f M parameters, %.1f MB, loaded in %.3f s\n%d layers of %d, "
-                "FFN %d, %d heads of %d, %d for KV, context %d\nself-test of kernels %s passed; "
-                "%d threads, context %d in %.1f MB\n", info.arch,
+        fprintf(stderr, "%.1f M parameters, %.1f MB, loaded in %.3f s\nFFN %d, %d heads of %d, "
+                "%d for KV, context %d\nself-test passed; %d threads, context %d in %.1f MB\n",
                 (double)info.n_params / 1e6, (double)info.file_bytes / 1e6, now() - mark,
-                info.n_layers, info.dim, info.ffn_dim, info.n_heads, info.head_dim, info.n_kv_heads,
-                info.ctx_train, info.kernels, bitnet_ctx_threads(ctx), cp.n_ctx,
-                (double)bitnet_ctx_bytes(model, &cp) / 1e6);
+                info.ffn_dim, info.n_heads, info.head_dim, info.n_kv_heads, info.ctx_train,
+                bitnet_ctx_threads(ctx), cp.n_ctx, (double)bitnet_ctx_bytes(model, &cp) / 1e6);
     if (seed < 0) seed = (int32_t)((time(0) ^ (int64_t)(now() * 1e6)) & INT32_MAX);
     sampler.rng = (uint64_t)seed;
-    if (gen.max_tokens < 0) gen.max_tokens = 0;
     gen.text = chatting ? 0 : prompt;
     gen.text_fn = on_text;
     gen.progress_fn = on_prompt;
@@ -293,6 +290,9 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%sprompt: %d tokens, %.1f/s; new: %d tokens, %.1f/s; seed %d; %s\n",
                 isatty(2) ? "\n" : "", n_prompt, n_prompt / (prompt_seconds + 1e-9), n_new,
                 n_new / (new_seconds + 1e-9), seed, ends[code == 130 ? BITNET_STOP_CALLBACK : why]);
+    if (verbose && gen.lookup)
+        fprintf(stderr, "lookup: %d guesses, %d of %d tokens right\n", gen.lookup_stats->drafts,
+                gen.lookup_stats->accepted, gen.lookup_stats->drafted);
     bitnet_ctx_free(ctx);
     bitnet_model_free(model);
     return code < 0 ? 0 : code;

@@ -13,7 +13,8 @@
 #include "test.h"
 
 #ifndef TEST_SUITES
-  #define TEST_SUITES(X) X(kernels) X(tokenizer) X(gguf) X(model) X(screen) X(text) X(tiny)
+  #define TEST_SUITES(X) \
+      X(kernels) X(tokenizer) X(gguf) X(model) X(screen) X(lookup) X(text) X(tiny)
 #endif
 #ifndef TEST_DATA_DIR
   #define TEST_DATA_DIR "tests/data"

@@ -68,6 +68,8 @@ fails bad-real 2 "'nan'" -m "$model" -p x --temp nan
 fails bad-real-range 2 "'1.01'" -m "$model" -p x --top-p 1.01
 fails empty-prompt 2 "empty" -m "$model" -p ""
 fails empty-stop 2 "empty" -m "$model" -p x --stop ""
+fails bad-lookup 2 "from 0 to 64" -m "$model" -p x --lookup 65
+fails bad-lookup-negative 2 "'-1'" -m "$model" -p x --lookup -1
 fails two-prompts 2 "file" -m "$model" -p x --file "$model"
 fails system-without-chat 2 "cnv" -m "$model" -p x --system y
 fails unknown-kernel 2 "known are:.* scalar" -m "$model" -p x --kernel bogus
@@ -114,6 +116,8 @@ same context-size -c 64
 same long-names --ctx-size 64 --threads 1
 same verbose --verbose
 check verbose-says "no parameters or no self-test on stderr" grep -q "parameters" "$tmp/err"
+same lookup --lookup 4
+same lookup-64 --lookup 64 -c 64
 say -s 8
 check other-seed "another seed gave the same text" sh -c "! cmp -s '$tmp/out' '$tmp/want'"
 run -m "$model" -n 24 -p "Once upon a time"
@@ -125,6 +129,15 @@ say --temp 0 -s 1
 cp "$tmp/out" "$tmp/want"
 same greedy-twice --temp 0 -s 2
 same greedy-top-k-1 --top-k 1
+
+repeat() { text --temp 0 -n 200 -c 160 --ignore-eos -p "One, two, one, two, one, two, one, two" "$@"; }
+repeat
+cp "$tmp/out" "$tmp/want"
+repeat --lookup 6 -v
+check lookup-repeats "another text with --lookup" cmp "$tmp/out" "$tmp/want"
+check lookup-says "no guesses were right" grep -q "lookup: [1-9].* guesses, [1-9].* tokens right" "$tmp/err"
+say --temp 0
+cp "$tmp/out" "$tmp/want"
 
 # ---- prompts from a file, stop strings, limits
 printf 'Once upon a time\n' > "$tmp/prompt"
@@ -167,6 +180,8 @@ else
     run -m "$model" --chat -s 1 --temp 0 -sys "You are a helpful assistant." -p Hello
     check chat-first-message "-p as the first message gave another chat" cmp "$tmp/out" "$tmp/want"
     input=$tmp/chat
+    run -m "$model" -cnv -s 1 --temp 0 --system "You are a helpful assistant." --lookup 8
+    check chat-lookup "another chat with --lookup" cmp "$tmp/out" "$tmp/want"
     run -m "$model" -cnv -s 1 --temp 0 -n 3
     check chat-cut-reply "exit code $rc with replies cut off by -n 3" test $rc -eq 0
     run -m "$model" -cnv -s 1 --temp 0 -c 24 --ignore-eos

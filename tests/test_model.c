@@ -195,7 +195,7 @@ static void check_hidden(const reference *ref) {
         s.c = c;
         s.n_tokens = ref->n_tokens;
         memcpy(c->history, ref->tokens, rows * sizeof *c->history);
-        bitnet__run_step(&s, s.n_tokens, bitnet__step_embed);
+        bitnet__run_step(&s, "embed", s.n_tokens, bitnet__step_embed);
         for (layer = 0; layer <= ref->n_layers && !bad[0]; layer++) {
             if (layer > 0) {
                 memcpy(c->x, want + (size_t)(layer - 1) * rows * dim, rows * dim * sizeof *c->x);

@@ -61,9 +61,8 @@ static void tear_down(bench *b) {
     gb_free_model(&b->g);
 }
 
-/* One hidden state of many kinds, put where bitnet_eval would leave it. */
-static void set_hidden(bench *b, int kind) {
-    float *x = b->c->hidden;
+/* A hidden state of one of many kinds, and all its logits. */
+static void make_hidden(bench *b, int kind, float *x) {
     int i, row = (int)(gb_random(&b->seed) % ROWS);
     float scale = kind == 5 ? 1e15f : kind == 6 ? 1e-20f : kind == 7 ? 1e-42f : 3.0f;
     for (i = 0; i < DIM; i++) x[i] = normal(&b->seed) * scale;
@@ -73,9 +72,14 @@ static void set_hidden(bench *b, int kind) {
     if (kind == 4) memset(x, 0, DIM * sizeof *x);
     if (kind == 8) x[row % DIM] = 1e6f;        /* one outlier leaves 8 bits little for the others */
     if (kind == 9) x[row % DIM] = bitnet__float_from_bits(row % 2 ? 0x7fc00000u : 0xff800000u);
-    b->c->n_rows = 1;
-    b->c->n_ready = 0;
     bitnet__head_rows(b->c, 0, ROWS, x, 1, b->full, ROWS);
+}
+
+/* Puts it where bitnet_eval would leave it. */
+static void set_hidden(bench *b, int kind) {
+    bitnet__forget_rows(b->c);
+    make_hidden(b, kind, b->c->hidden);
+    b->c->n_rows = 1;
 }
 
 static void set_sampler(bench *b, int kind, bitnet_sampler *s, bitnet_logit_bias *bias) {
@@ -92,7 +96,7 @@ static void set_sampler(bench *b, int kind, bitnet_sampler *s, bitnet_logit_bias
     }
     if (kind >= 5) s->bias = bias, s->n_bias = 3;
     b->c->n_past = 20;
-    for (i = 0; i < 20; i++) b->c->history[i] = (int)(gb_random(&b->seed) % ROWS);
+    for (i = 0; i < 64; i++) b->c->history[i] = (int)(gb_random(&b->seed) % ROWS);
 }
 
 /* Draws through the screen and from all logits; 0 if they differ in the token or in any bit. */
@@ -143,8 +147,6 @@ static void test_wild_f32(void) { run_screen(BITNET__TENSOR_F32, 1); }
    it, and one whose own rest f has the signs of a row that 8 bits hold exactly. */
 static void test_bounds(void) {
     static bench b;
-    bitnet__screen_bound k;
-    bitnet__step step;
     bitnet_sampler greedy;
     float row[DIM];
     int round, r, i, bad = 0;
@@ -159,32 +161,69 @@ static void test_bounds(void) {
     memset(&greedy, 0, sizeof greedy);
     b.c->n_past = 0;
     CHECK(bitnet_sample(b.c, &greedy) >= 0 && bitnet_ctx_exact_rows(b.c) < ROWS);
-    memset(&step, 0, sizeof step);
-    step.c = b.c;
     for (round = 0; round < 300; round++) {
         float *x = b.c->hidden;
         int of = (int)(gb_random(&b.seed) % (round % 2 ? 100 : 2000)) + (round % 2 ? 0 : 100);
         bitnet__matrix_row(&b.m->head, of, row);
         for (i = 0; i < DIM; i++) {
             float h = (float)((int)b.c->screen.rows[(size_t)of * DIM + (size_t)i] - 128);
-            if (round % 2) x[i] = (float)((int)(gb_random(&b.seed) % 32000) - 16000) +
+            if (round % 2) x[i] = (float)((int)(gb_random(&b.seed) % 16000) - 8000) +
                                   (row[i] > 0 ? 0.45f : -0.45f);
             else x[i] = (row[i] - b.c->screen.scale[of] * h) * (round % 4 ? 1.0f : -1000.0f);
         }
-        if (round % 2) x[DIM - 1] = 16256.0f;      /* so that b is 1 */
-        CHECK(bitnet__screen_hidden(b.c, &k));
-        bitnet__step_screen_dots(&step, 0, ROWS, 0);
+        if (round % 2) x[DIM - 1] = 8192.0f;       /* so that b is 1 */
+        b.c->screen.n_bound = 0;
+        CHECK(bitnet__screen_bounds(b.c) && b.c->screen.n_bound == 1);
         bitnet__head_rows(b.c, 0, ROWS, x, 1, b.full, ROWS);
         for (r = 0; r < ROWS; r++) {
-            double middle, err = bitnet__screen_row(b.c, &k, r, &middle);
-            double off = fabs((double)b.full[r] - middle);
-            bad += !(off <= err);
+            double low = (double)b.c->screen.low[r], high = (double)b.c->screen.high[r];
+            double err = (high - low) / 2, off = fabs((double)b.full[r] - (low + high) / 2);
+            bad += !((double)b.full[r] >= low && (double)b.full[r] <= high);
+            bad += !(b.c->screen.low_tops[r / BITNET__CHUNK] >= b.c->screen.low[r]);
+            bad += !(b.c->screen.high_tops[r / BITNET__CHUNK] >= b.c->screen.high[r]);
             if (r == of && off / err > tightest) tightest = off / err;
         }
     }
     printf("within %.2f of the bound ... ", tightest);
     tear_down(&b);
     CHECK_MSG(bad == 0, "%d logits lie outside their bounds", bad);
+}
+
+/* Guessed rows: several hidden states wait, some of them wild, and come into sight one by one. */
+static void test_ahead(void) {
+    static bench b;
+    static float full[24][ROWS];
+    bitnet_ctx_params p = {0};
+    int round, i, widest = 0;
+    CHECK(set_up(&b, BITNET__TENSOR_F16, 1));
+    bitnet_ctx_free(b.c);
+    p.n_logits = 24;
+    p.n_threads = 2;
+    CHECK(!bitnet_ctx_create(b.m, &p, &b.c, 0));
+    for (round = 0; round < 150; round++) {
+        int n = 2 + round % 23, kind = (int)(gb_random(&b.seed) % 10);
+        bitnet_logit_bias bias[3];
+        bitnet_sampler s;
+        bitnet__forget_rows(b.c);
+        for (i = 0; i < n; i++) {
+            make_hidden(&b, (int)(gb_random(&b.seed) % 60) ? kind % 7 : 9, b.c->hidden + i * DIM);
+            memcpy(full[i], b.full, sizeof b.full);
+        }
+        set_sampler(&b, round % 7, &s, bias);
+        b.c->n_ahead = n;
+        for (i = 0; i < n; i++) {
+            b.c->n_ahead--;
+            b.c->n_rows++;
+            b.c->n_past++;
+            memcpy(b.full, full[i], sizeof b.full);
+            CHECK_MSG(same_draw(&b, &s), "round %d, row %d of %d", round, i, n);
+            s.rng++;
+            if (b.c->screen.n_bound > widest) widest = b.c->screen.n_bound;
+        }
+    }
+    tear_down(&b);
+    CHECK_MSG(widest == BITNET__SCREENED, "at most %d rows in a pass", widest);
+    CHECK_MSG(b.draws > 900, "only %ld draws were screened", b.draws);
 }
 
 /* Generated text with and without the screen, and the switch. */
@@ -220,6 +259,7 @@ const test_case screen_tests[] = {
     {"screen/wild_f16", test_wild_f16},
     {"screen/wild_f32", test_wild_f32},
     {"screen/bounds", test_bounds},
+    {"screen/ahead", test_ahead},
     {"screen/switch", test_switch},
     {0, 0}
 };
