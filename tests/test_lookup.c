@@ -246,7 +246,7 @@ static void test_samplers(void) {
     bitnet_model *m = load_tiny();
     bitnet_ctx_params cp = {0};
     bitnet_lookup_stats all = {0, 0, 0};
-    int kind, i, lookup;
+    int kind, i, lookup, longest = 0;
     if (!m) return;
     cp.n_ctx = 256;
     cp.n_threads = 2;
@@ -281,6 +281,7 @@ static void test_samplers(void) {
             p.max_tokens = 40;
             bad = differs(&two, &p, lookup, &why);
             CHECK_MSG(!bad, "sampler %d, prompt %d, resumed: %s", kind, i, bad);
+            longest += 2 * lookup;                         /* the first of each generation */
             all.drafts += two.stats.drafts;
             all.drafted += two.stats.drafted;
             all.accepted += two.stats.accepted;
@@ -291,6 +292,7 @@ static void test_samplers(void) {
     printf("%d guesses, %d of %d tokens right ... ", all.drafts, all.accepted,
            all.drafted);
     CHECK(all.accepted > 100 && all.drafted > all.accepted + 100);
+    CHECK(all.drafted <= longest + 2 * all.accepted + all.drafts);
 }
 
 static void test_bad_lookup(void) {
