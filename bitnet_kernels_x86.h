@@ -166,6 +166,16 @@ static uint32_t bitnet__cpu_features(void) {
    An address past the end of the weights does no harm: nothing is read there. */
 #define BITNET__PREFETCH(p) _mm_prefetch((const char *)((uintptr_t)(p) + 16384), _MM_HINT_T0)
 
+/* For rows that are read from end to end: into L2 well ahead, for only few lines at a time can be on
+   their way into L1, and from there into L1. Once for 64 bytes: more of them cost time. */
+#define BITNET__STREAM(p) \
+    (_mm_prefetch((const char *)((uintptr_t)(p) + 16384), _MM_HINT_T1), \
+     _mm_prefetch((const char *)((uintptr_t)(p) + 4096), _MM_HINT_T0))
+
+/* Of `left` columns, how many the next tile takes if it can take most. */
+#define BITNET__SHARE(left, most) \
+    ((left) <= (most) ? (left) : (left) < 2 * (most) ? ((left) + 1) / 2 : (most))
+
 /* Writes the results of a tile's column: 4, or fewer at the end, of 4 bytes each. */
 BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
     if (count >= 4) memcpy(to, four, 16);
@@ -188,11 +198,100 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
    while 256 rows go by. Past the last column the last is repeated: both copies write the same. */
 #define BITNET__PANEL 256
 
+/* Of a block (32 bytes) spread makes two pairs: [0] against the activations of its first 64 weights,
+   [1] of the last. A pair has two halves of 32 codes, where they lay in their bytes:
+
+       w[0] = bytes >> 4, w[1] = bytes     & 0x0c: lower half, 4 * code    & 0x03: upper half, code
+
+   So one shift does for four fields. The dots of lower halves are 4 times too large, exactly, until
+   settle, after at most `depth` blocks, adds both halves into int32. A tile takes 4 rows, together
+   or two by two, whatever number of sums the registers hold, and up to `most` columns, evenly: 8 of
+   at most 5 are 4 and 4. What the next tile reads of its 4 rows still lies in the L1 cache. */
+#define BITNET__DEFINE_TILES_I2S(isa, base, together, most, depth) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__block_##isa( \
+        bitnet__pair_##base (*part)[together], const uint8_t *const *row, const int8_t *q, int n, \
+        size_t b, const int tile_cols) { \
+        bitnet__pair_##base w[2]; \
+        int r, c; \
+        BITNET__UNROLL for (r = 0; r < (together); r++) { \
+            bitnet__spread_##base(row[r] + b * 32, w); \
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                const int8_t *a = q + (size_t)c * (size_t)n + b * 128; \
+                part[c][r] = bitnet__dot_##isa(part[c][r], w[0], a); \
+                part[c][r] = bitnet__dot_##isa(part[c][r], w[1], a + 64); \
+            } \
+        } \
+    } \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_i2s_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int32_t *out, \
+        size_t out_stride, const int tile_cols) { \
+        bitnet__pair_##base part[most][together]; \
+        bitnet__i32_##base sum[most][BITNET__TILE]; \
+        const uint8_t *row[together]; \
+        int r, c, b, end, first; \
+        for (first = 0; first < BITNET__TILE; first += (together)) { \
+            BITNET__UNROLL for (r = 0; r < (together); r++) { \
+                row[r] = w + BITNET__CLAMP(first + r, rows) * (size_t)(n / 4); \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+                    sum[c][first + r] = bitnet__none_##base(); \
+            } \
+            for (b = 0; b < n / 128; b = end) { \
+                end = n / 128 - b < (depth) ? n / 128 : b + (depth); \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                    BITNET__UNROLL for (r = 0; r < (together); r++) \
+                        part[c][r] = bitnet__no_pair_##base(); \
+                } \
+                for (; b < end; b += 2) {               /* a cache line of each row */ \
+                    BITNET__UNROLL for (r = 0; r < (together); r++) \
+                        BITNET__STREAM(row[r] + (size_t)b * 32); \
+                    bitnet__block_##isa(part, row, q, n, (size_t)b, tile_cols); \
+                    if (b + 1 < end) \
+                        bitnet__block_##isa(part, row, q, n, (size_t)b + 1, tile_cols); \
+                } \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                    BITNET__UNROLL for (r = 0; r < (together); r++) \
+                        sum[c][first + r] = bitnet__add_epi32_##base( \
+                            sum[c][first + r], bitnet__settle_##isa(part[c][r])); \
+                } \
+            } \
+        } \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+            __m128i dots = bitnet__fold4_##base(sum[c]); \
+            int32_t four[4]; \
+            dots = _mm_sub_epi32(dots, _mm_set1_epi32(sums[c])); \
+            _mm_storeu_si128((__m128i *)(void *)four, dots); \
+            bitnet__put(out + (size_t)c * out_stride, four, rows); \
+        } \
+    } \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__tiles_i2s_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        int r, c, step; \
+        for (r = 0; r < rows; r += BITNET__TILE) { \
+            const uint8_t *row = w + (size_t)r * (size_t)(n / 4); \
+            for (c = 0; c < cols; c += step) { \
+                const int8_t *col = q + (size_t)c * (size_t)n; \
+                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
+                step = BITNET__SHARE(cols - c, most); \
+                if (step == 1) \
+                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, to, out_stride, 1); \
+                else if (step == 2) \
+                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, to, out_stride, 2); \
+                else if (step == 3) \
+                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, to, out_stride, 3); \
+                else if ((most) > 3 && step == 4) \
+                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, to, out_stride, 4); \
+                else if ((most) > 4) \
+                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, to, out_stride, 5); \
+            } \
+        } \
+    }
+
 /* A block's 32 bytes are two pieces of 4 words. A vector takes the piece of every 4th row: i,
    i + 4 and so on; four vectors have all rows of the half. Transposing 4 x 4 words in each 16
    bytes leaves word d of all rows in one vector, in order. Its bits 7-6 belong to step
    4 * piece + d of the block, bits 5-4 to the step 8 further on, then 16, then 24. */
-#define BITNET__DEFINE_DOTROWS_I2S(isa, lanes) \
+#define BITNET__DEFINE_UNPACK(isa, lanes) \
     BITNET__INLINE BITNET__TARGET_##isa void bitnet__unpack_##isa( \
         const uint8_t *w, size_t row_bytes, int rows, int blocks, \
         bitnet__i32_##isa (*panel)[2]) { \
@@ -221,43 +320,26 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
                 } \
             } \
         } \
-    } \
+    }
+
+#define BITNET__DEFINE_DOTROWS_I2S(isa, base, lanes) \
     BITNET__APART BITNET__TARGET_##isa void bitnet__panels_i2s_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
         int32_t *out, size_t out_stride) { \
         const size_t row_bytes = (size_t)(n / 4); \
-        bitnet__i32_##isa panel[BITNET__PANEL][2]; \
+        bitnet__i32_##base panel[BITNET__PANEL][2]; \
         int r, k, c, steps; \
         for (k = 0; k < n / 4; k += steps) { \
             steps = n / 4 - k < BITNET__PANEL ? n / 4 - k : BITNET__PANEL; \
             for (r = 0; r < rows; r += 2 * (lanes)) { \
-                bitnet__unpack_##isa(w + (size_t)r * row_bytes + (size_t)k, row_bytes, rows - r, \
-                                     steps / 32, panel); \
+                bitnet__unpack_##base(w + (size_t)r * row_bytes + (size_t)k, row_bytes, rows - r, \
+                                      steps / 32, panel); \
                 for (c = 0; c < cols; c += 8) { \
                     const int8_t *col = q + (size_t)c * (size_t)n + (size_t)k * 4; \
                     int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
                     bitnet__multiply_##isa(panel, steps, col, n, k ? 0 : sums + c, rows - r, \
                                            cols - c, to, out_stride); \
                 } \
-            } \
-        } \
-    } \
-    BITNET__APART BITNET__TARGET_##isa void bitnet__tiles_i2s_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
-        int r, c, step; \
-        for (c = 0; c < cols; c += step) { \
-            step = BITNET__TILE_COLS(cols - c); \
-            for (r = 0; r < rows; r += BITNET__TILE) { \
-                const uint8_t *row = w + (size_t)r * (size_t)(n / 4); \
-                const int8_t *col = q + (size_t)c * (size_t)n; \
-                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
-                if (step == 1) \
-                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, 1, to, out_stride, \
-                                           1); \
-                else \
-                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, cols - c, to, \
-                                           out_stride, BITNET__TILE); \
             } \
         } \
     } \
@@ -633,72 +715,55 @@ BITNET__FN __m128i bitnet__to_int8_avx2(bitnet__v16_avx2 v) {
 
 BITNET__DEFINE_FLOATS(avx2)
 
-/* 8 blocks are added in int16, at most 24576, and then go into int32. */
-BITNET__FN void bitnet__tile_i2s_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
-                                      int rows, int cols, int32_t *out, size_t out_stride,
-                                      const int tile_cols) {
-    const __m256i three = _mm256_set1_epi8(3), ones = _mm256_set1_epi16(1);
-    __m256i sum[BITNET__TILE][4], part[BITNET__TILE][4];
-    const uint8_t *row[4];
-    const int8_t *col[BITNET__TILE];
-    int r, c, b, end;
-    BITNET__UNROLL for (r = 0; r < 4; r++) row[r] = w + BITNET__CLAMP(r, rows) * (size_t)(n / 4);
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
-        BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = _mm256_setzero_si256();
-    }
-    for (b = 0; b < n / 128; b = end) {
-        end = n / 128 - b < 8 ? n / 128 : b + 8;
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-            BITNET__UNROLL for (r = 0; r < 4; r++) part[c][r] = _mm256_setzero_si256();
-        }
-        for (; b < end; b++) {
-            BITNET__UNROLL for (r = 0; r < 4; r++) {
-                const uint8_t *p = row[r] + (size_t)b * 32;
-                const __m256i codes = bitnet__load256_avx2(p);
-                const __m256i w0 = _mm256_and_si256(_mm256_srli_epi16(codes, 6), three);
-                const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(codes, 4), three);
-                const __m256i w2 = _mm256_and_si256(_mm256_srli_epi16(codes, 2), three);
-                const __m256i w3 = _mm256_and_si256(codes, three);
-                BITNET__PREFETCH(p);
-                BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-                    const int8_t *a = col[c] + (size_t)b * 128;
-                    __m256i d0 = _mm256_maddubs_epi16(w0, bitnet__load256_avx2(a));
-                    __m256i d1 = _mm256_maddubs_epi16(w1, bitnet__load256_avx2(a + 32));
-                    __m256i d2 = _mm256_maddubs_epi16(w2, bitnet__load256_avx2(a + 64));
-                    __m256i d3 = _mm256_maddubs_epi16(w3, bitnet__load256_avx2(a + 96));
-                    d0 = _mm256_add_epi16(_mm256_add_epi16(d0, d1), _mm256_add_epi16(d2, d3));
-                    part[c][r] = _mm256_add_epi16(part[c][r], d0);
-                }
-            }
-        }
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                sum[c][r] = _mm256_add_epi32(sum[c][r], _mm256_madd_epi16(part[c][r], ones));
-        }
-    }
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        /* vphaddd adds neighbours: after two, each half holds the 4 rows' sums of that half. */
-        __m256i s01 = _mm256_hadd_epi32(sum[c][0], sum[c][1]);
-        __m256i s23 = _mm256_hadd_epi32(sum[c][2], sum[c][3]);
-        __m256i s = _mm256_hadd_epi32(s01, s23);
-        __m128i dots = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
-        int32_t four[4];
-        if (c < cols) {
-            dots = _mm_sub_epi32(dots, _mm_set1_epi32(sums[c]));
-            _mm_storeu_si128((__m128i *)(void *)four, dots);
-            bitnet__put(out + (size_t)c * out_stride, four, rows);
-        }
-    }
-}
-
 typedef __m256i bitnet__i32_avx2;
+typedef struct bitnet__pair_avx2 { __m256i lo, hi; } bitnet__pair_avx2;
 
 #define BITNET__I32(op) \
     BITNET__FN __m256i bitnet__##op##_avx2(__m256i a, __m256i b) { return _mm256_##op(a, b); }
+BITNET__I32(add_epi32)
 BITNET__I32(unpacklo_epi32) BITNET__I32(unpackhi_epi32)
 BITNET__I32(unpacklo_epi64) BITNET__I32(unpackhi_epi64)
 #undef BITNET__I32
+
+BITNET__FN __m256i bitnet__none_avx2(void) { return _mm256_setzero_si256(); }
+
+BITNET__FN bitnet__pair_avx2 bitnet__no_pair_avx2(void) {
+    bitnet__pair_avx2 v;
+    v.lo = v.hi = _mm256_setzero_si256();
+    return v;
+}
+
+BITNET__FN void bitnet__spread_avx2(const uint8_t *p, bitnet__pair_avx2 *w) {
+    const __m256i lower = _mm256_set1_epi8(0x0c), upper = _mm256_set1_epi8(0x03);
+    __m256i v = bitnet__load256_avx2(p);
+    w[1].lo = _mm256_and_si256(v, lower);
+    w[1].hi = _mm256_and_si256(v, upper);
+    v = _mm256_srli_epi16(v, 4);
+    w[0].lo = _mm256_and_si256(v, lower);
+    w[0].hi = _mm256_and_si256(v, upper);
+}
+
+/* Sums of int16: to a lane at most 3072 in lo and 768 in hi, two each in a block, 4 blocks. */
+BITNET__FN bitnet__pair_avx2 bitnet__dot_avx2(bitnet__pair_avx2 sum, bitnet__pair_avx2 w,
+                                              const int8_t *a) {
+    __m256i lo = _mm256_maddubs_epi16(w.lo, bitnet__load256_avx2(a));
+    __m256i hi = _mm256_maddubs_epi16(w.hi, bitnet__load256_avx2(a + 32));
+    sum.lo = _mm256_add_epi16(sum.lo, lo);
+    sum.hi = _mm256_add_epi16(sum.hi, hi);
+    return sum;
+}
+
+BITNET__FN __m256i bitnet__settle_avx2(bitnet__pair_avx2 sum) {
+    __m256i both = _mm256_add_epi16(_mm256_srai_epi16(sum.lo, 2), sum.hi);
+    return _mm256_madd_epi16(both, _mm256_set1_epi16(1));
+}
+
+/* vphaddd adds neighbours: after two, each half holds the 4 sums of that half. */
+BITNET__FN __m128i bitnet__fold4_avx2(const __m256i *sum) {
+    __m256i s = _mm256_hadd_epi32(_mm256_hadd_epi32(sum[0], sum[1]),
+                                  _mm256_hadd_epi32(sum[2], sum[3]));
+    return _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+}
 
 /* 16 bytes each of row[0], row[4] ... */
 BITNET__FN __m256i bitnet__every4_avx2(const uint8_t *const *row, size_t at) {
@@ -766,7 +831,9 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__multiply_avx2(
     }
 }
 
-BITNET__DEFINE_DOTROWS_I2S(avx2, 8)
+BITNET__DEFINE_TILES_I2S(avx2, avx2, 2, 4, 4)
+BITNET__DEFINE_UNPACK(avx2, 8)
+BITNET__DEFINE_DOTROWS_I2S(avx2, avx2, 8)
 
 BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
                                      int rows, int cols, int32_t *out, size_t out_stride) {
@@ -866,69 +933,53 @@ BITNET__FN __m128i bitnet__to_int8_avx512vnni(__m512 v) {
 
 BITNET__DEFINE_FLOATS(avx512vnni)
 
-/* A block fills both halves of a zmm; shifts that differ between the halves leave the codes of
-   weights 0 .. 63 in one register and 64 .. 127 in another, in the order of the activations. */
-BITNET__FN void bitnet__tile_i2s_avx512vnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                            int n, int rows, int cols, int32_t *out,
-                                            size_t out_stride, const int tile_cols) {
-    const __m512i three = _mm512_set1_epi8(3);
-    const __m512i shift0 = _mm512_setr_epi32(6, 6, 6, 6, 6, 6, 6, 6, 4, 4, 4, 4, 4, 4, 4, 4);
-    const __m512i shift1 = _mm512_setr_epi32(2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0);
-    __m512i sum[BITNET__TILE][4], w0[4], w1[4];
-    const uint8_t *row[4];
-    const int8_t *col[BITNET__TILE];
-    int r, c, b;
-    BITNET__UNROLL for (r = 0; r < 4; r++) row[r] = w + BITNET__CLAMP(r, rows) * (size_t)(n / 4);
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
-        BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = _mm512_setzero_si512();
-    }
-    for (b = 0; b < n / 128; b++) {
-        BITNET__UNROLL for (r = 0; r < 4; r++) {
-            const uint8_t *p = row[r] + (size_t)b * 32;
-            const __m512i codes = _mm512_broadcast_i64x4(bitnet__load256_avx512vnni(p));
-            w0[r] = _mm512_and_si512(_mm512_srlv_epi32(codes, shift0), three);
-            w1[r] = _mm512_and_si512(_mm512_srlv_epi32(codes, shift1), three);
-            BITNET__PREFETCH(p);
-        }
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-            const __m512i a0 = _mm512_loadu_si512(col[c] + (size_t)b * 128);
-            const __m512i a1 = _mm512_loadu_si512(col[c] + (size_t)b * 128 + 64);
-            BITNET__UNROLL for (r = 0; r < 4; r++) {
-                sum[c][r] = _mm512_dpbusd_epi32(sum[c][r], w0[r], a0);
-                sum[c][r] = _mm512_dpbusd_epi32(sum[c][r], w1[r], a1);
-                BITNET__IN_PLACE(sum[c][r]);
-            }
-        }
-    }
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        /* As in AVX2, with unpacks: each quarter ends up with the 4 rows' sums of that quarter. */
-        __m512i s01 = _mm512_add_epi32(_mm512_unpacklo_epi32(sum[c][0], sum[c][1]),
-                                       _mm512_unpackhi_epi32(sum[c][0], sum[c][1]));
-        __m512i s23 = _mm512_add_epi32(_mm512_unpacklo_epi32(sum[c][2], sum[c][3]),
-                                       _mm512_unpackhi_epi32(sum[c][2], sum[c][3]));
-        __m512i s = _mm512_add_epi32(_mm512_unpacklo_epi64(s01, s23),
-                                     _mm512_unpackhi_epi64(s01, s23));
-        __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(s), _mm512_extracti64x4_epi64(s, 1));
-        __m128i dots = _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
-        int32_t four[4];
-        if (c < cols) {
-            dots = _mm_sub_epi32(dots, _mm_set1_epi32(sums[c]));
-            _mm_storeu_si128((__m128i *)(void *)four, dots);
-            bitnet__put(out + (size_t)c * out_stride, four, rows);
-        }
-    }
-}
-
-typedef __m512i bitnet__i32_avx512vnni;
+typedef __m512i bitnet__i32_avx512vnni, bitnet__pair_avx512vnni;
 
 #define BITNET__I32(op) \
     BITNET__FN __m512i bitnet__##op##_avx512vnni(__m512i a, __m512i b) { \
         return _mm512_##op(a, b); \
     }
+BITNET__I32(add_epi32)
 BITNET__I32(unpacklo_epi32) BITNET__I32(unpackhi_epi32)
 BITNET__I32(unpacklo_epi64) BITNET__I32(unpackhi_epi64)
 #undef BITNET__I32
+
+BITNET__FN __m512i bitnet__none_avx512vnni(void) { return _mm512_setzero_si512(); }
+BITNET__FN __m512i bitnet__no_pair_avx512vnni(void) { return _mm512_setzero_si512(); }
+
+/* lower in the lower 32 bytes, upper in the others. */
+BITNET__FN __m512i bitnet__halves_avx512vnni(int lower, int upper) {
+    return _mm512_inserti64x4(_mm512_set1_epi32(lower), _mm256_set1_epi32(upper), 1);
+}
+
+BITNET__FN void bitnet__spread_avx512vnni(const uint8_t *p, __m512i *w) {
+    const __m512i mask = bitnet__halves_avx512vnni(0x0c0c0c0c, 0x03030303);
+    const __m512i v = _mm512_broadcast_i64x4(bitnet__load256_avx512vnni(p));
+    w[0] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
+    w[1] = _mm512_and_si512(v, mask);
+}
+
+BITNET__FN __m512i bitnet__dot_avx512vnni(__m512i sum, __m512i w, const int8_t *a) {
+    sum = _mm512_dpbusd_epi32(sum, w, _mm512_loadu_si512(a));
+    BITNET__IN_PLACE(sum);
+    return sum;
+}
+
+BITNET__FN __m512i bitnet__settle_avx512vnni(__m512i sum) {
+    return _mm512_srav_epi32(sum, bitnet__halves_avx512vnni(2, 0));
+}
+
+/* As in AVX2, with unpacks: each quarter ends up with the 4 sums of that quarter. */
+BITNET__FN __m128i bitnet__fold4_avx512vnni(const __m512i *sum) {
+    __m512i s01 = _mm512_add_epi32(_mm512_unpacklo_epi32(sum[0], sum[1]),
+                                   _mm512_unpackhi_epi32(sum[0], sum[1]));
+    __m512i s23 = _mm512_add_epi32(_mm512_unpacklo_epi32(sum[2], sum[3]),
+                                   _mm512_unpackhi_epi32(sum[2], sum[3]));
+    __m512i s = _mm512_add_epi32(_mm512_unpacklo_epi64(s01, s23),
+                                 _mm512_unpackhi_epi64(s01, s23));
+    __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(s), _mm512_extracti64x4_epi64(s, 1));
+    return _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
 
 /* 16 bytes each of row[0], row[4] ... */
 BITNET__FN __m512i bitnet__every4_avx512vnni(const uint8_t *const *row, size_t at) {
@@ -988,7 +1039,9 @@ BITNET__APART BITNET__TARGET_avx512vnni void bitnet__multiply_avx512vnni(
     }
 }
 
-BITNET__DEFINE_DOTROWS_I2S(avx512vnni, 16)
+BITNET__DEFINE_TILES_I2S(avx512vnni, avx512vnni, 4, 5, BITNET__MAX_ROW / 128)
+BITNET__DEFINE_UNPACK(avx512vnni, 16)
+BITNET__DEFINE_DOTROWS_I2S(avx512vnni, avx512vnni, 16)
 
 BITNET__FN void bitnet__tile_u8_avx512vnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                            int n, int rows, int cols, int32_t *out,
@@ -1051,6 +1104,10 @@ static const bitnet_kernels bitnet__kernels_avx512vnni = {
 #undef BITNET__TILE_COLS
 #undef BITNET__CLAMP
 #undef BITNET__PREFETCH
+#undef BITNET__STREAM
+#undef BITNET__SHARE
+#undef BITNET__DEFINE_TILES_I2S
+#undef BITNET__DEFINE_UNPACK
 #undef BITNET__DEFINE_DOTROWS_I2S
 #undef BITNET__PANEL
 #undef BITNET__DEFINE_DOTROWS_U8
