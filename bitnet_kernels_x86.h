@@ -1,4 +1,4 @@
-/* bitnet_kernels_x86.h - AVX2 and AVX-512 VNNI kernels for bitnet.h; MIT licence, see there
+/* bitnet_kernels_x86.h - AVX2, AVX-VNNI and AVX-512 kernels for bitnet.h; MIT licence, see there
 
    Lay this file beside bitnet.h, which includes it by name. Every entry gives the same bits as its
    scalar twin in bitnet.h, whose code says what is computed; here stands only how.
@@ -6,9 +6,11 @@
    INSTRUCTIONS
        avx2        AVX2 and F16C. Integer dots by vpmaddubsw (unsigned code times signed activation,
                    pairs added into int16) and vpmaddwd (pairs of int16 added into int32).
-       avx512vnni  AVX-512 F, BW, DQ, VL and VNNI. Integer dots by vpdpbusd (unsigned code times
-                   signed activation, four products added into int32).
-       Both        vcvtph2ps for F16. Floats are multiplied, then added: an FMA would round once
+       avxvnni     AVX2, F16C and AVX-VNNI. Integer dots by vpdpbusd (unsigned code times signed
+                   activation, four products added into int32) in its VEX form, on ymm; the rest
+                   is that of avx2.
+       avx512vnni  AVX-512 F, BW, DQ, VL and VNNI. Integer dots by vpdpbusd on zmm.
+       All         vcvtph2ps for F16. Floats are multiplied, then added: an FMA would round once
                    where the scalar code rounds twice.
    bitnet__cpu_features asks CPUID for the instructions and XGETBV for the system's consent to the
    wide registers. Each function names its target in an attribute, so no -m flag is needed.
@@ -23,19 +25,20 @@
            bits 3-2, weight      64    65    66   ...  95        64 ..  95
            bits 1-0, weight      96    97    98   ... 127        96 .. 127
 
-       So one shift and one mask give the codes of 32 neighbours, in the order of their activations.
-       The kernels sum code * q and at the end subtract sums[c], the sum of q.
+       So a mask gives the codes of 32 neighbours, in the order of their activations, after a shift
+       or times a power of 4. The kernels sum code * q and subtract sums[c], the sum of q.
 
-   BOUNDS, for codes up to 3 and q from -128 to 127
-       avx2, int16        2 * 3 * 128 = 768 from a vpmaddubsw, far from its saturation; four make
-                          3072 a block: 10 blocks stay inside int16 (30720). The tile adds 8, a
-                          panel 32 single steps of 768; both come to 24576.
+   BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
+       avx2, int16        Tile: lo, of 4 * code, 2 * 12 * 128 = 3072 from a vpmaddubsw, far from its
+                          saturation, two a block, 24576 in 4 blocks; hi a quarter of that. Then
+                          lo / 4 + hi <= 12288. Panel: 32 single steps of 768 are 24576.
        avx2, int32        2 * 24576 = 49152 to a lane each time that the int16 are emptied.
-       avx512vnni, int32  4 * 3 * 128 = 1536 to a lane from a vpdpbusd.
-       both, int32        All lanes together 384 n, for n <= 2^20 at most 402653184; before or
-                          after that minus the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
+       VNNI, int32        Tile: 4 * 12 * 128 = 6144 to a lane from a vpdpbusd, two a block, together
+                          100663296. Panel: 4 * 3 * 128 = 1536 to a lane a step.
+       all, int32         All lanes together 384 n, at most 402653184; before or after that minus
+                          the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
        quantize           The sum of q + 128: at most 255 n < 2^28.
-       dotrows_u8         avx512vnni: 4 * 255 * 127 to a lane from a vpdpbusd, all lanes together
+       dotrows_u8         VNNI: 4 * 255 * 127 to a lane from a vpdpbusd, all lanes together
                           32385 n, for n <= 2^16 under 2^31; then minus 128 times the sum of q.
                           avx2: |w - 128| times q with the sign of w - 128, both at most 127, so a
                           vpmaddubsw gives at most 2 * 127^2 = 32258 and does not saturate. */
@@ -78,17 +81,31 @@ extern "C" {
   #define BITNET__AVX512 1
 #endif
 
+/* AVX-VNNI: gcc from 11, clang from 12 (Apple counts one more), MSVC from 2022. Its table shares
+   the float kernels of avx2. */
+#if !BITNET__AVX2 || defined(BITNET_NO_AVXVNNI) || \
+    (defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 11) || \
+    (defined(__clang__) && __clang_major__ < (defined(__apple_build_version__) ? 13 : 12)) || \
+    (defined(_MSC_VER) && !defined(__clang__) && _MSC_VER < 1930) || \
+    (defined(_MSC_VER) && defined(__clang__) && !defined(__AVXVNNI__))
+  #define BITNET__AVXVNNI 0
+#else
+  #define BITNET__AVXVNNI 1
+#endif
+
 /* APART: a function of its own, so that nothing around its loop claims the registers. */
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__INLINE static inline __attribute__((always_inline))
   #define BITNET__APART static __attribute__((noinline))
   #define BITNET__TARGET_avx2 __attribute__((target("avx2,f16c")))
+  #define BITNET__TARGET_avxvnni __attribute__((target("avx2,f16c,avxvnni")))
   #define BITNET__TARGET_avx512vnni \
       __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 #else
   #define BITNET__INLINE static __forceinline
   #define BITNET__APART static __declspec(noinline)
   #define BITNET__TARGET_avx2
+  #define BITNET__TARGET_avxvnni
   #define BITNET__TARGET_avx512vnni
 #endif
 
@@ -104,7 +121,7 @@ extern "C" {
 /* gcc 12 carries the sums of vpdpbusd from one step to the next through a second set of
    registers, and the copies take a third of the time; a statement that may have changed a sum
    ends that. */
-#if BITNET__AVX512 && defined(__GNUC__) && !defined(__clang__)
+#if defined(__GNUC__) && !defined(__clang__)
   #define BITNET__IN_PLACE(sum) __asm__("" : "+v"(sum))
 #else
   #define BITNET__IN_PLACE(sum) ((void)0)
@@ -112,13 +129,13 @@ extern "C" {
 
 /* ---- what the CPU and the system allow ---- */
 
-static void bitnet__cpuid(uint32_t leaf, uint32_t *regs) {   /* eax ebx ecx edx */
+static void bitnet__cpuid(uint32_t leaf, uint32_t subleaf, uint32_t *regs) {   /* eax to edx */
 #ifdef _MSC_VER
     int r[4], i;
-    __cpuidex(r, (int)leaf, 0);
+    __cpuidex(r, (int)leaf, (int)subleaf);
     for (i = 0; i < 4; i++) regs[i] = (uint32_t)r[i];
 #else
-    __cpuid_count(leaf, 0, regs[0], regs[1], regs[2], regs[3]);
+    __cpuid_count(leaf, subleaf, regs[0], regs[1], regs[2], regs[3]);
 #endif
 }
 
@@ -136,16 +153,18 @@ static uint32_t bitnet__saved_registers(void) {
 static uint32_t bitnet__cpu_features(void) {
     const uint32_t ymm = 0x06, zmm = 0xe6;
     const uint32_t f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
-    uint32_t leaf0[4], leaf1[4], leaf7[4], saved, features = 0;
-    bitnet__cpuid(0, leaf0);
+    uint32_t leaf0[4], leaf1[4], leaf7[4], more7[4] = {0}, saved, features = 0;
+    bitnet__cpuid(0, 0, leaf0);
     if (leaf0[0] < 7) return 0;
-    bitnet__cpuid(1, leaf1);
-    bitnet__cpuid(7, leaf7);
+    bitnet__cpuid(1, 0, leaf1);
+    bitnet__cpuid(7, 0, leaf7);
+    if (leaf7[0] >= 1) bitnet__cpuid(7, 1, more7);
     if (!(leaf1[2] >> 27 & 1) || !(leaf1[2] >> 28 & 1)) return 0;   /* OSXSAVE: XGETBV works; AVX */
     saved = bitnet__saved_registers();
     if ((saved & ymm) != ymm) return 0;
     if (leaf7[1] >> 5 & 1) features |= BITNET_CPU_AVX2;
     if (leaf1[2] >> 29 & 1) features |= BITNET_CPU_F16C;
+    if (more7[0] >> 4 & 1) features |= BITNET_CPU_AVXVNNI;
     if ((saved & zmm) != zmm || (leaf7[1] & f_dq_bw_vl) != f_dq_bw_vl) return features;
     features |= BITNET_CPU_AVX512;
     if (leaf7[2] >> 11 & 1) features |= BITNET_CPU_AVX512VNNI;
@@ -157,7 +176,8 @@ static uint32_t bitnet__cpu_features(void) {
    stay in registers. Each weight, once loaded and unpacked, serves all columns, each activation 4
    rows, and no addition waits for the one before. Past the last row or column a tile repeats the
    last one and drops the copies, so there is one shape of code for all sizes; two columns left
-   over are cheaper one by one. */
+   over are cheaper one by one. I2_S, whose weights cost more to unpack than floats, has a tile for
+   each small number of columns. */
 #define BITNET__TILE 4
 #define BITNET__TILE_COLS(left) ((left) > 2 ? BITNET__TILE : 1)
 #define BITNET__CLAMP(i, count) ((size_t)((i) < (count) ? (i) : (count) - 1))
@@ -166,8 +186,8 @@ static uint32_t bitnet__cpu_features(void) {
    An address past the end of the weights does no harm: nothing is read there. */
 #define BITNET__PREFETCH(p) _mm_prefetch((const char *)((uintptr_t)(p) + 16384), _MM_HINT_T0)
 
-/* For rows that are read from end to end: into L2 well ahead, for only few lines at a time can be on
-   their way into L1, and from there into L1. Once for 64 bytes: more of them cost time. */
+/* For rows that are read from end to end: into L2 well ahead, for only few lines at a time can be
+   on their way into L1, and from there into L1. Once for 64 bytes: more of them cost time. */
 #define BITNET__STREAM(p) \
     (_mm_prefetch((const char *)((uintptr_t)(p) + 16384), _MM_HINT_T1), \
      _mm_prefetch((const char *)((uintptr_t)(p) + 4096), _MM_HINT_T0))
@@ -198,8 +218,8 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
    while 256 rows go by. Past the last column the last is repeated: both copies write the same. */
 #define BITNET__PANEL 256
 
-/* Of a block (32 bytes) spread makes two pairs: [0] against the activations of its first 64 weights,
-   [1] of the last. A pair has two halves of 32 codes, where they lay in their bytes:
+/* Of a block (32 bytes) spread makes two pairs: w[0] for the first 64 activations, w[1] for the
+   others. A pair has two halves of 32 codes, where they lay in their bytes:
 
        w[0] = bytes >> 4, w[1] = bytes     & 0x0c: lower half, 4 * code    & 0x03: upper half, code
 
@@ -322,7 +342,7 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
         } \
     }
 
-#define BITNET__DEFINE_DOTROWS_I2S(isa, base, lanes) \
+#define BITNET__DEFINE_DOTROWS_I2S(isa, base, lanes, wide, from) \
     BITNET__APART BITNET__TARGET_##isa void bitnet__panels_i2s_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
         int32_t *out, size_t out_stride) { \
@@ -334,7 +354,7 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
             for (r = 0; r < rows; r += 2 * (lanes)) { \
                 bitnet__unpack_##base(w + (size_t)r * row_bytes + (size_t)k, row_bytes, rows - r, \
                                       steps / 32, panel); \
-                for (c = 0; c < cols; c += 8) { \
+                for (c = 0; c < cols; c += (wide)) { \
                     const int8_t *col = q + (size_t)c * (size_t)n + (size_t)k * 4; \
                     int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
                     bitnet__multiply_##isa(panel, steps, col, n, k ? 0 : sums + c, rows - r, \
@@ -346,7 +366,8 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
     static BITNET__TARGET_##isa void bitnet__dotrows_i2s_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
         int32_t *out, size_t out_stride) { \
-        const int some = cols < 16 ? 0 : cols % 8 > 4 ? cols : cols - cols % 8; \
+        const int rest = cols % (wide) > (wide) / 2 ? 0 : cols % (wide); \
+        const int some = cols < (from) ? 0 : cols - rest; \
         int count; \
         for (; rows > 0; rows -= count) { \
             count = rows < 256 ? rows : 256; \
@@ -619,10 +640,11 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
         } \
     }
 
-#define BITNET__KERNEL_ENTRIES(isa) \
-    bitnet__quantize_##isa, bitnet__dotrows_i2s_##isa, bitnet__dotrows_f32_##isa, \
-    bitnet__dotrows_f16_##isa, bitnet__dotrows_bf16_##isa, bitnet__mixrows_f32_##isa, \
-    bitnet__mixrows_f16_##isa, bitnet__softmax_##isa, bitnet__rmsnorm_##isa, \
+/* Float kernels of base, integer kernels of isa. */
+#define BITNET__KERNEL_ENTRIES(isa, base) \
+    bitnet__quantize_##base, bitnet__dotrows_i2s_##isa, bitnet__dotrows_f32_##base, \
+    bitnet__dotrows_f16_##base, bitnet__dotrows_bf16_##base, bitnet__mixrows_f32_##base, \
+    bitnet__mixrows_f16_##base, bitnet__softmax_##base, bitnet__rmsnorm_##base, \
     bitnet__dotrows_u8_##isa
 
 #if BITNET__AVX2
@@ -782,7 +804,7 @@ BITNET__FN __m256i bitnet__first_avx2(int count) {
 }
 
 /* A block's 32 steps are added in int16, at most 24576, and then go into int32: 8 sums of 16 bits
-   are what the registers hold, so the 8 columns come in fours. */
+   are what the registers hold. */
 BITNET__APART BITNET__TARGET_avx2 void bitnet__multiply_avx2(
     __m256i (*panel)[2], int steps, const int8_t *q, int n, const int32_t *sums, int rows,
     int cols, int32_t *out, size_t out_stride) {
@@ -791,49 +813,46 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__multiply_avx2(
     __m256i sum[4][2], part[4][2];
     const int8_t *col[4];
     int32_t *to[4];
-    int c, k, i, from;
-    for (from = 0; from < 8 && from < cols; from += 4) {
-        BITNET__UNROLL for (c = 0; c < 4; c++) {
-            const size_t at = BITNET__CLAMP(from + c, cols);
-            col[c] = q + at * (size_t)n;
-            to[c] = out + at * out_stride;
-            if (sums) {
-                sum[c][0] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_set1_epi32(sums[at]));
-                sum[c][1] = sum[c][0];
-            } else {
-                sum[c][0] = _mm256_maskload_epi32(to[c], rows0);
-                sum[c][1] = _mm256_maskload_epi32(to[c] + 8, rows1);
-            }
+    int c, k, i;
+    BITNET__UNROLL for (c = 0; c < 4; c++) {
+        const size_t at = BITNET__CLAMP(c, cols);
+        col[c] = q + at * (size_t)n;
+        to[c] = out + at * out_stride;
+        if (sums) {
+            sum[c][0] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_set1_epi32(sums[at]));
+            sum[c][1] = sum[c][0];
+        } else {
+            sum[c][0] = _mm256_maskload_epi32(to[c], rows0);
+            sum[c][1] = _mm256_maskload_epi32(to[c] + 8, rows1);
         }
-        for (k = 0; k < steps; k += 32) {
-            BITNET__UNROLL for (c = 0; c < 4; c++)
-                part[c][0] = part[c][1] = _mm256_setzero_si256();
-            for (i = k; i < k + 32; i++) {
-                const __m256i w0 = panel[i][0], w1 = panel[i][1];
-                BITNET__UNROLL for (c = 0; c < 4; c++) {
-                    int32_t four;
-                    __m256i a;
-                    memcpy(&four, col[c] + (size_t)i * 4, 4);
-                    a = _mm256_set1_epi32(four);
-                    part[c][0] = _mm256_add_epi16(part[c][0], _mm256_maddubs_epi16(w0, a));
-                    part[c][1] = _mm256_add_epi16(part[c][1], _mm256_maddubs_epi16(w1, a));
-                }
-            }
+    }
+    for (k = 0; k < steps; k += 32) {
+        BITNET__UNROLL for (c = 0; c < 4; c++) part[c][0] = part[c][1] = _mm256_setzero_si256();
+        for (i = k; i < k + 32; i++) {
+            const __m256i w0 = panel[i][0], w1 = panel[i][1];
             BITNET__UNROLL for (c = 0; c < 4; c++) {
-                sum[c][0] = _mm256_add_epi32(sum[c][0], _mm256_madd_epi16(part[c][0], ones));
-                sum[c][1] = _mm256_add_epi32(sum[c][1], _mm256_madd_epi16(part[c][1], ones));
+                int32_t four;
+                __m256i a;
+                memcpy(&four, col[c] + (size_t)i * 4, 4);
+                a = _mm256_set1_epi32(four);
+                part[c][0] = _mm256_add_epi16(part[c][0], _mm256_maddubs_epi16(w0, a));
+                part[c][1] = _mm256_add_epi16(part[c][1], _mm256_maddubs_epi16(w1, a));
             }
         }
         BITNET__UNROLL for (c = 0; c < 4; c++) {
-            _mm256_maskstore_epi32(to[c], rows0, sum[c][0]);
-            _mm256_maskstore_epi32(to[c] + 8, rows1, sum[c][1]);
+            sum[c][0] = _mm256_add_epi32(sum[c][0], _mm256_madd_epi16(part[c][0], ones));
+            sum[c][1] = _mm256_add_epi32(sum[c][1], _mm256_madd_epi16(part[c][1], ones));
         }
+    }
+    BITNET__UNROLL for (c = 0; c < 4; c++) {
+        _mm256_maskstore_epi32(to[c], rows0, sum[c][0]);
+        _mm256_maskstore_epi32(to[c] + 8, rows1, sum[c][1]);
     }
 }
 
 BITNET__DEFINE_TILES_I2S(avx2, avx2, 2, 4, 4)
 BITNET__DEFINE_UNPACK(avx2, 8)
-BITNET__DEFINE_DOTROWS_I2S(avx2, avx2, 8)
+BITNET__DEFINE_DOTROWS_I2S(avx2, avx2, 8, 4, 16)
 
 BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
                                      int rows, int cols, int32_t *out, size_t out_stride) {
@@ -871,9 +890,106 @@ BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const in
 BITNET__DEFINE_DOTROWS_U8(avx2)
 
 static const bitnet_kernels bitnet__kernels_avx2 = {
-    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__KERNEL_ENTRIES(avx2)
+    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__KERNEL_ENTRIES(avx2, avx2)
 };
 #undef BITNET__V16
+#undef BITNET__FN
+#endif
+
+#if BITNET__AVXVNNI
+/* ---- AVX-VNNI: vpdpbusd on ymm; what is not a dot of integers is AVX2's ---- */
+
+#define BITNET__FN BITNET__INLINE BITNET__TARGET_avxvnni
+
+BITNET__FN bitnet__pair_avx2 bitnet__dot_avxvnni(bitnet__pair_avx2 sum, bitnet__pair_avx2 w,
+                                                 const int8_t *a) {
+    sum.lo = _mm256_dpbusd_avx_epi32(sum.lo, w.lo, bitnet__load256_avx2(a));
+    sum.hi = _mm256_dpbusd_avx_epi32(sum.hi, w.hi, bitnet__load256_avx2(a + 32));
+    BITNET__IN_PLACE(sum.lo);
+    BITNET__IN_PLACE(sum.hi);
+    return sum;
+}
+
+BITNET__FN __m256i bitnet__settle_avxvnni(bitnet__pair_avx2 sum) {
+    return _mm256_add_epi32(_mm256_srai_epi32(sum.lo, 2), sum.hi);
+}
+
+/* 12 sums, 2 of weights and 1 of activations: 15 registers; 12 sums hide a latency of 5 or 6. */
+BITNET__APART BITNET__TARGET_avxvnni void bitnet__multiply_avxvnni(
+    __m256i (*panel)[2], int steps, const int8_t *q, int n, const int32_t *sums, int rows,
+    int cols, int32_t *out, size_t out_stride) {
+    const __m256i rows0 = bitnet__first_avx2(rows), rows1 = bitnet__first_avx2(rows - 8);
+    __m256i sum[6][2];
+    const int8_t *col[6];
+    int32_t *to[6];
+    int c, k;
+    BITNET__UNROLL for (c = 0; c < 6; c++) {
+        const size_t at = BITNET__CLAMP(c, cols);
+        col[c] = q + at * (size_t)n;
+        to[c] = out + at * out_stride;
+        if (sums) {
+            sum[c][0] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_set1_epi32(sums[at]));
+            sum[c][1] = sum[c][0];
+        } else {
+            sum[c][0] = _mm256_maskload_epi32(to[c], rows0);
+            sum[c][1] = _mm256_maskload_epi32(to[c] + 8, rows1);
+        }
+    }
+    for (k = 0; k < steps; k++) {
+        const __m256i w0 = panel[k][0], w1 = panel[k][1];
+        BITNET__UNROLL for (c = 0; c < 6; c++) {
+            int32_t four;
+            __m256i a;
+            memcpy(&four, col[c] + (size_t)k * 4, 4);
+            a = _mm256_set1_epi32(four);
+            sum[c][0] = _mm256_dpbusd_avx_epi32(sum[c][0], w0, a);
+            sum[c][1] = _mm256_dpbusd_avx_epi32(sum[c][1], w1, a);
+            BITNET__IN_PLACE(sum[c][0]);
+            BITNET__IN_PLACE(sum[c][1]);
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < 6; c++) {
+        _mm256_maskstore_epi32(to[c], rows0, sum[c][0]);
+        _mm256_maskstore_epi32(to[c] + 8, rows1, sum[c][1]);
+    }
+}
+
+BITNET__DEFINE_TILES_I2S(avxvnni, avx2, 2, 3, BITNET__MAX_ROW / 128)
+BITNET__DEFINE_DOTROWS_I2S(avxvnni, avx2, 8, 6, 16)
+
+BITNET__FN void bitnet__tile_u8_avxvnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                        int n, int rows, int cols, int32_t *out,
+                                        size_t out_stride) {
+    __m256i sum[2][4];
+    int r, c, i;
+    BITNET__UNROLL for (c = 0; c < 2; c++) {
+        BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = _mm256_setzero_si256();
+    }
+    for (i = 0; i < n; i += 32) {
+        const __m256i q0 = bitnet__load256_avx2(q + i);
+        const __m256i q1 = bitnet__load256_avx2(q + BITNET__CLAMP(1, cols) * (size_t)n + i);
+        BITNET__UNROLL for (r = 0; r < 4; r++) {
+            const uint8_t *p = w + BITNET__CLAMP(r, rows) * (size_t)n + i;
+            const __m256i h = bitnet__load256_avx2(p);
+            BITNET__PREFETCH(p);
+            sum[0][r] = _mm256_dpbusd_avx_epi32(sum[0][r], h, q0);
+            sum[1][r] = _mm256_dpbusd_avx_epi32(sum[1][r], h, q1);
+        }
+    }
+    for (c = 0; c < 2 && c < cols; c++) {
+        __m128i dots = _mm_sub_epi32(bitnet__fold4_avx2(sum[c]), _mm_set1_epi32(128 * sums[c]));
+        int32_t four[4];
+        _mm_storeu_si128((__m128i *)(void *)four, dots);
+        bitnet__put(out + (size_t)c * out_stride, four, rows);
+    }
+}
+
+BITNET__DEFINE_DOTROWS_U8(avxvnni)
+
+static const bitnet_kernels bitnet__kernels_avxvnni = {
+    "avxvnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVXVNNI,
+    BITNET__KERNEL_ENTRIES(avxvnni, avx2)
+};
 #undef BITNET__FN
 #endif
 
@@ -1041,7 +1157,7 @@ BITNET__APART BITNET__TARGET_avx512vnni void bitnet__multiply_avx512vnni(
 
 BITNET__DEFINE_TILES_I2S(avx512vnni, avx512vnni, 4, 5, BITNET__MAX_ROW / 128)
 BITNET__DEFINE_UNPACK(avx512vnni, 16)
-BITNET__DEFINE_DOTROWS_I2S(avx512vnni, avx512vnni, 16)
+BITNET__DEFINE_DOTROWS_I2S(avx512vnni, avx512vnni, 16, 8, 16)
 
 BITNET__FN void bitnet__tile_u8_avx512vnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                            int n, int rows, int cols, int32_t *out,
@@ -1075,17 +1191,22 @@ BITNET__DEFINE_DOTROWS_U8(avx512vnni)
 static const bitnet_kernels bitnet__kernels_avx512vnni = {
     "avx512vnni",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
-    BITNET__KERNEL_ENTRIES(avx512vnni)
+    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni)
 };
 #undef BITNET__V16
 #undef BITNET__FN
 #endif
 
 /* Best first; bitnet.h undefines this one, the rest are ours. */
-#if BITNET__AVX512 && BITNET__AVX2
+#if BITNET__AVX512 && BITNET__AVXVNNI
+  #define BITNET__KERNEL_TABLES \
+      &bitnet__kernels_avx512vnni, &bitnet__kernels_avxvnni, &bitnet__kernels_avx2,
+#elif BITNET__AVX512 && BITNET__AVX2
   #define BITNET__KERNEL_TABLES &bitnet__kernels_avx512vnni, &bitnet__kernels_avx2,
 #elif BITNET__AVX512
   #define BITNET__KERNEL_TABLES &bitnet__kernels_avx512vnni,
+#elif BITNET__AVXVNNI
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_avxvnni, &bitnet__kernels_avx2,
 #elif BITNET__AVX2
   #define BITNET__KERNEL_TABLES &bitnet__kernels_avx2,
 #else
@@ -1094,9 +1215,11 @@ static const bitnet_kernels bitnet__kernels_avx512vnni = {
 
 #undef BITNET__AVX2
 #undef BITNET__AVX512
+#undef BITNET__AVXVNNI
 #undef BITNET__INLINE
 #undef BITNET__APART
 #undef BITNET__TARGET_avx2
+#undef BITNET__TARGET_avxvnni
 #undef BITNET__TARGET_avx512vnni
 #undef BITNET__UNROLL
 #undef BITNET__IN_PLACE
