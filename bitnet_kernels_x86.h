@@ -203,7 +203,7 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
 }
 
 /* ---- I2_S ----
-   Few columns: tiles, straight from the packed rows, which come from memory. From 16 columns on:
+   Few columns: tiles, straight from the packed rows, which come from memory. From 24 columns on:
    panels of rows, unpacked once for all columns. Two vectors of L lanes of int32 hold the dots of
    a panel's 2 L rows with one column, each row in a lane of its own, so no sum goes across lanes.
    For that the codes lie crosswise, 4 of each row side by side:
@@ -852,7 +852,7 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__multiply_avx2(
 
 BITNET__DEFINE_TILES_I2S(avx2, avx2, 2, 4, 4)
 BITNET__DEFINE_UNPACK(avx2, 8)
-BITNET__DEFINE_DOTROWS_I2S(avx2, avx2, 8, 4, 16)
+BITNET__DEFINE_DOTROWS_I2S(avx2, avx2, 8, 4, 24)
 
 BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
                                      int rows, int cols, int32_t *out, size_t out_stride) {
@@ -955,7 +955,7 @@ BITNET__APART BITNET__TARGET_avxvnni void bitnet__multiply_avxvnni(
 }
 
 BITNET__DEFINE_TILES_I2S(avxvnni, avx2, 2, 3, BITNET__MAX_ROW / 128)
-BITNET__DEFINE_DOTROWS_I2S(avxvnni, avx2, 8, 6, 16)
+BITNET__DEFINE_DOTROWS_I2S(avxvnni, avx2, 8, 6, 24)
 
 BITNET__FN void bitnet__tile_u8_avxvnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                         int n, int rows, int cols, int32_t *out,
@@ -1157,7 +1157,7 @@ BITNET__APART BITNET__TARGET_avx512vnni void bitnet__multiply_avx512vnni(
 
 BITNET__DEFINE_TILES_I2S(avx512vnni, avx512vnni, 4, 5, BITNET__MAX_ROW / 128)
 BITNET__DEFINE_UNPACK(avx512vnni, 16)
-BITNET__DEFINE_DOTROWS_I2S(avx512vnni, avx512vnni, 16, 8, 16)
+BITNET__DEFINE_DOTROWS_I2S(avx512vnni, avx512vnni, 16, 8, 24)
 
 BITNET__FN void bitnet__tile_u8_avx512vnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                            int n, int rows, int cols, int32_t *out,
