@@ -318,7 +318,12 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
         const uint8_t *row[2 * (lanes)]; \
         bitnet__i32_##isa v[4], t[4]; \
         int r, half, piece, d; \
-        for (r = 0; r < 2 * (lanes); r++) row[r] = w + BITNET__CLAMP(r, rows) * row_bytes; \
+        for (r = 0; r < 2 * (lanes); r++) { \
+            row[r] = w + BITNET__CLAMP(r, rows) * row_bytes; \
+            for (d = 0; d < 32 * blocks; d += 64)          /* the next panel's */ \
+                _mm_prefetch((const char *)((uintptr_t)row[r] + 2 * (lanes) * row_bytes + \
+                                            (uintptr_t)d), _MM_HINT_T1); \
+        } \
         for (half = 0; half < 2; half++) { \
             for (piece = 0; piece < 2 * blocks; piece++) { \
                 bitnet__i32_##isa (*to)[2] = panel + piece / 2 * 32 + piece % 2 * 4; \
