@@ -39,9 +39,9 @@
        Weights   linear layers in I2_S (128-group packing); embedding, head and norms in F32, F16
                  or BF16.
        Tokenizer byte-level BPE with the llama-bpe pre-tokenizer.
-       CPUs      any with a C99 compiler and IEEE-754 floats, through plain C. x86 with AVX2 or with
-                 AVX-512 VNNI runs the kernels of bitnet_kernels_x86.h, which only needs to lie
-                 beside this file; the choice is made when the program runs, so no -m flag is
+       CPUs      any with a C99 compiler and IEEE-754 floats, through plain C. x86 with AVX2,
+                 AVX-VNNI or AVX-512 VNNI runs the kernels of bitnet_kernels_x86.h, which only needs
+                 to lie beside this file; the choice is made when the program runs, so no -m flag is
                  needed.
 
    WHAT DOES NOT
@@ -63,7 +63,8 @@
        BITNET_NO_MMAP         bitnet_model_load_file reads the file instead of mapping it
        BITNET_NO_THREADS      no threads of our own; bitnet_ctx_params.parallel_fn still works
        BITNET_NO_SIMD         plain C only
-       BITNET_NO_AVX2         leaves that kernel table out
+       BITNET_NO_AVX2         leaves that kernel table out, and avxvnni, which builds on it
+       BITNET_NO_AVXVNNI      leaves that kernel table out
        BITNET_NO_AVX512       likewise
        BITNET_REQUIRE_SIMD    #error if no kernel header was found beside this file
        BITNET_VSNPRINTF       what formats error texts; default vsnprintf; stbsp_vsnprintf works
@@ -313,7 +314,8 @@ enum {
     BITNET_CPU_AVX2 = 1,         /* and FMA */
     BITNET_CPU_F16C = 2,
     BITNET_CPU_AVX512 = 4,       /* F, BW, DQ and VL */
-    BITNET_CPU_AVX512VNNI = 8
+    BITNET_CPU_AVX512VNNI = 8,
+    BITNET_CPU_AVXVNNI = 16      /* VNNI on ymm registers, in CPUs without AVX-512 too */
 };
 
 /* Inner loops. Public, so that they can be called and compared without a model. Every entry gives
@@ -323,7 +325,7 @@ enum {
    A shortened float has at most 13 significant bits and lies in 2^-113 .. 2^100 or is 0: its
    product with an F16 is exact in a float, so a fused multiply-add gives the same bits. */
 struct bitnet_kernels {
-    const char *name;            /* scalar avx2 avx512vnni */
+    const char *name;            /* scalar avx2 avxvnni avx512vnni */
     uint32_t needs;              /* BITNET_CPU_* bits, all required */
     /* q[i] = clamp(round_half_even(x[i] * s), -128, 127), s = 127 / max(max|x|, 1e-5); NaN gives
        -128. *sum = sum of q. Returns s. n is at most 2^20. */

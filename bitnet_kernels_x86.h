@@ -1,4 +1,4 @@
-/* bitnet_kernels_x86.h - AVX2 and AVX-512 VNNI kernels for bitnet.h; MIT licence, see there
+/* bitnet_kernels_x86.h - AVX2, AVX-VNNI and AVX-512 kernels for bitnet.h; MIT licence, see there
 
    Lay this file beside bitnet.h, which includes it by name. Every entry gives the same bits as its
    scalar twin in bitnet.h, whose code says what is computed; here stands only how.
@@ -7,9 +7,11 @@
        avx2        AVX2, FMA and F16C. Integer dots by vpmaddubsw (unsigned code times signed
                    activation, pairs added into int16) and vpmaddwd (pairs of int16 added into
                    int32).
-       avx512vnni  AVX-512 F, BW, DQ, VL and VNNI. Integer dots by vpdpbusd (unsigned code times
-                   signed activation, four products added into int32).
-       Both        vcvtph2ps for F16. Floats are multiplied, then added: an FMA would round once
+       avxvnni     That and AVX-VNNI. Integer dots by vpdpbusd (unsigned code times signed
+                   activation, four products added into int32) in its VEX form, on ymm; the rest
+                   is that of avx2.
+       avx512vnni  AVX-512 F, BW, DQ, VL and VNNI. Integer dots by vpdpbusd on zmm.
+       All         vcvtph2ps for F16. Floats are multiplied, then added: an FMA would round once
                    where the scalar code rounds twice. Only where the products are exact, in
                    attention over an F16 cache, is it the same, and used.
    bitnet__cpu_features asks CPUID for the instructions and XGETBV for the system's consent to the
@@ -25,17 +27,18 @@
            bits 3-2, weight      64    65    66   ...  95        64 ..  95
            bits 1-0, weight      96    97    98   ... 127        96 .. 127
 
-       So one shift and one mask give the codes of 32 neighbours, in the order of their activations.
-       The kernels sum code * q and at the end subtract sums[c], the sum of q.
+       So a mask gives the codes of 32 neighbours, in the order of their activations, after a shift
+       or times a power of 4. The kernels sum code * q and subtract sums[c], the sum of q.
 
-   BOUNDS, for codes up to 3 and q from -128 to 127
-       avx2, int16        2 * 3 * 128 = 768 from a vpmaddubsw, far from its saturation; four make
-                          3072 a block: 10 blocks stay inside int16 (30720). The tile adds 8, a
-                          panel 32 single steps of 768; both come to 24576.
+   BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
+       avx2, int16        Tile: lo, of 4 * code, 2 * 12 * 128 = 3072 from a vpmaddubsw, far from its
+                          saturation, two a block, 24576 in 4 blocks; hi a quarter of that. Then
+                          lo / 4 + hi <= 12288. Panel: 32 single steps of 768 are 24576.
        avx2, int32        2 * 24576 = 49152 to a lane each time that the int16 are emptied.
-       avx512vnni, int32  4 * 3 * 128 = 1536 to a lane from a vpdpbusd.
-       both, int32        All lanes together 384 n, for n <= 2^20 at most 402653184; before or
-                          after that minus the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
+       VNNI, int32        Tile: 4 * 12 * 128 = 6144 to a lane from a vpdpbusd, two a block, together
+                          100663296. Panel: 4 * 3 * 128 = 1536 to a lane a step.
+       all, int32         All lanes together 384 n, at most 402653184; before or after that minus
+                          the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
        quantize           The sum of q + 128: at most 255 n < 2^28.
        dotrows_u8         |q| <= 64, so a vpmaddubsw gives at most 2 * 255 * 64 = 32640 and does not
                           saturate. All lanes together 16320 n, for n <= 2^16 under 2^31; then
@@ -79,17 +82,31 @@ extern "C" {
   #define BITNET__AVX512 1
 #endif
 
+/* AVX-VNNI: gcc from 11, clang from 12 (Apple counts one more), MSVC from 2022. Its table shares
+   the float kernels of avx2. */
+#if !BITNET__AVX2 || defined(BITNET_NO_AVXVNNI) || \
+    (defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 11) || \
+    (defined(__clang__) && __clang_major__ < (defined(__apple_build_version__) ? 13 : 12)) || \
+    (defined(_MSC_VER) && !defined(__clang__) && _MSC_VER < 1930) || \
+    (defined(_MSC_VER) && defined(__clang__) && !defined(__AVXVNNI__))
+  #define BITNET__AVXVNNI 0
+#else
+  #define BITNET__AVXVNNI 1
+#endif
+
 /* APART: a function of its own, so that nothing around its loop claims the registers. */
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__INLINE static inline __attribute__((always_inline))
   #define BITNET__APART static __attribute__((noinline))
   #define BITNET__TARGET_avx2 __attribute__((target("avx2,fma,f16c")))
+  #define BITNET__TARGET_avxvnni __attribute__((target("avx2,fma,f16c,avxvnni")))
   #define BITNET__TARGET_avx512vnni \
       __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 #else
   #define BITNET__INLINE static __forceinline
   #define BITNET__APART static __declspec(noinline)
   #define BITNET__TARGET_avx2
+  #define BITNET__TARGET_avxvnni
   #define BITNET__TARGET_avx512vnni
 #endif
 
@@ -105,7 +122,7 @@ extern "C" {
 /* gcc 12 carries the sums of vpdpbusd from one step to the next through a second set of
    registers, and the copies take a third of the time; a statement that may have changed a sum
    ends that. */
-#if BITNET__AVX512 && defined(__GNUC__) && !defined(__clang__)
+#if defined(__GNUC__) && !defined(__clang__)
   #define BITNET__IN_PLACE(sum) __asm__("" : "+v"(sum))
 #else
   #define BITNET__IN_PLACE(sum) ((void)0)
@@ -113,13 +130,13 @@ extern "C" {
 
 /* ---- what the CPU and the system allow ---- */
 
-static void bitnet__cpuid(uint32_t leaf, uint32_t *regs) {   /* eax ebx ecx edx */
+static void bitnet__cpuid(uint32_t leaf, uint32_t subleaf, uint32_t *regs) {   /* eax to edx */
 #ifdef _MSC_VER
     int r[4], i;
-    __cpuidex(r, (int)leaf, 0);
+    __cpuidex(r, (int)leaf, (int)subleaf);
     for (i = 0; i < 4; i++) regs[i] = (uint32_t)r[i];
 #else
-    __cpuid_count(leaf, 0, regs[0], regs[1], regs[2], regs[3]);
+    __cpuid_count(leaf, subleaf, regs[0], regs[1], regs[2], regs[3]);
 #endif
 }
 
@@ -137,16 +154,18 @@ static uint32_t bitnet__saved_registers(void) {
 static uint32_t bitnet__cpu_features(void) {
     const uint32_t ymm = 0x06, zmm = 0xe6;
     const uint32_t f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
-    uint32_t leaf0[4], leaf1[4], leaf7[4], saved, features = 0;
-    bitnet__cpuid(0, leaf0);
+    uint32_t leaf0[4], leaf1[4], leaf7[4], more7[4] = {0}, saved, features = 0;
+    bitnet__cpuid(0, 0, leaf0);
     if (leaf0[0] < 7) return 0;
-    bitnet__cpuid(1, leaf1);
-    bitnet__cpuid(7, leaf7);
+    bitnet__cpuid(1, 0, leaf1);
+    bitnet__cpuid(7, 0, leaf7);
+    if (leaf7[0] >= 1) bitnet__cpuid(7, 1, more7);
     if (!(leaf1[2] >> 27 & 1) || !(leaf1[2] >> 28 & 1)) return 0;   /* OSXSAVE: XGETBV works; AVX */
     saved = bitnet__saved_registers();
     if ((saved & ymm) != ymm) return 0;
     if ((leaf7[1] >> 5 & 1) && (leaf1[2] >> 12 & 1)) features |= BITNET_CPU_AVX2;   /* and FMA */
     if (leaf1[2] >> 29 & 1) features |= BITNET_CPU_F16C;
+    if (more7[0] >> 4 & 1) features |= BITNET_CPU_AVXVNNI;
     if ((saved & zmm) != zmm || (leaf7[1] & f_dq_bw_vl) != f_dq_bw_vl) return features;
     features |= BITNET_CPU_AVX512;
     if (leaf7[2] >> 11 & 1) features |= BITNET_CPU_AVX512VNNI;
@@ -158,7 +177,8 @@ static uint32_t bitnet__cpu_features(void) {
    stay in registers. Each weight, once loaded and unpacked, serves all columns, each activation 4
    rows, and no addition waits for the one before. Past the last row or column a tile repeats the
    last one and drops the copies, so there is one shape of code for all sizes; two columns left
-   over are cheaper one by one. */
+   over are cheaper one by one. I2_S, whose weights cost more to unpack than floats, has a tile for
+   each small number of columns. */
 #define BITNET__TILE 4
 #define BITNET__TILE_COLS(left) ((left) > 2 ? BITNET__TILE : 1)
 #define BITNET__CLAMP(i, count) ((size_t)((i) < (count) ? (i) : (count) - 1))
@@ -167,6 +187,16 @@ static uint32_t bitnet__cpu_features(void) {
    An address past the end of the weights does no harm: nothing is read there. */
 #define BITNET__PREFETCH(p) _mm_prefetch((const char *)((uintptr_t)(p) + 16384), _MM_HINT_T0)
 
+/* For rows that are read from end to end: into L2 well ahead, for only few lines at a time can be
+   on their way into L1, and from there into L1. Once for 64 bytes: more of them cost time. */
+#define BITNET__STREAM(p) \
+    (_mm_prefetch((const char *)((uintptr_t)(p) + 16384), _MM_HINT_T1), \
+     _mm_prefetch((const char *)((uintptr_t)(p) + 4096), _MM_HINT_T0))
+
+/* Of `left` columns, how many the next tile takes if it can take most. */
+#define BITNET__SHARE(left, most) \
+    ((left) <= (most) ? (left) : (left) < 2 * (most) ? ((left) + 1) / 2 : (most))
+
 /* Writes the results of a tile's column: 4, or fewer at the end, of 4 bytes each. */
 BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
     if (count >= 4) memcpy(to, four, 16);
@@ -174,7 +204,7 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
 }
 
 /* ---- I2_S ----
-   Few columns: tiles, straight from the packed rows, which come from memory. From 16 columns on:
+   Few columns: tiles, straight from the packed rows, which come from memory. From 24 columns on:
    panels of rows, unpacked once for all columns. Two vectors of L lanes of int32 hold the dots of
    a panel's 2 L rows with one column, each row in a lane of its own, so no sum goes across lanes.
    For that the codes lie crosswise, 4 of each row side by side:
@@ -189,18 +219,112 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
    while 256 rows go by. Past the last column the last is repeated: both copies write the same. */
 #define BITNET__PANEL 256
 
+/* Of a block (32 bytes) spread makes two pairs: w[0] for the first 64 activations, w[1] for the
+   others. A pair has two halves of 32 codes, where they lay in their bytes:
+
+       w[0] = bytes >> 4, w[1] = bytes     & 0x0c: lower half, 4 * code    & 0x03: upper half, code
+
+   So one shift does for four fields. The dots of lower halves are 4 times too large, exactly, until
+   settle, after at most `depth` blocks, adds both halves into int32. A tile takes 4 rows, together
+   or two by two, whatever number of sums the registers hold, and up to `most` columns, evenly: 8 of
+   at most 5 are 4 and 4. What the next tile reads of its 4 rows still lies in the L1 cache. */
+#define BITNET__DEFINE_TILES_I2S(isa, base, together, most, depth) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__block_##isa( \
+        bitnet__pair_##base (*part)[together], const uint8_t *const *row, const int8_t *q, int n, \
+        size_t b, const int tile_cols) { \
+        bitnet__pair_##base w[2]; \
+        int r, c; \
+        BITNET__UNROLL for (r = 0; r < (together); r++) { \
+            bitnet__spread_##base(row[r] + b * 32, w); \
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                const int8_t *a = q + (size_t)c * (size_t)n + b * 128; \
+                part[c][r] = bitnet__dot_##isa(part[c][r], w[0], a); \
+                part[c][r] = bitnet__dot_##isa(part[c][r], w[1], a + 64); \
+            } \
+        } \
+    } \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_i2s_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int32_t *out, \
+        size_t out_stride, const int tile_cols) { \
+        bitnet__pair_##base part[most][together]; \
+        bitnet__i32_##base sum[most][BITNET__TILE]; \
+        const uint8_t *row[together]; \
+        int r, c, b, end, first; \
+        for (first = 0; first < BITNET__TILE; first += (together)) { \
+            BITNET__UNROLL for (r = 0; r < (together); r++) { \
+                row[r] = w + BITNET__CLAMP(first + r, rows) * (size_t)(n / 4); \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+                    sum[c][first + r] = bitnet__none_##base(); \
+            } \
+            for (b = 0; b < n / 128; b = end) { \
+                end = n / 128 - b < (depth) ? n / 128 : b + (depth); \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                    BITNET__UNROLL for (r = 0; r < (together); r++) \
+                        part[c][r] = bitnet__no_pair_##base(); \
+                } \
+                for (; b < end; b += 2) {               /* a cache line of each row */ \
+                    BITNET__UNROLL for (r = 0; r < (together); r++) \
+                        BITNET__STREAM(row[r] + (size_t)b * 32); \
+                    bitnet__block_##isa(part, row, q, n, (size_t)b, tile_cols); \
+                    if (b + 1 < end) \
+                        bitnet__block_##isa(part, row, q, n, (size_t)b + 1, tile_cols); \
+                } \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                    BITNET__UNROLL for (r = 0; r < (together); r++) \
+                        sum[c][first + r] = bitnet__add_epi32_##base( \
+                            sum[c][first + r], bitnet__settle_##isa(part[c][r])); \
+                } \
+            } \
+        } \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+            __m128i dots = bitnet__fold4_##base(sum[c]); \
+            int32_t four[4]; \
+            dots = _mm_sub_epi32(dots, _mm_set1_epi32(sums[c])); \
+            _mm_storeu_si128((__m128i *)(void *)four, dots); \
+            bitnet__put(out + (size_t)c * out_stride, four, rows); \
+        } \
+    } \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__tiles_i2s_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        int r, c, step; \
+        for (r = 0; r < rows; r += BITNET__TILE) { \
+            const uint8_t *row = w + (size_t)r * (size_t)(n / 4); \
+            for (c = 0; c < cols; c += step) { \
+                const int8_t *col = q + (size_t)c * (size_t)n; \
+                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
+                step = BITNET__SHARE(cols - c, most); \
+                if (step == 1) \
+                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, to, out_stride, 1); \
+                else if (step == 2) \
+                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, to, out_stride, 2); \
+                else if (step == 3) \
+                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, to, out_stride, 3); \
+                else if ((most) > 3 && step == 4) \
+                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, to, out_stride, 4); \
+                else if ((most) > 4) \
+                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, to, out_stride, 5); \
+            } \
+        } \
+    }
+
 /* A block's 32 bytes are two pieces of 4 words. A vector takes the piece of every 4th row: i,
    i + 4 and so on; four vectors have all rows of the half. Transposing 4 x 4 words in each 16
    bytes leaves word d of all rows in one vector, in order. Its bits 7-6 belong to step
    4 * piece + d of the block, bits 5-4 to the step 8 further on, then 16, then 24. */
-#define BITNET__DEFINE_DOTROWS_I2S(isa, lanes) \
+#define BITNET__DEFINE_UNPACK(isa, lanes) \
     BITNET__INLINE BITNET__TARGET_##isa void bitnet__unpack_##isa( \
         const uint8_t *w, size_t row_bytes, int rows, int blocks, \
         bitnet__i32_##isa (*panel)[2]) { \
         const uint8_t *row[2 * (lanes)]; \
         bitnet__i32_##isa v[4], t[4]; \
         int r, half, piece, d; \
-        for (r = 0; r < 2 * (lanes); r++) row[r] = w + BITNET__CLAMP(r, rows) * row_bytes; \
+        for (r = 0; r < 2 * (lanes); r++) { \
+            row[r] = w + BITNET__CLAMP(r, rows) * row_bytes; \
+            for (d = 0; d < 32 * blocks; d += 64)          /* the next panel's */ \
+                _mm_prefetch((const char *)((uintptr_t)row[r] + 2 * (lanes) * row_bytes + \
+                                            (uintptr_t)d), _MM_HINT_T1); \
+        } \
         for (half = 0; half < 2; half++) { \
             for (piece = 0; piece < 2 * blocks; piece++) { \
                 bitnet__i32_##isa (*to)[2] = panel + piece / 2 * 32 + piece % 2 * 4; \
@@ -222,19 +346,21 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
                 } \
             } \
         } \
-    } \
+    }
+
+#define BITNET__DEFINE_DOTROWS_I2S(isa, base, lanes, wide, from) \
     BITNET__APART BITNET__TARGET_##isa void bitnet__panels_i2s_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
         int32_t *out, size_t out_stride) { \
         const size_t row_bytes = (size_t)(n / 4); \
-        bitnet__i32_##isa panel[BITNET__PANEL][2]; \
+        bitnet__i32_##base panel[BITNET__PANEL][2]; \
         int r, k, c, steps; \
         for (k = 0; k < n / 4; k += steps) { \
             steps = n / 4 - k < BITNET__PANEL ? n / 4 - k : BITNET__PANEL; \
             for (r = 0; r < rows; r += 2 * (lanes)) { \
-                bitnet__unpack_##isa(w + (size_t)r * row_bytes + (size_t)k, row_bytes, rows - r, \
-                                     steps / 32, panel); \
-                for (c = 0; c < cols; c += 8) { \
+                bitnet__unpack_##base(w + (size_t)r * row_bytes + (size_t)k, row_bytes, rows - r, \
+                                      steps / 32, panel); \
+                for (c = 0; c < cols; c += (wide)) { \
                     const int8_t *col = q + (size_t)c * (size_t)n + (size_t)k * 4; \
                     int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
                     bitnet__multiply_##isa(panel, steps, col, n, k ? 0 : sums + c, rows - r, \
@@ -243,29 +369,11 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
             } \
         } \
     } \
-    BITNET__APART BITNET__TARGET_##isa void bitnet__tiles_i2s_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
-        int r, c, step; \
-        for (c = 0; c < cols; c += step) { \
-            step = BITNET__TILE_COLS(cols - c); \
-            for (r = 0; r < rows; r += BITNET__TILE) { \
-                const uint8_t *row = w + (size_t)r * (size_t)(n / 4); \
-                const int8_t *col = q + (size_t)c * (size_t)n; \
-                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
-                if (step == 1) \
-                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, 1, to, out_stride, \
-                                           1); \
-                else \
-                    bitnet__tile_i2s_##isa(row, col, sums + c, n, rows - r, cols - c, to, \
-                                           out_stride, BITNET__TILE); \
-            } \
-        } \
-    } \
     static BITNET__TARGET_##isa void bitnet__dotrows_i2s_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
         int32_t *out, size_t out_stride) { \
-        const int some = cols < 16 ? 0 : cols % 8 > 4 ? cols : cols - cols % 8; \
+        const int rest = cols % (wide) > (wide) / 2 ? 0 : cols % (wide); \
+        const int some = cols < (from) ? 0 : cols - rest; \
         int count; \
         for (; rows > 0; rows -= count) { \
             count = rows < 256 ? rows : 256; \
@@ -753,12 +861,13 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
         } \
     }
 
-#define BITNET__KERNEL_ENTRIES(isa) \
-    bitnet__quantize_##isa, bitnet__dotrows_i2s_##isa, bitnet__dotrows_f32_##isa, \
-    bitnet__dotrows_f16_##isa, bitnet__dotrows_bf16_##isa, bitnet__keys_f16_##isa, \
-    bitnet__mixrows_f32_##isa, bitnet__mixrows_f16_##isa, bitnet__softmax_##isa, \
-    bitnet__rope_##isa, bitnet__store_f16_##isa, bitnet__dequantize_##isa, \
-    bitnet__relu2_gate_##isa, bitnet__rmsnorm_##isa, bitnet__dotrows_u8_##isa
+/* Float kernels of base, integer kernels of isa. */
+#define BITNET__KERNEL_ENTRIES(isa, base) \
+    bitnet__quantize_##base, bitnet__dotrows_i2s_##isa, bitnet__dotrows_f32_##base, \
+    bitnet__dotrows_f16_##base, bitnet__dotrows_bf16_##base, bitnet__keys_f16_##base, \
+    bitnet__mixrows_f32_##base, bitnet__mixrows_f16_##base, bitnet__softmax_##base, \
+    bitnet__rope_##base, bitnet__store_f16_##base, bitnet__dequantize_##base, \
+    bitnet__relu2_gate_##base, bitnet__rmsnorm_##base, bitnet__dotrows_u8_##isa
 
 #if BITNET__AVX2
 /* ---- AVX2: a v16 is two ymm ---- */
@@ -887,72 +996,55 @@ BITNET__FN void bitnet__end_tile_avx2(bitnet__v16_avx2 (*sum)[4], int rows, int 
 
 BITNET__DEFINE_FLOATS(avx2, 1, 1)
 
-/* 8 blocks are added in int16, at most 24576, and then go into int32. */
-BITNET__FN void bitnet__tile_i2s_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
-                                      int rows, int cols, int32_t *out, size_t out_stride,
-                                      const int tile_cols) {
-    const __m256i three = _mm256_set1_epi8(3), ones = _mm256_set1_epi16(1);
-    __m256i sum[BITNET__TILE][4], part[BITNET__TILE][4];
-    const uint8_t *row[4];
-    const int8_t *col[BITNET__TILE];
-    int r, c, b, end;
-    BITNET__UNROLL for (r = 0; r < 4; r++) row[r] = w + BITNET__CLAMP(r, rows) * (size_t)(n / 4);
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
-        BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = _mm256_setzero_si256();
-    }
-    for (b = 0; b < n / 128; b = end) {
-        end = n / 128 - b < 8 ? n / 128 : b + 8;
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-            BITNET__UNROLL for (r = 0; r < 4; r++) part[c][r] = _mm256_setzero_si256();
-        }
-        for (; b < end; b++) {
-            BITNET__UNROLL for (r = 0; r < 4; r++) {
-                const uint8_t *p = row[r] + (size_t)b * 32;
-                const __m256i codes = bitnet__load256_avx2(p);
-                const __m256i w0 = _mm256_and_si256(_mm256_srli_epi16(codes, 6), three);
-                const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(codes, 4), three);
-                const __m256i w2 = _mm256_and_si256(_mm256_srli_epi16(codes, 2), three);
-                const __m256i w3 = _mm256_and_si256(codes, three);
-                BITNET__PREFETCH(p);
-                BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-                    const int8_t *a = col[c] + (size_t)b * 128;
-                    __m256i d0 = _mm256_maddubs_epi16(w0, bitnet__load256_avx2(a));
-                    __m256i d1 = _mm256_maddubs_epi16(w1, bitnet__load256_avx2(a + 32));
-                    __m256i d2 = _mm256_maddubs_epi16(w2, bitnet__load256_avx2(a + 64));
-                    __m256i d3 = _mm256_maddubs_epi16(w3, bitnet__load256_avx2(a + 96));
-                    d0 = _mm256_add_epi16(_mm256_add_epi16(d0, d1), _mm256_add_epi16(d2, d3));
-                    part[c][r] = _mm256_add_epi16(part[c][r], d0);
-                }
-            }
-        }
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                sum[c][r] = _mm256_add_epi32(sum[c][r], _mm256_madd_epi16(part[c][r], ones));
-        }
-    }
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        /* vphaddd adds neighbours: after two, each half holds the 4 rows' sums of that half. */
-        __m256i s01 = _mm256_hadd_epi32(sum[c][0], sum[c][1]);
-        __m256i s23 = _mm256_hadd_epi32(sum[c][2], sum[c][3]);
-        __m256i s = _mm256_hadd_epi32(s01, s23);
-        __m128i dots = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
-        int32_t four[4];
-        if (c < cols) {
-            dots = _mm_sub_epi32(dots, _mm_set1_epi32(sums[c]));
-            _mm_storeu_si128((__m128i *)(void *)four, dots);
-            bitnet__put(out + (size_t)c * out_stride, four, rows);
-        }
-    }
-}
-
 typedef __m256i bitnet__i32_avx2;
+typedef struct bitnet__pair_avx2 { __m256i lo, hi; } bitnet__pair_avx2;
 
 #define BITNET__I32(op) \
     BITNET__FN __m256i bitnet__##op##_avx2(__m256i a, __m256i b) { return _mm256_##op(a, b); }
+BITNET__I32(add_epi32)
 BITNET__I32(unpacklo_epi32) BITNET__I32(unpackhi_epi32)
 BITNET__I32(unpacklo_epi64) BITNET__I32(unpackhi_epi64)
 #undef BITNET__I32
+
+BITNET__FN __m256i bitnet__none_avx2(void) { return _mm256_setzero_si256(); }
+
+BITNET__FN bitnet__pair_avx2 bitnet__no_pair_avx2(void) {
+    bitnet__pair_avx2 v;
+    v.lo = v.hi = _mm256_setzero_si256();
+    return v;
+}
+
+BITNET__FN void bitnet__spread_avx2(const uint8_t *p, bitnet__pair_avx2 *w) {
+    const __m256i lower = _mm256_set1_epi8(0x0c), upper = _mm256_set1_epi8(0x03);
+    __m256i v = bitnet__load256_avx2(p);
+    w[1].lo = _mm256_and_si256(v, lower);
+    w[1].hi = _mm256_and_si256(v, upper);
+    v = _mm256_srli_epi16(v, 4);
+    w[0].lo = _mm256_and_si256(v, lower);
+    w[0].hi = _mm256_and_si256(v, upper);
+}
+
+/* Sums of int16: to a lane at most 3072 in lo and 768 in hi, two each in a block, 4 blocks. */
+BITNET__FN bitnet__pair_avx2 bitnet__dot_avx2(bitnet__pair_avx2 sum, bitnet__pair_avx2 w,
+                                              const int8_t *a) {
+    __m256i lo = _mm256_maddubs_epi16(w.lo, bitnet__load256_avx2(a));
+    __m256i hi = _mm256_maddubs_epi16(w.hi, bitnet__load256_avx2(a + 32));
+    sum.lo = _mm256_add_epi16(sum.lo, lo);
+    sum.hi = _mm256_add_epi16(sum.hi, hi);
+    return sum;
+}
+
+BITNET__FN __m256i bitnet__settle_avx2(bitnet__pair_avx2 sum) {
+    __m256i both = _mm256_add_epi16(_mm256_srai_epi16(sum.lo, 2), sum.hi);
+    return _mm256_madd_epi16(both, _mm256_set1_epi16(1));
+}
+
+/* vphaddd adds neighbours: after two, each half holds the 4 sums of that half. */
+BITNET__FN __m128i bitnet__fold4_avx2(const __m256i *sum) {
+    __m256i s = _mm256_hadd_epi32(_mm256_hadd_epi32(sum[0], sum[1]),
+                                  _mm256_hadd_epi32(sum[2], sum[3]));
+    return _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+}
 
 /* 16 bytes each of row[0], row[4] ... */
 BITNET__FN __m256i bitnet__every4_avx2(const uint8_t *const *row, size_t at) {
@@ -971,7 +1063,7 @@ BITNET__FN __m256i bitnet__first_avx2(int count) {
 }
 
 /* A block's 32 steps are added in int16, at most 24576, and then go into int32: 8 sums of 16 bits
-   are what the registers hold, so the 8 columns come in fours. */
+   are what the registers hold. */
 BITNET__APART BITNET__TARGET_avx2 void bitnet__multiply_avx2(
     __m256i (*panel)[2], int steps, const int8_t *q, int n, const int32_t *sums, int rows,
     int cols, int32_t *out, size_t out_stride) {
@@ -980,47 +1072,46 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__multiply_avx2(
     __m256i sum[4][2], part[4][2];
     const int8_t *col[4];
     int32_t *to[4];
-    int c, k, i, from;
-    for (from = 0; from < 8 && from < cols; from += 4) {
-        BITNET__UNROLL for (c = 0; c < 4; c++) {
-            const size_t at = BITNET__CLAMP(from + c, cols);
-            col[c] = q + at * (size_t)n;
-            to[c] = out + at * out_stride;
-            if (sums) {
-                sum[c][0] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_set1_epi32(sums[at]));
-                sum[c][1] = sum[c][0];
-            } else {
-                sum[c][0] = _mm256_maskload_epi32(to[c], rows0);
-                sum[c][1] = _mm256_maskload_epi32(to[c] + 8, rows1);
-            }
+    int c, k, i;
+    BITNET__UNROLL for (c = 0; c < 4; c++) {
+        const size_t at = BITNET__CLAMP(c, cols);
+        col[c] = q + at * (size_t)n;
+        to[c] = out + at * out_stride;
+        if (sums) {
+            sum[c][0] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_set1_epi32(sums[at]));
+            sum[c][1] = sum[c][0];
+        } else {
+            sum[c][0] = _mm256_maskload_epi32(to[c], rows0);
+            sum[c][1] = _mm256_maskload_epi32(to[c] + 8, rows1);
         }
-        for (k = 0; k < steps; k += 32) {
-            BITNET__UNROLL for (c = 0; c < 4; c++)
-                part[c][0] = part[c][1] = _mm256_setzero_si256();
-            for (i = k; i < k + 32; i++) {
-                const __m256i w0 = panel[i][0], w1 = panel[i][1];
-                BITNET__UNROLL for (c = 0; c < 4; c++) {
-                    int32_t four;
-                    __m256i a;
-                    memcpy(&four, col[c] + (size_t)i * 4, 4);
-                    a = _mm256_set1_epi32(four);
-                    part[c][0] = _mm256_add_epi16(part[c][0], _mm256_maddubs_epi16(w0, a));
-                    part[c][1] = _mm256_add_epi16(part[c][1], _mm256_maddubs_epi16(w1, a));
-                }
-            }
+    }
+    for (k = 0; k < steps; k += 32) {
+        BITNET__UNROLL for (c = 0; c < 4; c++) part[c][0] = part[c][1] = _mm256_setzero_si256();
+        for (i = k; i < k + 32; i++) {
+            const __m256i w0 = panel[i][0], w1 = panel[i][1];
             BITNET__UNROLL for (c = 0; c < 4; c++) {
-                sum[c][0] = _mm256_add_epi32(sum[c][0], _mm256_madd_epi16(part[c][0], ones));
-                sum[c][1] = _mm256_add_epi32(sum[c][1], _mm256_madd_epi16(part[c][1], ones));
+                int32_t four;
+                __m256i a;
+                memcpy(&four, col[c] + (size_t)i * 4, 4);
+                a = _mm256_set1_epi32(four);
+                part[c][0] = _mm256_add_epi16(part[c][0], _mm256_maddubs_epi16(w0, a));
+                part[c][1] = _mm256_add_epi16(part[c][1], _mm256_maddubs_epi16(w1, a));
             }
         }
         BITNET__UNROLL for (c = 0; c < 4; c++) {
-            _mm256_maskstore_epi32(to[c], rows0, sum[c][0]);
-            _mm256_maskstore_epi32(to[c] + 8, rows1, sum[c][1]);
+            sum[c][0] = _mm256_add_epi32(sum[c][0], _mm256_madd_epi16(part[c][0], ones));
+            sum[c][1] = _mm256_add_epi32(sum[c][1], _mm256_madd_epi16(part[c][1], ones));
         }
+    }
+    BITNET__UNROLL for (c = 0; c < 4; c++) {
+        _mm256_maskstore_epi32(to[c], rows0, sum[c][0]);
+        _mm256_maskstore_epi32(to[c] + 8, rows1, sum[c][1]);
     }
 }
 
-BITNET__DEFINE_DOTROWS_I2S(avx2, 8)
+BITNET__DEFINE_TILES_I2S(avx2, avx2, 2, 4, 4)
+BITNET__DEFINE_UNPACK(avx2, 8)
+BITNET__DEFINE_DOTROWS_I2S(avx2, avx2, 8, 4, 24)
 
 BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
                                      int rows, int cols, int32_t *out, size_t out_stride,
@@ -1046,11 +1137,8 @@ BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const in
         }
     }
     for (c = 0; c < 2 && c < cols; c++) {
-        __m256i s = _mm256_hadd_epi32(_mm256_hadd_epi32(sum[c][0], sum[c][1]),
-                                      _mm256_hadd_epi32(sum[c][2], sum[c][3]));
-        __m128i dots = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+        __m128i dots = _mm_sub_epi32(bitnet__fold4_avx2(sum[c]), _mm_set1_epi32(128 * sums[c]));
         int32_t four[4];
-        dots = _mm_sub_epi32(dots, _mm_set1_epi32(128 * sums[c]));
         _mm_storeu_si128((__m128i *)(void *)four, dots);
         bitnet__put(out + (size_t)c * out_stride, four, rows);
     }
@@ -1059,9 +1147,107 @@ BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const in
 BITNET__DEFINE_DOTROWS_U8(avx2, 2)
 
 static const bitnet_kernels bitnet__kernels_avx2 = {
-    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__KERNEL_ENTRIES(avx2)
+    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__KERNEL_ENTRIES(avx2, avx2)
 };
 #undef BITNET__V16
+#undef BITNET__FN
+#endif
+
+#if BITNET__AVXVNNI
+/* ---- AVX-VNNI: vpdpbusd on ymm; what is not a dot of integers is AVX2's ---- */
+
+#define BITNET__FN BITNET__INLINE BITNET__TARGET_avxvnni
+
+BITNET__FN bitnet__pair_avx2 bitnet__dot_avxvnni(bitnet__pair_avx2 sum, bitnet__pair_avx2 w,
+                                                 const int8_t *a) {
+    sum.lo = _mm256_dpbusd_avx_epi32(sum.lo, w.lo, bitnet__load256_avx2(a));
+    sum.hi = _mm256_dpbusd_avx_epi32(sum.hi, w.hi, bitnet__load256_avx2(a + 32));
+    BITNET__IN_PLACE(sum.lo);
+    BITNET__IN_PLACE(sum.hi);
+    return sum;
+}
+
+BITNET__FN __m256i bitnet__settle_avxvnni(bitnet__pair_avx2 sum) {
+    return _mm256_add_epi32(_mm256_srai_epi32(sum.lo, 2), sum.hi);
+}
+
+/* 12 sums, 2 of weights and 1 of activations: 15 registers; 12 sums hide a latency of 5 or 6. */
+BITNET__APART BITNET__TARGET_avxvnni void bitnet__multiply_avxvnni(
+    __m256i (*panel)[2], int steps, const int8_t *q, int n, const int32_t *sums, int rows,
+    int cols, int32_t *out, size_t out_stride) {
+    const __m256i rows0 = bitnet__first_avx2(rows), rows1 = bitnet__first_avx2(rows - 8);
+    __m256i sum[6][2];
+    const int8_t *col[6];
+    int32_t *to[6];
+    int c, k;
+    BITNET__UNROLL for (c = 0; c < 6; c++) {
+        const size_t at = BITNET__CLAMP(c, cols);
+        col[c] = q + at * (size_t)n;
+        to[c] = out + at * out_stride;
+        if (sums) {
+            sum[c][0] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_set1_epi32(sums[at]));
+            sum[c][1] = sum[c][0];
+        } else {
+            sum[c][0] = _mm256_maskload_epi32(to[c], rows0);
+            sum[c][1] = _mm256_maskload_epi32(to[c] + 8, rows1);
+        }
+    }
+    for (k = 0; k < steps; k++) {
+        const __m256i w0 = panel[k][0], w1 = panel[k][1];
+        BITNET__UNROLL for (c = 0; c < 6; c++) {
+            int32_t four;
+            __m256i a;
+            memcpy(&four, col[c] + (size_t)k * 4, 4);
+            a = _mm256_set1_epi32(four);
+            sum[c][0] = _mm256_dpbusd_avx_epi32(sum[c][0], w0, a);
+            sum[c][1] = _mm256_dpbusd_avx_epi32(sum[c][1], w1, a);
+            BITNET__IN_PLACE(sum[c][0]);
+            BITNET__IN_PLACE(sum[c][1]);
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < 6; c++) {
+        _mm256_maskstore_epi32(to[c], rows0, sum[c][0]);
+        _mm256_maskstore_epi32(to[c] + 8, rows1, sum[c][1]);
+    }
+}
+
+BITNET__DEFINE_TILES_I2S(avxvnni, avx2, 2, 3, BITNET__MAX_ROW / 128)
+BITNET__DEFINE_DOTROWS_I2S(avxvnni, avx2, 8, 6, 24)
+
+BITNET__FN void bitnet__tile_u8_avxvnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                        int n, int rows, int cols, int32_t *out,
+                                        size_t out_stride, const int tile_cols) {
+    __m256i sum[2][4];
+    int r, c, i;
+    (void)tile_cols;
+    BITNET__UNROLL for (c = 0; c < 2; c++) {
+        BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = _mm256_setzero_si256();
+    }
+    for (i = 0; i < n; i += 32) {
+        const __m256i q0 = bitnet__load256_avx2(q + i);
+        const __m256i q1 = bitnet__load256_avx2(q + BITNET__CLAMP(1, cols) * (size_t)n + i);
+        BITNET__UNROLL for (r = 0; r < 4; r++) {
+            const uint8_t *p = w + BITNET__CLAMP(r, rows) * (size_t)n + i;
+            const __m256i h = bitnet__load256_avx2(p);
+            BITNET__PREFETCH(p);
+            sum[0][r] = _mm256_dpbusd_avx_epi32(sum[0][r], h, q0);
+            sum[1][r] = _mm256_dpbusd_avx_epi32(sum[1][r], h, q1);
+        }
+    }
+    for (c = 0; c < 2 && c < cols; c++) {
+        __m128i dots = _mm_sub_epi32(bitnet__fold4_avx2(sum[c]), _mm_set1_epi32(128 * sums[c]));
+        int32_t four[4];
+        _mm_storeu_si128((__m128i *)(void *)four, dots);
+        bitnet__put(out + (size_t)c * out_stride, four, rows);
+    }
+}
+
+BITNET__DEFINE_DOTROWS_U8(avxvnni, 2)
+
+static const bitnet_kernels bitnet__kernels_avxvnni = {
+    "avxvnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVXVNNI,
+    BITNET__KERNEL_ENTRIES(avxvnni, avx2)
+};
 #undef BITNET__FN
 #endif
 
@@ -1169,81 +1355,53 @@ BITNET__FN void bitnet__end_tile_avx512vnni(__m512 (*sum)[4], int rows, int cols
 
 BITNET__DEFINE_FLOATS(avx512vnni, 4, 4)
 
-/* The sums of 4 vectors' lanes, as in AVX2, with unpacks: each quarter ends up with the 4 sums of
-   that quarter. */
-BITNET__FN __m128i bitnet__sum4_avx512vnni(const __m512i *v) {
-    __m512i s01 = _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]),
-                                   _mm512_unpackhi_epi32(v[0], v[1]));
-    __m512i s23 = _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]),
-                                   _mm512_unpackhi_epi32(v[2], v[3]));
-    __m512i s = _mm512_add_epi32(_mm512_unpacklo_epi64(s01, s23), _mm512_unpackhi_epi64(s01, s23));
-    __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(s), _mm512_extracti64x4_epi64(s, 1));
-    return _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
-}
-
-/* A block fills both halves of a zmm; shifts that differ between the halves leave the codes of
-   weights 0 .. 63 in one register and 64 .. 127 in another, in the order of the activations. */
-BITNET__FN void bitnet__tile_i2s_avx512vnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                            int n, int rows, int cols, int32_t *out,
-                                            size_t out_stride, const int tile_cols) {
-    const __m512i three = _mm512_set1_epi8(3);
-    const __m512i shift0 = _mm512_setr_epi32(6, 6, 6, 6, 6, 6, 6, 6, 4, 4, 4, 4, 4, 4, 4, 4);
-    const __m512i shift1 = _mm512_setr_epi32(2, 2, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0);
-    __m512i sum[BITNET__TILE][4], w0[4], w1[4];
-    const uint8_t *row[4];
-    const int8_t *col[BITNET__TILE];
-    int r, c, b;
-    BITNET__UNROLL for (r = 0; r < 4; r++) row[r] = w + BITNET__CLAMP(r, rows) * (size_t)(n / 4);
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
-        BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = _mm512_setzero_si512();
-    }
-    for (b = 0; b < n / 128; b++) {
-        BITNET__UNROLL for (r = 0; r < 4; r++) {
-            const uint8_t *p = row[r] + (size_t)b * 32;
-            const __m512i codes = _mm512_broadcast_i64x4(bitnet__load256_avx512vnni(p));
-            w0[r] = _mm512_and_si512(_mm512_srlv_epi32(codes, shift0), three);
-            w1[r] = _mm512_and_si512(_mm512_srlv_epi32(codes, shift1), three);
-            BITNET__PREFETCH(p);
-        }
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-            const __m512i a0 = _mm512_loadu_si512(col[c] + (size_t)b * 128);
-            const __m512i a1 = _mm512_loadu_si512(col[c] + (size_t)b * 128 + 64);
-            BITNET__UNROLL for (r = 0; r < 4; r++) {
-                sum[c][r] = _mm512_dpbusd_epi32(sum[c][r], w0[r], a0);
-                sum[c][r] = _mm512_dpbusd_epi32(sum[c][r], w1[r], a1);
-                BITNET__IN_PLACE(sum[c][r]);
-            }
-        }
-    }
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        /* As in AVX2, with unpacks: each quarter ends up with the 4 rows' sums of that quarter. */
-        __m512i s01 = _mm512_add_epi32(_mm512_unpacklo_epi32(sum[c][0], sum[c][1]),
-                                       _mm512_unpackhi_epi32(sum[c][0], sum[c][1]));
-        __m512i s23 = _mm512_add_epi32(_mm512_unpacklo_epi32(sum[c][2], sum[c][3]),
-                                       _mm512_unpackhi_epi32(sum[c][2], sum[c][3]));
-        __m512i s = _mm512_add_epi32(_mm512_unpacklo_epi64(s01, s23),
-                                     _mm512_unpackhi_epi64(s01, s23));
-        __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(s), _mm512_extracti64x4_epi64(s, 1));
-        __m128i dots = _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
-        int32_t four[4];
-        if (c < cols) {
-            dots = _mm_sub_epi32(dots, _mm_set1_epi32(sums[c]));
-            _mm_storeu_si128((__m128i *)(void *)four, dots);
-            bitnet__put(out + (size_t)c * out_stride, four, rows);
-        }
-    }
-}
-
-typedef __m512i bitnet__i32_avx512vnni;
+typedef __m512i bitnet__i32_avx512vnni, bitnet__pair_avx512vnni;
 
 #define BITNET__I32(op) \
     BITNET__FN __m512i bitnet__##op##_avx512vnni(__m512i a, __m512i b) { \
         return _mm512_##op(a, b); \
     }
+BITNET__I32(add_epi32)
 BITNET__I32(unpacklo_epi32) BITNET__I32(unpackhi_epi32)
 BITNET__I32(unpacklo_epi64) BITNET__I32(unpackhi_epi64)
 #undef BITNET__I32
+
+BITNET__FN __m512i bitnet__none_avx512vnni(void) { return _mm512_setzero_si512(); }
+BITNET__FN __m512i bitnet__no_pair_avx512vnni(void) { return _mm512_setzero_si512(); }
+
+/* lower in the lower 32 bytes, upper in the others. */
+BITNET__FN __m512i bitnet__halves_avx512vnni(int lower, int upper) {
+    return _mm512_inserti64x4(_mm512_set1_epi32(lower), _mm256_set1_epi32(upper), 1);
+}
+
+BITNET__FN void bitnet__spread_avx512vnni(const uint8_t *p, __m512i *w) {
+    const __m512i mask = bitnet__halves_avx512vnni(0x0c0c0c0c, 0x03030303);
+    const __m512i v = _mm512_broadcast_i64x4(bitnet__load256_avx512vnni(p));
+    w[0] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
+    w[1] = _mm512_and_si512(v, mask);
+}
+
+BITNET__FN __m512i bitnet__dot_avx512vnni(__m512i sum, __m512i w, const int8_t *a) {
+    sum = _mm512_dpbusd_epi32(sum, w, _mm512_loadu_si512(a));
+    BITNET__IN_PLACE(sum);
+    return sum;
+}
+
+BITNET__FN __m512i bitnet__settle_avx512vnni(__m512i sum) {
+    return _mm512_srav_epi32(sum, bitnet__halves_avx512vnni(2, 0));
+}
+
+/* As in AVX2, with unpacks: each quarter ends up with the 4 sums of that quarter. */
+BITNET__FN __m128i bitnet__fold4_avx512vnni(const __m512i *sum) {
+    __m512i s01 = _mm512_add_epi32(_mm512_unpacklo_epi32(sum[0], sum[1]),
+                                   _mm512_unpackhi_epi32(sum[0], sum[1]));
+    __m512i s23 = _mm512_add_epi32(_mm512_unpacklo_epi32(sum[2], sum[3]),
+                                   _mm512_unpackhi_epi32(sum[2], sum[3]));
+    __m512i s = _mm512_add_epi32(_mm512_unpacklo_epi64(s01, s23),
+                                 _mm512_unpackhi_epi64(s01, s23));
+    __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(s), _mm512_extracti64x4_epi64(s, 1));
+    return _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
 
 /* 16 bytes each of row[0], row[4] ... */
 BITNET__FN __m512i bitnet__every4_avx512vnni(const uint8_t *const *row, size_t at) {
@@ -1303,7 +1461,9 @@ BITNET__APART BITNET__TARGET_avx512vnni void bitnet__multiply_avx512vnni(
     }
 }
 
-BITNET__DEFINE_DOTROWS_I2S(avx512vnni, 16)
+BITNET__DEFINE_TILES_I2S(avx512vnni, avx512vnni, 4, 5, BITNET__MAX_ROW / 128)
+BITNET__DEFINE_UNPACK(avx512vnni, 16)
+BITNET__DEFINE_DOTROWS_I2S(avx512vnni, avx512vnni, 16, 8, 24)
 
 /* 24 sums, 4 of weights and 1 of activations: 29 registers; 10 loads for 24 vpdpbusd. */
 BITNET__FN void bitnet__tile_u8_avx512vnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
@@ -1333,7 +1493,7 @@ BITNET__FN void bitnet__tile_u8_avx512vnni(const uint8_t *w, const int8_t *q, co
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
         if (c < cols) {
-            __m128i dots = bitnet__sum4_avx512vnni(sum[c]);
+            __m128i dots = bitnet__fold4_avx512vnni(sum[c]);
             int32_t four[4];
             dots = _mm_sub_epi32(dots, _mm_set1_epi32(128 * sums[c]));
             _mm_storeu_si128((__m128i *)(void *)four, dots);
@@ -1347,17 +1507,22 @@ BITNET__DEFINE_DOTROWS_U8(avx512vnni, 6)
 static const bitnet_kernels bitnet__kernels_avx512vnni = {
     "avx512vnni",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
-    BITNET__KERNEL_ENTRIES(avx512vnni)
+    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni)
 };
 #undef BITNET__V16
 #undef BITNET__FN
 #endif
 
 /* Best first; bitnet.h undefines this one, the rest are ours. */
-#if BITNET__AVX512 && BITNET__AVX2
+#if BITNET__AVX512 && BITNET__AVXVNNI
+  #define BITNET__KERNEL_TABLES \
+      &bitnet__kernels_avx512vnni, &bitnet__kernels_avxvnni, &bitnet__kernels_avx2,
+#elif BITNET__AVX512 && BITNET__AVX2
   #define BITNET__KERNEL_TABLES &bitnet__kernels_avx512vnni, &bitnet__kernels_avx2,
 #elif BITNET__AVX512
   #define BITNET__KERNEL_TABLES &bitnet__kernels_avx512vnni,
+#elif BITNET__AVXVNNI
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_avxvnni, &bitnet__kernels_avx2,
 #elif BITNET__AVX2
   #define BITNET__KERNEL_TABLES &bitnet__kernels_avx2,
 #else
@@ -1366,9 +1531,11 @@ static const bitnet_kernels bitnet__kernels_avx512vnni = {
 
 #undef BITNET__AVX2
 #undef BITNET__AVX512
+#undef BITNET__AVXVNNI
 #undef BITNET__INLINE
 #undef BITNET__APART
 #undef BITNET__TARGET_avx2
+#undef BITNET__TARGET_avxvnni
 #undef BITNET__TARGET_avx512vnni
 #undef BITNET__UNROLL
 #undef BITNET__IN_PLACE
@@ -1376,6 +1543,10 @@ static const bitnet_kernels bitnet__kernels_avx512vnni = {
 #undef BITNET__TILE_COLS
 #undef BITNET__CLAMP
 #undef BITNET__PREFETCH
+#undef BITNET__STREAM
+#undef BITNET__SHARE
+#undef BITNET__DEFINE_TILES_I2S
+#undef BITNET__DEFINE_UNPACK
 #undef BITNET__DEFINE_DOTROWS_I2S
 #undef BITNET__PANEL
 #undef BITNET__DEFINE_DOTROWS_U8

@@ -245,6 +245,14 @@ READ(avx2, "vmovdqu (%0), %%ymm0\nvmovdqu 32(%0), %%ymm1\nvmovdqu 64(%0), %%ymm2
 #define DP(r) "vpdpbusd %%zmm0, %%zmm1, %%zmm" #r "\n"
 PEAK(avx512vnni, "avx512f,avx512vnni", DP(2) DP(3) DP(4) DP(5) DP(6) DP(7) DP(8) DP(9) DP(10)
      DP(11) DP(12) DP(13))
+#if __GNUC__ >= 11 || (defined(__clang__) && __clang_major__ >= 12)
+#define DPY(r) "%{vex%} vpdpbusd %%ymm0, %%ymm1, %%ymm" #r "\n"
+PEAK(avxvnni, "avx2", DPY(2) DPY(3) DPY(4) DPY(5) DPY(6) DPY(7) DPY(8) DPY(9) DPY(10) DPY(11)
+     DPY(12) DPY(13))
+#define AVXVNNI_PROBE {"avxvnni", read_avx2, peak_avxvnni, 12 * 32},
+#else
+#define AVXVNNI_PROBE
+#endif
 #define MADD(t, s) "vpmaddubsw %%ymm0, %%ymm1, %%ymm" #t "\n" \
     "vpaddw %%ymm" #t ", %%ymm" #s ", %%ymm" #s "\n"
 #define MADD4 MADD(6, 2) MADD(7, 3) MADD(8, 4) MADD(9, 5)
@@ -252,7 +260,7 @@ PEAK(avx512vnni, "avx512f,avx512vnni", DP(2) DP(3) DP(4) DP(5) DP(6) DP(7) DP(8)
 PEAK(avx2, "avx2", MADD4 MADD4 MADD4 MADD4 MADD4 MADD4 MADD4 MADD4
      "vpmaddwd %%ymm0, %%ymm2, %%ymm10\nvpaddd %%ymm10, %%ymm11, %%ymm11\n")
 #define X86_PROBES {"avx512vnni", read_avx512f, peak_avx512vnni, 12 * 64}, \
-    {"avx2", read_avx2, peak_avx2, 32 * 32},
+    AVXVNNI_PROBE {"avx2", read_avx2, peak_avx2, 32 * 32},
 #else
 #define X86_PROBES
 #endif

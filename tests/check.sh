@@ -49,7 +49,8 @@ for c in "gcc c99" "gcc c11" "gcc gnu17" "clang c99" "clang c11" "g++ c++11" "g+
         -c $dir/impl.$ext -o $dir/o.o
     expect "compile $c declarations only" "$1" -std="$2" $STRICT -I. -c $dir/other.$ext -o $dir/o.o
 done
-for switch in STATIC NO_STDIO NO_MMAP NO_THREADS NO_SIMD NO_AVX2 NO_AVX512 REQUIRE_SIMD; do
+for switch in STATIC NO_STDIO NO_MMAP NO_THREADS NO_SIMD NO_AVX2 NO_AVXVNNI NO_AVX512 \
+    REQUIRE_SIMD; do
     expect "switch BITNET_$switch" $CC -std=c99 $STRICT -DBITNET_$switch -I. -c $dir/impl.c \
         -o $dir/o.o
 done

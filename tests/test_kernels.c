@@ -7,6 +7,9 @@
 #include <math.h>
 
 #include "test.h"
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+  #include <cpuid.h>
+#endif
 
 /* ---- random numbers and memory ---- */
 
@@ -118,7 +121,7 @@ static int weight_at(const uint8_t *row, int i) {
 
 static const int lengths[] = {128, 256, 384, 2560, 6912};
 static const int row_counts[] = {1, 2, 3, 5, 7, 8, 17, 33};
-static const int col_counts[] = {1, 2, 3, 4, 5, 7, 8, 16, 17};
+static const int col_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 17, 27, 30};
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
 /* Compares one product with scalar; 0 and a recorded failure if they differ. */
@@ -172,7 +175,7 @@ static void dotrows_i2s(const char *table) {
             }
     /* More rows than the kernels take at a time. */
     if (!compare_i2s(&k, 128, 523, 5, ANY_BYTES, RANDOM, 3)) return;
-    if (!compare_i2s(&k, 1152, 523, 19, ANY_BYTES, RANDOM, 3)) return;
+    if (!compare_i2s(&k, 1152, 523, 29, ANY_BYTES, RANDOM, 3)) return;
 }
 
 /* Bytes less 128: against scalar at every shape, and scalar's and the table's own sums against the
@@ -232,24 +235,32 @@ static void dotrows_i2s_longest(const char *table) {
     static const int32_t known[N_WEIGHTS][2] = {   /* with 127, with -128; over 2^20 */
         {127, -128}, {-127, 128}, {0, 0}, {254, -256}, {0, 0}, {0, 0}
     };
-    const int n = 1 << 20, rows = 2, cols = 3;
-    int weights, activations, i, ok = 1;
+    static const int counts[] = {1, 4, 5, 26};     /* tiles; panels and a tile */
+    const int n = 1 << 20, rows = 2, most = 26;
+    int weights, activations, cols, i, ok = 1;
+    size_t count;
     uint8_t *w;
     int8_t *q;
-    int32_t sums[3], out[6];
+    int32_t sums[26], out[52];
     USE_TABLE(k, table);
     if (!k.dotrows_i2s) return;
     w = (uint8_t *)block((size_t)rows * (size_t)(n / 4), 1);
-    q = (int8_t *)block((size_t)cols * (size_t)n, 1);
-    for (weights = ALL_PLUS; weights <= ALL_THREE; weights++)
-        for (activations = ALL_127; activations <= ALL_MINUS_128; activations++) {
+    q = (int8_t *)block((size_t)most * (size_t)n, 1);
+    for (activations = ALL_127; activations <= ALL_MINUS_128; activations++) {
+        fill_activations(q, (size_t)most * (size_t)n, activations);
+        sum_columns(q, n, most, sums);
+        for (weights = ALL_PLUS; weights <= ALL_THREE; weights++) {
             fill_weights(w, (size_t)rows * (size_t)(n / 4), weights);
-            fill_activations(q, (size_t)cols * (size_t)n, activations);
-            sum_columns(q, n, cols, sums);
-            memset(out, UNTOUCHED, sizeof out);
-            k.dotrows_i2s(w, q, sums, n, rows, cols, out, (size_t)rows);
-            for (i = 0; i < 6; i++) ok &= out[i] == known[weights][activations] * (1 << 20);
+            for (count = 0; count < COUNT(counts); count++) {
+                cols = counts[count];
+                if (cols > 5 && weights != ALL_THREE) continue;
+                memset(out, UNTOUCHED, sizeof out);
+                k.dotrows_i2s(w, q, sums, n, rows, cols, out, (size_t)rows);
+                for (i = 0; i < rows * cols; i++)
+                    ok &= out[i] == known[weights][activations] * (1 << 20);
+            }
         }
+    }
     release(w, 1);
     release(q, 1);
     CHECK_MSG(ok, "%s: a row of 2^20 weights, all sums as large as they get", table);
@@ -917,7 +928,7 @@ static void math_round(void) {
 
 /* Every table that is compiled in must be one that is tested below. */
 static void tables(void) {
-    static const char *const tested[] = {"avx512vnni", "avx2", "scalar"};
+    static const char *const tested[] = {"avx512vnni", "avxvnni", "avx2", "scalar"};
     int i, n = bitnet_kernels_count();
     size_t t;
     for (i = 0; i < n; i++)
@@ -969,6 +980,7 @@ static void cpu_features(void) {
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
     uint32_t f = bitnet__cpu_features();
     int avx2, avx512, vnni;
+    unsigned a = 0, b = 0, c = 0, d = 0;
     if (bitnet_kernels_count() == 1) SKIP("only scalar is compiled in");
     __builtin_cpu_init();
     avx2 = __builtin_cpu_supports("avx2") != 0;
@@ -980,6 +992,9 @@ static void cpu_features(void) {
     CHECK((avx512 && vnni) == !!(f & BITNET_CPU_AVX512VNNI));
     CHECK(!(f & BITNET_CPU_AVX512VNNI) || (f & BITNET_CPU_AVX512));
     CHECK(!(f & BITNET_CPU_AVX512) || (f & BITNET_CPU_AVX2));
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && a >= 1) __cpuid_count(7, 1, a, b, c, d);
+    else a = 0;
+    CHECK((avx2 && (a >> 4 & 1)) == !!(f & BITNET_CPU_AVXVNNI));
 #else
     SKIP("needs x86, and gcc or clang");
 #endif
@@ -1010,6 +1025,7 @@ static void cpu_features(void) {
 TABLE_TEST(dotrows_i2s_longest, scalar)
 TABLE_TEST(dotrows_u8, scalar)
 EACH_ENTRY(TABLE_TEST, avx2)
+EACH_ENTRY(TABLE_TEST, avxvnni)
 EACH_ENTRY(TABLE_TEST, avx512vnni)
 
 extern const test_case kernels_tests[];
@@ -1034,6 +1050,7 @@ const test_case kernels_tests[] = {
     {"kernels/scalar/shortened", shortened},
     {"kernels/scalar/rmsnorm", rmsnorm_definition},
     EACH_ENTRY(TABLE_ROW, avx2)
+    EACH_ENTRY(TABLE_ROW, avxvnni)
     EACH_ENTRY(TABLE_ROW, avx512vnni)
     {0, 0}
 };
