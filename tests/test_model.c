@@ -1040,8 +1040,8 @@ static void broken_rmsnorm(const float *x, const float *gain, int n, float eps, 
 
 static void test_selftest_finds(void) {
     static const char *const names[] = {
-        "quantize",     "quantize",    "quantize",    "dotrows_i2s", "dotrows_f32", "dotrows_f16",
-        "dotrows_bf16", "mixrows_f32", "mixrows_f16", "softmax",     "rmsnorm"};
+        "quantize",    "quantize",    "quantize",     "dotrows_ternary", "dotrows_f32",
+        "dotrows_f16", "dotrows_bf16", "mixrows_f32", "mixrows_f16", "softmax",     "rmsnorm"};
     int i;
     for (i = 0; i < 11; i++) {
         bitnet_kernels k = bitnet__kernels_scalar;
@@ -1050,7 +1050,7 @@ static void test_selftest_finds(void) {
         k.name = "broken";
         broken_part = i;
         switch (i) {
-            case 3: k.dotrows_i2s = broken_i2s; break;
+            case 3: k.dotrows_ternary = broken_i2s; break;
             case 4: k.dotrows_f32 = broken_f32; break;
             case 5: k.dotrows_f16 = broken_f16; break;
             case 6: k.dotrows_bf16 = broken_bf16; break;
