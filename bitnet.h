@@ -552,6 +552,18 @@ static void bitnet__free(const bitnet_allocator *a, void *p) {
     free(raw);
 }
 
+/* Asks for large pages under weights that are streamed through for each token: looking up small
+   ones took 5 to 20 % of the time. Only for our own malloc; hidden by a strict -std=c99. */
+static void bitnet__huge_pages(const bitnet_allocator *a, void *p, size_t size) {
+#if defined(BITNET__MMAP_POSIX) && defined(MADV_HUGEPAGE)
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t from = ((uintptr_t)p + page - 1) / page * page;
+    const uintptr_t to = ((uintptr_t)p + size) / page * page;
+    if (!a->alloc_fn && from < to) madvise((void *)from, to - from, MADV_HUGEPAGE);
+#endif
+    (void)a; (void)p; (void)size;
+}
+
 static uint32_t bitnet__utf8_decode(const uint8_t *p, const uint8_t *end, uint32_t *cp);
 
 /* Names out of a file may hold anything: what is no UTF-8 or could upset a terminal becomes '?'. */
@@ -2605,17 +2617,6 @@ static void bitnet__model_release(bitnet_model *m, const uint8_t *p, size_t size
     (void)size;
 }
 
-/* Asks for large pages, which spare a stream through hundreds of MB the page walks. */
-static void bitnet__huge_pages(const bitnet_model *m, uint8_t *p, uint64_t size) {
-#if defined(BITNET__MMAP_POSIX) && defined(MADV_HUGEPAGE)
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)p + page - 1) / page * page;
-    uintptr_t to = ((uintptr_t)p + (uintptr_t)size) / page * page;
-    if (!m->params.allocator.alloc_fn && from < to)
-        madvise((void *)from, to - from, MADV_HUGEPAGE);
-#endif
-    (void)m; (void)p; (void)size;
-}
-
 static void bitnet__log_text(const bitnet_model *m, bitnet_log_level level, const char *text) {
     if (m->params.log_fn) m->params.log_fn(m->params.ud, level, text);
 }
@@ -3587,7 +3588,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     if (!to)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack layer %d (%llu bytes)",
                             (int)i, (unsigned long long)total);
-    bitnet__huge_pages(m, to, total);
+    bitnet__huge_pages(&m->params.allocator, to, (size_t)total);
     for (k = 0; k < n_parts; k++) {
         bitnet__linear *part = parts[k].linear;
         p.linear = part;

@@ -168,12 +168,14 @@ static uint32_t bitnet__cpu_features(void) {
 
 /* For CPUs whose own prefetching loses four short streams; where it keeps up this changes nothing.
    An address past the end of the weights does no harm: nothing is read there. */
-#define BITNET__PREFETCH(p) _mm_prefetch((const char *)((uintptr_t)(p) + 16384), _MM_HINT_T0)
+#define BITNET__PREFETCH_AT(p, ahead) \
+    _mm_prefetch((const char *)((uintptr_t)(p) + (ahead)), _MM_HINT_T0)
+#define BITNET__PREFETCH(p) BITNET__PREFETCH_AT(p, 16384)
 
-/* The same for a block of TL2, which is five cache lines. */
+/* The same for a block of TL2, five cache lines of one stream. */
 #define BITNET__PREFETCH_BLOCK(p) \
-    (BITNET__PREFETCH(p), BITNET__PREFETCH((p) + 64), BITNET__PREFETCH((p) + 128), \
-     BITNET__PREFETCH((p) + 192), BITNET__PREFETCH((p) + 256))
+    (BITNET__PREFETCH_AT(p, 8192), BITNET__PREFETCH_AT(p, 8256), BITNET__PREFETCH_AT(p, 8320), \
+     BITNET__PREFETCH_AT(p, 8384), BITNET__PREFETCH_AT(p, 8448))
 
 /* Writes the results of a tile's column: 4, or fewer at the end, of 4 bytes each. */
 BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
@@ -299,8 +301,23 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
    blocks of TL2 (24) and of I2_S (32). */
 #define BITNET__PANEL_TL2 192
 
+/* As many columns as there are: with a tile of 8 for 5, three eighths of the work would be lost. */
+#define BITNET__TILE_CASE(isa, cols) \
+    bitnet__tile_tl2_##isa(w, col, sums + c, n, rows - r, to, out_stride, cols); \
+    break;
+#define BITNET__CASES_TO_3(isa) \
+    case 1: BITNET__TILE_CASE(isa, 1) \
+    case 2: BITNET__TILE_CASE(isa, 2) \
+    case 3: BITNET__TILE_CASE(isa, 3)
+#define BITNET__CASES_TO_7(isa) \
+    BITNET__CASES_TO_3(isa) \
+    case 4: BITNET__TILE_CASE(isa, 4) \
+    case 5: BITNET__TILE_CASE(isa, 5) \
+    case 6: BITNET__TILE_CASE(isa, 6) \
+    case 7: BITNET__TILE_CASE(isa, 7)
+
 /* Up to count times 24 weights to 6 steps each. */
-#define BITNET__DEFINE_DOTROWS_TL2(isa, base, lanes, most_cols) \
+#define BITNET__DEFINE_DOTROWS_TL2(isa, base, lanes, most, cases) \
     BITNET__INLINE BITNET__TARGET_##isa void bitnet__unpack_tl2_##isa( \
         const uint8_t *w, size_t group_bytes, int rows, int count, \
         bitnet__i32_##base (*panel)[2]) { \
@@ -350,20 +367,13 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
         int r, c, step; \
         for (r = 0; r < rows; r += 16, w += bitnet__tl2_bytes((n + 23) / 24)) { \
             for (c = 0; c < cols; c += step) { \
-                const int left = cols - c; \
                 const int8_t *col = q + (size_t)c * (size_t)n; \
                 int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
-                step = left > 4 ? (most_cols) : left > 2 ? 4 : left; \
-                if (step == 1) \
-                    bitnet__tile_tl2_##isa(w, col, sums + c, n, rows - r, 1, to, out_stride, 1); \
-                else if (step == 2) \
-                    bitnet__tile_tl2_##isa(w, col, sums + c, n, rows - r, 2, to, out_stride, 2); \
-                else if (step == 4) \
-                    bitnet__tile_tl2_##isa(w, col, sums + c, n, rows - r, left, to, out_stride, \
-                                           4); \
-                else \
-                    bitnet__tile_tl2_##isa(w, col, sums + c, n, rows - r, left, to, out_stride, \
-                                           most_cols); \
+                step = cols - c < (most) ? cols - c : (most); \
+                switch (step) { \
+                    cases(isa) \
+                    default: BITNET__TILE_CASE(isa, most) \
+                } \
             } \
         } \
     } \
@@ -999,15 +1009,15 @@ BITNET__FN void bitnet__block_tl2_avx2(const bitnet__tl2_avx2 *t, const uint8_t 
 
 /* Each half of a group for itself: the registers hold no more. */
 BITNET__FN void bitnet__tile_tl2_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                      int n, int rows, int cols, int32_t *out,
-                                      size_t out_stride, const int tile_cols) {
+                                      int n, int rows, int32_t *out, size_t out_stride,
+                                      const int tile_cols) {
     const bitnet__tl2_avx2 t = bitnet__start_tl2_avx2();
     const int8_t *col[4], *last[4];
     int8_t end[4][96];
     __m256i sum[4];
     int c, b, half;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+        col[c] = q + (size_t)c * (size_t)n;
         last[c] = end[c];
         memset(end[c], 0, 96);
         memcpy(end[c], col[c] + n / 96 * 96, (size_t)(n % 96));
@@ -1015,20 +1025,19 @@ BITNET__FN void bitnet__tile_tl2_avx2(const uint8_t *w, const int8_t *q, const i
     for (half = 0; half < 2 && half * 8 < rows; half++) {
         const uint8_t *p = w + half * 32;
         BITNET__UNROLL for (c = 0; c < tile_cols; c++)
-            sum[c] = _mm256_set1_epi32(-sums[BITNET__CLAMP(c, cols)]);
+            sum[c] = _mm256_set1_epi32(-sums[c]);
         for (b = 0; b < n / 96; b++, p += BITNET__TL2_BLOCK) {
             bitnet__block_tl2_avx2(&t, p, col, (size_t)b * 96, 4, sum, tile_cols);
             BITNET__PREFETCH_BLOCK(p);
         }
         if (n % 96) bitnet__block_tl2_avx2(&t, p, last, 0, (n % 96 + 23) / 24, sum, tile_cols);
         BITNET__UNROLL for (c = 0; c < tile_cols; c++)
-            if (c < cols)
-                _mm256_maskstore_epi32(out + (size_t)c * out_stride + half * 8,
-                                       bitnet__first_avx2(rows - half * 8), sum[c]);
+            _mm256_maskstore_epi32(out + (size_t)c * out_stride + half * 8,
+                                   bitnet__first_avx2(rows - half * 8), sum[c]);
     }
 }
 
-BITNET__DEFINE_DOTROWS_TL2(avx2, avx2, 8, 4)
+BITNET__DEFINE_DOTROWS_TL2(avx2, avx2, 8, 4, BITNET__CASES_TO_3)
 BITNET__DEFINE_PACK_TL2(avx2, 8, _mm256, si256)
 
 BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
@@ -1331,7 +1340,7 @@ BITNET__INLINE BITNET__TARGET_avx512vbmi void bitnet__triples_tl2_avx512vbmi(
 }
 
 /* A vpdpbusd may begin each half cycle and takes five: with few columns each has several sums. */
-#define BITNET__SUMS_TL2(tile_cols) ((tile_cols) < 4 ? 6 : (tile_cols) == 4 ? 3 : 2)
+#define BITNET__SUMS_TL2(tile_cols) ((tile_cols) < 3 ? 6 : (tile_cols) < 5 ? 3 : 2)
 
 #define BITNET__DEFINE_TILE_TL2(isa) \
     BITNET__INLINE BITNET__TARGET_##isa void bitnet__block_tl2_##isa( \
@@ -1354,17 +1363,16 @@ BITNET__INLINE BITNET__TARGET_avx512vbmi void bitnet__triples_tl2_avx512vbmi(
         } \
     } \
     BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_tl2_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride, const int tile_cols) { \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int32_t *out, \
+        size_t out_stride, const int tile_cols) { \
         const bitnet__tl2_##isa t = bitnet__start_tl2_##isa(); \
         const int8_t *col[8]; \
         int8_t end[8][96]; \
         __m512i sum[8][6]; \
         int c, b, x; \
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
-            const size_t at = BITNET__CLAMP(c, cols); \
-            col[c] = q + at * (size_t)n; \
-            sum[c][0] = _mm512_set1_epi32(-sums[at]); \
+            col[c] = q + (size_t)c * (size_t)n; \
+            sum[c][0] = _mm512_set1_epi32(-sums[c]); \
             BITNET__UNROLL for (x = 1; x < 6; x++) sum[c][x] = _mm512_setzero_si512(); \
         } \
         for (b = 0; b < n / 96; b++, w += BITNET__TL2_BLOCK) { \
@@ -1382,16 +1390,15 @@ BITNET__INLINE BITNET__TARGET_avx512vbmi void bitnet__triples_tl2_avx512vbmi(
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
             BITNET__UNROLL for (x = 1; x < 6; x++) \
                 sum[c][0] = _mm512_add_epi32(sum[c][0], sum[c][x]); \
-            if (c < cols) \
-                _mm512_mask_storeu_epi32(out + (size_t)c * out_stride, \
-                                         bitnet__first_avx512vnni(rows), sum[c][0]); \
+            _mm512_mask_storeu_epi32(out + (size_t)c * out_stride, \
+                                     bitnet__first_avx512vnni(rows), sum[c][0]); \
         } \
     }
 
 BITNET__DEFINE_TILE_TL2(avx512vnni)
 BITNET__DEFINE_TILE_TL2(avx512vbmi)
-BITNET__DEFINE_DOTROWS_TL2(avx512vnni, avx512vnni, 16, 8)
-BITNET__DEFINE_DOTROWS_TL2(avx512vbmi, avx512vnni, 16, 8)
+BITNET__DEFINE_DOTROWS_TL2(avx512vnni, avx512vnni, 16, 8, BITNET__CASES_TO_7)
+BITNET__DEFINE_DOTROWS_TL2(avx512vbmi, avx512vnni, 16, 8, BITNET__CASES_TO_7)
 BITNET__DEFINE_PACK_TL2(avx512vnni, 16, _mm512, si512)
 
 BITNET__FN void bitnet__tile_u8_avx512vnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
@@ -1473,11 +1480,15 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
 #undef BITNET__TILE_COLS
 #undef BITNET__CLAMP
 #undef BITNET__PREFETCH
+#undef BITNET__PREFETCH_AT
 #undef BITNET__PREFETCH_BLOCK
 #undef BITNET__DEFINE_DOTROWS_I2S
 #undef BITNET__PANEL
 #undef BITNET__PANEL_TL2
 #undef BITNET__SUMS_TL2
+#undef BITNET__TILE_CASE
+#undef BITNET__CASES_TO_3
+#undef BITNET__CASES_TO_7
 #undef BITNET__DEFINE_TILE_TL2
 #undef BITNET__DEFINE_DOTROWS_TL2
 #undef BITNET__DEFINE_PACK_TL2
