@@ -8,7 +8,8 @@
                    pairs added into int16) and vpmaddwd (pairs of int16 added into int32).
        avx512vnni  AVX-512 F, BW, DQ, VL and VNNI. Integer dots by vpdpbusd (unsigned code times
                    signed activation, four products added into int32).
-       Both        vcvtph2ps for F16. Floats are multiplied, then added: an FMA would round once
+       avx512vbmi  The same and VBMI: vpermb looks codes up in a table of 64. Only for TL2.
+       All         vcvtph2ps for F16. Floats are multiplied, then added: an FMA would round once
                    where the scalar code rounds twice.
    bitnet__cpu_features asks CPUID for the instructions and XGETBV for the system's consent to the
    wide registers. Each function names its target in an attribute, so no -m flag is needed.
@@ -26,12 +27,24 @@
        So one shift and one mask give the codes of 32 neighbours, in the order of their activations.
        The kernels sum code * q and at the end subtract sums[c], the sum of q.
 
+   WEIGHTS: TL2, drawn in bitnet.h
+       Made by pack from I2_S. 64 bytes are 16 rows by 4 triples of codes, the three in a nibble and
+       a fifth bit. Uops for 64 triples, 192 weights, and one column:
+
+                    nibble, fifth   codes   products    weights a cycle
+           vbmi     1.9             3       3           2 ports: 49
+           vnni     1.5 + 1         5       3           2 ports: 37
+           avx2     2 * 3.4         2 * 6   2 * 6       3 ports: 19
+
    BOUNDS, for codes up to 3 and q from -128 to 127
        avx2, int16        2 * 3 * 128 = 768 from a vpmaddubsw, far from its saturation; four make
                           3072 a block: 10 blocks stay inside int16 (30720). The tile adds 8, a
                           panel 32 single steps of 768; both come to 24576.
        avx2, int32        2 * 24576 = 49152 to a lane each time that the int16 are emptied.
        avx512vnni, int32  4 * 3 * 128 = 1536 to a lane from a vpdpbusd.
+       TL2                Codes up to 2. avx2, int16: 2 * 2 * 128 = 512 from a vpmaddubsw, 24 of
+                          them, a block, 12288. avx512: 4 * 2 * 128 = 1024 to a lane from a
+                          vpdpbusd, a row's all in one lane: 256 n, within the next line's.
        both, int32        All lanes together 384 n, for n <= 2^20 at most 402653184; before or
                           after that minus the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
        quantize           The sum of q + 128: at most 255 n < 2^28.

@@ -252,6 +252,7 @@ PEAK(avx512vnni, "avx512f,avx512vnni", DP(2) DP(3) DP(4) DP(5) DP(6) DP(7) DP(8)
 PEAK(avx2, "avx2", MADD4 MADD4 MADD4 MADD4 MADD4 MADD4 MADD4 MADD4
      "vpmaddwd %%ymm0, %%ymm2, %%ymm10\nvpaddd %%ymm10, %%ymm11, %%ymm11\n")
 #define X86_PROBES {"avx512vnni", read_avx512f, peak_avx512vnni, 12 * 64}, \
+    {"avx512vbmi", read_avx512f, peak_avx512vnni, 12 * 64}, \
     {"avx2", read_avx2, peak_avx2, 32 * 32},
 #else
 #define X86_PROBES
@@ -473,7 +474,7 @@ int main(int argc, char **argv) {
     else make_model();
     for (i = 0; i < bitnet_kernels_count() && n_tables < MAX_TABLES; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
-        int minutes = n_tables > 0 && info.n_params > 100000000 && !strcmp(k->name, "scalar");
+        int minutes = n_tables > 0 && info.n_params > 100000000 && !strncmp(k->name, "scalar", 6);
         if (!bitnet_kernels_usable(k) || (kernel && strcmp(k->name, kernel)) || minutes) continue;
         add_table(k, n_tables ? 0 : &load_s);
     }
