@@ -11,6 +11,7 @@
                    activation, four products added into int32) in its VEX form, on ymm; the rest
                    is that of avx2.
        avx512vnni  AVX-512 F, BW, DQ, VL and VNNI. Integer dots by vpdpbusd on zmm.
+       avx512vbmi  The same and VBMI: vpermb looks codes up in a table of 64. Only for TL2.
        All         vcvtph2ps for F16. Floats are multiplied, then added: an FMA would round once
                    where the scalar code rounds twice. Only where the products are exact, in
                    attention over an F16 cache, is it the same, and used.
@@ -30,6 +31,15 @@
        So a mask gives the codes of 32 neighbours, in the order of their activations, after a shift
        or times a power of 4. The kernels sum code * q and subtract sums[c], the sum of q.
 
+   WEIGHTS: TL2, drawn in bitnet.h
+       Made by pack from I2_S. 64 bytes are 16 rows by 4 triples of codes, the three in a nibble and
+       a fifth bit. Uops for 64 triples, 192 weights, and one column:
+
+                    nibble, fifth   codes   products    weights a cycle
+           vbmi     1.9             3       3           2 ports: 49
+           vnni     1.5 + 1         5       3           2 ports: 37
+           avx2     2 * 3.4         2 * 6   2 * 6       3 ports: 19
+
    BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
        avx2, int16        Tile: lo, of 4 * code, 2 * 12 * 128 = 3072 from a vpmaddubsw, far from its
                           saturation, two a block, 24576 in 4 blocks; hi a quarter of that. Then
@@ -37,6 +47,9 @@
        avx2, int32        2 * 24576 = 49152 to a lane each time that the int16 are emptied.
        VNNI, int32        Tile: 4 * 12 * 128 = 6144 to a lane from a vpdpbusd, two a block, together
                           100663296. Panel: 4 * 3 * 128 = 1536 to a lane a step.
+       TL2                Codes up to 2. avx2, int16: 2 * 2 * 128 = 512 from a vpmaddubsw, 24 of
+                          them, a block, 12288. avx512: 4 * 2 * 128 = 1024 to a lane from a
+                          vpdpbusd, a row's all in one lane: 256 n, within the next line's.
        all, int32         All lanes together 384 n, at most 402653184; before or after that minus
                           the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
        quantize           The sum of q + 128: at most 255 n < 2^28.
@@ -76,7 +89,7 @@ extern "C" {
   #define BITNET__AVX2 1
 #endif
 #if defined(BITNET_NO_AVX512) || (defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 8) || \
-    (defined(_MSC_VER) && defined(__clang__) && !defined(__AVX512VNNI__))
+    (defined(_MSC_VER) && defined(__clang__) && !defined(__AVX512VBMI__))
   #define BITNET__AVX512 0
 #else
   #define BITNET__AVX512 1
@@ -102,12 +115,16 @@ extern "C" {
   #define BITNET__TARGET_avxvnni __attribute__((target("avx2,fma,f16c,avxvnni")))
   #define BITNET__TARGET_avx512vnni \
       __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
+  #define BITNET__TARGET_avx512vbmi \
+      __attribute__(( \
+          target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")))
 #else
   #define BITNET__INLINE static __forceinline
   #define BITNET__APART static __declspec(noinline)
   #define BITNET__TARGET_avx2
   #define BITNET__TARGET_avxvnni
   #define BITNET__TARGET_avx512vnni
+  #define BITNET__TARGET_avx512vbmi
 #endif
 
 /* Before loops over the sums of a tile: only without the loop are these registers. */
@@ -169,6 +186,7 @@ static uint32_t bitnet__cpu_features(void) {
     if ((saved & zmm) != zmm || (leaf7[1] & f_dq_bw_vl) != f_dq_bw_vl) return features;
     features |= BITNET_CPU_AVX512;
     if (leaf7[2] >> 11 & 1) features |= BITNET_CPU_AVX512VNNI;
+    if (leaf7[2] >> 1 & 1) features |= BITNET_CPU_AVX512VBMI;
     return features;
 }
 
@@ -185,7 +203,14 @@ static uint32_t bitnet__cpu_features(void) {
 
 /* For CPUs whose own prefetching loses four short streams; where it keeps up this changes nothing.
    An address past the end of the weights does no harm: nothing is read there. */
-#define BITNET__PREFETCH(p) _mm_prefetch((const char *)((uintptr_t)(p) + 16384), _MM_HINT_T0)
+#define BITNET__PREFETCH_AT(p, ahead) \
+    _mm_prefetch((const char *)((uintptr_t)(p) + (ahead)), _MM_HINT_T0)
+#define BITNET__PREFETCH(p) BITNET__PREFETCH_AT(p, 16384)
+
+/* The same for a block of TL2, five cache lines of one stream. */
+#define BITNET__PREFETCH_BLOCK(p) \
+    (BITNET__PREFETCH_AT(p, 8192), BITNET__PREFETCH_AT(p, 8256), BITNET__PREFETCH_AT(p, 8320), \
+     BITNET__PREFETCH_AT(p, 8384), BITNET__PREFETCH_AT(p, 8448))
 
 /* For rows that are read from end to end: into L2 well ahead, for only few lines at a time can be
    on their way into L1, and from there into L1. Once for 64 bytes: more of them cost time. */
@@ -385,6 +410,174 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
             w += (size_t)count * (size_t)(n / 4); \
             out += count; \
         } \
+    }
+
+/* ---- TL2 ----
+   The layout is drawn in bitnet.h. 4 bytes of a vector belong to one row: a lane of int32, so no
+   sum goes across lanes, and 12 weights of each of its rows are three vpdpbusd (or vpmaddubsw)
+   with 4 activations in all lanes. What differs between the instruction sets is how three codes
+   come out of a nibble and a fifth: bitnet__triples_tl2 does it for 24 weights, from byte vectors
+   of fifths and of nibbles number i.
+
+   Few columns: a group (some 9 to 23 KB) at a time for all columns, up to 8 in one pass. From 16
+   columns on: unpacked into the panels of I2_S, which have the same lanes. 192 steps are whole
+   blocks of TL2 (24) and of I2_S (32). */
+#define BITNET__PANEL_TL2 192
+
+/* As many columns as there are: with a tile of 8 for 5, three eighths of the work would be lost. */
+#define BITNET__TILE_CASE(isa, cols) \
+    bitnet__tile_tl2_##isa(w, col, sums + c, n, rows - r, to, out_stride, cols); \
+    break;
+#define BITNET__CASES_TO_3(isa) \
+    case 1: BITNET__TILE_CASE(isa, 1) \
+    case 2: BITNET__TILE_CASE(isa, 2) \
+    case 3: BITNET__TILE_CASE(isa, 3)
+#define BITNET__CASES_TO_7(isa) \
+    BITNET__CASES_TO_3(isa) \
+    case 4: BITNET__TILE_CASE(isa, 4) \
+    case 5: BITNET__TILE_CASE(isa, 5) \
+    case 6: BITNET__TILE_CASE(isa, 6) \
+    case 7: BITNET__TILE_CASE(isa, 7)
+
+/* most: the columns of a tile's pass, and of multiply's. Unpacks up to count times 24 weights to 6
+   steps each. */
+#define BITNET__DEFINE_DOTROWS_TL2(isa, base, lanes, most, cases) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__unpack_tl2_##isa( \
+        const uint8_t *w, size_t group_bytes, int rows, int count, \
+        bitnet__i32_##base (*panel)[2]) { \
+        const bitnet__tl2_##isa t = bitnet__start_tl2_##isa(); \
+        bitnet__i32_##base codes[2][3]; \
+        int half, i, j, k; \
+        for (half = 0; half < 2; half++) { \
+            const int row = half * (lanes) < rows ? half * (lanes) : 0; \
+            const uint8_t *p = w + (size_t)(row / 16) * group_bytes + row % 16 * 4; \
+            for (i = 0; i < count; i += 4, p += BITNET__TL2_BLOCK) { \
+                BITNET__UNROLL for (j = 0; j < 4; j++) { \
+                    bitnet__i32_##base (*to)[2] = panel + 6 * (i + j); \
+                    if (i + j >= count) continue; \
+                    bitnet__triples_tl2_##isa(&t, p, p + 64 + j * 64, j, codes); \
+                    BITNET__UNROLL for (k = 0; k < 3; k++) { \
+                        to[k][half] = codes[0][k]; \
+                        to[k + 3][half] = codes[1][k]; \
+                    } \
+                } \
+            } \
+        } \
+    } \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__panels_tl2_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        const size_t group_bytes = bitnet__tl2_bytes((n + 23) / 24); \
+        bitnet__i32_##base panel[BITNET__PANEL_TL2][2]; \
+        int r, k, c, steps; \
+        for (k = 0; k < n / 4; k += steps) { \
+            steps = n / 4 - k < BITNET__PANEL_TL2 ? n / 4 - k : BITNET__PANEL_TL2; \
+            for (r = 0; r < rows; r += 2 * (lanes)) { \
+                bitnet__unpack_tl2_##isa(w + (size_t)(r / 16) * group_bytes + \
+                                             (size_t)(k / 24) * BITNET__TL2_BLOCK, \
+                                         group_bytes, rows - r, (steps + 5) / 6, panel); \
+                for (c = 0; c < cols; c += (most)) { \
+                    const int8_t *col = q + (size_t)c * (size_t)n + (size_t)k * 4; \
+                    int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
+                    bitnet__multiply_##base(panel, steps, col, n, k ? 0 : sums + c, rows - r, \
+                                            cols - c, to, out_stride); \
+                } \
+            } \
+        } \
+    } \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__tiles_tl2_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        int r, c, step; \
+        for (r = 0; r < rows; r += 16, w += bitnet__tl2_bytes((n + 23) / 24)) { \
+            for (c = 0; c < cols; c += step) { \
+                const int8_t *col = q + (size_t)c * (size_t)n; \
+                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
+                step = cols - c < (most) ? cols - c : (most); \
+                switch (step) { \
+                    cases(isa) \
+                    default: BITNET__TILE_CASE(isa, most) \
+                } \
+            } \
+        } \
+    } \
+    static BITNET__TARGET_##isa void bitnet__dotrows_tl2_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        const int rest = cols % (most) > (most) / 2 ? 0 : cols % (most); \
+        const int some = cols < 16 ? 0 : cols - rest; \
+        int count; \
+        for (; rows > 0; rows -= count) { \
+            count = rows < 256 ? rows : 256; \
+            if (some) bitnet__panels_tl2_##isa(w, q, sums, n, count, some, out, out_stride); \
+            if (some < cols) \
+                bitnet__tiles_tl2_##isa(w, q + (size_t)some * (size_t)n, sums + some, n, count, \
+                                        cols - some, out + (size_t)some * out_stride, \
+                                        out_stride); \
+            w += bitnet__packed_bytes_tl2(n, count); \
+            out += count; \
+        } \
+    }
+
+/* From I2_S by way of its panels: steps 3 j, 3 j + 1 and 3 j + 2 hold the codes a, b and c of 4
+   triples of each row. The panel goes on with zeros where the row ends within 24 weights. */
+#define BITNET__DEFINE_PACK_TL2(isa, lanes, mm, si) \
+    static BITNET__TARGET_##isa int bitnet__pack_tl2_##isa(const uint8_t *i2s, int n, int rows, \
+                                                           uint8_t *out) { \
+        const size_t row_bytes = (size_t)(n / 4), group_bytes = bitnet__tl2_bytes((n + 23) / 24); \
+        const bitnet__i32_##isa ms = bitnet__repeat16_##isa(bitnet__tl2_pack[0]); \
+        const bitnet__i32_##isa ss = bitnet__repeat16_##isa(bitnet__tl2_pack[1]); \
+        const bitnet__i32_##isa zero = mm##_setzero_##si(); \
+        bitnet__i32_##isa panel[BITNET__PANEL_TL2][2], bad = zero; \
+        uint8_t bytes[64] = {0}; \
+        int r, k, steps, half, i, h; \
+        for (r = 0; r < rows; r += 2 * (lanes)) { \
+            for (k = 0; k < n / 4; k += steps) { \
+                steps = n / 4 - k < BITNET__PANEL_TL2 ? n / 4 - k : BITNET__PANEL_TL2; \
+                bitnet__unpack_##isa(i2s + (size_t)r * row_bytes + (size_t)k, row_bytes, rows - r, \
+                                     steps / 32, panel); \
+                for (i = steps; i % 6; i++) panel[i][0] = panel[i][1] = zero; \
+                for (half = 0; half < 2; half++) { \
+                    const int row = r + half * (lanes); \
+                    uint8_t *block = out + (size_t)(row / 16) * group_bytes + row % 16 * 4 + \
+                                     (size_t)(k / 24) * BITNET__TL2_BLOCK; \
+                    bitnet__i32_##isa fifths = zero, bit = zero; \
+                    if (row / 16 > (rows - 1) / 16) break; \
+                    for (i = 0; i * 6 < steps; i++) { \
+                        bitnet__i32_##isa nibbles[2]; \
+                        if (i % 4 == 0) { \
+                            fifths = zero; \
+                            bit = mm##_set1_epi8(1); \
+                        } \
+                        BITNET__UNROLL for (h = 0; h < 2; h++) { \
+                            const bitnet__i32_##isa a = panel[6 * i + 3 * h][half]; \
+                            const bitnet__i32_##isa b = panel[6 * i + 3 * h + 1][half]; \
+                            const bitnet__i32_##isa c = panel[6 * i + 3 * h + 2][half]; \
+                            const bitnet__i32_##isa ac = mm##_or_##si(a, mm##_slli_epi32(c, 2)); \
+                            const bitnet__i32_##isa s = mm##_shuffle_epi8(ss, ac); \
+                            bad = mm##_or_##si(bad, mm##_and_##si(a, mm##_srli_epi32(a, 1))); \
+                            bad = mm##_or_##si(bad, mm##_and_##si(b, mm##_srli_epi32(b, 1))); \
+                            bad = mm##_or_##si(bad, mm##_and_##si(c, mm##_srli_epi32(c, 1))); \
+                            nibbles[h] = mm##_add_epi8(b, mm##_slli_epi32(b, 2)); \
+                            nibbles[h] = mm##_add_epi8(nibbles[h], mm##_shuffle_epi8(ms, ac)); \
+                            fifths = mm##_or_##si( \
+                                fifths, mm##_and_##si(bit, mm##_sub_epi8(zero, s))); \
+                            bit = mm##_add_epi8(bit, bit); \
+                        } \
+                        nibbles[1] = mm##_slli_epi32(nibbles[1], 4); \
+                        bitnet__store_i32_##isa(block + 64 + i % 4 * 64, \
+                                                mm##_or_##si(nibbles[0], nibbles[1])); \
+                        if (i % 4 == 3 || i * 6 + 6 >= steps) { \
+                            bitnet__store_i32_##isa(block, fifths); \
+                            block += BITNET__TL2_BLOCK; \
+                        } \
+                    } \
+                } \
+            } \
+        } \
+        bitnet__store_i32_##isa(bytes, bad); \
+        for (i = 1; i < 64; i++) bytes[0] |= bytes[i]; \
+        return bytes[0] != 0; \
     }
 
 /* Bytes less 128. Columns come in pairs, the two halves of a hidden state; a tile has 4 rows, as
@@ -861,9 +1054,9 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
         } \
     }
 
-/* Float kernels of base, integer kernels of isa. */
-#define BITNET__KERNEL_ENTRIES(isa, base) \
-    bitnet__quantize_##base, bitnet__dotrows_i2s_##isa, bitnet__dotrows_f32_##base, \
+/* Float kernels of base, dotrows_u8 of isa. */
+#define BITNET__KERNEL_ENTRIES(isa, base, ternary) \
+    bitnet__quantize_##base, ternary, bitnet__dotrows_f32_##base, \
     bitnet__dotrows_f16_##base, bitnet__dotrows_bf16_##base, bitnet__keys_f16_##base, \
     bitnet__mixrows_f32_##base, bitnet__mixrows_f16_##base, bitnet__softmax_##base, \
     bitnet__rope_##base, bitnet__store_f16_##base, bitnet__dequantize_##base, \
@@ -1113,6 +1306,101 @@ BITNET__DEFINE_TILES_I2S(avx2, avx2, 2, 4, 4)
 BITNET__DEFINE_UNPACK(avx2, 8)
 BITNET__DEFINE_DOTROWS_I2S(avx2, avx2, 8, 4, 24)
 
+/* ---- TL2, AVX2 ---- */
+
+typedef struct bitnet__tl2_avx2 { __m256i a, b, c, low, one; } bitnet__tl2_avx2;
+
+BITNET__FN __m256i bitnet__repeat16_avx2(const uint8_t *table) {
+    return _mm256_broadcastsi128_si256(bitnet__load128_avx2(table));
+}
+
+BITNET__FN void bitnet__store_i32_avx2(void *p, __m256i v) {
+    _mm256_storeu_si256((__m256i *)p, v);
+}
+
+BITNET__FN bitnet__tl2_avx2 bitnet__start_tl2_avx2(void) {
+    bitnet__tl2_avx2 t;
+    t.a = bitnet__repeat16_avx2(bitnet__tl2_codes[0]);
+    t.b = bitnet__repeat16_avx2(bitnet__tl2_codes[1]);
+    t.c = bitnet__repeat16_avx2(bitnet__tl2_codes[2]);
+    t.low = _mm256_set1_epi8(15);
+    t.one = _mm256_set1_epi8(1);
+    return t;
+}
+
+/* The tables give the codes for s = 0. Where c is 0 then, it is s; where it is 2, a grows by 2 s
+   (vpsignb keeps c where s is 1, and makes it 0 where s is 0). */
+BITNET__FN void bitnet__triples_tl2_avx2(const bitnet__tl2_avx2 *t, const uint8_t *fifths,
+                                         const uint8_t *nibbles, const int i,
+                                         __m256i codes[2][3]) {
+    const __m256i f = bitnet__load256_avx2(fifths), v = bitnet__load256_avx2(nibbles);
+    int h;
+    BITNET__UNROLL for (h = 0; h < 2; h++) {
+        const __m256i nibble = _mm256_and_si256(_mm256_srli_epi32(v, 4 * h), t->low);
+        const __m256i s = _mm256_and_si256(_mm256_srli_epi32(f, 2 * i + h), t->one);
+        const __m256i c = _mm256_shuffle_epi8(t->c, nibble);
+        codes[h][0] = _mm256_add_epi8(_mm256_shuffle_epi8(t->a, nibble), _mm256_sign_epi8(c, s));
+        codes[h][1] = _mm256_shuffle_epi8(t->b, nibble);
+        codes[h][2] = _mm256_max_epu8(c, s);
+    }
+}
+
+/* A block of 8 rows, or of less than 96 weights. */
+BITNET__FN void bitnet__block_tl2_avx2(const bitnet__tl2_avx2 *t, const uint8_t *block,
+                                       const int8_t *const *col, size_t at, int count,
+                                       __m256i *sum, const int tile_cols) {
+    __m256i codes[2][3], part[4];
+    int c, i, x;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) part[c] = _mm256_setzero_si256();
+    BITNET__UNROLL for (i = 0; i < 4; i++) {
+        if (i >= count) continue;
+        bitnet__triples_tl2_avx2(t, block, block + 64 + i * 64, i, codes);
+        BITNET__UNROLL for (x = 0; x < 6; x++) {
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                int32_t four;
+                memcpy(&four, col[c] + at + i * 24 + x * 4, 4);
+                part[c] = _mm256_add_epi16(
+                    part[c], _mm256_maddubs_epi16(codes[x / 3][x % 3], _mm256_set1_epi32(four)));
+            }
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++)
+        sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(part[c], _mm256_set1_epi16(1)));
+}
+
+/* Each half of a group for itself: the registers hold no more. */
+BITNET__FN void bitnet__tile_tl2_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                      int n, int rows, int32_t *out, size_t out_stride,
+                                      const int tile_cols) {
+    const bitnet__tl2_avx2 t = bitnet__start_tl2_avx2();
+    const int8_t *col[4], *last[4];
+    int8_t end[4][96];
+    __m256i sum[4];
+    int c, b, half;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        col[c] = q + (size_t)c * (size_t)n;
+        last[c] = end[c];
+        memset(end[c], 0, 96);
+        memcpy(end[c], col[c] + n / 96 * 96, (size_t)(n % 96));
+    }
+    for (half = 0; half < 2 && half * 8 < rows; half++) {
+        const uint8_t *p = w + half * 32;
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++)
+            sum[c] = _mm256_set1_epi32(-sums[c]);
+        for (b = 0; b < n / 96; b++, p += BITNET__TL2_BLOCK) {
+            bitnet__block_tl2_avx2(&t, p, col, (size_t)b * 96, 4, sum, tile_cols);
+            BITNET__PREFETCH_BLOCK(p);
+        }
+        if (n % 96) bitnet__block_tl2_avx2(&t, p, last, 0, (n % 96 + 23) / 24, sum, tile_cols);
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++)
+            _mm256_maskstore_epi32(out + (size_t)c * out_stride + half * 8,
+                                   bitnet__first_avx2(rows - half * 8), sum[c]);
+    }
+}
+
+BITNET__DEFINE_DOTROWS_TL2(avx2, avx2, 8, 4, BITNET__CASES_TO_3)
+BITNET__DEFINE_PACK_TL2(avx2, 8, _mm256, si256)
+
 BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
                                      int rows, int cols, int32_t *out, size_t out_stride,
                                      const int tile_cols) {
@@ -1147,7 +1435,13 @@ BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const in
 BITNET__DEFINE_DOTROWS_U8(avx2, 2)
 
 static const bitnet_kernels bitnet__kernels_avx2 = {
-    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__KERNEL_ENTRIES(avx2, avx2)
+    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, 0, 0, 0,
+    BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_i2s_avx2)
+};
+static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
+    "avx2-tl2", BITNET_CPU_AVX2 | BITNET_CPU_F16C,
+    BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx2,
+    BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_tl2_avx2)
 };
 #undef BITNET__V16
 #undef BITNET__FN
@@ -1245,8 +1539,8 @@ BITNET__FN void bitnet__tile_u8_avxvnni(const uint8_t *w, const int8_t *q, const
 BITNET__DEFINE_DOTROWS_U8(avxvnni, 2)
 
 static const bitnet_kernels bitnet__kernels_avxvnni = {
-    "avxvnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVXVNNI,
-    BITNET__KERNEL_ENTRIES(avxvnni, avx2)
+    "avxvnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVXVNNI, 0, 0, 0,
+    BITNET__KERNEL_ENTRIES(avxvnni, avx2, bitnet__dotrows_i2s_avxvnni)
 };
 #undef BITNET__FN
 #endif
@@ -1465,6 +1759,139 @@ BITNET__DEFINE_TILES_I2S(avx512vnni, avx512vnni, 4, 5, BITNET__MAX_ROW / 128)
 BITNET__DEFINE_UNPACK(avx512vnni, 16)
 BITNET__DEFINE_DOTROWS_I2S(avx512vnni, avx512vnni, 16, 8, 24)
 
+/* ---- TL2, AVX-512 ---- */
+
+BITNET__FN __m512i bitnet__repeat16_avx512vnni(const uint8_t *table) {
+    return _mm512_broadcast_i32x4(bitnet__load128_avx512vnni(table));
+}
+
+BITNET__FN void bitnet__store_i32_avx512vnni(void *p, __m512i v) { _mm512_storeu_si512(p, v); }
+
+typedef struct bitnet__tl2_avx512vnni { __m512i a, b, c, low, one; } bitnet__tl2_avx512vnni;
+
+BITNET__FN bitnet__tl2_avx512vnni bitnet__start_tl2_avx512vnni(void) {
+    bitnet__tl2_avx512vnni t;
+    t.a = bitnet__repeat16_avx512vnni(bitnet__tl2_codes[0]);
+    t.b = bitnet__repeat16_avx512vnni(bitnet__tl2_codes[1]);
+    t.c = bitnet__repeat16_avx512vnni(bitnet__tl2_codes[2]);
+    t.low = _mm512_set1_epi8(15);
+    t.one = _mm512_set1_epi8(1);
+    return t;
+}
+
+/* The tables give the codes for s = 0. Under the mask of s = 1, where c is 0 it becomes 1; where
+   it is 2, a becomes 2. */
+BITNET__FN void bitnet__triples_tl2_avx512vnni(const bitnet__tl2_avx512vnni *t,
+                                               const uint8_t *fifths, const uint8_t *nibbles,
+                                               const int i, __m512i codes[2][3]) {
+    const __m512i f = _mm512_loadu_si512(fifths), v = _mm512_loadu_si512(nibbles);
+    int h;
+    BITNET__UNROLL for (h = 0; h < 2; h++) {
+        const __m512i nibble = _mm512_and_si512(h ? _mm512_srli_epi32(v, 4) : v, t->low);
+        const __mmask64 s = _mm512_test_epi8_mask(f, _mm512_set1_epi8((char)(1 << (2 * i + h))));
+        const __m512i a = _mm512_shuffle_epi8(t->a, nibble), c = _mm512_shuffle_epi8(t->c, nibble);
+        codes[h][0] = _mm512_mask_max_epu8(a, s, a, c);
+        codes[h][1] = _mm512_shuffle_epi8(t->b, nibble);
+        codes[h][2] = _mm512_mask_max_epu8(c, s, c, t->one);
+    }
+}
+
+/* vpermb takes a code from a table of 64 by 6 bits: nibble and fifth in bit 4, whatever bit 5
+   (even), or in bit 5, whatever bit 4 (odd). */
+typedef struct bitnet__tl2_avx512vbmi { __m512i even[3], odd[3], low; } bitnet__tl2_avx512vbmi;
+
+BITNET__INLINE BITNET__TARGET_avx512vbmi bitnet__tl2_avx512vbmi bitnet__start_tl2_avx512vbmi(
+    void) {
+    bitnet__tl2_avx512vbmi t;
+    int k;
+    BITNET__UNROLL for (k = 0; k < 3; k++) {
+        t.even[k] = _mm512_broadcast_i64x4(bitnet__load256_avx512vnni(bitnet__tl2_codes[k]));
+        t.odd[k] = _mm512_shuffle_i32x4(t.even[k], t.even[k], 0x50);   /* quarters 0 0 1 1 */
+    }
+    t.low = _mm512_set1_epi8(15);
+    return t;
+}
+
+/* One shift brings two fifths to bits 4 and 5; one vpternlog puts the nibble below them. */
+BITNET__INLINE BITNET__TARGET_avx512vbmi void bitnet__triples_tl2_avx512vbmi(
+    const bitnet__tl2_avx512vbmi *t, const uint8_t *fifths, const uint8_t *nibbles, const int i,
+    __m512i codes[2][3]) {
+    const __m512i f = _mm512_loadu_si512(fifths), v = _mm512_loadu_si512(nibbles);
+    const __m512i two = i == 0   ? _mm512_slli_epi32(f, 4)
+                        : i == 1 ? _mm512_slli_epi32(f, 2)
+                        : i == 2 ? f
+                                 : _mm512_srli_epi32(f, 2);
+    const __m512i even = _mm512_ternarylogic_epi32(v, two, t->low, 0xe4);   /* low ? v : two */
+    const __m512i odd = _mm512_ternarylogic_epi32(_mm512_srli_epi32(v, 4), two, t->low, 0xe4);
+    int k;
+    BITNET__UNROLL for (k = 0; k < 3; k++) {
+        codes[0][k] = _mm512_permutexvar_epi8(even, t->even[k]);
+        codes[1][k] = _mm512_permutexvar_epi8(odd, t->odd[k]);
+    }
+}
+
+/* A vpdpbusd may begin each half cycle and takes five: with few columns each has several sums. */
+#define BITNET__SUMS_TL2(tile_cols) ((tile_cols) < 3 ? 6 : (tile_cols) < 5 ? 3 : 2)
+
+#define BITNET__DEFINE_TILE_TL2(isa) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__block_tl2_##isa( \
+        const bitnet__tl2_##isa *t, const uint8_t *block, const int8_t *const *col, size_t at, \
+        int count, __m512i (*sum)[6], const int tile_cols) { \
+        __m512i codes[2][3]; \
+        int c, i, x; \
+        BITNET__UNROLL for (i = 0; i < 4; i++) { \
+            if (i >= count) continue; \
+            bitnet__triples_tl2_##isa(t, block, block + 64 + i * 64, i, codes); \
+            BITNET__UNROLL for (x = 0; x < 6; x++) { \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                    __m512i *to = &sum[c][x % BITNET__SUMS_TL2(tile_cols)]; \
+                    int32_t four; \
+                    memcpy(&four, col[c] + at + i * 24 + x * 4, 4); \
+                    *to = _mm512_dpbusd_epi32(*to, codes[x / 3][x % 3], _mm512_set1_epi32(four)); \
+                    BITNET__IN_PLACE(*to); \
+                } \
+            } \
+        } \
+    } \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_tl2_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int32_t *out, \
+        size_t out_stride, const int tile_cols) { \
+        const bitnet__tl2_##isa t = bitnet__start_tl2_##isa(); \
+        const int8_t *col[8]; \
+        int8_t end[8][96]; \
+        __m512i sum[8][6]; \
+        int c, b, x; \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+            col[c] = q + (size_t)c * (size_t)n; \
+            sum[c][0] = _mm512_set1_epi32(-sums[c]); \
+            BITNET__UNROLL for (x = 1; x < 6; x++) sum[c][x] = _mm512_setzero_si512(); \
+        } \
+        for (b = 0; b < n / 96; b++, w += BITNET__TL2_BLOCK) { \
+            BITNET__PREFETCH_BLOCK(w); \
+            bitnet__block_tl2_##isa(&t, w, col, (size_t)b * 96, 4, sum, tile_cols); \
+        } \
+        if (n % 96) { \
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                memset(end[c], 0, 96); \
+                memcpy(end[c], col[c] + n / 96 * 96, (size_t)(n % 96)); \
+                col[c] = end[c]; \
+            } \
+            bitnet__block_tl2_##isa(&t, w, col, 0, (n % 96 + 23) / 24, sum, tile_cols); \
+        } \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+            BITNET__UNROLL for (x = 1; x < 6; x++) \
+                sum[c][0] = _mm512_add_epi32(sum[c][0], sum[c][x]); \
+            _mm512_mask_storeu_epi32(out + (size_t)c * out_stride, \
+                                     bitnet__first_avx512vnni(rows), sum[c][0]); \
+        } \
+    }
+
+BITNET__DEFINE_TILE_TL2(avx512vnni)
+BITNET__DEFINE_TILE_TL2(avx512vbmi)
+BITNET__DEFINE_DOTROWS_TL2(avx512vnni, avx512vnni, 16, 8, BITNET__CASES_TO_7)
+BITNET__DEFINE_DOTROWS_TL2(avx512vbmi, avx512vnni, 16, 8, BITNET__CASES_TO_7)
+BITNET__DEFINE_PACK_TL2(avx512vnni, 16, _mm512, si512)
+
 /* 24 sums, 4 of weights and 1 of activations: 29 registers; 10 loads for 24 vpdpbusd. */
 BITNET__FN void bitnet__tile_u8_avx512vnni(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                            int n, int rows, int cols, int32_t *out,
@@ -1506,25 +1933,47 @@ BITNET__DEFINE_DOTROWS_U8(avx512vnni, 6)
 
 static const bitnet_kernels bitnet__kernels_avx512vnni = {
     "avx512vnni",
+    BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI, 0, 0, 0,
+    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_i2s_avx512vnni)
+};
+static const bitnet_kernels bitnet__kernels_avx512vnni_tl2 = {
+    "avx512vnni-tl2",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
-    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni)
+    BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx512vnni,
+    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vnni)
+};
+static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
+    "avx512vbmi-tl2",
+    BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI |
+        BITNET_CPU_AVX512VBMI,
+    BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx512vnni,
+    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vbmi)
 };
 #undef BITNET__V16
 #undef BITNET__FN
 #endif
 
 /* Best first; bitnet.h undefines this one, the rest are ours. */
-#if BITNET__AVX512 && BITNET__AVXVNNI
-  #define BITNET__KERNEL_TABLES \
-      &bitnet__kernels_avx512vnni, &bitnet__kernels_avxvnni, &bitnet__kernels_avx2,
-#elif BITNET__AVX512 && BITNET__AVX2
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_avx512vnni, &bitnet__kernels_avx2,
+#if BITNET__AVX512 && BITNET__AVX2
+  #if BITNET__AVXVNNI
+    #define BITNET__KERNEL_TABLES \
+        &bitnet__kernels_avx512vnni, &bitnet__kernels_avxvnni, &bitnet__kernels_avx2, \
+        &bitnet__kernels_avx512vbmi_tl2, &bitnet__kernels_avx512vnni_tl2, \
+        &bitnet__kernels_avx2_tl2,
+  #else
+    #define BITNET__KERNEL_TABLES \
+        &bitnet__kernels_avx512vnni, &bitnet__kernels_avx2, &bitnet__kernels_avx512vbmi_tl2, \
+        &bitnet__kernels_avx512vnni_tl2, &bitnet__kernels_avx2_tl2,
+  #endif
 #elif BITNET__AVX512
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_avx512vnni,
+  #define BITNET__KERNEL_TABLES \
+      &bitnet__kernels_avx512vnni, &bitnet__kernels_avx512vbmi_tl2, \
+      &bitnet__kernels_avx512vnni_tl2,
 #elif BITNET__AVXVNNI
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_avxvnni, &bitnet__kernels_avx2,
+  #define BITNET__KERNEL_TABLES \
+      &bitnet__kernels_avxvnni, &bitnet__kernels_avx2, &bitnet__kernels_avx2_tl2,
 #elif BITNET__AVX2
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_avx2,
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_avx2, &bitnet__kernels_avx2_tl2,
 #else
   #define BITNET__KERNEL_TABLES
 #endif
@@ -1537,6 +1986,7 @@ static const bitnet_kernels bitnet__kernels_avx512vnni = {
 #undef BITNET__TARGET_avx2
 #undef BITNET__TARGET_avxvnni
 #undef BITNET__TARGET_avx512vnni
+#undef BITNET__TARGET_avx512vbmi
 #undef BITNET__UNROLL
 #undef BITNET__IN_PLACE
 #undef BITNET__TILE
@@ -1547,8 +1997,18 @@ static const bitnet_kernels bitnet__kernels_avx512vnni = {
 #undef BITNET__SHARE
 #undef BITNET__DEFINE_TILES_I2S
 #undef BITNET__DEFINE_UNPACK
+#undef BITNET__PREFETCH_AT
+#undef BITNET__PREFETCH_BLOCK
 #undef BITNET__DEFINE_DOTROWS_I2S
 #undef BITNET__PANEL
+#undef BITNET__PANEL_TL2
+#undef BITNET__SUMS_TL2
+#undef BITNET__TILE_CASE
+#undef BITNET__CASES_TO_3
+#undef BITNET__CASES_TO_7
+#undef BITNET__DEFINE_TILE_TL2
+#undef BITNET__DEFINE_DOTROWS_TL2
+#undef BITNET__DEFINE_PACK_TL2
 #undef BITNET__DEFINE_DOTROWS_U8
 #undef BITNET__DEFINE_DOTROWS_V16
 #undef BITNET__DEFINE_END_COLUMN

@@ -481,7 +481,7 @@ int main(int argc, char **argv) {
     else make_model();
     for (i = 0; i < bitnet_kernels_count() && n_tables < MAX_TABLES; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
-        int minutes = n_tables > 0 && info.n_params > 100000000 && !strcmp(k->name, "scalar");
+        int minutes = n_tables > 0 && info.n_params > 100000000 && !strncmp(k->name, "scalar", 6);
         if (!bitnet_kernels_usable(k) || (kernel && strcmp(k->name, kernel)) || minutes) continue;
         add_table(k, n_tables ? 0 : &load_s);
     }

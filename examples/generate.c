@@ -188,7 +188,9 @@ static int parse(int argc, char **argv) {
 static int choose_kernels(const bitnet_kernels **out) {
     int i = 0;
     if (kernel_name) *out = bitnet_kernels_find(kernel_name);
-    else while (!bitnet_kernels_usable(*out = bitnet_kernels_get(i))) i++;  /* scalar always is */
+    else
+        while (!bitnet_kernels_usable(*out = bitnet_kernels_get(i)) || (*out)->pack)
+            i++;                       /* ends with scalar, which always is */
     if (*out && bitnet_kernels_usable(*out)) return -1;
     if (*out) return fail(1, "--kernel: this machine cannot run '%s'", kernel_name);
     for (i = bitnet_kernels_count(); i--;) strcat(strcat(text, " "), bitnet_kernels_get(i)->name);

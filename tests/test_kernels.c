@@ -137,8 +137,8 @@ static int compare_i2s(const bitnet_kernels *k, int n, int rows, int cols, int w
     fill_weights(w, w_size, weights);
     fill_activations(q, q_size, activations);
     sum_columns(q, n, cols, sums);
-    scalar()->dotrows_i2s(w, q, sums, n, rows, cols, want, stride);
-    k->dotrows_i2s(w, q, sums, n, rows, cols, got, stride);
+    scalar()->dotrows_ternary(w, q, sums, n, rows, cols, want, stride);
+    k->dotrows_ternary(w, q, sums, n, rows, cols, got, stride);
     same = memcmp(want, got, size * 4) == 0;
     if (!same)
         test_fail(__FILE__, __LINE__,
@@ -157,7 +157,7 @@ static void dotrows_i2s(const char *table) {
     size_t n, r, c;
     int weights, activations, pair = 0;
     USE_TABLE(k, table);
-    if (!k.dotrows_i2s) return;
+    if (!k.dotrows_ternary) return;
     /* Every pair of contents at every length ... */
     for (n = 0; n < COUNT(lengths); n++)
         for (weights = 0; weights < N_WEIGHTS; weights++)
@@ -243,7 +243,7 @@ static void dotrows_i2s_longest(const char *table) {
     int8_t *q;
     int32_t sums[26], out[52];
     USE_TABLE(k, table);
-    if (!k.dotrows_i2s) return;
+    if (!k.dotrows_ternary) return;
     w = (uint8_t *)block((size_t)rows * (size_t)(n / 4), 1);
     q = (int8_t *)block((size_t)most * (size_t)n, 1);
     for (activations = ALL_127; activations <= ALL_MINUS_128; activations++) {
@@ -255,7 +255,7 @@ static void dotrows_i2s_longest(const char *table) {
                 cols = counts[count];
                 if (cols > 5 && weights != ALL_THREE) continue;
                 memset(out, UNTOUCHED, sizeof out);
-                k.dotrows_i2s(w, q, sums, n, rows, cols, out, (size_t)rows);
+                k.dotrows_ternary(w, q, sums, n, rows, cols, out, (size_t)rows);
                 for (i = 0; i < rows * cols; i++)
                     ok &= out[i] == known[weights][activations] * (1 << 20);
             }
@@ -282,7 +282,7 @@ static void i2s_definition(void) {
         fill_weights(w, w_size, (int)which % N_WEIGHTS);
         fill_activations(q, q_size, which % 2 ? RANDOM : PERIOD_251);
         sum_columns(q, n, cols, sums);
-        scalar()->dotrows_i2s(w, q, sums, n, rows, cols, out, 4);
+        scalar()->dotrows_ternary(w, q, sums, n, rows, cols, out, 4);
         for (c = 0; c < cols; c++)
             for (r = 0; r < rows; r++) {
                 int64_t sum = 0;
@@ -294,6 +294,148 @@ static void i2s_definition(void) {
         release(q, 1);
     }
     CHECK_MSG(ok, "seed %llu", (unsigned long long)seed);
+}
+
+/* ---- TL2 ---- */
+
+static const int tl2_rows[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 70};
+static const int tl2_cols[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33};
+
+/* Code i of a row in TL2, straight from the drawing in bitnet.h. */
+static int tl2_code_at(const uint8_t *packed, int n, int row, int i) {
+    const int step = i / 4 % 3, h = i / 12 % 2, t = i % 4, in_block = i / 24 % 4;
+    const size_t units = (size_t)(n + 23) / 24, whole = units / 4, rest = units % 4;
+    const size_t group = whole * 320 + (rest ? 64 + 64 * rest : 0);
+    const uint8_t *block = packed + (size_t)(row / 16) * group + (size_t)(i / 96) * 320;
+    const int at = 4 * (row % 16) + t;
+    const int nibble = block[64 + 64 * in_block + at] >> 4 * h & 15;
+    const int fifth = block[at] >> (2 * in_block + h) & 1, m = nibble % 5;
+    if (step == 1) return nibble / 5;
+    if (m < 3) return step == 0 ? m : fifth;
+    return step == 2 ? 2 : m == 3 ? 2 * fifth : 1;
+}
+
+/* What pack makes of valid weights: the codes that went in, scalar's bytes, not a byte more. */
+static void pack(const char *table) {
+    size_t n, r;
+    int turn = 0, i, row;
+    USE_TABLE(k, table);
+    for (n = 0; n < COUNT(lengths); n++)
+        for (r = 0; r < COUNT(tl2_rows); r++, turn++) {
+            const int len = lengths[n], rows = tl2_rows[r];
+            const size_t size = (size_t)rows * (size_t)len / 4, packed = k.packed_bytes(len, rows);
+            const int bad = (int)(random_bits() % (uint32_t)(rows * len));
+            uint8_t *w = (uint8_t *)block(size, 1);
+            uint8_t *want = (uint8_t *)results(packed), *got = (uint8_t *)block(packed, 3);
+            int same = 1, refused;
+            fill_weights(w, size, turn % 4 == 3 ? turn / 4 % 3 : VALID);
+            memset(got, UNTOUCHED, packed);
+            same &= !k.pack(w, len, rows, got);
+            same &= !bitnet__pack_tl2_scalar(w, len, rows, want) && !memcmp(want, got, packed);
+            for (row = 0; row < rows; row++)
+                for (i = 0; i < len; i++)
+                    same &= tl2_code_at(got, len, row, i) ==
+                            weight_at(w + (size_t)row * (size_t)len / 4, i) + 1;
+            /* One code 3, anywhere. */
+            w[bad / 4] |= (uint8_t)(3 << bad % 4 * 2);
+            refused = k.pack(w, len, rows, got);
+            release(w, 1);
+            release(got, 3);
+            free(want);
+            CHECK_MSG(same, "%s: n %d, %d rows, seed %llu", table, len, rows,
+                      (unsigned long long)seed);
+            CHECK_MSG(refused, "%s: n %d, %d rows, code 3 at %d", table, len, rows, bad);
+        }
+}
+
+/* The packed product against scalar's on I2_S. */
+static int compare_tl2(const bitnet_kernels *k, int n, int rows, int cols, int weights,
+                       int activations, size_t offset) {
+    size_t w_size = (size_t)rows * (size_t)(n / 4), q_size = (size_t)cols * (size_t)n;
+    size_t packed_size = k->packed_bytes(n, rows);
+    size_t stride = (size_t)rows + (offset & 3), size = ((size_t)cols - 1) * stride + (size_t)rows;
+    uint8_t *w = (uint8_t *)block(w_size, offset), *packed = (uint8_t *)block(packed_size, offset);
+    int8_t *q = (int8_t *)block(q_size, offset ^ 2);
+    int32_t *sums = (int32_t *)block((size_t)cols * 4, 4);
+    int32_t *want = (int32_t *)results(size * 4), *got = (int32_t *)results(size * 4);
+    int same;
+    fill_weights(w, w_size, weights);
+    fill_activations(q, q_size, activations);
+    sum_columns(q, n, cols, sums);
+    scalar()->dotrows_ternary(w, q, sums, n, rows, cols, want, stride);
+    same = !bitnet__pack_tl2_scalar(w, n, rows, packed);
+    k->dotrows_ternary(packed, q, sums, n, rows, cols, got, stride);
+    same &= memcmp(want, got, size * 4) == 0;
+    if (!same)
+        test_fail(__FILE__, __LINE__,
+                  "%s: n %d, %d rows, %d columns, weights %s, activations %s, offset %d, seed %llu",
+                  k->name, n, rows, cols, weight_names[weights], activation_names[activations],
+                  (int)offset, (unsigned long long)seed);
+    release(w, offset);
+    release(packed, offset);
+    release(q, offset ^ 2);
+    release(sums, 4);
+    free(want);
+    free(got);
+    return same;
+}
+
+static const int tl2_weights[] = {ALL_PLUS, ALL_MINUS, ALL_ZERO, VALID};
+
+static void dotrows_tl2(const char *table) {
+    size_t n, r, c, weights;
+    int activations, turn = 0;
+    USE_TABLE(k, table);
+    /* Every pair of contents at every length, by tiles and by panels ... */
+    for (n = 0; n < COUNT(lengths); n++)
+        for (weights = 0; weights < COUNT(tl2_weights); weights++)
+            for (activations = 0; activations < N_ACTIVATIONS; activations++)
+                for (c = 0; c < 2; c++)
+                    if (!compare_tl2(&k, lengths[n], 18, c ? 16 : 6, tl2_weights[weights],
+                                     activations, 1)) return;
+    /* ... and every shape, with contents in turn; 640 and 1152 end in 2 and 0 thirds of a block. */
+    for (n = 0; n < COUNT(lengths) + 2; n++)
+        for (r = 0; r < COUNT(tl2_rows); r++)
+            for (c = 0; c < COUNT(tl2_cols); c++, turn++) {
+                const int len = n < COUNT(lengths) ? lengths[n] : n == COUNT(lengths) ? 640 : 1152;
+                if (len > 2000 && turn % 5) continue;
+                if (!compare_tl2(&k, len, tl2_rows[r], tl2_cols[c],
+                                 turn % 2 ? VALID : tl2_weights[turn / 2 % 4],
+                                 turn % 2 ? RANDOM : turn / 2 % N_ACTIVATIONS, (size_t)(turn % 9)))
+                    return;
+            }
+    /* More rows than the kernels take at a time. */
+    if (!compare_tl2(&k, 1152, 523, 5, VALID, RANDOM, 3)) return;
+    if (!compare_tl2(&k, 1152, 523, 19, VALID, RANDOM, 3)) return;
+}
+
+/* The longest row, whose largest sums are known. */
+static void dotrows_tl2_longest(const char *table) {
+    const int n = 1 << 20;
+    int cols, weights, activations, i;
+    USE_TABLE(k, table);
+    for (cols = 1; cols <= 17; cols += 16)
+        for (weights = ALL_PLUS; weights <= ALL_MINUS; weights++)
+            for (activations = ALL_127; activations <= ALL_MINUS_128; activations++) {
+                const int known = (weights == ALL_PLUS ? 1 : -1) *
+                                  (activations == ALL_127 ? 127 : -128) * n;
+                uint8_t *w = (uint8_t *)block((size_t)n / 4, 1);
+                uint8_t *packed = (uint8_t *)block(k.packed_bytes(n, 1), 1);
+                int8_t *q = (int8_t *)block((size_t)cols * (size_t)n, 1);
+                int32_t sums[17], out[17];
+                int ok;
+                fill_weights(w, (size_t)n / 4, weights);
+                fill_activations(q, (size_t)cols * (size_t)n, activations);
+                for (i = 0; i < cols; i++) sums[i] = n * (activations == ALL_127 ? 127 : -128);
+                ok = !k.pack(w, n, 1, packed);
+                k.dotrows_ternary(packed, q, sums, n, 1, cols, out, 1);
+                for (i = 0; i < cols; i++) ok &= out[i] == known;
+                release(w, 1);
+                release(packed, 1);
+                release(q, 1);
+                CHECK_MSG(ok, "%s: %d columns, a row of 2^20 weights %s", table, cols,
+                          weight_names[weights]);
+            }
 }
 
 /* ---- quantize ---- */
@@ -928,7 +1070,10 @@ static void math_round(void) {
 
 /* Every table that is compiled in must be one that is tested below. */
 static void tables(void) {
-    static const char *const tested[] = {"avx512vnni", "avxvnni", "avx2", "scalar"};
+    static const char *const tested[] = {
+        "avx512vnni", "avxvnni", "avx2", "avx512vbmi-tl2", "avx512vnni-tl2", "avx2-tl2",
+        "scalar-tl2", "scalar"
+    };
     int i, n = bitnet_kernels_count();
     size_t t;
     for (i = 0; i < n; i++)
@@ -955,7 +1100,7 @@ static void dispatch(void) {
     CHECK(bitnet_kernels_get(n) == 0);
     CHECK(n >= 1 && !strcmp(scalar()->name, "scalar"));
     CHECK(scalar()->needs == 0 && bitnet_kernels_usable(scalar()));
-    CHECK(scalar()->quantize && scalar()->dotrows_i2s && scalar()->dotrows_f32);
+    CHECK(scalar()->quantize && scalar()->dotrows_ternary && scalar()->dotrows_f32);
     CHECK(scalar()->dotrows_f16 && scalar()->dotrows_bf16 && scalar()->mixrows_f32);
     CHECK(scalar()->mixrows_f16 && scalar()->softmax && scalar()->rmsnorm);
     CHECK(scalar()->keys_f16 && scalar()->rope && scalar()->store_f16);
@@ -964,7 +1109,8 @@ static void dispatch(void) {
     for (i = 0; i < n; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
         CHECK(bitnet_kernels_usable(k) == ((k->needs & features) == k->needs));
-        CHECK(i == n - 1 || k->needs != 0);
+        CHECK(i >= n - 2 || k->needs != 0);
+        CHECK(!k->pack == !k->packed_bytes && !k->pack == (k->row_group == 0));
     }
     /* One bit that is missing is enough, whatever else is there. */
     for (i = 0; i < 32; i++) {
@@ -979,18 +1125,20 @@ static void dispatch(void) {
 static void cpu_features(void) {
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
     uint32_t f = bitnet__cpu_features();
-    int avx2, avx512, vnni;
+    int avx2, avx512, vnni, vbmi;
     unsigned a = 0, b = 0, c = 0, d = 0;
-    if (bitnet_kernels_count() == 1) SKIP("only scalar is compiled in");
+    if (bitnet_kernels_count() == 2) SKIP("only scalar is compiled in");
     __builtin_cpu_init();
     avx2 = __builtin_cpu_supports("avx2") != 0;
     avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     vnni = __builtin_cpu_supports("avx512vnni") != 0;
+    vbmi = __builtin_cpu_supports("avx512vbmi") != 0;
     CHECK(avx2 == !!(f & BITNET_CPU_AVX2));
     CHECK(avx512 == !!(f & BITNET_CPU_AVX512));
     CHECK((avx512 && vnni) == !!(f & BITNET_CPU_AVX512VNNI));
-    CHECK(!(f & BITNET_CPU_AVX512VNNI) || (f & BITNET_CPU_AVX512));
+    CHECK((avx512 && vbmi) == !!(f & BITNET_CPU_AVX512VBMI));
+    CHECK(!(f & (BITNET_CPU_AVX512VNNI | BITNET_CPU_AVX512VBMI)) || (f & BITNET_CPU_AVX512));
     CHECK(!(f & BITNET_CPU_AVX512) || (f & BITNET_CPU_AVX2));
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && a >= 1) __cpuid_count(7, 1, a, b, c, d);
     else a = 0;
@@ -1022,11 +1170,23 @@ static void cpu_features(void) {
     X(store_f16, table) \
     X(products, table)
 
+#define TL2_TEST(entry, isa) \
+    static void entry##_##isa(void) { entry(#isa "-tl2"); }
+#define TL2_ROW(entry, isa) {"kernels/" #isa "-tl2/" #entry, entry##_##isa},
+#define EACH_TL2(X, isa) \
+    X(pack, isa) \
+    X(dotrows_tl2, isa) \
+    X(dotrows_tl2_longest, isa)
+
 TABLE_TEST(dotrows_i2s_longest, scalar)
 TABLE_TEST(dotrows_u8, scalar)
 EACH_ENTRY(TABLE_TEST, avx2)
 EACH_ENTRY(TABLE_TEST, avxvnni)
 EACH_ENTRY(TABLE_TEST, avx512vnni)
+EACH_TL2(TL2_TEST, scalar)
+EACH_TL2(TL2_TEST, avx2)
+EACH_TL2(TL2_TEST, avx512vnni)
+EACH_TL2(TL2_TEST, avx512vbmi)
 
 extern const test_case kernels_tests[];
 const test_case kernels_tests[] = {
@@ -1052,5 +1212,9 @@ const test_case kernels_tests[] = {
     EACH_ENTRY(TABLE_ROW, avx2)
     EACH_ENTRY(TABLE_ROW, avxvnni)
     EACH_ENTRY(TABLE_ROW, avx512vnni)
+    EACH_TL2(TL2_ROW, scalar)
+    EACH_TL2(TL2_ROW, avx2)
+    EACH_TL2(TL2_ROW, avx512vnni)
+    EACH_TL2(TL2_ROW, avx512vbmi)
     {0, 0}
 };

@@ -990,6 +990,43 @@ static void test_empty_kernels(void) {
     gb_free_model(&g);
 }
 
+/* Code 3 counts as 2 in I2_S; a table that packs has to refuse it, by the tensor's name. And what a
+   model says of its layout. */
+static void test_packed_code_3(void) {
+    gb_model g = small_model();
+    bitnet_model *m = load(g.data, g.size, &bitnet__kernels_scalar);
+    const bitnet__tensor *t = m ? bitnet__find_tensor(&m->gguf, "blk.0.ffn_up.weight") : 0;
+    size_t at = t ? (size_t)t->offset + 5 : 0;
+    int i, n = 0, round;
+    bitnet_model_free(m);
+    CHECK(at);
+    for (round = 0; round < 2; round++) {
+        for (i = 0; i < bitnet_kernels_count(); i++) {
+            bitnet_error err = {BITNET_OK, ""};
+            bitnet_model_params p;
+            bitnet_model_info info;
+            bitnet_result r;
+            memset(&p, 0, sizeof p);
+            p.kernels = bitnet_kernels_get(i);
+            if (!bitnet_kernels_usable(p.kernels)) continue;
+            r = bitnet_model_load_memory(g.data, g.size, &p, &m, &err);
+            if (round && p.kernels->pack) {
+                CHECK_MSG(r == BITNET_ERR_FORMAT && !m && strstr(err.text, "'blk.0.ffn_up.weight'"),
+                          "%s: %d, %s", p.kernels->name, (int)r, err.text);
+                n++;
+                continue;
+            }
+            CHECK_MSG(r == BITNET_OK && m, "%s: %s", p.kernels->name, err.text);
+            bitnet_model_get_info(m, &info);
+            CHECK(!strcmp(info.layout, p.kernels->pack ? "TL2" : "I2_S"));
+            bitnet_model_free(m);
+        }
+        ((uint8_t *)g.data)[at] |= 0xc0;
+    }
+    CHECK(n > 0);
+    gb_free_model(&g);
+}
+
 static void test_selftest(void) {
     int i, n = 0;
     for (i = 0; i < bitnet_kernels_count(); i++) {
@@ -1069,7 +1106,7 @@ static void broken_rmsnorm(const float *x, const float *gain, int n, float eps, 
 
 static void test_selftest_finds(void) {
     static const char *const names[] = {
-        "quantize", "quantize", "quantize", "dotrows_i2s", "dotrows_f32", "dotrows_f16",
+        "quantize", "quantize", "quantize", "dotrows_ternary", "dotrows_f32", "dotrows_f16",
         "dotrows_bf16", "keys_f16", "mixrows_f32", "mixrows_f16", "dotrows_u8", "softmax",
         "softmax", "rope", "rope", "store_f16", "dequantize", "relu2_gate", "rmsnorm"
     };
@@ -1081,7 +1118,7 @@ static void test_selftest_finds(void) {
         k.name = "broken";
         broken_part = i;
         switch (i) {
-            case 3: k.dotrows_i2s = broken_i2s; break;
+            case 3: k.dotrows_ternary = broken_i2s; break;
             case 4: k.dotrows_f32 = broken_f32; break;
             case 5: k.dotrows_f16 = broken_f16; break;
             case 6: k.dotrows_bf16 = broken_bf16; break;
@@ -1142,6 +1179,7 @@ const test_case model_tests[] = {
     {"model/max_bytes", test_max_bytes},
     {"model/unusable_kernels", test_unusable_kernels},
     {"model/empty_kernels", test_empty_kernels},
+    {"model/packed_code_3", test_packed_code_3},
     {"model/selftest", test_selftest},
     {"model/selftest_finds", test_selftest_finds},
     {0, 0}
