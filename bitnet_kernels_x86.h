@@ -201,22 +201,17 @@ static uint32_t bitnet__cpu_features(void) {
 #define BITNET__TILE_COLS(left) ((left) > 2 ? BITNET__TILE : 1)
 #define BITNET__CLAMP(i, count) ((size_t)((i) < (count) ? (i) : (count) - 1))
 
-/* For CPUs whose own prefetching loses four short streams; where it keeps up this changes nothing.
-   An address past the end of the weights does no harm: nothing is read there. */
-#define BITNET__PREFETCH_AT(p, ahead) \
-    _mm_prefetch((const char *)((uintptr_t)(p) + (ahead)), _MM_HINT_T0)
-#define BITNET__PREFETCH(p) BITNET__PREFETCH_AT(p, 16384)
-
-/* The same for a block of TL2, five cache lines of one stream. */
-#define BITNET__PREFETCH_BLOCK(p) \
-    (BITNET__PREFETCH_AT(p, 8192), BITNET__PREFETCH_AT(p, 8256), BITNET__PREFETCH_AT(p, 8320), \
-     BITNET__PREFETCH_AT(p, 8384), BITNET__PREFETCH_AT(p, 8448))
-
-/* For rows that are read from end to end: into L2 well ahead, for only few lines at a time can be
-   on their way into L1, and from there into L1. Once for 64 bytes: more of them cost time. */
+/* For what is read from end to end: into L2 well ahead, for only few lines at a time can be on their
+   way into L1, and from there into L1. Once for 64 bytes: more of them cost time. An address past
+   the end does no harm: nothing is read there. */
 #define BITNET__STREAM(p) \
     (_mm_prefetch((const char *)((uintptr_t)(p) + 16384), _MM_HINT_T1), \
      _mm_prefetch((const char *)((uintptr_t)(p) + 4096), _MM_HINT_T0))
+
+/* The same for a block of TL2, five cache lines. */
+#define BITNET__STREAM_BLOCK(p) \
+    (BITNET__STREAM(p), BITNET__STREAM((p) + 64), BITNET__STREAM((p) + 128), \
+     BITNET__STREAM((p) + 192), BITNET__STREAM((p) + 256))
 
 /* Of `left` columns, how many the next tile takes if it can take most. */
 #define BITNET__SHARE(left, most) \
@@ -648,7 +643,7 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
         for (i = 0; i < n; i += BITNET__LANES) { \
             BITNET__UNROLL for (r = 0; r < 4; r++) { \
                 const uint8_t *p = row[r] + (size_t)i * (bytes); \
-                BITNET__PREFETCH(p); \
+                if (i * (bytes) % 64 == 0) BITNET__STREAM(p); \
                 v[r] = bitnet__load_##type##_##isa(p); \
             } \
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
@@ -712,7 +707,7 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
         for (i = 0; i < n; i += BITNET__LANES) { \
             BITNET__UNROLL for (r = 0; r < 4; r++) { \
                 const uint8_t *p = row[r] + (size_t)i * bytes; \
-                if (bytes == 2) BITNET__PREFETCH(p); \
+                if (bytes == 2 && i % 32 == 0) BITNET__STREAM(p); \
                 v[r] = bytes == 2 ? bitnet__load_f16_##isa(p) : bitnet__load_f32_##isa(p); \
             } \
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
@@ -777,8 +772,8 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
                                                    k * BITNET__LANES); \
         } \
         for (r = 0; r < rows; r++, w += row_bytes) { \
-            if (bytes == 2) BITNET__PREFETCH(w); \
-            if (bytes == 2 && vectors > 2) BITNET__PREFETCH(w + 64); \
+            if (bytes == 2) BITNET__STREAM(w); \
+            if (bytes == 2 && vectors > 2) BITNET__STREAM(w + 64); \
             BITNET__UNROLL for (k = 0; k < vectors; k++) { \
                 const uint8_t *from = w + (size_t)k * BITNET__LANES * bytes; \
                 v[k] = bytes == 2 ? bitnet__load_f16_##isa(from) : bitnet__load_f32_##isa(from); \
@@ -1389,7 +1384,7 @@ BITNET__FN void bitnet__tile_tl2_avx2(const uint8_t *w, const int8_t *q, const i
             sum[c] = _mm256_set1_epi32(-sums[c]);
         for (b = 0; b < n / 96; b++, p += BITNET__TL2_BLOCK) {
             bitnet__block_tl2_avx2(&t, p, col, (size_t)b * 96, 4, sum, tile_cols);
-            BITNET__PREFETCH_BLOCK(p);
+            BITNET__STREAM_BLOCK(p);
         }
         if (n % 96) bitnet__block_tl2_avx2(&t, p, last, 0, (n % 96 + 23) / 24, sum, tile_cols);
         BITNET__UNROLL for (c = 0; c < tile_cols; c++)
@@ -1419,7 +1414,7 @@ BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const in
             const __m256i h = bitnet__load256_avx2(p);
             const __m256i d0 = _mm256_madd_epi16(_mm256_maddubs_epi16(h, q0), ones);
             const __m256i d1 = _mm256_madd_epi16(_mm256_maddubs_epi16(h, q1), ones);
-            BITNET__PREFETCH(p);
+            if (i % 64 == 0) BITNET__STREAM(p);
             sum[0][r] = _mm256_add_epi32(sum[0][r], d0);
             sum[1][r] = _mm256_add_epi32(sum[1][r], d1);
         }
@@ -1523,7 +1518,7 @@ BITNET__FN void bitnet__tile_u8_avxvnni(const uint8_t *w, const int8_t *q, const
         BITNET__UNROLL for (r = 0; r < 4; r++) {
             const uint8_t *p = w + BITNET__CLAMP(r, rows) * (size_t)n + i;
             const __m256i h = bitnet__load256_avx2(p);
-            BITNET__PREFETCH(p);
+            if (i % 64 == 0) BITNET__STREAM(p);
             sum[0][r] = _mm256_dpbusd_avx_epi32(sum[0][r], h, q0);
             sum[1][r] = _mm256_dpbusd_avx_epi32(sum[1][r], h, q1);
         }
@@ -1867,7 +1862,7 @@ BITNET__INLINE BITNET__TARGET_avx512vbmi void bitnet__triples_tl2_avx512vbmi(
             BITNET__UNROLL for (x = 1; x < 6; x++) sum[c][x] = _mm512_setzero_si512(); \
         } \
         for (b = 0; b < n / 96; b++, w += BITNET__TL2_BLOCK) { \
-            BITNET__PREFETCH_BLOCK(w); \
+            BITNET__STREAM_BLOCK(w); \
             bitnet__block_tl2_##isa(&t, w, col, (size_t)b * 96, 4, sum, tile_cols); \
         } \
         if (n % 96) { \
@@ -1908,7 +1903,7 @@ BITNET__FN void bitnet__tile_u8_avx512vnni(const uint8_t *w, const int8_t *q, co
     for (i = 0; i < n; i += 64) {
         BITNET__UNROLL for (r = 0; r < 4; r++) {
             h[r] = _mm512_loadu_si512(row[r] + i);
-            BITNET__PREFETCH(row[r] + i);
+            BITNET__STREAM(row[r] + i);
         }
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
             const __m512i a = _mm512_loadu_si512(col[c] + i);
@@ -1992,13 +1987,11 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
 #undef BITNET__TILE
 #undef BITNET__TILE_COLS
 #undef BITNET__CLAMP
-#undef BITNET__PREFETCH
 #undef BITNET__STREAM
 #undef BITNET__SHARE
 #undef BITNET__DEFINE_TILES_I2S
 #undef BITNET__DEFINE_UNPACK
-#undef BITNET__PREFETCH_AT
-#undef BITNET__PREFETCH_BLOCK
+#undef BITNET__STREAM_BLOCK
 #undef BITNET__DEFINE_DOTROWS_I2S
 #undef BITNET__PANEL
 #undef BITNET__PANEL_TL2
