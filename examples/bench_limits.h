@@ -138,6 +138,7 @@ static double measure_bandwidth(int n, const uint8_t *data, size_t size) {
 /* GMAC/s of n threads with the instruction of these kernels; -1 if there is no probe for it. */
 static double measure_peak(int n, const bitnet_kernels *k) {
     const probe *p = find_probe(k);
+    const uint8_t no_data[1] = {0};
     const int passes = 1 << 22;
-    return p->peak ? p->macs * passes * n / time_jobs(p->peak, n, passes, 0, 0) * 1e-9 : -1;
+    return p->peak ? p->macs * passes * n / time_jobs(p->peak, n, passes, no_data, 0) * 1e-9 : -1;
 }
