@@ -23,7 +23,7 @@
 #include "bench_model.h"
 #include "bench_profile.h"
 
-enum { MAX_TABLES = 16, MAX_ROUNDS = 101, MAX_SCALES = 10 };
+enum { MAX_TABLES = 16, MAX_SCALES = 10 };
 
 /* What is measured. Stages in turn: a context can forget its end, so that it is filled once. */
 enum { N_STAGES = 3, N_RUNS = 10, FIRST_DECODE = 4 };

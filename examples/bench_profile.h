@@ -103,11 +103,11 @@ enum { N_PROFILES = 3 };
 static const struct { const char *what; int32_t tokens; } profiled_runs[N_PROFILES] = {
     {"prefill", 512}, {"decode", 0}, {"decode", 1024}
 };
-static double profiles[N_PROFILES][N_PROFILED];           /* seconds of all rounds */
+static double profiles[N_PROFILES][MAX_ROUNDS][N_PROFILED];   /* seconds */
 
 static int is_profiled(int i) { return profiled_runs[i].tokens <= info.ctx_train; }
 
-static void profile_run(bitnet_ctx *c, int i, int n_threads) {
+static void profile_run(bitnet_ctx *c, int i, int n_threads, double sums[N_PROFILED]) {
     double start, rows[N_DECODE];
     int32_t tokens = profiled_runs[i].tokens;
     int is_decode = profiled_runs[i].what[0] == 'd';
@@ -116,7 +116,7 @@ static void profile_run(bitnet_ctx *c, int i, int n_threads) {
     start = seconds();
     if (is_decode) decode(c, 0, rows);
     else prefill(c, tokens);
-    add_logs(n_threads, seconds() - start, profiles[i]);
+    add_logs(n_threads, seconds() - start, sums);
 }
 
 static void measure_profile(const bitnet_model *m, int n_threads, int rounds) {
@@ -127,27 +127,30 @@ static void measure_profile(const bitnet_model *m, int n_threads, int rounds) {
     for (r = 0; r < rounds; r++) {
         fprintf(stderr, "bench: profile, round %d of %d\n", r + 1, rounds);
         for (i = 0; i < N_PROFILES; i++)
-            if (is_profiled(i)) profile_run(c, i, n_threads);
+            if (is_profiled(i)) profile_run(c, i, n_threads, profiles[i][r]);
     }
     bitnet_ctx_free(c);
     stop_logs(n_threads);
 }
 
-/* Milliseconds of a token that is written, or of a whole prompt, and what share that is. */
+/* Of the median round: milliseconds of a token that is written, or of a whole prompt, and their
+   shares. */
 static void report_profile(int rounds) {
     int i, part, percent;
     begin_list("profile", "run      tokens    unit    total quantize   matmul attention"
                "     head    embed  waiting     rest");
     for (i = 0; i < N_PROFILES; i++)
         for (percent = 0; percent < 2 && is_profiled(i); percent++) {
-            double ms = 1e3 / rounds / (profiled_runs[i].what[0] == 'd' ? N_DECODE : 1);
+            const double *sums = profiles[i][rounds / 2];
+            double ms = 1e3 / (profiled_runs[i].what[0] == 'd' ? N_DECODE : 1);
+            qsort(profiles[i], (size_t)rounds, sizeof *profiles[i], ascending);   /* by TOTAL */
             begin_row();
             show_text("run", profiled_runs[i].what, -8);
             show("tokens", profiled_runs[i].tokens, 7, 0);
             show_text("unit", percent ? "percent" : "ms", 8);
             for (part = 0; part < N_PROFILED; part++)
-                show(profiled[part], profiles[i][part] * (percent ? 100 / profiles[i][TOTAL] : ms),
-                     9, percent ? 1 : 3);
+                show(profiled[part], sums[part] * (percent ? 100 / sums[TOTAL] : ms), 9,
+                     percent ? 1 : 3);
             end_row();
         }
     end_list();

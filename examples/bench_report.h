@@ -1,5 +1,7 @@
 /* bench_report.h - a part of bench.c: errors, medians, and rows that are columns of text or, with
    --json, objects in lists. */
+enum { MAX_ROUNDS = 101 };
+
 static int json;
 
 static void fail(int code, const char *what, const char *which) {
