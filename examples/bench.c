@@ -4,9 +4,9 @@
        ./bench [MODEL] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] [--profile] [--json]
 
    Without MODEL: a random one in memory, of BitNet b1.58-2B-4T's shapes. --quick leaves out the
-   context of 4096. Limits and speeds are measured in the same rounds, on as many threads, the
-   tables in turn, so that a noisy machine is noisy for all alike. Printed are medians; +- is half
-   the way from the slowest round to the fastest.
+   context of 4096 and one of three rounds. Limits and speeds are measured in the same rounds, on
+   as many threads, the tables in turn, so that a noisy machine is noisy for all alike. Printed are
+   medians; +- is half the way from the slowest round to the fastest.
    Decode at a context writes its last N_DECODE positions (0: the first ones), greedily, with the
    screened head or with all logits. Its limit is read bandwidth: a token needs all ternary weights,
    the head, and the keys and values before it. Prefill is bitnet_eval of a prompt, without the
@@ -51,7 +51,7 @@ typedef struct scale {                 /* the first table with fewer threads */
 
 static table tables[MAX_TABLES];
 static scale scales[MAX_SCALES];
-static int n_tables, n_scales, rounds = 3, threads, quick, profile;
+static int n_tables, n_scales, rounds, threads, quick, profile;
 static const char *path, *kernel;
 static double bandwidth[N_STAGES][MAX_TABLES * MAX_ROUNDS];   /* GB/s */
 
@@ -245,6 +245,7 @@ static void parse_flags(char **a) {                       /* ends with 0 */
         else fail(2, "not [MODEL] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] [--profile] "
                   "[--json]: ", *a);
     }
+    if (!rounds) rounds = quick ? 2 : 3;
     if (kernel && !bitnet_kernels_find(kernel)) fail(2, "this build has no kernels ", kernel);
     if (kernel && !bitnet_kernels_usable(bitnet_kernels_find(kernel)))
         fail(1, "this machine cannot run the kernels ", kernel);
