@@ -167,8 +167,8 @@ test_all() {
     STB=$(stb_flags)
     [ -z "$STB" ] || STB="$STB -DSTB_SPRINTF_NOUNALIGNED"
     suite cc tests cc "$CC" $CFLAGS
-    example generate >/dev/null
-    suite cli sh tests/test_cli.sh build/generate examples/tiny.gguf
+    for program in generate bench; do example $program >/dev/null; done
+    suite cli sh tests/test_cli.sh build/generate examples/tiny.gguf build/bench
     [ -n "$RUN" ] || test_host
     echo
     echo "$passed passed, $failed failed, $skipped skipped"

@@ -108,6 +108,11 @@ expect "they say the same" sh -c \
     "cmp $dir/manual.text $dir/readme.text && cmp $dir/manual.text $dir/minimal.text"
 refuse "the minimal program names a missing file" "no-such-file" $dir/minimal no-such-file
 
+for program in generate bench; do
+    expect "examples/$program.c compiles" $CC -std=c99 $STRICT examples/$program.c \
+        -o $dir/$program -lpthread
+done
+
 # ---- the same text from every build ----
 
 text() { "$@" -m $model -p "The capital of France is" -n 60 -s 7 --temp 0.9 2>/dev/null; }
@@ -128,7 +133,9 @@ if [ -e /usr/share/unicode/UnicodeData.txt ] && command -v python3 >/dev/null 2>
     expect "Unicode tables" python3 tests/unicode_tables.py --check bitnet.h
 else skip "Unicode tables: python3 or unicode-data is not installed"; fi
 expect "lines of at most 100 columns" sh -c \
-    "! awk 'length > 100 { print FILENAME \":\" FNR }' *.h examples/*.c tests/*.c tests/*.h | grep ."
+    "! awk 'length > 100 { print FILENAME \":\" FNR }' *.h examples/*.[ch] tests/*.c tests/*.h | grep ."
+expect "examples of under 300 lines" sh -c \
+    "! wc -l examples/*.[ch] | awk '\$1 >= 300 && \$2 != \"total\"' | grep ."
 
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

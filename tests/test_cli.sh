@@ -1,11 +1,11 @@
 #!/bin/sh
-# Tests of the command examples/generate.c, from the outside.
-#     test_cli.sh PATH_TO_GENERATE PATH_TO_MODEL
+# Tests of the commands examples/generate.c and examples/bench.c, from the outside.
+#     test_cli.sh PATH_TO_GENERATE PATH_TO_MODEL [PATH_TO_BENCH]
 # Prints a line for each case (ok, FAIL, skip) and at the end `cli: N passed, N failed, N skipped`; exit code 1 if a
 # case failed. RUN in the environment is put in front of the program (an emulator).
-[ $# -eq 2 ] || { echo "usage: $0 PATH_TO_GENERATE PATH_TO_MODEL" >&2; exit 2; }
+[ $# -eq 2 ] || [ $# -eq 3 ] || { echo "usage: $0 PATH_TO_GENERATE PATH_TO_MODEL [PATH_TO_BENCH]" >&2; exit 2; }
 case $1 in */*) gen=$1 ;; *) gen=./$1 ;; esac
-model=$2
+model=$2 bench=${3:-}
 [ -x "$gen" ] || { echo "$0: there is no program '$gen'" >&2; exit 2; }
 [ -f "$model" ] || { echo "$0: there is no model '$model'" >&2; exit 2; }
 tmp=$(mktemp -d) || exit 2
@@ -230,6 +230,63 @@ rm -f "$tmp/running"
 check interrupt "exit code $rc, not 130" test $rc -eq 130
 check interrupt-text "no text, or no newline at its end" sh -c "[ -s '$tmp/out' ] && [ \"\$(tail -c 1 '$tmp/out' | wc -l)\" -eq 1 ]"
 check interrupt-closing-line "no closing line" grep -q "interrupted" "$tmp/err"
+
+# ---- bench: wrong usage, and which rows it prints; never how fast anything is
+bench_rows() { # NAME TEXT COUNT: so many rows of the last output hold the text
+    n=$(grep -c -e "$2" "$tmp/out")
+    check "$1" "$n rows with $2, not $3" test "$n" -eq "$3"
+}
+json_is() { # NAME CONDITION: Python's, of the last output as j
+    check "$1" "not so: $2" python3 -c "import json, sys; j = json.load(open(sys.argv[1])); sys.exit(not ($2))" "$tmp/out"
+}
+bench_tests() {
+    gen=$bench                                  # what run and fails start
+    fails bench-bad-flag 2 "--bogus" "$model" --bogus
+    fails bench-two-models 2 "stray" "$model" stray
+    fails bench-missing-value 2 "-t wants a number" "$model" -t
+    fails bench-bad-number 2 "-r wants a number from 1" "$model" -r 0
+    fails bench-bad-number-tail 2 "-t wants a number from 1" "$model" -t 2x
+    fails bench-missing-kernel 2 "--kernel" "$model" --kernel
+    fails bench-unknown-kernel 2 "bogus" "$model" --kernel bogus
+    for k in $unusable; do fails "bench-kernel-unusable-$k" 1 "$k" "$model" --kernel "$k"; done
+    fails bench-model-missing 1 "$tmp/nowhere.gguf" "$tmp/nowhere.gguf"
+    fails bench-model-directory 1 "cannot read $tmp" "$tmp"
+    fails bench-model-empty 1 "cannot read $tmp/empty" "$tmp/empty"
+    fails bench-model-not-gguf 1 "not a GGUF" "$tmp/text"
+
+    n_kernels=$(echo "$kernels" | wc -w)
+    run "$model" --quick -r 1 -t 2 --json
+    check bench "exit code $rc" test $rc -eq 0
+    check bench-numbers "a number that is none" sh -c "! grep -i -e '[ -]nan' -e '[ -]inf' '$tmp/out'"
+    for k in $kernels; do bench_rows "bench-kernel-$k" "\"kernel\": \"$k\", \"run\"" 5; done
+    for n in 32 128 512; do bench_rows "bench-prefill-$n" "\"prefill\", \"tokens\": $n, \"head\": \"-\"" "$n_kernels"; done
+    for head in screened full; do bench_rows "bench-decode-$head" "\"decode\", \"tokens\": 0, \"head\": \"$head\"" "$n_kernels"; done
+    for n in 1 2; do bench_rows "bench-threads-$n" "\"threads\": $n," 1; done
+    run "$model" --quick -r 1 -t 1 --kernel scalar
+    bench_rows bench-text-prefill "^scalar  *prefill " 3
+    bench_rows bench-text-decode "^scalar  *decode " 2
+    bench_rows bench-one-thread "threads prefill" 0
+    command -v python3 > /dev/null || { skip bench-json "python3 is not installed"; return; }
+
+    # a context that is long enough for every row: the file's number, 32 bits behind its key and type
+    long='p = b.index(b".context_length") + 19; open(sys.argv[2], "wb").write(b[:p] + b"\0\x10\0\0" + b[p + 4:])'
+    python3 -c "import sys; b = open(sys.argv[1], 'rb').read(); $long" "$model" "$tmp/long.gguf"
+    run "$tmp/long.gguf" -r 2 -t 3 --json --kernel "$(echo "$kernels" | head -n 1)"
+    json_is bench-json "[t['threads'] for t in j['threads']] == [1, 2, 3] and len(j['kernels']) == 1"
+    json_is bench-long-prefill "[r['tokens'] for r in j['runs'] if r['run'] == 'prefill'] == [32, 128, 512, 4096]"
+    json_is bench-long-decode "[r['tokens'] for r in j['runs'] if r['head'] == 'full'] == [0, 1024, 4096]"
+    json_is bench-exact-rows "all(0 < r['exact_rows'] < 2048 for r in j['runs'] if r['head'] == 'screened')"
+    json_is bench-positive "all(r['tok_s'] > 0 and r['gmac_s'] > 0 for r in j['runs'])"
+    run "$tmp/long.gguf" --profile -r 2 -t 3 --json
+    json_is bench-profile "[(r['run'], r['tokens']) for r in j['profile'] if r['unit'] == 'ms'] ==
+        [('prefill', 512), ('decode', 0), ('decode', 1024)]"
+    json_is bench-profile-sum "all(abs(sum(v for k, v in r.items() if k not in ('run', 'tokens', 'unit', 'total'))
+        - r['total']) < r['total'] / 1000 for r in j['profile'])"
+    json_is bench-profile-parts "all(r[k] > 0 for r in j['profile'] for k in
+        ('quantize', 'matmul', 'attention', 'embed', 'waiting', 'rest'))"
+    json_is bench-profile-head "all((r['head'] > 0) == (r['run'] == 'decode') for r in j['profile'])"
+}
+if [ -n "$bench" ]; then bench_tests; else skip bench "no program was named"; fi
 
 echo "cli: $passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]
