@@ -79,12 +79,13 @@
 
    LAYOUTS
    -------
-   A kernel table is an instruction set and a layout of the ternary weights. scalar, avx2 and
-   avx512vnni read I2_S (2 bits a weight) where the file has it. The tables named -tl2 make TL2 of
-   it, 5 bits for 3 weights, when the model is loaded: a copy of 5/6 the size in memory of the
-   model's own (434 MB of the 2B model, in some 0.2 s, on up to 16 CPUs), for fewer bytes a token.
-   It is lossless, and the logits are the same bits; a code 3, which stands for no weight, is then
-   refused. Ask for it by bitnet_model_params.kernels; the default reads in place.
+   A kernel table is an instruction set and a layout of the ternary weights. scalar, avx2, avxvnni
+   and avx512vnni read I2_S (2 bits a weight) where the file has it; the default is the best of
+   them. The tables named -tl2 make TL2 of it, 5 bits for 3 weights, when the model is loaded: a
+   copy of 5/6 the size in memory of the model's own (434 MB of the 2B model, in 0.2 to 1 s, on up
+   to 16 CPUs), for fewer bytes a token: 6 % more tokens a second where memory is what limits. It is
+   lossless, and the logits are the same bits; a code 3, which stands for no weight, is refused.
+   bitnet_model_params.kernels asks for a table.
 
    SCREENED HEAD
    -------------
@@ -218,7 +219,7 @@ typedef struct bitnet_model_params {
     int (*progress_fn)(void *ud, uint64_t done, uint64_t total);   /* bytes; nonzero cancels */
     void (*log_fn)(void *ud, bitnet_log_level level, const char *text);   /* 0: silent */
     void *ud;                                                /* for both hooks */
-    const bitnet_kernels *kernels;                 /* 0: the best usable one that does not pack */
+    const bitnet_kernels *kernels;                           /* 0: bitnet_kernels_default() */
     uint64_t max_bytes;                                      /* refuse larger files; 0: 16 GiB */
 } bitnet_model_params;
 
@@ -250,8 +251,7 @@ typedef struct bitnet_ctx_params {
     void *parallel_ud;
     /* For profiles. The network works in steps, each cut into a share for every thread. Every
        thread calls this before (begin 1) and after (begin 0) its share; from then to its next share
-       it waits. part is "embed", "quantize" (with the norm before it), "matmul", "attention" or
-       "head". */
+       it waits. part is "embed", "norm", "quantize", "matmul", "attention" or "head". */
     void (*step_fn)(void *ud, const char *part, int thread, int begin);
     void *step_ud;
 } bitnet_ctx_params;
@@ -475,6 +475,9 @@ BITNET_API int bitnet_kernels_count(void);                       /* all compiled
 BITNET_API const bitnet_kernels *bitnet_kernels_get(int i);
 BITNET_API const bitnet_kernels *bitnet_kernels_find(const char *name);  /* 0: not compiled in */
 BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);   /* 1: this CPU and OS can run it */
+/* What is taken where none is named: the best usable table that reads the file's weights in place.
+   Packed ones read fewer bytes a token, but cost memory, and time when a model is loaded. */
+BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 /* Compares every entry with the scalar one, bit for bit, on fixed inputs, and the build with the
    rules under DETERMINISM. Takes a few milliseconds. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
@@ -1179,6 +1182,12 @@ BITNET_API const bitnet_kernels *bitnet_kernels_find(const char *name) {
 
 BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k) {
     return k && (k->needs & ~bitnet__cpu_features()) == 0;
+}
+
+BITNET_API const bitnet_kernels *bitnet_kernels_default(void) {
+    int i = 0;                         /* ends at the latest with scalar, which is always usable */
+    while (bitnet_kernels_get(i)->pack || !bitnet_kernels_usable(bitnet_kernels_get(i))) i++;
+    return bitnet_kernels_get(i);
 }
 
 /* =============================================================================================
@@ -3133,11 +3142,7 @@ static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
 }
 
 static bitnet_result bitnet__choose_kernels(bitnet_model *m, bitnet_error *err) {
-    const bitnet_kernels *k = m->params.kernels;
-    int i;
-    for (i = 0; !k; i++)               /* ends at the latest with scalar, which is always usable */
-        if (bitnet_kernels_usable(bitnet_kernels_get(i)) && !bitnet_kernels_get(i)->pack)
-            k = bitnet_kernels_get(i);
+    const bitnet_kernels *k = m->params.kernels ? m->params.kernels : bitnet_kernels_default();
     if (!bitnet_kernels_usable(k))
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
                             "this CPU or its operating system lacks what the kernels '%s' need",
@@ -3160,8 +3165,9 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err))) return r;
     if (bitnet__progress(m, m->gguf.src.size))
         return bitnet__fail(err, BITNET_ERR_CANCELLED, "loading was cancelled");
-    bitnet__format(text, "%s, %d layers of %d, vocabulary of %d, kernels %s", m->arch,
-                   (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name);
+    bitnet__format(text, "%s, %d layers of %d, vocabulary of %d, kernels %s, weights in %s",
+                   m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
+                   m->kernels.pack ? "TL2" : "I2_S");
     bitnet__log_text(m, BITNET_LOG_INFO, text);
     return BITNET_OK;
 }
@@ -4042,17 +4048,33 @@ static void bitnet__run_step(bitnet__step *s, const char *part, int32_t n_items,
 
 static int32_t bitnet__pad128(int32_t n) { return (n + 127) / 128 * 128; }
 
-/* Tokens [from, to): h = rmsnorm(in), act = int8(h), filled up with zeros to whole blocks. */
+/* Tokens [from, to): h = rmsnorm(in). */
+static void bitnet__step_norm(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    bitnet_ctx *c = s->c;
+    size_t t, n = (size_t)s->in_dim;
+    (void)thread;
+    for (t = (size_t)from; t < (size_t)to; t++)
+        c->k.rmsnorm(s->in + t * n, s->norm, s->in_dim, c->m->eps, c->h + t * n);
+}
+
+/* Tokens [from, to): act = int8(h), filled up with zeros to whole blocks. */
 static void bitnet__step_quantize(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
-    int32_t t, n = s->in_dim, padded = bitnet__pad128(n);
+    size_t t, n = (size_t)s->in_dim, padded = (size_t)bitnet__pad128(s->in_dim);
     (void)thread;
-    for (t = from; t < to; t++) {
-        float *h = c->h + (size_t)t * (size_t)n;
-        int8_t *act = c->act + (size_t)t * (size_t)padded;
-        c->k.rmsnorm(s->in + (size_t)t * (size_t)n, s->norm, n, c->m->eps, h);
-        c->act_scale[t] = c->k.quantize(h, n, act, &c->act_sum[t]);
-        memset(act + n, 0, (size_t)(padded - n));
+    for (t = (size_t)from; t < (size_t)to; t++) {
+        int8_t *act = c->act + t * padded;
+        c->act_scale[t] = c->k.quantize(c->h + t * n, s->in_dim, act, &c->act_sum[t]);
+        memset(act + n, 0, padded - n);
+    }
+}
+
+/* Both, token by token, while h is in the cache. */
+static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int32_t to,
+                                       int thread) {
+    for (; from < to; from++) {
+        bitnet__step_norm(s, from, from + 1, thread);
+        bitnet__step_quantize(s, from, from + 1, thread);
     }
 }
 
@@ -4146,7 +4168,10 @@ static void bitnet__norm_and_quantize(bitnet__step *s, const float *in, int32_t 
     s->in = in;
     s->in_dim = n;
     s->norm = norm;
-    bitnet__run_step(s, "quantize", s->n_tokens, bitnet__step_quantize);
+    if (s->c->p.step_fn) {             /* a profile wants to see them apart */
+        bitnet__run_step(s, "norm", s->n_tokens, bitnet__step_norm);
+        bitnet__run_step(s, "quantize", s->n_tokens, bitnet__step_quantize);
+    } else bitnet__run_step(s, "norm", s->n_tokens, bitnet__step_norm_quantize);
 }
 
 static void bitnet__add_linear_to_x(bitnet__step *s, const bitnet__linear *l) {

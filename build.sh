@@ -136,7 +136,8 @@ tests() {
 # The tests that share contexts and models between threads.
 races() {
     build_tests races clang -O1 -g -fsanitize=thread &&
-        run build/tests-races/run model/variants model/callers_pool screen/switch tiny/same_text
+        run build/tests-races/run model/variants model/callers_pool screen/switch screen/ahead \
+            lookup/samplers tiny/same_text
 }
 
 # The same kernels on CPUs that lack something: each level must be found, and none beyond it.

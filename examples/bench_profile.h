@@ -7,12 +7,12 @@
                  <--- step ----> rest <-- step -->
 
    A thread waits in a step while it has no share in it; in the rest only the caller works. */
-enum { TOTAL, QUANTIZE, MATMUL, ATTENTION, HEAD, EMBED, WAITING, REST, N_PROFILED };
+enum { TOTAL, NORM, QUANTIZE, MATMUL, ATTENTION, HEAD, EMBED, WAITING, REST, N_PROFILED };
 static const char *const profiled[N_PROFILED] = {
-    "total", "quantize", "matmul", "attention", "head", "embed", "waiting", "rest"
+    "total", "norm", "quantize", "matmul", "attention", "head", "embed", "waiting", "rest"
 };
 
-enum { MAX_SHARES = 1 << 16 };         /* 11 in a layer, for each token that is written */
+enum { MAX_SHARES = 1 << 16 };         /* 16 in a layer, for each token that is written */
 
 typedef struct share {
     const char *part;
@@ -86,7 +86,7 @@ static void add_logs(int n_threads, double wall, double sums[N_PROFILED]) {
         for (k = 0; k < logs[i].n; k++) {
             const share *s = &logs[i].shares[k];
             double t = (s->end - s->begin) / n_threads;
-            for (part = QUANTIZE; part < WAITING && strcmp(s->part, profiled[part]); part++) {}
+            for (part = NORM; part < WAITING && strcmp(s->part, profiled[part]); part++) {}
             if (part == WAITING) fail(1, "a part of the network has no place here: ", s->part);
             sums[part] += t;
             busy += t;
@@ -137,7 +137,7 @@ static void measure_profile(const bitnet_model *m, int n_threads, int rounds) {
    shares. */
 static void report_profile(int rounds) {
     int i, part, percent;
-    begin_list("profile", "run      tokens    unit    total quantize   matmul attention"
+    begin_list("profile", "run      tokens    unit    total     norm quantize   matmul attention"
                "     head    embed  waiting     rest");
     for (i = 0; i < N_PROFILES; i++)
         for (percent = 0; percent < 2 && is_profiled(i); percent++) {

@@ -22,7 +22,7 @@ static bitnet_sampler sampler = {.temperature = 0.8f, .top_k = 40, .top_p = 0.95
 static const char *model_path, *prompt, *prompt_path, *system_text, *kernel_name, *stops[16];
 static bitnet_generate_params gen = {.max_tokens = -1, .sampler = &sampler, .stop_strings = stops,
                                      .lookup_stats = &(bitnet_lookup_stats){0}};
-static bitnet_ctx_params cp = {.n_ctx = -1, .n_batch = 64};   /* Ctrl-C is seen once a batch */
+static bitnet_ctx_params cp = {.n_ctx = -1, .n_batch = 128};  /* Ctrl-C is seen once a batch */
 static int32_t seed = -1, chatting, verbose, listing, helping;
 
 static const struct option {
@@ -48,7 +48,7 @@ static const struct option {
     {"-sys", "--system", "TEXT", "the chat's system message", 'T', &system_text, 0, 0},
     {"-r", "--stop", "TEXT", "end before TEXT; may be given 16 times", 'S', stops, 0, 0},
     {"--ignore-eos", 0, 0, "go on when the model ends its text", 'F', &gen.ignore_end, 0, 0},
-    {"--kernel", 0, "NAME", "inner loops (the best usable here)", 'T', &kernel_name, 0, 0},
+    {"--kernel", 0, "NAME", "inner loops and weight layout", 'T', &kernel_name, 0, 0},
     {"--list-kernels", 0, 0, "name them", 'F', &listing, 0, 0},
     {"-v", "--verbose", 0, "test the library, say what is loaded", 'F', &verbose, 0, 0},
     {"-h", "--help", 0, "this text", 'F', &helping, 0, 0},
@@ -161,7 +161,7 @@ static int print_lists(void) {
         printf("  %-16s %-13s %-5s %s\n", options[i].name, options[i].alias ? options[i].alias : "",
                options[i].arg ? options[i].arg : "", options[i].help);
     for (i = 0; !helping && i < bitnet_kernels_count(); i++)
-        printf("%-12s %s\n", bitnet_kernels_get(i)->name,
+        printf("%-15s %s\n", bitnet_kernels_get(i)->name,
                bitnet_kernels_usable(bitnet_kernels_get(i)) ? "usable" : "not usable here");
     return fflush(stdout) ? fail(1, "cannot write: %s", strerror(errno)) : 0;
 }
@@ -186,11 +186,8 @@ static int parse(int argc, char **argv) {
 }
 
 static int choose_kernels(const bitnet_kernels **out) {
-    int i = 0;
-    if (kernel_name) *out = bitnet_kernels_find(kernel_name);
-    else
-        while (!bitnet_kernels_usable(*out = bitnet_kernels_get(i)) || (*out)->pack)
-            i++;                       /* ends with scalar, which always is */
+    int i;
+    *out = kernel_name ? bitnet_kernels_find(kernel_name) : bitnet_kernels_default();
     if (*out && bitnet_kernels_usable(*out)) return -1;
     if (*out) return fail(1, "--kernel: this machine cannot run '%s'", kernel_name);
     for (i = bitnet_kernels_count(); i--;) strcat(strcat(text, " "), bitnet_kernels_get(i)->name);

@@ -283,7 +283,7 @@ bench_tests() {
     json_is bench-profile-sum "all(abs(sum(v for k, v in r.items() if k not in ('run', 'tokens', 'unit', 'total'))
         - r['total']) < r['total'] / 1000 for r in j['profile'])"
     json_is bench-profile-parts "all(r[k] > 0 for r in j['profile'] for k in
-        ('quantize', 'matmul', 'attention', 'embed', 'waiting', 'rest'))"
+        ('norm', 'quantize', 'matmul', 'attention', 'embed', 'waiting', 'rest'))"
     json_is bench-profile-head "all((r['head'] > 0) == (r['run'] == 'decode') for r in j['profile'])"
 }
 if [ -n "$bench" ]; then bench_tests; else skip bench "no program was named"; fi
