@@ -960,7 +960,7 @@ static size_t bitnet__i2s_bytes(int n, int rows) { return (size_t)rows * (size_t
 
 /* Code i of a row of I2_S; 0 past its end. */
 static uint32_t bitnet__i2s_code(const uint8_t *row, int n, int i) {
-    return i < n ? row[i / 128 * 32 + i % 32] >> (6 - 2 * (i % 128 / 32)) & 3u : 0u;
+    return i < n ? (uint32_t)row[i / 128 * 32 + i % 32] >> (6 - 2 * (i % 128 / 32)) & 3u : 0u;
 }
 
 static int bitnet__pack_tl2_scalar(const uint8_t *i2s, int n, int rows, uint8_t *out) {
