@@ -201,9 +201,9 @@ static uint32_t bitnet__cpu_features(void) {
 #define BITNET__TILE_COLS(left) ((left) > 2 ? BITNET__TILE : 1)
 #define BITNET__CLAMP(i, count) ((size_t)((i) < (count) ? (i) : (count) - 1))
 
-/* For what is read from end to end: into L2 well ahead, for only few lines at a time can be on their
-   way into L1, and from there into L1. Once for 64 bytes: more of them cost time. An address past
-   the end does no harm: nothing is read there. */
+/* For what is read from end to end: into L2 well ahead, for only few lines at a time can be on
+   their way into L1, and from there into L1. Once for 64 bytes: more of them cost time. An address
+   past the end does no harm: nothing is read there. */
 #define BITNET__STREAM(p) \
     (_mm_prefetch((const char *)((uintptr_t)(p) + 16384), _MM_HINT_T1), \
      _mm_prefetch((const char *)((uintptr_t)(p) + 4096), _MM_HINT_T0))

@@ -138,7 +138,7 @@ tests() {
 # The tests that share contexts and models between threads.
 races() {
     build_tests races gcc -O1 -g -fsanitize=thread &&
-        run build/tests-races/run model/variants model/callers_pool screen/switch screen/ahead \
+        run build/tests-races/run model/head48 model/callers_pool screen/switch screen/ahead \
             lookup/samplers tiny/same_text
 }
 

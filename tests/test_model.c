@@ -304,7 +304,7 @@ static void check_variants(const void *data, size_t size, const bitnet_token *to
 
 /* Long enough for several blocks of tokens that attend together, the last one not whole. */
 static void test_variants(void) {
-    enum { N = 75 };
+    enum { N = 37 };
     bitnet_token tokens[N];
     size_t size;
     void *data = test_read_file(test_data("a.gguf"), &size);
