@@ -124,28 +124,33 @@ static const int row_counts[] = {1, 2, 3, 5, 7, 8, 17, 33};
 static const int col_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 17, 27, 30};
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-/* Compares one product with scalar; 0 and a recorded failure if they differ. */
-static int compare_i2s(const bitnet_kernels *k, int n, int rows, int cols, int weights,
+/* Compares one product with scalar's of I2_S; where k packs, its weights are packed by scalar-tl2. 0
+   and a recorded failure if they differ. */
+static int compare_ternary(const bitnet_kernels *k, int n, int rows, int cols, int weights,
                        int activations, size_t offset) {
     size_t w_size = (size_t)rows * (size_t)(n / 4), q_size = (size_t)cols * (size_t)n;
     size_t stride = (size_t)rows + (offset & 3), size = ((size_t)cols - 1) * stride + (size_t)rows;
-    uint8_t *w = (uint8_t *)block(w_size, offset);
+    size_t packed_size = k->pack ? k->packed_bytes(n, rows) : w_size;
+    uint8_t *w = (uint8_t *)block(w_size, offset), *packed = (uint8_t *)block(packed_size, offset);
     int8_t *q = (int8_t *)block(q_size, offset ^ 2);
     int32_t *sums = (int32_t *)block((size_t)cols * 4, 4);
     int32_t *want = (int32_t *)results(size * 4), *got = (int32_t *)results(size * 4);
-    int same;
+    int same = 1;
     fill_weights(w, w_size, weights);
     fill_activations(q, q_size, activations);
     sum_columns(q, n, cols, sums);
     scalar()->dotrows_ternary(w, q, sums, n, rows, cols, want, stride);
-    k->dotrows_ternary(w, q, sums, n, rows, cols, got, stride);
-    same = memcmp(want, got, size * 4) == 0;
+    if (k->pack) same = !bitnet__pack_tl2_scalar(w, n, rows, packed);
+    else memcpy(packed, w, w_size);
+    k->dotrows_ternary(packed, q, sums, n, rows, cols, got, stride);
+    same &= memcmp(want, got, size * 4) == 0;
     if (!same)
         test_fail(__FILE__, __LINE__,
                   "%s: n %d, %d rows, %d columns, weights %s, activations %s, offset %d, seed %llu",
                   k->name, n, rows, cols, weight_names[weights], activation_names[activations],
                   (int)offset, (unsigned long long)seed);
     release(w, offset);
+    release(packed, offset);
     release(q, offset ^ 2);
     release(sums, 4);
     free(want);
@@ -162,20 +167,20 @@ static void dotrows_i2s(const char *table) {
     for (n = 0; n < COUNT(lengths); n++)
         for (weights = 0; weights < N_WEIGHTS; weights++)
             for (activations = 0; activations < N_ACTIVATIONS; activations++)
-                if (!compare_i2s(&k, lengths[n], 3, 5, weights, activations, 1)) return;
+                if (!compare_ternary(&k, lengths[n], 3, 5, weights, activations, 1)) return;
     /* ... and every shape, with contents in turn. */
     for (n = 0; n < COUNT(lengths); n++)
         for (r = 0; r < COUNT(row_counts); r++)
             for (c = 0; c < COUNT(col_counts); c++, pair++) {
                 weights = pair % 2 ? ANY_BYTES : pair / 2 % N_WEIGHTS;
                 activations = pair % 2 ? RANDOM : pair / 2 % N_ACTIVATIONS;
-                if (!compare_i2s(&k, lengths[n], row_counts[r], col_counts[c], weights,
+                if (!compare_ternary(&k, lengths[n], row_counts[r], col_counts[c], weights,
                                  activations, (size_t)(pair % 9)))
                     return;
             }
     /* More rows than the kernels take at a time. */
-    if (!compare_i2s(&k, 128, 523, 5, ANY_BYTES, RANDOM, 3)) return;
-    if (!compare_i2s(&k, 1152, 523, 29, ANY_BYTES, RANDOM, 3)) return;
+    if (!compare_ternary(&k, 128, 523, 5, ANY_BYTES, RANDOM, 3)) return;
+    if (!compare_ternary(&k, 1152, 523, 29, ANY_BYTES, RANDOM, 3)) return;
 }
 
 /* Bytes less 128: against scalar at every shape, and scalar's and the table's own sums against the
@@ -264,8 +269,8 @@ static void dotrows_i2s_longest(const char *table) {
     release(w, 1);
     release(q, 1);
     CHECK_MSG(ok, "%s: a row of 2^20 weights, all sums as large as they get", table);
-    if (!compare_i2s(&k, n, 2, 1, ALL_THREE, ALTERNATING, 1)) return;
-    compare_i2s(&k, n, 2, 1, ANY_BYTES, RANDOM, 1);
+    if (!compare_ternary(&k, n, 2, 1, ALL_THREE, ALTERNATING, 1)) return;
+    compare_ternary(&k, n, 2, 1, ANY_BYTES, RANDOM, 1);
 }
 
 /* The scalar code against the format's table and 64-bit sums. */
@@ -348,38 +353,6 @@ static void pack(const char *table) {
         }
 }
 
-/* The packed product against scalar's on I2_S. */
-static int compare_tl2(const bitnet_kernels *k, int n, int rows, int cols, int weights,
-                       int activations, size_t offset) {
-    size_t w_size = (size_t)rows * (size_t)(n / 4), q_size = (size_t)cols * (size_t)n;
-    size_t packed_size = k->packed_bytes(n, rows);
-    size_t stride = (size_t)rows + (offset & 3), size = ((size_t)cols - 1) * stride + (size_t)rows;
-    uint8_t *w = (uint8_t *)block(w_size, offset), *packed = (uint8_t *)block(packed_size, offset);
-    int8_t *q = (int8_t *)block(q_size, offset ^ 2);
-    int32_t *sums = (int32_t *)block((size_t)cols * 4, 4);
-    int32_t *want = (int32_t *)results(size * 4), *got = (int32_t *)results(size * 4);
-    int same;
-    fill_weights(w, w_size, weights);
-    fill_activations(q, q_size, activations);
-    sum_columns(q, n, cols, sums);
-    scalar()->dotrows_ternary(w, q, sums, n, rows, cols, want, stride);
-    same = !bitnet__pack_tl2_scalar(w, n, rows, packed);
-    k->dotrows_ternary(packed, q, sums, n, rows, cols, got, stride);
-    same &= memcmp(want, got, size * 4) == 0;
-    if (!same)
-        test_fail(__FILE__, __LINE__,
-                  "%s: n %d, %d rows, %d columns, weights %s, activations %s, offset %d, seed %llu",
-                  k->name, n, rows, cols, weight_names[weights], activation_names[activations],
-                  (int)offset, (unsigned long long)seed);
-    release(w, offset);
-    release(packed, offset);
-    release(q, offset ^ 2);
-    release(sums, 4);
-    free(want);
-    free(got);
-    return same;
-}
-
 static const int tl2_weights[] = {ALL_PLUS, ALL_MINUS, ALL_ZERO, VALID};
 
 static void dotrows_tl2(const char *table) {
@@ -391,7 +364,7 @@ static void dotrows_tl2(const char *table) {
         for (weights = 0; weights < COUNT(tl2_weights); weights++)
             for (activations = 0; activations < N_ACTIVATIONS; activations++)
                 for (c = 0; c < 2; c++)
-                    if (!compare_tl2(&k, lengths[n], 18, c ? 16 : 6, tl2_weights[weights],
+                    if (!compare_ternary(&k, lengths[n], 18, c ? 16 : 6, tl2_weights[weights],
                                      activations, 1)) return;
     /* ... and every shape, with contents in turn; 640 and 1152 end in 2 and 0 thirds of a block. */
     for (n = 0; n < COUNT(lengths) + 2; n++)
@@ -399,14 +372,14 @@ static void dotrows_tl2(const char *table) {
             for (c = 0; c < COUNT(tl2_cols); c++, turn++) {
                 const int len = n < COUNT(lengths) ? lengths[n] : n == COUNT(lengths) ? 640 : 1152;
                 if (len > 2000 && turn % 5) continue;
-                if (!compare_tl2(&k, len, tl2_rows[r], tl2_cols[c],
+                if (!compare_ternary(&k, len, tl2_rows[r], tl2_cols[c],
                                  turn % 2 ? VALID : tl2_weights[turn / 2 % 4],
                                  turn % 2 ? RANDOM : turn / 2 % N_ACTIVATIONS, (size_t)(turn % 9)))
                     return;
             }
     /* More rows than the kernels take at a time. */
-    if (!compare_tl2(&k, 1152, 523, 5, VALID, RANDOM, 3)) return;
-    if (!compare_tl2(&k, 1152, 523, 19, VALID, RANDOM, 3)) return;
+    if (!compare_ternary(&k, 1152, 523, 5, VALID, RANDOM, 3)) return;
+    if (!compare_ternary(&k, 1152, 523, 19, VALID, RANDOM, 3)) return;
 }
 
 /* The longest row, whose largest sums are known. */
