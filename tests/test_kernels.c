@@ -124,8 +124,8 @@ static const int row_counts[] = {1, 2, 3, 5, 7, 8, 17, 33};
 static const int col_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 17, 27, 30};
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-/* Compares one product with scalar's of I2_S; where k packs, its weights are packed by scalar-tl2. 0
-   and a recorded failure if they differ. */
+/* Compares one product with scalar's of I2_S; where k packs, its weights are packed by scalar-tl2.
+   0 and a recorded failure if they differ. */
 static int compare_ternary(const bitnet_kernels *k, int n, int rows, int cols, int weights,
                        int activations, size_t offset) {
     size_t w_size = (size_t)rows * (size_t)(n / 4), q_size = (size_t)cols * (size_t)n;
