@@ -326,7 +326,10 @@ enum {
     BITNET_CPU_AVX512 = 4,       /* F, BW, DQ and VL */
     BITNET_CPU_AVX512VNNI = 8,
     BITNET_CPU_AVXVNNI = 16,     /* VNNI on ymm registers, in CPUs without AVX-512 too */
-    BITNET_CPU_AVX512VBMI = 32
+    BITNET_CPU_AVX512VBMI = 32,
+    BITNET_CPU_NEON = 64,
+    BITNET_CPU_DOTPROD = 128,    /* SDOT and UDOT */
+    BITNET_CPU_I8MM = 256        /* SMMLA */
 };
 
 /* Inner loops. Public, so that they can be called and compared without a model. Every entry gives
@@ -523,6 +526,11 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
   #define BITNET__ARCH_X86 1
 #else
   #define BITNET__ARCH_X86 0
+#endif
+#if (defined(__aarch64__) && !defined(__AARCH64EB__)) || defined(_M_ARM64)
+  #define BITNET__ARCH_ARM 1
+#else
+  #define BITNET__ARCH_ARM 0
 #endif
 
 #if !defined(BITNET_NO_STDIO) && !defined(BITNET_NO_MMAP)
@@ -1148,6 +1156,10 @@ static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
   #if BITNET__ARCH_X86
     #if __has_include("bitnet_kernels_x86.h")
       #include "bitnet_kernels_x86.h"
+    #endif
+  #elif BITNET__ARCH_ARM
+    #if __has_include("bitnet_kernels_arm.h")
+      #include "bitnet_kernels_arm.h"
     #endif
   #endif
 #endif
@@ -5539,6 +5551,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #elif defined(_MSC_VER)
   #pragma fp_contract(on)
 #endif
+#undef BITNET__ARCH_ARM
 #undef BITNET__ARCH_X86
 #undef BITNET__BOTH
 #undef BITNET__DEFINE_DOTROWS
