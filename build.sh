@@ -21,7 +21,6 @@ CFLAGS=${CFLAGS:--O2}
 RUN=${RUN:-}
 export CC CFLAGS RUN BITNET_TEST_DATA="${BITNET_TEST_DATA:-../shared}"
 WARN="-Wall -Wextra -Wpedantic -Wconversion -Wshadow"
-TESTS="run test_gguf test_kernels test_lookup test_model test_screen test_text test_tiny test_tokenizer"
 
 have() { command -v "$1" >/dev/null 2>&1; }
 run() { echo "+ $*"; "$@"; }
@@ -103,48 +102,28 @@ skip_suite() {
     skipped=$((skipped + 1))
 }
 
-# tests NAME COMPILER FLAGS: builds the test program to build/tests-NAME, two files at a time, and
-# runs it. A file that did not compile is missed by the linker.
+# tests NAME COMPILER FLAGS: builds the test program to build/tests-NAME and runs it.
 build_tests() {
-    out=build/tests-$1 compiler=$2 objects='' n=0
-    shift 2
-    mkdir -p "$out"
-    rm -f "$out"/*.o
-    for t in $TESTS; do
-        run $compiler -std=c99 $WARN -Werror "$@" $STB -DBITNET_STATIC -DBITNET_IMPLEMENTATION \
-            -DTEST_DATA_DIR='"tests/data"' -c "tests/$t.c" -o "$out/$t.o" &
-        objects="$objects $out/$t.o" n=$((n + 1))
-        [ $((n % 2)) -eq 1 ] || wait
-    done
-    wait
-    run $compiler "$@" $objects -o "$out/run" -lm -lpthread
-}
-
-tests() {
     out=build/tests-$1 compiler=$2
     shift 2
-    mkdir -p "$out"
-    for t in $TESTS; do
-        run $compiler -std=c99 $WARN -Werror "$@" $STB -DBITNET_STATIC -DBITNET_IMPLEMENTATION \
-            -DTEST_DATA_DIR='"tests/data"' -c "tests/$t.c" -o "$out/$t.o" || return 1
-    done
-    run $compiler "$@" "$out"/*.o -o "$out/run" -lm -lpthread
+    run $compiler -std=c99 $WARN -Werror "$@" $STB -DBITNET_STATIC -DBITNET_IMPLEMENTATION \
+        -DTEST_DATA_DIR='"tests/data"' tests/all.c -o "$out" -lm -lpthread
 }
 
 tests() {
-    build_tests "$@" && run $RUN "build/tests-$1/run"
+    build_tests "$@" && run $RUN "build/tests-$1"
 }
 
 # The tests that share contexts and models between threads.
 races() {
     build_tests races gcc -O1 -g -fsanitize=thread &&
-        run build/tests-races/run model/head48 model/callers_pool screen/switch screen/ahead \
+        run build/tests-races model/head48 model/callers_pool screen/switch screen/ahead \
             lookup/samplers tiny/same_text
 }
 
 # The same kernels on CPUs that lack something: each level must be found, and none beyond it.
 emulated() {
-    run env RUN= qemu-x86_64 -cpu "$1" build/tests-cc/run kernels/
+    run env RUN= qemu-x86_64 -cpu "$1" build/tests-cc kernels/
 }
 
 # The suites that make sense for this machine's own compilers.
@@ -153,7 +132,7 @@ test_host() {
     else skip_suite gcc-native "gcc is not installed"; fi
     if have clang; then suite clang tests clang clang -O2
     else skip_suite clang "clang is not installed"; fi
-    if have gcc; then                  # clang takes minutes for a file
+    if have gcc; then
         suite sanitizers tests sanitizers gcc -O1 -g -fsanitize=address,undefined \
             -fno-sanitize-recover=all
         suite races races

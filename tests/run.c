@@ -1,21 +1,20 @@
 /* The test runner: runs the tables of the other files and counts.
 
-   run [--list] [--data DIR] [--require NAME,NAME...] [FILTER...]
+   run [--list] [--times] [--data DIR] [--require NAME,NAME...] [FILTER...]
 
    A filter is any part of a test's name; without one, all run. --require fails if a test of
    exactly that name did not run to its end (left out by a filter, skipped, or no such test).
-   --data is where tests/data is (default: TEST_DATA_DIR, compiled in, or tests/data). The
-   environment variable BITNET_TEST_DATA names the directory of the larger data (default
-   ../shared). To leave a file out: -D'TEST_SUITES(X)=X(gguf) X(model)'. */
+   --times adds each test's processor time. --data is where tests/data is (default: TEST_DATA_DIR,
+   compiled in, or tests/data). The environment variable BITNET_TEST_DATA names the directory of
+   the larger data (default ../shared). */
 
 #include <stdarg.h>
+#include <time.h>
 
 #include "test.h"
 
-#ifndef TEST_SUITES
-  #define TEST_SUITES(X) \
-      X(kernels) X(tokenizer) X(gguf) X(model) X(screen) X(lookup) X(text) X(tiny)
-#endif
+#define TEST_SUITES(X) \
+    X(kernels) X(tokenizer) X(gguf) X(model) X(screen) X(lookup) X(text) X(tiny)
 #ifndef TEST_DATA_DIR
   #define TEST_DATA_DIR "tests/data"
 #endif
@@ -132,17 +131,19 @@ static int check_required(const char *list, const char *done) {
 }
 
 static int usage(void) {
-    fprintf(stderr, "usage: run [--list] [--data DIR] [--require NAME,NAME...] [FILTER...]\n");
+    fprintf(stderr, "usage: run [--list] [--times] [--data DIR] [--require NAME,NAME...] "
+                    "[FILTER...]\n");
     return 2;
 }
 
 int main(int argc, char **argv) {
     const char *required = "";
     char *done = (char *)calloc(1, 65536);      /* names of the tests that ran, with commas */
-    int counts[3] = {0, 0, 0}, list = 0, n_filters = 0, i, s;
+    int counts[3] = {0, 0, 0}, list = 0, times = 0, n_filters = 0, i, s;
     if (!done) return 3;
     for (i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--list")) list = 1;
+        else if (!strcmp(argv[i], "--times")) times = 1;
         else if (!strcmp(argv[i], "--require") && i + 1 < argc) required = argv[++i];
         else if (!strcmp(argv[i], "--data") && i + 1 < argc) data_dir = argv[++i];
         else if (argv[i][0] == '-') return free(done), usage();
@@ -151,6 +152,7 @@ int main(int argc, char **argv) {
     for (s = 0; suites[s]; s++) {
         const test_case *t;
         for (t = suites[s]; t->name; t++) {
+            clock_t start = clock();
             if (!wanted(t->name, n_filters, argv)) continue;
             printf("%s%s", t->name, list ? "\n" : " ... ");
             if (list) continue;
@@ -159,7 +161,9 @@ int main(int argc, char **argv) {
             message[0] = 0;
             t->run();
             counts[outcome]++;
-            printf("%s%s\n", outcome == OK ? "ok" : outcome == FAILED ? "FAIL " : "skip ", message);
+            printf("%s%s", outcome == OK ? "ok" : outcome == FAILED ? "FAIL " : "skip ", message);
+            if (times) printf(" (%.2f s)", (double)(clock() - start) / CLOCKS_PER_SEC);
+            printf("\n");
             fflush(stdout);
             if (outcome != SKIPPED && strlen(done) + strlen(t->name) < 65000) {
                 strcat(done, t->name);

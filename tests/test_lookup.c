@@ -31,12 +31,12 @@ static int listen(void *ud, const char *text, size_t n, bitnet_token token) {
 }
 
 /* The same conversation twice: [0] plain, [1] with lookup. */
-typedef struct pair {
+typedef struct contexts {
     trace t[2];
     bitnet_lookup_stats stats;
-} pair;
+} contexts;
 
-static int start_pair(pair *p, const bitnet_model *m, bitnet_ctx_params cp, int lookup) {
+static int start_pair(contexts *p, const bitnet_model *m, bitnet_ctx_params cp, int lookup) {
     int i;
     memset(p, 0, sizeof *p);
     for (i = 0; i < 2; i++) {
@@ -48,13 +48,13 @@ static int start_pair(pair *p, const bitnet_model *m, bitnet_ctx_params cp, int 
     return 1;
 }
 
-static void end_pair(pair *p) {
+static void end_pair(contexts *p) {
     bitnet_ctx_free(p->t[0].c);
     bitnet_ctx_free(p->t[1].c);
 }
 
 /* One generation in both; what differs, or 0. */
-static const char *differs(pair *p, const bitnet_generate_params *params, int lookup,
+static const char *differs(contexts *p, const bitnet_generate_params *params, int lookup,
                            bitnet_stop *why) {
     bitnet_stop stop[2] = {BITNET_STOP_END, BITNET_STOP_END};
     bitnet_sampler s[2];
@@ -135,7 +135,7 @@ static void test_chain(void) {
     bitnet_ctx_params cp = {0};
     bitnet_stop why;
     const char *bad;
-    pair two;
+    contexts two;
     int lookup, n, n_ctx;
     CHECK(m);
     p.prompt = prompt;
@@ -257,7 +257,7 @@ static void test_samplers(void) {
             bitnet_sampler s = {0};
             bitnet_stop why;
             const char *bad;
-            pair two;
+            contexts two;
             lookup = kind % 2 ? 4 : 20;                    /* over and under what is screened */
             s.rng = (uint64_t)(100 * kind + i);
             s.temperature = kind == 0 || kind == 5 ? 0.0f : 0.4f;
@@ -301,7 +301,7 @@ static void test_bad_lookup(void) {
     bitnet_generate_params p = {0};
     bitnet_lookup_stats stats = {1, 2, 3};
     bitnet_error err;
-    pair two;
+    contexts two;
     bitnet_ctx_params cp = {0};
     CHECK(m && start_pair(&two, m, cp, 4));
     p.text = "a";

@@ -4,13 +4,13 @@
 
 #include <math.h>
 
-enum { DIM = 192, ROWS = 2600 };
+enum { DIM = 192, HEAD_ROWS = 2600 };
 
 typedef struct bench {
     gb_model g;
     bitnet_model *m;
     bitnet_ctx *c;
-    float full[ROWS];                  /* all logits of the hidden state */
+    float full[HEAD_ROWS];                  /* all logits of the hidden state */
     uint64_t seed;
     long draws, exact;                 /* how many were screened, and their exact rows */
 } bench;
@@ -36,7 +36,7 @@ static int set_up(bench *b, uint32_t type, int wild) {
     b->seed = 77 + type;
     b->g.dim = DIM, b->g.ffn = 128, b->g.layers = 1, b->g.heads = 2, b->g.kv_heads = 1;
     b->g.n_ctx = 64, b->g.seed = 3, b->g.embed_type = type;
-    b->g.spare_rows = ROWS - 259;
+    b->g.spare_rows = HEAD_ROWS - 259;
     gb_make_model(&b->g);
     p.n_threads = 2;
     if (bitnet_model_load_memory(b->g.data, b->g.size, 0, &b->m, 0)) return 0;
@@ -52,7 +52,7 @@ static int set_up(bench *b, uint32_t type, int wild) {
         end[-2] = type == BITNET__TENSOR_F16 ? 0x7c : i % 3 ? 0x80 : 0xc0;
     }
     if (bitnet_ctx_create(b->m, &p, &b->c, 0)) return 0;
-    return b->m->n_vocab == ROWS;
+    return b->m->n_vocab == HEAD_ROWS;
 }
 
 static void tear_down(bench *b) {
@@ -63,7 +63,7 @@ static void tear_down(bench *b) {
 
 /* A hidden state of one of many kinds, and all its logits. */
 static void make_hidden(bench *b, int kind, float *x) {
-    int i, row = (int)(gb_random(&b->seed) % ROWS);
+    int i, row = (int)(gb_random(&b->seed) % HEAD_ROWS);
     float scale = kind == 5 ? 1e15f : kind == 6 ? 1e-20f : kind == 7 ? 1e-42f : 3.0f;
     for (i = 0; i < DIM; i++) x[i] = normal(&b->seed) * scale;
     if (kind == 1) for (i = 0; i < DIM; i++) x[i] = i == row % DIM ? 5.0f : 0.0f;
@@ -72,7 +72,7 @@ static void make_hidden(bench *b, int kind, float *x) {
     if (kind == 4) memset(x, 0, DIM * sizeof *x);
     if (kind == 8) x[row % DIM] = 1e6f;        /* one outlier leaves 8 bits little for the others */
     if (kind == 9) x[row % DIM] = bitnet__float_from_bits(row % 2 ? 0x7fc00000u : 0xff800000u);
-    bitnet__head_rows(b->c, 0, ROWS, x, 1, b->full, ROWS);
+    bitnet__head_rows(b->c, 0, HEAD_ROWS, x, 1, b->full, HEAD_ROWS);
 }
 
 /* Puts it where bitnet_eval would leave it. */
@@ -91,12 +91,12 @@ static void set_sampler(bench *b, int kind, bitnet_sampler *s, bitnet_logit_bias
     if (kind == 3) s->top_p = 0.8f, s->min_p = 0.01f;
     if (kind >= 4) s->repeat_penalty = kind == 4 ? 1.3f : 0.5f;
     for (i = 0; i < 3; i++) {
-        bias[i].token = (int)(gb_random(&b->seed) % ROWS);
+        bias[i].token = (int)(gb_random(&b->seed) % HEAD_ROWS);
         bias[i].bias = (float)gb_uniform(&b->seed, -20.0, 20.0);
     }
     if (kind >= 5) s->bias = bias, s->n_bias = 3;
     b->c->n_past = 20;
-    for (i = 0; i < 64; i++) b->c->history[i] = (int)(gb_random(&b->seed) % ROWS);
+    for (i = 0; i < 64; i++) b->c->history[i] = (int)(gb_random(&b->seed) % HEAD_ROWS);
 }
 
 /* Draws through the screen and from all logits; 0 if they differ in the token or in any bit. */
@@ -104,7 +104,7 @@ static int same_draw(bench *b, const bitnet_sampler *sampler) {
     bitnet_sampler one = *sampler, all = *sampler;
     bitnet_token t = bitnet_sample(b->c, &one), expected;
     int i, n = bitnet_ctx_exact_rows(b->c);
-    if (n < ROWS) {
+    if (n < HEAD_ROWS) {
         b->draws++;
         b->exact += n;
         for (i = 0; i < n && !sampler->n_bias && !(sampler->repeat_penalty > 0.0f); i++) {
@@ -130,7 +130,7 @@ static void run_screen(uint32_t type, int wild) {
         ok = same_draw(&b, &s);
     }
     printf("%ld of %d draws screened, %.1f of %d rows exact ... ", b.draws, round,
-           (double)b.exact / (double)(b.draws ? b.draws : 1), (int)ROWS);
+           (double)b.exact / (double)(b.draws ? b.draws : 1), (int)HEAD_ROWS);
     round--;
     tear_down(&b);
     CHECK_MSG(ok, "hidden %d, sampler %d, round %d", round % 10, round / 10 % 7, round);
@@ -160,7 +160,7 @@ static void test_bounds(void) {
     set_hidden(&b, 0);
     memset(&greedy, 0, sizeof greedy);
     b.c->n_past = 0;
-    CHECK(bitnet_sample(b.c, &greedy) >= 0 && bitnet_ctx_exact_rows(b.c) < ROWS);
+    CHECK(bitnet_sample(b.c, &greedy) >= 0 && bitnet_ctx_exact_rows(b.c) < HEAD_ROWS);
     for (round = 0; round < 300; round++) {
         float *x = b.c->hidden;
         int of = (int)(gb_random(&b.seed) % (round % 2 ? 100 : 2000)) + (round % 2 ? 0 : 100);
@@ -174,8 +174,8 @@ static void test_bounds(void) {
         if (round % 2) x[DIM - 1] = 8192.0f;       /* so that b is 1 */
         b.c->screen.n_bound = 0;
         CHECK(bitnet__screen_bounds(b.c) && b.c->screen.n_bound == 1);
-        bitnet__head_rows(b.c, 0, ROWS, x, 1, b.full, ROWS);
-        for (r = 0; r < ROWS; r++) {
+        bitnet__head_rows(b.c, 0, HEAD_ROWS, x, 1, b.full, HEAD_ROWS);
+        for (r = 0; r < HEAD_ROWS; r++) {
             double low = (double)b.c->screen.low[r], high = (double)b.c->screen.high[r];
             double err = (high - low) / 2, off = fabs((double)b.full[r] - (low + high) / 2);
             bad += !((double)b.full[r] >= low && (double)b.full[r] <= high);
@@ -192,7 +192,7 @@ static void test_bounds(void) {
 /* Guessed rows: several hidden states wait, some of them wild, and come into sight one by one. */
 static void test_ahead(void) {
     static bench b;
-    static float full[24][ROWS];
+    static float full[24][HEAD_ROWS];
     bitnet_ctx_params p = {0};
     int round, i, widest = 0;
     CHECK(set_up(&b, BITNET__TENSOR_F16, 1));
@@ -237,15 +237,15 @@ static void test_switch(void) {
     p.full_head = 1;
     p.n_threads = 1;
     CHECK(!bitnet_ctx_create(b.m, &p, &full, 0));
-    CHECK(bitnet_ctx_bytes(b.m, 0) > bitnet_ctx_bytes(b.m, &p) + (uint64_t)ROWS * DIM);
+    CHECK(bitnet_ctx_bytes(b.m, 0) > bitnet_ctx_bytes(b.m, &p) + (uint64_t)HEAD_ROWS * DIM);
     for (i = 0; i < 40; i++) {
         CHECK(!bitnet_eval(b.c, &t, 1, 0, 0) && !bitnet_eval(full, &u, 1, 0, 0));
         t = bitnet_sample(b.c, 0);
         u = bitnet_sample(full, 0);
         CHECK_MSG(t == u, "token %d at %d, without the screen %d", (int)t, i, (int)u);
-        CHECK(bitnet_ctx_exact_rows(b.c) < ROWS && bitnet_ctx_exact_rows(full) == ROWS);
+        CHECK(bitnet_ctx_exact_rows(b.c) < HEAD_ROWS && bitnet_ctx_exact_rows(full) == HEAD_ROWS);
         CHECK(bitnet_logits(b.c, -1)[t] == bitnet_logits(full, -1)[t]);
-        CHECK(bitnet_sample(b.c, 0) == t && bitnet_ctx_exact_rows(b.c) == ROWS);
+        CHECK(bitnet_sample(b.c, 0) == t && bitnet_ctx_exact_rows(b.c) == HEAD_ROWS);
     }
     bitnet_ctx_free(full);
     tear_down(&b);

@@ -26,7 +26,7 @@ static gb_model word_model(void) {
     return m;
 }
 
-static bitnet_model *load(const gb_model *g) {
+static bitnet_model *load_built(const gb_model *g) {
     bitnet_model *m = 0;
     bitnet_error err = {BITNET_OK, ""};
     if (bitnet_model_load_memory(g->data, g->size, 0, &m, &err))
@@ -34,7 +34,7 @@ static bitnet_model *load(const gb_model *g) {
     return m;
 }
 
-static bitnet_ctx *create(const bitnet_model *m, int n_ctx, int n_batch) {
+static bitnet_ctx *new_ctx(const bitnet_model *m, int n_ctx, int n_batch) {
     bitnet_ctx_params p;
     bitnet_ctx *c = 0;
     memset(&p, 0, sizeof p);
@@ -54,7 +54,7 @@ static void test_tokenize(void) {
     bitnet_token all[64], part[64];
     int flags, i, n;
     gb_make_model(&g);
-    m = load(&g);
+    m = load_built(&g);
     CHECK(m);
     for (flags = 0; flags < 4; flags++) {
         size_t cap;
@@ -89,7 +89,7 @@ static void test_tokenize(void) {
     g = word_model();                                      /* a vocabulary without BOS: no BOS */
     g.no_specials = 1;
     gb_make_model(&g);
-    m = load(&g);
+    m = load_built(&g);
     CHECK(m && bitnet_tokenize(m, "h", 1, BITNET_ADD_BOS, all, 64) == 1 && all[0] == 'h');
     bitnet_model_free(m);
     gb_free_model(&g);
@@ -104,7 +104,7 @@ static void test_detokenize(void) {
     size_t cap, i, n = sizeof want - 1;
     g.spare_rows = 3;
     gb_make_model(&g);
-    m = load(&g);
+    m = load_built(&g);
     CHECK(m);
     t[0] = 259, t[1] = 260, t[2] = 261, t[3] = 262, t[4] = 0xAC, t[5] = g.eot, t[6] = '!';
     for (cap = 0; cap < sizeof buf; cap++) {
@@ -131,7 +131,7 @@ static void test_detok_push(void) {
     char buf[64];
     g.spare_rows = 3;
     gb_make_model(&g);
-    m = load(&g);
+    m = load_built(&g);
     CHECK(m);
 #define PUSH(t, text)                                                                            \
     do {                                                                                         \
@@ -178,7 +178,7 @@ static void test_find_and_end(void) {
     bitnet_model *m;
     int t;
     gb_make_model(&g);
-    m = load(&g);
+    m = load_built(&g);
     CHECK(m);
     CHECK(bitnet_token_find(m, "<|eot_id|>") == g.eot && bitnet_token_find(m, "hello") == 259);
     CHECK(bitnet_token_find(m, "<|begin_of_text|>") == g.bos && bitnet_token_find(m, " w") == 260);
@@ -194,7 +194,7 @@ static void test_find_and_end(void) {
     g.file.omit = "tokenizer.ggml.eos_token_id";
     g.file.add_keys = other_eos;
     gb_make_model(&g);
-    m = load(&g);
+    m = load_built(&g);
     CHECK(m);
     for (t = -2; t < g.n_vocab + 2; t++)
         CHECK(bitnet_token_is_end(m, t) == (t == 'e' || t == g.eos || t == g.eot));
@@ -204,7 +204,7 @@ static void test_find_and_end(void) {
     g = word_model();
     g.no_specials = 1; /* none: no token ends, -1 least of all */
     gb_make_model(&g);
-    m = load(&g);
+    m = load_built(&g);
     CHECK(m);
     for (t = -2; t < g.n_vocab + 2; t++) CHECK(!bitnet_token_is_end(m, t));
     bitnet_model_free(m);
@@ -232,7 +232,7 @@ static void test_chat(void) {
     bitnet_message bad;
     int flags, n, i, cap;
     gb_make_model(&g);
-    m = load(&g);
+    m = load_built(&g);
     CHECK(m);
     for (flags = 0; flags < 8; flags++) {
         n = 0;
@@ -267,7 +267,7 @@ static void test_chat(void) {
     g = word_model();
     g.no_specials = 1;
     gb_make_model(&g);
-    m = load(&g);
+    m = load_built(&g);
     CHECK(m && bitnet_chat_tokenize(m, talk, 2, 0, got, 400) == BITNET_ERR_UNSUPPORTED);
     bitnet_model_free(m);
     gb_free_model(&g);
@@ -338,8 +338,8 @@ static void test_greedy(void) {
     uint64_t seed = 11;
     int round, i, best;
     gb_make_model(&g);
-    m = load(&g);
-    c = create(m, 8, 0);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 0);
     CHECK(c && g.n_vocab == V);
     for (round = 0; round < 400; round++) {
         random_logits(x, round % 4, &seed);
@@ -384,8 +384,8 @@ static void test_distribution(void) {
     int round, i, bad = 0;
     static int counts[V];
     gb_make_model(&g);
-    m = load(&g);
-    c = create(m, 8, 0);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 0);
     CHECK(c);
     for (round = 0; round < 40 && !bad; round++) {
         float x[V];
@@ -441,8 +441,8 @@ static void test_cut_sets(void) {
     uint64_t seed = 13;
     int round;
     gb_make_model(&g);
-    m = load(&g);
-    c = create(m, 8, 0);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 0);
     CHECK(c);
     for (round = 0; round < 3000; round++) {
         float x[V];
@@ -496,8 +496,8 @@ static void test_extreme_draws(void) {
     uint64_t seed = 14, low = state_before(0), high = state_before(UINT64_MAX), check;
     int round, bad = -1;
     gb_make_model(&g);
-    m = load(&g);
-    c = create(m, 8, 0);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 0);
     CHECK(c);
     check = low;
     CHECK(bitnet__random(&check) == 0.0);
@@ -533,8 +533,8 @@ static void test_repeat_penalty(void) {
     float x[V];
     int i, window;
     gb_make_model(&g);
-    m = load(&g);
-    c = create(m, 8, 0);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 0);
     CHECK(c && !bitnet_eval(c, history, 6, 0, 0));
     for (window = -1; window <= 9; window++) {
         int from = window == 0 || window == -1 || window > 6 ? 0 : 6 - window;
@@ -575,8 +575,8 @@ static void test_logit_bias(void) {
     float x[V];
     int i, t;
     gb_make_model(&g);
-    m = load(&g);
-    c = create(m, 8, 0);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 0);
     CHECK(c && !bitnet_eval(c, &one, 1, 0, 0));
     bias[0].bias = (float)-infinite;
     memset(&s, 0, sizeof s);
@@ -615,8 +615,8 @@ static void test_forcing_bias(void) {
     int i, wrong = -1;
     uint64_t seed = 15;
     gb_make_model(&g);
-    m = load(&g);
-    c = create(m, 8, 0);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 0);
     CHECK(c);
     bias.bias = (float)infinite;
     for (i = 0; i < 6; i++) {
@@ -647,8 +647,8 @@ static void test_replay(void) {
     uint64_t seed = 16, saved = 0;
     int first[50], i, round;
     gb_make_model(&g);
-    m = load(&g);
-    c = create(m, 8, 0);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 0);
     CHECK(c);
     random_logits(x, 0, &seed);
     memset(&s, 0, sizeof s);
@@ -680,8 +680,8 @@ static void test_sample(void) {
     const float *x;
     int i, best = 0;
     gb_make_model(&g);
-    m = load(&g);
-    c = create(m, 8, 0);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 0);
     CHECK(c && bitnet_sample(c, 0) == -1);
     CHECK(!bitnet_eval(c, tokens, 3, 0, 0));
     x = bitnet_logits(c, -1);
@@ -741,8 +741,8 @@ static int start_script(script *s, const char *const *steps, int n, int end, int
         g->head[next * 384 + i] = 1.0f;
     }
     gb_make_model(g);
-    s->m = load(g);
-    s->c = create(s->m, n_ctx, n_batch);
+    s->m = load_built(g);
+    s->c = new_ctx(s->m, n_ctx, n_batch);
     s->stop_at = s->cancel_at = -1;
     return s->c != 0;
 }
@@ -795,7 +795,7 @@ static bitnet_generate_params start_params(script *s) {
     return p;
 }
 
-static void restart(script *s) {
+static void restart_script(script *s) {
     s->n_text = 0;
     s->text[0] = 0;
     s->calls = s->flush_calls = s->broken = s->progress_calls = 0;
@@ -819,12 +819,12 @@ static void test_generate_ends(void) {
         CHECK(s.calls == 5 && s.seen[0] == 256 && s.seen[3] == 259 && !s.flush_calls);
         CHECK(s.seen[4] == (end ? s.g.eos : s.g.eot));
         CHECK(bitnet_ctx_length(s.c) == 3 + 4);            /* the end token is not evaluated */
-        restart(&s);                                       /* on past the end: 'any byte' follows */
+        restart_script(&s);                                /* on past the end: 'any byte' follows */
         p.ignore_end = 1;
         p.max_tokens = 7;
         CHECK(!bitnet_generate(s.c, &p, &why, &err) && why == BITNET_STOP_LENGTH && s.calls == 7);
         for (n = 1; n <= 6; n++) {                         /* max_tokens */
-            restart(&s);
+            restart_script(&s);
             p.ignore_end = 0;
             p.max_tokens = n;
             CHECK(!bitnet_generate(s.c, &p, &why, &err));
@@ -871,7 +871,7 @@ static void test_generate_prompt(void) {
     p.n_prompt = 3;
     CHECK(bitnet_generate(s.c, &p, 0, 0) == BITNET_ERR_ARG);
     /* As text: BOS first in an empty context, not later. */
-    restart(&s);
+    restart_script(&s);
     p.prompt = 0;
     p.text = "hi<|eot_id|>";
     CHECK(bitnet_generate(s.c, &p, &why, &err) == BITNET_ERR_FULL);
@@ -887,7 +887,7 @@ static void test_generate_prompt(void) {
     CHECK(bitnet_sample(s.c, 0) == 256 && s.calls == 2);
     /* The prompt's progress, and cancelling it: the tokens up to there stay. */
     for (i = -1; i < 2; i++) {
-        restart(&s);
+        restart_script(&s);
         p = start_params(&s);
         s.cancel_at = i;
         if (i < 0) {
@@ -909,12 +909,12 @@ static void test_generate_callback(void) {
     CHECK(start_script(&s, steps, 3, 2, 32, 0));
     p = start_params(&s);
     for (i = 0; i < 5; i++) {
-        restart(&s);
+        restart_script(&s);
         s.stop_at = i;
         CHECK(!bitnet_generate(s.c, &p, &why, 0) && why == BITNET_STOP_CALLBACK);
         CHECK(s.calls == i + 1 && !s.flush_calls && bitnet_ctx_length(s.c) == 3 + i);
     }
-    restart(&s); /* without text_fn it works just as well */
+    restart_script(&s); /* without text_fn it works just as well */
     p.text_fn = 0;
     p.max_tokens = 4;
     CHECK(!bitnet_generate(s.c, &p, 0, 0) && bitnet_ctx_length(s.c) == 6);
@@ -1003,8 +1003,8 @@ static void test_generate_resumes(void) {
     script whole, parts;
     bitnet_generate_params p;
     gb_make_model(&g);
-    m = load(&g);
-    c = create(m, 32, 0);
+    m = load_built(&g);
+    c = new_ctx(m, 32, 0);
     CHECK(c);
     memset(&whole, 0, sizeof whole);
     memset(&parts, 0, sizeof parts);
@@ -1054,7 +1054,7 @@ static void test_generate_memory(void) {
     memset(&mp, 0, sizeof mp);
     mp.allocator = gb_counting(&count);
     CHECK(!bitnet_model_load_memory(g.data, g.size, &mp, &m, 0));
-    c = create(m, 16, 0);
+    c = new_ctx(m, 16, 0);
     CHECK(c);
     live = count.live;
     for (k = 0; k < 10 && !done; k++) {

@@ -10,7 +10,7 @@ typedef struct text {
     size_t n;
 } text;
 
-static int collect(void *ud, const char *p, size_t n, bitnet_token t) {
+static int keep_text(void *ud, const char *p, size_t n, bitnet_token t) {
     text *out = (text *)ud;
     (void)t;
     if (n > sizeof out->s - 1 - out->n) return 1;
@@ -20,7 +20,7 @@ static int collect(void *ud, const char *p, size_t n, bitnet_token t) {
     return 0;
 }
 
-static bitnet_model *load_tiny(const char *kernels) {
+static bitnet_model *load_example(const char *kernels) {
     bitnet_model_params p = {0};
     bitnet_model *m;
     bitnet_error err = {BITNET_OK, ""};
@@ -38,7 +38,7 @@ static int say(bitnet_model *m, const bitnet_generate_params *params, text *out)
     bitnet_stop why = BITNET_STOP_LENGTH;
     bitnet_result r = bitnet_ctx_create(m, 0, &c, 0);
     memset(out, 0, sizeof *out);
-    p.text_fn = collect;
+    p.text_fn = keep_text;
     p.ud = out;
     if (r == BITNET_OK) r = bitnet_generate(c, &p, &why, 0);
     bitnet_ctx_free(c);
@@ -83,7 +83,7 @@ static void test_prompts(void) {
         {"Once upon a time", ".", 40},
         {"The future of artificial intelligence is", ".", 30},
     };
-    bitnet_model *m = load_tiny(0);
+    bitnet_model *m = load_example(0);
     bitnet_generate_params p = {0};
     text out;
     size_t i;
@@ -102,10 +102,10 @@ static void test_prompts(void) {
     bitnet_model_free(m);
 }
 
-static void test_chat(void) {
+static void test_tiny_chat(void) {
     static const bitnet_message turns[] = {{"system", "You are a helpful assistant."},
                                            {"user", "What is the capital of Japan?"}};
-    bitnet_model *m = load_tiny(0);
+    bitnet_model *m = load_example(0);
     bitnet_token prompt[128];
     bitnet_generate_params p = {0};
     text out;
@@ -126,7 +126,7 @@ static void test_chat(void) {
    the training script computed from the same file with the same definition, in
    tiny-heldout.expected. */
 static void test_perplexity(void) {
-    bitnet_model *m = load_tiny(0);
+    bitnet_model *m = load_example(0);
     bitnet_ctx_params cp = {0};
     bitnet_model_info info;
     bitnet_ctx *c;
@@ -175,7 +175,7 @@ static void test_same_text(void) {
         bitnet_generate_params p = {0};
         bitnet_model *m;
         if (!bitnet_kernels_usable(bitnet_kernels_get(i))) continue;
-        m = load_tiny(bitnet_kernels_get(i)->name);
+        m = load_example(bitnet_kernels_get(i)->name);
         if (!m) return;
         s.temperature = 0.9f;
         s.top_p = 0.95f;
@@ -194,7 +194,7 @@ static void test_same_text(void) {
 extern const test_case tiny_tests[];
 const test_case tiny_tests[] = {
     {"tiny/prompts", test_prompts},
-    {"tiny/chat", test_chat},
+    {"tiny/chat", test_tiny_chat},
     {"tiny/perplexity", test_perplexity},
     {"tiny/same_text", test_same_text},
     {0, 0}
