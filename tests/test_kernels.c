@@ -1045,7 +1045,7 @@ static void math_round(void) {
 static void tables(void) {
     static const char *const tested[] = {
         "avx512vnni", "avxvnni", "avx2", "avx512vbmi-tl2", "avx512vnni-tl2", "avx2-tl2",
-        "scalar-tl2", "scalar"
+        "scalar-tl2", "scalar", "neon", "neon-dotprod", "neon-i8mm"
     };
     int i, n = bitnet_kernels_count();
     size_t t;
@@ -1156,6 +1156,7 @@ TABLE_TEST(dotrows_u8, scalar)
 EACH_ENTRY(TABLE_TEST, avx2)
 EACH_ENTRY(TABLE_TEST, avxvnni)
 EACH_ENTRY(TABLE_TEST, avx512vnni)
+EACH_ENTRY(TABLE_TEST, neon)
 EACH_TL2(TL2_TEST, scalar)
 EACH_TL2(TL2_TEST, avx2)
 EACH_TL2(TL2_TEST, avx512vnni)
@@ -1185,6 +1186,7 @@ const test_case kernels_tests[] = {
     EACH_ENTRY(TABLE_ROW, avx2)
     EACH_ENTRY(TABLE_ROW, avxvnni)
     EACH_ENTRY(TABLE_ROW, avx512vnni)
+    EACH_ENTRY(TABLE_ROW, neon)
     EACH_TL2(TL2_ROW, scalar)
     EACH_TL2(TL2_ROW, avx2)
     EACH_TL2(TL2_ROW, avx512vnni)
