@@ -281,8 +281,8 @@ static inline float *gb_make_norm(gb_model *m, const char *name, int n) {
 }
 
 /* Where the code of weight i is: the byte, and in *shift its lowest bit. Groups are in flat order:
-   byte j of a 128-group holds weights j, 32+j, 64+j, 96+j from the top, of a 64-group j, 16+j, 32+j,
-   48+j; a byte of 4-row holds one column of four rows. */
+   byte j of a 128-group holds weights j, 32+j, 64+j, 96+j from the top, of a 64-group j, 16+j,
+   32+j, 48+j; a byte of 4-row holds one column of four rows. */
 static inline size_t gb_code_at(bitnet_i2s_layout packing, size_t n_in, size_t i, int *shift) {
     const size_t row = i / n_in, quarter = packing == BITNET_I2S_64 ? 16 : 32;
     if (packing == BITNET_I2S_4ROW) {
