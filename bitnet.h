@@ -93,7 +93,7 @@
    of four weights share a byte, and which four is what differs.
 
        bits          7-6    5-4    3-2    1-0
-       128-group     j      32+j   64+j   96+j     byte j of 32 holds these of 128 weights of a row:
+       128-group     j      32+j   64+j   96+j     byte j of 32 holds these of 128 weights in a row:
                                                    x86 and Python converters, the official file
        64-group      j      16+j   32+j   48+j     byte j of 16, of 64 weights: ARM converters
        4-row         r      r+1    r+2    r+3      byte c of rows r to r+3 holds their column c:
@@ -108,8 +108,9 @@
    are whole blocks, 4-row ones have rows in fours; what does not fit is refused. A code 3 would be
    a 3 in all of them: it says that a file is damaged or no I2_S. A row of 64-group read as
    128-group has the same weights in each 128 columns, in another order, so that no count of them
-   shows it. What does is the text: with the wrong packing a trained model writes noise, and finds
-   real text no likelier than noise (crosscheck.c --which-layout compares that).
+   shows it. What does is the text: with the wrong packing a trained model writes noise, and real
+   text is far less likely to it (crosscheck.c --which-layout compares that). It is evidence, no
+   proof.
 
    SCREENED HEAD
    -------------
