@@ -36,7 +36,7 @@
        Models    GGUF v2 and v3, little-endian, architectures bitnet-b1.58 and bitnet-25: the
                  official microsoft/bitnet-b1.58-2B-4T-gguf file as it is, and any file of that
                  form.
-       Weights   linear layers in I2_S (128-group packing); embedding, head and norms in F32, F16
+       Weights   linear layers in I2_S (all three packings); embedding, head and norms in F32, F16
                  or BF16.
        Tokenizer byte-level BPE with the llama-bpe pre-tokenizer.
        CPUs      any with a C99 compiler and IEEE-754 floats, through plain C. x86 with AVX2,
@@ -86,6 +86,31 @@
    to 16 CPUs), for fewer bytes a token: 6 % more tokens a second where memory is what limits. It is
    lossless, and the logits are the same bits; a code 3, which stands for no weight, is refused.
    bitnet_model_params.kernels asks for a table.
+
+   PACKINGS
+   --------
+   I2_S has been written in three ways, by different builds of one converter: the codes (weight + 1)
+   of four weights share a byte, and which four is what differs.
+
+       bits          7-6    5-4    3-2    1-0
+       128-group     j      32+j   64+j   96+j     byte j of 32 holds these of 128 weights in a row:
+                                                   x86 and Python converters, the official file
+       64-group      j      16+j   32+j   48+j     byte j of 16, of 64 weights: ARM converters
+       4-row         r      r+1    r+2    r+3      byte c of rows r to r+3 holds their column c:
+                                                   x86 converters built without ACT_PARALLEL
+
+   The kernels read the first. Of a file in one of the others, which bitnet_model_params.i2s_layout
+   has to name, the weights are repacked when it is loaded (521 MB of the 2B model, in memory of the
+   model's own); then all is as with the first.
+
+   Nothing in a file tells them apart: type number, sizes and the scale's place are the same, and
+   any codes make a matrix in each. Only shapes rule something out: 128-group and 64-group tensors
+   are whole blocks, 4-row ones have rows in fours; what does not fit is refused. A code 3 would be
+   a 3 in all of them: it says that a file is damaged or no I2_S. A row of 64-group read as
+   128-group has the same weights in each 128 columns, in another order, so that no count of them
+   shows it. What does is the text: with the wrong packing a trained model writes noise, and real
+   text is far less likely to it (crosscheck.c --which-layout compares that). It is evidence, no
+   proof.
 
    SCREENED HEAD
    -------------
@@ -140,7 +165,8 @@
    evaluated), <|eot_id|> if that was no end token, and the next message (see generate.c).
 
    RELEASES
-       0.1.0  first: GGUF I2_S in, text out; scalar, AVX2 and AVX-512 kernels, I2_S and TL2
+       0.1.0  first: GGUF I2_S (three packings) in, text out; scalar, AVX2 and AVX-512 kernels, I2_S
+              and TL2
    The licence is at the end of this file. */
 
 #ifndef BITNET_H
@@ -213,6 +239,12 @@ typedef struct bitnet_io {
 
 typedef enum bitnet_log_level { BITNET_LOG_INFO = 0, BITNET_LOG_WARNING = 1 } bitnet_log_level;
 
+typedef enum bitnet_i2s_layout {
+    BITNET_I2S_128 = 0,
+    BITNET_I2S_64,
+    BITNET_I2S_4ROW
+} bitnet_i2s_layout;
+
 /* {0} means defaults, here and in every parameter struct below. */
 typedef struct bitnet_model_params {
     bitnet_allocator allocator;                              /* 0: malloc */
@@ -220,6 +252,7 @@ typedef struct bitnet_model_params {
     void (*log_fn)(void *ud, bitnet_log_level level, const char *text);   /* 0: silent */
     void *ud;                                                /* for both hooks */
     const bitnet_kernels *kernels;                           /* 0: bitnet_kernels_default() */
+    bitnet_i2s_layout i2s_layout;            /* how the file packs its I2_S weights; see PACKINGS */
     uint64_t max_bytes;                                      /* refuse larger files; 0: 16 GiB */
 } bitnet_model_params;
 
@@ -2675,7 +2708,8 @@ typedef struct bitnet__matrix {        /* F32, F16 or BF16, rows contiguous, una
 
 typedef struct bitnet__linear {        /* I2_S or packed, rows of n_in weights, unaligned */
     const uint8_t *w;
-    int32_t n_in;                      /* a multiple of 128; beyond the layer's width: zeros */
+    int32_t n_file;                    /* weights of a row in the file */
+    int32_t n_in;                      /* a multiple of 128; beyond n_file: zeros */
     int32_t n_out;
     float scale;
 } bitnet__linear;
@@ -2709,7 +2743,7 @@ struct bitnet_model {
     bitnet_token bos, eos, eot, end_of_text;
     int32_t add_bos;
     uint64_t n_params, own_bytes;
-    uint64_t bytes_read;               /* through io, for progress */
+    uint64_t bytes_read;               /* of tensors, for progress */
     struct bitnet__team *team;         /* while weights are packed; 0: one thread */
     uint32_t longest_token;            /* bytes */
 };
@@ -2776,8 +2810,10 @@ static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int3
     return BITNET_OK;
 }
 
-static int bitnet__progress(bitnet_model *m, uint64_t done) {
-    return m->params.progress_fn && m->params.progress_fn(m->params.ud, done, m->gguf.src.size);
+static bitnet_result bitnet__progress(bitnet_model *m, uint64_t done, bitnet_error *err) {
+    if (!m->params.progress_fn || !m->params.progress_fn(m->params.ud, done, m->gguf.src.size))
+        return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_CANCELLED, "loading was cancelled");
 }
 
 /* The tensor's bytes: in place, or read through the callbacks in slices of 4 MB. */
@@ -2788,6 +2824,7 @@ static bitnet_result bitnet__tensor_bytes(bitnet_model *m, const bitnet__tensor 
     uint8_t *p;
     if (!src->io.read_fn) {
         *out = src->data + t->offset;
+        m->bytes_read += t->size;
         return BITNET_OK;
     }
     p = (uint8_t *)bitnet__model_alloc(m, t->size);
@@ -2804,8 +2841,8 @@ static bitnet_result bitnet__tensor_bytes(bitnet_model *m, const bitnet__tensor 
                                 (int)t->name_len, (const char *)src->data + t->name,
                                 (unsigned long long)(t->offset + done), bitnet_result_text(r));
         m->bytes_read += n;
-        if (bitnet__progress(m, m->gguf.data_start + m->bytes_read))
-            return bitnet__fail(err, BITNET_ERR_CANCELLED, "loading was cancelled");
+        r = bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
+        if (r != BITNET_OK) return r;
     }
     *out = p;
     return BITNET_OK;
@@ -2854,30 +2891,6 @@ static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_
     return BITNET_OK;
 }
 
-/* The 128-group packing runs over the whole tensor, so a row whose length is no multiple of 128
-   begins inside a block. Such a tensor is copied to rows of whole blocks, filled up with weight 0
-   (code 1). */
-static bitnet_result bitnet__pad_rows(bitnet_model *m, bitnet__linear *l, int32_t n_in,
-                                      bitnet_error *err) {
-    size_t row_bytes = (size_t)l->n_in / 4, r;
-    uint8_t *p = (uint8_t *)bitnet__model_alloc(m, (uint64_t)row_bytes * (uint64_t)l->n_out);
-    int32_t c;
-    if (!p) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to repack a weight matrix");
-    memset(p, 0x55, row_bytes * (size_t)l->n_out);
-    for (r = 0; r < (size_t)l->n_out; r++) {
-        for (c = 0; c < n_in; c++) {
-            size_t from = r * (size_t)n_in + (size_t)c;
-            uint32_t code = l->w[from / 128 * 32 + from % 32] >> (6 - 2 * (from % 128 / 32)) & 3;
-            size_t at = r * row_bytes + (size_t)c / 128 * 32 + (size_t)c % 32;
-            uint32_t shift = (uint32_t)(6 - 2 * (c % 128 / 32));
-            p[at] = (uint8_t)((p[at] & ~(3u << shift)) | code << shift);
-        }
-    }
-    bitnet__model_release(m, l->w, 0);
-    l->w = p;
-    return BITNET_OK;
-}
-
 /* The scale: the first F32 after the codes, or, as older converters wrote it, a tensor of its
    own. */
 static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const bitnet__tensor *t,
@@ -2908,6 +2921,8 @@ static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const
 
 static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int32_t n_in,
                                          int32_t n_out, bitnet__linear *l, bitnet_error *err) {
+    const bitnet_i2s_layout layout = m->params.i2s_layout;
+    const int unit = layout == BITNET_I2S_128 ? 128 : layout == BITNET_I2S_64 ? 64 : 4;
     const bitnet__tensor *t;
     bitnet_result r = bitnet__want_tensor(m, name, n_in, n_out, &t, err);
     if (r != BITNET_OK) return r;
@@ -2915,8 +2930,10 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
                             "tensor '%s' has type %u; a linear layer needs I2_S (36)", name,
                             (unsigned)t->type);
-    if (t->dims[0] * t->dims[1] % 128)
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is not whole blocks of 128", name);
+    if ((unit == 4 ? t->dims[1] : t->dims[0] * t->dims[1]) % (uint64_t)unit)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not whole "
+                            "%s of %d (see i2s_layout)", name, (int)n_in, (int)n_out,
+                            unit == 4 ? "groups of rows" : "blocks", unit);
     if (n_in < 64)                     /* padding would blow them up */
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has rows of %d weights; at "
                             "least 64 are supported", name, (int)n_in);
@@ -2924,9 +2941,10 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     if (r == BITNET_OK) r = bitnet__load_scale(m, name, t, l->w, &l->scale, err);
     if (r != BITNET_OK) return r;
     m->n_params += (uint64_t)n_in * (uint64_t)n_out;
+    l->n_file = n_in;
     l->n_in = (n_in + 127) / 128 * 128;
     l->n_out = n_out;
-    return l->n_in == n_in ? BITNET_OK : bitnet__pad_rows(m, l, n_in, err);
+    return BITNET_OK;
 }
 
 static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
@@ -2960,7 +2978,7 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
                                                 err);
         if (r != BITNET_OK) return r;
     }
-    return m->kernels.pack ? bitnet__pack_layer(m, i, l, err) : BITNET_OK;
+    return bitnet__pack_layer(m, i, l, err);
 }
 
 /* ---- metadata ---- */
@@ -3175,8 +3193,7 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
         (r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
         (r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err))) return r;
-    if (bitnet__progress(m, m->gguf.src.size))
-        return bitnet__fail(err, BITNET_ERR_CANCELLED, "loading was cancelled");
+    if ((r = bitnet__progress(m, m->gguf.src.size, err))) return r;
     bitnet__format(text, "%s, %d layers of %d, vocabulary of %d, kernels %s, weights in %s",
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
                    m->kernels.pack ? "TL2" : "I2_S");
@@ -3203,6 +3220,10 @@ static bitnet_result bitnet__load(const bitnet__source *src, void *map,
     if (params) p = *params;
     if (!p.allocator.alloc_fn != !p.allocator.free_fn)
         r = bitnet__fail(err, BITNET_ERR_ARG, "the allocator needs both of its functions");
+    else if (p.i2s_layout != BITNET_I2S_128 && p.i2s_layout != BITNET_I2S_64 &&
+             p.i2s_layout != BITNET_I2S_4ROW)
+        r = bitnet__fail(err, BITNET_ERR_ARG, "i2s_layout %lld is unknown",
+                         (long long)p.i2s_layout);
     else if (!(m = (bitnet_model *)bitnet__alloc(&p.allocator, sizeof *m)))
         r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
     else
@@ -3670,29 +3691,124 @@ static void bitnet__team_run(bitnet__team *t, int n_jobs, bitnet__job job, void 
 
 #endif
 
-/* ---- packing weights while a model is loaded ---- */
+/* ---- packing weights while a model is loaded: to I2_S as the kernels know it, and to what they
+   make of that; each only where it is needed ---- */
+
+/* A weight's code in the file. */
+static uint32_t bitnet__file_code(bitnet_i2s_layout layout, const bitnet__linear *l, size_t row,
+                                  size_t column) {
+    const size_t at = row * (size_t)l->n_file + column;
+    switch (layout) {
+        case BITNET_I2S_128:
+            return (uint32_t)l->w[at / 128 * 32 + at % 32] >> (6 - at / 32 % 4 * 2) & 3u;
+        case BITNET_I2S_64:
+            return (uint32_t)l->w[at / 64 * 16 + at % 16] >> (6 - at / 16 % 4 * 2) & 3u;
+        default:
+            return (uint32_t)l->w[row / 4 * (size_t)l->n_file + column] >> (6 - row % 4 * 2) & 3u;
+    }
+}
+
+/* Eight bytes of four fields each, so that shifts need masks, but no byte order. These keep the
+   first field of each byte; or the first and the third, side by side. */
+static uint64_t bitnet__field_1(uint64_t x) { return x & 0xc0c0c0c0c0c0c0c0u; }
+static uint64_t bitnet__fields_13(uint64_t x) {
+    return (x & 0xc0c0c0c0c0c0c0c0u) | (x & 0x0c0c0c0c0c0c0c0cu) << 2;
+}
+
+/* Two 64-groups to one 128-group. Byte j of them has weights j, 16+j, 32+j, 48+j and the same
+   beyond 64: the first and third of both go into byte j, the second and fourth into byte 16+j. */
+static void bitnet__repack_64(const uint8_t *w, size_t n_blocks, uint8_t *out) {
+    uint64_t a, b, x;
+    int j;
+    for (; n_blocks > 0; n_blocks--, w += 32, out += 32)
+        for (j = 0; j < 16; j += 8) {
+            memcpy(&a, w + j, 8);
+            memcpy(&b, w + 16 + j, 8);
+            x = bitnet__fields_13(a) | bitnet__fields_13(b) >> 4;
+            memcpy(out + j, &x, 8);
+            x = bitnet__fields_13(a << 2) | bitnet__fields_13(b << 2) >> 4;
+            memcpy(out + 16 + j, &x, 8);
+        }
+}
+
+/* Four rows of n: a field is a row's, and columns j, 32+j, 64+j, 96+j meet in a byte. */
+static void bitnet__repack_4row(const uint8_t *w, int n, uint8_t *out) {
+    uint64_t a, b, c, d, x;
+    int i, j, r;
+    for (i = 0; i < n; i += 128)
+        for (j = 0; j < 32; j += 8) {
+            memcpy(&a, w + i + j, 8);
+            memcpy(&b, w + i + 32 + j, 8);
+            memcpy(&c, w + i + 64 + j, 8);
+            memcpy(&d, w + i + 96 + j, 8);
+            for (r = 0; r < 4; r++, a <<= 2, b <<= 2, c <<= 2, d <<= 2) {
+                x = bitnet__field_1(a) | bitnet__field_1(b) >> 2 | bitnet__field_1(c) >> 4 |
+                    bitnet__field_1(d) >> 6;
+                memcpy(out + bitnet__i2s_bytes(n, r) + i / 4 + j, &x, 8);
+            }
+        }
+}
+
+/* Rows [from, from + count), whole units, as I2_S in rows of whole 128-groups. 128-groups run over
+   the file's whole tensor, so rows of another length begin inside of one: such rows are filled up
+   with weight 0 (code 1). */
+static void bitnet__repack_rows(bitnet_i2s_layout layout, const bitnet__linear *l, int32_t from,
+                                int32_t count, uint8_t *out) {
+    const uint8_t *w = l->w + bitnet__i2s_bytes(l->n_file, from);
+    int32_t r, i, k;
+    if (l->n_file == l->n_in && layout == BITNET_I2S_64) {
+        bitnet__repack_64(w, (size_t)count * (size_t)(l->n_in / 128), out);
+    } else if (l->n_file == l->n_in && layout == BITNET_I2S_4ROW) {
+        for (r = 0; r < count; r += 4)
+            bitnet__repack_4row(w + bitnet__i2s_bytes(l->n_in, r), l->n_in,
+                                out + bitnet__i2s_bytes(l->n_in, r));
+    } else {
+        for (r = from; r < from + count; r++)
+            for (i = 0; i < l->n_in / 4; i++) {
+                uint32_t codes = 0;
+                for (k = i / 32 * 128 + i % 32; k < i / 32 * 128 + 128; k += 32)
+                    codes = codes << 2 | (k < l->n_file ? bitnet__file_code(layout, l, (size_t)r,
+                                                                           (size_t)k) : 1u);
+                *out++ = (uint8_t)codes;
+            }
+    }
+}
 
 typedef struct bitnet__packing {
     const bitnet_model *m;
     const bitnet__linear *linear;
-    uint8_t *out;
-    int jobs;
+    uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], between the two steps */
+    int jobs, unit;                    /* unit: rows that are repacked and packed together */
     uint8_t refused[BITNET__MAX_THREADS];
 } bitnet__packing;
+
+static int bitnet__repacks(const bitnet_model *m, const bitnet__linear *l) {
+    return m->params.i2s_layout != BITNET_I2S_128 || l->n_file != l->n_in;
+}
 
 static void bitnet__pack_job(void *arg, int i) {
     bitnet__packing *p = (bitnet__packing *)arg;
     const bitnet_kernels *k = &p->m->kernels;
     const bitnet__linear *l = p->linear;
-    int64_t groups = (l->n_out + k->row_group - 1) / k->row_group;
-    int32_t from = (int32_t)(groups * i / p->jobs) * k->row_group;
-    int32_t to = (int32_t)(groups * (i + 1) / p->jobs) * k->row_group;
+    int64_t units = (l->n_out + p->unit - 1) / p->unit;
+    int32_t from = (int32_t)(units * i / p->jobs) * p->unit;
+    int32_t to = (int32_t)(units * (i + 1) / p->jobs) * p->unit;
     if (to > l->n_out) to = l->n_out;
-    p->refused[i] = from < to && k->pack(l->w + bitnet__i2s_bytes(l->n_in, from), l->n_in,
-                                         to - from, p->out + k->packed_bytes(l->n_in, from));
+    p->refused[i] = 0;
+    for (; from < to; from += p->unit) {
+        int32_t count = to - from < p->unit ? to - from : p->unit;
+        uint8_t *out = p->out + k->packed_bytes(l->n_in, from);
+        uint8_t *rows = k->pack ? p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit) : out;
+        const uint8_t *w = rows;
+        if (bitnet__repacks(p->m, l))
+            bitnet__repack_rows(p->m->params.i2s_layout, l, from, count, rows);
+        else w = l->w + bitnet__i2s_bytes(l->n_in, from);
+        if (k->pack && k->pack(w, l->n_in, count, out)) p->refused[i] = 1;
+    }
 }
 
-/* All matrices of a layer into one piece of memory, on all CPUs (up to 16: memory is the limit). */
+/* What is to be packed of a layer, into one piece of memory, on all CPUs (up to 16: memory is the
+   limit). */
 static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
                                         bitnet_error *err) {
     struct { bitnet__linear *linear; const char *name; } parts[] = {
@@ -3703,29 +3819,41 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     const size_t n_parts = sizeof parts / sizeof parts[0];
     const int cpus = bitnet__online_cpus();
     bitnet__packing p;
-    uint64_t total = 0;
+    uint64_t total = 0, widest = 0;
     uint8_t *to;
     size_t k;
     int j;
     p.m = m;
+    p.rows = 0;
     p.jobs = cpus < 16 ? cpus : 16;
+    p.unit = m->kernels.row_group > 4 ? m->kernels.row_group : 4;
+    for (k = 0; k < n_parts; k++) {
+        const bitnet__linear *part = parts[k].linear;
+        const int repacks = bitnet__repacks(m, part);
+        if (m->kernels.pack || repacks)
+            total += m->kernels.packed_bytes(part->n_in, part->n_out) + 63;
+        if (m->kernels.pack && repacks && bitnet__i2s_bytes(part->n_in, p.unit) > widest)
+            widest = bitnet__i2s_bytes(part->n_in, p.unit);
+    }
+    if (total == 0) return BITNET_OK;
     if (i == 0 && p.jobs > 1) {
         m->team = (bitnet__team *)bitnet__alloc(&m->params.allocator, sizeof *m->team);
-        if (m->team && !bitnet__team_start(m->team, p.jobs)) {
+        if (!m->team) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for threads");
+        if (!bitnet__team_start(m->team, p.jobs)) {
             bitnet__free(&m->params.allocator, m->team);
             m->team = 0;
         }
     }
     if (!m->team) p.jobs = 1;
-    for (k = 0; k < n_parts; k++)
-        total += m->kernels.packed_bytes(parts[k].linear->n_in, parts[k].linear->n_out) + 63;
     to = (uint8_t *)bitnet__model_alloc(m, total);
-    if (!to)
-        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack layer %d (%llu bytes)",
-                            (int)i, (unsigned long long)total);
+    if (to && widest > 0) p.rows = (uint8_t *)bitnet__model_alloc(m, widest * (uint64_t)p.jobs);
+    if (!to || (widest > 0 && !p.rows))
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors 'blk.%d.*' "
+                            "(%llu bytes)", (int)i, (unsigned long long)total);
     bitnet__huge_pages(&m->params.allocator, to, (size_t)total);
     for (k = 0; k < n_parts; k++) {
         bitnet__linear *part = parts[k].linear;
+        if (!m->kernels.pack && !bitnet__repacks(m, part)) continue;
         p.linear = part;
         p.out = to;
         if (p.jobs > 1) bitnet__team_run(m->team, p.jobs, bitnet__pack_job, &p);
@@ -3736,11 +3864,12 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
                                     "tensor 'blk.%d.%s.weight' holds a code 3, which is no weight; "
                                     "the kernels '%s' cannot pack it", (int)i, parts[k].name,
                                     m->kernels.name);
-        bitnet__model_release(m, part->w, bitnet__i2s_bytes(part->n_in, part->n_out));
+        bitnet__model_release(m, part->w, (size_t)part->n_file * (size_t)part->n_out / 4);
         part->w = to;
         to += (m->kernels.packed_bytes(part->n_in, part->n_out) + 63) / 64 * 64;
     }
-    return BITNET_OK;
+    if (p.rows) bitnet__model_release(m, p.rows, 0);
+    return bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
 }
 
 static void bitnet__pack_end(bitnet_model *m) {

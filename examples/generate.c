@@ -23,11 +23,11 @@ static const char *model_path, *prompt, *prompt_path, *system_text, *kernel_name
 static bitnet_generate_params gen = {.max_tokens = -1, .sampler = &sampler, .stop_strings = stops,
                                      .lookup_stats = &(bitnet_lookup_stats){0}};
 static bitnet_ctx_params cp = {.n_ctx = -1, .n_batch = 128};  /* Ctrl-C is seen once a batch */
-static int32_t seed = -1, chatting, verbose, listing, helping;
+static int32_t seed = -1, packing, chatting, verbose, listing, helping;
 
 static const struct option {
     const char *name, *alias, *arg, *help;
-    char kind;                         /* Flag, Text, Stop string, Whole number, Real number */
+    char kind;       /* Flag, Text, Stop string, Whole number, Real number, Packing */
     void *to;
     double lo, hi;
 } options[] = {
@@ -49,6 +49,7 @@ static const struct option {
     {"-r", "--stop", "TEXT", "end before TEXT; may be given 16 times", 'S', stops, 0, 0},
     {"--ignore-eos", 0, 0, "go on when the model ends its text", 'F', &gen.ignore_end, 0, 0},
     {"--kernel", 0, "NAME", "inner loops and weight layout", 'T', &kernel_name, 0, 0},
+    {"--i2s-layout", 0, "NAME", "the file's packing: 128, 64, 4row (128)", 'P', &packing, 0, 0},
     {"--list-kernels", 0, 0, "name them", 'F', &listing, 0, 0},
     {"-v", "--verbose", 0, "test the library, say what is loaded", 'F', &verbose, 0, 0},
     {"-h", "--help", 0, "this text", 'F', &helping, 0, 0},
@@ -83,12 +84,11 @@ static double now(void) {              /* seconds */
 
 /* A bar on a terminal's stderr, for what takes longer than a moment; what = 0 takes it away. */
 static void bar(const char *what, double share) {
-    static double since;
     static int shown;
     int percent = (int)(100.0 * share);
     if (!what && shown) fprintf(stderr, "\r%54s\r", "");
-    if (!what) shown = 0, since = now();
-    else if (isatty(2) && percent != shown && now() - since > 0.25)
+    if (!what) shown = 0;
+    else if (isatty(2) && percent != shown && now() - mark > 0.25)
         fprintf(stderr, "\r%-6s [%-40.*s] %3d%%", what, (shown = percent) * 40 / 100,
                 "########################################", percent);
 }
@@ -139,6 +139,7 @@ static void on_log(void *ud, bitnet_log_level level, const char *s) {
 
 /* The functions from here to chat return the exit code, or -1 to go on. */
 static int set_option(const struct option *o, const char *name, const char *value) {
+    static const char *const packings[] = {"128", "64", "4row"};
     if (o->kind == 'F') *(int32_t *)o->to = 1;
     else if (o->kind == 'W' || o->kind == 'R') {
         char *end;
@@ -148,6 +149,9 @@ static int set_option(const struct option *o, const char *name, const char *valu
                         o->kind == 'W' ? "whole " : "", o->lo, o->hi);
         if (o->kind == 'W') *(int32_t *)o->to = (int32_t)v;
         else *(float *)o->to = (float)v;
+    } else if (o->kind == 'P') {
+        for (packing = 0; strcmp(value, packings[packing]); packing++)
+            if (packing == 2) return fail(2, "%s: '%s' is not 128, 64 or 4row", name, value);
     } else if (!value[0]) return fail(2, "%s: the value (%s) is empty", name, o->arg);
     else if (o->kind == 'T') *(const char **)o->to = value;
     else if (gen.n_stop_strings < 16) stops[gen.n_stop_strings++] = value;
@@ -173,8 +177,7 @@ static int parse(int argc, char **argv) {
         for (j = 0; j < N_OPTIONS && strcmp(name, options[j].name); j++)
             if (options[j].alias && !strcmp(name, options[j].alias)) break;
         if (j == N_OPTIONS) return fail(2, "unknown option '%s'; see --help", name);
-        if (options[j].arg && ++i == argc)
-            return fail(2, "%s needs a value (%s); see --help", name, options[j].arg);
+        if (options[j].arg && ++i == argc) return fail(2, "%s needs a value; see --help", name);
         if ((code = set_option(&options[j], name, argv[i])) >= 0) return code;
     }
     if (listing || helping) return print_lists();
@@ -209,15 +212,13 @@ static int read_prompt(void) {
 static int respond(void) {
     int32_t before = bitnet_ctx_length(ctx);
     bitnet_result r;
-    bar(0, 0);
     mark = now();
     r = bitnet_generate(ctx, &gen, &why, &err);
     bar(0, 0);
     if (r == BITNET_OK) new_seconds += now() - mark;
     else if (r != BITNET_ERR_CANCELLED) return fail(1, "%s", err.text);
     else bitnet_ctx_rewind(ctx, before);
-    if (write_error || (!r && put("\n", 1)))
-        return fail(1, "cannot write the text: %s", strerror(write_error));
+    if (put("\n", !r)) return fail(1, "cannot write the text: %s", strerror(write_error));
     return interrupted ? 130 : -1;
 }
 
@@ -254,14 +255,14 @@ static int chat(void) {
 
 int main(int argc, char **argv) {
     const char *ends[] = {"end of text", "-n or -c reached", "stop string", "interrupted"};
-    bitnet_model_params mp = {.progress_fn = on_load, .log_fn = on_log};
     int code = parse(argc, argv);
+    bitnet_model_params mp = {.progress_fn = on_load, .log_fn = on_log,
+                              .i2s_layout = (bitnet_i2s_layout)packing};
     if (code < 0) code = choose_kernels(&mp.kernels);
     if (code < 0 && prompt_path) code = read_prompt();
     if (code < 0 && verbose && bitnet_selftest(mp.kernels, &err)) code = fail(1, "%s", err.text);
     if (code >= 0) return code;
     signal(SIGINT, on_interrupt);
-    bar(0, 0);
     mark = now();
     errno = 0;
     if (bitnet_model_load_file(model_path, &mp, &model, &err))

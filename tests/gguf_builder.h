@@ -195,6 +195,7 @@ typedef struct gb_model {
     uint32_t embed_type;               /* (F32) */
     int untied;                        /* 1: output.weight of head_type */
     uint32_t head_type;
+    bitnet_i2s_layout packing;         /* (128-group) */
     const char *scale_suffix;          /* "_scale" or ".scale": a tensor of its own (0: in place) */
     int identity; /* 1: attn_output and ffn_down have scale 0: layers do nothing */
     float eps, freq_base;              /* (1e-5 and 500000, and no keys) */
@@ -279,10 +280,23 @@ static inline float *gb_make_norm(gb_model *m, const char *name, int n) {
     return p;
 }
 
-/* I2_S, 128-group: flat order, byte j of a block holds weights j, 32+j, 64+j, 96+j from the top. */
+/* Where the code of weight i is: the byte, and in *shift its lowest bit. Groups are in flat order:
+   byte j of a 128-group holds weights j, 32+j, 64+j, 96+j from the top, of a 64-group j, 16+j,
+   32+j, 48+j; a byte of 4-row holds one column of four rows. */
+static inline size_t gb_code_at(bitnet_i2s_layout packing, size_t n_in, size_t i, int *shift) {
+    const size_t row = i / n_in, quarter = packing == BITNET_I2S_64 ? 16 : 32;
+    if (packing == BITNET_I2S_4ROW) {
+        *shift = 6 - 2 * (int)(row % 4);
+        return row / 4 * n_in + i % n_in;
+    }
+    *shift = 6 - 2 * (int)(i / quarter % 4);
+    return i / (4 * quarter) * quarter + i % quarter;
+}
+
 static inline void gb_make_linear(gb_model *m, const char *name, int n_in, int n_out, int silent,
                                   gb_linear *l) {
-    size_t n = (size_t)n_in * (size_t)n_out, i;
+    size_t n = (size_t)n_in * (size_t)n_out, i, at;
+    int shift;
     uint8_t *bytes = (uint8_t *)gb_malloc(n / 4 + 32);
     char scale_name[128];
     l->n_in = n_in;
@@ -293,7 +307,8 @@ static inline void gb_make_linear(gb_model *m, const char *name, int n_in, int n
     for (i = 0; i < n; i++) {
         uint32_t r = gb_random(&m->seed) >> 30;
         l->w[i] = (int8_t)(r == 0 ? -1 : r == 1 ? 1 : 0);
-        bytes[i / 128 * 32 + i % 32] |= (uint8_t)((l->w[i] + 1) << (6 - 2 * (i % 128 / 32)));
+        at = gb_code_at(m->packing, (size_t)n_in, i, &shift);
+        bytes[at] |= (uint8_t)((l->w[i] + 1) << shift);
     }
     if (!m->scale_suffix) {
         gb_buf b = {0};

@@ -73,6 +73,7 @@ fails bad-lookup-negative 2 "'-1'" -m "$model" -p x --lookup -1
 fails two-prompts 2 "file" -m "$model" -p x --file "$model"
 fails system-without-chat 2 "cnv" -m "$model" -p x --system y
 fails unknown-kernel 2 "known are:.* scalar" -m "$model" -p x --kernel bogus
+fails unknown-packing 2 "'32' is not 128, 64 or 4row" -m "$model" -p x --i2s-layout 32
 
 # ---- failures: 1
 echo "This is no model, but a text that is long enough to hold a header." > "$tmp/text"
@@ -116,6 +117,12 @@ same context-size -c 64
 same long-names --ctx-size 64 --threads 1
 same verbose --verbose
 check verbose-says "no parameters or no self-test on stderr" grep -q "parameters" "$tmp/err"
+same packing-128 --i2s-layout 128
+for p in 64 4row; do        # the model is in none of them, so the text has to be another one
+    say -t 1 --i2s-layout $p
+    check "packing-$p" "exit code $rc, or the text is the same" \
+        sh -c "[ $rc -eq 0 ] && [ -s '$tmp/out' ] && ! cmp -s '$tmp/out' '$tmp/want'"
+done
 same lookup --lookup 4
 same lookup-64 --lookup 64 -c 64
 say -s 8
