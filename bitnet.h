@@ -3778,7 +3778,8 @@ typedef struct bitnet__packing {
     const bitnet_model *m;
     const bitnet__linear *linear;
     uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], between the two steps */
-    int jobs, unit;                    /* unit: rows that are repacked and packed together */
+    int jobs, unit;                    /* unit: rows that are repacked and packed together, a
+                                          multiple of 4 and of row_group */
     uint8_t refused[BITNET__MAX_THREADS];
 } bitnet__packing;
 
@@ -3826,7 +3827,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     p.m = m;
     p.rows = 0;
     p.jobs = cpus < 16 ? cpus : 16;
-    p.unit = m->kernels.row_group > 4 ? m->kernels.row_group : 4;
+    p.unit = m->kernels.row_group > 64 ? m->kernels.row_group : 64;
     for (k = 0; k < n_parts; k++) {
         const bitnet__linear *part = parts[k].linear;
         const int repacks = bitnet__repacks(m, part);
