@@ -57,8 +57,8 @@ static uint32_t bitnet__cpu_features(void) {
   #define BITNET__UNROLL
 #endif
 
-/* gcc 12 loads all that a loop's body needs before it begins to multiply, and runs out of registers;
-   no load passes this. */
+/* gcc 12 would load all that a step needs before it multiplies, and run out of registers: no load
+   passes this. */
 #if defined(__GNUC__) && !defined(__clang__)
   #define BITNET__IN_TURN() __asm__ volatile("" : : : "memory")
 #else
