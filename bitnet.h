@@ -5593,34 +5593,73 @@ static const char *bitnet__compare_kernels(bitnet__selftest *t, const bitnet_ker
     return 0;
 }
 
-/* The compiler's and the CPU's arithmetic, seen through the scalar dot product. With a = 1 +
-   2^-12, a^2 rounds to 1 + 2^-11; a fused or wider multiply-add would keep 2^-24 of it. */
-static const char *bitnet__check_arithmetic(void) {
-    const float a = 1.000244140625f, minus = -1.00048828125f, ulp = 1.1920928955078125e-07f;
-    float w[17] = {0}, x[17] = {0}, y;
-    uint8_t bytes[sizeof w];
-    int i, round;
-    for (round = 0; round < 3; round++) {
-        w[0] = round == 0 ? minus : round == 1 ? bitnet__float_from_bits(1) : 1.0f + ulp;
-        x[0] = 1.0f;
-        w[16] = round == 0 ? a : round == 1 ? 0.0f : 0.5f;
-        x[16] = round == 0 ? a : round == 1 ? 0.0f : ulp;
-        for (i = 0; i < 17; i++) {
-            uint32_t u = bitnet__float_bits(w[i]);
-            bytes[4 * i] = (uint8_t)u;
-            bytes[4 * i + 1] = (uint8_t)(u >> 8);
-            bytes[4 * i + 2] = (uint8_t)(u >> 16);
-            bytes[4 * i + 3] = (uint8_t)(u >> 24);
+/* What no table replaces, the functions of >>math, as a number: the same one on every machine. */
+static uint32_t bitnet__math_digest(void) {
+    uint64_t bits, h = 0;
+    double y[5];
+    int i, j;
+    for (i = 1; i <= 40; i++) {
+        volatile double x = 0.40625 * i;           /* volatile: to be computed here and now */
+        y[0] = bitnet__exp(8.0 - x);
+        y[1] = bitnet__log(x);
+        y[2] = bitnet__sqrt(x);
+        bitnet__sincos(16.0 * x, &y[3], &y[4]);
+        for (j = 0; j < 5; j++) {
+            memcpy(&bits, &y[j], 8);
+            h = (h ^ bits) * 0x9e3779b97f4a7c15u;
+            h ^= h >> 29;
         }
-        bitnet__dotrows_f32_scalar(bytes, x, 17, 1, 1, &y, 1);
-        if (round == 0 && y != 0.0f)
-            return "this build fuses or widens a*b+c; use -ffp-contract=off (x86-32: -mfpmath=sse)";
-        if (round == 1 && bitnet__float_bits(y) != 1)
-            return "subnormal numbers are flushed to zero; switch that off before using the "
-                   "library";
-        if (round == 2 && y != 1.0f + 2.0f * ulp)
-            return "the rounding mode is not round-to-nearest-even";
     }
+    return (uint32_t)(h >> 32);
+}
+
+/* The compiler's and the CPU's arithmetic, seen through scalar dot products of which only these
+   elements are not 0. Half an ulp is lost next to 1, but not next to 1 + ulp. With a = 1 + 2^-12,
+   a^2 rounds to 1 + 2^-11; a fused or wider multiply-add would keep 2^-24 of it. Next to 2^24 each
+   1 is lost alone, but not two together. */
+static const char *bitnet__check_arithmetic(void) {
+    static const int at[5] = {0, 16, 8, 24, 4};
+    const float a = 1.000244140625f, ulp = 1.1920928955078125e-07f, tiny = 1.40129846e-45f;
+    const char *const contracts = "this build contracts a*b+c into an FMA, or computes it wider; "
+                                  "use -ffp-contract=off (32-bit x86: -msse2 -mfpmath=sse; MSVC: "
+                                  "/fp:precise)";
+    const char *const reorders = "this build reorders float sums; compile without "
+                                 "-fassociative-math, -funsafe-math-optimizations and the like";
+    const struct { float w[5], x[5], sum; const char *bad; } cases[] = {
+        {{1, 0.5f, 1 + ulp, 0.5f, 0}, {1, ulp, 1, ulp, 0}, 2 + 2 * ulp,
+         "the rounding mode is not round-to-nearest-even"},
+        {{-1.00048828125f, a, 0, 0, 0}, {1, a, 0, 0, 0}, 0, contracts},
+        {{tiny, 0, 0, 0, 0}, {1, 0, 0, 0, 0}, tiny,
+         "subnormal numbers are flushed to zero; compile and link without -ffast-math and its "
+         "parts, or switch that off before using the library"},
+        {{16777216, 1, 1, 0, 1}, {1, 1, 1, 0, 1}, 16777216, reorders}
+    };
+    volatile float one = 1.0f;                     /* volatile: nothing is known beforehand */
+    float x[32], y;
+    uint8_t w[sizeof x];
+    size_t i, j;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        memset(x, 0, sizeof x);
+        memset(w, 0, sizeof w);
+        for (j = 0; j < 5; j++) {
+            uint32_t bits = bitnet__float_bits(cases[i].w[j]);
+            uint8_t *p = w + 4 * at[j];
+            p[0] = (uint8_t)bits;
+            p[1] = (uint8_t)(bits >> 8);
+            p[2] = (uint8_t)(bits >> 16);
+            p[3] = (uint8_t)(bits >> 24);
+            x[at[j]] = cases[i].x[j] * one;
+        }
+        bitnet__dotrows_f32_scalar(w, x, 32, 1, 1, &y, 1);
+        if (bitnet__float_bits(y) != bitnet__float_bits(cases[i].sum)) return cases[i].bad;
+    }
+    /* The compiler may have made vectors of the dot product, and not of other sums. */
+    y = one * a;
+    if (y * a * one - 1.00048828125f * one != 0.0f) return contracts;
+    if (bitnet__round13(one + ulp) != 1.0f) return reorders;
+    if (bitnet__math_digest() != 0xc5aa8df7u)
+        return "exp, log, sqrt, sin or cos differ from other builds; compile without options that "
+               "relax floating point";
     return 0;
 }
 

@@ -57,6 +57,14 @@ static uint32_t bitnet__cpu_features(void) {
   #define BITNET__UNROLL
 #endif
 
+/* gcc 12 would load all that a step needs before it multiplies, and run out of registers: no load
+   passes this. */
+#if defined(__GNUC__) && !defined(__clang__)
+  #define BITNET__IN_TURN() __asm__ volatile("" : : : "memory")
+#else
+  #define BITNET__IN_TURN() ((void)0)
+#endif
+
 /* For rows that come from memory, once for 64 bytes. An address past the end does no harm. */
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__AHEAD(p) __builtin_prefetch((const void *)((uintptr_t)(p) + 4096))
@@ -92,74 +100,65 @@ BITNET__INLINE float32x4_t bitnet__mul_add_neon(float32x4_t a, float32x4_t b, fl
     return kind >= BITNET__ROWS_CACHE ? vfmaq_f32(sum, a, b) : vaddq_f32(sum, vmulq_f32(a, b));
 }
 
-/* The tree down to two lanes; vpadd of two such ends it. */
-BITNET__INLINE float32x2_t bitnet__fold_neon(const float32x4_t *sum) {
+/* The tree. */
+BITNET__INLINE float bitnet__fold_neon(const float32x4_t *sum) {
     float32x4_t s = vaddq_f32(vaddq_f32(sum[0], sum[2]), vaddq_f32(sum[1], sum[3]));
-    return vadd_f32(vget_low_f32(s), vget_high_f32(s));
+    s = vaddq_f32(s, vextq_f32(s, s, 2));
+    return vgetq_lane_f32(vpaddq_f32(s, s), 0);
 }
 
-/* A tile of dot products: 4 rows and 1 column (token), or 2 rows and 2 or 3 columns, which is 16
-   or 24 registers of sums. Eight elements are taken at a time, for more would not fit the other 8.
-   Past the last row a tile repeats it and drops the copies. */
+/* A tile is 4 dot products, whose sums take 16 registers: 4 rows and 1 column (token), or 2 and 2.
+   Past the last row it repeats that one and drops the copies. */
 BITNET__INLINE void bitnet__tile_neon(const uint8_t *w, const float *x, int n, int rows, float *out,
-                                      size_t out_stride, const int tile_rows, const int tile_cols,
-                                      const int kind) {
+                                      size_t out_stride, const int tile_cols, const int kind) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
-    float32x4_t sum[3][4][4], v[4][2], a;
+    const int tile_rows = 4 / tile_cols;
+    float32x4_t sum[4][2][4], v[4][2], a;
     const uint8_t *row[4];
+    const float *col[2];
     int r, c, i, j, k;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = x + (size_t)c * (size_t)n;
     BITNET__UNROLL for (r = 0; r < tile_rows; r++) {
         row[r] = w + (size_t)(r < rows ? r : rows - 1) * (size_t)n * bytes;
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-            BITNET__UNROLL for (j = 0; j < 4; j++) sum[c][r][j] = vdupq_n_f32(0.0f);
+            BITNET__UNROLL for (j = 0; j < 4; j++) sum[r][c][j] = vdupq_n_f32(0.0f);
         }
     }
     for (i = 0; i < n; i += BITNET__LANES) {
+        BITNET__UNROLL for (r = 0; r < tile_rows; r++)
+            if (kind != BITNET__ROWS_WIDE && (size_t)i * bytes % 64 == 0) BITNET__AHEAD(row[r]);
         BITNET__UNROLL for (j = 0; j < 4; j += 2) {
-            const size_t at = (size_t)i + (size_t)j * 4;
-            BITNET__UNROLL for (r = 0; r < tile_rows; r++) {
-                if (kind != BITNET__ROWS_WIDE && j == 0 && (size_t)i * bytes % 64 == 0)
-                    BITNET__AHEAD(row[r] + at * bytes);
-                bitnet__load8_neon(v[r], row[r] + at * bytes, kind);
-            }
-            BITNET__UNROLL for (k = 0; k < 2; k++) {
-                BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-                    a = vld1q_f32(x + (size_t)c * (size_t)n + at + 4 * k);
+            BITNET__IN_TURN();
+            BITNET__UNROLL for (r = 0; r < tile_rows; r++, row[r - 1] += 8 * bytes)
+                bitnet__load8_neon(v[r], row[r], kind);
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++, col[c - 1] += 8) {
+                BITNET__UNROLL for (k = 0; k < 2; k++) {
+                    a = vld1q_f32(col[c] + 4 * k);
                     BITNET__UNROLL for (r = 0; r < tile_rows; r++)
-                        sum[c][r][j + k] = bitnet__mul_add_neon(v[r][k], a, sum[c][r][j + k], kind);
+                        sum[r][c][j + k] = bitnet__mul_add_neon(v[r][k], a, sum[r][c][j + k], kind);
                 }
             }
         }
     }
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++, out += out_stride) {
-        BITNET__UNROLL for (r = 0; r < tile_rows; r += 2) {
-            const float32x2_t dots = vpadd_f32(bitnet__fold_neon(sum[c][r]),
-                                               bitnet__fold_neon(sum[c][r + 1]));
-            if (r + 1 < rows) vst1_f32(out + r, dots);
-            else if (r < rows) out[r] = vget_lane_f32(dots, 0);
-        }
+    BITNET__UNROLL for (r = 0; r < tile_rows; r++) {
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++)
+            if (r < rows) out[(size_t)c * out_stride + (size_t)r] = bitnet__fold_neon(sum[r][c]);
     }
 }
-
-/* Of `left` columns, how many the next tile takes: 2 or 3, and 1 only if that is all. */
-#define BITNET__COLS_NOW(left) ((left) == 4 ? 2 : (left) < 3 ? (left) : 3)
 
 /* Rows are in the outer loop, for they are the longer array. */
 BITNET__INLINE void bitnet__dots_neon(const uint8_t *w, const float *x, int n, int rows, int cols,
                                       float *out, size_t out_stride, const int kind) {
-    const int tile_rows = cols == 1 ? 4 : 2;
-    int r, c, step;
-    for (r = 0; r < rows; r += tile_rows) {
-        const uint8_t *row = w + (size_t)r * (size_t)n * BITNET__ROW_BYTES(kind);
-        for (c = 0; c < cols; c += step) {
-            const float *col = x + (size_t)c * (size_t)n;
-            float *to = out + (size_t)c * out_stride + (size_t)r;
-            step = BITNET__COLS_NOW(cols - c);
-            if (step == 1) bitnet__tile_neon(row, col, n, rows - r, to, out_stride, 4, 1, kind);
-            else if (step == 2)
-                bitnet__tile_neon(row, col, n, rows - r, to, out_stride, 2, 2, kind);
-            else bitnet__tile_neon(row, col, n, rows - r, to, out_stride, 2, 3, kind);
-        }
+    const size_t row_bytes = (size_t)n * BITNET__ROW_BYTES(kind);
+    int r, c;
+    for (; rows > 0; rows -= 4, w += 4 * row_bytes, out += 4) {
+        const float *col = x;
+        float *to = out;
+        for (c = cols; c >= 2; c -= 2, col += 2 * (size_t)n, to += 2 * out_stride)
+            for (r = 0; r < 4 && r < rows; r += 2)
+                bitnet__tile_neon(w + (size_t)r * row_bytes, col, n, rows - r, to + r, out_stride,
+                                  2, kind);
+        if (c) bitnet__tile_neon(w, col, n, rows, to, out_stride, 1, kind);
     }
 }
 
@@ -175,8 +174,8 @@ BITNET__DEFINE_DOTROWS_NEON(f16, BITNET__ROWS_F16)
 BITNET__DEFINE_DOTROWS_NEON(bf16, BITNET__ROWS_BF16)
 
 /* Attention takes the F16 rows of the cache in blocks of up to 16 KB, as floats, which then serve
-   all columns from the L1 cache. For the columns of two tiles that does not pay: those take the
-   rows as they are. */
+   all columns from the L1 cache. For few columns that does not pay: those take the rows as they
+   are. */
 enum { BITNET__WIDE = 4096, BITNET__FEW = 6 };
 
 static void bitnet__widen_neon(const uint8_t *w, size_t w_stride, int n, int rows, float *wide) {
@@ -207,7 +206,7 @@ static void bitnet__keys_f16_neon(const uint8_t *w, const float *x, int n, int r
         count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
         bitnet__widen_neon(w + (size_t)r * (size_t)n * 2, (size_t)n, n, count, wide);
         for (c = 0; c < cols; c += step) {     /* here the columns are the longer array */
-            step = BITNET__COLS_NOW(cols - c);
+            step = cols - c >= 2 ? 2 : 1;
             bitnet__dots_neon((const uint8_t *)wide, x + (size_t)c * (size_t)n, n, count, step,
                               out + (size_t)c * out_stride + (size_t)r, out_stride,
                               BITNET__ROWS_WIDE);
@@ -531,6 +530,6 @@ static const bitnet_kernels bitnet__kernels_i8mm = {
 #undef BITNET__KERNEL_ENTRIES
 #undef BITNET__UNROLL
 #undef BITNET__AHEAD
+#undef BITNET__IN_TURN
 #undef BITNET__ROW_BYTES
-#undef BITNET__COLS_NOW
 #undef BITNET__DEFINE_DOTROWS_NEON

@@ -70,6 +70,44 @@ refuse "BITNET_REQUIRE_SIMD without them" "no kernel header" \
     $CC -DBITNET_REQUIRE_SIMD -I$dir/alone -c $dir/impl.c -o $dir/o.o
 refuse "-ffast-math" "ffast-math" $CC -O2 -ffast-math -I. -c $dir/impl.c -o $dir/o.o
 
+# ---- what bitnet_selftest says of builds that break the rule for floats ----
+
+cat >$dir/selftest.c <<'EOF'
+#include <stdio.h>
+#define BITNET_NO_SIMD
+#define BITNET_IMPLEMENTATION
+#include "bitnet.h"
+int main(void) {
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_selftest(bitnet_kernels_default(), &err);
+    return printf("%s\n", err.text) < 0;
+}
+EOF
+# says TEXT COMPILER OPTION...
+says() {
+    text=$1
+    shift
+    command -v "$1" >/dev/null 2>&1 || { skip "selftest, $*: $1 is not installed"; return; }
+    expect "selftest, $* compiles" "$@" -I. $dir/selftest.c -o $dir/selftest -lpthread
+    expect "selftest, $* says '$text'" sh -c "$dir/selftest | tee $dir/said | grep -q -e '$text'"
+    cat $dir/said >$dir/out
+}
+reorder="-fassociative-math -fno-signed-zeros -fno-trapping-math"
+says '^$' gcc -O2
+says '^$' clang -O2
+says "reorders" gcc -O2 $reorder
+says "reorders" clang -O2 $reorder
+says "differ from other builds" gcc -O3 -freciprocal-math
+case $(uname -m) in
+    x86_64)
+        says "contracts" clang -O2 -mfma -ffp-contract=fast
+        says '^$' gcc -O2 -mfma -ffp-contract=fast
+        says "computes it wider" gcc -O2 -mfpmath=387 ;;
+    aarch64)
+        says "contracts" clang -O2 -ffp-contract=fast
+        says '^$' gcc -O2 -ffp-contract=fast ;;
+esac
+
 # ---- symbols and macros ----
 
 $CC -O2 -I. -c $dir/impl.c -o $dir/symbols.o

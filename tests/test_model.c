@@ -3,6 +3,8 @@
    bits: threads, batches, kernels, ways to load. Then contexts: their errors, and memory that
    runs out. */
 
+#include <fenv.h>
+
 #include "gguf_builder.h"
 
 /* ---- helpers ---- */
@@ -1277,6 +1279,40 @@ static void test_selftest(void) {
     CHECK(n > 0);
 }
 
+/* Arithmetic that the program around the library has changed; tests/check.sh has what compilers do.
+   */
+static int flush_to_zero(int on) {      /* 0: not known here */
+#if defined(__GNUC__) && defined(__SSE__)
+    unsigned control = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(on ? control | 0x8000u : control & ~0x8000u);
+    return 1;
+#elif defined(__GNUC__) && defined(__aarch64__)
+    uint64_t control, bit = (uint64_t)1 << 24;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    control = on ? control | bit : control & ~bit;
+    __asm__ volatile("msr fpcr, %0" : : "r"(control));
+    return 1;
+#else
+    (void)on;
+    return 0;
+#endif
+}
+
+static void test_selftest_arithmetic(void) {
+    bitnet_error err = {BITNET_OK, ""};
+    fesetround(FE_UPWARD);
+    bitnet_selftest(bitnet_kernels_find("scalar"), &err);
+    fesetround(FE_TONEAREST);
+    CHECK_MSG(strstr(err.text, "rounding mode"), "%s", err.text);
+    err.text[0] = 0;
+    if (flush_to_zero(1)) {
+        bitnet_selftest(bitnet_kernels_find("scalar"), &err);
+        flush_to_zero(0);
+        CHECK_MSG(strstr(err.text, "flushed to zero"), "%s", err.text);
+    }
+    CHECK(bitnet_selftest(bitnet_kernels_find("scalar"), &err) == BITNET_OK);
+}
+
 /* Each of these differs from scalar in the last bit of one result. */
 static int broken_part;                 /* which result of quantize */
 static float broken_quantize(const float *x, int n, int8_t *q, int32_t *sum) {
@@ -1424,6 +1460,7 @@ const test_case model_tests[] = {
     {"model/empty_kernels", test_empty_kernels},
     {"model/packed_code_3", test_packed_code_3},
     {"model/selftest", test_selftest},
+    {"model/selftest_arithmetic", test_selftest_arithmetic},
     {"model/selftest_finds", test_selftest_finds},
     {0, 0}
 };
