@@ -21,12 +21,96 @@
 extern "C" {
 #endif
 
+/* What the compiler can make. gcc has SDOT from version 8 on, SMMLA from 10. Its functions for them
+   must be those of an armv8.2-a, and what the command line adds to that cannot be inlined there;
+   so a command line that goes beyond without dotprod (A64FX) gets none. clang's arm_neon.h hides
+   both until version 16 (Apple: 15) unless the whole file is compiled for them; but the assembler
+   of version 12 knows them. MSVC needs no options, and has no SMMLA yet. */
+#if defined(__clang__) && defined(__apple_build_version__)
+  #define BITNET__CLANG (__clang_major__ + (__clang_major__ > 14))
+#elif defined(__clang__)
+  #define BITNET__CLANG __clang_major__
+#else
+  #define BITNET__CLANG 0
+#endif
+#if defined(BITNET_NO_DOTPROD) || (BITNET__CLANG && BITNET__CLANG < 12) || \
+    (!BITNET__CLANG && defined(__GNUC__) && __GNUC__ < 8) || \
+    (!BITNET__CLANG && defined(__GNUC__) && !defined(__ARM_FEATURE_DOTPROD) && \
+     (defined(__ARM_FEATURE_SVE) || defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC) || \
+      defined(__ARM_FEATURE_JCVT))) || \
+    (!BITNET__CLANG && defined(_MSC_VER) && _MSC_VER < 1930)
+  #define BITNET__DOTPROD 0
+#else
+  #define BITNET__DOTPROD 1
+#endif
+#if !BITNET__DOTPROD || defined(BITNET_NO_I8MM) || \
+    (!BITNET__CLANG && defined(__GNUC__) && __GNUC__ < 10) || \
+    (!BITNET__CLANG && defined(_MSC_VER))
+  #define BITNET__I8MM 0
+#else
+  #define BITNET__I8MM 1
+#endif
+#ifdef BITNET_NO_NEON
+  #define BITNET__NEON 0
+#else
+  #define BITNET__NEON 1
+#endif
+
+/* Where the intrinsics are hidden, the instructions themselves. */
+#if BITNET__CLANG && BITNET__CLANG < 16
+  #define BITNET__SDOT(sum, w, a) \
+      __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(a))
+  #define BITNET__SDOT_LANE(sum, w, a, i) \
+      __asm__("sdot %0.4s, %1.16b, %2.4b[" #i "]" : "+w"(sum) : "w"(w), "w"(a))
+  #define BITNET__SMMLA(sum, a, w) \
+      __asm__("smmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(a), "w"(w))
+#else
+  #define BITNET__SDOT(sum, w, a) ((sum) = vdotq_s32(sum, w, a))
+  #define BITNET__SDOT_LANE(sum, w, a, i) ((sum) = vdotq_laneq_s32(sum, w, a, i))
+  #define BITNET__SMMLA(sum, a, w) ((sum) = vmmlaq_s32(sum, a, w))
+#endif
+
+/* APART: a function of its own, so that nothing around its loop claims the registers. */
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__INLINE static inline __attribute__((always_inline))
   #define BITNET__APART static __attribute__((noinline))
 #else
   #define BITNET__INLINE static __forceinline
   #define BITNET__APART static __declspec(noinline)
+#endif
+#define BITNET__TARGET_neon
+#if defined(__clang__)
+  #define BITNET__TARGET_dotprod __attribute__((target("dotprod")))
+  #define BITNET__TARGET_i8mm __attribute__((target("dotprod,i8mm")))
+#elif defined(__GNUC__) && defined(__ARM_FEATURE_DOTPROD)
+  #define BITNET__TARGET_dotprod
+  #define BITNET__TARGET_i8mm __attribute__((target("+i8mm")))
+#elif defined(__GNUC__) && defined(__ARM_FEATURE_CRYPTO)
+  #define BITNET__TARGET_dotprod __attribute__((target("arch=armv8.2-a+crypto+dotprod")))
+  #define BITNET__TARGET_i8mm __attribute__((target("arch=armv8.2-a+crypto+dotprod+i8mm")))
+#elif defined(__GNUC__)
+  #define BITNET__TARGET_dotprod __attribute__((target("arch=armv8.2-a+dotprod")))
+  #define BITNET__TARGET_i8mm __attribute__((target("arch=armv8.2-a+dotprod+i8mm")))
+#else
+  #define BITNET__TARGET_dotprod
+  #define BITNET__TARGET_i8mm
+#endif
+
+/* Before loops over the sums of a tile: only without the loop are these registers. */
+#if defined(__clang__)
+  #define BITNET__UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+  #define BITNET__UNROLL _Pragma("GCC unroll 8")
+#else
+  #define BITNET__UNROLL
+#endif
+
+/* For what is read from end to end: the next tile's, a line at a time. An address past the end does
+   no harm: nothing is read there. */
+#if defined(__GNUC__) || defined(__clang__)
+  #define BITNET__STREAM(p) __builtin_prefetch((const void *)((uintptr_t)(p)))
+#else
+  #define BITNET__STREAM(p) __prefetch((const void *)((uintptr_t)(p)))
 #endif
 
 /* ---- what the CPU and the system allow ---- */
@@ -40,7 +124,509 @@ static uint32_t bitnet__cpu_features(void) {
     return features;
 }
 
-/* ---- I2_S ---- */
+/* ---- I2_S ----
+   Few columns (decoding): tiles, straight from the packed rows, which come from memory. More:
+   panels of rows, unpacked once for all columns. Past the last row or column both repeat the last
+   one and drop the copies, so there is one shape of code for all sizes.
+
+   A tile is 4 rows and 1 column, or 2 rows at a time and 2 or 3 columns: 12 to 18 sums, all in
+   registers, so that no addition waits for the one before. Each row and column has three partial
+   sums, for the fields that stay where they are in their bytes: dots of codes, of 4 times them and
+   of 16 times them, exact until settle puts them together. */
+#define BITNET__TILE 4
+#define BITNET__CLAMP(i, count) ((size_t)((i) < (count) ? (i) : (count) - 1))
+
+/* Of `left` columns, how many the next tile takes if it can take most. */
+#define BITNET__SHARE(left, most) \
+    ((left) <= (most) ? (left) : (left) < 2 * (most) ? ((left) + 1) / 2 : (most))
+
+/* Codes of the field for activations 32 i to 32 i + 31, times 1, 16, 4 and 1. */
+BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__field_neon(uint8x16_t v, const int i) {
+    return vreinterpretq_s8_u8(i == 0   ? vshrq_n_u8(v, 6)
+                               : i == 1 ? vandq_u8(v, vdupq_n_u8(0x30))
+                               : i == 2 ? vandq_u8(v, vdupq_n_u8(0x0c))
+                                        : vandq_u8(v, vdupq_n_u8(0x03)));
+}
+
+/* The codes themselves. */
+BITNET__INLINE BITNET__TARGET_neon uint8x16_t bitnet__codes_neon(uint8x16_t v, const int i) {
+    const uint8x16_t low = vdupq_n_u8(3);
+    return i == 0   ? vshrq_n_u8(v, 6)
+           : i == 1 ? vandq_u8(vshrq_n_u8(v, 4), low)
+           : i == 2 ? vandq_u8(vshrq_n_u8(v, 2), low)
+                    : vandq_u8(v, low);
+}
+
+/* Four sums across their lanes. */
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__fold4_neon(const int32x4_t *v) {
+    return vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
+}
+
+/* Writes the dots of `count` rows, at most 4, with a column, less *sum; sum 0: adds them to what is
+   there. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t dots, int count,
+                                                          const int32_t *sum) {
+    int32_t four[4] = {0};
+    const size_t size = (size_t)(count < 4 ? count : 4) * sizeof *four;
+    if (count <= 0) return;
+    if (sum) dots = vsubq_s32(dots, vdupq_n_s32(*sum));
+    else {
+        if (count >= 4) memcpy(four, to, sizeof four);
+        else memcpy(four, to, size);
+        dots = vaddq_s32(dots, vld1q_s32(four));
+    }
+    vst1q_s32(four, dots);
+    if (count >= 4) memcpy(to, four, sizeof four);
+    else memcpy(to, four, size);
+}
+
+#define BITNET__DEFINE_TILES(isa, depth) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__block_##isa( \
+        bitnet__part_##isa (*part)[3], const uint8_t *const *row, const int8_t *q, int n, \
+        size_t b, const int tile_rows, const int tile_cols) { \
+        uint8x16_t v[BITNET__TILE]; \
+        int8x16_t code[BITNET__TILE], a; \
+        int r, c, i, h; \
+        BITNET__UNROLL for (h = 0; h < 2; h++) { \
+            BITNET__UNROLL for (r = 0; r < tile_rows; r++) \
+                v[r] = vld1q_u8(row[r] + b * 32 + (size_t)h * 16); \
+            BITNET__UNROLL for (i = 0; i < 4; i++) { \
+                const int at = i == 1 ? 2 : i == 2 ? 1 : 0; \
+                BITNET__UNROLL for (r = 0; r < tile_rows; r++) \
+                    code[r] = bitnet__field_neon(v[r], i); \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                    a = vld1q_s8(q + (size_t)c * (size_t)n + b * 128 + (size_t)(i * 32 + h * 16)); \
+                    BITNET__UNROLL for (r = 0; r < tile_rows; r++) { \
+                        bitnet__part_##isa *p = &part[c * tile_rows + r][at]; \
+                        *p = bitnet__dot_##isa(*p, code[r], a, i == 1 && h == 0); \
+                    } \
+                } \
+            } \
+        } \
+        BITNET__UNROLL for (r = 0; r < tile_rows * tile_cols; r++) bitnet__shrink_##isa(part[r]); \
+    } \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int32_t *out, \
+        size_t out_stride, const int tile_rows, const int tile_cols) { \
+        bitnet__part_##isa part[6][3]; \
+        int32x4_t sum[3][BITNET__TILE]; \
+        const uint8_t *row[BITNET__TILE]; \
+        int r, c, b, end, first; \
+        for (first = 0; first < BITNET__TILE; first += tile_rows) { \
+            BITNET__UNROLL for (r = 0; r < tile_rows; r++) { \
+                row[r] = w + BITNET__CLAMP(first + r, rows) * (size_t)(n / 4); \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+                    sum[c][first + r] = vdupq_n_s32(0); \
+            } \
+            for (b = 0; b < n / 128; b = end) { \
+                end = n / 128 - b < (depth) ? n / 128 : b + (depth); \
+                BITNET__UNROLL for (r = 0; r < tile_rows * tile_cols; r++) \
+                    part[r][0] = part[r][1] = part[r][2] = bitnet__none_##isa(); \
+                for (; b < end; b++) { \
+                    if (tile_cols == 1) { \
+                        BITNET__STREAM(w + n + b * 128); \
+                        BITNET__STREAM(w + n + b * 128 + 64); \
+                    } \
+                    bitnet__block_##isa(part, row, q, n, (size_t)b, tile_rows, tile_cols); \
+                } \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                    BITNET__UNROLL for (r = 0; r < tile_rows; r++) \
+                        sum[c][first + r] = bitnet__settle_##isa(sum[c][first + r], \
+                                                                 part[c * tile_rows + r]); \
+                } \
+            } \
+        } \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+            bitnet__give_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows, \
+                              sums + c); \
+    } \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__tiles_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        int r, c, step; \
+        for (r = 0; r < rows; r += BITNET__TILE) { \
+            const uint8_t *row = w + (size_t)r * (size_t)(n / 4); \
+            for (c = 0; c < cols; c += step) { \
+                const int8_t *col = q + (size_t)c * (size_t)n; \
+                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
+                step = BITNET__SHARE(cols - c, 3); \
+                if (step == 1) \
+                    bitnet__tile_##isa(row, col, sums + c, n, rows - r, to, out_stride, 4, 1); \
+                else if (step == 2) \
+                    bitnet__tile_##isa(row, col, sums + c, n, rows - r, to, out_stride, 2, 2); \
+                else \
+                    bitnet__tile_##isa(row, col, sums + c, n, rows - r, to, out_stride, 2, 3); \
+            } \
+        } \
+    }
+
+/* Panels of `high` rows and at most `depth` weights of each, unpacked to a code a byte; `wide`
+   columns at a time. out carries the sums from one depth to the next. A panel stays in the L1
+   cache, activations of its depth (512 to 640 KB for 512 columns) in L2 while 256 rows go by.
+   From `from` columns on; a rest of at most wide / 2 goes to the tiles. */
+#define BITNET__DEFINE_DOTROWS_I2S(isa, tiles, high, wide, depth, from) \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__panels_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        const size_t row_bytes = (size_t)(n / 4); \
+        uint8x16_t panel[(high) * (depth) / 16]; \
+        int r, k, c, len; \
+        for (k = 0; k < n; k += len) { \
+            len = n - k < (depth) ? n - k : (depth); \
+            for (r = 0; r < rows; r += (high)) { \
+                bitnet__unpack_##isa(w + (size_t)r * row_bytes + (size_t)(k / 4), row_bytes, \
+                                     rows - r, len / 128, panel); \
+                for (c = 0; c < cols; c += (wide)) \
+                    bitnet__multiply_##isa(panel, len, q + (size_t)c * (size_t)n + (size_t)k, n, \
+                                           k ? 0 : sums + c, rows - r, cols - c, \
+                                           out + (size_t)c * out_stride + (size_t)r, out_stride); \
+            } \
+        } \
+    } \
+    static BITNET__TARGET_##isa void bitnet__dotrows_i2s_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        const int rest = cols % (wide) > (wide) / 2 ? 0 : cols % (wide); \
+        const int some = cols < (from) ? 0 : cols - rest; \
+        int count; \
+        for (; rows > 0; rows -= count) { \
+            count = rows < 256 ? rows : 256; \
+            if (some) bitnet__panels_##isa(w, q, sums, n, count, some, out, out_stride); \
+            if (some < cols) \
+                bitnet__tiles_##tiles(w, q + (size_t)some * (size_t)n, sums + some, n, count, \
+                                      cols - some, out + (size_t)some * out_stride, out_stride); \
+            w += (size_t)count * (size_t)(n / 4); \
+            out += count; \
+        } \
+    }
+
+/* Bytes less 128, which is their sign bit turned: 4 rows, 1, 2 or 4 columns at a time. */
+#define BITNET__DEFINE_DOTROWS_U8(isa) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_u8_##isa( \
+        const uint8_t *w, const int8_t *q, int n, int rows, int cols, int32_t *out, \
+        size_t out_stride, const int tile_cols) { \
+        int32x4_t sum[BITNET__TILE][BITNET__TILE]; \
+        int8x16_t v[BITNET__TILE], a; \
+        const uint8_t *row[BITNET__TILE]; \
+        const int8_t *col[BITNET__TILE]; \
+        const int32_t none = 0; \
+        int r, c, i; \
+        BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) \
+            row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n; \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+            col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n; \
+            BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) sum[c][r] = vdupq_n_s32(0); \
+        } \
+        for (i = 0; i < n; i += 16) { \
+            BITNET__STREAM(w + 4 * (size_t)n + 4 * (size_t)i); \
+            BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) \
+                v[r] = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(row[r] + i), vdupq_n_u8(128))); \
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                a = vld1q_s8(col[c] + i); \
+                BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) \
+                    sum[c][r] = bitnet__dot_u8_##isa(sum[c][r], v[r], a); \
+            } \
+        } \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+            if (c < cols) \
+                bitnet__give_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows, \
+                                  &none); \
+    } \
+    static BITNET__TARGET_##isa void bitnet__dotrows_u8_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        int r, c, step; \
+        if (n % 16) { \
+            bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride); \
+            return; \
+        } \
+        for (r = 0; r < rows; r += BITNET__TILE) { \
+            for (c = 0; c < cols; c += step) { \
+                const uint8_t *row = w + (size_t)r * (size_t)n; \
+                const int8_t *col = q + (size_t)c * (size_t)n; \
+                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
+                step = cols - c > 2 ? 4 : cols - c; \
+                if (step == 1) \
+                    bitnet__tile_u8_##isa(row, col, n, rows - r, 1, to, out_stride, 1); \
+                else if (step == 2) \
+                    bitnet__tile_u8_##isa(row, col, n, rows - r, 2, to, out_stride, 2); \
+                else \
+                    bitnet__tile_u8_##isa(row, col, n, rows - r, cols - c, to, out_stride, 4); \
+            } \
+        } \
+    }
+
+/* ---- I2_S and bytes, any ARMv8 ----
+   Products of int8 are added into int16, 8 lanes, and the lanes into int32 before they can wrap.
+   FOLD blocks may go by until then: see BOUNDS. */
+#define BITNET__FOLD 5
+
+typedef int16x8_t bitnet__part_neon;
+
+BITNET__INLINE BITNET__TARGET_neon int16x8_t bitnet__none_neon(void) { return vdupq_n_s16(0); }
+
+/* fresh: sum is not read. */
+BITNET__INLINE BITNET__TARGET_neon int16x8_t bitnet__dot_neon(int16x8_t sum, int8x16_t w,
+                                                              int8x16_t a, const int fresh) {
+    sum = fresh ? vmull_s8(vget_low_s8(w), vget_low_s8(a))
+                : vmlal_s8(sum, vget_low_s8(w), vget_low_s8(a));
+    return vmlal_high_s8(sum, w, a);
+}
+
+/* After every block: what is 16 times too large would soon wrap. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__shrink_neon(int16x8_t *part) {
+    part[0] = vsraq_n_s16(part[0], part[2], 4);
+}
+
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__settle_neon(int32x4_t sum,
+                                                                 const int16x8_t *part) {
+    return vpadalq_s16(sum, vsraq_n_s16(part[0], part[1], 2));
+}
+
+/* A panel is 4 rows, one after the other, in the order of the activations. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__unpack_neon(const uint8_t *w, size_t row_bytes,
+                                                            int rows, int blocks,
+                                                            uint8x16_t *panel) {
+    int r, piece, i;
+    for (r = 0; r < 4; r++) {
+        const uint8_t *row = w + BITNET__CLAMP(r, rows) * row_bytes;
+        for (piece = 0; piece < 2 * blocks; piece++) {
+            const uint8x16_t v = vld1q_u8(row + (size_t)piece * 16);
+            uint8x16_t *to = panel + r * 8 * blocks + piece / 2 * 8 + piece % 2;
+            BITNET__UNROLL for (i = 0; i < 4; i++) to[i * 2] = bitnet__codes_neon(v, i);
+        }
+    }
+}
+
+/* 16 partial sums, 4 vectors of weights, 1 of activations; 8 loads for 32 products. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(
+    const uint8x16_t *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows,
+    int cols, int32_t *out, size_t out_stride) {
+    int32x4_t sum[4][4];
+    int16x8_t part[4][4];
+    int8x16_t v[4], a;
+    const int8_t *col[4];
+    int r, c, k, end;
+    BITNET__UNROLL for (c = 0; c < 4; c++) {
+        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+        BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = vdupq_n_s32(0);
+    }
+    for (k = 0; k < len; k = end) {
+        end = len - k < BITNET__FOLD * 128 ? len : k + BITNET__FOLD * 128;
+        BITNET__UNROLL for (c = 0; c < 4; c++) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) part[c][r] = vdupq_n_s16(0);
+        }
+        for (; k < end; k += 16) {
+            BITNET__UNROLL for (r = 0; r < 4; r++)
+                v[r] = vreinterpretq_s8_u8(panel[(r * len + k) / 16]);
+            BITNET__UNROLL for (c = 0; c < 4; c++) {
+                a = vld1q_s8(col[c] + k);
+                BITNET__UNROLL for (r = 0; r < 4; r++)
+                    part[c][r] = bitnet__dot_neon(part[c][r], v[r], a, 0);
+            }
+        }
+        BITNET__UNROLL for (c = 0; c < 4; c++) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = vpadalq_s16(sum[c][r], part[c][r]);
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < 4; c++)
+        if (c < cols)
+            bitnet__give_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows,
+                              sums ? sums + c : 0);
+}
+
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot_u8_neon(int32x4_t sum, int8x16_t w,
+                                                                 int8x16_t a) {
+    return vpadalq_s16(sum, bitnet__dot_neon(vdupq_n_s16(0), w, a, 1));
+}
+
+BITNET__DEFINE_TILES(neon, BITNET__FOLD)
+BITNET__DEFINE_DOTROWS_I2S(neon, neon, 4, 4, BITNET__FOLD * 256, 8)
+BITNET__DEFINE_DOTROWS_U8(neon)
+
+#if BITNET__DOTPROD
+/* ---- I2_S and bytes, SDOT ---- */
+
+typedef int32x4_t bitnet__part_dotprod;
+
+BITNET__INLINE BITNET__TARGET_dotprod int32x4_t bitnet__none_dotprod(void) {
+    return vdupq_n_s32(0);
+}
+
+BITNET__INLINE BITNET__TARGET_dotprod int32x4_t bitnet__dot_dotprod(int32x4_t sum, int8x16_t w,
+                                                                    int8x16_t a,
+                                                                    const int fresh) {
+    (void)fresh;
+    BITNET__SDOT(sum, w, a);
+    return sum;
+}
+
+BITNET__INLINE BITNET__TARGET_dotprod void bitnet__shrink_dotprod(int32x4_t *part) { (void)part; }
+
+BITNET__INLINE BITNET__TARGET_dotprod int32x4_t bitnet__settle_dotprod(int32x4_t sum,
+                                                                       const int32x4_t *part) {
+    sum = vaddq_s32(sum, part[0]);
+    return vsraq_n_s32(vsraq_n_s32(sum, part[1], 2), part[2], 4);
+}
+
+/* A panel is 8 rows, crosswise, so that no sum goes across lanes:
+
+       vector 2 k + half    lane        0            1            2            3
+                            row      4 half     4 half + 1   4 half + 2   4 half + 3
+                            weights  4k .. 4k+3   4k .. 4k+3   4k .. 4k+3   4k .. 4k+3
+
+   A block's 32 bytes are two pieces of 4 words. Transposing the 4 x 4 words of 4 rows leaves word d
+   of all of them in one vector. Its bits 7-6 belong to k = 4 * piece + d of the block, bits 5-4 to
+   the k 8 further on, then 16, then 24. */
+BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const uint8_t *w,
+                                                                  size_t row_bytes, int rows,
+                                                                  int blocks, uint8x16_t *panel) {
+    int half, piece, r, d, i;
+    for (half = 0; half < 2; half++) {
+        for (piece = 0; piece < 2 * blocks; piece++) {
+            uint8x16_t *to = panel + (piece / 2 * 32 + piece % 2 * 4) * 2 + half;
+            uint32x4_t v[4], t[4];
+            uint64x2_t u[4];
+            BITNET__UNROLL for (r = 0; r < 4; r++)
+                v[r] = vreinterpretq_u32_u8(
+                    vld1q_u8(w + BITNET__CLAMP(half * 4 + r, rows) * row_bytes +
+                             (size_t)piece * 16));
+            t[0] = vtrn1q_u32(v[0], v[1]);                 /* words 0 and 2 of rows 0 and 1 */
+            t[1] = vtrn2q_u32(v[0], v[1]);                 /* words 1 and 3 */
+            t[2] = vtrn1q_u32(v[2], v[3]);
+            t[3] = vtrn2q_u32(v[2], v[3]);
+            BITNET__UNROLL for (d = 0; d < 2; d++) {
+                u[d] = vtrn1q_u64(vreinterpretq_u64_u32(t[d]), vreinterpretq_u64_u32(t[d + 2]));
+                u[d + 2] = vtrn2q_u64(vreinterpretq_u64_u32(t[d]),
+                                      vreinterpretq_u64_u32(t[d + 2]));
+            }
+            BITNET__UNROLL for (d = 0; d < 4; d++) {
+                BITNET__UNROLL for (i = 0; i < 4; i++)
+                    to[(d + 8 * i) * 2] = bitnet__codes_neon(vreinterpretq_u8_u64(u[d]), i);
+            }
+        }
+    }
+}
+
+/* 16 sums, 8 vectors of activations, 2 of weights; 4 activations are an operand's lane, so there
+   are 16 loads for 64 SDOT. */
+#define BITNET__STEP(d) \
+    w0 = vreinterpretq_s8_u8(panel[(k + (d)) * 2]); \
+    w1 = vreinterpretq_s8_u8(panel[(k + (d)) * 2 + 1]); \
+    BITNET__UNROLL for (c = 0; c < 8; c++) { \
+        BITNET__SDOT_LANE(sum[c][0], w0, a[c], d); \
+        BITNET__SDOT_LANE(sum[c][1], w1, a[c], d); \
+    }
+BITNET__INLINE BITNET__TARGET_dotprod void bitnet__multiply_dotprod(
+    const uint8x16_t *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows,
+    int cols, int32_t *out, size_t out_stride) {
+    int32x4_t sum[8][2];
+    int8x16_t a[8], w0, w1;
+    const int8_t *col[8];
+    int c, k;
+    BITNET__UNROLL for (c = 0; c < 8; c++) {
+        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+        sum[c][0] = sum[c][1] = vdupq_n_s32(0);
+    }
+    for (k = 0; k < len / 4; k += 4) {
+        BITNET__UNROLL for (c = 0; c < 8; c++) a[c] = vld1q_s8(col[c] + (size_t)k * 4);
+        BITNET__STEP(0)
+        BITNET__STEP(1)
+        BITNET__STEP(2)
+        BITNET__STEP(3)
+    }
+    BITNET__UNROLL for (c = 0; c < 8; c++) {
+        int32_t *to = out + (size_t)c * out_stride;
+        if (c >= cols) continue;
+        bitnet__give_neon(to, sum[c][0], rows, sums ? sums + c : 0);
+        bitnet__give_neon(to + 4, sum[c][1], rows - 4, sums ? sums + c : 0);
+    }
+}
+#undef BITNET__STEP
+
+BITNET__INLINE BITNET__TARGET_dotprod int32x4_t bitnet__dot_u8_dotprod(int32x4_t sum, int8x16_t w,
+                                                                       int8x16_t a) {
+    BITNET__SDOT(sum, w, a);
+    return sum;
+}
+
+BITNET__DEFINE_TILES(dotprod, BITNET__MAX_ROW / 128)
+BITNET__DEFINE_DOTROWS_I2S(dotprod, dotprod, 8, 8, 1024, 16)
+BITNET__DEFINE_DOTROWS_U8(dotprod)
+#endif
+
+#if BITNET__I8MM
+/* ---- I2_S, SMMLA ----
+   A panel is 8 rows, two to a vector, 8 weights of each:
+
+       vector 4 k + pair    bytes    0 .. 7            8 .. 15
+                            row      2 pair            2 pair + 1
+                            weights  8k .. 8k+7        8k .. 8k+7
+
+   SMMLA multiplies this by 8 activations of two columns: 2 x 2 dots. */
+BITNET__INLINE BITNET__TARGET_i8mm void bitnet__unpack_i8mm(const uint8_t *w, size_t row_bytes,
+                                                            int rows, int blocks,
+                                                            uint8x16_t *panel) {
+    int pair, piece, i;
+    for (pair = 0; pair < 4; pair++) {
+        const uint8_t *row0 = w + BITNET__CLAMP(2 * pair, rows) * row_bytes;
+        const uint8_t *row1 = w + BITNET__CLAMP(2 * pair + 1, rows) * row_bytes;
+        for (piece = 0; piece < 2 * blocks; piece++) {
+            uint8x16_t *to = panel + (piece / 2 * 16 + piece % 2 * 2) * 4 + pair;
+            const uint64x2_t v0 = vreinterpretq_u64_u8(vld1q_u8(row0 + (size_t)piece * 16));
+            const uint64x2_t v1 = vreinterpretq_u64_u8(vld1q_u8(row1 + (size_t)piece * 16));
+            const uint8x16_t lo = vreinterpretq_u8_u64(vtrn1q_u64(v0, v1));
+            const uint8x16_t hi = vreinterpretq_u8_u64(vtrn2q_u64(v0, v1));
+            BITNET__UNROLL for (i = 0; i < 4; i++) {
+                to[i * 16] = bitnet__codes_neon(lo, i);
+                to[i * 16 + 4] = bitnet__codes_neon(hi, i);
+            }
+        }
+    }
+}
+
+/* 16 sums, 8 vectors of activations, 4 of weights; 16 loads and 8 transpositions for 32 SMMLA. */
+BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(
+    const uint8x16_t *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows,
+    int cols, int32_t *out, size_t out_stride) {
+    int32x4_t sum[4][4];
+    int8x16_t a[2][4], w;
+    const int8_t *col[8];
+    int c, k, p, h;
+    BITNET__UNROLL for (c = 0; c < 8; c++) col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+    BITNET__UNROLL for (c = 0; c < 4; c++) {
+        BITNET__UNROLL for (p = 0; p < 4; p++) sum[c][p] = vdupq_n_s32(0);
+    }
+    for (k = 0; k < len; k += 16, panel += 8) {
+        BITNET__UNROLL for (c = 0; c < 4; c++) {
+            const int64x2_t a0 = vreinterpretq_s64_s8(vld1q_s8(col[2 * c] + k));
+            const int64x2_t a1 = vreinterpretq_s64_s8(vld1q_s8(col[2 * c + 1] + k));
+            a[0][c] = vreinterpretq_s8_s64(vtrn1q_s64(a0, a1));
+            a[1][c] = vreinterpretq_s8_s64(vtrn2q_s64(a0, a1));
+        }
+        BITNET__UNROLL for (h = 0; h < 2; h++) {
+            BITNET__UNROLL for (p = 0; p < 4; p++) {
+                w = vreinterpretq_s8_u8(panel[h * 4 + p]);
+                BITNET__UNROLL for (c = 0; c < 4; c++)
+                    BITNET__SMMLA(sum[c][p], a[h][c], w);
+            }
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < 8; c++) {
+        int32_t *to = out + (size_t)c * out_stride;
+        const int32x4_t *s = sum[c / 2];
+        int32x4_t dots[2];
+        if (c >= cols) continue;
+        BITNET__UNROLL for (p = 0; p < 2; p++)
+            dots[p] = c % 2 ? vcombine_s32(vget_high_s32(s[2 * p]), vget_high_s32(s[2 * p + 1]))
+                            : vcombine_s32(vget_low_s32(s[2 * p]), vget_low_s32(s[2 * p + 1]));
+        bitnet__give_neon(to, dots[0], rows, sums ? sums + c : 0);
+        bitnet__give_neon(to + 4, dots[1], rows - 4, sums ? sums + c : 0);
+    }
+}
+
+BITNET__DEFINE_DOTROWS_I2S(i8mm, dotprod, 8, 8, 1024, 8)
+#endif
 
 /* ---- floats ---- */
 
@@ -53,22 +639,60 @@ static uint32_t bitnet__cpu_features(void) {
     bitnet__store_f16_scalar, bitnet__dequantize_scalar, bitnet__relu2_gate_scalar, \
     bitnet__rmsnorm_scalar, u8
 
+#if BITNET__NEON
 static const bitnet_kernels bitnet__kernels_neon = {
     "neon", BITNET_CPU_NEON, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_scalar, bitnet__dotrows_u8_scalar)
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_neon, bitnet__dotrows_u8_neon)
 };
+#endif
+#if BITNET__DOTPROD
 static const bitnet_kernels bitnet__kernels_dotprod = {
     "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_scalar, bitnet__dotrows_u8_scalar)
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_dotprod, bitnet__dotrows_u8_dotprod)
 };
+#endif
+#if BITNET__I8MM
 static const bitnet_kernels bitnet__kernels_i8mm = {
     "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_scalar, bitnet__dotrows_u8_scalar)
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_i8mm, bitnet__dotrows_u8_dotprod)
 };
+#endif
 
-#define BITNET__KERNEL_TABLES \
-    &bitnet__kernels_i8mm, &bitnet__kernels_dotprod, &bitnet__kernels_neon,
+/* Best first; bitnet.h undefines this one, the rest are ours. */
+#if BITNET__I8MM && BITNET__NEON
+  #define BITNET__KERNEL_TABLES \
+      &bitnet__kernels_i8mm, &bitnet__kernels_dotprod, &bitnet__kernels_neon,
+#elif BITNET__I8MM
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_i8mm, &bitnet__kernels_dotprod,
+#elif BITNET__DOTPROD && BITNET__NEON
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_dotprod, &bitnet__kernels_neon,
+#elif BITNET__DOTPROD
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_dotprod,
+#elif BITNET__NEON
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_neon,
+#else
+  #define BITNET__KERNEL_TABLES
+#endif
 
+#undef BITNET__CLANG
+#undef BITNET__NEON
+#undef BITNET__DOTPROD
+#undef BITNET__I8MM
+#undef BITNET__SDOT
+#undef BITNET__SDOT_LANE
+#undef BITNET__SMMLA
 #undef BITNET__INLINE
 #undef BITNET__APART
+#undef BITNET__TARGET_neon
+#undef BITNET__TARGET_dotprod
+#undef BITNET__TARGET_i8mm
+#undef BITNET__UNROLL
+#undef BITNET__STREAM
+#undef BITNET__TILE
+#undef BITNET__CLAMP
+#undef BITNET__SHARE
+#undef BITNET__FOLD
+#undef BITNET__DEFINE_TILES
+#undef BITNET__DEFINE_DOTROWS_I2S
+#undef BITNET__DEFINE_DOTROWS_U8
 #undef BITNET__KERNEL_ENTRIES

@@ -1045,7 +1045,7 @@ static void math_round(void) {
 static void tables(void) {
     static const char *const tested[] = {
         "avx512vnni", "avxvnni", "avx2", "avx512vbmi-tl2", "avx512vnni-tl2", "avx2-tl2",
-        "scalar-tl2", "scalar"
+        "neon-i8mm", "neon-dotprod", "neon", "scalar-tl2", "scalar"
     };
     int i, n = bitnet_kernels_count();
     size_t t;
@@ -1126,6 +1126,9 @@ static void cpu_features(void) {
 #define TABLE_TEST(entry, table) \
     static void entry##_##table(void) { entry(#table); }
 #define TABLE_ROW(entry, table) {"kernels/" #table "/" #entry, entry##_##table},
+#define NEON_TEST(entry, isa) \
+    static void entry##_neon_##isa(void) { entry("neon-" #isa); }
+#define NEON_ROW(entry, isa) {"kernels/neon-" #isa "/" #entry, entry##_neon_##isa},
 #define EACH_ENTRY(X, table) \
     X(quantize, table) \
     X(dotrows_i2s, table) \
@@ -1156,6 +1159,9 @@ TABLE_TEST(dotrows_u8, scalar)
 EACH_ENTRY(TABLE_TEST, avx2)
 EACH_ENTRY(TABLE_TEST, avxvnni)
 EACH_ENTRY(TABLE_TEST, avx512vnni)
+EACH_ENTRY(TABLE_TEST, neon)
+EACH_ENTRY(NEON_TEST, dotprod)
+EACH_ENTRY(NEON_TEST, i8mm)
 EACH_TL2(TL2_TEST, scalar)
 EACH_TL2(TL2_TEST, avx2)
 EACH_TL2(TL2_TEST, avx512vnni)
@@ -1185,6 +1191,9 @@ const test_case kernels_tests[] = {
     EACH_ENTRY(TABLE_ROW, avx2)
     EACH_ENTRY(TABLE_ROW, avxvnni)
     EACH_ENTRY(TABLE_ROW, avx512vnni)
+    EACH_ENTRY(TABLE_ROW, neon)
+    EACH_ENTRY(NEON_ROW, dotprod)
+    EACH_ENTRY(NEON_ROW, i8mm)
     EACH_TL2(TL2_ROW, scalar)
     EACH_TL2(TL2_ROW, avx2)
     EACH_TL2(TL2_ROW, avx512vnni)
