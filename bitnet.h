@@ -549,7 +549,8 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
     #define BITNET__THREADS_POSIX 1
   #endif
 #endif
-#if defined(BITNET__MMAP_WIN32) || defined(BITNET__THREADS_WIN32)
+#if defined(BITNET__MMAP_WIN32) || defined(BITNET__THREADS_WIN32) || \
+    (defined(_WIN32) && BITNET__ARCH_ARM)
   #ifndef WIN32_LEAN_AND_MEAN
     #define WIN32_LEAN_AND_MEAN
     #define BITNET__LEAN

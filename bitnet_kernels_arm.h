@@ -12,8 +12,11 @@
 }   /* the compiler's headers bring their own linkage */
 #endif
 #include <arm_neon.h>
-#if defined(__linux__)
-  #include <sys/auxv.h>
+#if defined(__linux__) && defined(__has_include)
+  #if __has_include(<sys/auxv.h>)
+    #include <sys/auxv.h>
+    #define BITNET__AUXV
+  #endif
 #elif defined(__APPLE__)
   #include <sys/sysctl.h>
 #endif
@@ -56,8 +59,9 @@ extern "C" {
   #define BITNET__NEON 1
 #endif
 
-/* Where the intrinsics are hidden, the instructions themselves. */
-#if BITNET__CLANG && BITNET__CLANG < 16
+/* The instructions themselves where the intrinsics are hidden, and for gcc, which with intrinsics
+   swaps sums between registers: 11 moves beside 87 instructions in the most important loop. */
+#if defined(__GNUC__) && BITNET__CLANG < 16
   #define BITNET__SDOT(sum, w, a) \
       __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(a))
   #define BITNET__SDOT_LANE(sum, w, a, i) \
@@ -105,6 +109,17 @@ extern "C" {
   #define BITNET__UNROLL
 #endif
 
+/* gcc carries sums from one step to the next through a second set of registers; a statement that
+   may have changed a sum ends that. Both compilers load far ahead, and spill sums for it; none does
+   past a statement that may have changed memory. */
+#if defined(__GNUC__) || defined(__clang__)
+  #define BITNET__IN_PLACE(sum) __asm__("" : "+w"(sum))
+  #define BITNET__NO_AHEAD() __asm__ volatile("" : : : "memory")
+#else
+  #define BITNET__IN_PLACE(sum) ((void)0)
+  #define BITNET__NO_AHEAD() ((void)0)
+#endif
+
 /* For what is read from end to end: the next tile's, a line at a time. An address past the end does
    no harm: nothing is read there. */
 #if defined(__GNUC__) || defined(__clang__)
@@ -115,11 +130,35 @@ extern "C" {
 
 /* ---- what the CPU and the system allow ---- */
 
+#ifdef __APPLE__
+static int bitnet__sysctl_says(const char *name) {
+    int value = 0;
+    size_t size = sizeof value;
+    return sysctlbyname(name, &value, &size, 0, 0) == 0 && value;
+}
+#endif
+
 static uint32_t bitnet__cpu_features(void) {
     uint32_t features = BITNET_CPU_NEON;
-#if defined(__linux__)
+#if defined(BITNET__AUXV)                 /* Linux and Android; numbers for old headers */
     if (getauxval(16) >> 20 & 1) features |= BITNET_CPU_DOTPROD;    /* AT_HWCAP, ASIMDDP */
     if (getauxval(26) >> 13 & 1) features |= BITNET_CPU_I8MM;       /* AT_HWCAP2, I8MM */
+#elif defined(__APPLE__)
+    if (bitnet__sysctl_says("hw.optional.arm.FEAT_DotProd")) features |= BITNET_CPU_DOTPROD;
+    if (bitnet__sysctl_says("hw.optional.arm.FEAT_I8MM")) features |= BITNET_CPU_I8MM;
+#elif defined(_WIN32)
+    if (IsProcessorFeaturePresent(43)) features |= BITNET_CPU_DOTPROD;   /* PF_ARM_V82_DP_... */
+  #ifdef PF_ARM_V82_I8MM_INSTRUCTIONS_AVAILABLE
+    if (IsProcessorFeaturePresent(PF_ARM_V82_I8MM_INSTRUCTIONS_AVAILABLE))
+        features |= BITNET_CPU_I8MM;
+  #endif
+#else                                     /* nobody to ask; what the command line promises */
+  #ifdef __ARM_FEATURE_DOTPROD
+    features |= BITNET_CPU_DOTPROD;
+  #endif
+  #ifdef __ARM_FEATURE_MATMUL_INT8
+    features |= BITNET_CPU_I8MM;
+  #endif
 #endif
     return features;
 }
@@ -140,12 +179,12 @@ static uint32_t bitnet__cpu_features(void) {
 #define BITNET__SHARE(left, most) \
     ((left) <= (most) ? (left) : (left) < 2 * (most) ? ((left) + 1) / 2 : (most))
 
-/* Codes of the field for activations 32 i to 32 i + 31, times 1, 16, 4 and 1. */
-BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__field_neon(uint8x16_t v, const int i) {
-    return vreinterpretq_s8_u8(i == 0   ? vshrq_n_u8(v, 6)
-                               : i == 1 ? vandq_u8(v, vdupq_n_u8(0x30))
-                               : i == 2 ? vandq_u8(v, vdupq_n_u8(0x0c))
-                                        : vandq_u8(v, vdupq_n_u8(0x03)));
+/* Codes of the field for activations 32 i to 32 i + 31, times 1, 16, 4 and 1. mask: 0x03, 0x0c and
+   0x30. */
+BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__field_neon(uint8x16_t v,
+                                                                const uint8x16_t *mask,
+                                                                const int i) {
+    return vreinterpretq_s8_u8(i == 0 ? vshrq_n_u8(v, 6) : vandq_u8(v, mask[3 - i]));
 }
 
 /* The codes themselves. */
@@ -182,25 +221,28 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t
 
 #define BITNET__DEFINE_TILES(isa, depth) \
     BITNET__INLINE BITNET__TARGET_##isa void bitnet__block_##isa( \
-        bitnet__part_##isa (*part)[3], const uint8_t *const *row, const int8_t *q, int n, \
-        size_t b, const int tile_rows, const int tile_cols) { \
+        bitnet__part_##isa (*part)[3], const uint8x16_t *mask, const uint8_t *const *row, \
+        const int8_t *q, int n, size_t b, const int tile_rows, const int tile_cols) { \
         uint8x16_t v[BITNET__TILE]; \
-        int8x16_t code[BITNET__TILE], a; \
+        int8x16_t code, a[3]; \
         int r, c, i, h; \
         BITNET__UNROLL for (h = 0; h < 2; h++) { \
             BITNET__UNROLL for (r = 0; r < tile_rows; r++) \
                 v[r] = vld1q_u8(row[r] + b * 32 + (size_t)h * 16); \
             BITNET__UNROLL for (i = 0; i < 4; i++) { \
                 const int at = i == 1 ? 2 : i == 2 ? 1 : 0; \
-                BITNET__UNROLL for (r = 0; r < tile_rows; r++) \
-                    code[r] = bitnet__field_neon(v[r], i); \
-                BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
-                    a = vld1q_s8(q + (size_t)c * (size_t)n + b * 128 + (size_t)(i * 32 + h * 16)); \
-                    BITNET__UNROLL for (r = 0; r < tile_rows; r++) { \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+                    a[c] = vld1q_s8(q + (size_t)c * (size_t)n + b * 128 + \
+                                    (size_t)(i * 32 + h * 16)); \
+                BITNET__UNROLL for (r = 0; r < tile_rows; r++) { \
+                    code = bitnet__field_neon(v[r], mask, i); \
+                    BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
                         bitnet__part_##isa *p = &part[c * tile_rows + r][at]; \
-                        *p = bitnet__dot_##isa(*p, code[r], a, i == 1 && h == 0); \
+                        *p = bitnet__dot_##isa(*p, code, a[c], i == 1 && h == 0); \
+                        BITNET__IN_PLACE(*p); \
                     } \
                 } \
+                BITNET__NO_AHEAD(); \
             } \
         } \
         BITNET__UNROLL for (r = 0; r < tile_rows * tile_cols; r++) bitnet__shrink_##isa(part[r]); \
@@ -211,7 +253,12 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t
         bitnet__part_##isa part[6][3]; \
         int32x4_t sum[3][BITNET__TILE]; \
         const uint8_t *row[BITNET__TILE]; \
+        uint8x16_t mask[3]; \
         int r, c, b, end, first; \
+        BITNET__UNROLL for (r = 0; r < 3; r++) { \
+            mask[r] = vdupq_n_u8((uint8_t)(3 << 2 * r)); \
+            BITNET__IN_PLACE(mask[r]); \
+        } \
         for (first = 0; first < BITNET__TILE; first += tile_rows) { \
             BITNET__UNROLL for (r = 0; r < tile_rows; r++) { \
                 row[r] = w + BITNET__CLAMP(first + r, rows) * (size_t)(n / 4); \
@@ -227,7 +274,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t
                         BITNET__STREAM(w + n + b * 128); \
                         BITNET__STREAM(w + n + b * 128 + 64); \
                     } \
-                    bitnet__block_##isa(part, row, q, n, (size_t)b, tile_rows, tile_cols); \
+                    bitnet__block_##isa(part, mask, row, q, n, (size_t)b, tile_rows, tile_cols); \
                 } \
                 BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
                     BITNET__UNROLL for (r = 0; r < tile_rows; r++) \
@@ -323,8 +370,10 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t
                 v[r] = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(row[r] + i), vdupq_n_u8(128))); \
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
                 a = vld1q_s8(col[c] + i); \
-                BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) \
+                BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) { \
                     sum[c][r] = bitnet__dot_u8_##isa(sum[c][r], v[r], a); \
+                    BITNET__IN_PLACE(sum[c][r]); \
+                } \
             } \
         } \
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
@@ -398,31 +447,34 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__unpack_neon(const uint8_t *w, si
     }
 }
 
-/* 16 partial sums, 4 vectors of weights, 1 of activations; 8 loads for 32 products. */
+/* 16 partial sums, 4 vectors of weights, 1 of activations; 8 loads for 32 SMLAL. */
 BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(
     const uint8x16_t *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows,
     int cols, int32_t *out, size_t out_stride) {
     int32x4_t sum[4][4];
     int16x8_t part[4][4];
     int8x16_t v[4], a;
+    const uint8x16_t *row[4];
     const int8_t *col[4];
     int r, c, k, end;
     BITNET__UNROLL for (c = 0; c < 4; c++) {
+        row[c] = panel + c * (len / 16);
         col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
         BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = vdupq_n_s32(0);
     }
-    for (k = 0; k < len; k = end) {
-        end = len - k < BITNET__FOLD * 128 ? len : k + BITNET__FOLD * 128;
+    for (k = 0; k < len / 16; k = end) {
+        end = len / 16 - k < BITNET__FOLD * 8 ? len / 16 : k + BITNET__FOLD * 8;
         BITNET__UNROLL for (c = 0; c < 4; c++) {
             BITNET__UNROLL for (r = 0; r < 4; r++) part[c][r] = vdupq_n_s16(0);
         }
-        for (; k < end; k += 16) {
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                v[r] = vreinterpretq_s8_u8(panel[(r * len + k) / 16]);
+        for (; k < end; k++) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = vreinterpretq_s8_u8(row[r][k]);
             BITNET__UNROLL for (c = 0; c < 4; c++) {
-                a = vld1q_s8(col[c] + k);
-                BITNET__UNROLL for (r = 0; r < 4; r++)
+                a = vld1q_s8(col[c] + (size_t)k * 16);
+                BITNET__UNROLL for (r = 0; r < 4; r++) {
                     part[c][r] = bitnet__dot_neon(part[c][r], v[r], a, 0);
+                    BITNET__IN_PLACE(part[c][r]);
+                }
             }
         }
         BITNET__UNROLL for (c = 0; c < 4; c++) {
@@ -557,9 +609,9 @@ BITNET__DEFINE_DOTROWS_U8(dotprod)
 
 #if BITNET__I8MM
 /* ---- I2_S, SMMLA ----
-   A panel is 8 rows, two to a vector, 8 weights of each:
+   A panel is 16 rows, two to a vector, 8 weights of each:
 
-       vector 4 k + pair    bytes    0 .. 7            8 .. 15
+       vector 8 k + pair    bytes    0 .. 7            8 .. 15
                             row      2 pair            2 pair + 1
                             weights  8k .. 8k+7        8k .. 8k+7
 
@@ -568,64 +620,63 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__unpack_i8mm(const uint8_t *w, si
                                                             int rows, int blocks,
                                                             uint8x16_t *panel) {
     int pair, piece, i;
-    for (pair = 0; pair < 4; pair++) {
+    for (pair = 0; pair < 8; pair++) {
         const uint8_t *row0 = w + BITNET__CLAMP(2 * pair, rows) * row_bytes;
         const uint8_t *row1 = w + BITNET__CLAMP(2 * pair + 1, rows) * row_bytes;
         for (piece = 0; piece < 2 * blocks; piece++) {
-            uint8x16_t *to = panel + (piece / 2 * 16 + piece % 2 * 2) * 4 + pair;
+            uint8x16_t *to = panel + (piece / 2 * 16 + piece % 2 * 2) * 8 + pair;
             const uint64x2_t v0 = vreinterpretq_u64_u8(vld1q_u8(row0 + (size_t)piece * 16));
             const uint64x2_t v1 = vreinterpretq_u64_u8(vld1q_u8(row1 + (size_t)piece * 16));
             const uint8x16_t lo = vreinterpretq_u8_u64(vtrn1q_u64(v0, v1));
             const uint8x16_t hi = vreinterpretq_u8_u64(vtrn2q_u64(v0, v1));
             BITNET__UNROLL for (i = 0; i < 4; i++) {
-                to[i * 16] = bitnet__codes_neon(lo, i);
-                to[i * 16 + 4] = bitnet__codes_neon(hi, i);
+                to[i * 32] = bitnet__codes_neon(lo, i);
+                to[i * 32 + 8] = bitnet__codes_neon(hi, i);
             }
         }
     }
 }
 
-/* 16 sums, 8 vectors of activations, 4 of weights; 16 loads and 8 transpositions for 32 SMMLA. */
+/* 16 sums, 4 vectors of activations, 1 of weights; 20 loads and 4 transpositions for 32 SMMLA.
+   A sum's lanes: rows 2 pair and 2 pair + 1 with the first column, then with the second. */
 BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(
     const uint8x16_t *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows,
     int cols, int32_t *out, size_t out_stride) {
-    int32x4_t sum[4][4];
-    int8x16_t a[2][4], w;
-    const int8_t *col[8];
+    int32x4_t sum[2][8], dots;
+    int8x16_t a[2][2], w;
+    const int8_t *col[4];
     int c, k, p, h;
-    BITNET__UNROLL for (c = 0; c < 8; c++) col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
-    BITNET__UNROLL for (c = 0; c < 4; c++) {
-        BITNET__UNROLL for (p = 0; p < 4; p++) sum[c][p] = vdupq_n_s32(0);
+    BITNET__UNROLL for (c = 0; c < 4; c++) col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+    BITNET__UNROLL for (c = 0; c < 2; c++) {
+        BITNET__UNROLL for (p = 0; p < 8; p++) sum[c][p] = vdupq_n_s32(0);
     }
-    for (k = 0; k < len; k += 16, panel += 8) {
-        BITNET__UNROLL for (c = 0; c < 4; c++) {
+    for (k = 0; k < len; k += 16, panel += 16) {
+        BITNET__UNROLL for (c = 0; c < 2; c++) {
             const int64x2_t a0 = vreinterpretq_s64_s8(vld1q_s8(col[2 * c] + k));
             const int64x2_t a1 = vreinterpretq_s64_s8(vld1q_s8(col[2 * c + 1] + k));
             a[0][c] = vreinterpretq_s8_s64(vtrn1q_s64(a0, a1));
             a[1][c] = vreinterpretq_s8_s64(vtrn2q_s64(a0, a1));
         }
         BITNET__UNROLL for (h = 0; h < 2; h++) {
-            BITNET__UNROLL for (p = 0; p < 4; p++) {
-                w = vreinterpretq_s8_u8(panel[h * 4 + p]);
-                BITNET__UNROLL for (c = 0; c < 4; c++)
-                    BITNET__SMMLA(sum[c][p], a[h][c], w);
+            BITNET__UNROLL for (p = 0; p < 8; p++) {
+                w = vreinterpretq_s8_u8(panel[h * 8 + p]);
+                BITNET__UNROLL for (c = 0; c < 2; c++) BITNET__SMMLA(sum[c][p], a[h][c], w);
             }
         }
     }
-    BITNET__UNROLL for (c = 0; c < 8; c++) {
-        int32_t *to = out + (size_t)c * out_stride;
+    BITNET__UNROLL for (c = 0; c < 4; c++) {
         const int32x4_t *s = sum[c / 2];
-        int32x4_t dots[2];
         if (c >= cols) continue;
-        BITNET__UNROLL for (p = 0; p < 2; p++)
-            dots[p] = c % 2 ? vcombine_s32(vget_high_s32(s[2 * p]), vget_high_s32(s[2 * p + 1]))
-                            : vcombine_s32(vget_low_s32(s[2 * p]), vget_low_s32(s[2 * p + 1]));
-        bitnet__give_neon(to, dots[0], rows, sums ? sums + c : 0);
-        bitnet__give_neon(to + 4, dots[1], rows - 4, sums ? sums + c : 0);
+        BITNET__UNROLL for (p = 0; p < 8; p += 2) {
+            dots = c % 2 ? vcombine_s32(vget_high_s32(s[p]), vget_high_s32(s[p + 1]))
+                         : vcombine_s32(vget_low_s32(s[p]), vget_low_s32(s[p + 1]));
+            bitnet__give_neon(out + (size_t)c * out_stride + 2 * p, dots, rows - 2 * p,
+                              sums ? sums + c : 0);
+        }
     }
 }
 
-BITNET__DEFINE_DOTROWS_I2S(i8mm, dotprod, 8, 8, 1024, 8)
+BITNET__DEFINE_DOTROWS_I2S(i8mm, dotprod, 16, 4, 1024, 8)
 #endif
 
 /* ---- floats ---- */
@@ -674,6 +725,7 @@ static const bitnet_kernels bitnet__kernels_i8mm = {
   #define BITNET__KERNEL_TABLES
 #endif
 
+#undef BITNET__AUXV
 #undef BITNET__CLANG
 #undef BITNET__NEON
 #undef BITNET__DOTPROD
@@ -687,6 +739,8 @@ static const bitnet_kernels bitnet__kernels_i8mm = {
 #undef BITNET__TARGET_dotprod
 #undef BITNET__TARGET_i8mm
 #undef BITNET__UNROLL
+#undef BITNET__IN_PLACE
+#undef BITNET__NO_AHEAD
 #undef BITNET__STREAM
 #undef BITNET__TILE
 #undef BITNET__CLAMP
