@@ -527,8 +527,12 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 #else
   #define BITNET__ARCH_X86 0
 #endif
+/* ARMv7-A too, where the compiler can make NEON: gcc by an attribute, clang by an option. */
 #if (defined(__aarch64__) && !defined(__AARCH64EB__)) || defined(_M_ARM64)
   #define BITNET__ARCH_ARM 1
+#elif defined(__arm__) && !defined(__ARMEB__) && defined(__ARM_ARCH_PROFILE) && \
+    (defined(__ARM_NEON) || (defined(__ARM_FP) && !defined(__clang__)))
+  #define BITNET__ARCH_ARM (__ARM_ARCH >= 7 && __ARM_ARCH_PROFILE == 'A')
 #else
   #define BITNET__ARCH_ARM 0
 #endif
@@ -1158,7 +1162,7 @@ static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
     #if __has_include("bitnet_kernels_x86.h")
       #include "bitnet_kernels_x86.h"
     #endif
-  #elif BITNET__ARCH_ARM
+  #elif BITNET__ARCH_ARM && !(defined(BITNET_NO_NEON) && defined(BITNET_NO_DOTPROD))
     #if __has_include("bitnet_kernels_arm.h")
       #include "bitnet_kernels_arm.h"
     #endif

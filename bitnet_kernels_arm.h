@@ -36,7 +36,7 @@ extern "C" {
 #else
   #define BITNET__CLANG 0
 #endif
-#if defined(BITNET_NO_DOTPROD) || (BITNET__CLANG && BITNET__CLANG < 12) || \
+#if defined(__arm__) || defined(BITNET_NO_DOTPROD) || (BITNET__CLANG && BITNET__CLANG < 12) || \
     (!BITNET__CLANG && defined(__GNUC__) && __GNUC__ < 8) || \
     (!BITNET__CLANG && defined(__GNUC__) && !defined(__ARM_FEATURE_DOTPROD) && \
      (defined(__ARM_FEATURE_SVE) || defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC) || \
@@ -82,7 +82,11 @@ extern "C" {
   #define BITNET__INLINE static __forceinline
   #define BITNET__APART static __declspec(noinline)
 #endif
-#define BITNET__TARGET_neon
+#if defined(__arm__) && !defined(__ARM_NEON)
+  #define BITNET__TARGET_neon __attribute__((target("fpu=neon")))
+#else
+  #define BITNET__TARGET_neon
+#endif
 #if defined(__clang__)
   #define BITNET__TARGET_dotprod __attribute__((target("dotprod")))
   #define BITNET__TARGET_i8mm __attribute__((target("dotprod,i8mm")))
@@ -140,7 +144,13 @@ static int bitnet__sysctl_says(const char *name) {
 
 static uint32_t bitnet__cpu_features(void) {
     uint32_t features = BITNET_CPU_NEON;
-#if defined(BITNET__AUXV)                 /* Linux and Android; numbers for old headers */
+#if defined(__arm__) && !defined(__ARM_NEON)
+    features = 0;
+  #ifdef BITNET__AUXV
+    if (getauxval(16) >> 12 & 1) features |= BITNET_CPU_NEON;       /* AT_HWCAP, NEON */
+  #endif
+#elif defined(__arm__)                    /* as the command line promises; that is all there is */
+#elif defined(BITNET__AUXV)                 /* Linux and Android; numbers for old headers */
     if (getauxval(16) >> 20 & 1) features |= BITNET_CPU_DOTPROD;    /* AT_HWCAP, ASIMDDP */
     if (getauxval(26) >> 13 & 1) features |= BITNET_CPU_I8MM;       /* AT_HWCAP2, I8MM */
 #elif defined(__APPLE__)
@@ -175,6 +185,13 @@ static uint32_t bitnet__cpu_features(void) {
 #define BITNET__TILE 4
 #define BITNET__CLAMP(i, count) ((size_t)((i) < (count) ? (i) : (count) - 1))
 
+/* Rows of a tile that are taken together with one column. 32-bit ARM has half as many registers. */
+#ifdef __arm__
+  #define BITNET__TOGETHER 2
+#else
+  #define BITNET__TOGETHER 4
+#endif
+
 /* Of `left` columns, how many the next tile takes if it can take most. */
 #define BITNET__SHARE(left, most) \
     ((left) <= (most) ? (left) : (left) < 2 * (most) ? ((left) + 1) / 2 : (most))
@@ -198,7 +215,15 @@ BITNET__INLINE BITNET__TARGET_neon uint8x16_t bitnet__codes_neon(uint8x16_t v, c
 
 /* Four sums across their lanes. */
 BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__fold4_neon(const int32x4_t *v) {
+#ifdef __arm__
+    int32x2_t two[4];
+    int r;
+    BITNET__UNROLL for (r = 0; r < 4; r++)
+        two[r] = vpadd_s32(vget_low_s32(v[r]), vget_high_s32(v[r]));
+    return vcombine_s32(vpadd_s32(two[0], two[1]), vpadd_s32(two[2], two[3]));
+#else
     return vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
+#endif
 }
 
 /* Writes the dots of `count` rows, at most 4, with a column, less *sum; sum 0: adds them to what is
@@ -298,7 +323,8 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t
                 int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
                 step = BITNET__SHARE(cols - c, 3); \
                 if (step == 1) \
-                    bitnet__tile_##isa(row, col, sums + c, n, rows - r, to, out_stride, 4, 1); \
+                    bitnet__tile_##isa(row, col, sums + c, n, rows - r, to, out_stride, \
+                                       BITNET__TOGETHER, 1); \
                 else if (step == 2) \
                     bitnet__tile_##isa(row, col, sums + c, n, rows - r, to, out_stride, 2, 2); \
                 else \
@@ -419,7 +445,11 @@ BITNET__INLINE BITNET__TARGET_neon int16x8_t bitnet__dot_neon(int16x8_t sum, int
                                                               int8x16_t a, const int fresh) {
     sum = fresh ? vmull_s8(vget_low_s8(w), vget_low_s8(a))
                 : vmlal_s8(sum, vget_low_s8(w), vget_low_s8(a));
+#ifdef __arm__
+    return vmlal_s8(sum, vget_high_s8(w), vget_high_s8(a));
+#else
     return vmlal_high_s8(sum, w, a);
+#endif
 }
 
 /* After every block: what is 16 times too large would soon wrap. */
@@ -492,9 +522,11 @@ BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot_u8_neon(int32x4_t sum, 
     return vpadalq_s16(sum, bitnet__dot_neon(vdupq_n_s16(0), w, a, 1));
 }
 
+#if BITNET__NEON
 BITNET__DEFINE_TILES(neon, BITNET__FOLD)
 BITNET__DEFINE_DOTROWS_I2S(neon, neon, 4, 4, BITNET__FOLD * 256, 8)
 BITNET__DEFINE_DOTROWS_U8(neon)
+#endif
 
 #if BITNET__DOTPROD
 /* ---- I2_S and bytes, SDOT ---- */
@@ -679,7 +711,11 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(
 BITNET__DEFINE_DOTROWS_I2S(i8mm, dotprod, 16, 4, 1024, 8)
 #endif
 
+#ifndef __arm__
+
 /* ---- floats ---- */
+
+#endif
 
 /* ---- the tables ---- */
 
@@ -689,6 +725,17 @@ BITNET__DEFINE_DOTROWS_I2S(i8mm, dotprod, 16, 4, 1024, 8)
     bitnet__mixrows_f16_scalar, bitnet__softmax_scalar, bitnet__rope_scalar, \
     bitnet__store_f16_scalar, bitnet__dequantize_scalar, bitnet__relu2_gate_scalar, \
     bitnet__rmsnorm_scalar, u8
+
+/* AArch32 flushes subnormals to zero in vectors, whatever the mode: its floats are the scalar ones. */
+#ifdef __arm__
+  #undef BITNET__KERNEL_ENTRIES
+  #define BITNET__KERNEL_ENTRIES(ternary, u8) \
+      bitnet__quantize_scalar, ternary, bitnet__dotrows_f32_scalar, bitnet__dotrows_f16_scalar, \
+      bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, bitnet__mixrows_f32_scalar, \
+      bitnet__mixrows_f16_scalar, bitnet__softmax_scalar, bitnet__rope_scalar, \
+      bitnet__store_f16_scalar, bitnet__dequantize_scalar, bitnet__relu2_gate_scalar, \
+      bitnet__rmsnorm_scalar, u8
+#endif
 
 #if BITNET__NEON
 static const bitnet_kernels bitnet__kernels_neon = {
@@ -744,6 +791,7 @@ static const bitnet_kernels bitnet__kernels_i8mm = {
 #undef BITNET__STREAM
 #undef BITNET__TILE
 #undef BITNET__CLAMP
+#undef BITNET__TOGETHER
 #undef BITNET__SHARE
 #undef BITNET__FOLD
 #undef BITNET__DEFINE_TILES
