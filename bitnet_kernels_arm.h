@@ -1,7 +1,71 @@
 /* bitnet_kernels_arm.h - NEON kernels for bitnet.h: ARMv8, dotprod, i8mm; MIT licence, see there
 
    Lay this file beside bitnet.h, which includes it by name. Every entry gives the same bits as its
-   scalar twin in bitnet.h, whose code says what is computed; here stands only how. */
+   scalar twin in bitnet.h, whose code says what is computed; here stands only how.
+
+   INSTRUCTIONS
+       neon          Any ARMv8. Integer dots by SMULL and SMLAL (products of int8 added into int16)
+                     and SADALP (pairs of int16 added into int32).
+       neon-dotprod  SDOT: four products of int8 added into int32. Most CPUs since 2018.
+       neon-i8mm     That, and SMMLA for many columns: 2 x 2 dots of 8. Most since 2021.
+       neon          also on ARMv7-A, but for ternary weights and bytes only: vectors there flush
+                     subnormals to zero, so floats are left to the scalar code.
+   bitnet__cpu_features asks the system for the instructions. Each function names its target in an
+   attribute, so no -m flag is needed.
+
+   WEIGHTS: I2_S, 128-group, read in place
+       A row of n weights is n / 4 bytes; a block of 128 weights is 32 of them, two registers.
+       Code = weight + 1. Code 3 is in no valid file, but it counts the same here as in scalar.
+
+           byte of the block      0     1     2   ...  31       with activations   as SDOT gets it
+           bits 7-6, weight       0     1     2   ...  31         0 ..  31         >> 6     code
+           bits 5-4, weight      32    33    34   ...  63        32 ..  63         & 0x30   16 code
+           bits 3-2, weight      64    65    66   ...  95        64 ..  95         & 0x0c   4 code
+           bits 1-0, weight      96    97    98   ... 127        96 .. 127         & 0x03   code
+
+       One instruction for 16 codes: fields stay where they are, and have sums of their own, which
+       are too large by a power of 4 until the end. Shifts to the place of the lowest field would
+       cost two more in 64 codes, and most cores shift vectors in only one of two pipes. The
+       kernels sum code * q and subtract sums[c], the sum of q.
+
+   INSTRUCTIONS A WEIGHT, in inner loops as gcc 12 makes them at -O2
+                                     weights, columns   vector arithmetic    loads    all
+           tile, SMLAL                     512, 1       100, 0.20 a weight     16     123
+           tile, SDOT                      512, 1        64, 0.13 a weight     16      87
+           tile, SDOT                      256, 3        64, 0.08 a product    28      98
+           panel, SMLAL                     64, 4        32, 0.13 a product     8      44
+           panel, SDOT                     128, 8        64, 0.06 a product    16      80
+           panel, SMMLA                    256, 4        36, 0.04 a product    20      53
+           bytes, SMLAL                     64, 1        16, 0.25 a weight      5      29
+           bytes, SDOT                      64, 1         8, 0.13 a weight      5      18
+       So with two pipes for vectors, SDOT in both, a core takes at most 16 weights a cycle from one
+       column's tile, 4 bytes: more than its share of the memory. SMLAL, in one pipe, 8.
+
+   WHY NO TL2
+       TL2 (drawn in bitnet.h) has 5 bits for 3 weights, 5/6 of the bytes. 16 bytes of nibbles are
+       32 triples in 4 rows. For 16 of them, 48 weights: nibble and fifth put together 3, codes by 3
+       TBL of two registers, 2 uops each on a Cortex-A76, 3 SDOT: 12 for 48 weights, 0.25 a weight,
+       twice as many as above; with TBL of one register and masks for the fifth, as many. It could
+       win only where all cores together wait for memory at half the speed, and then 6 %.
+       Looking up sums of activations instead of codes (as published TL1 and TL2 kernels do) takes,
+       for exact results, tables of both bytes of 16 sums of two weights: for 64 weights in 16 rows
+       2 to part the nibbles, 4 TBL, 4 to join bytes, 4 additions: 0.22 a weight, and tables for
+       each column, which share nothing. SMLAL takes 0.20. So there is no such table.
+
+   BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
+       SMLAL, int16       Products: 384 of a code, 1536 of 4 code, 6144 of 16 code; two of a field's
+                          32 to a lane, twice in a block. Tile: 16 code, 4 * 6144 = 24576, settled
+                          after each block; code, 8 * 384 and of that 24576 / 16 = 1536, 4608 a
+                          block, 23040 in 5; 4 code, 4 * 1536 = 6144 a block, 30720 in 5. Then
+                          code + 4 code / 4 <= 30720. Panel: 5 blocks are 80 products, 30720.
+       SMLAL, int32       2 * 30720 to a lane each time that the int16 are emptied.
+       SDOT, tile         All lanes together: 16 code, n / 4 products of 6144, 1536 n, at most
+                          1610612736; 4 code, a quarter of that; code, n / 2 of 384.
+       SDOT, SMMLA        Panel: all products of a row and a column in a lane, 384 n.
+       all, int32         All lanes together 384 n, at most 402653184; before or after that minus
+                          the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
+       dotrows_u8         |w - 128| <= 128, |q| <= 64: a product 8192, two to an int16 before it is
+                          emptied, 16384. All lanes together 8192 n, at most 2^29. */
 
 #if BITNET__KERNEL_ABI != 3
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
@@ -400,6 +464,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t
                     sum[c][r] = bitnet__dot_u8_##isa(sum[c][r], v[r], a); \
                     BITNET__IN_PLACE(sum[c][r]); \
                 } \
+                BITNET__NO_AHEAD(); \
             } \
         } \
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
@@ -432,8 +497,8 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t
     }
 
 /* ---- I2_S and bytes, any ARMv8 ----
-   Products of int8 are added into int16, 8 lanes, and the lanes into int32 before they can wrap.
-   FOLD blocks may go by until then: see BOUNDS. */
+   Products of int8 are added into int16, 8 lanes, and those into int32 before they can wrap. FOLD
+   blocks may go by until then: 6 would be 36864 for 4 * code, and 36864 in a panel. See BOUNDS. */
 #define BITNET__FOLD 5
 
 typedef int16x8_t bitnet__part_neon;
@@ -726,7 +791,7 @@ BITNET__DEFINE_DOTROWS_I2S(i8mm, dotprod, 16, 4, 1024, 8)
     bitnet__store_f16_scalar, bitnet__dequantize_scalar, bitnet__relu2_gate_scalar, \
     bitnet__rmsnorm_scalar, u8
 
-/* AArch32 flushes subnormals to zero in vectors, whatever the mode: its floats are the scalar ones. */
+/* AArch32 flushes subnormals to zero in vectors, whatever the mode: all floats are scalar there. */
 #ifdef __arm__
   #undef BITNET__KERNEL_ENTRIES
   #define BITNET__KERNEL_ENTRIES(ternary, u8) \
