@@ -40,15 +40,17 @@
                  or BF16.
        Tokenizer byte-level BPE with the llama-bpe pre-tokenizer.
        CPUs      any with a C99 compiler and IEEE-754 floats, through plain C. x86 with AVX2,
-                 AVX-VNNI or AVX-512 VNNI runs the kernels of bitnet_kernels_x86.h, which only needs
-                 to lie beside this file; the choice is made when the program runs, so no -m flag is
+                 AVX-VNNI or AVX-512 VNNI runs the kernels of bitnet_kernels_x86.h, ARM with NEON,
+                 better with dotprod or i8mm, those of bitnet_kernels_arm.h, which only need to lie
+                 beside this file; the choice is made when the program runs, so no -m flag is
                  needed.
 
    WHAT DOES NOT
        Other architectures (llama, bitnet), other tensor types (TL1, TL2, Q6_K, ...), GGUF v1,
        big-endian files: refused with an error that names what was found, never guessed.
        Files over 16 GiB unless bitnet_model_params.max_bytes says otherwise. On a 32-bit machine
-       the file has to fit the address space. CPUs other than x86 have no kernels of their own yet.
+       the file has to fit the address space. CPUs other than x86 and ARM have no kernels of their
+       own yet; 32-bit ARM has only those that count in integers.
 
    SECURITY
        A model file may be hostile: every length is checked against the bytes that are left before
@@ -66,6 +68,9 @@
        BITNET_NO_AVX2         leaves that kernel table out, and avxvnni, which builds on it
        BITNET_NO_AVXVNNI      leaves that kernel table out
        BITNET_NO_AVX512       likewise
+       BITNET_NO_NEON         leaves the kernel table neon out, not those that build on it
+       BITNET_NO_DOTPROD      leaves neon-dotprod out, and neon-i8mm, which builds on it
+       BITNET_NO_I8MM         leaves that kernel table out
        BITNET_REQUIRE_SIMD    #error if no kernel header was found beside this file
        BITNET_VSNPRINTF       what formats error texts; default vsnprintf; stbsp_vsnprintf works
 
@@ -79,13 +84,14 @@
 
    LAYOUTS
    -------
-   A kernel table is an instruction set and a layout of the ternary weights. scalar, avx2, avxvnni
-   and avx512vnni read I2_S (2 bits a weight) where the file has it; the default is the best of
-   them. The tables named -tl2 make TL2 of it, 5 bits for 3 weights, when the model is loaded: a
-   copy of 5/6 the size in memory of the model's own (434 MB of the 2B model, in 0.2 to 1 s, on up
-   to 16 CPUs), for fewer bytes a token: 6 % more tokens a second where memory is what limits. It is
-   lossless, and the logits are the same bits; a code 3, which stands for no weight, is refused.
-   bitnet_model_params.kernels asks for a table.
+   A kernel table is an instruction set and a layout of the ternary weights. scalar, avx2, avxvnni,
+   avx512vnni, neon, neon-dotprod and neon-i8mm read I2_S (2 bits a weight) where the file has it;
+   the default is the best of them. The tables named -tl2 (x86, and the slow scalar-tl2) make TL2 of
+   it, 5 bits for 3 weights, when the model is loaded: a copy of 5/6 the size in memory of the
+   model's own (434 MB of the 2B model, in 0.2 to 1 s, on up to 16 CPUs), for fewer bytes a token:
+   6 % more tokens a second where memory is what limits. It is lossless, and the logits are the same
+   bits; a code 3, which stands for no weight, is refused. bitnet_model_params.kernels asks for a
+   table.
 
    PACKINGS
    --------
@@ -372,7 +378,7 @@ enum {
    A shortened float has at most 13 significant bits and lies in 2^-113 .. 2^100 or is 0: its
    product with an F16 is exact in a float, so a fused multiply-add gives the same bits. */
 struct bitnet_kernels {
-    const char *name;            /* scalar avx2 avxvnni avx512vnni; scalar-tl2 avx2-tl2 ... */
+    const char *name;            /* scalar avx2 ... neon neon-dotprod ...; avx2-tl2 ... */
     uint32_t needs;              /* BITNET_CPU_* bits, all required */
     /* Ternary weights in a layout of the table's own, made from I2_S when a model is loaded; all
        three 0: I2_S is read in place. Rows are packed together in groups of row_group, a power of
@@ -560,8 +566,12 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 #else
   #define BITNET__ARCH_X86 0
 #endif
+/* ARMv7-A too, where the compiler can make NEON: gcc by an attribute, clang by an option. */
 #if (defined(__aarch64__) && !defined(__AARCH64EB__)) || defined(_M_ARM64)
   #define BITNET__ARCH_ARM 1
+#elif defined(__arm__) && !defined(__ARMEB__) && defined(__ARM_ARCH_PROFILE) && \
+    (defined(__ARM_NEON) || (defined(__ARM_FP) && !defined(__clang__)))
+  #define BITNET__ARCH_ARM (__ARM_ARCH >= 7 && __ARM_ARCH_PROFILE == 'A')
 #else
   #define BITNET__ARCH_ARM 0
 #endif
@@ -582,7 +592,8 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
     #define BITNET__THREADS_POSIX 1
   #endif
 #endif
-#if defined(BITNET__MMAP_WIN32) || defined(BITNET__THREADS_WIN32)
+#if defined(BITNET__MMAP_WIN32) || defined(BITNET__THREADS_WIN32) || \
+    (defined(_WIN32) && BITNET__ARCH_ARM)
   #ifndef WIN32_LEAN_AND_MEAN
     #define WIN32_LEAN_AND_MEAN
     #define BITNET__LEAN
@@ -1190,7 +1201,7 @@ static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
     #if __has_include("bitnet_kernels_x86.h")
       #include "bitnet_kernels_x86.h"
     #endif
-  #elif BITNET__ARCH_ARM
+  #elif BITNET__ARCH_ARM && !(defined(BITNET_NO_NEON) && defined(BITNET_NO_DOTPROD))
     #if __has_include("bitnet_kernels_arm.h")
       #include "bitnet_kernels_arm.h"
     #endif

@@ -1,7 +1,71 @@
 /* bitnet_kernels_arm.h - NEON kernels for bitnet.h: ARMv8, dotprod, i8mm; MIT licence, see there
 
    Lay this file beside bitnet.h, which includes it by name. Every entry gives the same bits as its
-   scalar twin in bitnet.h, whose code says what is computed; here stands only how. */
+   scalar twin in bitnet.h, whose code says what is computed; here stands only how.
+
+   INSTRUCTIONS
+       neon          Any ARMv8. Integer dots by SMULL and SMLAL (products of int8 added into int16)
+                     and SADALP (pairs of int16 added into int32).
+       neon-dotprod  SDOT: four products of int8 added into int32. Most CPUs since 2018.
+       neon-i8mm     That, and SMMLA for many columns: 2 x 2 dots of 8. Most since 2021.
+       neon          also on ARMv7-A, but for ternary weights and bytes only: vectors there flush
+                     subnormals to zero, so floats are left to the scalar code.
+   bitnet__cpu_features asks the system for the instructions. Each function names its target in an
+   attribute, so no -m flag is needed.
+
+   WEIGHTS: I2_S, 128-group, read in place
+       A row of n weights is n / 4 bytes; a block of 128 weights is 32 of them, two registers.
+       Code = weight + 1. Code 3 is in no valid file, but it counts the same here as in scalar.
+
+           byte of the block      0     1     2   ...  31       with activations   as SDOT gets it
+           bits 7-6, weight       0     1     2   ...  31         0 ..  31         >> 6     code
+           bits 5-4, weight      32    33    34   ...  63        32 ..  63         & 0x30   16 code
+           bits 3-2, weight      64    65    66   ...  95        64 ..  95         & 0x0c   4 code
+           bits 1-0, weight      96    97    98   ... 127        96 .. 127         & 0x03   code
+
+       One instruction for 16 codes: fields stay where they are, and have sums of their own, which
+       are too large by a power of 4 until the end. Shifts to the place of the lowest field would
+       cost two more in 64 codes, and most cores shift vectors in only one of two pipes. The
+       kernels sum code * q and subtract sums[c], the sum of q.
+
+   INSTRUCTIONS A WEIGHT, in inner loops as gcc 12 makes them at -O2
+                                     weights, columns   vector arithmetic    loads    all
+           tile, SMLAL                     512, 1       100, 0.20 a weight     16     123
+           tile, SDOT                      512, 1        64, 0.13 a weight     16      87
+           tile, SDOT                      256, 3        64, 0.08 a product    28      98
+           panel, SMLAL                     64, 4        32, 0.13 a product     8      44
+           panel, SDOT                     128, 8        64, 0.06 a product    16      80
+           panel, SMMLA                    256, 4        36, 0.04 a product    20      53
+           bytes, SMLAL                     64, 1        16, 0.25 a weight      5      29
+           bytes, SDOT                      64, 1         8, 0.13 a weight      5      18
+       So with two pipes for vectors, SDOT in both, a core takes at most 16 weights a cycle from one
+       column's tile, 4 bytes: more than its share of the memory. SMLAL, in one pipe, 8.
+
+   WHY NO TL2
+       TL2 (drawn in bitnet.h) has 5 bits for 3 weights, 5/6 of the bytes. 16 bytes of nibbles are
+       32 triples in 4 rows. For 16 of them, 48 weights: nibble and fifth put together 3, codes by 3
+       TBL of two registers, 2 uops each on a Cortex-A76, 3 SDOT: 12 for 48 weights, 0.25 a weight,
+       twice as many as above; with TBL of one register and masks for the fifth, as many. It could
+       win only where all cores together wait for memory at half the speed, and then 6 %.
+       Looking up sums of activations instead of codes (as published TL1 and TL2 kernels do) takes,
+       for exact results, tables of both bytes of 16 sums of two weights: for 64 weights in 16 rows
+       2 to part the nibbles, 4 TBL, 4 to join bytes, 4 additions: 0.22 a weight, and tables for
+       each column, which share nothing. SMLAL takes 0.20. So there is no such table.
+
+   BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
+       SMLAL, int16       Products: 384 of a code, 1536 of 4 code, 6144 of 16 code; two of a field's
+                          32 to a lane, twice in a block. Tile: 16 code, 4 * 6144 = 24576, settled
+                          after each block; code, 8 * 384 and of that 24576 / 16 = 1536, 4608 a
+                          block, 23040 in 5; 4 code, 4 * 1536 = 6144 a block, 30720 in 5. Then
+                          code + 4 code / 4 <= 30720. Panel: 5 blocks are 80 products, 30720.
+       SMLAL, int32       2 * 30720 to a lane each time that the int16 are emptied.
+       SDOT, tile         All lanes together: 16 code, n / 4 products of 6144, 1536 n, at most
+                          1610612736; 4 code, a quarter of that; code, n / 2 of 384.
+       SDOT, SMMLA        Panel: all products of a row and a column in a lane, 384 n.
+       all, int32         All lanes together 384 n, at most 402653184; before or after that minus
+                          the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
+       dotrows_u8         |w - 128| <= 128, |q| <= 64: a product 8192, two to an int16 before it is
+                          emptied, 16384. All lanes together 8192 n, at most 2^29. */
 
 #if BITNET__KERNEL_ABI != 3
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
@@ -12,8 +76,11 @@
 }   /* the compiler's headers bring their own linkage */
 #endif
 #include <arm_neon.h>
-#if defined(__linux__)
-  #include <sys/auxv.h>
+#if defined(__linux__) && defined(__has_include)
+  #if __has_include(<sys/auxv.h>)
+    #include <sys/auxv.h>
+    #define BITNET__AUXV
+  #endif
 #elif defined(__APPLE__)
   #include <sys/sysctl.h>
 #endif
@@ -21,6 +88,57 @@
 extern "C" {
 #endif
 
+/* What the compiler can make. gcc has SDOT from version 8 on, SMMLA from 10. Its functions for them
+   must be those of an armv8.2-a, and what the command line adds to that cannot be inlined there;
+   so a command line that goes beyond without dotprod (A64FX) gets none. clang's arm_neon.h hides
+   both until version 16 (Apple: 15) unless the whole file is compiled for them; but the assembler
+   of version 12 knows them. MSVC needs no options, and has no SMMLA yet. */
+#if defined(__clang__) && defined(__apple_build_version__)
+  #define BITNET__CLANG (__clang_major__ + (__clang_major__ > 14))
+#elif defined(__clang__)
+  #define BITNET__CLANG __clang_major__
+#else
+  #define BITNET__CLANG 0
+#endif
+#if defined(__arm__) || defined(BITNET_NO_DOTPROD) || (BITNET__CLANG && BITNET__CLANG < 12) || \
+    (!BITNET__CLANG && defined(__GNUC__) && __GNUC__ < 8) || \
+    (!BITNET__CLANG && defined(__GNUC__) && !defined(__ARM_FEATURE_DOTPROD) && \
+     (defined(__ARM_FEATURE_SVE) || defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC) || \
+      defined(__ARM_FEATURE_JCVT))) || \
+    (!BITNET__CLANG && defined(_MSC_VER) && _MSC_VER < 1930)
+  #define BITNET__DOTPROD 0
+#else
+  #define BITNET__DOTPROD 1
+#endif
+#if !BITNET__DOTPROD || defined(BITNET_NO_I8MM) || \
+    (!BITNET__CLANG && defined(__GNUC__) && __GNUC__ < 10) || \
+    (!BITNET__CLANG && defined(_MSC_VER))
+  #define BITNET__I8MM 0
+#else
+  #define BITNET__I8MM 1
+#endif
+#ifdef BITNET_NO_NEON
+  #define BITNET__NEON 0
+#else
+  #define BITNET__NEON 1
+#endif
+
+/* The instructions themselves where the intrinsics are hidden, and for gcc, which with intrinsics
+   swaps sums between registers: 11 moves beside 87 instructions in the most important loop. */
+#if defined(__GNUC__) && BITNET__CLANG < 16
+  #define BITNET__SDOT(sum, w, a) \
+      __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(a))
+  #define BITNET__SDOT_LANE(sum, w, a, i) \
+      __asm__("sdot %0.4s, %1.16b, %2.4b[" #i "]" : "+w"(sum) : "w"(w), "w"(a))
+  #define BITNET__SMMLA(sum, a, w) \
+      __asm__("smmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(a), "w"(w))
+#else
+  #define BITNET__SDOT(sum, w, a) ((sum) = vdotq_s32(sum, w, a))
+  #define BITNET__SDOT_LANE(sum, w, a, i) ((sum) = vdotq_laneq_s32(sum, w, a, i))
+  #define BITNET__SMMLA(sum, a, w) ((sum) = vmmlaq_s32(sum, a, w))
+#endif
+
+/* APART: a function of its own, so that nothing around its loop claims the registers. */
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__INLINE static inline __attribute__((always_inline))
   #define BITNET__APART static __attribute__((noinline))
@@ -28,19 +146,637 @@ extern "C" {
   #define BITNET__INLINE static __forceinline
   #define BITNET__APART static __declspec(noinline)
 #endif
+#if defined(__arm__) && !defined(__ARM_NEON)
+  #define BITNET__TARGET_neon __attribute__((target("fpu=neon")))
+#else
+  #define BITNET__TARGET_neon
+#endif
+#if defined(__clang__)
+  #define BITNET__TARGET_dotprod __attribute__((target("dotprod")))
+  #define BITNET__TARGET_i8mm __attribute__((target("dotprod,i8mm")))
+#elif defined(__GNUC__) && defined(__ARM_FEATURE_DOTPROD)
+  #define BITNET__TARGET_dotprod
+  #define BITNET__TARGET_i8mm __attribute__((target("+i8mm")))
+#elif defined(__GNUC__) && defined(__ARM_FEATURE_CRYPTO)
+  #define BITNET__TARGET_dotprod __attribute__((target("arch=armv8.2-a+crypto+dotprod")))
+  #define BITNET__TARGET_i8mm __attribute__((target("arch=armv8.2-a+crypto+dotprod+i8mm")))
+#elif defined(__GNUC__)
+  #define BITNET__TARGET_dotprod __attribute__((target("arch=armv8.2-a+dotprod")))
+  #define BITNET__TARGET_i8mm __attribute__((target("arch=armv8.2-a+dotprod+i8mm")))
+#else
+  #define BITNET__TARGET_dotprod
+  #define BITNET__TARGET_i8mm
+#endif
+
+/* Before loops over the sums of a tile: only without the loop are these registers. */
+#if defined(__clang__)
+  #define BITNET__UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+  #define BITNET__UNROLL _Pragma("GCC unroll 8")
+#else
+  #define BITNET__UNROLL
+#endif
+
+/* gcc carries sums from one step to the next through a second set of registers; a statement that
+   may have changed a sum ends that. Both compilers load far ahead, and spill sums for it; none does
+   past a statement that may have changed memory. */
+#if defined(__GNUC__) || defined(__clang__)
+  #define BITNET__IN_PLACE(sum) __asm__("" : "+w"(sum))
+  #define BITNET__NO_AHEAD() __asm__ volatile("" : : : "memory")
+#else
+  #define BITNET__IN_PLACE(sum) ((void)0)
+  #define BITNET__NO_AHEAD() ((void)0)
+#endif
+
+/* For what is read from end to end: the next tile's, a line at a time. An address past the end does
+   no harm: nothing is read there. */
+#if defined(__GNUC__) || defined(__clang__)
+  #define BITNET__STREAM(p) __builtin_prefetch((const void *)((uintptr_t)(p)))
+#else
+  #define BITNET__STREAM(p) __prefetch((const void *)((uintptr_t)(p)))
+#endif
 
 /* ---- what the CPU and the system allow ---- */
 
+#ifdef __APPLE__
+static int bitnet__sysctl_says(const char *name) {
+    int value = 0;
+    size_t size = sizeof value;
+    return sysctlbyname(name, &value, &size, 0, 0) == 0 && value;
+}
+#endif
+
 static uint32_t bitnet__cpu_features(void) {
     uint32_t features = BITNET_CPU_NEON;
-#if defined(__linux__)
+#if defined(__arm__) && !defined(__ARM_NEON)
+    features = 0;
+  #ifdef BITNET__AUXV
+    if (getauxval(16) >> 12 & 1) features |= BITNET_CPU_NEON;       /* AT_HWCAP, NEON */
+  #endif
+#elif defined(__arm__)                    /* as the command line promises; that is all there is */
+#elif defined(BITNET__AUXV)                 /* Linux and Android; numbers for old headers */
     if (getauxval(16) >> 20 & 1) features |= BITNET_CPU_DOTPROD;    /* AT_HWCAP, ASIMDDP */
     if (getauxval(26) >> 13 & 1) features |= BITNET_CPU_I8MM;       /* AT_HWCAP2, I8MM */
+#elif defined(__APPLE__)
+    if (bitnet__sysctl_says("hw.optional.arm.FEAT_DotProd")) features |= BITNET_CPU_DOTPROD;
+    if (bitnet__sysctl_says("hw.optional.arm.FEAT_I8MM")) features |= BITNET_CPU_I8MM;
+#elif defined(_WIN32)
+    if (IsProcessorFeaturePresent(43)) features |= BITNET_CPU_DOTPROD;   /* PF_ARM_V82_DP_... */
+  #ifdef PF_ARM_V82_I8MM_INSTRUCTIONS_AVAILABLE
+    if (IsProcessorFeaturePresent(PF_ARM_V82_I8MM_INSTRUCTIONS_AVAILABLE))
+        features |= BITNET_CPU_I8MM;
+  #endif
+#else                                     /* nobody to ask; what the command line promises */
+  #ifdef __ARM_FEATURE_DOTPROD
+    features |= BITNET_CPU_DOTPROD;
+  #endif
+  #ifdef __ARM_FEATURE_MATMUL_INT8
+    features |= BITNET_CPU_I8MM;
+  #endif
 #endif
     return features;
 }
 
-/* ---- I2_S ---- */
+/* ---- I2_S ----
+   Few columns (decoding): tiles, straight from the packed rows, which come from memory. More:
+   panels of rows, unpacked once for all columns. Past the last row or column both repeat the last
+   one and drop the copies, so there is one shape of code for all sizes.
+
+   A tile is 4 rows and 1 column, or 2 rows at a time and 2 or 3 columns: 12 to 18 sums, all in
+   registers, so that no addition waits for the one before. Each row and column has three partial
+   sums, for the fields that stay where they are in their bytes: dots of codes, of 4 times them and
+   of 16 times them, exact until settle puts them together. */
+#define BITNET__TILE 4
+#define BITNET__CLAMP(i, count) ((size_t)((i) < (count) ? (i) : (count) - 1))
+
+/* Rows of a tile that are taken together with one column. 32-bit ARM has half as many registers. */
+#ifdef __arm__
+  #define BITNET__TOGETHER 2
+#else
+  #define BITNET__TOGETHER 4
+#endif
+
+/* Of `left` columns, how many the next tile takes if it can take most. */
+#define BITNET__SHARE(left, most) \
+    ((left) <= (most) ? (left) : (left) < 2 * (most) ? ((left) + 1) / 2 : (most))
+
+/* Codes of the field for activations 32 i to 32 i + 31, times 1, 16, 4 and 1. mask: 0x03, 0x0c and
+   0x30. */
+BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__field_neon(uint8x16_t v,
+                                                                const uint8x16_t *mask,
+                                                                const int i) {
+    return vreinterpretq_s8_u8(i == 0 ? vshrq_n_u8(v, 6) : vandq_u8(v, mask[3 - i]));
+}
+
+/* The codes themselves. */
+BITNET__INLINE BITNET__TARGET_neon uint8x16_t bitnet__codes_neon(uint8x16_t v, const int i) {
+    const uint8x16_t low = vdupq_n_u8(3);
+    return i == 0   ? vshrq_n_u8(v, 6)
+           : i == 1 ? vandq_u8(vshrq_n_u8(v, 4), low)
+           : i == 2 ? vandq_u8(vshrq_n_u8(v, 2), low)
+                    : vandq_u8(v, low);
+}
+
+/* Four sums across their lanes. */
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__fold4_neon(const int32x4_t *v) {
+#ifdef __arm__
+    int32x2_t two[4];
+    int r;
+    BITNET__UNROLL for (r = 0; r < 4; r++)
+        two[r] = vpadd_s32(vget_low_s32(v[r]), vget_high_s32(v[r]));
+    return vcombine_s32(vpadd_s32(two[0], two[1]), vpadd_s32(two[2], two[3]));
+#else
+    return vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
+#endif
+}
+
+/* Writes the dots of `count` rows, at most 4, with a column, less *sum; sum 0: adds them to what is
+   there. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t dots, int count,
+                                                          const int32_t *sum) {
+    int32_t four[4] = {0};
+    const size_t size = (size_t)(count < 4 ? count : 4) * sizeof *four;
+    if (count <= 0) return;
+    if (sum) dots = vsubq_s32(dots, vdupq_n_s32(*sum));
+    else {
+        if (count >= 4) memcpy(four, to, sizeof four);
+        else memcpy(four, to, size);
+        dots = vaddq_s32(dots, vld1q_s32(four));
+    }
+    vst1q_s32(four, dots);
+    if (count >= 4) memcpy(to, four, sizeof four);
+    else memcpy(to, four, size);
+}
+
+#define BITNET__DEFINE_TILES(isa, depth) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__block_##isa( \
+        bitnet__part_##isa (*part)[3], const uint8x16_t *mask, const uint8_t *const *row, \
+        const int8_t *q, int n, size_t b, const int tile_rows, const int tile_cols) { \
+        uint8x16_t v[BITNET__TILE]; \
+        int8x16_t code, a[3]; \
+        int r, c, i, h; \
+        BITNET__UNROLL for (h = 0; h < 2; h++) { \
+            BITNET__UNROLL for (r = 0; r < tile_rows; r++) \
+                v[r] = vld1q_u8(row[r] + b * 32 + (size_t)h * 16); \
+            BITNET__UNROLL for (i = 0; i < 4; i++) { \
+                const int at = i == 1 ? 2 : i == 2 ? 1 : 0; \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+                    a[c] = vld1q_s8(q + (size_t)c * (size_t)n + b * 128 + \
+                                    (size_t)(i * 32 + h * 16)); \
+                BITNET__UNROLL for (r = 0; r < tile_rows; r++) { \
+                    code = bitnet__field_neon(v[r], mask, i); \
+                    BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                        bitnet__part_##isa *p = &part[c * tile_rows + r][at]; \
+                        *p = bitnet__dot_##isa(*p, code, a[c], i == 1 && h == 0); \
+                        BITNET__IN_PLACE(*p); \
+                    } \
+                } \
+                BITNET__NO_AHEAD(); \
+            } \
+        } \
+        BITNET__UNROLL for (r = 0; r < tile_rows * tile_cols; r++) bitnet__shrink_##isa(part[r]); \
+    } \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int32_t *out, \
+        size_t out_stride, const int tile_rows, const int tile_cols) { \
+        bitnet__part_##isa part[6][3]; \
+        int32x4_t sum[3][BITNET__TILE]; \
+        const uint8_t *row[BITNET__TILE]; \
+        uint8x16_t mask[3]; \
+        int r, c, b, end, first; \
+        BITNET__UNROLL for (r = 0; r < 3; r++) { \
+            mask[r] = vdupq_n_u8((uint8_t)(3 << 2 * r)); \
+            BITNET__IN_PLACE(mask[r]); \
+        } \
+        for (first = 0; first < BITNET__TILE; first += tile_rows) { \
+            BITNET__UNROLL for (r = 0; r < tile_rows; r++) { \
+                row[r] = w + BITNET__CLAMP(first + r, rows) * (size_t)(n / 4); \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+                    sum[c][first + r] = vdupq_n_s32(0); \
+            } \
+            for (b = 0; b < n / 128; b = end) { \
+                end = n / 128 - b < (depth) ? n / 128 : b + (depth); \
+                BITNET__UNROLL for (r = 0; r < tile_rows * tile_cols; r++) \
+                    part[r][0] = part[r][1] = part[r][2] = bitnet__none_##isa(); \
+                for (; b < end; b++) { \
+                    if (tile_cols == 1) { \
+                        BITNET__STREAM(w + n + b * 128); \
+                        BITNET__STREAM(w + n + b * 128 + 64); \
+                    } \
+                    bitnet__block_##isa(part, mask, row, q, n, (size_t)b, tile_rows, tile_cols); \
+                } \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                    BITNET__UNROLL for (r = 0; r < tile_rows; r++) \
+                        sum[c][first + r] = bitnet__settle_##isa(sum[c][first + r], \
+                                                                 part[c * tile_rows + r]); \
+                } \
+            } \
+        } \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+            bitnet__give_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows, \
+                              sums + c); \
+    } \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__tiles_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        int r, c, step; \
+        for (r = 0; r < rows; r += BITNET__TILE) { \
+            const uint8_t *row = w + (size_t)r * (size_t)(n / 4); \
+            for (c = 0; c < cols; c += step) { \
+                const int8_t *col = q + (size_t)c * (size_t)n; \
+                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
+                step = BITNET__SHARE(cols - c, 3); \
+                if (step == 1) \
+                    bitnet__tile_##isa(row, col, sums + c, n, rows - r, to, out_stride, \
+                                       BITNET__TOGETHER, 1); \
+                else if (step == 2) \
+                    bitnet__tile_##isa(row, col, sums + c, n, rows - r, to, out_stride, 2, 2); \
+                else \
+                    bitnet__tile_##isa(row, col, sums + c, n, rows - r, to, out_stride, 2, 3); \
+            } \
+        } \
+    }
+
+/* Panels of `high` rows and at most `depth` weights of each, unpacked to a code a byte; `wide`
+   columns at a time. out carries the sums from one depth to the next. A panel stays in the L1
+   cache, activations of its depth (512 to 640 KB for 512 columns) in L2 while 256 rows go by.
+   From `from` columns on; a rest of at most wide / 2 goes to the tiles. */
+#define BITNET__DEFINE_DOTROWS_I2S(isa, tiles, high, wide, depth, from) \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__panels_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        const size_t row_bytes = (size_t)(n / 4); \
+        uint8x16_t panel[(high) * (depth) / 16]; \
+        int r, k, c, len; \
+        for (k = 0; k < n; k += len) { \
+            len = n - k < (depth) ? n - k : (depth); \
+            for (r = 0; r < rows; r += (high)) { \
+                bitnet__unpack_##isa(w + (size_t)r * row_bytes + (size_t)(k / 4), row_bytes, \
+                                     rows - r, len / 128, panel); \
+                for (c = 0; c < cols; c += (wide)) \
+                    bitnet__multiply_##isa(panel, len, q + (size_t)c * (size_t)n + (size_t)k, n, \
+                                           k ? 0 : sums + c, rows - r, cols - c, \
+                                           out + (size_t)c * out_stride + (size_t)r, out_stride); \
+            } \
+        } \
+    } \
+    static BITNET__TARGET_##isa void bitnet__dotrows_i2s_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        const int rest = cols % (wide) > (wide) / 2 ? 0 : cols % (wide); \
+        const int some = cols < (from) ? 0 : cols - rest; \
+        int count; \
+        for (; rows > 0; rows -= count) { \
+            count = rows < 256 ? rows : 256; \
+            if (some) bitnet__panels_##isa(w, q, sums, n, count, some, out, out_stride); \
+            if (some < cols) \
+                bitnet__tiles_##tiles(w, q + (size_t)some * (size_t)n, sums + some, n, count, \
+                                      cols - some, out + (size_t)some * out_stride, out_stride); \
+            w += (size_t)count * (size_t)(n / 4); \
+            out += count; \
+        } \
+    }
+
+/* Bytes less 128, which is their sign bit turned: 4 rows, 1, 2 or 4 columns at a time. */
+#define BITNET__DEFINE_DOTROWS_U8(isa) \
+    BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_u8_##isa( \
+        const uint8_t *w, const int8_t *q, int n, int rows, int cols, int32_t *out, \
+        size_t out_stride, const int tile_cols) { \
+        int32x4_t sum[BITNET__TILE][BITNET__TILE]; \
+        int8x16_t v[BITNET__TILE], a; \
+        const uint8_t *row[BITNET__TILE]; \
+        const int8_t *col[BITNET__TILE]; \
+        const int32_t none = 0; \
+        int r, c, i; \
+        BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) \
+            row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n; \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+            col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n; \
+            BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) sum[c][r] = vdupq_n_s32(0); \
+        } \
+        for (i = 0; i < n; i += 16) { \
+            BITNET__STREAM(w + 4 * (size_t)n + 4 * (size_t)i); \
+            BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) \
+                v[r] = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(row[r] + i), vdupq_n_u8(128))); \
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                a = vld1q_s8(col[c] + i); \
+                BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) { \
+                    sum[c][r] = bitnet__dot_u8_##isa(sum[c][r], v[r], a); \
+                    BITNET__IN_PLACE(sum[c][r]); \
+                } \
+                BITNET__NO_AHEAD(); \
+            } \
+        } \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+            if (c < cols) \
+                bitnet__give_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows, \
+                                  &none); \
+    } \
+    static BITNET__TARGET_##isa void bitnet__dotrows_u8_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        int r, c, step; \
+        if (n % 16) { \
+            bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride); \
+            return; \
+        } \
+        for (r = 0; r < rows; r += BITNET__TILE) { \
+            for (c = 0; c < cols; c += step) { \
+                const uint8_t *row = w + (size_t)r * (size_t)n; \
+                const int8_t *col = q + (size_t)c * (size_t)n; \
+                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
+                step = cols - c > 2 ? 4 : cols - c; \
+                if (step == 1) \
+                    bitnet__tile_u8_##isa(row, col, n, rows - r, 1, to, out_stride, 1); \
+                else if (step == 2) \
+                    bitnet__tile_u8_##isa(row, col, n, rows - r, 2, to, out_stride, 2); \
+                else \
+                    bitnet__tile_u8_##isa(row, col, n, rows - r, cols - c, to, out_stride, 4); \
+            } \
+        } \
+    }
+
+/* ---- I2_S and bytes, any ARMv8 ----
+   Products of int8 are added into int16, 8 lanes, and those into int32 before they can wrap. FOLD
+   blocks may go by until then: 6 would be 36864 for 4 * code, and 36864 in a panel. See BOUNDS. */
+#define BITNET__FOLD 5
+
+typedef int16x8_t bitnet__part_neon;
+
+BITNET__INLINE BITNET__TARGET_neon int16x8_t bitnet__none_neon(void) { return vdupq_n_s16(0); }
+
+/* fresh: sum is not read. */
+BITNET__INLINE BITNET__TARGET_neon int16x8_t bitnet__dot_neon(int16x8_t sum, int8x16_t w,
+                                                              int8x16_t a, const int fresh) {
+    sum = fresh ? vmull_s8(vget_low_s8(w), vget_low_s8(a))
+                : vmlal_s8(sum, vget_low_s8(w), vget_low_s8(a));
+#ifdef __arm__
+    return vmlal_s8(sum, vget_high_s8(w), vget_high_s8(a));
+#else
+    return vmlal_high_s8(sum, w, a);
+#endif
+}
+
+/* After every block: what is 16 times too large would soon wrap. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__shrink_neon(int16x8_t *part) {
+    part[0] = vsraq_n_s16(part[0], part[2], 4);
+}
+
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__settle_neon(int32x4_t sum,
+                                                                 const int16x8_t *part) {
+    return vpadalq_s16(sum, vsraq_n_s16(part[0], part[1], 2));
+}
+
+/* A panel is 4 rows, one after the other, in the order of the activations. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__unpack_neon(const uint8_t *w, size_t row_bytes,
+                                                            int rows, int blocks,
+                                                            uint8x16_t *panel) {
+    int r, piece, i;
+    for (r = 0; r < 4; r++) {
+        const uint8_t *row = w + BITNET__CLAMP(r, rows) * row_bytes;
+        for (piece = 0; piece < 2 * blocks; piece++) {
+            const uint8x16_t v = vld1q_u8(row + (size_t)piece * 16);
+            uint8x16_t *to = panel + r * 8 * blocks + piece / 2 * 8 + piece % 2;
+            BITNET__UNROLL for (i = 0; i < 4; i++) to[i * 2] = bitnet__codes_neon(v, i);
+        }
+    }
+}
+
+/* 16 partial sums, 4 vectors of weights, 1 of activations; 8 loads for 32 SMLAL. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(
+    const uint8x16_t *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows,
+    int cols, int32_t *out, size_t out_stride) {
+    int32x4_t sum[4][4];
+    int16x8_t part[4][4];
+    int8x16_t v[4], a;
+    const uint8x16_t *row[4];
+    const int8_t *col[4];
+    int r, c, k, end;
+    BITNET__UNROLL for (c = 0; c < 4; c++) {
+        row[c] = panel + c * (len / 16);
+        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+        BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = vdupq_n_s32(0);
+    }
+    for (k = 0; k < len / 16; k = end) {
+        end = len / 16 - k < BITNET__FOLD * 8 ? len / 16 : k + BITNET__FOLD * 8;
+        BITNET__UNROLL for (c = 0; c < 4; c++) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) part[c][r] = vdupq_n_s16(0);
+        }
+        for (; k < end; k++) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = vreinterpretq_s8_u8(row[r][k]);
+            BITNET__UNROLL for (c = 0; c < 4; c++) {
+                a = vld1q_s8(col[c] + (size_t)k * 16);
+                BITNET__UNROLL for (r = 0; r < 4; r++) {
+                    part[c][r] = bitnet__dot_neon(part[c][r], v[r], a, 0);
+                    BITNET__IN_PLACE(part[c][r]);
+                }
+            }
+        }
+        BITNET__UNROLL for (c = 0; c < 4; c++) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = vpadalq_s16(sum[c][r], part[c][r]);
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < 4; c++)
+        if (c < cols)
+            bitnet__give_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows,
+                              sums ? sums + c : 0);
+}
+
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot_u8_neon(int32x4_t sum, int8x16_t w,
+                                                                 int8x16_t a) {
+    return vpadalq_s16(sum, bitnet__dot_neon(vdupq_n_s16(0), w, a, 1));
+}
+
+#if BITNET__NEON
+BITNET__DEFINE_TILES(neon, BITNET__FOLD)
+BITNET__DEFINE_DOTROWS_I2S(neon, neon, 4, 4, BITNET__FOLD * 256, 8)
+BITNET__DEFINE_DOTROWS_U8(neon)
+#endif
+
+#if BITNET__DOTPROD
+/* ---- I2_S and bytes, SDOT ---- */
+
+typedef int32x4_t bitnet__part_dotprod;
+
+BITNET__INLINE BITNET__TARGET_dotprod int32x4_t bitnet__none_dotprod(void) {
+    return vdupq_n_s32(0);
+}
+
+BITNET__INLINE BITNET__TARGET_dotprod int32x4_t bitnet__dot_dotprod(int32x4_t sum, int8x16_t w,
+                                                                    int8x16_t a,
+                                                                    const int fresh) {
+    (void)fresh;
+    BITNET__SDOT(sum, w, a);
+    return sum;
+}
+
+BITNET__INLINE BITNET__TARGET_dotprod void bitnet__shrink_dotprod(int32x4_t *part) { (void)part; }
+
+BITNET__INLINE BITNET__TARGET_dotprod int32x4_t bitnet__settle_dotprod(int32x4_t sum,
+                                                                       const int32x4_t *part) {
+    sum = vaddq_s32(sum, part[0]);
+    return vsraq_n_s32(vsraq_n_s32(sum, part[1], 2), part[2], 4);
+}
+
+/* A panel is 8 rows, crosswise, so that no sum goes across lanes:
+
+       vector 2 k + half    lane        0            1            2            3
+                            row      4 half     4 half + 1   4 half + 2   4 half + 3
+                            weights  4k .. 4k+3   4k .. 4k+3   4k .. 4k+3   4k .. 4k+3
+
+   A block's 32 bytes are two pieces of 4 words. Transposing the 4 x 4 words of 4 rows leaves word d
+   of all of them in one vector. Its bits 7-6 belong to k = 4 * piece + d of the block, bits 5-4 to
+   the k 8 further on, then 16, then 24. */
+BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const uint8_t *w,
+                                                                  size_t row_bytes, int rows,
+                                                                  int blocks, uint8x16_t *panel) {
+    int half, piece, r, d, i;
+    for (half = 0; half < 2; half++) {
+        for (piece = 0; piece < 2 * blocks; piece++) {
+            uint8x16_t *to = panel + (piece / 2 * 32 + piece % 2 * 4) * 2 + half;
+            uint32x4_t v[4], t[4];
+            uint64x2_t u[4];
+            BITNET__UNROLL for (r = 0; r < 4; r++)
+                v[r] = vreinterpretq_u32_u8(
+                    vld1q_u8(w + BITNET__CLAMP(half * 4 + r, rows) * row_bytes +
+                             (size_t)piece * 16));
+            t[0] = vtrn1q_u32(v[0], v[1]);                 /* words 0 and 2 of rows 0 and 1 */
+            t[1] = vtrn2q_u32(v[0], v[1]);                 /* words 1 and 3 */
+            t[2] = vtrn1q_u32(v[2], v[3]);
+            t[3] = vtrn2q_u32(v[2], v[3]);
+            BITNET__UNROLL for (d = 0; d < 2; d++) {
+                u[d] = vtrn1q_u64(vreinterpretq_u64_u32(t[d]), vreinterpretq_u64_u32(t[d + 2]));
+                u[d + 2] = vtrn2q_u64(vreinterpretq_u64_u32(t[d]),
+                                      vreinterpretq_u64_u32(t[d + 2]));
+            }
+            BITNET__UNROLL for (d = 0; d < 4; d++) {
+                BITNET__UNROLL for (i = 0; i < 4; i++)
+                    to[(d + 8 * i) * 2] = bitnet__codes_neon(vreinterpretq_u8_u64(u[d]), i);
+            }
+        }
+    }
+}
+
+/* 16 sums, 8 vectors of activations, 2 of weights; 4 activations are an operand's lane, so there
+   are 16 loads for 64 SDOT. */
+#define BITNET__STEP(d) \
+    w0 = vreinterpretq_s8_u8(panel[(k + (d)) * 2]); \
+    w1 = vreinterpretq_s8_u8(panel[(k + (d)) * 2 + 1]); \
+    BITNET__UNROLL for (c = 0; c < 8; c++) { \
+        BITNET__SDOT_LANE(sum[c][0], w0, a[c], d); \
+        BITNET__SDOT_LANE(sum[c][1], w1, a[c], d); \
+    }
+BITNET__INLINE BITNET__TARGET_dotprod void bitnet__multiply_dotprod(
+    const uint8x16_t *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows,
+    int cols, int32_t *out, size_t out_stride) {
+    int32x4_t sum[8][2];
+    int8x16_t a[8], w0, w1;
+    const int8_t *col[8];
+    int c, k;
+    BITNET__UNROLL for (c = 0; c < 8; c++) {
+        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+        sum[c][0] = sum[c][1] = vdupq_n_s32(0);
+    }
+    for (k = 0; k < len / 4; k += 4) {
+        BITNET__UNROLL for (c = 0; c < 8; c++) a[c] = vld1q_s8(col[c] + (size_t)k * 4);
+        BITNET__STEP(0)
+        BITNET__STEP(1)
+        BITNET__STEP(2)
+        BITNET__STEP(3)
+    }
+    BITNET__UNROLL for (c = 0; c < 8; c++) {
+        int32_t *to = out + (size_t)c * out_stride;
+        if (c >= cols) continue;
+        bitnet__give_neon(to, sum[c][0], rows, sums ? sums + c : 0);
+        bitnet__give_neon(to + 4, sum[c][1], rows - 4, sums ? sums + c : 0);
+    }
+}
+#undef BITNET__STEP
+
+BITNET__INLINE BITNET__TARGET_dotprod int32x4_t bitnet__dot_u8_dotprod(int32x4_t sum, int8x16_t w,
+                                                                       int8x16_t a) {
+    BITNET__SDOT(sum, w, a);
+    return sum;
+}
+
+BITNET__DEFINE_TILES(dotprod, BITNET__MAX_ROW / 128)
+BITNET__DEFINE_DOTROWS_I2S(dotprod, dotprod, 8, 8, 1024, 16)
+BITNET__DEFINE_DOTROWS_U8(dotprod)
+#endif
+
+#if BITNET__I8MM
+/* ---- I2_S, SMMLA ----
+   A panel is 16 rows, two to a vector, 8 weights of each:
+
+       vector 8 k + pair    bytes    0 .. 7            8 .. 15
+                            row      2 pair            2 pair + 1
+                            weights  8k .. 8k+7        8k .. 8k+7
+
+   SMMLA multiplies this by 8 activations of two columns: 2 x 2 dots. */
+BITNET__INLINE BITNET__TARGET_i8mm void bitnet__unpack_i8mm(const uint8_t *w, size_t row_bytes,
+                                                            int rows, int blocks,
+                                                            uint8x16_t *panel) {
+    int pair, piece, i;
+    for (pair = 0; pair < 8; pair++) {
+        const uint8_t *row0 = w + BITNET__CLAMP(2 * pair, rows) * row_bytes;
+        const uint8_t *row1 = w + BITNET__CLAMP(2 * pair + 1, rows) * row_bytes;
+        for (piece = 0; piece < 2 * blocks; piece++) {
+            uint8x16_t *to = panel + (piece / 2 * 16 + piece % 2 * 2) * 8 + pair;
+            const uint64x2_t v0 = vreinterpretq_u64_u8(vld1q_u8(row0 + (size_t)piece * 16));
+            const uint64x2_t v1 = vreinterpretq_u64_u8(vld1q_u8(row1 + (size_t)piece * 16));
+            const uint8x16_t lo = vreinterpretq_u8_u64(vtrn1q_u64(v0, v1));
+            const uint8x16_t hi = vreinterpretq_u8_u64(vtrn2q_u64(v0, v1));
+            BITNET__UNROLL for (i = 0; i < 4; i++) {
+                to[i * 32] = bitnet__codes_neon(lo, i);
+                to[i * 32 + 8] = bitnet__codes_neon(hi, i);
+            }
+        }
+    }
+}
+
+/* 16 sums, 4 vectors of activations, 1 of weights; 20 loads and 4 transpositions for 32 SMMLA.
+   A sum's lanes: rows 2 pair and 2 pair + 1 with the first column, then with the second. */
+BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(
+    const uint8x16_t *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows,
+    int cols, int32_t *out, size_t out_stride) {
+    int32x4_t sum[2][8], dots;
+    int8x16_t a[2][2], w;
+    const int8_t *col[4];
+    int c, k, p, h;
+    BITNET__UNROLL for (c = 0; c < 4; c++) col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+    BITNET__UNROLL for (c = 0; c < 2; c++) {
+        BITNET__UNROLL for (p = 0; p < 8; p++) sum[c][p] = vdupq_n_s32(0);
+    }
+    for (k = 0; k < len; k += 16, panel += 16) {
+        BITNET__UNROLL for (c = 0; c < 2; c++) {
+            const int64x2_t a0 = vreinterpretq_s64_s8(vld1q_s8(col[2 * c] + k));
+            const int64x2_t a1 = vreinterpretq_s64_s8(vld1q_s8(col[2 * c + 1] + k));
+            a[0][c] = vreinterpretq_s8_s64(vtrn1q_s64(a0, a1));
+            a[1][c] = vreinterpretq_s8_s64(vtrn2q_s64(a0, a1));
+        }
+        BITNET__UNROLL for (h = 0; h < 2; h++) {
+            BITNET__UNROLL for (p = 0; p < 8; p++) {
+                w = vreinterpretq_s8_u8(panel[h * 8 + p]);
+                BITNET__UNROLL for (c = 0; c < 2; c++) BITNET__SMMLA(sum[c][p], a[h][c], w);
+            }
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < 4; c++) {
+        const int32x4_t *s = sum[c / 2];
+        if (c >= cols) continue;
+        BITNET__UNROLL for (p = 0; p < 8; p += 2) {
+            dots = c % 2 ? vcombine_s32(vget_high_s32(s[p]), vget_high_s32(s[p + 1]))
+                         : vcombine_s32(vget_low_s32(s[p]), vget_low_s32(s[p + 1]));
+            bitnet__give_neon(out + (size_t)c * out_stride + 2 * p, dots, rows - 2 * p,
+                              sums ? sums + c : 0);
+        }
+    }
+}
+
+BITNET__DEFINE_DOTROWS_I2S(i8mm, dotprod, 16, 4, 1024, 8)
+#endif
+
+#ifndef __arm__
 
 /* ---- floats ----
    Four registers hold 16 floats, so that element i of a sum stays in lane i % 16 by itself: lane
@@ -501,6 +1237,8 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
     }
 }
 
+#endif
+
 /* ---- the tables ---- */
 
 #define BITNET__KERNEL_ENTRIES(ternary, u8) \
@@ -509,24 +1247,77 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
     bitnet__mixrows_f16_neon, bitnet__softmax_neon, bitnet__rope_neon, bitnet__store_f16_neon, \
     bitnet__dequantize_neon, bitnet__relu2_gate_neon, bitnet__rmsnorm_neon, u8
 
+/* AArch32 flushes subnormals to zero in vectors, whatever the mode: all floats are scalar there. */
+#ifdef __arm__
+  #undef BITNET__KERNEL_ENTRIES
+  #define BITNET__KERNEL_ENTRIES(ternary, u8) \
+      bitnet__quantize_scalar, ternary, bitnet__dotrows_f32_scalar, bitnet__dotrows_f16_scalar, \
+      bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, bitnet__mixrows_f32_scalar, \
+      bitnet__mixrows_f16_scalar, bitnet__softmax_scalar, bitnet__rope_scalar, \
+      bitnet__store_f16_scalar, bitnet__dequantize_scalar, bitnet__relu2_gate_scalar, \
+      bitnet__rmsnorm_scalar, u8
+#endif
+
+#if BITNET__NEON
 static const bitnet_kernels bitnet__kernels_neon = {
     "neon", BITNET_CPU_NEON, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_scalar, bitnet__dotrows_u8_scalar)
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_neon, bitnet__dotrows_u8_neon)
 };
+#endif
+#if BITNET__DOTPROD
 static const bitnet_kernels bitnet__kernels_dotprod = {
     "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_scalar, bitnet__dotrows_u8_scalar)
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_dotprod, bitnet__dotrows_u8_dotprod)
 };
+#endif
+#if BITNET__I8MM
 static const bitnet_kernels bitnet__kernels_i8mm = {
     "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_scalar, bitnet__dotrows_u8_scalar)
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_i8mm, bitnet__dotrows_u8_dotprod)
 };
+#endif
 
-#define BITNET__KERNEL_TABLES \
-    &bitnet__kernels_i8mm, &bitnet__kernels_dotprod, &bitnet__kernels_neon,
+/* Best first; bitnet.h undefines this one, the rest are ours. */
+#if BITNET__I8MM && BITNET__NEON
+  #define BITNET__KERNEL_TABLES \
+      &bitnet__kernels_i8mm, &bitnet__kernels_dotprod, &bitnet__kernels_neon,
+#elif BITNET__I8MM
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_i8mm, &bitnet__kernels_dotprod,
+#elif BITNET__DOTPROD && BITNET__NEON
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_dotprod, &bitnet__kernels_neon,
+#elif BITNET__DOTPROD
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_dotprod,
+#elif BITNET__NEON
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_neon,
+#else
+  #define BITNET__KERNEL_TABLES
+#endif
 
+#undef BITNET__AUXV
+#undef BITNET__CLANG
+#undef BITNET__NEON
+#undef BITNET__DOTPROD
+#undef BITNET__I8MM
+#undef BITNET__SDOT
+#undef BITNET__SDOT_LANE
+#undef BITNET__SMMLA
 #undef BITNET__INLINE
 #undef BITNET__APART
+#undef BITNET__TARGET_neon
+#undef BITNET__TARGET_dotprod
+#undef BITNET__TARGET_i8mm
+#undef BITNET__UNROLL
+#undef BITNET__IN_PLACE
+#undef BITNET__NO_AHEAD
+#undef BITNET__STREAM
+#undef BITNET__TILE
+#undef BITNET__CLAMP
+#undef BITNET__TOGETHER
+#undef BITNET__SHARE
+#undef BITNET__FOLD
+#undef BITNET__DEFINE_TILES
+#undef BITNET__DEFINE_DOTROWS_I2S
+#undef BITNET__DEFINE_DOTROWS_U8
 #undef BITNET__KERNEL_ENTRIES
 #undef BITNET__UNROLL
 #undef BITNET__AHEAD

@@ -51,8 +51,12 @@ for c in "gcc c99" "gcc c11" "gcc gnu17" "clang c99" "clang c11" "g++ c++11" "g+
     esac
     expect "compile $c declarations only" "$1" -std="$2" $STRICT -I. -c $dir/other.$ext -o $dir/o.o
 done
-for switch in STATIC NO_STDIO NO_MMAP NO_THREADS NO_SIMD NO_AVX2 NO_AVXVNNI NO_AVX512 \
-    REQUIRE_SIMD; do
+case $(uname -m) in
+    x86_64) family=x86 tables="NO_AVX2 NO_AVXVNNI NO_AVX512" intrinsics=immintrin.h ;;
+    aarch64) family=arm tables="NO_NEON NO_DOTPROD NO_I8MM" intrinsics=arm_neon.h ;;
+    *) family=none tables= intrinsics=stddef.h ;;
+esac
+for switch in STATIC NO_STDIO NO_MMAP NO_THREADS NO_SIMD $tables REQUIRE_SIMD; do
     expect "switch BITNET_$switch" $CC -std=c99 $STRICT -DBITNET_$switch -I. -c $dir/impl.c \
         -o $dir/o.o
 done
@@ -119,10 +123,10 @@ expect "BITNET_STATIC exports nothing" sh -c "! nm -g --defined-only $dir/static
 expect "calls no printf, exit, abort, getenv or libm" sh -c \
     "! nm -u $dir/symbols.o | grep -E ' (printf|puts|fprintf|putchar|fputs|fwrite|exit|_exit|abort|getenv|exp|expf|log|logf|sin|sinf|cos|cosf|pow|powf|sqrt|sqrtf|rint|lrintf|floor|fmaf?|__assert_fail)\$'"
 # What the headers that bitnet.h includes define is not its doing; all else must be BITNET_ and public.
-sed -n 's/^ *# *include \(<[a-z_./]*>\).*/#include \1/p' bitnet.h bitnet_kernels_*.h | sort -u |
-    grep -v windows.h | grep -v -e intrin.h -e arm_neon -e wasm_simd >$dir/system.c
-grep -q immintrin bitnet_kernels_x86.h && [ "$(uname -m)" = x86_64 ] &&
-    printf '#include <immintrin.h>\n' >>$dir/system.c
+cat bitnet.h bitnet_kernels_$family.h 2>/dev/null |
+    sed -n 's/^ *# *include \(<[a-z_./]*>\).*/#include \1/p' | sort -u |
+    grep -v -e windows.h -e intrin.h -e arm_neon -e wasm_simd -e sysctl >$dir/system.c
+printf '#include <%s>\n' $intrinsics >>$dir/system.c
 for file in system impl; do
     $CC -I. -dM -E $dir/$file.c | grep -v ' BITNET_IMPLEMENTATION ' | sort >$dir/$file.macros
 done

@@ -158,6 +158,10 @@ static int compare_ternary(const bitnet_kernels *k, int n, int rows, int cols, i
     return same;
 }
 
+/* Around the depths that sums and panels have in some table. */
+static const int depths[] = {512, 640, 768, 1024, 1152, 1280, 1408, 2048};
+static const int depth_cols[] = {1, 2, 3, 9, 16, 24};
+
 static void dotrows_i2s(const char *table) {
     size_t n, r, c;
     int weights, activations, pair = 0;
@@ -178,6 +182,12 @@ static void dotrows_i2s(const char *table) {
                                  activations, (size_t)(pair % 9)))
                     return;
             }
+    /* One block more is where a sum that is emptied too late goes wrong. */
+    for (n = 0; n < COUNT(depths); n++)
+        for (c = 0; c < COUNT(depth_cols); c++)
+            for (activations = ALL_127; activations <= ALL_MINUS_128; activations++)
+                if (!compare_ternary(&k, depths[n], 5, depth_cols[c], ALL_THREE, activations, 1))
+                    return;
     /* More rows than the kernels take at a time. */
     if (!compare_ternary(&k, 128, 523, 5, ANY_BYTES, RANDOM, 3)) return;
     if (!compare_ternary(&k, 1152, 523, 29, ANY_BYTES, RANDOM, 3)) return;
@@ -219,7 +229,7 @@ static int compare_u8(const bitnet_kernels *k, int n, int rows, int cols, int ac
 }
 
 static void dotrows_u8(const char *table) {
-    static const int u8_lengths[] = {1, 15, 63, 64, 65, 128, 192, 2560};
+    static const int u8_lengths[] = {1, 15, 16, 63, 64, 65, 80, 128, 192, 2560};
     size_t n, r, c;
     int turn = 0;
     USE_TABLE(k, table);
@@ -1045,7 +1055,7 @@ static void math_round(void) {
 static void tables(void) {
     static const char *const tested[] = {
         "avx512vnni", "avxvnni", "avx2", "avx512vbmi-tl2", "avx512vnni-tl2", "avx2-tl2",
-        "scalar-tl2", "scalar", "neon", "neon-dotprod", "neon-i8mm"
+        "neon-i8mm", "neon-dotprod", "neon", "scalar-tl2", "scalar"
     };
     int i, n = bitnet_kernels_count();
     size_t t;
@@ -1116,8 +1126,31 @@ static void cpu_features(void) {
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && a >= 1) __cpuid_count(7, 1, a, b, c, d);
     else a = 0;
     CHECK((avx2 && (a >> 4 & 1)) == !!(f & BITNET_CPU_AVXVNNI));
+#elif defined(__linux__) && (defined(__aarch64__) || defined(__arm__))
+    /* Against what the system left in the process's memory: pairs of a name and a value. */
+    uint32_t f = bitnet__cpu_features();
+    unsigned long pair[2], hwcap = 0, hwcap2 = 0;
+    FILE *file;
+    if (bitnet_kernels_count() == 2) SKIP("only scalar is compiled in");
+    file = fopen("/proc/self/auxv", "rb");
+    if (!file) SKIP("no /proc/self/auxv");
+    while (fread(pair, sizeof pair, 1, file) == 1) {
+        if (pair[0] == 16) hwcap = pair[1];
+        if (pair[0] == 26) hwcap2 = pair[1];
+    }
+    fclose(file);
+    CHECK_MSG(hwcap != 0, "AT_HWCAP is %lx, AT_HWCAP2 %lx", hwcap, hwcap2);
+    CHECK(!(f & ~(uint32_t)(BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM)));
+  #ifdef __arm__
+    CHECK((hwcap >> 12 & 1) == (unsigned long)!!(f & BITNET_CPU_NEON));
+    CHECK(!(f & (BITNET_CPU_DOTPROD | BITNET_CPU_I8MM)));
+  #else
+    CHECK((hwcap >> 1 & 1) == (unsigned long)!!(f & BITNET_CPU_NEON));        /* ASIMD */
+    CHECK((hwcap >> 20 & 1) == (unsigned long)!!(f & BITNET_CPU_DOTPROD));
+    CHECK((hwcap2 >> 13 & 1) == (unsigned long)!!(f & BITNET_CPU_I8MM));
+  #endif
 #else
-    SKIP("needs x86, and gcc or clang");
+    SKIP("needs x86 with gcc or clang, or ARM with Linux");
 #endif
 }
 
@@ -1126,6 +1159,9 @@ static void cpu_features(void) {
 #define TABLE_TEST(entry, table) \
     static void entry##_##table(void) { entry(#table); }
 #define TABLE_ROW(entry, table) {"kernels/" #table "/" #entry, entry##_##table},
+#define NEON_TEST(entry, isa) \
+    static void entry##_neon_##isa(void) { entry("neon-" #isa); }
+#define NEON_ROW(entry, isa) {"kernels/neon-" #isa "/" #entry, entry##_neon_##isa},
 #define EACH_ENTRY(X, table) \
     X(quantize, table) \
     X(dotrows_i2s, table) \
@@ -1157,6 +1193,8 @@ EACH_ENTRY(TABLE_TEST, avx2)
 EACH_ENTRY(TABLE_TEST, avxvnni)
 EACH_ENTRY(TABLE_TEST, avx512vnni)
 EACH_ENTRY(TABLE_TEST, neon)
+EACH_ENTRY(NEON_TEST, dotprod)
+EACH_ENTRY(NEON_TEST, i8mm)
 EACH_TL2(TL2_TEST, scalar)
 EACH_TL2(TL2_TEST, avx2)
 EACH_TL2(TL2_TEST, avx512vnni)
@@ -1187,6 +1225,8 @@ const test_case kernels_tests[] = {
     EACH_ENTRY(TABLE_ROW, avxvnni)
     EACH_ENTRY(TABLE_ROW, avx512vnni)
     EACH_ENTRY(TABLE_ROW, neon)
+    EACH_ENTRY(NEON_ROW, dotprod)
+    EACH_ENTRY(NEON_ROW, i8mm)
     EACH_TL2(TL2_ROW, scalar)
     EACH_TL2(TL2_ROW, avx2)
     EACH_TL2(TL2_ROW, avx512vnni)
