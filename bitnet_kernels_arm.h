@@ -172,7 +172,7 @@ extern "C" {
 #if defined(__clang__)
   #define BITNET__UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
-  #define BITNET__UNROLL _Pragma("GCC unroll 8")
+  #define BITNET__UNROLL _Pragma("GCC unroll 16")
 #else
   #define BITNET__UNROLL
 #endif
@@ -784,23 +784,6 @@ BITNET__DEFINE_DOTROWS_I2S(i8mm, dotprod, 16, 4, 1024, 8)
    scalar twin. Products that have to be rounded are vmulq and then vaddq, which the rule against
    contraction in bitnet.h keeps apart; vfmaq stands only where the product is exact. */
 
-/* Before loops over the sums of a tile: only without the loop are these registers. */
-#if defined(__clang__)
-  #define BITNET__UNROLL _Pragma("clang loop unroll(full)")
-#elif defined(__GNUC__)
-  #define BITNET__UNROLL _Pragma("GCC unroll 16")
-#else
-  #define BITNET__UNROLL
-#endif
-
-/* gcc 12 would load all that a step needs before it multiplies, and run out of registers: no load
-   passes this. */
-#if defined(__GNUC__) && !defined(__clang__)
-  #define BITNET__IN_TURN() __asm__ volatile("" : : : "memory")
-#else
-  #define BITNET__IN_TURN() ((void)0)
-#endif
-
 /* For rows that come from memory, once for 64 bytes. An address past the end does no harm. */
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__AHEAD(p) __builtin_prefetch((const void *)((uintptr_t)(p) + 4096))
@@ -845,8 +828,9 @@ BITNET__INLINE float bitnet__fold_neon(const float32x4_t *sum) {
 
 /* A tile is 4 dot products, whose sums take 16 registers: 4 rows and 1 column (token), or 2 and 2.
    Past the last row it repeats that one and drops the copies. */
-BITNET__INLINE void bitnet__tile_neon(const uint8_t *w, const float *x, int n, int rows, float *out,
-                                      size_t out_stride, const int tile_cols, const int kind) {
+BITNET__INLINE void bitnet__tile4_neon(const uint8_t *w, const float *x, int n, int rows,
+                                       float *out, size_t out_stride, const int tile_cols,
+                                       const int kind) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
     const int tile_rows = 4 / tile_cols;
     float32x4_t sum[4][2][4], v[4][2], a;
@@ -864,7 +848,7 @@ BITNET__INLINE void bitnet__tile_neon(const uint8_t *w, const float *x, int n, i
         BITNET__UNROLL for (r = 0; r < tile_rows; r++)
             if (kind != BITNET__ROWS_WIDE && (size_t)i * bytes % 64 == 0) BITNET__AHEAD(row[r]);
         BITNET__UNROLL for (j = 0; j < 4; j += 2) {
-            BITNET__IN_TURN();
+            BITNET__NO_AHEAD();
             BITNET__UNROLL for (r = 0; r < tile_rows; r++, row[r - 1] += 8 * bytes)
                 bitnet__load8_neon(v[r], row[r], kind);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++, col[c - 1] += 8) {
@@ -892,9 +876,9 @@ BITNET__INLINE void bitnet__dots_neon(const uint8_t *w, const float *x, int n, i
         float *to = out;
         for (c = cols; c >= 2; c -= 2, col += 2 * (size_t)n, to += 2 * out_stride)
             for (r = 0; r < 4 && r < rows; r += 2)
-                bitnet__tile_neon(w + (size_t)r * row_bytes, col, n, rows - r, to + r, out_stride,
+                bitnet__tile4_neon(w + (size_t)r * row_bytes, col, n, rows - r, to + r, out_stride,
                                   2, kind);
-        if (c) bitnet__tile_neon(w, col, n, rows, to, out_stride, 1, kind);
+        if (c) bitnet__tile4_neon(w, col, n, rows, to, out_stride, 1, kind);
     }
 }
 
@@ -1308,7 +1292,6 @@ static const bitnet_kernels bitnet__kernels_i8mm = {
 #undef BITNET__TARGET_i8mm
 #undef BITNET__UNROLL
 #undef BITNET__IN_PLACE
-#undef BITNET__NO_AHEAD
 #undef BITNET__STREAM
 #undef BITNET__TILE
 #undef BITNET__CLAMP
@@ -1319,8 +1302,7 @@ static const bitnet_kernels bitnet__kernels_i8mm = {
 #undef BITNET__DEFINE_DOTROWS_I2S
 #undef BITNET__DEFINE_DOTROWS_U8
 #undef BITNET__KERNEL_ENTRIES
-#undef BITNET__UNROLL
 #undef BITNET__AHEAD
-#undef BITNET__IN_TURN
+#undef BITNET__NO_AHEAD
 #undef BITNET__ROW_BYTES
 #undef BITNET__DEFINE_DOTROWS_NEON
