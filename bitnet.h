@@ -213,6 +213,10 @@ typedef struct bitnet_io {
 
 typedef enum bitnet_log_level { BITNET_LOG_INFO = 0, BITNET_LOG_WARNING = 1 } bitnet_log_level;
 
+typedef enum bitnet_i2s_layout {
+    BITNET_I2S_128 = 0, BITNET_I2S_64, BITNET_I2S_4ROW
+} bitnet_i2s_layout;
+
 /* {0} means defaults, here and in every parameter struct below. */
 typedef struct bitnet_model_params {
     bitnet_allocator allocator;                              /* 0: malloc */
@@ -220,6 +224,7 @@ typedef struct bitnet_model_params {
     void (*log_fn)(void *ud, bitnet_log_level level, const char *text);   /* 0: silent */
     void *ud;                                                /* for both hooks */
     const bitnet_kernels *kernels;                           /* 0: bitnet_kernels_default() */
+    bitnet_i2s_layout i2s_layout;  /* how the file packs its I2_S weights */
     uint64_t max_bytes;                                      /* refuse larger files; 0: 16 GiB */
 } bitnet_model_params;
 
