@@ -130,7 +130,7 @@
    price is a rule for the compiler: no -ffast-math (refused), no contraction of a*b+c into an FMA
    (switched off here by pragma; if a compiler ignores that, use -ffp-contract=off; MSVC:
    /fp:precise), 32-bit x86 with -msse2 -mfpmath=sse. bitnet_selftest says in words if a build
-   breaks the rule.
+   breaks the rule; examples/crosscheck.c finds where two machines part, with the help of layer_fn.
 
    ----
    bitnet_chat_tokenize writes the published template of BitNet b1.58-2B-4T: each message as

@@ -164,6 +164,7 @@ int main(int argc, char **argv) {
     else if (reports[0]) code = compare_reports(reports[0], reports[1]);
     else if (which_layout) compare_layouts();
     else {
+        if (model_path) open_model();
         describe_machine();
         puts(REPORT_HEAD REPORT_VERSION);
         n_lines = 1;

@@ -80,16 +80,15 @@ static void report_prompt(void) {
     for (i = 0; i < layers; i++) {
         char where[32] = "the embedding";
         if (i > 0) snprintf(where, sizeof where, "layer %d", (int)i - 1);
-        if (n_tokens > 1) {
-            snprintf(what, sizeof what, "stream after %s, tokens 0 to %d", where, n_tokens - 2);
-            snprintf(types, sizeof types, "f%.0f", (double)(n_tokens - 1) * (double)dim);
-            write_hash(what, "model", types, other_hashes[i]);
-            putchar('\n');
-        }
         snprintf(what, sizeof what, "stream after %s, token %d", where, n_tokens - 1);
         got.n = 0;
         put_floats(&got, last_rows + i * dim, dim);
         write_line(what, "model", &got);
+        if (n_tokens < 2) continue;
+        snprintf(what, sizeof what, "stream after %s, tokens 0 to %d", where, n_tokens - 2);
+        snprintf(types, sizeof types, "f%.0f", (double)(n_tokens - 1) * (double)dim);
+        write_hash(what, "model", types, other_hashes[i]);
+        putchar('\n');
     }
 }
 
@@ -121,18 +120,21 @@ static void report_tokens(void) {
     fputc('\n', stderr);
 }
 
-static void report_model(void) {
+static void open_model(void) {
     bitnet_error err;
     if (bitnet_model_load_file(model_path, &mp, &model, &err))
         fail(1, "%s: %s", model_path, err.text);
     bitnet_model_get_info(model, &info);
+    tokenize(prompt);
+    cp.layer_fn = on_layer;
+    open_ctx(n_tokens + n_new, 1);
+}
+
+static void report_model(void) {
     note_model();
     if (bug) printf("note emulated bug: %s (128-groups of weights read as 64-groups)\n", bug);
     else if (mp.i2s_layout) printf("note weights read as %s\n", layouts[mp.i2s_layout]);
     if (mp.i2s_layout) n_lines++;
-    tokenize(prompt);
-    cp.layer_fn = on_layer;
-    open_ctx(n_tokens + n_new, 1);
     fprintf(stderr, "crosscheck: model with kernels %s, %d threads\n", info.kernels,
             (int)bitnet_ctx_threads(ctx));
     report_prompt();
@@ -195,7 +197,7 @@ static void compare_layouts(void) {
         bitnet_model_free(model);
     }
     if (best < -1e8) fail(1, "%s: cannot be loaded in any layout", model_path);
-    if (best - second >= 0.5)
+    if (best - second >= 0.5 && best > log_of(1.0 / info.n_vocab))     /* better than guessing */
         printf("English is likeliest, by %.1f nats, if the weights are packed by %s.\n",
                best - second, layouts[first]);
     else puts("No layout is clearly better: this tells nothing.");
