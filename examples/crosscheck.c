@@ -63,6 +63,14 @@ enum { N_OPTIONS = sizeof options / sizeof options[0] };
   #define MACHINE "x86-64"
 #elif defined(__aarch64__) || defined(_M_ARM64)
   #define MACHINE "AArch64"
+#elif defined(__i386__) || defined(_M_IX86)
+  #define MACHINE "x86"
+#elif defined(__arm__)
+  #define MACHINE "ARM"
+#elif defined(__riscv)
+  #define MACHINE "RISC-V"
+#elif defined(__s390x__)
+  #define MACHINE "s390x"
 #else
   #define MACHINE "another CPU"
 #endif

@@ -213,6 +213,15 @@ static void print_notes(const report *a, const report *b) {    /* those that onl
     }
 }
 
+/* Products are [cols][rows]; mixed rows are [cols][n]. */
+static void show_place(const char *what, unsigned long i) {
+    int mixed = !strncmp(what, "mixrows", 7);
+    const char *rows = strstr(what, mixed ? " n=" : " rows=");
+    unsigned long n = rows ? strtoul(strchr(rows, '=') + 1, 0, 10) : 0;
+    if (n && strstr(what, " cols="))
+        printf(" (%s %lu, column %lu)", mixed ? "place" : "row", i % n, i / n);
+}
+
 /* Where two lines' values differ first, and the values; an and bn say whose they are. */
 static void explain(const line *a, const char *an, const line *b, const char *bn) {
     char *types = a->result, *x = a->values, *y = b->values;
@@ -226,10 +235,12 @@ static void explain(const line *a, const char *an, const line *b, const char *bn
         i++;
         left -= left > 0;
     }
-    if (p != q)
-        printf("  element %lu of %.*s: %s %s, %s %s\n", i - 1, (int)strcspn(a->result, " "),
-               a->result, an, show_value(type, (uint32_t)p), bn, show_value(type, (uint32_t)q));
-    else printf("  the elements' values are not in both reports; types and hash: %s %s, %s %s\n",
+    if (p != q) {
+        printf("  element %lu of %.*s", i - 1, (int)strcspn(a->result, " "), a->result);
+        show_place(a->what, i - 1);
+        printf(": %s %s, %s %s\n", an, show_value(type, (uint32_t)p), bn,
+               show_value(type, (uint32_t)q));
+    } else printf("  the elements' values are not in both reports; types and hash: %s %s, %s %s\n",
                 an, a->result, bn, b->result);
 }
 

@@ -91,7 +91,7 @@ run
 check kernels "exit code $rc" test $rc -eq 0
 check kernels-size "over 300 KB, or nothing" test "$(wc -c < "$tmp/out")" -lt 300000 -a -s "$tmp/out"
 check kernels-nan "a NaN, whose bits differ between CPUs" \
-    sh -c "! grep ' | f[0-9]* ' '$tmp/out' | grep -o ' [7f]f[89a-f][0-9a-f]\{5\}' | grep -v f800000"
+    sh -c "! grep ' | f[0-9]* ' '$tmp/out' | grep -ow '[7f]f[89a-f][0-9a-f]\{5\}' | grep -v f800000"
 for op in quantize dotrows_ternary dotrows_f32 dotrows_f16 dotrows_bf16 keys_f16 mixrows_f32 mixrows_f16 softmax rope \
     store_f16 dequantize relu2_gate rmsnorm dotrows_u8; do
     check "kernels-$op" "no such lines" grep -q "^$op n=33 .*| scalar |\|^$op n=.* cols=33 .*| scalar |" "$tmp/out"
@@ -112,13 +112,33 @@ check report-text "no text on stderr" grep -q "goes on: .*[a-z]" "$tmp/err"
 sed -n 's/.*goes on: //p' "$tmp/err" > "$tmp/text"
 for t in 0 2 3; do same "threads-$t" -t $t; done
 for b in 1 7 32; do same "batch-$b" -b $b -t 2; done
-for k in $kernels; do same "kernel-$k" --kernel "$k" -t 2 -b 20; done
+for k in $kernels; do
+    same "kernel-$k" --kernel "$k" -t 2 -b 20
+    check "kernel-$k-named" "it did not run the model" grep -q "model with kernels $k, 2 threads" "$tmp/err"
+done
 report --kv f32
 check kv-f32 "exit code $rc" test $rc -eq 0
 cp "$tmp/out" "$tmp/other"
 differs kv-differs "different runs" "kv f16" "kv f32"
 report --short
 cp "$tmp/out" "$tmp/short"
+
+if command -v python3 > /dev/null; then
+    cat > "$tmp/hash.py" << 'END'
+import re, sys
+for line in open(sys.argv[1]):
+    fields = line.rstrip("\n").split(" | ")
+    if len(fields) < 4: continue
+    types, h = fields[2].split()
+    sizes = [{"b": 1, "h": 2}.get(t, 4) for t, n in re.findall("([bhif])([0-9]+)", types) for i in range(int(n))]
+    values, fnv = fields[3].split(), 0xcbf29ce484222325
+    assert [len(v) for v in values] == [2 * s for s in sizes], line[:80]
+    for v in values:
+        for byte in bytes.fromhex(v)[::-1]: fnv = (fnv ^ byte) * 0x100000001b3 % 2**64
+    assert "%016x" % fnv == h, line[:80]
+END
+    check hashes "they are not FNV-1a of the values" python3 "$tmp/hash.py" "$tmp/want"
+else skip hashes "python3 is not installed"; fi
 
 # ---- two reports
 run --compare "$tmp/want" "$tmp/want"
@@ -131,9 +151,11 @@ check compare-crlf "exit code $rc" test $rc -eq 0
 number='[0-9a-f]\{8\}'
 product='dotrows_ternary n=128 rows=37 cols=1 random seed=1'
 edit "s/^\($product | scalar | .*| $number $number \)$number/\10000007b/"
-differs kernel-element "$product, kernel scalar" "element 2 of i37" "other 123$"
+differs kernel-element "$product, kernel scalar" "element 2 of i37 (row 2, column 0): " "other 123$"
 edit "s/^\($product | scalar | .*| $number $number \)$number/\1ffffff85/"
 differs negative-element "$product" "element 2 of i37" "other -123$"
+edit "s/^\(mixrows_f32 n=17 rows=5 cols=2 wide seed=1 |.* \)$number/\13fc00000/"
+differs mixed-element "mixrows_f32 n=17" "element 33 of f34 (place 16, column 1): .*, .*other 1.5 (0x3fc00000)$"
 edit "s/^\(store_f16 n=3 wide seed=1 | .*| .... \)..../\13c01/"
 differs f16-element "store_f16 n=3 wide" "element 1 of h3" "other 1.00097656 (0x3c01)$"
 edit "s/^\(quantize n=3 normal seed=1 | .*| .. \)../\1fe/"
@@ -156,11 +178,11 @@ check other-model "exit code $rc, or no word of the other model" sh -c "[ $rc -e
 # a line of a wrong kernel, in either report
 awk -v p="$product" '{ print } index($0, p " | scalar") == 1 { sub(/scalar/, "wrong9"); sub(/[0-9a-f]+$/, "0000007b"); print; n = 1 }
     /^end/ && n == 0 { exit 1 }' "$tmp/want" | sed "s/^end .*/end $(wc -l < "$tmp/want")/" > "$tmp/other"
-differs wrong-kernel "$product, kernel wrong9, only in .*other" "element 36 of i37: scalar .*, wrong9 123$"
+differs wrong-kernel "$product, kernel wrong9, only in .*other" "element 36 of i37 .*: scalar .*, wrong9 123$"
 cp "$tmp/want" "$tmp/good"
 mv "$tmp/other" "$tmp/want"
 mv "$tmp/good" "$tmp/other"
-differs wrong-kernel-first "$product, kernel wrong9, only in .*want" "element 36 of i37: scalar .*, wrong9 123$"
+differs wrong-kernel-first "$product, kernel wrong9, only in .*want" "element 36 of i37 .*: scalar .*, wrong9 123$"
 mv "$tmp/other" "$tmp/want"
 cp "$tmp/kernels" "$tmp/other"
 differs one-without-model "different runs" "ends here"
@@ -221,7 +243,7 @@ case " $kernels " in *" avx2 "*)
         check wrong-build-stderr "not named on stderr" grep -q "kernel avx2 is wrong: dotrows_bf16 n=.*, element [0-9]*: .* instead of" "$tmp/err"
         check wrong-build-only "another operation is said to be wrong" sh -c "! grep 'is wrong' '$tmp/err' | grep -v ': dotrows_bf16 '"
         check wrong-build-lines "no line of its own" grep -q "^dotrows_bf16 .* | avx2 | f" "$tmp/other"
-        differs wrong-build-compare "dotrows_bf16 n=.*, kernel avx[2v].*, only in .*other" "element [0-9]* of f[0-9]*: scalar .*(0x.*), avx"
+        differs wrong-build-compare "dotrows_bf16 n=.*, kernel avx[2v].*, only in .*other" "element [0-9]* of f[0-9]* (row .*): scalar .*(0x.*), avx"
         run --kernel scalar
         check wrong-build-scalar "exit code $rc, or another report" sh -c "[ $rc -eq 0 ] && cmp '$tmp/out' '$tmp/kernels'"
     else bad wrong-build "it does not compile"; fi ;;
