@@ -23,8 +23,8 @@ static const char *const int_kinds[] = {"random", "saturated"};
 enum { MOST_X = 1 << 17, MOST_W = 1 << 20 };
 static uint64_t state;                 /* of the random numbers */
 static uint8_t weights[MOST_W];
-static float x[MOST_X], y[MOST_X];
 static int8_t q[MOST_X];
+static float x[MOST_X], y[MOST_X];
 static int32_t ints[MOST_X], sums[64];
 static int kind;                       /* of the floats; whole numbers: 1 is saturated */
 static values expected, got;
@@ -127,9 +127,8 @@ static void make_inputs(const op *o, const shape *s) {
 /* ---- the operations ---- */
 
 static void run_quantize(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
-    int32_t sum;
+    int32_t sum, i;
     float scale = ENTRY(k, quantize)(x, s->n, q, &sum);
-    int i;
     (void)o;
     for (i = 0; i < s->n; i++) put(out, 'b', (uint8_t)q[i]);
     put_ints(out, &sum, 1);
