@@ -161,7 +161,7 @@
    price is a rule for the compiler: no -ffast-math (refused), no contraction of a*b+c into an FMA
    (switched off here by pragma; if a compiler ignores that, use -ffp-contract=off; MSVC:
    /fp:precise), 32-bit x86 with -msse2 -mfpmath=sse. bitnet_selftest says in words if a build
-   breaks the rule.
+   breaks the rule; examples/crosscheck.c finds where two machines part, with the help of layer_fn.
 
    ----
    bitnet_chat_tokenize writes the published template of BitNet b1.58-2B-4T: each message as
@@ -293,6 +293,13 @@ typedef struct bitnet_ctx_params {
        it waits. part is "embed", "norm", "quantize", "matmul", "attention" or "head". */
     void (*step_fn)(void *ud, const char *part, int thread, int begin);
     void *step_ud;
+    /* To look inside, or to compare: called on the thread that called bitnet_eval, once for each
+       batch (at most n_batch tokens), after the embedding (layer -1) and after each layer (0 ..
+       n_layers - 1). x is the residual stream [n_tokens][dim] of the batch, whose first token is at
+       position bitnet_ctx_length(); it is to be read only, lives during the call and goes on
+       changing after it. Meanwhile the other threads wait. */
+    void (*layer_fn)(void *ud, int layer, const float *x, int n_tokens);
+    void *layer_ud;
 } bitnet_ctx_params;
 
 typedef struct bitnet_logit_bias { bitnet_token token; float bias; } bitnet_logit_bias;
@@ -4592,6 +4599,12 @@ static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, i
                       stride);
 }
 
+/* Every share of the steps before is done: bitnet__run_step waits for them. */
+static void bitnet__show_layer(const bitnet__step *s, int32_t layer) {
+    const bitnet_ctx_params *p = &s->c->p;
+    if (p->layer_fn) p->layer_fn(p->layer_ud, layer, s->c->x, s->n_tokens);
+}
+
 /* One batch: n tokens, already in history. keep: hidden rows wanted of its last ones. */
 static void bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep) {
     const bitnet_model *m = c->m;
@@ -4601,7 +4614,11 @@ static void bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep) {
     s.c = c;
     s.n_tokens = n;
     bitnet__run_step(&s, "embed", n, bitnet__step_embed);
-    for (i = 0; i < m->n_layers; i++) bitnet__forward_layer(&s, i);
+    bitnet__show_layer(&s, -1);
+    for (i = 0; i < m->n_layers; i++) {
+        bitnet__forward_layer(&s, i);
+        bitnet__show_layer(&s, i);
+    }
     for (i = n - keep; i < n; i++, c->n_rows++)
         c->k.rmsnorm(c->x + (size_t)i * (size_t)m->dim, m->output_norm, m->dim, m->eps,
                      c->hidden + (size_t)c->n_rows * (size_t)m->dim);

@@ -149,8 +149,9 @@ test_all() {
     STB=$(stb_flags)
     [ -z "$STB" ] || STB="$STB -DSTB_SPRINTF_NOUNALIGNED"
     suite cc tests cc "$CC" $CFLAGS
-    for program in generate bench; do example $program >/dev/null; done
+    for program in generate bench crosscheck; do example $program >/dev/null; done
     suite cli sh tests/test_cli.sh build/generate examples/tiny.gguf build/bench
+    suite crosscheck sh tests/test_crosscheck.sh build/crosscheck examples/tiny.gguf
     [ -n "$RUN" ] || test_host
     echo
     echo "$passed passed, $failed failed, $skipped skipped"

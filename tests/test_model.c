@@ -366,6 +366,100 @@ static void test_callers_pool(void) {
     CHECK(data && want);
 }
 
+/* What layer_fn saw: the residual stream of every layer and position. */
+typedef struct seen {
+    bitnet_ctx *c;
+    float *x;                          /* [n_layers + 1][n_ctx][dim] */
+    int32_t calls, next, wrong;        /* next: the layer that the next call must be about */
+} seen;
+
+static void see_layer(void *ud, int layer, const float *x, int n_tokens) {
+    seen *s = (seen *)ud;
+    const bitnet_ctx *c = s->c;
+    size_t dim = (size_t)c->m->dim;
+    int32_t at = bitnet_ctx_length(c);
+    s->calls++;
+    if (layer != s->next || n_tokens < 1 || n_tokens > c->p.n_batch ||
+        at + n_tokens > c->p.n_ctx) {
+        s->wrong = 1;
+        return;
+    }
+    s->next = layer + 1 < c->m->n_layers ? layer + 1 : -1;
+    memcpy(s->x + ((size_t)(layer + 1) * (size_t)c->p.n_ctx + (size_t)at) * dim, x,
+           (size_t)n_tokens * dim * sizeof *x);
+}
+
+/* The stream [n_layers + 1][16][dim] of model a's tokens, evaluated in calls of `step`; with logits
+   from its last layer, computed here: output norm, then the head. 0 after a recorded failure. */
+static float *streams_of(const bitnet_model *m, bitnet_ctx_params *p, int step) {
+    enum { N = 16 };
+    size_t dim = (size_t)m->dim, n_vocab = (size_t)m->n_vocab, layers = (size_t)m->n_layers;
+    seen s = {0, 0, 0, -1, 0};
+    float *got = (float *)gb_malloc(N * n_vocab * sizeof *got);
+    float *logits = (float *)gb_malloc(n_vocab * sizeof *logits);
+    float *normed = (float *)gb_malloc(dim * sizeof *normed);
+    int i, calls = 0, wrong = -1;
+    s.x = (float *)gb_malloc((layers + 1) * N * dim * sizeof *s.x);
+    memset(s.x, 0, (layers + 1) * N * dim * sizeof *s.x);
+    p->layer_fn = see_layer;
+    p->layer_ud = &s;
+    s.c = create(m, p);
+    if (!s.c || !all_logits(s.c, ref_a.tokens, N, step, got)) wrong = 0;
+    for (i = 0; i < N && wrong < 0; i++) {
+        bitnet__rmsnorm_scalar(s.x + (layers * N + (size_t)i) * dim, m->output_norm, m->dim,
+                               m->eps, normed);
+        bitnet__dotrows_f16_scalar(m->head.data, normed, m->dim, m->n_vocab, 1, logits, n_vocab);
+        if (memcmp(logits, got + (size_t)i * n_vocab, n_vocab * sizeof *logits)) wrong = i;
+    }
+    for (i = 0; i < N; i += step)
+        calls += ((i + step < N ? step : N - i) + p->n_batch - 1) / p->n_batch * (int)(layers + 1);
+    if (wrong >= 0) test_fail(__FILE__, __LINE__, "token %d: other logits than the stream's", wrong);
+    else if (s.wrong || s.next != -1 || s.calls != calls)
+        test_fail(__FILE__, __LINE__, "%d calls, not %d, or out of order", (int)s.calls, calls);
+    bitnet_ctx_free(s.c);
+    free(got);
+    free(logits);
+    free(normed);
+    if (wrong < 0 && !s.wrong) return s.x;
+    free(s.x);
+    return 0;
+}
+
+/* The same bits from every thread count, batch, table and pool; and those of the reference. */
+static void test_layer_fn(void) {
+    static const struct { int threads, batch, step, pool; const char *kernels; } ways[] = {
+        {1, 5, 16, 0, 0}, {3, 16, 16, 0, 0}, {3, 16, 7, 0, 0}, {2, 1, 3, 0, 0},
+        {3, 6, 16, 1, 0}, {2, 4, 9, 0, "scalar"}, {2, 16, 16, 0, "scalar-tl2"}
+    };
+    size_t size, i, n = 4 * 16 * 256;
+    void *data = test_read_file(test_data("a.gguf"), &size);
+    float *hidden = read_floats(ref_a.hidden, n), *want = 0;
+    bitnet_model *m = data ? load(data, size, 0) : 0;
+    bitnet_ctx_params p = ctx_params(16, 16, 1, BITNET_KV_F32);
+    int calls = 0, differs = -1;
+    double error = 1;
+    if (m && hidden) want = streams_of(m, &p, 16);
+    if (want) error = nrmse(want, hidden, n);
+    for (i = 0; i < sizeof ways / sizeof ways[0] && want && differs < 0; i++) {
+        bitnet_model *other = load(data, size, ways[i].kernels ?
+                                   bitnet_kernels_find(ways[i].kernels) : 0);
+        float *got;
+        p = ctx_params(16, ways[i].batch, ways[i].threads, BITNET_KV_F32);
+        if (ways[i].pool) p.parallel_fn = backwards, p.parallel_ud = &calls;
+        got = other ? streams_of(other, &p, ways[i].step) : 0;
+        if (!got || memcmp(got, want, n * sizeof *got)) differs = (int)i;
+        free(got);
+        bitnet_model_free(other);
+    }
+    bitnet_model_free(m);
+    free(data);
+    free(hidden);
+    CHECK(want);
+    free(want);
+    CHECK_MSG(error <= 2e-2, "NRMSE against the reference is %.3g", error);
+    CHECK_MSG(differs < 0, "way %d has other streams", differs);
+}
+
 /* The same model from a file, from memory that is not aligned, and through callbacks. */
 static void test_ways_to_load(void) {
     size_t size, i;
@@ -1430,6 +1524,7 @@ const test_case model_tests[] = {
     {"model/c_hidden", test_c_hidden},
     {"model/variants", test_variants},
     {"model/callers_pool", test_callers_pool},
+    {"model/layer_fn", test_layer_fn},
     {"model/ways_to_load", test_ways_to_load},
     {"model/rewind", test_rewind},
     {"model/head20", test_head20},
