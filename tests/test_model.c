@@ -413,7 +413,8 @@ static float *streams_of(const bitnet_model *m, bitnet_ctx_params *p, int step) 
     }
     for (i = 0; i < N; i += step)
         calls += ((i + step < N ? step : N - i) + p->n_batch - 1) / p->n_batch * (int)(layers + 1);
-    if (wrong >= 0) test_fail(__FILE__, __LINE__, "token %d: other logits than the stream's", wrong);
+    if (wrong >= 0)
+        test_fail(__FILE__, __LINE__, "token %d: other logits than the stream's", wrong);
     else if (s.wrong || s.next != -1 || s.calls != calls)
         test_fail(__FILE__, __LINE__, "%d calls, not %d, or out of order", (int)s.calls, calls);
     bitnet_ctx_free(s.c);
