@@ -191,9 +191,11 @@ extern "C" {
 /* For what is read from end to end: the next tile's, a line at a time. An address past the end does
    no harm: nothing is read there. */
 #if defined(__GNUC__) || defined(__clang__)
-  #define BITNET__STREAM(p) __builtin_prefetch((const void *)((uintptr_t)(p)))
+  #define BITNET__STREAM(p, ahead) \
+      __builtin_prefetch((const void *)((uintptr_t)(p) + (uintptr_t)(ahead)))
 #else
-  #define BITNET__STREAM(p) __prefetch((const void *)((uintptr_t)(p)))
+  #define BITNET__STREAM(p, ahead) \
+      __prefetch((const void *)((uintptr_t)(p) + (uintptr_t)(ahead)))
 #endif
 
 /* ---- what the CPU and the system allow ---- */
@@ -360,8 +362,8 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t
                     part[r][0] = part[r][1] = part[r][2] = bitnet__none_##isa(); \
                 for (; b < end; b++) { \
                     if (tile_cols == 1) { \
-                        BITNET__STREAM(w + n + b * 128); \
-                        BITNET__STREAM(w + n + b * 128 + 64); \
+                        BITNET__STREAM(w, n + b * 128); \
+                        BITNET__STREAM(w, n + b * 128 + 64); \
                     } \
                     bitnet__block_##isa(part, mask, row, q, n, (size_t)b, tile_rows, tile_cols); \
                 } \
@@ -455,7 +457,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t
             BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) sum[c][r] = vdupq_n_s32(0); \
         } \
         for (i = 0; i < n; i += 16) { \
-            BITNET__STREAM(w + 4 * (size_t)n + 4 * (size_t)i); \
+            BITNET__STREAM(w, 4 * (size_t)n + 4 * (size_t)i); \
             BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) \
                 v[r] = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(row[r] + i), vdupq_n_u8(128))); \
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
