@@ -75,6 +75,9 @@
 #ifdef __cplusplus
 }   /* the compiler's headers bring their own linkage */
 #endif
+#if defined(_MSC_VER) && !defined(__clang__)
+  #include <intrin.h>
+#endif
 #include <arm_neon.h>
 #if defined(__linux__) && defined(__has_include)
   #if __has_include(<sys/auxv.h>)
@@ -125,7 +128,7 @@ extern "C" {
 
 /* The instructions themselves where the intrinsics are hidden, and for gcc, which with intrinsics
    swaps sums between registers: 11 moves beside 87 instructions in the most important loop. */
-#if defined(__GNUC__) && BITNET__CLANG < 16
+#if (BITNET__CLANG && BITNET__CLANG < 16) || (!BITNET__CLANG && defined(__GNUC__))
   #define BITNET__SDOT(sum, w, a) \
       __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(a))
   #define BITNET__SDOT_LANE(sum, w, a, i) \
