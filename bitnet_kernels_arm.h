@@ -75,6 +75,9 @@
 #ifdef __cplusplus
 }   /* the compiler's headers bring their own linkage */
 #endif
+#if defined(_MSC_VER) && !defined(__clang__)
+  #include <intrin.h>
+#endif
 #include <arm_neon.h>
 #if defined(__linux__) && defined(__has_include)
   #if __has_include(<sys/auxv.h>)
@@ -125,7 +128,7 @@ extern "C" {
 
 /* The instructions themselves where the intrinsics are hidden, and for gcc, which with intrinsics
    swaps sums between registers: 11 moves beside 87 instructions in the most important loop. */
-#if defined(__GNUC__) && BITNET__CLANG < 16
+#if (BITNET__CLANG && BITNET__CLANG < 16) || (!BITNET__CLANG && defined(__GNUC__))
   #define BITNET__SDOT(sum, w, a) \
       __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(a))
   #define BITNET__SDOT_LANE(sum, w, a, i) \
@@ -191,9 +194,11 @@ extern "C" {
 /* For what is read from end to end: the next tile's, a line at a time. An address past the end does
    no harm: nothing is read there. */
 #if defined(__GNUC__) || defined(__clang__)
-  #define BITNET__STREAM(p) __builtin_prefetch((const void *)((uintptr_t)(p)))
+  #define BITNET__STREAM(p, ahead) \
+      __builtin_prefetch((const void *)((uintptr_t)(p) + (uintptr_t)(ahead)))
 #else
-  #define BITNET__STREAM(p) __prefetch((const void *)((uintptr_t)(p)))
+  #define BITNET__STREAM(p, ahead) \
+      __prefetch((const void *)((uintptr_t)(p) + (uintptr_t)(ahead)))
 #endif
 
 /* ---- what the CPU and the system allow ---- */
@@ -360,8 +365,8 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t
                     part[r][0] = part[r][1] = part[r][2] = bitnet__none_##isa(); \
                 for (; b < end; b++) { \
                     if (tile_cols == 1) { \
-                        BITNET__STREAM(w + n + b * 128); \
-                        BITNET__STREAM(w + n + b * 128 + 64); \
+                        BITNET__STREAM(w, n + b * 128); \
+                        BITNET__STREAM(w, n + b * 128 + 64); \
                     } \
                     bitnet__block_##isa(part, mask, row, q, n, (size_t)b, tile_rows, tile_cols); \
                 } \
@@ -455,7 +460,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t
             BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) sum[c][r] = vdupq_n_s32(0); \
         } \
         for (i = 0; i < n; i += 16) { \
-            BITNET__STREAM(w + 4 * (size_t)n + 4 * (size_t)i); \
+            BITNET__STREAM(w, 4 * (size_t)n + 4 * (size_t)i); \
             BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) \
                 v[r] = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(row[r] + i), vdupq_n_u8(128))); \
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
