@@ -1890,8 +1890,8 @@ static bitnet_result bitnet__vocab_check(const bitnet__strings *tokens,
                             (int)tokens->count);
     if (tokens->size < 8 * tokens->count || merges->size < 8 * merges->count)
         return bitnet__fail(err, BITNET_ERR_TRUNCATED, "the list of tokens or merges ends early");
-    if ((uint64_t)tokens->size > 0xFFFFFFFFu)       /* offsets have 32 bits */
-        return bitnet__fail(err, BITNET_ERR_LIMIT, "the tokens' text exceeds 4 GiB");
+    if (tokens->size >= 0xFFFFFFFFu)                /* offsets have 32 bits */
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "the tokens' text is of 4 GiB or more");
     return BITNET_OK;
 }
 
