@@ -4,7 +4,7 @@
 
 # Other machines, each in an emulator; then all suites, the longest first.
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows i686"
-SUITES="sanitizers check $MACHINES cc races gcc-native-unsigned-char cli qemu-x86 clang"
+SUITES="sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang"
 
 suite_commands() {
     exe=
@@ -14,6 +14,10 @@ suite_commands() {
             build_example "$CC $CFLAGS" generate && build_example "$CC $CFLAGS" bench &&
                 sh tests/test_cli.sh build/generate-cli examples/tiny.gguf build/bench-cli ;;
         check) sh tests/check.sh ;;
+        crosscheck)
+            [ -f tests/test_crosscheck.sh ] || skip "there is no tests/test_crosscheck.sh"
+            build_example "$CC $CFLAGS" crosscheck &&
+                sh tests/test_crosscheck.sh build/crosscheck-crosscheck examples/tiny.gguf ;;
         gcc-native-unsigned-char) need gcc; tests gcc -O3 -march=native -funsigned-char ;;
         clang) need clang; tests clang -O2 ;;
         sanitizers)                    # gcc's: clang takes minutes for a file

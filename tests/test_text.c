@@ -545,10 +545,10 @@ static void test_repeat_penalty(void) {
         x[6] = 0.0f;
         bitnet__fill_candidates(c, &s, x);
         for (i = 0; i < V; i++) {
-            int j, seen = 0;
+            int j, repeated = 0;
             float want;
-            for (j = from; j < 6; j++) seen |= history[j] == i;
-            want = !seen ? x[i] : x[i] > 0 ? x[i] / 2 : x[i] * 2;
+            for (j = from; j < 6; j++) repeated |= history[j] == i;
+            want = !repeated ? x[i] : x[i] > 0 ? x[i] / 2 : x[i] * 2;
             CHECK_MSG(c->candidates[i].logit == want && c->candidates[i].token == i,
                       "window %d, token %d", window, i);
         }
