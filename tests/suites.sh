@@ -34,9 +34,9 @@ suite_commands() {
 }
 
 # machine NAME: a compiler with flags and what runs its programs here. The kernel tables in $has
-# must be found there, those in $lacks must be refused.
+# must be found there, those in $lacks must be refused; a build with the flags in $wrong too.
 machine() {
-    compiler='' flags='-O2 -static' emulator='' exe='' has='' lacks=''
+    compiler='' flags='-O2 -static' emulator='' exe='' has='' lacks='' wrong=''
     case $1 in
         aarch64-cortex-a53-signed-char)
             compiler=aarch64-linux-gnu-gcc flags="$flags -fsigned-char"
@@ -50,10 +50,10 @@ machine() {
         armhf) compiler=arm-linux-gnueabihf-gcc emulator='qemu-arm -cpu max' ;;
         s390x)                         # in ISO C its gcc computes with doubles
             compiler=s390x-linux-gnu-gcc flags="$flags -fexcess-precision=fast"
-            emulator=qemu-s390x ;;
+            emulator=qemu-s390x wrong=-fexcess-precision=standard ;;
         riscv64) compiler=riscv64-linux-gnu-gcc emulator=qemu-riscv64 ;;
         i686)                          # asm/, which only gcc-multilib links for 32 bits
-            compiler=gcc
+            compiler=gcc wrong=-mfpmath=387
             flags='-O2 -m32 -msse2 -mfpmath=sse -idirafter /usr/include/x86_64-linux-gnu' ;;
         windows)
             compiler=x86_64-w64-mingw32-gcc emulator=wine64 exe=.exe
@@ -108,7 +108,7 @@ tests() { build_tests "$@" && run $RUN "build/tests-$suite"; }
 # ---- on other machines ----
 
 on_machine() {
-    check_levels && check_reports && build_tests $compiler $flags &&
+    check_levels && check_selftest && check_reports && build_tests $compiler $flags &&
         BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite$exe"
 }
 
@@ -127,9 +127,23 @@ writes_with() {
 refuses() {
     code=0
     $emulator "build/generate-$suite$exe" -m examples/tiny.gguf -p x --kernel "$1" \
-        >build/$suite.out 2>build/$suite.err || code=$?
-    cat build/$suite.err
-    [ $code -eq 1 ] && [ ! -s build/$suite.out ] && grep -q "cannot run '$1'" build/$suite.err
+        >"build/$suite.out" 2>"build/$suite.err" || code=$?
+    cat "build/$suite.err"
+    [ $code -eq 1 ] && [ ! -s "build/$suite.out" ] && grep -q "cannot run '$1'" "build/$suite.err"
+}
+
+# bitnet_selftest, which --verbose calls, names a compiler's floats that are not those of the manual.
+check_selftest() {
+    [ -n "$wrong" ] || return 0
+    build_example "$compiler -std=c99 $flags $wrong" generate || return 1
+    verdict "finds $wrong" finds_wide_floats
+}
+
+finds_wide_floats() {
+    code=0
+    $emulator "build/generate-$suite$exe" -v -m examples/tiny.gguf -p x -n 1 2>"build/$suite.err" ||
+        code=$?
+    [ $code -eq 1 ] && grep "fuses or widens" "build/$suite.err"
 }
 
 # What every kernel gives must be this machine's, byte for byte; see examples/crosscheck.c.
