@@ -104,6 +104,7 @@ deps() {
 # is said at once, since others run at the same time.
 one_suite() {
     suite=$1 log=build/$1.log start=$(date +%s)
+    ulimit -c 0                        # an emulator leaves them in the current folder
     echo ".. $suite"
     export TMPDIR="$PWD/build/tmp/$suite"
     mkdir -p "$TMPDIR"
@@ -117,11 +118,13 @@ one_suite() {
         } END { print p + 0, f + 0, s + 0 }' "$log")
     if [ "$*" = "0 0 0" ] || { [ "$code" -ne 0 ] && [ "$2" -eq 0 ]; }; then set -- "$1" 1 "$3"; fi
     echo "$*" >"build/$suite.result"
+    times >"build/$suite.times"
     {
         echo "== $suite"
         grep -E '^(FAIL|skip)|[.][.][.] FAIL' "$log" || true
         [ "$2" -eq 0 ] || tail -n 30 "$log"
-        echo "$suite: $1 passed, $2 failed, $3 skipped ($(($(date +%s) - start)) s)"
+        echo "$suite: $1 passed, $2 failed, $3 skipped ($(($(date +%s) - start)) s," \
+            "processor time $(sed -n '2s/ .*//p' "build/$suite.times"))"
     } >"build/$suite.report"
     cat "build/$suite.report"
 }

@@ -108,13 +108,12 @@ tests() { build_tests "$@" && run $RUN "build/tests-$suite"; }
 # ---- on other machines ----
 
 on_machine() {
-    check_levels && check_selftest && check_reports && build_tests $compiler $flags &&
+    build_example "$compiler $flags" generate && check_levels && check_selftest && check_reports && build_tests $compiler $flags &&
         BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite$exe"
 }
 
 # The kernel tables that the CPU has, and what generate says to one that it lacks: no crash.
 check_levels() {
-    build_example "$compiler $flags" generate || return 1
     for table in $has scalar; do verdict "has $table" writes_with "$table"; done
     for table in $lacks; do verdict "refuses $table" refuses "$table"; done
 }
@@ -135,7 +134,7 @@ refuses() {
 # bitnet_selftest, which --verbose calls, names a compiler's floats that are not those of the manual.
 check_selftest() {
     [ -n "$wrong" ] || return 0
-    build_example "$compiler -std=c99 $flags $wrong" generate || return 1
+    build_example "$compiler $flags $wrong" generate || return 1
     verdict "finds $wrong" finds_wide_floats
 }
 
@@ -173,7 +172,7 @@ qemu_x86() {
     [ "$(uname -m)" = x86_64 ] || skip "this is no x86-64"
     need qemu-x86_64
     compiler=$CC flags=$CFLAGS bad=0
-    build_tests $compiler $flags || return 1
+    build_tests $compiler $flags && build_example "$compiler $flags" generate || return 1
     for cpu in qemu64 Nehalem Haswell; do
         emulator="qemu-x86_64 -cpu $cpu" has='' lacks='avx2 avxvnni avx512vnni'
         [ $cpu != Haswell ] || has=avx2 lacks='avxvnni avx512vnni'
