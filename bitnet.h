@@ -5417,7 +5417,13 @@ static const char *bitnet__compare_kernels(bitnet__selftest *t, const bitnet_ker
                                         rows, cols, t->dots[i], (size_t)rows))
         if (!BITNET__SAME(dots)) return "dotrows_ternary";
     }
-    for (i = 0; i < cols * n; i++) t->q[0][i] /= 2;
+    for (c = 0; c < cols; c++) {
+        t->sums[0][c] = 0;
+        for (i = c * n; i < (c + 1) * n; i++) {
+            t->q[0][i] /= 2;
+            t->sums[0][c] += t->q[0][i];
+        }
+    }
     BITNET__BOTH(f->dotrows_u8(t->w, t->q[0], t->sums[0], n, rows, cols, t->dots[i], (size_t)rows))
     if (!BITNET__SAME(dots)) return "dotrows_u8";
     /* Random bytes make wild floats; these are tame in any format. */

@@ -108,8 +108,8 @@ tests() { build_tests "$@" && run $RUN "build/tests-$suite"; }
 # ---- on other machines ----
 
 on_machine() {
-    build_example "$compiler $flags" generate && check_levels && check_selftest && check_reports && build_tests $compiler $flags &&
-        BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite$exe"
+    build_example "$compiler $flags" generate && check_levels && check_selftest && check_reports &&
+        build_tests $compiler $flags && BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite$exe"
 }
 
 # The kernel tables that the CPU has, and what generate says to one that it lacks: no crash.
