@@ -160,8 +160,9 @@
    with the cache's 11 bits are exact, so that there an FMA is allowed, and twice as fast. The
    price is a rule for the compiler: no -ffast-math (refused), no contraction of a*b+c into an FMA
    (switched off here by pragma; if a compiler ignores that, use -ffp-contract=off; MSVC:
-   /fp:precise), 32-bit x86 with -msse2 -mfpmath=sse. bitnet_selftest says in words if a build
-   breaks the rule; examples/crosscheck.c finds where two machines part, with the help of layer_fn.
+   /fp:precise), 32-bit x86 with -msse2 -mfpmath=sse, and on s390x, where gcc -std=c99 computes
+   with doubles, -fexcess-precision=fast. bitnet_selftest says in words if a build breaks the rule;
+   examples/crosscheck.c finds where two machines part, with the help of layer_fn.
 
    ----
    bitnet_chat_tokenize writes the published template of BitNet b1.58-2B-4T: each message as
@@ -1941,8 +1942,8 @@ static bitnet_result bitnet__vocab_check(const bitnet__strings *tokens,
                             (int)tokens->count);
     if (tokens->size < 8 * tokens->count || merges->size < 8 * merges->count)
         return bitnet__fail(err, BITNET_ERR_TRUNCATED, "the list of tokens or merges ends early");
-    if ((uint64_t)tokens->size > 0xFFFFFFFFu)       /* offsets have 32 bits */
-        return bitnet__fail(err, BITNET_ERR_LIMIT, "the tokens' text exceeds 4 GiB");
+    if (tokens->size >= 0xFFFFFFFFu)                /* offsets have 32 bits */
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "the tokens' text is of 4 GiB or more");
     return BITNET_OK;
 }
 
@@ -5575,7 +5576,13 @@ static const char *bitnet__compare_kernels(bitnet__selftest *t, const bitnet_ker
                                         rows, cols, t->dots[i], (size_t)rows))
         if (!BITNET__SAME(dots)) return "dotrows_ternary";
     }
-    for (i = 0; i < cols * n; i++) t->q[0][i] /= 2;
+    for (c = 0; c < cols; c++) {
+        t->sums[0][c] = 0;
+        for (i = c * n; i < (c + 1) * n; i++) {
+            t->q[0][i] /= 2;
+            t->sums[0][c] += t->q[0][i];
+        }
+    }
     BITNET__BOTH(f->dotrows_u8(t->w, t->q[0], t->sums[0], n, rows, cols, t->dots[i], (size_t)rows))
     if (!BITNET__SAME(dots)) return "dotrows_u8";
     /* Random bytes make wild floats; these are tame in any format. */
@@ -5649,8 +5656,8 @@ static const char *bitnet__check_arithmetic(void) {
     static const int at[5] = {0, 16, 8, 24, 4};
     const float a = 1.000244140625f, ulp = 1.1920928955078125e-07f, tiny = 1.40129846e-45f;
     const char *const contracts = "this build contracts a*b+c into an FMA, or computes it wider; "
-                                  "use -ffp-contract=off (32-bit x86: -msse2 -mfpmath=sse; MSVC: "
-                                  "/fp:precise)";
+                                  "use -ffp-contract=off (32-bit x86: -msse2 -mfpmath=sse; s390x: "
+                                  "-fexcess-precision=fast; MSVC: /fp:precise)";
     const char *const reorders = "this build reorders float sums; compile without "
                                  "-fassociative-math, -funsafe-math-optimizations and the like";
     const struct { float w[5], x[5], sum; const char *bad; } cases[] = {

@@ -3,6 +3,7 @@
 #
 #   ./build.sh [run]       builds generate and lets the tiny model tell a story; needs a C compiler only
 #   ./build.sh test        installs what the suites need and is missing, then runs them all
+#   ./build.sh suite NAME...   runs these suites (tests/suites.sh has the names)
 #   ./build.sh examples    builds every example
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
 #   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
@@ -25,9 +26,10 @@ WARN="-Wall -Wextra -Wpedantic -Wconversion -Wshadow"
 have() { command -v "$1" >/dev/null 2>&1; }
 run() { echo "+ $*"; "$@"; }
 
-# Format functions: stb_sprintf where its header is installed, else the C library's.
+# stb_flags COMPILER: format functions of stb_sprintf where its header is installed, else the C
+# library's.
 stb_flags() {
-    if echo '#include <stb/stb_sprintf.h>' | $CC -E - >/dev/null 2>&1; then
+    if echo '#include <stb/stb_sprintf.h>' | $1 -E - >/dev/null 2>&1; then
         echo "-include stb/stb_sprintf.h -DSTB_SPRINTF_IMPLEMENTATION -DSTB_SPRINTF_STATIC" \
             "-DBITNET_VSNPRINTF=stbsp_vsnprintf"
     fi
@@ -36,123 +38,108 @@ stb_flags() {
 # example NAME: builds examples/NAME.c to build/NAME.
 example() {
     mkdir -p build
-    run $CC $CFLAGS $STB "examples/$1.c" -o "build/$1" -lpthread
+    run $CC $CFLAGS $(stb_flags $CC) "examples/$1.c" -o "build/$1" -lpthread
 }
 
 # ---- packages (Debian's names) ----
 
-# Prints the packages whose tools are missing.
+# Prints the packages whose files are missing, a line for each set that is of use by itself.
 missing_packages() {
-    have gcc || echo gcc
+    have gcc || echo gcc libc6-dev
     have g++ || echo g++
     have clang || echo clang
     have python3 || echo python3
     have qemu-x86_64 || echo qemu-user
     [ -e /usr/include/stb/stb_sprintf.h ] || echo libstb-dev
     [ -e /usr/share/unicode/UnicodeData.txt ] || echo unicode-data
+    for names in aarch64-linux-gnu:arm64 arm-linux-gnueabihf:armhf s390x-linux-gnu:s390x \
+        riscv64-linux-gnu:riscv64; do
+        target=${names%:*} arch=${names#*:}
+        [ "$(uname -m)" != "${target%%-*}" ] || continue
+        have "$target-gcc" && [ -e "/usr/$target/include/stdio.h" ] ||
+            echo "gcc-$target" "libc6-dev-$arch-cross"
+    done
+    [ "$(uname -m)" = x86_64 ] || return 0
+    if ! echo '#include <stdio.h>' | gcc -m32 -E - >/dev/null 2>&1; then
+        # not gcc-multilib, which would remove the cross compilers
+        echo "gcc-$(gcc -dumpversion 2>/dev/null || echo 12)-multilib"
+    fi
+    have x86_64-w64-mingw32-gcc || echo gcc-mingw-w64-x86-64
+    have wine64 || [ -x /usr/lib/wine/wine64 ] || echo wine64
+}
+
+install() {
+    run $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        $1 >>build/apt.log 2>&1
 }
 
 deps() {
-    packages=$(missing_packages | tr '\n' ' ')
+    packages=$(missing_packages)
     [ -n "$packages" ] || return 0
+    all=$(echo "$packages" | tr '\n' ' ') root=
     if [ "${BITNET_NO_INSTALL:-0}" = 1 ]; then
-        echo "not installed (BITNET_NO_INSTALL=1): $packages"
+        echo "not installed (BITNET_NO_INSTALL=1): $all"
         return 0
     fi
-    root=
     if [ "$(id -u)" != 0 ]; then
         if have sudo && sudo -n true 2>/dev/null; then root=sudo
         else
-            echo "not installed (neither root nor sudo): $packages"
+            echo "not installed (neither root nor sudo): $all"
             return 0
         fi
     fi
-    have apt-get || { echo "not installed (no apt-get here): $packages"; return 0; }
-    echo "installing: $packages"
+    have apt-get || { echo "not installed (no apt-get here): $all"; return 0; }
+    echo "installing: $all"
     run $root apt-get update -qq || true
-    run $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-        --no-install-recommends $packages >build/apt.log 2>&1 ||
-        { tail -n 5 build/apt.log; echo "some packages could not be installed"; }
+    install "$all" || echo "$packages" | while read -r some; do    # what can be had of them
+        install "$some" || echo "could not be installed: $some"
+    done
 }
 
 # ---- suites ----
 
-passed=0 failed=0 skipped=0
+. tests/suites.sh
 
-# suite NAME COMMAND...: runs it and adds up its closing line "N passed, N failed, N skipped".
-suite() {
-    name=$1
-    shift
-    echo "== $name"
-    "$@" >"build/$name.log" 2>&1 && code=0 || code=$?
-    line=$(grep -E '[0-9]+ passed, [0-9]+ failed' "build/$name.log" | tail -n 1)
-    counts=$(echo "$line" | tr -dc '0-9,' | tr ',' ' ')
-    set -- $counts
-    if [ $# -ne 3 ]; then set -- 0 1 0; fi
-    if [ "$code" -ne 0 ] && [ "$2" -eq 0 ]; then set -- "$1" 1 "$3"; fi
-    grep -E '^(FAIL|skip)' "build/$name.log" || true
-    if [ "$2" -ne 0 ]; then tail -n 30 "build/$name.log"; fi
-    echo "$name: $1 passed, $2 failed, $3 skipped"
-    passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+# one_suite NAME: runs it. The sums of its counts go to build/NAME.result, and all that is said of it
+# is said at once, since others run at the same time.
+one_suite() {
+    suite=$1 log=build/$1.log start=$(date +%s)
+    ulimit -c 0                        # an emulator leaves them in the current folder
+    echo ".. $suite"
+    export TMPDIR="$PWD/build/tmp/$suite"
+    mkdir -p "$TMPDIR"
+    (suite_commands "$suite") >"$log" 2>&1 && code=0 || code=$?
+    set -- $(awk '/[0-9] passed, [0-9]+ failed, [0-9]+ skipped/ {
+            for (i = 2; i <= NF; i++) {
+                if ($i == "passed,") p += $(i - 1)
+                if ($i == "failed,") f += $(i - 1)
+                if ($i ~ /^skipped/) s += $(i - 1)
+            }
+        } END { print p + 0, f + 0, s + 0 }' "$log")
+    if [ "$*" = "0 0 0" ] || { [ "$code" -ne 0 ] && [ "$2" -eq 0 ]; }; then set -- "$1" 1 "$3"; fi
+    echo "$*" >"build/$suite.result"
+    times >"build/$suite.times"
+    {
+        echo "== $suite"
+        grep -E '^(FAIL|skip)|[.][.][.] FAIL' "$log" || true
+        [ "$2" -eq 0 ] || tail -n 30 "$log"
+        echo "$suite: $1 passed, $2 failed, $3 skipped ($(($(date +%s) - start)) s," \
+            "processor time $(sed -n '2s/ .*//p' "build/$suite.times"))"
+    } >"build/$suite.report"
+    cat "build/$suite.report"
 }
 
-skip_suite() {
-    echo "== $1"
-    echo "skip $1: $2"
-    skipped=$((skipped + 1))
-}
-
-# tests NAME COMPILER FLAGS: builds the test program to build/tests-NAME and runs it.
-build_tests() {
-    out=build/tests-$1 compiler=$2
-    shift 2
-    run $compiler -std=c99 $WARN -Werror "$@" $STB -DBITNET_STATIC -DBITNET_IMPLEMENTATION \
-        -DTEST_DATA_DIR='"tests/data"' tests/all.c -o "$out" -lm -lpthread
-}
-
-tests() {
-    build_tests "$@" && run $RUN "build/tests-$1"
-}
-
-# The tests that share contexts and models between threads.
-races() {
-    build_tests races gcc -O1 -g -fsanitize=thread &&
-        run build/tests-races model/head48 model/callers_pool screen/switch screen/ahead \
-            lookup/samplers tiny/same_text
-}
-
-# The same kernels on CPUs that lack something: each level must be found, and none beyond it.
-emulated() {
-    run env RUN= qemu-x86_64 -cpu "$1" build/tests-cc kernels/
-}
-
-# The suites that make sense for this machine's own compilers.
-test_host() {
-    if have gcc; then suite gcc-native tests gcc-native gcc -O3 -march=native -funsigned-char
-    else skip_suite gcc-native "gcc is not installed"; fi
-    if have clang; then suite clang tests clang clang -O2
-    else skip_suite clang "clang is not installed"; fi
-    if have gcc; then
-        suite sanitizers tests sanitizers gcc -O1 -g -fsanitize=address,undefined \
-            -fno-sanitize-recover=all
-        suite races races
-    else skip_suite sanitizers "gcc is not installed"; fi
-    if [ "$(uname -m)" = x86_64 ] && have qemu-x86_64; then
-        for cpu in qemu64 Nehalem Haswell; do suite "qemu-$cpu" emulated "$cpu"; done
-    else skip_suite qemu "qemu-x86_64 is not installed, or this is no x86-64"; fi
-    suite check sh tests/check.sh
-}
-
-test_all() {
+# suites NAME...: as many at a time as there are processors.
+suites() {
     mkdir -p build
-    deps
-    STB=$(stb_flags)
-    [ -z "$STB" ] || STB="$STB -DSTB_SPRINTF_NOUNALIGNED"
-    suite cc tests cc "$CC" $CFLAGS
-    for program in generate bench crosscheck; do example $program >/dev/null; done
-    suite cli sh tests/test_cli.sh build/generate examples/tiny.gguf build/bench
-    suite crosscheck sh tests/test_crosscheck.sh build/crosscheck examples/tiny.gguf
-    [ -n "$RUN" ] || test_host
+    for name; do rm -f "build/$name.result"; done
+    make_reports || echo "no reports to compare with"
+    printf '%s\n' "$@" | xargs -n 1 -P "$(getconf _NPROCESSORS_ONLN || echo 2)" "$0" one_suite || true
+    passed=0 failed=0 skipped=0
+    for name; do
+        set -- $(cat "build/$name.result" 2>/dev/null || echo 0 1 0)   # it was killed
+        passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+    done
     echo
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" -eq 0 ]
@@ -160,16 +147,17 @@ test_all() {
 
 command=${1:-run}
 [ $# -eq 0 ] || shift
-STB=$(stb_flags)
 case $command in
     run)
         example generate
         run $RUN build/generate -m examples/tiny.gguf -p "Once upon a time" -n 300 -s 1 "$@" ;;
     examples) for f in examples/*.c; do example "$(basename "$f" .c)"; done ;;
-    test) test_all ;;
+    test) mkdir -p build && deps && if [ -n "$RUN" ]; then suites cc cli; else suites $SUITES; fi ;;
+    suite) suites "$@" ;;
+    one_suite) one_suite "$1" ;;
     check) mkdir -p build && run sh tests/check.sh ;;
     bench) example bench && run $RUN build/bench "$@" ;;
     deps) mkdir -p build && deps ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

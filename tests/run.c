@@ -6,7 +6,14 @@
    exactly that name did not run to its end (left out by a filter, skipped, or no such test).
    --times adds each test's processor time. --data is where tests/data is (default: TEST_DATA_DIR,
    compiled in, or tests/data). The environment variable BITNET_TEST_DATA names the directory of
-   the larger data (default ../shared). */
+   the larger data (default ../shared).
+
+   BITNET_TEST_QUICK=1 in the environment is for emulators, where a test takes ten times as long.
+   Every test still runs and can fail, with fewer repetitions: each third combination of threads and
+   batches (model/variants), 400 draws in place of 4000 (text/distribution), a tenth of the hidden
+   states and of the random texts (screen/, tokenizer/roundtrip), one prompt in three for each
+   sampler, and half as long texts (lookup/samplers), each fifth place of a damaged file (gguf/), and each eighth document
+   (tiny/perplexity). */
 
 #include <stdarg.h>
 #include <time.h>
@@ -70,6 +77,11 @@ const char *test_shared(const char *name) {
     if (!f) return 0;
     fclose(f);
     return path;
+}
+
+int test_quick(void) {
+    const char *quick = getenv("BITNET_TEST_QUICK");
+    return quick && quick[0] == '1';
 }
 
 void *test_read_file(const char *path, size_t *size) {

@@ -20,6 +20,7 @@ void test_fail(const char *file, int line, const char *format, ...);
 void test_skip(const char *format, ...);
 const char *test_data(const char *name);    /* path in tests/data */
 const char *test_shared(const char *name);  /* path below BITNET_TEST_DATA; 0: not there */
+int test_quick(void);    /* fewer repetitions, please: see BITNET_TEST_QUICK in run.c */
 void *test_read_file(const char *path, size_t *size);  /* malloc; 0 if it cannot be read */
 
 #define CHECK(cond) \

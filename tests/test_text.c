@@ -376,11 +376,11 @@ static void test_greedy(void) {
    over the tokens expected 5 times or more; the bound is 5 standard deviations). Each draw steps
    rng once. */
 static void test_distribution(void) {
-    enum { DRAWS = 4000 };
     gb_model g = word_model();
     bitnet_model *m;
     bitnet_ctx *c;
     uint64_t seed = 12;
+    const int draws = test_quick() ? 400 : 4000;
     int round, i, bad = 0;
     static int counts[V];
     gb_make_model(&g);
@@ -402,7 +402,7 @@ static void test_distribution(void) {
         if (round & 4) s.min_p = (float)gb_uniform(&seed, 0.0, 0.3);
         slow_sampler(x, &s, p);
         memset(counts, 0, sizeof counts);
-        for (i = 0; i < DRAWS && !bad; i++) {
+        for (i = 0; i < draws && !bad; i++) {
             int t = bitnet__sample_from(c, &s, x);
             rng += 0x9e3779b97f4a7c15u;
             if (t < 0 || t >= V || s.rng != rng) bad = 1;
@@ -410,7 +410,7 @@ static void test_distribution(void) {
             else counts[t]++;
         }
         for (i = 0; i < V; i++) {
-            double expected = p[i] * DRAWS, d = counts[i] - expected;
+            double expected = p[i] * draws, d = counts[i] - expected;
             if (expected >= 5) chi += d * d / expected, cells++;
             else rest += expected, rest_count += counts[i];
         }
@@ -545,10 +545,10 @@ static void test_repeat_penalty(void) {
         x[6] = 0.0f;
         bitnet__fill_candidates(c, &s, x);
         for (i = 0; i < V; i++) {
-            int j, seen = 0;
+            int j, repeated = 0;
             float want;
-            for (j = from; j < 6; j++) seen |= history[j] == i;
-            want = !seen ? x[i] : x[i] > 0 ? x[i] / 2 : x[i] * 2;
+            for (j = from; j < 6; j++) repeated |= history[j] == i;
+            want = !repeated ? x[i] : x[i] > 0 ? x[i] / 2 : x[i] * 2;
             CHECK_MSG(c->candidates[i].logit == want && c->candidates[i].token == i,
                       "window %d, token %d", window, i);
         }

@@ -132,7 +132,7 @@ static void test_perplexity(void) {
     bitnet_ctx *c;
     size_t size;
     double nll = 0, expected = 0;
-    long n_predicted = 0;
+    long n_predicted = 0, n_documents = 0;
     char *data, *at, *doc;
     FILE *f = fopen(test_data("tiny-heldout.expected"), "r");
     int got = f ? fscanf(f, "perplexity %lf", &expected) : 0;
@@ -149,6 +149,7 @@ static void test_perplexity(void) {
     cp.kv_type = BITNET_KV_F32;
     CHECK(!bitnet_ctx_create(m, &cp, &c, 0));
     while ((doc = next_document(&at)) != 0) {
+        if (test_quick() && n_documents++ % 8) continue;
         bitnet_token t[512];
         int n = bitnet_tokenize(m, doc, strlen(doc), BITNET_ADD_BOS, t, 511), i;
         CHECK_MSG(n > 0 && n < 512, "a document of %d tokens", n);
@@ -160,10 +161,12 @@ static void test_perplexity(void) {
     }
     printf("    perplexity %.4f over %ld tokens; expected %.4f\n", exp(nll / (double)n_predicted),
            n_predicted, expected);
-    CHECK(fabs(exp(nll / (double)n_predicted) / expected - 1.0) < 2e-3);
     free(data);
     bitnet_ctx_free(c);
     bitnet_model_free(m);
+    /* The 1062 tokens of a quick run are a sample, whose own figure differs: its standard error is
+       near 2 %. */
+    CHECK(fabs(exp(nll / (double)n_predicted) / expected - 1.0) < (test_quick() ? 0.06 : 2e-3));
 }
 
 /* Sampled text is the same for every kernel table: the promise as a user sees it. */

@@ -780,14 +780,14 @@ static int random_round_trips(const bitnet__vocab *v, const bitnet_allocator *a,
     return ok;
 }
 
-/* A megabyte of each of these must finish: nobody waits for a quadratic run of minutes. */
+/* A megabyte (quick: a tenth) of each of these must finish: nobody waits for a quadratic run of minutes. */
 static int megabytes(const bitnet__vocab *v, const bitnet_allocator *a) {
     static const char *const patterns[] = {
         "A", " ", "\n", "\t", "\xF0\x9F\x98\x80", "'", " \n", "\n ", "<", "<|", "<|a|", "\xFF",
         "\xE2\x82", "1", "l", "'l", " '", "\xE3\x80\x80", "\xCC\x81", "=", "<|reserved_special_",
         "AB", "\xD0\xB0"
     };
-    const size_t size = 1000000;
+    const size_t size = test_quick() ? 100000 : 1000000;
     char *text = (char *)malloc(size);
     bitnet_token *out = (bitnet_token *)malloc(size * sizeof *out);
     size_t k, i, period;
@@ -819,8 +819,8 @@ static void test_roundtrip_small(void) {
     r = small_build(&s, &a, &v, &err);
     small_free(&s);
     CHECK_MSG(r == BITNET_OK, "%s", err.text);
-    ok = round_trips(&v, &a, all, 256, 0) && random_round_trips(&v, &a, 20000) &&
-         megabytes(&v, &a);
+    ok = round_trips(&v, &a, all, 256, 0) &&
+         random_round_trips(&v, &a, test_quick() ? 2000 : 20000) && megabytes(&v, &a);
     bitnet__vocab_free(&v, &a);
     CHECK(ok);
     CHECK(c.live == 0);
@@ -837,7 +837,7 @@ static void test_roundtrip_llama(void) {
     NEED_LLAMA();
     r = llama_build(&v, &a, &total, &err);
     CHECK_MSG(r == BITNET_OK, "%s", err.text);
-    ok = random_round_trips(&v, &a, 5000) && megabytes(&v, &a);
+    ok = random_round_trips(&v, &a, test_quick() ? 500 : 5000) && megabytes(&v, &a);
     bitnet__vocab_free(&v, &a);
     CHECK(ok);
 }

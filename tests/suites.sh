@@ -1,0 +1,182 @@
+# The suites of ./build.sh test, which sources this file. Each runs in a subshell of its own, with
+# its name in $suite and its output in build/NAME.log. What counts there are the lines that hold
+# "N passed, N failed, N skipped"; lines that begin with FAIL and skip are shown.
+
+# Other machines, each in an emulator; then all suites, the longest first.
+MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows i686"
+SUITES="sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang"
+
+suite_commands() {
+    exe=
+    case $1 in
+        cc) tests $CC $CFLAGS ;;
+        cli)
+            build_example "$CC $CFLAGS" generate && build_example "$CC $CFLAGS" bench &&
+                sh tests/test_cli.sh build/generate-cli examples/tiny.gguf build/bench-cli ;;
+        check) sh tests/check.sh ;;
+        crosscheck)
+            [ -f tests/test_crosscheck.sh ] || skip "there is no tests/test_crosscheck.sh"
+            build_example "$CC $CFLAGS" crosscheck &&
+                sh tests/test_crosscheck.sh build/crosscheck-crosscheck examples/tiny.gguf ;;
+        gcc-native-unsigned-char) need gcc; tests gcc -O3 -march=native -funsigned-char ;;
+        clang) need clang; tests clang -O2 ;;
+        sanitizers)                    # gcc's: clang takes minutes for a file
+            need gcc
+            tests gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all ;;
+        races)                         # the tests that share contexts and models between threads
+            need gcc
+            build_tests gcc -O1 -g -fsanitize=thread &&
+                run build/tests-races model/head48 model/callers_pool screen/switch screen/ahead \
+                    lookup/samplers tiny/same_text ;;
+        qemu-x86) qemu_x86 ;;
+        *) machine "$1" && require_machine && on_machine ;;
+    esac
+}
+
+# machine NAME: a compiler with flags and what runs its programs here. The kernel tables in $has
+# must be found there, those in $lacks must be refused; a build with the flags in $wrong too.
+machine() {
+    compiler='' flags='-O2 -static' emulator='' exe='' has='' lacks='' wrong=''
+    case $1 in
+        aarch64-cortex-a53-signed-char)
+            compiler=aarch64-linux-gnu-gcc flags="$flags -fsigned-char"
+            emulator='qemu-aarch64 -cpu cortex-a53' has=neon lacks='neon-dotprod neon-i8mm' ;;
+        aarch64-neoverse-n1)
+            compiler=aarch64-linux-gnu-gcc
+            emulator='qemu-aarch64 -cpu neoverse-n1' has='neon neon-dotprod' lacks=neon-i8mm ;;
+        aarch64-max)
+            compiler=aarch64-linux-gnu-gcc flags='-O3 -static -march=armv8.6-a'
+            emulator='qemu-aarch64 -cpu max' has='neon neon-dotprod neon-i8mm' ;;
+        armhf) compiler=arm-linux-gnueabihf-gcc emulator='qemu-arm -cpu max' ;;
+        s390x)                         # in ISO C its gcc computes with doubles
+            compiler=s390x-linux-gnu-gcc flags="$flags -fexcess-precision=fast"
+            emulator=qemu-s390x wrong=-fexcess-precision=standard ;;
+        riscv64) compiler=riscv64-linux-gnu-gcc emulator=qemu-riscv64 ;;
+        i686)                          # asm/, which only gcc-multilib links for 32 bits
+            compiler=gcc wrong=-mfpmath=387
+            flags='-O2 -m32 -msse2 -mfpmath=sse -idirafter /usr/include/x86_64-linux-gnu' ;;
+        windows)
+            compiler=x86_64-w64-mingw32-gcc emulator=wine64 exe=.exe
+            have wine64 || emulator=/usr/lib/wine/wine64
+            unset DISPLAY
+            export WINEPREFIX="$PWD/build/wine" WINEDEBUG=-all ;;
+        *) echo "there is no suite $1"; return 1 ;;
+    esac
+}
+
+skip() { echo "skip $suite: $1"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
+need() { have "$1" || skip "$1 is not installed"; }
+
+# Skips the suite if the machine's tools are missing. 64-bit ARM has to be there where test may
+# install it.
+require_machine() {
+    missing=
+    for tool in ${emulator%% *} $compiler; do have "$tool" || missing=$tool; done
+    if [ -z "$missing" ]; then
+        echo 'int main(void) { return 0; }' >"build/$suite.c"
+        run $compiler $flags "build/$suite.c" -o "build/$suite.empty" || missing="a C library for it"
+    fi
+    [ -n "$missing" ] || return 0
+    case $suite in
+        aarch64-*)
+            if [ "${BITNET_NO_INSTALL:-0}" != 1 ]; then
+                echo "FAIL $suite: $missing is not installed"
+                exit 1
+            fi ;;
+    esac
+    skip "$missing is not installed"
+}
+
+# verdict NAME COMMAND...: one case of a suite, which passes if the command does.
+verdict() {
+    case_name=$1
+    shift
+    if "$@"; then echo "$suite $case_name: 1 passed, 0 failed, 0 skipped"
+    else printf 'FAIL %s\n%s: 0 passed, 1 failed, 0 skipped\n' "$case_name" "$suite"; fi
+}
+
+build_example() { run $1 $(stb_flags "${1%% *}") "examples/$2.c" -o "build/$2-$suite$exe" -lpthread; }
+
+build_tests() {
+    run "$@" -std=c99 $WARN -Werror $(stb_flags "$1") -DSTB_SPRINTF_NOUNALIGNED -DBITNET_STATIC \
+        -DBITNET_IMPLEMENTATION -DTEST_DATA_DIR='"tests/data"' tests/all.c \
+        -o "build/tests-$suite$exe" -lm -lpthread
+}
+
+tests() { build_tests "$@" && run $RUN "build/tests-$suite"; }
+
+# ---- on other machines ----
+
+on_machine() {
+    build_example "$compiler $flags" generate && check_levels && check_selftest && check_reports &&
+        build_tests $compiler $flags && BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite$exe"
+}
+
+# The kernel tables that the CPU has, and what generate says to one that it lacks: no crash.
+check_levels() {
+    for table in $has scalar; do verdict "has $table" writes_with "$table"; done
+    for table in $lacks; do verdict "refuses $table" refuses "$table"; done
+}
+
+writes_with() {
+    $emulator "build/generate-$suite$exe" -m examples/tiny.gguf -p "The capital of France is" -n 20 \
+        --temp 0 --kernel "$1" | grep Paris
+}
+
+refuses() {
+    code=0
+    $emulator "build/generate-$suite$exe" -m examples/tiny.gguf -p x --kernel "$1" \
+        >"build/$suite.out" 2>"build/$suite.err" || code=$?
+    cat "build/$suite.err"
+    [ $code -eq 1 ] && [ ! -s "build/$suite.out" ] && grep -q "cannot run '$1'" "build/$suite.err"
+}
+
+# bitnet_selftest, which --verbose calls, names a compiler's floats that are not those of the manual.
+check_selftest() {
+    [ -n "$wrong" ] || return 0
+    build_example "$compiler $flags $wrong" generate || return 1
+    verdict "finds $wrong" finds_wide_floats
+}
+
+finds_wide_floats() {
+    code=0
+    $emulator "build/generate-$suite$exe" -v -m examples/tiny.gguf -p x -n 1 2>"build/$suite.err" ||
+        code=$?
+    [ $code -eq 1 ] && grep "computes it wider" "build/$suite.err"
+}
+
+# What every kernel gives must be this machine's, byte for byte; see examples/crosscheck.c.
+check_reports() {
+    [ -f examples/crosscheck.c ] || return 0
+    build_example "$compiler $flags" crosscheck || return 1
+    verdict "the same report" same_report kernels
+    verdict "the same report with a model" same_report model -m examples/tiny.gguf
+}
+
+same_report() {
+    ours=build/report-$1.txt theirs=build/report-$1-$suite.txt
+    shift
+    $emulator "build/crosscheck-$suite$exe" "$@" >"$theirs"
+    cmp "$ours" "$theirs" || { build/crosscheck --compare "$ours" "$theirs"; return 1; }
+}
+
+make_reports() {
+    [ -f examples/crosscheck.c ] || return 0
+    example crosscheck >/dev/null
+    build/crosscheck >build/report-kernels.txt 2>/dev/null
+    build/crosscheck -m examples/tiny.gguf >build/report-model.txt 2>/dev/null
+}
+
+# x86 CPUs that lack something: each level must be found, and none beyond it.
+qemu_x86() {
+    [ "$(uname -m)" = x86_64 ] || skip "this is no x86-64"
+    need qemu-x86_64
+    compiler=$CC flags=$CFLAGS bad=0
+    build_tests $compiler $flags && build_example "$compiler $flags" generate || return 1
+    for cpu in qemu64 Nehalem Haswell; do
+        emulator="qemu-x86_64 -cpu $cpu" has='' lacks='avx2 avxvnni avx512vnni'
+        [ $cpu != Haswell ] || has=avx2 lacks='avxvnni avx512vnni'
+        check_levels && run $emulator build/tests-qemu-x86 kernels/ || bad=1
+    done
+    return $bad
+}
