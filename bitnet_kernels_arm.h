@@ -8,6 +8,9 @@
                      and SADALP (pairs of int16 added into int32).
        neon-dotprod  SDOT: four products of int8 added into int32. Most CPUs since 2018.
        neon-i8mm     That, and SMMLA for many columns: 2 x 2 dots of 8. Most since 2021.
+       All           Floats by multiplications and additions, 16 partial sums in four registers;
+                     FMLA only in attention over an F16 cache, where products are exact. FCVTL and
+                     FCVTN for F16.
        neon          also on ARMv7-A, but for ternary weights and bytes only: vectors there flush
                      subnormals to zero, so floats are left to the scalar code.
    bitnet__cpu_features asks the system for the instructions. Each function names its target in an
@@ -175,7 +178,7 @@ extern "C" {
 #if defined(__clang__)
   #define BITNET__UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
-  #define BITNET__UNROLL _Pragma("GCC unroll 16")
+  #define BITNET__UNROLL _Pragma("GCC unroll 8")
 #else
   #define BITNET__UNROLL
 #endif
@@ -789,13 +792,6 @@ BITNET__DEFINE_DOTROWS_I2S(i8mm, dotprod, 16, 4, 1024, 8)
    scalar twin. Products that have to be rounded are vmulq and then vaddq, which the rule against
    contraction in bitnet.h keeps apart; vfmaq stands only where the product is exact. */
 
-/* For rows that come from memory, once for 64 bytes. An address past the end does no harm. */
-#if defined(__GNUC__) || defined(__clang__)
-  #define BITNET__AHEAD(p) __builtin_prefetch((const void *)((uintptr_t)(p) + 4096))
-#else
-  #define BITNET__AHEAD(p) __prefetch((const void *)((uintptr_t)(p) + 4096))
-#endif
-
 /* What rows are made of. CACHE is F16, WIDE a block of it as floats; both meet shortened floats,
    whose products with them are exact. */
 enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE,
@@ -833,9 +829,9 @@ BITNET__INLINE float bitnet__fold_neon(const float32x4_t *sum) {
 
 /* A tile is 4 dot products, whose sums take 16 registers: 4 rows and 1 column (token), or 2 and 2.
    Past the last row it repeats that one and drops the copies. */
-BITNET__INLINE void bitnet__tile4_neon(const uint8_t *w, const float *x, int n, int rows,
-                                       float *out, size_t out_stride, const int tile_cols,
-                                       const int kind) {
+BITNET__INLINE void bitnet__tile_dots_neon(const uint8_t *w, const float *x, int n, int rows,
+                                           float *out, size_t out_stride, const int tile_cols,
+                                           const int kind) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
     const int tile_rows = 4 / tile_cols;
     float32x4_t sum[4][2][4], v[4][2], a;
@@ -851,7 +847,8 @@ BITNET__INLINE void bitnet__tile4_neon(const uint8_t *w, const float *x, int n, 
     }
     for (i = 0; i < n; i += BITNET__LANES) {
         BITNET__UNROLL for (r = 0; r < tile_rows; r++)
-            if (kind != BITNET__ROWS_WIDE && (size_t)i * bytes % 64 == 0) BITNET__AHEAD(row[r]);
+            if (kind != BITNET__ROWS_WIDE && (size_t)i * bytes % 64 == 0)
+                BITNET__STREAM(row[r], 4096);
         BITNET__UNROLL for (j = 0; j < 4; j += 2) {
             BITNET__NO_AHEAD();
             BITNET__UNROLL for (r = 0; r < tile_rows; r++, row[r - 1] += 8 * bytes)
@@ -881,9 +878,9 @@ BITNET__INLINE void bitnet__dots_neon(const uint8_t *w, const float *x, int n, i
         float *to = out;
         for (c = cols; c >= 2; c -= 2, col += 2 * (size_t)n, to += 2 * out_stride)
             for (r = 0; r < 4 && r < rows; r += 2)
-                bitnet__tile4_neon(w + (size_t)r * row_bytes, col, n, rows - r, to + r, out_stride,
-                                  2, kind);
-        if (c) bitnet__tile4_neon(w, col, n, rows, to, out_stride, 1, kind);
+                bitnet__tile_dots_neon(w + (size_t)r * row_bytes, col, n, rows - r, to + r,
+                                       out_stride, 2, kind);
+        if (c) bitnet__tile_dots_neon(w, col, n, rows, to, out_stride, 1, kind);
     }
 }
 
@@ -948,11 +945,12 @@ BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t w_stride, con
     float32x4_t sum[4][16], v[2], a[4];
     int r, c, j, k;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        BITNET__UNROLL for (j = 0; j < regs; j++)
-            sum[c][j] = vld1q_f32(out + (size_t)c * (size_t)n + 4 * j);
+        BITNET__UNROLL for (j = 0; j < regs; j += 2)
+            bitnet__load8_neon(sum[c] + j, (const uint8_t *)(out + (size_t)c * (size_t)n + 4 * j),
+                               BITNET__ROWS_WIDE);
     }
     for (r = 0; r < rows; r++, w += w_stride * bytes) {
-        if (kind != BITNET__ROWS_WIDE) BITNET__AHEAD(w);
+        if (kind != BITNET__ROWS_WIDE) BITNET__STREAM(w, 4096);
         BITNET__UNROLL for (c = 0; c < tile_cols; c++)
             a[c] = vdupq_n_f32(p[(size_t)c * p_stride + (size_t)r]);
         BITNET__UNROLL for (j = 0; j < regs; j += 2) {
@@ -964,8 +962,11 @@ BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t w_stride, con
         }
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        BITNET__UNROLL for (j = 0; j < regs; j++)
-            vst1q_f32(out + (size_t)c * (size_t)n + 4 * j, sum[c][j]);
+        float *to = out + (size_t)c * (size_t)n;
+        BITNET__UNROLL for (j = 0; j < regs; j += 2) {
+            vst1q_f32(to + 4 * j, sum[c][j]);
+            vst1q_f32(to + 4 * j + 4, sum[c][j + 1]);
+        }
     }
 }
 
@@ -1297,6 +1298,7 @@ static const bitnet_kernels bitnet__kernels_i8mm = {
 #undef BITNET__TARGET_i8mm
 #undef BITNET__UNROLL
 #undef BITNET__IN_PLACE
+#undef BITNET__NO_AHEAD
 #undef BITNET__STREAM
 #undef BITNET__TILE
 #undef BITNET__CLAMP
@@ -1307,7 +1309,5 @@ static const bitnet_kernels bitnet__kernels_i8mm = {
 #undef BITNET__DEFINE_DOTROWS_I2S
 #undef BITNET__DEFINE_DOTROWS_U8
 #undef BITNET__KERNEL_ENTRIES
-#undef BITNET__AHEAD
-#undef BITNET__NO_AHEAD
 #undef BITNET__ROW_BYTES
 #undef BITNET__DEFINE_DOTROWS_NEON
