@@ -129,8 +129,8 @@
    with the cache's 11 bits are exact, so that there an FMA is allowed, and twice as fast. The
    price is a rule for the compiler: no -ffast-math (refused), no contraction of a*b+c into an FMA
    (switched off here by pragma; if a compiler ignores that, use -ffp-contract=off; MSVC:
-   /fp:precise), 32-bit x86 with -msse2 -mfpmath=sse, and on s390x, where gcc -std=c99 computes
-   with doubles, -fexcess-precision=fast. bitnet_selftest says in words if a build breaks the rule.
+   /fp:precise), 32-bit x86 with -msse2 -mfpmath=sse. bitnet_selftest says in words if a build
+   breaks the rule.
 
    ----
    bitnet_chat_tokenize writes the published template of BitNet b1.58-2B-4T: each message as
