@@ -572,16 +572,18 @@ def load_gguf(path):
 @torch.no_grad()
 def evaluate(a):
     tok, model = load_gguf(a.model)
-    nats, tokens, size, docs = 0.0, 0, 0, read_documents(a.text)
+    docs, nats, tokens = read_documents(a.text), [], []
     for d in docs:
         ids = [tok.bos] + tok.encode(d) + [tok.eos]
         assert len(ids) <= model.c["context"] + 1, "a document is longer than the context"
         logits = model(torch.tensor([ids[:-1]]))[0].double()
-        nats += F.cross_entropy(logits, torch.tensor(ids[1:]), reduction="sum").item()
-        tokens += len(ids) - 1
-        size += len(d.encode())
-    print("perplexity %.6f per token, %.6f bits per byte" % (math.exp(nats / tokens), nats / math.log(2) / size))
-    print("%d documents, %d bytes, %d predicted tokens" % (len(docs), size, tokens))
+        nats.append(F.cross_entropy(logits, torch.tensor(ids[1:]), reduction="sum").item())
+        tokens.append(len(ids) - 1)
+    size = sum(len(d.encode()) for d in docs)
+    print("perplexity %.6f per token, %.6f bits per byte"
+          % (math.exp(sum(nats) / sum(tokens)), sum(nats) / math.log(2) / size))
+    print("%d documents, %d bytes, %d predicted tokens" % (len(docs), size, sum(tokens)))
+    print("perplexity %.6f of every eighth document" % math.exp(sum(nats[::8]) / sum(tokens[::8])))
 
 
 @torch.no_grad()

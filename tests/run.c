@@ -12,8 +12,8 @@
    Every test still runs and can fail, with fewer repetitions: each third combination of threads and
    batches (model/variants), 400 draws in place of 4000 (text/distribution), a tenth of the hidden
    states and of the random texts (screen/, tokenizer/roundtrip), one prompt in three for each
-   sampler, and half as long texts (lookup/samplers), each fifth place of a damaged file (gguf/), and each eighth document
-   (tiny/perplexity). */
+   sampler, half as long (lookup/samplers), each fifth place of a damaged file (gguf/), and each
+   eighth document (tiny/perplexity). */
 
 #include <stdarg.h>
 #include <time.h>

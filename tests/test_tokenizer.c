@@ -780,7 +780,7 @@ static int random_round_trips(const bitnet__vocab *v, const bitnet_allocator *a,
     return ok;
 }
 
-/* A megabyte (quick: a tenth) of each of these must finish: nobody waits for a quadratic run of minutes. */
+/* A megabyte (quick: a tenth) of each of these must finish: nobody waits for a quadratic run. */
 static int megabytes(const bitnet__vocab *v, const bitnet_allocator *a) {
     static const char *const patterns[] = {
         "A", " ", "\n", "\t", "\xF0\x9F\x98\x80", "'", " \n", "\n ", "<", "<|", "<|a|", "\xFF",
