@@ -10,10 +10,10 @@
 
    BITNET_TEST_QUICK=1 in the environment is for emulators, where a test takes ten times as long.
    Every test still runs and can fail, with fewer repetitions: each third combination of threads and
-   batches (model/variants), 400 draws in place of 4000 (text/distribution), a tenth of the hidden
-   states and of the random texts (screen/, tokenizer/roundtrip), one prompt in three for each
-   sampler, half as long (lookup/samplers), each fifth place of a damaged file (gguf/), and each
-   eighth document (tiny/perplexity). */
+   batches (model/variants), 400 draws in place of 4000 (text/distribution), a twentieth of the
+   hidden states (screen/), a tenth of the random texts (tokenizer/roundtrip), one prompt for each
+   of five samplers, half as long (lookup/samplers), each fifth place of a damaged file (gguf/), and
+   each eighth document (tiny/perplexity). */
 
 #include <stdarg.h>
 #include <time.h>

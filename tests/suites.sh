@@ -6,6 +6,9 @@
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows i686"
 SUITES="sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang"
 
+# Of these, where they are, every machine's report must be the same.
+MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
+
 suite_commands() {
     exe=
     case $1 in
@@ -15,7 +18,6 @@ suite_commands() {
                 sh tests/test_cli.sh build/generate-cli examples/tiny.gguf build/bench-cli ;;
         check) sh tests/check.sh ;;
         crosscheck)
-            [ -f tests/test_crosscheck.sh ] || skip "there is no tests/test_crosscheck.sh"
             build_example "$CC $CFLAGS" crosscheck &&
                 sh tests/test_crosscheck.sh build/crosscheck-crosscheck examples/tiny.gguf ;;
         gcc-native-unsigned-char) need gcc; tests gcc -O3 -march=native -funsigned-char ;;
@@ -34,20 +36,27 @@ suite_commands() {
 }
 
 # machine NAME: a compiler with flags and what runs its programs here. The kernel tables in $has
-# must be found there, those in $lacks must be refused; a build with the flags in $wrong too.
+# must be found there, those in $lacks must be refused; a build with the flags in $wrong too. $break
+# (for sed) breaks a kernel that $break_names, so that crosscheck has to find it.
 machine() {
-    compiler='' flags='-O2 -static' emulator='' exe='' has='' lacks='' wrong=''
+    compiler='' flags='-O2 -static' emulator='' exe='' has='' lacks='' wrong='' break=''
     case $1 in
         aarch64-cortex-a53-signed-char)
             compiler=aarch64-linux-gnu-gcc flags="$flags -fsigned-char"
-            emulator='qemu-aarch64 -cpu cortex-a53' has=neon lacks='neon-dotprod neon-i8mm' ;;
+            emulator='qemu-aarch64 -cpu cortex-a53' has=neon lacks='neon-dotprod neon-i8mm'
+            break_file=bitnet_kernels_arm.h break='s/#define BITNET__FOLD 5/#define BITNET__FOLD 9/'
+            break_names='dotrows_ternary .*, kernel neon, only in' ;;
         aarch64-neoverse-n1)
             compiler=aarch64-linux-gnu-gcc
-            emulator='qemu-aarch64 -cpu neoverse-n1' has='neon neon-dotprod' lacks=neon-i8mm ;;
+            emulator='qemu-aarch64 -cpu neoverse-n1' has='neon neon-dotprod' lacks=neon-i8mm
+            break_file=bitnet_kernels_arm.h break='s/part\[2\], 4);/part[2], 3);/'
+            break_names='dotrows_ternary .*, kernel neon-dotprod, only in' ;;
         aarch64-max)
             compiler=aarch64-linux-gnu-gcc flags='-O3 -static -march=armv8.6-a'
-            emulator='qemu-aarch64 -cpu max' has='neon neon-dotprod neon-i8mm' ;;
-        armhf) compiler=arm-linux-gnueabihf-gcc emulator='qemu-arm -cpu max' ;;
+            emulator='qemu-aarch64 -cpu max' has='neon neon-dotprod neon-i8mm'
+            break_file=bitnet_kernels_arm.h break='s/vtrn2q_s64(a0, a1)/vtrn2q_s64(a1, a0)/'
+            break_names='dotrows_ternary .*, kernel neon-i8mm, only in' ;;
+        armhf) compiler=arm-linux-gnueabihf-gcc emulator='qemu-arm -cpu max' has=neon ;;
         s390x)                         # in ISO C its gcc computes with doubles
             compiler=s390x-linux-gnu-gcc flags="$flags -fexcess-precision=fast"
             emulator=qemu-s390x wrong=-fexcess-precision=standard ;;
@@ -145,26 +154,60 @@ finds_wide_floats() {
     [ $code -eq 1 ] && grep "computes it wider" "build/$suite.err"
 }
 
-# What every kernel gives must be this machine's, byte for byte; see examples/crosscheck.c.
+# What every kernel gives must be this machine's, byte for byte, alone and in a model; see
+# examples/crosscheck.c.
 check_reports() {
-    [ -f examples/crosscheck.c ] || return 0
     build_example "$compiler $flags" crosscheck || return 1
-    verdict "the same report" same_report kernels
-    verdict "the same report with a model" same_report model -m examples/tiny.gguf
+    for name in $(report_names); do
+        verdict "the same report: $name" same_report "$name"
+    done
+    [ -z "$break" ] || verdict "names the kernel that is broken" names_broken
+}
+
+report_names() {
+    echo kernels
+    for model in $MODELS; do
+        [ ! -f "$model" ] || basename "$model" .gguf
+    done
+}
+
+# write_report NAME COMMAND...: of the kernels, or of the model NAME.gguf.
+write_report() {
+    for model in $MODELS; do
+        [ "$(basename "$model" .gguf)" != "$1" ] || set -- "$@" -m "$model" -n 8
+    done
+    shift
+    "$@"
 }
 
 same_report() {
-    ours=build/report-$1.txt theirs=build/report-$1-$suite.txt
-    shift
-    $emulator "build/crosscheck-$suite$exe" "$@" >"$theirs"
-    cmp "$ours" "$theirs" || { build/crosscheck --compare "$ours" "$theirs"; return 1; }
+    theirs=build/report-$1-$suite.txt
+    write_report "$1" $emulator "build/crosscheck-$suite$exe" >"$theirs"
+    cmp "build/report-$1.txt" "$theirs" ||
+        { build/crosscheck --compare "build/report-$1.txt" "$theirs"; return 1; }
+}
+
+# With one constant of a kernel changed, the report differs, and --compare names table and entry.
+names_broken() {
+    dir=build/broken-$suite
+    rm -rf "$dir"
+    mkdir -p "$dir/examples"
+    cp bitnet*.h "$dir"
+    cp examples/crosscheck* "$dir/examples"
+    sed "$break" "$break_file" >"$dir/$break_file"
+    ! cmp -s "$break_file" "$dir/$break_file" || { echo "nothing to break"; return 1; }
+    run $compiler $flags "$dir/examples/crosscheck.c" -o "$dir/crosscheck$exe" -lpthread || return 1
+    if $emulator "$dir/crosscheck$exe" >"$dir/report.txt" 2>"$dir/err"; then return 1; fi
+    build/crosscheck --compare build/report-kernels.txt "$dir/report.txt" >"$dir/difference"
+    cat "$dir/difference"
+    grep -q "$break_names" "$dir/difference"
 }
 
 make_reports() {
-    [ -f examples/crosscheck.c ] || return 0
     example crosscheck >/dev/null
-    build/crosscheck >build/report-kernels.txt 2>/dev/null
-    build/crosscheck -m examples/tiny.gguf >build/report-model.txt 2>/dev/null
+    for name in $(report_names); do
+        write_report "$name" build/crosscheck >"build/report-$name.txt" 2>/dev/null
+    done
 }
 
 # x86 CPUs that lack something: each level must be found, and none beyond it.

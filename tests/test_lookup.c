@@ -258,7 +258,7 @@ static void test_samplers(void) {
             bitnet_stop why;
             const char *bad;
             contexts two;
-            if (i != kind % 3 && test_quick()) continue;
+            if (test_quick() && (i != kind % 3 || kind % 3 == 1)) continue;
             lookup = kind % 2 ? 4 : 20;                    /* over and under what is screened */
             s.rng = (uint64_t)(100 * kind + i);
             s.temperature = kind == 0 || kind == 5 ? 0.0f : 0.4f;

@@ -120,7 +120,7 @@ static int same_draw(bench *b, const bitnet_sampler *sampler) {
 
 static void run_screen(uint32_t type, int wild) {
     static bench b;
-    int round, ok = 1, rounds = test_quick() ? 300 : 3000;
+    int round, ok = 1, rounds = test_quick() ? 150 : 3000;
     CHECK(set_up(&b, type, wild));
     for (round = 0; round < rounds && ok; round++) {
         bitnet_sampler s;
