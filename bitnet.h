@@ -172,8 +172,7 @@
    evaluated), <|eot_id|> if that was no end token, and the next message (see generate.c).
 
    RELEASES
-       0.1.0  first: GGUF I2_S (three packings) in, text out; scalar, AVX2 and AVX-512 kernels, I2_S
-              and TL2
+       0.1.0  first: GGUF I2_S (three packings) in, text out; kernels in plain C, for x86 and ARM
    The licence is at the end of this file. */
 
 #ifndef BITNET_H
