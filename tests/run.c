@@ -8,7 +8,8 @@
    compiled in, or tests/data). The environment variable BITNET_TEST_DATA names the directory of
    the larger data (default ../shared).
 
-   BITNET_TEST_QUICK=1 in the environment is for emulators, where a test takes ten times as long.
+   BITNET_TEST_QUICK=1 in the environment is for emulators, where a test takes ten times as long,
+   and for further compilers.
    Every test still runs and can fail, with fewer repetitions: each third combination of threads and
    batches (model/variants), 400 draws in place of 4000 (text/distribution), a twentieth of the
    hidden states (screen/), a tenth of the random texts (tokenizer/roundtrip), one prompt for each

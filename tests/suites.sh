@@ -20,15 +20,15 @@ suite_commands() {
         crosscheck)
             build_example "$CC $CFLAGS" crosscheck &&
                 sh tests/test_crosscheck.sh build/crosscheck-crosscheck examples/tiny.gguf ;;
-        gcc-native-unsigned-char) need gcc; tests gcc -O3 -march=native -funsigned-char ;;
-        clang) need clang; tests clang -O2 ;;
+        gcc-native-unsigned-char) need gcc; quick_tests gcc -O3 -march=native -funsigned-char ;;
+        clang) need clang; quick_tests clang -O2 ;;
         sanitizers)                    # gcc's: clang takes minutes for a file
             need gcc
             tests gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all ;;
         races)                         # the tests that share contexts and models between threads
             need gcc
             build_tests gcc -O1 -g -fsanitize=thread &&
-                run build/tests-races model/head48 model/callers_pool screen/switch screen/ahead \
+                BITNET_TEST_QUICK=1 run build/tests-races model/head48 model/callers_pool screen/switch screen/ahead \
                     lookup/samplers tiny/same_text ;;
         qemu-x86) qemu_x86 ;;
         *) machine "$1" && require_machine && on_machine ;;
@@ -117,6 +117,7 @@ build_tests() {
 }
 
 tests() { build_tests "$@" && run $RUN "build/tests-$suite"; }
+quick_tests() { build_tests "$@" && BITNET_TEST_QUICK=1 run $RUN "build/tests-$suite"; }
 
 # ---- on other machines ----
 
