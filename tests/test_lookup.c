@@ -163,7 +163,7 @@ static void test_chain(void) {
         end_pair(&two);
     }
     p.ignore_end = 1;
-    for (n = 1; n < 24; n++) {                             /* max_tokens */
+    for (n = 1; n < 24; n += test_quick() ? 5 : 1) {       /* max_tokens */
         CHECK(start_pair(&two, m, cp, 5));
         p.max_tokens = n;
         bad = differs(&two, &p, 5, &why);
@@ -172,7 +172,7 @@ static void test_chain(void) {
         end_pair(&two);
     }
     p.max_tokens = 0;
-    for (n_ctx = 11; n_ctx < 32; n_ctx++) {                /* the context's end, small batches */
+    for (n_ctx = 11; n_ctx < 32; n_ctx += test_quick() ? 3 : 1) {   /* its end, small batches */
         cp.n_ctx = n_ctx;
         cp.n_batch = n_ctx % 4;
         CHECK(start_pair(&two, m, cp, 15));
@@ -183,7 +183,7 @@ static void test_chain(void) {
     }
     cp.n_ctx = 64;
     cp.n_batch = 0;
-    for (n = 0; n < 20; n++) {                             /* text_fn stops */
+    for (n = 0; n < 20; n += test_quick() ? 6 : 1) {       /* text_fn stops */
         CHECK(start_pair(&two, m, cp, 7));
         two.t[0].stop_at = two.t[1].stop_at = n;
         bad = differs(&two, &p, 7, &why);
