@@ -5,12 +5,14 @@
 #   ./build.sh test        installs what the suites need and is missing, then runs them all
 #   ./build.sh suite NAME...   runs these suites (tests/suites.sh has the names)
 #   ./build.sh examples    builds every example
+#   ./build.sh web         the WASM modules and the page, into build/web
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
 #   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
 #   ./build.sh deps        installs what test needs (apt-get, as root or through sudo)
 #   ./build.sh clean       removes build/
 #
 # CC, CFLAGS    compiler and its flags (cc, -O2)
+# EMCC          emscripten's compiler, 3.1.6 or newer (emcc)
 # RUN           put in front of every program that is run, for an emulator
 # BITNET_NO_INSTALL=1    test installs nothing; suites that lack their tools are skipped, by name
 # BITNET_TEST_DATA       folder of the larger test data (../shared); tests without it are skipped
@@ -39,6 +41,60 @@ stb_flags() {
 example() {
     mkdir -p build
     run $CC $CFLAGS $(stb_flags $CC) "examples/$1.c" -o "build/$1" -lpthread
+}
+
+# ---- the browser part ----
+
+EMCC=${EMCC:-emcc}
+
+# em ARGUMENTS...: emcc, which in Debian 12 does not find its own acorn.
+em() { NODE_PATH="${NODE_PATH:-/usr/share/nodejs}" $EMCC "$@"; }
+
+# 3.1.6 takes -mrelaxed-simd, but has none of its functions.
+em_has_relaxed() {
+    echo '#include <wasm_simd128.h>
+        v128_t f(v128_t x) { return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, x, x); }' |
+        em -Werror -msimd128 -mrelaxed-simd -x c -c - -o build/em/relaxed.o >/dev/null 2>&1
+}
+
+# web_module NAME FLAGS...: build/web/bitnet-NAME.js and .wasm. The names of the stack's settings
+# are the old ones, which every version knows; the options for Node keep the module's code from
+# taking part in how the process ends.
+web_module() {
+    name=$1
+    shift
+    mkdir -p build/em
+    rm -f build/em/bitnet-"$name".*
+    run em -O3 "$@" $WEB_FLAGS web/bitnet_web.c -o "build/em/bitnet-$name.js" --no-entry \
+        -sMODULARIZE=1 -sEXPORT_ES6=1 -sENVIRONMENT=web,worker,node -sFILESYSTEM=0 \
+        -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=4GB -sTOTAL_STACK=512KB \
+        -sEXPORTED_FUNCTIONS=_malloc,_free -sNODEJS_CATCH_EXIT=0 -sNODEJS_CATCH_REJECTION=0
+    for f in build/em/bitnet-"$name".*; do
+        cp "$f" build/web
+        case $f in *.worker.js) cp "$f" "build/web/$(basename "$f" .js).cjs" ;; esac   # for Node
+    done
+    variants="'$name'${variants:+, $variants}"
+}
+
+web() {
+    have "${EMCC%% *}" || { echo "web: $EMCC is not installed (Debian: emscripten)" >&2; exit 1; }
+    WEB_FLAGS='' variants=
+    THREADS="-pthread -sPTHREAD_POOL_SIZE=Module['poolSize'] -sDEFAULT_PTHREAD_STACK_SIZE=512KB"
+    rm -rf build/web
+    mkdir -p build/web build/em/stb
+    if [ -e /usr/include/stb/stb_sprintf.h ]; then   # by itself: a host's other headers don't fit
+        cp /usr/include/stb/stb_sprintf.h build/em/stb
+        WEB_FLAGS="-Ibuild/em $(stb_flags "em -Ibuild/em") -DSTB_SPRINTF_NOUNALIGNED"
+    fi
+    web_module simd -msimd128
+    web_module threads -msimd128 $THREADS -Wno-pthreads-mem-growth
+    if em_has_relaxed; then
+        web_module relaxed -msimd128 -mrelaxed-simd $THREADS -Wno-pthreads-mem-growth
+    fi
+    cp web/* examples/tiny.gguf LICENSE build/web
+    rm build/web/bitnet_web.c
+    echo "export const variants = [$variants];      // best first" >build/web/variants.js
+    (cd build/web && wc -c bitnet-*)
 }
 
 # ---- packages (Debian's names) ----
@@ -155,9 +211,10 @@ case $command in
     test) mkdir -p build && deps && if [ -n "$RUN" ]; then suites cc cli; else suites $SUITES; fi ;;
     suite) suites "$@" ;;
     one_suite) one_suite "$1" ;;
+    web) web ;;
     check) mkdir -p build && run sh tests/check.sh ;;
     bench) example bench && run $RUN build/bench "$@" ;;
     deps) mkdir -p build && deps ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,20s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
