@@ -6,6 +6,7 @@
 #   ./build.sh suite NAME...   runs these suites (tests/suites.sh has the names)
 #   ./build.sh examples    builds every example
 #   ./build.sh web         the WASM modules and the page, into build/web
+#   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
 #   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
 #   ./build.sh deps        installs what test needs (apt-get, as root or through sudo)
@@ -76,6 +77,17 @@ web_module() {
     variants="'$name'${variants:+, $variants}"
 }
 
+# web_crosscheck NAME FLAGS...: examples/crosscheck.c for the page, which compares its report with
+# crosscheck.txt, this machine's.
+web_crosscheck() {
+    name=$1
+    shift
+    run em -O2 "$@" -DBITNET_NO_THREADS examples/crosscheck.c -o "build/em/crosscheck-$name.js" \
+        -sMODULARIZE=1 -sEXPORT_ES6=1 -sENVIRONMENT=worker -sALLOW_MEMORY_GROWTH=1 -sINVOKE_RUN=0 \
+        -sTOTAL_STACK=512KB -sEXPORTED_RUNTIME_METHODS=callMain
+    cp "build/em/crosscheck-$name.js" "build/em/crosscheck-$name.wasm" build/web
+}
+
 web() {
     have "${EMCC%% *}" || { echo "web: $EMCC is not installed (Debian: emscripten)" >&2; exit 1; }
     WEB_FLAGS='' variants=
@@ -91,6 +103,10 @@ web() {
     if em_has_relaxed; then
         web_module relaxed -msimd128 -mrelaxed-simd $THREADS -Wno-pthreads-mem-growth
     fi
+    web_crosscheck simd -msimd128
+    if em_has_relaxed; then web_crosscheck relaxed -msimd128 -mrelaxed-simd; fi
+    example crosscheck
+    $RUN build/crosscheck --short >build/web/crosscheck.txt
     cp web/* examples/tiny.gguf LICENSE build/web
     rm build/web/bitnet_web.c
     echo "export const variants = [$variants];      // best first" >build/web/variants.js
@@ -115,6 +131,10 @@ missing_packages() {
         have "$target-gcc" && [ -e "/usr/$target/include/stdio.h" ] ||
             echo "gcc-$target" "libc6-dev-$arch-cross"
     done
+    have emcc || echo emscripten
+    have node || echo nodejs
+    have npm || echo npm
+    have chromium || echo chromium
     [ "$(uname -m)" = x86_64 ] || return 0
     if ! echo '#include <stdio.h>' | gcc -m32 -E - >/dev/null 2>&1; then
         # not gcc-multilib, which would remove the cross compilers
@@ -212,9 +232,10 @@ case $command in
     suite) suites "$@" ;;
     one_suite) one_suite "$1" ;;
     web) web ;;
+    serve) [ -e build/web/crosscheck.txt ] || web; run node tests/web/serve.mjs build/web "${1:-8080}" ;;
     check) mkdir -p build && run sh tests/check.sh ;;
     bench) example bench && run $RUN build/bench "$@" ;;
     deps) mkdir -p build && deps ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,20s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,21s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -4,7 +4,7 @@
 
 # Other machines, each in an emulator; then all suites, the longest first.
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows i686"
-SUITES="sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang"
+SUITES="sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang web-chromium"
 
 # Of these, where they are, every machine's report must be the same.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
@@ -31,6 +31,7 @@ suite_commands() {
                 run build/tests-races model/head48 model/callers_pool screen/switch screen/ahead \
                     lookup/samplers tiny/same_text ;;
         qemu-x86) qemu_x86 ;;
+        web-chromium) web_chromium ;;
         *) machine "$1" && require_machine && on_machine ;;
     esac
 }
@@ -222,4 +223,23 @@ qemu_x86() {
         check_levels && run $emulator build/tests-qemu-x86 kernels/ || bad=1
     done
     return $bad
+}
+
+# The page in a real browser. The npm packages that drive it go to build/, nothing else is fetched.
+web_chromium() {
+    for tool in "${EMCC%% *}" node npm "${CHROMIUM:-chromium}"; do need "$tool"; done
+    mkdir -p build/node
+    cp tests/web/package.json build/node
+    run npm install --prefix build/node --no-package-lock --no-audit --no-fund --loglevel=error ||
+        { [ "${BITNET_NO_INSTALL:-0}" != 1 ] || skip "npm cannot install what drives the browser"; return 1; }
+    build_example "$CC $CFLAGS" generate && web_built &&
+        CHROMIUM=$(command -v "${CHROMIUM:-chromium}") \
+            run node tests/web/browser.mjs build/web build/generate-web-chromium build/node
+}
+
+# build/web, made once for all suites that use it.
+web_built() {
+    while ! mkdir build/web.lock 2>/dev/null; do sleep 1; done
+    trap 'rmdir build/web.lock' EXIT
+    [ -e build/web/crosscheck.txt ] || "$0" web
 }
