@@ -8,6 +8,7 @@ const isNode = typeof process === 'object' && Boolean(process.versions?.node);
 const ADD_BOS = 1, PARSE_SPECIAL = 2, FILES_BOS = 8;   // flags of bw_tokenize
 const BATCH = 128;                  // tokens evaluated together; more would cost memory
 const STEP = 16 << 20;              // how a file of unknown size grows
+const MOST_BYTES = 2 ** 32 - (1 << 24);                // of a file, in a memory of 4 GB
 const REASONS = ['end', 'length', 'stop'];             // bitnet_stop
 const NUMBERS = ['layers', 'vocabulary', 'context', 'contextTrained', 'parameters', 'fileBytes',
   'threads'];                       // bw_number
@@ -159,9 +160,16 @@ function extend(bytes) {
 const wrongSize = (got, expected) =>
   new BitNetError('ERR_NETWORK', `the file should have ${expected} bytes, but ${got} came`);
 
+/** A size beyond 32 bits must not reach the module, which would see only the low ones. */
+function checkSize(size) {
+  if (size > MOST_BYTES)
+    throw new BitNetError('ERR_LIMIT', `${size} bytes are more than WebAssembly has room for`);
+}
+
 /** Streams the file to its place in memory; returns its size. */
 async function readFile(opened, { hash, signal, report }) {
   const known = opened.size >= 0;
+  checkSize(opened.size);
   let size = 0, room = opened.size ?? 0, waited = performance.now();
   const start = extend(room || STEP);
   room ||= STEP;
@@ -207,8 +215,19 @@ function checkHash(expected) {
 
 /** Brings the file into memory and makes a model of it. What proves wrong is not kept. */
 async function loadFile(source, { cache, sha256, signal, report }) {
+  const stop = new AbortController();                // the caller's signal, or too large a file
+  let total;
+  signal.addEventListener('abort', () => stop.abort());
   const opened = await openSource(source, {
-    cache, signal, onProgress: p => report({ phase: 'download', ...p }),
+    cache, signal: stop.signal,
+    onProgress(p) {
+      total = p.total;
+      if (total > MOST_BYTES) stop.abort();            // rather than download it first
+      else report({ phase: 'download', ...p });
+    },
+  }).catch(e => {
+    if (!signal.aborted) checkSize(total);
+    throw e;
   });
   const network = opened.cache === 'none' && typeof source === 'string' && !/^file:/.test(source);
   const about = { fromCache: opened.fromCache, cache: opened.cache };
@@ -225,7 +244,7 @@ async function loadFile(source, { cache, sha256, signal, report }) {
     checkAbort(signal);
     check(bw._bw_load(size));
     report({ phase: 'load', loaded: size, total: size, ...about });
-    return opened.cache;
+    return { cache: opened.cache, said: opened.notes ?? [] };
   } catch (e) {
     const damaged = ['ERR_CHECKSUM', 'ERR_FORMAT', 'ERR_TRUNCATED', 'ERR_UNSUPPORTED'];
     if (damaged.includes(e.code) || opened.fromCache && e.code === 'ERR_NETWORK')
@@ -245,9 +264,9 @@ function describe(variant, cache, notes) {
 async function load({ source, options, variants, notes }, signal, id) {
   const variant = await startModule({ variants, threads: options.threads, notes });
   checkAbort(signal);
-  const cache = await loadFile(source, { ...options, signal, report: progressTo(id) });
+  const { cache, said } = await loadFile(source, { ...options, signal, report: progressTo(id) });
   check(bw._bw_ctx(options.context, BATCH, variant === 'simd' ? 1 : options.threads));
-  return describe(variant, cache, notes);
+  return describe(variant, cache, [...notes, ...said]);
 }
 
 // ---- text and tokens ----
