@@ -188,7 +188,7 @@ function showModel() {
         : 'None is open.';
     const notes = [...i?.notes ?? []];
     if (i && typeof last === 'string' && last !== TINY && !['opfs', 'cache'].includes(i.cache)) {
-        notes.push('not kept in this browser: the next visit downloads it again');
+        notes.push('The model is not kept in this browser: the next visit downloads it again.');
     }
     $('model-notes').replaceChildren(...notes.map(text => {
         const li = document.createElement('li');
@@ -346,6 +346,7 @@ async function send() {
         turn.append(note);
         if (follow) toEnd();
     }
+    $('f-memory').textContent = bytes(m.info.memoryBytes);
     const focused = document.activeElement === $('stop');
     ready();
     if (focused) $('prompt').focus();
@@ -457,7 +458,8 @@ async function listCache() {
         name.title = entry.url;
         name.onclick = () => choose(entry.url);
         size.className = 'size';
-        size.textContent = entry.complete ? bytes(entry.size) : `${bytes(entry.size)} so far; opening goes on`;
+        size.textContent = entry.complete ? bytes(entry.size)
+            : `${bytes(entry.loaded ?? 0)}${entry.size ? ` of ${bytes(entry.size)}` : ''}; opening it goes on`;
         del.className = 'delete quiet';
         del.textContent = 'Delete';
         del.ariaLabel = `Delete ${nameOf(entry.url)}`;
