@@ -283,7 +283,8 @@ const tests = {
             await openUrl(page, `${isolated.url}cut.gguf`);
             const opened = () => document.getElementById('model-name').textContent === 'cut.gguf' &&
                 document.body.dataset.state === 'ready';
-            await page.waitForFunction(`(${opened})() || !document.getElementById('error').hidden`);
+            await state(page, 'loading');
+            await page.waitForFunction(() => document.body.dataset.state === 'ready');
             if (!await page.evaluate(opened)) {        // it may go on by itself
                 expect(await text(page, 'error-title'), 'The download was interrupted', 'message');
                 await page.reload();
