@@ -335,7 +335,7 @@ async function send() {
     out.flush();
     turn.classList.remove('writing');
     $('log').ariaBusy = 'false';
-    if (chat && turn.isConnected) messages.push({ role: 'assistant', content: reply });
+    if (chat && reply && turn.isConnected) messages.push({ role: 'assistant', content: reply });
     if (mine === writing) writing = null;
     showStats(reason === 'abort' ? null : m.stats, tokens, first - started, performance.now() - first);
     if (REASONS[reason] && turn.isConnected) {
