@@ -4,7 +4,8 @@
 
 # Other machines, each in an emulator; then all suites, the longest first.
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows i686"
-SUITES="sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang"
+SUITES="sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang
+    web-cache"
 
 # Of these, where they are, every machine's report must be the same.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
@@ -31,6 +32,9 @@ suite_commands() {
                 run build/tests-races model/head48 model/callers_pool screen/switch screen/ahead \
                     lookup/samplers tiny/same_text ;;
         qemu-x86) qemu_x86 ;;
+        web-cache)
+            need node && need chromium && need_playwright &&
+                PLAYWRIGHT="$playwright" node tests/web/cache.mjs ;;
         *) machine "$1" && require_machine && on_machine ;;
     esac
 }
@@ -75,6 +79,15 @@ machine() {
 
 skip() { echo "skip $suite: $1"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 need() { have "$1" || skip "$1 is not installed"; }
+
+# Sets $playwright, which drives chromium: from npm, in a folder of the suite's own, since others run
+# at the same time.
+need_playwright() {
+    need npm
+    playwright=$PWD/build/npm-$suite/node_modules/playwright-core
+    [ -d "$playwright" ] || run npm install --no-save --prefix "build/npm-$suite" playwright-core@1 ||
+        skip "npm cannot install playwright-core"
+}
 
 # Skips the suite if the machine's tools are missing. 64-bit ARM has to be there where test may
 # install it.

@@ -573,9 +573,9 @@ function entryOf({ url, size, done, date }, complete) {
 
 /* A sentence if the browser will not keep so many bytes more. */
 async function noRoom(bytes) {
-    if (!bytes || !navigator.storage?.estimate) return null;
+    if (!(bytes > 0) || !navigator.storage?.estimate) return null;
     const { quota, usage } = await navigator.storage.estimate();
-    if (quota - usage >= bytes + SPARE_BYTES) return null;
+    if (!(quota - usage < bytes + SPARE_BYTES)) return null;
     return `not cached: the browser has room for ${megabytes(quota - usage)} more, ` +
         `and this takes ${megabytes(bytes)}`;
 }
@@ -671,15 +671,18 @@ async function saveFile(dir, key, url, job) {
         await removeEntry(dir, `${key}.gguf`);    // if it is there, its size was wrong
         const partial = await readPartial(dir, key);
         if (partial && partial.done === partial.size) return await keepFile(dir, key, partial);
-        const { response, meta, at } = await requestRest(url, partial, job);
-        const note = meta.size && await noRoom(meta.size - at);
-        if (note) {
-            if (!at) return { note, response };
+        const rest = await requestRest(url, partial, job), { response, meta, at } = rest;
+        const note = await noRoom(meta.size - at) ?? await prepareFile(dir, key, rest);
+        if (note && at) {
             cancel(response);
             return { note };
         }
+        if (note) {
+            await removeFiles(dir, key);
+            return { note, response };
+        }
         try {
-            await downloadFile(dir, key, { response, meta, at }, job);
+            await downloadFile(dir, key, rest, job);
         } catch (error) {
             if (!meta.done || !isResumable(meta)) await removeFiles(dir, key);
             throw error;
@@ -698,6 +701,24 @@ async function readPartial(dir, key) {
     return meta && file && file.size >= meta.done ? meta : null;
 }
 
+/* -> why there is no room, if so: an estimate may be far from the truth, but a file cannot be made
+ * longer than there is room for. The metadata come first, since old ones speak of other bytes. */
+async function prepareFile(dir, key, { meta, at }) {
+    try {
+        await writeMeta(dir, key, { ...meta, done: at });
+        const handle = await openToWrite(dir, `${key}.part`);
+        try {
+            await handle.truncate(meta.size ?? at);
+        } finally {
+            await handle.truncate(at);
+            await handle.close();
+        }
+        return null;
+    } catch (error) {
+        return storageFailed(error).note;
+    }
+}
+
 async function keepFile(dir, key, meta) {
     await writeMeta(dir, key, { ...meta, date: new Date().toISOString() });
     await (await dir.getFileHandle(`${key}.part`)).move(`${key}.gguf`);
@@ -706,10 +727,8 @@ async function keepFile(dir, key, meta) {
 
 async function downloadFile(dir, key, { response, meta, at }, job) {
     const progress = startProgress(job, { phase: 'download', cache: 'opfs' }, at, meta.size);
-    await writeMeta(dir, key, { ...meta, done: at });         // before the file that it speaks of
     const handle = await openToWrite(dir, `${key}.part`);
     try {
-        await handle.truncate(at);
         try {
             await writeBody();
         } finally {
