@@ -148,26 +148,28 @@ static void bitnet__prepare_simd128(const int8_t *q, int len, v128_t *act) {
 
 BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes, const v128_t *act,
                                          int len, int rows, const int32_t *sum, int32_t *out) {
-    v128_t dot[4], v[4];
+    v128_t dot[4], v[4], mask[5];
     const uint8_t *row[4];
-    int r, i, k;
+    int r, i, h;
+    BITNET__UNROLL for (i = 0; i < 5; i++) mask[i] = wasm_i16x8_splat((int16_t)(3 << 2 * i));
     BITNET__UNROLL for (r = 0; r < 4; r++) {
         row[r] = w + BITNET__CLAMP(r, rows) * row_bytes;
         dot[r] = wasm_i32x4_const_splat(0);
     }
-    for (k = 0; k < len / 4; k += 16, act += 8) {
-        BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_v128_load(row[r] + k);
-        BITNET__UNROLL for (i = 0; i < 5; i++) {
-            const v128_t mask = wasm_i16x8_splat((int16_t)(3 << 2 * i)), a = act[i];
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                dot[r] = wasm_i32x4_add(dot[r], wasm_i32x4_dot_i16x8(wasm_v128_and(v[r], mask), a));
+    for (; len > 0; len -= 128) {
+        BITNET__UNROLL for (h = 0; h < 2; h++, act += 8) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_v128_load(row[r] + 16 * h);
+            BITNET__UNROLL for (i = 0; i < 8; i++) {
+                if (i == 5) {
+                    BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_shr(v[r], 6);
+                }
+                BITNET__UNROLL for (r = 0; r < 4; r++)
+                    dot[r] = wasm_i32x4_add(
+                        dot[r], wasm_i32x4_dot_i16x8(
+                                    wasm_v128_and(v[r], mask[i < 5 ? i : i - 3]), act[i]));
+            }
         }
-        BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_shr(v[r], 6);
-        BITNET__UNROLL for (i = 5; i < 8; i++) {
-            const v128_t mask = wasm_i16x8_splat((int16_t)(3 << 2 * (i - 3))), a = act[i];
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                dot[r] = wasm_i32x4_add(dot[r], wasm_i32x4_dot_i16x8(wasm_v128_and(v[r], mask), a));
-        }
+        BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32;
     }
     bitnet__give_wasm(out, wasm_i32x4_shr(bitnet__fold4_wasm(dot), 8), rows, sum);
 }
@@ -189,7 +191,7 @@ BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, cons
     }
 }
 
-/* A panel is 4 rows, one after the other, in the order of the activations: codes as words. */
+/* A panel is 4 rows, a vector of each in turn, in the order of the activations: codes as words. */
 BITNET__INLINE void bitnet__unpack_simd128(const uint8_t *w, size_t row_bytes, int rows, int len,
                                            v128_t *panel) {
     int r, piece, i;
@@ -197,11 +199,11 @@ BITNET__INLINE void bitnet__unpack_simd128(const uint8_t *w, size_t row_bytes, i
         const uint8_t *row = w + BITNET__CLAMP(r, rows) * row_bytes;
         for (piece = 0; piece < len / 64; piece++) {
             const v128_t v = wasm_v128_load(row + (size_t)piece * 16);
-            v128_t *to = panel + r * (len / 8) + piece / 2 * 16 + piece % 2 * 2;
+            v128_t *to = panel + (piece / 2 * 16 + piece % 2 * 2) * 4 + r;
             BITNET__UNROLL for (i = 0; i < 4; i++) {
                 const v128_t codes = bitnet__codes_wasm(v, i);
-                to[i * 4] = wasm_u16x8_extend_low_u8x16(codes);
-                to[i * 4 + 1] = wasm_u16x8_extend_high_u8x16(codes);
+                to[i * 16] = wasm_u16x8_extend_low_u8x16(codes);
+                to[i * 16 + 4] = wasm_u16x8_extend_high_u8x16(codes);
             }
         }
     }
@@ -212,21 +214,22 @@ BITNET__INLINE void bitnet__multiply_simd128(const v128_t *panel, int len, const
                                              const int32_t *sums, int rows, int cols, int32_t *out,
                                              size_t out_stride) {
     v128_t dot[2][4], v[4], a;
-    const v128_t *row[4];
     const int8_t *col[2];
     int r, c, k;
-    BITNET__UNROLL for (r = 0; r < 4; r++) row[r] = panel + r * (len / 8);
     BITNET__UNROLL for (c = 0; c < 2; c++) {
         col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
         BITNET__UNROLL for (r = 0; r < 4; r++) dot[c][r] = wasm_i32x4_const_splat(0);
     }
-    for (k = 0; k < len / 8; k++) {
-        BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = row[r][k];
-        BITNET__UNROLL for (c = 0; c < 2; c++) {
-            a = wasm_i16x8_load8x8(col[c] + 8 * k);
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                dot[c][r] = wasm_i32x4_add(dot[c][r], wasm_i32x4_dot_i16x8(v[r], a));
+    for (; len > 0; len -= 32) {
+        BITNET__UNROLL for (k = 0; k < 4; k++, panel += 4) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = panel[r];
+            BITNET__UNROLL for (c = 0; c < 2; c++) {
+                a = wasm_i16x8_load8x8(col[c] + 8 * k);
+                BITNET__UNROLL for (r = 0; r < 4; r++)
+                    dot[c][r] = wasm_i32x4_add(dot[c][r], wasm_i32x4_dot_i16x8(v[r], a));
+            }
         }
+        BITNET__UNROLL for (c = 0; c < 2; c++) col[c] += 32;
     }
     BITNET__UNROLL for (c = 0; c < 2; c++)
         if (c < cols)
@@ -281,18 +284,24 @@ BITNET__INLINE void bitnet__tile_u8_simd128(const uint8_t *w, const int8_t *q, c
                                             const int tile_cols) {
     v128_t dot[2][4], v[4], a;
     const uint8_t *row[4];
-    int r, c, i;
+    const int8_t *col[2];
+    int r, c, i, h;
     BITNET__UNROLL for (r = 0; r < 4; r++) {
         row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n;
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) dot[c][r] = wasm_i32x4_const_splat(0);
     }
-    for (i = 0; i < n; i += 8) {
-        BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_load8x8(row[r] + i);
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-            a = wasm_i16x8_load8x8(q + (size_t)c * (size_t)n + i);
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                dot[c][r] = wasm_i32x4_add(dot[c][r], wasm_i32x4_dot_i16x8(v[r], a));
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = q + (size_t)c * (size_t)n;
+    for (i = 0; i < n; i += 16) {
+        BITNET__UNROLL for (h = 0; h < 16; h += 8) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_load8x8(row[r] + h);
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                a = wasm_i16x8_load8x8(col[c] + h);
+                BITNET__UNROLL for (r = 0; r < 4; r++)
+                    dot[c][r] = wasm_i32x4_add(dot[c][r], wasm_i32x4_dot_i16x8(v[r], a));
+            }
         }
+        BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 16;
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] += 16;
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
         const int32_t sum = 128 * sums[c];
@@ -304,7 +313,7 @@ static void bitnet__dotrows_u8_simd128(const uint8_t *w, const int8_t *q, const 
                                        int n, int rows, int cols, int32_t *out,
                                        size_t out_stride) {
     int r, c, step;
-    if (n % 8) {
+    if (n % 16) {
         bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride);
         return;
     }
@@ -364,41 +373,37 @@ BITNET__INLINE void bitnet__tile_relaxed(const uint8_t *w, size_t row_bytes, con
                                          int n, int rows, const int32_t *sum, int32_t *out,
                                          const int halves) {
     const v128_t zero = wasm_i32x4_const_splat(0);
-    v128_t dot[4], one[4], four[4], v[4], a;
+    v128_t dot[4], part[2][4], v[4], mask[2], a;
     const uint8_t *row[4];
-    int r, k, end;
+    int r, b, h, i, end;
+    mask[0] = wasm_i8x16_const_splat(0x03);
+    mask[1] = wasm_i8x16_const_splat(0x0c);
     BITNET__UNROLL for (r = 0; r < 4; r++) {
         row[r] = w + BITNET__CLAMP(r, rows) * row_bytes;
         dot[r] = zero;
     }
-    for (k = 0; k < n / 4; k = end) {
-        end = halves && n / 4 - k > 64 ? k + 64 : n / 4;
-        BITNET__UNROLL for (r = 0; r < 4; r++) one[r] = four[r] = zero;
-        for (; k < end; k += 16) {
-            const int8_t *at = q + k / 32 * 128 + k % 32;
-            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_v128_load(row[r] + k);
-            a = wasm_v128_load(at + 96);
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                one[r] = bitnet__dot_relaxed(
-                    one[r], wasm_v128_and(v[r], wasm_i8x16_const_splat(0x03)), a, halves);
-            a = wasm_v128_load(at + 64);
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                four[r] = bitnet__dot_relaxed(
-                    four[r], wasm_v128_and(v[r], wasm_i8x16_const_splat(0x0c)), a, halves);
-            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_shr(v[r], 4);
-            a = wasm_v128_load(at + 32);
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                one[r] = bitnet__dot_relaxed(
-                    one[r], wasm_v128_and(v[r], wasm_i8x16_const_splat(0x03)), a, halves);
-            a = wasm_v128_load(at);
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                four[r] = bitnet__dot_relaxed(
-                    four[r], wasm_v128_and(v[r], wasm_i8x16_const_splat(0x0c)), a, halves);
+    for (b = 0; b < n; b = end) {
+        end = halves && n - b > 256 ? b + 256 : n;
+        BITNET__UNROLL for (r = 0; r < 4; r++) part[0][r] = part[1][r] = zero;
+        for (; b < end; b += 128, q += 128) {
+            BITNET__UNROLL for (h = 0; h < 2; h++) {
+                BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_v128_load(row[r] + 16 * h);
+                BITNET__UNROLL for (i = 0; i < 4; i++) {
+                    if (i == 2) {
+                        BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_shr(v[r], 4);
+                    }
+                    a = wasm_v128_load(q + 96 - 32 * i + 16 * h);
+                    BITNET__UNROLL for (r = 0; r < 4; r++)
+                        part[i % 2][r] = bitnet__dot_relaxed(
+                            part[i % 2][r], wasm_v128_and(v[r], mask[i % 2]), a, halves);
+                }
+            }
+            BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32;
         }
         BITNET__UNROLL for (r = 0; r < 4; r++) {
-            four[r] = halves ? wasm_i16x8_shr(four[r], 2) : wasm_i32x4_shr(four[r], 2);
-            one[r] = halves ? wasm_i16x8_add(one[r], four[r]) : wasm_i32x4_add(one[r], four[r]);
-            dot[r] = wasm_i32x4_add(dot[r], bitnet__settle_relaxed(one[r], halves));
+            a = halves ? wasm_i16x8_add(part[0][r], wasm_i16x8_shr(part[1][r], 2))
+                       : wasm_i32x4_add(part[0][r], wasm_i32x4_shr(part[1][r], 2));
+            dot[r] = wasm_i32x4_add(dot[r], bitnet__settle_relaxed(a, halves));
         }
     }
     bitnet__give_wasm(out, bitnet__fold4_wasm(dot), rows, sum);
@@ -420,7 +425,7 @@ BITNET__APART void bitnet__tiles_relaxed(const uint8_t *w, const int8_t *q, cons
     }
 }
 
-/* A panel is 4 rows, one after the other, in the order of the activations: codes as bytes. */
+/* A panel as above, with codes as bytes. */
 BITNET__INLINE void bitnet__unpack_relaxed(const uint8_t *w, size_t row_bytes, int rows, int len,
                                            v128_t *panel) {
     int r, piece, i;
@@ -428,8 +433,8 @@ BITNET__INLINE void bitnet__unpack_relaxed(const uint8_t *w, size_t row_bytes, i
         const uint8_t *row = w + BITNET__CLAMP(r, rows) * row_bytes;
         for (piece = 0; piece < len / 64; piece++) {
             const v128_t v = wasm_v128_load(row + (size_t)piece * 16);
-            v128_t *to = panel + r * (len / 16) + piece / 2 * 8 + piece % 2;
-            BITNET__UNROLL for (i = 0; i < 4; i++) to[i * 2] = bitnet__codes_wasm(v, i);
+            v128_t *to = panel + (piece / 2 * 8 + piece % 2) * 4 + r;
+            BITNET__UNROLL for (i = 0; i < 4; i++) to[i * 8] = bitnet__codes_wasm(v, i);
         }
     }
 }
@@ -438,21 +443,22 @@ BITNET__INLINE void bitnet__multiply_by(const v128_t *panel, int len, const int8
                                         const int32_t *sums, int rows, int cols, int32_t *out,
                                         size_t out_stride, const int halves) {
     v128_t dot[2][4], v[4], a;
-    const v128_t *row[4];
     const int8_t *col[2];
     int r, c, k;
-    BITNET__UNROLL for (r = 0; r < 4; r++) row[r] = panel + r * (len / 16);
     BITNET__UNROLL for (c = 0; c < 2; c++) {
         col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
         BITNET__UNROLL for (r = 0; r < 4; r++) dot[c][r] = wasm_i32x4_const_splat(0);
     }
-    for (k = 0; k < len / 16; k++) {
-        BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = row[r][k];
-        BITNET__UNROLL for (c = 0; c < 2; c++) {
-            a = wasm_v128_load(col[c] + 16 * k);
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                dot[c][r] = bitnet__dot_relaxed(dot[c][r], v[r], a, halves);
+    for (; len > 0; len -= 64) {
+        BITNET__UNROLL for (k = 0; k < 4; k++, panel += 4) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = panel[r];
+            BITNET__UNROLL for (c = 0; c < 2; c++) {
+                a = wasm_v128_load(col[c] + 16 * k);
+                BITNET__UNROLL for (r = 0; r < 4; r++)
+                    dot[c][r] = bitnet__dot_relaxed(dot[c][r], v[r], a, halves);
+            }
         }
+        BITNET__UNROLL for (c = 0; c < 2; c++) col[c] += 64;
     }
     BITNET__UNROLL for (c = 0; c < 2; c++) {
         if (c >= cols) continue;
