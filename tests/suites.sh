@@ -250,9 +250,11 @@ web_chromium() {
             run node tests/web/browser.mjs build/web "build/generate-$suite" "build/npm-$suite"
 }
 
-# build/web, made once for all suites that use it.
+# build/web, made once for all suites that use it, and again when something in it is newer.
 web_built() {
-    while ! mkdir build/web.lock 2>/dev/null; do sleep 1; done
+    tries=300
+    while ! mkdir build/web.lock 2>/dev/null && [ $((tries -= 1)) -gt 0 ]; do sleep 1; done
     trap 'rmdir build/web.lock' EXIT
-    [ -e build/web/crosscheck.txt ] || "$0" web
+    [ -e build/web/crosscheck.txt ] &&
+        [ -z "$(find bitnet*.h web examples/crosscheck* -newer build/web/crosscheck.txt)" ] || "$0" web
 }
