@@ -4,7 +4,7 @@
 
 # Other machines, each in an emulator; then all suites, the longest first.
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows i686"
-SUITES="sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang"
+SUITES="web-node sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang"
 
 # Of these, where they are, every machine's report must be the same.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
@@ -31,6 +31,7 @@ suite_commands() {
                 run build/tests-races model/head48 model/callers_pool screen/switch screen/ahead \
                     lookup/samplers tiny/same_text ;;
         qemu-x86) qemu_x86 ;;
+        web-node) web_node ;;
         *) machine "$1" && require_machine && on_machine ;;
     esac
 }
@@ -222,4 +223,14 @@ qemu_x86() {
         check_levels && run $emulator build/tests-qemu-x86 kernels/ || bad=1
     done
     return $bad
+}
+
+# ---- the browser part ----
+
+# The JavaScript API in Node. ./build.sh web fills build/web.
+web_node() {
+    need node
+    need "${EMCC%% *}"
+    build_example "$CC $CFLAGS" generate && web &&
+        node tests/web/node.mjs build/generate-web-node
 }
