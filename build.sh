@@ -58,59 +58,60 @@ em_has_relaxed() {
         em -Werror -msimd128 -mrelaxed-simd -x c -c - -o build/em/relaxed.o >/dev/null 2>&1
 }
 
-# web_module NAME FLAGS...: build/web/bitnet-NAME.js and .wasm. The names of the stack's settings
-# are the old ones, which every version knows; the options for Node keep the module's code from
-# taking part in how the process ends.
+# web_module SOURCE NAME FLAGS...: build/web/NAME.js and .wasm. The stack's size has its old name,
+# which every version knows.
 web_module() {
-    name=$1
-    shift
-    mkdir -p build/em
-    rm -f build/em/bitnet-"$name".*
-    run em -O3 "$@" $WEB_FLAGS web/bitnet_web.c -o "build/em/bitnet-$name.js" --no-entry \
-        -sMODULARIZE=1 -sEXPORT_ES6=1 -sENVIRONMENT=web,worker,node -sFILESYSTEM=0 \
-        -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=4GB -sTOTAL_STACK=512KB \
-        -sEXPORTED_FUNCTIONS=_malloc,_free -sNODEJS_CATCH_EXIT=0 -sNODEJS_CATCH_REJECTION=0
-    for f in build/em/bitnet-"$name".*; do
-        cp "$f" build/web
-        case $f in *.worker.js) cp "$f" "build/web/$(basename "$f" .js).cjs" ;; esac   # for Node
-    done
-    variants="'$name'${variants:+, $variants}"
+    source=$1 name=$2
+    shift 2
+    rm -f build/em/"$name".*
+    run em "$@" $WEB_FLAGS "$source" -o "build/em/$name.js" -msimd128 \
+        -sMODULARIZE=1 -sEXPORT_ES6=1 -sENVIRONMENT=web,worker,node -sALLOW_MEMORY_GROWTH=1 \
+        -sTOTAL_STACK=512KB -sNODEJS_CATCH_EXIT=0 -sNODEJS_CATCH_REJECTION=0
+    cp build/em/"$name".* build/web
+    # pthreads of old versions, where Node is to take it for CommonJS
+    [ ! -e "build/em/$name.worker.js" ] || cp "build/em/$name.worker.js" "build/web/$name.worker.cjs"
 }
 
-# web_crosscheck NAME FLAGS...: examples/crosscheck.c for the page, which compares its report with
-# crosscheck.txt, this machine's.
-web_crosscheck() {
-    name=$1
+# web_variant NAME FLAGS...: the library, for web/worker.js.
+web_variant() {
+    variants="'$1'${variants:+, $variants}" name=bitnet-$1
     shift
-    run em -O2 "$@" -DBITNET_NO_THREADS examples/crosscheck.c -o "build/em/crosscheck-$name.js" \
-        -sMODULARIZE=1 -sEXPORT_ES6=1 -sENVIRONMENT=worker -sALLOW_MEMORY_GROWTH=1 -sINVOKE_RUN=0 \
-        -sTOTAL_STACK=512KB -sEXPORTED_RUNTIME_METHODS=callMain
-    cp "build/em/crosscheck-$name.js" "build/em/crosscheck-$name.wasm" build/web
+    web_module web/bitnet_web.c $name -O3 "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB \
+        -sEXPORTED_FUNCTIONS=_malloc,_free
+}
+
+# web_crosscheck NAME FLAGS...: examples/crosscheck.c, for the page, which compares its
+# report with crosscheck.txt, this machine's.
+web_crosscheck() {
+    name=crosscheck-$1
+    shift
+    web_module examples/crosscheck.c $name -O2 "$@" -sINVOKE_RUN=0 -sEXIT_RUNTIME=1 \
+        -sEXPORTED_RUNTIME_METHODS=callMain
 }
 
 web() {
     have "${EMCC%% *}" || { echo "web: $EMCC is not installed (Debian: emscripten)" >&2; exit 1; }
     WEB_FLAGS='' variants=
-    THREADS="-pthread -sPTHREAD_POOL_SIZE=Module['poolSize'] -sDEFAULT_PTHREAD_STACK_SIZE=512KB"
+    threads="-pthread -sPTHREAD_POOL_SIZE=Module['poolSize'] -sDEFAULT_PTHREAD_STACK_SIZE=512KB
+        -Wno-pthreads-mem-growth"
     rm -rf build/web
     mkdir -p build/web build/em/stb
+    cp web/* examples/tiny.gguf LICENSE build/web
+    rm build/web/bitnet_web.c
     if [ -e /usr/include/stb/stb_sprintf.h ]; then   # by itself: a host's other headers don't fit
         cp /usr/include/stb/stb_sprintf.h build/em/stb
         WEB_FLAGS="-Ibuild/em $(stb_flags "em -Ibuild/em") -DSTB_SPRINTF_NOUNALIGNED"
     fi
-    web_module simd -msimd128
-    web_module threads -msimd128 $THREADS -Wno-pthreads-mem-growth
+    web_variant simd
+    web_variant threads $threads
+    web_crosscheck simd
     if em_has_relaxed; then
-        web_module relaxed -msimd128 -mrelaxed-simd $THREADS -Wno-pthreads-mem-growth
+        web_variant relaxed -mrelaxed-simd $threads
+        web_crosscheck relaxed -mrelaxed-simd
     fi
-    web_crosscheck simd -msimd128
-    if em_has_relaxed; then web_crosscheck relaxed -msimd128 -mrelaxed-simd; fi
-    example crosscheck
-    $RUN build/crosscheck --short >build/web/crosscheck.txt
-    cp web/* examples/tiny.gguf LICENSE build/web
-    rm build/web/bitnet_web.c
-    echo "export const variants = [$variants];      // best first" >build/web/variants.js
-    (cd build/web && wc -c bitnet-*)
+    echo "export const variants = [$variants];" >build/web/variants.js
+    example crosscheck && build/crosscheck --short >build/web/crosscheck.txt
+    (cd build/web && wc -c ./*-*.js ./*-*.wasm)
 }
 
 # ---- packages (Debian's names) ----

@@ -4,7 +4,7 @@
 
 # Other machines, each in an emulator; then all suites, the longest first.
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows i686"
-SUITES="sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang
+SUITES="web-node sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang
     web-cache web-chromium"
 
 # Of these, where they are, every machine's report must be the same.
@@ -32,6 +32,7 @@ suite_commands() {
                 run build/tests-races model/head48 model/callers_pool screen/switch screen/ahead \
                     lookup/samplers tiny/same_text ;;
         qemu-x86) qemu_x86 ;;
+        web-node) web_node ;;
         web-chromium) web_chromium ;;
         web-cache)
             need node && need chromium && need_playwright &&
@@ -238,6 +239,28 @@ qemu_x86() {
     return $bad
 }
 
+# ---- the browser part ----
+
+# build/web, made once for all suites that use it, and again when something in it is old.
+web_built() {
+    tries=600
+    while ! mkdir build/web.lock 2>/dev/null && [ $((tries -= 1)) -gt 0 ]; do sleep 1; done
+    trap 'rmdir build/web.lock' EXIT   # web may exit
+    if [ ! -e build/web/crosscheck.txt ] ||
+        [ -n "$(find bitnet*.h web examples/crosscheck* -newer build/web/crosscheck.txt)" ]; then web; fi
+    trap - EXIT
+    rmdir build/web.lock
+    [ -e build/web/crosscheck.txt ]
+}
+
+# The JavaScript API in Node.
+web_node() {
+    need node
+    need "${EMCC%% *}"
+    build_example "$CC $CFLAGS" generate && web_built &&
+        node tests/web/node.mjs build/generate-web-node
+}
+
 # The page in a real browser. The npm packages that drive it go to build/, nothing else is fetched.
 web_chromium() {
     for tool in "${EMCC%% *}" node npm "${CHROMIUM:-chromium}"; do need "$tool"; done
@@ -248,13 +271,4 @@ web_chromium() {
     build_example "$CC $CFLAGS" generate && web_built &&
         CHROMIUM=$(command -v "${CHROMIUM:-chromium}") \
             run node tests/web/browser.mjs build/web "build/generate-$suite" "build/npm-$suite"
-}
-
-# build/web, made once for all suites that use it, and again when something in it is newer.
-web_built() {
-    tries=300
-    while ! mkdir build/web.lock 2>/dev/null && [ $((tries -= 1)) -gt 0 ]; do sleep 1; done
-    trap 'rmdir build/web.lock' EXIT
-    [ -e build/web/crosscheck.txt ] &&
-        [ -z "$(find bitnet*.h web examples/crosscheck* -newer build/web/crosscheck.txt)" ] || "$0" web
 }

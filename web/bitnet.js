@@ -210,7 +210,7 @@ class Connection {
     const lost = e => connection.close(crash(e));
     if (isNode) {
       const { Worker } = await import('node:worker_threads');
-      connection.#worker = new Worker(url).on('message', message).on('error', lost)
+      connection.#worker = new Worker(url, { execArgv: [] }).on('message', message).on('error', lost)
         .on('exit', () => lost(new Error('the worker ended')));
     } else {
       const worker = new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });

@@ -106,7 +106,7 @@ async function instantiate(name, threads) {
     await Promise.all([compile(name), import(`./bitnet-${name}.js`), locator()]);
   return new Promise((resolve, reject) => {
     glue.default({
-      poolSize: threads - 1,
+      poolSize: Math.max(threads - 1, 1),      // with none, 3.1.6 would wait for ever
       locateFile,
       onAbort: reject,
       instantiateWasm(imports, done) {
@@ -167,9 +167,14 @@ function checkSize(size) {
 }
 
 /** Streams the file to its place in memory; returns its size. */
-async function readFile(opened, { hash, signal, report }) {
+async function readFile(opened, { hash, signal, report, network }) {
   const known = opened.size >= 0;
   checkSize(opened.size);
+  const broken = e => {
+    checkAbort(signal);
+    if (e.code) throw e;
+    throw new BitNetError(network ? 'ERR_NETWORK' : 'ERR_IO', `after ${size} bytes: ${e.message}`);
+  };
   let size = 0, room = opened.size ?? 0, waited = performance.now();
   const start = extend(room || STEP);
   room ||= STEP;
@@ -178,7 +183,7 @@ async function readFile(opened, { hash, signal, report }) {
   signal.addEventListener('abort', stop);
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch(broken);
       checkAbort(signal);
       if (done) break;
       if (known && size + value.length > opened.size) throw wrongSize('more', opened.size);
@@ -202,6 +207,7 @@ async function readFile(opened, { hash, signal, report }) {
     stop();
   }
   if (known && size !== opened.size) throw wrongSize(size, opened.size);
+  report(size, size);
   return size;
 }
 
@@ -229,12 +235,12 @@ async function loadFile(source, { cache, sha256, signal, report }) {
     if (!signal.aborted) checkSize(total);
     throw e;
   });
-  const network = opened.cache === 'none' && typeof source === 'string' && !/^file:/.test(source);
+  const network = opened.cache === 'none' && /^https?:/.test(source);
   const about = { fromCache: opened.fromCache, cache: opened.cache };
   try {
     if (sha256) bw._bw_sha256_begin();
     const size = await readFile(opened, {
-      hash: Boolean(sha256), signal,
+      hash: Boolean(sha256), signal, network,
       report: (loaded, total) =>
         report({ phase: network ? 'download' : 'read', loaded, total, ...about }),
     });
