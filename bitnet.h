@@ -71,6 +71,7 @@
        BITNET_NO_NEON         leaves the kernel table neon out, not those that build on it
        BITNET_NO_DOTPROD      leaves neon-dotprod out, and neon-i8mm, which builds on it
        BITNET_NO_I8MM         leaves that kernel table out
+       BITNET_NO_RELAXED      leaves the kernel table relaxed-simd out
        BITNET_REQUIRE_SIMD    #error if no kernel header was found beside this file
        BITNET_VSNPRINTF       what formats error texts; default vsnprintf; stbsp_vsnprintf works
 
@@ -375,7 +376,9 @@ enum {
     BITNET_CPU_AVX512VBMI = 32,
     BITNET_CPU_NEON = 64,
     BITNET_CPU_DOTPROD = 128,    /* SDOT and UDOT */
-    BITNET_CPU_I8MM = 256        /* SMMLA */
+    BITNET_CPU_I8MM = 256,       /* SMMLA */
+    BITNET_CPU_SIMD128 = 512,    /* WebAssembly: what the module was compiled with */
+    BITNET_CPU_RELAXED = 1024    /* and relaxed SIMD, if the engine computes it right */
 };
 
 /* Inner loops. Public, so that they can be called and compared without a model. Every entry gives
@@ -582,6 +585,11 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 #else
   #define BITNET__ARCH_ARM 0
 #endif
+#ifdef __wasm_simd128__
+  #define BITNET__ARCH_WASM 1
+#else
+  #define BITNET__ARCH_WASM 0
+#endif
 
 #if !defined(BITNET_NO_STDIO) && !defined(BITNET_NO_MMAP)
   #if defined(_WIN32)
@@ -595,6 +603,7 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 #ifndef BITNET_NO_THREADS
   #if defined(_WIN32)
     #define BITNET__THREADS_WIN32 1
+  #elif defined(__EMSCRIPTEN__) && !defined(__EMSCRIPTEN_PTHREADS__)   /* without -pthread */
   #elif defined(__unix__) || defined(__APPLE__)
     #define BITNET__THREADS_POSIX 1
   #endif
@@ -1211,6 +1220,10 @@ static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
   #elif BITNET__ARCH_ARM && !(defined(BITNET_NO_NEON) && defined(BITNET_NO_DOTPROD))
     #if __has_include("bitnet_kernels_arm.h")
       #include "bitnet_kernels_arm.h"
+    #endif
+  #elif BITNET__ARCH_WASM
+    #if __has_include("bitnet_kernels_wasm.h")
+      #include "bitnet_kernels_wasm.h"
     #endif
   #endif
 #endif
@@ -3577,6 +3590,9 @@ static void bitnet__pause(void) {
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
+#elif defined(__EMSCRIPTEN__)           /* WebAssembly has no such instruction */
+    volatile int i;
+    for (i = 0; i < 8; i++) { }
 #endif
 }
 
@@ -5755,6 +5771,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
   #pragma fp_contract(on)
 #endif
 #undef BITNET__ARCH_ARM
+#undef BITNET__ARCH_WASM
 #undef BITNET__ARCH_X86
 #undef BITNET__BOTH
 #undef BITNET__DEFINE_DOTROWS

@@ -5,12 +5,15 @@
 #   ./build.sh test        installs what the suites need and is missing, then runs them all
 #   ./build.sh suite NAME...   runs these suites (tests/suites.sh has the names)
 #   ./build.sh examples    builds every example
+#   ./build.sh web         the WASM modules and the page, into build/web
+#   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
 #   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
 #   ./build.sh deps        installs what test needs (apt-get, as root or through sudo)
 #   ./build.sh clean       removes build/
 #
 # CC, CFLAGS    compiler and its flags (cc, -O2)
+# EMCC          emscripten's compiler, 3.1.6 or newer (emcc)
 # RUN           put in front of every program that is run, for an emulator
 # BITNET_NO_INSTALL=1    test installs nothing; suites that lack their tools are skipped, by name
 # BITNET_TEST_DATA       folder of the larger test data (../shared); tests without it are skipped
@@ -41,6 +44,76 @@ example() {
     run $CC $CFLAGS $(stb_flags $CC) "examples/$1.c" -o "build/$1" -lpthread
 }
 
+# ---- the browser part ----
+
+EMCC=${EMCC:-emcc}
+
+# em ARGUMENTS...: emcc, which in Debian 12 does not find its own acorn.
+em() { NODE_PATH="${NODE_PATH:-/usr/share/nodejs}" $EMCC "$@"; }
+
+# 3.1.6 takes -mrelaxed-simd, but has none of its functions.
+em_has_relaxed() {
+    echo '#include <wasm_simd128.h>
+        v128_t f(v128_t x) { return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, x, x); }' |
+        em -Werror -msimd128 -mrelaxed-simd -x c -c - -o build/em/relaxed.o >/dev/null 2>&1
+}
+
+# web_module SOURCE NAME FLAGS...: build/web/NAME.js and .wasm. The stack's size has its old name,
+# which every version knows.
+web_module() {
+    source=$1 name=$2
+    shift 2
+    rm -f build/em/"$name".*
+    run em "$@" $WEB_FLAGS "$source" -o "build/em/$name.js" -msimd128 \
+        -sMODULARIZE=1 -sEXPORT_ES6=1 -sENVIRONMENT=web,worker,node -sALLOW_MEMORY_GROWTH=1 \
+        -sTOTAL_STACK=512KB -sNODEJS_CATCH_EXIT=0 -sNODEJS_CATCH_REJECTION=0
+    cp build/em/"$name".* build/web
+    # pthreads of old versions, where Node is to take it for CommonJS
+    [ ! -e "build/em/$name.worker.js" ] || cp "build/em/$name.worker.js" "build/web/$name.worker.cjs"
+}
+
+# web_variant NAME FLAGS...: the library, for web/worker.js.
+web_variant() {
+    variants="'$1'${variants:+, $variants}" name=bitnet-$1
+    shift
+    web_module web/bitnet_web.c $name -O3 "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB \
+        -sEXPORTED_FUNCTIONS=_malloc,_free
+}
+
+# web_crosscheck NAME FLAGS...: examples/crosscheck.c, for the page, which compares its
+# report with crosscheck.txt, this machine's.
+web_crosscheck() {
+    name=crosscheck-$1
+    shift
+    web_module examples/crosscheck.c $name -O2 "$@" -sINVOKE_RUN=0 -sEXIT_RUNTIME=1 \
+        -sEXPORTED_RUNTIME_METHODS=callMain
+}
+
+web() {
+    have "${EMCC%% *}" || { echo "web: $EMCC is not installed (Debian: emscripten)" >&2; exit 1; }
+    WEB_FLAGS='' variants=
+    threads="-pthread -sPTHREAD_POOL_SIZE=Module['poolSize'] -sDEFAULT_PTHREAD_STACK_SIZE=512KB
+        -Wno-pthreads-mem-growth"
+    rm -rf build/web
+    mkdir -p build/web build/em/stb
+    cp web/* examples/tiny.gguf LICENSE build/web
+    rm build/web/bitnet_web.c
+    if [ -e /usr/include/stb/stb_sprintf.h ]; then   # by itself: a host's other headers don't fit
+        cp /usr/include/stb/stb_sprintf.h build/em/stb
+        WEB_FLAGS="-Ibuild/em $(stb_flags "em -Ibuild/em") -DSTB_SPRINTF_NOUNALIGNED"
+    fi
+    web_variant simd
+    web_variant threads $threads
+    web_crosscheck simd
+    if em_has_relaxed; then
+        web_variant relaxed -mrelaxed-simd $threads
+        web_crosscheck relaxed -mrelaxed-simd
+    fi
+    echo "export const variants = [$variants];" >build/web/variants.js
+    example crosscheck && build/crosscheck --short >build/web/crosscheck.txt
+    (cd build/web && wc -c ./*-*.js ./*-*.wasm)
+}
+
 # ---- packages (Debian's names) ----
 
 # Prints the packages whose files are missing, a line for each set that is of use by itself.
@@ -59,6 +132,10 @@ missing_packages() {
         have "$target-gcc" && [ -e "/usr/$target/include/stdio.h" ] ||
             echo "gcc-$target" "libc6-dev-$arch-cross"
     done
+    have emcc || echo emscripten
+    have node || echo nodejs
+    have npm || echo npm
+    have chromium || echo chromium
     [ "$(uname -m)" = x86_64 ] || return 0
     if ! echo '#include <stdio.h>' | gcc -m32 -E - >/dev/null 2>&1; then
         # not gcc-multilib, which would remove the cross compilers
@@ -155,9 +232,11 @@ case $command in
     test) mkdir -p build && deps && if [ -n "$RUN" ]; then suites cc cli; else suites $SUITES; fi ;;
     suite) suites "$@" ;;
     one_suite) one_suite "$1" ;;
+    web) web ;;
+    serve) [ -e build/web/crosscheck.txt ] || web; run node tests/web/serve.mjs build/web "${1:-8080}" ;;
     check) mkdir -p build && run sh tests/check.sh ;;
     bench) example bench && run $RUN build/bench "$@" ;;
     deps) mkdir -p build && deps ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,21s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -4,7 +4,8 @@
 
 # Other machines, each in an emulator; then all suites, the longest first.
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows i686"
-SUITES="sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang"
+SUITES="web-node sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang
+    web-cache web-chromium"
 
 # Of these, where they are, every machine's report must be the same.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
@@ -32,6 +33,11 @@ suite_commands() {
                 BITNET_TEST_QUICK=1 run build/tests-races model/head48 model/callers_pool screen/switch screen/ahead \
                     lookup/samplers tiny/same_text ;;
         qemu-x86) qemu_x86 ;;
+        web-node) web_node ;;
+        web-chromium) web_chromium ;;
+        web-cache)
+            need node && need chromium && need_playwright &&
+                PLAYWRIGHT="$playwright" node tests/web/cache.mjs ;;
         *) machine "$1" && require_machine && on_machine ;;
     esac
 }
@@ -83,6 +89,15 @@ machine() {
 
 skip() { echo "skip $suite: $1"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 need() { have "$1" || skip "$1 is not installed"; }
+
+# Sets $playwright, which drives chromium: from npm, in a folder of the suite's own, since others run
+# at the same time.
+need_playwright() {
+    need npm
+    playwright=$PWD/build/npm-$suite/node_modules/playwright-core
+    [ -d "$playwright" ] || run npm install --no-save --prefix "build/npm-$suite" playwright-core@1 ||
+        skip "npm cannot install playwright-core"
+}
 
 # Skips the suite if the machine's tools are missing. 64-bit ARM has to be there where test may
 # install it.
@@ -232,4 +247,38 @@ qemu_x86() {
         check_levels && run $emulator build/tests-qemu-x86 kernels/ || bad=1
     done
     return $bad
+}
+
+# ---- the browser part ----
+
+# build/web, made once for all suites that use it, and again when something in it is old.
+web_built() {
+    tries=600
+    while ! mkdir build/web.lock 2>/dev/null && [ $((tries -= 1)) -gt 0 ]; do sleep 1; done
+    trap 'rmdir build/web.lock' EXIT   # web may exit
+    if [ ! -e build/web/crosscheck.txt ] ||
+        [ -n "$(find bitnet*.h web examples/crosscheck* -newer build/web/crosscheck.txt)" ]; then web; fi
+    trap - EXIT
+    rmdir build/web.lock
+    [ -e build/web/crosscheck.txt ]
+}
+
+# The JavaScript API in Node.
+web_node() {
+    need node
+    need "${EMCC%% *}"
+    build_example "$CC $CFLAGS" generate && web_built &&
+        node tests/web/node.mjs build/generate-web-node
+}
+
+# The page in a real browser. The npm packages that drive it go to build/, nothing else is fetched.
+web_chromium() {
+    for tool in "${EMCC%% *}" node npm "${CHROMIUM:-chromium}"; do need "$tool"; done
+    mkdir -p "build/npm-$suite"
+    cp tests/web/package.json "build/npm-$suite"
+    run npm install --prefix "build/npm-$suite" --no-package-lock --no-audit --no-fund --loglevel=error ||
+        { [ "${BITNET_NO_INSTALL:-0}" != 1 ] || skip "npm cannot install what drives the browser"; return 1; }
+    build_example "$CC $CFLAGS" generate && web_built &&
+        CHROMIUM=$(command -v "${CHROMIUM:-chromium}") \
+            run node tests/web/browser.mjs build/web "build/generate-$suite" "build/npm-$suite"
 }

@@ -816,7 +816,7 @@ static void rmsnorm_definition(void) {
     }
     scalar()->rmsnorm(x, gain, N, 1e-5f, y);
     for (i = 0; i < N; i++) {
-        double want = (double)x[i] * (double)gain[i] / sqrt(sum / N + 1e-5);
+        double want = (double)x[i] * (double)gain[i] / sqrt(sum / (int)N + 1e-5);
         CHECK(fabs((double)y[i] - want) <= 1e-6 * fabs(want));
     }
 }
@@ -1068,7 +1068,7 @@ static void math_round(void) {
 static void tables(void) {
     static const char *const tested[] = {
         "avx512vnni", "avxvnni", "avx2", "avx512vbmi-tl2", "avx512vnni-tl2", "avx2-tl2",
-        "neon-i8mm", "neon-dotprod", "neon", "scalar-tl2", "scalar"
+        "neon-i8mm", "neon-dotprod", "neon", "relaxed-simd", "simd128", "scalar-tl2", "scalar"
     };
     int i, n = bitnet_kernels_count();
     size_t t;
@@ -1162,8 +1162,14 @@ static void cpu_features(void) {
     CHECK((hwcap >> 20 & 1) == (unsigned long)!!(f & BITNET_CPU_DOTPROD));
     CHECK((hwcap2 >> 13 & 1) == (unsigned long)!!(f & BITNET_CPU_I8MM));
   #endif
+#elif defined(__wasm_simd128__)
+    /* What the module was compiled with is there, but for an engine whose relaxed dot is wrong. */
+    const uint32_t f = bitnet__cpu_features();
+    if (bitnet_kernels_count() == 2) SKIP("only scalar is compiled in");
+    CHECK((f & ~(uint32_t)BITNET_CPU_RELAXED) == BITNET_CPU_SIMD128);
+    CHECK(!(f & BITNET_CPU_RELAXED) || bitnet_kernels_find("relaxed-simd") != 0);
 #else
-    SKIP("needs x86 with gcc or clang, or ARM with Linux");
+    SKIP("needs x86 with gcc or clang, ARM with Linux, or WebAssembly with SIMD");
 #endif
 }
 
@@ -1175,6 +1181,9 @@ static void cpu_features(void) {
 #define NEON_TEST(entry, isa) \
     static void entry##_neon_##isa(void) { entry("neon-" #isa); }
 #define NEON_ROW(entry, isa) {"kernels/neon-" #isa "/" #entry, entry##_neon_##isa},
+#define RELAXED_TEST(entry, table) \
+    static void entry##_##table##_simd(void) { entry(#table "-simd"); }
+#define RELAXED_ROW(entry, table) {"kernels/" #table "-simd/" #entry, entry##_##table##_simd},
 #define EACH_ENTRY(X, table) \
     X(quantize, table) \
     X(dotrows_i2s, table) \
@@ -1208,6 +1217,8 @@ EACH_ENTRY(TABLE_TEST, avx512vnni)
 EACH_ENTRY(TABLE_TEST, neon)
 EACH_ENTRY(NEON_TEST, dotprod)
 EACH_ENTRY(NEON_TEST, i8mm)
+EACH_ENTRY(TABLE_TEST, simd128)
+EACH_ENTRY(RELAXED_TEST, relaxed)
 EACH_TL2(TL2_TEST, scalar)
 EACH_TL2(TL2_TEST, avx2)
 EACH_TL2(TL2_TEST, avx512vnni)
@@ -1240,6 +1251,8 @@ const test_case kernels_tests[] = {
     EACH_ENTRY(TABLE_ROW, neon)
     EACH_ENTRY(NEON_ROW, dotprod)
     EACH_ENTRY(NEON_ROW, i8mm)
+    EACH_ENTRY(TABLE_ROW, simd128)
+    EACH_ENTRY(RELAXED_ROW, relaxed)
     EACH_TL2(TL2_ROW, scalar)
     EACH_TL2(TL2_ROW, avx2)
     EACH_TL2(TL2_ROW, avx512vnni)

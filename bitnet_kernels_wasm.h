@@ -1,0 +1,965 @@
+/* bitnet_kernels_wasm.h - WebAssembly kernels for bitnet.h: SIMD128, relaxed SIMD; MIT licence, see
+   there
+
+   Lay this file beside bitnet.h, which includes it by name. Every entry gives the same bits as its
+   scalar twin in bitnet.h, whose code says what is computed; here stands only how.
+
+   INSTRUCTIONS
+       simd128       -msimd128. Integer dots by i32x4.dot_i16x8_s (PMADDWD on x86): there is no
+                     product of bytes, and no shift of bytes that an x86 has.
+       relaxed-simd  -mrelaxed-simd, besides. Integer dots of bytes by relaxed dots, of which one
+                     operand has 7 bits.
+       Both          Floats by multiplications and additions, 16 partial sums in four registers.
+                     F16 by integers, since there is no conversion.
+   A module that has instructions unknown to the engine does not load; so the command line decides
+   what is compiled, and the page which module it loads. bitnet__cpu_features says what is in the
+   module, and tries whether this engine computes the relaxed dot right.
+
+   WEIGHTS: I2_S, 128-group, read in place
+       A row of n weights is n / 4 bytes; a block of 128 weights is 32 of them, two registers.
+       Code = weight + 1. Code 3 is in no valid file, but it counts the same here as in scalar.
+
+           byte of the block      0     1     2   ...  31       with activations
+           bits 7-6, weight       0     1     2   ...  31         0 ..  31
+           bits 5-4, weight      32    33    34   ...  63        32 ..  63
+           bits 3-2, weight      64    65    66   ...  95        64 ..  95
+           bits 1-0, weight      96    97    98   ... 127        96 .. 127
+
+       simd128, few columns: a word of two bytes holds eight fields. Each is masked where it stands,
+       so that it counts 4^k times, k its place; its activation, as a word, is made 4^(4-k) times as
+       large, once for all rows; so all products are 256 times too large, and one sum takes them.
+
+           bits of the word v    15-14  13-12  11-10   9-8    7-6    5-4    3-2    1-0
+           masked in             v >> 6 v >> 6 v >> 6  v      v      v      v      v
+           k there               4      3      2       4      3      2      1      0
+
+       relaxed-simd: bytes as they are, masked by 0x03 and 0x0c in v and, for the other two fields,
+       in v >> 4 (by words: the mask drops what comes from the neighbour). Two sums, of codes and of
+       4 times them.
+
+   WHY THE RELAXED DOT IS EXACT
+       i16x8.relaxed_dot_i8x16_i7x16_s gives sums of two products of a signed byte and one of 7 bits;
+       an engine may take the latter as signed or unsigned, and let the sum wrap or saturate. Codes
+       and 4 times codes are at most 12, the same either way; a pair of products is at most
+       2 * 12 * 128 = 3072, far from 32767. i32x4.relaxed_dot_i8x16_i7x16_add_s adds two such pairs
+       to an int32: in one instruction where a CPU has SDOT or AVX-VNNI, else in three, of which the
+       int16 could be added with one. bitnet__relaxed_halves finds out which by a sum that saturates
+       there. (Relaxed operations do the same throughout a program, as the standard has it.)
+
+   BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
+       simd128, tile      256 * 3 * 128 = 98304 a product, 16 of them a block and lane, 32 blocks:
+                          50331648; four lanes 201326592.
+       simd128, panel     All products of a row and a column of one depth: 384 * 1024.
+       relaxed, tile      int16: a block is 4 pairs of 4 code to a lane, 4 * 3072 = 12288, and 4 of
+                          code, 3072; two blocks 24576 and 6144; code + 4 code / 4 <= 12288.
+                          int32: all lanes together 4 code, n / 2 products of 1536, at most
+                          805306368; code a quarter of that.
+       relaxed, panel     int16: 640 weights are 80 products of 384, 30720.
+       all, int32         All lanes together 384 n, at most 402653184; before or after that minus
+                          the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
+       dotrows_u8         255 * 64 n at most, 1069547520 for n = 2^16, and 128 times the sum of q,
+                          at most 2^29. */
+
+#if BITNET__KERNEL_ABI != 3
+  #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
+#endif
+#define BITNET__HAVE_SIMD
+
+#ifdef __cplusplus
+}   /* the compiler's header brings its own linkage */
+#endif
+#include <wasm_simd128.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__wasm_relaxed_simd__) && !defined(BITNET_NO_RELAXED)
+  #define BITNET__RELAXED 1
+#else
+  #define BITNET__RELAXED 0
+#endif
+
+#define BITNET__INLINE static inline __attribute__((always_inline))
+#define BITNET__APART static __attribute__((noinline))   /* nothing around claims its registers */
+#define BITNET__UNROLL _Pragma("clang loop unroll(full)")
+#define BITNET__CLAMP(i, count) ((size_t)((i) < (count) ? (i) : (count) - 1))
+
+/* ---- sums ---- */
+
+/* Lane r is the sum of s[r]'s lanes. */
+BITNET__INLINE v128_t bitnet__fold4_wasm(const v128_t *s) {
+    const v128_t a = wasm_i32x4_add(wasm_i32x4_shuffle(s[0], s[1], 0, 4, 1, 5),
+                                    wasm_i32x4_shuffle(s[0], s[1], 2, 6, 3, 7));
+    const v128_t b = wasm_i32x4_add(wasm_i32x4_shuffle(s[2], s[3], 0, 4, 1, 5),
+                                    wasm_i32x4_shuffle(s[2], s[3], 2, 6, 3, 7));
+    return wasm_i32x4_add(wasm_i32x4_shuffle(a, b, 0, 1, 4, 5),
+                          wasm_i32x4_shuffle(a, b, 2, 3, 6, 7));
+}
+
+/* to[r] = dots[r] - *sum for up to 4 rows, or += dots[r] where sum is 0. */
+BITNET__INLINE void bitnet__give_wasm(int32_t *to, v128_t dots, int rows, const int32_t *sum) {
+    int32_t four[4] = {0, 0, 0, 0};
+    const int count = rows < 4 ? rows : 4;
+    int r;
+    if (sum) dots = wasm_i32x4_sub(dots, wasm_i32x4_splat(*sum));
+    if (count == 4) {
+        wasm_v128_store(to, sum ? dots : wasm_i32x4_add(dots, wasm_v128_load(to)));
+        return;
+    }
+    wasm_v128_store(four, dots);
+    for (r = 0; r < count; r++) to[r] = sum ? four[r] : to[r] + four[r];
+}
+
+/* The codes of bits 7-6 (i = 0) to 1-0, a byte each. */
+BITNET__INLINE v128_t bitnet__codes_wasm(v128_t v, const int i) {
+    return wasm_v128_and(i == 3 ? v : wasm_u16x8_shr(v, (uint32_t)(6 - 2 * i)),
+                         wasm_i8x16_const_splat(3));
+}
+
+/* ---- I2_S, SIMD128 ----
+   Few columns: tiles of 4 rows and a column, straight from the packed rows, over DEPTH weights of
+   prepared activations. More: panels of rows, unpacked once for all columns. Past the last row or
+   column both repeat the last one and drop the copies. */
+enum { BITNET__TILE = 4, BITNET__DEPTH = 4096, BITNET__PANEL = 1024 };
+
+/* Per 16 bytes of weights 8 vectors, in the order in which the tile takes them. */
+static void bitnet__prepare_simd128(const int8_t *q, int len, v128_t *act) {
+    const v128_t high = wasm_i16x8_const_splat(-256);
+    int b, h, i;
+    for (b = 0; b < len; b += 128) {
+        for (h = 0; h < 32; h += 16, act += 8) {
+            v128_t even[4], odd[4];
+            BITNET__UNROLL for (i = 0; i < 4; i++) {     /* each times 256 */
+                const v128_t a = wasm_v128_load(q + b + 96 - 32 * i + h);
+                even[i] = wasm_i16x8_shl(a, 8);
+                odd[i] = wasm_v128_and(a, high);
+            }
+            act[0] = even[0];
+            act[1] = wasm_i16x8_shr(even[1], 2);
+            act[2] = wasm_i16x8_shr(even[2], 4);
+            act[3] = wasm_i16x8_shr(even[3], 6);
+            act[4] = wasm_i16x8_shr(odd[0], 8);
+            act[5] = wasm_i16x8_shr(odd[1], 4);
+            act[6] = wasm_i16x8_shr(odd[2], 6);
+            act[7] = wasm_i16x8_shr(odd[3], 8);
+        }
+    }
+}
+
+BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes, const v128_t *act,
+                                         int len, int rows, const int32_t *sum, int32_t *out) {
+    v128_t dot[4], v[4], mask[5];
+    const uint8_t *row[4];
+    int r, i, h;
+    BITNET__UNROLL for (i = 0; i < 5; i++) mask[i] = wasm_i16x8_splat((int16_t)(3 << 2 * i));
+    BITNET__UNROLL for (r = 0; r < 4; r++) {
+        row[r] = w + BITNET__CLAMP(r, rows) * row_bytes;
+        dot[r] = wasm_i32x4_const_splat(0);
+    }
+    for (; len > 0; len -= 128) {
+        BITNET__UNROLL for (h = 0; h < 2; h++, act += 8) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_v128_load(row[r] + 16 * h);
+            BITNET__UNROLL for (i = 0; i < 8; i++) {
+                if (i == 5) {
+                    BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_shr(v[r], 6);
+                }
+                BITNET__UNROLL for (r = 0; r < 4; r++)
+                    dot[r] = wasm_i32x4_add(
+                        dot[r], wasm_i32x4_dot_i16x8(
+                                    wasm_v128_and(v[r], mask[i < 5 ? i : i - 3]), act[i]));
+            }
+        }
+        BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32;
+    }
+    bitnet__give_wasm(out, wasm_i32x4_shr(bitnet__fold4_wasm(dot), 8), rows, sum);
+}
+
+BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                         int n, int rows, int cols, int32_t *out,
+                                         size_t out_stride) {
+    v128_t act[BITNET__DEPTH / 8];
+    const size_t row_bytes = (size_t)(n / 4);
+    int r, c, k, len;
+    for (c = 0; c < cols; c++, q += n, out += out_stride) {
+        for (k = 0; k < n; k += len) {
+            len = n - k < BITNET__DEPTH ? n - k : BITNET__DEPTH;
+            bitnet__prepare_simd128(q + k, len, act);
+            for (r = 0; r < rows; r += BITNET__TILE)
+                bitnet__tile_simd128(w + (size_t)r * row_bytes + (size_t)(k / 4), row_bytes, act,
+                                     len, rows - r, k ? 0 : sums + c, out + r);
+        }
+    }
+}
+
+/* A panel is 4 rows, a vector of each in turn, in the order of the activations: codes as words. */
+BITNET__INLINE void bitnet__unpack_simd128(const uint8_t *w, size_t row_bytes, int rows, int len,
+                                           v128_t *panel) {
+    int r, piece, i;
+    for (r = 0; r < 4; r++) {
+        const uint8_t *row = w + BITNET__CLAMP(r, rows) * row_bytes;
+        for (piece = 0; piece < len / 64; piece++) {
+            const v128_t v = wasm_v128_load(row + (size_t)piece * 16);
+            v128_t *to = panel + (piece / 2 * 16 + piece % 2 * 2) * 4 + r;
+            BITNET__UNROLL for (i = 0; i < 4; i++) {
+                const v128_t codes = bitnet__codes_wasm(v, i);
+                to[i * 16] = wasm_u16x8_extend_low_u8x16(codes);
+                to[i * 16 + 4] = wasm_u16x8_extend_high_u8x16(codes);
+            }
+        }
+    }
+}
+
+/* 8 sums, 4 vectors of weights, 1 of activations. */
+BITNET__INLINE void bitnet__multiply_simd128(const v128_t *panel, int len, const int8_t *q, int n,
+                                             const int32_t *sums, int rows, int cols, int32_t *out,
+                                             size_t out_stride) {
+    v128_t dot[2][4], v[4], a;
+    const int8_t *col[2];
+    int r, c, k;
+    BITNET__UNROLL for (c = 0; c < 2; c++) {
+        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+        BITNET__UNROLL for (r = 0; r < 4; r++) dot[c][r] = wasm_i32x4_const_splat(0);
+    }
+    for (; len > 0; len -= 32) {
+        BITNET__UNROLL for (k = 0; k < 4; k++, panel += 4) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = panel[r];
+            BITNET__UNROLL for (c = 0; c < 2; c++) {
+                a = wasm_i16x8_load8x8(col[c] + 8 * k);
+                BITNET__UNROLL for (r = 0; r < 4; r++)
+                    dot[c][r] = wasm_i32x4_add(dot[c][r], wasm_i32x4_dot_i16x8(v[r], a));
+            }
+        }
+        BITNET__UNROLL for (c = 0; c < 2; c++) col[c] += 32;
+    }
+    BITNET__UNROLL for (c = 0; c < 2; c++)
+        if (c < cols)
+            bitnet__give_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows,
+                              sums ? sums + c : 0);
+}
+
+/* Panels of 4 rows and at most `depth` weights of each; 2 columns at a time. out carries the sums
+   from one depth to the next. A panel stays in the L1 cache, activations of its depth in L2 while
+   256 rows go by. */
+#define BITNET__DEFINE_DOTROWS_I2S(isa, vectors, depth, from) \
+    BITNET__APART void bitnet__panels_##isa(const uint8_t *w, const int8_t *q, \
+                                            const int32_t *sums, int n, int rows, int cols, \
+                                            int32_t *out, size_t out_stride) { \
+        const size_t row_bytes = (size_t)(n / 4); \
+        v128_t panel[vectors]; \
+        int r, k, c, len; \
+        for (k = 0; k < n; k += len) { \
+            len = n - k < (depth) ? n - k : (depth); \
+            for (r = 0; r < rows; r += 4) { \
+                bitnet__unpack_##isa(w + (size_t)r * row_bytes + (size_t)(k / 4), row_bytes, \
+                                     rows - r, len, panel); \
+                for (c = 0; c < cols; c += 2) \
+                    bitnet__multiply_##isa(panel, len, q + (size_t)c * (size_t)n + (size_t)k, n, \
+                                           k ? 0 : sums + c, rows - r, cols - c, \
+                                           out + (size_t)c * out_stride + (size_t)r, out_stride); \
+            } \
+        } \
+    } \
+    static void bitnet__dotrows_i2s_##isa(const uint8_t *w, const int8_t *q, const int32_t *sums, \
+                                          int n, int rows, int cols, int32_t *out, \
+                                          size_t out_stride) { \
+        int count; \
+        if (cols < (from)) { \
+            bitnet__tiles_##isa(w, q, sums, n, rows, cols, out, out_stride); \
+            return; \
+        } \
+        for (; rows > 0; rows -= count) { \
+            count = rows < 256 ? rows : 256; \
+            bitnet__panels_##isa(w, q, sums, n, count, cols, out, out_stride); \
+            w += (size_t)count * (size_t)(n / 4); \
+            out += count; \
+        } \
+    }
+
+BITNET__DEFINE_DOTROWS_I2S(simd128, BITNET__PANEL / 2, BITNET__PANEL, 4)
+
+/* ---- bytes: 4 rows, 1 or 2 columns at a time ---- */
+
+BITNET__INLINE void bitnet__tile_u8_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                            int n, int rows, int32_t *out, size_t out_stride,
+                                            const int tile_cols) {
+    v128_t dot[2][4], v[4], a;
+    const uint8_t *row[4];
+    const int8_t *col[2];
+    int r, c, i, h;
+    BITNET__UNROLL for (r = 0; r < 4; r++) {
+        row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n;
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) dot[c][r] = wasm_i32x4_const_splat(0);
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = q + (size_t)c * (size_t)n;
+    for (i = 0; i < n; i += 16) {
+        BITNET__UNROLL for (h = 0; h < 16; h += 8) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_load8x8(row[r] + h);
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                a = wasm_i16x8_load8x8(col[c] + h);
+                BITNET__UNROLL for (r = 0; r < 4; r++)
+                    dot[c][r] = wasm_i32x4_add(dot[c][r], wasm_i32x4_dot_i16x8(v[r], a));
+            }
+        }
+        BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 16;
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] += 16;
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        const int32_t sum = 128 * sums[c];
+        bitnet__give_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows, &sum);
+    }
+}
+
+static void bitnet__dotrows_u8_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                       int n, int rows, int cols, int32_t *out,
+                                       size_t out_stride) {
+    int r, c, step;
+    if (n % 16) {
+        bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride);
+        return;
+    }
+    for (r = 0; r < rows; r += BITNET__TILE) {
+        for (c = 0; c < cols; c += step) {
+            const uint8_t *row = w + (size_t)r * (size_t)n;
+            const int8_t *col = q + (size_t)c * (size_t)n;
+            int32_t *to = out + (size_t)c * out_stride + (size_t)r;
+            step = cols - c >= 2 ? 2 : 1;
+            if (step == 2)
+                bitnet__tile_u8_simd128(row, col, sums + c, n, rows - r, to, out_stride, 2);
+            else bitnet__tile_u8_simd128(row, col, sums + c, n, rows - r, to, out_stride, 1);
+        }
+    }
+}
+
+#if BITNET__RELAXED
+/* ---- I2_S, relaxed SIMD ---- */
+
+/* Whether four products are added by way of int16, which saturate or wrap; then those are worth
+   adding up as they are. Values that the compiler does not know: Binaryen 120 aborts when it is to
+   compute a relaxed operation. */
+static int bitnet__relaxed_halves(void) {
+    static volatile int8_t seven = -1;
+    const v128_t b = wasm_i8x16_splat(seven);
+    const v128_t dot = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
+        wasm_i8x16_const_splat(127), b, wasm_i32x4_const_splat(0));
+    const int32_t sum = wasm_i32x4_extract_lane(dot, 0);
+    return sum != 4 * 127 * 255 && sum != 4 * 127 * -1;
+}
+
+/* Not every engine has it right: the first tier of Node 20's takes the wrong operand as the one of
+   7 bits. Neither the values nor, see above, the compiler knows. */
+static int bitnet__relaxed_right(void) {
+    static volatile int8_t minus = -128, three = 3;
+    const v128_t dot = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
+        wasm_i8x16_splat(minus), wasm_i8x16_splat(three), wasm_i32x4_splat(minus));
+    const v128_t halves = wasm_i16x8_relaxed_dot_i8x16_i7x16(wasm_i8x16_splat(minus),
+                                                             wasm_i8x16_splat(three));
+    return wasm_i32x4_extract_lane(dot, 0) == 4 * -128 * 3 - 128 &&
+           wasm_i32x4_extract_lane(dot, 3) == 4 * -128 * 3 - 128 &&
+           wasm_i16x8_extract_lane(halves, 0) == 2 * -128 * 3 &&
+           wasm_i16x8_extract_lane(halves, 7) == 2 * -128 * 3;
+}
+
+BITNET__INLINE v128_t bitnet__dot_relaxed(v128_t sum, v128_t codes, v128_t a, const int halves) {
+    return halves ? wasm_i16x8_add(sum, wasm_i16x8_relaxed_dot_i8x16_i7x16(a, codes))
+                  : wasm_i32x4_relaxed_dot_i8x16_i7x16_add(a, codes, sum);
+}
+
+/* Pairs of int16 added into int32. */
+BITNET__INLINE v128_t bitnet__settle_relaxed(v128_t sum, const int halves) {
+    return halves ? wasm_i32x4_dot_i16x8(sum, wasm_i16x8_const_splat(1)) : sum;
+}
+
+BITNET__INLINE void bitnet__tile_relaxed(const uint8_t *w, size_t row_bytes, const int8_t *q,
+                                         int n, int rows, const int32_t *sum, int32_t *out,
+                                         const int halves) {
+    const v128_t zero = wasm_i32x4_const_splat(0);
+    v128_t dot[4], part[2][4], v[4], mask[2], a;
+    const uint8_t *row[4];
+    int r, b, h, i, end;
+    mask[0] = wasm_i8x16_const_splat(0x03);
+    mask[1] = wasm_i8x16_const_splat(0x0c);
+    BITNET__UNROLL for (r = 0; r < 4; r++) {
+        row[r] = w + BITNET__CLAMP(r, rows) * row_bytes;
+        dot[r] = zero;
+    }
+    for (b = 0; b < n; b = end) {
+        end = halves && n - b > 256 ? b + 256 : n;
+        BITNET__UNROLL for (r = 0; r < 4; r++) part[0][r] = part[1][r] = zero;
+        for (; b < end; b += 128, q += 128) {
+            BITNET__UNROLL for (h = 0; h < 2; h++) {
+                BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_v128_load(row[r] + 16 * h);
+                BITNET__UNROLL for (i = 0; i < 4; i++) {
+                    if (i == 2) {
+                        BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_shr(v[r], 4);
+                    }
+                    a = wasm_v128_load(q + 96 - 32 * i + 16 * h);
+                    BITNET__UNROLL for (r = 0; r < 4; r++)
+                        part[i % 2][r] = bitnet__dot_relaxed(
+                            part[i % 2][r], wasm_v128_and(v[r], mask[i % 2]), a, halves);
+                }
+            }
+            BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32;
+        }
+        BITNET__UNROLL for (r = 0; r < 4; r++) {
+            a = halves ? wasm_i16x8_add(part[0][r], wasm_i16x8_shr(part[1][r], 2))
+                       : wasm_i32x4_add(part[0][r], wasm_i32x4_shr(part[1][r], 2));
+            dot[r] = wasm_i32x4_add(dot[r], bitnet__settle_relaxed(a, halves));
+        }
+    }
+    bitnet__give_wasm(out, bitnet__fold4_wasm(dot), rows, sum);
+}
+
+BITNET__APART void bitnet__tiles_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                         int n, int rows, int cols, int32_t *out,
+                                         size_t out_stride) {
+    const size_t row_bytes = (size_t)(n / 4);
+    const int halves = bitnet__relaxed_halves();
+    int r, c;
+    for (r = 0; r < rows; r += BITNET__TILE, w += BITNET__TILE * row_bytes) {
+        for (c = 0; c < cols; c++) {
+            const int8_t *col = q + (size_t)c * (size_t)n;
+            int32_t *to = out + (size_t)c * out_stride + (size_t)r;
+            if (halves) bitnet__tile_relaxed(w, row_bytes, col, n, rows - r, sums + c, to, 1);
+            else bitnet__tile_relaxed(w, row_bytes, col, n, rows - r, sums + c, to, 0);
+        }
+    }
+}
+
+/* A panel as above, with codes as bytes. */
+BITNET__INLINE void bitnet__unpack_relaxed(const uint8_t *w, size_t row_bytes, int rows, int len,
+                                           v128_t *panel) {
+    int r, piece, i;
+    for (r = 0; r < 4; r++) {
+        const uint8_t *row = w + BITNET__CLAMP(r, rows) * row_bytes;
+        for (piece = 0; piece < len / 64; piece++) {
+            const v128_t v = wasm_v128_load(row + (size_t)piece * 16);
+            v128_t *to = panel + (piece / 2 * 8 + piece % 2) * 4 + r;
+            BITNET__UNROLL for (i = 0; i < 4; i++) to[i * 8] = bitnet__codes_wasm(v, i);
+        }
+    }
+}
+
+BITNET__INLINE void bitnet__multiply_by(const v128_t *panel, int len, const int8_t *q, int n,
+                                        const int32_t *sums, int rows, int cols, int32_t *out,
+                                        size_t out_stride, const int halves) {
+    v128_t dot[2][4], v[4], a;
+    const int8_t *col[2];
+    int r, c, k;
+    BITNET__UNROLL for (c = 0; c < 2; c++) {
+        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+        BITNET__UNROLL for (r = 0; r < 4; r++) dot[c][r] = wasm_i32x4_const_splat(0);
+    }
+    for (; len > 0; len -= 64) {
+        BITNET__UNROLL for (k = 0; k < 4; k++, panel += 4) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = panel[r];
+            BITNET__UNROLL for (c = 0; c < 2; c++) {
+                a = wasm_v128_load(col[c] + 16 * k);
+                BITNET__UNROLL for (r = 0; r < 4; r++)
+                    dot[c][r] = bitnet__dot_relaxed(dot[c][r], v[r], a, halves);
+            }
+        }
+        BITNET__UNROLL for (c = 0; c < 2; c++) col[c] += 64;
+    }
+    BITNET__UNROLL for (c = 0; c < 2; c++) {
+        if (c >= cols) continue;
+        BITNET__UNROLL for (r = 0; r < 4; r++)
+            dot[c][r] = bitnet__settle_relaxed(dot[c][r], halves);
+        bitnet__give_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows,
+                          sums ? sums + c : 0);
+    }
+}
+
+BITNET__INLINE void bitnet__multiply_relaxed(const v128_t *panel, int len, const int8_t *q, int n,
+                                             const int32_t *sums, int rows, int cols, int32_t *out,
+                                             size_t out_stride) {
+    if (bitnet__relaxed_halves())
+        bitnet__multiply_by(panel, len, q, n, sums, rows, cols, out, out_stride, 1);
+    else bitnet__multiply_by(panel, len, q, n, sums, rows, cols, out, out_stride, 0);
+}
+
+BITNET__DEFINE_DOTROWS_I2S(relaxed, 160, 640, 4)
+#endif
+
+/* ---- floats ----
+   Four registers hold 16 floats, so that element i of a sum stays in lane i % 16 by itself: lane
+   4 j + l is lane l of register j. Lengths that are no multiple of 16 (models avoid them) go to the
+   scalar twin. */
+
+enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16 };
+#define BITNET__ROW_BYTES(kind) ((kind) == BITNET__ROWS_F32 ? (size_t)4 : (size_t)2)
+
+/* Four F16, in the upper halves of the words. Without the sign and shifted into F32's places they
+   are 2^112 too small, subnormals too; what was infinity or NaN comes out as 2^16 or more, and gets
+   its exponent back. A signalling NaN is quieted by the next operation. */
+BITNET__INLINE v128_t bitnet__from_f16_wasm(v128_t high) {
+    const v128_t sign = wasm_v128_and(high, wasm_i32x4_const_splat(INT32_MIN));
+    const v128_t rest = wasm_u32x4_shr(wasm_v128_xor(high, sign), 3);
+    const v128_t x = wasm_f32x4_mul(rest, wasm_f32x4_const_splat(5.192296858534828e33f));
+    const v128_t inf = wasm_v128_and(wasm_i32x4_gt(x, wasm_i32x4_const_splat(0x477fffff)),
+                                     wasm_i32x4_const_splat(0x7f800000));
+    return wasm_v128_or(wasm_v128_or(x, sign), inf);
+}
+
+/* Eight elements. */
+BITNET__INLINE void bitnet__load8_wasm(v128_t *v, const uint8_t *p, const int kind) {
+    v[0] = wasm_v128_load(p);
+    if (kind == BITNET__ROWS_F32) v[1] = wasm_v128_load(p + 16);
+    else {
+        const v128_t zero = wasm_i32x4_const_splat(0);
+        v[1] = wasm_i16x8_shuffle(zero, v[0], 0, 12, 1, 13, 2, 14, 3, 15);
+        v[0] = wasm_i16x8_shuffle(zero, v[0], 0, 8, 1, 9, 2, 10, 3, 11);
+    }
+    if (kind == BITNET__ROWS_F16) {
+        v[0] = bitnet__from_f16_wasm(v[0]);
+        v[1] = bitnet__from_f16_wasm(v[1]);
+    }
+}
+
+/* The tree. */
+BITNET__INLINE float bitnet__fold_wasm(const v128_t *sum) {
+    v128_t s = wasm_f32x4_add(wasm_f32x4_add(sum[0], sum[2]), wasm_f32x4_add(sum[1], sum[3]));
+    s = wasm_f32x4_add(s, wasm_i32x4_shuffle(s, s, 2, 3, 0, 1));
+    s = wasm_f32x4_add(s, wasm_i32x4_shuffle(s, s, 1, 0, 3, 2));
+    return wasm_f32x4_extract_lane(s, 0);
+}
+
+/* A tile is 2 dot products, whose sums take 8 registers: 2 rows and 1 column (token), or 1 and 2.
+   Past the last row it repeats that one and drops the copy. */
+BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int n, int rows,
+                                           float *out, size_t out_stride, const int tile_cols,
+                                           const int kind) {
+    const size_t bytes = BITNET__ROW_BYTES(kind);
+    const int tile_rows = 2 / tile_cols;
+    v128_t sum[2][2][4], v[2][2], a;
+    const uint8_t *row[2];
+    int r, c, i, j, k;
+    BITNET__UNROLL for (r = 0; r < tile_rows; r++) {
+        row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n * bytes;
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+            BITNET__UNROLL for (j = 0; j < 4; j++) sum[r][c][j] = wasm_f32x4_const_splat(0.0f);
+        }
+    }
+    for (i = 0; i < n; i += BITNET__LANES) {
+        BITNET__UNROLL for (j = 0; j < 4; j += 2) {
+            BITNET__UNROLL for (r = 0; r < tile_rows; r++)
+                bitnet__load8_wasm(v[r], row[r] + (size_t)(i + 4 * j) * bytes, kind);
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                BITNET__UNROLL for (k = 0; k < 2; k++) {
+                    a = wasm_v128_load(x + (size_t)c * (size_t)n + i + 4 * (j + k));
+                    BITNET__UNROLL for (r = 0; r < tile_rows; r++)
+                        sum[r][c][j + k] =
+                            wasm_f32x4_add(sum[r][c][j + k], wasm_f32x4_mul(v[r][k], a));
+                }
+            }
+        }
+    }
+    BITNET__UNROLL for (r = 0; r < tile_rows; r++) {
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++)
+            if (r < rows) out[(size_t)c * out_stride + (size_t)r] = bitnet__fold_wasm(sum[r][c]);
+    }
+}
+
+/* Rows are in the outer loop, for they are the longer array. */
+BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                      float *out, size_t out_stride, const int kind) {
+    const size_t row_bytes = (size_t)n * BITNET__ROW_BYTES(kind);
+    int r, c;
+    for (; rows > 0; rows -= 2, w += 2 * row_bytes, out += 2) {
+        const float *col = x;
+        float *to = out;
+        for (c = cols; c >= 2; c -= 2, col += 2 * (size_t)n, to += 2 * out_stride)
+            for (r = 0; r < 2 && r < rows; r++)
+                bitnet__tile_dots_wasm(w + (size_t)r * row_bytes, col, n, 1, to + r, out_stride, 2,
+                                       kind);
+        if (c) bitnet__tile_dots_wasm(w, col, n, rows, to, out_stride, 1, kind);
+    }
+}
+
+/* Rows of F16 that meet several columns become floats once, in blocks of up to 16 KB, which then
+   serve all columns from the L1 cache. */
+enum { BITNET__WIDE = 4096 };
+
+static void bitnet__widen_wasm(const uint8_t *w, size_t w_stride, int n, int rows, float *wide) {
+    v128_t v[2];
+    int r, i;
+    for (r = 0; r < rows; r++, w += w_stride * 2) {
+        for (i = 0; i < n; i += 8, wide += 8) {
+            bitnet__load8_wasm(v, w + 2 * (size_t)i, BITNET__ROWS_F16);
+            wasm_v128_store(wide, v[0]);
+            wasm_v128_store(wide + 4, v[1]);
+        }
+    }
+}
+
+static void bitnet__dotrows_f32_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                     float *out, size_t out_stride) {
+    if (n % BITNET__LANES) bitnet__dotrows_f32_scalar(w, x, n, rows, cols, out, out_stride);
+    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F32);
+}
+
+static void bitnet__dotrows_bf16_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                      float *out, size_t out_stride) {
+    if (n % BITNET__LANES) bitnet__dotrows_bf16_scalar(w, x, n, rows, cols, out, out_stride);
+    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_BF16);
+}
+
+static void bitnet__dotrows_f16_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                     float *out, size_t out_stride) {
+    float wide[BITNET__WIDE];
+    int r, c, count, step;
+    if (n % BITNET__LANES) {
+        bitnet__dotrows_f16_scalar(w, x, n, rows, cols, out, out_stride);
+        return;
+    }
+    if (cols == 1 || n > BITNET__WIDE) {
+        bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F16);
+        return;
+    }
+    for (r = 0; r < rows; r += count) {
+        count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
+        bitnet__widen_wasm(w + (size_t)r * (size_t)n * 2, (size_t)n, n, count, wide);
+        for (c = 0; c < cols; c += step) {     /* here the columns are the longer array */
+            step = cols - c >= 2 ? 2 : 1;
+            bitnet__dots_wasm((const uint8_t *)wide, x + (size_t)c * (size_t)n, n, count, step,
+                              out + (size_t)c * out_stride + (size_t)r, out_stride,
+                              BITNET__ROWS_F32);
+        }
+    }
+}
+
+/* A tile of the weighted sums across all rows of a block: 1 or 2 columns of 4 registers each. out
+   carries the sums from one block to the next, so each element's sum keeps its order. */
+BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, const float *p,
+                                          size_t p_stride, int n, int rows, float *out,
+                                          const int tile_cols, const int kind) {
+    const size_t bytes = BITNET__ROW_BYTES(kind);
+    v128_t sum[2][4], v[2], a[2];
+    int r, c, j, k;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        BITNET__UNROLL for (j = 0; j < 4; j++)
+            sum[c][j] = wasm_v128_load(out + (size_t)c * (size_t)n + 4 * j);
+    }
+    for (r = 0; r < rows; r++, w += w_stride * bytes) {
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++)
+            a[c] = wasm_v128_load32_splat(p + (size_t)c * p_stride + r);
+        BITNET__UNROLL for (j = 0; j < 4; j += 2) {
+            bitnet__load8_wasm(v, w + (size_t)j * 4 * bytes, kind);
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                BITNET__UNROLL for (k = 0; k < 2; k++)
+                    sum[c][j + k] = wasm_f32x4_add(sum[c][j + k], wasm_f32x4_mul(a[c], v[k]));
+            }
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        BITNET__UNROLL for (j = 0; j < 4; j++)
+            wasm_v128_store(out + (size_t)c * (size_t)n + 4 * j, sum[c][j]);
+    }
+}
+
+BITNET__INLINE void bitnet__mix_wasm(const uint8_t *w, size_t w_stride, const float *p,
+                                     size_t p_stride, int n, int rows, int cols, float *out,
+                                     const int kind) {
+    int c, i, step;
+    for (c = 0; c < cols; c += step) {
+        step = cols - c >= 2 ? 2 : 1;
+        for (i = 0; i < n; i += BITNET__LANES) {
+            const uint8_t *from = w + (size_t)i * BITNET__ROW_BYTES(kind);
+            if (step == 2)
+                bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 2, kind);
+            else bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 1, kind);
+        }
+        p += (size_t)step * p_stride;
+        out += (size_t)step * (size_t)n;
+    }
+}
+
+/* Blocks of rows, so that the tiles side by side find them in the L1 cache. */
+static void bitnet__mixrows_f32_wasm(const uint8_t *w, size_t w_stride, const float *p,
+                                     size_t p_stride, int n, int rows, int cols, float *out) {
+    int r, count;
+    if (n % BITNET__LANES) {
+        bitnet__mixrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
+        return;
+    }
+    for (r = 0; r < rows; r += count) {
+        count = rows - r < 32 ? rows - r : 32;
+        bitnet__mix_wasm(w + (size_t)r * w_stride * 4, w_stride, p + r, p_stride, n, count, cols,
+                         out, BITNET__ROWS_F32);
+    }
+}
+
+static void bitnet__mixrows_f16_wasm(const uint8_t *w, size_t w_stride, const float *p,
+                                     size_t p_stride, int n, int rows, int cols, float *out) {
+    float wide[BITNET__WIDE];
+    int r, count;
+    if (n % BITNET__LANES) {
+        bitnet__mixrows_f16_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
+        return;
+    }
+    for (r = 0; r < rows; r += count, w += (size_t)count * w_stride * 2) {
+        if (cols == 1 || n > BITNET__WIDE) {
+            count = rows - r < 32 ? rows - r : 32;
+            bitnet__mix_wasm(w, w_stride, p + r, p_stride, n, count, cols, out, BITNET__ROWS_F16);
+        } else {
+            count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
+            bitnet__widen_wasm(w, w_stride, n, count, wide);
+            bitnet__mix_wasm((const uint8_t *)wide, (size_t)n, p + r, p_stride, n, count, cols, out,
+                             BITNET__ROWS_F32);
+        }
+    }
+}
+
+/* pmax(a, b) is a < b ? b : a, and pmin(a, b) is b < a ? b : a: so with the constant first they are
+   the scalar comparisons, in which a NaN falls through to the constant. Where the NaN is to stay,
+   it stands first. */
+static float bitnet__quantize_wasm(const float *x, int n, int8_t *q, int32_t *sum) {
+    const v128_t magic = wasm_f32x4_const_splat(12582912.0f);
+    v128_t tops = wasm_i32x4_const_splat(0), total = tops, v[4], scale;
+    uint32_t top = 0, bits[4];
+    int32_t lanes[4];
+    float a, s;
+    int i, j;
+    if (n % BITNET__LANES) return bitnet__quantize_scalar(x, n, q, sum);
+    for (i = 0; i < n; i += 4)
+        tops = wasm_u32x4_max(tops, wasm_v128_and(wasm_v128_load(x + i),
+                                                  wasm_i32x4_const_splat(0x7fffffff)));
+    wasm_v128_store(bits, tops);
+    for (i = 0; i < 4; i++) top = bits[i] > top ? bits[i] : top;
+    a = bitnet__float_from_bits(top);
+    a = a > 1e-5f ? a : 1e-5f;
+    s = 127.0f / a;
+    scale = wasm_f32x4_splat(s);
+    for (i = 0; i < n; i += BITNET__LANES) {
+        BITNET__UNROLL for (j = 0; j < 4; j++) {
+            v[j] = wasm_f32x4_mul(wasm_v128_load(x + i + 4 * j), scale);
+            v[j] = wasm_f32x4_pmax(wasm_f32x4_const_splat(-128.0f), v[j]);
+            v[j] = wasm_f32x4_pmin(wasm_f32x4_const_splat(127.0f), v[j]);
+            v[j] = wasm_i32x4_sub(wasm_f32x4_add(v[j], magic), magic);
+            total = wasm_i32x4_add(total, v[j]);
+        }
+        wasm_v128_store(q + i, wasm_i8x16_narrow_i16x8(wasm_i16x8_narrow_i32x4(v[0], v[1]),
+                                                       wasm_i16x8_narrow_i32x4(v[2], v[3])));
+    }
+    wasm_v128_store(lanes, total);
+    *sum = lanes[0] + lanes[1] + lanes[2] + lanes[3];
+    return s;
+}
+
+BITNET__INLINE v128_t bitnet__horner_wasm(v128_t p, v128_t x, float next) {
+    return wasm_f32x4_add(wasm_f32x4_mul(p, x), wasm_f32x4_splat(next));
+}
+
+BITNET__INLINE v128_t bitnet__expf_wasm(v128_t x) {
+    v128_t t, n, r, p;
+    x = wasm_f32x4_pmax(wasm_f32x4_const_splat(-64.0f), x);
+    x = wasm_f32x4_pmin(wasm_f32x4_const_splat(88.0f), x);
+    t = bitnet__horner_wasm(x, wasm_f32x4_const_splat(1.44269504f), 12582912.0f);
+    n = wasm_f32x4_sub(t, wasm_f32x4_const_splat(12582912.0f));
+    r = wasm_f32x4_sub(x, wasm_f32x4_mul(n, wasm_f32x4_const_splat(0.693359375f)));
+    r = wasm_f32x4_sub(r, wasm_f32x4_mul(n, wasm_f32x4_const_splat(-2.12194440e-4f)));
+    p = bitnet__horner_wasm(r, wasm_f32x4_const_splat(1.0f / 720.0f), 1.0f / 120.0f);
+    p = bitnet__horner_wasm(p, r, 1.0f / 24.0f);
+    p = bitnet__horner_wasm(p, r, 1.0f / 6.0f);
+    p = bitnet__horner_wasm(p, r, 0.5f);
+    p = bitnet__horner_wasm(p, r, 1.0f);
+    p = bitnet__horner_wasm(p, r, 1.0f);
+    return wasm_i32x4_add(p, wasm_i32x4_shl(t, 23));
+}
+
+BITNET__INLINE v128_t bitnet__round13_wasm(v128_t x) {
+    const v128_t t = wasm_f32x4_mul(x, wasm_f32x4_const_splat(2049.0f));
+    return wasm_f32x4_sub(t, wasm_f32x4_sub(t, x));
+}
+
+BITNET__INLINE v128_t bitnet__shorten_wasm(v128_t x) {
+    const v128_t tiny = wasm_f32x4_lt(wasm_f32x4_abs(x), wasm_f32x4_const_splat(7.8886091e-31f));
+    x = wasm_f32x4_pmax(x, wasm_f32x4_const_splat(-1.2676506e30f));
+    x = wasm_f32x4_pmin(x, wasm_f32x4_const_splat(1.2676506e30f));
+    return wasm_v128_andnot(bitnet__round13_wasm(x), tiny);
+}
+
+/* n is the context's length: the elements after the last 16 go through registers too, filled up
+   with the largest, which are left out of the sum. */
+static void bitnet__softmax_wasm(float *x, int n, float scale, int shorten) {
+    v128_t v, sum[4], tops = wasm_f32x4_const_splat(-3.4e38f);
+    float lanes[BITNET__LANES], rest[BITNET__LANES], top = -3.4e38f, inv;
+    int i, j, whole = n - n % BITNET__LANES;
+    for (i = 0; i < whole; i += 4) {
+        v = wasm_f32x4_mul(wasm_v128_load(x + i), wasm_f32x4_splat(scale));
+        tops = wasm_f32x4_pmax(tops, v);
+        wasm_v128_store(x + i, v);
+    }
+    wasm_v128_store(lanes, tops);
+    for (i = 0; i < 4; i++) top = lanes[i] > top ? lanes[i] : top;
+    for (i = whole; i < n; i++) {
+        x[i] *= scale;
+        top = x[i] > top ? x[i] : top;
+    }
+    BITNET__UNROLL for (j = 0; j < 4; j++) sum[j] = wasm_f32x4_const_splat(0.0f);
+    for (i = 0; i < whole; i += BITNET__LANES) {
+        BITNET__UNROLL for (j = 0; j < 4; j++) {
+            v = wasm_f32x4_sub(wasm_v128_load(x + i + 4 * j), wasm_f32x4_splat(top));
+            v = bitnet__expf_wasm(v);
+            sum[j] = wasm_f32x4_add(sum[j], v);
+            wasm_v128_store(x + i + 4 * j, v);
+        }
+    }
+    for (i = 0; i < BITNET__LANES; i++) rest[i] = whole + i < n ? x[whole + i] : top;
+    for (j = 0; j < 4; j++) {
+        v = wasm_f32x4_sub(wasm_v128_load(rest + 4 * j), wasm_f32x4_splat(top));
+        wasm_v128_store(rest + 4 * j, bitnet__expf_wasm(v));
+        wasm_v128_store(lanes + 4 * j, sum[j]);
+    }
+    memcpy(x + whole, rest, (size_t)(n - whole) * sizeof *x);
+    for (i = 0; whole + i < n; i++) lanes[i] += rest[i];
+    inv = 1.0f / bitnet__sum_lanes(lanes);
+    for (i = 0; i < whole; i += 4) {
+        v = wasm_f32x4_mul(wasm_v128_load(x + i), wasm_f32x4_splat(inv));
+        wasm_v128_store(x + i, shorten ? bitnet__round13_wasm(v) : v);
+    }
+    for (i = whole; i < n; i++) x[i] = shorten ? bitnet__round13(x[i] * inv) : x[i] * inv;
+}
+
+static void bitnet__rope_wasm(const float *x, const float *cos_sin, int n_rot, int n, int shorten,
+                              float *y) {
+    const int half = n_rot / 2;
+    v128_t a, b, cs, sn, v;
+    int i;
+    if (n_rot % 8 || n % 4) {
+        bitnet__rope_scalar(x, cos_sin, n_rot, n, shorten, y);
+        return;
+    }
+    for (i = 0; i < half; i += 4) {
+        a = wasm_v128_load(x + i);
+        b = wasm_v128_load(x + half + i);
+        cs = wasm_v128_load(cos_sin + i);
+        sn = wasm_v128_load(cos_sin + half + i);
+        v = wasm_f32x4_sub(wasm_f32x4_mul(a, cs), wasm_f32x4_mul(b, sn));
+        wasm_v128_store(y + i, shorten ? bitnet__shorten_wasm(v) : v);
+        v = wasm_f32x4_add(wasm_f32x4_mul(b, cs), wasm_f32x4_mul(a, sn));
+        wasm_v128_store(y + half + i, shorten ? bitnet__shorten_wasm(v) : v);
+    }
+    for (i = n_rot; i < n; i += 4) {
+        v = wasm_v128_load(x + i);
+        wasm_v128_store(y + i, shorten ? bitnet__shorten_wasm(v) : v);
+    }
+}
+
+/* All four cases of the scalar code, of which masks take one. */
+BITNET__INLINE v128_t bitnet__to_f16_wasm(v128_t x) {
+    const v128_t rest = wasm_v128_and(x, wasm_i32x4_const_splat(0x7fffffff));
+    const v128_t sign = wasm_v128_and(wasm_u32x4_shr(x, 16), wasm_i32x4_const_splat(0x8000));
+    const v128_t cut = wasm_u32x4_shr(rest, 13);
+    const v128_t odd = wasm_v128_and(cut, wasm_i32x4_const_splat(1));
+    const v128_t small = wasm_i32x4_sub(wasm_f32x4_add(rest, wasm_f32x4_const_splat(0.5f)),
+                                        wasm_i32x4_const_splat(0x3f000000));
+    const v128_t nan = wasm_v128_or(wasm_v128_and(cut, wasm_i32x4_const_splat(0x3ff)),
+                                    wasm_i32x4_const_splat(0x7e00));
+    v128_t h = wasm_i32x4_add(wasm_i32x4_add(rest, odd), wasm_i32x4_const_splat(-0x37fff001));
+    h = wasm_u32x4_shr(h, 13);
+    h = wasm_v128_bitselect(small, h, wasm_i32x4_lt(rest, wasm_i32x4_const_splat(0x38800000)));
+    h = wasm_v128_bitselect(wasm_i32x4_const_splat(0x7c00), h,
+                            wasm_i32x4_gt(rest, wasm_i32x4_const_splat(0x477fefff)));
+    h = wasm_v128_bitselect(nan, h, wasm_i32x4_gt(rest, wasm_i32x4_const_splat(0x7f800000)));
+    return wasm_v128_or(h, sign);
+}
+
+static void bitnet__store_f16_wasm(const float *x, int n, uint8_t *out) {
+    int i, whole = n - n % 8;
+    for (i = 0; i < whole; i += 8)
+        wasm_v128_store(out + 2 * (size_t)i,
+                        wasm_u16x8_narrow_i32x4(bitnet__to_f16_wasm(wasm_v128_load(x + i)),
+                                                bitnet__to_f16_wasm(wasm_v128_load(x + i + 4))));
+    bitnet__store_f16_scalar(x + whole, n - whole, out + 2 * (size_t)whole);
+}
+
+/* Four dots as floats, times f. */
+BITNET__INLINE v128_t bitnet__scaled_wasm(const int32_t *dots, float f) {
+    return wasm_f32x4_mul(wasm_f32x4_convert_i32x4(wasm_v128_load(dots)), wasm_f32x4_splat(f));
+}
+
+static void bitnet__dequantize_wasm(const int32_t *dots, float f, int n, int add, float *y) {
+    int i, whole = n - n % 4;
+    for (i = 0; i < whole; i += 4) {
+        const v128_t v = bitnet__scaled_wasm(dots + i, f);
+        wasm_v128_store(y + i, add ? wasm_f32x4_add(wasm_v128_load(y + i), v) : v);
+    }
+    bitnet__dequantize_scalar(dots + whole, f, n - whole, add, y + whole);
+}
+
+static void bitnet__relu2_gate_wasm(const int32_t *gate, float gate_f, const int32_t *up,
+                                    float up_f, int n, float *y) {
+    int i, whole = n - n % 4;
+    for (i = 0; i < whole; i += 4) {
+        v128_t g = bitnet__scaled_wasm(gate + i, gate_f);
+        g = wasm_f32x4_pmax(wasm_f32x4_const_splat(0.0f), g);
+        wasm_v128_store(y + i, wasm_f32x4_mul(wasm_f32x4_mul(g, g),
+                                              bitnet__scaled_wasm(up + i, up_f)));
+    }
+    bitnet__relu2_gate_scalar(gate + whole, gate_f, up + whole, up_f, n - whole, y + whole);
+}
+
+static void bitnet__rmsnorm_wasm(const float *x, const float *gain, int n, float eps, float *y) {
+    v128_t v, sum[4];
+    float lanes[BITNET__LANES], mean, inv;
+    int i, j;
+    if (n % BITNET__LANES) {
+        bitnet__rmsnorm_scalar(x, gain, n, eps, y);
+        return;
+    }
+    BITNET__UNROLL for (j = 0; j < 4; j++) sum[j] = wasm_f32x4_const_splat(0.0f);
+    for (i = 0; i < n; i += BITNET__LANES) {
+        BITNET__UNROLL for (j = 0; j < 4; j++) {
+            v = wasm_v128_load(x + i + 4 * j);
+            sum[j] = wasm_f32x4_add(sum[j], wasm_f32x4_mul(v, v));
+        }
+    }
+    for (j = 0; j < 4; j++) wasm_v128_store(lanes + 4 * j, sum[j]);
+    mean = bitnet__sum_lanes(lanes) / (float)n;
+    inv = (float)(1.0 / bitnet__sqrt((double)mean + (double)eps));
+    for (i = 0; i < n; i += 4) {
+        v = wasm_f32x4_mul(wasm_v128_load(x + i), wasm_f32x4_splat(inv));
+        wasm_v128_store(y + i, wasm_f32x4_mul(v, wasm_v128_load(gain + i)));
+    }
+}
+
+/* ---- what the module has ---- */
+
+static uint32_t bitnet__cpu_features(void) {
+    uint32_t features = BITNET_CPU_SIMD128;
+#if BITNET__RELAXED
+    if (bitnet__relaxed_right()) features |= BITNET_CPU_RELAXED;
+#endif
+    return features;
+}
+
+/* ---- the tables ---- */
+
+#define BITNET__KERNEL_ENTRIES(ternary, u8) \
+    bitnet__quantize_wasm, ternary, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
+    bitnet__dotrows_bf16_wasm, bitnet__dotrows_f16_wasm, bitnet__mixrows_f32_wasm, \
+    bitnet__mixrows_f16_wasm, bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, \
+    bitnet__dequantize_wasm, bitnet__relu2_gate_wasm, bitnet__rmsnorm_wasm, u8
+
+static const bitnet_kernels bitnet__kernels_simd128 = {
+    "simd128", BITNET_CPU_SIMD128, 0, 0, 0,
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_simd128, bitnet__dotrows_u8_simd128)
+};
+#if BITNET__RELAXED
+static const bitnet_kernels bitnet__kernels_relaxed = {
+    "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, 0, 0, 0,
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_u8_simd128)
+};
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_relaxed, &bitnet__kernels_simd128,
+#else
+  #define BITNET__KERNEL_TABLES &bitnet__kernels_simd128,
+#endif
+
+#undef BITNET__RELAXED
+#undef BITNET__INLINE
+#undef BITNET__APART
+#undef BITNET__UNROLL
+#undef BITNET__CLAMP
+#undef BITNET__DEFINE_DOTROWS_I2S
+#undef BITNET__KERNEL_ENTRIES
+#undef BITNET__ROW_BYTES

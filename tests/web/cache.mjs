@@ -1,0 +1,906 @@
+/* Tests web/cache.js in Chromium, and in this Node what Node has of it.
+ *
+ *   node tests/web/cache.mjs [FILTER]         runs the tests whose names hold FILTER
+ *
+ * PLAYWRIGHT   the folder of playwright-core (build/npm/node_modules/playwright-core)
+ * CHROMIUM     the browser (/usr/bin/chromium); without either, Node's part alone is run
+ *
+ * Each test has an origin of its own, NAME.localhost, and so an empty storage of its own. */
+import { spawn } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
+import { openSource } from '../../web/cache.js';
+
+const PLAYWRIGHT = path.resolve(process.env.PLAYWRIGHT ?? 'build/npm/node_modules/playwright-core');
+const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
+const MB = 1 << 20;
+const FILE = randomBytes(5 * MB + 12345);
+const CUT = 2 * MB;
+const OTHER = randomBytes(5 * MB + 12345);
+const filter = process.argv[2] ?? '';
+const tests = [];
+let server, browser;
+
+function check(truth, text) {
+    if (!truth) throw new Error(text);
+}
+
+function equal(got, wanted, text) {
+    got = JSON.stringify(got);
+    wanted = JSON.stringify(wanted);
+    check(got === wanted, `${text}: ${got}, not ${wanted}`);
+}
+
+function sha256(bytes) {
+    return createHash('sha256').update(bytes).digest('hex');
+}
+
+// ---- the server: a test sets what it does, and reads in `log` what was asked ----
+
+/* Of state: file, etag, lastModified, headers, status; length, ranges, gzip: whether; anyRange: it
+ * ignores If-Range; cut: the connection breaks at this offset, once; hold: it stalls there; slow:
+ * ms before each 64 KB; surplus: bytes that do not belong to the file. */
+async function startServer() {
+    const hosts = new Map();
+    const web = createServer((request, response) => {
+        const state = hosts.get(request.headers.host.split('.')[0]) ?? {};
+        const name = new URL(request.url, 'http://x').pathname;
+        if (name === '/') return send(response, 'text/html', '<!doctype html><title>test</title>');
+        if (name === '/worker.js') return send(response, 'text/javascript', WORKER);
+        if (['/cache.js', '/errors.js'].includes(name)) {
+            return send(response, 'text/javascript', readFileSync(`web${name}`));
+        }
+        if (name === '/favicon.ico') return response.writeHead(404).end();
+        serveFile(state, request, response);
+    });
+    await new Promise((resolve) => web.listen(0, '127.0.0.1', resolve));
+    const { port } = web.address();
+    return {
+        host(name, state = {}) {
+            Object.assign(state, {
+                file: FILE, etag: '"one"', length: true, ranges: true, log: [], ...state,
+                origin: `http://${name}.localhost:${port}`
+            });
+            state.url = `${state.origin}/model.gguf`;
+            hosts.set(name, state);
+            return state;
+        },
+        close: () => web.closeAllConnections() || web.close()
+    };
+}
+
+function send(response, type, text) {
+    response.writeHead(200, { 'Content-Type': type }).end(text);
+}
+
+async function serveFile(state, request, response) {
+    const { file, headers = {} } = state, range = request.headers.range;
+    state.log.push(request.method === 'OPTIONS' ? 'OPTIONS' : range ?? 'all');
+    state.ifRange = request.headers['if-range'];
+    const head = { 'Content-Type': 'application/octet-stream', ...headers };
+    if (state.etag) head.ETag = state.etag;
+    if (state.lastModified) head['Last-Modified'] = state.lastModified;
+    if (state.status) return response.writeHead(state.status, head).end('no');
+    let body = file, status = 200, start = 0;
+    const same = state.anyRange || !state.ifRange ||
+        [state.etag, state.lastModified].includes(state.ifRange);
+    if (range && state.ranges && same) {
+        start = Number(/bytes=(\d+)-/.exec(range)[1]);
+        if (start >= file.length) return response.writeHead(416).end();
+        status = 206;
+        body = file.subarray(start);
+        head['Content-Range'] = `bytes ${start}-${file.length - 1}/${file.length}`;
+    }
+    if (state.gzip) {
+        head['Content-Encoding'] = 'gzip';
+        body = gzipSync(body, { level: 1 });
+    }
+    if (state.surplus) body = Buffer.concat([body, Buffer.alloc(state.surplus)]);
+    if (state.length) head['Content-Length'] = body.length;
+    response.writeHead(status, head);
+    await sendBody(state, response, body, start);
+}
+
+async function sendBody(state, response, body, start) {
+    response.setMaxListeners(0);
+    for (let at = 0; at < body.length && !response.destroyed; at += 65536) {
+        if (state.slow) await sleep(state.slow);
+        if (state.hold && start + at >= state.hold) {
+            state.drop = () => response.destroy();
+            return;
+        }
+        if (state.cut && start + at >= state.cut) {
+            await sleep(100);                     // what was sent arrives
+            state.cut = 0;
+            return response.destroy();
+        }
+        if (!response.write(body.subarray(at, at + 65536))) {
+            await Promise.race([once(response, 'drain'), once(response, 'close')]);
+        }
+    }
+    response.end();
+}
+
+// ---- the browser ----
+
+/* The worker runs what it is sent; its functions are load (all of openSource and the stream) and
+ * those of cache.js. `hide` takes parts of the browser away first. */
+const WORKER = `
+    const started = {};
+    onmessage = async ({ data: { id, code, args, hide } }) => {
+        try {
+            if (hide.includes('opfs')) delete StorageManager.prototype.getDirectory;
+            if (hide.includes('cache')) Object.defineProperty(self, 'caches', { value: undefined });
+            if (hide.includes('room')) {
+                StorageManager.prototype.estimate = async () => ({ quota: 4e6, usage: 1e6 });
+            }
+            const cache = await import('/cache.js');
+            const tools = { ...cache, load, started };
+            postMessage({ id, value: await (0, eval)('(' + code + ')')(tools, args) });
+        } catch ({ name, code, status, message }) {
+            postMessage({ id, error: { name, code: String(code), status, message } });
+        }
+
+        async function load(url, { discard, ...options } = {}) {
+            const { openSource } = await import('/cache.js');
+            const reports = [], onProgress = (p) => reports.push({ ...p, at: performance.now() });
+            const source = await openSource(url, { onProgress, ...options });
+            const bytes = [];
+            let chunks = 0, largest = 0;
+            for (const reader = source.stream().getReader(); ;) {
+                const { done, value } = await reader.read();
+                if (done) break;
+                chunks++;
+                largest = Math.max(largest, value.length);
+                bytes.push(value);
+            }
+            const all = new Uint8Array(await new Blob(bytes).arrayBuffer());
+            const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', all));
+            if (discard) await source.discard();
+            else source.close();
+            const { size, cache, fromCache, notes } = source;
+            return { size, cache, fromCache, notes, length: all.length, chunks, largest, reports,
+                hash: Array.from(hash, (b) => b.toString(16).padStart(2, '0')).join('') };
+        }
+    };`;
+
+/* In the page: work(worker's name, code, args, hide). */
+function pageScript() {
+    const workers = new Map();
+    let next = 0;
+    globalThis.work = (name, code, args, hide) => {
+        if (!workers.has(name)) workers.set(name, new Worker('/worker.js', { type: 'module' }));
+        const worker = workers.get(name), id = next++;
+        return new Promise((resolve) => {
+            worker.addEventListener('message', ({ data }) => {
+                if (data.id === id) resolve(data);
+            });
+            worker.postMessage({ id, code, args, hide });
+        });
+    };
+    globalThis.endWorker = (name) => {
+        workers.get(name).terminate();
+        workers.delete(name);
+    };
+}
+
+async function startBrowser(folder) {
+    const child = spawn(CHROMIUM, ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic',
+        '--no-first-run', '--disable-background-networking', '--disable-component-update',
+        '--disable-sync', '--remote-debugging-port=0', `--user-data-dir=${folder}`],
+        { stdio: ['ignore', 'ignore', 'pipe'], detached: true });
+    const address = await new Promise((resolve, reject) => {
+        let text = '';
+        child.stderr.on('data', (data) => {
+            text += data;
+            const match = /DevTools listening on (\S+)/.exec(text);
+            if (match) resolve(match[1]);
+        });
+        child.on('exit', () => reject(new Error(`chromium ended: ${text}`)));
+    });
+    const { chromium } = createRequire(import.meta.url)(PLAYWRIGHT);
+    const connection = await chromium.connectOverCDP(address);
+    const [context] = connection.contexts();
+    return {
+        context,
+        async tab(state, hide = []) {
+            const page = await context.newPage();
+            await page.addInitScript(pageScript);
+            await page.goto(state.origin);
+            return makeTab(page, hide);
+        },
+        kill: () => new Promise((resolve) => {
+            child.on('exit', resolve);
+            process.kill(-child.pid, 'SIGKILL');  // all of its processes
+        })
+    };
+}
+
+function makeTab(page, hide) {
+    /* Runs f({ openSource, load, ... }, { url, options }) in the worker; throws what it throws. */
+    async function work(f, { url, options } = {}, name = 'worker') {
+        const { value, error } = await page.evaluate(
+            ([name, code, args, hide]) => globalThis.work(name, code, args, hide),
+            [name, f.toString(), { url, options }, hide]);
+        if (error) throw Object.assign(new Error(error.message), error);
+        return value;
+    }
+    return {
+        page, work,
+        load: (url, options = {}, name = 'worker') =>
+            work(({ load }, { url, options }) => load(url, options), { url, options }, name),
+        list: () => work(({ list }) => list()),
+        files: () => work(async () => {
+            const root = await navigator.storage.getDirectory(), found = [];
+            const dir = await root.getDirectoryHandle('bitnet-cache', { create: true });
+            for await (const name of dir.keys()) found.push(name.split('.')[1]);
+            return found.sort();
+        }),
+        endWorker: (name = 'worker') => page.evaluate((name) => globalThis.endWorker(name), name),
+        close: () => page.close()
+    };
+}
+
+async function failure(promise) {
+    try {
+        await promise;
+    } catch (error) {
+        return error;
+    }
+    throw new Error('it did not fail');
+}
+
+function isFile(result, { file = FILE, ...wanted } = {}) {
+    equal(result.size, file.length, 'size');
+    equal(result.length, file.length, 'bytes');
+    equal(result.hash, sha256(file), 'hash');
+    for (const [name, value] of Object.entries(wanted)) equal(result[name], value, name);
+}
+
+async function until(condition, text) {
+    for (let tries = 0; tries < 200; tries++, await sleep(50)) if (await condition()) return;
+    throw new Error(`${text}: not within 10 s`);
+}
+
+// ---- in Chromium ----
+
+function inChromium(name, action, { hide = [], state = {} } = {}) {
+    tests.push({
+        name, needsBrowser: true,
+        async action() {
+            const host = server.host(name.toLowerCase().replace(/\W+/g, '-'), { ...state });
+            const tab = await browser.tab(host, hide);
+            try {
+                await action(tab, host);
+            } finally {
+                await tab.close();
+            }
+        }
+    });
+}
+
+inChromium('download, then no request', async (tab, state) => {
+    state.slow = 5;                                       // long enough for some reports
+    const first = await tab.load(`${state.url}#fragment`);
+    isFile(first, { cache: 'opfs', fromCache: false, notes: [] });
+    equal(await tab.files(), ['gguf', 'json'], 'files');
+    checkReports(first.reports.filter(({ phase }) => phase === 'download'), false);
+    checkReports(first.reports.filter(({ phase }) => phase === 'read'), false);
+    await tab.page.reload();
+    const second = await tab.load('/model.gguf');
+    isFile(second, { cache: 'opfs', fromCache: true });
+    equal(second.largest, 4 * MB, 'largest chunk');
+    checkReports(second.reports, true);
+    equal(second.reports[0].phase, 'read', 'phase');
+    equal(state.log, ['all'], 'requests');
+});
+
+function checkReports(reports, fromCache) {
+    const last = reports.at(-1), dense = reports.slice(0, -1);
+    check(reports.length >= 2, 'no progress');
+    for (let i = 1; i < dense.length; i++) {
+        check(dense[i].at - dense[i - 1].at >= 99, 'reports come too often');
+        check(dense[i].loaded > dense[i - 1].loaded, 'reports do not grow');
+        check(dense[i].bytesPerSecond > 0, 'no speed');
+        check(dense[i].secondsLeft > 0 && dense[i].secondsLeft < 60, 'no time left');
+    }
+    for (const report of reports) {
+        equal([report.total, report.cache, report.fromCache], [FILE.length, 'opfs', fromCache],
+            'report');
+    }
+    equal([last.loaded, last.secondsLeft], [FILE.length, 0], 'last report');
+    equal(reports.filter(({ loaded }) => loaded === FILE.length).length, 1, 'last reports');
+}
+
+/* Loads, and breaks the connection as soon as CUT bytes are in the file. */
+async function interrupt(tab, state) {
+    state.hold = CUT;
+    const failed = failure(tab.load(state.url));
+    await until(async () => await tab.page.evaluate(partialBytes) === CUT, 'bytes in the file');
+    state.hold = 0;
+    state.drop();
+    const error = await failed;
+    equal([error.name, error.code], ['BitNetError', 'ERR_NETWORK'], 'error');
+    return error;
+}
+
+async function partialBytes() {
+    const root = await navigator.storage.getDirectory();
+    const dir = await root.getDirectoryHandle('bitnet-cache', { create: true });
+    for await (const [name, handle] of dir.entries()) {
+        if (name.endsWith('.part')) return (await handle.getFile()).size;
+    }
+    return 0;
+}
+
+inChromium('connection lost, then resumed', async (tab, state) => {
+    const error = await interrupt(tab, state);
+    check(error.message.includes(`after ${CUT} bytes`), error.message);
+    const [{ date, ...entry }] = await tab.list();
+    equal(entry, { url: state.url, size: FILE.length, loaded: CUT, complete: false }, 'entry');
+    check(Math.abs(Date.now() - Date.parse(date)) < 60000, date);
+    equal(await tab.files(), ['json', 'part'], 'files');
+    const result = await tab.load(state.url);
+    isFile(result, { cache: 'opfs', fromCache: false });
+    equal(result.reports[0].loaded, CUT, 'begins at');
+    equal(state.log, ['all', `bytes=${CUT}-`], 'requests');
+    equal(state.ifRange, '"one"', 'If-Range');
+    isFile(await tab.load(state.url), { fromCache: true });
+});
+
+/* Interrupts a download of FILE, changes something, and loads again. */
+async function resumeAfter(tab, state, change, wanted) {
+    await interrupt(tab, state);
+    equal((await tab.list())[0].loaded, CUT, 'kept');
+    Object.assign(state, change);
+    isFile(await tab.load(state.url), { file: state.file, cache: 'opfs', fromCache: false });
+    equal(state.log.slice(1), wanted.map((range) => range.replace('N', CUT)), 'requests');
+    isFile(await tab.load(state.url), { file: state.file, fromCache: true });
+}
+
+inChromium('another ETag starts over', (tab, state) =>
+    resumeAfter(tab, state, { etag: '"two"', file: OTHER }, ['bytes=N-']));
+
+inChromium('a server that ignores If-Range', (tab, state) =>
+    resumeAfter(tab, state, { etag: '"two"', file: OTHER, anyRange: true }, ['bytes=N-', 'all']));
+
+inChromium('another Last-Modified starts over', (tab, state) =>
+    resumeAfter(tab, state, { lastModified: 'Sun, 02 Aug 2026 00:00:00 GMT', file: OTHER },
+        ['bytes=N-']),
+    { state: { etag: '', lastModified: 'Sat, 01 Aug 2026 00:00:00 GMT' } });
+
+inChromium('a weak ETag is compared, not sent', async (tab, state) => {
+    await resumeAfter(tab, state, {}, ['bytes=N-']);
+    equal(state.ifRange, undefined, 'If-Range');
+}, { state: { etag: 'W/"weak"' } });
+
+inChromium('a weak ETag that changed', (tab, state) =>
+    resumeAfter(tab, state, { etag: 'W/"new"', file: OTHER }, ['bytes=N-', 'all']),
+    { state: { etag: 'W/"weak"' } });
+
+inChromium('a server without Range', (tab, state) =>
+    resumeAfter(tab, state, { ranges: false }, ['bytes=N-']));
+
+inChromium('416 starts over', (tab, state) =>
+    resumeAfter(tab, state, { file: FILE.subarray(0, MB), anyRange: true }, ['bytes=N-', 'all']));
+
+inChromium('another size starts over', (tab, state) =>
+    resumeAfter(tab, state, { file: Buffer.concat([FILE, OTHER]) }, ['bytes=N-', 'all']));
+
+inChromium('no way to know the file again', async (tab, state) => {
+    await interrupt(tab, state);
+    equal(await tab.files(), [], 'files');
+    isFile(await tab.load(state.url), { cache: 'opfs' });
+    equal(state.log, ['all', 'all'], 'requests');
+}, { state: { etag: '' } });
+
+inChromium('killed before the last step', async (tab, state) => {
+    isFile(await tab.load(state.url));
+    await tab.work(async () => {
+        const root = await navigator.storage.getDirectory();
+        const dir = await root.getDirectoryHandle('bitnet-cache');
+        for await (const [name, handle] of dir.entries()) {
+            if (name.endsWith('.gguf')) await handle.move(name.replace('gguf', 'part'));
+        }
+    });
+    equal((await tab.list())[0].complete, false, 'complete');
+    isFile(await tab.load(state.url));
+    equal(state.log, ['all'], 'requests');
+});
+
+inChromium('the rest has a wrong size', async (tab, state) => {
+    await interrupt(tab, state);
+    Object.assign(state, { surplus: 10, length: false });
+    const error = await failure(tab.load(state.url));
+    equal(error.code, 'ERR_NETWORK', 'error');
+    check(/more than the \d+ bytes/.test(error.message), error.message);
+    equal(await tab.files(), [], 'files');
+    state.surplus = 0;
+    isFile(await tab.load(state.url), { fromCache: false });
+    equal(state.log.at(-1), 'all', 'request');
+});
+
+inChromium('a cached file of a wrong size', async (tab, state) => {
+    isFile(await tab.load(state.url));
+    await tab.work(async () => {
+        const root = await navigator.storage.getDirectory();
+        const dir = await root.getDirectoryHandle('bitnet-cache');
+        for await (const [name, handle] of dir.entries()) {
+            if (!name.endsWith('.gguf')) continue;
+            const file = await handle.createSyncAccessHandle();
+            file.truncate(1000);
+            file.close();
+        }
+    });
+    equal((await tab.list())[0].complete, false, 'complete');
+    isFile(await tab.load(state.url), { fromCache: false });
+    isFile(await tab.load(state.url), { fromCache: true });
+});
+
+inChromium('unreadable metadata', async (tab, state) => {
+    await interrupt(tab, state);
+    await tab.work(async () => {
+        const root = await navigator.storage.getDirectory();
+        const dir = await root.getDirectoryHandle('bitnet-cache');
+        for await (const [name, handle] of dir.entries()) {
+            if (!name.endsWith('.json')) continue;
+            const file = await handle.createSyncAccessHandle();
+            file.write(new Uint8Array(20));
+            file.close();
+        }
+    });
+    const [entry] = await tab.list();
+    check(/^unknown:\w+$/.test(entry.url) && !entry.complete, entry.url);
+    isFile(await tab.load(state.url), { fromCache: false });
+    equal(state.log, ['all', 'all'], 'requests');
+});
+
+inChromium('no Content-Length', async (tab, state) => {
+    const result = await tab.load(state.url);
+    isFile(result, { cache: 'opfs' });
+    equal(result.reports[0].total, null, 'total');
+    equal(result.reports[0].secondsLeft, null, 'time left');
+    isFile(await tab.load(state.url), { fromCache: true });
+}, { state: { length: false } });
+
+inChromium('no Content-Length, resumed', (tab, state) =>
+    resumeAfter(tab, state, {}, ['bytes=N-']), { state: { length: false } });
+
+inChromium('compressed on its way', async (tab, state) => {
+    isFile(await tab.load(state.url), { file: state.file, cache: 'opfs' });
+    isFile(await tab.load(state.url), { file: state.file, fromCache: true });
+    equal(state.log, ['all'], 'requests');
+}, { state: { gzip: true, file: Buffer.alloc(3 * MB, 'abc') } });
+
+inChromium('404', async (tab, state) => {
+    const error = await failure(tab.load(state.url));
+    equal([error.name, error.code, error.status], ['BitNetError', 'ERR_HTTP', 404], 'error');
+    equal(await tab.list(), [], 'kept');
+}, { state: { status: 404 } });
+
+inChromium('503 keeps what was there', async (tab, state) => {
+    await interrupt(tab, state);
+    state.status = 503;
+    const error = await failure(tab.load(state.url));
+    equal([error.code, error.status], ['ERR_HTTP', 503], 'error');
+    equal(await tab.files(), ['json', 'part'], 'files');
+});
+
+inChromium('another site without CORS', async (tab) => {
+    const error = await failure(tab.load(server.host('elsewhere').url));
+    equal(error.code, 'ERR_CORS_OR_NETWORK', 'error');
+    check(/network/.test(error.message) && /CORS/.test(error.message), error.message);
+});
+
+inChromium('nobody listens', async (tab) => {
+    equal((await failure(tab.load('http://127.0.0.1:9/'))).code, 'ERR_CORS_OR_NETWORK', 'error');
+});
+
+const CORS = { 'Access-Control-Allow-Origin': '*' };
+
+inChromium('another site, resumed without preflight', async (tab) => {
+    const there = server.host('other-site', {
+        headers: CORS, lastModified: 'Sat, 01 Aug 2026 00:00:00 GMT'
+    });
+    await resumeAfter(tab, there, {}, ['bytes=N-']);
+    equal(there.ifRange, undefined, 'If-Range');
+});
+
+inChromium('another site, a changed file', async (tab) => {
+    const there = server.host('changing-site', {
+        headers: CORS, lastModified: 'Sat, 01 Aug 2026 00:00:00 GMT'
+    });
+    await resumeAfter(tab, there, { lastModified: 'Sun, 02 Aug 2026 00:00:00 GMT', file: OTHER },
+        ['bytes=N-', 'all']);
+});
+
+inChromium('another site, compressed', async (tab) => {
+    const there = server.host('gzip-site', {
+        headers: CORS, gzip: true, file: Buffer.alloc(3 * MB, 'abc')
+    });
+    isFile(await tab.load(there.url), { file: there.file, cache: 'opfs' });
+    isFile(await tab.load(there.url), { file: there.file, fromCache: true });
+});
+
+inChromium('abort, then resumed', async (tab, state) => {
+    state.hold = CUT;
+    const failed = failure(tab.work(({ load, started }, { url }) => {
+        started.controller = new AbortController();
+        return load(url, { signal: started.controller.signal });
+    }, state));
+    await until(async () => await tab.page.evaluate(partialBytes) === CUT, 'bytes in the file');
+    await tab.work(({ started }) => started.controller.abort(new Error('my reason')));
+    equal((await failed).name, 'AbortError', 'error');
+    state.hold = 0;
+    isFile(await tab.load(state.url), { fromCache: false });
+    equal(state.log, ['all', `bytes=${CUT}-`], 'requests');
+});
+
+inChromium('abort while the cache is read', async (tab, state) => {
+    isFile(await tab.load(state.url));
+    const error = await failure(tab.work(async ({ openSource }, { url }) => {
+        const controller = new AbortController();
+        const source = await openSource(url, { signal: controller.signal });
+        const reader = source.stream().getReader();
+        await reader.read();
+        controller.abort();
+        try {
+            while (!(await reader.read()).done);
+        } finally {
+            source.close();
+        }
+    }, state));
+    equal(error.name, 'AbortError', 'error');
+    isFile(await tab.load(state.url), { fromCache: true });
+});
+
+inChromium('no room, by the estimate', async (tab, state) => {
+    const result = await tab.load(state.url);
+    isFile(result, { cache: 'none', fromCache: false });
+    check(/not cached.*room for 3.0 MB more, and this takes 5.3/.test(result.notes[0]),
+        result.notes[0]);
+    equal([state.log, await tab.files()], [['all'], []], 'requests and files');
+}, { hide: ['room'] });
+
+inChromium('no room, known before', async (tab, state) => {
+    await setQuota(tab, state, 3 * MB);           // the estimate knows nothing of it
+    const result = await tab.load(state.url);
+    isFile(result, { cache: 'none', fromCache: false });
+    check(/not cached.*full/.test(result.notes[0]), result.notes[0]);
+    equal(result.reports[0].phase, 'download', 'phase');
+    equal(state.log, ['all'], 'requests');
+    equal(await tab.list(), [], 'kept');
+});
+
+inChromium('no room, found out on the way', async (tab, state) => {
+    await setQuota(tab, state, 3 * MB);
+    const result = await tab.load(state.url);
+    isFile(result, { cache: 'none', fromCache: false });
+    check(/not cached.*full/.test(result.notes[0]), result.notes[0]);
+    equal(state.log, ['all', 'all'], 'requests');
+    equal(await tab.files(), [], 'files');
+}, { state: { length: false } });
+
+inChromium('no room in the Cache API', async (tab, state) => {
+    await setQuota(tab, state, 3 * MB);
+    const result = await tab.load(state.url);
+    isFile(result, { cache: 'none', fromCache: false });
+    check(/not cached/.test(result.notes[0]), result.notes[0]);
+    equal(await tab.list(), [], 'kept');
+}, { hide: ['opfs'], state: { length: false } });
+
+async function setQuota({ page }, { origin }, quotaSize) {
+    const session = await page.context().newCDPSession(page);
+    await session.send('Storage.overrideQuotaForOrigin', { origin, quotaSize });
+}
+
+inChromium('two tabs at once', async (tab, state) => {
+    state.slow = 5;
+    const second = await browser.tab(state);
+    const [a, b] = await Promise.all([tab.load(state.url), second.load(state.url)]);
+    isFile(a);
+    isFile(b);
+    equal([a.fromCache, b.fromCache].sort(), [false, true], 'from the cache');
+    equal(state.log, ['all'], 'requests');
+    await second.close();
+});
+
+inChromium('waiting for the other tab can be aborted', async (tab, state) => {
+    state.hold = 2 * MB;
+    tab.load(state.url).catch(() => {});
+    await until(() => state.log.length === 1, 'first request');
+    const error = await failure(tab.work(async ({ load }, { url }) => {
+        const controller = new AbortController();
+        setTimeout(() => controller.abort(), 300);
+        await load(url, { signal: controller.signal });
+    }, state, 'second'));
+    equal(error.name, 'AbortError', 'error');
+    equal((await failure(tab.work(({ remove }, { url }) => remove(url), state, 'second'))).code,
+        'ERR_BUSY', 'remove');
+    await tab.endWorker();                        // its tab dies: the next one goes on
+    state.hold = 0;
+    isFile(await tab.load(state.url, {}, 'third'), { cache: 'opfs', fromCache: false });
+});
+
+inChromium('the worker ends in the middle', async (tab, state) => {
+    state.slow = 40;
+    tab.load(state.url).catch(() => {});
+    await until(async () => {
+        const { loaded } = await tab.work(async ({ list }) => (await list())[0] ?? {}, {}, 'list');
+        return loaded > 0;
+    }, 'first checkpoint');
+    await tab.endWorker();
+    const [{ loaded }] = await tab.work(({ list }) => list(), {}, 'list');
+    state.slow = 0;
+    isFile(await tab.load(state.url, {}, 'next'), { cache: 'opfs', fromCache: false });
+    equal(state.log[1], `bytes=${loaded}-`, 'resumed');
+});
+
+inChromium('list, remove, clear', async (tab, state) => {
+    const other = `${state.origin}/other.gguf`;
+    await tab.load(state.url);
+    await tab.load(other);
+    equal((await tab.list()).map(({ url, size, loaded, complete }) =>
+        [url, size, loaded, complete]).sort(),
+        [[state.url, FILE.length, FILE.length, true], [other, FILE.length, FILE.length, true]],
+        'list');
+    equal(await tab.work(({ remove }, { url }) => remove(url), state), true, 'remove');
+    equal(await tab.work(({ remove }, { url }) => remove(url), state), false, 'remove again');
+    equal((await tab.list()).map(({ url }) => url), [other], 'list');
+    await interrupt(tab, state);
+    equal((await tab.list()).map(({ complete }) => complete), [false, true], 'complete');
+    equal(await tab.work(({ remove }, { url }) => remove(url), state), true, 'remove the partial');
+    await interrupt(tab, state);
+    await tab.work(({ clear }) => clear());
+    equal([await tab.list(), await tab.files()], [[], []], 'cleared');
+});
+
+inChromium('a page lists and removes', async (tab, state) => {
+    await tab.load(state.url);
+    const before = await tab.page.evaluate(async () => {
+        const cache = await import('/cache.js');
+        return [await cache.list(), await cache.remove('/model.gguf'), await cache.list(),
+            typeof await cache.persist()];
+    });
+    equal([before[0].length, before[1], before[2], before[3]], [1, true, [], 'boolean'], 'page');
+});
+
+inChromium('what is read is not removed', async (tab, state) => {
+    const codes = await tab.work(async ({ openSource, remove, clear, list }, { url }) => {
+        const source = await openSource(url), reader = source.stream().getReader();
+        await reader.read();
+        const codes = [];
+        for (const f of [() => remove(url), clear]) await f().catch((e) => codes.push(e.code));
+        let length = 0;
+        for (;;) {
+            const { done, value } = await reader.read();
+            if (done) break;
+            length += value.length;
+        }
+        source.close();
+        return [...codes, await remove(url), await list()];
+    }, state);
+    equal(codes, ['ERR_BUSY', 'ERR_BUSY', true, []], 'results');
+});
+
+inChromium('discard', async (tab, state) => {
+    isFile(await tab.load(state.url, { discard: true }));
+    equal(await tab.files(), [], 'files');
+    isFile(await tab.load(state.url, { discard: true }), { fromCache: false });
+});
+
+inChromium('discard spares what was downloaded since', async (tab, state) => {
+    await tab.load(state.url);
+    const left = await tab.work(async ({ openSource, load, list }, { url }) => {
+        const a = await openSource(url), b = await openSource(url);
+        b.close();
+        await a.discard();
+        await load(url);
+        await b.discard();
+        return (await list()).length;
+    }, state);
+    equal(left, 1, 'left');
+});
+
+inChromium('cache none', async (tab, state) => {
+    isFile(await tab.load(state.url, { cache: 'none' }), { cache: 'none', fromCache: false });
+    equal(await tab.list(), [], 'kept');
+    state.cut = 2 * MB;
+    equal((await failure(tab.load(state.url, { cache: 'none' }))).code, 'ERR_NETWORK', 'error');
+    state.length = false;
+    isFile(await tab.load(state.url, { cache: 'none' }), { cache: 'none' });
+});
+
+inChromium('Cache API', async (tab, state) => {
+    state.cut = 2 * MB;
+    equal((await failure(tab.load(state.url))).code, 'ERR_NETWORK', 'error');
+    equal(await tab.list(), [], 'kept');
+    isFile(await tab.load(state.url), { cache: 'cache', fromCache: false, notes: [] });
+    isFile(await tab.load(state.url), { cache: 'cache', fromCache: true });
+    equal(state.log, ['all', 'all'], 'requests');
+    equal((await tab.list()).map(({ url, size, complete }) => [url, size, complete]),
+        [[state.url, FILE.length, true]], 'list');
+    isFile(await tab.load(state.url, { discard: true }), { fromCache: true });
+    isFile(await tab.load(state.url), { fromCache: false });
+    await tab.work(({ clear }) => clear());
+    equal(await tab.list(), [], 'cleared');
+}, { hide: ['opfs'] });
+
+inChromium('Cache API, no Content-Length, 404, abort', async (tab, state) => {
+    isFile(await tab.load(state.url), { cache: 'cache' });
+    isFile(await tab.load(state.url), { cache: 'cache', fromCache: true });
+    await tab.work(({ clear }) => clear());
+    state.hold = MB;
+    equal((await failure(tab.work(async ({ load }, { url }) => {
+        const controller = new AbortController();
+        setTimeout(() => controller.abort(), 300);
+        await load(url, { signal: controller.signal });
+    }, state))).name, 'AbortError', 'error');
+    state.status = 404;
+    equal((await failure(tab.load(state.url))).status, 404, 'status');
+    equal(await tab.list(), [], 'kept');
+}, { hide: ['opfs'], state: { length: false } });
+
+inChromium('memory', async (tab, state) => {
+    const result = await tab.load(state.url);
+    isFile(result, { cache: 'memory', fromCache: false });
+    check(/not cached/.test(result.notes[0]), result.notes[0]);
+    isFile(await tab.load(state.url), { cache: 'memory', fromCache: false });
+    equal(state.log, ['all', 'all'], 'requests');
+    equal(await tab.list(), [], 'list');
+}, { hide: ['opfs', 'cache'] });
+
+inChromium('File, Blob, ArrayBuffer', async (tab, state) => {
+    const results = await tab.work(async ({ load }, { url }) => {
+        const blob = await (await fetch(url)).blob(), buffer = await blob.arrayBuffer();
+        const file = new File([blob], 'model.gguf');
+        return [await load(file), await load(blob), await load(buffer),
+            await load(URL.createObjectURL(blob))];
+    }, state);
+    for (const result of results) isFile(result, { cache: 'none', fromCache: false });
+    for (const result of results) check(result.largest <= 4 * MB, 'a large chunk');
+});
+
+inChromium('no URL', async (tab) => {
+    equal((await failure(tab.load('http://[x'))).code, 'ERR_ARG', 'error');
+});
+
+/* The whole browser dies; its profile stays. */
+tests.push({
+    name: 'kill -9 and a new browser', needsBrowser: true,
+    async action() {
+        const folder = await mkdtemp(path.join(tmpdir(), 'cache-'));
+        const state = server.host('killed', { slow: 40 });
+        let own = await startBrowser(folder);
+        try {
+            const tab = await own.tab(state);
+            const load = failure(tab.load(state.url));
+            await until(async () =>
+                (await tab.work(({ list }) => list(), {}, 'list'))[0]?.loaded > 0, 'checkpoint');
+            await own.kill();
+            await load;
+            state.slow = 0;
+            own = await startBrowser(folder);
+            const next = await own.tab(state), [{ loaded }] = await next.list();
+            check(loaded > 0 && loaded < FILE.length, `kept ${loaded}`);
+            isFile(await next.load(state.url), { cache: 'opfs', fromCache: false });
+            equal(state.log, ['all', `bytes=${loaded}-`], 'requests');
+            isFile(await next.load(state.url), { fromCache: true });
+        } finally {
+            await own.kill();
+            await rm(folder, { recursive: true, maxRetries: 5 });
+        }
+    }
+});
+
+// ---- in Node ----
+
+function inNode(name, action) {
+    tests.push({ name: `node: ${name}`, action });
+}
+
+async function loadInNode(from, options) {
+    const source = await openSource(from, options), bytes = [];
+    for await (const chunk of source.stream()) bytes.push(chunk);
+    source.close();
+    const all = Buffer.concat(bytes), { size, cache, fromCache, notes } = source;
+    return { size, cache, fromCache, notes, length: all.length, hash: sha256(all) };
+}
+
+inNode('path, file: URL, URL, Blob, ArrayBuffer, typed array', async () => {
+    const folder = await mkdtemp(path.join(tmpdir(), 'cache-'));
+    const name = path.join(folder, 'a model#1.gguf');
+    await writeFile(name, FILE);
+    const { pathToFileURL } = await import('node:url');
+    const buffer = FILE.buffer.slice(FILE.byteOffset, FILE.byteOffset + FILE.length);
+    for (const from of [name, pathToFileURL(name), pathToFileURL(name).href, new Blob([FILE]),
+        buffer, FILE]) {
+        isFile(await loadInNode(from), { cache: 'none', fromCache: false, notes: [] });
+    }
+    equal((await failure(openSource(`${name}x`))).code, 'ERR_IO', 'no file');
+    await rm(folder, { recursive: true });
+});
+
+inNode('http', async () => {
+    const state = server.host('127');
+    const url = state.url.replace('127.localhost', '127.0.0.1');
+    const reports = [];
+    isFile(await loadInNode(url, { onProgress: (p) => reports.push(p) }), { cache: 'none' });
+    equal([reports[0].phase, reports.at(-1).loaded], ['download', FILE.length], 'progress');
+    state.length = false;
+    isFile(await loadInNode(new URL(url)), { cache: 'none' });
+    Object.assign(state, { gzip: true, length: true });
+    isFile(await loadInNode(url), { cache: 'none' });
+    state.gzip = false;
+    state.cut = 2 * MB;
+    equal((await failure(loadInNode(url))).code, 'ERR_NETWORK', 'cut');
+    Object.assign(state, { length: false, cut: 2 * MB });
+    equal((await failure(loadInNode(url))).code, 'ERR_NETWORK', 'cut, no length');
+    state.status = 404;
+    const error = await failure(loadInNode(url));
+    equal([error.code, error.status], ['ERR_HTTP', 404], 'status');
+    equal((await failure(loadInNode('http://127.0.0.1:9/'))).code, 'ERR_NETWORK', 'nobody');
+});
+
+inNode('abort', async () => {
+    const state = server.host('127', { hold: MB });
+    const url = state.url.replace('127.localhost', '127.0.0.1');
+    const early = new AbortController(), late = new AbortController();
+    early.abort();
+    equal((await failure(loadInNode(url, { signal: early.signal }))).name, 'AbortError', 'early');
+    setTimeout(() => late.abort(), 200);
+    equal((await failure(loadInNode(url, { signal: late.signal }))).name, 'AbortError', 'late');
+});
+
+inNode('reading twice, and after close', async () => {
+    const source = await openSource(new Blob([FILE]));
+    for (let i = 0; i < 2; i++) {
+        let length = 0;
+        for await (const chunk of source.stream()) length += chunk.length;
+        equal(length, FILE.length, 'bytes');
+    }
+    source.close();
+    source.close();
+    equal((await failure((async () => source.stream())())).code, 'ERR_ARG', 'error');
+});
+
+// ---- the run ----
+
+const hasBrowser = existsSync(PLAYWRIGHT) && existsSync(CHROMIUM);
+const profile = await mkdtemp(path.join(tmpdir(), 'cache-'));
+const count = { passed: 0, failed: 0, skipped: 0 };
+server = await startServer();
+try {
+    const chosen = tests.filter(({ name }) => name.includes(filter));
+    if (hasBrowser) browser = await startBrowser(profile);
+    for (const { name, needsBrowser, action } of chosen) {
+        if (needsBrowser && !hasBrowser) {
+            if (!count.skipped) console.log('skip: no chromium or no playwright-core');
+            count.skipped++;
+            continue;
+        }
+        const start = performance.now();
+        try {
+            await action();
+            console.log(`ok ${name} (${((performance.now() - start) / 1000).toFixed(1)} s)`);
+            count.passed++;
+        } catch (error) {
+            console.log(`FAIL ${name}: ${error.message}`);
+            count.failed++;
+        }
+    }
+} finally {
+    await browser?.kill();
+    server.close();
+    await rm(profile, { recursive: true, force: true, maxRetries: 5 });
+}
+console.log(`${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`);
+process.exit(count.failed ? 1 : 0);
