@@ -874,6 +874,18 @@ inNode('reading twice, and after close', async () => {
 
 // ---- the run ----
 
+async function runTest({ name, action }) {
+    const start = performance.now();
+    try {
+        await action();
+        console.log(`ok ${name} (${((performance.now() - start) / 1000).toFixed(1)} s)`);
+        count.passed++;
+    } catch (error) {
+        console.log(`FAIL ${name}: ${error.message}`);
+        count.failed++;
+    }
+}
+
 const hasBrowser = existsSync(PLAYWRIGHT) && existsSync(CHROMIUM);
 const profile = await mkdtemp(path.join(tmpdir(), 'cache-'));
 const count = { passed: 0, failed: 0, skipped: 0 };
@@ -881,22 +893,15 @@ server = await startServer();
 try {
     const chosen = tests.filter(({ name }) => name.includes(filter));
     if (hasBrowser) browser = await startBrowser(profile);
-    for (const { name, needsBrowser, action } of chosen) {
-        if (needsBrowser && !hasBrowser) {
-            if (!count.skipped) console.log('skip: no chromium or no playwright-core');
-            count.skipped++;
-            continue;
-        }
-        const start = performance.now();
-        try {
-            await action();
-            console.log(`ok ${name} (${((performance.now() - start) / 1000).toFixed(1)} s)`);
-            count.passed++;
-        } catch (error) {
-            console.log(`FAIL ${name}: ${error.message}`);
-            count.failed++;
-        }
+    for (const test of chosen) if (!test.needsBrowser) await runTest(test);
+    const queue = chosen.filter(({ needsBrowser }) => needsBrowser);
+    if (!hasBrowser && queue.length) {
+        console.log('skip: no chromium or no playwright-core');
+        count.skipped = queue.splice(0).length;
     }
+    await Promise.all([1, 2, 3].map(async () => {         // each has much to wait for
+        while (queue.length) await runTest(queue.shift());
+    }));
 } finally {
     await browser?.kill();
     server.close();
