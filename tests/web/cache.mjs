@@ -649,6 +649,18 @@ inChromium('waiting for the other tab can be aborted', async (tab, state) => {
     isFile(await tab.load(state.url, {}, 'third'), { cache: 'opfs', fromCache: false });
 });
 
+inChromium('two start together, one is aborted', async (tab, state) => {
+    state.hold = CUT;
+    const error = await failure(tab.work(async ({ load }, { url }) => {
+        const controller = new AbortController();
+        load(url).catch(() => {});
+        setTimeout(() => controller.abort(), 300);
+        await load(url, { signal: controller.signal });
+    }, state));
+    equal(error.name, 'AbortError', 'error');
+    equal(state.log, ['all'], 'requests');
+});
+
 inChromium('the worker ends in the middle', async (tab, state) => {
     state.slow = 40;
     tab.load(state.url).catch(() => {});
