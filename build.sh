@@ -77,7 +77,7 @@ web_variant() {
     variants="'$1'${variants:+, $variants}" name=bitnet-$1
     shift
     web_module web/bitnet_web.c $name -O3 "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB \
-        -sEXPORTED_FUNCTIONS=_malloc,_free
+        -sMEMORY_GROWTH_GEOMETRIC_CAP=16MB -sEXPORTED_FUNCTIONS=_malloc,_free
 }
 
 # web_crosscheck NAME FLAGS...: examples/crosscheck.c, for the page, which compares its

@@ -21,6 +21,7 @@ static bitnet_ctx_params cp;
 
 static bitnet_token *tokens;           /* of the last text */
 static int32_t tokens_cap;
+static bitnet_token last;              /* sampled, not evaluated */
 static char *text;                     /* of the last bw_detokenize or bw_next */
 static int32_t text_cap, text_length;
 
@@ -205,23 +206,32 @@ EXPORT int bw_tokenize(const char *s, size_t n, int flags) {
     return count < 0 ? fail(count) : count;
 }
 
-/* n messages, each a role and a text with a NUL behind both; then the reply is open. */
-EXPORT int bw_chat_tokenize(const char *s, int n) {
+/* n messages, each a role and a text with a NUL behind both; then the reply is open. With more they
+   go on with the chat that the context holds, as it is: what the last reply left out comes first,
+   its last token, and its end if it was cut off. */
+EXPORT int bw_chat_tokenize(const char *s, int n, int more) {
     bitnet_message *m = (bitnet_message *)malloc((size_t)n * sizeof *m);
-    int i, count, flags = BITNET_ADD_BOS | BITNET_OPEN_REPLY;
+    int flags = BITNET_OPEN_REPLY | (more ? 0 : BITNET_ADD_BOS), before = 0, count, i;
     if (!m) return fail(BITNET_ERR_MEMORY);
     for (i = 0; i < n; i++) {
         m[i].role = s;
         m[i].content = s += strlen(s) + 1;
         s += strlen(s) + 1;
     }
-    count = bitnet_chat_tokenize(model, m, n, flags, tokens, (size_t)tokens_cap);
-    if (count > tokens_cap) {
-        if (reserve((void **)&tokens, &tokens_cap, count, sizeof *tokens)) count = err.code;
-        else count = bitnet_chat_tokenize(model, m, n, flags, tokens, (size_t)tokens_cap);
-    }
+    if (more) before = ctx->n_past + 1 + !bitnet_token_is_end(model, last);
+    count = bitnet_chat_tokenize(model, m, n, flags, 0, 0);
+    if (count >= 0 && reserve((void **)&tokens, &tokens_cap, before + count, sizeof *tokens))
+        count = BITNET_ERR_MEMORY;
+    if (count >= 0)
+        count = bitnet_chat_tokenize(model, m, n, flags, tokens + before, (size_t)count);
     free(m);
-    return count < 0 ? fail(count) : count;
+    if (count < 0) return fail(count);
+    if (more) {
+        memcpy(tokens, ctx->history, (size_t)ctx->n_past * sizeof *tokens);
+        tokens[ctx->n_past] = last;
+        if (!bitnet_token_is_end(model, last)) tokens[before - 1] = info.eot;
+    }
+    return before + count;
 }
 
 EXPORT int bw_detokenize(const bitnet_token *t, int n) {
@@ -241,7 +251,7 @@ EXPORT int bw_detokenize(const bitnet_token *t, int n) {
 static bitnet_generate_params gen;
 static bitnet_sampler sampler;
 static bitnet__generation g;
-static bitnet_token *prompt, last;     /* last: sampled, not evaluated */
+static bitnet_token *prompt;
 static char *stop_text;
 static int32_t n_prompt, n_done, n_new, ended;
 

@@ -1,9 +1,10 @@
-// check.js - a worker that runs examples/crosscheck.c, compiled to WebAssembly, and compares its report
-// line by line with crosscheck.txt, the report of a native build. Gets the name of a variant, answers with
-// { absent } or { failure } (texts), or { total, passed, ops: [{name, passed, total}], wrong, kernels, seconds }.
+// check.js - a worker that runs examples/crosscheck.c, compiled to WebAssembly, and compares its
+// report line by line with crosscheck.txt, the report of a native build. Gets the name of a
+// variant, answers with { absent } or { failure } (texts), or { total, passed, ops: [{name, passed,
+// total}], wrong, kernels, seconds }.
 
-// A report's lines are WHAT | TABLE | TYPES HASH; "end N" is the last. A table that differs from the
-// scalar one adds lines of its own, so only those of scalar may be there.
+// A report's lines are WHAT | TABLE | TYPES HASH; "end N" is the last. A table that differs from
+// the scalar one adds lines of its own, so only those of scalar may be there.
 function parse(lines) {
     const report = { head: lines[0], end: lines.at(-1), results: new Map(), differing: [] };
     for (const line of lines) {
@@ -16,10 +17,14 @@ function parse(lines) {
 }
 
 function compare(expected, got) {
-    const ops = new Map(), wrong = [], bad = new Set(got.differing.map(d => d.in));
-    for (const d of got.differing) wrong.push({ what: d.what, got: d.got, expected: got.results.get(d.in) });
+    const ops = new Map(),
+        wrong = [],
+        bad = new Set(got.differing.map(d => d.in));
+    for (const d of got.differing)
+        wrong.push({ what: d.what, got: d.got, expected: got.results.get(d.in) });
     for (const [what, hash] of expected.results) {
-        const name = what.split(' n=')[0], here = got.results.get(what);
+        const name = what.split(' n=')[0],
+            here = got.results.get(what);
         const op = ops.get(name) ?? ops.set(name, { name, passed: 0, total: 0 }).get(name);
         if (here !== hash) {
             wrong.push({ what, expected: hash, got: here });
@@ -32,34 +37,56 @@ function compare(expected, got) {
         if (!expected.results.has(what)) wrong.push({ what, got: 'not in the reference' });
     }
     for (const part of ['head', 'end']) {
-        if (got[part] !== expected[part]) wrong.push({ what: part, got: got[part], expected: expected[part] });
+        if (got[part] !== expected[part])
+            wrong.push({ what: part, got: got[part], expected: expected[part] });
     }
-    const list = [...ops.values()], sum = key => list.reduce((s, op) => s + op[key], 0);
+    const list = [...ops.values()],
+        sum = key => list.reduce((s, op) => s + op[key], 0);
     return { total: sum('total'), passed: sum('passed'), ops: list, wrong };
 }
 
 async function check(variant) {
     const here = name => new URL(name, import.meta.url);
-    const [reference, wasm] = await Promise.all([fetch(here('crosscheck.txt'), { cache: 'no-cache' }),
-        fetch(here(`crosscheck-${variant}.wasm`))]);
+    const [reference, wasm] = await Promise.all([
+        fetch(here('crosscheck.txt'), { cache: 'no-cache' }),
+        fetch(here(`crosscheck-${variant}.wasm`)),
+    ]);
     if (wasm.status === 404) return { absent: 'not in this build.' };
-    if (!reference.ok) return { failure: `crosscheck.txt: the server answered ${reference.status}` };
-    if (!wasm.ok) return { failure: `crosscheck-${variant}.wasm: the server answered ${wasm.status}` };
-    const lines = [], said = [], wasmBinary = await wasm.arrayBuffer();
+    if (!reference.ok)
+        return { failure: `crosscheck.txt: the server answered ${reference.status}` };
+    if (!wasm.ok)
+        return { failure: `crosscheck-${variant}.wasm: the server answered ${wasm.status}` };
+    const lines = [],
+        said = [],
+        wasmBinary = await wasm.arrayBuffer();
     if (!WebAssembly.validate(wasmBinary)) return { absent: 'this browser does not have it.' };
     const { default: create } = await import(here(`crosscheck-${variant}.js`).href);
-    const module = await create({ wasmBinary, noInitialRun: true, print: l => lines.push(l),
-        printErr: l => said.push(l) });
+    const module = await create({
+        wasmBinary,
+        noInitialRun: true,
+        print: l => lines.push(l),
+        printErr: l => said.push(l),
+    });
     const start = performance.now();
-    try { module.callMain(['--short']); } catch (e) { if (e.name !== 'ExitStatus') throw e; }
+    try {
+        module.callMain(['--short']);
+    } catch (e) {
+        if (e.name !== 'ExitStatus') throw e;
+    }
     const seconds = (performance.now() - start) / 1e3;
-    const kernels = said.find(l => l.startsWith('crosscheck: kernels:'))?.slice(20).trim();
+    const kernels = said
+        .find(l => l.startsWith('crosscheck: kernels:'))
+        ?.slice(20)
+        .trim();
     const expected = parse((await reference.text()).trimEnd().split('\n'));
     if (!expected.results.size) return { failure: 'crosscheck.txt is not a report' };
     return { ...compare(expected, parse(lines)), kernels, seconds };
 }
 
 onmessage = async e => {
-    try { postMessage(await check(e.data)); }
-    catch (error) { postMessage({ failure: String(error?.message ?? error) }); }
+    try {
+        postMessage(await check(e.data));
+    } catch (error) {
+        postMessage({ failure: String(error?.message ?? error) });
+    }
 };

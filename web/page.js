@@ -1,32 +1,41 @@
-// page.js - what index.html does: opens models, writes what they say, shows figures. All work is done in
-// workers (bitnet.js has one, check.js is one), text reaches the document once a frame.
+// page.js - what index.html does: opens models, writes what they say, shows figures. All work is
+// done in workers (bitnet.js has one, check.js is one), text reaches the document once a frame.
 import { BitNet, cache } from './bitnet.js';
 
 const $ = id => document.getElementById(id);
 const TINY = new URL('tiny.gguf', location.href).href;
-const OFFICIAL = 'https://huggingface.co/microsoft/bitnet-b1.58-2B-4T-gguf/resolve/main/ggml-model-i2_s.gguf';
+const OFFICIAL =
+    'https://huggingface.co/microsoft/bitnet-b1.58-2B-4T-gguf/resolve/main/ggml-model-i2_s.gguf';
 const IDEAS = {
-    chat: ['Tell me a story about a dragon.', 'What is the capital of Italy?', 'Who are you?',
-        'What is two plus three?'],
+    chat: [
+        'Tell me a story about a dragon.',
+        'What is the capital of Italy?',
+        'Who are you?',
+        'What is two plus three?',
+    ],
     text: ['Once upon a time', 'The capital of France is', 'The history of computers'],
 };
-const SMALL_FILE = 64e6;               // a model of this size stays open while the next one is loaded
+const SMALL_FILE = 64e6; // a model of this size stays open while the next one is loaded
 
-let model = null;                      // and where it came from:
+let model = null; // and where it came from:
 let modelName = '';
-let writing = null;                    // AbortController of the text that is being written
-let loading = null;                    // of the model that is being loaded
-let messages = [];                     // the chat, without its system message
+let writing = null; // AbortController of the text that is being written
+let loading = null; // of the model that is being loaded
+let messages = []; // the chat, without its system message
 
 const mode = () => document.querySelector('input[name=mode]:checked').value;
 
 // ---- numbers for people ----
 
-const digits = (x, n) => x.toLocaleString('en', { maximumFractionDigits: n, minimumFractionDigits: n });
+const digits = (x, n) =>
+    x.toLocaleString('en', { maximumFractionDigits: n, minimumFractionDigits: n });
 
 function bytes(n) {
-    return n < 1e6 ? `${digits(n / 1e3, 0)} KB` : n < 1e9 ? `${digits(n / 1e6, n < 1e7 ? 1 : 0)} MB`
-        : `${digits(n / 1e9, 2)} GB`;
+    return n < 1e6
+        ? `${digits(n / 1e3, 0)} KB`
+        : n < 1e9
+          ? `${digits(n / 1e6, n < 1e7 ? 1 : 0)} MB`
+          : `${digits(n / 1e9, 2)} GB`;
 }
 
 function speed(tokens, seconds) {
@@ -36,51 +45,100 @@ function speed(tokens, seconds) {
 }
 
 function duration(s) {
-    return s < 90 ? `${Math.ceil(s)} s` : s < 5400 ? `${Math.round(s / 60)} min` : `${digits(s / 3600, 1)} h`;
+    return s < 90
+        ? `${Math.ceil(s)} s`
+        : s < 5400
+          ? `${Math.round(s / 60)} min`
+          : `${digits(s / 3600, 1)} h`;
 }
 
-const count = n => n < 1e6 ? digits(n, 0) : n < 1e9 ? `${digits(n / 1e6, 1)} million` : `${digits(n / 1e9, 1)} billion`;
+const count = n =>
+    n < 1e6
+        ? digits(n, 0)
+        : n < 1e9
+          ? `${digits(n / 1e6, 1)} million`
+          : `${digits(n / 1e9, 1)} billion`;
 
-// once(f): calls f in the next frame, however often it is asked to before. A page in the background has no
-// frames, but its user sees nothing either.
+// once(f): calls f in the next frame, however often it is asked to before. A page in the background
+// has no frames, but its user sees nothing either.
 function once(f) {
     let asked = 0;
-    return () => { asked ||= requestAnimationFrame(() => { asked = 0; f(); }); };
+    return () => {
+        asked ||= requestAnimationFrame(() => {
+            asked = 0;
+            f();
+        });
+    };
 }
 
 // ---- what went wrong, and what helps ----
 
 const FAILURES = {
-    ERR_NO_SIMD: ['This browser has no WebAssembly SIMD', 'Chrome 91, Firefox 89, Safari 16.4 and later have it. ' +
-        'Some browsers switch it off in a hardened or “lockdown” mode.'],
-    ERR_MEMORY: ['Out of memory', 'The model needs more than this browser gives to a page. Close other tabs, or ' +
-        'choose a smaller context under “How it is loaded”.'],
-    ERR_FORMAT: ['This is not a GGUF file that can be read', 'It has to be a GGUF file, version 2 or 3.'],
+    ERR_NO_SIMD: [
+        'This browser has no WebAssembly SIMD',
+        'Chrome 91, Firefox 89, Safari 16.4 and later have it. ' +
+            'Some browsers switch it off in a hardened or “lockdown” mode.',
+    ],
+    ERR_MEMORY: [
+        'Out of memory',
+        'The model needs more than this browser gives to a page. Close other tabs, or ' +
+            'choose a smaller context under “How it is loaded”.',
+    ],
+    ERR_FORMAT: [
+        'This is not a GGUF file that can be read',
+        'It has to be a GGUF file, version 2 or 3.',
+    ],
     ERR_TRUNCATED: ['The file ends too early', 'The download or the copy is not complete.'],
-    ERR_UNSUPPORTED: ['This model is not supported', 'BitNet b1.58 with weights in I2_S is; the official file ' +
-        'of BitNet b1.58 2B-4T is one.'],
+    ERR_UNSUPPORTED: [
+        'This model is not supported',
+        'BitNet b1.58 with weights in I2_S is; the official file ' +
+            'of BitNet b1.58 2B-4T is one.',
+    ],
     ERR_LIMIT: ['The model is too large for this page', 'WebAssembly has 4 GB of memory at most.'],
-    ERR_FULL: ['The context is full', '“Clear” begins anew. A larger context can be chosen under “How it is loaded”.'],
+    ERR_FULL: [
+        'The context is full',
+        '“Clear” begins anew. A larger context can be chosen under “How it is loaded”.',
+    ],
     ERR_IO: ['The file cannot be read', 'It may have been moved or changed since you chose it.'],
-    ERR_CHECKSUM: ['The file is not what it should be', 'Its checksum differs. It was not kept; open it again.'],
-    ERR_QUOTA: ['No room for the model in this browser', 'Delete models under “Kept in this browser”, or make room ' +
-        'on the disk. A file from the disk needs none.'],
-    ERR_CORS_OR_NETWORK: ['The address cannot be reached from this page', 'Either there is no connection, or its ' +
-        'server does not allow other pages to read it (CORS). Download the file, then choose it from the disk.'],
-    ERR_NETWORK: ['The download was interrupted', 'What has arrived is kept: open the address again to go on.'],
+    ERR_CHECKSUM: [
+        'The file is not what it should be',
+        'Its checksum differs. It was not kept; open it again.',
+    ],
+    ERR_QUOTA: [
+        'No room for the model in this browser',
+        'Delete models under “Kept in this browser”, or make room ' +
+            'on the disk. A file from the disk needs none.',
+    ],
+    ERR_CORS_OR_NETWORK: [
+        'The address cannot be reached from this page',
+        'Either there is no connection, or its ' +
+            'server does not allow other pages to read it (CORS). Download the file, then choose ' +
+            'it from the disk.',
+    ],
+    ERR_NETWORK: [
+        'The download was interrupted',
+        'What has arrived is kept: open the address again to go on.',
+    ],
     ERR_BUSY: ['The model is busy', 'It is still writing.'],
-    ERR_SELFTEST: ['This browser computes wrongly', 'The kernels failed their self-test. The cross-check says where.'],
+    ERR_SELFTEST: [
+        'This browser computes wrongly',
+        'The kernels failed their self-test. The cross-check says where.',
+    ],
 };
 const HTTP = {
-    401: 'The server asks for a login.', 403: 'The server refuses access.', 404: 'There is no such file. ' +
-        'Look at the address once more.', 410: 'The file is gone.', 429: 'Too many requests: try again later.',
+    401: 'The server asks for a login.',
+    403: 'The server refuses access.',
+    404: 'There is no such file. ' + 'Look at the address once more.',
+    410: 'The file is gone.',
+    429: 'Too many requests: try again later.',
 };
 
 function showError(e) {
     let [title, text] = FAILURES[e.code] ?? ['Something went wrong', ''];
     if (e.code === 'ERR_HTTP' || (e.status && !FAILURES[e.code])) {
         title = e.status ? `The server answered ${e.status}` : 'The server refused';
-        text = HTTP[e.status] ?? (e.status >= 500 ? 'The server has a fault: try again later.' : '');
+        text =
+            HTTP[e.status] ?? (e.status >= 500 ? 'The server has a fault: try again later.' : '');
     }
     if (!e.code && e instanceof RangeError && /memory|allocation/i.test(e.message)) {
         [title, text] = FAILURES.ERR_MEMORY;
@@ -93,12 +151,18 @@ function showError(e) {
     $('panel-toggle').ariaExpanded = 'false';
 }
 
-const hideError = () => { $('error').hidden = true; };
-$('error-close').onclick = () => { hideError(); $('prompt').focus(); };
+const hideError = () => {
+    $('error').hidden = true;
+};
+$('error-close').onclick = () => {
+    hideError();
+    $('prompt').focus();
+};
 
 // ---- a model ----
 
-const number = id => $(id).value === '' || !$(id).checkValidity() ? undefined : Number($(id).value);
+const number = id =>
+    $(id).value === '' || !$(id).checkValidity() ? undefined : Number($(id).value);
 
 const progress = { now: null, shown: once(showProgress) };
 
@@ -108,15 +172,20 @@ function showProgress() {
     const bar = $('loading-bar');
     if (p.total > 0) bar.value = Math.min(1, p.loaded / p.total);
     else bar.removeAttribute('value');
-    const what = { download: 'Downloading', read: p.fromCache ? 'From this browser’s store' : 'Reading',
-        load: 'Preparing' }[p.phase] ?? 'Opening';
+    const what =
+        {
+            download: 'Downloading',
+            read: p.fromCache ? 'From this browser’s store' : 'Reading',
+            load: 'Preparing',
+        }[p.phase] ?? 'Opening';
     const parts = [`${what} ${modelName}`];
     if (p.loaded > 0 && p.phase !== 'load') {
         parts.push(p.total > 0 ? `${bytes(p.loaded)} of ${bytes(p.total)}` : bytes(p.loaded));
     }
     if (p.phase === 'download') {
         if (p.bytesPerSecond > 0) parts.push(`${digits(p.bytesPerSecond / 1e6, 1)} MB/s`);
-        if (p.secondsLeft > 0 && Number.isFinite(p.secondsLeft)) parts.push(`${duration(p.secondsLeft)} left`);
+        if (p.secondsLeft > 0 && Number.isFinite(p.secondsLeft))
+            parts.push(`${duration(p.secondsLeft)} left`);
         if (p.cache === 'memory' || p.cache === 'none') parts.push('not kept in this browser');
     }
     $('loading-text').textContent = parts.join(' · ');
@@ -128,13 +197,14 @@ function nameOf(source) {
     return decodeURIComponent(path.slice(path.lastIndexOf('/') + 1)) || source;
 }
 
-let last = TINY;                       // what “Load again” loads
+let last = TINY; // what “Load again” loads
 
 // Returns whether it is open. What was open stays so until then, unless both might not fit.
 async function open(source) {
     loading?.abort();
     writing?.abort();
-    const mine = loading = new AbortController(), before = modelName;
+    const mine = (loading = new AbortController()),
+        before = modelName;
     hideError();
     modelName = nameOf(source);
     progress.now = { phase: '', loaded: 0, total: 0 };
@@ -145,11 +215,22 @@ async function open(source) {
     ready();
     try {
         const next = await BitNet.load(source, {
-            context: number('context'), threads: number('threads'), variant: $('variant').value || undefined,
-            cache: source === TINY ? 'none' : 'auto', signal: mine.signal,
-            onProgress: p => { if (mine === loading) { progress.now = p; progress.shown(); } },
+            context: number('context'),
+            threads: number('threads'),
+            variant: $('variant').value || undefined,
+            cache: source === TINY ? 'none' : 'auto',
+            signal: mine.signal,
+            onProgress: p => {
+                if (mine === loading) {
+                    progress.now = p;
+                    progress.shown();
+                }
+            },
         });
-        if (mine !== loading) { next.free(); return false; }
+        if (mine !== loading) {
+            next.free();
+            return false;
+        }
         await close();
         model = next;
         last = source;
@@ -182,19 +263,21 @@ function showModel() {
     const i = model?.info;
     $('model-name').textContent = model ? modelName : 'no model open';
     $('model-about').textContent = i
-        ? `${modelName}: ${i.parameters ? `${count(i.parameters)} parameters, ` : ''}${i.layers} layers, ` +
-            `${digits(i.vocabulary, 0)} tokens; ${bytes(i.fileBytes)}, context ${i.context}` +
-            `${i.contextTrained > i.context ? ` of ${i.contextTrained}` : ''}.`
+        ? `${modelName}: ${count(i.parameters)} parameters, ${i.layers} layers, ` +
+          `${digits(i.vocabulary, 0)} tokens; ${bytes(i.fileBytes)}, context ${i.context}` +
+          `${i.contextTrained > i.context ? ` of ${i.contextTrained}` : ''}.`
         : 'None is open.';
-    const notes = [...i?.notes ?? []];
+    const notes = [...(i?.notes ?? [])];
     if (i && typeof last === 'string' && last !== TINY && !['opfs', 'cache'].includes(i.cache)) {
         notes.push('The model is not kept in this browser: the next visit downloads it again.');
     }
-    $('model-notes').replaceChildren(...notes.map(text => {
-        const li = document.createElement('li');
-        li.textContent = text;
-        return li;
-    }));
+    $('model-notes').replaceChildren(
+        ...notes.map(text => {
+            const li = document.createElement('li');
+            li.textContent = text;
+            return li;
+        })
+    );
     $('f-memory').textContent = i?.memoryBytes ? bytes(i.memoryBytes) : '–';
     $('f-threads').textContent = i?.threads ?? '–';
     $('f-kernel').textContent = i?.kernels ?? '–';
@@ -209,18 +292,30 @@ function ready() {
     $('send').hidden = !!writing;
     $('stop').hidden = !writing;
     for (const b of $('ideas').children) b.disabled = !can;
-    document.body.dataset.state = loading ? 'loading' : writing ? 'writing' : model ? 'ready' : 'empty';
+    document.body.dataset.state = loading
+        ? 'loading'
+        : writing
+          ? 'writing'
+          : model
+            ? 'ready'
+            : 'empty';
 }
 
 $('loading-cancel').onclick = () => loading?.abort();
-$('url-form').onsubmit = e => { e.preventDefault(); choose($('url').value.trim()); };
+$('url-form').onsubmit = e => {
+    e.preventDefault();
+    choose($('url').value.trim());
+};
 $('pick').onclick = () => $('file').click();
 $('file').onchange = () => {
     if ($('file').files[0]) choose($('file').files[0]);
     $('file').value = '';
 };
 $('use-tiny').onclick = () => choose(TINY);
-$('use-official').onclick = () => { $('url').value = OFFICIAL; $('url-form').querySelector('button').focus(); };
+$('use-official').onclick = () => {
+    $('url').value = OFFICIAL;
+    $('url-form').querySelector('button').focus();
+};
 $('reload-model').onclick = () => choose(last);
 
 function choose(source) {
@@ -230,11 +325,24 @@ function choose(source) {
 
 // ---- a file that is dropped ----
 
-let dragDepth = 0;                     // dragenter comes for every element below the pointer
-const carriesFile = e => [...e.dataTransfer?.types ?? []].includes('Files');
-addEventListener('dragenter', e => { if (carriesFile(e)) { e.preventDefault(); dragDepth++; $('drop').hidden = false; } });
-addEventListener('dragover', e => { if (carriesFile(e)) e.preventDefault(); });
-addEventListener('dragleave', e => { if (carriesFile(e) && --dragDepth <= 0) { dragDepth = 0; $('drop').hidden = true; } });
+let dragDepth = 0; // dragenter comes for every element below the pointer
+const carriesFile = e => [...(e.dataTransfer?.types ?? [])].includes('Files');
+addEventListener('dragenter', e => {
+    if (carriesFile(e)) {
+        e.preventDefault();
+        dragDepth++;
+        $('drop').hidden = false;
+    }
+});
+addEventListener('dragover', e => {
+    if (carriesFile(e)) e.preventDefault();
+});
+addEventListener('dragleave', e => {
+    if (carriesFile(e) && --dragDepth <= 0) {
+        dragDepth = 0;
+        $('drop').hidden = true;
+    }
+});
 addEventListener('drop', e => {
     if (!carriesFile(e)) return;
     e.preventDefault();
@@ -245,11 +353,15 @@ addEventListener('drop', e => {
 
 // ---- text ----
 
-const nearEnd = () => $('scroll').scrollHeight - $('scroll').scrollTop - $('scroll').clientHeight < 80;
-const toEnd = () => { $('scroll').scrollTop = $('scroll').scrollHeight; };
+const nearEnd = () =>
+    $('scroll').scrollHeight - $('scroll').scrollTop - $('scroll').clientHeight < 80;
+const toEnd = () => {
+    $('scroll').scrollTop = $('scroll').scrollHeight;
+};
 
 function addTurn(who, label, text) {
-    const turn = document.createElement('div'), name = document.createElement('span'),
+    const turn = document.createElement('div'),
+        name = document.createElement('span'),
         body = document.createElement('span');
     turn.className = `turn ${who}`;
     name.className = 'hidden';
@@ -264,33 +376,55 @@ function addTurn(who, label, text) {
 // Collects text and appends it once a frame. A text node is closed after a while, so that a frame's
 // work does not grow with all that was written before.
 function writer(body) {
-    let waiting = '', node = null;
+    let waiting = '',
+        node = null;
     const flush = () => {
         if (!waiting) return;
         const follow = nearEnd();
-        if (!node || node.length > 2000) body.append(node = document.createTextNode(''));
+        if (!node || node.length > 2000) body.append((node = document.createTextNode('')));
         node.appendData(waiting);
         waiting = '';
         if (follow) toEnd();
     };
     const soon = once(flush);
-    return { add: text => { waiting += text; soon(); }, flush };
+    return {
+        add: text => {
+            waiting += text;
+            soon();
+        },
+        flush,
+    };
 }
 
 function samplerOptions() {
     const o = {};
-    for (const id of ['temperature', 'topK', 'topP', 'minP', 'repeatPenalty', 'seed', 'maxTokens']) {
+    for (const id of [
+        'temperature',
+        'topK',
+        'topP',
+        'minP',
+        'repeatPenalty',
+        'seed',
+        'maxTokens',
+    ]) {
         if (number(id) !== undefined) o[id] = number(id);
     }
     return o;
 }
 
-const REASONS = { length: 'Ended at the limit of tokens.', abort: 'Stopped.', full: 'The context is full.' };
+const REASONS = {
+    length: 'Ended at the limit of tokens.',
+    abort: 'Stopped.',
+    full: 'The context is full.',
+};
 
 async function send() {
-    const text = $('prompt').value, chat = mode() === 'chat';
+    const text = $('prompt').value,
+        chat = mode() === 'chat';
     if (!model || writing || loading || !text.trim()) return;
-    const mine = writing = new AbortController(), m = model, fromButton = document.activeElement === $('send');
+    const mine = (writing = new AbortController()),
+        m = model,
+        fromButton = document.activeElement === $('send');
     hideError();
     $('welcome').hidden = true;
     $('prompt').value = '';
@@ -298,7 +432,10 @@ async function send() {
     ready();
     if (fromButton) $('stop').focus();
     $('log').ariaBusy = 'true';
-    let turn, reply = '', tokens = 0, first = 0;
+    let turn,
+        reply = '',
+        tokens = 0,
+        first = 0;
     if (chat) {
         addTurn('user', 'You', text);
         messages.push({ role: 'user', content: text });
@@ -312,20 +449,33 @@ async function send() {
     }
     turn.classList.add('writing');
     toEnd();
-    const out = writer(turn.querySelector('.body')), started = performance.now();
+    const out = writer(turn.querySelector('.body')),
+        started = performance.now();
     const live = setInterval(() => {
-        if (tokens > 1) $('f-decode').textContent = speed(tokens - 1, (performance.now() - first) / 1e3);
+        if (tokens > 1)
+            $('f-decode').textContent = speed(tokens - 1, (performance.now() - first) / 1e3);
     }, 250);
     $('f-prefill').textContent = $('f-decode').textContent = '…';
     let reason = 'end';
     try {
-        const options = { ...samplerOptions(), signal: mine.signal,
-            onToken: () => { if (!tokens++) first = performance.now(); } };
+        const options = {
+            ...samplerOptions(),
+            signal: mine.signal,
+            onToken: () => {
+                if (!tokens++) first = performance.now();
+            },
+        };
         const system = $('system').value.trim();
         const stream = chat
-            ? m.chat(system ? [{ role: 'system', content: system }, ...messages] : messages, options)
+            ? m.chat(
+                  system ? [{ role: 'system', content: system }, ...messages] : messages,
+                  options
+              )
             : m.generate(text, options);
-        for await (const piece of stream) { reply += piece; out.add(piece); }
+        for await (const piece of stream) {
+            reply += piece;
+            out.add(piece);
+        }
         reason = m.stats?.reason ?? 'end';
     } catch (e) {
         reason = 'abort';
@@ -337,7 +487,12 @@ async function send() {
     $('log').ariaBusy = 'false';
     if (chat && reply && turn.isConnected) messages.push({ role: 'assistant', content: reply });
     if (mine === writing) writing = null;
-    showStats(reason === 'abort' ? null : m.stats, tokens, first - started, performance.now() - first);
+    showStats(
+        reason === 'abort' ? null : m.stats,
+        tokens,
+        first - started,
+        performance.now() - first
+    );
     if (REASONS[reason] && turn.isConnected) {
         const note = document.createElement('span');
         note.className = 'note';
@@ -356,8 +511,14 @@ async function send() {
 // The library's own figures; after a stop, those of the page's clock.
 function showStats(s, tokens, prefill, decode) {
     if (s) {
-        $('f-prefill').textContent = speed(s.promptTokens, s.prefillSeconds ?? s.promptTokens / s.prefillPerSecond);
-        $('f-decode').textContent = speed(s.tokens, s.decodeSeconds ?? s.tokens / s.decodePerSecond);
+        $('f-prefill').textContent = speed(
+            s.promptTokens,
+            s.prefillSeconds ?? s.promptTokens / s.prefillPerSecond
+        );
+        $('f-decode').textContent = speed(
+            s.tokens,
+            s.decodeSeconds ?? s.tokens / s.decodePerSecond
+        );
     } else {
         $('f-prefill').textContent = '–';
         $('f-decode').textContent = tokens > 1 ? speed(tokens - 1, decode / 1e3) : '–';
@@ -374,56 +535,94 @@ function clear() {
     hideError();
 }
 
-function fit() {                       // as high as its text
+function fit() {
+    // as high as its text
     $('prompt').style.height = 'auto';
     $('prompt').style.height = `${$('prompt').scrollHeight}px`;
 }
 
-$('form').onsubmit = e => { e.preventDefault(); send(); };
+$('form').onsubmit = e => {
+    e.preventDefault();
+    send();
+};
 $('stop').onclick = stop;
-$('new').onclick = () => { clear(); $('prompt').focus(); };
+$('new').onclick = () => {
+    clear();
+    $('prompt').focus();
+};
 $('prompt').oninput = fit;
 $('prompt').onkeydown = e => {
-    if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); }
+    if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) {
+        e.preventDefault();
+        send();
+    }
 };
 addEventListener('keydown', e => {
     if (e.key !== 'Escape') return;
     if (writing) stop();
-    else if (document.body.classList.contains('panel-open')) { togglePanel(false); $('panel-toggle').focus(); }
-    else hideError();
+    else if (document.body.classList.contains('panel-open')) {
+        togglePanel(false);
+        $('panel-toggle').focus();
+    } else hideError();
 });
 
 function setMode() {
     const chat = mode() === 'chat';
     $('prompt').placeholder = chat ? 'Say something' : 'How the text begins';
     $('system-row').hidden = !chat;
-    $('ideas').replaceChildren(...IDEAS[mode()].map(text => {
-        const b = document.createElement('button');
-        b.type = 'button';
-        b.textContent = text;
-        b.onclick = () => { $('prompt').value = text; send(); };
-        return b;
-    }));
+    $('ideas').replaceChildren(
+        ...IDEAS[mode()].map(text => {
+            const b = document.createElement('button');
+            b.type = 'button';
+            b.textContent = text;
+            b.onclick = () => {
+                $('prompt').value = text;
+                send();
+            };
+            return b;
+        })
+    );
     ready();
 }
 for (const input of document.querySelectorAll('input[name=mode]')) {
-    input.onchange = () => { clear(); setMode(); };
+    input.onchange = () => {
+        clear();
+        setMode();
+    };
 }
 
 // ---- settings ----
 
-const KEPT = ['temperature', 'topK', 'topP', 'minP', 'repeatPenalty', 'seed', 'maxTokens', 'system', 'context',
-    'threads', 'variant'];
+const KEPT = [
+    'temperature',
+    'topK',
+    'topP',
+    'minP',
+    'repeatPenalty',
+    'seed',
+    'maxTokens',
+    'system',
+    'context',
+    'threads',
+    'variant',
+];
 const DEFAULTS = Object.fromEntries(KEPT.map(id => [id, $(id).value]));
 
 function restore() {
     let kept = {};
-    try { kept = JSON.parse(localStorage.getItem('bitnet.settings')) ?? {}; } catch { /* not ours */ }
+    try {
+        kept = JSON.parse(localStorage.getItem('bitnet.settings')) ?? {};
+    } catch {
+        /* not ours */
+    }
     for (const id of KEPT) if (typeof kept[id] === 'string') $(id).value = kept[id];
 }
 
 function keep() {
-    localStorage.setItem('bitnet.settings', JSON.stringify(Object.fromEntries(KEPT.map(id => [id, $(id).value]))));
+    localStorage.setItem(
+        'bitnet.settings',
+        JSON.stringify(Object.fromEntries(KEPT.map(id => [id, $(id).value])))
+    );
 }
 
 for (const id of KEPT) {
@@ -449,31 +648,41 @@ $('panel-toggle').onclick = () => togglePanel();
 async function listCache() {
     const entries = await Promise.resolve(cache.list()).catch(() => []);
     $('cache-none').hidden = entries.length > 0;
-    $('cache').replaceChildren(...entries.map(entry => {
-        const li = document.createElement('li'), name = document.createElement('button'),
-            size = document.createElement('span'), del = document.createElement('button');
-        name.type = del.type = 'button';
-        name.className = 'name link';
-        name.textContent = nameOf(entry.url);
-        name.title = entry.url;
-        name.onclick = () => choose(entry.url);
-        size.className = 'size';
-        size.textContent = entry.complete ? bytes(entry.size)
-            : `${bytes(entry.loaded ?? 0)}${entry.size ? ` of ${bytes(entry.size)}` : ''}; opening it goes on`;
-        del.className = 'delete quiet';
-        del.textContent = 'Delete';
-        del.ariaLabel = `Delete ${nameOf(entry.url)}`;
-        del.onclick = async () => {
-            del.disabled = true;
-            try { await cache.remove(entry.url); } catch (e) { showError(e); }
-            await listCache();
-            ($('cache').querySelector('.delete') ?? $('h-cache')).focus();
-        };
-        li.append(name, size, del);
-        return li;
-    }));
+    $('cache').replaceChildren(
+        ...entries.map(entry => {
+            const li = document.createElement('li'),
+                name = document.createElement('button'),
+                size = document.createElement('span'),
+                del = document.createElement('button');
+            name.type = del.type = 'button';
+            name.className = 'name link';
+            name.textContent = nameOf(entry.url);
+            name.title = entry.url;
+            name.onclick = () => choose(entry.url);
+            size.className = 'size';
+            const loaded = bytes(entry.loaded ?? 0);
+            size.textContent = entry.complete
+                ? bytes(entry.size)
+                : `${entry.size ? `${loaded} of ${bytes(entry.size)}` : loaded}; opening it goes on`;
+            del.className = 'delete quiet';
+            del.textContent = 'Delete';
+            del.ariaLabel = `Delete ${nameOf(entry.url)}`;
+            del.onclick = async () => {
+                del.disabled = true;
+                try {
+                    await cache.remove(entry.url);
+                } catch (e) {
+                    showError(e);
+                }
+                await listCache();
+                ($('cache').querySelector('.delete') ?? $('h-cache')).focus();
+            };
+            li.append(name, size, del);
+            return li;
+        })
+    );
 }
-$('h-cache').tabIndex = -1;            // where the focus goes after the last one
+$('h-cache').tabIndex = -1; // where the focus goes after the last one
 
 // ---- cross-check ----
 
@@ -482,7 +691,10 @@ const VARIANTS = { simd: 'SIMD', relaxed: 'relaxed SIMD' };
 function checkVariant(variant) {
     return new Promise(resolve => {
         const worker = new Worker(new URL('check.js', import.meta.url), { type: 'module' });
-        const end = result => { worker.terminate(); resolve({ variant, ...result }); };
+        const end = result => {
+            worker.terminate();
+            resolve({ variant, ...result });
+        };
         worker.onmessage = e => end(e.data);
         worker.onerror = e => end({ failure: e.message || 'check.js cannot be loaded' });
         worker.postMessage(variant);
@@ -497,16 +709,21 @@ async function crosscheck() {
     const results = [];
     for (const variant of Object.keys(VARIANTS)) results.push(await checkVariant(variant));
     // what fails comes first
-    results.sort((a, b) => !!b.failure - !!a.failure || (b.wrong?.length ?? 0) - (a.wrong?.length ?? 0));
+    results.sort(
+        (a, b) => !!b.failure - !!a.failure || (b.wrong?.length ?? 0) - (a.wrong?.length ?? 0)
+    );
     $('check-results').append(...results.map(showCheck));
-    const ran = results.filter(r => r.total), bad = results.filter(r => r.failure || r.wrong?.length);
+    const ran = results.filter(r => r.total),
+        bad = results.filter(r => r.failure || r.wrong?.length);
     const sum = key => ran.reduce((s, r) => s + r[key], 0);
     const good = !bad.length && ran.length > 0;
     $('check-status').className = `check-status ${good ? 'good' : 'bad'}`;
-    $('check-status').textContent = good ? `✓ Pass: all ${digits(sum('total'), 0)} results are the same, bit for bit.`
-        : ran.length ? `✗ Fail: ${digits(sum('total') - sum('passed'), 0)} of ${digits(sum('total'), 0)} results differ` +
-            `${bad.some(r => r.failure) ? '; a module did not run' : ''}.`
-        : '✗ Fail: nothing could be run.';
+    const total = digits(sum('total'), 0), differ = digits(sum('total') - sum('passed'), 0);
+    let verdict = `✗ Fail: ${differ} of ${total} results differ`;
+    if (good) verdict = `✓ Pass: all ${total} results are the same, bit for bit.`;
+    else if (!ran.length) verdict = '✗ Fail: nothing could be run.';
+    else verdict += bad.some(r => r.failure) ? '; a module did not run.' : '.';
+    $('check-status').textContent = verdict;
     $('check').disabled = false;
 }
 
@@ -518,13 +735,25 @@ function element(tag, text, className) {
 }
 
 function showCheck(r) {
-    const box = element('div'), name = VARIANTS[r.variant];
+    const box = element('div'),
+        name = VARIANTS[r.variant];
     box.dataset.variant = r.variant;
-    if (r.absent) { box.append(element('p', `${name}: ${r.absent}`, 'hint')); return box; }
-    if (r.failure) { box.append(element('p', `✗ ${name}: ${r.failure}`, 'bad')); return box; }
-    const table = element('table'), body = element('tbody'), head = element('thead'), row = element('tr');
+    if (r.absent) {
+        box.append(element('p', `${name}: ${r.absent}`, 'hint'));
+        return box;
+    }
+    if (r.failure) {
+        box.append(element('p', `✗ ${name}: ${r.failure}`, 'bad'));
+        return box;
+    }
+    const table = element('table'),
+        body = element('tbody'),
+        head = element('thead'),
+        row = element('tr');
     const caption = element('caption', name);
-    caption.append(element('span', `${milliseconds(r.seconds)}; kernels: ${r.kernels ?? 'not said'}`));
+    caption.append(
+        element('span', `${milliseconds(r.seconds)}; kernels: ${r.kernels ?? 'not said'}`)
+    );
     table.append(caption);
     for (const text of ['Operation', 'Same', '']) row.append(element('th', text));
     row.lastChild.append(element('span', 'Result', 'hidden'));
@@ -532,17 +761,23 @@ function showCheck(r) {
     head.append(row);
     const ops = [...r.ops].sort((a, b) => (a.passed === a.total) - (b.passed === b.total));
     for (const op of ops) {
-        const tr = element('tr'), th = element('th', op.name), good = op.passed === op.total;
+        const tr = element('tr'),
+            th = element('th', op.name),
+            good = op.passed === op.total;
         th.scope = 'row';
-        tr.append(th, element('td', `${op.passed} / ${op.total}`),
-            element('td', good ? '✓ pass' : '✗ FAIL', good ? 'good' : 'bad'));
+        tr.append(
+            th,
+            element('td', `${op.passed} / ${op.total}`),
+            element('td', good ? '✓ pass' : '✗ FAIL', good ? 'good' : 'bad')
+        );
         body.append(tr);
     }
     table.append(head, body);
     if (r.wrong.length) {
         const list = element('ul', undefined, 'wrong');
         for (const w of r.wrong.slice(0, 40)) {
-            list.append(element('li', `${w.what}: ${w.got ?? 'missing'}${w.expected ? ` instead of ${w.expected}` : ''}`));
+            const instead = w.expected ? ` instead of ${w.expected}` : '';
+            list.append(element('li', `${w.what}: ${w.got ?? 'missing'}${instead}`));
         }
         if (r.wrong.length > 40) list.append(element('li', `and ${r.wrong.length - 40} more`));
         box.append(list);
@@ -551,7 +786,7 @@ function showCheck(r) {
     return box;
 }
 
-const milliseconds = s => s < 1 ? `${digits(s * 1e3, 0)} ms` : `${digits(s, 1)} s`;
+const milliseconds = s => (s < 1 ? `${digits(s * 1e3, 0)} ms` : `${digits(s, 1)} s`);
 
 $('check').onclick = crosscheck;
 
@@ -565,10 +800,14 @@ async function isolation() {
         sessionStorage.removeItem('bitnet.isolating');
         if (!there) return;
         $('isolation').hidden = false;
-        $('isolation-text').textContent = 'This host sends no COOP/COEP headers, so a service worker (sw.js) adds ' +
+        $('isolation-text').textContent =
+            'This host sends no COOP/COEP headers, so a service worker (sw.js) adds ' +
             'them, and the page has threads.';
         $('isolation-switch').textContent = 'Turn the service worker off';
-        $('isolation-switch').onclick = async () => { await there.unregister(); location.reload(); };
+        $('isolation-switch').onclick = async () => {
+            await there.unregister();
+            location.reload();
+        };
         return;
     }
     const tried = sessionStorage.getItem('bitnet.isolating');
@@ -578,7 +817,9 @@ async function isolation() {
             await navigator.serviceWorker.register('sw.js');
             await navigator.serviceWorker.ready;
             location.reload();
-        } catch (e) { notice(`One thread. The service worker cannot be used here: ${e.message}`); }
+        } catch (e) {
+            notice(`One thread. The service worker cannot be used here: ${e.message}`);
+        }
     };
     if (can && wanted === 'auto' && !tried) return on();
     const why = 'One thread: not cross-origin isolated. This host sends no COOP/COEP headers.';
@@ -594,7 +835,10 @@ function notice(text, action, f) {
     $('notice-action').textContent = action ?? '';
     $('notice-action').onclick = f ?? null;
 }
-$('notice-close').onclick = () => { $('notice').hidden = true; $('prompt').focus(); };
+$('notice-close').onclick = () => {
+    $('notice').hidden = true;
+    $('prompt').focus();
+};
 
 // ---- the beginning ----
 
@@ -605,9 +849,13 @@ async function start() {
     isolation();
     const before = localStorage.getItem('bitnet.model');
     let entries = [];
-    try { entries = await cache.list(); } catch { /* no store */ }
+    try {
+        entries = await cache.list();
+    } catch {
+        /* no store */
+    }
     const there = entries.some(e => e.url === before && e.complete);
-    if (!(there && await open(before))) {
+    if (!(there && (await open(before)))) {
         if (!there || !$('error').hidden) await open(TINY);
     }
     if (matchMedia('(hover: hover)').matches) $('prompt').focus();

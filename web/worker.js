@@ -294,10 +294,19 @@ function detokenize({ tokens }) {
 
 // ---- generation ----
 
-const promptTokens = ({ prompt, messages }) => messages
-  ? withBytes(zeroEnded(messages.flatMap(m => [m.role, m.content])),
-              at => check(bw._bw_chat_tokenize(at, messages.length)))
-  : tokensOf(prompt, FILES_BOS);
+let lastChat = null;                // what the context holds, if that is a chat to its reply's end
+
+const sameMessage = (a, b) => a.role === b.role && a.content === b.content;
+
+/** A reply is made of other tokens than the same text read as a message, so a chat that goes on
+ * keeps them; written anew, it would have to be evaluated again from its last reply on. */
+function chatTokens(messages) {
+  const held = lastChat ?? [], more = held.length > 0 && messages.length > held.length &&
+    held.every((m, i) => sameMessage(m, messages[i]));
+  const rest = more ? messages.slice(held.length) : messages;
+  return withBytes(zeroEnded(rest.flatMap(m => [m.role, m.content])),
+                   at => check(bw._bw_chat_tokenize(at, rest.length, more)));
+}
 
 /** Evaluates the prompt in chunks short enough for a cancel to come through soon. */
 async function prefill(left, signal) {
@@ -311,11 +320,13 @@ async function prefill(left, signal) {
 }
 
 async function decode(id, signal) {
+  let reply = '';
   for (let index = 0; ; index++) {
     const token = check(bw._bw_next());
     const text = decoder.decode(bytesAt(bw._bw_text(), bw._bw_text_length()));
+    reply += text;
     post({ id, event: { token, text, index } });
-    if (bw._bw_reason() >= 0) return index + 1;
+    if (bw._bw_reason() >= 0) return { tokens: index + 1, reply };
     await turn();
     checkAbort(signal);
   }
@@ -324,16 +335,20 @@ async function decode(id, signal) {
 async function generate(args, signal, id) {
   const { maxTokens, temperature, topK, topP, minP, repeatPenalty, seed, stop } = args.options;
   const start = performance.now();
-  const n = promptTokens(args);
+  const n = args.messages ? chatTokens(args.messages) : tokensOf(args.prompt, FILES_BOS);
+  lastChat = null;
   bw._bw_sampler(temperature, topK, topP, minP, repeatPenalty, seed);
   const reused = check(bw._bw_begin(n, maxTokens, put(zeroEnded(stop)), stop.length));
   await prefill(n - reused, signal);
   const middle = performance.now();
-  const tokens = await decode(id, signal);
+  const { tokens, reply } = await decode(id, signal);
+  const reason = REASONS[bw._bw_reason()];
+  if (args.messages && reason !== 'stop')
+    lastChat = [...args.messages, { role: 'assistant', content: reply }];
   const prefillSeconds = (middle - start) / 1000;
   const decodeSeconds = (performance.now() - middle) / 1000;
   return {
-    reason: REASONS[bw._bw_reason()], promptTokens: n, reusedTokens: reused, tokens,
+    reason, promptTokens: n, reusedTokens: reused, tokens,
     prefillSeconds, decodeSeconds, prefillPerSecond: (n - reused) / prefillSeconds,
     decodePerSecond: tokens / decodeSeconds, seed, memoryBytes: memory.buffer.byteLength,
   };

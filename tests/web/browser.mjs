@@ -2,8 +2,9 @@
 //
 //     node tests/web/browser.mjs SITE GENERATE MODULES [NAME...]
 //
-// SITE is the folder that ./build.sh web made, GENERATE the native program whose text is expected, MODULES
-// a folder whose node_modules has tests/web/package.json's. NAMEs choose tests. CHROMIUM names the browser.
+// SITE is the folder that ./build.sh web made, GENERATE the native program whose text is expected,
+// MODULES a folder whose node_modules has tests/web/package.json's. NAMEs choose tests. CHROMIUM
+// names the browser.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -15,30 +16,50 @@ const [site, generate, modules, ...only] = process.argv.slice(2);
 const require = createRequire(resolve(modules, 'package.json'));
 const { chromium } = require('playwright-core');
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
-const tinyPath = resolve(site, 'tiny.gguf'), tiny = readFileSync(tinyPath);
+const tinyPath = resolve(site, 'tiny.gguf'),
+    tiny = readFileSync(tinyPath);
 const scratch = mkdtempSync(join(tmpdir(), 'browser-'));
-const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-    '--disable-background-networking', '--disable-component-update', '--disable-sync'];
-const WAIT = 20000;                    // for anything to happen, in ms
+const FLAGS = [
+    '--headless',
+    '--no-sandbox',
+    '--disable-gpu',
+    '--disable-quic',
+    '--no-first-run',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+];
+const WAIT = 20000; // for anything to happen, in ms
 
 function expect(got, wanted, what) {
-    if (got !== wanted) throw new Error(`${what}: ${JSON.stringify(got)} instead of ${JSON.stringify(wanted)}`);
+    if (got !== wanted)
+        throw new Error(`${what}: ${JSON.stringify(got)} instead of ${JSON.stringify(wanted)}`);
 }
-function check(holds, what) { if (!holds) throw new Error(what); }
+function check(holds, what) {
+    if (!holds) throw new Error(what);
+}
 const sleep = ms => new Promise(r => setTimeout(r, ms));
 
 // ---- servers: what is served in another way than the file is in `hooks`, by path ----
 
-let hooks = new Map(), requests = [];
+let hooks = new Map(),
+    requests = [];
 function hook(headers) {
     return (req, res, path) => {
         requests.push({ path, range: req.headers.range });
         return hooks.get(path)?.(req, res, headers) ?? false;
     };
 }
-const asTiny = (req, res, headers) => { sendFile(req, res, tinyPath, headers); return true; };
+const asTiny = (req, res, headers) => {
+    sendFile(req, res, tinyPath, headers);
+    return true;
+};
 const edited = (path, edit) => (req, res, headers) => {
-    res.writeHead(200, { 'Content-Type': 'text/javascript', 'Cache-Control': 'no-store', ...headers });
+    res.writeHead(200, {
+        'Content-Type': 'text/javascript',
+        'Cache-Control': 'no-store',
+        ...headers,
+    });
     res.end(edit(readFileSync(join(site, path), 'utf8')));
     return true;
 };
@@ -47,19 +68,30 @@ const plain = await serve({ root: resolve(site), headers: {}, hook: hook({}) });
 
 // ---- the page ----
 
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM || '/usr/bin/chromium', args: FLAGS });
+const browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM || '/usr/bin/chromium',
+    args: FLAGS,
+});
 
 async function visit(f, { at = isolated.url, ...options } = {}) {
-    const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
-    const page = await context.newPage(), faults = [];
+    const context = await browser.newContext({
+        viewport: { width: 1280, height: 800 },
+        ...options,
+    });
+    const page = await context.newPage(),
+        faults = [];
     page.setDefaultTimeout(WAIT);
     page.on('pageerror', e => faults.push(String(e.stack ?? e)));
-    page.on('console', m => { if (/Content Security Policy/.test(m.text())) faults.push(m.text()); });
+    page.on('console', m => {
+        if (/Content Security Policy/.test(m.text())) faults.push(m.text());
+    });
     try {
         await page.goto(at);
         await f(page, context);
         if (faults.length) throw new Error(`the page threw: ${faults[0]}`);
-    } finally { await context.close(); }
+    } finally {
+        await context.close();
+    }
 }
 
 const state = (page, wanted) => page.waitForSelector(`body[data-state=${wanted}]`);
@@ -69,8 +101,17 @@ const lastReply = page => page.locator('.turn.reply .body').last().textContent()
 
 async function settings(page, values) {
     for (const [id, value] of Object.entries(values)) {
-        if (id === 'variant') await page.evaluate(v => { document.getElementById('variant').value = v; }, value);
-        else await page.evaluate(([i, v]) => { document.getElementById(i).value = v; }, [id, String(value)]);
+        if (id === 'variant')
+            await page.evaluate(v => {
+                document.getElementById('variant').value = v;
+            }, value);
+        else
+            await page.evaluate(
+                ([i, v]) => {
+                    document.getElementById(i).value = v;
+                },
+                [id, String(value)]
+            );
     }
 }
 
@@ -84,11 +125,14 @@ async function write(page, prompt, values = {}) {
 }
 
 const completion = page => page.locator('input[value=text]').check({ force: true });
-const native = (...args) => execFileSync(generate, ['-m', tinyPath, '--temp', '0', ...args],
-    { encoding: 'utf8', stdio: ['pipe', 'pipe', 'ignore'] });
+const native = (...args) =>
+    execFileSync(generate, ['-m', tinyPath, '--temp', '0', ...args], {
+        encoding: 'utf8',
+        stdio: ['pipe', 'pipe', 'ignore'],
+    });
 const PROMPT = 'Once upon a time';
 let told = '';
-const story = () => told ||= native('-p', PROMPT, '-n', '120').replace(/\n$/, '');
+const story = () => (told ||= native('-p', PROMPT, '-n', '120').replace(/\n$/, ''));
 
 async function openUrl(page, url) {
     await page.fill('#url', url);
@@ -112,10 +156,14 @@ const tests = {
     async same_text_as_native() {
         await visit(async page => {
             await ready(page);
-            check(requests.some(r => r.path === '/tiny.gguf'), 'the model beside the page was not asked for');
+            check(
+                requests.some(r => r.path === '/tiny.gguf'),
+                'the model beside the page was not asked for'
+            );
             check(await page.evaluate(() => crossOriginIsolated), 'the page is not isolated');
             await stillWrites(page);
-            for (const id of ['f-prefill', 'f-decode']) check(/^[\d,.]+ tok\/s$/.test(await text(page, id)), id);
+            for (const id of ['f-prefill', 'f-decode'])
+                check(/^[\d,.]+ tok\/s$/.test(await text(page, id)), id);
             for (const id of ['f-memory', 'f-kernel', 'f-variant', 'f-threads']) {
                 check(!['–', ''].includes(await text(page, id)), `${id} is empty`);
             }
@@ -126,7 +174,11 @@ const tests = {
         await visit(async page => {
             await ready(page);
             for (const variant of ['simd', 'threads', 'relaxed']) {
-                if (variant === 'relaxed' && !await page.evaluate(async () => (await fetch('bitnet-relaxed.js')).ok)) continue;
+                if (
+                    variant === 'relaxed' &&
+                    !(await page.evaluate(async () => (await fetch('bitnet-relaxed.js')).ok))
+                )
+                    continue;
                 await settings(page, { variant });
                 await page.evaluate(() => document.getElementById('reload-model').click());
                 await state(page, 'loading');
@@ -137,10 +189,16 @@ const tests = {
     },
 
     async chat_keeps_its_context() {
-        const lines = ['What is the capital of Italy?', 'And of Japan?'];
-        const replies = execFileSync(generate, ['-m', tinyPath, '-cnv', '--temp', '0', '-n', '60'],
-            { input: `${lines.join('\n')}\n`, encoding: 'utf8', stdio: ['pipe', 'pipe', 'ignore'] })
-            .replace(/^> ?/gm, '').split('\n').map(l => l.trim()).filter(Boolean);
+        const lines = ['My name is Nora.', 'What is my name?'];
+        const replies = execFileSync(
+            generate,
+            ['-m', tinyPath, '-cnv', '--temp', '0', '-n', '60'],
+            { input: `${lines.join('\n')}\n`, encoding: 'utf8', stdio: ['pipe', 'pipe', 'ignore'] }
+        )
+            .replace(/^> ?/gm, '')
+            .split('\n')
+            .map(l => l.trim())
+            .filter(Boolean);
         await visit(async page => {
             await ready(page);
             for (const [i, line] of lines.entries()) {
@@ -171,25 +229,46 @@ const tests = {
             await completion(page);
             const whole = await write(page, PROMPT, { maxTokens: 400 });
             for (const how of ['click', 'Escape']) {
-                const took = await page.evaluate(by => new Promise(done => {
-                    const log = document.getElementById('log'), watch = new MutationObserver(() => {
-                        if (log.lastElementChild?.querySelector('.body')?.textContent.length < 20) return;
-                        watch.disconnect();
-                        const start = performance.now(), end = new MutationObserver(() => {
-                            if (document.body.dataset.state !== 'ready') return;
-                            end.disconnect();
-                            done(performance.now() - start);
-                        });
-                        end.observe(document.body, { attributes: true });
-                        if (by === 'click') document.getElementById('stop').click();
-                        else dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }));
-                    });
-                    watch.observe(log, { subtree: true, childList: true, characterData: true });
-                    const prompt = document.getElementById('prompt');
-                    prompt.value = 'Once upon a time';
-                    document.getElementById('form').requestSubmit();
-                }), how);
-                const reply = await lastReply(page), note = page.locator('.turn').last().locator('.note');
+                const took = await page.evaluate(
+                    by =>
+                        new Promise(done => {
+                            const log = document.getElementById('log'),
+                                watch = new MutationObserver(() => {
+                                    if (
+                                        log.lastElementChild?.querySelector('.body')?.textContent
+                                            .length < 20
+                                    )
+                                        return;
+                                    watch.disconnect();
+                                    const start = performance.now(),
+                                        end = new MutationObserver(() => {
+                                            if (document.body.dataset.state !== 'ready') return;
+                                            end.disconnect();
+                                            done(performance.now() - start);
+                                        });
+                                    end.observe(document.body, { attributes: true });
+                                    if (by === 'click') document.getElementById('stop').click();
+                                    else
+                                        dispatchEvent(
+                                            new KeyboardEvent('keydown', {
+                                                key: 'Escape',
+                                                bubbles: true,
+                                            })
+                                        );
+                                });
+                            watch.observe(log, {
+                                subtree: true,
+                                childList: true,
+                                characterData: true,
+                            });
+                            const prompt = document.getElementById('prompt');
+                            prompt.value = 'Once upon a time';
+                            document.getElementById('form').requestSubmit();
+                        }),
+                    how
+                );
+                const reply = await lastReply(page),
+                    note = page.locator('.turn').last().locator('.note');
                 check(took <= 200, `${how}: ${Math.round(took)} ms`);
                 check(reply.length < whole.length, `${how}: the text is whole`);
                 check(whole.startsWith(reply), `${how}: not the same text as far as it goes`);
@@ -202,7 +281,8 @@ const tests = {
     },
 
     async wrong_file() {
-        const path = join(scratch, 'notes.gguf'), cut = join(scratch, 'cut.gguf');
+        const path = join(scratch, 'notes.gguf'),
+            cut = join(scratch, 'cut.gguf');
         writeFileSync(path, 'This is no model. '.repeat(1000));
         writeFileSync(cut, tiny.subarray(0, 900000));
         await visit(async page => {
@@ -227,14 +307,22 @@ const tests = {
     },
 
     async wrong_cors() {
-        hooks.set('/allowed.gguf', (req, res) => asTiny(req, res, { 'Access-Control-Allow-Origin': '*' }));
+        hooks.set('/allowed.gguf', (req, res) =>
+            asTiny(req, res, { 'Access-Control-Allow-Origin': '*' })
+        );
         await visit(async page => {
             await ready(page);
             await openUrl(page, `${plain.url}tiny.gguf`);
-            expect(await errorTitle(page), 'The address cannot be reached from this page', 'message');
+            expect(
+                await errorTitle(page),
+                'The address cannot be reached from this page',
+                'message'
+            );
             check(/CORS/.test(await text(page, 'error-text')), 'CORS is not named');
             await openUrl(page, `${plain.url}allowed.gguf`);
-            await page.waitForFunction(() => document.getElementById('model-name').textContent === 'allowed.gguf');
+            await page.waitForFunction(
+                () => document.getElementById('model-name').textContent === 'allowed.gguf'
+            );
             check(await page.isHidden('#error'), 'the message is still there');
             await stillWrites(page);
         });
@@ -252,7 +340,11 @@ const tests = {
             await page.reload();
             await ready(page);
             expect(await text(page, 'model-name'), 'kept.gguf', 'model');
-            expect(requests.filter(r => r.path.endsWith('.gguf')).length, 0, 'requests for a model');
+            expect(
+                requests.filter(r => r.path.endsWith('.gguf')).length,
+                0,
+                'requests for a model'
+            );
             await stillWrites(page);
             await page.click('#cache .delete');
             await page.waitForSelector('#cache-none:not([hidden])');
@@ -269,23 +361,32 @@ const tests = {
             const from = Number(/^bytes=(\d+)-/.exec(req.headers.range ?? '')?.[1] ?? 0);
             sent.push(from);
             if (from || cuts++) return asTiny(req, res, headers);
-            res.writeHead(200, { 'Content-Type': 'application/octet-stream', 'Content-Length': tiny.length,
-                ETag: '"1"', 'Accept-Ranges': 'bytes', ...headers });
+            res.writeHead(200, {
+                'Content-Type': 'application/octet-stream',
+                'Content-Length': tiny.length,
+                ETag: '"1"',
+                'Accept-Ranges': 'bytes',
+                ...headers,
+            });
             res.write(tiny.subarray(0, 1000000), () => setTimeout(() => res.destroy(), 300));
             return true;
         });
         // sendFile's ETag is the file's, so both answers must have that one
-        const { 'etag': tag } = Object.fromEntries((await fetch(`${isolated.url}tiny.gguf`, { method: 'HEAD' })).headers);
+        const { etag: tag } = Object.fromEntries(
+            (await fetch(`${isolated.url}tiny.gguf`, { method: 'HEAD' })).headers
+        );
         const first = hooks.get('/cut.gguf');
         hooks.set('/cut.gguf', (req, res, headers) => first(req, res, { ...headers, ETag: tag }));
         await visit(async page => {
             await ready(page);
             await openUrl(page, `${isolated.url}cut.gguf`);
-            const opened = () => document.getElementById('model-name').textContent === 'cut.gguf' &&
+            const opened = () =>
+                document.getElementById('model-name').textContent === 'cut.gguf' &&
                 document.body.dataset.state === 'ready';
             await state(page, 'loading');
             await page.waitForFunction(() => document.body.dataset.state === 'ready');
-            if (!await page.evaluate(opened)) {        // it may go on by itself
+            if (!(await page.evaluate(opened))) {
+                // it may go on by itself
                 expect(await text(page, 'error-title'), 'The download was interrupted', 'message');
                 await page.reload();
                 await ready(page);
@@ -300,18 +401,33 @@ const tests = {
     async download_bar_and_cancel() {
         let ended = false;
         hooks.set('/slow.gguf', (req, res, headers) => {
-            res.writeHead(200, { 'Content-Type': 'application/octet-stream', 'Content-Length': tiny.length, ...headers });
+            res.writeHead(200, {
+                'Content-Type': 'application/octet-stream',
+                'Content-Length': tiny.length,
+                ...headers,
+            });
             let at = 0;
-            const timer = setInterval(() => { res.write(tiny.subarray(at, at += 20000)); }, 50);
-            res.on('close', () => { clearInterval(timer); ended = true; });
+            const timer = setInterval(() => {
+                res.write(tiny.subarray(at, (at += 20000)));
+            }, 50);
+            res.on('close', () => {
+                clearInterval(timer);
+                ended = true;
+            });
             return true;
         });
         await visit(async page => {
             await ready(page);
             await openUrl(page, `${isolated.url}slow.gguf`);
-            await page.waitForFunction(() => /KB of 1.7 MB · [\d.]+ MB\/s · \d+ s left/.test(
-                document.getElementById('loading-text').textContent));
-            check(await page.evaluate(() => document.getElementById('loading-bar').value) > 0, 'the bar is empty');
+            await page.waitForFunction(() =>
+                /KB of 1.7 MB · [\d.]+ MB\/s · \d+ s left/.test(
+                    document.getElementById('loading-text').textContent
+                )
+            );
+            check(
+                (await page.evaluate(() => document.getElementById('loading-bar').value)) > 0,
+                'the bar is empty'
+            );
             await page.click('#loading-cancel');
             await ready(page);
             check(await page.isHidden('#loading'), 'the bar is still there');
@@ -323,30 +439,40 @@ const tests = {
     },
 
     async works_without_isolation() {
-        await visit(async page => {
-            await ready(page);
-            check(!await page.evaluate(() => crossOriginIsolated), 'the page is isolated');
-            expect(await text(page, 'f-threads'), '1', 'threads');
-            check(await page.isVisible('#notice'), 'no notice');
-            check(/One thread.*COOP\/COEP/.test(await text(page, 'notice-text')), 'the notice does not say why');
-            await stillWrites(page);
-        }, { at: plain.url });
+        await visit(
+            async page => {
+                await ready(page);
+                check(!(await page.evaluate(() => crossOriginIsolated)), 'the page is isolated');
+                expect(await text(page, 'f-threads'), '1', 'threads');
+                check(await page.isVisible('#notice'), 'no notice');
+                check(
+                    /One thread.*COOP\/COEP/.test(await text(page, 'notice-text')),
+                    'the notice does not say why'
+                );
+                await stillWrites(page);
+            },
+            { at: plain.url }
+        );
     },
 
     async service_worker_isolates() {
-        await visit(async page => {
-            await ready(page);
-            await page.click('#notice-action');
-            await page.waitForFunction(() => globalThis.crossOriginIsolated);
-            await ready(page);
-            check(await page.isHidden('#notice'), 'the notice is still there');
-            if (availableParallelism() > 1) check(Number(await text(page, 'f-threads')) > 1, 'one thread');
-            await stillWrites(page);
-            await page.click('#isolation-switch');
-            await page.waitForFunction(() => !globalThis.crossOriginIsolated);
-            await ready(page);
-            check(await page.isVisible('#notice'), 'it was not turned off');
-        }, { at: plain.url });
+        await visit(
+            async page => {
+                await ready(page);
+                await page.click('#notice-action');
+                await page.waitForFunction(() => globalThis.crossOriginIsolated);
+                await ready(page);
+                check(await page.isHidden('#notice'), 'the notice is still there');
+                if (availableParallelism() > 1)
+                    check(Number(await text(page, 'f-threads')) > 1, 'one thread');
+                await stillWrites(page);
+                await page.click('#isolation-switch');
+                await page.waitForFunction(() => !globalThis.crossOriginIsolated);
+                await ready(page);
+                check(await page.isVisible('#notice'), 'it was not turned off');
+            },
+            { at: plain.url }
+        );
     },
 
     // As from another program: the browser's own drag, with a file.
@@ -356,13 +482,20 @@ const tests = {
         await visit(async (page, context) => {
             await ready(page);
             const cdp = await context.newCDPSession(page);
-            const drag = type => cdp.send('Input.dispatchDragEvent', { type, x: 400, y: 300,
-                data: { items: [], files: [path], dragOperationsMask: 1 } });
+            const drag = type =>
+                cdp.send('Input.dispatchDragEvent', {
+                    type,
+                    x: 400,
+                    y: 300,
+                    data: { items: [], files: [path], dragOperationsMask: 1 },
+                });
             await drag('dragEnter');
             await drag('dragOver');
             check(await page.isVisible('#drop'), 'nothing says that it can be dropped');
             await drag('drop');
-            await page.waitForFunction(() => document.getElementById('model-name').textContent === 'dropped.gguf');
+            await page.waitForFunction(
+                () => document.getElementById('model-name').textContent === 'dropped.gguf'
+            );
             check(await page.isHidden('#drop'), 'the drop zone is still there');
             await stillWrites(page);
         });
@@ -372,12 +505,20 @@ const tests = {
         await visit(async page => {
             await ready(page);
             await page.click('#check');
-            await page.waitForFunction(() => /Pass|Fail/.test(document.getElementById('check-status').textContent));
-            const lines = readFileSync(join(site, 'crosscheck.txt'), 'utf8').split('\n').filter(l => l.includes(' | ')).length;
+            await page.waitForFunction(() =>
+                /Pass|Fail/.test(document.getElementById('check-status').textContent)
+            );
+            const lines = readFileSync(join(site, 'crosscheck.txt'), 'utf8')
+                .split('\n')
+                .filter(l => l.includes(' | ')).length;
             const tables = await page.locator('#check-results table').count();
             check(tables > 0 && lines > 500, 'too little was run');
-            expect(await text(page, 'check-status'), `✓ Pass: all ${(lines * tables).toLocaleString('en')} results are ` +
-                'the same, bit for bit.', 'status');
+            expect(
+                await text(page, 'check-status'),
+                `✓ Pass: all ${(lines * tables).toLocaleString('en')} results are ` +
+                    'the same, bit for bit.',
+                'status'
+            );
             expect(await page.locator('#check-results td.bad').count(), 0, 'failing rows');
         });
     },
@@ -386,37 +527,68 @@ const tests = {
         const reference = readFileSync(join(site, 'crosscheck.txt'), 'utf8');
         hooks.set('/crosscheck.txt', (req, res, headers) => {
             res.writeHead(200, { 'Content-Type': 'text/plain', ...headers });
-            res.end(reference.replace(/(rope n=80 normal.* )(.)(\w+)\n/, (_, a, b, c) => `${a}${b === '0' ? 1 : 0}${c}\n`));
+            res.end(
+                reference.replace(
+                    /(rope n=80 normal.* )(.)(\w+)\n/,
+                    (_, a, b, c) => `${a}${b === '0' ? 1 : 0}${c}\n`
+                )
+            );
             return true;
         });
         await visit(async page => {
             await ready(page);
             await page.click('#check');
-            await page.waitForFunction(() => /Pass|Fail/.test(document.getElementById('check-status').textContent));
+            await page.waitForFunction(() =>
+                /Pass|Fail/.test(document.getElementById('check-status').textContent)
+            );
             const tables = await page.locator('#check-results table').count();
-            check((await text(page, 'check-status')).startsWith(`✗ Fail: ${tables} of `), await text(page, 'check-status'));
+            check(
+                (await text(page, 'check-status')).startsWith(`✗ Fail: ${tables} of `),
+                await text(page, 'check-status')
+            );
             const row = page.locator('#check-results tbody tr').first();
             expect(await row.locator('th').textContent(), 'rope', 'the first row');
             expect(await row.locator('.bad').textContent(), '✗ FAIL', 'its result');
-            check(/^rope n=80 normal seed=1: /.test(await page.locator('.wrong li').first().textContent()), 'the line');
+            check(
+                /^rope n=80 normal seed=1: /.test(
+                    await page.locator('.wrong li').first().textContent()
+                ),
+                'the line'
+            );
         });
     },
 
     // A kernel that differs from plain C in the same module.
     async crosscheck_finds_a_wrong_kernel() {
-        hooks.set('/check.js', edited('check.js', s => s.replace('lines.push(l)',
-            "{ lines.push(l); if (l.startsWith('softmax n=5 wide')) " +
-            "lines.push(l.replace('| scalar |', '| simd128 |').replace(/.$/, 'x')); }")));
+        hooks.set(
+            '/check.js',
+            edited('check.js', s =>
+                s.replace(
+                    'lines.push(l)',
+                    "{ lines.push(l); if (l.startsWith('softmax n=5 wide')) " +
+                        "lines.push(l.replace('| scalar |', '| simd128 |').replace(/.$/, 'x')); }"
+                )
+            )
+        );
         await visit(async page => {
             await ready(page);
             await page.click('#check');
-            await page.waitForFunction(() => /Pass|Fail/.test(document.getElementById('check-status').textContent));
-            check((await text(page, 'check-status')).startsWith('✗ Fail'), await text(page, 'check-status'));
-            check(/kernel simd128/.test(await page.locator('.wrong li').first().textContent()), 'the kernel is not named');
+            await page.waitForFunction(() =>
+                /Pass|Fail/.test(document.getElementById('check-status').textContent)
+            );
+            check(
+                (await text(page, 'check-status')).startsWith('✗ Fail'),
+                await text(page, 'check-status')
+            );
+            check(
+                /kernel simd128/.test(await page.locator('.wrong li').first().textContent()),
+                'the kernel is not named'
+            );
         });
     },
 
-    // The other threads of this machine may hold the page up too: one of three runs has to be free of it.
+    // The other threads of this machine may hold the page up too: one of three runs has to be free
+    // of it.
     async page_is_never_blocked() {
         await visit(async page => {
             await ready(page);
@@ -425,12 +597,17 @@ const tests = {
             for (let i = 0; i < 3; i++) {
                 await page.evaluate(() => {
                     globalThis.long = [];
-                    globalThis.watch = new PerformanceObserver(l => globalThis.long.push(...l.getEntries().map(e => e.duration)));
+                    globalThis.watch = new PerformanceObserver(l =>
+                        globalThis.long.push(...l.getEntries().map(e => e.duration))
+                    );
                     globalThis.watch.observe({ entryTypes: ['longtask'] });
                 });
                 await write(page, PROMPT, { maxTokens: 400, temperature: 1 });
                 await sleep(100);
-                longest = await page.evaluate(() => { globalThis.watch.disconnect(); return Math.max(0, ...globalThis.long); });
+                longest = await page.evaluate(() => {
+                    globalThis.watch.disconnect();
+                    return Math.max(0, ...globalThis.long);
+                });
                 if (longest <= 50) return;
             }
             check(false, `a task of ${longest} ms`);
@@ -440,7 +617,11 @@ const tests = {
     async keyboard() {
         await visit(async page => {
             await ready(page);
-            expect(await page.evaluate(() => document.activeElement.id), 'prompt', 'focus at the beginning');
+            expect(
+                await page.evaluate(() => document.activeElement.id),
+                'prompt',
+                'focus at the beginning'
+            );
             await settings(page, { temperature: 0, maxTokens: 400 });
             await page.keyboard.type('Hello!');
             await page.keyboard.press('Shift+Enter');
@@ -448,83 +629,147 @@ const tests = {
             expect(await page.inputValue('#prompt'), 'Hello!\nWho are you?', 'Shift+Enter');
             await page.keyboard.press('Enter');
             await page.waitForSelector('.turn.reply');
-            expect(await page.locator('.turn.user .body').textContent(), 'Hello!\nWho are you?', 'what was sent');
+            expect(
+                await page.locator('.turn.user .body').textContent(),
+                'Hello!\nWho are you?',
+                'what was sent'
+            );
             await page.keyboard.press('Escape');
             await ready(page);
-            expect(await page.evaluate(() => document.activeElement.id), 'prompt', 'focus after the stop');
+            expect(
+                await page.evaluate(() => document.activeElement.id),
+                'prompt',
+                'focus after the stop'
+            );
             const seen = new Set();
             await page.evaluate(() => document.querySelector('.skip').focus());
             for (let i = 0; i < 60; i++) {
                 const now = await page.evaluate(() => {
-                    const e = document.activeElement, s = getComputedStyle(e), n = e.nextElementSibling;
+                    const e = document.activeElement,
+                        s = getComputedStyle(e),
+                        n = e.nextElementSibling;
                     const ring = x => x.outlineStyle !== 'none' && parseFloat(x.outlineWidth) >= 2;
                     const box = e.getBoundingClientRect();
-                    return { id: e.id || e.className || e.name || e.tagName, body: e === document.body,
-                        shown: ring(s) || (e.name === 'mode' && ring(getComputedStyle(n))) ||
-                            (e.id === 'prompt' && getComputedStyle(e.parentNode).boxShadow !== 'none') ||
-                            (e.className === 'skip' && box.width > 50) };
+                    return {
+                        id: e.id || e.className || e.name || e.tagName,
+                        body: e === document.body,
+                        shown:
+                            ring(s) ||
+                            (e.name === 'mode' && ring(getComputedStyle(n))) ||
+                            (e.id === 'prompt' &&
+                                getComputedStyle(e.parentNode).boxShadow !== 'none') ||
+                            (e.className === 'skip' && box.width > 50),
+                    };
                 });
                 if (now.body) break;
                 check(now.shown, `focus is not visible on ${now.id}`);
                 seen.add(now.id);
                 await page.keyboard.press('Tab');
             }
-            for (const id of ['skip', 'mode', 'new', 'scroll', 'prompt', 'url', 'pick', 'use-tiny', 'system',
-                'temperature', 'topK', 'topP', 'minP', 'seed', 'maxTokens', 'check']) {
+            for (const id of [
+                'skip',
+                'mode',
+                'new',
+                'scroll',
+                'prompt',
+                'url',
+                'pick',
+                'use-tiny',
+                'system',
+                'temperature',
+                'topK',
+                'topP',
+                'minP',
+                'seed',
+                'maxTokens',
+                'check',
+            ]) {
                 check(seen.has(id), `Tab does not reach ${id}: ${[...seen]}`);
             }
         });
     },
 
     async phone_has_no_sideways_scroll() {
-        await visit(async page => {
-            await ready(page);
-            const fits = async where => {
-                const wide = await page.evaluate(() => [...document.querySelectorAll('html, body, main, aside, .scroll')]
-                    .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.className || e.tagName));
-                expect(wide.join(), '', where);
-                const out = await page.evaluate(() => [...document.querySelectorAll('button, input, .turn, p, dd')]
-                    .filter(e => { const b = e.getBoundingClientRect(); return b.width > 1 && b.right > innerWidth + 1; })
-                    .map(e => e.id || e.className || e.textContent));
-                expect(out.join(), '', `${where}: beyond the edge`);
-            };
-            await fits('the beginning');
-            await write(page, 'a'.repeat(300));
-            await fits('with text');
-            await page.click('#panel-toggle');
-            await fits('settings');
-            await page.click('#check');
-            await page.waitForFunction(() => /Pass|Fail/.test(document.getElementById('check-status').textContent));
-            await fits('cross-check');
-            await page.keyboard.press('Escape');
-            check(await page.isVisible('#prompt'), 'Escape does not close the settings');
-            const size = await page.evaluate(() => parseFloat(getComputedStyle(document.querySelector('.turn.reply')).fontSize));
-            check(size >= 16, `text of ${size} px`);
-        }, { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true, at: plain.url });
+        await visit(
+            async page => {
+                await ready(page);
+                const fits = async where => {
+                    const wide = await page.evaluate(() =>
+                        [...document.querySelectorAll('html, body, main, aside, .scroll')]
+                            .filter(e => e.scrollWidth > e.clientWidth + 1)
+                            .map(e => e.className || e.tagName)
+                    );
+                    expect(wide.join(), '', where);
+                    const out = await page.evaluate(() =>
+                        [...document.querySelectorAll('button, input, .turn, p, dd')]
+                            .filter(e => {
+                                const b = e.getBoundingClientRect();
+                                return b.width > 1 && b.right > innerWidth + 1;
+                            })
+                            .map(e => e.id || e.className || e.textContent)
+                    );
+                    expect(out.join(), '', `${where}: beyond the edge`);
+                };
+                await fits('the beginning');
+                await write(page, 'a'.repeat(300));
+                await fits('with text');
+                await page.click('#panel-toggle');
+                await fits('settings');
+                await page.click('#check');
+                await page.waitForFunction(() =>
+                    /Pass|Fail/.test(document.getElementById('check-status').textContent)
+                );
+                await fits('cross-check');
+                await page.keyboard.press('Escape');
+                check(await page.isVisible('#prompt'), 'Escape does not close the settings');
+                const size = await page.evaluate(() =>
+                    parseFloat(getComputedStyle(document.querySelector('.turn.reply')).fontSize)
+                );
+                check(size >= 16, `text of ${size} px`);
+            },
+            { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true, at: plain.url }
+        );
     },
 
     // Colours do not depend on the width, nor the layout on the colours.
     async accessible() {
-        for (const [colorScheme, width] of [['light', 1280], ['dark', 360]]) {
-            await visit(async page => {
-                const audit = async where => {
-                    const found = await page.evaluate(`(async () => { ${axe}; return (await axe.run()).violations` +
-                        '.filter(v => ["serious", "critical"].includes(v.impact))' +
-                        '.map(v => v.id + ": " + v.nodes.map(n => n.html.slice(0, 90)).join(", ")); })()');
-                    expect(found.join('\n'), '', `${colorScheme}, ${where}`);
-                };
-                await ready(page);
-                await audit('the beginning');
-                await write(page, 'Who are you?');
-                if (width < 900) await page.click('#panel-toggle');
-                await openUrl(page, `${isolated.url}nowhere.gguf`);
-                await errorTitle(page);
-                await audit('with text and an error');
-                if (width < 900) await page.click('#panel-toggle');
-                await page.click('#check');
-                await page.waitForFunction(() => /Pass|Fail/.test(document.getElementById('check-status').textContent));
-                await audit('settings and cross-check');
-            }, { colorScheme, viewport: { width, height: 800 }, at: plain.url, reducedMotion: 'reduce' });
+        for (const [colorScheme, width] of [
+            ['light', 1280],
+            ['dark', 360],
+        ]) {
+            await visit(
+                async page => {
+                    const audit = async where => {
+                        await page.evaluate(axe);
+                        const found = await page.evaluate(async () => {
+                            const { violations } = await globalThis.axe.run();
+                            return violations
+                                .filter(v => ['serious', 'critical'].includes(v.impact))
+                                .map(v => `${v.id}: ${v.nodes.map(n => n.html.slice(0, 90))}`);
+                        });
+                        expect(found.join('\n'), '', `${colorScheme}, ${where}`);
+                    };
+                    await ready(page);
+                    await audit('the beginning');
+                    await write(page, 'Who are you?');
+                    if (width < 900) await page.click('#panel-toggle');
+                    await openUrl(page, `${isolated.url}nowhere.gguf`);
+                    await errorTitle(page);
+                    await audit('with text and an error');
+                    if (width < 900) await page.click('#panel-toggle');
+                    await page.click('#check');
+                    await page.waitForFunction(() =>
+                        /Pass|Fail/.test(document.getElementById('check-status').textContent)
+                    );
+                    await audit('settings and cross-check');
+                },
+                {
+                    colorScheme,
+                    viewport: { width, height: 800 },
+                    at: plain.url,
+                    reducedMotion: 'reduce',
+                }
+            );
         }
     },
 
@@ -537,7 +782,11 @@ const tests = {
             await page.reload();
             await ready(page);
             expect(await page.inputValue('#temperature'), '0.3', 'temperature');
-            expect(await page.inputValue('#system'), 'You are a helpful assistant.', 'system prompt');
+            expect(
+                await page.inputValue('#system'),
+                'You are a helpful assistant.',
+                'system prompt'
+            );
             await page.click('#reset');
             expect(await page.inputValue('#temperature'), '0.7', 'the default');
         });
@@ -545,7 +794,10 @@ const tests = {
 
     async no_simd() {
         for (const path of ['bitnet.js', 'worker.js']) {
-            hooks.set(`/${path}`, edited(path, s => `WebAssembly.validate = () => false;\n${s}`));
+            hooks.set(
+                `/${path}`,
+                edited(path, s => `WebAssembly.validate = () => false;\n${s}`)
+            );
         }
         await visit(async page => {
             expect(await errorTitle(page), 'This browser has no WebAssembly SIMD', 'message');
@@ -554,15 +806,23 @@ const tests = {
 
     async out_of_memory() {
         hooks.set('/huge.gguf', (req, res, headers) => {
-            res.writeHead(200, { 'Content-Type': 'application/octet-stream', 'Content-Length': 5e9, ...headers });
+            res.writeHead(200, {
+                'Content-Type': 'application/octet-stream',
+                'Content-Length': 5e9,
+                ...headers,
+            });
             res.write(tiny);
             return true;
         });
         await visit(async page => {
             await ready(page);
             await openUrl(page, `${isolated.url}huge.gguf`);
-            check(['Out of memory', 'The model is too large for this page'].includes(await errorTitle(page)),
-                await text(page, 'error-title'));
+            check(
+                ['Out of memory', 'The model is too large for this page'].includes(
+                    await errorTitle(page)
+                ),
+                await text(page, 'error-title')
+            );
             await stillWrites(page);
         });
     },
@@ -573,11 +833,19 @@ const tests = {
         await visit(async (page, context) => {
             await ready(page);
             const cdp = await context.newCDPSession(page);
-            await cdp.send('Storage.overrideQuotaForOrigin', { origin: new URL(isolated.url).origin, quotaSize: 300000 });
+            await cdp.send('Storage.overrideQuotaForOrigin', {
+                origin: new URL(isolated.url).origin,
+                quotaSize: 300000,
+            });
             await openUrl(page, `${isolated.url}full.gguf`);
-            await page.waitForFunction(() => document.getElementById('model-name').textContent === 'full.gguf');
+            await page.waitForFunction(
+                () => document.getElementById('model-name').textContent === 'full.gguf'
+            );
             await ready(page);
-            check(/not kept in this browser/.test(await text(page, 'model-notes')), 'it does not say that it is not kept');
+            check(
+                /not kept in this browser/.test(await text(page, 'model-notes')),
+                'it does not say that it is not kept'
+            );
             check(await page.isVisible('#cache-none'), 'it is listed');
             await stillWrites(page);
         });
@@ -600,7 +868,10 @@ for (const [name, test] of Object.entries(tests)) {
     }
 }
 await browser.close();
-for (const { server } of [isolated, plain]) { server.closeAllConnections(); server.close(); }
+for (const { server } of [isolated, plain]) {
+    server.closeAllConnections();
+    server.close();
+}
 rmSync(scratch, { recursive: true });
 console.log(`${counts.passed} passed, ${counts.failed} failed, 0 skipped`);
 process.exitCode = counts.failed ? 1 : 0;

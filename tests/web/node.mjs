@@ -195,15 +195,23 @@ test('chat: the same text, and the context is kept', () => withModel(TINY, {}, a
   const messages = [{ role: 'user', content: 'Tell me a story.' }];
   const options = { maxTokens: 40 };
   const first = await collect(model.chat(messages, options));
-  const run = spawnSync(generateExe, ['-m', TINY, '-cnv', '-p', messages[0].content, '-n', '40', '--temp', '0'],
-                        { input: '', encoding: 'utf8' });
-  equal(`${first.text}\n`, run.stdout, 'the first reply');
   messages.push({ role: 'assistant', content: first.text }, { role: 'user', content: 'And then?' });
   const second = await collect(model.chat(messages, options));
-  ok(second.stats.reusedTokens >= first.stats.promptTokens, `${second.stats.reusedTokens} tokens are kept`);
+  const run = spawnSync(generateExe, ['-m', TINY, '-cnv', '-n', '40', '--temp', '0'],
+                        { input: 'Tell me a story.\nAnd then?\n', encoding: 'utf8' });
+  equal(`${first.text}\n${second.text}\n`, run.stdout, 'two replies');
+  equal(second.stats.reusedTokens, first.stats.promptTokens + first.stats.tokens - 1, 'what is kept');
   await withModel(TINY, {}, async fresh => {
-    const whole = await collect(fresh.chat(messages, options));
-    equal([whole.text, whole.stats.reusedTokens], [second.text, 0], 'a fresh context');
+    await collect(fresh.generate(PROMPT, options));
+    const one = await collect(fresh.chat(messages.slice(0, 1), options));
+    equal([one.text, one.stats.reusedTokens], [first.text, 1], 'after another text');
+    const edited = [{ ...messages[0] }, { role: 'assistant', content: 'No.' }, { ...messages[2] }];
+    const kept = await collect(fresh.chat(edited, options));
+    await withModel(TINY, {}, async third => {
+      const whole = await collect(third.chat(edited, options));
+      equal([whole.text, whole.stats.reusedTokens], [kept.text, 0], 'a chat that was edited');
+      ok(kept.stats.reusedTokens > 5, `${kept.stats.reusedTokens} tokens of it are kept`);
+    });
   });
   const other = await collect(model.generate(PROMPT, options));
   equal(other.text, native(TINY, PROMPT, '-n', '40', '--temp', '0'), 'another text in the same context');
@@ -454,7 +462,7 @@ test('types', () => {
   if (!fs.existsSync(tsc))
     spawnSync('npm', ['install', '--no-audit', '--no-fund', '--prefix', folder, 'typescript@5'], { timeout: 60000 });
   if (!fs.existsSync(tsc)) throw new Skip('typescript could not be installed');
-  fs.writeFileSync(path.join(folder, 'use.ts'), `
+  fs.writeFileSync(path.join(folder, 'use.mts'), `
     import { BitNet, BitNetError, cache, type Stats } from '../web/bitnet.js';
     const m = await BitNet.load(new URL('x:y'), { threads: 2, onProgress: p => { const n: number = p.loaded; } });
     for await (const t of m.chat([{ role: 'user', content: 'x' }], { stop: ['a'] })) t.length;
@@ -467,7 +475,7 @@ test('types', () => {
     m.generate('x', { temprature: 1 });`);
   const run = spawnSync(process.execPath, [tsc, '--noEmit', '--strict', '--target', 'es2022', '--module', 'nodenext',
     '--moduleResolution', 'nodenext', '--lib', 'es2022,dom,esnext.disposable', '--typeRoots', path.join(folder, 'none'),
-    path.join(folder, 'use.ts')], { encoding: 'utf8' });
+    path.join(folder, 'use.mts')], { encoding: 'utf8' });
   equal(run.stdout, '');
   const declared = [...fs.readFileSync(path.join(web, 'bitnet.d.ts'), 'utf8').matchAll(/\|? '(ERR_\w+)'/g)].map(m => m[1]);
   for (const file of ['bitnet.js', 'worker.js', 'cache.js'])
@@ -504,7 +512,7 @@ async function peak(file, variant) {
     const start = performance.now();
     await withModel(source, { context: 2048, variant }, async model => {
       const loaded = (performance.now() - start) / 1000;
-      const { stats } = await collect(model.generate(PROMPT.repeat(10), { maxTokens: 8 }));
+      const { stats } = await collect(model.generate('a', { maxTokens: 2 }));
       const heap = model.info.memoryBytes, rss = process.resourceUsage().maxRSS * 1024;
       console.log(`${source}: ${model.info.variant}, ${model.info.threads} threads, ${model.info.kernels}; ` +
         `loaded in ${loaded.toFixed(1)} s; file ${size / 1e6} MB, WASM memory + ${((heap - size) / 1e6).toFixed(1)} MB, ` +
