@@ -277,76 +277,85 @@ BITNET__INLINE void bitnet__multiply_simd128(const v128_t *panel, int len, const
 
 BITNET__DEFINE_DOTROWS_I2S(simd128, BITNET__PANEL / 2, BITNET__PANEL, 4)
 
-/* ---- bytes: 4 rows, 1 or 2 columns at a time ---- */
+/* ---- bytes: 4 rows, 1 or 2 columns at a time, `wide` weights of each ----
+   `less` times the sum of q is taken off. */
+#define BITNET__DEFINE_DOTROWS_U8(isa, wide, less) \
+    BITNET__INLINE void bitnet__tile_u8_##isa(const uint8_t *w, const int8_t *q, \
+                                              const int32_t *sums, int n, int rows, int32_t *out, \
+                                              size_t out_stride, const int tile_cols) { \
+        v128_t dot[2][4], v[4], a; \
+        const uint8_t *row[4]; \
+        const int8_t *col[2]; \
+        int r, c, h; \
+        BITNET__UNROLL for (r = 0; r < 4; r++) { \
+            row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n; \
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) dot[c][r] = wasm_i32x4_const_splat(0); \
+        } \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = q + (size_t)c * (size_t)n; \
+        for (; n > 0; n -= 32) { \
+            BITNET__UNROLL for (h = 0; h < 32; h += (wide)) { \
+                BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = bitnet__load_u8_##isa(row[r] + h); \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+                    a = bitnet__load_q_##isa(col[c] + h); \
+                    BITNET__UNROLL for (r = 0; r < 4; r++) \
+                        dot[c][r] = bitnet__dot_u8_##isa(dot[c][r], v[r], a); \
+                } \
+            } \
+            BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32; \
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] += 32; \
+        } \
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
+            const int32_t sum = (less) * sums[c]; \
+            bitnet__give_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows, \
+                              &sum); \
+        } \
+    } \
+    static void bitnet__dotrows_u8_##isa(const uint8_t *w, const int8_t *q, const int32_t *sums, \
+                                         int n, int rows, int cols, int32_t *out, \
+                                         size_t out_stride) { \
+        int r, c, step; \
+        if (n % 32) { \
+            bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride); \
+            return; \
+        } \
+        for (r = 0; r < rows; r += BITNET__TILE) { \
+            for (c = 0; c < cols; c += step) { \
+                const uint8_t *row = w + (size_t)r * (size_t)n; \
+                const int8_t *col = q + (size_t)c * (size_t)n; \
+                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
+                step = cols - c >= 2 ? 2 : 1; \
+                if (step == 2) \
+                    bitnet__tile_u8_##isa(row, col, sums + c, n, rows - r, to, out_stride, 2); \
+                else bitnet__tile_u8_##isa(row, col, sums + c, n, rows - r, to, out_stride, 1); \
+            } \
+        } \
+    }
 
-BITNET__INLINE void bitnet__tile_u8_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                            int n, int rows, int32_t *out, size_t out_stride,
-                                            const int tile_cols) {
-    v128_t dot[2][4], v[4], a;
-    const uint8_t *row[4];
-    const int8_t *col[2];
-    int r, c, i, h;
-    BITNET__UNROLL for (r = 0; r < 4; r++) {
-        row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n;
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) dot[c][r] = wasm_i32x4_const_splat(0);
-    }
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = q + (size_t)c * (size_t)n;
-    for (i = 0; i < n; i += 16) {
-        BITNET__UNROLL for (h = 0; h < 16; h += 8) {
-            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_load8x8(row[r] + h);
-            BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-                a = wasm_i16x8_load8x8(col[c] + h);
-                BITNET__UNROLL for (r = 0; r < 4; r++)
-                    dot[c][r] = wasm_i32x4_add(dot[c][r], wasm_i32x4_dot_i16x8(v[r], a));
-            }
-        }
-        BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 16;
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] += 16;
-    }
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        const int32_t sum = 128 * sums[c];
-        bitnet__give_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows, &sum);
-    }
+BITNET__INLINE v128_t bitnet__load_u8_simd128(const uint8_t *w) { return wasm_u16x8_load8x8(w); }
+BITNET__INLINE v128_t bitnet__load_q_simd128(const int8_t *q) { return wasm_i16x8_load8x8(q); }
+BITNET__INLINE v128_t bitnet__dot_u8_simd128(v128_t sum, v128_t w, v128_t a) {
+    return wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(w, a));
 }
-
-static void bitnet__dotrows_u8_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                       int n, int rows, int cols, int32_t *out,
-                                       size_t out_stride) {
-    int r, c, step;
-    if (n % 16) {
-        bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride);
-        return;
-    }
-    for (r = 0; r < rows; r += BITNET__TILE) {
-        for (c = 0; c < cols; c += step) {
-            const uint8_t *row = w + (size_t)r * (size_t)n;
-            const int8_t *col = q + (size_t)c * (size_t)n;
-            int32_t *to = out + (size_t)c * out_stride + (size_t)r;
-            step = cols - c >= 2 ? 2 : 1;
-            if (step == 2)
-                bitnet__tile_u8_simd128(row, col, sums + c, n, rows - r, to, out_stride, 2);
-            else bitnet__tile_u8_simd128(row, col, sums + c, n, rows - r, to, out_stride, 1);
-        }
-    }
-}
+BITNET__DEFINE_DOTROWS_U8(simd128, 8, 128)
 
 #if BITNET__RELAXED
-/* ---- I2_S, relaxed SIMD ---- */
+/* ---- relaxed SIMD: what the engine makes of it ---- */
 
-/* Whether four products are added by way of int16, which saturate or wrap; then those are worth
-   adding up as they are. Values that the compiler does not know: Binaryen 120 aborts when it is to
-   compute a relaxed operation. */
-static int bitnet__relaxed_halves(void) {
-    static volatile int8_t seven = -1;
-    const v128_t b = wasm_i8x16_splat(seven);
-    const v128_t dot = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
-        wasm_i8x16_const_splat(127), b, wasm_i32x4_const_splat(0));
-    const int32_t sum = wasm_i32x4_extract_lane(dot, 0);
-    return sum != 4 * 127 * 255 && sum != 4 * 127 * -1;
+/* How it takes four products of which none has 7 bits. Values that the compiler does not know:
+   Binaryen 120 aborts when it is to compute a relaxed operation. */
+enum { BITNET__SIGNED, BITNET__UNSIGNED, BITNET__SATURATED };
+static int bitnet__relaxed_kind(void) {
+    static volatile int8_t ones = -1, most = 127;
+    const int32_t sum = wasm_i32x4_extract_lane(
+        wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_i8x16_splat(most), wasm_i8x16_splat(ones),
+                                               wasm_i32x4_const_splat(0)), 0);
+    return sum == 4 * 127 * -1    ? BITNET__SIGNED
+           : sum == 4 * 127 * 255 ? BITNET__UNSIGNED
+                                  : BITNET__SATURATED;
 }
 
-/* Not every engine has it right: the first tier of Node 20's takes the wrong operand as the one of
-   7 bits. Neither the values nor, see above, the compiler knows. */
+/* Not every engine has it right: the first tier of Node 20's takes the other operand as the one of
+   7 bits. */
 static int bitnet__relaxed_right(void) {
     static volatile int8_t minus = -128, three = 3;
     const v128_t dot = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
@@ -358,6 +367,8 @@ static int bitnet__relaxed_right(void) {
            wasm_i16x8_extract_lane(halves, 0) == 2 * -128 * 3 &&
            wasm_i16x8_extract_lane(halves, 7) == 2 * -128 * 3;
 }
+
+/* ---- I2_S, relaxed SIMD: sums of int16 or of int32 ---- */
 
 BITNET__INLINE v128_t bitnet__dot_relaxed(v128_t sum, v128_t codes, v128_t a, const int halves) {
     return halves ? wasm_i16x8_add(sum, wasm_i16x8_relaxed_dot_i8x16_i7x16(a, codes))
@@ -409,21 +420,17 @@ BITNET__INLINE void bitnet__tile_relaxed(const uint8_t *w, size_t row_bytes, con
     bitnet__give_wasm(out, bitnet__fold4_wasm(dot), rows, sum);
 }
 
-BITNET__APART void bitnet__tiles_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                         int n, int rows, int cols, int32_t *out,
-                                         size_t out_stride) {
-    const size_t row_bytes = (size_t)(n / 4);
-    const int halves = bitnet__relaxed_halves();
-    int r, c;
-    for (r = 0; r < rows; r += BITNET__TILE, w += BITNET__TILE * row_bytes) {
-        for (c = 0; c < cols; c++) {
-            const int8_t *col = q + (size_t)c * (size_t)n;
-            int32_t *to = out + (size_t)c * out_stride + (size_t)r;
-            if (halves) bitnet__tile_relaxed(w, row_bytes, col, n, rows - r, sums + c, to, 1);
-            else bitnet__tile_relaxed(w, row_bytes, col, n, rows - r, sums + c, to, 0);
-        }
+#define BITNET__DEFINE_TILES(isa, halves) \
+    BITNET__APART void bitnet__tiles_##isa(const uint8_t *w, const int8_t *q, \
+                                           const int32_t *sums, int n, int rows, int cols, \
+                                           int32_t *out, size_t out_stride) { \
+        const size_t row_bytes = (size_t)(n / 4); \
+        int r, c; \
+        for (r = 0; r < rows; r += BITNET__TILE, w += BITNET__TILE * row_bytes) \
+            for (c = 0; c < cols; c++) \
+                bitnet__tile_relaxed(w, row_bytes, q + (size_t)c * (size_t)n, n, rows - r, \
+                                     sums + c, out + (size_t)c * out_stride + (size_t)r, halves); \
     }
-}
 
 /* A panel as above, with codes as bytes. */
 BITNET__INLINE void bitnet__unpack_relaxed(const uint8_t *w, size_t row_bytes, int rows, int len,
@@ -439,7 +446,7 @@ BITNET__INLINE void bitnet__unpack_relaxed(const uint8_t *w, size_t row_bytes, i
     }
 }
 
-BITNET__INLINE void bitnet__multiply_by(const v128_t *panel, int len, const int8_t *q, int n,
+BITNET__INLINE void bitnet__multiply_relaxed(const v128_t *panel, int len, const int8_t *q, int n,
                                         const int32_t *sums, int rows, int cols, int32_t *out,
                                         size_t out_stride, const int halves) {
     v128_t dot[2][4], v[4], a;
@@ -469,15 +476,56 @@ BITNET__INLINE void bitnet__multiply_by(const v128_t *panel, int len, const int8
     }
 }
 
-BITNET__INLINE void bitnet__multiply_relaxed(const v128_t *panel, int len, const int8_t *q, int n,
-                                             const int32_t *sums, int rows, int cols, int32_t *out,
-                                             size_t out_stride) {
-    if (bitnet__relaxed_halves())
-        bitnet__multiply_by(panel, len, q, n, sums, rows, cols, out, out_stride, 1);
-    else bitnet__multiply_by(panel, len, q, n, sums, rows, cols, out, out_stride, 0);
+/* The same for both. */
+#define bitnet__unpack_relaxed16 bitnet__unpack_relaxed
+#define bitnet__unpack_relaxed32 bitnet__unpack_relaxed
+#define BITNET__DEFINE_MULTIPLY(isa, halves) \
+    BITNET__INLINE void bitnet__multiply_##isa(const v128_t *panel, int len, const int8_t *q, \
+                                               int n, const int32_t *sums, int rows, int cols, \
+                                               int32_t *out, size_t out_stride) { \
+        bitnet__multiply_relaxed(panel, len, q, n, sums, rows, cols, out, out_stride, halves); \
+    }
+BITNET__DEFINE_MULTIPLY(relaxed16, 1)
+BITNET__DEFINE_MULTIPLY(relaxed32, 0)
+BITNET__DEFINE_TILES(relaxed16, 1)
+BITNET__DEFINE_TILES(relaxed32, 0)
+BITNET__DEFINE_DOTROWS_I2S(relaxed16, 160, 640, 4)
+BITNET__DEFINE_DOTROWS_I2S(relaxed32, 160, 640, 4)
+
+static void bitnet__dotrows_i2s_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                        int n, int rows, int cols, int32_t *out,
+                                        size_t out_stride) {
+    if (bitnet__relaxed_kind() == BITNET__SATURATED)
+        bitnet__dotrows_i2s_relaxed16(w, q, sums, n, rows, cols, out, out_stride);
+    else bitnet__dotrows_i2s_relaxed32(w, q, sums, n, rows, cols, out, out_stride);
 }
 
-BITNET__DEFINE_DOTROWS_I2S(relaxed, 160, 640, 4)
+/* ---- bytes, relaxed SIMD ----
+   Here weights of 8 bits meet q of 7 and a sign: they are given as the engine takes them, unsigned
+   or, with the sign bit turned, signed. Pairs of products reach 2 * 255 * 64 = 32640, which is why
+   q stops at 64. */
+BITNET__INLINE v128_t bitnet__load_u8_unsigned(const uint8_t *w) { return wasm_v128_load(w); }
+BITNET__INLINE v128_t bitnet__load_u8_signed(const uint8_t *w) {
+    return wasm_v128_xor(wasm_v128_load(w), wasm_i8x16_const_splat(-128));
+}
+BITNET__INLINE v128_t bitnet__load_q_relaxed(const int8_t *q) { return wasm_v128_load(q); }
+BITNET__INLINE v128_t bitnet__dot_u8_relaxed(v128_t sum, v128_t w, v128_t a) {
+    return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(a, w, sum);
+}
+#define bitnet__load_q_unsigned bitnet__load_q_relaxed
+#define bitnet__load_q_signed bitnet__load_q_relaxed
+#define bitnet__dot_u8_unsigned bitnet__dot_u8_relaxed
+#define bitnet__dot_u8_signed bitnet__dot_u8_relaxed
+BITNET__DEFINE_DOTROWS_U8(unsigned, 16, 128)
+BITNET__DEFINE_DOTROWS_U8(signed, 16, 0)
+
+static void bitnet__dotrows_u8_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                       int n, int rows, int cols, int32_t *out,
+                                       size_t out_stride) {
+    if (bitnet__relaxed_kind() == BITNET__SIGNED)
+        bitnet__dotrows_u8_signed(w, q, sums, n, rows, cols, out, out_stride);
+    else bitnet__dotrows_u8_unsigned(w, q, sums, n, rows, cols, out, out_stride);
+}
 #endif
 
 /* ---- floats ----
@@ -948,7 +996,7 @@ static const bitnet_kernels bitnet__kernels_simd128 = {
 #if BITNET__RELAXED
 static const bitnet_kernels bitnet__kernels_relaxed = {
     "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_u8_simd128)
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_u8_relaxed)
 };
   #define BITNET__KERNEL_TABLES &bitnet__kernels_relaxed, &bitnet__kernels_simd128,
 #else
@@ -960,6 +1008,15 @@ static const bitnet_kernels bitnet__kernels_relaxed = {
 #undef BITNET__APART
 #undef BITNET__UNROLL
 #undef BITNET__CLAMP
+#undef BITNET__DEFINE_TILES
+#undef BITNET__DEFINE_MULTIPLY
 #undef BITNET__DEFINE_DOTROWS_I2S
+#undef BITNET__DEFINE_DOTROWS_U8
+#undef bitnet__unpack_relaxed16
+#undef bitnet__unpack_relaxed32
+#undef bitnet__load_q_unsigned
+#undef bitnet__load_q_signed
+#undef bitnet__dot_u8_unsigned
+#undef bitnet__dot_u8_signed
 #undef BITNET__KERNEL_ENTRIES
 #undef BITNET__ROW_BYTES
