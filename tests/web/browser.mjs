@@ -701,7 +701,7 @@ const tests = {
                     );
                     expect(wide.join(), '', where);
                     const out = await page.evaluate(() =>
-                        [...document.querySelectorAll('button, input, .turn, p, dd')]
+                        [...document.querySelectorAll('button, input, .turn, .body, p, dd')]
                             .filter(e => {
                                 const b = e.getBoundingClientRect();
                                 return b.width > 1 && b.right > innerWidth + 1;
