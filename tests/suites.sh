@@ -227,10 +227,25 @@ qemu_x86() {
 
 # ---- the browser part ----
 
-# The JavaScript API in Node. ./build.sh web fills build/web.
+# Makes build/web unless it is newer than what it is made of; suites that need it take turns.
+make_web() {
+    need "${EMCC%% *}"
+    (
+        ! have flock || flock 9
+        [ -e build/web/crosscheck.txt ] && [ -z "$(find web bitnet*.h build.sh examples \
+            -newer build/web/crosscheck.txt)" ] || web
+    ) 9>build/web.lock
+}
+
+# The JavaScript API in Node. Its relaxed SIMD needs Node 20 to be asked for it.
 web_node() {
     need node
-    need "${EMCC%% *}"
-    build_example "$CC $CFLAGS" generate && web &&
-        node tests/web/node.mjs build/generate-web-node
+    make_web && build_example "$CC $CFLAGS" generate || return 1
+    bad=0
+    node tests/web/node.mjs build/generate-web-node || bad=1
+    if [ -e build/web/bitnet-relaxed.js ]; then
+        node --experimental-wasm-relaxed-simd --no-liftoff tests/web/node.mjs \
+            build/generate-web-node relaxed/ || bad=1
+    fi
+    return $bad
 }
