@@ -232,7 +232,7 @@ make_web() {
     need "${EMCC%% *}"
     (
         ! have flock || flock 9
-        [ -e build/web/crosscheck.txt ] && [ -z "$(find web bitnet*.h build.sh examples \
+        [ "$(cat build/em/compiler)" = "$EMCC" ] && [ -e build/web/crosscheck.txt ] && [ -z "$(find web bitnet*.h build.sh examples \
             -newer build/web/crosscheck.txt)" ] || web
     ) 9>build/web.lock
 }
