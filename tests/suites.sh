@@ -82,12 +82,13 @@ machine() {
 skip() { echo "skip $suite: $1"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 need() { have "$1" || skip "$1 is not installed"; }
 
-# Sets $playwright, which drives chromium: from npm, in a folder of the suite's own, since others run
-# at the same time.
+# Sets $playwright, which drives chromium: from npm, in a folder of the suite's own, since others
+# run at the same time.
 need_playwright() {
     need npm
     playwright=$PWD/build/npm-$suite/node_modules/playwright-core
-    [ -d "$playwright" ] || run npm install --no-save --prefix "build/npm-$suite" playwright-core@1 ||
+    [ -d "$playwright" ] ||
+        run npm install --no-save --prefix "build/npm-$suite" playwright-core@1 ||
         skip "npm cannot install playwright-core"
 }
 

@@ -24,6 +24,7 @@ const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const MB = 1 << 20;
 const FILE = randomBytes(5 * MB + 12345);
 const CUT = 2 * MB;
+const TEST_MS = 30000;
 const OTHER = randomBytes(5 * MB + 12345);
 const filter = process.argv[2] ?? '';
 const tests = [];
@@ -47,7 +48,8 @@ function sha256(bytes) {
 
 /* Of state: file, etag, lastModified, headers, status; length, ranges, gzip: whether; anyRange: it
  * ignores If-Range; cut: the connection breaks at this offset, once; hold: it stalls there; slow:
- * ms before each 64 KB; surplus: bytes that do not belong to the file. */
+ * ms before each 64 KB; surplus: bytes that do not belong to the file;
+ * lacks: bytes that never come. */
 async function startServer() {
     const hosts = new Map();
     const web = createServer((request, response) => {
@@ -104,6 +106,7 @@ async function serveFile(state, request, response) {
         body = gzipSync(body, { level: 1 });
     }
     if (state.surplus) body = Buffer.concat([body, Buffer.alloc(state.surplus)]);
+    if (state.lacks) body = body.subarray(0, -state.lacks);
     if (state.length) head['Content-Length'] = body.length;
     response.writeHead(status, head);
     await sendBody(state, response, body, start);
@@ -197,6 +200,9 @@ async function startBrowser(folder) {
         '--no-first-run', '--disable-background-networking', '--disable-component-update',
         '--disable-sync', '--remote-debugging-port=0', `--user-data-dir=${folder}`],
         { stdio: ['ignore', 'ignore', 'pipe'], detached: true });
+    const end = () => process.kill(-child.pid, 'SIGKILL');       // all of its processes
+    process.once('exit', end);
+    child.once('exit', () => process.off('exit', end));
     const address = await new Promise((resolve, reject) => {
         let text = '';
         child.stderr.on('data', (data) => {
@@ -219,7 +225,7 @@ async function startBrowser(folder) {
         },
         kill: () => new Promise((resolve) => {
             child.on('exit', resolve);
-            process.kill(-child.pid, 'SIGKILL');  // all of its processes
+            end();
         })
     };
 }
@@ -292,6 +298,7 @@ inChromium('download, then no request', async (tab, state) => {
     const first = await tab.load(`${state.url}#fragment`);
     isFile(first, { cache: 'opfs', fromCache: false, notes: [] });
     equal(await tab.files(), ['gguf', 'json'], 'files');
+    equal((await tab.list())[0].url, state.url, 'URL');
     checkReports(first.reports.filter(({ phase }) => phase === 'download'), false);
     checkReports(first.reports.filter(({ phase }) => phase === 'read'), false);
     await tab.page.reload();
@@ -426,6 +433,18 @@ inChromium('the rest has a wrong size', async (tab, state) => {
     state.surplus = 0;
     isFile(await tab.load(state.url), { fromCache: false });
     equal(state.log.at(-1), 'all', 'request');
+});
+
+inChromium('the rest ends early, and nobody says so', async (tab, state) => {
+    await interrupt(tab, state);
+    Object.assign(state, { lacks: 1000, length: false });
+    const error = await failure(tab.load(state.url));
+    equal(error.code, 'ERR_NETWORK', 'error');
+    check(error.message.includes(`of ${FILE.length}`), error.message);
+    equal(await tab.files(), ['json', 'part'], 'files');
+    state.lacks = 0;
+    isFile(await tab.load(state.url), { fromCache: false });
+    equal(state.log.at(-1), `bytes=${FILE.length - 1000}-`, 'request');
 });
 
 inChromium('a cached file of a wrong size', async (tab, state) => {
@@ -628,6 +647,18 @@ inChromium('waiting for the other tab can be aborted', async (tab, state) => {
     await tab.endWorker();                        // its tab dies: the next one goes on
     state.hold = 0;
     isFile(await tab.load(state.url, {}, 'third'), { cache: 'opfs', fromCache: false });
+});
+
+inChromium('two start together, one is aborted', async (tab, state) => {
+    state.hold = CUT;
+    const error = await failure(tab.work(async ({ load }, { url }) => {
+        const controller = new AbortController();
+        load(url).catch(() => {});
+        setTimeout(() => controller.abort(), 300);
+        await load(url, { signal: controller.signal });
+    }, state));
+    equal(error.name, 'AbortError', 'error');
+    equal(state.log, ['all'], 'requests');
 });
 
 inChromium('the worker ends in the middle', async (tab, state) => {
@@ -874,6 +905,22 @@ inNode('reading twice, and after close', async () => {
 
 // ---- the run ----
 
+async function runTest({ name, action }) {
+    const start = performance.now();
+    try {
+        const late = sleep(TEST_MS, null, { ref: false }).then(() => {
+            throw new Error(`not within ${TEST_MS / 1000} s`);
+        });
+        await Promise.race([action(), late]);
+        console.log(`ok ${name} (${((performance.now() - start) / 1000).toFixed(1)} s)`);
+        count.passed++;
+    } catch (error) {
+        console.log(`FAIL ${name}: ${error.message}`);
+        count.failed++;
+    }
+}
+
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1));
 const hasBrowser = existsSync(PLAYWRIGHT) && existsSync(CHROMIUM);
 const profile = await mkdtemp(path.join(tmpdir(), 'cache-'));
 const count = { passed: 0, failed: 0, skipped: 0 };
@@ -881,22 +928,15 @@ server = await startServer();
 try {
     const chosen = tests.filter(({ name }) => name.includes(filter));
     if (hasBrowser) browser = await startBrowser(profile);
-    for (const { name, needsBrowser, action } of chosen) {
-        if (needsBrowser && !hasBrowser) {
-            if (!count.skipped) console.log('skip: no chromium or no playwright-core');
-            count.skipped++;
-            continue;
-        }
-        const start = performance.now();
-        try {
-            await action();
-            console.log(`ok ${name} (${((performance.now() - start) / 1000).toFixed(1)} s)`);
-            count.passed++;
-        } catch (error) {
-            console.log(`FAIL ${name}: ${error.message}`);
-            count.failed++;
-        }
+    for (const test of chosen) if (!test.needsBrowser) await runTest(test);
+    const queue = chosen.filter(({ needsBrowser }) => needsBrowser);
+    if (!hasBrowser && queue.length) {
+        console.log('skip: no chromium or no playwright-core');
+        count.skipped = queue.splice(0).length;
     }
+    await Promise.all([1, 2, 3].map(async () => {         // each has much to wait for
+        while (queue.length) await runTest(queue.shift());
+    }));
 } finally {
     await browser?.kill();
     server.close();
