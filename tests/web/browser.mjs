@@ -56,7 +56,7 @@ const asTiny = (req, res, headers) => {
 };
 const edited = (path, edit) => (req, res, headers) => {
     res.writeHead(200, {
-        'Content-Type': 'text/javascript',
+        'Content-Type': path.endsWith('.html') ? 'text/html' : 'text/javascript',
         'Cache-Control': 'no-store',
         ...headers,
     });
@@ -470,6 +470,28 @@ const tests = {
                 await page.waitForFunction(() => !globalThis.crossOriginIsolated);
                 await ready(page);
                 check(await page.isVisible('#notice'), 'it was not turned off');
+            },
+            { at: plain.url }
+        );
+    },
+
+    async isolation_has_a_switch() {
+        const isolate = how =>
+            hooks.set('/', edited('index.html', x => x.replace('data-isolate="ask"', how)));
+        isolate('data-isolate="auto"');
+        await visit(
+            async page => {
+                await page.waitForFunction(() => globalThis.crossOriginIsolated);
+                await stillWrites(page);
+            },
+            { at: plain.url }
+        );
+        isolate('data-isolate="off"');
+        await visit(
+            async page => {
+                await ready(page);
+                check(await page.isVisible('#notice'), 'no notice');
+                check(await page.isHidden('#notice-action'), 'there is a button');
             },
             { at: plain.url }
         );
