@@ -110,6 +110,7 @@ web() {
         web_crosscheck relaxed -mrelaxed-simd
     fi
     echo "export const variants = [$variants];" >build/web/variants.js
+    echo "$EMCC" >build/em/compiler
     example crosscheck && build/crosscheck --short >build/web/crosscheck.txt
     (cd build/web && wc -c ./*-*.js ./*-*.wasm)
 }

@@ -252,34 +252,42 @@ qemu_x86() {
 
 # ---- the browser part ----
 
-# build/web, made once for all suites that use it, and again when something in it is old.
-web_built() {
-    tries=600 code=0
-    while ! mkdir build/web.lock 2>/dev/null && [ $((tries -= 1)) -gt 0 ]; do sleep 1; done
-    if [ ! -e build/web/crosscheck.txt ] ||
-        [ -n "$(find bitnet*.h web examples/crosscheck* -newer build/web/crosscheck.txt)" ]; then
-        "$0" web || code=$?            # a shell of its own: here set -e is off
-    fi
-    rmdir build/web.lock
-    return $code
+# Makes build/web unless it is newer than what it is made of; suites that need it take turns. web has
+# a shell of its own, since it is to end at the first error, which set -e does not do in a condition.
+make_web() {
+    need "${EMCC%% *}"
+    (
+        ! have flock || flock 9
+        [ "$(cat build/em/compiler 2>/dev/null)" = "$EMCC" ] && [ -e build/web/crosscheck.txt ] &&
+            [ -z "$(find web bitnet*.h build.sh examples -newer build/web/crosscheck.txt)" ] ||
+            "$0" web 9>&-
+    ) 9>build/web.lock
 }
 
-# The JavaScript API in Node.
+# The JavaScript API in Node. Its relaxed SIMD needs Node 20 to be asked for it.
 web_node() {
     need node
-    need "${EMCC%% *}"
-    build_example "$CC $CFLAGS" generate && web_built &&
-        node tests/web/node.mjs build/generate-web-node
+    make_web && build_example "$CC $CFLAGS" generate || return 1
+    bad=0
+    node tests/web/node.mjs build/generate-web-node || bad=1
+    if [ -e build/web/bitnet-relaxed.js ]; then
+        node --experimental-wasm-relaxed-simd --no-liftoff tests/web/node.mjs \
+            build/generate-web-node relaxed/ || bad=1
+    fi
+    return $bad
 }
 
 # The page in a real browser. The npm packages that drive it go to build/, nothing else is fetched.
 web_chromium() {
-    for tool in "${EMCC%% *}" node npm "${CHROMIUM:-chromium}"; do need "$tool"; done
-    mkdir -p "build/npm-$suite"
-    cp tests/web/package.json "build/npm-$suite"
-    run npm install --prefix "build/npm-$suite" --no-package-lock --no-audit --no-fund --loglevel=error ||
-        { [ "${BITNET_NO_INSTALL:-0}" != 1 ] || skip "npm cannot install what drives the browser"; return 1; }
-    build_example "$CC $CFLAGS" generate && web_built &&
-        CHROMIUM=$(command -v "${CHROMIUM:-chromium}") \
-            run node tests/web/browser.mjs build/web "build/generate-$suite" "build/npm-$suite"
+    for tool in node npm "${CHROMIUM:-chromium}"; do need "$tool"; done
+    make_web && build_example "$CC $CFLAGS" generate || return 1
+    packages=build/npm-$suite
+    mkdir -p "$packages"
+    cp tests/web/package.json "$packages"
+    if ! run npm install --prefix "$packages" --no-package-lock --no-audit --no-fund; then
+        [ "${BITNET_NO_INSTALL:-0}" != 1 ] || skip "npm cannot install what drives the browser"
+        return 1
+    fi
+    CHROMIUM=$(command -v "${CHROMIUM:-chromium}") \
+        run node tests/web/browser.mjs build/web "build/generate-$suite" "$packages"
 }

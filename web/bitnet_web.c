@@ -59,7 +59,7 @@ static int reserve(void **p, int32_t *cap, int32_t n, size_t size) {
 static uint8_t *file;
 static size_t file_size;
 
-/* Makes the file n bytes longer; says where they are. 0: no memory. */
+/* Makes the file's place n bytes longer, or a few more; says where they are. 0: no memory. */
 EXPORT uint8_t *bw_alloc(size_t n) {
     uint8_t *start;
     if (!file) {
@@ -69,6 +69,7 @@ EXPORT uint8_t *bw_alloc(size_t n) {
         file = p + pad;
     }
     start = file + file_size;
+    n = (n + 63) / 64 * 64;            /* what sbrk does by itself, without saying so */
     while (n > 0) {                    /* sbrk counts with a sign */
         size_t part = n < 1u << 30 ? n : 1u << 30;
         if (sbrk((intptr_t)part) != file + file_size) return 0;

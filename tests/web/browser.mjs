@@ -56,7 +56,7 @@ const asTiny = (req, res, headers) => {
 };
 const edited = (path, edit) => (req, res, headers) => {
     res.writeHead(200, {
-        'Content-Type': 'text/javascript',
+        'Content-Type': path.endsWith('.html') ? 'text/html' : 'text/javascript',
         'Cache-Control': 'no-store',
         ...headers,
     });
@@ -475,6 +475,28 @@ const tests = {
         );
     },
 
+    async isolation_has_a_switch() {
+        const isolate = how =>
+            hooks.set('/', edited('index.html', x => x.replace('data-isolate="ask"', how)));
+        isolate('data-isolate="auto"');
+        await visit(
+            async page => {
+                await page.waitForFunction(() => globalThis.crossOriginIsolated);
+                await stillWrites(page);
+            },
+            { at: plain.url }
+        );
+        isolate('data-isolate="off"');
+        await visit(
+            async page => {
+                await ready(page);
+                check(await page.isVisible('#notice'), 'no notice');
+                check(await page.isHidden('#notice-action'), 'there is a button');
+            },
+            { at: plain.url }
+        );
+    },
+
     // As from another program: the browser's own drag, with a file.
     async drag_and_drop() {
         const path = join(scratch, 'dropped.gguf');
@@ -701,7 +723,7 @@ const tests = {
                     );
                     expect(wide.join(), '', where);
                     const out = await page.evaluate(() =>
-                        [...document.querySelectorAll('button, input, .turn, p, dd')]
+                        [...document.querySelectorAll('button, input, .turn, .body, p, dd')]
                             .filter(e => {
                                 const b = e.getBoundingClientRect();
                                 return b.width > 1 && b.right > innerWidth + 1;
