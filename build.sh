@@ -12,6 +12,7 @@
 #
 # CC, CFLAGS    compiler and its flags (cc, -O2)
 # RUN           put in front of every program that is run, for an emulator
+# EMCC, EMCC_RELAXED   emcc (emcc), and one with relaxed SIMD, if that has none
 # BITNET_NO_INSTALL=1    test installs nothing; suites that lack their tools are skipped, by name
 # BITNET_TEST_DATA       folder of the larger test data (../shared); tests without it are skipped
 set -eu
@@ -52,6 +53,11 @@ missing_packages() {
     have qemu-x86_64 || echo qemu-user
     [ -e /usr/include/stb/stb_sprintf.h ] || echo libstb-dev
     [ -e /usr/share/unicode/UnicodeData.txt ] || echo unicode-data
+    have emcc || echo emscripten
+    have node || echo nodejs
+    [ -e /usr/share/nodejs/acorn ] || echo node-acorn
+    [ ! -f "$BITNET_TEST_DATA/tools/emscripten-3.1.69.sh" ] || have clang-19 ||
+        echo clang-19 lld-19 llvm-19
     for names in aarch64-linux-gnu:arm64 arm-linux-gnueabihf:armhf s390x-linux-gnu:s390x \
         riscv64-linux-gnu:riscv64; do
         target=${names%:*} arch=${names#*:}
@@ -159,5 +165,5 @@ case $command in
     bench) example bench && run $RUN build/bench "$@" ;;
     deps) mkdir -p build && deps ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
