@@ -72,18 +72,19 @@ machine() {
         wasm-*)                        # Node.js; modules with and without threads
             exe=.js compiler=${EMCC:-emcc} emulator='node'
             export NODE_PATH="${NODE_PATH:-/usr/share/nodejs}"
-            flags='-O2 -msimd128 -sNODERAWFS=1 -sEXIT_RUNTIME=1 -sALLOW_MEMORY_GROWTH=1'
-            flags="$flags -sMAXIMUM_MEMORY=4GB -sTOTAL_STACK=1MB"
+            flags='-O2 -msimd128 -sNODERAWFS=1 -sEXIT_RUNTIME=1 -sTOTAL_STACK=1MB'
             for option in --no-experimental-fetch --experimental-wasm-relaxed-simd --no-liftoff; do
                 ! node $option -e 0 2>/dev/null || emulator="$emulator $option"
             done
             break_file=bitnet_kernels_wasm.h
             if [ "$1" = wasm-simd ]; then
-                has=simd128 lacks='' break='s/shr(v\[r\], 6)/shr(v[r], 4)/'
+                flags="$flags -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=4GB"
+                has=simd128 break='s/shr(v\[r\], 6)/shr(v[r], 4)/'
                 break_names='dotrows_ternary .*, kernel simd128, only in'
             else
                 find_relaxed
-                flags="$flags -mrelaxed-simd -pthread -sPTHREAD_POOL_SIZE=12 -Wno-pthreads-mem-growth"
+                flags="$flags -mrelaxed-simd -pthread -sPTHREAD_POOL_SIZE=16"
+                flags="$flags -sINITIAL_MEMORY=1GB"       # threads slow memory that grows
                 has='relaxed-simd simd128' break='s/shr(v\[r\], 4)/shr(v[r], 2)/'
                 break_names='dotrows_ternary .*, kernel relaxed-simd, only in'
             fi ;;
