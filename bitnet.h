@@ -43,14 +43,15 @@
                  AVX-VNNI or AVX-512 VNNI runs the kernels of bitnet_kernels_x86.h, ARM with NEON,
                  better with dotprod or i8mm, those of bitnet_kernels_arm.h, which only need to lie
                  beside this file; the choice is made when the program runs, so no -m flag is
-                 needed.
+                 needed. WebAssembly with -msimd128, better with -mrelaxed-simd besides, those of
+                 bitnet_kernels_wasm.h; threads there need -pthread.
 
    WHAT DOES NOT
        Other architectures (llama, bitnet), other tensor types (TL1, TL2, Q6_K, ...), GGUF v1,
        big-endian files: refused with an error that names what was found, never guessed.
        Files over 16 GiB unless bitnet_model_params.max_bytes says otherwise. On a 32-bit machine
-       the file has to fit the address space. CPUs other than x86 and ARM have no kernels of their
-       own yet; 32-bit ARM has only those that count in integers.
+       the file has to fit the address space. CPUs other than x86, ARM and WebAssembly have no
+       kernels of their own yet; 32-bit ARM has only those that count in integers.
 
    SECURITY
        A model file may be hostile: every length is checked against the bytes that are left before
@@ -86,13 +87,13 @@
    LAYOUTS
    -------
    A kernel table is an instruction set and a layout of the ternary weights. scalar, avx2, avxvnni,
-   avx512vnni, neon, neon-dotprod and neon-i8mm read I2_S (2 bits a weight) where the file has it;
-   the default is the best of them. The tables named -tl2 (x86, and the slow scalar-tl2) make TL2 of
-   it, 5 bits for 3 weights, when the model is loaded: a copy of 5/6 the size in memory of the
-   model's own (434 MB of the 2B model, in 0.2 to 1 s, on up to 16 CPUs), for fewer bytes a token:
-   6 % more tokens a second where memory is what limits. It is lossless, and the logits are the same
-   bits; a code 3, which stands for no weight, is refused. bitnet_model_params.kernels asks for a
-   table.
+   avx512vnni, neon, neon-dotprod, neon-i8mm, simd128 and relaxed-simd read I2_S (2 bits a weight)
+   where the file has it; the default is the best of them. The tables named -tl2 (x86, and the slow
+   scalar-tl2) make TL2 of it, 5 bits for 3 weights, when the model is loaded: a copy of 5/6 the
+   size in memory of the model's own (434 MB of the 2B model, in 0.2 to 1 s, on up to 16 CPUs), for
+   fewer bytes a token: 6 % more tokens a second where memory is what limits. It is lossless, and
+   the logits are the same bits; a code 3, which stands for no weight, is refused.
+   bitnet_model_params.kernels asks for a table.
 
    PACKINGS
    --------
@@ -388,7 +389,7 @@ enum {
    A shortened float has at most 13 significant bits and lies in 2^-113 .. 2^100 or is 0: its
    product with an F16 is exact in a float, so a fused multiply-add gives the same bits. */
 struct bitnet_kernels {
-    const char *name;            /* scalar avx2 ... neon neon-dotprod ...; avx2-tl2 ... */
+    const char *name;            /* scalar avx2 ... neon ... simd128 ...; avx2-tl2 ... */
     uint32_t needs;              /* BITNET_CPU_* bits, all required */
     /* Ternary weights in a layout of the table's own, made from I2_S when a model is loaded; all
        three 0: I2_S is read in place. Rows are packed together in groups of row_group, a power of

@@ -13,8 +13,8 @@
 #   ./build.sh clean       removes build/
 #
 # CC, CFLAGS    compiler and its flags (cc, -O2)
-# EMCC          emscripten's compiler, 3.1.6 or newer (emcc)
 # RUN           put in front of every program that is run, for an emulator
+# EMCC, EMCC_RELAXED   emscripten's compiler, 3.1.6 or newer (emcc); one with relaxed SIMD, if not that
 # BITNET_NO_INSTALL=1    test installs nothing; suites that lack their tools are skipped, by name
 # BITNET_TEST_DATA       folder of the larger test data (../shared); tests without it are skipped
 set -eu
@@ -126,6 +126,11 @@ missing_packages() {
     have qemu-x86_64 || echo qemu-user
     [ -e /usr/include/stb/stb_sprintf.h ] || echo libstb-dev
     [ -e /usr/share/unicode/UnicodeData.txt ] || echo unicode-data
+    have emcc || echo emscripten
+    have node || echo nodejs
+    [ -e /usr/share/nodejs/acorn ] || echo node-acorn
+    [ ! -f "$BITNET_TEST_DATA/tools/emscripten-3.1.69.sh" ] || have clang-19 ||
+        echo clang-19 lld-19 llvm-19
     for names in aarch64-linux-gnu:arm64 arm-linux-gnueabihf:armhf s390x-linux-gnu:s390x \
         riscv64-linux-gnu:riscv64; do
         target=${names%:*} arch=${names#*:}

@@ -3,9 +3,10 @@
 # "N passed, N failed, N skipped"; lines that begin with FAIL and skip are shown.
 
 # Other machines, each in an emulator; then all suites, the longest first.
-MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows i686"
-SUITES="web-node sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86 clang
-    web-cache web-chromium"
+MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows
+    i686 wasm-relaxed wasm-simd"
+SUITES="web-node sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86
+    clang web-cache web-chromium"
 
 # Of these, where they are, every machine's report must be the same.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
@@ -83,8 +84,40 @@ machine() {
             have wine64 || emulator=/usr/lib/wine/wine64
             unset DISPLAY
             export WINEPREFIX="$PWD/build/wine" WINEDEBUG=-all ;;
+        wasm-*)                        # Node.js; modules with and without threads
+            exe=.js compiler=${EMCC:-emcc} emulator='node'
+            export NODE_PATH="${NODE_PATH:-/usr/share/nodejs}"
+            flags='-O2 -msimd128 -sNODERAWFS=1 -sEXIT_RUNTIME=1 -sTOTAL_STACK=1MB'
+            for option in --no-experimental-fetch --experimental-wasm-relaxed-simd --no-liftoff; do
+                ! node $option -e 0 2>/dev/null || emulator="$emulator $option"
+            done
+            break_file=bitnet_kernels_wasm.h
+            if [ "$1" = wasm-simd ]; then
+                flags="$flags -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=4GB"
+                has=simd128 break='s/shr(v\[r\], 6)/shr(v[r], 4)/'
+                break_names='dotrows_ternary .*, kernel simd128, only in'
+            else
+                find_relaxed
+                flags="$flags -mrelaxed-simd -pthread -sPTHREAD_POOL_SIZE=16"
+                flags="$flags -sINITIAL_MEMORY=1GB"       # threads slow memory that grows
+                has='relaxed-simd simd128' break='s/shr(v\[r\], 4)/shr(v[r], 2)/'
+                break_names='dotrows_ternary .*, kernel relaxed-simd, only in'
+            fi ;;
         *) echo "there is no suite $1"; return 1 ;;
     esac
+}
+
+# An emcc with relaxed SIMD, which Debian 12's has not: EMCC_RELAXED, or $compiler, or one that the
+# test data's script makes.
+find_relaxed() {
+    script=$BITNET_TEST_DATA/tools/emscripten-3.1.69.sh
+    if [ -n "${EMCC_RELAXED:-}" ]; then compiler=$EMCC_RELAXED
+    elif ! echo | $compiler -mrelaxed-simd -E - >/dev/null 2>&1; then
+        [ -f "$script" ] || skip "$compiler has no relaxed SIMD, and $script is not there"
+        have clang-19 || skip "$compiler has no relaxed SIMD, and clang-19 is not installed"
+        compiler=$PWD/build/emscripten/emcc
+        [ -x "$compiler" ] || run bash "$script" build/emscripten
+    fi
 }
 
 skip() { echo "skip $suite: $1"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }

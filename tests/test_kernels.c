@@ -63,6 +63,11 @@ static const bitnet_kernels *scalar(void) {
     return bitnet_kernels_get(bitnet_kernels_count() - 1);
 }
 
+/* Relaxed SIMD has two kernels for ternary weights, of which the engine decides; a test may ask for
+   one. */
+static void (*other_ternary)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                             int cols, int32_t *out, size_t out_stride);
+
 /* The table of that name with every 0 entry filled in from the scalar one; or a skip. */
 #define USE_TABLE(k, table) \
     bitnet_kernels k; \
@@ -70,6 +75,7 @@ static const bitnet_kernels *scalar(void) {
     if (!bitnet_kernels_usable(bitnet_kernels_find(table))) \
         SKIP("%s is compiled in, but this CPU or system cannot run it", table); \
     k = *bitnet_kernels_find(table); \
+    if (other_ternary) k.dotrows_ternary = other_ternary; \
     restart()
 
 /* ---- I2_S ---- */
@@ -1201,6 +1207,21 @@ static void cpu_features(void) {
     X(store_f16, table) \
     X(products, table)
 
+#if defined(__wasm_relaxed_simd__) && !defined(BITNET_NO_RELAXED) && !defined(BITNET_NO_SIMD)
+  #define RELAXED_SUMS_TEST(bits) \
+    static void relaxed_sums_##bits(void) { \
+        other_ternary = bitnet__dotrows_i2s_relaxed##bits; \
+        dotrows_i2s("relaxed-simd"); \
+        dotrows_i2s_longest("relaxed-simd"); \
+        other_ternary = 0; \
+    }
+#else
+  #define RELAXED_SUMS_TEST(bits) \
+    static void relaxed_sums_##bits(void) { SKIP("relaxed-simd is not compiled in"); }
+#endif
+RELAXED_SUMS_TEST(16)
+RELAXED_SUMS_TEST(32)
+
 #define TL2_TEST(entry, isa) \
     static void entry##_##isa(void) { entry(#isa "-tl2"); }
 #define TL2_ROW(entry, isa) {"kernels/" #isa "-tl2/" #entry, entry##_##isa},
@@ -1253,6 +1274,8 @@ const test_case kernels_tests[] = {
     EACH_ENTRY(NEON_ROW, i8mm)
     EACH_ENTRY(TABLE_ROW, simd128)
     EACH_ENTRY(RELAXED_ROW, relaxed)
+    {"kernels/relaxed-simd/sums_16", relaxed_sums_16},
+    {"kernels/relaxed-simd/sums_32", relaxed_sums_32},
     EACH_TL2(TL2_ROW, scalar)
     EACH_TL2(TL2_ROW, avx2)
     EACH_TL2(TL2_ROW, avx512vnni)

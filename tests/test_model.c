@@ -1396,10 +1396,11 @@ static int flush_to_zero(int on) {      /* 0: not known here */
 
 static void test_selftest_arithmetic(void) {
     bitnet_error err = {BITNET_OK, ""};
-    fesetround(FE_UPWARD);
-    bitnet_selftest(bitnet_kernels_find("scalar"), &err);
-    fesetround(FE_TONEAREST);
-    CHECK_MSG(strstr(err.text, "rounding mode"), "%s", err.text);
+    if (fesetround(FE_UPWARD) == 0 && fegetround() == FE_UPWARD) {   /* WebAssembly has one only */
+        bitnet_selftest(bitnet_kernels_find("scalar"), &err);
+        fesetround(FE_TONEAREST);
+        CHECK_MSG(strstr(err.text, "rounding mode"), "%s", err.text);
+    }
     err.text[0] = 0;
     if (flush_to_zero(1)) {
         bitnet_selftest(bitnet_kernels_find("scalar"), &err);
