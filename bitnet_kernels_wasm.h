@@ -77,7 +77,8 @@
 extern "C" {
 #endif
 
-#if defined(__wasm_relaxed_simd__) && !defined(BITNET_NO_RELAXED)
+/* clang 14 takes -mrelaxed-simd, but has no functions for it. */
+#if defined(__wasm_relaxed_simd__) && !defined(BITNET_NO_RELAXED) && __clang_major__ >= 16
   #define BITNET__RELAXED 1
 #else
   #define BITNET__RELAXED 0

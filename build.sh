@@ -53,6 +53,7 @@ em() { NODE_PATH="${NODE_PATH:-/usr/share/nodejs}" $EMCC "$@"; }
 
 # 3.1.6 takes -mrelaxed-simd, but has none of its functions.
 em_has_relaxed() {
+    mkdir -p build/em
     echo '#include <wasm_simd128.h>
         v128_t f(v128_t x) { return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, x, x); }' |
         em -Werror -msimd128 -mrelaxed-simd -x c -c - -o build/em/relaxed.o >/dev/null 2>&1

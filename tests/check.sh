@@ -49,7 +49,7 @@ for c in "gcc c99" "gcc c11" "gcc gnu17" "clang c99" "clang c11" "g++ c++11" "g+
             expect "compile $c" "$1" -std="$2" $STRICT -I. -c $dir/impl.$ext -o $dir/o.o
             [ $ext = cc ] || expect "compile $c -O3 -march=native" "$1" -std="$2" $STRICT -O3 \
                 -march=native -I. -c $dir/impl.$ext -o $dir/o.o ;;
-        *) expect "compile $c" "$1" -std="$2" $STRICT -O0 -I. -c $dir/impl.$ext -o $dir/o.o ;;
+        *) expect "compile $c" "$1" -std="$2" $STRICT -fsyntax-only -I. -c $dir/impl.$ext -o $dir/o.o ;;
     esac
     expect "compile $c declarations only" "$1" -std="$2" $STRICT -I. -c $dir/other.$ext -o $dir/o.o
 done
@@ -59,11 +59,11 @@ case $(uname -m) in
     *) family=none tables= intrinsics=stddef.h ;;
 esac
 for switch in STATIC NO_STDIO NO_MMAP NO_THREADS NO_SIMD $tables REQUIRE_SIMD; do
-    expect "switch BITNET_$switch" $CC -std=c99 $STRICT -O0 -DBITNET_$switch -I. -c \
+    expect "switch BITNET_$switch" $CC -std=c99 $STRICT -fsyntax-only -DBITNET_$switch -I. -c \
         $dir/impl.c -o $dir/o.o
 done
-expect "all include orders" $CC -std=c99 $STRICT -O0 -I. -c $dir/orders.c -o $dir/orders.o
-expect "two translation units" $CC $STRICT -O0 -I. $dir/orders.c $dir/other.c $dir/main.c \
+expect "all include orders" $CC -std=c99 $STRICT -fsyntax-only -I. -c $dir/orders.c -o $dir/orders.o
+expect "two translation units" $CC $STRICT -I. $dir/orders.c $dir/other.c $dir/main.c \
     -o $dir/two -lpthread
 expect "two translation units run" $dir/two
 
@@ -71,7 +71,7 @@ expect "two translation units run" $dir/two
 
 mkdir -p $dir/alone
 cp bitnet.h $dir/alone
-expect "bitnet.h without kernel headers" $CC -std=c99 $STRICT -O0 -I$dir/alone -c $dir/impl.c -o $dir/o.o
+expect "bitnet.h without kernel headers" $CC -std=c99 $STRICT -fsyntax-only -I$dir/alone -c $dir/impl.c -o $dir/o.o
 refuse "BITNET_REQUIRE_SIMD without them" "no kernel header" \
     $CC -DBITNET_REQUIRE_SIMD -I$dir/alone -c $dir/impl.c -o $dir/o.o
 refuse "-ffast-math" "ffast-math" $CC -O2 -ffast-math -I. -c $dir/impl.c -o $dir/o.o

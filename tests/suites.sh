@@ -31,8 +31,8 @@ suite_commands() {
         races)                         # the tests that share contexts and models between threads
             need gcc
             build_tests gcc -O1 -g -fsanitize=thread &&
-                BITNET_TEST_QUICK=1 run build/tests-races model/head48 model/callers_pool screen/switch screen/ahead \
-                    lookup/samplers tiny/same_text ;;
+                BITNET_TEST_QUICK=1 run build/tests-races model/head48 model/callers_pool \
+                    screen/switch screen/ahead lookup/samplers tiny/same_text ;;
         qemu-x86) qemu_x86 ;;
         web-node) web_node ;;
         web-chromium) web_chromium ;;
@@ -45,9 +45,9 @@ suite_commands() {
 
 # machine NAME: a compiler with flags and what runs its programs here. The kernel tables in $has
 # must be found there, those in $lacks must be refused; a build with the flags in $wrong too. $break
-# (for sed) breaks a kernel that $break_names, so that crosscheck has to find it. Some
-# take only the tests in $filters, for what is left is the same plain C everywhere; whole models they
-# run for the reports.
+# (for sed) breaks a kernel that $break_names, so that crosscheck has to find it. Some take only the
+# tests in $filters, for what is left is the same plain C everywhere; whole models they run for the
+# reports.
 machine() {
     compiler='' flags='-O2 -static' emulator='' exe='' has='' lacks='' wrong='' break='' filters=''
     case $1 in
@@ -112,7 +112,7 @@ machine() {
 find_relaxed() {
     script=$BITNET_TEST_DATA/tools/emscripten-3.1.69.sh
     if [ -n "${EMCC_RELAXED:-}" ]; then compiler=$EMCC_RELAXED
-    elif ! echo | $compiler -mrelaxed-simd -E - >/dev/null 2>&1; then
+    elif ! em_has_relaxed; then
         [ -f "$script" ] || skip "$compiler has no relaxed SIMD, and $script is not there"
         have clang-19 || skip "$compiler has no relaxed SIMD, and clang-19 is not installed"
         compiler=$PWD/build/emscripten/emcc

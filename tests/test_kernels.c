@@ -65,8 +65,8 @@ static const bitnet_kernels *scalar(void) {
 
 /* Relaxed SIMD has two kernels for ternary weights, of which the engine decides; a test may ask for
    one. */
-static void (*other_ternary)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                             int cols, int32_t *out, size_t out_stride);
+static void (*other_ternary)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
+                             int rows, int cols, int32_t *out, size_t out_stride);
 
 /* The table of that name with every 0 entry filled in from the scalar one; or a skip. */
 #define USE_TABLE(k, table) \
