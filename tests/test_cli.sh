@@ -4,30 +4,11 @@
 # Prints a line for each case (ok, FAIL, skip) and at the end `cli: N passed, N failed, N skipped`; exit code 1 if a
 # case failed. RUN in the environment is put in front of the program (an emulator).
 [ $# -eq 2 ] || [ $# -eq 3 ] || { echo "usage: $0 PATH_TO_GENERATE PATH_TO_MODEL [PATH_TO_BENCH]" >&2; exit 2; }
-case $1 in */*) gen=$1 ;; *) gen=./$1 ;; esac
+case $1 in */*) program=$1 ;; *) program=./$1 ;; esac
 model=$2 bench=${3:-}
-[ -x "$gen" ] || { echo "$0: there is no program '$gen'" >&2; exit 2; }
+[ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
 [ -f "$model" ] || { echo "$0: there is no model '$model'" >&2; exit 2; }
-tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
-passed=0 failed=0 skipped=0 rc=0
-emulator=${RUN%% *} emulator=${emulator##*/}     # its own warnings on stderr don't count
-
-ok() { echo "ok $1"; passed=$((passed + 1)); }
-bad() { echo "FAIL $1: $2"; failed=$((failed + 1)); }
-skip() { echo "skip $1: $2"; skipped=$((skipped + 1)); }
-check() { # NAME WHAT_IS_WRONG COMMAND...: the case passes if the command does
-    name=$1 wrong=$2
-    shift 2
-    if "$@" > /dev/null 2>&1; then ok "$name"; else bad "$name" "$wrong; stderr: $(head -n 3 "$tmp/err" | tr '\n' ' ')"; fi
-}
-# run ARGS...: the program without a terminal; its code in rc, its outputs in $tmp/out and $tmp/err
-run() {
-    $RUN "$gen" "$@" > "$tmp/out" 2> "$tmp/err" < "${input:-/dev/null}"
-    rc=$?
-    [ -z "$RUN" ] || { grep -v "^[^ ]*$emulator: " "$tmp/err" > "$tmp/own"; mv "$tmp/own" "$tmp/err"; }
-}
+. "$(dirname "$0")/cases.sh"
 text() { run -m "$model" -n 24 -s 7 "$@"; }     # a seeded run
 say() { text -p "Once upon a time" "$@"; }
 
@@ -208,10 +189,10 @@ else skip chat-without-template "this sed cannot edit the model"; fi
 
 # ---- an output that takes nothing, and Ctrl-C
 if [ -c /dev/full ] && ! (: && echo x > /dev/full) 2> /dev/null; then
-    $RUN "$gen" -m "$model" -p "Once upon a time" -n 8 > /dev/full 2> "$tmp/err"
+    $RUN "$program" -m "$model" -p "Once upon a time" -n 8 > /dev/full 2> "$tmp/err"
     rc=$?
     check full-device "exit code $rc, not 1, or no word of it" sh -c "[ $rc -eq 1 ] && grep -q 'cannot write' '$tmp/err'"
-    $RUN "$gen" --help > /dev/full 2> "$tmp/err"
+    $RUN "$program" --help > /dev/full 2> "$tmp/err"
     rc=$?
     check full-device-help "exit code $rc, not 1" test $rc -eq 1
 else skip full-device "there is no /dev/full here"; fi
@@ -219,7 +200,7 @@ else skip full-device "there is no /dev/full here"; fi
 # A shell starts background jobs with SIGINT ignored, and only the program itself can undo that: generate does. The
 # long context gives it text for minutes.
 : > "$tmp/running"
-$RUN "$gen" -m "$model" -p "Once upon a time" --ignore-eos -c 100000 -t 1 > "$tmp/out" 2> "$tmp/err" &
+$RUN "$program" -m "$model" -p "Once upon a time" --ignore-eos -c 100000 -t 1 > "$tmp/out" 2> "$tmp/err" &
 pid=$!
 i=0
 while [ ! -s "$tmp/out" ] && [ $i -lt 100 ] && kill -0 $pid 2> /dev/null; do sleep 0.1; i=$((i + 1)); done
@@ -247,7 +228,7 @@ json_is() { # NAME CONDITION: Python's, of the last output as j
     check "$1" "not so: $2" python3 -c "import json, sys; j = json.load(open(sys.argv[1])); sys.exit(not ($2))" "$tmp/out"
 }
 bench_tests() {
-    gen=$bench                                  # what run and fails start
+    program=$bench                                  # what run and fails start
     fails bench-bad-flag 2 "--bogus" "$model" --bogus
     fails bench-two-models 2 "stray" "$model" stray
     fails bench-missing-value 2 "-t wants a number" "$model" -t

@@ -9,26 +9,7 @@ case $1 in */*) program=$1 ;; *) program=./$1 ;; esac
 model=$2 root=$(dirname "$0")/..
 [ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
 [ -f "$model" ] || { echo "$0: there is no model '$model'" >&2; exit 2; }
-tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT TERM
-passed=0 failed=0 skipped=0 rc=0
-emulator=${RUN%% *} emulator=${emulator##*/}     # its own warnings on stderr don't count
-
-ok() { echo "ok $1"; passed=$((passed + 1)); }
-bad() { echo "FAIL $1: $2"; failed=$((failed + 1)); }
-skip() { echo "skip $1: $2"; skipped=$((skipped + 1)); }
-check() { # NAME WHAT_IS_WRONG COMMAND...: the case passes if the command does
-    name=$1 wrong=$2
-    shift 2
-    if "$@" > /dev/null 2>&1; then ok "$name"; else bad "$name" "$wrong; stderr: $(head -n 3 "$tmp/err" | tr '\n' ' ')"; fi
-}
-# run ARGS...: the program; its code in rc, its outputs in $tmp/out and $tmp/err
-run() {
-    $RUN "$program" "$@" > "$tmp/out" 2> "$tmp/err" < /dev/null
-    rc=$?
-    [ -z "$RUN" ] || { grep -v "^[^ ]*$emulator: " "$tmp/err" > "$tmp/own"; mv "$tmp/own" "$tmp/err"; }
-}
+. "$root/tests/cases.sh"
 # fails NAME CODE WORD ARGS...: that exit code, nothing on stdout, one line on stderr that holds the word
 fails() {
     name=$1 code=$2 word=$3

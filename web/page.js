@@ -396,17 +396,11 @@ function writer(body) {
     };
 }
 
+const SAMPLER = ['temperature', 'topK', 'topP', 'minP', 'repeatPenalty', 'seed', 'maxTokens'];
+
 function samplerOptions() {
     const o = {};
-    for (const id of [
-        'temperature',
-        'topK',
-        'topP',
-        'minP',
-        'repeatPenalty',
-        'seed',
-        'maxTokens',
-    ]) {
+    for (const id of SAMPLER) {
         if (number(id) !== undefined) o[id] = number(id);
     }
     return o;
@@ -593,19 +587,7 @@ for (const input of document.querySelectorAll('input[name=mode]')) {
 
 // ---- settings ----
 
-const KEPT = [
-    'temperature',
-    'topK',
-    'topP',
-    'minP',
-    'repeatPenalty',
-    'seed',
-    'maxTokens',
-    'system',
-    'context',
-    'threads',
-    'variant',
-];
+const KEPT = [...SAMPLER, 'system', 'context', 'threads', 'variant'];
 const DEFAULTS = Object.fromEntries(KEPT.map(id => [id, $(id).value]));
 
 function restore() {

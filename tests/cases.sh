@@ -1,0 +1,22 @@
+# Sourced by the shell tests of commands: cases, and the run of $program, with $RUN (an emulator) in
+# front of it.
+tmp=$(mktemp -d) || exit 2
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM
+passed=0 failed=0 skipped=0 rc=0
+emulator=${RUN%% *} emulator=${emulator##*/}     # its own warnings on stderr don't count
+
+ok() { echo "ok $1"; passed=$((passed + 1)); }
+bad() { echo "FAIL $1: $2"; failed=$((failed + 1)); }
+skip() { echo "skip $1: $2"; skipped=$((skipped + 1)); }
+check() { # NAME WHAT_IS_WRONG COMMAND...: the case passes if the command does
+    name=$1 wrong=$2
+    shift 2
+    if "$@" > /dev/null 2>&1; then ok "$name"; else bad "$name" "$wrong; stderr: $(head -n 3 "$tmp/err" | tr '\n' ' ')"; fi
+}
+# run ARGS...: the program without a terminal; its code in rc, its outputs in $tmp/out and $tmp/err
+run() {
+    $RUN "$program" "$@" > "$tmp/out" 2> "$tmp/err" < "${input:-/dev/null}"
+    rc=$?
+    [ -z "$RUN" ] || { grep -v "^[^ ]*$emulator: " "$tmp/err" > "$tmp/own"; mv "$tmp/own" "$tmp/err"; }
+}
