@@ -14,37 +14,46 @@ const isNode = typeof process === 'object' && Boolean(process.versions?.node);
 /** A module that exports f(...i32) -> i32; code is what follows the body's size, in hexadecimal
  * with comments. Every size fits 7 bits. */
 function probe(params, code, memory = '') {
-  const body = parse(code), section = (id, ...content) => [id, content.length, ...content];
-  return Uint8Array.from([
-    ...parse('00 61 73 6d 01 00 00 00'),                     // "\0asm", version 1
-    ...section(1, 1, 0x60, params, ...Array(params).fill(0x7f), 1, 0x7f),   // one type
-    ...section(3, 1, 0),                                     // one function, of type 0
-    ...parse(memory),
-    ...section(7, 1, 1, 0x66, 0, 0),                         // export "f": function 0
-    ...section(10, 1, body.length, ...body),
-  ]);
+    const body = parse(code),
+        section = (id, ...content) => [id, content.length, ...content];
+    return Uint8Array.from([
+        ...parse('00 61 73 6d 01 00 00 00'), // "\0asm", version 1
+        ...section(1, 1, 0x60, params, ...Array(params).fill(0x7f), 1, 0x7f), // one type
+        ...section(3, 1, 0), // one function, of type 0
+        ...parse(memory),
+        ...section(7, 1, 1, 0x66, 0, 0), // export "f": function 0
+        ...section(10, 1, body.length, ...body)
+    ]);
 }
 
 const parse = hex => (hex.replace(/;.*/g, '').match(/\S+/g) ?? []).map(x => parseInt(x, 16));
 
-const SIMD = probe(1, `
+const SIMD = probe(
+    1,
+    `
   00                ; no locals
   20 00 fd 10       ; local.get 0, i16x8.splat
   20 00 fd 10
   fd ba 01          ; i32x4.dot_i16x8_s
-  fd 1b 00 0b       ; i32x4.extract_lane 0, end`);
+  fd 1b 00 0b       ; i32x4.extract_lane 0, end`
+);
 
-const THREADS = probe(1, `
+const THREADS = probe(
+    1,
+    `
   00
   41 00 20 00       ; i32.const 0, local.get 0
   fe 1e 02 00 1a    ; i32.atomic.rmw.add, drop
   41 00             ; i32.const 0
   fe 10 02 00 0b    ; i32.atomic.load, end`,
-  '05 04 01 03 01 01');                                      // memory: shared, 1 to 1 page
+    '05 04 01 03 01 01'
+); // memory: shared, 1 to 1 page
 
 // n times acc += x . y in fours of lanes, x[i] = a + i and y[i] = b & i, as K of 0 to 15 makes them.
-const K = 'fd 0c 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f';          // v128.const
-const RELAXED = probe(3, `
+const K = 'fd 0c 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f'; // v128.const
+const RELAXED = probe(
+    3,
+    `
   01 01 7b          ; one local (3), the v128 acc
   03 40             ; loop
     20 00 fd 0f ${K} fd 6e     ; i8x16.add(i8x16.splat(a), K)
@@ -55,346 +64,397 @@ const RELAXED = probe(3, `
   20 03 fd 1b 03 41 03 6c      ; ((lane 3 * 3 + lane 2) * 3 + lane 1) * 3 + lane 0
   20 03 fd 1b 02 6a 41 03 6c
   20 03 fd 1b 01 6a 41 03 6c
-  20 03 fd 1b 00 6a 0b`);
+  20 03 fd 1b 00 6a 0b`
+);
 
 /** What the module's f should say, in plain numbers. */
 function relaxedAnswer(a, b, n) {
-  const lane = l => [0, 1, 2, 3].reduce((sum, i) => sum + (a + 4 * l + i) * (b & (4 * l + i)), 0);
-  return n * (((lane(3) * 3 + lane(2)) * 3 + lane(1)) * 3 + lane(0));
+    const lane = l => [0, 1, 2, 3].reduce((sum, i) => sum + (a + 4 * l + i) * (b & (4 * l + i)), 0);
+    return n * (((lane(3) * 3 + lane(2)) * 3 + lane(1)) * 3 + lane(0));
 }
 
 /** The module's f, or null if the engine does not know what is in it. */
 function instantiate(module) {
-  try {
-    return WebAssembly.validate(module) &&
-           new WebAssembly.Instance(new WebAssembly.Module(module)).exports.f;
-  } catch {
-    return null;
-  }
+    try {
+        return (
+            WebAssembly.validate(module) &&
+            new WebAssembly.Instance(new WebAssembly.Module(module)).exports.f
+        );
+    } catch {
+        return null;
+    }
 }
 
 /** Why not, in words; '' if it works. */
 function lacksSimd() {
-  if (typeof WebAssembly !== 'object') return 'there is no WebAssembly';
-  const f = instantiate(SIMD);
-  return f && f(-300) === 180000 ? '' : 'this engine has no WebAssembly SIMD';
+    if (typeof WebAssembly !== 'object') return 'there is no WebAssembly';
+    const f = instantiate(SIMD);
+    return f && f(-300) === 180000 ? '' : 'this engine has no WebAssembly SIMD';
 }
 
 function lacksThreads() {
-  if (globalThis.crossOriginIsolated === false)
-    return 'the page is not cross-origin isolated (COOP and COEP headers)';
-  if (typeof SharedArrayBuffer !== 'function') return 'there is no SharedArrayBuffer';
-  const f = instantiate(THREADS);
-  return f && f(5) === 5 && f(6) === 11 ? '' : 'this engine has no shared memory for WebAssembly';
+    if (globalThis.crossOriginIsolated === false)
+        return 'the page is not cross-origin isolated (COOP and COEP headers)';
+    if (typeof SharedArrayBuffer !== 'function') return 'there is no SharedArrayBuffer';
+    const f = instantiate(THREADS);
+    return f && f(5) === 5 && f(6) === 11 ? '' : 'this engine has no shared memory for WebAssembly';
 }
 
 /** An engine compiles a function in two ways, quickly at first and better when it is called often:
  * so often that both are seen, some 2 ms. */
 function lacksRelaxed() {
-  const f = instantiate(RELAXED);
-  if (!f) return 'this engine has none';
-  for (let n = 1; n <= 300; n++) {
-    const a = -128 + n % 200, b = n % 3 ? n % 128 : 127;
-    if (f(a, b, n) !== relaxedAnswer(a, b, n)) return 'this engine computes it wrongly';
-  }
-  return '';
+    const f = instantiate(RELAXED);
+    if (!f) return 'this engine has none';
+    for (let n = 1; n <= 300; n++) {
+        const a = -128 + (n % 200),
+            b = n % 3 ? n % 128 : 127;
+        if (f(a, b, n) !== relaxedAnswer(a, b, n)) return 'this engine computes it wrongly';
+    }
+    return '';
 }
 
 /** The variants that can run here, best first, and why others can't. */
 function choose(forced, threads) {
-  const none = lacksSimd();
-  if (none) throw new BitNetError('ERR_NO_SIMD', none);
-  const noThreads = lacksThreads();
-  const why = {
-    simd: '',
-    threads: noThreads && `one thread: ${noThreads}`,
-    relaxed: noThreads ? `one thread: ${noThreads}`
-                       : (w => w && `no relaxed SIMD: ${w}`)(lacksRelaxed()),
-  };
-  for (const name of Object.keys(why))
-    if (!built.includes(name)) why[name] ||= `no ${name} module: this build has none`;
-  if (forced !== undefined && !(forced in why))
-    throw new BitNetError('ERR_ARG', `variant '${forced}' is not simd, threads or relaxed`);
-  if (forced && why[forced]) throw new BitNetError('ERR_UNSUPPORTED', why[forced]);
-  const order = forced ? [forced] : ['relaxed', 'threads', 'simd'].filter(v => !why[v]);
-  if (order.length === 0) throw new BitNetError('ERR_UNSUPPORTED', why.simd);
-  const notes = forced ? [] : [...new Set(Object.values(why))].filter(Boolean);
-  if (order[0] === 'simd' && threads > 1 && forced)
-    notes.push('one thread: the variant simd has no more');
-  return { variants: order, notes };
+    const none = lacksSimd();
+    if (none) throw new BitNetError('ERR_NO_SIMD', none);
+    const noThreads = lacksThreads();
+    const why = {
+        simd: '',
+        threads: noThreads && `one thread: ${noThreads}`,
+        relaxed: noThreads
+            ? `one thread: ${noThreads}`
+            : (w => w && `no relaxed SIMD: ${w}`)(lacksRelaxed())
+    };
+    for (const name of Object.keys(why))
+        if (!built.includes(name)) why[name] ||= `no ${name} module: this build has none`;
+    if (forced !== undefined && !(forced in why))
+        throw new BitNetError('ERR_ARG', `variant '${forced}' is not simd, threads or relaxed`);
+    if (forced && why[forced]) throw new BitNetError('ERR_UNSUPPORTED', why[forced]);
+    const order = forced ? [forced] : ['relaxed', 'threads', 'simd'].filter(v => !why[v]);
+    if (order.length === 0) throw new BitNetError('ERR_UNSUPPORTED', why.simd);
+    const notes = forced ? [] : [...new Set(Object.values(why))].filter(Boolean);
+    if (order[0] === 'simd' && threads > 1 && forced)
+        notes.push('one thread: the variant simd has no more');
+    return { variants: order, notes };
 }
 
 async function defaultThreads() {
-  const cpus = isNode ? (await import('node:os')).availableParallelism()
-                      : navigator.hardwareConcurrency;
-  return Math.min(cpus || 1, 8);
+    const cpus = isNode
+        ? (await import('node:os')).availableParallelism()
+        : navigator.hardwareConcurrency;
+    return Math.min(cpus || 1, 8);
 }
 
 // ---- arguments ----
 
-const bad = text => { throw new BitNetError('ERR_ARG', text); };
+const bad = text => {
+    throw new BitNetError('ERR_ARG', text);
+};
 
 function number(options, name, fallback, low, high, whole) {
-  const v = options[name] ?? fallback;
-  if (typeof v !== 'number' || !(v >= low && v <= high) || whole && !Number.isInteger(v))
-    bad(`${name}: ${v} is not a ${whole ? 'whole ' : ''}number from ${low} to ${high}`);
-  return v;
+    const v = options[name] ?? fallback;
+    if (typeof v !== 'number' || !(v >= low && v <= high) || (whole && !Number.isInteger(v)))
+        bad(`${name}: ${v} is not a ${whole ? 'whole ' : ''}number from ${low} to ${high}`);
+    return v;
 }
 
 /** The defaults are those of examples/generate.c, but for a temperature of 0: greedy. */
 function samplerOptions(o) {
-  const most = 2 ** 31 - 1;
-  const stop = typeof o.stop === 'string' ? [o.stop] : [...(o.stop ?? [])];
-  for (const s of stop)
-    if (typeof s !== 'string' || !s || s.includes('\0')) bad('stop: a string is empty or holds NUL');
-  return {
-    maxTokens: o.maxTokens === Infinity ? 0 : number(o, 'maxTokens', 0, 0, most, true),
-    temperature: number(o, 'temperature', 0, 0, 1000),
-    topK: number(o, 'topK', 40, 0, most, true),
-    topP: number(o, 'topP', 0.95, 0, 1),
-    minP: number(o, 'minP', 0.05, 0, 1),
-    repeatPenalty: number(o, 'repeatPenalty', 0, 0, 9),
-    seed: number(o, 'seed', Math.floor(Math.random() * most), 0, Number.MAX_SAFE_INTEGER, true),
-    stop,
-  };
+    const most = 2 ** 31 - 1;
+    const stop = typeof o.stop === 'string' ? [o.stop] : [...(o.stop ?? [])];
+    for (const s of stop)
+        if (typeof s !== 'string' || !s || s.includes('\0'))
+            bad('stop: a string is empty or holds NUL');
+    return {
+        maxTokens: o.maxTokens === Infinity ? 0 : number(o, 'maxTokens', 0, 0, most, true),
+        temperature: number(o, 'temperature', 0, 0, 1000),
+        topK: number(o, 'topK', 40, 0, most, true),
+        topP: number(o, 'topP', 0.95, 0, 1),
+        minP: number(o, 'minP', 0.05, 0, 1),
+        repeatPenalty: number(o, 'repeatPenalty', 0, 0, 9),
+        seed: number(o, 'seed', Math.floor(Math.random() * most), 0, Number.MAX_SAFE_INTEGER, true),
+        stop
+    };
 }
 
 function checkMessages(messages) {
-  if (!Array.isArray(messages) || messages.length === 0) bad('messages: an array with some is needed');
-  return messages.map(({ role, content }) => {
-    if (typeof role !== 'string' || typeof content !== 'string') bad('messages: role and content are strings');
-    if ((role + content).includes('\0')) bad('messages: one holds a NUL');
-    return { role, content };
-  });
+    if (!Array.isArray(messages) || messages.length === 0)
+        bad('messages: an array with some is needed');
+    return messages.map(({ role, content }) => {
+        if (typeof role !== 'string' || typeof content !== 'string')
+            bad('messages: role and content are strings');
+        if ((role + content).includes('\0')) bad('messages: one holds a NUL');
+        return { role, content };
+    });
 }
 
 /** What the worker can be sent, without a second copy of it here. */
 function portable(source) {
-  if (source instanceof Blob) return source;
-  if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return new Blob([source]);
-  if (source instanceof URL) return source.href;
-  if (typeof source !== 'string') bad('source: a URL, File, Blob or ArrayBuffer is needed');
-  return isNode ? source : new URL(source, globalThis.document?.baseURI ?? location.href).href;
+    if (source instanceof Blob) return source;
+    if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return new Blob([source]);
+    if (source instanceof URL) return source.href;
+    if (typeof source !== 'string') bad('source: a URL, File, Blob or ArrayBuffer is needed');
+    return isNode ? source : new URL(source, globalThis.document?.baseURI ?? location.href).href;
 }
 
 function throwIfAborted(signal) {
-  if (signal?.aborted) throw abortError();
+    if (signal?.aborted) throw abortError();
 }
 
 /** The promise, or an AbortError as soon as the signal says so. */
 function abortable(promise, signal, onAbort) {
-  if (!signal) return promise;
-  return new Promise((resolve, reject) => {
-    const stop = () => { onAbort(); reject(abortError()); };
-    if (signal.aborted) stop();
-    signal.addEventListener('abort', stop, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop));
-  });
+    if (!signal) return promise;
+    return new Promise((resolve, reject) => {
+        const stop = () => {
+            onAbort();
+            reject(abortError());
+        };
+        if (signal.aborted) stop();
+        signal.addEventListener('abort', stop, { once: true });
+        promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop));
+    });
 }
 
 // ---- the worker ----
 
 const revive = ({ name, code, message, status }) =>
-  name === 'AbortError' ? abortError() : new BitNetError(code, message, status);
+    name === 'AbortError' ? abortError() : new BitNetError(code, message, status);
 
 /** Calls to the worker and their answers. When it dies, every call that waits fails. */
 class Connection {
-  #worker;
-  #calls = new Map();               // id -> { resolve, reject, onEvent }
-  #next = 1;
-  #dead = null;                     // the error that says why
+    #worker;
+    #calls = new Map(); // id -> { resolve, reject, onEvent }
+    #next = 1;
+    #dead = null; // the error that says why
 
-  static async open() {
-    const connection = new Connection(), url = new URL('./worker.js', import.meta.url);
-    const message = data => connection.#onMessage(data);
-    const lost = e => connection.close(crash(e));
-    if (isNode) {
-      const { Worker } = await import('node:worker_threads');
-      connection.#worker = new Worker(url, { execArgv: [] }).on('message', message).on('error', lost)
-        .on('exit', () => lost(new Error('the worker ended')));
-    } else {
-      const worker = new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
-      worker.onmessage = e => message(e.data);
-      worker.onerror = worker.onmessageerror = lost;
-      connection.#worker = worker;
+    static async open() {
+        const connection = new Connection(),
+            url = new URL('./worker.js', import.meta.url);
+        const message = data => connection.#onMessage(data);
+        const lost = e => connection.close(crash(e));
+        if (isNode) {
+            const { Worker } = await import('node:worker_threads');
+            connection.#worker = new Worker(url, { execArgv: [] })
+                .on('message', message)
+                .on('error', lost)
+                .on('exit', () => lost(new Error('the worker ended')));
+        } else {
+            const worker = new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
+            worker.onmessage = e => message(e.data);
+            worker.onerror = worker.onmessageerror = lost;
+            connection.#worker = worker;
+        }
+        return connection;
     }
-    return connection;
-  }
 
-  call(op, args, onEvent) {
-    if (this.#dead) return Object.assign(Promise.reject(this.#dead), { id: 0 });
-    const id = this.#next++;
-    const promise = new Promise((resolve, reject) => {
-      this.#calls.set(id, { resolve, reject, onEvent });
-    });
-    try {
-      this.#worker.postMessage({ id, op, ...args });
-    } catch (e) {                   // what can't be cloned
-      this.#calls.delete(id);
-      return Object.assign(Promise.reject(new BitNetError('ERR_ARG', e.message)), { id });
+    call(op, args, onEvent) {
+        if (this.#dead) return Object.assign(Promise.reject(this.#dead), { id: 0 });
+        const id = this.#next++;
+        const promise = new Promise((resolve, reject) => {
+            this.#calls.set(id, { resolve, reject, onEvent });
+        });
+        try {
+            this.#worker.postMessage({ id, op, ...args });
+        } catch (e) {
+            // what can't be cloned
+            this.#calls.delete(id);
+            return Object.assign(Promise.reject(new BitNetError('ERR_ARG', e.message)), { id });
+        }
+        this.#hold();
+        return Object.assign(promise, { id });
     }
-    this.#hold();
-    return Object.assign(promise, { id });
-  }
 
-  /** The worker stops at its next turn; nobody hears of this call again. */
-  cancel(id) {
-    const call = this.#calls.get(id);
-    if (!call) return;
-    call.onEvent = undefined;
-    this.#worker.postMessage({ cancel: id });
-  }
+    /** The worker stops at its next turn; nobody hears of this call again. */
+    cancel(id) {
+        const call = this.#calls.get(id);
+        if (!call) return;
+        call.onEvent = undefined;
+        this.#worker.postMessage({ cancel: id });
+    }
 
-  close(error) {
-    if (this.#dead) return;
-    this.#dead = error;
-    this.#worker.terminate();       // and its threads with it
-    for (const { reject } of this.#calls.values()) reject(error);
-    this.#calls.clear();
-  }
+    close(error) {
+        if (this.#dead) return;
+        this.#dead = error;
+        this.#worker.terminate(); // and its threads with it
+        for (const { reject } of this.#calls.values()) reject(error);
+        this.#calls.clear();
+    }
 
-  #onMessage({ id, event, value, error }) {
-    const call = this.#calls.get(id);
-    if (!call) return;
-    if (event) return call.onEvent?.(event);
-    this.#calls.delete(id);
-    this.#hold();
-    if (error) call.reject(revive(error));
-    else call.resolve(value);
-  }
+    #onMessage({ id, event, value, error }) {
+        const call = this.#calls.get(id);
+        if (!call) return;
+        if (event) return call.onEvent?.(event);
+        this.#calls.delete(id);
+        this.#hold();
+        if (error) call.reject(revive(error));
+        else call.resolve(value);
+    }
 
-  /** Node does not end while a call waits, and is not kept from it by an idle worker. */
-  #hold() {
-    if (isNode) this.#worker[this.#calls.size ? 'ref' : 'unref']();
-  }
+    /** Node does not end while a call waits, and is not kept from it by an idle worker. */
+    #hold() {
+        if (isNode) this.#worker[this.#calls.size ? 'ref' : 'unref']();
+    }
 }
 
 function crash(event) {
-  event?.preventDefault?.();
-  const text = event?.message || 'the worker could not be started, or crashed';
-  return new BitNetError(/memory|OOM/i.test(text) ? 'ERR_MEMORY' : 'ERR_INTERNAL', text);
+    event?.preventDefault?.();
+    const text = event?.message || 'the worker could not be started, or crashed';
+    return new BitNetError(/memory|OOM/i.test(text) ? 'ERR_MEMORY' : 'ERR_INTERNAL', text);
 }
 
 // ---- the model ----
 
 const cutShort = (tokens, seconds) => ({
-  reason: 'abort', promptTokens: 0, reusedTokens: 0, tokens, prefillSeconds: 0,
-  decodeSeconds: seconds, prefillPerSecond: 0, decodePerSecond: tokens / seconds,
+    reason: 'abort',
+    promptTokens: 0,
+    reusedTokens: 0,
+    tokens,
+    prefillSeconds: 0,
+    decodeSeconds: seconds,
+    prefillPerSecond: 0,
+    decodePerSecond: tokens / seconds
 });
 
 /** What comes in from the worker, for an iterator that may be slower, or faster. */
 class Inbox {
-  #items = [];
-  #wake = () => {};
-  #end = null;
+    #items = [];
+    #wake = () => {};
+    #end = null;
 
-  add(item) { this.#items.push(item); this.#wake(); }
-  end(error) { this.#end ??= { error }; this.#wake(); }
-  cut(error) { this.#items = []; this.end(error); }
-
-  async *[Symbol.asyncIterator]() {
-    for (;;) {
-      while (this.#items.length) yield this.#items.shift();
-      if (this.#end?.error) throw this.#end.error;
-      if (this.#end) return;
-      await new Promise(resolve => { this.#wake = resolve; });
+    add(item) {
+        this.#items.push(item);
+        this.#wake();
     }
-  }
+    end(error) {
+        this.#end ??= { error };
+        this.#wake();
+    }
+    cut(error) {
+        this.#items = [];
+        this.end(error);
+    }
+
+    async *[Symbol.asyncIterator]() {
+        for (;;) {
+            while (this.#items.length) yield this.#items.shift();
+            if (this.#end?.error) throw this.#end.error;
+            if (this.#end) return;
+            await new Promise(resolve => {
+                this.#wake = resolve;
+            });
+        }
+    }
 }
 
 export class BitNet {
-  #connection;
-  #generating = false;
-  info;
-  stats = null;
+    #connection;
+    #generating = false;
+    info;
+    stats = null;
 
-  static async load(source, options = {}) {
-    const { signal, onProgress, sha256, cache = 'auto', variant } = options;
-    throwIfAborted(signal);
-    const context = number(options, 'context', 0, 0, 1 << 20, true);
-    const threads = number(options, 'threads', await defaultThreads(), 1, 256, true);
-    if (cache !== 'auto' && cache !== 'none') bad(`cache: '${cache}' is not auto or none`);
-    if (sha256 !== undefined && !/^[0-9a-f]{64}$/i.test(sha256)) bad('sha256: 64 hexadecimal digits are needed');
-    const from = portable(source);
-    const chosen = choose(variant, threads);
-    const connection = await Connection.open();
-    const call = connection.call('load', {
-      source: from, options: { context, threads, cache, sha256 }, ...chosen,
-    }, onProgress);
-    try {
-      const model = new BitNet();
-      model.info = await abortable(call, signal, () => connection.cancel(call.id));
-      model.#connection = connection;
-      return model;
-    } catch (e) {                   // the worker may have something to tidy up first
-      call.catch(() => {}).then(() => connection.close(e));
-      setTimeout(() => connection.close(e), 2000).unref?.();
-      throw e;
+    static async load(source, options = {}) {
+        const { signal, onProgress, sha256, cache = 'auto', variant } = options;
+        throwIfAborted(signal);
+        const context = number(options, 'context', 0, 0, 1 << 20, true);
+        const threads = number(options, 'threads', await defaultThreads(), 1, 256, true);
+        if (cache !== 'auto' && cache !== 'none') bad(`cache: '${cache}' is not auto or none`);
+        if (sha256 !== undefined && !/^[0-9a-f]{64}$/i.test(sha256))
+            bad('sha256: 64 hexadecimal digits are needed');
+        const from = portable(source);
+        const chosen = choose(variant, threads);
+        const connection = await Connection.open();
+        const call = connection.call(
+            'load',
+            {
+                source: from,
+                options: { context, threads, cache, sha256 },
+                ...chosen
+            },
+            onProgress
+        );
+        try {
+            const model = new BitNet();
+            model.info = await abortable(call, signal, () => connection.cancel(call.id));
+            model.#connection = connection;
+            return model;
+        } catch (e) {
+            // the worker may have something to tidy up first
+            call.catch(() => {}).then(() => connection.close(e));
+            setTimeout(() => connection.close(e), 2000).unref?.();
+            throw e;
+        }
     }
-  }
 
-  generate(prompt, options = {}) {
-    if (typeof prompt !== 'string') bad('prompt: a string is needed');
-    return this.#run({ prompt }, options);
-  }
-
-  chat(messages, options = {}) {
-    return this.#run({ messages: checkMessages(messages) }, options);
-  }
-
-  async *#run(what, { signal, onToken, ...rest }) {
-    const options = samplerOptions(rest);
-    throwIfAborted(signal);
-    const connection = this.#alive();
-    if (this.#generating) throw new BitNetError('ERR_BUSY', 'this model generates already');
-    this.#generating = true;
-    const inbox = new Inbox(), start = performance.now();
-    let tokens = 0, finished = false;
-    const call = connection.call('generate', { ...what, options }, event => {
-      tokens++;
-      inbox.add(event);
-    });
-    const done = abortable(call, signal, () => inbox.cut(abortError()))
-      .then(stats => { this.#finish(stats); inbox.end(); }, error => inbox.end(error));
-    try {
-      for await (const event of inbox) {
-        onToken?.(event);
-        if (event.text) yield event.text;
-      }
-      await done;
-      finished = true;
-      return this.stats;
-    } finally {
-      this.#generating = false;
-      if (!finished) {              // aborted, left by break or throw, or failed
-        call.catch(() => {});
-        connection.cancel(call.id);
-        this.stats = cutShort(tokens, (performance.now() - start) / 1000);
-      }
+    generate(prompt, options = {}) {
+        if (typeof prompt !== 'string') bad('prompt: a string is needed');
+        return this.#run({ prompt }, options);
     }
-  }
 
-  #finish({ memoryBytes, ...stats }) {
-    this.info.memoryBytes = memoryBytes;
-    this.stats = stats;
-  }
+    chat(messages, options = {}) {
+        return this.#run({ messages: checkMessages(messages) }, options);
+    }
 
-  #alive() {
-    if (!this.#connection) throw new BitNetError('ERR_FREED', 'this model has been freed');
-    return this.#connection;
-  }
+    async *#run(what, { signal, onToken, ...rest }) {
+        const options = samplerOptions(rest);
+        throwIfAborted(signal);
+        const connection = this.#alive();
+        if (this.#generating) throw new BitNetError('ERR_BUSY', 'this model generates already');
+        this.#generating = true;
+        const inbox = new Inbox(),
+            start = performance.now();
+        let tokens = 0,
+            finished = false;
+        const call = connection.call('generate', { ...what, options }, event => {
+            tokens++;
+            inbox.add(event);
+        });
+        const done = abortable(call, signal, () => inbox.cut(abortError())).then(
+            stats => {
+                this.#finish(stats);
+                inbox.end();
+            },
+            error => inbox.end(error)
+        );
+        try {
+            for await (const event of inbox) {
+                onToken?.(event);
+                if (event.text) yield event.text;
+            }
+            await done;
+            finished = true;
+            return this.stats;
+        } finally {
+            this.#generating = false;
+            if (!finished) {
+                // aborted, left by break or throw, or failed
+                call.catch(() => {});
+                connection.cancel(call.id);
+                this.stats = cutShort(tokens, (performance.now() - start) / 1000);
+            }
+        }
+    }
 
-  async tokenize(text, { bos = false, special = false } = {}) {
-    if (typeof text !== 'string') bad('text: a string is needed');
-    return this.#alive().call('tokenize', { text, bos, special });
-  }
+    #finish({ memoryBytes, ...stats }) {
+        this.info.memoryBytes = memoryBytes;
+        this.stats = stats;
+    }
 
-  async detokenize(tokens) {
-    return this.#alive().call('detokenize', { tokens: Int32Array.from(tokens) });
-  }
+    #alive() {
+        if (!this.#connection) throw new BitNetError('ERR_FREED', 'this model has been freed');
+        return this.#connection;
+    }
 
-  async free() {
-    this.#connection?.close(new BitNetError('ERR_FREED', 'this model has been freed'));
-    this.#connection = null;
-  }
+    async tokenize(text, { bos = false, special = false } = {}) {
+        if (typeof text !== 'string') bad('text: a string is needed');
+        return this.#alive().call('tokenize', { text, bos, special });
+    }
+
+    async detokenize(tokens) {
+        return this.#alive().call('detokenize', { tokens: Int32Array.from(tokens) });
+    }
+
+    async free() {
+        this.#connection?.close(new BitNetError('ERR_FREED', 'this model has been freed'));
+        this.#connection = null;
+    }
 }

@@ -1,12 +1,12 @@
 /** What went wrong: `code` is the library's name for it without BITNET_ ('ERR_FORMAT'), or one of
  * the names in bitnet.d.ts; `status` is the HTTP status, if there is one. */
 export class BitNetError extends Error {
-  constructor(code, message, status) {
-    super(message);
-    this.name = 'BitNetError';
-    this.code = code;
-    if (status !== undefined) this.status = status;
-  }
+    constructor(code, message, status) {
+        super(message);
+        this.name = 'BitNetError';
+        this.code = code;
+        if (status !== undefined) this.status = status;
+    }
 }
 
 export const abortError = () => new DOMException('The operation was aborted.', 'AbortError');

@@ -5,18 +5,22 @@ import { openSource } from './cache.js';
 import { BitNetError, abortError } from './errors.js';
 
 const isNode = typeof process === 'object' && Boolean(process.versions?.node);
-const ADD_BOS = 1, PARSE_SPECIAL = 2, FILES_BOS = 8;   // flags of bw_tokenize
-const BATCH = 128;                  // tokens evaluated together; more would cost memory
-const STEP = 16 << 20;              // how a file of unknown size grows
-const MOST_BYTES = 2 ** 32 - (1 << 24);                // of a file, in a memory of 4 GB
-const REASONS = ['end', 'length', 'stop'];             // bitnet_stop
-const NUMBERS = ['layers', 'vocabulary', 'context', 'contextTrained', 'parameters', 'fileBytes',
-  'threads'];                       // bw_number
+const ADD_BOS = 1; // flags of bw_tokenize
+const PARSE_SPECIAL = 2;
+const FILES_BOS = 8;
+const BATCH = 128; // tokens evaluated together; more would cost memory
+const STEP = 16 << 20; // how a file of unknown size grows
+const MOST_BYTES = 2 ** 32 - (1 << 24); // of a file, in a memory of 4 GB
+const REASONS = ['end', 'length', 'stop']; // bitnet_stop
+const NUMBERS = [ // bw_number
+    'layers', 'vocabulary', 'context', 'contextTrained', 'parameters', 'fileBytes', 'threads'
+];
 
-let bw;                             // the module's functions
-let memory;                         // its WebAssembly.Memory
-const encoder = new TextEncoder(), decoder = new TextDecoder();
-const running = new Map();          // id of a call -> its AbortController
+let bw; // the module's functions
+let memory; // its WebAssembly.Memory
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+const running = new Map(); // id of a call -> its AbortController
 
 // ---- memory: a view lives only until the next call into the module, which may let it grow ----
 
@@ -26,34 +30,34 @@ const heap = () => new Uint8Array(memory.buffer);
 const bytesAt = (at, n) => heap().slice(at >>> 0, (at >>> 0) + n);
 
 function stringAt(at) {
-  const all = heap();
-  return decoder.decode(all.slice(at >>> 0, all.indexOf(0, at >>> 0)));
+    const all = heap();
+    return decoder.decode(all.slice(at >>> 0, all.indexOf(0, at >>> 0)));
 }
 
 function failure(code) {
-  return new BitNetError(stringAt(bw._bw_error_name(code)), stringAt(bw._bw_error()));
+    return new BitNetError(stringAt(bw._bw_error_name(code)), stringAt(bw._bw_error()));
 }
 
 function check(result) {
-  if (result < 0) throw failure(result);
-  return result;
+    if (result < 0) throw failure(result);
+    return result;
 }
 
 /** Puts bytes into memory of their own. */
 function put(bytes) {
-  const at = bw._malloc(bytes.length + 1) >>> 0;
-  if (!at) throw new BitNetError('ERR_MEMORY', 'out of memory');
-  heap().set(bytes, at);
-  return at;
+    const at = bw._malloc(bytes.length + 1) >>> 0;
+    if (!at) throw new BitNetError('ERR_MEMORY', 'out of memory');
+    heap().set(bytes, at);
+    return at;
 }
 
 function withBytes(bytes, use) {
-  const at = put(bytes);
-  try {
-    return use(at, bytes.length);
-  } finally {
-    bw._free(at);
-  }
+    const at = put(bytes);
+    try {
+        return use(at, bytes.length);
+    } finally {
+        bw._free(at);
+    }
 }
 
 const zeroEnded = strings => encoder.encode(strings.map(s => s + '\0').join(''));
@@ -64,14 +68,15 @@ const zeroEnded = strings => encoder.encode(strings.map(s => s + '\0').join(''))
 let wake;
 const channel = isNode ? null : new MessageChannel();
 if (channel) channel.port1.onmessage = () => wake();
-const turn = () => new Promise(resolve => {
-  wake = resolve;
-  if (channel) channel.port2.postMessage(0);
-  else setImmediate(wake);
-});
+const turn = () =>
+    new Promise(resolve => {
+        wake = resolve;
+        if (channel) channel.port2.postMessage(0);
+        else setImmediate(wake);
+    });
 
 function checkAbort(signal) {
-  if (signal.aborted) throw abortError();
+    if (signal.aborted) throw abortError();
 }
 
 // ---- the module ----
@@ -79,295 +84,327 @@ function checkAbort(signal) {
 /** Where emscripten's code finds its parts. Node runs a worker.js of old versions only if its name
  * says that it is CommonJS. */
 async function locator() {
-  if (!isNode) return name => new URL(name, import.meta.url).href;
-  const { fileURLToPath } = await import('node:url');
-  return name => fileURLToPath(new URL(name.replace(/\.worker\.js$/, '.worker.cjs'),
-                                       import.meta.url));
+    if (!isNode) return name => new URL(name, import.meta.url).href;
+    const { fileURLToPath } = await import('node:url');
+    return name =>
+        fileURLToPath(new URL(name.replace(/\.worker\.js$/, '.worker.cjs'), import.meta.url));
 }
 
 async function compile(name) {
-  const url = new URL(`./bitnet-${name}.wasm`, import.meta.url);
-  if (isNode) {
-    const { readFile } = await import('node:fs/promises');
-    return WebAssembly.compile(await readFile(url));
-  }
-  const response = await fetch(url);
-  if (!response.ok) throw new Error(`${url}: HTTP ${response.status}`);
-  return WebAssembly.compile(await response.arrayBuffer());
+    const url = new URL(`./bitnet-${name}.wasm`, import.meta.url);
+    if (isNode) {
+        const { readFile } = await import('node:fs/promises');
+        return WebAssembly.compile(await readFile(url));
+    }
+    const response = await fetch(url);
+    if (!response.ok) throw new Error(`${url}: HTTP ${response.status}`);
+    return WebAssembly.compile(await response.arrayBuffer());
 }
 
 const findMemory = object => Object.values(object).find(v => v instanceof WebAssembly.Memory);
 
 /** Old emscripten's module code for Node expects to be CommonJS. */
 async function pretendCommonJS() {
-  const { createRequire } = await import('node:module');
-  globalThis.require ??= createRequire(import.meta.url);
-  globalThis.__dirname ??= '.';
+    const { createRequire } = await import('node:module');
+    globalThis.require ??= createRequire(import.meta.url);
+    globalThis.__dirname ??= '.';
 }
 
 async function instantiate(name, threads) {
-  if (isNode) await pretendCommonJS();
-  const [compiled, glue, locateFile] =
-    await Promise.all([compile(name), import(`./bitnet-${name}.js`), locator()]);
-  return new Promise((resolve, reject) => {
-    glue.default({
-      poolSize: Math.max(threads - 1, 1),      // with none, 3.1.6 would wait for ever
-      locateFile,
-      onAbort: reject,
-      instantiateWasm(imports, done) {
-        WebAssembly.instantiate(compiled, imports).then(instance => {
-          memory = Object.values(imports).map(findMemory).find(Boolean) ||
-                   findMemory(instance.exports);
-          done(instance, compiled);
-        }).catch(reject);
-        return {};
-      },
-    }).then(resolve, reject);
-  });
+    if (isNode) await pretendCommonJS();
+    const [compiled, glue, locateFile] = await Promise.all([
+        compile(name),
+        import(`./bitnet-${name}.js`),
+        locator()
+    ]);
+    return new Promise((resolve, reject) => {
+        glue.default({
+            poolSize: Math.max(threads - 1, 1), // with none, 3.1.6 would wait for ever
+            locateFile,
+            onAbort: reject,
+            instantiateWasm(imports, done) {
+                WebAssembly.instantiate(compiled, imports)
+                    .then(instance => {
+                        memory =
+                            Object.values(imports).map(findMemory).find(Boolean) ||
+                            findMemory(instance.exports);
+                        done(instance, compiled);
+                    })
+                    .catch(reject);
+                return {};
+            }
+        }).then(resolve, reject);
+    });
 }
 
 /** The first of the variants that starts; says in notes why others did not. */
 async function startModule({ variants, threads, notes }) {
-  for (const variant of variants) {
-    try {
-      bw = await instantiate(variant, variant === 'simd' ? 1 : threads);
-      return variant;
-    } catch (e) {
-      notes.push(`no ${variant} module: ${e?.message ?? e}`);
+    for (const variant of variants) {
+        try {
+            bw = await instantiate(variant, variant === 'simd' ? 1 : threads);
+            return variant;
+        } catch (e) {
+            notes.push(`no ${variant} module: ${e?.message ?? e}`);
+        }
     }
-  }
-  throw new BitNetError('ERR_INTERNAL', notes.at(-1));
+    throw new BitNetError('ERR_INTERNAL', notes.at(-1));
 }
 
 // ---- loading ----
 
 /** Reports at most every 50 ms, but never loses the last one; adds speed and time left. */
 function progressTo(id) {
-  let phase, start, from, shown = 0;
-  return p => {
-    const now = performance.now();
-    if (p.phase !== phase) [phase, start, from, shown] = [p.phase, now, p.loaded, 0];
-    if (now - shown < 50 && p.loaded !== p.total) return;
-    shown = now;
-    const speed = now > start ? (p.loaded - from) / (now - start) * 1000 : 0;
-    const left = p.total && speed ? (p.total - p.loaded) / speed : undefined;
-    post({ id, event: { bytesPerSecond: speed, secondsLeft: left, ...p } });
-  };
+    let phase,
+        start,
+        from,
+        shown = 0;
+    return p => {
+        const now = performance.now();
+        if (p.phase !== phase) [phase, start, from, shown] = [p.phase, now, p.loaded, 0];
+        if (now - shown < 50 && p.loaded !== p.total) return;
+        shown = now;
+        const speed = now > start ? ((p.loaded - from) / (now - start)) * 1000 : 0;
+        const left = p.total && speed ? (p.total - p.loaded) / speed : undefined;
+        post({ id, event: { bytesPerSecond: speed, secondsLeft: left, ...p } });
+    };
 }
 
 /** Makes the file's place in memory longer; returns where the addition begins. */
 function extend(bytes) {
-  const at = bw._bw_alloc(bytes) >>> 0;
-  if (!at && bytes) throw new BitNetError('ERR_MEMORY', `out of memory: no ${bytes >> 20} MB more`);
-  return at;
+    const at = bw._bw_alloc(bytes) >>> 0;
+    if (!at && bytes)
+        throw new BitNetError('ERR_MEMORY', `out of memory: no ${bytes >> 20} MB more`);
+    return at;
 }
 
 const wrongSize = (got, expected) =>
-  new BitNetError('ERR_NETWORK', `the file should have ${expected} bytes, but ${got} came`);
+    new BitNetError('ERR_NETWORK', `the file should have ${expected} bytes, but ${got} came`);
 
 /** A size beyond 32 bits must not reach the module, which would see only the low ones. */
 function checkSize(size) {
-  if (size > MOST_BYTES)
-    throw new BitNetError('ERR_LIMIT', `${size} bytes are more than WebAssembly has room for`);
+    if (size > MOST_BYTES)
+        throw new BitNetError('ERR_LIMIT', `${size} bytes are more than WebAssembly has room for`);
 }
 
 /** Streams the file to its place in memory; returns its size. */
 async function readFile(opened, { hash, signal, report, network }) {
-  const known = opened.size >= 0;
-  checkSize(opened.size);
-  const broken = e => {
-    checkAbort(signal);
-    if (e.code) throw e;
-    throw new BitNetError(network ? 'ERR_NETWORK' : 'ERR_IO', `after ${size} bytes: ${e.message}`);
-  };
-  let size = 0, room = opened.size ?? 0, waited = performance.now();
-  const start = extend(room || STEP);
-  room ||= STEP;
-  const reader = opened.stream().getReader();
-  const stop = () => reader.cancel().catch(() => {});
-  signal.addEventListener('abort', stop);
-  try {
-    for (;;) {
-      const { done, value } = await reader.read().catch(broken);
-      checkAbort(signal);
-      if (done) break;
-      if (known && size + value.length > opened.size) throw wrongSize('more', opened.size);
-      if (size + value.length > room) {
-        const more = Math.max(STEP, value.length);
-        extend(more);
-        room += more;
-      }
-      heap().set(value, start + size);
-      if (hash) bw._bw_sha256_add(start + size, value.length);
-      size += value.length;
-      report(size, opened.size);
-      if (performance.now() - waited > 50) {
-        await turn();
+    const known = opened.size >= 0;
+    checkSize(opened.size);
+    const broken = e => {
         checkAbort(signal);
+        if (e.code) throw e;
+        throw new BitNetError(
+            network ? 'ERR_NETWORK' : 'ERR_IO',
+            `after ${size} bytes: ${e.message}`
+        );
+    };
+    let size = 0,
+        room = opened.size ?? 0,
         waited = performance.now();
-      }
+    const start = extend(room || STEP);
+    room ||= STEP;
+    const reader = opened.stream().getReader();
+    const stop = () => reader.cancel().catch(() => {});
+    signal.addEventListener('abort', stop);
+    try {
+        for (;;) {
+            const { done, value } = await reader.read().catch(broken);
+            checkAbort(signal);
+            if (done) break;
+            if (known && size + value.length > opened.size) throw wrongSize('more', opened.size);
+            if (size + value.length > room) {
+                const more = Math.max(STEP, value.length);
+                extend(more);
+                room += more;
+            }
+            heap().set(value, start + size);
+            if (hash) bw._bw_sha256_add(start + size, value.length);
+            size += value.length;
+            report(size, opened.size);
+            if (performance.now() - waited > 50) {
+                await turn();
+                checkAbort(signal);
+                waited = performance.now();
+            }
+        }
+    } finally {
+        signal.removeEventListener('abort', stop);
+        stop();
     }
-  } finally {
-    signal.removeEventListener('abort', stop);
-    stop();
-  }
-  if (known && size !== opened.size) throw wrongSize(size, opened.size);
-  report(size, size);
-  return size;
+    if (known && size !== opened.size) throw wrongSize(size, opened.size);
+    report(size, size);
+    return size;
 }
 
 const hex = bytes => Array.from(bytes, b => b.toString(16).padStart(2, '0')).join('');
 
 function checkHash(expected) {
-  const got = hex(bytesAt(bw._bw_sha256_end(), 32));
-  if (got !== expected.toLowerCase())
-    throw new BitNetError('ERR_CHECKSUM', `the file's SHA-256 is ${got}, not ${expected}`);
+    const got = hex(bytesAt(bw._bw_sha256_end(), 32));
+    if (got !== expected.toLowerCase())
+        throw new BitNetError('ERR_CHECKSUM', `the file's SHA-256 is ${got}, not ${expected}`);
 }
 
 /** Brings the file into memory and makes a model of it. What proves wrong is not kept. */
 async function loadFile(source, { cache, sha256, signal, report }) {
-  const stop = new AbortController();                // the caller's signal, or too large a file
-  let total;
-  signal.addEventListener('abort', () => stop.abort());
-  const opened = await openSource(source, {
-    cache, signal: stop.signal,
-    onProgress(p) {
-      total = p.total;
-      if (total > MOST_BYTES) stop.abort();            // rather than download it first
-      else report({ phase: 'download', ...p });
-    },
-  }).catch(e => {
-    if (!signal.aborted) checkSize(total);
-    throw e;
-  });
-  const network = opened.cache === 'none' && /^https?:/.test(source);
-  const about = { fromCache: opened.fromCache, cache: opened.cache };
-  try {
-    if (sha256) bw._bw_sha256_begin();
-    const size = await readFile(opened, {
-      hash: Boolean(sha256), signal, network,
-      report: (loaded, total) =>
-        report({ phase: network ? 'download' : 'read', loaded, total, ...about }),
+    const stop = new AbortController(); // the caller's signal, or too large a file
+    let total;
+    signal.addEventListener('abort', () => stop.abort());
+    const opened = await openSource(source, {
+        cache,
+        signal: stop.signal,
+        onProgress(p) {
+            total = p.total;
+            if (total > MOST_BYTES)
+                stop.abort(); // rather than download it first
+            else report({ phase: 'download', ...p });
+        }
+    }).catch(e => {
+        if (!signal.aborted) checkSize(total);
+        throw e;
     });
-    if (sha256) checkHash(sha256);
-    report({ phase: 'load', loaded: 0, total: size, ...about });
-    await turn();
-    checkAbort(signal);
-    check(bw._bw_load(size));
-    report({ phase: 'load', loaded: size, total: size, ...about });
-    return { cache: opened.cache, said: opened.notes ?? [] };
-  } catch (e) {
-    const damaged = ['ERR_CHECKSUM', 'ERR_FORMAT', 'ERR_TRUNCATED', 'ERR_UNSUPPORTED'];
-    if (damaged.includes(e.code) || opened.fromCache && e.code === 'ERR_NETWORK')
-      await opened.discard();
-    throw e;
-  } finally {
-    await opened.close();
-  }
+    const network = opened.cache === 'none' && /^https?:/.test(source);
+    const about = { fromCache: opened.fromCache, cache: opened.cache };
+    try {
+        if (sha256) bw._bw_sha256_begin();
+        const size = await readFile(opened, {
+            hash: Boolean(sha256),
+            signal,
+            network,
+            report: (loaded, total) =>
+                report({ phase: network ? 'download' : 'read', loaded, total, ...about })
+        });
+        if (sha256) checkHash(sha256);
+        report({ phase: 'load', loaded: 0, total: size, ...about });
+        await turn();
+        checkAbort(signal);
+        check(bw._bw_load(size));
+        report({ phase: 'load', loaded: size, total: size, ...about });
+        return { cache: opened.cache, said: opened.notes ?? [] };
+    } catch (e) {
+        const damaged = ['ERR_CHECKSUM', 'ERR_FORMAT', 'ERR_TRUNCATED', 'ERR_UNSUPPORTED'];
+        if (damaged.includes(e.code) || (opened.fromCache && e.code === 'ERR_NETWORK'))
+            await opened.discard();
+        throw e;
+    } finally {
+        await opened.close();
+    }
 }
 
 function describe(variant, cache, notes) {
-  const info = { arch: stringAt(bw._bw_arch()), kernels: stringAt(bw._bw_kernels()) };
-  NUMBERS.forEach((name, i) => { info[name] = bw._bw_number(i); });
-  return { ...info, memoryBytes: memory.buffer.byteLength, variant, cache, notes };
+    const info = { arch: stringAt(bw._bw_arch()), kernels: stringAt(bw._bw_kernels()) };
+    NUMBERS.forEach((name, i) => {
+        info[name] = bw._bw_number(i);
+    });
+    return { ...info, memoryBytes: memory.buffer.byteLength, variant, cache, notes };
 }
 
 async function load({ source, options, variants, notes }, signal, id) {
-  const variant = await startModule({ variants, threads: options.threads, notes });
-  checkAbort(signal);
-  const { cache, said } = await loadFile(source, { ...options, signal, report: progressTo(id) });
-  check(bw._bw_ctx(options.context, BATCH, variant === 'simd' ? 1 : options.threads));
-  return describe(variant, cache, [...notes, ...said]);
+    const variant = await startModule({ variants, threads: options.threads, notes });
+    checkAbort(signal);
+    const { cache, said } = await loadFile(source, { ...options, signal, report: progressTo(id) });
+    check(bw._bw_ctx(options.context, BATCH, variant === 'simd' ? 1 : options.threads));
+    return describe(variant, cache, [...notes, ...said]);
 }
 
 // ---- text and tokens ----
 
 function tokensOf(text, flags) {
-  return withBytes(encoder.encode(text), (at, n) => check(bw._bw_tokenize(at, n, flags)));
+    return withBytes(encoder.encode(text), (at, n) => check(bw._bw_tokenize(at, n, flags)));
 }
 
 function tokenize({ text, bos, special }) {
-  const n = tokensOf(text, (bos && ADD_BOS) | (special && PARSE_SPECIAL));
-  return new Int32Array(bytesAt(bw._bw_tokens(), 4 * n).buffer);
+    const n = tokensOf(text, (bos && ADD_BOS) | (special && PARSE_SPECIAL));
+    return new Int32Array(bytesAt(bw._bw_tokens(), 4 * n).buffer);
 }
 
 function detokenize({ tokens }) {
-  const bytes = new Uint8Array(tokens.buffer, tokens.byteOffset, tokens.byteLength);
-  const n = withBytes(bytes, at => check(bw._bw_detokenize(at, tokens.length)));
-  return decoder.decode(bytesAt(bw._bw_text(), n));
+    const bytes = new Uint8Array(tokens.buffer, tokens.byteOffset, tokens.byteLength);
+    const n = withBytes(bytes, at => check(bw._bw_detokenize(at, tokens.length)));
+    return decoder.decode(bytesAt(bw._bw_text(), n));
 }
 
 // ---- generation ----
 
-let lastChat = null;                // what the context holds, if that is a chat to its reply's end
+let lastChat = null; // what the context holds, if that is a chat to its reply's end
 
 const sameMessage = (a, b) => a.role === b.role && a.content === b.content;
 
 /** A reply is made of other tokens than the same text read as a message, so a chat that goes on
  * keeps them; written anew, it would have to be evaluated again from its last reply on. */
 function chatTokens(messages) {
-  const held = lastChat ?? [], more = held.length > 0 && messages.length > held.length &&
-    held.every((m, i) => sameMessage(m, messages[i]));
-  const rest = more ? messages.slice(held.length) : messages;
-  return withBytes(zeroEnded(rest.flatMap(m => [m.role, m.content])),
-                   at => check(bw._bw_chat_tokenize(at, rest.length, more)));
+    const held = lastChat ?? [],
+        more =
+            held.length > 0 &&
+            messages.length > held.length &&
+            held.every((m, i) => sameMessage(m, messages[i]));
+    const rest = more ? messages.slice(held.length) : messages;
+    return withBytes(zeroEnded(rest.flatMap(m => [m.role, m.content])), at =>
+        check(bw._bw_chat_tokenize(at, rest.length, more))
+    );
 }
 
 /** Evaluates the prompt in chunks short enough for a cancel to come through soon. */
 async function prefill(left, signal) {
-  for (let chunk = 16; left > 0;) {
-    const start = performance.now();
-    left = check(bw._bw_prefill(chunk));
-    if (performance.now() - start < 100) chunk = Math.min(2 * chunk, BATCH);
-    await turn();
-    checkAbort(signal);
-  }
+    for (let chunk = 16; left > 0;) {
+        const start = performance.now();
+        left = check(bw._bw_prefill(chunk));
+        if (performance.now() - start < 100) chunk = Math.min(2 * chunk, BATCH);
+        await turn();
+        checkAbort(signal);
+    }
 }
 
 async function decode(id, signal) {
-  let reply = '';
-  for (let index = 0; ; index++) {
-    const token = check(bw._bw_next());
-    const text = decoder.decode(bytesAt(bw._bw_text(), bw._bw_text_length()));
-    reply += text;
-    post({ id, event: { token, text, index } });
-    if (bw._bw_reason() >= 0) return { tokens: index + 1, reply };
-    await turn();
-    checkAbort(signal);
-  }
+    let reply = '';
+    for (let index = 0; ; index++) {
+        const token = check(bw._bw_next());
+        const text = decoder.decode(bytesAt(bw._bw_text(), bw._bw_text_length()));
+        reply += text;
+        post({ id, event: { token, text, index } });
+        if (bw._bw_reason() >= 0) return { tokens: index + 1, reply };
+        await turn();
+        checkAbort(signal);
+    }
 }
 
 async function generate(args, signal, id) {
-  const { maxTokens, temperature, topK, topP, minP, repeatPenalty, seed, stop } = args.options;
-  const start = performance.now();
-  const n = args.messages ? chatTokens(args.messages) : tokensOf(args.prompt, FILES_BOS);
-  lastChat = null;
-  bw._bw_sampler(temperature, topK, topP, minP, repeatPenalty, seed);
-  const reused = check(bw._bw_begin(n, maxTokens, put(zeroEnded(stop)), stop.length));
-  await prefill(n - reused, signal);
-  const middle = performance.now();
-  const { tokens, reply } = await decode(id, signal);
-  const reason = REASONS[bw._bw_reason()];
-  if (args.messages && reason !== 'stop')
-    lastChat = [...args.messages, { role: 'assistant', content: reply }];
-  const prefillSeconds = (middle - start) / 1000;
-  const decodeSeconds = (performance.now() - middle) / 1000;
-  return {
-    reason, promptTokens: n, reusedTokens: reused, tokens,
-    prefillSeconds, decodeSeconds, prefillPerSecond: (n - reused) / prefillSeconds,
-    decodePerSecond: tokens / decodeSeconds, seed, memoryBytes: memory.buffer.byteLength,
-  };
+    const { maxTokens, temperature, topK, topP, minP, repeatPenalty, seed, stop } = args.options;
+    const start = performance.now();
+    const n = args.messages ? chatTokens(args.messages) : tokensOf(args.prompt, FILES_BOS);
+    lastChat = null;
+    bw._bw_sampler(temperature, topK, topP, minP, repeatPenalty, seed);
+    const reused = check(bw._bw_begin(n, maxTokens, put(zeroEnded(stop)), stop.length));
+    await prefill(n - reused, signal);
+    const middle = performance.now();
+    const { tokens, reply } = await decode(id, signal);
+    const reason = REASONS[bw._bw_reason()];
+    if (args.messages && reason !== 'stop')
+        lastChat = [...args.messages, { role: 'assistant', content: reply }];
+    const prefillSeconds = (middle - start) / 1000;
+    const decodeSeconds = (performance.now() - middle) / 1000;
+    return {
+        reason,
+        promptTokens: n,
+        reusedTokens: reused,
+        tokens,
+        prefillSeconds,
+        decodeSeconds,
+        prefillPerSecond: (n - reused) / prefillSeconds,
+        decodePerSecond: tokens / decodeSeconds,
+        seed,
+        memoryBytes: memory.buffer.byteLength
+    };
 }
 
 // ---- messages ----
 
 /** What the library or the engine threw, for the other side. */
 function plainError(e) {
-  if (e?.name === 'AbortError') return { name: 'AbortError' };
-  const message = String(e?.message ?? e);
-  const crash = /memory|OOM/i.test(message) ? 'ERR_MEMORY' : 'ERR_INTERNAL';
-  const code = e instanceof BitNetError || /^ERR_/.test(e?.code) ? e.code : crash;
-  return { code, message, status: e?.status };
+    if (e?.name === 'AbortError') return { name: 'AbortError' };
+    const message = String(e?.message ?? e);
+    const crash = /memory|OOM/i.test(message) ? 'ERR_MEMORY' : 'ERR_INTERNAL';
+    const code = e instanceof BitNetError || /^ERR_/.test(e?.code) ? e.code : crash;
+    return { code, message, status: e?.status };
 }
 
 // These wait for each other; tokenize and detokenize may come between two turns of a generation.
@@ -376,30 +413,34 @@ const QUICK = { tokenize, detokenize };
 let queue = Promise.resolve();
 
 async function answer(id, work) {
-  try {
-    post({ id, value: await work() });
-  } catch (e) {
-    post({ id, error: plainError(e) });
-  }
+    try {
+        post({ id, value: await work() });
+    } catch (e) {
+        post({ id, error: plainError(e) });
+    }
 }
 
 function onMessage({ id, op, cancel, ...args }) {
-  if (cancel) return running.get(cancel)?.abort();
-  if (QUICK[op]) return answer(id, () => QUICK[op](args));
-  const controller = new AbortController();
-  running.set(id, controller);
-  queue = queue.then(() => answer(id, () => {
-    checkAbort(controller.signal);
-    return SLOW[op](args, controller.signal, id);
-  })).then(() => running.delete(id));
+    if (cancel) return running.get(cancel)?.abort();
+    if (QUICK[op]) return answer(id, () => QUICK[op](args));
+    const controller = new AbortController();
+    running.set(id, controller);
+    queue = queue
+        .then(() =>
+            answer(id, () => {
+                checkAbort(controller.signal);
+                return SLOW[op](args, controller.signal, id);
+            })
+        )
+        .then(() => running.delete(id));
 }
 
 let post;
 if (isNode) {
-  const { parentPort } = await import('node:worker_threads');
-  post = message => parentPort.postMessage(message);
-  parentPort.on('message', onMessage);
+    const { parentPort } = await import('node:worker_threads');
+    post = message => parentPort.postMessage(message);
+    parentPort.on('message', onMessage);
 } else {
-  post = message => self.postMessage(message);
-  self.onmessage = event => onMessage(event.data);
+    post = message => self.postMessage(message);
+    self.onmessage = event => onMessage(event.data);
 }

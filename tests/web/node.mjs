@@ -12,7 +12,8 @@ import * as path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
 
-const root = fileURLToPath(new URL('../../', import.meta.url)), web = path.join(root, 'build/web');
+const root = fileURLToPath(new URL('../../', import.meta.url)),
+    web = path.join(root, 'build/web');
 const { BitNet, BitNetError } = await import(pathToFileURL(path.join(web, 'bitnet.js')));
 const { variants } = await import(pathToFileURL(path.join(web, 'variants.js')));
 const generateExe = path.resolve(process.argv[2] ?? path.join(root, 'build/generate'));
@@ -27,49 +28,65 @@ const test = (name, run) => cases.push({ name, run });
 class Skip extends Error {}
 
 function equal(got, expected, what = '') {
-  const [g, e] = [got, expected].map(v => JSON.stringify(v));
-  if (g !== e) throw new Error(`${what} is\n  ${g}, not\n  ${e}`);
+    const [g, e] = [got, expected].map(v => JSON.stringify(v));
+    if (g !== e) throw new Error(`${what} is\n  ${g}, not\n  ${e}`);
 }
 
-const ok = (condition, what) => { if (!condition) throw new Error(`not so: ${what}`); };
+const ok = (condition, what) => {
+    if (!condition) throw new Error(`not so: ${what}`);
+};
 
 /** The error that the promise, or function, fails with, which must have this code. */
 async function fails(code, promise, within = 10000) {
-  const timer = new Promise(r => setTimeout(r, within, 'nothing happened').unref());
-  const run = async () => (typeof promise === 'function' ? promise() : promise);
-  const e = await Promise.race([run().then(() => 'no error', error => error), timer]);
-  if (!(e instanceof Error) && !(e instanceof DOMException)) throw new Error(`${code}: ${e}`);
-  equal(e.name === 'AbortError' ? e.name : e.code, code, `the code of "${e.message}"`);
-  ok(e.name === 'AbortError' || e instanceof BitNetError && e.message, 'a BitNetError with words');
-  return e;
+    const timer = new Promise(r => setTimeout(r, within, 'nothing happened').unref());
+    const run = async () => (typeof promise === 'function' ? promise() : promise);
+    const e = await Promise.race([
+        run().then(
+            () => 'no error',
+            error => error
+        ),
+        timer
+    ]);
+    if (!(e instanceof Error) && !(e instanceof DOMException)) throw new Error(`${code}: ${e}`);
+    equal(e.name === 'AbortError' ? e.name : e.code, code, `the code of "${e.message}"`);
+    ok(
+        e.name === 'AbortError' || (e instanceof BitNetError && e.message),
+        'a BitNetError with words'
+    );
+    return e;
 }
 
 async function withModel(source, options, use) {
-  const model = await BitNet.load(source, options);
-  try {
-    return await use(model);
-  } finally {
-    await model.free();
-  }
+    const model = await BitNet.load(source, options);
+    try {
+        return await use(model);
+    } finally {
+        await model.free();
+    }
 }
 
 async function collect(iterator) {
-  let text = '', r;
-  while (!(r = await iterator.next()).done) text += r.value;
-  return { text, stats: r.value };
+    let text = '',
+        r;
+    while (!(r = await iterator.next()).done) text += r.value;
+    return { text, stats: r.value };
 }
 
 /** What examples/generate.c writes, less the prompt and the last newline. */
 function native(model, prompt, ...options) {
-  const out = execFileSync(generateExe, ['-m', model, '-p', prompt, ...options],
-                           { stdio: ['ignore', 'pipe', 'ignore'], encoding: 'utf8' });
-  ok(out.startsWith(prompt), 'generate repeats the prompt');
-  return out.slice(prompt.length, -1);
+    const out = execFileSync(generateExe, ['-m', model, '-p', prompt, ...options], {
+        stdio: ['ignore', 'pipe', 'ignore'],
+        encoding: 'utf8'
+    });
+    ok(out.startsWith(prompt), 'generate repeats the prompt');
+    return out.slice(prompt.length, -1);
 }
 
 /** With --experimental-wasm-relaxed-simd --no-liftoff Node 20 does. */
-const hasRelaxed = await BitNet.load(TINY, { variant: 'relaxed' })
-  .then(model => model.free().then(() => true), () => false);
+const hasRelaxed = await BitNet.load(TINY, { variant: 'relaxed' }).then(
+    model => model.free().then(() => true),
+    () => false
+);
 
 const delay = ms => new Promise(r => setTimeout(r, ms));
 
@@ -78,42 +95,50 @@ const delay = ms => new Promise(r => setTimeout(r, ms));
 const tiny = fs.readFileSync(TINY);
 let requests = 0;
 const server = http.createServer(async (request, response) => {
-  requests++;
-  switch (new URL(request.url, 'http://localhost').pathname) {
-    case '/tiny.gguf':
-      response.writeHead(200, { 'content-length': tiny.length }).end(tiny);
-      break;
-    case '/chunked.gguf':
-      response.write(tiny.subarray(0, 1000));
-      response.end(tiny.subarray(1000));
-      break;
-    case '/gzip.gguf': {
-      const packed = gzipSync(tiny, { level: 1 });
-      response.writeHead(200, { 'content-encoding': 'gzip', 'content-length': packed.length });
-      response.end(packed);
-      break;
+    requests++;
+    switch (new URL(request.url, 'http://localhost').pathname) {
+        case '/tiny.gguf':
+            response.writeHead(200, { 'content-length': tiny.length }).end(tiny);
+            break;
+        case '/chunked.gguf':
+            response.write(tiny.subarray(0, 1000));
+            response.end(tiny.subarray(1000));
+            break;
+        case '/gzip.gguf': {
+            const packed = gzipSync(tiny, { level: 1 });
+            response.writeHead(200, {
+                'content-encoding': 'gzip',
+                'content-length': packed.length
+            });
+            response.end(packed);
+            break;
+        }
+        case '/slow.gguf':
+            response.writeHead(200, { 'content-length': tiny.length });
+            for (let i = 0; i < tiny.length && !response.destroyed; i += 100000) {
+                response.write(tiny.subarray(i, i + 100000));
+                await delay(100);
+            }
+            response.end();
+            break;
+        case '/cut.gguf':
+            response
+                .writeHead(200, { 'content-length': tiny.length })
+                .write(tiny.subarray(0, 500000));
+            setTimeout(() => response.destroy(), 100);
+            break;
+        case '/page.gguf':
+            response.end('<html>Sign in, please, to read this</html>');
+            break;
+        case '/file': {
+            const size = fs.statSync(big).size;
+            response.writeHead(200, { 'content-length': size });
+            fs.createReadStream(big, { highWaterMark: 1 << 20 }).pipe(response);
+            break;
+        }
+        default:
+            response.writeHead(404).end('no');
     }
-    case '/slow.gguf':
-      response.writeHead(200, { 'content-length': tiny.length });
-      for (let i = 0; i < tiny.length && !response.destroyed; i += 100000) {
-        response.write(tiny.subarray(i, i + 100000));
-        await delay(100);
-      }
-      response.end();
-      break;
-    case '/cut.gguf':
-      response.writeHead(200, { 'content-length': tiny.length }).write(tiny.subarray(0, 500000));
-      setTimeout(() => response.destroy(), 100);
-      break;
-    case '/page.gguf': response.end('<html>Sign in, please, to read this</html>'); break;
-    case '/file': {
-      const size = fs.statSync(big).size;
-      response.writeHead(200, { 'content-length': size });
-      fs.createReadStream(big, { highWaterMark: 1 << 20 }).pipe(response);
-      break;
-    }
-    default: response.writeHead(404).end('no');
-  }
 });
 let big;
 await new Promise(r => server.listen(0, '127.0.0.1', r));
@@ -123,375 +148,590 @@ const at = name => `http://127.0.0.1:${server.address().port}/${name}`;
 // ---- the same text as native ----
 
 for (const variant of ['simd', 'threads', 'relaxed']) {
-  for (const threads of variant === 'simd' ? [1] : [1, 2, 3]) {
-    test(`${variant}/${threads} threads: the same text`, async () => {
-      if (!variants.includes(variant)) throw new Skip(`no module ${variant}`);
-      if (variant === 'relaxed' && !hasRelaxed) throw new Skip('this Node does not run it');
-      for (const file of threads === 3 ? [TINY] : MODELS) {
-        await withModel(file, { variant, threads }, async model => {
-          equal([model.info.variant, model.info.threads], [variant, threads], 'variant');
-          for (const prompt of [PROMPT, 'Grüße, 世界 🌍! The capital of France is']) {
-            const greedy = await collect(model.generate(prompt, { maxTokens: 40 }));
-            equal(greedy.text, native(file, prompt, '-n', '40', '--temp', '0'), `greedy ${file}`);
-            const drawn = await collect(model.generate(prompt, { maxTokens: 40, temperature: 0.9, seed: 7 }));
-            equal(drawn.text, native(file, prompt, '-n', '40', '--temp', '0.9', '-s', '7'), `seed 7 ${file}`);
-          }
+    for (const threads of variant === 'simd' ? [1] : [1, 2, 3]) {
+        test(`${variant}/${threads} threads: the same text`, async () => {
+            if (!variants.includes(variant)) throw new Skip(`no module ${variant}`);
+            if (variant === 'relaxed' && !hasRelaxed) throw new Skip('this Node does not run it');
+            for (const file of threads === 3 ? [TINY] : MODELS) {
+                await withModel(file, { variant, threads }, async model => {
+                    equal([model.info.variant, model.info.threads], [variant, threads], 'variant');
+                    for (const prompt of [PROMPT, 'Grüße, 世界 🌍! The capital of France is']) {
+                        const greedy = await collect(model.generate(prompt, { maxTokens: 40 }));
+                        equal(
+                            greedy.text,
+                            native(file, prompt, '-n', '40', '--temp', '0'),
+                            `greedy ${file}`
+                        );
+                        const drawn = await collect(
+                            model.generate(prompt, { maxTokens: 40, temperature: 0.9, seed: 7 })
+                        );
+                        equal(
+                            drawn.text,
+                            native(file, prompt, '-n', '40', '--temp', '0.9', '-s', '7'),
+                            `seed 7 ${file}`
+                        );
+                    }
+                });
+            }
         });
-      }
-    });
-  }
+    }
 }
 
-test('samplers: the same text', () => withModel(TINY, {}, async model => {
-  for (const [js, c] of [
-    [{ topK: 0, topP: 1, minP: 0 }, ['--top-k', '0', '--top-p', '1', '--min-p', '0']],
-    [{ topK: 5 }, ['--top-k', '5']], [{ topP: 0.5 }, ['--top-p', '0.5']],
-    [{ minP: 0.3 }, ['--min-p', '0.3']], [{ repeatPenalty: 1.5 }, ['--repeat-penalty', '1.5']],
-  ]) {
-    const { text } = await collect(model.generate(PROMPT, { maxTokens: 60, temperature: 1.2, seed: 3, ...js }));
-    equal(text, native(TINY, PROMPT, '-n', '60', '--temp', '1.2', '-s', '3', ...c), c.join(' '));
-  }
-  const run = () => collect(model.generate(PROMPT, { maxTokens: 30, temperature: 1 }));
-  const one = await run(), two = await run();
-  ok(one.text !== two.text, 'another seed each time');
-  const again = await collect(model.generate(PROMPT, { maxTokens: 30, temperature: 1, seed: one.stats.seed }));
-  equal(again.text, one.text, 'the seed of stats');
-}));
+test('samplers: the same text', () =>
+    withModel(TINY, {}, async model => {
+        for (const [js, c] of [
+            [{ topK: 0, topP: 1, minP: 0 }, ['--top-k', '0', '--top-p', '1', '--min-p', '0']],
+            [{ topK: 5 }, ['--top-k', '5']],
+            [{ topP: 0.5 }, ['--top-p', '0.5']],
+            [{ minP: 0.3 }, ['--min-p', '0.3']],
+            [{ repeatPenalty: 1.5 }, ['--repeat-penalty', '1.5']]
+        ]) {
+            const { text } = await collect(
+                model.generate(PROMPT, { maxTokens: 60, temperature: 1.2, seed: 3, ...js })
+            );
+            equal(
+                text,
+                native(TINY, PROMPT, '-n', '60', '--temp', '1.2', '-s', '3', ...c),
+                c.join(' ')
+            );
+        }
+        const run = () => collect(model.generate(PROMPT, { maxTokens: 30, temperature: 1 }));
+        const one = await run(),
+            two = await run();
+        ok(one.text !== two.text, 'another seed each time');
+        const again = await collect(
+            model.generate(PROMPT, { maxTokens: 30, temperature: 1, seed: one.stats.seed })
+        );
+        equal(again.text, one.text, 'the seed of stats');
+    }));
 
-test('end of text, of maxTokens and of the context', () => withModel(TINY, { context: 64 }, async model => {
-  equal(model.info.context, 64);
-  const full = await collect(model.generate(PROMPT));
-  equal(full.text, native(TINY, PROMPT, '-c', '64', '--temp', '0'), 'a full context');
-  equal([full.stats.reason, full.stats.promptTokens + full.stats.tokens], ['length', 65]);
-  const short = await collect(model.generate(PROMPT, { maxTokens: 5 }));
-  equal([short.stats.reason, short.stats.tokens], ['length', 5]);
-  equal(model.stats, short.stats, 'stats');
-  await fails('ERR_FULL', collect(model.generate(PROMPT.repeat(40))));
-  await withModel(TINY, {}, async all => {
-    const end = await collect(all.generate(PROMPT));
-    equal(end.stats.reason, 'end');
-    equal(end.text, native(TINY, PROMPT, '--temp', '0'), 'the whole story');
-  });
-}));
+test('end of text, of maxTokens and of the context', () =>
+    withModel(TINY, { context: 64 }, async model => {
+        equal(model.info.context, 64);
+        const full = await collect(model.generate(PROMPT));
+        equal(full.text, native(TINY, PROMPT, '-c', '64', '--temp', '0'), 'a full context');
+        equal([full.stats.reason, full.stats.promptTokens + full.stats.tokens], ['length', 65]);
+        const short = await collect(model.generate(PROMPT, { maxTokens: 5 }));
+        equal([short.stats.reason, short.stats.tokens], ['length', 5]);
+        equal(model.stats, short.stats, 'stats');
+        await fails('ERR_FULL', collect(model.generate(PROMPT.repeat(40))));
+        await withModel(TINY, {}, async all => {
+            const end = await collect(all.generate(PROMPT));
+            equal(end.stats.reason, 'end');
+            equal(end.text, native(TINY, PROMPT, '--temp', '0'), 'the whole story');
+        });
+    }));
 
-test('stop strings', () => withModel(TINY, {}, async model => {
-  const { text } = await collect(model.generate(PROMPT, { maxTokens: 80 }));
-  for (const stop of [[text.slice(20, 25)], ['zzzz', text.slice(31, 50)], [text[9]], ['no such text']]) {
-    const got = await collect(model.generate(PROMPT, { maxTokens: 80, stop }));
-    equal(got.text, native(TINY, PROMPT, '-n', '80', '--temp', '0', ...stop.flatMap(s => ['-r', s])), stop[0]);
-    equal(got.stats.reason, stop[0] === 'no such text' ? 'length' : 'stop');
-  }
-  const held = [];
-  for await (const t of model.generate(PROMPT, { maxTokens: 80, stop: text.slice(31, 50) })) held.push(t);
-  ok(!held.join('').includes(text.slice(31, 34)), 'nothing of a stop string comes out');
-  await fails('ERR_ARG', collect(model.generate(PROMPT, { stop: [''] })));
-}));
+test('stop strings', () =>
+    withModel(TINY, {}, async model => {
+        const { text } = await collect(model.generate(PROMPT, { maxTokens: 80 }));
+        for (const stop of [
+            [text.slice(20, 25)],
+            ['zzzz', text.slice(31, 50)],
+            [text[9]],
+            ['no such text']
+        ]) {
+            const got = await collect(model.generate(PROMPT, { maxTokens: 80, stop }));
+            equal(
+                got.text,
+                native(TINY, PROMPT, '-n', '80', '--temp', '0', ...stop.flatMap(s => ['-r', s])),
+                stop[0]
+            );
+            equal(got.stats.reason, stop[0] === 'no such text' ? 'length' : 'stop');
+        }
+        const held = [];
+        for await (const t of model.generate(PROMPT, { maxTokens: 80, stop: text.slice(31, 50) }))
+            held.push(t);
+        ok(!held.join('').includes(text.slice(31, 34)), 'nothing of a stop string comes out');
+        await fails('ERR_ARG', collect(model.generate(PROMPT, { stop: [''] })));
+    }));
 
-test('onToken', () => withModel(TINY, {}, async model => {
-  const events = [];
-  const { text, stats } = await collect(model.generate(PROMPT, { maxTokens: 30, onToken: e => events.push(e) }));
-  equal(events.map(e => e.text).join(''), text);
-  equal(events.map(e => e.index), [...Array(30).keys()]);
-  equal(await model.detokenize(events.map(e => e.token)), text);
-  ok(stats.prefillPerSecond > 0 && stats.decodePerSecond > 0 && stats.promptTokens > 0, 'stats');
-}));
+test('onToken', () =>
+    withModel(TINY, {}, async model => {
+        const events = [];
+        const { text, stats } = await collect(
+            model.generate(PROMPT, { maxTokens: 30, onToken: e => events.push(e) })
+        );
+        equal(events.map(e => e.text).join(''), text);
+        equal(
+            events.map(e => e.index),
+            [...Array(30).keys()]
+        );
+        equal(await model.detokenize(events.map(e => e.token)), text);
+        ok(
+            stats.prefillPerSecond > 0 && stats.decodePerSecond > 0 && stats.promptTokens > 0,
+            'stats'
+        );
+    }));
 
-test('chat: the same text, and the context is kept', () => withModel(TINY, {}, async model => {
-  const messages = [{ role: 'user', content: 'Tell me a story.' }];
-  const options = { maxTokens: 40 };
-  const first = await collect(model.chat(messages, options));
-  messages.push({ role: 'assistant', content: first.text }, { role: 'user', content: 'And then?' });
-  const second = await collect(model.chat(messages, options));
-  const run = spawnSync(generateExe, ['-m', TINY, '-cnv', '-n', '40', '--temp', '0'],
-                        { input: 'Tell me a story.\nAnd then?\n', encoding: 'utf8' });
-  equal(`${first.text}\n${second.text}\n`, run.stdout, 'two replies');
-  equal(second.stats.reusedTokens, first.stats.promptTokens + first.stats.tokens - 1, 'what is kept');
-  await withModel(TINY, {}, async fresh => {
-    await collect(fresh.generate(PROMPT, options));
-    const one = await collect(fresh.chat(messages.slice(0, 1), options));
-    equal([one.text, one.stats.reusedTokens], [first.text, 1], 'after another text');
-    const edited = [{ ...messages[0] }, { role: 'assistant', content: 'No.' }, { ...messages[2] }];
-    const kept = await collect(fresh.chat(edited, options));
-    await withModel(TINY, {}, async third => {
-      const whole = await collect(third.chat(edited, options));
-      equal([whole.text, whole.stats.reusedTokens], [kept.text, 0], 'a chat that was edited');
-      ok(kept.stats.reusedTokens > 5, `${kept.stats.reusedTokens} tokens of it are kept`);
-    });
-  });
-  const other = await collect(model.generate(PROMPT, options));
-  equal(other.text, native(TINY, PROMPT, '-n', '40', '--temp', '0'), 'another text in the same context');
-  messages.push({ role: 'assistant', content: second.text }, { role: 'user', content: 'More!' });
-  const third = await collect(model.chat(messages, options));
-  await withModel(TINY, {}, async fresh =>
-    equal(third.text, (await collect(fresh.chat(messages, options))).text, 'a chat after another text'));
-  await collect(model.generate(PROMPT, options));
-  const again = await collect(model.generate(PROMPT, options));
-  equal([again.text, again.stats.reusedTokens], [other.text, other.stats.promptTokens - 1]);
-  await fails('ERR_ARG', async () => collect(model.chat([])));
-  await fails('ERR_ARG', async () => collect(model.chat([{ role: 'user', content: 'a\0b' }])));
-}));
+test('chat: the same text, and the context is kept', () =>
+    withModel(TINY, {}, async model => {
+        const messages = [{ role: 'user', content: 'Tell me a story.' }];
+        const options = { maxTokens: 40 };
+        const first = await collect(model.chat(messages, options));
+        messages.push(
+            { role: 'assistant', content: first.text },
+            { role: 'user', content: 'And then?' }
+        );
+        const second = await collect(model.chat(messages, options));
+        const run = spawnSync(generateExe, ['-m', TINY, '-cnv', '-n', '40', '--temp', '0'], {
+            input: 'Tell me a story.\nAnd then?\n',
+            encoding: 'utf8'
+        });
+        equal(`${first.text}\n${second.text}\n`, run.stdout, 'two replies');
+        equal(
+            second.stats.reusedTokens,
+            first.stats.promptTokens + first.stats.tokens - 1,
+            'what is kept'
+        );
+        await withModel(TINY, {}, async fresh => {
+            await collect(fresh.generate(PROMPT, options));
+            const one = await collect(fresh.chat(messages.slice(0, 1), options));
+            equal([one.text, one.stats.reusedTokens], [first.text, 1], 'after another text');
+            const edited = [
+                { ...messages[0] },
+                { role: 'assistant', content: 'No.' },
+                { ...messages[2] }
+            ];
+            const kept = await collect(fresh.chat(edited, options));
+            await withModel(TINY, {}, async third => {
+                const whole = await collect(third.chat(edited, options));
+                equal(
+                    [whole.text, whole.stats.reusedTokens],
+                    [kept.text, 0],
+                    'a chat that was edited'
+                );
+                ok(kept.stats.reusedTokens > 5, `${kept.stats.reusedTokens} tokens of it are kept`);
+            });
+        });
+        const other = await collect(model.generate(PROMPT, options));
+        equal(
+            other.text,
+            native(TINY, PROMPT, '-n', '40', '--temp', '0'),
+            'another text in the same context'
+        );
+        messages.push(
+            { role: 'assistant', content: second.text },
+            { role: 'user', content: 'More!' }
+        );
+        const third = await collect(model.chat(messages, options));
+        await withModel(TINY, {}, async fresh =>
+            equal(
+                third.text,
+                (await collect(fresh.chat(messages, options))).text,
+                'a chat after another text'
+            )
+        );
+        await collect(model.generate(PROMPT, options));
+        const again = await collect(model.generate(PROMPT, options));
+        equal([again.text, again.stats.reusedTokens], [other.text, other.stats.promptTokens - 1]);
+        await fails('ERR_ARG', async () => collect(model.chat([])));
+        await fails('ERR_ARG', async () =>
+            collect(model.chat([{ role: 'user', content: 'a\0b' }]))
+        );
+    }));
 
-test('tokens', () => withModel(TINY, {}, async model => {
-  for (const text of ['', 'a', 'Grüße, 世界 🌍!\r\n\t x', '<|eot_id|>', 'a\0b', 'lorem ipsum '.repeat(3000)]) {
-    const tokens = await model.tokenize(text);
-    ok(tokens instanceof Int32Array, 'an Int32Array');
-    equal(await model.detokenize(tokens), text);
-  }
-  const plain = await model.tokenize('<|eot_id|>');
-  const special = await model.tokenize('<|eot_id|>', { special: true });
-  ok(plain.length > 1 && special.length === 1, 'special tokens only if asked for');
-  equal((await model.tokenize('x', { bos: true })).length, (await model.tokenize('x')).length + 1);
-  await fails('ERR_ARG', model.detokenize([1 << 30]));
-}));
+test('tokens', () =>
+    withModel(TINY, {}, async model => {
+        for (const text of [
+            '',
+            'a',
+            'Grüße, 世界 🌍!\r\n\t x',
+            '<|eot_id|>',
+            'a\0b',
+            'lorem ipsum '.repeat(3000)
+        ]) {
+            const tokens = await model.tokenize(text);
+            ok(tokens instanceof Int32Array, 'an Int32Array');
+            equal(await model.detokenize(tokens), text);
+        }
+        const plain = await model.tokenize('<|eot_id|>');
+        const special = await model.tokenize('<|eot_id|>', { special: true });
+        ok(plain.length > 1 && special.length === 1, 'special tokens only if asked for');
+        equal(
+            (await model.tokenize('x', { bos: true })).length,
+            (await model.tokenize('x')).length + 1
+        );
+        await fails('ERR_ARG', model.detokenize([1 << 30]));
+    }));
 
 // ---- sources ----
 
 test('sources', async () => {
-  const expected = native(TINY, PROMPT, '-n', '8', '--temp', '0');
-  const buffer = tiny.buffer.slice(tiny.byteOffset, tiny.byteOffset + tiny.length);
-  const sources = {
-    path: TINY, relative: path.relative(process.cwd(), TINY), url: pathToFileURL(TINY),
-    fileUrl: pathToFileURL(TINY).href, http: at('tiny.gguf'), httpUrl: new URL(at('tiny.gguf')),
-    chunked: at('chunked.gguf'), gzip: at('gzip.gguf'), blob: new Blob([tiny]),
-    file: new (await import('node:buffer')).File([tiny], 'tiny.gguf'), buffer, bytes: new Uint8Array(buffer),
-  };
-  for (const [name, source] of Object.entries(sources)) {
-    const seen = [];
-    await withModel(source, { threads: 1, variant: 'simd', onProgress: p => seen.push(p) }, async model => {
-      const { text } = await collect(model.generate(PROMPT, { maxTokens: 8 }));
-      equal(text, expected, name);
-      equal(model.info.fileBytes, tiny.length);
-    });
-    const last = seen.at(-1);
-    equal([last.phase, last.loaded, last.total], ['load', tiny.length, tiny.length], `${name}: progress`);
-    const phase = /http|chunked|gzip/.test(name) ? 'download' : 'read';
-    ok(seen.some(p => p.phase === phase && p.loaded === tiny.length), `${name}: ${phase} to the end`);
-    ok(buffer.byteLength === tiny.length, 'the caller keeps its buffer');
-  }
-  await fails('ERR_ARG', BitNet.load(42));
+    const expected = native(TINY, PROMPT, '-n', '8', '--temp', '0');
+    const buffer = tiny.buffer.slice(tiny.byteOffset, tiny.byteOffset + tiny.length);
+    const sources = {
+        path: TINY,
+        relative: path.relative(process.cwd(), TINY),
+        url: pathToFileURL(TINY),
+        fileUrl: pathToFileURL(TINY).href,
+        http: at('tiny.gguf'),
+        httpUrl: new URL(at('tiny.gguf')),
+        chunked: at('chunked.gguf'),
+        gzip: at('gzip.gguf'),
+        blob: new Blob([tiny]),
+        file: new (await import('node:buffer')).File([tiny], 'tiny.gguf'),
+        buffer,
+        bytes: new Uint8Array(buffer)
+    };
+    for (const [name, source] of Object.entries(sources)) {
+        const seen = [];
+        await withModel(
+            source,
+            { threads: 1, variant: 'simd', onProgress: p => seen.push(p) },
+            async model => {
+                const { text } = await collect(model.generate(PROMPT, { maxTokens: 8 }));
+                equal(text, expected, name);
+                equal(model.info.fileBytes, tiny.length);
+            }
+        );
+        const last = seen.at(-1);
+        equal(
+            [last.phase, last.loaded, last.total],
+            ['load', tiny.length, tiny.length],
+            `${name}: progress`
+        );
+        const phase = /http|chunked|gzip/.test(name) ? 'download' : 'read';
+        ok(
+            seen.some(p => p.phase === phase && p.loaded === tiny.length),
+            `${name}: ${phase} to the end`
+        );
+        ok(buffer.byteLength === tiny.length, 'the caller keeps its buffer');
+    }
+    await fails('ERR_ARG', BitNet.load(42));
 });
 
 test('SHA-256', async () => {
-  const sha256 = createHash('sha256').update(tiny).digest('hex');
-  await withModel(at('tiny.gguf'), { sha256: sha256.toUpperCase() }, async () => {});
-  await fails('ERR_CHECKSUM', BitNet.load(TINY, { sha256: sha256.replace(/./, c => (c === '0' ? '1' : '0')) }));
-  await fails('ERR_ARG', BitNet.load(TINY, { sha256: 'abc' }));
-  for (const n of [0, 1, 55, 56, 63, 64, 65, 119, 120, 128, 100001]) {   // no model, but its hash is right
-    const bytes = Uint8Array.from({ length: n }, (_, i) => i * 7 + (i >> 8));
-    const hash = createHash('sha256').update(bytes).digest('hex');
-    const e = await BitNet.load(bytes, { sha256: hash, variant: 'simd' }).catch(error => error);
-    ok(/ERR_FORMAT|ERR_TRUNCATED/.test(e.code), `${n} bytes: ${e.code} ${e.message}`);
-  }
+    const sha256 = createHash('sha256').update(tiny).digest('hex');
+    await withModel(at('tiny.gguf'), { sha256: sha256.toUpperCase() }, async () => {});
+    await fails(
+        'ERR_CHECKSUM',
+        BitNet.load(TINY, { sha256: sha256.replace(/./, c => (c === '0' ? '1' : '0')) })
+    );
+    await fails('ERR_ARG', BitNet.load(TINY, { sha256: 'abc' }));
+    for (const n of [0, 1, 55, 56, 63, 64, 65, 119, 120, 128, 100001]) {
+        // no model, but its hash is right
+        const bytes = Uint8Array.from({ length: n }, (_, i) => i * 7 + (i >> 8));
+        const hash = createHash('sha256').update(bytes).digest('hex');
+        const e = await BitNet.load(bytes, { sha256: hash, variant: 'simd' }).catch(error => error);
+        ok(/ERR_FORMAT|ERR_TRUNCATED/.test(e.code), `${n} bytes: ${e.code} ${e.message}`);
+    }
 });
 
 // ---- failures ----
 
 test('wrong files', async () => {
-  equal((await fails('ERR_HTTP', BitNet.load(at('nothing.gguf')))).status, 404);
-  await fails('ERR_FORMAT', BitNet.load(at('page.gguf')));
-  await fails('ERR_TRUNCATED', BitNet.load(new Blob([tiny.subarray(0, 1000000)])));
-  await fails('ERR_NETWORK', BitNet.load(at('cut.gguf')));
-  await fails('ERR_IO', BitNet.load('/no/such/file.gguf'));
-  const e = await fails('ERR_NETWORK', BitNet.load('http://127.0.0.1:1/x.gguf'));
-  ok(e.message.includes('127.0.0.1:1'), e.message);
+    equal((await fails('ERR_HTTP', BitNet.load(at('nothing.gguf')))).status, 404);
+    await fails('ERR_FORMAT', BitNet.load(at('page.gguf')));
+    await fails('ERR_TRUNCATED', BitNet.load(new Blob([tiny.subarray(0, 1000000)])));
+    await fails('ERR_NETWORK', BitNet.load(at('cut.gguf')));
+    await fails('ERR_IO', BitNet.load('/no/such/file.gguf'));
+    const e = await fails('ERR_NETWORK', BitNet.load('http://127.0.0.1:1/x.gguf'));
+    ok(e.message.includes('127.0.0.1:1'), e.message);
 });
 
 test('options out of range', async () => {
-  for (const options of [{ threads: 0 }, { threads: 1.5 }, { context: -1 }, { cache: 'x' }, { variant: 'x' }])
-    await fails('ERR_ARG', BitNet.load(TINY, options));
-  await withModel(TINY, {}, async model => {
-    for (const options of [{ maxTokens: -1 }, { temperature: NaN }, { topP: 2 }, { seed: 0.5 }, { topK: '4' }])
-      await fails('ERR_ARG', collect(model.generate(PROMPT, options)));
-    await fails('ERR_ARG', async () => collect(model.generate(7)));
-  });
+    for (const options of [
+        { threads: 0 },
+        { threads: 1.5 },
+        { context: -1 },
+        { cache: 'x' },
+        { variant: 'x' }
+    ])
+        await fails('ERR_ARG', BitNet.load(TINY, options));
+    await withModel(TINY, {}, async model => {
+        for (const options of [
+            { maxTokens: -1 },
+            { temperature: NaN },
+            { topP: 2 },
+            { seed: 0.5 },
+            { topK: '4' }
+        ])
+            await fails('ERR_ARG', collect(model.generate(PROMPT, options)));
+        await fails('ERR_ARG', async () => collect(model.generate(7)));
+    });
 });
 
-test('one generation at a time', () => withModel(TINY, {}, async model => {
-  const one = model.generate(PROMPT, { maxTokens: 60 });
-  await one.next();
-  await fails('ERR_BUSY', collect(model.generate(PROMPT)));
-  ok((await model.tokenize('between two tokens')).length, 'tokenize does not wait');
-  await one.return();
-  equal([model.stats.reason, model.stats.tokens > 0], ['abort', true]);
-  const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
-  equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after a break');
-}));
+test('one generation at a time', () =>
+    withModel(TINY, {}, async model => {
+        const one = model.generate(PROMPT, { maxTokens: 60 });
+        await one.next();
+        await fails('ERR_BUSY', collect(model.generate(PROMPT)));
+        ok((await model.tokenize('between two tokens')).length, 'tokenize does not wait');
+        await one.return();
+        equal([model.stats.reason, model.stats.tokens > 0], ['abort', true]);
+        const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
+        equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after a break');
+    }));
 
 test('free', async () => {
-  const model = await BitNet.load(TINY);
-  const running = collect(model.generate(PROMPT, { temperature: 1 }));
-  await delay(20);
-  await model.free();
-  await fails('ERR_FREED', running, 1000);
-  await fails('ERR_FREED', collect(model.generate(PROMPT)));
-  await fails('ERR_FREED', async () => model.tokenize('x'));
-  await model.free();
+    const model = await BitNet.load(TINY);
+    const running = collect(model.generate(PROMPT, { temperature: 1 }));
+    await delay(20);
+    await model.free();
+    await fails('ERR_FREED', running, 1000);
+    await fails('ERR_FREED', collect(model.generate(PROMPT)));
+    await fails('ERR_FREED', async () => model.tokenize('x'));
+    await model.free();
 });
 
 test('abort: download', async () => {
-  const controller = new AbortController();
-  let seen = 0;
-  const load = BitNet.load(at('slow.gguf'), { signal: controller.signal, onProgress: p => { seen = p.loaded; } });
-  while (!seen) await delay(10);
-  controller.abort();
-  const start = performance.now();
-  await fails('AbortError', load, 200);
-  ok(performance.now() - start < 100 && seen < tiny.length, 'at once');
-  await fails('AbortError', BitNet.load(TINY, { signal: AbortSignal.abort() }));
+    const controller = new AbortController();
+    let seen = 0;
+    const load = BitNet.load(at('slow.gguf'), {
+        signal: controller.signal,
+        onProgress: p => {
+            seen = p.loaded;
+        }
+    });
+    while (!seen) await delay(10);
+    controller.abort();
+    const start = performance.now();
+    await fails('AbortError', load, 200);
+    ok(performance.now() - start < 100 && seen < tiny.length, 'at once');
+    await fails('AbortError', BitNet.load(TINY, { signal: AbortSignal.abort() }));
 });
 
 test('abort: load', async () => {
-  for (const phase of ['read', 'load']) {
-    const controller = new AbortController();
-    await fails('AbortError', BitNet.load(TINY, {
-      signal: controller.signal, onProgress: p => { if (p.phase === phase) controller.abort(); },
-    }));
-  }
+    for (const phase of ['read', 'load']) {
+        const controller = new AbortController();
+        await fails(
+            'AbortError',
+            BitNet.load(TINY, {
+                signal: controller.signal,
+                onProgress: p => {
+                    if (p.phase === phase) controller.abort();
+                }
+            })
+        );
+    }
 });
 
-test('abort: prefill', () => withModel(TINY, {}, async model => {
-  const controller = new AbortController(), start = performance.now();
-  const tokens = [];
-  setTimeout(() => controller.abort(), 5);
-  await fails('AbortError', collect(model.generate('word and '.repeat(160),
-    { signal: controller.signal, onToken: e => tokens.push(e) })));
-  const took = performance.now() - start;
-  equal([tokens.length, model.stats.reason], [0, 'abort']);
-  const { text, stats } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
-  equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after an abort');
-  ok(took < 200 && stats.tokens === 20, `${took} ms`);
-}));
+test('abort: prefill', () =>
+    withModel(TINY, {}, async model => {
+        const controller = new AbortController(),
+            start = performance.now();
+        const tokens = [];
+        setTimeout(() => controller.abort(), 5);
+        await fails(
+            'AbortError',
+            collect(
+                model.generate('word and '.repeat(160), {
+                    signal: controller.signal,
+                    onToken: e => tokens.push(e)
+                })
+            )
+        );
+        const took = performance.now() - start;
+        equal([tokens.length, model.stats.reason], [0, 'abort']);
+        const { text, stats } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
+        equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after an abort');
+        ok(took < 200 && stats.tokens === 20, `${took} ms`);
+    }));
 
-test('abort: decode', () => withModel(TINY, {}, async model => {
-  const wild = { temperature: 2, topK: 0, minP: 0, topP: 1, seed: 1 };
-  const whole = performance.now();
-  ok((await collect(model.generate(PROMPT, wild))).stats.tokens > 100, 'a long text');
-  const took = performance.now() - whole;
-  const controller = new AbortController();
-  let tokens = 0;
-  await fails('AbortError', collect(model.generate(PROMPT, {
-    ...wild, signal: controller.signal,
-    onToken: () => { if (++tokens === 5) controller.abort(); },
-  })));
-  equal([tokens, model.stats.reason], [5, 'abort']);
-  const start = performance.now();
-  await collect(model.generate(PROMPT, { maxTokens: 1 }));
-  ok(performance.now() - start < took / 2, 'the worker has stopped');
-  const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
-  equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after an abort');
-}));
+test('abort: decode', () =>
+    withModel(TINY, {}, async model => {
+        const wild = { temperature: 2, topK: 0, minP: 0, topP: 1, seed: 1 };
+        const whole = performance.now();
+        ok((await collect(model.generate(PROMPT, wild))).stats.tokens > 100, 'a long text');
+        const took = performance.now() - whole;
+        const controller = new AbortController();
+        let tokens = 0;
+        await fails(
+            'AbortError',
+            collect(
+                model.generate(PROMPT, {
+                    ...wild,
+                    signal: controller.signal,
+                    onToken: () => {
+                        if (++tokens === 5) controller.abort();
+                    }
+                })
+            )
+        );
+        equal([tokens, model.stats.reason], [5, 'abort']);
+        const start = performance.now();
+        await collect(model.generate(PROMPT, { maxTokens: 1 }));
+        ok(performance.now() - start < took / 2, 'the worker has stopped');
+        const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
+        equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after an abort');
+    }));
 
 // ---- which variant ----
 
 test('variants: the best, and why not better', async () => {
-  await withModel(TINY, { threads: 2 }, async model => {
-    ok(model.info.variant !== 'simd', `${model.info.variant} has threads`);
-    if (!variants.includes('relaxed')) ok(model.info.notes.some(n => /relaxed/.test(n)), 'a note');
-  });
-  globalThis.crossOriginIsolated = false;
-  try {
     await withModel(TINY, { threads: 2 }, async model => {
-      equal([model.info.variant, model.info.threads], ['simd', 1]);
-      ok(model.info.notes.some(n => /^one thread: .*cross-origin isolated/.test(n)), model.info.notes);
+        ok(model.info.variant !== 'simd', `${model.info.variant} has threads`);
+        if (!variants.includes('relaxed'))
+            ok(
+                model.info.notes.some(n => /relaxed/.test(n)),
+                'a note'
+            );
     });
-    const e = await fails('ERR_UNSUPPORTED', BitNet.load(TINY, { variant: 'threads' }));
-    ok(/cross-origin isolated/.test(e.message), e.message);
-  } finally {
-    delete globalThis.crossOriginIsolated;
-  }
-  const { validate } = WebAssembly;
-  WebAssembly.validate = () => false;
-  try {
-    await fails('ERR_NO_SIMD', BitNet.load(TINY));
-  } finally {
-    WebAssembly.validate = validate;
-  }
+    globalThis.crossOriginIsolated = false;
+    try {
+        await withModel(TINY, { threads: 2 }, async model => {
+            equal([model.info.variant, model.info.threads], ['simd', 1]);
+            ok(
+                model.info.notes.some(n => /^one thread: .*cross-origin isolated/.test(n)),
+                model.info.notes
+            );
+        });
+        const e = await fails('ERR_UNSUPPORTED', BitNet.load(TINY, { variant: 'threads' }));
+        ok(/cross-origin isolated/.test(e.message), e.message);
+    } finally {
+        delete globalThis.crossOriginIsolated;
+    }
+    const { validate } = WebAssembly;
+    WebAssembly.validate = () => false;
+    try {
+        await fails('ERR_NO_SIMD', BitNet.load(TINY));
+    } finally {
+        WebAssembly.validate = validate;
+    }
 });
 
 /** Loads tiny.gguf in another Node with these flags; what it says of itself. */
 function elsewhere(...flags) {
-  const script = `
+    const script = `
     import { BitNet } from ${JSON.stringify(pathToFileURL(path.join(web, 'bitnet.js')))};
     const model = await BitNet.load(${JSON.stringify(TINY)}, { threads: 2 });
     let text = '';
     for await (const t of model.generate(${JSON.stringify(PROMPT)}, { maxTokens: 40 })) text += t;
     console.log(JSON.stringify({ ...model.info, text }));`;
-  const run = spawnSync(process.execPath, [...flags, '--input-type=module', '-e', script],
-                        { encoding: 'utf8', timeout: 60000 });
-  if (run.status !== 0) throw new Error(`node ${flags} (${run.status}): ${run.stderr.slice(0, 400)}`);
-  return JSON.parse(run.stdout);      // it ended by itself, though the model was not freed
+    const run = spawnSync(process.execPath, [...flags, '--input-type=module', '-e', script], {
+        encoding: 'utf8',
+        timeout: 60000
+    });
+    if (run.status !== 0)
+        throw new Error(`node ${flags} (${run.status}): ${run.stderr.slice(0, 400)}`);
+    return JSON.parse(run.stdout); // it ended by itself, though the model was not freed
 }
 
 test('relaxed SIMD: a wrong engine is not trusted', () => {
-  if (!variants.includes('relaxed')) throw new Skip('no module relaxed');
-  if (!process.version.startsWith('v20')) throw new Skip('only Node 20 computes it wrongly');
-  const wrong = elsewhere('--experimental-wasm-relaxed-simd');
-  const text = native(TINY, PROMPT, '-n', '40', '--temp', '0');
-  equal([wrong.variant, wrong.text], ['threads', text]);
-  ok(wrong.notes.some(n => /wrongly/.test(n)), wrong.notes);
-  const right = elsewhere('--experimental-wasm-relaxed-simd', '--no-liftoff');
-  equal([right.variant, right.text], ['relaxed', text]);
+    if (!variants.includes('relaxed')) throw new Skip('no module relaxed');
+    if (!process.version.startsWith('v20')) throw new Skip('only Node 20 computes it wrongly');
+    const wrong = elsewhere('--experimental-wasm-relaxed-simd');
+    const text = native(TINY, PROMPT, '-n', '40', '--temp', '0');
+    equal([wrong.variant, wrong.text], ['threads', text]);
+    ok(
+        wrong.notes.some(n => /wrongly/.test(n)),
+        wrong.notes
+    );
+    const right = elsewhere('--experimental-wasm-relaxed-simd', '--no-liftoff');
+    equal([right.variant, right.text], ['relaxed', text]);
 });
 
-test('a process ends though its model was not freed', () => { elsewhere(); });
+test('a process ends though its model was not freed', () => {
+    elsewhere();
+});
 
 // ---- broken parts: an error, not silence ----
 
 /** A copy of build/web in which change(name => path) breaks something. */
 async function broken(change) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'bitnet-web-'));
-  fs.cpSync(web, folder, { recursive: true });
-  change(name => path.join(folder, name));
-  return import(pathToFileURL(path.join(folder, 'bitnet.js')));
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'bitnet-web-'));
+    fs.cpSync(web, folder, { recursive: true });
+    change(name => path.join(folder, name));
+    return import(pathToFileURL(path.join(folder, 'bitnet.js')));
 }
 
 test('broken parts', async () => {
-  const edit = (file, from, to) => {
-    const text = fs.readFileSync(file, 'utf8');
-    ok(text.includes(from), `${file} holds ${from}`);
-    fs.writeFileSync(file, text.replace(from, to));
-  };
-  const expect = async (code, lib, options) => {
-    const e = await lib.BitNet.load(TINY, options).then(m => collect(m.generate(PROMPT, { maxTokens: 3 })),
-                                                        error => error).catch(error => error);
-    equal(e.code, code, e.message ?? 'no error');
-  };
-  await expect('ERR_INTERNAL', await broken(at => fs.rmSync(at('worker.js'))));
-  await expect('ERR_INTERNAL', await broken(at => edit(at('worker.js'), 'async function decode(id, signal) {',
-    'async function decode() { process.exit(3);')));
-  await expect('ERR_INTERNAL', await broken(at => fs.writeFileSync(at('bitnet-simd.wasm'), 'x')),
-               { variant: 'simd' });
-  await expect('ERR_MEMORY', await broken(at => edit(at('worker.js'), 'bw._bw_next()',
-    '(() => { throw new RangeError("Array buffer allocation failed: out of memory"); })()')));
-  await expect('ERR_MEMORY', await broken(at => edit(at('worker.js'), '_bw_alloc(bytes) >>> 0', '_bw_alloc(0xffff0000) >>> 0')));
-  for (const wrong of ['flush(c) { c.enqueue(new Uint8Array(9)); }', 'transform(b, c) { c.enqueue(b.subarray(1)); }'])
-    await expect('ERR_NETWORK', await broken(at => edit(at('worker.js'), 'opened.stream()',
-      `opened.stream().pipeThrough(new TransformStream({ ${wrong} }))`)));
-  const lib = await broken(at => fs.writeFileSync(at('bitnet-threads.wasm'), 'x'));
-  const model = await lib.BitNet.load(TINY, { threads: 2 });
-  if (!variants.includes('relaxed')) equal(model.info.variant, 'simd', 'the next variant');
-  await model.free();
+    const edit = (file, from, to) => {
+        const text = fs.readFileSync(file, 'utf8');
+        ok(text.includes(from), `${file} holds ${from}`);
+        fs.writeFileSync(file, text.replace(from, to));
+    };
+    const expect = async (code, lib, options) => {
+        const e = await lib.BitNet.load(TINY, options)
+            .then(
+                m => collect(m.generate(PROMPT, { maxTokens: 3 })),
+                error => error
+            )
+            .catch(error => error);
+        equal(e.code, code, e.message ?? 'no error');
+    };
+    await expect('ERR_INTERNAL', await broken(at => fs.rmSync(at('worker.js'))));
+    await expect(
+        'ERR_INTERNAL',
+        await broken(at =>
+            edit(
+                at('worker.js'),
+                'async function decode(id, signal) {',
+                'async function decode() { process.exit(3);'
+            )
+        )
+    );
+    await expect(
+        'ERR_INTERNAL',
+        await broken(at => fs.writeFileSync(at('bitnet-simd.wasm'), 'x')),
+        { variant: 'simd' }
+    );
+    await expect(
+        'ERR_MEMORY',
+        await broken(at =>
+            edit(
+                at('worker.js'),
+                'bw._bw_next()',
+                '(() => { throw new RangeError("Array buffer allocation failed: out of memory"); })()'
+            )
+        )
+    );
+    await expect(
+        'ERR_MEMORY',
+        await broken(at =>
+            edit(at('worker.js'), '_bw_alloc(bytes) >>> 0', '_bw_alloc(0xffff0000) >>> 0')
+        )
+    );
+    for (const wrong of [
+        'flush(c) { c.enqueue(new Uint8Array(9)); }',
+        'transform(b, c) { c.enqueue(b.subarray(1)); }'
+    ])
+        await expect(
+            'ERR_NETWORK',
+            await broken(at =>
+                edit(
+                    at('worker.js'),
+                    'opened.stream()',
+                    `opened.stream().pipeThrough(new TransformStream({ ${wrong} }))`
+                )
+            )
+        );
+    const lib = await broken(at => fs.writeFileSync(at('bitnet-threads.wasm'), 'x'));
+    const model = await lib.BitNet.load(TINY, { threads: 2 });
+    if (!variants.includes('relaxed')) equal(model.info.variant, 'simd', 'the next variant');
+    await model.free();
 });
 
 test('a file of unknown size grows in steps', async () => {
-  const { BitNet: Small } = await broken(at => fs.writeFileSync(at('worker.js'),
-    fs.readFileSync(at('worker.js'), 'utf8').replace('STEP = 16 << 20', 'STEP = 1000')));
-  const model = await Small.load(at('chunked.gguf'));
-  const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
-  equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'));
-  await model.free();
+    const { BitNet: Small } = await broken(at =>
+        fs.writeFileSync(
+            at('worker.js'),
+            fs.readFileSync(at('worker.js'), 'utf8').replace('STEP = 16 << 20', 'STEP = 1000')
+        )
+    );
+    const model = await Small.load(at('chunked.gguf'));
+    const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
+    equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'));
+    await model.free();
 });
 
 // ---- the package ----
 
 test('types', () => {
-  const folder = path.join(root, 'build/node');
-  fs.mkdirSync(folder, { recursive: true });
-  const tsc = path.join(folder, 'node_modules/typescript/lib/tsc.js');
-  if (!fs.existsSync(tsc))
-    spawnSync('npm', ['install', '--no-audit', '--no-fund', '--prefix', folder, 'typescript@5'], { timeout: 60000 });
-  if (!fs.existsSync(tsc)) throw new Skip('typescript could not be installed');
-  fs.writeFileSync(path.join(folder, 'use.mts'), `
+    const folder = path.join(root, 'build/node');
+    fs.mkdirSync(folder, { recursive: true });
+    const tsc = path.join(folder, 'node_modules/typescript/lib/tsc.js');
+    if (!fs.existsSync(tsc))
+        spawnSync(
+            'npm',
+            ['install', '--no-audit', '--no-fund', '--prefix', folder, 'typescript@5'],
+            { timeout: 60000 }
+        );
+    if (!fs.existsSync(tsc)) throw new Skip('typescript could not be installed');
+    fs.writeFileSync(
+        path.join(folder, 'use.mts'),
+        `
     import { BitNet, BitNetError, cache, type Stats } from '../web/bitnet.js';
     const m = await BitNet.load(new URL('x:y'), { threads: 2, onProgress: p => { const n: number = p.loaded; } });
     for await (const t of m.chat([{ role: 'user', content: 'x' }], { stop: ['a'] })) t.length;
@@ -501,72 +741,122 @@ test('types', () => {
     // @ts-expect-error
     await BitNet.load(5);
     // @ts-expect-error
-    m.generate('x', { temprature: 1 });`);
-  const run = spawnSync(process.execPath, [tsc, '--noEmit', '--strict', '--target', 'es2022', '--module', 'nodenext',
-    '--moduleResolution', 'nodenext', '--lib', 'es2022,dom,esnext.disposable', '--typeRoots', path.join(folder, 'none'),
-    path.join(folder, 'use.mts')], { encoding: 'utf8' });
-  equal(run.stdout, '');
-  const declared = [...fs.readFileSync(path.join(web, 'bitnet.d.ts'), 'utf8').matchAll(/\|? '(ERR_\w+)'/g)].map(m => m[1]);
-  for (const file of ['bitnet.js', 'worker.js', 'cache.js'])
-    for (const [, code] of fs.readFileSync(path.join(web, file), 'utf8').matchAll(/BitNetError\('(ERR_\w+)'/g))
-      ok(declared.includes(code), `${code} of ${file} is declared`);
+    m.generate('x', { temprature: 1 });`
+    );
+    const run = spawnSync(
+        process.execPath,
+        [
+            tsc,
+            '--noEmit',
+            '--strict',
+            '--target',
+            'es2022',
+            '--module',
+            'nodenext',
+            '--moduleResolution',
+            'nodenext',
+            '--lib',
+            'es2022,dom,esnext.disposable',
+            '--typeRoots',
+            path.join(folder, 'none'),
+            path.join(folder, 'use.mts')
+        ],
+        { encoding: 'utf8' }
+    );
+    equal(run.stdout, '');
+    const declared = [
+        ...fs.readFileSync(path.join(web, 'bitnet.d.ts'), 'utf8').matchAll(/\|? '(ERR_\w+)'/g)
+    ].map(m => m[1]);
+    for (const file of ['bitnet.js', 'worker.js', 'cache.js'])
+        for (const [, code] of fs
+            .readFileSync(path.join(web, file), 'utf8')
+            .matchAll(/BitNetError\('(ERR_\w+)'/g))
+            ok(declared.includes(code), `${code} of ${file} is declared`);
 });
 
 test('package', async () => {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'bitnet-pack-'));
-  const pack = spawnSync('npm', ['pack', '--json', '--pack-destination', folder], { cwd: web, encoding: 'utf8' });
-  if (pack.error) throw new Skip('no npm');
-  equal(pack.status, 0, pack.stderr);
-  const [{ filename, version }] = JSON.parse(pack.stdout);
-  equal(version, /#define BITNET_VERSION "(.*)"/.exec(fs.readFileSync(path.join(root, 'bitnet.h'), 'utf8'))[1]);
-  const home = path.join(folder, 'node_modules/bitnet-h');
-  fs.mkdirSync(home, { recursive: true });
-  equal(spawnSync('tar', ['xzf', path.join(folder, filename), '-C', home, '--strip-components=1']).status, 0);
-  fs.writeFileSync(path.join(folder, 'use.mjs'), `
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'bitnet-pack-'));
+    const pack = spawnSync('npm', ['pack', '--json', '--pack-destination', folder], {
+        cwd: web,
+        encoding: 'utf8'
+    });
+    if (pack.error) throw new Skip('no npm');
+    equal(pack.status, 0, pack.stderr);
+    const [{ filename, version }] = JSON.parse(pack.stdout);
+    equal(
+        version,
+        /#define BITNET_VERSION "(.*)"/.exec(
+            fs.readFileSync(path.join(root, 'bitnet.h'), 'utf8')
+        )[1]
+    );
+    const home = path.join(folder, 'node_modules/bitnet-h');
+    fs.mkdirSync(home, { recursive: true });
+    equal(
+        spawnSync('tar', ['xzf', path.join(folder, filename), '-C', home, '--strip-components=1'])
+            .status,
+        0
+    );
+    fs.writeFileSync(
+        path.join(folder, 'use.mjs'),
+        `
     import { BitNet } from 'bitnet-h';
     const m = await BitNet.load(new URL(import.meta.resolve('bitnet-h/tiny.gguf')), { threads: 2 });
-    for await (const t of m.generate('${PROMPT}', { maxTokens: 10 })) process.stdout.write(t);`);
-  const run = spawnSync(process.execPath, [path.join(folder, 'use.mjs')], { encoding: 'utf8' });
-  equal(run.stdout, native(TINY, PROMPT, '-n', '10', '--temp', '0'), run.stderr);
+    for await (const t of m.generate('${PROMPT}', { maxTokens: 10 })) process.stdout.write(t);`
+    );
+    const run = spawnSync(process.execPath, [path.join(folder, 'use.mjs')], { encoding: 'utf8' });
+    equal(run.stdout, native(TINY, PROMPT, '-n', '10', '--temp', '0'), run.stderr);
 });
 
 // ---- peak memory, by hand: the file is too large for a suite ----
 
 /** Loads the file from a server and from the disk; the bound is the issue's: file + 600 MB. */
 async function peak(file, variant) {
-  big = file;
-  const size = fs.statSync(file).size;
-  let bad = 0;
-  for (const source of [at('file'), file]) {
-    const start = performance.now();
-    await withModel(source, { context: 2048, variant }, async model => {
-      const loaded = (performance.now() - start) / 1000;
-      const { stats } = await collect(model.generate('a', { maxTokens: 2 }));
-      const heap = model.info.memoryBytes, rss = process.resourceUsage().maxRSS * 1024;
-      console.log(`${source}: ${model.info.variant}, ${model.info.threads} threads, ${model.info.kernels}; ` +
-        `loaded in ${loaded.toFixed(1)} s; file ${size / 1e6} MB, WASM memory + ${((heap - size) / 1e6).toFixed(1)} MB, ` +
-        `process at most + ${((rss - size) / 1e6).toFixed(1)} MB; ` +
-        `prefill ${stats.prefillPerSecond.toFixed(2)}/s, decode ${stats.decodePerSecond.toFixed(2)}/s`);
-      if (heap - size > 600e6) bad = 1;
-    });
-  }
-  return bad;
+    big = file;
+    const size = fs.statSync(file).size;
+    let bad = 0;
+    for (const source of [at('file'), file]) {
+        const start = performance.now();
+        await withModel(source, { context: 2048, variant }, async model => {
+            const loaded = (performance.now() - start) / 1000;
+            const { stats } = await collect(model.generate('a', { maxTokens: 2 }));
+            const heap = model.info.memoryBytes,
+                rss = process.resourceUsage().maxRSS * 1024;
+            console.log(
+                `${source}: ${model.info.variant}, ${model.info.threads} threads, ${model.info.kernels}; ` +
+                    `loaded in ${loaded.toFixed(1)} s; file ${size / 1e6} MB, WASM memory + ${((heap - size) / 1e6).toFixed(1)} MB, ` +
+                    `process at most + ${((rss - size) / 1e6).toFixed(1)} MB; ` +
+                    `prefill ${stats.prefillPerSecond.toFixed(2)}/s, decode ${stats.decodePerSecond.toFixed(2)}/s`
+            );
+            if (heap - size > 600e6) bad = 1;
+        });
+    }
+    return bad;
 }
 
-if (process.argv[3] === '--peak') process.exit(await peak(path.resolve(process.argv[4]), process.argv[5]));
+if (process.argv[3] === '--peak')
+    process.exit(await peak(path.resolve(process.argv[4]), process.argv[5]));
 
-let passed = 0, failed = 0, skipped = 0;
+let passed = 0,
+    failed = 0,
+    skipped = 0;
 for (const { name, run } of cases.filter(c => c.name.includes(process.argv[3] ?? ''))) {
-  const start = performance.now();
-  try {
-    await Promise.race([run(), delay(60000).then(() => { throw new Error('it hangs'); })]);
-    passed++;
-    console.log(`ok ${name} (${Math.round(performance.now() - start)} ms)`);
-  } catch (e) {
-    if (e instanceof Skip) skipped++;
-    else failed++;
-    console.log(e instanceof Skip ? `skip ${name}: ${e.message}` : `FAIL ${name}: ${e.stack ?? e}`);
-  }
+    const start = performance.now();
+    try {
+        await Promise.race([
+            run(),
+            delay(60000).then(() => {
+                throw new Error('it hangs');
+            })
+        ]);
+        passed++;
+        console.log(`ok ${name} (${Math.round(performance.now() - start)} ms)`);
+    } catch (e) {
+        if (e instanceof Skip) skipped++;
+        else failed++;
+        console.log(
+            e instanceof Skip ? `skip ${name}: ${e.message}` : `FAIL ${name}: ${e.stack ?? e}`
+        );
+    }
 }
 console.log(`web-node: ${passed} passed, ${failed} failed, ${skipped} skipped`);
 process.exit(failed ? 1 : 0);
