@@ -52,7 +52,10 @@
    BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
        simd128, tile      256 * 3 * 128 = 98304 a product, 16 of them a block and lane, 32 blocks:
                           50331648; four lanes 201326592.
-       simd128, panel     All products of a row and a column of one depth: 384 * 1024.
+       simd128, panel     weight 2 of code 3 counts, too: words -8193 to 16386. A lane of 64 weights
+                          has 16 products of the lower row, -256 to 254 each: -4096 to 4064, in 13
+                          bits. The upper row has 19: 256 products of one depth, -65536 to 65024.
+                          The sum of both may wrap; their difference doesn't.
        relaxed, tile      int16: a block is 4 pairs of 4 code to a lane, 4 * 3072 = 12288, and 4 of
                           code, 3072; two blocks 24576 and 6144; code + 4 code / 4 <= 12288.
                           int32: all lanes together 4 code, n / 2 products of 1536, at most
@@ -115,6 +118,16 @@ BITNET__INLINE void bitnet__give_wasm(int32_t *to, v128_t dots, int rows, const 
     for (r = 0; r < count; r++) to[r] = sum ? four[r] : to[r] + four[r];
 }
 
+/* The same for rows `apart` each other, of which `rows` are left. */
+BITNET__INLINE void bitnet__scatter_wasm(int32_t *to, v128_t dots, int rows, int apart,
+                                         const int32_t *sum) {
+    int32_t four[4];
+    int r;
+    wasm_v128_store(four, dots);
+    for (r = 0; r < 4 && r * apart < rows; r++)
+        to[r * apart] = sum ? four[r] - *sum : to[r * apart] + four[r];
+}
+
 /* The codes of bits 7-6 (i = 0) to 1-0, a byte each. */
 BITNET__INLINE v128_t bitnet__codes_wasm(v128_t v, const int i) {
     return wasm_v128_and(i == 3 ? v : wasm_u16x8_shr(v, (uint32_t)(6 - 2 * i)),
@@ -124,8 +137,13 @@ BITNET__INLINE v128_t bitnet__codes_wasm(v128_t v, const int i) {
 /* ---- I2_S, SIMD128 ----
    Few columns: tiles of 4 rows and a column, straight from the packed rows, over DEPTH weights of
    prepared activations. More: panels of rows, unpacked once for all columns. Past the last row or
-   column both repeat the last one and drop the copies. */
-enum { BITNET__TILE = 4, BITNET__DEPTH = 4096, BITNET__PANEL = 1024 };
+   column both repeat the last one and drop the copies.
+
+   A tile's rows lie a quarter of the call's rows apart. There is no prefetch here, and the CPU's
+   own follows a stream as long as it stays in its page: side by side, four rows would share one,
+   and read from memory at half the speed. */
+enum { BITNET__DEPTH = 4096, BITNET__PANEL = 1024 };
+#define BITNET__QUARTER(rows) (((rows) + 3) / 4)
 
 /* Per 16 bytes of weights 8 vectors, in the order in which the tile takes them. */
 static void bitnet__prepare_simd128(const int8_t *q, int len, v128_t *act) {
@@ -151,14 +169,16 @@ static void bitnet__prepare_simd128(const int8_t *q, int len, v128_t *act) {
     }
 }
 
+/* Up to 4 rows `apart` each other; w is the first, `rows` are left. */
 BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes, const v128_t *act,
-                                         int len, int rows, const int32_t *sum, int32_t *out) {
+                                         int len, int rows, int apart, const int32_t *sum,
+                                         int32_t *out) {
     v128_t dot[4], v[4], mask[5];
     const uint8_t *row[4];
     int r, i, h;
     BITNET__UNROLL for (i = 0; i < 5; i++) mask[i] = wasm_i16x8_splat((int16_t)(3 << 2 * i));
     BITNET__UNROLL for (r = 0; r < 4; r++) {
-        row[r] = w + BITNET__CLAMP(r, rows) * row_bytes;
+        row[r] = w + BITNET__CLAMP(r * apart, rows) * row_bytes;
         dot[r] = wasm_i32x4_const_splat(0);
     }
     for (; len > 0; len -= 128) {
@@ -176,7 +196,7 @@ BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes, con
         }
         BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32;
     }
-    bitnet__give_wasm(out, wasm_i32x4_shr(bitnet__fold4_wasm(dot), 8), rows, sum);
+    bitnet__scatter_wasm(out, wasm_i32x4_shr(bitnet__fold4_wasm(dot), 8), rows, apart, sum);
 }
 
 BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
@@ -184,68 +204,94 @@ BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, cons
                                          size_t out_stride) {
     v128_t act[BITNET__DEPTH / 8];
     const size_t row_bytes = (size_t)(n / 4);
+    const int quarter = BITNET__QUARTER(rows);
     int r, c, k, len;
     for (c = 0; c < cols; c++, q += n, out += out_stride) {
         for (k = 0; k < n; k += len) {
             len = n - k < BITNET__DEPTH ? n - k : BITNET__DEPTH;
             bitnet__prepare_simd128(q + k, len, act);
-            for (r = 0; r < rows; r += BITNET__TILE)
+            for (r = 0; r < quarter; r++)
                 bitnet__tile_simd128(w + (size_t)r * row_bytes + (size_t)(k / 4), row_bytes, act,
-                                     len, rows - r, k ? 0 : sums + c, out + r);
+                                     len, rows - r, quarter, k ? 0 : sums + c, out + r);
         }
     }
 }
 
-/* A panel is 4 rows, a vector of each in turn, in the order of the activations: codes as words. */
+/* A panel is 8 rows, two to a word, so that one product counts for both: weight of the one + 8192 *
+   weight of the other. 4 vectors of such pairs in turn, in the order of the activations. */
 BITNET__INLINE void bitnet__unpack_simd128(const uint8_t *w, size_t row_bytes, int rows, int len,
                                            v128_t *panel) {
+    const v128_t ones = wasm_i16x8_const_splat(8192 + 1);
     int r, piece, i;
-    for (r = 0; r < 4; r++) {
-        const uint8_t *row = w + BITNET__CLAMP(r, rows) * row_bytes;
+    for (r = 0; r < 8; r += 2) {
+        const uint8_t *low = w + BITNET__CLAMP(r, rows) * row_bytes;
+        const uint8_t *high = w + BITNET__CLAMP(r + 1, rows) * row_bytes;
         for (piece = 0; piece < len / 64; piece++) {
-            const v128_t v = wasm_v128_load(row + (size_t)piece * 16);
-            v128_t *to = panel + (piece / 2 * 16 + piece % 2 * 2) * 4 + r;
+            const v128_t v = wasm_v128_load(low + (size_t)piece * 16);
+            const v128_t u = wasm_v128_load(high + (size_t)piece * 16);
+            v128_t *to = panel + (piece / 2 * 16 + piece % 2 * 2) * 4 + r / 2;
             BITNET__UNROLL for (i = 0; i < 4; i++) {
-                const v128_t codes = bitnet__codes_wasm(v, i);
-                to[i * 16] = wasm_u16x8_extend_low_u8x16(codes);
-                to[i * 16 + 4] = wasm_u16x8_extend_high_u8x16(codes);
+                const v128_t a = bitnet__codes_wasm(v, i), b = bitnet__codes_wasm(u, i);
+                to[i * 16] = wasm_i16x8_sub(
+                    wasm_i16x8_add(wasm_u16x8_extend_low_u8x16(a),
+                                   wasm_i16x8_shl(wasm_u16x8_extend_low_u8x16(b), 13)), ones);
+                to[i * 16 + 4] = wasm_i16x8_sub(
+                    wasm_i16x8_add(wasm_u16x8_extend_high_u8x16(a),
+                                   wasm_i16x8_shl(wasm_u16x8_extend_high_u8x16(b), 13)), ones);
             }
         }
     }
 }
 
-/* 8 sums, 4 vectors of weights, 1 of activations. */
+/* 8 sums of pairs, 1 vector of weights, 2 of activations. What the lower rows add in 64 weights
+   stays within 13 bits, in which the upper rows add nothing; so it is taken out of the sum, whose
+   rest is 8192 times the upper rows'. */
 BITNET__INLINE void bitnet__multiply_simd128(const v128_t *panel, int len, const int8_t *q, int n,
                                              const int32_t *sums, int rows, int cols, int32_t *out,
                                              size_t out_stride) {
-    v128_t dot[2][4], v[4], a;
+    const int32_t none = 0;
+    v128_t both[2][4], low[2][4], v, a[2];
     const int8_t *col[2];
     int r, c, k;
     BITNET__UNROLL for (c = 0; c < 2; c++) {
         col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
-        BITNET__UNROLL for (r = 0; r < 4; r++) dot[c][r] = wasm_i32x4_const_splat(0);
+        BITNET__UNROLL for (r = 0; r < 4; r++) both[c][r] = low[c][r] = wasm_i32x4_const_splat(0);
     }
-    for (; len > 0; len -= 32) {
-        BITNET__UNROLL for (k = 0; k < 4; k++, panel += 4) {
-            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = panel[r];
-            BITNET__UNROLL for (c = 0; c < 2; c++) {
-                a = wasm_i16x8_load8x8(col[c] + 8 * k);
-                BITNET__UNROLL for (r = 0; r < 4; r++)
-                    dot[c][r] = wasm_i32x4_add(dot[c][r], wasm_i32x4_dot_i16x8(v[r], a));
+    for (; len > 0; len -= 64) {
+        BITNET__UNROLL for (k = 0; k < 8; k++, panel += 4) {
+            BITNET__UNROLL for (c = 0; c < 2; c++) a[c] = wasm_i16x8_load8x8(col[c] + 8 * k);
+            BITNET__UNROLL for (r = 0; r < 4; r++) {
+                v = panel[r];
+                BITNET__UNROLL for (c = 0; c < 2; c++)
+                    both[c][r] = wasm_i32x4_add(both[c][r], wasm_i32x4_dot_i16x8(v, a[c]));
             }
         }
-        BITNET__UNROLL for (c = 0; c < 2; c++) col[c] += 32;
+        BITNET__UNROLL for (c = 0; c < 2; c++) {
+            col[c] += 64;
+            BITNET__UNROLL for (r = 0; r < 4; r++) {
+                v = wasm_i32x4_shl(wasm_i32x4_sub(both[c][r], low[c][r]), 19);
+                low[c][r] = wasm_i32x4_add(low[c][r], wasm_i32x4_shr(v, 19));
+            }
+        }
     }
-    BITNET__UNROLL for (c = 0; c < 2; c++)
-        if (c < cols)
-            bitnet__give_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows,
-                              sums ? sums + c : 0);
+    BITNET__UNROLL for (c = 0; c < 2; c++) {
+        int32_t *to = out + (size_t)c * out_stride;
+        if (c >= cols) continue;
+        BITNET__UNROLL for (r = 0; r < 4; r++)
+            both[c][r] = wasm_i32x4_shr(wasm_i32x4_sub(both[c][r], low[c][r]), 13);
+        v = bitnet__fold4_wasm(low[c]);
+        a[0] = bitnet__fold4_wasm(both[c]);
+        bitnet__give_wasm(to, wasm_i32x4_shuffle(v, a[0], 0, 4, 1, 5), rows, sums ? &none : 0);
+        if (rows > 4)
+            bitnet__give_wasm(to + 4, wasm_i32x4_shuffle(v, a[0], 2, 6, 3, 7), rows - 4,
+                              sums ? &none : 0);
+    }
 }
 
-/* Panels of 4 rows and at most `depth` weights of each; `wide` columns at a time. out carries the
-   sums from one depth to the next. A panel stays in the L1 cache, activations of its depth in L2
-   while 256 rows go by. From `from` columns on. */
-#define BITNET__DEFINE_DOTROWS_I2S(isa, vectors, depth, wide, from) \
+/* Panels of `tall` rows and at most `depth` weights of each; `wide` columns at a time. out carries
+   the sums from one depth to the next. A panel stays in the L1 cache, activations of its depth in
+   L2 while 256 rows go by. From `from` columns on. */
+#define BITNET__DEFINE_DOTROWS_I2S(isa, vectors, depth, tall, wide, from) \
     BITNET__APART void bitnet__panels_##isa(const uint8_t *w, const int8_t *q, \
                                             const int32_t *sums, int n, int rows, int cols, \
                                             int32_t *out, size_t out_stride) { \
@@ -254,7 +300,7 @@ BITNET__INLINE void bitnet__multiply_simd128(const v128_t *panel, int len, const
         int r, k, c, len; \
         for (k = 0; k < n; k += len) { \
             len = n - k < (depth) ? n - k : (depth); \
-            for (r = 0; r < rows; r += 4) { \
+            for (r = 0; r < rows; r += (tall)) { \
                 bitnet__unpack_##isa(w + (size_t)r * row_bytes + (size_t)(k / 4), row_bytes, \
                                      rows - r, len, panel); \
                 for (c = 0; c < cols; c += (wide)) \
@@ -280,20 +326,21 @@ BITNET__INLINE void bitnet__multiply_simd128(const v128_t *panel, int len, const
         } \
     }
 
-BITNET__DEFINE_DOTROWS_I2S(simd128, BITNET__PANEL / 2, BITNET__PANEL, 2, 4)
+BITNET__DEFINE_DOTROWS_I2S(simd128, BITNET__PANEL / 2, BITNET__PANEL, 8, 2, 4)
 
-/* ---- bytes: 4 rows, 1 or 2 columns at a time, `wide` weights of each ----
+/* ---- bytes: tiles of 4 rows and 1 or 2 columns, `wide` weights of each at a time ----
    `less` times the sum of q is taken off. */
 #define BITNET__DEFINE_DOTROWS_U8(isa, wide, less) \
     BITNET__INLINE void bitnet__tile_u8_##isa(const uint8_t *w, const int8_t *q, \
-                                              const int32_t *sums, int n, int rows, int32_t *out, \
-                                              size_t out_stride, const int tile_cols) { \
+                                              const int32_t *sums, int n, int rows, int apart, \
+                                              int32_t *out, size_t out_stride, \
+                                              const int tile_cols) { \
         v128_t dot[2][4], v[4], a; \
         const uint8_t *row[4]; \
         const int8_t *col[2]; \
         int r, c, h; \
         BITNET__UNROLL for (r = 0; r < 4; r++) { \
-            row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n; \
+            row[r] = w + BITNET__CLAMP(r * apart, rows) * (size_t)n; \
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) dot[c][r] = wasm_i32x4_const_splat(0); \
         } \
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = q + (size_t)c * (size_t)n; \
@@ -311,27 +358,31 @@ BITNET__DEFINE_DOTROWS_I2S(simd128, BITNET__PANEL / 2, BITNET__PANEL, 2, 4)
         } \
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
             const int32_t sum = (less) * sums[c]; \
-            bitnet__give_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows, \
-                              &sum); \
+            bitnet__scatter_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows, \
+                                 apart, &sum); \
         } \
     } \
     static void bitnet__dotrows_u8_##isa(const uint8_t *w, const int8_t *q, const int32_t *sums, \
                                          int n, int rows, int cols, int32_t *out, \
                                          size_t out_stride) { \
+        const int quarter = BITNET__QUARTER(rows); \
         int r, c, step; \
         if (n % 32) { \
             bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride); \
             return; \
         } \
-        for (r = 0; r < rows; r += BITNET__TILE) { \
+        for (r = 0; r < quarter; r++) { \
             for (c = 0; c < cols; c += step) { \
                 const uint8_t *row = w + (size_t)r * (size_t)n; \
                 const int8_t *col = q + (size_t)c * (size_t)n; \
                 int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
                 step = cols - c >= 2 ? 2 : 1; \
                 if (step == 2) \
-                    bitnet__tile_u8_##isa(row, col, sums + c, n, rows - r, to, out_stride, 2); \
-                else bitnet__tile_u8_##isa(row, col, sums + c, n, rows - r, to, out_stride, 1); \
+                    bitnet__tile_u8_##isa(row, col, sums + c, n, rows - r, quarter, to, \
+                                          out_stride, 2); \
+                else \
+                    bitnet__tile_u8_##isa(row, col, sums + c, n, rows - r, quarter, to, \
+                                          out_stride, 1); \
             } \
         } \
     }
@@ -386,8 +437,8 @@ BITNET__INLINE v128_t bitnet__settle_relaxed(v128_t sum, const int halves) {
 }
 
 BITNET__INLINE void bitnet__tile_relaxed(const uint8_t *w, size_t row_bytes, const int8_t *q,
-                                         int n, int rows, const int32_t *sum, int32_t *out,
-                                         const int halves) {
+                                         int n, int rows, int apart, const int32_t *sum,
+                                         int32_t *out, const int halves) {
     const v128_t zero = wasm_i32x4_const_splat(0);
     v128_t dot[4], part[2][4], v[4], mask[2], a;
     const uint8_t *row[4];
@@ -395,7 +446,7 @@ BITNET__INLINE void bitnet__tile_relaxed(const uint8_t *w, size_t row_bytes, con
     mask[0] = wasm_i8x16_const_splat(0x03);
     mask[1] = wasm_i8x16_const_splat(0x0c);
     BITNET__UNROLL for (r = 0; r < 4; r++) {
-        row[r] = w + BITNET__CLAMP(r, rows) * row_bytes;
+        row[r] = w + BITNET__CLAMP(r * apart, rows) * row_bytes;
         dot[r] = zero;
     }
     for (b = 0; b < n; b = end) {
@@ -422,7 +473,7 @@ BITNET__INLINE void bitnet__tile_relaxed(const uint8_t *w, size_t row_bytes, con
             dot[r] = wasm_i32x4_add(dot[r], bitnet__settle_relaxed(a, halves));
         }
     }
-    bitnet__give_wasm(out, bitnet__fold4_wasm(dot), rows, sum);
+    bitnet__scatter_wasm(out, bitnet__fold4_wasm(dot), rows, apart, sum);
 }
 
 #define BITNET__DEFINE_TILES(isa, halves) \
@@ -430,11 +481,13 @@ BITNET__INLINE void bitnet__tile_relaxed(const uint8_t *w, size_t row_bytes, con
                                            const int32_t *sums, int n, int rows, int cols, \
                                            int32_t *out, size_t out_stride) { \
         const size_t row_bytes = (size_t)(n / 4); \
+        const int quarter = BITNET__QUARTER(rows); \
         int r, c; \
-        for (r = 0; r < rows; r += BITNET__TILE, w += BITNET__TILE * row_bytes) \
+        for (r = 0; r < quarter; r++, w += row_bytes) \
             for (c = 0; c < cols; c++) \
                 bitnet__tile_relaxed(w, row_bytes, q + (size_t)c * (size_t)n, n, rows - r, \
-                                     sums + c, out + (size_t)c * out_stride + (size_t)r, halves); \
+                                     quarter, sums + c, out + (size_t)c * out_stride + (size_t)r, \
+                                     halves); \
     }
 
 /* A panel as above, with codes as bytes. */
@@ -495,8 +548,8 @@ BITNET__DEFINE_MULTIPLY(relaxed16, 1)
 BITNET__DEFINE_MULTIPLY(relaxed32, 0)
 BITNET__DEFINE_TILES(relaxed16, 1)
 BITNET__DEFINE_TILES(relaxed32, 0)
-BITNET__DEFINE_DOTROWS_I2S(relaxed16, 160, 640, 3, 6)
-BITNET__DEFINE_DOTROWS_I2S(relaxed32, 160, 640, 3, 6)
+BITNET__DEFINE_DOTROWS_I2S(relaxed16, 160, 640, 4, 3, 6)
+BITNET__DEFINE_DOTROWS_I2S(relaxed32, 160, 640, 4, 3, 6)
 
 static void bitnet__dotrows_i2s_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                         int n, int rows, int cols, int32_t *out,
@@ -1014,6 +1067,7 @@ static const bitnet_kernels bitnet__kernels_relaxed = {
 #undef BITNET__APART
 #undef BITNET__UNROLL
 #undef BITNET__CLAMP
+#undef BITNET__QUARTER
 #undef BITNET__DEFINE_TILES
 #undef BITNET__DEFINE_MULTIPLY
 #undef BITNET__DEFINE_DOTROWS_I2S
