@@ -38,7 +38,7 @@ export type ErrorCode =
     | 'ERR_BUSY'
     /** free() has been called. */
     | 'ERR_FREED'
-    /** A crash; the model is lost. */
+    /** A crash. The model is lost: all later calls fail with this, too. */
     | 'ERR_INTERNAL';
 
 export class BitNetError extends Error {

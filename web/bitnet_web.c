@@ -49,7 +49,9 @@ static int reserve(void **p, int32_t *cap, int32_t n, size_t size) {
     free(*p);
     *p = malloc((size_t)n * size);
     *cap = *p ? n : 0;
-    return *p ? 0 : fail(BITNET_ERR_MEMORY);
+    if (*p) return 0;
+    return bitnet__fail(&err, BITNET_ERR_MEMORY, "no memory for %llu bytes",
+                        (unsigned long long)n * size);
 }
 
 /* ---- the file ----

@@ -2,7 +2,7 @@
 // bitnet.js. Messages in are { id, op, ...arguments } and { cancel: id }; messages out are
 // { id, value }, { id, error } and { id, event }.
 import { openSource } from './cache.js';
-import { BitNetError, abortError } from './errors.js';
+import { BitNetError, abortError, engineCode } from './errors.js';
 
 const isNode = typeof process === 'object' && Boolean(process.versions?.node);
 const ADD_BOS = 1; // flags of bw_tokenize
@@ -43,10 +43,20 @@ function check(result) {
     return result;
 }
 
+const megabytes = bytes => `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
+
+function outOfMemory(bytes) {
+    const has = memory.buffer.byteLength;
+    return new BitNetError(
+        'ERR_MEMORY',
+        `out of memory: no ${megabytes(bytes)} more than the ${megabytes(has)} there are`
+    );
+}
+
 /** Puts bytes into memory of their own. */
 function put(bytes) {
     const at = bw._malloc(bytes.length + 1) >>> 0;
-    if (!at) throw new BitNetError('ERR_MEMORY', 'out of memory');
+    if (!at) throw outOfMemory(bytes.length);
     heap().set(bytes, at);
     return at;
 }
@@ -172,8 +182,7 @@ function progressTo(id) {
 /** Makes the file's place in memory longer; returns where the addition begins. */
 function extend(bytes) {
     const at = bw._bw_alloc(bytes) >>> 0;
-    if (!at && bytes)
-        throw new BitNetError('ERR_MEMORY', `out of memory: no ${bytes >> 20} MB more`);
+    if (!at && bytes) throw outOfMemory(bytes);
     return at;
 }
 
@@ -402,9 +411,12 @@ async function generate(args, signal, id) {
 function plainError(e) {
     if (e?.name === 'AbortError') return { name: 'AbortError' };
     const message = String(e?.message ?? e);
-    const crash = /memory|OOM/i.test(message) ? 'ERR_MEMORY' : 'ERR_INTERNAL';
-    const code = e instanceof BitNetError || /^ERR_/.test(e?.code) ? e.code : crash;
-    return { code, message, status: e?.status };
+    if (e instanceof BitNetError || /^ERR_/.test(e?.code))
+        return { code: e.code, message, status: e.status };
+    // emscripten throws 'unwind' out of a call that waits for a thread which has crashed
+    const what = e === 'unwind' ? 'one of its threads stopped' : message;
+    const code = engineCode(message);
+    return { code, message: code === 'ERR_INTERNAL' ? `the worker crashed: ${what}` : message };
 }
 
 // These wait for each other; tokenize and detokenize may come between two turns of a generation.

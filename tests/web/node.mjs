@@ -88,7 +88,7 @@ const hasRelaxed = await BitNet.load(TINY, { variant: 'relaxed' }).then(
     () => false
 );
 
-const delay = ms => new Promise(r => setTimeout(r, ms));
+const delay = (ms, value) => new Promise(r => setTimeout(r, ms, value));
 
 // ---- a server that can be slow, wrong and incomplete ----
 
@@ -636,12 +636,14 @@ async function broken(change) {
     return import(pathToFileURL(path.join(folder, 'bitnet.js')));
 }
 
+function edit(file, from, to) {
+    const text = fs.readFileSync(file, 'utf8'),
+        edited = text.replace(from, to);
+    ok(edited !== text, `${file} holds ${from}`);
+    fs.writeFileSync(file, edited);
+}
+
 test('broken parts', async () => {
-    const edit = (file, from, to) => {
-        const text = fs.readFileSync(file, 'utf8');
-        ok(text.includes(from), `${file} holds ${from}`);
-        fs.writeFileSync(file, text.replace(from, to));
-    };
     const expect = async (code, lib, options) => {
         const e = await lib.BitNet.load(TINY, options)
             .then(
@@ -714,6 +716,52 @@ test('a file of unknown size grows in steps', async () => {
     const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
     equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'));
     await model.free();
+});
+
+// ---- crashes: an error at once, and from then on ----
+
+const hasCrashed = e =>
+    ok(e.code === 'ERR_INTERNAL' && /^the worker crashed: ./.test(e.message), `${e.code} ${e}`);
+
+async function isLost(lib, options) {
+    const model = await lib.BitNet.load(TINY, options);
+    const other = lib.BitNet.load(TINY, { variant: 'simd' });
+    const calls = [
+        () => collect(model.generate(PROMPT, { maxTokens: 3 })),
+        () => collect(model.chat([{ role: 'user', content: PROMPT }])),
+        () => model.tokenize('x'),
+        () => model.detokenize([1])
+    ];
+    hasCrashed(await calls[0]().catch(e => e));
+    for (const call of calls)
+        hasCrashed(await Promise.race([call().catch(e => e), delay(200, 'it waits')]));
+    await model.free();
+    equal((await model.tokenize('x').catch(e => e)).code, 'ERR_FREED');
+    ok((await (await other).tokenize('x')).length, 'the other model lives on');
+    await (await other).free();
+}
+
+test('a crash', async () => {
+    const crashIn = call =>
+        broken(at => edit(at('worker.js'), call, `(bw._bw_sha256_add(-16, 64), ${call})`));
+    const lib = await crashIn('bw._bw_next()'); // reads past the end of memory
+    for (const variant of ['simd', 'threads']) await isLost(lib, { variant, threads: 2 });
+    const { BitNet: Early } = await crashIn('bw._bw_load(size)');
+    hasCrashed(await Early.load(TINY).catch(error => error));
+});
+
+test('a crash in one of the threads', async () => {
+    for (const variant of ['threads', 'relaxed']) {
+        if (variant === 'relaxed' && !hasRelaxed) continue;
+        const lib = await broken(at =>
+            edit(
+                at(`bitnet-${variant}.js`), // a thread's table of functions holds its start only
+                /invokeEntryPoint(=\(ptr,arg\)=>|\(ptr,arg\))\{/,
+                '$&for (let i = 1; i < wasmTable.length; i++) if (i !== ptr) wasmTable.set(i, null);'
+            )
+        );
+        for (const threads of [2, 3]) await isLost(lib, { variant, threads });
+    }
 });
 
 // ---- the package ----
