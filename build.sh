@@ -95,6 +95,7 @@ web() {
     WEB_FLAGS='' variants=
     threads="-pthread -sPTHREAD_POOL_SIZE=Module['poolSize'] -sDEFAULT_PTHREAD_STACK_SIZE=512KB
         -Wno-pthreads-mem-growth"
+    made_with="$EMCC ${EMCC_RELAXED:-}"
     rm -rf build/web
     mkdir -p build/web build/em/stb
     cp web/* examples/tiny.gguf LICENSE build/web
@@ -106,12 +107,13 @@ web() {
     web_variant simd
     web_variant threads $threads
     web_crosscheck simd
+    EMCC=${EMCC_RELAXED:-$EMCC}
     if em_has_relaxed; then
         web_variant relaxed -mrelaxed-simd $threads
         web_crosscheck relaxed -mrelaxed-simd
     fi
     echo "export const variants = [$variants];" >build/web/variants.js
-    echo "$EMCC" >build/em/compiler
+    echo "$made_with" >build/em/compiler
     example crosscheck && build/crosscheck --short >build/web/crosscheck.txt
     (cd build/web && wc -c ./*-*.js ./*-*.wasm)
 }

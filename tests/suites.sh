@@ -97,7 +97,8 @@ machine() {
                 has=simd128 break='s/shr(v\[r\], 6)/shr(v[r], 4)/'
                 break_names='dotrows_ternary .*, kernel simd128, only in'
             else
-                find_relaxed
+                find_relaxed || skip "$why"
+                compiler=$relaxed
                 flags="$flags -mrelaxed-simd -pthread -sPTHREAD_POOL_SIZE=16"
                 flags="$flags -sINITIAL_MEMORY=1GB"       # threads slow memory that grows
                 has='relaxed-simd simd128' break='s/shr(v\[r\], 4)/shr(v[r], 2)/'
@@ -107,17 +108,20 @@ machine() {
     esac
 }
 
-# An emcc with relaxed SIMD, which Debian 12's has not: EMCC_RELAXED, or $compiler, or one that the
-# test data's script makes.
+# Sets $relaxed to an emcc with relaxed SIMD, which Debian 12's has not: EMCC_RELAXED, or $EMCC, or
+# one that the test data's script makes, once. Else says in $why that there is none.
 find_relaxed() {
-    script=$BITNET_TEST_DATA/tools/emscripten-3.1.69.sh
-    if [ -n "${EMCC_RELAXED:-}" ]; then compiler=$EMCC_RELAXED
-    elif ! em_has_relaxed; then
-        [ -f "$script" ] || skip "$compiler has no relaxed SIMD, and $script is not there"
-        have clang-19 || skip "$compiler has no relaxed SIMD, and clang-19 is not installed"
-        compiler=$PWD/build/emscripten/emcc
-        [ -x "$compiler" ] || run bash "$script" build/emscripten
-    fi
+    script=$BITNET_TEST_DATA/tools/emscripten-3.1.69.sh relaxed=${EMCC_RELAXED:-} why=
+    [ -z "$relaxed" ] || return 0
+    relaxed=$EMCC
+    ! em_has_relaxed || return 0
+    relaxed=$PWD/build/emscripten/emcc why="$EMCC has no relaxed SIMD, and"
+    [ -f "$script" ] || { why="$why $script is not there"; return 1; }
+    have clang-19 || { why="$why clang-19 is not installed"; return 1; }
+    (
+        ! have flock || flock 9
+        [ -x "$relaxed" ] || run bash "$script" build/emscripten
+    ) 9>build/emscripten.lock && [ -x "$relaxed" ] || { why="$why $script failed"; return 1; }
 }
 
 skip() { echo "skip $suite: $1"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
@@ -289,11 +293,13 @@ qemu_x86() {
 # a shell of its own, since it is to end at the first error, which set -e does not do in a condition.
 make_web() {
     need "${EMCC%% *}"
+    find_relaxed || { relaxed=; echo "$why: no such module"; }
     (
         ! have flock || flock 9
-        [ "$(cat build/em/compiler 2>/dev/null)" = "$EMCC" ] && [ -e build/web/crosscheck.txt ] &&
+        [ "$(cat build/em/compiler 2>/dev/null)" = "$EMCC $relaxed" ] &&
+            [ -e build/web/crosscheck.txt ] &&
             [ -z "$(find web bitnet*.h build.sh examples -newer build/web/crosscheck.txt)" ] ||
-            "$0" web 9>&-
+            EMCC_RELAXED=$relaxed "$0" web 9>&-
     ) 9>build/web.lock
 }
 
