@@ -352,5 +352,8 @@ EXPORT int bw_next(void) {
     return t;
 }
 
+/* What the last token was drawn from, a float for each of the vocabulary; for tests. */
+EXPORT const float *bw_logits(void) { return bitnet_logits(ctx, -1); }
+
 /* The bitnet_stop that bw_next came to; -1: it can go on. */
 EXPORT int bw_reason(void) { return ended ? (int)g.why : -1; }

@@ -18,8 +18,14 @@ const { BitNet, BitNetError } = await import(pathToFileURL(path.join(web, 'bitne
 const { variants } = await import(pathToFileURL(path.join(web, 'variants.js')));
 const generateExe = path.resolve(process.argv[2] ?? path.join(root, 'build/generate'));
 const TINY = path.join(root, 'examples/tiny.gguf');
-const MODELS = [TINY, ...['a', 'b'].map(n => path.join(root, `tests/data/${n}.gguf`))];
+const MODELS = [
+    TINY,
+    path.join(root, 'tests/data/a.gguf'),
+    path.join(root, 'tests/data/b.gguf'),
+    path.resolve(root, process.env.BITNET_TEST_DATA ?? '../shared', 'models/c.gguf')
+].filter(file => fs.existsSync(file));
 const PROMPT = 'Once upon a time';
+const PROMPTS = [PROMPT, 'Grüße, 世界 🌍! The capital of France is'];
 
 // ---- cases ----
 
@@ -72,15 +78,38 @@ async function collect(iterator) {
     return { text, stats: r.value };
 }
 
+/** The same function, which computes nothing twice. */
+function remembered(f) {
+    const known = new Map();
+    return (...args) => {
+        const key = JSON.stringify(args);
+        if (!known.has(key)) known.set(key, f(...args));
+        return known.get(key);
+    };
+}
+
 /** What examples/generate.c writes, less the prompt and the last newline. */
-function native(model, prompt, ...options) {
+const native = remembered((model, prompt, ...options) => {
     const out = execFileSync(generateExe, ['-m', model, '-p', prompt, ...options], {
         stdio: ['ignore', 'pipe', 'ignore'],
         encoding: 'utf8'
     });
     ok(out.startsWith(prompt), 'generate repeats the prompt');
     return out.slice(prompt.length, -1);
-}
+});
+
+/** The same as bits, from build/crosscheck: all logits after the prompt, then for each of n tokens
+ * it and its logit. */
+const nativeBits = remembered((model, prompt, n) => {
+    const out = execFileSync(
+        path.join(root, 'build/crosscheck'),
+        ['-m', model, '-p', prompt, '-n', String(n)],
+        { stdio: ['ignore', 'pipe', 'ignore'], encoding: 'utf8' }
+    );
+    const lines = out.split('\n').filter(l => /^(logits after the prompt|greedy token)/.test(l));
+    equal(lines.length, 1 + n, 'lines of logits');
+    return lines.map(l => l.split(' | ')[3]);
+});
 
 /** With --experimental-wasm-relaxed-simd --no-liftoff Node 20 does. */
 const hasRelaxed = await BitNet.load(TINY, { variant: 'relaxed' }).then(
@@ -147,15 +176,57 @@ const at = name => `http://127.0.0.1:${server.address().port}/${name}`;
 
 // ---- the same text as native ----
 
+/** build/web, but onToken gets the logits, too. */
+let withLogits;
+const talkative = () =>
+    (withLogits ??= broken(at =>
+        edit(
+            at('worker.js'),
+            '{ token, text, index }',
+            '{ token, text, index, logits: bytesAt(bw._bw_logits(), 4 * bw._bw_number(1)) }'
+        )
+    ));
+
+const hex = bits => bits.toString(16).padStart(8, '0');
+
+/** What the model's logits are, as nativeBits says it. */
+async function bitsOf(model, prompt, n) {
+    const said = [];
+    const onToken = ({ token, index, logits }) => {
+        const bits = Array.from(new Uint32Array(logits.buffer), hex);
+        if (index === 0) said.push(bits.join(' '));
+        said.push(`${hex(token)} ${bits[token]}`);
+    };
+    await collect(model.generate(prompt, { maxTokens: n, onToken }));
+    return said;
+}
+
 for (const variant of ['simd', 'threads', 'relaxed']) {
     for (const threads of variant === 'simd' ? [1] : [1, 2, 3]) {
-        test(`${variant}/${threads} threads: the same text`, async () => {
+        const absent = () => {
             if (!variants.includes(variant)) throw new Skip(`no module ${variant}`);
             if (variant === 'relaxed' && !hasRelaxed) throw new Skip('this Node does not run it');
+        };
+        test(`${variant}/${threads} threads: the same logits`, async () => {
+            absent();
+            for (const file of MODELS) {
+                const model = await (await talkative()).BitNet.load(file, { variant, threads });
+                equal([model.info.variant, model.info.threads], [variant, threads], 'variant');
+                for (const prompt of [PROMPT, PROMPTS[1].repeat(4)]) {
+                    const got = await bitsOf(model, prompt, 8),
+                        expected = nativeBits(file, prompt, 8);
+                    ok(got[0] === expected[0], `${file}: the logits after the prompt`);
+                    equal(got, expected.slice(0, got.length), file); // a text may end earlier
+                }
+                await model.free();
+            }
+        });
+        test(`${variant}/${threads} threads: the same text`, async () => {
+            absent();
             for (const file of threads === 3 ? [TINY] : MODELS) {
                 await withModel(file, { variant, threads }, async model => {
                     equal([model.info.variant, model.info.threads], [variant, threads], 'variant');
-                    for (const prompt of [PROMPT, 'Grüße, 世界 🌍! The capital of France is']) {
+                    for (const prompt of PROMPTS) {
                         const greedy = await collect(model.generate(prompt, { maxTokens: 40 }));
                         equal(
                             greedy.text,
