@@ -837,21 +837,77 @@ test('a crash in one of the threads', async () => {
 
 // ---- the package ----
 
-test('types', () => {
-    const folder = path.join(root, 'build/node');
-    fs.mkdirSync(folder, { recursive: true });
-    const tsc = path.join(folder, 'node_modules/typescript/lib/tsc.js');
+/** What npm pack makes of build/web, and a folder where it is installed. */
+const packed = remembered(() => {
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'bitnet-pack-'));
+    const npm = (...args) => {
+        const run = spawnSync('npm', args, { cwd: folder, encoding: 'utf8', timeout: 60000 });
+        if (run.error) throw new Skip('no npm');
+        equal(run.status, 0, `npm ${args[0]}: ${run.stderr}`);
+        return run.stdout;
+    };
+    const [pack] = JSON.parse(npm('pack', '--json', web));
+    fs.writeFileSync(path.join(folder, 'package.json'), '{ "private": true }');
+    npm('install', '--offline', '--no-audit', '--no-fund', `./${pack.filename}`);
+    return { folder, pack, home: path.join(folder, 'node_modules/bitnet-h') };
+});
+
+const read = (...name) => fs.readFileSync(path.join(...name), 'utf8');
+
+test('package: what is in it', () => {
+    const { pack, home } = packed();
+    const files = pack.files.map(f => f.path);
+    const modules = files.filter(f => /^bitnet-\w+\.(js|wasm|worker\.c?js)$/.test(f));
+    equal(
+        files.filter(f => !modules.includes(f)).sort(),
+        [
+            ...['LICENSE', 'README.md', 'bitnet.d.ts', 'bitnet.js', 'cache.js', 'errors.js'],
+            ...['package.json', 'tiny.gguf', 'variants.js', 'worker.js']
+        ],
+        'without the modules'
+    );
+    for (const v of variants)
+        for (const end of ['js', 'wasm'])
+            ok(modules.includes(`bitnet-${v}.${end}`), `bitnet-${v}.${end} is in it`);
+    const { name, version } = JSON.parse(read(home, 'package.json'));
+    equal([name, version], ['bitnet-h', /_VERSION "(.*)"/.exec(read(root, 'bitnet.h'))[1]]);
+    const readme = read(home, 'README.md');
+    ok(readme.includes(`./${pack.filename}`), "README has the tarball's name");
+    const [, most, packedMost] = /under (\d+) KB, under (\d+) KB/.exec(readme);
+    for (const v of variants) {
+        const parts = modules.filter(f => f.startsWith(`bitnet-${v}.`) && !/worker/.test(f));
+        const sum = size => parts.reduce((n, f) => n + size(fs.readFileSync(path.join(home, f))), 0);
+        ok(sum(f => f.length) < most * 1000, `${v}: under ${most} KB`);
+        ok(sum(f => gzipSync(f).length) < packedMost * 1000, `${v}: under ${packedMost} KB`);
+    }
+});
+
+test("package: README's examples", () => {
+    const { folder, home } = packed();
+    const examples = [...read(home, 'README.md').matchAll(/^```js\n(.*?)^```/gms)].map(m => m[1]);
+    const outputs = examples.map((text, i) => {
+        fs.writeFileSync(path.join(folder, `${i}.mjs`), text);
+        const run = spawnSync(process.execPath, [`${i}.mjs`], { cwd: folder, encoding: 'utf8' });
+        equal([run.status, run.stderr], [0, ''], `example ${i}`);
+        return run.stdout;
+    });
+    equal(outputs[0], native(TINY, 'Once upon a time', '-n', '50', '--temp', '0'));
+    ok(/^ERR_IO /.test(outputs[1]), outputs[1]);
+});
+
+test('package: types', () => {
+    const { folder, home } = packed(),
+        tools = path.join(root, 'build/node');
+    const tsc = path.join(tools, 'node_modules/typescript/lib/tsc.js');
     if (!fs.existsSync(tsc))
         spawnSync(
             'npm',
-            ['install', '--no-audit', '--no-fund', '--prefix', folder, 'typescript@5'],
+            ['install', '--no-audit', '--no-fund', '--prefix', tools, 'typescript@5'],
             { timeout: 60000 }
         );
     if (!fs.existsSync(tsc)) throw new Skip('typescript could not be installed');
-    fs.writeFileSync(
-        path.join(folder, 'use.mts'),
-        `
-    import { BitNet, BitNetError, cache, type Stats } from '../web/bitnet.js';
+    const program = `
+    import { BitNet, BitNetError, cache, type Stats } from 'bitnet-h';
     const m = await BitNet.load(new URL('x:y'), { threads: 2, onProgress: p => { const n: number = p.loaded; } });
     for await (const t of m.chat([{ role: 'user', content: 'x' }], { stop: ['a'] })) t.length;
     const s: Stats | null = m.stats, ids: Int32Array = await m.tokenize('x', { bos: true });
@@ -860,70 +916,30 @@ test('types', () => {
     // @ts-expect-error
     await BitNet.load(5);
     // @ts-expect-error
-    m.generate('x', { temprature: 1 });`
-    );
-    const run = spawnSync(
-        process.execPath,
-        [
-            tsc,
-            '--noEmit',
-            '--strict',
-            '--target',
-            'es2022',
-            '--module',
-            'nodenext',
-            '--moduleResolution',
-            'nodenext',
-            '--lib',
-            'es2022,dom,esnext.disposable',
-            '--typeRoots',
-            path.join(folder, 'none'),
-            path.join(folder, 'use.mts')
-        ],
-        { encoding: 'utf8' }
-    );
-    equal(run.stdout, '');
-    const declared = [
-        ...fs.readFileSync(path.join(web, 'bitnet.d.ts'), 'utf8').matchAll(/\|? '(ERR_\w+)'/g)
-    ].map(m => m[1]);
-    for (const file of ['bitnet.js', 'worker.js', 'cache.js'])
-        for (const [, code] of fs
-            .readFileSync(path.join(web, file), 'utf8')
-            .matchAll(/BitNetError\('(ERR_\w+)'/g))
+    m.generate('x', { temprature: 1 });`;
+    fs.writeFileSync(path.join(folder, 'use.mts'), program);
+    const options = ['--noEmit', '--strict', '--target', 'es2022', '--typeRoots', 'none'];
+    for (const [module, resolution] of [
+        ['nodenext', 'nodenext'],
+        ['es2022', 'bundler']
+    ]) {
+        const run = spawnSync(
+            process.execPath,
+            [
+                tsc,
+                ...options,
+                ...['--module', module, '--moduleResolution', resolution],
+                ...['--lib', 'es2022,dom,esnext.disposable'],
+                'use.mts'
+            ],
+            { cwd: folder, encoding: 'utf8' }
+        );
+        equal(run.stdout, '', resolution);
+    }
+    const declared = [...read(home, 'bitnet.d.ts').matchAll(/\|? '(ERR_\w+)'/g)].map(m => m[1]);
+    for (const file of ['bitnet.js', 'worker.js', 'cache.js', 'errors.js'])
+        for (const [, code] of read(home, file).matchAll(/'(ERR_[A-Z]\w+)'/g))
             ok(declared.includes(code), `${code} of ${file} is declared`);
-});
-
-test('package', async () => {
-    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'bitnet-pack-'));
-    const pack = spawnSync('npm', ['pack', '--json', '--pack-destination', folder], {
-        cwd: web,
-        encoding: 'utf8'
-    });
-    if (pack.error) throw new Skip('no npm');
-    equal(pack.status, 0, pack.stderr);
-    const [{ filename, version }] = JSON.parse(pack.stdout);
-    equal(
-        version,
-        /#define BITNET_VERSION "(.*)"/.exec(
-            fs.readFileSync(path.join(root, 'bitnet.h'), 'utf8')
-        )[1]
-    );
-    const home = path.join(folder, 'node_modules/bitnet-h');
-    fs.mkdirSync(home, { recursive: true });
-    equal(
-        spawnSync('tar', ['xzf', path.join(folder, filename), '-C', home, '--strip-components=1'])
-            .status,
-        0
-    );
-    fs.writeFileSync(
-        path.join(folder, 'use.mjs'),
-        `
-    import { BitNet } from 'bitnet-h';
-    const m = await BitNet.load(new URL(import.meta.resolve('bitnet-h/tiny.gguf')), { threads: 2 });
-    for await (const t of m.generate('${PROMPT}', { maxTokens: 10 })) process.stdout.write(t);`
-    );
-    const run = spawnSync(process.execPath, [path.join(folder, 'use.mjs')], { encoding: 'utf8' });
-    equal(run.stdout, native(TINY, PROMPT, '-n', '10', '--temp', '0'), run.stderr);
 });
 
 // ---- peak memory, by hand: the file is too large for a suite ----
