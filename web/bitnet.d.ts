@@ -168,4 +168,7 @@ export const cache: {
     list(): Promise<CachedModel[]>;
     remove(url: string): Promise<void>;
     clear(): Promise<void>;
+    /** Asks the browser not to drop them when its disk runs short, which may ask the user; only a
+     * page can. Says whether it agreed. */
+    persist(): Promise<boolean>;
 };

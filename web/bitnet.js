@@ -2,10 +2,10 @@
 // side holds no model: it sends messages to a worker of its own (worker.js), one for each model.
 import { variants as built } from './variants.js';
 import { BitNetError, abortError, engineCode } from './errors.js';
-import { list, remove, clear } from './cache.js';
+import { list, remove, clear, persist } from './cache.js';
 
 export { BitNetError };
-export const cache = { list, remove, clear };
+export const cache = { list, remove, clear, persist };
 
 const isNode = typeof process === 'object' && Boolean(process.versions?.node);
 
