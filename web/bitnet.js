@@ -283,7 +283,13 @@ class Connection {
     #onMessage({ id, event, value, error }) {
         const call = this.#calls.get(id);
         if (!call) return;
-        if (event) return call.onEvent?.(event);
+        if (event) {
+            try {
+                return call.onEvent?.(event);
+            } catch (e) {
+                return call.reject(e); // the caller's own
+            }
+        }
         this.#calls.delete(id);
         this.#hold();
         if (!error) return call.resolve(value);

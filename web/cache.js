@@ -219,25 +219,23 @@ async function cachedSource(store, url, job) {
 /* The complete model, locked against removal until it is closed. */
 async function storedSource(store, key, job, fromCache) {
     const release = await lock(key, { mode: 'shared', signal: job.signal });
+    let source = null;
     try {
         const meta = await store.find(key);
-        if (meta) {
-            return makeSource(job, {
-                size: meta.size, cache: store.name, fromCache,
-                chunks: await store.reader(key),
-                close: release,
-                discard: () => withLock(key, {}, async () => {
-                    // another tab may have done so, and downloaded it again
-                    if ((await store.find(key))?.id === meta.id) await store.remove(key);
-                })
-            });
-        }
-    } catch (error) {
-        release();
-        throw error;
+        if (!meta) return null;
+        source = makeSource(job, {
+            size: meta.size, cache: store.name, fromCache,
+            chunks: await store.reader(key),
+            close: release,
+            discard: () => withLock(key, {}, async () => {
+                // another tab may have done so, and downloaded it again
+                if ((await store.find(key))?.id === meta.id) await store.remove(key);
+            })
+        });
+        return source;
+    } finally {
+        if (!source) release();
     }
-    release();
-    return null;
 }
 
 /* Straight from the network. */

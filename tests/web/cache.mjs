@@ -832,6 +832,18 @@ tests.push({
     }
 });
 
+inChromium('clear spares only what is in use', async (tab, state) => {
+    await tab.load(`${state.origin}/other.gguf`);
+    await tab.load(state.url);
+    const result = await tab.work(async ({ openSource, clear, list }, { url }) => {
+        const source = await openSource(url);
+        const code = await clear().then(() => 'none', (error) => error.code);
+        source.close();
+        return [code, (await list()).map((model) => model.url)];
+    }, state);
+    equal(result, ['ERR_BUSY', [state.url]], 'error and what is left');
+});
+
 // ---- in Node ----
 
 function inNode(name, action) {

@@ -111,6 +111,10 @@ const nativeBits = remembered((model, prompt, n) => {
     return lines.map(l => l.split(' | ')[3]);
 });
 
+const threadsAtStart = fs.existsSync('/proc/self/task')
+    ? fs.readdirSync('/proc/self/task').length
+    : 0;
+
 /** With --experimental-wasm-relaxed-simd --no-liftoff Node 20 does. */
 const hasRelaxed = await BitNet.load(TINY, { variant: 'relaxed' }).then(
     model => model.free().then(() => true),
@@ -122,9 +126,9 @@ const delay = (ms, value) => new Promise(r => setTimeout(r, ms, value));
 // ---- a server that can be slow, wrong and incomplete ----
 
 const tiny = fs.readFileSync(TINY);
-let requests = 0;
+let asked = false,
+    closed = false; // of silent.gguf and endless.gguf
 const server = http.createServer(async (request, response) => {
-    requests++;
     switch (new URL(request.url, 'http://localhost').pathname) {
         case '/tiny.gguf':
             response.writeHead(200, { 'content-length': tiny.length }).end(tiny);
@@ -155,6 +159,17 @@ const server = http.createServer(async (request, response) => {
                 .writeHead(200, { 'content-length': tiny.length })
                 .write(tiny.subarray(0, 500000));
             setTimeout(() => response.destroy(), 100);
+            break;
+        case '/endless.gguf':
+            response.on('close', () => (closed = true));
+            for (; !response.destroyed; await delay(1)) response.write(Buffer.alloc(1 << 20));
+            break;
+        case '/silent.gguf':
+            asked = true;
+            response.on('close', () => (closed = true));
+            break;
+        case '/huge.gguf':
+            response.writeHead(200, { 'content-length': 5e9 }).write(tiny);
             break;
         case '/page.gguf':
             response.end('<html>Sign in, please, to read this</html>');
@@ -285,7 +300,9 @@ test('end of text, of maxTokens and of the context', () =>
         const short = await collect(model.generate(PROMPT, { maxTokens: 5 }));
         equal([short.stats.reason, short.stats.tokens], ['length', 5]);
         equal(model.stats, short.stats, 'stats');
-        await fails('ERR_FULL', collect(model.generate(PROMPT.repeat(40))));
+        const long = await fails('ERR_FULL', collect(model.generate(PROMPT.repeat(40))));
+        ok(/prompt has \d+ tokens, the context 64/.test(long.message), long.message);
+        equal((await collect(model.generate(PROMPT, { maxTokens: 5 }))).text, short.text);
         await withModel(TINY, {}, async all => {
             const end = await collect(all.generate(PROMPT));
             equal(end.stats.reason, 'end');
@@ -501,6 +518,51 @@ test('wrong files', async () => {
     ok(e.message.includes('127.0.0.1:1'), e.message);
 });
 
+/** The threads of this process, once they are as few as at the start, or after a second. */
+async function threadsLeft() {
+    const count = () => fs.readdirSync('/proc/self/task').length;
+    for (let i = 0; i < 100 && count() > threadsAtStart; i++) await delay(10);
+    return count();
+}
+
+test('out of memory', async () => {
+    const lib = await broken(at => {
+        const limit = `const { grow } = WebAssembly.Memory.prototype;
+            WebAssembly.Memory.prototype.grow = function (pages) {
+                if (this.buffer.byteLength + 65536 * pages > 50e6) throw new RangeError('no');
+                return grow.call(this, pages);
+            };`;
+        fs.appendFileSync(at('worker.js'), limit);
+    });
+    const zeros = path.join(os.tmpdir(), 'bitnet-zeros.gguf');
+    fs.writeFileSync(zeros, '');
+    for (const variant of ['simd', 'threads', 'relaxed']) {
+        if (!variants.includes(variant) || (variant === 'relaxed' && !hasRelaxed)) continue;
+        const options = { variant, threads: 2 };
+        const says = async (code, words, ...args) => {
+            const e = await lib.BitNet.load(...args).catch(error => error);
+            ok(e.code === code && words.test(e.message), `${variant}, ${args[0]}: ${e.code} ${e}`);
+        };
+        for (const context of [1 << 20, 1 << 17])
+            await says('ERR_MEMORY', RegExp(`${context} positions \\(\\d+ MB\\)`), TINY, {
+                ...options,
+                context
+            });
+        fs.truncateSync(zeros, 200e6);
+        await says('ERR_MEMORY', /no 200 MB more than the 17 MB/, zeros, options);
+        fs.truncateSync(zeros, 5e9);
+        await says('ERR_LIMIT', /5000000000 bytes/, zeros, options);
+        await says('ERR_LIMIT', /5000000000 bytes/, at('huge.gguf'), options);
+        await says('ERR_MEMORY', /no 17 MB more than the \d\d MB/, at('endless.gguf'), options);
+        const model = await lib.BitNet.load(TINY, { ...options, context: 64 });
+        const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
+        equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'a smaller one');
+        await model.free();
+    }
+    fs.rmSync(zeros);
+    if (threadsAtStart) equal(await threadsLeft(), threadsAtStart, 'threads');
+});
+
 test('options out of range', async () => {
     for (const options of [
         { threads: 0 },
@@ -560,6 +622,21 @@ test('abort: download', async () => {
     const start = performance.now();
     await fails('AbortError', load, 200);
     ok(performance.now() - start < 100 && seen < tiny.length, 'at once');
+    for (const name of ['silent.gguf', 'endless.gguf']) {
+        asked = closed = seen = false;
+        const another = new AbortController();
+        const waiting = BitNet.load(at(name), {
+            signal: another.signal,
+            onProgress: p => {
+                seen = p.loaded;
+            }
+        });
+        while (!asked && !seen) await delay(10);
+        another.abort();
+        await fails('AbortError', waiting, 200);
+        for (let i = 0; i < 100 && !closed; i++) await delay(10);
+        ok(closed, `${name}: the server hears of it`);
+    }
     await fails('AbortError', BitNet.load(TINY, { signal: AbortSignal.abort() }));
 });
 
@@ -576,6 +653,32 @@ test('abort: load', async () => {
             })
         );
     }
+});
+
+test('abort: before the start', () =>
+    withModel(TINY, {}, async model => {
+        const signal = AbortSignal.abort();
+        await fails('AbortError', collect(model.generate(PROMPT, { signal })));
+        const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
+        equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after it');
+    }));
+
+test('what a callback throws', async () => {
+    const thrown = new Error('mine');
+    const options = {
+        onProgress: () => {
+            throw thrown;
+        }
+    };
+    ok((await BitNet.load(TINY, options).catch(e => e)) === thrown, 'load fails with it');
+    await withModel(TINY, {}, async model => {
+        const onToken = () => {
+            throw thrown;
+        };
+        ok((await collect(model.generate(PROMPT, { onToken })).catch(e => e)) === thrown, 'onToken');
+        const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
+        equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after it');
+    });
 });
 
 test('abort: prefill', () =>
