@@ -157,7 +157,7 @@ async function startModule({ variants, threads, notes }) {
             notes.push(`no ${variant} module: ${e?.message ?? e}`);
         }
     }
-    throw new BitNetError('ERR_INTERNAL', notes.at(-1));
+    throw new BitNetError(engineCode(notes.at(-1)), notes.at(-1));
 }
 
 // ---- loading ----

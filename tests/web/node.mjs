@@ -860,6 +860,20 @@ test('broken parts', async () => {
             edit(at('worker.js'), '_bw_alloc(bytes) >>> 0', '_bw_alloc(0xffff0000) >>> 0')
         )
     );
+    const engineSays = error =>
+        broken(at =>
+            edit(
+                at('worker.js'),
+                'WebAssembly.instantiate(compiled, imports)',
+                `Promise.reject(${error})`
+            )
+        );
+    for (const text of [
+        'WebAssembly.instantiate(): Out of memory: Cannot allocate Wasm memory for new instance',
+        'could not allocate memory'
+    ])
+        await expect('ERR_MEMORY', await engineSays(`new RangeError("${text}")`));
+    await expect('ERR_INTERNAL', await engineSays('new WebAssembly.LinkError("no")'));
     for (const wrong of [
         'flush(c) { c.enqueue(new Uint8Array(9)); }',
         'transform(b, c) { c.enqueue(b.subarray(1)); }'
