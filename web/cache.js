@@ -44,10 +44,8 @@ export async function openSource(source, { cache = 'auto', signal, onProgress } 
     try {
         if (signal?.aborted) throw abortError();
         if (source instanceof Blob) return blobSource(source, job);
-        if (source instanceof ArrayBuffer) return bytesSource(new Uint8Array(source), job);
-        if (ArrayBuffer.isView(source)) {
-            return bytesSource(
-                new Uint8Array(source.buffer, source.byteOffset, source.byteLength), job);
+        if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) {
+            return blobSource(new Blob([source]), job);
         }
         const url = isNode ? nodeUrl(source) : browserUrl(source);
         if (url.protocol === 'file:' && isNode) return await nodeFileSource(url, job);
@@ -161,15 +159,6 @@ function makeSource(job, parts) {
 
 function blobSource(blob, job) {
     return makeSource(job, { size: blob.size, cache: 'none', chunks: () => blobChunks(blob) });
-}
-
-function bytesSource(bytes, job) {
-    return makeSource(job, {
-        size: bytes.length, cache: 'none',
-        async *chunks() {
-            for (let at = 0; at < bytes.length; at += SLICE) yield bytes.subarray(at, at + SLICE);
-        }
-    });
 }
 
 async function nodeFileSource(url, job) {

@@ -14,7 +14,7 @@ import { gzipSync } from 'node:zlib';
 
 const root = fileURLToPath(new URL('../../', import.meta.url)),
     web = path.join(root, 'build/web');
-const { BitNet, BitNetError } = await import(pathToFileURL(path.join(web, 'bitnet.js')));
+const { BitNet, BitNetError, cache } = await import(pathToFileURL(path.join(web, 'bitnet.js')));
 const { variants } = await import(pathToFileURL(path.join(web, 'variants.js')));
 const generateExe = path.resolve(process.argv[2] ?? path.join(root, 'build/generate'));
 const TINY = path.join(root, 'examples/tiny.gguf');
@@ -489,6 +489,13 @@ test('sources', async () => {
         ok(buffer.byteLength === tiny.length, 'the caller keeps its buffer');
     }
     await fails('ERR_ARG', BitNet.load(42));
+});
+
+test('Node keeps nothing', async () => {
+    await withModel(at('tiny.gguf'), {}, async model => equal(model.info.cache, 'none'));
+    equal([await cache.list(), await cache.remove(at('tiny.gguf'))], [[], false]);
+    await cache.clear();
+    equal(await cache.persist(), false);
 });
 
 test('SHA-256', async () => {
@@ -1025,7 +1032,7 @@ test('package: types', () => {
     for await (const t of m.chat([{ role: 'user', content: 'x' }], { stop: ['a'] })) t.length;
     const s: Stats | null = m.stats, ids: Int32Array = await m.tokenize('x', { bos: true });
     try { await m.detokenize(ids); } catch (e) { if (e instanceof BitNetError) e.code === 'ERR_BUSY'; }
-    (await cache.list()).map(c => c.url);
+    const kept: string[] = (await cache.list()).map(c => c.url), agreed: boolean = await cache.persist();
     // @ts-expect-error
     await BitNet.load(5);
     // @ts-expect-error
