@@ -146,6 +146,7 @@ missing_packages() {
     have node || echo nodejs
     have npm || echo npm
     have chromium || echo chromium
+    have firefox-esr || have firefox || echo firefox-esr
     [ "$(uname -m)" = x86_64 ] || return 0
     if ! echo '#include <stdio.h>' | gcc -m32 -E - >/dev/null 2>&1; then
         # not gcc-multilib, which would remove the cross compilers

@@ -28,6 +28,8 @@ export async function launch(name, modules, { folder, dark, reducedMotion, quota
             'ui.prefersReducedMotion': reducedMotion ? 1 : 0,
             'ui.primaryPointerCapabilities': 6, // a mouse: fine, and hovers
             'ui.allPointerCapabilities': 6,
+            'dom.storageManager.prompt.testing': true, // instead of a question to the user
+            'dom.storageManager.prompt.testing.allow': true,
         };
     if (quota) {
         extraPrefsFirefox['dom.quotaManager.temporaryStorage.fixedLimit'] = Math.ceil(quota / 1024);
