@@ -81,13 +81,13 @@ web_variant() {
         -sMEMORY_GROWTH_GEOMETRIC_CAP=16MB -sEXPORTED_FUNCTIONS=_malloc,_free
 }
 
-# web_crosscheck NAME FLAGS...: examples/crosscheck.c, for the page, which compares its
-# report with crosscheck.txt, this machine's.
+# web_crosscheck NAME FLAGS...: examples/crosscheck.c, for the page, which compares its report on the
+# kernels and tiny.gguf with crosscheck.txt, this machine's.
 web_crosscheck() {
     name=crosscheck-$1
     shift
     web_module examples/crosscheck.c $name -O2 "$@" -sINVOKE_RUN=0 -sEXIT_RUNTIME=1 \
-        -sEXPORTED_RUNTIME_METHODS=callMain
+        -sEXPORTED_RUNTIME_METHODS=callMain,FS
 }
 
 web() {
@@ -114,7 +114,8 @@ web() {
     fi
     echo "export const variants = [$variants];" >build/web/variants.js
     echo "$made_with" >build/em/compiler
-    example crosscheck && build/crosscheck --short >build/web/crosscheck.txt
+    example crosscheck &&
+        build/crosscheck --short -m examples/tiny.gguf -n 8 >build/web/crosscheck.txt
     (cd build/web && wc -c ./*-*.js ./*-*.wasm)
 }
 
@@ -145,6 +146,7 @@ missing_packages() {
     have node || echo nodejs
     have npm || echo npm
     have chromium || echo chromium
+    have firefox-esr || have firefox || echo firefox-esr
     [ "$(uname -m)" = x86_64 ] || return 0
     if ! echo '#include <stdio.h>' | gcc -m32 -E - >/dev/null 2>&1; then
         # not gcc-multilib, which would remove the cross compilers

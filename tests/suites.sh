@@ -5,7 +5,7 @@
 # Other machines, each in an emulator; then all suites, the longest first.
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows
     i686 wasm-relaxed wasm-simd"
-SUITES="web-node sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86
+SUITES="web-node sanitizers check $MACHINES cc web-firefox races gcc-native-unsigned-char cli crosscheck qemu-x86
     clang web-cache web-chromium"
 
 # Of these, where they are, every machine's report must be the same.
@@ -35,10 +35,9 @@ suite_commands() {
                     screen/switch screen/ahead lookup/samplers tiny/same_text ;;
         qemu-x86) qemu_x86 ;;
         web-node) web_node ;;
-        web-chromium) web_chromium ;;
-        web-cache)
-            need node && need chromium && need_playwright &&
-                PLAYWRIGHT="$playwright" node tests/web/cache.mjs ;;
+        web-chromium) web_page chromium ;;
+        web-firefox) web_page firefox ;;
+        web-cache) web_cache ;;
         *) machine "$1" && require_machine && on_machine ;;
     esac
 }
@@ -126,16 +125,6 @@ find_relaxed() {
 
 skip() { echo "skip $suite: $1"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 need() { have "$1" || skip "$1 is not installed"; }
-
-# Sets $playwright, which drives chromium: from npm, in a folder of the suite's own, since others
-# run at the same time.
-need_playwright() {
-    need npm
-    playwright=$PWD/build/npm-$suite/node_modules/playwright-core
-    [ -d "$playwright" ] ||
-        run npm install --no-save --prefix "build/npm-$suite" playwright-core@1 ||
-        skip "npm cannot install playwright-core"
-}
 
 # Skips the suite if the machine's tools are missing. 64-bit ARM has to be there where test may
 # install it.
@@ -299,7 +288,7 @@ make_web() {
         [ "$(cat build/em/compiler 2>/dev/null)" = "$EMCC $relaxed" ] &&
             [ -e build/web/crosscheck.txt ] &&
             [ -z "$(find web bitnet*.h build.sh examples -newer build/web/crosscheck.txt)" ] ||
-            EMCC_RELAXED=$relaxed "$0" web 9>&-
+            EMCC_RELAXED=$relaxed "$0" web
     ) 9>build/web.lock
 }
 
@@ -318,15 +307,44 @@ web_node() {
     return $bad
 }
 
-# The page in a real browser. The npm packages that drive it go to build/, nothing else is fetched.
-web_chromium() {
-    for tool in node npm "${CHROMIUM:-chromium}"; do need "$tool"; done
+# The npm packages that drive the browsers, in build/npm, for all suites; nothing else is fetched.
+need_npm_packages() {
+    need node
+    need npm
+    mkdir -p build/npm
+    (
+        ! have flock || flock 9
+        ! cmp -s tests/web/package.json build/npm/installed || exit 0
+        cp tests/web/package.json build/npm &&
+            run npm install --prefix build/npm --no-package-lock --no-audit --no-fund &&
+            cp tests/web/package.json build/npm/installed
+    ) 9>build/npm.lock || skip "npm cannot install what drives the browsers"
+}
+
+# Firefox is called so by all but Debian.
+find_browsers() {
+    CHROMIUM=$(command -v "${CHROMIUM:-chromium}")
+    FIREFOX=$(command -v "${FIREFOX:-firefox-esr}" || command -v firefox)
+    export CHROMIUM FIREFOX
+}
+
+# web_page chromium|firefox: the page in it.
+web_page() {
+    find_browsers
+    [ -n "$([ $1 = firefox ] && echo "$FIREFOX" || echo "$CHROMIUM")" ] || skip "$1 is not installed"
+    need_npm_packages
     make_web && build_example "$CC $CFLAGS" generate || return 1
-    packages=build/npm-$suite
-    mkdir -p "$packages"
-    cp tests/web/package.json "$packages"
-    run npm install --prefix "$packages" --no-package-lock --no-audit --no-fund ||
-        skip "npm cannot install what drives the browser"
-    CHROMIUM=$(command -v "${CHROMIUM:-chromium}") \
-        run node tests/web/browser.mjs build/web "build/generate-$suite" "$packages"
+    run node tests/web/browser.mjs $1 build/web "build/generate-$suite" build/npm
+}
+
+# The cache in both.
+web_cache() {
+    find_browsers
+    need_npm_packages
+    [ -n "$CHROMIUM$FIREFOX" ] || skip "neither chromium nor firefox is installed"
+    bad=0
+    for name in ${CHROMIUM:+chromium} ${FIREFOX:+firefox}; do
+        run node tests/web/cache.mjs $name build/npm || bad=1
+    done
+    return $bad
 }

@@ -534,9 +534,10 @@ function megabytes(bytes) {
     return `${Math.max(0, bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
 }
 
-function storageFailed(error) {
-    const full = error.name === 'QuotaExceededError';
-    return { note: `not cached: ${full ? 'the browser\'s storage is full' : error.message}` };
+/* The second name is what Firefox says of a file that is made longer, without a message. */
+function storageFailed({ name, message }) {
+    const full = ['QuotaExceededError', 'NS_ERROR_FILE_NO_DEVICE_SPACE'].includes(name);
+    return { note: `not cached: ${full ? 'the browser\'s storage is full' : message || name}` };
 }
 
 /* The network's errors and aborts reach the caller. All others are the storage's. */
