@@ -833,7 +833,7 @@ tests.push({
     }
 });
 
-inChromium('clear spares only what is in use', async (tab, state) => {
+inBrowser('clear spares only what is in use', async (tab, state) => {
     await tab.load(`${state.origin}/other.gguf`);
     await tab.load(state.url);
     const result = await tab.work(async ({ openSource, clear, list }, { url }) => {
