@@ -124,6 +124,16 @@ for (const variant of variants)
         e => equal([variant, e.code], ['relaxed', 'ERR_UNSUPPORTED'])
     );
 
+const folders = [];
+process.on('exit', () => {
+    for (const folder of folders) fs.rmSync(folder, { recursive: true, force: true });
+});
+
+function newFolder() {
+    folders.push(fs.mkdtempSync(path.join(os.tmpdir(), 'bitnet-web-')));
+    return folders.at(-1);
+}
+
 const delay = (ms, value) => new Promise(r => setTimeout(r, ms, value));
 
 // ---- a server that can be slow, wrong and incomplete ----
@@ -543,7 +553,7 @@ test('out of memory', async () => {
             };`;
         fs.appendFileSync(at('worker.js'), limit);
     });
-    const zeros = path.join(os.tmpdir(), 'bitnet-zeros.gguf');
+    const zeros = path.join(newFolder(), 'zeros.gguf');
     fs.writeFileSync(zeros, '');
     for (const variant of usable) {
         const options = { variant, threads: 2 };
@@ -567,7 +577,6 @@ test('out of memory', async () => {
         equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'a smaller one');
         await model.free();
     }
-    fs.rmSync(zeros);
     if (threadsAtStart) equal(await threadsLeft(), threadsAtStart, 'threads');
 });
 
@@ -812,7 +821,7 @@ test('a process ends though its model was not freed', () => {
 
 /** A copy of build/web in which change(name => path) breaks something. */
 async function broken(change) {
-    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'bitnet-web-'));
+    const folder = newFolder();
     fs.cpSync(web, folder, { recursive: true });
     change(name => path.join(folder, name));
     return import(pathToFileURL(path.join(folder, 'bitnet.js')));
@@ -959,7 +968,7 @@ for (const variant of usable.filter(v => v !== 'simd'))
 
 /** What npm pack makes of build/web, and a folder where it is installed. */
 const packed = remembered(() => {
-    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'bitnet-pack-'));
+    const folder = newFolder();
     const npm = (...args) => {
         const run = spawnSync('npm', args, { cwd: folder, encoding: 'utf8', timeout: 60000 });
         if (run.error) throw new Skip('no npm');
