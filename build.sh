@@ -81,13 +81,13 @@ web_variant() {
         -sMEMORY_GROWTH_GEOMETRIC_CAP=16MB -sEXPORTED_FUNCTIONS=_malloc,_free
 }
 
-# web_crosscheck NAME FLAGS...: examples/crosscheck.c, for the page, which compares its
-# report with crosscheck.txt, this machine's.
+# web_crosscheck NAME FLAGS...: examples/crosscheck.c, for the page, which compares its report on the
+# kernels and tiny.gguf with crosscheck.txt, this machine's.
 web_crosscheck() {
     name=crosscheck-$1
     shift
     web_module examples/crosscheck.c $name -O2 "$@" -sINVOKE_RUN=0 -sEXIT_RUNTIME=1 \
-        -sEXPORTED_RUNTIME_METHODS=callMain
+        -sEXPORTED_RUNTIME_METHODS=callMain,FS
 }
 
 web() {
@@ -95,6 +95,7 @@ web() {
     WEB_FLAGS='' variants=
     threads="-pthread -sPTHREAD_POOL_SIZE=Module['poolSize'] -sDEFAULT_PTHREAD_STACK_SIZE=512KB
         -Wno-pthreads-mem-growth"
+    made_with="$EMCC ${EMCC_RELAXED:-}"
     rm -rf build/web
     mkdir -p build/web build/em/stb
     cp web/* examples/tiny.gguf LICENSE build/web
@@ -106,13 +107,15 @@ web() {
     web_variant simd
     web_variant threads $threads
     web_crosscheck simd
+    EMCC=${EMCC_RELAXED:-$EMCC}
     if em_has_relaxed; then
         web_variant relaxed -mrelaxed-simd $threads
         web_crosscheck relaxed -mrelaxed-simd
     fi
     echo "export const variants = [$variants];" >build/web/variants.js
-    echo "$EMCC" >build/em/compiler
-    example crosscheck && build/crosscheck --short >build/web/crosscheck.txt
+    echo "$made_with" >build/em/compiler
+    example crosscheck &&
+        build/crosscheck --short -m examples/tiny.gguf -n 8 >build/web/crosscheck.txt
     (cd build/web && wc -c ./*-*.js ./*-*.wasm)
 }
 
@@ -143,6 +146,7 @@ missing_packages() {
     have node || echo nodejs
     have npm || echo npm
     have chromium || echo chromium
+    have firefox-esr || have firefox || echo firefox-esr
     [ "$(uname -m)" = x86_64 ] || return 0
     if ! echo '#include <stdio.h>' | gcc -m32 -E - >/dev/null 2>&1; then
         # not gcc-multilib, which would remove the cross compilers

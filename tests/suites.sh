@@ -5,7 +5,7 @@
 # Other machines, each in an emulator; then all suites, the longest first.
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows
     i686 wasm-relaxed wasm-simd"
-SUITES="web-node sanitizers check $MACHINES cc races gcc-native-unsigned-char cli crosscheck qemu-x86
+SUITES="web-node sanitizers check $MACHINES cc web-firefox races gcc-native-unsigned-char cli crosscheck qemu-x86
     clang web-cache web-chromium"
 
 # Of these, where they are, every machine's report must be the same.
@@ -35,10 +35,9 @@ suite_commands() {
                     screen/switch screen/ahead lookup/samplers tiny/same_text ;;
         qemu-x86) qemu_x86 ;;
         web-node) web_node ;;
-        web-chromium) web_chromium ;;
-        web-cache)
-            need node && need chromium && need_playwright &&
-                PLAYWRIGHT="$playwright" node tests/web/cache.mjs ;;
+        web-chromium) web_page chromium ;;
+        web-firefox) web_page firefox ;;
+        web-cache) web_cache ;;
         *) machine "$1" && require_machine && on_machine ;;
     esac
 }
@@ -97,7 +96,8 @@ machine() {
                 has=simd128 break='s/shr(v\[r\], 6)/shr(v[r], 4)/'
                 break_names='dotrows_ternary .*, kernel simd128, only in'
             else
-                find_relaxed
+                find_relaxed || skip "$why"
+                compiler=$relaxed
                 flags="$flags -mrelaxed-simd -pthread -sPTHREAD_POOL_SIZE=16"
                 flags="$flags -sINITIAL_MEMORY=1GB"       # threads slow memory that grows
                 has='relaxed-simd simd128' break='s/shr(v\[r\], 4)/shr(v[r], 2)/'
@@ -107,31 +107,24 @@ machine() {
     esac
 }
 
-# An emcc with relaxed SIMD, which Debian 12's has not: EMCC_RELAXED, or $compiler, or one that the
-# test data's script makes.
+# Sets $relaxed to an emcc with relaxed SIMD, which Debian 12's has not: EMCC_RELAXED, or $EMCC, or
+# one that the test data's script makes, once. Else says in $why that there is none.
 find_relaxed() {
-    script=$BITNET_TEST_DATA/tools/emscripten-3.1.69.sh
-    if [ -n "${EMCC_RELAXED:-}" ]; then compiler=$EMCC_RELAXED
-    elif ! em_has_relaxed; then
-        [ -f "$script" ] || skip "$compiler has no relaxed SIMD, and $script is not there"
-        have clang-19 || skip "$compiler has no relaxed SIMD, and clang-19 is not installed"
-        compiler=$PWD/build/emscripten/emcc
-        [ -x "$compiler" ] || run bash "$script" build/emscripten
-    fi
+    script=$BITNET_TEST_DATA/tools/emscripten-3.1.69.sh relaxed=${EMCC_RELAXED:-} why=
+    [ -z "$relaxed" ] || return 0
+    relaxed=$EMCC
+    ! em_has_relaxed || return 0
+    relaxed=$PWD/build/emscripten/emcc why="$EMCC has no relaxed SIMD, and"
+    [ -f "$script" ] || { why="$why $script is not there"; return 1; }
+    have clang-19 || { why="$why clang-19 is not installed"; return 1; }
+    (
+        ! have flock || flock 9
+        [ -x "$relaxed" ] || run bash "$script" build/emscripten
+    ) 9>build/emscripten.lock && [ -x "$relaxed" ] || { why="$why $script failed"; return 1; }
 }
 
 skip() { echo "skip $suite: $1"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 need() { have "$1" || skip "$1 is not installed"; }
-
-# Sets $playwright, which drives chromium: from npm, in a folder of the suite's own, since others
-# run at the same time.
-need_playwright() {
-    need npm
-    playwright=$PWD/build/npm-$suite/node_modules/playwright-core
-    [ -d "$playwright" ] ||
-        run npm install --no-save --prefix "build/npm-$suite" playwright-core@1 ||
-        skip "npm cannot install playwright-core"
-}
 
 # Skips the suite if the machine's tools are missing. 64-bit ARM has to be there where test may
 # install it.
@@ -289,11 +282,13 @@ qemu_x86() {
 # a shell of its own, since it is to end at the first error, which set -e does not do in a condition.
 make_web() {
     need "${EMCC%% *}"
+    find_relaxed || { relaxed=; echo "$why: no such module"; }
     (
         ! have flock || flock 9
-        [ "$(cat build/em/compiler 2>/dev/null)" = "$EMCC" ] && [ -e build/web/crosscheck.txt ] &&
+        [ "$(cat build/em/compiler 2>/dev/null)" = "$EMCC $relaxed" ] &&
+            [ -e build/web/crosscheck.txt ] &&
             [ -z "$(find web bitnet*.h build.sh examples -newer build/web/crosscheck.txt)" ] ||
-            "$0" web 9>&-
+            EMCC_RELAXED=$relaxed "$0" web
     ) 9>build/web.lock
 }
 
@@ -301,24 +296,55 @@ make_web() {
 web_node() {
     need node
     make_web && build_example "$CC $CFLAGS" generate || return 1
-    bad=0
+    bad=0 options=
     node tests/web/node.mjs build/generate-web-node || bad=1
     if [ -e build/web/bitnet-relaxed.js ]; then
-        node --experimental-wasm-relaxed-simd --no-liftoff tests/web/node.mjs \
-            build/generate-web-node relaxed/ || bad=1
+        for option in --experimental-wasm-relaxed-simd --no-liftoff; do
+            ! node $option -e 0 2>/dev/null || options="$options $option"
+        done
+        node $options tests/web/node.mjs build/generate-web-node relaxed/ || bad=1
     fi
     return $bad
 }
 
-# The page in a real browser. The npm packages that drive it go to build/, nothing else is fetched.
-web_chromium() {
-    for tool in node npm "${CHROMIUM:-chromium}"; do need "$tool"; done
+# The npm packages that drive the browsers, in build/npm, for all suites; nothing else is fetched.
+need_npm_packages() {
+    need node
+    need npm
+    mkdir -p build/npm
+    (
+        ! have flock || flock 9
+        ! cmp -s tests/web/package.json build/npm/installed || exit 0
+        cp tests/web/package.json build/npm &&
+            run npm install --prefix build/npm --no-package-lock --no-audit --no-fund &&
+            cp tests/web/package.json build/npm/installed
+    ) 9>build/npm.lock || skip "npm cannot install what drives the browsers"
+}
+
+# Firefox is called so by all but Debian.
+find_browsers() {
+    CHROMIUM=$(command -v "${CHROMIUM:-chromium}")
+    FIREFOX=$(command -v "${FIREFOX:-firefox-esr}" || command -v firefox)
+    export CHROMIUM FIREFOX
+}
+
+# web_page chromium|firefox: the page in it.
+web_page() {
+    find_browsers
+    [ -n "$([ $1 = firefox ] && echo "$FIREFOX" || echo "$CHROMIUM")" ] || skip "$1 is not installed"
+    need_npm_packages
     make_web && build_example "$CC $CFLAGS" generate || return 1
-    packages=build/npm-$suite
-    mkdir -p "$packages"
-    cp tests/web/package.json "$packages"
-    run npm install --prefix "$packages" --no-package-lock --no-audit --no-fund ||
-        skip "npm cannot install what drives the browser"
-    CHROMIUM=$(command -v "${CHROMIUM:-chromium}") \
-        run node tests/web/browser.mjs build/web "build/generate-$suite" "$packages"
+    run node tests/web/browser.mjs $1 build/web "build/generate-$suite" build/npm
+}
+
+# The cache in both.
+web_cache() {
+    find_browsers
+    need_npm_packages
+    [ -n "$CHROMIUM$FIREFOX" ] || skip "neither chromium nor firefox is installed"
+    bad=0
+    for name in ${CHROMIUM:+chromium} ${FIREFOX:+firefox}; do
+        run node tests/web/cache.mjs $name build/npm || bad=1
+    done
+    return $bad
 }

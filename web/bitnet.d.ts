@@ -38,7 +38,7 @@ export type ErrorCode =
     | 'ERR_BUSY'
     /** free() has been called. */
     | 'ERR_FREED'
-    /** A crash; the model is lost. */
+    /** A crash. The model is lost: all later calls fail with this, too. */
     | 'ERR_INTERNAL';
 
 export class BitNetError extends Error {
@@ -157,15 +157,25 @@ export class BitNet {
 
 export interface CachedModel {
     url: string;
-    size: number;
+    /** null: the download was interrupted, and the server had told no size. */
+    size: number | null;
+    /** Bytes that are there. */
+    loaded: number;
     /** false: the download was interrupted and will be resumed. */
     complete: boolean;
-    date: Date | number | string;
+    /** ISO 8601; '' if it is not known. */
+    date: string;
 }
 
 /** The downloads that are kept. */
 export const cache: {
+    /** The last change first. */
     list(): Promise<CachedModel[]>;
-    remove(url: string): Promise<void>;
+    /** Says whether there was anything. ERR_BUSY while it is being downloaded or read. */
+    remove(url: string): Promise<boolean>;
+    /** All that is not in use; ERR_BUSY if something was. */
     clear(): Promise<void>;
+    /** Asks the browser not to drop them when its disk runs short, which may ask the user; only a
+     * page can. Says whether it agreed. */
+    persist(): Promise<boolean>;
 };

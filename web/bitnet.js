@@ -1,11 +1,11 @@
 // bitnet.js - BitNet b1.58 models in browsers and Node 20+. bitnet.d.ts has the interface. This
 // side holds no model: it sends messages to a worker of its own (worker.js), one for each model.
 import { variants as built } from './variants.js';
-import { BitNetError, abortError } from './errors.js';
-import { list, remove, clear } from './cache.js';
+import { BitNetError, abortError, engineCode } from './errors.js';
+import { list, remove, clear, persist } from './cache.js';
 
 export { BitNetError };
-export const cache = { list, remove, clear };
+export const cache = { list, remove, clear, persist };
 
 const isNode = typeof process === 'object' && Boolean(process.versions?.node);
 
@@ -283,11 +283,20 @@ class Connection {
     #onMessage({ id, event, value, error }) {
         const call = this.#calls.get(id);
         if (!call) return;
-        if (event) return call.onEvent?.(event);
+        if (event) {
+            try {
+                return call.onEvent?.(event);
+            } catch (e) {
+                return call.reject(e); // the caller's own
+            }
+        }
         this.#calls.delete(id);
         this.#hold();
-        if (error) call.reject(revive(error));
-        else call.resolve(value);
+        if (!error) return call.resolve(value);
+        const revived = revive(error);
+        call.reject(revived);
+        // after a crash nobody knows what is in the module's memory
+        if (revived.code === 'ERR_INTERNAL') this.close(revived);
     }
 
     /** Node does not end while a call waits, and is not kept from it by an idle worker. */
@@ -298,8 +307,8 @@ class Connection {
 
 function crash(event) {
     event?.preventDefault?.();
-    const text = event?.message || 'the worker could not be started, or crashed';
-    return new BitNetError(/memory|OOM/i.test(text) ? 'ERR_MEMORY' : 'ERR_INTERNAL', text);
+    const text = event?.message || 'perhaps it could not be started';
+    return new BitNetError(engineCode(text), `the worker crashed: ${text}`);
 }
 
 // ---- the model ----

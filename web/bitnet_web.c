@@ -49,7 +49,9 @@ static int reserve(void **p, int32_t *cap, int32_t n, size_t size) {
     free(*p);
     *p = malloc((size_t)n * size);
     *cap = *p ? n : 0;
-    return *p ? 0 : fail(BITNET_ERR_MEMORY);
+    if (*p) return 0;
+    return bitnet__fail(&err, BITNET_ERR_MEMORY, "no memory for %llu bytes",
+                        (unsigned long long)n * size);
 }
 
 /* ---- the file ----
@@ -349,6 +351,9 @@ EXPORT int bw_next(void) {
     }
     return t;
 }
+
+/* What the last token was drawn from, a float for each of the vocabulary; for tests. */
+EXPORT const float *bw_logits(void) { return bitnet_logits(ctx, -1); }
 
 /* The bitnet_stop that bw_next came to; -1: it can go on. */
 EXPORT int bw_reason(void) { return ended ? (int)g.why : -1; }

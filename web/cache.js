@@ -16,9 +16,7 @@
  *
  * Runs in a dedicated worker (only there can a file be written in place) and in Node, which caches
  * nothing; list, remove, clear and persist work on a page, too. */
-import { BitNetError } from './errors.js';
-
-export { BitNetError };
+import { BitNetError, abortError } from './errors.js';
 
 const FOLDER = 'bitnet-cache';
 const SLICE = 4 << 20;                    // bytes read at a time
@@ -32,8 +30,10 @@ const CACHE_URL = 'https://bitnet.invalid/';
 const isNode = typeof process === 'object' && !!process.versions?.node;
 
 /* -> { size, cache: 'opfs' | 'cache' | 'memory' | 'none', fromCache, notes, stream(), discard(),
- * close() }. notes are sentences for the user: why something is not cached. 'memory' is a browser
- * that cannot keep files, 'none' a source that needs no cache, must not use it or finds no room.
+ * close() }. size is null if the server tells none and nothing is cached; that as many bytes come
+ * is for the reader to check. notes are sentences for the user: why something is not cached.
+ * 'memory' is a browser that cannot keep files, 'none' a source that needs no cache, must not use
+ * it or finds no room.
  *
  * onProgress({ phase: 'download' | 'read', loaded, total, bytesPerSecond, secondsLeft, fromCache,
  * cache }): total and secondsLeft are null while nobody knows. A model that is cached counts as
@@ -42,12 +42,10 @@ const isNode = typeof process === 'object' && !!process.versions?.node;
 export async function openSource(source, { cache = 'auto', signal, onProgress } = {}) {
     const job = startJob(signal, onProgress);
     try {
-        if (signal?.aborted) throw aborted();
+        if (signal?.aborted) throw abortError();
         if (source instanceof Blob) return blobSource(source, job);
-        if (source instanceof ArrayBuffer) return bytesSource(new Uint8Array(source), job);
-        if (ArrayBuffer.isView(source)) {
-            return bytesSource(
-                new Uint8Array(source.buffer, source.byteOffset, source.byteLength), job);
+        if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) {
+            return blobSource(new Blob([source]), job);
         }
         const url = isNode ? nodeUrl(source) : browserUrl(source);
         if (url.protocol === 'file:' && isNode) return await nodeFileSource(url, job);
@@ -55,7 +53,7 @@ export async function openSource(source, { cache = 'auto', signal, onProgress } 
         return await urlSource(url, cache, job);
     } catch (error) {
         job.end();
-        throw signal?.aborted ? aborted() : error;
+        throw signal?.aborted ? abortError() : error;
     }
 }
 
@@ -121,10 +119,6 @@ function startJob(signal, onProgress) {
     };
 }
 
-function aborted() {
-    return new DOMException('the load was aborted', 'AbortError');
-}
-
 function browserUrl(source) {
     try {
         return new URL(source, globalThis.location?.href);
@@ -148,7 +142,7 @@ function makeSource(job, parts) {
         stream() {
             if (!open) throw new BitNetError('ERR_ARG', 'the source is closed');
             const progress = startProgress(job, { phase, fromCache, cache }, 0, size);
-            return streamOf(counted(exactly(size, parts.chunks()), progress, job));
+            return streamOf(counted(parts.chunks(), progress, job));
         },
         close() {
             if (!open) return;
@@ -163,19 +157,8 @@ function makeSource(job, parts) {
     };
 }
 
-function blobSource(blob, job, parts = {}) {
-    return makeSource(job, {
-        size: blob.size, cache: 'none', ...parts, chunks: () => blobChunks(blob)
-    });
-}
-
-function bytesSource(bytes, job) {
-    return makeSource(job, {
-        size: bytes.length, cache: 'none',
-        async *chunks() {
-            for (let at = 0; at < bytes.length; at += SLICE) yield bytes.subarray(at, at + SLICE);
-        }
-    });
+function blobSource(blob, job) {
+    return makeSource(job, { size: blob.size, cache: 'none', chunks: () => blobChunks(blob) });
 }
 
 async function nodeFileSource(url, job) {
@@ -225,60 +208,37 @@ async function cachedSource(store, url, job) {
 /* The complete model, locked against removal until it is closed. */
 async function storedSource(store, key, job, fromCache) {
     const release = await lock(key, { mode: 'shared', signal: job.signal });
+    let source = null;
     try {
         const meta = await store.find(key);
-        if (meta) {
-            return makeSource(job, {
-                size: meta.size, cache: store.name, fromCache,
-                chunks: await store.reader(key),
-                close: release,
-                discard: () => withLock(key, {}, async () => {
-                    // another tab may have done so, and downloaded it again
-                    if ((await store.find(key))?.id === meta.id) await store.remove(key);
-                })
-            });
-        }
-    } catch (error) {
-        release();
-        throw error;
+        if (!meta) return null;
+        source = makeSource(job, {
+            size: meta.size, cache: store.name, fromCache,
+            chunks: await store.reader(key),
+            close: release,
+            discard: () => withLock(key, {}, async () => {
+                // another tab may have done so, and downloaded it again
+                if ((await store.find(key))?.id === meta.id) await store.remove(key);
+            })
+        });
+        return source;
+    } finally {
+        if (!source) release();
     }
-    release();
-    return null;
 }
 
-/* Straight from the network. If the server tells no size, all of it has to come first: the browser
- * keeps large Blobs on its disk. */
+/* Straight from the network. */
 async function directSource(url, job, parts, response) {
     response ??= await request(url, {}, job);
-    const size = sizeOf(response);
     let taken = false;
-    const chunks = () => {
-        if (taken) throw new BitNetError('ERR_ARG', 'a source without a cache can be read once');
-        taken = true;
-        return bodyChunks(response, job);
-    };
-    if (size !== null) return makeSource(job, { ...parts, size, phase: 'download', chunks });
-    const progress = startProgress(job, { ...parts, phase: 'download' }, 0, null);
-    const blob = await blobOf(counted(chunks(), progress, job));
-    return blobSource(blob, job, parts);
-}
-
-/* Response.blob() has its own words for a stream's failure. */
-async function blobOf(generator) {
-    let failure;
-    const kept = (async function* () {
-        try {
-            yield* generator;
-        } catch (error) {
-            failure = error;
-            throw error;
+    return makeSource(job, {
+        ...parts, size: sizeOf(response), phase: 'download',
+        chunks() {
+            if (taken) throw new BitNetError('ERR_ARG', 'what is not cached can be read once');
+            taken = true;
+            return bodyChunks(response, job);
         }
-    })();
-    try {
-        return await new Response(streamOf(kept)).blob();
-    } catch (error) {
-        throw failure ?? error;
-    }
+    });
 }
 
 // ---- chunks: async generators of Uint8Array ----
@@ -322,19 +282,9 @@ async function* bodyChunks(response, job) {
     }
 }
 
-async function* exactly(size, chunks) {
-    let loaded = 0;
-    for await (const chunk of chunks) {
-        loaded += chunk.length;
-        if (loaded > size) break;
-        yield chunk;
-    }
-    if (loaded !== size) throw wrongSize(loaded, size);
-}
-
 async function* counted(chunks, progress, job) {
     for await (const chunk of chunks) {
-        if (job.signal.aborted) throw aborted();
+        if (job.signal.aborted) throw abortError();
         progress.add(chunk.length);
         yield chunk;
     }
@@ -397,7 +347,7 @@ async function request(url, headers, job, allowed = []) {
         // no-store: the browser's HTTP cache would keep a second copy
         response = await fetch(url, { headers, cache: 'no-store', signal: job.signal });
     } catch (error) {
-        throw job.signal.aborted ? aborted() : unreachable(url, error);
+        throw job.signal.aborted ? abortError() : unreachable(url, error);
     }
     if (response.ok || allowed.includes(response.status)) return response;
     cancel(response);
@@ -419,7 +369,7 @@ function unreachable(url, error) {
 }
 
 function lost(received, why, job) {
-    if (job.signal.aborted) return aborted();
+    if (job.signal.aborted) return abortError();
     return new BitNetError('ERR_NETWORK',
         `the connection was lost after ${received} bytes: ${why}`);
 }
@@ -525,7 +475,7 @@ function lock(key, options) {
         navigator.locks.request(`${FOLDER}/${key}`, options, (held) => {
             if (held) return new Promise(resolve);
             throw new BitNetError('ERR_BUSY', 'the model is in use, perhaps in another tab');
-        }).catch((error) => reject(options.signal?.aborted ? aborted() : error));
+        }).catch((error) => reject(options.signal?.aborted ? abortError() : error));
     });
 }
 
@@ -584,9 +534,10 @@ function megabytes(bytes) {
     return `${Math.max(0, bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
 }
 
-function storageFailed(error) {
-    const full = error.name === 'QuotaExceededError';
-    return { note: `not cached: ${full ? 'the browser\'s storage is full' : error.message}` };
+/* The second name is what Firefox says of a file that is made longer, without a message. */
+function storageFailed({ name, message }) {
+    const full = ['QuotaExceededError', 'NS_ERROR_FILE_NO_DEVICE_SPACE'].includes(name);
+    return { note: `not cached: ${full ? 'the browser\'s storage is full' : message || name}` };
 }
 
 /* The network's errors and aborts reach the caller. All others are the storage's. */
@@ -876,7 +827,7 @@ async function saveResponse(cache, key, url, job) {
         await cache.put(`${CACHE_URL}${key}.json`, new Response(JSON.stringify(meta)));
         return null;
     } catch (error) {
-        if (failure || job.signal.aborted) throw failure ?? aborted();
+        if (failure || job.signal.aborted) throw failure ?? abortError();
         await cache.delete(CACHE_URL + key);
         return storageFailed(error);
     }

@@ -3,18 +3,26 @@
 // variant, answers with { absent } or { failure } (texts), or { total, passed, ops: [{name, passed,
 // total}], wrong, kernels, seconds }.
 
+const MODEL = 'tiny.gguf'; // beside this file; the reference has what it gives natively
+const ARGUMENTS = ['--short', '-m', MODEL, '-n', '8'];
+
 // A report's lines are WHAT | TABLE | TYPES HASH; "end N" is the last. A table that differs from
-// the scalar one adds lines of its own, so only those of scalar may be there.
+// the scalar one adds lines of its own, so only those of scalar, and the model's, may be there.
 function parse(lines) {
     const report = { head: lines[0], end: lines.at(-1), results: new Map(), differing: [] };
     for (const line of lines) {
         const [what, table, hash] = line.split(' | ');
         if (hash === undefined) continue;
         if (table === 'scalar') report.results.set(what, hash);
+        else if (table === 'model') report.results.set(`${MODEL}, ${what}`, hash);
         else report.differing.push({ what: `${what}, kernel ${table}`, in: what, got: hash });
     }
     return report;
 }
+
+// What is counted together: a kernel on all its inputs, a model's layers or its greedy tokens.
+const operation = what =>
+    what.split(/ n=| after| of| \d/)[0].replace('stream', 'layers').replace(/token$/, 'tokens');
 
 function compare(expected, got) {
     const ops = new Map(),
@@ -23,7 +31,7 @@ function compare(expected, got) {
     for (const d of got.differing)
         wrong.push({ what: d.what, got: d.got, expected: got.results.get(d.in) });
     for (const [what, hash] of expected.results) {
-        const name = what.split(' n=')[0],
+        const name = operation(what),
             here = got.results.get(what);
         const op = ops.get(name) ?? ops.set(name, { name, passed: 0, total: 0 }).get(name);
         if (here !== hash) {
@@ -47,15 +55,14 @@ function compare(expected, got) {
 
 async function check(variant) {
     const here = name => new URL(name, import.meta.url);
-    const [reference, wasm] = await Promise.all([
-        fetch(here('crosscheck.txt'), { cache: 'no-cache' }),
-        fetch(here(`crosscheck-${variant}.wasm`)),
-    ]);
+    const names = [`crosscheck-${variant}.wasm`, 'crosscheck.txt', MODEL];
+    const [wasm, reference, model] = await Promise.all(
+        names.map(name => fetch(here(name), { cache: 'no-cache' }))
+    );
     if (wasm.status === 404) return { absent: 'not in this build.' };
-    if (!reference.ok)
-        return { failure: `crosscheck.txt: the server answered ${reference.status}` };
-    if (!wasm.ok)
-        return { failure: `crosscheck-${variant}.wasm: the server answered ${wasm.status}` };
+    const bad = [wasm, reference, model].findIndex(response => !response.ok);
+    if (bad >= 0)
+        return { failure: `${names[bad]}: the server answered ${[wasm, reference, model][bad].status}` };
     const lines = [],
         said = [],
         wasmBinary = await wasm.arrayBuffer();
@@ -67,9 +74,10 @@ async function check(variant) {
         print: l => lines.push(l),
         printErr: l => said.push(l),
     });
+    module.FS.writeFile(MODEL, new Uint8Array(await model.arrayBuffer()));
     const start = performance.now();
     try {
-        module.callMain(['--short']);
+        module.callMain(ARGUMENTS);
     } catch (e) {
         if (e.name !== 'ExitStatus') throw e;
     }

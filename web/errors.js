@@ -9,4 +9,9 @@ export class BitNetError extends Error {
     }
 }
 
+/** The code of what the engine threw. The text of a trap may speak of memory, too: "memory access
+ * out of bounds". */
+export const engineCode = text =>
+    /memory|OOM|allocat/i.test(text) && !/bounds/i.test(text) ? 'ERR_MEMORY' : 'ERR_INTERNAL';
+
 export const abortError = () => new DOMException('The operation was aborted.', 'AbortError');

@@ -2,7 +2,7 @@
 // bitnet.js. Messages in are { id, op, ...arguments } and { cancel: id }; messages out are
 // { id, value }, { id, error } and { id, event }.
 import { openSource } from './cache.js';
-import { BitNetError, abortError } from './errors.js';
+import { BitNetError, abortError, engineCode } from './errors.js';
 
 const isNode = typeof process === 'object' && Boolean(process.versions?.node);
 const ADD_BOS = 1; // flags of bw_tokenize
@@ -43,10 +43,20 @@ function check(result) {
     return result;
 }
 
+const megabytes = bytes => `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
+
+function outOfMemory(bytes) {
+    const has = memory.buffer.byteLength;
+    return new BitNetError(
+        'ERR_MEMORY',
+        `out of memory: no ${megabytes(bytes)} more than the ${megabytes(has)} there are`
+    );
+}
+
 /** Puts bytes into memory of their own. */
 function put(bytes) {
     const at = bw._malloc(bytes.length + 1) >>> 0;
-    if (!at) throw new BitNetError('ERR_MEMORY', 'out of memory');
+    if (!at) throw outOfMemory(bytes.length);
     heap().set(bytes, at);
     return at;
 }
@@ -147,38 +157,17 @@ async function startModule({ variants, threads, notes }) {
             notes.push(`no ${variant} module: ${e?.message ?? e}`);
         }
     }
-    throw new BitNetError('ERR_INTERNAL', notes.at(-1));
+    throw new BitNetError(engineCode(notes.at(-1)), notes.at(-1));
 }
 
 // ---- loading ----
 
-/** Reports at most every 50 ms, but never loses the last one; adds speed and time left. */
-function progressTo(id) {
-    let phase,
-        start,
-        from,
-        shown = 0;
-    return p => {
-        const now = performance.now();
-        if (p.phase !== phase) [phase, start, from, shown] = [p.phase, now, p.loaded, 0];
-        if (now - shown < 50 && p.loaded !== p.total) return;
-        shown = now;
-        const speed = now > start ? ((p.loaded - from) / (now - start)) * 1000 : 0;
-        const left = p.total && speed ? (p.total - p.loaded) / speed : undefined;
-        post({ id, event: { bytesPerSecond: speed, secondsLeft: left, ...p } });
-    };
-}
-
 /** Makes the file's place in memory longer; returns where the addition begins. */
 function extend(bytes) {
     const at = bw._bw_alloc(bytes) >>> 0;
-    if (!at && bytes)
-        throw new BitNetError('ERR_MEMORY', `out of memory: no ${bytes >> 20} MB more`);
+    if (!at && bytes) throw outOfMemory(bytes);
     return at;
 }
-
-const wrongSize = (got, expected) =>
-    new BitNetError('ERR_NETWORK', `the file should have ${expected} bytes, but ${got} came`);
 
 /** A size beyond 32 bits must not reach the module, which would see only the low ones. */
 function checkSize(size) {
@@ -187,17 +176,16 @@ function checkSize(size) {
 }
 
 /** Streams the file to its place in memory; returns its size. */
-async function readFile(opened, { hash, signal, report, network }) {
-    const known = opened.size >= 0;
+async function readFile(opened, { hash, signal, remote }) {
+    const known = opened.size !== null,
+        code = remote ? 'ERR_NETWORK' : 'ERR_IO';
     checkSize(opened.size);
     const broken = e => {
         checkAbort(signal);
-        if (e.code) throw e;
-        throw new BitNetError(
-            network ? 'ERR_NETWORK' : 'ERR_IO',
-            `after ${size} bytes: ${e.message}`
-        );
+        throw e.code ? e : new BitNetError(code, `after ${size} bytes: ${e.message}`);
     };
+    const wrongSize = got =>
+        new BitNetError(code, `the file should have ${opened.size} bytes, but ${got} came`);
     let size = 0,
         room = opened.size ?? 0,
         waited = performance.now();
@@ -211,7 +199,7 @@ async function readFile(opened, { hash, signal, report, network }) {
             const { done, value } = await reader.read().catch(broken);
             checkAbort(signal);
             if (done) break;
-            if (known && size + value.length > opened.size) throw wrongSize('more', opened.size);
+            if (known && size + value.length > opened.size) throw wrongSize('more');
             if (size + value.length > room) {
                 const more = Math.max(STEP, value.length);
                 extend(more);
@@ -220,7 +208,6 @@ async function readFile(opened, { hash, signal, report, network }) {
             heap().set(value, start + size);
             if (hash) bw._bw_sha256_add(start + size, value.length);
             size += value.length;
-            report(size, opened.size);
             if (performance.now() - waited > 50) {
                 await turn();
                 checkAbort(signal);
@@ -231,8 +218,7 @@ async function readFile(opened, { hash, signal, report, network }) {
         signal.removeEventListener('abort', stop);
         stop();
     }
-    if (known && size !== opened.size) throw wrongSize(size, opened.size);
-    report(size, size);
+    if (known && size !== opened.size) throw wrongSize(size);
     return size;
 }
 
@@ -253,36 +239,33 @@ async function loadFile(source, { cache, sha256, signal, report }) {
         cache,
         signal: stop.signal,
         onProgress(p) {
-            total = p.total;
+            total = p.total ?? undefined;
             if (total > MOST_BYTES)
                 stop.abort(); // rather than download it first
-            else report({ phase: 'download', ...p });
+            else report({ ...p, total, secondsLeft: p.secondsLeft ?? undefined });
         }
     }).catch(e => {
         if (!signal.aborted) checkSize(total);
         throw e;
     });
-    const network = opened.cache === 'none' && /^https?:/.test(source);
-    const about = { fromCache: opened.fromCache, cache: opened.cache };
+    const { fromCache, notes } = opened;
+    const loading = loaded =>
+        report({ phase: 'load', loaded, total, bytesPerSecond: 0, fromCache, cache: opened.cache });
     try {
         if (sha256) bw._bw_sha256_begin();
-        const size = await readFile(opened, {
-            hash: Boolean(sha256),
-            signal,
-            network,
-            report: (loaded, total) =>
-                report({ phase: network ? 'download' : 'read', loaded, total, ...about })
-        });
+        const hash = Boolean(sha256), remote = /^https?:/.test(source);
+        const size = await readFile(opened, { hash, signal, remote });
         if (sha256) checkHash(sha256);
-        report({ phase: 'load', loaded: 0, total: size, ...about });
+        total = size;
+        loading(0);
         await turn();
         checkAbort(signal);
         check(bw._bw_load(size));
-        report({ phase: 'load', loaded: size, total: size, ...about });
-        return { cache: opened.cache, said: opened.notes ?? [] };
+        loading(size);
+        return { cache: opened.cache, said: notes };
     } catch (e) {
         const damaged = ['ERR_CHECKSUM', 'ERR_FORMAT', 'ERR_TRUNCATED', 'ERR_UNSUPPORTED'];
-        if (damaged.includes(e.code) || (opened.fromCache && e.code === 'ERR_NETWORK'))
+        if (damaged.includes(e.code) || (fromCache && e.code === 'ERR_NETWORK'))
             await opened.discard();
         throw e;
     } finally {
@@ -301,7 +284,8 @@ function describe(variant, cache, notes) {
 async function load({ source, options, variants, notes }, signal, id) {
     const variant = await startModule({ variants, threads: options.threads, notes });
     checkAbort(signal);
-    const { cache, said } = await loadFile(source, { ...options, signal, report: progressTo(id) });
+    const report = event => post({ id, event });
+    const { cache, said } = await loadFile(source, { ...options, signal, report });
     check(bw._bw_ctx(options.context, BATCH, variant === 'simd' ? 1 : options.threads));
     return describe(variant, cache, [...notes, ...said]);
 }
@@ -402,9 +386,12 @@ async function generate(args, signal, id) {
 function plainError(e) {
     if (e?.name === 'AbortError') return { name: 'AbortError' };
     const message = String(e?.message ?? e);
-    const crash = /memory|OOM/i.test(message) ? 'ERR_MEMORY' : 'ERR_INTERNAL';
-    const code = e instanceof BitNetError || /^ERR_/.test(e?.code) ? e.code : crash;
-    return { code, message, status: e?.status };
+    if (e instanceof BitNetError || /^ERR_/.test(e?.code))
+        return { code: e.code, message, status: e.status };
+    // emscripten throws 'unwind' out of a call that waits for a thread which has crashed
+    const what = e === 'unwind' ? 'one of its threads stopped' : message;
+    const code = engineCode(message);
+    return { code, message: code === 'ERR_INTERNAL' ? `the worker crashed: ${what}` : message };
 }
 
 // These wait for each other; tokenize and detokenize may come between two turns of a generation.

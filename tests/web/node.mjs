@@ -14,12 +14,18 @@ import { gzipSync } from 'node:zlib';
 
 const root = fileURLToPath(new URL('../../', import.meta.url)),
     web = path.join(root, 'build/web');
-const { BitNet, BitNetError } = await import(pathToFileURL(path.join(web, 'bitnet.js')));
+const { BitNet, BitNetError, cache } = await import(pathToFileURL(path.join(web, 'bitnet.js')));
 const { variants } = await import(pathToFileURL(path.join(web, 'variants.js')));
 const generateExe = path.resolve(process.argv[2] ?? path.join(root, 'build/generate'));
 const TINY = path.join(root, 'examples/tiny.gguf');
-const MODELS = [TINY, ...['a', 'b'].map(n => path.join(root, `tests/data/${n}.gguf`))];
+const MODELS = [
+    TINY,
+    path.join(root, 'tests/data/a.gguf'),
+    path.join(root, 'tests/data/b.gguf'),
+    path.resolve(root, process.env.BITNET_TEST_DATA ?? '../shared', 'models/c.gguf')
+].filter(file => fs.existsSync(file));
 const PROMPT = 'Once upon a time';
+const PROMPTS = [PROMPT, 'Grüße, 世界 🌍! The capital of France is'];
 
 // ---- cases ----
 
@@ -72,30 +78,70 @@ async function collect(iterator) {
     return { text, stats: r.value };
 }
 
+/** The same function, which computes nothing twice. */
+function remembered(f) {
+    const known = new Map();
+    return (...args) => {
+        const key = JSON.stringify(args);
+        if (!known.has(key)) known.set(key, f(...args));
+        return known.get(key);
+    };
+}
+
 /** What examples/generate.c writes, less the prompt and the last newline. */
-function native(model, prompt, ...options) {
+const native = remembered((model, prompt, ...options) => {
     const out = execFileSync(generateExe, ['-m', model, '-p', prompt, ...options], {
         stdio: ['ignore', 'pipe', 'ignore'],
         encoding: 'utf8'
     });
     ok(out.startsWith(prompt), 'generate repeats the prompt');
     return out.slice(prompt.length, -1);
+});
+
+/** The same as bits, from build/crosscheck: all logits after the prompt, then for each of n tokens
+ * it and its logit. */
+const nativeBits = remembered((model, prompt, n) => {
+    const out = execFileSync(
+        path.join(root, 'build/crosscheck'),
+        ['-m', model, '-p', prompt, '-n', String(n)],
+        { stdio: ['ignore', 'pipe', 'ignore'], encoding: 'utf8' }
+    );
+    const lines = out.split('\n').filter(l => /^(logits after the prompt|greedy token)/.test(l));
+    equal(lines.length, 1 + n, 'lines of logits');
+    return lines.map(l => l.split(' | ')[3]);
+});
+
+const threadsAtStart = fs.existsSync('/proc/self/task')
+    ? fs.readdirSync('/proc/self/task').length
+    : 0;
+
+/** The variants that run here. Node 20 runs relaxed with --experimental-wasm-relaxed-simd
+ * --no-liftoff only; tests/suites.sh does so in a second run. */
+const usable = [];
+for (const variant of variants)
+    await BitNet.load(TINY, { variant }).then(
+        model => usable.push(variant) && model.free(),
+        e => equal([variant, e.code], ['relaxed', 'ERR_UNSUPPORTED'])
+    );
+
+const folders = [];
+process.on('exit', () => {
+    for (const folder of folders) fs.rmSync(folder, { recursive: true, force: true });
+});
+
+function newFolder() {
+    folders.push(fs.mkdtempSync(path.join(os.tmpdir(), 'bitnet-web-')));
+    return folders.at(-1);
 }
 
-/** With --experimental-wasm-relaxed-simd --no-liftoff Node 20 does. */
-const hasRelaxed = await BitNet.load(TINY, { variant: 'relaxed' }).then(
-    model => model.free().then(() => true),
-    () => false
-);
-
-const delay = ms => new Promise(r => setTimeout(r, ms));
+const delay = (ms, value) => new Promise(r => setTimeout(r, ms, value));
 
 // ---- a server that can be slow, wrong and incomplete ----
 
 const tiny = fs.readFileSync(TINY);
-let requests = 0;
+let asked = false,
+    closed = false; // of silent.gguf and endless.gguf
 const server = http.createServer(async (request, response) => {
-    requests++;
     switch (new URL(request.url, 'http://localhost').pathname) {
         case '/tiny.gguf':
             response.writeHead(200, { 'content-length': tiny.length }).end(tiny);
@@ -127,6 +173,17 @@ const server = http.createServer(async (request, response) => {
                 .write(tiny.subarray(0, 500000));
             setTimeout(() => response.destroy(), 100);
             break;
+        case '/endless.gguf':
+            response.on('close', () => (closed = true));
+            for (; !response.destroyed; await delay(1)) response.write(Buffer.alloc(1 << 20));
+            break;
+        case '/silent.gguf':
+            asked = true;
+            response.on('close', () => (closed = true));
+            break;
+        case '/huge.gguf':
+            response.writeHead(200, { 'content-length': 5e9 }).write(tiny);
+            break;
         case '/page.gguf':
             response.end('<html>Sign in, please, to read this</html>');
             break;
@@ -147,15 +204,56 @@ const at = name => `http://127.0.0.1:${server.address().port}/${name}`;
 
 // ---- the same text as native ----
 
-for (const variant of ['simd', 'threads', 'relaxed']) {
+/** build/web, but onToken gets the logits, too. */
+let withLogits;
+const talkative = () =>
+    (withLogits ??= broken(at =>
+        edit(
+            at('worker.js'),
+            '{ token, text, index }',
+            '{ token, text, index, logits: bytesAt(bw._bw_logits(), 4 * bw._bw_number(1)) }'
+        )
+    ));
+
+const hex = bits => bits.toString(16).padStart(8, '0');
+
+/** What the model's logits are, as nativeBits says it. */
+async function bitsOf(model, prompt, n) {
+    const said = [];
+    const onToken = ({ token, index, logits }) => {
+        const bits = Array.from(new Uint32Array(logits.buffer), hex);
+        if (index === 0) said.push(bits.join(' '));
+        said.push(`${hex(token)} ${bits[token]}`);
+    };
+    await collect(model.generate(prompt, { maxTokens: n, onToken }));
+    return said;
+}
+
+if (!variants.includes('relaxed'))
+    test('relaxed', () => {
+        throw new Skip('no module relaxed');
+    });
+
+for (const variant of usable) {
     for (const threads of variant === 'simd' ? [1] : [1, 2, 3]) {
+        test(`${variant}/${threads} threads: the same logits`, async () => {
+            for (const file of MODELS) {
+                const model = await (await talkative()).BitNet.load(file, { variant, threads });
+                equal([model.info.variant, model.info.threads], [variant, threads], 'variant');
+                for (const prompt of [PROMPT, PROMPTS[1].repeat(4)]) {
+                    const got = await bitsOf(model, prompt, 8),
+                        expected = nativeBits(file, prompt, 8);
+                    ok(got[0] === expected[0], `${file}: the logits after the prompt`);
+                    equal(got, expected.slice(0, got.length), file); // a text may end earlier
+                }
+                await model.free();
+            }
+        });
         test(`${variant}/${threads} threads: the same text`, async () => {
-            if (!variants.includes(variant)) throw new Skip(`no module ${variant}`);
-            if (variant === 'relaxed' && !hasRelaxed) throw new Skip('this Node does not run it');
             for (const file of threads === 3 ? [TINY] : MODELS) {
                 await withModel(file, { variant, threads }, async model => {
                     equal([model.info.variant, model.info.threads], [variant, threads], 'variant');
-                    for (const prompt of [PROMPT, 'Grüße, 世界 🌍! The capital of France is']) {
+                    for (const prompt of PROMPTS) {
                         const greedy = await collect(model.generate(prompt, { maxTokens: 40 }));
                         equal(
                             greedy.text,
@@ -214,7 +312,9 @@ test('end of text, of maxTokens and of the context', () =>
         const short = await collect(model.generate(PROMPT, { maxTokens: 5 }));
         equal([short.stats.reason, short.stats.tokens], ['length', 5]);
         equal(model.stats, short.stats, 'stats');
-        await fails('ERR_FULL', collect(model.generate(PROMPT.repeat(40))));
+        const long = await fails('ERR_FULL', collect(model.generate(PROMPT.repeat(40))));
+        ok(/prompt has \d+ tokens, the context 64/.test(long.message), long.message);
+        equal((await collect(model.generate(PROMPT, { maxTokens: 5 }))).text, short.text);
         await withModel(TINY, {}, async all => {
             const end = await collect(all.generate(PROMPT));
             equal(end.stats.reason, 'end');
@@ -401,6 +501,13 @@ test('sources', async () => {
     await fails('ERR_ARG', BitNet.load(42));
 });
 
+test('Node keeps nothing', async () => {
+    await withModel(at('tiny.gguf'), {}, async model => equal(model.info.cache, 'none'));
+    equal([await cache.list(), await cache.remove(at('tiny.gguf'))], [[], false]);
+    await cache.clear();
+    equal(await cache.persist(), false);
+});
+
 test('SHA-256', async () => {
     const sha256 = createHash('sha256').update(tiny).digest('hex');
     await withModel(at('tiny.gguf'), { sha256: sha256.toUpperCase() }, async () => {});
@@ -428,6 +535,49 @@ test('wrong files', async () => {
     await fails('ERR_IO', BitNet.load('/no/such/file.gguf'));
     const e = await fails('ERR_NETWORK', BitNet.load('http://127.0.0.1:1/x.gguf'));
     ok(e.message.includes('127.0.0.1:1'), e.message);
+});
+
+/** The threads of this process, once they are as few as at the start, or after a second. */
+async function threadsLeft() {
+    const count = () => fs.readdirSync('/proc/self/task').length;
+    for (let i = 0; i < 100 && count() > threadsAtStart; i++) await delay(10);
+    return count();
+}
+
+test('out of memory', async () => {
+    const lib = await broken(at => {
+        const limit = `const { grow } = WebAssembly.Memory.prototype;
+            WebAssembly.Memory.prototype.grow = function (pages) {
+                if (this.buffer.byteLength + 65536 * pages > 50e6) throw new RangeError('no');
+                return grow.call(this, pages);
+            };`;
+        fs.appendFileSync(at('worker.js'), limit);
+    });
+    const zeros = path.join(newFolder(), 'zeros.gguf');
+    fs.writeFileSync(zeros, '');
+    for (const variant of usable) {
+        const options = { variant, threads: 2 };
+        const says = async (code, words, ...args) => {
+            const e = await lib.BitNet.load(...args).catch(error => error);
+            ok(e.code === code && words.test(e.message), `${variant}, ${args[0]}: ${e.code} ${e}`);
+        };
+        for (const context of [1 << 20, 1 << 17])
+            await says('ERR_MEMORY', RegExp(`${context} positions \\(\\d+ MB\\)`), TINY, {
+                ...options,
+                context
+            });
+        fs.truncateSync(zeros, 200e6);
+        await says('ERR_MEMORY', /no 200 MB more than the 17 MB/, zeros, options);
+        fs.truncateSync(zeros, 5e9);
+        await says('ERR_LIMIT', /5000000000 bytes/, zeros, options);
+        await says('ERR_LIMIT', /5000000000 bytes/, at('huge.gguf'), options);
+        await says('ERR_MEMORY', /no 17 MB more than the \d\d MB/, at('endless.gguf'), options);
+        const model = await lib.BitNet.load(TINY, { ...options, context: 64 });
+        const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
+        equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'a smaller one');
+        await model.free();
+    }
+    if (threadsAtStart) equal(await threadsLeft(), threadsAtStart, 'threads');
 });
 
 test('options out of range', async () => {
@@ -489,6 +639,21 @@ test('abort: download', async () => {
     const start = performance.now();
     await fails('AbortError', load, 200);
     ok(performance.now() - start < 100 && seen < tiny.length, 'at once');
+    for (const name of ['silent.gguf', 'endless.gguf']) {
+        asked = closed = seen = false;
+        const another = new AbortController();
+        const waiting = BitNet.load(at(name), {
+            signal: another.signal,
+            onProgress: p => {
+                seen = p.loaded;
+            }
+        });
+        while (!asked && !seen) await delay(10);
+        another.abort();
+        await fails('AbortError', waiting, 200);
+        for (let i = 0; i < 100 && !closed; i++) await delay(10);
+        ok(closed, `${name}: the server hears of it`);
+    }
     await fails('AbortError', BitNet.load(TINY, { signal: AbortSignal.abort() }));
 });
 
@@ -505,6 +670,33 @@ test('abort: load', async () => {
             })
         );
     }
+});
+
+test('abort: before the start', () =>
+    withModel(TINY, {}, async model => {
+        const signal = AbortSignal.abort();
+        await fails('AbortError', collect(model.generate(PROMPT, { signal })));
+        const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
+        equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after it');
+    }));
+
+test('what a callback throws', async () => {
+    const thrown = new Error('mine');
+    const options = {
+        onProgress: () => {
+            throw thrown;
+        }
+    };
+    ok((await BitNet.load(TINY, options).catch(e => e)) === thrown, 'load fails with it');
+    await withModel(TINY, {}, async model => {
+        const onToken = () => {
+            throw thrown;
+        };
+        const said = await collect(model.generate(PROMPT, { onToken })).catch(e => e);
+        ok(said === thrown, 'generate fails with it');
+        const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
+        equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after it');
+    });
 });
 
 test('abort: prefill', () =>
@@ -630,18 +822,20 @@ test('a process ends though its model was not freed', () => {
 
 /** A copy of build/web in which change(name => path) breaks something. */
 async function broken(change) {
-    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'bitnet-web-'));
+    const folder = newFolder();
     fs.cpSync(web, folder, { recursive: true });
     change(name => path.join(folder, name));
     return import(pathToFileURL(path.join(folder, 'bitnet.js')));
 }
 
+function edit(file, from, to) {
+    const text = fs.readFileSync(file, 'utf8'),
+        edited = text.replace(from, to);
+    ok(edited !== text, `${file} holds ${from}`);
+    fs.writeFileSync(file, edited);
+}
+
 test('broken parts', async () => {
-    const edit = (file, from, to) => {
-        const text = fs.readFileSync(file, 'utf8');
-        ok(text.includes(from), `${file} holds ${from}`);
-        fs.writeFileSync(file, text.replace(from, to));
-    };
     const expect = async (code, lib, options) => {
         const e = await lib.BitNet.load(TINY, options)
             .then(
@@ -683,12 +877,26 @@ test('broken parts', async () => {
             edit(at('worker.js'), '_bw_alloc(bytes) >>> 0', '_bw_alloc(0xffff0000) >>> 0')
         )
     );
+    const engineSays = error =>
+        broken(at =>
+            edit(
+                at('worker.js'),
+                'WebAssembly.instantiate(compiled, imports)',
+                `Promise.reject(${error})`
+            )
+        );
+    for (const text of [
+        'WebAssembly.instantiate(): Out of memory: Cannot allocate Wasm memory for new instance',
+        'could not allocate memory'
+    ])
+        await expect('ERR_MEMORY', await engineSays(`new RangeError("${text}")`));
+    await expect('ERR_INTERNAL', await engineSays('new WebAssembly.LinkError("no")'));
     for (const wrong of [
         'flush(c) { c.enqueue(new Uint8Array(9)); }',
         'transform(b, c) { c.enqueue(b.subarray(1)); }'
     ])
         await expect(
-            'ERR_NETWORK',
+            'ERR_IO',
             await broken(at =>
                 edit(
                     at('worker.js'),
@@ -705,10 +913,7 @@ test('broken parts', async () => {
 
 test('a file of unknown size grows in steps', async () => {
     const { BitNet: Small } = await broken(at =>
-        fs.writeFileSync(
-            at('worker.js'),
-            fs.readFileSync(at('worker.js'), 'utf8').replace('STEP = 16 << 20', 'STEP = 1000')
-        )
+        edit(at('worker.js'), 'STEP = 16 << 20', 'STEP = 1000')
     );
     const model = await Small.load(at('chunked.gguf'));
     const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
@@ -716,95 +921,156 @@ test('a file of unknown size grows in steps', async () => {
     await model.free();
 });
 
+// ---- crashes: an error at once, and from then on ----
+
+const hasCrashed = e =>
+    ok(e.code === 'ERR_INTERNAL' && /^the worker crashed: ./.test(e.message), `${e.code} ${e}`);
+
+async function isLost(lib, options) {
+    const model = await lib.BitNet.load(TINY, options);
+    const other = lib.BitNet.load(TINY, { variant: 'simd' });
+    const calls = [
+        () => collect(model.generate(PROMPT, { maxTokens: 3 })),
+        () => collect(model.chat([{ role: 'user', content: PROMPT }])),
+        () => model.tokenize('x'),
+        () => model.detokenize([1])
+    ];
+    hasCrashed(await calls[0]().catch(e => e));
+    for (const call of calls)
+        hasCrashed(await Promise.race([call().catch(e => e), delay(200, 'it waits')]));
+    await model.free();
+    equal((await model.tokenize('x').catch(e => e)).code, 'ERR_FREED');
+    ok((await (await other).tokenize('x')).length, 'the other model lives on');
+    await (await other).free();
+}
+
+test('a crash', async () => {
+    const crashIn = call =>
+        broken(at => edit(at('worker.js'), call, `(bw._bw_sha256_add(-16, 64), ${call})`));
+    const lib = await crashIn('bw._bw_next()'); // reads past the end of memory
+    for (const variant of ['simd', 'threads']) await isLost(lib, { variant, threads: 2 });
+    const { BitNet: Early } = await crashIn('bw._bw_load(size)');
+    hasCrashed(await Early.load(TINY).catch(error => error));
+});
+
+for (const variant of usable.filter(v => v !== 'simd'))
+    test(`${variant}/2 and 3 threads: a crash in one`, async () => {
+        const lib = await broken(at =>
+            edit(
+                at(`bitnet-${variant}.js`), // a thread's table of functions holds its start only
+                /invokeEntryPoint(=\(ptr,arg\)=>|\(ptr,arg\))\{/,
+                '$&for (let i = 1; i < wasmTable.length; i++) i === ptr || wasmTable.set(i, null);'
+            )
+        );
+        for (const threads of [2, 3]) await isLost(lib, { variant, threads });
+    });
+
 // ---- the package ----
 
-test('types', () => {
-    const folder = path.join(root, 'build/node');
-    fs.mkdirSync(folder, { recursive: true });
-    const tsc = path.join(folder, 'node_modules/typescript/lib/tsc.js');
+/** What npm pack makes of build/web, and a folder where it is installed. */
+const packed = remembered(() => {
+    const folder = newFolder();
+    const npm = (...args) => {
+        const run = spawnSync('npm', args, { cwd: folder, encoding: 'utf8', timeout: 60000 });
+        if (run.error) throw new Skip('no npm');
+        equal(run.status, 0, `npm ${args[0]}: ${run.stderr}`);
+        return run.stdout;
+    };
+    const [pack] = JSON.parse(npm('pack', '--json', web));
+    fs.writeFileSync(path.join(folder, 'package.json'), '{ "private": true }');
+    npm('install', '--offline', '--no-audit', '--no-fund', `./${pack.filename}`);
+    return { folder, pack, home: path.join(folder, 'node_modules/bitnet-h') };
+});
+
+const read = (...name) => fs.readFileSync(path.join(...name), 'utf8');
+
+test('package: what is in it', () => {
+    const { pack, home } = packed();
+    const files = pack.files.map(f => f.path);
+    const modules = files.filter(f => /^bitnet-\w+\.(js|wasm|worker\.c?js)$/.test(f));
+    equal(
+        files.filter(f => !modules.includes(f)).sort(),
+        [
+            ...['LICENSE', 'README.md', 'bitnet.d.ts', 'bitnet.js', 'cache.js', 'errors.js'],
+            ...['package.json', 'tiny.gguf', 'variants.js', 'worker.js']
+        ],
+        'without the modules'
+    );
+    for (const v of variants)
+        for (const end of ['js', 'wasm'])
+            ok(modules.includes(`bitnet-${v}.${end}`), `bitnet-${v}.${end} is in it`);
+    const { name, version } = JSON.parse(read(home, 'package.json'));
+    equal([name, version], ['bitnet-h', /_VERSION "(.*)"/.exec(read(root, 'bitnet.h'))[1]]);
+    const readme = read(home, 'README.md');
+    ok(readme.includes(`./${pack.filename}`), "README has the tarball's name");
+    const [, most, packedMost] = /under (\d+) KB, under (\d+) KB/.exec(readme);
+    for (const v of variants) {
+        const parts = modules.filter(f => f.startsWith(`bitnet-${v}.`) && !/worker/.test(f));
+        const bytes = Buffer.concat(parts.map(f => fs.readFileSync(path.join(home, f))));
+        ok(bytes.length < most * 1000, `${v}: under ${most} KB`);
+        ok(gzipSync(bytes).length < packedMost * 1000, `${v}: under ${packedMost} KB`);
+    }
+});
+
+test("package: README's examples", () => {
+    const { folder, home } = packed();
+    const examples = [...read(home, 'README.md').matchAll(/^```js\n(.*?)^```/gms)].map(m => m[1]);
+    const outputs = examples.map((text, i) => {
+        fs.writeFileSync(path.join(folder, `${i}.mjs`), text);
+        const run = spawnSync(process.execPath, [`${i}.mjs`], { cwd: folder, encoding: 'utf8' });
+        equal([run.status, run.stderr], [0, ''], `example ${i}`);
+        return run.stdout;
+    });
+    equal(outputs[0], native(TINY, 'Once upon a time', '-n', '50', '--temp', '0'));
+    ok(/^ERR_IO /.test(outputs[1]), outputs[1]);
+});
+
+test('package: types', () => {
+    const { folder, home } = packed(),
+        tools = path.join(root, 'build/node');
+    const tsc = path.join(tools, 'node_modules/typescript/lib/tsc.js');
     if (!fs.existsSync(tsc))
         spawnSync(
             'npm',
-            ['install', '--no-audit', '--no-fund', '--prefix', folder, 'typescript@5'],
+            ['install', '--no-audit', '--no-fund', '--prefix', tools, 'typescript@5'],
             { timeout: 60000 }
         );
     if (!fs.existsSync(tsc)) throw new Skip('typescript could not be installed');
-    fs.writeFileSync(
-        path.join(folder, 'use.mts'),
-        `
-    import { BitNet, BitNetError, cache, type Stats } from '../web/bitnet.js';
+    const program = `
+    import { BitNet, BitNetError, cache, type Stats } from 'bitnet-h';
     const m = await BitNet.load(new URL('x:y'), { threads: 2, onProgress: p => { const n: number = p.loaded; } });
     for await (const t of m.chat([{ role: 'user', content: 'x' }], { stop: ['a'] })) t.length;
     const s: Stats | null = m.stats, ids: Int32Array = await m.tokenize('x', { bos: true });
     try { await m.detokenize(ids); } catch (e) { if (e instanceof BitNetError) e.code === 'ERR_BUSY'; }
-    (await cache.list()).map(c => c.url);
+    const kept: string[] = (await cache.list()).map(c => c.url);
+    const agreed: boolean = await cache.persist();
     // @ts-expect-error
     await BitNet.load(5);
     // @ts-expect-error
-    m.generate('x', { temprature: 1 });`
-    );
-    const run = spawnSync(
-        process.execPath,
-        [
-            tsc,
-            '--noEmit',
-            '--strict',
-            '--target',
-            'es2022',
-            '--module',
-            'nodenext',
-            '--moduleResolution',
-            'nodenext',
-            '--lib',
-            'es2022,dom,esnext.disposable',
-            '--typeRoots',
-            path.join(folder, 'none'),
-            path.join(folder, 'use.mts')
-        ],
-        { encoding: 'utf8' }
-    );
-    equal(run.stdout, '');
-    const declared = [
-        ...fs.readFileSync(path.join(web, 'bitnet.d.ts'), 'utf8').matchAll(/\|? '(ERR_\w+)'/g)
-    ].map(m => m[1]);
-    for (const file of ['bitnet.js', 'worker.js', 'cache.js'])
-        for (const [, code] of fs
-            .readFileSync(path.join(web, file), 'utf8')
-            .matchAll(/BitNetError\('(ERR_\w+)'/g))
+    m.generate('x', { temprature: 1 });`;
+    fs.writeFileSync(path.join(folder, 'use.mts'), program);
+    const options = ['--noEmit', '--strict', '--target', 'es2022', '--typeRoots', 'none'];
+    for (const [module, resolution] of [
+        ['nodenext', 'nodenext'],
+        ['es2022', 'bundler']
+    ]) {
+        const run = spawnSync(
+            process.execPath,
+            [
+                tsc,
+                ...options,
+                ...['--module', module, '--moduleResolution', resolution],
+                ...['--lib', 'es2022,dom,esnext.disposable'],
+                'use.mts'
+            ],
+            { cwd: folder, encoding: 'utf8' }
+        );
+        equal(run.stdout, '', resolution);
+    }
+    const declared = [...read(home, 'bitnet.d.ts').matchAll(/\|? '(ERR_\w+)'/g)].map(m => m[1]);
+    for (const file of ['bitnet.js', 'worker.js', 'cache.js', 'errors.js'])
+        for (const [, code] of read(home, file).matchAll(/'(ERR_[A-Z]\w+)'/g))
             ok(declared.includes(code), `${code} of ${file} is declared`);
-});
-
-test('package', async () => {
-    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'bitnet-pack-'));
-    const pack = spawnSync('npm', ['pack', '--json', '--pack-destination', folder], {
-        cwd: web,
-        encoding: 'utf8'
-    });
-    if (pack.error) throw new Skip('no npm');
-    equal(pack.status, 0, pack.stderr);
-    const [{ filename, version }] = JSON.parse(pack.stdout);
-    equal(
-        version,
-        /#define BITNET_VERSION "(.*)"/.exec(
-            fs.readFileSync(path.join(root, 'bitnet.h'), 'utf8')
-        )[1]
-    );
-    const home = path.join(folder, 'node_modules/bitnet-h');
-    fs.mkdirSync(home, { recursive: true });
-    equal(
-        spawnSync('tar', ['xzf', path.join(folder, filename), '-C', home, '--strip-components=1'])
-            .status,
-        0
-    );
-    fs.writeFileSync(
-        path.join(folder, 'use.mjs'),
-        `
-    import { BitNet } from 'bitnet-h';
-    const m = await BitNet.load(new URL(import.meta.resolve('bitnet-h/tiny.gguf')), { threads: 2 });
-    for await (const t of m.generate('${PROMPT}', { maxTokens: 10 })) process.stdout.write(t);`
-    );
-    const run = spawnSync(process.execPath, [path.join(folder, 'use.mjs')], { encoding: 'utf8' });
-    equal(run.stdout, native(TINY, PROMPT, '-n', '10', '--temp', '0'), run.stderr);
 });
 
 // ---- peak memory, by hand: the file is too large for a suite ----
