@@ -316,15 +316,20 @@ web_node() {
     return $bad
 }
 
-# The page in a real browser. The npm packages that drive it go to build/, nothing else is fetched.
-web_chromium() {
-    for tool in node npm "${CHROMIUM:-chromium}"; do need "$tool"; done
-    make_web && build_example "$CC $CFLAGS" generate || return 1
+# Sets $packages: a folder of the suite's own with the npm packages that drive browsers, since others
+# run at the same time. Nothing else is fetched.
+install_driver() {
     packages=build/npm-$suite
     mkdir -p "$packages"
     cp tests/web/package.json "$packages"
-    run npm install --prefix "$packages" --no-package-lock --no-audit --no-fund ||
-        skip "npm cannot install what drives the browser"
+    run npm install --prefix "$packages" --no-package-lock --no-audit --no-fund
+}
+
+# The page in a real browser.
+web_chromium() {
+    for tool in node npm "${CHROMIUM:-chromium}"; do need "$tool"; done
+    make_web && build_example "$CC $CFLAGS" generate || return 1
+    install_driver || skip "npm cannot install what drives the browser"
     CHROMIUM=$(command -v "${CHROMIUM:-chromium}") \
         run node tests/web/browser.mjs build/web "build/generate-$suite" "$packages"
 }
