@@ -313,7 +313,22 @@ web_node() {
         node --experimental-wasm-relaxed-simd --no-liftoff tests/web/node.mjs \
             build/generate-web-node relaxed/ || bad=1
     fi
+    example bench && for row in "Node simd" "Chromium simd"; do
+        verdict "bench, $row" shows_speed "$row"
+    done
     return $bad
+}
+
+# One thread's row of the table, without Chromium; no matter how fast.
+shows_speed() {
+    BENCH_NO_CHROMIUM="there is none" node tests/web/bench.mjs examples/tiny.gguf -r 1 -t 1 \
+        --only "$1" >"build/$suite.out" || return 1
+    cat "build/$suite.out"
+    numbers=" +[0-9.]+ +[0-9]+ +[0-9]+ +[0-9.]+ +[0-9]+ % +[0-9.]+ +[0-9]+ % +-"
+    case $1 in
+        Node*) grep -Eqx "$1 +1$numbers" "build/$suite.out" ;;
+        *) grep -Eqx "$1 +1 +there is none" "build/$suite.out" ;;
+    esac
 }
 
 # Sets $packages: a folder of the suite's own with the npm packages that drive browsers, since others
