@@ -9,6 +9,7 @@
 #   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
 #   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
+#   ./build.sh bench --web [MODEL] [-t N]   the same of the browser part, in Node and Chromium
 #   ./build.sh deps        installs what test needs (apt-get, as root or through sudo)
 #   ./build.sh clean       removes build/
 #
@@ -77,7 +78,7 @@ web_module() {
 web_variant() {
     variants="'$1'${variants:+, $variants}" name=bitnet-$1
     shift
-    web_module web/bitnet_web.c $name -O3 "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB \
+    web_module web/bitnet_web.c $name -Os "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB \
         -sMEMORY_GROWTH_GEOMETRIC_CAP=16MB -sEXPORTED_FUNCTIONS=_malloc,_free
 }
 
@@ -117,6 +118,23 @@ web() {
     example crosscheck &&
         build/crosscheck --short -m examples/tiny.gguf -n 8 >build/web/crosscheck.txt
     (cd build/web && wc -c ./*-*.js ./*-*.wasm)
+}
+
+# bench_web --web ARGUMENTS...: with what the suites build and install; Chromium may be missing.
+bench_web() {
+    have node || { echo "bench: node is not installed (Debian: nodejs)" >&2; exit 1; }
+    have "${EMCC%% *}" || { echo "bench: $EMCC is not installed (Debian: emscripten)" >&2; exit 1; }
+    suite=bench missing='' CHROMIUM=$(command -v "${CHROMIUM:-chromium}") || missing=chromium
+    export TMPDIR="$PWD/build/tmp/bench" CHROMIUM
+    mkdir -p "$TMPDIR"
+    example bench
+    make_web
+    have npm || missing=npm
+    if [ -n "$missing" ]; then missing="$missing is not installed"
+    else npm_packages || missing="npm cannot install what drives it"
+    fi
+    shift
+    BENCH_NO_CHROMIUM=$missing BENCH_MODULES=build/npm run node tests/web/bench.mjs "$@"
 }
 
 # ---- packages (Debian's names) ----
@@ -246,8 +264,11 @@ case $command in
     web) web ;;
     serve) [ -e build/web/crosscheck.txt ] || web; run node tests/web/serve.mjs build/web "${1:-8080}" ;;
     check) mkdir -p build && run sh tests/check.sh ;;
-    bench) example bench && run $RUN build/bench "$@" ;;
+    bench)
+        if [ "${1:-}" = --web ]; then bench_web "$@"
+        else example bench && run $RUN build/bench "$@"
+        fi ;;
     deps) mkdir -p build && deps ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,21s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,22s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -12,7 +12,8 @@
    the head, and the keys and values before it. Prefill is bitnet_eval of a prompt, without the
    head. Its limit is what the kernels' instructions multiply and accumulate in registers; ternary
    weights are the work. Last, the first table with 1, 2, 4, ... threads.
-   --profile prints instead where the time goes in the first table. */
+   --profile prints instead where the time goes in the first table; --save FILE and --ask are for
+   tests/web/bench.mjs, see bench_ask.h. */
 #define _DEFAULT_SOURCE 1              /* clock_gettime, also with -std=c99 */
 #define BITNET_IMPLEMENTATION
 #include "../bitnet.h"
@@ -22,6 +23,7 @@
 #include "bench_limits.h"
 #include "bench_model.h"
 #include "bench_profile.h"
+#include "bench_ask.h"
 
 enum { MAX_TABLES = 16, MAX_SCALES = 10 };
 
@@ -237,6 +239,8 @@ static void parse_flags(char **a) {                       /* ends with 0 */
         if (!strcmp(*a, "--json")) json = 1;
         else if (!strcmp(*a, "--quick")) quick = 1;
         else if (!strcmp(*a, "--profile")) profile = 1;
+        else if (!strcmp(*a, "--ask")) ask = 1;
+        else if (!strcmp(*a, "--save") && a[1]) save = *++a;
         else if (!strcmp(*a, "-t")) threads = number(a++, MAX_THREADS);
         else if (!strcmp(*a, "-r")) rounds = number(a++, MAX_ROUNDS);
         else if (!strcmp(*a, "--kernel") && a[1]) kernel = *++a;
@@ -281,6 +285,7 @@ int main(int argc, char **argv) {
     parse_flags(argv + 1);
     if (path) read_file(path);
     else make_model();
+    if (asked()) return 0;
     open_tables();
     if (!profile) measure_tables();
     for (i = 0; i < n_tables; i++) bitnet_ctx_free(tables[i].ctx);

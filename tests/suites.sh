@@ -304,13 +304,26 @@ web_node() {
         done
         node $options tests/web/node.mjs build/generate-web-node relaxed/ || bad=1
     fi
+    example bench && for row in "Node simd" "Chromium simd"; do
+        verdict "bench, $row" shows_speed "$row"
+    done
     return $bad
 }
 
+# One thread's row of the table, without Chromium; no matter how fast.
+shows_speed() {
+    BENCH_NO_CHROMIUM="there is none" node tests/web/bench.mjs examples/tiny.gguf -r 1 -t 1 \
+        --only "$1" >"build/$suite.out" || return 1
+    cat "build/$suite.out"
+    numbers=" +[0-9.]+ +[0-9]+ +[0-9]+ +[0-9.]+ +[0-9]+ % +[0-9.]+ +[0-9]+ % +-"
+    case $1 in
+        Node*) grep -Eqx "$1 +1$numbers" "build/$suite.out" ;;
+        *) grep -Eqx "$1 +1 +there is none" "build/$suite.out" ;;
+    esac
+}
+
 # The npm packages that drive the browsers, in build/npm, for all suites; nothing else is fetched.
-need_npm_packages() {
-    need node
-    need npm
+npm_packages() {
     mkdir -p build/npm
     (
         ! have flock || flock 9
@@ -318,7 +331,12 @@ need_npm_packages() {
         cp tests/web/package.json build/npm &&
             run npm install --prefix build/npm --no-package-lock --no-audit --no-fund &&
             cp tests/web/package.json build/npm/installed
-    ) 9>build/npm.lock || skip "npm cannot install what drives the browsers"
+    ) 9>build/npm.lock
+}
+need_npm_packages() {
+    need node
+    need npm
+    npm_packages || skip "npm cannot install what drives the browsers"
 }
 
 # Firefox is called so by all but Debian.

@@ -242,6 +242,17 @@ bench_tests() {
     fails bench-model-empty 1 "cannot read $tmp/empty" "$tmp/empty"
     fails bench-model-not-gguf 1 "not a GGUF" "$tmp/text"
 
+    # what tests/web/bench.mjs asks
+    run "$model" --save "$tmp/saved.gguf"
+    check bench-save "exit code $rc" cmp "$model" "$tmp/saved.gguf"
+    fails bench-save-nowhere 1 "cannot write $tmp/no/" "$model" --save "$tmp/no/saved.gguf"
+    echo "scalar 2" > "$tmp/ask"
+    input=$tmp/ask
+    run "$model" --ask
+    input=
+    check bench-ask "exit code $rc: $(cat "$tmp/out")" sh -c "sed -n 2p '$tmp/out' | grep -qE '^[1-9][0-9.]* [1-9][0-9.]*$'"
+    bench_rows bench-ask-kernels "^.*scalar $" 1
+
     n_kernels=$(echo "$kernels" | wc -w)
     run "$model" --quick -r 1 -t 2 --json
     check bench "exit code $rc" test $rc -eq 0

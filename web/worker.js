@@ -332,7 +332,7 @@ async function prefill(left, signal) {
     for (let chunk = 16; left > 0;) {
         const start = performance.now();
         left = check(bw._bw_prefill(chunk));
-        if (performance.now() - start < 100) chunk = Math.min(2 * chunk, BATCH);
+        if (performance.now() - start < 500) chunk = Math.min(2 * chunk, BATCH);
         await turn();
         checkAbort(signal);
     }

@@ -1,0 +1,387 @@
+// bench.mjs - how fast the browser part reads a prompt and writes, in Node and in Chromium, beside
+// the native kernels, for ./build.sh bench --web:
+//
+//     node tests/web/bench.mjs [MODEL] [-t N] [-r ROUNDS] [--only TEXT]
+//
+// Without MODEL: a random one of BitNet b1.58-2B-4T's shapes, in build/random.gguf. For each
+// runtime and variant, with 1, 2, 4, ... N threads, a prompt of some 128 tokens is read and 24 are
+// written after it, greedily, through web/bitnet.js. Native kernels take their turn in each round,
+// so that a noisy machine is noisy for both. Printed are medians. Load is from localhost; memory is
+// the module's, after writing, and how much of it is not the file. The last column is writing
+// beside one other process that keeps a processor busy. --only leaves the rows whose names have
+// TEXT in them, such as "Chromium relaxed".
+//
+// build.sh gives BENCH_MODULES, the folder that has puppeteer-core, or says in BENCH_NO_CHROMIUM
+// what is missing for it.
+import { execFileSync, fork, spawn, spawnSync } from 'node:child_process';
+import { closeSync, existsSync, openSync, readFileSync, statSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { launch } from './browsers.mjs';
+import { ISOLATED, sendFile, serve } from './serve.mjs';
+
+const self = fileURLToPath(import.meta.url),
+    root = fileURLToPath(new URL('../../', import.meta.url)),
+    site = join(root, 'build/web'),
+    program = join(root, 'build/bench');
+const READ = 128, // tokens of the prompt
+    WRITTEN = 24;
+
+// ---- in Node's other process, or in the page: these see nothing of this file ----
+
+async function load(library, source, options) {
+    const { BitNet } = await import(library);
+    const start = performance.now();
+    const model = await BitNet.load(source, { context: 2048, cache: 'none', ...options });
+    globalThis.model = model;
+    const seconds = (performance.now() - start) / 1000;
+    return { seconds, fileBytes: model.info.fileBytes, threads: model.info.threads };
+}
+
+// The first words differ from round to round, so that no prompt begins like the one before it.
+async function measure(round, read, written) {
+    const { model } = globalThis,
+        words = 'the quick brown fox jumps over a lazy dog and then it sleeps'.split(' ');
+    let prompt = `${round}`;
+    for (let i = 0; (await model.tokenize(prompt, { bos: true })).length < read; i++)
+        prompt += ` ${words[(round + i) % words.length]}`;
+    const texts = model.generate(prompt, { maxTokens: written });
+    while (!(await texts.next()).done);
+    const { prefillPerSecond, promptTokens, tokens, decodeSeconds } = model.stats;
+    return {
+        prefill: prefillPerSecond,
+        decode: (tokens - 1) / decodeSeconds, // the last one is not evaluated
+        promptTokens,
+        memoryBytes: model.info.memoryBytes,
+    };
+}
+
+// ---- the sides: each with call(name, ...arguments) and close() ----
+
+async function inNode(flags) {
+    const child = fork(self, ['--side'], { execArgv: flags });
+    let settle = {};
+    child.on('message', ({ value, error }) =>
+        error ? settle.reject(new Error(error)) : settle.resolve(value)
+    );
+    child.on('exit', () => settle.reject?.(new Error('Node crashed')));
+    return {
+        version: `Node ${process.versions.node}`,
+        library: pathToFileURL(join(site, 'bitnet.js')).href,
+        call: (...message) =>
+            new Promise((resolve, reject) => {
+                settle = { resolve, reject };
+                child.send(message);
+            }),
+        async close() {
+            child.kill();
+        },
+    };
+}
+
+async function inChromium(url) {
+    const browser = await launch('chromium', process.env.BENCH_MODULES),
+        page = await browser.newPage();
+    await page.goto(`${url}empty`);
+    return {
+        version: await browser.version(),
+        library: '/bitnet.js',
+        call: (name, ...args) => page.evaluate({ load, measure }[name], ...args),
+        close: () => browser.close(),
+    };
+}
+
+// The native program, which answers in lines.
+async function startNative(model) {
+    const child = spawn(program, [model, '--ask'], { stdio: ['pipe', 'pipe', 'inherit'] }),
+        lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+    child.stdin.on('error', () => {});
+    const next = async () => {
+        const { done, value } = await lines.next();
+        if (done) throw new Error(''); // it has said why
+        return value.trim();
+    };
+    return {
+        kernels: (await next()).split(' '),
+        async ask(kernel, threads) {
+            child.stdin.write(`${kernel} ${threads}\n`);
+            const [prefill, decode] = (await next()).split(' ').map(Number);
+            return { prefill, decode };
+        },
+        close: () => child.kill(),
+    };
+}
+
+// Runs f while another process keeps a processor busy.
+async function beside(f) {
+    const busy = spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' });
+    try {
+        await new Promise(r => setTimeout(r, 500));
+        return await f();
+    } finally {
+        busy.kill();
+    }
+}
+
+// ---- rows ----
+
+const say = text => console.error(`bench: ${text}`);
+
+/** The native kernels' results, by name and threads: each round of a row adds one. */
+class Native {
+    #program;
+    results = new Map(); // "KERNEL THREADS" -> results
+    busy = new Map(); // threads -> result of the reference
+
+    constructor(program) {
+        this.#program = program;
+        this.fast = program.kernels[0];
+        this.reference = program.kernels.includes('avx2') ? 'avx2' : this.fast;
+    }
+
+    async measure(kernel, threads) {
+        const result = await this.#program.ask(kernel, threads);
+        this.results.set(`${kernel} ${threads}`, [...this.of(kernel, threads), result]);
+        return result;
+    }
+
+    async measureBusy(threads) {
+        this.busy.set(threads, await this.#program.ask(this.reference, threads));
+    }
+
+    of(kernel, threads) {
+        return this.results.get(`${kernel} ${threads}`) ?? [];
+    }
+}
+
+async function measureRow(row, { url, rounds, native }) {
+    const { threads, variant } = row,
+        side = await row.open(url);
+    try {
+        row.version = side.version;
+        row.loaded = await side.call('load', side.library, `${url}model`, { threads, variant });
+        await side.call('measure', 0, 24, 4); // builds the head's screen, and warms up
+        row.native = [];
+        row.rounds = [];
+        for (let i = 1; i <= rounds; i++) {
+            row.native.push(await native.measure(native.reference, threads));
+            row.rounds.push(await side.call('measure', i, READ, WRITTEN));
+            if (native.of(native.fast, threads).length < rounds)
+                await native.measure(native.fast, threads);
+        }
+        if (threads > 1)
+            await beside(async () => {
+                row.busy = await side.call('measure', rounds + 1, 24, WRITTEN);
+                if (!native.busy.has(threads)) await native.measureBusy(threads);
+            });
+    } finally {
+        await side.close();
+    }
+}
+
+// ---- the table ----
+
+const COLUMNS = [
+    ['', -19],
+    ['threads', 7],
+    ['load s', 8],
+    ['memory MB', 11],
+    ['- file', 8],
+    ['prefill/s', 11],
+    ['share', 7],
+    ['decode/s', 10],
+    ['share', 7],
+    ['busy', 7],
+];
+
+function line(cells) {
+    const padded = COLUMNS.map(([, width], i) => {
+        const text = `${cells[i] ?? '-'}`;
+        return width < 0 ? text.padEnd(-width) : text.padStart(width);
+    });
+    console.log(padded.join(''));
+}
+
+const median = values => {
+    const v = [...values].sort((a, b) => a - b);
+    return (v[v.length >> 1] + v[(v.length - 1) >> 1]) / 2;
+};
+const speed = (rounds, key) => median(rounds.map(r => r[key]));
+
+// What native and other rows have in common: speeds, as they are and as a share of the reference's.
+function speeds(rounds, reference, busy) {
+    const cells = ['prefill', 'decode'].flatMap(key => {
+        const value = speed(rounds, key);
+        return [value.toFixed(1), `${Math.round((value / speed(reference, key)) * 100)} %`];
+    });
+    return [...cells, busy?.decode.toFixed(1)];
+}
+
+function printNative(native) {
+    for (const [key, results] of native.results) {
+        const [kernel, threads] = key.split(' '),
+            busy = kernel === native.reference ? native.busy.get(Number(threads)) : undefined,
+            reference = native.of(native.reference, threads);
+        const none = [undefined, undefined, undefined];
+        line([`native ${kernel}`, threads, ...none, ...speeds(results, reference, busy)]);
+    }
+}
+
+function printRow(row) {
+    const { name, threads, why, loaded, rounds } = row;
+    if (why) return console.log(`${name.padEnd(19)}${`${threads}`.padStart(7)}  ${why}`);
+    const memory = Math.max(...rounds.map(r => r.memoryBytes));
+    line([
+        name,
+        threads,
+        loaded.seconds.toFixed(1),
+        (memory / 1e6).toFixed(0),
+        ((memory - loaded.fileBytes) / 1e6).toFixed(0),
+        ...speeds(rounds, row.native, row.busy),
+    ]);
+}
+
+function report(rows, { path, rounds, native, variants }) {
+    const done = rows.filter(r => !r.why),
+        versions = [...new Set(done.map(r => r.version))];
+    console.log(
+        `A model of ${(statSync(path).size / 1e6).toFixed(0)} MB; a prompt of ` +
+            `${done[0]?.rounds[0].promptTokens ?? 'no'} tokens, ${WRITTEN} after it; rounds: ` +
+            `${rounds}\n${versions.join(', ')}\n` +
+            `share: of native ${native.reference} on as many threads, in turn with it; ` +
+            `busy: decode/s beside a busy process\n`
+    );
+    line(COLUMNS.map(([title]) => title));
+    printNative(native);
+    rows.forEach(printRow);
+    console.log();
+    for (const variant of variants) {
+        const file = `bitnet-${variant}.wasm`;
+        console.log(`${file.padEnd(19)} ${statSync(join(site, file)).size} bytes`);
+    }
+}
+
+// ---- from the command line to the table ----
+
+class Usage extends Error {
+    exitCode = 2;
+}
+
+function parse(args) {
+    const options = { rounds: 2, threads: Math.min(availableParallelism(), 8), only: '' };
+    const number = (flag, value, high) => {
+        if (!/^\d+$/.test(value ?? '') || value < 1 || value > high)
+            throw new Usage(`${flag} wants a number from 1 to ${high}`);
+        return Number(value);
+    };
+    for (let i = 0; i < args.length; i++) {
+        if (args[i] === '-t') options.threads = number('-t', args[++i], 64);
+        else if (args[i] === '-r') options.rounds = number('-r', args[++i], 101);
+        else if (args[i] === '--only' && args[i + 1]) options.only = args[++i];
+        else if (args[i].startsWith('-') || options.model)
+            throw new Usage(`not --web [MODEL] [-t N] [-r ROUNDS] [--only TEXT]: ${args[i]}`);
+        else options.model = args[i];
+    }
+    return options;
+}
+
+// Its path; a random one is made once.
+function findModel(path) {
+    if (!path) {
+        path = join(root, 'build/random.gguf');
+        if (!existsSync(path)) {
+            say(`writes a random model to ${path}`);
+            if (spawnSync(program, ['--save', path], { stdio: 'inherit' }).status !== 0)
+                throw new Error('no model');
+        }
+    }
+    try {
+        closeSync(openSync(path));
+        if (statSync(path).isFile()) return path;
+    } catch {
+        // the same
+    }
+    throw new Error(`cannot read ${path}`);
+}
+
+// An empty page, to import bitnet.js into; the model; else what is in the folder.
+const serveModel = path => (req, res, at) => {
+    if (at === '/model') sendFile(req, res, path, ISOLATED);
+    else if (at === '/empty')
+        res.writeHead(200, { 'Content-Type': 'text/html', ...ISOLATED }).end('<!doctype html>');
+    else return false;
+    return true;
+};
+
+const nodeTakes = flag => spawnSync(process.execPath, [flag, '-e', '0']).status === 0;
+
+function makeRows(threads, built) {
+    const counts = [];
+    for (let n = 1; n < threads; n *= 2) counts.push(n);
+    counts.push(threads);
+    const more = counts.filter(n => n > 1); // one thread is simd's; the figures are the same
+    const { BENCH_MODULES, BENCH_NO_CHROMIUM } = process.env,
+        noChromium = BENCH_NO_CHROMIUM || (BENCH_MODULES ? '' : 'BENCH_MODULES is not set');
+    const flags = ['--experimental-wasm-relaxed-simd', '--no-liftoff'].filter(nodeTakes);
+    const rows = [];
+    for (const runtime of ['Node', 'Chromium'])
+        for (const variant of ['simd', 'threads', 'relaxed'])
+            for (const n of variant === 'simd' ? [1] : variant === 'threads' ? more : counts)
+                rows.push({
+                    name: `${runtime} ${variant}`,
+                    threads: n,
+                    variant,
+                    why:
+                        (runtime === 'Chromium' && noChromium) ||
+                        (built.includes(variant) ? '' : 'not built: the compiler lacks it'),
+                    open:
+                        runtime === 'Node'
+                            ? () => inNode(variant === 'relaxed' ? flags : [])
+                            : inChromium,
+                });
+    return rows;
+}
+
+async function main() {
+    const { rounds, threads, model, only } = parse(process.argv.slice(2)),
+        path = findModel(model),
+        { variants } = await import(pathToFileURL(join(site, 'variants.js')));
+    const rows = makeRows(threads, variants).filter(({ name }) => name.includes(only));
+    if (!rows.length) throw new Usage(`--only: no row's name has '${only}' in it`);
+    const answers = await startNative(path),
+        native = new Native(answers);
+    const { server, url } = await serve({ root: site, hook: serveModel(path) });
+    try {
+        for (const row of rows.filter(r => !r.why)) {
+            say(`${row.name}, threads: ${row.threads}`);
+            await measureRow(row, { url, rounds, native }).catch(e => {
+                row.why = e.message.split('\n')[0];
+                process.exitCode = 1;
+            });
+        }
+        report(rows, { path, rounds, native, variants });
+    } finally {
+        answers.close();
+        server.closeAllConnections();
+        server.close();
+    }
+}
+
+if (process.argv[2] === '--side') {
+    const operations = { load, measure };
+    process.on('message', async ([name, ...args]) => {
+        try {
+            process.send({ value: await operations[name](...args) });
+        } catch (e) {
+            process.send({ error: e.message });
+        }
+    });
+    process.on('disconnect', () => process.exit());
+} else {
+    main().catch(e => {
+        if (e.message) say(e.message);
+        process.exit(e.exitCode ?? 1);
+    });
+}
