@@ -173,7 +173,7 @@ function progressTo(id) {
 function extend(bytes) {
     const at = bw._bw_alloc(bytes) >>> 0;
     if (!at && bytes)
-        throw new BitNetError('ERR_MEMORY', `out of memory: no ${bytes >> 20} MB more`);
+        throw new BitNetError('ERR_MEMORY', `out of memory: no ${Math.ceil(bytes / 2 ** 20)} MB more`);
     return at;
 }
 
