@@ -102,7 +102,7 @@ const FAILURES = {
     ERR_IO: ['The file cannot be read', 'It may have been moved or changed since you chose it.'],
     ERR_CHECKSUM: [
         'The file is not what it should be',
-        'Its checksum differs. It was not kept; open it again.',
+        'Its checksum differs from the one that was given. It was not kept.',
     ],
     ERR_QUOTA: [
         'No room for the model in this browser',
@@ -197,6 +197,12 @@ function nameOf(source) {
     return decodeURIComponent(path.slice(path.lastIndexOf('/') + 1)) || source;
 }
 
+// An address may end in #sha256=HEX: what is there must have this checksum.
+function addressOf(source) {
+    const [url, sha256] = typeof source === 'string' ? source.split('#sha256=') : [source];
+    return { url, sha256 };
+}
+
 let last = TINY; // what “Load again” loads
 
 // Returns whether it is open. What was open stays so until then, unless both might not fit.
@@ -214,7 +220,9 @@ async function open(source) {
     if (model?.info.fileBytes > SMALL_FILE) await close();
     ready();
     try {
-        const next = await BitNet.load(source, {
+        const { url, sha256 } = addressOf(source);
+        const next = await BitNet.load(url, {
+            sha256,
             context: number('context'),
             threads: number('threads'),
             variant: $('variant').value || undefined,
@@ -836,7 +844,7 @@ async function start() {
     } catch {
         /* no store */
     }
-    const there = entries.some(e => e.url === before && e.complete);
+    const there = before && entries.some(e => e.url === addressOf(before).url && e.complete);
     if (!(there && (await open(before)))) {
         if (!there || !$('error').hidden) await open(TINY);
     }

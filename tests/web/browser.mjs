@@ -6,10 +6,12 @@
 // program whose text is expected, MODULES a folder whose node_modules has tests/web/package.json's;
 // MODULES/screenshots gets pictures. NAMEs choose tests. For CHROMIUM and FIREFOX see browsers.mjs.
 import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { launch } from './browsers.mjs';
 import { ISOLATED, sendFile, serve } from './serve.mjs';
 
@@ -19,6 +21,7 @@ const require = createRequire(resolve(modules, 'package.json'));
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 const tinyPath = resolve(site, 'tiny.gguf'),
     tiny = readFileSync(tinyPath);
+const { variants } = await import(pathToFileURL(resolve(site, 'variants.js')));
 const scratch = mkdtempSync(join(tmpdir(), 'browser-')),
     pictures = resolve(modules, 'screenshots');
 mkdirSync(pictures, { recursive: true });
@@ -193,10 +196,42 @@ async function stillWrites(page) {
     expect(await write(page, PROMPT), story(), 'text');
 }
 
+async function writesIn(page, variant) {
+    await settings(page, { variant });
+    await page.evaluate(() => document.getElementById('reload-model').click());
+    await state(page, 'loading');
+    await stillWrites(page);
+    expect(await text(page, 'f-variant'), variant, 'variant');
+}
+
+// Of a module with an i8x16.relaxed_swizzle.
+function relaxedIsUnknown() {
+    const hex = '0061736d01000000010401600000030201000a10010e004100fd0f4100fd0ffd80021a0b';
+    return !WebAssembly.validate(Uint8Array.from(hex.match(/../g), x => parseInt(x, 16)));
+}
+
 async function dragOver(page, path) {
     const cdp = await page.createCDPSession(),
         data = { items: [], files: [path], dragOperationsMask: 1 };
     return type => cdp.send('Input.dispatchDragEvent', { type, x: 400, y: 300, data });
+}
+
+// A file: tiny.gguf and N parts of zeros, each of so many bytes.
+function drop(page, fileName, n, bytes = 1 << 24) {
+    return page.evaluate(
+        async (title, parts, each) => {
+            const model = await (await fetch('tiny.gguf')).blob(),
+                part = new Blob([new Uint8Array(each)]),
+                files = new DataTransfer();
+            files.items.add(new File([model, ...Array(parts).fill(part)], title));
+            document.dispatchEvent(
+                new DragEvent('drop', { dataTransfer: files, bubbles: true, cancelable: true })
+            );
+        },
+        fileName,
+        n,
+        bytes
+    );
 }
 
 async function dragInPage(page) {
@@ -241,18 +276,26 @@ const tests = {
     async same_text_in_every_variant() {
         await visit(async page => {
             await ready(page);
-            for (const variant of ['simd', 'threads', 'relaxed']) {
-                if (
-                    variant === 'relaxed' &&
-                    !(await page.evaluate(async () => (await fetch('bitnet-relaxed.js')).ok))
-                )
-                    continue;
-                await settings(page, { variant });
-                await page.evaluate(() => document.getElementById('reload-model').click());
-                await state(page, 'loading');
-                await stillWrites(page);
-                expect(await text(page, 'f-variant'), variant, 'variant');
-            }
+            for (const variant of ['simd', 'threads']) await writesIn(page, variant);
+        });
+    },
+
+    async relaxed_simd() {
+        if (!variants.includes('relaxed')) throw new Skip('this build has no such module');
+        await visit(async page => {
+            await ready(page);
+            if (await page.evaluate(relaxedIsUnknown)) throw new Skip('this browser has none');
+            await writesIn(page, 'relaxed');
+            expect(await text(page, 'f-kernel'), 'relaxed-simd', 'kernel');
+            await settings(page, { variant: '' });
+            await page.evaluate(() => document.getElementById('reload-model').click());
+            await state(page, 'loading');
+            await ready(page);
+            expect(await text(page, 'f-variant'), 'relaxed', 'the best variant');
+            await checked(page);
+            const kernels = await texts(page, '[data-variant=relaxed] caption span');
+            check(/ relaxed-simd \(default\)/.test(kernels.join()), `the check ran ${kernels}`);
+            expect(await count(page, '[data-variant=relaxed] .bad'), 0, 'failing rows');
         });
     },
 
@@ -580,6 +623,7 @@ const tests = {
         });
     },
 
+    // Kernels, and a model's layers, logits and tokens: as examples/crosscheck.c has them natively.
     async crosscheck_passes() {
         await visit(async page => {
             await ready(page);
@@ -596,6 +640,29 @@ const tests = {
                 'status'
             );
             expect(await count(page, '#check-results td.bad'), 0, 'failing rows');
+            const rows = await texts(page, '[data-variant=simd] tbody th');
+            for (const row of ['layers', 'logits', 'greedy tokens'])
+                check(rows.includes(`tiny.gguf, ${row}`), `no ${row} among ${rows}`);
+        });
+    },
+
+    // Some weights are others.
+    async crosscheck_finds_a_wrong_model() {
+        const other = join(scratch, 'other.gguf'),
+            bytes = Buffer.from(tiny);
+        bytes.copyWithin(bytes.length - 20000, bytes.length - 24000, bytes.length - 20000);
+        writeFileSync(other, bytes);
+        await visit(async page => {
+            await ready(page);
+            hooks.set('/tiny.gguf', (req, res, headers) => {
+                sendFile(req, res, other, headers);
+                return true;
+            });
+            await checked(page);
+            check((await text(page, 'check-status')).startsWith('✗ Fail'), 'it passes');
+            const wrong = (await texts(page, '.wrong li')).join('\n');
+            check(/^tiny.gguf, logits after the prompt: /m.test(wrong), wrong);
+            check(!/^(?!tiny.gguf|head|end)/m.test(wrong), wrong);
         });
     },
 
@@ -775,10 +842,13 @@ const tests = {
                     expect(out.join(), '', `${where}: beyond the edge`);
                 };
                 await fits('the beginning');
+                await picture(page, 'phone');
                 await write(page, 'a'.repeat(300));
                 await fits('with text');
+                await picture(page, 'phone-text');
                 await page.click('#panel-toggle');
                 await fits('settings');
+                await picture(page, 'phone-settings');
                 await checked(page);
                 await fits('cross-check');
                 await page.keyboard.press('Escape');
@@ -811,15 +881,19 @@ const tests = {
                         expect(found.join('\n'), '', `${dark ? 'dark' : 'light'}, ${where}`);
                     };
                     await ready(page);
+                    const look = `${dark ? 'dark' : 'light'}-${width}`;
                     await audit('the beginning');
+                    await picture(page, look);
                     await write(page, 'Who are you?');
                     if (width < 900) await page.click('#panel-toggle');
                     await openUrl(page, `${isolated.url}nowhere.gguf`);
                     await errorTitle(page);
                     await audit('with text and an error');
+                    await picture(page, `${look}-error`);
                     if (width < 900) await page.click('#panel-toggle');
                     await checked(page);
                     await audit('settings and cross-check');
+                    await picture(page, `${look}-check`);
                 },
                 { viewport: { width, height: 800 }, at: plain.url, dark, reducedMotion: true }
             );
@@ -857,7 +931,7 @@ const tests = {
         });
     },
 
-    async out_of_memory() {
+    async more_than_wasm_has() {
         hooks.set('/huge.gguf', (req, res, headers) => {
             res.writeHead(200, {
                 'Content-Type': 'application/octet-stream',
@@ -870,12 +944,109 @@ const tests = {
         await visit(async page => {
             await ready(page);
             await openUrl(page, `${isolated.url}huge.gguf`);
-            check(
-                ['Out of memory', 'The model is too large for this page'].includes(
-                    await errorTitle(page)
-                ),
-                await text(page, 'error-title')
+            expect(await errorTitle(page), 'The model is too large for this page', 'message');
+            check(/^ERR_LIMIT: 5000000000 bytes/.test(await text(page, 'error-code')), 'ERR_LIMIT');
+            await stillWrites(page);
+            await drop(page, 'huge.gguf', 256);
+            expect(await errorTitle(page), 'The model is too large for this page', 'message');
+            await stillWrites(page);
+        });
+    },
+
+    // A browser that gives a page little: neither a file nor a model's memory fits, and what was open
+    // goes on.
+    async out_of_memory() {
+        await visit(async page => {
+            await ready(page);
+            hooks.set(
+                '/worker.js',
+                edited(
+                    'worker.js',
+                    s => `WebAssembly.Memory.prototype.grow = () => {
+                        throw new RangeError('Maximum memory size exceeded');
+                    };\n${s}`
+                )
             );
+            const refused = async message => {
+                expect(await errorTitle(page), 'Out of memory', 'message');
+                check(/smaller context/.test(await text(page, 'error-text')), 'no advice');
+                const code = await text(page, 'error-code');
+                check(code.startsWith(`ERR_MEMORY: ${message}`), code);
+                await stillWrites(page);
+            };
+            await drop(page, 'large.gguf', 5);
+            await refused('out of memory: no 82 MB more');
+            await drop(page, 'padded.gguf', 1, 12e6);
+            await refused('no memory for a context of 512 positions');
+        });
+    },
+
+    // The file is not what its address promises: it is not kept, and the right one then is.
+    async wrong_checksum() {
+        const sum = createHash('sha256').update(tiny).digest('hex'),
+            bad = Buffer.from(tiny),
+            sent = [];
+        bad[bad.length - 100] ^= 1;
+        hooks.set('/summed.gguf', (req, res, headers) => {
+            const body = sent.length ? tiny : bad;
+            sent.push(req.headers.range ?? 'all');
+            res.writeHead(200, { ETag: '"1"', 'Content-Length': body.length, ...headers });
+            res.end(body);
+            return true;
+        });
+        await visit(async page => {
+            await ready(page);
+            const url = `${isolated.url}summed.gguf#sha256=${sum}`;
+            await openUrl(page, url);
+            expect(await errorTitle(page), 'The file is not what it should be', 'message');
+            check((await text(page, 'error-code')).includes(`not ${sum}`), 'no checksum');
+            check(await visible(page, 'cache-none'), 'it is kept');
+            await stillWrites(page);
+            await openUrl(page, url);
+            await named(page, 'summed.gguf');
+            await until(page, () => document.querySelector('#cache .delete') !== null);
+            await page.reload();
+            await ready(page);
+            expect(await text(page, 'model-name'), 'summed.gguf', 'model after a reload');
+            expect(sent.join(), 'all,all', 'requests');
+            await openUrl(page, url.replace(/.{64}$/, '0'.repeat(64)));
+            expect(await errorTitle(page), 'The file is not what it should be', 'message');
+        });
+    },
+
+    // Without OPFS, the Cache API; without both, memory, and the page says so.
+    async other_stores() {
+        const hide = what =>
+            ['cache.js', 'worker.js'].forEach(path =>
+                hooks.set(
+                    `/${path}`,
+                    edited(path, s => `${what}\n${s}`)
+                )
+            );
+        const opfs = 'delete StorageManager.prototype.getDirectory;',
+            cacheApi = "Object.defineProperty(globalThis, 'caches', { value: undefined });";
+        hooks.set('/stored.gguf', asTiny);
+        const asked = () => requests.filter(r => r.path === '/stored.gguf').length;
+        hide(opfs);
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}stored.gguf`);
+            await named(page, 'stored.gguf');
+            expect((await texts(page, '#cache .name')).join(), 'stored.gguf', 'listed');
+            await page.reload();
+            await stillWrites(page);
+            expect(await text(page, 'model-name'), 'stored.gguf', 'model');
+            expect(asked(), 1, 'requests');
+        });
+        hide(opfs + cacheApi);
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}stored.gguf`);
+            await named(page, 'stored.gguf');
+            await ready(page);
+            const notes = (await texts(page, '#model-notes li')).join('\n');
+            check(/keeps no files/.test(notes) && /next visit downloads it/.test(notes), notes);
+            check(await visible(page, 'cache-none'), 'it is listed');
             await stillWrites(page);
         });
     },
