@@ -117,7 +117,10 @@ web() {
     echo "$made_with" >build/em/compiler
     example crosscheck &&
         build/crosscheck --short -m examples/tiny.gguf -n 8 >build/web/crosscheck.txt
-    (cd build/web && wc -c ./*-*.js ./*-*.wasm)
+    echo "   bytes  as gzip"
+    for file in build/web/*-*.js build/web/*-*.wasm; do
+        printf '%8s %8s  %s\n' "$(wc -c <"$file")" "$(gzip -9c "$file" | wc -c)" "${file##*/}"
+    done
 }
 
 # bench_web --web ARGUMENTS...: with what the suites build and install; Chromium may be missing.
