@@ -975,7 +975,7 @@ const tests = {
                 await stillWrites(page);
             };
             await drop(page, 'large.gguf', 5);
-            await refused('out of memory: no 82 MB more');
+            await refused('out of memory: no 86 MB more');
             await drop(page, 'padded.gguf', 1, 12e6);
             await refused('no memory for a context of 512 positions');
         });
