@@ -220,9 +220,15 @@ function abortable(promise, signal, onAbort) {
 const revive = ({ name, code, message, status }) =>
     name === 'AbortError' ? abortError() : new BitNetError(code, message, status);
 
+/** In Firefox (140, some 1 start in 100) a worker that makes one of its own may never come back from
+ * it. So a start that takes longer than this is given up; the next one most likely does. */
+const START_MS = 4000;
+
 /** Calls to the worker and their answers. When it dies, every call that waits fails. */
 class Connection {
+    stalled = false; // it died because its threads did not start
     #worker;
+    #timer;
     #calls = new Map(); // id -> { resolve, reject, onEvent }
     #next = 1;
     #dead = null; // the error that says why
@@ -275,12 +281,23 @@ class Connection {
     close(error) {
         if (this.#dead) return;
         this.#dead = error;
+        clearTimeout(this.#timer);
         this.#worker.terminate(); // and its threads with it
         for (const { reject } of this.#calls.values()) reject(error);
         this.#calls.clear();
     }
 
-    #onMessage({ id, event, value, error }) {
+    #watch(starting) {
+        clearTimeout(this.#timer);
+        if (!starting) return;
+        this.#timer = setTimeout(() => {
+            this.stalled = true;
+            this.close(new BitNetError('ERR_INTERNAL', 'the threads did not start'));
+        }, START_MS);
+    }
+
+    #onMessage({ id, event, value, error, starting }) {
+        if (starting !== undefined) return this.#watch(starting);
         const call = this.#calls.get(id);
         if (!call) return;
         if (event) {
@@ -369,28 +386,30 @@ export class BitNet {
         if (cache !== 'auto' && cache !== 'none') bad(`cache: '${cache}' is not auto or none`);
         if (sha256 !== undefined && !/^[0-9a-f]{64}$/i.test(sha256))
             bad('sha256: 64 hexadecimal digits are needed');
-        const from = portable(source);
-        const chosen = choose(variant, threads);
-        const connection = await Connection.open();
-        const call = connection.call(
-            'load',
-            {
-                source: from,
-                options: { context, threads, cache, sha256 },
-                ...chosen
-            },
-            onProgress
-        );
-        try {
-            const model = new BitNet();
-            model.info = await abortable(call, signal, () => connection.cancel(call.id));
-            model.#connection = connection;
-            return model;
-        } catch (e) {
-            // the worker may have something to tidy up first
-            call.catch(() => {}).then(() => connection.close(e));
-            setTimeout(() => connection.close(e), 2000).unref?.();
-            throw e;
+        const args = {
+            source: portable(source),
+            options: { context, threads, cache, sha256 },
+            ...choose(variant, threads)
+        };
+        for (let attempt = 1; ; attempt++) {
+            const connection = await Connection.open();
+            const call = connection.call('load', args, onProgress);
+            try {
+                const model = new BitNet();
+                model.info = await abortable(call, signal, () => connection.cancel(call.id));
+                model.#connection = connection;
+                return model;
+            } catch (e) {
+                // the worker may have something to tidy up first
+                call.catch(() => {}).then(() => connection.close(e));
+                setTimeout(() => connection.close(e), 2000).unref?.();
+                if (!connection.stalled || signal?.aborted) throw e;
+            }
+            if (attempt < 2) continue;
+            args.variants = args.variants.filter(v => v === 'simd');
+            args.notes = [...args.notes, 'one thread: threads did not start'];
+            if (args.variants.length === 0)
+                throw new BitNetError('ERR_INTERNAL', 'the threads did not start');
         }
     }
 

@@ -1,6 +1,6 @@
 // The thread that holds the model: loads it into the WASM module's memory, runs it, answers
 // bitnet.js. Messages in are { id, op, ...arguments } and { cancel: id }; messages out are
-// { id, value }, { id, error } and { id, event }.
+// { id, value }, { id, error }, { id, event }, and { starting } around the start of threads.
 import { openSource } from './cache.js';
 import { BitNetError, abortError, engineCode } from './errors.js';
 
@@ -127,7 +127,8 @@ async function instantiate(name, threads) {
         import(`./bitnet-${name}.js`),
         locator()
     ]);
-    return new Promise((resolve, reject) => {
+    if (name !== 'simd') post({ starting: true });
+    const module = await new Promise((resolve, reject) => {
         glue.default({
             poolSize: Math.max(threads - 1, 1), // with none, 3.1.6 would wait for ever
             locateFile,
@@ -145,6 +146,8 @@ async function instantiate(name, threads) {
             }
         }).then(resolve, reject);
     });
+    if (name !== 'simd') post({ starting: false });
+    return module;
 }
 
 /** The first of the variants that starts; says in notes why others did not. */

@@ -117,7 +117,8 @@ async function until(page, f, ...args) {
             error = `: ${e.message}`;
         }
     }
-    throw new Error(`not within ${WAIT} ms: ${f} ${args}${error}`);
+    const seen = await page.evaluate(() => `${document.body?.dataset.state}: ${document.body?.innerText}`).catch(e => e.message);
+    throw new Error(`not within ${WAIT} ms: ${f} ${args}${error}; the page: ${seen.replace(/\s+/g, " ")}`);
 }
 
 const state = (page, wanted) => until(page, s => document.body?.dataset.state === s, wanted);
@@ -278,6 +279,32 @@ const tests = {
             await ready(page);
             for (const variant of ['simd', 'threads']) await writesIn(page, variant);
         });
+    },
+
+    // A browser whose worker hangs where it starts threads: once, and always.
+    async threads_that_do_not_start() {
+        for (const hanging of [1, 9]) {
+            let starts = 0;
+            hooks.set(
+                '/worker.js',
+                edited('worker.js', s => {
+                    if (++starts > hanging) return s;
+                    const hung = s.replace(
+                        'post({ starting: true });',
+                        '{ post({ starting: true }); for (;;); }'
+                    );
+                    check(hung !== s, 'worker.js has another form');
+                    return hung;
+                })
+            );
+            await visit(async page => {
+                await ready(page);
+                await stillWrites(page);
+                const variant = await text(page, 'f-variant');
+                check((variant === 'simd') === (hanging > 1), `the variant is ${variant}`);
+                expect(starts, Math.min(hanging + 1, 3), 'starts');
+            });
+        }
     },
 
     async relaxed_simd() {
