@@ -120,6 +120,35 @@
    text is far less likely to it (crosscheck.c --which-layout compares that). It is evidence, no
    proof.
 
+   TILES
+   -----
+   TL1 and TL2 weights stand in a file as the kernels of one converter read them: in tiles of BM rows
+   by BK columns, and in those by groups of bm rows. The sizes were made for each shape of matrix,
+   and the file does not record them. They are taken from the published table by the shape:
+
+                               rows x columns   TL1 BM,BK,bm   TL2 BM,BK (bm is 32)
+       bitnet_b1_58-large      1536 x 4096      256,128,32     256,96
+                               1536 x 1536      128,64,64      128,192
+                               4096 x 1536      256,128,32     256,96
+       bitnet_b1_58-3B         3200 x 8640      160,64,32      160,96
+                               3200 x 3200      320,128,64     320,96
+                               8640 x 3200      320,64,32      320,96
+       Llama3-8B-1.58         14336 x 4096      256,128,32     256,96
+                               4096 x 14336     128,64,64      128,96
+                               1024 x 4096      256,128,32     256,96
+                               4096 x 4096      128,64,64      128,96
+
+   or from bitnet_model_params.tile, which then counts for all of a file's. Another shape without a
+   tile is refused. When it is loaded, such a matrix becomes I2_S, or what the kernels make of that;
+   the logits are the bits of the I2_S file that holds the same weights.
+
+   What a packer cannot have written is refused: shapes that are not whole tiles, codes that stand
+   for nothing, a sign on a triplet of zeros, bytes between the weights and the scale that are not
+   0. In TL2 that finds every tile with another number of columns in pairs (columns % BK): its signs
+   meet the wrong triplets. Nothing else can be found: another BM, another BK with the same rest,
+   and in TL1 any tile that divides the shape, read the same legal codes in another order. As with
+   packings, only the text shows it, which is then noise.
+
    SCREENED HEAD
    -------------
    The output head is over half of all bytes that a token of the 2B model reads. Greedy and top-k
@@ -3422,7 +3451,7 @@ static bitnet_result bitnet__load(const bitnet__source *src, void *map,
                          (long long)p.i2s_layout);
     else if (p.tile.BM < 0 || p.tile.BK < 0 || p.tile.bm < 0 || !p.tile.BM != !p.tile.BK ||
              (p.tile.bm && !p.tile.BM))
-        r = bitnet__fail(err, BITNET_ERR_ARG, "tile %d,%d,%d is none: BM and BK must be given",
+        r = bitnet__fail(err, BITNET_ERR_ARG, "tile %d,%d,%d: BM and BK are needed, or none at all",
                          (int)p.tile.BM, (int)p.tile.BK, (int)p.tile.bm);
     else if (!(m = (bitnet_model *)bitnet__alloc(&p.allocator, sizeof *m)))
         r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");

@@ -487,7 +487,7 @@ static void test_import_tile_arguments(void) {
     imp_refused(imp_copy(&g), g.size, imp_none, BITNET_ERR_UNSUPPORTED, "'blk.0.attn_q.weight'",
                 "TL1 of 384 rows of 384");
     for (i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        imp_refused(imp_copy(&g), g.size, bad[i], BITNET_ERR_ARG, "tile", "none");
+        imp_refused(imp_copy(&g), g.size, bad[i], BITNET_ERR_ARG, "tile", "needed");
     for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         imp_refused(imp_copy(&g), g.size, wrong[i], BITNET_ERR_FORMAT, "'blk.0.", "cannot have");
     gb_free_model(&g);
