@@ -270,6 +270,8 @@ typedef struct bitnet_model_info {
     const char *kernels;         /* name of the kernel table in use */
     const char *layout;          /* of the ternary weights in memory: I2_S or TL2 */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
+    const char *embed_type, *head_type;   /* of the two matrices: F32 F16 BF16 Q8_0 Q6_K Q4_0 */
+    uint64_t head_bytes;         /* of the output head, which may be the embedding */
     uint64_t n_params;           /* weights and norms, the tied head once */
     uint64_t file_bytes;
     uint64_t own_bytes;          /* allocated by the model, beyond the mapped or borrowed file */
@@ -2317,8 +2319,16 @@ enum {                                 /* types of metadata values */
 enum {                                 /* types of tensors that we read */
     BITNET__TENSOR_F32 = 0, BITNET__TENSOR_F16 = 1, BITNET__TENSOR_Q4_0 = 2,
     BITNET__TENSOR_Q8_0 = 8, BITNET__TENSOR_Q6_K = 14, BITNET__TENSOR_BF16 = 30,
-    BITNET__TENSOR_I2_S = 36
+    BITNET__TENSOR_TQ1_0 = 34, BITNET__TENSOR_TQ2_0 = 35, BITNET__TENSOR_I2_S = 36,
+    BITNET__TENSOR_TL1 = 38, BITNET__TENSOR_TL2 = 39
 };
+
+/* A type of tensors, ours to read or not. Rows are whole blocks of so many weights in so many
+   bytes; block 0: a tensor is one piece, see bitnet__tensor_size. */
+typedef struct bitnet__type {
+    const char *name;                  /* ggml's */
+    uint16_t block, bytes;
+} bitnet__type;
 
 typedef struct bitnet__key {
     uint64_t name, value;              /* offsets of the name's and the value's first byte */
@@ -2331,6 +2341,7 @@ typedef struct bitnet__tensor {
     uint64_t name, offset, size;       /* offset in the file; size in bytes */
     uint64_t dims[2];                  /* row length, rows; more dimensions multiply into rows */
     uint32_t name_len, type;
+    const bitnet__type *info;          /* 0: unknown; then, and if rows are no blocks, size is 0 */
 } bitnet__tensor;
 
 /* Where the bytes come from. data holds bytes [0, have) of the file: all of it if it is mapped or
@@ -2517,22 +2528,38 @@ static void bitnet__reader_key(bitnet__reader *r, bitnet__key *k) {
     }
 }
 
-/* Weights that can't be had one without the other. */
-static int32_t bitnet__block_weights(uint32_t type) {
-    return type == BITNET__TENSOR_Q6_K ? 256 :
-           type == BITNET__TENSOR_Q8_0 || type == BITNET__TENSOR_Q4_0 ? 32 : 1;
+/* By ggml's number; 0 if that is unknown. Two forks number apart: 36 to 39 are those of BitNet's,
+   but 39 is also ggml's MXFP4 (see bitnet__gguf_settle_39). */
+static const bitnet__type *bitnet__type_info(uint32_t type) {
+    static const bitnet__type types[] = {
+        {"F32", 1, 4}, {"F16", 1, 2}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {"Q4_2", 16, 10},
+        {"Q4_3", 16, 12}, {"Q5_0", 32, 22}, {"Q5_1", 32, 24}, {"Q8_0", 32, 34}, {"Q8_1", 32, 36},
+        {"Q2_K", 256, 84}, {"Q3_K", 256, 110}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176},
+        {"Q6_K", 256, 210}, {"Q8_K", 256, 292}, {"IQ2_XXS", 256, 66}, {"IQ2_XS", 256, 74},
+        {"IQ3_XXS", 256, 98}, {"IQ1_S", 256, 50}, {"IQ4_NL", 32, 18}, {"IQ3_S", 256, 110},
+        {"IQ2_S", 256, 82}, {"IQ4_XS", 256, 136}, {"I8", 1, 1}, {"I16", 1, 2}, {"I32", 1, 4},
+        {"I64", 1, 8}, {"F64", 1, 8}, {"IQ1_M", 256, 56}, {"BF16", 1, 2}, {"Q4_0_4_4", 32, 18},
+        {"Q4_0_4_8", 32, 18}, {"Q4_0_8_8", 32, 18}, {"TQ1_0", 256, 54}, {"TQ2_0", 256, 66},
+        {"I2_S", 0, 0}, {"I8_S", 0, 0}, {"TL1", 0, 0}, {"TL2", 0, 0}, {"NVFP4", 64, 36},
+        {"Q1_0", 128, 18}
+    };
+    return type < sizeof types / sizeof types[0] ? &types[type] : 0;
 }
+static const bitnet__type bitnet__type_mxfp4 = {"MXFP4", 32, 17};
 
-/* Bytes of n elements; 0 for a type that we cannot read. */
-static uint64_t bitnet__tensor_size(uint32_t type, uint64_t n) {
-    switch (type) {
-        case BITNET__TENSOR_F32: return n * 4;
-        case BITNET__TENSOR_F16:
-        case BITNET__TENSOR_BF16: return n * 2;
-        case BITNET__TENSOR_Q4_0: return n / 32 * 18;
-        case BITNET__TENSOR_Q8_0: return n / 32 * 34;
-        case BITNET__TENSOR_Q6_K: return n / 256 * 210;
-        case BITNET__TENSOR_I2_S: return n / 4 + 32;  /* codes, F32 scale, 28 bytes of padding */
+/* Bytes of a tensor; 0 if its type has no size for this shape, or none that we know. n <= 2^40, so
+   nothing overflows. */
+static uint64_t bitnet__tensor_size(uint32_t type, const bitnet__type *info, uint64_t n_cols,
+                                    uint64_t n_rows) {
+    const uint64_t n = n_cols * n_rows;
+    if (!info) return 0;
+    if (info->block) return n_cols % info->block ? 0 : n / info->block * info->bytes;
+    switch (type) {                    /* codes, then 32 bytes that begin with the F32 scale */
+        case BITNET__TENSOR_I2_S:
+        case BITNET__TENSOR_TL1: return n / 4 + 32;
+        case BITNET__TENSOR_TL2:       /* as if 256 columns were pairs, the others triplets */
+            if (n_cols < 256) return 0;
+            return ((n_cols - 256) * n_rows / 3 * 5 / 8 + 128 * n_rows * 4 / 8 + 31) / 32 * 32 + 32;
         default: return 0;
     }
 }
@@ -2553,7 +2580,39 @@ static void bitnet__reader_tensor(bitnet__reader *r, bitnet__tensor *t) {
     }
     t->type = bitnet__reader_u32(r);
     t->offset = bitnet__reader_u64(r);
-    t->size = bitnet__tensor_size(t->type, t->dims[0] * t->dims[1]);
+    t->info = bitnet__type_info(t->type);
+    t->size = bitnet__tensor_size(t->type, t->info, t->dims[0], t->dims[1]);
+}
+
+static const bitnet__key *bitnet__find_key(const bitnet__gguf *g, const char *name);
+
+/* Type 39 is TL2 in BitNet's fork of ggml and MXFP4 in ggml itself. The bytes up to the next tensor
+   tell, since MXFP4 takes over twice as many; where they fit both or neither, the architecture and
+   the file type do. left: bytes of all tensors; offsets are still from the start of those. */
+static void bitnet__gguf_settle_39(bitnet__gguf *g, uint64_t left, uint64_t alignment) {
+    const bitnet__key *arch = bitnet__find_key(g, "general.architecture");
+    const bitnet__key *ftype = bitnet__find_key(g, "general.file_type");
+    const int fork = (arch && arch->type == BITNET__STRING && arch->size >= 6 &&
+                      !memcmp(g->src.data + arch->value, "bitnet", 6)) ||
+                     (ftype && ftype->type == BITNET__U32 &&
+                      bitnet__get_u32(g->src.data + ftype->value) == 39);
+    uint64_t i, k;
+    for (i = 0; i < g->n_tensors; i++) {
+        bitnet__tensor *t = &g->tensors[i];
+        uint64_t end = left, room, mxfp4;
+        int fits_tl2, fits_mxfp4;
+        if (t->type != BITNET__TENSOR_TL2 || t->offset > left) continue;
+        for (k = 0; k < g->n_tensors; k++)
+            if (g->tensors[k].offset > t->offset && g->tensors[k].offset < end)
+                end = g->tensors[k].offset;
+        room = end - t->offset;
+        mxfp4 = bitnet__tensor_size(t->type, &bitnet__type_mxfp4, t->dims[0], t->dims[1]);
+        fits_tl2 = t->size > 0 && t->size <= room && room - t->size < alignment;
+        fits_mxfp4 = mxfp4 > 0 && mxfp4 <= room && room - mxfp4 < alignment;
+        if (fits_tl2 != fits_mxfp4 ? fits_tl2 : fork && t->size > 0) continue;
+        t->info = &bitnet__type_mxfp4;
+        t->size = mxfp4 <= room ? mxfp4 : 0;
+    }
 }
 
 /* After the directory: data_start is known, so each tensor's bytes can be checked. Tensors of a
@@ -2564,6 +2623,7 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r, uint6
     if (pad > r->src->size - r->pos) pad = r->src->size - r->pos;
     g->data_start = r->pos + pad;
     left = free_bytes = r->src->size - g->data_start;
+    bitnet__gguf_settle_39(g, left, alignment);
     for (i = 0; i < g->n_tensors && r->result == BITNET_OK; i++) {
         bitnet__tensor *t = &g->tensors[i];
         r->index = i;
@@ -2744,6 +2804,8 @@ static bitnet_result bitnet__get_strings(const bitnet__gguf *g, const char *name
 
 typedef struct bitnet__matrix {        /* floats or Q8_0 ..., rows contiguous, unaligned */
     const uint8_t *data;
+    const char *type_name;
+    size_t row_bytes;
     uint32_t type;
     int32_t n_cols, n_rows;
 } bitnet__matrix;
@@ -2832,6 +2894,14 @@ static void bitnet__log_text(const bitnet_model *m, bitnet_log_level level, cons
 
 /* ---- tensors ---- */
 
+/* For a tensor of a type that cannot be used where it is; what: the types that can. */
+static bitnet_result bitnet__refuse_type(const char *name, const bitnet__tensor *t,
+                                         const char *what, bitnet_error *err) {
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
+                        "tensor '%s': unsupported tensor type %u (%s); %s", name,
+                        (unsigned)t->type, t->info ? t->info->name : "unknown", what);
+}
+
 /* The tensor called name of size [n_rows][n_cols], or an error that says what is wrong with it. */
 static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int32_t n_cols,
                                          int32_t n_rows, const bitnet__tensor **out,
@@ -2839,11 +2909,14 @@ static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int3
     const bitnet__tensor *t = bitnet__find_tensor(&m->gguf, name);
     *out = t;
     if (!t) return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is missing", name);
+    if (t->info && t->info->block && t->dims[0] % t->info->block)
+        return bitnet__fail(err, BITNET_ERR_FORMAT,
+                            "tensor '%s' is %s with rows of %llu weights, which are not whole "
+                            "blocks of %d", name, t->info->name, (unsigned long long)t->dims[0],
+                            (int)t->info->block);
     if (t->size == 0)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "tensor '%s' has type %u; F32 (0), F16 (1), "
-                            "BF16 (30) and I2_S (36) are supported",
-                            name, (unsigned)t->type);
+        return bitnet__refuse_type(name, t, t->info ? "its size is not that of this type" :
+                                   "no such type is known", err);
     if (t->dims[0] != (uint64_t)n_cols || t->dims[1] != (uint64_t)n_rows)
         return bitnet__fail(err, BITNET_ERR_FORMAT,
                             "tensor '%s' is %llu x %llu; the metadata wants %d x %d", name,
@@ -2958,28 +3031,23 @@ static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int3
     const bitnet__tensor *t;
     bitnet_result r = bitnet__want_tensor(m, name, n_cols, n_rows, &t, err);
     if (r != BITNET_OK) return r;
-    if (t->type == BITNET__TENSOR_I2_S)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "tensor '%s' is I2_S; F32, F16 or BF16 is needed there", name);
-    if (n_cols % bitnet__block_weights(t->type))
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' has rows of %d weights, which are "
-                            "not whole blocks of %d", name, (int)n_cols,
-                            (int)bitnet__block_weights(t->type));
+    if (!bitnet__is_float(t->type) && t->type != BITNET__TENSOR_Q8_0 &&
+        t->type != BITNET__TENSOR_Q6_K && t->type != BITNET__TENSOR_Q4_0)
+        return bitnet__refuse_type(name, t, "F32, F16, BF16, Q8_0, Q6_K or Q4_0 is needed there",
+                                   err);
     out->type = t->type;
+    out->type_name = t->info->name;
     out->n_cols = n_cols;
     out->n_rows = n_rows;
+    out->row_bytes = (size_t)(t->size / (uint64_t)n_rows);
     m->n_params += (uint64_t)n_cols * (uint64_t)n_rows;
     return bitnet__tensor_bytes(m, t, &out->data, err);
-}
-
-static size_t bitnet__row_bytes(const bitnet__matrix *a) {
-    return (size_t)bitnet__tensor_size(a->type, (uint64_t)a->n_cols);
 }
 
 /* Row r of a matrix as F32. */
 static void bitnet__matrix_row(const bitnet__matrix *a, int32_t r, float *out) {
     size_t n = (size_t)a->n_cols, i;
-    const uint8_t *p = a->data + (size_t)r * bitnet__row_bytes(a);
+    const uint8_t *p = a->data + (size_t)r * a->row_bytes;
     switch (a->type) {
         case BITNET__TENSOR_F32:
             for (i = 0; i < n; i++) out[i] = bitnet__load_f32(p + 4 * i);
@@ -3005,11 +3073,11 @@ static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_
                                        const float **out, bitnet_error *err) {
     bitnet__matrix row;
     float *p;
-    bitnet_result r = bitnet__load_matrix(m, name, n, 1, &row, err);
-    if (r == BITNET_OK && !bitnet__is_float(row.type))
-        r = bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                         "tensor '%s' has type %u; a norm needs F32 (0), F16 (1) or BF16 (30)",
-                         name, (unsigned)row.type);
+    const bitnet__tensor *t;
+    bitnet_result r = bitnet__want_tensor(m, name, n, 1, &t, err);
+    if (r == BITNET_OK && !bitnet__is_float(t->type))
+        r = bitnet__refuse_type(name, t, "a norm needs F32, F16 or BF16", err);
+    if (r == BITNET_OK) r = bitnet__load_matrix(m, name, n, 1, &row, err);
     if (r != BITNET_OK) return r;
     *out = p = (float *)bitnet__model_alloc(m, (uint64_t)n * sizeof *p);
     if (!p) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for tensor '%s'", name);
@@ -3053,9 +3121,7 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     bitnet_result r = bitnet__want_tensor(m, name, n_in, n_out, &t, err);
     if (r != BITNET_OK) return r;
     if (t->type != BITNET__TENSOR_I2_S)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "tensor '%s' has type %u; a linear layer needs I2_S (36)", name,
-                            (unsigned)t->type);
+        return bitnet__refuse_type(name, t, "a linear layer needs I2_S", err);
     if ((unit == 4 ? t->dims[1] : t->dims[0] * t->dims[1]) % (uint64_t)unit)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not whole "
                             "%s of %d (see i2s_layout)", name, (int)n_in, (int)n_out,
@@ -3527,6 +3593,9 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->n_kv_heads = m->n_kv_heads;
     info->head_dim = m->head_dim;
     info->ctx_train = m->n_ctx;
+    info->embed_type = m->embed.type_name;
+    info->head_type = m->head.type_name;
+    info->head_bytes = (uint64_t)m->head.row_bytes * (uint64_t)m->head.n_rows;
     info->n_params = m->n_params;
     info->file_bytes = m->gguf.src.size;
     info->own_bytes = m->own_bytes + sizeof *m + bitnet__vocab_memory(&m->vocab) +
@@ -4709,7 +4778,7 @@ static void bitnet__head_rows(const bitnet_ctx *c, int32_t row, int32_t rows, co
     float *w = c->scratch + (size_t)thread * 4 * n;
     int32_t i, j, count;
     if (bitnet__is_float(a->type)) {
-        bitnet__dot_head(c, a->data + (size_t)row * bitnet__row_bytes(a), rows, x, cols, out,
+        bitnet__dot_head(c, a->data + (size_t)row * a->row_bytes, rows, x, cols, out,
                          out_stride);
         return;
     }
@@ -5101,7 +5170,7 @@ static void bitnet__step_exact_rows(const bitnet__step *step, int32_t from, int3
                                     int thread) {
     bitnet_ctx *c = step->c;
     const bitnet__matrix *a = &c->m->head;
-    const size_t dim = (size_t)a->n_cols, bytes = bitnet__row_bytes(a);
+    const size_t dim = (size_t)a->n_cols, bytes = a->row_bytes;
     float *w = c->scratch + (size_t)thread * 4 * dim;
     uint8_t *rows = (uint8_t *)w;
     int32_t i, j, n;
