@@ -310,7 +310,8 @@ static void test_heads_logits(void) {
         got = logits_of(h.blocks.data, h.blocks.size, plain, &p, tokens, N, N);
         same = want && got && !memcmp(want, got, bytes);
         for (i = 0; i < N * 259 && same; i++) same = want[i] > -1e9f && want[i] < 1e9f;
-        if (same) check_variants(h.blocks.data, h.blocks.size, tokens, N, 259, k == 2);
+        if (same && !(test_quick() && k % 2))
+            check_variants(h.blocks.data, h.blocks.size, tokens, N, 259, k == 2 && !test_quick());
         free(want);
         free(got);
         free_head_pair(&h);
@@ -373,7 +374,7 @@ static void run_heads_screened(int wild) {
                  threads++)
                 for (top_k = 0; top_k <= 20; top_k += 20) {
                     int n;
-                    if (test_quick() && (k + threads + top_k / 20 + i) % 3) continue;
+                    if (test_quick() && (k + threads + top_k / 20 + i) % 5) continue;
                     n = compare_head_draws(&h, bitnet_kernels_get(k), threads, top_k);
                     CHECK_MSG(n >= 12, "%s, kernels %s, %d threads, top_k %d: %s", t->name,
                               bitnet_kernels_get(k)->name, threads, top_k,
