@@ -13,7 +13,10 @@ enum {
     GB_U8, GB_I8, GB_U16, GB_I16, GB_U32, GB_I32, GB_F32, GB_BOOL, GB_STR, GB_ARR, GB_U64, GB_I64,
     GB_F64
 };
-enum { GB_TENSOR_F32 = 0, GB_TENSOR_F16 = 1, GB_TENSOR_BF16 = 30, GB_TENSOR_I2_S = 36 };
+enum {
+    GB_TENSOR_F32 = 0, GB_TENSOR_F16 = 1, GB_TENSOR_Q4_0 = 2, GB_TENSOR_Q8_0 = 8,
+    GB_TENSOR_Q6_K = 14, GB_TENSOR_BF16 = 30, GB_TENSOR_I2_S = 36
+};
 
 /* ---- bytes ---- */
 
@@ -195,6 +198,8 @@ typedef struct gb_model {
     uint32_t embed_type;               /* (F32) */
     int untied;                        /* 1: output.weight of head_type */
     uint32_t head_type;
+    const uint8_t *embed_raw, *head_raw;   /* the matrix as it is stored (0: made of the floats) */
+    size_t embed_raw_size, head_raw_size;
     bitnet_i2s_layout packing;         /* (128-group) */
     /* what linear tensors are written as (0: I2_S): a heap block; may change the scale */
     uint8_t *(*encode)(gb_linear *l, uint32_t *type, size_t *size);
@@ -430,12 +435,20 @@ static inline void gb_make_model(gb_model *m) {
     if (f->add_keys) f->add_keys(f);
     count = (size_t)m->n_vocab * (size_t)m->dim;
     if (!m->embed) m->embed = gb_random_matrix(&m->seed, m->dim, count);
-    gb_put_matrix(f, "token_embd.weight", m->embed_type, m->embed, m->dim, m->n_vocab);
+    if (!m->embed_raw)
+        gb_put_matrix(f, "token_embd.weight", m->embed_type, m->embed, m->dim, m->n_vocab);
+    else
+        gb_tensor(f, "token_embd.weight", m->embed_type, (uint64_t)m->dim, (uint64_t)m->n_vocab,
+                  m->embed_raw, m->embed_raw_size);
     for (i = 0; i < m->layers; i++) gb_make_layer(m, i, hd);
     m->output_norm = gb_make_norm(m, "output_norm.weight", m->dim);
     if (m->untied) {
         if (!m->head) m->head = gb_random_matrix(&m->seed, m->dim, count);
-        gb_put_matrix(f, "output.weight", m->head_type, m->head, m->dim, m->n_vocab);
+        if (!m->head_raw)
+            gb_put_matrix(f, "output.weight", m->head_type, m->head, m->dim, m->n_vocab);
+        else
+            gb_tensor(f, "output.weight", m->head_type, (uint64_t)m->dim, (uint64_t)m->n_vocab,
+                      m->head_raw, m->head_raw_size);
     } else {
         m->head = m->embed;
     }

@@ -12,9 +12,10 @@
    and for further compilers.
    Every test still runs and can fail, with fewer repetitions: each third combination of threads and
    batches (model/variants), 400 draws in place of 4000 (text/distribution), a twentieth of the
-   hidden states (screen/), a tenth of the random texts (tokenizer/roundtrip), one prompt for each
-   of five samplers, half as long (lookup/samplers), each third to sixth length (lookup/chain),
-   each fifth place of a damaged file (gguf/) and each eighth document (tiny/perplexity). */
+   hidden states (screen/), each 29th scale and each fifth combination (heads/), a tenth of the
+   random texts (tokenizer/roundtrip), one prompt for each of five samplers, half as long
+   (lookup/samplers), each third to sixth length (lookup/chain), each fifth place of a damaged file
+   (gguf/) and each eighth document (tiny/perplexity). */
 
 #include <stdarg.h>
 #include <time.h>
@@ -22,7 +23,7 @@
 #include "test.h"
 
 #define TEST_SUITES(X) \
-    X(kernels) X(tokenizer) X(gguf) X(model) X(import) X(screen) X(lookup) X(text) X(tiny)
+    X(kernels) X(tokenizer) X(gguf) X(model) X(import) X(screen) X(heads) X(lookup) X(text) X(tiny)
 #ifndef TEST_DATA_DIR
   #define TEST_DATA_DIR "tests/data"
 #endif
