@@ -193,6 +193,7 @@ typedef struct gb_model {
     int n_ctx;                         /* (64) */
     int spare_rows; /* vocab_size beyond the tokens, as padded files have it (0) */
     uint32_t embed_type;               /* (F32) */
+    int no_sub_norms;                  /* 1: as architecture llama has it */
     int untied;                        /* 1: output.weight of head_type */
     uint32_t head_type;
     bitnet_i2s_layout packing;         /* (128-group) */
@@ -396,12 +397,13 @@ static inline void gb_make_layer(gb_model *m, int i, int hd) {
     gb_make_linear(m, GB_NAME("attn_q"), m->dim, m->heads * hd, 0, &l->q);
     gb_make_linear(m, GB_NAME("attn_k"), m->dim, m->kv_heads * hd, 0, &l->k);
     gb_make_linear(m, GB_NAME("attn_v"), m->dim, m->kv_heads * hd, 0, &l->v);
-    l->attn_sub_norm = gb_make_norm(m, GB_NAME("attn_sub_norm"), m->heads * hd);
+    if (!m->no_sub_norms)
+        l->attn_sub_norm = gb_make_norm(m, GB_NAME("attn_sub_norm"), m->heads * hd);
     gb_make_linear(m, GB_NAME("attn_output"), m->heads * hd, m->dim, m->identity, &l->o);
     l->ffn_norm = gb_make_norm(m, GB_NAME("ffn_norm"), m->dim);
     gb_make_linear(m, GB_NAME("ffn_gate"), m->dim, m->ffn, 0, &l->gate);
     gb_make_linear(m, GB_NAME("ffn_up"), m->dim, m->ffn, 0, &l->up);
-    l->ffn_sub_norm = gb_make_norm(m, GB_NAME("ffn_sub_norm"), m->ffn);
+    if (!m->no_sub_norms) l->ffn_sub_norm = gb_make_norm(m, GB_NAME("ffn_sub_norm"), m->ffn);
     gb_make_linear(m, GB_NAME("ffn_down"), m->ffn, m->dim, m->identity, &l->down);
 #undef GB_NAME
 }

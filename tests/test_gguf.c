@@ -439,7 +439,7 @@ static void test_missing_tokens(void) {
 }
 
 static void test_architectures(void) {
-    static const char *const others[] = {"llama", "bitnet", "bitnet-b1.58x", "BITNET-B1.58"};
+    static const char *const others[] = {"llama4", "bitnet-", "bitnet-b1.58x", "BITNET-B1.58"};
     int i;
     for (i = 0; i < 4; i++) {
         gb_model m = tiny();
