@@ -476,7 +476,8 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
 /* text is n bytes, any bytes; flags: BITNET_ADD_BOS, BITNET_PARSE_SPECIAL. */
 BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n, int flags,
                                bitnet_token *out, size_t cap);
-/* The exact bytes of n tokens; special tokens give their names. Tokens outside the vocabulary:
+/* The exact bytes of n tokens; special tokens give their names. A text that SentencePiece's
+   tokenizer took apart comes back with a space in front. Tokens outside the vocabulary:
    BITNET_ERR_ARG. */
 BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *tokens, int n,
                                  char *buf, size_t cap);
@@ -1442,6 +1443,10 @@ static int bitnet__class_at(const uint8_t *p, const uint8_t *end, uint32_t *leng
 
    text -- special tokens cut out, if asked --> stretches -- scanner --> pieces -- BPE --> tokens
 
+   SentencePiece's BPE, of LLaMA 1 and 2, goes through the same merging: one piece, characters in
+   place of bytes, and the score of the token that a pair makes in place of a rank. Its texts begin
+   with a space that nobody wrote, unless the file says otherwise; it comes back when decoding.
+
    Rule for bytes that are not UTF-8: each is a piece, hence a token, of its own, and its
    neighbours are tokenized as if the text ended before it and began after it. Decoding always
    gives back the same bytes.
@@ -1488,6 +1493,8 @@ typedef struct bitnet__vocab {
     uint32_t *slots;                /* [slot_mask + 1] */
     uint64_t *pairs;                /* [pair_mask + 1] */
     uint32_t *results;              /* [n_merges] token that the merge of this rank makes */
+    uint32_t *ranks;                /* [n_tokens] SentencePiece: order of their scores; else 0 */
+    int32_t space_prefix;           /* SentencePiece: 1: a text begins with a space of its own */
     uint32_t *literals;             /* [n_literals] all tokens that are not normal: the special
                                        ones first, either part sorted by bytes, then by number */
     int32_t byte_token[256];        /* the token of each single byte */
@@ -1699,6 +1706,7 @@ static int32_t bitnet__vocab_find(const bitnet__vocab *v, const char *text, size
 /* ---- building ---- */
 
 static void bitnet__vocab_free(bitnet__vocab *v, const bitnet_allocator *a) {
+    bitnet__free(a, v->ranks);
     bitnet__free(a, v->literals);
     bitnet__free(a, v->results);
     bitnet__free(a, v->pairs);
@@ -1820,12 +1828,52 @@ static int bitnet__add_normal(bitnet__vocab *v, uint32_t t) {
     return 1;
 }
 
+/* Copies SentencePiece's text [p, p + n): a space for each U+2581 in it. Returns the length. */
+static size_t bitnet__unmark_spaces(const uint8_t *p, size_t n, uint8_t *dst) {
+    size_t i, length = 0;
+    for (i = 0; i < n; i++) {
+        int mark = n - i >= 3 && p[i] == 0xE2 && p[i + 1] == 0x96 && p[i + 2] == 0x81;
+        dst[length++] = mark ? ' ' : p[i];
+        if (mark) i += 2;
+    }
+    return length;
+}
+
+static int bitnet__hex_digit(uint8_t c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 :
+           c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The same of a SentencePiece vocabulary: U+2581 is a space, <0x0A> a byte, which no text finds. */
+static bitnet_result bitnet__add_piece(bitnet__vocab *v, uint32_t t, const uint8_t *p, size_t n,
+                                       bitnet_error *err) {
+    uint8_t *dst = v->bytes + v->offsets[t];
+    int high, low;
+    if (v->types[t] == BITNET__TOKEN_NORMAL) {
+        v->offsets[t + 1] = v->offsets[t] + (uint32_t)bitnet__unmark_spaces(p, n, dst);
+        if (bitnet__add_normal(v, t)) return BITNET_OK;
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "token %u: too many hash collisions",
+                            (unsigned)t);
+    }
+    high = n == 6 && !memcmp(p, "<0x", 3) && p[5] == '>' ? bitnet__hex_digit(p[3]) : -1;
+    low = high < 0 ? -1 : bitnet__hex_digit(p[4]);
+    if (low < 0)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "token %u: a byte that is not <0x00> to <0xFF>",
+                            (unsigned)t);
+    dst[0] = (uint8_t)(high << 4 | low);
+    v->offsets[t + 1] = v->offsets[t] + 1;
+    if (v->byte_token[dst[0]] < 0) v->byte_token[dst[0]] = (int32_t)t;
+    return BITNET_OK;
+}
+
 /* Copies token t, whose text in the file is [p, p + n), behind the tokens before it. */
 static bitnet_result bitnet__add_token(bitnet__vocab *v, uint32_t t, const uint16_t *map,
                                        const uint8_t *p, size_t n, bitnet_error *err) {
     const uint8_t *end = p + n;
     uint8_t *dst = v->bytes + v->offsets[t];
     uint8_t type = v->types[t];
+    if (v->ranks && (type == BITNET__TOKEN_NORMAL || type == BITNET__TOKEN_BYTE))
+        return bitnet__add_piece(v, t, p, n, err);
     if (type == BITNET__TOKEN_NORMAL || type == BITNET__TOKEN_BYTE) {
         size_t written = bitnet__unspell(map, &p, end, dst, n);
         if (p != end)
@@ -1884,7 +1932,7 @@ static bitnet_result bitnet__find_byte_tokens(bitnet__vocab *v, bitnet_error *er
     int b;
     for (b = 0; b < 256; b++) {
         uint8_t byte = (uint8_t)b;
-        v->byte_token[b] = bitnet__find_normal(v, &byte, 1);
+        if (!v->ranks) v->byte_token[b] = bitnet__find_normal(v, &byte, 1);
         if (v->byte_token[b] < 0)
             return bitnet__fail(err, BITNET_ERR_FORMAT,
                                 "the vocabulary has no token for the single byte 0x%02X",
@@ -1964,6 +2012,48 @@ static bitnet_result bitnet__vocab_check(const bitnet__strings *tokens,
 /* Builds a vocabulary from the GGUF arrays tokens, token_type (little-endian int32 each, or 0:
    all normal) and merges, which are not needed afterwards. On failure *v is all zero and owns
    nothing. LLaMA 3's takes about 30 ms on a server core. */
+/* SentencePiece's scores [n_tokens] as numbers that are the lower, the higher the score. */
+static bitnet_result bitnet__add_scores(bitnet__vocab *v, const uint8_t *scores,
+                                        bitnet_error *err) {
+    uint32_t t;
+    for (t = 0; t < v->n_tokens; t++) {
+        float x = bitnet__load_f32(scores + 4 * (size_t)t) + 0.0f;      /* -0 is 0 */
+        uint32_t bits = bitnet__float_bits(x);
+        if (!(x >= -3.4e38f && x <= 3.4e38f))
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "token %u: its score is not a number",
+                                (unsigned)t);
+        v->ranks[t] = bits >> 31 ? bits : ~(bits | 0x80000000u);
+    }
+    return BITNET_OK;
+}
+
+/* A vocabulary of SentencePiece's BPE, as LLaMA 1 and 2 have it: a score for each token instead of
+   merges. scores and types are [n_tokens]. */
+static bitnet_result bitnet__vocab_build_spm(bitnet__vocab *v, const bitnet_allocator *a,
+                                             const bitnet__strings *tokens, const uint8_t *types,
+                                             const uint8_t *scores, int space_prefix,
+                                             bitnet_error *err) {
+    bitnet__strings no_merges;
+    bitnet_result r;
+    memset(v, 0, sizeof *v);
+    memset(&no_merges, 0, sizeof no_merges);
+    r = bitnet__vocab_check(tokens, &no_merges, err);
+    if (r != BITNET_OK) return r;
+    v->n_tokens = (uint32_t)tokens->count;
+    v->space_prefix = space_prefix;
+    memset(v->byte_token, 0xFF, sizeof v->byte_token);      /* -1 */
+    r = bitnet__vocab_alloc(v, a, tokens, types, err);
+    if (r == BITNET_OK) {
+        v->ranks = (uint32_t *)bitnet__vocab_array(v, a, v->n_tokens, 4);
+        if (!v->ranks) r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for scores");
+    }
+    if (r == BITNET_OK) r = bitnet__add_scores(v, scores, err);
+    if (r == BITNET_OK) r = bitnet__add_tokens(v, tokens, types, 0, err);
+    if (r == BITNET_OK) r = bitnet__find_byte_tokens(v, err);
+    if (r != BITNET_OK) bitnet__vocab_free(v, a);
+    return r;
+}
+
 static bitnet_result bitnet__vocab_build(bitnet__vocab *v, const bitnet_allocator *a,
                                          const bitnet__strings *tokens, const uint8_t *types,
                                          const bitnet__strings *merges, bitnet_error *err) {
@@ -2085,6 +2175,7 @@ typedef struct bitnet__encoder {
     const bitnet_allocator *allocator;
     bitnet_token *out;
     size_t cap, count;              /* count goes on beyond cap, out does not */
+    const uint8_t *piece;           /* SentencePiece: what is being merged */
     bitnet__symbol *symbols;        /* [room] the arrays below, or larger ones when needed */
     uint64_t *heap;                 /* [2 * room] */
     size_t room;
@@ -2139,25 +2230,47 @@ static void bitnet__heap_rise(uint64_t *heap, size_t at, uint64_t key) {
     heap[at] = key;
 }
 
+/* The token that symbols i and the next make together in SentencePiece's way, or -1. */
+static int32_t bitnet__join_symbols(const bitnet__encoder *e, size_t i) {
+    size_t end = e->symbols[e->symbols[i].next].next;
+    return bitnet__find_normal(e->vocab, e->piece + i, end - i);
+}
+
 /* Looks up the pair that begins at symbol i; returns 1 and its heap key if it can be merged. */
 static int bitnet__rate_pair(const bitnet__encoder *e, size_t i, size_t n, uint64_t *key) {
     bitnet__symbol *s = e->symbols + i;
     s->rank = BITNET__NO_SLOT;
-    if (s->next < n)
+    if (s->next < n && e->vocab->ranks) {
+        int32_t token = bitnet__join_symbols(e, i);
+        if (token >= 0) s->rank = e->vocab->ranks[token];
+    } else if (s->next < n)
         s->rank = bitnet__pair_rank(e->vocab, s->token, e->symbols[s->next].token);
     *key = (uint64_t)s->rank << 32 | i;
     return s->rank != BITNET__NO_SLOT;
 }
 
-/* One token per byte, and the heap of all pairs. Returns how many there are. */
+/* Where the symbol at p[i] ends: a byte further, or in SentencePiece a character. */
+static size_t bitnet__symbol_end(const bitnet__encoder *e, const uint8_t *p, size_t i, size_t n) {
+    uint32_t length = 1;
+    if (e->vocab->ranks) bitnet__class_at(p + i, p + n, &length);
+    return i + length;
+}
+
+/* One token per symbol, and the heap of all pairs. Returns how many there are. */
 static size_t bitnet__start_piece(bitnet__encoder *e, const uint8_t *p, size_t n) {
-    size_t i, count = 0;
-    for (i = 0; i < n; i++) {
-        e->symbols[i].token = (uint32_t)e->vocab->byte_token[p[i]];
-        e->symbols[i].previous = (uint32_t)i - 1;   /* wraps at 0, is never followed there */
-        e->symbols[i].next = (uint32_t)i + 1;
+    size_t i, count = 0, before = (size_t)0 - 1;    /* is never followed */
+    e->piece = p;
+    for (i = 0; i < n; i = e->symbols[i].next) {
+        size_t end = bitnet__symbol_end(e, p, i, n);
+        e->symbols[i].token = (uint32_t)(e->vocab->ranks ? bitnet__find_normal(e->vocab, p + i,
+                                                                               end - i)
+                                                         : e->vocab->byte_token[p[i]]);
+        e->symbols[i].previous = (uint32_t)before;
+        e->symbols[i].next = (uint32_t)end;
+        before = i;
     }
-    for (i = 0; i < n; i++) count += (size_t)bitnet__rate_pair(e, i, n, e->heap + count);
+    for (i = 0; i < n; i = e->symbols[i].next)
+        count += (size_t)bitnet__rate_pair(e, i, n, e->heap + count);
     for (i = count / 2; i-- > 0;) bitnet__heap_sink(e->heap, count, i, e->heap[i]);
     return count;
 }
@@ -2175,21 +2288,46 @@ static void bitnet__merge_piece(bitnet__encoder *e, const uint8_t *p, size_t n) 
         if (symbols[i].rank != rank) continue;      /* stale */
         right = symbols[i].next;
         symbols[right].rank = BITNET__NO_SLOT;      /* makes its entry stale, if it has one */
-        symbols[i].token = e->vocab->results[rank];
+        symbols[i].token = e->vocab->ranks ? (uint32_t)bitnet__join_symbols(e, i)
+                                           : e->vocab->results[rank];
         symbols[i].next = symbols[right].next;
         if (symbols[i].next < n) symbols[symbols[i].next].previous = (uint32_t)i;
         if (bitnet__rate_pair(e, i, n, &key)) bitnet__heap_rise(heap, count++, key);
         if (i > 0 && bitnet__rate_pair(e, symbols[i].previous, n, &key))
             bitnet__heap_rise(heap, count++, key);
     }
-    for (i = 0; i < n; i = symbols[i].next)
-        bitnet__emit(e, (bitnet_token)symbols[i].token);
+    for (i = 0; i < n; i = symbols[i].next) {
+        size_t j = i;
+        if ((int32_t)symbols[i].token >= 0) bitnet__emit(e, (bitnet_token)symbols[i].token);
+        else while (j < symbols[i].next) bitnet__emit(e, e->vocab->byte_token[p[j++]]);
+    }
+}
+
+/* Encodes text without special tokens in SentencePiece's way: no pieces; the characters of all of
+   it are merged, pairs of the highest score first, and what is left without a token becomes its
+   bytes. A U+2581 in it is a space. */
+static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
+                                        const uint8_t *end) {
+    size_t n = (size_t)(end - p);
+    bitnet_result r;
+    uint8_t small[BITNET__SMALL_PIECE], *text = small;
+    if (n == 0) return BITNET_OK;
+    r = bitnet__reserve(e, n + 1);
+    if (r != BITNET_OK) return r;
+    if (n >= sizeof small) text = (uint8_t *)bitnet__alloc(e->allocator, n + 1);
+    if (!text) return BITNET_ERR_MEMORY;
+    text[0] = ' ';
+    n = bitnet__unmark_spaces(p, n, text + e->vocab->space_prefix);
+    bitnet__merge_piece(e, text, n + (size_t)e->vocab->space_prefix);
+    if (text != small) bitnet__free(e->allocator, text);
+    return BITNET_OK;
 }
 
 /* Encodes text without special tokens. A piece that is a token is emitted whole, even where
    merging would not arrive at it (`ignore_merges` of the reference's tokenizer.json). */
 static bitnet_result bitnet__encode_stretch(bitnet__encoder *e, const uint8_t *p,
                                             const uint8_t *end) {
+    if (e->vocab->ranks) return bitnet__encode_spm(e, p, end);
     while (p < end) {
         size_t n = bitnet__piece_length(p, end);
         int32_t token = bitnet__find_normal(e->vocab, p, n);
@@ -3177,35 +3315,46 @@ static bitnet_result bitnet__get_token(bitnet_model *m, const char *key, const c
 static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) {
     const bitnet__gguf *g = &m->gguf;
     const bitnet__key *types = bitnet__find_key(g, "tokenizer.ggml.token_type");
+    const bitnet__key *scores = bitnet__find_key(g, "tokenizer.ggml.scores");
     /* Four names of one pre-tokenizer. The official file has none, and means it. */
     static const char *const pre[] = {"llama-bpe", "llama3", "llama-v3", "falcon3"};
     bitnet__strings tokens, merges;
     char text[32], name[BITNET__TEXT];
     uint64_t v;
     uint32_t i;
+    int spm;
     bitnet_result r;
     if ((r = bitnet__get_text(g, "tokenizer.ggml.model", text, sizeof text, err))) return r;
-    if (strcmp(text, "gpt2"))
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model is '%s'%s; only "
-                            "gpt2 (byte-level BPE) is supported", text,
-                            strcmp(text, "llama") ? "" : " (SentencePiece)");
+    spm = !strcmp(text, "llama");
+    if (!spm && strcmp(text, "gpt2"))
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model is '%s'; only gpt2 "
+                            "(byte-level BPE) and llama (SentencePiece) are supported", text);
     if ((r = bitnet__get_text(g, "tokenizer.ggml.pre", text, sizeof text, err))) return r;
-    if (!text[0] && !m->family->quiet_pre)
+    if (!text[0] && !spm && !m->family->quiet_pre)
         bitnet__log_text(m, BITNET_LOG_WARNING, "the file has no tokenizer.ggml.pre; llama-bpe is "
                          "assumed, and if that is wrong, texts become other tokens than they should");
-    for (i = 0; text[0] && strcmp(text, pre[i]); i++)
+    for (i = 0; !spm && text[0] && strcmp(text, pre[i]); i++)
         if (i + 1 == sizeof pre / sizeof pre[0])
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%s'; only "
                                 "llama-bpe (llama3, llama-v3) and falcon3 are supported", text);
-    if ((r = bitnet__get_strings(g, "tokenizer.ggml.tokens", &tokens, err)) ||
-        (r = bitnet__get_strings(g, "tokenizer.ggml.merges", &merges, err))) return r;
+    if ((r = bitnet__get_strings(g, "tokenizer.ggml.tokens", &tokens, err))) return r;
+    if (!spm && (r = bitnet__get_strings(g, "tokenizer.ggml.merges", &merges, err))) return r;
     if (types && (types->type != BITNET__ARRAY || types->count != tokens.count ||
                   (types->element != BITNET__I32 && types->element != BITNET__U32)))
         return bitnet__fail(err, BITNET_ERR_FORMAT,
                             "GGUF key 'tokenizer.ggml.token_type' is not one "
                             "32-bit integer for each token");
-    r = bitnet__vocab_build(&m->vocab, &m->params.allocator, &tokens,
-                            types ? g->src.data + types->value : 0, &merges, err);
+    if (spm && (!types || !scores || scores->type != BITNET__ARRAY ||
+                scores->count != tokens.count || scores->element != BITNET__F32))
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "a tokenizer of SentencePiece needs "
+                            "tokenizer.ggml.token_type and a F32 in tokenizer.ggml.scores for each "
+                            "token");
+    if ((r = bitnet__get_uint(g, "tokenizer.ggml.add_space_prefix", 1, 0, 1, &v, err))) return r;
+    r = spm ? bitnet__vocab_build_spm(&m->vocab, &m->params.allocator, &tokens,
+                                      g->src.data + types->value, g->src.data + scores->value,
+                                      v == 1, err)
+            : bitnet__vocab_build(&m->vocab, &m->params.allocator, &tokens,
+                                  types ? g->src.data + types->value : 0, &merges, err);
     if (r != BITNET_OK) return r;
     bitnet__format(name, "%s.vocab_size", m->arch);
     if ((r = bitnet__get_uint(g, name, tokens.count, tokens.count, 1 << 24, &v, err))) return r;
@@ -3220,10 +3369,10 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     if (!m->family->chat &&
         (r = bitnet__get_token(m, "tokenizer.ggml.eot_token_id",
                                m->eot < 0 ? "<|im_end|>" : "<|eot_id|>", &m->eot, err))) return r;
-    if ((r = bitnet__get_token(m, "tokenizer.ggml.bos_token_id", "<|begin_of_text|>", &m->bos,
-                               err)) ||
-        (r = bitnet__get_token(m, "tokenizer.ggml.eos_token_id", "<|end_of_text|>", &m->eos,
-                               err)) ||
+    if ((r = bitnet__get_token(m, "tokenizer.ggml.bos_token_id",
+                               spm ? "<s>" : "<|begin_of_text|>", &m->bos, err)) ||
+        (r = bitnet__get_token(m, "tokenizer.ggml.eos_token_id",
+                               spm ? "</s>" : "<|end_of_text|>", &m->eos, err)) ||
         (r = bitnet__get_uint(g, "tokenizer.ggml.add_bos_token", 1, 0, 1, &v, err)))
         return r;
     m->add_bos = v && m->bos >= 0;

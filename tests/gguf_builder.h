@@ -206,6 +206,7 @@ typedef struct gb_model {
     int n_merges;
     const uint8_t *word_types;         /* [n_words] (all normal) */
     int no_specials;                   /* 1: no control tokens at all */
+    void (*put_vocab)(struct gb_model *m);     /* writes another vocabulary of the same size */
     uint64_t seed;
     gb_file file;                      /* hooks */
     /* results; free with gb_free_model */
@@ -336,6 +337,10 @@ static inline void gb_put_vocab(gb_model *m) {
     m->bos = m->no_specials ? -1 : 256 + m->n_words;
     m->eos = m->no_specials ? -1 : m->bos + 1;
     m->eot = m->no_specials ? -1 : m->bos + 2;
+    if (m->put_vocab) {
+        m->put_vocab(m);
+        return;
+    }
     gb_key_str(f, "tokenizer.ggml.model", "gpt2");
     f->tokens_at = 24 + f->keys.n;
     if (!gb_omitted(f, "tokenizer.ggml.tokens")) {
