@@ -3332,7 +3332,7 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     if ((r = bitnet__get_text(g, "tokenizer.ggml.pre", text, sizeof text, err))) return r;
     if (!text[0] && !spm && !m->family->quiet_pre)
         bitnet__log_text(m, BITNET_LOG_WARNING, "the file has no tokenizer.ggml.pre; llama-bpe is "
-                         "assumed, and if that is wrong, texts become other tokens than they should");
+                         "assumed, and if that is wrong, texts become wrong tokens");
     for (i = 0; !spm && text[0] && strcmp(text, pre[i]); i++)
         if (i + 1 == sizeof pre / sizeof pre[0])
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%s'; only "
@@ -3379,8 +3379,8 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     return BITNET_OK;
 }
 
-/* freq_base ^ (-2 i / n_rot) for each rotated pair i, divided by the factor of linear scaling and by
-   the pair's own, if the file has such (as LLaMA 3.1's converters write them). */
+/* freq_base ^ (-2 i / n_rot) for each rotated pair i, divided by the factor of linear scaling and
+   by the pair's own, if the file has such (as LLaMA 3.1's converters write them). */
 static bitnet_result bitnet__load_rope(bitnet_model *m, bitnet_error *err) {
     double *freq = (double *)bitnet__model_alloc(m, (uint64_t)(m->n_rot / 2) * sizeof *freq);
     double base = bitnet__log((double)m->freq_base);
@@ -4233,7 +4233,7 @@ struct bitnet_ctx {
     float *kv;                         /* [n_batch][2][kv_dim]   new keys, then new values */
     float *queries;                    /* [n_kv_heads][n_tokens][group][head_dim]  q, rotated */
     float *o;                          /* [n_batch][q_dim]       attention's output */
-    float *g;                          /* [n_batch][ffn_dim]     relu(gate)^2 * up, silu(gate) * up */
+    float *g;                          /* [n_batch][ffn_dim]     relu(gate)^2 or silu(gate), * up */
     int8_t *act;                       /* [n_batch][widest, to whole blocks of 128]  int8 */
     float *act_scale;                  /* [n_batch]              s of quantize */
     int32_t *act_sum;                  /* [n_batch] */

@@ -19,7 +19,7 @@ static void family_rope(const slow *s, const family *f, double *v, int pos) {
     int i, half = s->n_rot / 2;
     for (i = 0; i < half; i++) {
         double angle = pos * pow(s->theta, -2.0 * i / s->n_rot);
-        double *a = f->adjacent ? v + 2 * i : v + i, *b = f->adjacent ? v + 2 * i + 1 : v + half + i;
+        double *a = f->adjacent ? v + 2 * i : v + i, *b = f->adjacent ? a + 1 : v + half + i;
         double x, y;
         if (f->rope_factor > 0) angle /= f->rope_factor;
         if (f->rope_own) angle /= (double)f->rope_own[i];
@@ -435,6 +435,55 @@ static void test_family_pre(void) {
     }
 }
 
+/* Lengths in bytes of the pieces that the regular expression of LLaMA 3 cuts, found by Python's
+   regex module. */
+static const struct { const char *text; int lengths[16]; } falcon3_cases[] = {
+    {"The year 2024 was Falcon3's, isn't it?", {3, 5, 1, 3, 1, 4, 7, 1, 2, 1, 4, 2, 3, 1}},
+    {"<|user|>\nHello!!\n\n<|assistant|>\n", {2, 4, 3, 5, 4, 2, 9, 3}},
+    {"  x =  1234567;\t// caf\xC3\xA9\r\n\r\n  end",
+     {1, 2, 2, 1, 1, 3, 3, 1, 1, 1, 2, 6, 4, 1, 4}},
+    {"\xD9\x85\xD8\xB1\xD8\xAD\xD8\xA8\xD8\xA7 \xD8\xA8\xD9\x83 123\xD9\xA1\xD9\xA2",
+     {10, 5, 1, 3, 4}},
+    {"I'LL don'T\xC2\xA0\xC2\xBD \xF0\x9F\xA6\x85\xF0\x9F\xA6\x85.\n \n x ",
+     {1, 3, 4, 2, 2, 2, 11, 2, 2, 1}}
+};
+
+/* A vocabulary of the bytes and of these pieces, without merges: any other piece would come out as
+   bytes. */
+static void test_family_falcon3(void) {
+    enum { CASES = (int)(sizeof falcon3_cases / sizeof falcon3_cases[0]) };
+    char pieces[CASES * 16][32];
+    const char *words[CASES * 16];
+    gb_model m = {0};
+    bitnet_model *model;
+    int i, k, n_words = 0;
+    char bad[100] = "";
+    for (i = 0; i < CASES; i++) {
+        const char *p = falcon3_cases[i].text;
+        for (k = 0; falcon3_cases[i].lengths[k]; p += falcon3_cases[i].lengths[k++]) {
+            if (falcon3_cases[i].lengths[k] < 2) continue;
+            snprintf(pieces[n_words], sizeof pieces[0], "%.*s", falcon3_cases[i].lengths[k], p);
+            words[n_words] = pieces[n_words];
+            n_words++;
+        }
+    }
+    m.words = words;
+    m.n_words = n_words;
+    model = family_load(&m, "llama", "falcon3");
+    for (i = 0; i < CASES && model && !bad[0]; i++) {
+        bitnet_token got[64];
+        const char *text = falcon3_cases[i].text;
+        int n = bitnet_tokenize(model, text, strlen(text), 0, got, 64);
+        for (k = 0; k < n && n <= 64 && !bad[0]; k++)
+            if (bitnet_detokenize(model, got + k, 1, 0, 0) != falcon3_cases[i].lengths[k])
+                snprintf(bad, sizeof bad, "text %d: piece %d", i, k);
+        if (n > 64 || falcon3_cases[i].lengths[n]) snprintf(bad, sizeof bad, "text %d: %d", i, n);
+    }
+    bitnet_model_free(model);
+    gb_free_model(&m);
+    CHECK_MSG(!bad[0], "%s", bad);
+}
+
 /* The built-in chat template belongs to the official model; the others' are not known. */
 static void test_family_chat(void) {
     static const bitnet_message hello = {"user", "hello"};
@@ -506,6 +555,38 @@ static void test_family_silu(void) {
     CHECK_MSG(worst <= 1e-6, "relative error %.3g", worst);
 }
 
+/* ---- hostile files ---- */
+
+/* Flips bits of the header, and cuts the file; see the promises in test_gguf.c. */
+static void damage(gb_model *m) {
+    size_t at, step = test_quick() ? 37 : 7;
+    int ok = 1, bit;
+    gb_make_model(m);
+    for (at = 0; at < m->header && ok; at += step)
+        for (bit = 0; bit < 9 && ok; bit += 1 + (int)(at % 3)) {
+            uint8_t mask = (uint8_t)(bit < 8 ? 1 << bit : 255);
+            m->data[at] ^= mask;
+            ok = try_load(m->data, m->size, bit == 0, bit == 8, "flip", (unsigned long)at);
+            m->data[at] ^= mask;
+        }
+    for (at = 0; at < m->size && ok; at += 3 * step) {
+        uint8_t *cut = (uint8_t *)gb_malloc(at);           /* exact size: ASan sees a byte more */
+        memcpy(cut, m->data, at);
+        ok = try_load(cut, at, at % 2 == 0, 1, "cut", (unsigned long)at);
+        if (ok == 2) {
+            test_fail(__FILE__, __LINE__, "it loads when cut at %lu", (unsigned long)at);
+            ok = 0;
+        }
+        free(cut);
+    }
+    gb_free_model(m);
+}
+
+static void test_family_damage(void) {
+    gb_model m = rope_model("linear", "llama.rope.scaling.factor", 2.0f);
+    damage(&m);
+}
+
 const test_case families_tests[] = {
     {"families/silu", test_family_silu},
     {"families/bitnet", test_family_bitnet},
@@ -523,5 +604,7 @@ const test_case families_tests[] = {
     {"families/pre", test_family_pre},
     {"families/chat", test_family_chat},
     {"families/end", test_family_end},
+    {"families/falcon3", test_family_falcon3},
+    {"families/damage", test_family_damage},
     {0, 0}
 };

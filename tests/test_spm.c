@@ -4,7 +4,7 @@
 
 #include "gguf_builder.h"
 
-static const char *const spm_pieces[150] = {          /* tokens 259 to 408; scores 0, -1, ... -149 */
+static const char *const spm_pieces[150] = {   /* tokens 259 to 408; scores 0, -1, ... -149 */
     "it", "\xE2\x96\x81t", "he", "ne", "\xE2\x96\x81" "a", "\xE2\x96\x81the", "in",
     "\xE2\x96\x81o", "at", "bit", "de", "\xE2\x96\x81" "c", "net", "bitnet", "\xE2\x96\x81s", "er",
     "\xE2\x96\x81w", "re", "\xE2\x96\x81`", "nd", "ode", "le", "mode", "model", "\xE2\x96\x81-",
@@ -332,6 +332,11 @@ static void test_spm_model(void) {
     expect(&g, BITNET_ERR_FORMAT, "tokenizer.ggml.scores", 0);
 }
 
+static void test_spm_damage(void) {
+    gb_model m = spm_model(1, SPM_TOKENS);
+    damage(&m);
+}
+
 const test_case spm_tests[] = {
     {"spm/texts", test_spm_texts},
     {"spm/long", test_spm_long},
@@ -340,5 +345,6 @@ const test_case spm_tests[] = {
     {"spm/special", test_spm_special},
     {"spm/refused", test_spm_refused},
     {"spm/model", test_spm_model},
+    {"spm/damage", test_spm_damage},
     {0, 0}
 };
