@@ -363,7 +363,7 @@ typedef struct bitnet_message { const char *role, *content; } bitnet_message; /*
 typedef struct bitnet_detok { uint8_t pending[4]; int32_t n_pending; } bitnet_detok;
 
 typedef enum bitnet_stop {
-    BITNET_STOP_END,             /* the model ended its text: <|eot_id|>, <|end_of_text|>, EOS */
+    BITNET_STOP_END,             /* the model ended its text: see bitnet_token_is_end */
     BITNET_STOP_LENGTH,          /* max_tokens, or the context is full */
     BITNET_STOP_STRING,          /* a stop string came; it is not part of the text */
     BITNET_STOP_CALLBACK         /* text_fn said so */
@@ -512,7 +512,8 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
 /* text is n bytes, any bytes; flags: BITNET_ADD_BOS, BITNET_PARSE_SPECIAL. */
 BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n, int flags,
                                bitnet_token *out, size_t cap);
-/* The exact bytes of n tokens; special tokens give their names. Tokens outside the vocabulary:
+/* The exact bytes of n tokens; special tokens give their names. A text that SentencePiece's
+   tokenizer took apart comes back with a space in front. Tokens outside the vocabulary:
    BITNET_ERR_ARG. */
 BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *tokens, int n,
                                  char *buf, size_t cap);
@@ -523,7 +524,8 @@ BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_
                                  char *buf, size_t cap);
 /* The id of the token with exactly this text (special ones included), or -1. */
 BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *text);
-/* 1 if generation ends at t: EOS, <|eot_id|> or <|end_of_text|>. */
+/* 1 if generation ends at t: EOS, <|eot_id|> or <|end_of_text|>; in the families bitnet and llama
+   also what the file names as eot_token_id, or <|im_end|>. */
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
 /* Messages in the model's chat template, as tokens; flags: BITNET_ADD_BOS, BITNET_OPEN_REPLY. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message *messages, int n,
@@ -1477,6 +1479,10 @@ static int bitnet__class_at(const uint8_t *p, const uint8_t *end, uint32_t *leng
 
    text -- special tokens cut out, if asked --> stretches -- scanner --> pieces -- BPE --> tokens
 
+   SentencePiece's BPE, of LLaMA 1 and 2, goes through the same merging: one piece, characters in
+   place of bytes, and the score of the token that a pair makes in place of a rank. Its texts begin
+   with a space that nobody wrote, unless the file says otherwise; it comes back when decoding.
+
    Rule for bytes that are not UTF-8: each is a piece, hence a token, of its own, and its
    neighbours are tokenized as if the text ended before it and began after it. Decoding always
    gives back the same bytes.
@@ -1523,6 +1529,8 @@ typedef struct bitnet__vocab {
     uint32_t *slots;                /* [slot_mask + 1] */
     uint64_t *pairs;                /* [pair_mask + 1] */
     uint32_t *results;              /* [n_merges] token that the merge of this rank makes */
+    uint32_t *ranks;                /* [n_tokens] SentencePiece: order of their scores; else 0 */
+    int32_t space_prefix;           /* SentencePiece: 1: a text begins with a space of its own */
     uint32_t *literals;             /* [n_literals] all tokens that are not normal: the special
                                        ones first, either part sorted by bytes, then by number */
     int32_t byte_token[256];        /* the token of each single byte */
@@ -1734,6 +1742,7 @@ static int32_t bitnet__vocab_find(const bitnet__vocab *v, const char *text, size
 /* ---- building ---- */
 
 static void bitnet__vocab_free(bitnet__vocab *v, const bitnet_allocator *a) {
+    bitnet__free(a, v->ranks);
     bitnet__free(a, v->literals);
     bitnet__free(a, v->results);
     bitnet__free(a, v->pairs);
@@ -1855,12 +1864,52 @@ static int bitnet__add_normal(bitnet__vocab *v, uint32_t t) {
     return 1;
 }
 
+/* Copies SentencePiece's text [p, p + n): a space for each U+2581 in it. Returns the length. */
+static size_t bitnet__unmark_spaces(const uint8_t *p, size_t n, uint8_t *dst) {
+    size_t i, length = 0;
+    for (i = 0; i < n; i++) {
+        int mark = n - i >= 3 && p[i] == 0xE2 && p[i + 1] == 0x96 && p[i + 2] == 0x81;
+        dst[length++] = mark ? ' ' : p[i];
+        if (mark) i += 2;
+    }
+    return length;
+}
+
+static int bitnet__hex_digit(uint8_t c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 :
+           c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The same of a SentencePiece vocabulary: U+2581 is a space, <0x0A> a byte, which no text finds. */
+static bitnet_result bitnet__add_piece(bitnet__vocab *v, uint32_t t, const uint8_t *p, size_t n,
+                                       bitnet_error *err) {
+    uint8_t *dst = v->bytes + v->offsets[t];
+    int high, low;
+    if (v->types[t] == BITNET__TOKEN_NORMAL) {
+        v->offsets[t + 1] = v->offsets[t] + (uint32_t)bitnet__unmark_spaces(p, n, dst);
+        if (bitnet__add_normal(v, t)) return BITNET_OK;
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "token %u: too many hash collisions",
+                            (unsigned)t);
+    }
+    high = n == 6 && !memcmp(p, "<0x", 3) && p[5] == '>' ? bitnet__hex_digit(p[3]) : -1;
+    low = high < 0 ? -1 : bitnet__hex_digit(p[4]);
+    if (low < 0)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "token %u: a byte that is not <0x00> to <0xFF>",
+                            (unsigned)t);
+    dst[0] = (uint8_t)(high << 4 | low);
+    v->offsets[t + 1] = v->offsets[t] + 1;
+    if (v->byte_token[dst[0]] < 0) v->byte_token[dst[0]] = (int32_t)t;
+    return BITNET_OK;
+}
+
 /* Copies token t, whose text in the file is [p, p + n), behind the tokens before it. */
 static bitnet_result bitnet__add_token(bitnet__vocab *v, uint32_t t, const uint16_t *map,
                                        const uint8_t *p, size_t n, bitnet_error *err) {
     const uint8_t *end = p + n;
     uint8_t *dst = v->bytes + v->offsets[t];
     uint8_t type = v->types[t];
+    if (v->ranks && (type == BITNET__TOKEN_NORMAL || type == BITNET__TOKEN_BYTE))
+        return bitnet__add_piece(v, t, p, n, err);
     if (type == BITNET__TOKEN_NORMAL || type == BITNET__TOKEN_BYTE) {
         size_t written = bitnet__unspell(map, &p, end, dst, n);
         if (p != end)
@@ -1919,7 +1968,7 @@ static bitnet_result bitnet__find_byte_tokens(bitnet__vocab *v, bitnet_error *er
     int b;
     for (b = 0; b < 256; b++) {
         uint8_t byte = (uint8_t)b;
-        v->byte_token[b] = bitnet__find_normal(v, &byte, 1);
+        if (!v->ranks) v->byte_token[b] = bitnet__find_normal(v, &byte, 1);
         if (v->byte_token[b] < 0)
             return bitnet__fail(err, BITNET_ERR_FORMAT,
                                 "the vocabulary has no token for the single byte 0x%02X",
@@ -1999,6 +2048,48 @@ static bitnet_result bitnet__vocab_check(const bitnet__strings *tokens,
 /* Builds a vocabulary from the GGUF arrays tokens, token_type (little-endian int32 each, or 0:
    all normal) and merges, which are not needed afterwards. On failure *v is all zero and owns
    nothing. LLaMA 3's takes about 30 ms on a server core. */
+/* SentencePiece's scores [n_tokens] as numbers that are the lower, the higher the score. */
+static bitnet_result bitnet__add_scores(bitnet__vocab *v, const uint8_t *scores,
+                                        bitnet_error *err) {
+    uint32_t t;
+    for (t = 0; t < v->n_tokens; t++) {
+        float x = bitnet__load_f32(scores + 4 * (size_t)t) + 0.0f;      /* -0 is 0 */
+        uint32_t bits = bitnet__float_bits(x);
+        if (!(x >= -3.4e38f && x <= 3.4e38f))
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "token %u: its score is not a number",
+                                (unsigned)t);
+        v->ranks[t] = bits >> 31 ? bits : ~(bits | 0x80000000u);
+    }
+    return BITNET_OK;
+}
+
+/* A vocabulary of SentencePiece's BPE, as LLaMA 1 and 2 have it: a score for each token instead of
+   merges. scores and types are [n_tokens]. */
+static bitnet_result bitnet__vocab_build_spm(bitnet__vocab *v, const bitnet_allocator *a,
+                                             const bitnet__strings *tokens, const uint8_t *types,
+                                             const uint8_t *scores, int space_prefix,
+                                             bitnet_error *err) {
+    bitnet__strings no_merges;
+    bitnet_result r;
+    memset(v, 0, sizeof *v);
+    memset(&no_merges, 0, sizeof no_merges);
+    r = bitnet__vocab_check(tokens, &no_merges, err);
+    if (r != BITNET_OK) return r;
+    v->n_tokens = (uint32_t)tokens->count;
+    v->space_prefix = space_prefix;
+    memset(v->byte_token, 0xFF, sizeof v->byte_token);      /* -1 */
+    r = bitnet__vocab_alloc(v, a, tokens, types, err);
+    if (r == BITNET_OK) {
+        v->ranks = (uint32_t *)bitnet__vocab_array(v, a, v->n_tokens, 4);
+        if (!v->ranks) r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for scores");
+    }
+    if (r == BITNET_OK) r = bitnet__add_scores(v, scores, err);
+    if (r == BITNET_OK) r = bitnet__add_tokens(v, tokens, types, 0, err);
+    if (r == BITNET_OK) r = bitnet__find_byte_tokens(v, err);
+    if (r != BITNET_OK) bitnet__vocab_free(v, a);
+    return r;
+}
+
 static bitnet_result bitnet__vocab_build(bitnet__vocab *v, const bitnet_allocator *a,
                                          const bitnet__strings *tokens, const uint8_t *types,
                                          const bitnet__strings *merges, bitnet_error *err) {
@@ -2120,6 +2211,7 @@ typedef struct bitnet__encoder {
     const bitnet_allocator *allocator;
     bitnet_token *out;
     size_t cap, count;              /* count goes on beyond cap, out does not */
+    const uint8_t *piece;           /* SentencePiece: what is being merged */
     bitnet__symbol *symbols;        /* [room] the arrays below, or larger ones when needed */
     uint64_t *heap;                 /* [2 * room] */
     size_t room;
@@ -2174,25 +2266,47 @@ static void bitnet__heap_rise(uint64_t *heap, size_t at, uint64_t key) {
     heap[at] = key;
 }
 
+/* The token that symbols i and the next make together in SentencePiece's way, or -1. */
+static int32_t bitnet__join_symbols(const bitnet__encoder *e, size_t i) {
+    size_t end = e->symbols[e->symbols[i].next].next;
+    return bitnet__find_normal(e->vocab, e->piece + i, end - i);
+}
+
 /* Looks up the pair that begins at symbol i; returns 1 and its heap key if it can be merged. */
 static int bitnet__rate_pair(const bitnet__encoder *e, size_t i, size_t n, uint64_t *key) {
     bitnet__symbol *s = e->symbols + i;
     s->rank = BITNET__NO_SLOT;
-    if (s->next < n)
+    if (s->next < n && e->vocab->ranks) {
+        int32_t token = bitnet__join_symbols(e, i);
+        if (token >= 0) s->rank = e->vocab->ranks[token];
+    } else if (s->next < n)
         s->rank = bitnet__pair_rank(e->vocab, s->token, e->symbols[s->next].token);
     *key = (uint64_t)s->rank << 32 | i;
     return s->rank != BITNET__NO_SLOT;
 }
 
-/* One token per byte, and the heap of all pairs. Returns how many there are. */
+/* Where the symbol at p[i] ends: a byte further, or in SentencePiece a character. */
+static size_t bitnet__symbol_end(const bitnet__encoder *e, const uint8_t *p, size_t i, size_t n) {
+    uint32_t length = 1;
+    if (e->vocab->ranks) bitnet__class_at(p + i, p + n, &length);
+    return i + length;
+}
+
+/* One token per symbol, and the heap of all pairs. Returns how many there are. */
 static size_t bitnet__start_piece(bitnet__encoder *e, const uint8_t *p, size_t n) {
-    size_t i, count = 0;
-    for (i = 0; i < n; i++) {
-        e->symbols[i].token = (uint32_t)e->vocab->byte_token[p[i]];
-        e->symbols[i].previous = (uint32_t)i - 1;   /* wraps at 0, is never followed there */
-        e->symbols[i].next = (uint32_t)i + 1;
+    size_t i, count = 0, before = (size_t)0 - 1;    /* is never followed */
+    e->piece = p;
+    for (i = 0; i < n; i = e->symbols[i].next) {
+        size_t end = bitnet__symbol_end(e, p, i, n);
+        e->symbols[i].token = (uint32_t)(e->vocab->ranks ? bitnet__find_normal(e->vocab, p + i,
+                                                                               end - i)
+                                                         : e->vocab->byte_token[p[i]]);
+        e->symbols[i].previous = (uint32_t)before;
+        e->symbols[i].next = (uint32_t)end;
+        before = i;
     }
-    for (i = 0; i < n; i++) count += (size_t)bitnet__rate_pair(e, i, n, e->heap + count);
+    for (i = 0; i < n; i = e->symbols[i].next)
+        count += (size_t)bitnet__rate_pair(e, i, n, e->heap + count);
     for (i = count / 2; i-- > 0;) bitnet__heap_sink(e->heap, count, i, e->heap[i]);
     return count;
 }
@@ -2210,21 +2324,46 @@ static void bitnet__merge_piece(bitnet__encoder *e, const uint8_t *p, size_t n) 
         if (symbols[i].rank != rank) continue;      /* stale */
         right = symbols[i].next;
         symbols[right].rank = BITNET__NO_SLOT;      /* makes its entry stale, if it has one */
-        symbols[i].token = e->vocab->results[rank];
+        symbols[i].token = e->vocab->ranks ? (uint32_t)bitnet__join_symbols(e, i)
+                                           : e->vocab->results[rank];
         symbols[i].next = symbols[right].next;
         if (symbols[i].next < n) symbols[symbols[i].next].previous = (uint32_t)i;
         if (bitnet__rate_pair(e, i, n, &key)) bitnet__heap_rise(heap, count++, key);
         if (i > 0 && bitnet__rate_pair(e, symbols[i].previous, n, &key))
             bitnet__heap_rise(heap, count++, key);
     }
-    for (i = 0; i < n; i = symbols[i].next)
-        bitnet__emit(e, (bitnet_token)symbols[i].token);
+    for (i = 0; i < n; i = symbols[i].next) {
+        size_t j = i;
+        if ((int32_t)symbols[i].token >= 0) bitnet__emit(e, (bitnet_token)symbols[i].token);
+        else while (j < symbols[i].next) bitnet__emit(e, e->vocab->byte_token[p[j++]]);
+    }
+}
+
+/* Encodes text without special tokens in SentencePiece's way: no pieces; the characters of all of
+   it are merged, pairs of the highest score first, and what is left without a token becomes its
+   bytes. A U+2581 in it is a space. */
+static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
+                                        const uint8_t *end) {
+    size_t n = (size_t)(end - p);
+    bitnet_result r;
+    uint8_t small[BITNET__SMALL_PIECE], *text = small;
+    if (n == 0) return BITNET_OK;
+    r = bitnet__reserve(e, n + 1);
+    if (r != BITNET_OK) return r;
+    if (n >= sizeof small) text = (uint8_t *)bitnet__alloc(e->allocator, n + 1);
+    if (!text) return BITNET_ERR_MEMORY;
+    text[0] = ' ';
+    n = bitnet__unmark_spaces(p, n, text + e->vocab->space_prefix);
+    bitnet__merge_piece(e, text, n + (size_t)e->vocab->space_prefix);
+    if (text != small) bitnet__free(e->allocator, text);
+    return BITNET_OK;
 }
 
 /* Encodes text without special tokens. A piece that is a token is emitted whole, even where
    merging would not arrive at it (`ignore_merges` of the reference's tokenizer.json). */
 static bitnet_result bitnet__encode_stretch(bitnet__encoder *e, const uint8_t *p,
                                             const uint8_t *end) {
+    if (e->vocab->ranks) return bitnet__encode_spm(e, p, end);
     while (p < end) {
         size_t n = bitnet__piece_length(p, end);
         int32_t token = bitnet__find_normal(e->vocab, p, n);
@@ -2376,6 +2515,7 @@ typedef struct bitnet__tensor {
     uint64_t dims[2];                  /* row length, rows; more dimensions multiply into rows */
     uint32_t name_len, type;
     const bitnet__type *info;          /* 0: unknown; then, and if rows are no blocks, size is 0 */
+    uint32_t used;                     /* 1: the network has asked for it */
 } bitnet__tensor;
 
 /* Where the bytes come from. data holds bytes [0, have) of the file: all of it if it is mapped or
@@ -2854,9 +2994,32 @@ typedef struct bitnet__linear {        /* I2_S or packed, rows of n_in weights, 
     bitnet_tile tile;                  /* bitnet__pack_layer */
 } bitnet__linear;
 
+/* What the networks that we run differ in, by their general.architecture. */
+typedef struct bitnet__family {
+    const char *arch;
+    int silu;                          /* gate: 1: SiLU; 0: squared ReLU */
+    int adjacent;                      /* RoPE turns 1: (2i, 2i + 1); 0: (i, i + n_rot / 2) */
+    int sub_norms;                     /* 1: attn_sub_norm and ffn_sub_norm are there; 0: no norm */
+    int strict;                        /* 1: no tensor may be left over */
+    int quiet_pre;                     /* 1: files without tokenizer.ggml.pre mean llama-bpe */
+    int chat;                          /* 1: the template under CHAT is this family's */
+    float eps, freq_base;              /* what an absent key means; 0: it must be there */
+} bitnet__family;
+
+/* The official model under its two names; 1bitLLM's large and 3B; Llama3-8B-1.58, Falcon3-1.58 and
+   the like. Many networks call themselves llama: with biases, experts, norms that we know nothing
+   of, hence strict. */
+static const bitnet__family bitnet__families[] = {
+    {"bitnet-b1.58", 0, 0, 1, 0, 1, 1, 1e-5f, 500000.0f},
+    {"bitnet-25", 0, 0, 1, 0, 1, 1, 1e-5f, 500000.0f},
+    {"bitnet", 1, 0, 1, 0, 1, 0, 0.0f, 10000.0f},
+    {"llama", 1, 1, 0, 1, 0, 0, 0.0f, 10000.0f},
+};
+enum { BITNET__N_FAMILIES = (int)(sizeof bitnet__families / sizeof bitnet__families[0]) };
+
 typedef struct bitnet__layer {
     const float *attn_norm, *attn_sub_norm, *ffn_norm,
-        *ffn_sub_norm; /* [dim] [q_dim] [dim] [ffn] */
+        *ffn_sub_norm; /* [dim] [q_dim] [dim] [ffn]; the family has no sub-norms: 0 */
     bitnet__linear attn_q, attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down;
 } bitnet__layer;
 
@@ -2876,10 +3039,11 @@ struct bitnet_model {
     const float *output_norm;          /* [dim] */
     bitnet__matrix embed, head;        /* [n_vocab][dim]; the same data if they are tied */
     const double *rope_freq;           /* [n_rot / 2] radians a position */
+    const bitnet__family *family;
     char arch[32];
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, n_rot, n_ctx;
     int32_t q_dim, kv_dim;             /* n_heads * head_dim, n_kv_heads * head_dim */
-    float eps, freq_base;
+    float eps, freq_base, rope_factor; /* rope_factor divides positions: 1, or linear scaling */
     bitnet_token bos, eos, eot, end_of_text;
     int32_t add_bos;
     uint64_t n_params, own_bytes;
@@ -2958,6 +3122,7 @@ static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int3
                             "tensor '%s' is %llu x %llu; the metadata wants %d x %d", name,
                             (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
                             (int)n_cols, (int)n_rows);
+    m->gguf.tensors[t - m->gguf.tensors].used = 1;
     return BITNET_OK;
 }
 
@@ -3286,6 +3451,11 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
     for (k = 0; k < sizeof parts / sizeof parts[0]; k++) {
         char name[BITNET__TEXT];
         bitnet_result r;
+        if (!m->family->sub_norms &&
+            (parts[k].norm == &l->attn_sub_norm || parts[k].norm == &l->ffn_sub_norm)) {
+            *parts[k].norm = 0;
+            continue;
+        }
         bitnet__format(name, "blk.%d.%s.weight", (int)i, parts[k].name);
         r = parts[k].norm ? bitnet__load_norm(m, name, parts[k].in, parts[k].norm, err)
                           : bitnet__load_linear(m, name, parts[k].in, parts[k].out, parts[k].linear,
@@ -3327,21 +3497,58 @@ static bitnet_result bitnet__get_size(bitnet_model *m, const char *suffix, int64
     return r;
 }
 
-static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
-    const bitnet__gguf *g = &m->gguf;
-    char name[BITNET__TEXT];
-    bitnet_result r = bitnet__get_text(g, "general.architecture", m->arch, sizeof m->arch, err);
+static bitnet_result bitnet__load_family(bitnet_model *m, bitnet_error *err) {
+    char names[BITNET__TEXT];
+    size_t at = 0;
+    int i;
+    bitnet_result r = bitnet__get_text(&m->gguf, "general.architecture", m->arch, sizeof m->arch,
+                                       err);
     if (r != BITNET_OK) return r;
     if (!m->arch[0])
         return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key 'general.architecture' is missing");
-    if (strcmp(m->arch, "bitnet-b1.58") && strcmp(m->arch, "bitnet-25"))
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "architecture '%s' is not supported; "
-                            "bitnet-b1.58 and bitnet-25 are", m->arch);
-    /* Each layer has 11 tensors: that bounds n_layers by what the file holds. */
+    for (i = 0; i < BITNET__N_FAMILIES; i++) {
+        const char *arch = bitnet__families[i].arch;
+        if (!strcmp(m->arch, arch)) m->family = &bitnet__families[i];
+        memcpy(names + at, i ? ", " : "", i ? 2 : 0);
+        at += i ? 2 : 0;
+        memcpy(names + at, arch, strlen(arch) + 1);
+        at += strlen(arch);
+    }
+    if (m->family) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "architecture '%s' is not supported; these "
+                        "are: %s", m->arch, names);
+}
+
+/* How positions are stretched. Linear scaling divides them; others would need what we don't do. */
+static bitnet_result bitnet__load_rope_scaling(bitnet_model *m, bitnet_error *err) {
+    const bitnet__gguf *g = &m->gguf;
+    char name[BITNET__TEXT], type[32];
+    bitnet_result r;
+    bitnet__format(name, "%s.rope.scaling.type", m->arch);
+    if ((r = bitnet__get_text(g, name, type, sizeof type, err))) return r;
+    if (type[0] && strcmp(type, "none") && strcmp(type, "linear"))
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s is '%s'; only none and linear are "
+                            "supported", name, type);
+    m->rope_factor = 1.0f;
+    if (!strcmp(type, "none")) return BITNET_OK;
+    bitnet__format(name, "%s.rope.scale_linear", m->arch);     /* what it was called before */
+    if ((r = bitnet__get_float(g, name, 1.0f, 1e-3f, 1e6f, &m->rope_factor, err))) return r;
+    bitnet__format(name, "%s.rope.scaling.factor", m->arch);
+    return bitnet__get_float(g, name, m->rope_factor, 1e-3f, 1e6f, &m->rope_factor, err);
+}
+
+static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
+    const bitnet__gguf *g = &m->gguf;
+    char name[BITNET__TEXT];
+    int32_t value_length;
+    bitnet_result r = bitnet__load_family(m, err);
+    if (r != BITNET_OK) return r;
+    /* Each layer has 9 tensors or 11: that bounds n_layers by what the file holds. */
     if ((r = bitnet__get_size(m, "embedding_length", -1, BITNET__MAX_ROW, &m->dim, err)) ||
         (r = bitnet__get_size(m, "feed_forward_length", -1, BITNET__MAX_ROW, &m->ffn_dim, err)) ||
-        (r = bitnet__get_size(m, "block_count", -1, (int64_t)(g->n_tensors / 11), &m->n_layers,
-                              err)) ||
+        (r = bitnet__get_size(m, "block_count", -1,
+                              (int64_t)(g->n_tensors / (m->family->sub_norms ? 11 : 9)),
+                              &m->n_layers, err)) ||
         (r = bitnet__get_size(m, "context_length", -1, BITNET__MAX_CONTEXT, &m->n_ctx, err)) ||
         (r = bitnet__get_size(m, "attention.head_count", -1, BITNET__MAX_HEADS, &m->n_heads,
                               err)) ||
@@ -3349,9 +3556,14 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
                               &m->n_kv_heads, err)) ||
         (r = bitnet__get_size(m, "attention.key_length", m->dim / m->n_heads,
                               BITNET__MAX_ROW / m->n_heads, &m->head_dim, err)) ||
+        (r = bitnet__get_size(m, "attention.value_length", m->head_dim, BITNET__MAX_ROW,
+                              &value_length, err)) ||
         (r = bitnet__get_size(m, "rope.dimension_count", m->head_dim, m->head_dim, &m->n_rot,
                               err)))
         return r;
+    if (value_length != m->head_dim)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "keys of %d and values of %d elements: "
+                            "they must be equal", (int)m->head_dim, (int)value_length);
     if (m->n_heads % m->n_kv_heads || m->n_rot % 2)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "%d heads on %d KV heads with %d rotated "
                             "dimensions do not divide", (int)m->n_heads, (int)m->n_kv_heads,
@@ -3359,9 +3571,13 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     m->q_dim = m->n_heads * m->head_dim;
     m->kv_dim = m->n_kv_heads * m->head_dim;
     bitnet__format(name, "%s.attention.layer_norm_rms_epsilon", m->arch);
-    if ((r = bitnet__get_float(g, name, 1e-5f, 1e-30f, 1.0f, &m->eps, err))) return r;
+    if (m->family->eps <= 0.0f && !bitnet__find_key(g, name))
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is missing", name);
+    if ((r = bitnet__get_float(g, name, m->family->eps, 1e-30f, 1.0f, &m->eps, err))) return r;
     bitnet__format(name, "%s.rope.freq_base", m->arch);
-    return bitnet__get_float(g, name, 500000.0f, 1.0f, 1e15f, &m->freq_base, err);
+    if ((r = bitnet__get_float(g, name, m->family->freq_base, 1.0f, 1e15f, &m->freq_base, err)))
+        return r;
+    return bitnet__load_rope_scaling(m, err);
 }
 
 /* A token id named by a key; without the key, the token with this text; else -1. */
@@ -3381,30 +3597,46 @@ static bitnet_result bitnet__get_token(bitnet_model *m, const char *key, const c
 static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) {
     const bitnet__gguf *g = &m->gguf;
     const bitnet__key *types = bitnet__find_key(g, "tokenizer.ggml.token_type");
+    const bitnet__key *scores = bitnet__find_key(g, "tokenizer.ggml.scores");
+    /* Four names of one pre-tokenizer. The official file has none, and means it. */
+    static const char *const pre[] = {"llama-bpe", "llama3", "llama-v3", "falcon3"};
     bitnet__strings tokens, merges;
     char text[32], name[BITNET__TEXT];
     uint64_t v;
     uint32_t i;
+    int spm;
     bitnet_result r;
     if ((r = bitnet__get_text(g, "tokenizer.ggml.model", text, sizeof text, err))) return r;
-    if (strcmp(text, "gpt2"))
+    spm = !strcmp(text, "llama");
+    if (!spm && strcmp(text, "gpt2"))
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model is '%s'; only gpt2 "
-                            "(byte-level BPE) is supported", text);
-    /* The official file has no 'pre'; for its architecture that means llama-bpe. */
+                            "(byte-level BPE) and llama (SentencePiece) are supported", text);
     if ((r = bitnet__get_text(g, "tokenizer.ggml.pre", text, sizeof text, err))) return r;
-    if (text[0] && strcmp(text, "llama-bpe") && strcmp(text, "llama3") && strcmp(text, "llama-v3"))
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "tokenizer.ggml.pre is '%s'; only llama-bpe is supported",
-                            text);
-    if ((r = bitnet__get_strings(g, "tokenizer.ggml.tokens", &tokens, err)) ||
-        (r = bitnet__get_strings(g, "tokenizer.ggml.merges", &merges, err))) return r;
+    if (!text[0] && !spm && !m->family->quiet_pre)
+        bitnet__log_text(m, BITNET_LOG_WARNING, "the file has no tokenizer.ggml.pre; llama-bpe is "
+                         "assumed, and if that is wrong, texts become wrong tokens");
+    for (i = 0; !spm && text[0] && strcmp(text, pre[i]); i++)
+        if (i + 1 == sizeof pre / sizeof pre[0])
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%s'; only "
+                                "llama-bpe (llama3, llama-v3) and falcon3 are supported", text);
+    if ((r = bitnet__get_strings(g, "tokenizer.ggml.tokens", &tokens, err))) return r;
+    if (!spm && (r = bitnet__get_strings(g, "tokenizer.ggml.merges", &merges, err))) return r;
     if (types && (types->type != BITNET__ARRAY || types->count != tokens.count ||
                   (types->element != BITNET__I32 && types->element != BITNET__U32)))
         return bitnet__fail(err, BITNET_ERR_FORMAT,
                             "GGUF key 'tokenizer.ggml.token_type' is not one "
                             "32-bit integer for each token");
-    r = bitnet__vocab_build(&m->vocab, &m->params.allocator, &tokens,
-                            types ? g->src.data + types->value : 0, &merges, err);
+    if (spm && (!types || !scores || scores->type != BITNET__ARRAY ||
+                scores->count != tokens.count || scores->element != BITNET__F32))
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "a tokenizer of SentencePiece needs "
+                            "tokenizer.ggml.token_type and a F32 in tokenizer.ggml.scores for each "
+                            "token");
+    if ((r = bitnet__get_uint(g, "tokenizer.ggml.add_space_prefix", 1, 0, 1, &v, err))) return r;
+    r = spm ? bitnet__vocab_build_spm(&m->vocab, &m->params.allocator, &tokens,
+                                      g->src.data + types->value, g->src.data + scores->value,
+                                      v == 1, err)
+            : bitnet__vocab_build(&m->vocab, &m->params.allocator, &tokens,
+                                  types ? g->src.data + types->value : 0, &merges, err);
     if (r != BITNET_OK) return r;
     bitnet__format(name, "%s.vocab_size", m->arch);
     if ((r = bitnet__get_uint(g, name, tokens.count, tokens.count, 1 << 24, &v, err))) return r;
@@ -3413,27 +3645,56 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
         uint32_t n = m->vocab.offsets[i + 1] - m->vocab.offsets[i];
         m->longest_token = n > m->longest_token ? n : m->longest_token;
     }
-    m->eot = bitnet_token_find(m, "<|eot_id|>");
     m->end_of_text = bitnet_token_find(m, "<|end_of_text|>");
-    if ((r = bitnet__get_token(m, "tokenizer.ggml.bos_token_id", "<|begin_of_text|>", &m->bos,
-                               err)) ||
-        (r = bitnet__get_token(m, "tokenizer.ggml.eos_token_id", "<|end_of_text|>", &m->eos,
-                               err)) ||
+    /* What ends a turn; the template of our own needs this very token, whatever a key says. */
+    m->eot = bitnet_token_find(m, "<|eot_id|>");
+    if (!m->family->chat &&
+        (r = bitnet__get_token(m, "tokenizer.ggml.eot_token_id",
+                               m->eot < 0 ? "<|im_end|>" : "<|eot_id|>", &m->eot, err))) return r;
+    if ((r = bitnet__get_token(m, "tokenizer.ggml.bos_token_id",
+                               spm ? "<s>" : "<|begin_of_text|>", &m->bos, err)) ||
+        (r = bitnet__get_token(m, "tokenizer.ggml.eos_token_id",
+                               spm ? "</s>" : "<|end_of_text|>", &m->eos, err)) ||
         (r = bitnet__get_uint(g, "tokenizer.ggml.add_bos_token", 1, 0, 1, &v, err)))
         return r;
     m->add_bos = v && m->bos >= 0;
     return BITNET_OK;
 }
 
-/* freq_base ^ (-2 i / n_rot) for each rotated pair i. */
+/* freq_base ^ (-2 i / n_rot) for each rotated pair i, divided by the factor of linear scaling and
+   by the pair's own, if the file has such (as LLaMA 3.1's converters write them). */
 static bitnet_result bitnet__load_rope(bitnet_model *m, bitnet_error *err) {
     double *freq = (double *)bitnet__model_alloc(m, (uint64_t)(m->n_rot / 2) * sizeof *freq);
     double base = bitnet__log((double)m->freq_base);
+    const float *own = 0;
     int32_t i;
     if (!freq) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the rotary table");
-    for (i = 0; i < m->n_rot / 2; i++)
-        freq[i] = bitnet__exp(-2.0 * (double)i / (double)m->n_rot * base);
+    if (bitnet__find_tensor(&m->gguf, "rope_freqs.weight")) {
+        bitnet_result r = bitnet__load_norm(m, "rope_freqs.weight", m->n_rot / 2, &own, err);
+        if (r != BITNET_OK) return r;
+    }
+    for (i = 0; i < m->n_rot / 2; i++) {
+        if (own && !(own[i] >= 1e-3f && own[i] <= 1e6f))
+            return bitnet__fail(err, BITNET_ERR_FORMAT,
+                                "element %d of tensor 'rope_freqs.weight' is not a usable number",
+                                (int)i);
+        freq[i] = bitnet__exp(-2.0 * (double)i / (double)m->n_rot * base) /
+                  ((double)m->rope_factor * (own ? (double)own[i] : 1.0));
+    }
     m->rope_freq = freq;
+    return BITNET_OK;
+}
+
+/* A tensor that nobody asked for would change the results, if we knew how. */
+static bitnet_result bitnet__check_leftovers(const bitnet_model *m, bitnet_error *err) {
+    const bitnet__gguf *g = &m->gguf;
+    uint64_t i;
+    for (i = 0; i < g->n_tensors && m->family->strict; i++)
+        if (!g->tensors[i].used)
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%.*s' is not part of "
+                                "architecture '%s' as it is supported",
+                                (int)g->tensors[i].name_len,
+                                (const char *)g->src.data + g->tensors[i].name, m->arch);
     return BITNET_OK;
 }
 
@@ -3506,7 +3767,8 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
     if ((r = bitnet__choose_kernels(m, err)) ||
         (r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
         (r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
-        (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err))) return r;
+        (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
+        (r = bitnet__check_leftovers(m, err))) return r;
     if ((r = bitnet__progress(m, m->gguf.src.size, err))) return r;
     bitnet__format(text, "%s, %d layers of %d, vocabulary of %d, kernels %s, weights in %s",
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
@@ -4491,7 +4753,7 @@ struct bitnet_ctx {
     float *kv;                         /* [n_batch][2][kv_dim]   new keys, then new values */
     float *queries;                    /* [n_kv_heads][n_tokens][group][head_dim]  q, rotated */
     float *o;                          /* [n_batch][q_dim]       attention's output */
-    float *g;                          /* [n_batch][ffn_dim]     relu(gate)^2 * up */
+    float *g;                          /* [n_batch][ffn_dim]     relu(gate)^2 or silu(gate), * up */
     int8_t *act;                       /* [n_batch][widest, to whole blocks of 128]  int8 */
     float *act_scale;                  /* [n_batch]              s of quantize */
     int32_t *act_sum;                  /* [n_batch] */
@@ -4755,14 +5017,16 @@ static void bitnet__step_norm(const bitnet__step *s, int32_t from, int32_t to, i
         c->k.rmsnorm(s->in + t * n, s->norm, s->in_dim, c->m->eps, c->h + t * n);
 }
 
-/* Tokens [from, to): act = int8(h), filled up with zeros to whole blocks. */
+/* Tokens [from, to): act = int8(h), or int8(in) if there is no norm, filled up with zeros to whole
+   blocks. */
 static void bitnet__step_quantize(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     size_t t, n = (size_t)s->in_dim, padded = (size_t)bitnet__pad128(s->in_dim);
+    const float *h = s->norm ? c->h : s->in;
     (void)thread;
     for (t = (size_t)from; t < (size_t)to; t++) {
         int8_t *act = c->act + t * padded;
-        c->act_scale[t] = c->k.quantize(c->h + t * n, s->in_dim, act, &c->act_sum[t]);
+        c->act_scale[t] = c->k.quantize(h + t * n, s->in_dim, act, &c->act_sum[t]);
         memset(act + n, 0, padded - n);
     }
 }
@@ -4840,12 +5104,25 @@ static void bitnet__step_add_to_x(const bitnet__step *s, int32_t from, int32_t t
     bitnet__linear_rows(s, s->linear, from, to, thread, s->c->x, (size_t)s->c->m->dim, 1);
 }
 
+/* y[i] = silu(gate[i] * gate_f) * (up[i] * up_f), where silu(g) = g / (1 + e^-g): our own e^x, and
+   each operation rounded in this order. */
+static void bitnet__silu_gate(const int32_t *gate, float gate_f, const int32_t *up, float up_f,
+                              int n, float *y) {
+    int i;
+    for (i = 0; i < n; i++) {
+        float g = (float)gate[i] * gate_f;
+        y[i] = g / (1.0f + bitnet__expf(-g)) * ((float)up[i] * up_f);
+    }
+}
+
 /* Rows of gate and up, and what joins them. */
 static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__linear *gate = &s->layer->ffn_gate, *up = &s->layer->ffn_up;
     int32_t *gates = bitnet__thread_dots(c, thread), t, count;
     int32_t *ups = gates + (size_t)c->p.n_batch * BITNET__ROWS;
+    void (*join)(const int32_t *, float, const int32_t *, float, int, float *) =
+        c->m->family->silu ? bitnet__silu_gate : c->k.relu2_gate;
     from = bitnet__round_rows(c, from, c->m->ffn_dim);
     to = bitnet__round_rows(c, to, c->m->ffn_dim);
     for (; from < to; from += count) {
@@ -4854,9 +5131,9 @@ static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to
         bitnet__products(s, up, from, count, ups);
         for (t = 0; t < s->n_tokens; t++) {
             size_t at = (size_t)t * BITNET__ROWS;
-            c->k.relu2_gate(gates + at, gate->scale / c->act_scale[t], ups + at,
-                            up->scale / c->act_scale[t], count,
-                            c->g + (size_t)t * (size_t)c->m->ffn_dim + from);
+            join(gates + at, gate->scale / c->act_scale[t], ups + at,
+                 up->scale / c->act_scale[t], count,
+                 c->g + (size_t)t * (size_t)c->m->ffn_dim + from);
         }
     }
 }
@@ -4866,8 +5143,8 @@ static void bitnet__norm_and_quantize(bitnet__step *s, const float *in, int32_t 
     s->in = in;
     s->in_dim = n;
     s->norm = norm;
-    if (s->c->p.step_fn) {             /* a profile wants to see them apart */
-        bitnet__run_step(s, "norm", s->n_tokens, bitnet__step_norm);
+    if (!norm || s->c->p.step_fn) {    /* a profile wants to see them apart */
+        if (norm) bitnet__run_step(s, "norm", s->n_tokens, bitnet__step_norm);
         bitnet__run_step(s, "quantize", s->n_tokens, bitnet__step_quantize);
     } else bitnet__run_step(s, "norm", s->n_tokens, bitnet__step_norm_quantize);
 }
@@ -4908,24 +5185,39 @@ static float *bitnet__queries_at(const bitnet__step *s, int32_t kv_head, int32_t
     return s->c->queries + row * (size_t)(m->q_dim / m->n_kv_heads);
 }
 
-/* Tokens [from, to): rotate q and k, store k and v in the cache. The pairs are (i, i + n_rot / 2),
-   the "halves" order of this architecture. */
+/* A head whose pairs are (2i, 2i + 1), in the order that kernels rotate: (i, i + n_rot / 2). In q
+   and k alike it leaves their products as they are. */
+static void bitnet__pairs_to_halves(const float *x, int n_rot, int n, float *y) {
+    int i, half = n_rot / 2;
+    for (i = 0; i < half; i++) {
+        y[i] = x[2 * i];
+        y[half + i] = x[2 * i + 1];
+    }
+    for (i = n_rot; i < n; i++) y[i] = x[i];
+}
+
+/* Tokens [from, to): rotate q and k, store k and v in the cache. The cache's keys have their pairs
+   as (i, i + n_rot / 2) in every family; o, which is free here, is the room to get them there. */
 static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     int32_t t, i, j, hd = m->head_dim, group = m->n_heads / m->n_kv_heads;
-    int shorten = c->p.kv_type == BITNET_KV_F16;
+    int shorten = c->p.kv_type == BITNET_KV_F16, adjacent = m->family->adjacent;
     (void)thread;
     for (t = from; t < to; t++) {
         const float *cos_sin = c->rope + (size_t)t * (size_t)m->n_rot;
         const float *q = c->q + (size_t)t * (size_t)m->q_dim;
         float *k = c->kv + (size_t)t * 2 * (size_t)m->kv_dim, *v = k + m->kv_dim;
+        float *o = c->o + (size_t)t * (size_t)m->q_dim;
         for (i = 0; i < m->n_kv_heads; i++, k += hd, v += hd) {
             size_t at = bitnet__cache_at(c, s->layer_index, i, c->n_past + t);
-            for (j = 0; j < group; j++, q += hd)
-                c->k.rope(q, cos_sin, m->n_rot, hd, shorten,
-                          bitnet__queries_at(s, i, t) + (size_t)j * (size_t)hd);
-            c->k.rope(k, cos_sin, m->n_rot, hd, 0, k);
+            for (j = 0; j < group; j++, q += hd) {
+                float *y = bitnet__queries_at(s, i, t) + (size_t)j * (size_t)hd;
+                if (adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
+                c->k.rope(adjacent ? y : q, cos_sin, m->n_rot, hd, shorten, y);
+            }
+            if (adjacent) bitnet__pairs_to_halves(k, m->n_rot, hd, o);
+            c->k.rope(adjacent ? o : k, cos_sin, m->n_rot, hd, 0, k);
             bitnet__cache_store(c, k, c->k_cache + at);
             bitnet__cache_store(c, v, c->v_cache + at);
         }
@@ -5831,7 +6123,7 @@ BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message 
                                     int flags, bitnet_token *out, size_t cap) {
     bitnet__token_sink s;
     int i;
-    if (m->eot < 0) return BITNET_ERR_UNSUPPORTED;
+    if (m->eot < 0 || !m->family->chat) return BITNET_ERR_UNSUPPORTED;
     s.m = m;
     s.out = out;
     s.cap = out ? cap : 0;

@@ -263,13 +263,13 @@ int main(int argc, char **argv) {
     if (code < 0 && verbose && bitnet_selftest(mp.kernels, &err)) code = fail(1, "%s", err.text);
     if (code >= 0) return code;
     signal(SIGINT, on_interrupt);
-    mark = now();
-    errno = 0;
+    mark = now(), errno = 0;
     if (bitnet_model_load_file(model_path, &mp, &model, &err))
         return interrupted ? 130 : fail(1, err.code == BITNET_ERR_IO && errno ? "%s: %s: %s" :
                                         "%s: %s", model_path, err.text, strerror(errno));
     bitnet_model_get_info(model, &info);
-    if (chatting && info.eot < 0) return fail(1, "%s: no chat: no <|eot_id|> token", model_path);
+    if (chatting && bitnet_chat_tokenize(model, 0, 0, 0, 0, 0) < 0)
+        return fail(1, "%s: no chat: its template is not known, or has no token", model_path);
     if (cp.n_ctx < 1) cp.n_ctx = cp.n_ctx < 0 && info.ctx_train > 4096 ? 4096 : info.ctx_train;
     if (cp.n_ctx > info.ctx_train) fail(0, "warning: trained for a context of %d", info.ctx_train);
     cp.n_logits = gen.lookup < cp.n_ctx ? gen.lookup + 1 : cp.n_ctx;

@@ -11,6 +11,8 @@
 #include "test_lookup.c"
 #include "test_screen.c"
 #include "test_heads.c"
+#include "test_families.c"
+#include "test_spm.c"
 #include "test_text.c"
 #include "test_tiny.c"
 #include "test_kernels.c"

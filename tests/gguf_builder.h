@@ -196,6 +196,7 @@ typedef struct gb_model {
     int n_ctx;                         /* (64) */
     int spare_rows; /* vocab_size beyond the tokens, as padded files have it (0) */
     uint32_t embed_type;               /* (F32) */
+    int no_sub_norms;                  /* 1: as architecture llama has it */
     int untied;                        /* 1: output.weight of head_type */
     uint32_t head_type;
     const uint8_t *embed_raw, *head_raw;   /* the matrix as it is stored (0: made of the floats) */
@@ -212,6 +213,7 @@ typedef struct gb_model {
     int n_merges;
     const uint8_t *word_types;         /* [n_words] (all normal) */
     int no_specials;                   /* 1: no control tokens at all */
+    void (*put_vocab)(struct gb_model *m);     /* writes another vocabulary of the same size */
     uint64_t seed;
     gb_file file;                      /* hooks */
     /* results; free with gb_free_model */
@@ -347,6 +349,10 @@ static inline void gb_put_vocab(gb_model *m) {
     m->bos = m->no_specials ? -1 : 256 + m->n_words;
     m->eos = m->no_specials ? -1 : m->bos + 1;
     m->eot = m->no_specials ? -1 : m->bos + 2;
+    if (m->put_vocab) {
+        m->put_vocab(m);
+        return;
+    }
     gb_key_str(f, "tokenizer.ggml.model", "gpt2");
     f->tokens_at = 24 + f->keys.n;
     if (!gb_omitted(f, "tokenizer.ggml.tokens")) {
@@ -408,12 +414,13 @@ static inline void gb_make_layer(gb_model *m, int i, int hd) {
     gb_make_linear(m, GB_NAME("attn_q"), m->dim, m->heads * hd, 0, &l->q);
     gb_make_linear(m, GB_NAME("attn_k"), m->dim, m->kv_heads * hd, 0, &l->k);
     gb_make_linear(m, GB_NAME("attn_v"), m->dim, m->kv_heads * hd, 0, &l->v);
-    l->attn_sub_norm = gb_make_norm(m, GB_NAME("attn_sub_norm"), m->heads * hd);
+    if (!m->no_sub_norms)
+        l->attn_sub_norm = gb_make_norm(m, GB_NAME("attn_sub_norm"), m->heads * hd);
     gb_make_linear(m, GB_NAME("attn_output"), m->heads * hd, m->dim, m->identity, &l->o);
     l->ffn_norm = gb_make_norm(m, GB_NAME("ffn_norm"), m->dim);
     gb_make_linear(m, GB_NAME("ffn_gate"), m->dim, m->ffn, 0, &l->gate);
     gb_make_linear(m, GB_NAME("ffn_up"), m->dim, m->ffn, 0, &l->up);
-    l->ffn_sub_norm = gb_make_norm(m, GB_NAME("ffn_sub_norm"), m->ffn);
+    if (!m->no_sub_norms) l->ffn_sub_norm = gb_make_norm(m, GB_NAME("ffn_sub_norm"), m->ffn);
     gb_make_linear(m, GB_NAME("ffn_down"), m->ffn, m->dim, m->identity, &l->down);
 #undef GB_NAME
 }

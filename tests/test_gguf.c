@@ -439,7 +439,7 @@ static void test_missing_tokens(void) {
 }
 
 static void test_architectures(void) {
-    static const char *const others[] = {"llama", "bitnet", "bitnet-b1.58x", "BITNET-B1.58"};
+    static const char *const others[] = {"llama4", "bitnet-", "bitnet-b1.58x", "BITNET-B1.58"};
     int i;
     for (i = 0; i < 4; i++) {
         gb_model m = tiny();
@@ -528,8 +528,13 @@ static void test_tokenizer_kinds(void) {
     bitnet_model *model = 0;
     m.file.omit = "tokenizer.ggml.model";
     m.file.add_keys = add_model;
+    extra_text = "bert";
+    expect(&m, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model", "'bert'");
+    m = tiny();
+    m.file.omit = "tokenizer.ggml.model";
+    m.file.add_keys = add_model;
     extra_text = "llama";
-    expect(&m, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model", "'llama'");
+    expect(&m, BITNET_ERR_FORMAT, "tokenizer.ggml.scores", 0);
     m = tiny();
     m.file.add_keys = add_pre;
     extra_text = "qwen2";

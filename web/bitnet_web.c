@@ -228,6 +228,9 @@ EXPORT int bw_chat_tokenize(const char *s, int n, int more) {
     if (count >= 0)
         count = bitnet_chat_tokenize(model, m, n, flags, tokens + before, (size_t)count);
     free(m);
+    if (count == BITNET_ERR_UNSUPPORTED)
+        return bitnet__fail(&err, BITNET_ERR_UNSUPPORTED, "no chat: the template of this file, "
+                            "architecture '%s', is not known", info.arch);
     if (count < 0) return fail(count);
     if (more) {
         memcpy(tokens, ctx->history, (size_t)ctx->n_past * sizeof *tokens);

@@ -1,0 +1,350 @@
+/* SentencePiece's tokenizer, as files with tokenizer.ggml.model = llama have it (1bitLLM's models).
+   The vocabulary below was trained by the reference implementation (sentencepiece 0.1.97, BPE with
+   byte_fallback, identity normalization, as LLaMA's), which also gave the tokens of the texts. */
+
+#include "gguf_builder.h"
+
+static const char *const spm_pieces[150] = {   /* tokens 259 to 408; scores 0, -1, ... -149 */
+    "it", "\xE2\x96\x81t", "he", "ne", "\xE2\x96\x81" "a", "\xE2\x96\x81the", "in",
+    "\xE2\x96\x81o", "at", "bit", "de", "\xE2\x96\x81" "c", "net", "bitnet", "\xE2\x96\x81s", "er",
+    "\xE2\x96\x81w", "re", "\xE2\x96\x81`", "nd", "ode", "le", "mode", "model", "\xE2\x96\x81-",
+    "\xE2\x96\x81n", "ge", "al", "\xE2\x96\x81" "f", "ex", "la", "\xE2\x96\x81" "and", "gg", "is",
+    "\xE2\x96\x81" "bitnet", "ar", "ro", "\xE2\x96\x81in", "\xE2\x96\x81p", "\xE2\x96\x81of", "am",
+    "ct", "st", "\xE2\x96\x81(", "\xE2\x96\x81" "b", "\xE2\x96\x81r", "ate", "ext",
+    "\xE2\x96\x81no", "\xE2\x96\x81re", "lo", "se", "\xE2\x96\x81m", "ing", "ner",
+    "\xE2\x96\x81" "ar", "fi", "on", "ou", "uf", "\xE2\x96\x81#", "\xE2\x96\x81&", "\xE2\x96\x81=",
+    "\xE2\x96\x81" "e", "hat", "ith", "lan", "\xE2\x96\x81``", "\xE2\x96\x81is", "\xE2\x96\x81on",
+    "gguf", "\xE2\x96\x81```", "gener", "\xE2\x96\x81with", "\xE2\x96\x81model", "generate", "ad",
+    "or", "un", "\xE2\x96\x81\"", "\xE2\x96\x81*", "\xE2\x96\x81v", "ctx", "\xE2\x96\x81it",
+    "text", "an", "as", "ce", "do", "ed", "il", "sh", "ts", "ve", "\xE2\x96\x81", "e", "t", "n",
+    "a", "i", "r", "o", "s", "l", "h", "d", "m", "c", "g", "u", "-", "f", "b", ",", ".", "`", "p",
+    "w", "x", "_", "v", "2", "(", ")", "y", ";", "1", "/", "\"", "#", "0", "&", "6", "8", "k", "4",
+    ":", "=", "\xC3\xA9", "*", "5", "3", "<", "[", "]", "{", "}", "!", ">", "I"
+};
+static const struct { const char *text; bitnet_token tokens[22]; } spm_cases[] = {
+    {"the cat sat on the mat",
+     {264, 270, 267, 273, 267, 328, 264, 311, 267}},
+    {"the model, the mode and the node of bitnet",
+     {264, 333, 372, 264, 353, 281, 290, 264, 284, 279, 298, 293}},
+    {"Hello, world!",
+     {353, 75, 354, 362, 309, 372, 275, 336, 362, 364, 406}},
+    {" leading and trailing ",
+     {353, 353, 280, 335, 312, 290, 260, 359, 357, 349, 312, 353}},
+    {"two  spaces   three    four",
+     {260, 376, 360, 353, 273, 375, 357, 346, 361, 353, 353, 260, 363, 276, 354, 353, 353, 353, 287,
+     317, 359}},
+    {"tabs\t" "and\nnewlines\n\n",
+     {260, 357, 371, 361, 12, 357, 278, 13, 262, 376, 362, 358, 262, 361, 13, 13}},
+    {"na\xC3\xAFve caf\xC3\xA9 \xC3\xA9lan",
+     {284, 357, 198, 178, 352, 270, 357, 370, 397, 353, 397, 325}},
+    {"\xE6\x97\xA5\xE6\x9C\xAC\xE8\xAA\x9E \xF0\x9F\xA6\x85",
+     {353, 233, 154, 168, 233, 159, 175, 235, 173, 161, 353, 243, 162, 169, 136}},
+    {"12345 bitnet bitnets 1.58bit",
+     {353, 385, 380, 400, 394, 399, 293, 293, 361, 353, 385, 373, 399, 392, 268}},
+    {"\xE2\x96\x81marked\xE2\x96\x81text\xE2\x96\x81",
+     {353, 311, 294, 393, 348, 260, 306, 353}},
+    {" ",
+     {353, 353}},
+    {"   ",
+     {353, 353, 353, 353}},
+    {"<s> </s> <0x0A> <unk>",
+     {353, 401, 361, 407, 353, 401, 386, 361, 407, 353, 401, 389, 377, 389, 68, 407, 353, 401, 337,
+     393, 407}},
+    {"I'm in it.",
+     {353, 408, 42, 365, 296, 342, 373}},
+    {"nenenenenene",
+     {353, 262, 262, 262, 262, 262, 262}},
+    {"ititititit modemodelmodel",
+     {342, 259, 259, 259, 259, 353, 281, 282, 282}}
+};
+
+enum { SPM_TOKENS = 409 };
+
+/* Token 0 is unknown, 1 and 2 are control, then the 256 bytes and the pieces. */
+static void spm_put_tokens(gb_buf *b) {
+    static const char *const first[] = {"<unk>", "<s>", "</s>"};
+    char name[8];
+    int i;
+    for (i = 0; i < 3; i++) gb_string(b, first[i], strlen(first[i]));
+    for (i = 0; i < 256; i++) {
+        snprintf(name, sizeof name, "<0x%02X>", (unsigned)i);
+        gb_string(b, name, 6);
+    }
+    for (i = 0; i < 150; i++) gb_string(b, spm_pieces[i], strlen(spm_pieces[i]));
+}
+
+static void spm_put_types(gb_buf *b) {
+    int i;
+    for (i = 0; i < SPM_TOKENS; i++) gb_uint(b, i == 0 ? 2 : i < 3 ? 3 : i < 259 ? 6 : 1, 4);
+}
+
+static void spm_put_scores(gb_buf *b) {
+    int i;
+    for (i = 0; i < SPM_TOKENS; i++) gb_float(b, i < 259 ? 0.0f : (float)(259 - i));
+}
+
+typedef struct spm { gb_buf tokens, types, scores; } spm;
+
+static spm spm_start(void) {
+    spm s;
+    memset(&s, 0, sizeof s);
+    spm_put_tokens(&s.tokens);
+    spm_put_types(&s.types);
+    spm_put_scores(&s.scores);
+    return s;
+}
+
+/* Builds the vocabulary and frees s. */
+static bitnet_result spm_build(spm *s, bitnet__vocab *v, int prefix, bitnet_error *err) {
+    bitnet_allocator a;
+    bitnet__strings tokens;
+    bitnet_result r;
+    memset(&a, 0, sizeof a);
+    memset(&tokens, 0, sizeof tokens);
+    tokens.data = s->tokens.p;
+    tokens.size = s->tokens.n;
+    tokens.count = SPM_TOKENS;
+    r = bitnet__vocab_build_spm(v, &a, &tokens, s->types.p, s->scores.p, prefix, err);
+    free(s->tokens.p);
+    free(s->types.p);
+    free(s->scores.p);
+    return r;
+}
+
+static int64_t spm_encode(const bitnet__vocab *v, const char *text, size_t n, int special,
+                          bitnet_token *out, size_t cap) {
+    bitnet_allocator a;
+    memset(&a, 0, sizeof a);
+    return bitnet__encode(v, &a, (const uint8_t *)text, n, special, out, cap);
+}
+
+static void test_spm_texts(void) {
+    spm s = spm_start();
+    bitnet__vocab v;
+    bitnet_allocator a;
+    char bad[200] = "";
+    size_t i, k;
+    memset(&a, 0, sizeof a);
+    CHECK(!spm_build(&s, &v, 1, 0));
+    for (i = 0; i < sizeof spm_cases / sizeof spm_cases[0] && !bad[0]; i++) {
+        bitnet_token got[32];
+        int64_t n = spm_encode(&v, spm_cases[i].text, strlen(spm_cases[i].text), 0, got, 32), m;
+        for (m = 0; spm_cases[i].tokens[m]; m++) {}
+        for (k = 0; n == m && k < (size_t)n; k++)
+            if (got[k] != spm_cases[i].tokens[k]) n = -1;
+        if (n != m)
+            snprintf(bad, sizeof bad, "'%s' has other tokens, %d", spm_cases[i].text, (int)n);
+    }
+    bitnet__vocab_free(&v, &a);
+    CHECK_MSG(!bad[0], "%s", bad);
+}
+
+/* All texts in a row, 1 to 8 times each, in one piece of 11 KB: as many tokens, with the same FNV
+   hash, as the reference gives. */
+static void test_spm_long(void) {
+    enum { MOST = 20000 };
+    spm s = spm_start();
+    bitnet__vocab v;
+    bitnet_allocator a;
+    bitnet_token *got = (bitnet_token *)gb_malloc(MOST * sizeof *got);
+    uint64_t hash = ((uint64_t)0xcbf29ce4u << 32) | 0x84222325u;
+    gb_buf text = {0};
+    size_t i, k, j;
+    int64_t n;
+    memset(&a, 0, sizeof a);
+    CHECK(!spm_build(&s, &v, 1, 0));
+    for (k = 1; k < 9; k++)
+        for (i = 0; i < sizeof spm_cases / sizeof spm_cases[0]; i++)
+            for (j = 0; j < k; j++) {
+                gb_put(&text, spm_cases[i].text, strlen(spm_cases[i].text));
+                gb_put(&text, " ", 1);
+            }
+    n = spm_encode(&v, (const char *)text.p, text.n, 0, got, MOST);
+    for (i = 0; n <= MOST && i < (size_t)(n < 0 ? 0 : n); i++)
+        hash = (hash ^ (uint64_t)got[i]) * (((uint64_t)0x100u << 32) | 0x1b3u);
+    bitnet__vocab_free(&v, &a);
+    free(text.p);
+    free(got);
+    CHECK(text.n == 11232);
+    CHECK_MSG(n == 6517, "%d tokens", (int)n);
+    CHECK(hash == (((uint64_t)0x1413a874u << 32) | 0xceafe788u));
+}
+
+/* Two pairs that overlap: the higher score goes first, of equal ones the left pair. No prefix. */
+static void test_spm_ties(void) {
+    int i, an = 0;
+    for (i = 0; i < 150; i++) if (!strcmp(spm_pieces[i], "an")) an = 259 + i;
+    for (i = 0; i < 3; i++) {                              /* ne (token 262) has -3 */
+        const float score = i == 0 ? -4.0f : i == 1 ? -3.0f : -2.0f;
+        spm s = spm_start();
+        bitnet__vocab v;
+        bitnet_allocator a;
+        bitnet_token got[4];
+        uint32_t bits;
+        int64_t n;
+        memset(&a, 0, sizeof a);
+        memcpy(&bits, &score, 4);
+        s.scores.n = 4 * (size_t)an;                       /* overwrite one of them */
+        gb_uint(&s.scores, bits, 4);
+        CHECK(an && !spm_build(&s, &v, 0, 0));
+        n = spm_encode(&v, "ane", 3, 0, got, 4);
+        bitnet__vocab_free(&v, &a);
+        CHECK(n == 2);
+        if (i == 0) CHECK(got[0] == 357 && got[1] == 262);         /* a ne */
+        else CHECK(got[0] == an && got[1] == 354);                 /* an e */
+    }
+}
+
+/* Any bytes come back, behind the space that was added. */
+static void test_spm_bytes(void) {
+    spm s = spm_start();
+    bitnet__vocab v;
+    bitnet_allocator a;
+    uint64_t seed = 5;
+    int round, bad = 0;
+    memset(&a, 0, sizeof a);
+    CHECK(!spm_build(&s, &v, 1, 0));
+    for (round = 0; round < 300 && !bad; round++) {
+        char text[600], back[700];
+        bitnet_token got[601];
+        size_t n = gb_random(&seed) % sizeof text, i, at = 0, len;
+        int64_t count;
+        for (i = 0; i < n; i++)
+            text[i] = round % 2 ? (char)gb_random(&seed)
+                                : " thenmodbit\xC3\xA9"[gb_random(&seed) % 13];
+        count = spm_encode(&v, text, n, round % 3 == 0, got, 601);
+        if (count < 0 || count > 601) bad = 1;
+        for (i = 0; !bad && i < (size_t)count; i++) {
+            const uint8_t *p = bitnet__vocab_bytes(&v, got[i], &len);
+            memcpy(back + at, p, len);
+            at += len;
+        }
+        if (!bad && n && (at != n + 1 || back[0] != ' ' || memcmp(back + 1, text, n))) bad = 2;
+        if (!bad && !n && count) bad = 3;
+    }
+    bitnet__vocab_free(&v, &a);
+    CHECK_MSG(!bad, "round %d: %d", round, bad);
+}
+
+/* Control tokens are found only if asked for, and what follows one begins with a space again. */
+static void test_spm_special(void) {
+    static const bitnet_token plain[] = {353, 401, 361, 407, 259}, parsed[] = {1, 342, 2};
+    spm s = spm_start();
+    bitnet__vocab v;
+    bitnet_allocator a;
+    bitnet_token got[8], got2[8];
+    int64_t n, n2;
+    memset(&a, 0, sizeof a);
+    CHECK(!spm_build(&s, &v, 1, 0));
+    n = spm_encode(&v, "<s>it", 5, 0, got, 8);
+    n2 = spm_encode(&v, "<s>it</s>", 9, 1, got2, 8);
+    bitnet__vocab_free(&v, &a);
+    CHECK(n == 5 && !memcmp(got, plain, sizeof plain));
+    CHECK_MSG(n2 == 3 && got2[0] == parsed[0] && got2[2] == parsed[2], "%d", (int)n2);
+}
+
+static void test_spm_refused(void) {
+    static const uint32_t wild[] = {0x7f800000u, 0xff800000u, 0x7fc00000u, 0xffffffffu};
+    static const char *const bytes[] = {"<0xG0>", "<0x0G>", "<0y00>", "0x0000"};
+    bitnet__vocab v;
+    bitnet_error err;
+    bitnet_result r;
+    int i;
+    for (i = 0; i < 4; i++) {
+        spm s = spm_start();
+        uint8_t *p = s.scores.p + 4 * 300;
+        p[0] = (uint8_t)wild[i];
+        p[1] = (uint8_t)(wild[i] >> 8);
+        p[2] = (uint8_t)(wild[i] >> 16);
+        p[3] = (uint8_t)(wild[i] >> 24);
+        r = spm_build(&s, &v, 1, &err);
+        CHECK(r == BITNET_ERR_FORMAT && strstr(err.text, "token 300"));
+    }
+    for (i = 0; i < 4; i++) {                              /* token 3: behind the first three */
+        spm s = spm_start();
+        memcpy(s.tokens.p + 3 * 8 + 5 + 3 + 4 + 8, bytes[i], 6);
+        r = spm_build(&s, &v, 1, &err);
+        CHECK_MSG(r == BITNET_ERR_FORMAT && strstr(err.text, "token 3:"), "%s", err.text);
+    }
+    {
+        spm s = spm_start();                               /* no token for byte 0x41 */
+        memcpy(s.types.p + 4 * (3 + 0x41), "\1\0\0\0", 4);
+        r = spm_build(&s, &v, 1, &err);
+        CHECK(r == BITNET_ERR_FORMAT && strstr(err.text, "0x41"));
+    }
+}
+
+/* A whole file. */
+static int spm_prefix, spm_scores;
+static void spm_put_vocab(gb_model *m) {
+    gb_file *f = &m->file;
+    gb_key_str(f, "tokenizer.ggml.model", "llama");
+    gb_key_str(f, "tokenizer.ggml.pre", "default");
+    gb_key_array(f, "tokenizer.ggml.tokens", GB_STR, SPM_TOKENS);
+    spm_put_tokens(&f->keys);
+    gb_key_array(f, "tokenizer.ggml.token_type", GB_I32, SPM_TOKENS);
+    spm_put_types(&f->keys);
+    gb_key_array(f, "tokenizer.ggml.scores", GB_F32, (uint64_t)spm_scores);
+    spm_put_scores(&f->keys);
+    f->keys.n -= 4 * (size_t)(SPM_TOKENS - spm_scores);
+    if (spm_prefix >= 0)
+        gb_key_uint(f, "tokenizer.ggml.add_space_prefix", GB_BOOL, (uint64_t)spm_prefix, 1);
+}
+
+static gb_model spm_model(int prefix, int scores) {
+    gb_model m = {.arch = "bitnet", .dim = 64, .ffn = 64, .layers = 1, .heads = 2, .kv_heads = 2,
+                  .eps = 1e-5f, .n_words = 150};
+    m.put_vocab = spm_put_vocab;
+    spm_prefix = prefix;
+    spm_scores = scores;
+    return m;
+}
+
+static void test_spm_model(void) {
+    gb_model g = spm_model(-1, SPM_TOKENS);
+    bitnet_model_params p;
+    bitnet_model *m = 0;
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_token got[8], bare[8];
+    char text[64];
+    int n, n_bare = 0, n_text, end, quiet;
+    gb_make_model(&g);
+    memset(&p, 0, sizeof p);
+    p.log_fn = count_warnings;
+    warnings = 0;
+    CHECK_MSG(!bitnet_model_load_memory(g.data, g.size, &p, &m, &err), "%s", err.text);
+    n = bitnet_tokenize(m, "the cat", 7, BITNET_ADD_BOS, got, 8);
+    n_text = bitnet_detokenize(m, got + 1, n - 1, text, sizeof text);
+    end = bitnet_token_is_end(m, 2) && !bitnet_token_is_end(m, 1) && m->bos == 1 && m->add_bos;
+    quiet = !warnings && bitnet_chat_tokenize(m, 0, 0, 0, 0, 0) == BITNET_ERR_UNSUPPORTED;
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    CHECK(n == 4 && got[0] == 1 && got[1] == 264 && got[2] == 270 && got[3] == 267);
+    CHECK(n_text == 8 && !memcmp(text, " the cat", 8) && end && quiet);
+    g = spm_model(0, SPM_TOKENS);
+    gb_make_model(&g);
+    CHECK(!bitnet_model_load_memory(g.data, g.size, 0, &m, 0));
+    n_bare = bitnet_tokenize(m, "the", 3, 0, bare, 8);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    CHECK(n_bare == 2 && bare[0] == 355 && bare[1] == 261);        /* t he */
+    g = spm_model(1, SPM_TOKENS - 1);                      /* a score is missing */
+    expect(&g, BITNET_ERR_FORMAT, "tokenizer.ggml.scores", 0);
+}
+
+static void test_spm_damage(void) {
+    gb_model m = spm_model(1, SPM_TOKENS);
+    damage(&m);
+}
+
+const test_case spm_tests[] = {
+    {"spm/texts", test_spm_texts},
+    {"spm/long", test_spm_long},
+    {"spm/ties", test_spm_ties},
+    {"spm/bytes", test_spm_bytes},
+    {"spm/special", test_spm_special},
+    {"spm/refused", test_spm_refused},
+    {"spm/model", test_spm_model},
+    {"spm/damage", test_spm_damage},
+    {0, 0}
+};
