@@ -23,7 +23,7 @@
 #include "crosscheck_model.h"
 
 /* The options fill these, and those of crosscheck_model.h. */
-static const char *kernel_name, *layout_name, *reports[2];
+static const char *kernel_name, *layout_name, *tile_text, *reports[2];
 static int32_t which_layout, helping;
 
 static const struct option {
@@ -41,6 +41,8 @@ static const struct option {
     {"--kv", "TYPE", "keys and values as f16 or f32 (f16)", 'T', &kv_name, 0, 0},
     {"--i2s-layout", "L", "how the file packs its weights: 128, 64 or 4row (128)", 'T',
      &layout_name, 0, 0},
+    {"--tile", "B,B,b", "BM,BK,bm of its weights, if they are TL1 or TL2 (by their shape)", 'T',
+     &tile_text, 0, 0},
     {"--emulate-bug", "BUG", "arm64-layout: read 128-groups as 64-groups", 'T', &bug, 0, 0},
     {"--which-layout", 0, "no report: how likely is English text in each layout?", 'F',
      &which_layout, 0, 0},
@@ -136,6 +138,7 @@ static void print_help(void) {
 
 /* What the texts of the options mean. */
 static void resolve(void) {
+    char more[2];                      /* what should not follow */
     int i;
     if (!strcmp(kv_name, "f32")) cp.kv_type = BITNET_KV_F32;
     else if (strcmp(kv_name, "f16")) fail(2, "--kv: '%s' is neither f16 nor f32", kv_name);
@@ -146,7 +149,11 @@ static void resolve(void) {
     for (i = 0; layout_name && i < 3 && strcmp(layout_name, layouts[i]); i++) {}
     if (i == 3) fail(2, "--i2s-layout: '%s' is none of 128, 64, 4row", layout_name);
     mp.i2s_layout = (bitnet_i2s_layout)(layout_name ? i : 0);
-    if (!model_path && (layout_name || which_layout)) fail(2, "no model: give -m FILE; see --help");
+    if (tile_text && sscanf(tile_text, "%6d,%6d,%6d%1s", &mp.tile.BM, &mp.tile.BK, &mp.tile.bm,
+                            more) != 3)
+        fail(2, "--tile: '%s' is not BM,BK,bm", tile_text);
+    if (!model_path && (layout_name || which_layout || tile_text))
+        fail(2, "no model: give -m FILE; see --help");
     if (which_layout && layout_name) fail(2, "--which-layout tries all: leave the other one out");
     if (!kernel_name) return;
     mp.kernels = bitnet_kernels_find(kernel_name);

@@ -23,11 +23,11 @@ static const char *model_path, *prompt, *prompt_path, *system_text, *kernel_name
 static bitnet_generate_params gen = {.max_tokens = -1, .sampler = &sampler, .stop_strings = stops,
                                      .lookup_stats = &(bitnet_lookup_stats){0}};
 static bitnet_ctx_params cp = {.n_ctx = -1, .n_batch = 128};  /* Ctrl-C is seen once a batch */
-static int32_t seed = -1, packing, chatting, verbose, listing, helping;
+static int32_t seed = -1, packing, chatting, verbose, listing, helping; static bitnet_tile tile;
 
 static const struct option {
     const char *name, *alias, *arg, *help;
-    char kind;       /* Flag, Text, Stop string, Whole number, Real number, Packing */
+    char kind;       /* Flag, Text, Stop string, Whole number, Real number, Packing, B: tile */
     void *to;
     double lo, hi;
 } options[] = {
@@ -50,20 +50,17 @@ static const struct option {
     {"--ignore-eos", 0, 0, "go on when the model ends its text", 'F', &gen.ignore_end, 0, 0},
     {"--kernel", 0, "NAME", "inner loops and weight layout", 'T', &kernel_name, 0, 0},
     {"--i2s-layout", 0, "NAME", "the file's packing: 128, 64, 4row (128)", 'P', &packing, 0, 0},
+    {"--tile", 0, "B,B,b", "BM,BK,bm of TL1 or TL2 weights (by shape)", 'B', &tile, 0, 0},
     {"--list-kernels", 0, 0, "name them", 'F', &listing, 0, 0},
     {"-v", "--verbose", 0, "test the library, say what is loaded", 'F', &verbose, 0, 0},
     {"-h", "--help", 0, "this text", 'F', &helping, 0, 0},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
-static bitnet_model *model;
-static bitnet_model_info info;
-static bitnet_ctx *ctx;
-static bitnet_stop why;
-static bitnet_error err;
+static bitnet_model *model; static bitnet_model_info info; static bitnet_ctx *ctx;
+static bitnet_stop why; static bitnet_error err;
 static bitnet_token last, turn[(1 << 20) + 2];    /* sampled, not evaluated; next turn */
-static int n_prompt, n_new, write_error;
-static double mark, prompt_seconds, new_seconds;
+static int n_prompt, n_new, write_error; static double mark, prompt_seconds, new_seconds;
 static char text[1 << 20];             /* the prompt file, or the line that was typed */
 static volatile sig_atomic_t interrupted;
 
@@ -153,7 +150,10 @@ static int set_option(const struct option *o, const char *name, const char *valu
         for (packing = 0; strcmp(value, packings[packing]); packing++)
             if (packing == 2) return fail(2, "%s: '%s' is not 128, 64 or 4row", name, value);
     } else if (!value[0]) return fail(2, "%s: the value (%s) is empty", name, o->arg);
-    else if (o->kind == 'T') *(const char **)o->to = value;
+    else if (o->kind == 'B') {         /* text takes what should not follow */
+        if (sscanf(value, "%6d,%6d,%6d%1s", &tile.BM, &tile.BK, &tile.bm, text) != 3)
+            return fail(2, "%s: '%s' is not BM,BK,bm", name, value);
+    } else if (o->kind == 'T') *(const char **)o->to = value;
     else if (gen.n_stop_strings < 16) stops[gen.n_stop_strings++] = value;
     else return fail(2, "%s: only 16 of them are possible", name);
     return -1;
@@ -257,7 +257,7 @@ int main(int argc, char **argv) {
     const char *ends[] = {"end of text", "-n or -c reached", "stop string", "interrupted"};
     int code = parse(argc, argv);
     bitnet_model_params mp = {.progress_fn = on_load, .log_fn = on_log,
-                              .i2s_layout = (bitnet_i2s_layout)packing};
+                              .i2s_layout = (bitnet_i2s_layout)packing, .tile = tile};
     if (code < 0) code = choose_kernels(&mp.kernels);
     if (code < 0 && prompt_path) code = read_prompt();
     if (code < 0 && verbose && bitnet_selftest(mp.kernels, &err)) code = fail(1, "%s", err.text);

@@ -55,6 +55,8 @@ fails two-prompts 2 "file" -m "$model" -p x --file "$model"
 fails system-without-chat 2 "cnv" -m "$model" -p x --system y
 fails unknown-kernel 2 "known are:.* scalar" -m "$model" -p x --kernel bogus
 fails unknown-packing 2 "'32' is not 128, 64 or 4row" -m "$model" -p x --i2s-layout 32
+fails bad-tile 2 "'64,96' is not BM,BK,bm" -m "$model" -p x --tile 64,96
+fails bad-tile-end 2 "'64,96,32x' is not" -m "$model" -p x --tile 64,96,32x
 
 # ---- failures: 1
 echo "This is no model, but a text that is long enough to hold a header." > "$tmp/text"
@@ -65,6 +67,17 @@ fails model-not-gguf 1 "not a GGUF" -m "$tmp/text" -p x
 fails model-empty 1 "$tmp/empty" -m "$tmp/empty" -p x
 fails model-directory 1 "$tmp" -m "$tmp" -p x
 fails model-truncated 1 "$tmp/cut.gguf" -m "$tmp/cut.gguf" -p x
+fails tile-negative 1 "tile -64,96,32" -m "$model" -p x --tile -64,96,32
+tl2=$BITNET_TEST_DATA/models/a-tl2.gguf plain=$BITNET_TEST_DATA/models/a.gguf
+if [ -f "$tl2" ]; then
+    fails tile-missing 1 "TL2 of 256 rows of 256.* tile" -m "$tl2" -p x
+    fails tile-wrong 1 "tile 128,384,32" -m "$tl2" -p x --tile 128,384,32
+    run -m "$plain" -p x -n 8 -s 7 && cp "$tmp/out" "$tmp/plain"
+    run -m "$tl2" -p x -n 8 -s 7 --tile 128,96,32
+    check tile "exit code $rc, or another text" cmp -s "$tmp/out" "$tmp/plain"
+else
+    skip tile "models/a-tl2.gguf is not in BITNET_TEST_DATA"
+fi
 fails prompt-too-long 1 "do not fit" -m "$model" -c 8 -p "One two three four five six seven eight nine ten."
 fails file-missing 1 "$tmp/nowhere" -m "$model" --file "$tmp/nowhere"
 fails file-directory 1 "$tmp" -m "$model" --file "$tmp"

@@ -57,6 +57,7 @@ fails empty-prompt 2 "empty" -m "$model" -p ""
 fails bad-kv 2 "f16 nor f32" -m "$model" --kv f8
 fails bad-layout 2 "128, 64, 4row" -m "$model" --i2s-layout 32
 fails bad-bug 2 "arm64-layout" -m "$model" --emulate-bug other
+fails bad-tile 2 "'1,2' is not BM,BK,bm" -m "$model" --tile 1,2
 fails bug-and-layout 2 "leave" -m "$model" --emulate-bug arm64-layout --i2s-layout 64
 fails which-and-layout 2 "leave" -m "$model" --which-layout --i2s-layout 64
 fails which-without-model 2 "-m FILE" --which-layout
