@@ -2434,8 +2434,16 @@ enum {                                 /* types of metadata values */
 };
 enum {                                 /* types of tensors that we read */
     BITNET__TENSOR_F32 = 0, BITNET__TENSOR_F16 = 1, BITNET__TENSOR_BF16 = 30,
-    BITNET__TENSOR_I2_S = 36
+    BITNET__TENSOR_TQ1_0 = 34, BITNET__TENSOR_TQ2_0 = 35, BITNET__TENSOR_I2_S = 36,
+    BITNET__TENSOR_TL1 = 38, BITNET__TENSOR_TL2 = 39
 };
+
+/* A type of tensors, ours to read or not. Rows are whole blocks of so many weights in so many
+   bytes; block 0: a tensor is one piece, see bitnet__tensor_size. */
+typedef struct bitnet__type {
+    const char *name;                  /* ggml's */
+    uint16_t block, bytes;
+} bitnet__type;
 
 typedef struct bitnet__key {
     uint64_t name, value;              /* offsets of the name's and the value's first byte */
@@ -2448,6 +2456,7 @@ typedef struct bitnet__tensor {
     uint64_t name, offset, size;       /* offset in the file; size in bytes */
     uint64_t dims[2];                  /* row length, rows; more dimensions multiply into rows */
     uint32_t name_len, type;
+    const bitnet__type *info;          /* 0: unknown; then, and if rows are no blocks, size is 0 */
 } bitnet__tensor;
 
 /* Where the bytes come from. data holds bytes [0, have) of the file: all of it if it is mapped or
@@ -2634,13 +2643,38 @@ static void bitnet__reader_key(bitnet__reader *r, bitnet__key *k) {
     }
 }
 
-/* Bytes of n elements; 0 for a type that we cannot read. */
-static uint64_t bitnet__tensor_size(uint32_t type, uint64_t n) {
-    switch (type) {
-        case BITNET__TENSOR_F32: return n * 4;
-        case BITNET__TENSOR_F16:
-        case BITNET__TENSOR_BF16: return n * 2;
-        case BITNET__TENSOR_I2_S: return n / 4 + 32;  /* codes, F32 scale, 28 bytes of padding */
+/* By ggml's number; 0 if that is unknown. Two forks number apart: 36 to 39 are those of BitNet's,
+   but 39 is also ggml's MXFP4 (see bitnet__gguf_settle_39). */
+static const bitnet__type *bitnet__type_info(uint32_t type) {
+    static const bitnet__type types[] = {
+        {"F32", 1, 4}, {"F16", 1, 2}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {"Q4_2", 16, 10},
+        {"Q4_3", 16, 12}, {"Q5_0", 32, 22}, {"Q5_1", 32, 24}, {"Q8_0", 32, 34}, {"Q8_1", 32, 36},
+        {"Q2_K", 256, 84}, {"Q3_K", 256, 110}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176},
+        {"Q6_K", 256, 210}, {"Q8_K", 256, 292}, {"IQ2_XXS", 256, 66}, {"IQ2_XS", 256, 74},
+        {"IQ3_XXS", 256, 98}, {"IQ1_S", 256, 50}, {"IQ4_NL", 32, 18}, {"IQ3_S", 256, 110},
+        {"IQ2_S", 256, 82}, {"IQ4_XS", 256, 136}, {"I8", 1, 1}, {"I16", 1, 2}, {"I32", 1, 4},
+        {"I64", 1, 8}, {"F64", 1, 8}, {"IQ1_M", 256, 56}, {"BF16", 1, 2}, {"Q4_0_4_4", 32, 18},
+        {"Q4_0_4_8", 32, 18}, {"Q4_0_8_8", 32, 18}, {"TQ1_0", 256, 54}, {"TQ2_0", 256, 66},
+        {"I2_S", 0, 0}, {"I8_S", 0, 0}, {"TL1", 0, 0}, {"TL2", 0, 0}, {"NVFP4", 64, 36},
+        {"Q1_0", 128, 18}
+    };
+    return type < sizeof types / sizeof types[0] ? &types[type] : 0;
+}
+static const bitnet__type bitnet__type_mxfp4 = {"MXFP4", 32, 17};
+
+/* Bytes of a tensor; 0 if its type has no size for this shape, or none that we know. n <= 2^40, so
+   nothing overflows. */
+static uint64_t bitnet__tensor_size(uint32_t type, const bitnet__type *info, uint64_t n_cols,
+                                    uint64_t n_rows) {
+    const uint64_t n = n_cols * n_rows;
+    if (!info) return 0;
+    if (info->block) return n_cols % info->block ? 0 : n / info->block * info->bytes;
+    switch (type) {                    /* codes, then 32 bytes that begin with the F32 scale */
+        case BITNET__TENSOR_I2_S:
+        case BITNET__TENSOR_TL1: return n / 4 + 32;
+        case BITNET__TENSOR_TL2:       /* as if 256 columns were pairs, the others triplets */
+            if (n_cols < 256) return 0;
+            return ((n_cols - 256) * n_rows / 3 * 5 / 8 + 128 * n_rows * 4 / 8 + 31) / 32 * 32 + 32;
         default: return 0;
     }
 }
@@ -2661,7 +2695,39 @@ static void bitnet__reader_tensor(bitnet__reader *r, bitnet__tensor *t) {
     }
     t->type = bitnet__reader_u32(r);
     t->offset = bitnet__reader_u64(r);
-    t->size = bitnet__tensor_size(t->type, t->dims[0] * t->dims[1]);
+    t->info = bitnet__type_info(t->type);
+    t->size = bitnet__tensor_size(t->type, t->info, t->dims[0], t->dims[1]);
+}
+
+static const bitnet__key *bitnet__find_key(const bitnet__gguf *g, const char *name);
+
+/* Type 39 is TL2 in BitNet's fork of ggml and MXFP4 in ggml itself. The bytes up to the next tensor
+   tell, since MXFP4 takes over twice as many; where they fit both or neither, the architecture and
+   the file type do. left: bytes of all tensors; offsets are still from the start of those. */
+static void bitnet__gguf_settle_39(bitnet__gguf *g, uint64_t left, uint64_t alignment) {
+    const bitnet__key *arch = bitnet__find_key(g, "general.architecture");
+    const bitnet__key *ftype = bitnet__find_key(g, "general.file_type");
+    const int fork = (arch && arch->type == BITNET__STRING && arch->size >= 6 &&
+                      !memcmp(g->src.data + arch->value, "bitnet", 6)) ||
+                     (ftype && ftype->type == BITNET__U32 &&
+                      bitnet__get_u32(g->src.data + ftype->value) == 39);
+    uint64_t i, k;
+    for (i = 0; i < g->n_tensors; i++) {
+        bitnet__tensor *t = &g->tensors[i];
+        uint64_t end = left, room, mxfp4;
+        int fits_tl2, fits_mxfp4;
+        if (t->type != BITNET__TENSOR_TL2 || t->offset > left) continue;
+        for (k = 0; k < g->n_tensors; k++)
+            if (g->tensors[k].offset > t->offset && g->tensors[k].offset < end)
+                end = g->tensors[k].offset;
+        room = end - t->offset;
+        mxfp4 = bitnet__tensor_size(t->type, &bitnet__type_mxfp4, t->dims[0], t->dims[1]);
+        fits_tl2 = t->size > 0 && t->size <= room && room - t->size < alignment;
+        fits_mxfp4 = mxfp4 > 0 && mxfp4 <= room && room - mxfp4 < alignment;
+        if (fits_tl2 != fits_mxfp4 ? fits_tl2 : fork && t->size > 0) continue;
+        t->info = &bitnet__type_mxfp4;
+        t->size = mxfp4 <= room ? mxfp4 : 0;
+    }
 }
 
 /* After the directory: data_start is known, so each tensor's bytes can be checked. Tensors of a
@@ -2672,6 +2738,7 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r, uint6
     if (pad > r->src->size - r->pos) pad = r->src->size - r->pos;
     g->data_start = r->pos + pad;
     left = free_bytes = r->src->size - g->data_start;
+    bitnet__gguf_settle_39(g, left, alignment);
     for (i = 0; i < g->n_tensors && r->result == BITNET_OK; i++) {
         bitnet__tensor *t = &g->tensors[i];
         r->index = i;
@@ -2940,6 +3007,14 @@ static void bitnet__log_text(const bitnet_model *m, bitnet_log_level level, cons
 
 /* ---- tensors ---- */
 
+/* For a tensor of a type that cannot be used where it is; what: the types that can. */
+static bitnet_result bitnet__refuse_type(const char *name, const bitnet__tensor *t,
+                                         const char *what, bitnet_error *err) {
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
+                        "tensor '%s': unsupported tensor type %u (%s); %s", name,
+                        (unsigned)t->type, t->info ? t->info->name : "unknown", what);
+}
+
 /* The tensor called name of size [n_rows][n_cols], or an error that says what is wrong with it. */
 static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int32_t n_cols,
                                          int32_t n_rows, const bitnet__tensor **out,
@@ -2948,10 +3023,8 @@ static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int3
     *out = t;
     if (!t) return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is missing", name);
     if (t->size == 0)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "tensor '%s' has type %u; F32 (0), F16 (1), "
-                            "BF16 (30) and I2_S (36) are supported",
-                            name, (unsigned)t->type);
+        return bitnet__refuse_type(name, t, t->info ? "its size is not that of this type" :
+                                   "no such type is known", err);
     if (t->dims[0] != (uint64_t)n_cols || t->dims[1] != (uint64_t)n_rows)
         return bitnet__fail(err, BITNET_ERR_FORMAT,
                             "tensor '%s' is %llu x %llu; the metadata wants %d x %d", name,
@@ -3003,9 +3076,9 @@ static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int3
     const bitnet__tensor *t;
     bitnet_result r = bitnet__want_tensor(m, name, n_cols, n_rows, &t, err);
     if (r != BITNET_OK) return r;
-    if (t->type == BITNET__TENSOR_I2_S)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "tensor '%s' is I2_S; F32, F16 or BF16 is needed there", name);
+    if (t->type != BITNET__TENSOR_F32 && t->type != BITNET__TENSOR_F16 &&
+        t->type != BITNET__TENSOR_BF16)
+        return bitnet__refuse_type(name, t, "F32, F16 or BF16 is needed there", err);
     out->type = t->type;
     out->n_cols = n_cols;
     out->n_rows = n_rows;
@@ -3077,9 +3150,7 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     bitnet_result r = bitnet__want_tensor(m, name, n_in, n_out, &t, err);
     if (r != BITNET_OK) return r;
     if (t->type != BITNET__TENSOR_I2_S)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "tensor '%s' has type %u; a linear layer needs I2_S (36)", name,
-                            (unsigned)t->type);
+        return bitnet__refuse_type(name, t, "a linear layer needs I2_S", err);
     if ((unit == 4 ? t->dims[1] : t->dims[0] * t->dims[1]) % (uint64_t)unit)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not whole "
                             "%s of %d (see i2s_layout)", name, (int)n_in, (int)n_out,
