@@ -270,6 +270,8 @@ typedef struct bitnet_model_info {
     const char *kernels;         /* name of the kernel table in use */
     const char *layout;          /* of the ternary weights in memory: I2_S or TL2 */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
+    const char *embed_type, *head_type;   /* of the two matrices: F32 F16 BF16 Q8_0 Q6_K Q4_0 */
+    uint64_t head_bytes;         /* of the output head, which may be the embedding */
     uint64_t n_params;           /* weights and norms, the tied head once */
     uint64_t file_bytes;
     uint64_t own_bytes;          /* allocated by the model, beyond the mapped or borrowed file */
@@ -2433,7 +2435,8 @@ enum {                                 /* types of metadata values */
     BITNET__N_VALUE_TYPES
 };
 enum {                                 /* types of tensors that we read */
-    BITNET__TENSOR_F32 = 0, BITNET__TENSOR_F16 = 1, BITNET__TENSOR_BF16 = 30,
+    BITNET__TENSOR_F32 = 0, BITNET__TENSOR_F16 = 1, BITNET__TENSOR_Q4_0 = 2,
+    BITNET__TENSOR_Q8_0 = 8, BITNET__TENSOR_Q6_K = 14, BITNET__TENSOR_BF16 = 30,
     BITNET__TENSOR_TQ1_0 = 34, BITNET__TENSOR_TQ2_0 = 35, BITNET__TENSOR_I2_S = 36,
     BITNET__TENSOR_TL1 = 38, BITNET__TENSOR_TL2 = 39
 };
@@ -2917,8 +2920,10 @@ static bitnet_result bitnet__get_strings(const bitnet__gguf *g, const char *name
 #define BITNET__MAX_CONTEXT (1 << 20)  /* positions: sin and cos are good to there */
 #define BITNET__MAX_HEADS 4096
 
-typedef struct bitnet__matrix {        /* F32, F16 or BF16, rows contiguous, unaligned */
+typedef struct bitnet__matrix {        /* floats or Q8_0 ..., rows contiguous, unaligned */
     const uint8_t *data;
+    const char *type_name;
+    size_t row_bytes;
     uint32_t type;
     int32_t n_cols, n_rows;
 } bitnet__matrix;
@@ -3022,6 +3027,11 @@ static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int3
     const bitnet__tensor *t = bitnet__find_tensor(&m->gguf, name);
     *out = t;
     if (!t) return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is missing", name);
+    if (t->info && t->info->block && t->dims[0] % t->info->block)
+        return bitnet__fail(err, BITNET_ERR_FORMAT,
+                            "tensor '%s' is %s with rows of %llu weights, which are not whole "
+                            "blocks of %d", name, t->info->name, (unsigned long long)t->dims[0],
+                            (int)t->info->block);
     if (t->size == 0)
         return bitnet__refuse_type(name, t, t->info ? "its size is not that of this type" :
                                    "no such type is known", err);
@@ -3071,17 +3081,83 @@ static bitnet_result bitnet__tensor_bytes(bitnet_model *m, const bitnet__tensor 
     return BITNET_OK;
 }
 
+/* ---- blocks of weights with a common scale ----
+   What embedding and head may be stored in besides floats: ggml's block_q8_0, block_q4_0 and
+   block_q6_K. A weight is d * q, in Q6_K (d * scale) * q; d is an F16, q an integer.
+
+       Q8_0    34 bytes, 32 weights     d, q[32]                               q, scale: signed
+       Q4_0    18 bytes, 32 weights     d, 16 bytes: bits 3-0 of byte j hold q + 8 of weight j,
+                                        bits 7-4 that of weight 16 + j
+       Q6_K   210 bytes, 256 weights    low[128], high[64], scale[16], d: each half of 128 weights
+                                        has the next 64 bytes of low, 32 of high and 8 scales, one
+                                        for 16 weights in a row; q + 32 is low + 16 high of
+
+           weight   j             32 + j           64 + j          96 + j
+           low      j: bits 3-0   32 + j: 3-0      j: bits 7-4     32 + j: 7-4
+           high     j: bits 1-0   j: bits 3-2      j: bits 5-4     j: bits 7-6
+
+   d has 11 significant bits, a scale 7 and q of Q6_K 5 (or they are powers of two), q of the others
+   7 at most: of a finite d each product has at most 23 and is a multiple of 2^-24 below 2^29, so
+   that nothing is ever rounded. An infinite d, or a NaN, makes weights like it, or NaN.
+
+   A block is copied first: then a compiler knows that the floats don't overlap it, and makes
+   vectors. */
+
+static void bitnet__block_q8_0(const uint8_t *p, float *out) {
+    const float d = bitnet__load_f16(p);
+    int8_t q[32];
+    int i;
+    memcpy(q, p + 2, sizeof q);
+    for (i = 0; i < 32; i++) out[i] = d * (float)q[i];
+}
+
+static void bitnet__block_q4_0(const uint8_t *p, float *out) {
+    const float d = bitnet__load_f16(p);
+    uint8_t b[16];
+    int i;
+    memcpy(b, p + 2, sizeof b);
+    for (i = 0; i < 16; i++) out[i] = d * (float)((b[i] & 15) - 8);
+    for (i = 0; i < 16; i++) out[16 + i] = d * (float)((b[i] >> 4) - 8);
+}
+
+static void bitnet__block_q6_k(const uint8_t *p, float *out) {
+    const float d = bitnet__load_f16(p + 208);
+    uint8_t low[64], high[32], q[128];
+    int half, i, j;
+    for (half = 0; half < 2; half++, out += 128) {
+        memcpy(low, p + 64 * half, sizeof low);
+        memcpy(high, p + 128 + 32 * half, sizeof high);
+        for (j = 0; j < 32; j++) {
+            q[j] = (uint8_t)((low[j] & 15) | (high[j] & 3) << 4);
+            q[32 + j] = (uint8_t)((low[32 + j] & 15) | (high[j] & 12) << 2);
+            q[64 + j] = (uint8_t)(low[j] >> 4 | (high[j] & 48));
+            q[96 + j] = (uint8_t)(low[32 + j] >> 4 | (high[j] & 192) >> 2);
+        }
+        for (i = 0; i < 8; i++) {
+            const float f = d * (float)(int8_t)p[192 + 8 * half + i];
+            for (j = 0; j < 16; j++) out[16 * i + j] = f * (float)(q[16 * i + j] - 32);
+        }
+    }
+}
+
+static int bitnet__is_float(uint32_t type) {
+    return type == BITNET__TENSOR_F32 || type == BITNET__TENSOR_F16 || type == BITNET__TENSOR_BF16;
+}
+
 static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int32_t n_cols,
                                          int32_t n_rows, bitnet__matrix *out, bitnet_error *err) {
     const bitnet__tensor *t;
     bitnet_result r = bitnet__want_tensor(m, name, n_cols, n_rows, &t, err);
     if (r != BITNET_OK) return r;
-    if (t->type != BITNET__TENSOR_F32 && t->type != BITNET__TENSOR_F16 &&
-        t->type != BITNET__TENSOR_BF16)
-        return bitnet__refuse_type(name, t, "F32, F16 or BF16 is needed there", err);
+    if (!bitnet__is_float(t->type) && t->type != BITNET__TENSOR_Q8_0 &&
+        t->type != BITNET__TENSOR_Q6_K && t->type != BITNET__TENSOR_Q4_0)
+        return bitnet__refuse_type(name, t, "F32, F16, BF16, Q8_0, Q6_K or Q4_0 is needed there",
+                                   err);
     out->type = t->type;
+    out->type_name = t->info->name;
     out->n_cols = n_cols;
     out->n_rows = n_rows;
+    out->row_bytes = (size_t)(t->size / (uint64_t)n_rows);
     m->n_params += (uint64_t)n_cols * (uint64_t)n_rows;
     return bitnet__tensor_bytes(m, t, &out->data, err);
 }
@@ -3089,13 +3165,22 @@ static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int3
 /* Row r of a matrix as F32. */
 static void bitnet__matrix_row(const bitnet__matrix *a, int32_t r, float *out) {
     size_t n = (size_t)a->n_cols, i;
-    const uint8_t *p = a->data + (size_t)r * n * (a->type == BITNET__TENSOR_F32 ? 4 : 2);
+    const uint8_t *p = a->data + (size_t)r * a->row_bytes;
     switch (a->type) {
         case BITNET__TENSOR_F32:
             for (i = 0; i < n; i++) out[i] = bitnet__load_f32(p + 4 * i);
             break;
         case BITNET__TENSOR_F16:
             for (i = 0; i < n; i++) out[i] = bitnet__load_f16(p + 2 * i);
+            break;
+        case BITNET__TENSOR_Q8_0:
+            for (i = 0; i < n; i += 32, p += 34) bitnet__block_q8_0(p, out + i);
+            break;
+        case BITNET__TENSOR_Q4_0:
+            for (i = 0; i < n; i += 32, p += 18) bitnet__block_q4_0(p, out + i);
+            break;
+        case BITNET__TENSOR_Q6_K:
+            for (i = 0; i < n; i += 256, p += 210) bitnet__block_q6_k(p, out + i);
             break;
         default: for (i = 0; i < n; i++) out[i] = bitnet__load_bf16(p + 2 * i); break;
     }
@@ -3106,7 +3191,11 @@ static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_
                                        const float **out, bitnet_error *err) {
     bitnet__matrix row;
     float *p;
-    bitnet_result r = bitnet__load_matrix(m, name, n, 1, &row, err);
+    const bitnet__tensor *t;
+    bitnet_result r = bitnet__want_tensor(m, name, n, 1, &t, err);
+    if (r == BITNET_OK && !bitnet__is_float(t->type))
+        r = bitnet__refuse_type(name, t, "a norm needs F32, F16 or BF16", err);
+    if (r == BITNET_OK) r = bitnet__load_matrix(m, name, n, 1, &row, err);
     if (r != BITNET_OK) return r;
     *out = p = (float *)bitnet__model_alloc(m, (uint64_t)n * sizeof *p);
     if (!p) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for tensor '%s'", name);
@@ -3622,6 +3711,9 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->n_kv_heads = m->n_kv_heads;
     info->head_dim = m->head_dim;
     info->ctx_train = m->n_ctx;
+    info->embed_type = m->embed.type_name;
+    info->head_type = m->head.type_name;
+    info->head_bytes = (uint64_t)m->head.row_bytes * (uint64_t)m->head.n_rows;
     info->n_params = m->n_params;
     info->file_bytes = m->gguf.src.size;
     info->own_bytes = m->own_bytes + sizeof *m + bitnet__vocab_memory(&m->vocab) +
@@ -4135,7 +4227,6 @@ typedef struct bitnet__screen {
     int8_t *q;                         /* [most][2][dim]  halves of the hidden states */
     uint8_t *wanted;                   /* [n_vocab]       1: exact in any case */
     uint8_t *wanted_chunks;            /* [n_chunks]      1: has such rows */
-    float *scratch;                    /* [n_threads][4][dim] */
     bitnet__screen_bound bound[BITNET__SCREENED];
     int32_t sums[2 * BITNET__SCREENED];    /* of q */
     int32_t n_chunks, most;
@@ -4173,6 +4264,7 @@ struct bitnet_ctx {
     float *rope;                       /* [n_batch][2][n_rot / 2]  cosines, sines */
     float *hidden;                     /* [n_logits][dim]        output_norm of the last tokens */
     float *logits;                     /* [n_logits][n_vocab] */
+    float *scratch;                    /* [n_threads][4][dim]    rows of the head */
     struct bitnet__candidate *candidates;  /* [n_vocab]          the sampler's */
     bitnet__screen screen;
 };
@@ -4266,6 +4358,7 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
     c->rope = (float *)bitnet__carve(&v, batch * (uint64_t)m->n_rot, 4);
     c->hidden = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->dim, 4);
     c->logits = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->n_vocab, 4);
+    c->scratch = (float *)bitnet__carve(&v, threads * 4 * (uint64_t)m->dim, 4);
     c->candidates = (bitnet__candidate *)bitnet__carve(&v, (uint64_t)m->n_vocab,
                                                        sizeof *c->candidates);
     memset(&c->screen, 0, sizeof c->screen);
@@ -4290,7 +4383,6 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
         s->q = (int8_t *)bitnet__carve(&v, most * 2 * dim, 1);
         s->wanted = (uint8_t *)bitnet__carve(&v, n, 1);
         s->wanted_chunks = (uint8_t *)bitnet__carve(&v, chunks, 1);
-        s->scratch = (float *)bitnet__carve(&v, threads * 4 * dim, 4);
     }
     return v.used;
 }
@@ -4777,35 +4869,54 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     }
 }
 
-static size_t bitnet__head_row_bytes(const bitnet_ctx *c) {
-    return (size_t)c->m->head.n_cols * (c->m->head.type == BITNET__TENSOR_F32 ? 4u : 2u);
-}
-
-/* Logits of rows of the head, which lie at w, for cols hidden states x [cols][dim]. */
+/* Logits of rows of the head, which lie at w, for cols hidden states x [cols][dim]. Blocks have
+   become F32 there. */
 static void bitnet__dot_head(const bitnet_ctx *c, const uint8_t *w, int32_t rows, const float *x,
                              int32_t cols, float *out, size_t out_stride) {
     const bitnet__matrix *a = &c->m->head;
     void (*dotrows)(const uint8_t *, const float *, int, int, int, float *, size_t) =
-        a->type == BITNET__TENSOR_F32 ? c->k.dotrows_f32 :
-        a->type == BITNET__TENSOR_F16 ? c->k.dotrows_f16 : c->k.dotrows_bf16;
+        a->type == BITNET__TENSOR_F16 ? c->k.dotrows_f16 :
+        a->type == BITNET__TENSOR_BF16 ? c->k.dotrows_bf16 : c->k.dotrows_f32;
     dotrows(w, x, a->n_cols, rows, cols, out, out_stride);
 }
 
-/* The same of rows [row, row + rows). */
+/* A row of blocks as bitnet__dot_head takes it: little-endian F32. */
+static void bitnet__unpack_head(const bitnet_ctx *c, int32_t row, float *out) {
+    int32_t i;
+    bitnet__matrix_row(&c->m->head, row, out);
+    for (i = 0; i < c->m->head.n_cols; i++) {      /* changes nothing on little-endian machines */
+        uint32_t u = bitnet__get_u32((const uint8_t *)(out + i));
+        memcpy(out + i, &u, 4);
+    }
+}
+
+/* Logits of rows [row, row + rows). Blocks are unpacked four rows at a time, which stay in a cache
+   next to the core: each is read as often as there are hidden states. */
 static void bitnet__head_rows(const bitnet_ctx *c, int32_t row, int32_t rows, const float *x,
-                              int32_t cols, float *out, size_t out_stride) {
-    bitnet__dot_head(c, c->m->head.data + (size_t)row * bitnet__head_row_bytes(c), rows, x, cols,
-                     out, out_stride);
+                              int32_t cols, float *out, size_t out_stride, int thread) {
+    const bitnet__matrix *a = &c->m->head;
+    const size_t n = (size_t)a->n_cols;
+    float *w = c->scratch + (size_t)thread * 4 * n;
+    int32_t i, j, count;
+    if (bitnet__is_float(a->type)) {
+        bitnet__dot_head(c, a->data + (size_t)row * a->row_bytes, rows, x, cols, out,
+                         out_stride);
+        return;
+    }
+    for (i = 0; i < rows; i += count) {
+        count = bitnet__min(4, rows - i);
+        for (j = 0; j < count; j++) bitnet__unpack_head(c, row + i + j, w + (size_t)j * n);
+        bitnet__dot_head(c, (const uint8_t *)w, count, x, cols, out + i, out_stride);
+    }
 }
 
 static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__matrix *a = &c->m->head;
     size_t n = (size_t)a->n_cols, first = (size_t)c->n_ready, stride = (size_t)a->n_rows;
-    (void)thread;
     bitnet__head_rows(c, from, to - from, c->hidden + first * n,
                       c->n_rows + c->n_ahead - c->n_ready, c->logits + first * stride + from,
-                      stride);
+                      stride, thread);
 }
 
 /* Every share of the steps before is done: bitnet__run_step waits for them. */
@@ -5086,7 +5197,7 @@ static void bitnet__step_build_screen(const bitnet__step *step, int32_t from, in
     bitnet_ctx *c = step->c;
     bitnet__screen *s = &c->screen;
     int32_t r, i, j, n = c->m->dim, sum;
-    float *w = s->scratch + (size_t)thread * 4 * (size_t)n;
+    float *w = c->scratch + (size_t)thread * 4 * (size_t)n;
     for (r = from; r < to; r++) {
         uint8_t *h = s->rows + (size_t)r * (size_t)n;
         const int8_t *q = (const int8_t *)h;
@@ -5179,15 +5290,19 @@ static const float *bitnet__last_hidden(const bitnet_ctx *c) {
 static void bitnet__step_exact_rows(const bitnet__step *step, int32_t from, int32_t to,
                                     int thread) {
     bitnet_ctx *c = step->c;
-    const size_t bytes = bitnet__head_row_bytes(c);
-    uint8_t *rows = (uint8_t *)(c->screen.scratch + (size_t)thread * 4 * (size_t)c->m->dim);
+    const bitnet__matrix *a = &c->m->head;
+    const size_t dim = (size_t)a->n_cols, bytes = a->row_bytes;
+    float *w = c->scratch + (size_t)thread * 4 * dim;
+    uint8_t *rows = (uint8_t *)w;
     int32_t i, j, n;
     for (i = from; i < to; i += n) {
         bitnet__candidate *x = c->candidates + i;
         float logits[4];
         n = bitnet__min(4, to - i);
         for (j = 0; j < n; j++)
-            memcpy(rows + (size_t)j * bytes, c->m->head.data + (size_t)x[j].token * bytes, bytes);
+            if (!bitnet__is_float(a->type))
+                bitnet__unpack_head(c, x[j].token, w + (size_t)j * dim);
+            else memcpy(rows + (size_t)j * bytes, a->data + (size_t)x[j].token * bytes, bytes);
         bitnet__dot_head(c, rows, n, bitnet__last_hidden(c), 1, logits, 4);
         for (j = 0; j < n; j++) x[j].logit = logits[j];
     }
