@@ -202,7 +202,7 @@ extern "C" {
     X(BITNET_OK, 0, "no error") \
     X(BITNET_ERR_ARG, -1, "bad argument") \
     X(BITNET_ERR_MEMORY, -2, "out of memory") \
-    X(BITNET_ERR_IO, -3, "cannot read") \
+    X(BITNET_ERR_IO, -3, "cannot read or write") \
     X(BITNET_ERR_TRUNCATED, -4, "file ends too early") \
     X(BITNET_ERR_FORMAT, -5, "file breaks its format") \
     X(BITNET_ERR_UNSUPPORTED, -6, "not supported") \
@@ -270,6 +270,8 @@ typedef struct bitnet_model_info {
     const char *kernels;         /* name of the kernel table in use */
     const char *layout;          /* of the ternary weights in memory: I2_S or TL2 */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
+    const char *embed_type, *head_type;   /* of the two matrices: F32 F16 BF16 Q8_0 Q6_K Q4_0 */
+    uint64_t head_bytes;         /* of the output head, which may be the embedding */
     uint64_t n_params;           /* weights and norms, the tied head once */
     uint64_t file_bytes;
     uint64_t own_bytes;          /* allocated by the model, beyond the mapped or borrowed file */
@@ -534,6 +536,124 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 /* Compares every entry with the scalar one, bit for bit, on fixed inputs, and the build with the
    rules under DETERMINISM. Takes a few milliseconds. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
+
+/* ---- files: GGUF of any kind, to look into and to write ---- */
+
+/* Types of metadata values, and of tensors as far as this library makes them. */
+enum {
+    BITNET_GGUF_U8, BITNET_GGUF_I8, BITNET_GGUF_U16, BITNET_GGUF_I16, BITNET_GGUF_U32,
+    BITNET_GGUF_I32, BITNET_GGUF_F32, BITNET_GGUF_BOOL, BITNET_GGUF_STRING, BITNET_GGUF_ARRAY,
+    BITNET_GGUF_U64, BITNET_GGUF_I64, BITNET_GGUF_F64
+};
+enum {
+    BITNET_TENSOR_F32 = 0, BITNET_TENSOR_F16 = 1, BITNET_TENSOR_Q4_0 = 2, BITNET_TENSOR_Q8_0 = 8,
+    BITNET_TENSOR_Q6_K = 14, BITNET_TENSOR_BF16 = 30, BITNET_TENSOR_I2_S = 36,
+    BITNET_TENSOR_TL1 = 38, BITNET_TENSOR_TL2 = 39
+};
+
+typedef struct bitnet_gguf bitnet_gguf;   /* an open file; immutable; any thread */
+
+/* Data is as in the file: little-endian, unaligned, not NUL-terminated; each string of an array has
+   its length in front, 8 bytes. */
+typedef struct bitnet_gguf_value {
+    uint32_t type, element;      /* BITNET_GGUF_*; element: an array's, else 0 */
+    uint64_t count;              /* elements of an array; else 1 */
+    uint64_t size;               /* bytes at data */
+    const uint8_t *data;
+} bitnet_gguf_value;
+
+typedef struct bitnet_gguf_key {
+    char name[257];              /* NUL-terminated */
+    bitnet_gguf_value value;
+} bitnet_gguf_key;
+
+typedef struct bitnet_gguf_tensor {
+    char name[257];              /* NUL-terminated */
+    uint32_t type;               /* ggml's number, any */
+    int32_t n_dims;              /* 1 to 4 */
+    uint64_t dims[4];            /* row length, rows, ...; beyond n_dims: 1 */
+    uint64_t offset;             /* of its data from the file's start */
+    uint64_t size;               /* bytes; 0: a type whose size is not known here */
+    const uint8_t *data;         /* 0: the file is read through callbacks, see bitnet_gguf_read */
+} bitnet_gguf_tensor;
+
+/* Opens a file whatever its architecture, with the checks that loading makes. As with models, a
+   file is mapped where that can be, memory is borrowed, io is used until it is closed. allocator
+   and err may be 0. Values and tensors' data live until then. */
+#ifndef BITNET_NO_STDIO
+BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
+                                               bitnet_gguf **out, bitnet_error *err);
+#endif
+BITNET_API bitnet_result bitnet_gguf_open_memory(const void *data, size_t size,
+                                                 const bitnet_allocator *allocator,
+                                                 bitnet_gguf **out, bitnet_error *err);
+BITNET_API bitnet_result bitnet_gguf_open_io(const bitnet_io *io, const bitnet_allocator *allocator,
+                                             bitnet_gguf **out, bitnet_error *err);
+BITNET_API void bitnet_gguf_close(bitnet_gguf *g);               /* 0 is fine */
+/* Key or tensor i, in the file's order; BITNET_ERR_ARG if there are not so many. Or by name. */
+BITNET_API bitnet_result bitnet_gguf_get_key(const bitnet_gguf *g, uint64_t i,
+                                             bitnet_gguf_key *out);
+BITNET_API bitnet_result bitnet_gguf_find_key(const bitnet_gguf *g, const char *name,
+                                              bitnet_gguf_key *out);
+BITNET_API bitnet_result bitnet_gguf_get_tensor(const bitnet_gguf *g, uint64_t i,
+                                                bitnet_gguf_tensor *out);
+BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const char *name,
+                                                 bitnet_gguf_tensor *out);
+/* The next element of an array; *element {0} asks for the first one. Returns 0 at the end, and if
+   value is no array. */
+BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_value *element);
+/* A value as text; as bitnet_model_get_meta. */
+BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap);
+/* n bytes of a tensor's data, from byte at on, however the file was opened. */
+BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
+                                          uint64_t at, void *dst, size_t n, bitnet_error *err);
+/* ggml's name of a tensor's type; 0: unknown. Number 39 is TL2 here, MXFP4 in newer files. */
+BITNET_API const char *bitnet_tensor_type_name(uint32_t type);
+/* Bytes of a tensor in a file; 0 if the type is unknown or cannot have this shape. */
+BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims);
+
+/* Writes a GGUF v3 file from its first byte to its last. {0} with write_fn set begins; then keys
+   and tensors are added, the header is written, then each tensor's bytes in the order in which
+   they were added, in pieces of any size. After a failure all calls return its code, so that it is
+   enough to look at the end's; err has the text. Strings are copied. */
+typedef struct bitnet_gguf_writer {
+    int (*write_fn)(void *ud, const void *p, size_t n);   /* nonzero: it failed */
+    void *ud;
+    bitnet_allocator allocator;  /* all zero: malloc */
+    bitnet_error err;            /* the first failure */
+    struct bitnet__writing *state;   /* the library's */
+} bitnet_gguf_writer;
+
+/* Names have 1 to 256 bytes and are given once; general.alignment (a U32) sets what it says. */
+BITNET_API bitnet_result bitnet_gguf_add_string(bitnet_gguf_writer *w, const char *name,
+                                                const char *text);
+BITNET_API bitnet_result bitnet_gguf_add_u32(bitnet_gguf_writer *w, const char *name, uint32_t v);
+BITNET_API bitnet_result bitnet_gguf_add_f32(bitnet_gguf_writer *w, const char *name, float v);
+BITNET_API bitnet_result bitnet_gguf_add_bool(bitnet_gguf_writer *w, const char *name, int v);
+BITNET_API bitnet_result bitnet_gguf_add_i32s(bitnet_gguf_writer *w, const char *name,
+                                              const int32_t *v, uint64_t n);
+BITNET_API bitnet_result bitnet_gguf_add_f32s(bitnet_gguf_writer *w, const char *name,
+                                              const float *v, uint64_t n);
+/* lengths 0: the texts are NUL-terminated. */
+BITNET_API bitnet_result bitnet_gguf_add_strings(bitnet_gguf_writer *w, const char *name,
+                                                 const char *const *texts, const size_t *lengths,
+                                                 uint64_t n);
+/* Any value, such as another file's. */
+BITNET_API bitnet_result bitnet_gguf_add_value(bitnet_gguf_writer *w, const char *name,
+                                               const bitnet_gguf_value *value);
+/* dims: row length, rows, ... The size is bitnet_tensor_size's. */
+BITNET_API bitnet_result bitnet_gguf_add_tensor(bitnet_gguf_writer *w, const char *name,
+                                                uint32_t type, int32_t n_dims,
+                                                const uint64_t *dims);
+BITNET_API bitnet_result bitnet_gguf_write_header(bitnet_gguf_writer *w);
+/* n more bytes of the tensor that is due; a call never goes on into the next one. */
+BITNET_API bitnet_result bitnet_gguf_write_data(bitnet_gguf_writer *w, const void *p, size_t n);
+/* BITNET_ERR_ARG if bytes of a tensor are missing. Frees what the writer holds. */
+BITNET_API bitnet_result bitnet_gguf_write_end(bitnet_gguf_writer *w);
+/* Frees what the writer holds, whether or not it ended; 0 is fine. err stays. */
+BITNET_API void bitnet_gguf_writer_free(bitnet_gguf_writer *w);
+/* How large the file will be; 0 before the header is written. */
+BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
 
 #ifdef __cplusplus
 }
@@ -2315,9 +2435,18 @@ enum {                                 /* types of metadata values */
     BITNET__N_VALUE_TYPES
 };
 enum {                                 /* types of tensors that we read */
-    BITNET__TENSOR_F32 = 0, BITNET__TENSOR_F16 = 1, BITNET__TENSOR_BF16 = 30,
-    BITNET__TENSOR_I2_S = 36
+    BITNET__TENSOR_F32 = 0, BITNET__TENSOR_F16 = 1, BITNET__TENSOR_Q4_0 = 2,
+    BITNET__TENSOR_Q8_0 = 8, BITNET__TENSOR_Q6_K = 14, BITNET__TENSOR_BF16 = 30,
+    BITNET__TENSOR_TQ1_0 = 34, BITNET__TENSOR_TQ2_0 = 35, BITNET__TENSOR_I2_S = 36,
+    BITNET__TENSOR_TL1 = 38, BITNET__TENSOR_TL2 = 39
 };
+
+/* A type of tensors, ours to read or not. Rows are whole blocks of so many weights in so many
+   bytes; block 0: a tensor is one piece, see bitnet__tensor_size. */
+typedef struct bitnet__type {
+    const char *name;                  /* ggml's */
+    uint16_t block, bytes;
+} bitnet__type;
 
 typedef struct bitnet__key {
     uint64_t name, value;              /* offsets of the name's and the value's first byte */
@@ -2330,6 +2459,7 @@ typedef struct bitnet__tensor {
     uint64_t name, offset, size;       /* offset in the file; size in bytes */
     uint64_t dims[2];                  /* row length, rows; more dimensions multiply into rows */
     uint32_t name_len, type;
+    const bitnet__type *info;          /* 0: unknown; then, and if rows are no blocks, size is 0 */
 } bitnet__tensor;
 
 /* Where the bytes come from. data holds bytes [0, have) of the file: all of it if it is mapped or
@@ -2516,13 +2646,38 @@ static void bitnet__reader_key(bitnet__reader *r, bitnet__key *k) {
     }
 }
 
-/* Bytes of n elements; 0 for a type that we cannot read. */
-static uint64_t bitnet__tensor_size(uint32_t type, uint64_t n) {
-    switch (type) {
-        case BITNET__TENSOR_F32: return n * 4;
-        case BITNET__TENSOR_F16:
-        case BITNET__TENSOR_BF16: return n * 2;
-        case BITNET__TENSOR_I2_S: return n / 4 + 32;  /* codes, F32 scale, 28 bytes of padding */
+/* By ggml's number; 0 if that is unknown. Two forks number apart: 36 to 39 are those of BitNet's,
+   but 39 is also ggml's MXFP4 (see bitnet__gguf_settle_39). */
+static const bitnet__type *bitnet__type_info(uint32_t type) {
+    static const bitnet__type types[] = {
+        {"F32", 1, 4}, {"F16", 1, 2}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {"Q4_2", 16, 10},
+        {"Q4_3", 16, 12}, {"Q5_0", 32, 22}, {"Q5_1", 32, 24}, {"Q8_0", 32, 34}, {"Q8_1", 32, 36},
+        {"Q2_K", 256, 84}, {"Q3_K", 256, 110}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176},
+        {"Q6_K", 256, 210}, {"Q8_K", 256, 292}, {"IQ2_XXS", 256, 66}, {"IQ2_XS", 256, 74},
+        {"IQ3_XXS", 256, 98}, {"IQ1_S", 256, 50}, {"IQ4_NL", 32, 18}, {"IQ3_S", 256, 110},
+        {"IQ2_S", 256, 82}, {"IQ4_XS", 256, 136}, {"I8", 1, 1}, {"I16", 1, 2}, {"I32", 1, 4},
+        {"I64", 1, 8}, {"F64", 1, 8}, {"IQ1_M", 256, 56}, {"BF16", 1, 2}, {"Q4_0_4_4", 32, 18},
+        {"Q4_0_4_8", 32, 18}, {"Q4_0_8_8", 32, 18}, {"TQ1_0", 256, 54}, {"TQ2_0", 256, 66},
+        {"I2_S", 0, 0}, {"I8_S", 0, 0}, {"TL1", 0, 0}, {"TL2", 0, 0}, {"NVFP4", 64, 36},
+        {"Q1_0", 128, 18}
+    };
+    return type < sizeof types / sizeof types[0] ? &types[type] : 0;
+}
+static const bitnet__type bitnet__type_mxfp4 = {"MXFP4", 32, 17};
+
+/* Bytes of a tensor; 0 if its type has no size for this shape, or none that we know. n <= 2^40, so
+   nothing overflows. */
+static uint64_t bitnet__tensor_size(uint32_t type, const bitnet__type *info, uint64_t n_cols,
+                                    uint64_t n_rows) {
+    const uint64_t n = n_cols * n_rows;
+    if (!info) return 0;
+    if (info->block) return n_cols % info->block ? 0 : n / info->block * info->bytes;
+    switch (type) {                    /* codes, then 32 bytes that begin with the F32 scale */
+        case BITNET__TENSOR_I2_S:
+        case BITNET__TENSOR_TL1: return n / 4 + 32;
+        case BITNET__TENSOR_TL2:       /* as if 256 columns were pairs, the others triplets */
+            if (n_cols < 256) return 0;
+            return ((n_cols - 256) * n_rows / 3 * 5 / 8 + 128 * n_rows * 4 / 8 + 31) / 32 * 32 + 32;
         default: return 0;
     }
 }
@@ -2543,7 +2698,39 @@ static void bitnet__reader_tensor(bitnet__reader *r, bitnet__tensor *t) {
     }
     t->type = bitnet__reader_u32(r);
     t->offset = bitnet__reader_u64(r);
-    t->size = bitnet__tensor_size(t->type, t->dims[0] * t->dims[1]);
+    t->info = bitnet__type_info(t->type);
+    t->size = bitnet__tensor_size(t->type, t->info, t->dims[0], t->dims[1]);
+}
+
+static const bitnet__key *bitnet__find_key(const bitnet__gguf *g, const char *name);
+
+/* Type 39 is TL2 in BitNet's fork of ggml and MXFP4 in ggml itself. The bytes up to the next tensor
+   tell, since MXFP4 takes over twice as many; where they fit both or neither, the architecture and
+   the file type do. left: bytes of all tensors; offsets are still from the start of those. */
+static void bitnet__gguf_settle_39(bitnet__gguf *g, uint64_t left, uint64_t alignment) {
+    const bitnet__key *arch = bitnet__find_key(g, "general.architecture");
+    const bitnet__key *ftype = bitnet__find_key(g, "general.file_type");
+    const int fork = (arch && arch->type == BITNET__STRING && arch->size >= 6 &&
+                      !memcmp(g->src.data + arch->value, "bitnet", 6)) ||
+                     (ftype && ftype->type == BITNET__U32 &&
+                      bitnet__get_u32(g->src.data + ftype->value) == 39);
+    uint64_t i, k;
+    for (i = 0; i < g->n_tensors; i++) {
+        bitnet__tensor *t = &g->tensors[i];
+        uint64_t end = left, room, mxfp4;
+        int fits_tl2, fits_mxfp4;
+        if (t->type != BITNET__TENSOR_TL2 || t->offset > left) continue;
+        for (k = 0; k < g->n_tensors; k++)
+            if (g->tensors[k].offset > t->offset && g->tensors[k].offset < end)
+                end = g->tensors[k].offset;
+        room = end - t->offset;
+        mxfp4 = bitnet__tensor_size(t->type, &bitnet__type_mxfp4, t->dims[0], t->dims[1]);
+        fits_tl2 = t->size > 0 && t->size <= room && room - t->size < alignment;
+        fits_mxfp4 = mxfp4 > 0 && mxfp4 <= room && room - mxfp4 < alignment;
+        if (fits_tl2 != fits_mxfp4 ? fits_tl2 : fork && t->size > 0) continue;
+        t->info = &bitnet__type_mxfp4;
+        t->size = mxfp4 <= room ? mxfp4 : 0;
+    }
 }
 
 /* After the directory: data_start is known, so each tensor's bytes can be checked. Tensors of a
@@ -2554,6 +2741,7 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r, uint6
     if (pad > r->src->size - r->pos) pad = r->src->size - r->pos;
     g->data_start = r->pos + pad;
     left = free_bytes = r->src->size - g->data_start;
+    bitnet__gguf_settle_39(g, left, alignment);
     for (i = 0; i < g->n_tensors && r->result == BITNET_OK; i++) {
         bitnet__tensor *t = &g->tensors[i];
         r->index = i;
@@ -2732,8 +2920,10 @@ static bitnet_result bitnet__get_strings(const bitnet__gguf *g, const char *name
 #define BITNET__MAX_CONTEXT (1 << 20)  /* positions: sin and cos are good to there */
 #define BITNET__MAX_HEADS 4096
 
-typedef struct bitnet__matrix {        /* F32, F16 or BF16, rows contiguous, unaligned */
+typedef struct bitnet__matrix {        /* floats or Q8_0 ..., rows contiguous, unaligned */
     const uint8_t *data;
+    const char *type_name;
+    size_t row_bytes;
     uint32_t type;
     int32_t n_cols, n_rows;
 } bitnet__matrix;
@@ -2822,6 +3012,14 @@ static void bitnet__log_text(const bitnet_model *m, bitnet_log_level level, cons
 
 /* ---- tensors ---- */
 
+/* For a tensor of a type that cannot be used where it is; what: the types that can. */
+static bitnet_result bitnet__refuse_type(const char *name, const bitnet__tensor *t,
+                                         const char *what, bitnet_error *err) {
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
+                        "tensor '%s': unsupported tensor type %u (%s); %s", name,
+                        (unsigned)t->type, t->info ? t->info->name : "unknown", what);
+}
+
 /* The tensor called name of size [n_rows][n_cols], or an error that says what is wrong with it. */
 static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int32_t n_cols,
                                          int32_t n_rows, const bitnet__tensor **out,
@@ -2829,11 +3027,14 @@ static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int3
     const bitnet__tensor *t = bitnet__find_tensor(&m->gguf, name);
     *out = t;
     if (!t) return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is missing", name);
+    if (t->info && t->info->block && t->dims[0] % t->info->block)
+        return bitnet__fail(err, BITNET_ERR_FORMAT,
+                            "tensor '%s' is %s with rows of %llu weights, which are not whole "
+                            "blocks of %d", name, t->info->name, (unsigned long long)t->dims[0],
+                            (int)t->info->block);
     if (t->size == 0)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "tensor '%s' has type %u; F32 (0), F16 (1), "
-                            "BF16 (30) and I2_S (36) are supported",
-                            name, (unsigned)t->type);
+        return bitnet__refuse_type(name, t, t->info ? "its size is not that of this type" :
+                                   "no such type is known", err);
     if (t->dims[0] != (uint64_t)n_cols || t->dims[1] != (uint64_t)n_rows)
         return bitnet__fail(err, BITNET_ERR_FORMAT,
                             "tensor '%s' is %llu x %llu; the metadata wants %d x %d", name,
@@ -2880,17 +3081,83 @@ static bitnet_result bitnet__tensor_bytes(bitnet_model *m, const bitnet__tensor 
     return BITNET_OK;
 }
 
+/* ---- blocks of weights with a common scale ----
+   What embedding and head may be stored in besides floats: ggml's block_q8_0, block_q4_0 and
+   block_q6_K. A weight is d * q, in Q6_K (d * scale) * q; d is an F16, q an integer.
+
+       Q8_0    34 bytes, 32 weights     d, q[32]                               q, scale: signed
+       Q4_0    18 bytes, 32 weights     d, 16 bytes: bits 3-0 of byte j hold q + 8 of weight j,
+                                        bits 7-4 that of weight 16 + j
+       Q6_K   210 bytes, 256 weights    low[128], high[64], scale[16], d: each half of 128 weights
+                                        has the next 64 bytes of low, 32 of high and 8 scales, one
+                                        for 16 weights in a row; q + 32 is low + 16 high of
+
+           weight   j             32 + j           64 + j          96 + j
+           low      j: bits 3-0   32 + j: 3-0      j: bits 7-4     32 + j: 7-4
+           high     j: bits 1-0   j: bits 3-2      j: bits 5-4     j: bits 7-6
+
+   d has 11 significant bits, a scale 7 and q of Q6_K 5 (or they are powers of two), q of the others
+   7 at most: of a finite d each product has at most 23 and is a multiple of 2^-24 below 2^29, so
+   that nothing is ever rounded. An infinite d, or a NaN, makes weights like it, or NaN.
+
+   A block is copied first: then a compiler knows that the floats don't overlap it, and makes
+   vectors. */
+
+static void bitnet__block_q8_0(const uint8_t *p, float *out) {
+    const float d = bitnet__load_f16(p);
+    int8_t q[32];
+    int i;
+    memcpy(q, p + 2, sizeof q);
+    for (i = 0; i < 32; i++) out[i] = d * (float)q[i];
+}
+
+static void bitnet__block_q4_0(const uint8_t *p, float *out) {
+    const float d = bitnet__load_f16(p);
+    uint8_t b[16];
+    int i;
+    memcpy(b, p + 2, sizeof b);
+    for (i = 0; i < 16; i++) out[i] = d * (float)((b[i] & 15) - 8);
+    for (i = 0; i < 16; i++) out[16 + i] = d * (float)((b[i] >> 4) - 8);
+}
+
+static void bitnet__block_q6_k(const uint8_t *p, float *out) {
+    const float d = bitnet__load_f16(p + 208);
+    uint8_t low[64], high[32], q[128];
+    int half, i, j;
+    for (half = 0; half < 2; half++, out += 128) {
+        memcpy(low, p + 64 * half, sizeof low);
+        memcpy(high, p + 128 + 32 * half, sizeof high);
+        for (j = 0; j < 32; j++) {
+            q[j] = (uint8_t)((low[j] & 15) | (high[j] & 3) << 4);
+            q[32 + j] = (uint8_t)((low[32 + j] & 15) | (high[j] & 12) << 2);
+            q[64 + j] = (uint8_t)(low[j] >> 4 | (high[j] & 48));
+            q[96 + j] = (uint8_t)(low[32 + j] >> 4 | (high[j] & 192) >> 2);
+        }
+        for (i = 0; i < 8; i++) {
+            const float f = d * (float)(int8_t)p[192 + 8 * half + i];
+            for (j = 0; j < 16; j++) out[16 * i + j] = f * (float)(q[16 * i + j] - 32);
+        }
+    }
+}
+
+static int bitnet__is_float(uint32_t type) {
+    return type == BITNET__TENSOR_F32 || type == BITNET__TENSOR_F16 || type == BITNET__TENSOR_BF16;
+}
+
 static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int32_t n_cols,
                                          int32_t n_rows, bitnet__matrix *out, bitnet_error *err) {
     const bitnet__tensor *t;
     bitnet_result r = bitnet__want_tensor(m, name, n_cols, n_rows, &t, err);
     if (r != BITNET_OK) return r;
-    if (t->type == BITNET__TENSOR_I2_S)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "tensor '%s' is I2_S; F32, F16 or BF16 is needed there", name);
+    if (!bitnet__is_float(t->type) && t->type != BITNET__TENSOR_Q8_0 &&
+        t->type != BITNET__TENSOR_Q6_K && t->type != BITNET__TENSOR_Q4_0)
+        return bitnet__refuse_type(name, t, "F32, F16, BF16, Q8_0, Q6_K or Q4_0 is needed there",
+                                   err);
     out->type = t->type;
+    out->type_name = t->info->name;
     out->n_cols = n_cols;
     out->n_rows = n_rows;
+    out->row_bytes = (size_t)(t->size / (uint64_t)n_rows);
     m->n_params += (uint64_t)n_cols * (uint64_t)n_rows;
     return bitnet__tensor_bytes(m, t, &out->data, err);
 }
@@ -2898,13 +3165,22 @@ static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int3
 /* Row r of a matrix as F32. */
 static void bitnet__matrix_row(const bitnet__matrix *a, int32_t r, float *out) {
     size_t n = (size_t)a->n_cols, i;
-    const uint8_t *p = a->data + (size_t)r * n * (a->type == BITNET__TENSOR_F32 ? 4 : 2);
+    const uint8_t *p = a->data + (size_t)r * a->row_bytes;
     switch (a->type) {
         case BITNET__TENSOR_F32:
             for (i = 0; i < n; i++) out[i] = bitnet__load_f32(p + 4 * i);
             break;
         case BITNET__TENSOR_F16:
             for (i = 0; i < n; i++) out[i] = bitnet__load_f16(p + 2 * i);
+            break;
+        case BITNET__TENSOR_Q8_0:
+            for (i = 0; i < n; i += 32, p += 34) bitnet__block_q8_0(p, out + i);
+            break;
+        case BITNET__TENSOR_Q4_0:
+            for (i = 0; i < n; i += 32, p += 18) bitnet__block_q4_0(p, out + i);
+            break;
+        case BITNET__TENSOR_Q6_K:
+            for (i = 0; i < n; i += 256, p += 210) bitnet__block_q6_k(p, out + i);
             break;
         default: for (i = 0; i < n; i++) out[i] = bitnet__load_bf16(p + 2 * i); break;
     }
@@ -2915,7 +3191,11 @@ static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_
                                        const float **out, bitnet_error *err) {
     bitnet__matrix row;
     float *p;
-    bitnet_result r = bitnet__load_matrix(m, name, n, 1, &row, err);
+    const bitnet__tensor *t;
+    bitnet_result r = bitnet__want_tensor(m, name, n, 1, &t, err);
+    if (r == BITNET_OK && !bitnet__is_float(t->type))
+        r = bitnet__refuse_type(name, t, "a norm needs F32, F16 or BF16", err);
+    if (r == BITNET_OK) r = bitnet__load_matrix(m, name, n, 1, &row, err);
     if (r != BITNET_OK) return r;
     *out = p = (float *)bitnet__model_alloc(m, (uint64_t)n * sizeof *p);
     if (!p) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for tensor '%s'", name);
@@ -2959,9 +3239,7 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     bitnet_result r = bitnet__want_tensor(m, name, n_in, n_out, &t, err);
     if (r != BITNET_OK) return r;
     if (t->type != BITNET__TENSOR_I2_S)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "tensor '%s' has type %u; a linear layer needs I2_S (36)", name,
-                            (unsigned)t->type);
+        return bitnet__refuse_type(name, t, "a linear layer needs I2_S", err);
     if ((unit == 4 ? t->dims[1] : t->dims[0] * t->dims[1]) % (uint64_t)unit)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not whole "
                             "%s of %d (see i2s_layout)", name, (int)n_in, (int)n_out,
@@ -3433,6 +3711,9 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->n_kv_heads = m->n_kv_heads;
     info->head_dim = m->head_dim;
     info->ctx_train = m->n_ctx;
+    info->embed_type = m->embed.type_name;
+    info->head_type = m->head.type_name;
+    info->head_bytes = (uint64_t)m->head.row_bytes * (uint64_t)m->head.n_rows;
     info->n_params = m->n_params;
     info->file_bytes = m->gguf.src.size;
     info->own_bytes = m->own_bytes + sizeof *m + bitnet__vocab_memory(&m->vocab) +
@@ -3445,18 +3726,14 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->add_bos = m->add_bos;
 }
 
-BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf,
-                                     size_t cap) {
-    const bitnet__key *k = key ? bitnet__find_key(&m->gguf, key) : 0;
-    const uint8_t *p;
+/* A value as text; see bitnet_model_get_meta. */
+static int bitnet__value_text(uint32_t type, const uint8_t *p, uint64_t size, char *buf,
+                              size_t cap) {
     char text[BITNET__TEXT];
     int64_t n = 0;
     double d;
-    uint64_t bits;
-    if (!k) return BITNET_ERR_ARG;
-    p = m->gguf.src.data + k->value;
-    bits = k->size == 8 ? bitnet__get_u64(p) : 0;
-    switch (k->type) {
+    const uint64_t bits = size == 8 ? bitnet__get_u64(p) : 0;
+    switch (type) {
         case BITNET__U8: n = p[0]; break;
         case BITNET__I8: n = (int8_t)p[0]; break;
         case BITNET__U16: n = bitnet__get_u16(p); break;
@@ -3469,7 +3746,7 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
     /* Sign and digits apart: not every snprintf prints the lowest number of a type. */
     bitnet__format(text, "%s%llu", n < 0 ? "-" : "",
                    n < 0 ? 0 - (unsigned long long)n : (unsigned long long)n);
-    switch (k->type) {
+    switch (type) {
         case BITNET__U64: bitnet__format(text, "%llu", (unsigned long long)bits); break;
         case BITNET__BOOL: bitnet__format(text, "%s", p[0] ? "true" : "false"); break;
         case BITNET__F32: bitnet__format(text, "%.9g", (double)bitnet__load_f32(p)); break;
@@ -3478,13 +3755,13 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
             bitnet__format(text, "%.17g", d);
             break;
         case BITNET__STRING:
-            if (k->size > INT32_MAX) return BITNET_ERR_LIMIT;
+            if (size > INT32_MAX) return BITNET_ERR_LIMIT;
             if (cap > 0) {
-                size_t len = k->size < cap ? (size_t)k->size : cap - 1;
+                size_t len = size < cap ? (size_t)size : cap - 1;
                 memcpy(buf, p, len);
                 buf[len] = 0;
             }
-            return (int)k->size;
+            return (int)size;
         case BITNET__ARRAY: return BITNET_ERR_UNSUPPORTED;
         default: break;
     }
@@ -3494,6 +3771,13 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
         buf[len] = 0;
     }
     return (int)strlen(text);
+}
+
+BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf,
+                                     size_t cap) {
+    const bitnet__key *k = key ? bitnet__find_key(&m->gguf, key) : 0;
+    if (!k) return BITNET_ERR_ARG;
+    return bitnet__value_text(k->type, m->gguf.src.data + k->value, k->size, buf, cap);
 }
 
 /* =============================================================================================
@@ -3943,7 +4227,6 @@ typedef struct bitnet__screen {
     int8_t *q;                         /* [most][2][dim]  halves of the hidden states */
     uint8_t *wanted;                   /* [n_vocab]       1: exact in any case */
     uint8_t *wanted_chunks;            /* [n_chunks]      1: has such rows */
-    float *scratch;                    /* [n_threads][4][dim] */
     bitnet__screen_bound bound[BITNET__SCREENED];
     int32_t sums[2 * BITNET__SCREENED];    /* of q */
     int32_t n_chunks, most;
@@ -3981,6 +4264,7 @@ struct bitnet_ctx {
     float *rope;                       /* [n_batch][2][n_rot / 2]  cosines, sines */
     float *hidden;                     /* [n_logits][dim]        output_norm of the last tokens */
     float *logits;                     /* [n_logits][n_vocab] */
+    float *scratch;                    /* [n_threads][4][dim]    rows of the head */
     struct bitnet__candidate *candidates;  /* [n_vocab]          the sampler's */
     bitnet__screen screen;
 };
@@ -4074,6 +4358,7 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
     c->rope = (float *)bitnet__carve(&v, batch * (uint64_t)m->n_rot, 4);
     c->hidden = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->dim, 4);
     c->logits = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->n_vocab, 4);
+    c->scratch = (float *)bitnet__carve(&v, threads * 4 * (uint64_t)m->dim, 4);
     c->candidates = (bitnet__candidate *)bitnet__carve(&v, (uint64_t)m->n_vocab,
                                                        sizeof *c->candidates);
     memset(&c->screen, 0, sizeof c->screen);
@@ -4098,7 +4383,6 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
         s->q = (int8_t *)bitnet__carve(&v, most * 2 * dim, 1);
         s->wanted = (uint8_t *)bitnet__carve(&v, n, 1);
         s->wanted_chunks = (uint8_t *)bitnet__carve(&v, chunks, 1);
-        s->scratch = (float *)bitnet__carve(&v, threads * 4 * dim, 4);
     }
     return v.used;
 }
@@ -4585,35 +4869,54 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     }
 }
 
-static size_t bitnet__head_row_bytes(const bitnet_ctx *c) {
-    return (size_t)c->m->head.n_cols * (c->m->head.type == BITNET__TENSOR_F32 ? 4u : 2u);
-}
-
-/* Logits of rows of the head, which lie at w, for cols hidden states x [cols][dim]. */
+/* Logits of rows of the head, which lie at w, for cols hidden states x [cols][dim]. Blocks have
+   become F32 there. */
 static void bitnet__dot_head(const bitnet_ctx *c, const uint8_t *w, int32_t rows, const float *x,
                              int32_t cols, float *out, size_t out_stride) {
     const bitnet__matrix *a = &c->m->head;
     void (*dotrows)(const uint8_t *, const float *, int, int, int, float *, size_t) =
-        a->type == BITNET__TENSOR_F32 ? c->k.dotrows_f32 :
-        a->type == BITNET__TENSOR_F16 ? c->k.dotrows_f16 : c->k.dotrows_bf16;
+        a->type == BITNET__TENSOR_F16 ? c->k.dotrows_f16 :
+        a->type == BITNET__TENSOR_BF16 ? c->k.dotrows_bf16 : c->k.dotrows_f32;
     dotrows(w, x, a->n_cols, rows, cols, out, out_stride);
 }
 
-/* The same of rows [row, row + rows). */
+/* A row of blocks as bitnet__dot_head takes it: little-endian F32. */
+static void bitnet__unpack_head(const bitnet_ctx *c, int32_t row, float *out) {
+    int32_t i;
+    bitnet__matrix_row(&c->m->head, row, out);
+    for (i = 0; i < c->m->head.n_cols; i++) {      /* changes nothing on little-endian machines */
+        uint32_t u = bitnet__get_u32((const uint8_t *)(out + i));
+        memcpy(out + i, &u, 4);
+    }
+}
+
+/* Logits of rows [row, row + rows). Blocks are unpacked four rows at a time, which stay in a cache
+   next to the core: each is read as often as there are hidden states. */
 static void bitnet__head_rows(const bitnet_ctx *c, int32_t row, int32_t rows, const float *x,
-                              int32_t cols, float *out, size_t out_stride) {
-    bitnet__dot_head(c, c->m->head.data + (size_t)row * bitnet__head_row_bytes(c), rows, x, cols,
-                     out, out_stride);
+                              int32_t cols, float *out, size_t out_stride, int thread) {
+    const bitnet__matrix *a = &c->m->head;
+    const size_t n = (size_t)a->n_cols;
+    float *w = c->scratch + (size_t)thread * 4 * n;
+    int32_t i, j, count;
+    if (bitnet__is_float(a->type)) {
+        bitnet__dot_head(c, a->data + (size_t)row * a->row_bytes, rows, x, cols, out,
+                         out_stride);
+        return;
+    }
+    for (i = 0; i < rows; i += count) {
+        count = bitnet__min(4, rows - i);
+        for (j = 0; j < count; j++) bitnet__unpack_head(c, row + i + j, w + (size_t)j * n);
+        bitnet__dot_head(c, (const uint8_t *)w, count, x, cols, out + i, out_stride);
+    }
 }
 
 static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__matrix *a = &c->m->head;
     size_t n = (size_t)a->n_cols, first = (size_t)c->n_ready, stride = (size_t)a->n_rows;
-    (void)thread;
     bitnet__head_rows(c, from, to - from, c->hidden + first * n,
                       c->n_rows + c->n_ahead - c->n_ready, c->logits + first * stride + from,
-                      stride);
+                      stride, thread);
 }
 
 /* Every share of the steps before is done: bitnet__run_step waits for them. */
@@ -4894,7 +5197,7 @@ static void bitnet__step_build_screen(const bitnet__step *step, int32_t from, in
     bitnet_ctx *c = step->c;
     bitnet__screen *s = &c->screen;
     int32_t r, i, j, n = c->m->dim, sum;
-    float *w = s->scratch + (size_t)thread * 4 * (size_t)n;
+    float *w = c->scratch + (size_t)thread * 4 * (size_t)n;
     for (r = from; r < to; r++) {
         uint8_t *h = s->rows + (size_t)r * (size_t)n;
         const int8_t *q = (const int8_t *)h;
@@ -4987,15 +5290,19 @@ static const float *bitnet__last_hidden(const bitnet_ctx *c) {
 static void bitnet__step_exact_rows(const bitnet__step *step, int32_t from, int32_t to,
                                     int thread) {
     bitnet_ctx *c = step->c;
-    const size_t bytes = bitnet__head_row_bytes(c);
-    uint8_t *rows = (uint8_t *)(c->screen.scratch + (size_t)thread * 4 * (size_t)c->m->dim);
+    const bitnet__matrix *a = &c->m->head;
+    const size_t dim = (size_t)a->n_cols, bytes = a->row_bytes;
+    float *w = c->scratch + (size_t)thread * 4 * dim;
+    uint8_t *rows = (uint8_t *)w;
     int32_t i, j, n;
     for (i = from; i < to; i += n) {
         bitnet__candidate *x = c->candidates + i;
         float logits[4];
         n = bitnet__min(4, to - i);
         for (j = 0; j < n; j++)
-            memcpy(rows + (size_t)j * bytes, c->m->head.data + (size_t)x[j].token * bytes, bytes);
+            if (!bitnet__is_float(a->type))
+                bitnet__unpack_head(c, x[j].token, w + (size_t)j * dim);
+            else memcpy(rows + (size_t)j * bytes, a->data + (size_t)x[j].token * bytes, bytes);
         bitnet__dot_head(c, rows, n, bitnet__last_hidden(c), 1, logits, 4);
         for (j = 0; j < n; j++) x[j].logit = logits[j];
     }
@@ -5741,6 +6048,689 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 }
 
 /* =============================================================================================
+   >>files  GGUF files of any kind, to look into and to write
+   Reading is >>gguf's, with its checks; what is handed out are copies of names and views of values.
+   The writer collects the header's two lists in memory and puts them out as soon as both are
+   complete; tensors' data only passes through.
+   ============================================================================================= */
+
+#define BITNET__TYPE_TL1 38
+#define BITNET__TYPE_TL2 39
+
+typedef struct bitnet__tensor_type {
+    const char *name;
+    uint16_t block, bytes;             /* so many elements take so many bytes; 0: by shape */
+} bitnet__tensor_type;
+
+/* ggml's types by number; those without a name were never given, or taken back. */
+static const bitnet__tensor_type bitnet__tensor_types[] = {
+    {"F32", 1, 4}, {"F16", 1, 2}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {0, 0, 0}, {0, 0, 0},
+    {"Q5_0", 32, 22}, {"Q5_1", 32, 24}, {"Q8_0", 32, 34}, {"Q8_1", 32, 36}, {"Q2_K", 256, 84},
+    {"Q3_K", 256, 110}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210},
+    {"Q8_K", 256, 292}, {"IQ2_XXS", 256, 66}, {"IQ2_XS", 256, 74}, {"IQ3_XXS", 256, 98},
+    {"IQ1_S", 256, 50}, {"IQ4_NL", 32, 18}, {"IQ3_S", 256, 110}, {"IQ2_S", 256, 82},
+    {"IQ4_XS", 256, 136}, {"I8", 1, 1}, {"I16", 1, 2}, {"I32", 1, 4}, {"I64", 1, 8}, {"F64", 1, 8},
+    {"IQ1_M", 256, 56}, {"BF16", 1, 2}, {"Q4_0_4_4", 32, 18}, {"Q4_0_4_8", 32, 18},
+    {"Q4_0_8_8", 32, 18}, {"TQ1_0", 256, 54}, {"TQ2_0", 256, 66}, {"I2_S", 0, 0}, {"I8_S", 0, 0},
+    {"TL1", 0, 0}, {"TL2", 0, 0}
+};
+
+static const bitnet__tensor_type *bitnet__find_type(uint32_t type) {
+    const size_t n = sizeof bitnet__tensor_types / sizeof bitnet__tensor_types[0];
+    return type < n && bitnet__tensor_types[type].name ? &bitnet__tensor_types[type] : 0;
+}
+
+BITNET_API const char *bitnet_tensor_type_name(uint32_t type) {
+    const bitnet__tensor_type *t = bitnet__find_type(type);
+    return t ? t->name : 0;
+}
+
+/* The ternary types end with 32 bytes, of which the scale is the first four. TL2's formula is the
+   converter's, with its roundings; it has room for all parts whenever 256 columns or more are
+   left for triplets. */
+BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims) {
+    const bitnet__tensor_type *t = bitnet__find_type(type);
+    uint64_t n = 1;
+    int32_t i;
+    if (!t || !dims || n_dims < 1 || n_dims > 4) return 0;
+    for (i = 0; i < n_dims; i++) {
+        if (dims[i] == 0 || dims[i] > ((uint64_t)1 << 40) / n) return 0;
+        n *= dims[i];
+    }
+    if (t->block) return dims[0] % t->block ? 0 : n / t->block * t->bytes;
+    switch (type) {
+        case BITNET__TENSOR_I2_S:
+        case BITNET__TYPE_TL1: return n / 4 + 32;
+        case BITNET__TYPE_TL2:
+            if (dims[0] < 256) return 0;
+            n /= dims[0];              /* rows */
+            n = (dims[0] - 256) * n / 3 * 5 / 8 + 256 * n / 2 * 4 / 8;
+            return (n + 31) / 32 * 32 + 32;
+        default: return 0;
+    }
+}
+
+/* ---- reading ---- */
+
+struct bitnet_gguf {
+    bitnet__gguf file;
+    bitnet_allocator allocator;
+    void *map, *stream;                /* to be unmapped or closed; else 0 */
+};
+
+/* What a record of a tensor says: name, and after it in the header u32 n_dims, u64 dims[n_dims]. */
+static void bitnet__gguf_tensor_at(const bitnet_gguf *g, const bitnet__tensor *t,
+                                   bitnet_gguf_tensor *out) {
+    const uint8_t *p = g->file.src.data + t->name + t->name_len;
+    int32_t i;
+    memset(out, 0, sizeof *out);
+    memcpy(out->name, g->file.src.data + t->name, t->name_len);
+    out->type = t->type;
+    out->n_dims = (int32_t)bitnet__get_u32(p);
+    for (i = 0; i < 4; i++) out->dims[i] = i < out->n_dims ? bitnet__get_u64(p + 4 + 8 * i) : 1;
+    out->offset = t->offset;
+    out->size = bitnet_tensor_size(t->type, out->n_dims, out->dims);
+    if (!g->file.src.io.read_fn) out->data = g->file.src.data + t->offset;
+}
+
+/* What loading leaves to whoever wants the tensor or key: sizes of all types, names with a NUL. */
+static bitnet_result bitnet__gguf_check(const bitnet_gguf *g, bitnet_error *err) {
+    const bitnet__gguf *f = &g->file;
+    bitnet_gguf_tensor t;
+    uint64_t i;
+    for (i = 0; i < f->n_keys; i++)
+        if (memchr(f->src.data + f->keys[i].name, 0, f->keys[i].name_len))
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key %llu: a NUL in its name",
+                                (unsigned long long)i);
+    for (i = 0; i < f->n_tensors; i++) {
+        if (memchr(f->src.data + f->tensors[i].name, 0, f->tensors[i].name_len))
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF tensor %llu: a NUL in its name",
+                                (unsigned long long)i);
+        bitnet__gguf_tensor_at(g, &f->tensors[i], &t);
+        if (t.offset > f->src.size || t.size > f->src.size - t.offset)
+            return bitnet__fail(err, BITNET_ERR_TRUNCATED, "GGUF tensor '%.64s' at offset %llu: "
+                                "its data lies past the end of the file", t.name,
+                                (unsigned long long)t.offset);
+    }
+    return BITNET_OK;
+}
+
+/* Takes over map and stream, on failure too. */
+static bitnet_result bitnet__gguf_open(const bitnet__source *src, void *map, void *stream,
+                                       const bitnet_allocator *allocator, bitnet_gguf **out,
+                                       bitnet_error *err) {
+    bitnet_gguf blank, *g;
+    bitnet_result r;
+    memset(&blank, 0, sizeof blank);
+    if (allocator) blank.allocator = *allocator;
+    blank.map = map;
+    blank.stream = stream;
+    blank.file.src = *src;
+    if (!blank.allocator.alloc_fn != !blank.allocator.free_fn) {
+        blank.allocator.alloc_fn = 0;
+        g = 0;
+        r = bitnet__fail(err, BITNET_ERR_ARG, "the allocator needs both of its functions");
+    } else {
+        g = (bitnet_gguf *)bitnet__alloc(&blank.allocator, sizeof *g);
+        r = g ? BITNET_OK : bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for an open file");
+    }
+    if (!g) {
+        if (map) bitnet__unmap(map, src->size);
+#ifndef BITNET_NO_STDIO
+        if (stream) fclose((FILE *)stream);
+#endif
+        return r;
+    }
+    *g = blank;
+    r = bitnet__gguf_parse(&g->file, &g->allocator, err);
+    if (r == BITNET_OK) r = bitnet__gguf_check(g, err);
+    if (r != BITNET_OK) {
+        bitnet_gguf_close(g);
+        return r;
+    }
+    *out = g;
+    return BITNET_OK;
+}
+
+BITNET_API void bitnet_gguf_close(bitnet_gguf *g) {
+    bitnet_allocator a;
+    if (!g) return;
+    a = g->allocator;
+    bitnet__free(&a, g->file.keys);
+    bitnet__free(&a, g->file.tensors);
+    if (g->file.src.io.read_fn) bitnet__free(&a, (void *)(uintptr_t)g->file.src.data);
+    if (g->map) bitnet__unmap(g->map, g->file.src.size);
+#ifndef BITNET_NO_STDIO
+    if (g->stream) fclose((FILE *)g->stream);
+#endif
+    bitnet__free(&a, g);
+}
+
+BITNET_API bitnet_result bitnet_gguf_open_memory(const void *data, size_t size,
+                                                 const bitnet_allocator *allocator,
+                                                 bitnet_gguf **out, bitnet_error *err) {
+    bitnet__source src;
+    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the open file");
+    *out = 0;
+    if (!data) return bitnet__fail(err, BITNET_ERR_ARG, "there is no data to open");
+    memset(&src, 0, sizeof src);
+    src.data = (const uint8_t *)data;
+    src.size = src.have = size;
+    return bitnet__gguf_open(&src, 0, 0, allocator, out, err);
+}
+
+BITNET_API bitnet_result bitnet_gguf_open_io(const bitnet_io *io, const bitnet_allocator *allocator,
+                                             bitnet_gguf **out, bitnet_error *err) {
+    bitnet__source src;
+    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the open file");
+    *out = 0;
+    if (!io || !io->read_fn) return bitnet__fail(err, BITNET_ERR_ARG, "there is no read_fn");
+    memset(&src, 0, sizeof src);
+    src.size = io->size;
+    src.io = *io;
+    return bitnet__gguf_open(&src, 0, 0, allocator, out, err);
+}
+
+#ifndef BITNET_NO_STDIO
+BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
+                                               bitnet_gguf **out, bitnet_error *err) {
+    bitnet__source src;
+    void *map;
+    FILE *f = 0;
+    long size;
+    bitnet_result r;
+    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the open file");
+    *out = 0;
+    if (!path) return bitnet__fail(err, BITNET_ERR_ARG, "there is no path");
+    memset(&src, 0, sizeof src);
+    r = bitnet__map_file(path, &map, &src.size, err);
+    if (r != BITNET_OK) return r;
+    if (map) {
+        src.data = (const uint8_t *)map;
+        src.have = src.size;
+    } else {
+        f = fopen(path, "rb");
+        if (!f) return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
+        if (fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0 || size == LONG_MAX) {
+            fclose(f);
+            return bitnet__fail(err, BITNET_ERR_IO, "cannot seek in '%.120s'", path);
+        }
+        src.size = (uint64_t)size;
+        src.io.size = src.size;
+        src.io.read_fn = bitnet__file_read;
+        src.io.ud = f;
+    }
+    return bitnet__gguf_open(&src, map, f, allocator, out, err);
+}
+#endif
+
+static void bitnet__gguf_key_at(const bitnet_gguf *g, const bitnet__key *k, bitnet_gguf_key *out) {
+    memset(out, 0, sizeof *out);
+    memcpy(out->name, g->file.src.data + k->name, k->name_len);
+    out->value.type = k->type;
+    out->value.element = k->type == BITNET__ARRAY ? k->element : 0u;
+    out->value.count = k->type == BITNET__ARRAY ? k->count : 1;
+    out->value.size = k->size;
+    out->value.data = g->file.src.data + k->value;
+}
+
+BITNET_API bitnet_result bitnet_gguf_get_key(const bitnet_gguf *g, uint64_t i,
+                                             bitnet_gguf_key *out) {
+    if (!g || !out || i >= g->file.n_keys) return BITNET_ERR_ARG;
+    bitnet__gguf_key_at(g, &g->file.keys[i], out);
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_gguf_find_key(const bitnet_gguf *g, const char *name,
+                                              bitnet_gguf_key *out) {
+    const bitnet__key *k = g && name ? bitnet__find_key(&g->file, name) : 0;
+    if (!k || !out) return BITNET_ERR_ARG;
+    bitnet__gguf_key_at(g, k, out);
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_gguf_get_tensor(const bitnet_gguf *g, uint64_t i,
+                                                bitnet_gguf_tensor *out) {
+    if (!g || !out || i >= g->file.n_tensors) return BITNET_ERR_ARG;
+    bitnet__gguf_tensor_at(g, &g->file.tensors[i], out);
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const char *name,
+                                                 bitnet_gguf_tensor *out) {
+    const bitnet__tensor *t = g && name ? bitnet__find_tensor(&g->file, name) : 0;
+    if (!t || !out) return BITNET_ERR_ARG;
+    bitnet__gguf_tensor_at(g, t, out);
+    return BITNET_OK;
+}
+
+BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_value *element) {
+    uint64_t at, size;
+    if (!array || !element || array->type != BITNET__ARRAY || !array->data) return 0;
+    size = bitnet__value_size(array->element);
+    if (size == 0 || array->element == BITNET__ARRAY) return 0;
+    at = element->data ? (uint64_t)(element->data - array->data) + element->size : 0;
+    if (at > array->size || array->size - at < size) return 0;
+    if (array->element == BITNET__STRING) {
+        size = bitnet__get_u64(array->data + at);
+        at += 8;
+        if (size > array->size - at) return 0;
+    }
+    element->type = array->element;
+    element->element = 0;
+    element->count = 1;
+    element->size = size;
+    element->data = array->data + at;
+    return 1;
+}
+
+BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap) {
+    if (!value || !value->data || (!buf && cap > 0)) return BITNET_ERR_ARG;
+    if (value->type != BITNET__STRING && value->size != bitnet__value_size(value->type))
+        return value->type == BITNET__ARRAY ? BITNET_ERR_UNSUPPORTED : BITNET_ERR_ARG;
+    return bitnet__value_text(value->type, value->data, value->size, buf, cap);
+}
+
+BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
+                                          uint64_t at, void *dst, size_t n, bitnet_error *err) {
+    const bitnet__source *src;
+    bitnet_result r;
+    if (!g || !t || !dst || at > t->size || n > t->size - at || t->offset > g->file.src.size ||
+        t->size > g->file.src.size - t->offset)
+        return bitnet__fail(err, BITNET_ERR_ARG, "tensor '%.64s' has no such bytes",
+                            t ? t->name : "");
+    src = &g->file.src;
+    if (!src->io.read_fn) {
+        memcpy(dst, src->data + t->offset + at, n);
+        return BITNET_OK;
+    }
+    r = src->io.read_fn(src->io.ud, t->offset + at, dst, n);
+    if (r == BITNET_OK) return r;
+    return bitnet__fail(err, r, "tensor '%.64s': reading %llu bytes at offset %llu: %s", t->name,
+                        (unsigned long long)n, (unsigned long long)(t->offset + at),
+                        bitnet_result_text(r));
+}
+
+/* ---- writing ---- */
+
+typedef struct bitnet__bytes { uint8_t *p; size_t n, room; } bitnet__bytes;
+
+/* A key or tensor in the header: its name, and of a tensor where its offset is to stand. */
+typedef struct bitnet__entry {
+    size_t name, name_len, offset_at;
+    uint64_t size;
+} bitnet__entry;
+
+typedef struct bitnet__section { bitnet__bytes header, entries; } bitnet__section;
+
+struct bitnet__writing {
+    bitnet__section keys, tensors;
+    uint64_t alignment, total;         /* total: bytes of the file; 0: no header yet */
+    uint64_t current, left;            /* the tensor that is due, and bytes it still lacks */
+};
+
+static uint64_t bitnet__section_count(const bitnet__section *s) {
+    return s->entries.n / sizeof(bitnet__entry);
+}
+
+static bitnet__entry *bitnet__section_entries(const bitnet__section *s) {
+    return (bitnet__entry *)(void *)s->entries.p;
+}
+
+/* n bytes more, which the caller fills; 0 and the writer's error if there is no memory. */
+static uint8_t *bitnet__bytes_add(bitnet_gguf_writer *w, bitnet__bytes *b, uint64_t n) {
+    if (w->err.code) return 0;
+    if (n > b->room - b->n) {
+        size_t room = b->room;
+        uint8_t *p = 0;
+        if (n < SIZE_MAX / 4 && b->n < SIZE_MAX / 4) {
+            room = 2 * (b->n + (size_t)n) + 1024;
+            p = (uint8_t *)bitnet__alloc(&w->allocator, room);
+        }
+        if (!p) {
+            bitnet__fail(&w->err, BITNET_ERR_MEMORY, "no memory for a header of %llu bytes",
+                         (unsigned long long)b->n + n);
+            return 0;
+        }
+        if (b->n) memcpy(p, b->p, b->n);
+        bitnet__free(&w->allocator, b->p);
+        b->p = p;
+        b->room = room;
+    }
+    b->n += (size_t)n;
+    return b->p + (b->n - (size_t)n);
+}
+
+/* The lowest n bytes of v, little-endian. */
+static void bitnet__put_int(uint8_t *p, uint64_t v, int n) {
+    for (; n > 0; n--, v >>= 8) *p++ = (uint8_t)v;
+}
+
+static void bitnet__add_int(bitnet_gguf_writer *w, bitnet__bytes *b, uint64_t v, int n) {
+    uint8_t *p = bitnet__bytes_add(w, b, (uint64_t)n);
+    if (p) bitnet__put_int(p, v, n);
+}
+
+static void bitnet__add_text(bitnet_gguf_writer *w, bitnet__bytes *b, const void *text, size_t n) {
+    uint8_t *p;
+    bitnet__add_int(w, b, n, 8);
+    p = bitnet__bytes_add(w, b, n);
+    if (p && n) memcpy(p, text, n);
+}
+
+/* Begins a key or a tensor: its name goes into the header. 0 if the writer has failed. */
+static bitnet__entry *bitnet__add_entry(bitnet_gguf_writer *w, const char *what, const char *name) {
+    const int is_key = what[0] == 'k';
+    const size_t len = name ? strlen(name) : 0;
+    bitnet__section *s;
+    bitnet__entry *e;
+    uint64_t i;
+    if (!w || w->err.code) return 0;
+    if (!w->write_fn || !w->allocator.alloc_fn != !w->allocator.free_fn) {
+        bitnet__fail(&w->err, BITNET_ERR_ARG, "the writer has no write_fn, or half an allocator");
+        w->allocator.alloc_fn = 0;
+        return 0;
+    }
+    if (len == 0 || len > BITNET__MAX_NAME) {
+        bitnet__fail(&w->err, BITNET_ERR_ARG, "a %s's name must have 1 to 256 bytes", what);
+        return 0;
+    }
+    if (!w->state) {
+        w->state = (struct bitnet__writing *)bitnet__alloc(&w->allocator, sizeof *w->state);
+        if (!w->state) {
+            bitnet__fail(&w->err, BITNET_ERR_MEMORY, "no memory for a header");
+            return 0;
+        }
+        memset(w->state, 0, sizeof *w->state);
+        w->state->alignment = 32;
+    }
+    s = is_key ? &w->state->keys : &w->state->tensors;
+    e = bitnet__section_entries(s);
+    for (i = 0; i < bitnet__section_count(s); i++)
+        if (e[i].name_len == len && !memcmp(s->header.p + e[i].name, name, len)) {
+            bitnet__fail(&w->err, BITNET_ERR_ARG, "%s '%.64s' is there already", what, name);
+            return 0;
+        }
+    if (w->state->total || i >= (is_key ? BITNET__MAX_KEYS : BITNET__MAX_TENSORS)) {
+        bitnet__fail(&w->err, BITNET_ERR_ARG, "%s '%.64s' %s", what, name, w->state->total ?
+                     "comes after the header" : "is one too many");
+        return 0;
+    }
+    bitnet__add_text(w, &s->header, name, len);
+    e = (bitnet__entry *)(void *)bitnet__bytes_add(w, &s->entries, sizeof *e);
+    if (!e) return 0;
+    memset(e, 0, sizeof *e);
+    e->name = s->header.n - len;
+    e->name_len = len;
+    return e;
+}
+
+static bitnet_result bitnet__writer_result(const bitnet_gguf_writer *w) {
+    return w ? w->err.code : BITNET_ERR_ARG;
+}
+
+/* Is the value whole and of known types? A string array's strings have to fill it. */
+static int bitnet__value_valid(const bitnet_gguf_value *v) {
+    bitnet_gguf_value element;
+    uint64_t n = 0, size;
+    if (!v || v->type >= BITNET__N_VALUE_TYPES || (!v->data && v->size)) return 0;
+    if (v->type == BITNET__STRING) return 1;
+    if (v->type != BITNET__ARRAY) return v->size == bitnet__value_size(v->type);
+    size = bitnet__value_size(v->element);
+    if (size == 0 || v->element == BITNET__ARRAY || v->count > v->size / size) return 0;
+    if (v->element != BITNET__STRING) return v->size == v->count * size;
+    memset(&element, 0, sizeof element);
+    while (bitnet_gguf_next(v, &element)) n++;
+    return n == v->count && (n ? element.data + element.size == v->data + v->size : v->size == 0);
+}
+
+/* What stands before a value's data: its type, and an array's element type and count. */
+static bitnet__bytes *bitnet__add_type(bitnet_gguf_writer *w, const char *name, uint32_t type,
+                                       uint32_t element, uint64_t count) {
+    bitnet__bytes *b;
+    if (!bitnet__add_entry(w, "key", name)) return 0;
+    b = &w->state->keys.header;
+    bitnet__add_int(w, b, type, 4);
+    if (type == BITNET__ARRAY) {
+        bitnet__add_int(w, b, element, 4);
+        bitnet__add_int(w, b, count, 8);
+    }
+    return b;
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_value(bitnet_gguf_writer *w, const char *name,
+                                               const bitnet_gguf_value *value) {
+    bitnet__bytes *b;
+    uint8_t *p;
+    uint64_t alignment;
+    if (!w || w->err.code) return bitnet__writer_result(w);
+    if (!bitnet__value_valid(value))
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, "key '%.64s' has a value that breaks its type",
+                            name ? name : "");
+    b = bitnet__add_type(w, name, value->type, value->element, value->count);
+    if (!b) return w->err.code;
+    if (!strcmp(name, "general.alignment")) {
+        alignment = value->type == BITNET__U32 ? bitnet__get_u32(value->data) : 0;
+        if (!alignment || (alignment & (alignment - 1)) || alignment > BITNET__MAX_ALIGNMENT)
+            return bitnet__fail(&w->err, BITNET_ERR_ARG,
+                                "key 'general.alignment' is not a power of two up to 65536 (U32)");
+        w->state->alignment = alignment;
+    }
+    if (value->type == BITNET__STRING) bitnet__add_int(w, b, value->size, 8);
+    p = bitnet__bytes_add(w, b, value->size);
+    if (p && value->size) memcpy(p, value->data, (size_t)value->size);
+    return w->err.code;
+}
+
+static bitnet_result bitnet__add_scalar(bitnet_gguf_writer *w, const char *name, uint32_t type,
+                                        uint32_t bits) {
+    bitnet_gguf_value v;
+    uint8_t data[4];
+    bitnet__put_int(data, bits, 4);
+    v.type = type;
+    v.element = 0;
+    v.count = 1;
+    v.size = type == BITNET__BOOL ? 1 : 4;
+    v.data = data;
+    return bitnet_gguf_add_value(w, name, &v);
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_u32(bitnet_gguf_writer *w, const char *name, uint32_t v) {
+    return bitnet__add_scalar(w, name, BITNET__U32, v);
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_f32(bitnet_gguf_writer *w, const char *name, float v) {
+    return bitnet__add_scalar(w, name, BITNET__F32, bitnet__float_bits(v));
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_bool(bitnet_gguf_writer *w, const char *name, int v) {
+    return bitnet__add_scalar(w, name, BITNET__BOOL, v != 0);
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_string(bitnet_gguf_writer *w, const char *name,
+                                                const char *text) {
+    bitnet_gguf_value v;
+    v.type = BITNET__STRING;
+    v.element = 0;
+    v.count = 1;
+    v.size = text ? strlen(text) : 1;  /* no text, no data: refused */
+    v.data = (const uint8_t *)text;
+    return bitnet_gguf_add_value(w, name, &v);
+}
+
+/* An array of 32-bit numbers, given by their bytes in memory. */
+static bitnet_result bitnet__add_words(bitnet_gguf_writer *w, const char *name, uint32_t element,
+                                       const void *v, uint64_t n) {
+    const uint8_t *from = (const uint8_t *)v;
+    bitnet__bytes *b;
+    uint32_t bits;
+    uint8_t *p;
+    if (!w || w->err.code) return bitnet__writer_result(w);
+    if ((!v && n) || n > SIZE_MAX / 8)
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, "key '%.64s' has no values", name ? name : "");
+    b = bitnet__add_type(w, name, BITNET__ARRAY, element, n);
+    p = b ? bitnet__bytes_add(w, b, n * 4) : 0;
+    for (; p && n > 0; n--, p += 4, from += 4) {
+        memcpy(&bits, from, 4);
+        bitnet__put_int(p, bits, 4);
+    }
+    return w->err.code;
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_i32s(bitnet_gguf_writer *w, const char *name,
+                                              const int32_t *v, uint64_t n) {
+    return bitnet__add_words(w, name, BITNET__I32, v, n);
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_f32s(bitnet_gguf_writer *w, const char *name,
+                                              const float *v, uint64_t n) {
+    return bitnet__add_words(w, name, BITNET__F32, v, n);
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_strings(bitnet_gguf_writer *w, const char *name,
+                                                 const char *const *texts, const size_t *lengths,
+                                                 uint64_t n) {
+    bitnet__bytes *b;
+    uint64_t i;
+    if (!w || w->err.code) return bitnet__writer_result(w);
+    for (i = 0; i < n && texts && texts[i]; i++) {}
+    if (i < n)
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, "key '%.64s': there is no string %llu",
+                            name ? name : "", (unsigned long long)i);
+    b = bitnet__add_type(w, name, BITNET__ARRAY, BITNET__STRING, n);
+    for (i = 0; b && i < n && !w->err.code; i++)
+        bitnet__add_text(w, b, texts[i], lengths ? lengths[i] : strlen(texts[i]));
+    return w->err.code;
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_tensor(bitnet_gguf_writer *w, const char *name,
+                                                uint32_t type, int32_t n_dims,
+                                                const uint64_t *dims) {
+    const uint64_t size = bitnet_tensor_size(type, n_dims, dims);
+    const char *type_name = bitnet_tensor_type_name(type);
+    bitnet__bytes *b;
+    bitnet__entry *e;
+    int32_t i;
+    if (!w || w->err.code) return bitnet__writer_result(w);
+    if (size == 0)
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, "tensor '%.64s': type %u (%s) cannot have its "
+                            "shape", name ? name : "", (unsigned)type,
+                            type_name ? type_name : "unknown");
+    e = bitnet__add_entry(w, "tensor", name);
+    if (!e) return w->err.code;
+    b = &w->state->tensors.header;
+    e->size = size;
+    bitnet__add_int(w, b, (uint64_t)n_dims, 4);
+    for (i = 0; i < n_dims; i++) bitnet__add_int(w, b, dims[i], 8);
+    bitnet__add_int(w, b, type, 4);
+    e->offset_at = b->n;
+    bitnet__add_int(w, b, 0, 8);
+    return w->err.code;
+}
+
+static bitnet_result bitnet__write(bitnet_gguf_writer *w, const void *p, size_t n) {
+    if (!w->err.code && n > 0 && w->write_fn(w->ud, p, n))
+        return bitnet__fail(&w->err, BITNET_ERR_IO, "write_fn could not write %llu bytes",
+                            (unsigned long long)n);
+    return w->err.code;
+}
+
+/* Zeros after n bytes, up to the next multiple of the alignment. */
+static bitnet_result bitnet__write_padding(bitnet_gguf_writer *w, uint64_t n) {
+    static const uint8_t zeros[256] = {0};
+    uint64_t pad = (w->state->alignment - n % w->state->alignment) % w->state->alignment;
+    for (; pad > 0 && !w->err.code; pad -= pad < sizeof zeros ? pad : sizeof zeros)
+        bitnet__write(w, zeros, (size_t)(pad < sizeof zeros ? pad : sizeof zeros));
+    return w->err.code;
+}
+
+BITNET_API bitnet_result bitnet_gguf_write_header(bitnet_gguf_writer *w) {
+    struct bitnet__writing *s = w ? w->state : 0;
+    bitnet__entry *e;
+    uint8_t head[24];
+    uint64_t i, n, at = 0;
+    if (!w || w->err.code) return bitnet__writer_result(w);
+    if (!s || s->total)
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, s ? "the header is written already"
+                                                       : "the header has neither keys nor tensors");
+    n = bitnet__section_count(&s->tensors);
+    e = bitnet__section_entries(&s->tensors);
+    for (i = 0; i < n; i++) {
+        bitnet__put_int(s->tensors.header.p + e[i].offset_at, at, 8);
+        at += (e[i].size + s->alignment - 1) / s->alignment * s->alignment;
+    }
+    memcpy(head, "GGUF\3\0\0", 8);
+    bitnet__put_int(head + 8, n, 8);
+    bitnet__put_int(head + 16, bitnet__section_count(&s->keys), 8);
+    bitnet__write(w, head, sizeof head);
+    bitnet__write(w, s->keys.header.p, s->keys.header.n);
+    bitnet__write(w, s->tensors.header.p, s->tensors.header.n);
+    s->total = sizeof head + s->keys.header.n + s->tensors.header.n;
+    bitnet__write_padding(w, s->total);
+    s->total = (s->total + s->alignment - 1) / s->alignment * s->alignment + at;
+    s->left = n ? e[0].size : 0;
+    return w->err.code;
+}
+
+/* Its entries outlive the header, so that errors can name the tensor. */
+static void bitnet__tensor_due(const struct bitnet__writing *s, char name[BITNET__TEXT]) {
+    const bitnet__entry *e = bitnet__section_entries(&s->tensors) + s->current;
+    if (s->current >= bitnet__section_count(&s->tensors)) bitnet__format(name, "no tensor");
+    else bitnet__format(name, "tensor '%.*s'", (int)(e->name_len < 64 ? e->name_len : 64),
+                        (const char *)s->tensors.header.p + e->name);
+}
+
+BITNET_API bitnet_result bitnet_gguf_write_data(bitnet_gguf_writer *w, const void *p, size_t n) {
+    struct bitnet__writing *s = w ? w->state : 0;
+    const bitnet__entry *e;
+    char name[BITNET__TEXT];
+    if (!w || w->err.code) return bitnet__writer_result(w);
+    if (!s || !s->total)
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, "data comes before the header");
+    if (n > s->left || (!p && n)) {
+        bitnet__tensor_due(s, name);
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, "%s is due, which lacks %llu bytes; %llu came",
+                            name, (unsigned long long)s->left, (unsigned long long)n);
+    }
+    bitnet__write(w, p, n);
+    s->left -= n;
+    if (s->left || w->err.code || !n) return w->err.code;
+    e = bitnet__section_entries(&s->tensors) + s->current++;
+    bitnet__write_padding(w, e->size);
+    if (s->current < bitnet__section_count(&s->tensors)) s->left = e[1].size;
+    return w->err.code;
+}
+
+BITNET_API bitnet_result bitnet_gguf_write_end(bitnet_gguf_writer *w) {
+    struct bitnet__writing *s = w ? w->state : 0;
+    char name[BITNET__TEXT];
+    if (!w) return BITNET_ERR_ARG;
+    if (!w->err.code && (!s || !s->total))
+        bitnet__fail(&w->err, BITNET_ERR_ARG, "no header was written");
+    else if (!w->err.code && s->left) {
+        bitnet__tensor_due(s, name);
+        bitnet__fail(&w->err, BITNET_ERR_ARG, "%s lacks %llu bytes", name,
+                     (unsigned long long)s->left);
+    }
+    bitnet_gguf_writer_free(w);
+    return w->err.code;
+}
+
+BITNET_API void bitnet_gguf_writer_free(bitnet_gguf_writer *w) {
+    if (!w || !w->state) return;
+    bitnet__free(&w->allocator, w->state->keys.header.p);
+    bitnet__free(&w->allocator, w->state->keys.entries.p);
+    bitnet__free(&w->allocator, w->state->tensors.header.p);
+    bitnet__free(&w->allocator, w->state->tensors.entries.p);
+    bitnet__free(&w->allocator, w->state);
+    w->state = 0;
+}
+
+BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w) {
+    return w && w->state ? w->state->total : 0;
+}
+
+/* =============================================================================================
    >>api  what is left: names of things
    ============================================================================================= */
 
@@ -5803,6 +6793,8 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__THREADS_POSIX
 #undef BITNET__THREADS_WIN32
 #undef BITNET__THREAD_RETURN
+#undef BITNET__TYPE_TL1
+#undef BITNET__TYPE_TL2
 #endif /* BITNET__IMPLEMENTED */
 #endif /* BITNET_IMPLEMENTATION */
 

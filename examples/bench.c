@@ -116,20 +116,12 @@ static double layer_weights(void) {                       /* the ternary ones */
     return info.n_layers * (double)info.dim * (2 * q + 2 * kv + 3.0 * info.ffn_dim);
 }
 
-/* Bytes of a weight of the head. The interface does not tell its type; but the file is little else
-   than ternary weights and either one or two matrices of its size. */
-static double head_cell(void) {
-    double matrix = (double)info.n_vocab * info.dim, ternary = layer_weights();
-    double n = (double)info.n_params - ternary > 1.5 * matrix ? 2 : 1;
-    return ((double)info.file_bytes - ternary / 4) / (n * matrix) > 3.5 ? 4 : 2;
-}
-
 /* What must be read for a token: weights of 2 or 5/3 bits; 8 bits of each of the head's, where it
    is screened, and its exact rows; F16 keys and values of the positions before. */
 static double token_bytes(const table *t, int run) {
     double layers = layer_weights() / (t->k->pack ? 4.8 : 4);
     double screen = runs[run].kind == SCREENED ? (double)info.n_vocab * info.dim : 0;
-    double exact = t->exact_rows[run] * info.dim * head_cell();
+    double exact = t->exact_rows[run] * (double)info.head_bytes / info.n_vocab;
     double last = runs[run].tokens ? runs[run].tokens : N_DECODE;
     double kv = 4.0 * info.n_layers * info.n_kv_heads * info.head_dim;
     return layers + screen + exact + kv * (last - (N_DECODE - 1) / 2.0);

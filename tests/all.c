@@ -9,6 +9,7 @@
 #include "test_model.c"
 #include "test_lookup.c"
 #include "test_screen.c"
+#include "test_files.c"
 #include "test_text.c"
 #include "test_tiny.c"
 #include "test_kernels.c"

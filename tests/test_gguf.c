@@ -766,8 +766,8 @@ static void test_tensors(void) {
                                        "output_norm.weight"};
     int i;
     for (i = 0; i < 5; i++) {
-        odd(some[i], 0, BITNET_ERR_UNSUPPORTED, "type 39");
-        odd(some[i], 1, BITNET_ERR_UNSUPPORTED, "type 4294967295");
+        odd(some[i], 0, BITNET_ERR_UNSUPPORTED, "unsupported tensor type 39 (MXFP4)");
+        odd(some[i], 1, BITNET_ERR_UNSUPPORTED, "unsupported tensor type 4294967295 (unknown)");
         odd(some[i], 4, BITNET_ERR_FORMAT, i == 0 ? "32 x 259" : "32 x");
         odd(some[i], 5, BITNET_ERR_FORMAT,
             i == 2 || i == 4 ? "32 x 2"

@@ -72,7 +72,7 @@ static void make_hidden(bench *b, int kind, float *x) {
     if (kind == 4) memset(x, 0, DIM * sizeof *x);
     if (kind == 8) x[row % DIM] = 1e6f;        /* one outlier leaves 8 bits little for the others */
     if (kind == 9) x[row % DIM] = bitnet__float_from_bits(row % 2 ? 0x7fc00000u : 0xff800000u);
-    bitnet__head_rows(b->c, 0, HEAD_ROWS, x, 1, b->full, HEAD_ROWS);
+    bitnet__head_rows(b->c, 0, HEAD_ROWS, x, 1, b->full, HEAD_ROWS, 0);
 }
 
 /* Puts it where bitnet_eval would leave it. */
@@ -174,7 +174,7 @@ static void test_bounds(void) {
         if (round % 2) x[DIM - 1] = 8192.0f;       /* so that b is 1 */
         b.c->screen.n_bound = 0;
         CHECK(bitnet__screen_bounds(b.c) && b.c->screen.n_bound == 1);
-        bitnet__head_rows(b.c, 0, HEAD_ROWS, x, 1, b.full, HEAD_ROWS);
+        bitnet__head_rows(b.c, 0, HEAD_ROWS, x, 1, b.full, HEAD_ROWS, 0);
         for (r = 0; r < HEAD_ROWS; r++) {
             double low = (double)b.c->screen.low[r], high = (double)b.c->screen.high[r];
             double err = (high - low) / 2, off = fabs((double)b.full[r] - (low + high) / 2);
