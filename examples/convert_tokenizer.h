@@ -1,6 +1,5 @@
-/* convert_tokenizer.h - a part of convert.c: Hugging Face's tokenizer.json and tokenizer_config.json
-   as GGUF's arrays. Byte-level BPE with LLaMA 3's pre-tokenizer, or an error that says what it is
-   instead. */
+/* convert_tokenizer.h - a part of convert.c: tokenizer.json and tokenizer_config.json as GGUF's
+   arrays. Byte-level BPE with LLaMA 3's pre-tokenizer, or an error that says what it is instead. */
 
 enum { TOK_MAX = 1 << 20 };
 enum { TOK_NORMAL = 1, TOK_CONTROL = 3, TOK_USER = 4, TOK_UNUSED = 5 };   /* GGUF's token_type */
