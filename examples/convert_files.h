@@ -34,9 +34,11 @@ static FILE *file_open(const char *dir, const char *name, uint64_t *size) {
     return 0;
 }
 
-/* n bytes of f, from where it stands, parsed as the JSON of that name. */
-static bitnet_result file_parse(FILE *f, const char *name, uint64_t n, json *j, bitnet_error *err) {
+/* n bytes of f, from base on, where it stands, parsed as the JSON of that name. */
+static bitnet_result file_parse(FILE *f, const char *name, size_t base, uint64_t n, json *j,
+                                bitnet_error *err) {
     memset(j, 0, sizeof *j);
+    j->base = base;
     snprintf(j->name, sizeof j->name, "%s", name);
     if (n > JSON_MAX_BYTES)
         return bitnet__fail(err, BITNET_ERR_LIMIT, "%s: %llu bytes of JSON are too many", name,
@@ -61,7 +63,7 @@ static bitnet_result file_load_json(const char *dir, const char *name, int *foun
     if (found) *found = f != 0;
     if (!f)
         return found ? BITNET_OK : bitnet__fail(err, BITNET_ERR_IO, "%s: cannot be read", name);
-    r = file_parse(f, name, size, j, err);
+    r = file_parse(f, name, 0, size, j, err);
     fclose(f);
     return r;
 }

@@ -53,7 +53,7 @@ static bitnet_result hf_write_packed(hf_model *h, const hf_part *p, bitnet_gguf_
                                      bitnet_error *err) {
     const uint64_t n = p->rows * p->cols, block = n / 4;
     uint64_t at = 0;
-    float scale;
+    float scale = 0;
     bitnet_result r = hf_floats(h, p->scale, 0, 1, &scale, err);
     if (r) return r;
     if (h->divides) scale = 1 / scale;
@@ -111,7 +111,7 @@ static bitnet_result hf_absmean(hf_model *h, const hf_part *p, float *out, bitne
 static bitnet_result hf_write_absmean(hf_model *h, const hf_part *p, bitnet_gguf_writer *w,
                                       bitnet_error *err) {
     const uint64_t n = p->rows * p->cols;
-    float scale, half;
+    float scale = 0, half;
     uint64_t at;
     size_t len, i;
     bitnet_result r = hf_absmean(h, p, &scale, err);

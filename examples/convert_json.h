@@ -26,7 +26,7 @@ typedef struct json {
     char name[128];                    /* of the file, without its folder, for errors */
     char *text;                        /* [size + 1], ends with NUL */
     json_node *nodes;
-    size_t size, at;                   /* at: of the parser */
+    size_t size, at, base;             /* at: the parser's; base: where in its file the text is */
     uint32_t n_nodes, cap;
 } json;
 
@@ -38,7 +38,7 @@ static void json_free(json *j) {
 
 static bitnet_result json_fail(const json *j, size_t at, const char *what, bitnet_error *err) {
     return bitnet__fail(err, BITNET_ERR_FORMAT, "%s: JSON at offset %llu: %s", j->name,
-                        (unsigned long long)at, what);
+                        (unsigned long long)(j->base + at), what);
 }
 
 static void json_skip_space(json *j) {
@@ -96,7 +96,7 @@ static bitnet_result json_string(json *j, json_node *node, bitnet_error *err) {
     node->at = (uint32_t)j->at;
     for (;;) {
         const uint8_t *p = (const uint8_t *)j->text + j->at;
-        uint32_t cp, n;
+        uint32_t cp = 0, n;
         if (j->at == j->size) return json_fail(j, start, "a string without an end", err);
         if (*p == '"') break;
         if (*p < 0x20) return json_fail(j, j->at, "a control character in a string", err);
@@ -201,7 +201,7 @@ static bitnet_result json_check_keys(const json *j, const json_node *object, bit
             const uint32_t a = keys[i - 1].node, b = keys[i].node;
             r = bitnet__fail(err, BITNET_ERR_FORMAT, "%s: JSON at offset %llu: the key '%.*s' is "
                              "there twice", j->name,
-                             (unsigned long long)j->nodes[a > b ? a : b].at - 1,
+                             (unsigned long long)j->base + j->nodes[a > b ? a : b].at - 1,
                              keys[i].len < 64 ? (int)keys[i].len : 64, keys[i].s);
         }
     free(keys);

@@ -159,7 +159,7 @@ static bitnet_result st_add_file(st_model *m, const char *name, bitnet_error *er
                             "longer than %s", name, (unsigned long long)n,
                             n > ST_MAX_HEADER ? "100 MB" : "the file");
     file->data = end = 8 + n;
-    if ((r = file_parse(file->f, name, n, j, err))) return r;
+    if ((r = file_parse(file->f, name, 8, n, j, err))) return r;
     if (j->nodes[JSON_ROOT].type != JSON_OBJECT || j->text[0] != '{')
         return json_fail(j, 0, "the header does not begin with '{'", err);
     for (i = 0; i < j->nodes[JSON_ROOT].n; i++, node = j->nodes[node + 1].next) {
@@ -231,9 +231,12 @@ static bitnet_result st_shard(st_model *m, uint32_t value, uint32_t *file, bitne
 
 static bitnet_result st_open_shards(st_model *m, bitnet_error *err) {
     json *j = &m->index;
-    bitnet_result r = file_load_json(m->dir, "model.safetensors.index.json", 0, j, err);
-    uint32_t map, node, i, file, pass;
+    uint32_t map, node, i, file = 0, pass;
+    int found;
+    bitnet_result r = file_load_json(m->dir, "model.safetensors.index.json", &found, j, err);
     if (r) return r;
+    if (!found) return bitnet__fail(err, BITNET_ERR_IO, "neither model.safetensors nor "
+                                    "model.safetensors.index.json can be read");
     map = json_get(j, JSON_ROOT, "weight_map");
     if (!map || j->nodes[map].type != JSON_OBJECT) return json_fail(j, 0, "no weight_map", err);
     for (pass = 0; pass < 2; pass++) {                           /* 0 opens, 1 compares */
