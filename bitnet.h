@@ -570,6 +570,7 @@ typedef struct bitnet_gguf_key {
 typedef struct bitnet_gguf_tensor {
     char name[257];              /* NUL-terminated */
     uint32_t type;               /* ggml's number, any */
+    const char *type_name;       /* ggml's; 0: unknown here. A type 39 is TL2, or ggml's MXFP4 */
     int32_t n_dims;              /* 1 to 4 */
     uint64_t dims[4];            /* row length, rows, ...; beyond n_dims: 1 */
     uint64_t offset;             /* of its data from the file's start */
@@ -607,7 +608,7 @@ BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_
 /* n bytes of a tensor's data, from byte at on, however the file was opened. */
 BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
                                           uint64_t at, void *dst, size_t n, bitnet_error *err);
-/* ggml's name of a tensor's type; 0: unknown. Number 39 is TL2 here, MXFP4 in newer files. */
+/* ggml's name of a tensor's type; 0: unknown. Number 39 is TL2 here. */
 BITNET_API const char *bitnet_tensor_type_name(uint32_t type);
 /* Bytes of a tensor in a file; 0 if the type is unknown or cannot have this shape. */
 BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims);
@@ -6054,60 +6055,20 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
    complete; tensors' data only passes through.
    ============================================================================================= */
 
-#define BITNET__TYPE_TL1 38
-#define BITNET__TYPE_TL2 39
-
-typedef struct bitnet__tensor_type {
-    const char *name;
-    uint16_t block, bytes;             /* so many elements take so many bytes; 0: by shape */
-} bitnet__tensor_type;
-
-/* ggml's types by number; those without a name were never given, or taken back. */
-static const bitnet__tensor_type bitnet__tensor_types[] = {
-    {"F32", 1, 4}, {"F16", 1, 2}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {0, 0, 0}, {0, 0, 0},
-    {"Q5_0", 32, 22}, {"Q5_1", 32, 24}, {"Q8_0", 32, 34}, {"Q8_1", 32, 36}, {"Q2_K", 256, 84},
-    {"Q3_K", 256, 110}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210},
-    {"Q8_K", 256, 292}, {"IQ2_XXS", 256, 66}, {"IQ2_XS", 256, 74}, {"IQ3_XXS", 256, 98},
-    {"IQ1_S", 256, 50}, {"IQ4_NL", 32, 18}, {"IQ3_S", 256, 110}, {"IQ2_S", 256, 82},
-    {"IQ4_XS", 256, 136}, {"I8", 1, 1}, {"I16", 1, 2}, {"I32", 1, 4}, {"I64", 1, 8}, {"F64", 1, 8},
-    {"IQ1_M", 256, 56}, {"BF16", 1, 2}, {"Q4_0_4_4", 32, 18}, {"Q4_0_4_8", 32, 18},
-    {"Q4_0_8_8", 32, 18}, {"TQ1_0", 256, 54}, {"TQ2_0", 256, 66}, {"I2_S", 0, 0}, {"I8_S", 0, 0},
-    {"TL1", 0, 0}, {"TL2", 0, 0}
-};
-
-static const bitnet__tensor_type *bitnet__find_type(uint32_t type) {
-    const size_t n = sizeof bitnet__tensor_types / sizeof bitnet__tensor_types[0];
-    return type < n && bitnet__tensor_types[type].name ? &bitnet__tensor_types[type] : 0;
-}
-
 BITNET_API const char *bitnet_tensor_type_name(uint32_t type) {
-    const bitnet__tensor_type *t = bitnet__find_type(type);
+    const bitnet__type *t = bitnet__type_info(type);
     return t ? t->name : 0;
 }
 
-/* The ternary types end with 32 bytes, of which the scale is the first four. TL2's formula is the
-   converter's, with its roundings; it has room for all parts whenever 256 columns or more are
-   left for triplets. */
 BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims) {
-    const bitnet__tensor_type *t = bitnet__find_type(type);
     uint64_t n = 1;
     int32_t i;
-    if (!t || !dims || n_dims < 1 || n_dims > 4) return 0;
+    if (!dims || n_dims < 1 || n_dims > 4) return 0;
     for (i = 0; i < n_dims; i++) {
         if (dims[i] == 0 || dims[i] > ((uint64_t)1 << 40) / n) return 0;
         n *= dims[i];
     }
-    if (t->block) return dims[0] % t->block ? 0 : n / t->block * t->bytes;
-    switch (type) {
-        case BITNET__TENSOR_I2_S:
-        case BITNET__TYPE_TL1: return n / 4 + 32;
-        case BITNET__TYPE_TL2:
-            if (dims[0] < 256) return 0;
-            n /= dims[0];              /* rows */
-            n = (dims[0] - 256) * n / 3 * 5 / 8 + 256 * n / 2 * 4 / 8;
-            return (n + 31) / 32 * 32 + 32;
-        default: return 0;
-    }
+    return bitnet__tensor_size(type, bitnet__type_info(type), dims[0], n / dims[0]);
 }
 
 /* ---- reading ---- */
@@ -6129,28 +6090,21 @@ static void bitnet__gguf_tensor_at(const bitnet_gguf *g, const bitnet__tensor *t
     out->n_dims = (int32_t)bitnet__get_u32(p);
     for (i = 0; i < 4; i++) out->dims[i] = i < out->n_dims ? bitnet__get_u64(p + 4 + 8 * i) : 1;
     out->offset = t->offset;
-    out->size = bitnet_tensor_size(t->type, out->n_dims, out->dims);
+    out->size = t->size;
+    out->type_name = t->info ? t->info->name : 0;
     if (!g->file.src.io.read_fn) out->data = g->file.src.data + t->offset;
 }
 
-/* What loading leaves to whoever wants the tensor or key: sizes of all types, names with a NUL. */
-static bitnet_result bitnet__gguf_check(const bitnet_gguf *g, bitnet_error *err) {
-    const bitnet__gguf *f = &g->file;
-    bitnet_gguf_tensor t;
+/* Names are handed out as C strings, so that none may hold a NUL. */
+static bitnet_result bitnet__gguf_check_names(const bitnet__gguf *g, bitnet_error *err) {
     uint64_t i;
-    for (i = 0; i < f->n_keys; i++)
-        if (memchr(f->src.data + f->keys[i].name, 0, f->keys[i].name_len))
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key %llu: a NUL in its name",
-                                (unsigned long long)i);
-    for (i = 0; i < f->n_tensors; i++) {
-        if (memchr(f->src.data + f->tensors[i].name, 0, f->tensors[i].name_len))
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF tensor %llu: a NUL in its name",
-                                (unsigned long long)i);
-        bitnet__gguf_tensor_at(g, &f->tensors[i], &t);
-        if (t.offset > f->src.size || t.size > f->src.size - t.offset)
-            return bitnet__fail(err, BITNET_ERR_TRUNCATED, "GGUF tensor '%.64s' at offset %llu: "
-                                "its data lies past the end of the file", t.name,
-                                (unsigned long long)t.offset);
+    for (i = 0; i < g->n_keys + g->n_tensors; i++) {
+        const int is_key = i < g->n_keys;
+        const uint64_t k = is_key ? i : i - g->n_keys;
+        if (memchr(g->src.data + (is_key ? g->keys[k].name : g->tensors[k].name), 0,
+                   is_key ? g->keys[k].name_len : g->tensors[k].name_len))
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF %s %llu has a NUL in its name",
+                                is_key ? "key" : "tensor", (unsigned long long)k);
     }
     return BITNET_OK;
 }
@@ -6183,7 +6137,7 @@ static bitnet_result bitnet__gguf_open(const bitnet__source *src, void *map, voi
     }
     *g = blank;
     r = bitnet__gguf_parse(&g->file, &g->allocator, err);
-    if (r == BITNET_OK) r = bitnet__gguf_check(g, err);
+    if (r == BITNET_OK) r = bitnet__gguf_check_names(&g->file, err);
     if (r != BITNET_OK) {
         bitnet_gguf_close(g);
         return r;
@@ -6793,8 +6747,6 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__THREADS_POSIX
 #undef BITNET__THREADS_WIN32
 #undef BITNET__THREAD_RETURN
-#undef BITNET__TYPE_TL1
-#undef BITNET__TYPE_TL2
 #endif /* BITNET__IMPLEMENTED */
 #endif /* BITNET_IMPLEMENTATION */
 
