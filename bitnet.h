@@ -253,6 +253,10 @@ typedef enum bitnet_i2s_layout {
     BITNET_I2S_4ROW
 } bitnet_i2s_layout;
 
+/* How a converter cut matrices of TL1 or TL2 into tiles; files do not record it. BM rows by BK
+   columns, and within them bm rows (0: 32, the only one of TL2); see TILES. */
+typedef struct bitnet_tile { int32_t BM, BK, bm; } bitnet_tile;
+
 /* {0} means defaults, here and in every parameter struct below. */
 typedef struct bitnet_model_params {
     bitnet_allocator allocator;                              /* 0: malloc */
@@ -261,6 +265,7 @@ typedef struct bitnet_model_params {
     void *ud;                                                /* for both hooks */
     const bitnet_kernels *kernels;                           /* 0: bitnet_kernels_default() */
     bitnet_i2s_layout i2s_layout;            /* how the file packs its I2_S weights; see PACKINGS */
+    bitnet_tile tile;                        /* of all its TL1 or TL2 weights; 0: by their shape */
     uint64_t max_bytes;                                      /* refuse larger files; 0: 16 GiB */
 } bitnet_model_params;
 
@@ -2935,6 +2940,8 @@ typedef struct bitnet__linear {        /* I2_S or packed, rows of n_in weights, 
     int32_t n_in;                      /* a multiple of 128; beyond n_file: zeros */
     int32_t n_out;
     float scale;
+    uint32_t type;                     /* of the file's tensor, and its tile; w is that until */
+    bitnet_tile tile;                  /* bitnet__pack_layer */
 } bitnet__linear;
 
 typedef struct bitnet__layer {
@@ -3204,12 +3211,18 @@ static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_
     return BITNET_OK;
 }
 
-/* The scale: the first F32 after the codes, or, as older converters wrote it, a tensor of its
-   own. */
+static bitnet_result bitnet__check_scale(const char *name, float scale, bitnet_error *err) {
+    if (scale >= -1e30f && scale <= 1e30f) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_FORMAT,
+                        "the scale of tensor '%s' is not a usable number", name);
+}
+
+/* The scale: the first F32 after the codes, or, as older converters wrote it, a tensor of its own.
+   Types in blocks have theirs there, which multiply what is found here: 1 or that tensor. */
 static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const bitnet__tensor *t,
                                         const uint8_t *codes, float *out, bitnet_error *err) {
     static const char *const suffixes[] = {"_scale", ".scale"};
-    const uint8_t *p = codes + t->size - 32;
+    const uint8_t *p = t->info->block ? 0 : codes + t->size - 32;
     char scale_name[BITNET__TEXT];
     int i;
     for (i = 0; i < 2; i++) {
@@ -3225,10 +3238,81 @@ static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const
         if (r != BITNET_OK) return r;
         break;
     }
-    *out = bitnet__load_f32(p);
-    if (!(*out >= -1e30f && *out <= 1e30f))
-        return bitnet__fail(err, BITNET_ERR_FORMAT,
-                            "the scale of tensor '%s' is not a usable number", name);
+    *out = p ? bitnet__load_f32(p) : 1.0f;
+    return bitnet__check_scale(name, *out, err);
+}
+
+/* Sections of a TL2 tensor of n_out rows: triplets of columns [0, k3), as indices and signs, then
+   the others as pairs, zeros, and 32 bytes with the scale. With n_out a multiple of 32, k3 of 24,
+   and k2 up to 256 all of it lies before those 32 bytes: end is a multiple of 32, and at most
+   n_out (5 n_in + 256) / 24, which is what bitnet__tensor_size rounds up to 32. */
+typedef struct bitnet__tl2_parts {
+    int32_t k3, k2;
+    size_t signs, pairs, end;          /* where they begin; the end of the pairs */
+} bitnet__tl2_parts;
+
+static bitnet__tl2_parts bitnet__tl2_split(int32_t n_in, int32_t n_out, int32_t BK) {
+    bitnet__tl2_parts s;
+    s.k2 = n_in % BK;
+    s.k3 = n_in - s.k2;
+    s.signs = (size_t)((uint64_t)n_out * (uint64_t)s.k3 / 6);
+    s.pairs = s.signs + (size_t)((uint64_t)n_out * (uint64_t)s.k3 / 24);
+    s.end = s.pairs + (size_t)((uint64_t)n_out * (uint64_t)s.k2 / 4);
+    return s;
+}
+
+/* The tile of a TL1 or TL2 tensor: the caller's, or the one that was published for its shape. */
+static bitnet_result bitnet__load_tile(const bitnet_model *m, const char *name, bitnet__linear *l,
+                                       bitnet_error *err) {
+    static const struct { int16_t n_out, n_in; bitnet_tile tl1, tl2; } published[] = {
+        {1536, 4096, {256, 128, 32}, {256, 96, 32}},       /* bitnet_b1_58-large */
+        {1536, 1536, {128, 64, 64}, {128, 192, 32}},
+        {4096, 1536, {256, 128, 32}, {256, 96, 32}},
+        {3200, 8640, {160, 64, 32}, {160, 96, 32}},        /* bitnet_b1_58-3B */
+        {3200, 3200, {320, 128, 64}, {320, 96, 32}},
+        {8640, 3200, {320, 64, 32}, {320, 96, 32}},
+        {14336, 4096, {256, 128, 32}, {256, 96, 32}},      /* Llama3-8B-1.58 */
+        {4096, 14336, {128, 64, 64}, {128, 96, 32}},
+        {1024, 4096, {256, 128, 32}, {256, 96, 32}},
+        {4096, 4096, {128, 64, 64}, {128, 96, 32}}
+    };
+    const int tl2 = l->type == BITNET__TENSOR_TL2;
+    bitnet_tile t = m->params.tile;
+    size_t i;
+    int fits;
+    for (i = 0; !t.BM && i < sizeof published / sizeof published[0]; i++)
+        if (published[i].n_out == l->n_out && published[i].n_in == l->n_file)
+            t = tl2 ? published[i].tl2 : published[i].tl1;
+    if (!t.BM)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' is %s of %d rows of %d, a "
+                            "shape for which no tile was published; give the converter's BM, BK, "
+                            "bm (see tile)", name, tl2 ? "TL2" : "TL1", (int)l->n_out,
+                            (int)l->n_file);
+    if (!t.bm) t.bm = 32;
+    if (tl2)                           /* units of 32 rows by 24 columns, pairs by 32 */
+        fits = t.bm == 32 && t.BM % 32 == 0 && t.BK % 24 == 0 && l->n_file % t.BK % 32 == 0 &&
+               l->n_file % t.BK <= 256;
+    else                               /* bm rows by 256 / bm columns */
+        fits = (t.bm == 16 || t.bm == 32 || t.bm == 64) && t.BM % t.bm == 0 &&
+               t.BK % (256 / t.bm) == 0 && l->n_file % t.BK == 0;
+    if (!fits || l->n_out % t.BM)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s', %s of %d rows of %d, cannot have "
+                            "been made with tile %d,%d,%d", name, tl2 ? "TL2" : "TL1",
+                            (int)l->n_out, (int)l->n_file, (int)t.BM, (int)t.BK, (int)t.bm);
+    l->tile = t;
+    return BITNET_OK;
+}
+
+/* Behind the pairs there are zeros: as many bytes as 256 columns of pairs would take more. */
+static bitnet_result bitnet__check_padding(const char *name, const bitnet__linear *l,
+                                           const bitnet__tensor *t, bitnet_error *err) {
+    size_t at = bitnet__tl2_split(l->n_file, l->n_out, l->tile.BK).end;
+    for (; at < t->size - 32; at++)
+        if (l->w[at])
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is no TL2 of tile %d,%d,%d: "
+                                "its padding is not 0 at byte %llu of %llu (see tile)", name,
+                                (int)l->tile.BM, (int)l->tile.BK, (int)l->tile.bm,
+                                (unsigned long long)at, (unsigned long long)t->size);
     return BITNET_OK;
 }
 
@@ -3238,24 +3322,33 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     const int unit = layout == BITNET_I2S_128 ? 128 : layout == BITNET_I2S_64 ? 64 : 4;
     const bitnet__tensor *t;
     bitnet_result r = bitnet__want_tensor(m, name, n_in, n_out, &t, err);
+    int tiled;
     if (r != BITNET_OK) return r;
-    if (t->type != BITNET__TENSOR_I2_S)
-        return bitnet__refuse_type(name, t, "a linear layer needs I2_S", err);
-    if ((unit == 4 ? t->dims[1] : t->dims[0] * t->dims[1]) % (uint64_t)unit)
+    tiled = t->type == BITNET__TENSOR_TL1 || t->type == BITNET__TENSOR_TL2;
+    if (t->info == &bitnet__type_mxfp4 ||
+        (t->type != BITNET__TENSOR_I2_S && t->type != BITNET__TENSOR_TQ1_0 &&
+         t->type != BITNET__TENSOR_TQ2_0 && !tiled))
+        return bitnet__refuse_type(name, t, "a linear layer needs I2_S, TL1, TL2, TQ1_0 or TQ2_0",
+                                   err);
+    if (t->type == BITNET__TENSOR_I2_S &&
+        (unit == 4 ? t->dims[1] : t->dims[0] * t->dims[1]) % (uint64_t)unit)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not whole "
                             "%s of %d (see i2s_layout)", name, (int)n_in, (int)n_out,
                             unit == 4 ? "groups of rows" : "blocks", unit);
     if (n_in < 64)                     /* padding would blow them up */
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has rows of %d weights; at "
                             "least 64 are supported", name, (int)n_in);
-    r = bitnet__tensor_bytes(m, t, &l->w, err);
-    if (r == BITNET_OK) r = bitnet__load_scale(m, name, t, l->w, &l->scale, err);
-    if (r != BITNET_OK) return r;
-    m->n_params += (uint64_t)n_in * (uint64_t)n_out;
+    l->type = t->type;
     l->n_file = n_in;
     l->n_in = (n_in + 127) / 128 * 128;
     l->n_out = n_out;
-    return BITNET_OK;
+    memset(&l->tile, 0, sizeof l->tile);
+    if (tiled && (r = bitnet__load_tile(m, name, l, err))) return r;
+    r = bitnet__tensor_bytes(m, t, &l->w, err);
+    if (r == BITNET_OK) r = bitnet__load_scale(m, name, t, l->w, &l->scale, err);
+    if (r == BITNET_OK && t->type == BITNET__TENSOR_TL2) r = bitnet__check_padding(name, l, t, err);
+    if (r == BITNET_OK) m->n_params += (uint64_t)n_in * (uint64_t)n_out;
+    return r;
 }
 
 static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
@@ -3535,6 +3628,10 @@ static bitnet_result bitnet__load(const bitnet__source *src, void *map,
              p.i2s_layout != BITNET_I2S_4ROW)
         r = bitnet__fail(err, BITNET_ERR_ARG, "i2s_layout %lld is unknown",
                          (long long)p.i2s_layout);
+    else if (p.tile.BM < 0 || p.tile.BK < 0 || p.tile.bm < 0 || !p.tile.BM != !p.tile.BK ||
+             (p.tile.bm && !p.tile.BM))
+        r = bitnet__fail(err, BITNET_ERR_ARG, "tile %d,%d,%d is none: BM and BK must be given",
+                         (int)p.tile.BM, (int)p.tile.BK, (int)p.tile.bm);
     else if (!(m = (bitnet_model *)bitnet__alloc(&p.allocator, sizeof *m)))
         r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
     else
@@ -4094,17 +4191,202 @@ static void bitnet__repack_rows(bitnet_i2s_layout layout, const bitnet__linear *
     }
 }
 
+/* ---- other types, unpacked to I2_S on the way ---- */
+
+/* What a share of a tensor's rows turned out to be: the first thing in them that cannot be; and the
+   scale of the blocks that have one, which a layer needs to be the same. */
+typedef struct bitnet__findings {
+    const char *flaw;                  /* 0: none */
+    uint32_t value;                    /* what is there instead, and where */
+    int32_t row, column;
+    int32_t scale_row, scale_column;   /* the block that set the scale; row -1: none has */
+    uint16_t scale;                    /* F16 */
+} bitnet__findings;
+
+static const char bitnet__two_scales[] = "another scale";          /* a flaw, value the scale */
+
+static int bitnet__flaw(bitnet__findings *f, const char *flaw, uint32_t value, int32_t row,
+                        int32_t column) {
+    f->flaw = flaw;
+    f->value = value;
+    f->row = row;
+    f->column = column;
+    return 0;
+}
+
+/* The codes of columns [from, to) of a row; 0: there is a flaw. These begin and end at multiples of
+   768 columns, or at the end of the row: none cuts a triplet, byte or block. */
+
+/* TL2, the file format. A unit has 8 triplets of 32 rows: four times 32 bytes of indices, two
+   triplets each, high nibble first, and elsewhere 16 words of their signs. The unit's number is the
+   same in both, so that only a wrong split into triplets and pairs shows, not a wrong order.
+
+       index byte  32 i + x    rows 0-7, 16-23, 8-15, 24-31 for x = 0 .. 31; triplets 2 i, 2 i + 1
+       sign word   c           bit 15 - (2 j + h): row 16 h + c, triplet j; 1: negative
+
+   An index n is |9 a + 3 b + c|, 0 to 13, of the weights a, b, c. Three things do not exist: an
+   index over 13, a negative 0, and among the pairs, 3 a + b + 4, a value over 8. With a wrong split
+   the signs meet other triplets: of weights drawn evenly 1 in 56 is a negative 0 then (14 / 27 are
+   not negative, 1 / 27 is 0), and more of a model's, many of which are 0. That all 2048 triplets of
+   the smallest matrix, 32 rows of 256, are none has a probability of 1e-16. */
+static int bitnet__unpack_tl2(const bitnet__linear *l, const bitnet__tl2_parts *parts, int32_t row,
+                              int32_t from, int32_t to, uint8_t *codes, bitnet__findings *f) {
+    static const uint8_t order[4] = {0, 2, 1, 3};
+    const size_t BM = (size_t)l->tile.BM, per_tile = (size_t)l->tile.BK / 24;
+    const size_t tm = (size_t)row / BM, mb = (size_t)row % BM / 32;
+    const size_t x = (size_t)(order[row % 32 / 8] * 8 + row % 8), c = (size_t)row % 16;
+    const size_t k_tiles = (size_t)(parts->k3 / l->tile.BK), m_blocks = BM / 32;
+    const int h = row % 32 / 16;
+    int32_t k = from;
+    uint32_t n;
+    int j;
+    for (; k < to && k < parts->k3; k += 24) {
+        const size_t g = (size_t)k / 24;
+        const size_t unit = ((tm * k_tiles + g / per_tile) * m_blocks + mb) * per_tile +
+                            g % per_tile;
+        const uint8_t *p = l->w + unit * 128 + x;
+        const uint32_t signs = bitnet__get_u16(l->w + parts->signs + unit * 32 + 2 * c);
+        for (j = 0; j < 8; j++, codes += 3) {
+            const uint32_t negative = signs >> (15 - (2 * j + h)) & 1u;
+            n = (uint32_t)p[j / 2 * 32] >> (4 - j % 2 * 4) & 15u;
+            if (n > 13) return bitnet__flaw(f, "no index", n, row, k + 3 * j);
+            if (negative && n == 0) return bitnet__flaw(f, "negative zero", n, row, k + 3 * j);
+            n = negative ? 13 - n : 13 + n;
+            codes[0] = (uint8_t)(n / 9);
+            codes[1] = (uint8_t)(n / 3 % 3);
+            codes[2] = (uint8_t)(n % 3);
+        }
+    }
+    for (; k < to; k += 4, codes += 4) {
+        const size_t kb = (size_t)(k - parts->k3) / 32, pb = (size_t)(k - parts->k3) % 32 / 4;
+        const size_t block = (tm * (size_t)(parts->k2 / 32) + kb) * m_blocks + mb;
+        n = l->w[parts->pairs + (block * 8 + pb) * 32 + x];
+        if (n >> 4 > 8 || (n & 15) > 8) return bitnet__flaw(f, "no pairs", n, row, k);
+        codes[0] = (uint8_t)((n >> 4) / 3);
+        codes[1] = (uint8_t)((n >> 4) % 3);
+        codes[2] = (uint8_t)((n & 15) / 3);
+        codes[3] = (uint8_t)((n & 15) % 3);
+    }
+    return 1;
+}
+
+/* TL1: a byte has two pairs of a row, as in TL2; 16 rows are neighbours. All bytes of any tile are
+   bytes of any other: nothing shows a wrong one. */
+static int bitnet__unpack_tl1(const bitnet__linear *l, int32_t row, int32_t from, int32_t to,
+                              uint8_t *codes, bitnet__findings *f) {
+    const size_t BM = (size_t)l->tile.BM, BK = (size_t)l->tile.BK, bm = (size_t)l->tile.bm;
+    const size_t by = 256 / bm, tm = (size_t)row / BM, mb = (size_t)row % BM / bm;
+    const size_t mg = (size_t)row % bm / 16, ml = (size_t)row % 16;
+    int32_t k;
+    for (k = from; k < to; k += 4, codes += 4) {
+        const size_t kb = (size_t)k / BK, pb = (size_t)k % BK / by, pq = (size_t)k % by / 4;
+        const size_t tile = (tm * ((size_t)l->n_file / BK) + kb) * (BM / bm) + mb;
+        const size_t group = (tile * (BK / by) + pb) * (bm / 16) + mg;
+        const uint32_t n = l->w[(group * (by / 4) + pq) * 16 + ml];
+        if (n >> 4 > 8 || (n & 15) > 8) return bitnet__flaw(f, "no pairs", n, row, k);
+        codes[0] = (uint8_t)((n >> 4) / 3);
+        codes[1] = (uint8_t)((n >> 4) % 3);
+        codes[2] = (uint8_t)((n & 15) / 3);
+        codes[3] = (uint8_t)((n & 15) % 3);
+    }
+    return 1;
+}
+
+/* TQ1_0 and TQ2_0 (llama.cpp): blocks of 256 weights of a row and an F16 that multiplies them.
+
+       TQ2_0   64 bytes  byte 32 a + j has weights 128 a + j, + 32, + 64, + 96 from the lowest bits
+       TQ1_0   32 bytes  byte j has weights j, 32 + j, 64 + j, 96 + j, 128 + j
+               16        byte j has weights 160 + j, 176 + j, 192 + j, 208 + j, 224 + j
+                4        byte j has weights 240 + j, 244 + j, 248 + j, 252 + j
+
+   A byte of TQ1_0 is a fraction of 256 in base 3: the first digit is what times 3 carries out of
+   the byte, and so on. A block without weights may have any scale; all others need one. */
+static int bitnet__unpack_tq(const bitnet__linear *l, int32_t row, int32_t from, int32_t to,
+                             uint8_t *codes, bitnet__findings *f) {
+    const int tq1 = l->type == BITNET__TENSOR_TQ1_0;
+    const size_t size = tq1 ? 54 : 66;
+    int32_t k;
+    int i, j;
+    for (k = from; k < to; k += 256, codes += 256) {
+        const uint8_t *p = l->w + ((size_t)row * (size_t)(l->n_file / 256) + (size_t)(k / 256)) *
+                                  size;
+        const uint16_t scale = (uint16_t)bitnet__get_u16(p + size - 2);
+        int any = 0;
+        if (tq1)
+            for (i = 0; i < 52; i++) {
+                const int stride = i < 32 ? 32 : i < 48 ? 16 : 4;
+                const int at = i < 32 ? i : i < 48 ? 160 + (i - 32) : 240 + (i - 48);
+                uint32_t x = p[i];
+                for (j = 0; j < (i < 48 ? 5 : 4); j++) {
+                    x *= 3;
+                    codes[at + stride * j] = (uint8_t)(x >> 8);
+                    x &= 255;
+                }
+            }
+        else
+            for (i = 0; i < 256; i++)
+                codes[i] = p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+        for (i = 0; i < 256; i++) {
+            if (codes[i] == 3) return bitnet__flaw(f, "no weight", 3, row, k + i);
+            any |= codes[i] ^ 1;
+        }
+        if (!any) continue;
+        if (f->scale_row < 0) {
+            f->scale_row = row;
+            f->scale_column = k;
+            f->scale = scale;
+        } else if (f->scale != scale) {
+            return bitnet__flaw(f, bitnet__two_scales, scale, row, k);
+        }
+    }
+    return 1;
+}
+
+/* Rows [from, from + count) as I2_S in rows of whole 128-groups, filled up with weight 0; 0: there
+   is a flaw. */
+static int bitnet__unpack_rows(const bitnet__linear *l, int32_t from, int32_t count, uint8_t *out,
+                               bitnet__findings *f) {
+    bitnet__tl2_parts parts = {0, 0, 0, 0, 0};
+    uint8_t codes[768];
+    int32_t row, k, to, i;
+    int ok;
+    if (l->type == BITNET__TENSOR_TL2)
+        parts = bitnet__tl2_split(l->n_file, l->n_out, l->tile.BK);
+    for (row = from; row < from + count; row++)
+        for (k = 0; k < l->n_in; k += 768) {
+            to = l->n_file - k < 768 ? l->n_file : k + 768;
+            switch (l->type) {
+                case BITNET__TENSOR_TL1: ok = bitnet__unpack_tl1(l, row, k, to, codes, f); break;
+                case BITNET__TENSOR_TL2:
+                    ok = bitnet__unpack_tl2(l, &parts, row, k, to, codes, f);
+                    break;
+                default: ok = bitnet__unpack_tq(l, row, k, to, codes, f); break;
+            }
+            if (!ok) return 0;
+            for (i = to - k; i < 768; i++) codes[i] = 1;
+            for (i = 0; i < 192 && i < (l->n_in - k) / 4; i++) {
+                const uint8_t *p = codes + i / 32 * 128 + i % 32;
+                *out++ = (uint8_t)(p[0] << 6 | p[32] << 4 | p[64] << 2 | p[96]);
+            }
+        }
+    return 1;
+}
+
+#define BITNET__MAX_PACKERS 16         /* threads; memory is the limit */
+
 typedef struct bitnet__packing {
     const bitnet_model *m;
     const bitnet__linear *linear;
     uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], between the two steps */
     int jobs, unit;                    /* unit: rows that are repacked and packed together, a
                                           multiple of 4 and of row_group */
-    uint8_t refused[BITNET__MAX_THREADS];
+    uint8_t refused[BITNET__MAX_PACKERS];
+    bitnet__findings found[BITNET__MAX_PACKERS];
 } bitnet__packing;
 
 static int bitnet__repacks(const bitnet_model *m, const bitnet__linear *l) {
-    return m->params.i2s_layout != BITNET_I2S_128 || l->n_file != l->n_in;
+    return m->params.i2s_layout != BITNET_I2S_128 || l->n_file != l->n_in ||
+           l->type != BITNET__TENSOR_I2_S;
 }
 
 static void bitnet__pack_job(void *arg, int i) {
@@ -4116,20 +4398,61 @@ static void bitnet__pack_job(void *arg, int i) {
     int32_t to = (int32_t)(units * (i + 1) / p->jobs) * p->unit;
     if (to > l->n_out) to = l->n_out;
     p->refused[i] = 0;
+    memset(&p->found[i], 0, sizeof p->found[i]);
+    p->found[i].scale_row = -1;
     for (; from < to; from += p->unit) {
         int32_t count = to - from < p->unit ? to - from : p->unit;
         uint8_t *out = p->out + k->packed_bytes(l->n_in, from);
         uint8_t *rows = k->pack ? p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit) : out;
         const uint8_t *w = rows;
-        if (bitnet__repacks(p->m, l))
+        if (l->type != BITNET__TENSOR_I2_S) {
+            if (!bitnet__unpack_rows(l, from, count, rows, &p->found[i])) return;
+        } else if (bitnet__repacks(p->m, l))
             bitnet__repack_rows(p->m->params.i2s_layout, l, from, count, rows);
         else w = l->w + bitnet__i2s_bytes(l->n_in, from);
         if (k->pack && k->pack(w, l->n_in, count, out)) p->refused[i] = 1;
     }
 }
 
-/* What is to be packed of a layer, into one piece of memory, on all CPUs (up to 16: memory is the
-   limit). */
+static bitnet_result bitnet__fail_scales(const char *name, const bitnet__findings *a, uint32_t scale,
+                                         int32_t row, int32_t column, bitnet_error *err) {
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has blocks of different scales: "
+                        "%g (row %d, column %d), %g (row %d, column %d); a layer needs one", name,
+                        (double)bitnet__f16_to_f32(a->scale), (int)a->scale_row,
+                        (int)a->scale_column, (double)bitnet__f16_to_f32((uint16_t)scale),
+                        (int)row, (int)column);
+}
+
+/* What the jobs found in their rows, in the rows' order: so the verdict does not depend on how many
+   there were. The scale of blocks goes to the layer's. */
+static bitnet_result bitnet__judge_rows(const bitnet__packing *p, const char *name,
+                                        bitnet__linear *l, bitnet_error *err) {
+    const char *type = bitnet__type_info(l->type)->name;
+    const bitnet__findings *first = 0;
+    int i;
+    for (i = 0; i < p->jobs; i++) {
+        const bitnet__findings *f = &p->found[i];
+        if (f->scale_row >= 0 && !first) first = f;
+        if (f->scale_row >= 0 && first->scale != f->scale)
+            return bitnet__fail_scales(name, first, f->scale, f->scale_row, f->scale_column, err);
+        if (f->flaw == bitnet__two_scales)
+            return bitnet__fail_scales(name, first, f->value, f->row, f->column, err);
+        if (f->flaw && l->tile.BM)
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is no %s of tile %d,%d,%d: %s, "
+                                "0x%02x, at row %d, column %d (see tile)", name, type,
+                                (int)l->tile.BM, (int)l->tile.BK, (int)l->tile.bm, f->flaw,
+                                (unsigned)f->value, (int)f->row, (int)f->column);
+        if (f->flaw)
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s', %s, has %s, %u, at row %d, "
+                                "column %d", name, type, f->flaw, (unsigned)f->value, (int)f->row,
+                                (int)f->column);
+    }
+    if (!first) return BITNET_OK;
+    l->scale *= bitnet__f16_to_f32(first->scale);
+    return bitnet__check_scale(name, l->scale, err);
+}
+
+/* What is to be packed of a layer, into one piece of memory, on all CPUs. */
 static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
                                         bitnet_error *err) {
     struct { bitnet__linear *linear; const char *name; } parts[] = {
@@ -4141,12 +4464,14 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     const int cpus = bitnet__online_cpus();
     bitnet__packing p;
     uint64_t total = 0, widest = 0;
+    char name[BITNET__TEXT];
+    bitnet_result r;
     uint8_t *to;
     size_t k;
     int j;
     p.m = m;
     p.rows = 0;
-    p.jobs = cpus < 16 ? cpus : 16;
+    p.jobs = cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS;
     p.unit = m->kernels.row_group > 64 ? m->kernels.row_group : 64;
     for (k = 0; k < n_parts; k++) {
         const bitnet__linear *part = parts[k].linear;
@@ -4179,13 +4504,16 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
         p.out = to;
         if (p.jobs > 1) bitnet__team_run(m->team, p.jobs, bitnet__pack_job, &p);
         else bitnet__pack_job(&p, 0);
+        bitnet__format(name, "blk.%d.%s.weight", (int)i, parts[k].name);
+        if ((r = bitnet__judge_rows(&p, name, part, err))) return r;
         for (j = 0; j < p.jobs; j++)
             if (p.refused[j])
                 return bitnet__fail(err, BITNET_ERR_FORMAT,
-                                    "tensor 'blk.%d.%s.weight' holds a code 3, which is no weight; "
-                                    "the kernels '%s' cannot pack it", (int)i, parts[k].name,
-                                    m->kernels.name);
-        bitnet__model_release(m, part->w, (size_t)part->n_file * (size_t)part->n_out / 4);
+                                    "tensor '%s' holds a code 3, which is no weight; the kernels "
+                                    "'%s' cannot pack it", name, m->kernels.name);
+        bitnet__model_release(m, part->w, (size_t)bitnet__tensor_size(
+                                  part->type, bitnet__type_info(part->type),
+                                  (uint64_t)part->n_file, (uint64_t)part->n_out));
         part->w = to;
         to += (m->kernels.packed_bytes(part->n_in, part->n_out) + 63) / 64 * 64;
     }
@@ -6736,6 +7064,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__MAX_ROW
 #undef BITNET__MAX_TENSORS
 #undef BITNET__MAX_THREADS
+#undef BITNET__MAX_PACKERS
 #undef BITNET__MMAP_POSIX
 #undef BITNET__MMAP_WIN32
 #undef BITNET__NOMINMAX
