@@ -575,7 +575,7 @@ typedef struct bitnet_gguf_key {
 typedef struct bitnet_gguf_tensor {
     char name[257];              /* NUL-terminated */
     uint32_t type;               /* ggml's number, any */
-    const char *type_name;       /* ggml's; 0: unknown here. A type 39 is TL2, or ggml's MXFP4 */
+    const char *type_name;       /* ggml's; 0: unknown here. Number 39 is TL2, or else MXFP4 */
     int32_t n_dims;              /* 1 to 4 */
     uint64_t dims[4];            /* row length, rows, ...; beyond n_dims: 1 */
     uint64_t offset;             /* of its data from the file's start */
@@ -617,6 +617,35 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
 BITNET_API const char *bitnet_tensor_type_name(uint32_t type);
 /* Bytes of a tensor in a file; 0 if the type is unknown or cannot have this shape. */
 BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims);
+
+/* A matrix of ternary weights as a file has it: I2_S, TL1 or TL2. */
+typedef struct bitnet_ternary {
+    uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1 or _TL2 */
+    int32_t n, rows;             /* weights of a row, rows */
+    bitnet_i2s_layout i2s_layout;    /* of I2_S; see PACKINGS */
+    bitnet_tile tile;            /* of TL1 and TL2; 0: the one published for this shape */
+} bitnet_ternary;
+
+/* Can there be such a matrix? Fills in the tile. name is for err's text. The tensor's bytes are
+   bitnet_tensor_size's; the last 32 of them begin with the scale, an F32. */
+BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
+                                              bitnet_error *err);
+/* Rows [row, row + n_rows) of a matrix that has passed that check, as -1, 0, 1: out [n_rows][n].
+   data is the whole tensor. What is no weight: BITNET_ERR_FORMAT, with its place. */
+BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
+                                               int32_t row, int32_t n_rows, int8_t *out,
+                                               bitnet_error *err);
+/* The other way: sets these rows in data, the whole tensor; what is padding, or the scale, stays.
+   Whole multiples of 32 rows are the fastest. */
+BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8_t *weights,
+                                             int32_t row, int32_t n_rows, uint8_t *data,
+                                             bitnet_error *err);
+/* n weights in F32, F16, BF16, Q8_0, Q4_0 or Q6_K as floats. n is whole blocks. */
+BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
+                                              float *out, bitnet_error *err);
+/* The other way, without Q4_0; BITNET_ERR_FORMAT if x holds a NaN or what the type cannot reach. */
+BITNET_API bitnet_result bitnet_floats_pack(uint32_t type, const float *x, int32_t n, uint8_t *out,
+                                            bitnet_error *err);
 
 /* Writes a GGUF v3 file from its first byte to its last. {0} with write_fn set begins; then keys
    and tensors are added, the header is written, then each tensor's bytes in the order in which
@@ -3262,7 +3291,7 @@ static bitnet__tl2_parts bitnet__tl2_split(int32_t n_in, int32_t n_out, int32_t 
 }
 
 /* The tile of a TL1 or TL2 tensor: the caller's, or the one that was published for its shape. */
-static bitnet_result bitnet__load_tile(const bitnet_model *m, const char *name, bitnet__linear *l,
+static bitnet_result bitnet__load_tile(bitnet_tile t, const char *name, bitnet__linear *l,
                                        bitnet_error *err) {
     static const struct { int16_t n_out, n_in; bitnet_tile tl1, tl2; } published[] = {
         {1536, 4096, {256, 128, 32}, {256, 96, 32}},       /* bitnet_b1_58-large */
@@ -3277,7 +3306,6 @@ static bitnet_result bitnet__load_tile(const bitnet_model *m, const char *name, 
         {4096, 4096, {128, 64, 64}, {128, 96, 32}}
     };
     const int tl2 = l->type == BITNET__TENSOR_TL2;
-    bitnet_tile t = m->params.tile;
     size_t i;
     int fits;
     for (i = 0; !t.BM && i < sizeof published / sizeof published[0]; i++)
@@ -3343,7 +3371,7 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     l->n_in = (n_in + 127) / 128 * 128;
     l->n_out = n_out;
     memset(&l->tile, 0, sizeof l->tile);
-    if (tiled && (r = bitnet__load_tile(m, name, l, err))) return r;
+    if (tiled && (r = bitnet__load_tile(m->params.tile, name, l, err))) return r;
     r = bitnet__tensor_bytes(m, t, &l->w, err);
     if (r == BITNET_OK) r = bitnet__load_scale(m, name, t, l->w, &l->scale, err);
     if (r == BITNET_OK && t->type == BITNET__TENSOR_TL2) r = bitnet__check_padding(name, l, t, err);
@@ -7010,6 +7038,343 @@ BITNET_API void bitnet_gguf_writer_free(bitnet_gguf_writer *w) {
 
 BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w) {
     return w && w->state ? w->state->total : 0;
+}
+
+/* ---- ternary weights in each packing, row by row ---- */
+
+static bitnet__linear bitnet__ternary_linear(const bitnet_ternary *t, const uint8_t *data) {
+    bitnet__linear l;
+    memset(&l, 0, sizeof l);
+    l.w = data;
+    l.type = t->type;
+    l.tile = t->tile;
+    l.n_file = t->n;
+    l.n_in = (t->n + 127) / 128 * 128;
+    l.n_out = t->rows;
+    return l;
+}
+
+BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
+                                              bitnet_error *err) {
+    bitnet__linear l;
+    bitnet_result r;
+    int64_t unit;
+    if (!t || !name) return bitnet__fail(err, BITNET_ERR_ARG, "there is no matrix, or no name");
+    if (t->n < 1 || t->n > BITNET__MAX_ROW || t->rows < 1)
+        return bitnet__fail(err, BITNET_ERR_ARG, "tensor '%s' is %lld x %lld", name,
+                            (long long)t->n, (long long)t->rows);
+    switch (t->type) {
+        case BITNET__TENSOR_I2_S:
+            unit = t->i2s_layout == BITNET_I2S_128 ? 128 : t->i2s_layout == BITNET_I2S_64 ? 64 :
+                   t->i2s_layout == BITNET_I2S_4ROW ? 4 : 0;
+            if (!unit)
+                return bitnet__fail(err, BITNET_ERR_ARG, "i2s_layout %lld is unknown",
+                                    (long long)t->i2s_layout);
+            if ((unit == 4 ? t->rows : (int64_t)t->n * t->rows) % unit)
+                return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not "
+                                    "whole %s of %d (see i2s_layout)", name, (int)t->n,
+                                    (int)t->rows, unit == 4 ? "groups of rows" : "blocks",
+                                    (int)unit);
+            return BITNET_OK;
+        case BITNET__TENSOR_TL1:
+        case BITNET__TENSOR_TL2:
+            if (t->type == BITNET__TENSOR_TL2 && t->n < 256)
+                return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': TL2 needs rows of "
+                                    "256 weights, not %d", name, (int)t->n);
+            l = bitnet__ternary_linear(t, 0);
+            r = bitnet__load_tile(t->tile, name, &l, err);
+            t->tile = l.tile;
+            return r;
+        default:
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': unsupported tensor type "
+                                "%u (%s)", name, (unsigned)t->type, bitnet_tensor_type_name(t->type)
+                                ? bitnet_tensor_type_name(t->type) : "unknown");
+    }
+}
+
+/* Did it pass the check? And are those rows in it? */
+static bitnet_result bitnet__ternary_args(const bitnet_ternary *t, const void *data, int32_t row,
+                                          int32_t n_rows, const void *rows, bitnet_error *err) {
+    bitnet_ternary again;
+    if (!t || !data || !rows || row < 0 || n_rows < 0 || n_rows > t->rows - row)
+        return bitnet__fail(err, BITNET_ERR_ARG, "there are no such rows");
+    again = *t;
+    return bitnet_ternary_check(&again, "ternary", err);
+}
+
+/* Where the code of a weight is: byte and shift. */
+static size_t bitnet__i2s_place(const bitnet_ternary *t, size_t row, size_t column, int *shift) {
+    const size_t at = row * (size_t)t->n + column;
+    switch (t->i2s_layout) {
+        case BITNET_I2S_128:
+            *shift = 6 - (int)(at / 32 % 4) * 2;
+            return at / 128 * 32 + at % 32;
+        case BITNET_I2S_64:
+            *shift = 6 - (int)(at / 16 % 4) * 2;
+            return at / 64 * 16 + at % 16;
+        default:
+            *shift = 6 - (int)(row % 4) * 2;
+            return row / 4 * (size_t)t->n + column;
+    }
+}
+
+/* The stretch of columns from column on whose codes lie in bytes side by side, at one shift. */
+static int32_t bitnet__i2s_run(const bitnet_ternary *t, int32_t row, int32_t column) {
+    const size_t at = (size_t)row * (size_t)t->n + (size_t)column;
+    const size_t left = (size_t)(t->n - column);
+    const size_t run = t->i2s_layout == BITNET_I2S_128 ? 32 - at % 32 :
+                       t->i2s_layout == BITNET_I2S_64 ? 16 - at % 16 : left;
+    return (int32_t)(run < left ? run : left);
+}
+
+BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
+                                               int32_t row, int32_t n_rows, int8_t *out,
+                                               bitnet_error *err) {
+    bitnet_result result = bitnet__ternary_args(t, data, row, n_rows, out, err);
+    bitnet__tl2_parts parts = {0, 0, 0, 0, 0};
+    bitnet__findings found;
+    bitnet__linear l;
+    int32_t r, k, to, i;
+    if (result != BITNET_OK) return result;
+    l = bitnet__ternary_linear(t, data);
+    memset(&found, 0, sizeof found);
+    if (t->type == BITNET__TENSOR_TL2) parts = bitnet__tl2_split(t->n, t->rows, t->tile.BK);
+    for (r = row; r < row + n_rows; r++, out += t->n)
+        for (k = 0; k < t->n; k = to) {
+            if (t->type == BITNET__TENSOR_I2_S) {
+                int shift, bad = 0;
+                const uint8_t *p = data + bitnet__i2s_place(t, (size_t)r, (size_t)k, &shift);
+                to = k + bitnet__i2s_run(t, r, k);
+                for (i = k; i < to; i++) {
+                    const int code = p[i - k] >> shift & 3;
+                    out[i] = (int8_t)(code - 1);
+                    bad |= code & code >> 1;
+                }
+                for (i = k; bad && i < to; i++)
+                    if (out[i] == 2) bitnet__flaw(&found, "code 3", 3, r, i);
+            } else {
+                uint8_t codes[768];
+                to = t->n - k < 768 ? t->n : k + 768;
+                if (t->type == BITNET__TENSOR_TL1) bitnet__unpack_tl1(&l, r, k, to, codes, &found);
+                else bitnet__unpack_tl2(&l, &parts, r, k, to, codes, &found);
+                for (i = k; i < to && !found.flaw; i++) out[i] = (int8_t)(codes[i - k] - 1);
+            }
+            if (found.flaw)
+                return bitnet__fail(err, BITNET_ERR_FORMAT, "%s%s: %s, 0x%02x, at row %d, column "
+                                    "%d, which is no weight", bitnet_tensor_type_name(t->type),
+                                    t->tile.BM ? " with a wrong tile" : "", found.flaw,
+                                    (unsigned)found.value, (int)found.row, (int)found.column);
+        }
+    return BITNET_OK;
+}
+
+/* Bits of a byte under mask become v's. */
+static void bitnet__set_bits(uint8_t *p, uint32_t mask, uint32_t v) {
+    *p = (uint8_t)((*p & ~mask) | v);
+}
+
+static void bitnet__pack_row_tl1(const bitnet_ternary *t, size_t row, const int8_t *w,
+                                 uint8_t *data) {
+    const size_t BM = (size_t)t->tile.BM, BK = (size_t)t->tile.BK, bm = (size_t)t->tile.bm;
+    const size_t by = 256 / bm;
+    size_t k;
+    for (k = 0; k < (size_t)t->n; k += 4, w += 4) {
+        const size_t tile = (row / BM * ((size_t)t->n / BK) + k / BK) * (BM / bm) + row % BM / bm;
+        const size_t group = (tile * (BK / by) + k % BK / by) * (bm / 16) + row % bm / 16;
+        data[(group * (by / 4) + k % by / 4) * 16 + row % 16] =
+            (uint8_t)((3 * w[0] + w[1] + 4) << 4 | (3 * w[2] + w[3] + 4));
+    }
+}
+
+/* The inverse of bitnet__unpack_tl2, which draws the layout. */
+static void bitnet__pack_row_tl2(const bitnet_ternary *t, size_t row, const int8_t *w,
+                                 uint8_t *data) {
+    static const uint8_t order[4] = {0, 2, 1, 3};
+    const bitnet__tl2_parts parts = bitnet__tl2_split(t->n, t->rows, t->tile.BK);
+    const size_t BM = (size_t)t->tile.BM, per_tile = (size_t)t->tile.BK / 24;
+    const size_t tm = row / BM, mb = row % BM / 32, x = order[row % 32 / 8] * 8u + row % 8;
+    const size_t k3 = (size_t)parts.k3, k_tiles = k3 / (size_t)t->tile.BK;
+    size_t k, j;
+    for (k = 0; k < k3; k += 24) {
+        const size_t tile = (tm * k_tiles + k / 24 / per_tile) * (BM / 32) + mb;
+        const size_t unit = tile * per_tile + k / 24 % per_tile;
+        uint8_t *signs = data + parts.signs + unit * 32 + 2 * (row % 16);
+        for (j = 0; j < 8; j++, w += 3) {
+            const int v = 9 * w[0] + 3 * w[1] + w[2];
+            const uint32_t n = (uint32_t)(v < 0 ? -v : v), bit = 15 - (2 * (uint32_t)j +
+                                                                       (uint32_t)(row % 32 / 16));
+            bitnet__set_bits(data + unit * 128 + j / 2 * 32 + x, j % 2 ? 15 : 240,
+                             j % 2 ? n : n << 4);
+            bitnet__set_bits(signs + bit / 8, 1u << bit % 8, (v < 0 ? 1u : 0u) << bit % 8);
+        }
+    }
+    for (; k < (size_t)t->n; k += 4, w += 4) {
+        const size_t tile = (tm * (size_t)(parts.k2 / 32) + (k - k3) / 32) * (BM / 32) + mb;
+        data[parts.pairs + (tile * 8 + (k - k3) % 32 / 4) * 32 + x] =
+            (uint8_t)((3 * w[0] + w[1] + 4) << 4 | (3 * w[2] + w[3] + 4));
+    }
+}
+
+BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8_t *weights,
+                                             int32_t row, int32_t n_rows, uint8_t *data,
+                                             bitnet_error *err) {
+    bitnet_result result = bitnet__ternary_args(t, data, row, n_rows, weights, err);
+    const int8_t *w = weights;
+    int32_t r, k, i, run;
+    if (result != BITNET_OK) return result;
+    for (r = row; r < row + n_rows; r++, w += t->n) {
+        int bad = 0, shift;
+        for (i = 0; i < t->n; i++) bad |= (w[i] + 1) >> 2 | ((w[i] + 1) & (w[i] + 1) >> 1 & 1);
+        if (bad)
+            return bitnet__fail(err, BITNET_ERR_ARG, "row %d holds what is none of -1, 0, 1",
+                                (int)r);
+        if (t->type == BITNET__TENSOR_TL1) bitnet__pack_row_tl1(t, (size_t)r, w, data);
+        else if (t->type == BITNET__TENSOR_TL2) bitnet__pack_row_tl2(t, (size_t)r, w, data);
+        else for (k = 0; k < t->n; k += run) {
+            uint8_t *p = data + bitnet__i2s_place(t, (size_t)r, (size_t)k, &shift);
+            run = bitnet__i2s_run(t, r, k);
+            for (i = 0; i < run; i++)
+                p[i] = (uint8_t)((p[i] & ~(3 << shift)) | (w[k + i] + 1) << shift);
+        }
+    }
+    return BITNET_OK;
+}
+
+/* ---- floats in each type ---- */
+
+BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
+                                              float *out, bitnet_error *err) {
+    const bitnet__type *info = bitnet__type_info(type);
+    bitnet__matrix row;
+    if (!data || !out || n < 0) return bitnet__fail(err, BITNET_ERR_ARG, "there are no floats");
+    switch (type) {
+        case BITNET__TENSOR_F32: case BITNET__TENSOR_F16: case BITNET__TENSOR_BF16:
+        case BITNET__TENSOR_Q4_0: case BITNET__TENSOR_Q8_0: case BITNET__TENSOR_Q6_K:
+            if (n % info->block) break;
+            row.data = data;
+            row.type = type;
+            row.n_cols = n;
+            row.n_rows = 1;
+            bitnet__matrix_row(&row, 0, out);
+            return BITNET_OK;
+        default:
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "unsupported tensor type %u (%s)",
+                                (unsigned)type, info ? info->name : "unknown");
+    }
+    return bitnet__fail(err, BITNET_ERR_ARG, "%d weights are not whole blocks of %s", (int)n,
+                        info->name);
+}
+
+/* To the nearest whole number, halves away from 0, within [low, high]; NaN gives low. */
+static int bitnet__nearest(float x, int low, int high) {
+    if (!(x > (float)low)) return low;
+    if (x >= (float)high) return high;
+    return (int)(x < 0 ? x - 0.5f : x + 0.5f);
+}
+
+/* d = max|x| / 127 as an F16; q = x / d, to the nearest. */
+static int bitnet__quantize_q8_0(const float *x, uint8_t *out) {
+    float most = 0, d;
+    int i;
+    for (i = 0; i < 32; i++) most = x[i] > most ? x[i] : -x[i] > most ? -x[i] : most;
+    bitnet__put_int(out, bitnet__f32_to_f16(most / 127.0f), 2);
+    d = bitnet__load_f16(out);
+    for (i = 0; i < 32; i++)
+        out[2 + i] = d > 0 ? (uint8_t)bitnet__nearest(x[i] / d, -127, 127) : 0;
+    return d <= 65504.0f;
+}
+
+/* The scale of 16 weights for which -32 .. 31 times it comes nearest to them, by squares: tried are
+   nine grids about the one whose -32 is the largest weight, each with the best scale for what it
+   rounds to. */
+static float bitnet__scale_q6_k(const float *x) {
+    float most = 0, best = 0, scale = 0;
+    int i, k;
+    for (i = 0; i < 16; i++) {
+        const float a = x[i] < 0 ? -x[i] : x[i];
+        if (a > (most < 0 ? -most : most)) most = x[i];
+    }
+    if (most == 0) return 0;
+    for (k = -4; k <= 4; k++) {
+        const float f = -(32.0f + 0.25f * (float)k) / most;
+        float xq = 0, qq = 0;
+        for (i = 0; i < 16; i++) {
+            const float q = (float)bitnet__nearest(x[i] * f, -32, 31);
+            xq += x[i] * q;
+            qq += q * q;
+        }
+        if (qq > 0 && xq * xq > best * qq) {
+            best = xq * xq / qq;
+            scale = xq / qq;
+        }
+    }
+    return scale;
+}
+
+/* Layout: see the blocks at >>model. The largest of the 16 scales becomes -128. */
+static int bitnet__quantize_q6_k(const float *x, uint8_t *out) {
+    float scales[16], most = 0, d, f;
+    uint8_t q[256];
+    int i, j, half;
+    for (i = 0; i < 16; i++) {
+        scales[i] = bitnet__scale_q6_k(x + 16 * i);
+        if ((scales[i] < 0 ? -scales[i] : scales[i]) > (most < 0 ? -most : most)) most = scales[i];
+    }
+    memset(out, 0, 210);
+    bitnet__put_int(out + 208, bitnet__f32_to_f16(most / -128.0f), 2);
+    d = bitnet__load_f16(out + 208);
+    for (i = 0; i < 16; i++) {
+        const int s = d < 0 || d > 0 ? bitnet__nearest(scales[i] / d, -128, 127) : 0;
+        out[192 + i] = (uint8_t)s;
+        f = d * (float)s;
+        for (j = 16 * i; j < 16 * i + 16; j++)
+            q[j] = (uint8_t)((f < 0 || f > 0 ? bitnet__nearest(x[j] / f, -32, 31) : 0) + 32);
+    }
+    for (half = 0; half < 2; half++)
+        for (j = 0; j < 32; j++) {
+            const uint8_t *p = q + 128 * half + j;
+            out[64 * half + j] = (uint8_t)((p[0] & 15) | (p[64] & 15) << 4);
+            out[64 * half + 32 + j] = (uint8_t)((p[32] & 15) | (p[96] & 15) << 4);
+            out[128 + 32 * half + j] =
+                (uint8_t)(p[0] >> 4 | p[32] >> 4 << 2 | p[64] >> 4 << 4 | p[96] >> 4 << 6);
+        }
+    return d >= -65504.0f && d <= 65504.0f;
+}
+
+BITNET_API bitnet_result bitnet_floats_pack(uint32_t type, const float *x, int32_t n, uint8_t *out,
+                                            bitnet_error *err) {
+    const bitnet__type *info = bitnet__type_info(type);
+    int32_t i;
+    int ok = 1;
+    if (!x || !out || n < 0) return bitnet__fail(err, BITNET_ERR_ARG, "there are no floats");
+    if (type != BITNET__TENSOR_F32 && type != BITNET__TENSOR_F16 && type != BITNET__TENSOR_BF16 &&
+        type != BITNET__TENSOR_Q8_0 && type != BITNET__TENSOR_Q6_K)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "floats cannot become type %u (%s) here",
+                            (unsigned)type, info ? info->name : "unknown");
+    if (n % info->block)
+        return bitnet__fail(err, BITNET_ERR_ARG, "%d weights are not whole blocks of %s", (int)n,
+                            info->name);
+    for (i = 0; i < n && ok; i++) ok = x[i] - x[i] == 0.0f;
+    for (i = 0; i < n && ok; i += info->block, x += info->block, out += info->bytes) {
+        const uint32_t bits = bitnet__float_bits(*x);
+        switch (type) {
+            case BITNET__TENSOR_F32: bitnet__put_int(out, bits, 4); break;
+            case BITNET__TENSOR_BF16:  /* to nearest, ties to even */
+                bitnet__put_int(out, (bits + 0x7fff + (bits >> 16 & 1)) >> 16, 2);
+                ok = (out[1] & 0x7f) != 0x7f || out[0] < 0x80;
+                break;
+            case BITNET__TENSOR_F16:
+                bitnet__put_int(out, bitnet__f32_to_f16(*x), 2);
+                ok = *x < 65520.0f && *x > -65520.0f;
+                break;
+            case BITNET__TENSOR_Q8_0: ok = bitnet__quantize_q8_0(x, out); break;
+            default: ok = bitnet__quantize_q6_k(x, out); break;
+        }
+    }
+    if (!ok)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "a weight is a NaN or too large for %s",
+                            info->name);
+    return BITNET_OK;
 }
 
 /* =============================================================================================
