@@ -253,6 +253,10 @@ typedef enum bitnet_i2s_layout {
     BITNET_I2S_4ROW
 } bitnet_i2s_layout;
 
+/* How a converter cut matrices of TL1 or TL2 into tiles; files do not record it. BM rows by BK
+   columns, and within them bm rows (0: 32, the only one of TL2); see TILES. */
+typedef struct bitnet_tile { int32_t BM, BK, bm; } bitnet_tile;
+
 /* {0} means defaults, here and in every parameter struct below. */
 typedef struct bitnet_model_params {
     bitnet_allocator allocator;                              /* 0: malloc */
@@ -261,6 +265,7 @@ typedef struct bitnet_model_params {
     void *ud;                                                /* for both hooks */
     const bitnet_kernels *kernels;                           /* 0: bitnet_kernels_default() */
     bitnet_i2s_layout i2s_layout;            /* how the file packs its I2_S weights; see PACKINGS */
+    bitnet_tile tile;                        /* of all its TL1 or TL2 weights; 0: by their shape */
     uint64_t max_bytes;                                      /* refuse larger files; 0: 16 GiB */
 } bitnet_model_params;
 
@@ -570,6 +575,7 @@ typedef struct bitnet_gguf_key {
 typedef struct bitnet_gguf_tensor {
     char name[257];              /* NUL-terminated */
     uint32_t type;               /* ggml's number, any */
+    const char *type_name;       /* ggml's; 0: unknown here. Number 39 is TL2, or else MXFP4 */
     int32_t n_dims;              /* 1 to 4 */
     uint64_t dims[4];            /* row length, rows, ...; beyond n_dims: 1 */
     uint64_t offset;             /* of its data from the file's start */
@@ -607,10 +613,39 @@ BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_
 /* n bytes of a tensor's data, from byte at on, however the file was opened. */
 BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
                                           uint64_t at, void *dst, size_t n, bitnet_error *err);
-/* ggml's name of a tensor's type; 0: unknown. Number 39 is TL2 here, MXFP4 in newer files. */
+/* ggml's name of a tensor's type; 0: unknown. Number 39 is TL2 here. */
 BITNET_API const char *bitnet_tensor_type_name(uint32_t type);
 /* Bytes of a tensor in a file; 0 if the type is unknown or cannot have this shape. */
 BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims);
+
+/* A matrix of ternary weights as a file has it: I2_S, TL1 or TL2. */
+typedef struct bitnet_ternary {
+    uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1 or _TL2 */
+    int32_t n, rows;             /* weights of a row, rows */
+    bitnet_i2s_layout i2s_layout;    /* of I2_S; see PACKINGS */
+    bitnet_tile tile;            /* of TL1 and TL2; 0: the one published for this shape */
+} bitnet_ternary;
+
+/* Can there be such a matrix? Fills in the tile. name is for err's text. The tensor's bytes are
+   bitnet_tensor_size's; the last 32 of them begin with the scale, an F32. */
+BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
+                                              bitnet_error *err);
+/* Rows [row, row + n_rows) of a matrix that has passed that check, as -1, 0, 1: out [n_rows][n].
+   data is the whole tensor. What is no weight: BITNET_ERR_FORMAT, with its place. */
+BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
+                                               int32_t row, int32_t n_rows, int8_t *out,
+                                               bitnet_error *err);
+/* The other way: sets these rows in data, the whole tensor; what is padding, or the scale, stays.
+   Whole multiples of 32 rows are the fastest. */
+BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8_t *weights,
+                                             int32_t row, int32_t n_rows, uint8_t *data,
+                                             bitnet_error *err);
+/* n weights in F32, F16, BF16, Q8_0, Q4_0 or Q6_K as floats. n is whole blocks. */
+BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
+                                              float *out, bitnet_error *err);
+/* The other way, without Q4_0; BITNET_ERR_FORMAT if x holds a NaN or what the type cannot reach. */
+BITNET_API bitnet_result bitnet_floats_pack(uint32_t type, const float *x, int32_t n, uint8_t *out,
+                                            bitnet_error *err);
 
 /* Writes a GGUF v3 file from its first byte to its last. {0} with write_fn set begins; then keys
    and tensors are added, the header is written, then each tensor's bytes in the order in which
@@ -2934,6 +2969,8 @@ typedef struct bitnet__linear {        /* I2_S or packed, rows of n_in weights, 
     int32_t n_in;                      /* a multiple of 128; beyond n_file: zeros */
     int32_t n_out;
     float scale;
+    uint32_t type;                     /* of the file's tensor, and its tile; w is that until */
+    bitnet_tile tile;                  /* bitnet__pack_layer */
 } bitnet__linear;
 
 typedef struct bitnet__layer {
@@ -3203,12 +3240,18 @@ static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_
     return BITNET_OK;
 }
 
-/* The scale: the first F32 after the codes, or, as older converters wrote it, a tensor of its
-   own. */
+static bitnet_result bitnet__check_scale(const char *name, float scale, bitnet_error *err) {
+    if (scale >= -1e30f && scale <= 1e30f) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_FORMAT,
+                        "the scale of tensor '%s' is not a usable number", name);
+}
+
+/* The scale: the first F32 after the codes, or, as older converters wrote it, a tensor of its own.
+   Types in blocks have theirs there, which multiply what is found here: 1 or that tensor. */
 static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const bitnet__tensor *t,
                                         const uint8_t *codes, float *out, bitnet_error *err) {
     static const char *const suffixes[] = {"_scale", ".scale"};
-    const uint8_t *p = codes + t->size - 32;
+    const uint8_t *p = t->info->block ? 0 : codes + t->size - 32;
     char scale_name[BITNET__TEXT];
     int i;
     for (i = 0; i < 2; i++) {
@@ -3224,10 +3267,80 @@ static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const
         if (r != BITNET_OK) return r;
         break;
     }
-    *out = bitnet__load_f32(p);
-    if (!(*out >= -1e30f && *out <= 1e30f))
-        return bitnet__fail(err, BITNET_ERR_FORMAT,
-                            "the scale of tensor '%s' is not a usable number", name);
+    *out = p ? bitnet__load_f32(p) : 1.0f;
+    return bitnet__check_scale(name, *out, err);
+}
+
+/* Sections of a TL2 tensor of n_out rows: triplets of columns [0, k3), as indices and signs, then
+   the others as pairs, zeros, and 32 bytes with the scale. With n_out a multiple of 32, k3 of 24,
+   and k2 up to 256 all of it lies before those 32 bytes: end is a multiple of 32, and at most
+   n_out (5 n_in + 256) / 24, which is what bitnet__tensor_size rounds up to 32. */
+typedef struct bitnet__tl2_parts {
+    int32_t k3, k2;
+    size_t signs, pairs, end;          /* where they begin; the end of the pairs */
+} bitnet__tl2_parts;
+
+static bitnet__tl2_parts bitnet__tl2_split(int32_t n_in, int32_t n_out, int32_t BK) {
+    bitnet__tl2_parts s;
+    s.k2 = n_in % BK;
+    s.k3 = n_in - s.k2;
+    s.signs = (size_t)((uint64_t)n_out * (uint64_t)s.k3 / 6);
+    s.pairs = s.signs + (size_t)((uint64_t)n_out * (uint64_t)s.k3 / 24);
+    s.end = s.pairs + (size_t)((uint64_t)n_out * (uint64_t)s.k2 / 4);
+    return s;
+}
+
+/* The tile of a TL1 or TL2 tensor: the caller's, or the one that was published for its shape. */
+static bitnet_result bitnet__load_tile(bitnet_tile t, const char *name, bitnet__linear *l,
+                                       bitnet_error *err) {
+    static const struct { int16_t n_out, n_in; bitnet_tile tl1, tl2; } published[] = {
+        {1536, 4096, {256, 128, 32}, {256, 96, 32}},       /* bitnet_b1_58-large */
+        {1536, 1536, {128, 64, 64}, {128, 192, 32}},
+        {4096, 1536, {256, 128, 32}, {256, 96, 32}},
+        {3200, 8640, {160, 64, 32}, {160, 96, 32}},        /* bitnet_b1_58-3B */
+        {3200, 3200, {320, 128, 64}, {320, 96, 32}},
+        {8640, 3200, {320, 64, 32}, {320, 96, 32}},
+        {14336, 4096, {256, 128, 32}, {256, 96, 32}},      /* Llama3-8B-1.58 */
+        {4096, 14336, {128, 64, 64}, {128, 96, 32}},
+        {1024, 4096, {256, 128, 32}, {256, 96, 32}},
+        {4096, 4096, {128, 64, 64}, {128, 96, 32}}
+    };
+    const int tl2 = l->type == BITNET__TENSOR_TL2;
+    size_t i;
+    int fits;
+    for (i = 0; !t.BM && i < sizeof published / sizeof published[0]; i++)
+        if (published[i].n_out == l->n_out && published[i].n_in == l->n_file)
+            t = tl2 ? published[i].tl2 : published[i].tl1;
+    if (!t.BM)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' is %s of %d rows of %d, a "
+                            "shape for which no tile was published; give the converter's BM, BK, "
+                            "bm (see tile)", name, tl2 ? "TL2" : "TL1", (int)l->n_out,
+                            (int)l->n_file);
+    if (!t.bm) t.bm = 32;
+    if (tl2)                           /* units of 32 rows by 24 columns, pairs by 32 */
+        fits = t.bm == 32 && t.BM % 32 == 0 && t.BK % 24 == 0 && l->n_file % t.BK % 32 == 0 &&
+               l->n_file % t.BK <= 256;
+    else                               /* bm rows by 256 / bm columns */
+        fits = (t.bm == 16 || t.bm == 32 || t.bm == 64) && t.BM % t.bm == 0 &&
+               t.BK % (256 / t.bm) == 0 && l->n_file % t.BK == 0;
+    if (!fits || l->n_out % t.BM)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s', %s of %d rows of %d, cannot have "
+                            "been made with tile %d,%d,%d", name, tl2 ? "TL2" : "TL1",
+                            (int)l->n_out, (int)l->n_file, (int)t.BM, (int)t.BK, (int)t.bm);
+    l->tile = t;
+    return BITNET_OK;
+}
+
+/* Behind the pairs there are zeros: as many bytes as 256 columns of pairs would take more. */
+static bitnet_result bitnet__check_padding(const char *name, const bitnet__linear *l,
+                                           const bitnet__tensor *t, bitnet_error *err) {
+    size_t at = bitnet__tl2_split(l->n_file, l->n_out, l->tile.BK).end;
+    for (; at < t->size - 32; at++)
+        if (l->w[at])
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is no TL2 of tile %d,%d,%d: "
+                                "its padding is not 0 at byte %llu of %llu (see tile)", name,
+                                (int)l->tile.BM, (int)l->tile.BK, (int)l->tile.bm,
+                                (unsigned long long)at, (unsigned long long)t->size);
     return BITNET_OK;
 }
 
@@ -3237,24 +3350,33 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     const int unit = layout == BITNET_I2S_128 ? 128 : layout == BITNET_I2S_64 ? 64 : 4;
     const bitnet__tensor *t;
     bitnet_result r = bitnet__want_tensor(m, name, n_in, n_out, &t, err);
+    int tiled;
     if (r != BITNET_OK) return r;
-    if (t->type != BITNET__TENSOR_I2_S)
-        return bitnet__refuse_type(name, t, "a linear layer needs I2_S", err);
-    if ((unit == 4 ? t->dims[1] : t->dims[0] * t->dims[1]) % (uint64_t)unit)
+    tiled = t->type == BITNET__TENSOR_TL1 || t->type == BITNET__TENSOR_TL2;
+    if (t->info == &bitnet__type_mxfp4 ||
+        (t->type != BITNET__TENSOR_I2_S && t->type != BITNET__TENSOR_TQ1_0 &&
+         t->type != BITNET__TENSOR_TQ2_0 && !tiled))
+        return bitnet__refuse_type(name, t, "a linear layer needs I2_S, TL1, TL2, TQ1_0 or TQ2_0",
+                                   err);
+    if (t->type == BITNET__TENSOR_I2_S &&
+        (unit == 4 ? t->dims[1] : t->dims[0] * t->dims[1]) % (uint64_t)unit)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not whole "
                             "%s of %d (see i2s_layout)", name, (int)n_in, (int)n_out,
                             unit == 4 ? "groups of rows" : "blocks", unit);
     if (n_in < 64)                     /* padding would blow them up */
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has rows of %d weights; at "
                             "least 64 are supported", name, (int)n_in);
-    r = bitnet__tensor_bytes(m, t, &l->w, err);
-    if (r == BITNET_OK) r = bitnet__load_scale(m, name, t, l->w, &l->scale, err);
-    if (r != BITNET_OK) return r;
-    m->n_params += (uint64_t)n_in * (uint64_t)n_out;
+    l->type = t->type;
     l->n_file = n_in;
     l->n_in = (n_in + 127) / 128 * 128;
     l->n_out = n_out;
-    return BITNET_OK;
+    memset(&l->tile, 0, sizeof l->tile);
+    if (tiled && (r = bitnet__load_tile(m->params.tile, name, l, err))) return r;
+    r = bitnet__tensor_bytes(m, t, &l->w, err);
+    if (r == BITNET_OK) r = bitnet__load_scale(m, name, t, l->w, &l->scale, err);
+    if (r == BITNET_OK && t->type == BITNET__TENSOR_TL2) r = bitnet__check_padding(name, l, t, err);
+    if (r == BITNET_OK) m->n_params += (uint64_t)n_in * (uint64_t)n_out;
+    return r;
 }
 
 static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
@@ -3534,6 +3656,10 @@ static bitnet_result bitnet__load(const bitnet__source *src, void *map,
              p.i2s_layout != BITNET_I2S_4ROW)
         r = bitnet__fail(err, BITNET_ERR_ARG, "i2s_layout %lld is unknown",
                          (long long)p.i2s_layout);
+    else if (p.tile.BM < 0 || p.tile.BK < 0 || p.tile.bm < 0 || !p.tile.BM != !p.tile.BK ||
+             (p.tile.bm && !p.tile.BM))
+        r = bitnet__fail(err, BITNET_ERR_ARG, "tile %d,%d,%d is none: BM and BK must be given",
+                         (int)p.tile.BM, (int)p.tile.BK, (int)p.tile.bm);
     else if (!(m = (bitnet_model *)bitnet__alloc(&p.allocator, sizeof *m)))
         r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
     else
@@ -4093,17 +4219,202 @@ static void bitnet__repack_rows(bitnet_i2s_layout layout, const bitnet__linear *
     }
 }
 
+/* ---- other types, unpacked to I2_S on the way ---- */
+
+/* What a share of a tensor's rows turned out to be: the first thing in them that cannot be; and the
+   scale of the blocks that have one, which a layer needs to be the same. */
+typedef struct bitnet__findings {
+    const char *flaw;                  /* 0: none */
+    uint32_t value;                    /* what is there instead, and where */
+    int32_t row, column;
+    int32_t scale_row, scale_column;   /* the block that set the scale; row -1: none has */
+    uint16_t scale;                    /* F16 */
+} bitnet__findings;
+
+static const char bitnet__two_scales[] = "another scale";          /* a flaw, value the scale */
+
+static int bitnet__flaw(bitnet__findings *f, const char *flaw, uint32_t value, int32_t row,
+                        int32_t column) {
+    f->flaw = flaw;
+    f->value = value;
+    f->row = row;
+    f->column = column;
+    return 0;
+}
+
+/* The codes of columns [from, to) of a row; 0: there is a flaw. These begin and end at multiples of
+   768 columns, or at the end of the row: none cuts a triplet, byte or block. */
+
+/* TL2, the file format. A unit has 8 triplets of 32 rows: four times 32 bytes of indices, two
+   triplets each, high nibble first, and elsewhere 16 words of their signs. The unit's number is the
+   same in both, so that only a wrong split into triplets and pairs shows, not a wrong order.
+
+       index byte  32 i + x    rows 0-7, 16-23, 8-15, 24-31 for x = 0 .. 31; triplets 2 i, 2 i + 1
+       sign word   c           bit 15 - (2 j + h): row 16 h + c, triplet j; 1: negative
+
+   An index n is |9 a + 3 b + c|, 0 to 13, of the weights a, b, c. Three things do not exist: an
+   index over 13, a negative 0, and among the pairs, 3 a + b + 4, a value over 8. With a wrong split
+   the signs meet other triplets: of weights drawn evenly 1 in 56 is a negative 0 then (14 / 27 are
+   not negative, 1 / 27 is 0), and more of a model's, many of which are 0. That all 2048 triplets of
+   the smallest matrix, 32 rows of 256, are none has a probability of 1e-16. */
+static int bitnet__unpack_tl2(const bitnet__linear *l, const bitnet__tl2_parts *parts, int32_t row,
+                              int32_t from, int32_t to, uint8_t *codes, bitnet__findings *f) {
+    static const uint8_t order[4] = {0, 2, 1, 3};
+    const size_t BM = (size_t)l->tile.BM, per_tile = (size_t)l->tile.BK / 24;
+    const size_t tm = (size_t)row / BM, mb = (size_t)row % BM / 32;
+    const size_t x = (size_t)(order[row % 32 / 8] * 8 + row % 8), c = (size_t)row % 16;
+    const size_t k_tiles = (size_t)(parts->k3 / l->tile.BK), m_blocks = BM / 32;
+    const int h = row % 32 / 16;
+    int32_t k = from;
+    uint32_t n;
+    int j;
+    for (; k < to && k < parts->k3; k += 24) {
+        const size_t g = (size_t)k / 24;
+        const size_t unit = ((tm * k_tiles + g / per_tile) * m_blocks + mb) * per_tile +
+                            g % per_tile;
+        const uint8_t *p = l->w + unit * 128 + x;
+        const uint32_t signs = bitnet__get_u16(l->w + parts->signs + unit * 32 + 2 * c);
+        for (j = 0; j < 8; j++, codes += 3) {
+            const uint32_t negative = signs >> (15 - (2 * j + h)) & 1u;
+            n = (uint32_t)p[j / 2 * 32] >> (4 - j % 2 * 4) & 15u;
+            if (n > 13) return bitnet__flaw(f, "no index", n, row, k + 3 * j);
+            if (negative && n == 0) return bitnet__flaw(f, "negative zero", n, row, k + 3 * j);
+            n = negative ? 13 - n : 13 + n;
+            codes[0] = (uint8_t)(n / 9);
+            codes[1] = (uint8_t)(n / 3 % 3);
+            codes[2] = (uint8_t)(n % 3);
+        }
+    }
+    for (; k < to; k += 4, codes += 4) {
+        const size_t kb = (size_t)(k - parts->k3) / 32, pb = (size_t)(k - parts->k3) % 32 / 4;
+        const size_t block = (tm * (size_t)(parts->k2 / 32) + kb) * m_blocks + mb;
+        n = l->w[parts->pairs + (block * 8 + pb) * 32 + x];
+        if (n >> 4 > 8 || (n & 15) > 8) return bitnet__flaw(f, "no pairs", n, row, k);
+        codes[0] = (uint8_t)((n >> 4) / 3);
+        codes[1] = (uint8_t)((n >> 4) % 3);
+        codes[2] = (uint8_t)((n & 15) / 3);
+        codes[3] = (uint8_t)((n & 15) % 3);
+    }
+    return 1;
+}
+
+/* TL1: a byte has two pairs of a row, as in TL2; 16 rows are neighbours. All bytes of any tile are
+   bytes of any other: nothing shows a wrong one. */
+static int bitnet__unpack_tl1(const bitnet__linear *l, int32_t row, int32_t from, int32_t to,
+                              uint8_t *codes, bitnet__findings *f) {
+    const size_t BM = (size_t)l->tile.BM, BK = (size_t)l->tile.BK, bm = (size_t)l->tile.bm;
+    const size_t by = 256 / bm, tm = (size_t)row / BM, mb = (size_t)row % BM / bm;
+    const size_t mg = (size_t)row % bm / 16, ml = (size_t)row % 16;
+    int32_t k;
+    for (k = from; k < to; k += 4, codes += 4) {
+        const size_t kb = (size_t)k / BK, pb = (size_t)k % BK / by, pq = (size_t)k % by / 4;
+        const size_t tile = (tm * ((size_t)l->n_file / BK) + kb) * (BM / bm) + mb;
+        const size_t group = (tile * (BK / by) + pb) * (bm / 16) + mg;
+        const uint32_t n = l->w[(group * (by / 4) + pq) * 16 + ml];
+        if (n >> 4 > 8 || (n & 15) > 8) return bitnet__flaw(f, "no pairs", n, row, k);
+        codes[0] = (uint8_t)((n >> 4) / 3);
+        codes[1] = (uint8_t)((n >> 4) % 3);
+        codes[2] = (uint8_t)((n & 15) / 3);
+        codes[3] = (uint8_t)((n & 15) % 3);
+    }
+    return 1;
+}
+
+/* TQ1_0 and TQ2_0 (llama.cpp): blocks of 256 weights of a row and an F16 that multiplies them.
+
+       TQ2_0   64 bytes  byte 32 a + j has weights 128 a + j, + 32, + 64, + 96 from the lowest bits
+       TQ1_0   32 bytes  byte j has weights j, 32 + j, 64 + j, 96 + j, 128 + j
+               16        byte j has weights 160 + j, 176 + j, 192 + j, 208 + j, 224 + j
+                4        byte j has weights 240 + j, 244 + j, 248 + j, 252 + j
+
+   A byte of TQ1_0 is a fraction of 256 in base 3: the first digit is what times 3 carries out of
+   the byte, and so on. A block without weights may have any scale; all others need one. */
+static int bitnet__unpack_tq(const bitnet__linear *l, int32_t row, int32_t from, int32_t to,
+                             uint8_t *codes, bitnet__findings *f) {
+    const int tq1 = l->type == BITNET__TENSOR_TQ1_0;
+    const size_t size = tq1 ? 54 : 66;
+    int32_t k;
+    int i, j;
+    for (k = from; k < to; k += 256, codes += 256) {
+        const uint8_t *p = l->w + ((size_t)row * (size_t)(l->n_file / 256) + (size_t)(k / 256)) *
+                                  size;
+        const uint16_t scale = (uint16_t)bitnet__get_u16(p + size - 2);
+        int any = 0;
+        if (tq1)
+            for (i = 0; i < 52; i++) {
+                const int stride = i < 32 ? 32 : i < 48 ? 16 : 4;
+                const int at = i < 32 ? i : i < 48 ? 160 + (i - 32) : 240 + (i - 48);
+                uint32_t x = p[i];
+                for (j = 0; j < (i < 48 ? 5 : 4); j++) {
+                    x *= 3;
+                    codes[at + stride * j] = (uint8_t)(x >> 8);
+                    x &= 255;
+                }
+            }
+        else
+            for (i = 0; i < 256; i++)
+                codes[i] = p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+        for (i = 0; i < 256; i++) {
+            if (codes[i] == 3) return bitnet__flaw(f, "no weight", 3, row, k + i);
+            any |= codes[i] ^ 1;
+        }
+        if (!any) continue;
+        if (f->scale_row < 0) {
+            f->scale_row = row;
+            f->scale_column = k;
+            f->scale = scale;
+        } else if (f->scale != scale) {
+            return bitnet__flaw(f, bitnet__two_scales, scale, row, k);
+        }
+    }
+    return 1;
+}
+
+/* Rows [from, from + count) as I2_S in rows of whole 128-groups, filled up with weight 0; 0: there
+   is a flaw. */
+static int bitnet__unpack_rows(const bitnet__linear *l, int32_t from, int32_t count, uint8_t *out,
+                               bitnet__findings *f) {
+    bitnet__tl2_parts parts = {0, 0, 0, 0, 0};
+    uint8_t codes[768];
+    int32_t row, k, to, i;
+    int ok;
+    if (l->type == BITNET__TENSOR_TL2)
+        parts = bitnet__tl2_split(l->n_file, l->n_out, l->tile.BK);
+    for (row = from; row < from + count; row++)
+        for (k = 0; k < l->n_in; k += 768) {
+            to = l->n_file - k < 768 ? l->n_file : k + 768;
+            switch (l->type) {
+                case BITNET__TENSOR_TL1: ok = bitnet__unpack_tl1(l, row, k, to, codes, f); break;
+                case BITNET__TENSOR_TL2:
+                    ok = bitnet__unpack_tl2(l, &parts, row, k, to, codes, f);
+                    break;
+                default: ok = bitnet__unpack_tq(l, row, k, to, codes, f); break;
+            }
+            if (!ok) return 0;
+            for (i = to - k; i < 768; i++) codes[i] = 1;
+            for (i = 0; i < 192 && i < (l->n_in - k) / 4; i++) {
+                const uint8_t *p = codes + i / 32 * 128 + i % 32;
+                *out++ = (uint8_t)(p[0] << 6 | p[32] << 4 | p[64] << 2 | p[96]);
+            }
+        }
+    return 1;
+}
+
+#define BITNET__MAX_PACKERS 16         /* threads; memory is the limit */
+
 typedef struct bitnet__packing {
     const bitnet_model *m;
     const bitnet__linear *linear;
     uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], between the two steps */
     int jobs, unit;                    /* unit: rows that are repacked and packed together, a
                                           multiple of 4 and of row_group */
-    uint8_t refused[BITNET__MAX_THREADS];
+    uint8_t refused[BITNET__MAX_PACKERS];
+    bitnet__findings found[BITNET__MAX_PACKERS];
 } bitnet__packing;
 
 static int bitnet__repacks(const bitnet_model *m, const bitnet__linear *l) {
-    return m->params.i2s_layout != BITNET_I2S_128 || l->n_file != l->n_in;
+    return m->params.i2s_layout != BITNET_I2S_128 || l->n_file != l->n_in ||
+           l->type != BITNET__TENSOR_I2_S;
 }
 
 static void bitnet__pack_job(void *arg, int i) {
@@ -4115,20 +4426,61 @@ static void bitnet__pack_job(void *arg, int i) {
     int32_t to = (int32_t)(units * (i + 1) / p->jobs) * p->unit;
     if (to > l->n_out) to = l->n_out;
     p->refused[i] = 0;
+    memset(&p->found[i], 0, sizeof p->found[i]);
+    p->found[i].scale_row = -1;
     for (; from < to; from += p->unit) {
         int32_t count = to - from < p->unit ? to - from : p->unit;
         uint8_t *out = p->out + k->packed_bytes(l->n_in, from);
         uint8_t *rows = k->pack ? p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit) : out;
         const uint8_t *w = rows;
-        if (bitnet__repacks(p->m, l))
+        if (l->type != BITNET__TENSOR_I2_S) {
+            if (!bitnet__unpack_rows(l, from, count, rows, &p->found[i])) return;
+        } else if (bitnet__repacks(p->m, l))
             bitnet__repack_rows(p->m->params.i2s_layout, l, from, count, rows);
         else w = l->w + bitnet__i2s_bytes(l->n_in, from);
         if (k->pack && k->pack(w, l->n_in, count, out)) p->refused[i] = 1;
     }
 }
 
-/* What is to be packed of a layer, into one piece of memory, on all CPUs (up to 16: memory is the
-   limit). */
+static bitnet_result bitnet__fail_scales(const char *name, const bitnet__findings *a, uint32_t scale,
+                                         int32_t row, int32_t column, bitnet_error *err) {
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has blocks of different scales: "
+                        "%g (row %d, column %d), %g (row %d, column %d); a layer needs one", name,
+                        (double)bitnet__f16_to_f32(a->scale), (int)a->scale_row,
+                        (int)a->scale_column, (double)bitnet__f16_to_f32((uint16_t)scale),
+                        (int)row, (int)column);
+}
+
+/* What the jobs found in their rows, in the rows' order: so the verdict does not depend on how many
+   there were. The scale of blocks goes to the layer's. */
+static bitnet_result bitnet__judge_rows(const bitnet__packing *p, const char *name,
+                                        bitnet__linear *l, bitnet_error *err) {
+    const char *type = bitnet__type_info(l->type)->name;
+    const bitnet__findings *first = 0;
+    int i;
+    for (i = 0; i < p->jobs; i++) {
+        const bitnet__findings *f = &p->found[i];
+        if (f->scale_row >= 0 && !first) first = f;
+        if (f->scale_row >= 0 && first->scale != f->scale)
+            return bitnet__fail_scales(name, first, f->scale, f->scale_row, f->scale_column, err);
+        if (f->flaw == bitnet__two_scales)
+            return bitnet__fail_scales(name, first, f->value, f->row, f->column, err);
+        if (f->flaw && l->tile.BM)
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is no %s of tile %d,%d,%d: %s, "
+                                "0x%02x, at row %d, column %d (see tile)", name, type,
+                                (int)l->tile.BM, (int)l->tile.BK, (int)l->tile.bm, f->flaw,
+                                (unsigned)f->value, (int)f->row, (int)f->column);
+        if (f->flaw)
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s', %s, has %s, %u, at row %d, "
+                                "column %d", name, type, f->flaw, (unsigned)f->value, (int)f->row,
+                                (int)f->column);
+    }
+    if (!first) return BITNET_OK;
+    l->scale *= bitnet__f16_to_f32(first->scale);
+    return bitnet__check_scale(name, l->scale, err);
+}
+
+/* What is to be packed of a layer, into one piece of memory, on all CPUs. */
 static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
                                         bitnet_error *err) {
     struct { bitnet__linear *linear; const char *name; } parts[] = {
@@ -4140,12 +4492,14 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     const int cpus = bitnet__online_cpus();
     bitnet__packing p;
     uint64_t total = 0, widest = 0;
+    char name[BITNET__TEXT];
+    bitnet_result r;
     uint8_t *to;
     size_t k;
     int j;
     p.m = m;
     p.rows = 0;
-    p.jobs = cpus < 16 ? cpus : 16;
+    p.jobs = cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS;
     p.unit = m->kernels.row_group > 64 ? m->kernels.row_group : 64;
     for (k = 0; k < n_parts; k++) {
         const bitnet__linear *part = parts[k].linear;
@@ -4178,13 +4532,16 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
         p.out = to;
         if (p.jobs > 1) bitnet__team_run(m->team, p.jobs, bitnet__pack_job, &p);
         else bitnet__pack_job(&p, 0);
+        bitnet__format(name, "blk.%d.%s.weight", (int)i, parts[k].name);
+        if ((r = bitnet__judge_rows(&p, name, part, err))) return r;
         for (j = 0; j < p.jobs; j++)
             if (p.refused[j])
                 return bitnet__fail(err, BITNET_ERR_FORMAT,
-                                    "tensor 'blk.%d.%s.weight' holds a code 3, which is no weight; "
-                                    "the kernels '%s' cannot pack it", (int)i, parts[k].name,
-                                    m->kernels.name);
-        bitnet__model_release(m, part->w, (size_t)part->n_file * (size_t)part->n_out / 4);
+                                    "tensor '%s' holds a code 3, which is no weight; the kernels "
+                                    "'%s' cannot pack it", name, m->kernels.name);
+        bitnet__model_release(m, part->w, (size_t)bitnet__tensor_size(
+                                  part->type, bitnet__type_info(part->type),
+                                  (uint64_t)part->n_file, (uint64_t)part->n_out));
         part->w = to;
         to += (m->kernels.packed_bytes(part->n_in, part->n_out) + 63) / 64 * 64;
     }
@@ -6054,60 +6411,20 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
    complete; tensors' data only passes through.
    ============================================================================================= */
 
-#define BITNET__TYPE_TL1 38
-#define BITNET__TYPE_TL2 39
-
-typedef struct bitnet__tensor_type {
-    const char *name;
-    uint16_t block, bytes;             /* so many elements take so many bytes; 0: by shape */
-} bitnet__tensor_type;
-
-/* ggml's types by number; those without a name were never given, or taken back. */
-static const bitnet__tensor_type bitnet__tensor_types[] = {
-    {"F32", 1, 4}, {"F16", 1, 2}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {0, 0, 0}, {0, 0, 0},
-    {"Q5_0", 32, 22}, {"Q5_1", 32, 24}, {"Q8_0", 32, 34}, {"Q8_1", 32, 36}, {"Q2_K", 256, 84},
-    {"Q3_K", 256, 110}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210},
-    {"Q8_K", 256, 292}, {"IQ2_XXS", 256, 66}, {"IQ2_XS", 256, 74}, {"IQ3_XXS", 256, 98},
-    {"IQ1_S", 256, 50}, {"IQ4_NL", 32, 18}, {"IQ3_S", 256, 110}, {"IQ2_S", 256, 82},
-    {"IQ4_XS", 256, 136}, {"I8", 1, 1}, {"I16", 1, 2}, {"I32", 1, 4}, {"I64", 1, 8}, {"F64", 1, 8},
-    {"IQ1_M", 256, 56}, {"BF16", 1, 2}, {"Q4_0_4_4", 32, 18}, {"Q4_0_4_8", 32, 18},
-    {"Q4_0_8_8", 32, 18}, {"TQ1_0", 256, 54}, {"TQ2_0", 256, 66}, {"I2_S", 0, 0}, {"I8_S", 0, 0},
-    {"TL1", 0, 0}, {"TL2", 0, 0}
-};
-
-static const bitnet__tensor_type *bitnet__find_type(uint32_t type) {
-    const size_t n = sizeof bitnet__tensor_types / sizeof bitnet__tensor_types[0];
-    return type < n && bitnet__tensor_types[type].name ? &bitnet__tensor_types[type] : 0;
-}
-
 BITNET_API const char *bitnet_tensor_type_name(uint32_t type) {
-    const bitnet__tensor_type *t = bitnet__find_type(type);
+    const bitnet__type *t = bitnet__type_info(type);
     return t ? t->name : 0;
 }
 
-/* The ternary types end with 32 bytes, of which the scale is the first four. TL2's formula is the
-   converter's, with its roundings; it has room for all parts whenever 256 columns or more are
-   left for triplets. */
 BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims) {
-    const bitnet__tensor_type *t = bitnet__find_type(type);
     uint64_t n = 1;
     int32_t i;
-    if (!t || !dims || n_dims < 1 || n_dims > 4) return 0;
+    if (!dims || n_dims < 1 || n_dims > 4) return 0;
     for (i = 0; i < n_dims; i++) {
         if (dims[i] == 0 || dims[i] > ((uint64_t)1 << 40) / n) return 0;
         n *= dims[i];
     }
-    if (t->block) return dims[0] % t->block ? 0 : n / t->block * t->bytes;
-    switch (type) {
-        case BITNET__TENSOR_I2_S:
-        case BITNET__TYPE_TL1: return n / 4 + 32;
-        case BITNET__TYPE_TL2:
-            if (dims[0] < 256) return 0;
-            n /= dims[0];              /* rows */
-            n = (dims[0] - 256) * n / 3 * 5 / 8 + 256 * n / 2 * 4 / 8;
-            return (n + 31) / 32 * 32 + 32;
-        default: return 0;
-    }
+    return bitnet__tensor_size(type, bitnet__type_info(type), dims[0], n / dims[0]);
 }
 
 /* ---- reading ---- */
@@ -6129,28 +6446,21 @@ static void bitnet__gguf_tensor_at(const bitnet_gguf *g, const bitnet__tensor *t
     out->n_dims = (int32_t)bitnet__get_u32(p);
     for (i = 0; i < 4; i++) out->dims[i] = i < out->n_dims ? bitnet__get_u64(p + 4 + 8 * i) : 1;
     out->offset = t->offset;
-    out->size = bitnet_tensor_size(t->type, out->n_dims, out->dims);
+    out->size = t->size;
+    out->type_name = t->info ? t->info->name : 0;
     if (!g->file.src.io.read_fn) out->data = g->file.src.data + t->offset;
 }
 
-/* What loading leaves to whoever wants the tensor or key: sizes of all types, names with a NUL. */
-static bitnet_result bitnet__gguf_check(const bitnet_gguf *g, bitnet_error *err) {
-    const bitnet__gguf *f = &g->file;
-    bitnet_gguf_tensor t;
+/* Names are handed out as C strings, so that none may hold a NUL. */
+static bitnet_result bitnet__gguf_check_names(const bitnet__gguf *g, bitnet_error *err) {
     uint64_t i;
-    for (i = 0; i < f->n_keys; i++)
-        if (memchr(f->src.data + f->keys[i].name, 0, f->keys[i].name_len))
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key %llu: a NUL in its name",
-                                (unsigned long long)i);
-    for (i = 0; i < f->n_tensors; i++) {
-        if (memchr(f->src.data + f->tensors[i].name, 0, f->tensors[i].name_len))
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF tensor %llu: a NUL in its name",
-                                (unsigned long long)i);
-        bitnet__gguf_tensor_at(g, &f->tensors[i], &t);
-        if (t.offset > f->src.size || t.size > f->src.size - t.offset)
-            return bitnet__fail(err, BITNET_ERR_TRUNCATED, "GGUF tensor '%.64s' at offset %llu: "
-                                "its data lies past the end of the file", t.name,
-                                (unsigned long long)t.offset);
+    for (i = 0; i < g->n_keys + g->n_tensors; i++) {
+        const int is_key = i < g->n_keys;
+        const uint64_t k = is_key ? i : i - g->n_keys;
+        if (memchr(g->src.data + (is_key ? g->keys[k].name : g->tensors[k].name), 0,
+                   is_key ? g->keys[k].name_len : g->tensors[k].name_len))
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF %s %llu has a NUL in its name",
+                                is_key ? "key" : "tensor", (unsigned long long)k);
     }
     return BITNET_OK;
 }
@@ -6183,7 +6493,7 @@ static bitnet_result bitnet__gguf_open(const bitnet__source *src, void *map, voi
     }
     *g = blank;
     r = bitnet__gguf_parse(&g->file, &g->allocator, err);
-    if (r == BITNET_OK) r = bitnet__gguf_check(g, err);
+    if (r == BITNET_OK) r = bitnet__gguf_check_names(&g->file, err);
     if (r != BITNET_OK) {
         bitnet_gguf_close(g);
         return r;
@@ -6730,6 +7040,343 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w) {
     return w && w->state ? w->state->total : 0;
 }
 
+/* ---- ternary weights in each packing, row by row ---- */
+
+static bitnet__linear bitnet__ternary_linear(const bitnet_ternary *t, const uint8_t *data) {
+    bitnet__linear l;
+    memset(&l, 0, sizeof l);
+    l.w = data;
+    l.type = t->type;
+    l.tile = t->tile;
+    l.n_file = t->n;
+    l.n_in = (t->n + 127) / 128 * 128;
+    l.n_out = t->rows;
+    return l;
+}
+
+BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
+                                              bitnet_error *err) {
+    bitnet__linear l;
+    bitnet_result r;
+    int64_t unit;
+    if (!t || !name) return bitnet__fail(err, BITNET_ERR_ARG, "there is no matrix, or no name");
+    if (t->n < 1 || t->n > BITNET__MAX_ROW || t->rows < 1)
+        return bitnet__fail(err, BITNET_ERR_ARG, "tensor '%s' is %lld x %lld", name,
+                            (long long)t->n, (long long)t->rows);
+    switch (t->type) {
+        case BITNET__TENSOR_I2_S:
+            unit = t->i2s_layout == BITNET_I2S_128 ? 128 : t->i2s_layout == BITNET_I2S_64 ? 64 :
+                   t->i2s_layout == BITNET_I2S_4ROW ? 4 : 0;
+            if (!unit)
+                return bitnet__fail(err, BITNET_ERR_ARG, "i2s_layout %lld is unknown",
+                                    (long long)t->i2s_layout);
+            if ((unit == 4 ? t->rows : (int64_t)t->n * t->rows) % unit)
+                return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not "
+                                    "whole %s of %d (see i2s_layout)", name, (int)t->n,
+                                    (int)t->rows, unit == 4 ? "groups of rows" : "blocks",
+                                    (int)unit);
+            return BITNET_OK;
+        case BITNET__TENSOR_TL1:
+        case BITNET__TENSOR_TL2:
+            if (t->type == BITNET__TENSOR_TL2 && t->n < 256)
+                return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': TL2 needs rows of "
+                                    "256 weights, not %d", name, (int)t->n);
+            l = bitnet__ternary_linear(t, 0);
+            r = bitnet__load_tile(t->tile, name, &l, err);
+            t->tile = l.tile;
+            return r;
+        default:
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': unsupported tensor type "
+                                "%u (%s)", name, (unsigned)t->type, bitnet_tensor_type_name(t->type)
+                                ? bitnet_tensor_type_name(t->type) : "unknown");
+    }
+}
+
+/* Did it pass the check? And are those rows in it? */
+static bitnet_result bitnet__ternary_args(const bitnet_ternary *t, const void *data, int32_t row,
+                                          int32_t n_rows, const void *rows, bitnet_error *err) {
+    bitnet_ternary again;
+    if (!t || !data || !rows || row < 0 || n_rows < 0 || n_rows > t->rows - row)
+        return bitnet__fail(err, BITNET_ERR_ARG, "there are no such rows");
+    again = *t;
+    return bitnet_ternary_check(&again, "ternary", err);
+}
+
+/* Where the code of a weight is: byte and shift. */
+static size_t bitnet__i2s_place(const bitnet_ternary *t, size_t row, size_t column, int *shift) {
+    const size_t at = row * (size_t)t->n + column;
+    switch (t->i2s_layout) {
+        case BITNET_I2S_128:
+            *shift = 6 - (int)(at / 32 % 4) * 2;
+            return at / 128 * 32 + at % 32;
+        case BITNET_I2S_64:
+            *shift = 6 - (int)(at / 16 % 4) * 2;
+            return at / 64 * 16 + at % 16;
+        default:
+            *shift = 6 - (int)(row % 4) * 2;
+            return row / 4 * (size_t)t->n + column;
+    }
+}
+
+/* The stretch of columns from column on whose codes lie in bytes side by side, at one shift. */
+static int32_t bitnet__i2s_run(const bitnet_ternary *t, int32_t row, int32_t column) {
+    const size_t at = (size_t)row * (size_t)t->n + (size_t)column;
+    const size_t left = (size_t)(t->n - column);
+    const size_t run = t->i2s_layout == BITNET_I2S_128 ? 32 - at % 32 :
+                       t->i2s_layout == BITNET_I2S_64 ? 16 - at % 16 : left;
+    return (int32_t)(run < left ? run : left);
+}
+
+BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
+                                               int32_t row, int32_t n_rows, int8_t *out,
+                                               bitnet_error *err) {
+    bitnet_result result = bitnet__ternary_args(t, data, row, n_rows, out, err);
+    bitnet__tl2_parts parts = {0, 0, 0, 0, 0};
+    bitnet__findings found;
+    bitnet__linear l;
+    int32_t r, k, to, i;
+    if (result != BITNET_OK) return result;
+    l = bitnet__ternary_linear(t, data);
+    memset(&found, 0, sizeof found);
+    if (t->type == BITNET__TENSOR_TL2) parts = bitnet__tl2_split(t->n, t->rows, t->tile.BK);
+    for (r = row; r < row + n_rows; r++, out += t->n)
+        for (k = 0; k < t->n; k = to) {
+            if (t->type == BITNET__TENSOR_I2_S) {
+                int shift, bad = 0;
+                const uint8_t *p = data + bitnet__i2s_place(t, (size_t)r, (size_t)k, &shift);
+                to = k + bitnet__i2s_run(t, r, k);
+                for (i = k; i < to; i++) {
+                    const int code = p[i - k] >> shift & 3;
+                    out[i] = (int8_t)(code - 1);
+                    bad |= code & code >> 1;
+                }
+                for (i = k; bad && i < to; i++)
+                    if (out[i] == 2) bitnet__flaw(&found, "code 3", 3, r, i);
+            } else {
+                uint8_t codes[768];
+                to = t->n - k < 768 ? t->n : k + 768;
+                if (t->type == BITNET__TENSOR_TL1) bitnet__unpack_tl1(&l, r, k, to, codes, &found);
+                else bitnet__unpack_tl2(&l, &parts, r, k, to, codes, &found);
+                for (i = k; i < to && !found.flaw; i++) out[i] = (int8_t)(codes[i - k] - 1);
+            }
+            if (found.flaw)
+                return bitnet__fail(err, BITNET_ERR_FORMAT, "%s%s: %s, 0x%02x, at row %d, column "
+                                    "%d, which is no weight", bitnet_tensor_type_name(t->type),
+                                    t->tile.BM ? " with a wrong tile" : "", found.flaw,
+                                    (unsigned)found.value, (int)found.row, (int)found.column);
+        }
+    return BITNET_OK;
+}
+
+/* Bits of a byte under mask become v's. */
+static void bitnet__set_bits(uint8_t *p, uint32_t mask, uint32_t v) {
+    *p = (uint8_t)((*p & ~mask) | v);
+}
+
+static void bitnet__pack_row_tl1(const bitnet_ternary *t, size_t row, const int8_t *w,
+                                 uint8_t *data) {
+    const size_t BM = (size_t)t->tile.BM, BK = (size_t)t->tile.BK, bm = (size_t)t->tile.bm;
+    const size_t by = 256 / bm;
+    size_t k;
+    for (k = 0; k < (size_t)t->n; k += 4, w += 4) {
+        const size_t tile = (row / BM * ((size_t)t->n / BK) + k / BK) * (BM / bm) + row % BM / bm;
+        const size_t group = (tile * (BK / by) + k % BK / by) * (bm / 16) + row % bm / 16;
+        data[(group * (by / 4) + k % by / 4) * 16 + row % 16] =
+            (uint8_t)((3 * w[0] + w[1] + 4) << 4 | (3 * w[2] + w[3] + 4));
+    }
+}
+
+/* The inverse of bitnet__unpack_tl2, which draws the layout. */
+static void bitnet__pack_row_tl2(const bitnet_ternary *t, size_t row, const int8_t *w,
+                                 uint8_t *data) {
+    static const uint8_t order[4] = {0, 2, 1, 3};
+    const bitnet__tl2_parts parts = bitnet__tl2_split(t->n, t->rows, t->tile.BK);
+    const size_t BM = (size_t)t->tile.BM, per_tile = (size_t)t->tile.BK / 24;
+    const size_t tm = row / BM, mb = row % BM / 32, x = order[row % 32 / 8] * 8u + row % 8;
+    const size_t k3 = (size_t)parts.k3, k_tiles = k3 / (size_t)t->tile.BK;
+    size_t k, j;
+    for (k = 0; k < k3; k += 24) {
+        const size_t tile = (tm * k_tiles + k / 24 / per_tile) * (BM / 32) + mb;
+        const size_t unit = tile * per_tile + k / 24 % per_tile;
+        uint8_t *signs = data + parts.signs + unit * 32 + 2 * (row % 16);
+        for (j = 0; j < 8; j++, w += 3) {
+            const int v = 9 * w[0] + 3 * w[1] + w[2];
+            const uint32_t n = (uint32_t)(v < 0 ? -v : v), bit = 15 - (2 * (uint32_t)j +
+                                                                       (uint32_t)(row % 32 / 16));
+            bitnet__set_bits(data + unit * 128 + j / 2 * 32 + x, j % 2 ? 15 : 240,
+                             j % 2 ? n : n << 4);
+            bitnet__set_bits(signs + bit / 8, 1u << bit % 8, (v < 0 ? 1u : 0u) << bit % 8);
+        }
+    }
+    for (; k < (size_t)t->n; k += 4, w += 4) {
+        const size_t tile = (tm * (size_t)(parts.k2 / 32) + (k - k3) / 32) * (BM / 32) + mb;
+        data[parts.pairs + (tile * 8 + (k - k3) % 32 / 4) * 32 + x] =
+            (uint8_t)((3 * w[0] + w[1] + 4) << 4 | (3 * w[2] + w[3] + 4));
+    }
+}
+
+BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8_t *weights,
+                                             int32_t row, int32_t n_rows, uint8_t *data,
+                                             bitnet_error *err) {
+    bitnet_result result = bitnet__ternary_args(t, data, row, n_rows, weights, err);
+    const int8_t *w = weights;
+    int32_t r, k, i, run;
+    if (result != BITNET_OK) return result;
+    for (r = row; r < row + n_rows; r++, w += t->n) {
+        int bad = 0, shift;
+        for (i = 0; i < t->n; i++) bad |= (w[i] + 1) >> 2 | ((w[i] + 1) & (w[i] + 1) >> 1 & 1);
+        if (bad)
+            return bitnet__fail(err, BITNET_ERR_ARG, "row %d holds what is none of -1, 0, 1",
+                                (int)r);
+        if (t->type == BITNET__TENSOR_TL1) bitnet__pack_row_tl1(t, (size_t)r, w, data);
+        else if (t->type == BITNET__TENSOR_TL2) bitnet__pack_row_tl2(t, (size_t)r, w, data);
+        else for (k = 0; k < t->n; k += run) {
+            uint8_t *p = data + bitnet__i2s_place(t, (size_t)r, (size_t)k, &shift);
+            run = bitnet__i2s_run(t, r, k);
+            for (i = 0; i < run; i++)
+                p[i] = (uint8_t)((p[i] & ~(3 << shift)) | (w[k + i] + 1) << shift);
+        }
+    }
+    return BITNET_OK;
+}
+
+/* ---- floats in each type ---- */
+
+BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
+                                              float *out, bitnet_error *err) {
+    const bitnet__type *info = bitnet__type_info(type);
+    bitnet__matrix row;
+    if (!data || !out || n < 0) return bitnet__fail(err, BITNET_ERR_ARG, "there are no floats");
+    switch (type) {
+        case BITNET__TENSOR_F32: case BITNET__TENSOR_F16: case BITNET__TENSOR_BF16:
+        case BITNET__TENSOR_Q4_0: case BITNET__TENSOR_Q8_0: case BITNET__TENSOR_Q6_K:
+            if (n % info->block) break;
+            row.data = data;
+            row.type = type;
+            row.n_cols = n;
+            row.n_rows = 1;
+            bitnet__matrix_row(&row, 0, out);
+            return BITNET_OK;
+        default:
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "unsupported tensor type %u (%s)",
+                                (unsigned)type, info ? info->name : "unknown");
+    }
+    return bitnet__fail(err, BITNET_ERR_ARG, "%d weights are not whole blocks of %s", (int)n,
+                        info->name);
+}
+
+/* To the nearest whole number, halves away from 0, within [low, high]; NaN gives low. */
+static int bitnet__nearest(float x, int low, int high) {
+    if (!(x > (float)low)) return low;
+    if (x >= (float)high) return high;
+    return (int)(x < 0 ? x - 0.5f : x + 0.5f);
+}
+
+/* d = max|x| / 127 as an F16; q = x / d, to the nearest. */
+static int bitnet__quantize_q8_0(const float *x, uint8_t *out) {
+    float most = 0, d;
+    int i;
+    for (i = 0; i < 32; i++) most = x[i] > most ? x[i] : -x[i] > most ? -x[i] : most;
+    bitnet__put_int(out, bitnet__f32_to_f16(most / 127.0f), 2);
+    d = bitnet__load_f16(out);
+    for (i = 0; i < 32; i++)
+        out[2 + i] = d > 0 ? (uint8_t)bitnet__nearest(x[i] / d, -127, 127) : 0;
+    return d <= 65504.0f;
+}
+
+/* The scale of 16 weights for which -32 .. 31 times it comes nearest to them, by squares: tried are
+   nine grids about the one whose -32 is the largest weight, each with the best scale for what it
+   rounds to. */
+static float bitnet__scale_q6_k(const float *x) {
+    float most = 0, best = 0, scale = 0;
+    int i, k;
+    for (i = 0; i < 16; i++) {
+        const float a = x[i] < 0 ? -x[i] : x[i];
+        if (a > (most < 0 ? -most : most)) most = x[i];
+    }
+    if (most == 0) return 0;
+    for (k = -4; k <= 4; k++) {
+        const float f = -(32.0f + 0.25f * (float)k) / most;
+        float xq = 0, qq = 0;
+        for (i = 0; i < 16; i++) {
+            const float q = (float)bitnet__nearest(x[i] * f, -32, 31);
+            xq += x[i] * q;
+            qq += q * q;
+        }
+        if (qq > 0 && xq * xq > best * qq) {
+            best = xq * xq / qq;
+            scale = xq / qq;
+        }
+    }
+    return scale;
+}
+
+/* Layout: see the blocks at >>model. The largest of the 16 scales becomes -128. */
+static int bitnet__quantize_q6_k(const float *x, uint8_t *out) {
+    float scales[16], most = 0, d, f;
+    uint8_t q[256];
+    int i, j, half;
+    for (i = 0; i < 16; i++) {
+        scales[i] = bitnet__scale_q6_k(x + 16 * i);
+        if ((scales[i] < 0 ? -scales[i] : scales[i]) > (most < 0 ? -most : most)) most = scales[i];
+    }
+    memset(out, 0, 210);
+    bitnet__put_int(out + 208, bitnet__f32_to_f16(most / -128.0f), 2);
+    d = bitnet__load_f16(out + 208);
+    for (i = 0; i < 16; i++) {
+        const int s = d < 0 || d > 0 ? bitnet__nearest(scales[i] / d, -128, 127) : 0;
+        out[192 + i] = (uint8_t)s;
+        f = d * (float)s;
+        for (j = 16 * i; j < 16 * i + 16; j++)
+            q[j] = (uint8_t)((f < 0 || f > 0 ? bitnet__nearest(x[j] / f, -32, 31) : 0) + 32);
+    }
+    for (half = 0; half < 2; half++)
+        for (j = 0; j < 32; j++) {
+            const uint8_t *p = q + 128 * half + j;
+            out[64 * half + j] = (uint8_t)((p[0] & 15) | (p[64] & 15) << 4);
+            out[64 * half + 32 + j] = (uint8_t)((p[32] & 15) | (p[96] & 15) << 4);
+            out[128 + 32 * half + j] =
+                (uint8_t)(p[0] >> 4 | p[32] >> 4 << 2 | p[64] >> 4 << 4 | p[96] >> 4 << 6);
+        }
+    return d >= -65504.0f && d <= 65504.0f;
+}
+
+BITNET_API bitnet_result bitnet_floats_pack(uint32_t type, const float *x, int32_t n, uint8_t *out,
+                                            bitnet_error *err) {
+    const bitnet__type *info = bitnet__type_info(type);
+    int32_t i;
+    int ok = 1;
+    if (!x || !out || n < 0) return bitnet__fail(err, BITNET_ERR_ARG, "there are no floats");
+    if (type != BITNET__TENSOR_F32 && type != BITNET__TENSOR_F16 && type != BITNET__TENSOR_BF16 &&
+        type != BITNET__TENSOR_Q8_0 && type != BITNET__TENSOR_Q6_K)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "floats cannot become type %u (%s) here",
+                            (unsigned)type, info ? info->name : "unknown");
+    if (n % info->block)
+        return bitnet__fail(err, BITNET_ERR_ARG, "%d weights are not whole blocks of %s", (int)n,
+                            info->name);
+    for (i = 0; i < n && ok; i++) ok = x[i] - x[i] == 0.0f;
+    for (i = 0; i < n && ok; i += info->block, x += info->block, out += info->bytes) {
+        const uint32_t bits = bitnet__float_bits(*x);
+        switch (type) {
+            case BITNET__TENSOR_F32: bitnet__put_int(out, bits, 4); break;
+            case BITNET__TENSOR_BF16:  /* to nearest, ties to even */
+                bitnet__put_int(out, (bits + 0x7fff + (bits >> 16 & 1)) >> 16, 2);
+                ok = (out[1] & 0x7f) != 0x7f || out[0] < 0x80;
+                break;
+            case BITNET__TENSOR_F16:
+                bitnet__put_int(out, bitnet__f32_to_f16(*x), 2);
+                ok = *x < 65520.0f && *x > -65520.0f;
+                break;
+            case BITNET__TENSOR_Q8_0: ok = bitnet__quantize_q8_0(x, out); break;
+            default: ok = bitnet__quantize_q6_k(x, out); break;
+        }
+    }
+    if (!ok)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "a weight is a NaN or too large for %s",
+                            info->name);
+    return BITNET_OK;
+}
+
 /* =============================================================================================
    >>api  what is left: names of things
    ============================================================================================= */
@@ -6782,6 +7429,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__MAX_ROW
 #undef BITNET__MAX_TENSORS
 #undef BITNET__MAX_THREADS
+#undef BITNET__MAX_PACKERS
 #undef BITNET__MMAP_POSIX
 #undef BITNET__MMAP_WIN32
 #undef BITNET__NOMINMAX
@@ -6793,8 +7441,6 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__THREADS_POSIX
 #undef BITNET__THREADS_WIN32
 #undef BITNET__THREAD_RETURN
-#undef BITNET__TYPE_TL1
-#undef BITNET__TYPE_TL2
 #endif /* BITNET__IMPLEMENTED */
 #endif /* BITNET_IMPLEMENTATION */
 

@@ -7,6 +7,7 @@
 #include "test_tokenizer.c"
 #include "test_gguf.c"
 #include "test_model.c"
+#include "test_import.c"
 #include "test_lookup.c"
 #include "test_screen.c"
 #include "test_files.c"

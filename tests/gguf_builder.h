@@ -196,6 +196,8 @@ typedef struct gb_model {
     int untied;                        /* 1: output.weight of head_type */
     uint32_t head_type;
     bitnet_i2s_layout packing;         /* (128-group) */
+    /* what linear tensors are written as (0: I2_S): a heap block; may change the scale */
+    uint8_t *(*encode)(gb_linear *l, uint32_t *type, size_t *size);
     const char *scale_suffix;          /* "_scale" or ".scale": a tensor of its own (0: in place) */
     int identity; /* 1: attn_output and ffn_down have scale 0: layers do nothing */
     float eps, freq_base;              /* (1e-5 and 500000, and no keys) */
@@ -295,9 +297,10 @@ static inline size_t gb_code_at(bitnet_i2s_layout packing, size_t n_in, size_t i
 
 static inline void gb_make_linear(gb_model *m, const char *name, int n_in, int n_out, int silent,
                                   gb_linear *l) {
-    size_t n = (size_t)n_in * (size_t)n_out, i, at;
+    size_t n = (size_t)n_in * (size_t)n_out, size = n / 4 + 32, i, at;
+    uint32_t type = GB_TENSOR_I2_S;
     int shift;
-    uint8_t *bytes = (uint8_t *)gb_malloc(n / 4 + 32);
+    uint8_t *bytes = (uint8_t *)gb_malloc(size);
     char scale_name[128];
     l->n_in = n_in;
     l->n_out = n_out;
@@ -318,7 +321,11 @@ static inline void gb_make_linear(gb_model *m, const char *name, int n_in, int n
     } else {
         memset(bytes + n / 4, 0x44, 4);                    /* not what must be used */
     }
-    gb_tensor(&m->file, name, GB_TENSOR_I2_S, (uint64_t)n_in, (uint64_t)n_out, bytes, n / 4 + 32);
+    if (m->encode) {
+        free(bytes);
+        bytes = m->encode(l, &type, &size);
+    }
+    gb_tensor(&m->file, name, type, (uint64_t)n_in, (uint64_t)n_out, bytes, size);
     free(bytes);
     if (m->scale_suffix) {
         size_t stem = strlen(name) - (m->scale_suffix[0] == '.' ? strlen(".weight") : 0);

@@ -177,7 +177,7 @@ static void test_write_misuse(void) {
                 break;
             case 4: bitnet_gguf_add_tensor(&w, "t", BITNET_TENSOR_Q8_0, 2, odd); break;
             case 5: bitnet_gguf_add_tensor(&w, "t", BITNET_TENSOR_F32, 2, huge); break;
-            case 6: bitnet_gguf_add_tensor(&w, "t", 4, 2, dims); break;
+            case 6: bitnet_gguf_add_tensor(&w, "t", 77, 2, dims); break;
             case 7: bitnet_gguf_add_tensor(&w, "t", BITNET_TENSOR_F32, 5, dims); break;
             case 8: bitnet_gguf_add_value(&w, "k", &bad); break;
             case 9: bitnet_gguf_add_strings(&w, "k", 0, 0, 1); break;
