@@ -5,7 +5,7 @@
 # Other machines, each in an emulator; then all suites, the longest first.
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows
     i686 wasm-relaxed wasm-simd"
-SUITES="web-node sanitizers check $MACHINES cc web-firefox races gcc-native-unsigned-char cli crosscheck qemu-x86
+SUITES="web-node sanitizers check $MACHINES cc web-firefox races gcc-native-unsigned-char cli crosscheck convert qemu-x86
     clang web-cache web-chromium"
 
 # Of these, where they are, every machine's report must be the same.
@@ -22,6 +22,7 @@ suite_commands() {
         crosscheck)
             build_example "$CC $CFLAGS" crosscheck &&
                 sh tests/test_crosscheck.sh build/crosscheck-crosscheck examples/tiny.gguf ;;
+        convert) convert ;;
         gcc-native-unsigned-char) need gcc; quick_tests gcc -O3 -march=native -funsigned-char ;;
         clang) need clang; quick_tests clang -O2 ;;
         sanitizers)                    # gcc's: clang takes minutes for a file
@@ -164,6 +165,29 @@ build_tests() {
 
 tests() { build_tests "$@" && run $RUN "build/tests-$suite"; }
 quick_tests() { build_tests "$@" && BITNET_TEST_QUICK=1 run $RUN "build/tests-$suite"; }
+
+# convert.c as it is, then with gcc's sanitizers.
+convert() {
+    bad=0
+    build_example "$CC $CFLAGS" crosscheck && build_example "$CC $CFLAGS" convert || return 1
+    convert_tests "build/convert-$suite" || bad=1
+    if have gcc; then
+        suite=convert-sanitizers
+        build_example "gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all" convert &&
+            convert_tests "build/convert-$suite" || bad=1
+    fi
+    return $bad
+}
+
+convert_tests() {
+    code=0
+    sh tests/test_convert.sh "$1" || code=1
+    if have python3; then
+        sh tests/test_convert_hf.sh "$1" build/crosscheck-convert tests/data/a.gguf || code=1
+    else echo "skip convert-hf: python3 is not installed"
+    fi
+    return $code
+}
 
 # ---- on other machines ----
 
