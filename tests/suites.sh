@@ -5,7 +5,7 @@
 # Other machines, each in an emulator; then all suites, the longest first.
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows
     i686 wasm-relaxed wasm-simd"
-SUITES="web-node sanitizers check $MACHINES cc web-firefox races gcc-native-unsigned-char cli crosscheck qemu-x86
+SUITES="web-node sanitizers convert-hf check $MACHINES cc web-firefox races gcc-native-unsigned-char cli crosscheck qemu-x86
     clang web-cache web-chromium"
 
 # Of these, where they are, every machine's report must be the same.
@@ -22,6 +22,13 @@ suite_commands() {
         crosscheck)
             build_example "$CC $CFLAGS" crosscheck &&
                 sh tests/test_crosscheck.sh build/crosscheck-crosscheck examples/tiny.gguf ;;
+        convert-hf)                    # a converter that crosscheck need not be
+            need gcc
+            need python3
+            build_example "gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all" convert &&
+                build_example "$CC $CFLAGS" crosscheck &&
+                sh tests/test_convert_hf.sh build/convert-convert-hf build/crosscheck-convert-hf \
+                    examples/tiny.gguf tests/data/a.gguf ;;
         gcc-native-unsigned-char) need gcc; quick_tests gcc -O3 -march=native -funsigned-char ;;
         clang) need clang; quick_tests clang -O2 ;;
         sanitizers)                    # gcc's: clang takes minutes for a file
