@@ -4442,8 +4442,9 @@ static void bitnet__pack_job(void *arg, int i) {
     }
 }
 
-static bitnet_result bitnet__fail_scales(const char *name, const bitnet__findings *a, uint32_t scale,
-                                         int32_t row, int32_t column, bitnet_error *err) {
+static bitnet_result bitnet__fail_scales(const char *name, const bitnet__findings *a,
+                                         uint32_t scale, int32_t row, int32_t column,
+                                         bitnet_error *err) {
     return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has blocks of different scales: "
                         "%g (row %d, column %d), %g (row %d, column %d); a layer needs one", name,
                         (double)bitnet__f16_to_f32(a->scale), (int)a->scale_row,
@@ -4466,8 +4467,8 @@ static bitnet_result bitnet__judge_rows(const bitnet__packing *p, const char *na
         if (f->flaw == bitnet__two_scales)
             return bitnet__fail_scales(name, first, f->value, f->row, f->column, err);
         if (f->flaw && l->tile.BM)
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is no %s of tile %d,%d,%d: %s, "
-                                "0x%02x, at row %d, column %d (see tile)", name, type,
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is no %s of tile %d,%d,%d: "
+                                "%s, 0x%02x, at row %d, column %d (see tile)", name, type,
                                 (int)l->tile.BM, (int)l->tile.BK, (int)l->tile.bm, f->flaw,
                                 (unsigned)f->value, (int)f->row, (int)f->column);
         if (f->flaw)
