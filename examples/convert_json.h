@@ -89,7 +89,7 @@ static bitnet_result json_escape(json *j, uint32_t *cp, bitnet_error *err) {
     return BITNET_OK;
 }
 
-static bitnet_result json_string(json *j, json_node *node, bitnet_error *err) {
+static bitnet_result json_read_string(json *j, json_node *node, bitnet_error *err) {
     const size_t start = j->at++;
     char *out = j->text + j->at;
     bitnet_result r;
@@ -123,7 +123,7 @@ static size_t json_digits(json *j) {
     return j->at - from;
 }
 
-static bitnet_result json_number(json *j, json_node *node, bitnet_error *err) {
+static bitnet_result json_read_number(json *j, json_node *node, bitnet_error *err) {
     size_t n;
     int ok;
     node->at = (uint32_t)j->at;
@@ -144,7 +144,7 @@ static bitnet_result json_number(json *j, json_node *node, bitnet_error *err) {
     return ok ? BITNET_OK : json_fail(j, node->at, "this is not a number", err);
 }
 
-static bitnet_result json_word(json *j, json_node *node, bitnet_error *err) {
+static bitnet_result json_read_word(json *j, json_node *node, bitnet_error *err) {
     static const struct { const char *word; json_type type; } words[] = {
         {"null", JSON_NULL}, {"false", JSON_FALSE}, {"true", JSON_TRUE}
     };
@@ -221,7 +221,7 @@ static bitnet_result json_parse(json *j, bitnet_error *err) {
         if (parent && parent->type == JSON_OBJECT) {
             if (j->text[j->at] != '"') return json_fail(j, j->at, "a key was to begin here", err);
             if (!(node = json_add(j, JSON_STRING))) break;
-            if ((r = json_string(j, node, err))) return r;
+            if ((r = json_read_string(j, node, err))) return r;
             json_skip_space(j);
             if (j->text[j->at] != ':') return json_fail(j, j->at, "':' was to be here", err);
             j->at++;
@@ -237,9 +237,9 @@ static bitnet_result json_parse(json *j, bitnet_error *err) {
             json_skip_space(j);
             if (j->text[j->at] != (c == '{' ? '}' : ']')) continue;
         } else {
-            r = c == '"' ? json_string(j, node, err)
-                : c == '-' || (c >= '0' && c <= '9') ? json_number(j, node, err)
-                                                     : json_word(j, node, err);
+            r = c == '"' ? json_read_string(j, node, err)
+                : c == '-' || (c >= '0' && c <= '9') ? json_read_number(j, node, err)
+                                                     : json_read_word(j, node, err);
             if (r) return r;
         }
         for (;;) {                     /* a value has ended, or a container is empty */

@@ -11,6 +11,7 @@
 #include "test_lookup.c"
 #include "test_screen.c"
 #include "test_files.c"
+#include "test_json.c"
 #include "test_text.c"
 #include "test_tiny.c"
 #include "test_kernels.c"

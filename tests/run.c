@@ -22,7 +22,8 @@
 #include "test.h"
 
 #define TEST_SUITES(X) \
-    X(kernels) X(tokenizer) X(gguf) X(model) X(import) X(screen) X(lookup) X(files) X(text) X(tiny)
+    X(kernels) X(tokenizer) X(gguf) X(model) X(import) X(screen) X(lookup) X(files) X(json) \
+    X(text) X(tiny)
 #ifndef TEST_DATA_DIR
   #define TEST_DATA_DIR "tests/data"
 #endif
