@@ -231,7 +231,7 @@ extern "C" {
     X(BITNET_OK, 0, "no error") \
     X(BITNET_ERR_ARG, -1, "bad argument") \
     X(BITNET_ERR_MEMORY, -2, "out of memory") \
-    X(BITNET_ERR_IO, -3, "cannot read") \
+    X(BITNET_ERR_IO, -3, "cannot read or write") \
     X(BITNET_ERR_TRUNCATED, -4, "file ends too early") \
     X(BITNET_ERR_FORMAT, -5, "file breaks its format") \
     X(BITNET_ERR_UNSUPPORTED, -6, "not supported") \
@@ -572,6 +572,154 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 /* Compares every entry with the scalar one, bit for bit, on fixed inputs, and the build with the
    rules under DETERMINISM. Takes a few milliseconds. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
+
+/* ---- files: GGUF of any kind, to look into and to write ---- */
+
+/* Types of metadata values, and of tensors as far as this library makes them. */
+enum {
+    BITNET_GGUF_U8, BITNET_GGUF_I8, BITNET_GGUF_U16, BITNET_GGUF_I16, BITNET_GGUF_U32,
+    BITNET_GGUF_I32, BITNET_GGUF_F32, BITNET_GGUF_BOOL, BITNET_GGUF_STRING, BITNET_GGUF_ARRAY,
+    BITNET_GGUF_U64, BITNET_GGUF_I64, BITNET_GGUF_F64
+};
+enum {
+    BITNET_TENSOR_F32 = 0, BITNET_TENSOR_F16 = 1, BITNET_TENSOR_Q4_0 = 2, BITNET_TENSOR_Q8_0 = 8,
+    BITNET_TENSOR_Q6_K = 14, BITNET_TENSOR_BF16 = 30, BITNET_TENSOR_I2_S = 36,
+    BITNET_TENSOR_TL1 = 38, BITNET_TENSOR_TL2 = 39
+};
+
+typedef struct bitnet_gguf bitnet_gguf;   /* an open file; immutable; any thread */
+
+/* Data is as in the file: little-endian, unaligned, not NUL-terminated; each string of an array has
+   its length in front, 8 bytes. */
+typedef struct bitnet_gguf_value {
+    uint32_t type, element;      /* BITNET_GGUF_*; element: an array's, else 0 */
+    uint64_t count;              /* elements of an array; else 1 */
+    uint64_t size;               /* bytes at data */
+    const uint8_t *data;
+} bitnet_gguf_value;
+
+typedef struct bitnet_gguf_key {
+    char name[257];              /* NUL-terminated */
+    bitnet_gguf_value value;
+} bitnet_gguf_key;
+
+typedef struct bitnet_gguf_tensor {
+    char name[257];              /* NUL-terminated */
+    uint32_t type;               /* ggml's number, any */
+    const char *type_name;       /* ggml's; 0: unknown here. Number 39 is TL2, or else MXFP4 */
+    int32_t n_dims;              /* 1 to 4 */
+    uint64_t dims[4];            /* row length, rows, ...; beyond n_dims: 1 */
+    uint64_t offset;             /* of its data from the file's start */
+    uint64_t size;               /* bytes; 0: a type whose size is not known here */
+    const uint8_t *data;         /* 0: the file is read through callbacks, see bitnet_gguf_read */
+} bitnet_gguf_tensor;
+
+/* Opens a file whatever its architecture, with the checks that loading makes. As with models, a
+   file is mapped where that can be, memory is borrowed, io is used until it is closed. allocator
+   and err may be 0. Values and tensors' data live until then. */
+#ifndef BITNET_NO_STDIO
+BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
+                                               bitnet_gguf **out, bitnet_error *err);
+#endif
+BITNET_API bitnet_result bitnet_gguf_open_memory(const void *data, size_t size,
+                                                 const bitnet_allocator *allocator,
+                                                 bitnet_gguf **out, bitnet_error *err);
+BITNET_API bitnet_result bitnet_gguf_open_io(const bitnet_io *io, const bitnet_allocator *allocator,
+                                             bitnet_gguf **out, bitnet_error *err);
+BITNET_API void bitnet_gguf_close(bitnet_gguf *g);               /* 0 is fine */
+/* Key or tensor i, in the file's order; BITNET_ERR_ARG if there are not so many. Or by name. */
+BITNET_API bitnet_result bitnet_gguf_get_key(const bitnet_gguf *g, uint64_t i,
+                                             bitnet_gguf_key *out);
+BITNET_API bitnet_result bitnet_gguf_find_key(const bitnet_gguf *g, const char *name,
+                                              bitnet_gguf_key *out);
+BITNET_API bitnet_result bitnet_gguf_get_tensor(const bitnet_gguf *g, uint64_t i,
+                                                bitnet_gguf_tensor *out);
+BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const char *name,
+                                                 bitnet_gguf_tensor *out);
+/* The next element of an array; *element {0} asks for the first one. Returns 0 at the end, and if
+   value is no array. */
+BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_value *element);
+/* A value as text; as bitnet_model_get_meta. */
+BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap);
+/* n bytes of a tensor's data, from byte at on, however the file was opened. */
+BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
+                                          uint64_t at, void *dst, size_t n, bitnet_error *err);
+/* ggml's name of a tensor's type; 0: unknown. Number 39 is TL2 here. */
+BITNET_API const char *bitnet_tensor_type_name(uint32_t type);
+/* Bytes of a tensor in a file; 0 if the type is unknown or cannot have this shape. */
+BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims);
+
+/* A matrix of ternary weights as a file has it: I2_S, TL1 or TL2. */
+typedef struct bitnet_ternary {
+    uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1 or _TL2 */
+    int32_t n, rows;             /* weights of a row, rows */
+    bitnet_i2s_layout i2s_layout;    /* of I2_S; see PACKINGS */
+    bitnet_tile tile;            /* of TL1 and TL2; 0: the one published for this shape */
+} bitnet_ternary;
+
+/* Can there be such a matrix? Fills in the tile. name is for err's text. The tensor's bytes are
+   bitnet_tensor_size's; the last 32 of them begin with the scale, an F32. */
+BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
+                                              bitnet_error *err);
+/* Rows [row, row + n_rows) of a matrix that has passed that check, as -1, 0, 1: out [n_rows][n].
+   data is the whole tensor. What is no weight: BITNET_ERR_FORMAT, with its place. */
+BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
+                                               int32_t row, int32_t n_rows, int8_t *out,
+                                               bitnet_error *err);
+/* The other way: sets these rows in data, the whole tensor; what is padding, or the scale, stays.
+   Whole multiples of 32 rows are the fastest. */
+BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8_t *weights,
+                                             int32_t row, int32_t n_rows, uint8_t *data,
+                                             bitnet_error *err);
+/* n weights in F32, F16, BF16, Q8_0, Q4_0 or Q6_K as floats. n is whole blocks. */
+BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
+                                              float *out, bitnet_error *err);
+/* The other way, without Q4_0; BITNET_ERR_FORMAT if x holds a NaN or what the type cannot reach. */
+BITNET_API bitnet_result bitnet_floats_pack(uint32_t type, const float *x, int32_t n, uint8_t *out,
+                                            bitnet_error *err);
+
+/* Writes a GGUF v3 file from its first byte to its last. {0} with write_fn set begins; then keys
+   and tensors are added, the header is written, then each tensor's bytes in the order in which
+   they were added, in pieces of any size. After a failure all calls return its code, so that it is
+   enough to look at the end's; err has the text. Strings are copied. */
+typedef struct bitnet_gguf_writer {
+    int (*write_fn)(void *ud, const void *p, size_t n);   /* nonzero: it failed */
+    void *ud;
+    bitnet_allocator allocator;  /* all zero: malloc */
+    bitnet_error err;            /* the first failure */
+    struct bitnet__writing *state;   /* the library's */
+} bitnet_gguf_writer;
+
+/* Names have 1 to 256 bytes and are given once; general.alignment (a U32) sets what it says. */
+BITNET_API bitnet_result bitnet_gguf_add_string(bitnet_gguf_writer *w, const char *name,
+                                                const char *text);
+BITNET_API bitnet_result bitnet_gguf_add_u32(bitnet_gguf_writer *w, const char *name, uint32_t v);
+BITNET_API bitnet_result bitnet_gguf_add_f32(bitnet_gguf_writer *w, const char *name, float v);
+BITNET_API bitnet_result bitnet_gguf_add_bool(bitnet_gguf_writer *w, const char *name, int v);
+BITNET_API bitnet_result bitnet_gguf_add_i32s(bitnet_gguf_writer *w, const char *name,
+                                              const int32_t *v, uint64_t n);
+BITNET_API bitnet_result bitnet_gguf_add_f32s(bitnet_gguf_writer *w, const char *name,
+                                              const float *v, uint64_t n);
+/* lengths 0: the texts are NUL-terminated. */
+BITNET_API bitnet_result bitnet_gguf_add_strings(bitnet_gguf_writer *w, const char *name,
+                                                 const char *const *texts, const size_t *lengths,
+                                                 uint64_t n);
+/* Any value, such as another file's. */
+BITNET_API bitnet_result bitnet_gguf_add_value(bitnet_gguf_writer *w, const char *name,
+                                               const bitnet_gguf_value *value);
+/* dims: row length, rows, ... The size is bitnet_tensor_size's. */
+BITNET_API bitnet_result bitnet_gguf_add_tensor(bitnet_gguf_writer *w, const char *name,
+                                                uint32_t type, int32_t n_dims,
+                                                const uint64_t *dims);
+BITNET_API bitnet_result bitnet_gguf_write_header(bitnet_gguf_writer *w);
+/* n more bytes of the tensor that is due; a call never goes on into the next one. */
+BITNET_API bitnet_result bitnet_gguf_write_data(bitnet_gguf_writer *w, const void *p, size_t n);
+/* BITNET_ERR_ARG if bytes of a tensor are missing. Frees what the writer holds. */
+BITNET_API bitnet_result bitnet_gguf_write_end(bitnet_gguf_writer *w);
+/* Frees what the writer holds, whether or not it ended; 0 is fine. err stays. */
+BITNET_API void bitnet_gguf_writer_free(bitnet_gguf_writer *w);
+/* How large the file will be; 0 before the header is written. */
+BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
 
 #ifdef __cplusplus
 }
@@ -3337,7 +3485,7 @@ static bitnet__tl2_parts bitnet__tl2_split(int32_t n_in, int32_t n_out, int32_t 
 }
 
 /* The tile of a TL1 or TL2 tensor: the caller's, or the one that was published for its shape. */
-static bitnet_result bitnet__load_tile(const bitnet_model *m, const char *name, bitnet__linear *l,
+static bitnet_result bitnet__load_tile(bitnet_tile t, const char *name, bitnet__linear *l,
                                        bitnet_error *err) {
     static const struct { int16_t n_out, n_in; bitnet_tile tl1, tl2; } published[] = {
         {1536, 4096, {256, 128, 32}, {256, 96, 32}},       /* bitnet_b1_58-large */
@@ -3352,7 +3500,6 @@ static bitnet_result bitnet__load_tile(const bitnet_model *m, const char *name, 
         {4096, 4096, {128, 64, 64}, {128, 96, 32}}
     };
     const int tl2 = l->type == BITNET__TENSOR_TL2;
-    bitnet_tile t = m->params.tile;
     size_t i;
     int fits;
     for (i = 0; !t.BM && i < sizeof published / sizeof published[0]; i++)
@@ -3418,7 +3565,7 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     l->n_in = (n_in + 127) / 128 * 128;
     l->n_out = n_out;
     memset(&l->tile, 0, sizeof l->tile);
-    if (tiled && (r = bitnet__load_tile(m, name, l, err))) return r;
+    if (tiled && (r = bitnet__load_tile(m->params.tile, name, l, err))) return r;
     r = bitnet__tensor_bytes(m, t, &l->w, err);
     if (r == BITNET_OK) r = bitnet__load_scale(m, name, t, l->w, &l->scale, err);
     if (r == BITNET_OK && t->type == BITNET__TENSOR_TL2) r = bitnet__check_padding(name, l, t, err);
@@ -3996,18 +4143,14 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->add_bos = m->add_bos;
 }
 
-BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf,
-                                     size_t cap) {
-    const bitnet__key *k = key ? bitnet__find_key(&m->gguf, key) : 0;
-    const uint8_t *p;
+/* A value as text; see bitnet_model_get_meta. */
+static int bitnet__value_text(uint32_t type, const uint8_t *p, uint64_t size, char *buf,
+                              size_t cap) {
     char text[BITNET__TEXT];
     int64_t n = 0;
     double d;
-    uint64_t bits;
-    if (!k) return BITNET_ERR_ARG;
-    p = m->gguf.src.data + k->value;
-    bits = k->size == 8 ? bitnet__get_u64(p) : 0;
-    switch (k->type) {
+    const uint64_t bits = size == 8 ? bitnet__get_u64(p) : 0;
+    switch (type) {
         case BITNET__U8: n = p[0]; break;
         case BITNET__I8: n = (int8_t)p[0]; break;
         case BITNET__U16: n = bitnet__get_u16(p); break;
@@ -4020,7 +4163,7 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
     /* Sign and digits apart: not every snprintf prints the lowest number of a type. */
     bitnet__format(text, "%s%llu", n < 0 ? "-" : "",
                    n < 0 ? 0 - (unsigned long long)n : (unsigned long long)n);
-    switch (k->type) {
+    switch (type) {
         case BITNET__U64: bitnet__format(text, "%llu", (unsigned long long)bits); break;
         case BITNET__BOOL: bitnet__format(text, "%s", p[0] ? "true" : "false"); break;
         case BITNET__F32: bitnet__format(text, "%.9g", (double)bitnet__load_f32(p)); break;
@@ -4029,13 +4172,13 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
             bitnet__format(text, "%.17g", d);
             break;
         case BITNET__STRING:
-            if (k->size > INT32_MAX) return BITNET_ERR_LIMIT;
+            if (size > INT32_MAX) return BITNET_ERR_LIMIT;
             if (cap > 0) {
-                size_t len = k->size < cap ? (size_t)k->size : cap - 1;
+                size_t len = size < cap ? (size_t)size : cap - 1;
                 memcpy(buf, p, len);
                 buf[len] = 0;
             }
-            return (int)k->size;
+            return (int)size;
         case BITNET__ARRAY: return BITNET_ERR_UNSUPPORTED;
         default: break;
     }
@@ -4045,6 +4188,13 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
         buf[len] = 0;
     }
     return (int)strlen(text);
+}
+
+BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf,
+                                     size_t cap) {
+    const bitnet__key *k = key ? bitnet__find_key(&m->gguf, key) : 0;
+    if (!k) return BITNET_ERR_ARG;
+    return bitnet__value_text(k->type, m->gguf.src.data + k->value, k->size, buf, cap);
 }
 
 /* =============================================================================================
@@ -6573,6 +6723,984 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
             return bitnet__fail(err, BITNET_ERR_SELFTEST, "kernels '%s': %s differs from scalar at "
                                 "n = %d", k->name, bad, lengths[i]);
     }
+    return BITNET_OK;
+}
+
+/* =============================================================================================
+   >>files  GGUF files of any kind, to look into and to write
+   Reading is >>gguf's, with its checks; what is handed out are copies of names and views of values.
+   The writer collects the header's two lists in memory and puts them out as soon as both are
+   complete; tensors' data only passes through.
+   ============================================================================================= */
+
+BITNET_API const char *bitnet_tensor_type_name(uint32_t type) {
+    const bitnet__type *t = bitnet__type_info(type);
+    return t ? t->name : 0;
+}
+
+BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims) {
+    uint64_t n = 1;
+    int32_t i;
+    if (!dims || n_dims < 1 || n_dims > 4) return 0;
+    for (i = 0; i < n_dims; i++) {
+        if (dims[i] == 0 || dims[i] > ((uint64_t)1 << 40) / n) return 0;
+        n *= dims[i];
+    }
+    return bitnet__tensor_size(type, bitnet__type_info(type), dims[0], n / dims[0]);
+}
+
+/* ---- reading ---- */
+
+struct bitnet_gguf {
+    bitnet__gguf file;
+    bitnet_allocator allocator;
+    void *map, *stream;                /* to be unmapped or closed; else 0 */
+};
+
+/* What a record of a tensor says: name, and after it in the header u32 n_dims, u64 dims[n_dims]. */
+static void bitnet__gguf_tensor_at(const bitnet_gguf *g, const bitnet__tensor *t,
+                                   bitnet_gguf_tensor *out) {
+    const uint8_t *p = g->file.src.data + t->name + t->name_len;
+    int32_t i;
+    memset(out, 0, sizeof *out);
+    memcpy(out->name, g->file.src.data + t->name, t->name_len);
+    out->type = t->type;
+    out->n_dims = (int32_t)bitnet__get_u32(p);
+    for (i = 0; i < 4; i++) out->dims[i] = i < out->n_dims ? bitnet__get_u64(p + 4 + 8 * i) : 1;
+    out->offset = t->offset;
+    out->size = t->size;
+    out->type_name = t->info ? t->info->name : 0;
+    if (!g->file.src.io.read_fn) out->data = g->file.src.data + t->offset;
+}
+
+/* Names are handed out as C strings, so that none may hold a NUL. */
+static bitnet_result bitnet__gguf_check_names(const bitnet__gguf *g, bitnet_error *err) {
+    uint64_t i;
+    for (i = 0; i < g->n_keys + g->n_tensors; i++) {
+        const int is_key = i < g->n_keys;
+        const uint64_t k = is_key ? i : i - g->n_keys;
+        if (memchr(g->src.data + (is_key ? g->keys[k].name : g->tensors[k].name), 0,
+                   is_key ? g->keys[k].name_len : g->tensors[k].name_len))
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF %s %llu has a NUL in its name",
+                                is_key ? "key" : "tensor", (unsigned long long)k);
+    }
+    return BITNET_OK;
+}
+
+/* Takes over map and stream, on failure too. */
+static bitnet_result bitnet__gguf_open(const bitnet__source *src, void *map, void *stream,
+                                       const bitnet_allocator *allocator, bitnet_gguf **out,
+                                       bitnet_error *err) {
+    bitnet_gguf blank, *g;
+    bitnet_result r;
+    memset(&blank, 0, sizeof blank);
+    if (allocator) blank.allocator = *allocator;
+    blank.map = map;
+    blank.stream = stream;
+    blank.file.src = *src;
+    if (!blank.allocator.alloc_fn != !blank.allocator.free_fn) {
+        blank.allocator.alloc_fn = 0;
+        g = 0;
+        r = bitnet__fail(err, BITNET_ERR_ARG, "the allocator needs both of its functions");
+    } else {
+        g = (bitnet_gguf *)bitnet__alloc(&blank.allocator, sizeof *g);
+        r = g ? BITNET_OK : bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for an open file");
+    }
+    if (!g) {
+        if (map) bitnet__unmap(map, src->size);
+#ifndef BITNET_NO_STDIO
+        if (stream) fclose((FILE *)stream);
+#endif
+        return r;
+    }
+    *g = blank;
+    r = bitnet__gguf_parse(&g->file, &g->allocator, err);
+    if (r == BITNET_OK) r = bitnet__gguf_check_names(&g->file, err);
+    if (r != BITNET_OK) {
+        bitnet_gguf_close(g);
+        return r;
+    }
+    *out = g;
+    return BITNET_OK;
+}
+
+BITNET_API void bitnet_gguf_close(bitnet_gguf *g) {
+    bitnet_allocator a;
+    if (!g) return;
+    a = g->allocator;
+    bitnet__free(&a, g->file.keys);
+    bitnet__free(&a, g->file.tensors);
+    if (g->file.src.io.read_fn) bitnet__free(&a, (void *)(uintptr_t)g->file.src.data);
+    if (g->map) bitnet__unmap(g->map, g->file.src.size);
+#ifndef BITNET_NO_STDIO
+    if (g->stream) fclose((FILE *)g->stream);
+#endif
+    bitnet__free(&a, g);
+}
+
+BITNET_API bitnet_result bitnet_gguf_open_memory(const void *data, size_t size,
+                                                 const bitnet_allocator *allocator,
+                                                 bitnet_gguf **out, bitnet_error *err) {
+    bitnet__source src;
+    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the open file");
+    *out = 0;
+    if (!data) return bitnet__fail(err, BITNET_ERR_ARG, "there is no data to open");
+    memset(&src, 0, sizeof src);
+    src.data = (const uint8_t *)data;
+    src.size = src.have = size;
+    return bitnet__gguf_open(&src, 0, 0, allocator, out, err);
+}
+
+BITNET_API bitnet_result bitnet_gguf_open_io(const bitnet_io *io, const bitnet_allocator *allocator,
+                                             bitnet_gguf **out, bitnet_error *err) {
+    bitnet__source src;
+    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the open file");
+    *out = 0;
+    if (!io || !io->read_fn) return bitnet__fail(err, BITNET_ERR_ARG, "there is no read_fn");
+    memset(&src, 0, sizeof src);
+    src.size = io->size;
+    src.io = *io;
+    return bitnet__gguf_open(&src, 0, 0, allocator, out, err);
+}
+
+#ifndef BITNET_NO_STDIO
+BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
+                                               bitnet_gguf **out, bitnet_error *err) {
+    bitnet__source src;
+    void *map;
+    FILE *f = 0;
+    long size;
+    bitnet_result r;
+    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the open file");
+    *out = 0;
+    if (!path) return bitnet__fail(err, BITNET_ERR_ARG, "there is no path");
+    memset(&src, 0, sizeof src);
+    r = bitnet__map_file(path, &map, &src.size, err);
+    if (r != BITNET_OK) return r;
+    if (map) {
+        src.data = (const uint8_t *)map;
+        src.have = src.size;
+    } else {
+        f = fopen(path, "rb");
+        if (!f) return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
+        if (fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0 || size == LONG_MAX) {
+            fclose(f);
+            return bitnet__fail(err, BITNET_ERR_IO, "cannot seek in '%.120s'", path);
+        }
+        src.size = (uint64_t)size;
+        src.io.size = src.size;
+        src.io.read_fn = bitnet__file_read;
+        src.io.ud = f;
+    }
+    return bitnet__gguf_open(&src, map, f, allocator, out, err);
+}
+#endif
+
+static void bitnet__gguf_key_at(const bitnet_gguf *g, const bitnet__key *k, bitnet_gguf_key *out) {
+    memset(out, 0, sizeof *out);
+    memcpy(out->name, g->file.src.data + k->name, k->name_len);
+    out->value.type = k->type;
+    out->value.element = k->type == BITNET__ARRAY ? k->element : 0u;
+    out->value.count = k->type == BITNET__ARRAY ? k->count : 1;
+    out->value.size = k->size;
+    out->value.data = g->file.src.data + k->value;
+}
+
+BITNET_API bitnet_result bitnet_gguf_get_key(const bitnet_gguf *g, uint64_t i,
+                                             bitnet_gguf_key *out) {
+    if (!g || !out || i >= g->file.n_keys) return BITNET_ERR_ARG;
+    bitnet__gguf_key_at(g, &g->file.keys[i], out);
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_gguf_find_key(const bitnet_gguf *g, const char *name,
+                                              bitnet_gguf_key *out) {
+    const bitnet__key *k = g && name ? bitnet__find_key(&g->file, name) : 0;
+    if (!k || !out) return BITNET_ERR_ARG;
+    bitnet__gguf_key_at(g, k, out);
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_gguf_get_tensor(const bitnet_gguf *g, uint64_t i,
+                                                bitnet_gguf_tensor *out) {
+    if (!g || !out || i >= g->file.n_tensors) return BITNET_ERR_ARG;
+    bitnet__gguf_tensor_at(g, &g->file.tensors[i], out);
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const char *name,
+                                                 bitnet_gguf_tensor *out) {
+    const bitnet__tensor *t = g && name ? bitnet__find_tensor(&g->file, name) : 0;
+    if (!t || !out) return BITNET_ERR_ARG;
+    bitnet__gguf_tensor_at(g, t, out);
+    return BITNET_OK;
+}
+
+BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_value *element) {
+    uint64_t at, size;
+    if (!array || !element || array->type != BITNET__ARRAY || !array->data) return 0;
+    size = bitnet__value_size(array->element);
+    if (size == 0 || array->element == BITNET__ARRAY) return 0;
+    at = element->data ? (uint64_t)(element->data - array->data) + element->size : 0;
+    if (at > array->size || array->size - at < size) return 0;
+    if (array->element == BITNET__STRING) {
+        size = bitnet__get_u64(array->data + at);
+        at += 8;
+        if (size > array->size - at) return 0;
+    }
+    element->type = array->element;
+    element->element = 0;
+    element->count = 1;
+    element->size = size;
+    element->data = array->data + at;
+    return 1;
+}
+
+BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap) {
+    if (!value || !value->data || (!buf && cap > 0)) return BITNET_ERR_ARG;
+    if (value->type != BITNET__STRING && value->size != bitnet__value_size(value->type))
+        return value->type == BITNET__ARRAY ? BITNET_ERR_UNSUPPORTED : BITNET_ERR_ARG;
+    return bitnet__value_text(value->type, value->data, value->size, buf, cap);
+}
+
+BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
+                                          uint64_t at, void *dst, size_t n, bitnet_error *err) {
+    const bitnet__source *src;
+    bitnet_result r;
+    if (!g || !t || !dst || at > t->size || n > t->size - at || t->offset > g->file.src.size ||
+        t->size > g->file.src.size - t->offset)
+        return bitnet__fail(err, BITNET_ERR_ARG, "tensor '%.64s' has no such bytes",
+                            t ? t->name : "");
+    src = &g->file.src;
+    if (!src->io.read_fn) {
+        memcpy(dst, src->data + t->offset + at, n);
+        return BITNET_OK;
+    }
+    r = src->io.read_fn(src->io.ud, t->offset + at, dst, n);
+    if (r == BITNET_OK) return r;
+    return bitnet__fail(err, r, "tensor '%.64s': reading %llu bytes at offset %llu: %s", t->name,
+                        (unsigned long long)n, (unsigned long long)(t->offset + at),
+                        bitnet_result_text(r));
+}
+
+/* ---- writing ---- */
+
+typedef struct bitnet__bytes { uint8_t *p; size_t n, room; } bitnet__bytes;
+
+/* A key or tensor in the header: its name, and of a tensor where its offset is to stand. */
+typedef struct bitnet__entry {
+    size_t name, name_len, offset_at;
+    uint64_t size;
+} bitnet__entry;
+
+typedef struct bitnet__section { bitnet__bytes header, entries; } bitnet__section;
+
+struct bitnet__writing {
+    bitnet__section keys, tensors;
+    uint64_t alignment, total;         /* total: bytes of the file; 0: no header yet */
+    uint64_t current, left;            /* the tensor that is due, and bytes it still lacks */
+};
+
+static uint64_t bitnet__section_count(const bitnet__section *s) {
+    return s->entries.n / sizeof(bitnet__entry);
+}
+
+static bitnet__entry *bitnet__section_entries(const bitnet__section *s) {
+    return (bitnet__entry *)(void *)s->entries.p;
+}
+
+/* n bytes more, which the caller fills; 0 and the writer's error if there is no memory. */
+static uint8_t *bitnet__bytes_add(bitnet_gguf_writer *w, bitnet__bytes *b, uint64_t n) {
+    if (w->err.code) return 0;
+    if (n > b->room - b->n) {
+        size_t room = b->room;
+        uint8_t *p = 0;
+        if (n < SIZE_MAX / 4 && b->n < SIZE_MAX / 4) {
+            room = 2 * (b->n + (size_t)n) + 1024;
+            p = (uint8_t *)bitnet__alloc(&w->allocator, room);
+        }
+        if (!p) {
+            bitnet__fail(&w->err, BITNET_ERR_MEMORY, "no memory for a header of %llu bytes",
+                         (unsigned long long)b->n + n);
+            return 0;
+        }
+        if (b->n) memcpy(p, b->p, b->n);
+        bitnet__free(&w->allocator, b->p);
+        b->p = p;
+        b->room = room;
+    }
+    b->n += (size_t)n;
+    return b->p + (b->n - (size_t)n);
+}
+
+/* The lowest n bytes of v, little-endian. */
+static void bitnet__put_int(uint8_t *p, uint64_t v, int n) {
+    for (; n > 0; n--, v >>= 8) *p++ = (uint8_t)v;
+}
+
+static void bitnet__add_int(bitnet_gguf_writer *w, bitnet__bytes *b, uint64_t v, int n) {
+    uint8_t *p = bitnet__bytes_add(w, b, (uint64_t)n);
+    if (p) bitnet__put_int(p, v, n);
+}
+
+static void bitnet__add_text(bitnet_gguf_writer *w, bitnet__bytes *b, const void *text, size_t n) {
+    uint8_t *p;
+    bitnet__add_int(w, b, n, 8);
+    p = bitnet__bytes_add(w, b, n);
+    if (p && n) memcpy(p, text, n);
+}
+
+/* Begins a key or a tensor: its name goes into the header. 0 if the writer has failed. */
+static bitnet__entry *bitnet__add_entry(bitnet_gguf_writer *w, const char *what, const char *name) {
+    const int is_key = what[0] == 'k';
+    const size_t len = name ? strlen(name) : 0;
+    bitnet__section *s;
+    bitnet__entry *e;
+    uint64_t i;
+    if (!w || w->err.code) return 0;
+    if (!w->write_fn || !w->allocator.alloc_fn != !w->allocator.free_fn) {
+        bitnet__fail(&w->err, BITNET_ERR_ARG, "the writer has no write_fn, or half an allocator");
+        w->allocator.alloc_fn = 0;
+        return 0;
+    }
+    if (len == 0 || len > BITNET__MAX_NAME) {
+        bitnet__fail(&w->err, BITNET_ERR_ARG, "a %s's name must have 1 to 256 bytes", what);
+        return 0;
+    }
+    if (!w->state) {
+        w->state = (struct bitnet__writing *)bitnet__alloc(&w->allocator, sizeof *w->state);
+        if (!w->state) {
+            bitnet__fail(&w->err, BITNET_ERR_MEMORY, "no memory for a header");
+            return 0;
+        }
+        memset(w->state, 0, sizeof *w->state);
+        w->state->alignment = 32;
+    }
+    s = is_key ? &w->state->keys : &w->state->tensors;
+    e = bitnet__section_entries(s);
+    for (i = 0; i < bitnet__section_count(s); i++)
+        if (e[i].name_len == len && !memcmp(s->header.p + e[i].name, name, len)) {
+            bitnet__fail(&w->err, BITNET_ERR_ARG, "%s '%.64s' is there already", what, name);
+            return 0;
+        }
+    if (w->state->total || i >= (is_key ? BITNET__MAX_KEYS : BITNET__MAX_TENSORS)) {
+        bitnet__fail(&w->err, BITNET_ERR_ARG, "%s '%.64s' %s", what, name, w->state->total ?
+                     "comes after the header" : "is one too many");
+        return 0;
+    }
+    bitnet__add_text(w, &s->header, name, len);
+    e = (bitnet__entry *)(void *)bitnet__bytes_add(w, &s->entries, sizeof *e);
+    if (!e) return 0;
+    memset(e, 0, sizeof *e);
+    e->name = s->header.n - len;
+    e->name_len = len;
+    return e;
+}
+
+static bitnet_result bitnet__writer_result(const bitnet_gguf_writer *w) {
+    return w ? w->err.code : BITNET_ERR_ARG;
+}
+
+/* Is the value whole and of known types? A string array's strings have to fill it. */
+static int bitnet__value_valid(const bitnet_gguf_value *v) {
+    bitnet_gguf_value element;
+    uint64_t n = 0, size;
+    if (!v || v->type >= BITNET__N_VALUE_TYPES || (!v->data && v->size)) return 0;
+    if (v->type == BITNET__STRING) return 1;
+    if (v->type != BITNET__ARRAY) return v->size == bitnet__value_size(v->type);
+    size = bitnet__value_size(v->element);
+    if (size == 0 || v->element == BITNET__ARRAY || v->count > v->size / size) return 0;
+    if (v->element != BITNET__STRING) return v->size == v->count * size;
+    memset(&element, 0, sizeof element);
+    while (bitnet_gguf_next(v, &element)) n++;
+    return n == v->count && (n ? element.data + element.size == v->data + v->size : v->size == 0);
+}
+
+/* What stands before a value's data: its type, and an array's element type and count. */
+static bitnet__bytes *bitnet__add_type(bitnet_gguf_writer *w, const char *name, uint32_t type,
+                                       uint32_t element, uint64_t count) {
+    bitnet__bytes *b;
+    if (!bitnet__add_entry(w, "key", name)) return 0;
+    b = &w->state->keys.header;
+    bitnet__add_int(w, b, type, 4);
+    if (type == BITNET__ARRAY) {
+        bitnet__add_int(w, b, element, 4);
+        bitnet__add_int(w, b, count, 8);
+    }
+    return b;
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_value(bitnet_gguf_writer *w, const char *name,
+                                               const bitnet_gguf_value *value) {
+    bitnet__bytes *b;
+    uint8_t *p;
+    uint64_t alignment;
+    if (!w || w->err.code) return bitnet__writer_result(w);
+    if (!bitnet__value_valid(value))
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, "key '%.64s' has a value that breaks its type",
+                            name ? name : "");
+    b = bitnet__add_type(w, name, value->type, value->element, value->count);
+    if (!b) return w->err.code;
+    if (!strcmp(name, "general.alignment")) {
+        alignment = value->type == BITNET__U32 ? bitnet__get_u32(value->data) : 0;
+        if (!alignment || (alignment & (alignment - 1)) || alignment > BITNET__MAX_ALIGNMENT)
+            return bitnet__fail(&w->err, BITNET_ERR_ARG,
+                                "key 'general.alignment' is not a power of two up to 65536 (U32)");
+        w->state->alignment = alignment;
+    }
+    if (value->type == BITNET__STRING) bitnet__add_int(w, b, value->size, 8);
+    p = bitnet__bytes_add(w, b, value->size);
+    if (p && value->size) memcpy(p, value->data, (size_t)value->size);
+    return w->err.code;
+}
+
+static bitnet_result bitnet__add_scalar(bitnet_gguf_writer *w, const char *name, uint32_t type,
+                                        uint32_t bits) {
+    bitnet_gguf_value v;
+    uint8_t data[4];
+    bitnet__put_int(data, bits, 4);
+    v.type = type;
+    v.element = 0;
+    v.count = 1;
+    v.size = type == BITNET__BOOL ? 1 : 4;
+    v.data = data;
+    return bitnet_gguf_add_value(w, name, &v);
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_u32(bitnet_gguf_writer *w, const char *name, uint32_t v) {
+    return bitnet__add_scalar(w, name, BITNET__U32, v);
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_f32(bitnet_gguf_writer *w, const char *name, float v) {
+    return bitnet__add_scalar(w, name, BITNET__F32, bitnet__float_bits(v));
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_bool(bitnet_gguf_writer *w, const char *name, int v) {
+    return bitnet__add_scalar(w, name, BITNET__BOOL, v != 0);
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_string(bitnet_gguf_writer *w, const char *name,
+                                                const char *text) {
+    bitnet_gguf_value v;
+    v.type = BITNET__STRING;
+    v.element = 0;
+    v.count = 1;
+    v.size = text ? strlen(text) : 1;  /* no text, no data: refused */
+    v.data = (const uint8_t *)text;
+    return bitnet_gguf_add_value(w, name, &v);
+}
+
+/* An array of 32-bit numbers, given by their bytes in memory. */
+static bitnet_result bitnet__add_words(bitnet_gguf_writer *w, const char *name, uint32_t element,
+                                       const void *v, uint64_t n) {
+    const uint8_t *from = (const uint8_t *)v;
+    bitnet__bytes *b;
+    uint32_t bits;
+    uint8_t *p;
+    if (!w || w->err.code) return bitnet__writer_result(w);
+    if ((!v && n) || n > SIZE_MAX / 8)
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, "key '%.64s' has no values", name ? name : "");
+    b = bitnet__add_type(w, name, BITNET__ARRAY, element, n);
+    p = b ? bitnet__bytes_add(w, b, n * 4) : 0;
+    for (; p && n > 0; n--, p += 4, from += 4) {
+        memcpy(&bits, from, 4);
+        bitnet__put_int(p, bits, 4);
+    }
+    return w->err.code;
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_i32s(bitnet_gguf_writer *w, const char *name,
+                                              const int32_t *v, uint64_t n) {
+    return bitnet__add_words(w, name, BITNET__I32, v, n);
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_f32s(bitnet_gguf_writer *w, const char *name,
+                                              const float *v, uint64_t n) {
+    return bitnet__add_words(w, name, BITNET__F32, v, n);
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_strings(bitnet_gguf_writer *w, const char *name,
+                                                 const char *const *texts, const size_t *lengths,
+                                                 uint64_t n) {
+    bitnet__bytes *b;
+    uint64_t i;
+    if (!w || w->err.code) return bitnet__writer_result(w);
+    for (i = 0; i < n && texts && texts[i]; i++) {}
+    if (i < n)
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, "key '%.64s': there is no string %llu",
+                            name ? name : "", (unsigned long long)i);
+    b = bitnet__add_type(w, name, BITNET__ARRAY, BITNET__STRING, n);
+    for (i = 0; b && i < n && !w->err.code; i++)
+        bitnet__add_text(w, b, texts[i], lengths ? lengths[i] : strlen(texts[i]));
+    return w->err.code;
+}
+
+BITNET_API bitnet_result bitnet_gguf_add_tensor(bitnet_gguf_writer *w, const char *name,
+                                                uint32_t type, int32_t n_dims,
+                                                const uint64_t *dims) {
+    const uint64_t size = bitnet_tensor_size(type, n_dims, dims);
+    const char *type_name = bitnet_tensor_type_name(type);
+    bitnet__bytes *b;
+    bitnet__entry *e;
+    int32_t i;
+    if (!w || w->err.code) return bitnet__writer_result(w);
+    if (size == 0)
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, "tensor '%.64s': type %u (%s) cannot have its "
+                            "shape", name ? name : "", (unsigned)type,
+                            type_name ? type_name : "unknown");
+    e = bitnet__add_entry(w, "tensor", name);
+    if (!e) return w->err.code;
+    b = &w->state->tensors.header;
+    e->size = size;
+    bitnet__add_int(w, b, (uint64_t)n_dims, 4);
+    for (i = 0; i < n_dims; i++) bitnet__add_int(w, b, dims[i], 8);
+    bitnet__add_int(w, b, type, 4);
+    e->offset_at = b->n;
+    bitnet__add_int(w, b, 0, 8);
+    return w->err.code;
+}
+
+static bitnet_result bitnet__write(bitnet_gguf_writer *w, const void *p, size_t n) {
+    if (!w->err.code && n > 0 && w->write_fn(w->ud, p, n))
+        return bitnet__fail(&w->err, BITNET_ERR_IO, "write_fn could not write %llu bytes",
+                            (unsigned long long)n);
+    return w->err.code;
+}
+
+/* Zeros after n bytes, up to the next multiple of the alignment. */
+static bitnet_result bitnet__write_padding(bitnet_gguf_writer *w, uint64_t n) {
+    static const uint8_t zeros[256] = {0};
+    uint64_t pad = (w->state->alignment - n % w->state->alignment) % w->state->alignment;
+    for (; pad > 0 && !w->err.code; pad -= pad < sizeof zeros ? pad : sizeof zeros)
+        bitnet__write(w, zeros, (size_t)(pad < sizeof zeros ? pad : sizeof zeros));
+    return w->err.code;
+}
+
+BITNET_API bitnet_result bitnet_gguf_write_header(bitnet_gguf_writer *w) {
+    struct bitnet__writing *s = w ? w->state : 0;
+    bitnet__entry *e;
+    uint8_t head[24];
+    uint64_t i, n, at = 0;
+    if (!w || w->err.code) return bitnet__writer_result(w);
+    if (!s || s->total)
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, s ? "the header is written already"
+                                                       : "the header has neither keys nor tensors");
+    n = bitnet__section_count(&s->tensors);
+    e = bitnet__section_entries(&s->tensors);
+    for (i = 0; i < n; i++) {
+        bitnet__put_int(s->tensors.header.p + e[i].offset_at, at, 8);
+        at += (e[i].size + s->alignment - 1) / s->alignment * s->alignment;
+    }
+    memcpy(head, "GGUF\3\0\0", 8);
+    bitnet__put_int(head + 8, n, 8);
+    bitnet__put_int(head + 16, bitnet__section_count(&s->keys), 8);
+    bitnet__write(w, head, sizeof head);
+    bitnet__write(w, s->keys.header.p, s->keys.header.n);
+    bitnet__write(w, s->tensors.header.p, s->tensors.header.n);
+    s->total = sizeof head + s->keys.header.n + s->tensors.header.n;
+    bitnet__write_padding(w, s->total);
+    s->total = (s->total + s->alignment - 1) / s->alignment * s->alignment + at;
+    s->left = n ? e[0].size : 0;
+    return w->err.code;
+}
+
+/* Its entries outlive the header, so that errors can name the tensor. */
+static void bitnet__tensor_due(const struct bitnet__writing *s, char name[BITNET__TEXT]) {
+    const bitnet__entry *e = bitnet__section_entries(&s->tensors) + s->current;
+    if (s->current >= bitnet__section_count(&s->tensors)) bitnet__format(name, "no tensor");
+    else bitnet__format(name, "tensor '%.*s'", (int)(e->name_len < 64 ? e->name_len : 64),
+                        (const char *)s->tensors.header.p + e->name);
+}
+
+BITNET_API bitnet_result bitnet_gguf_write_data(bitnet_gguf_writer *w, const void *p, size_t n) {
+    struct bitnet__writing *s = w ? w->state : 0;
+    const bitnet__entry *e;
+    char name[BITNET__TEXT];
+    if (!w || w->err.code) return bitnet__writer_result(w);
+    if (!s || !s->total)
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, "data comes before the header");
+    if (n > s->left || (!p && n)) {
+        bitnet__tensor_due(s, name);
+        return bitnet__fail(&w->err, BITNET_ERR_ARG, "%s is due, which lacks %llu bytes; %llu came",
+                            name, (unsigned long long)s->left, (unsigned long long)n);
+    }
+    bitnet__write(w, p, n);
+    s->left -= n;
+    if (s->left || w->err.code || !n) return w->err.code;
+    e = bitnet__section_entries(&s->tensors) + s->current++;
+    bitnet__write_padding(w, e->size);
+    if (s->current < bitnet__section_count(&s->tensors)) s->left = e[1].size;
+    return w->err.code;
+}
+
+BITNET_API bitnet_result bitnet_gguf_write_end(bitnet_gguf_writer *w) {
+    struct bitnet__writing *s = w ? w->state : 0;
+    char name[BITNET__TEXT];
+    if (!w) return BITNET_ERR_ARG;
+    if (!w->err.code && (!s || !s->total))
+        bitnet__fail(&w->err, BITNET_ERR_ARG, "no header was written");
+    else if (!w->err.code && s->left) {
+        bitnet__tensor_due(s, name);
+        bitnet__fail(&w->err, BITNET_ERR_ARG, "%s lacks %llu bytes", name,
+                     (unsigned long long)s->left);
+    }
+    bitnet_gguf_writer_free(w);
+    return w->err.code;
+}
+
+BITNET_API void bitnet_gguf_writer_free(bitnet_gguf_writer *w) {
+    if (!w || !w->state) return;
+    bitnet__free(&w->allocator, w->state->keys.header.p);
+    bitnet__free(&w->allocator, w->state->keys.entries.p);
+    bitnet__free(&w->allocator, w->state->tensors.header.p);
+    bitnet__free(&w->allocator, w->state->tensors.entries.p);
+    bitnet__free(&w->allocator, w->state);
+    w->state = 0;
+}
+
+BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w) {
+    return w && w->state ? w->state->total : 0;
+}
+
+/* ---- ternary weights in each packing, row by row ---- */
+
+static bitnet__linear bitnet__ternary_linear(const bitnet_ternary *t, const uint8_t *data) {
+    bitnet__linear l;
+    memset(&l, 0, sizeof l);
+    l.w = data;
+    l.type = t->type;
+    l.tile = t->tile;
+    l.n_file = t->n;
+    l.n_in = (t->n + 127) / 128 * 128;
+    l.n_out = t->rows;
+    return l;
+}
+
+BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
+                                              bitnet_error *err) {
+    bitnet__linear l;
+    bitnet_result r;
+    int64_t unit;
+    if (!t || !name) return bitnet__fail(err, BITNET_ERR_ARG, "there is no matrix, or no name");
+    if (t->n < 1 || t->n > BITNET__MAX_ROW || t->rows < 1)
+        return bitnet__fail(err, BITNET_ERR_ARG, "tensor '%s' is %lld x %lld", name,
+                            (long long)t->n, (long long)t->rows);
+    switch (t->type) {
+        case BITNET__TENSOR_I2_S:
+            unit = t->i2s_layout == BITNET_I2S_128 ? 128 : t->i2s_layout == BITNET_I2S_64 ? 64 :
+                   t->i2s_layout == BITNET_I2S_4ROW ? 4 : 0;
+            if (!unit)
+                return bitnet__fail(err, BITNET_ERR_ARG, "i2s_layout %lld is unknown",
+                                    (long long)t->i2s_layout);
+            if ((unit == 4 ? t->rows : (int64_t)t->n * t->rows) % unit)
+                return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not "
+                                    "whole %s of %d (see i2s_layout)", name, (int)t->n,
+                                    (int)t->rows, unit == 4 ? "groups of rows" : "blocks",
+                                    (int)unit);
+            return BITNET_OK;
+        case BITNET__TENSOR_TL1:
+        case BITNET__TENSOR_TL2:
+            if (t->type == BITNET__TENSOR_TL2 && t->n < 256)
+                return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': TL2 needs rows of "
+                                    "256 weights, not %d", name, (int)t->n);
+            if (t->tile.BM < 0 || t->tile.BK < 0 || t->tile.bm < 0 || !t->tile.BM != !t->tile.BK ||
+                (t->tile.bm && !t->tile.BM))
+                return bitnet__fail(err, BITNET_ERR_ARG, "tile %lld,%lld,%lld is none: BM and BK "
+                                    "must be given", (long long)t->tile.BM, (long long)t->tile.BK,
+                                    (long long)t->tile.bm);
+            l = bitnet__ternary_linear(t, 0);
+            r = bitnet__load_tile(t->tile, name, &l, err);
+            t->tile = l.tile;
+            return r;
+        default:
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': unsupported tensor type "
+                                "%u (%s)", name, (unsigned)t->type, bitnet_tensor_type_name(t->type)
+                                ? bitnet_tensor_type_name(t->type) : "unknown");
+    }
+}
+
+/* Did it pass the check? And are those rows in it? */
+static bitnet_result bitnet__ternary_args(const bitnet_ternary *t, const void *data, int32_t row,
+                                          int32_t n_rows, const void *rows, bitnet_error *err) {
+    bitnet_ternary again;
+    if (!t || !data || !rows || row < 0 || n_rows < 0 || n_rows > t->rows - row)
+        return bitnet__fail(err, BITNET_ERR_ARG, "there are no such rows");
+    again = *t;
+    return bitnet_ternary_check(&again, "ternary", err);
+}
+
+/* Where the code of a weight is: byte and shift. */
+static size_t bitnet__i2s_place(const bitnet_ternary *t, size_t row, size_t column, int *shift) {
+    const size_t at = row * (size_t)t->n + column;
+    switch (t->i2s_layout) {
+        case BITNET_I2S_128:
+            *shift = 6 - (int)(at / 32 % 4) * 2;
+            return at / 128 * 32 + at % 32;
+        case BITNET_I2S_64:
+            *shift = 6 - (int)(at / 16 % 4) * 2;
+            return at / 64 * 16 + at % 16;
+        default:
+            *shift = 6 - (int)(row % 4) * 2;
+            return row / 4 * (size_t)t->n + column;
+    }
+}
+
+/* The stretch of columns from column on whose codes lie in bytes side by side, at one shift. */
+static int32_t bitnet__i2s_run(const bitnet_ternary *t, int32_t row, int32_t column) {
+    const size_t at = (size_t)row * (size_t)t->n + (size_t)column;
+    const size_t left = (size_t)(t->n - column);
+    const size_t run = t->i2s_layout == BITNET_I2S_128 ? 32 - at % 32 :
+                       t->i2s_layout == BITNET_I2S_64 ? 16 - at % 16 : left;
+    return (int32_t)(run < left ? run : left);
+}
+
+BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
+                                               int32_t row, int32_t n_rows, int8_t *out,
+                                               bitnet_error *err) {
+    bitnet_result result = bitnet__ternary_args(t, data, row, n_rows, out, err);
+    bitnet__tl2_parts parts = {0, 0, 0, 0, 0};
+    bitnet__findings found;
+    bitnet__linear l;
+    int32_t r, k, to, i;
+    if (result != BITNET_OK) return result;
+    l = bitnet__ternary_linear(t, data);
+    memset(&found, 0, sizeof found);
+    if (t->type == BITNET__TENSOR_TL2) parts = bitnet__tl2_split(t->n, t->rows, t->tile.BK);
+    for (r = row; r < row + n_rows; r++, out += t->n)
+        for (k = 0; k < t->n; k = to) {
+            if (t->type == BITNET__TENSOR_I2_S) {
+                int shift, bad = 0;
+                const uint8_t *p = data + bitnet__i2s_place(t, (size_t)r, (size_t)k, &shift);
+                to = k + bitnet__i2s_run(t, r, k);
+                for (i = k; i < to; i++) {
+                    const int code = p[i - k] >> shift & 3;
+                    out[i] = (int8_t)(code - 1);
+                    bad |= code & code >> 1;
+                }
+                for (i = k; bad && !found.flaw; i++)
+                    if (out[i] == 2) bitnet__flaw(&found, "code 3", 3, r, i);
+            } else {
+                uint8_t codes[768];
+                to = t->n - k < 768 ? t->n : k + 768;
+                if (t->type == BITNET__TENSOR_TL1) bitnet__unpack_tl1(&l, r, k, to, codes, &found);
+                else bitnet__unpack_tl2(&l, &parts, r, k, to, codes, &found);
+                for (i = k; i < to && !found.flaw; i++) out[i] = (int8_t)(codes[i - k] - 1);
+            }
+            if (found.flaw)
+                return bitnet__fail(err, BITNET_ERR_FORMAT, "%s%s: %s, 0x%02x, at row %d, column "
+                                    "%d, which is no weight", bitnet_tensor_type_name(t->type),
+                                    t->tile.BM ? " with a wrong tile" : "", found.flaw,
+                                    (unsigned)found.value, (int)found.row, (int)found.column);
+        }
+    return BITNET_OK;
+}
+
+/* Bits of a byte under mask become v's. */
+static void bitnet__set_bits(uint8_t *p, uint32_t mask, uint32_t v) {
+    *p = (uint8_t)((*p & ~mask) | v);
+}
+
+static void bitnet__pack_row_tl1(const bitnet_ternary *t, size_t row, const int8_t *w,
+                                 uint8_t *data) {
+    const size_t BM = (size_t)t->tile.BM, BK = (size_t)t->tile.BK, bm = (size_t)t->tile.bm;
+    const size_t by = 256 / bm;
+    size_t k;
+    for (k = 0; k < (size_t)t->n; k += 4, w += 4) {
+        const size_t tile = (row / BM * ((size_t)t->n / BK) + k / BK) * (BM / bm) + row % BM / bm;
+        const size_t group = (tile * (BK / by) + k % BK / by) * (bm / 16) + row % bm / 16;
+        data[(group * (by / 4) + k % by / 4) * 16 + row % 16] =
+            (uint8_t)((3 * w[0] + w[1] + 4) << 4 | (3 * w[2] + w[3] + 4));
+    }
+}
+
+/* The inverse of bitnet__unpack_tl2, which draws the layout. */
+static void bitnet__pack_row_tl2(const bitnet_ternary *t, size_t row, const int8_t *w,
+                                 uint8_t *data) {
+    static const uint8_t order[4] = {0, 2, 1, 3};
+    const bitnet__tl2_parts parts = bitnet__tl2_split(t->n, t->rows, t->tile.BK);
+    const size_t BM = (size_t)t->tile.BM, per_tile = (size_t)t->tile.BK / 24;
+    const size_t tm = row / BM, mb = row % BM / 32, x = order[row % 32 / 8] * 8u + row % 8;
+    const size_t k3 = (size_t)parts.k3, k_tiles = k3 / (size_t)t->tile.BK;
+    size_t k, j;
+    for (k = 0; k < k3; k += 24) {
+        const size_t tile = (tm * k_tiles + k / 24 / per_tile) * (BM / 32) + mb;
+        const size_t unit = tile * per_tile + k / 24 % per_tile;
+        uint8_t *signs = data + parts.signs + unit * 32 + 2 * (row % 16);
+        for (j = 0; j < 8; j++, w += 3) {
+            const int v = 9 * w[0] + 3 * w[1] + w[2];
+            const uint32_t n = (uint32_t)(v < 0 ? -v : v), bit = 15 - (2 * (uint32_t)j +
+                                                                       (uint32_t)(row % 32 / 16));
+            bitnet__set_bits(data + unit * 128 + j / 2 * 32 + x, j % 2 ? 15 : 240,
+                             j % 2 ? n : n << 4);
+            bitnet__set_bits(signs + bit / 8, 1u << bit % 8, (v < 0 ? 1u : 0u) << bit % 8);
+        }
+    }
+    for (; k < (size_t)t->n; k += 4, w += 4) {
+        const size_t tile = (tm * (size_t)(parts.k2 / 32) + (k - k3) / 32) * (BM / 32) + mb;
+        data[parts.pairs + (tile * 8 + (k - k3) % 32 / 4) * 32 + x] =
+            (uint8_t)((3 * w[0] + w[1] + 4) << 4 | (3 * w[2] + w[3] + 4));
+    }
+}
+
+BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8_t *weights,
+                                             int32_t row, int32_t n_rows, uint8_t *data,
+                                             bitnet_error *err) {
+    bitnet_result result = bitnet__ternary_args(t, data, row, n_rows, weights, err);
+    const int8_t *w = weights;
+    int32_t r, k, i, run;
+    if (result != BITNET_OK) return result;
+    for (r = row; r < row + n_rows; r++, w += t->n) {
+        int bad = 0, shift;
+        for (i = 0; i < t->n; i++) bad |= (w[i] + 1) >> 2 | ((w[i] + 1) & (w[i] + 1) >> 1 & 1);
+        if (bad)
+            return bitnet__fail(err, BITNET_ERR_ARG, "row %d holds what is none of -1, 0, 1",
+                                (int)r);
+        if (t->type == BITNET__TENSOR_TL1) bitnet__pack_row_tl1(t, (size_t)r, w, data);
+        else if (t->type == BITNET__TENSOR_TL2) bitnet__pack_row_tl2(t, (size_t)r, w, data);
+        else for (k = 0; k < t->n; k += run) {
+            uint8_t *p = data + bitnet__i2s_place(t, (size_t)r, (size_t)k, &shift);
+            run = bitnet__i2s_run(t, r, k);
+            for (i = 0; i < run; i++)
+                p[i] = (uint8_t)((p[i] & ~(3 << shift)) | (w[k + i] + 1) << shift);
+        }
+    }
+    return BITNET_OK;
+}
+
+/* ---- floats in each type ---- */
+
+BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
+                                              float *out, bitnet_error *err) {
+    const bitnet__type *info = bitnet__type_info(type);
+    bitnet__matrix row;
+    if (!data || !out || n < 0) return bitnet__fail(err, BITNET_ERR_ARG, "there are no floats");
+    switch (type) {
+        case BITNET__TENSOR_F32: case BITNET__TENSOR_F16: case BITNET__TENSOR_BF16:
+        case BITNET__TENSOR_Q4_0: case BITNET__TENSOR_Q8_0: case BITNET__TENSOR_Q6_K:
+            if (n % info->block) break;
+            row.data = data;
+            row.type = type;
+            row.n_cols = n;
+            row.n_rows = 1;
+            bitnet__matrix_row(&row, 0, out);
+            return BITNET_OK;
+        default:
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "unsupported tensor type %u (%s)",
+                                (unsigned)type, info ? info->name : "unknown");
+    }
+    return bitnet__fail(err, BITNET_ERR_ARG, "%d weights are not whole blocks of %s", (int)n,
+                        info->name);
+}
+
+/* To the nearest whole number, halves away from 0, within [low, high]; NaN gives low. */
+static int bitnet__nearest(float x, int low, int high) {
+    if (!(x > (float)low)) return low;
+    if (x >= (float)high) return high;
+    return (int)(x < 0 ? x - 0.5f : x + 0.5f);
+}
+
+/* d = max|x| / 127 as an F16; q = x / d, to the nearest. */
+static int bitnet__quantize_q8_0(const float *x, uint8_t *out) {
+    float most = 0, d;
+    int i;
+    for (i = 0; i < 32; i++) most = x[i] > most ? x[i] : -x[i] > most ? -x[i] : most;
+    bitnet__put_int(out, bitnet__f32_to_f16(most / 127.0f), 2);
+    d = bitnet__load_f16(out);
+    for (i = 0; i < 32; i++)
+        out[2 + i] = d > 0 ? (uint8_t)bitnet__nearest(x[i] / d, -127, 127) : 0;
+    return d <= 65504.0f;
+}
+
+/* The scale of 16 weights for which -32 .. 31 times it comes nearest to them, by squares: tried are
+   nine grids about the one whose -32 is the largest weight, each with the best scale for what it
+   rounds to. */
+static float bitnet__scale_q6_k(const float *x) {
+    float most = 0, best = 0, scale = 0;
+    int i, k;
+    for (i = 0; i < 16; i++) {
+        const float a = x[i] < 0 ? -x[i] : x[i];
+        if (a > (most < 0 ? -most : most)) most = x[i];
+    }
+    if (most == 0) return 0;
+    for (k = -4; k <= 4; k++) {
+        const float f = -(32.0f + 0.25f * (float)k) / most;
+        float xq = 0, qq = 0;
+        for (i = 0; i < 16; i++) {
+            const float q = (float)bitnet__nearest(x[i] * f, -32, 31);
+            xq += x[i] * q;
+            qq += q * q;
+        }
+        if (qq > 0 && xq * xq > best * qq) {
+            best = xq * xq / qq;
+            scale = xq / qq;
+        }
+    }
+    return scale;
+}
+
+/* Layout: see the blocks at >>model. The largest of the 16 scales becomes -128. */
+static int bitnet__quantize_q6_k(const float *x, uint8_t *out) {
+    float scales[16], most = 0, d, f;
+    uint8_t q[256];
+    int i, j, half;
+    for (i = 0; i < 16; i++) {
+        scales[i] = bitnet__scale_q6_k(x + 16 * i);
+        if ((scales[i] < 0 ? -scales[i] : scales[i]) > (most < 0 ? -most : most)) most = scales[i];
+    }
+    memset(out, 0, 210);
+    bitnet__put_int(out + 208, bitnet__f32_to_f16(most == 0 ? 0 : most / -128.0f), 2);
+    d = bitnet__load_f16(out + 208);
+    for (i = 0; i < 16; i++) {
+        const int s = d < 0 || d > 0 ? bitnet__nearest(scales[i] / d, -128, 127) : 0;
+        out[192 + i] = (uint8_t)s;
+        f = d * (float)s;
+        for (j = 16 * i; j < 16 * i + 16; j++)
+            q[j] = (uint8_t)((f < 0 || f > 0 ? bitnet__nearest(x[j] / f, -32, 31) : 0) + 32);
+    }
+    for (half = 0; half < 2; half++)
+        for (j = 0; j < 32; j++) {
+            const uint8_t *p = q + 128 * half + j;
+            out[64 * half + j] = (uint8_t)((p[0] & 15) | (p[64] & 15) << 4);
+            out[64 * half + 32 + j] = (uint8_t)((p[32] & 15) | (p[96] & 15) << 4);
+            out[128 + 32 * half + j] =
+                (uint8_t)(p[0] >> 4 | p[32] >> 4 << 2 | p[64] >> 4 << 4 | p[96] >> 4 << 6);
+        }
+    return d >= -65504.0f && d <= 65504.0f;
+}
+
+BITNET_API bitnet_result bitnet_floats_pack(uint32_t type, const float *x, int32_t n, uint8_t *out,
+                                            bitnet_error *err) {
+    const bitnet__type *info = bitnet__type_info(type);
+    int32_t i;
+    int ok = 1;
+    if (!x || !out || n < 0) return bitnet__fail(err, BITNET_ERR_ARG, "there are no floats");
+    if (type != BITNET__TENSOR_F32 && type != BITNET__TENSOR_F16 && type != BITNET__TENSOR_BF16 &&
+        type != BITNET__TENSOR_Q8_0 && type != BITNET__TENSOR_Q6_K)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "floats cannot become type %u (%s) here",
+                            (unsigned)type, info ? info->name : "unknown");
+    if (n % info->block)
+        return bitnet__fail(err, BITNET_ERR_ARG, "%d weights are not whole blocks of %s", (int)n,
+                            info->name);
+    for (i = 0; i < n && ok; i++) ok = x[i] - x[i] == 0.0f;
+    for (i = 0; i < n && ok; i += info->block, x += info->block, out += info->bytes) {
+        const uint32_t bits = bitnet__float_bits(*x);
+        switch (type) {
+            case BITNET__TENSOR_F32: bitnet__put_int(out, bits, 4); break;
+            case BITNET__TENSOR_BF16:  /* to nearest, ties to even */
+                bitnet__put_int(out, (bits + 0x7fff + (bits >> 16 & 1)) >> 16, 2);
+                ok = (out[1] & 0x7f) != 0x7f || out[0] < 0x80;
+                break;
+            case BITNET__TENSOR_F16:
+                bitnet__put_int(out, bitnet__f32_to_f16(*x), 2);
+                ok = *x < 65520.0f && *x > -65520.0f;
+                break;
+            case BITNET__TENSOR_Q8_0: ok = bitnet__quantize_q8_0(x, out); break;
+            default: ok = bitnet__quantize_q6_k(x, out); break;
+        }
+    }
+    if (!ok)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "a weight is a NaN or too large for %s",
+                            info->name);
     return BITNET_OK;
 }
 

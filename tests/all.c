@@ -13,6 +13,8 @@
 #include "test_heads.c"
 #include "test_families.c"
 #include "test_spm.c"
+#include "test_files.c"
+#include "test_json.c"
 #include "test_text.c"
 #include "test_tiny.c"
 #include "test_kernels.c"

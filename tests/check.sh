@@ -154,7 +154,7 @@ expect "they say the same" sh -c \
     "cmp $dir/manual.text $dir/readme.text && cmp $dir/manual.text $dir/minimal.text"
 refuse "the minimal program names a missing file" "no-such-file" $dir/minimal no-such-file
 
-for program in generate bench crosscheck; do
+for program in generate bench crosscheck convert; do
     expect "examples/$program.c compiles" $CC -std=c99 $STRICT examples/$program.c \
         -o $dir/$program -lpthread
 done

@@ -5,8 +5,8 @@
 # Other machines, each in an emulator; then all suites, the longest first.
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows
     i686 wasm-relaxed wasm-simd"
-SUITES="web-node sanitizers check $MACHINES cc web-firefox races gcc-native-unsigned-char cli crosscheck qemu-x86
-    clang web-cache web-chromium"
+SUITES="web-node sanitizers convert-hf check $MACHINES cc web-firefox races gcc-native-unsigned-char cli crosscheck
+    convert qemu-x86 clang web-cache web-chromium"
 
 # Of these, where they are, every machine's report must be the same.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
@@ -22,6 +22,15 @@ suite_commands() {
         crosscheck)
             build_example "$CC $CFLAGS" crosscheck &&
                 sh tests/test_crosscheck.sh build/crosscheck-crosscheck examples/tiny.gguf ;;
+        convert) convert ;;
+        convert-hf)                    # a converter that crosscheck need not be
+            need gcc
+            need python3
+            build_example "gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
+                -DSTB_SPRINTF_NOUNALIGNED" convert &&
+                build_example "$CC $CFLAGS" crosscheck &&
+                sh tests/test_convert_hf.sh build/convert-convert-hf build/crosscheck-convert-hf \
+                    examples/tiny.gguf tests/data/a.gguf ;;
         gcc-native-unsigned-char) need gcc; quick_tests gcc -O3 -march=native -funsigned-char ;;
         clang) need clang; quick_tests clang -O2 ;;
         sanitizers)                    # gcc's: clang takes minutes for a file
@@ -164,6 +173,19 @@ build_tests() {
 
 tests() { build_tests "$@" && run $RUN "build/tests-$suite"; }
 quick_tests() { build_tests "$@" && BITNET_TEST_QUICK=1 run $RUN "build/tests-$suite"; }
+
+# convert.c as it is, then with gcc's sanitizers.
+convert() {
+    bad=0
+    build_example "$CC $CFLAGS" convert && sh tests/test_convert.sh "build/convert-$suite" || bad=1
+    if have gcc; then
+        suite=convert-sanitizers
+        build_example "gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
+            -DSTB_SPRINTF_NOUNALIGNED" convert &&
+            sh tests/test_convert.sh "build/convert-$suite" || bad=1
+    fi
+    return $bad
+}
 
 # ---- on other machines ----
 

@@ -1,0 +1,172 @@
+/* convert_inspect.h - a part of convert.c: what is in a GGUF file, and whether the same weights are
+   in two. */
+
+/* Text from a file, without what could upset a terminal, and no more than fits a line. */
+static void print_clean(const char *text, int n) {
+    int i;
+    for (i = 0; i < n && i < 72; i++)
+        putchar((unsigned char)text[i] < 32 || text[i] == 127 ? ' ' : text[i]);
+    if (n > 72) printf("... (%d bytes)", n);
+}
+
+static void print_value(const bitnet_gguf_value *v) {
+    char text[128];
+    int n;
+    if (v->type == BITNET_GGUF_STRING) {
+        putchar('"');
+        print_clean((const char *)v->data, v->size < INT32_MAX ? (int)v->size : INT32_MAX);
+        putchar('"');
+    } else {
+        n = bitnet_gguf_text(v, text, sizeof text);
+        printf("%s", n < 0 ? "?" : text);
+    }
+}
+
+static void print_key(const bitnet_gguf_key *k) {
+    static const char *const types[] = {"u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool",
+                                        "string", "array", "u64", "i64", "f64"};
+    bitnet_gguf_value e = {0, 0, 0, 0, 0};
+    int i;
+    printf("key     ");
+    print_clean(k->name, (int)strlen(k->name));
+    if (k->value.type != BITNET_GGUF_ARRAY) {
+        printf(" (%s) = ", types[k->value.type]);
+        print_value(&k->value);
+    } else {
+        printf(" (%s[%.0f]) =", types[k->value.element], (double)k->value.count);
+        for (i = 0; i < 4 && bitnet_gguf_next(&k->value, &e); i++) {
+            putchar(' ');
+            print_value(&e);
+        }
+        if (k->value.count > 4) printf(" ...");
+    }
+    putchar('\n');
+}
+
+/* FNV-1a of the tensor's bytes; of I2_S also how many codes are a 3, which is no weight. */
+static uint64_t checksum(const bitnet_gguf *g, const bitnet_gguf_tensor *t, uint64_t *threes) {
+    uint64_t h = 0xcbf29ce484222325u, at, n, i;
+    bytes_in = (uint8_t *)grow(bytes_in, PIECE);
+    for (at = 0; at < t->size; at += n) {
+        n = t->size - at < PIECE ? t->size - at : PIECE;
+        read_bytes(g, t, at, bytes_in, n);
+        for (i = 0; i < n; i++) {
+            const uint8_t b = bytes_in[i];
+            int both = b & b >> 1 & 0x55;
+            h = (h ^ b) * 0x100000001b3u;
+            for (; both && at + i + 32 < t->size; both &= both - 1) ++*threes;
+        }
+    }
+    return h;
+}
+
+static float scale_of(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
+    uint8_t b[4];
+    float scale = 0;
+    read_bytes(g, t, t->size - 32, b, 4);
+    bitnet_floats_unpack(BITNET_TENSOR_F32, b, 1, &scale, 0);
+    return scale;
+}
+
+static int n_warnings;
+
+static void warn(const char *format, ...) {
+    va_list args;
+    n_warnings++;
+    printf("warning ");
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+}
+
+/* A scale of its own, as older converters wrote it: the one behind the weights means nothing. */
+static int has_own_scale(const bitnet_gguf *g, const char *name) {
+    bitnet_gguf_tensor t;
+    char other[300];
+    const int n = (int)strlen(name) - 7;               /* less ".weight" */
+    if (n < 0 || strcmp(name + n, ".weight")) return 0;
+    snprintf(other, sizeof other, "%.*s.scale", n, name);
+    if (!bitnet_gguf_find_tensor(g, other, &t)) return 1;
+    snprintf(other, sizeof other, "%s_scale", name);
+    return !bitnet_gguf_find_tensor(g, other, &t);
+}
+
+static void inspect_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
+    uint64_t threes = 0, h = checksum(g, t, &threes);
+    int i;
+    printf("tensor  ");
+    print_clean(t->name, (int)strlen(t->name));
+    printf(" %s [", t->type_name ? t->type_name : "?");
+    for (i = 0; i < t->n_dims; i++) printf("%s%.0f", i ? ", " : "", (double)t->dims[i]);
+    printf("] at %.0f, %.0f bytes, fnv %08lx%08lx", (double)t->offset, (double)t->size,
+           (unsigned long)(h >> 32), (unsigned long)(h & 0xffffffff));
+    if (is_ternary(t)) printf(", scale %.9g", (double)scale_of(g, t));
+    putchar('\n');
+    if (!t->size)
+        warn("tensor '%s': unsupported tensor type %u (%s)", t->name, (unsigned)t->type,
+             t->type_name ? t->type_name : "unknown");
+    if (is_type(t, BITNET_TENSOR_I2_S) && threes)
+        warn("tensor '%s': %.0f codes are a 3, which is no weight", t->name, (double)threes);
+    if (is_ternary(t) && !has_own_scale(g, t->name)) {
+        const float scale = scale_of(g, t);
+        if (!(scale >= 1e-6f && scale <= 1e3f))
+            warn("tensor '%s': the scale %g is odd", t->name, (double)scale);
+    }
+}
+
+/* Keys that this library reads, or that every GGUF file may have. A star stands for anything. */
+static int is_known_key(const bitnet_gguf *g, const char *name) {
+    static const char *const known[] = {
+        "general.*", "quantize.*", "tokenizer.chat_template", "tokenizer.ggml.model",
+        "tokenizer.ggml.pre", "tokenizer.ggml.tokens", "tokenizer.ggml.scores",
+        "tokenizer.ggml.token_type", "tokenizer.ggml.merges", "tokenizer.ggml.bos_token_id",
+        "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+        "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.padding_token_id",
+        "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
+        "tokenizer.ggml.add_space_prefix", ".vocab_size", ".context_length", ".embedding_length",
+        ".block_count", ".feed_forward_length", ".rope.dimension_count", ".rope.freq_base",
+        ".rope.scaling.type", ".rope.scaling.factor", ".attention.head_count",
+        ".attention.head_count_kv", ".attention.key_length", ".attention.value_length",
+        ".attention.layer_norm_rms_epsilon"
+    };
+    bitnet_gguf_key arch;
+    size_t i, n;
+    for (i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const char *rest = name;
+        if (known[i][0] == '.') {
+            if (bitnet_gguf_find_key(g, "general.architecture", &arch)) continue;
+            if (strncmp(name, (const char *)arch.value.data, (size_t)arch.value.size)) continue;
+            rest += arch.value.size;
+        }
+        n = strlen(known[i]);
+        if (known[i][n - 1] == '*' ? !strncmp(rest, known[i], n - 1) : !strcmp(rest, known[i]))
+            return 1;
+    }
+    return 0;
+}
+
+static int has_text(const bitnet_gguf_value *v, const char *text) {
+    uint64_t i, n = strlen(text);
+    for (i = 0; v->size >= n && i <= v->size - n; i++)
+        if (!memcmp(v->data + i, text, (size_t)n)) return 1;
+    return 0;
+}
+
+static void inspect(const char *path) {
+    bitnet_gguf *g = open_input(path);
+    bitnet_gguf_key k;
+    bitnet_gguf_tensor t;
+    uint64_t i;
+    for (i = 0; !bitnet_gguf_get_key(g, i, &k); i++) print_key(&k);
+    for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) inspect_tensor(g, &t);
+    for (i = 0; !bitnet_gguf_get_key(g, i, &k); i++)
+        if (!is_known_key(g, k.name)) warn("key '%s' is unknown", k.name);
+    if (bitnet_gguf_find_key(g, "tokenizer.ggml.pre", &k))
+        warn("key 'tokenizer.ggml.pre' is missing%s", is_bitnet(g) ? ": llama-bpe is meant" : "");
+    if (is_bitnet(g) && !bitnet_gguf_find_key(g, "tokenizer.chat_template", &k) &&
+        !(has_text(&k.value, "capitalize") && has_text(&k.value, "Assistant: ")))
+        warn("key 'tokenizer.chat_template' differs from the published template");
+    printf("%d warning%s\n", n_warnings, n_warnings == 1 ? "" : "s");
+    bitnet_gguf_close(g);
+}

@@ -1,0 +1,189 @@
+/* convert_output.h - a part of convert.c: a file that appears whole or not at all. It is written
+   under another name in the same folder, brought to the disk, then renamed. */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#ifdef _WIN32
+  #include <io.h>
+  #include <process.h>
+  #define fsync _commit
+  #define open _open
+  #define close _close
+  #define fdopen _fdopen
+  #define fileno _fileno
+  #define isatty _isatty
+  #define getpid _getpid
+  #define OUTPUT_FLAGS (_O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY)
+  #define OUTPUT_MODE (_S_IREAD | _S_IWRITE)
+#else
+  #include <unistd.h>
+  #define OUTPUT_FLAGS (O_CREAT | O_EXCL | O_WRONLY)
+  #define OUTPUT_MODE 0666
+#endif
+
+static bitnet_gguf_writer writer;      /* writes to the output */
+static struct {
+    const char *path;
+    char *temporary;                   /* 0: nothing to be removed */
+    FILE *file;
+    uint64_t done;
+    int percent, terminal;
+} result;
+static volatile sig_atomic_t interrupted;      /* a signal's number */
+
+static void drop_output(void) {
+    if (result.terminal && result.percent >= 0) fputs("\r\033[K", stderr);
+    if (result.file) fclose(result.file);
+    if (result.temporary) remove(result.temporary);
+    free(result.temporary);
+    result.temporary = 0;
+    result.file = 0;
+}
+
+/* One line on stderr, and out: nothing of the output is left. */
+static void fail(int code, const char *format, ...) {
+    va_list args;
+    drop_output();
+    fputs("convert: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    exit(code);
+}
+
+static void on_signal(int number) { interrupted = number; }
+
+/* Ends as the signal alone would have ended it. */
+static void stop_if_interrupted(void) {
+    int number = interrupted;
+    if (!number) return;
+    drop_output();
+    signal(number, SIG_DFL);
+    raise(number);
+    exit(1);
+}
+
+static void show_progress(void) {
+    const double total = (double)bitnet_gguf_writer_total(&writer);
+    const int percent = total > 0 ? (int)(100.0 * (double)result.done / total) : 0;
+    char bar[33] = "................................";
+    if (!result.terminal || percent == result.percent) return;
+    result.percent = percent;
+    memset(bar, '#', (size_t)(percent < 100 ? percent * 32 / 100 : 32));
+    fprintf(stderr, "\rconvert: [%s] %3d %%", bar, percent);
+}
+
+static int write_output(void *ud, const void *p, size_t n) {
+    (void)ud;
+    stop_if_interrupted();
+    if (fwrite(p, 1, n, result.file) != n)
+        fail(1, "%s: cannot write: %s", result.path, strerror(errno));
+    result.done += n;
+    show_progress();
+    return 0;
+}
+
+static int is_folder(const char *path) {
+    struct stat st;
+    return !stat(path, &st) && (st.st_mode & S_IFMT) == S_IFDIR;
+}
+
+static int same_file(const char *a, const char *b) {
+#ifdef _WIN32
+    char full_a[4096], full_b[4096];
+    return _fullpath(full_a, a, sizeof full_a) && _fullpath(full_b, b, sizeof full_b) &&
+           !_stricmp(full_a, full_b);
+#else
+    struct stat st_a, st_b;
+    return !stat(a, &st_a) && !stat(b, &st_b) && st_a.st_dev == st_b.st_dev &&
+           st_a.st_ino == st_b.st_ino;
+#endif
+}
+
+/* What stands there may only be a file, and is replaced only with --force. */
+static void check_place(const char *path, int force) {
+    struct stat st;
+    if (stat(path, &st)) return;
+    if ((st.st_mode & S_IFMT) != S_IFREG) fail(1, "%s: there is something that is no file", path);
+    if (!force) fail(1, "%s: there is such a file; --force replaces it", path);
+}
+
+/* Sets up the writer. in is refused as the result. */
+static void open_output(const char *path, const char *in, int force) {
+    const size_t room = strlen(path) + 32;
+    int i, fd = -1;
+    if (same_file(in, path)) fail(2, "%s: input and output are the same file", path);
+    check_place(path, force);
+    result.path = path;
+    result.percent = -1;
+    result.terminal = isatty(2);
+    result.temporary = (char *)malloc(room);
+    if (!result.temporary) fail(1, "out of memory");
+    for (i = 0; i < 100 && fd < 0; i++) {
+        snprintf(result.temporary, room, "%s.%d-%d.part", path, (int)getpid(), i);
+        fd = open(result.temporary, OUTPUT_FLAGS, OUTPUT_MODE);
+        if (fd < 0 && errno != EEXIST) break;
+    }
+    if (fd < 0) {
+        free(result.temporary);        /* not ours to remove */
+        result.temporary = 0;
+        fail(1, "%s: cannot write in its folder: %s", path, strerror(errno));
+    }
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+#ifdef SIGHUP
+    signal(SIGHUP, on_signal);
+#endif
+#ifdef SIGXFSZ
+    signal(SIGXFSZ, SIG_IGN);          /* a limit on sizes is an error like a full disk */
+#endif
+    result.file = fdopen(fd, "wb");
+    if (!result.file) {
+        close(fd);
+        fail(1, "%s: cannot write: %s", path, strerror(errno));
+    }
+    setvbuf(result.file, 0, _IOFBF, 1 << 20);
+    writer.write_fn = write_output;
+}
+
+/* The renaming itself has to reach the disk, too; file systems that can't do that refuse it. */
+static void sync_folder(void) {
+#ifndef _WIN32
+    char *folder = result.temporary, *slash = strrchr(folder, '/');
+    int fd;
+    if (slash) slash[slash == folder] = 0;
+    fd = open(slash ? folder : ".", O_RDONLY);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
+#endif
+}
+
+static void rename_output(void) {
+#ifdef _WIN32
+    if (!MoveFileExA(result.temporary, result.path, MOVEFILE_REPLACE_EXISTING |
+                     MOVEFILE_WRITE_THROUGH))
+        fail(1, "%s: cannot rename to it (error %lu)", result.path, GetLastError());
+#else
+    if (rename(result.temporary, result.path))
+        fail(1, "%s: cannot rename to it: %s", result.path, strerror(errno));
+#endif
+}
+
+/* The writer has ended; its file takes its place. */
+static void close_output(int force) {
+    FILE *f = result.file;
+    int bad;
+    stop_if_interrupted();
+    bad = fflush(f) || fsync(fileno(f));
+    result.file = 0;
+    if (fclose(f) || bad) fail(1, "%s: cannot write: %s", result.path, strerror(errno));
+    stop_if_interrupted();
+    check_place(result.path, force);
+    rename_output();
+    sync_folder();
+    free(result.temporary);
+    result.temporary = 0;
+    if (result.terminal) fputc('\n', stderr);
+}

@@ -1,0 +1,279 @@
+/* convert_safetensors.h - a part of convert.c: Hugging Face's tensors, in one file or several.
+
+       8 bytes    length n of the header, little-endian
+       n bytes    JSON: {"name": {"dtype": "BF16", "shape": [out, in], "data_offsets": [from, to]}}
+       the rest   the tensors' bytes, which leave no holes; from and to count from here
+
+   Shards are such files; "weight_map" in model.safetensors.index.json says which has which tensor.
+   Nothing but headers is kept in memory: tensors are read in slices. */
+
+enum { ST_MAX_HEADER = 100 << 20, ST_MAX_FILES = 1000, ST_MAX_DIMS = 8 };
+
+typedef struct st_tensor {
+    const char *name;                  /* [name_len], in its file's header */
+    uint32_t name_len, file;
+    char dtype[12];
+    uint32_t item;                     /* bytes of an element */
+    uint32_t n_dims;
+    uint64_t dims[ST_MAX_DIMS];        /* outermost first */
+    uint64_t n, offset, size;          /* elements; bytes, from the file's start */
+    int mapped, used;
+} st_tensor;
+
+typedef struct st_file {
+    FILE *f;
+    uint64_t size, data;               /* data: where the header ends */
+    json header;                       /* its name is the file's */
+} st_file;
+
+typedef struct st_model {
+    char dir[1024];
+    st_file *files;                    /* [n_files] */
+    st_tensor *tensors;                /* [n_tensors], sorted by name once all files are open */
+    uint32_t n_files, n_tensors, cap;
+    json index;
+} st_model;
+
+/* ---- files ---- */
+
+/* Part of a tensor's bytes. */
+static bitnet_result st_read(const st_model *m, const st_tensor *t, uint64_t at, void *out,
+                             size_t n, bitnet_error *err) {
+    const st_file *file = &m->files[t->file];
+    if (!file_seek(file->f, t->offset + at) && fread(out, 1, n, file->f) == n) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_IO, "%s: tensor '%.*s' cannot be read at offset %llu",
+                        file->header.name, (int)t->name_len, t->name,
+                        (unsigned long long)(t->offset + at));
+}
+
+static void st_close(st_model *m) {
+    uint32_t i;
+    for (i = 0; i < m->n_files; i++) {
+        if (m->files[i].f) fclose(m->files[i].f);
+        json_free(&m->files[i].header);
+    }
+    json_free(&m->index);
+    free(m->files);
+    free(m->tensors);
+    memset(m, 0, sizeof *m);
+}
+
+/* ---- a file's header ---- */
+
+static bitnet_result st_fail(const st_model *m, const st_tensor *t, const char *what,
+                             bitnet_error *err) {
+    const st_file *file = &m->files[t->file];
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "%s: tensor '%.*s' at offset %llu: %s",
+                        file->header.name, t->name_len < 64 ? (int)t->name_len : 64, t->name,
+                        (unsigned long long)t->offset, what);
+}
+
+/* Bytes of an element; 0: no type that we know. */
+static uint32_t st_item(const char *dtype) {
+    static const char sizes[][12] = {
+        "1BOOL", "1U8", "1I8", "1F8_E4M3", "1F8_E5M2", "1F8_E8M0", "2U16", "2I16", "2F16", "2BF16",
+        "4U32", "4I32", "4F32", "8U64", "8I64", "8F64", "8C64"
+    };
+    size_t i;
+    for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (!strcmp(dtype, sizes[i] + 1)) return (uint32_t)(sizes[i][0] - '0');
+    return 0;
+}
+
+/* The value of a header's entry: an object with dtype, shape and data_offsets, and no more. */
+static bitnet_result st_add_tensor(st_model *m, const json *j, uint32_t key, st_tensor *t,
+                                   bitnet_error *err) {
+    const st_file *file = &m->files[t->file];
+    const uint32_t value = key + 1, dtype = json_get(j, value, "dtype");
+    const uint32_t shape = json_get(j, value, "shape"), range = json_get(j, value, "data_offsets");
+    const uint64_t space = file->size - file->data;
+    uint64_t from, to, product = 1;
+    uint32_t i;
+    t->name = j->text + j->nodes[key].at;
+    t->name_len = j->nodes[key].len;
+    t->offset = j->nodes[key].at + 7;  /* of its entry, until its own is known; 8, less a quote */
+    if (!dtype || !shape || !range || j->nodes[value].n != 3 ||
+        j->nodes[dtype].type != JSON_STRING || j->nodes[shape].type != JSON_ARRAY ||
+        j->nodes[range].type != JSON_ARRAY || j->nodes[range].n != 2)
+        return st_fail(m, t, "not just dtype, shape and data_offsets", err);
+    snprintf(t->dtype, sizeof t->dtype, "%.*s", (int)j->nodes[dtype].len,
+             j->text + j->nodes[dtype].at);
+    if (!(t->item = json_is(j, dtype, t->dtype) ? st_item(t->dtype) : 0))
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s: tensor '%.*s': dtype '%s' is not "
+                            "supported", j->name, t->name_len < 64 ? (int)t->name_len : 64, t->name,
+                            t->dtype);
+    t->n_dims = j->nodes[shape].n;
+    if (t->n_dims > ST_MAX_DIMS) return st_fail(m, t, "more than 8 dimensions", err);
+    for (i = 0; i < t->n_dims; i++) {
+        if (!json_uint(j, shape + 1 + i, &t->dims[i]))
+            return st_fail(m, t, "a dimension is not an integer of 64 bits", err);
+        if (t->dims[i] && product > UINT64_MAX / 8 / t->dims[i])
+            return st_fail(m, t, "its shape is too large", err);
+        product *= t->dims[i];
+    }
+    if (!json_uint(j, range + 1, &from) || !json_uint(j, range + 2, &to))
+        return st_fail(m, t, "an offset is not an integer of 64 bits", err);
+    if (from > to || to > space) return st_fail(m, t, "its data lies outside of the file", err);
+    t->n = product;
+    t->size = to - from;
+    t->offset = file->data + from;
+    if (product * t->item != t->size)
+        return st_fail(m, t, "its data is not as long as shape and dtype say", err);
+    return BITNET_OK;
+}
+
+static int st_by_offset(const void *a, const void *b) {
+    const st_tensor *x = (const st_tensor *)a, *y = (const st_tensor *)b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    return x->size < y->size ? -1 : x->size > y->size;           /* empty ones first */
+}
+
+static int st_compare(const st_tensor *t, const char *name, uint32_t len) {
+    const int c = memcmp(t->name, name, t->name_len < len ? t->name_len : len);
+    return c ? c : t->name_len < len ? -1 : t->name_len > len;
+}
+
+static int st_by_name(const void *a, const void *b) {
+    const st_tensor *y = (const st_tensor *)b;
+    return st_compare((const st_tensor *)a, y->name, y->name_len);
+}
+
+/* Opens the file of that name in the folder and adds its tensors. */
+static bitnet_result st_add_file(st_model *m, const char *name, bitnet_error *err) {
+    st_file *file = &m->files[m->n_files];
+    json *j = &file->header;
+    uint8_t length[8];
+    uint32_t i, node = JSON_ROOT + 1, first = m->n_tensors;
+    uint64_t end, n;
+    bitnet_result r;
+    memset(file, 0, sizeof *file);
+    if (!(file->f = file_open(m->dir, name, &file->size)))
+        return bitnet__fail(err, BITNET_ERR_IO, "%s: cannot be read", name);
+    m->n_files++;
+    setvbuf(file->f, 0, _IONBF, 0);
+    if (file->size < 8 || fread(length, 1, 8, file->f) != 8)
+        return bitnet__fail(err, BITNET_ERR_TRUNCATED, "%s: no safetensors file", name);
+    n = bitnet__get_u64(length);
+    if (n > file->size - 8 || n > ST_MAX_HEADER)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "%s: offset 0: a header of %llu bytes is "
+                            "longer than %s", name, (unsigned long long)n,
+                            n > ST_MAX_HEADER ? "100 MB" : "the file");
+    file->data = end = 8 + n;
+    if ((r = file_parse(file->f, name, 8, n, j, err))) return r;
+    if (j->nodes[JSON_ROOT].type != JSON_OBJECT || j->text[0] != '{')
+        return json_fail(j, 0, "the header does not begin with '{'", err);
+    for (i = 0; i < j->nodes[JSON_ROOT].n; i++, node = j->nodes[node + 1].next) {
+        st_tensor *t;
+        if (json_is(j, node, "__metadata__")) continue;
+        if (m->n_tensors == m->cap) {
+            const uint32_t cap = m->cap ? 2 * m->cap : 512;
+            st_tensor *more = (st_tensor *)realloc(m->tensors, cap * sizeof *more);
+            if (!more) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for tensors");
+            m->tensors = more;
+            m->cap = cap;
+        }
+        t = &m->tensors[m->n_tensors++];
+        memset(t, 0, sizeof *t);
+        t->file = m->n_files - 1;
+        if ((r = st_add_tensor(m, j, node, t, err))) return r;
+    }
+    qsort(m->tensors + first, m->n_tensors - first, sizeof *m->tensors, st_by_offset);
+    for (i = first; i < m->n_tensors; end = m->tensors[i].offset + m->tensors[i].size, i++)
+        if (m->tensors[i].offset != end)
+            return st_fail(m, &m->tensors[i], m->tensors[i].offset < end
+                           ? "its data overlaps another tensor's" : "a hole before its data", err);
+    if (end != file->size)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "%s: from offset %llu on it is no tensor's",
+                            name, (unsigned long long)end);
+    return BITNET_OK;
+}
+
+/* ---- all files ---- */
+
+static st_tensor *st_find(const st_model *m, const char *name, uint32_t len) {
+    uint32_t low = 0, high = m->n_tensors;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        const int c = st_compare(&m->tensors[middle], name, len);
+        if (c == 0) return &m->tensors[middle];
+        if (c < 0) low = middle + 1; else high = middle;
+    }
+    return 0;
+}
+
+/* Tensors by name, each one once. */
+static bitnet_result st_sort(st_model *m, bitnet_error *err) {
+    uint32_t i;
+    qsort(m->tensors, m->n_tensors, sizeof *m->tensors, st_by_name);
+    for (i = 1; i < m->n_tensors; i++)
+        if (!st_by_name(&m->tensors[i - 1], &m->tensors[i]))
+            return st_fail(m, &m->tensors[i], "it is in another file, too", err);
+    return BITNET_OK;
+}
+
+/* The shard that a weight_map's entry names, opened if it is the first to do so. */
+static bitnet_result st_shard(st_model *m, uint32_t value, uint32_t *file, bitnet_error *err) {
+    const json *j = &m->index;
+    const json_node *s = &j->nodes[value];
+    char name[128];
+    uint32_t i;
+    snprintf(name, sizeof name, "%.*s", (int)s->len, j->text + s->at);
+    if (!json_is(j, value, name) || !s->len || strpbrk(name, "/\\:") || name[0] == '.')
+        return json_fail(j, s->at, "this is no name of a shard beside it", err);
+    for (i = 0; i < m->n_files; i++) {                           /* most often the latest */
+        *file = m->n_files - 1 - i;
+        if (!strcmp(m->files[*file].header.name, name)) return BITNET_OK;
+    }
+    if (m->n_files == ST_MAX_FILES) return json_fail(j, s->at, "more than 1000 shards", err);
+    *file = m->n_files;
+    return st_add_file(m, name, err);
+}
+
+static bitnet_result st_open_shards(st_model *m, bitnet_error *err) {
+    json *j = &m->index;
+    uint32_t map, node, i, file = 0, pass;
+    int found;
+    bitnet_result r = file_load_json(m->dir, "model.safetensors.index.json", &found, j, err);
+    if (r) return r;
+    if (!found) return bitnet__fail(err, BITNET_ERR_IO, "neither model.safetensors nor "
+                                    "model.safetensors.index.json can be read");
+    map = json_get(j, JSON_ROOT, "weight_map");
+    if (!map || j->nodes[map].type != JSON_OBJECT) return json_fail(j, 0, "no weight_map", err);
+    for (pass = 0; pass < 2; pass++) {                           /* 0 opens, 1 compares */
+        for (i = 0, node = map + 1; i < j->nodes[map].n; i++, node = j->nodes[node + 1].next) {
+            const json_node *key = &j->nodes[node];
+            st_tensor *t;
+            if ((r = st_shard(m, node + 1, &file, err))) return r;
+            if (!pass) continue;
+            t = st_find(m, j->text + key->at, key->len);
+            if (!t || t->file != file)
+                return bitnet__fail(err, BITNET_ERR_FORMAT, "%s: offset %u: tensor '%.*s' is not "
+                                    "in %s", j->name, (unsigned)key->at - 1,
+                                    key->len < 64 ? (int)key->len : 64, j->text + key->at,
+                                    m->files[file].header.name);
+            t->mapped = 1;
+        }
+        if (!pass && (r = st_sort(m, err))) return r;
+    }
+    for (i = 0; i < m->n_tensors; i++)
+        if (!m->tensors[i].mapped) return st_fail(m, &m->tensors[i], "weight_map lacks it", err);
+    return BITNET_OK;
+}
+
+/* The tensors of the folder. st_close afterwards, whatever came back. */
+static bitnet_result st_open(st_model *m, const char *dir, bitnet_error *err) {
+    uint64_t size;
+    FILE *f;
+    bitnet_result r;
+    memset(m, 0, sizeof *m);
+    if (strlen(dir) >= sizeof m->dir)
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "the folder's name is too long");
+    snprintf(m->dir, sizeof m->dir, "%s", dir);
+    if (!(m->files = (st_file *)calloc(ST_MAX_FILES, sizeof *m->files)))
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a list of files");
+    f = file_open(dir, "model.safetensors", &size);
+    if (!f) return st_open_shards(m, err);
+    fclose(f);
+    r = st_add_file(m, "model.safetensors", err);
+    return r ? r : st_sort(m, err);
+}

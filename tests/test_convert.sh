@@ -1,0 +1,248 @@
+#!/bin/sh
+# Tests of the command examples/convert.c, from the outside; test_convert_hf.sh has those of Hugging Face's form.
+#     test_convert.sh PATH_TO_CONVERT
+# Prints a line for each case (ok, FAIL, skip) and at the end `convert: N passed, N failed, N skipped`; exit code 1 if a
+# case failed. BITNET_TEST_DATA has models in other packings, made by another program (../shared); RUN is an emulator.
+[ $# -eq 1 ] || { echo "usage: $0 PATH_TO_CONVERT" >&2; exit 2; }
+case $1 in */*) program=$1 ;; *) program=./$1 ;; esac
+root=$(dirname "$0")/..
+[ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
+. "$root/tests/cases.sh"
+a=$root/tests/data/a.gguf b=$root/tests/data/b.gguf tiny=$root/examples/tiny.gguf
+shared=${BITNET_TEST_DATA:-$root/../shared}/models
+mkdir "$tmp/dir" "$tmp/made"
+out=$tmp/dir/out.gguf
+# fails NAME CODE WORD ARGS...: that exit code, one line on stderr that holds the word, and no file but $keep in the
+# folder of the output
+keep=
+fails() {
+    name=$1 code=$2 word=$3
+    shift 3
+    run "$@"
+    if [ $rc -ne "$code" ]; then bad "$name" "exit code $rc, not $code; stderr: $(head -n 2 "$tmp/err")"
+    elif [ "$(wc -l < "$tmp/err")" -ne 1 ]; then bad "$name" "stderr has $(wc -l < "$tmp/err") lines, not 1"
+    elif ! grep -q -e "$word" "$tmp/err"; then bad "$name" "'$word' is not in: $(cat "$tmp/err")"
+    elif [ "$(ls -A "$tmp/dir")" != "$keep" ]; then bad "$name" "left behind: $(ls -A "$tmp/dir")"
+    else ok "$name"; fi
+}
+# makes NAME ARGS...: exit code 0, the output in $out
+makes() {
+    name=$1
+    shift
+    rm -f "$out"
+    run "$@"
+    check "$name" "exit code $rc, or no output" test $rc -eq 0 -a "$(ls -A "$tmp/dir")" = out.gguf
+}
+# start FILE: where its tensors' data begins; all files here have the first tensor first
+start() { $RUN "$program" --inspect "$1" 2> /dev/null | sed -n '/^tensor /{s/.* at \([0-9]*\),.*/\1/p;q;}'; }
+# same_data NAME FILE: all tensors' bytes of $out are that file's
+same_data() {
+    tail -c +$(($(start "$out") + 1)) "$out" > "$tmp/data"
+    tail -c +$(($(start "$2") + 1)) "$2" | cmp - "$tmp/data" > "$tmp/err" 2>&1
+    check "$1" "other bytes" test ! -s "$tmp/err" -a -s "$tmp/data"
+}
+place() { sed -n "s/^tensor  $1 .* at \([0-9]*\), \([0-9]*\) bytes.*/\\$2/p" "$tmp/out"; }    # of what --inspect said
+byte() { od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' '; }
+poke() { printf "\\$(printf %03o "$3")" | dd of="$1" bs=1 seek="$2" conv=notrunc 2> /dev/null; }
+# says NAME WORD: that is in what came on stdout
+says() { check "$1" "'$2' is not in: $(head -c 200 "$tmp/out")" grep -q -e "$2" "$tmp/out"; }
+
+# ---- wrong usage: 2; failures: 1; nothing is left behind
+fails bad-flag 2 "--bogus" --bogus
+fails no-files 2 "two files" "$a"
+fails inspect-two 2 "one file" --inspect "$a" "$a"
+fails three-files 2 "one file too many" "$a" "$out" "$out"
+fails missing-value 2 "--to needs a value" "$a" "$out" --to
+fails bad-type 2 "'tl3'" "$a" "$out" --to tl3
+fails bad-i2s 2 "'32'" "$a" "$out" --i2s 32
+fails bad-from 2 "'x'" "$a" "$out" --from-layout x
+fails bad-head 2 "'q4_0'" "$a" "$out" --head q4_0
+for t in 128 128, 128,0 128,96,32,1 x,96 128,96x -1,96 ,96; do fails "bad-tile $t" 2 "no tile" "$a" "$out" --to tl2 --tile $t; done
+fails two-packings 2 "exclude" "$a" "$out" --to tl1 --i2s 64
+fails tile-of-i2s 2 "--from-tile" "$a" "$out" --tile 128,96
+fails two-commands 2 "one of them" --inspect --verify "$a"
+fails verify-head 2 "writing" --verify "$a" "$a" --head f16
+fails input-missing 1 "nowhere.gguf" "$tmp/nowhere.gguf" "$out"
+fails input-not-gguf 1 "not a GGUF" "$0" "$out"
+fails folder-missing 1 "cannot write in its folder" "$a" "$tmp/nowhere/out.gguf"
+fails output-folder 1 "no file" "$a" "$tmp/made" --force
+[ ! -e /dev/full ] || fails output-device 1 "no file" "$a" /dev/full --force
+fails no-tile 1 "no tile was published\|a shape for which" "$a" "$out" --to tl2
+fails tile-does-not-fit 1 "cannot have been made with tile 96,96,32" "$a" "$out" --to tl2 --tile 96,96
+run --help
+check help "no help, or exit code $rc" grep -q -e "--from-layout" "$tmp/out"
+
+# one_tensor TYPE ROWS: a file with only token_embd.weight [256, ROWS] of that type, ROWS below 2^24 and in octal digits
+# as the bytes \LOW\MIDDLE\HIGH
+one_tensor() {
+    printf 'GGUF\003\0\0\0\001\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\021\0\0\0\0\0\0\0token_embd.weight'
+    printf "\\002\\0\\0\\0\\0\\001\\0\\0\\0\\0\\0\\0$2\\0\\0\\0\\0\\0\\$1\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0"
+}
+{ one_tensor 143 '\001\000\000'; head -c 4096 /dev/zero; } > "$tmp/type99.gguf"
+fails unknown-type 1 "unsupported tensor type 99 (unknown)" "$tmp/type99.gguf" "$out"
+{ one_tensor 012 '\001\000\000'; head -c 4096 /dev/zero; } > "$tmp/q2k.gguf"
+fails head-of-q2_k 1 "(Q2_K)" "$tmp/q2k.gguf" "$out" --head f16
+
+# ---- packings, there and back; what another program wrote is the same, byte for byte
+makes 128 "$a" "$out"
+same_data 128-data "$a"
+cp "$out" "$tmp/made/128.gguf"
+check pre-added "no tokenizer.ggml.pre" grep -aq "tokenizer.ggml.pre" "$out"
+makes 128-again "$tmp/made/128.gguf" "$out"
+check 128-idempotent "another file" cmp "$out" "$tmp/made/128.gguf"
+# packed NAME MODEL FILE BACK... -- THERE...: MODEL becomes what the other program wrote, and that the model
+packed() {
+    label=$1 from=$2 other=$shared/$3 back=
+    shift 3
+    while [ "$1" != -- ]; do back="$back $1"; shift; done
+    shift
+    makes "$label" "$from" "$out" "$@"
+    cp "$out" "$tmp/made/$label.gguf"
+    if [ -f "$other" ]; then same_data "$label-data" "$other"; else skip "$label-data" "there is no $other"; fi
+    check "$label-file-type" "another general.file_type" file_type "$out" "$@"
+    makes "$label-back" "$tmp/made/$label.gguf" "$out" $back
+    same_data "$label-back-data" "$from"
+    [ "$from" != "$a" ] || check "$label-back-file" "another file" cmp "$out" "$tmp/made/128.gguf"
+    [ "$1" != --to ] || shift 2                # the file says so
+    run --verify "$from" "$tmp/made/$label.gguf" "$@"
+    check "$label-verify" "exit code $rc: $(tail -n 1 "$tmp/out")" test $rc -eq 0
+}
+file_type() { # FILE ARGS of the conversion
+    case "$*" in *tl1*) want=38 ;; *tl2*) want=39 ;; *) want=40 ;; esac
+    $RUN "$program" --inspect "$1" | grep "general.file_type (u32) = $want\$"
+}
+packed i2s64 "$a" a-i2s64.gguf --from-layout 64 -- --i2s 64
+packed i2s4row "$a" a-i2s4row.gguf --from-layout 4row -- --i2s 4row
+packed tl1 "$a" a-tl1.gguf --from-tile 128,64,32 -- --to tl1 --tile 128,64,32
+packed tl2 "$a" a-tl2.gguf --from-tile 128,96 -- --to tl2 --tile 128,96,32
+packed b-tl2 "$b" b-tl2.gguf --from-tile 192,96 -- --to tl2 --tile 192,96,32
+for from in "i2s64 --from-layout 64" "i2s4row --from-layout 4row" "tl1 --from-tile 128,64" "tl2 --from-tile 128,96"; do
+    for to in "i2s64 --i2s 64" "i2s4row --i2s 4row" "tl1 --to tl1 --tile 128,64" "tl2 --to tl2 --tile 128,96"; do
+        label="${from%% *}-to-${to%% *}"
+        makes "$label" "$tmp/made/${from%% *}.gguf" "$out" ${from#* } ${to#* }
+        check "$label-file" "another file" cmp "$out" "$tmp/made/${to%% *}.gguf"
+    done
+done
+rm -f "$out"
+fails wrong-tile 1 "wrong tile" "$tmp/made/tl2.gguf" "$out" --from-tile 128,264
+run --verify "$a" "$tmp/made/i2s64.gguf"
+check wrong-layout "exit code $rc, not 1" test $rc -eq 1
+
+# ---- head and embedding
+for type in f32 f16 bf16 q8_0 q6_k; do
+    makes "head-$type" "$a" "$out" --head $type
+    cp "$out" "$tmp/made/head-$type.gguf"
+    run --inspect "$out"
+    says "head-$type-type" "^tensor  token_embd.weight $(echo $type | tr a-z A-Z) "
+    run --verify "$a" "$out"
+    case $type in
+        f32|f16) check "head-$type-same" "exit code $rc" test $rc -eq 0 ;;
+        *) check "head-$type-differs" "exit code $rc" test $rc -eq 1 -a "$(grep -c ^differs "$tmp/out")" -eq 1
+            says "head-$type-named" "^differs token_embd.weight: row [0-9]*, column" ;;
+    esac
+    makes "head-$type-again" "$tmp/made/head-$type.gguf" "$out" --head $type
+    [ $type = q6_k ] || check "head-$type-stays" "another file" cmp "$out" "$tmp/made/head-$type.gguf"
+done
+makes head-f32-f16 "$tmp/made/head-f32.gguf" "$out" --head f16
+check head-f32-f16-file "another file" cmp "$out" "$tmp/made/head-f16.gguf"
+
+# ---- --verify finds what differs
+cp "$tmp/made/128.gguf" "$tmp/other.gguf"
+run --inspect "$tmp/other.gguf"
+tensor=blk.0.ffn_up.weight at=$(($(place blk.0.ffn_up.weight 1) + 32 * 100 + 7))
+old=$(byte "$tmp/other.gguf" $at)
+poke "$tmp/other.gguf" $at $((old & 0xf3 | ((old >> 2 & 3) + 1) % 3 << 2))    # weight 12800 + 64 + 7 of rows of 256
+run --verify "$tmp/made/128.gguf" "$tmp/other.gguf"
+check flipped "exit code $rc, not 1" test $rc -eq 1 -a "$(grep -c ^differs "$tmp/out")" -eq 1
+says flipped-named "^differs $tensor: row 50, column 71 is"
+run --verify "$tmp/made/tl2.gguf" "$tmp/other.gguf" --from-tile 128,96
+says flipped-tl2 "^differs $tensor: row 50, column 71 is"
+poke "$tmp/other.gguf" $at $old
+run --verify "$tmp/made/128.gguf" "$tmp/other.gguf"
+check flipped-back "exit code $rc" test $rc -eq 0
+run --inspect "$tmp/other.gguf"
+at=$(($(place $tensor 1) + $(place $tensor 2) - 32))
+poke "$tmp/other.gguf" $at $(($(byte "$tmp/other.gguf" $at) ^ 1))
+run --verify "$tmp/made/128.gguf" "$tmp/other.gguf"
+says scale-named "^differs $tensor: the scale is"
+run --verify "$tmp/made/128.gguf" "$tiny"
+check other-model "exit code $rc, not 1" test $rc -eq 1
+says other-model-only "only in"
+
+# ---- --inspect
+run --inspect "$tiny"
+check inspect "exit code $rc" test $rc -eq 0
+says inspect-arch '^key     general.architecture (string) = "bitnet-b1.58"$'
+says inspect-array "^key     tokenizer.ggml.tokens (string\\[[0-9]*\\]) = .* \\.\\.\\.$"
+says inspect-tensor "^tensor  token_embd.weight F16 \\[[0-9]*, [0-9]*\\] at [0-9]*, [0-9]* bytes, fnv [0-9a-f]\\{16\\}"
+says inspect-i2s "^tensor  blk.0.attn_q.weight I2_S .*, scale "
+if command -v python3 > /dev/null; then
+    python3 - "$tiny" "$tmp/out" > "$tmp/err" 2>&1 << 'END'
+import re, sys
+data = open(sys.argv[1], 'rb').read()
+n = 0
+for m in re.finditer(r'^tensor .* at (\d+), (\d+) bytes, fnv (\w+)', open(sys.argv[2]).read(), re.M):
+    h = 0xcbf29ce484222325
+    for b in data[int(m[1]):int(m[1]) + int(m[2])]:
+        h = (h ^ b) * 0x100000001b3 & 0xffffffffffffffff
+    assert '%016x' % h == m[3], m[0]
+    n += 1
+assert n > 10
+END
+    check inspect-checksums "another checksum" test $? -eq 0
+else skip inspect-checksums "python3 is not installed"; fi
+run --inspect "$a"
+says inspect-pre "^warning key 'tokenizer.ggml.pre' is missing"
+LC_ALL=C sed 's/general.name/generax.name/' "$tmp/made/128.gguf" > "$tmp/other.gguf"
+run --inspect "$tmp/made/128.gguf"
+says inspect-clean "^0 warnings$"
+at=$(place $tensor 1) end=$(($(place $tensor 1) + $(place $tensor 2) - 32))
+poke "$tmp/other.gguf" $((at + 5)) 255
+for i in 0 1 2 3; do poke "$tmp/other.gguf" $((end + i)) 0; done
+run --inspect "$tmp/other.gguf"
+says inspect-threes "^warning tensor '$tensor': 4 codes are a 3"
+says inspect-scale "^warning tensor '$tensor': the scale 0 is odd"
+says inspect-unknown "^warning key 'generax.name' is unknown"
+says inspect-count "^3 warnings$"
+run --inspect "$tmp/type99.gguf"
+says inspect-type "^warning tensor 'token_embd.weight': unsupported tensor type 99 (unknown)"
+rm -f "$out"
+fails three 1 "code 3.* at row 0, column 5" "$tmp/other.gguf" "$out" --i2s 64
+
+# ---- what stands there is replaced only on demand, and only by a whole file
+echo old > "$out"
+keep=out.gguf
+old_stays() { check "$1" "the old file is gone" test "$(head -c 4 "$out")" = "old"; }
+fails no-force 1 "force replaces it" "$a" "$out"
+old_stays no-force-old
+fails three-forced 1 "code 3" "$tmp/other.gguf" "$out" --i2s 64 --force
+old_stays three-forced-old
+if (ulimit -f 100) 2> /dev/null && [ -z "$RUN" ]; then
+    (ulimit -f 100; failed=0; fails disk-full 1 "cannot write" "$a" "$out" --force; [ $failed -eq 0 ])
+    check disk-full "see above" test $? -eq 0
+    old_stays disk-full-old
+else skip disk-full "no limit on sizes here"; fi
+run "$a" "$out" --force
+check force "exit code $rc, or not replaced" cmp "$out" "$tmp/made/128.gguf"
+fails same-file 2 "the same file" "$out" "$out" --force
+ln "$out" "$tmp/link.gguf" 2> /dev/null && fails same-file-linked 2 "the same file" "$tmp/link.gguf" "$out" --force
+check same-file-stays "another file" cmp "$out" "$tmp/made/128.gguf"
+
+# ---- a signal: ends as that does, and leaves nothing; 2 GB of zeros are quantized meanwhile
+one_tensor 0 '\000\000\040' > "$tmp/large.gguf"
+if [ -z "$RUN" ] && dd if=/dev/null of="$tmp/large.gguf" bs=1 seek=2147483744 2> /dev/null; then
+    for signal in INT TERM HUP; do
+        "$program" "$tmp/large.gguf" "$out" --head q6_k --force > "$tmp/out" 2> "$tmp/err" &
+        n=0
+        while [ ! -e "$(echo "$tmp"/dir/*.part)" ] && [ $n -lt 200 ]; do sleep 0.05; n=$((n + 1)); done
+        kill -$signal $!
+        wait $! 2> /dev/null
+        rc=$?
+        check "signal-$signal" "exit code $rc" test $rc -gt 128
+        check "signal-$signal-nothing" "left behind: $(ls -A "$tmp/dir")" test "$(ls -A "$tmp/dir")" = out.gguf
+        check "signal-$signal-old" "another file" cmp "$out" "$tmp/made/128.gguf"
+    done
+else skip signals "an emulator, or no large files"; fi
+
+echo "convert: $passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]

@@ -1,0 +1,66 @@
+#!/bin/sh
+# Tests of examples/convert.c with models in Hugging Face's form, which tests/convert_hf.py makes.
+#     test_convert_hf.sh PATH_TO_CONVERT PATH_TO_CROSSCHECK PATH_TO_MODEL...
+# Prints a line for each case (ok, FAIL, skip) and at the end `convert-hf: N passed, N failed, N skipped`; exit code 1
+# if a case failed.
+[ $# -ge 3 ] || { echo "usage: $0 PATH_TO_CONVERT PATH_TO_CROSSCHECK PATH_TO_MODEL..." >&2; exit 2; }
+case $1 in */*) program=$1 ;; *) program=./$1 ;; esac
+crosscheck=$2 root=$(dirname "$0")/..
+shift 2
+[ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
+. "$root/tests/cases.sh"
+tool() { python3 "$root/tests/convert_hf.py" "$@"; }
+mkdir "$tmp/o"
+out=$tmp/o/out.gguf
+
+# converts NAME MODEL KIND ARGS...: the model in that form becomes what it should, in $out
+converts() {
+    name=$1 model=$2 kind=$3
+    shift 3
+    rm -rf "$tmp/made" "$out"
+    tool make "$model" "$tmp/made" "$kind" || { bad "$name" "it cannot be made"; return; }
+    run "$tmp/made/hf" "$out" "$@"
+    if [ $rc -ne 0 ]; then bad "$name" "exit code $rc: $(head -n 3 "$tmp/err")"
+    elif ! tool compare "$tmp/made/want.gguf" "$out" 2> "$tmp/err"; then bad "$name" "$(head -c 200 "$tmp/err")"
+    else ok "$name"; fi
+}
+report() { "$crosscheck" -m "$1" -n 4 2>> "$tmp/err" | grep -v '^note'; }
+same_report() { report "$1" > "$tmp/a" && report "$2" > "$tmp/b" && [ -s "$tmp/a" ] && cmp "$tmp/a" "$tmp/b"; }
+
+# ---- the same weights, whatever form they came in; what is not rounded is the model's own, and so are its logits
+for model; do
+    short=$(basename "$model" .gguf)
+    for kind in auto-bf16scale auto-bf16scale-shards-ascii auto-newer-pad div-bf16scale-pairs div-newer-shards bf16 \
+        bf16-shards-pad f16-newer f32-ascii-pairs; do
+        converts "$short-$kind" "$model" $kind
+    done
+    converts "$short-exact" "$model" auto-f32scale
+    check "$short-exact-tensors" "not the model's" tool compare "$model" "$out" tensors
+    check "$short-exact-logits" "not the model's" same_report "$model" "$out"
+done
+model=$1
+converts name "$model" auto --name "a name"
+check name-key "another name" grep -q "a name" "$out"
+check no-overwriting "it does" sh -c "! $program '$tmp/made/hf' '$out'"
+converts pre "$model" auto --pre llama-bpe
+
+# ---- what is damaged: exit code 1, one line that says what, and no file
+for kind in auto auto-shards div bf16 f32; do tool make "$model" "$tmp/base/$kind" $kind; done
+rm -f "$out"
+tool cases > "$tmp/cases"
+while read -r name kind word; do
+    rm -rf "$tmp/made"
+    cp -r "$tmp/base/$kind" "$tmp/made"
+    tool break "$tmp/made" "$name" || { bad "$name" "it cannot be made"; continue; }
+    run "$tmp/made/hf" "$out"
+    if [ $rc -ne 1 ]; then bad "$name" "exit code $rc, not 1: $(head -n 2 "$tmp/err")"
+    elif [ "$(wc -l < "$tmp/err")" -ne 1 ]; then bad "$name" "stderr has $(wc -l < "$tmp/err") lines, not 1"
+    elif ! grep -qF -e "$word" "$tmp/err"; then bad "$name" "'$word' is not in: $(cat "$tmp/err")"
+    elif [ -n "$(ls -A "$tmp/o")" ]; then
+        bad "$name" "it left a file"
+        rm -f "$tmp/o/"*
+    else ok "$name"; fi
+done < "$tmp/cases"
+
+echo "convert-hf: $passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
