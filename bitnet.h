@@ -33,12 +33,15 @@
        }
 
    WHAT WORKS
-       Models    GGUF v2 and v3, little-endian, architectures bitnet-b1.58 and bitnet-25: the
-                 official microsoft/bitnet-b1.58-2B-4T-gguf file as it is, and any file of that
-                 form.
-       Weights   linear layers in I2_S (all three packings); embedding, head and norms in F32, F16
-                 or BF16.
-       Tokenizer byte-level BPE with the llama-bpe pre-tokenizer.
+       Models    GGUF v2 and v3, little-endian: the official microsoft/bitnet-b1.58-2B-4T-gguf file
+                 as it is (architectures bitnet-b1.58 and bitnet-25), 1bitLLM's large and 3B
+                 (bitnet), and llama with ternary weights (Llama3-8B-1.58, Falcon3-1.58).
+       Weights   linear layers in I2_S (all three packings), TL1, TL2, TQ1_0 and TQ2_0; embedding and
+                 head in F32, F16, BF16, Q8_0, Q6_K or Q4_0; norms in F32, F16 or BF16.
+       Tokenizer byte-level BPE with the llama-bpe pre-tokenizer (also called llama3, llama-v3,
+                 falcon3); SentencePiece's BPE (tokenizer.ggml.model = llama).
+       Files     any GGUF file can be looked into and written (examples/convert.c makes GGUF of a
+                 Hugging Face folder, and of each packing each other).
        CPUs      any with a C99 compiler and IEEE-754 floats, through plain C. x86 with AVX2,
                  AVX-VNNI or AVX-512 VNNI runs the kernels of bitnet_kernels_x86.h, ARM with NEON,
                  better with dotprod or i8mm, those of bitnet_kernels_arm.h, which only need to lie
@@ -47,8 +50,10 @@
                  bitnet_kernels_wasm.h; threads there need -pthread.
 
    WHAT DOES NOT
-       Other architectures (llama, bitnet), other tensor types (TL1, TL2, Q6_K, ...), GGUF v1,
-       big-endian files: refused with an error that names what was found, never guessed.
+       Other architectures, llama files with biases, experts or further norms, RoPE scaling by yarn,
+       other pre-tokenizers (falcon_e: its published definitions differ), other tensor types, GGUF
+       v1, big-endian files: refused with an error that names what was found, never guessed. Chat
+       templates other than that of BitNet b1.58-2B-4T.
        Files over 16 GiB unless bitnet_model_params.max_bytes says otherwise. On a 32-bit machine
        the file has to fit the address space. CPUs other than x86, ARM and WebAssembly have no
        kernels of their own yet; 32-bit ARM has only those that count in integers.
@@ -149,6 +154,19 @@
    and in TL1 any tile that divides the shape, read the same legal codes in another order. As with
    packings, only the text shows it, which is then noise.
 
+   FAMILIES
+   --------
+   What general.architecture decides (bitnet__families, below, is the list):
+
+       bitnet-b1.58, bitnet-25   squared ReLU, halves, sub-norms: BitNet b1.58-2B-4T
+       bitnet                    SiLU, halves, sub-norms: 1bitLLM's large and 3B
+       llama                     SiLU, adjacent pairs, no sub-norms: Llama3-8B-1.58, Falcon3-1.58
+
+   Halves and adjacent pairs are what RoPE turns in a head: (i, i + n/2) or (2i, 2i + 1), for which
+   converters to llama reorder the rows of q and k. RoPE scaling is none, linear, or a factor for
+   each pair (rope_freqs.weight). The head is tied unless there is output.weight. Other networks
+   that call themselves llama have tensors that have no place here, and are refused by their names.
+
    SCREENED HEAD
    -------------
    The output head is over half of all bytes that a token of the 2B model reads. Greedy and top-k
@@ -187,23 +205,27 @@
    The scalar C of this file defines them: integer sums are exact; a float sum of n products goes
    into 16 partial sums, element i into sum i % 16, each product rounded before it is added (no
    FMA), and the 16 are added as a tree (8 apart, 4, 2, 1). exp, sin, cos, log and sqrt are our
-   own. With an F16 cache, queries and probabilities are rounded to 13 bits first: their products
-   with the cache's 11 bits are exact, so that there an FMA is allowed, and twice as fast. The
-   price is a rule for the compiler: no -ffast-math (refused), no contraction of a*b+c into an FMA
-   (switched off here by pragma; if a compiler ignores that, use -ffp-contract=off; MSVC:
-   /fp:precise), 32-bit x86 with -msse2 -mfpmath=sse, and on s390x, where gcc -std=c99 computes
-   with doubles, -fexcess-precision=fast. bitnet_selftest says in words if a build breaks the rule;
+   own; SiLU is g / (1 + e^-g), each operation rounded, in plain C for all tables. With an F16
+   cache, queries and probabilities are rounded to 13 bits first: their products with the cache's
+   11 bits are exact, so that there an FMA is allowed, and twice as fast. The price is a rule for
+   the compiler: no -ffast-math (refused), no contraction of a*b+c into an FMA (switched off here by
+   pragma; if a compiler ignores that, use -ffp-contract=off; MSVC: /fp:precise), 32-bit x86 with
+   -msse2 -mfpmath=sse, and on s390x, where gcc -std=c99 computes with doubles,
+   -fexcess-precision=fast. bitnet_selftest says in words if a build breaks the rule;
    examples/crosscheck.c finds where two machines part, with the help of layer_fn.
 
+   CHAT
    ----
    bitnet_chat_tokenize writes the published template of BitNet b1.58-2B-4T: each message as
    "Role: text<|eot_id|>", text trimmed, BOS first, "Assistant: " to open the reply. The text of
    a message never becomes a special token. Generation ends at <|eot_id|> or <|end_of_text|>. To
    go on with a chat, keep the context and append: the last token that was sampled (it has not been
    evaluated), <|eot_id|> if that was no end token, and the next message (see generate.c).
+   For the architectures bitnet and llama it is BITNET_ERR_UNSUPPORTED: their templates differ from
+   model to model; with BITNET_PARSE_SPECIAL the caller can write them out.
 
    RELEASES
-       0.1.0  first: GGUF I2_S (three packings) in, text out; kernels in plain C, for x86 and ARM
+       0.1.0  first: ternary GGUF in, text out; kernels in plain C, for x86, ARM and WebAssembly
    The licence is at the end of this file. */
 
 #ifndef BITNET_H

@@ -60,6 +60,8 @@ static const struct { const char *text; bitnet_token tokens[22]; } spm_cases[] =
 
 enum { SPM_TOKENS = 409 };
 
+static const char *spm_last;                               /* the last piece instead of I, or 0 */
+
 /* Token 0 is unknown, 1 and 2 are control, then the 256 bytes and the pieces. */
 static void spm_put_tokens(gb_buf *b) {
     static const char *const first[] = {"<unk>", "<s>", "</s>"};
@@ -70,7 +72,10 @@ static void spm_put_tokens(gb_buf *b) {
         snprintf(name, sizeof name, "<0x%02X>", (unsigned)i);
         gb_string(b, name, 6);
     }
-    for (i = 0; i < 150; i++) gb_string(b, spm_pieces[i], strlen(spm_pieces[i]));
+    for (i = 0; i < 150; i++) {
+        const char *piece = i == 149 && spm_last ? spm_last : spm_pieces[i];
+        gb_string(b, piece, strlen(piece));
+    }
 }
 
 static void spm_put_types(gb_buf *b) {
@@ -193,6 +198,26 @@ static void test_spm_ties(void) {
         if (i == 0) CHECK(got[0] == 357 && got[1] == 262);         /* a ne */
         else CHECK(got[0] == an && got[1] == 354);                 /* an e */
     }
+}
+
+/* Characters are what is merged, so one of three bytes is found without a token for its first two;
+   a character that is cut is bytes. */
+static void test_spm_characters(void) {
+    spm s;
+    bitnet__vocab v;
+    bitnet_allocator a;
+    bitnet_token got[8];
+    int64_t n, n_cut;
+    memset(&a, 0, sizeof a);
+    spm_last = "\xE6\x97\xA5";
+    s = spm_start();
+    spm_last = 0;
+    CHECK(!spm_build(&s, &v, 0, 0));
+    n = spm_encode(&v, "it\xE6\x97\xA5it", 7, 0, got, 8);
+    n_cut = spm_encode(&v, "it\xE6\x97it", 6, 0, got + 3, 5);
+    bitnet__vocab_free(&v, &a);
+    CHECK(n == 3 && got[0] == 259 && got[1] == 408 && got[2] == 259);
+    CHECK(n_cut == 4 && got[3] == 259 && got[4] == 3 + 0xE6 && got[5] == 3 + 0x97 && got[6] == 259);
 }
 
 /* Any bytes come back, behind the space that was added. */
@@ -341,6 +366,7 @@ const test_case spm_tests[] = {
     {"spm/texts", test_spm_texts},
     {"spm/long", test_spm_long},
     {"spm/ties", test_spm_ties},
+    {"spm/characters", test_spm_characters},
     {"spm/bytes", test_spm_bytes},
     {"spm/special", test_spm_special},
     {"spm/refused", test_spm_refused},
