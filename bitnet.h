@@ -36,8 +36,8 @@
        Models    GGUF v2 and v3, little-endian: the official microsoft/bitnet-b1.58-2B-4T-gguf file
                  as it is (architectures bitnet-b1.58 and bitnet-25), 1bitLLM's large and 3B
                  (bitnet), and llama with ternary weights (Llama3-8B-1.58, Falcon3-1.58).
-       Weights   linear layers in I2_S (all three packings), TL1, TL2, TQ1_0 and TQ2_0; embedding and
-                 head in F32, F16, BF16, Q8_0, Q6_K or Q4_0; norms in F32, F16 or BF16.
+       Weights   linear layers in I2_S (all three packings), TL1, TL2, TQ1_0 and TQ2_0; embedding
+                 and head in F32, F16, BF16, Q8_0, Q6_K or Q4_0; norms in F32, F16 or BF16.
        Tokenizer byte-level BPE with the llama-bpe pre-tokenizer (also called llama3, llama-v3,
                  falcon3); SentencePiece's BPE (tokenizer.ggml.model = llama).
        Files     any GGUF file can be looked into and written (examples/convert.c makes GGUF of a
