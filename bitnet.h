@@ -122,9 +122,9 @@
 
    TILES
    -----
-   TL1 and TL2 weights stand in a file as the kernels of one converter read them: in tiles of BM rows
-   by BK columns, and in those by groups of bm rows. The sizes were made for each shape of matrix,
-   and the file does not record them. They are taken from the published table by the shape:
+   TL1 and TL2 weights stand in a file as one engine's kernels read them: in tiles of BM rows by BK
+   columns, and in those by groups of bm rows. The sizes were made for each shape of matrix, and the
+   file does not record them. They are taken from the published table by the shape:
 
                                rows x columns   TL1 BM,BK,bm   TL2 BM,BK (bm is 32)
        bitnet_b1_58-large      1536 x 4096      256,128,32     256,96
