@@ -5,8 +5,8 @@
 # Other machines, each in an emulator; then all suites, the longest first.
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows
     i686 wasm-relaxed wasm-simd"
-SUITES="web-node sanitizers convert-hf check $MACHINES cc web-firefox races gcc-native-unsigned-char cli crosscheck
-    convert qemu-x86 clang web-cache web-chromium"
+SUITES="web-node sanitizers convert-hf check $MACHINES cc web-firefox races
+    gcc-native-unsigned-char cli crosscheck convert qemu-x86 clang web-cache web-chromium"
 
 # Of these, where they are, every machine's report must be the same.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"

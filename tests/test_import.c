@@ -358,8 +358,9 @@ static void test_import_wrong_tiles(void) {
             else {
                 char name[32];
                 snprintf(name, sizeof name, "tile %d,%d,32", (int)tile.BM, (int)tile.BK);
-                CHECK_MSG(strstr(err.text, name) && strstr(err.text, "'blk.0."), "%s: \"%s\"", name,
-                          err.text);
+                CHECK_MSG(strstr(err.text, name) && strstr(err.text, "'blk.0.") &&
+                          strstr(err.text, divides ? "is no TL2" : "cannot have"), "%s: \"%s\"",
+                          name, err.text);
                 refused += divides;
             }
         }
@@ -409,9 +410,9 @@ static void test_import_flaws(void) {
         char where[48];
         m = i ? 383 : 0, k = i ? 573 : 0;
         end = imp_index_at(l, m, k, &bit);
-        p[at + end] |= (uint8_t)(14 << bit);
-        snprintf(where, sizeof where, "at row %d, column %d", m, k);
-        imp_refused(p, g.size, tile, BITNET_ERR_FORMAT, "no index, 0x0", where);  /* 14 or 15 */
+        p[at + end] = (uint8_t)((p[at + end] & ~(15 << bit)) | (i ? 15 : 14) << bit);
+        snprintf(where, sizeof where, "no index, 0x0%c, at row %d, column %d", i ? 'f' : 'e', m, k);
+        imp_refused(p, g.size, tile, BITNET_ERR_FORMAT, down, where);
         for (m = i ? 383 : 0, k = i ? 573 : 0;
              l->w[m * 640 + k] || l->w[m * 640 + k + 1] || l->w[m * 640 + k + 2];)
             m += i ? -1 : 1;
@@ -560,6 +561,9 @@ static void test_import_scales(void) {
         p[at + 1 * block + block - 1] ^= 0x80;
         imp_refused(p, g.size, imp_none, BITNET_ERR_UNSUPPORTED, "(row 0, column 0)",
                     "(row 1, column 0)");
+        p = imp_copy(&g);              /* perhaps where another thread begins */
+        for (k = 256; k < 512; k++) p[at + k * block + block - 2] ^= 1;
+        imp_refused(p, g.size, imp_none, BITNET_ERR_UNSUPPORTED, up, "(row 256, column 0)");
         p = imp_copy(&g);
         for (k = 0; k < 512; k++) {    /* NaN everywhere */
             p[at + k * block + block - 2] = 0;
@@ -592,6 +596,28 @@ static void test_import_scales(void) {
 }
 
 /* ---- tests: any type ---- */
+
+/* Rows are filled up to whole 128-groups with weight 0; 1096 columns are more than are unpacked at
+   a time. */
+static void test_import_fill(void) {
+    static uint8_t w[32 * 1096 / 4], out[32 * 1152 / 4 + 1];
+    bitnet__findings f;
+    bitnet__linear l;
+    size_t i, bad = 0;
+    memset(&l, 0, sizeof l);
+    memset(&f, 0, sizeof f);
+    l.type = IMP_TL1;
+    l.tile.BM = 32, l.tile.BK = 8, l.tile.bm = 32;
+    l.w = w;
+    l.n_file = 1096;
+    l.n_in = 1152;
+    l.n_out = 32;
+    memset(w, 0x44, sizeof w);
+    memset(out, 0xee, sizeof out);
+    CHECK(bitnet__unpack_rows(&l, 0, 32, out, &f));
+    for (i = 0; i < 32 * 1152 / 4; i++) bad += out[i] != 0x55;
+    CHECK_MSG(bad == 0 && out[i] == 0xee, "%lu bytes are wrong", (unsigned long)bad);
+}
 
 static uint32_t imp_hook_type;
 static int imp_hook(const char *name, uint32_t *type, uint32_t *n_dims, uint64_t dims[8],
@@ -650,6 +676,7 @@ static void test_import_memory(void) {
         for (j = 0; j < 2; j++) {
             const int shape = i < 2 ? 0 : 2;
             size_t peak[2];
+            uint64_t own[2] = {0, 0};
             int way;
             for (way = 0; way < 2; way++) {
                 gb_counter count;
@@ -675,11 +702,14 @@ static void test_import_memory(void) {
                     if (!m && count.live) break;
                 }
                 peak[way] = count.peak;
+                if (m) own[way] = m->own_bytes;
                 bitnet_model_free(m);
                 gb_free_model(&g);
                 CHECK_MSG(m, "%s, allocation %ld", err.text, calls);
                 CHECK(count.live == 0);
             }
+            CHECK_MSG(own[0] == own[1], "type %u: %lu bytes are kept, of I2_S %lu",
+                      (unsigned)types[i], (unsigned long)own[1], (unsigned long)own[0]);
             /* TQ2_0 takes 66 bytes where I2_S takes 64 */
             CHECK_MSG(peak[1] <= peak[0] / 64 * 66, "type %u, %s: %lu bytes, over the %lu of I2_S",
                       (unsigned)types[i], j ? "TL2" : "I2_S", (unsigned long)peak[1],
@@ -726,6 +756,7 @@ const test_case import_tests[] = {
     {"import/tq", test_import_tq},
     {"import/tq1_bytes", test_import_tq1_bytes},
     {"import/scales", test_import_scales},
+    {"import/fill", test_import_fill},
     {"import/names", test_import_names},
     {"import/mxfp4", test_import_mxfp4},
     {"import/memory", test_import_memory},
