@@ -7082,6 +7082,11 @@ BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *nam
             if (t->type == BITNET__TENSOR_TL2 && t->n < 256)
                 return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': TL2 needs rows of "
                                     "256 weights, not %d", name, (int)t->n);
+            if (t->tile.BM < 0 || t->tile.BK < 0 || t->tile.bm < 0 || !t->tile.BM != !t->tile.BK ||
+                (t->tile.bm && !t->tile.BM))
+                return bitnet__fail(err, BITNET_ERR_ARG, "tile %lld,%lld,%lld is none: BM and BK "
+                                    "must be given", (long long)t->tile.BM, (long long)t->tile.BK,
+                                    (long long)t->tile.bm);
             l = bitnet__ternary_linear(t, 0);
             r = bitnet__load_tile(t->tile, name, &l, err);
             t->tile = l.tile;
@@ -7151,7 +7156,7 @@ BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const ui
                     out[i] = (int8_t)(code - 1);
                     bad |= code & code >> 1;
                 }
-                for (i = k; bad && i < to; i++)
+                for (i = k; bad && !found.flaw; i++)
                     if (out[i] == 2) bitnet__flaw(&found, "code 3", 3, r, i);
             } else {
                 uint8_t codes[768];
@@ -7322,7 +7327,7 @@ static int bitnet__quantize_q6_k(const float *x, uint8_t *out) {
         if ((scales[i] < 0 ? -scales[i] : scales[i]) > (most < 0 ? -most : most)) most = scales[i];
     }
     memset(out, 0, 210);
-    bitnet__put_int(out + 208, bitnet__f32_to_f16(most / -128.0f), 2);
+    bitnet__put_int(out + 208, bitnet__f32_to_f16(most == 0 ? 0 : most / -128.0f), 2);
     d = bitnet__load_f16(out + 208);
     for (i = 0; i < 16; i++) {
         const int s = d < 0 || d > 0 ? bitnet__nearest(scales[i] / d, -128, 127) : 0;

@@ -1,9 +1,9 @@
-/* Files: opening any GGUF, and writing one. tests/test_convert.sh has what convert.c makes of it. */
+/* Files: opening any GGUF, and writing one. tests/test_convert.sh has what convert makes of it. */
 #include "test.h"
 
 /* ---- helpers ---- */
 
-typedef struct sink {                  /* what a writer wrote; fails at byte limit, if that is set */
+typedef struct sink {                  /* what a writer wrote; it fails at byte limit, if set */
     uint8_t *p;
     size_t n, room, limit;
 } sink;
@@ -273,6 +273,151 @@ static void test_hostile_files(void) {
     free(s.p);
 }
 
+static uint32_t draw(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* Random weights in each packing, whole and in pieces, and back. */
+static void test_ternary_files(void) {
+    static const bitnet_ternary shapes[] = {
+        {BITNET_TENSOR_I2_S, 256, 64, BITNET_I2S_128, {0, 0, 0}},
+        {BITNET_TENSOR_I2_S, 96, 20, BITNET_I2S_128, {0, 0, 0}},   /* groups run over rows */
+        {BITNET_TENSOR_I2_S, 96, 20, BITNET_I2S_64, {0, 0, 0}},
+        {BITNET_TENSOR_I2_S, 77, 20, BITNET_I2S_4ROW, {0, 0, 0}},
+        {BITNET_TENSOR_I2_S, 1, 128, BITNET_I2S_128, {0, 0, 0}},
+        {BITNET_TENSOR_TL1, 256, 128, BITNET_I2S_128, {64, 64, 32}},
+        {BITNET_TENSOR_TL1, 256, 128, BITNET_I2S_128, {128, 128, 64}},
+        {BITNET_TENSOR_TL2, 256, 128, BITNET_I2S_128, {64, 96, 32}},
+        {BITNET_TENSOR_TL2, 576, 96, BITNET_I2S_128, {32, 192, 0}},    /* no pairs */
+        {BITNET_TENSOR_TL2, 1024, 64, BITNET_I2S_128, {64, 96, 32}}
+    };
+    static int8_t w[64 * 1024], back[64 * 1024];
+    static uint8_t data[2][32 * 1024];
+    uint32_t seed = 7;
+    int i, k;
+    for (i = 0; i < (int)(sizeof shapes / sizeof shapes[0]); i++) {
+        bitnet_error err = {BITNET_OK, ""};
+        bitnet_ternary t = shapes[i];
+        const uint64_t dims[2] = {(uint64_t)t.n, (uint64_t)t.rows};
+        const uint64_t size = bitnet_tensor_size(t.type, 2, dims);
+        const int half = t.rows / 3;
+        size_t end;
+        CHECK(size > 0 && size <= sizeof data[0] && t.n * t.rows <= (int)sizeof w);
+        CHECK_MSG(!bitnet_ternary_check(&t, "t", &err), "shape %d: %s", i, err.text);
+        for (k = 0; k < t.n * t.rows; k++) w[k] = (int8_t)(draw(&seed) % 3) - 1;
+        memset(data[0], 0, sizeof data[0]);
+        memset(data[1], 0xff, sizeof data[1]);         /* of all rows nothing is left */
+        CHECK(!bitnet_ternary_pack(&t, w, 0, t.rows, data[0], 0));
+        CHECK(!bitnet_ternary_pack(&t, w + half * t.n, half, t.rows - half, data[1], 0));
+        CHECK(!bitnet_ternary_pack(&t, w, 0, half, data[1], 0));
+        CHECK_MSG(data[1][size - 32] == 0xff && data[0][size - 32] == 0, "shape %d: the scale", i);
+        end = t.type == BITNET_TENSOR_TL2 ? bitnet__tl2_split(t.n, t.rows, t.tile.BK).end
+                                          : (size_t)size - 32;
+        for (k = 0; k < (int)end && data[1][k] == data[0][k]; k++) {}
+        CHECK_MSG(k == (int)end, "shape %d: byte %d of %d", i, k, (int)end);
+        CHECK_MSG(!bitnet_ternary_unpack(&t, data[0], 0, t.rows, back, &err), "%s", err.text);
+        CHECK_MSG(!memcmp(w, back, (size_t)(t.n * t.rows)), "shape %d: other weights", i);
+        CHECK(!bitnet_ternary_unpack(&t, data[0], t.rows - 1, 1, back, 0));
+        CHECK(!memcmp(w + (t.rows - 1) * t.n, back, (size_t)t.n));
+        w[t.n + 0] = 2;
+        CHECK(bitnet_ternary_pack(&t, w, 0, t.rows, data[0], &err) == BITNET_ERR_ARG);
+        w[t.n + 0] = -2;
+        CHECK(bitnet_ternary_pack(&t, w, 0, t.rows, data[0], &err) == BITNET_ERR_ARG);
+        CHECK(strstr(err.text, "row 1 "));
+        CHECK(bitnet_ternary_unpack(&t, data[0], 1, t.rows, back, &err) == BITNET_ERR_ARG);
+        CHECK(bitnet_ternary_unpack(&t, data[0], -1, 1, back, &err) == BITNET_ERR_ARG);
+        CHECK(bitnet_ternary_unpack(&t, 0, 0, 1, back, &err) == BITNET_ERR_ARG);
+        memset(data[0], 0xff, (size_t)size);           /* no weights in any packing */
+        CHECK(bitnet_ternary_unpack(&t, data[0], 0, 1, back, &err) == BITNET_ERR_FORMAT);
+        CHECK_MSG(strstr(err.text, "row 0, column 0"), "shape %d: %s", i, err.text);
+    }
+}
+
+static void test_no_ternary(void) {
+    static const bitnet_ternary shapes[] = {
+        {BITNET_TENSOR_F16, 256, 64, BITNET_I2S_128, {0, 0, 0}},
+        {BITNET_TENSOR_I2_S, 96, 21, BITNET_I2S_128, {0, 0, 0}},
+        {BITNET_TENSOR_I2_S, 256, 63, BITNET_I2S_4ROW, {0, 0, 0}},
+        {BITNET_TENSOR_I2_S, 256, 64, (bitnet_i2s_layout)7, {0, 0, 0}},
+        {BITNET_TENSOR_I2_S, 0, 64, BITNET_I2S_128, {0, 0, 0}},
+        {BITNET_TENSOR_I2_S, 256, -1, BITNET_I2S_128, {0, 0, 0}},
+        {BITNET_TENSOR_TL1, 256, 128, BITNET_I2S_128, {0, 0, 0}},      /* none was published */
+        {BITNET_TENSOR_TL1, 256, 128, BITNET_I2S_128, {96, 64, 32}},
+        {BITNET_TENSOR_TL2, 256, 128, BITNET_I2S_128, {128, 95, 32}},
+        {BITNET_TENSOR_TL2, 128, 128, BITNET_I2S_128, {128, 24, 32}},
+        {BITNET_TENSOR_TL2, 256, 128, BITNET_I2S_128, {-32, -24, 32}},
+        {BITNET_TENSOR_TL2, 256, 128, BITNET_I2S_128, {32, 0, 32}}
+    };
+    bitnet_error err;
+    int i;
+    for (i = 0; i < (int)(sizeof shapes / sizeof shapes[0]); i++) {
+        bitnet_ternary t = shapes[i];
+        err.code = BITNET_OK;
+        CHECK_MSG(bitnet_ternary_check(&t, "t", &err) && err.code, "case %d: no error", i);
+        CHECK(bitnet_ternary_unpack(&t, (const uint8_t *)"", 0, 0, (int8_t *)&err, 0));
+    }
+    CHECK(bitnet_ternary_check(0, "t", &err) == BITNET_ERR_ARG);
+}
+
+/* What is on a type's grid comes back; what is not, as near as the type can. */
+static void test_floats(void) {
+    static const uint32_t types[] = {BITNET_TENSOR_F32, BITNET_TENSOR_F16, BITNET_TENSOR_BF16,
+                                     BITNET_TENSOR_Q8_0, BITNET_TENSOR_Q6_K};
+    /* of numbers up to 1: nothing; half of 2^-11, of 2^-8; half a step of 1 / 127, and d's rounding;
+       a step of 1 / 32, for 1 where -1 is the -32nd. Squares, in the mean: an even spread over a
+       step is its 1 / sqrt(12)th; the largest of 16 numbers is less than 1 */
+    static const double most[] = {0, 1.0 / 4096, 1.0 / 512, 0.0046, 1.0 / 32};
+    static const double rms[] = {0, 0.0002, 0.0016, 0.0024, 0.0078};
+    static const float bad[] = {65520.0f, 3.4e38f, 1e7f, 1e10f};
+    static float x[512], y[512];
+    static uint8_t data[2048];
+    uint32_t seed = 3;
+    bitnet_error err;
+    int i, k, round;
+    for (i = 0; i < 5; i++) {
+        const uint32_t type = types[i];
+        double sum = 0, worst = 0;
+        for (k = 0; k < 512; k++)      /* -32 .. 31 in each 16 weights, times 2^-10 */
+            x[k] = (float)((k % 16 ? (int)(draw(&seed) % 64) : 0) - 32) / 1024;
+        CHECK(!bitnet_floats_pack(type, x, 512, data, 0));
+        CHECK(!bitnet_floats_unpack(type, data, 512, y, 0));
+        if (type != BITNET_TENSOR_Q8_0) CHECK_MSG(!memcmp(x, y, sizeof x), "type %u: grid", type);
+        for (round = 0; round < 20; round++) {
+            for (k = 0; k < 512; k++) x[k] = (float)draw(&seed) / 8388608.0f - 1;
+            CHECK(!bitnet_floats_pack(type, x, 512, data, 0));
+            CHECK(!bitnet_floats_unpack(type, data, 512, y, 0));
+            for (k = 0; k < 512; k++) {
+                const double d = x[k] > y[k] ? x[k] - y[k] : y[k] - x[k];
+                sum += d * d;
+                worst = d > worst ? d : worst;
+            }
+        }
+        CHECK_MSG(worst <= most[i] && sum <= rms[i] * rms[i] * 512 * 20,
+                  "type %u: errors up to %g, sum of squares %g", type, worst, sum);
+        memset(x, 0, sizeof x);
+        CHECK(!bitnet_floats_pack(type, x, 512, data, 0));
+        CHECK(!bitnet_floats_unpack(type, data, 512, y, 0) && !memcmp(x, y, sizeof x));
+        for (k = 0; k < 512; k++) x[k] = 1e-40f * (float)(k % 7);      /* no step of F16 */
+        CHECK(!bitnet_floats_pack(type, x, 512, data, 0));
+        CHECK(!bitnet_floats_unpack(type, data, 512, y, 0) && y[300] >= 0 && y[300] < 1e-30f);
+        if (i > 0) {
+            x[300] = bad[i - 1];
+            CHECK(bitnet_floats_pack(type, x, 512, data, &err) == BITNET_ERR_FORMAT);
+        }
+        x[300] = bitnet__float_from_bits(0x7fc00000u);
+        CHECK(bitnet_floats_pack(type, x, 512, data, &err) == BITNET_ERR_FORMAT);
+        x[300] = bitnet__float_from_bits(0xff800000u);
+        CHECK(bitnet_floats_pack(type, x, 512, data, &err) == BITNET_ERR_FORMAT);
+        CHECK(bitnet_floats_pack(type, 0, 512, data, &err) == BITNET_ERR_ARG);
+        if (i > 2) CHECK(bitnet_floats_pack(type, x, 33, data, &err) == BITNET_ERR_ARG);
+        if (i > 2) CHECK(bitnet_floats_unpack(type, data, 33, x, &err) == BITNET_ERR_ARG);
+    }
+    CHECK(bitnet_floats_pack(BITNET_TENSOR_Q4_0, x, 32, data, &err) == BITNET_ERR_UNSUPPORTED);
+    CHECK(bitnet_floats_unpack(BITNET_TENSOR_I2_S, data, 32, x, &err) == BITNET_ERR_UNSUPPORTED);
+    CHECK(bitnet_floats_unpack(99, data, 32, x, &err) == BITNET_ERR_UNSUPPORTED);
+}
+
 extern const test_case files_tests[];
 const test_case files_tests[] = {
     {"files/copy", test_copy_file},
@@ -280,5 +425,8 @@ const test_case files_tests[] = {
     {"files/misuse", test_write_misuse},
     {"files/full_sink", test_full_sink},
     {"files/hostile", test_hostile_files},
+    {"files/ternary", test_ternary_files},
+    {"files/no_ternary", test_no_ternary},
+    {"files/floats", test_floats},
     {0, 0}
 };

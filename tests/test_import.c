@@ -462,14 +462,14 @@ static void test_import_published(void) {
         l.n_out = shapes[i].M;
         l.n_file = shapes[i].K;
         l.type = IMP_TL1;
-        CHECK_MSG(bitnet__load_tile(&m, "x", &l, &err) == BITNET_OK, "%s", err.text);
+        CHECK_MSG(bitnet__load_tile(m.params.tile, "x", &l, &err) == BITNET_OK, "%s", err.text);
         CHECK(l.tile.BM == shapes[i].BM && l.tile.BK == shapes[i].BK1 &&
               l.tile.bm == shapes[i].bm1);
         l.type = IMP_TL2;
-        CHECK_MSG(bitnet__load_tile(&m, "x", &l, &err) == BITNET_OK, "%s", err.text);
+        CHECK_MSG(bitnet__load_tile(m.params.tile, "x", &l, &err) == BITNET_OK, "%s", err.text);
         CHECK(l.tile.BM == shapes[i].BM && l.tile.BK == shapes[i].BK2 && l.tile.bm == 32);
         l.n_out += 32;
-        CHECK(bitnet__load_tile(&m, "x", &l, &err) == BITNET_ERR_UNSUPPORTED);
+        CHECK(bitnet__load_tile(m.params.tile, "x", &l, &err) == BITNET_ERR_UNSUPPORTED);
     }
     CHECK_MSG(strstr(err.text, "4128 rows of 4096") && strstr(err.text, "tile"), "%s", err.text);
 }
