@@ -147,7 +147,7 @@ static bitnet_result tok_check_kind(tok *t, const char *pre, bitnet_error *err) 
     if (json_get(j, JSON_ROOT, "normalizer"))
         return tok_fail(t, 0, "a normalizer, which LLaMA 3's tokenizer has not", err);
     if (split && json_is(j, split, llama3)) return BITNET_OK;
-    return tok_fail(t, split, "the pre-tokenizer is not LLaMA 3's (llama-bpe)", err);
+    return tok_fail(t, split, "the pre-tokenizer is not LLaMA 3's; --pre could name it", err);
 }
 
 /* The library itself is asked whether it could read these. */

@@ -7,8 +7,10 @@
 
 KIND is words with '-' between them: auto or div (packed, the scale multiplies or divides; bf16scale
 or f32scale), bf16, f16 or f32 (weights as floats); shards, pad (rows without a token), pairs
-(merges as such), ascii (escapes in JSON), newer (keys as later versions write them). Everything is
-worked out here from the definitions, with exact sums; only the standard library is needed.
+(merges as such), ascii (escapes in JSON), newer (keys as later versions write them), older
+(1bitLLM's names and SiLU), untied (a head of its own), extras (tensors that GGUF has no use for).
+Everything is worked out here from the definitions, with exact sums; only the standard library is
+needed.
 """
 import array
 import fractions
@@ -29,6 +31,7 @@ NAMES = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
          "attn_output": "self_attn.o_proj", "attn_sub_norm": "self_attn.attn_sub_norm",
          "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
          "ffn_sub_norm": "mlp.ffn_sub_norm"}
+OLDER = {"attn_sub_norm": "self_attn.inner_attn_ln", "ffn_sub_norm": "mlp.ffn_layernorm"}
 
 
 # ---- GGUF ----
@@ -193,7 +196,10 @@ def make_tensors(tensors, words, rng, padding):
     for name, (kind, dims, raw) in tensors.items():
         parts = name.split(".")
         where = {"token_embd": "embed_tokens", "output_norm": "norm"}.get(parts[0])
-        where = "model.%s.weight" % (where or "layers.%s.%s" % (parts[1], NAMES[parts[2]]))
+        if not where:
+            old = OLDER.get(parts[2]) if "older" in words else None
+            where = "layers.%s.%s" % (parts[1], old or NAMES[parts[2]])
+        where = "model.%s.weight" % where
         shape = dims[::-1]
         if kind != I2_S:
             old, new = ("F16", dtype) if kind == 1 else ("F32", dtype)
@@ -227,17 +233,28 @@ def make_tensors(tensors, words, rng, padding):
             tied = True
             hf[where] = dtype, shape, stored
         want[name] = kind, dims, pack(codes, scale)
+    if "untied" in words or "extras" in words:
+        kind, dims, raw = want["token_embd.weight"]
+        rows = lambda raw: [raw[i:i + len(raw) // dims[1]]
+                            for i in range(0, len(raw), len(raw) // dims[1])]
+        turn = lambda raw: b"".join(rows(raw)[::-1])
+        hf["lm_head.weight"] = hf[EMBED][:2] + (turn(hf[EMBED][2]),)
+        if "untied" in words:
+            want["output.weight"] = kind, dims, turn(raw)
+    if "extras" in words:
+        hf["model.layers.0.self_attn.rotary_emb.inv_freq"] = "F32", [4], bytes(16)
     return hf, want
 
 
-def make_keys(keys, padding):
-    arch = keys["general.architecture"][1]
+def make_keys(keys, words, padding):
+    old = keys["general.architecture"][1]
+    arch = "bitnet" if "older" in words else old
     names = ["vocab_size", "context_length", "embedding_length", "block_count",
              "feed_forward_length", "rope.dimension_count", "attention.head_count",
              "attention.head_count_kv", "attention.layer_norm_rms_epsilon", "rope.freq_base"]
-    want = {"general.architecture": keys["general.architecture"], "general.name": (STR, "x")}
+    want = {"general.architecture": (STR, arch), "general.name": (STR, "x")}
     for name in names:
-        want[arch + "." + name] = keys[arch + "." + name]
+        want[arch + "." + name] = keys[old + "." + name]
     n = len(keys["tokenizer.ggml.tokens"][1][1])
     pads = range(n, n + padding)
     want[arch + ".vocab_size"] = U32, n + padding
@@ -273,7 +290,11 @@ def make_config(want, words):
               "num_hidden_layers": get("block_count"),
               "num_key_value_heads": get("attention.head_count_kv"),
               "rope_theta": get("rope.freq_base"), "rope_scaling": None,
-              "tie_word_embeddings": True, "vocab_size": get("vocab_size"), "use_cache": True}
+              "tie_word_embeddings": "untied" not in words, "use_cache": True,
+              "vocab_size": get("vocab_size")}
+    if "older" in words:
+        config["hidden_act"] = "silu"
+        del config["tie_word_embeddings"]
     if "newer" in words:
         config["rope_parameters"] = {"rope_type": "default", "rope_theta": config.pop("rope_theta")}
         config["eos_token_id"] = [config["eos_token_id"], 0]
@@ -310,7 +331,7 @@ def make(model, folder, kind):
     os.makedirs(to, exist_ok=True)
     save = lambda name, x: open(os.path.join(to, name), "wb").write(dump(x))
     padding = 5 if "pad" in words else 0
-    want = make_keys(keys, padding)
+    want = make_keys(keys, words, padding)
     hf, want_tensors = make_tensors(tensors, words, rng, padding)
     write_gguf(os.path.join(folder, "want.gguf"), want, want_tensors)
     save("config.json", make_config(want, words))

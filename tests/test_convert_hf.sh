@@ -31,7 +31,7 @@ same_report() { report "$1" > "$tmp/a" && report "$2" > "$tmp/b" && [ -s "$tmp/a
 for model; do
     short=$(basename "$model" .gguf)
     for kind in auto-bf16scale auto-bf16scale-shards-ascii auto-newer-pad div-bf16scale-pairs div-newer-shards bf16 \
-        bf16-shards-pad f16-newer f32-ascii-pairs; do
+        bf16-shards-pad f16-newer-untied f32-ascii-pairs auto-extras f16-older-untied; do
         converts "$short-$kind" "$model" $kind
     done
     converts "$short-exact" "$model" auto-f32scale
