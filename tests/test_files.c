@@ -199,6 +199,12 @@ static void test_write_misuse(void) {
         CHECK(bitnet_gguf_add_u32(&w, "k", 0) == BITNET_ERR_ARG && !w.state);
         free(s.p);
     }
+    {                                  /* a string that is longer than its array */
+        static const uint8_t strings[12] = {5, 0, 0, 0, 0, 0, 0, 0, 'f', 'o', 'u', 'r'};
+        const bitnet_gguf_value v = {BITNET_GGUF_ARRAY, BITNET_GGUF_STRING, 1, 12, strings};
+        bitnet_gguf_value e = {0, 0, 0, 0, 0};
+        CHECK(!bitnet_gguf_next(&v, &e));
+    }
     CHECK(bitnet_gguf_add_u32(0, "k", 0) == BITNET_ERR_ARG);
     CHECK(bitnet_gguf_write_end(0) == BITNET_ERR_ARG);
     bitnet_gguf_close(0);
@@ -374,7 +380,7 @@ static void test_floats(void) {
     static uint8_t data[2048];
     uint32_t seed = 3;
     bitnet_error err;
-    int i, k, round;
+    int i, k, round, widest;
     for (i = 0; i < 5; i++) {
         const uint32_t type = types[i];
         double sum = 0, worst = 0;
@@ -387,6 +393,9 @@ static void test_floats(void) {
             for (k = 0; k < 512; k++) x[k] = (float)draw(&seed) / 8388608.0f - 1;
             CHECK(!bitnet_floats_pack(type, x, 512, data, 0));
             CHECK(!bitnet_floats_unpack(type, data, 512, y, 0));
+            for (k = 0, widest = 0; k < 32; k++)
+                if (abs((int8_t)data[2 + k]) > widest) widest = abs((int8_t)data[2 + k]);
+            CHECK(type != BITNET_TENSOR_Q8_0 || widest == 127);
             for (k = 0; k < 512; k++) {
                 const double d = x[k] > y[k] ? x[k] - y[k] : y[k] - x[k];
                 sum += d * d;
