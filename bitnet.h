@@ -597,7 +597,7 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 
 /* ---- files: GGUF of any kind, to look into and to write ---- */
 
-/* Types of metadata values, and of tensors as far as this library makes them. */
+/* Types of metadata values, and of tensors as far as this library reads them. */
 enum {
     BITNET_GGUF_U8, BITNET_GGUF_I8, BITNET_GGUF_U16, BITNET_GGUF_I16, BITNET_GGUF_U32,
     BITNET_GGUF_I32, BITNET_GGUF_F32, BITNET_GGUF_BOOL, BITNET_GGUF_STRING, BITNET_GGUF_ARRAY,
@@ -605,8 +605,9 @@ enum {
 };
 enum {
     BITNET_TENSOR_F32 = 0, BITNET_TENSOR_F16 = 1, BITNET_TENSOR_Q4_0 = 2, BITNET_TENSOR_Q8_0 = 8,
-    BITNET_TENSOR_Q6_K = 14, BITNET_TENSOR_BF16 = 30, BITNET_TENSOR_I2_S = 36,
-    BITNET_TENSOR_TL1 = 38, BITNET_TENSOR_TL2 = 39
+    BITNET_TENSOR_Q6_K = 14, BITNET_TENSOR_BF16 = 30, BITNET_TENSOR_TQ1_0 = 34,
+    BITNET_TENSOR_TQ2_0 = 35, BITNET_TENSOR_I2_S = 36, BITNET_TENSOR_TL1 = 38,
+    BITNET_TENSOR_TL2 = 39
 };
 
 typedef struct bitnet_gguf bitnet_gguf;   /* an open file; immutable; any thread */
@@ -2654,17 +2655,7 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
 #define BITNET__MAX_NAME 256           /* bytes of a key's or tensor's name */
 #define BITNET__MAX_ALIGNMENT 65536
 
-enum {                                 /* types of metadata values */
-    BITNET__U8, BITNET__I8, BITNET__U16, BITNET__I16, BITNET__U32, BITNET__I32, BITNET__F32,
-    BITNET__BOOL, BITNET__STRING, BITNET__ARRAY, BITNET__U64, BITNET__I64, BITNET__F64,
-    BITNET__N_VALUE_TYPES
-};
-enum {                                 /* types of tensors that we read */
-    BITNET__TENSOR_F32 = 0, BITNET__TENSOR_F16 = 1, BITNET__TENSOR_Q4_0 = 2,
-    BITNET__TENSOR_Q8_0 = 8, BITNET__TENSOR_Q6_K = 14, BITNET__TENSOR_BF16 = 30,
-    BITNET__TENSOR_TQ1_0 = 34, BITNET__TENSOR_TQ2_0 = 35, BITNET__TENSOR_I2_S = 36,
-    BITNET__TENSOR_TL1 = 38, BITNET__TENSOR_TL2 = 39
-};
+enum { BITNET__N_VALUE_TYPES = BITNET_GGUF_F64 + 1 };
 
 /* A type of tensors, ours to read or not. Rows are whole blocks of so many weights in so many
    bytes; block 0: a tensor is one piece, see bitnet__tensor_size. */
@@ -2847,14 +2838,14 @@ static void bitnet__reader_key(bitnet__reader *r, bitnet__key *k) {
     }
     k->type = (uint8_t)type;
     k->value = r->pos;
-    if (type == BITNET__STRING) {
+    if (type == BITNET_GGUF_STRING) {
         k->size = bitnet__reader_string(r, &k->value);
-    } else if (type == BITNET__ARRAY) {
+    } else if (type == BITNET_GGUF_ARRAY) {
         element = bitnet__reader_u32(r);
         k->count = bitnet__reader_u64(r);
         k->value = r->pos;
         if (r->result != BITNET_OK) return;
-        if (element >= BITNET__N_VALUE_TYPES || element == BITNET__ARRAY) {
+        if (element >= BITNET__N_VALUE_TYPES || element == BITNET_GGUF_ARRAY) {
             bitnet__reader_fail(r, BITNET_ERR_UNSUPPORTED, "an array of arrays or of unknown type");
             return;
         }
@@ -2863,7 +2854,7 @@ static void bitnet__reader_key(bitnet__reader *r, bitnet__key *k) {
             bitnet__reader_fail(r, BITNET_ERR_TRUNCATED, "the array is longer than the file");
             return;
         }
-        if (element == BITNET__STRING) bitnet__reader_skip_strings(r, k->count);
+        if (element == BITNET_GGUF_STRING) bitnet__reader_skip_strings(r, k->count);
         else bitnet__reader_take(r, k->count * bitnet__value_size(element));
         k->size = r->pos - k->value;
     } else {
@@ -2899,9 +2890,9 @@ static uint64_t bitnet__tensor_size(uint32_t type, const bitnet__type *info, uin
     if (!info) return 0;
     if (info->block) return n_cols % info->block ? 0 : n / info->block * info->bytes;
     switch (type) {                    /* codes, then 32 bytes that begin with the F32 scale */
-        case BITNET__TENSOR_I2_S:
-        case BITNET__TENSOR_TL1: return n / 4 + 32;
-        case BITNET__TENSOR_TL2:       /* as if 256 columns were pairs, the others triplets */
+        case BITNET_TENSOR_I2_S:
+        case BITNET_TENSOR_TL1: return n / 4 + 32;
+        case BITNET_TENSOR_TL2:       /* as if 256 columns were pairs, the others triplets */
             if (n_cols < 256) return 0;
             return ((n_cols - 256) * n_rows / 3 * 5 / 8 + 128 * n_rows * 4 / 8 + 31) / 32 * 32 + 32;
         default: return 0;
@@ -2936,16 +2927,16 @@ static const bitnet__key *bitnet__find_key(const bitnet__gguf *g, const char *na
 static void bitnet__gguf_settle_39(bitnet__gguf *g, uint64_t left, uint64_t alignment) {
     const bitnet__key *arch = bitnet__find_key(g, "general.architecture");
     const bitnet__key *ftype = bitnet__find_key(g, "general.file_type");
-    const int fork = (arch && arch->type == BITNET__STRING && arch->size >= 6 &&
+    const int fork = (arch && arch->type == BITNET_GGUF_STRING && arch->size >= 6 &&
                       !memcmp(g->src.data + arch->value, "bitnet", 6)) ||
-                     (ftype && ftype->type == BITNET__U32 &&
+                     (ftype && ftype->type == BITNET_GGUF_U32 &&
                       bitnet__get_u32(g->src.data + ftype->value) == 39);
     uint64_t i, k;
     for (i = 0; i < g->n_tensors; i++) {
         bitnet__tensor *t = &g->tensors[i];
         uint64_t end = left, room, mxfp4;
         int fits_tl2, fits_mxfp4;
-        if (t->type != BITNET__TENSOR_TL2 || t->offset > left) continue;
+        if (t->type != BITNET_TENSOR_TL2 || t->offset > left) continue;
         for (k = 0; k < g->n_tensors; k++)
             if (g->tensors[k].offset > t->offset && g->tensors[k].offset < end)
                 end = g->tensors[k].offset;
@@ -3065,8 +3056,8 @@ static bitnet_result bitnet__gguf_parse(bitnet__gguf *g, const bitnet_allocator 
     if (r.result != BITNET_OK) return r.result;
     align_key = bitnet__find_key(g, "general.alignment");
     if (align_key) {
-        alignment = align_key->type == BITNET__U32 ? bitnet__get_u32(g->src.data + align_key->value)
-                                                   : 0;
+        alignment = align_key->type == BITNET_GGUF_U32
+                        ? bitnet__get_u32(g->src.data + align_key->value) : 0;
         if (!alignment || (alignment & (alignment - 1)) || alignment > BITNET__MAX_ALIGNMENT)
             return bitnet__fail(err, BITNET_ERR_FORMAT,
                                 "GGUF key 'general.alignment' is not a power of two up to 65536");
@@ -3089,15 +3080,15 @@ static bitnet_result bitnet__get_uint(const bitnet__gguf *g, const char *name, u
     if (k) {
         p = g->src.data + k->value;
         switch (k->type) {
-            case BITNET__BOOL:
-            case BITNET__U8: v = p[0]; break;
-            case BITNET__I8: v = p[0]; ok = p[0] < 0x80; break;
-            case BITNET__U16: v = bitnet__get_u16(p); break;
-            case BITNET__I16: v = bitnet__get_u16(p); ok = v < 0x8000; break;
-            case BITNET__U32: v = bitnet__get_u32(p); break;
-            case BITNET__I32: v = bitnet__get_u32(p); ok = v < 0x80000000u; break;
-            case BITNET__U64:
-            case BITNET__I64: v = bitnet__get_u64(p); break;
+            case BITNET_GGUF_BOOL:
+            case BITNET_GGUF_U8: v = p[0]; break;
+            case BITNET_GGUF_I8: v = p[0]; ok = p[0] < 0x80; break;
+            case BITNET_GGUF_U16: v = bitnet__get_u16(p); break;
+            case BITNET_GGUF_I16: v = bitnet__get_u16(p); ok = v < 0x8000; break;
+            case BITNET_GGUF_U32: v = bitnet__get_u32(p); break;
+            case BITNET_GGUF_I32: v = bitnet__get_u32(p); ok = v < 0x80000000u; break;
+            case BITNET_GGUF_U64:
+            case BITNET_GGUF_I64: v = bitnet__get_u64(p); break;
             default: ok = 0;
         }
     }
@@ -3114,7 +3105,7 @@ static bitnet_result bitnet__get_float(const bitnet__gguf *g, const char *name, 
                                        float low, float high, float *out, bitnet_error *err) {
     const bitnet__key *k = bitnet__find_key(g, name);
     float v = fallback;
-    if (k) v = k->type == BITNET__F32 ? bitnet__load_f32(g->src.data + k->value) : 0.0f;
+    if (k) v = k->type == BITNET_GGUF_F32 ? bitnet__load_f32(g->src.data + k->value) : 0.0f;
     if (!(v > 0.0f && v >= low && v <= high))
         return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is not a F32 from %g to %g",
                             name, (double)low, (double)high);
@@ -3128,7 +3119,7 @@ static bitnet_result bitnet__get_strings(const bitnet__gguf *g, const char *name
     const bitnet__key *k = bitnet__find_key(g, name);
     memset(out, 0, sizeof *out);
     if (!k) return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is missing", name);
-    if (k->type != BITNET__ARRAY || k->element != BITNET__STRING)
+    if (k->type != BITNET_GGUF_ARRAY || k->element != BITNET_GGUF_STRING)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is not an array of strings",
                             name);
     out->data = g->src.data + k->value;
@@ -3394,7 +3385,7 @@ static void bitnet__block_q6_k(const uint8_t *p, float *out) {
 }
 
 static int bitnet__is_float(uint32_t type) {
-    return type == BITNET__TENSOR_F32 || type == BITNET__TENSOR_F16 || type == BITNET__TENSOR_BF16;
+    return type == BITNET_TENSOR_F32 || type == BITNET_TENSOR_F16 || type == BITNET_TENSOR_BF16;
 }
 
 static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int32_t n_cols,
@@ -3402,8 +3393,8 @@ static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int3
     const bitnet__tensor *t;
     bitnet_result r = bitnet__want_tensor(m, name, n_cols, n_rows, &t, err);
     if (r != BITNET_OK) return r;
-    if (!bitnet__is_float(t->type) && t->type != BITNET__TENSOR_Q8_0 &&
-        t->type != BITNET__TENSOR_Q6_K && t->type != BITNET__TENSOR_Q4_0)
+    if (!bitnet__is_float(t->type) && t->type != BITNET_TENSOR_Q8_0 &&
+        t->type != BITNET_TENSOR_Q6_K && t->type != BITNET_TENSOR_Q4_0)
         return bitnet__refuse_type(name, t, "F32, F16, BF16, Q8_0, Q6_K or Q4_0 is needed there",
                                    err);
     out->type = t->type;
@@ -3420,19 +3411,19 @@ static void bitnet__matrix_row(const bitnet__matrix *a, int32_t r, float *out) {
     size_t n = (size_t)a->n_cols, i;
     const uint8_t *p = a->data + (size_t)r * a->row_bytes;
     switch (a->type) {
-        case BITNET__TENSOR_F32:
+        case BITNET_TENSOR_F32:
             for (i = 0; i < n; i++) out[i] = bitnet__load_f32(p + 4 * i);
             break;
-        case BITNET__TENSOR_F16:
+        case BITNET_TENSOR_F16:
             for (i = 0; i < n; i++) out[i] = bitnet__load_f16(p + 2 * i);
             break;
-        case BITNET__TENSOR_Q8_0:
+        case BITNET_TENSOR_Q8_0:
             for (i = 0; i < n; i += 32, p += 34) bitnet__block_q8_0(p, out + i);
             break;
-        case BITNET__TENSOR_Q4_0:
+        case BITNET_TENSOR_Q4_0:
             for (i = 0; i < n; i += 32, p += 18) bitnet__block_q4_0(p, out + i);
             break;
-        case BITNET__TENSOR_Q6_K:
+        case BITNET_TENSOR_Q6_K:
             for (i = 0; i < n; i += 256, p += 210) bitnet__block_q6_k(p, out + i);
             break;
         default: for (i = 0; i < n; i++) out[i] = bitnet__load_bf16(p + 2 * i); break;
@@ -3477,7 +3468,7 @@ static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const
         bitnet__format(scale_name, "%.*s%s", (int)stem, name, suffixes[i]);
         if (!bitnet__find_tensor(&m->gguf, scale_name)) continue;
         r = bitnet__want_tensor(m, scale_name, 1, 1, &s, err);
-        if (r == BITNET_OK && s->type != BITNET__TENSOR_F32)
+        if (r == BITNET_OK && s->type != BITNET_TENSOR_F32)
             r = bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' is not F32", scale_name);
         if (r == BITNET_OK) r = bitnet__tensor_bytes(m, s, &p, err);
         if (r != BITNET_OK) return r;
@@ -3521,7 +3512,7 @@ static bitnet_result bitnet__load_tile(bitnet_tile t, const char *name, bitnet__
         {1024, 4096, {256, 128, 32}, {256, 96, 32}},
         {4096, 4096, {128, 64, 64}, {128, 96, 32}}
     };
-    const int tl2 = l->type == BITNET__TENSOR_TL2;
+    const int tl2 = l->type == BITNET_TENSOR_TL2;
     size_t i;
     int fits;
     for (i = 0; !t.BM && i < sizeof published / sizeof published[0]; i++)
@@ -3568,13 +3559,13 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     bitnet_result r = bitnet__want_tensor(m, name, n_in, n_out, &t, err);
     int tiled;
     if (r != BITNET_OK) return r;
-    tiled = t->type == BITNET__TENSOR_TL1 || t->type == BITNET__TENSOR_TL2;
+    tiled = t->type == BITNET_TENSOR_TL1 || t->type == BITNET_TENSOR_TL2;
     if (t->info == &bitnet__type_mxfp4 ||
-        (t->type != BITNET__TENSOR_I2_S && t->type != BITNET__TENSOR_TQ1_0 &&
-         t->type != BITNET__TENSOR_TQ2_0 && !tiled))
+        (t->type != BITNET_TENSOR_I2_S && t->type != BITNET_TENSOR_TQ1_0 &&
+         t->type != BITNET_TENSOR_TQ2_0 && !tiled))
         return bitnet__refuse_type(name, t, "a linear layer needs I2_S, TL1, TL2, TQ1_0 or TQ2_0",
                                    err);
-    if (t->type == BITNET__TENSOR_I2_S &&
+    if (t->type == BITNET_TENSOR_I2_S &&
         (unit == 4 ? t->dims[1] : t->dims[0] * t->dims[1]) % (uint64_t)unit)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not whole "
                             "%s of %d (see i2s_layout)", name, (int)n_in, (int)n_out,
@@ -3590,7 +3581,7 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     if (tiled && (r = bitnet__load_tile(m->params.tile, name, l, err))) return r;
     r = bitnet__tensor_bytes(m, t, &l->w, err);
     if (r == BITNET_OK) r = bitnet__load_scale(m, name, t, l->w, &l->scale, err);
-    if (r == BITNET_OK && t->type == BITNET__TENSOR_TL2) r = bitnet__check_padding(name, l, t, err);
+    if (r == BITNET_OK && t->type == BITNET_TENSOR_TL2) r = bitnet__check_padding(name, l, t, err);
     if (r == BITNET_OK) m->n_params += (uint64_t)n_in * (uint64_t)n_out;
     return r;
 }
@@ -3642,7 +3633,7 @@ static bitnet_result bitnet__get_text(const bitnet__gguf *g, const char *name, c
     const bitnet__key *k = bitnet__find_key(g, name);
     buf[0] = 0;
     if (!k) return BITNET_OK;
-    if (k->type != BITNET__STRING || k->size >= cap ||
+    if (k->type != BITNET_GGUF_STRING || k->size >= cap ||
         memchr(g->src.data + k->value, 0, (size_t)k->size))
         return bitnet__fail(err, BITNET_ERR_FORMAT,
                             "GGUF key '%s' is not a string of under %u bytes", name,
@@ -3790,13 +3781,13 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
                                 "llama-bpe (llama3, llama-v3) and falcon3 are supported", text);
     if ((r = bitnet__get_strings(g, "tokenizer.ggml.tokens", &tokens, err))) return r;
     if (!spm && (r = bitnet__get_strings(g, "tokenizer.ggml.merges", &merges, err))) return r;
-    if (types && (types->type != BITNET__ARRAY || types->count != tokens.count ||
-                  (types->element != BITNET__I32 && types->element != BITNET__U32)))
+    if (types && (types->type != BITNET_GGUF_ARRAY || types->count != tokens.count ||
+                  (types->element != BITNET_GGUF_I32 && types->element != BITNET_GGUF_U32)))
         return bitnet__fail(err, BITNET_ERR_FORMAT,
                             "GGUF key 'tokenizer.ggml.token_type' is not one "
                             "32-bit integer for each token");
-    if (spm && (!types || !scores || scores->type != BITNET__ARRAY ||
-                scores->count != tokens.count || scores->element != BITNET__F32))
+    if (spm && (!types || !scores || scores->type != BITNET_GGUF_ARRAY ||
+                scores->count != tokens.count || scores->element != BITNET_GGUF_F32))
         return bitnet__fail(err, BITNET_ERR_FORMAT, "a tokenizer of SentencePiece needs "
                             "tokenizer.ggml.token_type and a F32 in tokenizer.ggml.scores for each "
                             "token");
@@ -4173,27 +4164,27 @@ static int bitnet__value_text(uint32_t type, const uint8_t *p, uint64_t size, ch
     double d;
     const uint64_t bits = size == 8 ? bitnet__get_u64(p) : 0;
     switch (type) {
-        case BITNET__U8: n = p[0]; break;
-        case BITNET__I8: n = (int8_t)p[0]; break;
-        case BITNET__U16: n = bitnet__get_u16(p); break;
-        case BITNET__I16: n = (int16_t)bitnet__get_u16(p); break;
-        case BITNET__U32: n = bitnet__get_u32(p); break;
-        case BITNET__I32: n = (int32_t)bitnet__get_u32(p); break;
-        case BITNET__I64: n = (int64_t)bits; break;
+        case BITNET_GGUF_U8: n = p[0]; break;
+        case BITNET_GGUF_I8: n = (int8_t)p[0]; break;
+        case BITNET_GGUF_U16: n = bitnet__get_u16(p); break;
+        case BITNET_GGUF_I16: n = (int16_t)bitnet__get_u16(p); break;
+        case BITNET_GGUF_U32: n = bitnet__get_u32(p); break;
+        case BITNET_GGUF_I32: n = (int32_t)bitnet__get_u32(p); break;
+        case BITNET_GGUF_I64: n = (int64_t)bits; break;
         default: break;
     }
     /* Sign and digits apart: not every snprintf prints the lowest number of a type. */
     bitnet__format(text, "%s%llu", n < 0 ? "-" : "",
                    n < 0 ? 0 - (unsigned long long)n : (unsigned long long)n);
     switch (type) {
-        case BITNET__U64: bitnet__format(text, "%llu", (unsigned long long)bits); break;
-        case BITNET__BOOL: bitnet__format(text, "%s", p[0] ? "true" : "false"); break;
-        case BITNET__F32: bitnet__format(text, "%.9g", (double)bitnet__load_f32(p)); break;
-        case BITNET__F64:
+        case BITNET_GGUF_U64: bitnet__format(text, "%llu", (unsigned long long)bits); break;
+        case BITNET_GGUF_BOOL: bitnet__format(text, "%s", p[0] ? "true" : "false"); break;
+        case BITNET_GGUF_F32: bitnet__format(text, "%.9g", (double)bitnet__load_f32(p)); break;
+        case BITNET_GGUF_F64:
             memcpy(&d, &bits, 8);
             bitnet__format(text, "%.17g", d);
             break;
-        case BITNET__STRING:
+        case BITNET_GGUF_STRING:
             if (size > INT32_MAX) return BITNET_ERR_LIMIT;
             if (cap > 0) {
                 size_t len = size < cap ? (size_t)size : cap - 1;
@@ -4201,7 +4192,7 @@ static int bitnet__value_text(uint32_t type, const uint8_t *p, uint64_t size, ch
                 buf[len] = 0;
             }
             return (int)size;
-        case BITNET__ARRAY: return BITNET_ERR_UNSUPPORTED;
+        case BITNET_GGUF_ARRAY: return BITNET_ERR_UNSUPPORTED;
         default: break;
     }
     if (cap > 0) {
@@ -4644,7 +4635,7 @@ static int bitnet__unpack_tl1(const bitnet__linear *l, int32_t row, int32_t from
    the byte, and so on. A block without weights may have any scale; all others need one. */
 static int bitnet__unpack_tq(const bitnet__linear *l, int32_t row, int32_t from, int32_t to,
                              uint8_t *codes, bitnet__findings *f) {
-    const int tq1 = l->type == BITNET__TENSOR_TQ1_0;
+    const int tq1 = l->type == BITNET_TENSOR_TQ1_0;
     const size_t size = tq1 ? 54 : 66;
     int32_t k;
     int i, j;
@@ -4691,14 +4682,14 @@ static int bitnet__unpack_rows(const bitnet__linear *l, int32_t from, int32_t co
     uint8_t codes[768];
     int32_t row, k, to, i;
     int ok;
-    if (l->type == BITNET__TENSOR_TL2)
+    if (l->type == BITNET_TENSOR_TL2)
         parts = bitnet__tl2_split(l->n_file, l->n_out, l->tile.BK);
     for (row = from; row < from + count; row++)
         for (k = 0; k < l->n_in; k += 768) {
             to = l->n_file - k < 768 ? l->n_file : k + 768;
             switch (l->type) {
-                case BITNET__TENSOR_TL1: ok = bitnet__unpack_tl1(l, row, k, to, codes, f); break;
-                case BITNET__TENSOR_TL2:
+                case BITNET_TENSOR_TL1: ok = bitnet__unpack_tl1(l, row, k, to, codes, f); break;
+                case BITNET_TENSOR_TL2:
                     ok = bitnet__unpack_tl2(l, &parts, row, k, to, codes, f);
                     break;
                 default: ok = bitnet__unpack_tq(l, row, k, to, codes, f); break;
@@ -4727,7 +4718,7 @@ typedef struct bitnet__packing {
 
 static int bitnet__repacks(const bitnet_model *m, const bitnet__linear *l) {
     return m->params.i2s_layout != BITNET_I2S_128 || l->n_file != l->n_in ||
-           l->type != BITNET__TENSOR_I2_S;
+           l->type != BITNET_TENSOR_I2_S;
 }
 
 static void bitnet__pack_job(void *arg, int i) {
@@ -4746,7 +4737,7 @@ static void bitnet__pack_job(void *arg, int i) {
         uint8_t *out = p->out + k->packed_bytes(l->n_in, from);
         uint8_t *rows = k->pack ? p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit) : out;
         const uint8_t *w = rows;
-        if (l->type != BITNET__TENSOR_I2_S) {
+        if (l->type != BITNET_TENSOR_I2_S) {
             if (!bitnet__unpack_rows(l, from, count, rows, &p->found[i])) return;
         } else if (bitnet__repacks(p->m, l))
             bitnet__repack_rows(p->m->params.i2s_layout, l, from, count, rows);
@@ -5576,8 +5567,8 @@ static void bitnet__dot_head(const bitnet_ctx *c, const uint8_t *w, int32_t rows
                              int32_t cols, float *out, size_t out_stride) {
     const bitnet__matrix *a = &c->m->head;
     void (*dotrows)(const uint8_t *, const float *, int, int, int, float *, size_t) =
-        a->type == BITNET__TENSOR_F16 ? c->k.dotrows_f16 :
-        a->type == BITNET__TENSOR_BF16 ? c->k.dotrows_bf16 : c->k.dotrows_f32;
+        a->type == BITNET_TENSOR_F16 ? c->k.dotrows_f16 :
+        a->type == BITNET_TENSOR_BF16 ? c->k.dotrows_bf16 : c->k.dotrows_f32;
     dotrows(w, x, a->n_cols, rows, cols, out, out_stride);
 }
 
@@ -5884,9 +5875,9 @@ static void bitnet__screen_weights(const bitnet_ctx *c, int32_t r, float *w) {
     const size_t n = (size_t)a->n_cols, at = (size_t)r * n;
     const float one = 1.0f;
     memset(w, 0, n * sizeof *w);
-    if (a->type == BITNET__TENSOR_F16)
+    if (a->type == BITNET_TENSOR_F16)
         c->k.mixrows_f16(a->data + at * 2, n, &one, 1, a->n_cols, 1, 1, w);
-    else if (a->type == BITNET__TENSOR_F32)
+    else if (a->type == BITNET_TENSOR_F32)
         c->k.mixrows_f32(a->data + at * 4, n, &one, 1, a->n_cols, 1, 1, w);
     else bitnet__matrix_row(a, r, w);
 }
@@ -6922,8 +6913,8 @@ static void bitnet__gguf_key_at(const bitnet_gguf *g, const bitnet__key *k, bitn
     memset(out, 0, sizeof *out);
     memcpy(out->name, g->file.src.data + k->name, k->name_len);
     out->value.type = k->type;
-    out->value.element = k->type == BITNET__ARRAY ? k->element : 0u;
-    out->value.count = k->type == BITNET__ARRAY ? k->count : 1;
+    out->value.element = k->type == BITNET_GGUF_ARRAY ? k->element : 0u;
+    out->value.count = k->type == BITNET_GGUF_ARRAY ? k->count : 1;
     out->value.size = k->size;
     out->value.data = g->file.src.data + k->value;
 }
@@ -6960,12 +6951,12 @@ BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const cha
 
 BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_value *element) {
     uint64_t at, size;
-    if (!array || !element || array->type != BITNET__ARRAY || !array->data) return 0;
+    if (!array || !element || array->type != BITNET_GGUF_ARRAY || !array->data) return 0;
     size = bitnet__value_size(array->element);
-    if (size == 0 || array->element == BITNET__ARRAY) return 0;
+    if (size == 0 || array->element == BITNET_GGUF_ARRAY) return 0;
     at = element->data ? (uint64_t)(element->data - array->data) + element->size : 0;
     if (at > array->size || array->size - at < size) return 0;
-    if (array->element == BITNET__STRING) {
+    if (array->element == BITNET_GGUF_STRING) {
         size = bitnet__get_u64(array->data + at);
         at += 8;
         if (size > array->size - at) return 0;
@@ -6980,8 +6971,8 @@ BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_valu
 
 BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap) {
     if (!value || !value->data || (!buf && cap > 0)) return BITNET_ERR_ARG;
-    if (value->type != BITNET__STRING && value->size != bitnet__value_size(value->type))
-        return value->type == BITNET__ARRAY ? BITNET_ERR_UNSUPPORTED : BITNET_ERR_ARG;
+    if (value->type != BITNET_GGUF_STRING && value->size != bitnet__value_size(value->type))
+        return value->type == BITNET_GGUF_ARRAY ? BITNET_ERR_UNSUPPORTED : BITNET_ERR_ARG;
     return bitnet__value_text(value->type, value->data, value->size, buf, cap);
 }
 
@@ -7128,11 +7119,11 @@ static int bitnet__value_valid(const bitnet_gguf_value *v) {
     bitnet_gguf_value element;
     uint64_t n = 0, size;
     if (!v || v->type >= BITNET__N_VALUE_TYPES || (!v->data && v->size)) return 0;
-    if (v->type == BITNET__STRING) return 1;
-    if (v->type != BITNET__ARRAY) return v->size == bitnet__value_size(v->type);
+    if (v->type == BITNET_GGUF_STRING) return 1;
+    if (v->type != BITNET_GGUF_ARRAY) return v->size == bitnet__value_size(v->type);
     size = bitnet__value_size(v->element);
-    if (size == 0 || v->element == BITNET__ARRAY || v->count > v->size / size) return 0;
-    if (v->element != BITNET__STRING) return v->size == v->count * size;
+    if (size == 0 || v->element == BITNET_GGUF_ARRAY || v->count > v->size / size) return 0;
+    if (v->element != BITNET_GGUF_STRING) return v->size == v->count * size;
     memset(&element, 0, sizeof element);
     while (bitnet_gguf_next(v, &element)) n++;
     return n == v->count && (n ? element.data + element.size == v->data + v->size : v->size == 0);
@@ -7145,7 +7136,7 @@ static bitnet__bytes *bitnet__add_type(bitnet_gguf_writer *w, const char *name, 
     if (!bitnet__add_entry(w, "key", name)) return 0;
     b = &w->state->keys.header;
     bitnet__add_int(w, b, type, 4);
-    if (type == BITNET__ARRAY) {
+    if (type == BITNET_GGUF_ARRAY) {
         bitnet__add_int(w, b, element, 4);
         bitnet__add_int(w, b, count, 8);
     }
@@ -7164,13 +7155,13 @@ BITNET_API bitnet_result bitnet_gguf_add_value(bitnet_gguf_writer *w, const char
     b = bitnet__add_type(w, name, value->type, value->element, value->count);
     if (!b) return w->err.code;
     if (!strcmp(name, "general.alignment")) {
-        alignment = value->type == BITNET__U32 ? bitnet__get_u32(value->data) : 0;
+        alignment = value->type == BITNET_GGUF_U32 ? bitnet__get_u32(value->data) : 0;
         if (!alignment || (alignment & (alignment - 1)) || alignment > BITNET__MAX_ALIGNMENT)
             return bitnet__fail(&w->err, BITNET_ERR_ARG,
                                 "key 'general.alignment' is not a power of two up to 65536 (U32)");
         w->state->alignment = alignment;
     }
-    if (value->type == BITNET__STRING) bitnet__add_int(w, b, value->size, 8);
+    if (value->type == BITNET_GGUF_STRING) bitnet__add_int(w, b, value->size, 8);
     p = bitnet__bytes_add(w, b, value->size);
     if (p && value->size) memcpy(p, value->data, (size_t)value->size);
     return w->err.code;
@@ -7184,27 +7175,27 @@ static bitnet_result bitnet__add_scalar(bitnet_gguf_writer *w, const char *name,
     v.type = type;
     v.element = 0;
     v.count = 1;
-    v.size = type == BITNET__BOOL ? 1 : 4;
+    v.size = type == BITNET_GGUF_BOOL ? 1 : 4;
     v.data = data;
     return bitnet_gguf_add_value(w, name, &v);
 }
 
 BITNET_API bitnet_result bitnet_gguf_add_u32(bitnet_gguf_writer *w, const char *name, uint32_t v) {
-    return bitnet__add_scalar(w, name, BITNET__U32, v);
+    return bitnet__add_scalar(w, name, BITNET_GGUF_U32, v);
 }
 
 BITNET_API bitnet_result bitnet_gguf_add_f32(bitnet_gguf_writer *w, const char *name, float v) {
-    return bitnet__add_scalar(w, name, BITNET__F32, bitnet__float_bits(v));
+    return bitnet__add_scalar(w, name, BITNET_GGUF_F32, bitnet__float_bits(v));
 }
 
 BITNET_API bitnet_result bitnet_gguf_add_bool(bitnet_gguf_writer *w, const char *name, int v) {
-    return bitnet__add_scalar(w, name, BITNET__BOOL, v != 0);
+    return bitnet__add_scalar(w, name, BITNET_GGUF_BOOL, v != 0);
 }
 
 BITNET_API bitnet_result bitnet_gguf_add_string(bitnet_gguf_writer *w, const char *name,
                                                 const char *text) {
     bitnet_gguf_value v;
-    v.type = BITNET__STRING;
+    v.type = BITNET_GGUF_STRING;
     v.element = 0;
     v.count = 1;
     v.size = text ? strlen(text) : 1;  /* no text, no data: refused */
@@ -7222,7 +7213,7 @@ static bitnet_result bitnet__add_words(bitnet_gguf_writer *w, const char *name, 
     if (!w || w->err.code) return bitnet__writer_result(w);
     if ((!v && n) || n > SIZE_MAX / 8)
         return bitnet__fail(&w->err, BITNET_ERR_ARG, "key '%.64s' has no values", name ? name : "");
-    b = bitnet__add_type(w, name, BITNET__ARRAY, element, n);
+    b = bitnet__add_type(w, name, BITNET_GGUF_ARRAY, element, n);
     p = b ? bitnet__bytes_add(w, b, n * 4) : 0;
     for (; p && n > 0; n--, p += 4, from += 4) {
         memcpy(&bits, from, 4);
@@ -7233,12 +7224,12 @@ static bitnet_result bitnet__add_words(bitnet_gguf_writer *w, const char *name, 
 
 BITNET_API bitnet_result bitnet_gguf_add_i32s(bitnet_gguf_writer *w, const char *name,
                                               const int32_t *v, uint64_t n) {
-    return bitnet__add_words(w, name, BITNET__I32, v, n);
+    return bitnet__add_words(w, name, BITNET_GGUF_I32, v, n);
 }
 
 BITNET_API bitnet_result bitnet_gguf_add_f32s(bitnet_gguf_writer *w, const char *name,
                                               const float *v, uint64_t n) {
-    return bitnet__add_words(w, name, BITNET__F32, v, n);
+    return bitnet__add_words(w, name, BITNET_GGUF_F32, v, n);
 }
 
 BITNET_API bitnet_result bitnet_gguf_add_strings(bitnet_gguf_writer *w, const char *name,
@@ -7251,7 +7242,7 @@ BITNET_API bitnet_result bitnet_gguf_add_strings(bitnet_gguf_writer *w, const ch
     if (i < n)
         return bitnet__fail(&w->err, BITNET_ERR_ARG, "key '%.64s': there is no string %llu",
                             name ? name : "", (unsigned long long)i);
-    b = bitnet__add_type(w, name, BITNET__ARRAY, BITNET__STRING, n);
+    b = bitnet__add_type(w, name, BITNET_GGUF_ARRAY, BITNET_GGUF_STRING, n);
     for (i = 0; b && i < n && !w->err.code; i++)
         bitnet__add_text(w, b, texts[i], lengths ? lengths[i] : strlen(texts[i]));
     return w->err.code;
@@ -7408,7 +7399,7 @@ BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *nam
         return bitnet__fail(err, BITNET_ERR_ARG, "tensor '%s' is %lld x %lld", name,
                             (long long)t->n, (long long)t->rows);
     switch (t->type) {
-        case BITNET__TENSOR_I2_S:
+        case BITNET_TENSOR_I2_S:
             unit = t->i2s_layout == BITNET_I2S_128 ? 128 : t->i2s_layout == BITNET_I2S_64 ? 64 :
                    t->i2s_layout == BITNET_I2S_4ROW ? 4 : 0;
             if (!unit)
@@ -7420,9 +7411,9 @@ BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *nam
                                     (int)t->rows, unit == 4 ? "groups of rows" : "blocks",
                                     (int)unit);
             return BITNET_OK;
-        case BITNET__TENSOR_TL1:
-        case BITNET__TENSOR_TL2:
-            if (t->type == BITNET__TENSOR_TL2 && t->n < 256)
+        case BITNET_TENSOR_TL1:
+        case BITNET_TENSOR_TL2:
+            if (t->type == BITNET_TENSOR_TL2 && t->n < 256)
                 return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': TL2 needs rows of "
                                     "256 weights, not %d", name, (int)t->n);
             if (t->tile.BM < 0 || t->tile.BK < 0 || t->tile.bm < 0 || !t->tile.BM != !t->tile.BK ||
@@ -7487,10 +7478,10 @@ BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const ui
     if (result != BITNET_OK) return result;
     l = bitnet__ternary_linear(t, data);
     memset(&found, 0, sizeof found);
-    if (t->type == BITNET__TENSOR_TL2) parts = bitnet__tl2_split(t->n, t->rows, t->tile.BK);
+    if (t->type == BITNET_TENSOR_TL2) parts = bitnet__tl2_split(t->n, t->rows, t->tile.BK);
     for (r = row; r < row + n_rows; r++, out += t->n)
         for (k = 0; k < t->n; k = to) {
-            if (t->type == BITNET__TENSOR_I2_S) {
+            if (t->type == BITNET_TENSOR_I2_S) {
                 int shift, bad = 0;
                 const uint8_t *p = data + bitnet__i2s_place(t, (size_t)r, (size_t)k, &shift);
                 to = k + bitnet__i2s_run(t, r, k);
@@ -7504,7 +7495,7 @@ BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const ui
             } else {
                 uint8_t codes[768];
                 to = t->n - k < 768 ? t->n : k + 768;
-                if (t->type == BITNET__TENSOR_TL1) bitnet__unpack_tl1(&l, r, k, to, codes, &found);
+                if (t->type == BITNET_TENSOR_TL1) bitnet__unpack_tl1(&l, r, k, to, codes, &found);
                 else bitnet__unpack_tl2(&l, &parts, r, k, to, codes, &found);
                 for (i = k; i < to && !found.flaw; i++) out[i] = (int8_t)(codes[i - k] - 1);
             }
@@ -7577,8 +7568,8 @@ BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8
         if (bad)
             return bitnet__fail(err, BITNET_ERR_ARG, "row %d holds what is none of -1, 0, 1",
                                 (int)r);
-        if (t->type == BITNET__TENSOR_TL1) bitnet__pack_row_tl1(t, (size_t)r, w, data);
-        else if (t->type == BITNET__TENSOR_TL2) bitnet__pack_row_tl2(t, (size_t)r, w, data);
+        if (t->type == BITNET_TENSOR_TL1) bitnet__pack_row_tl1(t, (size_t)r, w, data);
+        else if (t->type == BITNET_TENSOR_TL2) bitnet__pack_row_tl2(t, (size_t)r, w, data);
         else for (k = 0; k < t->n; k += run) {
             uint8_t *p = data + bitnet__i2s_place(t, (size_t)r, (size_t)k, &shift);
             run = bitnet__i2s_run(t, r, k);
@@ -7597,8 +7588,8 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
     bitnet__matrix row;
     if (!data || !out || n < 0) return bitnet__fail(err, BITNET_ERR_ARG, "there are no floats");
     switch (type) {
-        case BITNET__TENSOR_F32: case BITNET__TENSOR_F16: case BITNET__TENSOR_BF16:
-        case BITNET__TENSOR_Q4_0: case BITNET__TENSOR_Q8_0: case BITNET__TENSOR_Q6_K:
+        case BITNET_TENSOR_F32: case BITNET_TENSOR_F16: case BITNET_TENSOR_BF16:
+        case BITNET_TENSOR_Q4_0: case BITNET_TENSOR_Q8_0: case BITNET_TENSOR_Q6_K:
             if (n % info->block) break;
             row.data = data;
             row.type = type;
@@ -7696,8 +7687,8 @@ BITNET_API bitnet_result bitnet_floats_pack(uint32_t type, const float *x, int32
     int32_t i;
     int ok = 1;
     if (!x || !out || n < 0) return bitnet__fail(err, BITNET_ERR_ARG, "there are no floats");
-    if (type != BITNET__TENSOR_F32 && type != BITNET__TENSOR_F16 && type != BITNET__TENSOR_BF16 &&
-        type != BITNET__TENSOR_Q8_0 && type != BITNET__TENSOR_Q6_K)
+    if (type != BITNET_TENSOR_F32 && type != BITNET_TENSOR_F16 && type != BITNET_TENSOR_BF16 &&
+        type != BITNET_TENSOR_Q8_0 && type != BITNET_TENSOR_Q6_K)
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "floats cannot become type %u (%s) here",
                             (unsigned)type, info ? info->name : "unknown");
     if (n % info->block)
@@ -7707,16 +7698,16 @@ BITNET_API bitnet_result bitnet_floats_pack(uint32_t type, const float *x, int32
     for (i = 0; i < n && ok; i += info->block, x += info->block, out += info->bytes) {
         const uint32_t bits = bitnet__float_bits(*x);
         switch (type) {
-            case BITNET__TENSOR_F32: bitnet__put_int(out, bits, 4); break;
-            case BITNET__TENSOR_BF16:  /* to nearest, ties to even */
+            case BITNET_TENSOR_F32: bitnet__put_int(out, bits, 4); break;
+            case BITNET_TENSOR_BF16:  /* to nearest, ties to even */
                 bitnet__put_int(out, (bits + 0x7fff + (bits >> 16 & 1)) >> 16, 2);
                 ok = (out[1] & 0x7f) != 0x7f || out[0] < 0x80;
                 break;
-            case BITNET__TENSOR_F16:
+            case BITNET_TENSOR_F16:
                 bitnet__put_int(out, bitnet__f32_to_f16(*x), 2);
                 ok = *x < 65520.0f && *x > -65520.0f;
                 break;
-            case BITNET__TENSOR_Q8_0: ok = bitnet__quantize_q8_0(x, out); break;
+            case BITNET_TENSOR_Q8_0: ok = bitnet__quantize_q8_0(x, out); break;
             default: ok = bitnet__quantize_q6_k(x, out); break;
         }
     }

@@ -370,7 +370,7 @@ static void test_no_ternary(void) {
 static void test_floats(void) {
     static const uint32_t types[] = {BITNET_TENSOR_F32, BITNET_TENSOR_F16, BITNET_TENSOR_BF16,
                                      BITNET_TENSOR_Q8_0, BITNET_TENSOR_Q6_K};
-    /* of numbers up to 1: nothing; half of 2^-11, of 2^-8; half a step of 1 / 127, and d's rounding;
+    /* of numbers up to 1: nothing; half of 2^-11, of 2^-8; half a step of 1 / 127, d's rounding;
        a step of 1 / 32, for 1 where -1 is the -32nd. Squares, in the mean: an even spread over a
        step is its 1 / sqrt(12)th; the largest of 16 numbers is less than 1 */
     static const double most[] = {0, 1.0 / 4096, 1.0 / 512, 0.0046, 1.0 / 32};

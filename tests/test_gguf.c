@@ -809,7 +809,7 @@ static int make_many_layers(const char *name, uint32_t *type, uint32_t *n_dims, 
 static int make_i2_s(const char *name, uint32_t *type, uint32_t *n_dims, uint64_t dims[8],
                      uint64_t *offset) {
     (void)n_dims, (void)dims, (void)offset;
-    if (!strcmp(name, "token_embd.weight")) *type = BITNET__TENSOR_I2_S;
+    if (!strcmp(name, "token_embd.weight")) *type = BITNET_TENSOR_I2_S;
     return 0;
 }
 static void test_linear_types(void) {

@@ -23,14 +23,14 @@ static float normal(uint64_t *seed) {  /* about: the sum of 12 uniform numbers *
 }
 
 static uint8_t *head_row(bench *b, int r) {
-    size_t row = (size_t)DIM * (b->m->head.type == BITNET__TENSOR_F32 ? 4u : 2u);
+    size_t row = (size_t)DIM * (b->m->head.type == BITNET_TENSOR_F32 ? 4u : 2u);
     return b->g.data + (b->m->head.data - b->g.data) + (size_t)r * row;
 }
 
 /* A head with equal rows, rows that differ in a last bit, zeros, and (wild) NaN and infinities. */
 static int set_up(bench *b, uint32_t type, int wild) {
     bitnet_ctx_params p = {0};
-    size_t row = (size_t)DIM * (type == BITNET__TENSOR_F32 ? 4u : 2u);
+    size_t row = (size_t)DIM * (type == BITNET_TENSOR_F32 ? 4u : 2u);
     int i;
     memset(b, 0, sizeof *b);
     b->seed = 77 + type;
@@ -49,7 +49,7 @@ static int set_up(bench *b, uint32_t type, int wild) {
     for (i = 1410; wild && i < 1416; i++) {
         uint8_t *end = head_row(b, i) + row;
         end[-1] = i % 2 ? 0x7f : 0xff; /* the largest exponent: NaN, or infinity below */
-        end[-2] = type == BITNET__TENSOR_F16 ? 0x7c : i % 3 ? 0x80 : 0xc0;
+        end[-2] = type == BITNET_TENSOR_F16 ? 0x7c : i % 3 ? 0x80 : 0xc0;
     }
     if (bitnet_ctx_create(b->m, &p, &b->c, 0)) return 0;
     return b->m->n_vocab == HEAD_ROWS;
@@ -137,11 +137,11 @@ static void run_screen(uint32_t type, int wild) {
     CHECK_MSG(b.draws > rounds / 2, "only %ld draws were screened", b.draws);
 }
 
-static void test_f16(void) { run_screen(BITNET__TENSOR_F16, 0); }
-static void test_f32(void) { run_screen(BITNET__TENSOR_F32, 0); }
-static void test_bf16(void) { run_screen(BITNET__TENSOR_BF16, 0); }
-static void test_wild_f16(void) { run_screen(BITNET__TENSOR_F16, 1); }
-static void test_wild_f32(void) { run_screen(BITNET__TENSOR_F32, 1); }
+static void test_f16(void) { run_screen(BITNET_TENSOR_F16, 0); }
+static void test_f32(void) { run_screen(BITNET_TENSOR_F32, 0); }
+static void test_bf16(void) { run_screen(BITNET_TENSOR_BF16, 0); }
+static void test_wild_f16(void) { run_screen(BITNET_TENSOR_F16, 1); }
+static void test_wild_f32(void) { run_screen(BITNET_TENSOR_F32, 1); }
 
 /* The bounds themselves, where they are tight: a hidden state along the rest e of a row, or against
    it, and one whose own rest f has the signs of a row that 8 bits hold exactly. */
@@ -151,7 +151,7 @@ static void test_bounds(void) {
     float row[DIM];
     int round, r, i, bad = 0;
     double tightest = 0;
-    CHECK(set_up(&b, BITNET__TENSOR_F32, 0));
+    CHECK(set_up(&b, BITNET_TENSOR_F32, 0));
     for (r = 0; r < 100; r++)
         for (i = 0; i < DIM; i++) {    /* multiples of 1/64 up to 127/64 */
             float w = (float)(i == 0 ? 127 : (int)(gb_random(&b.seed) % 255) - 127) / 64.0f;
@@ -195,7 +195,7 @@ static void test_ahead(void) {
     static float full[24][HEAD_ROWS];
     bitnet_ctx_params p = {0};
     int round, i, widest = 0;
-    CHECK(set_up(&b, BITNET__TENSOR_F16, 1));
+    CHECK(set_up(&b, BITNET_TENSOR_F16, 1));
     bitnet_ctx_free(b.c);
     p.n_logits = 24;
     p.n_threads = 2;
@@ -233,7 +233,7 @@ static void test_switch(void) {
     bitnet_ctx *full;
     bitnet_token t = 5, u = 5;
     int i;
-    CHECK(set_up(&b, BITNET__TENSOR_F16, 0));
+    CHECK(set_up(&b, BITNET_TENSOR_F16, 0));
     p.full_head = 1;
     p.n_threads = 1;
     CHECK(!bitnet_ctx_create(b.m, &p, &full, 0));
