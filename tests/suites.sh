@@ -58,15 +58,18 @@ suite_commands() {
 # reports.
 machine() {
     compiler='' flags='-O2 -static' emulator='' exe='' has='' lacks='' wrong='' break='' filters=''
+    by_kernels='kernels/ model/ screen/ tiny/'
     case $1 in
         aarch64-cortex-a53-signed-char)
             compiler=aarch64-linux-gnu-gcc flags="$flags -fsigned-char"
             emulator='qemu-aarch64 -cpu cortex-a53' has=neon lacks='neon-dotprod neon-i8mm'
+            filters=$by_kernels
             break_file=bitnet_kernels_arm.h break='s/#define BITNET__FOLD 5/#define BITNET__FOLD 9/'
             break_names='dotrows_ternary .*, kernel neon, only in' ;;
         aarch64-neoverse-n1)
             compiler=aarch64-linux-gnu-gcc
             emulator='qemu-aarch64 -cpu neoverse-n1' has='neon neon-dotprod' lacks=neon-i8mm
+            filters=$by_kernels
             break_file=bitnet_kernels_arm.h break='s/part\[2\], 4);/part[2], 3);/'
             break_names='dotrows_ternary .*, kernel neon-dotprod, only in' ;;
         aarch64-max)
@@ -107,6 +110,7 @@ machine() {
             else
                 find_relaxed || skip "$why"
                 compiler=$relaxed
+                filters=$by_kernels
                 flags="$flags -mrelaxed-simd -pthread -sPTHREAD_POOL_SIZE=16"
                 flags="$flags -sINITIAL_MEMORY=1GB"       # threads slow memory that grows
                 has='relaxed-simd simd128' break='s/shr(v\[r\], 4)/shr(v[r], 2)/'

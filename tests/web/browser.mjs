@@ -1059,7 +1059,8 @@ const tests = {
             await ready(page);
             await openUrl(page, `${isolated.url}stored.gguf`);
             await named(page, 'stored.gguf');
-            expect((await texts(page, '#cache .name')).join(), 'stored.gguf', 'listed');
+            await until(page, () => // the list comes after the model
+                document.querySelector('#cache .name')?.textContent === 'stored.gguf');
             await page.reload();
             await stillWrites(page);
             expect(await text(page, 'model-name'), 'stored.gguf', 'model');
