@@ -2685,6 +2685,7 @@ typedef struct bitnet__source {
     const uint8_t *data;
     uint64_t size, have;
     bitnet_io io;                      /* io.read_fn 0: data is the whole file */
+    void *map, *stream;                /* a file of ours, mapped or a FILE; else 0 */
 } bitnet__source;
 
 typedef struct bitnet__gguf {
@@ -3128,6 +3129,144 @@ static bitnet_result bitnet__get_strings(const bitnet__gguf *g, const char *name
     return BITNET_OK;
 }
 
+/* ---- sources: the caller's memory, the caller's callbacks, a file ---- */
+
+static bitnet_result bitnet__source_memory(const void *data, size_t size, bitnet__source *src,
+                                           bitnet_error *err) {
+    memset(src, 0, sizeof *src);
+    if (!data) return bitnet__fail(err, BITNET_ERR_ARG, "there is no data to read");
+    src->data = (const uint8_t *)data;
+    src->size = src->have = size;
+    return BITNET_OK;
+}
+
+static bitnet_result bitnet__source_io(const bitnet_io *io, bitnet__source *src,
+                                       bitnet_error *err) {
+    memset(src, 0, sizeof *src);
+    if (!io || !io->read_fn) return bitnet__fail(err, BITNET_ERR_ARG, "there is no read_fn");
+    src->size = io->size;
+    src->io = *io;
+    return BITNET_OK;
+}
+
+#ifdef BITNET__MMAP_POSIX
+static void bitnet__unmap(void *map, uint64_t size) { munmap(map, (size_t)size); }
+#elif defined(BITNET__MMAP_WIN32)
+static void bitnet__unmap(void *map, uint64_t size) { (void)size; UnmapViewOfFile(map); }
+#else
+static void bitnet__unmap(void *map, uint64_t size) { (void)map; (void)size; }
+#endif
+
+#ifndef BITNET_NO_STDIO
+
+#if defined(BITNET__MMAP_POSIX)
+/* Maps the file read-only. *map 0 with BITNET_OK: it cannot be mapped (a pipe, say), read it. */
+static bitnet_result bitnet__map_file(const char *path, void **map, uint64_t *size,
+                                      bitnet_error *err) {
+    struct stat st;
+    int fd = open(path, O_RDONLY);
+    *map = 0;
+    if (fd < 0) return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
+    if (!fstat(fd, &st) && S_ISDIR(st.st_mode)) {
+        close(fd);
+        return bitnet__fail(err, BITNET_ERR_IO, "'%.120s' is a directory", path);
+    }
+    if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0 &&
+        (uint64_t)st.st_size <= SIZE_MAX) {
+        void *p = mmap(0, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p != MAP_FAILED) {
+            *map = p;
+            *size = (uint64_t)st.st_size;
+        }
+    }
+    close(fd);
+    return BITNET_OK;
+}
+#elif defined(BITNET__MMAP_WIN32)
+static bitnet_result bitnet__map_file(const char *path, void **map, uint64_t *size,
+                                      bitnet_error *err) {
+    LARGE_INTEGER n;
+    HANDLE mapping;
+    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ, 0, OPEN_EXISTING, 0, 0);
+    *map = 0;
+    if (file == INVALID_HANDLE_VALUE)
+        return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
+    if (GetFileSizeEx(file, &n) && n.QuadPart > 0 && (uint64_t)n.QuadPart <= SIZE_MAX) {
+        mapping = CreateFileMappingA(file, 0, PAGE_READONLY, 0, 0, 0);
+        if (mapping) {
+            *map = MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, 0);
+            *size = (uint64_t)n.QuadPart;
+            CloseHandle(mapping);
+        }
+    }
+    CloseHandle(file);
+    return BITNET_OK;
+}
+#else
+static bitnet_result bitnet__map_file(const char *path, void **map, uint64_t *size,
+                                      bitnet_error *err) {
+    (void)path; (void)size; (void)err;
+    *map = 0;
+    return BITNET_OK;
+}
+#endif
+
+/* bitnet_io over a FILE. long is 32 bits on some systems: such a file has to be under 2 GB there.
+   */
+static bitnet_result bitnet__file_read(void *ud, uint64_t offset, void *dst, size_t n) {
+    FILE *f = (FILE *)ud;
+    if (offset > LONG_MAX || fseek(f, (long)offset, SEEK_SET)) return BITNET_ERR_IO;
+    return fread(dst, 1, n, f) == n ? BITNET_OK : BITNET_ERR_IO;
+}
+
+static bitnet_result bitnet__source_file(const char *path, bitnet__source *src,
+                                         bitnet_error *err) {
+    bitnet_result r;
+    long size;
+    FILE *f;
+    memset(src, 0, sizeof *src);
+    if (!path) return bitnet__fail(err, BITNET_ERR_ARG, "there is no path");
+    r = bitnet__map_file(path, &src->map, &src->size, err);
+    if (r != BITNET_OK) return r;
+    if (src->map) {
+        src->data = (const uint8_t *)src->map;
+        src->have = src->size;
+        return BITNET_OK;
+    }
+    f = fopen(path, "rb");
+    if (!f) return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
+    if (fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0 || size == LONG_MAX) {
+        fclose(f);
+        return bitnet__fail(err, BITNET_ERR_IO, "cannot seek in '%.120s'", path);
+    }
+    src->stream = f;
+    src->size = src->io.size = (uint64_t)size;
+    src->io.read_fn = bitnet__file_read;
+    src->io.ud = f;
+    return BITNET_OK;
+}
+
+#endif /* BITNET_NO_STDIO */
+
+static void bitnet__source_close_stream(bitnet__source *src) {
+#ifndef BITNET_NO_STDIO
+    if (src->stream) fclose((FILE *)src->stream);
+#endif
+    src->stream = 0;
+}
+
+static void bitnet__source_close(bitnet__source *src, const bitnet_allocator *a) {
+    if (src->io.read_fn && src->data) bitnet__free(a, (void *)(uintptr_t)src->data);
+    if (src->map) bitnet__unmap(src->map, src->size);
+    bitnet__source_close_stream(src);
+}
+
+static void bitnet__gguf_free(bitnet__gguf *g, const bitnet_allocator *a) {
+    bitnet__free(a, g->keys);
+    bitnet__free(a, g->tensors);
+    bitnet__source_close(&g->src, a);
+}
+
 /* =============================================================================================
    >>model  from a GGUF file to a network: hyperparameters, weights, tokenizer
    A model is immutable once loaded. Large tensors stay where the file's bytes are; norms (a few MB)
@@ -3193,7 +3332,6 @@ struct bitnet_model {
     bitnet_model_params params;
     bitnet__gguf gguf;
     bitnet__block *blocks;
-    void *map;                         /* mapped file, to be unmapped; else 0 */
     bitnet_kernels kernels;            /* the chosen table, gaps filled by scalar entries */
     bitnet__vocab vocab;
     bitnet__layer *layers;             /* [n_layers] */
@@ -3239,7 +3377,7 @@ static void bitnet__model_release(bitnet_model *m, const uint8_t *p, size_t size
         return;
     }
 #if defined(BITNET__MMAP_POSIX) && defined(MADV_DONTNEED)
-    if (m->map) {
+    if (m->gguf.src.map) {
         uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from, to;
         from = ((uintptr_t)p + page - 1) / page * page;
         to = ((uintptr_t)p + size) / page * page;
@@ -3937,18 +4075,9 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
     return BITNET_OK;
 }
 
-#ifdef BITNET__MMAP_POSIX
-static void bitnet__unmap(void *map, uint64_t size) { munmap(map, (size_t)size); }
-#elif defined(BITNET__MMAP_WIN32)
-static void bitnet__unmap(void *map, uint64_t size) { (void)size; UnmapViewOfFile(map); }
-#else
-static void bitnet__unmap(void *map, uint64_t size) { (void)map; (void)size; }
-#endif
-
-/* Every way to load ends here. Takes over map, on failure too. */
-static bitnet_result bitnet__load(const bitnet__source *src, void *map,
-                                  const bitnet_model_params *params, bitnet_model **out,
-                                  bitnet_error *err) {
+/* Every way to load ends here. Takes over the source, on failure too. */
+static bitnet_result bitnet__load(bitnet__source *src, const bitnet_model_params *params,
+                                  bitnet_model **out, bitnet_error *err) {
     bitnet_model_params p;
     bitnet_model *m = 0;
     bitnet_result r;
@@ -3969,18 +4098,18 @@ static bitnet_result bitnet__load(const bitnet__source *src, void *map,
     else
         r = BITNET_OK;
     if (!m) {
-        if (map) bitnet__unmap(map, src->size);
+        bitnet__source_close(src, &p.allocator);
         return r;
     }
     memset(m, 0, sizeof *m);
     m->params = p;
     m->gguf.src = *src;
-    m->map = map;
     r = bitnet__load_parts(m, err);
     if (r != BITNET_OK) {
         bitnet_model_free(m);
         return r;
     }
+    bitnet__source_close_stream(&m->gguf.src);     /* all has been read */
     *out = m;
     return BITNET_OK;
 }
@@ -3991,142 +4120,47 @@ BITNET_API void bitnet_model_free(bitnet_model *m) {
     if (!m) return;
     a = m->params.allocator;
     bitnet__vocab_free(&m->vocab, &a);
-    bitnet__free(&a, m->gguf.keys);
-    bitnet__free(&a, m->gguf.tensors);
-    if (m->gguf.src.io.read_fn) bitnet__free(&a, (void *)(uintptr_t)m->gguf.src.data);
     for (b = m->blocks; b; b = next) {
         next = b->next;
         bitnet__free(&a, b);
     }
-    if (m->map) bitnet__unmap(m->map, m->gguf.src.size);
+    bitnet__gguf_free(&m->gguf, &a);
     bitnet__free(&a, m);
+}
+
+static bitnet_result bitnet__no_model(bitnet_model **out, bitnet_error *err) {
+    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the model");
+    *out = 0;
+    return BITNET_OK;
 }
 
 BITNET_API bitnet_result bitnet_model_load_memory(const void *data, size_t size,
                                                   const bitnet_model_params *params,
                                                   bitnet_model **out, bitnet_error *err) {
     bitnet__source src;
-    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the model");
-    *out = 0;
-    if (!data) return bitnet__fail(err, BITNET_ERR_ARG, "there is no data to load from");
-    memset(&src, 0, sizeof src);
-    src.data = (const uint8_t *)data;
-    src.size = src.have = size;
-    return bitnet__load(&src, 0, params, out, err);
+    bitnet_result r = bitnet__no_model(out, err);
+    if (r == BITNET_OK) r = bitnet__source_memory(data, size, &src, err);
+    return r == BITNET_OK ? bitnet__load(&src, params, out, err) : r;
 }
 
 BITNET_API bitnet_result bitnet_model_load_io(const bitnet_io *io,
                                               const bitnet_model_params *params,
                                               bitnet_model **out, bitnet_error *err) {
     bitnet__source src;
-    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the model");
-    *out = 0;
-    if (!io || !io->read_fn) return bitnet__fail(err, BITNET_ERR_ARG, "there is no read_fn");
-    memset(&src, 0, sizeof src);
-    src.size = io->size;
-    src.io = *io;
-    return bitnet__load(&src, 0, params, out, err);
+    bitnet_result r = bitnet__no_model(out, err);
+    if (r == BITNET_OK) r = bitnet__source_io(io, &src, err);
+    return r == BITNET_OK ? bitnet__load(&src, params, out, err) : r;
 }
 
 #ifndef BITNET_NO_STDIO
-
-#if defined(BITNET__MMAP_POSIX)
-/* Maps the file read-only. *map 0 with BITNET_OK: it cannot be mapped (a pipe, say), read it. */
-static bitnet_result bitnet__map_file(const char *path, void **map, uint64_t *size,
-                                      bitnet_error *err) {
-    struct stat st;
-    int fd = open(path, O_RDONLY);
-    *map = 0;
-    if (fd < 0) return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
-    if (!fstat(fd, &st) && S_ISDIR(st.st_mode)) {
-        close(fd);
-        return bitnet__fail(err, BITNET_ERR_IO, "'%.120s' is a directory", path);
-    }
-    if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0 &&
-        (uint64_t)st.st_size <= SIZE_MAX) {
-        void *p = mmap(0, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p != MAP_FAILED) {
-            *map = p;
-            *size = (uint64_t)st.st_size;
-        }
-    }
-    close(fd);
-    return BITNET_OK;
-}
-#elif defined(BITNET__MMAP_WIN32)
-static bitnet_result bitnet__map_file(const char *path, void **map, uint64_t *size,
-                                      bitnet_error *err) {
-    LARGE_INTEGER n;
-    HANDLE mapping;
-    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ, 0, OPEN_EXISTING, 0, 0);
-    *map = 0;
-    if (file == INVALID_HANDLE_VALUE)
-        return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
-    if (GetFileSizeEx(file, &n) && n.QuadPart > 0 && (uint64_t)n.QuadPart <= SIZE_MAX) {
-        mapping = CreateFileMappingA(file, 0, PAGE_READONLY, 0, 0, 0);
-        if (mapping) {
-            *map = MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, 0);
-            *size = (uint64_t)n.QuadPart;
-            CloseHandle(mapping);
-        }
-    }
-    CloseHandle(file);
-    return BITNET_OK;
-}
-#else
-static bitnet_result bitnet__map_file(const char *path, void **map, uint64_t *size,
-                                      bitnet_error *err) {
-    (void)path; (void)size; (void)err;
-    *map = 0;
-    return BITNET_OK;
-}
-#endif
-
-/* bitnet_io over a FILE. long is 32 bits on some systems: such a file has to be under 2 GB there.
-   */
-static bitnet_result bitnet__file_read(void *ud, uint64_t offset, void *dst, size_t n) {
-    FILE *f = (FILE *)ud;
-    if (offset > LONG_MAX || fseek(f, (long)offset, SEEK_SET)) return BITNET_ERR_IO;
-    return fread(dst, 1, n, f) == n ? BITNET_OK : BITNET_ERR_IO;
-}
-
-static bitnet_result bitnet__load_stream(const char *path, const bitnet_model_params *params,
-                                         bitnet_model **out, bitnet_error *err) {
-    bitnet_io io;
-    bitnet_result r;
-    long size;
-    FILE *f = fopen(path, "rb");
-    if (!f) return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
-    if (fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0 || size == LONG_MAX) {
-        fclose(f);
-        return bitnet__fail(err, BITNET_ERR_IO, "cannot seek in '%.120s'", path);
-    }
-    io.size = (uint64_t)size;
-    io.read_fn = bitnet__file_read;
-    io.ud = f;
-    r = bitnet_model_load_io(&io, params, out, err);
-    fclose(f);
-    return r;
-}
-
 BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_model_params *params,
                                                 bitnet_model **out, bitnet_error *err) {
     bitnet__source src;
-    void *map;
-    bitnet_result r;
-    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the model");
-    *out = 0;
-    if (!path) return bitnet__fail(err, BITNET_ERR_ARG, "there is no path");
-    memset(&src, 0, sizeof src);
-    r = bitnet__map_file(path, &map, &src.size, err);
-    if (r != BITNET_OK) return r;
-    if (!map) return bitnet__load_stream(path, params, out, err);
-    src.data = (const uint8_t *)map;
-    src.have = src.size;
-    return bitnet__load(&src, map, params, out, err);
+    bitnet_result r = bitnet__no_model(out, err);
+    if (r == BITNET_OK) r = bitnet__source_file(path, &src, err);
+    return r == BITNET_OK ? bitnet__load(&src, params, out, err) : r;
 }
-
-#endif /* BITNET_NO_STDIO */
+#endif
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info) {
     memset(info, 0, sizeof *info);
@@ -6767,7 +6801,6 @@ BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint
 struct bitnet_gguf {
     bitnet__gguf file;
     bitnet_allocator allocator;
-    void *map, *stream;                /* to be unmapped or closed; else 0 */
 };
 
 /* What a record of a tensor says: name, and after it in the header u32 n_dims, u64 dims[n_dims]. */
@@ -6800,33 +6833,24 @@ static bitnet_result bitnet__gguf_check_names(const bitnet__gguf *g, bitnet_erro
     return BITNET_OK;
 }
 
-/* Takes over map and stream, on failure too. */
-static bitnet_result bitnet__gguf_open(const bitnet__source *src, void *map, void *stream,
-                                       const bitnet_allocator *allocator, bitnet_gguf **out,
-                                       bitnet_error *err) {
-    bitnet_gguf blank, *g;
-    bitnet_result r;
-    memset(&blank, 0, sizeof blank);
-    if (allocator) blank.allocator = *allocator;
-    blank.map = map;
-    blank.stream = stream;
-    blank.file.src = *src;
-    if (!blank.allocator.alloc_fn != !blank.allocator.free_fn) {
-        blank.allocator.alloc_fn = 0;
-        g = 0;
+/* Every way to open ends here. Takes over the source, on failure too. */
+static bitnet_result bitnet__gguf_open(bitnet__source *src, const bitnet_allocator *allocator,
+                                       bitnet_gguf **out, bitnet_error *err) {
+    bitnet_allocator a = {0, 0, 0};
+    bitnet_gguf *g = 0;
+    bitnet_result r = BITNET_OK;
+    if (allocator) a = *allocator;
+    if (!a.alloc_fn != !a.free_fn)
         r = bitnet__fail(err, BITNET_ERR_ARG, "the allocator needs both of its functions");
-    } else {
-        g = (bitnet_gguf *)bitnet__alloc(&blank.allocator, sizeof *g);
-        r = g ? BITNET_OK : bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for an open file");
-    }
+    else if (!(g = (bitnet_gguf *)bitnet__alloc(&a, sizeof *g)))
+        r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for an open file");
     if (!g) {
-        if (map) bitnet__unmap(map, src->size);
-#ifndef BITNET_NO_STDIO
-        if (stream) fclose((FILE *)stream);
-#endif
+        bitnet__source_close(src, &a);
         return r;
     }
-    *g = blank;
+    memset(g, 0, sizeof *g);
+    g->allocator = a;
+    g->file.src = *src;
     r = bitnet__gguf_parse(&g->file, &g->allocator, err);
     if (r == BITNET_OK) r = bitnet__gguf_check_names(&g->file, err);
     if (r != BITNET_OK) {
@@ -6841,71 +6865,40 @@ BITNET_API void bitnet_gguf_close(bitnet_gguf *g) {
     bitnet_allocator a;
     if (!g) return;
     a = g->allocator;
-    bitnet__free(&a, g->file.keys);
-    bitnet__free(&a, g->file.tensors);
-    if (g->file.src.io.read_fn) bitnet__free(&a, (void *)(uintptr_t)g->file.src.data);
-    if (g->map) bitnet__unmap(g->map, g->file.src.size);
-#ifndef BITNET_NO_STDIO
-    if (g->stream) fclose((FILE *)g->stream);
-#endif
+    bitnet__gguf_free(&g->file, &a);
     bitnet__free(&a, g);
+}
+
+static bitnet_result bitnet__no_gguf(bitnet_gguf **out, bitnet_error *err) {
+    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the open file");
+    *out = 0;
+    return BITNET_OK;
 }
 
 BITNET_API bitnet_result bitnet_gguf_open_memory(const void *data, size_t size,
                                                  const bitnet_allocator *allocator,
                                                  bitnet_gguf **out, bitnet_error *err) {
     bitnet__source src;
-    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the open file");
-    *out = 0;
-    if (!data) return bitnet__fail(err, BITNET_ERR_ARG, "there is no data to open");
-    memset(&src, 0, sizeof src);
-    src.data = (const uint8_t *)data;
-    src.size = src.have = size;
-    return bitnet__gguf_open(&src, 0, 0, allocator, out, err);
+    bitnet_result r = bitnet__no_gguf(out, err);
+    if (r == BITNET_OK) r = bitnet__source_memory(data, size, &src, err);
+    return r == BITNET_OK ? bitnet__gguf_open(&src, allocator, out, err) : r;
 }
 
 BITNET_API bitnet_result bitnet_gguf_open_io(const bitnet_io *io, const bitnet_allocator *allocator,
                                              bitnet_gguf **out, bitnet_error *err) {
     bitnet__source src;
-    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the open file");
-    *out = 0;
-    if (!io || !io->read_fn) return bitnet__fail(err, BITNET_ERR_ARG, "there is no read_fn");
-    memset(&src, 0, sizeof src);
-    src.size = io->size;
-    src.io = *io;
-    return bitnet__gguf_open(&src, 0, 0, allocator, out, err);
+    bitnet_result r = bitnet__no_gguf(out, err);
+    if (r == BITNET_OK) r = bitnet__source_io(io, &src, err);
+    return r == BITNET_OK ? bitnet__gguf_open(&src, allocator, out, err) : r;
 }
 
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
                                                bitnet_gguf **out, bitnet_error *err) {
     bitnet__source src;
-    void *map;
-    FILE *f = 0;
-    long size;
-    bitnet_result r;
-    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the open file");
-    *out = 0;
-    if (!path) return bitnet__fail(err, BITNET_ERR_ARG, "there is no path");
-    memset(&src, 0, sizeof src);
-    r = bitnet__map_file(path, &map, &src.size, err);
-    if (r != BITNET_OK) return r;
-    if (map) {
-        src.data = (const uint8_t *)map;
-        src.have = src.size;
-    } else {
-        f = fopen(path, "rb");
-        if (!f) return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
-        if (fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0 || size == LONG_MAX) {
-            fclose(f);
-            return bitnet__fail(err, BITNET_ERR_IO, "cannot seek in '%.120s'", path);
-        }
-        src.size = (uint64_t)size;
-        src.io.size = src.size;
-        src.io.read_fn = bitnet__file_read;
-        src.io.ud = f;
-    }
-    return bitnet__gguf_open(&src, map, f, allocator, out, err);
+    bitnet_result r = bitnet__no_gguf(out, err);
+    if (r == BITNET_OK) r = bitnet__source_file(path, &src, err);
+    return r == BITNET_OK ? bitnet__gguf_open(&src, allocator, out, err) : r;
 }
 #endif
 
