@@ -38,8 +38,8 @@
                  (bitnet), and llama with ternary weights (Llama3-8B-1.58, Falcon3-1.58).
        Weights   linear layers in I2_S (all three packings), TL1, TL2, TQ1_0 and TQ2_0; embedding
                  and head in F32, F16, BF16, Q8_0, Q6_K or Q4_0; norms in F32, F16 or BF16.
-       Tokenizer byte-level BPE with the llama-bpe pre-tokenizer (also called llama3, llama-v3,
-                 falcon3); SentencePiece's BPE (tokenizer.ggml.model = llama).
+       Tokenizer byte-level BPE with the pre-tokenizers llama-bpe (also called llama3, llama-v3,
+                 falcon3) and falcon_e; SentencePiece's BPE (tokenizer.ggml.model = llama).
        Files     any GGUF file can be looked into and written (examples/convert.c makes GGUF of a
                  Hugging Face folder, and of each packing each other).
        CPUs      any with a C99 compiler and IEEE-754 floats, through plain C. x86 with AVX2,
@@ -51,9 +51,9 @@
 
    WHAT DOES NOT
        Other architectures, llama files with biases, experts or further norms, RoPE scaling by yarn,
-       other pre-tokenizers (falcon_e: its published definitions differ), other tensor types, GGUF
-       v1, big-endian files: refused with an error that names what was found, never guessed. Chat
-       templates other than that of BitNet b1.58-2B-4T.
+       other pre-tokenizers, other tensor types, GGUF v1, big-endian files: refused with an error
+       that names what was found, never guessed. Chat templates other than that of BitNet
+       b1.58-2B-4T.
        Files over 16 GiB unless bitnet_model_params.max_bytes says otherwise. On a 32-bit machine
        the file has to fit the address space. CPUs other than x86, ARM and WebAssembly have no
        kernels of their own yet; 32-bit ARM has only those that count in integers.
@@ -1477,10 +1477,10 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void) {
 }
 
 /* =============================================================================================
-   >>unicode  UTF-8 and the three character classes that the pre-tokenizer asks for.
-   Owns the class tables (\p{L}, \p{N}, \s of Unicode 15.0) and the one UTF-8 decoder. Assumes
-   nothing about its input: every byte string is either well-formed UTF-8 by Table 3-7 of the
-   Unicode Standard (no overlong form, no surrogate, nothing above U+10FFFF) or names its first
+   >>unicode  UTF-8 and the character classes that the pre-tokenizers ask for.
+   Owns the class tables (\p{L}, \p{N}, \s, \p{P} of Unicode 15.0) and the one UTF-8 decoder.
+   Assumes nothing about its input: every byte string is either well-formed UTF-8 by Table 3-7 of
+   the Unicode Standard (no overlong form, no surrogate, nothing above U+10FFFF) or names its first
    byte that is not. No locale and no <ctype.h>: the classes must not depend on the machine.
    ============================================================================================= */
 
@@ -1569,6 +1569,28 @@ static const uint32_t bitnet__class_index[BITNET__CLASS_INDEX] = {
     0x11C0A,0x11D50,0x11F04,0x12F90,0x16AC0,0x16E40,0x18CD6,0x1B156,0x1D2F4,0x1D4BA,0x1D53F,
     0x1D715,0x1D800,0x1E2AE,0x1E7FF,0x1ECB5,0x1EE33,0x1EE50,0x1EE63,0x1EE9C,0x2B73A
 };
+/* 728 bytes: runs of punctuation beyond ASCII, `first << 6 | length`. */
+enum { BITNET__PUNCTUATION_RUNS = 182 };
+static const uint32_t bitnet__punctuation[BITNET__PUNCTUATION_RUNS] = {
+    0x2841,0x29C1,0x2AC1,0x2D82,0x2EC1,0x2FC1,0xDF81,0xE1C1,0x15686,0x16242,0x16F81,0x17001,
+    0x170C1,0x17181,0x17CC2,0x18242,0x18302,0x186C1,0x18743,0x19A84,0x1B501,0x1C00E,0x1FDC3,
+    0x20C0F,0x21781,0x25902,0x25C01,0x27F41,0x29D81,0x2BC01,0x31DC1,0x32101,0x37D01,0x393C1,
+    0x39682,0x3C10F,0x3C501,0x3CE84,0x3E141,0x3F405,0x3F642,0x41286,0x43EC1,0x4D809,0x50001,
+    0x59B81,0x5A6C2,0x5BAC3,0x5CD42,0x5F503,0x5F603,0x6000B,0x65102,0x68782,0x6A807,0x6AA06,
+    0x6D687,0x6DF42,0x6FF04,0x70EC5,0x71F82,0x73008,0x734C1,0x80418,0x80C14,0x8114D,0x814CC,
+    0x81F42,0x82342,0x8C204,0x8CA42,0x9DA0E,0x9F142,0x9F98A,0xA60D6,0xA7604,0xA7F02,0xB3E44,
+    0xB3F82,0xB5C01,0xB802F,0xB8C20,0xB948C,0xC0043,0xC020A,0xC050C,0xC0C01,0xC0F41,0xC2801,
+    0xC3EC1,0x293F82,0x298343,0x299CC1,0x299F81,0x29BC86,0x2A1D04,0x2A3382,0x2A3E03,0x2A3F01,
+    0x2A4B82,0x2A57C1,0x2A704D,0x2A7782,0x2A9704,0x2AB782,0x2ABC02,0x2AFAC1,0x3F4F82,0x3F840A,
+    0x3F8C23,0x3F950E,0x3F98C1,0x3F9A01,0x3F9A82,0x3FC043,0x3FC146,0x3FC304,0x3FC682,0x3FC7C2,
+    0x3FCEC3,0x3FCFC1,0x3FD6C1,0x3FD741,0x3FD7C7,0x404003,0x40E7C1,0x40F401,0x415BC1,0x4215C1,
+    0x4247C1,0x424FC1,0x429409,0x429FC1,0x42BC07,0x42CE47,0x42E644,0x43AB41,0x43D545,0x43E184,
+    0x4411C7,0x442EC2,0x442F84,0x445004,0x445D02,0x447144,0x447341,0x4476C1,0x447743,0x448E06,
+    0x44AA41,0x4512C5,0x451682,0x451741,0x453181,0x457057,0x459043,0x45980D,0x45AE41,0x45CF03,
+    0x460EC1,0x465103,0x467881,0x468FC8,0x46A683,0x46A785,0x46C00A,0x471045,0x471C02,0x47BDC2,
+    0x47D0CD,0x47FFC1,0x491C05,0x4BFC42,0x5A9B82,0x5ABD41,0x5ACDC5,0x5AD101,0x5BA5C4,0x5BF881,
+    0x6F27C1,0x76A1C5,0x7A5782
+};
 /* end of tables written by tests/unicode_tables.py */
 /* Class of any code point: find the last index entry not above it, then walk at most 16 runs. */
 static int bitnet__class_of(uint32_t cp) {
@@ -1590,6 +1612,19 @@ static int bitnet__class_of(uint32_t cp) {
         if (cp < start) return bitnet__class_runs[i] & 3;
     }
     return BITNET__OTHER;                           /* beyond the last letter of Unicode */
+}
+
+/* Whether a code point beyond ASCII is of general category P*; OTHER has them and others. */
+static int bitnet__is_punctuation(uint32_t cp) {
+    uint32_t low = 0, high = BITNET__PUNCTUATION_RUNS;
+    while (high - low > 1) {                        /* [low] begins not above cp, or is the first */
+        uint32_t middle = (low + high) / 2;
+        if (bitnet__punctuation[middle] >> 6 <= cp)
+            low = middle;
+        else
+            high = middle;
+    }
+    return cp - (bitnet__punctuation[low] >> 6) < (bitnet__punctuation[low] & 63);
 }
 
 /* How many bytes a sequence with this first byte has: 1 to 4, or 0 if no sequence starts so.
@@ -1702,6 +1737,7 @@ typedef struct bitnet__vocab {
     uint32_t *results;              /* [n_merges] token that the merge of this rank makes */
     uint32_t *ranks;                /* [n_tokens] SentencePiece: order of their scores; else 0 */
     int32_t space_prefix;           /* SentencePiece: 1: a text begins with a space of its own */
+    int32_t falcon_e;               /* byte-level BPE: 1: pre-tokenizer falcon_e, else llama-bpe */
     uint32_t *literals;             /* [n_literals] all tokens that are not normal: the special
                                        ones first, either part sorted by bytes, then by number */
     int32_t byte_token[256];        /* the token of each single byte */
@@ -2362,6 +2398,58 @@ static size_t bitnet__piece_length(const uint8_t *p, const uint8_t *end) {
     return bitnet__space_length(p, end);
 }
 
+/* The pre-tokenizer falcon_e is three regular expressions (P = \p{P}). Each cuts the pieces that
+   the one before left, and sees no more than the piece it cuts: its matches become pieces, and so
+   does what stands between them.
+
+       [P $+<=>^~|`]+
+       's|'t|'re|'ve|'m|'ll|'d | ?L+ | ?N+ | ?[^S L N]+ | S+(?!\S) | S+
+       [0-9]
+
+   This is the definition of bitnet.cpp, whose converter gives files that name. Others differ:
+   ik_llama.cpp takes the name for llama-bpe. A piece is merged even where it is a token, and no
+   BOS is added unless the file asks for it, as is the rule there. In one pass it is this:
+     - a run of punctuation is a piece, with nothing before it and nothing behind, so that no
+       apostrophe is left for the contractions;
+     - each ASCII digit is a piece; the space before it, which ` ?N+` took, is left alone again;
+     - a run of letters, of other numbers or of anything else takes the one space before it;
+     - white space leaves its last character to what follows, but all of it stays together before
+       punctuation, which ended the piece, as at the end of the text.
+   Only a run of white space is looked at twice, and only its last character. */
+
+enum { BITNET__PUNCTUATION = 6, BITNET__DIGIT = 7 };        /* classes that only falcon_e knows */
+
+/* Class at p as bitnet__class_at has it, with PUNCTUATION and DIGIT, and without NEWLINE. */
+static int bitnet__falcon_class(const uint8_t *p, const uint8_t *end, uint32_t *length) {
+    uint32_t cp;
+    int c = bitnet__class_at(p, end, length);
+    if (c == BITNET__NEWLINE) return BITNET__SPACE;
+    if (c == BITNET__NUMBER && *p < 128) return BITNET__DIGIT;
+    if (c != BITNET__OTHER) return c;
+    if (*p < 128) return *p > ' ' && *p < 127 ? BITNET__PUNCTUATION : c;
+    bitnet__utf8_decode(p, end, &cp);
+    return bitnet__is_punctuation(cp) ? BITNET__PUNCTUATION : c;
+}
+
+/* Length of falcon_e's piece at p < end: at least 1, and 1 for a byte that is not UTF-8. */
+static size_t bitnet__falcon_length(const uint8_t *p, const uint8_t *end) {
+    const uint8_t *q = p, *last = p;
+    uint32_t n;
+    int c = bitnet__falcon_class(p, end, &n), next;
+    if (c == BITNET__STOP || c == BITNET__DIGIT) return 1;
+    q += n;
+    next = bitnet__falcon_class(q, end, &n);
+    if (*p == ' ' && (next == BITNET__LETTER || next == BITNET__NUMBER || next == BITNET__OTHER))
+        c = next;
+    for (; next == c; next = bitnet__falcon_class(q, end, &n)) {
+        last = q;                                   /* the run's last character so far */
+        q += n;
+    }
+    if (c == BITNET__SPACE && next != BITNET__STOP && next != BITNET__PUNCTUATION && last > p)
+        return (size_t)(last - p);
+    return (size_t)(q - p);
+}
+
 /* ---- the encoder: pieces to tokens ----
 
    A piece starts as one token per byte. The pair of neighbours with the lowest merge rank,
@@ -2530,14 +2618,15 @@ static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
     return BITNET_OK;
 }
 
-/* Encodes text without special tokens. A piece that is a token is emitted whole, even where
-   merging would not arrive at it (`ignore_merges` of the reference's tokenizer.json). */
+/* Encodes text without special tokens. With llama-bpe, a piece that is a token is emitted whole,
+   even where merging would not arrive at it (`ignore_merges` of the reference's tokenizer.json). */
 static bitnet_result bitnet__encode_stretch(bitnet__encoder *e, const uint8_t *p,
                                             const uint8_t *end) {
     if (e->vocab->ranks) return bitnet__encode_spm(e, p, end);
     while (p < end) {
-        size_t n = bitnet__piece_length(p, end);
-        int32_t token = bitnet__find_normal(e->vocab, p, n);
+        const int falcon_e = e->vocab->falcon_e;
+        size_t n = falcon_e ? bitnet__falcon_length(p, end) : bitnet__piece_length(p, end);
+        int32_t token = falcon_e ? -1 : bitnet__find_normal(e->vocab, p, n);
         if (token >= 0) {
             bitnet__emit(e, token);
         } else {
@@ -3896,8 +3985,8 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     const bitnet__gguf *g = &m->gguf;
     const bitnet__key *types = bitnet__find_key(g, "tokenizer.ggml.token_type");
     const bitnet__key *scores = bitnet__find_key(g, "tokenizer.ggml.scores");
-    /* Four names of one pre-tokenizer. The official file has none, and means it. */
-    static const char *const pre[] = {"llama-bpe", "llama3", "llama-v3", "falcon3"};
+    /* Four names of one pre-tokenizer, which the official file means that has none; and another. */
+    static const char *const pre[] = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon_e"};
     bitnet__strings tokens, merges;
     char text[32], name[BITNET__TEXT];
     uint64_t v;
@@ -3916,7 +4005,8 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     for (i = 0; !spm && text[0] && strcmp(text, pre[i]); i++)
         if (i + 1 == sizeof pre / sizeof pre[0])
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%s'; only "
-                                "llama-bpe (llama3, llama-v3) and falcon3 are supported", text);
+                                "llama-bpe (llama3, llama-v3), falcon3 and falcon_e are "
+                                "supported", text);
     if ((r = bitnet__get_strings(g, "tokenizer.ggml.tokens", &tokens, err))) return r;
     if (!spm && (r = bitnet__get_strings(g, "tokenizer.ggml.merges", &merges, err))) return r;
     if (types && (types->type != BITNET_GGUF_ARRAY || types->count != tokens.count ||
@@ -3936,6 +4026,7 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
             : bitnet__vocab_build(&m->vocab, &m->params.allocator, &tokens,
                                   types ? g->src.data + types->value : 0, &merges, err);
     if (r != BITNET_OK) return r;
+    m->vocab.falcon_e = !spm && !strcmp(text, "falcon_e");
     bitnet__format(name, "%s.vocab_size", m->arch);
     if ((r = bitnet__get_uint(g, name, tokens.count, tokens.count, 1 << 24, &v, err))) return r;
     m->n_vocab = (int32_t)v;
@@ -3953,7 +4044,8 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
                                spm ? "<s>" : "<|begin_of_text|>", &m->bos, err)) ||
         (r = bitnet__get_token(m, "tokenizer.ggml.eos_token_id",
                                spm ? "</s>" : "<|end_of_text|>", &m->eos, err)) ||
-        (r = bitnet__get_uint(g, "tokenizer.ggml.add_bos_token", 1, 0, 1, &v, err)))
+        (r = bitnet__get_uint(g, "tokenizer.ggml.add_bos_token", !m->vocab.falcon_e, 0, 1, &v,
+                              err)))
         return r;
     m->add_bos = v && m->bos >= 0;
     return BITNET_OK;

@@ -16,6 +16,8 @@ The tables: all code points in order as runs of one class, each run one 16-bit n
 `length << 2 | class` (runs longer than 16383 are cut), plus the first code point of every 16th run
 so that a look-up is a short binary search and a short walk. CR and LF are class 3 there; the
 128-entry ASCII table, which comes first in every look-up, gives them class 4 of their own.
+Punctuation (general category P*) beyond ASCII, which only one pre-tokenizer asks for, is a table of
+its own: one number `first << 6 | length` for each run.
 """
 
 import argparse
@@ -44,12 +46,8 @@ def read_lines(folder, name):
         die(2, "cannot read the Unicode data: %s" % e)
 
 
-def load_classes(folder):
-    """One class per code point, as a bytearray of 0x110000."""
-    props = read_lines(folder, "PropList.txt")
-    if props[0].strip() != "# PropList-%s.txt" % VERSION:
-        die(2, "%s holds %r, wanted version %s" % (folder, props[0], VERSION))
-    classes = bytearray(0x110000)
+def categories(folder):
+    """All ranges of assigned code points: (first, last, general category)."""
     first = 0
     for line in read_lines(folder, "UnicodeData.txt"):
         if not line:
@@ -61,8 +59,18 @@ def load_classes(folder):
             continue
         if not name.endswith(", Last>"):
             first = cp
+        yield first, cp, category
+
+
+def load_classes(folder):
+    """One class per code point, as a bytearray of 0x110000."""
+    props = read_lines(folder, "PropList.txt")
+    if props[0].strip() != "# PropList-%s.txt" % VERSION:
+        die(2, "%s holds %r, wanted version %s" % (folder, props[0], VERSION))
+    classes = bytearray(0x110000)
+    for first, last, category in categories(folder):
         value = {"L": LETTER, "N": NUMBER}.get(category[0], OTHER)
-        for c in range(first, cp + 1):
+        for c in range(first, last + 1):
             classes[c] = value
     for line in props:
         fields = line.split("#")[0].split(";")
@@ -73,6 +81,16 @@ def load_classes(folder):
                     die(1, "U+%04X is both a space and a letter or number" % c)
                 classes[c] = SPACE
     return classes
+
+
+def load_punctuation(folder):
+    """1 for each code point beyond ASCII of general category P*, as a bytearray of 0x110000."""
+    flags = bytearray(0x110000)
+    for first, last, category in categories(folder):
+        if category[0] == "P" and first > 0x7F:
+            for c in range(first, last + 1):
+                flags[c] = 1
+    return flags
 
 
 def check_folding(folder):
@@ -115,9 +133,24 @@ def rows(numbers, form, per_row=0):
     return lines + ["    " + ",".join(line)]
 
 
-def make_block(classes):
+def make_punctuation(flags):
+    """Runs of punctuation as numbers `first << 6 | length`, in order."""
+    runs, start = [], 0
+    for c in range(0x110000):
+        if flags[c]:
+            if c == 0 or not flags[c - 1]:
+                start = c
+            if c == 0x10FFFF or not flags[c + 1]:
+                if c + 1 - start > 63:
+                    die(1, "the run of punctuation from U+%04X is too long" % start)
+                runs.append(start << 6 | (c + 1 - start))
+    return runs
+
+
+def make_block(classes, flags):
     runs, index, end = make_runs(classes)
     ascii_classes = [NEWLINE if c in (10, 13) else classes[c] for c in range(128)]
+    punctuation = make_punctuation(flags)
     bytes_used = 128 + 2 * len(runs) + 4 * len(index)
     out = [BEGIN]
     out += ["/* %d bytes: %d runs; from U+%04X on there is neither letter, number nor space. */"
@@ -130,6 +163,11 @@ def make_block(classes):
     out += rows(runs, "%d") + ["};"]
     out += ["static const uint32_t bitnet__class_index[BITNET__CLASS_INDEX] = {"]
     out += rows(index, "0x%X") + ["};"]
+    out += ["/* %d bytes: runs of punctuation beyond ASCII, `first << 6 | length`. */"
+            % (4 * len(punctuation))]
+    out += ["enum { BITNET__PUNCTUATION_RUNS = %d };" % len(punctuation)]
+    out += ["static const uint32_t bitnet__punctuation[BITNET__PUNCTUATION_RUNS] = {"]
+    out += rows(punctuation, "0x%X") + ["};"]
     out += [END]
     return "\n".join(out) + "\n"
 
@@ -147,13 +185,18 @@ def split_header(path):
     return text[:start], text[start:stop], text[stop:]
 
 
-def digest(classes):
-    """FNV-1a over one byte per code point, and how many code points each class has."""
+def fnv1a64(data):
     h = 0xCBF29CE484222325
-    for c in classes:
+    for c in data:
         h = ((h ^ c) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return "fnv1a64 0x%016x letters %d numbers %d spaces %d" % (
-        h, classes.count(LETTER), classes.count(NUMBER), classes.count(SPACE))
+    return h
+
+
+def digest(classes, flags):
+    """FNV-1a over one byte per code point, and how many code points each class has."""
+    return "fnv1a64 0x%016x letters %d numbers %d spaces %d\nfnv1a64 0x%016x punctuation %d" % (
+        fnv1a64(classes), classes.count(LETTER), classes.count(NUMBER), classes.count(SPACE),
+        fnv1a64(flags), flags.count(1))
 
 
 def main():
@@ -166,9 +209,10 @@ def main():
     args = p.parse_args()
     classes = load_classes(args.data)
     check_folding(args.data)
-    block = make_block(classes)
+    flags = load_punctuation(args.data)
+    block = make_block(classes, flags)
     if args.digest:
-        print(digest(classes))
+        print(digest(classes, flags))
     elif args.check:
         if split_header(args.check)[1] != block:
             die(1, "the tables in %s are not those of Unicode %s; run --write" % (args.check, VERSION))
