@@ -672,16 +672,17 @@ BITNET_API const char *bitnet_tensor_type_name(uint32_t type);
 /* Bytes of a tensor in a file; 0 if the type is unknown or cannot have this shape. */
 BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims);
 
-/* A matrix of ternary weights as a file has it: I2_S, TL1 or TL2. */
+/* A matrix of ternary weights as a file has it. */
 typedef struct bitnet_ternary {
-    uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1 or _TL2 */
+    uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1, _TL2, _TQ1_0 or _TQ2_0 */
     int32_t n, rows;             /* weights of a row, rows */
     bitnet_i2s_layout i2s_layout;    /* of I2_S; see PACKINGS */
     bitnet_tile tile;            /* of TL1 and TL2; 0: the one published for this shape */
 } bitnet_ternary;
 
 /* Can there be such a matrix? Fills in the tile. name is for err's text. The tensor's bytes are
-   bitnet_tensor_size's; the last 32 of them begin with the scale, an F32. */
+   bitnet_tensor_size's; the last 32 of them begin with the scale, an F32. TQ1_0 and TQ2_0 have an
+   F16 in each block of 256 weights instead. */
 BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
                                               bitnet_error *err);
 /* Rows [row, row + n_rows) of a matrix that has passed that check, as -1, 0, 1: out [n_rows][n].
@@ -694,6 +695,14 @@ BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const ui
 BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8_t *weights,
                                              int32_t row, int32_t n_rows, uint8_t *data,
                                              bitnet_error *err);
+/* The scale of such a tensor. Blocks of zeros may have any; if the others' differ, which no layer
+   can have: BITNET_ERR_UNSUPPORTED, with both places. A tensor of zeros in blocks has 1. */
+BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uint8_t *data,
+                                              float *out, bitnet_error *err);
+/* The other way, when all rows are packed: in blocks it must be an F16, else BITNET_ERR_UNSUPPORTED;
+   blocks of zeros get 0, as their quantizer writes it. */
+BITNET_API bitnet_result bitnet_ternary_set_scale(const bitnet_ternary *t, float scale,
+                                                  uint8_t *data, bitnet_error *err);
 /* n weights in F32, F16, BF16, Q8_0, Q4_0 or Q6_K as floats. n is whole blocks. */
 BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
                                               float *out, bitnet_error *err);
@@ -7510,6 +7519,12 @@ BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *nam
             r = bitnet__load_tile(t->tile, name, &l, err);
             t->tile = l.tile;
             return r;
+        case BITNET_TENSOR_TQ1_0:
+        case BITNET_TENSOR_TQ2_0:
+            if (t->n % 256 == 0) return BITNET_OK;
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has rows of %d weights, "
+                                "which are not whole blocks of 256, as %s needs them", name,
+                                (int)t->n, bitnet_tensor_type_name(t->type));
         default:
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': unsupported tensor type "
                                 "%u (%s)", name, (unsigned)t->type, bitnet_tensor_type_name(t->type)
@@ -7581,7 +7596,13 @@ BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const ui
                 uint8_t codes[768];
                 to = t->n - k < 768 ? t->n : k + 768;
                 if (t->type == BITNET_TENSOR_TL1) bitnet__unpack_tl1(&l, r, k, to, codes, &found);
-                else bitnet__unpack_tl2(&l, &parts, r, k, to, codes, &found);
+                else if (t->type == BITNET_TENSOR_TL2)
+                    bitnet__unpack_tl2(&l, &parts, r, k, to, codes, &found);
+                else {
+                    to = k + 256;      /* alone, no block has another's scale */
+                    found.scale_row = -1;
+                    if (!bitnet__unpack_tq(&l, r, k, to, codes, &found)) found.flaw = "code 3";
+                }
                 for (i = k; i < to && !found.flaw; i++) out[i] = (int8_t)(codes[i - k] - 1);
             }
             if (found.flaw)
@@ -7609,6 +7630,30 @@ static void bitnet__pack_row_tl1(const bitnet_ternary *t, size_t row, const int8
         data[(group * (by / 4) + k % by / 4) * 16 + row % 16] =
             (uint8_t)((3 * w[0] + w[1] + 4) << 4 | (3 * w[2] + w[3] + 4));
     }
+}
+
+/* The inverse of bitnet__unpack_tq, which draws the layout. The digits of a byte are a number below
+   243 = 3^5; as a fraction it is that many 256ths of 243, rounded up. */
+static void bitnet__pack_row_tq(const bitnet_ternary *t, size_t row, const int8_t *w,
+                                uint8_t *data) {
+    const int tq1 = t->type == BITNET_TENSOR_TQ1_0;
+    const size_t size = tq1 ? 54 : 66;
+    uint8_t *p = data + row * (size_t)(t->n / 256) * size;
+    int32_t k;
+    int i, j;
+    for (k = 0; k < t->n; k += 256, w += 256, p += size)
+        for (i = 0; i < (int)size - 2; i++) {
+            const int stride = !tq1 || i < 32 ? 32 : i < 48 ? 16 : 4;
+            const int at = !tq1 ? i / 32 * 128 + i % 32 :
+                           i < 32 ? i : i < 48 ? 160 + (i - 32) : 240 + (i - 48);
+            uint32_t x = 0;
+            for (j = 0; j < (tq1 && i < 48 ? 5 : 4); j++) {
+                const uint32_t code = (uint32_t)(w[at + stride * j] + 1);
+                x = tq1 ? 3 * x + code : x | code << 2 * j;
+            }
+            if (tq1) x = ((i < 48 ? x : 3 * x) * 256 + 242) / 243;
+            p[i] = (uint8_t)x;
+        }
 }
 
 /* The inverse of bitnet__unpack_tl2, which draws the layout. */
@@ -7655,6 +7700,7 @@ BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8
                                 (int)r);
         if (t->type == BITNET_TENSOR_TL1) bitnet__pack_row_tl1(t, (size_t)r, w, data);
         else if (t->type == BITNET_TENSOR_TL2) bitnet__pack_row_tl2(t, (size_t)r, w, data);
+        else if (t->type != BITNET_TENSOR_I2_S) bitnet__pack_row_tq(t, (size_t)r, w, data);
         else for (k = 0; k < t->n; k += run) {
             uint8_t *p = data + bitnet__i2s_place(t, (size_t)r, (size_t)k, &shift);
             run = bitnet__i2s_run(t, r, k);
@@ -7662,6 +7708,73 @@ BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8
                 p[i] = (uint8_t)((p[i] & ~(3 << shift)) | (w[k + i] + 1) << shift);
         }
     }
+    return BITNET_OK;
+}
+
+/* Where the scale is, if not in blocks. */
+static size_t bitnet__scale_at(const bitnet_ternary *t) {
+    return (size_t)bitnet__tensor_size(t->type, bitnet__type_info(t->type), (uint64_t)t->n,
+                                       (uint64_t)t->rows) - 32;
+}
+
+BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uint8_t *data,
+                                              float *out, bitnet_error *err) {
+    bitnet_result result = bitnet__ternary_args(t, data, 0, 0, out, err);
+    bitnet__findings found;
+    bitnet__linear l;
+    uint8_t codes[256];
+    int32_t r, k;
+    if (result != BITNET_OK) return result;
+    if (!bitnet__type_info(t->type)->block) {
+        *out = bitnet__load_f32(data + bitnet__scale_at(t));
+        return BITNET_OK;
+    }
+    l = bitnet__ternary_linear(t, data);
+    memset(&found, 0, sizeof found);
+    found.scale_row = -1;
+    for (r = 0; r < t->rows; r++)
+        for (k = 0; k < t->n; k += 256) {
+            if (bitnet__unpack_tq(&l, r, k, k + 256, codes, &found)) continue;
+            if (found.flaw == bitnet__two_scales)
+                return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "blocks of different scales: %g "
+                                    "(row %d, column %d), %g (row %d, column %d)",
+                                    (double)bitnet__f16_to_f32(found.scale), (int)found.scale_row,
+                                    (int)found.scale_column,
+                                    (double)bitnet__f16_to_f32((uint16_t)found.value), (int)r,
+                                    (int)k);
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "%s, %u, at row %d, column %d", found.flaw,
+                                (unsigned)found.value, (int)found.row, (int)found.column);
+        }
+    *out = found.scale_row < 0 ? 1.0f : bitnet__f16_to_f32(found.scale);
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_ternary_set_scale(const bitnet_ternary *t, float scale,
+                                                  uint8_t *data, bitnet_error *err) {
+    const uint16_t half = bitnet__f32_to_f16(scale);
+    bitnet_result result = bitnet__ternary_args(t, data, 0, 0, data, err);
+    bitnet__findings found;
+    bitnet__linear l;
+    uint8_t codes[256];
+    size_t size;
+    int32_t r, k;
+    if (result != BITNET_OK) return result;
+    if (!bitnet__type_info(t->type)->block) {
+        bitnet__put_int(data + bitnet__scale_at(t), bitnet__float_bits(scale), 4);
+        return BITNET_OK;
+    }
+    if (!(bitnet__f16_to_f32(half) == scale))
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "its scale, %.9g, is no F16, and %s has "
+                            "only those", (double)scale, bitnet_tensor_type_name(t->type));
+    l = bitnet__ternary_linear(t, data);
+    size = bitnet__type_info(t->type)->bytes;
+    for (r = 0; r < t->rows; r++)
+        for (k = 0; k < t->n; k += 256, data += size) {
+            memset(&found, 0, sizeof found);
+            found.scale_row = -1;      /* stays so in a block of zeros */
+            bitnet__unpack_tq(&l, r, k, k + 256, codes, &found);
+            bitnet__put_int(data + size - 2, found.scale_row < 0 ? 0 : half, 2);
+        }
     return BITNET_OK;
 }
 

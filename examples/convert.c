@@ -37,7 +37,7 @@ static const struct option {
     const char **text;                 /* or, without an argument, a flag */
     int *flag;
 } options[] = {
-    {"--to", "TYPE", "ternary weights become i2_s, tl1 or tl2 (i2_s)", &to_name, 0},
+    {"--to", "TYPE", "ternary weights become i2_s, tl1, tl2, tq1_0 or tq2_0 (i2_s)", &to_name, 0},
     {"--i2s", "L", "packing of I2_S: 128, 64 or 4row (128); with --verify: B's", &i2s_name, 0},
     {"--tile", "BM,BK,bm", "tile of TL1 or TL2 (the published one); with --verify: B's",
      &tile_text, 0},
@@ -112,14 +112,15 @@ static bitnet_tile tile(const char *option, const char *text) {
 }
 
 static void resolve(void) {
-    static const char *const types[] = {"i2_s", "tl1", "tl2"};
+    static const char *const types[] = {"i2_s", "tl1", "tl2", "tq1_0", "tq2_0"};
     static const char *const layouts[] = {"128", "64", "4row"};
-    static const uint32_t numbers[] = {BITNET_TENSOR_I2_S, BITNET_TENSOR_TL1, BITNET_TENSOR_TL2};
+    static const uint32_t numbers[] = {BITNET_TENSOR_I2_S, BITNET_TENSOR_TL1, BITNET_TENSOR_TL2,
+                                       BITNET_TENSOR_TQ1_0, BITNET_TENSOR_TQ2_0};
     static const char *const heads[] = {"f16", "bf16", "f32", "q8_0", "q6_k"};
     static const uint32_t head_numbers[] = {BITNET_TENSOR_F16, BITNET_TENSOR_BF16,
                                             BITNET_TENSOR_F32, BITNET_TENSOR_Q8_0,
                                             BITNET_TENSOR_Q6_K};
-    packing_out.type = numbers[which("--to", to_name, types, 3)];
+    packing_out.type = numbers[which("--to", to_name, types, 5)];
     packing_out.i2s_layout = (bitnet_i2s_layout)which("--i2s", i2s_name, layouts, 3);
     packing_in.i2s_layout = (bitnet_i2s_layout)which("--from-layout", from_name, layouts, 3);
     packing_out.tile = tile("--tile", tile_text);
@@ -136,7 +137,8 @@ static void resolve(void) {
             fail(2, "--to, --head and --force are for writing a file");
     } else if (to_name && i2s_name && packing_out.type != BITNET_TENSOR_I2_S)
         fail(2, "--i2s and --to %s exclude each other", to_name);
-    else if (tile_text && packing_out.type == BITNET_TENSOR_I2_S)
+    else if (tile_text && packing_out.type != BITNET_TENSOR_TL1 &&
+             packing_out.type != BITNET_TENSOR_TL2)
         fail(2, "--tile is for --to tl1 and --to tl2; the input's tile is --from-tile");
 }
 

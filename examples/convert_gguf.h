@@ -40,9 +40,8 @@ static int is_type(const bitnet_gguf_tensor *t, uint32_t type) {
            !strcmp(t->type_name, bitnet_tensor_type_name(type));     /* 39: TL2, or MXFP4 */
 }
 
-static int is_ternary(const bitnet_gguf_tensor *t) {
-    return is_type(t, BITNET_TENSOR_I2_S) || is_type(t, BITNET_TENSOR_TL1) ||
-           is_type(t, BITNET_TENSOR_TL2);
+static int in_blocks(uint32_t type) {
+    return type == BITNET_TENSOR_TQ1_0 || type == BITNET_TENSOR_TQ2_0;
 }
 
 static int is_float(const bitnet_gguf_tensor *t) {
@@ -55,6 +54,12 @@ static int is_float(const bitnet_gguf_tensor *t) {
 
 static int is_head(const bitnet_gguf_tensor *t) {
     return !strcmp(t->name, "token_embd.weight") || !strcmp(t->name, "output.weight");
+}
+
+/* A layer's weights; the embedding of other programs' files may be in such blocks, too. */
+static int is_ternary(const bitnet_gguf_tensor *t) {
+    return !is_head(t) && (is_type(t, BITNET_TENSOR_I2_S) || is_type(t, BITNET_TENSOR_TL1) ||
+                           is_type(t, BITNET_TENSOR_TL2) || in_blocks(t->type));
 }
 
 static int is_bitnet(const bitnet_gguf *g) {
@@ -74,7 +79,7 @@ static bitnet_ternary ternary(const bitnet_gguf_tensor *t, uint32_t type, const 
     m.n = (int32_t)t->dims[0];
     m.rows = (int32_t)rows;
     m.i2s_layout = type == BITNET_TENSOR_I2_S ? p->i2s_layout : BITNET_I2S_128;
-    if (type != BITNET_TENSOR_I2_S) m.tile = p->tile;
+    if (type == BITNET_TENSOR_TL1 || type == BITNET_TENSOR_TL2) m.tile = p->tile;
     if (bitnet_ternary_check(&m, t->name, &err)) fail(1, "%s", err.text);
     return m;
 }
@@ -85,6 +90,27 @@ static void unpack(const bitnet_ternary *m, const char *name, const uint8_t *dat
     *out = (int8_t *)grow(*out, (uint64_t)ROWS * (uint64_t)m->n);
     if (bitnet_ternary_unpack(m, data, row, n, *out, &err))
         fail(1, "tensor '%s': %s", name, err.text);
+}
+
+/* A scale of its own, as older converters wrote it: the one behind the weights means nothing, and
+   those in blocks multiply it. */
+static int has_own_scale(const bitnet_gguf *g, const char *name) {
+    bitnet_gguf_tensor t;
+    char other[300];
+    const int n = (int)strlen(name) - 7;               /* less ".weight" */
+    if (n < 0 || strcmp(name + n, ".weight")) return 0;
+    snprintf(other, sizeof other, "%.*s.scale", n, name);
+    if (!bitnet_gguf_find_tensor(g, other, &t)) return 1;
+    snprintf(other, sizeof other, "%s_scale", name);
+    return !bitnet_gguf_find_tensor(g, other, &t);
+}
+
+/* What is in the tensor itself. */
+static float scale_of(const bitnet_ternary *m, const char *name, const uint8_t *data) {
+    bitnet_error err = {BITNET_OK, ""};
+    float scale = 0;
+    if (bitnet_ternary_scale(m, data, &scale, &err)) fail(1, "tensor '%s': %s", name, err.text);
+    return scale;
 }
 
 static int32_t at_most(int32_t n, int32_t most) { return n < most ? n : most; }
@@ -105,7 +131,8 @@ static uint32_t type_out(const bitnet_gguf_tensor *t) {
 
 /* All keys as they are; what the packing says of itself is set, what is missing is added. */
 static void add_keys(const bitnet_gguf *g, int has_ternary) {
-    const uint32_t file_type = packing_out.type == BITNET_TENSOR_I2_S ? 40 : packing_out.type;
+    const uint32_t type = packing_out.type;            /* numbers of two lists */
+    const uint32_t file_type = type == BITNET_TENSOR_I2_S ? 40 : in_blocks(type) ? type + 2 : type;
     bitnet_gguf_key k, other;
     uint64_t i;
     for (i = 0; !bitnet_gguf_get_key(g, i, &k); i++) {
@@ -136,7 +163,25 @@ static void write_copy(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
     }
 }
 
-/* The last 32 bytes, with the scale, are the same in each packing. */
+/* The last 32 bytes, with the scale, are the same in all packings but those in blocks. A scale beside
+   the weights is copied like any tensor: then one in blocks can only be 1. */
+static void write_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
+                        const bitnet_ternary *from, const bitnet_ternary *to, uint64_t size) {
+    const int beside = has_own_scale(g, t->name);
+    bitnet_error err = {BITNET_OK, ""};
+    float scale = 1;
+    if (!in_blocks(from->type) && !in_blocks(to->type)) {
+        memcpy(bytes_out + size - 32, bytes_in + t->size - 32, 32);
+        return;
+    }
+    if (in_blocks(from->type) || !beside) scale = scale_of(from, t->name, bytes_in);
+    if (in_blocks(from->type) && !in_blocks(to->type) && beside && scale != 1)
+        fail(1, "tensor '%s': its blocks have the scale %g, and there is another beside it; %s "
+             "takes one", t->name, (double)scale, bitnet_tensor_type_name(to->type));
+    if (bitnet_ternary_set_scale(to, scale, bytes_out, &err))
+        fail(1, "tensor '%s': %s", t->name, err.text);
+}
+
 static void write_ternary(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
     const bitnet_ternary from = ternary(t, t->type, &packing_in);
     const bitnet_ternary to = ternary(t, packing_out.type, &packing_out);
@@ -153,7 +198,7 @@ static void write_ternary(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
         if (bitnet_ternary_pack(&to, weights[0], row, n, bytes_out, &err))
             fail(1, "tensor '%s': %s", t->name, err.text);
     }
-    memcpy(bytes_out + size - 32, bytes_in + t->size - 32, 32);
+    write_scale(g, t, &from, &to, size);
     write_bytes(bytes_out, size);
 }
 

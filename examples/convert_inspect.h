@@ -60,14 +60,6 @@ static uint64_t checksum(const bitnet_gguf *g, const bitnet_gguf_tensor *t, uint
     return h;
 }
 
-static float scale_of(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
-    uint8_t b[4];
-    float scale = 0;
-    read_bytes(g, t, t->size - 32, b, 4);
-    bitnet_floats_unpack(BITNET_TENSOR_F32, b, 1, &scale, 0);
-    return scale;
-}
-
 static int n_warnings;
 
 static void warn(const char *format, ...) {
@@ -80,20 +72,24 @@ static void warn(const char *format, ...) {
     putchar('\n');
 }
 
-/* A scale of its own, as older converters wrote it: the one behind the weights means nothing. */
-static int has_own_scale(const bitnet_gguf *g, const char *name) {
-    bitnet_gguf_tensor t;
-    char other[300];
-    const int n = (int)strlen(name) - 7;               /* less ".weight" */
-    if (n < 0 || strcmp(name + n, ".weight")) return 0;
-    snprintf(other, sizeof other, "%.*s.scale", n, name);
-    if (!bitnet_gguf_find_tensor(g, other, &t)) return 1;
-    snprintf(other, sizeof other, "%s_scale", name);
-    return !bitnet_gguf_find_tensor(g, other, &t);
+/* The scale of ternary weights, if they have one: err. Here the tile need not be known. */
+static float inspect_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, bitnet_error *err) {
+    const uint64_t size = in_blocks(t->type) ? t->size : 32;
+    float scale = 0;
+    bytes_in = (uint8_t *)grow(bytes_in, size);
+    read_bytes(g, t, t->size - size, bytes_in, size);
+    if (in_blocks(t->type)) {
+        const bitnet_ternary m = ternary(t, t->type, &packing_in);
+        bitnet_ternary_scale(&m, bytes_in, &scale, err);
+    } else bitnet_floats_unpack(BITNET_TENSOR_F32, bytes_in, 1, &scale, err);
+    return scale;
 }
 
 static void inspect_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
+    const int scaled = is_ternary(t) && t->size;
     uint64_t threes = 0, h = checksum(g, t, &threes);
+    bitnet_error err = {BITNET_OK, ""};
+    const float scale = scaled ? inspect_scale(g, t, &err) : 0;
     int i;
     printf("tensor  ");
     print_clean(t->name, (int)strlen(t->name));
@@ -101,18 +97,17 @@ static void inspect_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
     for (i = 0; i < t->n_dims; i++) printf("%s%.0f", i ? ", " : "", (double)t->dims[i]);
     printf("] at %.0f, %.0f bytes, fnv %08lx%08lx", (double)t->offset, (double)t->size,
            (unsigned long)(h >> 32), (unsigned long)(h & 0xffffffff));
-    if (is_ternary(t)) printf(", scale %.9g", (double)scale_of(g, t));
+    if (scaled && !err.code) printf(", scale %.9g", (double)scale);
     putchar('\n');
     if (!t->size)
         warn("tensor '%s': unsupported tensor type %u (%s)", t->name, (unsigned)t->type,
              t->type_name ? t->type_name : "unknown");
     if (is_type(t, BITNET_TENSOR_I2_S) && threes)
         warn("tensor '%s': %.0f codes are a 3, which is no weight", t->name, (double)threes);
-    if (is_ternary(t) && !has_own_scale(g, t->name)) {
-        const float scale = scale_of(g, t);
-        if (!(scale >= 1e-6f && scale <= 1e3f))
-            warn("tensor '%s': the scale %g is odd", t->name, (double)scale);
-    }
+    if (err.code) warn("tensor '%s': %s", t->name, err.text);
+    else if (scaled && (in_blocks(t->type) || !has_own_scale(g, t->name)) &&
+             !(scale >= 1e-6f && scale <= 1e3f))
+        warn("tensor '%s': the scale %g is odd", t->name, (double)scale);
 }
 
 /* Keys that this library reads, or that every GGUF file may have. A star stands for anything. */

@@ -13,12 +13,19 @@ static void different(const char *name, const char *format, ...) {
     putchar('\n');
 }
 
+/* What multiplies the weights, but for a scale beside them, which is a tensor that is compared. */
+static float scale_within(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
+                          const bitnet_ternary *m, const uint8_t *data) {
+    return !in_blocks(t->type) && has_own_scale(g, t->name) ? 1 : scale_of(m, t->name, data);
+}
+
 static int same_ternary(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, const bitnet_gguf *gb,
                         const bitnet_gguf_tensor *b) {
     const bitnet_ternary ma = ternary(a, a->type, &packing_in);
     const bitnet_ternary mb = ternary(b, b->type, &packing_out);
-    const float scale_a = scale_of(ga, a), scale_b = scale_of(gb, b);
+    float scale_a, scale_b;
     int32_t row, n, i;
+    int any = 0;                       /* weights that a scale changes */
     bytes_in = (uint8_t *)grow(bytes_in, a->size);
     bytes_out = (uint8_t *)grow(bytes_out, b->size);
     read_bytes(ga, a, 0, bytes_in, a->size);
@@ -27,13 +34,15 @@ static int same_ternary(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, cons
         n = at_most(ma.rows - row, ROWS);
         unpack(&ma, a->name, bytes_in, row, n, &weights[0]);
         unpack(&mb, b->name, bytes_out, row, n, &weights[1]);
-        for (i = 0; i < n * ma.n && weights[0][i] == weights[1][i]; i++) {}
+        for (i = 0; i < n * ma.n && weights[0][i] == weights[1][i]; i++) any |= weights[0][i];
         if (i == n * ma.n) continue;
         different(a->name, "row %d, column %d is %d and %d", (int)(row + i / ma.n),
                   (int)(i % ma.n), weights[0][i], weights[1][i]);
         return 0;
     }
-    if (!memcmp(&scale_a, &scale_b, sizeof scale_a)) return 1;
+    scale_a = scale_within(ga, a, &ma, bytes_in);
+    scale_b = scale_within(gb, b, &mb, bytes_out);
+    if (!any || !memcmp(&scale_a, &scale_b, sizeof scale_a)) return 1;
     different(a->name, "the scale is %.9g and %.9g", (double)scale_a, (double)scale_b);
     return 0;
 }

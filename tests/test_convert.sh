@@ -128,6 +128,89 @@ fails wrong-tile 1 "wrong tile" "$tmp/made/tl2.gguf" "$out" --from-tile 128,264
 run --verify "$a" "$tmp/made/i2s64.gguf"
 check wrong-layout "exit code $rc, not 1" test $rc -eq 1
 
+# ---- TQ1_0 and TQ2_0: the scale has to be an F16, here with the last bits of its mantissa cut off
+rm -f "$out"
+fails tq-scale 1 "'blk.0.attn_q.weight': its scale, 0.109593831, is no F16" "$a" "$out" --to tq2_0
+fails tq-shape 1 "rows of 384 weights, which are not whole blocks of 256" "$b" "$out" --to tq1_0
+fails tq-tile 2 "--from-tile" "$a" "$out" --to tq1_0 --tile 128,96
+cp "$tmp/made/128.gguf" "$tmp/half.gguf"
+run --inspect "$tmp/half.gguf"
+for tensor in $(sed -n 's/^tensor  \([^ ]*\) I2_S .*/\1/p' "$tmp/out"); do
+    at=$(($(place $tensor 1) + $(place $tensor 2) - 32))
+    poke "$tmp/half.gguf" $at 0
+    poke "$tmp/half.gguf" $((at + 1)) $(($(byte "$tmp/half.gguf" $((at + 1))) & 0xe0))
+done
+for type in tq1_0 tq2_0; do
+    makes $type "$tmp/half.gguf" "$out" --to $type
+    cp "$out" "$tmp/made/$type.gguf"
+    run --inspect "$out"
+    [ $type = tq1_0 ] && bytes=13824 number=36 || bytes=16896 number=37   # 256 rows of 54 or of 66 bytes
+    says $type-tensor "^tensor  blk.0.attn_q.weight $(echo $type | tr a-z A-Z) .* $bytes bytes, .*, scale 0.1095"
+    says $type-file-type "general.file_type (u32) = $number\$"
+    says $type-clean "^0 warnings$"
+    run --verify "$tmp/made/$type.gguf" "$tmp/half.gguf"
+    check $type-verify "exit code $rc: $(tail -n 1 "$tmp/out")" test $rc -eq 0
+    run --verify "$tmp/made/$type.gguf" "$a"
+    check $type-verify-scale "exit code $rc, not 1" test $rc -eq 1
+    says $type-verify-scale-named "^differs blk.0.attn_q.weight: the scale is 0.1095[0-9]* and 0.109593831$"
+    while IFS='|' read -r to there back; do
+        makes $type-$to "$tmp/made/$type.gguf" "$out" $there
+        cp "$out" "$tmp/made/other.gguf"
+        [ $to != i2_s ] || check $type-$to-file "another file" cmp "$out" "$tmp/half.gguf"
+        makes $type-$to-back "$tmp/made/other.gguf" "$out" --to $type $back
+        check $type-$to-back-file "another file" cmp "$out" "$tmp/made/$type.gguf"
+    done << 'END'
+i2_s
+i2s64|--i2s 64|--from-layout 64
+i2s4row|--i2s 4row|--from-layout 4row
+tl1|--to tl1 --tile 128,64|--from-tile 128,64
+tl2|--to tl2 --tile 128,96|--from-tile 128,96
+tq1_0|--to tq1_0
+tq2_0|--to tq2_0
+END
+done
+
+# a scale beside the weights: what is in the tensor means nothing in I2_S, and is a factor in blocks
+beside() { LC_ALL=C sed 's/output_norm.weight/blk.0.attn_q.scale/' "$1"; }
+beside "$tmp/half.gguf" > "$tmp/made/beside.gguf"
+makes tq-beside "$tmp/made/beside.gguf" "$out" --to tq2_0
+cp "$out" "$tmp/made/other.gguf"
+run --inspect "$out"
+says tq-beside-scale "^tensor  blk.0.attn_q.weight TQ2_0 .*, scale 1\$"
+run --verify "$out" "$tmp/made/beside.gguf"
+check tq-beside-verify "exit code $rc: $(tail -n 1 "$tmp/out")" test $rc -eq 0
+makes tq-beside-back "$tmp/made/other.gguf" "$out"
+run --verify "$out" "$tmp/made/beside.gguf"
+check tq-beside-back-verify "exit code $rc: $(tail -n 1 "$tmp/out")" test $rc -eq 0
+beside "$tmp/made/tq2_0.gguf" > "$tmp/made/other.gguf"
+makes tq-beside-blocks "$tmp/made/other.gguf" "$out" --to tq1_0
+run --verify "$out" "$tmp/made/other.gguf"
+check tq-beside-blocks-verify "exit code $rc: $(tail -n 1 "$tmp/out")" test $rc -eq 0
+rm -f "$out"
+fails tq-beside-both 1 "'blk.0.attn_q.weight': its blocks have the scale 0.1095.* another beside it" \
+    "$tmp/made/other.gguf" "$out"
+
+# other scales in some blocks; none in any; the embedding in blocks
+cp "$tmp/made/tq2_0.gguf" "$tmp/other.gguf"
+run --inspect "$tmp/other.gguf"
+at=$(($(place blk.0.attn_q.weight 1) + 66 * 100 + 64))
+poke "$tmp/other.gguf" $at $(($(byte "$tmp/other.gguf" $at) ^ 1))
+scales="'blk.0.attn_q.weight': blocks of different scales: .*(row 0, column 0).*(row 100, column 0)"
+fails tq-scales 1 "$scales" "$tmp/other.gguf" "$out"
+run --inspect "$tmp/other.gguf"
+says tq-scales-inspect "^warning tensor $scales"
+check tq-scales-inspect-code "exit code $rc" test $rc -eq 0
+cp "$tmp/half.gguf" "$tmp/zeros.gguf"
+run --inspect "$tmp/zeros.gguf"
+head -c 16384 /dev/zero | tr '\0' U |
+    dd of="$tmp/zeros.gguf" bs=1 seek=$(place blk.0.attn_q.weight 1) conv=notrunc 2> /dev/null
+makes tq-zeros "$tmp/zeros.gguf" "$out" --to tq1_0
+run --verify "$out" "$tmp/zeros.gguf"
+check tq-zeros-verify "exit code $rc: $(tail -n 1 "$tmp/out")" test $rc -eq 0
+{ one_tensor 042 '\002\000\000'; head -c 15 /dev/zero; tail -c 108 "$tiny"; head -c 20 /dev/zero; } > "$tmp/embedding.gguf"
+makes tq-embedding "$tmp/embedding.gguf" "$out"
+same_data tq-embedding-data "$tmp/embedding.gguf"
+
 # ---- head and embedding
 for type in f32 f16 bf16 q8_0 q6_k; do
     makes "head-$type" "$a" "$out" --head $type

@@ -308,6 +308,7 @@ static void test_ternary_files(void) {
         const uint64_t dims[2] = {(uint64_t)t.n, (uint64_t)t.rows};
         const uint64_t size = bitnet_tensor_size(t.type, 2, dims);
         const int half = t.rows / 3;
+        float scale = 0;
         size_t end;
         CHECK(size > 0 && size <= sizeof data[0] && t.n * t.rows <= (int)sizeof w);
         CHECK_MSG(!bitnet_ternary_check(&t, "t", &err), "shape %d: %s", i, err.text);
@@ -324,6 +325,8 @@ static void test_ternary_files(void) {
         CHECK_MSG(k == (int)end, "shape %d: byte %d of %d", i, k, (int)end);
         CHECK_MSG(!bitnet_ternary_unpack(&t, data[0], 0, t.rows, back, &err), "%s", err.text);
         CHECK_MSG(!memcmp(w, back, (size_t)(t.n * t.rows)), "shape %d: other weights", i);
+        CHECK(!bitnet_ternary_set_scale(&t, 0.1f, data[0], 0) && data[0][size - 32] == 0xcd);
+        CHECK(!bitnet_ternary_scale(&t, data[0], &scale, 0) && scale == 0.1f);
         CHECK(!bitnet_ternary_unpack(&t, data[0], t.rows - 1, 1, back, 0));
         CHECK(!memcmp(w + (t.rows - 1) * t.n, back, (size_t)t.n));
         w[t.n + 0] = 2;
@@ -353,7 +356,9 @@ static void test_no_ternary(void) {
         {BITNET_TENSOR_TL2, 256, 128, BITNET_I2S_128, {128, 95, 32}},
         {BITNET_TENSOR_TL2, 128, 128, BITNET_I2S_128, {128, 24, 32}},
         {BITNET_TENSOR_TL2, 256, 128, BITNET_I2S_128, {-32, -24, 32}},
-        {BITNET_TENSOR_TL2, 256, 128, BITNET_I2S_128, {32, 0, 32}}
+        {BITNET_TENSOR_TL2, 256, 128, BITNET_I2S_128, {32, 0, 32}},
+        {BITNET_TENSOR_TQ1_0, 384, 64, BITNET_I2S_128, {0, 0, 0}},
+        {BITNET_TENSOR_TQ2_0, 128, 64, BITNET_I2S_128, {0, 0, 0}}
     };
     bitnet_error err;
     int i;

@@ -539,6 +539,72 @@ static void test_import_tq1_bytes(void) {
     CHECK_MSG(bad == 0, "%d codes are wrong", bad);
 }
 
+/* Packing is the definition's bytes; the scale stands in each block that has weights, and has to be
+   the same in all of these. */
+static void test_import_tq_files(void) {
+    enum { N = 768, ROWS = 5, BLOCKS = N / 256 * ROWS };
+    static int8_t w[N * ROWS], back[N * ROWS];
+    static uint8_t want[BLOCKS * 66], data[BLOCKS * 66];
+    const uint16_t half = bitnet__f32_to_f16(0.0625f + 1.0f / 4096);
+    const float scale = bitnet__f16_to_f32(half);
+    uint64_t seed = 11;
+    int i, k;
+    for (k = 0; k < N * ROWS; k++) w[k] = (int8_t)((int)(gb_random(&seed) % 3) - 1);
+    memset(w + 4 * 256, 0, 256);       /* row 1, column 256 */
+    for (i = 0; i < 2; i++) {
+        const size_t block = i ? 66 : 54;
+        bitnet_ternary t = {i ? IMP_TQ2 : IMP_TQ1, N, ROWS, BITNET_I2S_128, {0, 0, 0}};
+        bitnet_error err = {BITNET_OK, ""};
+        float got = 0;
+        uint8_t *p;
+        imp.type = t.type;
+        memset(want, 0, sizeof want);
+        memset(data, 0xee, sizeof data);
+        for (k = 0; k < BLOCKS; k++) {
+            p = want + (size_t)k * block;
+            imp_tq(w + 256 * k, p);
+            p[block - 2] = p[block - 1] = 0xee;
+        }
+        CHECK_MSG(!bitnet_ternary_check(&t, "t", &err), "%s", err.text);
+        CHECK(!bitnet_ternary_pack(&t, w + 2 * N, 2, ROWS - 2, data, &err));
+        CHECK(!bitnet_ternary_pack(&t, w, 0, 2, data, &err));
+        CHECK(!memcmp(want, data, BLOCKS * block));
+        CHECK(bitnet_ternary_set_scale(&t, 0.1f, data, &err) == BITNET_ERR_UNSUPPORTED);
+        CHECK_MSG(strstr(err.text, "0.1") && strstr(err.text, "F16"), "%s", err.text);
+        CHECK(bitnet_ternary_set_scale(&t, 1e5f, data, &err) == BITNET_ERR_UNSUPPORTED);
+        CHECK(!memcmp(want, data, BLOCKS * block));
+        CHECK_MSG(!bitnet_ternary_set_scale(&t, scale, data, &err), "%s", err.text);
+        for (k = 0; k < BLOCKS; k++) {
+            want[(size_t)(k + 1) * block - 2] = (uint8_t)(k == 4 ? 0 : half);
+            want[(size_t)(k + 1) * block - 1] = (uint8_t)(k == 4 ? 0 : half >> 8);
+        }
+        CHECK(!memcmp(want, data, BLOCKS * block));
+        CHECK_MSG(!bitnet_ternary_scale(&t, data, &got, &err) && got == scale, "%g: %s",
+                  (double)got, err.text);
+        CHECK_MSG(!bitnet_ternary_unpack(&t, data, 0, ROWS, back, &err), "%s", err.text);
+        CHECK(!memcmp(w, back, sizeof w));
+        data[14 * block + block - 2] ^= 1;             /* row 4, column 512 */
+        CHECK(bitnet_ternary_scale(&t, data, &got, &err) == BITNET_ERR_UNSUPPORTED);
+        CHECK_MSG(strstr(err.text, "(row 0, column 0)") && strstr(err.text, "(row 4, column 512)"),
+                  "%s", err.text);
+        memset(back, 7, sizeof back);  /* weights are weights, whatever their scale */
+        CHECK(!bitnet_ternary_unpack(&t, data, 3, 2, back, &err));
+        CHECK(!memcmp(w + 3 * N, back, 2 * N) && back[2 * N] == 7);
+        if (i) {
+            data[8 * block + 63] |= 0xc0;              /* row 2, column 512 + 255 */
+            CHECK(bitnet_ternary_unpack(&t, data, 2, 1, back, &err) == BITNET_ERR_FORMAT);
+            CHECK_MSG(strstr(err.text, "at row 2, column 767"), "%s", err.text);
+            CHECK(bitnet_ternary_scale(&t, data, &got, &err) == BITNET_ERR_FORMAT);
+        }
+        memset(back, 0, sizeof back);
+        CHECK(!bitnet_ternary_pack(&t, back, 0, ROWS, data, &err));
+        CHECK(!bitnet_ternary_scale(&t, data, &got, &err) && got == 1.0f);
+        CHECK(bitnet_ternary_scale(&t, 0, &got, &err) == BITNET_ERR_ARG);
+        CHECK(bitnet_ternary_scale(&t, data, 0, &err) == BITNET_ERR_ARG);
+        CHECK(bitnet_ternary_set_scale(&t, 1, 0, &err) == BITNET_ERR_ARG);
+    }
+}
+
 /* One layer, one scale: blocks without weights need not have it. */
 static void test_import_scales(void) {
     static const char up[] = "blk.0.ffn_up.weight";
@@ -755,6 +821,7 @@ const test_case import_tests[] = {
     {"import/tile_arguments", test_import_tile_arguments},
     {"import/tq", test_import_tq},
     {"import/tq1_bytes", test_import_tq1_bytes},
+    {"import/tq_files", test_import_tq_files},
     {"import/scales", test_import_scales},
     {"import/fill", test_import_fill},
     {"import/names", test_import_names},
