@@ -35,7 +35,8 @@
    WHAT WORKS
        Models    GGUF v2 and v3, little-endian: the official microsoft/bitnet-b1.58-2B-4T-gguf file
                  as it is (architectures bitnet-b1.58 and bitnet-25), 1bitLLM's large and 3B
-                 (bitnet), and llama with ternary weights (Llama3-8B-1.58, Falcon3-1.58).
+                 (bitnet), and llama with ternary weights (Llama3-8B-1.58, Falcon3-1.58,
+                 Falcon-E).
        Weights   linear layers in I2_S (all three packings), TL1, TL2, TQ1_0 and TQ2_0; embedding
                  and head in F32, F16, BF16, Q8_0, Q6_K or Q4_0; norms in F32, F16 or BF16.
        Tokenizer byte-level BPE with the pre-tokenizers llama-bpe (also called llama3, llama-v3,
@@ -2430,7 +2431,7 @@ enum { BITNET__PUNCTUATION = 6, BITNET__DIGIT = 7 };        /* classes that only
 
 /* Class at p as bitnet__class_at has it, with PUNCTUATION and DIGIT, and without NEWLINE. */
 static int bitnet__falcon_class(const uint8_t *p, const uint8_t *end, uint32_t *length) {
-    uint32_t cp;
+    uint32_t cp = 0;
     int c = bitnet__class_at(p, end, length);
     if (c == BITNET__NEWLINE) return BITNET__SPACE;
     if (c == BITNET__NUMBER && *p < 128) return BITNET__DIGIT;
