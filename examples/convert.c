@@ -152,6 +152,7 @@ static void pack_head(uint32_t type, const float *x, uint64_t n, uint8_t *out) {
 
 static void log_text(void *ud, const char *text) {
     (void)ud;
+    clear_progress();
     fprintf(stderr, "convert: %s\n", text);
 }
 

@@ -163,8 +163,8 @@ static void write_copy(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
     }
 }
 
-/* The last 32 bytes, with the scale, are the same in all packings but those in blocks. A scale beside
-   the weights is copied like any tensor: then one in blocks can only be 1. */
+/* The last 32 bytes, with the scale, are the same in all packings but those in blocks. A scale
+   beside the weights is copied like any tensor: then one in blocks can only be 1. */
 static void write_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
                         const bitnet_ternary *from, const bitnet_ternary *to, uint64_t size) {
     const int beside = has_own_scale(g, t->name);

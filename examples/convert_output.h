@@ -31,8 +31,14 @@ static struct {
 } result;
 static volatile sig_atomic_t interrupted;      /* a signal's number */
 
-static void drop_output(void) {
+/* For other lines on the terminal; the next piece of the output draws the bar again. */
+static void clear_progress(void) {
     if (result.terminal && result.percent >= 0) fputs("\r\033[K", stderr);
+    result.percent = -1;
+}
+
+static void drop_output(void) {
+    clear_progress();
     if (result.file) fclose(result.file);
     if (result.temporary) remove(result.temporary);
     free(result.temporary);
@@ -185,5 +191,5 @@ static void close_output(int force) {
     sync_folder();
     free(result.temporary);
     result.temporary = 0;
-    if (result.terminal) fputc('\n', stderr);
+    if (result.terminal && result.percent >= 0) fputc('\n', stderr);
 }

@@ -292,6 +292,33 @@ says inspect-type "^warning tensor 'token_embd.weight': unsupported tensor type 
 rm -f "$out"
 fails three 1 "code 3.* at row 0, column 5" "$tmp/other.gguf" "$out" --i2s 64
 
+# ---- the progress bar: on a terminal, and nowhere else
+run "$a" "$out" --force
+check no-bar "stdout or stderr is not empty" test $rc -eq 0 -a ! -s "$tmp/out" -a ! -s "$tmp/err"
+rm -f "$out"
+if [ -z "$RUN" ] && has_terminal; then
+    on_terminal "'$program' '$a' '$out'"
+    check bar "exit code $rc, or another file" cmp "$out" "$tmp/made/128.gguf"
+    check bar-only "there is more: $(grep -v '^convert: \[' "$tmp/tty" | head -n 3)" \
+        test -z "$(grep -v -x -e 'convert: \[#*\.*\] *[0-9]* %' -e '' "$tmp/tty")"
+    check bar-width "it is not 32 wide" test "$(sed -n 's/.*\[\(.*\)\].*/\1/p' "$tmp/tty" | awk '{ print length }' | sort -u)" = 32
+    sed -n 's/.*\] *\([0-9]*\) %/\1/p' "$tmp/tty" > "$tmp/percents"
+    check bar-grows "it goes back" sort -n -u -c "$tmp/percents"
+    check bar-ends "from $(head -n 1 "$tmp/percents") to $(tail -n 1 "$tmp/percents") in $(wc -l < "$tmp/percents")" \
+        test "$(tail -n 1 "$tmp/percents")" = 100 -a "$(head -n 1 "$tmp/percents")" -lt 10 -a "$(wc -l < "$tmp/percents")" -ge 10
+    for to in "> '$tmp/file' 2>&1" "2>&1 | cat > '$tmp/file'" "2> '$tmp/file'"; do
+        on_terminal "'$program' '$a' '$out' --force $to"
+        check "no-bar $to" "there is something" test ! -s "$tmp/file" -a ! -s "$tmp/raw"
+    done
+    on_terminal "'$program' '$a' '$out' --force > '$tmp/file'"
+    check bar-of-stderr "in a file, or not on the terminal" test ! -s "$tmp/file" -a -s "$tmp/raw"
+    rm -f "$out"
+    on_terminal "'$program' '$tmp/other.gguf' '$out' --i2s 64"
+    erased=$(printf '\033[K')
+    check bar-erased "exit code $rc: $(tail -n 3 "$tmp/tty")" test $rc -eq 1 -a "$(grep -c '^convert: \[' "$tmp/tty")" -ge 5 \
+        -a "$(sed -n "s/^${erased%?K}\[Kconvert: \(tensor\) .*/\1/p" "$tmp/tty")" = tensor
+else skip bar "script gives no terminal here, or an emulator"; fi
+
 # ---- what stands there is replaced only on demand, and only by a whole file
 echo old > "$out"
 keep=out.gguf
