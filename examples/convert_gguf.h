@@ -62,10 +62,20 @@ static int is_ternary(const bitnet_gguf_tensor *t) {
                            is_type(t, BITNET_TENSOR_TL2) || in_blocks(t->type));
 }
 
-static int is_bitnet(const bitnet_gguf *g) {
+/* Is that key this text? Or, with a star at its end, does it begin so? */
+static int key_is(const bitnet_gguf *g, const char *name, const char *text) {
     bitnet_gguf_key k;
-    return !bitnet_gguf_find_key(g, "general.architecture", &k) && k.value.size >= 6 &&
-           k.value.type == BITNET_GGUF_STRING && !memcmp(k.value.data, "bitnet", 6);
+    size_t n = strlen(text);
+    const int begins = text[n - 1] == '*';
+    n -= begins ? 1 : 0;
+    return !bitnet_gguf_find_key(g, name, &k) && k.value.type == BITNET_GGUF_STRING &&
+           (begins ? k.value.size >= n : k.value.size == n) && !memcmp(k.value.data, text, n);
+}
+
+/* What files of these architectures without tokenizer.ggml.pre mean; SentencePiece has none. */
+static int means_llama_bpe(const bitnet_gguf *g) {
+    return key_is(g, "general.architecture", "bitnet*") &&
+           key_is(g, "tokenizer.ggml.model", "gpt2");
 }
 
 /* The matrix t in that packing, but of type; checked, with its tile. */
@@ -139,7 +149,7 @@ static void add_keys(const bitnet_gguf *g, int has_ternary) {
         if (has_ternary && !strcmp(k.name, "general.file_type"))
             bitnet_gguf_add_u32(&writer, k.name, file_type);
         else bitnet_gguf_add_value(&writer, k.name, &k.value);
-        if (!strcmp(k.name, "tokenizer.ggml.model") && is_bitnet(g) &&
+        if (!strcmp(k.name, "tokenizer.ggml.model") && means_llama_bpe(g) &&
             bitnet_gguf_find_key(g, "tokenizer.ggml.pre", &other))
             bitnet_gguf_add_string(&writer, "tokenizer.ggml.pre", "llama-bpe");
     }

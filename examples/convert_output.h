@@ -46,15 +46,22 @@ static void drop_output(void) {
     result.file = 0;
 }
 
+/* Names out of a file may hold anything. */
+static void print_line(FILE *f, const char *format, va_list args) {
+    char text[8192];
+    vsnprintf(text, sizeof text, format, args);
+    bitnet__clean_text(text);
+    fprintf(f, "%s\n", text);
+}
+
 /* One line on stderr, and out: nothing of the output is left. */
 static void fail(int code, const char *format, ...) {
     va_list args;
     drop_output();
     fputs("convert: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    print_line(stderr, format, args);
     va_end(args);
-    fputc('\n', stderr);
     exit(code);
 }
 

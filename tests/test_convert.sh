@@ -287,6 +287,58 @@ says inspect-threes "^warning tensor '$tensor': 4 codes are a 3"
 says inspect-scale "^warning tensor '$tensor': the scale 0 is odd"
 says inspect-unknown "^warning key 'generax.name' is unknown"
 says inspect-count "^3 warnings$"
+# keyed KEY=TEXT...: a file with these keys, and no tensor
+text() { printf "\\$(printf %03o ${#1})\\0\\0\\0\\0\\0\\0\\0%s" "$1"; }
+keyed() {
+    printf "GGUF\\3\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\$#\\0\\0\\0\\0\\0\\0\\0"
+    for key; do
+        text "${key%%=*}"
+        printf '\010\0\0\0'
+        text "${key#*=}"
+    done
+    head -c 64 /dev/zero
+}
+warns() { # NAME WARNING KEY=TEXT...: that is the only one; - none
+    name=$1 warning=$2
+    shift 2
+    keyed "$@" > "$tmp/keyed.gguf"
+    run --inspect "$tmp/keyed.gguf"
+    [ "$warning" != - ] || warning=
+    check "$name" "exit code $rc; $(grep -a ^warning "$tmp/out")" \
+        test $rc -eq 0 -a "$(sed -n 's/^warning //p' "$tmp/out")" = "$warning"
+}
+arch=general.architecture model=tokenizer.ggml.model pre=tokenizer.ggml.pre template=tokenizer.chat_template
+published="{{ message['role'] | capitalize + ': ' }}...{{ 'Assistant: ' }}"
+warns inspect-no-pre "key '$pre' is missing: llama-bpe is meant" $arch=bitnet-b1.58 $model=gpt2
+warns inspect-no-pre-llama "key '$pre' is missing" $arch=llama $model=gpt2
+warns inspect-pre-of-spm - $arch=bitnet $model=llama
+warns inspect-template - $arch=bitnet-b1.58 $model=gpt2 $pre=x "$template=$published"
+warns inspect-wrong-template "key '$template' differs from the published template" \
+    $arch=bitnet-b1.58 $model=gpt2 $pre=x "$template={{ message['role'] }} Assistant: "
+warns inspect-other-template - $arch=llama $model=gpt2 $pre=x "$template={{ message['role'] }}"
+warns inspect-other-key "key 'llama.attention.head_count' is unknown" $arch=bitnet-b1.58 $model=gpt2 $pre=x llama.attention.head_count=1
+warns inspect-key - $arch=bitnet-b1.58 $model=gpt2 $pre=x bitnet-b1.58.attention.head_count=1 bitnet-b1.58.rope.scale_linear=1
+warns inspect-spm "architecture 'bitnet-b1.58' with SentencePiece's tokenizer: 1bitLLM's models have that, and are 'bitnet'" \
+    $arch=bitnet-b1.58 $model=llama
+warns inspect-clean-text "key 'a?[31mb' is unknown" $arch=llama $model=llama "a$(printf '\033')[31mb=1"
+keyed $arch=bitnet $model=llama > "$tmp/keyed.gguf"
+makes spm "$tmp/keyed.gguf" "$out"
+run --inspect "$out"
+check spm-no-pre "$(grep "$pre" "$tmp/out")" test $rc -eq 0 -a -z "$(grep "$pre" "$tmp/out")"
+printf 'GGUF\3\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0' > "$tmp/zero.gguf"
+{
+    text $arch
+    printf '\010\0\0\0\100\1\0\0\0\0\0\0a'      # 320 bytes: an a, and zeros
+    head -c 319 /dev/zero
+    text a
+    printf '\010\0\0\0'
+    text 1
+} >> "$tmp/zero.gguf"
+run --inspect "$tmp/zero.gguf"
+says inspect-zero-arch "^warning key 'a' is unknown"
+LC_ALL=C sed 's/attn_sub_norm/attn_sob_norm/' "$tmp/made/128.gguf" > "$tmp/keyed.gguf"
+run --inspect "$tmp/keyed.gguf"
+says inspect-no-sub-norms "^warning architecture 'bitnet-b1.58' without blk.0.attn_sub_norm.weight: that is the form of 'llama'"
 run --inspect "$tmp/type99.gguf"
 says inspect-type "^warning tensor 'token_embd.weight': unsupported tensor type 99 (unknown)"
 rm -f "$out"
