@@ -16,7 +16,7 @@ static FILE *file_open(const char *dir, const char *name, uint64_t *size) {
     FILE *f;
     int ok;
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    f = fopen(path, "rb");
+    f = is_no_file(path) ? 0 : fopen(path, "rb");
     if (!f) return 0;
 #if defined(_WIN32)
     ok = !_fseeki64(f, 0, SEEK_END);

@@ -10,7 +10,7 @@ typedef struct packing {
 static packing packing_in = {BITNET_TENSOR_I2_S, BITNET_I2S_128, {0, 0, 0}};
 static packing packing_out = {BITNET_TENSOR_I2_S, BITNET_I2S_128, {0, 0, 0}};
 static uint32_t head_type;
-static int converts_head;
+static int converts_ternary, converts_head;    /* asked for in so many words */
 static uint8_t *bytes_in, *bytes_out;  /* a tensor's, or some rows'; they grow */
 static int8_t *weights[2];             /* [ROWS][n]; --verify uses both */
 enum { ROWS = 32, PIECE = 1 << 20 };
@@ -24,6 +24,7 @@ static void *grow(void *p, uint64_t size) {
 static bitnet_gguf *open_input(const char *path) {
     bitnet_error err = {BITNET_OK, ""};
     bitnet_gguf *g = 0;
+    if (is_no_file(path)) fail(1, "%s: that is no file", path);
     if (bitnet_gguf_open_file(path, 0, &g, &err)) fail(1, "%s: %s", path, err.text);
     return g;
 }
@@ -235,12 +236,17 @@ static void write_head(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
 static void convert_gguf(const char *in, const char *out, int force) {
     bitnet_gguf *g = open_input(in);
     bitnet_gguf_tensor t;
-    int has_ternary = 0;
+    int has_ternary = 0, has_head = 0;
     uint64_t i;
     for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) {
         has_ternary |= is_ternary(&t);
+        has_head |= is_head(&t);
         if (is_ternary(&t)) ternary(&t, packing_out.type, &packing_out);   /* it may fail */
     }
+    if (converts_ternary && !has_ternary)
+        fail(1, "%s: there are no ternary weights to be packed", in);
+    if (converts_head && !has_head)
+        fail(1, "%s: there is no token_embd.weight or output.weight for --head", in);
     open_output(out, in, force);
     add_keys(g, has_ternary);
     for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++)

@@ -102,6 +102,12 @@ static int is_folder(const char *path) {
     return !stat(path, &st) && (st.st_mode & S_IFMT) == S_IFDIR;
 }
 
+/* A pipe, say, which would wait for somebody to write into it. */
+static int is_no_file(const char *path) {
+    struct stat st;
+    return !stat(path, &st) && (st.st_mode & S_IFMT) != S_IFREG;
+}
+
 static int same_file(const char *a, const char *b) {
 #ifdef _WIN32
     char full_a[4096], full_b[4096];
@@ -114,9 +120,14 @@ static int same_file(const char *a, const char *b) {
 #endif
 }
 
-/* What stands there may only be a file, and is replaced only with --force. */
+/* What stands there may only be a file, and is replaced only with --force. A link would be replaced
+   instead of what it leads to: /dev/stdout is one. */
 static void check_place(const char *path, int force) {
     struct stat st;
+#ifndef _WIN32
+    if (!lstat(path, &st) && (st.st_mode & S_IFMT) == S_IFLNK)
+        fail(1, "%s: there is a link; name the file itself", path);
+#endif
     if (stat(path, &st)) return;
     if ((st.st_mode & S_IFMT) != S_IFREG) fail(1, "%s: there is something that is no file", path);
     if (!force) fail(1, "%s: there is such a file; --force replaces it", path);

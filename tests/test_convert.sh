@@ -67,6 +67,29 @@ fails input-not-gguf 1 "not a GGUF" "$0" "$out"
 fails folder-missing 1 "cannot write in its folder" "$a" "$tmp/nowhere/out.gguf"
 fails output-folder 1 "no file" "$a" "$tmp/made" --force
 [ ! -e /dev/full ] || fails output-device 1 "no file" "$a" /dev/full --force
+fails no-name 2 "name is empty" "" "$out"
+fails no-output-name 2 "name is empty" "$a" ""
+fails type-in-capitals 2 "it can be i2_s, tl1, tl2, tq1_0 or tq2_0$" "$a" "$out" --to I2_S
+fails pre-of-gguf 2 "for a folder" "$a" "$out" --pre llama-bpe
+fails name-of-gguf 2 "for a folder" "$a" "$out" --name x
+fails verify-name 2 "writing" --verify "$a" "$a" --name x
+for option in "--tile 128,96" "--from-tile 128,96" "--i2s 64" "--from-layout 64"; do
+    fails "inspect $option" 2 "as it is" --inspect "$a" $option
+done
+if mkfifo "$tmp/pipe" 2> /dev/null; then       # nobody writes into it
+    fails input-pipe 1 "that is no file" "$tmp/pipe" "$out"
+    fails inspect-pipe 1 "that is no file" --inspect "$tmp/pipe"
+    mkdir "$tmp/folder"
+    mkfifo "$tmp/folder/config.json"
+    fails folder-pipe 1 "config.json: cannot be read" "$tmp/folder" "$out"
+    fails output-pipe 1 "no file" "$a" "$tmp/pipe" --force
+fi
+if ln -s nothing "$tmp/link" 2> /dev/null; then
+    fails output-link-to-nothing 1 "there is a link" "$a" "$tmp/link"
+    echo old > "$tmp/nothing"
+    fails output-link 1 "there is a link" "$a" "$tmp/link" --force
+    check output-link-stays "it is gone, or what it leads to" test -L "$tmp/link" -a "$(cat "$tmp/nothing")" = old
+fi
 fails no-tile 1 "no tile was published\|a shape for which" "$a" "$out" --to tl2
 fails tile-does-not-fit 1 "cannot have been made with tile 96,96,32" "$a" "$out" --to tl2 --tile 96,96
 run --help
@@ -81,6 +104,10 @@ one_tensor() {
 { one_tensor 143 '\001\000\000'; head -c 4096 /dev/zero; } > "$tmp/type99.gguf"
 fails unknown-type 1 "unsupported tensor type 99 (unknown)" "$tmp/type99.gguf" "$out"
 { one_tensor 012 '\001\000\000'; head -c 4096 /dev/zero; } > "$tmp/q2k.gguf"
+fails nothing-ternary 1 "no ternary weights" "$tmp/q2k.gguf" "$out" --to tl2 --tile 128,96
+fails nothing-i2s 1 "no ternary weights" "$tmp/q2k.gguf" "$out" --i2s 64
+LC_ALL=C sed 's/token_embd/token_abcd/' "$a" > "$tmp/headless.gguf"
+fails no-head 1 "no token_embd.weight" "$tmp/headless.gguf" "$out" --head f16
 fails head-of-q2_k 1 "(Q2_K)" "$tmp/q2k.gguf" "$out" --head f16
 
 # ---- packings, there and back; what another program wrote is the same, byte for byte

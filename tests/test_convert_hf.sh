@@ -43,9 +43,11 @@ converts name "$model" auto --name "a name"
 check name-key "another name" grep -q "a name" "$out"
 check no-overwriting "it does" sh -c "! $program '$tmp/made/hf' '$out'"
 converts pre "$model" auto --pre llama-bpe
+rm -rf "$tmp/made"
+tool make "$model" "$tmp/made" auto-f32scale
+run "$tmp/made/hf" "$out" --head bf16 --force
+check note "exit code $rc; $(cat "$tmp/err")" grep -q -x "convert: token_embd.weight: .* numbers are rounded" "$tmp/err"
 if [ -z "$RUN" ] && has_terminal; then         # what is told meanwhile has lines of its own
-    rm -rf "$tmp/made"
-    tool make "$model" "$tmp/made" auto-f32scale
     on_terminal "'$program' '$tmp/made/hf' '$out' --head bf16 --force"
     erased=$(printf '\033[K')
     check bar-note "exit code $rc: $(tail -n 3 "$tmp/tty")" \
