@@ -11,6 +11,7 @@
    replaces nothing unless --force is given. Exit codes: 0, 1 failure or a difference, 2 wrong
    usage. */
 #define _DEFAULT_SOURCE 1              /* fsync, also with -std=c99 */
+#define _FILE_OFFSET_BITS 64           /* stat and fseeko over 2 GB, also with 32 bits */
 #define BITNET_IMPLEMENTATION
 #include "../bitnet.h"
 #include <errno.h>

@@ -417,6 +417,12 @@ fails same-file 2 "the same file" "$out" "$out" --force
 ln "$out" "$tmp/link.gguf" 2> /dev/null && fails same-file-linked 2 "the same file" "$tmp/link.gguf" "$out" --force
 check same-file-stays "another file" cmp "$out" "$tmp/made/128.gguf"
 
+if dd if=/dev/null of="$tmp/5gb.gguf" bs=1 seek=5368709120 2> /dev/null; then
+    fails no-force-large 1 "force replaces it" "$a" "$tmp/5gb.gguf"
+    check no-force-large-stays "it is gone" test "$(wc -c < "$tmp/5gb.gguf")" = 5368709120
+    rm -f "$tmp/5gb.gguf"
+else skip no-force-large "no large files here"; fi
+
 # ---- a signal: ends as that does, and leaves nothing; 2 GB of zeros are quantized meanwhile
 one_tensor 0 '\000\000\040' > "$tmp/large.gguf"
 if [ -z "$RUN" ] && dd if=/dev/null of="$tmp/large.gguf" bs=1 seek=2147483744 2> /dev/null; then
