@@ -7,9 +7,10 @@
        ./convert --verify A.gguf B.gguf          the same weights, whatever the packing?
 
    Packings of ternary weights are told in bitnet.h (PACKINGS, and TILES for TL1 and TL2); files
-   don't say which of I2_S they have, nor the tile. The output appears whole or not at all, and
-   replaces nothing unless --force is given. Exit codes: 0, 1 failure or a difference, 2 wrong
-   usage. */
+   don't say which of I2_S they have, nor the tile. TQ1_0 and TQ2_0 hold F16 scales: another is
+   refused, and so is a tensor of theirs whose blocks' scales differ. The output appears whole or
+   not at all, and replaces nothing unless --force is given. Exit codes: 0, 1 failure or a
+   difference, 2 wrong usage. */
 #define _DEFAULT_SOURCE 1              /* fsync, also with -std=c99 */
 #define _FILE_OFFSET_BITS 64           /* stat and fseeko over 2 GB, also with 32 bits */
 #define BITNET_IMPLEMENTATION

@@ -1,5 +1,4 @@
-/* convert_inspect.h - a part of convert.c: what is in a GGUF file, and whether the same weights are
-   in two. */
+/* convert_inspect.h - a part of convert.c: a GGUF file's keys and tensors, and what is odd. */
 
 /* Text from a file, without what could upset a terminal, and no more than fits a line. */
 static void print_clean(const char *text, int n) {

@@ -230,7 +230,8 @@ check_convert() {
     verdict "replaces nothing" replaces_nothing
     verdict "replaces it with --force" same_conversion --head q6_k --force
     verdict "finds what differs" finds_head
-    verdict "leaves nothing behind" test "$(ls -A "$folder" | tr '\n' ' ')" = "here.gguf there.gguf "
+    verdict "leaves nothing behind" test "$(ls -A "$folder" | tr '\n' ' ')" = \
+        "here.gguf there.gguf "
 }
 
 same_conversion() {
