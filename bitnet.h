@@ -700,8 +700,8 @@ BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8
    can have: BITNET_ERR_UNSUPPORTED, with both places. A tensor of zeros in blocks has 1. */
 BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uint8_t *data,
                                               float *out, bitnet_error *err);
-/* The other way, when all rows are packed: in blocks it must be an F16, else BITNET_ERR_UNSUPPORTED;
-   blocks of zeros get 0, as their quantizer writes it. */
+/* The other way, when all rows are packed: in blocks it must be an F16, else
+   BITNET_ERR_UNSUPPORTED; blocks of zeros get 0, as their quantizer writes it. */
 BITNET_API bitnet_result bitnet_ternary_set_scale(const bitnet_ternary *t, float scale,
                                                   uint8_t *data, bitnet_error *err);
 /* n weights in F32, F16, BF16, Q8_0, Q4_0 or Q6_K as floats. n is whole blocks. */
@@ -7388,7 +7388,7 @@ BITNET_API bitnet_result bitnet_gguf_write_header(bitnet_gguf_writer *w) {
     struct bitnet__writing *s = w ? w->state : 0;
     bitnet__entry *e;
     uint8_t head[24];
-    uint64_t i, n, at = 0;
+    uint64_t i, n, header, at = 0;
     if (!w || w->err.code) return bitnet__writer_result(w);
     if (!s || s->total)
         return bitnet__fail(&w->err, BITNET_ERR_ARG, s ? "the header is written already"
@@ -7399,15 +7399,15 @@ BITNET_API bitnet_result bitnet_gguf_write_header(bitnet_gguf_writer *w) {
         bitnet__put_int(s->tensors.header.p + e[i].offset_at, at, 8);
         at += (e[i].size + s->alignment - 1) / s->alignment * s->alignment;
     }
+    header = sizeof head + s->keys.header.n + s->tensors.header.n;
+    s->total = (header + s->alignment - 1) / s->alignment * s->alignment + at;
     memcpy(head, "GGUF\3\0\0", 8);
     bitnet__put_int(head + 8, n, 8);
     bitnet__put_int(head + 16, bitnet__section_count(&s->keys), 8);
     bitnet__write(w, head, sizeof head);
     bitnet__write(w, s->keys.header.p, s->keys.header.n);
     bitnet__write(w, s->tensors.header.p, s->tensors.header.n);
-    s->total = sizeof head + s->keys.header.n + s->tensors.header.n;
-    bitnet__write_padding(w, s->total);
-    s->total = (s->total + s->alignment - 1) / s->alignment * s->alignment + at;
+    bitnet__write_padding(w, header);
     s->left = n ? e[0].size : 0;
     return w->err.code;
 }
