@@ -951,27 +951,37 @@ static int bitnet__compare(const uint8_t *a, size_t a_len, const uint8_t *b, siz
     return c ? c : (a_len > b_len) - (a_len < b_len);
 }
 
-/* Heap sort of a list of numbers that stand for things in of: qsort() could neither see those nor
-   be kept from allocating, and has inputs that take it long. */
-static void bitnet__sort(uint32_t *list, uint32_t n,
+/* Element i of a list of numbers, each stride bytes behind the one before. */
+static uint32_t *bitnet__nth(uint32_t *list, size_t stride, uint32_t i) {
+    return (uint32_t *)(void *)((char *)list + i * stride);
+}
+
+/* Heap sort of such a list, whose numbers stand for things in of: qsort() could neither see those
+   nor be kept from allocating, and some inputs may take it long. */
+static void bitnet__sort(uint32_t *list, size_t stride, uint32_t n,
                          int (*less)(const void *of, uint32_t a, uint32_t b), const void *of) {
     uint32_t build = n / 2, parent, child, value;
     while (n > 1) {
         if (build > 0) {                        /* first make every parent the largest... */
-            value = list[--build];
+            value = *bitnet__nth(list, stride, --build);
             parent = build;
         } else {                                /* ...then move the root behind the heap */
-            value = list[--n];
-            list[n] = list[0];
+            value = *bitnet__nth(list, stride, --n);
+            *bitnet__nth(list, stride, n) = list[0];
             parent = 0;
         }
         for (child = 2 * parent + 1; child < n; child = 2 * parent + 1) {
-            if (child + 1 < n && less(of, list[child], list[child + 1])) child++;
-            if (!less(of, value, list[child])) break;
-            list[parent] = list[child];
+            const uint32_t *c = bitnet__nth(list, stride, child);
+            const uint32_t *next = bitnet__nth(list, stride, child + 1);
+            if (child + 1 < n && less(of, *c, *next)) {
+                child++;
+                c = next;
+            }
+            if (!less(of, value, *c)) break;
+            *bitnet__nth(list, stride, parent) = *c;
             parent = child;
         }
-        list[parent] = value;
+        *bitnet__nth(list, stride, parent) = value;
     }
 }
 
@@ -2182,8 +2192,9 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
             v->literals[rest++] = t;
         }
     }
-    bitnet__sort(v->literals, v->n_special, bitnet__literal_less, v);
-    bitnet__sort(v->literals + v->n_special, v->n_literals - v->n_special, bitnet__literal_less, v);
+    bitnet__sort(v->literals, sizeof *v->literals, v->n_special, bitnet__literal_less, v);
+    bitnet__sort(v->literals + v->n_special, sizeof *v->literals, v->n_literals - v->n_special,
+                 bitnet__literal_less, v);
     return BITNET_OK;
 }
 
@@ -2776,8 +2787,9 @@ typedef struct bitnet__type {
 typedef struct bitnet__key {
     uint64_t name, value;              /* offsets of the name's and the value's first byte */
     uint64_t count, size;              /* arrays: elements, bytes of all; strings: 0, bytes */
-    uint32_t name_len;
+    uint16_t name_len;
     uint8_t type, element;             /* element: an array's */
+    uint32_t order;                    /* in record i: the number of the i-th key by name */
 } bitnet__key;
 
 typedef struct bitnet__tensor {
@@ -2786,6 +2798,7 @@ typedef struct bitnet__tensor {
     uint32_t name_len, type;
     const bitnet__type *info;          /* 0: unknown; then, and if rows are no blocks, size is 0 */
     uint32_t used;                     /* 1: the network has asked for it */
+    uint32_t order;                    /* as of keys */
 } bitnet__tensor;
 
 /* Where the bytes come from. data holds bytes [0, have) of the file: all of it if it is mapped or
@@ -2799,9 +2812,8 @@ typedef struct bitnet__source {
 
 typedef struct bitnet__gguf {
     bitnet__source src;
-    bitnet__key *keys;                 /* in the file's order... */
+    bitnet__key *keys;                 /* in the file's order, as tensors */
     bitnet__tensor *tensors;
-    uint32_t *key_order, *tensor_order;    /* ...and by name: numbers of records, behind those */
     uint64_t n_keys, n_tensors;
     uint64_t data_start;               /* offset of the tensors' data */
     uint64_t alignment;                /* of each tensor's */
@@ -2919,21 +2931,24 @@ static const char *bitnet__name_flaw(const uint8_t *p, uint64_t n) {
 }
 
 /* A key's or tensor's name; from here on errors call it by that. */
-static void bitnet__reader_name(bitnet__reader *r, uint32_t max, uint64_t *offset, uint32_t *len) {
+static uint16_t bitnet__reader_name(bitnet__reader *r, uint64_t max, uint64_t *offset) {
+    const uint8_t *p;
     const char *flaw;
     uint64_t n;
     r->name_len = 0;
     n = bitnet__reader_u64(r);
     *offset = r->pos;
     if (n > max) bitnet__reader_fail(r, BITNET_ERR_FORMAT, "its name is too long");
-    if (!bitnet__reader_take(r, n)) return;
+    p = bitnet__reader_take(r, n);
+    if (!p) return 0;
     r->name = *offset;
     r->name_len = n;
-    *len = (uint32_t)n;
-    flaw = bitnet__name_flaw(r->src->data + *offset, n);
-    if (!flaw) return;
-    r->pos = *offset;
-    bitnet__reader_fail(r, BITNET_ERR_FORMAT, flaw);
+    flaw = bitnet__name_flaw(p, n);
+    if (flaw) {
+        r->pos = *offset;
+        bitnet__reader_fail(r, BITNET_ERR_FORMAT, flaw);
+    }
+    return (uint16_t)n;
 }
 
 /* Steps over n strings, so that whoever walks them later need not check again. In a file that is
@@ -2988,7 +3003,7 @@ static void bitnet__reader_skip_array(bitnet__reader *r, uint32_t element, uint6
 static void bitnet__reader_key(bitnet__reader *r, bitnet__key *k) {
     uint32_t type;
     memset(k, 0, sizeof *k);
-    bitnet__reader_name(r, BITNET__MAX_KEY_NAME, &k->name, &k->name_len);
+    k->name_len = bitnet__reader_name(r, BITNET__MAX_KEY_NAME, &k->name);
     type = bitnet__reader_u32(r);
     if (r->result != BITNET_OK) return;
     if (type >= BITNET__N_VALUE_TYPES) {
@@ -3052,7 +3067,7 @@ static void bitnet__reader_tensor(bitnet__reader *r, bitnet__tensor *t) {
     uint32_t n_dims, i;
     memset(t, 0, sizeof *t);
     t->dims[0] = t->dims[1] = 1;
-    bitnet__reader_name(r, BITNET__MAX_TENSOR_NAME, &t->name, &t->name_len);
+    t->name_len = bitnet__reader_name(r, BITNET__MAX_TENSOR_NAME, &t->name);
     n_dims = bitnet__reader_u32(r);
     if (r->result == BITNET_OK && (n_dims < 1 || n_dims > 4))
         bitnet__reader_fail(r, BITNET_ERR_FORMAT, "it must have 1 to 4 dimensions");
@@ -3091,36 +3106,45 @@ static int bitnet__tensor_less(const void *of, uint32_t a, uint32_t b) {
     return c ? c < 0 : a < b;
 }
 
+static uint32_t bitnet__nth_name(const bitnet__gguf *g, int is_key, uint32_t i) {
+    return is_key ? g->keys[i].order : g->tensors[i].order;
+}
+
 /* Sorts the keys or tensors by name. Two of one name are an error: who reads the first and who
    reads the last would see two files. */
 static void bitnet__gguf_sort_names(bitnet__gguf *g, int is_key, bitnet__reader *r) {
     const uint32_t n = (uint32_t)(is_key ? g->n_keys : g->n_tensors);
-    uint32_t *order = is_key ? g->key_order : g->tensor_order, i;
     char what[BITNET__TEXT];
-    for (i = 0; i < n; i++) order[i] = i;
-    bitnet__sort(order, n, is_key ? bitnet__key_less : bitnet__tensor_less, g);
+    uint32_t i;
+    if (n == 0) return;
+    if (is_key) {
+        for (i = 0; i < n; i++) g->keys[i].order = i;
+        bitnet__sort(&g->keys[0].order, sizeof *g->keys, n, bitnet__key_less, g);
+    } else {                           /* so far by place */
+        bitnet__sort(&g->tensors[0].order, sizeof *g->tensors, n, bitnet__tensor_less, g);
+    }
     for (i = 1; i < n && r->result == BITNET_OK; i++) {
-        size_t length;
-        if (bitnet__compare_names(g, is_key, order[i - 1], order[i])) continue;
-        r->name = r->pos = (uint64_t)(bitnet__name_of(g, is_key, order[i], &length) - g->src.data);
-        r->name_len = length;
-        bitnet__format(what, "the same name is at offset %llu", (unsigned long long)
-                       (bitnet__name_of(g, is_key, order[i - 1], &length) - g->src.data));
+        const uint32_t a = bitnet__nth_name(g, is_key, i - 1), b = bitnet__nth_name(g, is_key, i);
+        size_t len;
+        if (bitnet__compare_names(g, is_key, a, b)) continue;
+        bitnet__format(what, "the same name is at offset %llu",
+                       (unsigned long long)(is_key ? g->keys[a].name : g->tensors[a].name));
+        r->name = r->pos = (uint64_t)(bitnet__name_of(g, is_key, b, &len) - g->src.data);
+        r->name_len = len;
         bitnet__reader_fail(r, BITNET_ERR_FORMAT, what);
     }
 }
 
 /* The number of the key or tensor called name, or -1. */
 static int32_t bitnet__find_name(const bitnet__gguf *g, int is_key, const char *name) {
-    const uint32_t *order = is_key ? g->key_order : g->tensor_order;
     const size_t len = strlen(name);
     uint32_t low = 0, high = (uint32_t)(is_key ? g->n_keys : g->n_tensors);
     while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
+        const uint32_t middle = low + (high - low) / 2, i = bitnet__nth_name(g, is_key, middle);
         size_t n;
-        const uint8_t *p = bitnet__name_of(g, is_key, order[middle], &n);
+        const uint8_t *p = bitnet__name_of(g, is_key, i, &n);
         const int c = bitnet__compare(p, n, (const uint8_t *)name, len);
-        if (c == 0) return (int32_t)order[middle];
+        if (c == 0) return (int32_t)i;
         if (c < 0) low = middle + 1;
         else high = middle;
     }
@@ -3147,7 +3171,7 @@ static int bitnet__tensor_before(const void *of, uint32_t a, uint32_t b) {
 /* Type 39 is TL2 in BitNet's fork of ggml and MXFP4 in ggml itself. The bytes up to the next tensor
    tell, since MXFP4 takes over twice as many; where they fit both or neither, the architecture and
    the file type do. left: bytes of all tensors; offsets are still from the start of those, and
-   tensor_order is by them. */
+   the order is by them. */
 static void bitnet__gguf_settle_39(bitnet__gguf *g, uint64_t left) {
     const bitnet__key *arch = bitnet__find_key(g, "general.architecture");
     const bitnet__key *ftype = bitnet__find_key(g, "general.file_type");
@@ -3157,12 +3181,12 @@ static void bitnet__gguf_settle_39(bitnet__gguf *g, uint64_t left) {
                       bitnet__get_u32(g->src.data + ftype->value) == 39);
     uint64_t i;
     for (i = 0; i < g->n_tensors; i++) {
-        bitnet__tensor *t = &g->tensors[g->tensor_order[i]];
+        bitnet__tensor *t = &g->tensors[g->tensors[i].order];
         uint64_t end = left, room, mxfp4;
         int fits_tl2, fits_mxfp4;
         if (t->type != BITNET_TENSOR_TL2 || t->offset > left) continue;
-        if (i + 1 < g->n_tensors && g->tensors[g->tensor_order[i + 1]].offset < left)
-            end = g->tensors[g->tensor_order[i + 1]].offset;
+        if (i + 1 < g->n_tensors && g->tensors[g->tensors[i + 1].order].offset < left)
+            end = g->tensors[g->tensors[i + 1].order].offset;
         room = end - t->offset;
         mxfp4 = bitnet__tensor_size(t->type, &bitnet__type_mxfp4, t->dims[0], t->dims[1]);
         fits_tl2 = t->size > 0 && t->size <= room && room - t->size < g->alignment;
@@ -3201,11 +3225,12 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
     if (r->result != BITNET_OK) return;
     g->data_start = r->pos;
     left = r->src->size - g->data_start;
-    for (i = 0; i < g->n_tensors; i++) g->tensor_order[i] = (uint32_t)i;
-    bitnet__sort(g->tensor_order, (uint32_t)g->n_tensors, bitnet__tensor_before, g);
+    for (i = 0; i < g->n_tensors; i++) g->tensors[i].order = (uint32_t)i;
+    bitnet__sort(&g->tensors[0].order, sizeof *g->tensors, (uint32_t)g->n_tensors,
+                 bitnet__tensor_before, g);
     bitnet__gguf_settle_39(g, left);
     for (i = 0; i < g->n_tensors && r->result == BITNET_OK; i++) {
-        bitnet__tensor *t = &g->tensors[g->tensor_order[i]];
+        bitnet__tensor *t = &g->tensors[g->tensors[i].order];
         const uint64_t size = t->size ? t->size : 1;
         bitnet_result code = BITNET_ERR_FORMAT;
         what[0] = 0;
@@ -3270,25 +3295,12 @@ static void bitnet__reader_preamble(bitnet__gguf *g, bitnet__reader *r) {
     g->n_tensors = bitnet__reader_u64(r);
     g->n_keys = bitnet__reader_u64(r);
     if (r->result != BITNET_OK) return;
-    /* A tensor takes 33 bytes at least; a key 15, since only 127 names have a single byte. This
-       bounds the records by the file's size. */
+    /* A tensor takes 33 bytes at least, a key 14: this bounds the records by the file's size. */
     left = r->src->size - r->pos;
     if (g->n_tensors > BITNET__MAX_TENSORS || g->n_tensors * 33 > left) r->pos = 8;
-    else if (g->n_keys > BITNET__MAX_KEYS || g->n_keys * 15 > left - g->n_tensors * 33 + 127)
-        r->pos = 16;
+    else if (g->n_keys > BITNET__MAX_KEYS || g->n_keys * 14 > left - g->n_tensors * 33) r->pos = 16;
     else return;
     bitnet__reader_fail(r, BITNET_ERR_LIMIT, "it names more keys or tensors than can be");
-}
-
-/* Room for both lists, each with its order behind it. */
-static int bitnet__gguf_alloc(bitnet__gguf *g, const bitnet_allocator *a) {
-    const size_t n_keys = (size_t)g->n_keys, n_tensors = (size_t)g->n_tensors;
-    g->keys = (bitnet__key *)bitnet__alloc(a, n_keys * (sizeof *g->keys + 4) + 1);
-    g->tensors = (bitnet__tensor *)bitnet__alloc(a, n_tensors * (sizeof *g->tensors + 4) + 1);
-    if (!g->keys || !g->tensors) return 0;
-    g->key_order = (uint32_t *)(void *)(g->keys + n_keys);
-    g->tensor_order = (uint32_t *)(void *)(g->tensors + n_tensors);
-    return 1;
 }
 
 /* What general.alignment says, or 32. */
@@ -3317,7 +3329,9 @@ static bitnet_result bitnet__gguf_parse(bitnet__gguf *g, const bitnet_allocator 
     r.err = err;
     bitnet__reader_preamble(g, &r);
     if (r.result != BITNET_OK) return r.result;
-    if (!bitnet__gguf_alloc(g, a))
+    g->keys = (bitnet__key *)bitnet__alloc(a, (size_t)g->n_keys * sizeof *g->keys + 1);
+    g->tensors = (bitnet__tensor *)bitnet__alloc(a, (size_t)g->n_tensors * sizeof *g->tensors + 1);
+    if (!g->keys || !g->tensors)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the header's directory");
     r.part = "key";
     for (i = 0; i < g->n_keys && r.result == BITNET_OK; i++) {
@@ -3665,8 +3679,9 @@ static void bitnet__log_text(const bitnet_model *m, bitnet_log_level level, cons
 static bitnet_result bitnet__refuse_type(const char *name, const bitnet__tensor *t,
                                          const char *what, bitnet_error *err) {
     return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                        "tensor '%s': unsupported tensor type %u (%s); %s", name,
-                        (unsigned)t->type, t->info ? t->info->name : "unknown", what);
+                        "tensor '%s' at offset %llu: unsupported tensor type %u (%s); %s", name,
+                        (unsigned long long)t->offset, (unsigned)t->type,
+                        t->info ? t->info->name : "unknown", what);
 }
 
 /* The tensor called name of size [n_rows][n_cols], or an error that says what is wrong with it. */
