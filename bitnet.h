@@ -613,8 +613,8 @@ enum {
 
 typedef struct bitnet_gguf bitnet_gguf;   /* an open file; immutable; any thread */
 
-/* Data is as in the file: little-endian, unaligned, not NUL-terminated; each string of an array has
-   its length in front, 8 bytes. */
+/* Data is as in the file: little-endian, unaligned, not NUL-terminated; in an array each string has
+   its length in front, 8 bytes, and each array its elements' type and count, 4 and 8 bytes. */
 typedef struct bitnet_gguf_value {
     uint32_t type, element;      /* BITNET_GGUF_*; element: an array's, else 0 */
     uint64_t count;              /* elements of an array; else 1 */
@@ -723,7 +723,8 @@ typedef struct bitnet_gguf_writer {
     struct bitnet__writing *state;   /* the library's */
 } bitnet_gguf_writer;
 
-/* Names have 1 to 256 bytes and are given once; general.alignment (a U32) sets what it says. */
+/* Names are UTF-8, a key's of 1 to 256 bytes, a tensor's of 1 to 64, and given once;
+   general.alignment (a U32) sets what it says. */
 BITNET_API bitnet_result bitnet_gguf_add_string(bitnet_gguf_writer *w, const char *name,
                                                 const char *text);
 BITNET_API bitnet_result bitnet_gguf_add_u32(bitnet_gguf_writer *w, const char *name, uint32_t v);
@@ -943,6 +944,46 @@ static void bitnet__format(char buf[BITNET__TEXT], const char *format, ...) {
     va_start(args, format);
     BITNET_VSNPRINTF(buf, (int)BITNET__TEXT, format, args);
     va_end(args);
+}
+
+/* Order of two strings: by bytes, a prefix before what it begins. */
+static int bitnet__compare(const uint8_t *a, size_t a_len, const uint8_t *b, size_t b_len) {
+    const int c = memcmp(a, b, a_len < b_len ? a_len : b_len);
+    return c ? c : (a_len > b_len) - (a_len < b_len);
+}
+
+/* Element i of a list of numbers, each stride bytes behind the one before. */
+static uint32_t *bitnet__nth(uint32_t *list, size_t stride, uint32_t i) {
+    return (uint32_t *)(void *)((char *)list + i * stride);
+}
+
+/* Heap sort of such a list, whose numbers stand for things in of: qsort() could neither see those
+   nor be kept from allocating, and some inputs may take it long. */
+static void bitnet__sort(uint32_t *list, size_t stride, uint32_t n,
+                         int (*less)(const void *of, uint32_t a, uint32_t b), const void *of) {
+    uint32_t build = n / 2, parent, child, value;
+    while (n > 1) {
+        if (build > 0) {                        /* first make every parent the largest... */
+            value = *bitnet__nth(list, stride, --build);
+            parent = build;
+        } else {                                /* ...then move the root behind the heap */
+            value = *bitnet__nth(list, stride, --n);
+            *bitnet__nth(list, stride, n) = list[0];
+            parent = 0;
+        }
+        for (child = 2 * parent + 1; child < n; child = 2 * parent + 1) {
+            const uint32_t *c = bitnet__nth(list, stride, child);
+            const uint32_t *next = bitnet__nth(list, stride, child + 1);
+            if (child + 1 < n && less(of, *c, *next)) {
+                child++;
+                c = next;
+            }
+            if (!less(of, value, *c)) break;
+            *bitnet__nth(list, stride, parent) = *c;
+            parent = child;
+        }
+        *bitnet__nth(list, stride, parent) = value;
+    }
 }
 
 static uint16_t bitnet__get_u16(const uint8_t *p) {
@@ -1852,37 +1893,14 @@ static uint32_t bitnet__pair_rank(const bitnet__vocab *v, uint32_t left, uint32_
 
 /* ---- literals: special tokens, and those that text never becomes ---- */
 
-/* Order of two literals: by bytes, a prefix before what it begins, equal ones by number. */
-static int bitnet__literal_less(const bitnet__vocab *v, uint32_t a, uint32_t b) {
+/* Order of two literals: by bytes, equal ones by number. */
+static int bitnet__literal_less(const void *of, uint32_t a, uint32_t b) {
+    const bitnet__vocab *v = (const bitnet__vocab *)of;
     size_t na, nb;
     const uint8_t *pa = bitnet__vocab_bytes(v, (bitnet_token)a, &na);
     const uint8_t *pb = bitnet__vocab_bytes(v, (bitnet_token)b, &nb);
-    int c = memcmp(pa, pb, na < nb ? na : nb);
-    if (c != 0) return c < 0;
-    return na != nb ? na < nb : a < b;
-}
-
-/* Heap sort: qsort() could neither see the vocabulary nor be kept from allocating. */
-static void bitnet__sort_literals(const bitnet__vocab *v, uint32_t *list, uint32_t n) {
-    uint32_t build = n / 2, parent, child, value;
-    while (n > 1) {
-        if (build > 0) {                        /* first make every parent the largest... */
-            value = list[--build];
-            parent = build;
-        } else {                                /* ...then move the root behind the heap */
-            value = list[--n];
-            list[n] = list[0];
-            parent = 0;
-        }
-        for (child = 2 * parent + 1; child < n; child = 2 * parent + 1) {
-            if (child + 1 < n && bitnet__literal_less(v, list[child], list[child + 1]))
-                child++;
-            if (!bitnet__literal_less(v, value, list[child])) break;
-            list[parent] = list[child];
-            parent = child;
-        }
-        list[parent] = value;
-    }
+    const int c = bitnet__compare(pa, na, pb, nb);
+    return c ? c < 0 : a < b;
 }
 
 /* Byte `depth` of a literal, or -1 past its end: the key that the two searches below go by. */
@@ -2175,8 +2193,9 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
             v->literals[rest++] = t;
         }
     }
-    bitnet__sort_literals(v, v->literals, v->n_special);
-    bitnet__sort_literals(v, v->literals + v->n_special, v->n_literals - v->n_special);
+    bitnet__sort(v->literals, sizeof *v->literals, v->n_special, bitnet__literal_less, v);
+    bitnet__sort(v->literals + v->n_special, sizeof *v->literals, v->n_literals - v->n_special,
+                 bitnet__literal_less, v);
     return BITNET_OK;
 }
 
@@ -2746,12 +2765,15 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
 
    Nothing here trusts a number: a length is compared with the bytes left, by subtraction, before it
    is used. Positions are offsets, because a file that is read through callbacks moves as its header
-   grows in memory. What is kept is one small record for each key and tensor.
+   grows in memory. What is kept is one small record for each key and tensor, and their order by
+   name: no two may share one, nor any byte of their data.
    ============================================================================================= */
 
-#define BITNET__MAX_KEYS 8192          /* names are found by walking all records */
+#define BITNET__MAX_KEYS 8192
 #define BITNET__MAX_TENSORS 8192
-#define BITNET__MAX_NAME 256           /* bytes of a key's or tensor's name */
+#define BITNET__MAX_KEY_NAME 256       /* bytes */
+#define BITNET__MAX_TENSOR_NAME 64     /* bytes; GGUF's own limit */
+#define BITNET__MAX_NESTING 8          /* arrays in arrays in an array */
 #define BITNET__MAX_ALIGNMENT 65536
 
 enum { BITNET__N_VALUE_TYPES = BITNET_GGUF_F64 + 1 };
@@ -2766,8 +2788,9 @@ typedef struct bitnet__type {
 typedef struct bitnet__key {
     uint64_t name, value;              /* offsets of the name's and the value's first byte */
     uint64_t count, size;              /* arrays: elements, bytes of all; strings: 0, bytes */
-    uint32_t name_len;
+    uint16_t name_len;
     uint8_t type, element;             /* element: an array's */
+    uint32_t order;                    /* in record i: the number of the i-th key by name */
 } bitnet__key;
 
 typedef struct bitnet__tensor {
@@ -2776,6 +2799,7 @@ typedef struct bitnet__tensor {
     uint32_t name_len, type;
     const bitnet__type *info;          /* 0: unknown; then, and if rows are no blocks, size is 0 */
     uint32_t used;                     /* 1: the network has asked for it */
+    uint32_t order;                    /* as of keys */
 } bitnet__tensor;
 
 /* Where the bytes come from. data holds bytes [0, have) of the file: all of it if it is mapped or
@@ -2789,10 +2813,11 @@ typedef struct bitnet__source {
 
 typedef struct bitnet__gguf {
     bitnet__source src;
-    bitnet__key *keys;
+    bitnet__key *keys;                 /* in the file's order, as tensors */
     bitnet__tensor *tensors;
     uint64_t n_keys, n_tensors;
     uint64_t data_start;               /* offset of the tensors' data */
+    uint64_t alignment;                /* of each tensor's */
 } bitnet__gguf;
 
 /* A place in the header while it is parsed. After the first error everything fails quietly, and err
@@ -2814,10 +2839,11 @@ static uint32_t bitnet__value_size(uint32_t type) {
 }
 
 /* Makes [0, end) of the file available at src->data; end <= src->size. Doubles the buffer, so that
-   a header of n bytes costs at most 2 n bytes and log n reads. */
+   a header of n bytes costs at most 2 n bytes and log n reads. While it is copied both buffers are
+   held: small files, whose records may take over twice their size, come at once. */
 static bitnet_result bitnet__source_need(bitnet__source *src, const bitnet_allocator *a,
                                          uint64_t end, bitnet_error *err) {
-    uint64_t want = src->have < 32768 ? 65536 : src->have * 2;
+    uint64_t want = src->have >= 32768 ? src->have * 2 : src->size <= 262144 ? src->size : 65536;
     uint8_t *p;
     bitnet_result r;
     if (end <= src->have) return BITNET_OK;
@@ -2891,19 +2917,39 @@ static uint64_t bitnet__reader_string(bitnet__reader *r, uint64_t *offset) {
     return bitnet__reader_take(r, n) ? n : 0;
 }
 
+/* Why n bytes are no name of a key or tensor; 0 if they are one. Views hand names out as C strings,
+   hence no NUL. */
+static const char *bitnet__name_flaw(const uint8_t *p, uint64_t n) {
+    const uint8_t *end = p + n;
+    uint32_t cp, step;
+    if (n == 0) return "it has no name";
+    for (; p < end; p += step) {
+        step = bitnet__utf8_decode(p, end, &cp);
+        if (step == 0) return "its name is not UTF-8";
+        if (cp == 0) return "its name holds a NUL";
+    }
+    return 0;
+}
+
 /* A key's or tensor's name; from here on errors call it by that. */
-static void bitnet__reader_name(bitnet__reader *r, uint64_t *offset, uint32_t *len) {
+static uint16_t bitnet__reader_name(bitnet__reader *r, uint64_t max, uint64_t *offset) {
+    const uint8_t *p;
+    const char *flaw;
     uint64_t n;
     r->name_len = 0;
-    n = bitnet__reader_string(r, offset);
-    if (r->result == BITNET_OK && (n == 0 || n > BITNET__MAX_NAME)) {
-        r->pos = *offset;
-        bitnet__reader_fail(r, BITNET_ERR_FORMAT, n ? "its name is too long" : "it has no name");
-    }
-    if (r->result != BITNET_OK) return;
+    n = bitnet__reader_u64(r);
+    *offset = r->pos;
+    if (n > max) bitnet__reader_fail(r, BITNET_ERR_FORMAT, "its name is too long");
+    p = bitnet__reader_take(r, n);
+    if (!p) return 0;
     r->name = *offset;
     r->name_len = n;
-    *len = (uint32_t)n;
+    flaw = bitnet__name_flaw(p, n);
+    if (flaw) {
+        r->pos = *offset;
+        bitnet__reader_fail(r, BITNET_ERR_FORMAT, flaw);
+    }
+    return (uint16_t)n;
 }
 
 /* Steps over n strings, so that whoever walks them later need not check again. In a file that is
@@ -2926,10 +2972,39 @@ static void bitnet__reader_skip_strings(bitnet__reader *r, uint64_t n) {
     }
 }
 
+/* Steps over the count elements of an array. An array of arrays is walked without recursion: left
+   has what each array around this one still lacks. Each takes 12 bytes at least, so that the file's
+   size bounds the steps. */
+static void bitnet__reader_skip_array(bitnet__reader *r, uint32_t element, uint64_t count) {
+    uint64_t left[BITNET__MAX_NESTING];
+    int depth = 0;
+    while (r->result == BITNET_OK) {
+        const uint32_t size = bitnet__value_size(element);
+        if (size == 0) {
+            bitnet__reader_fail(r, BITNET_ERR_UNSUPPORTED, "an array of an unknown type");
+        } else if (count > (r->src->size - r->pos) / size) {
+            bitnet__reader_fail(r, BITNET_ERR_TRUNCATED, "the array is longer than the file");
+        } else if (element == BITNET_GGUF_STRING) {
+            bitnet__reader_skip_strings(r, count);
+        } else if (element != BITNET_GGUF_ARRAY) {
+            bitnet__reader_take(r, count * size);
+        } else if (depth == BITNET__MAX_NESTING) {
+            bitnet__reader_fail(r, BITNET_ERR_LIMIT, "its arrays are nested too deep");
+        } else {
+            left[depth++] = count;
+        }
+        while (depth > 0 && left[depth - 1] == 0) depth--;
+        if (depth == 0) return;
+        left[depth - 1]--;
+        element = bitnet__reader_u32(r);
+        count = bitnet__reader_u64(r);
+    }
+}
+
 static void bitnet__reader_key(bitnet__reader *r, bitnet__key *k) {
-    uint32_t type, element;
+    uint32_t type;
     memset(k, 0, sizeof *k);
-    bitnet__reader_name(r, &k->name, &k->name_len);
+    k->name_len = bitnet__reader_name(r, BITNET__MAX_KEY_NAME, &k->name);
     type = bitnet__reader_u32(r);
     if (r->result != BITNET_OK) return;
     if (type >= BITNET__N_VALUE_TYPES) {
@@ -2941,21 +3016,11 @@ static void bitnet__reader_key(bitnet__reader *r, bitnet__key *k) {
     if (type == BITNET_GGUF_STRING) {
         k->size = bitnet__reader_string(r, &k->value);
     } else if (type == BITNET_GGUF_ARRAY) {
-        element = bitnet__reader_u32(r);
+        const uint32_t element = bitnet__reader_u32(r);
+        k->element = (uint8_t)element;
         k->count = bitnet__reader_u64(r);
         k->value = r->pos;
-        if (r->result != BITNET_OK) return;
-        if (element >= BITNET__N_VALUE_TYPES || element == BITNET_GGUF_ARRAY) {
-            bitnet__reader_fail(r, BITNET_ERR_UNSUPPORTED, "an array of arrays or of unknown type");
-            return;
-        }
-        k->element = (uint8_t)element;
-        if (k->count > (r->src->size - r->pos) / bitnet__value_size(element)) {
-            bitnet__reader_fail(r, BITNET_ERR_TRUNCATED, "the array is longer than the file");
-            return;
-        }
-        if (element == BITNET_GGUF_STRING) bitnet__reader_skip_strings(r, k->count);
-        else bitnet__reader_take(r, k->count * bitnet__value_size(element));
+        bitnet__reader_skip_array(r, element, k->count);
         k->size = r->pos - k->value;
     } else {
         k->size = bitnet__value_size(type);
@@ -3003,7 +3068,7 @@ static void bitnet__reader_tensor(bitnet__reader *r, bitnet__tensor *t) {
     uint32_t n_dims, i;
     memset(t, 0, sizeof *t);
     t->dims[0] = t->dims[1] = 1;
-    bitnet__reader_name(r, &t->name, &t->name_len);
+    t->name_len = bitnet__reader_name(r, BITNET__MAX_TENSOR_NAME, &t->name);
     n_dims = bitnet__reader_u32(r);
     if (r->result == BITNET_OK && (n_dims < 1 || n_dims > 4))
         bitnet__reader_fail(r, BITNET_ERR_FORMAT, "it must have 1 to 4 dimensions");
@@ -3019,88 +3084,200 @@ static void bitnet__reader_tensor(bitnet__reader *r, bitnet__tensor *t) {
     t->size = bitnet__tensor_size(t->type, t->info, t->dims[0], t->dims[1]);
 }
 
-static const bitnet__key *bitnet__find_key(const bitnet__gguf *g, const char *name);
+/* ---- the two lists, by name ---- */
+
+static const uint8_t *bitnet__name_of(const bitnet__gguf *g, int is_key, uint32_t i, size_t *n) {
+    *n = is_key ? g->keys[i].name_len : g->tensors[i].name_len;
+    return g->src.data + (is_key ? g->keys[i].name : g->tensors[i].name);
+}
+
+static int bitnet__compare_names(const bitnet__gguf *g, int is_key, uint32_t a, uint32_t b) {
+    size_t na, nb;
+    const uint8_t *pa = bitnet__name_of(g, is_key, a, &na), *pb = bitnet__name_of(g, is_key, b, &nb);
+    return bitnet__compare(pa, na, pb, nb);
+}
+
+static int bitnet__key_less(const void *of, uint32_t a, uint32_t b) {
+    const int c = bitnet__compare_names((const bitnet__gguf *)of, 1, a, b);
+    return c ? c < 0 : a < b;
+}
+
+static int bitnet__tensor_less(const void *of, uint32_t a, uint32_t b) {
+    const int c = bitnet__compare_names((const bitnet__gguf *)of, 0, a, b);
+    return c ? c < 0 : a < b;
+}
+
+static uint32_t bitnet__nth_name(const bitnet__gguf *g, int is_key, uint32_t i) {
+    return is_key ? g->keys[i].order : g->tensors[i].order;
+}
+
+/* Sorts the keys or tensors by name. Two of one name are an error: who reads the first and who
+   reads the last would see two files. */
+static void bitnet__gguf_sort_names(bitnet__gguf *g, int is_key, bitnet__reader *r) {
+    const uint32_t n = (uint32_t)(is_key ? g->n_keys : g->n_tensors);
+    char what[BITNET__TEXT];
+    uint32_t i;
+    if (n == 0) return;
+    if (is_key) {
+        for (i = 0; i < n; i++) g->keys[i].order = i;
+        bitnet__sort(&g->keys[0].order, sizeof *g->keys, n, bitnet__key_less, g);
+    } else {                           /* so far by place */
+        bitnet__sort(&g->tensors[0].order, sizeof *g->tensors, n, bitnet__tensor_less, g);
+    }
+    for (i = 1; i < n && r->result == BITNET_OK; i++) {
+        const uint32_t a = bitnet__nth_name(g, is_key, i - 1), b = bitnet__nth_name(g, is_key, i);
+        size_t len;
+        if (bitnet__compare_names(g, is_key, a, b)) continue;
+        bitnet__format(what, "the same name is at offset %llu",
+                       (unsigned long long)(is_key ? g->keys[a].name : g->tensors[a].name));
+        r->name = r->pos = (uint64_t)(bitnet__name_of(g, is_key, b, &len) - g->src.data);
+        r->name_len = len;
+        bitnet__reader_fail(r, BITNET_ERR_FORMAT, what);
+    }
+}
+
+/* The number of the key or tensor called name, or -1. */
+static int32_t bitnet__find_name(const bitnet__gguf *g, int is_key, const char *name) {
+    const size_t len = strlen(name);
+    uint32_t low = 0, high = (uint32_t)(is_key ? g->n_keys : g->n_tensors);
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2, i = bitnet__nth_name(g, is_key, middle);
+        size_t n;
+        const uint8_t *p = bitnet__name_of(g, is_key, i, &n);
+        const int c = bitnet__compare(p, n, (const uint8_t *)name, len);
+        if (c == 0) return (int32_t)i;
+        if (c < 0) low = middle + 1;
+        else high = middle;
+    }
+    return -1;
+}
+
+static const bitnet__key *bitnet__find_key(const bitnet__gguf *g, const char *name) {
+    const int32_t i = bitnet__find_name(g, 1, name);
+    return i < 0 ? 0 : &g->keys[i];
+}
+
+static const bitnet__tensor *bitnet__find_tensor(const bitnet__gguf *g, const char *name) {
+    const int32_t i = bitnet__find_name(g, 0, name);
+    return i < 0 ? 0 : &g->tensors[i];
+}
+
+/* ---- where tensors are ---- */
+
+static int bitnet__tensor_before(const void *of, uint32_t a, uint32_t b) {
+    const bitnet__tensor *t = ((const bitnet__gguf *)of)->tensors;
+    return t[a].offset != t[b].offset ? t[a].offset < t[b].offset : a < b;
+}
 
 /* Type 39 is TL2 in BitNet's fork of ggml and MXFP4 in ggml itself. The bytes up to the next tensor
    tell, since MXFP4 takes over twice as many; where they fit both or neither, the architecture and
-   the file type do. left: bytes of all tensors; offsets are still from the start of those. */
-static void bitnet__gguf_settle_39(bitnet__gguf *g, uint64_t left, uint64_t alignment) {
+   the file type do. left: bytes of all tensors; offsets are still from the start of those, and
+   the order is by them. */
+static void bitnet__gguf_settle_39(bitnet__gguf *g, uint64_t left) {
     const bitnet__key *arch = bitnet__find_key(g, "general.architecture");
     const bitnet__key *ftype = bitnet__find_key(g, "general.file_type");
     const int fork = (arch && arch->type == BITNET_GGUF_STRING && arch->size >= 6 &&
                       !memcmp(g->src.data + arch->value, "bitnet", 6)) ||
                      (ftype && ftype->type == BITNET_GGUF_U32 &&
                       bitnet__get_u32(g->src.data + ftype->value) == 39);
-    uint64_t i, k;
+    uint64_t i;
     for (i = 0; i < g->n_tensors; i++) {
-        bitnet__tensor *t = &g->tensors[i];
+        bitnet__tensor *t = &g->tensors[g->tensors[i].order];
         uint64_t end = left, room, mxfp4;
         int fits_tl2, fits_mxfp4;
         if (t->type != BITNET_TENSOR_TL2 || t->offset > left) continue;
-        for (k = 0; k < g->n_tensors; k++)
-            if (g->tensors[k].offset > t->offset && g->tensors[k].offset < end)
-                end = g->tensors[k].offset;
+        if (i + 1 < g->n_tensors && g->tensors[g->tensors[i + 1].order].offset < left)
+            end = g->tensors[g->tensors[i + 1].order].offset;
         room = end - t->offset;
         mxfp4 = bitnet__tensor_size(t->type, &bitnet__type_mxfp4, t->dims[0], t->dims[1]);
-        fits_tl2 = t->size > 0 && t->size <= room && room - t->size < alignment;
-        fits_mxfp4 = mxfp4 > 0 && mxfp4 <= room && room - mxfp4 < alignment;
+        fits_tl2 = t->size > 0 && t->size <= room && room - t->size < g->alignment;
+        fits_mxfp4 = mxfp4 > 0 && mxfp4 <= room && room - mxfp4 < g->alignment;
         if (fits_tl2 != fits_mxfp4 ? fits_tl2 : fork && t->size > 0) continue;
         t->info = &bitnet__type_mxfp4;
         t->size = mxfp4 <= room ? mxfp4 : 0;
     }
 }
 
-/* After the directory: data_start is known, so each tensor's bytes can be checked. Tensors of a
-   type that we cannot size are checked when somebody wants them: never, or refused. Tensors that
-   share bytes could make a small file ask for much memory: together they have to fit the file. */
-static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r, uint64_t alignment) {
-    uint64_t i, left, free_bytes, pad = (alignment - r->pos % alignment) % alignment;
-    if (pad > r->src->size - r->pos) pad = r->src->size - r->pos;
-    g->data_start = r->pos + pad;
-    left = free_bytes = r->src->size - g->data_start;
-    bitnet__gguf_settle_39(g, left, alignment);
-    for (i = 0; i < g->n_tensors && r->result == BITNET_OK; i++) {
-        bitnet__tensor *t = &g->tensors[i];
-        r->index = i;
-        r->name = t->name;
-        r->name_len = t->name_len;
-        r->pos = g->data_start + t->offset;
-        if (t->offset % alignment)
-            bitnet__reader_fail(r, BITNET_ERR_FORMAT, "its data is not aligned");
-        else if (t->offset > left || t->size > left - t->offset)
-            bitnet__reader_fail(r, BITNET_ERR_TRUNCATED, "its data lies past the end of the file");
-        else if (t->size > free_bytes)
-            bitnet__reader_fail(r, BITNET_ERR_FORMAT, "it overlaps others");
-        else {
-            t->offset += g->data_start;
-            free_bytes -= t->size;
+/* After the directory come zeros up to where the data starts. Anything else there is a tensor that
+   the count lacks. */
+static void bitnet__reader_padding(bitnet__reader *r, uint64_t alignment) {
+    const uint64_t start = r->pos, left = r->src->size - start;
+    uint64_t pad = (alignment - start % alignment) % alignment, i;
+    const uint8_t *p;
+    if (pad > left) pad = left;
+    p = bitnet__reader_take(r, pad);
+    for (i = 0; p && i < pad && r->result == BITNET_OK; i++)
+        if (p[i]) {
+            r->part = 0;
+            r->pos = start + i;
+            bitnet__reader_fail(r, BITNET_ERR_FORMAT, "the padding before the tensors' data is not "
+                                "0; does the directory lack a tensor?");
         }
+}
+
+/* Now that it is known where the data starts: do the tensors lie there, one after the other? Shared
+   bytes could make a small file ask for much memory. Where a type has no size that we know, there
+   is one byte at least. */
+static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
+    const bitnet__tensor *last = 0;
+    uint64_t i, left, end = 0;
+    char what[BITNET__TEXT];
+    bitnet__reader_padding(r, g->alignment);
+    if (r->result != BITNET_OK) return;
+    g->data_start = r->pos;
+    left = r->src->size - g->data_start;
+    for (i = 0; i < g->n_tensors; i++) g->tensors[i].order = (uint32_t)i;
+    bitnet__sort(&g->tensors[0].order, sizeof *g->tensors, (uint32_t)g->n_tensors,
+                 bitnet__tensor_before, g);
+    bitnet__gguf_settle_39(g, left);
+    for (i = 0; i < g->n_tensors && r->result == BITNET_OK; i++) {
+        bitnet__tensor *t = &g->tensors[g->tensors[i].order];
+        const uint64_t size = t->size ? t->size : 1;
+        bitnet_result code = BITNET_ERR_FORMAT;
+        what[0] = 0;
+        if (t->offset % g->alignment)
+            bitnet__format(what, "its data at %llu is not aligned to %d",
+                           (unsigned long long)t->offset, (int)g->alignment);
+        else if (t->offset > left || size > left - t->offset) {
+            code = BITNET_ERR_TRUNCATED;
+            bitnet__format(what, "its data at %llu, %llu bytes, lies past the end of the file",
+                           (unsigned long long)t->offset, (unsigned long long)t->size);
+        } else if (t->offset < end)
+            bitnet__format(what, "its data overlaps '%.*s'", (int)last->name_len,
+                           (const char *)r->src->data + last->name);
+        if (what[0]) {
+            r->name = r->pos = t->name;
+            r->name_len = t->name_len;
+            bitnet__reader_fail(r, code, what);
+        }
+        end = t->offset + size;
+        t->offset += g->data_start;
+        last = t;
     }
+    if (r->result == BITNET_OK) bitnet__gguf_sort_names(g, 0, r);
 }
 
-static int bitnet__name_is(const bitnet__gguf *g, uint64_t name, uint32_t len, const char *text) {
-    return len == strlen(text) && !memcmp(g->src.data + name, text, len);
-}
-
-static const bitnet__key *bitnet__find_key(const bitnet__gguf *g, const char *name) {
-    uint64_t i;
-    for (i = 0; i < g->n_keys; i++)
-        if (bitnet__name_is(g, g->keys[i].name, g->keys[i].name_len, name)) return &g->keys[i];
-    return 0;
-}
-
-static const bitnet__tensor *bitnet__find_tensor(const bitnet__gguf *g, const char *name) {
-    uint64_t i;
+/* More bytes behind the last tensor than pad it: the directory lacks a tensor. If its entry happens
+   to fill what would be padding, all the others' data is somewhere else than it seems. */
+static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, bitnet_error *err) {
+    const bitnet__tensor *last = 0;
+    uint64_t i, rest;
     for (i = 0; i < g->n_tensors; i++)
-        if (bitnet__name_is(g, g->tensors[i].name, g->tensors[i].name_len, name))
-            return &g->tensors[i];
-    return 0;
+        if (!last || g->tensors[i].offset > last->offset) last = &g->tensors[i];
+    if (!last || last->size == 0) return BITNET_OK;
+    rest = g->src.size - last->offset - last->size;
+    if (rest < g->alignment) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "%llu bytes at offset %llu, behind the last tensor "
+                        "'%.*s', belong to none; does the directory lack one?",
+                        (unsigned long long)rest, (unsigned long long)(last->offset + last->size),
+                        (int)last->name_len, (const char *)g->src.data + last->name);
 }
 
 /* The 24 bytes in front of everything. */
 static void bitnet__reader_preamble(bitnet__gguf *g, bitnet__reader *r) {
     const uint8_t *p = bitnet__reader_take(r, 4);
     uint32_t version;
+    uint64_t left;
     if (p && memcmp(p, "GGUF", 4)) {
         r->pos = 0;
         bitnet__reader_fail(r, BITNET_ERR_FORMAT, "this is not a GGUF file");
@@ -3118,11 +3295,27 @@ static void bitnet__reader_preamble(bitnet__gguf *g, bitnet__reader *r) {
     r->pos = 8;
     g->n_tensors = bitnet__reader_u64(r);
     g->n_keys = bitnet__reader_u64(r);
-    /* A key takes 13 bytes at least, a tensor 33: this bounds the records by the file's size. */
-    if (r->result == BITNET_OK &&
-        (g->n_keys > BITNET__MAX_KEYS || g->n_tensors > BITNET__MAX_TENSORS ||
-         g->n_keys * 13 + g->n_tensors * 33 > r->src->size - r->pos))
-        bitnet__reader_fail(r, BITNET_ERR_LIMIT, "it names more keys or tensors than can be");
+    if (r->result != BITNET_OK) return;
+    /* A tensor takes 33 bytes at least, a key 14: this bounds the records by the file's size. */
+    left = r->src->size - r->pos;
+    if (g->n_tensors > BITNET__MAX_TENSORS || g->n_tensors * 33 > left) r->pos = 8;
+    else if (g->n_keys > BITNET__MAX_KEYS || g->n_keys * 14 > left - g->n_tensors * 33) r->pos = 16;
+    else return;
+    bitnet__reader_fail(r, BITNET_ERR_LIMIT, "it names more keys or tensors than can be");
+}
+
+/* What general.alignment says, or 32. */
+static void bitnet__gguf_get_alignment(bitnet__gguf *g, bitnet__reader *r) {
+    const bitnet__key *k = bitnet__find_key(g, "general.alignment");
+    uint32_t a = 32;
+    if (k) a = k->type == BITNET_GGUF_U32 ? bitnet__get_u32(g->src.data + k->value) : 0;
+    g->alignment = a;
+    if (a && !(a & (a - 1)) && a <= BITNET__MAX_ALIGNMENT) return;
+    r->part = "key";
+    r->name = k->name;
+    r->name_len = k->name_len;
+    r->pos = k->value;
+    bitnet__reader_fail(r, BITNET_ERR_FORMAT, "it must be a power of two up to 65536, as U32");
 }
 
 /* Parses the header of g->src. g->keys and g->tensors are allocated here and freed by the caller,
@@ -3130,17 +3323,15 @@ static void bitnet__reader_preamble(bitnet__gguf *g, bitnet__reader *r) {
 static bitnet_result bitnet__gguf_parse(bitnet__gguf *g, const bitnet_allocator *a,
                                         bitnet_error *err) {
     bitnet__reader r;
-    const bitnet__key *align_key;
-    uint64_t i, alignment = 32;
+    uint64_t i;
     memset(&r, 0, sizeof r);
     r.src = &g->src;
     r.allocator = a;
     r.err = err;
     bitnet__reader_preamble(g, &r);
     if (r.result != BITNET_OK) return r.result;
-    g->keys = (bitnet__key *)bitnet__alloc(a, (size_t)(g->n_keys + 1) * sizeof *g->keys);
-    g->tensors =
-        (bitnet__tensor *)bitnet__alloc(a, (size_t)(g->n_tensors + 1) * sizeof *g->tensors);
+    g->keys = (bitnet__key *)bitnet__alloc(a, (size_t)g->n_keys * sizeof *g->keys + 1);
+    g->tensors = (bitnet__tensor *)bitnet__alloc(a, (size_t)g->n_tensors * sizeof *g->tensors + 1);
     if (!g->keys || !g->tensors)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the header's directory");
     r.part = "key";
@@ -3148,21 +3339,14 @@ static bitnet_result bitnet__gguf_parse(bitnet__gguf *g, const bitnet_allocator 
         r.index = i;
         bitnet__reader_key(&r, &g->keys[i]);
     }
+    if (r.result == BITNET_OK) bitnet__gguf_sort_names(g, 1, &r);
+    if (r.result == BITNET_OK) bitnet__gguf_get_alignment(g, &r);
     r.part = "tensor";
     for (i = 0; i < g->n_tensors && r.result == BITNET_OK; i++) {
         r.index = i;
         bitnet__reader_tensor(&r, &g->tensors[i]);
     }
-    if (r.result != BITNET_OK) return r.result;
-    align_key = bitnet__find_key(g, "general.alignment");
-    if (align_key) {
-        alignment = align_key->type == BITNET_GGUF_U32
-                        ? bitnet__get_u32(g->src.data + align_key->value) : 0;
-        if (!alignment || (alignment & (alignment - 1)) || alignment > BITNET__MAX_ALIGNMENT)
-            return bitnet__fail(err, BITNET_ERR_FORMAT,
-                                "GGUF key 'general.alignment' is not a power of two up to 65536");
-    }
-    bitnet__gguf_place_tensors(g, &r, alignment);
+    if (r.result == BITNET_OK) bitnet__gguf_place_tensors(g, &r);
     return r.result;
 }
 
@@ -3496,8 +3680,9 @@ static void bitnet__log_text(const bitnet_model *m, bitnet_log_level level, cons
 static bitnet_result bitnet__refuse_type(const char *name, const bitnet__tensor *t,
                                          const char *what, bitnet_error *err) {
     return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                        "tensor '%s': unsupported tensor type %u (%s); %s", name,
-                        (unsigned)t->type, t->info ? t->info->name : "unknown", what);
+                        "tensor '%s' at offset %llu: unsupported tensor type %u (%s); %s", name,
+                        (unsigned long long)t->offset, (unsigned)t->type,
+                        t->info ? t->info->name : "unknown", what);
 }
 
 /* The tensor called name of size [n_rows][n_cols], or an error that says what is wrong with it. */
@@ -4168,7 +4353,8 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
         (r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
         (r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
-        (r = bitnet__check_leftovers(m, err))) return r;
+        (r = bitnet__check_leftovers(m, err)) ||
+        (r = bitnet__gguf_check_end(&m->gguf, err))) return r;
     if ((r = bitnet__progress(m, m->gguf.src.size, err))) return r;
     bitnet__format(text, "%s, %d layers of %d, vocabulary of %d, kernels %s, weights in %s",
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
@@ -6921,20 +7107,6 @@ static void bitnet__gguf_tensor_at(const bitnet_gguf *g, const bitnet__tensor *t
     if (!g->file.src.io.read_fn) out->data = g->file.src.data + t->offset;
 }
 
-/* Names are handed out as C strings, so that none may hold a NUL. */
-static bitnet_result bitnet__gguf_check_names(const bitnet__gguf *g, bitnet_error *err) {
-    uint64_t i;
-    for (i = 0; i < g->n_keys + g->n_tensors; i++) {
-        const int is_key = i < g->n_keys;
-        const uint64_t k = is_key ? i : i - g->n_keys;
-        if (memchr(g->src.data + (is_key ? g->keys[k].name : g->tensors[k].name), 0,
-                   is_key ? g->keys[k].name_len : g->tensors[k].name_len))
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF %s %llu has a NUL in its name",
-                                is_key ? "key" : "tensor", (unsigned long long)k);
-    }
-    return BITNET_OK;
-}
-
 /* Every way to open ends here. Takes over the source, on failure too. */
 static bitnet_result bitnet__gguf_open(bitnet__source *src, const bitnet_allocator *allocator,
                                        bitnet_gguf **out, bitnet_error *err) {
@@ -6954,7 +7126,6 @@ static bitnet_result bitnet__gguf_open(bitnet__source *src, const bitnet_allocat
     g->allocator = a;
     g->file.src = *src;
     r = bitnet__gguf_parse(&g->file, &g->allocator, err);
-    if (r == BITNET_OK) r = bitnet__gguf_check_names(&g->file, err);
     if (r != BITNET_OK) {
         bitnet_gguf_close(g);
         return r;
@@ -7044,23 +7215,41 @@ BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const cha
     return BITNET_OK;
 }
 
+/* A reader of bytes in memory, whose errors nobody sees. */
+static void bitnet__reader_over(bitnet__reader *r, bitnet__source *src, const uint8_t *data,
+                                uint64_t size) {
+    memset(r, 0, sizeof *r);
+    memset(src, 0, sizeof *src);
+    src->data = data;
+    src->size = src->have = size;
+    r->src = src;
+}
+
 BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_value *element) {
-    uint64_t at, size;
+    bitnet_gguf_value e = {0, 0, 1, 0, 0};
+    bitnet__source src;
+    bitnet__reader r;
+    uint64_t at;
     if (!array || !element || array->type != BITNET_GGUF_ARRAY || !array->data) return 0;
-    size = bitnet__value_size(array->element);
-    if (size == 0 || array->element == BITNET_GGUF_ARRAY) return 0;
-    at = element->data ? (uint64_t)(element->data - array->data) + element->size : 0;
-    if (at > array->size || array->size - at < size) return 0;
-    if (array->element == BITNET_GGUF_STRING) {
-        size = bitnet__get_u64(array->data + at);
-        at += 8;
-        if (size > array->size - at) return 0;
+    bitnet__reader_over(&r, &src, array->data, array->size);
+    r.pos = element->data ? (uint64_t)(element->data - array->data) + element->size : 0;
+    e.type = array->element;
+    e.size = bitnet__value_size(e.type);
+    if (r.pos >= array->size || e.size == 0) return 0;
+    if (e.type == BITNET_GGUF_STRING) e.size = bitnet__reader_u64(&r);
+    if (e.type == BITNET_GGUF_ARRAY) {
+        e.element = bitnet__reader_u32(&r);
+        e.count = bitnet__reader_u64(&r);
+        at = r.pos;
+        bitnet__reader_skip_array(&r, e.element, e.count);
+    } else {
+        at = r.pos;
+        bitnet__reader_take(&r, e.size);
     }
-    element->type = array->element;
-    element->element = 0;
-    element->count = 1;
-    element->size = size;
-    element->data = array->data + at;
+    if (r.result != BITNET_OK) return 0;
+    e.size = r.pos - at;
+    e.data = array->data + at;
+    *element = e;
     return 1;
 }
 
@@ -7162,6 +7351,7 @@ static void bitnet__add_text(bitnet_gguf_writer *w, bitnet__bytes *b, const void
 static bitnet__entry *bitnet__add_entry(bitnet_gguf_writer *w, const char *what, const char *name) {
     const int is_key = what[0] == 'k';
     const size_t len = name ? strlen(name) : 0;
+    const size_t most = is_key ? BITNET__MAX_KEY_NAME : BITNET__MAX_TENSOR_NAME;
     bitnet__section *s;
     bitnet__entry *e;
     uint64_t i;
@@ -7171,8 +7361,9 @@ static bitnet__entry *bitnet__add_entry(bitnet_gguf_writer *w, const char *what,
         w->allocator.alloc_fn = 0;
         return 0;
     }
-    if (len == 0 || len > BITNET__MAX_NAME) {
-        bitnet__fail(&w->err, BITNET_ERR_ARG, "a %s's name must have 1 to 256 bytes", what);
+    if (len > most || bitnet__name_flaw((const uint8_t *)name, len)) {
+        bitnet__fail(&w->err, BITNET_ERR_ARG, "a %s's name must have 1 to %d bytes, in UTF-8", what,
+                     (int)most);
         return 0;
     }
     if (!w->state) {
@@ -7209,19 +7400,16 @@ static bitnet_result bitnet__writer_result(const bitnet_gguf_writer *w) {
     return w ? w->err.code : BITNET_ERR_ARG;
 }
 
-/* Is the value whole and of known types? A string array's strings have to fill it. */
+/* Is the value whole and of known types? An array's elements have to fill it. */
 static int bitnet__value_valid(const bitnet_gguf_value *v) {
-    bitnet_gguf_value element;
-    uint64_t n = 0, size;
+    bitnet__source src;
+    bitnet__reader r;
     if (!v || v->type >= BITNET__N_VALUE_TYPES || (!v->data && v->size)) return 0;
     if (v->type == BITNET_GGUF_STRING) return 1;
     if (v->type != BITNET_GGUF_ARRAY) return v->size == bitnet__value_size(v->type);
-    size = bitnet__value_size(v->element);
-    if (size == 0 || v->element == BITNET_GGUF_ARRAY || v->count > v->size / size) return 0;
-    if (v->element != BITNET_GGUF_STRING) return v->size == v->count * size;
-    memset(&element, 0, sizeof element);
-    while (bitnet_gguf_next(v, &element)) n++;
-    return n == v->count && (n ? element.data + element.size == v->data + v->size : v->size == 0);
+    bitnet__reader_over(&r, &src, v->data, v->size);
+    bitnet__reader_skip_array(&r, v->element, v->count);
+    return r.result == BITNET_OK && r.pos == v->size;
 }
 
 /* What stands before a value's data: its type, and an array's element type and count. */
@@ -7963,10 +8151,12 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__MAX_SCREENED
 #undef BITNET__MAX_HEADS
 #undef BITNET__MAX_KEYS
+#undef BITNET__MAX_KEY_NAME
 #undef BITNET__MAX_LOOKUP
-#undef BITNET__MAX_NAME
+#undef BITNET__MAX_NESTING
 #undef BITNET__MAX_ROW
 #undef BITNET__MAX_TENSORS
+#undef BITNET__MAX_TENSOR_NAME
 #undef BITNET__MAX_THREADS
 #undef BITNET__MAX_PACKERS
 #undef BITNET__MMAP_POSIX
