@@ -62,6 +62,16 @@ void test_skip(const char *format, ...) {
     va_end(args);
 }
 
+long test_fail_at = -1, test_calls;
+int test_keep_failing;
+
+int test_fails(void) {
+    long call;
+    if (test_fail_at < 0) return 0;     /* other threads may come here then */
+    call = test_calls++;
+    return call == test_fail_at || (test_keep_failing && call > test_fail_at);
+}
+
 /* Four paths can be in use at a time. */
 static const char *join(const char *dir, const char *name) {
     static char paths[4][1024];

@@ -5,6 +5,29 @@
 #ifndef TEST_H
 #define TEST_H
 
+/* What the library asks of the system can be made to fail: call number test_fail_at from now on
+   (-1: none), and with test_keep_failing all after it. test_calls counts while that is so. */
+extern long test_fail_at, test_calls;
+extern int test_keep_failing;
+int test_fails(void);
+
+#if defined(_WIN32)
+  #ifndef WIN32_LEAN_AND_MEAN
+    #define WIN32_LEAN_AND_MEAN
+  #endif
+  #ifndef NOMINMAX
+    #define NOMINMAX
+  #endif
+  #include <windows.h>
+  #define CreateThread(a, n, f, x, b, id) (test_fails() ? 0 : CreateThread(a, n, f, x, b, id))
+#elif defined(__unix__) || defined(__APPLE__)
+  #include <errno.h>
+  #include <pthread.h>
+  #define pthread_mutex_init(m, a) (test_fails() ? ENOMEM : pthread_mutex_init(m, a))
+  #define pthread_cond_init(c, a) (test_fails() ? ENOMEM : pthread_cond_init(c, a))
+  #define pthread_create(t, a, f, x) (test_fails() ? EAGAIN : pthread_create(t, a, f, x))
+#endif
+
 #include "../bitnet.h"   /* the build defines BITNET_STATIC and BITNET_IMPLEMENTATION */
 
 #include <stdio.h>
