@@ -16,5 +16,6 @@
 #include "test_files.c"
 #include "test_json.c"
 #include "test_text.c"
+#include "test_machine.c"
 #include "test_tiny.c"
 #include "test_kernels.c"

@@ -24,7 +24,7 @@
 
 #define TEST_SUITES(X) \
     X(kernels) X(tokenizer) X(gguf) X(model) X(import) X(screen) X(heads) X(families) X(spm) \
-    X(lookup) X(files) X(json) X(text) X(tiny)
+    X(lookup) X(files) X(json) X(text) X(machine) X(tiny)
 #ifndef TEST_DATA_DIR
   #define TEST_DATA_DIR "tests/data"
 #endif
@@ -62,14 +62,13 @@ void test_skip(const char *format, ...) {
     va_end(args);
 }
 
-long test_fail_at = -1, test_calls;
-int test_keep_failing;
+test_refusal test_refuse = {TEST_SYSTEM, 0, -1, 0};
 
-int test_fails(void) {
-    long call;
-    if (test_fail_at < 0) return 0;     /* other threads may come here then */
-    call = test_calls++;
-    return call == test_fail_at || (test_keep_failing && call > test_fail_at);
+int test_refused(int kind) {
+    long number;
+    if (test_refuse.at < 0 || kind != test_refuse.kind) return 0;
+    number = test_refuse.asked++;
+    return number == test_refuse.at || (test_refuse.later && number > test_refuse.at);
 }
 
 /* Four paths can be in use at a time. */
