@@ -192,13 +192,27 @@
    Functions that can fail return a bitnet_result and take a bitnet_error pointer, which may be
    0; its text is one line that says what, where (key, tensor, offset) and, where there is one,
    what to do. On failure *out is 0. Functions that return an int length return a negative
-   bitnet_result.
+   bitnet_result. A call that failed has changed nothing, unless its comment says so, and can be
+   made again: with more memory it gives what it would have given.
+
+   No pointer crashes for being 0. Where a comment does not allow it, functions that return a
+   bitnet_result or a length say BITNET_ERR_ARG, others their nothing (0; of tokens -1), and
+   functions without a result do nothing. So do numbers that are out of range; comments name the
+   ranges. What is behind a pointer is trusted: its length, its NUL, and that it lives.
 
    THREADS
    -------
    A model does not change after loading: any number of threads and contexts may use it. A context
    belongs to one thread at a time; inside it works with n_threads threads of its own, which sleep
-   between calls, or with the caller's pool (parallel_fn). Free contexts before their model.
+   between calls, or with the caller's pool (parallel_fn). If the system refuses some of them, it
+   works with fewer; the results are the same bits. Free contexts before their model.
+
+   A call that finds its context in use, by another thread or by the call whose callback it comes
+   from, changes nothing and says so: BITNET_ERR_BUSY, from bitnet_logits 0, from bitnet_sample -1;
+   bitnet_ctx_free then frees nothing. Nobody waits, so nothing can wait for itself. Callbacks may
+   call bitnet_ctx_length and what else takes a const bitnet_ctx, those of bitnet_generate also
+   bitnet_logits. They have to return: after a longjmp or an exception out of them the context
+   stays in use. With BITNET_NO_THREADS calls from other threads are not noticed.
 
    DETERMINISM
    -----------
@@ -261,7 +275,8 @@ extern "C" {
     X(BITNET_ERR_LIMIT, -7, "over a limit") \
     X(BITNET_ERR_FULL, -8, "context is full") \
     X(BITNET_ERR_CANCELLED, -9, "cancelled by the caller") \
-    X(BITNET_ERR_SELFTEST, -10, "self-test failed")
+    X(BITNET_ERR_SELFTEST, -10, "self-test failed") \
+    X(BITNET_ERR_BUSY, -11, "context is in use")
 
 typedef enum bitnet_result {
 #define BITNET_X(name, value, text) name = value,
@@ -339,10 +354,10 @@ typedef struct bitnet_model_info {
 typedef enum bitnet_kv_type { BITNET_KV_F16 = 0, BITNET_KV_F32 = 1 } bitnet_kv_type;
 
 typedef struct bitnet_ctx_params {
-    int32_t n_ctx;               /* positions; 0: what the model was trained for */
-    int32_t n_batch;             /* tokens evaluated together; 0: 512, or n_ctx if smaller */
-    int32_t n_logits;            /* rows bitnet_eval can keep with all_logits; 0: 1 */
-    int32_t n_threads;           /* 0: one per online CPU; 1: the caller's thread only */
+    int32_t n_ctx;               /* positions, to 2^20; 0: what the model was trained for */
+    int32_t n_batch;             /* tokens evaluated together, to 65536; 0: 512, or n_ctx if less */
+    int32_t n_logits;            /* rows bitnet_eval can keep with all_logits, to n_ctx; 0: 1 */
+    int32_t n_threads;           /* to 256; 0: one per online CPU; 1: the caller's only */
     bitnet_kv_type kv_type;      /* 0: F16 */
     int32_t full_head;           /* 1: bitnet_sample computes all logits; see SCREENED HEAD */
     /* The host program's own pool instead of ours: calls job(arg, i) once for each i in
@@ -367,16 +382,18 @@ typedef struct bitnet_logit_bias { bitnet_token token; float bias; } bitnet_logi
 
 /* {0} is greedy: the largest logit, the lowest id among equals. Applied in this order: logit bias,
    repetition penalty, top-k, top-p, min-p, temperature. rng is the whole state of the random
-   generator: set it to the seed, save it, replay it. One draw advances it once. */
+   generator: set it to the seed, save it, replay it. One draw advances it once. Of the
+   floats none is out of range: a NaN or a negative one is as 0, infinity is very much. */
 typedef struct bitnet_sampler {
-    float temperature;           /* <= 0: greedy */
+    float temperature;           /* 0: greedy; infinity: whatever is left, at even odds */
     float top_p;                 /* keep the most likely tokens up to this sum; 0 or >= 1: all */
     float min_p;                 /* drop tokens under min_p times the best one's probability */
     float repeat_penalty;        /* > 1 makes recent tokens less likely; 0 or 1: off */
     int32_t top_k;               /* keep the k largest logits; 0: all */
-    int32_t repeat_window;       /* how many recent tokens the penalty sees; 0: 64, -1: all */
-    const bitnet_logit_bias *bias;   /* n_bias entries, borrowed; -INFINITY forbids a token */
-    int32_t n_bias;
+    int32_t repeat_window;       /* how many recent tokens the penalty sees; 0: 64, < 0: all */
+    const bitnet_logit_bias *bias;   /* n_bias entries, borrowed; -INFINITY (or a NaN) forbids a
+                                        token; what is no token of the vocabulary has no effect */
+    int32_t n_bias;              /* 0 or more */
     uint64_t rng;
 } bitnet_sampler;
 
@@ -400,7 +417,7 @@ typedef struct bitnet_lookup_stats {
 
 typedef struct bitnet_generate_params {
     const bitnet_token *prompt;  /* n_prompt tokens, appended to what the context holds, or ... */
-    int32_t n_prompt;
+    int32_t n_prompt;            /* 1 or more */
     const char *text;            /* ... if prompt is 0: NUL-terminated text, tokenized with the
                                     file's BOS rule, special tokens not parsed */
     int32_t max_tokens;          /* 0 or less: until the context is full */
@@ -408,18 +425,19 @@ typedef struct bitnet_generate_params {
     int32_t lookup;              /* most tokens to guess, 0..64; see LOOKUP DECODING */
     bitnet_lookup_stats *lookup_stats;   /* may be 0 */
     bitnet_sampler *sampler;     /* 0: greedy; its rng advances */
-    const char *const *stop_strings;
-    int32_t n_stop_strings;
+    const char *const *stop_strings;     /* none of them 0 or empty */
+    int32_t n_stop_strings;      /* 0 or more */
     /* Called once for each new token t, with the text that is now certain: whole code points, never
        part of a stop string, perhaps none (n = 0). A last call may follow with t = -1 and what had
        been held back. text is not NUL-terminated and lives during the call. Nonzero stops; text
        that was still held back is then dropped. */
     int (*text_fn)(void *ud, const char *text, size_t n, bitnet_token t);
-    int (*progress_fn)(void *ud, int32_t done, int32_t total);  /* prompt tokens; nonzero cancels */
+    int (*progress_fn)(void *ud, int32_t done, int32_t total);  /* prompt tokens; nonzero cancels:
+                                    the done ones stay in the context, with their logits */
     void *ud;
 } bitnet_generate_params;
 
-/* Flags for tokenizing. */
+/* Flags for tokenizing. Those that a function does not name have no effect. */
 enum {
     BITNET_ADD_BOS = 1,          /* BOS first, if the vocabulary has one */
     BITNET_PARSE_SPECIAL = 2,    /* "<|eot_id|>" in the text becomes the special token */
@@ -521,18 +539,20 @@ BITNET_API bitnet_result bitnet_model_load_io(const bitnet_io *io,
                                               const bitnet_model_params *params,
                                               bitnet_model **out, bitnet_error *err);
 BITNET_API void bitnet_model_free(bitnet_model *m);              /* 0 is fine */
+/* All zero for model 0. */
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
 
 /* ---- text and tokens ---- */
 
 /* A result of these is the length needed, as snprintf's, or a negative bitnet_result; at most cap
-   elements are written. bitnet_model_get_meta ends its text with NUL (if cap > 0), the others
-   don't. */
+   elements are written, and none if out or buf is 0. bitnet_model_get_meta ends its text with NUL
+   (if cap > 0), the others don't. Lengths over INT32_MAX, and such texts, are BITNET_ERR_LIMIT. */
 
 /* The value of a metadata key as text (numbers in decimal); arrays are BITNET_ERR_UNSUPPORTED, a
    key that is not there is BITNET_ERR_ARG. */
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf, size_t cap);
-/* text is n bytes, any bytes; flags: BITNET_ADD_BOS, BITNET_PARSE_SPECIAL. */
+/* text is n bytes, any bytes; flags: BITNET_ADD_BOS, BITNET_PARSE_SPECIAL. A single word of over
+   64 MiB is BITNET_ERR_LIMIT. */
 BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n, int flags,
                                bitnet_token *out, size_t cap);
 /* The exact bytes of n tokens; special tokens give their names. A text that SentencePiece's
@@ -560,25 +580,29 @@ BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message 
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params);
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
                                            bitnet_ctx **out, bitnet_error *err);
-BITNET_API void bitnet_ctx_free(bitnet_ctx *c);                  /* 0 is fine */
+BITNET_API void bitnet_ctx_free(bitnet_ctx *c);                  /* 0 is fine; see THREADS */
 BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c);       /* positions in use */
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);     /* n_ctx */
-BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);      /* n_threads, 0 resolved */
+BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);      /* how many there are */
 /* How many of the n_vocab logits the last bitnet_sample computed exactly. */
 BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c);
-/* Keeps the first length positions and forgets the rest. */
+/* Keeps the first length positions and forgets the rest. More than there are: BITNET_ERR_ARG. */
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
-/* Appends n tokens. If they don't all fit: BITNET_ERR_FULL, and nothing has changed. all_logits 1
-   keeps logits for each of them (n <= n_logits), 0 for the last one. */
+/* Appends n tokens, at least one. If they don't all fit: BITNET_ERR_FULL; if one is outside the
+   vocabulary: BITNET_ERR_ARG. all_logits 1 keeps logits for each of them (n over
+   n_logits: BITNET_ERR_LIMIT), 0 for the last one. */
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err);
 /* n_vocab logits of row i of the last bitnet_eval; -1: the last row. Computed when first asked
    for. Valid until the next bitnet_eval. 0 if there is no such row. */
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
-/* Draws the next token from the last row's logits. -1 if nothing has been evaluated. */
+/* Draws the next token from the last row's logits; s 0 is greedy. -1 if nothing has been evaluated
+   or s has no list of its biases. */
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
 /* Evaluates the prompt, then samples and evaluates until something ends it; why may be 0. The last
-   sampled token is not evaluated: to go on, put it in front of the next prompt. */
+   sampled token is not evaluated: to go on, put it in front of the next prompt. A prompt that is
+   empty (BITNET_ERR_ARG) or does not fit (BITNET_ERR_FULL) changes nothing; a context that is full
+   ends the text with BITNET_STOP_LENGTH, after as many tokens as there is room for and one more. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
@@ -4451,7 +4475,9 @@ BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_m
 #endif
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info) {
+    if (!info) return;
     memset(info, 0, sizeof *info);
+    if (!m) return;
     info->arch = m->arch;
     info->kernels = m->kernels.name;
     info->layout = m->kernels.pack ? "TL2" : "I2_S";
@@ -4527,8 +4553,9 @@ static int bitnet__value_text(uint32_t type, const uint8_t *p, uint64_t size, ch
 
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf,
                                      size_t cap) {
-    const bitnet__key *k = key ? bitnet__find_key(&m->gguf, key) : 0;
+    const bitnet__key *k = m && key ? bitnet__find_key(&m->gguf, key) : 0;
     if (!k) return BITNET_ERR_ARG;
+    if (!buf) cap = 0;
     return bitnet__value_text(k->type, m->gguf.src.data + k->value, k->size, buf, cap);
 }
 
@@ -4541,6 +4568,11 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
    ============================================================================================= */
 
 #define BITNET__MAX_THREADS 256
+#if defined(BITNET__THREADS_POSIX) || defined(BITNET__THREADS_WIN32)
+  #define BITNET__OWN_THREADS BITNET__MAX_THREADS    /* the most that can be ours */
+#else
+  #define BITNET__OWN_THREADS 1
+#endif
 
 typedef void (*bitnet__job)(void *arg, int i);
 
@@ -4551,11 +4583,14 @@ typedef pthread_mutex_t bitnet__mutex;
 typedef pthread_cond_t bitnet__cond;
 typedef pthread_t bitnet__thread;
   #define BITNET__THREAD_RETURN void *
-static void bitnet__mutex_init(bitnet__mutex *m) { pthread_mutex_init(m, 0); }
+typedef pthread_t bitnet__thread_id;
+static bitnet__thread_id bitnet__this_thread(void) { return pthread_self(); }
+static int bitnet__is_thread(bitnet__thread_id t) { return pthread_equal(t, pthread_self()); }
+static int bitnet__mutex_init(bitnet__mutex *m) { return pthread_mutex_init(m, 0) == 0; }
 static void bitnet__mutex_destroy(bitnet__mutex *m) { pthread_mutex_destroy(m); }
 static void bitnet__lock(bitnet__mutex *m) { pthread_mutex_lock(m); }
 static void bitnet__unlock(bitnet__mutex *m) { pthread_mutex_unlock(m); }
-static void bitnet__cond_init(bitnet__cond *c) { pthread_cond_init(c, 0); }
+static int bitnet__cond_init(bitnet__cond *c) { return pthread_cond_init(c, 0) == 0; }
 static void bitnet__cond_destroy(bitnet__cond *c) { pthread_cond_destroy(c); }
 static void bitnet__cond_wait(bitnet__cond *c, bitnet__mutex *m) { pthread_cond_wait(c, m); }
 static void bitnet__cond_wake_all(bitnet__cond *c) { pthread_cond_broadcast(c); }
@@ -4572,11 +4607,14 @@ typedef SRWLOCK bitnet__mutex;
 typedef CONDITION_VARIABLE bitnet__cond;
 typedef HANDLE bitnet__thread;
   #define BITNET__THREAD_RETURN DWORD WINAPI
-static void bitnet__mutex_init(bitnet__mutex *m) { InitializeSRWLock(m); }
+typedef DWORD bitnet__thread_id;
+static bitnet__thread_id bitnet__this_thread(void) { return GetCurrentThreadId(); }
+static int bitnet__is_thread(bitnet__thread_id t) { return t == GetCurrentThreadId(); }
+static int bitnet__mutex_init(bitnet__mutex *m) { InitializeSRWLock(m); return 1; }
 static void bitnet__mutex_destroy(bitnet__mutex *m) { (void)m; }
 static void bitnet__lock(bitnet__mutex *m) { AcquireSRWLockExclusive(m); }
 static void bitnet__unlock(bitnet__mutex *m) { ReleaseSRWLockExclusive(m); }
-static void bitnet__cond_init(bitnet__cond *c) { InitializeConditionVariable(c); }
+static int bitnet__cond_init(bitnet__cond *c) { InitializeConditionVariable(c); return 1; }
 static void bitnet__cond_destroy(bitnet__cond *c) { (void)c; }
 static void bitnet__cond_wait(bitnet__cond *c, bitnet__mutex *m) {
     SleepConditionVariableSRW(c, m, INFINITE, 0);
@@ -4598,7 +4636,8 @@ static int bitnet__online_cpus(void) {
 }
 #endif
 
-/* Loads that see what the storing thread did before, and stores that show it. */
+/* Loads that see what the storing thread did before, and stores that show it. swap_if stores to if
+   there was from, and says whether it did. */
 #if defined(__GNUC__) || defined(__clang__)
 static uint32_t bitnet__load_acquire(uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 static void bitnet__store_release(uint32_t *p, uint32_t v) {
@@ -4606,6 +4645,9 @@ static void bitnet__store_release(uint32_t *p, uint32_t v) {
 }
 static uint32_t bitnet__decrement(uint32_t *p) {
     return __atomic_sub_fetch(p, 1, __ATOMIC_ACQ_REL);
+}
+static int bitnet__swap_if(uint32_t *p, uint32_t from, uint32_t to) {
+    return __atomic_compare_exchange_n(p, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 #else
 static uint32_t bitnet__load_acquire(uint32_t *p) {
@@ -4616,6 +4658,9 @@ static void bitnet__store_release(uint32_t *p, uint32_t v) {
 }
 static uint32_t bitnet__decrement(uint32_t *p) {
     return (uint32_t)InterlockedDecrement((volatile LONG *)p);
+}
+static int bitnet__swap_if(uint32_t *p, uint32_t from, uint32_t to) {
+    return (uint32_t)InterlockedCompareExchange((volatile LONG *)p, (LONG)to, (LONG)from) == from;
 }
 #endif
 
@@ -4728,31 +4773,51 @@ static void bitnet__team_stop(bitnet__team *t) {
     bitnet__mutex_destroy(&t->mutex);
 }
 
-/* n threads with the caller's; fewer than that could be started: 0, and none is left. */
+static int bitnet__signals_init(bitnet__team *t) {
+    if (!bitnet__mutex_init(&t->mutex)) return 0;
+    if (bitnet__cond_init(&t->start)) {
+        if (bitnet__cond_init(&t->done)) return 1;
+        bitnet__cond_destroy(&t->start);
+    }
+    bitnet__mutex_destroy(&t->mutex);
+    return 0;
+}
+
+/* n threads with the caller's, or as many as the system grants. 0: not even a second one, and there
+   is nothing to stop. */
 static int bitnet__team_start(bitnet__team *t, int n) {
     int i;
     memset(t, 0, sizeof *t);
-    bitnet__mutex_init(&t->mutex);
-    bitnet__cond_init(&t->start);
-    bitnet__cond_init(&t->done);
+    if (!bitnet__signals_init(t)) return 0;
     for (i = 1; i < n; i++) {
         bitnet__worker *w = &t->workers[i - 1];
         w->team = t;
         w->index = i;
-        if (!bitnet__thread_start(&w->thread, bitnet__worker_main, w)) {
-            bitnet__team_stop(t);
-            return 0;
-        }
+        if (!bitnet__thread_start(&w->thread, bitnet__worker_main, w)) break;
         t->n_workers++;
     }
-    return 1;
+    if (t->n_workers == 0) bitnet__team_stop(t);
+    return t->n_workers > 0;
 }
 
-#else /* no threads: the caller does it all */
+static int bitnet__team_size(const bitnet__team *t) { return t ? 1 + t->n_workers : 1; }
+
+#else /* no threads: the caller does it all, and who uses a context twice calls from a callback */
 
 typedef struct bitnet__team { int unused; } bitnet__team;
+typedef int bitnet__thread_id;
+static bitnet__thread_id bitnet__this_thread(void) { return 0; }
+static int bitnet__is_thread(bitnet__thread_id t) { return t == 0; }
+static uint32_t bitnet__load_acquire(uint32_t *p) { return *p; }
+static void bitnet__store_release(uint32_t *p, uint32_t v) { *p = v; }
+static int bitnet__swap_if(uint32_t *p, uint32_t from, uint32_t to) {
+    if (*p != from) return 0;
+    *p = to;
+    return 1;
+}
 static int bitnet__online_cpus(void) { return 1; }
-static int bitnet__team_start(bitnet__team *t, int n) { (void)t; (void)n; return 1; }
+static int bitnet__team_start(bitnet__team *t, int n) { (void)t; (void)n; return 0; }
+static int bitnet__team_size(const bitnet__team *t) { (void)t; return 1; }
 static void bitnet__team_stop(bitnet__team *t) { (void)t; }
 static void bitnet__team_run(bitnet__team *t, int n_jobs, bitnet__job job, void *arg) {
     int i;
@@ -4761,6 +4826,22 @@ static void bitnet__team_run(bitnet__team *t, int n_jobs, bitnet__job job, void 
 }
 
 #endif
+
+/* A team of n threads, or fewer: bitnet__team_size says how many. *out 0: the caller's alone. */
+static bitnet_result bitnet__team_create(const bitnet_allocator *a, int n, bitnet__team **out,
+                                         bitnet_error *err) {
+    bitnet__team *t = (bitnet__team *)bitnet__alloc(a, sizeof *t);
+    *out = 0;
+    if (!t) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %d threads", n);
+    if (bitnet__team_start(t, n)) *out = t;
+    else bitnet__free(a, t);
+    return BITNET_OK;
+}
+
+static void bitnet__team_free(const bitnet_allocator *a, bitnet__team *t) {
+    if (t) bitnet__team_stop(t);
+    bitnet__free(a, t);
+}
 
 /* ---- packing weights while a model is loaded: to I2_S as the kernels know it, and to what they
    make of that; each only where it is needed ---- */
@@ -5138,14 +5219,10 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     }
     if (total == 0) return BITNET_OK;
     if (i == 0 && p.jobs > 1) {
-        m->team = (bitnet__team *)bitnet__alloc(&m->params.allocator, sizeof *m->team);
-        if (!m->team) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for threads");
-        if (!bitnet__team_start(m->team, p.jobs)) {
-            bitnet__free(&m->params.allocator, m->team);
-            m->team = 0;
-        }
+        r = bitnet__team_create(&m->params.allocator, p.jobs, &m->team, err);
+        if (r != BITNET_OK) return r;
     }
-    if (!m->team) p.jobs = 1;
+    p.jobs = bitnet__team_size(m->team);
     to = (uint8_t *)bitnet__model_alloc(m, total);
     if (to && widest > 0) p.rows = (uint8_t *)bitnet__model_alloc(m, widest * (uint64_t)p.jobs);
     if (!to || (widest > 0 && !p.rows))
@@ -5177,8 +5254,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
 }
 
 static void bitnet__pack_end(bitnet_model *m) {
-    if (m->team) bitnet__team_stop(m->team);
-    bitnet__free(&m->params.allocator, m->team);
+    bitnet__team_free(&m->params.allocator, m->team);
     m->team = 0;
 }
 
@@ -5224,6 +5300,8 @@ struct bitnet_ctx {
     bitnet_kernels k;
     bitnet_ctx_params p;               /* every default filled in */
     bitnet__team *team;                /* 0: parallel_fn, or one thread */
+    uint32_t use;                      /* BITNET__FREE and the like; atomic */
+    bitnet__thread_id lent_to;         /* while it is BITNET__LENT */
     int32_t n_past;                    /* positions in the cache */
     int32_t n_rows;                    /* rows of hidden */
     int32_t n_ready;                   /* rows of logits computed from hidden */
@@ -5283,6 +5361,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
                             (long long)p->n_threads, BITNET__MAX_THREADS);
     if (p->kv_type != BITNET_KV_F16 && p->kv_type != BITNET_KV_F32)
         return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)p->kv_type);
+    if (!p->parallel_fn && p->n_threads > BITNET__OWN_THREADS) p->n_threads = BITNET__OWN_THREADS;
     return BITNET_OK;
 }
 
@@ -5375,7 +5454,7 @@ BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_par
     bitnet_ctx_params p;
     bitnet_ctx measure;
     uint64_t n;
-    if (bitnet__ctx_defaults(m, params, &p, 0) != BITNET_OK) return 0;
+    if (!m || bitnet__ctx_defaults(m, params, &p, 0) != BITNET_OK) return 0;
     n = bitnet__ctx_layout(m, &p, 0, &measure);
     return n == UINT64_MAX ? 0 : n + sizeof measure +
            (p.n_threads > 1 && !p.parallel_fn ? sizeof(bitnet__team) : 0);
@@ -5409,33 +5488,58 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->p = p;
     bitnet__ctx_layout(m, &p, arena, c);
     if (p.n_threads > 1 && !p.parallel_fn) {
-        c->team = (bitnet__team *)bitnet__alloc(a, sizeof *c->team);
-        if (!c->team || !bitnet__team_start(c->team, p.n_threads)) {
-            bitnet__free(a, c->team);
-            c->team = 0;
+        r = bitnet__team_create(a, p.n_threads, &c->team, err);
+        if (r != BITNET_OK) {
             bitnet_ctx_free(c);
-            return bitnet__fail(err, BITNET_ERR_MEMORY, "cannot start %d threads",
-                                (int)p.n_threads);
+            return r;
         }
+        c->p.n_threads = bitnet__team_size(c->team);   /* the arena has room for all */
     }
     *out = c;
     return BITNET_OK;
 }
 
+/* ---- one call at a time ----
+   A call that changes a context takes it. Who finds it taken is another thread, or a callback of
+   the call that has it, and is refused: nobody waits, so nothing can wait for itself.
+   bitnet_generate lends it to its callbacks, for their bitnet_logits. */
+
+enum { BITNET__FREE, BITNET__TAKEN, BITNET__LENT };
+
+static bitnet_result bitnet__take(bitnet_ctx *c, bitnet_error *err) {
+    if (!c) return bitnet__fail(err, BITNET_ERR_ARG, "there is no context");
+    if (bitnet__swap_if(&c->use, BITNET__FREE, BITNET__TAKEN)) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_BUSY, "the context is in use, by another thread or by the "
+                        "call whose callback this is");
+}
+
+static void bitnet__give_back(bitnet_ctx *c) { bitnet__store_release(&c->use, BITNET__FREE); }
+
+/* Around a callback of bitnet_generate; what to say to bitnet__unlend. */
+static uint32_t bitnet__lend(bitnet_ctx *c) {
+    const uint32_t use = bitnet__load_acquire(&c->use);
+    c->lent_to = bitnet__this_thread();
+    bitnet__store_release(&c->use, BITNET__LENT);
+    return use;
+}
+
+static void bitnet__unlend(bitnet_ctx *c, uint32_t use) { bitnet__store_release(&c->use, use); }
+
 BITNET_API void bitnet_ctx_free(bitnet_ctx *c) {
     const bitnet_allocator *a;
-    if (!c) return;
+    if (bitnet__take(c, 0) != BITNET_OK) return;
     a = &c->m->params.allocator;
-    if (c->team) bitnet__team_stop(c->team);
-    bitnet__free(a, c->team);
+    bitnet__team_free(a, c->team);
     bitnet__free(a, c->history);       /* the arena's first array */
     bitnet__free(a, c);
 }
 
-BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c) { return c->n_past; }
-BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c) { return c->p.n_ctx; }
-BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c->p.n_threads; }
-BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c) { return c->screen.exact_rows; }
+BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c) { return c ? c->n_past : 0; }
+BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c) { return c ? c->p.n_ctx : 0; }
+BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c ? c->p.n_threads : 0; }
+BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c) {
+    return c ? c->screen.exact_rows : 0;
+}
 
 /* No logits, hidden states or guesses any more. */
 static void bitnet__forget_rows(bitnet_ctx *c) {
@@ -5443,10 +5547,15 @@ static void bitnet__forget_rows(bitnet_ctx *c) {
 }
 
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
-    if (length < 0 || length > c->n_past) return BITNET_ERR_ARG;
-    if (length < c->n_past) bitnet__forget_rows(c);
-    c->n_past = length;
-    return BITNET_OK;
+    bitnet_result r = bitnet__take(c, 0);
+    if (r != BITNET_OK) return r;
+    if (length < 0 || length > c->n_past) r = BITNET_ERR_ARG;
+    else {
+        if (length < c->n_past) bitnet__forget_rows(c);
+        c->n_past = length;
+    }
+    bitnet__give_back(c);
+    return r;
 }
 
 /* ---- splitting work ---- */
@@ -5977,8 +6086,8 @@ static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet_toke
     return BITNET_OK;
 }
 
-BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
-                                     int all_logits, bitnet_error *err) {
+static bitnet_result bitnet__eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
+                                  int all_logits, bitnet_error *err) {
     int32_t i, batch;
     bitnet_result r = bitnet__check_tokens(c, tokens, n, err);
     if (r != BITNET_OK) return r;
@@ -5995,7 +6104,16 @@ BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, 
     return BITNET_OK;
 }
 
-BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i) {
+BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
+                                     int all_logits, bitnet_error *err) {
+    bitnet_result r = bitnet__take(c, err);
+    if (r != BITNET_OK) return r;
+    r = bitnet__eval(c, tokens, n, all_logits, err);
+    bitnet__give_back(c);
+    return r;
+}
+
+static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
     if (i == -1) i = c->n_rows - 1;
     if (i < 0 || i >= c->n_rows) return 0;
     if (c->n_ready < c->n_rows) { /* the head is most of a small batch's cost: only on demand */
@@ -6006,6 +6124,17 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i) {
         c->n_ready = c->n_rows + c->n_ahead;
     }
     return c->logits + (size_t)i * (size_t)c->m->n_vocab;
+}
+
+BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i) {
+    const float *row;
+    const int lent = c && bitnet__load_acquire(&c->use) == BITNET__LENT &&
+                     bitnet__is_thread(c->lent_to);
+    if (lent) bitnet__store_release(&c->use, BITNET__TAKEN);   /* its step_fn gets nothing */
+    else if (bitnet__take(c, 0) != BITNET_OK) return 0;
+    row = bitnet__logits(c, i);
+    bitnet__store_release(&c->use, lent ? BITNET__LENT : BITNET__FREE);
+    return row;
 }
 
 /* =============================================================================================
@@ -6477,13 +6606,17 @@ static int32_t bitnet__screened_candidates(bitnet_ctx *c, const bitnet_sampler *
     return n;
 }
 
-BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s) {
+static int bitnet__sampler_valid(const bitnet_sampler *s) {
+    return !s || (s->n_bias >= 0 && (s->bias || s->n_bias == 0));
+}
+
+static bitnet_token bitnet__sample(bitnet_ctx *c, bitnet_sampler *s) {
     bitnet_sampler greedy;
     const float *logits;
     int32_t n;
     memset(&greedy, 0, sizeof greedy);
+    if (!bitnet__sampler_valid(s) || c->n_rows == 0) return -1;
     if (!s) s = &greedy;
-    if (c->n_rows == 0) return -1;
     n = bitnet__screened_candidates(c, s);
     if (n > 0) {
         c->screen.exact_rows = n;
@@ -6491,8 +6624,16 @@ BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s) {
         return bitnet__pick(c, s, n);
     }
     c->screen.exact_rows = c->m->n_vocab;
-    logits = bitnet_logits(c, -1);
+    logits = bitnet__logits(c, -1);
     return bitnet__sample_from(c, s, logits);
+}
+
+BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s) {
+    bitnet_token t;
+    if (bitnet__take(c, 0) != BITNET_OK) return -1;
+    t = bitnet__sample(c, s);
+    bitnet__give_back(c);
+    return t;
 }
 
 /* =============================================================================================
@@ -6531,10 +6672,12 @@ static int bitnet__sink_result(const bitnet__token_sink *s) {
 BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n, int flags,
                                bitnet_token *out, size_t cap) {
     bitnet__token_sink s;
+    if (!m || (!text && n > 0)) return BITNET_ERR_ARG;
+    if (n > INT32_MAX) return BITNET_ERR_LIMIT;
     s.m = m;
     s.out = out;
     s.cap = out ? cap : 0;
-    s.n = text || n == 0 ? 0 : (int64_t)BITNET_ERR_ARG;
+    s.n = 0;
     if ((flags & BITNET_ADD_BOS) && m->bos >= 0) bitnet__sink_token(&s, m->bos);
     bitnet__sink_text(&s, text ? text : "", n, (flags & BITNET_PARSE_SPECIAL) != 0);
     return bitnet__sink_result(&s);
@@ -6553,6 +6696,8 @@ BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *toke
                                  char *buf, size_t cap) {
     uint64_t used = 0;
     int i;
+    if (!m || n < 0 || (!tokens && n > 0)) return BITNET_ERR_ARG;
+    if (!buf) cap = 0;
     for (i = 0; i < n; i++) {
         size_t len, room;
         const uint8_t *p = bitnet__token_bytes(m, tokens[i], &len);
@@ -6567,19 +6712,21 @@ BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *toke
 BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_token t,
                                  char *buf, size_t cap) {
     size_t len = 0;
-    const uint8_t *p = t == -1 ? 0 : bitnet__token_bytes(m, t, &len);
-    if ((t != -1 && !p) || cap < 3 + 3 * len) return BITNET_ERR_ARG;
+    const uint8_t *p = t == -1 || !m ? 0 : bitnet__token_bytes(m, t, &len);
+    if (!m || !d || !buf || (t != -1 && !p) || cap < 3 || (cap - 3) / 3 < len ||
+        d->n_pending < 0 || d->n_pending > 3)
+        return BITNET_ERR_ARG;
     if (t == -1 || len == 0 || m->vocab.types[t] == BITNET__TOKEN_CONTROL)
         return (int)bitnet__detok_flush(d, buf, cap);
     return (int)bitnet__detok_push(d, p, len, buf, cap);
 }
 
 BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *text) {
-    return text ? bitnet__vocab_find(&m->vocab, text, strlen(text)) : -1;
+    return m && text ? bitnet__vocab_find(&m->vocab, text, strlen(text)) : -1;
 }
 
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t) {
-    return t >= 0 && (t == m->eos || t == m->eot || t == m->end_of_text);
+    return m && t >= 0 && (t == m->eos || t == m->eot || t == m->end_of_text);
 }
 
 static int bitnet__is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -6608,6 +6755,7 @@ BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message 
                                     int flags, bitnet_token *out, size_t cap) {
     bitnet__token_sink s;
     int i;
+    if (!m || n < 0 || (!messages && n > 0)) return BITNET_ERR_ARG;
     if (m->eot < 0 || !m->family->chat) return BITNET_ERR_UNSUPPORTED;
     s.m = m;
     s.out = out;
@@ -6616,10 +6764,13 @@ BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message 
     if ((flags & BITNET_ADD_BOS) && m->bos >= 0) bitnet__sink_token(&s, m->bos);
     for (i = 0; i < n; i++) {
         const bitnet_message *msg = &messages[i];
+        size_t role, content;
         char *line;
         if (!msg->role || !msg->role[0] || !msg->content) return BITNET_ERR_ARG;
-        line = (char *)bitnet__alloc(&m->params.allocator,
-                                     strlen(msg->role) + strlen(msg->content) + 2);
+        role = strlen(msg->role);
+        content = strlen(msg->content);
+        if (role > INT32_MAX / 2 || content > INT32_MAX / 2) return BITNET_ERR_LIMIT;
+        line = (char *)bitnet__alloc(&m->params.allocator, role + content + 2);
         if (!line) return BITNET_ERR_MEMORY;
         bitnet__sink_text(&s, line, bitnet__chat_line(msg, line), 0);
         bitnet__free(&m->params.allocator, line);
@@ -6678,7 +6829,11 @@ static size_t bitnet__stop_prefix(const bitnet__generation *g) {
 /* Hands out the first n held bytes. Nonzero: the caller wants to stop. */
 static int bitnet__hand_out(bitnet__generation *g, size_t n, bitnet_token t) {
     int stop = 0;
-    if (g->p->text_fn) stop = g->p->text_fn(g->p->ud, g->held, n, t);
+    if (g->p->text_fn) {
+        const uint32_t use = bitnet__lend(g->c);
+        stop = g->p->text_fn(g->p->ud, g->held, n, t);
+        bitnet__unlend(g->c, use);
+    }
     g->n_held -= n;
     memmove(g->held, g->held + n, g->n_held);
     if (stop) g->why = BITNET_STOP_CALLBACK;
@@ -6699,6 +6854,17 @@ static int bitnet__take_token(bitnet__generation *g, bitnet_token t) {
     return bitnet__hand_out(g, t == -1 ? g->n_held : g->n_held - bitnet__stop_prefix(g), t);
 }
 
+/* Nonzero: the caller wants to stop. */
+static int bitnet__tell_progress(bitnet__generation *g, int32_t done, int32_t total) {
+    uint32_t use;
+    int stop;
+    if (!g->p->progress_fn) return 0;
+    use = bitnet__lend(g->c);
+    stop = g->p->progress_fn(g->p->ud, done, total);
+    bitnet__unlend(g->c, use);
+    return stop;
+}
+
 static bitnet_result bitnet__run_prompt(bitnet__generation *g, const bitnet_token *prompt,
                                         int32_t n) {
     bitnet_ctx *c = g->c;
@@ -6707,9 +6873,9 @@ static bitnet_result bitnet__run_prompt(bitnet__generation *g, const bitnet_toke
     if (r != BITNET_OK) return r;
     for (i = 0; i < n; i += batch) {
         batch = n - i < c->p.n_batch ? n - i : c->p.n_batch;
-        r = bitnet_eval(c, prompt + i, batch, 0, g->err);
+        r = bitnet__eval(c, prompt + i, batch, 0, g->err);
         if (r != BITNET_OK) return r;
-        if (g->p->progress_fn && g->p->progress_fn(g->p->ud, i + batch, n))
+        if (bitnet__tell_progress(g, i + batch, n))
             return bitnet__fail(g->err, BITNET_ERR_CANCELLED,
                                 "the prompt was cancelled after %d of %d tokens",
                                 (int)(i + batch), (int)n);
@@ -6761,7 +6927,7 @@ static bitnet_result bitnet__run_token(bitnet__generation *g, bitnet_token t, in
     if (g->p->max_tokens > 0) most = bitnet__min(most, g->p->max_tokens - n - 1);
     batch[0] = t;
     g->n_guess = most > 0 ? bitnet__guess(c, batch, most) : 0;
-    r = bitnet_eval(c, batch, 1 + g->n_guess, 1, g->err);
+    r = bitnet__eval(c, batch, 1 + g->n_guess, 1, g->err);
     if (r != BITNET_OK) return r;
     c->n_ahead = g->n_guess;
     c->n_rows -= g->n_guess;
@@ -6775,7 +6941,7 @@ static bitnet_result bitnet__run_tokens(bitnet__generation *g) {
     bitnet_ctx *c = g->c;
     int32_t n;
     for (n = 1;; n++) {
-        bitnet_token t = bitnet_sample(c, g->p->sampler);
+        bitnet_token t = bitnet__sample(c, g->p->sampler);
         int ended = !g->p->ignore_end && bitnet_token_is_end(c->m, t);
         bitnet_result r;
         if (bitnet__take_token(g, t)) return BITNET_OK;
@@ -6803,44 +6969,59 @@ static bitnet_result bitnet__get_prompt(bitnet__generation *g, const bitnet_toke
     if (!text) return bitnet__fail(g->err, BITNET_ERR_ARG, "there is no prompt");
     n = bitnet_tokenize(m, text, strlen(text), flags, 0, 0);
     if (n > 0) *own = (bitnet_token *)bitnet__alloc(&m->params.allocator, (size_t)n * sizeof **own);
-    if (n < 0 || (n > 0 && !*own))
-        return bitnet__fail(g->err, BITNET_ERR_MEMORY, "no memory to tokenize the prompt");
-    n = n > 0 ? bitnet_tokenize(m, text, strlen(text), flags, *own, (size_t)n) : 0;
-    if (n < 0) return bitnet__fail(g->err, (bitnet_result)n, "no memory to tokenize the prompt");
+    if (n > 0 && !*own) n = BITNET_ERR_MEMORY;
+    if (n > 0) n = bitnet_tokenize(m, text, strlen(text), flags, *own, (size_t)n);
+    if (n < 0)
+        return bitnet__fail(g->err, (bitnet_result)n, "the prompt cannot be tokenized: %s",
+                            bitnet_result_text((bitnet_result)n));
     *prompt = *own;
     *n_prompt = n;
     return BITNET_OK;
 }
 
-BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
-                                         bitnet_stop *why, bitnet_error *err) {
-    const bitnet_allocator *a;
+/* What cannot be right, before anything is done. */
+static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_generate_params *p,
+                                            bitnet_error *err) {
+    int32_t i;
+    if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "there is no prompt");
+    if (p->lookup < 0 || p->lookup > BITNET__MAX_LOOKUP)
+        return bitnet__fail(err, BITNET_ERR_ARG, "lookup %lld is not in 0..%d",
+                            (long long)p->lookup, BITNET__MAX_LOOKUP);
+    if (c->p.n_logits < bitnet__min(p->lookup + 1, c->p.n_ctx))
+        return bitnet__fail(err, BITNET_ERR_LIMIT,
+                            "lookup of %d tokens needs a context with n_logits %d; it has %d",
+                            (int)p->lookup, (int)p->lookup + 1, (int)c->p.n_logits);
+    if (!bitnet__sampler_valid(p->sampler))
+        return bitnet__fail(err, BITNET_ERR_ARG, "the sampler has no list of %lld biases",
+                            (long long)p->sampler->n_bias);
+    if (p->n_stop_strings < 0 || (p->n_stop_strings > 0 && !p->stop_strings))
+        return bitnet__fail(err, BITNET_ERR_ARG, "there is no list of %lld stop strings",
+                            (long long)p->n_stop_strings);
+    for (i = 0; i < p->n_stop_strings; i++)
+        if (!p->stop_strings[i] || !p->stop_strings[i][0])
+            return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is empty", (int)i);
+    return BITNET_OK;
+}
+
+static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_params *params,
+                                      bitnet_stop *why, bitnet_error *err) {
+    const bitnet_allocator *a = &c->m->params.allocator;
     const bitnet_token *prompt;
     bitnet_token *own = 0;
     bitnet__generation g;
+    uint64_t cap = 3 + 3 * (uint64_t)c->m->longest_token;
     bitnet_result r;
     int32_t i, n_prompt;
-    if (!c || !params) return bitnet__fail(err, BITNET_ERR_ARG, "there is no context or no prompt");
-    if (params->lookup < 0 || params->lookup > BITNET__MAX_LOOKUP)
-        return bitnet__fail(err, BITNET_ERR_ARG, "lookup %lld is not in 0..%d",
-                            (long long)params->lookup, BITNET__MAX_LOOKUP);
-    if (c->p.n_logits < bitnet__min(params->lookup + 1, c->p.n_ctx))
-        return bitnet__fail(err, BITNET_ERR_LIMIT,
-                            "lookup of %d tokens needs a context with n_logits %d; it has %d",
-                            (int)params->lookup, (int)params->lookup + 1, (int)c->p.n_logits);
-    a = &c->m->params.allocator;
+    for (i = 0; i < params->n_stop_strings; i++) cap += strlen(params->stop_strings[i]);
+    if (cap > INT32_MAX)
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "tokens and stop strings need %llu bytes",
+                            (unsigned long long)cap);
     memset(&g, 0, sizeof g);
     g.c = c;
     g.p = params;
     g.err = err;
     g.reach = params->lookup;
-    g.cap = 3 + 3 * (size_t)c->m->longest_token;
-    for (i = 0; i < params->n_stop_strings; i++) {
-        const char *stop = params->stop_strings[i];
-        if (!stop || !stop[0])
-            return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is empty", (int)i);
-        g.cap += strlen(stop);
-    }
+    g.cap = (size_t)cap;
     g.held = (char *)bitnet__alloc(a, g.cap);
     if (!g.held) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the generated text");
     r = bitnet__get_prompt(&g, &prompt, &n_prompt, &own);
@@ -6855,6 +7036,16 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
     if (why) *why = g.why;
     bitnet__free(a, own);
     bitnet__free(a, g.held);
+    return r;
+}
+
+BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
+                                         bitnet_stop *why, bitnet_error *err) {
+    bitnet_result r = bitnet__take(c, err);
+    if (r != BITNET_OK) return r;
+    r = bitnet__check_generate(c, params, err);
+    if (r == BITNET_OK) r = bitnet__generate(c, params, why, err);
+    bitnet__give_back(c);
     return r;
 }
 
@@ -7254,7 +7445,8 @@ BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_valu
 }
 
 BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap) {
-    if (!value || !value->data || (!buf && cap > 0)) return BITNET_ERR_ARG;
+    if (!value || !value->data) return BITNET_ERR_ARG;
+    if (!buf) cap = 0;
     if (value->type != BITNET_GGUF_STRING && value->size != bitnet__value_size(value->type))
         return value->type == BITNET_GGUF_ARRAY ? BITNET_ERR_UNSUPPORTED : BITNET_ERR_ARG;
     return bitnet__value_text(value->type, value->data, value->size, buf, cap);
@@ -7725,7 +7917,7 @@ BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *nam
 static bitnet_result bitnet__ternary_args(const bitnet_ternary *t, const void *data, int32_t row,
                                           int32_t n_rows, const void *rows, bitnet_error *err) {
     bitnet_ternary again;
-    if (!t || !data || !rows || row < 0 || n_rows < 0 || n_rows > t->rows - row)
+    if (!t || !data || !rows || row < 0 || n_rows < 0 || (int64_t)row + n_rows > t->rows)
         return bitnet__fail(err, BITNET_ERR_ARG, "there are no such rows");
     again = *t;
     return bitnet_ternary_check(&again, "ternary", err);
@@ -8164,6 +8356,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__NOMINMAX
 #undef BITNET__NO_PAIR
 #undef BITNET__NO_SLOT
+#undef BITNET__OWN_THREADS
 #undef BITNET__SAME
 #undef BITNET__SCALAR_ENTRIES
 #undef BITNET__TEXT

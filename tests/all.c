@@ -17,5 +17,6 @@
 #include "test_json.c"
 #include "test_hostile.c"
 #include "test_text.c"
+#include "test_machine.c"
 #include "test_tiny.c"
 #include "test_kernels.c"

@@ -24,8 +24,7 @@
 
 #define TEST_SUITES(X) \
     X(kernels) X(tokenizer) X(gguf) X(model) X(import) X(screen) X(heads) X(families) X(spm) \
-    X(lookup) X(files) X(json) X(text) X(tiny) \
-    X(hostile)
+    X(lookup) X(files) X(json) X(hostile) X(text) X(machine) X(tiny)
 #ifndef TEST_DATA_DIR
   #define TEST_DATA_DIR "tests/data"
 #endif
@@ -61,6 +60,15 @@ void test_skip(const char *format, ...) {
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
+}
+
+test_refusal test_refuse = {TEST_SYSTEM, 0, -1, 0};
+
+int test_refused(int kind) {
+    long number;
+    if (test_refuse.at < 0 || kind != test_refuse.kind) return 0;
+    number = test_refuse.asked++;
+    return number == test_refuse.at || (test_refuse.later && number > test_refuse.at);
 }
 
 /* Four paths can be in use at a time. */

@@ -5,6 +5,35 @@
 #ifndef TEST_H
 #define TEST_H
 
+/* Machines that fail: of all that is asked for in one of these ways, test_refuse.at is the number of
+   the one that is refused (-1: none), with test_refuse.later all after it too. asked counts, but
+   only while at is set: other threads may ask at other times. */
+enum { TEST_SYSTEM, TEST_MEMORY, TEST_READS, TEST_CALLBACKS };
+typedef struct test_refusal { int kind, later; long at, asked; } test_refusal;
+extern test_refusal test_refuse;
+int test_refused(int kind);
+
+#if defined(_WIN32)
+  #ifndef WIN32_LEAN_AND_MEAN
+    #define WIN32_LEAN_AND_MEAN
+  #endif
+  #ifndef NOMINMAX
+    #define NOMINMAX
+  #endif
+  #include <windows.h>
+  #define CreateThread(a, n, f, x, b, id) \
+    (test_refused(TEST_SYSTEM) ? 0 : CreateThread(a, n, f, x, b, id))
+#elif defined(__unix__) || defined(__APPLE__)
+  #include <errno.h>
+  #include <pthread.h>
+  #define pthread_mutex_init(m, a) \
+    (test_refused(TEST_SYSTEM) ? ENOMEM : pthread_mutex_init(m, a))
+  #define pthread_cond_init(c, a) \
+    (test_refused(TEST_SYSTEM) ? ENOMEM : pthread_cond_init(c, a))
+  #define pthread_create(t, a, f, x) \
+    (test_refused(TEST_SYSTEM) ? EAGAIN : pthread_create(t, a, f, x))
+#endif
+
 #include "../bitnet.h"   /* the build defines BITNET_STATIC and BITNET_IMPLEMENTATION */
 
 #include <stdio.h>
