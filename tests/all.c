@@ -15,6 +15,7 @@
 #include "test_spm.c"
 #include "test_files.c"
 #include "test_json.c"
+#include "test_hostile_model.c"
 #include "test_text.c"
 #include "test_tiny.c"
 #include "test_kernels.c"
