@@ -4940,6 +4940,11 @@ typedef struct bitnet__findings {
 
 static const char bitnet__two_scales[] = "another scale";          /* a flaw, value the scale */
 
+static void bitnet__no_findings(bitnet__findings *f) {
+    memset(f, 0, sizeof *f);
+    f->scale_row = -1;
+}
+
 static int bitnet__flaw(bitnet__findings *f, const char *flaw, uint32_t value, int32_t row,
                         int32_t column) {
     f->flaw = flaw;
@@ -5111,7 +5116,7 @@ static int bitnet__unpack_rows(const bitnet__linear *l, int32_t from, int32_t co
 
 typedef struct bitnet__packing {
     const bitnet_model *m;
-    const bitnet__linear *linear;
+    bitnet__linear *linear;
     uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], between the two steps */
     int jobs, unit;                    /* unit: rows that are repacked and packed together, a
                                           multiple of 4 and of row_group */
@@ -5124,6 +5129,49 @@ static int bitnet__repacks(const bitnet_model *m, const bitnet__linear *l) {
            l->type != BITNET_TENSOR_I2_S;
 }
 
+/* Whether one of n bytes of four codes each has a 3. In sums of 16 bytes, so that a compiler makes
+   vectors of it: memory is the limit then. */
+static int bitnet__any_code_3(const uint8_t *p, size_t n) {
+    uint64_t a[2], bad[2] = {0, 0};
+    uint8_t rest = 0;
+    for (; n >= 16; n -= 16, p += 16) {
+        memcpy(a, p, 16);
+        bad[0] |= a[0] & a[0] >> 1;    /* what comes from the next byte is in its bit 7 */
+        bad[1] |= a[1] & a[1] >> 1;
+    }
+    for (; n > 0; n--, p++) rest |= (uint8_t)(*p & *p >> 1);
+    return ((bad[0] | bad[1]) & 0x5555555555555555u) != 0 || (rest & 0x55) != 0;
+}
+
+/* The first code 3 of what byte at of a matrix belongs to: a 128-group, or two 64-groups, which
+   hold the weights of their bytes one after the other, or four rows. */
+static void bitnet__place_code_3(bitnet_i2s_layout layout, const bitnet__linear *l, size_t at,
+                                 bitnet__findings *f) {
+    const size_t n = (size_t)l->n_file, rows = layout == BITNET_I2S_4ROW ? 4 : 0;
+    const size_t unit = rows ? rows * n : 128;     /* weights */
+    size_t i = at / (unit / 4) * unit;
+    while (bitnet__file_code(layout, l, i / n, i % n) != 3) i++;
+    bitnet__flaw(f, "no weight", 3, (int32_t)(i / n), (int32_t)(i % n));
+}
+
+/* I2_S, a share of all its bytes, each of which has four weights. A unit that two shares cut has
+   the same first place for both. */
+static void bitnet__check_job(void *arg, int i) {
+    bitnet__packing *p = (bitnet__packing *)arg;
+    const bitnet__linear *l = p->linear;
+    const uint64_t size = (uint64_t)l->n_file * (uint64_t)l->n_out / 4;
+    size_t at = (size_t)(size * (uint64_t)i / (uint64_t)p->jobs), n;
+    const size_t end = (size_t)(size * (uint64_t)(i + 1) / (uint64_t)p->jobs);
+    bitnet__no_findings(&p->found[i]);
+    for (; at < end; at += n) {
+        n = end - at < 4096 ? end - at : 4096;
+        if (!bitnet__any_code_3(l->w + at, n)) continue;
+        while (!bitnet__any_code_3(l->w + at, 1)) at++;
+        bitnet__place_code_3(p->m->params.i2s_layout, l, at, &p->found[i]);
+        return;
+    }
+}
+
 static void bitnet__pack_job(void *arg, int i) {
     bitnet__packing *p = (bitnet__packing *)arg;
     const bitnet_kernels *k = &p->m->kernels;
@@ -5133,8 +5181,7 @@ static void bitnet__pack_job(void *arg, int i) {
     int32_t to = (int32_t)(units * (i + 1) / p->jobs) * p->unit;
     if (to > l->n_out) to = l->n_out;
     p->refused[i] = 0;
-    memset(&p->found[i], 0, sizeof p->found[i]);
-    p->found[i].scale_row = -1;
+    bitnet__no_findings(&p->found[i]);
     for (; from < to; from += p->unit) {
         int32_t count = to - from < p->unit ? to - from : p->unit;
         uint8_t *out = p->out + k->packed_bytes(l->n_in, from);
@@ -5188,7 +5235,40 @@ static bitnet_result bitnet__judge_rows(const bitnet__packing *p, const char *na
     return bitnet__check_scale(name, l->scale, err);
 }
 
-/* What is to be packed of a layer, into one piece of memory, on all CPUs. */
+static void bitnet__run_jobs(bitnet__packing *p, bitnet__job job) {
+    if (p->jobs > 1) bitnet__team_run(p->m->team, p->jobs, job, p);
+    else job(p, 0);
+}
+
+static bitnet_result bitnet__check_part(bitnet__packing *p, const char *name, bitnet_error *err) {
+    bitnet__run_jobs(p, bitnet__check_job);
+    return bitnet__judge_rows(p, name, p->linear, err);
+}
+
+/* A matrix to p->out, which moves on behind it. */
+static bitnet_result bitnet__pack_part(bitnet_model *m, bitnet__packing *p, const char *name,
+                                       bitnet_error *err) {
+    bitnet__linear *l = p->linear;
+    bitnet_result r;
+    int i;
+    bitnet__run_jobs(p, bitnet__pack_job);
+    if ((r = bitnet__judge_rows(p, name, l, err))) return r;
+    for (i = 0; i < p->jobs; i++) {
+        if (!p->refused[i]) continue;
+        if ((r = bitnet__check_part(p, name, err))) return r;      /* finds where the code 3 is */
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s': the kernels '%s' cannot pack it",
+                            name, m->kernels.name);
+    }
+    bitnet__model_release(m, l->w, (size_t)bitnet__tensor_size(
+                              l->type, bitnet__type_info(l->type), (uint64_t)l->n_file,
+                              (uint64_t)l->n_out));
+    l->w = p->out;
+    p->out += (m->kernels.packed_bytes(l->n_in, l->n_out) + 63) / 64 * 64;
+    return BITNET_OK;
+}
+
+/* Checks the codes of a layer, on all CPUs, and packs what is to be packed of it, into one piece of
+   memory. A table that packs looks for codes 3 on the way. */
 static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
                                         bitnet_error *err) {
     struct { bitnet__linear *linear; const char *name; } parts[] = {
@@ -5199,12 +5279,10 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     const size_t n_parts = sizeof parts / sizeof parts[0];
     const int cpus = bitnet__online_cpus();
     bitnet__packing p;
-    uint64_t total = 0, widest = 0;
+    uint64_t total = 0, widest = 0, weights = 0;
     char name[BITNET__TEXT];
     bitnet_result r;
-    uint8_t *to;
     size_t k;
-    int j;
     p.m = m;
     p.rows = 0;
     p.jobs = cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS;
@@ -5212,42 +5290,32 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     for (k = 0; k < n_parts; k++) {
         const bitnet__linear *part = parts[k].linear;
         const int repacks = bitnet__repacks(m, part);
+        weights += (uint64_t)part->n_file * (uint64_t)part->n_out;
         if (m->kernels.pack || repacks)
             total += m->kernels.packed_bytes(part->n_in, part->n_out) + 63;
         if (m->kernels.pack && repacks && bitnet__i2s_bytes(part->n_in, p.unit) > widest)
             widest = bitnet__i2s_bytes(part->n_in, p.unit);
     }
-    if (total == 0) return BITNET_OK;
-    if (i == 0 && p.jobs > 1) {
-        r = bitnet__team_create(&m->params.allocator, p.jobs, &m->team, err);
-        if (r != BITNET_OK) return r;
-    }
+    /* Threads for all layers; little work is not worth them. */
+    if (i == 0 && p.jobs > 1 && (total > 0 || weights > 4000000) &&
+        (r = bitnet__team_create(&m->params.allocator, p.jobs, &m->team, err))) return r;
     p.jobs = bitnet__team_size(m->team);
-    to = (uint8_t *)bitnet__model_alloc(m, total);
-    if (to && widest > 0) p.rows = (uint8_t *)bitnet__model_alloc(m, widest * (uint64_t)p.jobs);
-    if (!to || (widest > 0 && !p.rows))
-        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors 'blk.%d.*' "
-                            "(%llu bytes)", (int)i, (unsigned long long)total);
-    bitnet__huge_pages(&m->params.allocator, to, (size_t)total);
+    if (total > 0) {
+        p.out = (uint8_t *)bitnet__model_alloc(m, total);
+        if (p.out && widest > 0)
+            p.rows = (uint8_t *)bitnet__model_alloc(m, widest * (uint64_t)p.jobs);
+        if (!p.out || (widest > 0 && !p.rows))
+            return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors 'blk.%d.*' "
+                                "(%llu bytes)", (int)i, (unsigned long long)total);
+        bitnet__huge_pages(&m->params.allocator, p.out, (size_t)total);
+    }
     for (k = 0; k < n_parts; k++) {
-        bitnet__linear *part = parts[k].linear;
-        if (!m->kernels.pack && !bitnet__repacks(m, part)) continue;
-        p.linear = part;
-        p.out = to;
-        if (p.jobs > 1) bitnet__team_run(m->team, p.jobs, bitnet__pack_job, &p);
-        else bitnet__pack_job(&p, 0);
+        p.linear = parts[k].linear;
         bitnet__format(name, "blk.%d.%s.weight", (int)i, parts[k].name);
-        if ((r = bitnet__judge_rows(&p, name, part, err))) return r;
-        for (j = 0; j < p.jobs; j++)
-            if (p.refused[j])
-                return bitnet__fail(err, BITNET_ERR_FORMAT,
-                                    "tensor '%s' holds a code 3, which is no weight; the kernels "
-                                    "'%s' cannot pack it", name, m->kernels.name);
-        bitnet__model_release(m, part->w, (size_t)bitnet__tensor_size(
-                                  part->type, bitnet__type_info(part->type),
-                                  (uint64_t)part->n_file, (uint64_t)part->n_out));
-        part->w = to;
-        to += (m->kernels.packed_bytes(part->n_in, part->n_out) + 63) / 64 * 64;
+        if (p.linear->type == BITNET_TENSOR_I2_S && !m->kernels.pack &&
+            (r = bitnet__check_part(&p, name, err))) return r;
+        if ((m->kernels.pack || bitnet__repacks(m, p.linear)) &&
+            (r = bitnet__pack_part(m, &p, name, err))) return r;
     }
     if (p.rows) bitnet__model_release(m, p.rows, 0);
     return bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
