@@ -5185,7 +5185,7 @@ static void bitnet__pack_job(void *arg, int i) {
     for (; from < to; from += p->unit) {
         int32_t count = to - from < p->unit ? to - from : p->unit;
         uint8_t *out = p->out + k->packed_bytes(l->n_in, from);
-        uint8_t *rows = k->pack ? p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit) : out;
+        uint8_t *rows = p->rows ? p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit) : out;
         const uint8_t *w = rows;
         if (l->type != BITNET_TENSOR_I2_S) {
             if (!bitnet__unpack_rows(l, from, count, rows, &p->found[i])) return;

@@ -6,7 +6,8 @@
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows
     i686 wasm-relaxed wasm-simd"
 SUITES="web-node sanitizers convert-hf check $MACHINES cc web-firefox races
-    gcc-native-unsigned-char cli crosscheck convert qemu-x86 clang web-cache web-chromium"
+    gcc-native-unsigned-char cli crosscheck convert qemu-x86 fuzz-replay clang web-cache
+    web-chromium"
 
 # Of these, where they are, every machine's report must be the same.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
@@ -43,6 +44,9 @@ suite_commands() {
                 BITNET_TEST_QUICK=1 run build/tests-races model/head48 model/callers_pool \
                     screen/switch screen/ahead lookup/samplers tiny/same_text ;;
         qemu-x86) qemu_x86 ;;
+        fuzz-replay)                   # without libFuzzer: inputs that were found before
+            need gcc
+            sh tests/fuzz/run.sh replay gcc ;;
         web-node) web_node ;;
         web-chromium) web_page chromium ;;
         web-firefox) web_page firefox ;;
