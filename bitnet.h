@@ -3117,7 +3117,8 @@ static const uint8_t *bitnet__name_of(const bitnet__gguf *g, int is_key, uint32_
 
 static int bitnet__compare_names(const bitnet__gguf *g, int is_key, uint32_t a, uint32_t b) {
     size_t na, nb;
-    const uint8_t *pa = bitnet__name_of(g, is_key, a, &na), *pb = bitnet__name_of(g, is_key, b, &nb);
+    const uint8_t *pa = bitnet__name_of(g, is_key, a, &na);
+    const uint8_t *pb = bitnet__name_of(g, is_key, b, &nb);
     return bitnet__compare(pa, na, pb, nb);
 }
 
