@@ -85,7 +85,11 @@
    MEMORY
    ------
    A mapped model costs its pages of the file, which the system can drop and read again, plus
-   some 10 MB for the tokenizer. A context costs what bitnet_ctx_bytes says, most of it the KV
+   some 10 MB for the tokenizer. While it is mapped, the file must not change: who writes to it
+   changes the weights, and if it gets shorter, touching the pages that are gone ends the program
+   (SIGBUS on POSIX systems; Windows does not let a mapped file be written or cut). Files that
+   others may touch are better loaded with bitnet_model_params.copy, which reads all of a file into
+   memory of the model's own; that it gets shorter meanwhile is then an error. A context costs what bitnet_ctx_bytes says, most of it the KV
    cache: 4 * layers * kv_heads * head_size bytes for each position (F16). bitnet_eval,
    bitnet_logits and bitnet_sample allocate nothing; tokenizing allocates only for words longer
    than a few hundred bytes.
@@ -98,8 +102,7 @@
    scalar-tl2) make TL2 of it, 5 bits for 3 weights, when the model is loaded: a copy of 5/6 the
    size in memory of the model's own (434 MB of the 2B model, in 0.2 to 1 s, on up to 16 CPUs), for
    fewer bytes a token: 6 % more tokens a second where memory is what limits. It is lossless, and
-   the logits are the same bits; a code 3, which stands for no weight, is refused.
-   bitnet_model_params.kernels asks for a table.
+   the logits are the same bits. bitnet_model_params.kernels asks for a table.
 
    PACKINGS
    --------
@@ -120,7 +123,8 @@
    Nothing in a file tells them apart: type number, sizes and the scale's place are the same, and
    any codes make a matrix in each. Only shapes rule something out: 128-group and 64-group tensors
    are whole blocks, 4-row ones have rows in fours; what does not fit is refused. A code 3 would be
-   a 3 in all of them: it says that a file is damaged or no I2_S. A row of 64-group read as
+   a 3 in all of them: it stands for no weight, and says that a file is damaged or no I2_S. It is
+   looked for when a model is loaded, and refused with its place. A row of 64-group read as
    128-group has the same weights in each 128 columns, in another order, so that no count of them
    shows it. What does is the text: with the wrong packing a trained model writes noise, and real
    text is far less likely to it (crosscheck.c --which-layout compares that). It is evidence, no
@@ -334,6 +338,7 @@ typedef struct bitnet_model_params {
     bitnet_i2s_layout i2s_layout;            /* how the file packs its I2_S weights; see PACKINGS */
     bitnet_tile tile;                        /* of all its TL1 or TL2 weights; 0: by their shape */
     uint64_t max_bytes;                                      /* refuse larger files; 0: 16 GiB */
+    int32_t copy;                /* 1: bitnet_model_load_file reads, and never maps; see MEMORY */
 } bitnet_model_params;
 
 /* Strings live as long as the model. */
@@ -524,8 +529,9 @@ BITNET_API const char *bitnet_result_text(bitnet_result r);      /* a few words;
 
 /* ---- models ---- */
 
-/* Loads a GGUF file. params and err may be 0. Maps the file where the platform can, so that
-   loading does not read the weights; the file must not change while the model lives. */
+/* Loads a GGUF file. params and err may be 0. Maps the file where the platform can, so that of the
+   weights only the ternary ones are read now, once, to check them; the file must not change while
+   the model lives. With copy it is read, and may change afterwards. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_model_params *params,
                                                 bitnet_model **out, bitnet_error *err);
@@ -589,12 +595,17 @@ BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c);
 /* Keeps the first length positions and forgets the rest. More than there are: BITNET_ERR_ARG. */
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
 /* Appends n tokens, at least one. If they don't all fit: BITNET_ERR_FULL; if one is outside the
-   vocabulary: BITNET_ERR_ARG. all_logits 1 keeps logits for each of them (n over
-   n_logits: BITNET_ERR_LIMIT), 0 for the last one. */
+   vocabulary: BITNET_ERR_ARG. all_logits 1 keeps logits for each of them (n over n_logits:
+   BITNET_ERR_LIMIT), 0 for the last one. A NaN or an infinity, in an embedding or made on the way,
+   as only damaged or hostile weights do: BITNET_ERR_FORMAT, with the first token that has one, its
+   position and layer; the context is as long as before, without logits, and can be used on. In the
+   head alone they are no error: see bitnet_logits. */
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err);
 /* n_vocab logits of row i of the last bitnet_eval; -1: the last row. Computed when first asked
-   for. Valid until the next bitnet_eval. 0 if there is no such row. */
+   for. Valid until the next bitnet_eval. 0 if there is no such row. A token whose row of the head
+   has a NaN or an infinity has one for a logit, too, and nothing else comes of it: bitnet_sample
+   still gives a token of the vocabulary, perhaps that one. */
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
 /* Draws the next token from the last row's logits; s 0 is greedy. -1 if nothing has been evaluated
    or s has no list of its biases. */
@@ -3524,17 +3535,19 @@ static bitnet_result bitnet__map_file(const char *path, void **map, uint64_t *si
 static bitnet_result bitnet__file_read(void *ud, uint64_t offset, void *dst, size_t n) {
     FILE *f = (FILE *)ud;
     if (offset > LONG_MAX || fseek(f, (long)offset, SEEK_SET)) return BITNET_ERR_IO;
-    return fread(dst, 1, n, f) == n ? BITNET_OK : BITNET_ERR_IO;
+    if (fread(dst, 1, n, f) == n) return BITNET_OK;
+    return feof(f) ? BITNET_ERR_TRUNCATED : BITNET_ERR_IO;     /* shorter than it was */
 }
 
-static bitnet_result bitnet__source_file(const char *path, bitnet__source *src,
+/* copy 1: it is read, even where it could be mapped. */
+static bitnet_result bitnet__source_file(const char *path, int copy, bitnet__source *src,
                                          bitnet_error *err) {
     bitnet_result r;
     long size;
     FILE *f;
     memset(src, 0, sizeof *src);
     if (!path) return bitnet__fail(err, BITNET_ERR_ARG, "there is no path");
-    r = bitnet__map_file(path, &src->map, &src->size, err);
+    r = copy ? BITNET_OK : bitnet__map_file(path, &src->map, &src->size, err);
     if (r != BITNET_OK) return r;
     if (src->map) {
         src->data = (const uint8_t *)src->map;
@@ -3877,11 +3890,13 @@ static void bitnet__matrix_row(const bitnet__matrix *a, int32_t r, float *out) {
     }
 }
 
-/* A vector of n gains, converted to F32. */
+/* A vector of n gains, converted to F32. All are finite: one that is not would make all that
+   comes after it so. */
 static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_t n,
                                        const float **out, bitnet_error *err) {
     bitnet__matrix row;
     float *p;
+    int32_t i;
     const bitnet__tensor *t;
     bitnet_result r = bitnet__want_tensor(m, name, n, 1, &t, err);
     if (r == BITNET_OK && !bitnet__is_float(t->type))
@@ -3891,6 +3906,10 @@ static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_
     *out = p = (float *)bitnet__model_alloc(m, (uint64_t)n * sizeof *p);
     if (!p) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for tensor '%s'", name);
     bitnet__matrix_row(&row, 0, p);
+    for (i = 0; i < n; i++)
+        if ((bitnet__float_bits(p[i]) & 0x7f800000u) == 0x7f800000u)
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "element %d of tensor '%s' is not finite",
+                                (int)i, name);
     return BITNET_OK;
 }
 
@@ -4171,10 +4190,13 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     if (value_length != m->head_dim)
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "keys of %d and values of %d elements: "
                             "they must be equal", (int)m->head_dim, (int)value_length);
-    if (m->n_heads % m->n_kv_heads || m->n_rot % 2)
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "%d heads on %d KV heads with %d rotated "
-                            "dimensions do not divide", (int)m->n_heads, (int)m->n_kv_heads,
-                            (int)m->n_rot);
+    if (m->n_heads % m->n_kv_heads)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s.attention.head_count_kv': %d "
+                            "heads on %d KV heads do not divide", m->arch, (int)m->n_heads,
+                            (int)m->n_kv_heads);
+    if (m->n_rot % 2)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s.rope.dimension_count': %d "
+                            "dimensions make no pairs", m->arch, (int)m->n_rot);
     m->q_dim = m->n_heads * m->head_dim;
     m->kv_dim = m->n_kv_heads * m->head_dim;
     bitnet__format(name, "%s.attention.layer_norm_rms_epsilon", m->arch);
@@ -4234,11 +4256,14 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
         return bitnet__fail(err, BITNET_ERR_FORMAT,
                             "GGUF key 'tokenizer.ggml.token_type' is not one "
                             "32-bit integer for each token");
-    if (spm && (!types || !scores || scores->type != BITNET_GGUF_ARRAY ||
-                scores->count != tokens.count || scores->element != BITNET_GGUF_F32))
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "a tokenizer of SentencePiece needs "
-                            "tokenizer.ggml.token_type and a F32 in tokenizer.ggml.scores for each "
-                            "token");
+    if (scores && (scores->type != BITNET_GGUF_ARRAY || scores->count != tokens.count ||
+                   scores->element != BITNET_GGUF_F32))
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key 'tokenizer.ggml.scores' is not one "
+                            "F32 for each token");
+    if (spm && (!types || !scores))
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key 'tokenizer.ggml.%s' is missing, "
+                            "which a tokenizer of SentencePiece needs",
+                            types ? "scores" : "token_type");
     if ((r = bitnet__get_uint(g, "tokenizer.ggml.add_space_prefix", 1, 0, 1, &v, err))) return r;
     r = spm ? bitnet__vocab_build_spm(&m->vocab, &m->params.allocator, &tokens,
                                       g->src.data + types->value, g->src.data + scores->value,
@@ -4256,10 +4281,10 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     }
     m->end_of_text = bitnet_token_find(m, "<|end_of_text|>");
     /* What ends a turn; the template of our own needs this very token, whatever a key says. */
-    m->eot = bitnet_token_find(m, "<|eot_id|>");
-    if (!m->family->chat &&
-        (r = bitnet__get_token(m, "tokenizer.ggml.eot_token_id",
-                               m->eot < 0 ? "<|im_end|>" : "<|eot_id|>", &m->eot, err))) return r;
+    if ((r = bitnet__get_token(m, "tokenizer.ggml.eot_token_id", "<|eot_id|>", &m->eot, err)))
+        return r;
+    if (m->family->chat) m->eot = bitnet_token_find(m, "<|eot_id|>");
+    else if (m->eot < 0) m->eot = bitnet_token_find(m, "<|im_end|>");
     if ((r = bitnet__get_token(m, "tokenizer.ggml.bos_token_id",
                                spm ? "<s>" : "<|begin_of_text|>", &m->bos, err)) ||
         (r = bitnet__get_token(m, "tokenizer.ggml.eos_token_id",
@@ -4470,7 +4495,7 @@ BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_m
                                                 bitnet_model **out, bitnet_error *err) {
     bitnet__source src;
     bitnet_result r = bitnet__no_model(out, err);
-    if (r == BITNET_OK) r = bitnet__source_file(path, &src, err);
+    if (r == BITNET_OK) r = bitnet__source_file(path, params && params->copy, &src, err);
     return r == BITNET_OK ? bitnet__load(&src, params, out, err) : r;
 }
 #endif
@@ -5130,18 +5155,17 @@ static int bitnet__repacks(const bitnet_model *m, const bitnet__linear *l) {
            l->type != BITNET_TENSOR_I2_S;
 }
 
-/* Whether one of n bytes of four codes each has a 3. In sums of 16 bytes, so that a compiler makes
-   vectors of it: memory is the limit then. */
+/* Whether one of n bytes of four codes each has a 3. 32 bytes at a time, of which a compiler makes
+   vectors: memory is the limit then. */
 static int bitnet__any_code_3(const uint8_t *p, size_t n) {
-    uint64_t a[2], bad[2] = {0, 0};
-    uint8_t rest = 0;
-    for (; n >= 16; n -= 16, p += 16) {
-        memcpy(a, p, 16);
-        bad[0] |= a[0] & a[0] >> 1;    /* what comes from the next byte is in its bit 7 */
-        bad[1] |= a[1] & a[1] >> 1;
+    uint64_t a[4], bad[4] = {0};
+    int j;
+    for (; n >= 32; n -= 32, p += 32) {
+        memcpy(a, p, sizeof a);
+        for (j = 0; j < 4; j++) bad[j] |= a[j] & a[j] >> 1;    /* bit 7: of the next byte's, too */
     }
-    for (; n > 0; n--, p++) rest |= (uint8_t)(*p & *p >> 1);
-    return ((bad[0] | bad[1]) & 0x5555555555555555u) != 0 || (rest & 0x55) != 0;
+    for (; n > 0; n--, p++) bad[0] |= (uint64_t)(*p & *p >> 1);
+    return ((bad[0] | bad[1] | bad[2] | bad[3]) & 0x5555555555555555u) != 0;
 }
 
 /* The first code 3 of what byte at of a matrix belongs to: a 128-group, or two 64-groups, which
@@ -5376,6 +5400,7 @@ struct bitnet_ctx {
     int32_t n_ready;                   /* rows of logits computed from hidden */
     int32_t block, n_scores;           /* tokens that attend together; n_ctx to whole 16s */
     int32_t n_ahead;                   /* a guess's rows and positions, behind those: see lookup */
+    int32_t odd_token, odd_layer;      /* the batch's first token that is not finite, and where */
     /* What follows lies in one arena, in this order; see bitnet__ctx_layout. */
     bitnet_token *history;             /* [n_ctx]                the tokens in the cache */
     uint8_t *k_cache, *v_cache;        /* [n_layers][n_kv_heads][n_ctx][head_dim]  F16 or F32 */
@@ -5396,6 +5421,7 @@ struct bitnet_ctx {
     float *hidden;                     /* [n_logits][dim]        output_norm of the last tokens */
     float *logits;                     /* [n_logits][n_vocab] */
     float *scratch;                    /* [n_threads][4][dim]    rows of the head */
+    int32_t *odd;                      /* [n_threads]            what each knows of odd_token */
     struct bitnet__candidate *candidates;  /* [n_vocab]          the sampler's */
     bitnet__screen screen;
 };
@@ -5491,6 +5517,7 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
     c->hidden = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->dim, 4);
     c->logits = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->n_vocab, 4);
     c->scratch = (float *)bitnet__carve(&v, threads * 4 * (uint64_t)m->dim, 4);
+    c->odd = (int32_t *)bitnet__carve(&v, threads, sizeof *c->odd);
     c->candidates = (bitnet__candidate *)bitnet__carve(&v, (uint64_t)m->n_vocab,
                                                        sizeof *c->candidates);
     memset(&c->screen, 0, sizeof c->screen);
@@ -5667,6 +5694,49 @@ static void bitnet__run_step(bitnet__step *s, const char *part, int32_t n_items,
     else bitnet__team_run(c->team, c->p.n_threads, bitnet__step_job, s);
 }
 
+/* ---- what is not finite ----
+   A NaN or an infinity spreads: to the rest of its token's layers, and to later tokens, through the
+   cache. So a batch is evaluated to its end, whatever comes, and the first of its tokens that is
+   not finite, with the first layer where it is not, does not depend on threads and batches. The
+   residual stream is looked at where it is written, and all that goes into a linear layer as int8,
+   where only a NaN becomes -128 (an infinity is one after its norm, or times a scale of 0). */
+
+/* In integers: compilers may take floats for finite. Eight at a time, for vectors: adding 1 to an
+   exponent of all ones sets the sign's bit. */
+static int bitnet__all_finite(const float *x, int32_t n) {
+    uint32_t u[8], bad[8] = {0};
+    int32_t i, j;
+    for (i = 0; i + 8 <= n; i += 8) {
+        memcpy(u, x + i, sizeof u);
+        for (j = 0; j < 8; j++) bad[j] |= (u[j] & 0x7f800000u) + 0x00800000u;
+    }
+    for (; i < n; i++) bad[0] |= (bitnet__float_bits(x[i]) & 0x7f800000u) + 0x00800000u;
+    for (j = 1; j < 8; j++) bad[0] |= bad[j];
+    return !(bad[0] >> 31);
+}
+
+static void bitnet__note_odd(const bitnet_ctx *c, int32_t t, int thread) {
+    c->odd[thread] = bitnet__min(c->odd[thread], t);
+}
+
+/* After a step: what the threads have noted by then. layer -1: the embedding. */
+static void bitnet__find_odd(bitnet_ctx *c, int32_t layer) {
+    int32_t i;
+    for (i = 0; i < c->p.n_threads; i++)
+        if (c->odd[i] < c->odd_token) {
+            c->odd_token = c->odd[i];
+            c->odd_layer = layer;
+        }
+}
+
+static bitnet_result bitnet__fail_odd(const bitnet_ctx *c, bitnet_error *err) {
+    const int32_t at = c->n_past + c->odd_token;
+    char where[BITNET__TEXT] = "its embedding";
+    if (c->odd_layer >= 0) bitnet__format(where, "what layer %d makes of it", (int)c->odd_layer);
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "token %d at position %d: %s is not finite (NaN or "
+                        "infinity)", (int)c->history[at], (int)at, where);
+}
+
 /* ---- linear layers ---- */
 
 static int32_t bitnet__pad128(int32_t n) { return (n + 127) / 128 * 128; }
@@ -5686,10 +5756,10 @@ static void bitnet__step_quantize(const bitnet__step *s, int32_t from, int32_t t
     bitnet_ctx *c = s->c;
     size_t t, n = (size_t)s->in_dim, padded = (size_t)bitnet__pad128(s->in_dim);
     const float *h = s->norm ? c->h : s->in;
-    (void)thread;
     for (t = (size_t)from; t < (size_t)to; t++) {
         int8_t *act = c->act + t * padded;
         c->act_scale[t] = c->k.quantize(h + t * n, s->in_dim, act, &c->act_sum[t]);
+        if (memchr(act, 0x80, n)) bitnet__note_odd(c, (int32_t)t, thread);     /* -128 */
         memset(act + n, 0, padded - n);
     }
 }
@@ -5732,9 +5802,12 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l, 
     for (; from < to; from += count) {
         count = bitnet__min(to - from, BITNET__ROWS);
         bitnet__products(s, l, from, count, dots);
-        for (t = 0; t < s->n_tokens; t++)
+        for (t = 0; t < s->n_tokens; t++) {
+            float *y = out + (size_t)t * out_stride + from;
             c->k.dequantize(dots + (size_t)t * BITNET__ROWS, l->scale / c->act_scale[t], count,
-                            add, out + (size_t)t * out_stride + from);
+                            add, y);
+            if (add && !bitnet__all_finite(y, count)) bitnet__note_odd(c, t, thread);
+        }
     }
 }
 
@@ -6048,10 +6121,11 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     int32_t t, i;
-    (void)thread;
     for (t = from; t < to; t++) {
         float *cos_sin = c->rope + (size_t)t * (size_t)m->n_rot;
-        bitnet__matrix_row(&m->embed, c->history[c->n_past + t], c->x + (size_t)t * (size_t)m->dim);
+        float *x = c->x + (size_t)t * (size_t)m->dim;
+        bitnet__matrix_row(&m->embed, c->history[c->n_past + t], x);
+        if (!bitnet__all_finite(x, m->dim)) bitnet__note_odd(c, t, thread);
         for (i = 0; i < m->n_rot / 2; i++) {
             double sn, cs;
             bitnet__sincos((double)(c->n_past + t) * m->rope_freq[i], &sn, &cs);
@@ -6118,23 +6192,29 @@ static void bitnet__show_layer(const bitnet__step *s, int32_t layer) {
 }
 
 /* One batch: n tokens, already in history. keep: hidden rows wanted of its last ones. */
-static void bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep) {
+static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep, bitnet_error *err) {
     const bitnet_model *m = c->m;
     bitnet__step s;
     int32_t i;
     memset(&s, 0, sizeof s);
     s.c = c;
     s.n_tokens = n;
+    c->odd_token = n;
+    for (i = 0; i < c->p.n_threads; i++) c->odd[i] = n;
     bitnet__run_step(&s, "embed", n, bitnet__step_embed);
+    bitnet__find_odd(c, -1);
     bitnet__show_layer(&s, -1);
     for (i = 0; i < m->n_layers; i++) {
         bitnet__forward_layer(&s, i);
+        bitnet__find_odd(c, i);
         bitnet__show_layer(&s, i);
     }
+    if (c->odd_token < n) return bitnet__fail_odd(c, err);
     for (i = n - keep; i < n; i++, c->n_rows++)
         c->k.rmsnorm(c->x + (size_t)i * (size_t)m->dim, m->output_norm, m->dim, m->eps,
                      c->hidden + (size_t)c->n_rows * (size_t)m->dim);
     c->n_past += n;
+    return BITNET_OK;
 }
 
 /* Can these tokens be appended? Asked before anything changes. */
@@ -6157,7 +6237,7 @@ static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet_toke
 
 static bitnet_result bitnet__eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                   int all_logits, bitnet_error *err) {
-    int32_t i, batch;
+    int32_t i, batch, before = c->n_past;
     bitnet_result r = bitnet__check_tokens(c, tokens, n, err);
     if (r != BITNET_OK) return r;
     if (all_logits && n > c->p.n_logits)
@@ -6168,7 +6248,11 @@ static bitnet_result bitnet__eval(bitnet_ctx *c, const bitnet_token *tokens, int
     bitnet__forget_rows(c);
     for (i = 0; i < n; i += batch) {
         batch = n - i < c->p.n_batch ? n - i : c->p.n_batch;
-        bitnet__forward(c, batch, all_logits ? batch : i + batch == n);
+        r = bitnet__forward(c, batch, all_logits ? batch : i + batch == n, err);
+        if (r == BITNET_OK) continue;
+        bitnet__forget_rows(c);
+        c->n_past = before;
+        return r;
     }
     return BITNET_OK;
 }
@@ -6997,6 +7081,10 @@ static bitnet_result bitnet__run_token(bitnet__generation *g, bitnet_token t, in
     batch[0] = t;
     g->n_guess = most > 0 ? bitnet__guess(c, batch, most) : 0;
     r = bitnet__eval(c, batch, 1 + g->n_guess, 1, g->err);
+    if (r != BITNET_OK && g->n_guess > 0) {    /* it need not be t that failed */
+        g->n_guess = 0;
+        r = bitnet__eval(c, batch, 1, 1, g->err);
+    }
     if (r != BITNET_OK) return r;
     c->n_ahead = g->n_guess;
     c->n_rows -= g->n_guess;
@@ -7430,7 +7518,7 @@ BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_al
                                                bitnet_gguf **out, bitnet_error *err) {
     bitnet__source src;
     bitnet_result r = bitnet__no_gguf(out, err);
-    if (r == BITNET_OK) r = bitnet__source_file(path, &src, err);
+    if (r == BITNET_OK) r = bitnet__source_file(path, 0, &src, err);
     return r == BITNET_OK ? bitnet__gguf_open(&src, allocator, out, err) : r;
 }
 #endif
