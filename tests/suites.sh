@@ -42,7 +42,8 @@ suite_commands() {
             need gcc
             build_tests gcc -O1 -g -fsanitize=thread &&
                 BITNET_TEST_QUICK=1 run build/tests-races model/head48 model/callers_pool \
-                    screen/switch screen/ahead lookup/samplers tiny/same_text ;;
+                    screen/switch screen/ahead lookup/samplers tiny/same_text machine/busy \
+                    machine/parallel ;;
         qemu-x86) qemu_x86 ;;
         fuzz-replay)                   # without libFuzzer: inputs that were found before
             need gcc

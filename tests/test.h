@@ -5,9 +5,9 @@
 #ifndef TEST_H
 #define TEST_H
 
-/* Machines that fail: of all that is asked for in one of these ways, test_refuse.at is the number of
-   the one that is refused (-1: none), with test_refuse.later all after it too. asked counts, but
-   only while at is set: other threads may ask at other times. */
+/* Machines that fail: of the wishes of one kind, number test_refuse.at is refused (-1: none), with
+   test_refuse.later all after it too. asked counts them while at is set; nobody may have threads
+   that ask then. */
 enum { TEST_SYSTEM, TEST_MEMORY, TEST_READS, TEST_CALLBACKS };
 typedef struct test_refusal { int kind, later; long at, asked; } test_refusal;
 extern test_refusal test_refuse;
