@@ -815,8 +815,11 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
 #endif
 
 /* Floats must mean the same everywhere: see DETERMINISM at the top. */
-#ifdef __FAST_MATH__
-  #error "bitnet.h: -ffast-math reorders sums; compile this file without it"
+#if defined(__FAST_MATH__) || defined(_M_FP_FAST)
+  #error "bitnet.h: -ffast-math (MSVC: /fp:fast) reorders sums; compile this file without it"
+#endif
+#if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__   /* no check of a file would see a NaN */
+  #error "bitnet.h: -ffinite-math-only removes checks for NaN; compile this file without it"
 #endif
 #if defined(__clang__)
   #pragma STDC FP_CONTRACT OFF
@@ -2669,16 +2672,16 @@ static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
                                         const uint8_t *end) {
     size_t n = (size_t)(end - p);
     bitnet_result r;
-    uint8_t small[BITNET__SMALL_PIECE], *text = small;
+    uint8_t own[BITNET__SMALL_PIECE], *text = own;      /* "small" is a macro of Windows */
     if (n == 0) return BITNET_OK;
     r = bitnet__reserve(e, n + 1);
     if (r != BITNET_OK) return r;
-    if (n >= sizeof small) text = (uint8_t *)bitnet__alloc(e->allocator, n + 1);
+    if (n >= sizeof own) text = (uint8_t *)bitnet__alloc(e->allocator, n + 1);
     if (!text) return BITNET_ERR_MEMORY;
     text[0] = ' ';
     n = bitnet__unmark_spaces(p, n, text + e->vocab->space_prefix);
     bitnet__merge_piece(e, text, n + (size_t)e->vocab->space_prefix);
-    if (text != small) bitnet__free(e->allocator, text);
+    if (text != own) bitnet__free(e->allocator, text);
     return BITNET_OK;
 }
 
@@ -7377,6 +7380,12 @@ static const char *bitnet__check_arithmetic(void) {
     y = one * a;
     if (y * a * one - 1.00048828125f * one != 0.0f) return contracts;
     if (bitnet__round13(one + ulp) != 1.0f) return reorders;
+    y = -0.0f * one;
+    if (bitnet__float_bits(y + 0.0f) != 0)
+        return "this build takes -0 for 0; compile without -fno-signed-zeros";
+    if (5.0f * one / 3.0f != 1.66666663f)
+        return "this build multiplies by a reciprocal where it should divide; compile without "
+               "-freciprocal-math";
     if (bitnet__math_digest() != 0xc5aa8df7u)
         return "exp, log, sqrt, sin or cos differ from other builds; compile without options that "
                "relax floating point";
@@ -8331,6 +8340,7 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
             row.type = type;
             row.n_cols = n;
             row.n_rows = 1;
+            row.row_bytes = 0;
             bitnet__matrix_row(&row, 0, out);
             return BITNET_OK;
         default:
@@ -8481,7 +8491,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
   #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
   #pragma GCC pop_options
-#elif defined(_MSC_VER)
+#elif defined(_MSC_VER) && (_MSC_VER < 1930 || defined(_M_FP_CONTRACT))   /* as it was before */
   #pragma fp_contract(on)
 #endif
 #undef BITNET__ARCH_ARM
