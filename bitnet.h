@@ -3391,6 +3391,12 @@ static bitnet_result bitnet__gguf_parse(bitnet__gguf *g, const bitnet_allocator 
 
 /* ---- values by key ---- */
 
+/* "GGUF key 'name' at offset 123", or without the place: what is said about a key begins so. */
+static void bitnet__key_title(char title[BITNET__TEXT], const char *name, const bitnet__key *k) {
+    if (!k) bitnet__format(title, "GGUF key '%s'", name);
+    else bitnet__format(title, "GGUF key '%s' at offset %llu", name, (unsigned long long)k->value);
+}
+
 /* An unsigned number of any integer type; fallback if the key is absent. A value that is negative,
    not an integer or outside [low, high] is an error that names the key. */
 static bitnet_result bitnet__get_uint(const bitnet__gguf *g, const char *name, uint64_t fallback,
@@ -3398,6 +3404,7 @@ static bitnet_result bitnet__get_uint(const bitnet__gguf *g, const char *name, u
                                       bitnet_error *err) {
     const bitnet__key *k = bitnet__find_key(g, name);
     const uint8_t *p;
+    char title[BITNET__TEXT];
     uint64_t v = fallback;
     int ok = 1;
     if (k) {
@@ -3415,36 +3422,41 @@ static bitnet_result bitnet__get_uint(const bitnet__gguf *g, const char *name, u
             default: ok = 0;
         }
     }
-    if (!ok || v < low || v > high)
-        return bitnet__fail(err, BITNET_ERR_FORMAT,
-                            "GGUF key '%s' is not an integer from %llu to %llu", name,
-                            (unsigned long long)low, (unsigned long long)high);
-    *out = v;
-    return BITNET_OK;
+    if (ok && v >= low && v <= high) {
+        *out = v;
+        return BITNET_OK;
+    }
+    bitnet__key_title(title, name, k);
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "%s is not an integer from %llu to %llu", title,
+                        (unsigned long long)low, (unsigned long long)high);
 }
 
 /* A positive F32 from low to high; fallback if the key is absent. */
 static bitnet_result bitnet__get_float(const bitnet__gguf *g, const char *name, float fallback,
                                        float low, float high, float *out, bitnet_error *err) {
     const bitnet__key *k = bitnet__find_key(g, name);
+    char title[BITNET__TEXT];
     float v = fallback;
     if (k) v = k->type == BITNET_GGUF_F32 ? bitnet__load_f32(g->src.data + k->value) : 0.0f;
-    if (!(v > 0.0f && v >= low && v <= high))
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is not a F32 from %g to %g",
-                            name, (double)low, (double)high);
-    *out = v;
-    return BITNET_OK;
+    if (v > 0.0f && v >= low && v <= high) {
+        *out = v;
+        return BITNET_OK;
+    }
+    bitnet__key_title(title, name, k);
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "%s is not a F32 from %g to %g", title, (double)low,
+                        (double)high);
 }
 
 /* A string array, which must be there. */
 static bitnet_result bitnet__get_strings(const bitnet__gguf *g, const char *name,
                                          bitnet__strings *out, bitnet_error *err) {
     const bitnet__key *k = bitnet__find_key(g, name);
+    char title[BITNET__TEXT];
     memset(out, 0, sizeof *out);
-    if (!k) return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is missing", name);
-    if (k->type != BITNET_GGUF_ARRAY || k->element != BITNET_GGUF_STRING)
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is not an array of strings",
-                            name);
+    bitnet__key_title(title, name, k);
+    if (!k || k->type != BITNET_GGUF_ARRAY || k->element != BITNET_GGUF_STRING)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "%s is %s", title,
+                            k ? "not an array of strings" : "missing");
     out->data = g->src.data + k->value;
     out->size = (size_t)k->size;
     out->count = k->count;
@@ -4100,13 +4112,15 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
 static bitnet_result bitnet__get_text(const bitnet__gguf *g, const char *name, char *buf,
                                       size_t cap, bitnet_error *err) {
     const bitnet__key *k = bitnet__find_key(g, name);
+    char title[BITNET__TEXT];
     buf[0] = 0;
     if (!k) return BITNET_OK;
     if (k->type != BITNET_GGUF_STRING || k->size >= cap ||
-        memchr(g->src.data + k->value, 0, (size_t)k->size))
-        return bitnet__fail(err, BITNET_ERR_FORMAT,
-                            "GGUF key '%s' is not a string of under %u bytes", name,
+        memchr(g->src.data + k->value, 0, (size_t)k->size)) {
+        bitnet__key_title(title, name, k);
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "%s is not a string of under %u bytes", title,
                             (unsigned)cap);
+    }
     memcpy(buf, g->src.data + k->value, (size_t)k->size);
     buf[k->size] = 0;
     return BITNET_OK;

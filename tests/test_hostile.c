@@ -656,6 +656,38 @@ static void test_alignments(void) {
     box_more = 0;
 }
 
+/* Keys that the network needs, each of a type that it cannot have. */
+static void add_wrong(gb_file *f) {
+    f->omit = 0;
+    gb_key_uint(f, new_name, align_type, 0, 8);
+    if (align_type == GB_F32) f->keys.n -= 4;
+}
+
+static void test_wrong_types(void) {
+    static const struct { const char *name; uint32_t type; const char *why; } keys[] = {
+        {"general.architecture", GB_F32, "is not a string of under 32 bytes"},
+        {"bitnet-b1.58.context_length", GB_F32, "is not an integer from 1 to "},
+        {"bitnet-b1.58.block_count", GB_STR, "is not an integer from 1 to "},
+        {"bitnet-b1.58.attention.layer_norm_rms_epsilon", GB_U64, "is not a F32 from "},
+        {"tokenizer.ggml.tokens", GB_U64, "is not an array of strings"}
+    };
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        gb_model m = tiny();
+        new_name = keys[i].name;
+        align_type = keys[i].type;
+        m.file.omit = new_name;
+        m.file.add_keys = add_wrong;
+        gb_make_model(&m);
+        hx_bytes = m.data;
+        hx_size = m.size;
+        m.data = 0;
+        hx_refused(LOADS, BITNET_ERR_FORMAT, "GGUF key '%s' at offset %lu %s", new_name,
+                   hx_ul(hx_after(new_name) + (align_type == GB_STR ? 12 : 4)), keys[i].why);
+        gb_free_model(&m);
+    }
+}
+
 /* ---- 8: shapes ---- */
 
 static void test_shapes(void) {
@@ -962,6 +994,7 @@ const test_case hostile_tests[] = {
     {"hostile/twins", test_twins},
     {"hostile/many_names", test_many_names},
     {"hostile/alignments", test_alignments},
+    {"hostile/wrong_types", test_wrong_types},
     {"hostile/shapes", test_shapes},
     {"hostile/places", test_places},
     {"hostile/sums", test_sums},
