@@ -7616,10 +7616,12 @@ BITNET_API bitnet_result bitnet_gguf_write_header(bitnet_gguf_writer *w) {
 
 /* Its entries outlive the header, so that errors can name the tensor. */
 static void bitnet__tensor_due(const struct bitnet__writing *s, char name[BITNET__TEXT]) {
-    const bitnet__entry *e = bitnet__section_entries(&s->tensors) + s->current;
-    if (s->current >= bitnet__section_count(&s->tensors)) bitnet__format(name, "no tensor");
-    else bitnet__format(name, "tensor '%.*s'", (int)(e->name_len < 64 ? e->name_len : 64),
-                        (const char *)s->tensors.header.p + e->name);
+    const bitnet__entry *e = bitnet__section_entries(&s->tensors);
+    bitnet__format(name, "no tensor");
+    if (s->current >= bitnet__section_count(&s->tensors)) return;
+    e += s->current;
+    bitnet__format(name, "tensor '%.*s'", (int)e->name_len,
+                   (const char *)s->tensors.header.p + e->name);
 }
 
 BITNET_API bitnet_result bitnet_gguf_write_data(bitnet_gguf_writer *w, const void *p, size_t n) {
