@@ -971,14 +971,11 @@ static void bitnet__sort(uint32_t *list, size_t stride, uint32_t n,
             parent = 0;
         }
         for (child = 2 * parent + 1; child < n; child = 2 * parent + 1) {
-            const uint32_t *c = bitnet__nth(list, stride, child);
-            const uint32_t *next = bitnet__nth(list, stride, child + 1);
-            if (child + 1 < n && less(of, *c, *next)) {
+            if (child + 1 < n && less(of, *bitnet__nth(list, stride, child),
+                                      *bitnet__nth(list, stride, child + 1)))
                 child++;
-                c = next;
-            }
-            if (!less(of, value, *c)) break;
-            *bitnet__nth(list, stride, parent) = *c;
+            if (!less(of, value, *bitnet__nth(list, stride, child))) break;
+            *bitnet__nth(list, stride, parent) = *bitnet__nth(list, stride, child);
             parent = child;
         }
         *bitnet__nth(list, stride, parent) = value;
