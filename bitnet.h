@@ -1010,14 +1010,11 @@ static void bitnet__sort(uint32_t *list, size_t stride, uint32_t n,
             parent = 0;
         }
         for (child = 2 * parent + 1; child < n; child = 2 * parent + 1) {
-            const uint32_t *c = bitnet__nth(list, stride, child);
-            const uint32_t *next = bitnet__nth(list, stride, child + 1);
-            if (child + 1 < n && less(of, *c, *next)) {
+            if (child + 1 < n && less(of, *bitnet__nth(list, stride, child),
+                                      *bitnet__nth(list, stride, child + 1)))
                 child++;
-                c = next;
-            }
-            if (!less(of, value, *c)) break;
-            *bitnet__nth(list, stride, parent) = *c;
+            if (!less(of, value, *bitnet__nth(list, stride, child))) break;
+            *bitnet__nth(list, stride, parent) = *bitnet__nth(list, stride, child);
             parent = child;
         }
         *bitnet__nth(list, stride, parent) = value;
@@ -7974,10 +7971,12 @@ BITNET_API bitnet_result bitnet_gguf_write_header(bitnet_gguf_writer *w) {
 
 /* Its entries outlive the header, so that errors can name the tensor. */
 static void bitnet__tensor_due(const struct bitnet__writing *s, char name[BITNET__TEXT]) {
-    const bitnet__entry *e = bitnet__section_entries(&s->tensors) + s->current;
-    if (s->current >= bitnet__section_count(&s->tensors)) bitnet__format(name, "no tensor");
-    else bitnet__format(name, "tensor '%.*s'", (int)(e->name_len < 64 ? e->name_len : 64),
-                        (const char *)s->tensors.header.p + e->name);
+    const bitnet__entry *e = bitnet__section_entries(&s->tensors);
+    bitnet__format(name, "no tensor");
+    if (s->current >= bitnet__section_count(&s->tensors)) return;
+    e += s->current;
+    bitnet__format(name, "tensor '%.*s'", (int)e->name_len,
+                   (const char *)s->tensors.header.p + e->name);
 }
 
 BITNET_API bitnet_result bitnet_gguf_write_data(bitnet_gguf_writer *w, const void *p, size_t n) {
