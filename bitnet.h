@@ -61,9 +61,12 @@
 
    SECURITY
        A model file may be hostile: every length is checked against the bytes that are left before
-       it is used, counts have caps, and nothing recurses on input. Tokens and texts may hold any
-       bytes. The library never prints, exits, aborts or touches the environment. Kernel tables,
-       hooks and pointers are the caller's, and trusted.
+       it is used, counts have caps, and nothing recurses on input. Weights are checked, too: codes
+       that stand for no weight, scales and norms that are not finite are refused when a model is
+       loaded, and numbers that become so on the way end an evaluation. Nobody may write to a mapped
+       file (see MEMORY). Tokens and texts may hold any bytes. The library never prints, exits,
+       aborts or touches the environment. Kernel tables, hooks and pointers are the caller's, and
+       trusted.
 
    BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
        BITNET_STATIC          every function is static: the library lives in one file of yours
@@ -89,10 +92,11 @@
    changes the weights, and if it gets shorter, touching the pages that are gone ends the program
    (SIGBUS on POSIX systems; Windows does not let a mapped file be written or cut). Files that
    others may touch are better loaded with bitnet_model_params.copy, which reads all of a file into
-   memory of the model's own; that it gets shorter meanwhile is then an error. A context costs what bitnet_ctx_bytes says, most of it the KV
-   cache: 4 * layers * kv_heads * head_size bytes for each position (F16). bitnet_eval,
-   bitnet_logits and bitnet_sample allocate nothing; tokenizing allocates only for words longer
-   than a few hundred bytes.
+   memory of the model's own; that it gets shorter meanwhile is then an error.
+
+   A context costs what bitnet_ctx_bytes says, most of it the KV cache: 4 * layers * kv_heads *
+   head_size bytes for each position (F16). bitnet_eval, bitnet_logits and bitnet_sample allocate
+   nothing; tokenizing allocates only for words longer than a few hundred bytes.
 
    LAYOUTS
    -------
