@@ -421,7 +421,7 @@ static void test_gguf_refused(void) {
         mach_refuse(&x, "open", mach_gguf_read, TEST_MEMORY, BITNET_ERR_MEMORY, 3);
         mach_refuse(&x, "open", mach_gguf_read, TEST_READS, BITNET_ERR_IO, x.way == 1 ? 14 : 0);
     }
-    mach_refuse(&x, "write", mach_gguf_write, TEST_MEMORY, BITNET_ERR_MEMORY, 8);
+    mach_refuse(&x, "write", mach_gguf_write, TEST_MEMORY, BITNET_ERR_MEMORY, 6);
     mach_refuse(&x, "write", mach_gguf_write, TEST_CALLBACKS, BITNET_ERR_IO, 40);
     mach_end(&x);
 }
