@@ -35,7 +35,8 @@
    WHAT WORKS
        Models    GGUF v2 and v3, little-endian: the official microsoft/bitnet-b1.58-2B-4T-gguf file
                  as it is (architectures bitnet-b1.58 and bitnet-25), 1bitLLM's large and 3B
-                 (bitnet), and llama with ternary weights (Llama3-8B-1.58, Falcon3-1.58).
+                 (bitnet), and llama with ternary weights (Llama3-8B-1.58, Falcon3-1.58,
+                 Falcon-E).
        Weights   linear layers in I2_S (all three packings), TL1, TL2, TQ1_0 and TQ2_0; embedding
                  and head in F32, F16, BF16, Q8_0, Q6_K or Q4_0; norms in F32, F16 or BF16.
        Tokenizer byte-level BPE with the pre-tokenizers llama-bpe (also called llama3, llama-v3,
@@ -84,7 +85,11 @@
    MEMORY
    ------
    A mapped model costs its pages of the file, which the system can drop and read again, plus
-   some 10 MB for the tokenizer. A context costs what bitnet_ctx_bytes says, most of it the KV
+   some 10 MB for the tokenizer. While it is mapped, the file must not change: who writes to it
+   changes the weights, and if it gets shorter, touching the pages that are gone ends the program
+   (SIGBUS on POSIX systems; Windows does not let a mapped file be written or cut). Files that
+   others may touch are better loaded with bitnet_model_params.copy, which reads all of a file into
+   memory of the model's own; that it gets shorter meanwhile is then an error. A context costs what bitnet_ctx_bytes says, most of it the KV
    cache: 4 * layers * kv_heads * head_size bytes for each position (F16). bitnet_eval,
    bitnet_logits and bitnet_sample allocate nothing; tokenizing allocates only for words longer
    than a few hundred bytes.
@@ -97,8 +102,7 @@
    scalar-tl2) make TL2 of it, 5 bits for 3 weights, when the model is loaded: a copy of 5/6 the
    size in memory of the model's own (434 MB of the 2B model, in 0.2 to 1 s, on up to 16 CPUs), for
    fewer bytes a token: 6 % more tokens a second where memory is what limits. It is lossless, and
-   the logits are the same bits; a code 3, which stands for no weight, is refused.
-   bitnet_model_params.kernels asks for a table.
+   the logits are the same bits. bitnet_model_params.kernels asks for a table.
 
    PACKINGS
    --------
@@ -119,7 +123,8 @@
    Nothing in a file tells them apart: type number, sizes and the scale's place are the same, and
    any codes make a matrix in each. Only shapes rule something out: 128-group and 64-group tensors
    are whole blocks, 4-row ones have rows in fours; what does not fit is refused. A code 3 would be
-   a 3 in all of them: it says that a file is damaged or no I2_S. A row of 64-group read as
+   a 3 in all of them: it stands for no weight, and says that a file is damaged or no I2_S. It is
+   looked for when a model is loaded, and refused with its place. A row of 64-group read as
    128-group has the same weights in each 128 columns, in another order, so that no count of them
    shows it. What does is the text: with the wrong packing a trained model writes noise, and real
    text is far less likely to it (crosscheck.c --which-layout compares that). It is evidence, no
@@ -333,6 +338,7 @@ typedef struct bitnet_model_params {
     bitnet_i2s_layout i2s_layout;            /* how the file packs its I2_S weights; see PACKINGS */
     bitnet_tile tile;                        /* of all its TL1 or TL2 weights; 0: by their shape */
     uint64_t max_bytes;                                      /* refuse larger files; 0: 16 GiB */
+    int32_t copy;                /* 1: bitnet_model_load_file reads, and never maps; see MEMORY */
 } bitnet_model_params;
 
 /* Strings live as long as the model. */
@@ -523,8 +529,9 @@ BITNET_API const char *bitnet_result_text(bitnet_result r);      /* a few words;
 
 /* ---- models ---- */
 
-/* Loads a GGUF file. params and err may be 0. Maps the file where the platform can, so that
-   loading does not read the weights; the file must not change while the model lives. */
+/* Loads a GGUF file. params and err may be 0. Maps the file where the platform can, so that of the
+   weights only the ternary ones are read now, once, to check them; the file must not change while
+   the model lives. With copy it is read, and may change afterwards. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_model_params *params,
                                                 bitnet_model **out, bitnet_error *err);
@@ -588,12 +595,17 @@ BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c);
 /* Keeps the first length positions and forgets the rest. More than there are: BITNET_ERR_ARG. */
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
 /* Appends n tokens, at least one. If they don't all fit: BITNET_ERR_FULL; if one is outside the
-   vocabulary: BITNET_ERR_ARG. all_logits 1 keeps logits for each of them (n over
-   n_logits: BITNET_ERR_LIMIT), 0 for the last one. */
+   vocabulary: BITNET_ERR_ARG. all_logits 1 keeps logits for each of them (n over n_logits:
+   BITNET_ERR_LIMIT), 0 for the last one. A NaN or an infinity, in an embedding or made on the way,
+   as only damaged or hostile weights do: BITNET_ERR_FORMAT, with the first token that has one, its
+   position and layer; the context is as long as before, without logits, and can be used on. In the
+   head alone they are no error: see bitnet_logits. */
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err);
 /* n_vocab logits of row i of the last bitnet_eval; -1: the last row. Computed when first asked
-   for. Valid until the next bitnet_eval. 0 if there is no such row. */
+   for. Valid until the next bitnet_eval. 0 if there is no such row. A token whose row of the head
+   has a NaN or an infinity has one for a logit, too, and nothing else comes of it: bitnet_sample
+   still gives a token of the vocabulary, perhaps that one. */
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
 /* Draws the next token from the last row's logits; s 0 is greedy. -1 if nothing has been evaluated
    or s has no list of its biases. */
@@ -636,8 +648,8 @@ enum {
 
 typedef struct bitnet_gguf bitnet_gguf;   /* an open file; immutable; any thread */
 
-/* Data is as in the file: little-endian, unaligned, not NUL-terminated; each string of an array has
-   its length in front, 8 bytes. */
+/* Data is as in the file: little-endian, unaligned, not NUL-terminated; in an array each string has
+   its length in front, 8 bytes, and each array its elements' type and count, 4 and 8 bytes. */
 typedef struct bitnet_gguf_value {
     uint32_t type, element;      /* BITNET_GGUF_*; element: an array's, else 0 */
     uint64_t count;              /* elements of an array; else 1 */
@@ -723,8 +735,8 @@ BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8
    can have: BITNET_ERR_UNSUPPORTED, with both places. A tensor of zeros in blocks has 1. */
 BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uint8_t *data,
                                               float *out, bitnet_error *err);
-/* The other way, when all rows are packed: in blocks it must be an F16, else BITNET_ERR_UNSUPPORTED;
-   blocks of zeros get 0, as their quantizer writes it. */
+/* The other way, when all rows are packed: in blocks it must be an F16, else
+   BITNET_ERR_UNSUPPORTED; blocks of zeros get 0, as their quantizer writes it. */
 BITNET_API bitnet_result bitnet_ternary_set_scale(const bitnet_ternary *t, float scale,
                                                   uint8_t *data, bitnet_error *err);
 /* n weights in F32, F16, BF16, Q8_0, Q4_0 or Q6_K as floats. n is whole blocks. */
@@ -747,7 +759,8 @@ typedef struct bitnet_gguf_writer {
     struct bitnet__writing *state;   /* the library's */
 } bitnet_gguf_writer;
 
-/* Names have 1 to 256 bytes and are given once; general.alignment (a U32) sets what it says. */
+/* Names are UTF-8, a key's of 1 to 256 bytes, a tensor's of 1 to 64, and given once;
+   general.alignment (a U32) sets what it says. */
 BITNET_API bitnet_result bitnet_gguf_add_string(bitnet_gguf_writer *w, const char *name,
                                                 const char *text);
 BITNET_API bitnet_result bitnet_gguf_add_u32(bitnet_gguf_writer *w, const char *name, uint32_t v);
@@ -803,8 +816,11 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
 #endif
 
 /* Floats must mean the same everywhere: see DETERMINISM at the top. */
-#ifdef __FAST_MATH__
-  #error "bitnet.h: -ffast-math reorders sums; compile this file without it"
+#if defined(__FAST_MATH__) || defined(_M_FP_FAST)
+  #error "bitnet.h: -ffast-math (MSVC: /fp:fast) reorders sums; compile this file without it"
+#endif
+#if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__   /* no check of a file would see a NaN */
+  #error "bitnet.h: -ffinite-math-only removes checks for NaN; compile this file without it"
 #endif
 #if defined(__clang__)
   #pragma STDC FP_CONTRACT OFF
@@ -967,6 +983,46 @@ static void bitnet__format(char buf[BITNET__TEXT], const char *format, ...) {
     va_start(args, format);
     BITNET_VSNPRINTF(buf, (int)BITNET__TEXT, format, args);
     va_end(args);
+}
+
+/* Order of two strings: by bytes, a prefix before what it begins. */
+static int bitnet__compare(const uint8_t *a, size_t a_len, const uint8_t *b, size_t b_len) {
+    const int c = memcmp(a, b, a_len < b_len ? a_len : b_len);
+    return c ? c : (a_len > b_len) - (a_len < b_len);
+}
+
+/* Element i of a list of numbers, each stride bytes behind the one before. */
+static uint32_t *bitnet__nth(uint32_t *list, size_t stride, uint32_t i) {
+    return (uint32_t *)(void *)((char *)list + i * stride);
+}
+
+/* Heap sort of such a list, whose numbers stand for things in of: qsort() could neither see those
+   nor be kept from allocating, and some inputs may take it long. */
+static void bitnet__sort(uint32_t *list, size_t stride, uint32_t n,
+                         int (*less)(const void *of, uint32_t a, uint32_t b), const void *of) {
+    uint32_t build = n / 2, parent, child, value;
+    while (n > 1) {
+        if (build > 0) {                        /* first make every parent the largest... */
+            value = *bitnet__nth(list, stride, --build);
+            parent = build;
+        } else {                                /* ...then move the root behind the heap */
+            value = *bitnet__nth(list, stride, --n);
+            *bitnet__nth(list, stride, n) = list[0];
+            parent = 0;
+        }
+        for (child = 2 * parent + 1; child < n; child = 2 * parent + 1) {
+            const uint32_t *c = bitnet__nth(list, stride, child);
+            const uint32_t *next = bitnet__nth(list, stride, child + 1);
+            if (child + 1 < n && less(of, *c, *next)) {
+                child++;
+                c = next;
+            }
+            if (!less(of, value, *c)) break;
+            *bitnet__nth(list, stride, parent) = *c;
+            parent = child;
+        }
+        *bitnet__nth(list, stride, parent) = value;
+    }
 }
 
 static uint16_t bitnet__get_u16(const uint8_t *p) {
@@ -1876,37 +1932,14 @@ static uint32_t bitnet__pair_rank(const bitnet__vocab *v, uint32_t left, uint32_
 
 /* ---- literals: special tokens, and those that text never becomes ---- */
 
-/* Order of two literals: by bytes, a prefix before what it begins, equal ones by number. */
-static int bitnet__literal_less(const bitnet__vocab *v, uint32_t a, uint32_t b) {
+/* Order of two literals: by bytes, equal ones by number. */
+static int bitnet__literal_less(const void *of, uint32_t a, uint32_t b) {
+    const bitnet__vocab *v = (const bitnet__vocab *)of;
     size_t na, nb;
     const uint8_t *pa = bitnet__vocab_bytes(v, (bitnet_token)a, &na);
     const uint8_t *pb = bitnet__vocab_bytes(v, (bitnet_token)b, &nb);
-    int c = memcmp(pa, pb, na < nb ? na : nb);
-    if (c != 0) return c < 0;
-    return na != nb ? na < nb : a < b;
-}
-
-/* Heap sort: qsort() could neither see the vocabulary nor be kept from allocating. */
-static void bitnet__sort_literals(const bitnet__vocab *v, uint32_t *list, uint32_t n) {
-    uint32_t build = n / 2, parent, child, value;
-    while (n > 1) {
-        if (build > 0) {                        /* first make every parent the largest... */
-            value = list[--build];
-            parent = build;
-        } else {                                /* ...then move the root behind the heap */
-            value = list[--n];
-            list[n] = list[0];
-            parent = 0;
-        }
-        for (child = 2 * parent + 1; child < n; child = 2 * parent + 1) {
-            if (child + 1 < n && bitnet__literal_less(v, list[child], list[child + 1]))
-                child++;
-            if (!bitnet__literal_less(v, value, list[child])) break;
-            list[parent] = list[child];
-            parent = child;
-        }
-        list[parent] = value;
-    }
+    const int c = bitnet__compare(pa, na, pb, nb);
+    return c ? c < 0 : a < b;
 }
 
 /* Byte `depth` of a literal, or -1 past its end: the key that the two searches below go by. */
@@ -2199,8 +2232,9 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
             v->literals[rest++] = t;
         }
     }
-    bitnet__sort_literals(v, v->literals, v->n_special);
-    bitnet__sort_literals(v, v->literals + v->n_special, v->n_literals - v->n_special);
+    bitnet__sort(v->literals, sizeof *v->literals, v->n_special, bitnet__literal_less, v);
+    bitnet__sort(v->literals + v->n_special, sizeof *v->literals, v->n_literals - v->n_special,
+                 bitnet__literal_less, v);
     return BITNET_OK;
 }
 
@@ -2455,7 +2489,7 @@ enum { BITNET__PUNCTUATION = 6, BITNET__DIGIT = 7 };        /* classes that only
 
 /* Class at p as bitnet__class_at has it, with PUNCTUATION and DIGIT, and without NEWLINE. */
 static int bitnet__falcon_class(const uint8_t *p, const uint8_t *end, uint32_t *length) {
-    uint32_t cp;
+    uint32_t cp = 0;
     int c = bitnet__class_at(p, end, length);
     if (c == BITNET__NEWLINE) return BITNET__SPACE;
     if (c == BITNET__NUMBER && *p < 128) return BITNET__DIGIT;
@@ -2639,16 +2673,16 @@ static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
                                         const uint8_t *end) {
     size_t n = (size_t)(end - p);
     bitnet_result r;
-    uint8_t small[BITNET__SMALL_PIECE], *text = small;
+    uint8_t own[BITNET__SMALL_PIECE], *text = own;      /* "small" is a macro of Windows */
     if (n == 0) return BITNET_OK;
     r = bitnet__reserve(e, n + 1);
     if (r != BITNET_OK) return r;
-    if (n >= sizeof small) text = (uint8_t *)bitnet__alloc(e->allocator, n + 1);
+    if (n >= sizeof own) text = (uint8_t *)bitnet__alloc(e->allocator, n + 1);
     if (!text) return BITNET_ERR_MEMORY;
     text[0] = ' ';
     n = bitnet__unmark_spaces(p, n, text + e->vocab->space_prefix);
     bitnet__merge_piece(e, text, n + (size_t)e->vocab->space_prefix);
-    if (text != small) bitnet__free(e->allocator, text);
+    if (text != own) bitnet__free(e->allocator, text);
     return BITNET_OK;
 }
 
@@ -2770,12 +2804,15 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
 
    Nothing here trusts a number: a length is compared with the bytes left, by subtraction, before it
    is used. Positions are offsets, because a file that is read through callbacks moves as its header
-   grows in memory. What is kept is one small record for each key and tensor.
+   grows in memory. What is kept is one small record for each key and tensor, and their order by
+   name: no two may share one, nor any byte of their data.
    ============================================================================================= */
 
-#define BITNET__MAX_KEYS 8192          /* names are found by walking all records */
+#define BITNET__MAX_KEYS 8192
 #define BITNET__MAX_TENSORS 8192
-#define BITNET__MAX_NAME 256           /* bytes of a key's or tensor's name */
+#define BITNET__MAX_KEY_NAME 256       /* bytes */
+#define BITNET__MAX_TENSOR_NAME 64     /* bytes; GGUF's own limit */
+#define BITNET__MAX_NESTING 8          /* arrays in arrays in an array */
 #define BITNET__MAX_ALIGNMENT 65536
 
 enum { BITNET__N_VALUE_TYPES = BITNET_GGUF_F64 + 1 };
@@ -2790,8 +2827,9 @@ typedef struct bitnet__type {
 typedef struct bitnet__key {
     uint64_t name, value;              /* offsets of the name's and the value's first byte */
     uint64_t count, size;              /* arrays: elements, bytes of all; strings: 0, bytes */
-    uint32_t name_len;
+    uint16_t name_len;
     uint8_t type, element;             /* element: an array's */
+    uint32_t order;                    /* in record i: the number of the i-th key by name */
 } bitnet__key;
 
 typedef struct bitnet__tensor {
@@ -2800,6 +2838,7 @@ typedef struct bitnet__tensor {
     uint32_t name_len, type;
     const bitnet__type *info;          /* 0: unknown; then, and if rows are no blocks, size is 0 */
     uint32_t used;                     /* 1: the network has asked for it */
+    uint32_t order;                    /* as of keys */
 } bitnet__tensor;
 
 /* Where the bytes come from. data holds bytes [0, have) of the file: all of it if it is mapped or
@@ -2813,10 +2852,11 @@ typedef struct bitnet__source {
 
 typedef struct bitnet__gguf {
     bitnet__source src;
-    bitnet__key *keys;
+    bitnet__key *keys;                 /* in the file's order, as tensors */
     bitnet__tensor *tensors;
     uint64_t n_keys, n_tensors;
     uint64_t data_start;               /* offset of the tensors' data */
+    uint64_t alignment;                /* of each tensor's */
 } bitnet__gguf;
 
 /* A place in the header while it is parsed. After the first error everything fails quietly, and err
@@ -2838,10 +2878,11 @@ static uint32_t bitnet__value_size(uint32_t type) {
 }
 
 /* Makes [0, end) of the file available at src->data; end <= src->size. Doubles the buffer, so that
-   a header of n bytes costs at most 2 n bytes and log n reads. */
+   a header of n bytes costs at most 2 n bytes and log n reads. While it is copied both buffers are
+   held: small files, whose records may take over twice their size, come at once. */
 static bitnet_result bitnet__source_need(bitnet__source *src, const bitnet_allocator *a,
                                          uint64_t end, bitnet_error *err) {
-    uint64_t want = src->have < 32768 ? 65536 : src->have * 2;
+    uint64_t want = src->have >= 32768 ? src->have * 2 : src->size <= 262144 ? src->size : 65536;
     uint8_t *p;
     bitnet_result r;
     if (end <= src->have) return BITNET_OK;
@@ -2915,19 +2956,39 @@ static uint64_t bitnet__reader_string(bitnet__reader *r, uint64_t *offset) {
     return bitnet__reader_take(r, n) ? n : 0;
 }
 
+/* Why n bytes are no name of a key or tensor; 0 if they are one. Views hand names out as C strings,
+   hence no NUL. */
+static const char *bitnet__name_flaw(const uint8_t *p, uint64_t n) {
+    const uint8_t *end = p + n;
+    uint32_t cp, step;
+    if (n == 0) return "it has no name";
+    for (; p < end; p += step) {
+        step = bitnet__utf8_decode(p, end, &cp);
+        if (step == 0) return "its name is not UTF-8";
+        if (cp == 0) return "its name holds a NUL";
+    }
+    return 0;
+}
+
 /* A key's or tensor's name; from here on errors call it by that. */
-static void bitnet__reader_name(bitnet__reader *r, uint64_t *offset, uint32_t *len) {
+static uint16_t bitnet__reader_name(bitnet__reader *r, uint64_t max, uint64_t *offset) {
+    const uint8_t *p;
+    const char *flaw;
     uint64_t n;
     r->name_len = 0;
-    n = bitnet__reader_string(r, offset);
-    if (r->result == BITNET_OK && (n == 0 || n > BITNET__MAX_NAME)) {
-        r->pos = *offset;
-        bitnet__reader_fail(r, BITNET_ERR_FORMAT, n ? "its name is too long" : "it has no name");
-    }
-    if (r->result != BITNET_OK) return;
+    n = bitnet__reader_u64(r);
+    *offset = r->pos;
+    if (n > max) bitnet__reader_fail(r, BITNET_ERR_FORMAT, "its name is too long");
+    p = bitnet__reader_take(r, n);
+    if (!p) return 0;
     r->name = *offset;
     r->name_len = n;
-    *len = (uint32_t)n;
+    flaw = bitnet__name_flaw(p, n);
+    if (flaw) {
+        r->pos = *offset;
+        bitnet__reader_fail(r, BITNET_ERR_FORMAT, flaw);
+    }
+    return (uint16_t)n;
 }
 
 /* Steps over n strings, so that whoever walks them later need not check again. In a file that is
@@ -2950,10 +3011,39 @@ static void bitnet__reader_skip_strings(bitnet__reader *r, uint64_t n) {
     }
 }
 
+/* Steps over the count elements of an array. An array of arrays is walked without recursion: left
+   has what each array around this one still lacks. Each takes 12 bytes at least, so that the file's
+   size bounds the steps. */
+static void bitnet__reader_skip_array(bitnet__reader *r, uint32_t element, uint64_t count) {
+    uint64_t left[BITNET__MAX_NESTING];
+    int depth = 0;
+    while (r->result == BITNET_OK) {
+        const uint32_t size = bitnet__value_size(element);
+        if (size == 0) {
+            bitnet__reader_fail(r, BITNET_ERR_UNSUPPORTED, "an array of an unknown type");
+        } else if (count > (r->src->size - r->pos) / size) {
+            bitnet__reader_fail(r, BITNET_ERR_TRUNCATED, "the array is longer than the file");
+        } else if (element == BITNET_GGUF_STRING) {
+            bitnet__reader_skip_strings(r, count);
+        } else if (element != BITNET_GGUF_ARRAY) {
+            bitnet__reader_take(r, count * size);
+        } else if (depth == BITNET__MAX_NESTING) {
+            bitnet__reader_fail(r, BITNET_ERR_LIMIT, "its arrays are nested too deep");
+        } else {
+            left[depth++] = count;
+        }
+        while (depth > 0 && left[depth - 1] == 0) depth--;
+        if (depth == 0) return;
+        left[depth - 1]--;
+        element = bitnet__reader_u32(r);
+        count = bitnet__reader_u64(r);
+    }
+}
+
 static void bitnet__reader_key(bitnet__reader *r, bitnet__key *k) {
-    uint32_t type, element;
+    uint32_t type;
     memset(k, 0, sizeof *k);
-    bitnet__reader_name(r, &k->name, &k->name_len);
+    k->name_len = bitnet__reader_name(r, BITNET__MAX_KEY_NAME, &k->name);
     type = bitnet__reader_u32(r);
     if (r->result != BITNET_OK) return;
     if (type >= BITNET__N_VALUE_TYPES) {
@@ -2965,21 +3055,11 @@ static void bitnet__reader_key(bitnet__reader *r, bitnet__key *k) {
     if (type == BITNET_GGUF_STRING) {
         k->size = bitnet__reader_string(r, &k->value);
     } else if (type == BITNET_GGUF_ARRAY) {
-        element = bitnet__reader_u32(r);
+        const uint32_t element = bitnet__reader_u32(r);
+        k->element = (uint8_t)element;
         k->count = bitnet__reader_u64(r);
         k->value = r->pos;
-        if (r->result != BITNET_OK) return;
-        if (element >= BITNET__N_VALUE_TYPES || element == BITNET_GGUF_ARRAY) {
-            bitnet__reader_fail(r, BITNET_ERR_UNSUPPORTED, "an array of arrays or of unknown type");
-            return;
-        }
-        k->element = (uint8_t)element;
-        if (k->count > (r->src->size - r->pos) / bitnet__value_size(element)) {
-            bitnet__reader_fail(r, BITNET_ERR_TRUNCATED, "the array is longer than the file");
-            return;
-        }
-        if (element == BITNET_GGUF_STRING) bitnet__reader_skip_strings(r, k->count);
-        else bitnet__reader_take(r, k->count * bitnet__value_size(element));
+        bitnet__reader_skip_array(r, element, k->count);
         k->size = r->pos - k->value;
     } else {
         k->size = bitnet__value_size(type);
@@ -3027,7 +3107,7 @@ static void bitnet__reader_tensor(bitnet__reader *r, bitnet__tensor *t) {
     uint32_t n_dims, i;
     memset(t, 0, sizeof *t);
     t->dims[0] = t->dims[1] = 1;
-    bitnet__reader_name(r, &t->name, &t->name_len);
+    t->name_len = bitnet__reader_name(r, BITNET__MAX_TENSOR_NAME, &t->name);
     n_dims = bitnet__reader_u32(r);
     if (r->result == BITNET_OK && (n_dims < 1 || n_dims > 4))
         bitnet__reader_fail(r, BITNET_ERR_FORMAT, "it must have 1 to 4 dimensions");
@@ -3043,88 +3123,201 @@ static void bitnet__reader_tensor(bitnet__reader *r, bitnet__tensor *t) {
     t->size = bitnet__tensor_size(t->type, t->info, t->dims[0], t->dims[1]);
 }
 
-static const bitnet__key *bitnet__find_key(const bitnet__gguf *g, const char *name);
+/* ---- the two lists, by name ---- */
+
+static const uint8_t *bitnet__name_of(const bitnet__gguf *g, int is_key, uint32_t i, size_t *n) {
+    *n = is_key ? g->keys[i].name_len : g->tensors[i].name_len;
+    return g->src.data + (is_key ? g->keys[i].name : g->tensors[i].name);
+}
+
+static int bitnet__compare_names(const bitnet__gguf *g, int is_key, uint32_t a, uint32_t b) {
+    size_t na, nb;
+    const uint8_t *pa = bitnet__name_of(g, is_key, a, &na);
+    const uint8_t *pb = bitnet__name_of(g, is_key, b, &nb);
+    return bitnet__compare(pa, na, pb, nb);
+}
+
+static int bitnet__key_less(const void *of, uint32_t a, uint32_t b) {
+    const int c = bitnet__compare_names((const bitnet__gguf *)of, 1, a, b);
+    return c ? c < 0 : a < b;
+}
+
+static int bitnet__tensor_less(const void *of, uint32_t a, uint32_t b) {
+    const int c = bitnet__compare_names((const bitnet__gguf *)of, 0, a, b);
+    return c ? c < 0 : a < b;
+}
+
+static uint32_t bitnet__nth_name(const bitnet__gguf *g, int is_key, uint32_t i) {
+    return is_key ? g->keys[i].order : g->tensors[i].order;
+}
+
+/* Sorts the keys or tensors by name. Two of one name are an error: who reads the first and who
+   reads the last would see two files. */
+static void bitnet__gguf_sort_names(bitnet__gguf *g, int is_key, bitnet__reader *r) {
+    const uint32_t n = (uint32_t)(is_key ? g->n_keys : g->n_tensors);
+    char what[BITNET__TEXT];
+    uint32_t i;
+    if (n == 0) return;
+    if (is_key) {
+        for (i = 0; i < n; i++) g->keys[i].order = i;
+        bitnet__sort(&g->keys[0].order, sizeof *g->keys, n, bitnet__key_less, g);
+    } else {                           /* so far by place */
+        bitnet__sort(&g->tensors[0].order, sizeof *g->tensors, n, bitnet__tensor_less, g);
+    }
+    for (i = 1; i < n && r->result == BITNET_OK; i++) {
+        const uint32_t a = bitnet__nth_name(g, is_key, i - 1), b = bitnet__nth_name(g, is_key, i);
+        size_t len;
+        if (bitnet__compare_names(g, is_key, a, b)) continue;
+        bitnet__format(what, "the same name is at offset %llu",
+                       (unsigned long long)(is_key ? g->keys[a].name : g->tensors[a].name));
+        r->name = r->pos = (uint64_t)(bitnet__name_of(g, is_key, b, &len) - g->src.data);
+        r->name_len = len;
+        bitnet__reader_fail(r, BITNET_ERR_FORMAT, what);
+    }
+}
+
+/* The number of the key or tensor called name, or -1. */
+static int32_t bitnet__find_name(const bitnet__gguf *g, int is_key, const char *name) {
+    const size_t len = strlen(name);
+    uint32_t low = 0, high = (uint32_t)(is_key ? g->n_keys : g->n_tensors);
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2, i = bitnet__nth_name(g, is_key, middle);
+        size_t n;
+        const uint8_t *p = bitnet__name_of(g, is_key, i, &n);
+        const int c = bitnet__compare(p, n, (const uint8_t *)name, len);
+        if (c == 0) return (int32_t)i;
+        if (c < 0) low = middle + 1;
+        else high = middle;
+    }
+    return -1;
+}
+
+static const bitnet__key *bitnet__find_key(const bitnet__gguf *g, const char *name) {
+    const int32_t i = bitnet__find_name(g, 1, name);
+    return i < 0 ? 0 : &g->keys[i];
+}
+
+static const bitnet__tensor *bitnet__find_tensor(const bitnet__gguf *g, const char *name) {
+    const int32_t i = bitnet__find_name(g, 0, name);
+    return i < 0 ? 0 : &g->tensors[i];
+}
+
+/* ---- where tensors are ---- */
+
+static int bitnet__tensor_before(const void *of, uint32_t a, uint32_t b) {
+    const bitnet__tensor *t = ((const bitnet__gguf *)of)->tensors;
+    return t[a].offset != t[b].offset ? t[a].offset < t[b].offset : a < b;
+}
 
 /* Type 39 is TL2 in BitNet's fork of ggml and MXFP4 in ggml itself. The bytes up to the next tensor
    tell, since MXFP4 takes over twice as many; where they fit both or neither, the architecture and
-   the file type do. left: bytes of all tensors; offsets are still from the start of those. */
-static void bitnet__gguf_settle_39(bitnet__gguf *g, uint64_t left, uint64_t alignment) {
+   the file type do. left: bytes of all tensors; offsets are still from the start of those, and
+   the order is by them. */
+static void bitnet__gguf_settle_39(bitnet__gguf *g, uint64_t left) {
     const bitnet__key *arch = bitnet__find_key(g, "general.architecture");
     const bitnet__key *ftype = bitnet__find_key(g, "general.file_type");
     const int fork = (arch && arch->type == BITNET_GGUF_STRING && arch->size >= 6 &&
                       !memcmp(g->src.data + arch->value, "bitnet", 6)) ||
                      (ftype && ftype->type == BITNET_GGUF_U32 &&
                       bitnet__get_u32(g->src.data + ftype->value) == 39);
-    uint64_t i, k;
+    uint64_t i;
     for (i = 0; i < g->n_tensors; i++) {
-        bitnet__tensor *t = &g->tensors[i];
+        bitnet__tensor *t = &g->tensors[g->tensors[i].order];
         uint64_t end = left, room, mxfp4;
         int fits_tl2, fits_mxfp4;
         if (t->type != BITNET_TENSOR_TL2 || t->offset > left) continue;
-        for (k = 0; k < g->n_tensors; k++)
-            if (g->tensors[k].offset > t->offset && g->tensors[k].offset < end)
-                end = g->tensors[k].offset;
+        if (i + 1 < g->n_tensors && g->tensors[g->tensors[i + 1].order].offset < left)
+            end = g->tensors[g->tensors[i + 1].order].offset;
         room = end - t->offset;
         mxfp4 = bitnet__tensor_size(t->type, &bitnet__type_mxfp4, t->dims[0], t->dims[1]);
-        fits_tl2 = t->size > 0 && t->size <= room && room - t->size < alignment;
-        fits_mxfp4 = mxfp4 > 0 && mxfp4 <= room && room - mxfp4 < alignment;
+        fits_tl2 = t->size > 0 && t->size <= room && room - t->size < g->alignment;
+        fits_mxfp4 = mxfp4 > 0 && mxfp4 <= room && room - mxfp4 < g->alignment;
         if (fits_tl2 != fits_mxfp4 ? fits_tl2 : fork && t->size > 0) continue;
         t->info = &bitnet__type_mxfp4;
         t->size = mxfp4 <= room ? mxfp4 : 0;
     }
 }
 
-/* After the directory: data_start is known, so each tensor's bytes can be checked. Tensors of a
-   type that we cannot size are checked when somebody wants them: never, or refused. Tensors that
-   share bytes could make a small file ask for much memory: together they have to fit the file. */
-static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r, uint64_t alignment) {
-    uint64_t i, left, free_bytes, pad = (alignment - r->pos % alignment) % alignment;
-    if (pad > r->src->size - r->pos) pad = r->src->size - r->pos;
-    g->data_start = r->pos + pad;
-    left = free_bytes = r->src->size - g->data_start;
-    bitnet__gguf_settle_39(g, left, alignment);
-    for (i = 0; i < g->n_tensors && r->result == BITNET_OK; i++) {
-        bitnet__tensor *t = &g->tensors[i];
-        r->index = i;
-        r->name = t->name;
-        r->name_len = t->name_len;
-        r->pos = g->data_start + t->offset;
-        if (t->offset % alignment)
-            bitnet__reader_fail(r, BITNET_ERR_FORMAT, "its data is not aligned");
-        else if (t->offset > left || t->size > left - t->offset)
-            bitnet__reader_fail(r, BITNET_ERR_TRUNCATED, "its data lies past the end of the file");
-        else if (t->size > free_bytes)
-            bitnet__reader_fail(r, BITNET_ERR_FORMAT, "it overlaps others");
-        else {
-            t->offset += g->data_start;
-            free_bytes -= t->size;
+/* After the directory come zeros up to where the data starts. Anything else there is a tensor that
+   the count lacks. */
+static void bitnet__reader_padding(bitnet__reader *r, uint64_t alignment) {
+    const uint64_t start = r->pos, left = r->src->size - start;
+    uint64_t pad = (alignment - start % alignment) % alignment, i;
+    const uint8_t *p;
+    if (pad > left) pad = left;
+    p = bitnet__reader_take(r, pad);
+    for (i = 0; p && i < pad && r->result == BITNET_OK; i++)
+        if (p[i]) {
+            r->part = 0;
+            r->pos = start + i;
+            bitnet__reader_fail(r, BITNET_ERR_FORMAT, "the padding before the tensors' data is not "
+                                "0; does the directory lack a tensor?");
         }
+}
+
+/* Now that it is known where the data starts: do the tensors lie there, one after the other? Shared
+   bytes could make a small file ask for much memory. Where a type has no size that we know, there
+   is one byte at least. */
+static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
+    const bitnet__tensor *last = 0;
+    uint64_t i, left, end = 0;
+    char what[BITNET__TEXT];
+    bitnet__reader_padding(r, g->alignment);
+    if (r->result != BITNET_OK) return;
+    g->data_start = r->pos;
+    left = r->src->size - g->data_start;
+    for (i = 0; i < g->n_tensors; i++) g->tensors[i].order = (uint32_t)i;
+    bitnet__sort(&g->tensors[0].order, sizeof *g->tensors, (uint32_t)g->n_tensors,
+                 bitnet__tensor_before, g);
+    bitnet__gguf_settle_39(g, left);
+    for (i = 0; i < g->n_tensors && r->result == BITNET_OK; i++) {
+        bitnet__tensor *t = &g->tensors[g->tensors[i].order];
+        const uint64_t size = t->size ? t->size : 1;
+        bitnet_result code = BITNET_ERR_FORMAT;
+        what[0] = 0;
+        if (t->offset % g->alignment)
+            bitnet__format(what, "its data at %llu is not aligned to %d",
+                           (unsigned long long)t->offset, (int)g->alignment);
+        else if (t->offset > left || size > left - t->offset) {
+            code = BITNET_ERR_TRUNCATED;
+            bitnet__format(what, "its data at %llu, %llu bytes, lies past the end of the file",
+                           (unsigned long long)t->offset, (unsigned long long)t->size);
+        } else if (t->offset < end)
+            bitnet__format(what, "its data overlaps '%.*s'", (int)last->name_len,
+                           (const char *)r->src->data + last->name);
+        if (what[0]) {
+            r->name = r->pos = t->name;
+            r->name_len = t->name_len;
+            bitnet__reader_fail(r, code, what);
+        }
+        end = t->offset + size;
+        t->offset += g->data_start;
+        last = t;
     }
+    if (r->result == BITNET_OK) bitnet__gguf_sort_names(g, 0, r);
 }
 
-static int bitnet__name_is(const bitnet__gguf *g, uint64_t name, uint32_t len, const char *text) {
-    return len == strlen(text) && !memcmp(g->src.data + name, text, len);
-}
-
-static const bitnet__key *bitnet__find_key(const bitnet__gguf *g, const char *name) {
-    uint64_t i;
-    for (i = 0; i < g->n_keys; i++)
-        if (bitnet__name_is(g, g->keys[i].name, g->keys[i].name_len, name)) return &g->keys[i];
-    return 0;
-}
-
-static const bitnet__tensor *bitnet__find_tensor(const bitnet__gguf *g, const char *name) {
-    uint64_t i;
+/* More bytes behind the last tensor than pad it: the directory lacks a tensor. If its entry happens
+   to fill what would be padding, all the others' data is somewhere else than it seems. */
+static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, bitnet_error *err) {
+    const bitnet__tensor *last = 0;
+    uint64_t i, rest;
     for (i = 0; i < g->n_tensors; i++)
-        if (bitnet__name_is(g, g->tensors[i].name, g->tensors[i].name_len, name))
-            return &g->tensors[i];
-    return 0;
+        if (!last || g->tensors[i].offset > last->offset) last = &g->tensors[i];
+    if (!last || last->size == 0) return BITNET_OK;
+    rest = g->src.size - last->offset - last->size;
+    if (rest < g->alignment) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "%llu bytes at offset %llu, behind the last tensor "
+                        "'%.*s', belong to none; does the directory lack one?",
+                        (unsigned long long)rest, (unsigned long long)(last->offset + last->size),
+                        (int)last->name_len, (const char *)g->src.data + last->name);
 }
 
 /* The 24 bytes in front of everything. */
 static void bitnet__reader_preamble(bitnet__gguf *g, bitnet__reader *r) {
     const uint8_t *p = bitnet__reader_take(r, 4);
     uint32_t version;
+    uint64_t left;
     if (p && memcmp(p, "GGUF", 4)) {
         r->pos = 0;
         bitnet__reader_fail(r, BITNET_ERR_FORMAT, "this is not a GGUF file");
@@ -3142,11 +3335,27 @@ static void bitnet__reader_preamble(bitnet__gguf *g, bitnet__reader *r) {
     r->pos = 8;
     g->n_tensors = bitnet__reader_u64(r);
     g->n_keys = bitnet__reader_u64(r);
-    /* A key takes 13 bytes at least, a tensor 33: this bounds the records by the file's size. */
-    if (r->result == BITNET_OK &&
-        (g->n_keys > BITNET__MAX_KEYS || g->n_tensors > BITNET__MAX_TENSORS ||
-         g->n_keys * 13 + g->n_tensors * 33 > r->src->size - r->pos))
-        bitnet__reader_fail(r, BITNET_ERR_LIMIT, "it names more keys or tensors than can be");
+    if (r->result != BITNET_OK) return;
+    /* A tensor takes 33 bytes at least, a key 14: this bounds the records by the file's size. */
+    left = r->src->size - r->pos;
+    if (g->n_tensors > BITNET__MAX_TENSORS || g->n_tensors * 33 > left) r->pos = 8;
+    else if (g->n_keys > BITNET__MAX_KEYS || g->n_keys * 14 > left - g->n_tensors * 33) r->pos = 16;
+    else return;
+    bitnet__reader_fail(r, BITNET_ERR_LIMIT, "it names more keys or tensors than can be");
+}
+
+/* What general.alignment says, or 32. */
+static void bitnet__gguf_get_alignment(bitnet__gguf *g, bitnet__reader *r) {
+    const bitnet__key *k = bitnet__find_key(g, "general.alignment");
+    uint32_t a = 32;
+    if (k) a = k->type == BITNET_GGUF_U32 ? bitnet__get_u32(g->src.data + k->value) : 0;
+    g->alignment = a;
+    if (a && !(a & (a - 1)) && a <= BITNET__MAX_ALIGNMENT) return;
+    r->part = "key";
+    r->name = k->name;
+    r->name_len = k->name_len;
+    r->pos = k->value;
+    bitnet__reader_fail(r, BITNET_ERR_FORMAT, "it must be a power of two up to 65536, as U32");
 }
 
 /* Parses the header of g->src. g->keys and g->tensors are allocated here and freed by the caller,
@@ -3154,17 +3363,15 @@ static void bitnet__reader_preamble(bitnet__gguf *g, bitnet__reader *r) {
 static bitnet_result bitnet__gguf_parse(bitnet__gguf *g, const bitnet_allocator *a,
                                         bitnet_error *err) {
     bitnet__reader r;
-    const bitnet__key *align_key;
-    uint64_t i, alignment = 32;
+    uint64_t i;
     memset(&r, 0, sizeof r);
     r.src = &g->src;
     r.allocator = a;
     r.err = err;
     bitnet__reader_preamble(g, &r);
     if (r.result != BITNET_OK) return r.result;
-    g->keys = (bitnet__key *)bitnet__alloc(a, (size_t)(g->n_keys + 1) * sizeof *g->keys);
-    g->tensors =
-        (bitnet__tensor *)bitnet__alloc(a, (size_t)(g->n_tensors + 1) * sizeof *g->tensors);
+    g->keys = (bitnet__key *)bitnet__alloc(a, (size_t)g->n_keys * sizeof *g->keys + 1);
+    g->tensors = (bitnet__tensor *)bitnet__alloc(a, (size_t)g->n_tensors * sizeof *g->tensors + 1);
     if (!g->keys || !g->tensors)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the header's directory");
     r.part = "key";
@@ -3172,25 +3379,24 @@ static bitnet_result bitnet__gguf_parse(bitnet__gguf *g, const bitnet_allocator 
         r.index = i;
         bitnet__reader_key(&r, &g->keys[i]);
     }
+    if (r.result == BITNET_OK) bitnet__gguf_sort_names(g, 1, &r);
+    if (r.result == BITNET_OK) bitnet__gguf_get_alignment(g, &r);
     r.part = "tensor";
     for (i = 0; i < g->n_tensors && r.result == BITNET_OK; i++) {
         r.index = i;
         bitnet__reader_tensor(&r, &g->tensors[i]);
     }
-    if (r.result != BITNET_OK) return r.result;
-    align_key = bitnet__find_key(g, "general.alignment");
-    if (align_key) {
-        alignment = align_key->type == BITNET_GGUF_U32
-                        ? bitnet__get_u32(g->src.data + align_key->value) : 0;
-        if (!alignment || (alignment & (alignment - 1)) || alignment > BITNET__MAX_ALIGNMENT)
-            return bitnet__fail(err, BITNET_ERR_FORMAT,
-                                "GGUF key 'general.alignment' is not a power of two up to 65536");
-    }
-    bitnet__gguf_place_tensors(g, &r, alignment);
+    if (r.result == BITNET_OK) bitnet__gguf_place_tensors(g, &r);
     return r.result;
 }
 
 /* ---- values by key ---- */
+
+/* "GGUF key 'name' at offset 123", or without the place: what is said about a key begins so. */
+static void bitnet__key_title(char title[BITNET__TEXT], const char *name, const bitnet__key *k) {
+    if (!k) bitnet__format(title, "GGUF key '%s'", name);
+    else bitnet__format(title, "GGUF key '%s' at offset %llu", name, (unsigned long long)k->value);
+}
 
 /* An unsigned number of any integer type; fallback if the key is absent. A value that is negative,
    not an integer or outside [low, high] is an error that names the key. */
@@ -3199,6 +3405,7 @@ static bitnet_result bitnet__get_uint(const bitnet__gguf *g, const char *name, u
                                       bitnet_error *err) {
     const bitnet__key *k = bitnet__find_key(g, name);
     const uint8_t *p;
+    char title[BITNET__TEXT];
     uint64_t v = fallback;
     int ok = 1;
     if (k) {
@@ -3216,36 +3423,41 @@ static bitnet_result bitnet__get_uint(const bitnet__gguf *g, const char *name, u
             default: ok = 0;
         }
     }
-    if (!ok || v < low || v > high)
-        return bitnet__fail(err, BITNET_ERR_FORMAT,
-                            "GGUF key '%s' is not an integer from %llu to %llu", name,
-                            (unsigned long long)low, (unsigned long long)high);
-    *out = v;
-    return BITNET_OK;
+    if (ok && v >= low && v <= high) {
+        *out = v;
+        return BITNET_OK;
+    }
+    bitnet__key_title(title, name, k);
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "%s is not an integer from %llu to %llu", title,
+                        (unsigned long long)low, (unsigned long long)high);
 }
 
 /* A positive F32 from low to high; fallback if the key is absent. */
 static bitnet_result bitnet__get_float(const bitnet__gguf *g, const char *name, float fallback,
                                        float low, float high, float *out, bitnet_error *err) {
     const bitnet__key *k = bitnet__find_key(g, name);
+    char title[BITNET__TEXT];
     float v = fallback;
     if (k) v = k->type == BITNET_GGUF_F32 ? bitnet__load_f32(g->src.data + k->value) : 0.0f;
-    if (!(v > 0.0f && v >= low && v <= high))
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is not a F32 from %g to %g",
-                            name, (double)low, (double)high);
-    *out = v;
-    return BITNET_OK;
+    if (v > 0.0f && v >= low && v <= high) {
+        *out = v;
+        return BITNET_OK;
+    }
+    bitnet__key_title(title, name, k);
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "%s is not a F32 from %g to %g", title, (double)low,
+                        (double)high);
 }
 
 /* A string array, which must be there. */
 static bitnet_result bitnet__get_strings(const bitnet__gguf *g, const char *name,
                                          bitnet__strings *out, bitnet_error *err) {
     const bitnet__key *k = bitnet__find_key(g, name);
+    char title[BITNET__TEXT];
     memset(out, 0, sizeof *out);
-    if (!k) return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is missing", name);
-    if (k->type != BITNET_GGUF_ARRAY || k->element != BITNET_GGUF_STRING)
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is not an array of strings",
-                            name);
+    bitnet__key_title(title, name, k);
+    if (!k || k->type != BITNET_GGUF_ARRAY || k->element != BITNET_GGUF_STRING)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "%s is %s", title,
+                            k ? "not an array of strings" : "missing");
     out->data = g->src.data + k->value;
     out->size = (size_t)k->size;
     out->count = k->count;
@@ -3339,17 +3551,19 @@ static bitnet_result bitnet__map_file(const char *path, void **map, uint64_t *si
 static bitnet_result bitnet__file_read(void *ud, uint64_t offset, void *dst, size_t n) {
     FILE *f = (FILE *)ud;
     if (offset > LONG_MAX || fseek(f, (long)offset, SEEK_SET)) return BITNET_ERR_IO;
-    return fread(dst, 1, n, f) == n ? BITNET_OK : BITNET_ERR_IO;
+    if (fread(dst, 1, n, f) == n) return BITNET_OK;
+    return feof(f) ? BITNET_ERR_TRUNCATED : BITNET_ERR_IO;     /* shorter than it was */
 }
 
-static bitnet_result bitnet__source_file(const char *path, bitnet__source *src,
+/* copy 1: it is read, even where it could be mapped. */
+static bitnet_result bitnet__source_file(const char *path, int copy, bitnet__source *src,
                                          bitnet_error *err) {
     bitnet_result r;
     long size;
     FILE *f;
     memset(src, 0, sizeof *src);
     if (!path) return bitnet__fail(err, BITNET_ERR_ARG, "there is no path");
-    r = bitnet__map_file(path, &src->map, &src->size, err);
+    r = copy ? BITNET_OK : bitnet__map_file(path, &src->map, &src->size, err);
     if (r != BITNET_OK) return r;
     if (src->map) {
         src->data = (const uint8_t *)src->map;
@@ -3520,8 +3734,9 @@ static void bitnet__log_text(const bitnet_model *m, bitnet_log_level level, cons
 static bitnet_result bitnet__refuse_type(const char *name, const bitnet__tensor *t,
                                          const char *what, bitnet_error *err) {
     return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                        "tensor '%s': unsupported tensor type %u (%s); %s", name,
-                        (unsigned)t->type, t->info ? t->info->name : "unknown", what);
+                        "tensor '%s' at offset %llu: unsupported tensor type %u (%s); %s", name,
+                        (unsigned long long)t->offset, (unsigned)t->type,
+                        t->info ? t->info->name : "unknown", what);
 }
 
 /* The tensor called name of size [n_rows][n_cols], or an error that says what is wrong with it. */
@@ -3691,11 +3906,13 @@ static void bitnet__matrix_row(const bitnet__matrix *a, int32_t r, float *out) {
     }
 }
 
-/* A vector of n gains, converted to F32. */
+/* A vector of n gains, converted to F32. All are finite: one that is not would make all that
+   comes after it so. */
 static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_t n,
                                        const float **out, bitnet_error *err) {
     bitnet__matrix row;
     float *p;
+    int32_t i;
     const bitnet__tensor *t;
     bitnet_result r = bitnet__want_tensor(m, name, n, 1, &t, err);
     if (r == BITNET_OK && !bitnet__is_float(t->type))
@@ -3705,6 +3922,10 @@ static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_
     *out = p = (float *)bitnet__model_alloc(m, (uint64_t)n * sizeof *p);
     if (!p) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for tensor '%s'", name);
     bitnet__matrix_row(&row, 0, p);
+    for (i = 0; i < n; i++)
+        if ((bitnet__float_bits(p[i]) & 0x7f800000u) == 0x7f800000u)
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "element %d of tensor '%s' is not finite",
+                                (int)i, name);
     return BITNET_OK;
 }
 
@@ -3892,13 +4113,15 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
 static bitnet_result bitnet__get_text(const bitnet__gguf *g, const char *name, char *buf,
                                       size_t cap, bitnet_error *err) {
     const bitnet__key *k = bitnet__find_key(g, name);
+    char title[BITNET__TEXT];
     buf[0] = 0;
     if (!k) return BITNET_OK;
     if (k->type != BITNET_GGUF_STRING || k->size >= cap ||
-        memchr(g->src.data + k->value, 0, (size_t)k->size))
-        return bitnet__fail(err, BITNET_ERR_FORMAT,
-                            "GGUF key '%s' is not a string of under %u bytes", name,
+        memchr(g->src.data + k->value, 0, (size_t)k->size)) {
+        bitnet__key_title(title, name, k);
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "%s is not a string of under %u bytes", title,
                             (unsigned)cap);
+    }
     memcpy(buf, g->src.data + k->value, (size_t)k->size);
     buf[k->size] = 0;
     return BITNET_OK;
@@ -3985,10 +4208,13 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     if (value_length != m->head_dim)
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "keys of %d and values of %d elements: "
                             "they must be equal", (int)m->head_dim, (int)value_length);
-    if (m->n_heads % m->n_kv_heads || m->n_rot % 2)
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "%d heads on %d KV heads with %d rotated "
-                            "dimensions do not divide", (int)m->n_heads, (int)m->n_kv_heads,
-                            (int)m->n_rot);
+    if (m->n_heads % m->n_kv_heads)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s.attention.head_count_kv': %d "
+                            "heads on %d KV heads do not divide", m->arch, (int)m->n_heads,
+                            (int)m->n_kv_heads);
+    if (m->n_rot % 2)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s.rope.dimension_count': %d "
+                            "dimensions make no pairs", m->arch, (int)m->n_rot);
     m->q_dim = m->n_heads * m->head_dim;
     m->kv_dim = m->n_kv_heads * m->head_dim;
     bitnet__format(name, "%s.attention.layer_norm_rms_epsilon", m->arch);
@@ -4048,11 +4274,14 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
         return bitnet__fail(err, BITNET_ERR_FORMAT,
                             "GGUF key 'tokenizer.ggml.token_type' is not one "
                             "32-bit integer for each token");
-    if (spm && (!types || !scores || scores->type != BITNET_GGUF_ARRAY ||
-                scores->count != tokens.count || scores->element != BITNET_GGUF_F32))
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "a tokenizer of SentencePiece needs "
-                            "tokenizer.ggml.token_type and a F32 in tokenizer.ggml.scores for each "
-                            "token");
+    if (scores && (scores->type != BITNET_GGUF_ARRAY || scores->count != tokens.count ||
+                   scores->element != BITNET_GGUF_F32))
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key 'tokenizer.ggml.scores' is not one "
+                            "F32 for each token");
+    if (spm && (!types || !scores))
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key 'tokenizer.ggml.%s' is missing, "
+                            "which a tokenizer of SentencePiece needs",
+                            types ? "scores" : "token_type");
     if ((r = bitnet__get_uint(g, "tokenizer.ggml.add_space_prefix", 1, 0, 1, &v, err))) return r;
     r = spm ? bitnet__vocab_build_spm(&m->vocab, &m->params.allocator, &tokens,
                                       g->src.data + types->value, g->src.data + scores->value,
@@ -4070,10 +4299,10 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     }
     m->end_of_text = bitnet_token_find(m, "<|end_of_text|>");
     /* What ends a turn; the template of our own needs this very token, whatever a key says. */
-    m->eot = bitnet_token_find(m, "<|eot_id|>");
-    if (!m->family->chat &&
-        (r = bitnet__get_token(m, "tokenizer.ggml.eot_token_id",
-                               m->eot < 0 ? "<|im_end|>" : "<|eot_id|>", &m->eot, err))) return r;
+    if ((r = bitnet__get_token(m, "tokenizer.ggml.eot_token_id", "<|eot_id|>", &m->eot, err)))
+        return r;
+    if (m->family->chat) m->eot = bitnet_token_find(m, "<|eot_id|>");
+    else if (m->eot < 0) m->eot = bitnet_token_find(m, "<|im_end|>");
     if ((r = bitnet__get_token(m, "tokenizer.ggml.bos_token_id",
                                spm ? "<s>" : "<|begin_of_text|>", &m->bos, err)) ||
         (r = bitnet__get_token(m, "tokenizer.ggml.eos_token_id",
@@ -4192,7 +4421,8 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
         (r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
         (r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
-        (r = bitnet__check_leftovers(m, err))) return r;
+        (r = bitnet__check_leftovers(m, err)) ||
+        (r = bitnet__gguf_check_end(&m->gguf, err))) return r;
     if ((r = bitnet__progress(m, m->gguf.src.size, err))) return r;
     bitnet__format(text, "%s, %d layers of %d, vocabulary of %d, kernels %s, weights in %s",
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
@@ -4283,7 +4513,7 @@ BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_m
                                                 bitnet_model **out, bitnet_error *err) {
     bitnet__source src;
     bitnet_result r = bitnet__no_model(out, err);
-    if (r == BITNET_OK) r = bitnet__source_file(path, &src, err);
+    if (r == BITNET_OK) r = bitnet__source_file(path, params && params->copy, &src, err);
     return r == BITNET_OK ? bitnet__load(&src, params, out, err) : r;
 }
 #endif
@@ -4754,6 +4984,11 @@ typedef struct bitnet__findings {
 
 static const char bitnet__two_scales[] = "another scale";          /* a flaw, value the scale */
 
+static void bitnet__no_findings(bitnet__findings *f) {
+    memset(f, 0, sizeof *f);
+    f->scale_row = -1;
+}
+
 static int bitnet__flaw(bitnet__findings *f, const char *flaw, uint32_t value, int32_t row,
                         int32_t column) {
     f->flaw = flaw;
@@ -4925,7 +5160,7 @@ static int bitnet__unpack_rows(const bitnet__linear *l, int32_t from, int32_t co
 
 typedef struct bitnet__packing {
     const bitnet_model *m;
-    const bitnet__linear *linear;
+    bitnet__linear *linear;
     uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], between the two steps */
     int jobs, unit;                    /* unit: rows that are repacked and packed together, a
                                           multiple of 4 and of row_group */
@@ -4938,6 +5173,48 @@ static int bitnet__repacks(const bitnet_model *m, const bitnet__linear *l) {
            l->type != BITNET_TENSOR_I2_S;
 }
 
+/* Whether one of n bytes of four codes each has a 3. 32 bytes at a time, of which a compiler makes
+   vectors: memory is the limit then. */
+static int bitnet__any_code_3(const uint8_t *p, size_t n) {
+    uint64_t a[4], bad[4] = {0};
+    int j;
+    for (; n >= 32; n -= 32, p += 32) {
+        memcpy(a, p, sizeof a);
+        for (j = 0; j < 4; j++) bad[j] |= a[j] & a[j] >> 1;    /* bit 7: of the next byte's, too */
+    }
+    for (; n > 0; n--, p++) bad[0] |= (uint64_t)(*p & *p >> 1);
+    return ((bad[0] | bad[1] | bad[2] | bad[3]) & 0x5555555555555555u) != 0;
+}
+
+/* The first code 3 of what byte at of a matrix belongs to: a 128-group, or two 64-groups, which
+   hold the weights of their bytes one after the other, or four rows. */
+static void bitnet__place_code_3(bitnet_i2s_layout layout, const bitnet__linear *l, size_t at,
+                                 bitnet__findings *f) {
+    const size_t n = (size_t)l->n_file, rows = layout == BITNET_I2S_4ROW ? 4 : 0;
+    const size_t unit = rows ? rows * n : 128;     /* weights */
+    size_t i = at / (unit / 4) * unit;
+    while (bitnet__file_code(layout, l, i / n, i % n) != 3) i++;
+    bitnet__flaw(f, "no weight", 3, (int32_t)(i / n), (int32_t)(i % n));
+}
+
+/* I2_S, a share of all its bytes, each of which has four weights. A unit that two shares cut has
+   the same first place for both. */
+static void bitnet__check_job(void *arg, int i) {
+    bitnet__packing *p = (bitnet__packing *)arg;
+    const bitnet__linear *l = p->linear;
+    const uint64_t size = (uint64_t)l->n_file * (uint64_t)l->n_out / 4;
+    size_t at = (size_t)(size * (uint64_t)i / (uint64_t)p->jobs), n;
+    const size_t end = (size_t)(size * (uint64_t)(i + 1) / (uint64_t)p->jobs);
+    bitnet__no_findings(&p->found[i]);
+    for (; at < end; at += n) {
+        n = end - at < 4096 ? end - at : 4096;
+        if (!bitnet__any_code_3(l->w + at, n)) continue;
+        while (!bitnet__any_code_3(l->w + at, 1)) at++;
+        bitnet__place_code_3(p->m->params.i2s_layout, l, at, &p->found[i]);
+        return;
+    }
+}
+
 static void bitnet__pack_job(void *arg, int i) {
     bitnet__packing *p = (bitnet__packing *)arg;
     const bitnet_kernels *k = &p->m->kernels;
@@ -4947,12 +5224,11 @@ static void bitnet__pack_job(void *arg, int i) {
     int32_t to = (int32_t)(units * (i + 1) / p->jobs) * p->unit;
     if (to > l->n_out) to = l->n_out;
     p->refused[i] = 0;
-    memset(&p->found[i], 0, sizeof p->found[i]);
-    p->found[i].scale_row = -1;
+    bitnet__no_findings(&p->found[i]);
     for (; from < to; from += p->unit) {
         int32_t count = to - from < p->unit ? to - from : p->unit;
         uint8_t *out = p->out + k->packed_bytes(l->n_in, from);
-        uint8_t *rows = k->pack ? p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit) : out;
+        uint8_t *rows = p->rows ? p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit) : out;
         const uint8_t *w = rows;
         if (l->type != BITNET_TENSOR_I2_S) {
             if (!bitnet__unpack_rows(l, from, count, rows, &p->found[i])) return;
@@ -5002,7 +5278,40 @@ static bitnet_result bitnet__judge_rows(const bitnet__packing *p, const char *na
     return bitnet__check_scale(name, l->scale, err);
 }
 
-/* What is to be packed of a layer, into one piece of memory, on all CPUs. */
+static void bitnet__run_jobs(bitnet__packing *p, bitnet__job job) {
+    if (p->jobs > 1) bitnet__team_run(p->m->team, p->jobs, job, p);
+    else job(p, 0);
+}
+
+static bitnet_result bitnet__check_part(bitnet__packing *p, const char *name, bitnet_error *err) {
+    bitnet__run_jobs(p, bitnet__check_job);
+    return bitnet__judge_rows(p, name, p->linear, err);
+}
+
+/* A matrix to p->out, which moves on behind it. */
+static bitnet_result bitnet__pack_part(bitnet_model *m, bitnet__packing *p, const char *name,
+                                       bitnet_error *err) {
+    bitnet__linear *l = p->linear;
+    bitnet_result r;
+    int i;
+    bitnet__run_jobs(p, bitnet__pack_job);
+    if ((r = bitnet__judge_rows(p, name, l, err))) return r;
+    for (i = 0; i < p->jobs; i++) {
+        if (!p->refused[i]) continue;
+        if ((r = bitnet__check_part(p, name, err))) return r;      /* finds where the code 3 is */
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s': the kernels '%s' cannot pack it",
+                            name, m->kernels.name);
+    }
+    bitnet__model_release(m, l->w, (size_t)bitnet__tensor_size(
+                              l->type, bitnet__type_info(l->type), (uint64_t)l->n_file,
+                              (uint64_t)l->n_out));
+    l->w = p->out;
+    p->out += (m->kernels.packed_bytes(l->n_in, l->n_out) + 63) / 64 * 64;
+    return BITNET_OK;
+}
+
+/* Checks the codes of a layer, on all CPUs, and packs what is to be packed of it, into one piece of
+   memory. A table that packs looks for codes 3 on the way. */
 static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
                                         bitnet_error *err) {
     struct { bitnet__linear *linear; const char *name; } parts[] = {
@@ -5013,12 +5322,10 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     const size_t n_parts = sizeof parts / sizeof parts[0];
     const int cpus = bitnet__online_cpus();
     bitnet__packing p;
-    uint64_t total = 0, widest = 0;
+    uint64_t total = 0, widest = 0, weights = 0;
     char name[BITNET__TEXT];
     bitnet_result r;
-    uint8_t *to;
     size_t k;
-    int j;
     p.m = m;
     p.rows = 0;
     p.jobs = cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS;
@@ -5026,42 +5333,32 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     for (k = 0; k < n_parts; k++) {
         const bitnet__linear *part = parts[k].linear;
         const int repacks = bitnet__repacks(m, part);
+        weights += (uint64_t)part->n_file * (uint64_t)part->n_out;
         if (m->kernels.pack || repacks)
             total += m->kernels.packed_bytes(part->n_in, part->n_out) + 63;
         if (m->kernels.pack && repacks && bitnet__i2s_bytes(part->n_in, p.unit) > widest)
             widest = bitnet__i2s_bytes(part->n_in, p.unit);
     }
-    if (total == 0) return BITNET_OK;
-    if (i == 0 && p.jobs > 1) {
-        r = bitnet__team_create(&m->params.allocator, p.jobs, &m->team, err);
-        if (r != BITNET_OK) return r;
-    }
+    /* Threads for all layers; little work is not worth them. */
+    if (i == 0 && p.jobs > 1 && (total > 0 || weights > 4000000) &&
+        (r = bitnet__team_create(&m->params.allocator, p.jobs, &m->team, err))) return r;
     p.jobs = bitnet__team_size(m->team);
-    to = (uint8_t *)bitnet__model_alloc(m, total);
-    if (to && widest > 0) p.rows = (uint8_t *)bitnet__model_alloc(m, widest * (uint64_t)p.jobs);
-    if (!to || (widest > 0 && !p.rows))
-        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors 'blk.%d.*' "
-                            "(%llu bytes)", (int)i, (unsigned long long)total);
-    bitnet__huge_pages(&m->params.allocator, to, (size_t)total);
+    if (total > 0) {
+        p.out = (uint8_t *)bitnet__model_alloc(m, total);
+        if (p.out && widest > 0)
+            p.rows = (uint8_t *)bitnet__model_alloc(m, widest * (uint64_t)p.jobs);
+        if (!p.out || (widest > 0 && !p.rows))
+            return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors 'blk.%d.*' "
+                                "(%llu bytes)", (int)i, (unsigned long long)total);
+        bitnet__huge_pages(&m->params.allocator, p.out, (size_t)total);
+    }
     for (k = 0; k < n_parts; k++) {
-        bitnet__linear *part = parts[k].linear;
-        if (!m->kernels.pack && !bitnet__repacks(m, part)) continue;
-        p.linear = part;
-        p.out = to;
-        if (p.jobs > 1) bitnet__team_run(m->team, p.jobs, bitnet__pack_job, &p);
-        else bitnet__pack_job(&p, 0);
+        p.linear = parts[k].linear;
         bitnet__format(name, "blk.%d.%s.weight", (int)i, parts[k].name);
-        if ((r = bitnet__judge_rows(&p, name, part, err))) return r;
-        for (j = 0; j < p.jobs; j++)
-            if (p.refused[j])
-                return bitnet__fail(err, BITNET_ERR_FORMAT,
-                                    "tensor '%s' holds a code 3, which is no weight; the kernels "
-                                    "'%s' cannot pack it", name, m->kernels.name);
-        bitnet__model_release(m, part->w, (size_t)bitnet__tensor_size(
-                                  part->type, bitnet__type_info(part->type),
-                                  (uint64_t)part->n_file, (uint64_t)part->n_out));
-        part->w = to;
-        to += (m->kernels.packed_bytes(part->n_in, part->n_out) + 63) / 64 * 64;
+        if (p.linear->type == BITNET_TENSOR_I2_S && !m->kernels.pack &&
+            (r = bitnet__check_part(&p, name, err))) return r;
+        if ((m->kernels.pack || bitnet__repacks(m, p.linear)) &&
+            (r = bitnet__pack_part(m, &p, name, err))) return r;
     }
     if (p.rows) bitnet__model_release(m, p.rows, 0);
     return bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
@@ -5121,6 +5418,7 @@ struct bitnet_ctx {
     int32_t n_ready;                   /* rows of logits computed from hidden */
     int32_t block, n_scores;           /* tokens that attend together; n_ctx to whole 16s */
     int32_t n_ahead;                   /* a guess's rows and positions, behind those: see lookup */
+    int32_t odd_token, odd_layer;      /* the batch's first token that is not finite, and where */
     /* What follows lies in one arena, in this order; see bitnet__ctx_layout. */
     bitnet_token *history;             /* [n_ctx]                the tokens in the cache */
     uint8_t *k_cache, *v_cache;        /* [n_layers][n_kv_heads][n_ctx][head_dim]  F16 or F32 */
@@ -5141,6 +5439,7 @@ struct bitnet_ctx {
     float *hidden;                     /* [n_logits][dim]        output_norm of the last tokens */
     float *logits;                     /* [n_logits][n_vocab] */
     float *scratch;                    /* [n_threads][4][dim]    rows of the head */
+    int32_t *odd;                      /* [n_threads]            what each knows of odd_token */
     struct bitnet__candidate *candidates;  /* [n_vocab]          the sampler's */
     bitnet__screen screen;
 };
@@ -5236,6 +5535,7 @@ static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_param
     c->hidden = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->dim, 4);
     c->logits = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->n_vocab, 4);
     c->scratch = (float *)bitnet__carve(&v, threads * 4 * (uint64_t)m->dim, 4);
+    c->odd = (int32_t *)bitnet__carve(&v, threads, sizeof *c->odd);
     c->candidates = (bitnet__candidate *)bitnet__carve(&v, (uint64_t)m->n_vocab,
                                                        sizeof *c->candidates);
     memset(&c->screen, 0, sizeof c->screen);
@@ -5412,6 +5712,49 @@ static void bitnet__run_step(bitnet__step *s, const char *part, int32_t n_items,
     else bitnet__team_run(c->team, c->p.n_threads, bitnet__step_job, s);
 }
 
+/* ---- what is not finite ----
+   A NaN or an infinity spreads: to the rest of its token's layers, and to later tokens, through the
+   cache. So a batch is evaluated to its end, whatever comes, and the first of its tokens that is
+   not finite, with the first layer where it is not, does not depend on threads and batches. The
+   residual stream is looked at where it is written, and all that goes into a linear layer as int8,
+   where only a NaN becomes -128 (an infinity is one after its norm, or times a scale of 0). */
+
+/* In integers: compilers may take floats for finite. Eight at a time, for vectors: adding 1 to an
+   exponent of all ones sets the sign's bit. */
+static int bitnet__all_finite(const float *x, int32_t n) {
+    uint32_t u[8], bad[8] = {0};
+    int32_t i, j;
+    for (i = 0; i + 8 <= n; i += 8) {
+        memcpy(u, x + i, sizeof u);
+        for (j = 0; j < 8; j++) bad[j] |= (u[j] & 0x7f800000u) + 0x00800000u;
+    }
+    for (; i < n; i++) bad[0] |= (bitnet__float_bits(x[i]) & 0x7f800000u) + 0x00800000u;
+    for (j = 1; j < 8; j++) bad[0] |= bad[j];
+    return !(bad[0] >> 31);
+}
+
+static void bitnet__note_odd(const bitnet_ctx *c, int32_t t, int thread) {
+    c->odd[thread] = bitnet__min(c->odd[thread], t);
+}
+
+/* After a step: what the threads have noted by then. layer -1: the embedding. */
+static void bitnet__find_odd(bitnet_ctx *c, int32_t layer) {
+    int32_t i;
+    for (i = 0; i < c->p.n_threads; i++)
+        if (c->odd[i] < c->odd_token) {
+            c->odd_token = c->odd[i];
+            c->odd_layer = layer;
+        }
+}
+
+static bitnet_result bitnet__fail_odd(const bitnet_ctx *c, bitnet_error *err) {
+    const int32_t at = c->n_past + c->odd_token;
+    char where[BITNET__TEXT] = "its embedding";
+    if (c->odd_layer >= 0) bitnet__format(where, "what layer %d makes of it", (int)c->odd_layer);
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "token %d at position %d: %s is not finite (NaN or "
+                        "infinity)", (int)c->history[at], (int)at, where);
+}
+
 /* ---- linear layers ---- */
 
 static int32_t bitnet__pad128(int32_t n) { return (n + 127) / 128 * 128; }
@@ -5431,10 +5774,10 @@ static void bitnet__step_quantize(const bitnet__step *s, int32_t from, int32_t t
     bitnet_ctx *c = s->c;
     size_t t, n = (size_t)s->in_dim, padded = (size_t)bitnet__pad128(s->in_dim);
     const float *h = s->norm ? c->h : s->in;
-    (void)thread;
     for (t = (size_t)from; t < (size_t)to; t++) {
         int8_t *act = c->act + t * padded;
         c->act_scale[t] = c->k.quantize(h + t * n, s->in_dim, act, &c->act_sum[t]);
+        if (memchr(act, 0x80, n)) bitnet__note_odd(c, (int32_t)t, thread);     /* -128 */
         memset(act + n, 0, padded - n);
     }
 }
@@ -5477,9 +5820,12 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l, 
     for (; from < to; from += count) {
         count = bitnet__min(to - from, BITNET__ROWS);
         bitnet__products(s, l, from, count, dots);
-        for (t = 0; t < s->n_tokens; t++)
+        for (t = 0; t < s->n_tokens; t++) {
+            float *y = out + (size_t)t * out_stride + from;
             c->k.dequantize(dots + (size_t)t * BITNET__ROWS, l->scale / c->act_scale[t], count,
-                            add, out + (size_t)t * out_stride + from);
+                            add, y);
+            if (add && !bitnet__all_finite(y, count)) bitnet__note_odd(c, t, thread);
+        }
     }
 }
 
@@ -5793,10 +6139,11 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     int32_t t, i;
-    (void)thread;
     for (t = from; t < to; t++) {
         float *cos_sin = c->rope + (size_t)t * (size_t)m->n_rot;
-        bitnet__matrix_row(&m->embed, c->history[c->n_past + t], c->x + (size_t)t * (size_t)m->dim);
+        float *x = c->x + (size_t)t * (size_t)m->dim;
+        bitnet__matrix_row(&m->embed, c->history[c->n_past + t], x);
+        if (!bitnet__all_finite(x, m->dim)) bitnet__note_odd(c, t, thread);
         for (i = 0; i < m->n_rot / 2; i++) {
             double sn, cs;
             bitnet__sincos((double)(c->n_past + t) * m->rope_freq[i], &sn, &cs);
@@ -5863,23 +6210,29 @@ static void bitnet__show_layer(const bitnet__step *s, int32_t layer) {
 }
 
 /* One batch: n tokens, already in history. keep: hidden rows wanted of its last ones. */
-static void bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep) {
+static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep, bitnet_error *err) {
     const bitnet_model *m = c->m;
     bitnet__step s;
     int32_t i;
     memset(&s, 0, sizeof s);
     s.c = c;
     s.n_tokens = n;
+    c->odd_token = n;
+    for (i = 0; i < c->p.n_threads; i++) c->odd[i] = n;
     bitnet__run_step(&s, "embed", n, bitnet__step_embed);
+    bitnet__find_odd(c, -1);
     bitnet__show_layer(&s, -1);
     for (i = 0; i < m->n_layers; i++) {
         bitnet__forward_layer(&s, i);
+        bitnet__find_odd(c, i);
         bitnet__show_layer(&s, i);
     }
+    if (c->odd_token < n) return bitnet__fail_odd(c, err);
     for (i = n - keep; i < n; i++, c->n_rows++)
         c->k.rmsnorm(c->x + (size_t)i * (size_t)m->dim, m->output_norm, m->dim, m->eps,
                      c->hidden + (size_t)c->n_rows * (size_t)m->dim);
     c->n_past += n;
+    return BITNET_OK;
 }
 
 /* Can these tokens be appended? Asked before anything changes. */
@@ -5902,7 +6255,7 @@ static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet_toke
 
 static bitnet_result bitnet__eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                   int all_logits, bitnet_error *err) {
-    int32_t i, batch;
+    int32_t i, batch, before = c->n_past;
     bitnet_result r = bitnet__check_tokens(c, tokens, n, err);
     if (r != BITNET_OK) return r;
     if (all_logits && n > c->p.n_logits)
@@ -5913,7 +6266,11 @@ static bitnet_result bitnet__eval(bitnet_ctx *c, const bitnet_token *tokens, int
     bitnet__forget_rows(c);
     for (i = 0; i < n; i += batch) {
         batch = n - i < c->p.n_batch ? n - i : c->p.n_batch;
-        bitnet__forward(c, batch, all_logits ? batch : i + batch == n);
+        r = bitnet__forward(c, batch, all_logits ? batch : i + batch == n, err);
+        if (r == BITNET_OK) continue;
+        bitnet__forget_rows(c);
+        c->n_past = before;
+        return r;
     }
     return BITNET_OK;
 }
@@ -6742,6 +7099,10 @@ static bitnet_result bitnet__run_token(bitnet__generation *g, bitnet_token t, in
     batch[0] = t;
     g->n_guess = most > 0 ? bitnet__guess(c, batch, most) : 0;
     r = bitnet__eval(c, batch, 1 + g->n_guess, 1, g->err);
+    if (r != BITNET_OK && g->n_guess > 0) {    /* it need not be t that failed */
+        g->n_guess = 0;
+        r = bitnet__eval(c, batch, 1, 1, g->err);
+    }
     if (r != BITNET_OK) return r;
     c->n_ahead = g->n_guess;
     c->n_rows -= g->n_guess;
@@ -7034,6 +7395,12 @@ static const char *bitnet__check_arithmetic(void) {
     y = one * a;
     if (y * a * one - 1.00048828125f * one != 0.0f) return contracts;
     if (bitnet__round13(one + ulp) != 1.0f) return reorders;
+    y = -0.0f * one;
+    if (bitnet__float_bits(y + 0.0f) != 0)
+        return "this build takes -0 for 0; compile without -fno-signed-zeros";
+    if (5.0f * one / 3.0f != 1.66666663f)
+        return "this build multiplies by a reciprocal where it should divide; compile without "
+               "-freciprocal-math";
     if (bitnet__math_digest() != 0xc5aa8df7u)
         return "exp, log, sqrt, sin or cos differ from other builds; compile without options that "
                "relax floating point";
@@ -7112,20 +7479,6 @@ static void bitnet__gguf_tensor_at(const bitnet_gguf *g, const bitnet__tensor *t
     if (!g->file.src.io.read_fn) out->data = g->file.src.data + t->offset;
 }
 
-/* Names are handed out as C strings, so that none may hold a NUL. */
-static bitnet_result bitnet__gguf_check_names(const bitnet__gguf *g, bitnet_error *err) {
-    uint64_t i;
-    for (i = 0; i < g->n_keys + g->n_tensors; i++) {
-        const int is_key = i < g->n_keys;
-        const uint64_t k = is_key ? i : i - g->n_keys;
-        if (memchr(g->src.data + (is_key ? g->keys[k].name : g->tensors[k].name), 0,
-                   is_key ? g->keys[k].name_len : g->tensors[k].name_len))
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF %s %llu has a NUL in its name",
-                                is_key ? "key" : "tensor", (unsigned long long)k);
-    }
-    return BITNET_OK;
-}
-
 /* Every way to open ends here. Takes over the source, on failure too. */
 static bitnet_result bitnet__gguf_open(bitnet__source *src, const bitnet_allocator *allocator,
                                        bitnet_gguf **out, bitnet_error *err) {
@@ -7145,7 +7498,6 @@ static bitnet_result bitnet__gguf_open(bitnet__source *src, const bitnet_allocat
     g->allocator = a;
     g->file.src = *src;
     r = bitnet__gguf_parse(&g->file, &g->allocator, err);
-    if (r == BITNET_OK) r = bitnet__gguf_check_names(&g->file, err);
     if (r != BITNET_OK) {
         bitnet_gguf_close(g);
         return r;
@@ -7190,7 +7542,7 @@ BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_al
                                                bitnet_gguf **out, bitnet_error *err) {
     bitnet__source src;
     bitnet_result r = bitnet__no_gguf(out, err);
-    if (r == BITNET_OK) r = bitnet__source_file(path, &src, err);
+    if (r == BITNET_OK) r = bitnet__source_file(path, 0, &src, err);
     return r == BITNET_OK ? bitnet__gguf_open(&src, allocator, out, err) : r;
 }
 #endif
@@ -7235,23 +7587,41 @@ BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const cha
     return BITNET_OK;
 }
 
+/* A reader of bytes in memory, whose errors nobody sees. */
+static void bitnet__reader_over(bitnet__reader *r, bitnet__source *src, const uint8_t *data,
+                                uint64_t size) {
+    memset(r, 0, sizeof *r);
+    memset(src, 0, sizeof *src);
+    src->data = data;
+    src->size = src->have = size;
+    r->src = src;
+}
+
 BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_value *element) {
-    uint64_t at, size;
+    bitnet_gguf_value e = {0, 0, 1, 0, 0};
+    bitnet__source src;
+    bitnet__reader r;
+    uint64_t at;
     if (!array || !element || array->type != BITNET_GGUF_ARRAY || !array->data) return 0;
-    size = bitnet__value_size(array->element);
-    if (size == 0 || array->element == BITNET_GGUF_ARRAY) return 0;
-    at = element->data ? (uint64_t)(element->data - array->data) + element->size : 0;
-    if (at > array->size || array->size - at < size) return 0;
-    if (array->element == BITNET_GGUF_STRING) {
-        size = bitnet__get_u64(array->data + at);
-        at += 8;
-        if (size > array->size - at) return 0;
+    bitnet__reader_over(&r, &src, array->data, array->size);
+    r.pos = element->data ? (uint64_t)(element->data - array->data) + element->size : 0;
+    e.type = array->element;
+    e.size = bitnet__value_size(e.type);
+    if (r.pos >= array->size || e.size == 0) return 0;
+    if (e.type == BITNET_GGUF_STRING) e.size = bitnet__reader_u64(&r);
+    if (e.type == BITNET_GGUF_ARRAY) {
+        e.element = bitnet__reader_u32(&r);
+        e.count = bitnet__reader_u64(&r);
+        at = r.pos;
+        bitnet__reader_skip_array(&r, e.element, e.count);
+    } else {
+        at = r.pos;
+        bitnet__reader_take(&r, e.size);
     }
-    element->type = array->element;
-    element->element = 0;
-    element->count = 1;
-    element->size = size;
-    element->data = array->data + at;
+    if (r.result != BITNET_OK) return 0;
+    e.size = r.pos - at;
+    e.data = array->data + at;
+    *element = e;
     return 1;
 }
 
@@ -7354,6 +7724,7 @@ static void bitnet__add_text(bitnet_gguf_writer *w, bitnet__bytes *b, const void
 static bitnet__entry *bitnet__add_entry(bitnet_gguf_writer *w, const char *what, const char *name) {
     const int is_key = what[0] == 'k';
     const size_t len = name ? strlen(name) : 0;
+    const size_t most = is_key ? BITNET__MAX_KEY_NAME : BITNET__MAX_TENSOR_NAME;
     bitnet__section *s;
     bitnet__entry *e;
     uint64_t i;
@@ -7363,8 +7734,9 @@ static bitnet__entry *bitnet__add_entry(bitnet_gguf_writer *w, const char *what,
         w->allocator.alloc_fn = 0;
         return 0;
     }
-    if (len == 0 || len > BITNET__MAX_NAME) {
-        bitnet__fail(&w->err, BITNET_ERR_ARG, "a %s's name must have 1 to 256 bytes", what);
+    if (len > most || bitnet__name_flaw((const uint8_t *)name, len)) {
+        bitnet__fail(&w->err, BITNET_ERR_ARG, "a %s's name must have 1 to %d bytes, in UTF-8", what,
+                     (int)most);
         return 0;
     }
     if (!w->state) {
@@ -7401,19 +7773,16 @@ static bitnet_result bitnet__writer_result(const bitnet_gguf_writer *w) {
     return w ? w->err.code : BITNET_ERR_ARG;
 }
 
-/* Is the value whole and of known types? A string array's strings have to fill it. */
+/* Is the value whole and of known types? An array's elements have to fill it. */
 static int bitnet__value_valid(const bitnet_gguf_value *v) {
-    bitnet_gguf_value element;
-    uint64_t n = 0, size;
+    bitnet__source src;
+    bitnet__reader r;
     if (!v || v->type >= BITNET__N_VALUE_TYPES || (!v->data && v->size)) return 0;
     if (v->type == BITNET_GGUF_STRING) return 1;
     if (v->type != BITNET_GGUF_ARRAY) return v->size == bitnet__value_size(v->type);
-    size = bitnet__value_size(v->element);
-    if (size == 0 || v->element == BITNET_GGUF_ARRAY || v->count > v->size / size) return 0;
-    if (v->element != BITNET_GGUF_STRING) return v->size == v->count * size;
-    memset(&element, 0, sizeof element);
-    while (bitnet_gguf_next(v, &element)) n++;
-    return n == v->count && (n ? element.data + element.size == v->data + v->size : v->size == 0);
+    bitnet__reader_over(&r, &src, v->data, v->size);
+    bitnet__reader_skip_array(&r, v->element, v->count);
+    return r.result == BITNET_OK && r.pos == v->size;
 }
 
 /* What stands before a value's data: its type, and an array's element type and count. */
@@ -7580,7 +7949,7 @@ BITNET_API bitnet_result bitnet_gguf_write_header(bitnet_gguf_writer *w) {
     struct bitnet__writing *s = w ? w->state : 0;
     bitnet__entry *e;
     uint8_t head[24];
-    uint64_t i, n, at = 0;
+    uint64_t i, n, header, at = 0;
     if (!w || w->err.code) return bitnet__writer_result(w);
     if (!s || s->total)
         return bitnet__fail(&w->err, BITNET_ERR_ARG, s ? "the header is written already"
@@ -7591,15 +7960,15 @@ BITNET_API bitnet_result bitnet_gguf_write_header(bitnet_gguf_writer *w) {
         bitnet__put_int(s->tensors.header.p + e[i].offset_at, at, 8);
         at += (e[i].size + s->alignment - 1) / s->alignment * s->alignment;
     }
+    header = sizeof head + s->keys.header.n + s->tensors.header.n;
+    s->total = (header + s->alignment - 1) / s->alignment * s->alignment + at;
     memcpy(head, "GGUF\3\0\0", 8);
     bitnet__put_int(head + 8, n, 8);
     bitnet__put_int(head + 16, bitnet__section_count(&s->keys), 8);
     bitnet__write(w, head, sizeof head);
     bitnet__write(w, s->keys.header.p, s->keys.header.n);
     bitnet__write(w, s->tensors.header.p, s->tensors.header.n);
-    s->total = sizeof head + s->keys.header.n + s->tensors.header.n;
-    bitnet__write_padding(w, s->total);
-    s->total = (s->total + s->alignment - 1) / s->alignment * s->alignment + at;
+    bitnet__write_padding(w, header);
     s->left = n ? e[0].size : 0;
     return w->err.code;
 }
@@ -7986,6 +8355,7 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
             row.type = type;
             row.n_cols = n;
             row.n_rows = 1;
+            row.row_bytes = 0;
             bitnet__matrix_row(&row, 0, out);
             return BITNET_OK;
         default:
@@ -8136,7 +8506,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
   #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
   #pragma GCC pop_options
-#elif defined(_MSC_VER)
+#elif defined(_MSC_VER) && (_MSC_VER < 1930 || defined(_M_FP_CONTRACT))   /* as it was before */
   #pragma fp_contract(on)
 #endif
 #undef BITNET__ARCH_ARM
@@ -8155,10 +8525,12 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__MAX_SCREENED
 #undef BITNET__MAX_HEADS
 #undef BITNET__MAX_KEYS
+#undef BITNET__MAX_KEY_NAME
 #undef BITNET__MAX_LOOKUP
-#undef BITNET__MAX_NAME
+#undef BITNET__MAX_NESTING
 #undef BITNET__MAX_ROW
 #undef BITNET__MAX_TENSORS
+#undef BITNET__MAX_TENSOR_NAME
 #undef BITNET__MAX_THREADS
 #undef BITNET__MAX_PACKERS
 #undef BITNET__MMAP_POSIX

@@ -1579,7 +1579,8 @@ BITNET__FN __m512 bitnet__zero_tiny_avx512vnni(__m512 x, __m512 y) {
 }
 
 BITNET__FN __m256i bitnet__to_f16_avx512vnni(__m512 v) {
-    return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+    /* All lanes by a mask: without one, gcc -O0 has a macro that -Wconversion complains of. */
+    return _mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT);
 }
 
 BITNET__FN __m512 bitnet__load_f16_avx512vnni(const void *p) {

@@ -10,6 +10,8 @@
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
 #   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
 #   ./build.sh bench --web [MODEL] [-t N]   the same of the browser part, in Node and Chromium
+#   ./build.sh fuzz SECONDS [TARGET...]   fuzzes each target of tests/fuzz for so long
+#   ./build.sh coverage    which lines of the library the fuzzers' inputs reach
 #   ./build.sh deps        installs what test needs (apt-get, as root or through sudo)
 #   ./build.sh clean       removes build/
 #
@@ -271,7 +273,8 @@ case $command in
         if [ "${1:-}" = --web ]; then bench_web "$@"
         else example bench && run $RUN build/bench "$@"
         fi ;;
+    fuzz | coverage) sh tests/fuzz/run.sh "$command" "$@" ;;
     deps) mkdir -p build && deps ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,22s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,24s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -139,6 +139,6 @@ static double measure_bandwidth(int n, const uint8_t *data, size_t size) {
 static double measure_peak(int n, const bitnet_kernels *k) {
     const probe *p = find_probe(k);
     const uint8_t no_data[1] = {0};
-    const int passes = 1 << 24;
+    const uint32_t passes = 1 << 24;
     return p->peak ? p->macs * passes * n / time_jobs(p->peak, n, passes, no_data, 0) * 1e-9 : -1;
 }

@@ -7,10 +7,12 @@
        ./convert --verify A.gguf B.gguf          the same weights, whatever the packing?
 
    Packings of ternary weights are told in bitnet.h (PACKINGS, and TILES for TL1 and TL2); files
-   don't say which of I2_S they have, nor the tile. The output appears whole or not at all, and
-   replaces nothing unless --force is given. Exit codes: 0, 1 failure or a difference, 2 wrong
-   usage. */
+   don't say which of I2_S they have, nor the tile. TQ1_0 and TQ2_0 hold F16 scales: another is
+   refused, and so is a tensor of theirs whose blocks' scales differ. The output appears whole or
+   not at all, and replaces nothing unless --force is given. Exit codes: 0, 1 failure or a
+   difference, 2 wrong usage. */
 #define _DEFAULT_SOURCE 1              /* fsync, also with -std=c99 */
+#define _FILE_OFFSET_BITS 64           /* stat and fseeko over 2 GB, also with 32 bits */
 #define BITNET_IMPLEMENTATION
 #include "../bitnet.h"
 #include <errno.h>
@@ -57,6 +59,7 @@ static void parse(int argc, char **argv) {
     int i, j;
     for (i = 1; i < argc; i++) {
         if (argv[i][0] != '-') {
+            if (!argv[i][0]) fail(2, "a file's name is empty; see --help");
             if (n_files == 2) fail(2, "'%s' is one file too many; see --help", argv[i]);
             files[n_files++] = argv[i];
             continue;
@@ -82,9 +85,13 @@ static void print_help(void) {
 
 /* Which of n names; without text the first. */
 static int which(const char *option, const char *text, const char *const *names, int n) {
+    char all[64] = "";
     int i;
-    for (i = 0; text && i < n && strcmp(text, names[i]); i++) {}
-    if (i == n) fail(2, "%s: '%s' is unknown; see --help", option, text);
+    for (i = 0; text && i < n && strcmp(text, names[i]); i++) {
+        strcat(all, i == 0 ? "" : i == n - 1 ? " or " : ", ");
+        strcat(all, names[i]);
+    }
+    if (i == n) fail(2, "%s: '%s' is unknown; it can be %s", option, text, all);
     return i;
 }
 
@@ -125,6 +132,7 @@ static void resolve(void) {
     packing_in.i2s_layout = (bitnet_i2s_layout)which("--from-layout", from_name, layouts, 3);
     packing_out.tile = tile("--tile", tile_text);
     packing_in.tile = tile("--from-tile", from_tile_text);
+    converts_ternary = to_name || i2s_name;
     converts_head = head_name != 0;
     head_type = head_numbers[which("--head", head_name, heads, 5)];
     if (helping) return;
@@ -132,9 +140,11 @@ static void resolve(void) {
     if (n_files != (inspecting ? 1 : 2))
         fail(2, "%s needs %s; see --help", inspecting ? "--inspect" : verifying ? "--verify" : "it",
              inspecting ? "one file" : "two files");
+    if (inspecting && (i2s_name || tile_text || from_name || from_tile_text))
+        fail(2, "--inspect shows any packing as it is, without options for it");
     if (verifying || inspecting) {
-        if (to_name || head_name || forcing)
-            fail(2, "--to, --head and --force are for writing a file");
+        if (to_name || head_name || forcing || pre_name || model_name)
+            fail(2, "--to, --head, --pre, --name and --force are for writing a file");
     } else if (to_name && i2s_name && packing_out.type != BITNET_TENSOR_I2_S)
         fail(2, "--i2s and --to %s exclude each other", to_name);
     else if (tile_text && packing_out.type != BITNET_TENSOR_TL1 &&
@@ -152,6 +162,7 @@ static void pack_head(uint32_t type, const float *x, uint64_t n, uint8_t *out) {
 
 static void log_text(void *ud, const char *text) {
     (void)ud;
+    clear_progress();
     fprintf(stderr, "convert: %s\n", text);
 }
 
@@ -182,6 +193,7 @@ int main(int argc, char **argv) {
     else if (inspecting) inspect(files[0]);
     else if (verifying) code = verify(files[0], files[1]);
     else if (is_folder(files[0])) convert_folder(files[0], files[1]);
+    else if (pre_name || model_name) fail(2, "--pre and --name are for a folder's model");
     else convert_gguf(files[0], files[1], forcing);
     free(bytes_in);
     free(bytes_out);

@@ -5,7 +5,7 @@ static int file_seek(FILE *f, uint64_t at) {
     return at > INT64_MAX || _fseeki64(f, (int64_t)at, SEEK_SET);
 #elif LONG_MAX > 0x7fffffff
     return at > LONG_MAX || fseek(f, (long)at, SEEK_SET);
-#else                                  /* over 2 GB with -D_FILE_OFFSET_BITS=64 */
+#else                                  /* over 2 GB with _FILE_OFFSET_BITS 64 */
     return (uint64_t)(off_t)at != at || (off_t)at < 0 || fseeko(f, (off_t)at, SEEK_SET);
 #endif
 }
@@ -16,7 +16,7 @@ static FILE *file_open(const char *dir, const char *name, uint64_t *size) {
     FILE *f;
     int ok;
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    f = fopen(path, "rb");
+    f = is_no_file(path) ? 0 : fopen(path, "rb");
     if (!f) return 0;
 #if defined(_WIN32)
     ok = !_fseeki64(f, 0, SEEK_END);

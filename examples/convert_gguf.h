@@ -10,7 +10,7 @@ typedef struct packing {
 static packing packing_in = {BITNET_TENSOR_I2_S, BITNET_I2S_128, {0, 0, 0}};
 static packing packing_out = {BITNET_TENSOR_I2_S, BITNET_I2S_128, {0, 0, 0}};
 static uint32_t head_type;
-static int converts_head;
+static int converts_ternary, converts_head;    /* asked for in so many words */
 static uint8_t *bytes_in, *bytes_out;  /* a tensor's, or some rows'; they grow */
 static int8_t *weights[2];             /* [ROWS][n]; --verify uses both */
 enum { ROWS = 32, PIECE = 1 << 20 };
@@ -24,6 +24,7 @@ static void *grow(void *p, uint64_t size) {
 static bitnet_gguf *open_input(const char *path) {
     bitnet_error err = {BITNET_OK, ""};
     bitnet_gguf *g = 0;
+    if (is_no_file(path)) fail(1, "%s: that is no file", path);
     if (bitnet_gguf_open_file(path, 0, &g, &err)) fail(1, "%s: %s", path, err.text);
     return g;
 }
@@ -62,10 +63,20 @@ static int is_ternary(const bitnet_gguf_tensor *t) {
                            is_type(t, BITNET_TENSOR_TL2) || in_blocks(t->type));
 }
 
-static int is_bitnet(const bitnet_gguf *g) {
+/* Is that key this text? Or, with a star at its end, does it begin so? */
+static int key_is(const bitnet_gguf *g, const char *name, const char *text) {
     bitnet_gguf_key k;
-    return !bitnet_gguf_find_key(g, "general.architecture", &k) && k.value.size >= 6 &&
-           k.value.type == BITNET_GGUF_STRING && !memcmp(k.value.data, "bitnet", 6);
+    size_t n = strlen(text);
+    const int begins = text[n - 1] == '*';
+    n -= begins ? 1 : 0;
+    return !bitnet_gguf_find_key(g, name, &k) && k.value.type == BITNET_GGUF_STRING &&
+           (begins ? k.value.size >= n : k.value.size == n) && !memcmp(k.value.data, text, n);
+}
+
+/* What files of these architectures without tokenizer.ggml.pre mean; SentencePiece has none. */
+static int means_llama_bpe(const bitnet_gguf *g) {
+    return key_is(g, "general.architecture", "bitnet*") &&
+           key_is(g, "tokenizer.ggml.model", "gpt2");
 }
 
 /* The matrix t in that packing, but of type; checked, with its tile. */
@@ -139,7 +150,7 @@ static void add_keys(const bitnet_gguf *g, int has_ternary) {
         if (has_ternary && !strcmp(k.name, "general.file_type"))
             bitnet_gguf_add_u32(&writer, k.name, file_type);
         else bitnet_gguf_add_value(&writer, k.name, &k.value);
-        if (!strcmp(k.name, "tokenizer.ggml.model") && is_bitnet(g) &&
+        if (!strcmp(k.name, "tokenizer.ggml.model") && means_llama_bpe(g) &&
             bitnet_gguf_find_key(g, "tokenizer.ggml.pre", &other))
             bitnet_gguf_add_string(&writer, "tokenizer.ggml.pre", "llama-bpe");
     }
@@ -163,8 +174,8 @@ static void write_copy(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
     }
 }
 
-/* The last 32 bytes, with the scale, are the same in all packings but those in blocks. A scale beside
-   the weights is copied like any tensor: then one in blocks can only be 1. */
+/* The last 32 bytes, with the scale, are the same in all packings but those in blocks. A scale
+   beside the weights is copied like any tensor: then one in blocks can only be 1. */
 static void write_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
                         const bitnet_ternary *from, const bitnet_ternary *to, uint64_t size) {
     const int beside = has_own_scale(g, t->name);
@@ -225,12 +236,17 @@ static void write_head(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
 static void convert_gguf(const char *in, const char *out, int force) {
     bitnet_gguf *g = open_input(in);
     bitnet_gguf_tensor t;
-    int has_ternary = 0;
+    int has_ternary = 0, has_head = 0;
     uint64_t i;
     for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) {
         has_ternary |= is_ternary(&t);
+        has_head |= is_head(&t);
         if (is_ternary(&t)) ternary(&t, packing_out.type, &packing_out);   /* it may fail */
     }
+    if (converts_ternary && !has_ternary)
+        fail(1, "%s: there are no ternary weights to be packed", in);
+    if (converts_head && !has_head)
+        fail(1, "%s: there is no token_embd.weight or output.weight for --head", in);
     open_output(out, in, force);
     add_keys(g, has_ternary);
     for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++)

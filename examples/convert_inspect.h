@@ -1,11 +1,13 @@
-/* convert_inspect.h - a part of convert.c: what is in a GGUF file, and whether the same weights are
-   in two. */
+/* convert_inspect.h - a part of convert.c: a GGUF file's keys and tensors, and what is odd. */
 
 /* Text from a file, without what could upset a terminal, and no more than fits a line. */
 static void print_clean(const char *text, int n) {
+    char clean[73];
     int i;
-    for (i = 0; i < n && i < 72; i++)
-        putchar((unsigned char)text[i] < 32 || text[i] == 127 ? ' ' : text[i]);
+    for (i = 0; i < n && i < 72; i++) clean[i] = text[i] ? text[i] : '?';
+    clean[i] = 0;
+    bitnet__clean_text(clean);
+    printf("%s", clean);
     if (n > 72) printf("... (%d bytes)", n);
 }
 
@@ -67,9 +69,8 @@ static void warn(const char *format, ...) {
     n_warnings++;
     printf("warning ");
     va_start(args, format);
-    vprintf(format, args);
+    print_line(stdout, format, args);
     va_end(args);
-    putchar('\n');
 }
 
 /* The scale of ternary weights, if they have one: err. Here the tile need not be known. */
@@ -110,7 +111,8 @@ static void inspect_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
         warn("tensor '%s': the scale %g is odd", t->name, (double)scale);
 }
 
-/* Keys that this library reads, or that every GGUF file may have. A star stands for anything. */
+/* Keys that this library reads, or that every GGUF file may have. A star stands for anything, and
+   what stands before a point for the architecture. */
 static int is_known_key(const bitnet_gguf *g, const char *name) {
     static const char *const known[] = {
         "general.*", "quantize.*", "tokenizer.chat_template", "tokenizer.ggml.model",
@@ -121,22 +123,21 @@ static int is_known_key(const bitnet_gguf *g, const char *name) {
         "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
         "tokenizer.ggml.add_space_prefix", ".vocab_size", ".context_length", ".embedding_length",
         ".block_count", ".feed_forward_length", ".rope.dimension_count", ".rope.freq_base",
-        ".rope.scaling.type", ".rope.scaling.factor", ".attention.head_count",
+        ".rope.scale_linear", ".rope.scaling.type", ".rope.scaling.factor", ".attention.head_count",
         ".attention.head_count_kv", ".attention.key_length", ".attention.value_length",
         ".attention.layer_norm_rms_epsilon"
     };
+    const char *suffix = 0;            /* what follows the architecture, with its point */
     bitnet_gguf_key arch;
     size_t i, n;
+    if (!bitnet_gguf_find_key(g, "general.architecture", &arch) &&
+        arch.value.type == BITNET_GGUF_STRING && arch.value.size < strlen(name) &&
+        !memcmp(name, arch.value.data, (size_t)arch.value.size)) suffix = name + arch.value.size;
     for (i = 0; i < sizeof known / sizeof known[0]; i++) {
-        const char *rest = name;
-        if (known[i][0] == '.') {
-            if (bitnet_gguf_find_key(g, "general.architecture", &arch)) continue;
-            if (strncmp(name, (const char *)arch.value.data, (size_t)arch.value.size)) continue;
-            rest += arch.value.size;
-        }
+        const char *whole = known[i][0] == '.' ? suffix : name;
         n = strlen(known[i]);
-        if (known[i][n - 1] == '*' ? !strncmp(rest, known[i], n - 1) : !strcmp(rest, known[i]))
-            return 1;
+        if (whole && (known[i][n - 1] == '*' ? !strncmp(whole, known[i], n - 1)
+                                             : !strcmp(whole, known[i]))) return 1;
     }
     return 0;
 }
@@ -148,6 +149,30 @@ static int has_text(const bitnet_gguf_value *v, const char *text) {
     return 0;
 }
 
+/* What only the whole file tells. */
+static void inspect_model(const bitnet_gguf *g) {
+    static const char arch[] = "general.architecture", sub_norm[] = "blk.0.attn_sub_norm.weight";
+    const int is_2b = key_is(g, arch, "bitnet-b1.58") || key_is(g, arch, "bitnet-25");
+    bitnet_gguf_key k;
+    bitnet_gguf_tensor t;
+    if (bitnet_gguf_find_key(g, "tokenizer.ggml.pre", &k) &&
+        !key_is(g, "tokenizer.ggml.model", "llama"))
+        warn("key 'tokenizer.ggml.pre' is missing%s",
+             means_llama_bpe(g) ? ": llama-bpe is meant" : "");
+    if (!is_2b) return;
+    if (!bitnet_gguf_find_key(g, "tokenizer.chat_template", &k) &&
+        !(has_text(&k.value, "capitalize") && has_text(&k.value, "Assistant: ")))
+        warn("key 'tokenizer.chat_template' differs from the published template");
+    bitnet_gguf_find_key(g, arch, &k);
+    if (key_is(g, "tokenizer.ggml.model", "llama"))
+        warn("architecture '%.*s' with SentencePiece's tokenizer: 1bitLLM's models have that, and "
+             "are 'bitnet'", (int)k.value.size, (const char *)k.value.data);
+    if (!bitnet_gguf_find_tensor(g, "blk.0.attn_q.weight", &t) &&
+        bitnet_gguf_find_tensor(g, sub_norm, &t))
+        warn("architecture '%.*s' without %s: that is the form of 'llama'", (int)k.value.size,
+             (const char *)k.value.data, sub_norm);
+}
+
 static void inspect(const char *path) {
     bitnet_gguf *g = open_input(path);
     bitnet_gguf_key k;
@@ -157,11 +182,7 @@ static void inspect(const char *path) {
     for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) inspect_tensor(g, &t);
     for (i = 0; !bitnet_gguf_get_key(g, i, &k); i++)
         if (!is_known_key(g, k.name)) warn("key '%s' is unknown", k.name);
-    if (bitnet_gguf_find_key(g, "tokenizer.ggml.pre", &k))
-        warn("key 'tokenizer.ggml.pre' is missing%s", is_bitnet(g) ? ": llama-bpe is meant" : "");
-    if (is_bitnet(g) && !bitnet_gguf_find_key(g, "tokenizer.chat_template", &k) &&
-        !(has_text(&k.value, "capitalize") && has_text(&k.value, "Assistant: ")))
-        warn("key 'tokenizer.chat_template' differs from the published template");
+    inspect_model(g);
     printf("%d warning%s\n", n_warnings, n_warnings == 1 ? "" : "s");
     bitnet_gguf_close(g);
 }

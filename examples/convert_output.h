@@ -13,10 +13,14 @@
   #define fileno _fileno
   #define isatty _isatty
   #define getpid _getpid
+  #define look_at _stat64              /* stat fails for files over 4 GB */
+  typedef struct _stat64 file_stat;
   #define OUTPUT_FLAGS (_O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY)
   #define OUTPUT_MODE (_S_IREAD | _S_IWRITE)
 #else
   #include <unistd.h>
+  #define look_at stat
+  typedef struct stat file_stat;
   #define OUTPUT_FLAGS (O_CREAT | O_EXCL | O_WRONLY)
   #define OUTPUT_MODE 0666
 #endif
@@ -31,13 +35,27 @@ static struct {
 } result;
 static volatile sig_atomic_t interrupted;      /* a signal's number */
 
-static void drop_output(void) {
+/* For other lines on the terminal; the next piece of the output draws the bar again. */
+static void clear_progress(void) {
     if (result.terminal && result.percent >= 0) fputs("\r\033[K", stderr);
+    result.percent = -1;
+}
+
+static void drop_output(void) {
+    clear_progress();
     if (result.file) fclose(result.file);
     if (result.temporary) remove(result.temporary);
     free(result.temporary);
     result.temporary = 0;
     result.file = 0;
+}
+
+/* Names out of a file may hold anything. */
+static void print_line(FILE *f, const char *format, va_list args) {
+    char text[8192];
+    vsnprintf(text, sizeof text, format, args);
+    bitnet__clean_text(text);
+    fprintf(f, "%s\n", text);
 }
 
 /* One line on stderr, and out: nothing of the output is left. */
@@ -46,9 +64,8 @@ static void fail(int code, const char *format, ...) {
     drop_output();
     fputs("convert: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    print_line(stderr, format, args);
     va_end(args);
-    fputc('\n', stderr);
     exit(code);
 }
 
@@ -85,8 +102,14 @@ static int write_output(void *ud, const void *p, size_t n) {
 }
 
 static int is_folder(const char *path) {
-    struct stat st;
-    return !stat(path, &st) && (st.st_mode & S_IFMT) == S_IFDIR;
+    file_stat st;
+    return !look_at(path, &st) && (st.st_mode & S_IFMT) == S_IFDIR;
+}
+
+/* A pipe, say, which would wait for somebody to write into it. */
+static int is_no_file(const char *path) {
+    file_stat st;
+    return !look_at(path, &st) && (st.st_mode & S_IFMT) != S_IFREG;
 }
 
 static int same_file(const char *a, const char *b) {
@@ -95,16 +118,24 @@ static int same_file(const char *a, const char *b) {
     return _fullpath(full_a, a, sizeof full_a) && _fullpath(full_b, b, sizeof full_b) &&
            !_stricmp(full_a, full_b);
 #else
-    struct stat st_a, st_b;
-    return !stat(a, &st_a) && !stat(b, &st_b) && st_a.st_dev == st_b.st_dev &&
+    file_stat st_a, st_b;
+    return !look_at(a, &st_a) && !look_at(b, &st_b) && st_a.st_dev == st_b.st_dev &&
            st_a.st_ino == st_b.st_ino;
 #endif
 }
 
-/* What stands there may only be a file, and is replaced only with --force. */
+/* What stands there may only be a file, and is replaced only with --force. A link would be replaced
+   instead of what it leads to: /dev/stdout is one. */
 static void check_place(const char *path, int force) {
-    struct stat st;
-    if (stat(path, &st)) return;
+    file_stat st;
+#ifndef _WIN32
+    if (!lstat(path, &st) && (st.st_mode & S_IFMT) == S_IFLNK)
+        fail(1, "%s: there is a link; name the file itself", path);
+#endif
+    if (look_at(path, &st)) {
+        if (errno == ENOENT) return;
+        fail(1, "%s: cannot be written: %s", path, strerror(errno));
+    }
     if ((st.st_mode & S_IFMT) != S_IFREG) fail(1, "%s: there is something that is no file", path);
     if (!force) fail(1, "%s: there is such a file; --force replaces it", path);
 }
@@ -185,5 +216,5 @@ static void close_output(int force) {
     sync_folder();
     free(result.temporary);
     result.temporary = 0;
-    if (result.terminal) fputc('\n', stderr);
+    if (result.terminal && result.percent >= 0) fputc('\n', stderr);
 }

@@ -177,7 +177,8 @@ static bitnet_result st_add_file(st_model *m, const char *name, bitnet_error *er
         t->file = m->n_files - 1;
         if ((r = st_add_tensor(m, j, node, t, err))) return r;
     }
-    qsort(m->tensors + first, m->n_tensors - first, sizeof *m->tensors, st_by_offset);
+    if (m->n_tensors > first)          /* without any, tensors is 0 */
+        qsort(m->tensors + first, m->n_tensors - first, sizeof *m->tensors, st_by_offset);
     for (i = first; i < m->n_tensors; end = m->tensors[i].offset + m->tensors[i].size, i++)
         if (m->tensors[i].offset != end)
             return st_fail(m, &m->tensors[i], m->tensors[i].offset < end
@@ -204,7 +205,7 @@ static st_tensor *st_find(const st_model *m, const char *name, uint32_t len) {
 /* Tensors by name, each one once. */
 static bitnet_result st_sort(st_model *m, bitnet_error *err) {
     uint32_t i;
-    qsort(m->tensors, m->n_tensors, sizeof *m->tensors, st_by_name);
+    if (m->n_tensors) qsort(m->tensors, m->n_tensors, sizeof *m->tensors, st_by_name);
     for (i = 1; i < m->n_tensors; i++)
         if (!st_by_name(&m->tensors[i - 1], &m->tensors[i]))
             return st_fail(m, &m->tensors[i], "it is in another file, too", err);

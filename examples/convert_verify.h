@@ -8,9 +8,8 @@ static void different(const char *name, const char *format, ...) {
     n_different++;
     printf("differs %s: ", name);
     va_start(args, format);
-    vprintf(format, args);
+    print_line(stdout, format, args);
     va_end(args);
-    putchar('\n');
 }
 
 /* What multiplies the weights, but for a scale beside them, which is a tensor that is compared. */

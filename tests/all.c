@@ -15,6 +15,8 @@
 #include "test_spm.c"
 #include "test_files.c"
 #include "test_json.c"
+#include "test_hostile.c"
+#include "test_hostile_model.c"
 #include "test_text.c"
 #include "test_machine.c"
 #include "test_tiny.c"

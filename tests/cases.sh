@@ -20,3 +20,10 @@ run() {
     rc=$?
     [ -z "$RUN" ] || { grep -v "^[^ ]*$emulator: " "$tmp/err" > "$tmp/own"; mv "$tmp/own" "$tmp/err"; }
 }
+# on_terminal COMMAND: what it shows on one, as it comes in $tmp/raw, in lines in $tmp/tty; its code in rc
+on_terminal() {
+    script -qec "$1" /dev/null < /dev/null > "$tmp/raw" 2> /dev/null
+    rc=$?
+    tr '\r' '\n' < "$tmp/raw" > "$tmp/tty"
+}
+has_terminal() { on_terminal 'test -t 2 && echo yes' && grep -q -x yes "$tmp/tty"; }

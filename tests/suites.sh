@@ -6,7 +6,8 @@
 MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows
     i686 wasm-relaxed wasm-simd"
 SUITES="web-node sanitizers convert-hf check $MACHINES cc web-firefox races
-    gcc-native-unsigned-char cli crosscheck convert qemu-x86 clang web-cache web-chromium"
+    gcc-native-unsigned-char cli crosscheck convert qemu-x86 fuzz-replay clang web-cache
+    web-chromium"
 
 # Of these, where they are, every machine's report must be the same.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
@@ -44,6 +45,9 @@ suite_commands() {
                     screen/switch screen/ahead lookup/samplers tiny/same_text machine/busy \
                     machine/parallel ;;
         qemu-x86) qemu_x86 ;;
+        fuzz-replay)                   # without libFuzzer: inputs that were found before
+            need gcc
+            sh tests/fuzz/run.sh replay gcc ;;
         web-node) web_node ;;
         web-chromium) web_page chromium ;;
         web-firefox) web_page firefox ;;
@@ -196,6 +200,7 @@ convert() {
 
 on_machine() {
     build_example "$compiler $flags" generate && check_levels && check_selftest && check_reports &&
+        check_convert &&
         build_tests $compiler $flags &&
         BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite$exe" $filters
 }
@@ -217,6 +222,47 @@ refuses() {
         >"build/$suite.out" 2>"build/$suite.err" || code=$?
     cat "build/$suite.err"
     [ $code -eq 1 ] && [ ! -s "build/$suite.out" ] && grep -q "cannot run '$1'" "build/$suite.err"
+}
+
+# convert.c where files, numbers or addresses are others: what it writes is what it writes here.
+check_convert() {
+    case $suite in windows|s390x|i686) ;; *) return 0 ;; esac
+    build_example "$compiler $flags" convert || return 1
+    there="$emulator build/convert-$suite$exe" folder=build/files-$suite
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    verdict "converts to TL1" same_conversion --to tl1 --tile 128,64
+    verdict "replaces nothing" replaces_nothing
+    verdict "replaces it with --force" same_conversion --head q6_k --force
+    verdict "finds what differs" finds_head
+    verdict "leaves nothing behind" test "$(ls -A "$folder" | tr '\n' ' ')" = \
+        "here.gguf there.gguf "
+}
+
+same_conversion() {
+    build/convert tests/data/a.gguf "$folder/here.gguf" "$@" &&
+        $there tests/data/a.gguf "$folder/there.gguf" "$@" &&
+        cmp "$folder/here.gguf" "$folder/there.gguf"
+}
+
+finds_head() {
+    if $there --verify tests/data/a.gguf "$folder/there.gguf" >"build/$suite.out"; then return 1; fi
+    [ "$(grep -c ^differs "build/$suite.out")" -eq 1 ] &&
+        grep "^differs token_embd.weight: row" "build/$suite.out"
+}
+
+# Nor files whose size is over 32 bits.
+replaces_nothing() {
+    dd if=/dev/null of="$folder/large.gguf" bs=1 seek=5368709120 2>/dev/null || return 0
+    for name in there large; do
+        code=0
+        $there tests/data/a.gguf "$folder/$name.gguf" 2>"build/$suite.err" || code=$?
+        cat "build/$suite.err"
+        [ $code -eq 1 ] && grep -q "force replaces it\|cannot be written" "build/$suite.err" ||
+            return 1
+    done
+    [ "$(wc -c <"$folder/large.gguf")" -eq 5368709120 ] && rm "$folder/large.gguf" &&
+        cmp "$folder/here.gguf" "$folder/there.gguf"
 }
 
 # bitnet_selftest, which --verbose calls, names a compiler's floats that are not those of the manual.
@@ -284,6 +330,7 @@ names_broken() {
 
 make_reports() {
     example crosscheck >/dev/null
+    example convert >/dev/null         # for check_convert
     for name in $(report_names); do
         write_report "$name" build/crosscheck >"build/report-$name.txt" 2>/dev/null
     done

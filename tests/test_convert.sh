@@ -67,6 +67,29 @@ fails input-not-gguf 1 "not a GGUF" "$0" "$out"
 fails folder-missing 1 "cannot write in its folder" "$a" "$tmp/nowhere/out.gguf"
 fails output-folder 1 "no file" "$a" "$tmp/made" --force
 [ ! -e /dev/full ] || fails output-device 1 "no file" "$a" /dev/full --force
+fails no-name 2 "name is empty" "" "$out"
+fails no-output-name 2 "name is empty" "$a" ""
+fails type-in-capitals 2 "it can be i2_s, tl1, tl2, tq1_0 or tq2_0$" "$a" "$out" --to I2_S
+fails pre-of-gguf 2 "for a folder" "$a" "$out" --pre llama-bpe
+fails name-of-gguf 2 "for a folder" "$a" "$out" --name x
+fails verify-name 2 "writing" --verify "$a" "$a" --name x
+for option in "--tile 128,96" "--from-tile 128,96" "--i2s 64" "--from-layout 64"; do
+    fails "inspect $option" 2 "as it is" --inspect "$a" $option
+done
+if mkfifo "$tmp/pipe" 2> /dev/null; then       # nobody writes into it
+    fails input-pipe 1 "that is no file" "$tmp/pipe" "$out"
+    fails inspect-pipe 1 "that is no file" --inspect "$tmp/pipe"
+    mkdir "$tmp/folder"
+    mkfifo "$tmp/folder/config.json"
+    fails folder-pipe 1 "config.json: cannot be read" "$tmp/folder" "$out"
+    fails output-pipe 1 "no file" "$a" "$tmp/pipe" --force
+fi
+if ln -s nothing "$tmp/link" 2> /dev/null; then
+    fails output-link-to-nothing 1 "there is a link" "$a" "$tmp/link"
+    echo old > "$tmp/nothing"
+    fails output-link 1 "there is a link" "$a" "$tmp/link" --force
+    check output-link-stays "it is gone, or what it leads to" test -L "$tmp/link" -a "$(cat "$tmp/nothing")" = old
+fi
 fails no-tile 1 "no tile was published\|a shape for which" "$a" "$out" --to tl2
 fails tile-does-not-fit 1 "cannot have been made with tile 96,96,32" "$a" "$out" --to tl2 --tile 96,96
 run --help
@@ -81,6 +104,10 @@ one_tensor() {
 { one_tensor 143 '\001\000\000'; head -c 4096 /dev/zero; } > "$tmp/type99.gguf"
 fails unknown-type 1 "unsupported tensor type 99 (unknown)" "$tmp/type99.gguf" "$out"
 { one_tensor 012 '\001\000\000'; head -c 4096 /dev/zero; } > "$tmp/q2k.gguf"
+fails nothing-ternary 1 "no ternary weights" "$tmp/q2k.gguf" "$out" --to tl2 --tile 128,96
+fails nothing-i2s 1 "no ternary weights" "$tmp/q2k.gguf" "$out" --i2s 64
+LC_ALL=C sed 's/token_embd/token_abcd/' "$a" > "$tmp/headless.gguf"
+fails no-head 1 "no token_embd.weight" "$tmp/headless.gguf" "$out" --head f16
 fails head-of-q2_k 1 "(Q2_K)" "$tmp/q2k.gguf" "$out" --head f16
 
 # ---- packings, there and back; what another program wrote is the same, byte for byte
@@ -287,10 +314,89 @@ says inspect-threes "^warning tensor '$tensor': 4 codes are a 3"
 says inspect-scale "^warning tensor '$tensor': the scale 0 is odd"
 says inspect-unknown "^warning key 'generax.name' is unknown"
 says inspect-count "^3 warnings$"
+# keyed KEY=TEXT...: a file with these keys, and no tensor
+text() { printf "\\$(printf %03o ${#1})\\0\\0\\0\\0\\0\\0\\0%s" "$1"; }
+keyed() {
+    printf "GGUF\\3\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\$#\\0\\0\\0\\0\\0\\0\\0"
+    for key; do
+        text "${key%%=*}"
+        printf '\010\0\0\0'
+        text "${key#*=}"
+    done
+    head -c 64 /dev/zero
+}
+warns() { # NAME WARNING KEY=TEXT...: that is the only one; - none
+    name=$1 warning=$2
+    shift 2
+    keyed "$@" > "$tmp/keyed.gguf"
+    run --inspect "$tmp/keyed.gguf"
+    [ "$warning" != - ] || warning=
+    check "$name" "exit code $rc; $(grep -a ^warning "$tmp/out")" \
+        test $rc -eq 0 -a "$(sed -n 's/^warning //p' "$tmp/out")" = "$warning"
+}
+arch=general.architecture model=tokenizer.ggml.model pre=tokenizer.ggml.pre template=tokenizer.chat_template
+published="{{ message['role'] | capitalize + ': ' }}...{{ 'Assistant: ' }}"
+warns inspect-no-pre "key '$pre' is missing: llama-bpe is meant" $arch=bitnet-b1.58 $model=gpt2
+warns inspect-no-pre-llama "key '$pre' is missing" $arch=llama $model=gpt2
+warns inspect-pre-of-spm - $arch=bitnet $model=llama
+warns inspect-template - $arch=bitnet-b1.58 $model=gpt2 $pre=x "$template=$published"
+warns inspect-wrong-template "key '$template' differs from the published template" \
+    $arch=bitnet-b1.58 $model=gpt2 $pre=x "$template={{ message['role'] }} Assistant: "
+warns inspect-other-template - $arch=llama $model=gpt2 $pre=x "$template={{ message['role'] }}"
+warns inspect-other-key "key 'llama.attention.head_count' is unknown" $arch=bitnet-b1.58 $model=gpt2 $pre=x llama.attention.head_count=1
+warns inspect-key - $arch=bitnet-b1.58 $model=gpt2 $pre=x bitnet-b1.58.attention.head_count=1 bitnet-b1.58.rope.scale_linear=1
+warns inspect-spm "architecture 'bitnet-b1.58' with SentencePiece's tokenizer: 1bitLLM's models have that, and are 'bitnet'" \
+    $arch=bitnet-b1.58 $model=llama
+warns inspect-clean-text "key 'a?[31mb' is unknown" $arch=llama $model=llama "a$(printf '\033')[31mb=1"
+keyed $arch=bitnet $model=llama > "$tmp/keyed.gguf"
+makes spm "$tmp/keyed.gguf" "$out"
+run --inspect "$out"
+check spm-no-pre "$(grep "$pre" "$tmp/out")" test $rc -eq 0 -a -z "$(grep "$pre" "$tmp/out")"
+printf 'GGUF\3\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0' > "$tmp/zero.gguf"
+{
+    text $arch
+    printf '\010\0\0\0\100\1\0\0\0\0\0\0a'      # 320 bytes: an a, and zeros
+    head -c 319 /dev/zero
+    text a
+    printf '\010\0\0\0'
+    text 1
+} >> "$tmp/zero.gguf"
+run --inspect "$tmp/zero.gguf"
+says inspect-zero-arch "^warning key 'a' is unknown"
+LC_ALL=C sed 's/attn_sub_norm/attn_sob_norm/' "$tmp/made/128.gguf" > "$tmp/keyed.gguf"
+run --inspect "$tmp/keyed.gguf"
+says inspect-no-sub-norms "^warning architecture 'bitnet-b1.58' without blk.0.attn_sub_norm.weight: that is the form of 'llama'"
 run --inspect "$tmp/type99.gguf"
 says inspect-type "^warning tensor 'token_embd.weight': unsupported tensor type 99 (unknown)"
 rm -f "$out"
 fails three 1 "code 3.* at row 0, column 5" "$tmp/other.gguf" "$out" --i2s 64
+
+# ---- the progress bar: on a terminal, and nowhere else
+run "$a" "$out" --force
+check no-bar "stdout or stderr is not empty" test $rc -eq 0 -a ! -s "$tmp/out" -a ! -s "$tmp/err"
+rm -f "$out"
+if [ -z "$RUN" ] && has_terminal; then
+    on_terminal "'$program' '$a' '$out'"
+    check bar "exit code $rc, or another file" cmp "$out" "$tmp/made/128.gguf"
+    check bar-only "there is more: $(grep -v '^convert: \[' "$tmp/tty" | head -n 3)" \
+        test -z "$(grep -v -x -e 'convert: \[#*\.*\] *[0-9]* %' -e '' "$tmp/tty")"
+    check bar-width "it is not 32 wide" test "$(sed -n 's/.*\[\(.*\)\].*/\1/p' "$tmp/tty" | awk '{ print length }' | sort -u)" = 32
+    sed -n 's/.*\] *\([0-9]*\) %/\1/p' "$tmp/tty" > "$tmp/percents"
+    check bar-grows "it goes back" sort -n -u -c "$tmp/percents"
+    check bar-ends "from $(head -n 1 "$tmp/percents") to $(tail -n 1 "$tmp/percents") in $(wc -l < "$tmp/percents")" \
+        test "$(tail -n 1 "$tmp/percents")" = 100 -a "$(head -n 1 "$tmp/percents")" -lt 10 -a "$(wc -l < "$tmp/percents")" -ge 10
+    for to in "> '$tmp/file' 2>&1" "2>&1 | cat > '$tmp/file'" "2> '$tmp/file'"; do
+        on_terminal "'$program' '$a' '$out' --force $to"
+        check "no-bar $to" "there is something" test ! -s "$tmp/file" -a ! -s "$tmp/raw"
+    done
+    on_terminal "'$program' '$a' '$out' --force > '$tmp/file'"
+    check bar-of-stderr "in a file, or not on the terminal" test ! -s "$tmp/file" -a -s "$tmp/raw"
+    rm -f "$out"
+    on_terminal "'$program' '$tmp/other.gguf' '$out' --i2s 64"
+    erased=$(printf '\033[K')
+    check bar-erased "exit code $rc: $(tail -n 3 "$tmp/tty")" test $rc -eq 1 -a "$(grep -c '^convert: \[' "$tmp/tty")" -ge 5 \
+        -a "$(sed -n "s/^${erased%?K}\[Kconvert: \(tensor\) .*/\1/p" "$tmp/tty")" = tensor
+else skip bar "script gives no terminal here, or an emulator"; fi
 
 # ---- what stands there is replaced only on demand, and only by a whole file
 echo old > "$out"
@@ -310,6 +416,12 @@ check force "exit code $rc, or not replaced" cmp "$out" "$tmp/made/128.gguf"
 fails same-file 2 "the same file" "$out" "$out" --force
 ln "$out" "$tmp/link.gguf" 2> /dev/null && fails same-file-linked 2 "the same file" "$tmp/link.gguf" "$out" --force
 check same-file-stays "another file" cmp "$out" "$tmp/made/128.gguf"
+
+if dd if=/dev/null of="$tmp/5gb.gguf" bs=1 seek=5368709120 2> /dev/null; then
+    fails no-force-large 1 "force replaces it" "$a" "$tmp/5gb.gguf"
+    check no-force-large-stays "it is gone" test "$(wc -c < "$tmp/5gb.gguf")" = 5368709120
+    rm -f "$tmp/5gb.gguf"
+else skip no-force-large "no large files here"; fi
 
 # ---- a signal: ends as that does, and leaves nothing; 2 GB of zeros are quantized meanwhile
 one_tensor 0 '\000\000\040' > "$tmp/large.gguf"

@@ -43,6 +43,17 @@ converts name "$model" auto --name "a name"
 check name-key "another name" grep -q "a name" "$out"
 check no-overwriting "it does" sh -c "! $program '$tmp/made/hf' '$out'"
 converts pre "$model" auto --pre llama-bpe
+rm -rf "$tmp/made"
+tool make "$model" "$tmp/made" auto-f32scale
+run "$tmp/made/hf" "$out" --head bf16 --force
+check note "exit code $rc; $(cat "$tmp/err")" grep -q -x "convert: token_embd.weight: .* numbers are rounded" "$tmp/err"
+if [ -z "$RUN" ] && has_terminal; then         # what is told meanwhile has lines of its own
+    on_terminal "'$program' '$tmp/made/hf' '$out' --head bf16 --force"
+    erased=$(printf '\033[K')
+    check bar-note "exit code $rc: $(tail -n 3 "$tmp/tty")" \
+        test $rc -eq 0 -a "$(grep -c "^${erased%?K}\[Kconvert: token_embd.weight: [0-9]* of [0-9]* numbers are rounded\$" "$tmp/tty")" = 1
+    check bar-note-goes-on "the bar has no end" test "$(grep -c '^convert: .*\] 100 %$' "$tmp/tty")" = 1
+else skip bar-note "script gives no terminal here, or an emulator"; fi
 
 # ---- what is damaged: exit code 1, one line that says what, and no file
 for kind in auto auto-shards div bf16 f32; do tool make "$model" "$tmp/base/$kind" $kind; done

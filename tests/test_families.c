@@ -484,6 +484,53 @@ static void test_family_falcon3(void) {
     CHECK_MSG(!bad[0], "%s", bad);
 }
 
+/* Lengths in bytes of falcon_e's pieces, by its three regular expressions, one after the other in
+   Python's regex module. */
+static const struct { const char *text; int lengths[24]; } falcon_e_cases[] = {
+    {"The year 2024 was Falcon-E's, isn't it?",
+     {3, 5, 1, 1, 1, 1, 1, 4, 7, 1, 1, 1, 1, 1, 4, 1, 1, 3, 1}},
+    {"<|user|>\nHello!!\n\n<|assistant|>\n", {2, 4, 2, 1, 5, 2, 2, 2, 9, 2, 1}},
+    {"  x =  12;\t// caf\xC3\xA9\r\n\r\n  end",
+     {1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 6, 5, 4}},
+    {"\xD9\x85\xD8\xB1 \xD8\xA8\xD9\x83\xD8\x9F 1\xD9\xA1\xD9\xA2 \xC2\xBD" "2x",
+     {4, 5, 2, 1, 1, 4, 3, 1, 1}},
+    {"a   !  \xE2\x82\xAC\xCC\x81\xE3\x80\x82$ \n", {1, 3, 1, 1, 6, 4, 2}}
+};
+
+/* As falcon3's, but here the merges have to make what no piece may be; in words without a merge
+   that makes them, nothing is one token. */
+static void test_family_falcon_e(void) {
+    static const char *const words[] = {"12", "!!", " !", "ab"};
+    static const char *const merges[] = {"1 2", "! !", "\xC4\xA0 !"};
+    static const struct { const char *pre, *text; int tokens; } cases[] = {
+        {"llama3", "12", 1}, {"falcon_e", "12", 2}, {"llama3", " !", 1}, {"falcon_e", " !", 2},
+        {"llama3", "!!", 1}, {"falcon_e", "!!", 1}, {"llama3", "ab", 1}, {"falcon_e", "ab", 2}
+    };
+    size_t i;
+    for (i = 0; i < sizeof falcon_e_cases / sizeof falcon_e_cases[0]; i++) {
+        const uint8_t *p = (const uint8_t *)falcon_e_cases[i].text, *end = p + strlen((char *)p);
+        int k;
+        for (k = 0; p < end; p += falcon_e_cases[i].lengths[k++])
+            CHECK_MSG(bitnet__falcon_length(p, end) == (size_t)falcon_e_cases[i].lengths[k],
+                      "text %d: piece %d", (int)i, k);
+        CHECK(!falcon_e_cases[i].lengths[k]);
+    }
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gb_model m = {.words = words, .n_words = 4, .merges = merges, .n_merges = 3};
+        bitnet_model_info info = {0};
+        bitnet_model *model;
+        int n;
+        m.file.omit = "tokenizer.ggml.add_bos_token";
+        model = family_load(&m, "llama", cases[i].pre);
+        n = model ? bitnet_tokenize(model, cases[i].text, 2, 0, 0, 0) : 0;
+        if (model) bitnet_model_get_info(model, &info);
+        bitnet_model_free(model);
+        gb_free_model(&m);
+        CHECK_MSG(n == cases[i].tokens, "%s: '%s': %d", cases[i].pre, cases[i].text, n);
+        CHECK(info.add_bos == !strcmp(cases[i].pre, "llama3") && !warnings);
+    }
+}
+
 /* The built-in chat template belongs to the official model; the others' are not known. */
 static void test_family_chat(void) {
     static const bitnet_message hello = {"user", "hello"};
@@ -605,6 +652,7 @@ const test_case families_tests[] = {
     {"families/chat", test_family_chat},
     {"families/end", test_family_end},
     {"families/falcon3", test_family_falcon3},
+    {"families/falcon_e", test_family_falcon_e},
     {"families/damage", test_family_damage},
     {0, 0}
 };

@@ -4,6 +4,8 @@
    in another way and compared on random input; and hostile input with exact-size heap buffers, so
    that a sanitizer build sees every byte read or written out of place. */
 
+#include <time.h>
+
 #include "test.h"
 
 /* ---- helpers: memory and random numbers ---- */
@@ -290,18 +292,23 @@ static int round_trips(const bitnet__vocab *v, const bitnet_allocator *a, const 
 static void test_classes(void) {
     /* tests/unicode_tables.py --digest, computed there before anything is packed into tables */
     const uint64_t want = (uint64_t)0x9309CA7Au << 32 | 0xFA2058B8u;
-    uint64_t h = (uint64_t)0xCBF29CE4u << 32 | 0x84222325u;
-    uint32_t cp, count[5] = {0, 0, 0, 0, 0};
+    const uint64_t want_punctuation = (uint64_t)0x489D8DA1u << 32 | 0x63D30B4Eu;
+    const uint64_t prime = (uint64_t)0x100u << 32 | 0x1B3u;
+    uint64_t h = (uint64_t)0xCBF29CE4u << 32 | 0x84222325u, g = h;
+    uint32_t cp, count[5] = {0, 0, 0, 0, 0}, punctuation = 0;
     for (cp = 0; cp < 0x110000; cp++) {
         int c = bitnet__class_of(cp);
         CHECK_MSG(c >= BITNET__OTHER && c <= BITNET__NEWLINE, "U+%04X: class %d", cp, c);
         count[c]++;
-        h = (h ^ (uint64_t)(c == BITNET__NEWLINE ? BITNET__SPACE : c)) *
-            ((uint64_t)0x100u << 32 | 0x1B3u);
+        h = (h ^ (uint64_t)(c == BITNET__NEWLINE ? BITNET__SPACE : c)) * prime;
+        c = bitnet__is_punctuation(cp);
+        punctuation += (uint32_t)c;
+        g = (g ^ (uint64_t)c) * prime;
     }
     CHECK(count[BITNET__LETTER] == 136104 && count[BITNET__NUMBER] == 1831);
     CHECK(count[BITNET__SPACE] == 23 && count[BITNET__NEWLINE] == 2);
     CHECK(h == want);
+    CHECK(punctuation == 819 && g == want_punctuation);
 }
 
 /* The rows of Table 3-7 of the Unicode Standard: ranges of each byte, length. */
@@ -502,6 +509,154 @@ static void test_scanner(void) {
             t[a] = alphabet + k;
         }
         CHECK_MSG(same_pieces(t, n), "random string %d", i);
+    }
+}
+
+/* ---- falcon_e's scanner against three slow ones, one after the other ---- */
+
+/* As alphabet, but with P what its first expression matches, and D the ASCII digits. */
+static const nasty falcon_alphabet[] = {
+    {"'", 1, 'P'}, {"s", 1, 'L'}, {"r", 1, 'L'}, {"e", 1, 'L'}, {"l", 1, 'L'},
+    {"\xC3\xA9", 2, 'L'}, {"\xE6\x9D\xB1", 3, 'L'}, {"0", 1, 'D'}, {"9", 1, 'D'},
+    {"\xD9\xA3", 2, 'N'}, {"\xC2\xBD", 2, 'N'}, {"\xEF\xBC\x91", 3, 'N'},
+    {" ", 1, 'S'}, {"\t", 1, 'S'}, {"\n", 1, 'S'}, {"\r", 1, 'S'}, {"\xC2\xA0", 2, 'S'},
+    {"\xE3\x80\x80", 3, 'S'}, {"!", 1, 'P'}, {"$", 1, 'P'}, {"`", 1, 'P'},
+    {"\xC2\xA1", 2, 'P'},                       /* the table's first, ... */
+    {"\xE3\x80\x82", 3, 'P'}, {"\xF0\x9E\xA5\x9F", 4, 'P'},       /* ... and its last */
+    {"\0", 1, 'o'}, {"\x7F", 1, 'o'}, {"\xCC\x81", 2, 'o'}, {"\xC2\xA2", 2, 'o'},
+    {"\xE2\x82\xAC", 3, 'o'}, {"\xF0\x9F\x98\x80", 4, 'o'}, {"\xFF", 1, 'x'}, {"\xE2\x82", 2, 'x'}
+};
+enum { N_FALCON = sizeof falcon_alphabet / sizeof falcon_alphabet[0] };
+
+/* Where the run of characters of these classes ends. */
+static int falcon_run(const nasty *const *t, int at, int end, const char *classes) {
+    while (at < end && strchr(classes, t[at]->cls)) at++;
+    return at;
+}
+
+/* Where the match of one of the three expressions at `at` ends, which sees [at, end); at: none. */
+static int falcon_match(int expression, const nasty *const *t, int at, int end) {
+    static const char *const words[7] = {"s", "t", "re", "ve", "m", "ll", "d"};
+    static const char *const runs[3] = {"L", "ND", "Po"};
+    int i, q, k;
+    if (expression == 0) return falcon_run(t, at, end, "P");
+    if (expression == 2) return at + (t[at]->cls == 'D');
+    for (i = 0; i < 7 && t[at]->bytes[0] == '\''; i++) {        /* 's|'t|'re|'ve|'m|'ll|'d */
+        for (q = 0; words[i][q]; q++)
+            if (at + 1 + q >= end || t[at + 1 + q]->bytes[0] != words[i][q]) break;
+        if (!words[i][q]) return at + 1 + q;
+    }
+    for (i = 0; i < 3; i++)             /*  ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+ */
+        for (k = t[at]->bytes[0] == ' '; k >= 0; k--) {
+            q = falcon_run(t, at + k, end, runs[i]);
+            if (q > at + k) return q;
+        }
+    q = falcon_run(t, at, end, "S");
+    for (k = q; k > at; k--)                                    /* \s+(?!\S) */
+        if (k == end || t[k]->cls == 'S') return k;
+    return q;                                                   /* \s+ */
+}
+
+/* starts[i] becomes 1 for each character that begins a piece. */
+static void falcon_cut(const nasty *const *t, int n, uint8_t *starts) {
+    int expression, i, from, end;
+    memset(starts, 0, (size_t)n + 1);
+    for (i = 0; i < n; i++)                         /* an invalid byte is like the text's end */
+        if (i == 0 || t[i]->cls == 'x' || t[i - 1]->cls == 'x') starts[i] = 1;
+    starts[n] = 1;
+    for (expression = 0; expression < 3; expression++)
+        for (from = 0; from < n; from = end) {
+            for (end = from + 1; !starts[end]; end++)
+                ;
+            for (i = from; i < end;) {
+                int behind = falcon_match(expression, t, i, end);
+                if (behind > i) starts[i] = starts[behind] = 1;
+                i = behind > i ? behind : i + 1;
+            }
+        }
+}
+
+/* Compares the scanner with them on one string of characters. */
+static int same_falcon_pieces(const nasty *const *t, int n) {
+    uint8_t starts[MAX_CHARS + 1], *text, *p;
+    size_t size = 0;
+    int i, j, end, ok = 1;
+    for (i = 0; i < n; i++) size += t[i]->n;
+    text = p = (uint8_t *)malloc(size + (size == 0));
+    if (!text) return 0;
+    for (i = 0; i < n; p += t[i++]->n) memcpy(p, t[i]->bytes, t[i]->n);
+    p = text;
+    falcon_cut(t, n, starts);
+    for (i = 0; ok && i < n; i = end) {
+        size_t want = 0, pieces = t[i]->cls == 'x' ? t[i]->n : 1;
+        for (end = i + 1; !starts[end]; end++)
+            ;
+        for (j = i; j < end; j++) want += t[j]->n;
+        for (; ok && pieces > 0; pieces--) {
+            size_t length = t[i]->cls == 'x' ? 1 : want;
+            ok = bitnet__falcon_length(p, text + size) == length;
+            p += length;
+        }
+    }
+    free(text);
+    return ok;
+}
+
+static void test_falcon_scanner(void) {
+    const nasty *t[MAX_CHARS];
+    uint64_t seed = 42;
+    uint32_t length;
+    int i, n, a, b, c;
+    for (a = 0; a < 128; a++) {                     /* \p{P} of ASCII, and what is named besides */
+        uint8_t byte = (uint8_t)a;
+        int is = a && strchr("!\"#%&'()*,-./:;?@[\\]_{}" "$+<=>^~|`", a);
+        c = bitnet__falcon_class(&byte, &byte + 1, &length);
+        CHECK_MSG((c == BITNET__PUNCTUATION) == is, "punctuation %d: %d", a, c);
+        CHECK_MSG((c == BITNET__DIGIT) == (a >= '0' && a <= '9'), "digit %d: %d", a, c);
+        CHECK_MSG((c == BITNET__SPACE) == (a == ' ' || (a >= 9 && a <= 13)), "space %d: %d", a, c);
+    }
+    for (a = 0; a < N_FALCON; a++)                  /* all strings of three */
+        for (b = 0; b < N_FALCON; b++)
+            for (c = 0; c < N_FALCON; c++) {
+                t[0] = falcon_alphabet + a;
+                t[1] = falcon_alphabet + b;
+                t[2] = falcon_alphabet + c;
+                CHECK_MSG(same_falcon_pieces(t, 3), "entries %d %d %d", a, b, c);
+            }
+    for (i = 0; i < 300000; i++) {                  /* longer ones, many with much white space */
+        uint32_t kind = random_below(&seed, 3);
+        n = 1 + (int)random_below(&seed, MAX_CHARS);
+        for (a = 0; a < n; a++)
+            t[a] = falcon_alphabet + (kind == 1 ? 7 + random_below(&seed, 12)
+                                                : random_below(&seed, N_FALCON));
+        CHECK_MSG(same_falcon_pieces(t, n), "random string %d", i);
+    }
+}
+
+/* Long runs: how many pieces, and in time that grows with the text and not with its square, which
+   would be some 10 s. */
+static void test_falcon_long(void) {
+    enum { SIZE = 120000 };
+    static const struct { const char *unit; size_t pieces; } cases[] = {
+        {" ", 1}, {"\n", 1}, {"a", 1}, {"!", 1}, {"\x01", 1}, {"\xC2\xBD", 1}, {"\xC2\xA1", 1},
+        {"1", SIZE}, {"\xFF", SIZE}, {" a", SIZE / 2}, {" 1", SIZE}, {" !", SIZE}, {" \n", 1},
+        {" \xC2\xBD", SIZE / 3}, {"a1", SIZE}, {"a!", SIZE}, {"a \n ", SIZE / 2}
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t n = strlen(cases[i].unit), at, pieces = 0;
+        uint8_t *text = (uint8_t *)malloc(SIZE);
+        clock_t start = clock();
+        CHECK(text != 0);
+        for (at = 0; at < SIZE; at += n) memcpy(text + at, cases[i].unit, n);
+        for (at = 0; at < SIZE && n > 0; pieces++) {
+            n = bitnet__falcon_length(text + at, text + SIZE);
+            at += n;
+        }
+        free(text);
+        CHECK_MSG(at == SIZE && pieces == cases[i].pieces, "text %d: %lu pieces", (int)i,
+                  (unsigned long)pieces);
+        CHECK_MSG((double)(clock() - start) / CLOCKS_PER_SEC < 3.0, "text %d is slow", (int)i);
     }
 }
 
@@ -1644,6 +1799,8 @@ const test_case tokenizer_tests[] = {
     {"tokenizer/classes", test_classes},
     {"tokenizer/utf8", test_utf8},
     {"tokenizer/scanner", test_scanner},
+    {"tokenizer/falcon_scanner", test_falcon_scanner},
+    {"tokenizer/falcon_long", test_falcon_long},
     {"tokenizer/bpe", test_bpe},
     {"tokenizer/golden", test_golden},
     {"tokenizer/golden_special", test_golden_special},

@@ -1,0 +1,153 @@
+/* What bitnet.h calls of the C library, of Windows and of macOS, declared as their documentation
+   has it: tests/check.sh puts it in the place of headers that no Linux has, to show a compiler the
+   branches for MSVC and Apple. It proves what a parser can prove, no more. */
+#ifndef FOREIGN_H
+#define FOREIGN_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct FILE FILE;
+#define SEEK_SET 0
+#define SEEK_END 2
+FILE *fopen(const char *path, const char *mode);
+int fclose(FILE *f);
+int fseek(FILE *f, long offset, int origin);
+long ftell(FILE *f);
+size_t fread(void *p, size_t size, size_t n, FILE *f);
+int vsnprintf(char *buf, size_t size, const char *format, va_list args);
+void *malloc(size_t size);
+void free(void *p);
+void *memchr(const void *p, int c, size_t n);
+int memcmp(const void *a, const void *b, size_t n);
+void *memcpy(void *to, const void *from, size_t n);
+void *memmove(void *to, const void *from, size_t n);
+void *memset(void *p, int c, size_t n);
+char *strchr(const char *s, int c);
+int strcmp(const char *a, const char *b);
+int strncmp(const char *a, const char *b, size_t n);
+size_t strlen(const char *s);
+
+#ifdef _WIN32
+
+typedef int jmp_buf[16];               /* for clang's own intrin.h and mm_malloc.h */
+void *_aligned_malloc(size_t size, size_t align);
+void _aligned_free(void *p);
+
+#define WINAPI __stdcall
+#define INFINITE 0xFFFFFFFF
+#define INVALID_HANDLE_VALUE ((HANDLE)(LONG_PTR)-1)
+#define GENERIC_READ 0x80000000L
+#define FILE_SHARE_READ 1
+#define OPEN_EXISTING 3
+#define PAGE_READONLY 2
+#define FILE_MAP_READ 4
+#ifdef _M_ARM64
+  #define YieldProcessor __yield
+#else
+  #define YieldProcessor _mm_pause
+#endif
+#define min(a, b) (((a) < (b)) ? (a) : (b))     /* as if included before, without NOMINMAX */
+#define max(a, b) (((a) > (b)) ? (a) : (b))
+#define far
+#define near
+#define small char
+#define hyper int64_t
+#define interface struct
+#define IN
+#define OUT
+#define ERROR 0
+
+typedef int BOOL;
+typedef long LONG;
+typedef unsigned long DWORD;
+typedef intptr_t LONG_PTR;
+typedef size_t SIZE_T;
+typedef void *HANDLE;
+typedef struct RTL_SRWLOCK { void *Ptr; } SRWLOCK;
+typedef struct RTL_CONDITION_VARIABLE { void *Ptr; } CONDITION_VARIABLE;
+typedef union LARGE_INTEGER { int64_t QuadPart; } LARGE_INTEGER;
+typedef struct SYSTEM_INFO { DWORD dwPageSize, dwNumberOfProcessors; } SYSTEM_INFO;
+typedef DWORD (WINAPI *LPTHREAD_START_ROUTINE)(void *parameter);
+
+void WINAPI InitializeSRWLock(SRWLOCK *lock);
+void WINAPI AcquireSRWLockExclusive(SRWLOCK *lock);
+void WINAPI ReleaseSRWLockExclusive(SRWLOCK *lock);
+void WINAPI InitializeConditionVariable(CONDITION_VARIABLE *condition);
+BOOL WINAPI SleepConditionVariableSRW(CONDITION_VARIABLE *condition, SRWLOCK *lock, DWORD ms,
+                                      unsigned long flags);
+void WINAPI WakeAllConditionVariable(CONDITION_VARIABLE *condition);
+HANDLE WINAPI CreateThread(void *security, SIZE_T stack, LPTHREAD_START_ROUTINE start,
+                           void *parameter, DWORD flags, DWORD *id);
+DWORD WINAPI WaitForSingleObject(HANDLE handle, DWORD ms);
+BOOL WINAPI CloseHandle(HANDLE handle);
+void WINAPI GetSystemInfo(SYSTEM_INFO *info);
+BOOL WINAPI IsProcessorFeaturePresent(DWORD feature);
+HANDLE WINAPI CreateFileA(const char *name, DWORD access, DWORD share, void *security,
+                          DWORD creation, DWORD flags, HANDLE template_file);
+BOOL WINAPI GetFileSizeEx(HANDLE file, LARGE_INTEGER *size);
+HANDLE WINAPI CreateFileMappingA(HANDLE file, void *security, DWORD protect, DWORD size_high,
+                                 DWORD size_low, const char *name);
+void *WINAPI MapViewOfFile(HANDLE mapping, DWORD access, DWORD offset_high, DWORD offset_low,
+                           SIZE_T size);
+BOOL WINAPI UnmapViewOfFile(const void *view);
+LONG _InterlockedOr(LONG volatile *p, LONG v);
+LONG _InterlockedExchange(LONG volatile *p, LONG v);
+LONG _InterlockedDecrement(LONG volatile *p);
+#define InterlockedOr _InterlockedOr
+#define InterlockedExchange _InterlockedExchange
+#define InterlockedDecrement _InterlockedDecrement
+
+#ifdef _M_ARM64                        /* its intrin.h */
+void __prefetch(const void *p);
+void __yield(void);
+#endif
+
+#else
+
+#define O_RDONLY 0
+#define PROT_READ 1
+#define MAP_PRIVATE 2
+#define MAP_FAILED ((void *)-1)
+#define S_ISDIR(m) (((m) & 0170000) == 0040000)
+#define S_ISREG(m) (((m) & 0170000) == 0100000)
+#define _SC_NPROCESSORS_ONLN 58
+#define _SC_PAGESIZE 29
+
+typedef long long off_t;
+struct stat { unsigned short st_mode; off_t st_size; };
+typedef struct { long sig; char opaque[56]; } pthread_mutex_t;
+typedef struct { long sig; char opaque[40]; } pthread_cond_t;
+typedef struct opaque_pthread_t *pthread_t;
+typedef struct pthread_attr_t pthread_attr_t;
+
+int open(const char *path, int flags, ...);
+int close(int fd);
+int fstat(int fd, struct stat *st);
+void *mmap(void *p, size_t size, int protect, int flags, int fd, off_t offset);
+int munmap(void *p, size_t size);
+long sysconf(int name);
+int sysctlbyname(const char *name, void *old, size_t *old_size, void *now, size_t size);
+int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*start)(void *), void *arg);
+int pthread_join(pthread_t t, void **value);
+int pthread_mutex_init(pthread_mutex_t *m, const void *attr);
+int pthread_mutex_destroy(pthread_mutex_t *m);
+int pthread_mutex_lock(pthread_mutex_t *m);
+int pthread_mutex_unlock(pthread_mutex_t *m);
+int pthread_cond_init(pthread_cond_t *c, const void *attr);
+int pthread_cond_destroy(pthread_cond_t *c);
+int pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
+int pthread_cond_broadcast(pthread_cond_t *c);
+
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

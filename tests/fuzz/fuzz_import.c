@@ -1,0 +1,200 @@
+/* Ternary weights in each packing: bytes become weights and the same bytes again, or are refused
+   with their place; what the loader makes of them multiplies as the weights do, in every kernel
+   table. The input: type, shape and tile, then bytes. */
+#include "fuzz.h"
+
+enum { IMPORT_MAX = 768 * 64 };        /* weights */
+
+typedef struct import_matrix {
+    bitnet_ternary t;
+    size_t n, size;                    /* weights, bytes */
+    uint8_t *data, *mask;              /* mask: the bits that are weights */
+    int8_t *w, *again;                 /* [n] */
+} import_matrix;
+
+/* A shape and a tile, most often ones that fit each other. */
+static void import_shape(fuzz_input *in, bitnet_ternary *t) {
+    static const uint32_t types[] = {BITNET_TENSOR_I2_S, BITNET_TENSOR_TL1, BITNET_TENSOR_TL2,
+                                     BITNET_TENSOR_TQ1_0, BITNET_TENSOR_TQ2_0};
+    static const int tiles[] = {32, 16, 64, 96, 128, 24, 192, 256, 48, 0};
+    static const int units[] = {256, 64, 32, 1};
+    memset(t, 0, sizeof *t);
+    t->type = types[fuzz_range(in, 0, 4)];
+    t->i2s_layout = (bitnet_i2s_layout)fuzz_range(in, 0, 2);
+    t->n = units[fuzz_range(in, 0, 3)];
+    t->n *= fuzz_range(in, 1, 768 / t->n < 255 ? 768 / t->n : 255);
+    if (t->type == BITNET_TENSOR_TL1 || t->type == BITNET_TENSOR_TL2) {
+        t->tile.BM = tiles[fuzz_range(in, 0, 9)];
+        t->tile.BK = tiles[fuzz_range(in, 0, 9)];
+        t->tile.bm = t->type == BITNET_TENSOR_TL1 ? tiles[fuzz_range(in, 0, 9)] : 32;
+    }
+    t->rows = t->tile.BM > 0 && t->tile.BM <= 64 ? t->tile.BM * fuzz_range(in, 1, 64 / t->tile.BM)
+                                                 : fuzz_range(in, 1, 64);
+}
+
+/* Packs the same weights over zeros and over ones: what differs is no weight's. */
+static void import_find_mask(import_matrix *m) {
+    size_t i;
+    bitnet_error err = {BITNET_OK, ""};
+    memset(m->data, 0, m->size);
+    memset(m->mask, 0xFF, m->size);
+    FUZZ_CHECK_MSG(!bitnet_ternary_pack(&m->t, m->w, 0, m->t.rows, m->data, &err), "%s", err.text);
+    FUZZ_CHECK(!bitnet_ternary_pack(&m->t, m->w, 0, m->t.rows, m->mask, 0));
+    for (i = 0; i < m->size; i++) m->mask[i] = (uint8_t)~(m->mask[i] ^ m->data[i]);
+    FUZZ_CHECK(!bitnet_ternary_unpack(&m->t, m->data, 0, m->t.rows, m->again, 0));
+    FUZZ_CHECK(!memcmp(m->again, m->w, m->n));
+}
+
+/* The weights, packed over the inverse of their bytes, are those bytes; the rest stays inverse. */
+static void import_pack_again(import_matrix *m) {
+    uint8_t *p = (uint8_t *)gb_malloc(m->size);
+    size_t i;
+    for (i = 0; i < m->size; i++) p[i] = (uint8_t)~m->data[i];
+    FUZZ_CHECK(!bitnet_ternary_pack(&m->t, m->w, 0, m->t.rows, p, 0));
+    for (i = 0; i < m->size; i++) {
+        FUZZ_CHECK_MSG(((p[i] ^ m->data[i]) & ~m->mask[i] & 0xFF) == (~m->mask[i] & 0xFF), "%lu",
+                       (unsigned long)i);
+        if (m->t.type != BITNET_TENSOR_TQ1_0)      /* which has several bytes for the same digits */
+            FUZZ_CHECK_MSG(!((p[i] ^ m->data[i]) & m->mask[i]), "%lu", (unsigned long)i);
+    }
+    FUZZ_CHECK(!bitnet_ternary_unpack(&m->t, p, 0, m->t.rows, m->again, 0));
+    FUZZ_CHECK(!memcmp(m->again, m->w, m->n));
+    free(p);
+}
+
+/* A few rows are those of the whole. */
+static void import_rows(import_matrix *m, fuzz_input *in) {
+    const int32_t row = fuzz_range(in, 0, m->t.rows - 1);
+    const int32_t n = fuzz_range(in, 0, m->t.rows - row), k = m->t.n;
+    int8_t *some = (int8_t *)gb_malloc((size_t)n * (size_t)k);
+    uint8_t *p = (uint8_t *)gb_malloc(m->size);
+    bitnet_error err = {BITNET_OK, ""};
+    FUZZ_CHECK(!bitnet_ternary_unpack(&m->t, m->data, row, n, some, &err));
+    FUZZ_CHECK(!memcmp(some, m->w + (size_t)row * (size_t)k, (size_t)n * (size_t)k));
+    memcpy(p, m->data, m->size);
+    FUZZ_CHECK(!bitnet_ternary_pack(&m->t, some, row, n, p, &err));
+    FUZZ_CHECK(m->t.type == BITNET_TENSOR_TQ1_0 || !memcmp(p, m->data, m->size));
+    FUZZ_CHECK(bitnet_ternary_unpack(&m->t, p, row, m->t.rows - row + 1, some, &err) ==
+               BITNET_ERR_ARG);
+    free(p);
+    free(some);
+}
+
+static void import_scale(import_matrix *m, float wanted) {
+    bitnet_error err = {BITNET_OK, ""};
+    float scale = 0, again = 0;
+    bitnet_result r = bitnet_ternary_scale(&m->t, m->data, &scale, &err);
+    fuzz_check_error(r, &err);
+    if (r == BITNET_OK) wanted = wanted > 0 ? wanted : scale;
+    r = bitnet_ternary_set_scale(&m->t, wanted, m->data, &err);
+    fuzz_check_error(r, &err);
+    if (r != BITNET_OK) return;
+    r = bitnet_ternary_scale(&m->t, m->data, &again, &err);
+    FUZZ_CHECK_MSG(r == BITNET_OK, "%s", err.text);
+    if (m->t.type != BITNET_TENSOR_TQ1_0 && m->t.type != BITNET_TENSOR_TQ2_0)
+        FUZZ_CHECK(fuzz_same_floats(&again, &wanted, 1));
+    else FUZZ_CHECK(again == wanted || again == 1.0f);         /* 1: nothing but zeros */
+}
+
+/* As a layer is loaded: packed for a kernel table, then multiplied with activations. */
+static void import_load(import_matrix *m, fuzz_input *in, bitnet_result unpacked) {
+    static bitnet_model stub;
+    const bitnet__linear l = bitnet__ternary_linear(&m->t, m->data);
+    const size_t padded = (size_t)l.n_in;
+    int8_t *q = (int8_t *)gb_malloc(padded);
+    int32_t *dots = (int32_t *)gb_malloc((size_t)m->t.rows * sizeof *dots), sum = 0, want;
+    int i, k, r;
+    memset(q, 0, padded);
+    fuzz_fill(in, q, (size_t)m->t.n);
+    for (i = 0; i < m->t.n; i++) sum += q[i];
+    for (i = 0; i < bitnet_kernels_count(); i++) {
+        const bitnet_kernels *kernels = bitnet_kernels_get(i);
+        static bitnet__packing p;
+        const uint8_t *w = m->data;
+        size_t n_out;
+        uint8_t *out, *rows;
+        if (!bitnet_kernels_usable(kernels)) continue;
+        stub.kernels = bitnet__fill_kernels(kernels);
+        stub.params.i2s_layout = m->t.i2s_layout;
+        p.m = &stub;
+        p.linear = &l;
+        p.jobs = 1;
+        p.unit = stub.kernels.row_group > 64 ? stub.kernels.row_group : 64;
+        n_out = stub.kernels.packed_bytes(l.n_in, m->t.rows);
+        out = (uint8_t *)gb_malloc(n_out);
+        rows = (uint8_t *)gb_malloc(bitnet__i2s_bytes(l.n_in, p.unit));
+        p.out = out;
+        p.rows = stub.kernels.pack ? rows : 0;
+        if (stub.kernels.pack || bitnet__repacks(&stub, &l)) {
+            bitnet__pack_job(&p, 0);
+            w = out;
+            if (m->t.type == BITNET_TENSOR_I2_S)
+                FUZZ_CHECK(p.refused[0] == (stub.kernels.pack && unpacked));
+            else if (unpacked) FUZZ_CHECK(p.found[0].flaw);
+            else FUZZ_CHECK(!p.found[0].flaw || p.found[0].flaw == bitnet__two_scales);
+        }
+        if (!unpacked && (w == m->data || !p.found[0].flaw)) {
+            stub.kernels.dotrows_ternary(w, q, &sum, l.n_in, m->t.rows, 1, dots, 1);
+            for (r = 0; r < m->t.rows; r++) {
+                const int8_t *row = m->w + (size_t)r * (size_t)m->t.n;
+                for (k = 0, want = 0; k < m->t.n; k++) want += row[k] * q[k];
+                FUZZ_CHECK_MSG(dots[r] == want, "%s, row %d: %d, not %d", kernels->name, r,
+                               (int)dots[r], (int)want);
+            }
+        }
+        free(out);
+        free(rows);
+    }
+    free(q);
+    free(dots);
+}
+
+FUZZ_TARGET(import) {
+    fuzz_input in = {data, size};
+    import_matrix m;
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_result r;
+    uint64_t dims[2];
+    uint32_t damage, i;
+    float scale;
+    import_shape(&in, &m.t);
+    r = bitnet_ternary_check(&m.t, "x", &err);
+    fuzz_check_error(r, &err);
+    if (r != BITNET_OK) return;
+    dims[0] = (uint64_t)m.t.n;
+    dims[1] = (uint64_t)m.t.rows;
+    m.n = (size_t)m.t.n * (size_t)m.t.rows;
+    m.size = (size_t)bitnet_tensor_size(m.t.type, 2, dims);
+    FUZZ_CHECK(m.n <= IMPORT_MAX && m.size > 0);
+    m.data = (uint8_t *)gb_malloc(m.size);
+    m.mask = (uint8_t *)gb_malloc(m.size);
+    m.w = (int8_t *)gb_malloc(m.n);
+    m.again = (int8_t *)gb_malloc(m.n);
+    damage = fuzz_uint(&in, 1);
+    scale = bitnet__float_from_bits(fuzz_uint(&in, 2) << 16);
+    /* the weights are the input's bytes; those of the tensor come from them, or are the input's */
+    fuzz_fill(&in, m.w, m.n);
+    for (i = 0; i < m.n; i++) m.w[i] = (int8_t)((uint8_t)m.w[i] % 3 - 1);
+    import_find_mask(&m);
+    if (damage & 1) fuzz_fill(&in, m.data, m.size);
+    else import_scale(&m, scale);
+    for (i = 0; i < damage >> 6; i++) {
+        const uint32_t at = fuzz_uint(&in, 2) % (uint32_t)m.size;
+        m.data[at] = (uint8_t)fuzz_uint(&in, 1);
+    }
+    memset(m.w, 0x55, m.n);
+    r = bitnet_ternary_unpack(&m.t, m.data, 0, m.t.rows, m.w, &err);
+    fuzz_check_error(r, &err);
+    FUZZ_CHECK(r == BITNET_OK || (r == BITNET_ERR_FORMAT && strstr(err.text, "at row ")));
+    if (r == BITNET_OK) {
+        for (i = 0; i < m.n; i++) FUZZ_CHECK(m.w[i] >= -1 && m.w[i] <= 1);
+        import_pack_again(&m);
+        import_rows(&m, &in);
+    }
+    import_load(&m, &in, r);
+    if (r == BITNET_OK) import_scale(&m, 0);
+    free(m.data);
+    free(m.mask);
+    free(m.w);
+    free(m.again);
+}

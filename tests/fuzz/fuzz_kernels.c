@@ -1,0 +1,180 @@
+/* Every usable kernel table against the scalar one: the same bits from the same bytes, in blocks of
+   exactly their size and at any address. The input: entry, shape, offset, then bytes. */
+#include "fuzz.h"
+
+enum {
+    KERNELS_QUANTIZE, KERNELS_TERNARY, KERNELS_F32, KERNELS_F16, KERNELS_BF16, KERNELS_KEYS,
+    KERNELS_MIX_F32, KERNELS_MIX_F16, KERNELS_SOFTMAX, KERNELS_ROPE, KERNELS_STORE,
+    KERNELS_DEQUANTIZE, KERNELS_RELU2, KERNELS_RMSNORM, KERNELS_U8, KERNELS_ENTRIES
+};
+
+/* A call's arguments; weights at an odd address if need be. */
+typedef struct kernels_call {
+    int entry, n, rows, cols, spare, flag;     /* spare: elements between rows of results */
+    uint8_t *w_block, *w;
+    float *x;                          /* [cols][n], and as much again */
+    int8_t *q;                         /* [cols][n] */
+    int32_t *sums, *dots;              /* [cols]; [n] */
+    float f;
+} kernels_call;
+
+/* Results of one table: floats and integers, with what lies between them. */
+typedef struct kernels_results { float *y; int32_t *dots; int8_t *q; size_t n; float scale; }
+kernels_results;
+
+static uint8_t *kernels_pack(const bitnet_kernels *k, const kernels_call *a) {
+    const size_t size = k->packed_bytes(a->n, a->rows);
+    uint8_t *packed = (uint8_t *)gb_malloc(size), *ours = (uint8_t *)gb_malloc(size);
+    const int bad = k->pack(a->w, a->n, a->rows, packed);
+    FUZZ_CHECK(bad == bitnet__pack_tl2_scalar(a->w, a->n, a->rows, ours));
+    free(ours);
+    if (!bad) return packed;
+    free(packed);
+    return 0;
+}
+
+static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_results *r) {
+    const size_t stride = (size_t)(a->rows + a->spare);
+    uint8_t *packed = 0;
+    int c;
+    switch (a->entry) {
+        case KERNELS_QUANTIZE: r->scale = k->quantize(a->x, a->n, r->q, r->dots); break;
+        case KERNELS_TERNARY:
+            if (k->pack && !(packed = kernels_pack(k, a))) {   /* a code 3: scalar's instead */
+                bitnet__dotrows_i2s_scalar(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots,
+                                           stride);
+                break;
+            }
+            k->dotrows_ternary(packed ? packed : a->w, a->q, a->sums, a->n, a->rows, a->cols,
+                               r->dots, stride);
+            free(packed);
+            break;
+        case KERNELS_F32: k->dotrows_f32(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
+        case KERNELS_F16: k->dotrows_f16(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
+        case KERNELS_BF16: k->dotrows_bf16(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
+        case KERNELS_KEYS: k->keys_f16(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
+        case KERNELS_MIX_F32:
+        case KERNELS_MIX_F16:
+            memcpy(r->y, a->x, (size_t)a->n * (size_t)a->cols * sizeof *r->y);
+            (a->entry == KERNELS_MIX_F32 ? k->mixrows_f32 : k->mixrows_f16)(
+                a->w, (size_t)a->n, a->x, (size_t)a->rows, a->n, a->rows, a->cols, r->y);
+            break;
+        case KERNELS_SOFTMAX:
+            memcpy(r->y, a->x, (size_t)a->n * sizeof *r->y);
+            k->softmax(r->y, a->n, a->f, a->flag);
+            break;
+        case KERNELS_ROPE: k->rope(a->x, a->x + a->n, a->rows % (a->n + 1) / 2 * 2, a->n, a->flag,
+                                   r->y); break;
+        case KERNELS_STORE: k->store_f16(a->x, a->n, (uint8_t *)r->y); break;
+        case KERNELS_DEQUANTIZE:
+            memcpy(r->y, a->x, (size_t)a->n * sizeof *r->y);
+            k->dequantize(a->dots, a->f, a->n, a->flag, r->y);
+            break;
+        case KERNELS_RELU2:
+            k->relu2_gate(a->dots, a->f, a->dots + a->n, 0.25f * a->f, a->n, r->y);
+            break;
+        case KERNELS_RMSNORM: k->rmsnorm(a->x, a->x + a->n, a->n, 1e-5f, r->y); break;
+        default: k->dotrows_u8(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots, stride); break;
+    }
+    for (c = 0; a->entry == KERNELS_STORE && c < a->n; c++) {
+        const float h = bitnet__load_f16((const uint8_t *)r->y + 2 * c);
+        if (h != h) memset((uint8_t *)r->y + 2 * c, 0xFF, 2);  /* the payload of a NaN is free */
+    }
+}
+
+static kernels_results kernels_room(const kernels_call *a) {
+    kernels_results r;
+    const size_t rows = (size_t)(a->rows + a->spare) * (size_t)a->cols;
+    const size_t n = (size_t)a->n * (size_t)a->cols;
+    r.n = rows > n ? rows : n;
+    r.y = (float *)gb_malloc(r.n * sizeof *r.y);
+    r.dots = (int32_t *)gb_malloc(r.n * sizeof *r.dots);
+    r.q = (int8_t *)gb_malloc(r.n);
+    r.scale = 0;
+    memset(r.y, 0x4A, r.n * sizeof *r.y);
+    memset(r.dots, 0x4A, r.n * sizeof *r.dots);
+    memset(r.q, 0x4A, r.n);
+    return r;
+}
+
+static void kernels_free(kernels_results *r) {
+    free(r->y);
+    free(r->dots);
+    free(r->q);
+}
+
+/* What the entries ask of their arguments. */
+static void kernels_prepare(kernels_call *a, size_t x_size) {
+    const int n = a->n * a->cols;
+    int i, c;
+    for (i = 0; i < (int)x_size && (a->entry == KERNELS_KEYS || a->entry == KERNELS_MIX_F16); i++) {
+        a->x[i] = bitnet__shorten(a->x[i]);
+        if (a->x[i] != a->x[i]) a->x[i] = 0;
+    }
+    for (i = 0; i < n && a->entry == KERNELS_U8; i++) a->q[i] = (int8_t)(a->q[i] / 2);
+    for (c = 0; c < a->cols; c++)
+        for (i = 0, a->sums[c] = 0; i < a->n; i++) a->sums[c] += a->q[c * a->n + i];
+}
+
+FUZZ_TARGET(kernels) {
+    fuzz_input in = {data, size};
+    kernels_call a;
+    kernels_results want, got;
+    const bitnet_kernels scalar = bitnet__fill_kernels(&bitnet__kernels_scalar);
+    size_t offset, w_size, x_size;
+    int i, tame;
+    a.entry = fuzz_range(&in, 0, KERNELS_ENTRIES - 1);
+    a.n = a.entry == KERNELS_TERNARY ? 128 * fuzz_range(&in, 1, 10) : fuzz_range(&in, 1, 300);
+    a.rows = fuzz_range(&in, 1, 40);
+    a.cols = fuzz_range(&in, 1, 12);
+    a.spare = fuzz_range(&in, 0, 3);
+    a.flag = fuzz_range(&in, 0, 1);
+    offset = (size_t)fuzz_range(&in, 0, 3);
+    tame = fuzz_range(&in, 0, 3);
+    a.f = bitnet__float_from_bits(fuzz_uint(&in, 4));
+    x_size = 2 * (size_t)a.n * (size_t)a.cols + (size_t)a.rows * (size_t)a.cols;
+    w_size = (size_t)a.n * (size_t)a.rows;
+    w_size = a.entry == KERNELS_TERNARY ? w_size / 4 : a.entry == KERNELS_U8 ? w_size
+             : a.entry == KERNELS_F32 || a.entry == KERNELS_MIX_F32 ? 4 * w_size : 2 * w_size;
+    a.w_block = (uint8_t *)gb_malloc(w_size + offset);
+    a.w = a.w_block + offset;
+    a.x = (float *)gb_malloc(x_size * sizeof *a.x);
+    a.q = (int8_t *)gb_malloc((size_t)a.n * (size_t)a.cols);
+    a.sums = (int32_t *)gb_malloc((size_t)a.cols * sizeof *a.sums);
+    a.dots = (int32_t *)gb_malloc(2 * (size_t)a.n * sizeof *a.dots);
+    fuzz_fill(&in, a.w, w_size);
+    fuzz_fill(&in, a.x, x_size * sizeof *a.x);
+    fuzz_fill(&in, a.q, (size_t)a.n * (size_t)a.cols);
+    fuzz_fill(&in, a.dots, 2 * (size_t)a.n * sizeof *a.dots);
+    for (i = 0; tame && i < (int)x_size; i++) {    /* most bits make wild floats */
+        const int32_t v = (int32_t)bitnet__float_bits(a.x[i]);
+        a.x[i] = (float)(v >> 8) * (1.0f / 65536.0f);
+    }
+    for (i = 0; tame > 1 && a.entry == KERNELS_TERNARY && i < (int)w_size; i++)
+        a.w[i] ^= (uint8_t)(a.w[i] & a.w[i] >> 1 & 0x55);      /* no code 3 */
+    for (i = 0; tame > 1 && (a.entry == KERNELS_F16 || a.entry == KERNELS_KEYS ||
+                             a.entry == KERNELS_MIX_F16) && i < (int)w_size / 2; i++)
+        a.w[2 * i + 1] &= 0xBF;        /* below 2 */
+    kernels_prepare(&a, x_size);
+    want = kernels_room(&a);
+    kernels_run(&scalar, &a, &want);
+    for (i = 0; i < bitnet_kernels_count(); i++) {
+        bitnet_kernels k;
+        if (!bitnet_kernels_usable(bitnet_kernels_get(i))) continue;
+        k = bitnet__fill_kernels(bitnet_kernels_get(i));
+        got = kernels_room(&a);
+        kernels_run(&k, &a, &got);
+        FUZZ_CHECK_MSG(!memcmp(got.dots, want.dots, want.n * sizeof *want.dots) &&
+                       !memcmp(got.q, want.q, want.n) &&
+                       fuzz_same_floats(&got.scale, &want.scale, 1) &&
+                       fuzz_same_floats(got.y, want.y, want.n), "%s, entry %d, %d x %d x %d",
+                       k.name, a.entry, a.n, a.rows, a.cols);
+        kernels_free(&got);
+    }
+    kernels_free(&want);
+    free(a.w_block);
+    free(a.x);
+    free(a.q);
+    free(a.sums);
+    free(a.dots);
+}

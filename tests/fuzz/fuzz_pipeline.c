@@ -1,0 +1,263 @@
+/* A whole model, damaged, from loading to text. The input chooses one of a few small models and
+   lists changes of places that the file's own directory names: whatever loads has to run, the same
+   in two kernel tables, within its memory and without a leak. */
+#include "fuzz.h"
+
+enum { PIPELINE_MODELS = 12 };
+
+typedef struct pipeline_model {
+    gb_model g;
+    bitnet_tile tile;
+    bitnet_gguf *file;                 /* the undamaged one: where things are */
+    uint64_t n_keys, n_tensors;
+} pipeline_model;
+
+/* The ternary type that pipeline_encode writes, and its tile. */
+static uint32_t pipeline_type;
+static bitnet_tile pipeline_tile;
+
+static uint8_t *pipeline_encode(gb_linear *l, uint32_t *type, size_t *size) {
+    bitnet_ternary t;
+    uint64_t dims[2];
+    uint8_t *p;
+    memset(&t, 0, sizeof t);
+    t.type = *type = pipeline_type;
+    t.n = l->n_in;
+    t.rows = l->n_out;
+    t.tile = pipeline_tile;
+    FUZZ_CHECK(!bitnet_ternary_check(&t, "x", 0));
+    dims[0] = (uint64_t)t.n;
+    dims[1] = (uint64_t)t.rows;
+    *size = (size_t)bitnet_tensor_size(t.type, 2, dims);
+    p = (uint8_t *)gb_malloc(*size);
+    memset(p, 0, *size);
+    l->scale = 0.125f;                 /* an F16, too */
+    FUZZ_CHECK(!bitnet_ternary_pack(&t, l->w, 0, t.rows, p, 0));
+    FUZZ_CHECK(!bitnet_ternary_set_scale(&t, l->scale, p, 0));
+    return p;
+}
+
+/* Built when first asked for, and kept. */
+static pipeline_model *pipeline_get(int i) {
+    static pipeline_model models[PIPELINE_MODELS];
+    static const struct {
+        const char *arch;
+        int dim, heads, kv_heads, layers, untied, pre;
+        uint32_t embed, head, type;
+        bitnet_i2s_layout packing;
+        bitnet_tile tile;
+    } kinds[PIPELINE_MODELS] = {
+        {0, 64, 2, 1, 1, 0, 0, 1, 0, 0, BITNET_I2S_128, {0, 0, 0}},
+        {0, 64, 1, 1, 1, 0, 0, 0, 0, 0, BITNET_I2S_64, {0, 0, 0}},
+        {"bitnet", 64, 2, 2, 2, 0, 0, 30, 0, 0, BITNET_I2S_4ROW, {0, 0, 0}},
+        {"llama", 64, 4, 2, 1, 0, 0, 1, 0, 0, BITNET_I2S_128, {0, 0, 0}},
+        {"llama", 64, 2, 1, 1, 1, 0, 30, 1, BITNET_TENSOR_TL1, BITNET_I2S_128, {32, 64, 32}},
+        {0, 96, 3, 1, 1, 0, 0, 1, 0, 0, BITNET_I2S_4ROW, {0, 0, 0}},
+        {"bitnet-25", 64, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TL1, BITNET_I2S_128, {16, 32, 16}},
+        {"bitnet", 128, 2, 1, 1, 0, 0, 1, 0, 0, BITNET_I2S_128, {0, 0, 0}},
+        {0, 64, 2, 1, 1, 0, 0, 1, 0, 0, BITNET_I2S_128, {0, 0, 0}},
+        {0, 256, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TQ2_0, BITNET_I2S_128, {0, 0, 0}},
+        {0, 256, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TQ1_0, BITNET_I2S_128, {0, 0, 0}},
+        {0, 256, 2, 2, 1, 0, 0, 1, 0, BITNET_TENSOR_TL2, BITNET_I2S_128, {32, 192, 32}},
+    };
+    static const char *const words[] = {"the", " a"}, *const merges[] = {"t h", "h e", "th e"};
+    pipeline_model *m = &models[i];
+    gb_model *g = &m->g;
+    bitnet_gguf_key k;
+    bitnet_gguf_tensor t;
+    if (m->file) return m;
+    g->arch = kinds[i].arch;
+    g->dim = g->ffn = kinds[i].dim;
+    g->heads = kinds[i].heads;
+    g->kv_heads = kinds[i].kv_heads;
+    g->layers = kinds[i].layers;
+    g->untied = kinds[i].untied;
+    g->embed_type = kinds[i].embed;
+    g->head_type = kinds[i].head;
+    g->packing = kinds[i].packing;
+    g->no_sub_norms = g->arch && !strcmp(g->arch, "llama");
+    g->n_ctx = 16;
+    g->eps = 1e-5f;
+    g->freq_base = 10000.0f;
+    g->scale_suffix = i == 8 ? "_scale" : i == 3 ? ".scale" : 0;
+    g->words = words;
+    g->n_words = 1;                    /* "the"; merges of it only where they can be */
+    g->merges = merges;
+    g->n_merges = 0;
+    g->seed = (uint64_t)i;
+    pipeline_type = kinds[i].type;
+    pipeline_tile = m->tile = kinds[i].tile;
+    if (pipeline_type) g->encode = pipeline_encode;
+    gb_make_model(g);
+    FUZZ_CHECK(!bitnet_gguf_open_memory(g->data, g->size, 0, &m->file, 0));
+    while (!bitnet_gguf_get_key(m->file, m->n_keys, &k)) m->n_keys++;
+    while (!bitnet_gguf_get_tensor(m->file, m->n_tensors, &t)) m->n_tensors++;
+    return m;
+}
+
+/* Numbers that hurt. */
+static uint64_t pipeline_number(fuzz_input *in) {
+    static const uint64_t numbers[] = {
+        0, 1, 2, 3, 5, 31, 63, 64, 65, 96, 127, 128, 255, 256, 257, 65535, 65536, 1 << 20, 1 << 24,
+        0x7fffffff, 0x80000000, 0xffffffff, (uint64_t)1 << 32, (uint64_t)1 << 40,
+        (uint64_t)1 << 62, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 31,
+        0x7f800000, 0x7fc00000, 0x7c00, 0x7e00          /* infinities and NaN of F32 and F16 */
+    };
+    const int i = fuzz_range(in, 0, 39);
+    return i < 32 ? numbers[i] : fuzz_uint(in, 4);
+}
+
+/* One change. Returns how long the file is then. */
+static size_t pipeline_change(fuzz_input *in, const pipeline_model *m, uint8_t *p, size_t size) {
+    const int what = fuzz_range(in, 0, 15);
+    bitnet_gguf_key k;
+    bitnet_gguf_tensor t;
+    uint64_t at = 0, v;
+    int bytes = 4, i;
+    FUZZ_CHECK(!bitnet_gguf_get_key(m->file, (uint64_t)fuzz_range(in, 0, 255) % m->n_keys, &k));
+    FUZZ_CHECK(!bitnet_gguf_get_tensor(m->file, (uint64_t)fuzz_range(in, 0, 255) % m->n_tensors,
+                                       &t));
+    v = pipeline_number(in);
+    if (what < 8 && k.value.type == BITNET_GGUF_ARRAY) at = (uint64_t)fuzz_uint(in, 2) * 4;
+    switch (what) {
+        case 0: case 1: case 2: case 3:            /* a value, or an element of an array */
+            at = (uint64_t)(k.value.data - m->g.data) + (k.value.size > 4 ? at % (k.value.size - 3)
+                                                                           : 0);
+            bytes = k.value.size < 4 ? (int)k.value.size : 4;
+            break;
+        case 4: at = (uint64_t)(k.value.data - m->g.data) - 8; bytes = 8; break;   /* a count */
+        case 5: at = (uint64_t)(k.value.data - m->g.data) - 4; break;              /* a type */
+        case 6: at = 8 + 8 * (v & 1); bytes = 8; v = pipeline_number(in); break;   /* a preamble */
+        case 7: return (size_t)(v % (size + 1));                                    /* a cut */
+        case 8: case 9: case 10: case 11: {        /* a tensor's dimensions, type, place */
+            const uint8_t *name = m->g.data;
+            const size_t n = strlen(t.name);
+            while (memcmp(name, t.name, n) || bitnet__get_u32(name + n) != (uint32_t)t.n_dims) name++;
+            at = (uint64_t)(name - m->g.data) + n + (what == 8 ? 0 : what == 9 ? 4 : 4 + 8u *
+                 (uint32_t)t.n_dims + (what == 10 ? 0 : 4));
+            bytes = what == 8 || what == 10 ? 4 : 8;
+            break;
+        }
+        case 12: case 13:                          /* weights, most often scales */
+            at = t.offset + (v & 1 ? fuzz_uint(in, 2) % t.size : t.size - (t.size < 32 ? 4 : 32));
+            bytes = (int)(t.size < 4 ? t.size : 4);
+            v = pipeline_number(in);
+            break;
+        default: at = fuzz_uint(in, 2); bytes = 1; break;      /* anything of the header */
+    }
+    for (i = 0; i < bytes && at + (uint64_t)i < size; i++) p[at + (uint64_t)i] = (uint8_t)(v >> 8 * i);
+    return size;
+}
+
+/* Text, logits of both tables, a few tokens. */
+static void pipeline_use(bitnet_model *const *m) {
+    static const char text[] = "the tht <|eot_id|> \xFF";
+    bitnet_model_info info;
+    bitnet_ctx_params p;
+    bitnet_ctx *c[2] = {0, 0};
+    bitnet_generate_params gen;
+    bitnet_sampler s;
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_token tokens[8], pair[2];
+    bitnet_result r[2];
+    int i, n, k;
+    bitnet_model_get_info(m[0], &info);
+    n = bitnet_tokenize(m[0], text, sizeof text - 1, BITNET_ADD_BOS, tokens, 8);
+    for (i = 0; i < n && i < 8; i++) FUZZ_CHECK(tokens[i] >= 0 && tokens[i] < info.n_vocab);
+    FUZZ_CHECK(info.bos < info.n_vocab && info.eos < info.n_vocab && info.eot < info.n_vocab);
+    if (info.n_vocab > 2000 || info.n_layers > 4) return;      /* no time for it */
+    memset(&p, 0, sizeof p);
+    p.n_ctx = 6;
+    p.n_batch = p.n_logits = 2;
+    p.n_threads = 1;
+    pair[0] = 't';
+    pair[1] = info.n_vocab - 1;
+    for (i = 0; i < 2; i++) {
+        r[i] = bitnet_ctx_create(m[i], &p, &c[i], &err);
+        fuzz_check_error(r[i], &err);
+        if (r[i] == BITNET_OK) r[i] = bitnet_eval(c[i], pair, 2, 1, &err);
+        fuzz_check_error(r[i], &err);
+    }
+    FUZZ_CHECK(r[0] == r[1]);
+    for (k = 0; k < 2 && r[0] == BITNET_OK; k++) {
+        const float *a = bitnet_logits(c[0], k), *b = bitnet_logits(c[1], k);
+        FUZZ_CHECK(a && b && fuzz_same_floats(a, b, (size_t)info.n_vocab));
+    }
+    memset(&s, 0, sizeof s);
+    s.temperature = 1.0f;
+    s.top_k = 5;
+    memset(&gen, 0, sizeof gen);
+    gen.prompt = tokens;
+    gen.n_prompt = n < 2 ? n : 2;
+    gen.sampler = &s;
+    if (r[0] == BITNET_OK) {
+        bitnet_token t = bitnet_sample(c[0], &s);
+        FUZZ_CHECK(t >= 0 && t < info.n_vocab);
+        fuzz_check_error(bitnet_generate(c[0], &gen, 0, &err), &err);
+    }
+    bitnet_ctx_free(c[0]);
+    bitnet_ctx_free(c[1]);
+}
+
+FUZZ_TARGET(pipeline) {
+    fuzz_input in = {data, size};
+    const int chosen = fuzz_range(&in, 0, 255), fail = fuzz_range(&in, 0, 63);
+    const pipeline_model *m = pipeline_get(chosen < 252 ? chosen % (PIPELINE_MODELS - 3)
+                                                        : PIPELINE_MODELS - 3 + chosen % 3);
+    const int other = fuzz_range(&in, 0, 15) % bitnet_kernels_count();
+    size_t n = m->g.size;
+    uint8_t *file = (uint8_t *)gb_malloc(n);
+    gb_counter count[2];
+    gb_reader reader;
+    bitnet_model *models[2] = {0, 0};
+    bitnet_error err[2] = {{BITNET_OK, ""}, {BITNET_OK, ""}};
+    bitnet_result r[2] = {BITNET_OK, BITNET_OK};
+    int i;
+    memcpy(file, m->g.data, n);
+    for (i = 0; i < 8 && in.n > 0; i++) n = pipeline_change(&in, m, file, n);
+    if (n < m->g.size) {               /* a block of exactly that size */
+        uint8_t *exact = (uint8_t *)gb_malloc(n);
+        memcpy(exact, file, n);
+        free(file);
+        file = exact;
+    }
+    for (i = 0; i < 2; i++) {
+        const bitnet_io io = gb_io(&reader, file, n);
+        bitnet_model_params p;
+        memset(&p, 0, sizeof p);
+        p.allocator = gb_counting(&count[i]);
+        p.i2s_layout = m->g.packing;
+        p.tile = m->tile;
+        if (i == 0 || !bitnet_kernels_usable(bitnet_kernels_get(other)))
+            p.kernels = bitnet_kernels_find("scalar");
+        else p.kernels = bitnet_kernels_get(other);
+        r[i] = i ? bitnet_model_load_io(&io, &p, &models[i], &err[i])
+                 : bitnet_model_load_memory(file, n, &p, &models[i], &err[i]);
+        fuzz_check_error(r[i], &err[i]);
+        FUZZ_CHECK((r[i] == BITNET_OK) == (models[i] != 0));
+        FUZZ_CHECK_MSG(count[i].peak <= 4 * n + sizeof(bitnet_model) + 1024, "%lu for %lu: %s",
+                       (unsigned long)count[i].peak, (unsigned long)n, err[i].text);
+    }
+    FUZZ_CHECK(!reader.past_end);
+    /* packing kernels alone refuse a code 3; else all is the same, in the same words */
+    if (!strstr(err[1].text, "cannot pack it"))
+        FUZZ_CHECK_MSG(r[0] == r[1] && !strcmp(err[0].text, err[1].text), "%s / %s", err[0].text,
+                       err[1].text);
+    if (models[0] && models[1]) pipeline_use(models);
+    for (i = 0; i < 2; i++) {
+        bitnet_model_free(models[i]);
+        FUZZ_CHECK(count[i].live == 0);
+    }
+    if (fail < 40) {                   /* an allocation that fails */
+        bitnet_model_params p;
+        memset(&p, 0, sizeof p);
+        p.allocator = gb_counting(&count[0]);
+        p.i2s_layout = m->g.packing;
+        p.tile = m->tile;
+        count[0].fail_at = fail;
+        fuzz_check_error(bitnet_model_load_memory(file, n, &p, &models[0], &err[0]), &err[0]);
+        bitnet_model_free(models[0]);
+        FUZZ_CHECK(count[0].live == 0);
+    }
+    free(file);
+}

@@ -1,0 +1,188 @@
+/* What convert.c reads of a Hugging Face folder. The input is the folder: a byte that says which
+   file, its bytes, FF FE, the next one. To keep inputs small, FF FC in a JSON file stands for the
+   256 tokens that each vocabulary needs, "x": 0, ...; and the header of a safetensors file ends
+   with FF FD: its length is put in front, and the two bytes that follow are how many bytes of data
+   are made from the rest. Without it the bytes are the file as it is. */
+#include "fuzz.h"
+#include "../../examples/convert_json.h"
+#include "../../examples/convert_files.h"
+#include "../../examples/convert_safetensors.h"
+#include "../../examples/convert_tokenizer.h"
+#include "../../examples/convert_hf.h"
+#include "../../examples/convert_hf_weights.h"
+
+static const char *const folder_files[] = {
+    "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+    "chat_template.jinja", "model.safetensors.index.json", "a.safetensors"
+};
+enum { FOLDER_FILES = sizeof folder_files / sizeof folder_files[0] };
+
+/* Every node lies in the text, every next in the array, and children fill their parents. */
+static int folder_json_sound(const json *j) {
+    uint32_t i, k, node;
+    for (i = JSON_ROOT; i < j->n_nodes; i++) {
+        const json_node *s = &j->nodes[i];
+        if (s->next <= i || s->next > j->n_nodes || s->at > j->size || s->len > j->size - s->at)
+            return 0;
+        for (k = 0, node = i + 1; k < s->n; k++) {
+            if (node >= s->next) return 0;
+            if (s->type == JSON_OBJECT && j->nodes[node++].type != JSON_STRING) return 0;
+            if (node >= s->next) return 0;
+            node = j->nodes[node].next;
+        }
+        if (node != s->next) return 0;
+    }
+    return j->n_nodes > JSON_ROOT && j->nodes[JSON_ROOT].next == j->n_nodes;
+}
+
+static void folder_json(const uint8_t *p, size_t n) {
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_result r;
+    uint64_t v;
+    json j;
+    memset(&j, 0, sizeof j);
+    snprintf(j.name, sizeof j.name, "x");
+    j.size = n;
+    j.text = (char *)gb_malloc(n + 1);
+    if (n) memcpy(j.text, p, n);
+    j.text[n] = 0;
+    r = json_parse(&j, &err);
+    fuzz_check_error(r, &err);
+    if (r == BITNET_OK) {
+        FUZZ_CHECK(folder_json_sound(&j));
+        json_get(&j, JSON_ROOT, "a");
+        json_uint(&j, JSON_ROOT, &v);
+    }
+    json_free(&j);
+}
+
+/* Where the pair FF, second is in p[n), or n. */
+static size_t folder_find(const uint8_t *p, size_t n, int second) {
+    size_t i;
+    for (i = 0; i + 1 < n; i++)
+        if (p[i] == 0xFF && p[i + 1] == second) return i;
+    return n;
+}
+
+static void folder_put_tokens(gb_buf *b) {
+    char text[32];
+    int i;
+    for (i = 0; i < 256; i++) {
+        const uint32_t cp = gb_spell_byte(i);
+        char c[3] = {(char)cp, 0, 0};
+        if (cp >= 128) json_put_utf8(c, cp);
+        snprintf(text, sizeof text, "%s\"%s%s\":%d", i ? "," : "",
+                 cp == '"' || cp == '\\' ? "\\" : "", c, i);
+        gb_put(b, text, strlen(text));
+    }
+}
+
+static void folder_put(const char *name, const uint8_t *p, size_t n) {
+    const int tensors = strstr(name, "safetensors") && !strstr(name, "json");
+    const size_t at = folder_find(p, n, tensors ? 0xFD : 0xFC);
+    gb_buf b = {0, 0, 0};
+    if (at < n && tensors) {
+        fuzz_input rest = {p + at + 2, n - at - 2};
+        const size_t size = fuzz_uint(&rest, 2);
+        uint8_t *filled = (uint8_t *)gb_malloc(size);
+        fuzz_fill(&rest, filled, size);
+        gb_uint(&b, at, 8);
+        gb_put(&b, p, at);
+        gb_put(&b, filled, size);
+        free(filled);
+    } else {
+        gb_put(&b, p, at);
+        if (at < n) {
+            folder_put_tokens(&b);
+            gb_put(&b, p + at + 2, n - at - 2);
+        }
+    }
+    fuzz_put_file(name, b.p ? b.p : (const uint8_t *)"", b.n);
+    free(b.p);
+}
+
+static int folder_write(void *ud, const void *p, size_t n) {
+    (void)ud; (void)p; (void)n;
+    return 0;
+}
+
+static void folder_quantize(uint32_t type, const float *x, uint64_t n, uint8_t *out) {
+    bitnet_error err = {BITNET_OK, ""};
+    fuzz_check_error(bitnet_floats_pack(type, x, (int32_t)n, out, &err), &err);
+}
+
+static void folder_open(int head) {
+    static const uint32_t heads[] = {BITNET_TENSOR_F16, BITNET_TENSOR_F32, BITNET_TENSOR_BF16,
+                                     BITNET_TENSOR_Q8_0};
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_result r;
+    bitnet_gguf_writer w;
+    hf_options o;
+    hf_model h;
+    char dir[256];
+    snprintf(dir, sizeof dir, "%s", fuzz_path(folder_files[0]));
+    *strrchr(dir, '/') = 0;
+    memset(&o, 0, sizeof o);
+    o.head_type = heads[head % 4];
+    o.quantize_fn = folder_quantize;
+    o.pre = head & 8 ? "falcon3" : 0;
+    r = hf_open(&h, dir, &o, &err);
+    fuzz_check_error(r, &err);
+    if (r == BITNET_OK) {
+        memset(&w, 0, sizeof w);
+        w.write_fn = folder_write;
+        r = hf_write(&h, &w, &err);
+        fuzz_check_error(r, &err);
+        bitnet_gguf_writer_free(&w);
+    }
+    hf_close(&h);
+}
+
+/* The tensors alone, and the tokenizer alone: of a folder that lacks the rest. */
+static void folder_parts(void) {
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_result r;
+    uint8_t bytes[64];
+    st_model m;
+    json config;
+    char dir[256];
+    tok t;
+    uint32_t i;
+    snprintf(dir, sizeof dir, "%s", fuzz_path(folder_files[0]));
+    *strrchr(dir, '/') = 0;
+    r = st_open(&m, dir, &err);
+    fuzz_check_error(r, &err);
+    for (i = 0; i < m.n_tensors && r == BITNET_OK; i++) {
+        const st_tensor *s = &m.tensors[i];
+        const size_t n = s->size < sizeof bytes ? (size_t)s->size : sizeof bytes;
+        FUZZ_CHECK(s->n * s->item == s->size && s->offset <= m.files[s->file].size);
+        FUZZ_CHECK(!st_read(&m, s, s->size - n, bytes, n, &err));
+        FUZZ_CHECK(st_find(&m, s->name, s->name_len) == s);
+    }
+    st_close(&m);
+    memset(&config, 0, sizeof config);
+    snprintf(config.name, sizeof config.name, "config.json");
+    fuzz_check_error(tok_open(&t, dir, &config, 300, 0, &err), &err);
+    tok_free(&t);
+}
+
+FUZZ_TARGET(safetensors) {
+    int present[FOLDER_FILES] = {0}, i, head = 0;
+    while (size > 0) {
+        const size_t n = folder_find(data + 1, size - 1, 0xFE);
+        i = data[0] % 16;
+        if (!present[0] && !present[1]) head = data[0] >> 4;
+        if (i == 15) folder_json(data + 1, n);
+        else if (!present[i % FOLDER_FILES]) {
+            present[i % FOLDER_FILES] = 1;
+            folder_put(folder_files[i % FOLDER_FILES], data + 1, n);
+        }
+        if (n == size - 1) break;
+        size -= n + 3;
+        data += n + 3;
+    }
+    for (i = 0; i < FOLDER_FILES; i++)
+        if (!present[i]) fuzz_put_file(folder_files[i], 0, 0);
+    if (present[1] || present[2] || present[5]) folder_parts();
+    if (present[0]) folder_open(head);
+}

@@ -1,0 +1,154 @@
+#!/bin/sh
+# Fuzzing, called by build.sh from the repository's root; see tests/fuzz/README.md.
+#
+#   run.sh fuzz SECONDS [TARGET...]   each target for so long, as many at a time as there are
+#                                     processors; corpora grow in build/fuzz/corpus
+#   run.sh coverage [TARGET...]       lines and branches of bitnet.h that all inputs reach
+#   run.sh replay CC FLAGS...         the program that runs inputs once, to build/fuzz-replay
+#
+# CLANG   a clang with libFuzzer (clang)
+set -eu
+
+CLANG=${CLANG:-clang}
+TARGETS="gguf tokenizer chat sampler safetensors import kernels pipeline"
+FLAGS="-std=c99 -g -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+SANITIZERS="-fsanitize=address,undefined -fno-sanitize-recover=all"
+OUT=build/fuzz
+
+run() { echo "+ $*"; "$@"; }
+fail() { echo "fuzz: $*" >&2; exit 1; }
+processors() { getconf _NPROCESSORS_ONLN || echo 2; }
+
+check_targets() {
+    for target; do
+        case " $TARGETS " in *" $target "*) ;; *) fail "'$target' is none of: $TARGETS" ;; esac
+    done
+}
+
+# Everything that is known: seeds, regressions, and what was found before.
+corpora() { ls -d "tests/fuzz/corpus/$1" "tests/fuzz/regressions/$1" "$OUT/corpus/$1" 2>/dev/null; }
+
+# clang takes minutes for the sanitized program, hence one for all targets, which its name chooses.
+build_fuzz() {
+    command -v "$CLANG" >/dev/null 2>&1 ||
+        fail "$CLANG is not installed (Debian: clang libclang-rt-14-dev, or CLANG=...)"
+    mkdir -p $OUT
+    echo 'int LLVMFuzzerTestOneInput(const char *p, long n) { return p && n < 0; }' >$OUT/empty.c
+    "$CLANG" -fsanitize=fuzzer $OUT/empty.c -o $OUT/empty 2>$OUT/empty.log ||
+        fail "$CLANG has no libFuzzer (Debian: libclang-rt-14-dev); see $OUT/empty.log"
+    if [ ! -x $OUT/all ] ||
+        [ -n "$(find bitnet*.h examples/*.h tests/*.h tests/fuzz/*.[ch] -newer $OUT/all)" ]; then
+        run "$CLANG" $FLAGS -O1 $SANITIZERS -fsanitize=fuzzer,float-cast-overflow tests/fuzz/all.c \
+            -o $OUT/all
+    fi
+    for target in $TARGETS; do ln -sf all "$OUT/fuzz-$target"; done
+}
+
+# fuzz_one SECONDS TARGET: its log goes to build/fuzz/TARGET.log.
+fuzz_one() {
+    mkdir -p "$OUT/corpus/$2" "$OUT/crashes" "$TMPDIR"
+    dict=
+    [ ! -e "tests/fuzz/$2.dict" ] || dict="-dict=tests/fuzz/$2.dict"
+    echo ".. $2"
+    # its own corpus first: what is new goes there
+    "$OUT/fuzz-$2" -max_total_time="$1" -max_len=16384 -timeout=20 -rss_limit_mb=2048 $dict \
+        -print_final_stats=1 -artifact_prefix="$OUT/crashes/$2-" "$OUT/corpus/$2" \
+        $(corpora "$2" | grep -v "^$OUT") >"$OUT/$2.log" 2>&1 || true
+}
+
+# A row of the table: target, executions, a second, edges, features, inputs, findings.
+row() {
+    awk -v target="$1" '
+        /^stat::number_of_executed_units/ { runs = $2 }
+        /^stat::average_exec_per_sec/ { rate = $2 }
+        / cov: / {
+            for (i = 1; i < NF; i++) {
+                if ($i == "cov:") edges = $(i + 1)
+                if ($i == "ft:") features = $(i + 1)
+                if ($i == "corp:") { split($(i + 1), c, "/"); inputs = c[1] }
+            }
+            if (!runs || $1 + 0 < 0) {}
+            seen = substr($1, 2)
+        }
+        /does not hold|^SUMMARY|runtime error/ { found++ }
+        /Test unit written/ { crashes++ }
+        END {
+            printf "%-12s %11d %8d %7d %9d %7d %9d\n", target, runs ? runs : seen, rate, edges,
+                features, inputs, crashes
+        }' "$OUT/$1.log"
+}
+
+fuzz() {
+    seconds=${1:-}
+    case $seconds in '' | *[!0-9]*) fail "how many seconds for each target?" ;; esac
+    shift
+    check_targets "$@"
+    [ $# -gt 0 ] || set -- $TARGETS
+    build_fuzz
+    rm -rf $OUT/crashes
+    for target; do rm -f "$OUT/$target.log"; done
+    printf '%s\n' "$@" | xargs -n 1 -P "$(processors)" sh "$0" one "$seconds"
+    echo
+    echo "target        executions   a sec.   edges  features  inputs  findings"
+    for target; do row "$target"; done
+    found=0
+    for crash in $OUT/crashes/*; do
+        [ -e "$crash" ] || continue
+        target=${crash##*/}
+        target=${target%%-*}
+        found=1
+        echo
+        echo "$target: $crash; replay: $OUT/fuzz-$target $crash"
+        grep -h -m 2 -E 'does not hold|runtime error|^SUMMARY|ERROR: ' "$OUT/$target.log" || true
+    done
+    for target; do
+        grep -q '^stat::number_of_executed_units' "$OUT/$target.log" || [ $found = 1 ] ||
+            fail "$target did not run; see $OUT/$target.log"
+    done
+    [ $found = 0 ]
+}
+
+# Without sanitizers, with clang's counters.
+coverage() {
+    check_targets "$@"
+    [ $# -gt 0 ] || set -- $TARGETS
+    version=$("$CLANG" -dumpversion 2>/dev/null) || fail "$CLANG is not installed"
+    tool=
+    for suffix in "-${version%%.*}" ''; do
+        ! command -v "llvm-cov$suffix" >/dev/null 2>&1 || { tool=$suffix; break; }
+    done
+    command -v "llvm-profdata$tool" >/dev/null 2>&1 || fail "llvm-cov is not installed (llvm)"
+    mkdir -p $OUT "$TMPDIR"
+    run "$CLANG" $FLAGS -O1 -DFUZZ_REPLAY -fprofile-instr-generate -fcoverage-mapping \
+        tests/fuzz/all.c -o $OUT/covered -lm
+    for target; do
+        LLVM_PROFILE_FILE=$OUT/$target.profraw $OUT/covered $(corpora "$target") 2>/dev/null ||
+            fail "$target: an input fails; see ./build.sh fuzz 1 $target"
+    done
+    run "llvm-profdata$tool" merge -o $OUT/profdata $(for t; do echo "$OUT/$t.profraw"; done)
+    "llvm-cov$tool" show $OUT/covered -instr-profile=$OUT/profdata -show-branches=count \
+        "$PWD/bitnet.h" >$OUT/coverage.txt
+    awk -f tests/fuzz/coverage.awk $OUT/coverage.txt
+    echo "lines with their counts: $OUT/coverage.txt"
+}
+
+# Inputs of some targets are folders: in memory, if that can be.
+if [ -z "${FUZZ_TMP:-}" ]; then
+    FUZZ_TMP=$PWD/$OUT/tmp
+    [ ! -w /dev/shm ] || FUZZ_TMP=/dev/shm/bitnet-fuzz-$$
+    export FUZZ_TMP
+    trap 'rm -rf "$FUZZ_TMP"' EXIT
+    trap 'exit 1' INT TERM
+fi
+export TMPDIR="$FUZZ_TMP"
+mkdir -p "$TMPDIR"
+command=$1
+shift
+case $command in
+    fuzz) fuzz "$@" ;;
+    one) fuzz_one "$@" ;;
+    coverage) coverage "$@" ;;
+    replay)
+        run "$@" $FLAGS -O1 $SANITIZERS -DFUZZ_REPLAY tests/fuzz/all.c -o build/fuzz-replay -lm &&
+            run build/fuzz-replay tests/fuzz/corpus/* $(ls -d tests/fuzz/regressions/* 2>/dev/null) ;;
+esac
