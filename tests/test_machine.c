@@ -63,7 +63,7 @@ static void mach_start(machine *x, gb_model g, const char *kernels) {
     x->io = gb_io(&x->reader, g.data, g.size);
     x->io.read_fn = mach_read;
     snprintf(x->path, sizeof x->path, "%.400s/bitnet-machine-%lx.gguf",
-             tmp && tmp[0] ? tmp : "/tmp", (unsigned long)time(0));
+             tmp && tmp[0] ? tmp : "/tmp", (unsigned long)time(0) ^ (unsigned long)(uintptr_t)g.data);
     f = fopen(x->path, "wb");
     if (!f || fwrite(g.data, 1, g.size, f) != g.size) x->path[0] = 0;
     if (f) fclose(f);
@@ -362,7 +362,9 @@ static void mach_load_refused(gb_model g, int n, const char *name, const char *k
         mach_refuse(&x, name, mach_load, TEST_CALLBACKS, BITNET_ERR_CANCELLED,
                     x.way == 1 ? 5 : 1);
         mach_refuse(&x, name, mach_load, TEST_READS, BITNET_ERR_IO, x.way == 1 ? 9 : 0);
+        test_cpus = 4;
         mach_refuse(&x, name, mach_load, TEST_SYSTEM, BITNET_OK, 0);
+        test_cpus = 0;
     }
     mach_end(&x);
 }
