@@ -63,7 +63,8 @@ static void mach_start(machine *x, gb_model g, const char *kernels) {
     x->io = gb_io(&x->reader, g.data, g.size);
     x->io.read_fn = mach_read;
     snprintf(x->path, sizeof x->path, "%.400s/bitnet-machine-%lx.gguf",
-             tmp && tmp[0] ? tmp : "/tmp", (unsigned long)time(0) ^ (unsigned long)(uintptr_t)g.data);
+             tmp && tmp[0] ? tmp : "/tmp",
+             (unsigned long)time(0) ^ (unsigned long)(uintptr_t)g.data);
     f = fopen(x->path, "wb");
     if (!f || fwrite(g.data, 1, g.size, f) != g.size) x->path[0] = 0;
     if (f) fclose(f);
