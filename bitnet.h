@@ -428,7 +428,7 @@ typedef struct bitnet_generate_params {
     const bitnet_token *prompt;  /* n_prompt tokens, appended to what the context holds, or ... */
     int32_t n_prompt;            /* 1 or more */
     const char *text;            /* ... if prompt is 0: NUL-terminated text, tokenized with the
-                                    file's BOS rule, special tokens not parsed */
+                                    file's BOS rule, special tokens not parsed; "" is BOS alone */
     int32_t max_tokens;          /* 0 or less: until the context is full */
     int32_t ignore_end;          /* 1: go on past end tokens */
     int32_t lookup;              /* most tokens to guess, 0..64; see LOOKUP DECODING */
@@ -755,7 +755,8 @@ BITNET_API bitnet_result bitnet_floats_pack(uint32_t type, const float *x, int32
    they were added, in pieces of any size. After a failure all calls return its code, so that it is
    enough to look at the end's; err has the text. Strings are copied. */
 typedef struct bitnet_gguf_writer {
-    int (*write_fn)(void *ud, const void *p, size_t n);   /* nonzero: it failed */
+    int (*write_fn)(void *ud, const void *p, size_t n);   /* nonzero: it failed; must not call the
+                                    writer */
     void *ud;
     bitnet_allocator allocator;  /* all zero: malloc */
     bitnet_error err;            /* the first failure */
