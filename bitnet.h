@@ -407,7 +407,7 @@ typedef struct bitnet_generate_params {
     int32_t lookup;              /* most tokens to guess, 0..64; see LOOKUP DECODING */
     bitnet_lookup_stats *lookup_stats;   /* may be 0 */
     bitnet_sampler *sampler;     /* 0: greedy; its rng advances */
-    const char *const *stop_strings;
+    const char *const *stop_strings;     /* UTF-8, not empty */
     int32_t n_stop_strings;
     /* Called once for each new token t, with the text that is now certain: whole code points, never
        part of a stop string, perhaps none (n = 0). A last call may follow with t = -1 and what had
@@ -6462,6 +6462,13 @@ typedef struct bitnet__generation {
 
 #define BITNET__MAX_LOOKUP 64
 
+static int bitnet__is_utf8(const char *text) {
+    const uint8_t *p = (const uint8_t *)text, *end = p + strlen(text);
+    uint32_t n = 1, cp;
+    for (; p < end && n > 0; p += n) n = bitnet__utf8_decode(p, end, &cp);
+    return n > 0;
+}
+
 /* Where the first stop string begins in the held text, or -1. */
 static int64_t bitnet__find_stop(const bitnet__generation *g) {
     size_t at;
@@ -6652,6 +6659,8 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
         const char *stop = params->stop_strings[i];
         if (!stop || !stop[0])
             return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is empty", (int)i);
+        if (!bitnet__is_utf8(stop))        /* it could match inside of a code point, and cut it */
+            return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is not UTF-8", (int)i);
         g.cap += strlen(stop);
     }
     g.held = (char *)bitnet__alloc(a, g.cap);
