@@ -434,7 +434,7 @@ typedef struct bitnet_generate_params {
     int32_t lookup;              /* most tokens to guess, 0..64; see LOOKUP DECODING */
     bitnet_lookup_stats *lookup_stats;   /* may be 0 */
     bitnet_sampler *sampler;     /* 0: greedy; its rng advances */
-    const char *const *stop_strings;     /* none of them 0 or empty */
+    const char *const *stop_strings;     /* UTF-8; none of them 0 or empty */
     int32_t n_stop_strings;      /* 0 or more */
     /* Called once for each new token t, with the text that is now certain: whole code points, never
        part of a stop string, perhaps none (n = 0). A last call may follow with t = -1 and what had
@@ -6972,6 +6972,13 @@ typedef struct bitnet__generation {
 
 #define BITNET__MAX_LOOKUP 64
 
+static int bitnet__is_utf8(const char *text) {
+    const uint8_t *p = (const uint8_t *)text, *end = p + strlen(text);
+    uint32_t n = 1, cp;
+    for (; p < end && n > 0; p += n) n = bitnet__utf8_decode(p, end, &cp);
+    return n > 0;
+}
+
 /* Where the first stop string begins in the held text, or -1. */
 static int64_t bitnet__find_stop(const bitnet__generation *g) {
     size_t at;
@@ -7173,9 +7180,13 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
     if (p->n_stop_strings < 0 || (p->n_stop_strings > 0 && !p->stop_strings))
         return bitnet__fail(err, BITNET_ERR_ARG, "there is no list of %lld stop strings",
                             (long long)p->n_stop_strings);
-    for (i = 0; i < p->n_stop_strings; i++)
-        if (!p->stop_strings[i] || !p->stop_strings[i][0])
+    for (i = 0; i < p->n_stop_strings; i++) {
+        const char *stop = p->stop_strings[i];
+        if (!stop || !stop[0])
             return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is empty", (int)i);
+        if (!bitnet__is_utf8(stop))        /* it could match inside of a code point, and cut it */
+            return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is not UTF-8", (int)i);
+    }
     return BITNET_OK;
 }
 
