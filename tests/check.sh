@@ -201,6 +201,18 @@ if command -v clang >/dev/null 2>&1; then
     foreign x86_64-apple-macos11
 else skip "MSVC and Apple: clang is not installed"; fi
 
+# What is left for MSVC when the conditions are decided, and no macro replaced: nothing of GNU's.
+mkdir -p $dir/empty
+for header in $(sed -n 's/^ *# *include <\([a-z_0-9]*\.h\)>.*/\1/p' bitnet*.h | sort -u); do
+    : >$dir/empty/$header
+done
+gnu='__attribute__|__builtin_|__asm__|__extension__|typeof|__atomic_|__sync_|[(][{]'
+for cpu in _M_X64 _M_IX86 _M_ARM64; do
+    expect "plain C for MSVC, $cpu" sh -c "gcc -E -fdirectives-only -nostdinc -isystem $dir/empty -I. \
+        -U__GNUC__ -U__unix__ -U__linux__ -U__x86_64__ -D_WIN32 -D_MSC_VER=1940 -D$cpu $dir/impl.c \
+        >$dir/msvc.i && grep -q InitializeSRWLock $dir/msvc.i && ! grep -nE '$gnu' $dir/msvc.i"
+done
+
 # ---- the header alone ----
 
 mkdir -p $dir/alone
