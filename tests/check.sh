@@ -87,7 +87,7 @@ same clang++ -std=c++11 -O2
 for c in "gcc c99 c11 c17 c2x" "clang c99 c11 c17 c2x" "clang-19 c99 c11 c17 c23" \
     "g++ c++11 c++14 c++17 c++20" "clang++ c++11 c++14 c++17 c++20" \
     "aarch64-linux-gnu-gcc c2x" "arm-linux-gnueabihf-gcc c2x" "s390x-linux-gnu-gcc c2x" \
-    "riscv64-linux-gnu-gcc c2x" "x86_64-w64-mingw32-gcc c2x" "i686-w64-mingw32-gcc c2x"; do
+    "riscv64-linux-gnu-gcc c2x" "x86_64-w64-mingw32-gcc c2x"; do
     compiler=${c%% *}
     command -v $compiler >/dev/null 2>&1 || { skip "syntax $c: $compiler is not installed"; continue; }
     for std in ${c#* }; do
