@@ -15,7 +15,8 @@
    hidden states (screen/), each 29th scale and each fifth combination (heads/), a tenth of the
    random texts (tokenizer/roundtrip), one prompt for each of five samplers, half as long
    (lookup/samplers), each third to sixth length (lookup/chain), each fifth place of a damaged file
-   (gguf/) and each eighth document (tiny/perplexity). */
+   (gguf/), an eighth of the most that a file can hold (hostile/) and each eighth document
+   (tiny/perplexity). */
 
 #include <stdarg.h>
 #include <time.h>
