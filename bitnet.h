@@ -3015,13 +3015,14 @@ static uint16_t bitnet__reader_name(bitnet__reader *r, uint64_t max, uint64_t *o
    */
 static void bitnet__reader_skip_strings(bitnet__reader *r, uint64_t n) {
     while (n > 0 && r->result == BITNET_OK) {
-        const uint8_t *p = r->src->data + r->pos, *end = r->src->data + r->src->have;
-        for (; n > 0 && (uint64_t)(end - p) >= 8; n--) {
-            uint64_t len = bitnet__get_u64(p);
-            if (len > (uint64_t)(end - p) - 8) break;
-            p += 8 + len;
+        const uint64_t have = r->src->have;
+        uint64_t pos = r->pos;         /* no pointers: their difference ends at 2 GB of 4 */
+        for (; n > 0 && have - pos >= 8; n--) {
+            const uint64_t len = bitnet__get_u64(r->src->data + pos);
+            if (len > have - pos - 8) break;
+            pos += 8 + len;
         }
-        r->pos = (uint64_t)(p - r->src->data);
+        r->pos = pos;
         if (n > 0) {                   /* past what is at hand: fetch more, or fail */
             uint64_t offset;
             bitnet__reader_string(r, &offset);
@@ -3949,9 +3950,9 @@ static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_
 }
 
 static bitnet_result bitnet__check_scale(const char *name, float scale, bitnet_error *err) {
-    if (scale >= -1e30f && scale <= 1e30f) return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_FORMAT,
-                        "the scale of tensor '%s' is not a usable number", name);
+    if (scale > 0.0f && scale <= 1e30f) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "the scale of tensor '%s' is %g, which is not a "
+                        "usable number", name, (double)scale);
 }
 
 /* The scale: the first F32 after the codes, or, as older converters wrote it, a tensor of its own.

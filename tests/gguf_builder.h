@@ -205,7 +205,7 @@ typedef struct gb_model {
     /* what linear tensors are written as (0: I2_S): a heap block; may change the scale */
     uint8_t *(*encode)(gb_linear *l, uint32_t *type, size_t *size);
     const char *scale_suffix;          /* "_scale" or ".scale": a tensor of its own (0: in place) */
-    int identity; /* 1: attn_output and ffn_down have scale 0: layers do nothing */
+    int identity; /* 1: attn_output and ffn_down are all zeros: layers do nothing */
     float eps, freq_base;              /* (1e-5 and 500000, and no keys) */
     const char *const *words;          /* more tokens behind the 256 bytes: raw bytes */
     int n_words;
@@ -311,12 +311,12 @@ static inline void gb_make_linear(gb_model *m, const char *name, int n_in, int n
     char scale_name[128];
     l->n_in = n_in;
     l->n_out = n_out;
-    l->scale = silent ? 0.0f : (float)(gb_uniform(&m->seed, 0.8, 1.6) * sqrt(2.0 / n_in));
+    l->scale = (float)(gb_uniform(&m->seed, 0.8, 1.6) * sqrt(2.0 / n_in));
     l->w = (int8_t *)gb_malloc(n);
     memset(bytes, 0, n / 4 + 32);
     for (i = 0; i < n; i++) {
         uint32_t r = gb_random(&m->seed) >> 30;
-        l->w[i] = (int8_t)(r == 0 ? -1 : r == 1 ? 1 : 0);
+        l->w[i] = (int8_t)(silent ? 0 : r == 0 ? -1 : r == 1 ? 1 : 0);
         at = gb_code_at(m->packing, (size_t)n_in, i, &shift);
         bytes[at] |= (uint8_t)((l->w[i] + 1) << shift);
     }

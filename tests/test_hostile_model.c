@@ -148,7 +148,8 @@ static void test_odd_scales(void) {
         {0x7fc00000u, BITNET_ERR_FORMAT}, {0xffc00001u, BITNET_ERR_FORMAT},     /* NaN */
         {0x7f800000u, BITNET_ERR_FORMAT}, {0xff800000u, BITNET_ERR_FORMAT},     /* infinities */
         {0x7149f2cau, BITNET_OK}, {0x7149f2cbu, BITNET_ERR_FORMAT},             /* 1e30 and above */
-        {0, BITNET_OK}, {0x80000000u, BITNET_OK}, {0xbf800000u, BITNET_OK}, {1, BITNET_OK}
+        {0, BITNET_ERR_FORMAT}, {0x80000000u, BITNET_ERR_FORMAT},               /* zeros */
+        {0xbf800000u, BITNET_ERR_FORMAT}, {1, BITNET_OK}                        /* -1, 1e-45 */
     };
     size_t i;
     for (i = 0; i < sizeof scales / sizeof scales[0]; i++) {
