@@ -15,7 +15,7 @@
    hidden states (screen/), each 29th scale and each fifth combination (heads/), a tenth of the
    random texts (tokenizer/roundtrip), one prompt for each of five samplers, half as long
    (lookup/samplers), each third to sixth length (lookup/chain), each fifth place of a damaged file
-   (gguf/), each wish refused alone or with all after it (machine/..._refused), 300 of 10000 cycles
+   (gguf/), each wish refused alone or with all after it (machine/..._refused), 100 of 10000 cycles
    (machine/cycles) and each eighth document (tiny/perplexity). */
 
 #include <stdarg.h>
