@@ -60,13 +60,29 @@
        kernels of their own yet; 32-bit ARM has only those that count in integers.
 
    SECURITY
-       A model file may be hostile: every length is checked against the bytes that are left before
-       it is used, counts have caps, and nothing recurses on input. Weights are checked, too: codes
-       that stand for no weight, scales and norms that are not finite are refused when a model is
-       loaded, and numbers that become so on the way end an evaluation. Nobody may write to a mapped
-       file (see MEMORY). Tokens and texts may hold any bytes. The library never prints, exits,
-       aborts or touches the environment. Kernel tables, hooks and pointers are the caller's, and
-       trusted.
+       Files     may be hostile. Every length, count and offset is checked against the bytes that
+                 are there before it is used, sums and products of them against wrapping; counts
+                 have caps, nothing recurses on input. A refusal takes time bounded by the file's
+                 size and at most four times that in memory, leaves nothing allocated, and says in
+                 one line of clean UTF-8 what is wrong and where. Weights are checked, too: codes that
+                 stand for no weight, scales and norms that are not finite are refused when a model
+                 is loaded, and numbers that become so on the way end an evaluation. What is
+                 accepted can be run: no token, key or weight of it leads out of bounds.
+       Prompts   may be hostile, and hold any bytes. The text of a special token becomes that token
+                 only with BITNET_PARSE_SPECIAL; in bitnet_chat_tokenize never, whoever's message it
+                 is. Give that flag to texts of your own only. What the model writes back is a
+                 stranger's text too: whole code points, but any of them, also those that a
+                 terminal or a page acts on.
+       The library never prints, exits, aborts, recurses on input, opens what it was not given, or
+       touches the environment or the network.
+       Trusted   are the program and what it passes: pointers and their sizes, hooks, allocators,
+                 kernel tables, parameters of tensors that are handed to kernels by themselves.
+       Not promised: that a file which breaks no rule holds the weights its name says (compare a
+       checksum from its publisher); that the model tells the truth, keeps a secret in its prompt or
+       does what a system message says; that time and memory traffic tell nothing about a prompt to
+       who can measure them; and anything at all if borrowed memory or a mapped file changes while
+       it is in use (MEMORY has what to do about files that others may write to).
+       To report a hole: README.md, "Security".
 
    BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
        BITNET_STATIC          every function is static: the library lives in one file of yours
@@ -1860,6 +1876,7 @@ static uint64_t bitnet__hash_bytes(const uint8_t *p, size_t n) {
         memcpy(&b, p + n - 4, 4);
         word = (uint64_t)a << 32 | b;
     } else if (n > 0) {
+        /* cppcheck-suppress objectIndex ; a single byte has n = 1 */
         word = (uint64_t)p[0] << 16 | (uint64_t)p[n >> 1] << 8 | p[n - 1];
     } else {
         word = 0;
@@ -2115,6 +2132,7 @@ static size_t bitnet__unspell(const uint16_t *map, const uint8_t **p, const uint
             cp = (cp & 0x1F) << 6 | (q[1] & 0x3Fu);
             length = 2;
         }
+        /* byte-level BPE alone comes here, with a map. NOLINTNEXTLINE */
         if (cp >= BITNET__SPELL_END || map[cp] == BITNET__NO_BYTE) break;
         dst[n++] = (uint8_t)map[cp];
         q += length;
@@ -4096,7 +4114,7 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
         bitnet_result r;
         if (!m->family->sub_norms &&
             (parts[k].norm == &l->attn_sub_norm || parts[k].norm == &l->ffn_sub_norm)) {
-            *parts[k].norm = 0;
+            *parts[k].norm = 0;   /* NOLINT: it is one of those two, hence not 0 */
             continue;
         }
         bitnet__format(name, "blk.%d.%s.weight", (int)i, parts[k].name);
@@ -4185,7 +4203,7 @@ static bitnet_result bitnet__load_rope_scaling(bitnet_model *m, bitnet_error *er
 static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     const bitnet__gguf *g = &m->gguf;
     char name[BITNET__TEXT];
-    int32_t value_length;
+    int32_t value_length = 0;
     bitnet_result r = bitnet__load_family(m, err);
     if (r != BITNET_OK) return r;
     /* Each layer has 9 tensors or 11: that bounds n_layers by what the file holds. */
@@ -5262,7 +5280,7 @@ static bitnet_result bitnet__judge_rows(const bitnet__packing *p, const char *na
         if (f->scale_row >= 0 && !first) first = f;
         if (f->scale_row >= 0 && first->scale != f->scale)
             return bitnet__fail_scales(name, first, f->scale, f->scale_row, f->scale_column, err);
-        if (f->flaw == bitnet__two_scales)
+        if (f->flaw == bitnet__two_scales && first)
             return bitnet__fail_scales(name, first, f->value, f->row, f->column, err);
         if (f->flaw && l->tile.BM)
             return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is no %s of tile %d,%d,%d: "
@@ -7831,6 +7849,7 @@ BITNET_API bitnet_result bitnet_gguf_add_value(bitnet_gguf_writer *w, const char
     }
     if (value->type == BITNET_GGUF_STRING) bitnet__add_int(w, b, value->size, 8);
     p = bitnet__bytes_add(w, b, value->size);
+    /* Only an empty value has no data. NOLINTNEXTLINE */
     if (p && value->size) memcpy(p, value->data, (size_t)value->size);
     return w->err.code;
 }

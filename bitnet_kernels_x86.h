@@ -82,14 +82,17 @@ extern "C" {
   #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-/* gcc knows VNNI from version 8 on; clang-cl's immintrin.h hides what no option has enabled. */
-#if defined(BITNET_NO_AVX2) || (defined(_MSC_VER) && defined(__clang__) && !defined(__AVX2__))
+/* gcc knows VNNI from version 8 on; clang-cl's immintrin.h hides what no option has enabled; MSVC
+   for 32 bits cannot pass structures of vectors (C2719). */
+#if defined(BITNET_NO_AVX2) || (defined(_MSC_VER) && defined(__clang__) && !defined(__AVX2__)) || \
+    (defined(_M_IX86) && !defined(__clang__))
   #define BITNET__AVX2 0
 #else
   #define BITNET__AVX2 1
 #endif
 #if defined(BITNET_NO_AVX512) || (defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 8) || \
-    (defined(_MSC_VER) && defined(__clang__) && !defined(__AVX512VBMI__))
+    (defined(_MSC_VER) && defined(__clang__) && !defined(__AVX512VBMI__)) || \
+    (defined(_M_IX86) && !defined(__clang__))
   #define BITNET__AVX512 0
 #else
   #define BITNET__AVX512 1

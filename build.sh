@@ -149,6 +149,8 @@ missing_packages() {
     have gcc || echo gcc libc6-dev
     have g++ || echo g++
     have clang || echo clang
+    have clang-tidy || echo clang-tidy
+    have cppcheck || echo cppcheck
     have python3 || echo python3
     have qemu-x86_64 || echo qemu-user
     [ -e /usr/include/stb/stb_sprintf.h ] || echo libstb-dev

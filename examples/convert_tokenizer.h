@@ -165,7 +165,7 @@ static bitnet_result tok_check(const tok *t, bitnet_error *err) {
         uint32_t i;
         lists[k].count = k ? t->n_merges : t->n_tokens;
         for (i = 0; i < lists[k].count; i++) lists[k].size += 8 + strlen(texts[i]);
-        if (!(lists[k].data = p = (uint8_t *)calloc(lists[k].size, 1))) r = BITNET_ERR_MEMORY;
+        if (!(lists[k].data = p = (uint8_t *)calloc(lists[k].size + 1, 1))) r = BITNET_ERR_MEMORY;
         for (i = 0; i < lists[k].count && !r; i++) {
             const size_t n = strlen(texts[i]);
             uint32_t byte;

@@ -17,6 +17,7 @@ typedef struct FILE FILE;
 #define SEEK_END 2
 FILE *fopen(const char *path, const char *mode);
 int fclose(FILE *f);
+int feof(FILE *f);
 int fseek(FILE *f, long offset, int origin);
 long ftell(FILE *f);
 size_t fread(void *p, size_t size, size_t n, FILE *f);
@@ -84,6 +85,7 @@ BOOL WINAPI SleepConditionVariableSRW(CONDITION_VARIABLE *condition, SRWLOCK *lo
 void WINAPI WakeAllConditionVariable(CONDITION_VARIABLE *condition);
 HANDLE WINAPI CreateThread(void *security, SIZE_T stack, LPTHREAD_START_ROUTINE start,
                            void *parameter, DWORD flags, DWORD *id);
+DWORD WINAPI GetCurrentThreadId(void);
 DWORD WINAPI WaitForSingleObject(HANDLE handle, DWORD ms);
 BOOL WINAPI CloseHandle(HANDLE handle);
 void WINAPI GetSystemInfo(SYSTEM_INFO *info);
@@ -99,9 +101,11 @@ BOOL WINAPI UnmapViewOfFile(const void *view);
 LONG _InterlockedOr(LONG volatile *p, LONG v);
 LONG _InterlockedExchange(LONG volatile *p, LONG v);
 LONG _InterlockedDecrement(LONG volatile *p);
+LONG _InterlockedCompareExchange(LONG volatile *p, LONG to, LONG from);
 #define InterlockedOr _InterlockedOr
 #define InterlockedExchange _InterlockedExchange
 #define InterlockedDecrement _InterlockedDecrement
+#define InterlockedCompareExchange _InterlockedCompareExchange
 
 #ifdef _M_ARM64                        /* its intrin.h */
 void __prefetch(const void *p);
@@ -134,6 +138,8 @@ int munmap(void *p, size_t size);
 long sysconf(int name);
 int sysctlbyname(const char *name, void *old, size_t *old_size, void *now, size_t size);
 int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*start)(void *), void *arg);
+pthread_t pthread_self(void);
+int pthread_equal(pthread_t a, pthread_t b);
 int pthread_join(pthread_t t, void **value);
 int pthread_mutex_init(pthread_mutex_t *m, const void *attr);
 int pthread_mutex_destroy(pthread_mutex_t *m);

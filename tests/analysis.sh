@@ -1,0 +1,107 @@
+#!/bin/sh
+# Static analysis of the library and the examples: gcc -fanalyzer, clang-tidy (.clang-tidy says what
+# is left out, and why), cppcheck. Any finding fails, but those that are named here or beside the code.
+# Ends with "N passed, N failed, N skipped". Run from the repository's root; writes to build/analysis.
+set -u
+export LC_ALL=C                       # no other quotes in messages
+dir=build/analysis
+rm -rf $dir
+mkdir -p $dir
+passed=0 failed=0 skipped=0
+
+# finds_nothing NAME: it is in $dir/out, one line each.
+finds_nothing() {
+    if [ -s $dir/out ]; then
+        failed=$((failed + 1))
+        echo "FAIL $1"
+        head -n 20 $dir/out
+    else passed=$((passed + 1))
+    fi
+}
+have() {
+    command -v "$1" >/dev/null 2>&1 && return
+    skipped=$((skipped + 1))
+    echo "skip $1: it is not installed"
+    return 1
+}
+
+# The examples as users of the library, which is analysed once. convert has functions of its own from
+# it, and is a whole.
+users="minimal generate bench crosscheck"
+user="-std=c99 -D_DEFAULT_SOURCE -DBITNET__IMPLEMENTED -include stdlib.h -include string.h
+    -include stdarg.h -include unistd.h -include pthread.h"
+echo '#define BITNET_IMPLEMENTATION
+#include "bitnet.h"' >$dir/impl.c
+
+# ---- gcc ----
+
+# What gcc 12 takes for a fault (function, text), and is none:
+#   bytes_add      loses the old bytes: they were freed in the line before
+#   floats_unpack  info is that of a type that the switch has just named
+#   read_prompt    leaves a file open that cannot be read: the program ends
+#   grow           frees p twice: the first fail does not return
+gcc_knows='bitnet__bytes_add.*leak of .<unknown>
+bitnet_floats_unpack.*dereference of NULL .info
+read_prompt.*leak of .*.f
+fail.*leak of .*.f
+grow.*double-.free'
+echo "$gcc_knows" >$dir/known
+
+# gcc_finds FLAGS...: one line for each finding: function, warning.
+gcc_finds() {
+    gcc -fanalyzer -fdiagnostics-plain-output -O1 -I. "$@" -o $dir/o.o 2>&1 | awk '
+        / In function / { sub(/.* In function ./, ""); sub(/.:$/, ""); where = $0 }
+        / (warning|error): / { print where ": " $0 }' | grep -av -f $dir/known >$dir/out
+}
+if have gcc; then
+    case $(gcc -dumpversion) in
+        [0-9]|1[01])
+            skipped=$((skipped + 1))
+            echo "skip gcc -fanalyzer: it needs gcc 12" ;;
+        *)
+            gcc_finds -std=c99 -c $dir/impl.c
+            finds_nothing "gcc -fanalyzer bitnet.h"
+            for name in $users; do
+                gcc_finds $user -c examples/$name.c
+                finds_nothing "gcc -fanalyzer examples/$name.c"
+            done ;;
+    esac
+fi
+
+# ---- clang-tidy ----
+
+tidy_finds() {
+    clang-tidy --quiet "$@" 2>/dev/null | grep -aE ' (warning|error): ' >$dir/out
+}
+if have clang-tidy; then
+    tidy_finds bitnet.h -- -x c -std=c99 -DBITNET_IMPLEMENTATION
+    finds_nothing "clang-tidy bitnet.h"
+    for name in $users; do
+        tidy_finds examples/$name.c -- $user
+        finds_nothing "clang-tidy examples/$name.c"
+    done
+    tidy_finds examples/convert.c -- -std=c99
+    finds_nothing "clang-tidy examples/convert.c"
+fi
+
+# ---- cppcheck ----
+
+# uninitvar: in crosscheck_kernels.h it does not see that a kernel writes its results.
+cpp_finds() {
+    cppcheck --quiet --enable=warning,portability --std=c99 --language=c --inline-suppr \
+        --suppress=uninitvar:examples/crosscheck_kernels.h \
+        --template='{file}:{line}: {message} [{id}]' "$@" 2>&1 | grep -a ': ' >$dir/out
+}
+if have cppcheck; then
+    for cpu in __x86_64__ __aarch64__; do
+        cpp_finds -D__linux__ -D__unix__ -D$cpu -D__GNUC__=12 -DBITNET_IMPLEMENTATION bitnet.h
+        finds_nothing "cppcheck bitnet.h, $cpu"
+    done
+    cpp_finds -D_WIN32 -D_MSC_VER=1940 -D_M_X64 -DBITNET_IMPLEMENTATION bitnet.h
+    finds_nothing "cppcheck bitnet.h, MSVC"
+    cpp_finds -D__linux__ -D__unix__ -D__GNUC__=12 -DBITNET__IMPLEMENTED examples/*.c
+    finds_nothing "cppcheck examples"
+fi
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
