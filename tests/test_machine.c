@@ -858,7 +858,7 @@ static long held_threads(void) {
 
 /* 10 000 models, then as many contexts, each in its turn: nothing grows. */
 static void test_cycles(void) {
-    const int n = test_quick() ? 300 : 10000;
+    const int n = test_quick() ? 100 : 10000;
     gb_model g = {.dim = 128, .ffn = 128, .layers = 1, .heads = 2, .kv_heads = 1, .n_ctx = 16,
                   .embed_type = GB_TENSOR_F16, .seed = 5};
     machine x;
