@@ -108,10 +108,11 @@
    changes the weights, and if it gets shorter, touching the pages that are gone ends the program
    (SIGBUS on POSIX systems; Windows does not let a mapped file be written or cut). Files that
    others may touch are better loaded with bitnet_model_params.copy, which reads all of a file into
-   memory of the model's own; that it gets shorter meanwhile is then an error. A context costs what bitnet_ctx_bytes says, most of it the KV
-   cache: 4 * layers * kv_heads * head_size bytes for each position (F16). bitnet_eval,
-   bitnet_logits and bitnet_sample allocate nothing; tokenizing allocates only for words longer
-   than a few hundred bytes.
+   memory of the model's own; that it gets shorter meanwhile is then an error.
+
+   A context costs what bitnet_ctx_bytes says, most of it the KV cache: 4 * layers * kv_heads *
+   head_size bytes for each position (F16). bitnet_eval, bitnet_logits and bitnet_sample allocate
+   nothing; tokenizing allocates only for words longer than a few hundred bytes.
 
    LAYOUTS
    -------
@@ -443,13 +444,13 @@ typedef struct bitnet_generate_params {
     const bitnet_token *prompt;  /* n_prompt tokens, appended to what the context holds, or ... */
     int32_t n_prompt;            /* 1 or more */
     const char *text;            /* ... if prompt is 0: NUL-terminated text, tokenized with the
-                                    file's BOS rule, special tokens not parsed */
+                                    file's BOS rule, special tokens not parsed; "" is BOS alone */
     int32_t max_tokens;          /* 0 or less: until the context is full */
     int32_t ignore_end;          /* 1: go on past end tokens */
     int32_t lookup;              /* most tokens to guess, 0..64; see LOOKUP DECODING */
     bitnet_lookup_stats *lookup_stats;   /* may be 0 */
     bitnet_sampler *sampler;     /* 0: greedy; its rng advances */
-    const char *const *stop_strings;     /* none of them 0 or empty */
+    const char *const *stop_strings;     /* UTF-8; none of them 0 or empty */
     int32_t n_stop_strings;      /* 0 or more */
     /* Called once for each new token t, with the text that is now certain: whole code points, never
        part of a stop string, perhaps none (n = 0). A last call may follow with t = -1 and what had
@@ -770,7 +771,8 @@ BITNET_API bitnet_result bitnet_floats_pack(uint32_t type, const float *x, int32
    they were added, in pieces of any size. After a failure all calls return its code, so that it is
    enough to look at the end's; err has the text. Strings are copied. */
 typedef struct bitnet_gguf_writer {
-    int (*write_fn)(void *ud, const void *p, size_t n);   /* nonzero: it failed */
+    int (*write_fn)(void *ud, const void *p, size_t n);   /* nonzero: it failed; must not call the
+                                    writer */
     void *ud;
     bitnet_allocator allocator;  /* all zero: malloc */
     bitnet_error err;            /* the first failure */
@@ -1029,14 +1031,11 @@ static void bitnet__sort(uint32_t *list, size_t stride, uint32_t n,
             parent = 0;
         }
         for (child = 2 * parent + 1; child < n; child = 2 * parent + 1) {
-            const uint32_t *c = bitnet__nth(list, stride, child);
-            const uint32_t *next = bitnet__nth(list, stride, child + 1);
-            if (child + 1 < n && less(of, *c, *next)) {
+            if (child + 1 < n && less(of, *bitnet__nth(list, stride, child),
+                                      *bitnet__nth(list, stride, child + 1)))
                 child++;
-                c = next;
-            }
-            if (!less(of, value, *c)) break;
-            *bitnet__nth(list, stride, parent) = *c;
+            if (!less(of, value, *bitnet__nth(list, stride, child))) break;
+            *bitnet__nth(list, stride, parent) = *bitnet__nth(list, stride, child);
             parent = child;
         }
         *bitnet__nth(list, stride, parent) = value;
@@ -6991,6 +6990,13 @@ typedef struct bitnet__generation {
 
 #define BITNET__MAX_LOOKUP 64
 
+static int bitnet__is_utf8(const char *text) {
+    const uint8_t *p = (const uint8_t *)text, *end = p + strlen(text);
+    uint32_t n = 1, cp;
+    for (; p < end && n > 0; p += n) n = bitnet__utf8_decode(p, end, &cp);
+    return n > 0;
+}
+
 /* Where the first stop string begins in the held text, or -1. */
 static int64_t bitnet__find_stop(const bitnet__generation *g) {
     size_t at;
@@ -7192,9 +7198,13 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
     if (p->n_stop_strings < 0 || (p->n_stop_strings > 0 && !p->stop_strings))
         return bitnet__fail(err, BITNET_ERR_ARG, "there is no list of %lld stop strings",
                             (long long)p->n_stop_strings);
-    for (i = 0; i < p->n_stop_strings; i++)
-        if (!p->stop_strings[i] || !p->stop_strings[i][0])
+    for (i = 0; i < p->n_stop_strings; i++) {
+        const char *stop = p->stop_strings[i];
+        if (!stop || !stop[0])
             return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is empty", (int)i);
+        if (!bitnet__is_utf8(stop))        /* it could match inside of a code point, and cut it */
+            return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is not UTF-8", (int)i);
+    }
     return BITNET_OK;
 }
 
@@ -7996,10 +8006,12 @@ BITNET_API bitnet_result bitnet_gguf_write_header(bitnet_gguf_writer *w) {
 
 /* Its entries outlive the header, so that errors can name the tensor. */
 static void bitnet__tensor_due(const struct bitnet__writing *s, char name[BITNET__TEXT]) {
-    const bitnet__entry *e = bitnet__section_entries(&s->tensors) + s->current;
-    if (s->current >= bitnet__section_count(&s->tensors)) bitnet__format(name, "no tensor");
-    else bitnet__format(name, "tensor '%.*s'", (int)(e->name_len < 64 ? e->name_len : 64),
-                        (const char *)s->tensors.header.p + e->name);
+    const bitnet__entry *e = bitnet__section_entries(&s->tensors);
+    bitnet__format(name, "no tensor");
+    if (s->current >= bitnet__section_count(&s->tensors)) return;
+    e += s->current;
+    bitnet__format(name, "tensor '%.*s'", (int)e->name_len,
+                   (const char *)s->tensors.header.p + e->name);
 }
 
 BITNET_API bitnet_result bitnet_gguf_write_data(bitnet_gguf_writer *w, const void *p, size_t n) {

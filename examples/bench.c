@@ -6,7 +6,8 @@
    Without MODEL: a random one in memory, of BitNet b1.58-2B-4T's shapes. --quick leaves out the
    context of 4096 and one of three rounds. Limits and speeds are measured in the same rounds, on
    as many threads, the tables in turn, so that a noisy machine is noisy for all alike. Printed are
-   medians; +- is half the way from the slowest round to the fastest.
+   medians; +- is half the way from the slowest round to the fastest. first s: from the start of
+   loading to the first token, with a context and its screened head (screen s).
    Decode at a context writes its last N_DECODE positions (0: the first ones), greedily, with the
    screened head or with all logits. Its limit is read bandwidth: a token needs all ternary weights,
    the head, and the keys and values before it. Prefill is bitnet_eval of a prompt, without the
@@ -42,7 +43,7 @@ typedef struct table {                 /* one kernel table */
     bitnet_model *model;
     bitnet_ctx *ctx;
     const char *layout;
-    double load_s, screen_s, own_mb, ctx_mb, exact_rows[N_RUNS];
+    double load_s, first_s, screen_s, own_mb, ctx_mb, exact_rows[N_RUNS];
     double peak[MAX_ROUNDS], speed[N_RUNS][MAX_ROUNDS];   /* GMAC/s; tok/s */
 } table;
 
@@ -152,13 +153,15 @@ static void report_run(table *t, int run) {
 
 static void report_tables(void) {
     int i, run;
-    begin_list("kernels", "kernels        layout   load s  own MB screen s  ctx MB peak GMAC/s");
+    begin_list("kernels", "kernels        layout   load s  first s  own MB screen s  ctx MB peak"
+               " GMAC/s");
     for (i = 0; i < n_tables; i++) {
         table *t = &tables[i];
         begin_row();
         show_text("kernel", t->k->name, -15);
         show_text("layout", t->layout, 6);
         show("load_s", t->load_s, 9, 3);
+        show("first_s", t->first_s, 9, 3);
         show("own_mb", t->own_mb, 8, 1);
         show("screen_s", t->screen_s, 9, 3);
         show("ctx_mb", t->ctx_mb, 8, 1);
@@ -258,6 +261,7 @@ static void open_table(const bitnet_kernels *k) {
     t->own_mb = (double)info.own_bytes * 1e-6;
     t->layout = info.layout;
     t->ctx = open_ctx(t->model, quick ? 1024 : LONGEST, threads, 0, &t->screen_s, &t->ctx_mb);
+    t->first_s = seconds() - start;
     threads = bitnet_ctx_threads(t->ctx);
 }
 

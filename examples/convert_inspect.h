@@ -11,6 +11,9 @@ static void print_clean(const char *text, int n) {
     if (n > 72) printf("... (%d bytes)", n);
 }
 
+static const char *const value_types[] = {"u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool",
+                                          "string", "array", "u64", "i64", "f64"};
+
 static void print_value(const bitnet_gguf_value *v) {
     char text[128];
     int n;
@@ -18,6 +21,8 @@ static void print_value(const bitnet_gguf_value *v) {
         putchar('"');
         print_clean((const char *)v->data, v->size < INT32_MAX ? (int)v->size : INT32_MAX);
         putchar('"');
+    } else if (v->type == BITNET_GGUF_ARRAY) {
+        printf("%s[%.0f]", value_types[v->element], (double)v->count);
     } else {
         n = bitnet_gguf_text(v, text, sizeof text);
         printf("%s", n < 0 ? "?" : text);
@@ -25,17 +30,17 @@ static void print_value(const bitnet_gguf_value *v) {
 }
 
 static void print_key(const bitnet_gguf_key *k) {
-    static const char *const types[] = {"u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool",
-                                        "string", "array", "u64", "i64", "f64"};
     bitnet_gguf_value e = {0, 0, 0, 0, 0};
     int i;
     printf("key     ");
     print_clean(k->name, (int)strlen(k->name));
     if (k->value.type != BITNET_GGUF_ARRAY) {
-        printf(" (%s) = ", types[k->value.type]);
+        printf(" (%s) = ", value_types[k->value.type]);
         print_value(&k->value);
     } else {
-        printf(" (%s[%.0f]) =", types[k->value.element], (double)k->value.count);
+        printf(" (");
+        print_value(&k->value);
+        printf(") =");
         for (i = 0; i < 4 && bitnet_gguf_next(&k->value, &e); i++) {
             putchar(' ');
             print_value(&e);

@@ -12,6 +12,7 @@ enum { TEST_SYSTEM, TEST_MEMORY, TEST_READS, TEST_CALLBACKS };
 typedef struct test_refusal { int kind, later; long at, asked; } test_refusal;
 extern test_refusal test_refuse;
 int test_refused(int kind);
+extern int test_cpus;    /* how many there seem to be; 0: as many as there are */
 
 #if defined(_WIN32)
   #ifndef WIN32_LEAN_AND_MEAN
@@ -26,12 +27,15 @@ int test_refused(int kind);
 #elif defined(__unix__) || defined(__APPLE__)
   #include <errno.h>
   #include <pthread.h>
+  #include <unistd.h>
   #define pthread_mutex_init(m, a) \
     (test_refused(TEST_SYSTEM) ? ENOMEM : pthread_mutex_init(m, a))
   #define pthread_cond_init(c, a) \
     (test_refused(TEST_SYSTEM) ? ENOMEM : pthread_cond_init(c, a))
   #define pthread_create(t, a, f, x) \
     (test_refused(TEST_SYSTEM) ? EAGAIN : pthread_create(t, a, f, x))
+  #define sysconf(name) \
+    ((name) == _SC_NPROCESSORS_ONLN && test_cpus ? test_cpus : sysconf(name))
 #endif
 
 #include "../bitnet.h"   /* the build defines BITNET_STATIC and BITNET_IMPLEMENTATION */

@@ -301,6 +301,11 @@ assert n > 10
 END
     check inspect-checksums "another checksum" test $? -eq 0
 else skip inspect-checksums "python3 is not installed"; fi
+zeros='\0\0\0\0\0\0\0'                # of 8 bytes; then an array of arrays: [7] and []
+printf "GGUF\\3\\0\\0\\0\\0$zeros\\1$zeros\\1${zeros}k\\11\\0\\0\\0\\11\\0\\0\\0\\2$zeros" >"$tmp/nested.gguf"
+printf "\\4\\0\\0\\0\\1$zeros\\7\\0\\0\\0\\10\\0\\0\\0\\0$zeros" >>"$tmp/nested.gguf"
+run --inspect "$tmp/nested.gguf"
+says inspect-nested '^key     k (array\[2\]) = u32\[1\] string\[0\]$'
 run --inspect "$a"
 says inspect-pre "^warning key 'tokenizer.ggml.pre' is missing"
 LC_ALL=C sed 's/general.name/generax.name/' "$tmp/made/128.gguf" > "$tmp/other.gguf"

@@ -451,6 +451,34 @@ static void test_n_dims(void) {
     }
 }
 
+/* ---- 5: what it begins with ---- */
+
+static void test_preamble(void) {
+    static const struct {
+        size_t at;
+        const char *bytes;
+        bitnet_result code;
+        const char *why;               /* from the offset on */
+    } cases[] = {
+        {0, "FUGG", BITNET_ERR_FORMAT, "0: this is not a GGUF file"},
+        {0, "GGUf", BITNET_ERR_FORMAT, "0: this is not a GGUF file"},
+        {0, "GGML", BITNET_ERR_FORMAT, "0: this is not a GGUF file"},
+        {4, "\0\0\0\0", BITNET_ERR_UNSUPPORTED, "4: unknown version; 2 and 3 are known"},
+        {4, "\1\0\0\0", BITNET_ERR_UNSUPPORTED, "4: version 1; convert the file"},
+        {4, "\4\0\0\0", BITNET_ERR_UNSUPPORTED, "4: unknown version; 2 and 3 are known"},
+        {4, "\0\0\0\2", BITNET_ERR_UNSUPPORTED, "4: a big-endian file"},
+        {4, "\0\0\0\3", BITNET_ERR_UNSUPPORTED, "4: a big-endian file"},
+        {4, "\2\0\0\0", BITNET_OK, "version 2"}
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        box();
+        memcpy(hx_bytes + cases[i].at, cases[i].bytes, 4);
+        if (!cases[i].code) hx_accepted(cases[i].why);
+        else hx_refused(ALL, cases[i].code, "GGUF header at offset %s", cases[i].why);
+    }
+}
+
 /* ---- 6: names ---- */
 
 #define NO_UTF8 "its name is not UTF-8"
@@ -989,6 +1017,7 @@ const test_case hostile_tests[] = {
     {"hostile/nested", test_nested},
     {"hostile/many_arrays", test_many_arrays},
     {"hostile/n_dims", test_n_dims},
+    {"hostile/preamble", test_preamble},
     {"hostile/names", test_bad_names},
     {"hostile/written_names", test_written_names},
     {"hostile/twins", test_twins},

@@ -3,7 +3,7 @@
    table. The input: type, shape and tile, then bytes. */
 #include "fuzz.h"
 
-enum { IMPORT_MAX = 768 * 64 };        /* weights */
+enum { IMPORT_MAX = 768 * 64, IMPORT_WORK = 6000 };        /* weights: at most, and most often */
 
 typedef struct import_matrix {
     bitnet_ternary t;
@@ -30,6 +30,8 @@ static void import_shape(fuzz_input *in, bitnet_ternary *t) {
     }
     t->rows = t->tile.BM > 0 && t->tile.BM <= 64 ? t->tile.BM * fuzz_range(in, 1, 64 / t->tile.BM)
                                                  : fuzz_range(in, 1, 64);
+    while (t->rows > (t->tile.BM ? t->tile.BM : 4) && t->rows * t->n > IMPORT_WORK)
+        t->rows -= t->tile.BM ? t->tile.BM : 4;
 }
 
 /* Packs the same weights over zeros and over ones: what differs is no weight's. */
@@ -108,13 +110,13 @@ static void import_load(import_matrix *m, fuzz_input *in, bitnet_result unpacked
     fuzz_fill(in, q, (size_t)m->t.n);
     for (i = 0; i < m->t.n; i++) sum += q[i];
     for (i = 0; i < bitnet_kernels_count(); i++) {
-        const bitnet_kernels *kernels = bitnet_kernels_get(i);
+        const bitnet_kernels *kernels = fuzz_kernel_table(i);
         static bitnet__packing p;
         const uint8_t *w = m->data;
         size_t n_out;
         uint8_t *out, *rows;
-        if (!bitnet_kernels_usable(kernels)) continue;
-        stub.kernels = bitnet__fill_kernels(kernels);
+        if (!kernels) continue;
+        stub.kernels = *kernels;
         stub.params.i2s_layout = m->t.i2s_layout;
         p.m = &stub;
         p.linear = &l;

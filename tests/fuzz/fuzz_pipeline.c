@@ -201,7 +201,7 @@ static void pipeline_use(bitnet_model *const *m) {
 
 FUZZ_TARGET(pipeline) {
     fuzz_input in = {data, size};
-    const int chosen = fuzz_range(&in, 0, 255), fail = fuzz_range(&in, 0, 63);
+    const int chosen = fuzz_range(&in, 0, 255), fail = fuzz_range(&in, 0, 95);
     const pipeline_model *m = pipeline_get(chosen < 252 ? chosen % (PIPELINE_MODELS - 3)
                                                         : PIPELINE_MODELS - 3 + chosen % 3);
     const int other = fuzz_range(&in, 0, 15) % bitnet_kernels_count();
@@ -228,9 +228,8 @@ FUZZ_TARGET(pipeline) {
         p.allocator = gb_counting(&count[i]);
         p.i2s_layout = m->g.packing;
         p.tile = m->tile;
-        if (i == 0 || !bitnet_kernels_usable(bitnet_kernels_get(other)))
-            p.kernels = bitnet_kernels_find("scalar");
-        else p.kernels = bitnet_kernels_get(other);
+        p.kernels = i && fuzz_kernel_table(other) ? bitnet_kernels_get(other)
+                                                  : bitnet_kernels_find("scalar");
         r[i] = i ? bitnet_model_load_io(&io, &p, &models[i], &err[i])
                  : bitnet_model_load_memory(file, n, &p, &models[i], &err[i]);
         fuzz_check_error(r[i], &err[i]);
@@ -248,12 +247,13 @@ FUZZ_TARGET(pipeline) {
         bitnet_model_free(models[i]);
         FUZZ_CHECK(count[i].live == 0);
     }
-    if (fail < 40) {                   /* an allocation that fails */
+    if (fail < 24) {                   /* an allocation that fails */
         bitnet_model_params p;
         memset(&p, 0, sizeof p);
         p.allocator = gb_counting(&count[0]);
         p.i2s_layout = m->g.packing;
         p.tile = m->tile;
+        p.kernels = bitnet_kernels_find("scalar");
         count[0].fail_at = fail;
         fuzz_check_error(bitnet_model_load_memory(file, n, &p, &models[0], &err[0]), &err[0]);
         bitnet_model_free(models[0]);
