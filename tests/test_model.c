@@ -1326,8 +1326,8 @@ static void test_empty_kernels(void) {
     gb_free_model(&g);
 }
 
-/* Every table refuses a code 3, by the tensor's name and its place, whether or not it packs. And what
-   a model says of its layout. */
+/* Every table refuses a code 3, by the tensor's name and its place, whether or not it packs. And
+   what a model says of its layout. */
 static void test_code_3(void) {
     gb_model g = small_model();
     bitnet_model *m = load(g.data, g.size, &bitnet__kernels_scalar);
@@ -1348,8 +1348,8 @@ static void test_code_3(void) {
             r = bitnet_model_load_memory(g.data, g.size, &p, &m, &err);
             if (round) {
                 CHECK_MSG(r == BITNET_ERR_FORMAT && !m &&
-                          strstr(err.text, "'blk.0.ffn_up.weight', I2_S, has no weight, 3, at row 0, "
-                                           "column 5"),
+                          strstr(err.text, "'blk.0.ffn_up.weight', I2_S, has no weight, 3, at row "
+                                           "0, column 5"),
                           "%s: %d, %s", p.kernels->name, (int)r, err.text);
                 n++;
                 continue;
