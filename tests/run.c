@@ -16,8 +16,8 @@
    random texts (tokenizer/roundtrip), one prompt for each of five samplers, half as long
    (lookup/samplers), each third to sixth length (lookup/chain), each fifth place of a damaged file
    (gguf/), an eighth of the most that a file can hold (hostile/), two batches of six
-   (hostile_model/), each wish refused alone or with all after it (machine/..._refused), 100 of 10000
-   cycles (machine/cycles) and each eighth document (tiny/perplexity). */
+   (hostile_model/), each wish refused alone or with all after it (machine/..._refused), 100 of
+   10000 cycles (machine/cycles) and each eighth document (tiny/perplexity). */
 
 #include <stdarg.h>
 #include <time.h>
