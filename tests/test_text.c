@@ -970,14 +970,21 @@ static void test_stop_strings(void) {
 
 static void test_bad_stop_strings(void) {
     static const char *const steps[] = {"x"};
-    static const char *const strings[] = {"ok", ""};
+    static const char *const strings[] = {"ok", ""}, *const cuts[] = {"\x98\x80", "x\xE2\x82"};
     script s;
     bitnet_generate_params p;
+    bitnet_error err;
+    int i;
     CHECK(start_script(&s, steps, 1, 0, 8, 0));
     p = start_params(&s);
     p.stop_strings = strings;
     p.n_stop_strings = 2;
     CHECK(bitnet_generate(s.c, &p, 0, 0) == BITNET_ERR_ARG && s.calls == 0);
+    p.n_stop_strings = 1;
+    for (i = 0; i < 2; i++) {          /* would stop inside of a character */
+        p.stop_strings = &cuts[i];
+        CHECK(bitnet_generate(s.c, &p, 0, &err) == BITNET_ERR_ARG && strstr(err.text, "UTF-8"));
+    }
     CHECK(bitnet_ctx_length(s.c) == 0);
     end_script(&s);
 }

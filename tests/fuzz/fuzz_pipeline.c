@@ -132,7 +132,8 @@ static size_t pipeline_change(fuzz_input *in, const pipeline_model *m, uint8_t *
         case 8: case 9: case 10: case 11: {        /* a tensor's dimensions, type, place */
             const uint8_t *name = m->g.data;
             const size_t n = strlen(t.name);
-            while (memcmp(name, t.name, n) || bitnet__get_u32(name + n) != (uint32_t)t.n_dims) name++;
+            while (memcmp(name, t.name, n) || bitnet__get_u32(name + n) != (uint32_t)t.n_dims)
+                name++;
             at = (uint64_t)(name - m->g.data) + n + (what == 8 ? 0 : what == 9 ? 4 : 4 + 8u *
                  (uint32_t)t.n_dims + (what == 10 ? 0 : 4));
             bytes = what == 8 || what == 10 ? 4 : 8;
@@ -145,7 +146,8 @@ static size_t pipeline_change(fuzz_input *in, const pipeline_model *m, uint8_t *
             break;
         default: at = fuzz_uint(in, 2); bytes = 1; break;      /* anything of the header */
     }
-    for (i = 0; i < bytes && at + (uint64_t)i < size; i++) p[at + (uint64_t)i] = (uint8_t)(v >> 8 * i);
+    for (i = 0; i < bytes && at + (uint64_t)i < size; i++)
+        p[at + (uint64_t)i] = (uint8_t)(v >> 8 * i);
     return size;
 }
 

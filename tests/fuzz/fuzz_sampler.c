@@ -144,7 +144,8 @@ FUZZ_TARGET(sampler) {
     s.n_bias = fuzz_range(&in, 0, 8);
     s.bias = bias;
     for (i = 0; i < s.n_bias; i++) {
-        bias[i].token = fuzz_range(&in, 0, 7) ? fuzz_range(&in, 0, 270) : (int32_t)fuzz_uint(&in, 4);
+        bias[i].token = fuzz_range(&in, 0, 7) ? fuzz_range(&in, 0, 270)
+                                              : (int32_t)fuzz_uint(&in, 4);
         bias[i].bias = sampler_float(&in);
     }
     /* a prompt, most often of tokens that are */
@@ -164,7 +165,8 @@ FUZZ_TARGET(sampler) {
     memset(&p, 0, sizeof p);
     p.max_tokens = fuzz_range(&in, -1, 12);
     p.ignore_end = fuzz_range(&in, 0, 1);
-    p.lookup = fuzz_range(&in, 0, 31) ? fuzz_range(&in, 0, SAMPLER_LOOKUP) : (int32_t)fuzz_uint(&in, 4);
+    p.lookup = fuzz_range(&in, 0, 31) ? fuzz_range(&in, 0, SAMPLER_LOOKUP)
+                                      : (int32_t)fuzz_uint(&in, 4);
     p.n_stop_strings = fuzz_range(&in, 0, 3);
     p.stop_strings = stop_list;
     for (i = 0; i < 3; i++) {

@@ -25,7 +25,8 @@ static int vocab_add(vocab_spec *v, int type, const void *p, size_t n, int score
 
 /* A token that a byte names: one of the bytes' own, printable more often, or a later one. */
 static int vocab_pick(const vocab_spec *v, uint32_t x) {
-    return x < 128 || v->n <= 256 ? (int)(x & 127) : 256 + (int)((x - 128) % (uint32_t)(v->n - 256));
+    if (x < 128 || v->n <= 256) return (int)(x & 127);
+    return 256 + (int)((x - 128) % (uint32_t)(v->n - 256));
 }
 
 /* All bytes, tokens of given types and texts, and what merges make of two. */
