@@ -3317,20 +3317,33 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
     if (r->result == BITNET_OK) bitnet__gguf_sort_names(g, 0, r);
 }
 
-/* More bytes behind the last tensor than pad it: the directory lacks a tensor. If its entry happens
+/* Bytes behind the last tensor that are not 0: the directory lacks a tensor. If its entry happens
    to fill what would be padding, all the others' data is somewhere else than it seems. */
 static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, bitnet_error *err) {
+    const bitnet__source *src = &g->src;
     const bitnet__tensor *last = 0;
-    uint64_t i, rest;
+    uint8_t slice[4096];
+    uint64_t i, at;
     for (i = 0; i < g->n_tensors; i++)
         if (!last || g->tensors[i].offset > last->offset) last = &g->tensors[i];
     if (!last || last->size == 0) return BITNET_OK;
-    rest = g->src.size - last->offset - last->size;
-    if (rest < g->alignment) return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_FORMAT, "%llu bytes at offset %llu, behind the last tensor "
-                        "'%.*s', belong to none; does the directory lack one?",
-                        (unsigned long long)rest, (unsigned long long)(last->offset + last->size),
-                        (int)last->name_len, (const char *)g->src.data + last->name);
+    for (at = last->offset + last->size; at < src->size; at += i) {
+        const uint8_t *p = slice;
+        const uint64_t n = src->size - at < sizeof slice ? src->size - at : sizeof slice;
+        if (src->io.read_fn) {
+            const bitnet_result r = src->io.read_fn(src->io.ud, at, slice, (size_t)n);
+            if (r != BITNET_OK)
+                return bitnet__fail(err, r, "reading behind the last tensor, at offset %llu: %s",
+                                    (unsigned long long)at, bitnet_result_text(r));
+        } else p = src->data + at;
+        for (i = 0; i < n; i++)
+            if (p[i])
+                return bitnet__fail(err, BITNET_ERR_FORMAT, "the bytes at offset %llu, behind the "
+                                    "last tensor '%.*s', belong to none; does the directory lack "
+                                    "one?", (unsigned long long)(at + i), (int)last->name_len,
+                                    (const char *)src->data + last->name);
+    }
+    return BITNET_OK;
 }
 
 /* The 24 bytes in front of everything. */

@@ -69,14 +69,12 @@ same_apart() {
 
 same gcc -std=c99 -O0 -DBITNET_NO_SIMD              # what all others are compared with
 same gcc -std=c99 -O0
-same gcc -std=c11 -O1
 same gcc -std=c17 -O2 -fno-strict-aliasing          # which is not needed: the others do without
 same gcc -std=c2x -O3 -march=native -Wstrict-aliasing=1
 same_apart gcc -std=c99 -Os -flto
 same clang -std=c99 -O0
 same clang -std=c11 -O1 -funsigned-char
-same clang -std=c17 -O2 -fno-strict-aliasing
-same clang -std=c2x -O3 -march=native
+same clang -std=c17 -O3 -fno-strict-aliasing
 same_apart clang -std=c99 -Os -flto
 same clang-19 -std=c23 -O0
 same clang-19 -std=c99 -O2

@@ -13,7 +13,7 @@ SUITES="web-node sanitizers convert-hf check analysis $MACHINES cc web-firefox r
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
 
 suite_commands() {
-    exe=
+    exe='' filters=''
     case $1 in
         cc) tests $CC $CFLAGS ;;
         cli)
@@ -33,18 +33,19 @@ suite_commands() {
                 build_example "$CC $CFLAGS" crosscheck &&
                 sh tests/test_convert_hf.sh build/convert-convert-hf build/crosscheck-convert-hf \
                     examples/tiny.gguf tests/data/a.gguf ;;
-        gcc-native-unsigned-char) need gcc; quick_tests gcc -O3 -march=native -funsigned-char ;;
+        gcc-native-unsigned-char)      # what else a CPU's own instructions make of kernels and floats
+            need gcc
+            filters='kernels/ model/ screen/ tokenizer/ text/ tiny/'
+            quick_tests gcc -O3 -march=native -funsigned-char ;;
         clang) need clang; quick_tests clang -O2 ;;
         sanitizers)                    # gcc's: clang takes minutes for a file
             need gcc
-            quick_tests gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all &&
-                run "build/tests-$suite" gguf/ ;;
+            quick_tests gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all ;;
         races)                         # the tests that share contexts and models between threads
             need gcc
             build_tests gcc -O1 -g -fsanitize=thread &&
                 BITNET_TEST_QUICK=1 run build/tests-races model/head48 model/callers_pool \
-                    screen/switch screen/ahead lookup/samplers tiny/same_text machine/busy \
-                    machine/parallel ;;
+                    screen/switch screen/ahead lookup/samplers machine/busy machine/parallel ;;
         qemu-x86) qemu_x86 ;;
         fuzz-replay)                   # without libFuzzer: inputs that were found before
             need gcc
@@ -81,6 +82,7 @@ machine() {
         aarch64-max)
             compiler=aarch64-linux-gnu-gcc flags='-O3 -static -march=armv8.6-a'
             emulator='qemu-aarch64 -cpu max' has='neon neon-dotprod neon-i8mm'
+            filters='kernels/ model/ screen/ heads/ families/ import/ lookup/ tiny/'
             break_file=bitnet_kernels_arm.h break='s/vtrn2q_s64(a0, a1)/vtrn2q_s64(a1, a0)/'
             break_names='dotrows_ternary .*, kernel neon-i8mm, only in' ;;
         armhf)
@@ -104,7 +106,11 @@ machine() {
         wasm-*)                        # Node.js; modules with and without threads
             exe=.js compiler=${EMCC:-emcc} emulator='node'
             export NODE_PATH="${NODE_PATH:-/usr/share/nodejs}"
+            # modules have an environment of their own
+            echo 'Module.preRun = [() => { ENV.BITNET_TEST_QUICK = process.env.BITNET_TEST_QUICK; }];' \
+                >build/environment.js
             flags='-O2 -msimd128 -sNODERAWFS=1 -sEXIT_RUNTIME=1 -sTOTAL_STACK=1MB'
+            flags="$flags --pre-js build/environment.js"
             for option in --no-experimental-fetch --experimental-wasm-relaxed-simd --no-liftoff; do
                 ! node $option -e 0 2>/dev/null || emulator="$emulator $option"
             done
@@ -192,19 +198,14 @@ build_tests() {
 }
 
 tests() { build_tests "$@" && run $RUN "build/tests-$suite"; }
-quick_tests() { build_tests "$@" && BITNET_TEST_QUICK=1 run $RUN "build/tests-$suite"; }
+quick_tests() { build_tests "$@" && BITNET_TEST_QUICK=1 run $RUN "build/tests-$suite" $filters; }
 
-# convert.c as it is, then with gcc's sanitizers.
+# convert.c with gcc's sanitizers, where they are.
 convert() {
-    bad=0
-    build_example "$CC $CFLAGS" convert && sh tests/test_convert.sh "build/convert-$suite" || bad=1
-    if have gcc; then
-        suite=convert-sanitizers
-        build_example "gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
-            -DSTB_SPRINTF_NOUNALIGNED" convert &&
-            sh tests/test_convert.sh "build/convert-$suite" || bad=1
-    fi
-    return $bad
+    compiler="$CC $CFLAGS"
+    ! have gcc || compiler="gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
+        -DSTB_SPRINTF_NOUNALIGNED"
+    build_example "$compiler" convert && sh tests/test_convert.sh "build/convert-$suite"
 }
 
 # ---- on other machines ----

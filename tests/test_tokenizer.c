@@ -678,8 +678,9 @@ static int slow_bpe(const rule *rules, int n_rules, const char *word, char parts
         for (r = 0; !found && r < n_rules; r++)
             for (i = 0; !found && i + 1 < n; i++)
                 if (!strcmp(parts[i], rules[r].left) && !strcmp(parts[i + 1], rules[r].right)) {
-                    strcat(parts[i], parts[i + 1]);
-                    for (n--, i++; i < n; i++) strcpy(parts[i], parts[i + 1]);
+                    memcpy(parts[i] + strlen(parts[i]), parts[i + 1], strlen(parts[i + 1]) + 1);
+                    n--;
+                    memmove(parts[i + 1], parts[i + 2], (size_t)(n - i - 1) * sizeof parts[0]);
                     found = 1;
                 }
     }
