@@ -18,12 +18,12 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "convert_json.h"
+#include "convert_files.h"
 #include "convert_output.h"
 #include "convert_gguf.h"
 #include "convert_inspect.h"
 #include "convert_verify.h"
-#include "convert_json.h"
-#include "convert_files.h"
 #include "convert_safetensors.h"
 #include "convert_tokenizer.h"
 #include "convert_hf.h"

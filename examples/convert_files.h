@@ -1,4 +1,18 @@
 /* convert_files.h - a part of convert.c: the files of a folder, also those over 4 GB. */
+#include <sys/stat.h>
+#ifdef _WIN32
+  #define look_at _stat64              /* stat fails for files over 4 GB */
+  typedef struct _stat64 file_stat;
+#else
+  #define look_at stat
+  typedef struct stat file_stat;
+#endif
+
+/* A pipe, say, which would wait for somebody to write into it. */
+static int is_no_file(const char *path) {
+    file_stat st;
+    return !look_at(path, &st) && (st.st_mode & S_IFMT) != S_IFREG;
+}
 
 static int file_seek(FILE *f, uint64_t at) {
 #if defined(_WIN32)

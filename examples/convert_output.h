@@ -2,7 +2,6 @@
    under another name in the same folder, brought to the disk, then renamed. */
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
 #ifdef _WIN32
   #include <io.h>
   #include <process.h>
@@ -13,14 +12,10 @@
   #define fileno _fileno
   #define isatty _isatty
   #define getpid _getpid
-  #define look_at _stat64              /* stat fails for files over 4 GB */
-  typedef struct _stat64 file_stat;
   #define OUTPUT_FLAGS (_O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY)
   #define OUTPUT_MODE (_S_IREAD | _S_IWRITE)
 #else
   #include <unistd.h>
-  #define look_at stat
-  typedef struct stat file_stat;
   #define OUTPUT_FLAGS (O_CREAT | O_EXCL | O_WRONLY)
   #define OUTPUT_MODE 0666
 #endif
@@ -104,12 +99,6 @@ static int write_output(void *ud, const void *p, size_t n) {
 static int is_folder(const char *path) {
     file_stat st;
     return !look_at(path, &st) && (st.st_mode & S_IFMT) == S_IFDIR;
-}
-
-/* A pipe, say, which would wait for somebody to write into it. */
-static int is_no_file(const char *path) {
-    file_stat st;
-    return !look_at(path, &st) && (st.st_mode & S_IFMT) != S_IFREG;
 }
 
 static int same_file(const char *a, const char *b) {

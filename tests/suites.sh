@@ -106,9 +106,9 @@ machine() {
         wasm-*)                        # Node.js; modules with and without threads
             exe=.js compiler=${EMCC:-emcc} emulator='node'
             export NODE_PATH="${NODE_PATH:-/usr/share/nodejs}"
-            # modules have an environment of their own
-            echo 'Module.preRun = [() => { ENV.BITNET_TEST_QUICK = process.env.BITNET_TEST_QUICK; }];' \
-                >build/environment.js
+            # modules have an environment of their own, those that use it
+            echo 'Module.preRun = [() => { if (typeof ENV !== "undefined")' \
+                'ENV.BITNET_TEST_QUICK = process.env.BITNET_TEST_QUICK; }];' >build/environment.js
             flags='-O2 -msimd128 -sNODERAWFS=1 -sEXIT_RUNTIME=1 -sTOTAL_STACK=1MB'
             flags="$flags --pre-js build/environment.js"
             for option in --no-experimental-fetch --experimental-wasm-relaxed-simd --no-liftoff; do

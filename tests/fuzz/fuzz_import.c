@@ -101,7 +101,7 @@ static void import_scale(import_matrix *m, float wanted) {
 /* As a layer is loaded: packed for a kernel table, then multiplied with activations. */
 static void import_load(import_matrix *m, fuzz_input *in, bitnet_result unpacked) {
     static bitnet_model stub;
-    const bitnet__linear l = bitnet__ternary_linear(&m->t, m->data);
+    bitnet__linear l = bitnet__ternary_linear(&m->t, m->data);
     const size_t padded = (size_t)l.n_in;
     int8_t *q = (int8_t *)gb_malloc(padded);
     int32_t *dots = (int32_t *)gb_malloc((size_t)m->t.rows * sizeof *dots), sum = 0, want;
