@@ -65,9 +65,10 @@
                  have caps, nothing recurses on input. A refusal takes time bounded by the file's
                  size and at most four times that in memory, leaves nothing allocated, and says in
                  one line of clean UTF-8 what is wrong and where. Weights are checked, too: codes
-                 that stand for no weight, scales and norms that are not finite are refused when a
-                 model is loaded, and numbers that become so on the way end an evaluation. What is
-                 accepted can be run: no token, key or weight of it leads out of bounds.
+                 that stand for no weight, scales that are not positive and norms that are not
+                 finite are refused when a model is loaded, and numbers that become not finite on
+                 the way end an evaluation. What is accepted can be run: no token, key or weight of
+                 it leads out of bounds.
        Prompts   may be hostile, and hold any bytes. The text of a special token becomes that token
                  only with BITNET_PARSE_SPECIAL; in bitnet_chat_tokenize never, whoever's message it
                  is. Give that flag to texts of your own only. What the model writes back is a

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Static analysis of the library and the examples: gcc -fanalyzer, clang-tidy (.clang-tidy says what
-# is left out, and why), cppcheck. Any finding fails, but those that are named here or beside the code.
+# Static analysis of the library and the examples: gcc -fanalyzer, clang-tidy (clang-tidy.yml says
+# what is left out, and why), cppcheck. Any finding fails, but those that are named here or beside
+# the code.
 # Ends with "N passed, N failed, N skipped". Run from the repository's root; writes to build/analysis.
 set -u
 export LC_ALL=C                       # no other quotes in messages
@@ -71,7 +72,8 @@ fi
 # ---- clang-tidy ----
 
 tidy_finds() {
-    clang-tidy --quiet "$@" 2>/dev/null | grep -aE ' (warning|error): ' >$dir/out
+    clang-tidy --quiet --config-file=tests/clang-tidy.yml "$@" 2>/dev/null |
+        grep -aE ' (warning|error): ' >$dir/out
 }
 if have clang-tidy; then
     # Without clang's analyzer, which takes a minute for the library: gcc's goes through that.

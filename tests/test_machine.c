@@ -454,6 +454,21 @@ static int listen_progress(void *ud, int32_t done, int32_t total) {
     return l->progress++ == l->cancel_at;
 }
 
+static bitnet_generate_params listened(listener *l, bitnet_sampler *s) {
+    bitnet_generate_params p;
+    memset(s, 0, sizeof *s);
+    s->temperature = 1.2f;
+    s->repeat_penalty = 1.1f;
+    s->rng = 11;
+    memset(&p, 0, sizeof p);
+    p.ignore_end = 1;
+    p.sampler = s;
+    p.text_fn = listen_text;
+    p.progress_fn = listen_progress;
+    p.ud = l;
+    return p;
+}
+
 /* A prompt that is cancelled after any batch, and a text that is stopped after any token: the rest
    comes as if nothing had been. */
 static void test_cancel(void) {
@@ -487,20 +502,11 @@ static void test_cancel(void) {
                 memset(&l, 0, sizeof l);
                 l.cancel_at = way == 1 ? at : -1;
                 l.stop_at = way == 2 ? at : -1;
-                memset(&s, 0, sizeof s);
-                s.temperature = 1.2f;
-                s.repeat_penalty = 1.1f;
-                s.rng = 11;
-                memset(&p, 0, sizeof p);
+                p = listened(&l, &s);
                 p.prompt = prompt;
                 p.n_prompt = PROMPT;
                 p.max_tokens = NEW;
-                p.ignore_end = 1;
                 p.lookup = lookup;
-                p.sampler = &s;
-                p.text_fn = listen_text;
-                p.progress_fn = listen_progress;
-                p.ud = &l;
                 CHECK(!bitnet_ctx_rewind(c, 0));
                 r = bitnet_generate(c, &p, &why, 0);
                 if (way == 1) {
@@ -1237,8 +1243,6 @@ static void test_call_numbers(void) {
     bitnet_token t[64] = {1, 2, 3}, want[64];
     bitnet_message msg = {"user", "hello"};
     bitnet_detok d;
-    bitnet_generate_params p;
-    bitnet_stop why;
     bitnet_error err;
     char buf[128];
     int i, k, n;
@@ -1295,10 +1299,29 @@ static void test_call_numbers(void) {
     n = bitnet_chat_tokenize(m, &msg, 1, 0, want, 64);
     CHECK(bitnet_chat_tokenize(m, &msg, 1, ~(BITNET_ADD_BOS | BITNET_OPEN_REPLY), t, 64) == n);
     CHECK(n > 0 && !memcmp(t, want, (size_t)n * sizeof *t));
-    /* Generating: what is refused changes nothing. */
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+/* Generating: what is refused changes nothing. */
+static void test_generate_numbers(void) {
+    static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX, -2};
+    static const bitnet_token prompt[16] = {1, 2, 3};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    bitnet_generate_params p;
+    bitnet_stop why;
+    bitnet_error err;
+    int i;
+    gb_make_model(&g);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 4);
+    CHECK(c);
     for (i = 0; i < 15; i++) {
         memset(&p, 0, sizeof p);
-        p.prompt = want;
+        p.prompt = prompt;
         p.n_prompt = 1;
         p.max_tokens = 1;
         if (i < 4) p.n_prompt = wild[i];
@@ -1479,6 +1502,7 @@ const test_case machine_tests[] = {
     {"machine/cycles", test_cycles},
     {"machine/null", test_null},
     {"machine/numbers", test_call_numbers},
+    {"machine/generate_numbers", test_generate_numbers},
     {"machine/file_numbers", test_file_numbers},
     {"machine/sampler_numbers", test_sampler_numbers},
     {0, 0}

@@ -10,30 +10,13 @@
 #include "../../examples/convert_tokenizer.h"
 #include "../../examples/convert_hf.h"
 #include "../../examples/convert_hf_weights.h"
+#include "../json_sound.h"
 
 static const char *const folder_files[] = {
     "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
     "chat_template.jinja", "model.safetensors.index.json", "a.safetensors"
 };
 enum { FOLDER_FILES = sizeof folder_files / sizeof folder_files[0] };
-
-/* Every node lies in the text, every next in the array, and children fill their parents. */
-static int folder_json_sound(const json *j) {
-    uint32_t i, k, node;
-    for (i = JSON_ROOT; i < j->n_nodes; i++) {
-        const json_node *s = &j->nodes[i];
-        if (s->next <= i || s->next > j->n_nodes || s->at > j->size || s->len > j->size - s->at)
-            return 0;
-        for (k = 0, node = i + 1; k < s->n; k++) {
-            if (node >= s->next) return 0;
-            if (s->type == JSON_OBJECT && j->nodes[node++].type != JSON_STRING) return 0;
-            if (node >= s->next) return 0;
-            node = j->nodes[node].next;
-        }
-        if (node != s->next) return 0;
-    }
-    return j->n_nodes > JSON_ROOT && j->nodes[JSON_ROOT].next == j->n_nodes;
-}
 
 static void folder_json(const uint8_t *p, size_t n) {
     bitnet_error err = {BITNET_OK, ""};
@@ -49,7 +32,7 @@ static void folder_json(const uint8_t *p, size_t n) {
     r = json_parse(&j, &err);
     fuzz_check_error(r, &err);
     if (r == BITNET_OK) {
-        FUZZ_CHECK(folder_json_sound(&j));
+        FUZZ_CHECK(json_is_sound(&j));
         json_get(&j, JSON_ROOT, "a");
         json_uint(&j, JSON_ROOT, &v);
     }
