@@ -2858,6 +2858,7 @@ typedef struct bitnet__tensor {
     uint32_t name_len, type;
     const bitnet__type *info;          /* 0: unknown; then, and if rows are no blocks, size is 0 */
     uint32_t used;                     /* 1: the network has asked for it */
+    uint32_t sound;                    /* 1: of I2_S, and found to be without code 3 */
     uint32_t order;                    /* as of keys */
 } bitnet__tensor;
 
@@ -3663,6 +3664,7 @@ typedef struct bitnet__linear {        /* I2_S or packed, rows of n_in weights, 
     float scale;
     uint32_t type;                     /* of the file's tensor, and its tile; w is that until */
     bitnet_tile tile;                  /* bitnet__pack_layer */
+    uint32_t sound;                    /* as the file's tensor is */
 } bitnet__linear;
 
 /* What the networks that we run differ in, by their general.architecture. */
@@ -4090,6 +4092,7 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has rows of %d weights; at "
                             "least 64 are supported", name, (int)n_in);
     l->type = t->type;
+    l->sound = t->sound;
     l->n_file = n_in;
     l->n_in = (n_in + 127) / 128 * 128;
     l->n_out = n_out;
@@ -4398,7 +4401,6 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
         r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, &m->head, err);
     for (i = 0; i < m->n_layers && r == BITNET_OK; i++)
         r = bitnet__load_layer(m, i, &m->layers[i], err);
-    bitnet__pack_end(m);
     return r;
 }
 
@@ -4443,6 +4445,8 @@ static bitnet_result bitnet__choose_kernels(bitnet_model *m, bitnet_error *err) 
     return BITNET_OK;
 }
 
+static bitnet_result bitnet__load_ahead(bitnet_model *m, bitnet_error *err);  /* after >>threads */
+
 static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
     char text[BITNET__TEXT];
     uint64_t max_bytes = m->params.max_bytes ? m->params.max_bytes : (uint64_t)16 << 30;
@@ -4453,7 +4457,7 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
                             (unsigned long long)max_bytes);
     if ((r = bitnet__choose_kernels(m, err)) ||
         (r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
-        (r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
+        (r = bitnet__load_shape(m, err)) || (r = bitnet__load_ahead(m, err)) ||
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
         (r = bitnet__check_leftovers(m, err)) ||
         (r = bitnet__gguf_check_end(&m->gguf, err))) return r;
@@ -4495,6 +4499,7 @@ static bitnet_result bitnet__load(bitnet__source *src, const bitnet_model_params
     m->params = p;
     m->gguf.src = *src;
     r = bitnet__load_parts(m, err);
+    bitnet__pack_end(m);
     if (r != BITNET_OK) {
         bitnet_model_free(m);
         return r;
@@ -5374,7 +5379,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
             widest = bitnet__i2s_bytes(part->n_in, p.unit);
     }
     /* Threads for all layers; little work is not worth them. */
-    if (i == 0 && p.jobs > 1 && (total > 0 || weights > 4000000) &&
+    if (i == 0 && !m->team && p.jobs > 1 && (total > 0 || weights > 4000000) &&
         (r = bitnet__team_create(&m->params.allocator, p.jobs, &m->team, err))) return r;
     p.jobs = bitnet__team_size(m->team);
     if (total > 0) {
@@ -5389,13 +5394,52 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     for (k = 0; k < n_parts; k++) {
         p.linear = parts[k].linear;
         bitnet__format(name, "blk.%d.%s.weight", (int)i, parts[k].name);
-        if (p.linear->type == BITNET_TENSOR_I2_S && !m->kernels.pack &&
+        if (p.linear->type == BITNET_TENSOR_I2_S && !m->kernels.pack && !p.linear->sound &&
             (r = bitnet__check_part(&p, name, err))) return r;
         if ((m->kernels.pack || bitnet__repacks(m, p.linear)) &&
             (r = bitnet__pack_part(m, &p, name, err))) return r;
     }
     if (p.rows) bitnet__model_release(m, p.rows, 0);
     return bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
+}
+
+/* Building the tokenizer takes a CPU as long as reading most of the weights does. So if the file is in
+   memory, the others look for codes 3 in the meantime; the caller helps them when it is done. */
+typedef struct bitnet__ahead {
+    bitnet_model *m;
+    bitnet_error *err;
+    bitnet_result result;              /* the tokenizer's */
+    uint32_t next;                     /* the first tensor that is nobody's yet; atomic */
+} bitnet__ahead;
+
+static void bitnet__ahead_job(void *arg, int i) {
+    bitnet__ahead *p = (bitnet__ahead *)arg;
+    const bitnet__gguf *g = &p->m->gguf;
+    const uint32_t n = (uint32_t)g->n_tensors;
+    uint32_t k;
+    if (i == 0 && (p->result = bitnet__load_tokenizer(p->m, p->err)) != BITNET_OK)
+        bitnet__store_release(&p->next, n);            /* it will not be loaded */
+    while ((k = bitnet__load_acquire(&p->next)) < n) {
+        bitnet__tensor *t = &g->tensors[k];
+        if (bitnet__swap_if(&p->next, k, k + 1) && t->type == BITNET_TENSOR_I2_S && t->size > 32)
+            t->sound = !bitnet__any_code_3(g->src.data + t->offset, (size_t)t->size - 32);
+    }
+}
+
+static bitnet_result bitnet__load_ahead(bitnet_model *m, bitnet_error *err) {
+    const int cpus = bitnet__online_cpus();
+    bitnet__ahead ahead;
+    bitnet_result r;
+    if (m->gguf.src.io.read_fn || m->kernels.pack || cpus < 2 || m->gguf.src.size < 4 << 20)
+        return bitnet__load_tokenizer(m, err);
+    if ((r = bitnet__team_create(&m->params.allocator, cpus < BITNET__MAX_PACKERS ? cpus :
+                                 BITNET__MAX_PACKERS, &m->team, err))) return r;
+    ahead.m = m;
+    ahead.err = err;
+    ahead.result = BITNET_OK;
+    ahead.next = 0;
+    bitnet__team_run(m->team, bitnet__team_size(m->team), bitnet__ahead_job, &ahead);
+    return ahead.result;
 }
 
 static void bitnet__pack_end(bitnet_model *m) {
