@@ -5403,8 +5403,8 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     return bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
 }
 
-/* Building the tokenizer takes a CPU as long as reading most of the weights does. So if the file is in
-   memory, the others look for codes 3 in the meantime; the caller helps them when it is done. */
+/* Building the tokenizer takes a CPU as long as reading most of the weights does. So if the file is
+   in memory, the others look for codes 3 meanwhile; the caller helps them when it is done. */
 typedef struct bitnet__ahead {
     bitnet_model *m;
     bitnet_error *err;

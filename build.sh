@@ -47,6 +47,18 @@ example() {
     run $CC $CFLAGS $(stb_flags $CC) "examples/$1.c" -o "build/$1" -lpthread
 }
 
+# shared_example NAME: the same for suites that run at the same time: made once, and again only if a
+# source or the compiler is another.
+shared_example() {
+    mkdir -p build
+    (
+        ! have flock || flock 9
+        [ -x "build/$1" ] && [ "$(cat "build/$1.made" 2>/dev/null)" = "$CC $CFLAGS" ] &&
+            [ -z "$(find bitnet*.h examples/*.[ch] -newer "build/$1")" ] ||
+            { example "$1" && echo "$CC $CFLAGS" >"build/$1.made"; }
+    ) 9>"build/$1.lock"
+}
+
 # ---- the browser part ----
 
 EMCC=${EMCC:-emcc}
@@ -117,7 +129,7 @@ web() {
     fi
     echo "export const variants = [$variants];" >build/web/variants.js
     echo "$made_with" >build/em/compiler
-    example crosscheck &&
+    shared_example crosscheck &&
         build/crosscheck --short -m examples/tiny.gguf -n 8 >build/web/crosscheck.txt
     echo "   bytes  as gzip"
     for file in build/web/*-*.js build/web/*-*.wasm; do

@@ -636,7 +636,8 @@ static void test_many_names(void) {
                 for (i = 0; i < n; i++) {
                     const int id = order == 0 ? i : order == 1 ? n - 1 - i : (i * 911) % n;
                     memset(long_name, 'n', 256);
-                    snprintf(long_name + (k ? 57 : 249), 8, "%07d", same && id == 5 ? n - 5 : id);
+                    snprintf(long_name + (k ? 57 : 249), 8, "%07u",
+                             (unsigned)(same && id == 5 ? n - 5 : id) % 10000000);
                     gb_string(b, long_name, k ? 64 : 256);
                     if (k) {
                         gb_uint(b, 1, 4), gb_uint(b, 1, 8);

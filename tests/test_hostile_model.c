@@ -125,7 +125,7 @@ static void test_code_3_files(void) {
 }
 
 /* A file of over 4 MB is looked at by other threads while its tokenizer is built. No tensor is left
-   out, whoever comes to it; and what is wrong is said in the same words and order as of a small one. */
+   out, whoever comes to it; what is wrong is said in the same words and order as of a small one. */
 static void test_code_3_ahead(void) {
     static const char *const parts[] = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate",
                                         "ffn_up", "ffn_down"};

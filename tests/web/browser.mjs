@@ -25,7 +25,7 @@ const { variants } = await import(pathToFileURL(resolve(site, 'variants.js')));
 const scratch = mkdtempSync(join(tmpdir(), 'browser-')),
     pictures = resolve(modules, 'screenshots');
 mkdirSync(pictures, { recursive: true });
-const WAIT = 20000; // for anything to happen, in ms
+const WAIT = 60000; // for anything to happen, in ms
 
 function expect(got, wanted, what) {
     if (got !== wanted)

@@ -43,7 +43,7 @@ const ok = (condition, what) => {
 };
 
 /** The error that the promise, or function, fails with, which must have this code. */
-async function fails(code, promise, within = 10000) {
+async function fails(code, promise, within = 60000) {
     const timer = new Promise(r => setTimeout(r, within, 'nothing happened').unref());
     const run = async () => (typeof promise === 'function' ? promise() : promise);
     const e = await Promise.race([
