@@ -230,7 +230,9 @@
    A model does not change after loading: any number of threads and contexts may use it. A context
    belongs to one thread at a time; inside it works with n_threads threads of its own, which sleep
    between calls, or with the caller's pool (parallel_fn). If the system refuses some of them, it
-   works with fewer; the results are the same bits. Free contexts before their model.
+   works with fewer; the results are the same bits. Loading more than some megabytes takes one for
+   each CPU, up to 16, and ends them; hooks and the allocator are called on the caller's alone. Free
+   contexts before their model.
 
    A call that finds its context in use, by another thread or by the call whose callback it comes
    from, changes nothing and says so: BITNET_ERR_BUSY, from bitnet_logits 0, from bitnet_sample -1;

@@ -2,11 +2,11 @@
 # its name in $suite and its output in build/NAME.log. What counts there are the lines that hold
 # "N passed, N failed, N skipped"; lines that begin with FAIL and skip are shown.
 
-# Other machines, each in an emulator; then all suites, the longest first.
-MACHINES="s390x aarch64-cortex-a53-signed-char aarch64-neoverse-n1 aarch64-max armhf riscv64 windows
-    i686 wasm-relaxed wasm-simd"
-SUITES="web-node cc sanitizers check analysis $MACHINES convert web-firefox races
-    gcc-native-unsigned-char cli crosscheck fuzz-replay clang web-cache web-chromium"
+# Long ones first, but those that wait for a browser or a disk apart from each other, so that there is
+# no time in which all wait.
+SUITES="cc web-node sanitizers check web-chromium analysis aarch64-max s390x web-cache
+    aarch64-neoverse-n1 i686 windows convert aarch64-cortex-a53-signed-char armhf web-firefox
+    riscv64 races wasm-simd gcc-native-unsigned-char wasm-relaxed clang fuzz-replay crosscheck cli"
 
 # Of these, where they are, every machine's report must be the same.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
