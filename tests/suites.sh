@@ -80,11 +80,11 @@ machine() {
             break_names='dotrows_ternary .*, kernel neon-i8mm, only in' ;;
         armhf)
             compiler=arm-linux-gnueabihf-gcc emulator='qemu-arm -cpu max' has=neon
-            filters="$by_kernels gguf/" ;;
+            filters="$by_kernels gguf/ hostile machine/" ;;
         s390x)                         # in ISO C its gcc computes with doubles
             compiler=s390x-linux-gnu-gcc flags="$flags -fexcess-precision=fast"
             emulator=qemu-s390x wrong=-fexcess-precision=standard
-            filters='kernels/ tokenizer/ gguf/ heads/every' ;;
+            filters='kernels/ tokenizer/ gguf/ heads/every hostile machine/' ;;
         riscv64)
             compiler=riscv64-linux-gnu-gcc emulator=qemu-riscv64
             filters='kernels/ tokenizer/ gguf/' ;;
