@@ -69,7 +69,7 @@ machine() {
         aarch64-neoverse-n1)
             compiler=aarch64-linux-gnu-gcc
             emulator='qemu-aarch64 -cpu neoverse-n1' has='neon neon-dotprod' lacks=neon-i8mm
-            filters=$by_kernels
+            filters='kernels/ screen/ahead'
             break_file=bitnet_kernels_arm.h break='s/part\[2\], 4);/part[2], 3);/'
             break_names='dotrows_ternary .*, kernel neon-dotprod, only in' ;;
         aarch64-max)
