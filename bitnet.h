@@ -368,7 +368,8 @@ typedef struct bitnet_model_params {
 typedef struct bitnet_model_info {
     const char *arch;            /* general.architecture */
     const char *kernels;         /* name of the kernel table in use */
-    const char *layout;          /* of the ternary weights in memory: I2_S or TL2 */
+    const char *layout;          /* of the ternary weights in memory: I2_S, or what the kernel table
+                                    packs them into (TL2, or a caller's own) */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
     const char *embed_type, *head_type;   /* of the two matrices: F32 F16 BF16 Q8_0 Q6_K Q4_0 */
     uint64_t head_bytes;         /* of the output head, which may be the embedding */
@@ -492,8 +493,10 @@ enum {
     BITNET_CPU_RELAXED = 1024    /* and relaxed SIMD, if the engine computes it right */
 };
 
-/* Inner loops. Public, so that they can be called and compared without a model. Every entry gives
-   the same bits as the scalar table's, whatever the input; a 0 entry means "take the scalar one".
+/* Inner loops. Public, so that they can be called and compared without a model, and so that a
+   caller can bring a table of its own: bitnet_model_params.kernels borrows its strings for the
+   model's life. Every entry gives the same bits as the scalar table's, whatever the input (where
+   the result is a NaN, any NaN); a 0 entry means "take the scalar one".
    Weights have no alignment. Rows are contiguous; x, q and out are [cols][...], out_stride
    elements apart: out[c * out_stride + r] belongs to row r and column (token) c.
    A shortened float has at most 13 significant bits and lies in 2^-113 .. 2^100 or is 0: its
@@ -501,10 +504,14 @@ enum {
 struct bitnet_kernels {
     const char *name;            /* scalar avx2 ... neon ... simd128 ...; avx2-tl2 ... */
     uint32_t needs;              /* BITNET_CPU_* bits, all required */
-    /* Ternary weights in a layout of the table's own, made from I2_S when a model is loaded; all
-       three 0: I2_S is read in place. Rows are packed together in groups of row_group, a power of
-       two; the last group is filled up. Row r, a multiple of row_group, begins packed_bytes(n, r)
-       bytes into a matrix. pack returns 0, or 1 if there is a code 3, which only I2_S can hold. */
+    /* Ternary weights in a layout of the table's own, made from I2_S when a model is loaded. All
+       four 0: I2_S is read in place. Otherwise all four are needed, and dotrows_ternary, which
+       reads the layout. Rows are packed together in groups of row_group, a power of two from 1 to
+       256; the last group is filled up. Row r, a multiple of row_group, begins packed_bytes(n, r)
+       bytes into a matrix. pack returns 0, or 1 if there is a code 3, which only I2_S can hold. A
+       table that breaks these rules is BITNET_ERR_ARG when a model is loaded with it and in
+       bitnet_selftest. */
+    const char *layout;          /* its name, which bitnet_model_info.layout repeats: TL2 ... */
     int row_group;
     size_t (*packed_bytes)(int n, int rows);
     int (*pack)(const uint8_t *i2s, int n, int rows, uint8_t *out);
@@ -665,7 +672,10 @@ BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);   /* 1: this CPU 
    Packed ones read fewer bytes a token, but cost memory, and time when a model is loaded. */
 BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 /* Compares every entry with the scalar one, bit for bit, on fixed inputs, and the build with the
-   rules under DETERMINISM. Takes a few milliseconds. */
+   rules under DETERMINISM. The inputs reach every path of every table of this library: tiles and
+   panels, ends of rows and columns, sums that are emptied on the way, pack. BITNET_ERR_SELFTEST
+   names the entry that differs and the shape. Takes XX ms and XX KB of memory from malloc, which it
+   gives back. Only reads k; any thread may call it. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
 
 /* ---- files: GGUF of any kind, to look into and to write ---- */
@@ -948,6 +958,7 @@ extern "C" {
 #define BITNET__MAX_ROW (1 << 20)  /* the longest row of weights: integer sums stay inside int32 */
 #define BITNET__TEXT 128           /* bytes of a short text */
 #define BITNET__LANES 16           /* partial sums of every float sum */
+#define BITNET__MAX_GROUP 256      /* rows that a kernel table may pack together */
 
 static void *bitnet__alloc(const bitnet_allocator *a, size_t size) {
     char *raw, *p;
@@ -1536,16 +1547,16 @@ static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const i
     bitnet__rmsnorm_scalar, bitnet__dotrows_u8_scalar
 
 static const bitnet_kernels bitnet__kernels_scalar = {
-    "scalar", 0, 0, 0, 0, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
+    "scalar", 0, 0, 0, 0, 0, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
 };
 static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
-    "scalar-tl2", 0, BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_scalar,
+    "scalar-tl2", 0, "TL2", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_scalar,
     BITNET__SCALAR_ENTRIES(bitnet__dotrows_tl2_scalar)
 };
 
 /* The kernel headers: each defines BITNET__HAVE_SIMD, its tables, and a list of them, best first.
    */
-#define BITNET__KERNEL_ABI 3
+#define BITNET__KERNEL_ABI 4
 #if !defined(BITNET_NO_SIMD) && defined(__has_include)
   #if BITNET__ARCH_X86
     #if __has_include("bitnet_kernels_x86.h")
@@ -4422,16 +4433,37 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
 
 /* ---- loading ---- */
 
+/* Of a table that may be the caller's own. */
+static bitnet_result bitnet__check_kernels(const bitnet_kernels *k, bitnet_error *err) {
+    if (!k->name) return bitnet__fail(err, BITNET_ERR_ARG, "the kernel table has no name");
+    if (!bitnet_kernels_usable(k))
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
+                            "this CPU or its operating system lacks what the kernels '%s' need",
+                            k->name);
+    if (!k->layout && !k->row_group && !k->packed_bytes && !k->pack) return BITNET_OK;
+    if (!k->layout || !k->packed_bytes || !k->pack || !k->dotrows_ternary)
+        return bitnet__fail(err, BITNET_ERR_ARG, "the kernels '%s' have no %s; a table that packs "
+                            "weights needs layout, row_group, packed_bytes, pack and "
+                            "dotrows_ternary", k->name,
+                            !k->layout         ? "layout"
+                            : !k->packed_bytes ? "packed_bytes"
+                            : !k->pack         ? "pack"
+                                               : "dotrows_ternary");
+    if (k->row_group < 1 || k->row_group > BITNET__MAX_GROUP || (k->row_group & (k->row_group - 1)))
+        return bitnet__fail(err, BITNET_ERR_ARG, "the kernels '%s' have a row_group of %lld, which "
+                            "is no power of two from 1 to %d", k->name, (long long)k->row_group,
+                            (int)BITNET__MAX_GROUP);
+    return BITNET_OK;
+}
+
 /* A copy of the table with every gap filled by its scalar entry. */
 static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
     bitnet_kernels k = *table;
     const bitnet_kernels *s = &bitnet__kernels_scalar;
     if (!k.quantize) k.quantize = s->quantize;
-    if (!k.dotrows_ternary) {
-        k.dotrows_ternary = s->dotrows_ternary;
-        k.pack = 0;
-    }
+    if (!k.dotrows_ternary) k.dotrows_ternary = s->dotrows_ternary;
     if (!k.pack) {                     /* I2_S in place: each row is a group */
+        k.layout = "I2_S";
         k.row_group = 1;
         k.packed_bytes = bitnet__i2s_bytes;
     }
@@ -4453,12 +4485,9 @@ static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
 
 static bitnet_result bitnet__choose_kernels(bitnet_model *m, bitnet_error *err) {
     const bitnet_kernels *k = m->params.kernels ? m->params.kernels : bitnet_kernels_default();
-    if (!bitnet_kernels_usable(k))
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "this CPU or its operating system lacks what the kernels '%s' need",
-                            k->name);
-    m->kernels = bitnet__fill_kernels(k);
-    return BITNET_OK;
+    bitnet_result r = bitnet__check_kernels(k, err);
+    if (!r) m->kernels = bitnet__fill_kernels(k);
+    return r;
 }
 
 static bitnet_result bitnet__load_ahead(bitnet_model *m, bitnet_error *err);  /* after >>threads */
@@ -4480,7 +4509,7 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
     if ((r = bitnet__progress(m, m->gguf.src.size, err))) return r;
     bitnet__format(text, "%s, %d layers of %d, vocabulary of %d, kernels %s, weights in %s",
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
-                   m->kernels.pack ? "TL2" : "I2_S");
+                   m->kernels.layout);
     bitnet__log_text(m, BITNET_LOG_INFO, text);
     return BITNET_OK;
 }
@@ -4579,7 +4608,7 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     if (!m) return;
     info->arch = m->arch;
     info->kernels = m->kernels.name;
-    info->layout = m->kernels.pack ? "TL2" : "I2_S";
+    info->layout = m->kernels.layout;
     info->n_vocab = m->n_vocab;
     info->n_layers = m->n_layers;
     info->dim = m->dim;
@@ -5574,7 +5603,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
 }
 
 enum {
-    BITNET__ROWS = 256,                /* rows of a layer at a time, whose products wait */
+    BITNET__ROWS = BITNET__MAX_GROUP,  /* rows of a layer at a time, whose products wait */
     BITNET__COLUMNS = 32,              /* tokens times heads of a group that attend together */
     BITNET__SCORE_ROWS = 64,           /* positions, and ... */
     BITNET__MIX_DIMS = 64              /* ... elements of a head: what a thread takes at least */
@@ -7379,106 +7408,405 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
    >>selftest  does this build, on this machine, keep the promise under DETERMINISM?
    ============================================================================================= */
 
-enum { BITNET__TEST_ROWS = 5, BITNET__TEST_COLS = 3, BITNET__TEST_N = 384 };
+/* Where a kernel goes another way depends on its columns, rows and lengths, and each table has
+   thresholds of its own. Nothing here knows them: the shapes below go through ranges and well past
+   every threshold there is, and tests/planted.sh checks that a fault planted in any path is seen.
 
-/* Inputs and outputs of one round, small enough for a stack. */
+   The scalar entry computes each shape once. A result does not depend on how many rows and columns
+   are computed with it, so every smaller shape is a part of what is known. An entry that is the
+   scalar one itself is not compared. */
+enum {
+    BITNET__TEST_FLOATS = 7 * 4112,    /* the largest array of floats: seven columns of 4112 */
+    BITNET__TEST_WEIGHTS = 5 * 4 * 4120,   /* bytes of the largest matrix: five rows of F32 */
+    BITNET__TEST_COLS = 40,            /* the most columns */
+    BITNET__TEST_LENGTH = 96,          /* entries without rows: every length up to this */
+    BITNET__TEST_GUARD = 32,           /* elements behind an array that nobody may write */
+    BITNET__TEST_ROOM = BITNET__TEST_FLOATS + BITNET__TEST_GUARD,
+    BITNET__TEST_CANARY = 0xa5
+};
+
+/* The entries that multiply rows with columns. */
+enum {
+    BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_F32, BITNET__TEST_F16, BITNET__TEST_BF16,
+    BITNET__TEST_KEYS
+};
+static const char *const bitnet__test_names[] = {
+    "dotrows_ternary", "dotrows_u8", "dotrows_f32", "dotrows_f16", "dotrows_bf16", "keys_f16"
+};
+
+/* Up to so many rows and columns: all columns, then fewer by `step` each time, and the same with
+   rows. */
+typedef struct bitnet__test_shape { int n, rows, cols, step; } bitnet__test_shape;
+
+static const bitnet__test_shape bitnet__test_ternary[] = {
+    {128, 70, 40, 1}, {128, 300, 26, 25},  /* each end of tiles and panels; more rows than fit */
+    {384, 37, 34, 3},                      /* TL2: rows that end with a block */
+    {4224, 9, 8, 1}, {2176, 35, 26, 9}     /* sums that are emptied on the way; several panels */
+};
+static const bitnet__test_shape bitnet__test_bytes[] = {
+    {320, 9, 13, 1}, {96, 9, 13, 1}, {80, 9, 13, 1}, {48, 9, 13, 1}, {37, 3, 3, 1}
+};
+static const bitnet__test_shape bitnet__test_floats[] = {
+    {272, 37, 13, 1}, {80, 70, 9, 3}, {37, 5, 5, 2}, {4112, 5, 7, 1}
+};
+
+/* Inputs, what scalar makes of them, and what the tested table does. */
 typedef struct bitnet__selftest {
-    uint8_t w[BITNET__TEST_ROWS * BITNET__TEST_N * 4];
-    uint8_t packed[64 * BITNET__TEST_N / 4];   /* a group of up to 64 rows */
-    float x[BITNET__TEST_COLS * BITNET__TEST_N], y[2][BITNET__TEST_COLS * BITNET__TEST_N];
-    int8_t q[2][BITNET__TEST_COLS * BITNET__TEST_N];
-    int32_t sums[2][BITNET__TEST_COLS], dots[2][BITNET__TEST_COLS * BITNET__TEST_ROWS];
-    float scale[2];
+    bitnet_kernels k;                  /* the tested table, without gaps */
+    uint64_t random;
+    int n, rows, cols;                 /* what is being tried */
+    float x[BITNET__TEST_ROOM];        /* columns: of floats, or of int8 */
+    float want[BITNET__TEST_ROOM], got[BITNET__TEST_ROOM];    /* or int32 */
+    int32_t sums[BITNET__TEST_COLS], dots[2][BITNET__TEST_LENGTH];
+    uint8_t w[BITNET__TEST_WEIGHTS];
+    uint8_t *packed;                   /* behind this structure */
 } bitnet__selftest;
 
-static float bitnet__test_number(uint64_t *state) {
-    return (float)(bitnet__random(state) * 8.0 - 4.0);
+static int bitnet__test_pick(bitnet__selftest *t, int below) {
+    return (int)(bitnet__random(&t->random) * below);
 }
 
-/* Packs the rows of I2_S at t->w, from which code 3 is taken out first unless it is to be refused;
-   names the entry that fails. */
-static const char *bitnet__test_pack(bitnet__selftest *t, const bitnet_kernels *k, int n) {
-    const int rows = BITNET__TEST_ROWS;
-    int i, threes = 0;
-    if (k->packed_bytes(n, rows) > sizeof t->packed) return "packed_bytes";
-    for (i = 0; i < rows * n / 4; i++) threes |= t->w[i] & t->w[i] >> 1 & 0x55;
-    if (threes && !k->pack(t->w, n, rows, t->packed)) return "pack";
-    for (i = 0; i < rows * n / 4; i++) t->w[i] ^= (uint8_t)(t->w[i] & t->w[i] >> 1 & 0x55);
-    return k->pack(t->w, n, rows, t->packed) ? "pack" : 0;
+static float bitnet__test_number(bitnet__selftest *t) {
+    return (float)(bitnet__random(&t->random) * 8.0 - 4.0);
 }
 
-/* Both tables in turn on the same inputs, into y[0] and y[1]; names the entry that differs. */
-static const char *bitnet__compare_kernels(bitnet__selftest *t, const bitnet_kernels *k, int n) {
-    const int rows = BITNET__TEST_ROWS, cols = BITNET__TEST_COLS;
-    const bitnet_kernels *tables[2];
-    int i, c;
-    tables[0] = &bitnet__kernels_scalar;
-    tables[1] = k;
-    memset(t->y, 0, sizeof t->y);
-    memset(t->dots, 0, sizeof t->dots);
-#define BITNET__BOTH(call) for (i = 0; i < 2; i++) { const bitnet_kernels *f = tables[i]; call; }
-#define BITNET__SAME(what) (!memcmp(t->what[0], t->what[1], sizeof t->what[0]))
-    for (c = 0; c < cols; c++) {
-        BITNET__BOTH(t->scale[i] = f->quantize(t->x + c * n, n, t->q[i] + c * n, &t->sums[i][c]))
-        if (memcmp(&t->scale[0], &t->scale[1], sizeof t->scale[0])) return "quantize";
+/* n elements of 4 bytes: equal bits, or both NaN, for which NaN it is is open. */
+static int bitnet__test_same(const void *a, const void *b, size_t n, int floats) {
+    size_t i;
+    float x, y;
+    if (!memcmp(a, b, n * sizeof x)) return 1;
+    for (i = 0; i < n; i++) {
+        memcpy(&x, (const char *)a + i * sizeof x, sizeof x);
+        memcpy(&y, (const char *)b + i * sizeof y, sizeof y);
+        if (bitnet__float_bits(x) != bitnet__float_bits(y) && !(floats && x != x && y != y))
+            return 0;
     }
-    if (!BITNET__SAME(q) || !BITNET__SAME(sums)) return "quantize";
-    if (n % 128 == 0) {
-        const char *bad = k->pack ? bitnet__test_pack(t, k, n) : 0;
-        if (bad) return bad;
-        BITNET__BOTH(f->dotrows_ternary(i && k->pack ? t->packed : t->w, t->q[0], t->sums[0], n,
-                                        rows, cols, t->dots[i], (size_t)rows))
-        if (!BITNET__SAME(dots)) return "dotrows_ternary";
+    return 1;
+}
+
+/* Whether n bytes are as memset has left them. */
+static int bitnet__test_untouched(const void *p, size_t n) {
+    const uint8_t *byte = (const uint8_t *)p;
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (byte[i] != BITNET__TEST_CANARY) return 0;
+    return 1;
+}
+
+/* ---- rows with columns ---- */
+
+static void bitnet__test_multiply(const bitnet_kernels *k, int entry, const uint8_t *w,
+                                  const float *x, int from, const int32_t *sums, int n, int rows,
+                                  int cols, float *y, size_t stride) {
+    const int8_t *q = (const int8_t *)x + (size_t)from * (size_t)n;
+    int32_t *dots = (int32_t *)(void *)y;
+    x += (size_t)from * (size_t)n;
+    sums += from;
+    switch (entry) {
+        case BITNET__TEST_TERNARY:
+            k->dotrows_ternary(w, q, sums, n, rows, cols, dots, stride);
+            break;
+        case BITNET__TEST_U8: k->dotrows_u8(w, q, sums, n, rows, cols, dots, stride); break;
+        case BITNET__TEST_F32: k->dotrows_f32(w, x, n, rows, cols, y, stride); break;
+        case BITNET__TEST_F16: k->dotrows_f16(w, x, n, rows, cols, y, stride); break;
+        case BITNET__TEST_BF16: k->dotrows_bf16(w, x, n, rows, cols, y, stride); break;
+        default: k->keys_f16(w, x, n, rows, cols, y, stride);
     }
-    for (c = 0; c < cols; c++) {
-        t->sums[0][c] = 0;
-        for (i = c * n; i < (c + 1) * n; i++) {
-            t->q[0][i] /= 2;
-            t->sums[0][c] += t->q[0][i];
+}
+
+static int bitnet__test_is_scalar(const bitnet_kernels *k, int entry) {
+    const bitnet_kernels *s = &bitnet__kernels_scalar;
+    switch (entry) {
+        case BITNET__TEST_TERNARY: return k->dotrows_ternary == s->dotrows_ternary;
+        case BITNET__TEST_U8: return k->dotrows_u8 == s->dotrows_u8;
+        case BITNET__TEST_F32: return k->dotrows_f32 == s->dotrows_f32;
+        case BITNET__TEST_F16: return k->dotrows_f16 == s->dotrows_f16;
+        case BITNET__TEST_BF16: return k->dotrows_bf16 == s->dotrows_bf16;
+        default: return k->keys_f16 == s->keys_f16;
+    }
+}
+
+/* Integer columns and their sums. In turn random, as low as they get, in a pattern that fits no
+   vector, and as high as they get; a matrix's rows likewise. */
+static void bitnet__test_fill_q(bitnet__selftest *t, int entry) {
+    int8_t *q = (int8_t *)t->x;
+    int c, i;
+    for (c = 0; c < t->cols; c++) {
+        t->sums[c] = 0;
+        for (i = 0; i < t->n; i++, q++) {
+            int v = c % 4 == 0   ? bitnet__test_pick(t, 256) - 128
+                    : c % 4 == 1 ? -128
+                    : c % 4 == 2 ? (i + c) % 251 - 125
+                                 : 127;
+            if (entry == BITNET__TEST_U8) v = v == 127 ? 64 : v / 2;
+            *q = (int8_t)v;
+            t->sums[c] += v;
         }
     }
-    BITNET__BOTH(f->dotrows_u8(t->w, t->q[0], t->sums[0], n, rows, cols, t->dots[i], (size_t)rows))
-    if (!BITNET__SAME(dots)) return "dotrows_u8";
-    /* Random bytes make wild floats; these are tame in any format. */
-    for (i = 0; i < rows * n; i++) {
-        uint32_t u = bitnet__float_bits(t->x[i % (cols * n)]);
-        uint16_t h = bitnet__f32_to_f16(t->x[i % (cols * n)]);
-        t->w[4 * i] = (uint8_t)h;
-        t->w[4 * i + 1] = (uint8_t)(h >> 8);
-        t->w[4 * i + 2] = (uint8_t)(u >> 16);
-        t->w[4 * i + 3] = (uint8_t)(u >> 24);
+}
+
+static void bitnet__test_fill_bytes(bitnet__selftest *t, int row_bytes) {
+    uint8_t *w = t->w;
+    int r, i;
+    for (r = 0; r < t->rows; r++)
+        for (i = 0; i < row_bytes; i++, w++)
+            *w = (uint8_t)(r % 2 == 0 ? bitnet__test_pick(t, 256) : r % 4 == 1 ? 255 : 0);
+}
+
+/* Element i of a matrix in a format. */
+static void bitnet__test_put(uint8_t *w, size_t i, int entry, float x) {
+    uint32_t bits = bitnet__float_bits(x);
+    uint32_t h = bitnet__f32_to_f16(x);
+    if (entry == BITNET__TEST_F32) {
+        w += 4 * i;
+        w[2] = (uint8_t)(bits >> 16);
+        w[3] = (uint8_t)(bits >> 24);
+    } else {
+        w += 2 * i;
+        bits = entry == BITNET__TEST_BF16 ? bits >> 16 : h;
     }
-    BITNET__BOTH(f->dotrows_f32(t->w, t->x, n, rows, cols, t->y[i], (size_t)rows))
-    if (!BITNET__SAME(y)) return "dotrows_f32";
-    BITNET__BOTH(f->dotrows_f16(t->w, t->x, n, rows, cols, t->y[i], (size_t)rows))
-    if (!BITNET__SAME(y)) return "dotrows_f16";
-    BITNET__BOTH(f->dotrows_bf16(t->w, t->x, n, rows, cols, t->y[i], (size_t)rows))
-    if (!BITNET__SAME(y)) return "dotrows_bf16";
-    BITNET__BOTH(f->mixrows_f32(t->w, (size_t)n, t->x, (size_t)n, n, rows, cols, t->y[i]))
-    if (!BITNET__SAME(y)) return "mixrows_f32";
-    BITNET__BOTH(f->dequantize(t->dots[0], 0.1f, rows * cols, 1, t->y[i]))
-    if (!BITNET__SAME(y)) return "dequantize";
-    BITNET__BOTH(f->relu2_gate(t->dots[0], 0.1f, t->dots[1], 0.3f, rows * cols, t->y[i]))
-    if (!BITNET__SAME(y)) return "relu2_gate";
-    BITNET__BOTH(f->store_f16(t->x, n, (uint8_t *)t->y[i]))
-    if (!BITNET__SAME(y)) return "store_f16";
-    BITNET__BOTH(f->rope(t->x, t->x + n, n / 4 * 2, n, 0, t->y[i]))
-    if (!BITNET__SAME(y)) return "rope";
-    BITNET__BOTH(f->rope(t->x, t->x + n, n / 2 * 2, n, 1, t->y[i]))
-    if (!BITNET__SAME(y)) return "rope";
-    memcpy(t->x, t->y[0], (size_t)n * sizeof t->x[0]);     /* shortened now */
-    BITNET__BOTH(f->keys_f16(t->w, t->x, n, rows, 1, t->y[i], (size_t)rows))
-    if (!BITNET__SAME(y)) return "keys_f16";
-    BITNET__BOTH(f->mixrows_f16(t->w, (size_t)n, t->x, 1, n, rows, cols, t->y[i]))
-    if (!BITNET__SAME(y)) return "mixrows_f16";
-    BITNET__BOTH(f->rmsnorm(t->x, t->x + n, n, 1e-5f, t->y[i]))
-    if (!BITNET__SAME(y)) return "rmsnorm";
-    BITNET__BOTH(memcpy(t->y[i], t->x, sizeof t->x); f->softmax(t->y[i], n, 0.5f, 0))
-    if (!BITNET__SAME(y)) return "softmax";
-    BITNET__BOTH(memcpy(t->y[i], t->x, sizeof t->x); f->softmax(t->y[i], n, 0.5f, 1))
-    if (!BITNET__SAME(y)) return "softmax";
+    w[0] = (uint8_t)bits;
+    w[1] = (uint8_t)(bits >> 8);
+}
+
+/* Some rows have subnormals of F16, an infinity or a NaN. */
+static void bitnet__test_fill_rows(bitnet__selftest *t, int entry, int stride) {
+    int r, i;
+    for (r = 0; r < t->rows; r++)
+        for (i = 0; i < stride; i++) {
+            float v = bitnet__test_number(t);
+            if (r % 8 == 3) v *= 3.8e-6f;
+            if (r % 16 == 5 && i == t->n / 2) v = bitnet__float_from_bits(0x7f800000);
+            if (r % 16 == 13 && i == t->n - 1) v = bitnet__float_from_bits(0x7fc00000);
+            bitnet__test_put(t->w, (size_t)r * (size_t)stride + (size_t)i, entry, v);
+        }
+}
+
+/* Numbers for columns: shortened ones fit every entry. */
+static void bitnet__test_fill_x(bitnet__selftest *t, size_t count, int shorten) {
+    size_t i;
+    for (i = 0; i < count; i++) {
+        t->x[i] = bitnet__test_number(t);
+        if (shorten) t->x[i] = bitnet__shorten(t->x[i]);
+    }
+}
+
+/* Packs the rows of I2_S at t->w, from which code 3 is taken out first, as a whole or group by
+   group. */
+static const char *bitnet__test_pack(bitnet__selftest *t, int whole) {
+    const bitnet_kernels *k = &t->k;
+    const size_t row_bytes = (size_t)(t->n / 4), bytes = (size_t)t->rows * row_bytes;
+    const size_t packed = k->packed_bytes(t->n, t->rows);
+    size_t i, at;
+    int r, count;
+    for (i = 0; i < bytes; i++) t->w[i] ^= (uint8_t)(t->w[i] & t->w[i] >> 1 & 0x55);
+    memset(t->packed, BITNET__TEST_CANARY, packed + BITNET__TEST_GUARD);
+    for (r = 0; r < t->rows; r += count) {
+        count = whole || t->rows - r < k->row_group ? t->rows - r : k->row_group;
+        at = k->packed_bytes(t->n, r);
+        if (at > packed || k->packed_bytes(t->n, count) > packed - at) return "packed_bytes";
+        if (k->pack(t->w + (size_t)r * row_bytes, t->n, count, t->packed + at)) return "pack";
+    }
+    return bitnet__test_untouched(t->packed + packed, BITNET__TEST_GUARD) ? 0 : "pack";
+}
+
+/* A code 3 must be refused wherever it is. */
+static const char *bitnet__test_refusals(bitnet__selftest *t) {
+    int i;
+    t->n = 128;
+    t->rows = 35;
+    t->cols = 0;
+    bitnet__test_fill_bytes(t, t->n / 4);
+    if (bitnet__test_pack(t, 1)) return "pack";
+    for (i = 0; i < t->n; i++) {
+        uint8_t *p = t->w + i * 11 % t->rows * (t->n / 4) + i / 4;
+        const uint8_t old = *p;
+        *p |= (uint8_t)(3 << i % 4 * 2);
+        if (!t->k.pack(t->w, t->n, t->rows, t->packed)) return "pack";
+        *p = old;
+    }
+    return 0;
+}
+
+/* The first t->rows rows, from row `first` on, and t->cols columns, from `from` on: do they give
+   what they gave in the whole, and is nothing else written? */
+static int bitnet__test_part(bitnet__selftest *t, int entry, int first, int from, size_t stride) {
+    const int packs = entry == BITNET__TEST_TERNARY && t->k.pack;
+    const size_t bytes = entry == BITNET__TEST_TERNARY ? (size_t)(t->n / 4)
+                         : entry == BITNET__TEST_U8    ? (size_t)t->n
+                                                       : 0;    /* floats begin at row 0 */
+    const uint8_t *w = packs ? t->packed + t->k.packed_bytes(t->n, first)
+                             : t->w + (size_t)first * bytes;
+    const size_t rows = (size_t)t->rows, cols = (size_t)t->cols;
+    size_t c;
+    memset(t->got, BITNET__TEST_CANARY, (cols + 1) * stride * sizeof *t->got);
+    bitnet__test_multiply(&t->k, entry, w, t->x, from, t->sums, t->n, t->rows, t->cols, t->got,
+                          stride);
+    for (c = 0; c < cols; c++) {
+        const float *want = t->want + ((size_t)from + c) * stride + (size_t)first;
+        const float *got = t->got + c * stride;
+        if (!bitnet__test_same(want, got, rows, entry >= BITNET__TEST_F32) ||
+            !bitnet__test_untouched(got + rows, (stride - rows) * sizeof *got)) return 0;
+    }
+    return bitnet__test_untouched(t->got + cols * stride, stride * sizeof *t->got);
+}
+
+/* All parts of a shape. A few columns are taken in four places, to meet each kind of contents. */
+static int bitnet__test_parts(bitnet__selftest *t, int entry, const bitnet__test_shape *s,
+                              size_t stride) {
+    const int group = t->k.row_group;
+    int i, from;
+    for (i = s->cols; i > 0; i -= s->step) {
+        t->cols = i;
+        for (from = 0; from == 0 || (from < 4 && i <= 4 && from + i <= s->cols); from++)
+            if (!bitnet__test_part(t, entry, 0, from, stride)) return 0;
+    }
+    for (i = s->rows; i > 0; i -= s->step) {
+        t->rows = i;
+        t->cols = 1 + i * 7 % s->cols;
+        if (!bitnet__test_part(t, entry, 0, s->cols - t->cols, stride)) return 0;
+    }
+    if (entry != BITNET__TEST_TERNARY || !t->k.pack || group >= s->rows) return 1;
+    t->rows = s->rows;
+    if (bitnet__test_pack(t, 0)) return 0;
+    t->rows = s->rows - group;
+    t->cols = s->cols;
+    return bitnet__test_part(t, entry, group, 0, stride);
+}
+
+static const char *bitnet__test_rows(bitnet__selftest *t, int entry,
+                                     const bitnet__test_shape *shapes, size_t count) {
+    size_t i;
+    if (bitnet__test_is_scalar(&t->k, entry)) return 0;
+    for (i = 0; i < count; i++) {
+        const bitnet__test_shape *s = &shapes[i];
+        const size_t stride = (size_t)s->rows + 3;
+        t->n = s->n;
+        t->rows = s->rows;
+        t->cols = s->cols;
+        if (entry <= BITNET__TEST_U8) {
+            bitnet__test_fill_q(t, entry);
+            bitnet__test_fill_bytes(t, entry == BITNET__TEST_TERNARY ? t->n / 4 : t->n);
+        } else {
+            bitnet__test_fill_x(t, (size_t)s->cols * (size_t)s->n, entry == BITNET__TEST_KEYS);
+            bitnet__test_fill_rows(t, entry, s->n);
+        }
+        if (entry == BITNET__TEST_TERNARY && t->k.pack && bitnet__test_pack(t, 1)) return "pack";
+        bitnet__test_multiply(&bitnet__kernels_scalar, entry, t->w, t->x, 0, t->sums, t->n,
+                              t->rows, t->cols, t->want, stride);
+        if (!bitnet__test_parts(t, entry, s, stride)) return bitnet__test_names[entry];
+    }
+    return 0;
+}
+
+/* Weighted sums of rows, which are added to what is there. All rows are in every sum, so a part has
+   fewer columns only. Returns how many elements may change; the guard is behind them. */
+static size_t bitnet__test_add_rows(const bitnet__selftest *t, const bitnet_kernels *k, int entry,
+                                    float *y) {
+    const size_t w_stride = (size_t)t->n + 8, p_stride = (size_t)t->rows + 3;
+    const size_t count = (size_t)t->cols * (size_t)t->n;
+    size_t i;
+    memset(y, BITNET__TEST_CANARY, (count + BITNET__TEST_GUARD) * sizeof *y);
+    for (i = 0; i < count; i++) y[i] = (float)((int)(i % 63) - 31);
+    if (entry == BITNET__TEST_F16)
+        k->mixrows_f16(t->w, w_stride, t->x, p_stride, t->n, t->rows, t->cols, y);
+    else k->mixrows_f32(t->w, w_stride, t->x, p_stride, t->n, t->rows, t->cols, y);
+    return count;
+}
+
+static const char *bitnet__test_mix(bitnet__selftest *t, int entry) {
+    const bitnet_kernels *scalar = &bitnet__kernels_scalar;
+    const int f16 = entry == BITNET__TEST_F16;
+    size_t i, count;
+    if (f16 ? t->k.mixrows_f16 == scalar->mixrows_f16 : t->k.mixrows_f32 == scalar->mixrows_f32)
+        return 0;
+    for (i = 0; i < sizeof bitnet__test_floats / sizeof bitnet__test_floats[0]; i++) {
+        const bitnet__test_shape *s = &bitnet__test_floats[i];
+        t->n = s->n;
+        t->rows = s->rows;
+        t->cols = s->cols;
+        bitnet__test_fill_x(t, (size_t)s->cols * ((size_t)s->rows + 3), f16);
+        bitnet__test_fill_rows(t, entry, s->n + 8);
+        bitnet__test_add_rows(t, scalar, entry, t->want);
+        for (; t->cols > 0; t->cols--) {
+            count = bitnet__test_add_rows(t, &t->k, entry, t->got);
+            if (!bitnet__test_same(t->want, t->got, count, 1) ||
+                !bitnet__test_untouched(t->got + count, BITNET__TEST_GUARD * sizeof(float)))
+                return f16 ? "mixrows_f16" : "mixrows_f32";
+        }
+    }
+    return 0;
+}
+
+/* ---- one row ---- */
+
+/* Numbers of everyday; with wild, special ones among them, or only those. */
+static void bitnet__test_fill_wild(bitnet__selftest *t, int wild) {
+    static const uint32_t special[] = {
+        0x00000000, 0x80000000, 0x7fc12345, 0x7f800000, 0xff800000,    /* 0, NaN, infinities */
+        0x7e967699, 0xfe967699, 0x71800001, 0xf1800001, 0x0d7fffff,    /* 1e38; 2^100, 2^-100 */
+        0x8d7fffff, 0x0d800000, 0x00000001, 0x80400000,                /* subnormals */
+        0x477fe000, 0x477fefff, 0x477ff000, 0xc77ff000,                /* where F16 ends */
+        0x387fc000, 0x38800000, 0x387fe000, 0x33000000, 0x33000001,    /* its subnormals */
+        0x3f801000, 0x3f803000, 0x3f800fff, 0xbf801001,                /* its ties */
+        0x3f000000, 0xbfc00000, 0x40200000, 0x42fe0000, 0xc2ff0000, 0x42b00000, 0xc3160000
+    };
+    const int count = (int)(sizeof special / sizeof special[0]);
+    int i;
+    for (i = 0; i < t->n; i++)
+        t->x[i] = wild == 2 || (wild == 1 && bitnet__test_pick(t, 16) == 0)
+                      ? bitnet__float_from_bits(special[bitnet__test_pick(t, count)])
+                      : bitnet__test_number(t);
+}
+
+/* Both tables in turn, from t->x to t->want and t->got, with a guard behind the results; names the
+   entry that differs. */
+static const char *bitnet__test_length(bitnet__selftest *t, int wild) {
+    const float *x = t->x, *gain = t->x + BITNET__TEST_LENGTH, *angles = gain + BITNET__TEST_LENGTH;
+    const size_t size = ((size_t)t->n + BITNET__TEST_GUARD) * sizeof *x;
+    const int n = t->n;
+    int i, rot;
+    bitnet__test_fill_x(t, 3 * BITNET__TEST_LENGTH, 0);
+    bitnet__test_fill_wild(t, wild);
+    for (i = 0; i < n; i++) {
+        t->dots[0][i] = bitnet__test_pick(t, 2001) - 1000;
+        t->dots[1][i] = (bitnet__test_pick(t, 1 << 15) - (1 << 14)) * (1 << 14);
+    }
+#define BITNET__BOTH(name, call) \
+    for (i = 0; i < 2; i++) { \
+        const bitnet_kernels *k = i ? &t->k : &bitnet__kernels_scalar; \
+        float *y = i ? t->got : t->want; \
+        memset(y, BITNET__TEST_CANARY, size); \
+        call; \
+    } \
+    if (!bitnet__test_same(t->want, t->got, size / sizeof *x, 1)) return name;
+#define BITNET__COPY memcpy(y, x, (size_t)n * sizeof *x)
+    BITNET__BOTH("quantize", y[n + 1] = k->quantize(x, n, (int8_t *)y, (int32_t *)(void *)(y + n)))
+    BITNET__BOTH("softmax", BITNET__COPY; k->softmax(y, n, 0.5f, 0))
+    BITNET__BOTH("softmax", BITNET__COPY; k->softmax(y, n, 3.0f, 1))
+    for (rot = 0; rot <= n; rot += 2) {
+        BITNET__BOTH("rope", k->rope(x, angles, rot, n, wild != 0, y))
+        BITNET__BOTH("rope", BITNET__COPY; k->rope(y, angles, rot, n, wild == 1, y))
+    }
+    BITNET__BOTH("store_f16", k->store_f16(x, n, (uint8_t *)y))
+    BITNET__BOTH("dequantize", k->dequantize(t->dots[wild % 2], 0.1f, n, 0, y))
+    BITNET__BOTH("dequantize", BITNET__COPY; k->dequantize(t->dots[wild % 2], 0.1f, n, 1, y))
+    BITNET__BOTH("relu2_gate", k->relu2_gate(t->dots[0], 0.1f, t->dots[1], 0.3f, n, y))
+    BITNET__BOTH("relu2_gate", k->relu2_gate(t->dots[1], 0.1f, t->dots[0], 0.3f, n, y))
+    BITNET__BOTH("rmsnorm", k->rmsnorm(x, gain, n, 1e-5f, y))
+    BITNET__BOTH("rmsnorm", BITNET__COPY; k->rmsnorm(y, gain, n, 1e-5f, y))
 #undef BITNET__BOTH
-#undef BITNET__SAME
+#undef BITNET__COPY
+    return 0;
+}
+
+static const char *bitnet__test_lengths(bitnet__selftest *t) {
+    const char *bad = 0;
+    int wild;
+    t->rows = t->cols = 1;
+    for (t->n = 1; t->n <= BITNET__TEST_LENGTH; t->n++)
+        for (wild = 0; wild < 3; wild++)
+            if ((bad = bitnet__test_length(t, wild)) != 0) return bad;
     return 0;
 }
 
@@ -7558,30 +7886,69 @@ static const char *bitnet__check_arithmetic(void) {
     return 0;
 }
 
+#define BITNET__COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* Bytes of t->packed, which a table must not ask too many of. */
+static bitnet_result bitnet__test_packed_size(const bitnet_kernels *k, size_t *size,
+                                              bitnet_error *err) {
+    size_t i;
+    *size = 0;
+    for (i = 0; k->pack && i < BITNET__COUNT(bitnet__test_ternary); i++) {
+        const bitnet__test_shape *s = &bitnet__test_ternary[i];
+        const size_t bytes = k->packed_bytes(s->n, s->rows);
+        if (bytes > (size_t)(s->rows + k->row_group) * (size_t)s->n)
+            return bitnet__fail(err, BITNET_ERR_ARG, "kernels '%s': packed_bytes says %llu for %d "
+                                "rows of %d weights: more than a byte for each", k->name,
+                                (unsigned long long)bytes, s->rows, s->n);
+        if (bytes > *size) *size = bytes;
+    }
+    return BITNET_OK;
+}
+
+/* Names the entry that is not as scalar's; *t says where. */
+static const char *bitnet__test_entries(bitnet__selftest *t) {
+    const char *bad = bitnet__test_lengths(t);
+    int entry;
+    if (!bad && t->k.pack) bad = bitnet__test_refusals(t);
+    if (!bad)
+        bad = bitnet__test_rows(t, BITNET__TEST_TERNARY, bitnet__test_ternary,
+                                BITNET__COUNT(bitnet__test_ternary));
+    if (!bad)
+        bad = bitnet__test_rows(t, BITNET__TEST_U8, bitnet__test_bytes,
+                                BITNET__COUNT(bitnet__test_bytes));
+    for (entry = BITNET__TEST_F32; !bad && entry <= BITNET__TEST_KEYS; entry++)
+        bad = bitnet__test_rows(t, entry, bitnet__test_floats, BITNET__COUNT(bitnet__test_floats));
+    if (!bad) bad = bitnet__test_mix(t, BITNET__TEST_F32);
+    return bad ? bad : bitnet__test_mix(t, BITNET__TEST_F16);
+}
+#undef BITNET__COUNT
+
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err) {
-    static const int lengths[] = {BITNET__TEST_N, 128, 100, 17, 3};
-    bitnet__selftest t;
+    const bitnet_allocator a = {0, 0, 0};
+    bitnet__selftest *t;
     bitnet_kernels full;
-    uint64_t state = 1;
-    size_t i, j;
+    bitnet_result r;
+    size_t packed;
     const char *bad = bitnet__check_arithmetic();
     if (bad) return bitnet__fail(err, BITNET_ERR_SELFTEST, "%s", bad);
     if (!k) return bitnet__fail(err, BITNET_ERR_ARG, "there is no kernel table");
-    if (!bitnet_kernels_usable(k))
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "this CPU or its operating system lacks what the kernels '%s' need",
-                            k->name);
+    if ((r = bitnet__check_kernels(k, err))) return r;
     full = bitnet__fill_kernels(k);
-    for (i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-        memset(&t, 0, sizeof t);
-        for (j = 0; j < sizeof t.w; j++) t.w[j] = (uint8_t)(1.0 + bitnet__random(&state) * 255.0);
-        for (j = 0; j < sizeof t.x / sizeof t.x[0]; j++) t.x[j] = bitnet__test_number(&state);
-        bad = bitnet__compare_kernels(&t, &full, lengths[i]);
-        if (bad)
-            return bitnet__fail(err, BITNET_ERR_SELFTEST, "kernels '%s': %s differs from scalar at "
-                                "n = %d", k->name, bad, lengths[i]);
-    }
-    return BITNET_OK;
+    if ((r = bitnet__test_packed_size(&full, &packed, err))) return r;
+    packed += BITNET__TEST_GUARD;
+    t = (bitnet__selftest *)bitnet__alloc(&a, sizeof *t + packed);
+    if (!t)
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the self-test (%llu bytes)",
+                            (unsigned long long)(sizeof *t + packed));
+    t->k = full;
+    t->random = 1;
+    t->packed = (uint8_t *)(t + 1);
+    bad = bitnet__test_entries(t);
+    if (bad)
+        r = bitnet__fail(err, BITNET_ERR_SELFTEST, "kernels '%s': %s differs from scalar at n = "
+                         "%d, %d rows, %d columns", k->name, bad, t->n, t->rows, t->cols);
+    bitnet__free(&a, t);
+    return r;
 }
 
 /* =============================================================================================
@@ -8683,6 +9050,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__MAX_LOOKUP
 #undef BITNET__MAX_NESTING
 #undef BITNET__MAX_ROW
+#undef BITNET__MAX_GROUP
 #undef BITNET__MAX_TENSORS
 #undef BITNET__MAX_TENSOR_NAME
 #undef BITNET__MAX_THREADS

@@ -70,7 +70,7 @@
        dotrows_u8         |w - 128| <= 128, |q| <= 64: a product 8192, two to an int16 before it is
                           emptied, 16384. All lanes together 8192 n, at most 2^29. */
 
-#if BITNET__KERNEL_ABI != 3
+#if BITNET__KERNEL_ABI != 4
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -1250,19 +1250,19 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
 
 #if BITNET__NEON
 static const bitnet_kernels bitnet__kernels_neon = {
-    "neon", BITNET_CPU_NEON, 0, 0, 0,
+    "neon", BITNET_CPU_NEON, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_neon, bitnet__dotrows_u8_neon)
 };
 #endif
 #if BITNET__DOTPROD
 static const bitnet_kernels bitnet__kernels_dotprod = {
-    "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, 0, 0, 0,
+    "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_dotprod, bitnet__dotrows_u8_dotprod)
 };
 #endif
 #if BITNET__I8MM
 static const bitnet_kernels bitnet__kernels_i8mm = {
-    "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, 0, 0, 0,
+    "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_i8mm, bitnet__dotrows_u8_dotprod)
 };
 #endif

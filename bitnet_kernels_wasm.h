@@ -67,7 +67,7 @@
                           at most 2^29. Relaxed, unsigned: pairs of products 2 * 255 * 64 = 32640;
                           signed 2 * 128 * 64 = 16384. */
 
-#if BITNET__KERNEL_ABI != 3
+#if BITNET__KERNEL_ABI != 4
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -1049,12 +1049,12 @@ static uint32_t bitnet__cpu_features(void) {
     bitnet__dequantize_wasm, bitnet__relu2_gate_wasm, bitnet__rmsnorm_wasm, u8
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
-    "simd128", BITNET_CPU_SIMD128, 0, 0, 0,
+    "simd128", BITNET_CPU_SIMD128, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_simd128, bitnet__dotrows_u8_simd128)
 };
 #if BITNET__RELAXED
 static const bitnet_kernels bitnet__kernels_relaxed = {
-    "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, 0, 0, 0,
+    "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_u8_relaxed)
 };
   #define BITNET__KERNEL_TABLES &bitnet__kernels_relaxed, &bitnet__kernels_simd128,

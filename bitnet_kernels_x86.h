@@ -57,7 +57,7 @@
                           saturate. All lanes together 16320 n, for n <= 2^16 under 2^31; then
                           minus 128 times the sum of q, at most 8192 n. */
 
-#if BITNET__KERNEL_ABI != 3
+#if BITNET__KERNEL_ABI != 4
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -1433,12 +1433,12 @@ BITNET__FN void bitnet__tile_u8_avx2(const uint8_t *w, const int8_t *q, const in
 BITNET__DEFINE_DOTROWS_U8(avx2, 2)
 
 static const bitnet_kernels bitnet__kernels_avx2 = {
-    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, 0, 0, 0,
+    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_i2s_avx2)
 };
 static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
     "avx2-tl2", BITNET_CPU_AVX2 | BITNET_CPU_F16C,
-    BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx2,
+    "TL2", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx2,
     BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_tl2_avx2)
 };
 #undef BITNET__V16
@@ -1537,7 +1537,7 @@ BITNET__FN void bitnet__tile_u8_avxvnni(const uint8_t *w, const int8_t *q, const
 BITNET__DEFINE_DOTROWS_U8(avxvnni, 2)
 
 static const bitnet_kernels bitnet__kernels_avxvnni = {
-    "avxvnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVXVNNI, 0, 0, 0,
+    "avxvnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVXVNNI, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(avxvnni, avx2, bitnet__dotrows_i2s_avxvnni)
 };
 #undef BITNET__FN
@@ -1932,20 +1932,20 @@ BITNET__DEFINE_DOTROWS_U8(avx512vnni, 6)
 
 static const bitnet_kernels bitnet__kernels_avx512vnni = {
     "avx512vnni",
-    BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI, 0, 0, 0,
+    BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_i2s_avx512vnni)
 };
 static const bitnet_kernels bitnet__kernels_avx512vnni_tl2 = {
     "avx512vnni-tl2",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
-    BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx512vnni,
+    "TL2", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx512vnni,
     BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vnni)
 };
 static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
     "avx512vbmi-tl2",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI |
         BITNET_CPU_AVX512VBMI,
-    BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx512vnni,
+    "TL2", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx512vnni,
     BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vbmi)
 };
 #undef BITNET__V16
