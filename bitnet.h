@@ -561,6 +561,13 @@ struct bitnet_kernels {
 
 BITNET_API const char *bitnet_version(void);                     /* "major.minor.patch" */
 BITNET_API const char *bitnet_result_text(bitnet_result r);      /* a few words; never 0 */
+/* Makes n bytes of untrusted text (a name from a file, a path, what a model wrote) safe to show in
+   one line. Each of these becomes one '?': a byte that is not UTF-8; a control character, newline
+   and tab included; a code point that is invisible or changes the direction or the order of what
+   surrounds it. Error texts are cleaned in the same way. Returns the length of the result, which is
+   at most n. buf gets as many whole code points as fit, and a NUL (if cap > 0); it may be text
+   itself. Without a buf (0) only the length is computed. Over INT32_MAX bytes: BITNET_ERR_LIMIT. */
+BITNET_API int bitnet_clean_text(const char *text, size_t n, char *buf, size_t cap);
 
 /* ---- models ---- */
 
@@ -998,17 +1005,44 @@ static void bitnet__huge_pages(const bitnet_allocator *a, void *p, size_t size) 
 
 static uint32_t bitnet__utf8_decode(const uint8_t *p, const uint8_t *end, uint32_t *cp);
 
-/* Names out of a file may hold anything: what is no UTF-8 or could upset a terminal becomes '?'. */
-static void bitnet__clean_text(char *text) {
-    uint8_t *p = (uint8_t *)text, *end = p + strlen(text);
-    while (p < end) {
-        uint32_t cp, n = bitnet__utf8_decode(p, end, &cp);
-        if (n == 0 || cp < 32 || (cp >= 127 && cp < 160)) {
-            *p = '?';
-            n = 1;
+/* Code points that do not show: controls, separators of lines, what has no width, what turns the
+   direction of writing, tags. They could upset a terminal, hide something, or show another text
+   than what is there. */
+static const uint32_t bitnet__unseen[][2] = {
+    {0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x61C, 0x61C}, {0x180E, 0x180E}, {0x200B, 0x200F},
+    {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE0FFF}
+};
+
+static int bitnet__shows(uint32_t cp) {
+    size_t i;
+    for (i = 0; i < sizeof bitnet__unseen / sizeof bitnet__unseen[0]; i++)
+        if (cp >= bitnet__unseen[i][0] && cp <= bitnet__unseen[i][1]) return 0;
+    return 1;
+}
+
+BITNET_API int bitnet_clean_text(const char *text, size_t n, char *buf, size_t cap) {
+    const uint8_t *p = (const uint8_t *)text, *end;
+    size_t length = 0, kept = 0;
+    if (!text && n > 0) return BITNET_ERR_ARG;
+    if (n > INT32_MAX) return BITNET_ERR_LIMIT;
+    for (end = n ? p + n : p; p < end; ) {
+        uint32_t cp, size = bitnet__utf8_decode(p, end, &cp);
+        const int shows = size > 0 && bitnet__shows(cp);
+        const uint32_t out = shows ? size : 1;
+        if (buf && kept == length && cap > length && cap - length > out) {
+            if (shows) memmove(buf + length, p, size);
+            else buf[length] = '?';
+            kept += out;
         }
-        p += n;
+        length += out;
+        p += size ? size : 1;
     }
+    if (buf && cap > 0) buf[kept] = 0;
+    return (int)length;
+}
+
+static void bitnet__clean_text(char *text) {
+    bitnet_clean_text(text, strlen(text), text, strlen(text) + 1);
 }
 
 /* Fills err (if there is one) and returns code, so that failing is one statement. A number that

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Builds and tests bitnet.h. Writes only to build/, prints each command that it runs.
 #
-#   ./build.sh [run]       builds generate and lets the tiny model tell a story; needs a C compiler only
-#   ./build.sh test        installs what the suites need and is missing, then runs them all
-#   ./build.sh suite NAME...   runs these suites (tests/suites.sh has the names)
+#   ./build.sh [run]       the default: builds generate and lets the tiny model tell a story; needs only
+#                          a C compiler
+#   ./build.sh test        installs the Debian packages that suites lack, then runs all suites
+#   ./build.sh suite NAME...   runs these suites and installs nothing; without a name it lists them
 #   ./build.sh examples    builds every example
 #   ./build.sh web         the WASM modules and the page, into build/web
 #   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
@@ -12,13 +13,14 @@
 #   ./build.sh bench --web [MODEL] [-t N]   the same of the browser part, in Node and Chromium
 #   ./build.sh fuzz SECONDS [TARGET...]   fuzzes each target of tests/fuzz for so long
 #   ./build.sh coverage    which lines of the library the fuzzers' inputs reach
-#   ./build.sh deps        installs what test needs (apt-get, as root or through sudo)
+#   ./build.sh deps        installs what test would install, and runs nothing
 #   ./build.sh clean       removes build/
 #
 # CC, CFLAGS    compiler and its flags (cc, -O2)
 # RUN           put in front of every program that is run, for an emulator
 # EMCC, EMCC_RELAXED   emscripten's compiler, 3.1.6 or newer (emcc); one with relaxed SIMD, if not that
-# BITNET_NO_INSTALL=1    test installs nothing; suites that lack their tools are skipped, by name
+# BITNET_INSTALL=sudo    test and deps install through sudo; without it only root installs
+# BITNET_NO_INSTALL=1    nothing is installed; suites that lack their tools are skipped, by name
 # BITNET_TEST_DATA       folder of the larger test data (../shared); tests without it are skipped
 set -eu
 cd "$(dirname "$0")"
@@ -154,76 +156,149 @@ bench_web() {
     BENCH_NO_CHROMIUM=$missing BENCH_MODULES=build/npm run node tests/web/bench.mjs "$@"
 }
 
-# ---- packages (Debian's names) ----
+# ---- packages (Debian's; tests/packages.txt has them) ----
 
-# Prints the packages whose files are missing, a line for each set that is of use by itself.
-missing_packages() {
-    have gcc || echo gcc libc6-dev
-    have g++ || echo g++
-    have clang || echo clang
-    have clang-tidy || echo clang-tidy
-    have cppcheck || echo cppcheck
-    have python3 || echo python3
-    have qemu-x86_64 || echo qemu-user
-    [ -e /usr/include/stb/stb_sprintf.h ] || echo libstb-dev
-    [ -e /usr/share/unicode/UnicodeData.txt ] || echo unicode-data
-    have emcc || echo emscripten
-    have node || echo nodejs
-    [ -e /usr/share/nodejs/acorn ] || echo node-acorn
-    [ ! -f "$BITNET_TEST_DATA/tools/emscripten-3.1.69.sh" ] || have clang-19 ||
-        echo clang-19 lld-19 llvm-19
-    for names in aarch64-linux-gnu:arm64 arm-linux-gnueabihf:armhf s390x-linux-gnu:s390x \
-        riscv64-linux-gnu:riscv64; do
-        target=${names%:*} arch=${names#*:}
-        [ "$(uname -m)" != "${target%%-*}" ] || continue
-        have "$target-gcc" && [ -e "/usr/$target/include/stdio.h" ] ||
-            echo "gcc-$target" "libc6-dev-$arch-cross"
+# applies CONDITION...: of a line of tests/packages.txt, here.
+applies() {
+    for condition; do
+        case $condition in
+            */*) [ -f "$BITNET_TEST_DATA/$condition" ] || return 1 ;;
+            !*) [ "$(uname -m)" != "${condition#?}" ] || return 1 ;;
+            *) [ "$(uname -m)" = "$condition" ] || return 1 ;;
+        esac
     done
-    have emcc || echo emscripten
-    have node || echo nodejs
-    have npm || echo npm
-    have chromium || echo chromium
-    have firefox-esr || have firefox || echo firefox-esr
-    [ "$(uname -m)" = x86_64 ] || return 0
-    if ! echo '#include <stdio.h>' | gcc -m32 -E - >/dev/null 2>&1; then
-        # not gcc-multilib, which would remove the cross compilers
-        echo "gcc-$(gcc -dumpversion 2>/dev/null || echo 12)-multilib"
+}
+
+# present PROOF...: what shows that a line's packages are installed is all there.
+present() {
+    for proof; do
+        found=
+        for one in $(echo "$proof" | tr , ' '); do
+            case $one in
+                /*) [ ! -e "$one" ] || found=1 ;;
+                *:*) ! echo '#include <stdio.h>' | "${one%%:*}" "${one#*:}" -E - >/dev/null 2>&1 ||
+                    found=1 ;;
+                *) ! have "$one" || found=1 ;;
+            esac
+        done
+        [ -n "$found" ] || return 1
+    done
+}
+
+# used_by SUITES SUITE...: is one of them among SUITES?
+used_by() {
+    users=" $(echo $1) "
+    shift
+    for user; do
+        case $users in *" all "* | *" $user "*) return 0 ;; esac
+    done
+    return 1
+}
+
+# missing_packages SUITE...: the lines of tests/packages.txt whose packages these suites lack, as
+# "PACKAGES;SUITES". Packages named after a version of gcc are those of the gcc that is here or that
+# apt would install.
+missing_packages() {
+    version=$(gcc -dumpversion 2>/dev/null | sed 's/[.].*//')
+    [ -n "$version" ] || version=$(apt-cache depends gcc 2>/dev/null |
+        sed -n 's/.*Depends: gcc-\([0-9][0-9]*\)$/\1/p')
+    sed -e 's/ *#.*//' -e '/^ *$/d' -e "s/gcc-N-/gcc-${version:-N}-/" -e 's/ *; */;/g' \
+        tests/packages.txt |
+        while IFS=';' read -r packages proof suites condition; do
+            ! applies $condition || ! used_by "$suites" "$@" || present $proof ||
+                echo "$packages;$suites"
+        done
+}
+
+# The lines of missing_packages for people.
+list_packages() { echo "$1" | awk -F';' '{ printf "    %-44s for %s\n", $1, $2 }'; }
+
+# Prints "sudo" or nothing, to be put in front of apt-get; fails with the reason if nothing may be
+# installed.
+installer() {
+    case ${BITNET_INSTALL:-} in
+        '' | sudo) ;;
+        *) echo "BITNET_INSTALL can only be sudo"; return 1 ;;
+    esac
+    if [ "${BITNET_NO_INSTALL:-0}" = 1 ]; then echo "BITNET_NO_INSTALL=1"; return 1
+    elif [ "$(id -u)" = 0 ]; then return 0
+    elif [ "${BITNET_INSTALL:-}" = sudo ]; then echo sudo
+    else echo "this is not root; with BITNET_INSTALL=sudo it goes through sudo"; return 1
     fi
-    have x86_64-w64-mingw32-gcc || echo gcc-mingw-w64-x86-64
-    have wine64 || [ -x /usr/lib/wine/wine64 ] || echo wine64
 }
 
-install() {
-    run $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-        $1 >>build/apt.log 2>&1
+# apt ARGUMENTS...: apt-get, which waits while another one runs. Its output goes to build/apt.out.
+apt() {
+    echo "+ $sudo${sudo:+ }apt-get $*"
+    $sudo env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 "$@" \
+        >build/apt.out 2>&1 && code=0 || code=$?
+    cat build/apt.out >>build/apt.log
+    return $code
 }
+# Nothing that is installed is removed for it: gcc-multilib and the cross compilers exclude each
+# other, and apt would swap them without a word.
+apt_install() { apt install -y -q --no-remove --no-install-recommends "$@"; }
 
-deps() {
-    packages=$(missing_packages)
-    [ -n "$packages" ] || return 0
-    all=$(echo "$packages" | tr '\n' ' ') root=
-    if [ "${BITNET_NO_INSTALL:-0}" = 1 ]; then
-        echo "not installed (BITNET_NO_INSTALL=1): $all"
+# set_up SUITE...: installs what these suites lack, if that is allowed, and says before what and why.
+# build/set-up.txt gets a line for each set of packages that is missing after that:
+#     FAIL set-up: PACKAGES could not be installed; for SUITES
+#     skip set-up: PACKAGES: the reason; for SUITES
+set_up() {
+    mkdir -p build
+    : >build/set-up.txt
+    lines=$(missing_packages "$@")
+    [ -n "$lines" ] || return 0
+    if ! sudo=$(installer); then
+        echo "set-up: these Debian packages are missing and are not installed ($sudo):"
+        list_packages "$lines"
+        echo "$lines" | sed "s/\(.*\);\(.*\)/skip set-up: \1: not installed; for \2/" >build/set-up.txt
         return 0
     fi
-    if [ "$(id -u)" != 0 ]; then
-        if have sudo && sudo -n true 2>/dev/null; then root=sudo
-        else
-            echo "not installed (neither root nor sudo): $all"
-            return 0
+    : >build/apt.log
+    : >build/set-up.conflicts
+    apt update -q || echo "set-up: apt-get update failed; build/apt.log says why"
+    lines=$(missing_packages "$@")
+    echo "set-up: these Debian packages are missing and will be installed (BITNET_NO_INSTALL=1" \
+        "would not):"
+    list_packages "$lines"
+    apt_install $(echo "$lines" | sed 's/;.*//') || install_each "$lines"
+    missing_packages "$@" | while IFS=';' read -r packages suites; do
+        removed=$(sed -n "s/^$packages;//p" build/set-up.conflicts)
+        if [ -n "$removed" ]; then
+            echo "skip set-up: $packages: apt would remove$removed; for $suites"
+        else echo "FAIL set-up: $packages could not be installed (build/apt.log); for $suites"
         fi
-    fi
-    have apt-get || { echo "not installed (no apt-get here): $all"; return 0; }
-    echo "installing: $all"
-    run $root apt-get update -qq || true
-    install "$all" || echo "$packages" | while read -r some; do    # what can be had of them
-        install "$some" || echo "could not be installed: $some"
+    done | tee build/set-up.txt
+}
+
+# install_each LINES: what can be had of them. build/set-up.conflicts names what excludes the others.
+install_each() {
+    echo "$1" | while IFS=';' read -r packages suites; do
+        apt_install $packages </dev/null || ! grep -q 'remove is disabled' build/apt.out ||
+            echo "$packages;$(removed_packages)" >>build/set-up.conflicts
     done
+}
+# Which packages apt would have removed, each after a blank.
+removed_packages() {
+    sed -n '/will be REMOVED/,/^[^ ]/{/will be REMOVED/d;/^ /p;}' build/apt.out | tr -s ' \n' ' ' |
+        sed 's/ $//'
 }
 
 # ---- suites ----
 
 . tests/suites.sh
+
+skip() { echo "skip $suite: $1"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
+
+# lacks REASON: skips the suite, which has no tool for its work. But where test was allowed to
+# install, that is a failure of the set-up, unless the set-up has already said it.
+lacks() {
+    [ "${BITNET__SET_UP:-0}" = 1 ] || skip "$1"
+    ! sed 's/.*; for / /; s/$/ /' build/set-up.txt | grep -Eq " ($suite|all) " || skip "$1"
+    printf 'FAIL set-up: %s: %s\n0 passed, 1 failed, 0 skipped\n' "$suite" "$1"
+    exit 1
+}
+need() { have "$1" || lacks "$1 is not installed"; }
 
 # one_suite NAME: runs it. The sums of its counts go to build/NAME.result, and all that is said of it
 # is said at once, since others run at the same time.
@@ -241,7 +316,11 @@ one_suite() {
                 if ($i ~ /^skipped/) s += $(i - 1)
             }
         } END { print p + 0, f + 0, s + 0 }' "$log")
-    if [ "$*" = "0 0 0" ] || { [ "$code" -ne 0 ] && [ "$2" -eq 0 ]; }; then set -- "$1" 1 "$3"; fi
+    if [ "$*" = "0 0 0" ]; then
+        echo "FAIL $suite counted no test" >>"$log"
+        set -- 0 1 0
+    elif [ "$code" -ne 0 ] && [ "$2" -eq 0 ]; then set -- "$1" 1 "$3"
+    fi
     echo "$*" >"build/$suite.result"
     times >"build/$suite.times"
     {
@@ -254,20 +333,55 @@ one_suite() {
     cat "build/$suite.report"
 }
 
-# suites NAME...: as many at a time as there are processors.
+# known_suites NAME...: fails unless there are names, and suites of all these names.
+known_suites() {
+    wrong=$([ $# -gt 0 ] || echo "no suite is named")
+    for name; do used_by "$SUITES" "$name" || wrong="there is no suite '$name'"; done
+    [ -n "$wrong" ] || return 0
+    echo "suite: $wrong; these are there:" >&2
+    echo $SUITES | fold -s -w 90 | sed 's/^/    /' >&2
+    return 1
+}
+
+# suites NAME...: as many at a time as there are processors. It fails if one fails, if the set-up
+# has failed, or if nothing was tested.
 suites() {
+    have "${CC%% *}" || { echo "there is no C compiler '$CC' (Debian: gcc libc6-dev)" >&2; return 1; }
     mkdir -p build
-    for name; do rm -f "build/$name.result"; done
+    for name; do rm -f "build/$name.result" "build/$name.log"; done
     make_reports || echo "no reports to compare with"
-    printf '%s\n' "$@" | xargs -n 1 -P "$(getconf _NPROCESSORS_ONLN || echo 2)" "$0" one_suite || true
-    passed=0 failed=0 skipped=0
+    printf '%s\n' "$@" | xargs -n 1 -P "$(getconf _NPROCESSORS_ONLN || echo 2)" ./build.sh one_suite || true
+    summary "$@"
+}
+
+summary() {
+    passed=0 failed=$(grep -c ^FAIL build/set-up.txt) || true
+    skipped=0 left_out=
     for name; do
         set -- $(cat "build/$name.result" 2>/dev/null || echo 0 1 0)   # it was killed
         passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+        [ "$1 $2" != "0 0" ] ||
+            left_out="$left_out, $name ($(sed -n "s/^skip $name: //p" "build/$name.log" | head -n 1))"
+        logs="${logs:-} build/$name.log"
     done
     echo
+    why_skipped $logs
+    cat build/set-up.txt
+    [ -z "$left_out" ] || echo "left out: ${left_out#, }"
+    [ "$passed" -gt 0 ] || echo "nothing was tested"
     echo "$passed passed, $failed failed, $skipped skipped"
-    [ "$failed" -eq 0 ]
+    [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+}
+
+# why_skipped LOG...: how many tests were skipped for each reason. "NAME is not in BITNET_TEST_DATA"
+# is one reason, whatever the name.
+why_skipped() {
+    data="its data are not in BITNET_TEST_DATA ($BITNET_TEST_DATA)"
+    [ -d "$BITNET_TEST_DATA" ] || data="BITNET_TEST_DATA ($BITNET_TEST_DATA) is not there"
+    cat "$@" 2>/dev/null | sed -n -e 's/^.* [.][.][.] skip //p' -e 's/^skip [^:]*: *//p' |
+        sed -e 's/ ([0-9.]* s)$//' \
+            -e "s|.* is not in BITNET_TEST_DATA$|$data|" |
+        sort | uniq -c | sort -rn | sed 's/^/skipped:/'
 }
 
 command=${1:-run}
@@ -277,8 +391,16 @@ case $command in
         example generate
         run $RUN build/generate -m examples/tiny.gguf -p "Once upon a time" -n 300 -s 1 "$@" ;;
     examples) for f in examples/*.c; do example "$(basename "$f" .c)"; done ;;
-    test) mkdir -p build && deps && if [ -n "$RUN" ]; then suites cc cli; else suites $SUITES; fi ;;
-    suite) suites "$@" ;;
+    test)
+        [ -z "$RUN" ] || SUITES="cc cli"
+        set_up $SUITES
+        ! installer >/dev/null || export BITNET__SET_UP=1
+        suites $SUITES ;;
+    suite)
+        known_suites "$@" || exit 2
+        mkdir -p build
+        : >build/set-up.txt
+        suites "$@" ;;
     one_suite) one_suite "$1" ;;
     web) web ;;
     serve) [ -e build/web/crosscheck.txt ] || web; run node tests/web/serve.mjs build/web "${1:-8080}" ;;
@@ -288,7 +410,7 @@ case $command in
         else example bench && run $RUN build/bench "$@"
         fi ;;
     fuzz | coverage) sh tests/fuzz/run.sh "$command" "$@" ;;
-    deps) mkdir -p build && deps ;;
+    deps) set_up $SUITES && [ ! -s build/set-up.txt ] ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,24s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,26s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

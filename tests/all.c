@@ -14,6 +14,7 @@
 #include "test_families.c"
 #include "test_spm.c"
 #include "test_files.c"
+#include "test_sources.c"
 #include "test_json.c"
 #include "test_hostile.c"
 #include "test_hostile_model.c"

@@ -26,7 +26,7 @@
 
 #define TEST_SUITES(X) \
     X(kernels) X(tokenizer) X(gguf) X(model) X(import) X(screen) X(heads) X(families) X(spm) \
-    X(lookup) X(files) X(json) X(hostile) X(hostile_model) X(text) X(machine) X(tiny)
+    X(lookup) X(files) X(sources) X(json) X(hostile) X(hostile_model) X(text) X(machine) X(tiny)
 #ifndef TEST_DATA_DIR
   #define TEST_DATA_DIR "tests/data"
 #endif

@@ -13,12 +13,15 @@ static gb_model tiny(void) {
     return m;
 }
 
-/* One line that no terminal chokes on: no control characters, neither C0 nor C1, in valid UTF-8. */
+/* One line that no terminal chokes on, and that reads as what it is: no control characters, neither
+   C0 nor C1, nothing invisible, nothing that turns the direction of writing, in valid UTF-8. */
 static int clean_text(const char *s) {
     const uint8_t *p = (const uint8_t *)s, *end = p + strlen(s);
     while (p < end) {
         uint32_t cp, n = bitnet__utf8_decode(p, end, &cp);
-        if (n == 0 || cp < 32 || (cp >= 127 && cp < 160)) return 0;
+        if (n == 0 || cp < 32 || (cp >= 127 && cp < 160) || (cp >= 0x200B && cp <= 0x200F) ||
+            cp == 0x61C || cp == 0xFEFF || (cp >= 0x2028 && cp <= 0x202E) ||
+            (cp >= 0x2066 && cp <= 0x2069) || (cp >= 0xE0000 && cp < 0xE1000)) return 0;
         p += n;
     }
     return s[0] != 0;

@@ -1004,6 +1004,9 @@ static void null_text(const bitnet_model *m) {
     WRONG(bitnet_detok_push(0, &d, -1, buf, sizeof buf));
     WRONG(bitnet_detok_push(m, 0, 'a', buf, sizeof buf));
     WRONG(bitnet_detok_push(m, &d, 'a', 0, sizeof buf));
+    WRONG(bitnet_clean_text(0, 1, buf, sizeof buf));
+    SAYS(0, bitnet_clean_text(0, 0, buf, sizeof buf));
+    SAYS(2, bitnet_clean_text("ab", 2, 0, sizeof buf));
     SAYS(-1, bitnet_token_find(0, "a"));
     SAYS(-1, bitnet_token_find(m, 0));
     SAYS(0, bitnet_token_is_end(0, 1));

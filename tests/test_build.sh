@@ -1,0 +1,246 @@
+#!/bin/sh
+# Tests of build.sh itself: what it installs and how it asks, what a run of suites says at the end.
+# Nothing is installed: apt-get, apt-cache, sudo and id are fakes, and so are the tools, the packages
+# and the suites of a copy of the tree.
+# Ends with "build: N passed, N failed, N skipped". Run from the repository's root.
+. tests/cases.sh
+
+SUITES=$(sed -n '/^SUITES="/,/"$/p' tests/suites.sh | tr -d '"' | sed 's/^SUITES=//')
+tree=$tmp/tree bin=$tmp/bin
+mkdir -p "$tree/tests" "$bin"
+cp build.sh "$tree"
+
+# ---- the tree: suite plain needs no tool, the others have one each
+cat > "$tree/tests/packages.txt" << END
+# packages; proof; suites; condition
+tool-a lib-a; $bin/tool-a,tool-a /bin/sh; red     # with a comment
+tool-b; tool-b; blue green
+gcc-N-tool; tool-c; cyan; $(uname -m)
+other; no-such-tool; all; !$(uname -m)
+data; no-such-tool; all; data/none
+END
+cat > "$tree/tests/suites.sh" << 'END'
+SUITES="plain red
+    blue cyan"
+make_reports() { :; }
+suite_commands() {
+    case $1 in
+        plain) echo "one ... skip models/x is not in BITNET_TEST_DATA"
+            echo "two ... skip y is not in BITNET_TEST_DATA"
+            echo "skip three: no such CPU"; echo "5 passed, 0 failed, 3 skipped" ;;
+        red) need tool-a; echo "1 passed, 0 failed, 0 skipped" ;;
+        blue) need tool-b; echo "1 passed, 0 failed, 0 skipped" ;;
+        cyan) need tool-c; echo "1 passed, 0 failed, 0 skipped" ;;
+        silent) : ;;
+        failing) echo "FAIL it"; echo "1 passed, 1 failed, 0 skipped" ;;
+    esac
+}
+END
+
+# ---- the fakes: a package's tools come with it; $tmp/refused and $tmp/excluded name packages that
+# cannot be had, and that others exclude
+cat > "$bin/apt-get" << END
+#!/bin/sh
+echo "apt-get \$*" >> "$tmp/calls"
+echo "\${DEBIAN_FRONTEND:-asks}" >> "$tmp/frontend"
+for word; do
+    ! grep -qxe "\$word" "$tmp/refused" || { echo "E: Unable to locate package \$word"; exit 100; }
+    if grep -qxe "\$word" "$tmp/excluded"; then
+        printf 'The following packages will be REMOVED:\n  old-1\n  old-2 old-3\nThe following NEW'
+        printf ' packages will be installed:\n  %s\nE: Packages need to be removed but remove is disabled.\n' \$word
+        exit 100
+    fi
+done
+for word; do
+    case \$word in
+        tool-*) printf '#!/bin/sh\n' > "$bin/\$word"; chmod +x "$bin/\$word" ;;
+        gcc-13-tool) printf '#!/bin/sh\n' > "$bin/tool-c"; chmod +x "$bin/tool-c" ;;
+    esac
+done
+END
+cat > "$bin/sudo" << END
+#!/bin/sh
+echo "sudo" >> "$tmp/calls"
+exec "\$@"
+END
+cat > "$bin/id" << END
+#!/bin/sh
+echo \$FAKE_UID
+END
+cat > "$bin/apt-cache" << END
+#!/bin/sh
+printf 'gcc\n  Depends: cpp\n  Depends: gcc-13\n  Suggests: gcc-13-doc\n'
+END
+printf '#!/bin/sh\nexit 1\n' > "$bin/gcc"       # as if there were none
+chmod +x "$bin"/*
+
+# bare: nothing is installed, everything can be had
+bare() {
+    rm -rf "$tree/build" "$bin"/tool-* "$tmp/calls" "$tmp/frontend"
+    : > "$tmp/calls"
+    : > "$tmp/refused"
+    : > "$tmp/excluded"
+}
+# build UID ARGS...: build.sh as that user; its code in rc, all it says in $tmp/out. Words with = in
+# front of the UID are its environment.
+build() {
+    set -- "$@" --end
+    environment=
+    while case $1 in *=*) true ;; *) false ;; esac do environment="$environment $1"; shift; done
+    uid=$1
+    shift
+    words=
+    while [ "$1" != --end ]; do words="$words $1"; shift; done
+    (cd "$tree" && env -u BITNET_NO_INSTALL -u BITNET_INSTALL -u RUN -u BITNET__SET_UP CC=sh \
+        BITNET_TEST_DATA=/no/data PATH="$bin:$PATH" FAKE_UID="$uid" $environment ./build.sh $words) \
+        > "$tmp/out" 2>&1
+    rc=$?
+    cp "$tmp/out" "$tmp/err"
+}
+says() { check "$1" "'$2' is not in: $(tail -n 12 "$tmp/out" | tr '\n' '/')" grep -q -e "$2" "$tmp/out"; }
+silent_on() { check "$1" "'$2' is in: $(tail -n 12 "$tmp/out" | tr '\n' '/')" sh -c "! grep -q -e '$2' '$tmp/out'"; }
+ends() { check "$1" "exit code $rc, not $2: $(tail -n 5 "$tmp/out" | tr '\n' '/')" test $rc -eq "$2"; }
+calls() { # NAME CALL...: these and no others
+    name=$1
+    shift
+    for call; do echo "$call"; done > "$tmp/wanted"
+    check "$name" "$(tr '\n' '/' < "$tmp/calls")" cmp -s "$tmp/wanted" "$tmp/calls"
+}
+wait_for_lock="-o DPkg::Lock::Timeout=600"
+update="apt-get $wait_for_lock update -q"
+install="apt-get $wait_for_lock install -y -q --no-remove --no-install-recommends"
+
+# ---- who may install: root, and sudo only where it is asked for
+bare
+build 0 test
+ends root 0
+calls root-calls "$update" "$install tool-a lib-a tool-b gcc-13-tool"
+says root-tells-before "^    tool-a lib-a  *for red$"
+says root-tells-packages "^    gcc-13-tool  *for cyan$"
+check root-order "it installs before it says what" sh -c "grep -n -e 'for red' -e ' install ' '$tmp/out' |
+    head -n 1 | grep -q 'for red'"
+check root-asks-nothing "a package may ask: $(cat "$tmp/frontend")" sh -c "! grep -vx noninteractive '$tmp/frontend'"
+says root-runs "^8 passed, 0 failed, 3 skipped$"
+build 0 test
+silent_on root-again-is-silent "set-up"
+check root-again-installs-nothing "$(tail -n 1 "$tmp/calls")" test "$(wc -l < "$tmp/calls")" -eq 2
+
+bare
+build 1000 test
+ends user 0
+calls user-calls
+says user-tells "not installed (this is not root; with BITNET_INSTALL=sudo"
+says user-tells-what "^    tool-b  *for blue green$"
+says user-runs-the-rest "^5 passed, 0 failed, 6 skipped$"
+says user-left-out "^left out: red (tool-a is not installed), blue (tool-b is not installed), cyan (tool-c"
+build 1000 deps
+ends user-deps 1
+calls user-deps-calls
+
+bare
+build BITNET_INSTALL=sudo 1000 test
+ends sudo 0
+calls sudo-calls sudo "$update" sudo "$install tool-a lib-a tool-b gcc-13-tool"
+says sudo-runs "^8 passed, 0 failed, 3 skipped$"
+bare
+build BITNET_INSTALL=sudo 0 deps
+ends sudo-as-root 0
+calls sudo-as-root-calls "$update" "$install tool-a lib-a tool-b gcc-13-tool"
+bare
+build BITNET_INSTALL=yes 1000 test
+says install-other-value "BITNET_INSTALL can only be sudo"
+calls install-other-value-calls
+
+bare
+for uid in 0 1000; do
+    build BITNET_NO_INSTALL=1 BITNET_INSTALL=sudo $uid test
+    ends "no-install-$uid" 0
+    calls "no-install-$uid-calls"
+    says "no-install-$uid-tells" "not installed (BITNET_NO_INSTALL=1)"
+done
+build 0 suite plain red
+calls suite-installs-nothing
+says suite-skips "^left out: red (tool-a is not installed)$"
+ends suite-skips-code 0
+
+# ---- what cannot be had
+bare
+echo tool-b > "$tmp/refused"
+build 0 test
+ends refused 1
+says refused-named "^FAIL set-up: tool-b could not be installed (build/apt.log); for blue green$"
+says refused-others-run "^7 passed, 1 failed, 4 skipped$"
+says refused-left-out "^left out: blue (tool-b is not installed)$"
+check refused-others-installed "$(cat "$tmp/calls")" grep -qx -e "$install tool-a lib-a" "$tmp/calls"
+check refused-log "no reason in build/apt.log" grep -q "locate package tool-b" "$tree/build/apt.log"
+bare
+echo tool-b > "$tmp/refused"
+build 0 deps
+ends refused-deps 1
+
+bare
+echo tool-b > "$tmp/excluded"
+build 0 test
+ends excluded 0
+says excluded-named "^skip set-up: tool-b: apt would remove old-1 old-2 old-3; for blue green$"
+says excluded-left-out "^left out: blue (tool-b is not installed)$"
+silent_on excluded-only "apt would remove.*for red"
+
+bare
+printf '%s\n' tool-a > "$tmp/refused"
+build BITNET_INSTALL=sudo 1000 test
+ends sudo-refused 1
+says sudo-refused-named "^FAIL set-up: tool-a lib-a could not be installed"
+
+# a tool that is there for the set-up, and is gone for the suite
+bare
+build 0 deps
+sed 's/need tool-c;/rm -f "$(command -v tool-c)"; need tool-c;/' "$tree/tests/suites.sh" > "$tmp/suites.sh"
+cp "$tree/tests/suites.sh" "$tmp/kept.sh"
+cp "$tmp/suites.sh" "$tree/tests/suites.sh"
+build 0 test
+cp "$tmp/kept.sh" "$tree/tests/suites.sh"
+ends vanished 1
+says vanished-named "^FAIL set-up: cyan: tool-c is not installed$"
+
+# ---- a run that tests nothing fails
+for words in "suite" "suite nosuch" "suite plain nosuch"; do
+    build 0 $words
+    ends "$words" 2
+    says "$words-lists" "plain red blue cyan"
+    silent_on "$words-runs-nothing" "passed"
+done
+bare
+build 0 suite red
+ends nothing-passed 1
+says nothing-passed-says "^nothing was tested$"
+sed -i 's/plain red$/plain red silent failing/' "$tree/tests/suites.sh"
+build 0 suite plain silent
+ends counted-nothing 1
+says counted-nothing-says "^FAIL silent counted no test$"
+build 0 suite plain failing
+ends one-failed 1
+says one-failed-says "^6 passed, 1 failed, 3 skipped$"
+build CC=no-such-compiler 0 suite plain
+ends no-compiler 1
+says no-compiler-says "no C compiler 'no-such-compiler'"
+
+# ---- the summary says why tests were skipped; from another folder, and with sh in front
+build 0 suite plain
+says skipped-data "^skipped: *2 BITNET_TEST_DATA (/no/data) is not there$"
+says skipped-cpu "^skipped: *1 no such CPU$"
+build BITNET_TEST_DATA="$tmp" 0 suite plain
+says skipped-data-there "^skipped: *2 its data are not in BITNET_TEST_DATA ($tmp)$"
+(cd "$tmp" && CC=sh BITNET_TEST_DATA=/no/data sh tree/build.sh suite plain) > "$tmp/out" 2>&1
+rc=$?
+ends other-folder 0
+
+# ---- the real table: its suites are there, each line has its parts
+sed -e 's/#.*//' -e '/^ *$/d' tests/packages.txt > "$tmp/table"
+check table-parts "$(awk -F';' 'NF < 3 || NF > 4' "$tmp/table")" sh -c "! awk -F';' 'NF < 3 || NF > 4' '$tmp/table' | grep ."
+for suite in $(cut -d';' -f3 "$tmp/table"); do
+    check "table-suite-$suite" "no such suite" sh -c "echo all $(echo $SUITES) | tr ' ' '\\n' | grep -qx -e '$suite'"
+done
+
+echo "build: $passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
