@@ -951,6 +951,8 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
 #endif
 #ifdef BITNET__THREADS_POSIX
   #include <pthread.h>
+  #include <sys/time.h>
+  #include <time.h>
   #include <unistd.h>
 #endif
 
@@ -4923,20 +4925,22 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
 
 /* =============================================================================================
    >>threads  a fixed team of workers
-   One thing is ever asked of it: call job(arg, i) for each i in [0, n), i = 0 on the caller's
-   thread, and return when all are done. A token is a few hundred such calls of some 100 us: who
-   waits spins first, because waking a sleeper takes longer than most waits, and sleeps after some
-   10 to 100 us, because then the other thread has lost its CPU or there is no work.
+   A team does one thing: it calls job(arg, run, thread) for each run in [0, n), and returns when
+   all are done. The caller is thread 0. It does run 0, and then each that nobody else has taken
+   yet; so it never waits for a worker that sleeps or has lost its CPU, unless that worker is in the
+   middle of a run. A token is a few hundred such calls of some 100 us. Waking a thread takes longer
+   than most waits, so threads spin for some 10 to 100 us before they sleep.
    ============================================================================================= */
 
 #define BITNET__MAX_THREADS 256
+#define BITNET__PATH 1024              /* bytes of a path of the system's */
 #if defined(BITNET__THREADS_POSIX) || defined(BITNET__THREADS_WIN32)
   #define BITNET__OWN_THREADS BITNET__MAX_THREADS    /* the most that can be ours */
 #else
   #define BITNET__OWN_THREADS 1
 #endif
 
-typedef void (*bitnet__job)(void *arg, int i);
+typedef void (*bitnet__job)(void *arg, int run, int thread);
 
 #if defined(BITNET__THREADS_POSIX) || defined(BITNET__THREADS_WIN32)
 
@@ -4960,10 +4964,6 @@ static int bitnet__thread_start(bitnet__thread *t, BITNET__THREAD_RETURN (*fn)(v
     return pthread_create(t, 0, fn, arg) == 0;
 }
 static void bitnet__thread_join(bitnet__thread t) { pthread_join(t, 0); }
-static int bitnet__online_cpus(void) {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > BITNET__MAX_THREADS ? BITNET__MAX_THREADS : (int)n;
-}
 #else
 typedef SRWLOCK bitnet__mutex;
 typedef CONDITION_VARIABLE bitnet__cond;
@@ -4990,13 +4990,132 @@ static void bitnet__thread_join(bitnet__thread t) {
     WaitForSingleObject(t, INFINITE);
     CloseHandle(t);
 }
-static int bitnet__online_cpus(void) {
-    SYSTEM_INFO si;
-    GetSystemInfo(&si);
-    return si.dwNumberOfProcessors > BITNET__MAX_THREADS ? BITNET__MAX_THREADS
-                                                         : (int)si.dwNumberOfProcessors;
-}
 #endif
+
+/* ---- how many CPUs this process may use ---- */
+
+#if defined(__linux__) && !defined(BITNET_NO_STDIO)
+
+/* Reads up to n numbers from the file dir/name; returns how many there are. */
+static int bitnet__read_numbers(const char *dir, const char *name, long long *numbers, int n) {
+    char path[BITNET__PATH];
+    const size_t length = strlen(dir);
+    FILE *f;
+    int i = 0;
+    if (length + 1 + strlen(name) >= sizeof path) return 0;
+    memcpy(path, dir, length);
+    path[length] = '/';
+    memcpy(path + length + 1, name, strlen(name) + 1);
+    f = fopen(path, "rb");
+    if (!f) return 0;
+    while (i < n && fscanf(f, "%lld", &numbers[i]) == 1) i++;
+    fclose(f);
+    return i;
+}
+
+/* The CPUs that the quota of one control group amounts to, rounded up; 0: it has none. */
+static int bitnet__group_cpus(const char *dir) {
+    long long us[2];                   /* of CPU time, in this period */
+    if (bitnet__read_numbers(dir, "cpu.max", us, 2) < 2 &&                      /* version 2 */
+        (bitnet__read_numbers(dir, "cpu.cfs_quota_us", us, 1) < 1 ||            /* version 1 */
+         bitnet__read_numbers(dir, "cpu.cfs_period_us", us + 1, 1) < 1)) return 0;
+    if (us[0] < 1 || us[1] < 1) return 0;
+    us[0] = us[0] / us[1] + (us[0] % us[1] > 0);
+    return us[0] > BITNET__MAX_THREADS ? BITNET__MAX_THREADS : (int)us[0];
+}
+
+/* The least of the quotas of a group and of those that contain it. mount: where the groups are. */
+static int bitnet__groups_cpus(const char *root, const char *mount, const char *group) {
+    char dir[BITNET__PATH];
+    const size_t top = strlen(root) + strlen(mount);
+    int least = 0, n;
+    if (top + strlen(group) >= sizeof dir) return 0;
+    memcpy(dir, root, strlen(root));
+    memcpy(dir + strlen(root), mount, strlen(mount));
+    memcpy(dir + top, group, strlen(group) + 1);
+    for (;;) {
+        n = bitnet__group_cpus(dir);
+        if (n > 0 && (least == 0 || n < least)) least = n;
+        if (strlen(dir) <= top) return least;
+        *strrchr(dir, '/') = 0;        /* a group's name begins with one */
+    }
+}
+
+static int bitnet__in_list(const char *list, const char *word) {
+    size_t n;
+    for (;; list += n + 1) {
+        n = strcspn(list, ",");
+        if (n == strlen(word) && !memcmp(list, word, n)) return 1;
+        if (!list[n]) return 0;
+    }
+}
+
+/* What the control groups of this process allow; 0: no quota, or none that can be read. The lines
+   of the file are number:controllers:/group; version 2 names no controllers. Everything is looked
+   for below root, which is empty but in tests. */
+static int bitnet__quota_cpus(const char *root) {
+    char line[BITNET__PATH];
+    int least = 0, n;
+    FILE *f;
+    if (strlen(root) + 18 >= sizeof line) return 0;
+    memcpy(line, root, strlen(root));
+    memcpy(line + strlen(root), "/proc/self/cgroup", 18);
+    f = fopen(line, "rb");
+    if (!f) return 0;
+    while (fgets(line, sizeof line, f)) {
+        char *controllers = strchr(line, ':'), *group;
+        if (!controllers || !(group = strchr(++controllers, ':')) || group[1] != '/') continue;
+        *group++ = 0;
+        group[strcspn(group, "\n")] = 0;
+        if (controllers[0] && !bitnet__in_list(controllers, "cpu")) continue;
+        n = bitnet__groups_cpus(root, controllers[0] ? "/sys/fs/cgroup/cpu" : "/sys/fs/cgroup",
+                                group);
+        if (n > 0 && (least == 0 || n < least)) least = n;
+    }
+    fclose(f);
+    return least;
+}
+
+#else
+static int bitnet__quota_cpus(const char *root) { (void)root; return 0; }
+#endif
+
+#ifdef __linux__
+/* Declared here because <sched.h> shows it only with _GNU_SOURCE, which is not ours to define. */
+extern int (bitnet__sched_getaffinity)(int pid, size_t size, void *mask)
+    __asm__("sched_getaffinity");
+#endif
+
+/* The CPUs that the system lets this process run on. */
+static int bitnet__allowed_cpus(void) {
+#if defined(_WIN32)
+    DWORD_PTR process, all;
+    SYSTEM_INFO si;
+    int n = 0;
+    if (GetProcessAffinityMask(GetCurrentProcess(), &process, &all))
+        for (; process; process &= process - 1) n++;
+    if (n > 0) return n;               /* 0: on more than 64 CPUs */
+    GetSystemInfo(&si);
+    return (int)si.dwNumberOfProcessors;
+#else
+  #ifdef __linux__
+    uint8_t mask[1024] = {0};          /* 8192 CPUs, the most that Linux can have */
+    size_t i;
+    int n = 0;
+    if (bitnet__sched_getaffinity(0, sizeof mask, mask) >= 0)
+        for (i = 0; i < 8 * sizeof mask; i++) n += mask[i / 8] >> i % 8 & 1;
+    if (n > 0) return n;
+  #endif
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+#endif
+}
+
+/* How many threads this process can run at a time. */
+static int bitnet__usable_cpus(void) {
+    int n = bitnet__allowed_cpus(), quota = bitnet__quota_cpus("");
+    if (quota > 0 && quota < n) n = quota;
+    return n < 1 ? 1 : n > BITNET__MAX_THREADS ? BITNET__MAX_THREADS : n;
+}
 
 /* Loads that see what the storing thread did before, and stores that show it. swap_if stores to if
    there was from, and says whether it did. */
@@ -5040,6 +5159,76 @@ static void bitnet__pause(void) {
 #endif
 }
 
+/* ---- runs ----
+   How many there are and how many have been taken, in one word that threads count up: so nobody
+   can take a run of a call that is over. What a run needs to know is read after it has been taken,
+   and stays until all that were taken are done. */
+
+static uint32_t bitnet__runs(int n, int jobs) { (void)jobs; return (uint32_t)n << 16; }
+static int bitnet__runs_left(uint32_t runs) { return (runs & 0xffff) < runs >> 16; }
+
+/* The next run that is nobody's; -1: there is none. thread and last, what it got before, tell
+   threads apart where there are no atomics. */
+static int bitnet__claim(uint32_t *runs, int thread, int last) {
+    (void)thread; (void)last;
+    for (;;) {
+        const uint32_t now = bitnet__load_acquire(runs);
+        if (!bitnet__runs_left(now)) return -1;
+        if (bitnet__swap_if(runs, now, now + 1)) return (int)(now & 0xffff);
+    }
+}
+
+/* ---- does sharing pay? ----
+   Not where other programs have the CPUs: a worker that loses its CPU in the middle of a run keeps
+   the caller waiting for milliseconds. So each call that is shared is compared with what the caller
+   would have needed alone, by the time of its own runs. What is gained and lost goes into a balance
+   of at most BITNET__CREDIT; when that is used up, the caller works alone for a while, longer each
+   time that it happens again soon. All times are nanoseconds. */
+
+#define BITNET__CREDIT 4000000
+#define BITNET__LEAST_PAUSE 32000000
+#define BITNET__MOST_PAUSE 1024000000
+
+typedef struct bitnet__ledger {
+    int64_t balance;
+    int64_t pause, end;                /* how long the latest pause is, and when it ends */
+} bitnet__ledger;
+
+static int64_t bitnet__clock(void) {
+#if defined(_WIN32)
+    LARGE_INTEGER ticks, per_second;
+    QueryPerformanceCounter(&ticks);
+    QueryPerformanceFrequency(&per_second);
+    return (int64_t)((double)ticks.QuadPart * 1e9 / (double)per_second.QuadPart);
+#elif defined(CLOCK_MONOTONIC)
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+#else                                  /* -std=c99 hides the other one */
+    struct timeval t;
+    gettimeofday(&t, 0);
+    return (int64_t)t.tv_sec * 1000000000 + (int64_t)t.tv_usec * 1000;
+#endif
+}
+
+/* Whether there is no pause. One that seems longer than it is has seen the clock set back. */
+static int bitnet__ledger_open(const bitnet__ledger *l, int64_t now) {
+    return now >= l->end || now < l->end - l->pause;
+}
+
+static void bitnet__ledger_note(bitnet__ledger *l, int64_t gain, int64_t now) {
+    if (gain < 0) l->balance += gain;
+    else if (l->balance < BITNET__CREDIT)
+        l->balance = gain < BITNET__CREDIT - l->balance ? l->balance + gain : BITNET__CREDIT;
+    if (l->balance >= 0) return;
+    l->pause = now - l->end > 8 * l->pause ? BITNET__LEAST_PAUSE :
+               l->pause < BITNET__MOST_PAUSE / 2 ? 2 * l->pause : BITNET__MOST_PAUSE;
+    l->end = now + l->pause;
+    l->balance = BITNET__CREDIT;
+}
+
+/* ---- the team ---- */
+
 typedef struct bitnet__worker {
     struct bitnet__team *team;
     bitnet__thread thread;
@@ -5047,88 +5236,119 @@ typedef struct bitnet__worker {
 } bitnet__worker;
 
 typedef struct bitnet__team {
+    uint32_t runs;                     /* of the call that is at work; atomic */
+    uint32_t n_left;                   /* runs that are not done; atomic */
+    uint32_t n_asleep;                 /* workers; changes under the mutex; atomic */
+    uint32_t quit;                     /* 1: workers end; atomic */
+    char pad[128 - 4 * sizeof(uint32_t)];      /* those are written all the time */
+    bitnet__job job;
+    void *arg;
+    int n_workers;
+    int caller_asleep;                 /* under the mutex */
     bitnet__mutex mutex;
     bitnet__cond start, done;
-    bitnet__job job;                   /* 0: quit */
-    void *arg;
-    uint32_t round;                    /* counts calls; a worker runs once for each; atomic */
-    uint32_t n_running;                /* workers that are not done with this round; atomic */
-    int n_jobs, n_workers;
-    int n_asleep, caller_asleep;       /* under the mutex */
+    bitnet__ledger ledger;
     bitnet__worker workers[BITNET__MAX_THREADS];
 } bitnet__team;
 
-/* Returns when *p is no longer (equal 1) or at last (equal 0) value; 0 if spinning did not do. */
-static int bitnet__spin_while(uint32_t *p, uint32_t value, int equal) {
-    int i;
-    for (i = 0; i < 1500; i++) {
-        if ((bitnet__load_acquire(p) == value) != equal) return 1;
-        bitnet__pause();
-    }
-    return 0;
+enum { BITNET__SPINS = 1500 };
+
+static int bitnet__is_idle(bitnet__team *t) {
+    return !bitnet__runs_left(bitnet__load_acquire(&t->runs)) && !bitnet__load_acquire(&t->quit);
 }
 
-static void bitnet__await_round(bitnet__team *t, uint32_t seen) {
-    if (bitnet__spin_while(&t->round, seen, 1)) return;
+/* Returns when there is something to do. The caller may miss that a worker is about to sleep: then
+   this one sleeps through a call, which does not wait for it. */
+static void bitnet__await_runs(bitnet__team *t) {
+    int i;
+    for (i = 0; i < BITNET__SPINS; i++) {
+        if (!bitnet__is_idle(t)) return;
+        bitnet__pause();
+    }
     bitnet__lock(&t->mutex);
-    t->n_asleep++;
-    while (bitnet__load_acquire(&t->round) == seen) bitnet__cond_wait(&t->start, &t->mutex);
-    t->n_asleep--;
+    bitnet__store_release(&t->n_asleep, t->n_asleep + 1);
+    while (bitnet__is_idle(t)) bitnet__cond_wait(&t->start, &t->mutex);
+    bitnet__store_release(&t->n_asleep, t->n_asleep - 1);
     bitnet__unlock(&t->mutex);
 }
 
 static BITNET__THREAD_RETURN bitnet__worker_main(void *p) {
     bitnet__worker *w = (bitnet__worker *)p;
     bitnet__team *t = w->team;
-    uint32_t seen = 0;
+    int run, wake;
     for (;;) {
-        int wake;
-        bitnet__await_round(t, seen);
-        seen++;
-        if (!t->job) break;
-        if (w->index < t->n_jobs) t->job(t->arg, w->index);
-        if (bitnet__decrement(&t->n_running) > 0) continue;
-        /* The last one: whoever sleeps has said so under the mutex before it looked again. */
-        bitnet__lock(&t->mutex);
-        wake = t->caller_asleep;
-        bitnet__unlock(&t->mutex);
-        if (wake) bitnet__cond_wake_all(&t->done);
+        bitnet__await_runs(t);
+        if (bitnet__load_acquire(&t->quit)) return 0;
+        while ((run = bitnet__claim(&t->runs, 0, 0)) >= 0) {
+            t->job(t->arg, run, w->index);
+            if (bitnet__decrement(&t->n_left) > 0) continue;
+            /* The last one. A caller that sleeps said so under the mutex before it looked again. */
+            bitnet__lock(&t->mutex);
+            wake = t->caller_asleep;
+            bitnet__unlock(&t->mutex);
+            if (wake) bitnet__cond_wake_all(&t->done);
+        }
     }
-    return 0;
 }
 
-/* Starts a round: job 0 ends the workers. */
-static void bitnet__team_start_round(bitnet__team *t, int n_jobs, bitnet__job job, void *arg) {
-    int wake;
-    t->job = job;
-    t->arg = arg;
-    t->n_jobs = n_jobs;
-    bitnet__store_release(&t->n_running, (uint32_t)t->n_workers);
-    bitnet__lock(&t->mutex);
-    bitnet__store_release(&t->round, t->round + 1);
-    wake = t->n_asleep;
-    bitnet__unlock(&t->mutex);
-    if (wake) bitnet__cond_wake_all(&t->start);
-}
-
-static void bitnet__team_run(bitnet__team *t, int n_jobs, bitnet__job job, void *arg) {
-    if (n_jobs <= 1) {
-        job(arg, 0);
-        return;
+static void bitnet__await_workers(bitnet__team *t) {
+    int i;
+    for (i = 0; i < BITNET__SPINS; i++) {
+        if (bitnet__load_acquire(&t->n_left) == 0) return;
+        bitnet__pause();
     }
-    bitnet__team_start_round(t, n_jobs, job, arg);
-    job(arg, 0);
-    if (bitnet__spin_while(&t->n_running, 0, 0)) return;
     bitnet__lock(&t->mutex);
     t->caller_asleep = 1;
-    while (bitnet__load_acquire(&t->n_running) > 0) bitnet__cond_wait(&t->done, &t->mutex);
+    while (bitnet__load_acquire(&t->n_left) > 0) bitnet__cond_wait(&t->done, &t->mutex);
     t->caller_asleep = 0;
     bitnet__unlock(&t->mutex);
 }
 
+/* Returns the time that was gained; under 0: lost. Of the caller's runs the longest does not count:
+   something else may have had its CPU meanwhile. */
+static int64_t bitnet__team_run(bitnet__team *t, int n, bitnet__job job, void *arg) {
+    const int64_t start = bitnet__clock();
+    int64_t now, since, own = 0, longest = 0;
+    int run = 0, n_own = 0;
+    t->job = job;
+    t->arg = arg;
+    bitnet__store_release(&t->n_left, (uint32_t)n);
+    bitnet__store_release(&t->runs, bitnet__runs(n, 0) + 1);
+    if (bitnet__load_acquire(&t->n_asleep) > 0) bitnet__cond_wake_all(&t->start);
+    now = bitnet__clock();
+    for (; run >= 0; run = bitnet__claim(&t->runs, 0, 0)) {
+        since = now;
+        job(arg, run, 0);
+        bitnet__decrement(&t->n_left);
+        now = bitnet__clock();
+        own += now - since;
+        if (now - since > longest) longest = now - since;
+        n_own++;
+    }
+    if (bitnet__load_acquire(&t->n_left) > 0) {
+        bitnet__await_workers(t);
+        now = bitnet__clock();
+    }
+    return (n_own > 1 ? (own - longest) / (n_own - 1) : own) * n - (now - start);
+}
+
+/* Shares a step of the network, unless that does not pay: then it returns 0, and has done
+   nothing. */
+static int bitnet__team_share(bitnet__team *t, int n, bitnet__job job, void *arg) {
+    int64_t gain;
+    if (n < 4 && bitnet__load_acquire(&t->n_asleep) == (uint32_t)t->n_workers) return 0;
+    if (!bitnet__ledger_open(&t->ledger, bitnet__clock())) return 0;
+    gain = bitnet__team_run(t, n, job, arg);
+    bitnet__ledger_note(&t->ledger, gain, bitnet__clock());
+    return 1;
+}
+
 static void bitnet__team_stop(bitnet__team *t) {
     int i;
-    bitnet__team_start_round(t, 0, 0, 0);
+    bitnet__lock(&t->mutex);
+    bitnet__store_release(&t->quit, 1);
+    bitnet__unlock(&t->mutex);
+    bitnet__cond_wake_all(&t->start);
     for (i = 0; i < t->n_workers; i++) bitnet__thread_join(t->workers[i].thread);
     bitnet__cond_destroy(&t->start);
     bitnet__cond_destroy(&t->done);
@@ -5150,6 +5370,7 @@ static int bitnet__signals_init(bitnet__team *t) {
 static int bitnet__team_start(bitnet__team *t, int n) {
     int i;
     memset(t, 0, sizeof *t);
+    t->ledger.balance = BITNET__CREDIT;
     if (!bitnet__signals_init(t)) return 0;
     for (i = 1; i < n; i++) {
         bitnet__worker *w = &t->workers[i - 1];
@@ -5177,14 +5398,24 @@ static int bitnet__swap_if(uint32_t *p, uint32_t from, uint32_t to) {
     *p = to;
     return 1;
 }
-static int bitnet__online_cpus(void) { return 1; }
+static int bitnet__usable_cpus(void) { return 1; }
 static int bitnet__team_start(bitnet__team *t, int n) { (void)t; (void)n; return 0; }
 static int bitnet__team_size(const bitnet__team *t) { (void)t; return 1; }
 static void bitnet__team_stop(bitnet__team *t) { (void)t; }
-static void bitnet__team_run(bitnet__team *t, int n_jobs, bitnet__job job, void *arg) {
-    int i;
-    (void)t;
-    for (i = 0; i < n_jobs; i++) job(arg, i);
+static void bitnet__team_run(bitnet__team *t, int n, bitnet__job job, void *arg) {
+    (void)t; (void)n; (void)job; (void)arg;
+}
+static int bitnet__team_share(bitnet__team *t, int n, bitnet__job job, void *arg) {
+    (void)t; (void)n; (void)job; (void)arg;
+    return 0;
+}
+
+/* parallel_fn may use threads, but there is nothing that they could take runs from: each job has
+   every so-manieth. */
+static uint32_t bitnet__runs(int n, int jobs) { return (uint32_t)n << 16 | (uint32_t)jobs; }
+static int bitnet__claim(const uint32_t *runs, int thread, int last) {
+    const int run = last < 0 ? thread : last + (int)(*runs & 0xffff);
+    return run < (int)(*runs >> 16) ? run : -1;
 }
 
 #endif
@@ -5192,8 +5423,10 @@ static void bitnet__team_run(bitnet__team *t, int n_jobs, bitnet__job job, void 
 /* A team of n threads, or fewer: bitnet__team_size says how many. *out 0: the caller's alone. */
 static bitnet_result bitnet__team_create(const bitnet_allocator *a, int n, bitnet__team **out,
                                          bitnet_error *err) {
-    bitnet__team *t = (bitnet__team *)bitnet__alloc(a, sizeof *t);
+    bitnet__team *t;
     *out = 0;
+    if (n < 2) return BITNET_OK;
+    t = (bitnet__team *)bitnet__alloc(a, sizeof *t);
     if (!t) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %d threads", n);
     if (bitnet__team_start(t, n)) *out = t;
     else bitnet__free(a, t);
@@ -5476,6 +5709,11 @@ static int bitnet__unpack_rows(const bitnet__linear *l, int32_t from, int32_t co
 
 #define BITNET__MAX_PACKERS 16         /* threads; memory is the limit */
 
+static int bitnet__packers(void) {
+    const int cpus = bitnet__usable_cpus();
+    return cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS;
+}
+
 typedef struct bitnet__packing {
     const bitnet_model *m;
     bitnet__linear *linear;
@@ -5517,12 +5755,13 @@ static void bitnet__place_code_3(bitnet_i2s_layout layout, const bitnet__linear 
 
 /* I2_S, a share of all its bytes, each of which has four weights. A unit that two shares cut has
    the same first place for both. */
-static void bitnet__check_job(void *arg, int i) {
+static void bitnet__check_job(void *arg, int i, int thread) {
     bitnet__packing *p = (bitnet__packing *)arg;
     const bitnet__linear *l = p->linear;
     const uint64_t size = (uint64_t)l->n_file * (uint64_t)l->n_out / 4;
     size_t at = (size_t)(size * (uint64_t)i / (uint64_t)p->jobs), n;
     const size_t end = (size_t)(size * (uint64_t)(i + 1) / (uint64_t)p->jobs);
+    (void)thread;
     bitnet__no_findings(&p->found[i]);
     for (; at < end; at += n) {
         n = end - at < 4096 ? end - at : 4096;
@@ -5533,13 +5772,14 @@ static void bitnet__check_job(void *arg, int i) {
     }
 }
 
-static void bitnet__pack_job(void *arg, int i) {
+static void bitnet__pack_job(void *arg, int i, int thread) {
     bitnet__packing *p = (bitnet__packing *)arg;
     const bitnet_kernels *k = &p->m->kernels;
     const bitnet__linear *l = p->linear;
     int64_t units = (l->n_out + p->unit - 1) / p->unit;
     int32_t from = (int32_t)(units * i / p->jobs) * p->unit;
     int32_t to = (int32_t)(units * (i + 1) / p->jobs) * p->unit;
+    (void)thread;
     if (to > l->n_out) to = l->n_out;
     p->refused[i] = 0;
     bitnet__no_findings(&p->found[i]);
@@ -5598,7 +5838,7 @@ static bitnet_result bitnet__judge_rows(const bitnet__packing *p, const char *na
 
 static void bitnet__run_jobs(bitnet__packing *p, bitnet__job job) {
     if (p->jobs > 1) bitnet__team_run(p->m->team, p->jobs, job, p);
-    else job(p, 0);
+    else job(p, 0, 0);
 }
 
 static bitnet_result bitnet__check_part(bitnet__packing *p, const char *name, bitnet_error *err) {
@@ -5638,7 +5878,6 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
         {&l->ffn_down, "ffn_down"},
     };
     const size_t n_parts = sizeof parts / sizeof parts[0];
-    const int cpus = bitnet__online_cpus();
     bitnet__packing p;
     uint64_t total = 0, widest = 0, weights = 0;
     char name[BITNET__TEXT];
@@ -5646,7 +5885,6 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     size_t k;
     p.m = m;
     p.rows = 0;
-    p.jobs = cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS;
     p.unit = m->kernels.row_group > 64 ? m->kernels.row_group : 64;
     for (k = 0; k < n_parts; k++) {
         const bitnet__linear *part = parts[k].linear;
@@ -5658,8 +5896,8 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
             widest = bitnet__i2s_bytes(part->n_in, p.unit);
     }
     /* Threads for all layers; little work is not worth them. */
-    if (i == 0 && !m->team && p.jobs > 1 && (total > 0 || weights > 4000000) &&
-        (r = bitnet__team_create(&m->params.allocator, p.jobs, &m->team, err))) return r;
+    if (i == 0 && !m->team && (total > 0 || weights > 4000000) &&
+        (r = bitnet__team_create(&m->params.allocator, bitnet__packers(), &m->team, err))) return r;
     p.jobs = bitnet__team_size(m->team);
     if (total > 0) {
         p.out = (uint8_t *)bitnet__model_alloc(m, total);
@@ -5691,11 +5929,12 @@ typedef struct bitnet__ahead {
     uint32_t next;                     /* the first tensor that is nobody's yet; atomic */
 } bitnet__ahead;
 
-static void bitnet__ahead_job(void *arg, int i) {
+static void bitnet__ahead_job(void *arg, int i, int thread) {
     bitnet__ahead *p = (bitnet__ahead *)arg;
     const bitnet__gguf *g = &p->m->gguf;
     const uint32_t n = (uint32_t)g->n_tensors;
     uint32_t k;
+    (void)thread;
     if (i == 0 && (p->result = bitnet__load_tokenizer(p->m, p->err)) != BITNET_OK)
         bitnet__store_release(&p->next, n);            /* it will not be loaded */
     while ((k = bitnet__load_acquire(&p->next)) < n) {
@@ -5706,13 +5945,12 @@ static void bitnet__ahead_job(void *arg, int i) {
 }
 
 static bitnet_result bitnet__load_ahead(bitnet_model *m, bitnet_error *err) {
-    const int cpus = bitnet__online_cpus();
     bitnet__ahead ahead;
     bitnet_result r;
-    if (m->gguf.src.io.read_fn || m->kernels.pack || cpus < 2 || m->gguf.src.size < 4 << 20)
+    if (m->gguf.src.io.read_fn || m->kernels.pack || m->gguf.src.size < 4 << 20)
         return bitnet__load_tokenizer(m, err);
-    if ((r = bitnet__team_create(&m->params.allocator, cpus < BITNET__MAX_PACKERS ? cpus :
-                                 BITNET__MAX_PACKERS, &m->team, err))) return r;
+    if ((r = bitnet__team_create(&m->params.allocator, bitnet__packers(), &m->team, err))) return r;
+    if (!m->team) return bitnet__load_tokenizer(m, err);
     ahead.m = m;
     ahead.err = err;
     ahead.result = BITNET_OK;
@@ -5734,6 +5972,7 @@ static void bitnet__pack_end(bitnet_model *m) {
    ============================================================================================= */
 
 enum {
+    BITNET__LEAST_RUN = 1 << 18,       /* products: some 5 us of AVX2's, 0.2 ms of plain C's */
     BITNET__SCREENED = 9,              /* hidden states to a pass: enough for a guess of 8 tokens */
     BITNET__CHUNK = 64                 /* rows that are bounded together */
 };
@@ -5768,6 +6007,7 @@ struct bitnet_ctx {
     bitnet_kernels k;
     bitnet_ctx_params p;               /* every default filled in */
     bitnet__team *team;                /* 0: parallel_fn, or one thread */
+    int64_t least_run;                 /* work that is worth a thread's while; see run_step */
     uint32_t use;                      /* BITNET__FREE and the like; atomic */
     bitnet__thread_id lent_to;         /* while it is BITNET__LENT */
     int32_t n_past;                    /* positions in the cache */
@@ -5817,7 +6057,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     if (!p->n_ctx) p->n_ctx = m->n_ctx;
     if (!p->n_batch) p->n_batch = p->n_ctx < 512 ? p->n_ctx : 512;
     if (!p->n_logits) p->n_logits = 1;
-    if (!p->n_threads) p->n_threads = bitnet__online_cpus();
+    if (!p->n_threads) p->n_threads = bitnet__usable_cpus();
     if (p->n_ctx < 1 || p->n_ctx > BITNET__MAX_CONTEXT)
         return bitnet__fail(err, BITNET_ERR_ARG, "n_ctx %lld is not in 1..%d", (long long)p->n_ctx,
                             BITNET__MAX_CONTEXT);
@@ -5959,6 +6199,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->k = m->kernels;
     c->p = p;
     c->pending = -1;
+    c->least_run = BITNET__LEAST_RUN;
     bitnet__ctx_layout(m, &p, arena, c);
     if (p.n_threads > 1 && !p.parallel_fn) {
         r = bitnet__team_create(a, p.n_threads, &c->team, err);
@@ -6035,42 +6276,61 @@ BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
 
 /* ---- splitting work ---- */
 
-/* One step of the network over some items (rows, tokens, heads), cut into n_threads ranges. */
+/* One step of the network over some items (rows, tokens, heads), cut into runs of them, which the
+   threads take until none is left. */
 typedef struct bitnet__step {
     bitnet_ctx *c;
     const bitnet__layer *layer;
-    int32_t layer_index, n_tokens, n_items;
+    int32_t layer_index, n_tokens, n_items, n_runs;
+    uint32_t runs;                     /* what parallel_fn's jobs have not taken; atomic */
     const char *part;                  /* of the network, for step_fn */
     void (*fn)(const struct bitnet__step *s, int32_t from, int32_t to, int thread);
     const bitnet__linear *linear;      /* of the steps that lead back into x */
     const float *in, *norm;            /* what is normed and quantized: [n_tokens][in_dim] */
     int32_t in_dim;
+    int32_t n_rows;                    /* candidates that get their exact logits */
 } bitnet__step;
 
-static void bitnet__step_share(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+static void bitnet__step_run(void *arg, int run, int thread) {
+    const bitnet__step *s = (const bitnet__step *)arg;
     const bitnet_ctx_params *p = &s->c->p;
+    const int64_t n = s->n_items;
+    const int32_t from = (int32_t)(n * run / s->n_runs), to = (int32_t)(n * (run + 1) / s->n_runs);
     if (p->step_fn) p->step_fn(p->step_ud, s->part, thread, 1);
-    s->fn(s, from, to, thread);        /* the range may be empty */
+    s->fn(s, from, to, thread);        /* a range that is rounded may be empty */
     if (p->step_fn) p->step_fn(p->step_ud, s->part, thread, 0);
 }
 
-static void bitnet__step_job(void *arg, int i) {
-    const bitnet__step *s = (const bitnet__step *)arg;
-    int64_t n = s->n_items, threads = s->c->p.n_threads;
-    int32_t from = (int32_t)(n * i / threads), to = (int32_t)(n * (i + 1) / threads);
-    bitnet__step_share(s, from, to, i);
+/* One of parallel_fn's jobs. */
+static void bitnet__step_job(void *arg, int thread) {
+    bitnet__step *s = (bitnet__step *)arg;
+    int run = -1;
+    while ((run = bitnet__claim(&s->runs, thread, run)) >= 0) bitnet__step_run(s, run, thread);
 }
 
-static void bitnet__run_step(bitnet__step *s, const char *part, int32_t n_items,
+/* work: of one item, in products of a ternary weight, which is the least that a kernel does; what
+   costs as much as several counts as several. A run has least_run of them, so that what threads
+   have to say to each other costs little beside it; and there are some for each thread, so that a
+   slow one takes fewer. */
+static void bitnet__run_step(bitnet__step *s, const char *part, int32_t n_items, int64_t work,
                              void (*fn)(const bitnet__step *, int32_t, int32_t, int)) {
     bitnet_ctx *c = s->c;
+    int64_t runs = (int64_t)n_items * work / c->least_run;
+    if (runs > 4 * (int64_t)c->p.n_threads) runs = 4 * (int64_t)c->p.n_threads;
+    if (runs > n_items) runs = n_items;
+    if (runs < 1 || c->p.n_threads == 1) runs = 1;
     s->part = part;
     s->n_items = n_items;
     s->fn = fn;
-    if (c->p.n_threads == 1 || n_items == 1) bitnet__step_share(s, 0, n_items, 0);
-    else if (c->p.parallel_fn)
+    s->n_runs = (int32_t)runs;
+    if (runs > 1 && c->p.parallel_fn) {
+        s->runs = bitnet__runs(s->n_runs, c->p.n_threads);
         c->p.parallel_fn(c->p.parallel_ud, c->p.n_threads, bitnet__step_job, s);
-    else bitnet__team_run(c->team, c->p.n_threads, bitnet__step_job, s);
+    } else if (runs > 1 && bitnet__team_share(c->team, s->n_runs, bitnet__step_run, s)) {
+    } else {
+        s->n_runs = 1;
+        bitnet__step_run(s, 0, 0);
+    }
 }
 
 /* ---- what is not finite ----
@@ -6259,14 +6519,14 @@ static void bitnet__norm_and_quantize(bitnet__step *s, const float *in, int32_t 
     s->in_dim = n;
     s->norm = norm;
     if (!norm || s->c->p.step_fn) {    /* a profile wants to see them apart */
-        if (norm) bitnet__run_step(s, "norm", s->n_tokens, bitnet__step_norm);
-        bitnet__run_step(s, "quantize", s->n_tokens, bitnet__step_quantize);
-    } else bitnet__run_step(s, "norm", s->n_tokens, bitnet__step_norm_quantize);
+        if (norm) bitnet__run_step(s, "norm", s->n_tokens, 16 * n, bitnet__step_norm);
+        bitnet__run_step(s, "quantize", s->n_tokens, 16 * n, bitnet__step_quantize);
+    } else bitnet__run_step(s, "norm", s->n_tokens, 32 * n, bitnet__step_norm_quantize);
 }
 
 static void bitnet__add_linear_to_x(bitnet__step *s, const bitnet__linear *l) {
     s->linear = l;
-    bitnet__run_step(s, "matmul", l->n_out, bitnet__step_add_to_x);
+    bitnet__run_step(s, "matmul", l->n_out, (int64_t)l->n_in * s->n_tokens, bitnet__step_add_to_x);
 }
 
 /* ---- attention ---- */
@@ -6407,14 +6667,12 @@ static void bitnet__mix(const bitnet__attention *a, int32_t from, int32_t count,
 }
 
 /* A long batch: items are (block of tokens, KV head) pairs. The later the block, the more positions
-   it sees: the threads take them in turn. */
+   it sees: the last come first, so that the runs that are taken last are short. */
 static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     const bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     int32_t item, i, cols = c->block * (m->n_heads / m->n_kv_heads);
-    (void)from;
-    (void)to;
-    for (item = thread; item < s->n_items; item += c->p.n_threads) {
+    for (item = s->n_items - 1 - from; item >= s->n_items - to; item--) {
         bitnet__attention a = bitnet__attend(s, item % m->n_kv_heads,
                                              item / m->n_kv_heads * c->block, c->scores +
                                              (size_t)(thread * cols) * (size_t)c->n_scores);
@@ -6463,16 +6721,23 @@ static void bitnet__step_mix(const bitnet__step *s, int32_t from, int32_t to, in
 static void bitnet__run_attention(bitnet__step *s) {
     const bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    int32_t blocks = (s->n_tokens + c->block - 1) / c->block, n = c->n_past + s->n_tokens;
+    const int32_t blocks = (s->n_tokens + c->block - 1) / c->block, n = c->n_past + s->n_tokens;
+    const int32_t pieces = m->head_dim % BITNET__MIX_DIMS ? 1 : m->head_dim / BITNET__MIX_DIMS;
+    const int64_t queries = (int64_t)bitnet__min(c->block, s->n_tokens) * (m->n_heads /
+                                                                           m->n_kv_heads);
+    const int64_t position = 4 * queries * m->head_dim;    /* work for one, in either half */
     if (blocks > 1) {
-        bitnet__run_step(s, "attention", blocks * m->n_kv_heads, bitnet__step_attention);
+        bitnet__run_step(s, "attention", blocks * m->n_kv_heads, 2 * position * n,
+                         bitnet__step_attention);
         return;
     }
     bitnet__run_step(s, "attention", m->n_kv_heads * ((n + BITNET__SCORE_ROWS - 1) /
-                                                      BITNET__SCORE_ROWS), bitnet__step_score);
-    bitnet__run_step(s, "attention", s->n_tokens * m->n_heads, bitnet__step_weigh);
-    bitnet__run_step(s, "attention", m->head_dim % BITNET__MIX_DIMS ? m->n_kv_heads :
-                     m->head_dim / BITNET__MIX_DIMS * m->n_kv_heads, bitnet__step_mix);
+                                                      BITNET__SCORE_ROWS),
+                     position * BITNET__SCORE_ROWS, bitnet__step_score);
+    bitnet__run_step(s, "attention", s->n_tokens * m->n_heads, 64 * (int64_t)n,
+                     bitnet__step_weigh);
+    bitnet__run_step(s, "attention", pieces * m->n_kv_heads, position * n / pieces,
+                     bitnet__step_mix);
 }
 
 /* ---- layers ---- */
@@ -6484,13 +6749,16 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
     s->layer = l;
     s->layer_index = i;
     bitnet__norm_and_quantize(s, c->x, m->dim, l->attn_norm);
-    bitnet__run_step(s, "matmul", m->q_dim + 2 * m->kv_dim, bitnet__step_qkv);
-    bitnet__run_step(s, "attention", s->n_tokens, bitnet__step_rope);
+    bitnet__run_step(s, "matmul", m->q_dim + 2 * m->kv_dim, (int64_t)m->dim * s->n_tokens,
+                     bitnet__step_qkv);
+    bitnet__run_step(s, "attention", s->n_tokens, 32 * (int64_t)(m->q_dim + 2 * m->kv_dim),
+                     bitnet__step_rope);
     bitnet__run_attention(s);
     bitnet__norm_and_quantize(s, c->o, m->q_dim, l->attn_sub_norm);
     bitnet__add_linear_to_x(s, &l->attn_output);
     bitnet__norm_and_quantize(s, c->x, m->dim, l->ffn_norm);
-    bitnet__run_step(s, "matmul", m->ffn_dim, bitnet__step_gate_up);
+    bitnet__run_step(s, "matmul", m->ffn_dim, 2 * (int64_t)m->dim * s->n_tokens,
+                     bitnet__step_gate_up);
     bitnet__norm_and_quantize(s, c->g, m->ffn_dim, l->ffn_sub_norm);
     bitnet__add_linear_to_x(s, &l->ffn_down);
 }
@@ -6580,7 +6848,8 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep, bit
     s.n_tokens = n;
     c->odd_token = n;
     for (i = 0; i < c->p.n_threads; i++) c->odd[i] = n;
-    bitnet__run_step(&s, "embed", n, bitnet__step_embed);
+    bitnet__run_step(&s, "embed", n, 16 * (int64_t)m->dim + 512 * (int64_t)m->n_rot,
+                     bitnet__step_embed);
     bitnet__find_odd(c, -1);
     bitnet__show_layer(&s, -1);
     for (i = 0; i < m->n_layers; i++) {
@@ -6698,7 +6967,8 @@ static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
         bitnet__step s;
         memset(&s, 0, sizeof s);
         s.c = c;
-        bitnet__run_step(&s, "head", c->m->n_vocab, bitnet__step_head);
+        bitnet__run_step(&s, "head", c->m->n_vocab, 8 * (int64_t)c->m->dim *
+                         (c->n_rows + c->n_ahead - c->n_ready), bitnet__step_head);
         c->n_ready = c->n_rows + c->n_ahead;
     }
     return c->logits + (size_t)i * (size_t)c->m->n_vocab;
@@ -7006,8 +7276,8 @@ static const float *bitnet__last_hidden(const bitnet_ctx *c) {
     return c->hidden + (size_t)(c->n_rows - 1) * (size_t)c->m->dim;
 }
 
-/* Candidates [from, to) get their exact logits. Four rows side by side take hardly longer than one:
-   the sums of one row are a chain of additions. */
+/* Fours of candidates, [from, to), get their exact logits. Four rows side by side take hardly longer
+   than one: the sums of one row are a chain of additions. */
 static void bitnet__step_exact_rows(const bitnet__step *step, int32_t from, int32_t to,
                                     int thread) {
     bitnet_ctx *c = step->c;
@@ -7016,10 +7286,10 @@ static void bitnet__step_exact_rows(const bitnet__step *step, int32_t from, int3
     float *w = c->scratch + (size_t)thread * 4 * dim;
     uint8_t *rows = (uint8_t *)w;
     int32_t i, j, n;
-    for (i = from; i < to; i += n) {
-        bitnet__candidate *x = c->candidates + i;
+    for (i = from; i < to; i++) {
+        bitnet__candidate *x = c->candidates + 4 * i;
         float logits[4];
-        n = bitnet__min(4, to - i);
+        n = bitnet__min(4, step->n_rows - 4 * i);
         for (j = 0; j < n; j++)
             if (!bitnet__is_float(a->type))
                 bitnet__unpack_head(c, x[j].token, w + (size_t)j * dim);
@@ -7155,14 +7425,17 @@ static int bitnet__screen_bounds(bitnet_ctx *c) {
         memset(s->scale + rows, 0, (whole - rows) * 4);
         memset(s->norm + rows, 0, (whole - rows) * 4);
         memset(s->residual + rows, 0, (whole - rows) * 4);
-        bitnet__run_step(&step, "head", c->m->n_vocab, bitnet__step_build_screen);
+        bitnet__run_step(&step, "head", c->m->n_vocab, 64 * (int64_t)c->m->dim,
+                         bitnet__step_build_screen);
         s->built = 1;
     }
     s->first = row;
     for (s->n_bound = 0; s->n_bound < n; s->n_bound++)
         if (!bitnet__screen_hidden(c, bitnet__last_hidden(c) + (size_t)s->n_bound *
                                    (size_t)c->m->dim, s->n_bound)) break;
-    if (s->n_bound > 0) bitnet__run_step(&step, "head", s->n_chunks, bitnet__step_screen_chunks);
+    if (s->n_bound > 0)
+        bitnet__run_step(&step, "head", s->n_chunks, BITNET__CHUNK * (int64_t)c->m->dim *
+                         (4 + 2 * s->n_bound), bitnet__step_screen_chunks);
     return s->n_bound > 0;
 }
 
@@ -7180,7 +7453,8 @@ static int32_t bitnet__screened_candidates(bitnet_ctx *c, const bitnet_sampler *
     if (n > c->m->n_vocab / 4) return 0;
     memset(&step, 0, sizeof step);
     step.c = c;
-    bitnet__run_step(&step, "head", n, bitnet__step_exact_rows);
+    step.n_rows = n;
+    bitnet__run_step(&step, "head", (n + 3) / 4, 64 * (int64_t)c->m->dim, bitnet__step_exact_rows);
     return n;
 }
 
@@ -9270,6 +9544,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__ARCH_X86
 #undef BITNET__BOTH
 #undef BITNET__CLOEXEC
+#undef BITNET__CREDIT
 #undef BITNET__DEFINE_DOTROWS
 #undef BITNET__DEFINE_MIXROWS
 #undef BITNET__FILES_POSIX
@@ -9279,6 +9554,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__KERNEL_TABLES
 #undef BITNET__LANES
 #undef BITNET__LEAN
+#undef BITNET__LEAST_PAUSE
 #undef BITNET__MAX_ALIGNMENT
 #undef BITNET__MAX_CONTEXT
 #undef BITNET__MAX_SCREENED
@@ -9296,10 +9572,12 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__MAX_PACKERS
 #undef BITNET__MMAP_POSIX
 #undef BITNET__MMAP_WIN32
+#undef BITNET__MOST_PAUSE
 #undef BITNET__NOMINMAX
 #undef BITNET__NO_PAIR
 #undef BITNET__NO_SLOT
 #undef BITNET__OWN_THREADS
+#undef BITNET__PATH
 #undef BITNET__SAME
 #undef BITNET__SCALAR_ENTRIES
 #undef BITNET__TEXT

@@ -42,6 +42,8 @@ extern int test_unmapped;    /* 1: no file can be mapped */
     ((name) == _SC_NPROCESSORS_ONLN && test_cpus ? test_cpus : sysconf(name))
   #define mmap(p, n, how, flags, fd, at) \
     (test_unmapped ? MAP_FAILED : mmap(p, n, how, flags, fd, at))
+  #define bitnet__sched_getaffinity(pid, size, mask) \
+    (test_cpus ? -1 : bitnet__sched_getaffinity(pid, size, mask))
 #endif
 
 #include "../bitnet.h"   /* the build defines BITNET_STATIC and BITNET_IMPLEMENTATION */
@@ -61,6 +63,15 @@ const char *test_data(const char *name);    /* path in tests/data */
 const char *test_shared(const char *name);  /* path below BITNET_TEST_DATA; 0: not there */
 int test_quick(void);    /* fewer repetitions, please: see BITNET_TEST_QUICK in run.c */
 void *test_read_file(const char *path, size_t *size);  /* malloc; 0 if it cannot be read */
+
+/* Makes threads share every step of the network, however small and whether or not it pays: tests
+   have small models and busy machines. */
+static inline void test_share(bitnet_ctx *c) {
+    c->least_run = 1;
+#if !defined(BITNET_NO_THREADS) && (!defined(__EMSCRIPTEN__) || defined(__EMSCRIPTEN_PTHREADS__))
+    if (c->team) c->team->ledger.balance = INT64_MAX / 2;
+#endif
+}
 
 #define CHECK(cond) \
     do { \

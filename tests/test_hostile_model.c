@@ -65,7 +65,7 @@ static void test_code_3_places(void) {
                 for (p.jobs = 1; p.jobs <= 16; p.jobs += 1 + p.jobs / 4) {
                     const bitnet__findings *f = 0;
                     for (k = p.jobs - 1; k >= 0; k--) {
-                        bitnet__check_job(&p, k);
+                        bitnet__check_job(&p, k, 0);
                         if (p.found[k].flaw) f = &p.found[k];
                     }
                     if (!f) bad += first < total;

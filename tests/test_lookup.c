@@ -44,6 +44,7 @@ static int start_pair(contexts *p, const bitnet_model *m, bitnet_ctx_params cp, 
         if (cp.n_ctx && cp.n_logits > cp.n_ctx) cp.n_logits = cp.n_ctx;
         p->t[i].stop_at = -1;
         if (bitnet_ctx_create(m, &cp, &p->t[i].c, 0)) return 0;
+        test_share(p->t[i].c);
     }
     return 1;
 }

@@ -94,7 +94,10 @@ static int mach_ready(machine *x, int n_threads) {
     p.n_batch = 5;
     p.n_logits = 5;
     p.n_threads = n_threads;
-    if (!mach_open(x, &x->m) && !bitnet_ctx_create(x->m, &p, &x->c, &x->err)) return 1;
+    if (!mach_open(x, &x->m) && !bitnet_ctx_create(x->m, &p, &x->c, &x->err)) {
+        test_share(x->c);
+        return 1;
+    }
     test_fail(__FILE__, __LINE__, "%s", x->err.text);
     return 0;
 }
@@ -608,6 +611,7 @@ static void test_threads_refused(void) {
         test_refuse.at = -1;
         if (at == 100) wishes = test_refuse.asked;
         CHECK_MSG(!r, "%s", x.err.text);
+        test_share(x.c);
         CHECK_MSG(bitnet_ctx_threads(x.c) ==
                   (at >= wishes ? 4 : at < wishes - 3 ? 1 : 4 - (wishes - at)),
                   "%d threads, %ld of %ld wishes granted", bitnet_ctx_threads(x.c), at, wishes);
@@ -732,6 +736,7 @@ static void test_busy(void) {
             if (i == 4) gen.text_fn = intrude_text;
             if (i == 5) gen.progress_fn = intrude_progress;
             CHECK(!bitnet_ctx_create(m, &p, &n.c, 0));
+            test_share(n.c);
             CHECK_MSG(!bitnet_generate(n.c, &gen, 0, &err), "%s", err.text);
             CHECK_MSG(!n.bad && (n.calls > 1) == (i > 0), "callback %d%s: %d calls, wrong: %x", i,
                       at_once ? ", another thread" : "", n.calls, (unsigned)n.bad);
@@ -836,6 +841,7 @@ static void test_parallel(void) {
         x[i].g = g;
         x[i].m = m;
         CHECK(!bitnet_ctx_create(m, &p, &x[i].c, 0));
+        test_share(x[i].c);
     }
     share_main(&x[0]);
     CHECK(x[0].digest);

@@ -89,6 +89,7 @@ static bitnet_ctx *create(const bitnet_model *m, const bitnet_ctx_params *p) {
     bitnet_ctx *c = 0;
     bitnet_error err = {BITNET_OK, ""};
     if (m && bitnet_ctx_create(m, p, &c, &err)) test_fail(__FILE__, __LINE__, "ctx: %s", err.text);
+    if (c) test_share(c);
     return c;
 }
 
@@ -197,7 +198,7 @@ static void check_hidden(const reference *ref) {
         s.c = c;
         s.n_tokens = ref->n_tokens;
         memcpy(c->history, ref->tokens, rows * sizeof *c->history);
-        bitnet__run_step(&s, "embed", s.n_tokens, bitnet__step_embed);
+        bitnet__run_step(&s, "embed", s.n_tokens, 1, bitnet__step_embed);
         for (layer = 0; layer <= ref->n_layers && !bad[0]; layer++) {
             if (layer > 0) {
                 memcpy(c->x, want + (size_t)(layer - 1) * rows * dim, rows * dim * sizeof *c->x);

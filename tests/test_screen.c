@@ -52,6 +52,7 @@ static int set_up(bench *b, uint32_t type, int wild) {
         end[-2] = type == BITNET_TENSOR_F16 ? 0x7c : i % 3 ? 0x80 : 0xc0;
     }
     if (bitnet_ctx_create(b->m, &p, &b->c, 0)) return 0;
+    test_share(b->c);
     return b->m->n_vocab == HEAD_ROWS;
 }
 
@@ -200,6 +201,7 @@ static void test_ahead(void) {
     p.n_logits = 24;
     p.n_threads = 2;
     CHECK(!bitnet_ctx_create(b.m, &p, &b.c, 0));
+    test_share(b.c);
     for (round = 0; round < 150; round += test_quick() ? 11 : 1) {
         int n = 2 + round % 23, kind = (int)(gb_random(&b.seed) % 10);
         bitnet_logit_bias bias[3];
