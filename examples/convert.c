@@ -21,6 +21,7 @@
 #include "convert_json.h"
 #include "convert_files.h"
 #include "convert_output.h"
+#include "convert_leftovers.h"
 #include "convert_gguf.h"
 #include "convert_inspect.h"
 #include "convert_verify.h"
@@ -145,7 +146,9 @@ static void resolve(void) {
     if (verifying || inspecting) {
         if (to_name || head_name || forcing || pre_name || model_name)
             fail(2, "--to, --head, --pre, --name and --force are for writing a file");
-    } else if (to_name && i2s_name && packing_out.type != BITNET_TENSOR_I2_S)
+    } else if ((pre_name || model_name) && !is_folder(files[0]))
+        fail(2, "--pre and --name are for a folder's model");
+    else if (to_name && i2s_name && packing_out.type != BITNET_TENSOR_I2_S)
         fail(2, "--i2s and --to %s exclude each other", to_name);
     else if (tile_text && packing_out.type != BITNET_TENSOR_TL1 &&
              packing_out.type != BITNET_TENSOR_TL2)
@@ -162,8 +165,7 @@ static void pack_head(uint32_t type, const float *x, uint64_t n, uint8_t *out) {
 
 static void log_text(void *ud, const char *text) {
     (void)ud;
-    clear_progress();
-    fprintf(stderr, "convert: %s\n", text);
+    say("%s", text);
 }
 
 static void convert_folder(const char *in, const char *out) {
@@ -192,9 +194,11 @@ int main(int argc, char **argv) {
     if (helping) print_help();
     else if (inspecting) inspect(files[0]);
     else if (verifying) code = verify(files[0], files[1]);
-    else if (is_folder(files[0])) convert_folder(files[0], files[1]);
-    else if (pre_name || model_name) fail(2, "--pre and --name are for a folder's model");
-    else convert_gguf(files[0], files[1], forcing);
+    else {
+        name_leftovers(files[1]);
+        if (is_folder(files[0])) convert_folder(files[0], files[1]);
+        else convert_gguf(files[0], files[1], forcing);
+    }
     free(bytes_in);
     free(bytes_out);
     free(weights[0]);

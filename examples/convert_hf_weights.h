@@ -203,12 +203,15 @@ static void hf_add_float_key(bitnet_gguf_writer *w, const char *arch, const char
     bitnet_gguf_add_f32(w, name, v);
 }
 
-static void hf_add_tokenizer(const tok *t, bitnet_gguf_writer *w) {
+static bitnet_result hf_add_tokenizer(const tok *t, bitnet_gguf_writer *w, bitnet_error *err) {
     float *scores = (float *)calloc(t->n_tokens, sizeof *scores);
+    if (!scores)
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the scores of %u tokens",
+                            (unsigned)t->n_tokens);
     bitnet_gguf_add_string(w, "tokenizer.ggml.model", "gpt2");
     bitnet_gguf_add_string(w, "tokenizer.ggml.pre", t->pre);
     bitnet_gguf_add_strings(w, "tokenizer.ggml.tokens", t->tokens, 0, t->n_tokens);
-    if (scores) bitnet_gguf_add_f32s(w, "tokenizer.ggml.scores", scores, t->n_tokens);
+    bitnet_gguf_add_f32s(w, "tokenizer.ggml.scores", scores, t->n_tokens);
     bitnet_gguf_add_i32s(w, "tokenizer.ggml.token_type", t->types, t->n_tokens);
     bitnet_gguf_add_strings(w, "tokenizer.ggml.merges", t->merges, 0, t->n_merges);
     if (t->bos >= 0) bitnet_gguf_add_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)t->bos);
@@ -217,6 +220,7 @@ static void hf_add_tokenizer(const tok *t, bitnet_gguf_writer *w) {
     bitnet_gguf_add_bool(w, "tokenizer.ggml.add_bos_token", t->add_bos);
     if (t->template_text) bitnet_gguf_add_string(w, "tokenizer.chat_template", t->template_text);
     free(scores);
+    return BITNET_OK;
 }
 
 /* All of the file, to a writer of which only write_fn and ud are set. */
@@ -238,14 +242,13 @@ static bitnet_result hf_write(hf_model *h, bitnet_gguf_writer *w, bitnet_error *
     hf_add_float_key(w, arch, "rope.freq_base", h->theta);
     bitnet_gguf_add_u32(w, "general.file_type", 40);
     bitnet_gguf_add_u32(w, "general.quantization_version", 2);
-    hf_add_tokenizer(&h->tokens, w);
+    r = hf_add_tokenizer(&h->tokens, w, err);
     for (i = 0; i < h->n_parts; i++) {
         const uint64_t dims[2] = {h->parts[i].cols, h->parts[i].rows};
         bitnet_gguf_add_tensor(w, h->parts[i].name, h->parts[i].type, h->parts[i].t->n_dims == 2 ? 2
                                : 1, dims);
     }
-    r = bitnet_gguf_write_header(w);
-    if (r && err) *err = w->err;
+    if (!r && (r = bitnet_gguf_write_header(w)) != BITNET_OK && err) *err = w->err;
     for (i = 0; i < h->n_parts && !r; i++) {
         const hf_part *p = &h->parts[i];
         r = p->type != BITNET_TENSOR_I2_S || p->t->n_dims == 1 ? hf_write_floats(h, p, w, err)

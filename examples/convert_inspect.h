@@ -1,16 +1,5 @@
 /* convert_inspect.h - a part of convert.c: a GGUF file's keys and tensors, and what is odd. */
 
-/* Text from a file, without what could upset a terminal, and no more than fits a line. */
-static void print_clean(const char *text, int n) {
-    char clean[73];
-    int i;
-    for (i = 0; i < n && i < 72; i++) clean[i] = text[i] ? text[i] : '?';
-    clean[i] = 0;
-    bitnet__clean_text(clean);
-    printf("%s", clean);
-    if (n > 72) printf("... (%d bytes)", n);
-}
-
 static const char *const value_types[] = {"u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool",
                                           "string", "array", "u64", "i64", "f64"};
 

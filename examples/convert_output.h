@@ -45,12 +45,30 @@ static void drop_output(void) {
     result.file = 0;
 }
 
-/* Names out of a file may hold anything. */
+/* Names of files, and names out of them, may hold anything. */
 static void print_line(FILE *f, const char *format, va_list args) {
     char text[8192];
     vsnprintf(text, sizeof text, format, args);
-    bitnet__clean_text(text);
+    bitnet_clean_text(text, strlen(text), text, sizeof text);
     fprintf(f, "%s\n", text);
+}
+
+/* Part of a line on stdout, n bytes from a file, and no more of them than fits a line. */
+static void print_clean(const char *text, int n) {
+    char clean[73];
+    bitnet_clean_text(text, (size_t)n, clean, sizeof clean);
+    printf("%s", clean);
+    if (n > 72) printf("... (%d bytes)", n);
+}
+
+/* One line on stderr, beside the progress bar. */
+static void say(const char *format, ...) {
+    va_list args;
+    clear_progress();
+    fputs("convert: ", stderr);
+    va_start(args, format);
+    print_line(stderr, format, args);
+    va_end(args);
 }
 
 /* One line on stderr, and out: nothing of the output is left. */
@@ -65,6 +83,11 @@ static void fail(int code, const char *format, ...) {
 }
 
 static void on_signal(int number) { interrupted = number; }
+
+/* Whoever started the program may want a signal ignored, as nohup does. */
+static void take_signal(int number) {
+    if (signal(number, SIG_IGN) != SIG_IGN) signal(number, on_signal);
+}
 
 /* Ends as the signal alone would have ended it. */
 static void stop_if_interrupted(void) {
@@ -129,20 +152,61 @@ static void check_place(const char *path, int force) {
     if (!force) fail(1, "%s: there is such a file; --force replaces it", path);
 }
 
+/* A file that is replaced leaves its permissions to the new one, which has no byte yet, and where
+   that is allowed its owner and group. Another group may do no more than everybody. On Windows the
+   folder decides. */
+static void keep_permissions(int fd, const char *path) {
+#ifdef _WIN32
+    (void)fd;
+    (void)path;
+#else
+    file_stat st;
+    mode_t mode;
+    if (look_at(path, &st)) return;
+    mode = st.st_mode & 0777;
+    if (fchown(fd, geteuid() ? (uid_t)-1 : st.st_uid, st.st_gid))
+        mode &= ~(mode_t)070 | (mode & 07) << 3;
+    fchmod(fd, mode);
+#endif
+}
+
+/* Locks the open file until it is closed, so that other runs know that it is in use; see
+   convert_leftovers.h. Windows needs no lock: an open file cannot be opened without sharing. */
+static void lock_output(int fd) {
+#ifdef _WIN32
+    (void)fd;
+#else
+    struct flock lock;
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    fcntl(fd, F_SETLK, &lock);
+#endif
+}
+
 /* Sets up the writer. in is refused as the result. */
 static void open_output(const char *path, const char *in, int force) {
     const size_t room = strlen(path) + 32;
+    file_stat st;
     int i, fd = -1;
     if (same_file(in, path)) fail(2, "%s: input and output are the same file", path);
     check_place(path, force);
     result.path = path;
     result.percent = -1;
     result.terminal = isatty(2);
+    take_signal(SIGINT);
+    take_signal(SIGTERM);
+#ifdef SIGHUP
+    take_signal(SIGHUP);
+#endif
+#ifdef SIGXFSZ
+    signal(SIGXFSZ, SIG_IGN);          /* a limit on sizes is an error like a full disk */
+#endif
     result.temporary = (char *)malloc(room);
     if (!result.temporary) fail(1, "out of memory");
     for (i = 0; i < 100 && fd < 0; i++) {
         snprintf(result.temporary, room, "%s.%d-%d.part", path, (int)getpid(), i);
-        fd = open(result.temporary, OUTPUT_FLAGS, OUTPUT_MODE);
+        fd = open(result.temporary, OUTPUT_FLAGS, look_at(path, &st) ? OUTPUT_MODE : 0600);
         if (fd < 0 && errno != EEXIST) break;
     }
     if (fd < 0) {
@@ -150,14 +214,8 @@ static void open_output(const char *path, const char *in, int force) {
         result.temporary = 0;
         fail(1, "%s: cannot write in its folder: %s", path, strerror(errno));
     }
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
-#ifdef SIGHUP
-    signal(SIGHUP, on_signal);
-#endif
-#ifdef SIGXFSZ
-    signal(SIGXFSZ, SIG_IGN);          /* a limit on sizes is an error like a full disk */
-#endif
+    lock_output(fd);
+    keep_permissions(fd, path);
     result.file = fdopen(fd, "wb");
     if (!result.file) {
         close(fd);

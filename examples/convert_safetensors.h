@@ -27,7 +27,7 @@ typedef struct st_file {
 } st_file;
 
 typedef struct st_model {
-    char dir[1024];
+    const char *dir;                   /* the caller's */
     st_file *files;                    /* [n_files] */
     st_tensor *tensors;                /* [n_tensors], sorted by name once all files are open */
     uint32_t n_files, n_tensors, cap;
@@ -40,10 +40,14 @@ typedef struct st_model {
 static bitnet_result st_read(const st_model *m, const st_tensor *t, uint64_t at, void *out,
                              size_t n, bitnet_error *err) {
     const st_file *file = &m->files[t->file];
+    int reason;
+    errno = 0;
     if (!file_seek(file->f, t->offset + at) && fread(out, 1, n, file->f) == n) return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_IO, "%s: tensor '%.*s' cannot be read at offset %llu",
+    reason = feof(file->f) ? 0 : errno;
+    return bitnet__fail(err, BITNET_ERR_IO, "%s: tensor '%.*s' cannot be read at offset %llu: %s",
                         file->header.name, (int)t->name_len, t->name,
-                        (unsigned long long)(t->offset + at));
+                        (unsigned long long)(t->offset + at),
+                        reason ? strerror(reason) : "the file has become shorter");
 }
 
 static void st_close(st_model *m) {
@@ -147,8 +151,7 @@ static bitnet_result st_add_file(st_model *m, const char *name, bitnet_error *er
     uint64_t end, n;
     bitnet_result r;
     memset(file, 0, sizeof *file);
-    if (!(file->f = file_open(m->dir, name, &file->size)))
-        return bitnet__fail(err, BITNET_ERR_IO, "%s: cannot be read", name);
+    if ((r = file_open(m->dir, name, 0, &file->f, &file->size, err))) return r;
     m->n_files++;
     setvbuf(file->f, 0, _IONBF, 0);
     if (file->size < 8 || fread(length, 1, 8, file->f) != 8)
@@ -233,11 +236,10 @@ static bitnet_result st_shard(st_model *m, uint32_t value, uint32_t *file, bitne
 static bitnet_result st_open_shards(st_model *m, bitnet_error *err) {
     json *j = &m->index;
     uint32_t map, node, i, file = 0, pass;
-    int found;
-    bitnet_result r = file_load_json(m->dir, "model.safetensors.index.json", &found, j, err);
+    bitnet_result r = file_load_json(m->dir, "model.safetensors.index.json", 1, j, err);
     if (r) return r;
-    if (!found) return bitnet__fail(err, BITNET_ERR_IO, "neither model.safetensors nor "
-                                    "model.safetensors.index.json can be read");
+    if (!j->n_nodes) return bitnet__fail(err, BITNET_ERR_IO, "neither model.safetensors nor "
+                                         "model.safetensors.index.json is there");
     map = json_get(j, JSON_ROOT, "weight_map");
     if (!map || j->nodes[map].type != JSON_OBJECT) return json_fail(j, 0, "no weight_map", err);
     for (pass = 0; pass < 2; pass++) {                           /* 0 opens, 1 compares */
@@ -267,12 +269,10 @@ static bitnet_result st_open(st_model *m, const char *dir, bitnet_error *err) {
     FILE *f;
     bitnet_result r;
     memset(m, 0, sizeof *m);
-    if (strlen(dir) >= sizeof m->dir)
-        return bitnet__fail(err, BITNET_ERR_LIMIT, "the folder's name is too long");
-    snprintf(m->dir, sizeof m->dir, "%s", dir);
+    m->dir = dir;
     if (!(m->files = (st_file *)calloc(ST_MAX_FILES, sizeof *m->files)))
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a list of files");
-    f = file_open(dir, "model.safetensors", &size);
+    if ((r = file_open(dir, "model.safetensors", 1, &f, &size, err))) return r;
     if (!f) return st_open_shards(m, err);
     fclose(f);
     r = st_add_file(m, "model.safetensors", err);

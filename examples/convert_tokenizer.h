@@ -223,6 +223,7 @@ static bitnet_result tok_read_template(tok *t, const char *dir, bitnet_error *er
     uint32_t node = json_get(j, JSON_ROOT, "chat_template"), i, n, item;
     uint64_t size;
     FILE *f;
+    bitnet_result r;
     if (node && json_kind(j, node) == JSON_ARRAY) {
         n = j->nodes[node].n;
         for (i = 0, item = node + 1, node = 0; i < n; i++, item = j->nodes[item].next)
@@ -231,11 +232,14 @@ static bitnet_result tok_read_template(tok *t, const char *dir, bitnet_error *er
     }
     if (node && !(t->template_text = tok_text(j, node)))
         return bitnet__fail(err, BITNET_ERR_FORMAT, "%s: chat_template is no text", j->name);
-    if (t->template_text || !(f = file_open(dir, "chat_template.jinja", &size))) return BITNET_OK;
-    if (size < 1 << 20 && (t->template_file = (char *)calloc((size_t)size + 1, 1)) != 0 &&
-        fread(t->template_file, 1, (size_t)size, f) == size &&
-        strlen(t->template_file) == size) t->template_text = t->template_file;
+    if (t->template_text) return BITNET_OK;
+    r = file_open(dir, "chat_template.jinja", 1, &f, &size, err);
+    if (!f) return r;
+    if (size < 1 << 20)
+        r = file_read(f, "chat_template.jinja", (size_t)size, &t->template_file, err);
     fclose(f);
+    if (r) return r;
+    if (t->template_file && strlen(t->template_file) == size) t->template_text = t->template_file;
     return t->template_text ? BITNET_OK
                             : bitnet__fail(err, BITNET_ERR_FORMAT, "chat_template.jinja is no text "
                                            "of under 1 MB");
@@ -246,7 +250,6 @@ static bitnet_result tok_read_template(tok *t, const char *dir, bitnet_error *er
 static bitnet_result tok_open(tok *t, const char *dir, const json *model, uint64_t n_vocab,
                               const char *pre, bitnet_error *err) {
     uint32_t node;
-    int found;
     bitnet_result r;
     memset(t, 0, sizeof *t);
     if (n_vocab < 1 || n_vocab > TOK_MAX)
@@ -260,7 +263,7 @@ static bitnet_result tok_open(tok *t, const char *dir, const json *model, uint64
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %u tokens",
                             (unsigned)t->n_tokens);
     if ((r = file_load_json(dir, "tokenizer.json", 0, &t->j, err)) ||
-        (r = file_load_json(dir, "tokenizer_config.json", &found, &t->config, err)) ||
+        (r = file_load_json(dir, "tokenizer_config.json", 1, &t->config, err)) ||
         (r = tok_check_kind(t, pre, err)) || (r = tok_read_tokens(t, err)) ||
         (r = tok_read_merges(t, err)) || (r = tok_check(t, err)) ||
         (r = tok_special(t, model, "bos_token", &t->bos, err)) ||

@@ -6,7 +6,9 @@ static int n_different;
 static void different(const char *name, const char *format, ...) {
     va_list args;
     n_different++;
-    printf("differs %s: ", name);
+    printf("differs ");
+    print_clean(name, (int)strlen(name));
+    printf(": ");
     va_start(args, format);
     print_line(stdout, format, args);
     va_end(args);
@@ -105,7 +107,10 @@ static void verify_tensor(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, co
                   b->type_name ? b->type_name : "?");
         return;
     }
-    if (same) printf("same    %s\n", a->name);
+    if (!same) return;
+    printf("same    ");
+    print_clean(a->name, (int)strlen(a->name));
+    putchar('\n');
 }
 
 /* 0: the same tensors with the same weights; 1: not. */

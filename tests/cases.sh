@@ -20,6 +20,17 @@ run() {
     rc=$?
     [ -z "$RUN" ] || { grep -v "^[^ ]*$emulator: " "$tmp/err" > "$tmp/own"; mv "$tmp/own" "$tmp/err"; }
 }
+# wait_for PID COMMAND...: until the command succeeds; fails if that process ends before, or after ten minutes
+wait_for() {
+    waits_on=$1 waited=0
+    shift
+    until "$@"; do
+        kill -0 "$waits_on" 2> /dev/null || { "$@"; return; }
+        [ $waited -lt 6000 ] || return 1
+        sleep 0.1
+        waited=$((waited + 1))
+    done
+}
 # on_terminal COMMAND: what it shows on one, as it comes in $tmp/raw, in lines in $tmp/tty; its code in rc
 on_terminal() {
     script -qec "$1" /dev/null < /dev/null > "$tmp/raw" 2> /dev/null

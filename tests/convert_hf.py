@@ -2,6 +2,7 @@
 
     convert_hf.py make MODEL.gguf DIR KIND     DIR/hf, and DIR/want.gguf, which it is to become
     convert_hf.py break DIR CASE               damages DIR/hf; the cases are in CASES
+    convert_hf.py template DIR                 puts DIR/hf's chat template into a file of its own
     convert_hf.py cases                        "name word" for each, the word one of its error's
     convert_hf.py compare A.gguf B.gguf [tensors]   same keys (but general.name) and tensors
 
@@ -415,6 +416,7 @@ def put(where, *path):                 # put(doc, key, key..., value)
 Q = "model.layers.0.self_attn.q_proj.weight"
 EMBED = "model.embed_tokens.weight"
 INDEX = "model.safetensors.index.json"
+TEMPLATE = "chat_template.jinja"
 
 
 def merge_shards(d):                   # tensors twice: a shard under another's name
@@ -429,6 +431,25 @@ def lose_tensor(d, name):              # under another name
 
 def reshard(d, new):
     d.text(INDEX, d.shards[0], new)
+
+
+def unreadable(d, name, make):         # make(path) puts something else in the place of the file
+    os.remove(d.path(name))
+    make(d.path(name))
+
+
+def link_to_itself(path):
+    os.symlink(os.path.basename(path), path)
+
+
+def link_to_nothing(path):
+    os.symlink("nothing", path)
+
+
+def template_file(d):                  # the template in a file of its own
+    config = json.load(open(d.path("tokenizer_config.json")))
+    open(d.path(TEMPLATE), "w").write(config.pop("chat_template"))
+    json.dump(config, open(d.path("tokenizer_config.json"), "w"))
 
 
 # name: the kind of model, a word of the error, the damage
@@ -485,10 +506,32 @@ CASES = {
     "file-longer": ("auto", "no tensor's", lambda d: d.raw(lambda r: r + b"\0")),
     "file-missing": ("auto", "neither model.safetensors nor",
                      lambda d: os.remove(d.path("model.safetensors"))),
-    "file-a-folder": ("auto", "cannot be read", lambda d: (
-        os.remove(d.path("config.json")), os.mkdir(d.path("config.json")))),
+    "file-a-folder": ("auto", "config.json: cannot be read: that is no file",
+                      lambda d: unreadable(d, "config.json", os.mkdir)),
+    # a file that may be missing, but is there
+    "config-a-folder": ("auto", "tokenizer_config.json: cannot be read: that is no file",
+                        lambda d: unreadable(d, "tokenizer_config.json", os.mkdir)),
+    "config-a-pipe": ("auto", "tokenizer_config.json: cannot be read: that is no file",
+                      lambda d: unreadable(d, "tokenizer_config.json", os.mkfifo)),
+    "config-a-link-to-itself": ("auto", "tokenizer_config.json: cannot be read: Too many levels",
+                                lambda d: unreadable(d, "tokenizer_config.json", link_to_itself)),
+    "config-a-link-to-nothing": ("auto", "tokenizer_config.json: cannot be read: No such file",
+                                 lambda d: unreadable(d, "tokenizer_config.json", link_to_nothing)),
+    "template-a-pipe": ("auto", "chat_template.jinja: cannot be read: that is no file",
+                        lambda d: (template_file(d), unreadable(d, TEMPLATE, os.mkfifo))),
+    "template-a-link-to-itself": ("auto", "chat_template.jinja: cannot be read: Too many levels",
+                                  lambda d: (template_file(d),
+                                             unreadable(d, TEMPLATE, link_to_itself))),
+    "template-long": ("auto", "chat_template.jinja is no text of under 1 MB",
+                      lambda d: (template_file(d), open(d.path(TEMPLATE), "w").write("x" * (1 << 20)))),
+    "model-a-pipe": ("auto-shards", "model.safetensors: cannot be read: that is no file",
+                     lambda d: os.mkfifo(d.path("model.safetensors"))),
+    "model-a-link-to-itself": ("auto-shards", "model.safetensors: cannot be read: Too many levels",
+                               lambda d: link_to_itself(d.path("model.safetensors"))),
+    "index-a-folder": ("auto-shards", INDEX + ": cannot be read: that is no file",
+                       lambda d: unreadable(d, INDEX, os.mkdir)),
     "shard-truncated": ("auto-shards", "outside of the file", lambda d: d.raw(lambda r: r[:-1], 2)),
-    "shard-missing": ("auto-shards", "00003.safetensors: cannot",
+    "shard-missing": ("auto-shards", "00003.safetensors: cannot be read: No such file or directory",
                       lambda d: os.remove(d.path(d.shards[1]))),
     "shard-lacks": ("auto-shards", "is not in model-0000", lambda d: d.json(INDEX, lambda x: put(
         x, "weight_map", "model.other", d.shards[0]))),
@@ -521,7 +564,7 @@ CASES = {
     "embed-too-large": ("bf16", "too large for F16", lambda d: d.data(EMBED, b"\x80\x47")),
     "embed-nan": ("bf16", "no weight", lambda d: d.data(EMBED, b"\xc0\x7f")),
     "norm-nan": ("bf16", "no weight", lambda d: d.data("model.norm.weight", b"\xc0\x7f")),
-    "config-missing": ("auto", "config.json: cannot be read",
+    "config-missing": ("auto", "config.json: cannot be read: No such file or directory",
                        lambda d: os.remove(d.path("config.json"))),
     "config-twice": ("auto", "is there twice", lambda d: d.text(
         "config.json", '"hidden_size"', '"hidden_size": 1, "hidden_size"')),
@@ -575,7 +618,7 @@ CASES = {
         "tokenizer.json", lambda x: put(x, "model", "vocab", "qqqqq", 10 ** 6))),
     "vocab-nul": ("auto", "no text of a token", lambda d: d.json(
         "tokenizer.json", lambda x: put(x, "added_tokens", 0, "content", "a\0b"))),
-    "tokenizer-missing": ("auto", "tokenizer.json: cannot", lambda d: os.remove(
+    "tokenizer-missing": ("auto", "tokenizer.json: cannot be read: No such file", lambda d: os.remove(
         d.path("tokenizer.json"))),
     "tokenizer-split": ("auto", "not LLaMA 3's", lambda d: d.text(
         "tokenizer.json", "{1,3}", "{1,2}")),
@@ -603,6 +646,8 @@ if __name__ == "__main__":
         make(*sys.argv[2:])
     elif command == "break":
         CASES[sys.argv[3]][2](Damage(sys.argv[2]))
+    elif command == "template":
+        template_file(Damage(sys.argv[2]))
     elif command == "cases":
         for name, (kind, word, _) in CASES.items():
             print(name, kind, word)

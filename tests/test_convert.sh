@@ -81,7 +81,7 @@ if mkfifo "$tmp/pipe" 2> /dev/null; then       # nobody writes into it
     fails inspect-pipe 1 "that is no file" --inspect "$tmp/pipe"
     mkdir "$tmp/folder"
     mkfifo "$tmp/folder/config.json"
-    fails folder-pipe 1 "config.json: cannot be read" "$tmp/folder" "$out"
+    fails folder-pipe 1 "config.json: cannot be read: that is no file" "$tmp/folder" "$out"
     fails output-pipe 1 "no file" "$a" "$tmp/pipe" --force
 fi
 if ln -s nothing "$tmp/link" 2> /dev/null; then
@@ -125,7 +125,7 @@ packed() {
     shift
     makes "$label" "$from" "$out" "$@"
     cp "$out" "$tmp/made/$label.gguf"
-    if [ -f "$other" ]; then same_data "$label-data" "$other"; else skip "$label-data" "there is no $other"; fi
+    if [ -f "$other" ]; then same_data "$label-data" "$other"; else skip "$label-data" "models/${other##*/} is not in BITNET_TEST_DATA"; fi
     check "$label-file-type" "another general.file_type" file_type "$out" "$@"
     makes "$label-back" "$tmp/made/$label.gguf" "$out" $back
     same_data "$label-back-data" "$from"
@@ -353,6 +353,14 @@ warns inspect-key - $arch=bitnet-b1.58 $model=gpt2 $pre=x bitnet-b1.58.attention
 warns inspect-spm "architecture 'bitnet-b1.58' with SentencePiece's tokenizer: 1bitLLM's models have that, and are 'bitnet'" \
     $arch=bitnet-b1.58 $model=llama
 warns inspect-clean-text "key 'a?[31mb' is unknown" $arch=llama $model=llama "a$(printf '\033')[31mb=1"
+bidi=$(printf '\342\200\256')                   # U+202E, which turns the text that follows around
+warns inspect-clean-bidi "key 'a?b' is unknown" $arch=llama $model=llama "a${bidi}b=1"
+check inspect-clean-bidi-all "it is on stdout" sh -c "! grep -q '$bidi' '$tmp/out'"
+rm -f "$out"
+fails clean-file-name 1 "/a??b.gguf" "$tmp/a$bidi$(printf '\033')b.gguf" "$out"
+LC_ALL=C sed "s/output_norm.w/output_n$bidi.w/" "$a" > "$tmp/keyed.gguf"     # as long as before
+run --verify "$tmp/keyed.gguf" "$a"
+check verify-clean-name "$(cat "$tmp/out")" sh -c "[ $rc -eq 1 ] && grep -q '^differs output_n?.weight: only' '$tmp/out'"
 keyed $arch=bitnet $model=llama > "$tmp/keyed.gguf"
 makes spm "$tmp/keyed.gguf" "$out"
 run --inspect "$out"
@@ -428,21 +436,109 @@ if dd if=/dev/null of="$tmp/5gb.gguf" bs=1 seek=5368709120 2> /dev/null; then
     rm -f "$tmp/5gb.gguf"
 else skip no-force-large "no large files here"; fi
 
+# ---- a file that is replaced leaves its permissions to the new one, from the first byte on
+mode() { stat -c %a "$1"; }
+if chmod 640 "$out" && [ "$(mode "$out" 2> /dev/null)" = 640 ]; then
+    for mode in 600 640 444 755; do
+        chmod 644 "$out"
+        echo old > "$out"
+        chmod $mode "$out"
+        run "$a" "$out" --force
+        check "permissions-$mode" "exit code $rc, or $(mode "$out")" test $rc -eq 0 -a "$(mode "$out")" = $mode
+    done
+    rm -f "$out"
+    (umask 027; run "$a" "$out"; exit $rc)
+    check permissions-new "exit code $?, or $(mode "$out")" test "$(mode "$out")" = 640
+    chmod 644 "$out"
+else skip permissions "no permissions here"; fi
+# as_nobody ARGS...: the program without root's rights, in $tmp/dir, where it is ./convert; not with sanitizers, which
+# need files that nobody may read
+mkdir "$tmp/nobody"
+as_nobody() { (cd "$tmp/nobody" && setpriv --reuid 65534 --regid 65534 --clear-groups "$@"); }
+if [ "$(id -u)" = 0 ] && [ -z "$RUN" ] && cp "$program" "$tmp/nobody/convert" && chmod 777 "$tmp/nobody" &&
+    cp "$a" "$tmp/nobody/a.gguf" && as_nobody ./convert --help > /dev/null 2>&1; then
+    echo old > "$out"
+    chown 1234:4321 "$out"
+    run "$a" "$out" --force
+    check owner "exit code $rc, or $(stat -c %u:%g "$out")" test $rc -eq 0 -a "$(stat -c %u:%g "$out")" = 1234:4321
+    rm -f "$out"
+    for modes in 664:644 660:600 777:777 674:644; do
+        echo old > "$tmp/nobody/out.gguf"
+        chmod ${modes%:*} "$tmp/nobody/out.gguf"      # of group 0, to which nobody cannot give it
+        as_nobody ./convert a.gguf out.gguf --force > "$tmp/out" 2> "$tmp/err"
+        check "other-group-$modes" "exit code $?, or $(mode "$tmp/nobody/out.gguf")" \
+            test "$(stat -c %u:%a "$tmp/nobody/out.gguf")" = 65534:${modes#*:}
+        rm -f "$tmp/nobody/out.gguf"
+    done
+    chmod 000 "$tmp/nobody/a.gguf"
+    as_nobody ./convert a.gguf out.gguf > "$tmp/out" 2> "$tmp/err"
+    rc=$?
+    check forbidden-input "exit code $rc" test $rc -eq 1 -a "$(wc -l < "$tmp/err")" -eq 1
+else skip owner "not root, an emulator, or nobody cannot run programs here"; fi
+
 # ---- a signal: ends as that does, and leaves nothing; 2 GB of zeros are quantized meanwhile
+is_part() { [ -e "$(echo "$tmp"/dir/*.part)" ]; }
+has_bytes() { [ -s "$(echo "$tmp"/dir/*.part)" ]; }
+# begin FILE COMMAND...: the command converts it to $out, whose .part is there afterwards; its process is $pid. A shell
+# starts processes in the background with SIGINT ignored, which the command has to undo
+begin() {
+    large=$1
+    shift
+    "$@" "$program" "$large" "$out" --head q6_k --force > "$tmp/out" 2> "$tmp/err" &
+    pid=$!
+    wait_for $pid is_part
+}
 one_tensor 0 '\000\000\040' > "$tmp/large.gguf"
-if [ -z "$RUN" ] && dd if=/dev/null of="$tmp/large.gguf" bs=1 seek=2147483744 2> /dev/null; then
+one_tensor 0 '\000\000\001' > "$tmp/smaller.gguf"
+run "$a" "$out" --force
+if [ -z "$RUN" ] && env --default-signal=INT true 2> /dev/null &&
+    dd if=/dev/null of="$tmp/large.gguf" bs=1 seek=2147483744 2> /dev/null; then
+    dd if=/dev/null of="$tmp/smaller.gguf" bs=1 seek=67108960 2> /dev/null
+    keep=out.gguf
     for signal in INT TERM HUP; do
-        "$program" "$tmp/large.gguf" "$out" --head q6_k --force > "$tmp/out" 2> "$tmp/err" &
-        n=0
-        while [ ! -e "$(echo "$tmp"/dir/*.part)" ] && [ $n -lt 200 ]; do sleep 0.05; n=$((n + 1)); done
-        kill -$signal $!
-        wait $! 2> /dev/null
+        begin "$tmp/large.gguf" env --default-signal=$signal
+        kill -$signal $pid
+        wait $pid 2> /dev/null
         rc=$?
         check "signal-$signal" "exit code $rc" test $rc -gt 128
         check "signal-$signal-nothing" "left behind: $(ls -A "$tmp/dir")" test "$(ls -A "$tmp/dir")" = out.gguf
         check "signal-$signal-old" "another file" cmp "$out" "$tmp/made/128.gguf"
     done
-else skip signals "an emulator, or no large files"; fi
+
+    # what the parent ignores, as nohup and the shell's & do, stays ignored
+    run "$tmp/smaller.gguf" "$tmp/made/smaller.gguf" --head q6_k
+    begin "$tmp/smaller.gguf" env --ignore-signal=HUP,INT,TERM
+    for signal in HUP INT TERM; do kill -$signal $pid; done
+    wait $pid 2> /dev/null
+    rc=$?
+    check signal-ignored "exit code $rc: $(cat "$tmp/err")" cmp "$out" "$tmp/made/smaller.gguf"
+
+    # kill -9 leaves a file, which the next run names and leaves alone; not one that is being written
+    begin "$tmp/large.gguf" env
+    wait_for $pid has_bytes
+    run "$a" "$out" --force
+    check part-in-use "exit code $rc: $(cat "$tmp/err")" test $rc -eq 0 -a ! -s "$tmp/err"
+    kill -KILL $pid
+    wait $pid 2> /dev/null
+    part=$(echo "$tmp"/dir/*.part)
+    cp "$part" "$tmp/part"
+    for name in "out.gguf.1-2.part.gguf" "out.gguf.1-x.part" "out.gguf.part" "xout.gguf.1-2.part"; do
+        echo x > "$tmp/dir/$name"
+    done
+    touch -d "3 hours ago" "$part"
+    run "$a" "$out" --force
+    check left-behind "exit code $rc" cmp "$out" "$tmp/made/128.gguf"
+    check left-behind-named "$(cat "$tmp/err")" grep -qx -e \
+        "convert: $part: left behind 3 hours ago by a run that was killed (.* MB); it can be deleted" "$tmp/err"
+    check left-behind-only "$(cat "$tmp/err")" test "$(wc -l < "$tmp/err")" -eq 1
+    check left-behind-stays "it is gone, or another" cmp "$part" "$tmp/part"
+    (cd "$tmp/dir" && case $program in /*) program=$program ;; *) program=$OLDPWD/$program ;; esac && a=$tmp/made/128.gguf &&
+        run "$a" out.gguf)
+    check left-behind-here "$(cat "$tmp/err")" grep -q -e "^convert: ${part##*/}: left behind" "$tmp/err"
+    run "$a" "$tmp/dir/other.gguf"
+    check left-behind-others "$(cat "$tmp/err")" test $rc -eq 0 -a ! -s "$tmp/err"
+    rm -f "$tmp/dir"/*.part* "$tmp/dir/other.gguf"
+else skip signals "an emulator, no large files, or an env without --default-signal"; fi
 
 echo "convert: $passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]
