@@ -7947,8 +7947,8 @@ static const char *const bitnet__test_names[] = {
 typedef struct bitnet__test_shape { int n, rows, cols, step; } bitnet__test_shape;
 
 static const bitnet__test_shape bitnet__test_ternary[] = {
-    {128, 70, 40, 1}, {128, 300, 26, 25},  /* each end of tiles and panels; more rows than fit */
-    {384, 37, 34, 3},                      /* TL2: rows that end with a block */
+    {128, 37, 40, 1}, {128, 70, 33, 7}, {128, 304, 26, 25},    /* the ends of tiles and panels */
+    {384, 19, 34, 5},                      /* TL2: rows that end with a block */
     {4224, 9, 8, 1}, {2176, 35, 26, 9}     /* sums that are emptied on the way; several panels */
 };
 static const bitnet__test_shape bitnet__test_bytes[] = {
@@ -8100,7 +8100,7 @@ static void bitnet__test_fill_x(bitnet__selftest *t, size_t count, int shorten) 
 }
 
 /* Packs the rows of I2_S at t->w, from which code 3 is taken out first, as a whole or group by
-   group. */
+   group. TL2 is scalar-tl2's to the byte. */
 static const char *bitnet__test_pack(bitnet__selftest *t, int whole) {
     const bitnet_kernels *k = &t->k;
     const size_t row_bytes = (size_t)(t->n / 4), bytes = (size_t)t->rows * row_bytes;
@@ -8115,7 +8115,10 @@ static const char *bitnet__test_pack(bitnet__selftest *t, int whole) {
         if (at > packed || k->packed_bytes(t->n, count) > packed - at) return "packed_bytes";
         if (k->pack(t->w + (size_t)r * row_bytes, t->n, count, t->packed + at)) return "pack";
     }
-    return bitnet__test_untouched(t->packed + packed, BITNET__TEST_GUARD) ? 0 : "pack";
+    if (!bitnet__test_untouched(t->packed + packed, BITNET__TEST_GUARD)) return "pack";
+    if (k->packed_bytes != bitnet__packed_bytes_tl2) return 0;
+    bitnet__pack_tl2_scalar(t->w, t->n, t->rows, (uint8_t *)t->got);
+    return memcmp(t->got, t->packed, packed) ? "pack" : 0;
 }
 
 /* A code 3 must be refused wherever it is. */
@@ -8248,10 +8251,10 @@ static const char *bitnet__test_mix(bitnet__selftest *t, int entry) {
 
 /* ---- one row ---- */
 
-/* Numbers of everyday; with wild, special ones among them, or only those. */
+/* 0: tame numbers, 1: NaNs among them, 2: other special ones, too, 3: special ones only. */
 static void bitnet__test_fill_wild(bitnet__selftest *t, int wild) {
     static const uint32_t special[] = {
-        0x00000000, 0x80000000, 0x7fc12345, 0x7f800000, 0xff800000,    /* 0, NaN, infinities */
+        0x7fc12345, 0x7f800000, 0xff800000, 0x00000000, 0x80000000,    /* NaN, infinities, 0 */
         0x7e967699, 0xfe967699, 0x71800001, 0xf1800001, 0x0d7fffff,    /* 1e38; 2^100, 2^-100 */
         0x8d7fffff, 0x0d800000, 0x00000001, 0x80400000,                /* subnormals */
         0x477fe000, 0x477fefff, 0x477ff000, 0xc77ff000,                /* where F16 ends */
@@ -8259,10 +8262,10 @@ static void bitnet__test_fill_wild(bitnet__selftest *t, int wild) {
         0x3f801000, 0x3f803000, 0x3f800fff, 0xbf801001,                /* its ties */
         0x3f000000, 0xbfc00000, 0x40200000, 0x42fe0000, 0xc2ff0000, 0x42b00000, 0xc3160000
     };
-    const int count = (int)(sizeof special / sizeof special[0]);
+    const int count = wild == 1 ? 1 : (int)(sizeof special / sizeof special[0]);
     int i;
     for (i = 0; i < t->n; i++)
-        t->x[i] = wild == 2 || (wild == 1 && bitnet__test_pick(t, 16) == 0)
+        t->x[i] = wild == 3 || (wild && bitnet__test_pick(t, 4) == 0)
                       ? bitnet__float_from_bits(special[bitnet__test_pick(t, count)])
                       : bitnet__test_number(t);
 }
@@ -8293,8 +8296,8 @@ static const char *bitnet__test_length(bitnet__selftest *t, int wild) {
     BITNET__BOTH("softmax", BITNET__COPY; k->softmax(y, n, 0.5f, 0))
     BITNET__BOTH("softmax", BITNET__COPY; k->softmax(y, n, 3.0f, 1))
     for (rot = 0; rot <= n; rot += 2) {
-        BITNET__BOTH("rope", k->rope(x, angles, rot, n, wild != 0, y))
-        BITNET__BOTH("rope", BITNET__COPY; k->rope(y, angles, rot, n, wild == 1, y))
+        BITNET__BOTH("rope", k->rope(x, angles, rot, n, wild % 2, y))
+        BITNET__BOTH("rope", BITNET__COPY; k->rope(y, angles, rot, n, wild / 2, y))
     }
     BITNET__BOTH("store_f16", k->store_f16(x, n, (uint8_t *)y))
     BITNET__BOTH("dequantize", k->dequantize(t->dots[wild % 2], 0.1f, n, 0, y))
@@ -8313,7 +8316,7 @@ static const char *bitnet__test_lengths(bitnet__selftest *t) {
     int wild;
     t->rows = t->cols = 1;
     for (t->n = 1; t->n <= BITNET__TEST_LENGTH; t->n++)
-        for (wild = 0; wild < 3; wild++)
+        for (wild = 0; wild < 4; wild++)
             if ((bad = bitnet__test_length(t, wild)) != 0) return bad;
     return 0;
 }
