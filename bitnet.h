@@ -7105,11 +7105,151 @@ BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message 
    become a stop string.
    ============================================================================================= */
 
+/* ---- stop strings ----
+   All stop strings are looked for together, by the automaton of Aho and Corasick. A node is a
+   beginning of some stop strings; the root (0) is the empty one. The text so far stands at the node
+   that is its longest end, and a node's link leads to the longest node that is an end of it. So a
+   byte costs a few steps, however many strings there are and however long they are.
+
+   The nodes of a string are numbered in its order, so that most ways down need no memory: a string
+   adds the nodes that no earlier one has, its branch, and a 0 behind them. Only a branch's first
+   node has to be looked up, in a hash table. Links are set when a text first comes to their node.
+   A byte of a stop string takes 5 bytes, a string up to 33 besides. */
+
+typedef struct bitnet__branch {
+    uint32_t node, depth;              /* its first node, and how many bytes that is */
+    uint32_t parent;                   /* the node above it */
+} bitnet__branch;
+
+typedef struct bitnet__stops {
+    uint8_t *byte;                     /* [nodes]     its last byte; 0: the end of a branch */
+    uint32_t *link;                    /* [nodes]     and three bits, below */
+    bitnet__branch *branch;            /* [strings]   by their nodes */
+    uint32_t *slots;                   /* [mask + 1]  open addressing: 1 + a branch's number */
+    uint32_t n_branches, mask;
+    uint32_t at;                       /* the node where the text stands; its link is set */
+} bitnet__stops;
+
+#define BITNET__STOP_HERE 0x80000000u  /* the node is a stop string */
+#define BITNET__STOP_ENDS 0x40000000u  /* it ends in one */
+#define BITNET__STOP_SET  0x20000000u  /* its link is set, and so are those of all nodes behind it */
+#define BITNET__STOP_NODE 0x1fffffffu
+
+static uint32_t *bitnet__branch_slot(const bitnet__stops *s, uint32_t parent, uint8_t byte) {
+    const uint64_t h = ((uint64_t)parent << 8 | byte) * 0x9e3779b97f4a7c15u;
+    uint32_t at = (uint32_t)(h >> 32) & s->mask;
+    for (; s->slots[at]; at = (at + 1) & s->mask) {
+        const bitnet__branch *b = &s->branch[s->slots[at] - 1];
+        if (b->parent == parent && s->byte[b->node] == byte) break;
+    }
+    return &s->slots[at];
+}
+
+/* The node that byte leads to from node v; 0: none. */
+static uint32_t bitnet__stop_child(const bitnet__stops *s, uint32_t v, uint8_t byte) {
+    uint32_t found;
+    if (byte == 0) return 0;
+    if (s->byte[v + 1] == byte) return v + 1;
+    found = *bitnet__branch_slot(s, v, byte);
+    return found ? s->branch[found - 1].node : 0;
+}
+
+static uint32_t bitnet__stop_link(const bitnet__stops *s, uint32_t v) {
+    return s->link[v] & BITNET__STOP_NODE;
+}
+
+/* The node that byte leads to from v or, if there is none, from the nodes behind it; *from is where
+   it was found. v's link is set. 0: none. */
+static uint32_t bitnet__stop_step(const bitnet__stops *s, uint32_t v, uint8_t byte,
+                                  uint32_t *from) {
+    uint32_t child = bitnet__stop_child(s, v, byte);
+    for (; child == 0 && v != 0; child = bitnet__stop_child(s, v, byte))
+        v = bitnet__stop_link(s, v);
+    *from = v;
+    return child;
+}
+
+/* Moves on by one byte. The links from the new node on are set up to the first that is. */
+static void bitnet__stop_move(bitnet__stops *s, uint8_t byte) {
+    uint32_t from, v = bitnet__stop_step(s, s->at, byte, &from), here;
+    s->at = here = v;
+    while (!(s->link[v] & BITNET__STOP_SET)) {     /* the root's is */
+        const uint32_t link = from == 0 ? 0 :
+            bitnet__stop_step(s, bitnet__stop_link(s, from), byte, &from);
+        s->link[v] |= link | BITNET__STOP_SET;
+        if (s->link[v] & BITNET__STOP_HERE) here = link;
+        v = link;
+    }
+    if (s->link[v] & BITNET__STOP_ENDS) here = v;
+    for (v = s->at; v != here; v = bitnet__stop_link(s, v)) s->link[v] |= BITNET__STOP_ENDS;
+}
+
+/* How many bytes node v is. */
+static uint32_t bitnet__stop_depth(const bitnet__stops *s, uint32_t v) {
+    uint32_t low = 0, high = s->n_branches;
+    if (v == 0) return 0;
+    while (high - low > 1) {           /* the last branch whose first node is not behind v */
+        const uint32_t middle = low + (high - low) / 2;
+        if (s->branch[middle].node <= v) low = middle;
+        else high = middle;
+    }
+    return s->branch[low].depth + v - s->branch[low].node;
+}
+
+/* The length of the longest stop string in which the text ends; 0: none. */
+static uint32_t bitnet__stop_length(const bitnet__stops *s) {
+    uint32_t v = s->at;
+    if (!(s->link[v] & BITNET__STOP_ENDS)) return 0;
+    while (!(s->link[v] & BITNET__STOP_HERE)) v = bitnet__stop_link(s, v);
+    return bitnet__stop_depth(s, v);
+}
+
+/* n counts the nodes so far; those behind them are free. */
+static void bitnet__add_stop(bitnet__stops *s, const char *text, uint32_t *n) {
+    const uint8_t *p = (const uint8_t *)text;
+    uint32_t v = 0, child, depth = 0;
+    for (; *p && (child = bitnet__stop_child(s, v, *p)) != 0; p++, depth++) v = child;
+    if (*p) {
+        bitnet__branch *b = &s->branch[s->n_branches];
+        uint32_t *slot = bitnet__branch_slot(s, v, *p);
+        b->node = *n;
+        b->depth = depth + 1;
+        b->parent = v;
+        *slot = ++s->n_branches;
+        for (v = *n - 1; *p; p++) s->byte[++v] = *p;
+        *n = v + 2;                    /* behind the 0 that ends it */
+    }
+    s->link[v] |= BITNET__STOP_HERE;
+}
+
+/* Carves out what n strings with so many nodes need. */
+static void bitnet__carve_stops(bitnet__carver *v, bitnet__stops *s, uint32_t n, uint64_t nodes) {
+    for (s->mask = 1; s->mask / 2 < n; s->mask = 2 * s->mask + 1) {}
+    s->byte = (uint8_t *)bitnet__carve(v, nodes, sizeof *s->byte);
+    s->link = (uint32_t *)bitnet__carve(v, nodes, sizeof *s->link);
+    s->branch = (bitnet__branch *)bitnet__carve(v, n, sizeof *s->branch);
+    s->slots = (uint32_t *)bitnet__carve(v, (uint64_t)s->mask + 1, sizeof *s->slots);
+}
+
+static void bitnet__build_stops(bitnet__stops *s, const char *const *strings, int32_t n,
+                                uint64_t nodes) {
+    uint32_t used = 1;
+    int32_t i;
+    memset(s->byte, 0, (size_t)nodes);
+    memset(s->link, 0, (size_t)nodes * sizeof *s->link);
+    memset(s->slots, 0, ((size_t)s->mask + 1) * sizeof *s->slots);
+    s->link[0] = BITNET__STOP_SET;
+    for (i = 0; i < n; i++) bitnet__add_stop(s, strings[i], &used);
+}
+
+/* ---- a text on its way out ---- */
+
 typedef struct bitnet__generation {
     bitnet_ctx *c;
     const bitnet_generate_params *p;
     bitnet_error *err;
     bitnet_detok detok;
+    bitnet__stops stops;
     char *held;                        /* text not handed out yet, then room for one token more */
     size_t n_held, cap;
     int32_t reach, n_guess;            /* lookup: how far to guess, how far the last guess went */
@@ -7126,30 +7266,59 @@ static int bitnet__is_utf8(const char *text) {
     return n > 0;
 }
 
-/* Where the first stop string begins in the held text, or -1. */
-static int64_t bitnet__find_stop(const bitnet__generation *g) {
-    size_t at;
-    int32_t i;
-    for (at = 0; at < g->n_held; at++)
-        for (i = 0; i < g->p->n_stop_strings; i++) {
-            size_t n = strlen(g->p->stop_strings[i]);
-            if (n <= g->n_held - at && !memcmp(g->held + at, g->p->stop_strings[i], n))
-                return (int64_t)at;
-        }
-    return -1;
+/* Memory for the text, and the automaton; bitnet__end_generation frees both. */
+static bitnet_result bitnet__begin_generation(bitnet__generation *g, bitnet_ctx *c,
+                                              const bitnet_generate_params *p, bitnet_error *err) {
+    const int32_t n = p->n_stop_strings;
+    uint64_t nodes = 2, longest = 0;   /* the root, and where its first child would be */
+    bitnet__carver v;
+    int32_t pass, i;
+    memset(g, 0, sizeof *g);
+    g->c = c;
+    g->p = p;
+    g->err = err;
+    g->reach = p->lookup;
+    for (i = 0; i < n; i++) {
+        const uint64_t length = strlen(p->stop_strings[i]);
+        nodes += length + 1;
+        if (length > longest) longest = length;
+    }
+    if (nodes > BITNET__STOP_NODE)
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "the stop strings have %llu bytes; %u at most",
+                            (unsigned long long)nodes, BITNET__STOP_NODE);
+    g->cap = 3 + 3 * (size_t)c->m->longest_token + (size_t)longest;
+    v.base = 0;
+    for (pass = 0; pass < 2; pass++) { /* measures, then carves */
+        v.used = 0;
+        g->held = (char *)bitnet__carve(&v, g->cap, 1);
+        if (n > 0) bitnet__carve_stops(&v, &g->stops, (uint32_t)n, nodes);
+        if (pass == 0 && v.used <= SIZE_MAX)
+            v.base = (char *)bitnet__alloc(&c->m->params.allocator, (size_t)v.used);
+        if (!v.base)
+            return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated "
+                                "text and stop strings", (unsigned long long)v.used);
+    }
+    if (n > 0) bitnet__build_stops(&g->stops, p->stop_strings, n, nodes);
+    return BITNET_OK;
 }
 
-/* How many bytes at the end of the held text could be the beginning of a stop string. */
-static size_t bitnet__stop_prefix(const bitnet__generation *g) {
-    size_t longest = 0;
-    int32_t i;
-    for (i = 0; i < g->p->n_stop_strings; i++) {
-        size_t n = strlen(g->p->stop_strings[i]) - 1;
-        if (n > g->n_held) n = g->n_held;
-        for (; n > longest; n--)
-            if (!memcmp(g->held + g->n_held - n, g->p->stop_strings[i], n)) longest = n;
+static void bitnet__end_generation(bitnet__generation *g) {
+    if (g->c) bitnet__free(&g->c->m->params.allocator, g->held);   /* the block's first array */
+    g->held = 0;
+}
+
+/* Leads the automaton through the held text from byte i on. Where the first stop string begins, of
+   those that end there; -1: none. */
+static int64_t bitnet__find_stop(bitnet__generation *g, size_t i) {
+    size_t first = SIZE_MAX;
+    if (g->stops.n_branches == 0) return -1;
+    for (; i < g->n_held; i++) {
+        uint32_t n;
+        bitnet__stop_move(&g->stops, (uint8_t)g->held[i]);
+        n = bitnet__stop_length(&g->stops);
+        if (n > 0 && i + 1 - n < first) first = i + 1 - n;
     }
-    return longest;
+    return first == SIZE_MAX ? -1 : (int64_t)first;
 }
 
 /* Hands out the first n held bytes. Nonzero: the caller wants to stop. */
@@ -7168,16 +7337,18 @@ static int bitnet__hand_out(bitnet__generation *g, size_t n, bitnet_token t) {
 
 /* Takes in one new token's text and hands out what is certain. Nonzero: stop. */
 static int bitnet__take_token(bitnet__generation *g, bitnet_token t) {
+    const size_t before = g->n_held;
     int64_t at;
-    int n = bitnet_detok_push(g->c->m, &g->detok, t, g->held + g->n_held, g->cap - g->n_held);
+    int n = bitnet_detok_push(g->c->m, &g->detok, t, g->held + before, g->cap - before);
     g->n_held += (size_t)n;            /* never negative: cap leaves room for any token */
-    at = bitnet__find_stop(g);
+    at = bitnet__find_stop(g, before);
     if (at >= 0) {
         g->n_held = (size_t)at;
         if (!bitnet__hand_out(g, (size_t)at, t)) g->why = BITNET_STOP_STRING;
         return 1;
     }
-    return bitnet__hand_out(g, t == -1 ? g->n_held : g->n_held - bitnet__stop_prefix(g), t);
+    return bitnet__hand_out(g, t == -1 ? g->n_held :
+                               g->n_held - bitnet__stop_depth(&g->stops, g->stops.at), t);
 }
 
 /* ---- lookup ----
@@ -7333,23 +7504,10 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
 
 static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                       bitnet_stop *why, bitnet_error *err) {
-    const bitnet_allocator *a = &c->m->params.allocator;
     bitnet__generation g;
-    uint64_t cap = 3 + 3 * (uint64_t)c->m->longest_token;
-    bitnet_result r;
-    int32_t i, staged;
-    for (i = 0; i < params->n_stop_strings; i++) cap += strlen(params->stop_strings[i]);
-    if (cap > INT32_MAX)
-        return bitnet__fail(err, BITNET_ERR_LIMIT, "tokens and stop strings need %llu bytes",
-                            (unsigned long long)cap);
-    memset(&g, 0, sizeof g);
-    g.c = c;
-    g.p = params;
-    g.err = err;
-    g.reach = params->lookup;
-    g.cap = (size_t)cap;
-    g.held = (char *)bitnet__alloc(a, g.cap);
-    if (!g.held) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the generated text");
+    int32_t staged;
+    bitnet_result r = bitnet__begin_generation(&g, c, params, err);
+    if (r != BITNET_OK) return r;
     if (params->prompt) r = bitnet__stage(c, params->prompt, params->n_prompt, &staged, err);
     else r = bitnet__stage_text(c, params, &staged, err);
     if (r == BITNET_OK) r = bitnet__eval_staged(c, staged, 1, params, err);
@@ -7361,7 +7519,7 @@ static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_param
         params->lookup_stats->accepted += g.lookup.accepted;
     }
     if (why) *why = g.why;
-    bitnet__free(a, g.held);
+    bitnet__end_generation(&g);
     return r;
 }
 
@@ -8695,6 +8853,10 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__OWN_THREADS
 #undef BITNET__SAME
 #undef BITNET__SCALAR_ENTRIES
+#undef BITNET__STOP_ENDS
+#undef BITNET__STOP_HERE
+#undef BITNET__STOP_NODE
+#undef BITNET__STOP_SET
 #undef BITNET__TEXT
 #undef BITNET__THREADS_POSIX
 #undef BITNET__THREADS_WIN32

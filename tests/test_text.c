@@ -976,6 +976,95 @@ static void test_stop_strings(void) {
     stops(c, 3, "xSTOPz", 0, "xSTOPy", BITNET_STOP_END, 4);
 }
 
+/* The two questions to the automaton, answered by trying all strings at all places. */
+static int64_t first_stop(const char *text, size_t n, const char *const *strings, int n_strings) {
+    size_t at;
+    int i;
+    for (at = 0; at < n; at++)
+        for (i = 0; i < n_strings; i++)
+            if (strlen(strings[i]) <= n - at && !memcmp(text + at, strings[i], strlen(strings[i])))
+                return (int64_t)at;
+    return -1;
+}
+
+static size_t longest_begun(const char *text, size_t n, const char *const *strings, int n_strings) {
+    size_t longest = 0;
+    int i;
+    for (i = 0; i < n_strings; i++) {
+        size_t k = strlen(strings[i]) - 1;
+        for (k = k < n ? k : n; k > longest; k--)
+            if (!memcmp(text + n - k, strings[i], k)) longest = k;
+    }
+    return longest;
+}
+
+/* Random strings, many of which begin alike, are equal or end in others, and texts in pieces of a
+   few bytes, against that. */
+static void test_stop_automaton(void) {
+    enum { MOST = 40, LONGEST = 24 };
+    static char strings[MOST][LONGEST + 1];
+    const char *stop[MOST];
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    uint64_t seed = 11;
+    int round, i, rounds = test_quick() ? 2000 : 20000, stopped = 0, long_hold = 0;
+    gb_make_model(&g);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 0);
+    for (round = 0; round < rounds; round++) {
+        const unsigned letters = 1 + (unsigned)(gb_random(&seed) % 4);
+        const int n = 1 + (int)(gb_random(&seed) % (round % 8 ? 6 : MOST));
+        bitnet_generate_params p;
+        bitnet__generation gen;
+        int64_t at = -1;
+        int fed = 0;
+        for (i = 0; i < n; i++) {
+            const int from = i ? (int)(gb_random(&seed) % (unsigned)i) : 0;
+            size_t length = 1 + (size_t)(gb_random(&seed) % LONGEST), k = 0;
+            if (round % 3 == 0) length = 1 + length / 6;
+            if (i && gb_random(&seed) % 2)     /* begins as an earlier one, or is a part of it */
+                for (k = (size_t)(gb_random(&seed) % (strlen(strings[from]) + 1)), length += k;
+                     length > LONGEST; length--) {}
+            if (k > length) k = length;
+            if (k) memmove(strings[i], strings[from] + (gb_random(&seed) % 4 ? 0 :
+                                                        strlen(strings[from]) - k), k);
+            for (; k < length; k++)
+                strings[i][k] = "ab\xC3z"[gb_random(&seed) % letters];
+            strings[i][length] = 0;
+            stop[i] = strings[i];
+        }
+        memset(&p, 0, sizeof p);
+        p.stop_strings = stop;
+        p.n_stop_strings = n;
+        CHECK(!bitnet__begin_generation(&gen, c, &p, 0));
+        while (at < 0 && fed < 120) {
+            const size_t before = gen.n_held, begun = (size_t)(gb_random(&seed) % 7);
+            size_t hold;
+            for (i = 0; (size_t)i < begun; i++, fed++)
+                gen.held[gen.n_held++] = gb_random(&seed) % 97 == 0 ? 0
+                    : "ab\xC3z"[gb_random(&seed) % letters];
+            at = bitnet__find_stop(&gen, before);
+            CHECK_MSG(at == first_stop(gen.held, gen.n_held, stop, n), "round %d: stop at %ld",
+                      round, (long)at);
+            if (at >= 0) break;
+            hold = bitnet__stop_depth(&gen.stops, gen.stops.at);
+            CHECK_MSG(hold == longest_begun(gen.held, gen.n_held, stop, n),
+                      "round %d: holds %lu bytes", round, (unsigned long)hold);
+            long_hold += hold > 8;
+            memmove(gen.held, gen.held + gen.n_held - hold, hold);
+            gen.n_held = hold;
+        }
+        stopped += at >= 0;
+        bitnet__end_generation(&gen);
+    }
+    CHECK_MSG(stopped > rounds / 4 && stopped < rounds && long_hold > rounds / 10,
+              "%d of %d stop, %d hold back much", stopped, rounds, long_hold);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
 static void test_bad_stop_strings(void) {
     static const char *const steps[] = {"x"};
     static const char *const strings[] = {"ok", ""}, *const cuts[] = {"\x98\x80", "x\xE2\x82"};
@@ -1334,6 +1423,7 @@ const test_case text_tests[] = {
     {"text/generate_prompt", test_generate_prompt},
     {"text/generate_callback", test_generate_callback},
     {"text/stop_strings", test_stop_strings},
+    {"text/stop_automaton", test_stop_automaton},
     {"text/bad_stop_strings", test_bad_stop_strings},
     {"text/generate_utf8", test_generate_utf8},
     {"text/generate_resumes", test_generate_resumes},
