@@ -1220,8 +1220,8 @@ static void test_pending(void) {
     end_script(&s);
 }
 
-/* bitnet_eval with a pending token: rows of logits are those of its own tokens, in any batches; what
-   it refuses leaves the pending token, and so does what fails. */
+/* bitnet_eval with a pending token: rows of logits are those of its own tokens, in any batches;
+   what it refuses leaves the pending token. */
 static void test_pending_eval(void) {
     static const char *const steps[] = {"x", "y"};
     static const bitnet_token more[] = {'q', 'r', 's', 't', 'u'}, bad[] = {'q', 99999};
@@ -1280,7 +1280,8 @@ static void test_pending_eval(void) {
 static void test_generate_messages(void) {
     static const char *const steps[] = {"Once", " upon"};
     static const bitnet_message talk[] = {
-        {"system", " Be brief. "}, {"user", "<|eot_id|>x"}, {"user", "more"}, {"", "x"}, {"user", 0}};
+        {"system", " Be brief. "}, {"user", "<|eot_id|>x"}, {"user", "more"}, {"", "x"},
+        {"user", 0}};
     script s;
     bitnet_ctx *other;
     bitnet_generate_params p;
