@@ -1352,6 +1352,52 @@ static void test_generate_messages(void) {
     end_script(&s);
 }
 
+/* In text_fn, bitnet_logits shows what its token was drawn from: greedy, the largest. */
+typedef struct drawn { bitnet_ctx *c; bitnet_token last; int calls, wrong; } drawn;
+
+static int check_drawn(void *ud, const char *text, size_t n, bitnet_token t) {
+    drawn *d = (drawn *)ud;
+    const float *logits = bitnet_logits(d->c, -1);
+    int i, best = 0;
+    (void)text, (void)n;
+    for (i = 1; logits && i < d->c->m->n_vocab; i++)
+        if (logits[i] > logits[best]) best = i;
+    if (t >= 0) d->last = t, d->calls++;
+    if (!logits || best != d->last || bitnet_ctx_pending(d->c) != d->last) d->wrong++;
+    return 0;
+}
+
+static void test_drawn_from(void) {
+    static const bitnet_token prompt[] = {7, 42, 99, 3, 7, 42, 99, 3, 7, 42};
+    gb_model g = word_model();
+    bitnet_model *m;
+    int lookup;
+    gb_make_model(&g);
+    m = load_built(&g);
+    for (lookup = 0; lookup <= 4; lookup += 4) {
+        bitnet_generate_params p;
+        bitnet_ctx_params cp;
+        drawn d = {0, -1, 0, 0};
+        memset(&cp, 0, sizeof cp);
+        cp.n_ctx = 64;
+        cp.n_logits = 5;
+        CHECK(m && !bitnet_ctx_create(m, &cp, &d.c, 0));
+        memset(&p, 0, sizeof p);
+        p.prompt = prompt;
+        p.n_prompt = 10;
+        p.max_tokens = 40;
+        p.ignore_end = 1;
+        p.lookup = lookup;
+        p.text_fn = check_drawn;
+        p.ud = &d;
+        CHECK(!bitnet_generate(d.c, &p, 0, 0) && d.calls == 40);
+        CHECK_MSG(!d.wrong, "lookup %d: %d tokens were not the likeliest", lookup, d.wrong);
+        bitnet_ctx_free(d.c);
+    }
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
 /* Memory that runs out during a generation: an error, no leak, and text_fn has not been called. */
 static void test_generate_memory(void) {
     gb_model g = word_model();
@@ -1428,6 +1474,7 @@ const test_case text_tests[] = {
     {"text/bad_stop_strings", test_bad_stop_strings},
     {"text/generate_utf8", test_generate_utf8},
     {"text/generate_resumes", test_generate_resumes},
+    {"text/drawn_from", test_drawn_from},
     {"text/pending", test_pending},
     {"text/pending_eval", test_pending_eval},
     {"text/generate_messages", test_generate_messages},
