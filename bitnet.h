@@ -9,28 +9,50 @@
    and include it without the macro wherever else you need it. Compile with -O2; link with
    -lpthread where the C library does not hold the threads already. There is nothing else to link.
 
-   THE SMALLEST PROGRAM (the tests extract and build it)
+   THE SMALLEST PROGRAM (the tests extract and build it, as C and as C++)
 
        #define BITNET_IMPLEMENTATION
        #include "bitnet.h"
        #include <stdio.h>
+       #include <string.h>
 
        static int print(void *ud, const char *text, size_t n, bitnet_token t) {
+           (void)ud;
            (void)t;
-           return fwrite(text, 1, n, (FILE *)ud) != n || fflush((FILE *)ud);  // nonzero stops
+           fwrite(text, 1, n, stdout);
+           fflush(stdout);
+           return ferror(stdout);  // nonzero ends the text
        }
 
        int main(int argc, char **argv) {
-           bitnet_model *model = 0; bitnet_ctx *ctx = 0; bitnet_error err = {BITNET_OK, ""};
-           bitnet_generate_params gen = {0};
-           if (argc < 2) return fprintf(stderr, "usage: %s MODEL.gguf [TEXT]\n", argv[0]), 2;
+           bitnet_model *model = NULL;
+           bitnet_ctx *ctx = NULL;
+           bitnet_generate_params gen;
+           bitnet_error err;
+           bitnet_result r;
+
+           if (argc < 2) {
+               fprintf(stderr, "usage: %s MODEL.gguf [TEXT]\n", argv[0]);
+               return 2;
+           }
+           memset(&gen, 0, sizeof gen);
            gen.text = argc > 2 ? argv[2] : "Once upon a time";
-           gen.text_fn = print; gen.ud = stdout; gen.max_tokens = 100;
-           if (!bitnet_model_load_file(argv[1], 0, &model, &err) &&
-               !bitnet_ctx_create(model, 0, &ctx, &err)) bitnet_generate(ctx, &gen, 0, &err);
-           bitnet_ctx_free(ctx); bitnet_model_free(model);
-           return err.code ? fprintf(stderr, "%s\n", err.text), 1 : puts("") < 0;
+           gen.max_tokens = 100;
+           gen.text_fn = print;
+
+           r = bitnet_model_load_file(argv[1], NULL, &model, &err);
+           if (r == BITNET_OK) r = bitnet_ctx_create(model, NULL, &ctx, &err);
+           if (r == BITNET_OK) r = bitnet_generate(ctx, &gen, NULL, &err);
+           if (r != BITNET_OK) fprintf(stderr, "%s\n", err.text);
+           else printf("\n");
+
+           bitnet_ctx_free(ctx);
+           bitnet_model_free(model);
+           return r != BITNET_OK || ferror(stdout);
        }
+
+   In C++ the library needs C++11. Parameter structs whose fields are all zero mean defaults: clear
+   them with memset, as here, or write {0} in C and {} in C++.
 
    WHAT WORKS
        Models    GGUF v2 and v3, little-endian: the official microsoft/bitnet-b1.58-2B-4T-gguf file
@@ -70,8 +92,8 @@
                  the way end an evaluation. What is accepted can be run: no token, key or weight of
                  it leads out of bounds.
        Prompts   may be hostile, and hold any bytes. The text of a special token becomes that token
-                 only with BITNET_PARSE_SPECIAL; in bitnet_chat_tokenize never, whoever's message it
-                 is. Give that flag to texts of your own only. What the model writes back is a
+                 only with BITNET_PARSE_SPECIAL; in messages and in bitnet_generate_params.text
+                 never. Give that flag to texts of your own only. What the model writes back is a
                  stranger's text too: whole code points, but any of them, also those that a
                  terminal or a page acts on.
        The library never prints, exits, aborts, recurses on input, opens what it was not given, or
@@ -111,9 +133,24 @@
    others may touch are better loaded with bitnet_model_params.copy, which reads all of a file into
    memory of the model's own; that it gets shorter meanwhile is then an error.
 
-   A context costs what bitnet_ctx_bytes says, most of it the KV cache: 4 * layers * kv_heads *
-   head_size bytes for each position (F16). bitnet_eval, bitnet_logits and bitnet_sample allocate
-   nothing; tokenizing allocates only for words longer than a few hundred bytes.
+   A context costs what bitnet_ctx_bytes says, in one piece. Of BitNet b1.58-2B-4T, in MB, with one
+   thread and defaults otherwise (another thread adds about 1):
+
+       n_ctx                               512    2048    4096
+       KV cache                             39     157     315     77 KB for each position
+       8-bit copy of the output head       331     331     331     see SCREENED HEAD; full_head: 0
+       scratch, most of it for n_batch      58      59      61     n_batch 32: 5 to 8
+       all                                 429     548     707
+
+   The KV cache has 4 * layers * kv_heads * head_size bytes for each position, 8 with
+   BITNET_KV_F32. Every context has its own copy of the head; where many contexts share a model,
+   full_head saves it.
+
+   bitnet_eval, bitnet_logits and bitnet_sample allocate nothing. Tokenizing allocates memory that
+   is freed before it returns: for words of over 256 bytes 32 times their size; with a SentencePiece
+   tokenizer, which has no words, 33 times the text, if that is over 255 bytes; for messages a copy
+   of each. bitnet_generate allocates a buffer of a few hundred bytes and, for stop strings, 5 bytes
+   for each of theirs, and frees that, too.
 
    LAYOUTS
    -------
@@ -182,7 +219,7 @@
 
    FAMILIES
    --------
-   What general.architecture decides (bitnet__families, below, is the list):
+   What general.architecture decides:
 
        bitnet-b1.58, bitnet-25   squared ReLU, halves, sub-norms: BitNet b1.58-2B-4T
        bitnet                    SiLU, halves, sub-norms: 1bitLLM's large and 3B
@@ -197,14 +234,16 @@
    -------------
    The output head is over half of all bytes that a token of the 2B model reads. Greedy and top-k
    sampling need only the largest logits: bitnet_sample keeps the head a second time with 8 bits a
-   weight (vocabulary * width bytes in the context, built when first used), bounds every logit by
-   it, and computes exactly those that can be among the wanted ones. The result is the same token,
-   always. Other samplers, and bitnet_logits, compute all logits. full_head = 1 switches it off.
+   weight (vocabulary * width bytes, part of the context from the start, filled in when first used),
+   bounds every logit by it, and computes exactly those that can be among the wanted ones. The
+   result is the same token, always. Other samplers, and bitnet_logits, compute all logits.
+   full_head = 1 switches it off and saves its memory.
 
    LOOKUP DECODING
    ---------------
-   Text repeats itself: names, quotations, code. With bitnet_generate_params.lookup = N (3 to 8;
-   the context's n_logits must be N + 1, or n_ctx if that is less), generation looks for the latest
+   Text repeats itself: names, quotations, code. With bitnet_generate_params.lookup = N (1 to 64, of
+   which 3 to 8 pay most; the context's n_logits must be N + 1, or n_ctx if that is less),
+   generation looks for the latest
    earlier place in the context with the same last three tokens, or two, and evaluates up to N of
    the tokens that followed it together with the sampled one, in one pass over the weights. Each
    row is then sampled in turn, for as long as the draws are what was guessed; up to 9 rows share a
@@ -256,15 +295,83 @@
    -fexcess-precision=fast. bitnet_selftest says in words if a build breaks the rule;
    examples/crosscheck.c finds where two machines part, with the help of layer_fn.
 
+   CONTEXTS
+   --------
+   A context holds a text as tokens, bitnet_ctx_length of them, each evaluated once. bitnet_eval and
+   bitnet_generate append to it; bitnet_ctx_rewind takes tokens off its end, at no cost, and what
+   stays need not be evaluated again.
+
+   The token that bitnet_generate samples last has been given to text_fn but is not evaluated: it
+   would be needed only if something follows. It is the context's pending token. Whatever is
+   appended next comes after it: prompt, text, messages, or the tokens of a bitnet_eval. Nobody has
+   to pass it on, and a call without a prompt goes on from it. It takes a position then, and counts
+   when it is asked if a prompt fits. bitnet_ctx_pending tells it, bitnet_ctx_rewind drops it. Only
+   a text that ends inside a character shows where two calls meet: U+FFFD ends the first.
+
+   A prompt that does not fit, fails or is cancelled leaves a context as it was, pending token
+   included, but without logits. So a message that was too long can be followed by a shorter one.
+
    CHAT
    ----
-   bitnet_chat_tokenize writes the published template of BitNet b1.58-2B-4T: each message as
-   "Role: text<|eot_id|>", text trimmed, BOS first, "Assistant: " to open the reply. The text of
-   a message never becomes a special token. Generation ends at <|eot_id|> or <|end_of_text|>. To
-   go on with a chat, keep the context and append: the last token that was sampled (it has not been
-   evaluated), <|eot_id|> if that was no end token, and the next message (see generate.c).
-   For the architectures bitnet and llama it is BITNET_ERR_UNSUPPORTED: their templates differ from
-   model to model; with BITNET_PARSE_SPECIAL the caller can write them out.
+   bitnet_generate writes messages in the chat template of the model, opens the reply, and ends
+   where the model ends it. Each call appends one turn, so only new messages are passed. This is a
+   chat (gen has a text_fn, and is zero otherwise):
+
+       static void chat(bitnet_ctx *ctx, bitnet_generate_params *gen) {
+           char line[4096];
+           bitnet_message message = {"user", line};
+           bitnet_error err;
+           gen->messages = &message;
+           gen->n_messages = 1;
+           while (fgets(line, sizeof line, stdin)) {
+               if (bitnet_generate(ctx, gen, NULL, &err) != BITNET_OK) printf("(%s)", err.text);
+               printf("\n");
+           }
+       }
+
+   A system message goes before the first one of the user: an array of two, in the first call. If
+   the last reply was cut, by max_tokens, a stop string or text_fn, its end-of-turn token is put in.
+   BOS comes first in an empty context. The text of a message never becomes a special token.
+
+   When the context is full, a reply ends with BITNET_STOP_LENGTH, and the next message is
+   BITNET_ERR_FULL. To go on, rewind the context to 0, or to where the system message ends, and pass
+   the messages that are worth keeping again.
+
+   The template is that of BitNet b1.58-2B-4T: each message as "Role: text<|eot_id|>", the text
+   without the white space around it, and "Assistant: " to open the reply. Other templates are
+   BITNET_ERR_UNSUPPORTED: those of the architectures bitnet and llama differ from model to model.
+   They can be written out with bitnet_tokenize and BITNET_PARSE_SPECIAL. bitnet_chat_tokenize gives
+   the tokens of messages without evaluating them.
+
+   AN OWN LOOP
+   -----------
+   bitnet_generate is made of public functions, apart from stop strings and lookup. Who wants to
+   choose tokens otherwise calls them:
+
+       static bitnet_result write_on(const bitnet_model *model, bitnet_ctx *ctx, const char *text) {
+           bitnet_token tokens[1000];
+           char piece[1000];
+           bitnet_detok detok;
+           bitnet_result r;
+           int n = bitnet_tokenize(model, text, strlen(text), BITNET_ADD_BOS, tokens, 1000);
+           if (n > 1000) return BITNET_ERR_LIMIT;
+           if (n < 0) return (bitnet_result)n;
+           memset(&detok, 0, sizeof detok);
+           for (r = bitnet_eval(ctx, tokens, n, 0, NULL); r == BITNET_OK;
+                r = bitnet_eval(ctx, tokens, 1, 0, NULL)) {
+               tokens[0] = bitnet_sample(ctx, NULL);
+               if (bitnet_token_is_end(model, tokens[0])) break;
+               n = bitnet_detok_push(model, &detok, tokens[0], piece, sizeof piece);
+               if (n > 0) fwrite(piece, 1, (size_t)n, stdout);
+           }
+           n = bitnet_detok_push(model, &detok, -1, piece, sizeof piece);
+           if (n > 0) fwrite(piece, 1, (size_t)n, stdout);
+           return r;
+       }
+
+   With BITNET_ADD_BOS the tokens begin with BOS, which belongs only at the beginning of a context.
+   A piece of 1000 bytes has room for tokens of up to 332 bytes, more than known vocabularies have.
+   bitnet_logits shows what bitnet_sample draws from.
 
    RELEASES
        0.1.0  first: ternary GGUF in, text out; kernels in plain C, for x86, ARM and WebAssembly
@@ -351,7 +458,7 @@ typedef enum bitnet_i2s_layout {
    columns, and within them bm rows (0: 32, the only one of TL2); see TILES. */
 typedef struct bitnet_tile { int32_t BM, BK, bm; } bitnet_tile;
 
-/* {0} means defaults, here and in every parameter struct below. */
+/* All zero means defaults, here and in every parameter struct below. */
 typedef struct bitnet_model_params {
     bitnet_allocator allocator;                              /* 0: malloc */
     int (*progress_fn)(void *ud, uint64_t done, uint64_t total);   /* bytes; nonzero cancels */
@@ -409,10 +516,10 @@ typedef struct bitnet_ctx_params {
 
 typedef struct bitnet_logit_bias { bitnet_token token; float bias; } bitnet_logit_bias;
 
-/* {0} is greedy: the largest logit, the lowest id among equals. Applied in this order: logit bias,
-   repetition penalty, top-k, top-p, min-p, temperature. rng is the whole state of the random
-   generator: set it to the seed, save it, replay it. One draw advances it once. Of the
-   floats none is out of range: a NaN or a negative one is as 0, infinity is very much. */
+/* All zero is greedy: the largest logit, the lowest id among equals. Applied in this order: logit
+   bias, repetition penalty, top-k, top-p, min-p, temperature. rng is the whole state of the random
+   generator: set it to the seed, save it, replay it. One draw advances it once. Any float is
+   accepted: NaN and negative values count as 0. */
 typedef struct bitnet_sampler {
     float temperature;           /* 0: greedy; infinity: whatever is left, at even odds */
     float top_p;                 /* keep the most likely tokens up to this sum; 0 or >= 1: all */
@@ -421,14 +528,16 @@ typedef struct bitnet_sampler {
     int32_t top_k;               /* keep the k largest logits; 0: all */
     int32_t repeat_window;       /* how many recent tokens the penalty sees; 0: 64, < 0: all */
     const bitnet_logit_bias *bias;   /* n_bias entries, borrowed; -INFINITY (or a NaN) forbids a
-                                        token; what is no token of the vocabulary has no effect */
+                                        token; ids outside the vocabulary are ignored */
     int32_t n_bias;              /* 0 or more */
     uint64_t rng;
 } bitnet_sampler;
 
-typedef struct bitnet_message { const char *role, *content; } bitnet_message; /* NUL-terminated */
+/* Both NUL-terminated, neither 0. role is any text but "": the template writes its first letter in
+   upper case and the others in lower case ("User"). White space around content is left out. */
+typedef struct bitnet_message { const char *role, *content; } bitnet_message;
 
-/* Collects token bytes into whole code points. {0} starts; bitnet_detok_push goes on. */
+/* Collects token bytes into whole code points. All zero starts; bitnet_detok_push goes on. */
 typedef struct bitnet_detok { uint8_t pending[4]; int32_t n_pending; } bitnet_detok;
 
 typedef enum bitnet_stop {
@@ -454,15 +563,15 @@ typedef struct bitnet_generate_params {
     int32_t n_messages;          /* 1 or more */
     int32_t max_tokens;          /* 0 or less: until the context is full */
     int32_t ignore_end;          /* 1: go on past end tokens */
-    int32_t lookup;              /* most tokens to guess, 0..64; see LOOKUP DECODING */
+    int32_t lookup;              /* most tokens to guess, 0..64; 0: off; see LOOKUP DECODING */
     bitnet_lookup_stats *lookup_stats;   /* may be 0 */
     bitnet_sampler *sampler;     /* 0: greedy; its rng advances */
-    const char *const *stop_strings;     /* UTF-8; none of them 0 or empty */
+    const char *const *stop_strings;     /* UTF-8; none of them 0 or empty; 512 MiB in all */
     int32_t n_stop_strings;      /* 0 or more */
     /* Called once for each new token t, with the text that is now certain: whole code points, never
        part of a stop string, perhaps none (n = 0). A last call may follow with t = -1 and what had
-       been held back. text is not NUL-terminated and lives during the call. Nonzero stops; text
-       that was still held back is then dropped. */
+       been held back. text is not NUL-terminated and lives during the call. bitnet_logits(c, -1)
+       gives what t was drawn from. Nonzero stops; text that was still held back is then dropped. */
     int (*text_fn)(void *ud, const char *text, size_t n, bitnet_token t);
     /* Called after each n_batch tokens of the prompt; total counts the pending token, BOS and what
        the chat template adds. There are logits only when done is total. Nonzero cancels the call:
@@ -600,7 +709,7 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
    key that is not there is BITNET_ERR_ARG. */
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf, size_t cap);
 /* text is n bytes, any bytes; flags: BITNET_ADD_BOS, BITNET_PARSE_SPECIAL. A single word of over
-   64 MiB is BITNET_ERR_LIMIT. */
+   64 MiB, or with a SentencePiece tokenizer a text of that size, is BITNET_ERR_LIMIT. */
 BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n, int flags,
                                bitnet_token *out, size_t cap);
 /* The exact bytes of n tokens; special tokens give their names. A text that SentencePiece's
@@ -618,14 +727,19 @@ BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *tex
 /* 1 if generation ends at t: EOS, <|eot_id|> or <|end_of_text|>; in the families bitnet and llama
    also what the file names as eot_token_id, or <|im_end|>. */
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
-/* Messages in the model's chat template, as tokens; flags: BITNET_ADD_BOS, BITNET_OPEN_REPLY. */
+/* Messages in the model's chat template, as tokens; n may be 0; flags: BITNET_ADD_BOS,
+   BITNET_OPEN_REPLY. A role or content that is 0, or a role "": BITNET_ERR_ARG. A model whose
+   template is not known: BITNET_ERR_UNSUPPORTED; see CHAT. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message *messages, int n,
                                     int flags, bitnet_token *out, size_t cap);
 
 /* ---- contexts ---- */
 
-/* Bytes that a context with these parameters allocates; 0 if they are out of range. */
+/* Bytes that a context with these parameters allocates; params may be 0: defaults. 0 if they are
+   out of range. */
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params);
+/* Makes a context of a model, which must outlive it. params may be 0: defaults; err may be 0. What
+   is out of range is BITNET_ERR_ARG, and err names it. */
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
                                            bitnet_ctx **out, bitnet_error *err);
 BITNET_API void bitnet_ctx_free(bitnet_ctx *c);                  /* 0 is fine; see THREADS */
@@ -642,10 +756,10 @@ BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c);
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
 /* Appends n tokens, at least one; the pending token goes before them. If they don't all fit:
    BITNET_ERR_FULL; if one is outside the vocabulary: BITNET_ERR_ARG. all_logits 1 keeps logits for
-   each of the n (over n_logits: BITNET_ERR_LIMIT), 0 for the last one. A NaN or an infinity, in an embedding or made on the way,
-   as only damaged or hostile weights do: BITNET_ERR_FORMAT, with the first token that has one, its
-   position and layer; the context is as long as before, without logits, and can be used on. In the
-   head alone they are no error: see bitnet_logits. */
+   each of the n (over n_logits: BITNET_ERR_LIMIT), 0 for the last one. A NaN or an infinity, in an
+   embedding or made on the way, as only damaged or hostile weights do: BITNET_ERR_FORMAT, with the
+   first token that has one, its position and layer; the context is as before, but without logits,
+   and can be used on. In the head alone they are no error: see bitnet_logits. */
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err);
 /* n_vocab logits of row i of the last bitnet_eval; -1: the last row. Computed when first asked
@@ -657,14 +771,14 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
    or s has no list of its biases. */
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
 /* Evaluates the prompt, then samples and evaluates tokens until something ends it; why may be 0.
-   The last sampled token is not evaluated: it becomes the pending token, however the text ended, and
-   the next call evaluates it first. Without a prompt (none given, or text "") a call goes on from
-   the pending token, so that two calls of 20 tokens give what one of 40 gives. Nothing to start
-   from: BITNET_ERR_ARG. A prompt that does not fit, with the pending token: BITNET_ERR_FULL. A
-   context that becomes full ends the text with BITNET_STOP_LENGTH, after as many tokens as there is
-   room for and one more.
+   The last sampled token is not evaluated. However the text ended, it becomes the pending token,
+   and the next call evaluates it first. Without a prompt (none given, or text "") a call goes on
+   from the pending token, so that two calls of 20 tokens give what one of 40 gives. Nothing to
+   start from: BITNET_ERR_ARG. A prompt that does not fit, with the pending token: BITNET_ERR_FULL.
+   A context that becomes full ends the text with BITNET_STOP_LENGTH, after as many tokens as there
+   is room for and one more.
    If the prompt fails or is cancelled, the context is as it was before the call, but without
-   logits. If a later token fails, the context keeps what was generated, and that token is pending. */
+   logits. If a later token fails, the context keeps what was generated; that token is pending. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
@@ -729,24 +843,29 @@ typedef struct bitnet_gguf_tensor {
 
 /* Opens a file whatever its architecture, with the checks that loading makes. As with models, a
    file is mapped where that can be, memory is borrowed, io is used until it is closed. allocator
-   and err may be 0. Values and tensors' data live until then. */
+   and err may be 0, here and in the next two. Values and tensors' data live until then. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
                                                bitnet_gguf **out, bitnet_error *err);
 #endif
+/* The same from memory, borrowed until it is closed. */
 BITNET_API bitnet_result bitnet_gguf_open_memory(const void *data, size_t size,
                                                  const bitnet_allocator *allocator,
                                                  bitnet_gguf **out, bitnet_error *err);
+/* The same through callbacks; io is copied, what its ud points to must live until it is closed. */
 BITNET_API bitnet_result bitnet_gguf_open_io(const bitnet_io *io, const bitnet_allocator *allocator,
                                              bitnet_gguf **out, bitnet_error *err);
 BITNET_API void bitnet_gguf_close(bitnet_gguf *g);               /* 0 is fine */
-/* Key or tensor i, in the file's order; BITNET_ERR_ARG if there are not so many. Or by name. */
+/* Key i, in the file's order; BITNET_ERR_ARG if there are not so many. */
 BITNET_API bitnet_result bitnet_gguf_get_key(const bitnet_gguf *g, uint64_t i,
                                              bitnet_gguf_key *out);
+/* The key of this name; BITNET_ERR_ARG if there is none. */
 BITNET_API bitnet_result bitnet_gguf_find_key(const bitnet_gguf *g, const char *name,
                                               bitnet_gguf_key *out);
+/* Tensor i, in the file's order; BITNET_ERR_ARG if there are not so many. */
 BITNET_API bitnet_result bitnet_gguf_get_tensor(const bitnet_gguf *g, uint64_t i,
                                                 bitnet_gguf_tensor *out);
+/* The tensor of this name; BITNET_ERR_ARG if there is none. */
 BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const char *name,
                                                  bitnet_gguf_tensor *out);
 /* The next element of an array; *element {0} asks for the first one. Returns 0 at the end, and if
@@ -2437,9 +2556,6 @@ static bitnet_result bitnet__vocab_check(const bitnet__strings *tokens,
     return BITNET_OK;
 }
 
-/* Builds a vocabulary from the GGUF arrays tokens, token_type (little-endian int32 each, or 0:
-   all normal) and merges, which are not needed afterwards. On failure *v is all zero and owns
-   nothing. LLaMA 3's takes about 30 ms on a server core. */
 /* SentencePiece's scores [n_tokens] as numbers that are the lower, the higher the score. */
 static bitnet_result bitnet__add_scores(bitnet__vocab *v, const uint8_t *scores,
                                         bitnet_error *err) {
@@ -2482,6 +2598,9 @@ static bitnet_result bitnet__vocab_build_spm(bitnet__vocab *v, const bitnet_allo
     return r;
 }
 
+/* Builds a vocabulary from the GGUF arrays tokens, token_type (little-endian int32 each, or 0:
+   all normal) and merges, which are not needed afterwards. On failure *v is all zero and owns
+   nothing. LLaMA 3's takes about 30 ms on a server core. */
 static bitnet_result bitnet__vocab_build(bitnet__vocab *v, const bitnet_allocator *a,
                                          const bitnet__strings *tokens, const uint8_t *types,
                                          const bitnet__strings *merges, bitnet_error *err) {
@@ -7642,11 +7761,151 @@ BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message 
    become a stop string.
    ============================================================================================= */
 
+/* ---- stop strings ----
+   All stop strings are looked for together, by the automaton of Aho and Corasick. A node is a
+   beginning of some stop strings; the root (0) is the empty one. The text so far stands at the node
+   that is its longest end, and a node's link leads to the longest node that is an end of it. So a
+   byte costs a few steps, however many strings there are and however long they are.
+
+   The nodes of a string are numbered in its order, so that most ways down need no memory: a string
+   adds the nodes that no earlier one has, its branch, and a 0 behind them. Only a branch's first
+   node has to be looked up, in a hash table. Links are set when a text first comes to their node.
+   A byte of a stop string takes 5 bytes, a string up to 33 besides. */
+
+typedef struct bitnet__branch {
+    uint32_t node, depth;              /* its first node, and how many bytes that is */
+    uint32_t parent;                   /* the node above it */
+} bitnet__branch;
+
+typedef struct bitnet__stops {
+    uint8_t *byte;                     /* [nodes]     its last byte; 0: the end of a branch */
+    uint32_t *link;                    /* [nodes]     and three bits, below */
+    bitnet__branch *branch;            /* [strings]   by their nodes */
+    uint32_t *slots;                   /* [mask + 1]  open addressing: 1 + a branch's number */
+    uint32_t n_branches, mask;
+    uint32_t at;                       /* the node where the text stands; its link is set */
+} bitnet__stops;
+
+#define BITNET__STOP_HERE 0x80000000u  /* the node is a stop string */
+#define BITNET__STOP_ENDS 0x40000000u  /* it ends in one */
+#define BITNET__STOP_SET 0x20000000u   /* its link is set, and so are those of all behind it */
+#define BITNET__STOP_NODE 0x1fffffffu
+
+static uint32_t *bitnet__branch_slot(const bitnet__stops *s, uint32_t parent, uint8_t byte) {
+    const uint64_t h = ((uint64_t)parent << 8 | byte) * 0x9e3779b97f4a7c15u;
+    uint32_t at = (uint32_t)(h >> 32) & s->mask;
+    for (; s->slots[at]; at = (at + 1) & s->mask) {
+        const bitnet__branch *b = &s->branch[s->slots[at] - 1];
+        if (b->parent == parent && s->byte[b->node] == byte) break;
+    }
+    return &s->slots[at];
+}
+
+/* The node that byte leads to from node v; 0: none. */
+static uint32_t bitnet__stop_child(const bitnet__stops *s, uint32_t v, uint8_t byte) {
+    uint32_t found;
+    if (byte == 0) return 0;
+    if (s->byte[v + 1] == byte) return v + 1;
+    found = *bitnet__branch_slot(s, v, byte);
+    return found ? s->branch[found - 1].node : 0;
+}
+
+static uint32_t bitnet__stop_link(const bitnet__stops *s, uint32_t v) {
+    return s->link[v] & BITNET__STOP_NODE;
+}
+
+/* The node that byte leads to from v or, if there is none, from the nodes behind it; *from is where
+   it was found. v's link is set. 0: none. */
+static uint32_t bitnet__stop_step(const bitnet__stops *s, uint32_t v, uint8_t byte,
+                                  uint32_t *from) {
+    uint32_t child = bitnet__stop_child(s, v, byte);
+    for (; child == 0 && v != 0; child = bitnet__stop_child(s, v, byte))
+        v = bitnet__stop_link(s, v);
+    *from = v;
+    return child;
+}
+
+/* Moves on by one byte. The links from the new node on are set up to the first that is. */
+static void bitnet__stop_move(bitnet__stops *s, uint8_t byte) {
+    uint32_t from, v = bitnet__stop_step(s, s->at, byte, &from), here;
+    s->at = here = v;
+    while (!(s->link[v] & BITNET__STOP_SET)) {     /* the root's is */
+        const uint32_t link = from == 0 ? 0 :
+            bitnet__stop_step(s, bitnet__stop_link(s, from), byte, &from);
+        s->link[v] |= link | BITNET__STOP_SET;
+        if (s->link[v] & BITNET__STOP_HERE) here = link;
+        v = link;
+    }
+    if (s->link[v] & BITNET__STOP_ENDS) here = v;
+    for (v = s->at; v != here; v = bitnet__stop_link(s, v)) s->link[v] |= BITNET__STOP_ENDS;
+}
+
+/* How many bytes node v is. */
+static uint32_t bitnet__stop_depth(const bitnet__stops *s, uint32_t v) {
+    uint32_t low = 0, high = s->n_branches;
+    if (v == 0) return 0;
+    while (high - low > 1) {           /* the last branch whose first node is not behind v */
+        const uint32_t middle = low + (high - low) / 2;
+        if (s->branch[middle].node <= v) low = middle;
+        else high = middle;
+    }
+    return s->branch[low].depth + v - s->branch[low].node;
+}
+
+/* The length of the longest stop string in which the text ends; 0: none. */
+static uint32_t bitnet__stop_length(const bitnet__stops *s) {
+    uint32_t v = s->at;
+    if (!(s->link[v] & BITNET__STOP_ENDS)) return 0;
+    while (!(s->link[v] & BITNET__STOP_HERE)) v = bitnet__stop_link(s, v);
+    return bitnet__stop_depth(s, v);
+}
+
+/* n counts the nodes so far; those behind them are free. */
+static void bitnet__add_stop(bitnet__stops *s, const char *text, uint32_t *n) {
+    const uint8_t *p = (const uint8_t *)text;
+    uint32_t v = 0, child, depth = 0;
+    for (; *p && (child = bitnet__stop_child(s, v, *p)) != 0; p++, depth++) v = child;
+    if (*p) {
+        bitnet__branch *b = &s->branch[s->n_branches];
+        uint32_t *slot = bitnet__branch_slot(s, v, *p);
+        b->node = *n;
+        b->depth = depth + 1;
+        b->parent = v;
+        *slot = ++s->n_branches;
+        for (v = *n - 1; *p; p++) s->byte[++v] = *p;
+        *n = v + 2;                    /* behind the 0 that ends it */
+    }
+    s->link[v] |= BITNET__STOP_HERE;
+}
+
+/* Carves out what n strings with so many nodes need. */
+static void bitnet__carve_stops(bitnet__carver *v, bitnet__stops *s, uint32_t n, uint64_t nodes) {
+    for (s->mask = 1; s->mask / 2 < n; s->mask = 2 * s->mask + 1) {}
+    s->byte = (uint8_t *)bitnet__carve(v, nodes, sizeof *s->byte);
+    s->link = (uint32_t *)bitnet__carve(v, nodes, sizeof *s->link);
+    s->branch = (bitnet__branch *)bitnet__carve(v, n, sizeof *s->branch);
+    s->slots = (uint32_t *)bitnet__carve(v, (uint64_t)s->mask + 1, sizeof *s->slots);
+}
+
+static void bitnet__build_stops(bitnet__stops *s, const char *const *strings, int32_t n,
+                                uint64_t nodes) {
+    uint32_t used = 1;
+    int32_t i;
+    memset(s->byte, 0, (size_t)nodes);
+    memset(s->link, 0, (size_t)nodes * sizeof *s->link);
+    memset(s->slots, 0, ((size_t)s->mask + 1) * sizeof *s->slots);
+    s->link[0] = BITNET__STOP_SET;
+    for (i = 0; i < n; i++) bitnet__add_stop(s, strings[i], &used);
+}
+
+/* ---- a text on its way out ---- */
+
 typedef struct bitnet__generation {
     bitnet_ctx *c;
     const bitnet_generate_params *p;
     bitnet_error *err;
     bitnet_detok detok;
+    bitnet__stops stops;
     char *held;                        /* text not handed out yet, then room for one token more */
     size_t n_held, cap;
     int32_t reach, n_guess;            /* lookup: how far to guess, how far the last guess went */
@@ -7663,30 +7922,59 @@ static int bitnet__is_utf8(const char *text) {
     return n > 0;
 }
 
-/* Where the first stop string begins in the held text, or -1. */
-static int64_t bitnet__find_stop(const bitnet__generation *g) {
-    size_t at;
-    int32_t i;
-    for (at = 0; at < g->n_held; at++)
-        for (i = 0; i < g->p->n_stop_strings; i++) {
-            size_t n = strlen(g->p->stop_strings[i]);
-            if (n <= g->n_held - at && !memcmp(g->held + at, g->p->stop_strings[i], n))
-                return (int64_t)at;
-        }
-    return -1;
+/* Memory for the text, and the automaton; bitnet__end_generation frees both. */
+static bitnet_result bitnet__begin_generation(bitnet__generation *g, bitnet_ctx *c,
+                                              const bitnet_generate_params *p, bitnet_error *err) {
+    const int32_t n = p->n_stop_strings;
+    uint64_t nodes = 2, longest = 0;   /* the root, and where its first child would be */
+    bitnet__carver v;
+    int32_t pass, i;
+    memset(g, 0, sizeof *g);
+    g->c = c;
+    g->p = p;
+    g->err = err;
+    g->reach = p->lookup;
+    for (i = 0; i < n; i++) {
+        const uint64_t length = strlen(p->stop_strings[i]);
+        nodes += length + 1;
+        if (length > longest) longest = length;
+    }
+    if (nodes > BITNET__STOP_NODE)
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "the stop strings have %llu bytes; %u at most",
+                            (unsigned long long)nodes, BITNET__STOP_NODE);
+    g->cap = 3 + 3 * (size_t)c->m->longest_token + (size_t)longest;
+    v.base = 0;
+    for (pass = 0; pass < 2; pass++) { /* measures, then carves */
+        v.used = 0;
+        g->held = (char *)bitnet__carve(&v, g->cap, 1);
+        if (n > 0) bitnet__carve_stops(&v, &g->stops, (uint32_t)n, nodes);
+        if (pass == 0 && v.used <= SIZE_MAX)
+            v.base = (char *)bitnet__alloc(&c->m->params.allocator, (size_t)v.used);
+        if (!v.base)
+            return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated "
+                                "text and stop strings", (unsigned long long)v.used);
+    }
+    if (n > 0) bitnet__build_stops(&g->stops, p->stop_strings, n, nodes);
+    return BITNET_OK;
 }
 
-/* How many bytes at the end of the held text could be the beginning of a stop string. */
-static size_t bitnet__stop_prefix(const bitnet__generation *g) {
-    size_t longest = 0;
-    int32_t i;
-    for (i = 0; i < g->p->n_stop_strings; i++) {
-        size_t n = strlen(g->p->stop_strings[i]) - 1;
-        if (n > g->n_held) n = g->n_held;
-        for (; n > longest; n--)
-            if (!memcmp(g->held + g->n_held - n, g->p->stop_strings[i], n)) longest = n;
+static void bitnet__end_generation(bitnet__generation *g) {
+    if (g->c) bitnet__free(&g->c->m->params.allocator, g->held);   /* the block's first array */
+    g->held = 0;
+}
+
+/* Leads the automaton through the held text from byte i on. Where the first stop string begins, of
+   those that end there; -1: none. */
+static int64_t bitnet__find_stop(bitnet__generation *g, size_t i) {
+    size_t first = SIZE_MAX;
+    if (g->stops.n_branches == 0) return -1;
+    for (; i < g->n_held; i++) {
+        uint32_t n;
+        bitnet__stop_move(&g->stops, (uint8_t)g->held[i]);
+        n = bitnet__stop_length(&g->stops);
+        if (n > 0 && i + 1 - n < first) first = i + 1 - n;
     }
-    return longest;
+    return first == SIZE_MAX ? -1 : (int64_t)first;
 }
 
 /* Hands out the first n held bytes. Nonzero: the caller wants to stop. */
@@ -7705,16 +7993,18 @@ static int bitnet__hand_out(bitnet__generation *g, size_t n, bitnet_token t) {
 
 /* Takes in one new token's text and hands out what is certain. Nonzero: stop. */
 static int bitnet__take_token(bitnet__generation *g, bitnet_token t) {
+    const size_t before = g->n_held;
     int64_t at;
-    int n = bitnet_detok_push(g->c->m, &g->detok, t, g->held + g->n_held, g->cap - g->n_held);
+    int n = bitnet_detok_push(g->c->m, &g->detok, t, g->held + before, g->cap - before);
     g->n_held += (size_t)n;            /* never negative: cap leaves room for any token */
-    at = bitnet__find_stop(g);
+    at = bitnet__find_stop(g, before);
     if (at >= 0) {
         g->n_held = (size_t)at;
         if (!bitnet__hand_out(g, (size_t)at, t)) g->why = BITNET_STOP_STRING;
         return 1;
     }
-    return bitnet__hand_out(g, t == -1 ? g->n_held : g->n_held - bitnet__stop_prefix(g), t);
+    return bitnet__hand_out(g, t == -1 ? g->n_held :
+                               g->n_held - bitnet__stop_depth(&g->stops, g->stops.at), t);
 }
 
 /* ---- lookup ----
@@ -7870,23 +8160,10 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
 
 static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                       bitnet_stop *why, bitnet_error *err) {
-    const bitnet_allocator *a = &c->m->params.allocator;
     bitnet__generation g;
-    uint64_t cap = 3 + 3 * (uint64_t)c->m->longest_token;
-    bitnet_result r;
-    int32_t i, staged;
-    for (i = 0; i < params->n_stop_strings; i++) cap += strlen(params->stop_strings[i]);
-    if (cap > INT32_MAX)
-        return bitnet__fail(err, BITNET_ERR_LIMIT, "tokens and stop strings need %llu bytes",
-                            (unsigned long long)cap);
-    memset(&g, 0, sizeof g);
-    g.c = c;
-    g.p = params;
-    g.err = err;
-    g.reach = params->lookup;
-    g.cap = (size_t)cap;
-    g.held = (char *)bitnet__alloc(a, g.cap);
-    if (!g.held) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the generated text");
+    int32_t staged;
+    bitnet_result r = bitnet__begin_generation(&g, c, params, err);
+    if (r != BITNET_OK) return r;
     if (params->prompt) r = bitnet__stage(c, params->prompt, params->n_prompt, &staged, err);
     else r = bitnet__stage_text(c, params, &staged, err);
     if (r == BITNET_OK) r = bitnet__eval_staged(c, staged, 1, params, err);
@@ -7898,7 +8175,7 @@ static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_param
         params->lookup_stats->accepted += g.lookup.accepted;
     }
     if (why) *why = g.why;
-    bitnet__free(a, g.held);
+    bitnet__end_generation(&g);
     return r;
 }
 
@@ -9583,6 +9860,10 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__PATH
 #undef BITNET__SAME
 #undef BITNET__SCALAR_ENTRIES
+#undef BITNET__STOP_ENDS
+#undef BITNET__STOP_HERE
+#undef BITNET__STOP_NODE
+#undef BITNET__STOP_SET
 #undef BITNET__TEXT
 #undef BITNET__THREADS_POSIX
 #undef BITNET__THREADS_WIN32

@@ -287,7 +287,7 @@ expect "leaks no private macro" sh -c \
 
 # ---- the programs in the manual and in the README: one and the same ----
 
-sed -n '/THE SMALLEST PROGRAM/,/WHAT WORKS/p' bitnet.h | sed '1d;$d;s/^       //' | sed '1d;$d' \
+sed -n '/THE SMALLEST PROGRAM/,/^   In C++/p' bitnet.h | sed '1d;$d;s/^       //' | sed '1d;$d' \
     >$dir/manual.c
 sed -n '/^```c$/,/^```$/p' README.md | sed '/^```/d' >$dir/readme.c
 sed '1d;s#"../bitnet.h"#"bitnet.h"#' examples/minimal.c >$dir/minimal.c
@@ -296,6 +296,47 @@ expect "and examples/minimal.c" cmp $dir/manual.c $dir/minimal.c
 expect "it compiles" $CC -std=c99 $STRICT -O0 -I. $dir/manual.c -o $dir/manual -lpthread
 expect "it runs" sh -c "$dir/manual $model 'Once upon a time' | grep -i once"
 refuse "it names a missing file" "no-such-file" $dir/manual no-such-file
+
+# The manual's functions under CHAT and AN OWN LOOP, with the smallest program around them.
+{
+    sed '/^int main/,$d' $dir/manual.c
+    sed -n '/^       static void chat(/,/^       }$/s/^       //p' bitnet.h
+    sed -n '/^       static bitnet_result write_on(/,/^       }$/s/^       //p' bitnet.h
+    cat <<'EOF'
+int main(int argc, char **argv) {
+    bitnet_model *model = NULL;
+    bitnet_ctx *ctx = NULL;
+    bitnet_generate_params gen;
+    bitnet_result r;
+    memset(&gen, 0, sizeof gen);
+    gen.text_fn = print;
+    gen.max_tokens = 40;
+    r = bitnet_model_load_file(argv[1], NULL, &model, NULL);
+    if (r == BITNET_OK) r = bitnet_ctx_create(model, NULL, &ctx, NULL);
+    if (r == BITNET_OK && argc > 2) r = write_on(model, ctx, argv[2]);
+    else if (r == BITNET_OK) chat(ctx, &gen);
+    bitnet_ctx_free(ctx);
+    bitnet_model_free(model);
+    return r != BITNET_OK && r != BITNET_ERR_FULL;
+}
+EOF
+} >$dir/loops.c
+# Both languages, no warning. Without the implementation, which is compiled in many ways above.
+for sample in manual loops; do
+    sed '/BITNET_IMPLEMENTATION/d' $dir/$sample.c | tee $dir/use.c >$dir/use.cc
+    for compiler in gcc clang g++ clang++; do
+        case $compiler in *++) file=$dir/use.cc std=c++11 ;; *) file=$dir/use.c std=c99 ;; esac
+        if ! command -v $compiler >/dev/null 2>&1; then skip "$sample: no $compiler"
+        else expect "$sample: $compiler" $compiler -std=$std $STRICT -O2 -I. -c $file -o $dir/use.o
+        fi
+    done
+done
+expect "the loops compile" $CC -std=c99 $STRICT -O0 -I. $dir/loops.c -o $dir/loops -lpthread
+$dir/manual $model "Once upon a time" | head -c 80 >$dir/ours
+expect "the manual's loop writes what bitnet_generate writes" sh -c \
+    "[ -s $dir/ours ] && $dir/loops $model 'Once upon a time' | head -c 80 | cmp - $dir/ours"
+expect "the manual's chat answers each line" sh -c \
+    "[ \$(printf 'Hello!\nWho are you?\n' | $dir/loops $model | grep -c '^[A-Z]') = 2 ]"
 
 for program in generate bench crosscheck convert; do
     expect "examples/$program.c compiles" $CC -std=c99 $STRICT -O0 examples/$program.c \

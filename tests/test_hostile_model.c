@@ -691,6 +691,67 @@ static void test_wild_guess(void) {
     gb_free_model(&g);
 }
 
+/* A prompt that cannot be evaluated, in its first batch or later, leaves what was there, pending
+   token included; a new token that cannot be is pending. */
+static void test_wild_prompt(void) {
+    static const bitnet_token prompt[] = {10, 11, 12}, more[] = {13, 14, 5}, good[] = {13};
+    static const bitnet_token all[] = {10, 11, 12, 12, 12, 13};
+    bitnet_logit_bias force = {12, 1e6f};
+    gb_model g = hm_floats();
+    const size_t size = (size_t)g.n_vocab * sizeof(float);
+    bitnet_model *m;
+    uint32_t keep;
+    int batch;
+    hm_row = hm_bytes(&g, "token_embd.weight", 0) + 4 * 5 * 64;
+    keep = bitnet__get_u32(hm_row);
+    m = load(g.data, g.size, 0);
+    CHECK(m);
+    for (batch = 1; batch < 6; batch++) {
+        bitnet_ctx_params p = ctx_params(16, batch, 1, BITNET_KV_F16);
+        bitnet_ctx *c = create(m, &p), *other = create(m, &p);
+        bitnet_token got[4] = {-1, -1, -1, -1};
+        bitnet_generate_params gen;
+        bitnet_sampler s;
+        bitnet_error err = {BITNET_OK, ""};
+        CHECK(c && other);
+        memset(&gen, 0, sizeof gen);
+        memset(&s, 0, sizeof s);
+        s.bias = &force;
+        s.n_bias = 1;
+        gen.prompt = prompt;
+        gen.n_prompt = 3;
+        gen.max_tokens = 2;
+        gen.sampler = &s;
+        force.token = 12;
+        hm_put_u32(hm_row, 0x7fc00000u);
+        CHECK(!bitnet_generate(c, &gen, 0, 0));
+        gen.prompt = more;
+        CHECK(bitnet_generate(c, &gen, 0, &err) == BITNET_ERR_FORMAT &&
+              strstr(err.text, "token 5 at position 7"));
+        CHECK(bitnet_ctx_length(c) == 4 && bitnet_ctx_pending(c) == 12 && !bitnet_logits(c, -1));
+        CHECK(bitnet_eval(c, more, 3, 0, 0) == BITNET_ERR_FORMAT);
+        CHECK(bitnet_ctx_length(c) == 4 && bitnet_ctx_pending(c) == 12 && !bitnet_logits(c, -1));
+        gen.prompt = 0;                /* on from 12; then comes 5 */
+        gen.max_tokens = 3;
+        gen.text_fn = hm_spoil;
+        gen.ud = got;
+        force.token = 5;
+        hm_put_u32(hm_row, keep);
+        CHECK(bitnet_generate(c, &gen, 0, &err) == BITNET_ERR_FORMAT &&
+              strstr(err.text, "token 5 at position 5"));
+        CHECK(bitnet_ctx_length(c) == 5 && bitnet_ctx_pending(c) == 5 && got[1] == -1);
+        CHECK(bitnet_generate(c, &gen, 0, &err) == BITNET_ERR_FORMAT);
+        CHECK(bitnet_ctx_length(c) == 5 && bitnet_ctx_pending(c) == 5);
+        CHECK(!bitnet_ctx_rewind(c, 5) && bitnet_ctx_pending(c) == -1);
+        CHECK(!bitnet_eval(c, good, 1, 0, 0) && !bitnet_eval(other, all, 6, 0, 0));
+        CHECK(!memcmp(bitnet_logits(c, -1), bitnet_logits(other, -1), size));
+        bitnet_ctx_free(c);
+        bitnet_ctx_free(other);
+    }
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
 /* ---- files that change ---- */
 
 #ifndef BITNET_NO_STDIO
@@ -784,6 +845,7 @@ const test_case hostile_model_tests[] = {
     {"hostile_model/overflow", test_overflow},
     {"hostile_model/zeros", test_zeros},
     {"hostile_model/wild_guess", test_wild_guess},
+    {"hostile_model/wild_prompt", test_wild_prompt},
 #ifndef BITNET_NO_STDIO
     {"hostile_model/copy", test_copy},
 #endif

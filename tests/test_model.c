@@ -847,6 +847,32 @@ static void test_ctx_params(void) {
     gb_free_model(&g);
 }
 
+/* The table in the manual, under MEMORY: what a context of BitNet b1.58-2B-4T costs. */
+static void test_ctx_bytes_2b(void) {
+    static const struct { int n_ctx, n_batch, full_head, mb; } want[] = {
+        {512, 0, 0, 429}, {2048, 0, 0, 548}, {4096, 0, 0, 707},
+        {512, 0, 1, 98}, {512, 32, 1, 39 + 5}, {4096, 32, 1, 315 + 8},
+    };
+    bitnet_model m;
+    size_t i;
+    memset(&m, 0, sizeof m);
+    m.n_layers = 30, m.dim = 2560, m.ffn_dim = 6912;
+    m.n_heads = 20, m.n_kv_heads = 5, m.head_dim = m.n_rot = 128;
+    m.q_dim = 2560, m.kv_dim = 640;
+    m.n_vocab = 128256, m.n_ctx = 4096;
+    for (i = 0; i < sizeof want / sizeof want[0]; i++) {
+        bitnet_ctx_params p;
+        memset(&p, 0, sizeof p);
+        p.n_ctx = want[i].n_ctx;
+        p.n_batch = want[i].n_batch;
+        p.full_head = want[i].full_head;
+        p.n_threads = 1;
+        CHECK_MSG((bitnet_ctx_bytes(&m, &p) + 500000) / 1000000 - (uint64_t)want[i].mb + 1 <= 2,
+                  "n_ctx %d: %llu bytes", want[i].n_ctx,
+                  (unsigned long long)bitnet_ctx_bytes(&m, &p));
+    }
+}
+
 /* ---- memory ---- */
 
 static void test_ctx_bytes(void) {
@@ -1548,6 +1574,7 @@ const test_case model_tests[] = {
     {"model/untied_f32", test_untied_f32},
     {"model/eval_errors", test_eval_errors},
     {"model/ctx_params", test_ctx_params},
+    {"model/ctx_bytes_2b", test_ctx_bytes_2b},
     {"model/ctx_bytes", test_ctx_bytes},
     {"model/load_memory_failures", test_load_memory_failures},
     {"model/ctx_memory_failures", test_ctx_memory_failures},

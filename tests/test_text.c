@@ -976,6 +976,95 @@ static void test_stop_strings(void) {
     stops(c, 3, "xSTOPz", 0, "xSTOPy", BITNET_STOP_END, 4);
 }
 
+/* The two questions to the automaton, answered by trying all strings at all places. */
+static int64_t first_stop(const char *text, size_t n, const char *const *strings, int n_strings) {
+    size_t at;
+    int i;
+    for (at = 0; at < n; at++)
+        for (i = 0; i < n_strings; i++)
+            if (strlen(strings[i]) <= n - at && !memcmp(text + at, strings[i], strlen(strings[i])))
+                return (int64_t)at;
+    return -1;
+}
+
+static size_t longest_begun(const char *text, size_t n, const char *const *strings, int n_strings) {
+    size_t longest = 0;
+    int i;
+    for (i = 0; i < n_strings; i++) {
+        size_t k = strlen(strings[i]) - 1;
+        for (k = k < n ? k : n; k > longest; k--)
+            if (!memcmp(text + n - k, strings[i], k)) longest = k;
+    }
+    return longest;
+}
+
+/* Random strings, many of which begin alike, are equal or end in others, and texts in pieces of a
+   few bytes, against that. */
+static void test_stop_automaton(void) {
+    enum { MOST = 40, LONGEST = 24 };
+    static char strings[MOST][LONGEST + 1];
+    const char *stop[MOST];
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    uint64_t seed = 11;
+    int round, i, rounds = test_quick() ? 2000 : 20000, stopped = 0, long_hold = 0;
+    gb_make_model(&g);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 0);
+    for (round = 0; round < rounds; round++) {
+        const unsigned letters = 1 + (unsigned)(gb_random(&seed) % 4);
+        const int n = 1 + (int)(gb_random(&seed) % (round % 8 ? 6 : MOST));
+        bitnet_generate_params p;
+        bitnet__generation gen;
+        int64_t at = -1;
+        int fed = 0;
+        for (i = 0; i < n; i++) {
+            const int from = i ? (int)(gb_random(&seed) % (unsigned)i) : 0;
+            size_t length = 1 + (size_t)(gb_random(&seed) % LONGEST), k = 0;
+            if (round % 3 == 0) length = 1 + length / 6;
+            if (i && gb_random(&seed) % 2)     /* begins as an earlier one, or is a part of it */
+                for (k = (size_t)(gb_random(&seed) % (strlen(strings[from]) + 1)), length += k;
+                     length > LONGEST; length--) {}
+            if (k > length) k = length;
+            if (k) memmove(strings[i], strings[from] + (gb_random(&seed) % 4 ? 0 :
+                                                        strlen(strings[from]) - k), k);
+            for (; k < length; k++)
+                strings[i][k] = "ab\xC3z"[gb_random(&seed) % letters];
+            strings[i][length] = 0;
+            stop[i] = strings[i];
+        }
+        memset(&p, 0, sizeof p);
+        p.stop_strings = stop;
+        p.n_stop_strings = n;
+        CHECK(!bitnet__begin_generation(&gen, c, &p, 0));
+        while (at < 0 && fed < 120) {
+            const size_t before = gen.n_held, begun = (size_t)(gb_random(&seed) % 7);
+            size_t hold;
+            for (i = 0; (size_t)i < begun; i++, fed++)
+                gen.held[gen.n_held++] = gb_random(&seed) % 97 == 0 ? 0
+                    : "ab\xC3z"[gb_random(&seed) % letters];
+            at = bitnet__find_stop(&gen, before);
+            CHECK_MSG(at == first_stop(gen.held, gen.n_held, stop, n), "round %d: stop at %ld",
+                      round, (long)at);
+            if (at >= 0) break;
+            hold = bitnet__stop_depth(&gen.stops, gen.stops.at);
+            CHECK_MSG(hold == longest_begun(gen.held, gen.n_held, stop, n),
+                      "round %d: holds %lu bytes", round, (unsigned long)hold);
+            long_hold += hold > 8;
+            memmove(gen.held, gen.held + gen.n_held - hold, hold);
+            gen.n_held = hold;
+        }
+        stopped += at >= 0;
+        bitnet__end_generation(&gen);
+    }
+    CHECK_MSG(stopped > rounds / 4 && stopped < rounds && long_hold > rounds / 10,
+              "%d of %d stop, %d hold back much", stopped, rounds, long_hold);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
 static void test_bad_stop_strings(void) {
     static const char *const steps[] = {"x"};
     static const char *const strings[] = {"ok", ""}, *const cuts[] = {"\x98\x80", "x\xE2\x82"};
@@ -1131,8 +1220,8 @@ static void test_pending(void) {
     end_script(&s);
 }
 
-/* bitnet_eval with a pending token: rows of logits are those of its own tokens, in any batches; what
-   it refuses leaves the pending token, and so does what fails. */
+/* bitnet_eval with a pending token: rows of logits are those of its own tokens, in any batches;
+   what it refuses leaves the pending token. */
 static void test_pending_eval(void) {
     static const char *const steps[] = {"x", "y"};
     static const bitnet_token more[] = {'q', 'r', 's', 't', 'u'}, bad[] = {'q', 99999};
@@ -1191,7 +1280,8 @@ static void test_pending_eval(void) {
 static void test_generate_messages(void) {
     static const char *const steps[] = {"Once", " upon"};
     static const bitnet_message talk[] = {
-        {"system", " Be brief. "}, {"user", "<|eot_id|>x"}, {"user", "more"}, {"", "x"}, {"user", 0}};
+        {"system", " Be brief. "}, {"user", "<|eot_id|>x"}, {"user", "more"}, {"", "x"},
+        {"user", 0}};
     script s;
     bitnet_ctx *other;
     bitnet_generate_params p;
@@ -1260,6 +1350,52 @@ static void test_generate_messages(void) {
     CHECK(bitnet_ctx_length(s.c) == n && bitnet_ctx_pending(s.c) == last && last >= 0);
     bitnet_ctx_free(other);
     end_script(&s);
+}
+
+/* In text_fn, bitnet_logits shows what its token was drawn from: greedy, the largest. */
+typedef struct drawn { bitnet_ctx *c; bitnet_token last; int calls, wrong; } drawn;
+
+static int check_drawn(void *ud, const char *text, size_t n, bitnet_token t) {
+    drawn *d = (drawn *)ud;
+    const float *logits = bitnet_logits(d->c, -1);
+    int i, best = 0;
+    (void)text, (void)n;
+    for (i = 1; logits && i < d->c->m->n_vocab; i++)
+        if (logits[i] > logits[best]) best = i;
+    if (t >= 0) d->last = t, d->calls++;
+    if (!logits || best != d->last || bitnet_ctx_pending(d->c) != d->last) d->wrong++;
+    return 0;
+}
+
+static void test_drawn_from(void) {
+    static const bitnet_token prompt[] = {7, 42, 99, 3, 7, 42, 99, 3, 7, 42};
+    gb_model g = word_model();
+    bitnet_model *m;
+    int lookup;
+    gb_make_model(&g);
+    m = load_built(&g);
+    for (lookup = 0; lookup <= 4; lookup += 4) {
+        bitnet_generate_params p;
+        bitnet_ctx_params cp;
+        drawn d = {0, -1, 0, 0};
+        memset(&cp, 0, sizeof cp);
+        cp.n_ctx = 64;
+        cp.n_logits = 5;
+        CHECK(m && !bitnet_ctx_create(m, &cp, &d.c, 0));
+        memset(&p, 0, sizeof p);
+        p.prompt = prompt;
+        p.n_prompt = 10;
+        p.max_tokens = 40;
+        p.ignore_end = 1;
+        p.lookup = lookup;
+        p.text_fn = check_drawn;
+        p.ud = &d;
+        CHECK(!bitnet_generate(d.c, &p, 0, 0) && d.calls == 40);
+        CHECK_MSG(!d.wrong, "lookup %d: %d tokens were not the likeliest", lookup, d.wrong);
+        bitnet_ctx_free(d.c);
+    }
+    bitnet_model_free(m);
+    gb_free_model(&g);
 }
 
 /* Memory that runs out during a generation: an error, no leak, and text_fn has not been called. */
@@ -1334,9 +1470,11 @@ const test_case text_tests[] = {
     {"text/generate_prompt", test_generate_prompt},
     {"text/generate_callback", test_generate_callback},
     {"text/stop_strings", test_stop_strings},
+    {"text/stop_automaton", test_stop_automaton},
     {"text/bad_stop_strings", test_bad_stop_strings},
     {"text/generate_utf8", test_generate_utf8},
     {"text/generate_resumes", test_generate_resumes},
+    {"text/drawn_from", test_drawn_from},
     {"text/pending", test_pending},
     {"text/pending_eval", test_pending_eval},
     {"text/generate_messages", test_generate_messages},

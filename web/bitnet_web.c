@@ -292,10 +292,7 @@ static int set_stops(char *stop, int32_t n_stops) {
     if (!strings) return fail(BITNET_ERR_MEMORY);
     gen.stop_strings = strings;
     gen.n_stop_strings = n_stops;
-    for (i = 0; i < n_stops; i++, stop += strlen(stop) + 1) {
-        strings[i] = stop;
-        g.cap += strlen(stop);
-    }
+    for (i = 0; i < n_stops; i++, stop += strlen(stop) + 1) strings[i] = stop;
     return BITNET_OK;
 }
 
@@ -304,16 +301,11 @@ static int set_stops(char *stop, int32_t n_stops) {
    many tokens stay. */
 EXPORT int bw_begin(int32_t n, int32_t max_tokens, char *stop, int32_t n_stops) {
     free(prompt);
-    free(g.held);
-    memset(&g, 0, sizeof g);
+    bitnet__end_generation(&g);
     prompt = tokens;
     tokens = 0;
     tokens_cap = n_done = n_new = ended = 0;
     n_prompt = n;
-    g.c = ctx;
-    g.p = &gen;
-    g.err = &err;
-    g.cap = 3 + 3 * (size_t)model->longest_token;
     if (set_stops(stop, n_stops)) return err.code;
     gen.max_tokens = max_tokens;
     gen.sampler = &sampler;
@@ -322,8 +314,7 @@ EXPORT int bw_begin(int32_t n, int32_t max_tokens, char *stop, int32_t n_stops) 
     if (n > cp.n_ctx)
         return bitnet__fail(&err, BITNET_ERR_FULL, "the prompt has %d tokens, the context %d",
                             (int)n, (int)cp.n_ctx);
-    g.held = (char *)malloc(g.cap);
-    if (!g.held) return fail(BITNET_ERR_MEMORY);
+    if (bitnet__begin_generation(&g, ctx, &gen, &err)) return err.code;
     while (n_done < n - 1 && n_done < ctx->n_past && prompt[n_done] == ctx->history[n_done])
         n_done++;                      /* the last one is evaluated in any case, for its logits */
     bitnet_ctx_rewind(ctx, n_done);
