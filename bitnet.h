@@ -858,6 +858,14 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
   #pragma fp_contract(off)
 #endif
 
+/* Compilers whose intrinsics and atomics we know, without those that only take gcc's name. All
+   others make plain C of it, without threads. */
+#if (defined(__GNUC__) || defined(__clang__) || defined(_MSC_VER)) && !defined(__TINYC__) && \
+    !defined(__PCC__)
+  #define BITNET__KNOWN_COMPILER 1
+#else
+  #define BITNET__KNOWN_COMPILER 0
+#endif
 #if defined(__x86_64__) || defined(__i386__) || defined(_M_X64) || defined(_M_IX86)
   #define BITNET__ARCH_X86 1
 #else
@@ -893,7 +901,7 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
   #endif
 #endif
 #ifndef BITNET_NO_THREADS
-  #if !defined(__GNUC__) && !defined(__clang__) && !defined(_MSC_VER)   /* no atomics known here */
+  #if !BITNET__KNOWN_COMPILER
   #elif defined(_WIN32)
     #define BITNET__THREADS_WIN32 1
   #elif defined(__EMSCRIPTEN__) && !defined(__EMSCRIPTEN_PTHREADS__)   /* without -pthread */
@@ -1600,23 +1608,26 @@ static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
 /* The kernel headers: each defines BITNET__HAVE_SIMD, its tables, and a list of them, best first.
    */
 #define BITNET__KERNEL_ABI 3
-#if !defined(BITNET_NO_SIMD) && defined(__has_include)
+#if !defined(BITNET_NO_SIMD) && BITNET__KNOWN_COMPILER
   #if BITNET__ARCH_X86
-    #if __has_include("bitnet_kernels_x86.h")
-      #include "bitnet_kernels_x86.h"
-    #endif
+    #define BITNET__KERNEL_HEADER "bitnet_kernels_x86.h"
   #elif BITNET__ARCH_ARM && !(defined(BITNET_NO_NEON) && defined(BITNET_NO_DOTPROD))
-    #if __has_include("bitnet_kernels_arm.h")
-      #include "bitnet_kernels_arm.h"
-    #endif
+    #define BITNET__KERNEL_HEADER "bitnet_kernels_arm.h"
   #elif BITNET__ARCH_WASM
-    #if __has_include("bitnet_kernels_wasm.h")
-      #include "bitnet_kernels_wasm.h"
-    #endif
+    #define BITNET__KERNEL_HEADER "bitnet_kernels_wasm.h"
+  #endif
+#endif
+#if defined(BITNET__KERNEL_HEADER) && defined(__has_include)
+  #if __has_include(BITNET__KERNEL_HEADER)
+    #include BITNET__KERNEL_HEADER
   #endif
 #endif
 #if defined(BITNET_REQUIRE_SIMD) && !defined(BITNET__HAVE_SIMD)
   #error "bitnet.h: no kernel header for this CPU found next to bitnet.h"
+#elif defined(BITNET__KERNEL_HEADER) && !defined(BITNET__HAVE_SIMD)
+  #define BITNET__SLOW BITNET__KERNEL_HEADER " was not found beside bitnet.h: plain C, several " \
+                       "times slower"
+  #pragma message(BITNET__SLOW " (BITNET_NO_SIMD if that is meant)")
 #endif
 #ifndef BITNET__HAVE_SIMD
   #define BITNET__KERNEL_TABLES        /* none */
@@ -4702,6 +4713,9 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
                    m->kernels.pack ? "TL2" : "I2_S");
     bitnet__log_text(m, BITNET_LOG_INFO, text);
+#ifdef BITNET__SLOW
+    if (!m->params.kernels) bitnet__log_text(m, BITNET_LOG_WARNING, BITNET__SLOW);
+#endif
     return BITNET_OK;
 }
 
@@ -8849,7 +8863,9 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__FILES_WIN32
 #undef BITNET__HAVE_SIMD
 #undef BITNET__KERNEL_ABI
+#undef BITNET__KERNEL_HEADER
 #undef BITNET__KERNEL_TABLES
+#undef BITNET__KNOWN_COMPILER
 #undef BITNET__LANES
 #undef BITNET__LEAN
 #undef BITNET__MAX_ALIGNMENT
@@ -8874,6 +8890,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__OWN_THREADS
 #undef BITNET__SAME
 #undef BITNET__SCALAR_ENTRIES
+#undef BITNET__SLOW
 #undef BITNET__TEXT
 #undef BITNET__THREADS_POSIX
 #undef BITNET__THREADS_WIN32

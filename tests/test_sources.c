@@ -436,9 +436,41 @@ static void test_path_encoding(void) {
 
 #endif /* BITNET_NO_STDIO */
 
+/* ---- what is said when it goes well ---- */
+
+static void keep_info(void *ud, bitnet_log_level level, const char *text) {
+    char *said_so = (char *)ud;
+    if (level == BITNET_LOG_INFO) snprintf(said_so, 200, "%s", text);
+}
+
+/* The log names the kernel table in use, the default and each that is asked for. */
+static void test_log_names_kernels(void) {
+    size_t size;
+    void *data = test_read_file(test_data("a.gguf"), &size);
+    int i;
+    CHECK(data);
+    for (i = -1; i < bitnet_kernels_count(); i++) {
+        const bitnet_kernels *k = i < 0 ? bitnet_kernels_default() : bitnet_kernels_get(i);
+        bitnet_model *m = 0;
+        bitnet_model_params p;
+        char info[200] = "", want[64];
+        memset(&p, 0, sizeof p);
+        p.log_fn = keep_info;
+        p.ud = info;
+        if (i >= 0) p.kernels = k;
+        if (!bitnet_kernels_usable(k)) continue;
+        CHECK(!bitnet_model_load_memory(data, size, &p, &m, 0));
+        bitnet_model_free(m);
+        snprintf(want, sizeof want, " kernels %s, weights in %s", k->name, k->pack ? "TL2" : "I2_S");
+        CHECK_MSG(strstr(info, want), "table %d, %s: %s", i, k->name, info);
+    }
+    free(data);
+}
+
 const test_case sources_tests[] = {
     {"sources/clean_text", test_clean_text},
     {"sources/clean_errors", test_clean_errors},
+    {"sources/log_names_kernels", test_log_names_kernels},
 #ifndef BITNET_NO_STDIO
     {"sources/two_readers", test_two_readers},
     {"sources/large_file", test_large_file},
