@@ -14,7 +14,7 @@ static const struct { const char *text, *clean; } clean_cases[] = {
     {"tab\there\r\n", "tab?here??"},
     {"\x1B[31m", "?[31m"},
     {"\x7F\xC2\x80\xC2\x9F\xC2\xA0", "???\xC2\xA0"},                    /* DEL, C1, not U+00A0 */
-    {"\xFF\xC3=\xE2\x82", "?" "?=??"},                                     /* no UTF-8, one a byte */
+    {"\xFF\xC3=\xE2\x82", "?" "?=??"},                                  /* no UTF-8, one a byte */
     {"\xED\xA0\x80", "???"},                                            /* a surrogate */
     {"a\xC2\xAD" "b\xD8\x9C" "c\xE1\xA0\x8E", "a?b?c?"},                /* U+00AD, 061C, 180E */
     {"\xE2\x80\x8A\xE2\x80\x8B\xE2\x80\x8F\xE2\x80\x90", "\xE2\x80\x8A??\xE2\x80\x90"}, /* 200A.. */
@@ -277,7 +277,7 @@ static void test_no_regular_file(void) {
     int unmapped;
     for (unmapped = 0; unmapped < 2; unmapped++) {
         snprintf(text, sizeof text, "'%.120s' is a directory", test_data("."));
-        CHECK_MSG(!strcmp(opening(test_data("."), unmapped), text), "%s", opening(test_data("."), 0));
+        CHECK_MSG(!strcmp(opening(test_data("."), unmapped), text), "not: %s", text);
 #ifdef _WIN32
         CHECK(!strcmp(opening("NUL", unmapped), "'NUL' is not a regular file"));
 #else
@@ -314,7 +314,8 @@ static void test_open_reasons(void) {
             remove(path);
             snprintf(text, sizeof text, "cannot open '%.120s': ", path);
             CHECK_MSG(!strncmp(first, text, strlen(text)) && first[strlen(text)] &&
-                      strcmp(first + strlen(text), opening(missing, 0) + strlen(text)), "%s", first);
+                      strcmp(first + strlen(text), opening(missing, 0) + strlen(text)), "%s",
+                      first);
         }
 #else
         CHECK_MSG(!strcmp(first + strlen(text), strerror(ENOENT)), "%s", first);
@@ -387,7 +388,8 @@ static void test_not_inherited(void) {
 #ifdef _WIN32
     {
         DWORD flags = 0;
-        inherited = !GetHandleInformation(g->file.src.file, &flags) || (flags & HANDLE_FLAG_INHERIT);
+        inherited = !GetHandleInformation(g->file.src.file, &flags) ||
+                    (flags & HANDLE_FLAG_INHERIT);
     }
 #else
     inherited = !(fcntl(bitnet__fd(g->file.src.file), F_GETFD) & FD_CLOEXEC);
@@ -461,7 +463,8 @@ static void test_log_names_kernels(void) {
         if (!bitnet_kernels_usable(k)) continue;
         CHECK(!bitnet_model_load_memory(data, size, &p, &m, 0));
         bitnet_model_free(m);
-        snprintf(want, sizeof want, " kernels %s, weights in %s", k->name, k->pack ? "TL2" : "I2_S");
+        snprintf(want, sizeof want, " kernels %s, weights in %s", k->name,
+                 k->pack ? "TL2" : "I2_S");
         CHECK_MSG(strstr(info, want), "table %d, %s: %s", i, k->name, info);
     }
     free(data);
