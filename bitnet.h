@@ -124,9 +124,10 @@
    system takes. Only regular files are opened: directories, pipes and devices are refused. Offsets
    have 64 bits in 32-bit programs, too: a file that does not fit the address space cannot be
    loaded, but bitnet_gguf_open_file can look into it. (If off_t has 32 bits and the C library is
-   not glibc, this needs -D_FILE_OFFSET_BITS=64.) Programs started meanwhile do not inherit the open
-   file. If the system refuses something, the error's text ends with its reason, in the system's
-   words and language: "cannot open 'm.gguf': Permission denied".
+   not glibc, this needs -D_FILE_OFFSET_BITS=64. Emscripten opens files of up to 2 GiB.) Programs
+   started meanwhile do not inherit the open file. If the system refuses something, the error's text
+   ends with its reason, in the system's words and language: "cannot open 'm.gguf': Permission
+   denied".
 
    Any number of threads may use one bitnet_gguf, with BITNET_NO_THREADS, too. There are two
    exceptions. After bitnet_gguf_open_io, bitnet_gguf_read calls read_fn on the thread that called
@@ -3698,6 +3699,12 @@ static bitnet_result bitnet__file_open(const char *path, int shared, void **file
     if (!BITNET__CLOEXEC) fcntl(fd, F_SETFD, FD_CLOEXEC);
     other = !fstat(fd, &st) && !S_ISREG(st.st_mode);
     end = other ? -1 : BITNET__64(lseek)(fd, 0, SEEK_END);
+#ifdef __EMSCRIPTEN__                  /* whose pread forgets the upper half of an offset */
+    if (end > INT32_MAX) {
+        end = -1;
+        errno = EFBIG;
+    }
+#endif
     if (end >= 0) {
         *file = (void *)((intptr_t)fd + 1);
         *size = (uint64_t)end;
