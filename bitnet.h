@@ -65,8 +65,10 @@
                  falcon3) and falcon_e; SentencePiece's BPE (tokenizer.ggml.model = llama).
        Files     any GGUF file can be looked into and written (examples/convert.c makes GGUF of a
                  Hugging Face folder, and of each packing each other).
-       CPUs      any with a C99 compiler and IEEE-754 floats, through plain C. x86 with AVX2,
-                 AVX-VNNI or AVX-512 VNNI runs the kernels of bitnet_kernels_x86.h, ARM with NEON,
+       Compilers any of C99, or of C++11 and up. gcc, clang and MSVC build the threads and the
+                 kernels; all others, such as tcc, build plain C that runs on the caller's thread.
+       CPUs      any with IEEE-754 floats, through plain C. x86 with AVX2, AVX-VNNI or AVX-512 VNNI
+                 runs the kernels of bitnet_kernels_x86.h, ARM with NEON,
                  better with dotprod or i8mm, those of bitnet_kernels_arm.h, which only need to lie
                  beside this file; the choice is made when the program runs, so no -m flag is
                  needed. WebAssembly with -msimd128, better with -mrelaxed-simd besides, those of
@@ -85,17 +87,17 @@
        Files     may be hostile. Every length, count and offset is checked against the bytes that
                  are there before it is used, sums and products of them against wrapping; counts
                  have caps, nothing recurses on input. A refusal takes time bounded by the file's
-                 size and at most four times that in memory, leaves nothing allocated, and says in
-                 one line of clean UTF-8 what is wrong and where. Weights are checked, too: codes
-                 that stand for no weight, scales that are not positive and norms that are not
-                 finite are refused when a model is loaded, and numbers that become not finite on
-                 the way end an evaluation. What is accepted can be run: no token, key or weight of
-                 it leads out of bounds.
+                 size and at most four times that plus 4 KB of memory. It leaves nothing allocated,
+                 and says in one line of clean UTF-8 what is wrong and where (bitnet_clean_text
+                 defines clean). Weights are checked, too: codes that stand for no weight, scales
+                 that are not positive and norms that are not finite are refused when a model is
+                 loaded, and numbers that become not finite on the way end an evaluation. What is
+                 accepted can be run: no token, key or weight of it leads out of bounds.
        Prompts   may be hostile, and hold any bytes. The text of a special token becomes that token
                  only with BITNET_PARSE_SPECIAL; in messages and in bitnet_generate_params.text
                  never. Give that flag to texts of your own only. What the model writes back is a
                  stranger's text too: whole code points, but any of them, also those that a
-                 terminal or a page acts on.
+                 terminal or a page acts on. bitnet_clean_text makes a line of it safe to show.
        The library never prints, exits, aborts, recurses on input, opens what it was not given, or
        touches the environment or the network.
        Trusted   are the program and what it passes: pointers and their sizes, hooks, allocators,
@@ -110,10 +112,11 @@
    BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
        BITNET_STATIC          every function is static: the library lives in one file of yours
        BITNET_API             what stands before every public function; default extern
-       BITNET_NO_STDIO        no bitnet_model_load_file; no <stdio.h> but for vsnprintf
-       BITNET_NO_MMAP         bitnet_model_load_file reads the file instead of mapping it
+       BITNET_NO_STDIO        no bitnet_model_load_file and bitnet_gguf_open_file, and nothing else
+                              that opens files; no <stdio.h> but for vsnprintf
+       BITNET_NO_MMAP         these two read files instead of mapping them
        BITNET_NO_THREADS      no threads of our own; bitnet_ctx_params.parallel_fn still works
-       BITNET_NO_SIMD         plain C only
+       BITNET_NO_SIMD         plain C only, and no note that a kernel header is missing
        BITNET_NO_AVX2         leaves that kernel table out, and avxvnni, which builds on it
        BITNET_NO_AVXVNNI      leaves that kernel table out
        BITNET_NO_AVX512       likewise
@@ -151,6 +154,22 @@
    tokenizer, which has no words, 33 times the text, if that is over 255 bytes; for messages a copy
    of each. bitnet_generate allocates a buffer of a few hundred bytes and, for stop strings, 5 bytes
    for each of theirs, and frees that, too.
+
+   FILES
+   -----
+   On Windows a path is UTF-8, of at most 1023 units in UTF-16; elsewhere it is the bytes that the
+   system takes. Only regular files are opened: directories, pipes and devices are refused. Offsets
+   have 64 bits in 32-bit programs, too: a file that does not fit the address space cannot be
+   loaded, but bitnet_gguf_open_file can look into it. (If off_t has 32 bits and the C library is
+   not glibc, this needs -D_FILE_OFFSET_BITS=64. Emscripten opens files of up to 2 GiB.) Programs
+   started meanwhile do not inherit the open file. If the system refuses something, the error's text
+   ends with its reason, in the system's words and language: "cannot open 'm.gguf': Permission
+   denied".
+
+   Any number of threads may use one bitnet_gguf, with BITNET_NO_THREADS, too. There are two
+   exceptions. After bitnet_gguf_open_io, bitnet_gguf_read calls read_fn on the thread that called
+   it, so read_fn must allow that. And on a system that is neither POSIX nor Windows, a file opened
+   by its path is read through one FILE, by one thread at a time.
 
    LAYOUTS
    -------
@@ -814,7 +833,7 @@ enum {
     BITNET_TENSOR_TL2 = 39
 };
 
-typedef struct bitnet_gguf bitnet_gguf;   /* an open file; immutable; any thread */
+typedef struct bitnet_gguf bitnet_gguf;   /* an open file; any number of threads; see FILES */
 
 /* Data is as in the file: little-endian, unaligned, not NUL-terminated; in an array each string has
    its length in front, 8 bytes, and each array its elements' type and count, 4 and 8 bytes. */
@@ -1001,6 +1020,14 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
   #pragma fp_contract(off)
 #endif
 
+/* Compilers whose intrinsics and atomics we know, without those that only take gcc's name. All
+   others make plain C of it, without threads. */
+#if (defined(__GNUC__) || defined(__clang__) || defined(_MSC_VER)) && !defined(__TINYC__) && \
+    !defined(__PCC__)
+  #define BITNET__KNOWN_COMPILER 1
+#else
+  #define BITNET__KNOWN_COMPILER 0
+#endif
 #if defined(__x86_64__) || defined(__i386__) || defined(_M_X64) || defined(_M_IX86)
   #define BITNET__ARCH_X86 1
 #else
@@ -1036,7 +1063,7 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
   #endif
 #endif
 #ifndef BITNET_NO_THREADS
-  #if !defined(__GNUC__) && !defined(__clang__) && !defined(_MSC_VER)   /* no atomics known here */
+  #if !BITNET__KNOWN_COMPILER
   #elif defined(_WIN32)
     #define BITNET__THREADS_WIN32 1
   #elif defined(__EMSCRIPTEN__) && !defined(__EMSCRIPTEN_PTHREADS__)   /* without -pthread */
@@ -1746,23 +1773,26 @@ static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
 /* The kernel headers: each defines BITNET__HAVE_SIMD, its tables, and a list of them, best first.
    */
 #define BITNET__KERNEL_ABI 4
-#if !defined(BITNET_NO_SIMD) && defined(__has_include)
+#if !defined(BITNET_NO_SIMD) && BITNET__KNOWN_COMPILER
   #if BITNET__ARCH_X86
-    #if __has_include("bitnet_kernels_x86.h")
-      #include "bitnet_kernels_x86.h"
-    #endif
+    #define BITNET__KERNEL_HEADER "bitnet_kernels_x86.h"
   #elif BITNET__ARCH_ARM && !(defined(BITNET_NO_NEON) && defined(BITNET_NO_DOTPROD))
-    #if __has_include("bitnet_kernels_arm.h")
-      #include "bitnet_kernels_arm.h"
-    #endif
+    #define BITNET__KERNEL_HEADER "bitnet_kernels_arm.h"
   #elif BITNET__ARCH_WASM
-    #if __has_include("bitnet_kernels_wasm.h")
-      #include "bitnet_kernels_wasm.h"
-    #endif
+    #define BITNET__KERNEL_HEADER "bitnet_kernels_wasm.h"
+  #endif
+#endif
+#if defined(BITNET__KERNEL_HEADER) && defined(__has_include)
+  #if __has_include(BITNET__KERNEL_HEADER)
+    #include BITNET__KERNEL_HEADER
   #endif
 #endif
 #if defined(BITNET_REQUIRE_SIMD) && !defined(BITNET__HAVE_SIMD)
   #error "bitnet.h: no kernel header for this CPU found next to bitnet.h"
+#elif defined(BITNET__KERNEL_HEADER) && !defined(BITNET__HAVE_SIMD)
+  #define BITNET__SLOW BITNET__KERNEL_HEADER " was not found beside bitnet.h: plain C, several " \
+                       "times slower"
+  #pragma message(BITNET__SLOW " (BITNET_NO_SIMD if that is meant)")
 #endif
 #ifndef BITNET__HAVE_SIMD
   #define BITNET__KERNEL_TABLES        /* none */
@@ -3815,6 +3845,12 @@ static bitnet_result bitnet__file_open(const char *path, int shared, void **file
     if (!BITNET__CLOEXEC) fcntl(fd, F_SETFD, FD_CLOEXEC);
     other = !fstat(fd, &st) && !S_ISREG(st.st_mode);
     end = other ? -1 : BITNET__64(lseek)(fd, 0, SEEK_END);
+#ifdef __EMSCRIPTEN__                  /* whose pread forgets the upper half of an offset */
+    if (end > INT32_MAX) {
+        end = -1;
+        errno = EFBIG;
+    }
+#endif
     if (end >= 0) {
         *file = (void *)((intptr_t)fd + 1);
         *size = (uint64_t)end;
@@ -4866,6 +4902,9 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
                    m->kernels.layout);
     bitnet__log_text(m, BITNET_LOG_INFO, text);
+#ifdef BITNET__SLOW
+    if (!m->params.kernels) bitnet__log_text(m, BITNET_LOG_WARNING, BITNET__SLOW);
+#endif
     return BITNET_OK;
 }
 
@@ -9831,7 +9870,9 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__FILES_WIN32
 #undef BITNET__HAVE_SIMD
 #undef BITNET__KERNEL_ABI
+#undef BITNET__KERNEL_HEADER
 #undef BITNET__KERNEL_TABLES
+#undef BITNET__KNOWN_COMPILER
 #undef BITNET__LANES
 #undef BITNET__LEAN
 #undef BITNET__LEAST_PAUSE
@@ -9864,6 +9905,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__STOP_HERE
 #undef BITNET__STOP_NODE
 #undef BITNET__STOP_SET
+#undef BITNET__SLOW
 #undef BITNET__TEXT
 #undef BITNET__THREADS_POSIX
 #undef BITNET__THREADS_WIN32
