@@ -98,8 +98,10 @@
                  never. Give that flag to texts of your own only. What the model writes back is a
                  stranger's text too: whole code points, but any of them, also those that a
                  terminal or a page acts on. bitnet_clean_text makes a line of it safe to show.
-       The library never prints, exits, aborts, recurses on input, opens what it was not given, or
-       touches the environment or the network.
+       The library never prints, exits, aborts, recurses on input, or touches the environment or
+       the network. It opens the files that it is given, and on Linux, to count the CPUs that it
+       may use, /proc/self/cgroup and below /sys/fs/cgroup the files cpu.max, cpu.cfs_quota_us and
+       cpu.cfs_period_us (with BITNET_NO_STDIO it opens none).
        Trusted   are the program and what it passes: pointers and their sizes, hooks, allocators,
                  kernel tables, parameters of tensors that are handed to kernels by themselves.
        Not promised: that a file which breaks no rule holds the weights its name says (compare a
@@ -285,12 +287,35 @@
 
    THREADS
    -------
-   A model does not change after loading: any number of threads and contexts may use it. A context
-   belongs to one thread at a time; inside it works with n_threads threads of its own, which sleep
-   between calls, or with the caller's pool (parallel_fn). If the system refuses some of them, it
-   works with fewer; the results are the same bits. Loading more than some megabytes takes one for
-   each CPU, up to 16, and ends them; hooks and the allocator are called on the caller's alone. Free
-   contexts before their model.
+   A model does not change after loading: any number of threads and contexts may use it. Free
+   contexts before their model. A context belongs to one thread at a time.
+
+   A context works with n_threads threads: the caller's, and workers of its own, which sleep
+   between calls. n_threads 0 means as many as the process may use: the CPUs in its affinity mask
+   (Linux and Windows; all that are online elsewhere), and on Linux no more than the CPU quota of
+   its control groups, rounded up. If the system refuses to start a thread, the context works with
+   fewer. bitnet_ctx_threads says how many there are. The results are the same bits for any number.
+
+   The network is evaluated in steps. A step that is too small to share runs on the caller's thread
+   alone. A larger one is cut into runs of rows, which the threads take one after the other, so that
+   a slow CPU gets fewer of them. The context measures whether sharing saves time. Where it does
+   not, because other programs keep the CPUs busy, the caller's thread works alone for a while, up
+   to a second, before it tries again.
+
+   With parallel_fn a context starts no threads. It gives each step that is worth sharing to the
+   program's own pool, as n_threads jobs, and does the other steps on the caller's thread.
+
+   To load more than some megabytes the library starts as many threads as n_threads 0 means, at
+   most 16, and ends them before the call returns. Hooks and the allocator are called on the
+   caller's thread only.
+
+   The library's threads block all signals except SIGBUS, SIGFPE, SIGILL and SIGSEGV, which report
+   a fault of the thread itself. A program's other signals reach its own threads only.
+
+   A child process made by fork() has no workers. It can use and free the contexts and models that
+   it inherits; it does all the work on the caller's thread, with the same results. It cannot use or
+   free a context that another thread was using at that moment, nor one whose step_fn or
+   parallel_fn called fork().
 
    A call that finds its context in use, by another thread or by the call whose callback it comes
    from, changes nothing and says so: BITNET_ERR_BUSY, from bitnet_logits 0, from bitnet_sample -1;
@@ -512,16 +537,21 @@ typedef struct bitnet_ctx_params {
     int32_t n_ctx;               /* positions, to 2^20; 0: what the model was trained for */
     int32_t n_batch;             /* tokens evaluated together, to 65536; 0: 512, or n_ctx if less */
     int32_t n_logits;            /* rows bitnet_eval can keep with all_logits, to n_ctx; 0: 1 */
-    int32_t n_threads;           /* to 256; 0: one per online CPU; 1: the caller's only */
+    int32_t n_threads;           /* to 256; 0: as many as the process may use; see THREADS */
     bitnet_kv_type kv_type;      /* 0: F16 */
     int32_t full_head;           /* 1: bitnet_sample computes all logits; see SCREENED HEAD */
-    /* The host program's own pool instead of ours: calls job(arg, i) once for each i in
-       [0, jobs), on any threads, and returns when all are done. jobs is n_threads. */
+    /* The program's own thread pool, used in place of the library's: calls job(arg, i) once for
+       each i in [0, jobs), on any threads and in any order, and returns when all are done. jobs is
+       n_threads. Not called for steps that are too small to share. */
     void (*parallel_fn)(void *ud, int jobs, void (*job)(void *arg, int i), void *arg);
     void *parallel_ud;
-    /* For profiles. The network works in steps, each cut into a share for every thread. Every
-       thread calls this before (begin 1) and after (begin 0) its share; from then to its next share
-       it waits. part is "embed", "norm", "quantize", "matmul", "attention" or "head". */
+    /* For profiles. The network is evaluated in steps, and a step in runs. The thread that does a
+       run calls this before it (begin 1) and after it (begin 0), several threads at the same time.
+       thread is 0 for the thread that evaluates, 1 .. n_threads - 1 for workers, or the job's i
+       with parallel_fn. A step that is not shared is one run of thread 0. In a shared step thread
+       0 does at least one run (not with parallel_fn), and a worker may do none. The last call of a
+       step has returned before the next step begins. part is "embed", "norm", "quantize",
+       "matmul", "attention" or "head". */
     void (*step_fn)(void *ud, const char *part, int thread, int begin);
     void *step_ud;
     /* To look inside, or to compare: called on the thread that called bitnet_eval, once for each
@@ -1097,6 +1127,7 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
 #endif
 #ifdef BITNET__THREADS_POSIX
   #include <pthread.h>
+  #include <signal.h>
   #include <sys/time.h>
   #include <time.h>
   #include <unistd.h>
@@ -5107,9 +5138,7 @@ typedef pthread_mutex_t bitnet__mutex;
 typedef pthread_cond_t bitnet__cond;
 typedef pthread_t bitnet__thread;
   #define BITNET__THREAD_RETURN void *
-typedef pthread_t bitnet__thread_id;
-static bitnet__thread_id bitnet__this_thread(void) { return pthread_self(); }
-static int bitnet__is_thread(bitnet__thread_id t) { return pthread_equal(t, pthread_self()); }
+static uintptr_t bitnet__this_thread(void) { return (uintptr_t)pthread_self(); }
 static int bitnet__mutex_init(bitnet__mutex *m) { return pthread_mutex_init(m, 0) == 0; }
 static void bitnet__mutex_destroy(bitnet__mutex *m) { pthread_mutex_destroy(m); }
 static void bitnet__lock(bitnet__mutex *m) { pthread_mutex_lock(m); }
@@ -5118,8 +5147,44 @@ static int bitnet__cond_init(bitnet__cond *c) { return pthread_cond_init(c, 0) =
 static void bitnet__cond_destroy(bitnet__cond *c) { pthread_cond_destroy(c); }
 static void bitnet__cond_wait(bitnet__cond *c, bitnet__mutex *m) { pthread_cond_wait(c, m); }
 static void bitnet__cond_wake_all(bitnet__cond *c) { pthread_cond_broadcast(c); }
+
+/* ---- signals ----
+   Our threads are not the ones that a program wants its signals on: they are born with all blocked,
+   but those that a thread's own fault sends it, which end a program that blocks them. */
+#if defined(__linux__)                 /* -std=c99 hides what is declared here under our own names */
+typedef struct bitnet__sigset { unsigned long bits[1024 / (8 * sizeof(long))]; } bitnet__sigset;
+extern int bitnet__sigfillset(bitnet__sigset *set) __asm__("sigfillset");
+extern int bitnet__sigdelset(bitnet__sigset *set, int number) __asm__("sigdelset");
+extern int bitnet__sigmask(int how, const bitnet__sigset *set, bitnet__sigset *old)
+    __asm__("pthread_sigmask");
+  #if defined(__mips__) || defined(__alpha__)
+enum { BITNET__SIG_SETMASK = 3 };
+  #elif defined(__sparc__)
+enum { BITNET__SIG_SETMASK = 4 };
+  #else
+enum { BITNET__SIG_SETMASK = 2 };
+  #endif
+#else
+typedef sigset_t bitnet__sigset;
+enum { BITNET__SIG_SETMASK = SIG_SETMASK };
+static int bitnet__sigfillset(bitnet__sigset *set) { return sigfillset(set); }
+static int bitnet__sigdelset(bitnet__sigset *set, int number) { return sigdelset(set, number); }
+static int bitnet__sigmask(int how, const bitnet__sigset *set, bitnet__sigset *old) {
+    return pthread_sigmask(how, set, old);
+}
+#endif
+
 static int bitnet__thread_start(bitnet__thread *t, BITNET__THREAD_RETURN (*fn)(void *), void *arg) {
-    return pthread_create(t, 0, fn, arg) == 0;
+    static const int faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
+    bitnet__sigset all, old;
+    size_t i;
+    int ok;
+    bitnet__sigfillset(&all);
+    for (i = 0; i < sizeof faults / sizeof faults[0]; i++) bitnet__sigdelset(&all, faults[i]);
+    bitnet__sigmask(BITNET__SIG_SETMASK, &all, &old);
+    ok = pthread_create(t, 0, fn, arg) == 0;
+    bitnet__sigmask(BITNET__SIG_SETMASK, &old, 0);
+    return ok;
 }
 static void bitnet__thread_join(bitnet__thread t) { pthread_join(t, 0); }
 #else
@@ -5127,9 +5192,7 @@ typedef SRWLOCK bitnet__mutex;
 typedef CONDITION_VARIABLE bitnet__cond;
 typedef HANDLE bitnet__thread;
   #define BITNET__THREAD_RETURN DWORD WINAPI
-typedef DWORD bitnet__thread_id;
-static bitnet__thread_id bitnet__this_thread(void) { return GetCurrentThreadId(); }
-static int bitnet__is_thread(bitnet__thread_id t) { return t == GetCurrentThreadId(); }
+static uintptr_t bitnet__this_thread(void) { return GetCurrentThreadId(); }
 static int bitnet__mutex_init(bitnet__mutex *m) { InitializeSRWLock(m); return 1; }
 static void bitnet__mutex_destroy(bitnet__mutex *m) { (void)m; }
 static void bitnet__lock(bitnet__mutex *m) { AcquireSRWLockExclusive(m); }
@@ -5288,6 +5351,13 @@ static uint32_t bitnet__decrement(uint32_t *p) {
 static int bitnet__swap_if(uint32_t *p, uint32_t from, uint32_t to) {
     return __atomic_compare_exchange_n(p, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
+static uintptr_t bitnet__load_word(uintptr_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+static void bitnet__store_word(uintptr_t *p, uintptr_t v) {
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+static int bitnet__swap_word_if(uintptr_t *p, uintptr_t from, uintptr_t to) {
+    return __atomic_compare_exchange_n(p, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
 #else
 static uint32_t bitnet__load_acquire(uint32_t *p) {
     return (uint32_t)InterlockedOr((volatile LONG *)p, 0);
@@ -5300,6 +5370,16 @@ static uint32_t bitnet__decrement(uint32_t *p) {
 }
 static int bitnet__swap_if(uint32_t *p, uint32_t from, uint32_t to) {
     return (uint32_t)InterlockedCompareExchange((volatile LONG *)p, (LONG)to, (LONG)from) == from;
+}
+static int bitnet__swap_word_if(uintptr_t *p, uintptr_t from, uintptr_t to) {
+    return InterlockedCompareExchangePointer((void *volatile *)p, (void *)to, (void *)from) ==
+           (void *)from;
+}
+static uintptr_t bitnet__load_word(uintptr_t *p) {
+    return (uintptr_t)InterlockedCompareExchangePointer((void *volatile *)p, 0, 0);
+}
+static void bitnet__store_word(uintptr_t *p, uintptr_t v) {
+    InterlockedExchangePointer((void *volatile *)p, (void *)v);
 }
 #endif
 
@@ -5406,6 +5486,9 @@ typedef struct bitnet__team {
     bitnet__mutex mutex;
     bitnet__cond start, done;
     bitnet__ledger ledger;
+#ifdef BITNET__THREADS_POSIX
+    pid_t process;
+#endif
     bitnet__worker workers[BITNET__MAX_THREADS];
 } bitnet__team;
 
@@ -5501,8 +5584,19 @@ static int bitnet__team_share(bitnet__team *t, int n, bitnet__job job, void *arg
     return 1;
 }
 
+/* Whether this is not the process that started the team. */
+static int bitnet__team_lost(const bitnet__team *t) {
+#ifdef BITNET__THREADS_POSIX
+    return t->process != getpid();
+#else
+    (void)t;
+    return 0;
+#endif
+}
+
 static void bitnet__team_stop(bitnet__team *t) {
     int i;
+    if (bitnet__team_lost(t)) return;  /* a lost worker may hold the mutex */
     bitnet__lock(&t->mutex);
     bitnet__store_release(&t->quit, 1);
     bitnet__unlock(&t->mutex);
@@ -5529,6 +5623,9 @@ static int bitnet__team_start(bitnet__team *t, int n) {
     int i;
     memset(t, 0, sizeof *t);
     t->ledger.balance = BITNET__CREDIT;
+#ifdef BITNET__THREADS_POSIX
+    t->process = getpid();
+#endif
     if (!bitnet__signals_init(t)) return 0;
     for (i = 1; i < n; i++) {
         bitnet__worker *w = &t->workers[i - 1];
@@ -5546,9 +5643,7 @@ static int bitnet__team_size(const bitnet__team *t) { return t ? 1 + t->n_worker
 #else /* no threads: the caller does it all, and who uses a context twice calls from a callback */
 
 typedef struct bitnet__team { int unused; } bitnet__team;
-typedef int bitnet__thread_id;
-static bitnet__thread_id bitnet__this_thread(void) { return 0; }
-static int bitnet__is_thread(bitnet__thread_id t) { return t == 0; }
+static uintptr_t bitnet__this_thread(void) { return UINTPTR_MAX; }
 static uint32_t bitnet__load_acquire(uint32_t *p) { return *p; }
 static void bitnet__store_release(uint32_t *p, uint32_t v) { *p = v; }
 static int bitnet__swap_if(uint32_t *p, uint32_t from, uint32_t to) {
@@ -5556,9 +5651,17 @@ static int bitnet__swap_if(uint32_t *p, uint32_t from, uint32_t to) {
     *p = to;
     return 1;
 }
+static uintptr_t bitnet__load_word(uintptr_t *p) { return *p; }
+static void bitnet__store_word(uintptr_t *p, uintptr_t v) { *p = v; }
+static int bitnet__swap_word_if(uintptr_t *p, uintptr_t from, uintptr_t to) {
+    if (*p != from) return 0;
+    *p = to;
+    return 1;
+}
 static int bitnet__usable_cpus(void) { return 1; }
 static int bitnet__team_start(bitnet__team *t, int n) { (void)t; (void)n; return 0; }
 static int bitnet__team_size(const bitnet__team *t) { (void)t; return 1; }
+static int bitnet__team_lost(const bitnet__team *t) { (void)t; return 0; }
 static void bitnet__team_stop(bitnet__team *t) { (void)t; }
 static void bitnet__team_run(bitnet__team *t, int n, bitnet__job job, void *arg) {
     (void)t; (void)n; (void)job; (void)arg;
@@ -6166,8 +6269,7 @@ struct bitnet_ctx {
     bitnet_ctx_params p;               /* every default filled in */
     bitnet__team *team;                /* 0: parallel_fn, or one thread */
     int64_t least_run;                 /* work that is worth a thread's while; see run_step */
-    uint32_t use;                      /* BITNET__FREE and the like; atomic */
-    bitnet__thread_id lent_to;         /* while it is BITNET__LENT */
+    uintptr_t use;                     /* BITNET__FREE and the like; atomic */
     int32_t n_past;                    /* positions in the cache */
     bitnet_token pending;              /* sampled, not yet evaluated; -1: none */
     int32_t n_rows;                    /* rows of hidden */
@@ -6371,31 +6473,43 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     return BITNET_OK;
 }
 
+/* In a child that fork() has made there are no workers: it goes on alone. */
+static void bitnet__leave_lost_team(bitnet_ctx *c) {
+    if (!c->team || !bitnet__team_lost(c->team)) return;
+    bitnet__team_free(&c->m->params.allocator, c->team);
+    c->team = 0;
+    c->p.n_threads = 1;
+}
+
 /* ---- one call at a time ----
    A call that changes a context takes it. Who finds it taken is another thread, or a callback of
    the call that has it, and is refused: nobody waits, so nothing can wait for itself.
    bitnet_generate lends it to its callbacks, for their bitnet_logits. */
 
-enum { BITNET__FREE, BITNET__TAKEN, BITNET__LENT };
+enum { BITNET__FREE, BITNET__TAKEN };  /* else: the thread to which it is lent; never 0 or 1 */
 
 static bitnet_result bitnet__take(bitnet_ctx *c, bitnet_error *err) {
     if (!c) return bitnet__fail(err, BITNET_ERR_ARG, "there is no context");
-    if (bitnet__swap_if(&c->use, BITNET__FREE, BITNET__TAKEN)) return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_BUSY, "the context is in use, by another thread or by the "
-                        "call whose callback this is");
+    if (!bitnet__swap_word_if(&c->use, BITNET__FREE, BITNET__TAKEN))
+        return bitnet__fail(err, BITNET_ERR_BUSY, "the context is in use, by another thread or by "
+                            "the call whose callback this is");
+    bitnet__leave_lost_team(c);
+    return BITNET_OK;
 }
 
-static void bitnet__give_back(bitnet_ctx *c) { bitnet__store_release(&c->use, BITNET__FREE); }
+static void bitnet__give_back(bitnet_ctx *c) { bitnet__store_word(&c->use, BITNET__FREE); }
 
 /* Around a callback of bitnet_generate; what to say to bitnet__unlend. */
-static uint32_t bitnet__lend(bitnet_ctx *c) {
-    const uint32_t use = bitnet__load_acquire(&c->use);
-    c->lent_to = bitnet__this_thread();
-    bitnet__store_release(&c->use, BITNET__LENT);
+static uintptr_t bitnet__lend(bitnet_ctx *c) {
+    const uintptr_t use = bitnet__load_word(&c->use);
+    bitnet__store_word(&c->use, bitnet__this_thread());
     return use;
 }
 
-static void bitnet__unlend(bitnet_ctx *c, uint32_t use) { bitnet__store_release(&c->use, use); }
+static void bitnet__unlend(bitnet_ctx *c, uintptr_t use) {
+    bitnet__store_word(&c->use, use);
+    bitnet__leave_lost_team(c);
+}
 
 BITNET_API void bitnet_ctx_free(bitnet_ctx *c) {
     const bitnet_allocator *a;
@@ -6993,7 +7107,9 @@ static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, i
 /* Every share of the steps before is done: bitnet__run_step waits for them. */
 static void bitnet__show_layer(const bitnet__step *s, int32_t layer) {
     const bitnet_ctx_params *p = &s->c->p;
-    if (p->layer_fn) p->layer_fn(p->layer_ud, layer, s->c->x, s->n_tokens);
+    if (!p->layer_fn) return;
+    p->layer_fn(p->layer_ud, layer, s->c->x, s->n_tokens);
+    bitnet__leave_lost_team(s->c);
 }
 
 /* One batch: n tokens, already in history. keep: hidden rows wanted of its last ones. */
@@ -7062,7 +7178,7 @@ static bitnet_result bitnet__stage(bitnet_ctx *c, const bitnet_token *tokens, in
 /* Nonzero: the caller wants to stop. */
 static int bitnet__tell_progress(bitnet_ctx *c, const bitnet_generate_params *p, int32_t done,
                                  int32_t total) {
-    uint32_t use;
+    uintptr_t use;
     int stop;
     if (!p || !p->progress_fn) return 0;
     use = bitnet__lend(c);
@@ -7134,12 +7250,12 @@ static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
 
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i) {
     const float *row;
-    const int lent = c && bitnet__load_acquire(&c->use) == BITNET__LENT &&
-                     bitnet__is_thread(c->lent_to);
-    if (lent) bitnet__store_release(&c->use, BITNET__TAKEN);   /* its step_fn gets nothing */
+    const uintptr_t me = bitnet__this_thread();
+    const int lent = c && bitnet__load_word(&c->use) == me;
+    if (lent) bitnet__unlend(c, BITNET__TAKEN);    /* its step_fn gets nothing */
     else if (bitnet__take(c, 0) != BITNET_OK) return 0;
     row = bitnet__logits(c, i);
-    bitnet__store_release(&c->use, lent ? BITNET__LENT : BITNET__FREE);
+    bitnet__store_word(&c->use, lent ? me : BITNET__FREE);
     return row;
 }
 
@@ -8020,7 +8136,7 @@ static int64_t bitnet__find_stop(bitnet__generation *g, size_t i) {
 static int bitnet__hand_out(bitnet__generation *g, size_t n, bitnet_token t) {
     int stop = 0;
     if (g->p->text_fn) {
-        const uint32_t use = bitnet__lend(g->c);
+        const uintptr_t use = bitnet__lend(g->c);
         stop = g->p->text_fn(g->p->ud, g->held, n, t);
         bitnet__unlend(g->c, use);
     }

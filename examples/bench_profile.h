@@ -1,43 +1,43 @@
 /* bench_profile.h - a part of bench.c: what the threads do while the network runs, by its parts.
-   Each thread logs its shares of the steps for itself; when no thread works any more, the logs
-   are added up:
+   A step is shared out in runs. Each thread logs its own runs; when no thread works any more, the
+   logs are added up:
 
-       caller   |== share ==|        |= share =|
-       worker   |==== share ====|    |== share ==|
-                 <--- step ----> rest <-- step -->
+       caller   |= run =|= run =|        |= run =|
+       worker     |===== run =====|      |== run ==|
+                 <----- step -----> rest <-- step -->
 
-   A thread waits in a step while it has no share in it; in the rest only the caller works. */
+   A thread waits in a step while it has no run of it. In the rest only the caller works. */
 enum { TOTAL, NORM, QUANTIZE, MATMUL, ATTENTION, HEAD, EMBED, WAITING, REST, N_PROFILED };
 static const char *const profiled[N_PROFILED] = {
     "total", "norm", "quantize", "matmul", "attention", "head", "embed", "waiting", "rest"
 };
 
-enum { MAX_SHARES = 1 << 16 };         /* 16 in a layer, for each token that is written */
+enum { MAX_LOGGED = 1 << 20 };         /* some 100 in a layer, for each token that is written */
 
-typedef struct share {
+typedef struct logged {
     const char *part;
     double begin, end;
-} share;
+} logged;
 
-typedef struct share_log {
-    share *shares;
+typedef struct run_log {
+    logged *runs;
     int n;
     char pad[128 - sizeof(void *) - sizeof(int)];         /* no two threads in one cache line */
-} share_log;
+} run_log;
 
-static share_log logs[MAX_THREADS];
+static run_log logs[MAX_THREADS];
 
 static void start_logs(int n_threads) {
     int i;
     for (i = 0; i < n_threads; i++) {
-        logs[i].shares = (share *)malloc(MAX_SHARES * sizeof(share));
-        if (!logs[i].shares) fail(1, "no memory for a profile", "");
+        logs[i].runs = (logged *)malloc(MAX_LOGGED * sizeof(logged));
+        if (!logs[i].runs) fail(1, "no memory for a profile", "");
     }
 }
 
 static void stop_logs(int n_threads) {
     int i;
-    for (i = 0; i < n_threads; i++) free(logs[i].shares);
+    for (i = 0; i < n_threads; i++) free(logs[i].runs);
 }
 
 static void clear_logs(int n_threads) {
@@ -45,34 +45,34 @@ static void clear_logs(int n_threads) {
     for (i = 0; i < n_threads; i++) logs[i].n = 0;
 }
 
-static void log_share(void *ud, const char *part, int i, int begin) {   /* a step_fn */
-    share_log *l = &logs[i];
-    share *s = &l->shares[l->n];
+static void log_run(void *ud, const char *part, int i, int begin) {     /* a step_fn */
+    run_log *l = &logs[i];
+    logged *r = &l->runs[l->n];
     (void)ud;
     if (begin) {
-        s->part = part;
-        s->begin = seconds();
+        r->part = part;
+        r->begin = seconds();
     } else {
-        s->end = seconds();
-        if (l->n < MAX_SHARES - 1) l->n++;
+        r->end = seconds();
+        if (l->n < MAX_LOGGED - 1) l->n++;
     }
 }
 
-/* Seconds of all steps. Each begins with the caller's share and ends with the last share that ends
-   before the caller's next one begins. */
+/* Seconds of all steps: from the beginning of each of the caller's runs to the last end of a run
+   before the caller's next one begins. So the moments between its runs of a step do not count. */
 static double add_steps(int n_threads) {
     int done[MAX_THREADS] = {0}, k, i;
     double sum = 0;
     for (k = 0; k < logs[0].n; k++) {
-        const share *s = &logs[0].shares[k];
-        double end = s->end;
+        const logged *r = &logs[0].runs[k];
+        double end = r->end;
         for (i = 1; i < n_threads; i++)
             for (; done[i] < logs[i].n; done[i]++) {
-                double e = logs[i].shares[done[i]].end;
-                if (k + 1 < logs[0].n && e > s[1].begin) break;
+                double e = logs[i].runs[done[i]].end;
+                if (k + 1 < logs[0].n && e > r[1].begin) break;
                 if (e > end) end = e;
             }
-        sum += end - s->begin;
+        sum += end - r->begin;
     }
     return sum;
 }
@@ -82,12 +82,12 @@ static void add_logs(int n_threads, double wall, double sums[N_PROFILED]) {
     double steps = add_steps(n_threads), busy = 0;
     int i, k, part;
     for (i = 0; i < n_threads; i++) {
-        if (logs[i].n == MAX_SHARES - 1) fail(1, "too many steps for a profile", "");
+        if (logs[i].n == MAX_LOGGED - 1) fail(1, "too many steps for a profile", "");
         for (k = 0; k < logs[i].n; k++) {
-            const share *s = &logs[i].shares[k];
-            double t = (s->end - s->begin) / n_threads;
-            for (part = NORM; part < WAITING && strcmp(s->part, profiled[part]); part++) {}
-            if (part == WAITING) fail(1, "a part of the network has no place here: ", s->part);
+            const logged *r = &logs[i].runs[k];
+            double t = (r->end - r->begin) / n_threads;
+            for (part = NORM; part < WAITING && strcmp(r->part, profiled[part]); part++) {}
+            if (part == WAITING) fail(1, "a part of the network has no place here: ", r->part);
             sums[part] += t;
             busy += t;
         }
@@ -123,7 +123,7 @@ static void measure_profile(const bitnet_model *m, int n_threads, int rounds) {
     bitnet_ctx *c;
     int i, r;
     start_logs(n_threads);
-    c = open_ctx(m, 1024, n_threads, log_share, 0, 0);
+    c = open_ctx(m, 1024, n_threads, log_run, 0, 0);
     for (r = 0; r < rounds; r++) {
         fprintf(stderr, "bench: profile, round %d of %d\n", r + 1, rounds);
         for (i = 0; i < N_PROFILES; i++)
