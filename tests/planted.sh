@@ -36,12 +36,15 @@ plant() {
         return
     fi
     $emulator "$here/planted.js" >"$here/out" 2>&1
-    tail -n 1 "$here/out" | grep -q "passed, .* failed, " || bad "$name: the program has ended early"
-    # its counts are added to ours
-    sed "s/^/$name: /; s/^$name: \(FAIL\|skip\) /\1 $name, /; \$d" "$here/out"
+    if ! tail -n 1 "$here/out" | grep -q "passed, .* failed, "; then
+        bad "$name: the program ends early"
+        tail -n 15 "$here/out" | cut -c 1-200
+        return
+    fi
+    sed "s/^FAIL /FAIL $name, /; s/^skip /skip $name, /; \$d" "$here/out"
     counts=$(tail -n 1 "$here/out" | tr -d a-z,)
     set -- $counts
-    passed=$((passed + ${1:-0})) failed=$((failed + ${2:-0})) skipped=$((skipped + ${3:-0}))
+    passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
 }
 
 machine() {
@@ -52,6 +55,16 @@ machine() {
                 aarch64-linux-gnu-gcc -O2 -static ;;
         arm32)
             plant arm32 bitnet_kernels_arm.h "qemu-arm -cpu max" arm-linux-gnueabihf-gcc -O2 -static ;;
+        wasm)                          # with relaxed SIMD where a compiler has it
+            set -- $EMCC -O2 -msimd128
+            [ -z "${EMCC_RELAXED:-}" ] || set -- $EMCC_RELAXED -O2 -msimd128 -mrelaxed-simd
+            node=node
+            for option in --no-experimental-fetch --experimental-wasm-relaxed-simd --no-liftoff; do
+                ! node $option -e 0 2>/dev/null || node="$node $option"
+            done
+            NODE_PATH=${NODE_PATH:-/usr/share/nodejs}
+            export NODE_PATH
+            plant wasm bitnet_kernels_wasm.h "$node" "$@" -sEXIT_RUNTIME=1 -sTOTAL_STACK=1MB ;;
         *) echo "there is no machine $1"; exit 2 ;;
     esac
 }
