@@ -2,11 +2,11 @@
 # planted is the number of its line; the list of faults goes to the file in `list`. A fault whose text is
 # no longer there is named, and the exit code is 1.
 #
-#   awk -v header=NAME -v list=FILE -f planted.awk planted.txt HEADER >COPY
+#   awk -v header=NAME -v machine=NAME -v list=FILE -f planted.awk planted.txt HEADER >COPY
 
 FNR == NR {
     sub(/\r$/, "")
-    if ($0 ~ /^= /) here = $2 == header
+    if ($0 ~ /^= /) here = $2 == header && index($0 " ", " " machine " ")
     else if (here && $0 ~ /^@ /) {
         n++
         line[n] = FNR

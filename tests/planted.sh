@@ -4,7 +4,7 @@
 # here. planted.awk puts all faults of a header into a copy of it, one of them in force at a time: so
 # each header is compiled once, and planted.c goes through its faults.
 #
-#   sh tests/planted.sh [x86] [arm] [arm32] [wasm] [relaxed]     without a name: all of them
+#   sh tests/planted.sh [x86] [arm] [arm32] [wasm]     without a name: all of them
 #
 # Ends with "N passed, N failed, N skipped". What this machine lacks, a compiler, an emulator or the
 # instructions of a table, is skipped by name. Run from the repository's root; writes to build/planted.
@@ -27,7 +27,7 @@ plant() {
     rm -rf "$here"
     mkdir -p "$here"
     for file in bitnet.h "$header"; do
-        awk -v header="$file" -v list="$here/faults.h" -f tests/planted.awk tests/planted.txt "$file" \
+        awk -v header="$file" -v machine="$name" -v list="$here/faults.h" -f tests/planted.awk tests/planted.txt "$file" \
             >"$here/$file" || failed=$((failed + 1))
     done
     if ! "$@" -w -I"$here" tests/planted.c -o "$here/planted.js" >"$here/out" 2>&1; then
@@ -36,24 +36,40 @@ plant() {
         return
     fi
     $emulator "$here/planted.js" >"$here/out" 2>&1
-    tail -n 1 "$here/out" | grep -q "passed, .* failed, " || bad "$name: the program has ended early"
-    # its counts are added to ours
-    sed "s/^/$name: /; s/^$name: \(FAIL\|skip\) /\1 $name, /; \$d" "$here/out"
+    if ! tail -n 1 "$here/out" | grep -q "passed, .* failed, "; then
+        bad "$name: the program ends early"
+        tail -n 15 "$here/out" | cut -c 1-200
+        return
+    fi
+    sed "s/^FAIL /FAIL $name, /; s/^skip /skip $name, /; \$d" "$here/out"
     counts=$(tail -n 1 "$here/out" | tr -d a-z,)
     set -- $counts
-    passed=$((passed + ${1:-0})) failed=$((failed + ${2:-0})) skipped=$((skipped + ${3:-0}))
+    passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
 }
 
 machine() {
-    arm="-O1 -static"
     case $1 in
         x86) plant x86 bitnet_kernels_x86.h "${RUN:-}" $CC -O1 ;;
-        arm) plant arm bitnet_kernels_arm.h "qemu-aarch64 -cpu max" aarch64-linux-gnu-gcc $arm ;;
+        arm)
+            plant arm bitnet_kernels_arm.h "qemu-aarch64 -cpu max" \
+                aarch64-linux-gnu-gcc -O2 -static ;;
+        arm32)
+            plant arm32 bitnet_kernels_arm.h "qemu-arm -cpu max" arm-linux-gnueabihf-gcc -O2 -static ;;
+        wasm)                          # with relaxed SIMD where a compiler has it
+            set -- $EMCC -O2 -msimd128
+            [ -z "${EMCC_RELAXED:-}" ] || set -- $EMCC_RELAXED -O2 -msimd128 -mrelaxed-simd
+            node=node
+            for option in --no-experimental-fetch --experimental-wasm-relaxed-simd --no-liftoff; do
+                ! node $option -e 0 2>/dev/null || node="$node $option"
+            done
+            NODE_PATH=${NODE_PATH:-/usr/share/nodejs}
+            export NODE_PATH
+            plant wasm bitnet_kernels_wasm.h "$node" "$@" -sEXIT_RUNTIME=1 -sTOTAL_STACK=1MB ;;
         *) echo "there is no machine $1"; exit 2 ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- x86 arm
+[ $# -gt 0 ] || set -- x86 arm arm32 wasm
 for machine; do machine "$machine"; done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]
