@@ -444,10 +444,13 @@ typedef struct bitnet_lookup_stats {
 } bitnet_lookup_stats;
 
 typedef struct bitnet_generate_params {
-    const bitnet_token *prompt;  /* n_prompt tokens, appended to what the context holds, or ... */
+    /* The prompt, one of these three at most. It is appended to what the context holds. */
+    const bitnet_token *prompt;  /* tokens */
     int32_t n_prompt;            /* 1 or more */
-    const char *text;            /* ... if prompt is 0: NUL-terminated text, tokenized with the
-                                    file's BOS rule, special tokens not parsed; "" is BOS alone */
+    const char *text;            /* NUL-terminated; special tokens are not parsed. BOS comes first
+                                    if the context is empty and the file asks for it. */
+    const bitnet_message *messages;      /* in the model's chat template; see CHAT */
+    int32_t n_messages;          /* 1 or more */
     int32_t max_tokens;          /* 0 or less: until the context is full */
     int32_t ignore_end;          /* 1: go on past end tokens */
     int32_t lookup;              /* most tokens to guess, 0..64; see LOOKUP DECODING */
@@ -460,8 +463,10 @@ typedef struct bitnet_generate_params {
        been held back. text is not NUL-terminated and lives during the call. Nonzero stops; text
        that was still held back is then dropped. */
     int (*text_fn)(void *ud, const char *text, size_t n, bitnet_token t);
-    int (*progress_fn)(void *ud, int32_t done, int32_t total);  /* prompt tokens; nonzero cancels:
-                                    the done ones stay in the context, with their logits */
+    /* Called after each n_batch tokens of the prompt; total counts the pending token, BOS and what
+       the chat template adds. There are logits only when done is total. Nonzero cancels the call:
+       BITNET_ERR_CANCELLED. */
+    int (*progress_fn)(void *ud, int32_t done, int32_t total);
     void *ud;
 } bitnet_generate_params;
 
@@ -617,16 +622,20 @@ BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_par
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
                                            bitnet_ctx **out, bitnet_error *err);
 BITNET_API void bitnet_ctx_free(bitnet_ctx *c);                  /* 0 is fine; see THREADS */
-BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c);       /* positions in use */
+BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c);       /* positions evaluated */
+/* The token that bitnet_generate sampled last: it has been given to text_fn, but not evaluated. Any
+   tokens that are appended next come after it. -1: there is none. */
+BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c);
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);     /* n_ctx */
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);      /* how many there are */
 /* How many of the n_vocab logits the last bitnet_sample computed exactly. */
 BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c);
-/* Keeps the first length positions and forgets the rest. More than there are: BITNET_ERR_ARG. */
+/* Keeps the first length positions and forgets the rest, the pending token in any case. More than
+   there are: BITNET_ERR_ARG. */
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
-/* Appends n tokens, at least one. If they don't all fit: BITNET_ERR_FULL; if one is outside the
-   vocabulary: BITNET_ERR_ARG. all_logits 1 keeps logits for each of them (n over n_logits:
-   BITNET_ERR_LIMIT), 0 for the last one. A NaN or an infinity, in an embedding or made on the way,
+/* Appends n tokens, at least one; the pending token goes before them. If they don't all fit:
+   BITNET_ERR_FULL; if one is outside the vocabulary: BITNET_ERR_ARG. all_logits 1 keeps logits for
+   each of the n (over n_logits: BITNET_ERR_LIMIT), 0 for the last one. A NaN or an infinity, in an embedding or made on the way,
    as only damaged or hostile weights do: BITNET_ERR_FORMAT, with the first token that has one, its
    position and layer; the context is as long as before, without logits, and can be used on. In the
    head alone they are no error: see bitnet_logits. */
@@ -640,10 +649,15 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
 /* Draws the next token from the last row's logits; s 0 is greedy. -1 if nothing has been evaluated
    or s has no list of its biases. */
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
-/* Evaluates the prompt, then samples and evaluates until something ends it; why may be 0. The last
-   sampled token is not evaluated: to go on, put it in front of the next prompt. A prompt that is
-   empty (BITNET_ERR_ARG) or does not fit (BITNET_ERR_FULL) changes nothing; a context that is full
-   ends the text with BITNET_STOP_LENGTH, after as many tokens as there is room for and one more. */
+/* Evaluates the prompt, then samples and evaluates tokens until something ends it; why may be 0.
+   The last sampled token is not evaluated: it becomes the pending token, however the text ended, and
+   the next call evaluates it first. Without a prompt (none given, or text "") a call goes on from
+   the pending token, so that two calls of 20 tokens give what one of 40 gives. Nothing to start
+   from: BITNET_ERR_ARG. A prompt that does not fit, with the pending token: BITNET_ERR_FULL. A
+   context that becomes full ends the text with BITNET_STOP_LENGTH, after as many tokens as there is
+   room for and one more.
+   If the prompt fails or is cancelled, the context is as it was before the call, but without
+   logits. If a later token fails, the context keeps what was generated, and that token is pending. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
@@ -5528,6 +5542,7 @@ struct bitnet_ctx {
     uint32_t use;                      /* BITNET__FREE and the like; atomic */
     bitnet__thread_id lent_to;         /* while it is BITNET__LENT */
     int32_t n_past;                    /* positions in the cache */
+    bitnet_token pending;              /* sampled, not yet evaluated; -1: none */
     int32_t n_rows;                    /* rows of hidden */
     int32_t n_ready;                   /* rows of logits computed from hidden */
     int32_t block, n_scores;           /* tokens that attend together; n_ctx to whole 16s */
@@ -5714,6 +5729,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->m = m;
     c->k = m->kernels;
     c->p = p;
+    c->pending = -1;
     bitnet__ctx_layout(m, &p, arena, c);
     if (p.n_threads > 1 && !p.parallel_fn) {
         r = bitnet__team_create(a, p.n_threads, &c->team, err);
@@ -5763,6 +5779,7 @@ BITNET_API void bitnet_ctx_free(bitnet_ctx *c) {
 }
 
 BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c) { return c ? c->n_past : 0; }
+BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c) { return c ? c->pending : -1; }
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c) { return c ? c->p.n_ctx : 0; }
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c ? c->p.n_threads : 0; }
 BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c) {
@@ -5781,6 +5798,7 @@ BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
     else {
         if (length < c->n_past) bitnet__forget_rows(c);
         c->n_past = length;
+        c->pending = -1;
     }
     bitnet__give_back(c);
     return r;
@@ -6349,44 +6367,90 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep, bit
     return BITNET_OK;
 }
 
-/* Can these tokens be appended? Asked before anything changes. */
-static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet_token *tokens,
-                                          int32_t n, bitnet_error *err) {
+/* ---- appending tokens ----
+   New tokens are first staged: written into history behind those of the context, where nobody looks
+   for them, the pending one in front. Then they are evaluated. Until that has succeeded, the
+   context holds what it held before. */
+
+/* Do n tokens fit? The pending one counts. */
+static bitnet_result bitnet__check_room(const bitnet_ctx *c, int64_t n, bitnet_error *err) {
+    if (n <= c->p.n_ctx - c->n_past) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_FULL,
+                        "%lld tokens%s do not fit: the context has %d positions and %d are taken",
+                        (long long)n, c->pending >= 0 ? " (with the pending one)" : "",
+                        (int)c->p.n_ctx, (int)c->n_past);
+}
+
+/* Stages n tokens; *staged is how many there are with the pending one. */
+static bitnet_result bitnet__stage(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
+                                   int32_t *staged, bitnet_error *err) {
+    bitnet_token *to = c->history + c->n_past;
+    const int32_t first = c->pending >= 0;
+    bitnet_result r;
     int32_t i;
     if (n < 1 || !tokens)
         return bitnet__fail(err, BITNET_ERR_ARG, "there are no tokens to evaluate");
-    if (n > c->p.n_ctx - c->n_past)
-        return bitnet__fail(err, BITNET_ERR_FULL,
-                            "%d tokens do not fit: the context has %d positions and %d are taken",
-                            (int)n, (int)c->p.n_ctx, (int)c->n_past);
+    r = bitnet__check_room(c, (int64_t)first + n, err);
+    if (r != BITNET_OK) return r;
     for (i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= c->m->n_vocab)
             return bitnet__fail(err, BITNET_ERR_ARG,
                                 "token %lld at %d is outside the vocabulary of %d",
                                 (long long)tokens[i], (int)i, (int)c->m->n_vocab);
+    if (first) to[0] = c->pending;
+    memcpy(to + first, tokens, (size_t)n * sizeof *tokens);
+    *staged = first + n;
     return BITNET_OK;
+}
+
+/* Nonzero: the caller wants to stop. */
+static int bitnet__tell_progress(bitnet_ctx *c, const bitnet_generate_params *p, int32_t done,
+                                 int32_t total) {
+    uint32_t use;
+    int stop;
+    if (!p || !p->progress_fn) return 0;
+    use = bitnet__lend(c);
+    stop = p->progress_fn(p->ud, done, total);
+    bitnet__unlend(c, use);
+    return stop;
+}
+
+/* Evaluates the n staged tokens, in batches; keep: hidden rows wanted of the last ones. p (may be
+   0) has the progress_fn to tell. On failure the context is as before, but without logits. */
+static bitnet_result bitnet__eval_staged(bitnet_ctx *c, int32_t n, int32_t keep,
+                                         const bitnet_generate_params *p, bitnet_error *err) {
+    const int32_t before = c->n_past;
+    const bitnet_token pending = c->pending;
+    int32_t done, batch;
+    bitnet_result r = BITNET_OK;
+    bitnet__forget_rows(c);
+    c->pending = -1;
+    for (done = 0; done < n && r == BITNET_OK; done += batch) {
+        batch = bitnet__min(n - done, c->p.n_batch);
+        r = bitnet__forward(c, batch, bitnet__max(0, bitnet__min(batch, done + batch - n + keep)),
+                            err);
+        if (r == BITNET_OK && bitnet__tell_progress(c, p, done + batch, n))
+            r = bitnet__fail(err, BITNET_ERR_CANCELLED,
+                             "the prompt was cancelled after %d of %d tokens", (int)(done + batch),
+                             (int)n);
+    }
+    if (r == BITNET_OK) return r;
+    bitnet__forget_rows(c);
+    c->n_past = before;
+    c->pending = pending;
+    return r;
 }
 
 static bitnet_result bitnet__eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                   int all_logits, bitnet_error *err) {
-    int32_t i, batch, before = c->n_past;
-    bitnet_result r = bitnet__check_tokens(c, tokens, n, err);
+    int32_t staged;
+    bitnet_result r = bitnet__stage(c, tokens, n, &staged, err);
     if (r != BITNET_OK) return r;
     if (all_logits && n > c->p.n_logits)
         return bitnet__fail(err, BITNET_ERR_LIMIT,
                             "logits of %d tokens are wanted; the context keeps %d (n_logits)",
                             (int)n, (int)c->p.n_logits);
-    memcpy(c->history + c->n_past, tokens, (size_t)n * sizeof *tokens);
-    bitnet__forget_rows(c);
-    for (i = 0; i < n; i += batch) {
-        batch = n - i < c->p.n_batch ? n - i : c->p.n_batch;
-        r = bitnet__forward(c, batch, all_logits ? batch : i + batch == n, err);
-        if (r == BITNET_OK) continue;
-        bitnet__forget_rows(c);
-        c->n_past = before;
-        return r;
-    }
-    return BITNET_OK;
+    return bitnet__eval_staged(c, staged, all_logits ? n : 1, 0, err);
 }
 
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
@@ -7036,32 +7100,36 @@ static size_t bitnet__chat_line(const bitnet_message *msg, char *buf) {
 }
 
 /* Template of BitNet b1.58-2B-4T: {BOS} {"Role: text" <|eot_id|>}... {"Assistant: "}. */
+static void bitnet__sink_chat(bitnet__token_sink *s, const bitnet_message *messages, int n,
+                              int flags) {
+    const bitnet_model *m = s->m;
+    const bitnet_allocator *a = &m->params.allocator;
+    int i;
+    if (m->eot < 0 || !m->family->chat) s->n = BITNET_ERR_UNSUPPORTED;
+    if ((flags & BITNET_ADD_BOS) && m->bos >= 0) bitnet__sink_token(s, m->bos);
+    for (i = 0; i < n && s->n >= 0; i++) {
+        const bitnet_message *msg = &messages[i];
+        const int given = msg->role && msg->role[0] && msg->content;
+        const size_t role = given ? strlen(msg->role) : 0, text = given ? strlen(msg->content) : 0;
+        const int sized = role <= INT32_MAX / 2 && text <= INT32_MAX / 2;
+        char *line = given && sized ? (char *)bitnet__alloc(a, role + text + 2) : 0;
+        if (line) bitnet__sink_text(s, line, bitnet__chat_line(msg, line), 0);
+        else s->n = !given ? BITNET_ERR_ARG : !sized ? BITNET_ERR_LIMIT : BITNET_ERR_MEMORY;
+        bitnet__free(a, line);
+        bitnet__sink_token(s, m->eot);
+    }
+    if (flags & BITNET_OPEN_REPLY) bitnet__sink_text(s, "Assistant: ", 11, 0);
+}
+
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message *messages, int n,
                                     int flags, bitnet_token *out, size_t cap) {
     bitnet__token_sink s;
-    int i;
     if (!m || n < 0 || (!messages && n > 0)) return BITNET_ERR_ARG;
-    if (m->eot < 0 || !m->family->chat) return BITNET_ERR_UNSUPPORTED;
     s.m = m;
     s.out = out;
     s.cap = out ? cap : 0;
     s.n = 0;
-    if ((flags & BITNET_ADD_BOS) && m->bos >= 0) bitnet__sink_token(&s, m->bos);
-    for (i = 0; i < n; i++) {
-        const bitnet_message *msg = &messages[i];
-        size_t role, content;
-        char *line;
-        if (!msg->role || !msg->role[0] || !msg->content) return BITNET_ERR_ARG;
-        role = strlen(msg->role);
-        content = strlen(msg->content);
-        if (role > INT32_MAX / 2 || content > INT32_MAX / 2) return BITNET_ERR_LIMIT;
-        line = (char *)bitnet__alloc(&m->params.allocator, role + content + 2);
-        if (!line) return BITNET_ERR_MEMORY;
-        bitnet__sink_text(&s, line, bitnet__chat_line(msg, line), 0);
-        bitnet__free(&m->params.allocator, line);
-        bitnet__sink_token(&s, m->eot);
-    }
-    if (flags & BITNET_OPEN_REPLY) bitnet__sink_text(&s, "Assistant: ", 11, 0);
+    bitnet__sink_chat(&s, messages, n, flags);
     return bitnet__sink_result(&s);
 }
 
@@ -7146,69 +7214,42 @@ static int bitnet__take_token(bitnet__generation *g, bitnet_token t) {
     return bitnet__hand_out(g, t == -1 ? g->n_held : g->n_held - bitnet__stop_prefix(g), t);
 }
 
-/* Nonzero: the caller wants to stop. */
-static int bitnet__tell_progress(bitnet__generation *g, int32_t done, int32_t total) {
-    uint32_t use;
-    int stop;
-    if (!g->p->progress_fn) return 0;
-    use = bitnet__lend(g->c);
-    stop = g->p->progress_fn(g->p->ud, done, total);
-    bitnet__unlend(g->c, use);
-    return stop;
-}
-
-static bitnet_result bitnet__run_prompt(bitnet__generation *g, const bitnet_token *prompt,
-                                        int32_t n) {
-    bitnet_ctx *c = g->c;
-    int32_t i, batch;
-    bitnet_result r = bitnet__check_tokens(c, prompt, n, g->err);
-    if (r != BITNET_OK) return r;
-    for (i = 0; i < n; i += batch) {
-        batch = n - i < c->p.n_batch ? n - i : c->p.n_batch;
-        r = bitnet__eval(c, prompt + i, batch, 0, g->err);
-        if (r != BITNET_OK) return r;
-        if (bitnet__tell_progress(g, i + batch, n))
-            return bitnet__fail(g->err, BITNET_ERR_CANCELLED,
-                                "the prompt was cancelled after %d of %d tokens",
-                                (int)(i + batch), (int)n);
-    }
-    return BITNET_OK;
-}
-
 /* ---- lookup ----
    A guess is evaluated behind the token that was sampled, then put out of sight: n_past and n_rows
    are as if it had not been, n_ahead counts it. If the next draw is its first token, that is
    evaluated already and only comes into sight; if not, the guess is forgotten. So whoever looks at
    the context, sampler and text_fn included, sees what there would be without a guess. */
 
-/* Guesses what follows batch[0], which comes after the context: what followed the last place that
-   ends in the same three tokens, or two. The copy may reach its own beginning, as a loop does. */
-static int32_t bitnet__guess(const bitnet_ctx *c, bitnet_token *batch, int32_t most) {
-    const bitnet_token *h = c->history;
+/* Stages the pending token, and up to most tokens that may follow it: those that followed the last
+   place which ends in the same three tokens, or two. Returns how many. The copy may reach its own
+   beginning, as a loop does. */
+static int32_t bitnet__guess(bitnet_ctx *c, int32_t most) {
+    bitnet_token *h = c->history;
     int32_t n = c->n_past, found = 0, at, i;
-    for (at = n - 1; at > 0; at--) {
-        if (h[at] != batch[0] || h[at - 1] != h[n - 1]) continue;
+    h[n] = c->pending;
+    for (at = n - 1; at > 0 && most > 0; at--) {
+        if (h[at] != h[n] || h[at - 1] != h[n - 1]) continue;
         if (!found) found = at + 1;
         if (at < 2 || h[at - 2] != h[n - 2]) continue;
         found = at + 1;
         break;
     }
     if (!found) return 0;
-    for (i = 0; i < most; i++) batch[1 + i] = found + i < n ? h[found + i] : batch[found + i - n];
-    return i;
+    for (i = 0; i < most; i++) h[n + 1 + i] = h[found + i];
+    return most;
 }
 
-/* Evaluates t, the n-th new token, unless it was guessed. A guess may be longer by one than what
-   was right of the last one, or twice as long as that if all of it was. */
-static bitnet_result bitnet__run_token(bitnet__generation *g, bitnet_token t, int32_t n) {
+/* Evaluates the pending token, the n-th new one, unless it was guessed. A guess may be longer by
+   one than what was right of the last one, or twice as long as that if all of it was. */
+static bitnet_result bitnet__run_token(bitnet__generation *g, int32_t n) {
     bitnet_ctx *c = g->c;
-    bitnet_token batch[1 + BITNET__MAX_LOOKUP];
     int32_t most;
     bitnet_result r;
-    if (c->n_ahead > 0 && c->history[c->n_past] == t) {
+    if (c->n_ahead > 0 && c->history[c->n_past] == c->pending) {
         c->n_ahead--;
         c->n_rows++;
         c->n_past++;
+        c->pending = -1;
         g->lookup.accepted++;
         return BITNET_OK;
     }
@@ -7217,12 +7258,11 @@ static bitnet_result bitnet__run_token(bitnet__generation *g, bitnet_token t, in
     g->reach = bitnet__min(g->reach, g->p->lookup);
     most = bitnet__min(g->reach, c->p.n_ctx - c->n_past - 1);
     if (g->p->max_tokens > 0) most = bitnet__min(most, g->p->max_tokens - n - 1);
-    batch[0] = t;
-    g->n_guess = most > 0 ? bitnet__guess(c, batch, most) : 0;
-    r = bitnet__eval(c, batch, 1 + g->n_guess, 1, g->err);
-    if (r != BITNET_OK && g->n_guess > 0) {    /* it need not be t that failed */
+    g->n_guess = bitnet__guess(c, most);
+    r = bitnet__eval_staged(c, 1 + g->n_guess, 1 + g->n_guess, 0, g->err);
+    if (r != BITNET_OK && g->n_guess > 0) {    /* it need not be the pending token that failed */
         g->n_guess = 0;
-        r = bitnet__eval(c, batch, 1, 1, g->err);
+        r = bitnet__eval_staged(c, 1, 1, 0, g->err);
     }
     if (r != BITNET_OK) return r;
     c->n_ahead = g->n_guess;
@@ -7240,46 +7280,68 @@ static bitnet_result bitnet__run_tokens(bitnet__generation *g) {
         bitnet_token t = bitnet__sample(c, g->p->sampler);
         int ended = !g->p->ignore_end && bitnet_token_is_end(c->m, t);
         bitnet_result r;
+        c->pending = t;
         if (bitnet__take_token(g, t)) return BITNET_OK;
         if (ended || n == g->p->max_tokens || c->n_past == c->p.n_ctx) {
             g->why = ended ? BITNET_STOP_END : BITNET_STOP_LENGTH;
             break;
         }
-        r = bitnet__run_token(g, t, n);
+        r = bitnet__run_token(g, n);
         if (r != BITNET_OK) return r;
     }
     if (g->n_held > 0 || g->detok.n_pending > 0) bitnet__take_token(g, -1);
     return BITNET_OK;
 }
 
-/* The prompt as tokens; *own is what the caller frees. */
-static bitnet_result bitnet__get_prompt(bitnet__generation *g, const bitnet_token **prompt,
-                                        int32_t *n_prompt, bitnet_token **own) {
-    const bitnet_model *m = g->c->m;
-    int flags = m->add_bos && g->c->n_past == 0 ? BITNET_ADD_BOS : 0, n;
-    const char *text = g->p->text;
-    *own = 0;
-    *prompt = g->p->prompt;
-    *n_prompt = g->p->n_prompt;
-    if (g->p->prompt) return BITNET_OK;
-    if (!text) return bitnet__fail(g->err, BITNET_ERR_ARG, "there is no prompt");
-    n = bitnet_tokenize(m, text, strlen(text), flags, 0, 0);
-    if (n > 0) *own = (bitnet_token *)bitnet__alloc(&m->params.allocator, (size_t)n * sizeof **own);
-    if (n > 0 && !*own) n = BITNET_ERR_MEMORY;
-    if (n > 0) n = bitnet_tokenize(m, text, strlen(text), flags, *own, (size_t)n);
-    if (n < 0)
-        return bitnet__fail(g->err, (bitnet_result)n, "the prompt cannot be tokenized: %s",
-                            bitnet_result_text((bitnet_result)n));
-    *prompt = *own;
-    *n_prompt = n;
-    return BITNET_OK;
+/* Stages the pending token and the text or messages behind it. */
+static bitnet_result bitnet__stage_text(bitnet_ctx *c, const bitnet_generate_params *p,
+                                        int32_t *staged, bitnet_error *err) {
+    const bitnet_model *m = c->m;
+    bitnet__token_sink s;
+    bitnet_result r;
+    s.m = m;
+    s.out = c->history + c->n_past;
+    s.cap = (size_t)(c->p.n_ctx - c->n_past);
+    s.n = 0;
+    if (c->pending >= 0) bitnet__sink_token(&s, c->pending);
+    if (p->messages) {                 /* a reply that was cut gets its end first */
+        if (c->pending >= 0 && !bitnet_token_is_end(m, c->pending)) bitnet__sink_token(&s, m->eot);
+        bitnet__sink_chat(&s, p->messages, p->n_messages,
+                          BITNET_OPEN_REPLY | (c->n_past == 0 ? BITNET_ADD_BOS : 0));
+    } else if (p->text) {
+        if (c->n_past == 0 && m->add_bos && m->bos >= 0) bitnet__sink_token(&s, m->bos);
+        bitnet__sink_text(&s, p->text, strlen(p->text), 0);
+    }
+    if (s.n == BITNET_ERR_UNSUPPORTED)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "no chat: the template of this file, "
+                            "architecture '%s', is not known", m->arch);
+    if (s.n < 0)
+        return bitnet__fail(err, (bitnet_result)s.n, "the prompt cannot be tokenized: %s",
+                            bitnet_result_text((bitnet_result)s.n));
+    if (s.n == 0)
+        return bitnet__fail(err, BITNET_ERR_ARG, "there is no prompt, and no pending token");
+    r = bitnet__check_room(c, s.n, err);
+    *staged = (int32_t)s.n;
+    return r;
 }
 
 /* What cannot be right, before anything is done. */
 static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_generate_params *p,
                                             bitnet_error *err) {
     int32_t i;
-    if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "there is no prompt");
+    if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "there are no parameters");
+    if (!!p->prompt + !!p->text + !!p->messages > 1)
+        return bitnet__fail(err, BITNET_ERR_ARG,
+                            "prompt, text and messages: only one of them can be given");
+    if (p->messages && p->n_messages < 1)
+        return bitnet__fail(err, BITNET_ERR_ARG, "there is no list of %lld messages",
+                            (long long)p->n_messages);
+    for (i = 0; p->messages && i < p->n_messages; i++) {
+        const bitnet_message *msg = &p->messages[i];
+        if (!msg->role || !msg->role[0] || !msg->content)
+            return bitnet__fail(err, BITNET_ERR_ARG, "message %d has no %s", (int)i,
+                                msg->role && msg->role[0] ? "text" : "role");
+    }
     if (p->lookup < 0 || p->lookup > BITNET__MAX_LOOKUP)
         return bitnet__fail(err, BITNET_ERR_ARG, "lookup %lld is not in 0..%d",
                             (long long)p->lookup, BITNET__MAX_LOOKUP);
@@ -7306,12 +7368,10 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
 static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                       bitnet_stop *why, bitnet_error *err) {
     const bitnet_allocator *a = &c->m->params.allocator;
-    const bitnet_token *prompt;
-    bitnet_token *own = 0;
     bitnet__generation g;
     uint64_t cap = 3 + 3 * (uint64_t)c->m->longest_token;
     bitnet_result r;
-    int32_t i, n_prompt;
+    int32_t i, staged;
     for (i = 0; i < params->n_stop_strings; i++) cap += strlen(params->stop_strings[i]);
     if (cap > INT32_MAX)
         return bitnet__fail(err, BITNET_ERR_LIMIT, "tokens and stop strings need %llu bytes",
@@ -7324,8 +7384,9 @@ static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_param
     g.cap = (size_t)cap;
     g.held = (char *)bitnet__alloc(a, g.cap);
     if (!g.held) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the generated text");
-    r = bitnet__get_prompt(&g, &prompt, &n_prompt, &own);
-    if (r == BITNET_OK) r = bitnet__run_prompt(&g, prompt, n_prompt);
+    if (params->prompt) r = bitnet__stage(c, params->prompt, params->n_prompt, &staged, err);
+    else r = bitnet__stage_text(c, params, &staged, err);
+    if (r == BITNET_OK) r = bitnet__eval_staged(c, staged, 1, params, err);
     if (r == BITNET_OK) r = bitnet__run_tokens(&g);
     c->n_ahead = 0;
     if (params->lookup_stats) {
@@ -7334,7 +7395,6 @@ static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_param
         params->lookup_stats->accepted += g.lookup.accepted;
     }
     if (why) *why = g.why;
-    bitnet__free(a, own);
     bitnet__free(a, g.held);
     return r;
 }

@@ -59,7 +59,6 @@ enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
 static bitnet_model *model; static bitnet_model_info info; static bitnet_ctx *ctx;
 static bitnet_stop why; static bitnet_error err;
-static bitnet_token last, turn[(1 << 20) + 2];    /* sampled, not evaluated; next turn */
 static int n_prompt, n_new, write_error; static double mark, prompt_seconds, new_seconds;
 static char text[1 << 20];             /* the prompt file, or the line that was typed */
 static volatile sig_atomic_t interrupted;
@@ -109,7 +108,7 @@ static int put(const char *s, size_t n) {              /* nonzero: stdout takes 
 
 static int on_text(void *ud, const char *s, size_t n, bitnet_token t) {
     (void)ud;
-    if (t >= 0) last = t, n_new++;
+    if (t >= 0) n_new++;
     return put(s, n) || interrupted;
 }
 
@@ -210,24 +209,21 @@ static int read_prompt(void) {
 
 /* Evaluates gen's prompt, streams what follows, ends it with a newline. */
 static int respond(void) {
-    int32_t before = bitnet_ctx_length(ctx);
     bitnet_result r;
     mark = now();
     r = bitnet_generate(ctx, &gen, &why, &err);
     bar(0, 0);
     if (r == BITNET_OK) new_seconds += now() - mark;
     else if (r != BITNET_ERR_CANCELLED) return fail(1, "%s", err.text);
-    else bitnet_ctx_rewind(ctx, before);
     if (put("\n", !r)) return fail(1, "cannot write the text: %s", strerror(write_error));
     return interrupted ? 130 : -1;
 }
 
-/* A turn begins with what the reply before it left out: its last token, its end if cut off. */
 static int chat(void) {
-    int cap = bitnet_ctx_capacity(ctx), code = -1, n;
+    int cap = bitnet_ctx_capacity(ctx), code = -1;
     const char *line = prompt;
     for (; code < 0; line = 0) {
-        int used = bitnet_ctx_length(ctx), skip = used > 0 || !system_text, before = 0;
+        int skip = bitnet_ctx_length(ctx) > 0 || !system_text;
         bitnet_message messages[2] = {{"system", system_text}, {"user", 0}};
         if (!line) {
             if (isatty(0)) fputs("\n> ", stderr);
@@ -238,13 +234,8 @@ static int chat(void) {
         if (!line) code = ferror(stdin) ? fail(1, "cannot read stdin: %s", strerror(errno)) : 0;
         if (!line || !line[strspn(line, " \t\r\n\v\f")]) continue;
         messages[1].content = line;
-        if (used) turn[before++] = last;
-        if (used && !bitnet_token_is_end(model, last)) turn[before++] = info.eot;
-        n = bitnet_chat_tokenize(model, messages + skip, 2 - skip, BITNET_OPEN_REPLY |
-                                 (used ? 0 : BITNET_ADD_BOS), turn + before, (size_t)cap);
-        if (n < 0) return fail(1, "%s", bitnet_result_text((bitnet_result)n));
-        gen.prompt = turn;
-        gen.n_prompt = before + n;
+        gen.messages = messages + skip;
+        gen.n_messages = 2 - skip;
         code = respond();
         if (code == 130 && isatty(0)) code = -1, interrupted = 0;
         else if (code < 0 && bitnet_ctx_length(ctx) == cap)

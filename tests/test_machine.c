@@ -273,6 +273,30 @@ static bitnet_result mach_generate(machine *x) {
     return r;
 }
 
+/* A turn of a chat. If it fails, all of it but the pending token before it is gone. */
+static bitnet_result mach_reply(machine *x) {
+    static const bitnet_message talk[2] = {{"system", "hell"}, {"user", "hello"}};
+    bitnet_sampler s;
+    bitnet_generate_params p = mach_params(x, &s);
+    bitnet_token pending = -1;
+    bitnet_result r = bitnet_ctx_rewind(x->c, 0);
+    p.max_tokens = 2;
+    if (r == BITNET_OK) r = bitnet_generate(x->c, &p, 0, &x->err);
+    if (r == BITNET_OK) pending = bitnet_ctx_pending(x->c);
+    p.text = 0;
+    p.messages = talk;
+    p.n_messages = 2;
+    if (r == BITNET_OK) {
+        const int32_t before = bitnet_ctx_length(x->c);
+        r = bitnet_generate(x->c, &p, 0, &x->err);
+        if (r && bitnet_ctx_length(x->c) != before) return BITNET_ERR_SELFTEST;
+    }
+    if (r && bitnet_ctx_pending(x->c) != pending) return BITNET_ERR_SELFTEST;
+    mach_note_int(x, bitnet_ctx_length(x->c));
+    mach_note_int(x, bitnet_ctx_pending(x->c));
+    return r;
+}
+
 /* The prompt does not fit, but that is not seen before it is tokenized. */
 static bitnet_result mach_generate_long(machine *x) {
     bitnet_sampler s;
@@ -415,9 +439,11 @@ static void test_tasks_refused(void) {
             mach_refuse(&x, "context", mach_ctx, TEST_MEMORY, BITNET_ERR_MEMORY, 4);
             mach_refuse(&x, "tokenize", mach_tokenize, TEST_MEMORY, BITNET_ERR_MEMORY, 2);
             if (!i) mach_refuse(&x, "chat", mach_chat, TEST_MEMORY, BITNET_ERR_MEMORY, 3);
-            mach_refuse(&x, "generate", mach_generate, TEST_MEMORY, BITNET_ERR_MEMORY, 2);
+            if (!i) mach_refuse(&x, "reply", mach_reply, TEST_MEMORY, BITNET_ERR_MEMORY, 4);
+            if (!i) mach_refuse(&x, "reply", mach_reply, TEST_CALLBACKS, BITNET_ERR_CANCELLED, 4);
+            mach_refuse(&x, "generate", mach_generate, TEST_MEMORY, BITNET_ERR_MEMORY, 1);
             mach_refuse(&x, "generate", mach_generate, TEST_CALLBACKS, BITNET_ERR_CANCELLED, 2);
-            mach_refuse(&x, "a long prompt", mach_generate_long, TEST_MEMORY, BITNET_ERR_MEMORY, 6);
+            mach_refuse(&x, "a long prompt", mach_generate_long, TEST_MEMORY, BITNET_ERR_MEMORY, 3);
         }
         mach_end(&x);
     }
@@ -473,8 +499,8 @@ static bitnet_generate_params listened(listener *l, bitnet_sampler *s) {
     return p;
 }
 
-/* A prompt that is cancelled after any batch, and a text that is stopped after any token: the rest
-   comes as if nothing had been. */
+/* A prompt that is cancelled after any batch, and then given again; a text that is stopped after
+   any token, and gone on with: all comes as if nothing had been. */
 static void test_cancel(void) {
     enum { PROMPT = 11, NEW = 12, BATCH = 4 };
     static const bitnet_token prompt[PROMPT] = {7, 42, 99, 3, 7, 42, 99, 3, 7, 42, 99};
@@ -514,24 +540,15 @@ static void test_cancel(void) {
                 CHECK(!bitnet_ctx_rewind(c, 0));
                 r = bitnet_generate(c, &p, &why, 0);
                 if (way == 1) {
-                    int done = bitnet_ctx_length(c);
                     CHECK(r == BITNET_ERR_CANCELLED && l.n == 0 && s.rng == 11);
-                    CHECK(done == (at == 2 ? PROMPT : (at + 1) * BATCH));
-                    if (done == PROMPT) {              /* nothing is left but to draw */
-                        l.tokens[l.n++] = bitnet_sample(c, &s);
-                        p.prompt = l.tokens;
-                        p.n_prompt = 1;
-                        p.max_tokens--;
-                    } else {
-                        p.prompt += done;
-                        p.n_prompt -= done;
-                    }
+                    CHECK(bitnet_ctx_length(c) == 0 && bitnet_ctx_pending(c) == -1);
+                    CHECK(!bitnet_logits(c, -1) && bitnet_sample(c, 0) == -1);
                     CHECK(!bitnet_generate(c, &p, &why, 0));
                 } else if (way == 2) {
                     CHECK(!r && why == BITNET_STOP_CALLBACK && l.n == at + 1);
                     CHECK(bitnet_ctx_length(c) == PROMPT + at);
-                    p.prompt = &l.tokens[at];
-                    p.n_prompt = 1;
+                    CHECK(bitnet_ctx_pending(c) == l.tokens[at]);
+                    p.prompt = 0;
                     p.max_tokens = NEW - l.n;
                     CHECK(p.max_tokens == 0 || !bitnet_generate(c, &p, &why, 0));
                 }
@@ -612,6 +629,7 @@ typedef struct intruder {
     bitnet_ctx *c;
     bitnet_generate_params gen;
     int allowed, calls, bad, at_once;  /* at_once: in a thread of its own */
+    bitnet_token pending;              /* what the context should say */
 } intruder;
 
 static void intrude(intruder *n) {
@@ -624,6 +642,7 @@ static void intrude(intruder *n) {
     if (bitnet_sample(n->c, 0) != -1) n->bad |= 4;
     if (bitnet_ctx_rewind(n->c, 0) != BITNET_ERR_BUSY) n->bad |= 8;
     if ((bitnet_logits(n->c, -1) != 0) != n->allowed) n->bad |= 16;
+    if (bitnet_ctx_pending(n->c) != n->pending) n->bad |= 32;
     bitnet_ctx_free(n->c);
 }
 
@@ -661,13 +680,14 @@ static void intrude_pool(void *ud, int jobs, void (*job)(void *arg, int i), void
     while (jobs-- > 0) job(arg, jobs);
 }
 static int intrude_text(void *ud, const char *text, size_t n, bitnet_token t) {
-    (void)text, (void)n, (void)t;
+    (void)text, (void)n;
+    if (t >= 0) ((intruder *)ud)->pending = t;
     intrude_any(ud, 1);
+    ((intruder *)ud)->pending = -1;    /* it is evaluated next */
     return 0;
 }
 static int intrude_progress(void *ud, int32_t done, int32_t total) {
-    (void)done, (void)total;
-    intrude_any(ud, 1);
+    intrude_any(ud, done == total);    /* before, there are no logits */
     return 0;
 }
 
@@ -695,6 +715,7 @@ static void test_busy(void) {
             memset(&p, 0, sizeof p);
             memset(&gen, 0, sizeof gen);
             n.at_once = at_once;
+            n.pending = -1;
             gen.prompt = prompt;
             gen.n_prompt = 7;
             gen.max_tokens = 3;
@@ -1004,6 +1025,7 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     static const char *const stops[2] = {"x", 0};
     bitnet_ctx *out = (bitnet_ctx *)(void *)&prompt;
     bitnet_generate_params p;
+    bitnet_message msg = {0, 0};
     bitnet_sampler s;
     bitnet_error err;
     SAYS(0, bitnet_ctx_bytes(0, 0));
@@ -1013,6 +1035,7 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     WRONG(bitnet_ctx_create(m, 0, 0, 0));
     DOES(bitnet_ctx_free(0));
     SAYS(0, bitnet_ctx_length(0));
+    SAYS(-1, bitnet_ctx_pending(0));
     SAYS(0, bitnet_ctx_capacity(0));
     SAYS(0, bitnet_ctx_threads(0));
     SAYS(0, bitnet_ctx_exact_rows(0));
@@ -1032,6 +1055,12 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     WRONG(bitnet_generate(c, 0, 0, &err));
     WRONG(bitnet_generate(c, &p, 0, &err));
     CHECK(strstr(err.text, "no prompt"));
+    p.messages = &msg;
+    WRONG(bitnet_generate(c, &p, 0, &err));
+    p.n_messages = 1;
+    WRONG(bitnet_generate(c, &p, 0, &err));
+    CHECK(strstr(err.text, "message 0") && bitnet_ctx_length(c) == 2);
+    p.messages = 0;
     p.prompt = prompt;
     p.n_prompt = 2;
     p.max_tokens = 1;
@@ -1350,9 +1379,12 @@ static void test_generate_numbers(void) {
     p.ignore_end = 1;
     CHECK(!bitnet_generate(c, &p, &why, &err) && why == BITNET_STOP_LENGTH);
     CHECK(bitnet_ctx_length(c) == 8 && c->history[0] == g.bos);
-    CHECK(bitnet_generate(c, &p, &why, &err) == BITNET_ERR_ARG && strstr(err.text, "no tokens"));
+    CHECK(bitnet_generate(c, &p, &why, &err) == BITNET_ERR_FULL && strstr(err.text, "1 tokens"));
     p.text = "h";
     CHECK(bitnet_generate(c, &p, &why, &err) == BITNET_ERR_FULL && bitnet_ctx_length(c) == 8);
+    CHECK(!bitnet_ctx_rewind(c, 8));
+    p.text = "";
+    CHECK(bitnet_generate(c, &p, &why, &err) == BITNET_ERR_ARG && strstr(err.text, "no prompt"));
     bitnet_ctx_free(c);
     bitnet_model_free(m);
     gb_free_model(&g);
