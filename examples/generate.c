@@ -71,6 +71,7 @@ static int interrupt_ignored;          /* SIGINT was, when the program was start
 static volatile sig_atomic_t interrupted;
 
 static int n_prompt, n_new;            /* tokens, for the statistics */
+static int n_replies;
 static double prompt_seconds, new_seconds, started;
 
 static double now(void) {              /* seconds */
@@ -1008,6 +1009,7 @@ static bitnet_result stream(void) {
 static int respond(void) {
     int32_t before = n_new;
     bitnet_result r;
+    n_replies++;
     interrupted = 0;
     catch_interrupt(on_interrupt_writing);
     hide_keys();
@@ -1102,7 +1104,7 @@ static int converse(void) {
         if (!refused) code = respond();
     }
     while (code == GO_ON || (code == 130 && isatty(0))) {
-        if (single_turn && n_turns > 0) break;
+        if (single_turn && n_replies > 0) break;
         code = next_line(&refused);
     }
     if (code == GO_ON) code = 0;
