@@ -855,9 +855,6 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
   #include <stdio.h>
   #define BITNET_VSNPRINTF vsnprintf
 #endif
-#ifndef BITNET_NO_STDIO
-  #include <stdio.h>
-#endif
 
 /* Floats must mean the same everywhere: see DETERMINISM at the top. */
 #if defined(__FAST_MATH__) || defined(_M_FP_FAST)
@@ -875,6 +872,14 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
   #pragma fp_contract(off)
 #endif
 
+/* Compilers whose intrinsics and atomics we know, without those that only take gcc's name. All
+   others make plain C of it, without threads. */
+#if (defined(__GNUC__) || defined(__clang__) || defined(_MSC_VER)) && !defined(__TINYC__) && \
+    !defined(__PCC__)
+  #define BITNET__KNOWN_COMPILER 1
+#else
+  #define BITNET__KNOWN_COMPILER 0
+#endif
 #if defined(__x86_64__) || defined(__i386__) || defined(_M_X64) || defined(_M_IX86)
   #define BITNET__ARCH_X86 1
 #else
@@ -895,24 +900,30 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
   #define BITNET__ARCH_WASM 0
 #endif
 
-#if !defined(BITNET_NO_STDIO) && !defined(BITNET_NO_MMAP)
+#ifndef BITNET_NO_STDIO
   #if defined(_WIN32)
-    #define BITNET__MMAP_WIN32 1
+    #define BITNET__FILES_WIN32 1
   #elif defined(__unix__) || defined(__APPLE__)
-    #if !defined(__EMSCRIPTEN__)
-      #define BITNET__MMAP_POSIX 1
-    #endif
+    #define BITNET__FILES_POSIX 1
+  #endif
+#endif
+#ifndef BITNET_NO_MMAP
+  #if defined(BITNET__FILES_WIN32)
+    #define BITNET__MMAP_WIN32 1
+  #elif defined(BITNET__FILES_POSIX) && !defined(__EMSCRIPTEN__)
+    #define BITNET__MMAP_POSIX 1
   #endif
 #endif
 #ifndef BITNET_NO_THREADS
-  #if defined(_WIN32)
+  #if !BITNET__KNOWN_COMPILER
+  #elif defined(_WIN32)
     #define BITNET__THREADS_WIN32 1
   #elif defined(__EMSCRIPTEN__) && !defined(__EMSCRIPTEN_PTHREADS__)   /* without -pthread */
   #elif defined(__unix__) || defined(__APPLE__)
     #define BITNET__THREADS_POSIX 1
   #endif
 #endif
-#if defined(BITNET__MMAP_WIN32) || defined(BITNET__THREADS_WIN32) || \
+#if defined(BITNET__FILES_WIN32) || defined(BITNET__THREADS_WIN32) || \
     (defined(_WIN32) && BITNET__ARCH_ARM)
   #ifndef WIN32_LEAN_AND_MEAN
     #define WIN32_LEAN_AND_MEAN
@@ -924,11 +935,17 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
   #endif
   #include <windows.h>
 #endif
-#ifdef BITNET__MMAP_POSIX
+#ifdef BITNET__FILES_POSIX
+  #include <errno.h>
   #include <fcntl.h>
-  #include <sys/mman.h>
   #include <sys/stat.h>
   #include <unistd.h>
+#elif !defined(BITNET_NO_STDIO) && !defined(BITNET__FILES_WIN32)
+  #include <errno.h>
+  #include <stdio.h>
+#endif
+#ifdef BITNET__MMAP_POSIX
+  #include <sys/mman.h>
 #endif
 #ifdef BITNET__THREADS_POSIX
   #include <pthread.h>
@@ -1055,6 +1072,31 @@ static void bitnet__format(char buf[BITNET__TEXT], const char *format, ...) {
     BITNET_VSNPRINTF(buf, (int)BITNET__TEXT, format, args);
     va_end(args);
 }
+
+/* Why the last call of the system failed, in its words: "No such file or directory". */
+#if defined(BITNET__FILES_WIN32)
+static void bitnet__system_reason(char buf[BITNET__TEXT]) {
+    const DWORD code = GetLastError();
+    WCHAR wide[BITNET__TEXT / 3];          /* a unit of UTF-16 is 3 bytes of UTF-8 at most */
+    DWORD n = FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS |
+                             FORMAT_MESSAGE_MAX_WIDTH_MASK, 0, code, 0, wide,
+                             BITNET__TEXT / 3, 0);
+    int size;
+    while (n > 0 && (wide[n - 1] == ' ' || wide[n - 1] == '.')) n--;
+    size = WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, buf, BITNET__TEXT - 1, 0, 0);
+    buf[size] = 0;
+    if (size <= 0) bitnet__format(buf, "error %lu of the system", (unsigned long)code);
+}
+#elif !defined(BITNET_NO_STDIO)
+static void bitnet__system_reason(char buf[BITNET__TEXT]) {
+    const int code = errno;
+  #if defined(__APPLE__) || defined(__FreeBSD__) || defined(__NetBSD__) || defined(__OpenBSD__)
+    if (strerror_r(code, buf, BITNET__TEXT)) bitnet__format(buf, "error %d of the system", code);
+  #else                                    /* glibc, musl and bionic: any thread may call it */
+    bitnet__format(buf, "%s", code ? strerror(code) : "the system gives no reason");
+  #endif
+}
+#endif
 
 /* Order of two strings: by bytes, a prefix before what it begins. */
 static int bitnet__compare(const uint8_t *a, size_t a_len, const uint8_t *b, size_t b_len) {
@@ -1580,23 +1622,26 @@ static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
 /* The kernel headers: each defines BITNET__HAVE_SIMD, its tables, and a list of them, best first.
    */
 #define BITNET__KERNEL_ABI 3
-#if !defined(BITNET_NO_SIMD) && defined(__has_include)
+#if !defined(BITNET_NO_SIMD) && BITNET__KNOWN_COMPILER
   #if BITNET__ARCH_X86
-    #if __has_include("bitnet_kernels_x86.h")
-      #include "bitnet_kernels_x86.h"
-    #endif
+    #define BITNET__KERNEL_HEADER "bitnet_kernels_x86.h"
   #elif BITNET__ARCH_ARM && !(defined(BITNET_NO_NEON) && defined(BITNET_NO_DOTPROD))
-    #if __has_include("bitnet_kernels_arm.h")
-      #include "bitnet_kernels_arm.h"
-    #endif
+    #define BITNET__KERNEL_HEADER "bitnet_kernels_arm.h"
   #elif BITNET__ARCH_WASM
-    #if __has_include("bitnet_kernels_wasm.h")
-      #include "bitnet_kernels_wasm.h"
-    #endif
+    #define BITNET__KERNEL_HEADER "bitnet_kernels_wasm.h"
+  #endif
+#endif
+#if defined(BITNET__KERNEL_HEADER) && defined(__has_include)
+  #if __has_include(BITNET__KERNEL_HEADER)
+    #include BITNET__KERNEL_HEADER
   #endif
 #endif
 #if defined(BITNET_REQUIRE_SIMD) && !defined(BITNET__HAVE_SIMD)
   #error "bitnet.h: no kernel header for this CPU found next to bitnet.h"
+#elif defined(BITNET__KERNEL_HEADER) && !defined(BITNET__HAVE_SIMD)
+  #define BITNET__SLOW BITNET__KERNEL_HEADER " was not found beside bitnet.h: plain C, several " \
+                       "times slower"
+  #pragma message(BITNET__SLOW " (BITNET_NO_SIMD if that is meant)")
 #endif
 #ifndef BITNET__HAVE_SIMD
   #define BITNET__KERNEL_TABLES        /* none */
@@ -2918,7 +2963,7 @@ typedef struct bitnet__source {
     const uint8_t *data;
     uint64_t size, have;
     bitnet_io io;                      /* io.read_fn 0: data is the whole file */
-    void *map, *stream;                /* a file of ours, mapped or a FILE; else 0 */
+    void *map, *file;                  /* a file of ours, mapped, or open to be read; else 0 */
 } bitnet__source;
 
 typedef struct bitnet__gguf {
@@ -2948,12 +2993,27 @@ static uint32_t bitnet__value_size(uint32_t type) {
     return type < BITNET__N_VALUE_TYPES ? sizes[type] : 0;
 }
 
+/* Reads n bytes at an offset through io; if that fails, why says so in words. */
+static bitnet_result bitnet__source_read(const bitnet__source *src, uint64_t at, void *dst,
+                                         size_t n, char why[BITNET__TEXT]) {
+    const bitnet_result r = src->io.read_fn(src->io.ud, at, dst, n);
+#ifndef BITNET_NO_STDIO
+    if (r == BITNET_ERR_IO && src->file) {
+        bitnet__system_reason(why);
+        return r;
+    }
+#endif
+    bitnet__format(why, "%s", bitnet_result_text(r));
+    return r;
+}
+
 /* Makes [0, end) of the file available at src->data; end <= src->size. Doubles the buffer, so that
    a header of n bytes costs at most 2 n bytes and log n reads. While it is copied both buffers are
    held: small files, whose records may take over twice their size, come at once. */
 static bitnet_result bitnet__source_need(bitnet__source *src, const bitnet_allocator *a,
                                          uint64_t end, bitnet_error *err) {
     uint64_t want = src->have >= 32768 ? src->have * 2 : src->size <= 262144 ? src->size : 65536;
+    char why[BITNET__TEXT];
     uint8_t *p;
     bitnet_result r;
     if (end <= src->have) return BITNET_OK;
@@ -2964,12 +3024,12 @@ static bitnet_result bitnet__source_need(bitnet__source *src, const bitnet_alloc
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a header of %llu bytes",
                             (unsigned long long)want);
     if (src->have) memcpy(p, src->data, (size_t)src->have);
-    r = src->io.read_fn(src->io.ud, src->have, p + src->have, (size_t)(want - src->have));
+    r = bitnet__source_read(src, src->have, p + src->have, (size_t)(want - src->have), why);
     if (r != BITNET_OK) {
         bitnet__free(a, p);
         return bitnet__fail(err, r, "reading %llu bytes at offset %llu: %s",
                             (unsigned long long)(want - src->have),
-                            (unsigned long long)src->have, bitnet_result_text(r));
+                            (unsigned long long)src->have, why);
     }
     bitnet__free(a, (void *)(uintptr_t)src->data);
     src->data = p;
@@ -3383,10 +3443,11 @@ static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, bitnet_error 
         const uint8_t *p = slice;
         const uint64_t n = src->size - at < sizeof slice ? src->size - at : sizeof slice;
         if (src->io.read_fn) {
-            const bitnet_result r = src->io.read_fn(src->io.ud, at, slice, (size_t)n);
+            char why[BITNET__TEXT];
+            const bitnet_result r = bitnet__source_read(src, at, slice, (size_t)n, why);
             if (r != BITNET_OK)
                 return bitnet__fail(err, r, "reading behind the last tensor, at offset %llu: %s",
-                                    (unsigned long long)at, bitnet_result_text(r));
+                                    (unsigned long long)at, why);
         } else p = src->data + at;
         for (i = 0; i < n; i++)
             if (p[i])
@@ -3569,118 +3630,267 @@ static bitnet_result bitnet__source_io(const bitnet_io *io, bitnet__source *src,
     return BITNET_OK;
 }
 
-#ifdef BITNET__MMAP_POSIX
-static void bitnet__unmap(void *map, uint64_t size) { munmap(map, (size_t)size); }
-#elif defined(BITNET__MMAP_WIN32)
-static void bitnet__unmap(void *map, uint64_t size) { (void)size; UnmapViewOfFile(map); }
+/* ---- files ----
+
+   An open file is a void *, because it is the ud of a bitnet_io. It is read at offsets of 64 bits,
+   and nothing in it changes then, so that any number of threads can read it at once. Only what is
+   left when a system is neither POSIX nor Windows has a position, and one thread at a time. */
+
+#ifdef BITNET_NO_STDIO
+static void bitnet__file_close(void *file) { (void)file; }
 #else
-static void bitnet__unmap(void *map, uint64_t size) { (void)map; (void)size; }
+
+#define BITNET__MAX_READ (1 << 24)     /* bytes; some systems refuse more than 31 bits at once */
+
+static bitnet_result bitnet__cannot_open(const char *path, bitnet_error *err) {
+    char why[BITNET__TEXT];
+    bitnet__system_reason(why);
+    return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s': %s", path, why);
+}
+
+#if defined(BITNET__FILES_POSIX)
+
+/* glibc's usual functions have offsets of 32 bits on 32-bit systems, and strict C hides pread,
+   unless macros are defined before its first header, which may have been the user's. Those of 64
+   bits are always there, if perhaps not declared. */
+#if defined(__GLIBC__) && !defined(__UCLIBC__)
+  #ifndef __USE_LARGEFILE64
+extern int open64(const char *path, int flags, ...);
+extern __off64_t lseek64(int fd, __off64_t offset, int whence);
+extern ssize_t pread64(int fd, void *buf, size_t n, __off64_t offset);
+  #endif
+  #define BITNET__64(name) name##64
+typedef __off64_t bitnet__offset;
+#else
+  #define BITNET__64(name) name
+typedef off_t bitnet__offset;
+#endif
+#if defined(O_CLOEXEC)
+  #define BITNET__CLOEXEC O_CLOEXEC
+#elif defined(__O_CLOEXEC)             /* glibc in strict C */
+  #define BITNET__CLOEXEC __O_CLOEXEC
+#else
+  #define BITNET__CLOEXEC 0
 #endif
 
-#ifndef BITNET_NO_STDIO
+/* A descriptor is kept as a pointer plus 1: 0 is no file. */
+static int bitnet__fd(void *file) { return (int)((intptr_t)file - 1); }
 
-#if defined(BITNET__MMAP_POSIX)
-/* Maps the file read-only. *map 0 with BITNET_OK: it cannot be mapped (a pipe, say), read it. */
-static bitnet_result bitnet__map_file(const char *path, void **map, uint64_t *size,
-                                      bitnet_error *err) {
+static void bitnet__file_close(void *file) {
+    if (file) close(bitnet__fd(file));
+}
+
+/* O_NONBLOCK: opening a pipe would wait for its writer. fstat fails for what is too large for its
+   st_size, which is then no pipe. */
+static bitnet_result bitnet__file_open(const char *path, int shared, void **file, uint64_t *size,
+                                       bitnet_error *err) {
+    bitnet__offset end;
     struct stat st;
-    int fd = open(path, O_RDONLY);
-    *map = 0;
-    if (fd < 0) return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
-    if (!fstat(fd, &st) && S_ISDIR(st.st_mode)) {
-        close(fd);
+    int fd, other;
+    (void)shared;
+    do fd = BITNET__64(open)(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | BITNET__CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) return bitnet__cannot_open(path, err);
+    if (!BITNET__CLOEXEC) fcntl(fd, F_SETFD, FD_CLOEXEC);
+    other = !fstat(fd, &st) && !S_ISREG(st.st_mode);
+    end = other ? -1 : BITNET__64(lseek)(fd, 0, SEEK_END);
+    if (end >= 0) {
+        *file = (void *)((intptr_t)fd + 1);
+        *size = (uint64_t)end;
+        return BITNET_OK;
+    }
+    if (other)
+        bitnet__fail(err, BITNET_ERR_IO, "'%.120s' is %s", path,
+                     S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
+    else bitnet__cannot_open(path, err);
+    close(fd);
+    return BITNET_ERR_IO;
+}
+
+static bitnet_result bitnet__file_read(void *ud, uint64_t offset, void *dst, size_t n) {
+    uint8_t *p = (uint8_t *)dst;
+    while (n > 0) {
+        const ssize_t got = BITNET__64(pread)(bitnet__fd(ud), p,
+                                              n < BITNET__MAX_READ ? n : BITNET__MAX_READ,
+                                              (bitnet__offset)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return BITNET_ERR_IO;
+        if (got == 0) return BITNET_ERR_TRUNCATED;     /* shorter than it was */
+        p += got;
+        n -= (size_t)got;
+        offset += (uint64_t)got;
+    }
+    return BITNET_OK;
+}
+
+#elif defined(BITNET__FILES_WIN32)
+
+static void bitnet__file_close(void *file) {
+    if (file) CloseHandle((HANDLE)file);
+}
+
+/* Closes h, but keeps the reason why something failed. */
+static void bitnet__close_failed(HANDLE h) {
+    const DWORD code = GetLastError();
+    CloseHandle(h);
+    SetLastError(code);
+}
+
+/* CreateFileW finds no word for directories but "access denied". */
+static int bitnet__is_directory(const WCHAR *path) {
+    const DWORD code = GetLastError(), found = GetFileAttributesW(path);
+    SetLastError(code);
+    return found != INVALID_FILE_ATTRIBUTES && (found & FILE_ATTRIBUTE_DIRECTORY);
+}
+
+/* shared 1: others may write to it meanwhile. */
+static bitnet_result bitnet__file_open(const char *path, int shared, void **file, uint64_t *size,
+                                       bitnet_error *err) {
+    const DWORD share = FILE_SHARE_READ | (shared ? FILE_SHARE_WRITE | FILE_SHARE_DELETE : 0);
+    WCHAR wide[1024];
+    LARGE_INTEGER n;
+    HANDLE h;
+    if (!MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, 1024)) {
+        if (GetLastError() == ERROR_NO_UNICODE_TRANSLATION)
+            return bitnet__fail(err, BITNET_ERR_ARG, "the path '%.120s' is not UTF-8", path);
+        SetLastError(ERROR_FILENAME_EXCED_RANGE);
+        return bitnet__cannot_open(path, err);
+    }
+    h = CreateFileW(wide, GENERIC_READ, share, 0, OPEN_EXISTING, 0, 0);
+    if (h == INVALID_HANDLE_VALUE) {
+        if (!bitnet__is_directory(wide)) return bitnet__cannot_open(path, err);
         return bitnet__fail(err, BITNET_ERR_IO, "'%.120s' is a directory", path);
     }
-    if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0 &&
-        (uint64_t)st.st_size <= SIZE_MAX) {
-        void *p = mmap(0, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p != MAP_FAILED) {
-            *map = p;
-            *size = (uint64_t)st.st_size;
-        }
+    if (GetFileType(h) != FILE_TYPE_DISK) {
+        CloseHandle(h);
+        return bitnet__fail(err, BITNET_ERR_IO, "'%.120s' is not a regular file", path);
     }
-    close(fd);
-    return BITNET_OK;
-}
-#elif defined(BITNET__MMAP_WIN32)
-static bitnet_result bitnet__map_file(const char *path, void **map, uint64_t *size,
-                                      bitnet_error *err) {
-    LARGE_INTEGER n;
-    HANDLE mapping;
-    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ, 0, OPEN_EXISTING, 0, 0);
-    *map = 0;
-    if (file == INVALID_HANDLE_VALUE)
-        return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
-    if (GetFileSizeEx(file, &n) && n.QuadPart > 0 && (uint64_t)n.QuadPart <= SIZE_MAX) {
-        mapping = CreateFileMappingA(file, 0, PAGE_READONLY, 0, 0, 0);
-        if (mapping) {
-            *map = MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, 0);
-            *size = (uint64_t)n.QuadPart;
-            CloseHandle(mapping);
-        }
+    if (!GetFileSizeEx(h, &n)) {
+        bitnet__close_failed(h);
+        return bitnet__cannot_open(path, err);
     }
-    CloseHandle(file);
+    *file = h;
+    *size = (uint64_t)n.QuadPart;
     return BITNET_OK;
 }
-#else
-static bitnet_result bitnet__map_file(const char *path, void **map, uint64_t *size,
-                                      bitnet_error *err) {
-    (void)path; (void)size; (void)err;
-    *map = 0;
-    return BITNET_OK;
-}
-#endif
 
-/* bitnet_io over a FILE. long is 32 bits on some systems: such a file has to be under 2 GB there.
-   */
+static bitnet_result bitnet__file_read(void *ud, uint64_t offset, void *dst, size_t n) {
+    uint8_t *p = (uint8_t *)dst;
+    while (n > 0) {
+        OVERLAPPED at;                 /* where to read; the file is not asynchronous for it */
+        DWORD got = 0;
+        memset(&at, 0, sizeof at);
+        at.Offset = (DWORD)(offset & 0xFFFFFFFFu);
+        at.OffsetHigh = (DWORD)(offset >> 32);
+        if (!ReadFile((HANDLE)ud, p, (DWORD)(n < BITNET__MAX_READ ? n : BITNET__MAX_READ), &got,
+                      &at))
+            return GetLastError() == ERROR_HANDLE_EOF ? BITNET_ERR_TRUNCATED : BITNET_ERR_IO;
+        if (got == 0) return BITNET_ERR_TRUNCATED;     /* shorter than it was */
+        p += got;
+        n -= got;
+        offset += got;
+    }
+    return BITNET_OK;
+}
+
+#else
+
+static void bitnet__file_close(void *file) {
+    if (file) fclose((FILE *)file);
+}
+
+/* ISO C: files of less than LONG_MAX bytes. */
+static bitnet_result bitnet__file_open(const char *path, int shared, void **file, uint64_t *size,
+                                       bitnet_error *err) {
+    FILE *f;
+    long end = -1;
+    (void)shared;
+    errno = 0;                         /* fopen need not set it */
+    f = fopen(path, "rb");
+    if (f && (fseek(f, 0, SEEK_END) || (end = ftell(f)) == LONG_MAX)) end = -1;
+    if (end < 0) {
+        bitnet__cannot_open(path, err);
+        bitnet__file_close(f);
+        return BITNET_ERR_IO;
+    }
+    *file = f;
+    *size = (uint64_t)end;
+    return BITNET_OK;
+}
+
 static bitnet_result bitnet__file_read(void *ud, uint64_t offset, void *dst, size_t n) {
     FILE *f = (FILE *)ud;
+    errno = 0;
     if (offset > LONG_MAX || fseek(f, (long)offset, SEEK_SET)) return BITNET_ERR_IO;
     if (fread(dst, 1, n, f) == n) return BITNET_OK;
     return feof(f) ? BITNET_ERR_TRUNCATED : BITNET_ERR_IO;     /* shorter than it was */
 }
 
+#endif
+
+/* The whole file in memory, or 0: then it is to be read. */
+#if defined(BITNET__MMAP_POSIX)
+static void *bitnet__file_map(void *file, size_t size) {
+    void *p = mmap(0, size, PROT_READ, MAP_PRIVATE, bitnet__fd(file), 0);
+    return p == MAP_FAILED ? 0 : p;
+}
+#elif defined(BITNET__MMAP_WIN32)
+static void *bitnet__file_map(void *file, size_t size) {
+    HANDLE mapping = CreateFileMappingW((HANDLE)file, 0, PAGE_READONLY, 0, 0, 0);
+    void *p = mapping ? MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, size) : 0;
+    if (mapping) CloseHandle(mapping);
+    return p;
+}
+#else
+static void *bitnet__file_map(void *file, size_t size) {
+    (void)file; (void)size;
+    return 0;
+}
+#endif
+
 /* copy 1: it is read, even where it could be mapped. */
 static bitnet_result bitnet__source_file(const char *path, int copy, bitnet__source *src,
                                          bitnet_error *err) {
     bitnet_result r;
-    long size;
-    FILE *f;
     memset(src, 0, sizeof *src);
     if (!path) return bitnet__fail(err, BITNET_ERR_ARG, "there is no path");
-    r = copy ? BITNET_OK : bitnet__map_file(path, &src->map, &src->size, err);
+    r = bitnet__file_open(path, copy, &src->file, &src->size, err);
     if (r != BITNET_OK) return r;
+    if (!copy && src->size > 0 && src->size <= SIZE_MAX)
+        src->map = bitnet__file_map(src->file, (size_t)src->size);
     if (src->map) {
+        bitnet__file_close(src->file);
+        src->file = 0;
         src->data = (const uint8_t *)src->map;
         src->have = src->size;
         return BITNET_OK;
     }
-    f = fopen(path, "rb");
-    if (!f) return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s'", path);
-    if (fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0 || size == LONG_MAX) {
-        fclose(f);
-        return bitnet__fail(err, BITNET_ERR_IO, "cannot seek in '%.120s'", path);
-    }
-    src->stream = f;
-    src->size = src->io.size = (uint64_t)size;
+    src->io.size = src->size;
     src->io.read_fn = bitnet__file_read;
-    src->io.ud = f;
+    src->io.ud = src->file;
     return BITNET_OK;
 }
 
 #endif /* BITNET_NO_STDIO */
 
-static void bitnet__source_close_stream(bitnet__source *src) {
-#ifndef BITNET_NO_STDIO
-    if (src->stream) fclose((FILE *)src->stream);
+static void bitnet__unmap(void *map, uint64_t size) {
+#if defined(BITNET__MMAP_POSIX)
+    munmap(map, (size_t)size);
+#elif defined(BITNET__MMAP_WIN32)
+    UnmapViewOfFile(map);
 #endif
-    src->stream = 0;
+    (void)map; (void)size;
+}
+
+static void bitnet__source_close_file(bitnet__source *src) {
+    bitnet__file_close(src->file);
+    src->file = 0;
 }
 
 static void bitnet__source_close(bitnet__source *src, const bitnet_allocator *a) {
     if (src->io.read_fn && src->data) bitnet__free(a, (void *)(uintptr_t)src->data);
     if (src->map) bitnet__unmap(src->map, src->size);
-    bitnet__source_close_stream(src);
+    bitnet__source_close_file(src);
 }
 
 static void bitnet__gguf_free(bitnet__gguf *g, const bitnet_allocator *a) {
@@ -3872,13 +4082,14 @@ static bitnet_result bitnet__tensor_bytes(bitnet_model *m, const bitnet__tensor 
                             (int)t->name_len, (const char *)src->data + t->name,
                             (unsigned long long)t->size);
     for (done = 0; done < t->size; done += n) {
+        char why[BITNET__TEXT];
         bitnet_result r;
         n = t->size - done < 4194304 ? t->size - done : 4194304;
-        r = src->io.read_fn(src->io.ud, t->offset + done, p + done, (size_t)n);
+        r = bitnet__source_read(src, t->offset + done, p + done, (size_t)n, why);
         if (r != BITNET_OK)
             return bitnet__fail(err, r, "reading tensor '%.*s' at offset %llu: %s",
                                 (int)t->name_len, (const char *)src->data + t->name,
-                                (unsigned long long)(t->offset + done), bitnet_result_text(r));
+                                (unsigned long long)(t->offset + done), why);
         m->bytes_read += n;
         r = bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
         if (r != BITNET_OK) return r;
@@ -4516,6 +4727,9 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
                    m->kernels.pack ? "TL2" : "I2_S");
     bitnet__log_text(m, BITNET_LOG_INFO, text);
+#ifdef BITNET__SLOW
+    if (!m->params.kernels) bitnet__log_text(m, BITNET_LOG_WARNING, BITNET__SLOW);
+#endif
     return BITNET_OK;
 }
 
@@ -4554,7 +4768,7 @@ static bitnet_result bitnet__load(bitnet__source *src, const bitnet_model_params
         bitnet_model_free(m);
         return r;
     }
-    bitnet__source_close_stream(&m->gguf.src);     /* all has been read */
+    bitnet__source_close_file(&m->gguf.src);       /* all has been read */
     *out = m;
     return BITNET_OK;
 }
@@ -7821,6 +8035,7 @@ BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_
 BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
                                           uint64_t at, void *dst, size_t n, bitnet_error *err) {
     const bitnet__source *src;
+    char why[BITNET__TEXT];
     bitnet_result r;
     if (!g || !t || !dst || at > t->size || n > t->size - at || t->offset > g->file.src.size ||
         t->size > g->file.src.size - t->offset)
@@ -7831,11 +8046,10 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
         memcpy(dst, src->data + t->offset + at, n);
         return BITNET_OK;
     }
-    r = src->io.read_fn(src->io.ud, t->offset + at, dst, n);
+    r = bitnet__source_read(src, t->offset + at, dst, n, why);
     if (r == BITNET_OK) return r;
     return bitnet__fail(err, r, "tensor '%.64s': reading %llu bytes at offset %llu: %s", t->name,
-                        (unsigned long long)n, (unsigned long long)(t->offset + at),
-                        bitnet_result_text(r));
+                        (unsigned long long)n, (unsigned long long)(t->offset + at), why);
 }
 
 /* ---- writing ---- */
@@ -8697,15 +8911,21 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #elif defined(_MSC_VER) && (_MSC_VER < 1930 || defined(_M_FP_CONTRACT))   /* as it was before */
   #pragma fp_contract(on)
 #endif
+#undef BITNET__64
 #undef BITNET__ARCH_ARM
 #undef BITNET__ARCH_WASM
 #undef BITNET__ARCH_X86
 #undef BITNET__BOTH
+#undef BITNET__CLOEXEC
 #undef BITNET__DEFINE_DOTROWS
 #undef BITNET__DEFINE_MIXROWS
+#undef BITNET__FILES_POSIX
+#undef BITNET__FILES_WIN32
 #undef BITNET__HAVE_SIMD
 #undef BITNET__KERNEL_ABI
+#undef BITNET__KERNEL_HEADER
 #undef BITNET__KERNEL_TABLES
+#undef BITNET__KNOWN_COMPILER
 #undef BITNET__LANES
 #undef BITNET__LEAN
 #undef BITNET__MAX_ALIGNMENT
@@ -8716,6 +8936,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__MAX_KEY_NAME
 #undef BITNET__MAX_LOOKUP
 #undef BITNET__MAX_NESTING
+#undef BITNET__MAX_READ
 #undef BITNET__MAX_ROW
 #undef BITNET__MAX_TENSORS
 #undef BITNET__MAX_TENSOR_NAME
@@ -8729,6 +8950,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__OWN_THREADS
 #undef BITNET__SAME
 #undef BITNET__SCALAR_ENTRIES
+#undef BITNET__SLOW
 #undef BITNET__TEXT
 #undef BITNET__THREADS_POSIX
 #undef BITNET__THREADS_WIN32

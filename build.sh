@@ -171,6 +171,7 @@ missing_packages() {
     have gcc || echo gcc libc6-dev
     have g++ || echo g++
     have clang || echo clang
+    have tcc || echo tcc
     have clang-tidy || echo clang-tidy
     have cppcheck || echo cppcheck
     have python3 || echo python3

@@ -82,6 +82,7 @@ same g++ -std=c++11 -O0
 same g++ -std=c++20 -O1
 same clang++ -std=c++20 -O0 -fsigned-char
 same clang++ -std=c++11 -O2
+same tcc -std=c99                                   # neither atomics nor intrinsics
 for c in "gcc c99 c11 c17 c2x" "clang c99 c11 c17 c2x" "clang-19 c99 c11 c17 c23" \
     "g++ c++11 c++14 c++17 c++20" "clang++ c++11 c++14 c++17 c++20" \
     "aarch64-linux-gnu-gcc c2x" "arm-linux-gnueabihf-gcc c2x" "s390x-linux-gnu-gcc c2x" \
@@ -170,8 +171,8 @@ else skip "after windows.h: x86_64-w64-mingw32-gcc is not installed"; fi
 # Their branches as clang parses them, with declarations in the place of their headers. Without its
 # name clang takes MSVC's own branches; then it needs the instructions from the command line.
 mkdir -p $dir/foreign/sys
-for header in stdio stdlib string windows pthread fcntl unistd malloc setjmp sys/mman sys/stat \
-    sys/sysctl; do
+for header in stdio stdlib string errno windows pthread fcntl unistd malloc setjmp sys/mman \
+    sys/stat sys/sysctl; do
     echo '#include "foreign.h"' >$dir/foreign/$header.h
 done
 # foreign TARGET FLAGS...
@@ -215,7 +216,49 @@ done
 
 mkdir -p $dir/alone
 cp bitnet.h $dir/alone
-expect "bitnet.h without kernel headers" $CC -std=c99 $STRICT -fsyntax-only -I$dir/alone -c $dir/impl.c -o $dir/o.o
+# notes WANTED NAME COMPILER FLAGS...: says 1 or 0 times that the kernel header is missing; no error.
+notes() {
+    wanted=$1 what=$2
+    shift 2
+    command -v "$1" >/dev/null 2>&1 || { skip "$what: $1 is not installed"; return; }
+    case $1 in *++*) file=$dir/impl.cc ;; *) file=$dir/impl.c ;; esac
+    expect "$what compiles: $*" "$@" $STRICT -fsyntax-only $file
+    cp $dir/out $dir/notes
+    found=0
+    ! grep -q "$header was not found beside bitnet.h" $dir/notes || found=1
+    expect "$what, notes: $*" [ $found -eq $wanted ]
+}
+header=bitnet_kernels_$family.h missing=1
+[ $family != none ] || missing=0
+for c in "$CC -std=c99" "clang -std=c99" g++ clang++; do
+    notes $missing "bitnet.h alone" $c -I$dir/alone
+    notes 0 "bitnet.h alone, BITNET_NO_SIMD" $c -DBITNET_NO_SIMD -I$dir/alone
+    notes 0 "bitnet.h with its kernels" $c -I.
+done
+header=bitnet_kernels
+notes 0 "bitnet.h alone on a CPU without kernels" s390x-linux-gnu-gcc -I$dir/alone
+cat >$dir/log.c <<'EOF'
+#define BITNET_IMPLEMENTATION
+#include "bitnet.h"
+#include <stdio.h>
+static void say(void *ud, bitnet_log_level level, const char *text) {
+    (void)ud;
+    printf("%d %s\n", (int)level, text);
+}
+int main(int argc, char **argv) {
+    bitnet_model *m = 0;
+    bitnet_model_params p;
+    memset(&p, 0, sizeof p);
+    p.log_fn = say;
+    if (argc > 2) p.kernels = bitnet_kernels_find(argv[2]);
+    return argc < 2 || bitnet_model_load_file(argv[1], &p, &m, 0);
+}
+EOF
+expect "a program with bitnet.h alone" $CC -O0 -I$dir/alone $dir/log.c -o $dir/log -lpthread
+expect "its log names the table" sh -c "$dir/log $model | grep '^0 .*kernels scalar'"
+expect "its log warns" sh -c \
+    "[ \$($dir/log $model | grep -c '^1 .*not found beside bitnet.h') -eq $missing ]"
+expect "its log does not if that table was asked for" sh -c "! $dir/log $model scalar | grep '^1'"
 refuse "BITNET_REQUIRE_SIMD without them" "no kernel header" \
     $CC -DBITNET_REQUIRE_SIMD -I$dir/alone -c $dir/impl.c -o $dir/o.o
 for flag in -ffast-math -ffinite-math-only; do

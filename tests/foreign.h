@@ -12,15 +12,6 @@
 extern "C" {
 #endif
 
-typedef struct FILE FILE;
-#define SEEK_SET 0
-#define SEEK_END 2
-FILE *fopen(const char *path, const char *mode);
-int fclose(FILE *f);
-int feof(FILE *f);
-int fseek(FILE *f, long offset, int origin);
-long ftell(FILE *f);
-size_t fread(void *p, size_t size, size_t n, FILE *f);
 int vsnprintf(char *buf, size_t size, const char *format, va_list args);
 void *malloc(size_t size);
 void free(void *p);
@@ -45,7 +36,20 @@ void _aligned_free(void *p);
 #define INVALID_HANDLE_VALUE ((HANDLE)(LONG_PTR)-1)
 #define GENERIC_READ 0x80000000L
 #define FILE_SHARE_READ 1
+#define FILE_SHARE_WRITE 2
+#define FILE_SHARE_DELETE 4
+#define FILE_ATTRIBUTE_DIRECTORY 0x10
+#define INVALID_FILE_ATTRIBUTES ((DWORD)-1)
+#define FILE_TYPE_DISK 1
 #define OPEN_EXISTING 3
+#define CP_UTF8 65001
+#define MB_ERR_INVALID_CHARS 8
+#define FORMAT_MESSAGE_FROM_SYSTEM 0x1000
+#define FORMAT_MESSAGE_IGNORE_INSERTS 0x200
+#define FORMAT_MESSAGE_MAX_WIDTH_MASK 0xFF
+#define ERROR_HANDLE_EOF 38L
+#define ERROR_FILENAME_EXCED_RANGE 206L
+#define ERROR_NO_UNICODE_TRANSLATION 1113L
 #define PAGE_READONLY 2
 #define FILE_MAP_READ 4
 #ifdef _M_ARM64
@@ -70,6 +74,12 @@ typedef unsigned long DWORD;
 typedef intptr_t LONG_PTR;
 typedef size_t SIZE_T;
 typedef void *HANDLE;
+typedef wchar_t WCHAR;
+typedef struct OVERLAPPED {
+    uintptr_t Internal, InternalHigh;
+    DWORD Offset, OffsetHigh;
+    HANDLE hEvent;
+} OVERLAPPED;
 typedef struct RTL_SRWLOCK { void *Ptr; } SRWLOCK;
 typedef struct RTL_CONDITION_VARIABLE { void *Ptr; } CONDITION_VARIABLE;
 typedef union LARGE_INTEGER { int64_t QuadPart; } LARGE_INTEGER;
@@ -90,11 +100,22 @@ DWORD WINAPI WaitForSingleObject(HANDLE handle, DWORD ms);
 BOOL WINAPI CloseHandle(HANDLE handle);
 void WINAPI GetSystemInfo(SYSTEM_INFO *info);
 BOOL WINAPI IsProcessorFeaturePresent(DWORD feature);
-HANDLE WINAPI CreateFileA(const char *name, DWORD access, DWORD share, void *security,
+DWORD WINAPI GetLastError(void);
+void WINAPI SetLastError(DWORD code);
+DWORD WINAPI FormatMessageW(DWORD flags, const void *source, DWORD message, DWORD language,
+                            WCHAR *buf, DWORD size, va_list *arguments);
+int WINAPI MultiByteToWideChar(unsigned page, DWORD flags, const char *text, int n, WCHAR *out,
+                               int room);
+int WINAPI WideCharToMultiByte(unsigned page, DWORD flags, const WCHAR *text, int n, char *out,
+                               int room, const char *fallback, BOOL *used_fallback);
+HANDLE WINAPI CreateFileW(const WCHAR *name, DWORD access, DWORD share, void *security,
                           DWORD creation, DWORD flags, HANDLE template_file);
+DWORD WINAPI GetFileAttributesW(const WCHAR *name);
+DWORD WINAPI GetFileType(HANDLE file);
 BOOL WINAPI GetFileSizeEx(HANDLE file, LARGE_INTEGER *size);
-HANDLE WINAPI CreateFileMappingA(HANDLE file, void *security, DWORD protect, DWORD size_high,
-                                 DWORD size_low, const char *name);
+BOOL WINAPI ReadFile(HANDLE file, void *p, DWORD n, DWORD *done, OVERLAPPED *overlapped);
+HANDLE WINAPI CreateFileMappingW(HANDLE file, void *security, DWORD protect, DWORD size_high,
+                                 DWORD size_low, const WCHAR *name);
 void *WINAPI MapViewOfFile(HANDLE mapping, DWORD access, DWORD offset_high, DWORD offset_low,
                            SIZE_T size);
 BOOL WINAPI UnmapViewOfFile(const void *view);
@@ -115,6 +136,14 @@ void __yield(void);
 #else
 
 #define O_RDONLY 0
+#define O_NONBLOCK 0x4
+#define O_NOCTTY 0x20000
+#define O_CLOEXEC 0x1000000
+#define F_SETFD 2
+#define FD_CLOEXEC 1
+#define SEEK_END 2
+#define EINTR 4
+#define errno (*__error())
 #define PROT_READ 1
 #define MAP_PRIVATE 2
 #define MAP_FAILED ((void *)-1)
@@ -124,13 +153,19 @@ void __yield(void);
 #define _SC_PAGESIZE 29
 
 typedef long long off_t;
+typedef long ssize_t;
 struct stat { unsigned short st_mode; off_t st_size; };
 typedef struct { long sig; char opaque[56]; } pthread_mutex_t;
 typedef struct { long sig; char opaque[40]; } pthread_cond_t;
 typedef struct opaque_pthread_t *pthread_t;
 typedef struct pthread_attr_t pthread_attr_t;
 
+int *__error(void);
+int strerror_r(int code, char *buf, size_t size);
 int open(const char *path, int flags, ...);
+int fcntl(int fd, int what, ...);
+off_t lseek(int fd, off_t offset, int whence);
+ssize_t pread(int fd, void *p, size_t n, off_t offset);
 int close(int fd);
 int fstat(int fd, struct stat *st);
 void *mmap(void *p, size_t size, int protect, int flags, int fd, off_t offset);

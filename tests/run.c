@@ -65,7 +65,7 @@ void test_skip(const char *format, ...) {
 }
 
 test_refusal test_refuse = {TEST_SYSTEM, 0, -1, 0};
-int test_cpus;
+int test_cpus, test_unmapped;
 
 int test_refused(int kind) {
     long number;

@@ -30,7 +30,8 @@ suite_commands() {
             quick_tests gcc -O3 -march=native -funsigned-char ;;
         clang)
             need clang
-            filters='kernels/ tokenizer/ gguf/ hostile files/ machine/ model/variants text/ tiny/'
+            filters='kernels/ tokenizer/ gguf/ hostile files/ sources/ machine/ model/variants text/
+                tiny/'
             quick_tests clang -O2 ;;
         sanitizers)                    # gcc's: clang takes minutes for a file
             need gcc
@@ -39,7 +40,8 @@ suite_commands() {
             need gcc
             build_tests gcc -O1 -g -fsanitize=thread &&
                 BITNET_TEST_QUICK=1 run build/tests-races model/head48 model/callers_pool \
-                    screen/switch screen/ahead lookup/samplers machine/busy machine/parallel ;;
+                    screen/switch screen/ahead lookup/samplers machine/busy machine/parallel \
+                    sources/two_readers ;;
         fuzz-replay)                   # without libFuzzer: inputs that were found before
             need gcc
             sh tests/fuzz/run.sh replay gcc ;;
@@ -80,7 +82,7 @@ machine() {
             break_names='dotrows_ternary .*, kernel neon-i8mm, only in' ;;
         armhf)
             compiler=arm-linux-gnueabihf-gcc emulator='qemu-arm -cpu max' has=neon
-            filters="$by_kernels gguf/ hostile machine/" ;;
+            filters="$by_kernels gguf/ hostile sources/ machine/" ;;
         s390x)                         # in ISO C its gcc computes with doubles
             compiler=s390x-linux-gnu-gcc flags="$flags -fexcess-precision=fast"
             emulator=qemu-s390x wrong=-fexcess-precision=standard

@@ -13,6 +13,7 @@ typedef struct test_refusal { int kind, later; long at, asked; } test_refusal;
 extern test_refusal test_refuse;
 int test_refused(int kind);
 extern int test_cpus;    /* how many there seem to be; 0: as many as there are */
+extern int test_unmapped;    /* 1: no file can be mapped */
 
 #if defined(_WIN32)
   #ifndef WIN32_LEAN_AND_MEAN
@@ -24,9 +25,12 @@ extern int test_cpus;    /* how many there seem to be; 0: as many as there are *
   #include <windows.h>
   #define CreateThread(a, n, f, x, b, id) \
     (test_refused(TEST_SYSTEM) ? 0 : CreateThread(a, n, f, x, b, id))
+  #define MapViewOfFile(h, access, high, low, n) \
+    (test_unmapped ? 0 : MapViewOfFile(h, access, high, low, n))
 #elif defined(__unix__) || defined(__APPLE__)
   #include <errno.h>
   #include <pthread.h>
+  #include <sys/mman.h>
   #include <unistd.h>
   #define pthread_mutex_init(m, a) \
     (test_refused(TEST_SYSTEM) ? ENOMEM : pthread_mutex_init(m, a))
@@ -36,6 +40,8 @@ extern int test_cpus;    /* how many there seem to be; 0: as many as there are *
     (test_refused(TEST_SYSTEM) ? EAGAIN : pthread_create(t, a, f, x))
   #define sysconf(name) \
     ((name) == _SC_NPROCESSORS_ONLN && test_cpus ? test_cpus : sysconf(name))
+  #define mmap(p, n, how, flags, fd, at) \
+    (test_unmapped ? MAP_FAILED : mmap(p, n, how, flags, fd, at))
 #endif
 
 #include "../bitnet.h"   /* the build defines BITNET_STATIC and BITNET_IMPLEMENTATION */

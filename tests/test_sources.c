@@ -1,6 +1,9 @@
-/* Where bytes come from and what is said when they do not: files that are mapped, read or refused, in
-   several threads, large, or with unusual names; and texts of errors. */
+/* Where bytes come from: files that are mapped, read or refused, by several threads, large, or with
+   unusual names; and what the texts of errors say and hold. */
 #include "test.h"
+
+#include <time.h>
+#include "gguf_builder.h"
 
 /* ---- texts that are safe to show ---- */
 
@@ -62,8 +65,420 @@ static void test_clean_errors(void) {
     bitnet_gguf_writer_free(&w);
 }
 
+
+#ifndef BITNET_NO_STDIO
+
+/* ---- files ---- */
+
+#ifdef _WIN32
+  #define SOURCES_THREAD DWORD WINAPI
+#else
+  #include <fcntl.h>
+  #include <sys/resource.h>
+  #include <sys/stat.h>
+  #define SOURCES_THREAD void *
+#endif
+
+/* A path for a file of a test's own, in one of four buffers. */
+static const char *own_path(const char *name) {
+    static char paths[4][512];
+    static int next;
+    const char *tmp = getenv("TMPDIR");
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%.300s/bitnet-%lx-%s", tmp && tmp[0] ? tmp : "/tmp",
+             (unsigned long)time(0), name);
+    return path;
+}
+
+static int write_file(const char *path, const void *data, size_t n) {
+    FILE *f = fopen(path, "wb");
+    const int ok = f && fwrite(data, 1, n, f) == n;
+    return f && !fclose(f) && ok;
+}
+
+/* What opening says; mapped or not. */
+static const char *opening(const char *path, int unmapped) {
+    static bitnet_error err;
+    bitnet_gguf *g = 0;
+    memset(&err, 0, sizeof err);
+    test_unmapped = unmapped;
+    if (!bitnet_gguf_open_file(path, 0, &g, &err)) strcpy(err.text, "opened");
+    test_unmapped = 0;
+    bitnet_gguf_close(g);
+    return err.text;
+}
+
+/* ---- one file, read by two threads ---- */
+
+typedef struct file_reader {
+    const bitnet_gguf *g;
+    const uint8_t *file;               /* what must come */
+    uint64_t seed;
+    long wrong, failed;
+} file_reader;
+
+static void read_much(file_reader *r) {
+    uint8_t buf[96];
+    int i;
+    for (i = 0; i < 20000; i++) {
+        bitnet_gguf_tensor t;
+        uint64_t at;
+        bitnet_gguf_get_tensor(r->g, gb_random(&r->seed) % 8, &t);
+        if (t.size < sizeof buf) continue;
+        at = gb_random(&r->seed) % (t.size - sizeof buf);
+        if (bitnet_gguf_read(r->g, &t, at, buf, sizeof buf, 0)) r->failed++;
+        else if (memcmp(buf, r->file + t.offset + at, sizeof buf)) r->wrong++;
+    }
+}
+
+#if defined(BITNET_NO_THREADS) || (defined(__EMSCRIPTEN__) && !defined(__EMSCRIPTEN_PTHREADS__))
+static void read_side_by_side(file_reader r[2]) {
+    read_much(&r[0]);
+    read_much(&r[1]);
+}
+#else
+static SOURCES_THREAD read_main(void *r) {
+    read_much((file_reader *)r);
+    return 0;
+}
+
+static void read_side_by_side(file_reader r[2]) {
+    bitnet__thread t;
+    if (!bitnet__thread_start(&t, read_main, &r[0])) {
+        r[0].failed = 1;
+        return;
+    }
+    read_much(&r[1]);
+    bitnet__thread_join(t);
+}
+#endif
+
+/* Unmapped and mapped: every byte is right. */
+static void test_two_readers(void) {
+    size_t size;
+    uint8_t *file = (uint8_t *)test_read_file(test_data("a.gguf"), &size);
+    int unmapped, i;
+    CHECK(file);
+    for (unmapped = 0; unmapped < 2; unmapped++) {
+        file_reader r[2];
+        bitnet_gguf *g = 0;
+        memset(r, 0, sizeof r);
+        test_unmapped = unmapped;
+        CHECK(!bitnet_gguf_open_file(test_data("a.gguf"), 0, &g, 0));
+        test_unmapped = 0;
+        for (i = 0; i < 2; i++) {
+            r[i].g = g;
+            r[i].file = file;
+            r[i].seed = (uint64_t)i + 1;
+        }
+        CHECK(unmapped == 0 || g->file.src.io.read_fn);
+        read_side_by_side(r);
+        bitnet_gguf_close(g);
+        CHECK_MSG(r[0].failed + r[1].failed == 0, "%ld reads fail", r[0].failed + r[1].failed);
+        CHECK_MSG(r[0].wrong + r[1].wrong == 0, "%ld of 40000 reads are wrong",
+                  r[0].wrong + r[1].wrong);
+    }
+    free(file);
+}
+
+/* ---- large files ---- */
+
+/* Writes n bytes at an offset; what lies before it stays, or becomes a hole. */
+static int write_at(const char *path, uint64_t at, const void *p, size_t n) {
+    int ok;
+#ifdef _WIN32
+    LARGE_INTEGER to;
+    DWORD done = 0;
+    HANDLE h = CreateFileA(path, GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, 0, OPEN_ALWAYS,
+                           0, 0);
+    to.QuadPart = (int64_t)at;
+    if (h == INVALID_HANDLE_VALUE) return 0;
+    ok = SetFilePointerEx(h, to, 0, FILE_BEGIN) && WriteFile(h, p, (DWORD)n, &done, 0) && done == n;
+    CloseHandle(h);
+#else
+  #ifdef __GLIBC__                     /* as bitnet.h, where off_t may have 32 bits */
+    const int fd = open64(path, O_WRONLY | O_CREAT, 0600);
+    ok = fd >= 0 && lseek64(fd, (__off64_t)at, SEEK_SET) == (__off64_t)at;
+  #else
+    const int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    ok = fd >= 0 && lseek(fd, (off_t)at, SEEK_SET) == (off_t)at;
+  #endif
+    ok = ok && write(fd, p, n) == (ssize_t)n;
+    if (fd >= 0) close(fd);
+#endif
+    return ok;
+}
+
+typedef struct large_header { uint8_t p[2048]; size_t n; } large_header;
+
+static int header_write(void *ud, const void *p, size_t n) {
+    large_header *h = (large_header *)ud;
+    if (n > sizeof h->p - h->n) return 1;
+    memcpy(h->p + h->n, p, n);
+    h->n += n;
+    return 0;
+}
+
+/* A file of 5 GB with a small tensor beyond 2 GiB and one beyond 4 GiB, all else a hole. */
+static void test_large_file(void) {
+    static const uint64_t large[2] = {1 << 20, 600}, little[1] = {4};
+    static const char *const names[2] = {"beyond 2 GiB", "beyond 4 GiB"};
+    static const uint8_t data[2][16] = {"2 GiB and more.", "4 GiB and more."};
+    large_header header = {{0}, 0};
+    const char *path = own_path("large");
+    bitnet_gguf_writer w;
+    bitnet_gguf_tensor t;
+    bitnet_gguf *g = 0;
+    bitnet_error err = {BITNET_OK, ""};
+    int i, unmapped, written;
+    memset(&w, 0, sizeof w);
+    w.write_fn = header_write;
+    w.ud = &header;
+    bitnet_gguf_add_tensor(&w, "hole 1", BITNET_TENSOR_F32, 2, large);
+    bitnet_gguf_add_tensor(&w, names[0], BITNET_TENSOR_F32, 1, little);
+    bitnet_gguf_add_tensor(&w, "hole 2", BITNET_TENSOR_F32, 2, large);
+    bitnet_gguf_add_tensor(&w, names[1], BITNET_TENSOR_F32, 1, little);
+    CHECK(!bitnet_gguf_write_header(&w));
+    remove(path);
+    written = write_at(path, 0, header.p, header.n) &&
+              write_at(path, bitnet_gguf_writer_total(&w) - 1, "", 1);
+    bitnet_gguf_writer_free(&w);
+    for (i = 0; written && i < 2; i++) {
+        if (bitnet_gguf_open_file(path, 0, &g, &err) || bitnet_gguf_find_tensor(g, names[i], &t))
+            test_fail(__FILE__, __LINE__, "%s", err.text);
+        bitnet_gguf_close(g);
+        if (g) written = write_at(path, t.offset, data[i], 16);
+    }
+    if (!written) {
+        remove(path);
+        SKIP("a file of 5 GB cannot be made at %s", path);
+    }
+    for (unmapped = 0; unmapped < 2; unmapped++) {
+        test_unmapped = unmapped;
+        bitnet_gguf_open_file(path, 0, &g, &err);
+        test_unmapped = 0;
+        for (i = 0; g && i < 2; i++) {
+            uint8_t buf[16] = {0};
+            if (bitnet_gguf_find_tensor(g, names[i], &t) || t.offset >> (31 + i) == 0 ||
+                bitnet_gguf_read(g, &t, 0, buf, 16, &err) || memcmp(buf, data[i], 16))
+                test_fail(__FILE__, __LINE__, "unmapped %d, %s: '%.16s' %s", unmapped, names[i],
+                          (char *)buf, err.text);
+        }
+        if (!g) test_fail(__FILE__, __LINE__, "unmapped %d: %s", unmapped, err.text);
+        bitnet_gguf_close(g);
+    }
+    remove(path);
+}
+
+/* ---- what is no file, or cannot be opened ---- */
+
+static void test_no_regular_file(void) {
+    char text[400];
+    int unmapped;
+    for (unmapped = 0; unmapped < 2; unmapped++) {
+        snprintf(text, sizeof text, "'%.120s' is a directory", test_data("."));
+        CHECK_MSG(!strcmp(opening(test_data("."), unmapped), text), "%s", opening(test_data("."), 0));
+#ifdef _WIN32
+        CHECK(!strcmp(opening("NUL", unmapped), "'NUL' is not a regular file"));
+#else
+        {
+            const char *pipe = own_path("pipe"), *said;
+            CHECK(!strcmp(opening("/dev/null", unmapped), "'/dev/null' is not a regular file"));
+            remove(pipe);
+            if (mkfifo(pipe, 0600)) SKIP("a pipe cannot be made at %s", pipe);
+            said = opening(pipe, unmapped);        /* must not wait for somebody who writes to it */
+            snprintf(text, sizeof text, "'%.120s' is not a regular file", pipe);
+            remove(pipe);
+            CHECK_MSG(!strcmp(said, text), "%s", said);
+        }
+#endif
+    }
+}
+
+/* The system's reason is in the text, whatever it is. */
+static void test_open_reasons(void) {
+    const char *missing = own_path("missing");
+    char text[400], first[400];
+    int unmapped;
+    for (unmapped = 0; unmapped < 2; unmapped++) {
+        snprintf(first, sizeof first, "%s", opening(missing, unmapped));
+        snprintf(text, sizeof text, "cannot open '%.120s': ", missing);
+        CHECK_MSG(!strncmp(first, text, strlen(text)) && first[strlen(text)], "%s", first);
+#ifdef _WIN32
+        {
+            const char *path = own_path("locked");
+            HANDLE h = CreateFileA(path, GENERIC_WRITE, 0, 0, CREATE_ALWAYS, 0, 0);
+            CHECK(h != INVALID_HANDLE_VALUE);
+            snprintf(first, sizeof first, "%s", opening(path, unmapped));
+            CloseHandle(h);
+            remove(path);
+            snprintf(text, sizeof text, "cannot open '%.120s': ", path);
+            CHECK_MSG(!strncmp(first, text, strlen(text)) && first[strlen(text)] &&
+                      strcmp(first + strlen(text), opening(missing, 0) + strlen(text)), "%s", first);
+        }
+#else
+        CHECK_MSG(!strcmp(first + strlen(text), strerror(ENOENT)), "%s", first);
+        snprintf(first, sizeof first, "%s/x", test_data("a.gguf"));
+        snprintf(text, sizeof text, "cannot open '%.120s': %s", first, strerror(ENOTDIR));
+        CHECK_MSG(!strcmp(opening(first, unmapped), text), "%s", opening(first, unmapped));
+  #ifndef __EMSCRIPTEN__
+        {
+            struct rlimit all, none;
+            CHECK(!getrlimit(RLIMIT_NOFILE, &all));
+            none = all;
+            none.rlim_cur = 0;
+            if (setrlimit(RLIMIT_NOFILE, &none)) SKIP("the number of open files cannot be limited");
+            snprintf(first, sizeof first, "%s", opening(test_data("a.gguf"), unmapped));
+            CHECK(!setrlimit(RLIMIT_NOFILE, &all));
+            snprintf(text, sizeof text, "cannot open '%.120s': %s", test_data("a.gguf"),
+                     strerror(EMFILE));
+            CHECK_MSG(!strcmp(first, text), "%s", first);
+        }
+  #endif
+#endif
+    }
+}
+
+/* A file that gets shorter, and one that may not be read any longer. */
+static void test_read_reasons(void) {
+    size_t size;
+    uint8_t *data = (uint8_t *)test_read_file(test_data("a.gguf"), &size);
+    const char *path = own_path("shorter");
+    bitnet_error cut = {BITNET_OK, ""}, shut = {BITNET_OK, ""};
+    bitnet_gguf *g = 0;
+    bitnet_gguf_tensor t;
+    uint8_t buf[8];
+    CHECK(data && write_file(path, data, size));
+    test_unmapped = 1;
+    bitnet_gguf_open_file(path, 0, &g, &shut);
+    test_unmapped = 0;
+    free(data);
+    CHECK_MSG(g && !bitnet_gguf_get_tensor(g, 0, &t) && t.size > 8, "%s", shut.text);
+    CHECK(!bitnet_gguf_read(g, &t, 0, buf, 8, &cut));
+#ifdef _WIN32                          /* where a file that is open stays as it is */
+    bitnet__file_close(g->file.src.file);
+    g->file.src.file = g->file.src.io.ud =
+        CreateFileA(path, GENERIC_WRITE, FILE_SHARE_READ, 0, OPEN_EXISTING, 0, 0);
+#else
+    CHECK(write_file(path, buf, 8));
+    CHECK(bitnet_gguf_read(g, &t, 0, buf, 8, &cut) == BITNET_ERR_TRUNCATED);
+    bitnet__file_close(g->file.src.file);
+    g->file.src.file = g->file.src.io.ud = (void *)((intptr_t)open(path, O_WRONLY) + 1);
+#endif
+    bitnet_gguf_read(g, &t, 0, buf, 8, &shut);
+    bitnet_gguf_close(g);
+    remove(path);
+    CHECK_MSG(shut.code == BITNET_ERR_IO && !strncmp(shut.text, "tensor '", 8), "%s", shut.text);
+    CHECK_MSG(!strstr(shut.text, bitnet_result_text(BITNET_ERR_IO)), "%s", shut.text);
+#ifndef _WIN32
+    CHECK_MSG(strstr(shut.text, strerror(EBADF)), "%s", shut.text);
+    CHECK_MSG(strstr(cut.text, bitnet_result_text(BITNET_ERR_TRUNCATED)), "%s", cut.text);
+#endif
+}
+
+/* A program that is started meanwhile does not get the file. */
+static void test_not_inherited(void) {
+    bitnet_gguf *g = 0;
+    int inherited;
+    test_unmapped = 1;
+    bitnet_gguf_open_file(test_data("a.gguf"), 0, &g, 0);
+    test_unmapped = 0;
+    CHECK(g && g->file.src.file);
+#ifdef _WIN32
+    {
+        DWORD flags = 0;
+        inherited = !GetHandleInformation(g->file.src.file, &flags) || (flags & HANDLE_FLAG_INHERIT);
+    }
+#else
+    inherited = !(fcntl(bitnet__fd(g->file.src.file), F_GETFD) & FD_CLOEXEC);
+#endif
+    bitnet_gguf_close(g);
+    CHECK(!inherited);
+}
+
+/* Names beyond ASCII: UTF-8 on Windows, any bytes elsewhere. */
+static void test_path_encoding(void) {
+    static const char utf8[] = "\xC3\xA4\xE4\xB8\xAD\xF0\x9F\x98\x80.gguf", bytes[] = "\xFF.gguf";
+    size_t size;
+    void *data = test_read_file(test_data("a.gguf"), &size);
+    const char *said, *path = own_path(utf8);
+    CHECK(data);
+#ifdef _WIN32
+    {
+        WCHAR wide[512];
+        DWORD n = 0;
+        HANDLE h;
+        MultiByteToWideChar(CP_UTF8, 0, path, -1, wide, 512);
+        h = CreateFileW(wide, GENERIC_WRITE, 0, 0, CREATE_ALWAYS, 0, 0);
+        if (h == INVALID_HANDLE_VALUE) SKIP("no file can have the name %s", path);
+        WriteFile(h, data, (DWORD)size, &n, 0);
+        CloseHandle(h);
+        said = opening(path, 0);
+        DeleteFileW(wide);
+        CHECK_MSG(n == size && !strcmp(said, "opened"), "%s", said);
+        path = own_path(bytes);
+        CHECK_MSG(strstr(opening(path, 0), "?.gguf' is not UTF-8"), "%s", opening(path, 0));
+    }
+#else
+    if (!write_file(path, data, size)) SKIP("no file can have the name %s", path);
+    said = opening(path, 0);
+    remove(path);
+    CHECK_MSG(!strcmp(said, "opened"), "%s", said);
+    path = own_path(bytes);
+    CHECK_MSG(strstr(opening(path, 0), "?.gguf': "), "%s", opening(path, 0));
+    if (!write_file(path, data, size)) SKIP("no file can have a name that is not UTF-8");
+    said = opening(path, 0);
+    remove(path);
+    CHECK_MSG(!strcmp(said, "opened"), "%s", said);
+#endif
+    free(data);
+}
+
+#endif /* BITNET_NO_STDIO */
+
+/* ---- what is said when it goes well ---- */
+
+static void keep_info(void *ud, bitnet_log_level level, const char *text) {
+    char *said_so = (char *)ud;
+    if (level == BITNET_LOG_INFO) snprintf(said_so, 200, "%s", text);
+}
+
+/* The log names the kernel table in use, the default and each that is asked for. */
+static void test_log_names_kernels(void) {
+    size_t size;
+    void *data = test_read_file(test_data("a.gguf"), &size);
+    int i;
+    CHECK(data);
+    for (i = -1; i < bitnet_kernels_count(); i++) {
+        const bitnet_kernels *k = i < 0 ? bitnet_kernels_default() : bitnet_kernels_get(i);
+        bitnet_model *m = 0;
+        bitnet_model_params p;
+        char info[200] = "", want[64];
+        memset(&p, 0, sizeof p);
+        p.log_fn = keep_info;
+        p.ud = info;
+        if (i >= 0) p.kernels = k;
+        if (!bitnet_kernels_usable(k)) continue;
+        CHECK(!bitnet_model_load_memory(data, size, &p, &m, 0));
+        bitnet_model_free(m);
+        snprintf(want, sizeof want, " kernels %s, weights in %s", k->name, k->pack ? "TL2" : "I2_S");
+        CHECK_MSG(strstr(info, want), "table %d, %s: %s", i, k->name, info);
+    }
+    free(data);
+}
+
 const test_case sources_tests[] = {
     {"sources/clean_text", test_clean_text},
     {"sources/clean_errors", test_clean_errors},
+    {"sources/log_names_kernels", test_log_names_kernels},
+#ifndef BITNET_NO_STDIO
+    {"sources/two_readers", test_two_readers},
+    {"sources/large_file", test_large_file},
+    {"sources/no_regular_file", test_no_regular_file},
+    {"sources/open_reasons", test_open_reasons},
+    {"sources/read_reasons", test_read_reasons},
+    {"sources/not_inherited", test_not_inherited},
+    {"sources/path_encoding", test_path_encoding},
+#endif
     {0, 0}
 };
