@@ -43,10 +43,20 @@ stb_flags() {
     fi
 }
 
+# editline_flags COMPILER: generate edits its input lines where libedit can be linked.
+editline_flags() {
+    if echo '#include <stdio.h>
+            #include <histedit.h>
+            int main(void) { return el_init == 0; }' |
+        $1 -x c - -o build/editline -ledit >/dev/null 2>&1; then echo "-DGENERATE_EDITLINE -ledit"; fi
+}
+
 # example NAME: builds examples/NAME.c to build/NAME.
 example() {
     mkdir -p build
-    run $CC $CFLAGS $(stb_flags $CC) "examples/$1.c" -o "build/$1" -lpthread
+    editline=''
+    [ "$1" != generate ] || editline=$(editline_flags "$CC $CFLAGS")
+    run $CC $CFLAGS $(stb_flags $CC) "examples/$1.c" -o "build/$1" $editline -lpthread
 }
 
 # shared_example NAME: the same for suites that run at the same time: made once, and again only if a

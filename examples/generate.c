@@ -1,72 +1,78 @@
-/* generate.c - text and chat from a BitNet model, with the options people know from llama.cpp
+/* generate.c - text and chat from a BitNet model, with the options of llama.cpp
 
-       cc -O2 examples/generate.c -o generate       (with -lpthread where threads need it)
+       cc -O2 examples/generate.c -o generate -lpthread
        ./generate -m examples/tiny.gguf -p "Once upon a time"
+       ./generate -m examples/tiny.gguf -cnv
 
-   Text goes to stdout, the rest to stderr. Exit codes: 0, 1 failure, 2 wrong usage, 130 Ctrl-C. */
-#define _DEFAULT_SOURCE 1              /* clock_gettime, also with -std=c99 */
+   The text goes to stdout and everything else to stderr. Exit codes: 0 success, 1 failure, 2 wrong
+   usage, 130 Ctrl-C. With -DGENERATE_EDITLINE and -ledit the lines of a chat can be edited and
+   recalled. libedit was chosen because its licence (BSD) lets the program keep its own; GNU
+   readline's (GPL) would not. */
+#define _DEFAULT_SOURCE 1              /* clock_gettime and setitimer, also with -std=c99 */
 #define BITNET_IMPLEMENTATION
 #include "../bitnet.h"
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #ifdef _WIN32
   #include <io.h>
 #else
+  #include <sys/time.h>
   #include <unistd.h>
 #endif
+#ifdef GENERATE_EDITLINE
+  #include <histedit.h>
+  #include <langinfo.h>
+  #include <locale.h>
+  #include <termios.h>
+#endif
 
-/* The options fill these. */
-static bitnet_sampler sampler = {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
-static const char *model_path, *prompt, *prompt_path, *system_text, *kernel_name, *stops[16];
-static bitnet_generate_params gen = {.max_tokens = -1, .sampler = &sampler, .stop_strings = stops,
-                                     .lookup_stats = &(bitnet_lookup_stats){0}};
-static bitnet_ctx_params cp = {.n_ctx = -1, .n_batch = 128};  /* Ctrl-C is seen once a batch */
-static int32_t seed = -1, packing, chatting, verbose, listing, helping; static bitnet_tile tile;
-
-static const struct option {
-    const char *name, *alias, *arg, *help;
-    char kind;       /* Flag, Text, Stop string, Whole number, Real number, Packing, B: tile */
-    void *to;
-    double lo, hi;
-} options[] = {
-    {"-m", "--model", "FILE", "the model, a GGUF file", 'T', &model_path, 0, 0},
-    {"-p", "--prompt", "TEXT", "how the text begins; chat: first message", 'T', &prompt, 0, 0},
-    {"-f", "--file", "FILE", "the same from a file, less a last newline", 'T', &prompt_path, 0, 0},
-    {"-n", "--n-predict", "N", "most new tokens; -1: any", 'W', &gen.max_tokens, -1, INT32_MAX},
-    {"-t", "--threads", "N", "threads; 0: one per CPU (0)", 'W', &cp.n_threads, 0, 256},
-    {"-c", "--ctx-size", "N", "context; 0: the model's (up to 4096)", 'W', &cp.n_ctx, 0, 1 << 20},
-    {"-s", "--seed", "N", "seed; -1: from the clock (-1)", 'W', &seed, -1, INT32_MAX},
-    {"--temp", 0, "T", "temperature; 0: the likeliest (0.8)", 'R', &sampler.temperature, 0, 1000},
-    {"--top-k", 0, "K", "only the K likeliest; 0: all (40)", 'W', &sampler.top_k, 0, INT32_MAX},
-    {"--top-p", 0, "P", "the likeliest up to this sum; 1: all (0.95)", 'R', &sampler.top_p, 0, 1},
-    {"--min-p", 0, "P", "none under P times the likeliest (0.05)", 'R', &sampler.min_p, 0, 1},
-    {"--repeat-penalty", 0, "R", "over 1: less repetition", 'R', &sampler.repeat_penalty, 0, 9},
-    {"--lookup", 0, "N", "guess up to N tokens from the text so far (0)", 'W', &gen.lookup, 0, 64},
-    {"-cnv", "--chat", 0, "chat: one message a line on stdin", 'F', &chatting, 0, 0},
-    {"-sys", "--system", "TEXT", "the chat's system message", 'T', &system_text, 0, 0},
-    {"-r", "--stop", "TEXT", "end before TEXT; may be given 16 times", 'S', stops, 0, 0},
-    {"--ignore-eos", 0, 0, "go on when the model ends its text", 'F', &gen.ignore_end, 0, 0},
-    {"--kernel", 0, "NAME", "inner loops and weight layout", 'T', &kernel_name, 0, 0},
-    {"--i2s-layout", 0, "NAME", "the file's packing: 128, 64, 4row (128)", 'P', &packing, 0, 0},
-    {"--tile", 0, "B,B,b", "BM,BK,bm of TL1 or TL2 weights (by shape)", 'B', &tile, 0, 0},
-    {"--list-kernels", 0, 0, "name them", 'F', &listing, 0, 0},
-    {"-v", "--verbose", 0, "test the library, say what is loaded", 'F', &verbose, 0, 0},
-    {"-h", "--help", 0, "this text", 'F', &helping, 0, 0},
+enum {
+    GO_ON = -1,                        /* functions that return an exit code: there is none yet */
+    MAX_STOPS = 16,
+    MAX_TEXT = 16 << 20                /* bytes of a prompt or a message */
 };
-enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
-static bitnet_model *model; static bitnet_model_info info; static bitnet_ctx *ctx;
-static bitnet_stop why; static bitnet_error err;
-static int n_prompt, n_new, write_error; static double mark, prompt_seconds, new_seconds;
-static char text[1 << 20];             /* the prompt file, or the line that was typed */
+/* ---- what the options set ---- */
+
+enum { NO = 0, YES = 1, AUTO = -1 };
+
+static char *model_path, *prompt, *prompt_path, *system_text, *system_path, *kernel_name;
+static char *stops[MAX_STOPS];
+static int32_t chatting = AUTO, interactive, single_turn;
+static int32_t escapes = AUTO;         /* AUTO: in the texts of the command line, not in files */
+static int32_t shifting = AUTO;        /* AUTO: in chats */
+static int32_t colours = AUTO;         /* AUTO: on terminals */
+static int32_t show_prompt = YES, show_statistics = YES, quiet, plain_input, verbose;
+static int32_t want_help, want_version, want_kernels;
+static int32_t max_tokens = -1, keep, repeat_window = 64;
+static int64_t seed = -1;
+static bitnet_sampler sampler = {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
+static bitnet_lookup_stats lookup_stats;
+static bitnet_generate_params gen = {.sampler = &sampler, .lookup_stats = &lookup_stats};
+static bitnet_ctx_params ctx_params = {.n_ctx = -1, .n_batch = 128};   /* Ctrl-C: once a batch */
+static bitnet_model_params model_params;
+
+/* ---- the state of the program ---- */
+
+static bitnet_model *model;
+static bitnet_model_info info;
+static bitnet_ctx *ctx;
+
+static FILE *screen;                   /* a terminal for what is not text; 0: there is none */
+static int text_on_terminal;           /* stdout is one */
+static int painting;                   /* in colours */
+static int write_error;                /* errno of the first write to stdout that failed */
+static int interrupt_ignored;          /* SIGINT was, when the program was started */
 static volatile sig_atomic_t interrupted;
 
-static void on_interrupt(int sig) {
-    interrupted = 1;
-    signal(sig, SIG_DFL);              /* the second Ctrl-C does not wait */
-}
+static int n_prompt, n_new;            /* tokens, for the statistics */
+static int n_replies;
+static double prompt_seconds, new_seconds, started;
 
 static double now(void) {              /* seconds */
 #ifdef _WIN32
@@ -78,213 +84,1160 @@ static double now(void) {              /* seconds */
 #endif
 }
 
-/* A bar on a terminal's stderr, for what takes longer than a moment; what = 0 takes it away. */
-static void bar(const char *what, double share) {
-    static int shown;
-    int percent = (int)(100.0 * share);
-    if (!what && shown) fprintf(stderr, "\r%54s\r", "");
-    if (!what) shown = 0;
-    else if (isatty(2) && percent != shown && now() - mark > 0.25)
-        fprintf(stderr, "\r%-6s [%-40.*s] %3d%%", what, (shown = percent) * 40 / 100,
-                "########################################", percent);
+/* ---- a bar, for what takes longer than a quarter of a second ----
+   The first one is drawn by a timer, because on a slow machine it takes seconds until the library
+   reports any progress. */
+
+enum { BAR_DELAY_MS = 250, BAR_WIDTH = 40 };
+
+static char bar_line[80];
+static const char *bar_name;
+static int bar_percent;
+static double bar_start;
+static volatile sig_atomic_t bar_shown;
+
+static void bar_draw(double share) {
+    static const char full[] = "########################################";
+    bar_percent = (int)(100.0 * share);
+    snprintf(bar_line, sizeof bar_line, "\r%-6s [%-*.*s] %3d%%", bar_name, BAR_WIDTH,
+             (int)(BAR_WIDTH * share), full, bar_percent);
 }
 
-static int fail(int code, const char *format, ...) {   /* one line; returns the exit code */
+/* For signal handlers: stdio is not to be used in them. */
+static void write_error_text(const char *text) {
+    if (write(2, text, (unsigned)strlen(text)) >= 0) return;
+}
+
+#ifndef _WIN32
+static void on_alarm(int sig) {
+    (void)sig;
+    write_error_text(bar_line);
+    bar_shown = 1;
+}
+
+static void bar_timer(int milliseconds) {
+    struct itimerval t;
+    memset(&t, 0, sizeof t);
+    t.it_value.tv_usec = milliseconds * 1000;
+    if (milliseconds > 0) signal(SIGALRM, on_alarm);
+    setitimer(ITIMER_REAL, &t, 0);
+}
+#else
+static void bar_timer(int milliseconds) { (void)milliseconds; }
+#endif
+
+static void bar_begin(const char *name) {
+    if (quiet || !isatty(2)) return;
+    bar_name = name;
+    bar_start = now();
+    bar_draw(0);
+    bar_timer(BAR_DELAY_MS);
+}
+
+static void bar_update(double share) {
+    if (!bar_name || (int)(100.0 * share) == bar_percent) return;
+    if (!bar_shown && now() - bar_start < BAR_DELAY_MS / 1000.0) return;
+    bar_timer(0);
+    bar_draw(share);
+    fputs(bar_line, stderr);
+    bar_shown = 1;
+}
+
+static void bar_end(void) {
+    if (!bar_name) return;
+    bar_timer(0);
+    if (bar_shown) fprintf(stderr, "\r%*s\r", (int)strlen(bar_line), "");
+    bar_shown = 0;
+    bar_name = 0;
+}
+
+/* ---- messages ---- */
+
+/* One line on stderr. File names and other words of strangers may hold anything, so the line is
+   cleaned. */
+static void say_args(const char *format, va_list args) {
+    char line[2048];
+    vsnprintf(line, sizeof line, format, args);
+    bitnet_clean_text(line, strlen(line), line, sizeof line);
+    bar_end();
+    fprintf(stderr, "generate: %s\n", line);
+}
+
+static void say(const char *format, ...) {
     va_list args;
-    bar(0, 0);
-    fputs("generate: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    say_args(format, args);
     va_end(args);
-    fputc('\n', stderr);
+}
+
+static void note(const char *format, ...) {            /* --log-disable switches these off */
+    va_list args;
+    if (quiet) return;
+    va_start(args, format);
+    say_args(format, args);
+    va_end(args);
+}
+
+static int fail(int code, const char *format, ...) {   /* returns the exit code */
+    va_list args;
+    va_start(args, format);
+    say_args(format, args);
+    va_end(args);
     return code;
 }
 
-static int put(const char *s, size_t n) {              /* nonzero: stdout takes no more */
-    if (!write_error && (fwrite(s, 1, n, stdout) != n || fflush(stdout)))
-        write_error = errno ? errno : EIO;
+/* ---- the text ---- */
+
+/* Reads one code point of n > 0 bytes; returns how many it takes. What is not UTF-8 is U+FFFD. */
+static size_t decode(const unsigned char *s, size_t n, uint32_t *cp) {
+    size_t size = s[0] < 0x80 ? 1 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4, i;
+    *cp = s[0];
+    if (size == 1) return 1;
+    *cp = 0xFFFD;
+    if (s[0] < 0xC2 || s[0] > 0xF4 || size > n) return 1;
+    for (i = 1; i < size; i++)
+        if ((s[i] & 0xC0) != 0x80) return 1;
+    *cp = s[0] & (0x7Fu >> size);
+    for (i = 1; i < size; i++) *cp = *cp << 6 | (s[i] & 0x3Fu);
+    return size;
+}
+
+/* Would a terminal act on it? The controls C0 but newline and tab, DEL, C1, and those that turn the
+   direction of writing. */
+static int is_control(uint32_t cp) {
+    if (cp < 0x20) return cp != '\n' && cp != '\t';
+    return (cp >= 0x7F && cp < 0xA0) || cp == 0x61C || cp == 0x200E || cp == 0x200F ||
+           (cp >= 0x202A && cp <= 0x202E) || (cp >= 0x2066 && cp <= 0x2069);
+}
+
+/* Shows a text on a terminal, controls as symbols. */
+static void show(const char *text, size_t n) {
+    const unsigned char *s = (const unsigned char *)text;
+    uint32_t cp;
+    size_t i, size;
+    for (i = 0; i < n; i += size) {
+        size = decode(s + i, n - i, &cp);
+        if (cp == 0xFFFD) fputs("\xEF\xBF\xBD", stdout);
+        else if (!is_control(cp)) fwrite(text + i, 1, size, stdout);
+        else if (cp < 0x20) printf("\xE2\x90%c", (int)(0x80 + cp));         /* U+2400 and up */
+        else if (cp == 0x7F) fputs("\xE2\x90\xA1", stdout);                 /* U+2421 */
+        else printf("<U+%04X>", (unsigned)cp);
+    }
+}
+
+/* Writes to stdout: as it is into a file or a pipe. Nonzero: stdout takes no more. */
+static int put(const char *text, size_t n) {
+    if (write_error) return write_error;
+    errno = 0;
+    if (text_on_terminal) show(text, n);
+    else fwrite(text, 1, n, stdout);
+    if (fflush(stdout) || ferror(stdout)) write_error = errno ? errno : EIO;
     return write_error;
 }
 
+#define COLOUR_PROMPT "\033[33m"
+#define COLOUR_INPUT "\033[1;32m"
+#define COLOUR_NONE "\033[0m"
+
+static void paint(FILE *to, const char *colour) {
+    if (painting) fputs(colour, to);
+}
+
+/* ---- Ctrl-C ---- */
+
+static void stop_hiding_keys(void);
+
+static void on_interrupt_writing(int sig) {
+    interrupted = 1;
+    stop_hiding_keys();
+    signal(sig, SIG_DFL);              /* the second Ctrl-C does not wait */
+}
+
+/* While the program waits for a line there is nothing to stop but itself. */
+static void on_interrupt_waiting(int sig) {
+    write_error_text(painting ? COLOUR_NONE "\n" : "\n");
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+static void catch_interrupt(void (*handler)(int)) {
+    if (!interrupt_ignored) signal(SIGINT, handler);
+}
+
+/* ---- options ---- */
+
+struct option {
+    const char *names;                 /* all its spellings */
+    const char *arg;                   /* its value in --help; 0: none; "[...]": may be left out */
+    const char *help;
+    int (*take)(const struct option *o, const char *name, char *value);   /* exit code or GO_ON */
+    void *to;
+    double lo, hi;
+};
+
+static char ignored_names[512];        /* of options that were given and have no effect */
+
+static int take_yes(const struct option *o, const char *name, char *value) {
+    (void)name;
+    (void)value;
+    *(int32_t *)o->to = YES;
+    return GO_ON;
+}
+
+static int take_no(const struct option *o, const char *name, char *value) {
+    (void)name;
+    (void)value;
+    *(int32_t *)o->to = NO;
+    return GO_ON;
+}
+
+static int take_switch(const struct option *o, const char *name, char *value) {
+    if (!value || !strcmp(value, "on")) *(int32_t *)o->to = YES;
+    else if (!strcmp(value, "off")) *(int32_t *)o->to = NO;
+    else if (!strcmp(value, "auto")) *(int32_t *)o->to = AUTO;
+    else return fail(2, "%s: '%s' is not on, off or auto", name, value);
+    return GO_ON;
+}
+
+static int take_text(const struct option *o, const char *name, char *value) {
+    if (!value[0]) return fail(2, "%s: the value (%s) is empty", name, o->arg);
+    *(char **)o->to = value;
+    return GO_ON;
+}
+
+static int take_stop(const struct option *o, const char *name, char *value) {
+    if (!value[0]) return fail(2, "%s: the value (%s) is empty", name, o->arg);
+    if (gen.n_stop_strings == MAX_STOPS)
+        return fail(2, "%s: only %d of them are possible", name, MAX_STOPS);
+    stops[gen.n_stop_strings++] = value;
+    return GO_ON;
+}
+
+static int whole_number(const struct option *o, const char *name, const char *value, int64_t *to) {
+    char *end;
+    long long v;
+    errno = 0;
+    v = strtoll(value, &end, 10);
+    if (end == value || *end || value[0] <= ' ' || errno || (double)v < o->lo || (double)v > o->hi)
+        return fail(2, "%s: '%s' is not a whole number from %.0f to %.0f", name, value, o->lo,
+                    o->hi);
+    *to = v;
+    return GO_ON;
+}
+
+static int take_whole(const struct option *o, const char *name, char *value) {
+    int64_t v = 0;
+    int code = whole_number(o, name, value, &v);
+    if (code == GO_ON) *(int32_t *)o->to = (int32_t)v;
+    return code;
+}
+
+static int take_seed(const struct option *o, const char *name, char *value) {
+    return whole_number(o, name, value, (int64_t *)o->to);
+}
+
+static int take_real(const struct option *o, const char *name, char *value) {
+    char *end;
+    double v = strtod(value, &end);
+    if (end == value || *end || value[0] <= ' ' || !(v >= o->lo && v <= o->hi))   /* NaN, too */
+        return fail(2, "%s: '%s' is not a number from %.0f to %.0f", name, value, o->lo, o->hi);
+    *(float *)o->to = (float)v;
+    return GO_ON;
+}
+
+static int take_layout(const struct option *o, const char *name, char *value) {
+    static const char *const layouts[] = {"128", "64", "4row"};    /* as bitnet_i2s_layout */
+    int i;
+    for (i = 0; i < 3; i++)
+        if (!strcmp(value, layouts[i])) break;
+    if (i == 3) return fail(2, "%s: '%s' is not 128, 64 or 4row", name, value);
+    *(bitnet_i2s_layout *)o->to = (bitnet_i2s_layout)i;
+    return GO_ON;
+}
+
+static int take_tile(const struct option *o, const char *name, char *value) {
+    bitnet_tile *tile = (bitnet_tile *)o->to;
+    char more;
+    if (sscanf(value, "%6d,%6d,%6d%c", &tile->BM, &tile->BK, &tile->bm, &more) != 3)
+        return fail(2, "%s: '%s' is not BM,BK,bm", name, value);
+    return GO_ON;
+}
+
+#define TOP INT32_MAX
+static const struct option options[] = {
+    {"-m --model", "FILE", "the model, a GGUF file", take_text, &model_path, 0, 0},
+    {"-p --prompt", "TEXT", "how the text begins; a chat's first message", take_text, &prompt, 0, 0},
+    {"-f --file", "FILE", "the same from a file, less a last newline; -: stdin", take_text,
+     &prompt_path, 0, 0},
+    {"-e --escape", 0, "\\n \\t \\r \\\" \\' \\\\ \\xHH in -p, -sys and -r (default), and in files",
+     take_yes, &escapes, 0, 0},
+    {"--no-escape", 0, "all texts as they are", take_no, &escapes, 0, 0},
+    {"-n --predict --n-predict", "N", "most new tokens (-1: any; -2: until the context is full)",
+     take_whole, &max_tokens, -2, TOP},
+    {"-c --ctx-size", "N", "context in tokens; 0: the model's (that, up to 4096)", take_whole,
+     &ctx_params.n_ctx, 0, 1 << 20},
+    {"--context-shift", 0, "a full context drops its oldest tokens (default in chats)", take_yes,
+     &shifting, 0, 0},
+    {"--no-context-shift", 0, "it ends the text or the reply", take_no, &shifting, 0, 0},
+    {"--keep", "N", "first tokens that are never dropped; -1: the prompt", take_whole, &keep, -1, TOP},
+    {"-t --threads", "N", "threads; 0 or -1: by the CPUs (0)", take_whole, &ctx_params.n_threads, -1,
+     256},
+    {"-b --batch-size", "N", "tokens of a prompt read together (128)", take_whole,
+     &ctx_params.n_batch, 1, 65536},
+    {"--no-mmap", 0, "read the model into memory, do not map it", take_yes, &model_params.copy, 0, 0},
+    {"--mmap", 0, "map it (default)", take_no, &model_params.copy, 0, 0},
+
+    {"-s --seed", "N", "seed; -1: from the clock (-1)", take_seed, &seed, -1, UINT32_MAX},
+    {"--temp --temperature", "T", "temperature; 0: the likeliest (0.8)", take_real,
+     &sampler.temperature, 0, 1000},
+    {"--top-k", "K", "only the K likeliest; 0: all (40)", take_whole, &sampler.top_k, 0, TOP},
+    {"--top-p", "P", "the likeliest up to this sum; 1: all (0.95)", take_real, &sampler.top_p, 0, 1},
+    {"--min-p", "P", "none under P times the likeliest (0.05)", take_real, &sampler.min_p, 0, 1},
+    {"--repeat-penalty", "R", "over 1: less repetition (1)", take_real, &sampler.repeat_penalty, 0, 9},
+    {"--repeat-last-n", "N", "tokens it looks at; 0: none; -1: all (64)", take_whole,
+     &repeat_window, -1, TOP},
+    {"--lookup", "N", "guess up to N tokens from the text so far (0)", take_whole, &gen.lookup, 0, 64},
+    {"--ignore-eos", 0, "go on when the model ends its text", take_yes, &gen.ignore_end, 0, 0},
+    {"-r --reverse-prompt --stop", "TEXT", "end before TEXT; up to 16 times", take_stop, 0, 0, 0},
+
+    {"-cnv --conversation --chat", 0, "chat (default on a terminal without -p)", take_yes, &chatting,
+     0, 0},
+    {"-no-cnv --no-conversation", 0, "no chat", take_no, &chatting, 0, 0},
+    {"-sys --system-prompt --system", "TEXT", "the chat's system message", take_text, &system_text, 0,
+     0},
+    {"-sysf --system-prompt-file", "FILE", "the same from a file", take_text, &system_path, 0, 0},
+    {"-st --single-turn", 0, "end the chat after one reply", take_yes, &single_turn, 0, 0},
+    {"-i --interactive -if --interactive-first", 0,
+     "as -cnv; with -no-cnv: lines of yours go on with the text", take_yes, &interactive, 0, 0},
+    {"--simple-io", 0, "do not edit input lines", take_yes, &plain_input, 0, 0},
+    {"-co --color", "[on|off|auto]", "colours on a terminal (auto)", take_switch, &colours, 0, 0},
+    {"--no-display-prompt", 0, "do not repeat the prompt", take_no, &show_prompt, 0, 0},
+    {"--display-prompt", 0, "repeat it (default)", take_yes, &show_prompt, 0, 0},
+    {"--no-perf --no-show-timings", 0, "no statistics", take_no, &show_statistics, 0, 0},
+    {"--log-disable", 0, "no statistics, notes and bars; only errors", take_yes, &quiet, 0, 0},
+
+    {"--kernel", "NAME", "inner loops and weight layout", take_text, &kernel_name, 0, 0},
+    {"--list-kernels", 0, "name them", take_yes, &want_kernels, 0, 0},
+    {"--i2s-layout", "NAME", "the file's packing: 128, 64, 4row (128)", take_layout,
+     &model_params.i2s_layout, 0, 0},
+    {"--tile", "BM,BK,bm", "tile of TL1 or TL2 weights (by their shape)", take_tile,
+     &model_params.tile, 0, 0},
+    {"-v --verbose --log-verbose", 0, "test the library, say what is loaded", take_yes, &verbose, 0,
+     0},
+    {"--version", 0, "the version, and what is compiled in", take_yes, &want_version, 0, 0},
+    {"-h --help --usage", 0, "this text", take_yes, &want_help, 0, 0},
+};
+enum { N_OPTIONS = sizeof options / sizeof options[0] };
+
+/* Options of llama.cpp that have no place here. A warning names those that were given. */
+static const char ignored_flags[] =
+    "--mlock -cmoe --cpu-moe -nkvo --no-kv-offload -kvo --kv-offload --no-host --repack -nr "
+    "--no-repack --op-offload --no-op-offload --swa-full --check-tensors -dio --direct-io -ndio "
+    "--no-direct-io --warmup --no-warmup --offline --prompt-cache-all --prompt-cache-ro -mli "
+    "--multiline-input --jinja --no-jinja -sp --special --verbose-prompt --perf --show-timings "
+    "--skip-chat-parsing --no-skip-chat-parsing --log-prefix --no-log-prefix --log-timestamps "
+    "--no-log-timestamps";
+static const char ignored_switches[] = "-fa --flash-attn";          /* [on|off|auto] */
+static const char ignored_values[] =
+    "-ngl --gpu-layers --n-gpu-layers -sm --split-mode -ts --tensor-split -mg --main-gpu -dev "
+    "--device -fit --fit -fitt --fit-target -fitc --fit-ctx -ot --override-tensor -ncmoe "
+    "--n-cpu-moe -np --parallel -dt --defrag-thold --rpc -lm --load-mode --numa -ub --ubatch-size "
+    "-tb --threads-batch -C --cpu-mask -Cr --cpu-range --cpu-strict --prio --poll -Cb "
+    "--cpu-mask-batch -Crb --cpu-range-batch --cpu-strict-batch --prio-batch --poll-batch -ctk "
+    "--cache-type-k -ctv --cache-type-v --samplers --sampler-seq --sampling-seq --top-nsigma "
+    "--top-n-sigma --typical --typical-p --presence-penalty --frequency-penalty --xtc-probability "
+    "--xtc-threshold --dynatemp-range --dynatemp-exp --mirostat --mirostat-lr --mirostat-ent "
+    "--dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker "
+    "--prompt-cache --reasoning-format --reasoning-budget -rea --reasoning --log-file -lv "
+    "--verbosity --log-verbosity --log-colors -ptc --print-token-count";
+/* Without these the text would not be what was asked for. */
+static const char impossible[] =
+    "--grammar --grammar-file -j --json-schema -jf --json-schema-file -l --logit-bias --in-prefix "
+    "--in-prefix-bos --in-suffix --chat-template --chat-template-file --lora --lora-scaled "
+    "--control-vector --control-vector-scaled --override-kv -mu --model-url -hf -hfr --hf-repo "
+    "-hff --hf-file -dr --docker-repo -mm --mmproj --image --audio -md --model-draft -bf "
+    "--binary-file --rope-scaling --rope-scale --rope-freq-base --rope-freq-scale";
+
+/* Is one of the names the first n bytes of arg? In long names _ is as good as -. */
+static int has_name(const char *names, const char *arg, size_t n) {
+    int is_long = arg[0] == '-' && arg[1] == '-';
+    while (*names) {
+        size_t length = strcspn(names, " "), i = 0;
+        while (i < n && i < length && (arg[i] == names[i] ||
+                                       (is_long && arg[i] == '_' && names[i] == '-')))
+            i++;
+        if (i == n && i == length) return 1;
+        names += length;
+        names += strspn(names, " ");
+    }
+    return 0;
+}
+
+static const struct option *find_option(const char *arg, size_t n) {
+    int i;
+    for (i = 0; i < N_OPTIONS; i++)
+        if (has_name(options[i].names, arg, n)) return &options[i];
+    return 0;
+}
+
+enum arity { NO_VALUE, ONE_VALUE, SWITCH_VALUE, UNKNOWN };
+
+/* Of an option that is only accepted. */
+static enum arity find_ignored(const char *arg, size_t n) {
+    if (has_name(ignored_flags, arg, n)) return NO_VALUE;
+    if (has_name(ignored_values, arg, n)) return ONE_VALUE;
+    if (has_name(ignored_switches, arg, n)) return SWITCH_VALUE;
+    return UNKNOWN;
+}
+
+static int is_switch_value(const char *s) {
+    return s && (!strcmp(s, "on") || !strcmp(s, "off") || !strcmp(s, "auto"));
+}
+
+/* Takes the option at argv[*i], and its value: --name VALUE or --name=VALUE. */
+static int take_option(char **argv, int *i) {
+    char name[64], *arg = argv[*i], *equals = strncmp(arg, "--", 2) ? 0 : strchr(arg, '=');
+    const size_t n = equals ? (size_t)(equals - arg) : strlen(arg), ignored = strlen(ignored_names);
+    const struct option *o = find_option(arg, n);
+    char *value = equals ? equals + 1 : 0;
+    enum arity arity = find_ignored(arg, n);
+    if (o) arity = !o->arg ? NO_VALUE : o->arg[0] == '[' ? SWITCH_VALUE : ONE_VALUE;
+    snprintf(name, sizeof name, "%.*s", (int)n, arg);
+    if (has_name(impossible, arg, n)) return fail(2, "%s is not possible here", name);
+    if (arity == UNKNOWN) return fail(2, "unknown option '%s'; see --help", arg);
+    if (arity == NO_VALUE && value) return fail(2, "%s takes no value; '%s' is one", name, value);
+    if (!value && (arity == ONE_VALUE || (arity == SWITCH_VALUE && is_switch_value(argv[*i + 1])))) {
+        value = argv[++*i];
+        if (!value) return fail(2, "%s needs a value; see --help", name);
+    }
+    if (o) return o->take(o, name, value);
+    snprintf(ignored_names + ignored, sizeof ignored_names - ignored, "%s%s", ignored ? ", " : "",
+             name);
+    return GO_ON;
+}
+
+/* The names as a list: -n, --predict, --n-predict N */
+static void print_names(const struct option *o, char *out, size_t cap) {
+    const char *names = o->names;
+    size_t n = 0;
+    for (; *names && n + 4 < cap; names++) {
+        if (*names == ' ') out[n++] = ',';
+        out[n++] = *names;
+    }
+    snprintf(out + n, cap - n, "%s%s", o->arg ? " " : "", o->arg ? o->arg : "");
+}
+
+static void print_help(void) {
+    char left[100];
+    int i;
+    printf("usage: generate -m FILE [-p TEXT] [options]\n\n");
+    for (i = 0; i < N_OPTIONS; i++) {
+        print_names(&options[i], left, sizeof left);
+        if (strlen(left) > 32) printf("  %s\n  %32s %s\n", left, "", options[i].help);
+        else printf("  %-32s %s\n", left, options[i].help);
+    }
+    printf("\n--name=value is as good as --name value. Options of llama.cpp for GPUs, memory, logs "
+           "and other\nsamplers are accepted; a warning says that they have no effect.\n");
+}
+
+static void print_kernels(void) {
+    int i;
+    for (i = 0; i < bitnet_kernels_count(); i++) {
+        const bitnet_kernels *k = bitnet_kernels_get(i);
+        printf("%-15s %s\n", k->name, bitnet_kernels_usable(k) ? "usable" : "not usable here");
+    }
+}
+
+static void print_version(void) {
+    printf("generate of bitnet.h %s, kernels %s, input lines %s\n", bitnet_version(),
+           bitnet_kernels_default()->name,
+#ifdef GENERATE_EDITLINE
+           "edited by libedit");
+#else
+           "not edited");
+#endif
+}
+
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+/* Replaces llama.cpp's escapes in place; any other backslash stays. */
+static int unescape(const char *name, char *s) {
+    static const char from[] = "nrt'\"\\", to[] = "\n\r\t'\"\\";
+    char *out = s;
+    while (*s) {
+        const char *known = s[0] == '\\' && s[1] ? strchr(from, s[1]) : 0;
+        if (known) {
+            *out++ = to[known - from];
+            s += 2;
+        } else if (s[0] == '\\' && s[1] == 'x' && hex_digit(s[2]) >= 0 && hex_digit(s[3]) >= 0) {
+            int code = 16 * hex_digit(s[2]) + hex_digit(s[3]);
+            if (code == 0) return fail(2, "%s: \\x00 cannot be part of a text", name);
+            *out++ = (char)code;
+            s += 4;
+        } else *out++ = *s++;
+    }
+    *out = 0;
+    return GO_ON;
+}
+
+static int unescape_all(void) {
+    int32_t i;
+    int code = GO_ON;
+    if (escapes == NO) return GO_ON;
+    if (prompt) code = unescape("-p", prompt);
+    if (code == GO_ON && system_text) code = unescape("-sys", system_text);
+    for (i = 0; code == GO_ON && i < gen.n_stop_strings; i++) code = unescape("-r", stops[i]);
+    return code;
+}
+
+/* What contradicts itself, and defaults that depend on other options. */
+static int check_options(void) {
+    if (!model_path) return fail(2, "no model: give -m FILE; see --help");
+    if (prompt && prompt_path) return fail(2, "-p and --file are both given; one is possible");
+    if (system_text && system_path) return fail(2, "-sys and -sysf are both given; one is possible");
+    if (chatting == NO && (system_text || system_path))
+        return fail(2, "-sys is for chats, -no-cnv asks for none");
+    if (chatting == NO && single_turn && !interactive)
+        return fail(2, "-st is for chats, -no-cnv asks for none");
+    if (max_tokens == 0) return fail(2, "-n: '0' leaves nothing to do; -1 means no limit");
+    if (system_text || system_path || single_turn) chatting = YES;
+    if (!prompt && !prompt_path && !isatty(0) && (single_turn || (chatting != YES && !interactive)))
+        prompt_path = (char *)"-";                      /* what is piped in is the prompt */
+    if (ctx_params.n_threads < 0) ctx_params.n_threads = 0;
+    if (repeat_window == 0) sampler.repeat_penalty = 0;
+    sampler.repeat_window = repeat_window;
+    gen.stop_strings = (const char *const *)stops;
+    return GO_ON;
+}
+
+static int parse(int argc, char **argv) {
+    int i, code;
+    for (i = 1; i < argc; i++) {
+        code = take_option(argv, &i);
+        if (code != GO_ON) return code;
+    }
+    if (want_help) print_help();
+    else if (want_version) print_version();
+    else if (want_kernels) print_kernels();
+    if (want_help || want_version || want_kernels)
+        return fflush(stdout) || ferror(stdout) ? fail(1, "cannot write: %s", strerror(errno)) : 0;
+    if (ignored_names[0]) note("warning: without effect here: %s", ignored_names);
+    code = check_options();
+    return code == GO_ON ? unescape_all() : code;
+}
+
+static int choose_kernels(void) {
+    char known[400];
+    int i;
+    const bitnet_kernels *k = kernel_name ? bitnet_kernels_find(kernel_name)
+                                          : bitnet_kernels_default();
+    model_params.kernels = k;
+    if (k && bitnet_kernels_usable(k)) return GO_ON;
+    if (k) return fail(1, "--kernel: this machine cannot run '%s'", kernel_name);
+    known[0] = 0;
+    for (i = bitnet_kernels_count(); i-- > 0;) {
+        size_t n = strlen(known);
+        snprintf(known + n, sizeof known - n, " %s", bitnet_kernels_get(i)->name);
+    }
+    return fail(2, "--kernel: '%s' is unknown; known are:%s", kernel_name, known);
+}
+
+/* ---- input ---- */
+
+struct text {
+    char *s;                           /* NUL-terminated */
+    size_t n, cap;
+};
+
+/* Returns 0 if there is no memory, or more than MAX_TEXT. */
+static int append(struct text *t, const char *s, size_t n) {
+    if (n > MAX_TEXT - t->n) return 0;
+    if (t->n + n >= t->cap) {
+        size_t cap = 2 * (t->n + n) + 256;
+        char *grown = (char *)realloc(t->s, cap);
+        if (!grown) return 0;
+        t->s = grown;
+        t->cap = cap;
+    }
+    memcpy(t->s + t->n, s, n);
+    t->n += n;
+    t->s[t->n] = 0;
+    return 1;
+}
+
+/* Reads all of a file, - is stdin, into memory that lives as long as the program. */
+static int read_file(char *path, char **out) {
+    int is_stdin = !strcmp(path, "-");
+    FILE *f = is_stdin ? stdin : fopen(path, "rb");
+    const char *name = is_stdin ? "stdin" : path;
+    struct text t = {0, 0, 0};
+    char block[4096];
+    size_t n;
+    if (!f) return fail(1, "cannot read '%s': %s", name, strerror(errno));
+    errno = 0;
+    while ((n = fread(block, 1, sizeof block, f)) > 0)
+        if (!append(&t, block, n)) break;
+    if (ferror(f)) return fail(1, "cannot read '%s': %s", name, strerror(errno));
+    if (!is_stdin) fclose(f);
+    if (n > 0) return fail(1, "'%s' is too long: prompts have at most 16 MiB", name);
+    if (t.n > 0 && t.s[t.n - 1] == '\n') t.s[--t.n] = 0;
+    if (t.n == 0 && is_stdin) return fail(2, "no prompt: give -p, --file or -cnv; stdin is empty");
+    if (t.n == 0) return fail(1, "'%s' is empty", name);
+    if (strlen(t.s) < t.n) return fail(1, "'%s' is no text: it holds a zero byte", name);
+    *out = t.s;
+    return escapes == YES ? unescape(name, t.s) : GO_ON;
+}
+
+/* Arrow keys and the like come as escape sequences when nothing edits the line. They and other
+   control characters were no part of the message. */
+static void drop_keys(struct text *line) {
+    const char *s = line->s, *end = s + line->n;
+    char *out = line->s;
+    while (s < end) {
+        if (*s == '\033') {
+            s++;
+            if (s < end && *s == '[') {
+                s++;
+                while (s < end && *s >= 0x20 && *s < 0x40) s++;    /* parameters */
+            } else if (s < end && *s == 'O') s++;
+            if (s < end) s++;                                      /* the key itself */
+        } else if ((*s >= 0 && *s < 0x20 && *s != '\t' && *s != '\n') || *s == 0x7F) s++;
+        else *out++ = *s++;
+    }
+    line->n = (size_t)(out - line->s);
+    *out = 0;
+}
+
+enum line { LINE_END, LINE_OK, LINE_REFUSED };
+
+/* A line as it comes, without its newline. One that is too long is read to its end, too. */
+static enum line read_plain(const char *mark, struct text *line) {
+    int c, fits = 1;
+    char byte;
+    if (screen) {
+        paint(screen, COLOUR_INPUT);
+        fputs(mark, screen);
+        fflush(screen);
+    }
+    while ((c = getc(stdin)) != EOF && c != '\n') {
+        byte = (char)c;
+        if (fits) fits = append(line, &byte, 1);
+    }
+    if (screen) paint(screen, COLOUR_NONE);
+    if (c == EOF && line->n == 0) return LINE_END;
+    if (fits) return LINE_OK;
+    say("the message is not sent: it is longer than 16 MiB, or there is no memory for it");
+    return LINE_REFUSED;
+}
+
+#ifdef GENERATE_EDITLINE
+static EditLine *editor;
+static History *history_lines;
+static char editor_mark[64];
+static struct termios keys_shown, keys_hidden;
+
+static char *get_editor_mark(EditLine *e) {
+    (void)e;
+    return editor_mark;
+}
+
+static void open_editor(void) {
+    HistEvent event;
+    const char *term = getenv("TERM");
+    if (plain_input || !screen || !isatty(0) || tcgetattr(0, &keys_shown)) return;
+    if (!term || !strcmp(term, "dumb")) return;
+    setlocale(LC_CTYPE, "");
+    if (strcmp(nl_langinfo(CODESET), "UTF-8") && !setlocale(LC_CTYPE, "C.UTF-8")) return;
+    keys_hidden = keys_shown;
+    keys_hidden.c_lflag &= ~(tcflag_t)ECHO;
+    editor = el_init("generate", stdin, screen, screen);
+    history_lines = history_init();
+    if (!editor || !history_lines) return;
+    history(history_lines, &event, H_SETSIZE, 1000);
+    el_set(editor, EL_EDITOR, "emacs");
+    el_set(editor, EL_SIGNAL, 1);
+    el_set(editor, EL_HIST, history, history_lines);
+    el_set(editor, EL_PROMPT_ESC, get_editor_mark, '\1');
+    el_set(editor, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_source(editor, NULL);
+}
+
+static void close_editor(void) {
+    if (history_lines) history_end(history_lines);
+    if (editor) el_end(editor);
+}
+
+/* While the model writes, keys are kept for the next line, but not shown amid the text. */
+static void hide_keys(void) {
+    if (editor) tcsetattr(0, TCSADRAIN, &keys_hidden);
+}
+
+static void stop_hiding_keys(void) {
+    if (editor) tcsetattr(0, TCSADRAIN, &keys_shown);
+}
+
+static enum line read_line(const char *mark, struct text *line) {
+    HistEvent event;
+    const char *s;
+    int n = 0;
+    if (!editor) return read_plain(mark, line);
+    if (painting)
+        snprintf(editor_mark, sizeof editor_mark, "\1" COLOUR_INPUT "\1%s", mark);
+    else snprintf(editor_mark, sizeof editor_mark, "%s", mark);
+    s = el_gets(editor, &n);
+    paint(screen, COLOUR_NONE);
+    fflush(screen);
+    if (!s || n <= 0) return LINE_END;
+    if (s[strspn(s, " \t\n")]) history(history_lines, &event, H_ENTER, s);
+    if (s[n - 1] == '\n') n--;
+    if (append(line, s, (size_t)n)) return LINE_OK;
+    say("the message is not sent: it is longer than 16 MiB, or there is no memory for it");
+    return LINE_REFUSED;
+}
+#else
+static void open_editor(void) {}
+static void close_editor(void) {}
+static void hide_keys(void) {}
+static void stop_hiding_keys(void) {}
+static enum line read_line(const char *mark, struct text *line) { return read_plain(mark, line); }
+#endif
+
+/* A message: a line, or several where all but the last one end in a backslash. */
+static enum line read_message(struct text *message) {
+    static struct text line;
+    enum line result;
+    const char *mark = "> ";
+    message->n = 0;
+    if (screen) fputc('\n', screen);
+    for (;;) {
+        int more;
+        line.n = 0;
+        result = read_line(mark, &line);
+        if (result == LINE_END && message->n > 0) return LINE_OK;
+        if (result != LINE_OK || !append(&line, "", 0)) return result;
+        if (strlen(line.s) < line.n) {
+            say("the message is not sent: it holds a zero byte");
+            return LINE_REFUSED;
+        }
+        if (line.n > 0 && line.s[line.n - 1] == '\r') line.s[--line.n] = 0;
+        if (isatty(0)) drop_keys(&line);
+        more = line.n > 0 && line.s[line.n - 1] == '\\';
+        if (more) line.s[line.n - 1] = '\n';
+        if (!append(message, line.s, line.n)) {
+            say("the message is not sent: it is longer than 16 MiB, or there is no memory for it");
+            return LINE_REFUSED;
+        }
+        if (!more) return LINE_OK;
+        mark = "... ";
+    }
+}
+
+/* ---- the conversation ----
+   All of its tokens, in order. The context has evaluated the first bitnet_ctx_length() of them, and
+   the next one may be pending in it; the next reply begins with evaluating the rest. A plain text
+   is a conversation of one turn, its prompt. */
+
+static bitnet_token *tokens;           /* room for a full context, the pending token and an end */
+static int32_t n_tokens;
+static int32_t *turns, n_turns;        /* where each turn begins */
+static int32_t n_system;               /* BOS and the system message */
+static int32_t n_keep;                 /* what is never dropped: that, or more with --keep */
+static const char *echo;               /* a prompt that is to be repeated when it has been read */
+static bitnet_stop why;
+static bitnet_error err;
+
 static int on_text(void *ud, const char *s, size_t n, bitnet_token t) {
     (void)ud;
-    if (t >= 0) n_new++;
+    if (t >= 0) {
+        tokens[n_tokens++] = t;
+        n_new++;
+    }
     return put(s, n) || interrupted;
 }
 
 static int on_prompt(void *ud, int32_t done, int32_t total) {
     (void)ud;
-    bar(done < total ? "prompt" : 0, (double)done / total);
+    bar_update((double)done / total);
     if (done < total) return interrupted;
+    bar_end();
     n_prompt += total;
-    prompt_seconds += now() - mark;
-    mark = now();
-    return (gen.text && put(gen.text, strlen(gen.text))) || interrupted;   /* echo it */
+    prompt_seconds += now() - started;
+    started = now();
+    if (echo) {
+        paint(stdout, COLOUR_PROMPT);
+        put(echo, strlen(echo));
+        paint(stdout, COLOUR_NONE);
+        echo = 0;
+    }
+    return write_error || interrupted;
 }
+
+static int allocate_conversation(void) {
+    size_t room = (size_t)bitnet_ctx_capacity(ctx) + 2;
+    tokens = (bitnet_token *)malloc(room * sizeof *tokens);
+    turns = (int32_t *)malloc(room * sizeof *turns);
+    return tokens && turns ? GO_ON : fail(1, "out of memory");
+}
+
+/* Begins anew, behind the system message if there is one. */
+static int begin_conversation(void) {
+    const size_t capacity = (size_t)bitnet_ctx_capacity(ctx);
+    const bitnet_message message = {"system", system_text};
+    int bos = chatting || info.add_bos ? BITNET_ADD_BOS : 0, n;
+    if (chatting)
+        n = bitnet_chat_tokenize(model, &message, system_text ? 1 : 0, bos, tokens, capacity);
+    else n = bitnet_tokenize(model, "", 0, bos, tokens, capacity);
+    if (n < 0) return fail(1, "%s", bitnet_result_text((bitnet_result)n));
+    if (system_text && (size_t)n > capacity / 2)
+        return fail(1, "the system message is too long: it takes %d tokens, the context has %d; "
+                    "see -c", n, (int)capacity);
+    n_system = n_keep = n_tokens = n;
+    n_turns = 0;
+    bitnet_ctx_rewind(ctx, bitnet_ctx_length(ctx) < n ? bitnet_ctx_length(ctx) : n);
+    return GO_ON;
+}
+
+/* Drops the oldest turns, so that what stays behind the first n_keep tokens, with n_more new ones,
+   is at most half of the rest of the context. A key or value in the context belongs to its
+   position, so that all that moves has to be evaluated again. */
+static void drop_oldest(int32_t n_more) {
+    const int32_t most = (bitnet_ctx_capacity(ctx) - n_keep) / 2;
+    int32_t from = n_tokens, first = n_turns, dropped, i;
+    while (first > 0 && n_tokens - turns[first - 1] + n_more <= most) from = turns[--first];
+    if (n_more == 0 && from == n_tokens) from = n_tokens - most;   /* one turn is too long */
+    dropped = from - n_keep;
+    if (chatting || verbose)
+        note("the context of %d tokens is full: the oldest %d tokens of the conversation are "
+             "dropped", bitnet_ctx_capacity(ctx), dropped);
+    memmove(tokens + n_keep, tokens + from, (size_t)(n_tokens - from) * sizeof *tokens);
+    n_tokens -= dropped;
+    n_turns -= first;
+    for (i = 0; i < n_turns; i++) turns[i] = turns[first + i] - dropped;
+    bitnet_ctx_rewind(ctx, n_keep);
+}
+
+/* Before the next turn: a chat's reply that was cut off gets its end; of a text an end is removed,
+   since it goes on. */
+static void close_reply(void) {
+    int ended = n_tokens > n_system && bitnet_token_is_end(model, tokens[n_tokens - 1]);
+    if (chatting && !ended && n_tokens > n_system) tokens[n_tokens++] = info.eot;
+    if (!chatting && ended) {
+        n_tokens--;
+        bitnet_ctx_rewind(ctx, bitnet_ctx_length(ctx));   /* it was pending */
+    }
+}
+
+static int tokenize_turn(const char *text, bitnet_token *out, size_t cap) {
+    const bitnet_message message = {"user", text};
+    if (!chatting) return bitnet_tokenize(model, text, strlen(text), 0, out, cap);
+    return bitnet_chat_tokenize(model, &message, 1, BITNET_OPEN_REPLY, out, cap);
+}
+
+/* With --keep: what the first turn has of the tokens that are to stay. */
+static void keep_first_turn(void) {
+    int32_t most = bitnet_ctx_capacity(ctx) / 2, wanted = keep < 0 ? n_tokens : keep;
+    if (wanted > n_tokens) wanted = n_tokens;
+    if (wanted > most) wanted = most;
+    if (wanted > n_keep) n_keep = wanted;
+}
+
+/* Adds a message, or a text's prompt. If it does not fit, a line says so, nothing has changed, and
+   the result is 1; else it is GO_ON. */
+static int add_turn(const char *text) {
+    const int32_t capacity = bitnet_ctx_capacity(ctx);
+    const int32_t reserve = chatting && shifting ? capacity / 8 : 0;     /* for the reply */
+    int n = tokenize_turn(text, 0, 0);
+    if (n < 0) return fail(1, "not read: %s", bitnet_result_text((bitnet_result)n));
+    if (n > capacity - n_keep - reserve)
+        return fail(1, "not read: %d tokens do not fit: the context has %d, of them %d are taken or "
+                    "kept for the reply; see -c", n, capacity, n_keep + reserve);
+    if (n_tokens + 1 + n + reserve > capacity && n_tokens > n_keep) {
+        if (!shifting)
+            return fail(1, "not read: %d tokens do not fit: the context has %d, of them %d are "
+                        "taken; /clear empties it", n, capacity, bitnet_ctx_length(ctx));
+        drop_oldest(n);
+    }
+    close_reply();
+    turns[n_turns++] = n_tokens;
+    n_tokens += tokenize_turn(text, tokens + n_tokens, (size_t)n);
+    if (n_turns == 1 && n_keep == n_system) keep_first_turn();
+    return GO_ON;
+}
+
+/* Takes back the last turn, of which nothing has been evaluated. */
+static void remove_turn(void) {
+    n_tokens = turns[--n_turns];
+    if (n_turns == 0) n_keep = n_system;
+}
+
+/* Is the reply to go on in a context that has just become full? */
+static int goes_on(int32_t limit, int32_t written) {
+    return why == BITNET_STOP_LENGTH && bitnet_ctx_length(ctx) == bitnet_ctx_capacity(ctx) &&
+           shifting && max_tokens != -2 && (limit == 0 || written < limit);
+}
+
+/* Evaluates what the context has not seen and streams what follows. */
+static bitnet_result stream(void) {
+    /* In a chat, a reply that does not end is cut where it has become as long as the context. */
+    int32_t limit = max_tokens > 0 ? max_tokens : chatting ? bitnet_ctx_capacity(ctx) : 0;
+    int32_t before = n_new;
+    bitnet_result r;
+    bar_begin("prompt");
+    for (;;) {
+        int32_t known = bitnet_ctx_length(ctx) + (bitnet_ctx_pending(ctx) >= 0);
+        gen.prompt = tokens + known;
+        gen.n_prompt = n_tokens - known;
+        gen.max_tokens = limit ? limit - (n_new - before) : 0;
+        started = now();
+        r = bitnet_generate(ctx, &gen, &why, &err);
+        bar_end();
+        if (r != BITNET_OK) return r;
+        new_seconds += now() - started;
+        if (!goes_on(limit, n_new - before)) return r;
+        if (chatting && screen) fputc('\n', screen);       /* for the note and the bar */
+        drop_oldest(0);
+        if (chatting) bar_begin("prompt");
+    }
+}
+
+/* Reads the turn that was added, writes the reply. */
+static int respond(void) {
+    int32_t before = n_new;
+    bitnet_result r;
+    n_replies++;
+    interrupted = 0;
+    catch_interrupt(on_interrupt_writing);
+    hide_keys();
+    r = stream();
+    stop_hiding_keys();
+    if (r == BITNET_ERR_CANCELLED && n_new == before) remove_turn();
+    else put("\n", 1);
+    if (write_error) return fail(1, "cannot write the text: %s", strerror(write_error));
+    if (r != BITNET_OK && r != BITNET_ERR_CANCELLED) return fail(1, "%s", err.text);
+    if (interrupted) return 130;
+    if (chatting && why == BITNET_STOP_LENGTH && !shifting &&
+        bitnet_ctx_length(ctx) == bitnet_ctx_capacity(ctx))
+        note("the reply ends here: the context of %d tokens is full; /clear empties it",
+             bitnet_ctx_capacity(ctx));
+    return GO_ON;
+}
+
+/* ---- chat ---- */
+
+struct command {
+    const char *name, *help;
+    int (*run)(void);                  /* exit code or GO_ON */
+};
+
+static int command_help(void);
+static int command_exit(void) { return 0; }
+
+static const struct command commands[] = {
+    {"/help", "this list", command_help},
+    {"/clear", "forget the conversation, but not the system message", begin_conversation},
+    {"/exit", "end the program, as Ctrl-D does", command_exit},
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static int command_help(void) {
+    FILE *to = screen ? screen : stderr;
+    int i;
+    for (i = 0; i < N_COMMANDS; i++)
+        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
+    fprintf(to, "  //...    send /...\n"
+                "A line that ends in \\ goes on in the next one. Ctrl-C stops a reply.\n");
+    return GO_ON;
+}
+
+static int run_command(const char *line) {
+    size_t n = strcspn(line, " \t\n");
+    int i;
+    for (i = 0; i < N_COMMANDS; i++)
+        if (strlen(commands[i].name) == n && !memcmp(commands[i].name, line, n))
+            return commands[i].run();
+    say("'%.*s' is no command; /help lists them, //... sends /...", (int)n, line);
+    return GO_ON;
+}
+
+/* Waits for a line, then obeys or answers it. Sets *refused if it was a message that could not be
+   read. */
+static int next_line(int *refused) {
+    static struct text message;
+    const char *text;
+    enum line result;
+    catch_interrupt(on_interrupt_waiting);
+    errno = 0;
+    result = read_message(&message);
+    if (result == LINE_END) {
+        if (screen) fputc('\n', screen);
+        return ferror(stdin) ? fail(1, "cannot read stdin: %s", strerror(errno)) : 0;
+    }
+    *refused |= result == LINE_REFUSED;
+    text = message.s;
+    if (result == LINE_REFUSED || !text[strspn(text, " \t\r\n\v\f")]) return GO_ON;
+    if (text[0] == '/' && text[1] != '/') return run_command(text);
+    if (!chatting && !append(&message, "\n", 1)) return fail(1, "out of memory");
+    text = message.s + (message.s[0] == '/');
+    if (add_turn(text) == GO_ON) return respond();
+    *refused = 1;
+    return GO_ON;
+}
+
+/* Lines from stdin and what the model says to them, until one of them ends it. */
+static int converse(void) {
+    int code = GO_ON, refused = 0;
+    if (screen && !quiet) fprintf(screen, "Ctrl-C stops a reply, Ctrl-D ends; /help has more.\n");
+    if (prompt && chatting && text_on_terminal && show_prompt) {
+        paint(stdout, COLOUR_INPUT);
+        fputs("\n> ", stdout);
+        put(prompt, strlen(prompt));
+        paint(stdout, COLOUR_NONE);
+        fputs("\n", stdout);
+    }
+    if (prompt) {
+        refused = add_turn(prompt) != GO_ON;
+        if (!refused) code = respond();
+    }
+    while (code == GO_ON || (code == 130 && isatty(0))) {
+        if (single_turn && n_replies > 0) break;
+        code = next_line(&refused);
+    }
+    if (code == GO_ON) code = 0;
+    /* Somebody at a terminal has seen the line that said so; a script looks at the exit code. */
+    return code == 0 && refused && !isatty(0) ? 1 : code;
+}
+
+/* ---- main ---- */
 
 static int on_load(void *ud, uint64_t done, uint64_t total) {
     (void)ud;
-    bar(done < total ? "load" : 0, (double)done / (double)total);
+    bar_update((double)done / (double)total);
     return interrupted;
 }
 
 static void on_log(void *ud, bitnet_log_level level, const char *s) {
     (void)ud;
-    if (level == BITNET_LOG_WARNING || verbose) fail(0, "%s", s);
+    if (level == BITNET_LOG_WARNING) note("%s", s);
+    else if (verbose) say("%s", s);
 }
 
-/* The functions from here to chat return the exit code, or -1 to go on. */
-static int set_option(const struct option *o, const char *name, const char *value) {
-    static const char *const packings[] = {"128", "64", "4row"};
-    if (o->kind == 'F') *(int32_t *)o->to = 1;
-    else if (o->kind == 'W' || o->kind == 'R') {
-        char *end;
-        double v = o->kind == 'W' ? (double)strtoll(value, &end, 10) : strtod(value, &end);
-        if (end == value || *end || value[0] <= ' ' || !(v >= o->lo && v <= o->hi))
-            return fail(2, "%s: '%s' is not a %snumber from %.0f to %.0f", name, value,
-                        o->kind == 'W' ? "whole " : "", o->lo, o->hi);
-        if (o->kind == 'W') *(int32_t *)o->to = (int32_t)v;
-        else *(float *)o->to = (float)v;
-    } else if (o->kind == 'P') {
-        for (packing = 0; strcmp(value, packings[packing]); packing++)
-            if (packing == 2) return fail(2, "%s: '%s' is not 128, 64 or 4row", name, value);
-    } else if (!value[0]) return fail(2, "%s: the value (%s) is empty", name, o->arg);
-    else if (o->kind == 'B') {         /* text takes what should not follow */
-        if (sscanf(value, "%6d,%6d,%6d%1s", &tile.BM, &tile.BK, &tile.bm, text) != 3)
-            return fail(2, "%s: '%s' is not BM,BK,bm", name, value);
-    } else if (o->kind == 'T') *(const char **)o->to = value;
-    else if (gen.n_stop_strings < 16) stops[gen.n_stop_strings++] = value;
-    else return fail(2, "%s: only 16 of them are possible", name);
-    return -1;
+/* What the terminal is, and what a parent wants to be left alone. */
+static void look_around(void) {
+    const char *term = getenv("TERM");
+    int plain = getenv("NO_COLOR") || !term || !strcmp(term, "dumb");
+    text_on_terminal = isatty(1);
+    if (isatty(0) && isatty(2)) screen = stderr;
+    else if (isatty(0) && isatty(1)) screen = stdout;
+    painting = screen && text_on_terminal && (colours == YES || (colours == AUTO && !plain));
+    interrupt_ignored = signal(SIGINT, SIG_IGN) == SIG_IGN;
+    catch_interrupt(on_interrupt_writing);
 }
 
-static int print_lists(void) {
-    int i;
-    for (i = 0; helping && i < N_OPTIONS; i++)
-        printf("  %-16s %-13s %-5s %s\n", options[i].name, options[i].alias ? options[i].alias : "",
-               options[i].arg ? options[i].arg : "", options[i].help);
-    for (i = 0; !helping && i < bitnet_kernels_count(); i++)
-        printf("%-15s %s\n", bitnet_kernels_get(i)->name,
-               bitnet_kernels_usable(bitnet_kernels_get(i)) ? "usable" : "not usable here");
-    return fflush(stdout) ? fail(1, "cannot write: %s", strerror(errno)) : 0;
-}
-
-static int parse(int argc, char **argv) {
-    int i, j, code;
-    for (i = 1; i < argc; i++) {
-        const char *name = argv[i];
-        for (j = 0; j < N_OPTIONS && strcmp(name, options[j].name); j++)
-            if (options[j].alias && !strcmp(name, options[j].alias)) break;
-        if (j == N_OPTIONS) return fail(2, "unknown option '%s'; see --help", name);
-        if (options[j].arg && ++i == argc) return fail(2, "%s needs a value; see --help", name);
-        if ((code = set_option(&options[j], name, argv[i])) >= 0) return code;
-    }
-    if (listing || helping) return print_lists();
-    if (!model_path) return fail(2, "no model: give -m FILE; see --help");
-    if (prompt && prompt_path) return fail(2, "-p and --file are both given; one is possible");
-    if (!chatting && !prompt && !prompt_path) return fail(2, "no prompt: give -p, --file or -cnv");
-    if (!chatting && system_text) return fail(2, "--system is for chat: add -cnv");
-    return gen.max_tokens ? -1 : fail(2, "-n: '0' leaves nothing to do; -1 means no limit");
-}
-
-static int choose_kernels(const bitnet_kernels **out) {
-    int i;
-    *out = kernel_name ? bitnet_kernels_find(kernel_name) : bitnet_kernels_default();
-    if (*out && bitnet_kernels_usable(*out)) return -1;
-    if (*out) return fail(1, "--kernel: this machine cannot run '%s'", kernel_name);
-    for (i = bitnet_kernels_count(); i--;) strcat(strcat(text, " "), bitnet_kernels_get(i)->name);
-    return fail(2, "--kernel: '%s' is unknown; known are:%s", kernel_name, text);
-}
-
-static int read_prompt(void) {
-    FILE *f = fopen(prompt_path, "rb");
-    size_t n = f ? fread(text, 1, sizeof text, f) : 0;
-    if (!f || ferror(f)) return fail(1, "cannot read '%s': %s", prompt_path, strerror(errno));
-    fclose(f);
-    if (n > 0 && n < sizeof text && text[n - 1] == '\n') text[--n] = 0;
-    if (n % sizeof text == 0) return fail(1, "'%s' is %s", prompt_path, n ? "too long" : "empty");
-    prompt = text;
-    return strlen(text) < n ? fail(1, "'%s' is no text: it holds a zero byte", prompt_path) : -1;
-}
-
-/* Evaluates gen's prompt, streams what follows, ends it with a newline. */
-static int respond(void) {
+static int load(void) {
     bitnet_result r;
-    mark = now();
-    r = bitnet_generate(ctx, &gen, &why, &err);
-    bar(0, 0);
-    if (r == BITNET_OK) new_seconds += now() - mark;
-    else if (r != BITNET_ERR_CANCELLED) return fail(1, "%s", err.text);
-    if (put("\n", !r)) return fail(1, "cannot write the text: %s", strerror(write_error));
-    return interrupted ? 130 : -1;
+    model_params.progress_fn = on_load;
+    model_params.log_fn = on_log;
+    bar_begin("load");
+    r = bitnet_model_load_file(model_path, &model_params, &model, &err);
+    bar_end();
+    if (interrupted) return 130;
+    if (r != BITNET_OK) return fail(1, "%s: %s", model_path, err.text);
+    bitnet_model_get_info(model, &info);
+    return GO_ON;
 }
 
-static int chat(void) {
-    int cap = bitnet_ctx_capacity(ctx), code = -1;
-    const char *line = prompt;
-    for (; code < 0; line = 0) {
-        int skip = bitnet_ctx_length(ctx) > 0 || !system_text;
-        bitnet_message messages[2] = {{"system", system_text}, {"user", 0}};
-        if (!line) {
-            if (isatty(0)) fputs("\n> ", stderr);
-            signal(SIGINT, SIG_DFL);
-            line = fgets(text, sizeof text, stdin);
-            signal(SIGINT, on_interrupt);
-        }
-        if (!line) code = ferror(stdin) ? fail(1, "cannot read stdin: %s", strerror(errno)) : 0;
-        if (!line || !line[strspn(line, " \t\r\n\v\f")]) continue;
-        messages[1].content = line;
-        gen.messages = messages + skip;
-        gen.n_messages = 2 - skip;
-        code = respond();
-        if (code == 130 && isatty(0)) code = -1, interrupted = 0;
-        else if (code < 0 && bitnet_ctx_length(ctx) == cap)
-            code = fail(1, "the context of %d tokens is full: the chat ends here; see -c", cap);
+/* Chats where one is asked for; on a terminal without a prompt where the model can. */
+static int choose_mode(void) {
+    int can_chat = bitnet_chat_tokenize(model, 0, 0, 0, 0, 0) >= 0;
+    int wants = chatting == YES || (chatting == AUTO && (interactive || (!prompt && isatty(0))));
+    if (chatting == YES && !can_chat)
+        return fail(1, "%s: no chat: its template is not known, or has no token", model_path);
+    chatting = wants && can_chat;
+    if (!chatting && !interactive && !prompt) return fail(2, "no prompt: give -p, --file or -cnv");
+    if (shifting == AUTO) shifting = chatting;
+    return GO_ON;
+}
+
+static int create_context(void) {
+    int32_t n = ctx_params.n_ctx;
+    if (n < 0) n = info.ctx_train < 4096 ? info.ctx_train : 4096;
+    if (n == 0) n = info.ctx_train;
+    if (n > info.ctx_train) note("warning: trained for a context of %d", info.ctx_train);
+    if (n < 16) shifting = NO;         /* there is nothing to divide */
+    ctx_params.n_ctx = n;
+    ctx_params.n_logits = gen.lookup < n ? gen.lookup + 1 : n;
+    if (bitnet_ctx_create(model, &ctx_params, &ctx, &err)) return fail(1, "%s", err.text);
+    return allocate_conversation();
+}
+
+static void print_loaded(double seconds) {
+    fprintf(stderr, "%.1f M parameters, %.1f MB, loaded in %.3f s\n",
+            (double)info.n_params / 1e6, (double)info.file_bytes / 1e6, seconds);
+    fprintf(stderr, "FFN %d, %d heads of %d, %d for KV, context %d\n", info.ffn_dim, info.n_heads,
+            info.head_dim, info.n_kv_heads, info.ctx_train);
+    fprintf(stderr, "self-test passed; %d threads, context %d in %.1f MB\n",
+            bitnet_ctx_threads(ctx), ctx_params.n_ctx,
+            (double)bitnet_ctx_bytes(model, &ctx_params) / 1e6);
+}
+
+static void print_statistics(int code) {
+    static const char *const ends[] = {"end of text", "-n or -c reached", "stop string",
+                                       "interrupted"};     /* as bitnet_stop */
+    if (quiet || !show_statistics) return;
+    fprintf(stderr, "%sprompt: %d tokens, %.1f/s; new: %d tokens, %.1f/s; seed %lld; %s\n",
+            isatty(2) ? "\n" : "", n_prompt, n_prompt / (prompt_seconds + 1e-9), n_new,
+            n_new / (new_seconds + 1e-9), (long long)seed,
+            ends[code == 130 ? BITNET_STOP_CALLBACK : why]);
+    if (verbose && gen.lookup)
+        fprintf(stderr, "lookup: %d guesses, %d of %d tokens right\n", lookup_stats.drafts,
+                lookup_stats.accepted, lookup_stats.drafted);
+}
+
+static int generate(void) {
+    double began = now();
+    int code = load();
+    if (code == GO_ON) code = choose_mode();
+    if (code == GO_ON) code = create_context();
+    if (code != GO_ON) return code;
+    if (verbose) print_loaded(now() - began);
+    if (seed < 0 || seed == UINT32_MAX) seed = (time(0) ^ (int64_t)(now() * 1e6)) & INT32_MAX;
+    sampler.rng = (uint64_t)seed;
+    gen.text_fn = on_text;
+    gen.progress_fn = on_prompt;
+    if (!chatting && show_prompt) echo = prompt;
+    code = begin_conversation();
+    if (code != GO_ON) return code;
+    if (chatting || interactive) {
+        open_editor();
+        code = converse();
+        close_editor();
+    } else {
+        code = add_turn(prompt);
+        if (code == GO_ON) code = respond();
+        if (code == GO_ON) code = 0;
     }
+    if (code != 1) print_statistics(code);
     return code;
 }
 
 int main(int argc, char **argv) {
-    const char *ends[] = {"end of text", "-n or -c reached", "stop string", "interrupted"};
     int code = parse(argc, argv);
-    bitnet_model_params mp = {.progress_fn = on_load, .log_fn = on_log,
-                              .i2s_layout = (bitnet_i2s_layout)packing, .tile = tile};
-    if (code < 0) code = choose_kernels(&mp.kernels);
-    if (code < 0 && prompt_path) code = read_prompt();
-    if (code < 0 && verbose && bitnet_selftest(mp.kernels, &err)) code = fail(1, "%s", err.text);
-    if (code >= 0) return code;
-    signal(SIGINT, on_interrupt);
-    mark = now(), errno = 0;
-    if (bitnet_model_load_file(model_path, &mp, &model, &err))
-        return interrupted ? 130 : fail(1, err.code == BITNET_ERR_IO && errno ? "%s: %s: %s" :
-                                        "%s: %s", model_path, err.text, strerror(errno));
-    bitnet_model_get_info(model, &info);
-    if (chatting && bitnet_chat_tokenize(model, 0, 0, 0, 0, 0) < 0)
-        return fail(1, "%s: no chat: its template is not known, or has no token", model_path);
-    if (cp.n_ctx < 1) cp.n_ctx = cp.n_ctx < 0 && info.ctx_train > 4096 ? 4096 : info.ctx_train;
-    if (cp.n_ctx > info.ctx_train) fail(0, "warning: trained for a context of %d", info.ctx_train);
-    cp.n_logits = gen.lookup < cp.n_ctx ? gen.lookup + 1 : cp.n_ctx;
-    if (bitnet_ctx_create(model, &cp, &ctx, &err)) return fail(1, "%s", err.text);
-    if (verbose)
-        fprintf(stderr, "%.1f M parameters, %.1f MB, loaded in %.3f s\nFFN %d, %d heads of %d, "
-                "%d for KV, context %d\nself-test passed; %d threads, context %d in %.1f MB\n",
-                (double)info.n_params / 1e6, (double)info.file_bytes / 1e6, now() - mark,
-                info.ffn_dim, info.n_heads, info.head_dim, info.n_kv_heads, info.ctx_train,
-                bitnet_ctx_threads(ctx), cp.n_ctx, (double)bitnet_ctx_bytes(model, &cp) / 1e6);
-    if (seed < 0) seed = (int32_t)((time(0) ^ (int64_t)(now() * 1e6)) & INT32_MAX);
-    sampler.rng = (uint64_t)seed;
-    gen.text = chatting ? 0 : prompt;
-    gen.text_fn = on_text;
-    gen.progress_fn = on_prompt;
-    code = chatting ? chat() : respond();
-    if (code != 1)
-        fprintf(stderr, "%sprompt: %d tokens, %.1f/s; new: %d tokens, %.1f/s; seed %d; %s\n",
-                isatty(2) ? "\n" : "", n_prompt, n_prompt / (prompt_seconds + 1e-9), n_new,
-                n_new / (new_seconds + 1e-9), seed, ends[code == 130 ? BITNET_STOP_CALLBACK : why]);
-    if (verbose && gen.lookup)
-        fprintf(stderr, "lookup: %d guesses, %d of %d tokens right\n", gen.lookup_stats->drafts,
-                gen.lookup_stats->accepted, gen.lookup_stats->drafted);
+    if (code == GO_ON) code = choose_kernels();
+    if (code == GO_ON && system_path) code = read_file(system_path, &system_text);
+    if (code == GO_ON && prompt_path) code = read_file(prompt_path, &prompt);
+    if (code == GO_ON && verbose && bitnet_selftest(model_params.kernels, &err))
+        code = fail(1, "%s", err.text);
+    if (code != GO_ON) return code;
+    look_around();
+    code = generate();
+    free(tokens);
+    free(turns);
     bitnet_ctx_free(ctx);
     bitnet_model_free(model);
-    return code < 0 ? 0 : code;
+    return code;
 }
