@@ -12,7 +12,7 @@ import { createRequire } from 'node:module';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { launch } from './browsers.mjs';
+import { HANG, launch, newPage } from './browsers.mjs';
 import { ISOLATED, sendFile, serve } from './serve.mjs';
 
 const [name, site, generate, modules, ...only] = process.argv.slice(2);
@@ -25,7 +25,6 @@ const { variants } = await import(pathToFileURL(resolve(site, 'variants.js')));
 const scratch = mkdtempSync(join(tmpdir(), 'browser-')),
     pictures = resolve(modules, 'screenshots');
 mkdirSync(pictures, { recursive: true });
-const WAIT = 60000; // for anything to happen, in ms
 
 function expect(got, wanted, what) {
     if (got !== wanted)
@@ -44,7 +43,7 @@ let hooks = new Map(),
 function hook(headers) {
     return (req, res, path) => {
         requests.push({ path, range: req.headers.range });
-        return hooks.get(path)?.(req, res, headers) ?? false;
+        return (hooks.get(path) ?? usual.get(path))?.(req, res, headers) ?? false;
     };
 }
 const asTiny = (req, res, headers) => {
@@ -60,6 +59,9 @@ const edited = (path, edit) => (req, res, headers) => {
     res.end(edit(readFileSync(join(site, path), 'utf8')));
     return true;
 };
+// A machine may be too busy to start threads in the time that the page gives them.
+const patient = s => s.replace('START_MS = 4000', 'START_MS = 60000');
+const usual = new Map([['/bitnet.js', edited('bitnet.js', patient)]]);
 const isolated = await serve({ root: resolve(site), hook: hook(ISOLATED) });
 const plain = await serve({ root: resolve(site), headers: {}, hook: hook({}) });
 
@@ -72,7 +74,7 @@ const browser = await launch(name, modules);
 async function visit(f, { at = isolated.url, viewport, ...look } = {}) {
     const own = firefox && Object.keys(look).length && (await launch(name, modules, look));
     const context = await (own || browser).createBrowserContext();
-    const page = await context.newPage(),
+    const page = await newPage(context),
         faults = [];
     page.on('pageerror', e => faults.push(String(e.stack ?? e)));
     page.on('console', m => {
@@ -81,6 +83,14 @@ async function visit(f, { at = isolated.url, viewport, ...look } = {}) {
     try {
         await page.setViewport(viewport ?? { width: 1280, height: 800 });
         await page.evaluateOnNewDocument(() => {
+            globalThis.states = []; // of the page, all that there were
+            new MutationObserver(all => {
+                globalThis.states.push(...all.map(m => m.oldValue), document.body.dataset.state);
+            }).observe(document, {
+                subtree: true,
+                attributeFilter: ['data-state'],
+                attributeOldValue: true,
+            });
             addEventListener('securitypolicyviolation', e =>
                 console.error(`Content Security Policy: ${e.violatedDirective} ${e.blockedURI}`)
             );
@@ -110,7 +120,7 @@ async function emulate(page, { dark, reducedMotion, quota }) {
 // let puppeteer's own waitForFunction be.)
 async function until(page, f, ...args) {
     let error = '';
-    for (const end = Date.now() + WAIT; Date.now() < end; await sleep(20)) {
+    for (const end = Date.now() + HANG; Date.now() < end; await sleep(20)) {
         try {
             if (await page.evaluate(f, ...args)) return;
         } catch (e) {
@@ -118,11 +128,23 @@ async function until(page, f, ...args) {
         }
     }
     const seen = await page.evaluate(() => `${document.body?.dataset.state}: ${document.body?.innerText}`).catch(e => e.message);
-    throw new Error(`not within ${WAIT} ms: ${f} ${args}${error}; the page: ${seen.replace(/\s+/g, " ")}`);
+    throw new Error(`it never comes: ${f} ${args}${error}; the page: ${seen.replace(/\s+/g, " ")}`);
 }
 
 const state = (page, wanted) => until(page, s => document.body?.dataset.state === s, wanted);
 const ready = page => state(page, 'ready');
+// Until a model has been loaded that the action asks for.
+async function loads(page, action) {
+    const from = await page.evaluate(() => globalThis.states.length);
+    await action();
+    await until(
+        page,
+        n => globalThis.states.slice(n).includes('loading') && document.body.dataset.state === 'ready',
+        from
+    );
+}
+const reloadModel = page =>
+    loads(page, () => page.evaluate(() => document.getElementById('reload-model').click()));
 const named = (page, model) =>
     until(page, n => document.getElementById('model-name').textContent === n, model);
 const text = (page, id) => page.$eval(`#${id}`, e => e.textContent);
@@ -199,8 +221,7 @@ async function stillWrites(page) {
 
 async function writesIn(page, variant) {
     await settings(page, { variant });
-    await page.evaluate(() => document.getElementById('reload-model').click());
-    await state(page, 'loading');
+    await reloadModel(page);
     await stillWrites(page);
     expect(await text(page, 'f-variant'), variant, 'variant');
 }
@@ -284,6 +305,8 @@ const tests = {
     // A browser whose worker hangs where it starts threads: once, and always.
     async threads_that_do_not_start() {
         for (const hanging of [1, 9]) {
+            const start = s => s.replace('START_MS = 4000', `START_MS = ${hanging > 1 ? 4000 : 20000}`);
+            hooks.set('/bitnet.js', edited('bitnet.js', start));
             let starts = 0;
             hooks.set(
                 '/worker.js',
@@ -315,9 +338,7 @@ const tests = {
             await writesIn(page, 'relaxed');
             expect(await text(page, 'f-kernel'), 'relaxed-simd', 'kernel');
             await settings(page, { variant: '' });
-            await page.evaluate(() => document.getElementById('reload-model').click());
-            await state(page, 'loading');
-            await ready(page);
+            await reloadModel(page);
             expect(await text(page, 'f-variant'), 'relaxed', 'the best variant');
             await checked(page);
             const kernels = await texts(page, '[data-variant=relaxed] caption span');
@@ -360,14 +381,33 @@ const tests = {
         });
     },
 
-    // Pressed in the page at the first text, so that no time of the test's own is in it.
-    async stop_ends_within_200_ms() {
+    // The worker writes 20 tokens and goes on when it has been stopped.
+    async stop_ends_a_text() {
+        const whole = native('-p', PROMPT, '-n', '400').replace(/\n$/, '');
+        hooks.set(
+            '/worker.js',
+            edited('worker.js', s => {
+                const paused = s
+                    .replace('let bw;', 'let pausing, bw;')
+                    .replace(
+                        'async function generate(args, signal, id) {',
+                        '$& pausing = args.options.maxTokens === 400;'
+                    )
+                    .replace(
+                        'post({ id, event: { token, text, index } });',
+                        '$& if (pausing && index === 19) while (!signal.aborted) await turn();'
+                    );
+                check(paused.length > s.length + 120, 'worker.js has another form');
+                return paused;
+            })
+        );
         await visit(async page => {
             await ready(page);
             await completion(page);
-            const whole = await write(page, PROMPT, { maxTokens: 400 });
+            await settings(page, { temperature: 0, maxTokens: 400 });
             for (const how of ['click', 'Escape']) {
-                const took = await page.evaluate(
+                await settings(page, { maxTokens: 400 });
+                await page.evaluate(
                     by =>
                         new Promise(done => {
                             const log = document.getElementById('log'),
@@ -378,12 +418,11 @@ const tests = {
                                     )
                                         return;
                                     watch.disconnect();
-                                    const start = performance.now(),
-                                        end = new MutationObserver(() => {
-                                            if (document.body.dataset.state !== 'ready') return;
-                                            end.disconnect();
-                                            done(performance.now() - start);
-                                        });
+                                    const end = new MutationObserver(() => {
+                                        if (document.body.dataset.state !== 'ready') return;
+                                        end.disconnect();
+                                        done();
+                                    });
                                     end.observe(document.body, { attributes: true });
                                     if (by === 'click') document.getElementById('stop').click();
                                     else
@@ -407,13 +446,12 @@ const tests = {
                 );
                 const reply = await lastReply(page),
                     note = (await texts(page, '.turn:last-child .note')).join();
-                check(took <= 200, `${how}: ${Math.round(took)} ms`);
                 check(reply.length < whole.length, `${how}: the text is whole`);
                 check(whole.startsWith(reply), `${how}: not the same text as far as it goes`);
                 expect(note, 'Stopped.', how);
-                await sleep(100);
-                expect(await lastReply(page), reply, `${how}: text after the stop`);
                 expect(await write(page, PROMPT), story(), `text after ${how}`);
+                const before = (await texts(page, '.turn.reply .body')).at(-2);
+                expect(before, reply, `${how}: text after the stop`);
             }
         });
     },
@@ -504,7 +542,8 @@ const tests = {
                 'Accept-Ranges': 'bytes',
                 ...headers,
             });
-            res.write(tiny.subarray(0, 1000000), () => setTimeout(() => res.destroy(), 300));
+            res.write(tiny.subarray(0, 1000000));
+            res.socket.end(); // after what was sent
             return true;
         });
         // sendFile's ETag is the file's, so both answers must have that one
@@ -515,12 +554,10 @@ const tests = {
         hooks.set('/cut.gguf', (req, res, headers) => first(req, res, { ...headers, ETag: tag }));
         await visit(async page => {
             await ready(page);
-            await openUrl(page, `${isolated.url}cut.gguf`);
             const opened = () =>
                 document.getElementById('model-name').textContent === 'cut.gguf' &&
                 document.body.dataset.state === 'ready';
-            await state(page, 'loading');
-            await until(page, () => document.body.dataset.state === 'ready');
+            await loads(page, () => openUrl(page, `${isolated.url}cut.gguf`));
             if (!(await page.evaluate(opened))) {
                 // it may go on by itself
                 expect(await text(page, 'error-title'), 'The download was interrupted', 'message');
@@ -543,8 +580,8 @@ const tests = {
                 ...headers,
             });
             let at = 0;
-            const timer = setInterval(() => {
-                res.write(tiny.subarray(at, (at += 20000)));
+            const timer = setInterval(() => { // the rest never comes
+                if (at < 1500000) res.write(tiny.subarray(at, (at += 20000)));
             }, 50);
             res.on('close', () => {
                 clearInterval(timer);
@@ -556,7 +593,7 @@ const tests = {
             await ready(page);
             await openUrl(page, `${isolated.url}slow.gguf`);
             await until(page, () =>
-                /KB of 1.7 MB · [\d.]+ MB\/s · \d+ s left/.test(
+                /[KM]B of 1.7 MB · [\d.]+ MB\/s · \d+ (s|min) left/.test(
                     document.getElementById('loading-text').textContent
                 )
             );
@@ -568,7 +605,7 @@ const tests = {
             await ready(page);
             check(!(await visible(page, 'loading')), 'the bar is still there');
             check(!(await visible(page, 'error')), 'cancelling is no error');
-            for (let i = 0; i < 40 && !ended; i++) await sleep(50);
+            for (const end = Date.now() + HANG; !ended && Date.now() < end; ) await sleep(20);
             check(ended, 'the connection is still open');
             await stillWrites(page);
         });

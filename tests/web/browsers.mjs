@@ -15,6 +15,9 @@ const CHROMIUM_FLAGS = [
         'availablePointerTypes=4',
 ];
 
+// ms; no machine is so slow: whatever takes longer never comes
+export const HANG = 600000;
+
 // modules: a folder whose node_modules has tests/web/package.json's. CHROMIUM and FIREFOX name the
 // programs. folder: a profile to be kept. Firefox has its looks and limits from its preferences, so
 // a browser of their own: dark, reducedMotion; quota, in bytes, for all sites together.
@@ -43,6 +46,15 @@ export async function launch(name, modules, { folder, dark, reducedMotion, quota
         extraPrefsFirefox,
         userDataDir: folder,
         defaultViewport: null,
-        timeout: 60000,
+        timeout: HANG,
+        protocolTimeout: HANG,
     });
+}
+
+// A new page of a browser or of its context, which waits as long.
+export async function newPage(from) {
+    const page = await from.newPage();
+    page.setDefaultTimeout(HANG);
+    page.setDefaultNavigationTimeout(HANG);
+    return page;
 }

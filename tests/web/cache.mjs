@@ -16,7 +16,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { openSource } from '../../web/cache.js';
-import { launch } from './browsers.mjs';
+import { HANG, launch, newPage } from './browsers.mjs';
 
 const [browserName, modules, filter = ''] = process.argv.slice(2);
 const isFirefox = browserName === 'firefox';
@@ -24,7 +24,6 @@ const MB = 1 << 20;
 const FILE = randomBytes(5 * MB + 12345);
 const CUT = 2 * MB;
 const QUOTA = 3 * MB;
-const TEST_MS = 180000;      // a hang, not a slow machine: some start browsers beside other suites
 const OTHER = randomBytes(5 * MB + 12345);
 const tests = [];
 let server, browser, fullBrowser;
@@ -46,9 +45,9 @@ function sha256(bytes) {
 // ---- the server: a test sets what it does, and reads in `log` what was asked ----
 
 /* Of state: file, etag, lastModified, headers, status; length, ranges, gzip: whether; anyRange: it
- * ignores If-Range; cut: the connection breaks at this offset, once; hold: it stalls there; slow:
- * ms before each 64 KB; surplus: bytes that do not belong to the file;
- * lacks: bytes that never come. */
+ * ignores If-Range; cut: the connection breaks at this offset, once; hold: it stalls there, and is
+ * `held`; trickle: from there on a byte comes now and then; slow: ms before each 64 KB; surplus:
+ * bytes that do not belong to the file; lacks: bytes that never come. */
 async function startServer() {
     const hosts = new Map();
     const web = createServer((request, response) => {
@@ -117,12 +116,18 @@ async function sendBody(state, response, body, start) {
         if (state.slow) await sleep(state.slow);
         if (state.hold && start + at >= state.hold) {
             state.drop = () => response.destroy();
+            state.held = true;
             return;
         }
-        if (state.cut && start + at >= state.cut) {
-            await sleep(100);                     // what was sent arrives
-            state.cut = 0;
+        if (state.trickle && start + at >= state.trickle) {
+            for (; state.trickle && !response.destroyed; await sleep(50)) {
+                response.write(body.subarray(at, ++at));
+            }
             return response.destroy();
+        }
+        if (state.cut && start + at >= state.cut) {
+            state.cut = 0;
+            return response.socket.end();         // after what was sent
         }
         if (!response.write(body.subarray(at, at + 65536))) {
             await Promise.race([once(response, 'drain'), once(response, 'close')]);
@@ -136,7 +141,9 @@ async function sendBody(state, response, body, start) {
 /* The worker runs what it is sent; its functions are load (all of openSource and the stream) and
  * those of cache.js. `hide` takes parts of the browser away first. */
 const WORKER = `
-    const started = {};
+    const started = {}, clock = performance.now.bind(performance);
+    let now = 0;                                  // what cache.js was told last
+    performance.now = () => (now = clock());
     onmessage = async ({ data: { id, code, args, hide } }) => {
         try {
             if (hide.includes('opfs')) delete StorageManager.prototype.getDirectory;
@@ -156,7 +163,7 @@ const WORKER = `
 
         async function load(url, { discard, ...options } = {}) {
             const { openSource } = await import('/cache.js');
-            const reports = [], onProgress = (p) => reports.push({ ...p, at: performance.now() });
+            const reports = [], onProgress = (p) => reports.push({ ...p, at: now });
             const source = await openSource(url, { onProgress, ...options });
             const bytes = [];
             let chunks = 0, largest = 0;
@@ -210,14 +217,14 @@ async function startBrowser(folder, quota) {
     process.once('exit', end);
     child.once('exit', () => process.off('exit', end));
     /* Firefox loses its way when tabs come and go at the same time, and takes a while for one. */
-    const free = [], newPage = inTurn(async () => {
-        const page = await running.newPage();
+    const free = [], another = inTurn(async () => {
+        const page = await newPage(running);
         await page.evaluateOnNewDocument(pageScript);
         return page;
     });
     return {
         async tab(state, hide = []) {
-            const page = free.pop() ?? await newPage();
+            const page = free.pop() ?? await another();
             await page.goto(state.origin);
             return makeTab(page, hide, async () => {
                 await page.goto('about:blank');               // which ends its workers
@@ -273,9 +280,27 @@ function isFile(result, { file = FILE, ...wanted } = {}) {
 }
 
 async function until(condition, text) {
-    for (let tries = 0; tries < 1200; tries++, await sleep(50)) if (await condition()) return;
-    throw new Error(`${text}: not within a minute`);
+    for (const end = Date.now() + HANG; Date.now() < end; await sleep(50)) {
+        if (await condition()) return;
+    }
+    throw new Error(`it never comes: ${text}`);
 }
+
+/* Loads in a worker of its own name, and aborts when the condition holds; returns the error. */
+async function abortWhen(condition, tab, { url }, { reason, name } = {}) {
+    const failed = failure(tab.work(({ load, started }, { url }) => {
+        started.controller = new AbortController();
+        return load(url, { signal: started.controller.signal });
+    }, { url }, name));
+    await until(condition, 'the time to abort');
+    await tab.work(({ started }, { options }) =>
+        started.controller.abort(options && new Error(options)), { options: reason }, name);
+    return failed;
+}
+
+/* How many calls of this origin wait for a lock. */
+const waiting = (tab) =>
+    tab.page.evaluate(async () => (await navigator.locks.query()).pending.length);
 
 // ---- in a browser ----
 
@@ -317,11 +342,11 @@ inBrowser('download, then no request', async (tab, state) => {
 function checkReports(reports, fromCache) {
     const last = reports.at(-1), dense = reports.slice(0, -1);
     check(reports.length >= 2, 'no progress');
-    check(dense.at(-1).at - dense[0].at >= 100 * (dense.length - 1) - 20, 'reports come too often');
     for (let i = 1; i < dense.length; i++) {
+        check(dense[i].at - dense[i - 1].at >= 100, 'reports come too often');
         check(dense[i].loaded > dense[i - 1].loaded, 'reports do not grow');
         check(dense[i].bytesPerSecond > 0, 'no speed');
-        check(dense[i].secondsLeft > 0 && dense[i].secondsLeft < 60, 'no time left');
+        check(dense[i].secondsLeft > 0 && Number.isFinite(dense[i].secondsLeft), 'no time left');
     }
     for (const report of reports) {
         equal([report.total, report.cache, report.fromCache], [FILE.length, 'opfs', fromCache],
@@ -353,11 +378,11 @@ async function partialBytes() {
 }
 
 inBrowser('connection lost, then resumed', async (tab, state) => {
-    const error = await interrupt(tab, state);
+    const start = Date.now(), error = await interrupt(tab, state);
     check(error.message.includes(`after ${CUT} bytes`), error.message);
     const [{ date, ...entry }] = await tab.list();
     equal(entry, { url: state.url, size: FILE.length, loaded: CUT, complete: false }, 'entry');
-    check(Math.abs(Date.now() - Date.parse(date)) < 60000, date);
+    check(Date.parse(date) >= start - 1000 && Date.parse(date) <= Date.now() + 1000, date);
     equal(await tab.files(), ['json', 'part'], 'files');
     const result = await tab.load(state.url);
     isFile(result, { cache: 'opfs', fromCache: false });
@@ -555,13 +580,9 @@ inBrowser('another site, compressed', async (tab) => {
 
 inBrowser('abort, then resumed', async (tab, state) => {
     state.hold = CUT;
-    const failed = failure(tab.work(({ load, started }, { url }) => {
-        started.controller = new AbortController();
-        return load(url, { signal: started.controller.signal });
-    }, state));
-    await until(async () => await tab.page.evaluate(partialBytes) === CUT, 'bytes in the file');
-    await tab.work(({ started }) => started.controller.abort(new Error('my reason')));
-    equal((await failed).name, 'AbortError', 'error');
+    const arrived = async () => await tab.page.evaluate(partialBytes) === CUT;
+    const error = await abortWhen(arrived, tab, state, { reason: 'my reason' });
+    equal(error.name, 'AbortError', 'error');
     state.hold = 0;
     isFile(await tab.load(state.url), { fromCache: false });
     equal(state.log, ['all', `bytes=${CUT}-`], 'requests');
@@ -637,11 +658,7 @@ inBrowser('waiting for the other tab can be aborted', async (tab, state) => {
     state.hold = 2 * MB;
     tab.load(state.url).catch(() => {});
     await until(() => state.log.length === 1, 'first request');
-    const error = await failure(tab.work(async ({ load }, { url }) => {
-        const controller = new AbortController();
-        setTimeout(() => controller.abort(), 300);
-        await load(url, { signal: controller.signal });
-    }, state, 'second'));
+    const error = await abortWhen(() => waiting(tab), tab, state, { name: 'second' });
     equal(error.name, 'AbortError', 'error');
     equal((await failure(tab.work(({ remove }, { url }) => remove(url), state, 'second'))).code,
         'ERR_BUSY', 'remove');
@@ -652,18 +669,14 @@ inBrowser('waiting for the other tab can be aborted', async (tab, state) => {
 
 inBrowser('two start together, one is aborted', async (tab, state) => {
     state.hold = CUT;
-    const error = await failure(tab.work(async ({ load }, { url }) => {
-        const controller = new AbortController();
-        load(url).catch(() => {});
-        setTimeout(() => controller.abort(), 300);
-        await load(url, { signal: controller.signal });
-    }, state));
+    tab.load(state.url).catch(() => {});
+    const error = await abortWhen(async () => state.held && await waiting(tab), tab, state);
     equal(error.name, 'AbortError', 'error');
     equal(state.log, ['all'], 'requests');
 });
 
 inBrowser('the worker ends in the middle', async (tab, state) => {
-    state.slow = 40;
+    state.trickle = CUT;
     tab.load(state.url).catch(() => {});
     await until(async () => {
         const { loaded } = await tab.work(async ({ list }) => (await list())[0] ?? {}, {}, 'list');
@@ -671,7 +684,7 @@ inBrowser('the worker ends in the middle', async (tab, state) => {
     }, 'first checkpoint');
     await tab.endWorker();
     const [{ loaded }] = await tab.work(({ list }) => list(), {}, 'list');
-    state.slow = 0;
+    state.trickle = 0;
     isFile(await tab.load(state.url, {}, 'next'), { cache: 'opfs', fromCache: false });
     equal(state.log[1], `bytes=${loaded}-`, 'resumed');
 });
@@ -771,11 +784,7 @@ inBrowser('Cache API, no Content-Length, 404, abort', async (tab, state) => {
     isFile(await tab.load(state.url), { cache: 'cache', fromCache: true });
     await tab.work(({ clear }) => clear());
     state.hold = MB;
-    equal((await failure(tab.work(async ({ load }, { url }) => {
-        const controller = new AbortController();
-        setTimeout(() => controller.abort(), 300);
-        await load(url, { signal: controller.signal });
-    }, state))).name, 'AbortError', 'error');
+    equal((await abortWhen(() => state.held, tab, state)).name, 'AbortError', 'error');
     state.status = 404;
     equal((await failure(tab.load(state.url))).status, 404, 'status');
     equal(await tab.list(), [], 'kept');
@@ -810,7 +819,7 @@ tests.push({
     name: 'kill -9 and a new browser', needsBrowser: true,
     async action() {
         const folder = await mkdtemp(path.join(tmpdir(), 'cache-'));
-        const state = server.host('killed', { slow: 40 });
+        const state = server.host('killed', { trickle: CUT });
         let own = await startBrowser(folder);
         try {
             const tab = await own.tab(state);
@@ -819,7 +828,7 @@ tests.push({
                 (await tab.work(({ list }) => list(), {}, 'list'))[0]?.loaded > 0, 'checkpoint');
             await own.kill();
             await load;
-            state.slow = 0;
+            state.trickle = 0;
             own = await startBrowser(folder);
             const next = await own.tab(state), [{ loaded }] = await next.list();
             check(loaded > 0 && loaded < FILE.length, `kept ${loaded}`);
@@ -828,7 +837,7 @@ tests.push({
             isFile(await next.load(state.url), { fromCache: true });
         } finally {
             await own.kill();
-            await rm(folder, { recursive: true, maxRetries: 5 });
+            await rm(folder, { recursive: true, maxRetries: 50 });
         }
     }
 });
@@ -900,8 +909,10 @@ inNode('abort', async () => {
     const early = new AbortController(), late = new AbortController();
     early.abort();
     equal((await failure(loadInNode(url, { signal: early.signal }))).name, 'AbortError', 'early');
-    setTimeout(() => late.abort(), 200);
-    equal((await failure(loadInNode(url, { signal: late.signal }))).name, 'AbortError', 'late');
+    const failed = failure(loadInNode(url, { signal: late.signal }));
+    await until(() => state.held, 'the first bytes');
+    late.abort();
+    equal((await failed).name, 'AbortError', 'late');
 });
 
 inNode('reading twice, and after close', async () => {
@@ -921,8 +932,8 @@ inNode('reading twice, and after close', async () => {
 async function runTest({ name, action }) {
     const start = performance.now();
     try {
-        const late = sleep(TEST_MS, null, { ref: false }).then(() => {
-            throw new Error(`not within ${TEST_MS / 1000} s`);
+        const late = sleep(2 * HANG, null, { ref: false }).then(() => {
+            throw new Error('it hangs');
         });
         await Promise.race([action(), late]);
         console.log(`ok ${name} (${((performance.now() - start) / 1000).toFixed(1)} s)`);
@@ -954,7 +965,7 @@ try {
     await browser?.kill();
     await fullBrowser?.kill();
     server.close();
-    await rm(profile, { recursive: true, force: true, maxRetries: 5 });
+    await rm(profile, { recursive: true, force: true, maxRetries: 50 });
 }
 console.log(`${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`);
 process.exit(count.failed ? 1 : 0);
