@@ -1116,6 +1116,7 @@ static void dispatch(void) {
         CHECK(bitnet_kernels_usable(k) == ((k->needs & features) == k->needs));
         CHECK(i >= n - 2 || k->needs != 0);
         CHECK(!k->pack == !k->packed_bytes && !k->pack == (k->row_group == 0));
+        CHECK(!k->pack == !k->layout);
     }
     /* One bit that is missing is enough, whatever else is there. */
     for (i = 0; i < 32; i++) {

@@ -1355,6 +1355,127 @@ static void test_empty_kernels(void) {
     gb_free_model(&g);
 }
 
+/* A caller's own packing: I2_S, its rows as they are, the last group filled up with zeros. */
+static int own_group;
+static size_t own_bytes(int n, int rows) {
+    return (size_t)((rows + own_group - 1) / own_group * own_group) * (size_t)(n / 4);
+}
+static int own_pack(const uint8_t *i2s, int n, int rows, uint8_t *out) {
+    const size_t bytes = (size_t)rows * (size_t)(n / 4);
+    memcpy(out, i2s, bytes);
+    memset(out + bytes, 0, own_bytes(n, rows) - bytes);
+    return bitnet__any_code_3(i2s, bytes);
+}
+static bitnet_kernels own_kernels(int group) {
+    bitnet_kernels k;
+    memset(&k, 0, sizeof k);
+    k.name = "own";
+    k.layout = "rows by the dozen";
+    k.row_group = own_group = group;
+    k.packed_bytes = own_bytes;
+    k.pack = own_pack;
+    k.dotrows_ternary = bitnet__dotrows_i2s_scalar;
+    return k;
+}
+
+static void test_own_packing(void) {
+    static const int groups[] = {1, 2, 32, 64, 128, 256};
+    gb_model g = small_model();
+    bitnet_ctx_params p = ctx_params(3, 0, 2, BITNET_KV_F16);
+    const bitnet_token tokens[3] = {9, 8, 7};
+    float *want = logits_of(g.data, g.size, &bitnet__kernels_scalar, &p, tokens, 3, 3);
+    size_t i;
+    for (i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        bitnet_kernels k = own_kernels(groups[i]);
+        bitnet_error err = {BITNET_OK, ""};
+        bitnet_model_info info;
+        bitnet_model *m = load(g.data, g.size, &k);
+        float *got = logits_of(g.data, g.size, &k, &p, tokens, 3, 3);
+        CHECK_MSG(bitnet_selftest(&k, &err) == BITNET_OK, "groups of %d: %s", groups[i], err.text);
+        CHECK_MSG(want && got && !memcmp(want, got, 3 * (size_t)g.n_vocab * 4), "groups of %d",
+                  groups[i]);
+        bitnet_model_get_info(m, &info);
+        CHECK(!strcmp(info.layout, "rows by the dozen") && !strcmp(info.kernels, "own"));
+        free(got);
+        bitnet_model_free(m);
+    }
+    free(want);
+    gb_free_model(&g);
+}
+
+/* What is no table is refused by the self-test and when a model is loaded, in the same words. */
+static void refuse_table(const gb_model *g, const bitnet_kernels *k, const char *text) {
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_model_params p;
+    bitnet_model *m = 0;
+    CHECK_MSG(bitnet_selftest(k, &err) == BITNET_ERR_ARG && strstr(err.text, text), "%s: %s", text,
+              err.text);
+    memset(&p, 0, sizeof p);
+    memset(&err, 0, sizeof err);
+    p.kernels = k;
+    CHECK_MSG(bitnet_model_load_memory(g->data, g->size, &p, &m, &err) == BITNET_ERR_ARG && !m &&
+              strstr(err.text, text), "%s: %s", text, err.text);
+}
+
+static void test_bad_tables(void) {
+    static const int groups[] = {0, -1, -16, 3, 24, 255, 257, 512, INT32_MAX, INT32_MIN};
+    gb_model g = small_model();
+    bitnet_kernels k;
+    size_t i;
+    for (i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        char text[80];
+        k = own_kernels(16);
+        k.row_group = groups[i];
+        snprintf(text, sizeof text, "'own' have a row_group of %d, which is no power of two",
+                 groups[i]);
+        refuse_table(&g, &k, text);
+    }
+    k = own_kernels(16);
+    k.name = 0;
+    refuse_table(&g, &k, "no name");
+    k = own_kernels(16);
+    k.layout = 0;
+    refuse_table(&g, &k, "'own' have no layout");
+    k = own_kernels(16);
+    k.packed_bytes = 0;
+    refuse_table(&g, &k, "'own' have no packed_bytes");
+    k = own_kernels(16);
+    k.pack = 0;
+    refuse_table(&g, &k, "'own' have no pack;");
+    k = own_kernels(16);
+    k.dotrows_ternary = 0;
+    refuse_table(&g, &k, "'own' have no dotrows_ternary");
+    memset(&k, 0, sizeof k);
+    k.name = "own";
+    k.row_group = 16;
+    refuse_table(&g, &k, "'own' have no layout");
+    gb_free_model(&g);
+}
+
+/* Tables whose packing does not keep its word. */
+static size_t huge_bytes(int n, int rows) { return own_bytes(n, rows) << 8; }
+static size_t short_bytes(int n, int rows) { return own_bytes(n, rows) - (rows > 0 ? 8 : 0); }
+static size_t odd_bytes(int n, int rows) { return own_bytes(n, rows) + (rows == 32 ? 64 : 0); }
+static int blind_pack(const uint8_t *i2s, int n, int rows, uint8_t *out) {
+    own_pack(i2s, n, rows, out);
+    return 0;
+}
+
+static void test_bad_packing(void) {
+    bitnet_kernels k = own_kernels(16);
+    bitnet_error err = {BITNET_OK, ""};
+    k.packed_bytes = huge_bytes;
+    CHECK(bitnet_selftest(&k, &err) == BITNET_ERR_ARG && strstr(err.text, "packed_bytes says"));
+    k.packed_bytes = short_bytes;
+    CHECK(bitnet_selftest(&k, &err) == BITNET_ERR_SELFTEST && strstr(err.text, "'own': pack "));
+    k.packed_bytes = odd_bytes;
+    CHECK(bitnet_selftest(&k, &err) == BITNET_ERR_SELFTEST &&
+          strstr(err.text, "'own': packed_bytes "));
+    k.packed_bytes = own_bytes;
+    k.pack = blind_pack;
+    CHECK(bitnet_selftest(&k, &err) == BITNET_ERR_SELFTEST && strstr(err.text, "'own': pack "));
+}
+
 /* Every table refuses a code 3, by the tensor's name and its place, whether or not it packs. And
    what a model says of its layout. */
 static void test_code_3(void) {
@@ -1545,6 +1666,39 @@ static void test_selftest_finds(void) {
     }
 }
 
+/* What is wrong only in large shapes is found, too. tests/planted.sh does this to the real kernels. */
+static struct { int n, rows, cols; } late;
+static void late_i2s(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                     int cols, int32_t *out, size_t stride) {
+    bitnet__dotrows_i2s_scalar(w, q, sums, n, rows, cols, out, stride);
+    if (n >= late.n && rows >= late.rows && cols >= late.cols) out[0] ^= 1;
+}
+static void late_keys(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
+                      size_t stride) {
+    bitnet__dotrows_f16_scalar(w, x, n, rows, cols, out, stride);
+    if (n >= late.n && rows >= late.rows && cols >= late.cols) flip(&out[0]);
+}
+
+static void test_selftest_finds_late(void) {
+    static const struct { int n, rows, cols, keys; } cases[] = {
+        {0, 0, 40, 0}, {0, 70, 33, 0}, {0, 300, 24, 0}, {2100, 33, 24, 0}, {4300, 9, 6, 0},
+        {0, 37, 13, 1}, {256, 17, 9, 1}, {4100, 5, 7, 1}
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bitnet_kernels k = bitnet__kernels_scalar;
+        bitnet_error err = {BITNET_OK, ""};
+        late.n = cases[i].n;
+        late.rows = cases[i].rows;
+        late.cols = cases[i].cols;
+        if (cases[i].keys) k.keys_f16 = late_keys;
+        else k.dotrows_ternary = late_i2s;
+        CHECK_MSG(bitnet_selftest(&k, &err) == BITNET_ERR_SELFTEST &&
+                  strstr(err.text, cases[i].keys ? "keys_f16" : "dotrows_ternary"), "case %d: %s",
+                  (int)i, err.text);
+    }
+}
+
 extern const test_case model_tests[];
 const test_case model_tests[] = {
     {"model/a_f32", test_a_f32},
@@ -1588,9 +1742,13 @@ const test_case model_tests[] = {
     {"model/packing_refusals", test_packing_refusals},
     {"model/unusable_kernels", test_unusable_kernels},
     {"model/empty_kernels", test_empty_kernels},
+    {"model/own_packing", test_own_packing},
+    {"model/bad_tables", test_bad_tables},
+    {"model/bad_packing", test_bad_packing},
     {"model/code_3", test_code_3},
     {"model/selftest", test_selftest},
     {"model/selftest_arithmetic", test_selftest_arithmetic},
     {"model/selftest_finds", test_selftest_finds},
+    {"model/selftest_finds_late", test_selftest_finds_late},
     {0, 0}
 };
