@@ -4988,9 +4988,11 @@ static int bitnet__claim(uint32_t *runs, int thread, int last) {
    of at most BITNET__CREDIT; when that is used up, the caller works alone for a while, longer each
    time that it happens again soon. All times are nanoseconds. */
 
-#define BITNET__CREDIT 4000000
-#define BITNET__LEAST_PAUSE 32000000
-#define BITNET__MOST_PAUSE 1024000000
+enum {
+    BITNET__CREDIT = 4000000,
+    BITNET__LEAST_PAUSE = 32000000,
+    BITNET__MOST_PAUSE = 1024000000
+};
 
 typedef struct bitnet__ledger {
     int64_t balance;
@@ -7808,7 +7810,6 @@ static const char *bitnet__compare_kernels(bitnet__selftest *t, const bitnet_ker
     BITNET__BOTH(memcpy(t->y[i], t->x, sizeof t->x); f->softmax(t->y[i], n, 0.5f, 1))
     if (!BITNET__SAME(y)) return "softmax";
 #undef BITNET__BOTH
-#undef BITNET__CREDIT
 #undef BITNET__SAME
     return 0;
 }
@@ -8998,7 +8999,6 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__ARCH_WASM
 #undef BITNET__ARCH_X86
 #undef BITNET__BOTH
-#undef BITNET__CREDIT
 #undef BITNET__DEFINE_DOTROWS
 #undef BITNET__DEFINE_MIXROWS
 #undef BITNET__HAVE_SIMD
@@ -9006,7 +9006,6 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__KERNEL_TABLES
 #undef BITNET__LANES
 #undef BITNET__LEAN
-#undef BITNET__LEAST_PAUSE
 #undef BITNET__MAX_ALIGNMENT
 #undef BITNET__MAX_CONTEXT
 #undef BITNET__MAX_SCREENED
@@ -9022,7 +9021,6 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__MAX_PACKERS
 #undef BITNET__MMAP_POSIX
 #undef BITNET__MMAP_WIN32
-#undef BITNET__MOST_PAUSE
 #undef BITNET__NOMINMAX
 #undef BITNET__NO_PAIR
 #undef BITNET__NO_SLOT
