@@ -5427,9 +5427,11 @@ static int bitnet__claim(uint32_t *runs, int thread, int last) {
    of at most BITNET__CREDIT; when that is used up, the caller works alone for a while, longer each
    time that it happens again soon. All times are nanoseconds. */
 
-#define BITNET__CREDIT 4000000
-#define BITNET__LEAST_PAUSE 32000000
-#define BITNET__MOST_PAUSE 1024000000
+enum {
+    BITNET__CREDIT = 4000000,
+    BITNET__LEAST_PAUSE = 32000000,
+    BITNET__MOST_PAUSE = 1024000000
+};
 
 typedef struct bitnet__ledger {
     int64_t balance;
@@ -10012,7 +10014,6 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__KNOWN_COMPILER
 #undef BITNET__LANES
 #undef BITNET__LEAN
-#undef BITNET__LEAST_PAUSE
 #undef BITNET__MAX_ALIGNMENT
 #undef BITNET__MAX_CONTEXT
 #undef BITNET__MAX_SCREENED
@@ -10030,7 +10031,6 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__MAX_PACKERS
 #undef BITNET__MMAP_POSIX
 #undef BITNET__MMAP_WIN32
-#undef BITNET__MOST_PAUSE
 #undef BITNET__NOMINMAX
 #undef BITNET__NO_PAIR
 #undef BITNET__NO_SLOT

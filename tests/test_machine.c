@@ -807,6 +807,72 @@ static void test_busy_threads(void) {
     gb_free_model(&g);
 }
 
+#if defined(__GNUC__) || defined(__clang__)
+
+/* A second thread that asks for logits all the time. It counts its calls without an order to what
+   else it does, so that a thread sanitizer sees what only the library orders. */
+typedef struct asker {
+    bitnet_ctx *c;
+    uint32_t calls, stop, given;       /* atomic */
+} asker;
+
+static MACH_THREAD ask_main(void *arg) {
+    asker *a = (asker *)arg;
+    while (!__atomic_load_n(&a->stop, __ATOMIC_RELAXED)) {
+        if (bitnet_logits(a->c, -1)) __atomic_store_n(&a->given, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&a->calls, a->calls + 1, __ATOMIC_RELAXED);
+    }
+    return 0;
+}
+
+static int ask_text(void *ud, const char *text, size_t n, bitnet_token t) {
+    asker *a = (asker *)ud;
+    const uint32_t calls = __atomic_load_n(&a->calls, __ATOMIC_RELAXED);
+    (void)text, (void)n, (void)t;
+    while (__atomic_load_n(&a->calls, __ATOMIC_RELAXED) - calls < 2) bitnet__pause();
+    return !bitnet_logits(a->c, -1);
+}
+
+/* While a callback has the context, its own thread gets logits and the other one does not. */
+static void test_busy_lent(void) {
+    static const bitnet_token prompt[] = {7, 42, 99, 3};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_generate_params gen;
+    bitnet__thread t;
+    bitnet_stop why = BITNET_STOP_CALLBACK;
+    bitnet_result r;
+    asker a;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    memset(&a, 0, sizeof a);
+    memset(&gen, 0, sizeof gen);
+    a.c = new_ctx(m, 32, 4);
+    CHECK(a.c);
+    gen.prompt = prompt;
+    gen.n_prompt = 4;
+    gen.max_tokens = 20;
+    gen.ignore_end = 1;
+    gen.text_fn = ask_text;
+    gen.ud = &a;
+    CHECK(bitnet__take(a.c, 0) == BITNET_OK);      /* until the call has it */
+    CHECK(bitnet__thread_start(&t, ask_main, &a));
+    r = bitnet__generate(a.c, &gen, &why, 0);
+    __atomic_store_n(&a.stop, 1, __ATOMIC_RELAXED);
+    bitnet__thread_join(t);
+    bitnet__give_back(a.c);
+    bitnet_ctx_free(a.c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    CHECK_MSG(r == BITNET_OK && why != BITNET_STOP_CALLBACK, "%d, %d", (int)r, (int)why);
+    CHECK_MSG(!a.given, "the other thread got logits");
+}
+
+#else
+static void test_busy_lent(void) { SKIP("no atomics without an order"); }
+#endif
+
 /* ---- many contexts over one model ---- */
 
 static MACH_THREAD share_main(void *arg) {
@@ -853,6 +919,441 @@ static void test_parallel(void) {
     for (i = 1; i < N; i++) CHECK_MSG(x[i].digest == x[0].digest, "thread %d has other results", i);
 }
 
+#endif
+
+/* ---- threads: how many, what they share, and what they do to their host ---- */
+
+#if MACH_THREADS && defined(__linux__)
+
+/* -std=c99 hides these, and what they are given. */
+extern int mach_getaffinity(int pid, size_t size, void *mask) __asm__("sched_getaffinity");
+extern int mach_setaffinity(int pid, size_t size, const void *mask) __asm__("sched_setaffinity");
+extern int mach_kill(int pid, int number) __asm__("kill");
+extern int mach_sigemptyset(bitnet__sigset *set) __asm__("sigemptyset");
+extern int mach_sigaddset(bitnet__sigset *set, int number) __asm__("sigaddset");
+extern int mach_sigismember(const bitnet__sigset *set, int number) __asm__("sigismember");
+extern int mach_sigpending(bitnet__sigset *set) __asm__("sigpending");
+
+/* The threads of a context when n_threads is 0. */
+static int default_threads(const bitnet_model *m) {
+    bitnet_ctx *c = 0;
+    int n = -1;
+    if (!bitnet_ctx_create(m, 0, &c, 0)) n = bitnet_ctx_threads(c);
+    bitnet_ctx_free(c);
+    return n;
+}
+
+/* On one CPU there is one thread; on all that are allowed, as many as those. */
+static void test_cpus_allowed(void) {
+    unsigned char all[1024] = {0}, one[1024] = {0};
+    gb_model g = word_model();
+    bitnet_model *m;
+    int i, first = -1, alone, n = 0, quota = bitnet__quota_cpus(""), many;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m && mach_getaffinity(0, sizeof all, all) >= 0);
+    for (i = 0; i < 8192; i++) {
+        if (!(all[i / 8] >> i % 8 & 1)) continue;
+        if (first < 0) first = i;
+        n++;
+    }
+    CHECK(n > 0);
+    one[first / 8] = (unsigned char)(1u << first % 8);
+    CHECK(!mach_setaffinity(0, sizeof one, one));
+    alone = default_threads(m);
+    CHECK(!mach_setaffinity(0, sizeof all, all));
+    many = default_threads(m);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    n = n > 256 ? 256 : n;
+    if (quota > 0 && quota < n) n = quota;
+    CHECK_MSG(alone == 1 && many == n, "%d threads on one CPU, %d on %d", alone, many, n);
+}
+
+#ifndef BITNET_NO_STDIO
+#include <sys/stat.h>
+
+typedef struct quota_file { const char *path, *text; } quota_file;
+
+/* Makes the file root/path, and the directories that it needs. 0: that failed. */
+static int write_quota(const char *root, const quota_file *q) {
+    char path[1024];
+    size_t i;
+    FILE *f;
+    snprintf(path, sizeof path, "%.500s/%.500s", root, q->path);
+    for (i = strlen(root) + 1; path[i]; i++) {
+        if (path[i] != '/') continue;
+        path[i] = 0;
+        mkdir(path, 0700);
+        path[i] = '/';
+    }
+    f = fopen(path, "wb");
+    if (!f) return 0;
+    return fputs(q->text, f) >= 0 && !fclose(f);
+}
+
+static void remove_quota(const char *root, const quota_file *q) {
+    char path[1024], *slash;
+    snprintf(path, sizeof path, "%.500s/%.500s", root, q->path);
+    remove(path);
+    while ((slash = strrchr(path, '/')) != 0 && (size_t)(slash - path) >= strlen(root)) {
+        *slash = 0;
+        remove(path);                  /* a directory, if it is empty */
+    }
+}
+
+static void test_cpu_quota(void) {
+#define GROUPS "proc/self/cgroup"
+#define V2 "sys/fs/cgroup/"
+#define V1 "sys/fs/cgroup/cpu/"
+    enum { FILES = 6 };
+    static const struct { int want; quota_file files[FILES]; } cases[] = {
+        {0, {{GROUPS, "0::/\n"}}},                                         /* nothing there */
+        {0, {{V2 "cpu.max", "100000 100000\n"}}},                          /* no groups known */
+        {1, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "100000 100000\n"}}},
+        {2, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "100001 100000\n"}}},
+        {1, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "1 100000\n"}}},
+        {0, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "max 100000\n"}}},
+        {0, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "-5 100000\n"}}},
+        {0, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "5 0\n"}}},
+        {0, {{GROUPS, "0::/\n"}, {V2 "cpu.max", ""}}},
+        {256, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "9000000000000000000 1\n"}}},
+        /* the least on the way to the root */
+        {3, {{GROUPS, "0::/a/b/c\n"}, {V2 "a/b/c/cpu.max", "max 1000\n"},
+             {V2 "a/b/cpu.max", "3000 1000\n"}, {V2 "a/cpu.max", "5000 1000\n"}}},
+        {4, {{GROUPS, "0::/a/b/c\n"}, {V2 "a/b/c/cpu.max", "7000 1000\n"},
+             {V2 "a/cpu.max", "4000 1000\n"}}},
+        {2, {{GROUPS, "0::/not/seen/from/here\n"}, {V2 "cpu.max", "200 100\n"}}},
+        {0, {{GROUPS, "0::/a\n"}, {V2 "ab/cpu.max", "200 100\n"}}},        /* another group */
+        /* version 1 */
+        {3, {{GROUPS, "5:memory:/x\n4:cpu,cpuacct:/a\n"}, {V1 "a/cpu.cfs_quota_us", "250000\n"},
+             {V1 "a/cpu.cfs_period_us", "100000\n"}}},
+        {2, {{GROUPS, "4:cpuacct,cpu:/a\n"}, {V1 "cpu.cfs_quota_us", "200\n"},
+             {V1 "cpu.cfs_period_us", "100\n"}}},
+        {0, {{GROUPS, "4:cpu:/a\n"}, {V1 "a/cpu.cfs_quota_us", "-1\n"},
+             {V1 "a/cpu.cfs_period_us", "100000\n"}}},
+        {0, {{GROUPS, "4:cpuset,cpuacct:/a\n"}, {V1 "a/cpu.cfs_quota_us", "100\n"},
+             {V1 "a/cpu.cfs_period_us", "100\n"}}},
+        {0, {{GROUPS, "4:cpu:/a\n"}, {V1 "a/cpu.cfs_quota_us", "100\n"}}}, /* of which period? */
+        /* both, and lines that are none */
+        {2, {{GROUPS, "\n:\n7\n4:cpu:x\n4:cpu:/a\n0::/b\n"}, {V1 "a/cpu.cfs_quota_us", "900\n"},
+             {V1 "a/cpu.cfs_period_us", "100\n"}, {V2 "b/cpu.max", "200 100\n"}}},
+    };
+    const char *tmp = getenv("TMPDIR");
+    char root[600];
+    size_t i;
+    int k, got, wrong = -1, made = 1;
+    for (i = 0; i < sizeof cases / sizeof cases[0] && wrong < 0 && made; i++) {
+        snprintf(root, sizeof root, "%.400s/bitnet-quota-%lx-%lx", tmp && tmp[0] ? tmp : "/tmp",
+                 (unsigned long)getpid(), (unsigned long)i);
+        made = !mkdir(root, 0700);
+        for (k = 0; k < FILES && cases[i].files[k].path && made; k++)
+            made = write_quota(root, &cases[i].files[k]);
+        got = bitnet__quota_cpus(root);
+        if (got != cases[i].want) wrong = (int)i;
+        for (k = 0; k < FILES && cases[i].files[k].path; k++)
+            remove_quota(root, &cases[i].files[k]);
+        CHECK_MSG(made, "cannot write below %s", root);
+        CHECK_MSG(wrong < 0, "case %d: %d CPUs instead of %d", (int)i, got, cases[i].want);
+    }
+#undef GROUPS
+#undef V2
+#undef V1
+}
+#else
+static void test_cpu_quota(void) { SKIP("files are not read"); }
+#endif
+
+#else
+static void test_cpus_allowed(void) { SKIP("not Linux, or no threads of our own"); }
+static void test_cpu_quota(void) { SKIP("not Linux, or no threads of our own"); }
+#endif
+
+/* Runs by thread. */
+typedef struct run_count { int runs[8], odd; } run_count;
+
+static void count_runs(void *ud, const char *part, int thread, int begin) {
+    run_count *n = (run_count *)ud;
+    (void)part;
+    if (thread < 0 || thread > 7) n->odd = 1;
+    else if (begin) n->runs[thread]++; /* each thread its own */
+}
+
+/* A small model's steps stay with the caller. Cut into runs, they give the same bits on any number
+   of threads, and the caller does one run of each step at least. */
+static void test_small_steps(void) {
+    static const bitnet_token prompt[] = {7, 42, 99, 3, 100, 8, 7, 7, 1};
+    gb_model g = word_model();
+    bitnet_model *m;
+    float *want;
+    size_t bytes;
+    int n, cut, steps = 0;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    bytes = (size_t)g.n_vocab * sizeof *want;
+    want = (float *)gb_malloc(bytes);
+    for (n = 1; n <= 8; n++)
+        for (cut = 0; cut < 2; cut++) {
+            bitnet_ctx_params p;
+            run_count count;
+            bitnet_ctx *c = 0;
+            const float *logits;
+            int i, all = 0;
+            memset(&p, 0, sizeof p);
+            memset(&count, 0, sizeof count);
+            p.n_ctx = 16;
+            p.n_threads = n;
+            p.step_fn = count_runs;
+            p.step_ud = &count;
+            CHECK(!bitnet_ctx_create(m, &p, &c, 0));
+            if (cut) test_share(c);
+            CHECK(!bitnet_eval(c, prompt, 9, 0, 0));
+            for (i = 0; i < 8; i++) all += count.runs[i];
+            if (n == 1 && !cut) steps = all;
+            if (bitnet_ctx_threads(c) > 1 && cut)
+                CHECK_MSG(all > 2 * steps && count.runs[0] >= steps, "%d runs, %d of thread 0, in "
+                          "%d steps", all, count.runs[0], steps);
+            else
+                CHECK_MSG(all == steps && count.runs[0] == steps, "%d runs, %d of thread 0, in %d "
+                          "steps", all, count.runs[0], steps);
+            CHECK(!count.odd);
+            logits = bitnet_logits(c, -1);
+            CHECK(logits);
+            if (n == 1 && !cut) memcpy(want, logits, bytes);
+            CHECK_MSG(!memcmp(want, logits, bytes), "%d threads, cut %d: other bits", n, cut);
+            bitnet_ctx_free(c);
+        }
+    free(want);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+#if MACH_THREADS
+
+/* Gains are credit up to a limit; when the credit is used up, there is a pause, twice as long each
+   time that it happens again soon. */
+static void test_ledger(void) {
+    const int64_t credit = BITNET__CREDIT, ms = 1000000;
+    bitnet__ledger l = {BITNET__CREDIT, 0, 0};
+    int64_t now = 1000000 * ms, pause, want;
+    int i;
+    bitnet__ledger_note(&l, 100 * credit, now);
+    CHECK(l.balance == credit && bitnet__ledger_open(&l, now));
+    bitnet__ledger_note(&l, -credit, now);
+    CHECK(l.balance == 0 && bitnet__ledger_open(&l, now));
+    bitnet__ledger_note(&l, 10, now);
+    bitnet__ledger_note(&l, -10, now);
+    CHECK(l.balance == 0 && bitnet__ledger_open(&l, now));
+    for (i = 0, want = 32 * ms; i < 8; i++, want = want < 1024 * ms ? 2 * want : want) {
+        bitnet__ledger_note(&l, -credit - 1, now);
+        pause = l.end - now;
+        CHECK_MSG(pause == want && l.balance == credit, "pause %d: %ld us", i,
+                  (long)(pause / 1000));
+        CHECK(!bitnet__ledger_open(&l, now) && !bitnet__ledger_open(&l, now + pause - 1) &&
+              bitnet__ledger_open(&l, now + pause));
+        CHECK(bitnet__ledger_open(&l, now - 5000 * ms));   /* the clock was set back */
+        now += pause;
+    }
+    now += 8 * l.pause + 1;            /* it went well for long */
+    bitnet__ledger_note(&l, -credit - 1, now);
+    CHECK(l.end - now == 32 * ms);
+    now = bitnet__clock();
+    for (i = 0; i < 1000; i++) CHECK(bitnet__clock() >= now);
+}
+
+/* Runs are taken once each, and those of a call that is over by nobody. */
+static void test_runs(void) {
+    uint32_t runs = bitnet__runs(3, 0);
+    int i;
+    for (i = 0; i < 3; i++) CHECK(bitnet__claim(&runs, 0, 0) == i);
+    for (i = 0; i < 3; i++) CHECK(bitnet__claim(&runs, 0, 0) == -1);
+    runs = bitnet__runs(1024, 0);
+    for (i = 0; i < 1024; i++) CHECK(bitnet__claim(&runs, 0, 0) == i);
+    CHECK(bitnet__claim(&runs, 0, 0) == -1);
+    runs = 0;
+    CHECK(bitnet__claim(&runs, 0, 0) == -1);
+}
+
+#endif
+
+#if MACH_THREADS && (defined(__unix__) || defined(__APPLE__)) && !defined(__EMSCRIPTEN__)
+#include <signal.h>
+#include <sys/wait.h>
+
+/* Runs task in a child process; 0 if it returned 1 there. */
+static int in_child(int (*task)(machine *x), machine *x) {
+    int status = 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(120);                    /* ends a child that hangs */
+        _exit(task(x) ? 0 : 1);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/* The same results, on one thread; then all is freed, the file's path is the parent's. */
+static int child_goes_on(machine *x) {
+    const uint64_t want = x->digest;
+    int ok = !mach_try(x, mach_generate) && x->digest == want && bitnet_ctx_threads(x->c) == 1;
+    bitnet_ctx_free(x->c);
+    bitnet_model_free(x->m);
+    return ok;
+}
+
+static int child_frees(machine *x) {
+    bitnet_ctx_free(x->c);
+    bitnet_model_free(x->m);
+    return 1;
+}
+
+static int child_loads(machine *x) {
+    bitnet_model *m = 0;
+    const int ok = !mach_open(x, &m);
+    bitnet_model_free(m);
+    return ok;
+}
+
+/* A child while the workers spin and while they sleep. */
+static void test_fork(void) {
+    gb_model g = word_model();
+    machine x;
+    int i, status;
+    uint64_t want;
+    gb_make_model(&g);
+    gb_lengthen(&g, 5u << 20);         /* threads look at it */
+    mach_start(&x, g, 0);
+    CHECK(mach_ready(&x, 3));
+    CHECK(!mach_try(&x, mach_generate));
+    want = x.digest;
+    for (i = 0; i < 8; i++) {
+        CHECK(!mach_try(&x, mach_generate) && x.digest == want);
+        while (i % 2 && bitnet__load_acquire(&x.c->team->n_asleep) < 2) bitnet__pause();
+        status = in_child(i < 4 ? child_goes_on : i < 6 ? child_frees : child_loads, &x);
+        CHECK_MSG(status == 0, "child %d ended with %d", i, status);
+    }
+    CHECK(!mach_try(&x, mach_generate) && x.digest == want && bitnet_ctx_threads(x.c) == 3);
+    mach_end(&x);
+}
+
+/* A child that is made in a callback, and goes on with the call. */
+typedef struct forker { int calls, at; pid_t child; } forker;
+
+static void fork_at(forker *f) {
+    if (f->calls++ != f->at) return;
+    f->child = fork();
+    if (f->child == 0) alarm(120);
+}
+static int fork_text(void *ud, const char *text, size_t n, bitnet_token t) {
+    (void)text, (void)n, (void)t;
+    fork_at((forker *)ud);
+    return 0;
+}
+static void fork_layer(void *ud, int layer, const float *x, int n_tokens) {
+    (void)layer, (void)x, (void)n_tokens;
+    fork_at((forker *)ud);
+}
+
+static void test_fork_callbacks(void) {
+    static const bitnet_token prompt[] = {7, 42, 99, 3, 100, 8, 7};
+    gb_model g = word_model();
+    bitnet_model *m;
+    float *want;
+    size_t bytes;
+    int i;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    bytes = (size_t)g.n_vocab * sizeof *want;
+    want = (float *)gb_malloc(bytes);
+    for (i = 0; i < 3; i++) {
+        bitnet_ctx_params p;
+        bitnet_generate_params gen;
+        bitnet_ctx *c = 0;
+        forker f = {0, 2, -1};
+        int status = 0, ok;
+        memset(&p, 0, sizeof p);
+        memset(&gen, 0, sizeof gen);
+        gen.prompt = prompt;
+        gen.n_prompt = 7;
+        gen.max_tokens = 5;
+        gen.ignore_end = 1;
+        gen.ud = p.layer_ud = &f;
+        p.n_ctx = 16;
+        p.n_threads = 3;
+        if (i == 1) gen.text_fn = fork_text;
+        if (i == 2) p.layer_fn = fork_layer;
+        CHECK(!bitnet_ctx_create(m, &p, &c, 0));
+        test_share(c);
+        ok = !bitnet_generate(c, &gen, 0, 0) && bitnet_logits(c, -1);
+        if (i == 0) memcpy(want, bitnet_logits(c, -1), bytes);
+        ok = ok && !memcmp(want, bitnet_logits(c, -1), bytes);
+        if (f.child == 0) ok = ok && bitnet_ctx_threads(c) == 1;
+        bitnet_ctx_free(c);
+        if (f.child == 0) _exit(ok ? 0 : 1);
+        CHECK_MSG(ok, "callback %d: other results", i);
+        CHECK(i == 0 || (f.child > 0 && waitpid(f.child, &status, 0) == f.child));
+        CHECK_MSG(WIFEXITED(status) && WEXITSTATUS(status) == 0, "callback %d: the child ended "
+                  "with %d", i, status);
+    }
+    free(want);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+#ifdef __linux__
+/* A signal that the program blocks waits for it, and does not reach the workers. A fault is a
+   worker's own. */
+static int child_blocks(machine *x) {
+    bitnet__sigset set, pending;
+    mach_sigemptyset(&set);
+    mach_sigaddset(&set, SIGTERM);
+    if (bitnet__sigmask(BITNET__SIG_SETMASK, &set, 0)) return 0;
+    if (bitnet_ctx_create(x->m, &x->c->p, &x->c, 0) || bitnet_ctx_threads(x->c) != 2) return 0;
+    test_share(x->c);
+    if (mach_kill((int)getpid(), SIGTERM) || mach_try(x, mach_generate)) return 0;
+    return !mach_sigpending(&pending) && mach_sigismember(&pending, SIGTERM) == 1;
+}
+
+static void *tell_mask(void *arg) {
+    bitnet__sigmask(BITNET__SIG_SETMASK, 0, (bitnet__sigset *)arg);
+    return 0;
+}
+
+static void test_signals(void) {
+    static const int faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
+    gb_model g = word_model();
+    machine x;
+    bitnet__thread t;
+    bitnet__sigset before, after, worker;
+    int status, i, n = 0;
+    memset(&before, 0, sizeof before); /* the system fills only a part */
+    memset(&after, 0, sizeof after);
+    gb_make_model(&g);
+    mach_start(&x, g, 0);
+    CHECK(mach_ready(&x, 2));
+    status = in_child(child_blocks, &x);
+    mach_end(&x);
+    CHECK_MSG(status == 0, "the child ended with %d", status);
+    tell_mask(&before);
+    CHECK(bitnet__thread_start(&t, tell_mask, &worker));
+    bitnet__thread_join(t);
+    tell_mask(&after);
+    CHECK_MSG(!memcmp(&before, &after, sizeof before), "the caller's mask has changed");
+    for (i = 0; i < 4; i++) n += mach_sigismember(&worker, faults[i]);
+    CHECK(n == 0);
+    for (i = 1; i < 32; i++) n += mach_sigismember(&worker, i);
+    CHECK_MSG(n == 31 - 4 - 2, "%d signals are blocked", n);   /* nobody can block KILL and STOP */
+}
+#else
+static void test_signals(void) { SKIP("not Linux"); }
+#endif
+
+#else
+static void test_fork(void) { SKIP("no fork, or no threads of our own"); }
+static void test_fork_callbacks(void) { SKIP("no fork, or no threads of our own"); }
+static void test_signals(void) { SKIP("no signals, or no threads of our own"); }
 #endif
 
 /* ---- over and over ---- */
@@ -1542,8 +2043,17 @@ const test_case machine_tests[] = {
     {"machine/busy", test_busy},
 #if MACH_THREADS
     {"machine/busy_threads", test_busy_threads},
+    {"machine/busy_lent", test_busy_lent},
     {"machine/parallel", test_parallel},
+    {"machine/ledger", test_ledger},
+    {"machine/runs", test_runs},
 #endif
+    {"machine/cpus_allowed", test_cpus_allowed},
+    {"machine/cpu_quota", test_cpu_quota},
+    {"machine/small_steps", test_small_steps},
+    {"machine/fork", test_fork},
+    {"machine/fork_callbacks", test_fork_callbacks},
+    {"machine/signals", test_signals},
     {"machine/cycles", test_cycles},
     {"machine/null", test_null},
     {"machine/numbers", test_call_numbers},
