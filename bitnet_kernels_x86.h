@@ -142,14 +142,28 @@ extern "C" {
 /* gcc 12 carries the sums of vpdpbusd from one step to the next through a second set of
    registers, and the copies take a third of the time; a statement that may have changed a sum
    ends that. A sum that grows by an addition needs ADDED: gcc would put it where the term was, or
-   make all terms first and keep a sum in memory for them. The statement reads the term after the
-   addition, so the term keeps its register until then. */
+   make all terms first and keep a sum in memory for them, as clang does. The statement reads the
+   term after the addition, so the term keeps its register until then. NO_AHEAD ends what clang
+   loads ahead: no load goes past a statement that may have changed memory. */
 #if defined(__GNUC__) && !defined(__clang__)
   #define BITNET__IN_PLACE(sum) __asm__("" : "+v"(sum))
-  #define BITNET__ADDED(sum, term) __asm__("" : "+v"(sum) : "v"(term))
 #else
   #define BITNET__IN_PLACE(sum) ((void)0)
+#endif
+#if defined(__GNUC__) || defined(__clang__)
+  #define BITNET__ADDED(sum, term) __asm__("" : "+v"(sum) : "v"(term))
+  #define BITNET__NO_AHEAD() __asm__ volatile("" : : : "memory")
+#else
   #define BITNET__ADDED(sum, term) ((void)0)
+  #define BITNET__NO_AHEAD() ((void)0)
+#endif
+
+/* clang 14 loads the F16 of a row one by one, and a row takes five times as long; a statement that
+   may have changed a vector makes it load the vector. clang 19 does by itself. */
+#if defined(__clang__) && __clang_major__ < 19
+  #define BITNET__WHOLE(v) __asm__("" : "+x"(v))
+#else
+  #define BITNET__WHOLE(v) ((void)0)
 #endif
 
 /* ---- what the CPU and the system allow ---- */
@@ -246,27 +260,28 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
    while 256 rows go by. Past the last column the last is repeated: both copies write the same. */
 #define BITNET__PANEL 256
 
-/* Of a block (32 bytes) spread makes two pairs: w[0] for the first 64 activations, w[1] for the
-   others. A pair has two halves of 32 codes, where they lay in their bytes:
+/* Of a block (32 bytes) spread makes two pairs: 0 for the first 64 activations, 1 for the others. A
+   pair has two halves of 32 codes, where they lay in their bytes:
 
-       w[0] = bytes >> 4, w[1] = bytes     & 0x0c: lower half, 4 * code    & 0x03: upper half, code
+       0: bytes >> 4, 1: bytes     & 0x0c: lower half, 4 * code    & 0x03: upper half, code
 
    So one shift does for four fields. The dots of lower halves are 4 times too large, exactly, until
-   settle, after at most `depth` blocks, adds both halves into int32. A tile takes 4 rows, together
-   or two by two, whatever number of sums the registers hold, and up to `most` columns, evenly: 8 of
-   at most 5 are 4 and 4. What the next tile reads of its 4 rows still lies in the L1 cache. */
+   settle, after at most `depth` blocks, adds both halves into int32. A tile takes 4 rows, together,
+   two by two or one by one, whatever number of sums the registers hold, and up to `most` columns,
+   evenly: 8 of at most 5 are 4 and 4. What the next tile reads of its 4 rows still lies in the L1
+   cache. */
 #define BITNET__DEFINE_TILES_I2S(isa, base, together, most, depth) \
     BITNET__INLINE BITNET__TARGET_##isa void bitnet__block_##isa( \
         bitnet__pair_##base (*part)[together], const uint8_t *const *row, const int8_t *q, int n, \
         size_t b, const int tile_cols) { \
-        bitnet__pair_##base w[2]; \
-        int r, c; \
+        int r, c, i; \
         BITNET__UNROLL for (r = 0; r < (together); r++) { \
-            bitnet__spread_##base(row[r] + b * 32, w); \
-            BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
-                const int8_t *a = q + (size_t)c * (size_t)n + b * 128; \
-                part[c][r] = bitnet__dot_##isa(part[c][r], w[0], a); \
-                part[c][r] = bitnet__dot_##isa(part[c][r], w[1], a + 64); \
+            BITNET__UNROLL for (i = 0; i < 2; i++) { \
+                const bitnet__pair_##base w = bitnet__spread_##base(row[r] + b * 32, i); \
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
+                    part[c][r] = bitnet__dot_##isa( \
+                        part[c][r], w, q + (size_t)c * (size_t)n + b * 128 + (size_t)i * 64); \
+                BITNET__NO_AHEAD(); \
             } \
         } \
     } \
@@ -1133,9 +1148,12 @@ BITNET__FN __m256i bitnet__to_f16_avx2(bitnet__v16_avx2 v) {
 }
 
 BITNET__FN bitnet__v16_avx2 bitnet__load_f16_avx2(const void *p) {
+    __m128i lo = bitnet__load128_avx2(p), hi = bitnet__load128_avx2((const uint8_t *)p + 16);
     bitnet__v16_avx2 v;
-    v.lo = _mm256_cvtph_ps(bitnet__load128_avx2(p));
-    v.hi = _mm256_cvtph_ps(bitnet__load128_avx2((const uint8_t *)p + 16));
+    BITNET__WHOLE(lo);
+    BITNET__WHOLE(hi);
+    v.lo = _mm256_cvtph_ps(lo);
+    v.hi = _mm256_cvtph_ps(hi);
     return v;
 }
 
@@ -1209,14 +1227,13 @@ BITNET__FN bitnet__pair_avx2 bitnet__no_pair_avx2(void) {
     return v;
 }
 
-BITNET__FN void bitnet__spread_avx2(const uint8_t *p, bitnet__pair_avx2 *w) {
-    const __m256i lower = _mm256_set1_epi8(0x0c), upper = _mm256_set1_epi8(0x03);
-    __m256i v = bitnet__load256_avx2(p);
-    w[1].lo = _mm256_and_si256(v, lower);
-    w[1].hi = _mm256_and_si256(v, upper);
-    v = _mm256_srli_epi16(v, 4);
-    w[0].lo = _mm256_and_si256(v, lower);
-    w[0].hi = _mm256_and_si256(v, upper);
+BITNET__FN bitnet__pair_avx2 bitnet__spread_avx2(const uint8_t *p, const int i) {
+    const __m256i bytes = bitnet__load256_avx2(p);
+    const __m256i v = i == 0 ? _mm256_srli_epi16(bytes, 4) : bytes;
+    bitnet__pair_avx2 w;
+    w.lo = _mm256_and_si256(v, _mm256_set1_epi8(0x0c));
+    w.hi = _mm256_and_si256(v, _mm256_set1_epi8(0x03));
+    return w;
 }
 
 /* Sums of int16: to a lane at most 3072 in lo and 768 in hi, two each in a block, 4 blocks. */
@@ -1226,6 +1243,8 @@ BITNET__FN bitnet__pair_avx2 bitnet__dot_avx2(bitnet__pair_avx2 sum, bitnet__pai
     __m256i hi = _mm256_maddubs_epi16(w.hi, bitnet__load256_avx2(a + 32));
     sum.lo = _mm256_add_epi16(sum.lo, lo);
     sum.hi = _mm256_add_epi16(sum.hi, hi);
+    BITNET__ADDED(sum.lo, lo);
+    BITNET__ADDED(sum.hi, hi);
     return sum;
 }
 
@@ -1318,7 +1337,8 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__multiply_avx2(
     }
 }
 
-BITNET__DEFINE_TILES_I2S(avx2, avx2, 2, 4, 4)
+/* With 4 columns: 8 sums, 2 of weights, 2 masks and 2 of products. */
+BITNET__DEFINE_TILES_I2S(avx2, avx2, 1, 4, 4)
 BITNET__DEFINE_UNPACK(avx2, 8)
 BITNET__DEFINE_DOTROWS_I2S(avx2, avx2, 8, 4, 24)
 
@@ -1344,39 +1364,46 @@ BITNET__FN bitnet__tl2_avx2 bitnet__start_tl2_avx2(void) {
     return t;
 }
 
-/* The tables give the codes for s = 0. Where c is 0 then, it is s; where it is 2, a grows by 2 s
-   (vpsignb keeps c where s is 1, and makes it 0 where s is 0). */
+/* Half of a vector of nibbles, its lower bits (h = 0) or its upper ones: the registers do not hold
+   both and the sums. The tables give the codes for s = 0. Where c is 0 then, it is s; where it is
+   2, a grows by 2 s (vpsignb keeps c where s is 1, and makes it 0 where s is 0). */
+BITNET__FN void bitnet__half_tl2_avx2(const bitnet__tl2_avx2 *t, const uint8_t *fifths,
+                                      const uint8_t *nibbles, const int i, const int h,
+                                      __m256i codes[3]) {
+    const __m256i f = bitnet__load256_avx2(fifths), v = bitnet__load256_avx2(nibbles);
+    const __m256i nibble = _mm256_and_si256(_mm256_srli_epi32(v, 4 * h), t->low);
+    const __m256i s = _mm256_and_si256(_mm256_srli_epi32(f, 2 * i + h), t->one);
+    const __m256i c = _mm256_shuffle_epi8(t->c, nibble);
+    codes[0] = _mm256_add_epi8(_mm256_shuffle_epi8(t->a, nibble), _mm256_sign_epi8(c, s));
+    codes[1] = _mm256_shuffle_epi8(t->b, nibble);
+    codes[2] = _mm256_max_epu8(c, s);
+}
+
 BITNET__FN void bitnet__triples_tl2_avx2(const bitnet__tl2_avx2 *t, const uint8_t *fifths,
                                          const uint8_t *nibbles, const int i,
                                          __m256i codes[2][3]) {
-    const __m256i f = bitnet__load256_avx2(fifths), v = bitnet__load256_avx2(nibbles);
-    int h;
-    BITNET__UNROLL for (h = 0; h < 2; h++) {
-        const __m256i nibble = _mm256_and_si256(_mm256_srli_epi32(v, 4 * h), t->low);
-        const __m256i s = _mm256_and_si256(_mm256_srli_epi32(f, 2 * i + h), t->one);
-        const __m256i c = _mm256_shuffle_epi8(t->c, nibble);
-        codes[h][0] = _mm256_add_epi8(_mm256_shuffle_epi8(t->a, nibble), _mm256_sign_epi8(c, s));
-        codes[h][1] = _mm256_shuffle_epi8(t->b, nibble);
-        codes[h][2] = _mm256_max_epu8(c, s);
-    }
+    bitnet__half_tl2_avx2(t, fifths, nibbles, i, 0, codes[0]);
+    bitnet__half_tl2_avx2(t, fifths, nibbles, i, 1, codes[1]);
 }
 
 /* A block of 8 rows, or of less than 96 weights. */
 BITNET__FN void bitnet__block_tl2_avx2(const bitnet__tl2_avx2 *t, const uint8_t *block,
                                        const int8_t *const *col, size_t at, int count,
                                        __m256i *sum, const int tile_cols) {
-    __m256i codes[2][3], part[4];
+    __m256i codes[3], part[4];
     int c, i, x;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) part[c] = _mm256_setzero_si256();
-    BITNET__UNROLL for (i = 0; i < 4; i++) {
-        if (i >= count) continue;
-        bitnet__triples_tl2_avx2(t, block, block + 64 + i * 64, i, codes);
-        BITNET__UNROLL for (x = 0; x < 6; x++) {
+    BITNET__UNROLL for (i = 0; i < 8; i++) {
+        if (i / 2 >= count) continue;
+        bitnet__half_tl2_avx2(t, block, block + 64 + i / 2 * 64, i / 2, i % 2, codes);
+        BITNET__UNROLL for (x = 0; x < 3; x++) {
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 int32_t four;
-                memcpy(&four, col[c] + at + i * 24 + x * 4, 4);
-                part[c] = _mm256_add_epi16(
-                    part[c], _mm256_maddubs_epi16(codes[x / 3][x % 3], _mm256_set1_epi32(four)));
+                __m256i p;
+                memcpy(&four, col[c] + at + i * 12 + x * 4, 4);
+                p = _mm256_maddubs_epi16(codes[x], _mm256_set1_epi32(four));
+                part[c] = _mm256_add_epi16(part[c], p);
+                BITNET__ADDED(part[c], p);
             }
         }
     }
@@ -1605,7 +1632,9 @@ BITNET__FN __m256i bitnet__to_f16_avx512vnni(__m512 v) {
 }
 
 BITNET__FN __m512 bitnet__load_f16_avx512vnni(const void *p) {
-    return _mm512_cvtph_ps(bitnet__load256_avx512vnni(p));
+    __m256i v = bitnet__load256_avx512vnni(p);
+    BITNET__WHOLE(v);
+    return _mm512_cvtph_ps(v);
 }
 
 BITNET__FN __m512 bitnet__load_bf16_avx512vnni(const void *p) {
@@ -1685,11 +1714,10 @@ BITNET__FN __m512i bitnet__halves_avx512vnni(int lower, int upper) {
     return _mm512_inserti64x4(_mm512_set1_epi32(lower), _mm256_set1_epi32(upper), 1);
 }
 
-BITNET__FN void bitnet__spread_avx512vnni(const uint8_t *p, __m512i *w) {
+BITNET__FN __m512i bitnet__spread_avx512vnni(const uint8_t *p, const int i) {
     const __m512i mask = bitnet__halves_avx512vnni(0x0c0c0c0c, 0x03030303);
     const __m512i v = _mm512_broadcast_i64x4(bitnet__load256_avx512vnni(p));
-    w[0] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
-    w[1] = _mm512_and_si512(v, mask);
+    return _mm512_and_si512(i == 0 ? _mm512_srli_epi16(v, 4) : v, mask);
 }
 
 BITNET__FN __m512i bitnet__dot_avx512vnni(__m512i sum, __m512i w, const int8_t *a) {
@@ -2007,6 +2035,8 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
 #undef BITNET__UNROLL
 #undef BITNET__IN_PLACE
 #undef BITNET__ADDED
+#undef BITNET__NO_AHEAD
+#undef BITNET__WHOLE
 #undef BITNET__TILE
 #undef BITNET__TILE_COLS
 #undef BITNET__CLAMP
