@@ -66,6 +66,7 @@ static bitnet_ctx *ctx;
 static FILE *screen;                   /* a terminal for what is not text; 0: there is none */
 static int text_on_terminal;           /* stdout is one */
 static int painting;                   /* in colours */
+static int line_open;                  /* some text has been written that no newline ends yet */
 static int write_error;                /* errno of the first write to stdout that failed */
 static int interrupt_ignored;          /* SIGINT was, when the program was started */
 static volatile sig_atomic_t interrupted;
@@ -228,6 +229,7 @@ static void show(const char *text, size_t n) {
 /* Writes to stdout: as it is into a file or a pipe. Nonzero: stdout takes no more. */
 static int put(const char *text, size_t n) {
     if (write_error) return write_error;
+    line_open |= n > 0;
     errno = 0;
     if (text_on_terminal) show(text, n);
     else fwrite(text, 1, n, stdout);
@@ -245,16 +247,17 @@ static void paint(FILE *to, const char *colour) {
 
 /* ---- Ctrl-C ---- */
 
-static void stop_hiding_keys(void);
+static void show_keys(void);
 
 static void on_interrupt_writing(int sig) {
     interrupted = 1;
-    stop_hiding_keys();
+    show_keys();
     signal(sig, SIG_DFL);              /* the second Ctrl-C does not wait */
 }
 
 /* While the program waits for a line there is nothing to stop but itself. */
 static void on_interrupt_waiting(int sig) {
+    show_keys();
     write_error_text(painting ? COLOUR_NONE "\n" : "\n");
     signal(sig, SIG_DFL);
     raise(sig);
@@ -746,6 +749,23 @@ static char *get_editor_mark(EditLine *e) {
     return editor_mark;
 }
 
+/* The terminal itself shows no keys: libedit does so while it reads a line; while the model writes
+   they are kept for the next line. */
+static void hide_keys(void) {
+    tcsetattr(0, TCSADRAIN, &keys_hidden);
+}
+
+static void show_keys(void) {
+    if (editor) tcsetattr(0, TCSANOW, &keys_shown);
+}
+
+static void close_editor(void) {
+    show_keys();
+    if (history_lines) history_end(history_lines);
+    if (editor) el_end(editor);
+    editor = 0;
+}
+
 static void open_editor(void) {
     HistEvent event;
     const char *term = getenv("TERM");
@@ -757,7 +777,10 @@ static void open_editor(void) {
     keys_hidden.c_lflag &= ~(tcflag_t)ECHO;
     editor = el_init("generate", stdin, screen, screen);
     history_lines = history_init();
-    if (!editor || !history_lines) return;
+    if (!editor || !history_lines) {
+        close_editor();
+        return;
+    }
     history(history_lines, &event, H_SETSIZE, 1000);
     el_set(editor, EL_EDITOR, "emacs");
     el_set(editor, EL_SIGNAL, 1);
@@ -765,20 +788,6 @@ static void open_editor(void) {
     el_set(editor, EL_PROMPT_ESC, get_editor_mark, '\1');
     el_set(editor, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(editor, NULL);
-}
-
-static void close_editor(void) {
-    if (history_lines) history_end(history_lines);
-    if (editor) el_end(editor);
-}
-
-/* While the model writes, keys are kept for the next line, but not shown amid the text. */
-static void hide_keys(void) {
-    if (editor) tcsetattr(0, TCSADRAIN, &keys_hidden);
-}
-
-static void stop_hiding_keys(void) {
-    if (editor) tcsetattr(0, TCSADRAIN, &keys_shown);
 }
 
 static enum line read_line(const char *mark, struct text *line) {
@@ -789,7 +798,9 @@ static enum line read_line(const char *mark, struct text *line) {
     if (painting)
         snprintf(editor_mark, sizeof editor_mark, "\1" COLOUR_INPUT "\1%s", mark);
     else snprintf(editor_mark, sizeof editor_mark, "%s", mark);
+    hide_keys();                       /* a Ctrl-C has shown them */
     s = el_gets(editor, &n);
+    hide_keys();                       /* libedit leaves a terminal that shows them */
     paint(screen, COLOUR_NONE);
     fflush(screen);
     if (!s || n <= 0) return LINE_END;
@@ -802,8 +813,7 @@ static enum line read_line(const char *mark, struct text *line) {
 #else
 static void open_editor(void) {}
 static void close_editor(void) {}
-static void hide_keys(void) {}
-static void stop_hiding_keys(void) {}
+static void show_keys(void) {}
 static enum line read_line(const char *mark, struct text *line) { return read_plain(mark, line); }
 #endif
 
@@ -1012,11 +1022,10 @@ static int respond(void) {
     n_replies++;
     interrupted = 0;
     catch_interrupt(on_interrupt_writing);
-    hide_keys();
     r = stream();
-    stop_hiding_keys();
     if (r == BITNET_ERR_CANCELLED && n_new == before) remove_turn();
-    else put("\n", 1);
+    if (line_open || r == BITNET_OK) put("\n", 1);
+    line_open = 0;
     if (write_error) return fail(1, "cannot write the text: %s", strerror(write_error));
     if (r != BITNET_OK && r != BITNET_ERR_CANCELLED) return fail(1, "%s", err.text);
     if (interrupted) return 130;
