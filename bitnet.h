@@ -10002,7 +10002,6 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__BOTH
 #undef BITNET__CLOEXEC
 #undef BITNET__CPU_QUOTA
-#undef BITNET__CREDIT
 #undef BITNET__DEFINE_DOTROWS
 #undef BITNET__DEFINE_MIXROWS
 #undef BITNET__FILES_POSIX
