@@ -153,7 +153,7 @@
 
    bitnet_eval, bitnet_logits and bitnet_sample allocate nothing. Tokenizing allocates memory that
    is freed before it returns: for words of over 256 bytes 32 times their size; with a SentencePiece
-   tokenizer, which has no words, 33 times the text, if that is over 255 bytes; for messages a copy
+   tokenizer, which has no words, 41 times the text, if that is over 255 bytes; for messages a copy
    of each. bitnet_generate allocates a buffer of a few hundred bytes and, for stop strings, 5 bytes
    for each of theirs, and frees that, too.
 
@@ -2090,7 +2090,7 @@ enum {                                  /* limits; ids and ranks are packed by t
     BITNET__MAX_MERGES = 1 << BITNET__RANK_BITS,
     BITNET__MAX_PROBES = 1024,          /* a hash chain longer than this is no accident */
     BITNET__MAX_SPECIAL = 1024,         /* bytes in the text of a special token */
-    BITNET__MAX_PIECE = 1 << 26,        /* bytes in one piece, for which BPE needs 32 times that */
+    BITNET__MAX_PIECE = 1 << 26,        /* bytes in one piece, which needs 32 or 40 times that */
     BITNET__SMALL_PIECE = 256,          /* bytes of a piece that is merged on the stack */
     BITNET__SPELL_END = 324             /* one above the last character of GPT-2's spelling */
 };
@@ -2125,6 +2125,7 @@ typedef struct bitnet__vocab {
     uint64_t *pairs;                /* [pair_mask + 1] */
     uint32_t *results;              /* [n_merges] token that the merge of this rank makes */
     uint32_t *ranks;                /* [n_tokens] SentencePiece: order of their scores; else 0 */
+    uint64_t *powers;               /* [longest + 1] SentencePiece: of ROLL */
     int32_t space_prefix;           /* SentencePiece: 1: a text begins with a space of its own */
     int32_t falcon_e;               /* byte-level BPE: 1: pre-tokenizer falcon_e, else llama-bpe */
     uint32_t *literals;             /* [n_literals] all tokens that are not normal: the special
@@ -2168,6 +2169,19 @@ static uint64_t bitnet__hash_bytes(const uint8_t *p, size_t n) {
     return h ^ h >> 29;
 }
 
+/* SentencePiece looks up every pair of neighbours, whose texts grow while they are merged. So its
+   hash of a stretch of text comes from those of the beginnings up to its two ends:
+   h(a b) = h(a) m^|b| + h(b). */
+#define BITNET__ROLL 0xD6E8FEB86659FD93u       /* m */
+
+static uint64_t bitnet__roll(uint64_t h, uint8_t byte) { return h * BITNET__ROLL + byte + 1; }
+
+static uint64_t bitnet__roll_end(uint64_t h) {
+    const uint64_t k = ((uint64_t)0x9E3779B9u << 32) | 0x7F4A7C15u;
+    h = (h ^ h >> 32) * k;
+    return h ^ h >> 29;
+}
+
 static uint64_t bitnet__pair_key(uint32_t left, uint32_t right) {
     return (uint64_t)left << BITNET__ID_BITS | right;
 }
@@ -2203,13 +2217,26 @@ static uint32_t bitnet__find_slot(const bitnet__vocab *v, const uint8_t *p, size
     return BITNET__NO_SLOT;
 }
 
-/* The normal token with these bytes, or -1. */
-static int32_t bitnet__find_normal(const bitnet__vocab *v, const uint8_t *p, size_t n) {
-    uint32_t at;
-    if (n > v->longest || n == 0) return -1;
-    at = bitnet__find_slot(v, p, n, bitnet__hash_bytes(p, n));
+/* The hash that slots go by. */
+static uint64_t bitnet__hash_token(const bitnet__vocab *v, const uint8_t *p, size_t n) {
+    uint64_t h = 0;
+    if (!v->ranks) return bitnet__hash_bytes(p, n);
+    for (; n > 0; n--) h = bitnet__roll(h, *p++);
+    return bitnet__roll_end(h);
+}
+
+/* The normal token with these bytes, whose hash is h, or -1. */
+static int32_t bitnet__find_hashed(const bitnet__vocab *v, const uint8_t *p, size_t n,
+                                   uint64_t h) {
+    const uint32_t at = bitnet__find_slot(v, p, n, h);
     if (at == BITNET__NO_SLOT || v->slots[at] == BITNET__NO_SLOT) return -1;
     return (int32_t)(v->slots[at] & BITNET__MAX_TOKENS);
+}
+
+/* The normal token with these bytes, or -1. */
+static int32_t bitnet__find_normal(const bitnet__vocab *v, const uint8_t *p, size_t n) {
+    if (n > v->longest || n == 0) return -1;
+    return bitnet__find_hashed(v, p, n, bitnet__hash_token(v, p, n));
 }
 
 /* Where the merge of this pair is in pairs, or the empty place where it would go, or NO_SLOT. */
@@ -2316,6 +2343,7 @@ static int32_t bitnet__vocab_find(const bitnet__vocab *v, const char *text, size
 /* ---- building ---- */
 
 static void bitnet__vocab_free(bitnet__vocab *v, const bitnet_allocator *a) {
+    bitnet__free(a, v->powers);
     bitnet__free(a, v->ranks);
     bitnet__free(a, v->literals);
     bitnet__free(a, v->results);
@@ -2430,7 +2458,7 @@ static int bitnet__add_normal(bitnet__vocab *v, uint32_t t) {
     uint64_t h;
     uint32_t at;
     if (n == 0) return 1;                       /* harmless: no text becomes it */
-    h = bitnet__hash_bytes(p, n);
+    h = bitnet__hash_token(v, p, n);
     at = bitnet__find_slot(v, p, n, h);
     if (at == BITNET__NO_SLOT) return 0;
     if (v->slots[at] == BITNET__NO_SLOT)
@@ -2636,6 +2664,17 @@ static bitnet_result bitnet__add_scores(bitnet__vocab *v, const uint8_t *scores,
     return BITNET_OK;
 }
 
+/* What the tokens' hashes need to be taken out of texts. */
+static bitnet_result bitnet__add_powers(bitnet__vocab *v, const bitnet_allocator *a,
+                                        bitnet_error *err) {
+    uint32_t i;
+    v->powers = (uint64_t *)bitnet__vocab_array(v, a, (size_t)v->longest + 1, 8);
+    if (!v->powers) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a vocabulary");
+    v->powers[0] = 1;
+    for (i = 0; i < v->longest; i++) v->powers[i + 1] = v->powers[i] * BITNET__ROLL;
+    return BITNET_OK;
+}
+
 /* A vocabulary of SentencePiece's BPE, as LLaMA 1 and 2 have it: a score for each token instead of
    merges. scores and types are [n_tokens]. */
 static bitnet_result bitnet__vocab_build_spm(bitnet__vocab *v, const bitnet_allocator *a,
@@ -2658,6 +2697,7 @@ static bitnet_result bitnet__vocab_build_spm(bitnet__vocab *v, const bitnet_allo
     }
     if (r == BITNET_OK) r = bitnet__add_scores(v, scores, err);
     if (r == BITNET_OK) r = bitnet__add_tokens(v, tokens, types, 0, err);
+    if (r == BITNET_OK) r = bitnet__add_powers(v, a, err);
     if (r == BITNET_OK) r = bitnet__find_byte_tokens(v, err);
     if (r != BITNET_OK) bitnet__vocab_free(v, a);
     return r;
@@ -2829,7 +2869,7 @@ static size_t bitnet__falcon_length(const uint8_t *p, const uint8_t *end) {
    up. A merge takes one entry and adds at most two, so 2n of them are room enough. */
 
 typedef struct bitnet__symbol {
-    uint32_t token;
+    uint32_t token;                 /* SentencePiece looks it up by its bytes when all is merged */
     uint32_t previous, next;        /* indices; next of the last is the number of bytes */
     uint32_t rank;                  /* of the merge with the next token, or NO_SLOT */
 } bitnet__symbol;
@@ -2842,10 +2882,11 @@ typedef struct bitnet__encoder {
     const uint8_t *piece;           /* SentencePiece: what is being merged */
     bitnet__symbol *symbols;        /* [room] the arrays below, or larger ones when needed */
     uint64_t *heap;                 /* [2 * room] */
+    uint64_t *rolled;               /* [room] SentencePiece: hashes of the first 1, 2, .. bytes */
     size_t room;
     void *block;                    /* the allocation behind them, or 0 */
     bitnet__symbol small_symbols[BITNET__SMALL_PIECE];
-    uint64_t small_heap[2 * BITNET__SMALL_PIECE];
+    uint64_t small_heap[2 * BITNET__SMALL_PIECE], small_rolled[BITNET__SMALL_PIECE];
 } bitnet__encoder;
 
 static void bitnet__emit(bitnet__encoder *e, bitnet_token t) {
@@ -2864,11 +2905,12 @@ static bitnet_result bitnet__reserve(bitnet__encoder *e, size_t n) {
     bitnet__free(e->allocator, e->block);
     e->block = 0;
     e->room = 0;
-    block = (uint8_t *)bitnet__alloc(e->allocator, room * 32);
+    block = (uint8_t *)bitnet__alloc(e->allocator, room * (e->vocab->ranks ? 40 : 32));
     if (!block) return BITNET_ERR_MEMORY;
     e->block = block;
     e->heap = (uint64_t *)(void *)block;            /* 16 bytes a byte of the piece, ... */
-    e->symbols = (bitnet__symbol *)(void *)(block + room * 16);     /* ... and 16 more */
+    e->symbols = (bitnet__symbol *)(void *)(block + room * 16);     /* ... 16 more, ... */
+    e->rolled = (uint64_t *)(void *)(block + room * 32);            /* ... and perhaps 8 more */
     e->room = room;
     return BITNET_OK;
 }
@@ -2894,10 +2936,13 @@ static void bitnet__heap_rise(uint64_t *heap, size_t at, uint64_t key) {
     heap[at] = key;
 }
 
-/* The token that symbols i and the next make together in SentencePiece's way, or -1. */
-static int32_t bitnet__join_symbols(const bitnet__encoder *e, size_t i) {
-    size_t end = e->symbols[e->symbols[i].next].next;
-    return bitnet__find_normal(e->vocab, e->piece + i, end - i);
+/* SentencePiece: the token of bytes [from, to) of the piece, or -1. */
+static int32_t bitnet__find_stretch(const bitnet__encoder *e, size_t from, size_t to) {
+    const bitnet__vocab *v = e->vocab;
+    uint64_t h = e->rolled[to - 1];
+    if (to - from > v->longest) return -1;
+    if (from > 0) h -= e->rolled[from - 1] * v->powers[to - from];
+    return bitnet__find_hashed(v, e->piece + from, to - from, bitnet__roll_end(h));
 }
 
 /* Looks up the pair that begins at symbol i; returns 1 and its heap key if it can be merged. */
@@ -2905,7 +2950,7 @@ static int bitnet__rate_pair(const bitnet__encoder *e, size_t i, size_t n, uint6
     bitnet__symbol *s = e->symbols + i;
     s->rank = BITNET__NO_SLOT;
     if (s->next < n && e->vocab->ranks) {
-        int32_t token = bitnet__join_symbols(e, i);
+        int32_t token = bitnet__find_stretch(e, i, e->symbols[s->next].next);
         if (token >= 0) s->rank = e->vocab->ranks[token];
     } else if (s->next < n)
         s->rank = bitnet__pair_rank(e->vocab, s->token, e->symbols[s->next].token);
@@ -2920,17 +2965,16 @@ static size_t bitnet__symbol_end(const bitnet__encoder *e, const uint8_t *p, siz
     return i + length;
 }
 
-/* One token per symbol, and the heap of all pairs. Returns how many there are. */
+/* The symbols, and the heap of all pairs. Returns how many there are. */
 static size_t bitnet__start_piece(bitnet__encoder *e, const uint8_t *p, size_t n) {
     size_t i, count = 0, before = (size_t)0 - 1;    /* is never followed */
+    uint64_t h = 0;
     e->piece = p;
+    for (i = 0; e->vocab->ranks && i < n; i++) e->rolled[i] = h = bitnet__roll(h, p[i]);
     for (i = 0; i < n; i = e->symbols[i].next) {
-        size_t end = bitnet__symbol_end(e, p, i, n);
-        e->symbols[i].token = (uint32_t)(e->vocab->ranks ? bitnet__find_normal(e->vocab, p + i,
-                                                                               end - i)
-                                                         : e->vocab->byte_token[p[i]]);
+        e->symbols[i].token = (uint32_t)e->vocab->byte_token[p[i]];
         e->symbols[i].previous = (uint32_t)before;
-        e->symbols[i].next = (uint32_t)end;
+        e->symbols[i].next = (uint32_t)bitnet__symbol_end(e, p, i, n);
         before = i;
     }
     for (i = 0; i < n; i = e->symbols[i].next)
@@ -2952,8 +2996,7 @@ static void bitnet__merge_piece(bitnet__encoder *e, const uint8_t *p, size_t n) 
         if (symbols[i].rank != rank) continue;      /* stale */
         right = symbols[i].next;
         symbols[right].rank = BITNET__NO_SLOT;      /* makes its entry stale, if it has one */
-        symbols[i].token = e->vocab->ranks ? (uint32_t)bitnet__join_symbols(e, i)
-                                           : e->vocab->results[rank];
+        if (!e->vocab->ranks) symbols[i].token = e->vocab->results[rank];
         symbols[i].next = symbols[right].next;
         if (symbols[i].next < n) symbols[symbols[i].next].previous = (uint32_t)i;
         if (bitnet__rate_pair(e, i, n, &key)) bitnet__heap_rise(heap, count++, key);
@@ -2961,8 +3004,10 @@ static void bitnet__merge_piece(bitnet__encoder *e, const uint8_t *p, size_t n) 
             bitnet__heap_rise(heap, count++, key);
     }
     for (i = 0; i < n; i = symbols[i].next) {
+        const int32_t token = e->vocab->ranks ? bitnet__find_stretch(e, i, symbols[i].next)
+                                              : (int32_t)symbols[i].token;
         size_t j = i;
-        if ((int32_t)symbols[i].token >= 0) bitnet__emit(e, (bitnet_token)symbols[i].token);
+        if (token >= 0) bitnet__emit(e, token);
         else while (j < symbols[i].next) bitnet__emit(e, e->vocab->byte_token[p[j++]]);
     }
 }
@@ -3027,6 +3072,7 @@ static int64_t bitnet__encode(const bitnet__vocab *v, const bitnet_allocator *a,
     e.count = 0;
     e.symbols = e.small_symbols;
     e.heap = e.small_heap;
+    e.rolled = e.small_rolled;
     e.room = BITNET__SMALL_PIECE;
     e.block = 0;
     while (p < end && r == BITNET_OK) {
@@ -10035,6 +10081,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 #undef BITNET__NO_SLOT
 #undef BITNET__OWN_THREADS
 #undef BITNET__PATH
+#undef BITNET__ROLL
 #undef BITNET__SAME
 #undef BITNET__SCALAR_ENTRIES
 #undef BITNET__STOP_ENDS
