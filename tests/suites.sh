@@ -39,7 +39,8 @@ suite_commands() {
             need gcc
             build_tests gcc -O1 -g -fsanitize=thread &&
                 BITNET_TEST_QUICK=1 run build/tests-races model/head48 model/callers_pool \
-                    screen/switch screen/ahead lookup/samplers machine/busy machine/parallel ;;
+                    screen/switch screen/ahead lookup/samplers machine/busy machine/parallel \
+                    machine/small_steps ;;
         fuzz-replay)                   # without libFuzzer: inputs that were found before
             need gcc
             sh tests/fuzz/run.sh replay gcc ;;
