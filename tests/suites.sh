@@ -46,7 +46,7 @@ suite_commands() {
             build_tests gcc -O1 -g -fsanitize=thread &&
                 BITNET_TEST_QUICK=1 run build/tests-races model/head48 model/callers_pool \
                     screen/switch screen/ahead lookup/samplers machine/busy machine/parallel \
-                    sources/two_readers ;;
+                    machine/small_steps sources/two_readers ;;
         fuzz-replay)                   # without libFuzzer: inputs that were found before
             need gcc
             sh tests/fuzz/run.sh replay gcc ;;
