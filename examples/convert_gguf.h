@@ -25,7 +25,10 @@ static bitnet_gguf *open_input(const char *path) {
     bitnet_error err = {BITNET_OK, ""};
     bitnet_gguf *g = 0;
     if (is_no_file(path)) fail(1, "%s: that is no file", path);
-    if (bitnet_gguf_open_file(path, 0, &g, &err)) fail(1, "%s: %s", path, err.text);
+    if (bitnet_gguf_open_file(path, 0, &g, &err)) {
+        if (strstr(err.text, path)) fail(1, "%s", err.text);   /* it cannot be opened */
+        fail(1, "%s: %s", path, err.text);
+    }
     return g;
 }
 

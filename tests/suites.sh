@@ -241,6 +241,7 @@ check_convert() {
     verdict "replaces nothing" replaces_nothing
     verdict "replaces it with --force" same_conversion --head q6_k --force
     verdict "finds what differs" finds_head
+    verdict "names what a killed run left" names_leftover
     verdict "leaves nothing behind" test "$(ls -A "$folder" | tr '\n' ' ')" = \
         "here.gguf there.gguf "
 }
@@ -255,6 +256,15 @@ finds_head() {
     if $there --verify tests/data/a.gguf "$folder/there.gguf" >"build/$suite.out"; then return 1; fi
     [ "$(grep -c ^differs "build/$suite.out")" -eq 1 ] &&
         grep "^differs token_embd.weight: row" "build/$suite.out"
+}
+
+names_leftover() {
+    part=$folder/there.gguf.1-0.part
+    cp tests/data/a.gguf "$part"
+    $there tests/data/a.gguf "$folder/there.gguf" --head q6_k --force 2>"build/$suite.err" || return 1
+    cat "build/$suite.err"
+    cmp tests/data/a.gguf "$part" && rm "$part" &&
+        grep -q "there.gguf.1-0.part: left behind .* by a run that was killed" "build/$suite.err"
 }
 
 # Nor files whose size is over 32 bits.

@@ -357,7 +357,10 @@ bidi=$(printf '\342\200\256')                   # U+202E, which turns the text t
 warns inspect-clean-bidi "key 'a?b' is unknown" $arch=llama $model=llama "a${bidi}b=1"
 check inspect-clean-bidi-all "it is on stdout" sh -c "! grep -q '$bidi' '$tmp/out'"
 rm -f "$out"
-fails clean-file-name 1 "/a??b.gguf" "$tmp/a$bidi$(printf '\033')b.gguf" "$out"
+hostile=$tmp/a$bidi$(printf '\033')b.gguf
+fails clean-file-name 1 "/a??b.gguf" "$hostile" "$out"
+mkdir "$hostile"
+fails clean-output-name 1 "/a??b.gguf: there is something that is no file" "$a" "$hostile"
 LC_ALL=C sed "s/output_norm.w/output_n$bidi.w/" "$a" > "$tmp/keyed.gguf"     # as long as before
 run --verify "$tmp/keyed.gguf" "$a"
 check verify-clean-name "$(cat "$tmp/out")" sh -c "[ $rc -eq 1 ] && grep -q '^differs output_n?.weight: only' '$tmp/out'"

@@ -305,8 +305,15 @@ const tests = {
     // A browser whose worker hangs where it starts threads: once, and always.
     async threads_that_do_not_start() {
         for (const hanging of [1, 9]) {
-            const start = s => s.replace('START_MS = 4000', `START_MS = ${hanging > 1 ? 4000 : 20000}`);
-            hooks.set('/bitnet.js', edited('bitnet.js', start));
+            hooks.set(
+                '/bitnet.js', // the page waits for a second for a start that hangs, for others a minute
+                edited('bitnet.js', s =>
+                    s.replace(
+                        '}, START_MS);',
+                        `}, (globalThis.tries = (globalThis.tries ?? 0) + 1) > ${hanging} ? 60000 : 1000);`
+                    )
+                )
+            );
             let starts = 0;
             hooks.set(
                 '/worker.js',
@@ -397,7 +404,7 @@ const tests = {
                         'post({ id, event: { token, text, index } });',
                         '$& if (pausing && index === 19) while (!signal.aborted) await turn();'
                     );
-                check(paused.length > s.length + 120, 'worker.js has another form');
+                check(paused.length > s.length + 100, 'worker.js has another form');
                 return paused;
             })
         );
@@ -529,8 +536,17 @@ const tests = {
     },
 
     async interrupted_download_resumes() {
-        let cuts = 0;
+        let cuts = 0,
+            drop;
         const sent = [];
+        // The error that follows may overtake bytes, so they have to be in the file.
+        const arrived = async () => {
+            const root = await navigator.storage.getDirectory();
+            const dir = await root.getDirectoryHandle('bitnet-cache', { create: true });
+            for await (const [file, handle] of dir.entries())
+                if (file.endsWith('.part')) return (await handle.getFile()).size === 1000000;
+            return false;
+        };
         hooks.set('/cut.gguf', (req, res, headers) => {
             const from = Number(/^bytes=(\d+)-/.exec(req.headers.range ?? '')?.[1] ?? 0);
             sent.push(from);
@@ -543,7 +559,7 @@ const tests = {
                 ...headers,
             });
             res.write(tiny.subarray(0, 1000000));
-            res.socket.end(); // after what was sent
+            drop = () => res.destroy();
             return true;
         });
         // sendFile's ETag is the file's, so both answers must have that one
@@ -557,7 +573,11 @@ const tests = {
             const opened = () =>
                 document.getElementById('model-name').textContent === 'cut.gguf' &&
                 document.body.dataset.state === 'ready';
-            await loads(page, () => openUrl(page, `${isolated.url}cut.gguf`));
+            await loads(page, async () => {
+                await openUrl(page, `${isolated.url}cut.gguf`);
+                await until(page, arrived);
+                drop();
+            });
             if (!(await page.evaluate(opened))) {
                 // it may go on by itself
                 expect(await text(page, 'error-title'), 'The download was interrupted', 'message');
@@ -783,28 +803,26 @@ const tests = {
         });
     },
 
-    // The other threads of this machine may hold the page up too: one of three runs has to be free
-    // of it.
+    // No task of the page takes 50 ms of its thread's own time, which other programs do not stretch.
+    // What the browser does now and then (its garbage, say) may be in it: one of three runs is to be
+    // free of it.
     async page_is_never_blocked() {
-        if (firefox) throw new Skip('Firefox does not report long tasks');
+        if (firefox) throw new Skip('Firefox does not report tasks');
         await visit(async page => {
             await ready(page);
             await completion(page);
             let longest = 0;
             for (let i = 0; i < 3; i++) {
-                await page.evaluate(() => {
-                    globalThis.long = [];
-                    globalThis.watch = new PerformanceObserver(l =>
-                        globalThis.long.push(...l.getEntries().map(e => e.duration))
-                    );
-                    globalThis.watch.observe({ entryTypes: ['longtask'] });
-                });
+                await page.tracing.start({ categories: ['disabled-by-default-devtools.timeline'] });
                 await write(page, PROMPT, { maxTokens: 400, temperature: 1 });
-                await sleep(100);
-                longest = await page.evaluate(() => {
-                    globalThis.watch.disconnect();
-                    return Math.max(0, ...globalThis.long);
-                });
+                const all = JSON.parse(Buffer.from(await page.tracing.stop()).toString()).traceEvents;
+                const thread = e => `${e.pid} ${e.tid}`;
+                const main = new Set(
+                    all.filter(e => e.args?.name === 'CrRendererMain').map(thread)
+                );
+                const tasks = all.filter(e => e.name === 'RunTask' && main.has(thread(e)));
+                check(tasks.length > 20, `only ${tasks.length} tasks are reported`);
+                longest = Math.max(...tasks.map(e => e.tdur ?? Infinity)) / 1000;
                 if (longest <= 50) return;
             }
             check(false, `a task of ${longest} ms`);
