@@ -5201,7 +5201,7 @@ static void bitnet__cond_wake_all(bitnet__cond *c) { pthread_cond_broadcast(c); 
 /* ---- signals ----
    Our threads are not the ones that a program wants its signals on: they are born with all blocked,
    but those that a thread's own fault sends it, which end a program that blocks them. */
-#if defined(__linux__)                 /* -std=c99 hides what is declared here under our own names */
+#if defined(__linux__)                 /* -std=c99 hides these: declared under other names */
 typedef struct bitnet__sigset { unsigned long bits[1024 / (8 * sizeof(long))]; } bitnet__sigset;
 extern int bitnet__sigfillset(bitnet__sigset *set) __asm__("sigfillset");
 extern int bitnet__sigdelset(bitnet__sigset *set, int number) __asm__("sigdelset");
@@ -5470,8 +5470,9 @@ static int bitnet__claim(uint32_t *runs, int thread, int last) {
    Not where other programs have the CPUs: a worker that loses its CPU in the middle of a run keeps
    the caller waiting for milliseconds. So each call that is shared is compared with what the caller
    would have needed alone, by the time of its own runs. What is gained and lost goes into a balance
-   of at most BITNET__CREDIT; when that is used up, the caller works alone for a while, longer each
-   time that it happens again soon. All times are nanoseconds. */
+   of at most BITNET__CREDIT, of which one call can lose a half: a single delay means nothing. When
+   the balance is used up, the caller works alone for a while, longer each time that it happens
+   again soon. All times are nanoseconds. */
 
 enum {
     BITNET__CREDIT = 4000000,
@@ -5507,7 +5508,7 @@ static int bitnet__ledger_open(const bitnet__ledger *l, int64_t now) {
 }
 
 static void bitnet__ledger_note(bitnet__ledger *l, int64_t gain, int64_t now) {
-    if (gain < 0) l->balance += gain;
+    if (gain < 0) l->balance += gain > -BITNET__CREDIT / 2 ? gain : -BITNET__CREDIT / 2;
     else if (l->balance < BITNET__CREDIT)
         l->balance = gain < BITNET__CREDIT - l->balance ? l->balance + gain : BITNET__CREDIT;
     if (l->balance >= 0) return;
@@ -7602,8 +7603,8 @@ static const float *bitnet__last_hidden(const bitnet_ctx *c) {
     return c->hidden + (size_t)(c->n_rows - 1) * (size_t)c->m->dim;
 }
 
-/* Fours of candidates, [from, to), get their exact logits. Four rows side by side take hardly longer
-   than one: the sums of one row are a chain of additions. */
+/* Fours of candidates, [from, to), get their exact logits. Four rows side by side take hardly
+   longer than one: the sums of one row are a chain of additions. */
 static void bitnet__step_exact_rows(const bitnet__step *step, int32_t from, int32_t to,
                                     int thread) {
     bitnet_ctx *c = step->c;

@@ -1140,13 +1140,17 @@ static void test_ledger(void) {
     int i;
     bitnet__ledger_note(&l, 100 * credit, now);
     CHECK(l.balance == credit && bitnet__ledger_open(&l, now));
-    bitnet__ledger_note(&l, -credit, now);
+    bitnet__ledger_note(&l, -credit / 2, now);
+    bitnet__ledger_note(&l, -100 * credit, now);           /* counts as half of the credit */
     CHECK(l.balance == 0 && bitnet__ledger_open(&l, now));
     bitnet__ledger_note(&l, 10, now);
     bitnet__ledger_note(&l, -10, now);
     CHECK(l.balance == 0 && bitnet__ledger_open(&l, now));
     for (i = 0, want = 32 * ms; i < 8; i++, want = want < 1024 * ms ? 2 * want : want) {
-        bitnet__ledger_note(&l, -credit - 1, now);
+        bitnet__ledger_note(&l, -credit / 2, now);
+        bitnet__ledger_note(&l, -credit / 2, now);
+        CHECK(bitnet__ledger_open(&l, now));
+        bitnet__ledger_note(&l, -1, now);
         pause = l.end - now;
         CHECK_MSG(pause == want && l.balance == credit, "pause %d: %ld us", i,
                   (long)(pause / 1000));
@@ -1156,7 +1160,7 @@ static void test_ledger(void) {
         now += pause;
     }
     now += 8 * l.pause + 1;            /* it went well for long */
-    bitnet__ledger_note(&l, -credit - 1, now);
+    for (i = 0; i < 3; i++) bitnet__ledger_note(&l, -credit, now);
     CHECK(l.end - now == 32 * ms);
     now = bitnet__clock();
     for (i = 0; i < 1000; i++) CHECK(bitnet__clock() >= now);
