@@ -97,7 +97,7 @@ static int bar_percent;
 static double bar_start;
 static volatile sig_atomic_t bar_shown;
 
-static void bar_draw(double share) {
+static void bar_format(double share) {
     static const char full[] = "########################################";
     bar_percent = (int)(100.0 * share);
     snprintf(bar_line, sizeof bar_line, "\r%-6s [%-*.*s] %3d%%", bar_name, BAR_WIDTH,
@@ -105,14 +105,14 @@ static void bar_draw(double share) {
 }
 
 /* For signal handlers: stdio is not to be used in them. */
-static void write_error_text(const char *text) {
+static void write_stderr(const char *text) {
     if (write(2, text, (unsigned)strlen(text)) >= 0) return;
 }
 
 #ifndef _WIN32
 static void on_alarm(int sig) {
     (void)sig;
-    write_error_text(bar_line);
+    write_stderr(bar_line);
     bar_shown = 1;
 }
 
@@ -131,7 +131,7 @@ static void bar_begin(const char *name) {
     if (quiet || !isatty(2)) return;
     bar_name = name;
     bar_start = now();
-    bar_draw(0);
+    bar_format(0);
     bar_timer(BAR_DELAY_MS);
 }
 
@@ -139,7 +139,7 @@ static void bar_update(double share) {
     if (!bar_name || (int)(100.0 * share) == bar_percent) return;
     if (!bar_shown && now() - bar_start < BAR_DELAY_MS / 1000.0) return;
     bar_timer(0);
-    bar_draw(share);
+    bar_format(share);
     fputs(bar_line, stderr);
     bar_shown = 1;
 }
@@ -258,7 +258,7 @@ static void on_interrupt_writing(int sig) {
 /* While the program waits for a line there is nothing to stop but itself. */
 static void on_interrupt_waiting(int sig) {
     show_keys();
-    write_error_text(painting ? COLOUR_NONE "\n" : "\n");
+    write_stderr(painting ? COLOUR_NONE "\n" : "\n");
     signal(sig, SIG_DFL);
     raise(sig);
 }
@@ -369,7 +369,8 @@ static int take_tile(const struct option *o, const char *name, char *value) {
 #define TOP INT32_MAX
 static const struct option options[] = {
     {"-m --model", "FILE", "the model, a GGUF file", take_text, &model_path, 0, 0},
-    {"-p --prompt", "TEXT", "how the text begins; a chat's first message", take_text, &prompt, 0, 0},
+    {"-p --prompt", "TEXT", "the text's beginning, a chat's first message", take_text, &prompt,
+     0, 0},
     {"-f --file", "FILE", "the same from a file, less a last newline; -: stdin", take_text,
      &prompt_path, 0, 0},
     {"-e --escape", 0, "\\n \\t \\r \\\" \\' \\\\ \\xHH in -p, -sys and -r (default), and in files",
@@ -382,32 +383,37 @@ static const struct option options[] = {
     {"--context-shift", 0, "a full context drops its oldest tokens (default in chats)", take_yes,
      &shifting, 0, 0},
     {"--no-context-shift", 0, "it ends the text or the reply", take_no, &shifting, 0, 0},
-    {"--keep", "N", "first tokens that are never dropped; -1: the prompt", take_whole, &keep, -1, TOP},
-    {"-t --threads", "N", "threads; 0 or -1: by the CPUs (0)", take_whole, &ctx_params.n_threads, -1,
-     256},
+    {"--keep", "N", "first tokens that are never dropped; -1: the prompt", take_whole, &keep, -1,
+     TOP},
+    {"-t --threads", "N", "threads; 0 or -1: as many as there are CPUs (0)", take_whole,
+     &ctx_params.n_threads, -1, 256},
     {"-b --batch-size", "N", "tokens of a prompt read together (128)", take_whole,
      &ctx_params.n_batch, 1, 65536},
-    {"--no-mmap", 0, "read the model into memory, do not map it", take_yes, &model_params.copy, 0, 0},
+    {"--no-mmap", 0, "read the model into memory, do not map it", take_yes, &model_params.copy, 0,
+     0},
     {"--mmap", 0, "map it (default)", take_no, &model_params.copy, 0, 0},
 
     {"-s --seed", "N", "seed; -1: from the clock (-1)", take_seed, &seed, -1, UINT32_MAX},
     {"--temp --temperature", "T", "temperature; 0: the likeliest (0.8)", take_real,
      &sampler.temperature, 0, 1000},
     {"--top-k", "K", "only the K likeliest; 0: all (40)", take_whole, &sampler.top_k, 0, TOP},
-    {"--top-p", "P", "the likeliest up to this sum; 1: all (0.95)", take_real, &sampler.top_p, 0, 1},
+    {"--top-p", "P", "the likeliest up to this sum; 1: all (0.95)", take_real, &sampler.top_p, 0,
+     1},
     {"--min-p", "P", "none under P times the likeliest (0.05)", take_real, &sampler.min_p, 0, 1},
-    {"--repeat-penalty", "R", "over 1: less repetition (1)", take_real, &sampler.repeat_penalty, 0, 9},
+    {"--repeat-penalty", "R", "over 1: less repetition (1)", take_real, &sampler.repeat_penalty, 0,
+     9},
     {"--repeat-last-n", "N", "tokens it looks at; 0: none; -1: all (64)", take_whole,
      &repeat_window, -1, TOP},
-    {"--lookup", "N", "guess up to N tokens from the text so far (0)", take_whole, &gen.lookup, 0, 64},
+    {"--lookup", "N", "guess up to N tokens from the text so far (0)", take_whole, &gen.lookup, 0,
+     64},
     {"--ignore-eos", 0, "go on when the model ends its text", take_yes, &gen.ignore_end, 0, 0},
     {"-r --reverse-prompt --stop", "TEXT", "end before TEXT; up to 16 times", take_stop, 0, 0, 0},
 
-    {"-cnv --conversation --chat", 0, "chat (default on a terminal without -p)", take_yes, &chatting,
-     0, 0},
+    {"-cnv --conversation --chat", 0, "chat (default on a terminal without -p)", take_yes,
+     &chatting, 0, 0},
     {"-no-cnv --no-conversation", 0, "no chat", take_no, &chatting, 0, 0},
-    {"-sys --system-prompt --system", "TEXT", "the chat's system message", take_text, &system_text, 0,
-     0},
+    {"-sys --system-prompt --system", "TEXT", "the chat's system message", take_text, &system_text,
+     0, 0},
     {"-sysf --system-prompt-file", "FILE", "the same from a file", take_text, &system_path, 0, 0},
     {"-st --single-turn", 0, "end the chat after one reply", take_yes, &single_turn, 0, 0},
     {"-i --interactive -if --interactive-first", 0,
@@ -509,7 +515,8 @@ static int take_option(char **argv, int *i) {
     if (has_name(impossible, arg, n)) return fail(2, "%s is not possible here", name);
     if (arity == UNKNOWN) return fail(2, "unknown option '%s'; see --help", arg);
     if (arity == NO_VALUE && value) return fail(2, "%s takes no value; '%s' is one", name, value);
-    if (!value && (arity == ONE_VALUE || (arity == SWITCH_VALUE && is_switch_value(argv[*i + 1])))) {
+    if (arity == SWITCH_VALUE && !is_switch_value(argv[*i + 1])) arity = NO_VALUE;
+    if (arity != NO_VALUE && !value) {
         value = argv[++*i];
         if (!value) return fail(2, "%s needs a value; see --help", name);
     }
@@ -602,7 +609,8 @@ static int unescape_all(void) {
 static int check_options(void) {
     if (!model_path) return fail(2, "no model: give -m FILE; see --help");
     if (prompt && prompt_path) return fail(2, "-p and --file are both given; one is possible");
-    if (system_text && system_path) return fail(2, "-sys and -sysf are both given; one is possible");
+    if (system_text && system_path)
+        return fail(2, "-sys and -sysf are both given; one is possible");
     if (chatting == NO && (system_text || system_path))
         return fail(2, "-sys is for chats, -no-cnv asks for none");
     if (chatting == NO && single_turn && !interactive)
@@ -673,27 +681,34 @@ static int append(struct text *t, const char *s, size_t n) {
     return 1;
 }
 
-/* Reads all of a file, - is stdin, into memory that lives as long as the program. */
-static int read_file(char *path, char **out) {
-    int is_stdin = !strcmp(path, "-");
-    FILE *f = is_stdin ? stdin : fopen(path, "rb");
-    const char *name = is_stdin ? "stdin" : path;
-    struct text t = {0, 0, 0};
+/* Reads a prompt to the end of the file, less a last newline. */
+static int read_stream(FILE *f, const char *name, struct text *t) {
     char block[4096];
     size_t n;
-    if (!f) return fail(1, "cannot read '%s': %s", name, strerror(errno));
     errno = 0;
     while ((n = fread(block, 1, sizeof block, f)) > 0)
-        if (!append(&t, block, n)) break;
+        if (!append(t, block, n))
+            return fail(1, "'%s' is too long: prompts have at most 16 MiB", name);
     if (ferror(f)) return fail(1, "cannot read '%s': %s", name, strerror(errno));
-    if (!is_stdin) fclose(f);
-    if (n > 0) return fail(1, "'%s' is too long: prompts have at most 16 MiB", name);
-    if (t.n > 0 && t.s[t.n - 1] == '\n') t.s[--t.n] = 0;
-    if (t.n == 0 && is_stdin) return fail(2, "no prompt: give -p, --file or -cnv; stdin is empty");
-    if (t.n == 0) return fail(1, "'%s' is empty", name);
-    if (strlen(t.s) < t.n) return fail(1, "'%s' is no text: it holds a zero byte", name);
-    *out = t.s;
-    return escapes == YES ? unescape(name, t.s) : GO_ON;
+    if (t->n > 0 && t->s[t->n - 1] == '\n') t->s[--t->n] = 0;
+    if (t->n == 0 && f == stdin)
+        return fail(2, "no prompt: give -p, --file or -cnv; stdin is empty");
+    if (t->n == 0) return fail(1, "'%s' is empty", name);
+    if (strlen(t->s) < t->n) return fail(1, "'%s' is no text: it holds a zero byte", name);
+    return escapes == YES ? unescape(name, t->s) : GO_ON;
+}
+
+/* A file's text, of stdin if its path is -, in memory that lives as long as the program. */
+static int read_file(const char *path, char **out) {
+    FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
+    struct text t = {0, 0, 0};
+    int code;
+    if (!f) return fail(1, "cannot read '%s': %s", path, strerror(errno));
+    code = read_stream(f, f == stdin ? "stdin" : path, &t);
+    if (f != stdin) fclose(f);
+    if (code == GO_ON) *out = t.s;
+    else free(t.s);
+    return code;
 }
 
 /* Arrow keys and the like come as escape sequences when nothing edits the line. They and other
@@ -709,7 +724,7 @@ static void drop_keys(struct text *line) {
                 while (s < end && *s >= 0x20 && *s < 0x40) s++;    /* parameters */
             } else if (s < end && *s == 'O') s++;
             if (s < end) s++;                                      /* the key itself */
-        } else if ((*s >= 0 && *s < 0x20 && *s != '\t' && *s != '\n') || *s == 0x7F) s++;
+        } else if (((unsigned char)*s < 0x20 && *s != '\t') || *s == 0x7F) s++;
         else *out++ = *s++;
     }
     line->n = (size_t)(out - line->s);
@@ -827,9 +842,10 @@ static enum line read_message(struct text *message) {
     for (;;) {
         int more;
         line.n = 0;
+        if (!append(&line, "", 0)) return LINE_REFUSED;
         result = read_line(mark, &line);
         if (result == LINE_END && message->n > 0) return LINE_OK;
-        if (result != LINE_OK || !append(&line, "", 0)) return result;
+        if (result != LINE_OK) return result;
         if (strlen(line.s) < line.n) {
             say("the message is not sent: it holds a zero byte");
             return LINE_REFUSED;
@@ -961,15 +977,19 @@ static void keep_first_turn(void) {
 static int add_turn(const char *text) {
     const int32_t capacity = bitnet_ctx_capacity(ctx);
     const int32_t reserve = chatting && shifting ? capacity / 8 : 0;     /* for the reply */
+    const char *what = chatting ? "message" : "prompt";
     int n = tokenize_turn(text, 0, 0);
-    if (n < 0) return fail(1, "not read: %s", bitnet_result_text((bitnet_result)n));
+    if (n < 0)
+        return fail(1, "the %s is not read: %s", what, bitnet_result_text((bitnet_result)n));
     if (n > capacity - n_keep - reserve)
-        return fail(1, "not read: %d tokens do not fit: the context has %d, of them %d are taken or "
-                    "kept for the reply; see -c", n, capacity, n_keep + reserve);
+        return fail(1, "the %s is not read: its %d tokens do not fit; the context has %d, and %d "
+                    "of them are taken or kept for the reply; see -c", what, n, capacity,
+                    n_keep + reserve);
     if (n_tokens + 1 + n + reserve > capacity && n_tokens > n_keep) {
         if (!shifting)
-            return fail(1, "not read: %d tokens do not fit: the context has %d, of them %d are "
-                        "taken; /clear empties it", n, capacity, bitnet_ctx_length(ctx));
+            return fail(1, "the %s is not read: its %d tokens do not fit; the context has %d, and "
+                        "%d of them are taken; /clear empties it", what, n, capacity,
+                        bitnet_ctx_length(ctx));
         drop_oldest(n);
     }
     close_reply();
@@ -1107,6 +1127,8 @@ static int converse(void) {
         put(prompt, strlen(prompt));
         paint(stdout, COLOUR_NONE);
         fputs("\n", stdout);
+        fflush(stdout);
+        line_open = 0;
     }
     if (prompt) {
         refused = add_turn(prompt) != GO_ON;

@@ -40,19 +40,39 @@ fails bad-flag 2 "--bogus" --bogus
 fails stray-word 2 "stray" -m "$model" stray
 fails missing-value 2 "-n needs a value" -m "$model" -p x -n
 fails missing-prompt 2 "no prompt" -m "$model"
+fails missing-prompt-no-chat 2 "no prompt" -m "$model" -no-cnv
+fails value-of-a-flag 2 "--ignore-eos takes no value" -m "$model" -p x --ignore-eos=1
+fails unknown-with-value 2 "'--bogus=1'" -m "$model" -p x --bogus=1
+fails bad-switch 2 "'purple' is not on, off or auto" -m "$model" -p x --color=purple
+fails no-grammar 2 "--grammar is not possible" -m "$model" -p x --grammar "root ::= x"
+fails no-schema 2 "-j is not possible" -m "$model" -p x -j "{}"
 fails bad-number 2 "'12x'" -m "$model" -p x -n 12x
 fails bad-number-empty 2 "-n" -m "$model" -p x -n ""
 fails bad-number-zero 2 "-n" -m "$model" -p x -n 0
 fails bad-number-huge 2 "99999999999999999999" -m "$model" -p x -n 99999999999999999999
 fails bad-number-fraction 2 "'1.5'" -m "$model" -p x -t 1.5
+fails bad-number-negative 2 "-c: '-1'" -m "$model" -p x -c -1
+fails bad-number-below 2 "--predict: '-3'" -m "$model" -p x --predict=-3
+fails bad-number-threads 2 "-t: '-2'" -m "$model" -p x -t -2
+fails bad-number-batch 2 "--batch-size: '0'" -m "$model" -p x --batch-size 0
+fails bad-number-keep 2 "--keep: '-2'" -m "$model" -p x --keep -2
+fails bad-number-last-n 2 "--repeat-last-n: '-2'" -m "$model" -p x --repeat-last-n -2
+fails bad-number-seed 2 "'4294967296'" -m "$model" -p x -s 4294967296
+fails bad-number-hex 2 "'0x10'" -m "$model" -p x -n 0x10
 fails bad-real 2 "'nan'" -m "$model" -p x --temp nan
+fails bad-real-infinite 2 "'inf'" -m "$model" -p x --temp=inf
+fails bad-real-negative 2 "'-0.5'" -m "$model" -p x --temp -0.5
+fails bad-real-huge 2 "'1e999'" -m "$model" -p x --repeat-penalty 1e999
+fails bad-real-empty 2 "--temp: ''" -m "$model" -p x --temp=
 fails bad-real-range 2 "'1.01'" -m "$model" -p x --top-p 1.01
 fails empty-prompt 2 "empty" -m "$model" -p ""
 fails empty-stop 2 "empty" -m "$model" -p x --stop ""
 fails bad-lookup 2 "from 0 to 64" -m "$model" -p x --lookup 65
 fails bad-lookup-negative 2 "'-1'" -m "$model" -p x --lookup -1
 fails two-prompts 2 "file" -m "$model" -p x --file "$model"
-fails system-without-chat 2 "cnv" -m "$model" -p x --system y
+fails system-without-chat 2 "-no-cnv" -m "$model" -p x --system y -no-cnv
+fails two-systems 2 "-sysf" -m "$model" -p x -sys y -sysf z
+fails zero-escape 2 "-p: .x00" -m "$model" -p 'a\x00b'
 fails unknown-kernel 2 "known are:.* scalar" -m "$model" -p x --kernel bogus
 fails unknown-packing 2 "'32' is not 128, 64 or 4row" -m "$model" -p x --i2s-layout 32
 fails bad-tile 2 "'64,96' is not BM,BK,bm" -m "$model" -p x --tile 64,96
@@ -63,6 +83,9 @@ echo "This is no model, but a text that is long enough to hold a header." > "$tm
 head -c 70000 "$model" > "$tmp/cut.gguf"
 : > "$tmp/empty"
 fails model-missing 1 "$tmp/nowhere.gguf.*cannot open" -m "$tmp/nowhere.gguf" -p x
+fails hostile-name 1 "a?.31mb?c" -m "$(printf 'a\033[31mb\342\200\256c')" -p x
+check hostile-name-clean "the name's escape characters are in the message" \
+    sh -c "! LC_ALL=C grep -q '$(printf '\033')' '$tmp/err'"
 fails model-not-gguf 1 "not a GGUF" -m "$tmp/text" -p x
 fails model-empty 1 "$tmp/empty" -m "$tmp/empty" -p x
 fails model-directory 1 "$tmp" -m "$tmp" -p x
@@ -88,6 +111,8 @@ fails file-zero-byte 1 "zero" -m "$model" --file "$tmp/zero"
 # ---- lists
 run --help
 check help "no help, or exit code $rc" grep -q -e "--repeat-penalty" "$tmp/out"
+run --version
+check version "no version, or exit code $rc" grep -q "bitnet.h [0-9]*[.][0-9]*[.][0-9]*, kernels" "$tmp/out"
 run --list-kernels
 check list-kernels "no usable scalar, or exit code $rc" grep -q "^scalar  *usable$" "$tmp/out"
 kernels=$(awk '$2 == "usable" { print $1 }' "$tmp/out")
@@ -109,6 +134,22 @@ same threads-default
 for k in $kernels; do same "kernel-$k" --kernel "$k"; done
 same context-size -c 64
 same long-names --ctx-size 64 --threads 1
+same llama-names --predict=24 --seed 7 --temp=0.8 --top_k 40 --threads -1 --batch-size 3
+same llama-defaults --escape --mmap --display-prompt --no-context-shift --keep 3 --color off
+same no-mmap --no-mmap
+same no-penalty --repeat-penalty 9 --repeat-last-n 0
+say --repeat-penalty 9 --repeat-last-n -1
+check penalty "the text is the same, or exit code $rc" sh -c "[ $rc -eq 0 ] && ! cmp -s '$tmp/out' '$tmp/want'"
+same without-effect -ngl 99 --mlock -fa on --flash-attn -fa --numa distribute -tb 2 --no-warmup --mirostat=0
+check without-effect-says "the warning does not name them, or is not one line" sh -c "[ \$(wc -l < '$tmp/err') -eq 2 ] &&
+    grep -q 'without effect here: -ngl, --mlock, -fa, --flash-attn, -fa, --numa, -tb, --no-warmup, --mirostat' '$tmp/err'"
+same log-disable --log-disable -ngl 99 --no-perf
+check log-disable-says "there is something on stderr" test ! -s "$tmp/err"
+same no-perf --no-perf
+check no-perf-says "there are statistics" test ! -s "$tmp/err"
+say --no-display-prompt
+check no-display-prompt "the text is not the same without the prompt" \
+    sh -c "{ printf 'Once upon a time'; cat '$tmp/out'; } | cmp - '$tmp/want'"
 same verbose --verbose
 check verbose-says "no parameters or no self-test on stderr" grep -q "parameters" "$tmp/err"
 same packing-128 --i2s-layout 128
@@ -144,6 +185,28 @@ cp "$tmp/out" "$tmp/want"
 printf 'Once upon a time\n' > "$tmp/prompt"
 text --temp 0 --file "$tmp/prompt"
 check file "--file gave another text than -p" cmp "$tmp/out" "$tmp/want"
+input=$tmp/prompt
+text --temp 0 -f -
+check file-stdin "-f - gave another text than -p" cmp "$tmp/out" "$tmp/want"
+text --temp 0
+check piped "a piped prompt gave another text than -p" cmp "$tmp/out" "$tmp/want"
+text --temp 0 -p "Once upon a time"
+check piped-unread "-p gave another text with something on stdin" cmp "$tmp/out" "$tmp/want"
+input=
+# begins NAME PROMPT ARGS...: the output begins with this prompt, which printf makes
+begins() {
+    name=$1
+    printf "$2" > "$tmp/begin"
+    shift 2
+    run -m "$model" -n 1 "$@"
+    check "$name" "exit code $rc, or it begins otherwise: $(head -c 40 "$tmp/out" | od -An -c | tr '\n' ' ')" \
+        sh -c "[ $rc -eq 0 ] && head -c $(wc -c < "$tmp/begin") '$tmp/out' | cmp - '$tmp/begin'"
+}
+begins escapes 'a\nb\tc\rd"e\047f\\g\101\351h\\q\\x4\\' -p 'a\nb\tc\rd\"e\'"'"'f\\g\x41\xE9h\q\x4\'
+begins no-escapes 'a\\nb\\x41' --no-escape -p 'a\nb\x41'
+printf 'a\\nb' > "$tmp/begin-file"
+begins escapes-not-in-files 'a\\nb' -f "$tmp/begin-file"
+begins escapes-in-files 'a\nb' -f "$tmp/begin-file" -e
 text --temp 0 -f "$tmp/prompt" -n 1
 check n-1 "-n 1 did not make one token" grep -q "new: 1 tokens" "$tmp/err"
 # as a stop string: two characters of the greedy text, some way behind the prompt
@@ -158,6 +221,11 @@ if printf '%s' "$stop" | LC_ALL=C grep -q '^[ -~][ -~]$'; then
 else skip stop "the model's text does not suit"; fi
 run -m "$model" -p "Once upon a time" -c 24 --ignore-eos -s 1
 check context-full "exit code $rc" test $rc -eq 0
+run -m "$model" -p "Once upon a time" -c 24 --ignore-eos -s 1 --context-shift -n 100
+check context-shift "exit code $rc, or not 100 tokens" sh -c "[ $rc -eq 0 ] && grep -q 'new: 100 tokens' '$tmp/err'"
+run -m "$model" -p "Once upon a time" -c 24 --ignore-eos -s 1 --context-shift -n -2
+check n-2 "exit code $rc, or it did not end where the context was full" \
+    sh -c "[ $rc -eq 0 ] && grep -q 'new: 20 tokens' '$tmp/err'"
 printf 'Caf\303\251 \342\202\254 \360\237\230\200 \377' > "$tmp/bytes"
 text --file "$tmp/bytes" -n 4
 check prompt-bytes "the prompt's bytes are not echoed as they are" \
@@ -169,12 +237,9 @@ input=$tmp/chat
 run -m "$model" -cnv -s 1 --temp 0 --system "You are a helpful assistant."
 if grep -q "no chat" "$tmp/err"; then skip chat "the model has no <|eot_id|>"
 else
-    if grep -q "context .* full" "$tmp/err"; then skip chat-ends "this model does not end its replies"
-    else
-        check chat-ends "exit code $rc" test $rc -eq 0
-        check chat-replies "$(wc -l < "$tmp/out") lines for 2 messages" test "$(wc -l < "$tmp/out")" -ge 2
-        check chat-end-of-text "the last reply did not end by itself" grep -q "end of text" "$tmp/err"
-    fi
+    check chat-ends "exit code $rc" test $rc -eq 0
+    check chat-replies "$(wc -l < "$tmp/out") lines for 2 messages" test "$(wc -l < "$tmp/out")" -eq 2
+    check chat-end-of-text "the last reply did not end by itself" grep -q "end of text" "$tmp/err"
     cp "$tmp/out" "$tmp/want"
     tail -n 1 "$tmp/chat" > "$tmp/chat2"
     input=$tmp/chat2
@@ -185,9 +250,66 @@ else
     check chat-lookup "another chat with --lookup" cmp "$tmp/out" "$tmp/want"
     run -m "$model" -cnv -s 1 --temp 0 -n 3
     check chat-cut-reply "exit code $rc with replies cut off by -n 3" test $rc -eq 0
-    run -m "$model" -cnv -s 1 --temp 0 -c 24 --ignore-eos
-    check chat-context-full "exit code $rc, or no word of the context" \
-        sh -c "[ $rc -eq 1 ] && grep -q 'context.*full' '$tmp/err'"
+    printf 'You are a helpful assistant.\n' > "$tmp/system"
+    run -m "$model" --interactive --system-prompt-file "$tmp/system" --temp=0
+    check chat-system-file "another chat with -sysf" cmp "$tmp/out" "$tmp/want"
+    run -m "$model" --conversation --system-prompt "You are a helpful assistant." --temp 0 --reverse-prompt "Nowhere"
+    check chat-llama-names "another chat" cmp "$tmp/out" "$tmp/want"
+
+    # single turns: -p, or all of stdin, is the only message
+    run -m "$model" --temp 0 -st -p Hello
+    cp "$tmp/out" "$tmp/hello"
+    check single-turn "not one line, or exit code $rc" test $rc -eq 0 -a "$(wc -l < "$tmp/out")" -eq 1
+    echo Hello > "$tmp/chat1"
+    input=$tmp/chat1
+    run -m "$model" --temp 0 --single-turn
+    check single-turn-stdin "another reply" cmp "$tmp/out" "$tmp/hello"
+
+    # what cannot be sent is refused in a line, and the chat goes on: the reply to Hello is its first
+    # refused NAME WORD MESSAGE: printf makes the message
+    refused() {
+        { printf "$3"; printf '\nHello\n'; } > "$tmp/chat1"
+        run -m "$model" -cnv --temp 0 --no-perf
+        check "$1" "exit code $rc, not one line with '$2', or another reply" sh -c "[ $rc -eq $4 ] &&
+            [ \$(wc -l < '$tmp/err') -eq 1 ] && grep -q -e '$2' '$tmp/err' && cmp '$tmp/out' '$tmp/hello'"
+    }
+    refused chat-refused "tokens do not fit; the context has 512" "$(seq 300 | tr '\n' ' ')" 1
+    refused chat-zero-byte "zero byte" 'He\000llo' 1
+    refused chat-megabyte "tokens do not fit" "$(head -c 1000000 /dev/zero | tr '\0' 'a')" 1
+    refused chat-unknown-command "/home. is no command" '/home is where the heart is' 0
+    printf 'Tell me a story.\n/clear\nHello\n/exit\nHello\n' > "$tmp/chat1"
+    run -m "$model" -cnv --temp 0
+    check chat-clear "/clear did not begin anew, or /exit did not end" \
+        sh -c "[ $rc -eq 0 ] && tail -n +2 '$tmp/out' | cmp - '$tmp/hello'"
+    printf '//x\n' > "$tmp/chat1"
+    run -m "$model" -cnv --temp 0
+    cp "$tmp/out" "$tmp/slash"
+    run -m "$model" -st --temp 0 -p /x
+    check chat-slash "//x is not /x" cmp "$tmp/out" "$tmp/slash"
+    printf 'One\\\ntwo\\\nthree\n' > "$tmp/chat1"
+    run -m "$model" -cnv --temp 0
+    cp "$tmp/out" "$tmp/lines"
+    run -m "$model" -st --temp 0 -p 'One\ntwo\nthree'
+    check chat-lines "lines that end in a backslash are not one message" cmp "$tmp/out" "$tmp/lines"
+
+    # a context that is too short for the chat
+    for i in 1 2 3 4 5 6 7 8; do echo "Tell me a story."; done > "$tmp/chat1"
+    run -m "$model" -cnv -s 1 -c 64 -n 30 --ignore-eos
+    check chat-context-full "exit code $rc, or not 240 tokens" \
+        sh -c "[ $rc -eq 0 ] && grep -q 'new: 240 tokens' '$tmp/err' && grep -q 'context of 64 tokens is full' '$tmp/err'"
+    run -m "$model" -cnv -s 1 -c 64 --ignore-eos
+    check chat-endless-reply "exit code $rc, or not 64 tokens for each reply" \
+        sh -c "[ $rc -eq 0 ] && grep -q 'new: 512 tokens' '$tmp/err'"
+    run -m "$model" -cnv -s 1 -c 64 --ignore-eos --no-context-shift
+    check chat-no-shift "exit code $rc, or no word of it" sh -c "[ $rc -eq 1 ] && [ \$(wc -l < '$tmp/out') -eq 1 ] &&
+        grep -q 'the reply ends here' '$tmp/err' && [ \$(grep -c 'do not fit.*/clear' '$tmp/err') -eq 7 ]"
+    fails chat-long-system 1 "system message is too long" -m "$model" -cnv -c 64 -sys "$(seq 30 | tr '\n' ' ')"
+
+    # without a template: lines that go on with the text
+    printf 'there was\n' > "$tmp/chat1"
+    run -m "$model" -no-cnv -i --temp 0 -p "Once upon a time" -n 5
+    check interactive-text "exit code $rc, or not two texts of 5 tokens" \
+        sh -c "[ $rc -eq 0 ] && [ \$(wc -l < '$tmp/out') -eq 2 ] && grep -q 'new: 10 tokens' '$tmp/err'"
     input=/dev/null
     run -m "$model" -cnv
     check chat-no-input "exit code $rc" test $rc -eq 0 -a ! -s "$tmp/out"
@@ -200,7 +322,7 @@ if [ $rc -eq 0 ] && ! cmp -s "$model" "$tmp/no-eot.gguf"; then
     fails chat-without-template 1 "no chat" -m "$tmp/no-eot.gguf" -cnv
 else skip chat-without-template "this sed cannot edit the model"; fi
 
-# ---- an output that takes nothing, and Ctrl-C
+# ---- an output that takes nothing
 if [ -c /dev/full ] && ! (: && echo x > /dev/full) 2> /dev/null; then
     $RUN "$program" -m "$model" -p "Once upon a time" -n 8 > /dev/full 2> "$tmp/err"
     rc=$?
@@ -210,27 +332,11 @@ if [ -c /dev/full ] && ! (: && echo x > /dev/full) 2> /dev/null; then
     check full-device-help "exit code $rc, not 1" test $rc -eq 1
 else skip full-device "there is no /dev/full here"; fi
 
-# A shell starts background jobs with SIGINT ignored, and only the program itself can undo that: generate does. The
-# long context gives it text for minutes.
-: > "$tmp/running"
-$RUN "$program" -m "$model" -p "Once upon a time" --ignore-eos -c 100000 -t 1 > "$tmp/out" 2> "$tmp/err" &
-pid=$!
-i=0
-while [ ! -s "$tmp/out" ] && [ $i -lt 100 ] && kill -0 $pid 2> /dev/null; do sleep 0.1; i=$((i + 1)); done
-sleep 0.2
-kill -INT $pid 2> /dev/null
-(   # after 20 s by force; ends by itself half a second after the file is gone
-    trap - EXIT
-    i=0
-    while [ -e "$tmp/running" ] && [ $i -lt 40 ]; do sleep 0.5; i=$((i + 1)); done
-    [ ! -e "$tmp/running" ] || kill -KILL $pid
-) > /dev/null 2>&1 &
-wait $pid
-rc=$?
-rm -f "$tmp/running"
-check interrupt "exit code $rc, not 130" test $rc -eq 130
-check interrupt-text "no text, or no newline at its end" sh -c "[ -s '$tmp/out' ] && [ \"\$(tail -c 1 '$tmp/out' | wc -l)\" -eq 1 ]"
-check interrupt-closing-line "no closing line" grep -q "interrupted" "$tmp/err"
+# ---- on a terminal, and signals
+terminal=0
+if command -v python3 > /dev/null && python3 -c 'import pty' 2> /dev/null; then
+    python3 "$(dirname "$0")/test_cli_terminal.py" "$program" "$model" || terminal=1
+else skip terminal "python3 is not installed, or has no pty"; fi
 
 # ---- bench: wrong usage, and which rows it prints; never how fast anything is
 bench_rows() { # NAME TEXT COUNT: so many rows of the last output hold the text
@@ -301,4 +407,4 @@ bench_tests() {
 if [ -n "$bench" ]; then bench_tests; else skip bench "no program was named"; fi
 
 echo "cli: $passed passed, $failed failed, $skipped skipped"
-[ $failed -eq 0 ]
+[ $failed -eq 0 ] && [ $terminal -eq 0 ]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Tests of examples/generate.c on a terminal, and of its signals.
+"""Tests of examples/generate.c on a terminal, of its signals, and of contexts that are full.
 
     test_cli_terminal.py PATH_TO_GENERATE PATH_TO_MODEL
 
-Prints a line for each case (ok, FAIL, skip) and at the end `terminal: N passed, N failed, N skipped`;
-exit code 1 if a case failed. Every step waits for what the program shows, never for a time: LIMIT
-only ends what hangs."""
+Prints a line for each case (ok, FAIL, skip) and at the end `terminal: N passed, N failed, N
+skipped`; exit code 1 if a case failed. Every step waits for what the program shows, never for a
+time: LIMIT only ends what hangs."""
 import os
 import pty
 import re
@@ -119,7 +119,7 @@ def replies(*messages):
 
 
 def case(name, *args, env=None, color='off', edit=None):
-    """Decorates the test of a terminal: with edited lines (edit True), plain ones (False) or both."""
+    """Decorates a test that gets a Terminal: with edited lines (edit True), plain ones or both."""
     def run(test):
         for edited in (False, True) if edit is None else (edit,):
             full = f'terminal-{name}' + ('-edited' if edited else '')
@@ -325,11 +325,13 @@ interrupts()
 # ---- what is shown
 
 
-@case('controls-of-the-prompt', '-n', '1', '-p', 'a\\x1b[31mb\\x7fc\u202ed\\xc2\\x9be\\xfff\\tg', edit=False)
+@case('controls-of-the-prompt', '-n', '1', '-p',
+      'a\\x1b[31mb\\x7fc\u202ed\\xc2\\x9be\\xfff\\tg', edit=False)
 def _(t):
     t.expect('a\u241b[31mb\u2421c<U+202E>d<U+009B>e\ufffdf')
     same(t.end(), 0, 'exit code')
-    same(re.findall('[\x00-\x08\x0b-\x1f\x7f-\x9f\u202d]', t.plain().decode()), [], 'raw controls')
+    same(re.findall('[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]', t.plain().decode()), [],
+         'raw controls')
     same(b'\x1b[31m' in t.seen, False, 'a raw colour')
 
 
@@ -410,6 +412,74 @@ with tempfile.NamedTemporaryFile('w') as long_prompt:
     def _(t):
         t.expect('prompt [                                        ]   0%')
 
+
+# ---- a full context: what is kept gives the text that it gives in a new context
+
+
+def dropped(run):
+    """How many tokens, each time."""
+    return [int(n) for n in re.findall(rb'oldest (\d+) tokens', run.stderr)]
+
+
+def check(name, test):
+    try:
+        test()
+        report('ok', name)
+    except Failure as failure:
+        report('FAIL', name, failure)
+
+
+def shift_keeps_turns():
+    """Of three turns the first is dropped; the third answer is that of a chat without it."""
+    talk = ['Tell me a story.', 'What is the capital of France?', 'Tell me a story about a dog.']
+    options = ['-cnv', '--temp', '0', '-n', '100']
+
+    def chat(*messages, context):
+        run = piped(*options, '-c', context, text='\n'.join(messages) + '\n')
+        same(run.returncode, 0, 'exit code')
+        return run, run.stdout.decode().split('\n')
+
+    full, answers = chat(*talk, context='160')
+    _, without = chat(*talk[1:], context='512')
+    same(len(dropped(full)), 1, 'how often something was dropped')
+    same(answers[1:], without, 'the answers')
+
+
+def shift_drops_turns():
+    """A message that leaves no room for any old turn."""
+    long = 'Tell me a story about ' + 'a dog and ' * 20 + 'a cat.'
+    options = ['-cnv', '--temp', '0', '-c', '128', '-n', '30', '-sys', 'You are helpful.']
+    full = piped(*options, text=f'Hello\nTell me a story.\n{long}\n')
+    alone = piped(*options, text=f'{long}\n')
+    same(len(dropped(full)), 1, 'how often something was dropped')
+    same(full.stdout.split(b'\n')[2:], alone.stdout.split(b'\n'), 'the answer')
+
+
+def shift_in_text():
+    """Behind the first time, the text is what follows the tokens that were kept."""
+    def text(n, *options, prompt='Once upon a time'):
+        run = piped('-p', prompt, '--temp', '0', '--ignore-eos', '-n', str(n), *options)
+        same(run.returncode, 0, 'exit code')
+        return run, run.stdout.decode()[:-1]
+
+    # BOS and 4 tokens of prompt, 60 new ones: 64, and one that is pending
+    run, shifted = text(80, '-c', '64', '--context-shift', '-v')
+    same(dropped(run), [33], 'dropped tokens')
+    full = text(60)[1]
+    kept = full[len(text(60 - 31)[1]):]
+    same(shifted, full + text(20, prompt=kept)[1][len(kept):], 'the text')
+
+
+def shift_keeps_prompt():
+    run = piped('-p', 'Once upon a time', '--temp', '0', '--ignore-eos', '-n', '80', '-c', '64',
+                '--context-shift', '--keep', '-1', '-v')
+    same(dropped(run), [65 - 5 - 29], 'dropped tokens')    # all 5 of the prompt, half of 59
+
+
+check('shift-keeps-turns', shift_keeps_turns)
+check('shift-drops-turns', shift_drops_turns)
+check('shift-in-text', shift_in_text)
+check('shift-keeps-prompt', shift_keeps_prompt)
 
 print(f'terminal: {counts["ok"]} passed, {counts["FAIL"]} failed, {counts["skip"]} skipped')
 sys.exit(counts['FAIL'] > 0)
