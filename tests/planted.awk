@@ -1,6 +1,6 @@
 # planted.txt and a header to the same header with all its faults, each of which is in force while
-# planted is the number of its line; the list of faults goes to the file in `list`. A fault whose text is
-# no longer there is named, and the exit code is 1.
+# planted is the number of its line; the list of faults goes to the file in `list`. A fault whose text
+# is no longer there is named, and the exit code is 1.
 #
 #   awk -v header=NAME -v machine=NAME -v list=FILE -f planted.awk planted.txt HEADER >COPY
 
@@ -32,8 +32,8 @@ function place(from, part, at, rest, end) {
     return rest ? at + rest - 1 : 0
 }
 
-# Places are those in the header as it is. A fault in the text of another one goes in first, and makes
-# the other's text longer.
+# Places are those in the header as it is. A fault in the text of another one goes in first, and
+# makes the other's text longer.
 END {
     for (f = 1; f <= n; f++) {
         # `...` is the expression among what stands around it; without it, the text is all of it.

@@ -1,6 +1,6 @@
 /* Plants the faults of planted.txt in the kernels, one after the other, and sees whether
-   bitnet_selftest finds each: the right table and the right entry. planted.sh, which says more, makes
-   the headers that this file includes. */
+   bitnet_selftest finds each: the right table and the right entry. planted.sh, which says more,
+   makes the headers that this file includes. */
 
 int planted;                 /* the number of the fault that is in force; 0: none */
 

@@ -1,13 +1,14 @@
 #!/bin/sh
-# Plants faults in the kernels and sees bitnet_selftest find each of them. planted.txt has the faults:
-# one or more for every path of every kernel, so that a path which the self-test does not reach fails
-# here. planted.awk puts all faults of a header into a copy of it, one of them in force at a time: so
-# each header is compiled once, and planted.c goes through its faults.
+# Plants faults in the kernels and sees bitnet_selftest find each of them. planted.txt has the
+# faults: one or more for every path of every kernel, so that a path which the self-test does not
+# reach fails here. planted.awk puts all faults of a header into a copy of it, one of them in force
+# at a time: so each header is compiled once, and planted.c goes through its faults.
 #
 #   sh tests/planted.sh [x86] [arm] [arm32] [wasm]     without a name: all of them
 #
 # Ends with "N passed, N failed, N skipped". What this machine lacks, a compiler, an emulator or the
-# instructions of a table, is skipped by name. Run from the repository's root; writes to build/planted.
+# instructions of a table, is skipped by name. Run from the repository's root; writes to
+# build/planted.
 set -u
 CC=${CC:-cc} EMCC=${EMCC:-emcc}
 dir=build/planted
@@ -27,8 +28,8 @@ plant() {
     rm -rf "$here"
     mkdir -p "$here"
     for file in bitnet.h "$header"; do
-        awk -v header="$file" -v machine="$name" -v list="$here/faults.h" -f tests/planted.awk tests/planted.txt "$file" \
-            >"$here/$file" || failed=$((failed + 1))
+        awk -v header="$file" -v machine="$name" -v list="$here/faults.h" -f tests/planted.awk \
+            tests/planted.txt "$file" >"$here/$file" || failed=$((failed + 1))
     done
     if ! "$@" -w -I"$here" tests/planted.c -o "$here/planted.js" >"$here/out" 2>&1; then
         bad "$name: a fault in planted.txt does not compile"
@@ -54,7 +55,8 @@ machine() {
             plant arm bitnet_kernels_arm.h "qemu-aarch64 -cpu max" \
                 aarch64-linux-gnu-gcc -O2 -static ;;
         arm32)
-            plant arm32 bitnet_kernels_arm.h "qemu-arm -cpu max" arm-linux-gnueabihf-gcc -O2 -static ;;
+            plant arm32 bitnet_kernels_arm.h "qemu-arm -cpu max" \
+                arm-linux-gnueabihf-gcc -O2 -static ;;
         wasm)                          # with relaxed SIMD where a compiler has it
             set -- $EMCC -O2 -msimd128
             [ -z "${EMCC_RELAXED:-}" ] || set -- $EMCC_RELAXED -O2 -msimd128 -mrelaxed-simd

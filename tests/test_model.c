@@ -1666,7 +1666,7 @@ static void test_selftest_finds(void) {
     }
 }
 
-/* What is wrong only in large shapes is found, too. tests/planted.sh does this to the real kernels. */
+/* What is wrong only in large shapes is found, too. tests/planted.sh breaks the real kernels. */
 static struct { int n, rows, cols; } late;
 static void late_i2s(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
                      int cols, int32_t *out, size_t stride) {
