@@ -44,6 +44,23 @@
        So with two pipes for vectors, SDOT in both, a core takes at most 16 weights a cycle from one
        column's tile, 4 bytes: more than its share of the memory. SMLAL, in one pipe, 8.
 
+   CYCLES of an iteration of the loops for prompts, as gcc 12 makes them at -O2, by llvm-mca 19:
+       python3 tests/loops.py table aarch64-linux-gnu-gcc
+                                           instructions   cycles   bound of ports and width
+           panel, SMLAL    Cortex-A53                44     48.0    32.0
+                           Cortex-A76                44     32.0    32.0
+                           Neoverse N1               44     32.0    32.0
+                           Apple M1                  44     16.0    16.0
+           panel, SDOT     Cortex-A55                80    124.0    64.0
+                           Cortex-A76                80     36.1    32.0
+                           Neoverse N1               80     32.0    32.0
+                           Apple M1                  80     21.4    21.3
+           panel, SMMLA    Neoverse N2               53     18.0    18.0
+                           Neoverse V1               53      9.0     9.0
+       Cortex-A53 and A55 execute in order: the loads of a step stand before its products, and
+       nothing hides their latency. llvm-mca has the Cortex-A76 as a Cortex-A57, the M1 as a
+       Cyclone.
+
    WHY NO TL2
        TL2 (drawn in bitnet.h) has 5 bits for 3 weights, 5/6 of the bytes. 16 bytes of nibbles are
        32 triples in 4 rows. For 16 of them, 48 weights: nibble and fifth put together 3, codes by 3
@@ -959,6 +976,7 @@ BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t w_stride, con
                 BITNET__UNROLL for (k = 0; k < 2; k++)
                     sum[c][j + k] = bitnet__mul_add_neon(a[c], v[k], sum[c][j + k], kind);
             }
+            BITNET__NO_AHEAD();
         }
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {

@@ -40,6 +40,19 @@
            vnni     1.5 + 1         5       3           2 ports: 37
            avx2     2 * 3.4         2 * 6   2 * 6       3 ports: 19
 
+   CYCLES of an iteration of the loops for prompts, as gcc 12 makes them at -O2, by llvm-mca 19:
+       python3 tests/loops.py table gcc
+                                                     instructions   cycles   ports   bound
+           panel, AVX2            Zen 2                        48     16.1    16.0    16.1
+             2 steps              Zen 3, Zen 4                 48     12.1     8.0    12.1
+                                  Ice Lake                     48     10.7     8.0    10.7
+           panel, AVX-VNNI        Alder Lake                   24      6.0     6.0     6.0
+           panel, AVX-512 VNNI    Ice Lake                     34     10.1    10.0    10.0
+                                  Zen 4                        34     40.0    32.0    32.0
+       ports: what ports and width allow by themselves. Of AVX2, bound is the same loop without its
+       chain of sums: llvm-mca gives additions ports that multiplications need. A Zen 3 does better,
+       8.5 to 9 cycles. In Zen 4's model broadcasts take ports of vpdpbusd.
+
    BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
        avx2, int16        Tile: lo, of 4 * code, 2 * 12 * 128 = 3072 from a vpmaddubsw, far from its
                           saturation, two a block, 24576 in 4 blocks; hi a quarter of that. Then

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Static analysis of the library and the examples: gcc -fanalyzer, clang-tidy (clang-tidy.yml says
-# what is left out, and why), cppcheck. Any finding fails, but those that are named here or beside
-# the code.
+# what is left out, and why), cppcheck, and spills in the kernels' inner loops (loops.py). Any
+# finding fails, but those that are named here or beside the code.
 # Ends with "N passed, N failed, N skipped". Run from the repository's root; writes to build/analysis.
 set -u
 export LC_ALL=C                       # no other quotes in messages
@@ -65,6 +65,26 @@ if have gcc; then
                 finds_nothing "gcc -fanalyzer examples/$name.c"
             done ;;
     esac
+fi
+
+# ---- inner loops ----
+
+# loops COMPILER: what loops.py finds in the kernels' assembly of it.
+loops() {
+    have "${1%% *}" || return
+    python3 tests/loops.py check "$1" >$dir/out 2>&1 || echo "loops.py failed" >>$dir/out
+    finds_nothing "inner loops, $1"
+}
+if have python3; then
+    have llvm-mca-19 || echo "     (inner loops are checked for spills, not for cycles)"
+    if [ "$(uname -m)" = x86_64 ]; then
+        loops gcc
+        loops clang
+    fi
+    loops aarch64-linux-gnu-gcc
+    ! clang --print-targets 2>/dev/null | grep -q aarch64 ||
+        [ ! -e /usr/aarch64-linux-gnu/include/stdio.h ] ||
+        loops "clang --target=aarch64-linux-gnu"
 fi
 
 # ---- clang-tidy ----
