@@ -56,8 +56,8 @@ static bitnet_result file_fail(const char *name, int reason, bitnet_error *err) 
                         reason ? strerror(reason) : "the file has become shorter");
 }
 
-/* Opens a file of the folder, at its beginning. *f is 0 after an error, and also if there is no such
-   file and it is optional, which is no error. */
+/* Opens a file of the folder, at its beginning. *f is 0 after an error, and also if the file is
+   optional and there is none, which is no error. */
 static bitnet_result file_open(const char *dir, const char *name, int optional, FILE **f,
                                uint64_t *size, bitnet_error *err) {
     char path[FILE_PATH];
