@@ -5471,15 +5471,12 @@ static int bitnet__claim(uint32_t *runs, int thread, int last) {
    Not where other programs have the CPUs: a worker that loses its CPU in the middle of a run keeps
    the caller waiting for milliseconds. So each call that is shared is compared with what the caller
    would have needed alone, by the time of its own runs. What is gained and lost goes into a balance
-   of at most BITNET__CREDIT, of which one call can lose a half: a single delay means nothing. When
+   of at most bitnet__credit, of which one call can lose a half: a single delay means nothing. When
    the balance is used up, the caller works alone for a while, longer each time that it happens
    again soon. All times are nanoseconds. */
 
-enum {
-    BITNET__CREDIT = 4000000,
-    BITNET__LEAST_PAUSE = 32000000,
-    BITNET__MOST_PAUSE = 1024000000
-};
+static const int64_t bitnet__credit = 4000000;
+static const int64_t bitnet__least_pause = 32000000, bitnet__most_pause = 1024000000;
 
 typedef struct bitnet__ledger {
     int64_t balance;
@@ -5509,14 +5506,14 @@ static int bitnet__ledger_open(const bitnet__ledger *l, int64_t now) {
 }
 
 static void bitnet__ledger_note(bitnet__ledger *l, int64_t gain, int64_t now) {
-    if (gain < 0) l->balance += gain > -BITNET__CREDIT / 2 ? gain : -BITNET__CREDIT / 2;
-    else if (l->balance < BITNET__CREDIT)
-        l->balance = gain < BITNET__CREDIT - l->balance ? l->balance + gain : BITNET__CREDIT;
+    if (gain < 0) l->balance += gain > -bitnet__credit / 2 ? gain : -bitnet__credit / 2;
+    else if (l->balance < bitnet__credit)
+        l->balance = gain < bitnet__credit - l->balance ? l->balance + gain : bitnet__credit;
     if (l->balance >= 0) return;
-    l->pause = now - l->end > 8 * l->pause ? BITNET__LEAST_PAUSE :
-               l->pause < BITNET__MOST_PAUSE / 2 ? 2 * l->pause : BITNET__MOST_PAUSE;
+    l->pause = now - l->end > 8 * l->pause ? bitnet__least_pause :
+               l->pause < bitnet__most_pause / 2 ? 2 * l->pause : bitnet__most_pause;
     l->end = now + l->pause;
-    l->balance = BITNET__CREDIT;
+    l->balance = bitnet__credit;
 }
 
 /* ---- the team ---- */
@@ -5676,7 +5673,7 @@ static int bitnet__signals_init(bitnet__team *t) {
 static int bitnet__team_start(bitnet__team *t, int n) {
     int i;
     memset(t, 0, sizeof *t);
-    t->ledger.balance = BITNET__CREDIT;
+    t->ledger.balance = bitnet__credit;
 #ifdef BITNET__THREADS_POSIX
     t->process = getpid();
 #endif
@@ -7309,7 +7306,7 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i) {
     if (lent) bitnet__unlend(c, BITNET__TAKEN);    /* its step_fn gets nothing */
     else if (bitnet__take(c, 0) != BITNET_OK) return 0;
     row = bitnet__logits(c, i);
-    bitnet__store_word(&c->use, lent ? me : BITNET__FREE);
+    bitnet__store_word(&c->use, lent ? me : (uintptr_t)BITNET__FREE);
     return row;
 }
 
@@ -8494,9 +8491,10 @@ static int bitnet__test_untouched(const void *p, size_t n) {
 
 static void bitnet__test_multiply(const bitnet_kernels *k, int entry, const uint8_t *w,
                                   const float *x, int from, const int32_t *sums, int n, int rows,
-                                  int cols, float *y, size_t stride) {
+                                  int cols, void *out, size_t stride) {
     const int8_t *q = (const int8_t *)x + (size_t)from * (size_t)n;
-    int32_t *dots = (int32_t *)(void *)y;
+    int32_t *dots = (int32_t *)out;
+    float *y = (float *)out;
     x += (size_t)from * (size_t)n;
     sums += from;
     switch (entry) {
@@ -8776,6 +8774,7 @@ static const char *bitnet__test_length(bitnet__selftest *t, int wild) {
     const float *x = t->x, *gain = t->x + BITNET__TEST_LENGTH, *angles = gain + BITNET__TEST_LENGTH;
     const size_t size = ((size_t)t->n + BITNET__TEST_GUARD) * sizeof *x;
     const int n = t->n;
+    int32_t sum;
     int i, rot;
     t->random = (uint64_t)(4 * n + wild);
     bitnet__test_fill_x(t, 3 * BITNET__TEST_LENGTH, 0);
@@ -8795,7 +8794,8 @@ static const char *bitnet__test_length(bitnet__selftest *t, int wild) {
         if (!bitnet__test_same(t->want, t->got, size / sizeof *x, 1)) return #entry; \
     }
 #define BITNET__COPY memcpy(y, x, (size_t)n * sizeof *x)
-    BITNET__BOTH(quantize, y[n + 1] = k->quantize(x, n, (int8_t *)y, (int32_t *)(void *)(y + n)))
+    BITNET__BOTH(quantize, y[n + 1] = k->quantize(x, n, (int8_t *)y, &sum); \
+                 memcpy(y + n, &sum, sizeof sum))
     BITNET__BOTH(softmax, BITNET__COPY; k->softmax(y, n, 0.5f, 0))
     BITNET__BOTH(softmax, BITNET__COPY; k->softmax(y, n, 3.0f, 1))
     for (rot = 0; rot <= n; rot += 2) {

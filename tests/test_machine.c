@@ -1134,8 +1134,8 @@ static void test_small_steps(void) {
 /* Gains are credit up to a limit; when the credit is used up, there is a pause, twice as long each
    time that it happens again soon. */
 static void test_ledger(void) {
-    const int64_t credit = BITNET__CREDIT, ms = 1000000;
-    bitnet__ledger l = {BITNET__CREDIT, 0, 0};
+    const int64_t credit = bitnet__credit, ms = 1000000;
+    bitnet__ledger l = {bitnet__credit, 0, 0};
     int64_t now = 1000000 * ms, pause, want;
     int i;
     bitnet__ledger_note(&l, 100 * credit, now);
