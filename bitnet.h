@@ -5215,7 +5215,7 @@ enum { BITNET__SIG_SETMASK = 4 };
   #else
 enum { BITNET__SIG_SETMASK = 2 };
   #endif
-#else
+#elif defined(SIG_SETMASK)
 typedef sigset_t bitnet__sigset;
 enum { BITNET__SIG_SETMASK = SIG_SETMASK };
 static int bitnet__sigfillset(bitnet__sigset *set) { return sigfillset(set); }
@@ -5225,6 +5225,7 @@ static int bitnet__sigmask(int how, const bitnet__sigset *set, bitnet__sigset *o
 }
 #endif
 
+#if defined(__linux__) || defined(SIG_SETMASK)
 static int bitnet__thread_start(bitnet__thread *t, BITNET__THREAD_RETURN (*fn)(void *), void *arg) {
     static const int faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
     bitnet__sigset all, old;
@@ -5237,6 +5238,11 @@ static int bitnet__thread_start(bitnet__thread *t, BITNET__THREAD_RETURN (*fn)(v
     bitnet__sigmask(BITNET__SIG_SETMASK, &old, 0);
     return ok;
 }
+#else                                  /* Emscripten, which has no signals */
+static int bitnet__thread_start(bitnet__thread *t, BITNET__THREAD_RETURN (*fn)(void *), void *arg) {
+    return pthread_create(t, 0, fn, arg) == 0;
+}
+#endif
 static void bitnet__thread_join(bitnet__thread t) { pthread_join(t, 0); }
 #else
 typedef SRWLOCK bitnet__mutex;

@@ -1146,6 +1146,7 @@ static void test_ledger(void) {
     bitnet__ledger_note(&l, 10, now);
     bitnet__ledger_note(&l, -10, now);
     CHECK(l.balance == 0 && bitnet__ledger_open(&l, now));
+    bitnet__ledger_note(&l, 100 * credit, now);
     for (i = 0, want = 32 * ms; i < 8; i++, want = want < 1024 * ms ? 2 * want : want) {
         bitnet__ledger_note(&l, -credit / 2, now);
         bitnet__ledger_note(&l, -credit / 2, now);
