@@ -1,4 +1,4 @@
-/* bitnet.h - v0.1.0 - runs BitNet b1.58 (1.58-bit, ternary) language models on any CPU; MIT licence
+/* bitnet.h - v0.2.0 - runs BitNet b1.58 (1.58-bit, ternary) language models on any CPU; MIT licence
 
    Do this:
        #define BITNET_IMPLEMENTATION
@@ -418,6 +418,7 @@
    bitnet_logits shows what bitnet_sample draws from.
 
    RELEASES
+       0.2.0  chats and pending tokens in the library; truer threads, files and self-test
        0.1.0  first: ternary GGUF in, text out; kernels in plain C, for x86, ARM and WebAssembly
    The licence is at the end of this file. */
 
@@ -427,7 +428,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BITNET_VERSION "0.1.0"
+#define BITNET_VERSION "0.2.0"
 
 #ifndef BITNET_API
   #ifdef BITNET_STATIC
