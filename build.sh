@@ -231,6 +231,7 @@ installer() {
         *) echo "BITNET_INSTALL can only be sudo"; return 1 ;;
     esac
     if [ "${BITNET_NO_INSTALL:-0}" = 1 ]; then echo "BITNET_NO_INSTALL=1"; return 1
+    elif ! apt-get --version >/dev/null 2>&1; then echo "there is no apt-get"; return 1
     elif [ "$(id -u)" = 0 ]; then return 0
     elif [ "${BITNET_INSTALL:-}" = sudo ]; then echo sudo
     else echo "this is not root; with BITNET_INSTALL=sudo it goes through sudo"; return 1

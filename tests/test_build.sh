@@ -41,6 +41,8 @@ END
 # cannot be had, and that others exclude
 cat > "$bin/apt-get" << END
 #!/bin/sh
+[ ! -e "$tmp/no-apt" ] || exit 127     # as if there were none
+[ "\$1" != --version ] || exit 0
 echo "apt-get \$*" >> "$tmp/calls"
 echo "\${DEBIAN_FRONTEND:-asks}" >> "$tmp/frontend"
 for word; do
@@ -124,6 +126,15 @@ says root-runs "^8 passed, 0 failed, 3 skipped$"
 build 0 test
 silent_on root-again-is-silent "set-up"
 check root-again-installs-nothing "$(tail -n 1 "$tmp/calls")" test "$(wc -l < "$tmp/calls")" -eq 2
+
+bare
+: > "$tmp/no-apt"
+build 0 test
+rm "$tmp/no-apt"
+ends no-apt 0
+calls no-apt-calls
+says no-apt-tells "not installed (there is no apt-get)"
+says no-apt-runs-the-rest "^5 passed, 0 failed, 6 skipped$"
 
 bare
 build 1000 test
