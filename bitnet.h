@@ -43,8 +43,10 @@
                  falcon3) and falcon_e; SentencePiece's BPE (tokenizer.ggml.model = llama).
        Files     any GGUF file can be looked into and written (examples/convert.c makes GGUF of a
                  Hugging Face folder, and of each packing each other).
-       CPUs      any with a C99 compiler and IEEE-754 floats, through plain C. x86 with AVX2,
-                 AVX-VNNI or AVX-512 VNNI runs the kernels of bitnet_kernels_x86.h, ARM with NEON,
+       Compilers any of C99, or of C++11 and up. gcc, clang and MSVC build the threads and the
+                 kernels; all others, such as tcc, build plain C that runs on the caller's thread.
+       CPUs      any with IEEE-754 floats, through plain C. x86 with AVX2, AVX-VNNI or AVX-512 VNNI
+                 runs the kernels of bitnet_kernels_x86.h, ARM with NEON,
                  better with dotprod or i8mm, those of bitnet_kernels_arm.h, which only need to lie
                  beside this file; the choice is made when the program runs, so no -m flag is
                  needed. WebAssembly with -msimd128, better with -mrelaxed-simd besides, those of
@@ -63,17 +65,17 @@
        Files     may be hostile. Every length, count and offset is checked against the bytes that
                  are there before it is used, sums and products of them against wrapping; counts
                  have caps, nothing recurses on input. A refusal takes time bounded by the file's
-                 size and at most four times that in memory, leaves nothing allocated, and says in
-                 one line of clean UTF-8 what is wrong and where. Weights are checked, too: codes
-                 that stand for no weight, scales that are not positive and norms that are not
-                 finite are refused when a model is loaded, and numbers that become not finite on
-                 the way end an evaluation. What is accepted can be run: no token, key or weight of
-                 it leads out of bounds.
+                 size and at most four times that plus 4 KB of memory. It leaves nothing allocated,
+                 and says in one line of clean UTF-8 what is wrong and where (bitnet_clean_text
+                 defines clean). Weights are checked, too: codes that stand for no weight, scales
+                 that are not positive and norms that are not finite are refused when a model is
+                 loaded, and numbers that become not finite on the way end an evaluation. What is
+                 accepted can be run: no token, key or weight of it leads out of bounds.
        Prompts   may be hostile, and hold any bytes. The text of a special token becomes that token
                  only with BITNET_PARSE_SPECIAL; in bitnet_chat_tokenize never, whoever's message it
                  is. Give that flag to texts of your own only. What the model writes back is a
                  stranger's text too: whole code points, but any of them, also those that a
-                 terminal or a page acts on.
+                 terminal or a page acts on. bitnet_clean_text makes a line of it safe to show.
        The library never prints, exits, aborts, recurses on input, opens what it was not given, or
        touches the environment or the network.
        Trusted   are the program and what it passes: pointers and their sizes, hooks, allocators,
@@ -88,10 +90,11 @@
    BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
        BITNET_STATIC          every function is static: the library lives in one file of yours
        BITNET_API             what stands before every public function; default extern
-       BITNET_NO_STDIO        no bitnet_model_load_file; no <stdio.h> but for vsnprintf
-       BITNET_NO_MMAP         bitnet_model_load_file reads the file instead of mapping it
+       BITNET_NO_STDIO        no bitnet_model_load_file and bitnet_gguf_open_file, and nothing else
+                              that opens files; no <stdio.h> but for vsnprintf
+       BITNET_NO_MMAP         these two read files instead of mapping them
        BITNET_NO_THREADS      no threads of our own; bitnet_ctx_params.parallel_fn still works
-       BITNET_NO_SIMD         plain C only
+       BITNET_NO_SIMD         plain C only, and no note that a kernel header is missing
        BITNET_NO_AVX2         leaves that kernel table out, and avxvnni, which builds on it
        BITNET_NO_AVXVNNI      leaves that kernel table out
        BITNET_NO_AVX512       likewise
@@ -114,6 +117,22 @@
    A context costs what bitnet_ctx_bytes says, most of it the KV cache: 4 * layers * kv_heads *
    head_size bytes for each position (F16). bitnet_eval, bitnet_logits and bitnet_sample allocate
    nothing; tokenizing allocates only for words longer than a few hundred bytes.
+
+   FILES
+   -----
+   On Windows a path is UTF-8, of at most 1023 units in UTF-16; elsewhere it is the bytes that the
+   system takes. Only regular files are opened: directories, pipes and devices are refused. Offsets
+   have 64 bits in 32-bit programs, too: a file that does not fit the address space cannot be
+   loaded, but bitnet_gguf_open_file can look into it. (If off_t has 32 bits and the C library is
+   not glibc, this needs -D_FILE_OFFSET_BITS=64. Emscripten opens files of up to 2 GiB.) Programs
+   started meanwhile do not inherit the open file. If the system refuses something, the error's text
+   ends with its reason, in the system's words and language: "cannot open 'm.gguf': Permission
+   denied".
+
+   Any number of threads may use one bitnet_gguf, with BITNET_NO_THREADS, too. There are two
+   exceptions. After bitnet_gguf_open_io, bitnet_gguf_read calls read_fn on the thread that called
+   it, so read_fn must allow that. And on a system that is neither POSIX nor Windows, a file opened
+   by its path is read through one FILE, by one thread at a time.
 
    LAYOUTS
    -------
@@ -690,7 +709,7 @@ enum {
     BITNET_TENSOR_TL2 = 39
 };
 
-typedef struct bitnet_gguf bitnet_gguf;   /* an open file; immutable; any thread */
+typedef struct bitnet_gguf bitnet_gguf;   /* an open file; any number of threads; see FILES */
 
 /* Data is as in the file: little-endian, unaligned, not NUL-terminated; in an array each string has
    its length in front, 8 bytes, and each array its elements' type and count, 4 and 8 bytes. */
@@ -3694,6 +3713,12 @@ static bitnet_result bitnet__file_open(const char *path, int shared, void **file
     if (!BITNET__CLOEXEC) fcntl(fd, F_SETFD, FD_CLOEXEC);
     other = !fstat(fd, &st) && !S_ISREG(st.st_mode);
     end = other ? -1 : BITNET__64(lseek)(fd, 0, SEEK_END);
+#ifdef __EMSCRIPTEN__                  /* whose pread forgets the upper half of an offset */
+    if (end > INT32_MAX) {
+        end = -1;
+        errno = EFBIG;
+    }
+#endif
     if (end >= 0) {
         *file = (void *)((intptr_t)fd + 1);
         *size = (uint64_t)end;

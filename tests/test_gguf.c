@@ -1,5 +1,5 @@
 /* The file reader: what it refuses and in which words, what it lets pass, and that no file at all
-   makes it crash, leak, run away or ask for more than four times the file's size. */
+   makes it crash, leak, run away or hold more than four times the file's size and 4 KB. */
 
 #include "gguf_builder.h"
 #include <time.h>
@@ -99,7 +99,8 @@ static int try_load(const uint8_t *data, size_t size, int through_io, int use, c
                    : bitnet_model_load_memory(data, size, &p, &m, &err);
     ratio = size ? ((double)count.peak - (double)sizeof(bitnet_model)) / (double)size : 0.0;
     if (ratio > worst_ratio) worst_ratio = ratio;
-    if (ratio > 4.0) broken = "it holds more than 4 times the file's size";
+    if (ratio > 4.0) broken = "besides the model it holds more than 4 times the file's size";
+    if (count.peak > 4 * size + 4096) broken = "it holds more than SECURITY in the manual says";
     if ((r == BITNET_OK) != (m != 0)) broken = "*out does not fit the result";
     if (r != BITNET_OK && (err.code != r || !err.text[0])) broken = "the error is not filled in";
     if (reader.past_end) broken = "it reads past the end";
