@@ -319,9 +319,8 @@ static int take_stop(const struct option *o, const char *name, char *value) {
 static int whole_number(const struct option *o, const char *name, const char *value, int64_t *to) {
     char *end;
     long long v;
-    errno = 0;
     v = strtoll(value, &end, 10);
-    if (end == value || *end || value[0] <= ' ' || errno || (double)v < o->lo || (double)v > o->hi)
+    if (end == value || *end || value[0] <= ' ' || (double)v < o->lo || (double)v > o->hi)
         return fail(2, "%s: '%s' is not a whole number from %.0f to %.0f", name, value, o->lo,
                     o->hi);
     *to = v;

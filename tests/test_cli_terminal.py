@@ -40,6 +40,7 @@ class Terminal:
     def __init__(self, *args, color='off', env=None):
         self.seen = b''                  # all that was shown
         self.at = 0                      # what expect() has passed
+        self.limit = time.monotonic() + LIMIT
         command = [*RUN, PROGRAM, '-m', MODEL, '-t', '1', '--color', color, *args]
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
@@ -50,8 +51,8 @@ class Terminal:
 
     def read(self):
         """More of what is shown; False at its end."""
-        if not select.select([self.fd], [], [], LIMIT)[0]:
-            raise Failure(f'nothing comes after {self.seen[-200:]!r}')
+        if not select.select([self.fd], [], [], max(0, self.limit - time.monotonic()))[0]:
+            raise Failure(f'it hangs after {self.seen[-200:]!r}')
         try:
             more = os.read(self.fd, 65536)
         except OSError:                  # Linux says so when the program has ended
@@ -68,7 +69,7 @@ class Terminal:
             if found >= 0:
                 self.at = found + len(text)
                 return
-            if not self.read():
+            if time.monotonic() > self.limit or not self.read():
                 raise Failure(f'{text!r} does not come after {plain[self.at:][-300:]!r}')
 
     def plain(self):
@@ -84,7 +85,8 @@ class Terminal:
     def end(self):
         """Waits for the end: the exit code, as a shell has it."""
         while self.read():
-            pass
+            if time.monotonic() > self.limit:
+                raise Failure('it does not end')
         status = os.waitpid(self.pid, 0)[1]
         os.close(self.fd)
         self.pid = 0
