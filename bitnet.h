@@ -846,7 +846,7 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
    rules under DETERMINISM. The shapes reach every path of this library's tables: tiles and panels,
    the ends of rows and columns, sums that are emptied on the way, packing. An entry that is 0, or
    the scalar one, is not compared. BITNET_ERR_SELFTEST: err names the entry and a shape.
-   BITNET_ERR_ARG, BITNET_ERR_UNSUPPORTED: not a table that can be used here. Takes some 20 ms (60
+   BITNET_ERR_ARG, BITNET_ERR_UNSUPPORTED: not a table that can be used here. Takes some 20 ms (70
    for scalar-tl2) and half a megabyte from malloc, which it gives back (BITNET_ERR_MEMORY). */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
 
