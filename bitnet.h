@@ -5334,7 +5334,7 @@ static int bitnet__in_list(const char *list, const char *word) {
    for below root, which is empty but in tests. */
 static int bitnet__quota_cpus(const char *root) {
     char line[BITNET__PATH];
-    int least = 0, n;
+    int least = 0, begins = 1, n;
     FILE *f;
     if (strlen(root) + 18 >= sizeof line) return 0;
     memcpy(line, root, strlen(root));
@@ -5343,9 +5343,13 @@ static int bitnet__quota_cpus(const char *root) {
     if (!f) return 0;
     while (fgets(line, sizeof line, f)) {
         char *controllers = strchr(line, ':'), *group;
-        if (!controllers || !(group = strchr(++controllers, ':')) || group[1] != '/') continue;
+        const int rest = !begins;      /* of a line that is longer than this buffer */
+        begins = strchr(line, '\n') != 0;
+        if (rest || !controllers || !(group = strchr(++controllers, ':')) || group[1] != '/')
+            continue;
         *group++ = 0;
         group[strcspn(group, "\n")] = 0;
+        if (!strncmp(group, "/..", 3)) group[1] = 0;   /* outside of what is mounted here */
         if (controllers[0] && !bitnet__in_list(controllers, "cpu")) continue;
         n = bitnet__groups_cpus(root, controllers[0] ? "/sys/fs/cgroup/cpu" : "/sys/fs/cgroup",
                                 group);
