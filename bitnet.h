@@ -828,7 +828,8 @@ BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
    A context that becomes full ends the text with BITNET_STOP_LENGTH, after as many tokens as there
    is room for and one more.
    If the prompt fails or is cancelled, the context is as it was before the call, but without
-   logits. If a later token fails, the context keeps what was generated; that token is pending. */
+   logits. If a later token fails, text_fn still gets the text that was held back, and the context
+   keeps what was generated; that token is pending. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
@@ -8285,11 +8286,11 @@ static bitnet_result bitnet__run_token(bitnet__generation *g, int32_t n) {
 
 static bitnet_result bitnet__run_tokens(bitnet__generation *g) {
     bitnet_ctx *c = g->c;
+    bitnet_result r = BITNET_OK;
     int32_t n;
-    for (n = 1;; n++) {
+    for (n = 1; r == BITNET_OK; n++) {
         bitnet_token t = bitnet__sample(c, g->p->sampler);
         int ended = !g->p->ignore_end && bitnet_token_is_end(c->m, t);
-        bitnet_result r;
         c->pending = t;
         if (bitnet__take_token(g, t)) return BITNET_OK;
         if (ended || n == g->p->max_tokens || c->n_past == c->p.n_ctx) {
@@ -8297,10 +8298,9 @@ static bitnet_result bitnet__run_tokens(bitnet__generation *g) {
             break;
         }
         r = bitnet__run_token(g, n);
-        if (r != BITNET_OK) return r;
     }
     if (g->n_held > 0 || g->detok.n_pending > 0) bitnet__take_token(g, -1);
-    return BITNET_OK;
+    return r;
 }
 
 /* Stages the pending token and the text or messages behind it. */
