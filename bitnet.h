@@ -8270,7 +8270,7 @@ static bitnet_result bitnet__run_token(bitnet__generation *g, int32_t n) {
     most = bitnet__min(g->reach, c->p.n_ctx - c->n_past - 1);
     if (g->p->max_tokens > 0) most = bitnet__min(most, g->p->max_tokens - n - 1);
     g->n_guess = bitnet__guess(c, most);
-    r = bitnet__eval_staged(c, 1 + g->n_guess, 1 + g->n_guess, 0, g->err);
+    r = bitnet__eval_staged(c, 1 + g->n_guess, 1 + g->n_guess, 0, g->n_guess > 0 ? 0 : g->err);
     if (r != BITNET_OK && g->n_guess > 0) {    /* it need not be the pending token that failed */
         g->n_guess = 0;
         r = bitnet__eval_staged(c, 1, 1, 0, g->err);
