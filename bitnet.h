@@ -263,7 +263,7 @@
    LOOKUP DECODING
    ---------------
    Text repeats itself: names, quotations, code. With bitnet_generate_params.lookup = N (1 to 64, of
-   which 3 to 8 pay most; the context's n_logits must be N + 1, or n_ctx if that is less),
+   which 3 to 8 pay most; the context's n_logits must be at least N + 1, or n_ctx if that is less),
    generation looks for the latest
    earlier place in the context with the same last three tokens, or two, and evaluates up to N of
    the tokens that followed it together with the sampled one, in one pass over the weights. Each
@@ -8338,7 +8338,7 @@ static bitnet_result bitnet__stage_text(bitnet_ctx *c, const bitnet_generate_par
 /* What cannot be right, before anything is done. */
 static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_generate_params *p,
                                             bitnet_error *err) {
-    int32_t i;
+    int32_t i, rows;
     if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "there are no parameters");
     if (!!p->prompt + !!p->text + !!p->messages > 1)
         return bitnet__fail(err, BITNET_ERR_ARG,
@@ -8355,10 +8355,11 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
     if (p->lookup < 0 || p->lookup > BITNET__MAX_LOOKUP)
         return bitnet__fail(err, BITNET_ERR_ARG, "lookup %lld is not in 0..%d",
                             (long long)p->lookup, BITNET__MAX_LOOKUP);
-    if (c->p.n_logits < bitnet__min(p->lookup + 1, c->p.n_ctx))
+    rows = bitnet__min(p->lookup + 1, c->p.n_ctx);
+    if (c->p.n_logits < rows)
         return bitnet__fail(err, BITNET_ERR_LIMIT,
                             "lookup of %d tokens needs a context with n_logits %d; it has %d",
-                            (int)p->lookup, (int)p->lookup + 1, (int)c->p.n_logits);
+                            (int)p->lookup, (int)rows, (int)c->p.n_logits);
     if (!bitnet__sampler_valid(p->sampler))
         return bitnet__fail(err, BITNET_ERR_ARG, "the sampler has no list of %lld biases",
                             (long long)p->sampler->n_bias);
