@@ -152,10 +152,11 @@
    full_head saves it.
 
    bitnet_eval, bitnet_logits and bitnet_sample allocate nothing. Tokenizing allocates memory that
-   is freed before it returns: for words of over 256 bytes 32 times their size; with a SentencePiece
-   tokenizer, which has no words, 41 times the text, if that is over 255 bytes; for messages a copy
-   of each. bitnet_generate allocates a buffer of a few hundred bytes and, for stop strings, 5 bytes
-   for each of theirs, and frees that, too.
+   is freed before it returns: for a word of over 256 bytes 32 to 64 times its size; with a
+   SentencePiece tokenizer, which has no words, 41 to 81 times the text, if that is over 255 bytes;
+   for messages a copy of each. bitnet_generate allocates a buffer for the text that it holds back,
+   mostly of a few hundred bytes, and for stop strings up to 6 bytes for each of theirs and 33 for
+   each string, and frees that, too.
 
    FILES
    -----
