@@ -1201,12 +1201,15 @@ static void bitnet__huge_pages(const bitnet_allocator *a, void *p, size_t size) 
 
 static uint32_t bitnet__utf8_decode(const uint8_t *p, const uint8_t *end, uint32_t *cp);
 
-/* Code points that do not show: controls, separators of lines, what has no width, what turns the
-   direction of writing, tags. They could upset a terminal, hide something, or show another text
-   than what is there. */
+/* Code points that do not show: controls, separators of lines, marks of annotations, and all that
+   Unicode calls Default_Ignorable_Code_Point: what has no width, what turns the direction of
+   writing, fillers, variation selectors, tags. They could upset a terminal, hide something, or show
+   another text than what is there. */
 static const uint32_t bitnet__unseen[][2] = {
-    {0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x61C, 0x61C}, {0x180E, 0x180E}, {0x200B, 0x200F},
-    {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE0FFF}
+    {0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x34F, 0x34F}, {0x61C, 0x61C}, {0x115F, 0x1160},
+    {0x17B4, 0x17B5}, {0x180B, 0x180F}, {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F},
+    {0x3164, 0x3164}, {0xFE00, 0xFE0F}, {0xFEFF, 0xFEFF}, {0xFFA0, 0xFFA0}, {0xFFF0, 0xFFFB},
+    {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}
 };
 
 static int bitnet__shows(uint32_t cp) {
