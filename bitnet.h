@@ -152,10 +152,11 @@
    full_head saves it.
 
    bitnet_eval, bitnet_logits and bitnet_sample allocate nothing. Tokenizing allocates memory that
-   is freed before it returns: for words of over 256 bytes 32 times their size; with a SentencePiece
-   tokenizer, which has no words, 41 times the text, if that is over 255 bytes; for messages a copy
-   of each. bitnet_generate allocates a buffer of a few hundred bytes and, for stop strings, 5 bytes
-   for each of theirs, and frees that, too.
+   is freed before it returns: for a word of over 256 bytes 32 to 64 times its size; with a
+   SentencePiece tokenizer, which has no words, 41 to 81 times the text, if that is over 255 bytes;
+   for messages a copy of each. bitnet_generate allocates a buffer for the text that it holds back,
+   mostly of a few hundred bytes, and for stop strings up to 6 bytes for each of theirs and 33 for
+   each string, and frees that, too.
 
    FILES
    -----
@@ -263,7 +264,7 @@
    LOOKUP DECODING
    ---------------
    Text repeats itself: names, quotations, code. With bitnet_generate_params.lookup = N (1 to 64, of
-   which 3 to 8 pay most; the context's n_logits must be N + 1, or n_ctx if that is less),
+   which 3 to 8 pay most; the context's n_logits must be at least N + 1, or n_ctx if that is less),
    generation looks for the latest
    earlier place in the context with the same last three tokens, or two, and evaluates up to N of
    the tokens that followed it together with the sampled one, in one pass over the weights. Each
@@ -828,7 +829,8 @@ BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
    A context that becomes full ends the text with BITNET_STOP_LENGTH, after as many tokens as there
    is room for and one more.
    If the prompt fails or is cancelled, the context is as it was before the call, but without
-   logits. If a later token fails, the context keeps what was generated; that token is pending. */
+   logits. If a later token fails, text_fn still gets the text that was held back, and the context
+   keeps what was generated; that token is pending. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
@@ -1199,12 +1201,15 @@ static void bitnet__huge_pages(const bitnet_allocator *a, void *p, size_t size) 
 
 static uint32_t bitnet__utf8_decode(const uint8_t *p, const uint8_t *end, uint32_t *cp);
 
-/* Code points that do not show: controls, separators of lines, what has no width, what turns the
-   direction of writing, tags. They could upset a terminal, hide something, or show another text
-   than what is there. */
+/* Code points that do not show: controls, separators of lines, marks of annotations, and all that
+   Unicode calls Default_Ignorable_Code_Point: what has no width, what turns the direction of
+   writing, fillers, variation selectors, tags. They could upset a terminal, hide something, or show
+   another text than what is there. */
 static const uint32_t bitnet__unseen[][2] = {
-    {0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x61C, 0x61C}, {0x180E, 0x180E}, {0x200B, 0x200F},
-    {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE0FFF}
+    {0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x34F, 0x34F}, {0x61C, 0x61C}, {0x115F, 0x1160},
+    {0x17B4, 0x17B5}, {0x180B, 0x180F}, {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F},
+    {0x3164, 0x3164}, {0xFE00, 0xFE0F}, {0xFEFF, 0xFEFF}, {0xFFA0, 0xFFA0}, {0xFFF0, 0xFFFB},
+    {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}
 };
 
 static int bitnet__shows(uint32_t cp) {
@@ -5334,7 +5339,7 @@ static int bitnet__in_list(const char *list, const char *word) {
    for below root, which is empty but in tests. */
 static int bitnet__quota_cpus(const char *root) {
     char line[BITNET__PATH];
-    int least = 0, n;
+    int least = 0, begins = 1, n;
     FILE *f;
     if (strlen(root) + 18 >= sizeof line) return 0;
     memcpy(line, root, strlen(root));
@@ -5343,9 +5348,13 @@ static int bitnet__quota_cpus(const char *root) {
     if (!f) return 0;
     while (fgets(line, sizeof line, f)) {
         char *controllers = strchr(line, ':'), *group;
-        if (!controllers || !(group = strchr(++controllers, ':')) || group[1] != '/') continue;
+        const int rest = !begins;      /* of a line that is longer than this buffer */
+        begins = strchr(line, '\n') != 0;
+        if (rest || !controllers || !(group = strchr(++controllers, ':')) || group[1] != '/')
+            continue;
         *group++ = 0;
         group[strcspn(group, "\n")] = 0;
+        if (!strncmp(group, "/..", 3)) group[1] = 0;   /* outside of what is mounted here */
         if (controllers[0] && !bitnet__in_list(controllers, "cpu")) continue;
         n = bitnet__groups_cpus(root, controllers[0] ? "/sys/fs/cgroup/cpu" : "/sys/fs/cgroup",
                                 group);
@@ -8265,7 +8274,7 @@ static bitnet_result bitnet__run_token(bitnet__generation *g, int32_t n) {
     most = bitnet__min(g->reach, c->p.n_ctx - c->n_past - 1);
     if (g->p->max_tokens > 0) most = bitnet__min(most, g->p->max_tokens - n - 1);
     g->n_guess = bitnet__guess(c, most);
-    r = bitnet__eval_staged(c, 1 + g->n_guess, 1 + g->n_guess, 0, g->err);
+    r = bitnet__eval_staged(c, 1 + g->n_guess, 1 + g->n_guess, 0, g->n_guess > 0 ? 0 : g->err);
     if (r != BITNET_OK && g->n_guess > 0) {    /* it need not be the pending token that failed */
         g->n_guess = 0;
         r = bitnet__eval_staged(c, 1, 1, 0, g->err);
@@ -8281,11 +8290,11 @@ static bitnet_result bitnet__run_token(bitnet__generation *g, int32_t n) {
 
 static bitnet_result bitnet__run_tokens(bitnet__generation *g) {
     bitnet_ctx *c = g->c;
+    bitnet_result r = BITNET_OK;
     int32_t n;
-    for (n = 1;; n++) {
+    for (n = 1; r == BITNET_OK; n++) {
         bitnet_token t = bitnet__sample(c, g->p->sampler);
         int ended = !g->p->ignore_end && bitnet_token_is_end(c->m, t);
-        bitnet_result r;
         c->pending = t;
         if (bitnet__take_token(g, t)) return BITNET_OK;
         if (ended || n == g->p->max_tokens || c->n_past == c->p.n_ctx) {
@@ -8293,10 +8302,9 @@ static bitnet_result bitnet__run_tokens(bitnet__generation *g) {
             break;
         }
         r = bitnet__run_token(g, n);
-        if (r != BITNET_OK) return r;
     }
     if (g->n_held > 0 || g->detok.n_pending > 0) bitnet__take_token(g, -1);
-    return BITNET_OK;
+    return r;
 }
 
 /* Stages the pending token and the text or messages behind it. */
@@ -8334,7 +8342,7 @@ static bitnet_result bitnet__stage_text(bitnet_ctx *c, const bitnet_generate_par
 /* What cannot be right, before anything is done. */
 static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_generate_params *p,
                                             bitnet_error *err) {
-    int32_t i;
+    int32_t i, rows;
     if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "there are no parameters");
     if (!!p->prompt + !!p->text + !!p->messages > 1)
         return bitnet__fail(err, BITNET_ERR_ARG,
@@ -8351,10 +8359,11 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
     if (p->lookup < 0 || p->lookup > BITNET__MAX_LOOKUP)
         return bitnet__fail(err, BITNET_ERR_ARG, "lookup %lld is not in 0..%d",
                             (long long)p->lookup, BITNET__MAX_LOOKUP);
-    if (c->p.n_logits < bitnet__min(p->lookup + 1, c->p.n_ctx))
+    rows = bitnet__min(p->lookup + 1, c->p.n_ctx);
+    if (c->p.n_logits < rows)
         return bitnet__fail(err, BITNET_ERR_LIMIT,
                             "lookup of %d tokens needs a context with n_logits %d; it has %d",
-                            (int)p->lookup, (int)p->lookup + 1, (int)c->p.n_logits);
+                            (int)p->lookup, (int)rows, (int)c->p.n_logits);
     if (!bitnet__sampler_valid(p->sampler))
         return bitnet__fail(err, BITNET_ERR_ARG, "the sampler has no list of %lld biases",
                             (long long)p->sampler->n_bias);

@@ -686,6 +686,8 @@ static void test_wild_guess(void) {
         bitnet_ctx_free(c);
         CHECK_MSG(r == BITNET_OK && got[0] == 12 && got[3] == 12 && got[4] == -1, "lookup %d: %s",
                   4 * i, err.text);
+        CHECK_MSG(err.code == BITNET_OK && !err.text[0], "lookup %d, no failure: %s", 4 * i,
+                  err.text);
     }
     bitnet_model_free(m);
     gb_free_model(&g);

@@ -319,6 +319,13 @@ static void test_bad_lookup(void) {
     CHECK(!bitnet_generate(two.t[1].c, &p, 0, &err));
     CHECK(stats.drafts == 1 && stats.drafted == 2 && stats.accepted == 3);
     end_pair(&two);
+    cp.n_ctx = 4;                      /* a short context: no more than it has positions */
+    cp.n_logits = 3;
+    CHECK(!bitnet_ctx_create(m, &cp, &two.t[0].c, 0));
+    p.lookup = 8;
+    CHECK(bitnet_generate(two.t[0].c, &p, 0, &err) == BITNET_ERR_LIMIT);
+    CHECK_MSG(strstr(err.text, "n_logits 4;"), "%s", err.text);
+    bitnet_ctx_free(two.t[0].c);
     bitnet_model_free(m);
     gb_free_model(&g);
 }

@@ -1006,6 +1006,8 @@ static void test_cpu_quota(void) {
 #define GROUPS "proc/self/cgroup"
 #define V2 "sys/fs/cgroup/"
 #define V1 "sys/fs/cgroup/cpu/"
+#define A50 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define A250 A50 A50 A50 A50 A50
     enum { FILES = 6 };
     static const struct { int want; quota_file files[FILES]; } cases[] = {
         {0, {{GROUPS, "0::/\n"}}},                                         /* nothing there */
@@ -1035,6 +1037,14 @@ static void test_cpu_quota(void) {
         {0, {{GROUPS, "4:cpuset,cpuacct:/a\n"}, {V1 "a/cpu.cfs_quota_us", "100\n"},
              {V1 "a/cpu.cfs_period_us", "100\n"}}},
         {0, {{GROUPS, "4:cpu:/a\n"}, {V1 "a/cpu.cfs_quota_us", "100\n"}}}, /* of which period? */
+        /* a group outside of what is mounted: nothing above the mount is opened */
+        {2, {{GROUPS, "0::/../a\n"}, {V2 "cpu.max", "200 100\n"}, {"sys/fs/cpu.max", "1 1\n"},
+             {"sys/fs/a/cpu.max", "1 1\n"}}},
+        {3, {{GROUPS, "0::/..\n"}, {V2 "cpu.max", "300 100\n"}, {"sys/fs/cpu.max", "1 1\n"}}},
+        /* the rest of a long line is no line */
+        {2, {{GROUPS, "0::/" A250 A250 A250 A250 A250 ":cpu:/a\n0::/b\n"},
+             {V1 "a/cpu.cfs_quota_us", "100\n"}, {V1 "a/cpu.cfs_period_us", "100\n"},
+             {V2 "b/cpu.max", "200 100\n"}}},
         /* both, and lines that are none */
         {2, {{GROUPS, "\n:\n7\n4:cpu:x\n4:cpu:/a\n0::/b\n"}, {V1 "a/cpu.cfs_quota_us", "900\n"},
              {V1 "a/cpu.cfs_period_us", "100\n"}, {V2 "b/cpu.max", "200 100\n"}}},
@@ -1056,6 +1066,8 @@ static void test_cpu_quota(void) {
         CHECK_MSG(made, "cannot write below %s", root);
         CHECK_MSG(wrong < 0, "case %d: %d CPUs instead of %d", (int)i, got, cases[i].want);
     }
+#undef A50
+#undef A250
 #undef GROUPS
 #undef V2
 #undef V1

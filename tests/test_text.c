@@ -1096,6 +1096,30 @@ static void test_generate_utf8(void) {
     stops(b, 4, "\xC3\xA9\xC3\xA9\xC3\xA9", 0, "\xEF\xBF\xBDx\xC3\xA9\xC3\xA9", BITNET_STOP_END, 5);
 }
 
+/* A new token that cannot be evaluated ends the text with an error, but what was held back of the
+   text comes out: the beginning of a stop string, and of a character. */
+static void test_generate_fails(void) {
+    static const char *const steps[] = {"a", "b", "\xC3", "x"}, *const stop[] = {"bx"};
+    int i;
+    for (i = 0; i < 2; i++) {
+        script s;
+        bitnet_generate_params p;
+        bitnet_error err;
+        CHECK(start_script(&s, steps, 4, 0, 64, 0));
+        memset((uint8_t *)(uintptr_t)s.m->embed.data + (size_t)(257 + i) * s.m->embed.row_bytes,
+               0xff, s.m->embed.row_bytes);    /* NaNs, after the checks of loading */
+        p = start_params(&s);
+        p.stop_strings = stop;
+        p.n_stop_strings = 1;
+        CHECK(bitnet_generate(s.c, &p, 0, &err) == BITNET_ERR_FORMAT);
+        CHECK_MSG(strstr(err.text, i ? "token 258 at" : "token 257 at"), "%s", err.text);
+        CHECK_MSG(!strcmp(s.text, i ? "ab\xEF\xBF\xBD" : "ab"), "'%s'", s.text);
+        CHECK(s.calls == 2 + i && s.flush_calls == 1 && !s.broken);
+        CHECK(bitnet_ctx_pending(s.c) == 257 + i && bitnet_ctx_length(s.c) == 4 + i);
+        end_script(&s);
+    }
+}
+
 /* A generation in two calls is the same as in one, wherever it is cut: tokens, logits and the
    sampler's rng, with any n_batch, with and without lookup. */
 static void test_generate_resumes(void) {
@@ -1473,6 +1497,7 @@ const test_case text_tests[] = {
     {"text/stop_automaton", test_stop_automaton},
     {"text/bad_stop_strings", test_bad_stop_strings},
     {"text/generate_utf8", test_generate_utf8},
+    {"text/generate_fails", test_generate_fails},
     {"text/generate_resumes", test_generate_resumes},
     {"text/drawn_from", test_drawn_from},
     {"text/pending", test_pending},
