@@ -171,8 +171,8 @@ else skip "after windows.h: x86_64-w64-mingw32-gcc is not installed"; fi
 # Their branches as clang parses them, with declarations in the place of their headers. Without its
 # name clang takes MSVC's own branches; then it needs the instructions from the command line.
 mkdir -p $dir/foreign/sys
-for header in stdio stdlib string errno windows pthread fcntl unistd malloc setjmp sys/mman \
-    sys/stat sys/sysctl; do
+for header in stdio stdlib string errno windows pthread signal time fcntl unistd malloc setjmp \
+    sys/mman sys/stat sys/sysctl sys/time; do
     echo '#include "foreign.h"' >$dir/foreign/$header.h
 done
 # foreign TARGET FLAGS...

@@ -73,6 +73,7 @@ typedef long LONG;
 typedef unsigned long DWORD;
 typedef intptr_t LONG_PTR;
 typedef size_t SIZE_T;
+typedef uintptr_t DWORD_PTR;
 typedef void *HANDLE;
 typedef wchar_t WCHAR;
 typedef struct OVERLAPPED {
@@ -93,6 +94,10 @@ void WINAPI InitializeConditionVariable(CONDITION_VARIABLE *condition);
 BOOL WINAPI SleepConditionVariableSRW(CONDITION_VARIABLE *condition, SRWLOCK *lock, DWORD ms,
                                       unsigned long flags);
 void WINAPI WakeAllConditionVariable(CONDITION_VARIABLE *condition);
+HANDLE WINAPI GetCurrentProcess(void);
+BOOL WINAPI GetProcessAffinityMask(HANDLE process, DWORD_PTR *allowed, DWORD_PTR *system);
+BOOL WINAPI QueryPerformanceCounter(LARGE_INTEGER *ticks);
+BOOL WINAPI QueryPerformanceFrequency(LARGE_INTEGER *per_second);
 HANDLE WINAPI CreateThread(void *security, SIZE_T stack, LPTHREAD_START_ROUTINE start,
                            void *parameter, DWORD flags, DWORD *id);
 DWORD WINAPI GetCurrentThreadId(void);
@@ -127,6 +132,10 @@ LONG _InterlockedCompareExchange(LONG volatile *p, LONG to, LONG from);
 #define InterlockedExchange _InterlockedExchange
 #define InterlockedDecrement _InterlockedDecrement
 #define InterlockedCompareExchange _InterlockedCompareExchange
+void *_InterlockedExchangePointer(void *volatile *p, void *v);
+void *_InterlockedCompareExchangePointer(void *volatile *p, void *to, void *from);
+#define InterlockedExchangePointer _InterlockedExchangePointer
+#define InterlockedCompareExchangePointer _InterlockedCompareExchangePointer
 
 #ifdef _M_ARM64                        /* its intrin.h */
 void __prefetch(const void *p);
@@ -151,9 +160,20 @@ void __yield(void);
 #define S_ISREG(m) (((m) & 0170000) == 0100000)
 #define _SC_NPROCESSORS_ONLN 58
 #define _SC_PAGESIZE 29
+#define SIGILL 4
+#define SIGFPE 8
+#define SIGBUS 10
+#define SIGSEGV 11
+#define SIG_SETMASK 3
+#define CLOCK_MONOTONIC CLOCK_MONOTONIC
 
 typedef long long off_t;
 typedef long ssize_t;
+typedef int pid_t;
+typedef unsigned sigset_t;
+typedef enum { CLOCK_REALTIME = 0, CLOCK_MONOTONIC = 6 } clockid_t;
+struct timespec { long tv_sec, tv_nsec; };
+struct timeval { long tv_sec; int tv_usec; };
 struct stat { unsigned short st_mode; off_t st_size; };
 typedef struct { long sig; char opaque[56]; } pthread_mutex_t;
 typedef struct { long sig; char opaque[40]; } pthread_cond_t;
@@ -171,6 +191,12 @@ int fstat(int fd, struct stat *st);
 void *mmap(void *p, size_t size, int protect, int flags, int fd, off_t offset);
 int munmap(void *p, size_t size);
 long sysconf(int name);
+pid_t getpid(void);
+int sigfillset(sigset_t *set);
+int sigdelset(sigset_t *set, int number);
+int pthread_sigmask(int how, const sigset_t *set, sigset_t *old);
+int clock_gettime(clockid_t clock, struct timespec *t);
+int gettimeofday(struct timeval *t, void *zone);
 int sysctlbyname(const char *name, void *old, size_t *old_size, void *now, size_t size);
 int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*start)(void *), void *arg);
 pthread_t pthread_self(void);
