@@ -5280,16 +5280,30 @@ static void bitnet__thread_join(bitnet__thread t) {
 
 #ifdef BITNET__CPU_QUOTA
 
+/* a, b and c as one path; 0: it is too long. */
+static int bitnet__join(char path[BITNET__PATH], const char *a, const char *b, const char *c) {
+    const char *parts[3], *p;
+    size_t n = 0;
+    int i;
+    parts[0] = a;
+    parts[1] = b;
+    parts[2] = c;
+    for (i = 0; i < 3; i++) {
+        for (p = parts[i]; *p; p++) {
+            if (n + 1 == BITNET__PATH) return 0;
+            path[n++] = *p;
+        }
+    }
+    path[n] = 0;
+    return 1;
+}
+
 /* Reads up to n numbers from the file dir/name; returns how many there are. */
 static int bitnet__read_numbers(const char *dir, const char *name, long long *numbers, int n) {
     char path[BITNET__PATH];
-    const size_t length = strlen(dir);
     FILE *f;
     int i = 0;
-    if (length + 1 + strlen(name) >= sizeof path) return 0;
-    memcpy(path, dir, length);
-    path[length] = '/';
-    memcpy(path + length + 1, name, strlen(name) + 1);
+    if (!bitnet__join(path, dir, "/", name)) return 0;
     f = fopen(path, "rb");
     if (!f) return 0;
     while (i < n && fscanf(f, "%lld", &numbers[i]) == 1) i++;
@@ -5313,10 +5327,7 @@ static int bitnet__groups_cpus(const char *root, const char *mount, const char *
     char dir[BITNET__PATH];
     const size_t top = strlen(root) + strlen(mount);
     int least = 0, n;
-    if (top + strlen(group) >= sizeof dir) return 0;
-    memcpy(dir, root, strlen(root));
-    memcpy(dir + strlen(root), mount, strlen(mount));
-    memcpy(dir + top, group, strlen(group) + 1);
+    if (!bitnet__join(dir, root, mount, group)) return 0;
     for (;;) {
         n = bitnet__group_cpus(dir);
         if (n > 0 && (least == 0 || n < least)) least = n;
@@ -5341,9 +5352,7 @@ static int bitnet__quota_cpus(const char *root) {
     char line[BITNET__PATH];
     int least = 0, begins = 1, n;
     FILE *f;
-    if (strlen(root) + 18 >= sizeof line) return 0;
-    memcpy(line, root, strlen(root));
-    memcpy(line + strlen(root), "/proc/self/cgroup", 18);
+    if (!bitnet__join(line, root, "/proc/self/cgroup", "")) return 0;
     f = fopen(line, "rb");
     if (!f) return 0;
     while (fgets(line, sizeof line, f)) {
