@@ -1270,15 +1270,16 @@ static void bitnet__format(char buf[BITNET__TEXT], const char *format, ...) {
 #if defined(BITNET__FILES_WIN32)
 static void bitnet__system_reason(char buf[BITNET__TEXT]) {
     const DWORD code = GetLastError();
-    WCHAR wide[BITNET__TEXT / 3];          /* a unit of UTF-16 is 3 bytes of UTF-8 at most */
+    WCHAR wide[512];                       /* Windows gives nothing at all of what does not fit */
+    char text[3 * 512 + 1];                /* a unit of UTF-16 is 3 bytes of UTF-8 at most */
     DWORD n = FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS |
-                             FORMAT_MESSAGE_MAX_WIDTH_MASK, 0, code, 0, wide,
-                             BITNET__TEXT / 3, 0);
+                             FORMAT_MESSAGE_MAX_WIDTH_MASK, 0, code, 0, wide, 512, 0);
     int size;
     while (n > 0 && (wide[n - 1] == ' ' || wide[n - 1] == '.')) n--;
-    size = WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, buf, BITNET__TEXT - 1, 0, 0);
-    buf[size] = 0;
-    if (size <= 0) bitnet__format(buf, "error %lu of the system", (unsigned long)code);
+    size = WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, text, (int)sizeof text - 1, 0, 0);
+    text[size] = 0;
+    if (size > 0) bitnet__format(buf, "%s", text);
+    else bitnet__format(buf, "error %lu of the system", (unsigned long)code);
 }
 #elif !defined(BITNET_NO_STDIO)
 static void bitnet__system_reason(char buf[BITNET__TEXT]) {

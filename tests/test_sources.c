@@ -34,9 +34,9 @@ static const struct { const char *text, *clean; } clean_cases[] = {
     {"\xEF\xBE\x9F\xEF\xBE\xA0\xEF\xBE\xA1", "\xEF\xBE\x9F?\xEF\xBE\xA1"},             /* FF9F.. */
     {"\xEF\xBF\xAF\xEF\xBF\xB0\xEF\xBF\xB8", "\xEF\xBF\xAF??"},                         /* FFEF.. */
     {"\xF0\x9B\xB2\x9F\xF0\x9B\xB2\xA0\xF0\x9B\xB2\xA3\xF0\x9B\xB2\xA4",
-     "\xF0\x9B\xB2\x9F??\xF0\x9B\xB2\xA4"},                                             /* 1BC9F.. */
+     "\xF0\x9B\xB2\x9F??\xF0\x9B\xB2\xA4"},    /* 1BC9F.. */
     {"\xF0\x9D\x85\xB2\xF0\x9D\x85\xB3\xF0\x9D\x85\xBA\xF0\x9D\x85\xBB",
-     "\xF0\x9D\x85\xB2??\xF0\x9D\x85\xBB"}                                              /* 1D172.. */
+     "\xF0\x9D\x85\xB2??\xF0\x9D\x85\xBB"}     /* 1D172.. */
 };
 
 /* Each of them, into every size of buffer, and where it stands. */
@@ -324,11 +324,39 @@ static void test_no_regular_file(void) {
     }
 }
 
+#ifdef _WIN32
+/* What Windows says, however long: the beginning of it, if it does not fit. */
+static void check_long_reasons(void) {
+    DWORD code;
+    int n_long = 0;
+    for (code = 1; code < 2000; code++) {
+        const DWORD flags = FORMAT_MESSAGE_ALLOCATE_BUFFER | FORMAT_MESSAGE_FROM_SYSTEM |
+                            FORMAT_MESSAGE_IGNORE_INSERTS | FORMAT_MESSAGE_MAX_WIDTH_MASK;
+        char got[128], want[4096];
+        WCHAR *wide = 0;
+        int n = (int)FormatMessageW(flags, 0, code, 0, (WCHAR *)(void *)&wide, 0, 0);
+        if (n > 0) n = WideCharToMultiByte(CP_UTF8, 0, wide, n, want, (int)sizeof want - 1, 0, 0);
+        LocalFree(wide);
+        want[n] = 0;
+        if (n < 2) continue;
+        SetLastError(code);
+        bitnet__system_reason(got);
+        n_long += n > 42;               /* Wine says less than Windows */
+        CHECK_MSG(got[0] && !strncmp(got, want, strlen(got)), "%lu: '%s' instead of '%s'",
+                  (unsigned long)code, got, want);
+    }
+    CHECK_MSG(n_long > 0, "no reason is long");
+}
+#else
+static void check_long_reasons(void) {}
+#endif
+
 /* The system's reason is in the text, whatever it is. */
 static void test_open_reasons(void) {
     const char *missing = own_path("missing");
     char text[400], first[400];
     int unmapped;
+    check_long_reasons();
     for (unmapped = 0; unmapped < 2; unmapped++) {
         snprintf(first, sizeof first, "%s", opening(missing, unmapped));
         snprintf(text, sizeof text, "cannot open '%.120s': ", missing);
