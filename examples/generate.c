@@ -763,6 +763,29 @@ static char *get_editor_mark(EditLine *e) {
     return editor_mark;
 }
 
+/* Keys that terminals send as ESC [ or ESC O and a sequence, and keys of emacs that do the same. */
+static const char *const key_sequences[][2] = {
+    {"A", "\020"}, {"B", "\016"}, {"C", "\006"}, {"D", "\002"},        /* arrows: ^P ^N ^F ^B */
+    {"H", "\001"}, {"1~", "\001"}, {"7~", "\001"},                     /* Home: ^A */
+    {"F", "\005"}, {"4~", "\005"}, {"8~", "\005"},                     /* End: ^E */
+    {"1;5C", "\033f"}, {"1;5D", "\033b"},                              /* Ctrl and an arrow */
+    {"3~", "\030\004"},                                               /* Delete: see open_editor */
+};
+
+/* libedit would take the end of a sequence that it does not know for text. */
+static unsigned char take_key(EditLine *e, int first) {
+    char sequence[16] = "", c;
+    size_t n = 0, i;
+    (void)first;
+    do {
+        if (el_getc(e, &c) != 1) return CC_EOF;
+        if (n + 1 < sizeof sequence) sequence[n++] = c;
+    } while (c >= 0x20 && c < 0x40);                   /* parameters, then the last byte */
+    for (i = 0; i < sizeof key_sequences / sizeof key_sequences[0]; i++)
+        if (!strcmp(sequence, key_sequences[i][0])) el_push(e, key_sequences[i][1]);
+    return CC_NORM;
+}
+
 /* The terminal itself shows no keys: libedit does so while it reads a line; while the model writes
    they are kept for the next line. */
 static void hide_keys(void) {
@@ -788,7 +811,7 @@ static void open_editor(void) {
     setlocale(LC_CTYPE, "");
     if (strcmp(nl_langinfo(CODESET), "UTF-8") && !setlocale(LC_CTYPE, "C.UTF-8")) return;
     keys_hidden = keys_shown;
-    keys_hidden.c_lflag &= ~(tcflag_t)ECHO;
+    keys_hidden.c_lflag &= ~(tcflag_t)(ECHO | ICANON);
     editor = el_init("generate", stdin, screen, screen);
     history_lines = history_init();
     if (!editor || !history_lines) {
@@ -801,6 +824,10 @@ static void open_editor(void) {
     el_set(editor, EL_HIST, history, history_lines);
     el_set(editor, EL_PROMPT_ESC, get_editor_mark, '\1');
     el_set(editor, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_set(editor, EL_BIND, "^X^D", "ed-delete-next-char", NULL);
+    el_set(editor, EL_ADDFN, "take-key", "a key with a sequence", take_key);
+    el_set(editor, EL_BIND, "\\e[", "take-key", NULL);
+    el_set(editor, EL_BIND, "\\eO", "take-key", NULL);
     el_source(editor, NULL);
 }
 

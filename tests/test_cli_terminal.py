@@ -145,6 +145,11 @@ def report(result, name, why=''):
     print(f'{result} {name}' + (f': {why}' if why else ''), flush=True)
 
 
+def tokens_read(shown):
+    return int(re.search(rb'prompt: (\d+) tokens', shown).group(1))
+
+
+HELLO_TOKENS = tokens_read(piped('-cnv', '--temp', '0', text='Hello\n').stderr)
 HELLO, CAPITAL = replies('Hello', 'What is the capital of France?')
 ENDLESS = ['--ignore-eos', '-c', '100000', '-n', '100000']
 
@@ -209,21 +214,25 @@ def _(t):
 @case('keys-are-no-text', '--temp', '0')
 def _(t):
     t.prompt()
-    t.send('\x1b[A\x1b[C\x1b[1;5D\x1bOP\x1b[3~\n')     # Up, Right, Ctrl-Left, F1, Delete
+    # Up, Right, Ctrl-Left, F1, Shift-F5, Delete, PageUp: nothing to answer
+    t.send('\x1b[A\x1b[C\x1b[1;5D\x1bOP\x1b[15;2~\x1b[3~\x1b[5~\n')
     t.prompt()
-    t.send('Hello\x1b[C\n')
+    t.send('Hello\x1b[C\x1b[6~\n')
     t.expect(HELLO + '\n')
     t.prompt()
     t.leave()
+    same(tokens_read(t.plain()), HELLO_TOKENS, 'tokens that were read')
 
 
 @case('cursor-keys', '--temp', '0', edit=True)
 def _(t):
     t.prompt()
-    t.send('Hllo\x1b[D\x1b[D\x1b[De\n')
+    # Left twice, Home, Right, Ctrl-Right, Delete, Ctrl-Left, End
+    t.send('Hlo\x1b[D\x1b[Dx\x1bOH\x1b[Ce\x1b[3~\x1b[1;5C\x1b[1;5D\x1b[F\x02l\n')
     t.expect(HELLO + '\n')
     t.prompt()
     t.leave()
+    same(tokens_read(t.plain()), HELLO_TOKENS, 'tokens that were read')
 
 
 @case('history', '--temp', '0', edit=True)
