@@ -20,6 +20,11 @@
 #include <time.h>
 #ifdef _WIN32
   #include <io.h>
+  #include <windows.h>
+  #include <shellapi.h>
+  #ifdef _MSC_VER
+    #pragma comment(lib, "shell32")
+  #endif
 #else
   #include <sys/time.h>
   #include <unistd.h>
@@ -625,6 +630,41 @@ static int check_options(void) {
     return GO_ON;
 }
 
+/* ---- arguments and paths: UTF-8, also on Windows, whose main has them in the code page ---- */
+
+#ifdef _WIN32
+static char **utf8_arguments(int *argc, char **argv) {
+    int i, n = 0;
+    WCHAR **wide = CommandLineToArgvW(GetCommandLineW(), &n);
+    char **out = wide ? (char **)calloc((size_t)n + 1, sizeof *out) : 0;
+    for (i = 0; out && i < n; i++) {
+        int size = WideCharToMultiByte(CP_UTF8, 0, wide[i], -1, 0, 0, 0, 0);
+        out[i] = (char *)malloc((size_t)size);
+        if (!out[i]) return argv;
+        WideCharToMultiByte(CP_UTF8, 0, wide[i], -1, out[i], size, 0, 0);
+    }
+    LocalFree(wide);
+    if (!out) return argv;
+    *argc = n;
+    return out;                        /* for as long as the program runs */
+}
+
+static FILE *open_file(const char *path) {
+    WCHAR wide[MAX_PATH * 4];
+    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, MAX_PATH * 4))
+        return _wfopen(wide, L"rb");
+    errno = EILSEQ;
+    return 0;
+}
+#else
+static char **utf8_arguments(int *argc, char **argv) {
+    (void)argc;
+    return argv;
+}
+
+static FILE *open_file(const char *path) { return fopen(path, "rb"); }
+#endif
+
 static int parse(int argc, char **argv) {
     int i, code;
     for (i = 1; i < argc; i++) {
@@ -699,7 +739,7 @@ static int read_stream(FILE *f, const char *name, struct text *t) {
 
 /* A file's text, of stdin if its path is -, in memory that lives as long as the program. */
 static int read_file(const char *path, char **out) {
-    FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
+    FILE *f = strcmp(path, "-") ? open_file(path) : stdin;
     struct text t = {0, 0, 0};
     int code;
     if (!f) return fail(1, "cannot read '%s': %s", path, strerror(errno));
@@ -1283,7 +1323,9 @@ static int generate(void) {
 }
 
 int main(int argc, char **argv) {
-    int code = parse(argc, argv);
+    int code;
+    argv = utf8_arguments(&argc, argv);
+    code = parse(argc, argv);
     if (code == GO_ON) code = choose_kernels();
     if (code == GO_ON && system_path) code = read_file(system_path, &system_text);
     if (code == GO_ON && prompt_path) code = read_file(prompt_path, &prompt);

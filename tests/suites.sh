@@ -205,7 +205,8 @@ convert() {
 
 on_machine() {
     build_library "$compiler $flags" && build_user "$compiler $flags" generate &&
-        check_levels "build/generate-$suite$exe" && check_selftest && check_reports && check_convert &&
+        check_levels "build/generate-$suite$exe" && check_paths && check_selftest && check_reports &&
+        check_convert &&
         build_tests $compiler $flags &&
         BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite$exe" $filters
 }
@@ -215,6 +216,22 @@ on_machine() {
 check_levels() {
     for table in $has scalar; do verdict "has $table" writes_with "$1" "$table"; done
     for table in $lacks; do verdict "refuses $table" refuses "$1" "$table"; done
+}
+
+# Windows hands arguments over in a code page; generate takes them in UTF-8.
+check_paths() {
+    [ "$suite" = windows ] || return 0
+    verdict "opens a path beyond ASCII" opens_utf8_path
+}
+
+opens_utf8_path() {
+    folder="build/path-$suite-\303\244\320\266"
+    folder=$(printf "$folder")
+    mkdir -p "$folder"
+    cp examples/tiny.gguf "$folder"
+    printf 'The capital of France is' >"$folder/prompt.txt"
+    LC_ALL=C.UTF-8 $emulator "build/generate-$suite$exe" -m "$folder/tiny.gguf" \
+        -f "$folder/prompt.txt" -n 20 --temp 0 | grep Paris
 }
 
 writes_with() {
