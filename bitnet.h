@@ -316,7 +316,7 @@
    A child process made by fork() has no workers. It can use and free the contexts and models that
    it inherits; it does all the work on the caller's thread, with the same results. It cannot use or
    free a context that another thread was using at that moment, nor one whose step_fn or
-   parallel_fn called fork().
+   parallel_fn called fork(), nor go on with a load whose hook did.
 
    A call that finds its context in use, by another thread or by the call whose callback it comes
    from, changes nothing and says so: BITNET_ERR_BUSY, from bitnet_logits 0, from bitnet_sample -1;
