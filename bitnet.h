@@ -316,7 +316,7 @@
    A child process made by fork() has no workers. It can use and free the contexts and models that
    it inherits; it does all the work on the caller's thread, with the same results. It cannot use or
    free a context that another thread was using at that moment, nor one whose step_fn or
-   parallel_fn called fork().
+   parallel_fn called fork(), nor go on with a load whose hook did.
 
    A call that finds its context in use, by another thread or by the call whose callback it comes
    from, changes nothing and says so: BITNET_ERR_BUSY, from bitnet_logits 0, from bitnet_sample -1;
@@ -3920,17 +3920,20 @@ static void bitnet__file_close(void *file) {
     if (file) close(bitnet__fd(file));
 }
 
-/* O_NONBLOCK: opening a pipe would wait for its writer. fstat fails for what is too large for its
-   st_size, which is then no pipe. */
+/* O_NONBLOCK: opening a pipe would wait for its writer. A regular file gives EAGAIN then, if a
+   program such as a file server has a lease of it: that one is to be waited for. fstat fails for
+   what is too large for its st_size, which is then no pipe. */
 static bitnet_result bitnet__file_open(const char *path, int shared, void **file, uint64_t *size,
                                        bitnet_error *err) {
     bitnet__offset end;
     struct stat st;
-    int fd, other;
+    int fd, other, flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | BITNET__CLOEXEC;
     (void)shared;
-    do fd = BITNET__64(open)(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | BITNET__CLOEXEC);
-    while (fd < 0 && errno == EINTR);
-    if (fd < 0) return bitnet__cannot_open(path, err);
+    while ((fd = BITNET__64(open)(path, flags)) < 0) {
+        if (errno == EAGAIN && (flags & O_NONBLOCK) && !stat(path, &st) && S_ISREG(st.st_mode))
+            flags &= ~O_NONBLOCK;
+        else if (errno != EINTR) return bitnet__cannot_open(path, err);
+    }
     if (!BITNET__CLOEXEC) fcntl(fd, F_SETFD, FD_CLOEXEC);
     other = !fstat(fd, &st) && !S_ISREG(st.st_mode);
     end = other ? -1 : BITNET__64(lseek)(fd, 0, SEEK_END);

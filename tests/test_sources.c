@@ -397,6 +397,39 @@ static void test_open_reasons(void) {
     }
 }
 
+/* A file that another program has a lease of: it is told to give it up, with a signal that ends it
+   here, and waited for. */
+#ifdef __linux__
+#include <sys/wait.h>
+
+static void test_leased(void) {
+    enum { SET_LEASE = 1024 };         /* F_SETLEASE, which strict C hides */
+    const char *path = own_path("leased"), *said;
+    int ready[2];
+    char leased = 0;
+    pid_t pid;
+    CHECK(write_file(path, "GGUF", 4) && !pipe(ready));
+    pid = fork();
+    if (pid == 0) {
+        const int fd = open(path, O_RDWR);
+        leased = fd >= 0 && !fcntl(fd, SET_LEASE, F_WRLCK);
+        alarm(60);
+        if (write(ready[1], &leased, 1) == 1 && leased) pause();
+        _exit(0);
+    }
+    if (pid < 0 || read(ready[0], &leased, 1) != 1) leased = 0;
+    said = opening(path, 1);
+    close(ready[0]);
+    close(ready[1]);
+    remove(path);
+    CHECK(pid > 0 && waitpid(pid, 0, 0) == pid);
+    if (!leased) SKIP("no leases here");
+    CHECK_MSG(!strncmp(said, "GGUF header", 11), "%s", said);
+}
+#else
+static void test_leased(void) { SKIP("not Linux"); }
+#endif
+
 /* A file that gets shorter, and one that may not be read any longer. */
 static void test_read_reasons(void) {
     size_t size;
@@ -539,6 +572,7 @@ const test_case sources_tests[] = {
     {"sources/large_file", test_large_file},
     {"sources/no_regular_file", test_no_regular_file},
     {"sources/open_reasons", test_open_reasons},
+    {"sources/leased", test_leased},
     {"sources/read_reasons", test_read_reasons},
     {"sources/not_inherited", test_not_inherited},
     {"sources/path_encoding", test_path_encoding},
