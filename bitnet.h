@@ -265,13 +265,13 @@
    ---------------
    Text repeats itself: names, quotations, code. With bitnet_generate_params.lookup = N (1 to 64, of
    which 3 to 8 pay most; the context's n_logits must be at least N + 1, or n_ctx if that is less),
-   generation looks for the latest
-   earlier place in the context with the same last three tokens, or two, and evaluates up to N of
-   the tokens that followed it together with the sampled one, in one pass over the weights. Each
-   row is then sampled in turn, for as long as the draws are what was guessed; up to 9 rows share a
-   pass over the screened head. The result is the same text, always, for every sampler: a row's
-   logits do not depend on what is evaluated beside it, and rng advances once for each token.
-   Guesses that go wrong grow shorter. A text that does not repeat costs next to nothing.
+   generation looks for the latest earlier place in the context with the same last three tokens, or
+   two. It evaluates up to N of the tokens that followed it together with the sampled one, in one
+   pass over the weights. The rows are then sampled in turn until a sampled token differs from the
+   guess. Up to 9 rows share a pass over the screened head. The result is the same text, always, for
+   every sampler: a row's logits do not depend on what is evaluated beside it, and rng advances once
+   for each token. Guesses that go wrong grow shorter. A text that does not repeat costs next to
+   nothing.
 
    ERRORS
    ------
