@@ -152,6 +152,7 @@ void __yield(void);
 #define FD_CLOEXEC 1
 #define SEEK_END 2
 #define EINTR 4
+#define EAGAIN 35
 #define errno (*__error())
 #define PROT_READ 1
 #define MAP_PRIVATE 2
@@ -188,6 +189,7 @@ off_t lseek(int fd, off_t offset, int whence);
 ssize_t pread(int fd, void *p, size_t n, off_t offset);
 int close(int fd);
 int fstat(int fd, struct stat *st);
+int stat(const char *path, struct stat *st);
 void *mmap(void *p, size_t size, int protect, int flags, int fd, off_t offset);
 int munmap(void *p, size_t size);
 long sysconf(int name);
