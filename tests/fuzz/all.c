@@ -21,6 +21,8 @@
 #include "fuzz_kernels.c"
 #include "fuzz_pipeline.c"
 
+int test_unmapped;       /* of test.h; 0: files are mapped */
+
 typedef void (*fuzz_target)(const uint8_t *data, size_t size);
 
 static const struct { const char *name; fuzz_target run; } fuzz_targets[] = {

@@ -128,7 +128,7 @@ static void import_load(import_matrix *m, fuzz_input *in, bitnet_result unpacked
         p.out = out;
         p.rows = stub.kernels.pack ? rows : 0;
         if (stub.kernels.pack || bitnet__repacks(&stub, &l)) {
-            bitnet__pack_job(&p, 0);
+            bitnet__pack_job(&p, 0, 0);
             w = out;
             if (m->t.type == BITNET_TENSOR_I2_S)
                 FUZZ_CHECK(p.refused[0] == (stub.kernels.pack && unpacked));
