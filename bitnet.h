@@ -5478,15 +5478,16 @@ static void bitnet__pause(void) {
 }
 
 /* ---- runs ----
-   How many there are and how many have been taken, in one word that threads count up: so nobody
-   can take a run of a call that is over. What a run needs to know is read after it has been taken,
-   and stays until all that were taken are done. */
+   One word holds how many runs there are (upper 16 bits) and how many have been taken (lower 16
+   bits). Threads count it up, so no thread can take a run of a call that is over. A thread reads
+   the job only after it has taken a run, and the job stays until all runs that were taken are
+   done. */
 
 static uint32_t bitnet__runs(int n, int jobs) { (void)jobs; return (uint32_t)n << 16; }
 static int bitnet__runs_left(uint32_t runs) { return (runs & 0xffff) < runs >> 16; }
 
-/* The next run that is nobody's; -1: there is none. thread and last, what it got before, tell
-   threads apart where there are no atomics. */
+/* Takes the next run; -1: none is left. thread, and last, the run that it had before, are used only
+   where there are no atomics. */
 static int bitnet__claim(uint32_t *runs, int thread, int last) {
     (void)thread; (void)last;
     for (;;) {
@@ -5751,8 +5752,8 @@ static int bitnet__team_share(bitnet__team *t, int n, bitnet__job job, void *arg
     return 0;
 }
 
-/* parallel_fn may use threads, but there is nothing that they could take runs from: each job has
-   every so-manieth. */
+/* parallel_fn may use threads, but without atomics they cannot share a counter. Of n jobs, job i
+   does the runs i, i + n, i + 2 n and so on. */
 static uint32_t bitnet__runs(int n, int jobs) { return (uint32_t)n << 16 | (uint32_t)jobs; }
 static int bitnet__claim(const uint32_t *runs, int thread, int last) {
     const int run = last < 0 ? thread : last + (int)(*runs & 0xffff);
