@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds and tests bitnet.h. Writes only to build/, prints each command that it runs.
 #
+#   ./build.sh t [FILTER...]   after a change: the quick unit tests whose names hold one of the words
 #   ./build.sh [run]       the default: builds generate and lets the tiny model tell a story; needs only
 #                          a C compiler
 #   ./build.sh test        installs the Debian packages that suites lack, then runs all suites
@@ -51,12 +52,31 @@ editline_flags() {
         $1 -x c - -o build/editline -ledit >/dev/null 2>&1; then echo "-DGENERATE_EDITLINE -ledit"; fi
 }
 
-# example NAME: builds examples/NAME.c to build/NAME.
-example() {
+# library COMPILER FLAGS...: compiles the implementation once for these, into $object. Programs that
+# link it are compiled with $USE_OBJECT.
+library() {
     mkdir -p build
+    object=build/bitnet-$(echo "$*" | cksum | cut -d ' ' -f 1).o
+    (
+        ! have flock || flock 9
+        [ -e "$object" ] && [ -z "$(find bitnet*.h -newer "$object")" ] || {
+            printf '#define BITNET_IMPLEMENTATION\n#include "../bitnet.h"\n' >build/bitnet.c &&
+                run "$@" $(stb_flags "$1") -c build/bitnet.c -o "$object.new" &&
+                mv "$object.new" "$object"
+        }
+    ) 9>"$object.lock"
+}
+USE_OBJECT=-DBITNET__IMPLEMENTED
+
+# sources NAME: the files of an example, examples/NAME.c or examples/NAME/*.c.
+sources() { if [ -d "examples/$1" ]; then echo examples/"$1"/*.c; else echo "examples/$1.c"; fi; }
+
+# example NAME: builds it to build/NAME.
+example() {
     editline=''
+    library $CC $CFLAGS || return 1
     [ "$1" != generate ] || editline=$(editline_flags "$CC $CFLAGS")
-    run $CC $CFLAGS $(stb_flags $CC) "examples/$1.c" -o "build/$1" $editline -lpthread
+    run $CC $CFLAGS $USE_OBJECT $(sources "$1") "$object" -o "build/$1" $editline -lpthread
 }
 
 # shared_example NAME: the same for suites that run at the same time: made once, and again only if a
@@ -66,9 +86,84 @@ shared_example() {
     (
         ! have flock || flock 9
         [ -x "build/$1" ] && [ "$(cat "build/$1.made" 2>/dev/null)" = "$CC $CFLAGS" ] &&
-            [ -z "$(find bitnet*.h examples/*.[ch] -newer "build/$1")" ] ||
+            [ -z "$(find bitnet*.h examples -name '*.[ch]' -newer "build/$1")" ] ||
             { example "$1" && echo "$CC $CFLAGS" >"build/$1.made"; }
     ) 9>"build/$1.lock"
+}
+
+# ---- unit tests ----
+
+processors() { getconf _NPROCESSORS_ONLN || echo 2; }
+
+# test_files [FILTER...]: the names of the files tests/unit/test_NAME.c that can hold tests with such
+# names. The tests of a file are called NAME/...; a filter is any part of such a name.
+test_files() {
+    for file in tests/unit/test_*.c; do
+        name=${file#tests/unit/test_} name=${name%.c} found=$#
+        for filter; do
+            case $filter in
+                */*) case $name in *"${filter%%/*}") found=0 ;; esac ;;
+                *) ! grep -q "$filter" "$file" || found=0 ;;
+            esac
+        done
+        [ "$found" -ne 0 ] || echo "$name"
+    done
+}
+
+# unit_tests FOLDER FILTERS COMPILER FLAGS...: the test program FOLDER/tests with the files that
+# FILTERS ask for. Each file has an object of its own, compiled again only if it is older than what it
+# includes, or was compiled otherwise; the library is compiled once, as library.o. $exe is the
+# program's suffix.
+unit_tests() {
+    folder=$1 names=$(test_files $2)
+    shift 2
+    [ -n "$names" ] || { echo "no test has such a name"; return 1; }
+    set -- "$@" -std=c99 $WARN -Werror $(stb_flags "$1") -DSTB_SPRINTF_NOUNALIGNED
+    [ "$(cat "$folder/made" 2>/dev/null)" = "$*" ] || rm -rf "$folder"
+    mkdir -p "$folder"
+    echo "$*" >"$folder/made"
+    stale= objects=
+    for file in tests/unit/library.c $(printf 'tests/unit/test_%s.c ' $names) $TESTED_EXAMPLES; do
+        object=$folder/$(basename "$file" .c).o objects="$objects $object"
+        [ -e "$object" ] && [ -z "$(find $(test_headers $file) -newer "$object")" ] ||
+            stale="$stale $file"
+    done
+    [ -z "$stale" ] || printf '%s\n' $stale | compile_all "$folder" "$@" || return 1
+    run "$@" -DTEST_FILES="$(printf 'X(%s) ' $names)" tests/unit/run.c $objects \
+        -o "$folder/tests${exe:-}" -lm -lpthread
+}
+
+# What tests link of examples/convert.
+TESTED_EXAMPLES=$(printf 'examples/convert/%s.c ' text json gguf_write pack)
+
+# test_headers FILE: the file and what it includes, or more.
+test_headers() {
+    case $1 in
+        */library.c) echo $1 bitnet*.h tests/unit/hooks.h ;;
+        examples/*) echo $1 bitnet.h examples/convert/*.h ;;
+        *) echo $1 bitnet*.h tests/unit/*.h examples/convert/*.h ;;
+    esac
+}
+
+# compile_all FOLDER COMPILER FLAGS...: the files that stdin names, several at a time. What optimises
+# the library does not matter for test files: -Og compiles them fastest. emcc has no -Og, and does not
+# want to be told about linking yet.
+compile_all() {
+    folder=$1
+    shift
+    echo "+ $* -c FILE"
+    xargs -P "$(processors)" -I FILE sh -c 'file=$1 folder=$2
+        shift 2
+        level=-Og
+        case $1 in *emcc) level=-O1; set -- "$@" -Wno-unused-command-line-argument ;; esac
+        case $file in tests/unit/test_*) set -- "$@" $level ;; esac
+        exec "$@" -c "$file" -o "$folder/$(basename "$file" .c).o"' sh FILE "$folder" "$@"
+}
+
+# t [FILTER...]: for those who change something: the quick tests with such names.
+t() {
+    unit_tests build/t "$*" $CC -Og || return 1
+    BITNET_TEST_QUICK=1 run $RUN build/t/tests "$@"
 }
 
 # ---- the browser part ----
@@ -86,13 +181,13 @@ em_has_relaxed() {
         em -Werror -msimd128 -mrelaxed-simd -x c -c - -o build/em/relaxed.o >/dev/null 2>&1
 }
 
-# web_module SOURCE NAME FLAGS...: build/web/NAME.js and .wasm. The stack's size has its old name,
+# web_module SOURCES NAME FLAGS...: build/web/NAME.js and .wasm. The stack's size has its old name,
 # which every version knows.
 web_module() {
-    source=$1 name=$2
+    sources=$1 name=$2
     shift 2
     rm -f build/em/"$name".*
-    run em "$@" $WEB_FLAGS "$source" -o "build/em/$name.js" -msimd128 \
+    run em "$@" $WEB_FLAGS $sources -o "build/em/$name.js" -msimd128 \
         -sMODULARIZE=1 -sEXPORT_ES6=1 -sENVIRONMENT=web,worker,node -sALLOW_MEMORY_GROWTH=1 \
         -sTOTAL_STACK=512KB -sNODEJS_CATCH_EXIT=0 -sNODEJS_CATCH_REJECTION=0
     cp build/em/"$name".* build/web
@@ -108,12 +203,12 @@ web_variant() {
         -sMEMORY_GROWTH_GEOMETRIC_CAP=16MB -sEXPORTED_FUNCTIONS=_malloc,_free
 }
 
-# web_crosscheck NAME FLAGS...: examples/crosscheck.c, for the page, which compares its report on the
+# web_crosscheck NAME FLAGS...: examples/crosscheck, for the page, which compares its report on the
 # kernels and tiny.gguf with crosscheck.txt, this machine's.
 web_crosscheck() {
     name=crosscheck-$1
     shift
-    web_module examples/crosscheck.c $name -O2 "$@" -sINVOKE_RUN=0 -sEXIT_RUNTIME=1 \
+    web_module "$(sources crosscheck)" $name -O2 "$@" -sINVOKE_RUN=0 -sEXIT_RUNTIME=1 \
         -sEXPORTED_RUNTIME_METHODS=callMain,FS
 }
 
@@ -361,7 +456,7 @@ suites() {
     mkdir -p build
     for name; do rm -f "build/$name.result" "build/$name.log"; done
     make_reports || echo "no reports to compare with"
-    printf '%s\n' "$@" | xargs -n 1 -P "$(getconf _NPROCESSORS_ONLN || echo 2)" ./build.sh one_suite || true
+    printf '%s\n' "$@" | xargs -n 1 -P "$(processors)" ./build.sh one_suite || true
     summary "$@"
 }
 
@@ -401,7 +496,9 @@ case $command in
     run)
         example generate
         run $RUN build/generate -m examples/tiny.gguf -p "Once upon a time" -n 300 -s 1 "$@" ;;
-    examples) for f in examples/*.c; do example "$(basename "$f" .c)"; done ;;
+    examples)
+        for name in examples/*.c examples/*/; do example "$(basename "$name" .c)"; done ;;
+    t) t "$@" ;;
     test)
         [ -z "$RUN" ] || SUITES="cc cli"
         set_up $SUITES
@@ -415,7 +512,7 @@ case $command in
     one_suite) one_suite "$1" ;;
     web) web ;;
     serve) [ -e build/web/crosscheck.txt ] || web; run node tests/web/serve.mjs build/web "${1:-8080}" ;;
-    check) mkdir -p build && run sh tests/check.sh ;;
+    check) mkdir -p build && run sh tests/checks/check.sh ;;
     bench)
         if [ "${1:-}" = --web ]; then bench_web "$@"
         else example bench && run $RUN build/bench "$@"
@@ -423,5 +520,5 @@ case $command in
     fuzz | coverage) sh tests/fuzz/run.sh "$command" "$@" ;;
     deps) set_up $SUITES && [ ! -s build/set-up.txt ] ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,26s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,27s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

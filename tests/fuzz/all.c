@@ -12,6 +12,15 @@
     X(gguf) X(tokenizer) X(chat) X(sampler) X(safetensors) X(import) X(kernels) X(pipeline)
 #define FUZZ_TARGET(name) static void fuzz_##name(const uint8_t *data, size_t size)
 
+#include "../../examples/convert/files.c"
+#include "../../examples/convert/text.c"
+#include "../../examples/convert/json.c"
+#include "../../examples/convert/safetensors.c"
+#include "../../examples/convert/tokenizer.c"
+#include "../../examples/convert/gguf_write.c"
+#include "../../examples/convert/pack.c"
+#include "../../examples/convert/hf.c"
+
 #include "fuzz_gguf.c"
 #include "fuzz_tokenizer.c"
 #include "fuzz_chat.c"

@@ -1,5 +1,5 @@
 # What llvm-cov show says of bitnet.h, as a table: for each section its lines and branches, and how
-# many were reached; then the lines of >>gguf and >>tokenizer that were not.
+# many were reached; then the lines of @gguf and @tokenizer that were not.
 #
 #    12|    345|    code          a line and its count
 #   |  Branch (12:9): [True: 3, False: 0]
@@ -31,6 +31,6 @@ BEGIN { section = "interface" }
 }
 END {
     close_section()
-    if (n_missed) print "\nnot reached in >>gguf and >>tokenizer:"
+    if (n_missed) print "\nnot reached in @gguf and @tokenizer:"
     for (i = 1; i <= n_missed; i++) print missed[i]
 }

@@ -11,7 +11,7 @@
 #define BITNET_STATIC
 #define BITNET_IMPLEMENTATION
 #define BITNET_NO_THREADS
-#include "../gguf_builder.h"
+#include "../unit/gguf_builder.h"
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -154,7 +154,8 @@ static bitnet_result fuzz_load_vocab(bitnet_model *m, const uint8_t *data, size_
     bitnet_result r;
     memset(m, 0, sizeof *m);
     if (a) m->params.allocator = *a;
-    if ((r = bitnet__source_memory(data, size, &m->gguf.src, err)) ||
+    m->gguf.src = bitnet__source_memory(data, size, err);
+    if ((r = m->gguf.src.result) ||
         (r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
         (r = bitnet__load_family(m, err))) return r;
     return bitnet__load_tokenizer(m, err);

@@ -55,7 +55,7 @@ FUZZ_TARGET(chat) {
     flags = (int)fuzz_uint(&in, 1);
     n = fuzz_range(&in, 0, CHAT_MESSAGES);
     expected = (bitnet_token *)gb_malloc(cap * sizeof *expected);
-    if (flags & BITNET_ADD_BOS) expected[want++] = m.bos;
+    if (flags & BITNET_ADD_BOS) expected[want++] = m.vocab.bos;
     for (i = 0; i < n; i++) {
         const size_t len = (size_t)fuzz_range(&in, 0, 15);
         messages[i].role = chat_string(&in, len);
@@ -63,7 +63,7 @@ FUZZ_TARGET(chat) {
         if (!messages[i].role[0]) bad = 1;
         if (bad) continue;
         want += chat_line(&m, &messages[i], expected + want, cap - (size_t)want);
-        expected[want++] = m.eot;
+        expected[want++] = m.vocab.eot;
     }
     if (flags & BITNET_OPEN_REPLY)
         want += bitnet_tokenize(&m, "Assistant: ", 11, 0, expected + want, cap - (size_t)want);

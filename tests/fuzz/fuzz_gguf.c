@@ -1,6 +1,7 @@
 /* Files of any kind: the input is one. From memory, through callbacks and as a file the verdict is
    the same, in the same words; whatever opens can be walked, and written again. */
 #include "fuzz.h"
+#include "../../examples/convert/gguf_write.h"
 
 static int gguf_put(void *ud, const void *p, size_t n) {
     gb_put((gb_buf *)ud, p, n);
@@ -80,7 +81,7 @@ static int gguf_walk(const bitnet_gguf *g, const uint8_t *data, size_t size) {
 
 /* Every key and tensor written to another file, which then has the same ones. */
 static void gguf_write_again(const bitnet_gguf *g) {
-    bitnet_gguf_writer w;
+    gguf_writer w;
     bitnet_gguf *again = 0;
     bitnet_gguf_key k, k2;
     bitnet_gguf_tensor t, t2;
@@ -91,16 +92,16 @@ static void gguf_write_again(const bitnet_gguf *g) {
     w.write_fn = gguf_put;
     w.ud = &out;
     for (i = 0; bitnet_gguf_get_key(g, i, &k) == BITNET_OK; i++)
-        bitnet_gguf_add_value(&w, k.name, &k.value);
+        gguf_add_value(&w, k.name, &k.value);
     for (i = 0; bitnet_gguf_get_tensor(g, i, &t) == BITNET_OK; i++)
-        if (bitnet_gguf_add_tensor(&w, t.name, t.type, t.n_dims, t.dims)) break;
-    bitnet_gguf_write_header(&w);
-    i = bitnet_gguf_writer_total(&w);
+        if (gguf_add_tensor(&w, t.name, t.type, t.n_dims, t.dims)) break;
+    gguf_write_header(&w);
+    i = gguf_writer_total(&w);
     if (w.err.code == BITNET_OK && i < 1 << 20) {      /* padding to a large alignment is long */
         for (i = 0; bitnet_gguf_get_tensor(g, i, &t) == BITNET_OK; i++)
-            bitnet_gguf_write_data(&w, t.data, (size_t)t.size);
-        i = bitnet_gguf_writer_total(&w);
-        FUZZ_CHECK_MSG(bitnet_gguf_write_end(&w) == BITNET_OK, "%s", w.err.text);
+            gguf_write_data(&w, t.data, (size_t)t.size);
+        i = gguf_writer_total(&w);
+        FUZZ_CHECK_MSG(gguf_write_end(&w) == BITNET_OK, "%s", w.err.text);
         FUZZ_CHECK(out.n == i);
         FUZZ_CHECK_MSG(!bitnet_gguf_open_memory(out.p, out.n, 0, &again, &err), "%s", err.text);
         for (i = 0; bitnet_gguf_get_key(g, i, &k) == BITNET_OK; i++) {
@@ -117,7 +118,7 @@ static void gguf_write_again(const bitnet_gguf *g) {
         FUZZ_CHECK(bitnet_gguf_get_tensor(again, i, &t2) == BITNET_ERR_ARG);
     } else {
         FUZZ_CHECK_MSG(w.err.code == BITNET_OK, "%s", w.err.text);
-        bitnet_gguf_writer_free(&w);
+        gguf_writer_free(&w);
     }
     bitnet_gguf_close(again);
     free(out.p);

@@ -53,11 +53,11 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
         case KERNELS_F32: k->dotrows_f32(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
         case KERNELS_F16: k->dotrows_f16(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
         case KERNELS_BF16: k->dotrows_bf16(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
-        case KERNELS_KEYS: k->keys_f16(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
+        case KERNELS_KEYS: k->scores_f16(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
         case KERNELS_MIX_F32:
         case KERNELS_MIX_F16:
             memcpy(r->y, a->x, (size_t)a->n * (size_t)a->cols * sizeof *r->y);
-            (a->entry == KERNELS_MIX_F32 ? k->mixrows_f32 : k->mixrows_f16)(
+            (a->entry == KERNELS_MIX_F32 ? k->sumrows_f32 : k->sumrows_f16)(
                 a->w, (size_t)a->n, a->x, (size_t)a->rows, a->n, a->rows, a->cols, r->y);
             break;
         case KERNELS_SOFTMAX:
@@ -109,7 +109,7 @@ static void kernels_prepare(kernels_call *a, size_t x_size) {
     const int n = a->n * a->cols;
     int i, c;
     for (i = 0; i < (int)x_size && (a->entry == KERNELS_KEYS || a->entry == KERNELS_MIX_F16); i++) {
-        a->x[i] = bitnet__shorten(a->x[i]);
+        a->x[i] = bitnet__to_f13(a->x[i]);
         if (a->x[i] != a->x[i]) a->x[i] = 0;
     }
     for (i = 0; i < n && a->entry == KERNELS_U8; i++) a->q[i] = (int8_t)(a->q[i] / 2);

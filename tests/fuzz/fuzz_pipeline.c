@@ -2,6 +2,7 @@
    lists changes of places that the file's own directory names: whatever loads has to run, the same
    in two kernel tables, within its memory and without a leak. */
 #include "fuzz.h"
+#include "../../examples/convert/pack.h"
 
 enum { PIPELINE_MODELS = 12 };
 
@@ -32,8 +33,8 @@ static uint8_t *pipeline_encode(gb_linear *l, uint32_t *type, size_t *size) {
     p = (uint8_t *)gb_malloc(*size);
     memset(p, 0, *size);
     l->scale = 0.125f;                 /* an F16, too */
-    FUZZ_CHECK(!bitnet_ternary_pack(&t, l->w, 0, t.rows, p, 0));
-    FUZZ_CHECK(!bitnet_ternary_set_scale(&t, l->scale, p, 0));
+    FUZZ_CHECK(!pack_ternary(&t, l->w, 0, t.rows, p, 0));
+    FUZZ_CHECK(!pack_scale(&t, l->scale, p, 0));
     return p;
 }
 
@@ -44,7 +45,7 @@ static pipeline_model *pipeline_get(int i) {
         const char *arch;
         int dim, heads, kv_heads, layers, untied, pre;
         uint32_t embed, head, type;
-        bitnet_i2s_layout packing;
+        bitnet_i2s_packing packing;
         bitnet_tile tile;
     } kinds[PIPELINE_MODELS] = {
         {0, 64, 2, 1, 1, 0, 0, 1, 0, 0, BITNET_I2S_128, {0, 0, 0}},
@@ -228,7 +229,7 @@ FUZZ_TARGET(pipeline) {
         bitnet_model_params p;
         memset(&p, 0, sizeof p);
         p.allocator = gb_counting(&count[i]);
-        p.i2s_layout = m->g.packing;
+        p.i2s_packing = m->g.packing;
         p.tile = m->tile;
         p.kernels = i && fuzz_kernel_table(other) ? bitnet_kernels_get(other)
                                                   : bitnet_kernels_find("scalar");
@@ -253,7 +254,7 @@ FUZZ_TARGET(pipeline) {
         bitnet_model_params p;
         memset(&p, 0, sizeof p);
         p.allocator = gb_counting(&count[0]);
-        p.i2s_layout = m->g.packing;
+        p.i2s_packing = m->g.packing;
         p.tile = m->tile;
         p.kernels = bitnet_kernels_find("scalar");
         count[0].fail_at = fail;

@@ -4,13 +4,8 @@
    with FF FD: its length is put in front, and the two bytes that follow are how many bytes of data
    are made from the rest. Without it the bytes are the file as it is. */
 #include "fuzz.h"
-#include "../../examples/convert_json.h"
-#include "../../examples/convert_files.h"
-#include "../../examples/convert_safetensors.h"
-#include "../../examples/convert_tokenizer.h"
-#include "../../examples/convert_hf.h"
-#include "../../examples/convert_hf_weights.h"
-#include "../json_sound.h"
+#include "../../examples/convert/hf.h"
+#include "../unit/json_sound.h"
 
 static const char *const folder_files[] = {
     "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
@@ -89,17 +84,12 @@ static int folder_write(void *ud, const void *p, size_t n) {
     return 0;
 }
 
-static void folder_quantize(uint32_t type, const float *x, uint64_t n, uint8_t *out) {
-    bitnet_error err = {BITNET_OK, ""};
-    fuzz_check_error(bitnet_floats_pack(type, x, (int32_t)n, out, &err), &err);
-}
-
 static void folder_open(int head) {
     static const uint32_t heads[] = {BITNET_TENSOR_F16, BITNET_TENSOR_F32, BITNET_TENSOR_BF16,
                                      BITNET_TENSOR_Q8_0};
     bitnet_error err = {BITNET_OK, ""};
     bitnet_result r;
-    bitnet_gguf_writer w;
+    gguf_writer w;
     hf_options o;
     hf_model h;
     char dir[256];
@@ -107,7 +97,6 @@ static void folder_open(int head) {
     *strrchr(dir, '/') = 0;
     memset(&o, 0, sizeof o);
     o.head_type = heads[head % 4];
-    o.quantize_fn = folder_quantize;
     o.pre = head & 8 ? "falcon3" : 0;
     r = hf_open(&h, dir, &o, &err);
     fuzz_check_error(r, &err);
@@ -116,7 +105,7 @@ static void folder_open(int head) {
         w.write_fn = folder_write;
         r = hf_write(&h, &w, &err);
         fuzz_check_error(r, &err);
-        bitnet_gguf_writer_free(&w);
+        gguf_writer_free(&w);
     }
     hf_close(&h);
 }

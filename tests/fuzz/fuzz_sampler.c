@@ -33,7 +33,7 @@ static void sampler_start(void) {
     p.n_logits = SAMPLER_LOOKUP + 1;
     p.n_batch = 8;
     p.n_threads = 1;
-    for (i = 0; i < 2; i++, p.full_head = 1)
+    for (i = 0; i < 2; i++, p.no_head_copy = 1)
         FUZZ_CHECK(!bitnet_ctx_create(m, &p, &sampler_contexts[i], 0));
 }
 
@@ -76,7 +76,7 @@ static void sampler_draws(const bitnet_sampler *s) {
             t[2] = bitnet_sample(sampler_contexts[i], &again);
             FUZZ_CHECK_MSG(t[i] >= 0 && t[i] < n_vocab, "%d", (int)t[i]);
             FUZZ_CHECK(t[2] == t[i] && again.rng == own[i].rng);
-            k = bitnet_ctx_exact_rows(sampler_contexts[i]);
+            k = bitnet_ctx_exact_logits(sampler_contexts[i]);
             FUZZ_CHECK(k > 0 && k <= n_vocab);
         }
         FUZZ_CHECK_MSG(t[0] == t[1], "screened %d, full %d", (int)t[0], (int)t[1]);

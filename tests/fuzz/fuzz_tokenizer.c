@@ -88,8 +88,8 @@ static void tokenizer_push(const bitnet_model *m, const bitnet_token *tokens, in
     size_t length, at = 0;
     int i, got;
     memset(&d, 0, sizeof d);
-    length = bitnet__detok_push(&d, (const uint8_t *)raw, n_raw, whole, sizeof whole);
-    length += bitnet__detok_flush(&d, whole + length, sizeof whole - length);
+    length = bitnet__detok_push(&d, (const uint8_t *)raw, n_raw, whole);
+    length += bitnet__detok_flush(&d, whole + length);
     memset(&d, 0, sizeof d);
     for (i = 0; i <= n; i++) {
         const bitnet_token t = i < n ? tokens[i] : -1;
@@ -117,13 +117,13 @@ static void tokenizer_text(const bitnet_model *m, const char *text, size_t n, in
     static bitnet_token tokens[2 * TOKENIZER_MAX + 2], expected[TOKENIZER_MAX + 2];
     static char back[20 * TOKENIZER_MAX];
     const int special = (flags & BITNET_PARSE_SPECIAL) != 0, spm = m->vocab.ranks != 0;
-    const int bos = (flags & BITNET_ADD_BOS) && m->bos >= 0;
+    const int bos = (flags & BITNET_ADD_BOS) && m->vocab.bos >= 0;
     int count = bitnet_tokenize(m, text, n, flags, 0, 0), i, length;
     /* SentencePiece gives a space to each stretch between special tokens */
     FUZZ_CHECK_MSG(count >= 0 && count <= (spm && special ? 2 : 1) * (int)n + 2, "%d", count);
     FUZZ_CHECK(bitnet_tokenize(m, text, n, flags, tokens, (size_t)count) == count);
     tokenizer_cuts(m, text, n, flags, tokens, count);
-    if (bos) FUZZ_CHECK(tokens[0] == m->bos);
+    if (bos) FUZZ_CHECK(tokens[0] == m->vocab.bos);
     for (i = bos; i < count; i++) {
         FUZZ_CHECK(tokens[i] >= 0 && (uint32_t)tokens[i] < m->vocab.n_tokens);
         FUZZ_CHECK(special || m->vocab.types[tokens[i]] == BITNET__TOKEN_NORMAL ||

@@ -471,7 +471,7 @@ const tests = {
         await visit(async page => {
             await ready(page);
             await chooseFile(page, path);
-            expect(await errorTitle(page), 'This is not a GGUF file that can be read', 'message');
+            expect(await errorTitle(page), 'This is not a readable GGUF file', 'message');
             check(/ERR_FORMAT/.test(await text(page, 'error-code')), 'no ERR_FORMAT');
             await stillWrites(page);
             await chooseFile(page, cut);
@@ -498,7 +498,7 @@ const tests = {
             await openUrl(page, `${plain.url}tiny.gguf`);
             expect(
                 await errorTitle(page),
-                'The address cannot be reached from this page',
+                'The URL cannot be reached from this page',
                 'message'
             );
             check(/CORS/.test(await text(page, 'error-text')), 'CORS is not named');
@@ -639,7 +639,7 @@ const tests = {
                 expect(await text(page, 'f-threads'), '1', 'threads');
                 check(await visible(page, 'notice'), 'no notice');
                 check(
-                    /One thread.*COOP\/COEP/.test(await text(page, 'notice-text')),
+                    /One thread.*COOP and COEP/.test(await text(page, 'notice-text')),
                     'the notice does not say why'
                 );
                 await stillWrites(page);
@@ -707,7 +707,7 @@ const tests = {
         });
     },
 
-    // Kernels, and a model's layers, logits and tokens: as examples/crosscheck.c has them natively.
+    // Kernels, and a model's layers, logits and tokens: as examples/crosscheck has them natively.
     async crosscheck_passes() {
         await visit(async page => {
             await ready(page);
@@ -1057,7 +1057,7 @@ const tests = {
                 await stillWrites(page);
             };
             await drop(page, 'large.gguf', 5);
-            await refused('out of memory: no 86 MB more');
+            await refused('out of memory: 86 MB more');
             await drop(page, 'padded.gguf', 1, 12e6);
             await refused('no memory for a context of 512 positions');
         });
@@ -1080,7 +1080,7 @@ const tests = {
             await ready(page);
             const url = `${isolated.url}summed.gguf#sha256=${sum}`;
             await openUrl(page, url);
-            expect(await errorTitle(page), 'The file is not what it should be', 'message');
+            expect(await errorTitle(page), 'The file has the wrong checksum', 'message');
             check((await text(page, 'error-code')).includes(`not ${sum}`), 'no checksum');
             check(await visible(page, 'cache-none'), 'it is kept');
             await stillWrites(page);
@@ -1092,7 +1092,7 @@ const tests = {
             expect(await text(page, 'model-name'), 'summed.gguf', 'model after a reload');
             expect(sent.join(), 'all,all', 'requests');
             await openUrl(page, url.replace(/.{64}$/, '0'.repeat(64)));
-            expect(await errorTitle(page), 'The file is not what it should be', 'message');
+            expect(await errorTitle(page), 'The file has the wrong checksum', 'message');
         });
     },
 

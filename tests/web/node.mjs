@@ -581,11 +581,11 @@ test('out of memory', async () => {
                 context
             });
         fs.truncateSync(zeros, 200e6);
-        await says('ERR_MEMORY', /no 200 MB more than the 17 MB/, zeros, options);
+        await says('ERR_MEMORY', /200 MB more are needed beside the 17 MB/, zeros, options);
         fs.truncateSync(zeros, 5e9);
         await says('ERR_LIMIT', /5000000000 bytes/, zeros, options);
         await says('ERR_LIMIT', /5000000000 bytes/, at('huge.gguf'), options);
-        await says('ERR_MEMORY', /no 17 MB more than the \d\d MB/, at('endless.gguf'), options);
+        await says('ERR_MEMORY', /17 MB more are needed beside the \d\d MB/, at('endless.gguf'), options);
         const model = await lib.BitNet.load(TINY, { ...options, context: 64 });
         const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
         equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'a smaller one');

@@ -1,0 +1,121 @@
+#!/bin/sh
+# Static analysis of the library and the examples: gcc -fanalyzer, clang-tidy (clang-tidy.yml says
+# what is left out, and why), cppcheck, and spills in the kernels' inner loops (inner_loops.py). Any
+# finding fails, but those that are named here or beside the code.
+# Ends with "N passed, N failed, N skipped". Run from the repository's root; writes to build/analysis.
+set -u
+export LC_ALL=C                       # no other quotes in messages
+dir=build/analysis
+rm -rf $dir
+mkdir -p $dir
+passed=0 failed=0 skipped=0
+
+# finds_nothing NAME: it is in $dir/out, one line each.
+finds_nothing() {
+    if [ -s $dir/out ]; then
+        failed=$((failed + 1))
+        echo "FAIL $1"
+        head -n 20 $dir/out
+    else passed=$((passed + 1))
+    fi
+}
+have() {
+    command -v "$1" >/dev/null 2>&1 && return
+    skipped=$((skipped + 1))
+    echo "skip $1: it is not installed"
+    return 1
+}
+
+# The examples as users of the library, which is analysed once.
+users=$(ls examples/*.c examples/*/*.c)
+user="-std=c99 -D_DEFAULT_SOURCE -DBITNET__IMPLEMENTED"
+echo '#define BITNET_IMPLEMENTATION
+#include "bitnet.h"' >$dir/impl.c
+
+# ---- gcc ----
+
+# Findings of gcc 12 (function, text) that are not faults:
+#   floats_unpack  info is that of a type that the switch has just named
+#   fopen          fail ends the program, which closes its files
+gcc_knows='bitnet_floats_unpack.*dereference of NULL .info
+leak of .*fopen(path'
+echo "$gcc_knows" >$dir/known
+
+# gcc_finds FLAGS...: one line for each finding: function, warning.
+gcc_finds() {
+    gcc -fanalyzer -fdiagnostics-plain-output -O1 -I. "$@" -o $dir/o.o 2>&1 | awk '
+        / In function / { sub(/.* In function ./, ""); sub(/.:$/, ""); where = $0 }
+        / (warning|error): / { print where ": " $0 }' | grep -av -f $dir/known >$dir/out
+}
+if have gcc; then
+    case $(gcc -dumpversion) in
+        [0-9]|1[01])
+            skipped=$((skipped + 1))
+            echo "skip gcc -fanalyzer: it needs gcc 12" ;;
+        *)
+            gcc_finds -std=c99 -c $dir/impl.c
+            finds_nothing "gcc -fanalyzer bitnet.h"
+            for file in $users; do
+                gcc_finds $user -c $file
+                finds_nothing "gcc -fanalyzer $file"
+            done ;;
+    esac
+fi
+
+# ---- inner loops ----
+
+# loops COMPILER: what inner_loops.py finds in the kernels' assembly of it.
+loops() {
+    have "${1%% *}" || return
+    python3 tests/checks/inner_loops.py check "$1" >$dir/out 2>&1 || echo "loops.py failed" >>$dir/out
+    finds_nothing "inner loops, $1"
+}
+if have python3; then
+    have llvm-mca-19 || echo "     (inner loops are checked for spills, not for cycles)"
+    if [ "$(uname -m)" = x86_64 ]; then
+        loops gcc
+        loops clang
+    fi
+    loops aarch64-linux-gnu-gcc
+    ! clang --print-targets 2>/dev/null | grep -q aarch64 ||
+        [ ! -e /usr/aarch64-linux-gnu/include/stdio.h ] ||
+        loops "clang --target=aarch64-linux-gnu"
+fi
+
+# ---- clang-tidy ----
+
+tidy_finds() {
+    clang-tidy --quiet --config-file=tests/checks/clang-tidy.yml "$@" 2>/dev/null |
+        grep -aE ' (warning|error): ' >$dir/out
+}
+if have clang-tidy; then
+    # Without clang's analyzer, which takes a minute for the library: gcc's goes through that.
+    tidy_finds '--checks=-clang-analyzer-*' bitnet.h -- -x c -std=c99 -DBITNET_IMPLEMENTATION
+    finds_nothing "clang-tidy bitnet.h"
+    for file in $users; do
+        tidy_finds $file -- $user
+        finds_nothing "clang-tidy $file"
+    done
+fi
+
+# ---- cppcheck ----
+
+# uninitvar: in crosscheck/kernels.c it does not see that a kernel writes its results.
+cpp_finds() {
+    cppcheck --quiet --enable=warning,portability --std=c99 --language=c --inline-suppr \
+        --suppress=uninitvar:examples/crosscheck/kernels.c \
+        --template='{file}:{line}: {message} [{id}]' "$@" 2>&1 | grep -a ': ' >$dir/out
+}
+if have cppcheck; then
+    for cpu in __x86_64__ __aarch64__; do
+        cpp_finds -D__linux__ -D__unix__ -D$cpu -D__GNUC__=12 -DBITNET_IMPLEMENTATION bitnet.h
+        finds_nothing "cppcheck bitnet.h, $cpu"
+    done
+    cpp_finds -D_WIN32 -D_MSC_VER=1940 -D_M_X64 -DBITNET_IMPLEMENTATION bitnet.h
+    finds_nothing "cppcheck bitnet.h, MSVC"
+    cpp_finds -D__linux__ -D__unix__ -D__GNUC__=12 -DBITNET__IMPLEMENTED $users
+    finds_nothing "cppcheck examples"
+fi
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]

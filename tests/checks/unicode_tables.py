@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Write the character-class tables of bitnet.h from the Unicode Character Database, version 15.0.
+
+    tests/checks/unicode_tables.py                    print the generated block
+    tests/checks/unicode_tables.py --write bitnet.h   put it between the two marker lines of bitnet.h
+    tests/checks/unicode_tables.py --check bitnet.h   exit 1 if the block in bitnet.h is any other text
+    tests/checks/unicode_tables.py --digest           print the numbers that tests/unit/test_tokenizer.c knows
+
+The data (UnicodeData.txt, PropList.txt, CaseFolding.txt) is read from /usr/share/unicode, where the
+Debian package `unicode-data` puts it; `--data DIR` reads it from elsewhere. Data of any other
+version, or none, ends with exit status 2, so that a check that could not run is never taken for
+one that passed. Python standard library only.
+
+Classes: 1 letter = general category L*, 2 number = N*, 3 space = White_Space, 0 all the rest.
+The tables: all code points in order as runs of one class, each run one 16-bit number
+`length << 2 | class` (runs longer than 16383 are cut), plus the first code point of every 16th run
+so that a look-up is a short binary search and a short walk. CR and LF are class 3 there; the
+128-entry ASCII table, which comes first in every look-up, gives them class 4 of their own.
+Punctuation (general category P*) beyond ASCII, which only one pre-tokenizer asks for, is a table of
+its own: one number `first << 6 | length` for each run.
+"""
+
+import argparse
+import os
+import sys
+
+VERSION = "15.0.0"
+BEGIN = "/* begin of tables written by tests/checks/unicode_tables.py from Unicode %s */" % VERSION
+END = "/* end of tables written by tests/checks/unicode_tables.py */"
+OTHER, LETTER, NUMBER, SPACE, NEWLINE = range(5)
+MAX_RUN = (1 << 14) - 1
+STRIDE = 16             # runs per index entry
+WIDTH = 96
+
+
+def die(status, text):
+    sys.stderr.write("unicode_tables.py: %s\n" % text)
+    sys.exit(status)
+
+
+def read_lines(folder, name):
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8") as f:
+            return f.read().split("\n")
+    except OSError as e:
+        die(2, "cannot read the Unicode data: %s" % e)
+
+
+def categories(folder):
+    """All ranges of assigned code points: (first, last, general category)."""
+    first = 0
+    for line in read_lines(folder, "UnicodeData.txt"):
+        if not line:
+            continue
+        fields = line.split(";")
+        cp, name, category = int(fields[0], 16), fields[1], fields[2]
+        if name.endswith(", First>"):       # a range is two lines: ", First>" and ", Last>"
+            first = cp
+            continue
+        if not name.endswith(", Last>"):
+            first = cp
+        yield first, cp, category
+
+
+def load_classes(folder):
+    """One class per code point, as a bytearray of 0x110000."""
+    props = read_lines(folder, "PropList.txt")
+    if props[0].strip() != "# PropList-%s.txt" % VERSION:
+        die(2, "%s holds %r, wanted version %s" % (folder, props[0], VERSION))
+    classes = bytearray(0x110000)
+    for first, last, category in categories(folder):
+        value = {"L": LETTER, "N": NUMBER}.get(category[0], OTHER)
+        for c in range(first, last + 1):
+            classes[c] = value
+    for line in props:
+        fields = line.split("#")[0].split(";")
+        if len(fields) == 2 and fields[1].strip() == "White_Space":
+            ends = fields[0].strip().split("..")
+            for c in range(int(ends[0], 16), int(ends[-1], 16) + 1):
+                if classes[c] != OTHER:
+                    die(1, "U+%04X is both a space and a letter or number" % c)
+                classes[c] = SPACE
+    return classes
+
+
+def load_punctuation(folder):
+    """1 for each code point beyond ASCII of general category P*, as a bytearray of 0x110000."""
+    flags = bytearray(0x110000)
+    for first, last, category in categories(folder):
+        if category[0] == "P" and first > 0x7F:
+            for c in range(first, last + 1):
+                flags[c] = 1
+    return flags
+
+
+def check_folding(folder):
+    """bitnet__contraction() knows one character beyond ASCII that folds to a letter it looks for."""
+    found = set()
+    for line in read_lines(folder, "CaseFolding.txt"):
+        fields = [f.strip() for f in line.split("#")[0].split(";")]
+        if len(fields) >= 3 and fields[1] in ("C", "S") and len(fields[2]) == 4:
+            if chr(int(fields[2], 16)) in "strevmld" and int(fields[0], 16) > 0x7F:
+                found.add((int(fields[0], 16), chr(int(fields[2], 16))))
+    if found != {(0x17F, "s")}:
+        die(1, "case folding reaches the contractions from %s" % sorted(found))
+
+
+def make_runs(classes):
+    """(runs as numbers, first code points of every STRIDE-th run, end of the last run)."""
+    runs, index = [], []
+    end = max(c for c in range(0x110000) if classes[c] != OTHER) + 1
+    start = 0
+    while start < end:
+        stop = start + 1
+        while stop < end and classes[stop] == classes[start] and stop - start < MAX_RUN:
+            stop += 1
+        if len(runs) % STRIDE == 0:
+            index.append(start)
+        runs.append((stop - start) << 2 | classes[start])
+        start = stop
+    return runs, index, end
+
+
+def rows(numbers, form, per_row=0):
+    """The numbers as initialiser lines, filled to WIDTH or per_row to a line."""
+    lines, line = [], []
+    for text in [form % n for n in numbers]:
+        full = len("    " + ",".join(line + [text])) + 1 > WIDTH
+        if full or (per_row and len(line) == per_row):
+            lines.append("    " + ",".join(line) + ",")
+            line = []
+        line.append(text)
+    return lines + ["    " + ",".join(line)]
+
+
+def make_punctuation(flags):
+    """Runs of punctuation as numbers `first << 6 | length`, in order."""
+    runs, start = [], 0
+    for c in range(0x110000):
+        if flags[c]:
+            if c == 0 or not flags[c - 1]:
+                start = c
+            if c == 0x10FFFF or not flags[c + 1]:
+                if c + 1 - start > 63:
+                    die(1, "the run of punctuation from U+%04X is too long" % start)
+                runs.append(start << 6 | (c + 1 - start))
+    return runs
+
+
+def make_block(classes, flags):
+    runs, index, end = make_runs(classes)
+    ascii_classes = [NEWLINE if c in (10, 13) else classes[c] for c in range(128)]
+    punctuation = make_punctuation(flags)
+    bytes_used = 128 + 2 * len(runs) + 4 * len(index)
+    out = [BEGIN]
+    out += ["/* %d bytes: %d runs; from U+%04X on there is neither letter, number nor space. */"
+            % (bytes_used, len(runs), end)]
+    out += ["enum { BITNET__CLASS_RUNS = %d, BITNET__CLASS_INDEX = %d, BITNET__CLASS_STRIDE = %d };"
+            % (len(runs), len(index), STRIDE)]
+    out += ["static const uint8_t bitnet__ascii_class[128] = {"]
+    out += rows(ascii_classes, "%d", 32) + ["};"]
+    out += ["static const uint16_t bitnet__class_runs[BITNET__CLASS_RUNS] = {"]
+    out += rows(runs, "%d") + ["};"]
+    out += ["static const uint32_t bitnet__class_index[BITNET__CLASS_INDEX] = {"]
+    out += rows(index, "0x%X") + ["};"]
+    out += ["/* %d bytes: runs of punctuation beyond ASCII, `first << 6 | length`. */"
+            % (4 * len(punctuation))]
+    out += ["enum { BITNET__PUNCTUATION_RUNS = %d };" % len(punctuation)]
+    out += ["static const uint32_t bitnet__punctuation[BITNET__PUNCTUATION_RUNS] = {"]
+    out += rows(punctuation, "0x%X") + ["};"]
+    out += [END]
+    return "\n".join(out) + "\n"
+
+
+def split_header(path):
+    """Text before the block, the block, text after it."""
+    try:
+        with open(path, encoding="utf-8", newline="") as f:
+            text = f.read()
+    except OSError as e:
+        die(2, str(e))
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        die(1, "%s has no block between '%s' and '%s'" % (path, BEGIN, END))
+    start, stop = text.index(BEGIN), text.index(END) + len(END) + 1
+    return text[:start], text[start:stop], text[stop:]
+
+
+def fnv1a64(data):
+    h = 0xCBF29CE484222325
+    for c in data:
+        h = ((h ^ c) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return h
+
+
+def digest(classes, flags):
+    """FNV-1a over one byte per code point, and how many code points each class has."""
+    return "fnv1a64 0x%016x letters %d numbers %d spaces %d\nfnv1a64 0x%016x punctuation %d" % (
+        fnv1a64(classes), classes.count(LETTER), classes.count(NUMBER), classes.count(SPACE),
+        fnv1a64(flags), flags.count(1))
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--data", default="/usr/share/unicode", help="folder of UnicodeData.txt")
+    what = p.add_mutually_exclusive_group()
+    what.add_argument("--write", metavar="HEADER", help="replace the block in this file")
+    what.add_argument("--check", metavar="HEADER", help="fail if the block in this file differs")
+    what.add_argument("--digest", action="store_true", help="print a checksum of the classes")
+    args = p.parse_args()
+    classes = load_classes(args.data)
+    check_folding(args.data)
+    flags = load_punctuation(args.data)
+    block = make_block(classes, flags)
+    if args.digest:
+        print(digest(classes, flags))
+    elif args.check:
+        if split_header(args.check)[1] != block:
+            die(1, "the tables in %s are not those of Unicode %s; run --write" % (args.check, VERSION))
+        print("unicode_tables.py: %s agrees with Unicode %s" % (args.check, VERSION))
+    elif args.write:
+        before, _, after = split_header(args.write)
+        with open(args.write, "w", encoding="utf-8", newline="") as f:
+            f.write(before + block + after)
+    else:
+        sys.stdout.write(block)
+
+
+if __name__ == "__main__":
+    main()

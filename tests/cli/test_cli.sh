@@ -1,0 +1,415 @@
+#!/bin/sh
+# Tests of the commands examples/generate.c and examples/bench, from the outside.
+#     test_cli.sh PATH_TO_GENERATE PATH_TO_MODEL [PATH_TO_BENCH]
+# Prints a line for each case (ok, FAIL, skip) and at the end `cli: N passed, N failed, N skipped`; exit code 1 if a
+# case failed. RUN in the environment is put in front of the program (an emulator).
+[ $# -eq 2 ] || [ $# -eq 3 ] || { echo "usage: $0 PATH_TO_GENERATE PATH_TO_MODEL [PATH_TO_BENCH]" >&2; exit 2; }
+case $1 in */*) program=$1 ;; *) program=./$1 ;; esac
+model=$2 bench=${3:-}
+[ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
+[ -f "$model" ] || { echo "$0: there is no model '$model'" >&2; exit 2; }
+. "$(dirname "$0")/../cases.sh"
+text() { run -m "$model" -n 24 -s 7 "$@"; }     # a seeded run
+say() { text -p "Once upon a time" "$@"; }
+
+# fails NAME CODE WORD ARGS...: that exit code, nothing on stdout, one line on stderr that holds the word
+fails() {
+    name=$1 code=$2 word=$3
+    shift 3
+    run "$@"
+    if [ $rc -ne "$code" ]; then bad "$name" "exit code $rc, not $code; stderr: $(head -n 2 "$tmp/err")"
+    elif [ -s "$tmp/out" ]; then bad "$name" "there is text on stdout: $(head -c 60 "$tmp/out")"
+    elif [ "$(wc -l < "$tmp/err")" -ne 1 ]; then bad "$name" "stderr has $(wc -l < "$tmp/err") lines, not 1"
+    elif ! grep -q -e "$word" "$tmp/err"; then bad "$name" "'$word' is not in: $(cat "$tmp/err")"
+    else ok "$name"; fi
+}
+
+# same NAME ARGS...: exit code 0 and the text in $tmp/want
+same() {
+    name=$1
+    shift
+    say "$@"
+    if [ $rc -ne 0 ]; then bad "$name" "exit code $rc: $(head -n 2 "$tmp/err")"
+    elif ! cmp -s "$tmp/out" "$tmp/want"; then bad "$name" "another text: $(head -c 80 "$tmp/out")"
+    else ok "$name"; fi
+}
+
+# ---- wrong usage: 2
+fails no-arguments 2 "-m FILE"
+fails bad-flag 2 "--bogus" --bogus
+fails stray-word 2 "stray" -m "$model" stray
+fails missing-value 2 "-n needs a value" -m "$model" -p x -n
+fails missing-prompt 2 "no prompt" -m "$model"
+fails missing-prompt-no-chat 2 "no prompt" -m "$model" -no-cnv
+fails value-of-a-flag 2 "--ignore-eos takes no value" -m "$model" -p x --ignore-eos=1
+fails unknown-with-value 2 "'--bogus=1'" -m "$model" -p x --bogus=1
+fails bad-switch 2 "'purple' is not on, off or auto" -m "$model" -p x --color=purple
+fails no-grammar 2 "--grammar is not possible" -m "$model" -p x --grammar "root ::= x"
+fails no-schema 2 "-j is not possible" -m "$model" -p x -j "{}"
+fails bad-number 2 "'12x'" -m "$model" -p x -n 12x
+fails bad-number-empty 2 "-n" -m "$model" -p x -n ""
+fails bad-number-zero 2 "-n" -m "$model" -p x -n 0
+fails bad-number-huge 2 "99999999999999999999" -m "$model" -p x -n 99999999999999999999
+fails bad-number-fraction 2 "'1.5'" -m "$model" -p x -t 1.5
+fails bad-number-negative 2 "-c: '-1'" -m "$model" -p x -c -1
+fails bad-number-below 2 "--predict: '-3'" -m "$model" -p x --predict=-3
+fails bad-number-threads 2 "-t: '-2'" -m "$model" -p x -t -2
+fails bad-number-batch 2 "--batch-size: '0'" -m "$model" -p x --batch-size 0
+fails bad-number-keep 2 "--keep: '-2'" -m "$model" -p x --keep -2
+fails bad-number-last-n 2 "--repeat-last-n: '-2'" -m "$model" -p x --repeat-last-n -2
+fails bad-number-seed 2 "'4294967296'" -m "$model" -p x -s 4294967296
+fails bad-number-hex 2 "'0x10'" -m "$model" -p x -n 0x10
+fails bad-real 2 "'nan'" -m "$model" -p x --temp nan
+fails bad-real-infinite 2 "'inf'" -m "$model" -p x --temp=inf
+fails bad-real-negative 2 "'-0.5'" -m "$model" -p x --temp -0.5
+fails bad-real-huge 2 "'1e999'" -m "$model" -p x --repeat-penalty 1e999
+fails bad-real-empty 2 "--temp: ''" -m "$model" -p x --temp=
+fails bad-real-range 2 "'1.01'" -m "$model" -p x --top-p 1.01
+fails empty-prompt 2 "empty" -m "$model" -p ""
+fails empty-stop 2 "empty" -m "$model" -p x --stop ""
+fails bad-lookup 2 "from 0 to 64" -m "$model" -p x --lookup 65
+fails bad-lookup-negative 2 "'-1'" -m "$model" -p x --lookup -1
+fails two-prompts 2 "file" -m "$model" -p x --file "$model"
+fails system-without-chat 2 "-no-cnv" -m "$model" -p x --system y -no-cnv
+fails two-systems 2 "-sysf" -m "$model" -p x -sys y -sysf z
+fails zero-escape 2 "-p: .x00" -m "$model" -p 'a\x00b'
+fails unknown-kernel 2 "known are:.* scalar" -m "$model" -p x --kernel bogus
+fails unknown-packing 2 "'32' is not 128, 64 or 4row" -m "$model" -p x --i2s-packing 32
+fails bad-tile 2 "'64,96' is not BM,BK,bm" -m "$model" -p x --tile 64,96
+fails bad-tile-end 2 "'64,96,32x' is not" -m "$model" -p x --tile 64,96,32x
+
+# ---- failures: 1
+echo "This is no model, but a text that is long enough to hold a header." > "$tmp/text"
+head -c 70000 "$model" > "$tmp/cut.gguf"
+: > "$tmp/empty"
+fails model-missing 1 "$tmp/nowhere.gguf.*cannot open" -m "$tmp/nowhere.gguf" -p x
+fails hostile-name 1 "a?.31mb?c" -m "$(printf 'a\033[31mb\342\200\256c')" -p x
+check hostile-name-clean "the name's escape characters are in the message" \
+    sh -c "! LC_ALL=C grep -q '$(printf '\033')' '$tmp/err'"
+fails model-not-gguf 1 "not a GGUF" -m "$tmp/text" -p x
+fails model-empty 1 "$tmp/empty" -m "$tmp/empty" -p x
+fails model-directory 1 "$tmp" -m "$tmp" -p x
+fails model-truncated 1 "$tmp/cut.gguf" -m "$tmp/cut.gguf" -p x
+fails tile-negative 1 "tile -64,96,32" -m "$model" -p x --tile -64,96,32
+tl2=$BITNET_TEST_DATA/models/a-tl2.gguf plain=$BITNET_TEST_DATA/models/a.gguf
+if [ -f "$tl2" ]; then
+    fails tile-missing 1 "TL2 of 256 rows of 256.* tile" -m "$tl2" -p x
+    fails tile-wrong 1 "tile 128,384,32" -m "$tl2" -p x --tile 128,384,32
+    run -m "$plain" -p x -n 8 -s 7 && cp "$tmp/out" "$tmp/plain"
+    run -m "$tl2" -p x -n 8 -s 7 --tile 128,96,32
+    check tile "exit code $rc, or another text" cmp -s "$tmp/out" "$tmp/plain"
+else
+    skip tile "models/a-tl2.gguf is not in BITNET_TEST_DATA"
+fi
+fails prompt-too-long 1 "do not fit" -m "$model" -c 8 -p "One two three four five six seven eight nine ten."
+fails file-missing 1 "$tmp/nowhere" -m "$model" --file "$tmp/nowhere"
+fails file-directory 1 "$tmp" -m "$model" --file "$tmp"
+fails file-empty 1 "empty" -m "$model" --file "$tmp/empty"
+printf 'a\000b' > "$tmp/zero"
+fails file-zero-byte 1 "zero" -m "$model" --file "$tmp/zero"
+
+# ---- lists
+run --help
+check help "no help, or exit code $rc" grep -q -e "--repeat-penalty" "$tmp/out"
+run --version
+check version "no version, or exit code $rc" grep -q "bitnet.h [0-9]*[.][0-9]*[.][0-9]*, kernels" "$tmp/out"
+run --list-kernels
+check list-kernels "no usable scalar, or exit code $rc" grep -q "^scalar  *usable$" "$tmp/out"
+kernels=$(awk '$2 == "usable" { print $1 }' "$tmp/out")
+unusable=$(awk '$2 == "not" { print $1 }' "$tmp/out")
+for k in $unusable; do fails "kernel-unusable-$k" 1 "$k" -m "$model" -p x --kernel "$k"; done
+[ -n "$unusable" ] || skip kernel-unusable "this machine can run every kernel"
+
+# ---- the same text, whatever it runs on
+say -t 1
+cp "$tmp/out" "$tmp/want"
+check text "exit code $rc or an empty text" test $rc -eq 0 -a -s "$tmp/want"
+check echo "the text does not begin with the prompt" grep -q "^Once upon a time" "$tmp/want"
+check closing-line "no closing line with the seed" grep -q "prompt: .* tokens, .*new: .* tokens, .*seed 7" "$tmp/err"
+check closing-line-only "more than the closing line on stderr" test "$(wc -l < "$tmp/err")" -eq 1
+same seed-twice -t 1
+same threads-2 -t 2
+same threads-3 -t 3
+same threads-default
+for k in $kernels; do same "kernel-$k" --kernel "$k"; done
+same context-size -c 64
+same long-names --ctx-size 64 --threads 1
+same llama-names --predict=24 --seed 7 --temp=0.8 --top_k 40 --threads -1 --batch-size 3
+same llama-defaults --escape --mmap --display-prompt --no-context-shift --keep 3 --color off
+same no-mmap --no-mmap
+same no-penalty --repeat-penalty 9 --repeat-last-n 0
+say --repeat-penalty 9 --repeat-last-n -1
+check penalty "the text is the same, or exit code $rc" sh -c "[ $rc -eq 0 ] && ! cmp -s '$tmp/out' '$tmp/want'"
+same without-effect -ngl 99 --mlock -fa on --flash-attn -fa --numa distribute -tb 2 --no-warmup --mirostat=0
+check without-effect-says "the warning does not name them, or is not one line" sh -c "[ \$(wc -l < '$tmp/err') -eq 2 ] &&
+    grep -q 'without effect here: -ngl, --mlock, -fa, --flash-attn, -fa, --numa, -tb, --no-warmup, --mirostat' '$tmp/err'"
+same log-disable --log-disable -ngl 99 --no-perf
+check log-disable-says "there is something on stderr" test ! -s "$tmp/err"
+same no-perf --no-perf
+check no-perf-says "there are statistics" test ! -s "$tmp/err"
+say --no-display-prompt
+check no-display-prompt "the text is not the same without the prompt" \
+    sh -c "{ printf 'Once upon a time'; cat '$tmp/out'; } | cmp - '$tmp/want'"
+same verbose --verbose
+check verbose-says "no parameters or no self-test on stderr" grep -q "parameters" "$tmp/err"
+same packing-128 --i2s-packing 128
+for p in 64 4row; do        # the model is in none of them, so the text has to be another one
+    say -t 1 --i2s-packing $p
+    check "packing-$p" "exit code $rc, or the text is the same" \
+        sh -c "[ $rc -eq 0 ] && [ -s '$tmp/out' ] && ! cmp -s '$tmp/out' '$tmp/want'"
+done
+same lookup --lookup 4
+same lookup-64 --lookup 64 -c 64
+say -s 8
+check other-seed "another seed gave the same text" sh -c "! cmp -s '$tmp/out' '$tmp/want'"
+run -m "$model" -n 24 -p "Once upon a time"
+cp "$tmp/out" "$tmp/first"
+s=$(sed -n 's/.*seed \([0-9]*\);.*/\1/p' "$tmp/err")
+run -m "$model" -n 24 -p "Once upon a time" -s "${s:-none}"
+check clock-seed-repeats "-s with the printed seed '$s' gave another text" cmp "$tmp/out" "$tmp/first"
+say --temp 0 -s 1
+cp "$tmp/out" "$tmp/want"
+same greedy-twice --temp 0 -s 2
+same greedy-top-k-1 --top-k 1
+
+repeat() { text --temp 0 -n 200 -c 160 --ignore-eos -p "One, two, one, two, one, two, one, two" "$@"; }
+repeat
+cp "$tmp/out" "$tmp/want"
+repeat --lookup 6 -v
+check lookup-repeats "another text with --lookup" cmp "$tmp/out" "$tmp/want"
+check lookup-says "no guesses were right" grep -q "lookup: [1-9].* guesses, [1-9].* tokens right" "$tmp/err"
+say --temp 0
+cp "$tmp/out" "$tmp/want"
+
+# ---- prompts from a file, stop strings, limits
+printf 'Once upon a time\n' > "$tmp/prompt"
+text --temp 0 --file "$tmp/prompt"
+check file "--file gave another text than -p" cmp "$tmp/out" "$tmp/want"
+input=$tmp/prompt
+text --temp 0 -f -
+check file-stdin "-f - gave another text than -p" cmp "$tmp/out" "$tmp/want"
+text --temp 0
+check piped "a piped prompt gave another text than -p" cmp "$tmp/out" "$tmp/want"
+text --temp 0 -p "Once upon a time"
+check piped-unread "-p gave another text with something on stdin" cmp "$tmp/out" "$tmp/want"
+input=
+# begins NAME PROMPT ARGS...: the output begins with this prompt, which printf makes
+begins() {
+    name=$1
+    printf "$2" > "$tmp/begin"
+    shift 2
+    run -m "$model" -n 1 "$@"
+    check "$name" "exit code $rc, or it begins otherwise: $(head -c 40 "$tmp/out" | od -An -c | tr '\n' ' ')" \
+        sh -c "[ $rc -eq 0 ] && head -c $(wc -c < "$tmp/begin") '$tmp/out' | cmp - '$tmp/begin'"
+}
+begins escapes 'a\nb\tc\rd"e\047f\\g\101\351h\\q\\x4\\' -p 'a\nb\tc\rd\"e\'"'"'f\\g\x41\xE9h\q\x4\'
+begins no-escapes 'a\\nb\\x41' --no-escape -p 'a\nb\x41'
+printf 'a\\nb' > "$tmp/begin-file"
+begins escapes-not-in-files 'a\\nb' -f "$tmp/begin-file"
+begins escapes-in-files 'a\nb' -f "$tmp/begin-file" -e
+text --temp 0 -f "$tmp/prompt" -n 1
+check n-1 "-n 1 did not make one token" grep -q "new: 1 tokens" "$tmp/err"
+# as a stop string: two characters of the greedy text, some way behind the prompt
+stop=$(head -n 1 "$tmp/want" | cut -c 26-27)
+if printf '%s' "$stop" | LC_ALL=C grep -q '^[ -~][ -~]$'; then
+    say --temp 0 --stop "not in it" --stop "$stop"
+    tail=$(cut -c 17- "$tmp/out")
+    case $tail in *"$stop"*) bad stop "'$stop' is in the text" ;; *) ok stop ;; esac
+    check stop-says "the closing line does not name the stop string" grep -q "stop string" "$tmp/err"
+    check stop-prefix "the text is not the beginning of the whole one" \
+        sh -c "case \$(cat '$tmp/want') in \"\$(cat '$tmp/out')\"*) ;; *) exit 1 ;; esac"
+else skip stop "the model's text does not suit"; fi
+run -m "$model" -p "Once upon a time" -c 24 --ignore-eos -s 1
+check context-full "exit code $rc" test $rc -eq 0
+run -m "$model" -p "Once upon a time" -c 24 --ignore-eos -s 1 --context-shift -n 100
+check context-shift "exit code $rc, or not 100 tokens" sh -c "[ $rc -eq 0 ] && grep -q 'new: 100 tokens' '$tmp/err'"
+run -m "$model" -p "Once upon a time" -c 24 --ignore-eos -s 1 --context-shift -n -2
+check n-2 "exit code $rc, or it did not end where the context was full" \
+    sh -c "[ $rc -eq 0 ] && grep -q 'new: 20 tokens' '$tmp/err'"
+printf 'Caf\303\251 \342\202\254 \360\237\230\200 \377' > "$tmp/bytes"
+text --file "$tmp/bytes" -n 4
+check prompt-bytes "the prompt's bytes are not echoed as they are" \
+    sh -c "head -c $(wc -c < "$tmp/bytes") '$tmp/out' | cmp - '$tmp/bytes'"
+
+# ---- chat
+printf 'Hello\n\nWhat is the capital of France?\n' > "$tmp/chat"
+input=$tmp/chat
+run -m "$model" -cnv -s 1 --temp 0 --system "You are a helpful assistant."
+if grep -q "no chat" "$tmp/err"; then skip chat "the model has no <|eot_id|>"
+else
+    check chat-ends "exit code $rc" test $rc -eq 0
+    check chat-replies "$(wc -l < "$tmp/out") lines for 2 messages" test "$(wc -l < "$tmp/out")" -eq 2
+    check chat-end-of-text "the last reply did not end by itself" grep -q "end of text" "$tmp/err"
+    cp "$tmp/out" "$tmp/want"
+    tail -n 1 "$tmp/chat" > "$tmp/chat2"
+    input=$tmp/chat2
+    run -m "$model" --chat -s 1 --temp 0 -sys "You are a helpful assistant." -p Hello
+    check chat-first-message "-p as the first message gave another chat" cmp "$tmp/out" "$tmp/want"
+    input=$tmp/chat
+    run -m "$model" -cnv -s 1 --temp 0 --system "You are a helpful assistant." --lookup 8
+    check chat-lookup "another chat with --lookup" cmp "$tmp/out" "$tmp/want"
+    run -m "$model" -cnv -s 1 --temp 0 -n 3
+    check chat-cut-reply "exit code $rc with replies cut off by -n 3" test $rc -eq 0
+    printf 'You are a helpful assistant.\n' > "$tmp/system"
+    run -m "$model" --interactive --system-prompt-file "$tmp/system" --temp=0
+    check chat-system-file "another chat with -sysf" cmp "$tmp/out" "$tmp/want"
+    run -m "$model" --conversation --system-prompt "You are a helpful assistant." --temp 0 --reverse-prompt "Nowhere"
+    check chat-llama-names "another chat" cmp "$tmp/out" "$tmp/want"
+
+    # single turns: -p, or all of stdin, is the only message
+    run -m "$model" --temp 0 -st -p Hello
+    cp "$tmp/out" "$tmp/hello"
+    check single-turn "not one line, or exit code $rc" test $rc -eq 0 -a "$(wc -l < "$tmp/out")" -eq 1
+    echo Hello > "$tmp/chat1"
+    input=$tmp/chat1
+    run -m "$model" --temp 0 --single-turn
+    check single-turn-stdin "another reply" cmp "$tmp/out" "$tmp/hello"
+
+    # what cannot be sent is refused in a line, and the chat goes on: the reply to Hello is its first
+    # refused NAME WORD MESSAGE: printf makes the message
+    refused() {
+        { printf "$3"; printf '\nHello\n'; } > "$tmp/chat1"
+        run -m "$model" -cnv --temp 0 --no-perf
+        check "$1" "exit code $rc, not one line with '$2', or another reply" sh -c "[ $rc -eq $4 ] &&
+            [ \$(wc -l < '$tmp/err') -eq 1 ] && grep -q -e '$2' '$tmp/err' && cmp '$tmp/out' '$tmp/hello'"
+    }
+    refused chat-refused "tokens do not fit; the context has 512" "$(seq 300 | tr '\n' ' ')" 1
+    refused chat-zero-byte "zero byte" 'He\000llo' 1
+    refused chat-megabyte "tokens do not fit" "$(head -c 1000000 /dev/zero | tr '\0' 'a')" 1
+    refused chat-unknown-command "/home. is not a command" '/home is where the heart is' 0
+    printf 'Tell me a story.\n/clear\nHello\n/exit\nHello\n' > "$tmp/chat1"
+    run -m "$model" -cnv --temp 0
+    check chat-clear "/clear did not begin anew, or /exit did not end" \
+        sh -c "[ $rc -eq 0 ] && tail -n +2 '$tmp/out' | cmp - '$tmp/hello'"
+    # the first reply fills the context
+    printf 'Tell me a story.\n/clear\nHello\n' > "$tmp/chat1"
+    run -m "$model" -cnv -s 1 -c 64 --ignore-eos --no-context-shift
+    check chat-clear-room "exit code $rc, or no second reply" \
+        sh -c "[ $rc -eq 0 ] && [ \$(wc -l < '$tmp/out') -eq 2 ] && ! grep -q 'do not fit' '$tmp/err'"
+    printf '//x\n' > "$tmp/chat1"
+    run -m "$model" -cnv --temp 0
+    cp "$tmp/out" "$tmp/slash"
+    run -m "$model" -st --temp 0 -p /x
+    check chat-slash "//x is not /x" cmp "$tmp/out" "$tmp/slash"
+    printf 'One\\\ntwo\\\nthree\n' > "$tmp/chat1"
+    run -m "$model" -cnv --temp 0
+    cp "$tmp/out" "$tmp/lines"
+    run -m "$model" -st --temp 0 -p 'One\ntwo\nthree'
+    check chat-lines "lines that end in a backslash are not one message" cmp "$tmp/out" "$tmp/lines"
+
+    # a context that is too short for the chat
+    for i in 1 2 3 4 5 6 7 8; do echo "Tell me a story."; done > "$tmp/chat1"
+    run -m "$model" -cnv -s 1 -c 64 -n 30 --ignore-eos
+    check chat-context-full "exit code $rc, or not 240 tokens" \
+        sh -c "[ $rc -eq 0 ] && grep -q 'new: 240 tokens' '$tmp/err' && grep -q 'context of 64 tokens is full' '$tmp/err'"
+    run -m "$model" -cnv -s 1 -c 64 --ignore-eos
+    check chat-endless-reply "exit code $rc, or not 64 tokens for each reply" \
+        sh -c "[ $rc -eq 0 ] && grep -q 'new: 512 tokens' '$tmp/err'"
+    run -m "$model" -cnv -s 1 -c 64 --ignore-eos --no-context-shift
+    check chat-no-shift "exit code $rc, or no word of it" sh -c "[ $rc -eq 1 ] && [ \$(wc -l < '$tmp/out') -eq 1 ] &&
+        grep -q 'the reply ends here' '$tmp/err' && [ \$(grep -c 'do not fit.*/clear' '$tmp/err') -eq 7 ]"
+    fails chat-long-system 1 "system message is too long" -m "$model" -cnv -c 64 -sys "$(seq 30 | tr '\n' ' ')"
+
+    # without a template: lines that go on with the text
+    printf 'there was\n' > "$tmp/chat1"
+    run -m "$model" -no-cnv -i --temp 0 -p "Once upon a time" -n 5
+    check interactive-text "exit code $rc, or not two texts of 5 tokens" \
+        sh -c "[ $rc -eq 0 ] && [ \$(wc -l < '$tmp/out') -eq 2 ] && grep -q 'new: 10 tokens' '$tmp/err'"
+    input=/dev/null
+    run -m "$model" -cnv
+    check chat-no-input "exit code $rc" test $rc -eq 0 -a ! -s "$tmp/out"
+fi
+input=
+# the same model without its end-of-turn token
+LC_ALL=C sed 's/<|eot_id|>/<|eot_no|>/g' "$model" > "$tmp/no-eot.gguf" 2> "$tmp/err"
+run -m "$tmp/no-eot.gguf" -p "Once" -n 2
+if [ $rc -eq 0 ] && ! cmp -s "$model" "$tmp/no-eot.gguf"; then
+    fails chat-without-template 1 "no chat" -m "$tmp/no-eot.gguf" -cnv
+else skip chat-without-template "this sed cannot edit the model"; fi
+
+# ---- an output that takes nothing
+if [ -c /dev/full ] && ! (: && echo x > /dev/full) 2> /dev/null; then
+    $RUN "$program" -m "$model" -p "Once upon a time" -n 8 > /dev/full 2> "$tmp/err"
+    rc=$?
+    check full-device "exit code $rc, not 1, or no word of it" sh -c "[ $rc -eq 1 ] && grep -q 'cannot write' '$tmp/err'"
+    $RUN "$program" --help > /dev/full 2> "$tmp/err"
+    rc=$?
+    check full-device-help "exit code $rc, not 1" test $rc -eq 1
+else skip full-device "there is no /dev/full here"; fi
+
+# ---- on a terminal, and signals
+terminal=0
+if command -v python3 > /dev/null && python3 -c 'import pty' 2> /dev/null; then
+    python3 "$(dirname "$0")/test_cli_terminal.py" "$program" "$model" || terminal=1
+else skip terminal "python3 is not installed, or has no pty"; fi
+
+# ---- bench: wrong usage, and which rows it prints; never how fast anything is
+bench_rows() { # NAME TEXT COUNT: so many rows of the last output hold the text
+    n=$(grep -c -e "$2" "$tmp/out")
+    check "$1" "$n rows with $2, not $3" test "$n" -eq "$3"
+}
+json_is() { # NAME CONDITION: Python's, of the last output as j
+    check "$1" "not so: $2" python3 -c "import json, sys; j = json.load(open(sys.argv[1])); sys.exit(not ($2))" "$tmp/out"
+}
+bench_tests() {
+    program=$bench                                  # what run and fails start
+    fails bench-bad-flag 2 "--bogus" "$model" --bogus
+    fails bench-two-models 2 "stray" "$model" stray
+    fails bench-missing-value 2 "-t needs a number" "$model" -t
+    fails bench-bad-number 2 "-r needs a number from 1" "$model" -r 0
+    fails bench-bad-number-tail 2 "-t needs a number from 1" "$model" -t 2x
+    fails bench-missing-kernel 2 "--kernel" "$model" --kernel
+    fails bench-unknown-kernel 2 "bogus" "$model" --kernel bogus
+    for k in $unusable; do fails "bench-kernel-unusable-$k" 1 "$k" "$model" --kernel "$k"; done
+    fails bench-model-missing 1 "$tmp/nowhere.gguf" "$tmp/nowhere.gguf"
+    fails bench-model-directory 1 "cannot read $tmp" "$tmp"
+    fails bench-model-empty 1 "cannot read $tmp/empty" "$tmp/empty"
+    fails bench-model-not-gguf 1 "not a GGUF" "$tmp/text"
+
+    # what tests/web/bench.mjs asks
+    run "$model" --save "$tmp/saved.gguf"
+    check bench-save "exit code $rc" cmp "$model" "$tmp/saved.gguf"
+    fails bench-save-nowhere 1 "cannot write $tmp/no/" "$model" --save "$tmp/no/saved.gguf"
+    echo "scalar 2" > "$tmp/ask"
+    input=$tmp/ask
+    run "$model" --ask
+    input=
+    check bench-ask "exit code $rc: $(cat "$tmp/out")" sh -c "sed -n 2p '$tmp/out' | grep -qE '^[1-9][0-9.]* [1-9][0-9.]*$'"
+    bench_rows bench-ask-kernels "^.*scalar $" 1
+
+    n_kernels=$(echo "$kernels" | wc -w)
+    run "$model" --quick -r 1 -t 2 --json
+    check bench "exit code $rc" test $rc -eq 0
+    check bench-numbers "a number that is none" sh -c "! grep -i -e '[ -]nan' -e '[ -]inf' '$tmp/out'"
+    for k in $kernels; do bench_rows "bench-kernel-$k" "\"kernel\": \"$k\", \"run\"" 5; done
+    for n in 32 128 512; do bench_rows "bench-prefill-$n" "\"prefill\", \"tokens\": $n, \"head\": \"-\"" "$n_kernels"; done
+    for head in screened full; do bench_rows "bench-decode-$head" "\"decode\", \"tokens\": 0, \"head\": \"$head\"" "$n_kernels"; done
+    for n in 1 2; do bench_rows "bench-threads-$n" "\"threads\": $n," 1; done
+    run "$model" --quick -r 1 -t 1 --kernel scalar
+    bench_rows bench-text-prefill "^scalar  *prefill " 3
+    bench_rows bench-text-decode "^scalar  *decode " 2
+    bench_rows bench-one-thread "threads prefill" 0
+    command -v python3 > /dev/null || { skip bench-json "python3 is not installed"; return; }
+
+    # a context that is long enough for every row: the file's number, 32 bits behind its key and type
+    long='p = b.index(b".context_length") + 19; open(sys.argv[2], "wb").write(b[:p] + b"\0\x10\0\0" + b[p + 4:])'
+    python3 -c "import sys; b = open(sys.argv[1], 'rb').read(); $long" "$model" "$tmp/long.gguf"
+    run "$tmp/long.gguf" -r 2 -t 3 --json --kernel "$(echo "$kernels" | head -n 1)"
+    json_is bench-json "[t['threads'] for t in j['threads']] == [1, 2, 3] and len(j['kernels']) == 1"
+    json_is bench-long-prefill "[r['tokens'] for r in j['runs'] if r['run'] == 'prefill'] == [32, 128, 512, 4096]"
+    json_is bench-long-decode "[r['tokens'] for r in j['runs'] if r['head'] == 'full'] == [0, 1024, 4096]"
+    json_is bench-exact-rows "all(0 < r['exact_logits'] < 2048 for r in j['runs'] if r['head'] == 'screened')"
+    json_is bench-positive "all(r['tok_s'] > 0 and r['gmac_s'] > 0 for r in j['runs'])"
+    run "$tmp/long.gguf" --profile -r 2 -t 3 --json
+    json_is bench-profile "[(r['run'], r['tokens']) for r in j['profile'] if r['unit'] == 'ms'] ==
+        [('prefill', 512), ('decode', 0), ('decode', 1024)]"
+    json_is bench-profile-sum "all(abs(sum(v for k, v in r.items() if k not in ('run', 'tokens', 'unit', 'total'))
+        - r['total']) < r['total'] / 1000 for r in j['profile'])"
+    json_is bench-profile-parts "all(r[k] > 0 for r in j['profile'] for k in
+        ('norm', 'quantize', 'matmul', 'attention', 'embed', 'waiting', 'rest'))"
+    json_is bench-profile-head "all((r['head'] > 0) == (r['run'] == 'decode') for r in j['profile'])"
+}
+if [ -n "$bench" ]; then bench_tests; else skip bench "no program was named"; fi
+
+echo "cli: $passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ] && [ $terminal -eq 0 ]

@@ -1,0 +1,655 @@
+"""What tests/tools/test_convert_hf.sh needs: models in Hugging Face's form, and what is wrong with them.
+
+    convert_hf.py make MODEL.gguf DIR KIND     DIR/hf, and DIR/want.gguf, which it is to become
+    convert_hf.py break DIR CASE               damages DIR/hf; the cases are in CASES
+    convert_hf.py template DIR                 puts DIR/hf's chat template into a file of its own
+    convert_hf.py cases                        "name word" for each, the word one of its error's
+    convert_hf.py compare A.gguf B.gguf [tensors]   same keys (but general.name) and tensors
+
+KIND is words with '-' between them: auto or div (packed, the scale multiplies or divides; bf16scale
+or f32scale), bf16, f16 or f32 (weights as floats); shards, pad (rows without a token), pairs
+(merges as such), ascii (escapes in JSON), newer (keys as later versions write them), older
+(1bitLLM's names and SiLU), untied (a head of its own), extras (tensors that GGUF has no use for).
+Everything is worked out here from the definitions, with exact sums; only the standard library is
+needed.
+"""
+import array
+import fractions
+import json
+import os
+import random
+import struct
+import sys
+
+U32, I32, F32, BOOL, STR, ARR = 4, 5, 6, 7, 8, 9
+FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", 10: "Q",
+           11: "q"}
+I2_S = 36
+PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+           r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+NAMES = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+         "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+         "attn_output": "self_attn.o_proj", "attn_sub_norm": "self_attn.attn_sub_norm",
+         "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+         "ffn_sub_norm": "mlp.ffn_sub_norm"}
+OLDER = {"attn_sub_norm": "self_attn.inner_attn_ln", "ffn_sub_norm": "mlp.ffn_layernorm"}
+
+
+# ---- GGUF ----
+
+def read_gguf(path):
+    raw = open(path, "rb").read()
+    at = 8
+
+    def take(form):
+        nonlocal at
+        v, = struct.unpack_from("<" + form, raw, at)
+        at += struct.calcsize(form)
+        return v
+
+    def value(kind):
+        nonlocal at
+        if kind == STR:
+            n = take("Q")
+            at += n
+            return raw[at - n:at].decode()
+        if kind == ARR:
+            kind = take("I")
+            return kind, [value(kind) for _ in range(take("Q"))]
+        return take(FORMATS[kind])
+
+    n_tensors, n_keys = take("Q"), take("Q")
+    keys, tensors = {}, {}
+    for _ in range(n_keys):
+        name = value(STR)
+        kind = take("I")
+        keys[name] = kind, value(kind)
+    for _ in range(n_tensors):
+        name = value(STR)
+        dims = [take("Q") for _ in range(take("I"))]
+        tensors[name] = take("I"), dims, take("Q")
+    start = (at + 31) // 32 * 32
+    for name, (kind, dims, offset) in tensors.items():
+        n = 1
+        for d in dims:
+            n *= d
+        size = {0: 4 * n, 1: 2 * n, I2_S: n // 4 + 32}[kind]
+        assert start + offset + size <= len(raw)
+        tensors[name] = kind, dims, raw[start + offset:start + offset + size]
+    return keys, tensors
+
+
+def write_gguf(path, keys, tensors):
+    def value(kind, v):
+        if kind == STR:
+            v = v.encode()
+            return struct.pack("<Q", len(v)) + v
+        if kind == ARR:
+            return struct.pack("<IQ", v[0], len(v[1])) + b"".join(value(v[0], x) for x in v[1])
+        return struct.pack("<" + FORMATS[kind], v)
+
+    head, data = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)), b""
+    for name, (kind, v) in keys.items():
+        head += value(STR, name) + struct.pack("<I", kind) + value(kind, v)
+    for name, (kind, dims, raw) in tensors.items():
+        head += value(STR, name) + struct.pack("<I%dQIQ" % len(dims), len(dims), *dims, kind,
+                                               len(data))
+        data += raw + bytes(-len(raw) % 32)
+    open(path, "wb").write(head + bytes(-len(head) % 32) + data)
+
+
+def compare(a, b, what=""):
+    (a_keys, a_tensors), (b_keys, b_tensors) = read_gguf(a), read_gguf(b)
+    for x, y in ((a_tensors, b_tensors), (a_keys, b_keys))[:1 if what else 2]:
+        for name in sorted(set(x) | set(y)):
+            if name != "general.name" and x.get(name) != y.get(name):
+                sys.exit("%s differs: %.60s %.60s" % (name, x.get(name), y.get(name)))
+
+
+# ---- numbers ----
+
+FIELDS = [bytes(b >> shift & 3 for b in range(256)) for shift in (6, 4, 2, 0)]
+
+
+def unpack(raw):                       # I2_S, 128 weights in 32 bytes
+    return b"".join(raw[i:i + 32].translate(t) for i in range(0, len(raw) - 32, 32) for t in FIELDS)
+
+
+def together(parts, shifts):           # no field is over 2 bits, so that nothing carries
+    number = 0
+    for part, shift in zip(parts, shifts):
+        number |= int.from_bytes(part, "little") << shift
+    return number.to_bytes(len(parts[0]), "little")
+
+
+def pack(codes, scale):
+    lanes = [b"".join(codes[i + 32 * k:i + 32 * k + 32] for i in range(0, len(codes), 128))
+             for k in range(4)]
+    return together(lanes, (6, 4, 2, 0)) + struct.pack("<f", scale) + bytes(28)
+
+
+def pack_hf(codes):
+    n = len(codes) // 4
+    return together([codes[k * n:k * n + n] for k in range(4)], (0, 2, 4, 6))
+
+
+def to_bf16(x):                        # its 16 bits: nearest, ties to even
+    bits, = struct.unpack("<I", struct.pack("<f", x))
+    return bits + 0x7fff + (bits >> 16 & 1) >> 16
+
+
+def from_bf16(bits):
+    return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
+
+
+def f32(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+STORE = {"BF16": lambda x: struct.pack("<H", to_bf16(x)), "F16": lambda x: struct.pack("<e", x),
+         "F32": lambda x: struct.pack("<f", x)}
+LOAD = {"BF16": lambda b: from_bf16(struct.unpack("<H", b)[0]),
+        "F16": lambda b: struct.unpack("<e", b)[0], "F32": lambda b: struct.unpack("<f", b)[0]}
+
+
+def weights(codes, dtype, rng, ties):
+    """Floats that round to these codes, and their scale, or with ties to others, returned too."""
+    if ties:                           # mean 1: 0.5 is a tie, 0.5 + ulp is none
+        ulp = {"BF16": 2.0 ** -8, "F16": 2.0 ** -11, "F32": 2.0 ** -24}[dtype]
+        table = [-1.5, -0.5, 0.5, 1.5, 0.5 + ulp, 1.5 - 2 * ulp]
+        picks = bytes([4, 4, 5, 3]) + bytes([0, 1, 2, 3]) * (len(codes) // 4 - 1)
+    else:
+        unit = 2.0 ** rng.randint(-8, -4)
+        table = [-unit * (1 + i / 16) for i in range(16)] + [unit * (i - 8) / 32 for i in range(16)]
+        table += [unit * (1 + i / 16) for i in range(16)]
+        picks = bytes(16 * c + (r & 15) for c, r in zip(codes, rng.randbytes(len(codes))))
+    stored = [STORE[dtype](v) for v in table]
+    assert [LOAD[dtype](b) for b in stored] == table
+    total = sum(fractions.Fraction(abs(v)) * picks.count(i) for i, v in enumerate(table))
+    scale = f32(float(max(total / len(codes), fractions.Fraction(1e-5))))
+    rounded = [max(-1, min(1, round(fractions.Fraction(v) / fractions.Fraction(scale)))) + 1
+               for v in table]         # round() of a Fraction: ties to even
+    raw = b"".join([stored[i] for i in picks])
+    return raw, bytes(rounded[i] for i in picks), scale
+
+
+# ---- models ----
+
+def write_safetensors(path, tensors, dump):
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for name, (dtype, shape, raw) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(raw)]}
+        at += len(raw)
+    text = dump(header)
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for _, _, raw in tensors.values():
+            f.write(raw)
+
+
+def make_tensors(tensors, words, rng, padding):
+    """What Hugging Face has, and what it is to become."""
+    hf, want, tied = {}, {}, False
+    dtype = "BF16" if "f32scale" not in words else "F32"
+    for kind in ("bf16", "f16", "f32"):
+        dtype = kind.upper() if kind in words else dtype
+    for name, (kind, dims, raw) in tensors.items():
+        parts = name.split(".")
+        where = {"token_embd": "embed_tokens", "output_norm": "norm"}.get(parts[0])
+        if not where:
+            old = OLDER.get(parts[2]) if "older" in words else None
+            where = "layers.%s.%s" % (parts[1], old or NAMES[parts[2]])
+        where = "model.%s.weight" % where
+        shape = dims[::-1]
+        if kind != I2_S:
+            old, new = ("F16", dtype) if kind == 1 else ("F32", dtype)
+            if dtype == "F32":
+                new = old              # nothing is rounded
+            step = 2 if old == "F16" else 4
+            if parts[0] == "token_embd":
+                shape[0] += padding
+                dims = [dims[0], shape[0]]
+                raw += raw[:padding * dims[0] * step]
+            if old != new:
+                cast = {}              # of few numbers each
+                values = [raw[i:i + step] for i in range(0, len(raw), step)]
+                for v in set(values):
+                    cast[v] = STORE[new](LOAD[old](v))
+                hf[where] = new, shape, b"".join([cast[v] for v in values])
+                back = {v: STORE[old](LOAD[new](c)) for v, c in cast.items()}
+                raw = b"".join([back[v] for v in values])
+            else:
+                hf[where] = new, shape, raw
+            want[name] = kind, dims, raw
+            continue
+        codes, scale = unpack(raw), struct.unpack("<f", raw[-32:-28])[0]
+        if "auto" in words or "div" in words:
+            stored = STORE[dtype](1 / scale if "div" in words else scale)
+            scale = f32(1 / LOAD[dtype](stored)) if "div" in words else LOAD[dtype](stored)
+            hf[where] = "U8", [shape[0] // 4, shape[1]], pack_hf(codes)
+            hf[where + "_scale"] = dtype, [1], stored
+        else:
+            stored, codes, scale = weights(codes, dtype, rng, not tied)
+            tied = True
+            hf[where] = dtype, shape, stored
+        want[name] = kind, dims, pack(codes, scale)
+    if "untied" in words or "extras" in words:
+        kind, dims, raw = want["token_embd.weight"]
+        rows = lambda raw: [raw[i:i + len(raw) // dims[1]]
+                            for i in range(0, len(raw), len(raw) // dims[1])]
+        turn = lambda raw: b"".join(rows(raw)[::-1])
+        hf["lm_head.weight"] = hf[EMBED][:2] + (turn(hf[EMBED][2]),)
+        if "untied" in words:
+            want["output.weight"] = kind, dims, turn(raw)
+    if "extras" in words:
+        hf["model.layers.0.self_attn.rotary_emb.inv_freq"] = "F32", [4], bytes(16)
+    return hf, want
+
+
+def make_keys(keys, words, padding):
+    old = keys["general.architecture"][1]
+    arch = "bitnet" if "older" in words else old
+    names = ["vocab_size", "context_length", "embedding_length", "block_count",
+             "feed_forward_length", "rope.dimension_count", "attention.head_count",
+             "attention.head_count_kv", "attention.layer_norm_rms_epsilon", "rope.freq_base"]
+    want = {"general.architecture": (STR, arch), "general.name": (STR, "x")}
+    for name in names:
+        want[arch + "." + name] = keys[old + "." + name]
+    n = len(keys["tokenizer.ggml.tokens"][1][1])
+    pads = range(n, n + padding)
+    want[arch + ".vocab_size"] = U32, n + padding
+    want["general.file_type"], want["general.quantization_version"] = (U32, 40), (U32, 2)
+    want["tokenizer.ggml.model"] = STR, "gpt2"
+    want["tokenizer.ggml.pre"] = STR, "llama-bpe"
+    want["tokenizer.ggml.tokens"] = ARR, (STR, keys["tokenizer.ggml.tokens"][1][1] +
+                                          ["[PAD%d]" % i for i in pads])
+    want["tokenizer.ggml.scores"] = ARR, (F32, [0.0] * (n + padding))
+    want["tokenizer.ggml.token_type"] = ARR, (I32, keys["tokenizer.ggml.token_type"][1][1] +
+                                              [5] * padding)
+    want["tokenizer.ggml.merges"] = keys["tokenizer.ggml.merges"]
+    for name in ("bos", "eos", "padding"):
+        name = "tokenizer.ggml.%s_token_id" % name
+        if name in keys:
+            want[name] = keys[name]
+    want["tokenizer.ggml.add_bos_token"] = BOOL, True
+    want["tokenizer.chat_template"] = STR, "{{ 'Ä\n' }}"
+    return want
+
+
+def make_config(want, words):
+    arch = want["general.architecture"][1]
+    get = lambda name: want[arch + "." + name][1]
+    config = {"architectures": ["BitnetForCausalLM" if "div" in words else "BitNetForCausalLM"],
+              "bos_token_id": want["tokenizer.ggml.bos_token_id"][1],
+              "eos_token_id": want["tokenizer.ggml.eos_token_id"][1], "hidden_act": "relu2",
+              "hidden_size": get("embedding_length"),
+              "intermediate_size": get("feed_forward_length"),
+              "max_position_embeddings": get("context_length"), "model_type": "bitnet",
+              "rms_norm_eps": float("%.8g" % get("attention.layer_norm_rms_epsilon")),
+              "num_attention_heads": get("attention.head_count"),
+              "num_hidden_layers": get("block_count"),
+              "num_key_value_heads": get("attention.head_count_kv"),
+              "rope_theta": get("rope.freq_base"), "rope_scaling": None,
+              "tie_word_embeddings": "untied" not in words, "use_cache": True,
+              "vocab_size": get("vocab_size")}
+    if "older" in words:
+        config["hidden_act"] = "silu"
+        del config["tie_word_embeddings"]
+    if "newer" in words:
+        config["rope_parameters"] = {"rope_type": "default", "rope_theta": config.pop("rope_theta")}
+        config["eos_token_id"] = [config["eos_token_id"], 0]
+    if "auto" in words:
+        config["quantization_config"] = {"quant_method": "bitnet", "linear_class": "autobitlinear",
+                                         "quantization_mode": "offline"}
+    if "div" in words:                 # without a linear_class that is what it is
+        config["quantization_config"] = {"quant_method": "bitnet"}
+        if "newer" in words:
+            config["quantization_config"]["linear_class"] = "bitlinear"
+    return config
+
+
+def make_tokenizer(keys, words):
+    tokens, types = keys["tokenizer.ggml.tokens"][1][1], keys["tokenizer.ggml.token_type"][1][1]
+    merges = keys["tokenizer.ggml.merges"][1][1]
+    added = [{"id": i, "content": t, "single_word": False, "special": types[i] == 3}
+             for i, t in enumerate(tokens) if types[i] != 1]
+    split = {"type": "Split", "pattern": {"Regex": PATTERN}, "behavior": "Isolated",
+             "invert": False}
+    return {"version": "1.0", "truncation": None, "added_tokens": added, "normalizer": None,
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                split, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]},
+            "model": {"type": "BPE", "unk_token": None, "byte_fallback": False,
+                      "vocab": {t: i for i, t in enumerate(tokens) if types[i] == 1},
+                      "merges": [m.split(" ") for m in merges] if "pairs" in words else merges}}
+
+
+def make(model, folder, kind):
+    words, rng = kind.split("-"), random.Random(kind)
+    keys, tensors = read_gguf(model)
+    dump = lambda x: json.dumps(x, ensure_ascii="ascii" in words).encode()
+    to = os.path.join(folder, "hf")
+    os.makedirs(to, exist_ok=True)
+    save = lambda name, x: open(os.path.join(to, name), "wb").write(dump(x))
+    padding = 5 if "pad" in words else 0
+    want = make_keys(keys, words, padding)
+    hf, want_tensors = make_tensors(tensors, words, rng, padding)
+    write_gguf(os.path.join(folder, "want.gguf"), want, want_tensors)
+    save("config.json", make_config(want, words))
+    save("tokenizer.json", make_tokenizer(keys, words))
+    config = {"add_bos_token": True, "chat_template": want["tokenizer.chat_template"][1]}
+    if "newer" in words:
+        config["chat_template"] = [{"name": "tool", "template": "x"},
+                                   {"name": "default", "template": config["chat_template"]}]
+    if "tokenizer.ggml.padding_token_id" in want:
+        pad = want["tokenizer.ggml.tokens"][1][1][want["tokenizer.ggml.padding_token_id"][1]]
+        config["pad_token"] = {"content": pad} if "newer" in words else pad
+    save("tokenizer_config.json", config)
+    if "shards" not in words:
+        write_safetensors(os.path.join(to, "model.safetensors"), hf, dump)
+        return
+    names, index = list(hf), {}
+    rng.shuffle(names)
+    for i in range(3):
+        shard = "model-%05d-of-00003.safetensors" % (i + 1)
+        write_safetensors(os.path.join(to, shard), {n: hf[n] for n in names[i::3]}, dump)
+        index.update((n, shard) for n in names[i::3])
+    save("model.safetensors.index.json", {"metadata": {"total_size": 1}, "weight_map": index})
+
+
+# ---- damage ----
+
+class Damage:
+    """DIR/hf, with what the cases below do to it."""
+    def __init__(self, folder):
+        self.dir = os.path.join(folder, "hf")
+        self.shards = sorted(f for f in os.listdir(self.dir) if f.endswith(".safetensors"))
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def json(self, name, change):      # change(the document) in place
+        doc = json.load(open(self.path(name)))
+        change(doc)
+        json.dump(doc, open(self.path(name), "w"))
+
+    def text(self, name, old, new):
+        text = open(self.path(name)).read()
+        assert old in text, old
+        open(self.path(name), "w").write(text.replace(old, new, 1))
+
+    def header(self, change, shard=0):     # change(header's text) gives another
+        path = self.path(self.shards[shard])
+        raw = open(path, "rb").read()
+        n, = struct.unpack("<Q", raw[:8])
+        text = change(raw[8:8 + n])
+        text = text if isinstance(text, bytes) else json.dumps(text).encode()
+        open(path, "wb").write(struct.pack("<Q", len(text)) + text + raw[8 + n:])
+
+    def tensors(self, change, shard=0):    # change(header as a dict, its tensors' names)
+        def both(text):
+            header = json.loads(text)
+            change(header, [n for n in header if n != "__metadata__"])
+            return header
+        self.header(both, shard)
+
+    def raw(self, change, shard=0):
+        path = self.path(self.shards[shard])
+        data = bytearray(open(path, "rb").read())
+        open(path, "wb").write(change(data))
+
+    def data(self, name, put, shard=0):    # the first bytes of a tensor's data
+        def change(raw):
+            n, = struct.unpack("<Q", raw[:8])
+            at = 8 + n + json.loads(raw[8:8 + n])[name]["data_offsets"][0]
+            raw[at:at + len(put)] = put
+            return raw
+        self.raw(change, shard)
+
+
+def put(where, *path):                 # put(doc, key, key..., value)
+    for key in path[:-2]:
+        where = where[key]
+    where[path[-2]] = path[-1]
+
+
+Q = "model.layers.0.self_attn.q_proj.weight"
+EMBED = "model.embed_tokens.weight"
+INDEX = "model.safetensors.index.json"
+TEMPLATE = "chat_template.jinja"
+
+
+def merge_shards(d):                   # tensors twice: a shard under another's name
+    os.replace(d.path(d.shards[0]), d.path(d.shards[1]))
+    open(d.path(d.shards[0]), "wb").write(open(d.path(d.shards[1]), "rb").read())
+
+
+def lose_tensor(d, name):              # under another name
+    for i in range(len(d.shards)):
+        d.header(lambda text: text.replace(b'"%s"' % name.encode(), b'"model.other"'), i)
+
+
+def reshard(d, new):
+    d.text(INDEX, d.shards[0], new)
+
+
+def unreadable(d, name, make):         # make(path) puts something else in the place of the file
+    os.remove(d.path(name))
+    make(d.path(name))
+
+
+def link_to_itself(path):
+    os.symlink(os.path.basename(path), path)
+
+
+def link_to_nothing(path):
+    os.symlink("nothing", path)
+
+
+def template_file(d):                  # the template in a file of its own
+    config = json.load(open(d.path("tokenizer_config.json")))
+    open(d.path(TEMPLATE), "w").write(config.pop("chat_template"))
+    json.dump(config, open(d.path("tokenizer_config.json"), "w"))
+
+
+# name: the kind of model, a word of the error, the damage
+CASES = {
+    "header-over-file": ("auto", "longer than the file",
+                         lambda d: d.raw(lambda r: struct.pack("<Q", len(r) - 7) + r[8:])),
+    "header-huge": ("auto", "longer than 100 MB",
+                    lambda d: d.raw(lambda r: struct.pack("<Q", 1 << 63) + r[8:])),
+    "header-no-object": ("auto", "does not begin with", lambda d: d.header(lambda t: b" " + t)),
+    "header-cut": ("auto", "JSON at offset", lambda d: d.header(lambda t: t.rstrip()[:-1])),
+    "header-after": ("auto", "text after the value", lambda d: d.header(lambda t: t + b"{}")),
+    "header-utf8": ("auto", "not UTF-8", lambda d: d.header(
+        lambda t: t.replace(b"pt", b"\xc0\x80"))),
+    "header-twice": ("auto", "occurs twice", lambda d: d.header(
+        lambda t: t.rstrip()[:-1] + b', "__met\\u0061data__": {}}')),
+    "header-deep": ("auto", "nested too deeply", lambda d: d.header(
+        lambda t: t.replace(b'"pt"', b"[" * 100000 + b"]" * 100000))),
+    "empty-file": ("auto", "is not a safetensors file", lambda d: d.raw(lambda r: b"")),
+    "offsets-overlap": ("auto", "overlaps", lambda d: d.tensors(
+        lambda h, n: put(h, n[1], "data_offsets", [
+            h[n[1]]["data_offsets"][0] - 2, h[n[1]]["data_offsets"][1] - 2]))),
+    "offsets-hole": ("auto", "a hole", lambda d: d.tensors(lambda h, n: h.pop(n[1]))),
+    "offsets-outside": ("auto", "outside the file", lambda d: d.tensors(
+        lambda h, n: put(h, n[-1], "data_offsets", 1, h[n[-1]]["data_offsets"][1] + 1))),
+    "offsets-backwards": ("auto", "outside the file", lambda d: d.tensors(
+        lambda h, n: h[n[0]]["data_offsets"].reverse())),
+    "offsets-2^53": ("auto", "outside the file", lambda d: d.tensors(
+        lambda h, n: put(h, n[0], "data_offsets", 1, 2 ** 53 + 1))),
+    "offsets-2^64": ("auto", "integer of 64 bits", lambda d: d.tensors(
+        lambda h, n: put(h, n[0], "data_offsets", 1, 2 ** 64))),
+    "offsets-float": ("auto", "integer of 64 bits", lambda d: d.tensors(
+        lambda h, n: put(h, n[0], "data_offsets", 0, 0.0))),
+    "offsets-negative": ("auto", "integer of 64 bits", lambda d: d.tensors(
+        lambda h, n: put(h, n[0], "data_offsets", 0, -1))),
+    "offsets-three": ("auto", "data_offsets", lambda d: d.tensors(
+        lambda h, n: h[n[0]]["data_offsets"].append(0))),
+    "shape-larger": ("auto", "does not match its shape and dtype", lambda d: d.tensors(
+        lambda h, n: h[n[0]]["shape"].append(2))),
+    "shape-2^53": ("auto", "shape is too large", lambda d: d.tensors(
+        lambda h, n: put(h, n[0], "shape", [2 ** 53 + 1, 2 ** 53 + 1]))),
+    "shape-nested": ("auto", "integer of 64 bits", lambda d: d.tensors(
+        lambda h, n: put(h, n[0], "shape", [[1], 2]))),
+    "shape-long": ("auto", "more than 8", lambda d: d.tensors(
+        lambda h, n: put(h, n[0], "shape", [1] * 9))),
+    "shape-other": ("auto", "what config.json says", lambda d: d.tensors(
+        lambda h, n: h[EMBED]["shape"].reverse())),
+    "dtype-unknown": ("auto", "dtype 'U9'", lambda d: d.tensors(
+        lambda h, n: put(h, n[0], "dtype", "U9"))),
+    "dtype-wrong": ("auto", "not supported here", lambda d: d.tensors(
+        lambda h, n: put(h, Q, "dtype", "I8"))),
+    "key-extra": ("auto", "must have dtype", lambda d: d.tensors(
+        lambda h, n: put(h, n[0], "x", 1))),
+    "file-truncated": ("auto", "outside the file", lambda d: d.raw(lambda r: r[:-1])),
+    "file-longer": ("auto", "no tensor owns", lambda d: d.raw(lambda r: r + b"\0")),
+    "file-missing": ("auto", "neither model.safetensors nor",
+                     lambda d: os.remove(d.path("model.safetensors"))),
+    "file-a-folder": ("auto", "config.json: cannot be read: it is not a file",
+                      lambda d: unreadable(d, "config.json", os.mkdir)),
+    # a file that may be missing, but is there
+    "config-a-folder": ("auto", "tokenizer_config.json: cannot be read: it is not a file",
+                        lambda d: unreadable(d, "tokenizer_config.json", os.mkdir)),
+    "config-a-pipe": ("auto", "tokenizer_config.json: cannot be read: it is not a file",
+                      lambda d: unreadable(d, "tokenizer_config.json", os.mkfifo)),
+    "config-a-link-to-itself": ("auto", "tokenizer_config.json: cannot be read: Too many levels",
+                                lambda d: unreadable(d, "tokenizer_config.json", link_to_itself)),
+    "config-a-link-to-nothing": ("auto", "tokenizer_config.json: cannot be read: No such file",
+                                 lambda d: unreadable(d, "tokenizer_config.json", link_to_nothing)),
+    "template-a-pipe": ("auto", "chat_template.jinja: cannot be read: it is not a file",
+                        lambda d: (template_file(d), unreadable(d, TEMPLATE, os.mkfifo))),
+    "template-a-link-to-itself": ("auto", "chat_template.jinja: cannot be read: Too many levels",
+                                  lambda d: (template_file(d),
+                                             unreadable(d, TEMPLATE, link_to_itself))),
+    "template-long": ("auto", "chat_template.jinja is not a text of under 1 MB",
+                      lambda d: (template_file(d), open(d.path(TEMPLATE), "w").write("x" * (1 << 20)))),
+    "model-a-pipe": ("auto-shards", "model.safetensors: cannot be read: it is not a file",
+                     lambda d: os.mkfifo(d.path("model.safetensors"))),
+    "model-a-link-to-itself": ("auto-shards", "model.safetensors: cannot be read: Too many levels",
+                               lambda d: link_to_itself(d.path("model.safetensors"))),
+    "index-a-folder": ("auto-shards", INDEX + ": cannot be read: it is not a file",
+                       lambda d: unreadable(d, INDEX, os.mkdir)),
+    "shard-truncated": ("auto-shards", "outside the file", lambda d: d.raw(lambda r: r[:-1], 2)),
+    "shard-missing": ("auto-shards", "00003.safetensors: cannot be read: No such file or directory",
+                      lambda d: os.remove(d.path(d.shards[1]))),
+    "shard-lacks": ("auto-shards", "is not in model-0000", lambda d: d.json(INDEX, lambda x: put(
+        x, "weight_map", "model.other", d.shards[0]))),
+    "shard-other": ("auto-shards", "is not in model-0000", lambda d: d.json(INDEX, lambda x: put(
+        x, "weight_map", EMBED, d.shards[(d.shards.index(x["weight_map"][EMBED]) + 1) % 3]))),
+    "shard-twice": ("auto-shards", "also in another file", merge_shards),
+    "shard-unmapped": ("auto-shards", "missing in weight_map",
+                       lambda d: d.json(INDEX, lambda x: x["weight_map"].pop(EMBED))),
+    "shard-dots": ("auto-shards", "not the name of a file", lambda d: reshard(d, "../" + d.shards[0])),
+    "shard-slash": ("auto-shards", "not the name of a file", lambda d: reshard(d, "a/" + d.shards[0])),
+    "shard-nul": ("auto-shards", "not the name of a file",
+                  lambda d: reshard(d, d.shards[0] + "\\u0000")),
+    "shard-number": ("auto-shards", "not the name of a file",
+                     lambda d: d.json(INDEX, lambda x: put(x, "weight_map", EMBED, 1))),
+    "index-no-map": ("auto-shards", "no weight_map", lambda d: d.json(
+        INDEX, lambda x: x.pop("weight_map"))),
+    "index-twice": ("auto-shards", "occurs twice", lambda d: d.text(
+        INDEX, '"weight_map": {', '"weight_map": {"%s": "x", ' % EMBED)),
+    "tensor-missing": ("auto", "'model.layers.0.self_attn.q_proj.weight' is missing",
+                       lambda d: lose_tensor(d, Q)),
+    "tensor-extra": ("auto", "has no place for it", lambda d: d.json("config.json", lambda x: put(
+        x, "num_hidden_layers", x["num_hidden_layers"] - 1))),
+    "scale-missing": ("auto", "weight_scale is missing", lambda d: lose_tensor(d, Q + "_scale")),
+    "scale-zero": ("div", "not usable as a scale", lambda d: d.data(Q + "_scale", b"\0\0")),
+    "scale-nan": ("auto", "not usable as a scale", lambda d: d.data(Q + "_scale", b"\xff\x7f")),
+    "code-3": ("auto", "invalid code 3", lambda d: d.data(Q, b"\x03")),
+    "code-3-high": ("auto", "invalid code 3", lambda d: d.data(Q, b"\xd5")),
+    "weight-nan": ("bf16", "not a usable number", lambda d: d.data(Q, b"\xc0\x7f")),
+    "weight-inf": ("f32", "not a usable number", lambda d: d.data(Q, b"\0\0\x80\xff")),
+    "embed-too-large": ("bf16", "too large for F16", lambda d: d.data(EMBED, b"\x80\x47")),
+    "embed-nan": ("bf16", "is not finite", lambda d: d.data(EMBED, b"\xc0\x7f")),
+    "norm-nan": ("bf16", "is not finite", lambda d: d.data("model.norm.weight", b"\xc0\x7f")),
+    "config-missing": ("auto", "config.json: cannot be read: No such file or directory",
+                       lambda d: os.remove(d.path("config.json"))),
+    "config-twice": ("auto", "occurs twice", lambda d: d.text(
+        "config.json", '"hidden_size"', '"hidden_size": 1, "hidden_size"')),
+    "config-arch": ("auto", "'GemmaForCausalLM' is not supported", lambda d: d.json(
+        "config.json", lambda x: put(x, "architectures", ["GemmaForCausalLM"]))),
+    "config-no-size": ("auto", "'hidden_size' is missing",
+                       lambda d: d.json("config.json", lambda x: x.pop("hidden_size"))),
+    "config-2^53": ("auto", "'vocab_size' is not an integer", lambda d: d.json(
+        "config.json", lambda x: put(x, "vocab_size", 2 ** 53))),
+    "config-heads": ("auto", "num_attention_heads", lambda d: d.json(
+        "config.json", lambda x: put(x, "num_attention_heads", 3))),
+    "config-head-dim": ("auto", "head_dim", lambda d: d.json(
+        "config.json", lambda x: put(x, "head_dim", 8))),
+    "config-act": ("auto", "'gelu' is not supported", lambda d: d.json(
+        "config.json", lambda x: put(x, "hidden_act", "gelu"))),
+    "config-bias": ("auto", "attention_bias", lambda d: d.json(
+        "config.json", lambda x: put(x, "attention_bias", True))),
+    "config-rope": ("auto", "rope_scaling", lambda d: d.json(
+        "config.json", lambda x: put(x, "rope_scaling", {"type": "yarn"}))),
+    "config-untied": ("auto", "'lm_head.weight' is missing", lambda d: d.json(
+        "config.json", lambda x: put(x, "tie_word_embeddings", False))),
+    "quant-none": ("auto", "no quantization_config", lambda d: d.json(
+        "config.json", lambda x: x.pop("quantization_config"))),
+    "quant-method": ("auto", "'gptq' is not supported", lambda d: d.json(
+        "config.json", lambda x: put(x, "quantization_config", "quant_method", "gptq"))),
+    "quant-class": ("auto", "'otherlinear' is not supported", lambda d: d.json(
+        "config.json", lambda x: put(x, "quantization_config", "linear_class", "otherlinear"))),
+    "quant-norm": ("auto", "use_rms_norm", lambda d: d.json(
+        "config.json", lambda x: put(x, "quantization_config", "use_rms_norm", True))),
+    "merges-missing": ("auto", "there are no merges", lambda d: d.json(
+        "tokenizer.json", lambda x: x["model"].pop("merges"))),
+    "merges-empty": ("auto", "there are no merges", lambda d: d.json(
+        "tokenizer.json", lambda x: put(x, "model", "merges", []))),
+    "merge-of-three": ("auto", "not two tokens", lambda d: d.json(
+        "tokenizer.json", lambda x: put(x, "model", "merges", 0, "a b c"))),
+    "merge-of-one": ("auto", "not two tokens", lambda d: d.json(
+        "tokenizer.json", lambda x: put(x, "model", "merges", 0, ["a"]))),
+    "merge-blank": ("auto", "not two tokens", lambda d: d.json(
+        "tokenizer.json", lambda x: put(x, "model", "merges", 0, ["a b", "c"]))),
+    "merge-unknown": ("auto", "is not a token", lambda d: d.json(
+        "tokenizer.json", lambda x: put(x, "model", "merges", 0, "zzzzq zzzzq"))),
+    "vocab-missing": ("auto", "no model.vocab", lambda d: d.json(
+        "tokenizer.json", lambda x: x["model"].pop("vocab"))),
+    "vocab-hole": ("auto", "no token has the id", lambda d: d.json(
+        "tokenizer.json", lambda x: x["model"]["vocab"].pop(next(iter(x["model"]["vocab"]))))),
+    "vocab-same-id": ("auto", "another token has its id", lambda d: d.json(
+        "tokenizer.json", lambda x: put(x, "model", "vocab", "qqqqq", 7))),
+    "vocab-same-added": ("auto", "another token has its id", lambda d: d.json(
+        "tokenizer.json", lambda x: put(x, "added_tokens", 0, "id", 7))),
+    "vocab-over": ("auto", "vocab_size", lambda d: d.json(
+        "tokenizer.json", lambda x: put(x, "model", "vocab", "qqqqq", 10 ** 6))),
+    "vocab-nul": ("auto", "not the text of a token", lambda d: d.json(
+        "tokenizer.json", lambda x: put(x, "added_tokens", 0, "content", "a\0b"))),
+    "tokenizer-missing": ("auto", "tokenizer.json: cannot be read: No such file", lambda d: os.remove(
+        d.path("tokenizer.json"))),
+    "tokenizer-split": ("auto", "not LLaMA 3's", lambda d: d.text(
+        "tokenizer.json", "{1,3}", "{1,2}")),
+    "tokenizer-no-split": ("auto", "not LLaMA 3's", lambda d: d.json(
+        "tokenizer.json", lambda x: x.pop("pre_tokenizer"))),
+    "tokenizer-normalizer": ("auto", "normalizer", lambda d: d.json(
+        "tokenizer.json", lambda x: put(x, "normalizer", {"type": "NFC"}))),
+    "tokenizer-type": ("auto", "only BPE", lambda d: d.json(
+        "tokenizer.json", lambda x: put(x, "model", "type", "Unigram"))),
+    "tokenizer-fallback": ("auto", "byte_fallback", lambda d: d.json(
+        "tokenizer.json", lambda x: put(x, "model", "byte_fallback", True))),
+    "tokenizer-surrogate": ("auto", "surrogate", lambda d: d.text(
+        "tokenizer.json", '"1.0"', '"\\ud800x"')),
+    "bos-outside": ("auto", "bos_token_id", lambda d: d.json(
+        "config.json", lambda x: put(x, "bos_token_id", 10 ** 9))),
+    "pad-unknown": ("auto", "pad_token", lambda d: d.json(
+        "tokenizer_config.json", lambda x: put(x, "pad_token", "no such"))),
+    "template-number": ("auto", "chat_template", lambda d: d.json(
+        "tokenizer_config.json", lambda x: put(x, "chat_template", 1))),
+}
+
+if __name__ == "__main__":
+    command = sys.argv[1]
+    if command == "make":
+        make(*sys.argv[2:])
+    elif command == "break":
+        CASES[sys.argv[3]][2](Damage(sys.argv[2]))
+    elif command == "template":
+        template_file(Damage(sys.argv[2]))
+    elif command == "cases":
+        for name, (kind, word, _) in CASES.items():
+            print(name, kind, word)
+    else:
+        compare(*sys.argv[2:])

@@ -1,0 +1,109 @@
+#!/bin/sh
+# Tests of examples/convert with models in Hugging Face's form, which tests/tools/convert_hf.py makes.
+#     test_convert_hf.sh PATH_TO_CONVERT PATH_TO_CROSSCHECK PATH_TO_MODEL...
+# Prints a line for each case (ok, FAIL, skip) and at the end `convert-hf: N passed, N failed, N skipped`; exit code 1
+# if a case failed.
+[ $# -ge 3 ] || { echo "usage: $0 PATH_TO_CONVERT PATH_TO_CROSSCHECK PATH_TO_MODEL..." >&2; exit 2; }
+case $1 in */*) program=$1 ;; *) program=./$1 ;; esac
+crosscheck=$2 root=$(dirname "$0")/../..
+shift 2
+[ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
+. "$root/tests/cases.sh"
+tool() { python3 "$root/tests/tools/convert_hf.py" "$@"; }
+mkdir "$tmp/o"
+out=$tmp/o/out.gguf
+
+# converts NAME MODEL KIND ARGS...: the model in that form becomes what it should, in $out
+converts() {
+    name=$1 model=$2 kind=$3
+    shift 3
+    rm -rf "$tmp/made" "$out"
+    tool make "$model" "$tmp/made" "$kind" || { bad "$name" "it cannot be made"; return; }
+    run "$tmp/made/hf" "$out" "$@"
+    if [ $rc -ne 0 ]; then bad "$name" "exit code $rc: $(head -n 3 "$tmp/err")"
+    elif ! tool compare "$tmp/made/want.gguf" "$out" 2> "$tmp/err"; then bad "$name" "$(head -c 200 "$tmp/err")"
+    else ok "$name"; fi
+}
+report() { "$crosscheck" -m "$1" -n 4 2>> "$tmp/err" | grep -v '^note'; }
+same_report() { report "$1" > "$tmp/a" && report "$2" > "$tmp/b" && [ -s "$tmp/a" ] && cmp "$tmp/a" "$tmp/b"; }
+
+# ---- the same weights, whatever form they came in; what is not rounded is the model's own, and so are its logits
+for model; do
+    short=$(basename "$model" .gguf)
+    for kind in auto-bf16scale auto-bf16scale-shards-ascii auto-newer-pad div-bf16scale-pairs div-newer-shards bf16 \
+        bf16-shards-pad f16-newer-untied f32-ascii-pairs auto-extras f16-older-untied; do
+        converts "$short-$kind" "$model" $kind
+    done
+    converts "$short-exact" "$model" auto-f32scale
+    check "$short-exact-tensors" "not the model's" tool compare "$model" "$out" tensors
+    check "$short-exact-logits" "not the model's" same_report "$model" "$out"
+done
+model=$1
+converts name "$model" auto --name "a name"
+check name-key "another name" grep -q "a name" "$out"
+check no-overwriting "it does" sh -c "! $program '$tmp/made/hf' '$out'"
+converts pre "$model" auto --pre llama-bpe
+rm -rf "$tmp/made"
+tool make "$model" "$tmp/made" auto-f32scale
+run "$tmp/made/hf" "$out" --head bf16 --force
+check note "exit code $rc; $(cat "$tmp/err")" grep -q -x "convert: token_embd.weight: .* numbers are rounded" "$tmp/err"
+if [ -z "$RUN" ] && has_terminal; then         # what is told meanwhile has lines of its own
+    on_terminal "'$program' '$tmp/made/hf' '$out' --head bf16 --force"
+    erased=$(printf '\033[K')
+    check bar-note "exit code $rc: $(tail -n 3 "$tmp/tty")" \
+        test $rc -eq 0 -a "$(grep -c "^${erased%?K}\[Kconvert: token_embd.weight: [0-9]* of [0-9]* numbers are rounded\$" "$tmp/tty")" = 1
+    check bar-note-goes-on "the bar has no end" test "$(grep -c '^convert: .*\] 100 %$' "$tmp/tty")" = 1
+else skip bar-note "script gives no terminal here, or an emulator"; fi
+
+# ---- what is damaged: exit code 1, one line that says what, and no file
+for kind in auto auto-shards div bf16 f32; do tool make "$model" "$tmp/base/$kind" $kind; done
+rm -f "$out"
+tool cases > "$tmp/cases"
+while read -r name kind word; do
+    rm -rf "$tmp/made"
+    cp -r "$tmp/base/$kind" "$tmp/made"
+    tool break "$tmp/made" "$name" || { bad "$name" "it cannot be made"; continue; }
+    run "$tmp/made/hf" "$out"
+    if [ $rc -ne 1 ]; then bad "$name" "exit code $rc, not 1: $(head -n 2 "$tmp/err")"
+    elif [ "$(wc -l < "$tmp/err")" -ne 1 ]; then bad "$name" "stderr has $(wc -l < "$tmp/err") lines, not 1"
+    elif ! grep -qF -e "$word" "$tmp/err"; then bad "$name" "'$word' is not in: $(cat "$tmp/err")"
+    elif [ -n "$(ls -A "$tmp/o")" ]; then
+        bad "$name" "it left a file"
+        rm -f "$tmp/o/"*
+    else ok "$name"; fi
+done < "$tmp/cases"
+
+# ---- a call of the system's that fails, one after the other: then there is an error, or nothing is lost
+calls="malloc calloc realloc fopen fopen64 fseek ftell fread lstat lstat64"
+wraps=$(for call in $calls; do printf ' -Wl,--wrap=%s' $call; done)
+if [ -z "$RUN" ] && ${CC:-cc} -O0 -DBITNET_NO_SIMD "$root"/examples/convert/*.c "$root/tests/tools/convert_faults.c" \
+    $wraps -o "$tmp/faulty" -lpthread > "$tmp/err" 2>&1; then
+    program=$tmp/faulty
+    rm -rf "$tmp/made"
+    cp -r "$tmp/base/auto" "$tmp/made"
+    tool template "$tmp/made"
+    run "$tmp/made/hf" "$tmp/want.gguf"
+    check fault-none "exit code $rc: $(cat "$tmp/err")" test $rc -eq 0
+    check fault-template "no chat template" grep -aq tokenizer.chat_template "$tmp/want.gguf"
+    fault=0 tensors=0
+    while [ $tensors -lt 4 ]; do               # tensor for tensor it goes on like that
+        fault=$((fault + 1))
+        rm -f "$tmp/o/"* "$tmp/call"
+        FAULT=$fault FAULT_LOG=$tmp/call
+        export FAULT FAULT_LOG
+        run "$tmp/made/hf" "$out"
+        [ -e "$tmp/call" ] || break
+        call="fault-$fault-$(cat "$tmp/call")"
+        if [ $rc -eq 0 ]; then check "$call" "something is lost" cmp "$out" "$tmp/want.gguf"
+        else
+            check "$call" "exit code $rc, or a file is left: $(ls -A "$tmp/o")" \
+                sh -c "[ $rc -eq 1 ] && [ \$(wc -l < '$tmp/err') -eq 1 ] && [ -z \"\$(ls -A '$tmp/o')\" ]"
+        fi
+        ! grep -q "tensor '" "$tmp/err" || tensors=$((tensors + 1))
+    done
+    unset FAULT FAULT_LOG
+    check faults "only $fault calls" test $fault -gt 100
+else skip faults "an emulator, or no linker with --wrap"; fi
+
+echo "convert-hf: $passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]

@@ -1,0 +1,157 @@
+/* Encoders of the other ternary types, place by place from the formats' definitions: TL1 and TL2 in
+   tiles, TQ1_0 and TQ2_0 in blocks; and models that hold them. */
+#ifndef TERNARY_BUILDER_H
+#define TERNARY_BUILDER_H
+
+#include "gguf_builder.h"
+
+enum { IMP_TQ1 = 34, IMP_TQ2 = 35, IMP_I2S = 36, IMP_TL1 = 38, IMP_TL2 = 39, IMP_MXFP4 = 1000 };
+
+static struct imp_setting {
+    uint32_t type;
+    bitnet_tile tile;
+    float block;                       /* TQ: every block's scale; 0: the tensor's, cut to F16 */
+    int separate;                      /* 1: the block's scale times a tensor of its own */
+} imp;
+
+static inline int imp_pair(const int8_t *w) { return 3 * w[0] + w[1] + 4; }
+
+static inline void imp_tl1(const gb_linear *l, uint8_t *out) {
+    const int K = l->n_in, BM = imp.tile.rows, BY = imp.tile.cols, bm = imp.tile.group;
+    const int by = 256 / bm;
+    int m, p;
+    for (m = 0; m < l->n_out; m++)
+        for (p = 0; p < K / 2; p += 2) {
+            const int k = 2 * p, tm = m / BM, mb = m % BM / bm, mg = m % bm / 16, ml = m % 16;
+            const int kb = k / BY, pb = k % BY / by, pq = k % by / 4;
+            const int8_t *w = l->w + (size_t)m * (size_t)K + k;
+            const int at = (((((tm * (K / BY) + kb) * (BM / bm) + mb) * (BY / by) + pb) *
+                             (bm / 16) + mg) * (by / 4) + pq) * 16 + ml;
+            out[at] = (uint8_t)(imp_pair(w) << 4 | imp_pair(w + 2));
+        }
+}
+
+/* Where things of weight (m, k) are in a TL2 tensor; *bit counts from a word's lowest. */
+static inline size_t imp_index_at(const gb_linear *l, int m, int k, int *shift) {
+    static const int back[4] = {0, 2, 1, 3};             /* P is its own inverse */
+    const int BM = imp.tile.rows, BY = imp.tile.cols, K3 = l->n_in / BY * BY, t = k / 3;
+    const int kb = t / (BY / 3), pb = t % (BY / 3) / 2, x = back[m % 32 / 8] * 8 + m % 8;
+    *shift = t % 2 ? 0 : 4;
+    return (size_t)((((m / BM * (K3 / BY) + kb) * (BM / 32) + m % BM / 32) * (BY / 6) + pb) * 32 +
+                    x);
+}
+
+static inline size_t imp_sign_at(const gb_linear *l, int m, int k, int *bit) {
+    const int BM = imp.tile.rows, BY = imp.tile.cols, K3 = l->n_in / BY * BY, t = k / 3;
+    const int kb = t / (BY / 3), sb = t % (BY / 3) / 8, j = t % 8, h = m % 32 / 16, c = m % 16;
+    const int block = ((m / BM * (K3 / BY) + kb) * (BM / 32) + m % BM / 32) * (BY / 24) + sb;
+    *bit = 15 - (2 * j + h);
+    return (size_t)(l->n_out * K3 / 6 + 32 * block + 2 * c);
+}
+
+static inline size_t imp_pair_at(const gb_linear *l, int m, int k, int *shift) {
+    static const int back[4] = {0, 2, 1, 3};
+    const int BM = imp.tile.rows, BY = imp.tile.cols, K3 = l->n_in / BY * BY, K2 = l->n_in - K3;
+    const int p = (k - K3) / 2, kb = p / 16, pb = p % 16 / 2, x = back[m % 32 / 8] * 8 + m % 8;
+    *shift = p % 2 ? 0 : 4;
+    return (size_t)(l->n_out * K3 / 6 + l->n_out * K3 / 24 +
+                    (((m / BM * (K2 / 32) + kb) * (BM / 32) + m % BM / 32) * 8 + pb) * 32 + x);
+}
+
+static inline size_t imp_tl2_size(const gb_linear *l) {
+    size_t n = (size_t)(l->n_in - 256) * (size_t)l->n_out / 3 * 5 / 8 +
+               256 * (size_t)l->n_out / 2 * 4 / 8;
+    return (n + 31) / 32 * 32 + 32;
+}
+
+static inline void imp_tl2(const gb_linear *l, uint8_t *out) {
+    const int K3 = l->n_in / imp.tile.cols * imp.tile.cols;
+    int m, k, at;
+    for (m = 0; m < l->n_out; m++) {
+        const int8_t *w = l->w + (size_t)m * (size_t)l->n_in;
+        for (k = 0; k < K3; k += 3) {
+            const int n = 9 * w[k] + 3 * w[k + 1] + w[k + 2];
+            size_t byte = imp_index_at(l, m, k, &at);
+            out[byte] |= (uint8_t)((n < 0 ? -n : n) << at);
+            byte = imp_sign_at(l, m, k, &at);
+            if (n < 0) out[byte + (at > 7)] |= (uint8_t)(1 << at % 8);
+        }
+        for (; k < l->n_in; k += 2) {
+            const size_t byte = imp_pair_at(l, m, k, &at);
+            out[byte] |= (uint8_t)(imp_pair(w + k) << at);
+        }
+    }
+}
+
+/* One block of 256 weights. TQ1_0: digits in base 3, most significant first, of a number that is
+   then scaled from 243 to 256, rounded up. */
+static inline void imp_tq(const int8_t *w, uint8_t *out) {
+    int i, j, n;
+    if (imp.type == IMP_TQ2)
+        for (i = 0; i < 64; i++)
+            for (j = 0; j < 4; j++)
+                out[i] |= (uint8_t)((w[i / 32 * 128 + i % 32 + 32 * j] + 1) << 2 * j);
+    else
+        for (i = 0; i < 52; i++) {
+            for (n = 0, j = 0; j < 5; j++) {
+                const int at = i < 32 ? i + 32 * j : i < 48 ? 160 + i - 32 + 16 * j
+                                                            : 240 + i - 48 + 4 * j;
+                n = 3 * n + (i >= 48 && j == 4 ? 0 : w[at] + 1);
+            }
+            out[i] = (uint8_t)((n * 256 + 242) / 243);
+        }
+}
+
+static inline float imp_cut(float x) { return bitnet__f16_to_f32(bitnet__f32_to_f16(x)); }
+
+static inline uint8_t *imp_encode(gb_linear *l, uint32_t *type, size_t *size) {
+    const size_t n = (size_t)l->n_in * (size_t)l->n_out;
+    const int tq = imp.type == IMP_TQ1 || imp.type == IMP_TQ2;
+    const size_t block = imp.type == IMP_TQ1 ? 54 : 66;
+    uint16_t half;
+    uint8_t *out;
+    size_t i;
+    int shift;
+    *type = imp.type == IMP_MXFP4 ? IMP_TL2 : imp.type;
+    *size = tq ? n / 256 * block : imp.type == IMP_TL2 ? imp_tl2_size(l)
+          : imp.type == IMP_MXFP4 ? n / 32 * 17 : n / 4 + 32;
+    out = (uint8_t *)calloc(*size, 1);
+    if (!out) exit(3);
+    if (!imp.separate && imp.block == 0.0f) l->scale = imp_cut(l->scale);
+    if (imp.type == IMP_TL1) imp_tl1(l, out);
+    if (imp.type == IMP_TL2) imp_tl2(l, out);
+    for (i = 0; imp.type == IMP_I2S && i < n; i++) {
+        const size_t at = gb_code_at(BITNET_I2S_128, (size_t)l->n_in, i, &shift);
+        out[at] |= (uint8_t)((l->w[i] + 1) << shift);
+    }
+    half = bitnet__f32_to_f16(imp.block == 0.0f ? l->scale : imp.block);
+    for (i = 0; tq && i < n / 256; i++) {
+        imp_tq(l->w + 256 * i, out + block * i);
+        out[block * i + block - 2] = (uint8_t)half;
+        out[block * i + block - 1] = (uint8_t)(half >> 8);
+    }
+    if (!tq && imp.type != IMP_MXFP4) {
+        gb_buf b = {0};
+        gb_float(&b, imp.type == IMP_I2S && imp.separate ? imp.block * l->scale : l->scale);
+        memcpy(out + (imp.type == IMP_TL2 ? *size - 32 : n / 4), b.p, 4);
+        free(b.p);
+    }
+    return out;
+}
+
+/* Shape 0 and 1 are for tiles, 0 with rows of whole 128-groups and several tiles each way; 2 is for
+   blocks. */
+static inline gb_model imp_model(int shape) {
+    static const int sizes[3][5] = {
+        {384, 640, 4, 2, 96}, {320, 448, 2, 1, 160}, {256, 512, 4, 2, 64}};
+    gb_model g = {.dim = sizes[shape][0], .ffn = sizes[shape][1], .layers = 1,
+                  .heads = sizes[shape][2], .kv_heads = sizes[shape][3],
+                  .head_dim = sizes[shape][4], .embed_type = GB_TENSOR_F16, .n_ctx = 16,
+                  .seed = 31};
+    g.encode = imp_encode;
+    if (imp.type < IMP_I2S && imp.separate) g.scale_suffix = ".scale";
+    gb_make_model(&g);
+    return g;
+}
+
+#endif

@@ -1,0 +1,635 @@
+/* The other families of ternary networks: 1bitLLM's (architecture bitnet: SiLU) and LLaMA-shaped
+   ones (architecture llama: SiLU, adjacent pairs, no sub-norms, a head of their own). Small models
+   of each are compared with a forward pass in double that is written here from FORMATS.md, then
+   with themselves: kernels, threads and batches give the same bits. What a file may say beyond that
+   is refused by name. Uses the helpers of test_model.c. */
+
+#include "gguf_helpers.h"
+#include "model_helpers.h"
+#include "slow_model.h"
+
+/* ---- the reference ---- */
+
+typedef struct family {                /* how the reference computes */
+    int silu, adjacent;
+    double rope_factor;                /* 0: 1 */
+    const float *rope_own;             /* [n_rot / 2] or 0 */
+} family;
+
+/* Pair i of v turns by pos * theta^(-2i / n_rot), divided by the factors. */
+static void family_rope(const slow *s, const family *f, double *v, int pos) {
+    int i, half = s->n_rot / 2;
+    for (i = 0; i < half; i++) {
+        double angle = pos * pow(s->theta, -2.0 * i / s->n_rot);
+        double *a = f->adjacent ? v + 2 * i : v + i, *b = f->adjacent ? a + 1 : v + half + i;
+        double x, y;
+        if (f->rope_factor > 0) angle /= f->rope_factor;
+        if (f->rope_own) angle /= (double)f->rope_own[i];
+        x = *a * cos(angle) - *b * sin(angle);
+        y = *a * sin(angle) + *b * cos(angle);
+        *a = x;
+        *b = y;
+    }
+}
+
+static double family_gate(const family *f, double g) {
+    if (f->silu) return g / (1.0 + exp(-g));
+    return g > 0 ? g * g : 0;
+}
+
+/* x through one layer at position pos. A norm that the file lacks is none at all. */
+static void family_layer(slow *s, const family *f, int layer, int pos, double *x) {
+    const gb_model *m = s->m;
+    const gb_layer *l = &m->layer[layer];
+    size_t q_dim = (size_t)(m->heads * s->hd), kv_dim = (size_t)(m->kv_heads * s->hd);
+    size_t wide = (size_t)(m->dim + m->ffn) + q_dim, at, i;
+    double *h = (double *)gb_malloc(4 * wide * sizeof *h), *q = h + wide, *o = q + wide;
+    double *u = o + wide;
+    double *k = s->keys + ((size_t)layer * (size_t)s->n + (size_t)pos) * kv_dim;
+    double *v = s->values + ((size_t)layer * (size_t)s->n + (size_t)pos) * kv_dim;
+    int head;
+    slow_norm(s, x, l->attn_norm, m->dim, h);
+    slow_linear(&l->q, h, q);
+    slow_linear(&l->k, h, k);
+    slow_linear(&l->v, h, v);
+    for (head = 0; head < m->kv_heads; head++) family_rope(s, f, k + head * s->hd, pos);
+    for (head = 0; head < m->heads; head++) {
+        at = (size_t)(head * s->hd);
+        family_rope(s, f, q + at, pos);
+        slow_attention(s, layer, q + at, head / (m->heads / m->kv_heads), pos, o + at);
+    }
+    if (l->attn_sub_norm) slow_norm(s, o, l->attn_sub_norm, (int)q_dim, o);
+    slow_linear(&l->o, o, h);
+    for (i = 0; i < (size_t)m->dim; i++) x[i] += h[i];
+    slow_norm(s, x, l->ffn_norm, m->dim, h);
+    slow_linear(&l->gate, h, q);
+    slow_linear(&l->up, h, u);
+    for (i = 0; i < (size_t)m->ffn; i++) q[i] = family_gate(f, q[i]) * u[i];
+    if (l->ffn_sub_norm) slow_norm(s, q, l->ffn_sub_norm, m->ffn, q);
+    slow_linear(&l->down, q, h);
+    for (i = 0; i < (size_t)m->dim; i++) x[i] += h[i];
+    free(h);
+}
+
+/* Logits [n][n_vocab]. */
+static float *family_forward(const gb_model *m, const family *f, const bitnet_token *tokens,
+                             int n) {
+    slow s;
+    double *x = (double *)gb_malloc(2 * (size_t)m->dim * sizeof *x), *h = x + m->dim;
+    float *out = (float *)gb_malloc((size_t)n * (size_t)m->n_vocab * sizeof *out);
+    size_t kv;
+    int t, i, r;
+    s.m = m;
+    s.hd = m->head_dim ? m->head_dim : m->dim / m->heads;
+    s.n_rot = m->n_rot ? m->n_rot : s.hd;
+    s.n = n;
+    s.eps = (double)m->eps;
+    s.theta = m->freq_base > 0 ? (double)m->freq_base : 10000.0;
+    kv = (size_t)m->layers * (size_t)n * (size_t)(m->kv_heads * s.hd);
+    s.keys = (double *)gb_malloc(2 * kv * sizeof *s.keys);
+    s.values = s.keys + kv;
+    for (t = 0; t < n; t++) {
+        for (i = 0; i < m->dim; i++)
+            x[i] = (double)m->embed[(size_t)tokens[t] * (size_t)m->dim + (size_t)i];
+        for (i = 0; i < m->layers; i++) family_layer(&s, f, i, t, x);
+        slow_norm(&s, x, m->output_norm, m->dim, h);
+        for (r = 0; r < m->n_vocab; r++) {
+            const float *row = m->head + (size_t)r * (size_t)m->dim;
+            double sum = 0;
+            for (i = 0; i < m->dim; i++) sum += (double)row[i] * h[i];
+            out[(size_t)t * (size_t)m->n_vocab + (size_t)r] = (float)sum;
+        }
+    }
+    free(s.keys);
+    free(x);
+    return out;
+}
+
+/* ---- models against it ---- */
+
+enum { FAMILY_TOKENS = 19 };           /* of architecture llama's 4 heads on 2: two blocks attend */
+
+static void family_tokens(const gb_model *m, bitnet_token *tokens) {
+    uint64_t seed = 99;
+    int i;
+    for (i = 0; i < FAMILY_TOKENS; i++)
+        tokens[i] = (bitnet_token)(gb_random(&seed) % (uint32_t)m->n_vocab);
+}
+
+/* The largest and the middle NRMSE of the rows, and whether some row has another argmax. */
+typedef struct family_error { double worst, median; int argmax; } family_error;
+
+static family_error family_compare(const float *got, const float *want, int n_vocab) {
+    family_error e = {0, 0, 0};
+    double sorted[FAMILY_TOKENS];
+    int i, j;
+    for (i = 0; i < FAMILY_TOKENS; i++) {
+        size_t at = (size_t)i * (size_t)n_vocab;
+        double d = nrmse(got + at, want + at, (size_t)n_vocab);
+        if (!(d >= 0)) d = 1e9;                            /* NaN */
+        if (largest(got + at, n_vocab) != largest(want + at, n_vocab)) e.argmax = 1;
+        for (j = i; j > 0 && sorted[j - 1] > d; j--) sorted[j] = sorted[j - 1];
+        sorted[j] = d;
+    }
+    e.worst = sorted[FAMILY_TOKENS - 1];
+    e.median = sorted[FAMILY_TOKENS / 2];
+    return e;
+}
+
+/* Builds the model; its logits (F32 cache) must be the reference's, and not those that the same
+   file would give with the other gate or the other pairs; then all variants, in bits. */
+static void check_family(gb_model *m, family f, int variants) {
+    bitnet_token tokens[FAMILY_TOKENS];
+    bitnet_ctx_params p = ctx_params(FAMILY_TOKENS, 0, 1, BITNET_KV_F32);
+    family other_gate = f, other_pairs = f;
+    float *want, *got;
+    family_error e = {0, 0, 0}, gate = e, pairs = e;
+    gb_make_model(m);
+    family_tokens(m, tokens);
+    other_gate.silu = !f.silu;
+    other_pairs.adjacent = !f.adjacent;
+    got = logits_of(m->data, m->size, 0, &p, tokens, FAMILY_TOKENS, FAMILY_TOKENS);
+    if (got) {
+        want = family_forward(m, &f, tokens, FAMILY_TOKENS);
+        e = family_compare(got, want, m->n_vocab);
+        free(want);
+        want = family_forward(m, &other_gate, tokens, FAMILY_TOKENS);
+        gate = family_compare(got, want, m->n_vocab);
+        free(want);
+        want = family_forward(m, &other_pairs, tokens, FAMILY_TOKENS);
+        pairs = family_compare(got, want, m->n_vocab);
+        free(want);
+        if (variants)
+            check_variants(m->data, m->size, tokens, FAMILY_TOKENS, m->n_vocab, !test_quick());
+    }
+    free(got);
+    gb_free_model(m);
+    if (!got) return;
+    CHECK_MSG(e.worst <= 2e-2 && e.median <= 1e-5 && !e.argmax,
+              "NRMSE %.3g at worst, median %.3g%s", e.worst, e.median,
+              e.argmax ? ", another argmax" : "");
+    CHECK_MSG(gate.median > 0.1 && pairs.median > 0.1,
+              "the test can't tell gates (%.3g) or pairs (%.3g) apart", gate.median, pairs.median);
+}
+
+/* The seeds are such that no rounding to int8 falls on an edge (FORMATS.md, "How close is close");
+   about one in ten has one, and 2 % in the rows behind it. */
+#define FAMILY(name, is_silu, is_adjacent, ...) \
+    static void name(void) { \
+        gb_model m = {__VA_ARGS__}; \
+        family f = {is_silu, is_adjacent, 0, 0}; \
+        check_family(&m, f, 1); \
+    }
+/* freq_base without a key: 10000, here and below where none is given. */
+FAMILY(test_family_bitnet, 1, 0, .arch = "bitnet", .dim = 192, .ffn = 320, .layers = 2, .heads = 4,
+       .kv_heads = 4, .eps = 1e-6f, .scale_suffix = ".scale", .embed_type = GB_TENSOR_F16,
+       .seed = 21)
+FAMILY(test_family_bitnet_untied, 1, 0, .arch = "bitnet", .dim = 128, .ffn = 256, .layers = 2,
+       .heads = 2, .kv_heads = 1, .eps = 1e-5f, .freq_base = 5000.0f, .scale_suffix = "_scale",
+       .untied = 1, .head_type = GB_TENSOR_F32, .seed = 22)
+FAMILY(test_family_llama, 1, 1, .arch = "llama", .dim = 256, .ffn = 384, .layers = 2, .heads = 4,
+       .kv_heads = 2, .eps = 1e-5f, .freq_base = 500000.0f, .no_sub_norms = 1, .untied = 1,
+       .embed_type = GB_TENSOR_F16, .head_type = GB_TENSOR_F16, .seed = 23)
+/* Heads wider together than the network, partly turned, one KV head for all; a tied head. */
+FAMILY(test_family_llama_wide, 1, 1, .arch = "llama", .dim = 128, .ffn = 192, .layers = 3,
+       .heads = 4, .kv_heads = 1, .head_dim = 48, .n_rot = 26, .eps = 1e-6f, .no_sub_norms = 1,
+       .embed_type = GB_TENSOR_BF16, .seed = 4)
+FAMILY(test_family_llama_heads, 1, 1, .arch = "llama", .dim = 192, .ffn = 128, .layers = 2,
+       .heads = 6, .kv_heads = 6, .eps = 1e-5f, .no_sub_norms = 1, .untied = 1,
+       .head_type = GB_TENSOR_BF16, .spare_rows = 5, .seed = 5)
+
+/* An untied head is read at all: with the embedding in its place all is different. */
+static void test_family_head(void) {
+    gb_model m = {.arch = "llama", .dim = 128, .ffn = 128, .layers = 1, .heads = 2, .kv_heads = 2,
+                  .eps = 1e-5f, .no_sub_norms = 1, .untied = 1, .seed = 26};
+    family f = {1, 1, 0, 0};
+    bitnet_token tokens[FAMILY_TOKENS];
+    bitnet_ctx_params p = ctx_params(FAMILY_TOKENS, 0, 1, BITNET_KV_F32);
+    float *got, *want, *head;
+    family_error e = {0, 0, 0};
+    gb_make_model(&m);
+    family_tokens(&m, tokens);
+    got = logits_of(m.data, m.size, 0, &p, tokens, FAMILY_TOKENS, FAMILY_TOKENS);
+    head = m.head;
+    m.head = m.embed;
+    want = family_forward(&m, &f, tokens, FAMILY_TOKENS);
+    m.head = head;
+    if (got) e = family_compare(got, want, m.n_vocab);
+    free(got);
+    free(want);
+    gb_free_model(&m);
+    CHECK(e.median > 0.1);
+}
+
+/* A profile runs norm and quantize apart, and without a norm no step is called so. */
+static void family_step(void *ud, const char *part, int thread, int begin) {
+    (void)thread;
+    if (begin && !strcmp(part, "norm")) *(int *)ud += 1;
+}
+
+static void test_family_profile(void) {
+    gb_model m = {.arch = "llama", .dim = 128, .ffn = 128, .layers = 2, .heads = 2, .kv_heads = 2,
+                  .eps = 1e-5f, .no_sub_norms = 1, .seed = 27};
+    bitnet_token tokens[FAMILY_TOKENS];
+    bitnet_ctx_params p = ctx_params(FAMILY_TOKENS, 0, 1, BITNET_KV_F16);
+    float *want, *got;
+    int norms = 0, same = 0;
+    gb_make_model(&m);
+    family_tokens(&m, tokens);
+    want = logits_of(m.data, m.size, 0, &p, tokens, FAMILY_TOKENS, FAMILY_TOKENS);
+    p.step_fn = family_step;
+    p.step_ud = &norms;
+    got = logits_of(m.data, m.size, 0, &p, tokens, FAMILY_TOKENS, FAMILY_TOKENS);
+    if (want && got) same = !memcmp(want, got, FAMILY_TOKENS * (size_t)m.n_vocab * sizeof *got);
+    free(want);
+    free(got);
+    gb_free_model(&m);
+    CHECK(same);
+    CHECK_MSG(norms == 2 * 2, "%d norms in two layers", norms);
+}
+
+/* ---- longer contexts ---- */
+
+static const char *rope_type, *rope_key;
+static float rope_value;
+static void add_rope_keys(gb_file *f) {
+    if (rope_type) gb_key_str(f, "llama.rope.scaling.type", rope_type);
+    if (rope_key) gb_key_f32(f, rope_key, rope_value);
+}
+
+static gb_model rope_model(const char *type, const char *key, float value) {
+    gb_model m = {.arch = "llama", .dim = 128, .ffn = 128, .layers = 2, .heads = 2, .kv_heads = 2,
+                  .eps = 1e-5f, .no_sub_norms = 1, .seed = 28};
+    rope_type = type;
+    rope_key = key;
+    rope_value = value;
+    m.file.add_keys = add_rope_keys;
+    return m;
+}
+
+static void test_family_linear_rope(void) {
+    static const struct { const char *type, *key; float value; double factor; } cases[] = {
+        {"linear", "llama.rope.scaling.factor", 4.0f, 4.0},
+        {0, "llama.rope.scaling.factor", 0.5f, 0.5},       /* linear is the default */
+        {0, "llama.rope.scale_linear", 3.0f, 3.0},
+        {"none", "llama.rope.scaling.factor", 8.0f, 1.0},
+        {"linear", 0, 0, 1.0},
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gb_model m = rope_model(cases[i].type, cases[i].key, cases[i].value);
+        family f = {1, 1, 0, 0};
+        f.rope_factor = cases[i].factor;
+        check_family(&m, f, 0);
+    }
+}
+
+/* Each pair's own factor, as converters write it for LLaMA 3.1. */
+static float rope_own[32];
+static void add_rope_own(gb_file *f) {
+    gb_put_matrix(f, "rope_freqs.weight", GB_TENSOR_F32, rope_own, 32, 0);
+}
+
+static void test_family_own_rope(void) {
+    gb_model m = rope_model(0, 0, 0);
+    family f = {1, 1, 0, rope_own};
+    int i;
+    for (i = 0; i < 32; i++) rope_own[i] = i < 10 ? 1.0f : 1.0f + (float)(i - 9) / 3.0f;
+    m.file.add_keys = add_rope_own;
+    check_family(&m, f, 0);
+    rope_own[31] = 0.0f;
+    m = rope_model(0, 0, 0);
+    m.file.add_keys = add_rope_own;
+    expect(&m, BITNET_ERR_FORMAT, "rope_freqs.weight", "31");
+}
+
+/* ---- what is refused ---- */
+
+static void refused_rope(const char *type, const char *key, float value, bitnet_result code,
+                         const char *word) {
+    gb_model m = rope_model(type, key, value);
+    expect(&m, code, word, type);
+}
+
+static void test_family_rope_refused(void) {
+    refused_rope("yarn", 0, 0, BITNET_ERR_UNSUPPORTED, "llama.rope.scaling.type");
+    refused_rope("longrope", 0, 0, BITNET_ERR_UNSUPPORTED, "llama.rope.scaling.type");
+    refused_rope("llama3", 0, 0, BITNET_ERR_UNSUPPORTED, "linear");
+    refused_rope(0, "llama.rope.scaling.factor", 0.0f, BITNET_ERR_FORMAT, "rope.scaling.factor");
+    refused_rope(0, "llama.rope.scaling.factor", -2.0f, BITNET_ERR_FORMAT, "rope.scaling.factor");
+    refused_rope(0, "llama.rope.scale_linear", 1e30f, BITNET_ERR_FORMAT, "rope.scale_linear");
+}
+
+static const char *family_tensor;
+static void add_family_tensor(gb_file *f) {
+    static const float ones[128];
+    gb_put_matrix(f, family_tensor, GB_TENSOR_F32, ones, 128, 0);
+}
+
+/* Networks that call themselves llama and are others: biases, experts, norms. */
+static void test_family_leftovers(void) {
+    static const char *const others[] = {
+        "blk.0.attn_q.bias", "blk.1.ffn_gate_exps.weight", "blk.0.attn_sub_norm.weight",
+        "blk.1.ffn_sub_norm.weight", "blk.0.attn_q_norm.weight", "blk.2.attn_norm.weight"
+    };
+    size_t i;
+    for (i = 0; i < sizeof others / sizeof others[0]; i++) {
+        gb_model m = rope_model(0, 0, 0);
+        family_tensor = others[i];
+        m.file.add_keys = add_family_tensor;
+        expect(&m, BITNET_ERR_UNSUPPORTED, others[i], "'llama'");
+    }
+}
+
+static void add_value_length(gb_file *f) { gb_key_u32(f, "llama.attention.value_length", 32); }
+
+static void test_family_shapes(void) {
+    static const char *const parts[] = {"attn_sub_norm", "ffn_sub_norm"};
+    static const char *const families[] = {"bitnet-b1.58", "bitnet-25", "bitnet"};
+    gb_model m = rope_model(0, 0, 0);
+    char name[64];
+    int i, j;
+    m.file.add_keys = add_value_length;
+    expect(&m, BITNET_ERR_UNSUPPORTED, "64", "32");
+    m = rope_model(0, 0, 0);
+    m.eps = 0;
+    expect(&m, BITNET_ERR_FORMAT, "llama.attention.layer_norm_rms_epsilon", "missing");
+    for (i = 0; i < 3; i++)                                /* sub-norms don't go missing there */
+        for (j = 0; j < 2; j++) {
+            memset(&m, 0, sizeof m);
+            m.arch = families[i];
+            m.dim = m.ffn = 64;
+            m.layers = m.heads = m.kv_heads = 1;
+            m.eps = 1e-5f;
+            snprintf(name, sizeof name, "blk.0.%s.weight", parts[j]);
+            m.file.omit = name;
+            expect(&m, BITNET_ERR_FORMAT, name, "missing");
+        }
+    memset(&m, 0, sizeof m);                               /* all that there are are named */
+    m.arch = "qwen2";
+    m.dim = m.ffn = 64;
+    m.layers = m.heads = m.kv_heads = 1;
+    gb_make_model(&m);
+    {
+        bitnet_model *model = 0;
+        bitnet_error err = {BITNET_OK, ""};
+        bitnet_result r = bitnet_model_load_memory(m.data, m.size, 0, &model, &err);
+        gb_free_model(&m);
+        CHECK(r == BITNET_ERR_UNSUPPORTED && !model && strstr(err.text, "'qwen2'"));
+        CHECK_MSG(strstr(err.text, ": bitnet-b1.58, bitnet-25, bitnet, llama"), "%s", err.text);
+    }
+}
+
+/* ---- texts ---- */
+
+static const char *family_pre;
+static void add_family_pre(gb_file *f) { gb_key_str(f, "tokenizer.ggml.pre", family_pre); }
+
+/* Loads a small model of an architecture; counts the warnings. */
+static bitnet_model *family_load(gb_model *m, const char *arch, const char *pre) {
+    bitnet_model_params p;
+    bitnet_model *model = 0;
+    bitnet_error err = {BITNET_OK, ""};
+    m->arch = arch;
+    m->dim = m->ffn = 64;
+    m->layers = m->heads = m->kv_heads = 1;
+    m->eps = 1e-5f;
+    m->no_sub_norms = !strcmp(arch, "llama");
+    family_pre = pre;
+    if (pre) m->file.add_keys = add_family_pre;
+    gb_make_model(m);
+    memset(&p, 0, sizeof p);
+    p.log_fn = count_warnings;
+    warnings = 0;
+    if (bitnet_model_load_memory(m->data, m->size, &p, &model, &err))
+        test_fail(__FILE__, __LINE__, "%s %s: %s", arch, pre ? pre : "", err.text);
+    return model;
+}
+
+/* A missing pre-tokenizer is no news in BitNet files; elsewhere it is. */
+static void test_family_pre(void) {
+    static const char *const names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon_e"};
+    static const struct { const char *arch, *pre; int warnings; } cases[] = {
+        {"bitnet-b1.58", 0, 0}, {"bitnet-25", 0, 0}, {"bitnet", 0, 0}, {"llama", 0, 1},
+        {"llama", "llama-bpe", 0}
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gb_model m = {0};
+        bitnet_model *model = family_load(&m, cases[i].arch, cases[i].pre);
+        bitnet_model_free(model);
+        gb_free_model(&m);
+        CHECK_MSG(model && warnings == cases[i].warnings, "%s: %d warnings", cases[i].arch,
+                  warnings);
+    }
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        gb_model m = {0};
+        bitnet_model *model = family_load(&m, "llama", names[i]);
+        bitnet_model_free(model);
+        gb_free_model(&m);
+        CHECK(model && !warnings);
+    }
+    {
+        gb_model m = rope_model(0, 0, 0);
+        family_pre = "gpt-2";
+        m.file.add_keys = add_family_pre;
+        expect(&m, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre", "'gpt-2'");
+    }
+}
+
+/* Lengths in bytes of the pieces that the regular expression of LLaMA 3 cuts, found by Python's
+   regex module. */
+static const struct { const char *text; int lengths[16]; } falcon3_cases[] = {
+    {"The year 2024 was Falcon3's, isn't it?", {3, 5, 1, 3, 1, 4, 7, 1, 2, 1, 4, 2, 3, 1}},
+    {"<|user|>\nHello!!\n\n<|assistant|>\n", {2, 4, 3, 5, 4, 2, 9, 3}},
+    {"  x =  1234567;\t// caf\xC3\xA9\r\n\r\n  end",
+     {1, 2, 2, 1, 1, 3, 3, 1, 1, 1, 2, 6, 4, 1, 4}},
+    {"\xD9\x85\xD8\xB1\xD8\xAD\xD8\xA8\xD8\xA7 \xD8\xA8\xD9\x83 123\xD9\xA1\xD9\xA2",
+     {10, 5, 1, 3, 4}},
+    {"I'LL don'T\xC2\xA0\xC2\xBD \xF0\x9F\xA6\x85\xF0\x9F\xA6\x85.\n \n x ",
+     {1, 3, 4, 2, 2, 2, 11, 2, 2, 1}}
+};
+
+/* A vocabulary of the bytes and of these pieces, without merges: any other piece would come out as
+   bytes. */
+static void test_family_falcon3(void) {
+    enum { CASES = (int)(sizeof falcon3_cases / sizeof falcon3_cases[0]) };
+    char pieces[CASES * 16][32];
+    const char *words[CASES * 16];
+    gb_model m = {0};
+    bitnet_model *model;
+    int i, k, n_words = 0;
+    char bad[100] = "";
+    for (i = 0; i < CASES; i++) {
+        const char *p = falcon3_cases[i].text;
+        for (k = 0; falcon3_cases[i].lengths[k]; p += falcon3_cases[i].lengths[k++]) {
+            if (falcon3_cases[i].lengths[k] < 2) continue;
+            snprintf(pieces[n_words], sizeof pieces[0], "%.*s", falcon3_cases[i].lengths[k], p);
+            words[n_words] = pieces[n_words];
+            n_words++;
+        }
+    }
+    m.words = words;
+    m.n_words = n_words;
+    model = family_load(&m, "llama", "falcon3");
+    for (i = 0; i < CASES && model && !bad[0]; i++) {
+        bitnet_token got[64];
+        const char *text = falcon3_cases[i].text;
+        int n = bitnet_tokenize(model, text, strlen(text), 0, got, 64);
+        for (k = 0; k < n && n <= 64 && !bad[0]; k++)
+            if (bitnet_detokenize(model, got + k, 1, 0, 0) != falcon3_cases[i].lengths[k])
+                snprintf(bad, sizeof bad, "text %d: piece %d", i, k);
+        if (n > 64 || falcon3_cases[i].lengths[n]) snprintf(bad, sizeof bad, "text %d: %d", i, n);
+    }
+    bitnet_model_free(model);
+    gb_free_model(&m);
+    CHECK_MSG(!bad[0], "%s", bad);
+}
+
+/* Lengths in bytes of falcon_e's pieces, by its three regular expressions, one after the other in
+   Python's regex module. */
+static const struct { const char *text; int lengths[24]; } falcon_e_cases[] = {
+    {"The year 2024 was Falcon-E's, isn't it?",
+     {3, 5, 1, 1, 1, 1, 1, 4, 7, 1, 1, 1, 1, 1, 4, 1, 1, 3, 1}},
+    {"<|user|>\nHello!!\n\n<|assistant|>\n", {2, 4, 2, 1, 5, 2, 2, 2, 9, 2, 1}},
+    {"  x =  12;\t// caf\xC3\xA9\r\n\r\n  end",
+     {1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 6, 5, 4}},
+    {"\xD9\x85\xD8\xB1 \xD8\xA8\xD9\x83\xD8\x9F 1\xD9\xA1\xD9\xA2 \xC2\xBD" "2x",
+     {4, 5, 2, 1, 1, 4, 3, 1, 1}},
+    {"a   !  \xE2\x82\xAC\xCC\x81\xE3\x80\x82$ \n", {1, 3, 1, 1, 6, 4, 2}}
+};
+
+/* As falcon3's, but here the merges have to make what no piece may be; in words without a merge
+   that makes them, nothing is one token. */
+static void test_family_falcon_e(void) {
+    static const char *const words[] = {"12", "!!", " !", "ab"};
+    static const char *const merges[] = {"1 2", "! !", "\xC4\xA0 !"};
+    static const struct { const char *pre, *text; int tokens; } cases[] = {
+        {"llama3", "12", 1}, {"falcon_e", "12", 2}, {"llama3", " !", 1}, {"falcon_e", " !", 2},
+        {"llama3", "!!", 1}, {"falcon_e", "!!", 1}, {"llama3", "ab", 1}, {"falcon_e", "ab", 2}
+    };
+    size_t i;
+    for (i = 0; i < sizeof falcon_e_cases / sizeof falcon_e_cases[0]; i++) {
+        const uint8_t *p = (const uint8_t *)falcon_e_cases[i].text, *end = p + strlen((char *)p);
+        int k;
+        for (k = 0; p < end; p += falcon_e_cases[i].lengths[k++])
+            CHECK_MSG(bitnet__falcon_length(p, end) == (size_t)falcon_e_cases[i].lengths[k],
+                      "text %d: piece %d", (int)i, k);
+        CHECK(!falcon_e_cases[i].lengths[k]);
+    }
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gb_model m = {.words = words, .n_words = 4, .merges = merges, .n_merges = 3};
+        bitnet_model_info info = {0};
+        bitnet_model *model;
+        int n;
+        m.file.omit = "tokenizer.ggml.add_bos_token";
+        model = family_load(&m, "llama", cases[i].pre);
+        n = model ? bitnet_tokenize(model, cases[i].text, 2, 0, 0, 0) : 0;
+        if (model) bitnet_model_get_info(model, &info);
+        bitnet_model_free(model);
+        gb_free_model(&m);
+        CHECK_MSG(n == cases[i].tokens, "%s: '%s': %d", cases[i].pre, cases[i].text, n);
+        CHECK(info.add_bos == !strcmp(cases[i].pre, "llama3") && !warnings);
+    }
+}
+
+/* The built-in chat template belongs to the official model; the others' are not known. */
+static void test_family_chat(void) {
+    static const bitnet_message hello = {"user", "hello"};
+    static const struct { const char *arch; int chat; } cases[] = {
+        {"bitnet-b1.58", 1}, {"bitnet-25", 1}, {"bitnet", 0}, {"llama", 0}
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gb_model m = {0};
+        bitnet_model *model = family_load(&m, cases[i].arch, "llama-bpe");
+        int n = model ? bitnet_chat_tokenize(model, &hello, 1, BITNET_OPEN_REPLY, 0, 0) : 0;
+        bitnet_model_free(model);
+        gb_free_model(&m);
+        CHECK_MSG(cases[i].chat ? n > 0 : n == BITNET_ERR_UNSUPPORTED, "%s: %d", cases[i].arch, n);
+    }
+}
+
+static void add_eot(gb_file *f) { gb_key_u32(f, "tokenizer.ggml.eot_token_id", 'E'); }
+
+/* What ends a turn: the file's key, or the token's name. */
+static void test_family_end(void) {
+    static const char *const words[] = {"<|im_end|>"};
+    static const uint8_t types[] = {3};
+    gb_model m = {.words = words, .n_words = 1, .word_types = types, .no_specials = 1};
+    bitnet_model *model = family_load(&m, "llama", "llama3");
+    int ends = model && bitnet_token_is_end(model, 256) && !bitnet_token_is_end(model, 'E');
+    bitnet_model_free(model);
+    gb_free_model(&m);
+    CHECK(ends);
+    memset(&m, 0, sizeof m);                               /* <|eot_id|> is token 258 */
+    model = family_load(&m, "llama", "llama3");
+    ends = model && bitnet_token_is_end(model, 258) && bitnet_token_is_end(model, 257);
+    bitnet_model_free(model);
+    gb_free_model(&m);
+    CHECK(ends);
+    memset(&m, 0, sizeof m);
+    m.file.add_keys = add_eot;
+    model = family_load(&m, "llama", 0);
+    ends = model && bitnet_token_is_end(model, 'E') && !bitnet_token_is_end(model, 258);
+    bitnet_model_free(model);
+    gb_free_model(&m);
+    CHECK(ends);
+}
+
+/* ---- SiLU itself ---- */
+
+/* Every gate from -2^30 to 2^30 in steps that grow, against double. e^-g is at most e^88: below
+   -88 the result is g / e^88, where the truth is smaller still. */
+static void test_family_silu(void) {
+    const float f = 1.0f / 65536.0f;
+    double worst = 0;
+    int32_t i;
+    for (i = -(1 << 24); i <= 1 << 24; i += 997) {
+        const int32_t up = 3;
+        double g = (double)((float)i * f), want = g / (1.0 + exp(-g)) * 3.0 * 0.25;
+        float got;
+        bitnet__silu_gate(&i, f, &up, 0.25f, 1, &got);
+        if (g < -80.0) {
+            CHECK(got <= 0.0f && got > -1e-30f);
+            continue;
+        }
+        if (g < -64.0 || g > 60.0) {                       /* expf's clamp at -64: 1 + e^-64 is 1 */
+            CHECK(fabs((double)got - want) <= fabs(want) * 1e-5);
+            continue;
+        }
+        if (i && fabs(((double)got - want) / want) > worst)
+            worst = fabs(((double)got - want) / want);
+    }
+    CHECK_MSG(worst <= 1e-6, "relative error %.3g", worst);
+}
+
+/* ---- hostile files ---- */
+
+static void test_family_damage(void) {
+    gb_model m = rope_model("linear", "llama.rope.scaling.factor", 2.0f);
+    damage(&m);
+}
+
+const test_case families_tests[] = {
+    {"families/silu", test_family_silu},
+    {"families/bitnet", test_family_bitnet},
+    {"families/bitnet_untied", test_family_bitnet_untied},
+    {"families/llama", test_family_llama},
+    {"families/llama_wide", test_family_llama_wide},
+    {"families/llama_heads", test_family_llama_heads},
+    {"families/head", test_family_head},
+    {"families/profile", test_family_profile},
+    {"families/linear_rope", test_family_linear_rope},
+    {"families/own_rope", test_family_own_rope},
+    {"families/rope_refused", test_family_rope_refused},
+    {"families/leftovers", test_family_leftovers},
+    {"families/shapes", test_family_shapes},
+    {"families/pre", test_family_pre},
+    {"families/chat", test_family_chat},
+    {"families/end", test_family_end},
+    {"families/falcon3", test_family_falcon3},
+    {"families/falcon_e", test_family_falcon_e},
+    {"families/damage", test_family_damage},
+    {0, 0}
+};

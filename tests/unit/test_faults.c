@@ -1,0 +1,2097 @@
+/* Machines that fail, and programs that call in the wrong way: memory, reads, threads and callbacks
+   that are refused one by one; contexts that are used twice at once; many at a time, and many times
+   over; every pointer 0 and every number out of range. */
+
+#include "gguf_helpers.h"
+#include "ternary_builder.h"
+#include "vocab_helpers.h"
+#include "../../examples/convert/gguf_write.h"
+#include "../../examples/convert/pack.h"
+#include <time.h>
+#ifdef __linux__
+  #include <dirent.h>
+#endif
+
+/* ---- refusing every wish in turn ---- */
+
+/* A file, what has been made of it, and what tasks say of their results. */
+enum { MACH_TOKENS = 6100 };
+typedef struct machine {
+    gb_model g;
+    gb_reader reader;
+    gb_counter count;
+    bitnet_model_params p;
+    bitnet_io io;
+    int way;                           /* 0: from memory, 1: through io, 2: from a file */
+    char path[600];                    /* of the file; "": it could not be written */
+    bitnet_model *m;
+    bitnet_ctx *c;
+    bitnet_error err;
+    uint64_t digest;                   /* of all results */
+    bitnet_token out[MACH_TOKENS];
+} machine;
+
+static void *mach_alloc(void *ud, size_t size, size_t align) {
+    return test_refused(TEST_MEMORY) ? 0 : gb_count_alloc(ud, size, align);
+}
+
+/* A read that fails has filled a half. */
+static bitnet_result mach_read(void *ud, uint64_t offset, void *dst, size_t n) {
+    if (!test_refused(TEST_READS)) return gb_read(ud, offset, dst, n);
+    gb_read(ud, offset, dst, n / 2);
+    return BITNET_ERR_IO;
+}
+
+static int mach_load_progress(void *ud, uint64_t done, uint64_t total) {
+    (void)ud, (void)done, (void)total;
+    return test_refused(TEST_CALLBACKS);
+}
+
+static void mach_note(machine *x, const void *p, size_t n) {
+    const uint8_t *bytes = (const uint8_t *)p;
+    for (; n > 0; n--) x->digest = (x->digest ^ *bytes++) * 0x100000001b3u;
+}
+
+static void mach_note_int(machine *x, int64_t n) { mach_note(x, &n, sizeof n); }
+
+/* Takes over g, whose file is made; kernels 0: the default. */
+static void mach_start(machine *x, gb_model g, const char *kernels) {
+    FILE *f;
+    memset(x, 0, sizeof *x);
+    x->g = g;
+    x->p.allocator = gb_counting(&x->count);
+    x->p.allocator.alloc_fn = mach_alloc;
+    x->p.progress_fn = mach_load_progress;
+    x->p.kernels = kernels ? bitnet_kernels_find(kernels) : 0;
+    x->io = gb_io(&x->reader, g.data, g.size);
+    x->io.read_fn = mach_read;
+    snprintf(x->path, sizeof x->path, "%s-%lx", test_path("machine.gguf"),
+             (unsigned long)(uintptr_t)g.data);
+    f = fopen(x->path, "wb");
+    if (!f || fwrite(g.data, 1, g.size, f) != g.size) x->path[0] = 0;
+    if (f) fclose(f);
+}
+
+static void mach_end(machine *x) {
+    bitnet_ctx_free(x->c);
+    bitnet_model_free(x->m);
+    if (x->path[0]) remove(x->path);
+    gb_free_model(&x->g);
+    if (x->count.live) test_fail(__FILE__, __LINE__, "%ld blocks are left", x->count.live);
+}
+
+static bitnet_result mach_open(machine *x, bitnet_model **m) {
+    if (x->way == 1) return bitnet_model_load_io(&x->io, &x->p, m, &x->err);
+#ifndef BITNET_NO_STDIO
+    if (x->way == 2) return bitnet_model_load_file(x->path, &x->p, m, &x->err);
+#endif
+    return bitnet_model_load_memory(x->g.data, x->g.size, &x->p, m, &x->err);
+}
+
+/* The model and a context for all the tasks that need them. */
+static int mach_ready(machine *x, int n_threads) {
+    bitnet_ctx_params p;
+    memset(&p, 0, sizeof p);
+    p.n_ctx = 64;
+    p.n_batch = 5;
+    p.n_logits = 5;
+    p.n_threads = n_threads;
+    if (!mach_open(x, &x->m) && !bitnet_ctx_create(x->m, &p, &x->c, &x->err)) {
+        test_share(x->c);
+        return 1;
+    }
+    test_fail(__FILE__, __LINE__, "%s", x->err.text);
+    return 0;
+}
+
+/* A task does something from the beginning to the end, and leaves behind what it found. It returns
+   what the library said, with x->err as the library filled it. */
+typedef bitnet_result (*mach_task)(machine *x);
+
+static bitnet_result mach_try(machine *x, mach_task task) {
+    x->digest = 0;
+    memset(&x->err, 0, sizeof x->err);
+    return task(x);
+}
+
+/* Every wish of a kind is refused in turn, alone and with all later ones: the task says code, in
+   words, and nothing leaks; then the same task on the same objects gives what it gave at first.
+   Code BITNET_OK: it does so at once, with what it gets. Quick: every wish in one of both ways. */
+static void mach_refuse(machine *x, const char *name, mach_task task, int kind, bitnet_result code,
+                        long least) {
+    const long live = x->count.live;
+    const bitnet_result first = mach_try(x, task);
+    const uint64_t want = x->digest;
+    bitnet_result r;
+    long at;
+    int later;
+    CHECK_MSG(!first, "%s: %s", name, x->err.text);
+    for (later = 0; later < 2; later++)
+        for (at = test_quick() ? later : 0;; at += test_quick() ? 2 : 1) {
+            test_refuse.kind = kind;
+            test_refuse.later = later;
+            test_refuse.asked = 0;
+            test_refuse.at = at;
+            r = mach_try(x, task);
+            test_refuse.at = -1;
+            if (test_refuse.asked <= at) break;
+            CHECK_MSG(r == code && x->err.code == r &&
+                      (code ? clean_text(x->err.text) : x->digest == want),
+                      "%s, wish %ld: %s instead of %s (%s)", name, at, bitnet_result_text(r),
+                      bitnet_result_text(code), x->err.text);
+            CHECK_MSG(x->count.live == live, "%s, wish %ld: %ld blocks leak", name, at,
+                      x->count.live - live);
+            r = mach_try(x, task);
+            CHECK_MSG(!r && x->digest == want, "%s, after wish %ld: %s", name, at,
+                      r ? x->err.text : "another result");
+        }
+    CHECK_MSG(!r && x->digest == want && x->count.live == live, "%s: %s", name, x->err.text);
+    CHECK_MSG(at >= least, "%s: only %ld wishes", name, at);
+}
+
+/* ---- tasks ---- */
+
+static bitnet_result mach_eval(machine *x, bitnet_ctx *c) {
+    static const bitnet_token tokens[3] = {7, 42, 99};
+    bitnet_result r = bitnet_eval(c, tokens, 3, 1, &x->err);
+    bitnet_sampler s;
+    int i;
+    memset(&s, 0, sizeof s);
+    s.temperature = 0.9f;
+    s.top_k = 4;
+    if (r != BITNET_OK) return r;
+    mach_note_int(x, bitnet_sample(c, 0));                 /* the screened head */
+    mach_note_int(x, bitnet_sample(c, &s));
+    for (i = 0; i < 3; i++)
+        mach_note(x, bitnet_logits(c, i), (size_t)x->g.n_vocab * sizeof(float));
+    return BITNET_OK;
+}
+
+static bitnet_result mach_load(machine *x) {
+    bitnet_model *m = (bitnet_model *)(void *)x;
+    bitnet_ctx_params p;
+    bitnet_ctx *c = 0;
+    bitnet_model_info info;
+    bitnet_result r = mach_open(x, &m);
+    if (r != BITNET_OK) return m ? BITNET_OK : r;          /* *out must be 0 */
+    memset(&p, 0, sizeof p);
+    p.n_ctx = p.n_logits = 3;
+    p.n_threads = 1;
+    bitnet_model_get_info(m, &info);
+    mach_note_int(x, (int64_t)info.own_bytes);
+    r = bitnet_ctx_create(m, &p, &c, &x->err);
+    if (r == BITNET_OK) r = mach_eval(x, c);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    return r;
+}
+
+static bitnet_result mach_ctx(machine *x) {
+    bitnet_ctx_params p;
+    bitnet_ctx *c;
+    bitnet_result r = BITNET_OK;
+    for (p.n_threads = 1; p.n_threads <= 3 && !r; p.n_threads += 2) {
+        int32_t n = p.n_threads;
+        memset(&p, 0, sizeof p);
+        p.n_ctx = p.n_logits = 8;
+        p.n_threads = n;
+        c = (bitnet_ctx *)(void *)&p;
+        r = bitnet_ctx_create(x->m, &p, &c, &x->err);
+        if (r == BITNET_OK) r = mach_eval(x, c);
+        else if (c) return BITNET_OK;
+        bitnet_ctx_free(c);
+    }
+    return r;
+}
+
+/* Words for which the stack is too small, of several sizes. Threads may call it after the first
+   time. */
+static const char *mach_long_text(void) {
+    static char text[6000];
+    size_t i;
+    if (text[0]) return text;
+    for (i = 0; i < sizeof text - 1; i++) text[i] = i == 400 || i == 1500 ? ' ' : 'l';
+    return text;
+}
+
+static bitnet_result mach_length(machine *x, int n) {
+    if (n >= 0) return BITNET_OK;
+    return bitnet__fail(&x->err, (bitnet_result)n, "%s", bitnet_result_text((bitnet_result)n));
+}
+
+static bitnet_result mach_tokenize(machine *x) {
+    const char *text = mach_long_text();
+    int n = bitnet_tokenize(x->m, text, strlen(text), BITNET_ADD_BOS, x->out, MACH_TOKENS);
+    if (n > 0) mach_note(x, x->out, (size_t)n * sizeof *x->out);
+    return mach_length(x, n);
+}
+
+static bitnet_result mach_chat(machine *x) {
+    bitnet_message talk[2] = {{"user", "hello"}, {"assistant", 0}};
+    int n;
+    talk[1].content = mach_long_text();
+    n = bitnet_chat_tokenize(x->m, talk, 2, BITNET_ADD_BOS | BITNET_OPEN_REPLY, x->out,
+                             MACH_TOKENS);
+    if (n > 0) mach_note(x, x->out, (size_t)n * sizeof *x->out);
+    return mach_length(x, n);
+}
+
+static int mach_text(void *ud, const char *text, size_t n, bitnet_token t) {
+    mach_note((machine *)ud, text, n);
+    mach_note_int((machine *)ud, t);
+    return 0;
+}
+
+static int mach_progress(void *ud, int32_t done, int32_t total) {
+    (void)ud, (void)done, (void)total;
+    return test_refused(TEST_CALLBACKS);
+}
+
+static bitnet_generate_params mach_params(machine *x, bitnet_sampler *s) {
+    static const char *const stops[] = {"never to be seen", "nor this one"};
+    bitnet_generate_params p;
+    memset(s, 0, sizeof *s);
+    s->temperature = 1.0f;
+    s->repeat_penalty = 1.1f;
+    s->rng = 5;
+    memset(&p, 0, sizeof p);
+    p.text = "hello hell hello hell hello";
+    p.max_tokens = 16;
+    p.ignore_end = 1;
+    p.lookup = 4;
+    p.sampler = s;
+    p.stop_strings = stops;
+    p.n_stop_strings = 2;
+    p.text_fn = mach_text;
+    p.progress_fn = mach_progress;
+    p.ud = x;
+    return p;
+}
+
+static bitnet_result mach_generate(machine *x) {
+    bitnet_sampler s;
+    bitnet_generate_params p = mach_params(x, &s);
+    bitnet_result r = bitnet_ctx_rewind(x->c, 0);
+    if (r == BITNET_OK) r = bitnet_generate(x->c, &p, 0, &x->err);
+    mach_note(x, &s.rng, sizeof s.rng);
+    mach_note_int(x, bitnet_ctx_length(x->c));
+    return r;
+}
+
+/* A turn of a chat. If it fails, all of it but the pending token before it is gone. */
+static bitnet_result mach_reply(machine *x) {
+    static const bitnet_message talk[2] = {{"system", "hell"}, {"user", "hello"}};
+    bitnet_sampler s;
+    bitnet_generate_params p = mach_params(x, &s);
+    bitnet_token pending = -1;
+    bitnet_result r = bitnet_ctx_rewind(x->c, 0);
+    p.max_tokens = 2;
+    if (r == BITNET_OK) r = bitnet_generate(x->c, &p, 0, &x->err);
+    if (r == BITNET_OK) pending = bitnet_ctx_pending(x->c);
+    p.text = 0;
+    p.messages = talk;
+    p.n_messages = 2;
+    if (r == BITNET_OK) {
+        const int32_t before = bitnet_ctx_length(x->c);
+        r = bitnet_generate(x->c, &p, 0, &x->err);
+        if (r && bitnet_ctx_length(x->c) != before) return BITNET_ERR_SELFTEST;
+    }
+    if (r && bitnet_ctx_pending(x->c) != pending) return BITNET_ERR_SELFTEST;
+    mach_note_int(x, bitnet_ctx_length(x->c));
+    mach_note_int(x, bitnet_ctx_pending(x->c));
+    return r;
+}
+
+/* The prompt does not fit, but that is not seen before it is tokenized. */
+static bitnet_result mach_generate_long(machine *x) {
+    bitnet_sampler s;
+    bitnet_generate_params p = mach_params(x, &s);
+    bitnet_result r = bitnet_ctx_rewind(x->c, 0);
+    p.text = mach_long_text();
+    if (r == BITNET_OK) r = bitnet_generate(x->c, &p, 0, &x->err);
+    return r == BITNET_ERR_FULL ? BITNET_OK : r;
+}
+
+static bitnet_result mach_gguf_read(machine *x) {
+    bitnet_gguf *g = (bitnet_gguf *)(void *)x;
+    bitnet_gguf_tensor t;
+    uint8_t head[32];
+    bitnet_result r;
+    uint64_t i;
+    if (x->way == 1) r = bitnet_gguf_open_io(&x->io, &x->p.allocator, &g, &x->err);
+#ifndef BITNET_NO_STDIO
+    else if (x->way == 2) r = bitnet_gguf_open_file(x->path, &x->p.allocator, &g, &x->err);
+#endif
+    else r = bitnet_gguf_open_memory(x->g.data, x->g.size, &x->p.allocator, &g, &x->err);
+    if (r != BITNET_OK) return g ? BITNET_OK : r;
+    for (i = 0; !r && !bitnet_gguf_get_tensor(g, i, &t); i++) {
+        r = bitnet_gguf_read(g, &t, t.size - 32, head, 32, &x->err);
+        mach_note(x, t.name, strlen(t.name));
+        mach_note(x, head, 32);
+    }
+    bitnet_gguf_close(g);
+    return r;
+}
+
+static int mach_write_fn(void *ud, const void *p, size_t n) {
+    if (test_refused(TEST_CALLBACKS)) return 1;
+    mach_note((machine *)ud, p, n);
+    return 0;
+}
+
+/* Every function of the writer. After its first failure it is not told more than to end. */
+static bitnet_result mach_gguf_write(machine *x) {
+    static const char *const texts[] = {"a", "bc"};
+    static const uint64_t dims[] = {256, 8};
+    static const int32_t ints[600] = {1, 2};
+    static const float floats[600] = {1, 2};
+    static const uint8_t data[1024] = {3};
+    bitnet_gguf_value v = {BITNET_GGUF_I8, 0, 1, 1, 0};
+    gguf_writer w;
+    bitnet_result r;
+    int i;
+    v.data = data;
+    memset(&w, 0, sizeof w);
+    w.write_fn = mach_write_fn;
+    w.ud = x;
+    gguf_add_string(&w, "string", "text");
+    gguf_add_u32(&w, "u32", 1);
+    gguf_add_f32(&w, "f32", 2.0f);
+    gguf_add_bool(&w, "bool", 1);
+    gguf_add_i32s(&w, "i32s", ints, 600);
+    gguf_add_f32s(&w, "f32s", floats, 600);
+    gguf_add_strings(&w, "strings", texts, 0, 2);
+    gguf_add_value(&w, "value", &v);
+    for (i = 0; i < 40; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "a tensor's long name %d", i);
+        gguf_add_tensor(&w, name, BITNET_TENSOR_I2_S, 2, dims);
+    }
+    gguf_write_header(&w);
+    for (i = 0; i < 40; i++) {
+        gguf_write_data(&w, data, 44);
+        gguf_write_data(&w, data, 500);
+    }
+    r = gguf_write_end(&w);
+    x->err = w.err;
+    if (w.header) return BITNET_ERR_SELFTEST;               /* all has been freed */
+    gguf_writer_free(&w);
+    return r;
+}
+
+/* ---- tests of refusals ---- */
+
+/* All kinds of files, loaded in ways [from, to), by all kinds of refusal. */
+static void mach_load_refused(gb_model g, int from, int to, const char *name,
+                              const char *kernels) {
+    machine x;
+    mach_start(&x, g, kernels);
+    x.p.tile = imp.tile;
+    if (to == 3 && !x.path[0]) to = 2;
+    for (x.way = from; x.way < to; x.way++) {
+        mach_refuse(&x, name, mach_load, TEST_MEMORY, BITNET_ERR_MEMORY, 15);
+        mach_refuse(&x, name, mach_load, TEST_CALLBACKS, BITNET_ERR_CANCELLED,
+                    x.way == 1 ? 5 : 1);
+        mach_refuse(&x, name, mach_load, TEST_READS, BITNET_ERR_IO, x.way == 1 ? 9 : 0);
+        test_cpus = 4;
+        mach_refuse(&x, name, mach_load, TEST_SYSTEM, BITNET_OK, 0);
+        test_cpus = 0;
+    }
+    mach_end(&x);
+}
+
+static void test_load_refused(void) {
+    const int from = test_quick() ? 1 : 0;
+    gb_model g = word_model();
+    memset(&imp, 0, sizeof imp);       /* no tile */
+    gb_make_model(&g);
+    mach_load_refused(g, from, 3, "I2_S", "scalar");
+    g = word_model();
+    gb_make_model(&g);
+    mach_load_refused(g, from, 2, "I2_S to TL2", "scalar-tl2");
+    g = word_model();
+    gb_make_model(&g);
+    gb_lengthen(&g, 5u << 20);         /* threads look at it */
+    mach_load_refused(g, 0, 1, "much I2_S", "scalar");
+    g = spm_model(-1, SPM_TOKENS);
+    gb_make_model(&g);
+    mach_load_refused(g, from, 2, "SentencePiece", 0);
+    g = (gb_model){.arch = "llama", .dim = 128, .ffn = 128, .layers = 1, .heads = 2,
+                   .kv_heads = 2, .eps = 1e-5f, .no_sub_norms = 1, .untied = 1, .seed = 27};
+    gb_make_model(&g);
+    mach_load_refused(g, from, 2, "llama", 0);
+}
+
+/* Larger files; ternary_formats/memory has all types. */
+static void test_import_refused(void) {
+    const bitnet_tile tile = {32, 96, 32};
+    imp = (struct imp_setting){IMP_TL2, tile, 0, 0};
+    mach_load_refused(imp_model(1), 0, 1, "TL2", 0);
+    if (test_quick()) return;
+    imp = (struct imp_setting){IMP_TQ1, tile, 0, 0};
+    mach_load_refused(imp_model(2), 0, 1, "TQ1_0", "scalar-tl2");
+}
+
+static void test_tasks_refused(void) {
+    machine x;
+    int i;
+    for (i = 0; i < 2; i++) {
+        gb_model g = i ? spm_model(-1, SPM_TOKENS) : word_model();
+        gb_make_model(&g);
+        mach_start(&x, g, 0);
+        if (mach_ready(&x, 1)) {
+            mach_refuse(&x, "context", mach_ctx, TEST_MEMORY, BITNET_ERR_MEMORY, 4);
+            mach_refuse(&x, "tokenize", mach_tokenize, TEST_MEMORY, BITNET_ERR_MEMORY, 2);
+            if (!i) mach_refuse(&x, "chat", mach_chat, TEST_MEMORY, BITNET_ERR_MEMORY, 3);
+            if (!i) mach_refuse(&x, "reply", mach_reply, TEST_MEMORY, BITNET_ERR_MEMORY, 4);
+            if (!i) mach_refuse(&x, "reply", mach_reply, TEST_CALLBACKS, BITNET_ERR_CANCELLED, 4);
+            mach_refuse(&x, "generate", mach_generate, TEST_MEMORY, BITNET_ERR_MEMORY, 1);
+            mach_refuse(&x, "generate", mach_generate, TEST_CALLBACKS, BITNET_ERR_CANCELLED, 2);
+            mach_refuse(&x, "a long prompt", mach_generate_long, TEST_MEMORY, BITNET_ERR_MEMORY, 3);
+        }
+        mach_end(&x);
+    }
+}
+
+static void test_gguf_refused(void) {
+    machine x;
+    gb_model g = word_model();
+    gb_make_model(&g);
+    mach_start(&x, g, 0);
+    for (x.way = 0; x.way < (x.path[0] ? 3 : 2); x.way++) {
+        mach_refuse(&x, "open", mach_gguf_read, TEST_MEMORY, BITNET_ERR_MEMORY, 3);
+        mach_refuse(&x, "open", mach_gguf_read, TEST_READS, BITNET_ERR_IO, x.way == 1 ? 14 : 0);
+    }
+    mach_refuse(&x, "write", mach_gguf_write, TEST_CALLBACKS, BITNET_ERR_IO, 40);
+    mach_end(&x);
+}
+
+/* ---- cancelled, and gone on with ---- */
+
+typedef struct listener {
+    bitnet_token tokens[32];
+    int n, stop_at, progress, cancel_at;
+} listener;
+
+static int listen_text(void *ud, const char *text, size_t n, bitnet_token t) {
+    listener *l = (listener *)ud;
+    (void)text, (void)n;
+    if (t < 0 || l->n == 32) return 0;
+    l->tokens[l->n] = t;
+    return l->n++ == l->stop_at;
+}
+
+static int listen_progress(void *ud, int32_t done, int32_t total) {
+    listener *l = (listener *)ud;
+    (void)done, (void)total;
+    return l->progress++ == l->cancel_at;
+}
+
+static bitnet_generate_params listened(listener *l, bitnet_sampler *s) {
+    bitnet_generate_params p;
+    memset(s, 0, sizeof *s);
+    s->temperature = 1.2f;
+    s->repeat_penalty = 1.1f;
+    s->rng = 11;
+    memset(&p, 0, sizeof p);
+    p.ignore_end = 1;
+    p.sampler = s;
+    p.text_fn = listen_text;
+    p.progress_fn = listen_progress;
+    p.ud = l;
+    return p;
+}
+
+/* A prompt that is cancelled after any batch, and then given again; a text that is stopped after
+   any token, and gone on with: all comes as if nothing had been. */
+static void test_cancel(void) {
+    enum { PROMPT = 11, NEW = 12, BATCH = 4 };
+    static const bitnet_token prompt[PROMPT] = {7, 42, 99, 3, 7, 42, 99, 3, 7, 42, 99};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx_params cp;
+    bitnet_ctx *c = 0;
+    listener want, l;
+    uint64_t rng = 0;
+    float *logits;
+    int way, at, lookup;
+    gb_make_model(&g);
+    m = load_built(&g);
+    memset(&cp, 0, sizeof cp);
+    cp.n_ctx = 32;
+    cp.n_batch = BATCH;
+    cp.n_logits = 5;
+    cp.n_threads = 1;
+    CHECK(m && !bitnet_ctx_create(m, &cp, &c, 0));
+    logits = (float *)gb_malloc((size_t)g.n_vocab * sizeof *logits);
+    memset(&want, 0, sizeof want);
+    for (lookup = 0; lookup <= 4; lookup += 4)
+        for (way = 0; way < 3; way++)  /* uninterrupted, progress_fn, text_fn */
+            for (at = 0; at < (way == 0 ? 1 : way == 1 ? 3 : NEW); at++) {
+                bitnet_generate_params p;
+                bitnet_sampler s;
+                bitnet_stop why;
+                bitnet_result r;
+                memset(&l, 0, sizeof l);
+                l.cancel_at = way == 1 ? at : -1;
+                l.stop_at = way == 2 ? at : -1;
+                p = listened(&l, &s);
+                p.prompt = prompt;
+                p.n_prompt = PROMPT;
+                p.max_tokens = NEW;
+                p.lookup = lookup;
+                CHECK(!bitnet_ctx_rewind(c, 0));
+                r = bitnet_generate(c, &p, &why, 0);
+                if (way == 1) {
+                    CHECK(r == BITNET_ERR_CANCELLED && l.n == 0 && s.rng == 11);
+                    CHECK(bitnet_ctx_length(c) == 0 && bitnet_ctx_pending(c) == -1);
+                    CHECK(!bitnet_logits(c, -1) && bitnet_sample(c, 0) == -1);
+                    CHECK(!bitnet_generate(c, &p, &why, 0));
+                } else if (way == 2) {
+                    CHECK(!r && why == BITNET_STOP_CALLBACK && l.n == at + 1);
+                    CHECK(bitnet_ctx_length(c) == PROMPT + at);
+                    CHECK(bitnet_ctx_pending(c) == l.tokens[at]);
+                    p.prompt = 0;
+                    p.max_tokens = NEW - l.n;
+                    CHECK(p.max_tokens == 0 || !bitnet_generate(c, &p, &why, 0));
+                }
+                CHECK(l.n == NEW && bitnet_ctx_length(c) == PROMPT + NEW - 1);
+                if (way == 0 && lookup == 0) {
+                    want = l;
+                    rng = s.rng;
+                    memcpy(logits, bitnet_logits(c, -1), (size_t)g.n_vocab * sizeof *logits);
+                }
+                CHECK_MSG(!memcmp(l.tokens, want.tokens, sizeof l.tokens) && s.rng == rng,
+                          "way %d at %d: other tokens", way, at);
+                CHECK_MSG(!memcmp(bitnet_logits(c, -1), logits, (size_t)g.n_vocab * sizeof *logits),
+                          "way %d at %d: other logits", way, at);
+            }
+    free(logits);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+/* ---- threads ---- */
+
+#if defined(BITNET_NO_THREADS) || (defined(__EMSCRIPTEN__) && !defined(__EMSCRIPTEN_PTHREADS__))
+  #define MACH_THREADS 0
+#else
+  #define MACH_THREADS 1
+#endif
+#ifdef _WIN32
+  #define MACH_THREAD DWORD WINAPI
+#else
+  #define MACH_THREAD void *
+#endif
+
+/* Of four threads the system grants fewer and fewer: there are as many, and the same bits. */
+static void test_threads_refused(void) {
+#if MACH_THREADS
+    gb_model g = word_model();
+    bitnet_ctx_params p;
+    machine x;
+    uint64_t want;
+    long at, wishes = 0;
+    gb_make_model(&g);
+    mach_start(&x, g, 0);
+    CHECK(mach_ready(&x, 4) && bitnet_ctx_threads(x.c) == 4);
+    CHECK(!mach_try(&x, mach_generate));
+    want = x.digest;
+    p = x.c->p;
+    for (at = 100; at >= 0; at = at > wishes ? wishes : at - 1) {
+        bitnet_result r;
+        bitnet_ctx_free(x.c);
+        x.c = 0;
+        test_refuse.kind = TEST_SYSTEM;
+        test_refuse.later = at % 2 == 0;
+        test_refuse.asked = 0;
+        test_refuse.at = at;
+        r = bitnet_ctx_create(x.m, &p, &x.c, &x.err);
+        test_refuse.at = -1;
+        if (at == 100) wishes = test_refuse.asked;
+        CHECK_MSG(!r, "%s", x.err.text);
+        test_share(x.c);
+        CHECK_MSG(bitnet_ctx_threads(x.c) ==
+                  (at >= wishes ? 4 : at < wishes - 3 ? 1 : 4 - (wishes - at)),
+                  "%d threads, %ld of %ld wishes granted", bitnet_ctx_threads(x.c), at, wishes);
+        CHECK(!mach_try(&x, mach_generate) && x.digest == want);
+    }
+    CHECK(wishes >= 3);
+    mach_refuse(&x, "context", mach_ctx, TEST_SYSTEM, BITNET_OK, 2);
+    mach_end(&x);
+#else
+    SKIP("no threads of our own");
+#endif
+}
+
+/* ---- one context, used twice at once ---- */
+
+/* Calls everything that changes a context, all of which must be refused; bitnet_logits may be
+   allowed. */
+typedef struct intruder {
+    bitnet_ctx *c;
+    bitnet_generate_params gen;
+    int allowed, calls, bad, at_once;  /* at_once: in a thread of its own */
+    bitnet_token pending;              /* what the context should say */
+} intruder;
+
+static void intrude(intruder *n) {
+    bitnet_error err = {BITNET_OK, ""};
+    const bitnet_token t = 1;
+    n->calls++;
+    if (bitnet_eval(n->c, &t, 1, 0, &err) != BITNET_ERR_BUSY || err.code != BITNET_ERR_BUSY ||
+        !strstr(err.text, "in use")) n->bad |= 1;
+    if (bitnet_generate(n->c, &n->gen, 0, 0) != BITNET_ERR_BUSY) n->bad |= 2;
+    if (bitnet_sample(n->c, 0) != -1) n->bad |= 4;
+    if (bitnet_ctx_rewind(n->c, 0) != BITNET_ERR_BUSY) n->bad |= 8;
+    if ((bitnet_logits(n->c, -1) != 0) != n->allowed) n->bad |= 16;
+    if (bitnet_ctx_pending(n->c) != n->pending) n->bad |= 32;
+    bitnet_ctx_free(n->c);
+}
+
+#if MACH_THREADS
+static MACH_THREAD intrude_main(void *p) {
+    intrude((intruder *)p);
+    return 0;
+}
+#endif
+
+static void intrude_any(void *ud, int allowed) {
+    intruder *n = (intruder *)ud;
+    n->allowed = allowed;
+#if MACH_THREADS
+    if (n->at_once) {
+        bitnet__thread t;
+        n->allowed = 0;
+        if (bitnet__thread_start(&t, intrude_main, n)) bitnet__thread_join(t);
+        return;
+    }
+#endif
+    intrude(n);
+}
+
+static void intrude_layer(void *ud, int layer, const float *x, int n_tokens) {
+    (void)layer, (void)x, (void)n_tokens;
+    intrude_any(ud, 0);
+}
+static void intrude_step(void *ud, const char *part, int thread, int begin) {
+    (void)part;
+    if (thread == 0 && begin) intrude_any(ud, 0);
+}
+static void intrude_pool(void *ud, int jobs, void (*job)(void *arg, int i), void *arg) {
+    intrude_any(ud, 0);
+    while (jobs-- > 0) job(arg, jobs);
+}
+static int intrude_text(void *ud, const char *text, size_t n, bitnet_token t) {
+    (void)text, (void)n;
+    if (t >= 0) ((intruder *)ud)->pending = t;
+    intrude_any(ud, 1);
+    ((intruder *)ud)->pending = -1;    /* it is evaluated next */
+    return 0;
+}
+static int intrude_progress(void *ud, int32_t done, int32_t total) {
+    intrude_any(ud, done == total);    /* before, there are no logits */
+    return 0;
+}
+
+/* From every callback, on its thread and on another: all is refused, and the call that is at work
+   gives the same bits as without. */
+static void test_busy(void) {
+    static const bitnet_token prompt[] = {7, 42, 99, 3, 100, 8, 7};
+    gb_model g = word_model();
+    bitnet_model *m;
+    float *want;
+    size_t bytes;
+    int i, at_once;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    bytes = (size_t)g.n_vocab * sizeof *want;
+    want = (float *)gb_malloc(bytes);
+    for (i = 0; i < 6; i++)
+        for (at_once = 0; at_once <= MACH_THREADS; at_once++) {
+            bitnet_ctx_params p;
+            bitnet_generate_params gen;
+            bitnet_error err = {BITNET_OK, ""};
+            intruder n;
+            memset(&n, 0, sizeof n);
+            memset(&p, 0, sizeof p);
+            memset(&gen, 0, sizeof gen);
+            n.at_once = at_once;
+            n.pending = -1;
+            gen.prompt = prompt;
+            gen.n_prompt = 7;
+            gen.max_tokens = 3;
+            gen.ignore_end = 1;
+            gen.ud = &n;
+            n.gen = gen;
+            p.n_ctx = 16;
+            p.n_batch = 4;
+            p.n_threads = i > 2 ? 2 : 1;
+            p.layer_ud = p.step_ud = p.parallel_ud = &n;
+            if (i == 1) p.layer_fn = intrude_layer;
+            if (i == 2) p.step_fn = intrude_step;
+            if (i == 3) p.parallel_fn = intrude_pool;
+            if (i == 4) gen.text_fn = intrude_text;
+            if (i == 5) gen.progress_fn = intrude_progress;
+            CHECK(!bitnet_ctx_create(m, &p, &n.c, 0));
+            test_share(n.c);
+            CHECK_MSG(!bitnet_generate(n.c, &gen, 0, &err), "%s", err.text);
+            CHECK_MSG(!n.bad && (n.calls > 1) == (i > 0), "callback %d%s: %d calls, wrong: %x", i,
+                      at_once ? ", another thread" : "", n.calls, (unsigned)n.bad);
+            CHECK(bitnet_ctx_length(n.c) == 9 && bitnet_logits(n.c, -1));
+            if (i == 0) memcpy(want, bitnet_logits(n.c, -1), bytes);
+            CHECK(!memcmp(want, bitnet_logits(n.c, -1), bytes));
+            bitnet_ctx_free(n.c);
+        }
+    free(want);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+#if MACH_THREADS
+
+/* Two threads that push tokens into one context, as fast as they can, until each has done its own.
+   */
+typedef struct pusher {
+    bitnet_ctx *c;
+    bitnet__atomic *waiting;           /* for the other one */
+    int done, busy, bad;
+} pusher;
+
+enum { PUSHES = 100 };
+
+static MACH_THREAD push_main(void *arg) {
+    pusher *p = (pusher *)arg;
+    bitnet__decrement(p->waiting);
+    while (bitnet__load_acquire(p->waiting) > 0) bitnet__pause();
+    while (p->done < PUSHES && !p->bad && p->busy < 200000000) {
+        const bitnet_token t = p->done;
+        bitnet_result r = bitnet_eval(p->c, &t, 1, 0, 0);
+        if (r == BITNET_OK) p->done++;
+        else if (r == BITNET_ERR_BUSY) p->busy++;
+        else p->bad++;
+        bitnet_logits(p->c, -1);
+        bitnet_sample(p->c, 0);
+    }
+    return 0;
+}
+
+/* Each token is either refused or evaluated once and for all. */
+static void test_busy_threads(void) {
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    bitnet__thread t[2];
+    bitnet__atomic waiting = 2;
+    pusher p[2];
+    int i;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    c = new_ctx(m, 3 * PUSHES, 4);
+    CHECK(c);
+    for (i = 0; i < 2; i++) {
+        memset(&p[i], 0, sizeof p[i]);
+        p[i].c = c;
+        p[i].waiting = &waiting;
+        CHECK(bitnet__thread_start(&t[i], push_main, &p[i]));
+    }
+    for (i = 0; i < 2; i++) bitnet__thread_join(t[i]);
+    CHECK_MSG(p[0].done == PUSHES && p[1].done == PUSHES && bitnet_ctx_length(c) == 2 * PUSHES,
+              "%d and %d done, %d in the context", p[0].done, p[1].done, bitnet_ctx_length(c));
+    printf("%d calls found it in use ... ", p[0].busy + p[1].busy);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+#if defined(__GNUC__) || defined(__clang__)
+
+/* A second thread that asks for logits all the time. It counts its calls without an order to what
+   else it does, so that a thread sanitizer sees what only the library orders. */
+typedef struct asker {
+    bitnet_ctx *c;
+    uint32_t calls, stop, given;       /* atomic */
+} asker;
+
+static MACH_THREAD ask_main(void *arg) {
+    asker *a = (asker *)arg;
+    while (!__atomic_load_n(&a->stop, __ATOMIC_RELAXED)) {
+        if (bitnet_logits(a->c, -1)) __atomic_store_n(&a->given, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&a->calls, a->calls + 1, __ATOMIC_RELAXED);
+    }
+    return 0;
+}
+
+static int ask_text(void *ud, const char *text, size_t n, bitnet_token t) {
+    asker *a = (asker *)ud;
+    const uint32_t calls = __atomic_load_n(&a->calls, __ATOMIC_RELAXED);
+    (void)text, (void)n, (void)t;
+    while (__atomic_load_n(&a->calls, __ATOMIC_RELAXED) - calls < 2) bitnet__pause();
+    return !bitnet_logits(a->c, -1);
+}
+
+/* While a callback has the context, its own thread gets logits and the other one does not. */
+static void test_busy_lent(void) {
+    static const bitnet_token prompt[] = {7, 42, 99, 3};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_generate_params gen;
+    bitnet__thread t;
+    bitnet_stop why = BITNET_STOP_CALLBACK;
+    bitnet_result r;
+    asker a;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    memset(&a, 0, sizeof a);
+    memset(&gen, 0, sizeof gen);
+    a.c = new_ctx(m, 32, 4);
+    CHECK(a.c);
+    gen.prompt = prompt;
+    gen.n_prompt = 4;
+    gen.max_tokens = 20;
+    gen.ignore_end = 1;
+    gen.text_fn = ask_text;
+    gen.ud = &a;
+    CHECK(bitnet__acquire(a.c, 0) == BITNET_OK);      /* until the call has it */
+    CHECK(bitnet__thread_start(&t, ask_main, &a));
+    r = bitnet__generate(a.c, &gen, &why, 0);
+    __atomic_store_n(&a.stop, 1, __ATOMIC_RELAXED);
+    bitnet__thread_join(t);
+    bitnet__release(a.c);
+    bitnet_ctx_free(a.c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    CHECK_MSG(r == BITNET_OK && why != BITNET_STOP_CALLBACK, "%d, %d", (int)r, (int)why);
+    CHECK_MSG(!a.given, "the other thread got logits");
+}
+
+#else
+static void test_busy_lent(void) { SKIP("no atomics without an order"); }
+#endif
+
+/* ---- many contexts over one model ---- */
+
+static MACH_THREAD share_main(void *arg) {
+    machine *x = (machine *)arg;
+    bitnet_result r = mach_tokenize(x);
+    if (r == BITNET_OK) r = mach_chat(x);
+    if (r == BITNET_OK) r = mach_generate(x);
+    if (r == BITNET_OK) r = mach_eval(x, x->c);
+    if (r != BITNET_OK) x->digest = 0;
+    return 0;
+}
+
+static void test_parallel(void) {
+    enum { N = 4 };
+    static machine x[N];
+    bitnet__thread t[N];
+    gb_model g = word_model();
+    bitnet_model *m;
+    int i;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    memset(x, 0, sizeof x);
+    mach_long_text();                  /* filled in before others read it */
+    for (i = 0; i < N; i++) {
+        bitnet_ctx_params p;
+        memset(&p, 0, sizeof p);
+        p.n_ctx = 64;
+        p.n_batch = i ? 2 * i : 0;
+        p.n_logits = 5;
+        p.n_threads = 1 + i % 2;
+        x[i].g = g;
+        x[i].m = m;
+        CHECK(!bitnet_ctx_create(m, &p, &x[i].c, 0));
+        test_share(x[i].c);
+    }
+    share_main(&x[0]);
+    CHECK(x[0].digest);
+    for (i = 1; i < N; i++) CHECK(bitnet__thread_start(&t[i], share_main, &x[i]));
+    for (i = 1; i < N; i++) bitnet__thread_join(t[i]);
+    for (i = 0; i < N; i++) bitnet_ctx_free(x[i].c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    for (i = 1; i < N; i++) CHECK_MSG(x[i].digest == x[0].digest, "thread %d has other results", i);
+}
+
+#endif
+
+/* ---- threads: how many, what they share, and what they do to their host ---- */
+
+#if MACH_THREADS && defined(__linux__)
+
+/* -std=c99 hides these, and what they are given. */
+extern int mach_getaffinity(int pid, size_t size, void *mask) __asm__("sched_getaffinity");
+extern int mach_setaffinity(int pid, size_t size, const void *mask) __asm__("sched_setaffinity");
+extern int mach_kill(int pid, int number) __asm__("kill");
+extern int mach_sigemptyset(bitnet__sigset *set) __asm__("sigemptyset");
+extern int mach_sigaddset(bitnet__sigset *set, int number) __asm__("sigaddset");
+extern int mach_sigismember(const bitnet__sigset *set, int number) __asm__("sigismember");
+extern int mach_sigpending(bitnet__sigset *set) __asm__("sigpending");
+
+/* The threads of a context when n_threads is 0. */
+static int default_threads(const bitnet_model *m) {
+    bitnet_ctx *c = 0;
+    int n = -1;
+    if (!bitnet_ctx_create(m, 0, &c, 0)) n = bitnet_ctx_threads(c);
+    bitnet_ctx_free(c);
+    return n;
+}
+
+/* On one CPU there is one thread; on all that are allowed, as many as those. */
+static void test_cpus_allowed(void) {
+    unsigned char all[1024] = {0}, one[1024] = {0};
+    gb_model g = word_model();
+    bitnet_model *m;
+    int i, first = -1, alone, n = 0, quota = bitnet__quota_cpus(""), many;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m && mach_getaffinity(0, sizeof all, all) >= 0);
+    for (i = 0; i < 8192; i++) {
+        if (!(all[i / 8] >> i % 8 & 1)) continue;
+        if (first < 0) first = i;
+        n++;
+    }
+    CHECK(n > 0);
+    one[first / 8] = (unsigned char)(1u << first % 8);
+    CHECK(!mach_setaffinity(0, sizeof one, one));
+    alone = default_threads(m);
+    CHECK(!mach_setaffinity(0, sizeof all, all));
+    many = default_threads(m);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    n = n > 256 ? 256 : n;
+    if (quota < n) n = quota;
+    CHECK_MSG(alone == 1 && many == n, "%d threads on one CPU, %d on %d", alone, many, n);
+}
+
+#ifndef BITNET_NO_STDIO
+#include <sys/stat.h>
+
+typedef struct quota_file { const char *path, *text; } quota_file;
+
+/* Makes the file root/path, and the directories that it needs. 0: that failed. */
+static int write_quota(const char *root, const quota_file *q) {
+    char path[1024];
+    size_t i;
+    FILE *f;
+    snprintf(path, sizeof path, "%.500s/%.500s", root, q->path);
+    for (i = strlen(root) + 1; path[i]; i++) {
+        if (path[i] != '/') continue;
+        path[i] = 0;
+        mkdir(path, 0700);
+        path[i] = '/';
+    }
+    f = fopen(path, "wb");
+    if (!f) return 0;
+    return fputs(q->text, f) >= 0 && !fclose(f);
+}
+
+static void remove_quota(const char *root, const quota_file *q) {
+    char path[1024], *slash;
+    snprintf(path, sizeof path, "%.500s/%.500s", root, q->path);
+    remove(path);
+    while ((slash = strrchr(path, '/')) != 0 && (size_t)(slash - path) >= strlen(root)) {
+        *slash = 0;
+        remove(path);                  /* a directory, if it is empty */
+    }
+}
+
+static void test_cpu_quota(void) {
+#define GROUPS "proc/self/cgroup"
+#define V2 "sys/fs/cgroup/"
+#define V1 "sys/fs/cgroup/cpu/"
+#define A50 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define A250 A50 A50 A50 A50 A50
+    enum { FILES = 6 };
+    static const struct { int want; quota_file files[FILES]; } cases[] = {
+        {0, {{GROUPS, "0::/\n"}}},                                         /* nothing there */
+        {0, {{V2 "cpu.max", "100000 100000\n"}}},                          /* no groups known */
+        {1, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "100000 100000\n"}}},
+        {2, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "100001 100000\n"}}},
+        {1, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "1 100000\n"}}},
+        {0, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "max 100000\n"}}},
+        {0, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "-5 100000\n"}}},
+        {0, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "5 0\n"}}},
+        {0, {{GROUPS, "0::/\n"}, {V2 "cpu.max", ""}}},
+        {0, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "9000000000000000000 1\n"}}},
+        {255, {{GROUPS, "0::/\n"}, {V2 "cpu.max", "2541 10\n"}}},
+        /* the least on the way to the root */
+        {3, {{GROUPS, "0::/a/b/c\n"}, {V2 "a/b/c/cpu.max", "max 1000\n"},
+             {V2 "a/b/cpu.max", "3000 1000\n"}, {V2 "a/cpu.max", "5000 1000\n"}}},
+        {4, {{GROUPS, "0::/a/b/c\n"}, {V2 "a/b/c/cpu.max", "7000 1000\n"},
+             {V2 "a/cpu.max", "4000 1000\n"}}},
+        {2, {{GROUPS, "0::/not/seen/from/here\n"}, {V2 "cpu.max", "200 100\n"}}},
+        {0, {{GROUPS, "0::/a\n"}, {V2 "ab/cpu.max", "200 100\n"}}},        /* another group */
+        /* version 1 */
+        {3, {{GROUPS, "5:memory:/x\n4:cpu,cpuacct:/a\n"}, {V1 "a/cpu.cfs_quota_us", "250000\n"},
+             {V1 "a/cpu.cfs_period_us", "100000\n"}}},
+        {2, {{GROUPS, "4:cpuacct,cpu:/a\n"}, {V1 "cpu.cfs_quota_us", "200\n"},
+             {V1 "cpu.cfs_period_us", "100\n"}}},
+        {0, {{GROUPS, "4:cpu:/a\n"}, {V1 "a/cpu.cfs_quota_us", "-1\n"},
+             {V1 "a/cpu.cfs_period_us", "100000\n"}}},
+        {0, {{GROUPS, "4:cpuset,cpuacct:/a\n"}, {V1 "a/cpu.cfs_quota_us", "100\n"},
+             {V1 "a/cpu.cfs_period_us", "100\n"}}},
+        {0, {{GROUPS, "4:cpu:/a\n"}, {V1 "a/cpu.cfs_quota_us", "100\n"}}}, /* of which period? */
+        /* a group outside of what is mounted: nothing above the mount is opened */
+        {2, {{GROUPS, "0::/../a\n"}, {V2 "cpu.max", "200 100\n"}, {"sys/fs/cpu.max", "1 1\n"},
+             {"sys/fs/a/cpu.max", "1 1\n"}}},
+        {3, {{GROUPS, "0::/..\n"}, {V2 "cpu.max", "300 100\n"}, {"sys/fs/cpu.max", "1 1\n"}}},
+        /* the rest of a long line is no line */
+        {2, {{GROUPS, "0::/" A250 A250 A250 A250 A250 ":cpu:/a\n0::/b\n"},
+             {V1 "a/cpu.cfs_quota_us", "100\n"}, {V1 "a/cpu.cfs_period_us", "100\n"},
+             {V2 "b/cpu.max", "200 100\n"}}},
+        /* both, and lines that are none */
+        {2, {{GROUPS, "\n:\n7\n4:cpu:x\n4:cpu:/a\n0::/b\n"}, {V1 "a/cpu.cfs_quota_us", "900\n"},
+             {V1 "a/cpu.cfs_period_us", "100\n"}, {V2 "b/cpu.max", "200 100\n"}}},
+    };
+    char root[600];
+    size_t i;
+    int k, got, wrong = -1, made = 1;
+    for (i = 0; i < sizeof cases / sizeof cases[0] && wrong < 0 && made; i++) {
+        snprintf(root, sizeof root, "%.500s-%lx", test_path("quota"), (unsigned long)i);
+        made = !mkdir(root, 0700);
+        for (k = 0; k < FILES && cases[i].files[k].path && made; k++)
+            made = write_quota(root, &cases[i].files[k]);
+        got = bitnet__quota_cpus(root) % 256;          /* no quota: 256 */
+        if (got != cases[i].want) wrong = (int)i;
+        for (k = 0; k < FILES && cases[i].files[k].path; k++)
+            remove_quota(root, &cases[i].files[k]);
+        CHECK_MSG(made, "cannot write below %s", root);
+        CHECK_MSG(wrong < 0, "case %d: %d CPUs instead of %d", (int)i, got, cases[i].want);
+    }
+#undef A50
+#undef A250
+#undef GROUPS
+#undef V2
+#undef V1
+}
+#else
+static void test_cpu_quota(void) { SKIP("files are not read"); }
+#endif
+
+#else
+static void test_cpus_allowed(void) { SKIP("not Linux, or no threads of our own"); }
+static void test_cpu_quota(void) { SKIP("not Linux, or no threads of our own"); }
+#endif
+
+/* Runs by thread. */
+typedef struct run_count { int runs[8], odd; } run_count;
+
+static void count_runs(void *ud, const char *part, int thread, int begin) {
+    run_count *n = (run_count *)ud;
+    (void)part;
+    if (thread < 0 || thread > 7) n->odd = 1;
+    else if (begin) n->runs[thread]++; /* each thread its own */
+}
+
+/* A small model's steps stay with the caller. Cut into runs, they give the same bits on any number
+   of threads, and the caller does one run of each step at least. */
+static void test_small_steps(void) {
+    static const bitnet_token prompt[] = {7, 42, 99, 3, 100, 8, 7, 7, 1};
+    gb_model g = word_model();
+    bitnet_model *m;
+    float *want;
+    size_t bytes;
+    int n, cut, steps = 0;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    bytes = (size_t)g.n_vocab * sizeof *want;
+    want = (float *)gb_malloc(bytes);
+    for (n = 1; n <= 8; n++)
+        for (cut = 0; cut < 2; cut++) {
+            bitnet_ctx_params p;
+            run_count count;
+            bitnet_ctx *c = 0;
+            const float *logits;
+            int i, all = 0;
+            memset(&p, 0, sizeof p);
+            memset(&count, 0, sizeof count);
+            p.n_ctx = 16;
+            p.n_threads = n;
+            p.step_fn = count_runs;
+            p.step_ud = &count;
+            CHECK(!bitnet_ctx_create(m, &p, &c, 0));
+            if (cut) test_share(c);
+            CHECK(!bitnet_eval(c, prompt, 9, 0, 0));
+            for (i = 0; i < 8; i++) all += count.runs[i];
+            if (n == 1 && !cut) steps = all;
+            if (bitnet_ctx_threads(c) > 1 && cut)
+                CHECK_MSG(all > 2 * steps && count.runs[0] >= steps, "%d runs, %d of thread 0, in "
+                          "%d steps", all, count.runs[0], steps);
+            else
+                CHECK_MSG(all == steps && count.runs[0] == steps, "%d runs, %d of thread 0, in %d "
+                          "steps", all, count.runs[0], steps);
+            CHECK(!count.odd);
+            logits = bitnet_logits(c, -1);
+            CHECK(logits);
+            if (n == 1 && !cut) memcpy(want, logits, bytes);
+            CHECK_MSG(!memcmp(want, logits, bytes), "%d threads, cut %d: other bits", n, cut);
+            bitnet_ctx_free(c);
+        }
+    free(want);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+#if MACH_THREADS
+
+/* Gains are credit up to a limit; when the credit is used up, there is a pause, twice as long each
+   time that it happens again soon. */
+static void test_ledger(void) {
+    const int64_t credit = bitnet__credit, ms = 1000000;
+    bitnet__ledger l = {bitnet__credit, 0, 0};
+    int64_t now = 1000000 * ms, pause, want;
+    int i;
+    bitnet__ledger_note(&l, 100 * credit, now);
+    CHECK(l.balance == credit && bitnet__ledger_open(&l, now));
+    bitnet__ledger_note(&l, -credit / 2, now);
+    bitnet__ledger_note(&l, -100 * credit, now);           /* counts as half of the credit */
+    CHECK(l.balance == 0 && bitnet__ledger_open(&l, now));
+    bitnet__ledger_note(&l, 10, now);
+    bitnet__ledger_note(&l, -10, now);
+    CHECK(l.balance == 0 && bitnet__ledger_open(&l, now));
+    bitnet__ledger_note(&l, 100 * credit, now);
+    for (i = 0, want = 32 * ms; i < 8; i++, want = want < 1024 * ms ? 2 * want : want) {
+        bitnet__ledger_note(&l, -credit / 2, now);
+        bitnet__ledger_note(&l, -credit / 2, now);
+        CHECK(bitnet__ledger_open(&l, now));
+        bitnet__ledger_note(&l, -1, now);
+        pause = l.end - now;
+        CHECK_MSG(pause == want && l.balance == credit, "pause %d: %ld us", i,
+                  (long)(pause / 1000));
+        CHECK(!bitnet__ledger_open(&l, now) && !bitnet__ledger_open(&l, now + pause - 1) &&
+              bitnet__ledger_open(&l, now + pause));
+        CHECK(bitnet__ledger_open(&l, now - 5000 * ms));   /* the clock was set back */
+        now += pause;
+    }
+    now += 8 * l.pause + 1;            /* it went well for long */
+    for (i = 0; i < 3; i++) bitnet__ledger_note(&l, -credit, now);
+    CHECK(l.end - now == 32 * ms);
+    now = bitnet__clock();
+    for (i = 0; i < 1000; i++) CHECK(bitnet__clock() >= now);
+}
+
+/* Runs are taken once each, and those of a call that is over by nobody. */
+static void test_runs(void) {
+    bitnet__atomic runs = bitnet__tasks(3, 0);
+    int i;
+    for (i = 0; i < 3; i++) CHECK(bitnet__claim(&runs, 0, 0) == i);
+    for (i = 0; i < 3; i++) CHECK(bitnet__claim(&runs, 0, 0) == -1);
+    runs = bitnet__tasks(1024, 0);
+    for (i = 0; i < 1024; i++) CHECK(bitnet__claim(&runs, 0, 0) == i);
+    CHECK(bitnet__claim(&runs, 0, 0) == -1);
+    runs = 0;
+    CHECK(bitnet__claim(&runs, 0, 0) == -1);
+}
+
+#endif
+
+#if MACH_THREADS && (defined(__unix__) || defined(__APPLE__)) && !defined(__EMSCRIPTEN__)
+#include <signal.h>
+#include <sys/wait.h>
+
+/* Runs task in a child process; 0 if it returned 1 there. */
+static int in_child(int (*task)(machine *x), machine *x) {
+    int status = 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(120);                    /* ends a child that hangs */
+        _exit(task(x) ? 0 : 1);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/* qemu's emulation of processes cannot do this where the parent has threads: it ends the child. */
+static void *no_work(void *arg) { return arg; }
+static int child_starts_thread(machine *x) {
+    bitnet__thread t;
+    (void)x;
+    if (!bitnet__thread_start(&t, no_work, 0)) return 0;
+    bitnet__thread_join(t);
+    return 1;
+}
+
+/* The same results, on one thread; then all is freed, the file's path is the parent's. */
+static int child_goes_on(machine *x) {
+    const uint64_t want = x->digest;
+    int ok = !mach_try(x, mach_generate) && x->digest == want && bitnet_ctx_threads(x->c) == 1;
+    bitnet_ctx_free(x->c);
+    bitnet_model_free(x->m);
+    return ok;
+}
+
+static int child_frees(machine *x) {
+    bitnet_ctx_free(x->c);
+    bitnet_model_free(x->m);
+    return 1;
+}
+
+static int child_loads(machine *x) {
+    bitnet_model *m = 0;
+    const int ok = !mach_open(x, &m);
+    bitnet_model_free(m);
+    return ok;
+}
+
+/* A child while the workers spin and while they sleep. */
+static void test_fork(void) {
+    gb_model g = word_model();
+    machine x;
+    int i, status;
+    uint64_t want;
+    gb_make_model(&g);
+    gb_lengthen(&g, 5u << 20);         /* threads look at it */
+    mach_start(&x, g, 0);
+    CHECK(mach_ready(&x, 3));
+    CHECK(!mach_try(&x, mach_generate));
+    if (in_child(child_starts_thread, 0)) {
+        mach_end(&x);
+        SKIP("a child process cannot start threads here");
+    }
+    want = x.digest;
+    for (i = 0; i < 8; i++) {
+        CHECK(!mach_try(&x, mach_generate) && x.digest == want);
+        while (i % 2 && bitnet__load_acquire(&x.c->team->n_asleep[BITNET__WORKERS]) < 2)
+            bitnet__pause();
+        status = in_child(i < 4 ? child_goes_on : i < 6 ? child_frees : child_loads, &x);
+        CHECK_MSG(status == 0, "child %d ended with %d", i, status);
+    }
+    CHECK(!mach_try(&x, mach_generate) && x.digest == want && bitnet_ctx_threads(x.c) == 3);
+    mach_end(&x);
+}
+
+/* A child that is made in a callback, and goes on with the call. */
+typedef struct forker { int calls, at; pid_t child; } forker;
+
+static void fork_at(forker *f) {
+    if (f->calls++ != f->at) return;
+    f->child = fork();
+    if (f->child == 0) alarm(120);
+}
+static int fork_text(void *ud, const char *text, size_t n, bitnet_token t) {
+    (void)text, (void)n, (void)t;
+    fork_at((forker *)ud);
+    return 0;
+}
+static void fork_layer(void *ud, int layer, const float *x, int n_tokens) {
+    (void)layer, (void)x, (void)n_tokens;
+    fork_at((forker *)ud);
+}
+
+static void test_fork_callbacks(void) {
+    static const bitnet_token prompt[] = {7, 42, 99, 3, 100, 8, 7};
+    gb_model g = word_model();
+    bitnet_model *m;
+    float *want;
+    size_t bytes;
+    int i;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    bytes = (size_t)g.n_vocab * sizeof *want;
+    want = (float *)gb_malloc(bytes);
+    for (i = 0; i < 3; i++) {
+        bitnet_ctx_params p;
+        bitnet_generate_params gen;
+        bitnet_ctx *c = 0;
+        forker f = {0, 2, -1};
+        int status = 0, ok;
+        memset(&p, 0, sizeof p);
+        memset(&gen, 0, sizeof gen);
+        gen.prompt = prompt;
+        gen.n_prompt = 7;
+        gen.max_tokens = 5;
+        gen.ignore_end = 1;
+        gen.ud = p.layer_ud = &f;
+        p.n_ctx = 16;
+        p.n_threads = 3;
+        if (i == 1) gen.text_fn = fork_text;
+        if (i == 2) p.layer_fn = fork_layer;
+        CHECK(!bitnet_ctx_create(m, &p, &c, 0));
+        test_share(c);
+        ok = !bitnet_generate(c, &gen, 0, 0);
+        ok = ok && bitnet_ctx_threads(c) == (f.child ? 3 : 1);
+        ok = ok && bitnet_logits(c, -1);
+        if (i == 0) memcpy(want, bitnet_logits(c, -1), bytes);
+        ok = ok && !memcmp(want, bitnet_logits(c, -1), bytes);
+        bitnet_ctx_free(c);
+        if (f.child == 0) _exit(ok ? 0 : 1);
+        CHECK_MSG(ok, "callback %d: other results", i);
+        CHECK(i == 0 || (f.child > 0 && waitpid(f.child, &status, 0) == f.child));
+        CHECK_MSG(WIFEXITED(status) && WEXITSTATUS(status) == 0, "callback %d: the child ended "
+                  "with %d", i, status);
+    }
+    free(want);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+#ifdef __linux__
+/* A signal that the program blocks waits for it, and does not reach the workers. A fault is a
+   worker's own. */
+static int child_blocks(machine *x) {
+    bitnet__sigset set, pending;
+    mach_sigemptyset(&set);
+    mach_sigaddset(&set, SIGTERM);
+    if (bitnet__sigmask(BITNET__SIG_SETMASK, &set, 0)) return 0;
+    if (bitnet_ctx_create(x->m, &x->c->p, &x->c, 0) || bitnet_ctx_threads(x->c) != 2) return 0;
+    test_share(x->c);
+    if (mach_kill((int)getpid(), SIGTERM) || mach_try(x, mach_generate)) return 0;
+    return !mach_sigpending(&pending) && mach_sigismember(&pending, SIGTERM) == 1;
+}
+
+static void *tell_mask(void *arg) {
+    bitnet__sigmask(BITNET__SIG_SETMASK, 0, (bitnet__sigset *)arg);
+    return 0;
+}
+
+static void test_signals(void) {
+    static const int faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
+    gb_model g = word_model();
+    machine x;
+    bitnet__thread t;
+    bitnet__sigset none, before, after, worker;
+    int status, i, n = 0;
+    gb_make_model(&g);
+    mach_start(&x, g, 0);
+    CHECK(mach_ready(&x, 2));
+    status = in_child(child_starts_thread, 0) ? 0 : in_child(child_blocks, &x);   /* see fork */
+    mach_end(&x);
+    CHECK_MSG(status == 0, "the child ended with %d", status);
+    mach_sigemptyset(&none);
+    bitnet__sigmask(BITNET__SIG_SETMASK, &none, &before);
+    CHECK(bitnet__thread_start(&t, tell_mask, &worker));
+    bitnet__thread_join(t);
+    bitnet__sigmask(BITNET__SIG_SETMASK, &before, &after);
+    for (i = 1; i < 32; i++) n += mach_sigismember(&after, i);
+    CHECK_MSG(n == 0, "the caller blocks %d signals", n);
+    for (i = 0; i < 4; i++) n += mach_sigismember(&worker, faults[i]);
+    CHECK(n == 0);
+    for (i = 1; i < 32; i++) n += mach_sigismember(&worker, i);
+    CHECK_MSG(n == 31 - 4 - 2, "%d signals are blocked", n);   /* nobody can block KILL and STOP */
+}
+#else
+static void test_signals(void) { SKIP("not Linux"); }
+#endif
+
+#else
+static void test_fork(void) { SKIP("no fork, or no threads of our own"); }
+static void test_fork_callbacks(void) { SKIP("no fork, or no threads of our own"); }
+static void test_signals(void) { SKIP("no signals, or no threads of our own"); }
+#endif
+
+/* ---- over and over ---- */
+
+/* What the process holds, as Linux tells it: KB of memory, open files, threads; -1: it does not. An
+   emulator's memory is not ours, and ASan keeps what is freed. */
+static long held_kb(void) {
+    long pages = -1;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f) return -1;
+#ifdef __SANITIZE_ADDRESS__
+    fclose(f);
+    return -1;
+#endif
+    if (fscanf(f, "%*d %ld", &pages) != 1) pages = -1;
+    fclose(f);
+    return pages < 0 ? -1 : pages * 4;
+}
+
+static long held_files(void) {
+    long n = -1;
+#ifdef __linux__
+    DIR *dir = opendir("/proc/self/fd");
+    if (!dir) return n;
+    for (n = 0; readdir(dir);) n++;
+    closedir(dir);
+#endif
+    return n;
+}
+
+static long held_threads(void) {
+    char line[128];
+    long n = -1;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (!strncmp(line, "Threads:", 8)) n = atol(line + 8);
+    if (f) fclose(f);
+    return n;
+}
+
+/* 10 000 models, then as many contexts, each in its turn: nothing grows. */
+static void test_cycles(void) {
+    const int n = test_quick() ? 100 : 10000;
+    gb_model g = {.dim = 128, .ffn = 128, .layers = 1, .heads = 2, .kv_heads = 1, .n_ctx = 16,
+                  .embed_type = GB_TENSOR_F16, .seed = 5};
+    machine x;
+    long kb = 0, files = 0, threads = 0, live = 0;
+    int i, what;
+    gb_make_model(&g);
+    mach_start(&x, g, 0);
+    CHECK(mach_ready(&x, 1));
+    for (what = 0; what < 2; what++) {
+        for (i = 0; i < n; i++) {
+            bitnet_model *m = 0;
+            bitnet_ctx *c = 0;
+            bitnet_ctx_params p;
+            if (i == n / 10) {         /* by now all that is kept for later has been taken */
+                kb = held_kb();
+                files = held_files();
+                threads = held_threads();
+                live = x.count.live;
+            }
+            memset(&p, 0, sizeof p);
+            p.n_threads = i % 10 ? 1 : 3;
+            x.way = i % (x.path[0] ? 3 : 2);
+            if (what == 0) CHECK_MSG(!mach_open(&x, &m), "%s", x.err.text);
+            else CHECK_MSG(!bitnet_ctx_create(x.m, &p, &c, &x.err), "%s", x.err.text);
+            bitnet_ctx_free(c);
+            bitnet_model_free(m);
+        }
+        CHECK_MSG(x.count.live == live && held_files() == files && held_threads() < threads + 9,
+                  "%d: %ld blocks instead of %ld, %ld files instead of %ld, %ld threads instead "
+                  "of %ld", what, x.count.live, live, held_files(), files, held_threads(), threads);
+        CHECK_MSG(held_kb() < kb + 2000 || test_quick(), "%d: %ld KB, then %ld", what, kb,
+                  held_kb());
+    }
+    mach_end(&x);
+}
+
+/* ---- every pointer 0 ---- */
+
+static char said[8192];                /* " name(" of the functions that have been called */
+
+static void note_call(const char *call) {
+    const size_t n = strcspn(call, "(") + 1;
+    const size_t at = strlen(said);
+    if (at + n + 1 < sizeof said) snprintf(said + at, sizeof said - at, " %.*s", (int)n, call);
+}
+
+#define SAYS(want, call) \
+    do { \
+        note_call(#call); \
+        CHECK_MSG((call) == (want), "%s is not %s", #call, #want); \
+    } while (0)
+#define WRONG(call) SAYS(BITNET_ERR_ARG, call)
+#define DOES(call) \
+    do { \
+        note_call(#call); \
+        call; \
+    } while (0)
+
+static void null_models(const gb_model *g, const bitnet_model *m) {
+    bitnet_model_info info, zero;
+    gb_reader reader;
+    bitnet_io io = gb_io(&reader, g->data, g->size);
+    bitnet_model *out = (bitnet_model *)(void *)&info;
+    bitnet_error err;
+    char buf[64];
+    memset(&zero, 0, sizeof zero);
+#ifndef BITNET_NO_STDIO
+    WRONG(bitnet_model_load_file(0, 0, &out, &err));
+    CHECK(!out && err.text[0]);
+    WRONG(bitnet_model_load_file("x", 0, 0, 0));
+#endif
+    out = (bitnet_model *)(void *)&info;
+    WRONG(bitnet_model_load_memory(0, 5, 0, &out, 0));
+    WRONG(bitnet_model_load_memory(0, 0, 0, &out, 0));
+    CHECK(!out);
+    WRONG(bitnet_model_load_memory(g->data, g->size, 0, 0, 0));
+    SAYS(BITNET_OK, bitnet_model_load_memory(g->data, g->size, 0, &out, 0));
+    bitnet_model_free(out);
+    WRONG(bitnet_model_load_io(0, 0, &out, 0));
+    CHECK(!out);
+    WRONG(bitnet_model_load_io(&io, 0, 0, 0));
+    io.read_fn = 0;
+    WRONG(bitnet_model_load_io(&io, 0, &out, 0));
+    DOES(bitnet_model_free(0));
+    memset(&info, 1, sizeof info);
+    DOES(bitnet_model_get_info(0, &info));
+    CHECK(!info.arch && !info.n_vocab && !info.head_bytes);
+    DOES(bitnet_model_get_info(m, 0));
+    DOES(bitnet_model_get_info(0, 0));
+    WRONG(bitnet_model_get_meta(0, "general.architecture", buf, sizeof buf));
+    WRONG(bitnet_model_get_meta(m, 0, buf, sizeof buf));
+    SAYS(12, bitnet_model_get_meta(m, "general.architecture", 0, sizeof buf));
+    SAYS(1, bitnet_model_get_meta(m, "tokenizer.ggml.add_bos_token", 0, sizeof buf) == 4);
+}
+
+static void null_text(const bitnet_model *m) {
+    bitnet_token t[4] = {'a', 'b', 0, 0};
+    bitnet_detok d = {{0, 0, 0, 0}, 0};
+    bitnet_message msg = {"user", "x"};
+    char buf[512];
+    WRONG(bitnet_tokenize(0, "a", 1, 0, t, 4));
+    WRONG(bitnet_tokenize(m, 0, 1, 0, t, 4));
+    SAYS(0, bitnet_tokenize(m, 0, 0, 0, t, 4));
+    SAYS(1, bitnet_tokenize(m, 0, 0, BITNET_ADD_BOS, t, 4));
+    SAYS(2, bitnet_tokenize(m, "ab", 2, 0, 0, 4));
+    WRONG(bitnet_detokenize(0, t, 2, buf, sizeof buf));
+    WRONG(bitnet_detokenize(m, 0, 2, buf, sizeof buf));
+    SAYS(0, bitnet_detokenize(m, 0, 0, buf, sizeof buf));
+    t[0] = 'a';
+    SAYS(2, bitnet_detokenize(m, t, 2, 0, sizeof buf));
+    WRONG(bitnet_detok_push(0, &d, 'a', buf, sizeof buf));
+    WRONG(bitnet_detok_push(0, &d, -1, buf, sizeof buf));
+    WRONG(bitnet_detok_push(m, 0, 'a', buf, sizeof buf));
+    WRONG(bitnet_detok_push(m, &d, 'a', 0, sizeof buf));
+    WRONG(bitnet_clean_text(0, 1, buf, sizeof buf));
+    SAYS(0, bitnet_clean_text(0, 0, buf, sizeof buf));
+    SAYS(2, bitnet_clean_text("ab", 2, 0, sizeof buf));
+    SAYS(-1, bitnet_token_find(0, "a"));
+    SAYS(-1, bitnet_token_find(m, 0));
+    SAYS(0, bitnet_token_is_end(0, 1));
+    WRONG(bitnet_chat_tokenize(0, &msg, 1, 0, t, 4));
+    WRONG(bitnet_chat_tokenize(m, 0, 1, 0, t, 4));
+    SAYS(0, bitnet_chat_tokenize(m, 0, 0, 0, t, 4));
+    SAYS(1, bitnet_chat_tokenize(m, &msg, 1, 0, 0, 4) > 4);
+    msg.content = 0;
+    WRONG(bitnet_chat_tokenize(m, &msg, 1, 0, t, 4));
+    msg.content = "x", msg.role = 0;
+    WRONG(bitnet_chat_tokenize(m, &msg, 1, 0, t, 4));
+}
+
+static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
+    static const bitnet_token prompt[2] = {1, 2};
+    static const char *const stops[2] = {"x", 0};
+    bitnet_ctx *out = (bitnet_ctx *)(void *)&prompt;
+    bitnet_generate_params p;
+    bitnet_message msg = {0, 0};
+    bitnet_sampler s;
+    bitnet_error err;
+    SAYS(0, bitnet_ctx_bytes(0, 0));
+    SAYS(1, bitnet_ctx_bytes(m, 0) > 0);
+    WRONG(bitnet_ctx_create(0, 0, &out, &err));
+    CHECK(!out);
+    WRONG(bitnet_ctx_create(m, 0, 0, 0));
+    DOES(bitnet_ctx_free(0));
+    SAYS(0, bitnet_ctx_length(0));
+    SAYS(0, bitnet_ctx_tokens(0) != 0);
+    SAYS(-1, bitnet_ctx_pending(0));
+    SAYS(0, bitnet_ctx_capacity(0));
+    SAYS(0, bitnet_ctx_threads(0));
+    SAYS(0, bitnet_ctx_exact_logits(0));
+    WRONG(bitnet_ctx_rewind(0, 0));
+    WRONG(bitnet_eval(0, prompt, 2, 0, &err));
+    CHECK(strstr(err.text, "context is NULL"));
+    WRONG(bitnet_eval(c, 0, 2, 0, &err));
+    SAYS(BITNET_OK, bitnet_eval(c, prompt, 2, 0, 0));
+    SAYS((const float *)0, bitnet_logits(0, 0));
+    SAYS(-1, bitnet_sample(0, 0));
+    SAYS(1, bitnet_sample(c, 0) >= 0);
+    memset(&s, 0, sizeof s);
+    s.n_bias = 1;
+    SAYS(-1, bitnet_sample(c, &s));
+    memset(&p, 0, sizeof p);
+    WRONG(bitnet_generate(0, &p, 0, &err));
+    WRONG(bitnet_generate(c, 0, 0, &err));
+    WRONG(bitnet_generate(c, &p, 0, &err));
+    CHECK(strstr(err.text, "no prompt"));
+    p.messages = &msg;
+    WRONG(bitnet_generate(c, &p, 0, &err));
+    p.n_messages = 1;
+    WRONG(bitnet_generate(c, &p, 0, &err));
+    CHECK(strstr(err.text, "message 0") && bitnet_ctx_length(c) == 2);
+    p.messages = 0;
+    p.prompt = prompt;
+    p.n_prompt = 2;
+    p.max_tokens = 1;
+    p.sampler = &s;
+    WRONG(bitnet_generate(c, &p, 0, &err));
+    CHECK(strstr(err.text, "bias"));
+    p.sampler = 0;
+    p.n_stop_strings = 1;
+    WRONG(bitnet_generate(c, &p, 0, &err));
+    p.stop_strings = stops;
+    p.n_stop_strings = 2;
+    WRONG(bitnet_generate(c, &p, 0, &err));
+    CHECK(strstr(err.text, "stop string 1") && bitnet_ctx_length(c) == 2);
+    p.n_stop_strings = 1;
+    SAYS(BITNET_OK, bitnet_generate(c, &p, 0, 0));
+    SAYS((const bitnet_kernels *)0, bitnet_kernels_find(0));
+    SAYS(0, bitnet_kernels_usable(0));
+    WRONG(bitnet_selftest(0, 0));
+}
+
+static void null_files(const gb_model *g) {
+    gb_reader reader;
+    bitnet_io io = gb_io(&reader, g->data, g->size);
+    bitnet_gguf *f = (bitnet_gguf *)(void *)&io;
+    bitnet_gguf_value element = {0, 0, 0, 0, 0};
+    bitnet_gguf_key k;
+    bitnet_gguf_tensor t;
+    bitnet_error err;
+#ifndef BITNET_NO_STDIO
+    WRONG(bitnet_gguf_open_file(0, 0, &f, &err));
+    CHECK(!f);
+    WRONG(bitnet_gguf_open_file("x", 0, 0, 0));
+#endif
+    f = (bitnet_gguf *)(void *)&io;
+    WRONG(bitnet_gguf_open_memory(0, 5, 0, &f, 0));
+    CHECK(!f);
+    WRONG(bitnet_gguf_open_memory(g->data, g->size, 0, 0, 0));
+    WRONG(bitnet_gguf_open_io(0, 0, &f, 0));
+    WRONG(bitnet_gguf_open_io(&io, 0, 0, 0));
+    SAYS(BITNET_OK, bitnet_gguf_open_io(&io, 0, &f, 0));
+    WRONG(bitnet_gguf_get_key(0, 0, &k));
+    WRONG(bitnet_gguf_get_key(f, 0, 0));
+    WRONG(bitnet_gguf_find_key(0, "general.architecture", &k));
+    WRONG(bitnet_gguf_find_key(f, 0, &k));
+    WRONG(bitnet_gguf_find_key(f, "general.architecture", 0));
+    SAYS(BITNET_OK, bitnet_gguf_find_key(f, "general.architecture", &k));
+    SAYS(0, bitnet_gguf_next(0, &element));
+    SAYS(0, bitnet_gguf_next(&k.value, 0));
+    SAYS(0, bitnet_gguf_next(&element, &element));
+    WRONG(bitnet_gguf_text(0, 0, 0));
+    WRONG(bitnet_gguf_text(&element, 0, 0));
+    SAYS(12, bitnet_gguf_text(&k.value, 0, 99));
+    WRONG(bitnet_gguf_get_tensor(0, 0, &t));
+    WRONG(bitnet_gguf_get_tensor(f, 0, 0));
+    WRONG(bitnet_gguf_find_tensor(0, "token_embd.weight", &t));
+    WRONG(bitnet_gguf_find_tensor(f, 0, &t));
+    WRONG(bitnet_gguf_find_tensor(f, "token_embd.weight", 0));
+    SAYS(BITNET_OK, bitnet_gguf_find_tensor(f, "token_embd.weight", &t));
+    WRONG(bitnet_gguf_read(0, &t, 0, &k, 1, &err));
+    WRONG(bitnet_gguf_read(f, 0, 0, &k, 1, &err));
+    WRONG(bitnet_gguf_read(f, &t, 0, 0, 1, &err));
+    SAYS(BITNET_OK, bitnet_gguf_read(f, &t, 0, &k, 1, 0));
+    DOES(bitnet_gguf_close(0));
+    bitnet_gguf_close(f);
+    SAYS(0, bitnet_tensor_size(BITNET_TENSOR_F32, 1, 0));
+}
+
+/* A writer that has not failed yet. */
+static gguf_writer *fresh(void) {
+    static gguf_writer w;
+    static machine x;
+    gguf_writer_free(&w);
+    memset(&w, 0, sizeof w);
+    w.write_fn = mach_write_fn;
+    w.ud = &x;
+    return &w;
+}
+
+static void null_writers(void) {
+    static const uint64_t dims[] = {4};
+    static const char *const texts[] = {"a", 0};
+    bitnet_gguf_value v = {BITNET_GGUF_U8, 0, 1, 1, 0};
+    gguf_writer *w;
+    const int32_t i = 1;
+    const float x = 1;
+    WRONG(gguf_add_string(0, "k", "text"));
+    WRONG(gguf_add_string(fresh(), 0, "text"));
+    WRONG(gguf_add_string(fresh(), "k", 0));
+    WRONG(gguf_add_u32(0, "k", 1));
+    WRONG(gguf_add_u32(fresh(), 0, 1));
+    WRONG(gguf_add_f32(0, "k", 1));
+    WRONG(gguf_add_f32(fresh(), 0, 1));
+    WRONG(gguf_add_bool(0, "k", 1));
+    WRONG(gguf_add_bool(fresh(), 0, 1));
+    WRONG(gguf_add_i32s(0, "k", &i, 1));
+    WRONG(gguf_add_i32s(fresh(), 0, &i, 1));
+    WRONG(gguf_add_i32s(fresh(), "k", 0, 1));
+    SAYS(BITNET_OK, gguf_add_i32s(fresh(), "k", 0, 0));
+    WRONG(gguf_add_f32s(0, "k", &x, 1));
+    WRONG(gguf_add_f32s(fresh(), 0, &x, 1));
+    WRONG(gguf_add_f32s(fresh(), "k", 0, 1));
+    WRONG(gguf_add_strings(0, "k", texts, 0, 1));
+    WRONG(gguf_add_strings(fresh(), 0, texts, 0, 1));
+    WRONG(gguf_add_strings(fresh(), "k", 0, 0, 1));
+    WRONG(gguf_add_strings(fresh(), "k", texts, 0, 2));
+    SAYS(BITNET_OK, gguf_add_strings(fresh(), "k", texts, 0, 1));
+    WRONG(gguf_add_value(0, "k", &v));
+    WRONG(gguf_add_value(fresh(), "k", &v));        /* its data is 0 */
+    WRONG(gguf_add_value(fresh(), "k", 0));
+    v.data = (const uint8_t *)"x";
+    WRONG(gguf_add_value(fresh(), 0, &v));
+    WRONG(gguf_add_tensor(0, "t", BITNET_TENSOR_F32, 1, dims));
+    WRONG(gguf_add_tensor(fresh(), 0, BITNET_TENSOR_F32, 1, dims));
+    WRONG(gguf_add_tensor(fresh(), "t", BITNET_TENSOR_F32, 1, 0));
+    WRONG(gguf_write_header(0));
+    WRONG(gguf_write_header(fresh()));
+    WRONG(gguf_write_data(0, "xxxx", 4));
+    w = fresh();
+    SAYS(BITNET_OK, gguf_add_tensor(w, "t", BITNET_TENSOR_F32, 1, dims));
+    SAYS(BITNET_OK, gguf_write_header(w));
+    SAYS(BITNET_OK, gguf_write_data(w, 0, 0));
+    WRONG(gguf_write_data(w, 0, 4));
+    WRONG(gguf_write_end(0));
+    DOES(gguf_writer_free(0));
+    SAYS(0, gguf_writer_total(0));
+    w = fresh();
+    w->write_fn = 0;
+    WRONG(gguf_add_u32(w, "k", 1));
+    fresh();
+}
+
+static void null_weights(void) {
+    bitnet_ternary t = {BITNET_TENSOR_I2_S, 128, 4, BITNET_I2S_128, {0, 0, 0}};
+    uint8_t data[128 + 32] = {0};
+    int8_t w[512] = {0};
+    float x[32] = {0};
+    bitnet_error err;
+    WRONG(bitnet_ternary_check(0, "t", &err));
+    WRONG(bitnet_ternary_check(&t, 0, &err));
+    SAYS(BITNET_OK, bitnet_ternary_check(&t, "t", 0));
+    WRONG(pack_ternary(0, w, 0, 4, data, &err));
+    WRONG(pack_ternary(&t, 0, 0, 4, data, &err));
+    WRONG(pack_ternary(&t, w, 0, 4, 0, &err));
+    SAYS(BITNET_OK, pack_ternary(&t, w, 0, 4, data, 0));
+    WRONG(bitnet_ternary_unpack(0, data, 0, 4, w, &err));
+    WRONG(bitnet_ternary_unpack(&t, 0, 0, 4, w, &err));
+    WRONG(bitnet_ternary_unpack(&t, data, 0, 4, 0, &err));
+    SAYS(BITNET_OK, bitnet_ternary_unpack(&t, data, 0, 4, w, 0));
+    WRONG(bitnet_ternary_scale(0, data, x, &err));
+    WRONG(bitnet_ternary_scale(&t, 0, x, &err));
+    WRONG(bitnet_ternary_scale(&t, data, 0, &err));
+    WRONG(pack_scale(0, 1.0f, data, &err));
+    WRONG(pack_scale(&t, 1.0f, 0, &err));
+    SAYS(BITNET_OK, pack_scale(&t, 1.0f, data, 0));
+    WRONG(bitnet_floats_unpack(BITNET_TENSOR_F32, 0, 4, x, &err));
+    WRONG(bitnet_floats_unpack(BITNET_TENSOR_F32, data, 4, 0, &err));
+    WRONG(pack_floats(BITNET_TENSOR_F32, 0, 4, data, &err));
+    WRONG(pack_floats(BITNET_TENSOR_F32, x, 4, 0, &err));
+    SAYS(BITNET_OK, pack_floats(BITNET_TENSOR_F32, x, 4, data, 0));
+}
+
+/* The interface's functions that take a pointer: each must have been called above. */
+static void check_all_called(void) {
+    char path[512], name[96];
+    size_t size;
+    char *text, *p, *end;
+    snprintf(path, sizeof path, "%s/../../bitnet.h", test_data(""));
+    text = (char *)test_read_file(path, &size);
+    CHECK_MSG(text && size > 0, "cannot read %s", path);
+    text[size - 1] = 0;
+    end = strstr(text, "End of the interface");
+    CHECK(end);
+    *end = 0;
+    for (p = text; (p = strstr(p, "\nBITNET_API ")) != 0; p = end) {
+        char *open = strchr(p, '('), *start = open;
+        end = strchr(open, ';');
+        *end++ = 0;
+        while (start[-1] == '_' || (start[-1] >= 'a' && start[-1] <= 'z') ||
+               (start[-1] >= '0' && start[-1] <= '9')) start--;
+        snprintf(name, sizeof name, " %.*s", (int)(open + 1 - start), start);
+        if (strchr(open, '*') && !strstr(said, name))
+            test_fail(__FILE__, __LINE__, "none of%s", name);
+    }
+    free(text);
+}
+
+static void test_null(void) {
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    said[0] = 0;
+    gb_make_model(&g);
+    m = load_built(&g);
+    c = new_ctx(m, 16, 0);
+    if (m && c) {
+        null_models(&g, m);
+        null_text(m);
+        null_contexts(m, c);
+        null_files(&g);
+        null_writers();
+        null_weights();
+        check_all_called();
+    }
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+/* ---- every number out of range ---- */
+
+static void test_call_numbers(void) {
+    static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX, -2};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    bitnet_token t[64] = {1, 2, 3}, want[64];
+    bitnet_message msg = {"user", "hello"};
+    bitnet_detok d;
+    bitnet_error err;
+    char buf[128];
+    int i, k, n;
+    gb_make_model(&g);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 4);
+    CHECK(c);
+    for (i = 0; i < 4; i++)            /* parameters of a context */
+        for (k = 0; k < 4; k++) {
+            bitnet_ctx_params cp;
+            bitnet_ctx *out = c;
+            memset(&cp, 0, sizeof cp);
+            *(k == 0 ? &cp.n_ctx : k == 1 ? &cp.n_batch : k == 2 ? &cp.n_logits : &cp.n_threads) =
+                wild[i];
+            CHECK(bitnet_ctx_create(m, &cp, &out, &err) == BITNET_ERR_ARG && !out);
+            CHECK(strstr(err.text, "is not in 1..") && bitnet_ctx_bytes(m, &cp) == 0);
+        }
+    for (i = 0; i < 4; i++) {          /* token ids */
+        const bitnet_token bad = i == 3 ? g.n_vocab : wild[i];
+        t[1] = bad;
+        CHECK(bitnet_detokenize(m, t, 2, buf, sizeof buf) == BITNET_ERR_ARG);
+        memset(&d, 0, sizeof d);
+        n = bitnet_detok_push(m, &d, bad, buf, sizeof buf);
+        CHECK(n == (bad == -1 ? 0 : BITNET_ERR_ARG));      /* -1 is the end of a text */
+        CHECK(!bitnet_token_is_end(m, bad));
+        CHECK(bitnet_eval(c, t, 2, 0, &err) == BITNET_ERR_ARG && strstr(err.text, "index 1"));
+        CHECK(!bitnet_logits(c, wild[i]) && bitnet_ctx_length(c) == 0);
+    }
+    t[1] = 2;
+    for (i = 0; i < 4; i++) {          /* counts */
+        CHECK(wild[i] > 0 || bitnet_detokenize(m, t, wild[i], buf, sizeof buf) == BITNET_ERR_ARG);
+        CHECK(wild[i] > 0 || bitnet_chat_tokenize(m, &msg, wild[i], 0, t, 9) == BITNET_ERR_ARG);
+        CHECK(bitnet_eval(c, t, wild[i], 0, &err) ==
+              (wild[i] > 0 ? BITNET_ERR_FULL : BITNET_ERR_ARG));
+        CHECK(bitnet_ctx_rewind(c, wild[i]) == BITNET_ERR_ARG);
+        CHECK(!bitnet_kernels_get(wild[i]) && bitnet_result_text((bitnet_result)wild[i])[0]);
+    }
+    CHECK(!bitnet_kernels_get(bitnet_kernels_count()));
+    /* Lengths beyond an int, of which no byte is read; room for nothing. */
+    CHECK(bitnet_tokenize(m, "x", (size_t)INT32_MAX + 1, 0, t, 64) == BITNET_ERR_LIMIT);
+    CHECK(bitnet_tokenize(m, "x", SIZE_MAX, 0, t, 64) == BITNET_ERR_LIMIT);
+    t[0] = 'h', t[1] = 'i';
+    CHECK(bitnet_detokenize(m, t, 2, buf, 0) == 2);
+    memset(&d, 0, sizeof d);
+    CHECK(bitnet_detok_push(m, &d, 'h', buf, 0) == BITNET_ERR_ARG);
+    CHECK(bitnet_detok_push(m, &d, 'h', buf, 5) == BITNET_ERR_ARG);
+    CHECK(bitnet_detok_push(m, &d, 'h', buf, 6) == 1);
+    d.n_pending = 4;                   /* not a state of ours */
+    CHECK(bitnet_detok_push(m, &d, 'h', buf, 6) == BITNET_ERR_ARG);
+    /* Flags that nobody knows have no effect. */
+    n = bitnet_tokenize(m, "he<|eot_id|>", 12, BITNET_PARSE_SPECIAL, want, 64);
+    CHECK(n == 2 && bitnet_tokenize(m, "he<|eot_id|>", 12, ~BITNET_ADD_BOS, t, 64) == n);
+    CHECK(!memcmp(t, want, 2 * sizeof *t));
+    n = bitnet_chat_tokenize(m, &msg, 1, 0, want, 64);
+    CHECK(bitnet_chat_tokenize(m, &msg, 1, ~(BITNET_ADD_BOS | BITNET_OPEN_REPLY), t, 64) == n);
+    CHECK(n > 0 && !memcmp(t, want, (size_t)n * sizeof *t));
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+/* Generating: what is refused changes nothing. */
+static void test_generate_numbers(void) {
+    static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX, -2};
+    static const bitnet_token prompt[16] = {1, 2, 3};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    bitnet_generate_params p;
+    bitnet_stop why;
+    bitnet_error err;
+    int i;
+    gb_make_model(&g);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 4);
+    CHECK(c);
+    for (i = 0; i < 15; i++) {
+        memset(&p, 0, sizeof p);
+        p.prompt = prompt;
+        p.n_prompt = 1;
+        p.max_tokens = 1;
+        if (i < 4) p.n_prompt = wild[i];
+        else if (i < 8) p.lookup = wild[i - 4];
+        else if (i < 12) p.n_stop_strings = wild[i - 8];
+        else if (i == 12) p.n_prompt = 9;                  /* positions: 8 */
+        else if (i == 13) p.n_prompt = 0;
+        else p.lookup = 65;
+        CHECK_MSG(bitnet_generate(c, &p, &why, &err) == (i == 2 || i == 12 ? BITNET_ERR_FULL
+                                                                           : BITNET_ERR_ARG),
+                  "case %d: %s", i, err.text);
+        CHECK(err.text[0] && bitnet_ctx_length(c) == 0);
+    }
+    /* An empty text is BOS, if the file wants one at the beginning, or nothing. Then until the
+       context is full; then nothing fits. */
+    memset(&p, 0, sizeof p);
+    p.text = "";
+    p.max_tokens = INT32_MIN;
+    p.ignore_end = 1;
+    CHECK(!bitnet_generate(c, &p, &why, &err) && why == BITNET_STOP_LENGTH);
+    CHECK(bitnet_ctx_length(c) == 8 && c->history[0] == g.bos);
+    CHECK(bitnet_generate(c, &p, &why, &err) == BITNET_ERR_FULL && strstr(err.text, "1 tokens"));
+    p.text = "h";
+    CHECK(bitnet_generate(c, &p, &why, &err) == BITNET_ERR_FULL && bitnet_ctx_length(c) == 8);
+    CHECK(!bitnet_ctx_rewind(c, 8));
+    p.text = "";
+    CHECK(bitnet_generate(c, &p, &why, &err) == BITNET_ERR_ARG && strstr(err.text, "no prompt"));
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+/* Numbers of files and weights. */
+static void test_file_numbers(void) {
+    static const uint64_t dims[4] = {UINT64_MAX, 2, 2, 2}, small[4] = {4, 1, 1, 1};
+    static const char *const texts[] = {"a"};
+    static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX, 5};
+    static const size_t lengths[] = {SIZE_MAX - 4096};
+    gb_model g = word_model();
+    bitnet_ternary t = {BITNET_TENSOR_I2_S, 128, 4, BITNET_I2S_128, {0, 0, 0}};
+    bitnet_gguf *f = 0;
+    bitnet_gguf_key k;
+    bitnet_gguf_tensor s;
+    gguf_writer *w;
+    uint8_t data[160] = {0};
+    int8_t weights[512];
+    float x[32] = {0};
+    const int32_t one = 1;
+    int i;
+    gb_make_model(&g);
+    CHECK(!bitnet_gguf_open_memory(g.data, g.size, 0, &f, 0));
+    CHECK(bitnet_gguf_get_key(f, UINT64_MAX, &k) == BITNET_ERR_ARG);
+    CHECK(bitnet_gguf_get_tensor(f, UINT64_MAX, &s) == BITNET_ERR_ARG);
+    CHECK(!bitnet_gguf_get_tensor(f, 0, &s));
+    CHECK(bitnet_gguf_read(f, &s, UINT64_MAX, x, 1, 0) == BITNET_ERR_ARG);
+    CHECK(bitnet_gguf_read(f, &s, 1, x, SIZE_MAX, 0) == BITNET_ERR_ARG);
+    s.offset = UINT64_MAX;
+    CHECK(bitnet_gguf_read(f, &s, 0, x, 1, 0) == BITNET_ERR_ARG);
+    for (i = 0; i < 4; i++) {
+        CHECK(bitnet_tensor_size(BITNET_TENSOR_F32, wild[i], small) == 0);
+        CHECK(bitnet_ternary_unpack(&t, data, wild[i], 1, weights, 0) == BITNET_ERR_ARG);
+        CHECK(bitnet_ternary_unpack(&t, data, 1, wild[i], weights, 0) == BITNET_ERR_ARG);
+        CHECK(pack_ternary(&t, weights, wild[i], wild[i], data, 0) == BITNET_ERR_ARG);
+        CHECK(wild[i] > 0 || bitnet_floats_unpack(0, data, wild[i], x, 0) == BITNET_ERR_ARG);
+        CHECK(wild[i] > 0 || pack_floats(0, x, wild[i], data, 0) == BITNET_ERR_ARG);
+        t.rows = wild[i] > 0 ? 0 : wild[i];
+        CHECK(bitnet_ternary_check(&t, "t", 0) == BITNET_ERR_ARG);
+        CHECK(bitnet_ternary_unpack(&t, data, 1, 1, weights, 0) == BITNET_ERR_ARG);
+        CHECK(bitnet_ternary_scale(&t, data, x, 0) == BITNET_ERR_ARG);
+        t.rows = 4;
+    }
+    CHECK(bitnet_tensor_size(BITNET_TENSOR_F32, 4, dims) == 0);
+    CHECK(bitnet_tensor_size(UINT32_MAX, 1, small) == 0 && !bitnet_tensor_type_name(UINT32_MAX));
+    CHECK(gguf_add_tensor(fresh(), "t", 0, 4, dims) == BITNET_ERR_ARG);
+    CHECK(gguf_add_i32s(fresh(), "k", &one, UINT64_MAX) == BITNET_ERR_ARG);
+    CHECK(gguf_add_strings(fresh(), "k", texts, lengths, 1) == BITNET_ERR_MEMORY);
+    w = fresh();
+    CHECK(!gguf_add_tensor(w, "t", 0, 1, small) && !gguf_write_header(w));
+    CHECK(gguf_write_data(w, data, SIZE_MAX) == BITNET_ERR_ARG);
+    fresh();
+    bitnet_gguf_close(f);
+    gb_free_model(&g);
+}
+
+/* A sampler may hold any floats: what is no number, or negative, is as 0; and the screened head
+   draws as the full one does. */
+static void test_sampler_numbers(void) {
+    static const uint32_t bits[] = {0x7fc00000u, 0xffc00000u, 0xff800000u, 0xbf800000u, 0x80000000u,
+                                    0x7f800000u, 0x7f7fffffu, 0x00000001u, 0x3f800000u};
+    enum { AS_ZERO = 5, N = sizeof bits / sizeof bits[0] };
+    static const bitnet_token prompt[3] = {7, 42, 99};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c[2] = {0, 0};
+    bitnet_logit_bias bias[4];
+    bitnet_sampler s[3];
+    bitnet_token t[3];
+    int field, i, j, k;
+    gb_make_model(&g);
+    m = load_built(&g);
+    for (i = 0; i < 2; i++) {
+        bitnet_ctx_params p;
+        memset(&p, 0, sizeof p);
+        p.no_head_copy = i;
+        p.n_threads = 1;
+        CHECK(m && !bitnet_ctx_create(m, &p, &c[i], 0));
+        CHECK(!bitnet_eval(c[i], prompt, 3, 0, 0));
+    }
+    for (field = 0; field < 4; field++)
+        for (i = 0; i < N; i++)
+            for (k = 0; k < 8; k++) {
+                for (j = 0; j < 3; j++) {
+                    float x = bitnet__float_from_bits(j == 2 ? 0u : bits[i]);
+                    memset(&s[j], 0, sizeof s[j]);
+                    s[j].temperature = 0.9f;
+                    s[j].top_k = k % 2 ? 5 : 0;
+                    s[j].top_p = k & 2 ? 0.8f : 0.0f;
+                    s[j].rng = (uint64_t)k;
+                    if (field == 0) s[j].temperature = x;
+                    if (field == 1) s[j].top_p = x;
+                    if (field == 2) s[j].min_p = x;
+                    if (field == 3) s[j].repeat_penalty = x;
+                    t[j] = bitnet_sample(c[j % 2], &s[j]);
+                }
+                CHECK_MSG(t[0] >= 0 && t[0] < g.n_vocab && t[0] == t[1] && s[0].rng == s[1].rng,
+                          "field %d, %08x: token %d, of the full head %d", field, (unsigned)bits[i],
+                          (int)t[0], (int)t[1]);
+                CHECK_MSG(i >= AS_ZERO || (t[0] == t[2] && s[0].rng == s[2].rng),
+                          "field %d, %08x: token %d, with 0 %d", field, (unsigned)bits[i],
+                          (int)t[0], (int)t[2]);
+            }
+    for (i = 0; i < 4; i++) {          /* the whole numbers */
+        static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX, 0};
+        memset(&s[0], 0, sizeof s[0]);
+        s[0].temperature = 0.9f;
+        s[0].repeat_penalty = 1.5f;
+        s[0].top_k = wild[i];
+        s[0].repeat_window = -1;
+        s[1] = s[0];
+        s[1].repeat_window = wild[i];
+        CHECK(bitnet_sample(c[0], &s[0]) == bitnet_sample(c[1], &s[1]));
+    }
+    /* Biases: no tokens; then one for the likeliest, which a NaN or minus infinity
+       forbids. */
+    t[0] = bitnet_sample(c[0], 0);
+    bias[0].token = INT32_MIN, bias[1].token = INT32_MAX, bias[2].token = g.n_vocab;
+    bias[3].token = -1;
+    for (i = 0; i < 4; i++) bias[i].bias = 1e30f;
+    memset(&s[0], 0, sizeof s[0]);
+    s[0].bias = bias;
+    s[0].n_bias = 4;
+    CHECK(bitnet_sample(c[0], &s[0]) == t[0] && bitnet_sample(c[1], &s[0]) == t[0]);
+    for (i = 0; i < N; i++) {
+        bias[3].token = t[0];
+        bias[3].bias = bitnet__float_from_bits(bits[i]);
+        t[1] = bitnet_sample(c[0], &s[0]);
+        CHECK_MSG(t[1] == bitnet_sample(c[1], &s[0]) && (i > 2 ? i == 3 || t[1] == t[0]
+                                                               : t[1] != t[0]),
+                  "bias %08x: token %d, without %d", (unsigned)bits[i], (int)t[1], (int)t[0]);
+    }
+    s[0].n_bias = -1;
+    CHECK(bitnet_sample(c[0], &s[0]) == -1);
+    for (i = 0; i < 2; i++) bitnet_ctx_free(c[i]);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+extern const test_case faults_tests[];
+const test_case faults_tests[] = {
+    {"faults/load_refused", test_load_refused},
+    {"faults/import_refused", test_import_refused},
+    {"faults/tasks_refused", test_tasks_refused},
+    {"faults/gguf_refused", test_gguf_refused},
+    {"faults/cancel", test_cancel},
+    {"faults/threads_refused", test_threads_refused},
+    {"faults/busy", test_busy},
+#if MACH_THREADS
+    {"faults/busy_threads", test_busy_threads},
+    {"faults/busy_lent", test_busy_lent},
+    {"faults/parallel", test_parallel},
+    {"faults/ledger", test_ledger},
+    {"faults/runs", test_runs},
+#endif
+    {"faults/cpus_allowed", test_cpus_allowed},
+    {"faults/cpu_quota", test_cpu_quota},
+    {"faults/small_steps", test_small_steps},
+    {"faults/fork", test_fork},
+    {"faults/fork_callbacks", test_fork_callbacks},
+    {"faults/signals", test_signals},
+    {"faults/cycles", test_cycles},
+    {"faults/null", test_null},
+    {"faults/numbers", test_call_numbers},
+    {"faults/generate_numbers", test_generate_numbers},
+    {"faults/file_numbers", test_file_numbers},
+    {"faults/sampler_numbers", test_sampler_numbers},
+    {0, 0}
+};

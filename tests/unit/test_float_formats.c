@@ -1,0 +1,529 @@
+/* Embedding and head in Q8_0, Q4_0 and Q6_K: what a block means, and that a model with them gives
+   the bits of one that holds the same weights in F32. */
+#include "gguf_helpers.h"
+#include "model_helpers.h"
+#include "test.h"
+
+typedef struct head_type {
+    const char *name;
+    uint32_t type;
+    int block, bytes, codes;           /* weights and bytes of a block; codes of a weight */
+} head_type;
+static const head_type head_types[] = {{"Q8_0", GB_TENSOR_Q8_0, 32, 34, 256},
+                                       {"Q4_0", GB_TENSOR_Q4_0, 32, 18, 16},
+                                       {"Q6_K", GB_TENSOR_Q6_K, 256, 210, 64}};
+
+static const head_type *head_type_of(uint32_t type) {    /* 0: a type of floats */
+    int i;
+    for (i = 0; i < 3; i++)
+        if (head_types[i].type == type) return &head_types[i];
+    return 0;
+}
+
+/* ---- the formats, weight by weight, as ggml-common.h declares them ---- */
+
+static double head_f16(const uint8_t *p) {
+    int h = p[0] | p[1] << 8, e = h >> 10 & 31, m = h & 1023;
+    double x = e == 31 ? (m ? (double)NAN : (double)INFINITY)
+                       : e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
+    return h & 0x8000 ? -x : x;
+}
+
+/* Where weight i of a block has its code: *low bits at p[*at], from bit *shift; in Q6_K two more at
+   p[*high_at], from bit *high_shift. */
+typedef struct code_place { int at, shift, bits, high_at, high_shift; } code_place;
+static code_place place_of(const head_type *t, int i) {
+    code_place c = {2 + i, 0, 8, 0, 0};
+    if (t->type == GB_TENSOR_Q4_0) {
+        c.at = 2 + i % 16;
+        c.shift = 4 * (i / 16);
+        c.bits = 4;
+    }
+    if (t->type == GB_TENSOR_Q6_K) {
+        c.at = i / 128 * 64 + i % 64;
+        c.shift = i % 128 < 64 ? 0 : 4;
+        c.bits = 4;
+        c.high_at = 128 + i / 128 * 32 + i % 32;
+        c.high_shift = i % 128 / 32 * 2;
+    }
+    return c;
+}
+
+static int get_code(const head_type *t, const uint8_t *block, int i) {
+    code_place c = place_of(t, i);
+    int code = block[c.at] >> c.shift & ((1 << c.bits) - 1);
+    return c.high_at ? code + 16 * (block[c.high_at] >> c.high_shift & 3) : code;
+}
+
+static void put_code(const head_type *t, uint8_t *block, int i, int code) {
+    code_place c = place_of(t, i);
+    block[c.at] = (uint8_t)((block[c.at] & ~(((1 << c.bits) - 1) << c.shift)) |
+                            (code & ((1 << c.bits) - 1)) << c.shift);
+    if (c.high_at)
+        block[c.high_at] = (uint8_t)((block[c.high_at] & ~(3 << c.high_shift)) |
+                                     code >> 4 << c.high_shift);
+}
+
+static void put_d(const head_type *t, uint8_t *block, int d) {
+    uint8_t *p = block + (t->type == GB_TENSOR_Q6_K ? 208 : 0);
+    p[0] = (uint8_t)d;
+    p[1] = (uint8_t)(d >> 8);
+}
+
+/* In double, where every product is exact. */
+static float head_weight(const head_type *t, const uint8_t *block, int i) {
+    int code = get_code(t, block, i), scale;
+    switch (t->type) {
+        case GB_TENSOR_Q8_0: return (float)(head_f16(block) * (code < 128 ? code : code - 256));
+        case GB_TENSOR_Q4_0: return (float)(head_f16(block) * (code - 8));
+        default:
+            scale = block[192 + i / 16];
+            if (scale >= 128) scale -= 256;
+            return (float)(head_f16(block + 208) * scale * (code - 32));
+    }
+}
+
+static void head_row_of(const head_type *t, const uint8_t *p, int n, float *out) {
+    int i;
+    for (i = 0; i < n; i++) out[i] = head_weight(t, p + i / t->block * t->bytes, i % t->block);
+}
+
+/* The number of a weight that bitnet__matrix_row has wrong, or -1; the blocks lie unaligned in a
+   block of memory that is no larger. */
+static int wrong_head_weight(const head_type *t, const uint8_t *blocks, int n, const float *want) {
+    bitnet__matrix a;
+    size_t size = (size_t)(n / t->block * t->bytes);
+    uint8_t *copy = (uint8_t *)gb_malloc(size + 1);
+    float *got = (float *)gb_malloc((size_t)n * sizeof *got);
+    int i, wrong = -1;
+    memset(&a, 0, sizeof a);
+    memcpy(copy + 1, blocks, size);
+    a.data = copy + 1;
+    a.type = t->type;
+    a.n_cols = n;
+    a.n_rows = 1;
+    a.row_bytes = size;
+    bitnet__matrix_row(&a, 0, got);
+    for (i = n - 1; i >= 0; i--)
+        if (bitnet__float_bits(got[i]) != bitnet__float_bits(want[i]) &&
+            !(got[i] != got[i] && want[i] != want[i])) wrong = i;
+    free(copy);
+    free(got);
+    return wrong;
+}
+
+/* Blocks that another implementation of the formats has read: gguf-py's quants.py, with d = 1. Byte
+   k of each is the top byte of (k + 1) * 2654435761, but for d. */
+static void test_heads_golden(void) {
+    static const short q8_0[32] = {
+        -38, 120, 23, -75, 83, -15, -113, 46, -52, 106, 8, -89, 69, -29, -127, 31, -66, 92, -6,
+        -104, 54, -43, 115, 17, -81, 78, -20, -118, 40, -58, 101, 3};
+    static const short q4_0[32] = {
+        2, 0, -1, -3, -5, -7, 7, 6, 4, 2, 0, -1, -3, -5, -7, 7, 5, -1, -7, 3, -3, 7, 0, -6, 4,
+        -2, -8, 2, -4, 6, 0, -7};
+    static const short q6_k[256] = {
+        -142, -1420, 710, -1704, 497, -781, 1349, -1065, 2201, -142, -1420, 710, -1704, 497,
+        -1917, 1349, 390, -806, 52, 520, -260, 624, -156, 702, -494, 390, -806, 52, 520, -260,
+        624, -156, -620, -372, 1860, 124, 2232, 2480, -3224, -2976, -744, -620, -372, 1860, 124,
+        2356, 2480, -3224, 816, 204, 170, 102, -510, -34, -646, -680, 884, 816, 204, 170, 102,
+        -510, -34, -646, -1600, 832, -1856, 576, -1088, 320, -320, 1088, -512, 1920, -768, 1664,
+        0, 1408, -256, -1920, -752, 1598, -470, 1974, -94, 2350, -1222, 2726, -2350, 94, -2068,
+        376, -1692, 752, -2820, 1128, -18, 48, -78, -9, 57, -69, 45, 63, -15, 3, -75, -9, 60,
+        -66, 48, -78, -404, 1818, -2424, 1414, 2020, -505, 101, -2525, -303, 1919, -2323, 1515,
+        2121, -505, 202, -2424, -1140, 1482, -456, 1254, -684, 1083, 57, -969, 741, -1140, 1482,
+        -456, 1254, -684, 1083, 57, 697, -533, 861, -1066, 328, -902, 492, -779, -41, 697, -533,
+        861, -410, 328, -902, 492, -3393, 1989, 3627, 1521, 1287, -702, -936, -1170, -3276,
+        -3510, 1989, 3627, 1521, 1287, -702, -936, -200, -560, -600, 340, 620, 260, 220, -120,
+        -160, -200, -560, -600, 340, 620, 260, 220, 2340, 312, -1716, 1248, -2028, 936, -2340,
+        702, -1326, 390, -390, 1326, -702, 2262, -1014, 1950, 0, -1760, 320, 2400, -640, 1440,
+        -320, 1760, -1280, 2000, -1040, 2320, -2000, 80, -1680, 400, -270, 414, -36, 72, -396, 0,
+        396, -360, 36, 432, -36, 90, -378, -270, 414, -342, 345, 2875, -115, 2415, -2300, 230,
+        2760, -230, 460, -2530, 0, 2530, -2300, 345, 2875, -115};
+    static const short *const tables[] = {q8_0, q4_0, q6_k};
+    uint8_t block[210];
+    float want[256];
+    int k, i, wrong;
+    for (k = 0; k < 3; k++) {
+        const head_type *t = &head_types[k];
+        for (i = 0; i < t->bytes; i++)
+            block[i] = (uint8_t)(((uint32_t)i + 1) * 2654435761u >> 24);
+        put_d(t, block, 0x3c00);
+        for (i = 0; i < t->block; i++) {
+            want[i] = head_weight(t, block, i);        /* which knows the sign of a 0, too */
+            CHECK_MSG(want[i] == (float)tables[k][i], "this test's own %s", t->name);
+        }
+        wrong = wrong_head_weight(t, block, t->block, want);
+        CHECK_MSG(wrong < 0, "%s: weight %d is not %d", t->name, wrong, tables[k][wrong]);
+    }
+}
+
+/* Every code in some place, with every d there is: negative, subnormal, infinite, NaN. In Q6_K the
+   scales of the 8 blocks are 128 of the 256. */
+static void test_heads_every_d(void) {
+    static uint8_t blocks[16 * 210];
+    static float want[16 * 256];
+    int k, i, d;
+    for (k = 0; k < 3; k++) {
+        const head_type *t = &head_types[k];
+        int n_blocks = t->type == GB_TENSOR_Q6_K ? 2 : 8, n = n_blocks * t->block, n_seen = 0;
+        memset(blocks, 0, sizeof blocks);
+        for (i = 0; i < n; i++)
+            put_code(t, blocks + i / t->block * t->bytes, i % t->block, i * 5 % t->codes);
+        for (i = 0; i < n / 16 && t->type == GB_TENSOR_Q6_K; i++)
+            blocks[i / 16 * 210 + 192 + i % 16] = (uint8_t)(i < 4 ? 126 + i : i < 8 ? i + 250 :
+                                                            i * 43);
+        for (i = 0; i < t->codes; i++) {
+            int j;
+            for (j = 0; j < n; j++)
+                if (get_code(t, blocks + j / t->block * t->bytes, j % t->block) == i) break;
+            n_seen += j < n;
+        }
+        CHECK_MSG(n_seen == t->codes, "%s: %d codes of %d", t->name, n_seen, t->codes);
+        for (d = 0; d < 65536; d++) {
+            if (test_quick() && d % 29 && d % 1024) continue;
+            for (i = 0; i < n_blocks; i++) put_d(t, blocks + i * t->bytes, d);
+            head_row_of(t, blocks, n, want);
+            i = wrong_head_weight(t, blocks, n, want);
+            CHECK_MSG(i < 0, "%s, d %04x: weight %d is not %g", t->name, (unsigned)d, i,
+                      (double)want[i]);
+        }
+    }
+}
+
+/* Q6_K: every scale with every code, for the largest, smallest, usual and strangest d. */
+static void test_heads_every_scale(void) {
+    static const int some_d[] = {0x3c00, 0x7bff, 0xfbff, 0x0001, 0x83ff, 0, 0x8000, 0x7c00, 0xfc00,
+                                 0x7e01, 0xfdff};
+    static uint8_t blocks[64 * 210];
+    static float want[64 * 256];
+    const head_type *t = &head_types[2];
+    int i, k;
+    for (i = 0; i < 64 * 256; i++) {
+        uint8_t *block = blocks + i / 256 * 210;
+        put_code(t, block, i % 256, i % 16 + i / 256 / 16 * 16);
+        block[192 + i % 256 / 16] = (uint8_t)(i / 16);
+    }
+    for (k = 0; k < (int)(sizeof some_d / sizeof some_d[0]); k++) {
+        for (i = 0; i < 64; i++) put_d(t, blocks + i * 210, some_d[k]);
+        head_row_of(t, blocks, 64 * 256, want);
+        i = wrong_head_weight(t, blocks, 64 * 256, want);
+        CHECK_MSG(i < 0, "d %04x: weight %d is not %g", (unsigned)some_d[k], i, (double)want[i]);
+    }
+}
+
+/* ---- models ---- */
+
+/* Two models of the same weights: one as its types say, the other with blocks as F32. */
+typedef struct head_pair { gb_model blocks, floats; } head_pair;
+
+/* Random blocks of weights of about 1/16 to 1; d may be negative, subnormal or 0, and with wild in
+   some rows infinite or NaN. Floats: what they mean. */
+static uint8_t *random_head_blocks(const head_type *t, uint64_t *seed, int rows, int dim, int wild,
+                                   float **floats, size_t *size) {
+    size_t row = (size_t)(dim / t->block * t->bytes), i;
+    uint8_t *p = (uint8_t *)gb_malloc(row * (size_t)rows);
+    int r, k;
+    *size = row * (size_t)rows;
+    *floats = (float *)gb_malloc((size_t)rows * (size_t)dim * sizeof **floats);
+    for (i = 0; i < *size; i++) p[i] = (uint8_t)gb_random(seed);
+    for (r = 0; r < rows; r++)
+        for (k = 0; k < dim / t->block; k++) {
+            uint8_t *block = p + (size_t)r * row + k * t->bytes;
+            uint32_t x = gb_random(seed);
+            int e = t->type == GB_TENSOR_Q8_0 ? 5 : t->type == GB_TENSOR_Q4_0 ? 9 : 1;
+            int d = (int)(x & 0x83ff) | (e + (int)(x >> 16 & 1)) << 10;
+            if (x >> 20 == 0) d = (int)(x & 0x83ff);
+            if (x >> 20 == 1) d = 0x8000;
+            if (wild && r % 50 == 7 && k == 0) d = r % 100 == 7 ? 0xfc00 : 0x7d01;
+            put_d(t, block, d);
+        }
+    for (r = 0; r < rows; r++)
+        head_row_of(t, p + (size_t)r * row, dim, *floats + (size_t)r * (size_t)dim);
+    return p;
+}
+
+/* One of the matrices, into both models. */
+static uint8_t *fill_head_matrix(uint32_t type, uint64_t *seed, int rows, int dim, int wild,
+                                 float **a, float **b, size_t *size) {
+    const head_type *t = head_type_of(type);
+    size_t n = (size_t)rows * (size_t)dim;
+    uint8_t *raw = 0;
+    if (t) raw = random_head_blocks(t, seed, rows, dim, wild, a, size);
+    else *a = gb_random_matrix(seed, dim, n);
+    *b = (float *)gb_malloc(n * sizeof **b);
+    memcpy(*b, *a, n * sizeof **b);
+    return raw;
+}
+
+enum { HEAD_TIED = 0xffff };
+static void make_head_pair(head_pair *h, uint32_t embed, uint32_t head, int spare_rows, int wild) {
+    uint64_t seed = 17 + embed * 64 + head;
+    gb_model *a = &h->blocks, *b = &h->floats;
+    uint8_t *embed_raw, *head_raw = 0;
+    int rows = 259 + spare_rows;
+    memset(h, 0, sizeof *h);
+    a->dim = 256, a->ffn = 128, a->layers = 2, a->heads = 4, a->kv_heads = 2, a->seed = 5;
+    a->spare_rows = spare_rows;
+    a->untied = head != HEAD_TIED;
+    *b = *a;
+    a->embed_type = b->embed_type = embed;
+    a->head_type = b->head_type = head;
+    embed_raw = fill_head_matrix(embed, &seed, rows, a->dim, wild && !a->untied, &a->embed,
+                                 &b->embed, &a->embed_raw_size);
+    if (a->untied)
+        head_raw = fill_head_matrix(head, &seed, rows, a->dim, wild, &a->head, &b->head,
+                                    &a->head_raw_size);
+    a->embed_raw = embed_raw;
+    a->head_raw = head_raw;
+    if (embed_raw) b->embed_type = GB_TENSOR_F32;
+    if (head_raw) b->head_type = GB_TENSOR_F32;
+    gb_make_model(a);
+    gb_make_model(b);
+    free(embed_raw);
+    free(head_raw);
+}
+
+static void free_head_pair(head_pair *h) {
+    gb_free_model(&h->blocks);
+    gb_free_model(&h->floats);
+}
+
+/* All logits, tied and not, mixed with floats: those of the F32 model; then the same from every
+   kernel table, in every split. */
+static void test_heads_logits(void) {
+    static const uint32_t kinds[][2] = {
+        {GB_TENSOR_Q8_0, HEAD_TIED}, {GB_TENSOR_Q4_0, HEAD_TIED}, {GB_TENSOR_Q6_K, HEAD_TIED},
+        {GB_TENSOR_Q6_K, GB_TENSOR_Q8_0}, {GB_TENSOR_F16, GB_TENSOR_Q6_K},
+        {GB_TENSOR_Q4_0, GB_TENSOR_BF16}, {GB_TENSOR_Q8_0, GB_TENSOR_Q4_0}};
+    enum { N = 9 };
+    bitnet_token tokens[N];
+    int i, k;
+    for (i = 0; i < N; i++) tokens[i] = (i * 71 + 3) % 259;
+    for (k = 0; k < 7; k++) {
+        bitnet_ctx_params p = ctx_params(N, 0, 1, BITNET_KV_F16);
+        const bitnet_kernels *plain = &bitnet__kernels_scalar;
+        size_t bytes = N * 259 * sizeof(float);
+        head_pair h;
+        float *want, *got;
+        int same;
+        make_head_pair(&h, kinds[k][0], kinds[k][1], 0, 0);
+        want = logits_of(h.floats.data, h.floats.size, plain, &p, tokens, N, N);
+        got = logits_of(h.blocks.data, h.blocks.size, plain, &p, tokens, N, N);
+        same = want && got && !memcmp(want, got, bytes);
+        for (i = 0; i < N * 259 && same; i++) same = want[i] > -1e9f && want[i] < 1e9f;
+        if (same && !(test_quick() && k % 2))
+            check_variants(h.blocks.data, h.blocks.size, tokens, N, 259, k == 2 && !test_quick());
+        free(want);
+        free(got);
+        free_head_pair(&h);
+        CHECK_MSG(same, "embedding of type %u, head of type %u", (unsigned)kinds[k][0],
+                  (unsigned)kinds[k][1]);
+    }
+}
+
+/* The head of the blocks screened, that of the floats whole: draw by draw the same token, and the
+   candidates' logits are those of all. Returns the draws that were screened, -1: they differ. */
+static int compare_head_draws(const head_pair *h, const bitnet_kernels *k, int threads, int top_k) {
+    bitnet_model *a = load(h->blocks.data, h->blocks.size, k);
+    bitnet_model *b = load(h->floats.data, h->floats.size, &bitnet__kernels_scalar);
+    bitnet_ctx_params p = ctx_params(64, 0, threads, BITNET_KV_F16);
+    bitnet_ctx *screened, *whole;
+    bitnet_sampler s, s2;
+    bitnet_token t = 5;
+    int i, j, n_screened = 0;
+    p.n_logits = 1;
+    screened = create(a, &p);
+    p.n_threads = 1;
+    p.no_head_copy = 1;
+    whole = create(b, &p);
+    memset(&s, 0, sizeof s);
+    if (top_k) s.temperature = 0.8f, s.top_k = top_k, s.rng = 99;
+    s2 = s;
+    for (i = 0; i < 24 && n_screened >= 0; i++) {
+        const float *logits;
+        bitnet_token u;
+        bitnet_eval(screened, &t, 1, 0, 0);
+        bitnet_eval(whole, &t, 1, 0, 0);
+        t = bitnet_sample(screened, &s);
+        logits = bitnet_logits(whole, -1);
+        if (bitnet_ctx_exact_logits(screened) < a->n_vocab) {
+            n_screened++;
+            for (j = 0; j < bitnet_ctx_exact_logits(screened); j++) {
+                const bitnet__candidate *x = &screened->candidates[j];
+                float logit = logits[x->token];
+                if (top_k == 0 && logit == logit && memcmp(&x->logit, &logit, 4)) n_screened = -99;
+            }
+        }
+        u = bitnet_sample(whole, &s2);
+        if (t != u || s.rng != s2.rng) n_screened = -99;
+    }
+    bitnet_ctx_free(screened);
+    bitnet_ctx_free(whole);
+    bitnet_model_free(a);
+    bitnet_model_free(b);
+    return n_screened;
+}
+
+static void run_heads_screened(int wild) {
+    int i, k, threads, top_k;
+    for (i = 0; i < 3; i++) {
+        const head_type *t = &head_types[i];
+        head_pair h;
+        make_head_pair(&h, t->type, wild ? t->type : (uint32_t)HEAD_TIED, 1400, wild);
+        for (k = 0; k < bitnet_kernels_count(); k++)
+            for (threads = 1; threads <= 3 && bitnet_kernels_usable(bitnet_kernels_get(k));
+                 threads++)
+                for (top_k = 0; top_k <= 20; top_k += 20) {
+                    int n;
+                    if (test_quick() && (k + threads + top_k / 20 + i) % 5) continue;
+                    n = compare_head_draws(&h, bitnet_kernels_get(k), threads, top_k);
+                    CHECK_MSG(n >= 12, "%s, kernels %s, %d threads, top_k %d: %s", t->name,
+                              bitnet_kernels_get(k)->name, threads, top_k,
+                              n < 0 ? "other draws" : "hardly a draw was screened");
+                }
+        free_head_pair(&h);
+    }
+}
+static void test_heads_screened(void) { run_heads_screened(0); }
+static void test_heads_screened_wild(void) { run_heads_screened(1); }
+
+/* Through callbacks the same bits; and evaluating allocates nothing, screened or not. */
+static void test_heads_loading(void) {
+    enum { N = 5 };
+    static const bitnet_token tokens[N] = {1, 200, 33, 4, 99};
+    int i;
+    for (i = 0; i < 3; i++) {
+        bitnet_ctx_params p = ctx_params(N + 3, 0, 2, BITNET_KV_F16);
+        bitnet_model_params mp;
+        bitnet_model_info info;
+        bitnet_model *m = 0;
+        bitnet_ctx *c = 0;
+        gb_counter count;
+        gb_reader reader;
+        bitnet_io io;
+        head_pair h;
+        float *want;
+        long calls;
+        int same;
+        make_head_pair(&h, GB_TENSOR_F16, head_types[i].type, 0, 0);
+        want = logits_of(h.floats.data, h.floats.size, 0, &p, tokens, N, N);
+        io = gb_io(&reader, h.blocks.data, h.blocks.size);
+        memset(&mp, 0, sizeof mp);
+        mp.allocator = gb_counting(&count);
+        CHECK(want && !bitnet_model_load_io(&io, &mp, &m, 0) && !reader.past_end);
+        bitnet_model_get_info(m, &info);
+        CHECK(!strcmp(info.embed_type, "F16") && !strcmp(info.head_type, head_types[i].name));
+        CHECK(info.head_bytes ==
+              (uint64_t)(259 * (256 / head_types[i].block) * head_types[i].bytes));
+        CHECK(!bitnet_ctx_create(m, &p, &c, 0));
+        calls = count.calls;
+        CHECK(!bitnet_eval(c, tokens, N - 1, 1, 0) && bitnet_sample(c, 0) >= 0);
+        bitnet_ctx_rewind(c, 0);
+        CHECK(!bitnet_eval(c, tokens, N, 1, 0) && bitnet_logits(c, 0));
+        same = !memcmp(want, bitnet_logits(c, 0), N * 259 * sizeof *want);
+        CHECK_MSG(count.calls == calls, "%s: %ld allocations", head_types[i].name,
+                  count.calls - calls);
+        bitnet_ctx_free(c);
+        bitnet_model_free(m);
+        free(want);
+        free_head_pair(&h);
+        CHECK_MSG(same && count.live == 0, "%s", head_types[i].name);
+    }
+}
+
+/* ---- files that are wrong ---- */
+
+static const char *head_hook_tensor;
+static uint32_t head_hook_type;
+static uint64_t head_hook_rows;
+static int head_change_type(const char *name, uint32_t *type, uint32_t *n_dims, uint64_t dims[8],
+                       uint64_t *offset) {
+    (void)n_dims, (void)offset;
+    if (strcmp(name, head_hook_tensor)) return 0;
+    *type = head_hook_type;
+    if (head_hook_rows) dims[1] = head_hook_rows;
+    return 0;
+}
+
+/* A model of floats whose tensor says that it is of another type. */
+static void retyped_head(int dim, int untied, const char *name, uint32_t type, uint64_t rows,
+                    bitnet_result code, const char *word) {
+    gb_model m = {.ffn = 128, .layers = 1, .heads = 2, .kv_heads = 1, .seed = 4};
+    m.dim = dim;
+    m.untied = untied;
+    m.file.tensor_hook = head_change_type;
+    head_hook_tensor = name;
+    head_hook_type = type;
+    head_hook_rows = rows;
+    expect(&m, code, name, word);
+}
+
+static void test_heads_refused(void) {
+    static const char *const matrices[] = {"token_embd.weight", "output.weight"};
+    int i, k;
+    for (i = 0; i < 2; i++) {
+        for (k = 0; k < 3; k++) {      /* 80 and 160 are no whole blocks */
+            const head_type *t = &head_types[k];
+            retyped_head(t->block == 32 ? 80 : 160, i, matrices[i], t->type, 0, BITNET_ERR_FORMAT,
+                         t->block == 32 ? "rows of 80 weights, which are not whole blocks of 32"
+                                        : "rows of 160 weights, which are not whole blocks of 256");
+            if (i == 0) retyped_head(256, i, matrices[i], t->type, 0, BITNET_OK, 0);
+            else               /* the file's last tensor: smaller, it leaves bytes to nobody */
+                retyped_head(256, i, matrices[i], t->type, 0, BITNET_ERR_FORMAT,
+                             "behind the last tensor 'output.weight'");
+            retyped_head(256, i, matrices[i], t->type, 0xffffffffu, BITNET_ERR_TRUNCATED,
+                         "past the end");
+            retyped_head(256, i, matrices[i], t->type, (uint64_t)1 << 33, BITNET_ERR_LIMIT,
+                         "offset ");
+            retyped_head(256, i, matrices[i], t->type, 258, BITNET_ERR_FORMAT, "256 x 258");
+        }
+        retyped_head(256, i, matrices[i], 3, 0, BITNET_ERR_UNSUPPORTED,
+                     "type 3 (Q4_1); F32, F16, BF16");
+        retyped_head(256, i, matrices[i], 14 + 1, 0, BITNET_ERR_UNSUPPORTED, "type 15 (Q8_K)");
+        retyped_head(256, i, matrices[i], 26, 0, BITNET_ERR_UNSUPPORTED, "type 26 (I32)");
+        retyped_head(256, i, matrices[i], 36, 0, BITNET_ERR_UNSUPPORTED, "type 36 (I2_S)");
+    }
+    for (i = 0; i < 2; i++)
+        for (k = 0; k < 3; k++) {
+            const head_type *t = &head_types[k];
+            char word[64];
+            snprintf(word, sizeof word, "type %u (%s); a norm needs F32", (unsigned)t->type,
+                     t->name);
+            retyped_head(256, 0, i ? "output_norm.weight" : "blk.0.attn_norm.weight", t->type, 0,
+                         BITNET_ERR_UNSUPPORTED, word);
+        }
+}
+
+/* The head is the file's last tensor: wherever in it the file ends, it is refused. */
+static void test_heads_cut(void) {
+    int i, k;
+    for (k = 0; k < 3; k++) {
+        head_pair h;
+        make_head_pair(&h, GB_TENSOR_F16, head_types[k].type, 0, 0);
+        for (i = 0; i < 60; i++) {
+            size_t gone = i < 20 ? (size_t)i : (size_t)i * (size_t)i * 7;
+            size_t size = h.blocks.size - gone;
+            uint8_t *exact = (uint8_t *)gb_malloc(size);
+            int loaded;
+            memcpy(exact, h.blocks.data, size);
+            loaded = try_load(exact, size, i % 2, 0, "a head cut off", (unsigned long)gone);
+            free(exact);
+            CHECK_MSG(loaded == (gone ? 1 : 2), "%s: %d bytes less", head_types[k].name, (int)gone);
+        }
+        free_head_pair(&h);
+    }
+}
+
+extern const test_case float_formats_tests[];
+const test_case float_formats_tests[] = {
+    {"float_formats/golden", test_heads_golden},
+    {"float_formats/every_d", test_heads_every_d},
+    {"float_formats/every_scale", test_heads_every_scale},
+    {"float_formats/logits", test_heads_logits},
+    {"float_formats/screened", test_heads_screened},
+    {"float_formats/screened_wild", test_heads_screened_wild},
+    {"float_formats/loading", test_heads_loading},
+    {"float_formats/refused", test_heads_refused},
+    {"float_formats/cut", test_heads_cut},
+    {0, 0}
+};

@@ -1,0 +1,268 @@
+/* The screened head: whatever the hidden state and the head hold, the draw is the full head's. */
+#include "gguf_builder.h"
+#include "test.h"
+
+#include <math.h>
+
+enum { DIM = 192, HEAD_ROWS = 2600 };
+
+typedef struct bench {
+    gb_model g;
+    bitnet_model *m;
+    bitnet_ctx *c;
+    float full[HEAD_ROWS];                  /* all logits of the hidden state */
+    uint64_t seed;
+    long draws, exact;                 /* how many were screened, and their exact rows */
+} bench;
+
+static float normal(uint64_t *seed) {  /* about: the sum of 12 uniform numbers */
+    double sum = 0;
+    int i;
+    for (i = 0; i < 12; i++) sum += gb_uniform(seed, -0.5, 0.5);
+    return (float)sum;
+}
+
+static uint8_t *head_row(bench *b, int r) {
+    size_t row = (size_t)DIM * (b->m->head.type == BITNET_TENSOR_F32 ? 4u : 2u);
+    return b->g.data + (b->m->head.data - b->g.data) + (size_t)r * row;
+}
+
+/* A head with equal rows, rows that differ in a last bit, zeros, and (wild) NaN and infinities. */
+static int set_up(bench *b, uint32_t type, int wild) {
+    bitnet_ctx_params p = {0};
+    size_t row = (size_t)DIM * (type == BITNET_TENSOR_F32 ? 4u : 2u);
+    int i;
+    memset(b, 0, sizeof *b);
+    b->seed = 77 + type;
+    b->g.dim = DIM, b->g.ffn = 128, b->g.layers = 1, b->g.heads = 2, b->g.kv_heads = 1;
+    b->g.n_ctx = 64, b->g.seed = 3, b->g.embed_type = type;
+    b->g.spare_rows = HEAD_ROWS - 259;
+    gb_make_model(&b->g);
+    p.n_threads = 2;
+    if (bitnet_model_load_memory(b->g.data, b->g.size, 0, &b->m, 0)) return 0;
+    for (i = 1000; i < 1200; i++) memcpy(head_row(b, i), head_row(b, i - 500), row);
+    for (i = 1200; i < 1400; i++) {
+        memcpy(head_row(b, i), head_row(b, i - 500), row);
+        head_row(b, i)[0] ^= 1;
+    }
+    for (i = 1400; i < 1410; i++) memset(head_row(b, i), 0, row);
+    for (i = 1410; wild && i < 1416; i++) {
+        uint8_t *end = head_row(b, i) + row;
+        end[-1] = i % 2 ? 0x7f : 0xff; /* the largest exponent: NaN, or infinity below */
+        end[-2] = type == BITNET_TENSOR_F16 ? 0x7c : i % 3 ? 0x80 : 0xc0;
+    }
+    if (bitnet_ctx_create(b->m, &p, &b->c, 0)) return 0;
+    test_share(b->c);
+    return b->m->n_vocab == HEAD_ROWS;
+}
+
+static void tear_down(bench *b) {
+    bitnet_ctx_free(b->c);
+    bitnet_model_free(b->m);
+    gb_free_model(&b->g);
+}
+
+/* A hidden state of one of many kinds, and all its logits. */
+static void make_hidden(bench *b, int kind, float *x) {
+    int i, row = (int)(gb_random(&b->seed) % HEAD_ROWS);
+    float scale = kind == 5 ? 1e15f : kind == 6 ? 1e-20f : kind == 7 ? 1e-42f : 3.0f;
+    for (i = 0; i < DIM; i++) x[i] = normal(&b->seed) * scale;
+    if (kind == 1) for (i = 0; i < DIM; i++) x[i] = i == row % DIM ? 5.0f : 0.0f;
+    if (kind == 2 || kind == 3) bitnet__matrix_row(&b->m->head, row, x);
+    if (kind == 3) for (i = 0; i < DIM; i++) x[i] += normal(&b->seed) * 0.01f;
+    if (kind == 4) memset(x, 0, DIM * sizeof *x);
+    if (kind == 8) x[row % DIM] = 1e6f;        /* one outlier leaves 8 bits little for the others */
+    if (kind == 9) x[row % DIM] = bitnet__float_from_bits(row % 2 ? 0x7fc00000u : 0xff800000u);
+    bitnet__head_rows(b->c, 0, HEAD_ROWS, x, 1, b->full, HEAD_ROWS, 0);
+}
+
+/* Puts it where bitnet_eval would leave it. */
+static void set_hidden(bench *b, int kind) {
+    bitnet__forget_rows(b->c);
+    make_hidden(b, kind, b->c->hidden);
+    b->c->n_rows = 1;
+}
+
+static void set_sampler(bench *b, int kind, bitnet_sampler *s, bitnet_logit_bias *bias) {
+    int i;
+    memset(s, 0, sizeof *s);
+    s->rng = gb_random(&b->seed);
+    s->temperature = kind == 0 || kind == 5 ? 0.0f : 0.9f;
+    s->top_k = kind == 1 ? 1 : kind == 2 ? 40 : 7;
+    if (kind == 3) s->top_p = 0.8f, s->min_p = 0.01f;
+    if (kind >= 4) s->repeat_penalty = kind == 4 ? 1.3f : 0.5f;
+    for (i = 0; i < 3; i++) {
+        bias[i].token = (int)(gb_random(&b->seed) % HEAD_ROWS);
+        bias[i].bias = (float)gb_uniform(&b->seed, -20.0, 20.0);
+    }
+    if (kind >= 5) s->bias = bias, s->n_bias = 3;
+    b->c->n_past = 20;
+    for (i = 0; i < 64; i++) b->c->history[i] = (int)(gb_random(&b->seed) % HEAD_ROWS);
+}
+
+/* Draws through the screen and from all logits; 0 if they differ in the token or in any bit. */
+static int same_draw(bench *b, const bitnet_sampler *sampler) {
+    bitnet_sampler one = *sampler, all = *sampler;
+    bitnet_token t = bitnet_sample(b->c, &one), expected;
+    int i, n = bitnet_ctx_exact_logits(b->c);
+    if (n < HEAD_ROWS) {
+        b->draws++;
+        b->exact += n;
+        for (i = 0; i < n && !sampler->n_bias && !(sampler->repeat_penalty > 0.0f); i++) {
+            const bitnet__candidate *x = &b->c->candidates[i];
+            float logit = b->full[x->token];
+            if (logit == logit && memcmp(&x->logit, &logit, 4)) return 0;
+        }
+    }
+    b->c->n_ready = 0;
+    expected = bitnet__sample_logits(b->c, &all, b->full);
+    return t == expected && one.rng == all.rng;
+}
+
+static void run_screen(uint32_t type, int wild) {
+    static bench b;
+    int round, ok = 1, rounds = test_quick() ? 150 : 3000;
+    CHECK(set_up(&b, type, wild));
+    for (round = 0; round < rounds && ok; round++) {
+        bitnet_sampler s;
+        bitnet_logit_bias bias[3];
+        set_hidden(&b, round % 10);
+        set_sampler(&b, round / 10 % 7, &s, bias);
+        ok = same_draw(&b, &s);
+    }
+    printf("%ld of %d draws screened, %.1f of %d rows exact ... ", b.draws, round,
+           (double)b.exact / (double)(b.draws ? b.draws : 1), (int)HEAD_ROWS);
+    round--;
+    tear_down(&b);
+    CHECK_MSG(ok, "hidden %d, sampler %d, round %d", round % 10, round / 10 % 7, round);
+    CHECK_MSG(b.draws > rounds / 2, "only %ld draws were screened", b.draws);
+}
+
+static void test_f16(void) { run_screen(BITNET_TENSOR_F16, 0); }
+static void test_f32(void) { run_screen(BITNET_TENSOR_F32, 0); }
+static void test_bf16(void) { run_screen(BITNET_TENSOR_BF16, 0); }
+static void test_wild_f16(void) { run_screen(BITNET_TENSOR_F16, 1); }
+static void test_wild_f32(void) { run_screen(BITNET_TENSOR_F32, 1); }
+
+/* The bounds themselves, where they are tight: a hidden state along the rest e of a row, or against
+   it, and one whose own rest f has the signs of a row that 8 bits hold exactly. */
+static void test_bounds(void) {
+    static bench b;
+    bitnet_sampler greedy;
+    float row[DIM];
+    int round, r, i, bad = 0;
+    double tightest = 0;
+    CHECK(set_up(&b, BITNET_TENSOR_F32, 0));
+    for (r = 0; r < 100; r++)
+        for (i = 0; i < DIM; i++) {    /* multiples of 1/64 up to 127/64 */
+            float w = (float)(i == 0 ? 127 : (int)(gb_random(&b.seed) % 255) - 127) / 64.0f;
+            memcpy(head_row(&b, r) + 4 * i, &w, 4);
+        }
+    set_hidden(&b, 0);
+    memset(&greedy, 0, sizeof greedy);
+    b.c->n_past = 0;
+    CHECK(bitnet_sample(b.c, &greedy) >= 0 && bitnet_ctx_exact_logits(b.c) < HEAD_ROWS);
+    for (round = 0; round < 300; round++) {
+        float *x = b.c->hidden;
+        int of = (int)(gb_random(&b.seed) % (round % 2 ? 100 : 2000)) + (round % 2 ? 0 : 100);
+        bitnet__matrix_row(&b.m->head, of, row);
+        for (i = 0; i < DIM; i++) {
+            float h = (float)((int)b.c->int8.rows[(size_t)of * DIM + (size_t)i] - 128);
+            if (round % 2) x[i] = (float)((int)(gb_random(&b.seed) % 16000) - 8000) +
+                                  (row[i] > 0 ? 0.45f : -0.45f);
+            else x[i] = (row[i] - b.c->int8.scale[of] * h) * (round % 4 ? 1.0f : -1000.0f);
+        }
+        if (round % 2) x[DIM - 1] = 8192.0f;       /* so that b is 1 */
+        b.c->int8.n_bound = 0;
+        CHECK(bitnet__bound_logits(b.c) && b.c->int8.n_bound == 1);
+        bitnet__head_rows(b.c, 0, HEAD_ROWS, x, 1, b.full, HEAD_ROWS, 0);
+        for (r = 0; r < HEAD_ROWS; r++) {
+            double low = (double)b.c->int8.low[r], high = (double)b.c->int8.high[r];
+            double err = (high - low) / 2, off = fabs((double)b.full[r] - (low + high) / 2);
+            bad += !((double)b.full[r] >= low && (double)b.full[r] <= high);
+            bad += !(b.c->int8.max_low[r / BITNET__CHUNK] >= b.c->int8.low[r]);
+            bad += !(b.c->int8.max_high[r / BITNET__CHUNK] >= b.c->int8.high[r]);
+            if (r == of && off / err > tightest) tightest = off / err;
+        }
+    }
+    printf("within %.2f of the bound ... ", tightest);
+    tear_down(&b);
+    CHECK_MSG(bad == 0, "%d logits lie outside their bounds", bad);
+}
+
+/* Guessed rows: several hidden states wait, some of them wild, and come into sight one by one. */
+static void test_ahead(void) {
+    static bench b;
+    static float full[24][HEAD_ROWS];
+    bitnet_ctx_params p = {0};
+    int round, i, widest = 0;
+    CHECK(set_up(&b, BITNET_TENSOR_F16, 1));
+    bitnet_ctx_free(b.c);
+    p.n_logits = 24;
+    p.n_threads = 2;
+    CHECK(!bitnet_ctx_create(b.m, &p, &b.c, 0));
+    test_share(b.c);
+    for (round = 0; round < 150; round += test_quick() ? 11 : 1) {
+        int n = 2 + round % 23, kind = (int)(gb_random(&b.seed) % 10);
+        bitnet_logit_bias bias[3];
+        bitnet_sampler s;
+        bitnet__forget_rows(b.c);
+        for (i = 0; i < n; i++) {
+            make_hidden(&b, (int)(gb_random(&b.seed) % 60) ? kind % 7 : 9, b.c->hidden + i * DIM);
+            memcpy(full[i], b.full, sizeof b.full);
+        }
+        set_sampler(&b, round % 7, &s, bias);
+        b.c->n_draft = n;
+        for (i = 0; i < n; i++) {
+            b.c->n_draft--;
+            b.c->n_rows++;
+            b.c->n_past++;
+            memcpy(b.full, full[i], sizeof b.full);
+            CHECK_MSG(same_draw(&b, &s), "round %d, row %d of %d", round, i, n);
+            s.rng++;
+            if (b.c->int8.n_bound > widest) widest = b.c->int8.n_bound;
+        }
+    }
+    tear_down(&b);
+    CHECK_MSG(widest == BITNET__BOUND_STATES, "at most %d rows in a pass", widest);
+    CHECK_MSG(b.draws > (test_quick() ? 80 : 900), "only %ld draws were screened", b.draws);
+}
+
+/* Generated text with and without the screen, and the switch. */
+static void test_switch(void) {
+    static bench b;
+    bitnet_ctx_params p = {0};
+    bitnet_ctx *full;
+    bitnet_token t = 5, u = 5;
+    int i;
+    CHECK(set_up(&b, BITNET_TENSOR_F16, 0));
+    p.no_head_copy = 1;
+    p.n_threads = 1;
+    CHECK(!bitnet_ctx_create(b.m, &p, &full, 0));
+    CHECK(bitnet_ctx_bytes(b.m, 0) > bitnet_ctx_bytes(b.m, &p) + (uint64_t)HEAD_ROWS * DIM);
+    for (i = 0; i < 40; i++) {
+        CHECK(!bitnet_eval(b.c, &t, 1, 0, 0) && !bitnet_eval(full, &u, 1, 0, 0));
+        t = bitnet_sample(b.c, 0);
+        u = bitnet_sample(full, 0);
+        CHECK_MSG(t == u, "token %d at %d, without the screen %d", (int)t, i, (int)u);
+        CHECK(bitnet_ctx_exact_logits(b.c) < HEAD_ROWS);
+        CHECK(bitnet_ctx_exact_logits(full) == HEAD_ROWS);
+        CHECK(bitnet_logits(b.c, -1)[t] == bitnet_logits(full, -1)[t]);
+        CHECK(bitnet_sample(b.c, 0) == t && bitnet_ctx_exact_logits(b.c) == HEAD_ROWS);
+    }
+    bitnet_ctx_free(full);
+    tear_down(&b);
+}
+
+extern const test_case head_tests[];
+const test_case head_tests[] = {
+    {"head/f16", test_f16},
+    {"head/f32", test_f32},
+    {"head/bf16", test_bf16},
+    {"head/wild_f16", test_wild_f16},
+    {"head/wild_f32", test_wild_f32},
+    {"head/bounds", test_bounds},
+    {"head/ahead", test_ahead},
+    {"head/switch", test_switch},
+    {0, 0}
+};

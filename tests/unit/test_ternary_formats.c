@@ -1,0 +1,683 @@
+/* Ternary weights in the other types that files have: TL1 and TL2 in tiles, TQ1_0 and TQ2_0 in
+   blocks. A model written so must give the bits of the same model in I2_S, and what is wrong with
+   it must be said. The encoders here go by the formats' definitions, place by place. */
+#include "ternary_builder.h"
+#include "test.h"
+#include "../../examples/convert/pack.h"
+
+/* ---- writing ---- */
+
+/* ---- reading ---- */
+
+/* The logits of three tokens; 0 and err filled if it does not load. */
+static float *imp_logits(const void *data, size_t size, const bitnet_kernels *k, bitnet_tile tile,
+                         int through_io, bitnet_error *err) {
+    static const bitnet_token tokens[3] = {7, 42, 99};
+    gb_reader reader;
+    bitnet_io io = gb_io(&reader, data, size);
+    bitnet_model_params p;
+    bitnet_ctx_params cp;
+    bitnet_model_info info;
+    bitnet_model *m = 0;
+    bitnet_ctx *c = 0;
+    float *out = 0;
+    memset(&p, 0, sizeof p);
+    memset(&cp, 0, sizeof cp);
+    memset(err, 0, sizeof *err);
+    p.kernels = k;
+    p.tile = tile;
+    cp.n_ctx = cp.n_logits = 3;
+    cp.n_threads = 1;
+    if (!(through_io ? bitnet_model_load_io(&io, &p, &m, err)
+                     : bitnet_model_load_memory(data, size, &p, &m, err)) &&
+        !bitnet_ctx_create(m, &cp, &c, err) && !bitnet_eval(c, tokens, 3, 1, err)) {
+        size_t n;
+        int i;
+        bitnet_model_get_info(m, &info);
+        n = (size_t)info.n_vocab;
+        out = (float *)gb_malloc(3 * n * sizeof *out);
+        for (i = 0; i < 3; i++) memcpy(out + (size_t)i * n, bitnet_logits(c, i), n * sizeof *out);
+    }
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    return out;
+}
+
+/* Every usable table, from memory and through callbacks: the bits of want. */
+static void imp_check(const void *data, size_t size, bitnet_tile tile, const float *want,
+                      size_t n_vocab, const char *what) {
+    bitnet_error err;
+    int i, io;
+    for (i = 0; i < bitnet_kernels_count(); i++)
+        for (io = 0; io < 2; io++) {
+            const bitnet_kernels *k = bitnet_kernels_get(i);
+            float *got;
+            int same;
+            if (!bitnet_kernels_usable(k)) continue;
+            got = imp_logits(data, size, k, tile, io, &err);
+            same = got && !memcmp(got, want, 3 * n_vocab * sizeof *got);
+            free(got);
+            CHECK_MSG(got, "%s, kernels %s: %s", what, k->name, err.text);
+            CHECK_MSG(same, "%s, kernels %s: other bits", what, k->name);
+        }
+}
+
+/* The model of imp's setting against the same in I2_S. */
+static void imp_compare(int shape, const char *what) {
+    const struct imp_setting setting = imp;
+    gb_model g;
+    bitnet_error err;
+    float *want;
+    imp.type = IMP_I2S;
+    g = imp_model(shape);
+    want = imp_logits(g.data, g.size, &bitnet__kernels_scalar, setting.tile, 0, &err);
+    gb_free_model(&g);
+    CHECK_MSG(want, "%s", err.text);
+    imp = setting;
+    g = imp_model(shape);
+    imp_check(g.data, g.size, imp.tile, want, (size_t)g.n_vocab, what);
+    gb_free_model(&g);
+    free(want);
+}
+
+/* Loads a file that must be refused with a text that has the two words. Takes the file over. */
+static void imp_refused(uint8_t *data, size_t size, bitnet_tile tile, bitnet_result code,
+                        const char *word, const char *word2) {
+    bitnet_model_params p;
+    bitnet_model *m = 0;
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_result r;
+    memset(&p, 0, sizeof p);
+    p.tile = tile;
+    r = bitnet_model_load_memory(data, size, &p, &m, &err);
+    bitnet_model_free(m);
+    free(data);
+    CHECK_MSG(r == code, "%s instead of %s: %s (%s, %s)", bitnet_result_text(r),
+              bitnet_result_text(code), err.text, word, word2);
+    CHECK_MSG(strstr(err.text, word) && strstr(err.text, word2), "\"%s\" lacks '%s' or '%s'",
+              err.text, word, word2);
+}
+
+static uint8_t *imp_copy(const gb_model *g) {
+    uint8_t *p = (uint8_t *)gb_malloc(g->size);
+    memcpy(p, g->data, g->size);
+    return p;
+}
+
+/* Where a tensor's bytes begin in the file. */
+static size_t imp_offset(const gb_model *g, const char *name) {
+    bitnet_allocator a = {0, 0, 0};
+    const bitnet__tensor *t;
+    bitnet__gguf f;
+    size_t at = 0;
+    memset(&f, 0, sizeof f);
+    f.src.data = g->data;
+    f.src.size = f.src.have = g->size;
+    if (bitnet__gguf_parse(&f, &a, 0) == BITNET_OK) {
+        t = bitnet__find_tensor(&f, name);
+        at = t ? (size_t)t->offset : 0;
+    }
+    bitnet__free(&a, f.keys);
+    bitnet__free(&a, f.tensors);
+    return at;
+}
+
+static const bitnet_tile imp_none = {0, 0, 0};
+
+/* ---- tests: tiles ---- */
+
+/* Files that an independent program wrote, against the I2_S files that it made them of. */
+static void test_import_files(void) {
+    static const struct { const char *name, *of; bitnet_tile tile; } files[] = {
+        {"models/a-tl1.gguf", "models/a.gguf", {128, 64, 32}},
+        {"models/a-tl2.gguf", "models/a.gguf", {128, 96, 32}},
+        {"models/b-tl2.gguf", "models/b.gguf", {192, 96, 0}}};
+    const char *missing = 0;
+    size_t i, size, n;
+    for (i = 0; i < 3 && !missing; i++) {
+        const char *path = test_shared(files[i].name), *of = test_shared(files[i].of);
+        void *plain = of ? test_read_file(of, &size) : 0, *data;
+        bitnet_error err;
+        float *want = plain ? imp_logits(plain, size, &bitnet__kernels_scalar, imp_none, 0, &err)
+                            : 0;
+        free(plain);
+        data = path ? test_read_file(path, &size) : 0;
+        n = files[i].tile.rows == 192 ? 656 : 1040;        /* b's vocabulary, and a's */
+        if (data && want) imp_check(data, size, files[i].tile, want, n, files[i].name);
+        else missing = files[i].name;
+        free(data);
+        free(want);
+    }
+    if (missing) SKIP("%s is not in BITNET_TEST_DATA", missing);
+}
+
+static void test_import_tl1(void) {
+    static const bitnet_tile tiles[] = {
+        {64, 64, 32}, {64, 128, 32}, {32, 32, 32}, {64, 64, 64}, {32, 64, 16}, {64, 128, 64}};
+    size_t i;
+    for (i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
+        imp = (struct imp_setting){IMP_TL1, tiles[i], 0, 0};
+        imp_compare(0, "TL1");
+    }
+    imp = (struct imp_setting){IMP_TL1, {32, 64, 32}, 0, 0};
+    imp_compare(1, "TL1 of filled-up rows");
+    imp = (struct imp_setting){IMP_TL1, {32, 32, 16}, 0, 0};
+    imp_compare(1, "TL1 of filled-up rows");
+}
+
+static void test_import_tl2(void) {
+    static const bitnet_tile tiles[] = {{64, 96, 32}, {32, 96, 32}, {64, 192, 32}};
+    size_t i;
+    for (i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
+        imp = (struct imp_setting){IMP_TL2, tiles[i], 0, 0};
+        imp_compare(0, "TL2");
+    }
+    imp = (struct imp_setting){IMP_TL2, {32, 96, 32}, 0, 0};
+    imp_compare(1, "TL2 of filled-up rows");
+}
+
+/* Of all tiles of TL2, those that divide the shapes into the same triplets and pairs load: the
+   others are found out. Those that load are a permutation of the right rows and columns, which
+   nothing in the file contradicts, but other logits. */
+static void test_import_wrong_tiles(void) {
+    static const int columns[2] = {384, 640};
+    bitnet_error err;
+    bitnet_tile tile = {64, 96, 32};
+    int loaded = 0, refused = 0, i;
+    size_t bytes;
+    gb_model g;
+    float *want;
+    imp = (struct imp_setting){IMP_TL2, tile, 0, 0};
+    g = imp_model(0);
+    bytes = 3 * (size_t)g.n_vocab * sizeof *want;
+    want = imp_logits(g.data, g.size, 0, tile, 0, &err);
+    CHECK(want);
+    for (tile.rows = 32; tile.rows <= 384; tile.rows += 32)
+        for (tile.cols = 24; tile.cols <= 768; tile.cols += 24) {
+            int divides = 384 % tile.rows == 0 && 192 % tile.rows == 0 && 640 % tile.rows == 0;
+            int split = 1, same;
+            float *got = imp_logits(g.data, g.size, 0, tile, 0, &err);
+            for (i = 0; i < 2; i++) {
+                divides = divides && columns[i] % tile.cols % 32 == 0 &&
+                          columns[i] % tile.cols <= 256;
+                split = split && columns[i] % tile.cols == columns[i] % 96;
+            }
+            same = got && !memcmp(got, want, bytes);
+            free(got);
+            CHECK_MSG((got != 0) == (divides && split), "tile %d,%d: %s", (int)tile.rows,
+                      (int)tile.cols, got ? "loads" : err.text);
+            CHECK_MSG(same == (tile.rows == 64 && tile.cols == 96), "tile %d,%d: logits",
+                      (int)tile.rows, (int)tile.cols);
+            if (got) loaded++;
+            else {
+                char name[32];
+                snprintf(name, sizeof name, "tile %d,%d,32", (int)tile.rows, (int)tile.cols);
+                CHECK_MSG(strstr(err.text, name) && strstr(err.text, "'blk.0.") &&
+                          strstr(err.text, divides ? "(TL2): " : "cannot have"), "%s: \"%s\"",
+                          name, err.text);
+                refused += divides;
+            }
+        }
+    /* BM 32 and 64 (no other divides), BK 96 and 192; others split the rows another way. */
+    CHECK_MSG(loaded == 4 && refused >= 4, "%d load, %d are found out by the bytes", loaded,
+              refused);
+    free(want);
+    gb_free_model(&g);
+}
+
+/* The files of an independent program with every tile of the right kind but a wrong split. */
+static void test_import_wrong_tiles_files(void) {
+    static const bitnet_tile tiles[] = {
+        {128, 288, 32}, {128, 384, 32}, {64, 288, 32}, {32, 384, 32}, {128, 480, 32},
+        {128, 672, 32}, {64, 576, 32}, {160, 96, 32}, {320, 96, 32}, {256, 96, 32}, {128, 48, 32},
+        {128, 24, 32}, {128, 120, 32}, {128, 768, 32}, {128, 96, 64}, {128, 95, 32}, {100, 96, 32}};
+    const char *path = test_shared("models/a-tl2.gguf");
+    size_t size, i;
+    uint8_t *data = path ? (uint8_t *)test_read_file(path, &size) : 0;
+    if (!data) SKIP("models/a-tl2.gguf is not in BITNET_TEST_DATA");
+    for (i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
+        uint8_t *copy = (uint8_t *)gb_malloc(size);
+        char name[40];
+        memcpy(copy, data, size);
+        snprintf(name, sizeof name, "tile %d,%d,%d", (int)tiles[i].rows, (int)tiles[i].cols,
+                 (int)tiles[i].group);
+        imp_refused(copy, size, tiles[i], BITNET_ERR_FORMAT, name, "tensor 'blk.0.");
+    }
+    free(data);
+}
+
+/* Each thing that a packer never writes, at the first and the last place where it could be. */
+static void test_import_flaws(void) {
+    static const char down[] = "blk.0.ffn_down.weight";
+    const bitnet_tile tile = {64, 96, 32};
+    gb_model g;
+    const gb_linear *l;
+    size_t at, k3 = 576, end;          /* end: of what is before the place that is changed */
+    int m, k, bit, i;
+    imp = (struct imp_setting){IMP_TL2, tile, 0, 0};
+    g = imp_model(0);
+    l = &g.layer[0].down;              /* 384 rows of 576 + 64 */
+    at = imp_offset(&g, down);
+    CHECK(at);
+    for (i = 0; i < 2; i++) {
+        uint8_t *p = imp_copy(&g);
+        char where[48];
+        m = i ? 383 : 0, k = i ? 573 : 0;
+        end = imp_index_at(l, m, k, &bit);
+        p[at + end] = (uint8_t)((p[at + end] & ~(15 << bit)) | (i ? 15 : 14) << bit);
+        snprintf(where, sizeof where, "invalid index %d at row %d, column %d", i ? 15 : 14, m, k);
+        imp_refused(p, g.size, tile, BITNET_ERR_FORMAT, down, where);
+        for (m = i ? 383 : 0, k = i ? 573 : 0;
+             l->w[m * 640 + k] || l->w[m * 640 + k + 1] || l->w[m * 640 + k + 2];)
+            m += i ? -1 : 1;
+        p = imp_copy(&g);
+        end = imp_sign_at(l, m, k, &bit);
+        p[at + end + (size_t)(bit > 7)] |= (uint8_t)(1 << bit % 8);
+        snprintf(where, sizeof where, "invalid negative index 0 at row %d, column %d", m, k);
+        imp_refused(p, g.size, tile, BITNET_ERR_FORMAT, down, where);
+        p = imp_copy(&g);
+        m = i ? 383 : 0, k = i ? 638 : 576;
+        end = imp_pair_at(l, m, k, &bit);
+        p[at + end] |= (uint8_t)(15 << bit);
+        snprintf(where, sizeof where, "at row %d, column %d", m, k / 4 * 4);
+        imp_refused(p, g.size, tile, BITNET_ERR_FORMAT, "invalid pairs", where);
+        p = imp_copy(&g);
+        end = i ? imp_tl2_size(l) - 33 : 384 * k3 / 6 + 384 * k3 / 24 + 384 * 64 / 4;
+        p[at + end] = 1;
+        imp_refused(p, g.size, tile, BITNET_ERR_FORMAT, down, "padding");
+    }
+    gb_free_model(&g);
+    imp = (struct imp_setting){IMP_TL1, {64, 64, 32}, 0, 0};
+    g = imp_model(0);
+    at = imp_offset(&g, down);
+    g.data[at + 384 * 640 / 4 - 1] = 0x49;
+    imp_refused(imp_copy(&g), g.size, imp.tile, BITNET_ERR_FORMAT, down,
+                "invalid pairs 73 at row 383");
+    g.data[at + 384 * 640 / 4 - 1] = 0x94;
+    imp_refused(imp_copy(&g), g.size, imp.tile, BITNET_ERR_FORMAT, down,
+                "invalid pairs 148 at row 383");
+    gb_free_model(&g);
+}
+
+/* The published tiles, by family as they were published. */
+static void test_import_published(void) {
+    static const struct { int M, K, rows, BK1, bm1, BK2; } shapes[] = {
+        {1536, 4096, 256, 128, 32, 96}, {1536, 1536, 128, 64, 64, 192},
+        {4096, 1536, 256, 128, 32, 96},
+        {3200, 8640, 160, 64, 32, 96}, {3200, 3200, 320, 128, 64, 96},
+        {8640, 3200, 320, 64, 32, 96},
+        {14336, 4096, 256, 128, 32, 96}, {4096, 14336, 128, 64, 64, 96},
+        {1024, 4096, 256, 128, 32, 96}, {4096, 4096, 128, 64, 64, 96}};
+    bitnet_error err;
+    bitnet_ternary t;
+    size_t i;
+    memset(&t, 0, sizeof t);           /* no tile is given */
+    for (i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        t.rows = shapes[i].M;
+        t.n = shapes[i].K;
+        t.type = IMP_TL1;
+        memset(&t.tile, 0, sizeof t.tile);
+        CHECK_MSG(bitnet_ternary_check(&t, "x", &err) == BITNET_OK, "%s", err.text);
+        CHECK(t.tile.rows == shapes[i].rows && t.tile.cols == shapes[i].BK1 &&
+              t.tile.group == shapes[i].bm1);
+        t.type = IMP_TL2;
+        memset(&t.tile, 0, sizeof t.tile);
+        CHECK_MSG(bitnet_ternary_check(&t, "x", &err) == BITNET_OK, "%s", err.text);
+        CHECK(t.tile.rows == shapes[i].rows && t.tile.cols == shapes[i].BK2 && t.tile.group == 32);
+        t.rows += 32;
+        memset(&t.tile, 0, sizeof t.tile);
+        CHECK(bitnet_ternary_check(&t, "x", &err) == BITNET_ERR_UNSUPPORTED);
+    }
+    CHECK_MSG(strstr(err.text, "4128 rows of 4096") && strstr(err.text, "tile"), "%s", err.text);
+}
+
+/* Tiles that are none, and files without one. */
+static void test_import_tile_arguments(void) {
+    static const bitnet_tile bad[] = {{-1, 96, 32}, {64, -96, 32}, {64, 96, -1}, {64, 0, 0},
+                                      {0, 96, 32}, {0, 0, 32}};
+    static const bitnet_tile wrong[] = {{64, 64, 8}, {64, 64, 48}, {64, 64, 128}, {64, 100, 32},
+                                        {96, 64, 64}, {64, 36, 64}, {INT32_MAX, INT32_MAX, 32}};
+    gb_model g;
+    size_t i;
+    imp = (struct imp_setting){IMP_TL1, {64, 64, 32}, 0, 0};
+    g = imp_model(0);
+    imp_refused(imp_copy(&g), g.size, imp_none, BITNET_ERR_UNSUPPORTED, "'blk.0.attn_q.weight'",
+                "TL1 of 384 rows of 384");
+    for (i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        imp_refused(imp_copy(&g), g.size, bad[i], BITNET_ERR_ARG, "tile", "needed");
+    for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        imp_refused(imp_copy(&g), g.size, wrong[i], BITNET_ERR_FORMAT, "'blk.0.", "cannot have");
+    gb_free_model(&g);
+}
+
+/* ---- tests: blocks ---- */
+
+/* The scale in the blocks, in a tensor beside blocks of 1, and the product of both. */
+static void test_import_tq(void) {
+    static const uint32_t types[] = {IMP_TQ1, IMP_TQ2};
+    int i;
+    for (i = 0; i < 2; i++) {
+        imp = (struct imp_setting){types[i], imp_none, 0, 0};
+        imp_compare(2, "scale in the blocks");
+        imp = (struct imp_setting){types[i], imp_none, 1.0f, 1};
+        imp_compare(2, "scale beside");
+        imp = (struct imp_setting){types[i], imp_none, 0.7001953125f, 1};
+        imp_compare(2, "both");
+    }
+}
+
+/* Every byte that TQ1_0's definition makes of five digits, and of four. */
+static void test_import_tq1_bytes(void) {
+    static uint8_t block[54];
+    static int8_t codes[256];
+    bitnet_ternary t;
+    int v, i, j, bad = 0;
+    memset(&t, 0, sizeof t);
+    t.type = IMP_TQ1;
+    t.n = 256;
+    t.rows = 1;
+    imp.type = IMP_TQ1;
+    for (v = 0; v < 243; v++) {
+        static const int power[5] = {81, 27, 9, 3, 1};
+        int8_t w[256];
+        for (i = 0; i < 256; i++) {
+            j = i < 160 ? i / 32 : i < 240 ? (i - 160) / 16 : (i - 240) / 4;
+            w[i] = (int8_t)(v / power[j] % 3 - 1);
+        }
+        memset(block, 0, sizeof block);
+        imp_tq(w, block);
+        if (bitnet_ternary_unpack(&t, block, 0, 1, codes, 0)) bad++;
+        for (i = 0; i < 256; i++) bad += codes[i] != w[i];
+    }
+    CHECK_MSG(bad == 0, "%d codes are wrong", bad);
+}
+
+/* Packing is the definition's bytes; the scale stands in each block that has weights, and has to be
+   the same in all of these. */
+static void test_import_tq_files(void) {
+    enum { N = 768, ROWS = 5, BLOCKS = N / 256 * ROWS };
+    static int8_t w[N * ROWS], back[N * ROWS];
+    static uint8_t want[BLOCKS * 66], data[BLOCKS * 66];
+    const uint16_t half = bitnet__f32_to_f16(0.0625f + 1.0f / 4096);
+    const float scale = bitnet__f16_to_f32(half);
+    uint64_t seed = 11;
+    int i, k;
+    for (k = 0; k < N * ROWS; k++) w[k] = (int8_t)((int)(gb_random(&seed) % 3) - 1);
+    memset(w + 4 * 256, 0, 256);       /* row 1, column 256 */
+    for (i = 0; i < 2; i++) {
+        const size_t block = i ? 66 : 54;
+        bitnet_ternary t = {i ? IMP_TQ2 : IMP_TQ1, N, ROWS, BITNET_I2S_128, {0, 0, 0}};
+        bitnet_error err = {BITNET_OK, ""};
+        float got = 0;
+        uint8_t *p;
+        imp.type = t.type;
+        memset(want, 0, sizeof want);
+        memset(data, 0xee, sizeof data);
+        for (k = 0; k < BLOCKS; k++) {
+            p = want + (size_t)k * block;
+            imp_tq(w + 256 * k, p);
+            p[block - 2] = p[block - 1] = 0xee;
+        }
+        CHECK_MSG(!bitnet_ternary_check(&t, "t", &err), "%s", err.text);
+        CHECK(!pack_ternary(&t, w + 2 * N, 2, ROWS - 2, data, &err));
+        CHECK(!pack_ternary(&t, w, 0, 2, data, &err));
+        CHECK(!memcmp(want, data, BLOCKS * block));
+        CHECK(pack_scale(&t, 0.1f, data, &err) == BITNET_ERR_UNSUPPORTED);
+        CHECK_MSG(strstr(err.text, "0.1") && strstr(err.text, "F16"), "%s", err.text);
+        CHECK(pack_scale(&t, 1e5f, data, &err) == BITNET_ERR_UNSUPPORTED);
+        CHECK(!memcmp(want, data, BLOCKS * block));
+        CHECK_MSG(!pack_scale(&t, scale, data, &err), "%s", err.text);
+        for (k = 0; k < BLOCKS; k++) {
+            want[(size_t)(k + 1) * block - 2] = (uint8_t)(k == 4 ? 0 : half);
+            want[(size_t)(k + 1) * block - 1] = (uint8_t)(k == 4 ? 0 : half >> 8);
+        }
+        CHECK(!memcmp(want, data, BLOCKS * block));
+        CHECK_MSG(!bitnet_ternary_scale(&t, data, &got, &err) && got == scale, "%g: %s",
+                  (double)got, err.text);
+        CHECK_MSG(!bitnet_ternary_unpack(&t, data, 0, ROWS, back, &err), "%s", err.text);
+        CHECK(!memcmp(w, back, sizeof w));
+        data[14 * block + block - 2] ^= 1;             /* row 4, column 512 */
+        CHECK(bitnet_ternary_scale(&t, data, &got, &err) == BITNET_ERR_UNSUPPORTED);
+        CHECK_MSG(strstr(err.text, "(row 0, column 0)") && strstr(err.text, "(row 4, column 512)"),
+                  "%s", err.text);
+        memset(back, 7, sizeof back);  /* weights are weights, whatever their scale */
+        CHECK(!bitnet_ternary_unpack(&t, data, 3, 2, back, &err));
+        CHECK(!memcmp(w + 3 * N, back, 2 * N) && back[2 * N] == 7);
+        if (i) {
+            data[8 * block + 63] |= 0xc0;              /* row 2, column 512 + 255 */
+            CHECK(bitnet_ternary_unpack(&t, data, 2, 1, back, &err) == BITNET_ERR_FORMAT);
+            CHECK_MSG(strstr(err.text, "at row 2, column 767"), "%s", err.text);
+            CHECK(bitnet_ternary_scale(&t, data, &got, &err) == BITNET_ERR_FORMAT);
+        }
+        memset(back, 0, sizeof back);
+        CHECK(!pack_ternary(&t, back, 0, ROWS, data, &err));
+        CHECK(!bitnet_ternary_scale(&t, data, &got, &err) && got == 1.0f);
+        CHECK(bitnet_ternary_scale(&t, 0, &got, &err) == BITNET_ERR_ARG);
+        CHECK(bitnet_ternary_scale(&t, data, 0, &err) == BITNET_ERR_ARG);
+        CHECK(pack_scale(&t, 1, 0, &err) == BITNET_ERR_ARG);
+    }
+}
+
+/* One layer, one scale: blocks without weights need not have it. */
+static void test_import_scales(void) {
+    static const char up[] = "blk.0.ffn_up.weight";
+    int i;
+    for (i = 0; i < 2; i++) {
+        const size_t block = i ? 66 : 54;
+        const uint8_t zero = i ? 0x55 : 128;
+        gb_model g;
+        size_t at, k;
+        float *want, *got;
+        bitnet_error err;
+        uint8_t *p;
+        imp = (struct imp_setting){i ? IMP_TQ2 : IMP_TQ1, imp_none, 0, 0};
+        g = imp_model(2);
+        at = imp_offset(&g, up);       /* 512 rows of one block */
+        p = imp_copy(&g);
+        p[at + 511 * block + block - 2] ^= 1;
+        imp_refused(p, g.size, imp_none, BITNET_ERR_UNSUPPORTED, up, "(row 511, column 0)");
+        p = imp_copy(&g);
+        p[at + 1 * block + block - 1] ^= 0x80;
+        imp_refused(p, g.size, imp_none, BITNET_ERR_UNSUPPORTED, "(row 0, column 0)",
+                    "(row 1, column 0)");
+        p = imp_copy(&g);              /* perhaps where another thread begins */
+        for (k = 256; k < 512; k++) p[at + k * block + block - 2] ^= 1;
+        imp_refused(p, g.size, imp_none, BITNET_ERR_UNSUPPORTED, up, "(row 256, column 0)");
+        p = imp_copy(&g);
+        for (k = 0; k < 512; k++) {    /* NaN everywhere */
+            p[at + k * block + block - 2] = 0;
+            p[at + k * block + block - 1] = 0x7e;
+        }
+        imp_refused(p, g.size, imp_none, BITNET_ERR_FORMAT, up, "scale");
+        memset(g.data + at + 3 * block, zero, block - 2);          /* a block of zeros */
+        memset(g.data + at, zero, block - 2);
+        want = imp_logits(g.data, g.size, 0, imp_none, 0, &err);
+        memset(g.data + at + 4 * block - 2, 0x7f, 2);
+        memset(g.data + at + block - 2, 0xff, 2);
+        got = imp_logits(g.data, g.size, 0, imp_none, 0, &err);
+        CHECK_MSG(want && got, "%s", err.text);
+        CHECK(!memcmp(want, got, 3 * (size_t)g.n_vocab * sizeof *got));
+        free(want);
+        free(got);
+        for (k = 0; k < 512; k++) memset(g.data + at + k * block, zero, block - 2);
+        got = imp_logits(g.data, g.size, 0, imp_none, 0, &err);
+        CHECK_MSG(got, "%s", err.text);
+        CHECK(got[0] == got[0]);       /* a tensor of nothing but zeros */
+        free(got);
+        if (i) {
+            p = imp_copy(&g);
+            p[at + 63] |= 0xc0;        /* weight 255 */
+            imp_refused(p, g.size, imp_none, BITNET_ERR_FORMAT, up,
+                        "invalid code 3 at row 0, column 255");
+        }
+        gb_free_model(&g);
+    }
+}
+
+/* ---- tests: any type ---- */
+
+/* Rows are filled up to whole 128-groups with weight 0; 1096 columns are more than are unpacked at
+   a time. */
+static void test_import_fill(void) {
+    static uint8_t w[32 * 1096 / 4], out[32 * 1152 / 4 + 1];
+    bitnet__unpacked u;
+    bitnet_ternary t;
+    size_t i, bad = 0;
+    memset(&t, 0, sizeof t);
+    memset(&u, 0, sizeof u);
+    t.type = IMP_TL1;
+    t.tile.rows = 32, t.tile.cols = 8, t.tile.group = 32;
+    t.n = 1096;
+    t.rows = 32;
+    memset(w, 0x44, sizeof w);
+    memset(out, 0xee, sizeof out);
+    CHECK(bitnet__repack_rows(&t, w, 0, 32, out, &u));
+    for (i = 0; i < 32 * 1152 / 4; i++) bad += out[i] != 0x55;
+    CHECK_MSG(bad == 0 && out[i] == 0xee, "%lu bytes are wrong", (unsigned long)bad);
+}
+
+static uint32_t imp_hook_type;
+static int imp_hook(const char *name, uint32_t *type, uint32_t *n_dims, uint64_t dims[8],
+                    uint64_t *offset) {
+    (void)n_dims, (void)dims;
+    if (!strcmp(name, "blk.0.ffn_down.weight")) *type = imp_hook_type, *offset = 524288;
+    return 0;
+}
+
+/* Every type that a linear layer cannot have, by its name. */
+static void test_import_names(void) {
+    static const struct { uint32_t type; const char *name; } types[] = {
+        {0, "F32"}, {1, "F16"}, {2, "Q4_0"}, {3, "Q4_1"}, {6, "Q5_0"}, {7, "Q5_1"}, {8, "Q8_0"},
+        {9, "Q8_1"}, {10, "Q2_K"}, {11, "Q3_K"}, {12, "Q4_K"}, {13, "Q5_K"}, {14, "Q6_K"},
+        {15, "Q8_K"}, {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
+        {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"}, {23, "IQ4_XS"}, {24, "I8"}, {25, "I16"},
+        {26, "I32"}, {27, "I64"}, {28, "F64"}, {29, "IQ1_M"}, {30, "BF16"}, {37, "I8_S"},
+        {40, "NVFP4"}, {42, "unknown"}, {1u << 31, "unknown"}};
+    size_t i;
+    for (i = 0; i < sizeof types / sizeof types[0]; i++) {
+        gb_model g;
+        uint8_t *longer;
+        char text[80];
+        g = (gb_model){.dim = 256, .ffn = 256, .layers = 1, .heads = 2, .kv_heads = 1,
+                       .n_ctx = 16, .seed = 1};
+        imp_hook_type = types[i].type;
+        g.file.tensor_hook = imp_hook;
+        gb_make_model(&g);
+        longer = (uint8_t *)gb_malloc(g.size + 1100000);   /* F64 takes more than the file has */
+        memset(longer + g.size, 0, 1100000);
+        memcpy(longer, g.data, g.size);
+        snprintf(text, sizeof text, "unsupported tensor type %lu (%s)",
+                 (unsigned long)types[i].type, types[i].name);
+        imp_refused(longer, g.size + 1100000, imp_none, BITNET_ERR_UNSUPPORTED,
+                    "'blk.0.ffn_down.weight'", text);
+        gb_free_model(&g);
+    }
+}
+
+/* Type 39 with the bytes of MXFP4, in a file that says it is BitNet's. */
+static void test_import_mxfp4(void) {
+    gb_model g;
+    imp = (struct imp_setting){IMP_MXFP4, {64, 96, 32}, 0, 0};
+    g = imp_model(0);
+    imp_refused(imp_copy(&g), g.size, imp.tile, BITNET_ERR_UNSUPPORTED, "'blk.0.attn_q.weight'",
+                "unsupported tensor type 39 (MXFP4)");
+    gb_free_model(&g);
+}
+
+/* No more memory than what repacking I2_S takes; every allocation may fail. */
+static void test_import_memory(void) {
+    static const uint32_t types[] = {IMP_TL1, IMP_TL2, IMP_TQ1, IMP_TQ2};
+    const bitnet_tile tile = {32, 128, 32}, tile2 = {32, 96, 32};
+    int i, j;
+    for (i = 0; i < 4; i++)
+        for (j = 0; j < 2; j++) {
+            const int shape = i < 2 ? 0 : 2;
+            size_t peak[2];
+            uint64_t own[2] = {0, 0};
+            int way;
+            for (way = 0; way < 2; way++) {
+                gb_counter count;
+                gb_reader reader;
+                gb_model g;
+                bitnet_io io;
+                bitnet_model_params p;
+                bitnet_model *m = 0;
+                bitnet_error err = {BITNET_OK, ""};
+                long calls = 0;
+                imp = (struct imp_setting){way ? types[i] : (uint32_t)IMP_I2S,
+                                           i == 1 ? tile2 : tile, 0, 0};
+                g = imp_model(shape);
+                io = gb_io(&reader, g.data, g.size);
+                memset(&p, 0, sizeof p);
+                p.kernels = bitnet_kernels_find(j ? "scalar-tl2" : "scalar");
+                p.tile = imp.tile;
+                p.i2s_packing = way ? BITNET_I2S_128 : BITNET_I2S_64;
+                for (calls = way ? 0 : 10000; calls <= 10000 && !m; calls++) {
+                    p.allocator = gb_counting(&count);
+                    count.fail_at = calls;
+                    bitnet_model_load_io(&io, &p, &m, &err);
+                    if (!m && count.live) break;
+                }
+                peak[way] = count.peak;
+                if (m) own[way] = m->own_bytes;
+                bitnet_model_free(m);
+                gb_free_model(&g);
+                CHECK_MSG(m, "%s, allocation %ld", err.text, calls);
+                CHECK(count.live == 0);
+            }
+            CHECK_MSG(own[0] == own[1], "type %u: %lu bytes are kept, of I2_S %lu",
+                      (unsigned)types[i], (unsigned long)own[1], (unsigned long)own[0]);
+            /* TQ2_0 takes 66 bytes where I2_S takes 64 */
+            CHECK_MSG(peak[1] <= peak[0] / 64 * 66, "type %u, %s: %lu bytes, over the %lu of I2_S",
+                      (unsigned)types[i], j ? "TL2" : "I2_S", (unsigned long)peak[1],
+                      (unsigned long)peak[0]);
+        }
+}
+
+/* Random bytes for weights, any length of the file, wild shapes: an error or a model. */
+static void test_import_damage(void) {
+    static const uint32_t types[] = {IMP_TL1, IMP_TL2, IMP_TQ1, IMP_TQ2};
+    const int rounds = test_quick() ? 20 : 100;
+    uint64_t seed = 99;
+    int i, k;
+    for (i = 0; i < 4; i++) {
+        gb_model g;
+        imp = (struct imp_setting){types[i], {32, i ? 96 : 64, 32}, 0, 0};
+        g = imp_model(i < 2 ? 1 : 2);
+        for (k = 0; k < rounds; k++) {
+            size_t size = k % 4 == 3 ? g.header + gb_random(&seed) % (g.size - g.header) : g.size;
+            size_t n = k % 4 == 3 ? 0 : 1 + gb_random(&seed) % 40, from;
+            uint8_t *p = (uint8_t *)gb_malloc(size);
+            bitnet_error err;
+            memcpy(p, g.data, size);
+            from = k % 4 == 2 ? 0 : g.header;              /* in the header too */
+            for (; n > 0; n--)
+                p[from + gb_random(&seed) % (size - from)] = (uint8_t)gb_random(&seed);
+            free(imp_logits(p, size, 0, imp.tile, k % 2, &err));
+            free(p);
+        }
+        gb_free_model(&g);
+    }
+}
+
+extern const test_case ternary_formats_tests[];
+const test_case ternary_formats_tests[] = {
+    {"ternary_formats/files", test_import_files},
+    {"ternary_formats/tl1", test_import_tl1},
+    {"ternary_formats/tl2", test_import_tl2},
+    {"ternary_formats/wrong_tiles", test_import_wrong_tiles},
+    {"ternary_formats/wrong_tiles_files", test_import_wrong_tiles_files},
+    {"ternary_formats/flaws", test_import_flaws},
+    {"ternary_formats/published", test_import_published},
+    {"ternary_formats/tile_arguments", test_import_tile_arguments},
+    {"ternary_formats/tq", test_import_tq},
+    {"ternary_formats/tq1_bytes", test_import_tq1_bytes},
+    {"ternary_formats/tq_files", test_import_tq_files},
+    {"ternary_formats/scales", test_import_scales},
+    {"ternary_formats/fill", test_import_fill},
+    {"ternary_formats/names", test_import_names},
+    {"ternary_formats/mxfp4", test_import_mxfp4},
+    {"ternary_formats/memory", test_import_memory},
+    {"ternary_formats/damage", test_import_damage},
+    {0, 0}
+};
