@@ -37,19 +37,19 @@
 #endif
 
 enum {
-    GO_ON = -1,                        /* functions that return an exit code: there is none yet */
+    GO_ON = -1,                        /* functions that return an exit code: continue */
     MAX_STOPS = 16,
     MAX_TEXT = 16 << 20                /* bytes of a prompt or a message */
 };
 
-/* ---- what the options set ---- */
+/* ---- set by options ---- */
 
 enum { NO = 0, YES = 1, AUTO = -1 };
 
 static char *model_path, *prompt, *prompt_path, *system_text, *system_path, *kernel_name;
 static char *stops[MAX_STOPS];
 static int32_t chatting = AUTO, interactive, single_turn;
-static int32_t escapes = AUTO;         /* AUTO: in the texts of the command line, not in files */
+static int32_t escapes = AUTO;         /* AUTO: in texts of the command line, not in files */
 static int32_t shifting = AUTO;        /* AUTO: in chats */
 static int32_t colours = AUTO;         /* AUTO: on terminals */
 static int32_t show_prompt = YES, show_statistics = YES, quiet, plain_input, verbose;
@@ -59,7 +59,7 @@ static int64_t seed = -1;
 static bitnet_sampler sampler = {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
 static bitnet_lookup_stats lookup_stats;
 static bitnet_generate_params gen = {.sampler = &sampler, .lookup_stats = &lookup_stats};
-static bitnet_ctx_params ctx_params = {.n_ctx = -1, .n_batch = 128};   /* Ctrl-C: once a batch */
+static bitnet_ctx_params ctx_params = {.n_ctx = -1, .n_batch = 128};   /* so Ctrl-C is quick */
 static bitnet_model_params model_params;
 
 /* ---- the state of the program ---- */
@@ -68,12 +68,12 @@ static bitnet_model *model;
 static bitnet_model_info info;
 static bitnet_ctx *ctx;
 
-static FILE *screen;                   /* a terminal for what is not text; 0: there is none */
+static FILE *screen;                   /* a terminal for everything but text; 0: none */
 static int text_on_terminal;           /* stdout is one */
 static int painting;                   /* in colours */
-static int line_open;                  /* some text has been written that no newline ends yet */
-static int write_error;                /* errno of the first write to stdout that failed */
-static int interrupt_ignored;          /* SIGINT was, when the program was started */
+static int line_open;                  /* the text so far does not end in a newline */
+static int write_error;                /* errno of the first failed write to stdout */
+static int interrupt_ignored;          /* SIGINT was ignored when the program started */
 static volatile sig_atomic_t interrupted;
 
 static int n_prompt, n_new;            /* tokens, for the statistics */
@@ -82,7 +82,7 @@ static double prompt_seconds, new_seconds, started;
 
 static double now(void) {              /* seconds */
 #ifdef _WIN32
-    return (double)clock() / CLOCKS_PER_SEC;      /* of the wall clock, there */
+    return (double)clock() / CLOCKS_PER_SEC;      /* wall-clock time on Windows */
 #else
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -90,9 +90,8 @@ static double now(void) {              /* seconds */
 #endif
 }
 
-/* ---- a bar, for what takes longer than a quarter of a second ----
-   The first one is drawn by a timer, because on a slow machine it takes seconds until the library
-   reports any progress. */
+/* ---- a progress bar, for whatever takes longer than a quarter of a second ----
+   A timer draws it first, because on a slow machine the library reports no progress for seconds. */
 
 enum { BAR_DELAY_MS = 250, BAR_WIDTH = 40 };
 
@@ -109,7 +108,7 @@ static void bar_format(double share) {
              (int)(BAR_WIDTH * share), full, bar_percent);
 }
 
-/* For signal handlers: stdio is not to be used in them. */
+/* For signal handlers, which must not use stdio. */
 static void write_stderr(const char *text) {
     if (write(2, text, (unsigned)strlen(text)) >= 0) return;
 }
@@ -159,8 +158,8 @@ static void bar_end(void) {
 
 /* ---- messages ---- */
 
-/* One line on stderr. File names and other words of strangers may hold anything, so the line is
-   cleaned. */
+/* One line on stderr. It is cleaned, because file names and other untrusted words may contain
+   anything. */
 static void say_args(const char *format, va_list args) {
     char line[2048];
     vsnprintf(line, sizeof line, format, args);
@@ -176,7 +175,7 @@ static void say(const char *format, ...) {
     va_end(args);
 }
 
-static void note(const char *format, ...) {            /* --log-disable switches these off */
+static void note(const char *format, ...) {            /* --log-disable turns these off */
     va_list args;
     if (quiet) return;
     va_start(args, format);
@@ -194,7 +193,7 @@ static int fail(int code, const char *format, ...) {   /* returns the exit code 
 
 /* ---- the text ---- */
 
-/* Reads one code point of n > 0 bytes; returns how many it takes. What is not UTF-8 is U+FFFD. */
+/* Reads one code point from n > 0 bytes and returns its size. Invalid UTF-8 becomes U+FFFD. */
 static size_t decode(const unsigned char *s, size_t n, uint32_t *cp) {
     size_t size = s[0] < 0x80 ? 1 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4, i;
     *cp = s[0];
@@ -208,15 +207,15 @@ static size_t decode(const unsigned char *s, size_t n, uint32_t *cp) {
     return size;
 }
 
-/* Would a terminal act on it? The controls C0 but newline and tab, DEL, C1, and those that turn the
-   direction of writing. */
+/* Would a terminal act on it? These are the controls C0 except newline and tab, DEL, C1, and those
+   that change the direction of writing. */
 static int is_control(uint32_t cp) {
     if (cp < 0x20) return cp != '\n' && cp != '\t';
     return (cp >= 0x7F && cp < 0xA0) || cp == 0x61C || cp == 0x200E || cp == 0x200F ||
            (cp >= 0x202A && cp <= 0x202E) || (cp >= 0x2066 && cp <= 0x2069);
 }
 
-/* Shows a text on a terminal, controls as symbols. */
+/* Writes text to a terminal, with controls as symbols. */
 static void show(const char *text, size_t n) {
     const unsigned char *s = (const unsigned char *)text;
     uint32_t cp;
@@ -231,7 +230,7 @@ static void show(const char *text, size_t n) {
     }
 }
 
-/* Writes to stdout: as it is into a file or a pipe. Nonzero: stdout takes no more. */
+/* Writes to stdout, unchanged if that is a file or a pipe. Nonzero: stdout accepts no more. */
 static int put(const char *text, size_t n) {
     if (write_error) return write_error;
     line_open |= n > 0;
@@ -257,10 +256,10 @@ static void show_keys(void);
 static void on_interrupt_writing(int sig) {
     interrupted = 1;
     show_keys();
-    signal(sig, SIG_DFL);              /* the second Ctrl-C does not wait */
+    signal(sig, SIG_DFL);              /* the second Ctrl-C ends the program */
 }
 
-/* While the program waits for a line there is nothing to stop but itself. */
+/* While the program waits for a line, Ctrl-C ends it. */
 static void on_interrupt_waiting(int sig) {
     show_keys();
     write_stderr(painting ? COLOUR_NONE "\n" : "\n");
@@ -276,14 +275,14 @@ static void catch_interrupt(void (*handler)(int)) {
 
 struct option {
     const char *names;                 /* all its spellings */
-    const char *arg;                   /* its value in --help; 0: none; "[...]": may be left out */
+    const char *arg;                   /* its value in --help; 0: none; "[...]": optional */
     const char *help;
     int (*take)(const struct option *o, const char *name, char *value);   /* exit code or GO_ON */
     void *to;
     double lo, hi;
 };
 
-static char ignored_names[512];        /* of options that were given and have no effect */
+static char ignored_names[512];        /* options given that have no effect */
 
 static int take_yes(const struct option *o, const char *name, char *value) {
     (void)name;
@@ -346,26 +345,26 @@ static int take_seed(const struct option *o, const char *name, char *value) {
 static int take_real(const struct option *o, const char *name, char *value) {
     char *end;
     double v = strtod(value, &end);
-    if (end == value || *end || value[0] <= ' ' || !(v >= o->lo && v <= o->hi))   /* NaN, too */
+    if (end == value || *end || value[0] <= ' ' || !(v >= o->lo && v <= o->hi))   /* or NaN */
         return fail(2, "%s: '%s' is not a number from %.0f to %.0f", name, value, o->lo, o->hi);
     *(float *)o->to = (float)v;
     return GO_ON;
 }
 
 static int take_layout(const struct option *o, const char *name, char *value) {
-    static const char *const layouts[] = {"128", "64", "4row"};    /* as bitnet_i2s_layout */
+    static const char *const layouts[] = {"128", "64", "4row"};    /* as bitnet_i2s_packing */
     int i;
     for (i = 0; i < 3; i++)
         if (!strcmp(value, layouts[i])) break;
     if (i == 3) return fail(2, "%s: '%s' is not 128, 64 or 4row", name, value);
-    *(bitnet_i2s_layout *)o->to = (bitnet_i2s_layout)i;
+    *(bitnet_i2s_packing *)o->to = (bitnet_i2s_packing)i;
     return GO_ON;
 }
 
 static int take_tile(const struct option *o, const char *name, char *value) {
     bitnet_tile *tile = (bitnet_tile *)o->to;
     char more;
-    if (sscanf(value, "%6d,%6d,%6d%c", &tile->BM, &tile->BK, &tile->bm, &more) != 3)
+    if (sscanf(value, "%6d,%6d,%6d%c", &tile->rows, &tile->cols, &tile->group, &more) != 3)
         return fail(2, "%s: '%s' is not BM,BK,bm", name, value);
     return GO_ON;
 }
@@ -373,45 +372,49 @@ static int take_tile(const struct option *o, const char *name, char *value) {
 #define TOP INT32_MAX
 static const struct option options[] = {
     {"-m --model", "FILE", "the model, a GGUF file", take_text, &model_path, 0, 0},
-    {"-p --prompt", "TEXT", "the text's beginning, a chat's first message", take_text, &prompt,
-     0, 0},
-    {"-f --file", "FILE", "the same from a file, less a last newline; -: stdin", take_text,
+    {"-p --prompt", "TEXT", "the start of the text, or the first message of a chat", take_text,
+     &prompt, 0, 0},
+    {"-f --file", "FILE", "the same from a file, without its last newline; -: stdin", take_text,
      &prompt_path, 0, 0},
-    {"-e --escape", 0, "\\n \\t \\r \\\" \\' \\\\ \\xHH in -p, -sys and -r (default), and in files",
-     take_yes, &escapes, 0, 0},
-    {"--no-escape", 0, "all texts as they are", take_no, &escapes, 0, 0},
-    {"-n --predict --n-predict", "N", "most new tokens (-1: any; -2: until the context is full)",
+    {"-e --escape", 0,
+     "\\n \\t \\r \\\" \\' \\\\ \\xHH in -p, -sys and -r (default), and in files", take_yes,
+     &escapes, 0, 0},
+    {"--no-escape", 0, "leave texts unchanged", take_no, &escapes, 0, 0},
+    {"-n --predict --n-predict", "N", "new tokens (-1: no limit; -2: until the context is full)",
      take_whole, &max_tokens, -2, TOP},
     {"-c --ctx-size", "N", "context in tokens; 0: the model's (that, up to 4096)", take_whole,
      &ctx_params.n_ctx, 0, 1 << 20},
-    {"--context-shift", 0, "a full context drops its oldest tokens (default in chats)", take_yes,
+    {"--context-shift", 0, "drop the oldest tokens of a full context (default in chats)", take_yes,
      &shifting, 0, 0},
-    {"--no-context-shift", 0, "it ends the text or the reply", take_no, &shifting, 0, 0},
+    {"--no-context-shift", 0, "end the text or the reply then", take_no, &shifting, 0, 0},
     {"--keep", "N", "first tokens that are never dropped; -1: the prompt", take_whole, &keep, -1,
      TOP},
-    {"-t --threads", "N", "threads; 0 or -1: as many as there are CPUs (0)", take_whole,
-     &ctx_params.n_threads, -1, 256},
-    {"-b --batch-size", "N", "tokens of a prompt read together (128)", take_whole,
+    {"-t --threads", "N", "threads; 0 or -1: one per CPU (0)", take_whole, &ctx_params.n_threads,
+     -1, 256},
+    {"-b --batch-size", "N", "prompt tokens evaluated together (128)", take_whole,
      &ctx_params.n_batch, 1, 65536},
-    {"--no-mmap", 0, "read the model into memory, do not map it", take_yes, &model_params.copy, 0,
-     0},
+    {"--no-mmap", 0, "read the model into memory instead of mapping it", take_yes,
+     &model_params.copy, 0, 0},
     {"--mmap", 0, "map it (default)", take_no, &model_params.copy, 0, 0},
 
-    {"-s --seed", "N", "seed; -1: from the clock (-1)", take_seed, &seed, -1, UINT32_MAX},
-    {"--temp --temperature", "T", "temperature; 0: the likeliest (0.8)", take_real,
+    {"-s --seed", "N", "seed of the random numbers; -1: from the clock (-1)", take_seed, &seed, -1,
+     UINT32_MAX},
+    {"--temp --temperature", "T", "temperature; 0: always the likeliest token (0.8)", take_real,
      &sampler.temperature, 0, 1000},
-    {"--top-k", "K", "only the K likeliest; 0: all (40)", take_whole, &sampler.top_k, 0, TOP},
-    {"--top-p", "P", "the likeliest up to this sum; 1: all (0.95)", take_real, &sampler.top_p, 0,
+    {"--top-k", "K", "only the K likeliest tokens; 0: all (40)", take_whole, &sampler.top_k, 0,
+     TOP},
+    {"--top-p", "P", "only the likeliest tokens up to this sum; 1: all (0.95)", take_real,
+     &sampler.top_p, 0, 1},
+    {"--min-p", "P", "no token under P times the likeliest (0.05)", take_real, &sampler.min_p, 0,
      1},
-    {"--min-p", "P", "none under P times the likeliest (0.05)", take_real, &sampler.min_p, 0, 1},
-    {"--repeat-penalty", "R", "over 1: less repetition (1)", take_real, &sampler.repeat_penalty, 0,
-     9},
-    {"--repeat-last-n", "N", "tokens it looks at; 0: none; -1: all (64)", take_whole,
+    {"--repeat-penalty", "R", "above 1: less repetition (1)", take_real, &sampler.repeat_penalty,
+     0, 9},
+    {"--repeat-last-n", "N", "tokens that the penalty looks at; 0: none; -1: all (64)", take_whole,
      &repeat_window, -1, TOP},
-    {"--lookup", "N", "guess up to N tokens from the text so far (0)", take_whole, &gen.lookup, 0,
-     64},
-    {"--ignore-eos", 0, "go on when the model ends its text", take_yes, &gen.ignore_end, 0, 0},
-    {"-r --reverse-prompt --stop", "TEXT", "end before TEXT; up to 16 times", take_stop, 0, 0, 0},
+    {"--lookup", "N", "draft up to N tokens by prompt lookup; faster, same text (0)", take_whole,
+     &gen.lookup, 0, 64},
+    {"--ignore-eos", 0, "continue when the model ends its text", take_yes, &gen.ignore_end, 0, 0},
+    {"-r --reverse-prompt --stop", "TEXT", "stop before TEXT; up to 16 times", take_stop, 0, 0, 0},
 
     {"-cnv --conversation --chat", 0, "chat (default on a terminal without -p)", take_yes,
      &chatting, 0, 0},
@@ -421,28 +424,30 @@ static const struct option options[] = {
     {"-sysf --system-prompt-file", "FILE", "the same from a file", take_text, &system_path, 0, 0},
     {"-st --single-turn", 0, "end the chat after one reply", take_yes, &single_turn, 0, 0},
     {"-i --interactive -if --interactive-first", 0,
-     "as -cnv; with -no-cnv: lines of yours go on with the text", take_yes, &interactive, 0, 0},
+     "same as -cnv; with -no-cnv: your lines continue the text", take_yes, &interactive, 0, 0},
     {"--simple-io", 0, "do not edit input lines", take_yes, &plain_input, 0, 0},
     {"-co --color", "[on|off|auto]", "colours on a terminal (auto)", take_switch, &colours, 0, 0},
     {"--no-display-prompt", 0, "do not repeat the prompt", take_no, &show_prompt, 0, 0},
     {"--display-prompt", 0, "repeat it (default)", take_yes, &show_prompt, 0, 0},
     {"--no-perf --no-show-timings", 0, "no statistics", take_no, &show_statistics, 0, 0},
-    {"--log-disable", 0, "no statistics, notes and bars; only errors", take_yes, &quiet, 0, 0},
+    {"--log-disable", 0, "no statistics, notes or progress bars, only errors", take_yes, &quiet, 0,
+     0},
 
-    {"--kernel", "NAME", "inner loops and weight layout", take_text, &kernel_name, 0, 0},
-    {"--list-kernels", 0, "name them", take_yes, &want_kernels, 0, 0},
-    {"--i2s-layout", "NAME", "the file's packing: 128, 64, 4row (128)", take_layout,
-     &model_params.i2s_layout, 0, 0},
+    {"--kernel", "NAME", "kernel table (inner loops and weight layout)", take_text, &kernel_name,
+     0, 0},
+    {"--list-kernels", 0, "list the kernel tables", take_yes, &want_kernels, 0, 0},
+    {"--i2s-packing", "NAME", "the file's packing: 128, 64, 4row (128)", take_layout,
+     &model_params.i2s_packing, 0, 0},
     {"--tile", "BM,BK,bm", "tile of TL1 or TL2 weights (by their shape)", take_tile,
      &model_params.tile, 0, 0},
-    {"-v --verbose --log-verbose", 0, "test the library, say what is loaded", take_yes, &verbose, 0,
-     0},
-    {"--version", 0, "the version, and what is compiled in", take_yes, &want_version, 0, 0},
+    {"-v --verbose --log-verbose", 0, "run the self-test, show what is loaded", take_yes, &verbose,
+     0, 0},
+    {"--version", 0, "the version and what is compiled in", take_yes, &want_version, 0, 0},
     {"-h --help --usage", 0, "this text", take_yes, &want_help, 0, 0},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
-/* Options of llama.cpp that have no place here. A warning names those that were given. */
+/* Options of llama.cpp that have no effect here. A warning names those that are given. */
 static const char ignored_flags[] =
     "--mlock -cmoe --cpu-moe -nkvo --no-kv-offload -kvo --kv-offload --no-host --repack -nr "
     "--no-repack --op-offload --no-op-offload --swa-full --check-tensors -dio --direct-io -ndio "
@@ -463,7 +468,7 @@ static const char ignored_values[] =
     "--dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker "
     "--prompt-cache --reasoning-format --reasoning-budget -rea --reasoning --log-file -lv "
     "--verbosity --log-verbosity --log-colors -ptc --print-token-count";
-/* Without these the text would not be what was asked for. */
+/* Without these the text would not be the expected one. */
 static const char impossible[] =
     "--grammar --grammar-file -j --json-schema -jf --json-schema-file -l --logit-bias --in-prefix "
     "--in-prefix-bos --in-suffix --chat-template --chat-template-file --lora --lora-scaled "
@@ -471,7 +476,7 @@ static const char impossible[] =
     "-hff --hf-file -dr --docker-repo -mm --mmproj --image --audio -md --model-draft -bf "
     "--binary-file --rope-scaling --rope-scale --rope-freq-base --rope-freq-scale";
 
-/* Is one of the names the first n bytes of arg? In long names _ is as good as -. */
+/* Are the first n bytes of arg one of the names? In long names _ is the same as -. */
 static int has_name(const char *names, const char *arg, size_t n) {
     int is_long = arg[0] == '-' && arg[1] == '-';
     while (*names) {
@@ -495,7 +500,7 @@ static const struct option *find_option(const char *arg, size_t n) {
 
 enum arity { NO_VALUE, ONE_VALUE, SWITCH_VALUE, UNKNOWN };
 
-/* Of an option that is only accepted. */
+/* The values of an option that is accepted and ignored. */
 static enum arity find_ignored(const char *arg, size_t n) {
     if (has_name(ignored_flags, arg, n)) return NO_VALUE;
     if (has_name(ignored_values, arg, n)) return ONE_VALUE;
@@ -507,7 +512,7 @@ static int is_switch_value(const char *s) {
     return s && (!strcmp(s, "on") || !strcmp(s, "off") || !strcmp(s, "auto"));
 }
 
-/* Takes the option at argv[*i], and its value: --name VALUE or --name=VALUE. */
+/* Takes the option at argv[*i] and its value: --name VALUE or --name=VALUE. */
 static int take_option(char **argv, int *i) {
     char name[64], *arg = argv[*i], *equals = strncmp(arg, "--", 2) ? 0 : strchr(arg, '=');
     const size_t n = equals ? (size_t)(equals - arg) : strlen(arg), ignored = strlen(ignored_names);
@@ -530,7 +535,7 @@ static int take_option(char **argv, int *i) {
     return GO_ON;
 }
 
-/* The names as a list: -n, --predict, --n-predict N */
+/* The names as a list: -n,--predict,--n-predict N */
 static void print_names(const struct option *o, char *out, size_t cap) {
     const char *names = o->names;
     size_t n = 0;
@@ -550,8 +555,8 @@ static void print_help(void) {
         if (strlen(left) > 32) printf("  %s\n  %32s %s\n", left, "", options[i].help);
         else printf("  %-32s %s\n", left, options[i].help);
     }
-    printf("\n--name=value is as good as --name value. Options of llama.cpp for GPUs, memory, logs "
-           "and other\nsamplers are accepted; a warning says that they have no effect.\n");
+    printf("\n--name=value is the same as --name value. Options of llama.cpp for GPUs, memory, "
+           "logs and other\nsamplers are accepted, with a warning that they have no effect.\n");
 }
 
 static void print_kernels(void) {
@@ -579,7 +584,7 @@ static int hex_digit(char c) {
     return -1;
 }
 
-/* Replaces llama.cpp's escapes in place; any other backslash stays. */
+/* Replaces llama.cpp's escapes in place and keeps any other backslash. */
 static int unescape(const char *name, char *s) {
     static const char from[] = "nrt'\"\\", to[] = "\n\r\t'\"\\";
     char *out = s;
@@ -609,7 +614,7 @@ static int unescape_all(void) {
     return code;
 }
 
-/* What contradicts itself, and defaults that depend on other options. */
+/* Options that contradict each other, and defaults that depend on other options. */
 static int check_options(void) {
     if (!model_path) return fail(2, "no model: give -m FILE; see --help");
     if (prompt && prompt_path) return fail(2, "-p and --file are both given; one is possible");
@@ -622,7 +627,7 @@ static int check_options(void) {
     if (max_tokens == 0) return fail(2, "-n: '0' leaves nothing to do; -1 means no limit");
     if (system_text || system_path || single_turn) chatting = YES;
     if (!prompt && !prompt_path && !isatty(0) && (single_turn || (chatting != YES && !interactive)))
-        prompt_path = (char *)"-";                      /* what is piped in is the prompt */
+        prompt_path = (char *)"-";                      /* piped text is the prompt */
     if (ctx_params.n_threads < 0) ctx_params.n_threads = 0;
     if (repeat_window == 0) sampler.repeat_penalty = 0;
     sampler.repeat_window = repeat_window;
@@ -630,7 +635,7 @@ static int check_options(void) {
     return GO_ON;
 }
 
-/* ---- arguments and paths: UTF-8, also on Windows, whose main has them in the code page ---- */
+/* ---- arguments and paths: UTF-8, also on Windows, where main has them in the code page ---- */
 
 #ifdef _WIN32
 static char **utf8_arguments(int *argc, char **argv) {
@@ -646,7 +651,7 @@ static char **utf8_arguments(int *argc, char **argv) {
     LocalFree(wide);
     if (!out) return argv;
     *argc = n;
-    return out;                        /* for as long as the program runs */
+    return out;                        /* lives as long as the program */
 }
 
 static FILE *open_file(const char *path) {
@@ -704,7 +709,7 @@ struct text {
     size_t n, cap;
 };
 
-/* Returns 0 if there is no memory, or more than MAX_TEXT. */
+/* Returns 0 if there is no memory, or if the text would exceed MAX_TEXT. */
 static int append(struct text *t, const char *s, size_t n) {
     if (n > MAX_TEXT - t->n) return 0;
     if (t->n + n >= t->cap) {
@@ -720,7 +725,7 @@ static int append(struct text *t, const char *s, size_t n) {
     return 1;
 }
 
-/* Reads a prompt to the end of the file, less a last newline. */
+/* Reads a prompt to the end of the file, without its last newline. */
 static int read_stream(FILE *f, const char *name, struct text *t) {
     char block[4096];
     size_t n;
@@ -733,11 +738,11 @@ static int read_stream(FILE *f, const char *name, struct text *t) {
     if (t->n == 0 && f == stdin)
         return fail(2, "no prompt: give -p, --file or -cnv; stdin is empty");
     if (t->n == 0) return fail(1, "'%s' is empty", name);
-    if (strlen(t->s) < t->n) return fail(1, "'%s' is no text: it holds a zero byte", name);
+    if (strlen(t->s) < t->n) return fail(1, "'%s' is not a text: it contains a zero byte", name);
     return escapes == YES ? unescape(name, t->s) : GO_ON;
 }
 
-/* A file's text, of stdin if its path is -, in memory that lives as long as the program. */
+/* The text of a file (-: stdin), in memory that lives as long as the program. */
 static int read_file(const char *path, char **out) {
     FILE *f = strcmp(path, "-") ? open_file(path) : stdin;
     struct text t = {0, 0, 0};
@@ -750,8 +755,8 @@ static int read_file(const char *path, char **out) {
     return code;
 }
 
-/* Arrow keys and the like come as escape sequences when nothing edits the line. They and other
-   control characters were no part of the message. */
+/* Without line editing, arrow keys and the like arrive as escape sequences. They and other control
+   characters are not part of the message. */
 static void drop_keys(struct text *line) {
     const char *s = line->s, *end = s + line->n;
     char *out = line->s;
@@ -772,7 +777,7 @@ static void drop_keys(struct text *line) {
 
 enum line { LINE_END, LINE_OK, LINE_REFUSED };
 
-/* A line as it comes, without its newline. One that is too long is read to its end, too. */
+/* A line without its newline. A line that is too long is read to its end as well. */
 static enum line read_plain(const char *mark, struct text *line) {
     int c, fits = 1;
     char byte;
@@ -803,7 +808,7 @@ static char *get_editor_mark(EditLine *e) {
     return editor_mark;
 }
 
-/* Keys that terminals send as ESC [ or ESC O and a sequence, and keys of emacs that do the same. */
+/* Keys that terminals send as ESC [ or ESC O and a sequence, and emacs keys of the same effect. */
 static const char *const key_sequences[][2] = {
     {"A", "\020"}, {"B", "\016"}, {"C", "\006"}, {"D", "\002"},        /* arrows: ^P ^N ^F ^B */
     {"H", "\001"}, {"1~", "\001"}, {"7~", "\001"},                     /* Home: ^A */
@@ -812,7 +817,7 @@ static const char *const key_sequences[][2] = {
     {"3~", "\030\004"},                                               /* Delete: see open_editor */
 };
 
-/* libedit would take the end of a sequence that it does not know for text. */
+/* libedit would take the end of an unknown sequence for text. */
 static unsigned char take_key(EditLine *e, int first) {
     char sequence[16] = "", c;
     size_t n = 0, i;
@@ -826,8 +831,8 @@ static unsigned char take_key(EditLine *e, int first) {
     return CC_NORM;
 }
 
-/* The terminal itself shows no keys: libedit does so while it reads a line; while the model writes
-   they are kept for the next line. */
+/* The terminal itself shows no keys: libedit shows them while it reads a line, and keys that are
+   typed while the model writes are kept for the next line. */
 static void hide_keys(void) {
     tcsetattr(0, TCSADRAIN, &keys_hidden);
 }
@@ -879,9 +884,9 @@ static enum line read_line(const char *mark, struct text *line) {
     if (painting)
         snprintf(editor_mark, sizeof editor_mark, "\1" COLOUR_INPUT "\1%s", mark);
     else snprintf(editor_mark, sizeof editor_mark, "%s", mark);
-    hide_keys();                       /* a Ctrl-C has shown them */
+    hide_keys();                       /* Ctrl-C has shown them */
     s = el_gets(editor, &n);
-    hide_keys();                       /* libedit leaves a terminal that shows them */
+    hide_keys();                       /* libedit makes the terminal show them */
     paint(screen, COLOUR_NONE);
     fflush(screen);
     if (!s || n <= 0) return LINE_END;
@@ -898,7 +903,7 @@ static void show_keys(void) {}
 static enum line read_line(const char *mark, struct text *line) { return read_plain(mark, line); }
 #endif
 
-/* A message: a line, or several where all but the last one end in a backslash. */
+/* A message is a line, or several lines of which all but the last end in a backslash. */
 static enum line read_message(struct text *message) {
     static struct text line;
     enum line result;
@@ -913,7 +918,7 @@ static enum line read_message(struct text *message) {
         if (result == LINE_END && message->n > 0) return LINE_OK;
         if (result != LINE_OK) return result;
         if (strlen(line.s) < line.n) {
-            say("the message is not sent: it holds a zero byte");
+            say("the message is not sent: it contains a zero byte");
             return LINE_REFUSED;
         }
         if (line.n > 0 && line.s[line.n - 1] == '\r') line.s[--line.n] = 0;
@@ -931,15 +936,15 @@ static enum line read_message(struct text *message) {
 
 /* ---- the conversation ----
    All of its tokens, in order. The context has evaluated the first bitnet_ctx_length() of them, and
-   the next one may be pending in it; the next reply begins with evaluating the rest. A plain text
-   is a conversation of one turn, its prompt. */
+   the next one may be pending in it; the next reply starts by evaluating the rest. A plain text is
+   a conversation of one turn, its prompt. */
 
 static bitnet_token *tokens;           /* room for a full context, the pending token and an end */
 static int32_t n_tokens;
-static int32_t *turns, n_turns;        /* where each turn begins */
+static int32_t *turns, n_turns;        /* where each turn starts */
 static int32_t n_system;               /* BOS and the system message */
-static int32_t n_keep;                 /* what is never dropped: that, or more with --keep */
-static const char *echo;               /* a prompt that is to be repeated when it has been read */
+static int32_t n_keep;                 /* these are never dropped: n_system, or more with --keep */
+static const char *echo;               /* a prompt to be repeated once it is evaluated */
 static bitnet_stop why;
 static bitnet_error err;
 
@@ -976,7 +981,7 @@ static int allocate_conversation(void) {
     return tokens && turns ? GO_ON : fail(1, "out of memory");
 }
 
-/* Begins anew, behind the system message if there is one. */
+/* Starts again after the system message, if there is one. */
 static int begin_conversation(void) {
     const size_t capacity = (size_t)bitnet_ctx_capacity(ctx);
     const bitnet_message message = {"system", system_text};
@@ -994,9 +999,9 @@ static int begin_conversation(void) {
     return GO_ON;
 }
 
-/* Drops the oldest turns, so that what stays behind the first n_keep tokens, with n_more new ones,
-   is at most half of the rest of the context. A key or value in the context belongs to its
-   position, so that all that moves has to be evaluated again. */
+/* Drops the oldest turns, so that the tokens kept after the first n_keep ones, with n_more new
+   ones, take at most half of the rest of the context. Keys and values belong to their positions, so
+   all tokens that move must be evaluated again. */
 static void drop_oldest(int32_t n_more) {
     const int32_t most = (bitnet_ctx_capacity(ctx) - n_keep) / 2;
     int32_t from = n_tokens, first = n_turns, dropped, i;
@@ -1013,8 +1018,8 @@ static void drop_oldest(int32_t n_more) {
     bitnet_ctx_rewind(ctx, n_keep);
 }
 
-/* Before the next turn: a chat's reply that was cut off gets its end; of a text an end is removed,
-   since it goes on. */
+/* Prepares the next turn: a reply of a chat that was cut off gets an end token; a text that goes on
+   loses its end token. */
 static void close_reply(void) {
     int ended = n_tokens > n_system && bitnet_token_is_end(model, tokens[n_tokens - 1]);
     if (chatting && !ended && n_tokens > n_system) tokens[n_tokens++] = info.eot;
@@ -1030,7 +1035,7 @@ static int tokenize_turn(const char *text, bitnet_token *out, size_t cap) {
     return bitnet_chat_tokenize(model, &message, 1, BITNET_OPEN_REPLY, out, cap);
 }
 
-/* With --keep: what the first turn has of the tokens that are to stay. */
+/* With --keep: the tokens of the first turn that are never dropped. */
 static void keep_first_turn(void) {
     int32_t most = bitnet_ctx_capacity(ctx) / 2, wanted = keep < 0 ? n_tokens : keep;
     if (wanted > n_tokens) wanted = n_tokens;
@@ -1038,8 +1043,8 @@ static void keep_first_turn(void) {
     if (wanted > n_keep) n_keep = wanted;
 }
 
-/* Adds a message, or a text's prompt. If it does not fit, a line says so, nothing has changed, and
-   the result is 1; else it is GO_ON. */
+/* Adds a message, or a text's prompt, and returns GO_ON. If it does not fit, this prints a line,
+   changes nothing and returns 1. */
 static int add_turn(const char *text) {
     const int32_t capacity = bitnet_ctx_capacity(ctx);
     const int32_t reserve = chatting && shifting ? capacity / 8 : 0;     /* for the reply */
@@ -1065,21 +1070,21 @@ static int add_turn(const char *text) {
     return GO_ON;
 }
 
-/* Takes back the last turn, of which nothing has been evaluated. */
+/* Removes the last turn, of which nothing has been evaluated. */
 static void remove_turn(void) {
     n_tokens = turns[--n_turns];
     if (n_turns == 0) n_keep = n_system;
 }
 
-/* Is the reply to go on in a context that has just become full? */
+/* Does the reply go on although the context has just become full? */
 static int goes_on(int32_t limit, int32_t written) {
     return why == BITNET_STOP_LENGTH && bitnet_ctx_length(ctx) == bitnet_ctx_capacity(ctx) &&
            shifting && max_tokens != -2 && (limit == 0 || written < limit);
 }
 
-/* Evaluates what the context has not seen and streams what follows. */
+/* Evaluates the tokens that are new to the context and writes the reply. */
 static bitnet_result stream(void) {
-    /* In a chat, a reply that does not end is cut where it has become as long as the context. */
+    /* A chat's reply that does not end is cut when it is as long as the context. */
     int32_t limit = max_tokens > 0 ? max_tokens : chatting ? bitnet_ctx_capacity(ctx) : 0;
     int32_t before = n_new;
     bitnet_result r;
@@ -1101,7 +1106,7 @@ static bitnet_result stream(void) {
     }
 }
 
-/* Reads the turn that was added, writes the reply. */
+/* Evaluates the turn that was added and writes the reply. */
 static int respond(void) {
     int32_t before = n_new;
     bitnet_result r;
@@ -1134,7 +1139,7 @@ static int command_exit(void) { return 0; }
 
 static const struct command commands[] = {
     {"/help", "this list", command_help},
-    {"/clear", "forget the conversation, but not the system message", begin_conversation},
+    {"/clear", "forget the conversation except the system message", begin_conversation},
     {"/exit", "end the program, as Ctrl-D does", command_exit},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
@@ -1155,12 +1160,12 @@ static int run_command(const char *line) {
     for (i = 0; i < N_COMMANDS; i++)
         if (strlen(commands[i].name) == n && !memcmp(commands[i].name, line, n))
             return commands[i].run();
-    say("'%.*s' is no command; /help lists them, //... sends /...", (int)n, line);
+    say("'%.*s' is not a command; /help lists them, //... sends /...", (int)n, line);
     return GO_ON;
 }
 
-/* Waits for a line, then obeys or answers it. Sets *refused if it was a message that could not be
-   read. */
+/* Waits for a line, then runs the command or answers the message. Sets *refused if the message
+   could not be read. */
 static int next_line(int *refused) {
     static struct text message;
     const char *text;
@@ -1183,7 +1188,7 @@ static int next_line(int *refused) {
     return GO_ON;
 }
 
-/* Lines from stdin and what the model says to them, until one of them ends it. */
+/* Lines from stdin and the model's replies, until one of them ends the program. */
 static int converse(void) {
     int code = GO_ON, refused = 0;
     if (screen && !quiet) fprintf(screen, "Ctrl-C stops a reply, Ctrl-D ends; /help has more.\n");
@@ -1205,7 +1210,7 @@ static int converse(void) {
         code = next_line(&refused);
     }
     if (code == GO_ON) code = 0;
-    /* Somebody at a terminal has seen the line that said so; a script looks at the exit code. */
+    /* A person at a terminal has seen the refusal; a script needs the exit code. */
     return code == 0 && refused && !isatty(0) ? 1 : code;
 }
 
@@ -1223,7 +1228,7 @@ static void on_log(void *ud, bitnet_log_level level, const char *s) {
     else if (verbose) say("%s", s);
 }
 
-/* What the terminal is, and what a parent wants to be left alone. */
+/* Which streams are terminals, and whether a parent wants SIGINT to be ignored. */
 static void look_around(void) {
     const char *term = getenv("TERM");
     int plain = getenv("NO_COLOR") || !term || !strcmp(term, "dumb");
@@ -1248,7 +1253,7 @@ static int load(void) {
     return GO_ON;
 }
 
-/* Chats where one is asked for; on a terminal without a prompt where the model can. */
+/* Chats if asked to, and on a terminal without a prompt if the model can. */
 static int choose_mode(void) {
     int can_chat = bitnet_chat_tokenize(model, 0, 0, 0, 0, 0) >= 0;
     int wants = chatting == YES || (chatting == AUTO && (interactive || (!prompt && isatty(0))));
@@ -1265,7 +1270,7 @@ static int create_context(void) {
     if (n < 0) n = info.ctx_train < 4096 ? info.ctx_train : 4096;
     if (n == 0) n = info.ctx_train;
     if (n > info.ctx_train) note("warning: trained for a context of %d", info.ctx_train);
-    if (n < 16) shifting = NO;         /* there is nothing to divide */
+    if (n < 16) shifting = NO;         /* too few to divide */
     ctx_params.n_ctx = n;
     ctx_params.n_logits = gen.lookup < n ? gen.lookup + 1 : n;
     if (bitnet_ctx_create(model, &ctx_params, &ctx, &err)) return fail(1, "%s", err.text);

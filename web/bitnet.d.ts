@@ -10,10 +10,10 @@ export type Source = string | URL | File | Blob | ArrayBuffer | ArrayBufferView;
 
 export type Variant = 'simd' | 'threads' | 'relaxed';
 
-/** Where the file was kept: 'none' is nowhere but in the model's own memory. */
+/** Where the file is kept. 'none': only in the model's own memory. */
 export type CacheKind = 'opfs' | 'cache' | 'memory' | 'none';
 
-/** The library's codes, and those of the browser part. An abort is a DOMException AbortError. */
+/** The library's codes and those of this module. An abort is a DOMException named AbortError. */
 export type ErrorCode =
     | 'ERR_ARG'
     | 'ERR_MEMORY'
@@ -29,16 +29,16 @@ export type ErrorCode =
     | 'ERR_NETWORK'
     /** The server answered with an error: `status`. */
     | 'ERR_HTTP'
-    /** fetch failed; browsers don't say whether the network or the server's CORS headers did it. */
+    /** fetch failed. Browsers do not say whether the network or the server's CORS policy did it. */
     | 'ERR_CORS_OR_NETWORK'
     | 'ERR_QUOTA'
-    /** The file is not the one that `sha256` names. */
+    /** The file does not have the given `sha256`. */
     | 'ERR_CHECKSUM'
-    /** One generation at a time. */
+    /** The model is generating, or the cached file is in use. */
     | 'ERR_BUSY'
     /** free() has been called. */
     | 'ERR_FREED'
-    /** A crash. The model is lost: all later calls fail with this, too. */
+    /** A crash. The model is lost, and all later calls fail with this code. */
     | 'ERR_INTERNAL';
 
 export class BitNetError extends Error {
@@ -49,11 +49,11 @@ export class BitNetError extends Error {
 }
 
 export interface Progress {
-    /** From the network; from the cache, the disk or memory; and reading what is in the file. */
+    /** From the network; from the cache, the disk or memory; preparing the model. */
     phase: 'download' | 'read' | 'load';
     /** Bytes. */
     loaded: number;
-    /** undefined: the server does not say. */
+    /** Bytes; undefined if the server does not say. */
     total?: number;
     bytesPerSecond: number;
     secondsLeft?: number;
@@ -62,15 +62,15 @@ export interface Progress {
 }
 
 export interface LoadOptions {
-    /** Default: the number of CPUs, but at most 8. One, where there is no SharedArrayBuffer. */
+    /** Default: the number of CPUs, at most 8. Always 1 without SharedArrayBuffer. */
     threads?: number;
-    /** Tokens that prompt and answer may have together. Default: 2048, or the model's if less. */
+    /** Tokens of prompt and answer together. Default: 2048, or the model's limit if less. */
     context?: number;
-    /** Forces one; an error if it can't run here. Default: the fastest that can. */
+    /** Forces a variant; it is an error if it cannot run here. Default: the fastest that can. */
     variant?: Variant;
     /** Whether a download is kept. Default: 'auto'. */
     cache?: 'auto' | 'none';
-    /** 64 hexadecimal digits: the file is compared with it before it is used. */
+    /** 64 hexadecimal digits. The file is checked against it before it is used. */
     sha256?: string;
     signal?: AbortSignal;
     onProgress?: (progress: Progress) => void;
@@ -79,22 +79,23 @@ export interface LoadOptions {
 export interface GenerateOptions {
     /** Default: until the context is full. */
     maxTokens?: number;
-    /** 0, the default, is greedy: always the likeliest token. */
+    /** 0, the default, is greedy: always the most likely token. */
     temperature?: number;
-    /** Only the K likeliest; 0: all. Default: 40. Like what follows without effect when greedy. */
+    /** Only the K most likely tokens; 0: all. Default: 40. Like topP and minP without effect when
+     * greedy. */
     topK?: number;
-    /** The likeliest up to this sum; 1: all. Default: 0.95. */
+    /** Only the most likely tokens up to this sum of probabilities; 1: all. Default: 0.95. */
     topP?: number;
-    /** None under this times the likeliest one's probability. Default: 0.05. */
+    /** No token under this share of the best one's probability. Default: 0.05. */
     minP?: number;
-    /** Over 1: recent tokens are less likely, when greedy too. Default: off. */
+    /** Over 1: recent tokens become less likely, also when greedy. Default: off. */
     repeatPenalty?: number;
-    /** The same seed gives the same text. Default: another one each time; see Stats. */
+    /** The same seed gives the same text. Default: a random one, reported in Stats. */
     seed?: number;
-    /** The text ends before these. */
+    /** The text ends before the first of these strings. */
     stop?: string | string[];
     signal?: AbortSignal;
-    /** Each token, with the text that it made certain, which may be none. */
+    /** Called for each token, with the text that it completed, perhaps none. */
     onToken?: (event: { token: number; text: string; index: number }) => void;
 }
 
@@ -104,12 +105,12 @@ export interface Message {
 }
 
 export interface Stats {
-    /** The model ended its text; maxTokens or the context's end; a stop string; abort or break. */
+    /** The model ended its text; maxTokens or a full context; a stop string; abort or break. */
     reason: 'end' | 'length' | 'stop' | 'abort';
-    /** All of the prompt, and what of it was in the context already. */
+    /** Tokens of the prompt, and how many of them the context already held. */
     promptTokens: number;
     reusedTokens: number;
-    /** New ones. */
+    /** Generated tokens. */
     tokens: number;
     prefillSeconds: number;
     decodeSeconds: number;
@@ -127,13 +128,13 @@ export interface Info {
     contextTrained: number;
     parameters: number;
     fileBytes: number;
-    /** The WebAssembly memory, file and all. */
+    /** The whole WebAssembly memory, including the file. */
     memoryBytes: number;
     kernels: string;
     variant: Variant;
     threads: number;
     cache: CacheKind;
-    /** Why something better was not taken, for people. */
+    /** Sentences for the user: why a faster variant or the cache was not used. */
     notes: string[];
 }
 
@@ -145,37 +146,37 @@ export class BitNet {
     readonly stats: Stats | null;
     /** Continues a text. Starts when it is iterated; leaving the loop stops it. */
     generate(prompt: string, options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
-    /** The reply to messages, in the model's chat template. What the context holds of them already,
-     * as it does of a chat that goes on, is not computed again. */
+    /** The reply to messages, in the model's chat template. Messages that the context already holds
+     * are not evaluated again. */
     chat(messages: Message[], options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
-    /** bos: the token that begins a text, first. special: names of special tokens become them. */
+    /** bos: put BOS first. special: names of special tokens in the text become those tokens. */
     tokenize(text: string, options?: { bos?: boolean; special?: boolean }): Promise<Int32Array>;
     detokenize(tokens: Int32Array | number[]): Promise<string>;
-    /** Ends the worker and gives its memory back; calls that still wait fail. */
+    /** Ends the worker and frees its memory. Pending calls fail. */
     free(): Promise<void>;
 }
 
 export interface CachedModel {
     url: string;
-    /** null: the download was interrupted, and the server had told no size. */
+    /** null: the download was interrupted, and the server did not send the size. */
     size: number | null;
-    /** Bytes that are there. */
+    /** Bytes stored. */
     loaded: number;
     /** false: the download was interrupted and will be resumed. */
     complete: boolean;
-    /** ISO 8601; '' if it is not known. */
+    /** ISO 8601; '' if unknown. */
     date: string;
 }
 
-/** The downloads that are kept. */
+/** The downloads that the browser keeps. */
 export const cache: {
-    /** The last change first. */
+    /** The latest first. */
     list(): Promise<CachedModel[]>;
-    /** Says whether there was anything. ERR_BUSY while it is being downloaded or read. */
+    /** Returns whether there was anything to remove. ERR_BUSY while it is downloaded or read. */
     remove(url: string): Promise<boolean>;
-    /** All that is not in use; ERR_BUSY if something was. */
+    /** Removes everything that is not in use. ERR_BUSY if something was. */
     clear(): Promise<void>;
-    /** Asks the browser not to drop them when its disk runs short, which may ask the user; only a
-     * page can. Says whether it agreed. */
+    /** Asks the browser to keep them even when disk space runs short; it may ask the user. Only a
+     * page can call this. Returns whether the browser agreed. */
     persist(): Promise<boolean>;
 };

@@ -1,5 +1,5 @@
-// bitnet.js - BitNet b1.58 models in browsers and Node 20+. bitnet.d.ts has the interface. This
-// side holds no model: it sends messages to a worker of its own (worker.js), one for each model.
+// bitnet.js - BitNet b1.58 models in browsers and Node 20+. bitnet.d.ts has the interface. The model
+// itself lives in a worker (worker.js), one per model; this file sends it messages.
 import { variants as built } from './variants.js';
 import { BitNetError, abortError, engineCode } from './errors.js';
 import { list, remove, clear, persist } from './cache.js';
@@ -9,10 +9,10 @@ export const cache = { list, remove, clear, persist };
 
 const isNode = typeof process === 'object' && Boolean(process.versions?.node);
 
-// ---- what this engine can do: small WASM modules that are validated, then run ----
+// ---- what this engine can do: small WASM modules are validated, then run ----
 
-/** A module that exports f(...i32) -> i32; code is what follows the body's size, in hexadecimal
- * with comments. Every size fits 7 bits. */
+/** A module that exports f(...i32) -> i32. code is the function's body without its size, in
+ * hexadecimal with comments. Every size fits in 7 bits. */
 function probe(params, code, memory = '') {
     const body = parse(code),
         section = (id, ...content) => [id, content.length, ...content];
@@ -49,7 +49,7 @@ const THREADS = probe(
     '05 04 01 03 01 01'
 ); // memory: shared, 1 to 1 page
 
-// n times acc += x . y in fours of lanes, x[i] = a + i and y[i] = b & i, as K of 0 to 15 makes them.
+// n times acc += x . y, in groups of four bytes, with x[i] = a + i and y[i] = b & i for i = 0 .. 15.
 const K = 'fd 0c 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f'; // v128.const
 const RELAXED = probe(
     3,
@@ -67,13 +67,13 @@ const RELAXED = probe(
   20 03 fd 1b 00 6a 0b`
 );
 
-/** What the module's f should say, in plain numbers. */
+/** What f of that module should return. */
 function relaxedAnswer(a, b, n) {
     const lane = l => [0, 1, 2, 3].reduce((sum, i) => sum + (a + 4 * l + i) * (b & (4 * l + i)), 0);
     return n * (((lane(3) * 3 + lane(2)) * 3 + lane(1)) * 3 + lane(0));
 }
 
-/** The module's f, or null if the engine does not know what is in it. */
+/** The module's f, or null if the engine does not support the module. */
 function instantiate(module) {
     try {
         return (
@@ -85,7 +85,7 @@ function instantiate(module) {
     }
 }
 
-/** Why not, in words; '' if it works. */
+/** Why there is no SIMD, as text; '' if there is. The next two do the same. */
 function lacksSimd() {
     if (typeof WebAssembly !== 'object') return 'there is no WebAssembly';
     const f = instantiate(SIMD);
@@ -100,8 +100,8 @@ function lacksThreads() {
     return f && f(5) === 5 && f(6) === 11 ? '' : 'this engine has no shared memory for WebAssembly';
 }
 
-/** An engine compiles a function in two ways, quickly at first and better when it is called often:
- * so often that both are seen, some 2 ms. */
+/** An engine compiles a function twice: quickly at first, and better once it is called often. The
+ * calls are enough to test both, and take about 2 ms. */
 function lacksRelaxed() {
     const f = instantiate(RELAXED);
     if (!f) return 'this engine has none';
@@ -113,7 +113,7 @@ function lacksRelaxed() {
     return '';
 }
 
-/** The variants that can run here, best first, and why others can't. */
+/** The variants that can run here, the best first, and why the others cannot. */
 function choose(forced, threads) {
     const none = lacksSimd();
     if (none) throw new BitNetError('ERR_NO_SIMD', none);
@@ -134,7 +134,7 @@ function choose(forced, threads) {
     if (order.length === 0) throw new BitNetError('ERR_UNSUPPORTED', why.simd);
     const notes = forced ? [] : [...new Set(Object.values(why))].filter(Boolean);
     if (order[0] === 'simd' && threads > 1 && forced)
-        notes.push('one thread: the variant simd has no more');
+        notes.push('one thread: the variant simd has no threads');
     return { variants: order, notes };
 }
 
@@ -158,13 +158,13 @@ function number(options, name, fallback, low, high, whole) {
     return v;
 }
 
-/** The defaults are those of examples/generate.c, but for a temperature of 0: greedy. */
+/** The defaults are those of examples/generate.c, except for the temperature: 0, greedy. */
 function samplerOptions(o) {
     const most = 2 ** 31 - 1;
     const stop = typeof o.stop === 'string' ? [o.stop] : [...(o.stop ?? [])];
     for (const s of stop)
         if (typeof s !== 'string' || !s || s.includes('\0'))
-            bad('stop: a string is empty or holds NUL');
+            bad('stop: a string is empty or contains a NUL');
     return {
         maxTokens: o.maxTokens === Infinity ? 0 : number(o, 'maxTokens', 0, 0, most, true),
         temperature: number(o, 'temperature', 0, 0, 1000),
@@ -179,16 +179,16 @@ function samplerOptions(o) {
 
 function checkMessages(messages) {
     if (!Array.isArray(messages) || messages.length === 0)
-        bad('messages: an array with some is needed');
+        bad('messages: a non-empty array is needed');
     return messages.map(({ role, content }) => {
         if (typeof role !== 'string' || typeof content !== 'string')
-            bad('messages: role and content are strings');
-        if ((role + content).includes('\0')) bad('messages: one holds a NUL');
+            bad('messages: role and content must be strings');
+        if ((role + content).includes('\0')) bad('messages: one contains a NUL');
         return { role, content };
     });
 }
 
-/** What the worker can be sent, without a second copy of it here. */
+/** The source in a form that can be sent to the worker without copying it. */
 function portable(source) {
     if (source instanceof Blob) return source;
     if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return new Blob([source]);
@@ -201,7 +201,7 @@ function throwIfAborted(signal) {
     if (signal?.aborted) throw abortError();
 }
 
-/** The promise, or an AbortError as soon as the signal says so. */
+/** Settles like the promise, or rejects with an AbortError as soon as the signal is aborted. */
 function abortable(promise, signal, onAbort) {
     if (!signal) return promise;
     return new Promise((resolve, reject) => {
@@ -220,13 +220,13 @@ function abortable(promise, signal, onAbort) {
 const revive = ({ name, code, message, status }) =>
     name === 'AbortError' ? abortError() : new BitNetError(code, message, status);
 
-/** In Firefox (140, some 1 start in 100) a worker that makes one of its own may never come back from
- * it. So a start that takes longer than this is given up; the next one most likely does. */
+/** In Firefox (140, about 1 start in 100) a worker that creates a worker may hang. A start that takes
+ * longer than this is given up and tried again. */
 const START_MS = 4000;
 
-/** Calls to the worker and their answers. When it dies, every call that waits fails. */
+/** Calls to the worker and their answers. If the worker dies, all pending calls fail. */
 class Connection {
-    stalled = false; // it died because its threads did not start
+    stalled = false; // closed because the threads did not start
     #worker;
     #timer;
     #calls = new Map(); // id -> { resolve, reject, onEvent }
@@ -262,7 +262,7 @@ class Connection {
         try {
             this.#worker.postMessage({ id, op, ...args });
         } catch (e) {
-            // what can't be cloned
+            // something that cannot be cloned
             this.#calls.delete(id);
             return Object.assign(Promise.reject(new BitNetError('ERR_ARG', e.message)), { id });
         }
@@ -270,7 +270,7 @@ class Connection {
         return Object.assign(promise, { id });
     }
 
-    /** The worker stops at its next turn; nobody hears of this call again. */
+    /** The worker stops at its next turn. This call gets no more events. */
     cancel(id) {
         const call = this.#calls.get(id);
         if (!call) return;
@@ -304,7 +304,7 @@ class Connection {
             try {
                 return call.onEvent?.(event);
             } catch (e) {
-                return call.reject(e); // the caller's own
+                return call.reject(e); // thrown by the caller's handler
             }
         }
         this.#calls.delete(id);
@@ -312,11 +312,11 @@ class Connection {
         if (!error) return call.resolve(value);
         const revived = revive(error);
         call.reject(revived);
-        // after a crash nobody knows what is in the module's memory
+        // after a crash the module's memory is not reliable
         if (revived.code === 'ERR_INTERNAL') this.close(revived);
     }
 
-    /** Node does not end while a call waits, and is not kept from it by an idle worker. */
+    /** Keeps Node running while a call is pending, but not because of an idle worker. */
     #hold() {
         if (isNode) this.#worker[this.#calls.size ? 'ref' : 'unref']();
     }
@@ -341,7 +341,7 @@ const cutShort = (tokens, seconds) => ({
     decodePerSecond: tokens / seconds
 });
 
-/** What comes in from the worker, for an iterator that may be slower, or faster. */
+/** A queue of the worker's events, for an iterator that may be slower or faster. */
 class Inbox {
     #items = [];
     #wake = () => {};
@@ -400,7 +400,7 @@ export class BitNet {
                 model.#connection = connection;
                 return model;
             } catch (e) {
-                // the worker may have something to tidy up first
+                // give the worker time to clean up
                 call.catch(() => {}).then(() => connection.close(e));
                 setTimeout(() => connection.close(e), 2000).unref?.();
                 if (!connection.stalled || signal?.aborted) throw e;
@@ -426,7 +426,7 @@ export class BitNet {
         const options = samplerOptions(rest);
         throwIfAborted(signal);
         const connection = this.#alive();
-        if (this.#generating) throw new BitNetError('ERR_BUSY', 'this model generates already');
+        if (this.#generating) throw new BitNetError('ERR_BUSY', 'this model is already generating');
         this.#generating = true;
         const inbox = new Inbox(),
             start = performance.now();

@@ -1,14 +1,17 @@
 /* bitnet_web.c - bitnet.h as worker.js calls it: one model, one context, functions of numbers
 
-   A WASM module of its own (./build.sh web) whose exports are the EXPORTs below. Texts and tokens
-   go through memory: the caller mallocs what it hands in; what comes out lies in `tokens` and
-   `text` until the next call that fills them. Functions that can fail return a negative
-   bitnet_result, which bw_error puts into words. */
+   This becomes a WASM module (./build.sh web) whose exports are the EXPORTs below. Texts and tokens
+   go through memory: the caller mallocs what it passes in; results are in `tokens` and `text` until
+   the next call that fills them. Functions that can fail return a negative bitnet_result, and
+   bw_error returns the message. */
 #define BITNET_STATIC
 #define BITNET_IMPLEMENTATION
 #define BITNET_NO_STDIO
 #include "../bitnet.h"
 #include <emscripten.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define EXPORT EMSCRIPTEN_KEEPALIVE
@@ -21,14 +24,24 @@ static bitnet_ctx_params cp;
 
 static bitnet_token *tokens;           /* of the last text */
 static int32_t tokens_cap;
-static bitnet_token last;              /* sampled, not evaluated */
+static bitnet_token last;              /* sampled, but not evaluated */
 static char *text;                     /* of the last bw_detokenize or bw_next */
 static int32_t text_cap, text_length;
 
 /* ---- errors ---- */
 
-static int fail(int code) {            /* for functions that give no text of their own */
-    return bitnet__fail(&err, (bitnet_result)code, "%s", bitnet_result_text((bitnet_result)code));
+static int fail(int code, const char *format, ...) {
+    va_list args;
+    err.code = (bitnet_result)code;
+    va_start(args, format);
+    BITNET_VSNPRINTF(err.text, (int)sizeof err.text, format, args);
+    va_end(args);
+    bitnet_clean_text(err.text, strlen(err.text), err.text, sizeof err.text);
+    return code;
+}
+
+static int fail_result(int code) {
+    return fail(code, "%s", bitnet_result_text((bitnet_result)code));
 }
 
 EXPORT const char *bw_error(void) { return err.text; }
@@ -43,25 +56,24 @@ EXPORT const char *bw_error_name(int code) {
     return "ERR_INTERNAL";
 }
 
-/* Makes room for n elements; what was there is lost. */
+/* Makes room for n elements; the old ones are lost. */
 static int reserve(void **p, int32_t *cap, int32_t n, size_t size) {
     if (n <= *cap) return 0;
     free(*p);
     *p = malloc((size_t)n * size);
     *cap = *p ? n : 0;
     if (*p) return 0;
-    return bitnet__fail(&err, BITNET_ERR_MEMORY, "no memory for %llu bytes",
-                        (unsigned long long)n * size);
+    return fail(BITNET_ERR_MEMORY, "no memory for %llu bytes", (unsigned long long)n * size);
 }
 
 /* ---- the file ----
-   It grows at the end of memory, where nothing else is in its way: while it comes in, nobody here
-   allocates anything. So a file whose size is not known ahead needs no second place either. */
+   It grows at the end of memory. Nothing else is allocated while it arrives, so nothing is in its
+   way, and a file of unknown size is never moved. */
 
 static uint8_t *file;
 static size_t file_size;
 
-/* Makes the file's place n bytes longer, or a few more; says where they are. 0: no memory. */
+/* Makes the file n bytes longer, or a few more, and returns where they start. 0: no memory. */
 EXPORT uint8_t *bw_alloc(size_t n) {
     uint8_t *start;
     if (!file) {
@@ -71,8 +83,8 @@ EXPORT uint8_t *bw_alloc(size_t n) {
         file = p + pad;
     }
     start = file + file_size;
-    n = (n + 63) / 64 * 64;            /* what sbrk does by itself, without saying so */
-    while (n > 0) {                    /* sbrk counts with a sign */
+    n = (n + 63) / 64 * 64;            /* sbrk rounds up in the same way, silently */
+    while (n > 0) {                    /* sbrk takes a signed number */
         size_t part = n < 1u << 30 ? n : 1u << 30;
         if (sbrk((intptr_t)part) != file + file_size) return 0;
         file_size += part;
@@ -153,17 +165,17 @@ EXPORT const uint8_t *bw_sha256_end(void) {
 
 /* ---- model and context ---- */
 
-/* Loads the first n bytes of the file, which stay where they are. */
+/* Loads the first n bytes of the file, which the model borrows. */
 EXPORT int bw_load(size_t n) {
     int r = bitnet_model_load_memory(file, n, 0, &model, &err);
     if (r == BITNET_OK) bitnet_model_get_info(model, &info);
     return r;
 }
 
-/* n_ctx of 0 is 2048, or what the model was trained for if that is less. */
+/* n_ctx 0 means 2048, or what the model was trained for if that is less. */
 EXPORT int bw_ctx(int32_t n_ctx, int32_t n_batch, int32_t n_threads) {
-    cp.n_ctx = n_ctx ? n_ctx : bitnet__min(info.ctx_train, 2048);
-    cp.n_batch = bitnet__min(n_batch, cp.n_ctx);
+    cp.n_ctx = n_ctx ? n_ctx : info.ctx_train < 2048 ? info.ctx_train : 2048;
+    cp.n_batch = n_batch < cp.n_ctx ? n_batch : cp.n_ctx;
     cp.n_threads = n_threads;
     return bitnet_ctx_create(model, &cp, &ctx, &err);
 }
@@ -186,18 +198,18 @@ EXPORT double bw_number(int i) {
     return 0;
 }
 
-/* ---- text and tokens: these return how many tokens, or bytes, there are ---- */
+/* ---- text and tokens: these return the number of tokens, or of bytes ---- */
 
 EXPORT const bitnet_token *bw_tokens(void) { return tokens; }
 EXPORT const char *bw_text(void) { return text; }
 EXPORT int32_t bw_text_length(void) { return text_length; }
 
-/* The same with and without room for all tokens. */
+/* Called with and without room for all tokens. */
 static int tokenize_into(const char *s, size_t n, int flags) {
     return bitnet_tokenize(model, s, n, flags, tokens, (size_t)tokens_cap);
 }
 
-/* flags as bitnet_tokenize's, and 8: BOS if the file wants it. */
+/* flags are those of bitnet_tokenize, or 8: BOS if the file asks for it. */
 EXPORT int bw_tokenize(const char *s, size_t n, int flags) {
     int count;
     if (flags & 8) flags = info.add_bos ? BITNET_ADD_BOS : 0;
@@ -206,22 +218,23 @@ EXPORT int bw_tokenize(const char *s, size_t n, int flags) {
         if (reserve((void **)&tokens, &tokens_cap, count, sizeof *tokens)) return err.code;
         count = tokenize_into(s, n, flags);
     }
-    return count < 0 ? fail(count) : count;
+    return count < 0 ? fail_result(count) : count;
 }
 
-/* n messages, each a role and a text with a NUL behind both; then the reply is open. With more they
-   go on with the chat that the context holds, as it is: what the last reply left out comes first,
-   its last token, and its end if it was cut off. */
+/* Messages as tokens, with an open reply: n pairs of a role and a text, each with a NUL behind it.
+   With more, they continue the chat in the context: all its tokens come first, then the last token
+   of the last reply, and its end if it was cut off. */
 EXPORT int bw_chat_tokenize(const char *s, int n, int more) {
     bitnet_message *m = (bitnet_message *)malloc((size_t)n * sizeof *m);
     int flags = BITNET_OPEN_REPLY | (more ? 0 : BITNET_ADD_BOS), before = 0, count, i;
-    if (!m) return fail(BITNET_ERR_MEMORY);
+    const int32_t length = bitnet_ctx_length(ctx);
+    if (!m) return fail_result(BITNET_ERR_MEMORY);
     for (i = 0; i < n; i++) {
         m[i].role = s;
         m[i].content = s += strlen(s) + 1;
         s += strlen(s) + 1;
     }
-    if (more) before = ctx->n_past + 1 + !bitnet_token_is_end(model, last);
+    if (more) before = length + 1 + !bitnet_token_is_end(model, last);
     count = bitnet_chat_tokenize(model, m, n, flags, 0, 0);
     if (count >= 0 && reserve((void **)&tokens, &tokens_cap, before + count, sizeof *tokens))
         count = BITNET_ERR_MEMORY;
@@ -229,12 +242,12 @@ EXPORT int bw_chat_tokenize(const char *s, int n, int more) {
         count = bitnet_chat_tokenize(model, m, n, flags, tokens + before, (size_t)count);
     free(m);
     if (count == BITNET_ERR_UNSUPPORTED)
-        return bitnet__fail(&err, BITNET_ERR_UNSUPPORTED, "no chat: the template of this file, "
-                            "architecture '%s', is not known", info.arch);
-    if (count < 0) return fail(count);
+        return fail(count, "no chat: the template of this file, architecture '%s', is not known",
+                    info.arch);
+    if (count < 0) return fail_result(count);
     if (more) {
-        memcpy(tokens, ctx->history, (size_t)ctx->n_past * sizeof *tokens);
-        tokens[ctx->n_past] = last;
+        memcpy(tokens, bitnet_ctx_tokens(ctx), (size_t)length * sizeof *tokens);
+        tokens[length] = last;
         if (!bitnet_token_is_end(model, last)) tokens[before - 1] = info.eot;
     }
     return before + count;
@@ -242,31 +255,85 @@ EXPORT int bw_chat_tokenize(const char *s, int n, int more) {
 
 EXPORT int bw_detokenize(const bitnet_token *t, int n) {
     text_length = bitnet_detokenize(model, t, n, 0, 0);
-    if (text_length < 0) {
-        return bitnet__fail(&err, (bitnet_result)text_length,
-                            "a token is not in the vocabulary of %d", (int)info.n_vocab);
-    }
+    if (text_length < 0)
+        return fail(text_length, "a token is not in the vocabulary of %d", (int)info.n_vocab);
     if (reserve((void **)&text, &text_cap, text_length, 1)) return err.code;
     return bitnet_detokenize(model, t, n, text, (size_t)text_cap);
 }
 
 /* ---- generation ----
-   bitnet_generate, cut where the worker looks for messages: bw_begin, then bw_prefill until
-   nothing is left, then bw_next until bw_reason has one. */
+   As bitnet_generate, cut where the worker looks for messages: bw_begin, then bw_prefill until
+   nothing is left, then bw_next until bw_reason has one. Text that could still become a stop string
+   is held back. */
 
-static bitnet_generate_params gen;
 static bitnet_sampler sampler;
-static bitnet__generation g;
 static bitnet_token *prompt;
-static char *stop_text;
-static int32_t n_prompt, n_done, n_new, ended;
+static char *stop_text;                /* n_stops strings, each with a NUL behind it */
+static int32_t n_stops, longest_stop;
+static int32_t n_prompt, n_done, n_new, max_new;
+static int reason;                     /* a bitnet_stop; -1: it can go on */
 
-static int take_text(void *ud, const char *s, size_t n, bitnet_token t) {
-    (void)ud;
-    (void)t;
-    memcpy(text + text_length, s, n);
-    text_length += (int32_t)n;
+static bitnet_detok detok;
+static char *held;
+static int32_t n_held, held_cap;
+
+/* Makes room for the text of token t behind what is held, and for all of it in `text`. */
+static int reserve_held(bitnet_token t) {
+    const int32_t room = 64 + 3 * (t < 0 ? 0 : bitnet_detokenize(model, &t, 1, 0, 0));
+    if (room > held_cap - n_held) {
+        char *more = (char *)realloc(held, (size_t)(n_held + room) * 2);
+        if (!more) return fail(BITNET_ERR_MEMORY, "no memory for %d bytes of text", n_held + room);
+        held = more;
+        held_cap = (n_held + room) * 2;
+    }
+    return text_length > 0 ? BITNET_OK : reserve((void **)&text, &text_cap, held_cap, 1);
+}
+
+static void hand_out(int32_t n) {
+    memcpy(text + text_length, held, (size_t)n);
+    text_length += n;
+    n_held -= n;
+    memmove(held, held + n, (size_t)n_held);
+}
+
+/* Where the first stop string begins, of those that end after byte from of the held text; -1: none
+   does. */
+static int32_t find_stop(int32_t from) {
+    int32_t first = -1, i, k;
+    for (i = from + 1; i <= n_held; i++) {
+        const char *stop = stop_text;
+        for (k = 0; k < n_stops; k++, stop += strlen(stop) + 1) {
+            const int32_t n = (int32_t)strlen(stop);
+            if (n <= i && !memcmp(held + i - n, stop, (size_t)n) && (first < 0 || i - n < first))
+                first = i - n;
+        }
+    }
+    return first;
+}
+
+/* How many bytes at the end of the held text are the beginning of a stop string. */
+static int32_t stop_begun(void) {
+    int32_t n = longest_stop - 1 < n_held ? longest_stop - 1 : n_held, k;
+    for (; n > 0; n--) {
+        const char *stop = stop_text;
+        for (k = 0; k < n_stops; k++, stop += strlen(stop) + 1)
+            if (!strncmp(stop, held + n_held - n, (size_t)n)) return n;
+    }
     return 0;
+}
+
+/* Adds the text of token t; t = -1 ends the text. What is certain goes to `text`. */
+static int take_token(bitnet_token t) {
+    const int32_t before = n_held;
+    int32_t stop;
+    if (reserve_held(t)) return err.code;
+    n_held += bitnet_detok_push(model, &detok, t, held + before, (size_t)(held_cap - before));
+    stop = find_stop(before);
+    if (stop >= 0) {
+        hand_out(stop);
+        reason = BITNET_STOP_STRING;
+    } else hand_out(t < 0 ? n_held : n_held - stop_begun());
+    return BITNET_OK;
 }
 
 /* The sampler of the next bw_begin. */
@@ -281,73 +348,64 @@ EXPORT void bw_sampler(float temperature, int32_t top_k, float top_p, float min_
     sampler.rng = (uint64_t)seed;
 }
 
-/* n_stops strings, none empty, each with a NUL behind it; takes them over. */
-static int set_stops(char *stop, int32_t n_stops) {
-    const char **strings = (const char **)malloc(((size_t)n_stops + 1) * sizeof *strings);
-    int32_t i;
+/* Takes over n strings, none of them empty, each with a NUL behind it. */
+static void set_stops(char *stop, int32_t n) {
     free(stop_text);
-    free((void *)gen.stop_strings);
     stop_text = stop;
-    memset(&gen, 0, sizeof gen);
-    if (!strings) return fail(BITNET_ERR_MEMORY);
-    gen.stop_strings = strings;
-    gen.n_stop_strings = n_stops;
-    for (i = 0; i < n_stops; i++, stop += strlen(stop) + 1) strings[i] = stop;
-    return BITNET_OK;
+    n_stops = n;
+    for (longest_stop = 0; n > 0; n--, stop += strlen(stop) + 1)
+        if ((int32_t)strlen(stop) > longest_stop) longest_stop = (int32_t)strlen(stop);
 }
 
-/* Takes over the n tokens of the last text as the prompt, and the stop strings. What context and
-   prompt have in common at the beginning stays, all else in the context is forgotten. Returns how
-   many tokens stay. */
-EXPORT int bw_begin(int32_t n, int32_t max_tokens, char *stop, int32_t n_stops) {
+/* Takes over the n tokens of the last text as the prompt, and the stop strings. The tokens that the
+   context and the prompt have in common at the start are kept in the context, all others are
+   forgotten. Returns how many are kept. */
+EXPORT int bw_begin(int32_t n, int32_t max_tokens, char *stop, int32_t stops) {
+    const bitnet_token *known = bitnet_ctx_tokens(ctx);
     free(prompt);
-    bitnet__end_generation(&g);
     prompt = tokens;
     tokens = 0;
-    tokens_cap = n_done = n_new = ended = 0;
+    tokens_cap = n_done = n_new = n_held = 0;
     n_prompt = n;
-    if (set_stops(stop, n_stops)) return err.code;
-    gen.max_tokens = max_tokens;
-    gen.sampler = &sampler;
-    gen.text_fn = take_text;
-    if (n < 1) return bitnet__fail(&err, BITNET_ERR_ARG, "the prompt is empty");
+    max_new = max_tokens;
+    reason = -1;
+    memset(&detok, 0, sizeof detok);
+    set_stops(stop, stops);
+    if (n < 1) return fail(BITNET_ERR_ARG, "the prompt is empty");
     if (n > cp.n_ctx)
-        return bitnet__fail(&err, BITNET_ERR_FULL, "the prompt has %d tokens, the context %d",
-                            (int)n, (int)cp.n_ctx);
-    if (bitnet__begin_generation(&g, ctx, &gen, &err)) return err.code;
-    while (n_done < n - 1 && n_done < ctx->n_past && prompt[n_done] == ctx->history[n_done])
-        n_done++;                      /* the last one is evaluated in any case, for its logits */
+        return fail(BITNET_ERR_FULL, "the prompt has %d tokens, the context %d", (int)n,
+                    (int)cp.n_ctx);
+    while (n_done < n - 1 && n_done < bitnet_ctx_length(ctx) && prompt[n_done] == known[n_done])
+        n_done++;                      /* the last one is always evaluated, for its logits */
     bitnet_ctx_rewind(ctx, n_done);
     return n_done;
 }
 
 /* Evaluates up to n tokens of the prompt; returns how many are left. */
 EXPORT int bw_prefill(int32_t n) {
-    n = bitnet__min(n, n_prompt - n_done);
+    if (n > n_prompt - n_done) n = n_prompt - n_done;
     if (bitnet_eval(ctx, prompt + n_done, n, 0, &err)) return err.code;
     n_done += n;
     return n_prompt - n_done;
 }
 
-/* The next token; its text, as far as it is certain, is in `text`. */
+/* The next token. The text that is now certain is in `text`. */
 EXPORT int bw_next(void) {
     bitnet_token t;
-    if (reserve((void **)&text, &text_cap, 2 * (int32_t)g.cap, 1)) return err.code;
     text_length = 0;
     if (n_new > 0 && bitnet_eval(ctx, &last, 1, 0, &err)) return err.code;
     t = last = bitnet_sample(ctx, &sampler);
     n_new++;
-    if (bitnet__take_token(&g, t)) ended = 1;
-    else if (bitnet_token_is_end(model, t) || n_new == gen.max_tokens || ctx->n_past == cp.n_ctx) {
-        ended = 1;
-        g.why = bitnet_token_is_end(model, t) ? BITNET_STOP_END : BITNET_STOP_LENGTH;
-        bitnet__take_token(&g, -1);
-    }
+    if (take_token(t)) return err.code;
+    if (reason >= 0) return t;
+    if (bitnet_token_is_end(model, t)) reason = BITNET_STOP_END;
+    else if (n_new == max_new || bitnet_ctx_length(ctx) == cp.n_ctx) reason = BITNET_STOP_LENGTH;
+    if (reason >= 0 && take_token(-1)) return err.code;
     return t;
 }
 
 /* What the last token was drawn from, a float for each of the vocabulary; for tests. */
 EXPORT const float *bw_logits(void) { return bitnet_logits(ctx, -1); }
 
-/* The bitnet_stop that bw_next came to; -1: it can go on. */
-EXPORT int bw_reason(void) { return ended ? (int)g.why : -1; }
+/* The bitnet_stop with which the text ended; -1: it can go on. */
+EXPORT int bw_reason(void) { return reason; }

@@ -1,44 +1,44 @@
-/* Where a model's bytes come from: a URL, a File or Blob, an ArrayBuffer; in Node a path as well.
+/* The bytes of a model, from a URL, a File or Blob, an ArrayBuffer, or in Node a path.
  *
  *   const source = await openSource(url, { signal, onProgress });
  *   for (const reader = source.stream().getReader(); ;) ...      Uint8Arrays from offset 0
  *   source.close();                  or discard(), if the bytes turn out to be wrong
  *
- * The browser keeps what it downloads in its private file system (OPFS), else in the Cache API. A
- * later load makes no request at all. In OPFS a model is three files, named by a hash of its URL:
+ * Downloads are kept in the browser's private file system (OPFS), or else in the Cache API. A later
+ * load makes no request at all. In OPFS a model is three files, named by a hash of its URL:
  *
- *   KEY.json   the URL, what the server said of the file, how much of it is safely on the disk
- *   KEY.part   the download, which the next load resumes at that place
- *   KEY.gguf   the same file renamed, after its size was found right
+ *   KEY.json   the URL, what the server said about the file, how much of it is safely on the disk
+ *   KEY.part   the download; the next load resumes it there
+ *   KEY.gguf   the same file, renamed after its size was checked
  *
- * so that nothing but a whole file ever bears the last name. Web Locks, one for each model, let
- * readers share it and keep them from those that download or remove it, in other tabs too.
+ * so only a complete file ever has the last name. A Web Lock for each model lets readers share it and
+ * excludes downloads and removals, in other tabs too.
  *
- * Runs in a dedicated worker (only there can a file be written in place) and in Node, which caches
- * nothing; list, remove, clear and persist work on a page, too. */
+ * Runs in a dedicated worker, because only there can a file be written in place, and in Node, which
+ * caches nothing. list, remove, clear and persist also work on a page. */
 import { BitNetError, abortError } from './errors.js';
 
 const FOLDER = 'bitnet-cache';
 const SLICE = 4 << 20;                    // bytes read at a time
-const CHECKPOINT_MS = 1000;               // a killed tab loses what came in this time
+const CHECKPOINT_MS = 1000;               // a killed tab loses at most this time's download
 const REPORT_MS = 100;
-const SMOOTH_MS = 2000;                   // the speed follows changes in about this time
-const META_BYTES = 4096;                  // one block, so that a new text replaces all of the old
-const SPARE_BYTES = 1 << 20;              // room that has to be left beside the model
+const SMOOTH_MS = 2000;                   // time constant of the displayed speed
+const META_BYTES = 4096;                  // one block: new metadata replace all of the old
+const SPARE_BYTES = 1 << 20;              // storage that must stay free beside the model
 const CACHE_URL = 'https://bitnet.invalid/';
 
 const isNode = typeof process === 'object' && !!process.versions?.node;
 
 /* -> { size, cache: 'opfs' | 'cache' | 'memory' | 'none', fromCache, notes, stream(), discard(),
- * close() }. size is null if the server tells none and nothing is cached; that as many bytes come
- * is for the reader to check. notes are sentences for the user: why something is not cached.
- * 'memory' is a browser that cannot keep files, 'none' a source that needs no cache, must not use
- * it or finds no room.
+ * close() }. size is null if the server does not send it and nothing is cached. The reader must
+ * check that as many bytes arrive. notes are sentences for the user: why something is not cached.
+ * 'memory': the browser cannot keep files. 'none': the source needs no cache, must not use it, or
+ * there is no room.
  *
  * onProgress({ phase: 'download' | 'read', loaded, total, bytesPerSecond, secondsLeft, fromCache,
- * cache }): total and secondsLeft are null while nobody knows. A model that is cached counts as
- * downloaded before openSource returns and is read by stream(); one that is not is downloaded by
- * stream(), which can then be called only once. */
+ * cache }): total and secondsLeft are null while unknown. A model that is to be cached is downloaded
+ * before openSource returns, and read by stream(). One that is not is downloaded by stream(), which
+ * can then be called only once. */
 export async function openSource(source, { cache = 'auto', signal, onProgress } = {}) {
     const job = startJob(signal, onProgress);
     try {
@@ -57,15 +57,15 @@ export async function openSource(source, { cache = 'auto', signal, onProgress } 
     }
 }
 
-/* -> [{ url, size, loaded, complete, date }], the last change first. An interrupted download is not
- * complete; its size is null if the server told none. */
+/* -> [{ url, size, loaded, complete, date }], the latest first. An interrupted download is not
+ * complete; its size is null if the server did not send it. */
 export async function list() {
     const found = [];
     for (const store of await stores()) found.push(...await store.entries());
     return found.sort((a, b) => (a.date < b.date ? 1 : -1));
 }
 
-/* Deletes what is kept of this URL; says whether there was anything. ERR_BUSY while it is being
+/* Deletes what is kept for this URL. Returns whether there was anything. ERR_BUSY while it is being
  * downloaded or read. */
 export async function remove(url) {
     let found = false;
@@ -78,7 +78,7 @@ export async function remove(url) {
     return found;
 }
 
-/* Deletes everything that is not in use; ERR_BUSY if something was. */
+/* Deletes everything that is not in use. ERR_BUSY if something was. */
 export async function clear() {
     let busy;
     for (const { url } of await list()) {
@@ -91,8 +91,8 @@ export async function clear() {
     if (busy) throw busy;
 }
 
-/* Asks the browser to keep models when its disk runs short. Only a page can ask, and some browsers
- * ask their user; so it should do so when there is a model worth keeping. */
+/* Asks the browser to keep models when disk space runs short. Only a page can ask, and some browsers
+ * ask their user, so call it when there is a model worth keeping. */
 export async function persist() {
     try {
         const storage = navigator.storage;
@@ -104,7 +104,7 @@ export async function persist() {
 
 // ---- sources ----
 
-/* The signal of a job is the caller's or close()'s, whichever comes first. */
+/* A job's signal is aborted by the caller's signal or by close(). */
 function startJob(signal, onProgress) {
     const controller = new AbortController();
     const abort = () => controller.abort();
@@ -123,7 +123,7 @@ function browserUrl(source) {
     try {
         return new URL(source, globalThis.location?.href);
     } catch {
-        throw new BitNetError('ERR_ARG', `'${source}' is no URL`);
+        throw new BitNetError('ERR_ARG', `'${source}' is not a URL`);
     }
 }
 
@@ -133,7 +133,7 @@ function nodeUrl(source) {
     return { protocol: 'file:', path: String(source) };
 }
 
-/* parts: chunks() -> async generator of Uint8Array; the rest is what the caller sees. */
+/* parts has chunks(), an async generator of Uint8Arrays, and what the caller sees. */
 function makeSource(job, parts) {
     const { size, cache, fromCache = false, notes = [], phase = 'read' } = parts;
     let open = true;
@@ -197,7 +197,7 @@ async function cachedSource(store, url, job) {
         const source = await storedSource(store, key, job, fromCache);
         if (source) return { source };
         const refused = await withLock(key, { signal: job.signal }, async () => {
-            if (await store.find(key)) return null;       // another tab has been here
+            if (await store.find(key)) return null;       // another tab has downloaded it
             fromCache = false;
             return store.save(key, url, job);
         });
@@ -205,7 +205,7 @@ async function cachedSource(store, url, job) {
     }
 }
 
-/* The complete model, locked against removal until it is closed. */
+/* A complete model, locked against removal until it is closed; null if there is none. */
 async function storedSource(store, key, job, fromCache) {
     const release = await lock(key, { mode: 'shared', signal: job.signal });
     let source = null;
@@ -217,7 +217,7 @@ async function storedSource(store, key, job, fromCache) {
             chunks: await store.reader(key),
             close: release,
             discard: () => withLock(key, {}, async () => {
-                // another tab may have done so, and downloaded it again
+                // not if another tab has removed it and downloaded it again
                 if ((await store.find(key))?.id === meta.id) await store.remove(key);
             })
         });
@@ -234,7 +234,7 @@ async function directSource(url, job, parts, response) {
     return makeSource(job, {
         ...parts, size: sizeOf(response), phase: 'download',
         chunks() {
-            if (taken) throw new BitNetError('ERR_ARG', 'what is not cached can be read once');
+            if (taken) throw new BitNetError('ERR_ARG', 'a source not cached can be read once');
             taken = true;
             return bodyChunks(response, job);
         }
@@ -248,7 +248,7 @@ async function* blobChunks(blob) {
         let buffer;
         try {
             buffer = await blob.slice(at, at + SLICE).arrayBuffer();
-        } catch (error) {                         // the user changed or moved the file
+        } catch (error) {                         // the user has changed or moved the file
             throw new BitNetError('ERR_IO', `the file cannot be read: ${error.message}`);
         }
         yield new Uint8Array(buffer);
@@ -359,13 +359,13 @@ function cancel(response) {
     response.body?.cancel().catch(() => {});
 }
 
-/* fetch does not say which of the two it was, so that a page cannot look around. */
+/* fetch does not say which of the two it was, to keep pages from probing networks. */
 function unreachable(url, error) {
     const why = error.cause?.message ?? error.message;
     if (isNode) return new BitNetError('ERR_NETWORK', `cannot reach ${url}: ${why}`);
     const offline = navigator.onLine === false ? ' (the browser is offline)' : '';
     return new BitNetError('ERR_CORS_OR_NETWORK', `cannot fetch ${url}: either the network ` +
-        `failed${offline}, or its server does not let other sites' pages read it (CORS): ${why}`);
+        `failed${offline}, or the server does not let other sites read it (CORS): ${why}`);
 }
 
 function lost(received, why, job) {
@@ -380,8 +380,8 @@ function wrongSize(loaded, size) {
         `the server sent ${loaded} bytes of ${size}`);
 }
 
-/* The size of the whole file, or null. Content-Length counts the bytes on the wire, which are
- * fewer if they are compressed. */
+/* The size of the whole file, or null. If the transfer is compressed, Content-Length is not the size
+ * of the file. */
 function sizeOf(response) {
     if (isEncoded(response)) return null;
     const length = response.headers.get('content-length');
@@ -393,25 +393,25 @@ function isEncoded(response) {
     return !!encoding && encoding.toLowerCase() !== 'identity';
 }
 
-/* Other sites' servers have to expose Content-Encoding, and hardly any does. */
+/* Content-Encoding of another site is visible only if its server exposes it; few do. */
 function mayHideEncoding(response) {
     return response.type === 'cors' && !response.headers.has('content-encoding');
 }
 
-/* -> { response, meta, at }: the file from offset `at`, which is where `partial` (its metadata, or
- * null) ends if the server still has the same file and can send the rest; else 0. */
+/* -> { response, meta, at }: the file from offset `at` on. That is where `partial` (metadata, or
+ * null) ends if the server still has the same file and can send the rest, else 0. */
 async function requestRest(url, partial, job) {
     if (!partial?.done || !isResumable(partial)) return requestAll(url, job);
     const ifRange = new URL(url).origin === globalThis.location?.origin && strongTag(partial);
     const headers = { Range: `bytes=${partial.done}-` };
-    // to other sites it would need a preflight, which many refuse; then isRest has to tell
+    // for other sites it needs a preflight, which many refuse; then isRest must decide
     if (ifRange) headers['If-Range'] = ifRange;
     let response;
     try {
         response = await request(url, headers, job, [416]);
     } catch (error) {
         if (error.code !== 'ERR_CORS_OR_NETWORK') throw error;
-        return requestAll(url, job);              // Range, too, may have needed one
+        return requestAll(url, job);              // Range may have needed a preflight too
     }
     if (response.status === 200) return wholeFile(url, response);
     if (isRest(response, partial, ifRange)) {
@@ -436,13 +436,13 @@ function wholeFile(url, response) {
     return { response, meta, at: 0 };
 }
 
-/* Without one of these nobody can tell whether the rest is the rest of the same file. The rest of
- * what is compressed on its way begins nobody knows where. */
+/* Without an ETag or a date it is unknown whether the rest belongs to the same file. In a compressed
+ * transfer the offset of the rest is unknown. */
 function isResumable(meta) {
     return !meta.encoded && !!(meta.etag || meta.lastModified);
 }
 
-/* If-Range takes no weak ETag. */
+/* If-Range does not accept a weak ETag. */
 function strongTag(meta) {
     return meta.etag && !meta.etag.startsWith('W/') ? meta.etag : meta.lastModified;
 }
@@ -454,12 +454,12 @@ function isRest(response, partial, ifRange) {
         const { start, total } = range, { done, size } = partial;
         if (start !== done || (total ?? size) !== (size ?? total)) return false;
     } else if (sizeOf(response) === null || sizeOf(response) !== partial.size - partial.done) {
-        return false;                             // hidden: the length has to prove it
+        return false;                             // no Content-Range: the length must match
     }
     const etag = response.headers.get('etag'), date = response.headers.get('last-modified');
     if (etag && partial.etag) return etag === partial.etag;
     if (date && partial.lastModified) return date === partial.lastModified;
-    return !!ifRange;                             // then a 206 means that it is the same file
+    return !!ifRange;                             // with If-Range, 206 means the same file
 }
 
 function contentRange(response) {
@@ -490,9 +490,9 @@ async function withLock(key, options, action) {
 
 // ---- stores ----
 
-/* A store has find(key): the metadata of a complete model; reader(key): a function that makes its
- * chunks; save(key, url, job): downloads it, or returns { note, response? } as cachedSource does;
- * remove(key): whether there was anything; entries(). */
+/* A store has find(key) -> the metadata of a complete model; reader(key) -> a function that makes
+ * its chunks; save(key, url, job), which downloads it or returns { note, response? } like
+ * cachedSource; remove(key) -> whether there was anything; entries(). */
 async function stores() {
     if (!canKeep()) return [];
     return [await opfsStore(), await cacheStore()].filter((store) => store);
@@ -510,7 +510,7 @@ function canKeep() {
 }
 
 async function keyOf(url) {
-    if (String(url).startsWith('unknown:')) return String(url).slice(8);    // as entries() has it
+    if (String(url).startsWith('unknown:')) return String(url).slice(8);    // from entries()
     const absolute = browserUrl(url);
     absolute.hash = '';
     const hash = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(absolute.href));
@@ -521,7 +521,7 @@ function entryOf({ url, size, done, date }, complete) {
     return { url, size, loaded: done, complete, date };
 }
 
-/* A sentence if the browser will not keep so many bytes more. */
+/* A sentence for the user if the browser has no room for so many bytes, else null. */
 async function noRoom(bytes) {
     if (!(bytes > 0) || !navigator.storage?.estimate) return null;
     const { quota, usage } = await navigator.storage.estimate();
@@ -534,13 +534,13 @@ function megabytes(bytes) {
     return `${Math.max(0, bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
 }
 
-/* The second name is what Firefox says of a file that is made longer, without a message. */
+/* Firefox throws the second one, without a message, when a file is extended. */
 function storageFailed({ name, message }) {
     const full = ['QuotaExceededError', 'NS_ERROR_FILE_NO_DEVICE_SPACE'].includes(name);
     return { note: `not cached: ${full ? 'the browser\'s storage is full' : message || name}` };
 }
 
-/* The network's errors and aborts reach the caller. All others are the storage's. */
+/* Errors of the network and aborts go to the caller. All others come from the storage. */
 function isStorageError(error, job) {
     return !(error instanceof BitNetError) && !job.signal.aborted;
 }
@@ -587,7 +587,7 @@ async function readMeta(dir, key) {
     try {
         return JSON.parse(await (await fileIn(dir, `${key}.json`)).text());
     } catch {
-        return null;                              // none, or the machine died while it was written
+        return null;                              // none, or a crash while it was written
     }
 }
 
@@ -603,8 +603,8 @@ async function writeMeta(dir, key, meta) {
     }
 }
 
-/* A tab that was just closed may hold the file a moment longer than the lock. (The handle's methods
- * were asynchronous at first; hence await.) */
+/* A tab that was just closed may hold the file a moment longer than the lock. (await, because the
+ * handle's methods were asynchronous in early versions.) */
 async function openToWrite(dir, name) {
     const file = await dir.getFileHandle(name, { create: true });
     for (let tries = 0;; tries++) {
@@ -619,7 +619,7 @@ async function openToWrite(dir, name) {
 
 async function saveFile(dir, key, url, job) {
     try {
-        await removeEntry(dir, `${key}.gguf`);    // if it is there, its size was wrong
+        await removeEntry(dir, `${key}.gguf`);    // if it exists, its size was wrong
         const partial = await readPartial(dir, key);
         if (partial && partial.done === partial.size) return await keepFile(dir, key, partial);
         const rest = await requestRest(url, partial, job), { response, meta, at } = rest;
@@ -646,14 +646,14 @@ async function saveFile(dir, key, url, job) {
     }
 }
 
-/* Its `done` are the bytes that were flushed; the file may have more, but who knows what. */
+/* `done` counts the bytes that were flushed. The file may have more, but they are not reliable. */
 async function readPartial(dir, key) {
     const meta = await readMeta(dir, key), file = await fileIn(dir, `${key}.part`);
     return meta && file && file.size >= meta.done ? meta : null;
 }
 
-/* -> why there is no room, if so: an estimate may be far from the truth, but a file cannot be made
- * longer than there is room for. The metadata come first, since old ones speak of other bytes. */
+/* -> why there is no room, or null. Extends the file to its full size, because estimates may be wrong.
+ * Writes the metadata first, because old metadata describe other bytes. */
 async function prepareFile(dir, key, { meta, at }) {
     try {
         await writeMeta(dir, key, { ...meta, done: at });
@@ -721,7 +721,7 @@ async function downloadFile(dir, key, { response, meta, at }, job) {
             progress.forgetTotal();
         } else {
             const error = wrongSize(meta.done + length, meta.size);
-            meta.done = 0;                        // it cannot be resumed: these bytes are doubtful
+            meta.done = 0;                        // not to be resumed: the bytes may be wrong
             throw error;
         }
     }
@@ -799,7 +799,7 @@ async function* responseChunks(cache, key) {
     }
 }
 
-/* put() keeps nothing of a stream that fails; the metadata after it say that it has succeeded. */
+/* put() keeps nothing of a stream that fails. The metadata are written after it has succeeded. */
 async function saveResponse(cache, key, url, job) {
     const { response, meta } = await requestAll(url, job);
     const note = await noRoom(meta.size);

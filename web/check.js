@@ -1,13 +1,13 @@
-// check.js - a worker that runs examples/crosscheck.c, compiled to WebAssembly, and compares its
-// report line by line with crosscheck.txt, the report of a native build. Gets the name of a
-// variant, answers with { absent } or { failure } (texts), or { total, passed, ops: [{name, passed,
-// total}], wrong, kernels, seconds }.
+// check.js - a worker that runs examples/crosscheck, compiled to WebAssembly, and compares its report
+// line by line with crosscheck.txt, the report of a native build. It receives the name of a variant
+// and answers with { absent } or { failure } (texts), or with { total, passed, ops: [{ name, passed,
+// total }], wrong, kernels, seconds }.
 
-const MODEL = 'tiny.gguf'; // beside this file; the reference has what it gives natively
+const MODEL = 'tiny.gguf'; // beside this file; crosscheck.txt has its native results
 const ARGUMENTS = ['--short', '-m', MODEL, '-n', '8'];
 
-// A report's lines are WHAT | TABLE | TYPES HASH; "end N" is the last. A table that differs from
-// the scalar one adds lines of its own, so only those of scalar, and the model's, may be there.
+// The lines of a report are WHAT | TABLE | TYPES HASH; "end N" is the last. A table whose result
+// differs from the scalar one adds a line, so only lines of scalar and of the model are expected.
 function parse(lines) {
     const report = { head: lines[0], end: lines.at(-1), results: new Map(), differing: [] };
     for (const line of lines) {
@@ -20,7 +20,7 @@ function parse(lines) {
     return report;
 }
 
-// What is counted together: a kernel on all its inputs, a model's layers or its greedy tokens.
+// The group in which a result is counted: a kernel, the model's layers, or its greedy tokens.
 const operation = what =>
     what.split(/ n=| after| of| \d/)[0].replace('stream', 'layers').replace(/token$/, 'tokens');
 

@@ -1,5 +1,5 @@
-/** What went wrong: `code` is the library's name for it without BITNET_ ('ERR_FORMAT'), or one of
- * the names in bitnet.d.ts; `status` is the HTTP status, if there is one. */
+/** `code` is the library's name of the error without BITNET_ ('ERR_FORMAT'), or one of the names in
+ * bitnet.d.ts. `status` is the HTTP status, if there is one. */
 export class BitNetError extends Error {
     constructor(code, message, status) {
         super(message);
@@ -9,8 +9,8 @@ export class BitNetError extends Error {
     }
 }
 
-/** The code of what the engine threw. The text of a trap may speak of memory, too: "memory access
- * out of bounds". */
+/** The code for an exception of the engine. "memory access out of bounds" is a trap, not a lack of
+ * memory. */
 export const engineCode = text =>
     /memory|OOM|allocat/i.test(text) && !/bounds/i.test(text) ? 'ERR_MEMORY' : 'ERR_INTERNAL';
 

@@ -1,5 +1,5 @@
-// page.js - what index.html does: opens models, writes what they say, shows figures. All work is
-// done in workers (bitnet.js has one, check.js is one), text reaches the document once a frame.
+// page.js - the page: opens models, shows their text and figures. All work is done in workers
+// (bitnet.js starts one, check.js is one). Text is added to the document once per frame.
 import { BitNet, cache } from './bitnet.js';
 
 const $ = id => document.getElementById(id);
@@ -17,15 +17,15 @@ const IDEAS = {
 };
 const SMALL_FILE = 64e6; // a model of this size stays open while the next one is loaded
 
-let model = null; // and where it came from:
+let model = null;
 let modelName = '';
-let writing = null; // AbortController of the text that is being written
-let loading = null; // of the model that is being loaded
+let writing = null; // AbortController of the current generation
+let loading = null; // AbortController of the current load
 let messages = []; // the chat, without its system message
 
 const mode = () => document.querySelector('input[name=mode]:checked').value;
 
-// ---- numbers for people ----
+// ---- formatting numbers ----
 
 const digits = (x, n) =>
     x.toLocaleString('en', { maximumFractionDigits: n, minimumFractionDigits: n });
@@ -59,8 +59,8 @@ const count = n =>
           ? `${digits(n / 1e6, 1)} million`
           : `${digits(n / 1e9, 1)} billion`;
 
-// once(f): calls f in the next frame, however often it is asked to before. A page in the background
-// has no frames, but its user sees nothing either.
+// once(f) returns a function that calls f in the next frame, once, however often it is called before.
+// A page in the background has no frames, but nobody looks at it.
 function once(f) {
     let asked = 0;
     return () => {
@@ -71,7 +71,7 @@ function once(f) {
     };
 }
 
-// ---- what went wrong, and what helps ----
+// ---- errors: what happened, and what helps ----
 
 const FAILURES = {
     ERR_NO_SIMD: [
@@ -82,55 +82,54 @@ const FAILURES = {
     ERR_MEMORY: [
         'Out of memory',
         'The model needs more than this browser gives to a page. Close other tabs, or ' +
-            'choose a smaller context under “How it is loaded”.',
+            'choose a smaller context under “Load options”.',
     ],
     ERR_FORMAT: [
-        'This is not a GGUF file that can be read',
-        'It has to be a GGUF file, version 2 or 3.',
+        'This is not a readable GGUF file',
+        'It must be a GGUF file, version 2 or 3.',
     ],
     ERR_TRUNCATED: ['The file ends too early', 'The download or the copy is not complete.'],
     ERR_UNSUPPORTED: [
         'This model is not supported',
-        'BitNet b1.58 with weights in I2_S is; the official file ' +
-            'of BitNet b1.58 2B-4T is one.',
+        'Use a BitNet b1.58 model with I2_S weights, such as the official file ' +
+            'of BitNet b1.58 2B-4T.',
     ],
-    ERR_LIMIT: ['The model is too large for this page', 'WebAssembly has 4 GB of memory at most.'],
+    ERR_LIMIT: ['The model is too large for this page', 'WebAssembly has at most 4 GB of memory.'],
     ERR_FULL: [
         'The context is full',
-        '“Clear” begins anew. A larger context can be chosen under “How it is loaded”.',
+        '“Clear” starts again. You can choose a larger context under “Load options”.',
     ],
     ERR_IO: ['The file cannot be read', 'It may have been moved or changed since you chose it.'],
     ERR_CHECKSUM: [
-        'The file is not what it should be',
-        'Its checksum differs from the one that was given. It was not kept.',
+        'The file has the wrong checksum',
+        'It is not the file that was asked for, or it is damaged. It was not kept.',
     ],
     ERR_QUOTA: [
         'No room for the model in this browser',
         'Delete models under “Kept in this browser”, or make room ' +
-            'on the disk. A file from the disk needs none.',
+            'on the disk. A file opened from the disk needs no room.',
     ],
     ERR_CORS_OR_NETWORK: [
-        'The address cannot be reached from this page',
-        'Either there is no connection, or its ' +
-            'server does not allow other pages to read it (CORS). Download the file, then choose ' +
-            'it from the disk.',
+        'The URL cannot be reached from this page',
+        'Either there is no connection, or the server does not allow other sites ' +
+            'to read the file (CORS). Download it, then open it from the disk.',
     ],
     ERR_NETWORK: [
         'The download was interrupted',
-        'What has arrived is kept: open the address again to go on.',
+        'Open the URL again to resume it.',
     ],
-    ERR_BUSY: ['The model is busy', 'It is still writing.'],
+    ERR_BUSY: ['The model is busy', 'It is still generating.'],
     ERR_SELFTEST: [
-        'This browser computes wrongly',
-        'The kernels failed their self-test. The cross-check says where.',
+        'This browser computes wrong results',
+        'The kernels failed their self-test. The cross-check shows where.',
     ],
 };
 const HTTP = {
     401: 'The server asks for a login.',
     403: 'The server refuses access.',
-    404: 'There is no such file. ' + 'Look at the address once more.',
+    404: 'There is no such file. Check the URL.',
     410: 'The file is gone.',
-    429: 'Too many requests: try again later.',
+    429: 'Too many requests. Try again later.',
 };
 
 function showError(e) {
@@ -138,7 +137,7 @@ function showError(e) {
     if (e.code === 'ERR_HTTP' || (e.status && !FAILURES[e.code])) {
         title = e.status ? `The server answered ${e.status}` : 'The server refused';
         text =
-            HTTP[e.status] ?? (e.status >= 500 ? 'The server has a fault: try again later.' : '');
+            HTTP[e.status] ?? (e.status >= 500 ? 'The server failed. Try again later.' : '');
     }
     if (!e.code && e instanceof RangeError && /memory|allocation/i.test(e.message)) {
         [title, text] = FAILURES.ERR_MEMORY;
@@ -175,7 +174,7 @@ function showProgress() {
     const what =
         {
             download: 'Downloading',
-            read: p.fromCache ? 'From this browser’s store' : 'Reading',
+            read: p.fromCache ? 'Reading from this browser’s cache:' : 'Reading',
             load: 'Preparing',
         }[p.phase] ?? 'Opening';
     const parts = [`${what} ${modelName}`];
@@ -197,7 +196,7 @@ function nameOf(source) {
     return decodeURIComponent(path.slice(path.lastIndexOf('/') + 1)) || source;
 }
 
-// An address may end in #sha256=HEX: what is there must have this checksum.
+// A URL may end in #sha256=HEX; the file must then have this checksum.
 function addressOf(source) {
     const [url, sha256] = typeof source === 'string' ? source.split('#sha256=') : [source];
     return { url, sha256 };
@@ -205,7 +204,7 @@ function addressOf(source) {
 
 let last = TINY; // what “Load again” loads
 
-// Returns whether it is open. What was open stays so until then, unless both might not fit.
+// Returns whether the model was opened. The previous one stays open until then if both fit in memory.
 async function open(source) {
     loading?.abort();
     writing?.abort();
@@ -274,10 +273,10 @@ function showModel() {
         ? `${modelName}: ${count(i.parameters)} parameters, ${i.layers} layers, ` +
           `${digits(i.vocabulary, 0)} tokens; ${bytes(i.fileBytes)}, context ${i.context}` +
           `${i.contextTrained > i.context ? ` of ${i.contextTrained}` : ''}.`
-        : 'None is open.';
+        : 'No model is open.';
     const notes = [...(i?.notes ?? [])];
     if (i && typeof last === 'string' && last !== TINY && !['opfs', 'cache'].includes(i.cache)) {
-        notes.push('The model is not kept in this browser: the next visit downloads it again.');
+        notes.push('The model is not kept in this browser. The next visit downloads it again.');
     }
     $('model-notes').replaceChildren(
         ...notes.map(text => {
@@ -293,7 +292,7 @@ function showModel() {
     if (!i) $('f-prefill').textContent = $('f-decode').textContent = '–';
 }
 
-// Which buttons work now.
+// Shows and enables the buttons that can be used now.
 function ready() {
     const can = model && !writing && !loading;
     $('send').disabled = !can;
@@ -331,9 +330,9 @@ function choose(source) {
     return open(source);
 }
 
-// ---- a file that is dropped ----
+// ---- drag and drop ----
 
-let dragDepth = 0; // dragenter comes for every element below the pointer
+let dragDepth = 0; // dragenter fires for every element under the pointer
 const carriesFile = e => [...(e.dataTransfer?.types ?? [])].includes('Files');
 addEventListener('dragenter', e => {
     if (carriesFile(e)) {
@@ -381,8 +380,8 @@ function addTurn(who, label, text) {
     return turn;
 }
 
-// Collects text and appends it once a frame. A text node is closed after a while, so that a frame's
-// work does not grow with all that was written before.
+// Collects text and appends it once per frame. Long text goes into several nodes, so that the work of
+// a frame does not grow with the text before it.
 function writer(body) {
     let waiting = '',
         node = null;
@@ -415,7 +414,7 @@ function samplerOptions() {
 }
 
 const REASONS = {
-    length: 'Ended at the limit of tokens.',
+    length: 'Stopped at the token limit.',
     abort: 'Stopped.',
     full: 'The context is full.',
 };
@@ -510,7 +509,7 @@ async function send() {
     document.body.dataset.runs = Number(document.body.dataset.runs ?? 0) + 1;
 }
 
-// The library's own figures; after a stop, those of the page's clock.
+// The library's figures, or after an abort those of the page's own clock.
 function showStats(s, tokens, prefill, decode) {
     if (s) {
         $('f-prefill').textContent = speed(
@@ -538,7 +537,7 @@ function clear() {
 }
 
 function fit() {
-    // as high as its text
+    // make the prompt as high as its text
     $('prompt').style.height = 'auto';
     $('prompt').style.height = `${$('prompt').scrollHeight}px`;
 }
@@ -653,7 +652,7 @@ async function listCache() {
             const loaded = bytes(entry.loaded ?? 0);
             size.textContent = entry.complete
                 ? bytes(entry.size)
-                : `${entry.size ? `${loaded} of ${bytes(entry.size)}` : loaded}; opening it goes on`;
+                : `${entry.size ? `${loaded} of ${bytes(entry.size)}` : loaded}; open to resume`;
             del.className = 'delete quiet';
             del.textContent = 'Delete';
             del.ariaLabel = `Delete ${nameOf(entry.url)}`;
@@ -672,7 +671,7 @@ async function listCache() {
         })
     );
 }
-$('h-cache').tabIndex = -1; // where the focus goes after the last one
+$('h-cache').tabIndex = -1; // gets the focus after the last model was deleted
 
 // ---- cross-check ----
 
@@ -698,7 +697,7 @@ async function crosscheck() {
     $('check-results').replaceChildren();
     const results = [];
     for (const variant of Object.keys(VARIANTS)) results.push(await checkVariant(variant));
-    // what fails comes first
+    // failures first
     results.sort(
         (a, b) => !!b.failure - !!a.failure || (b.wrong?.length ?? 0) - (a.wrong?.length ?? 0)
     );
@@ -742,7 +741,7 @@ function showCheck(r) {
         row = element('tr');
     const caption = element('caption', name);
     caption.append(
-        element('span', `${milliseconds(r.seconds)}; kernels: ${r.kernels ?? 'not said'}`)
+        element('span', `${milliseconds(r.seconds)}; kernels: ${r.kernels ?? 'unknown'}`)
     );
     table.append(caption);
     for (const text of ['Operation', 'Same', '']) row.append(element('th', text));
@@ -780,7 +779,7 @@ const milliseconds = s => (s < 1 ? `${digits(s * 1e3, 0)} ms` : `${digits(s, 1)}
 
 $('check').onclick = crosscheck;
 
-// ---- threads: a page has them only if it is cross-origin isolated ----
+// ---- threads, which only a cross-origin isolated page has ----
 
 async function isolation() {
     const wanted = document.documentElement.dataset.isolate;
@@ -791,8 +790,8 @@ async function isolation() {
         if (!there) return;
         $('isolation').hidden = false;
         $('isolation-text').textContent =
-            'This host sends no COOP/COEP headers, so a service worker (sw.js) adds ' +
-            'them, and the page has threads.';
+            'The host sends no COOP and COEP headers. A service worker (sw.js) adds ' +
+            'them, so that the page has threads.';
         $('isolation-switch').textContent = 'Turn the service worker off';
         $('isolation-switch').onclick = async () => {
             await there.unregister();
@@ -808,11 +807,11 @@ async function isolation() {
             await navigator.serviceWorker.ready;
             location.reload();
         } catch (e) {
-            notice(`One thread. The service worker cannot be used here: ${e.message}`);
+            notice(`One thread. The service worker cannot be started: ${e.message}`);
         }
     };
     if (can && wanted === 'auto' && !tried) return on();
-    const why = 'One thread: not cross-origin isolated. This host sends no COOP/COEP headers.';
+    const why = 'One thread: the page is not cross-origin isolated (no COOP and COEP headers).';
     if (!can) notice(why);
     else if (tried && there) notice(`${why} The service worker did not help.`, 'Try again', on);
     else notice(why, 'Use threads', on);
@@ -830,9 +829,9 @@ $('notice-close').onclick = () => {
     $('prompt').focus();
 };
 
-// ---- the beginning ----
+// ---- start ----
 
-// A model that was open before comes back if it is in this browser, else the one beside the page.
+// Opens the model of the last visit if the browser has it, else the tiny one beside the page.
 async function start() {
     restore();
     setMode();
@@ -842,7 +841,7 @@ async function start() {
     try {
         entries = await cache.list();
     } catch {
-        /* no store */
+        /* no cache */
     }
     const there = before && entries.some(e => e.url === addressOf(before).url && e.complete);
     if (!(there && (await open(before)))) {

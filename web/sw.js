@@ -1,7 +1,7 @@
-// sw.js - a service worker for hosts that cannot set headers: it adds COOP and COEP to the page and
-// its workers, so that the browser isolates the page and gives it SharedArrayBuffer, hence threads.
-// It keeps nothing and looks at nothing else. Whether it is used: data-isolate in index.html, and a
-// button there.
+// sw.js - a service worker for hosts that cannot set headers. It adds COOP and COEP to the page and
+// its workers, so that the browser isolates the page and gives it SharedArrayBuffer, which threads
+// need. It stores nothing and changes no other requests. data-isolate in index.html and a button on
+// the page decide whether it is used.
 addEventListener('install', () => skipWaiting());
 addEventListener('activate', e => e.waitUntil(clients.claim()));
 

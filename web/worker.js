@@ -1,6 +1,6 @@
-// The thread that holds the model: loads it into the WASM module's memory, runs it, answers
-// bitnet.js. Messages in are { id, op, ...arguments } and { cancel: id }; messages out are
-// { id, value }, { id, error }, { id, event }, and { starting } around the start of threads.
+// The worker that holds the model: loads it into the memory of the WASM module, runs it and answers
+// bitnet.js. It receives { id, op, ...arguments } and { cancel: id }, and sends { id, value },
+// { id, error }, { id, event }, and { starting } before and after its threads start.
 import { openSource } from './cache.js';
 import { BitNetError, abortError, engineCode } from './errors.js';
 
@@ -9,8 +9,8 @@ const ADD_BOS = 1; // flags of bw_tokenize
 const PARSE_SPECIAL = 2;
 const FILES_BOS = 8;
 const BATCH = 128; // tokens evaluated together; more would cost memory
-const STEP = 16 << 20; // how a file of unknown size grows
-const MOST_BYTES = 2 ** 32 - (1 << 24); // of a file, in a memory of 4 GB
+const STEP = 16 << 20; // bytes by which the memory for a file of unknown size grows
+const MOST_BYTES = 2 ** 32 - (1 << 24); // of a file, in 4 GB of memory
 const REASONS = ['end', 'length', 'stop']; // bitnet_stop
 const NUMBERS = [ // bw_number
     'layers', 'vocabulary', 'context', 'contextTrained', 'parameters', 'fileBytes', 'threads'
@@ -22,11 +22,11 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const running = new Map(); // id of a call -> its AbortController
 
-// ---- memory: a view lives only until the next call into the module, which may let it grow ----
+// ---- memory: a view is valid until the next call into the module, which may grow the memory ----
 
 const heap = () => new Uint8Array(memory.buffer);
 
-/** A copy that is not shared, which TextDecoder and the like insist on. */
+/** A copy that is not shared memory, which TextDecoder and others refuse. */
 const bytesAt = (at, n) => heap().slice(at >>> 0, (at >>> 0) + n);
 
 function stringAt(at) {
@@ -49,11 +49,11 @@ function outOfMemory(bytes) {
     const has = memory.buffer.byteLength;
     return new BitNetError(
         'ERR_MEMORY',
-        `out of memory: no ${megabytes(bytes)} more than the ${megabytes(has)} there are`
+        `out of memory: ${megabytes(bytes)} more are needed beside the ${megabytes(has)} in use`
     );
 }
 
-/** Puts bytes into memory of their own. */
+/** Copies bytes to newly allocated memory. */
 function put(bytes) {
     const at = bw._malloc(bytes.length + 1) >>> 0;
     if (!at) throw outOfMemory(bytes.length);
@@ -72,8 +72,8 @@ function withBytes(bytes, use) {
 
 const zeroEnded = strings => encoder.encode(strings.map(s => s + '\0').join(''));
 
-// ---- turns: the event loop gets to deliver a cancel ----
-// (In Node a channel would not do: up to 1000 of its messages in a row go before all others.)
+// ---- turns: let the event loop deliver a cancel ----
+// (Not a channel in Node: up to 1000 of its messages in a row are delivered before any others.)
 
 let wake;
 const channel = isNode ? null : new MessageChannel();
@@ -91,8 +91,8 @@ function checkAbort(signal) {
 
 // ---- the module ----
 
-/** Where emscripten's code finds its parts. Node runs a worker.js of old versions only if its name
- * says that it is CommonJS. */
+/** Where emscripten's code finds its files. Node runs the worker.js of old versions only if it is
+ * named .cjs. */
 async function locator() {
     if (!isNode) return name => new URL(name, import.meta.url).href;
     const { fileURLToPath } = await import('node:url');
@@ -113,7 +113,7 @@ async function compile(name) {
 
 const findMemory = object => Object.values(object).find(v => v instanceof WebAssembly.Memory);
 
-/** Old emscripten's module code for Node expects to be CommonJS. */
+/** The code of old emscripten versions expects CommonJS in Node. */
 async function pretendCommonJS() {
     const { createRequire } = await import('node:module');
     globalThis.require ??= createRequire(import.meta.url);
@@ -130,7 +130,7 @@ async function instantiate(name, threads) {
     if (name !== 'simd') post({ starting: true });
     const module = await new Promise((resolve, reject) => {
         glue.default({
-            poolSize: Math.max(threads - 1, 1), // with none, 3.1.6 would wait for ever
+            poolSize: Math.max(threads - 1, 1), // emscripten 3.1.6 hangs with 0
             locateFile,
             onAbort: reject,
             instantiateWasm(imports, done) {
@@ -150,7 +150,7 @@ async function instantiate(name, threads) {
     return module;
 }
 
-/** The first of the variants that starts; says in notes why others did not. */
+/** Starts the first variant that works, and notes why others did not. */
 async function startModule({ variants, threads, notes }) {
     for (const variant of variants) {
         try {
@@ -165,20 +165,20 @@ async function startModule({ variants, threads, notes }) {
 
 // ---- loading ----
 
-/** Makes the file's place in memory longer; returns where the addition begins. */
+/** Extends the memory for the file; returns the address of the addition. */
 function extend(bytes) {
     const at = bw._bw_alloc(bytes) >>> 0;
     if (!at && bytes) throw outOfMemory(bytes);
     return at;
 }
 
-/** A size beyond 32 bits must not reach the module, which would see only the low ones. */
+/** The module would see only the low 32 bits of a larger size. */
 function checkSize(size) {
     if (size > MOST_BYTES)
-        throw new BitNetError('ERR_LIMIT', `${size} bytes are more than WebAssembly has room for`);
+        throw new BitNetError('ERR_LIMIT', `${size} bytes do not fit in WebAssembly's memory`);
 }
 
-/** Streams the file to its place in memory; returns its size. */
+/** Streams the file into the module's memory; returns its size. */
 async function readFile(opened, { hash, signal, remote }) {
     const known = opened.size !== null,
         code = remote ? 'ERR_NETWORK' : 'ERR_IO';
@@ -233,9 +233,9 @@ function checkHash(expected) {
         throw new BitNetError('ERR_CHECKSUM', `the file's SHA-256 is ${got}, not ${expected}`);
 }
 
-/** Brings the file into memory and makes a model of it. What proves wrong is not kept. */
+/** Reads the file into memory and loads the model. A file that turns out to be bad is not kept. */
 async function loadFile(source, { cache, sha256, signal, report }) {
-    const stop = new AbortController(); // the caller's signal, or too large a file
+    const stop = new AbortController(); // aborted by the caller, or because the file is too large
     let total;
     signal.addEventListener('abort', () => stop.abort());
     const opened = await openSource(source, {
@@ -244,7 +244,7 @@ async function loadFile(source, { cache, sha256, signal, report }) {
         onProgress(p) {
             total = p.total ?? undefined;
             if (total > MOST_BYTES)
-                stop.abort(); // rather than download it first
+                stop.abort(); // before the whole download
             else report({ ...p, total, secondsLeft: p.secondsLeft ?? undefined });
         }
     }).catch(e => {
@@ -312,12 +312,12 @@ function detokenize({ tokens }) {
 
 // ---- generation ----
 
-let lastChat = null; // what the context holds, if that is a chat to its reply's end
+let lastChat = null; // the messages that the context holds, if it holds a complete chat
 
 const sameMessage = (a, b) => a.role === b.role && a.content === b.content;
 
-/** A reply is made of other tokens than the same text read as a message, so a chat that goes on
- * keeps them; written anew, it would have to be evaluated again from its last reply on. */
+/** Tokenizes only the new messages of a chat that continues. The tokens of a generated reply may
+ * differ from those of its text, so tokenizing the whole chat again would not match the context. */
 function chatTokens(messages) {
     const held = lastChat ?? [],
         more =
@@ -330,7 +330,7 @@ function chatTokens(messages) {
     );
 }
 
-/** Evaluates the prompt in chunks short enough for a cancel to come through soon. */
+/** Evaluates the prompt in chunks, small enough that a cancel takes effect soon. */
 async function prefill(left, signal) {
     for (let chunk = 16; left > 0;) {
         const start = performance.now();
@@ -385,19 +385,19 @@ async function generate(args, signal, id) {
 
 // ---- messages ----
 
-/** What the library or the engine threw, for the other side. */
+/** An exception as an object that can be sent. */
 function plainError(e) {
     if (e?.name === 'AbortError') return { name: 'AbortError' };
     const message = String(e?.message ?? e);
     if (e instanceof BitNetError || /^ERR_/.test(e?.code))
         return { code: e.code, message, status: e.status };
-    // emscripten throws 'unwind' out of a call that waits for a thread which has crashed
+    // emscripten throws 'unwind' from a call that waits for a crashed thread
     const what = e === 'unwind' ? 'one of its threads stopped' : message;
     const code = engineCode(message);
     return { code, message: code === 'ERR_INTERNAL' ? `the worker crashed: ${what}` : message };
 }
 
-// These wait for each other; tokenize and detokenize may come between two turns of a generation.
+// load and generate run one at a time. The others may run between two turns of a generation.
 const SLOW = { load, generate };
 const QUICK = { tokenize, detokenize };
 let queue = Promise.resolve();

@@ -1,0 +1,51 @@
+#include "ask.h"
+#include "../utf8.h"
+#include "limits.h"
+#include "model.h"
+#include "report.h"
+#include <string.h>
+
+enum { MAX_ASKED = 64 };
+
+void save_file(const char *path) {
+    FILE *f = utf8_fopen(path, "wb");
+    if (!f || fwrite(file, 1, file_size, f) != file_size || fclose(f))
+        fail(1, "cannot write ", path);
+}
+
+/* The context for these; opened the first time. */
+static bitnet_ctx *find_ctx(const bitnet_kernels *k, int n_threads) {
+    static struct { const bitnet_kernels *k; int n_threads; bitnet_ctx *c; } held[MAX_ASKED];
+    static int n;
+    int i;
+    for (i = 0; i < n; i++)
+        if (held[i].k == k && held[i].n_threads == n_threads) return held[i].c;
+    if (n == MAX_ASKED) fail(1, "too many kernels are asked for", "");
+    held[n].k = k;
+    held[n].n_threads = n_threads;
+    held[n].c = open_ctx(load_model(k), 2048, n_threads, 0, 0, 0);
+    return held[n++].c;
+}
+
+void answer_questions(void) {
+    char line[128], name[64];
+    int i, n_threads;
+    bitnet_model_free(load_model(0));  /* fails here if the model is bad */
+    for (i = 0; i < bitnet_kernels_count(); i++) {
+        const bitnet_kernels *k = bitnet_kernels_get(i);
+        if (bitnet_kernels_usable(k)) printf("%s ", k->name);
+    }
+    puts("");
+    while (!fflush(stdout) && fgets(line, sizeof line, stdin)) {
+        const bitnet_kernels *k = 0;
+        double rows[N_DECODE], speed, start;
+        bitnet_ctx *c;
+        if (sscanf(line, "%63s %d", name, &n_threads) == 2) k = bitnet_kernels_find(name);
+        if (!k || !bitnet_kernels_usable(k)) fail(2, "no kernels for ", line);
+        c = find_ctx(k, n_threads);
+        speed = prefill_speed(c, 128);
+        start = seconds();
+        for (i = 0; i < 2; i++) decode(c, 0, rows);
+        printf("%.2f %.2f\n", speed, 2 * N_DECODE / (seconds() - start));
+    }
+}

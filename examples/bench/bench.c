@@ -1,0 +1,306 @@
+/* bench.c - how close to this machine's limits a model reads prompts and writes, with every kernel
+   table
+
+       cc -O2 examples/bench/[a-z]*.c -o bench -lpthread
+       ./bench [MODEL] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] [--profile] [--json]
+
+   Without MODEL it makes a random one in memory, with BitNet b1.58-2B-4T's shapes. --quick leaves
+   out the context of 4096 and one of three rounds. --profile prints instead where the time goes, in
+   the first table. --save FILE and --ask are for tests/web/bench.mjs; see ask.h.
+
+   Limits and speeds are measured in the same rounds, with as many threads, and the tables take
+   turns, so that other load on the machine affects all alike. Printed are medians; "+- %" is half
+   the range from the slowest round to the fastest. "first s" is the time from the start of loading
+   to the first token, including the context and its int8 copy of the output head ("screen s").
+
+   Decoding at a context writes the last N_DECODE positions of it (0: the first ones), greedily, by
+   exact top-k over an int8 copy of the output head ("screened") or with all logits ("full"). Its
+   limit is memory bandwidth: a token needs all ternary weights, the head, and the keys and values
+   before it. Prefill is bitnet_eval of a prompt, without the head. Its limit is what the kernels'
+   instructions multiply and accumulate in registers; the ternary weights are the work. The last
+   table shows the first kernels with 1, 2, 4, ... threads. */
+#define BITNET_IMPLEMENTATION
+#include "../../bitnet.h"
+#include "../utf8.h"
+#include "ask.h"
+#include "limits.h"
+#include "model.h"
+#include "profile.h"
+#include "report.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TABLES = 16, MAX_SCALES = 10 };
+
+/* What is measured. The stages go from the longest context to the shortest: a context can forget
+   its end, so it is filled only once. */
+enum { N_STAGES = 3, N_RUNS = 10, FIRST_DECODE = 4 };
+static const int32_t stages[N_STAGES] = {LONGEST, 1024, 0};
+typedef enum kind { PREFILL, SCREENED, FULL } kind;      /* the last two decode with that head */
+static const struct { kind kind; int32_t tokens, stage; } runs[N_RUNS] = {
+    {PREFILL, 32, 2}, {PREFILL, 128, 2}, {PREFILL, 512, 2}, {PREFILL, LONGEST, 0},
+    {SCREENED, 0, 2}, {FULL, 0, 2}, {SCREENED, 1024, 1}, {FULL, 1024, 1},
+    {SCREENED, LONGEST, 0}, {FULL, LONGEST, 0}
+};
+
+typedef struct table {                 /* one kernel table */
+    const bitnet_kernels *k;
+    bitnet_model *model;
+    bitnet_ctx *ctx;
+    const char *layout;
+    double load_s, first_s, screen_s, own_mb, ctx_mb, exact_logits[N_RUNS];
+    double peak[MAX_ROUNDS], speed[N_RUNS][MAX_ROUNDS];   /* GMAC/s; tok/s */
+} table;
+
+typedef struct scale {                 /* the first table with some number of threads */
+    int threads;
+    bitnet_ctx *ctx;
+    double bandwidth[MAX_ROUNDS], prefill[MAX_ROUNDS], decode[MAX_ROUNDS];
+} scale;
+
+static table tables[MAX_TABLES];
+static scale scales[MAX_SCALES];
+static int n_tables, n_scales, rounds, threads, quick, profile, ask;
+static const char *path, *kernel, *save;
+static double bandwidth[N_STAGES][MAX_TABLES * MAX_ROUNDS];   /* GB/s */
+
+/* ---- measuring ---- */
+
+/* Does the model have a context for so many tokens? 0: for decoding from the start. */
+static int fits(int32_t tokens) {
+    return (tokens ? tokens : N_DECODE) <= info.ctx_train && !(quick && tokens == LONGEST);
+}
+
+/* Filling the longest context takes long: it is measured once. */
+static int rounds_of(int run) {
+    return runs[run].kind == PREFILL && runs[run].tokens == LONGEST ? 1 : rounds;
+}
+
+static void measure_table(table *t, int stage, int r) {
+    int i;
+    bandwidth[stage][r * n_tables + (t - tables)] = measure_bandwidth(threads, file, file_size);
+    t->peak[r] = measure_peak(threads, t->k);
+    for (i = 0; i < N_RUNS; i++) {
+        if (runs[i].stage != stage || !fits(runs[i].tokens) || r >= rounds_of(i)) continue;
+        t->speed[i][r] = runs[i].kind == PREFILL ? prefill_speed(t->ctx, runs[i].tokens)
+            : decode_speed(t->ctx, runs[i].tokens, runs[i].kind == FULL, &t->exact_logits[i]);
+    }
+}
+
+static void measure_tables(void) {
+    int stage, r, i;
+    for (stage = 0; stage < N_STAGES; stage++)
+        for (r = 0; r < rounds && fits(stages[stage]); r++) {
+            fprintf(stderr, "bench: context %d, round %d of %d\n", (int)stages[stage], r + 1,
+                    rounds);
+            for (i = 0; i < n_tables; i++) measure_table(&tables[i], stage, r);
+        }
+}
+
+static void measure_scales(void) {
+    double exact_logits;
+    int i, r, n;
+    for (n = 1; threads > 1 && fits(128); n = 2 * n < threads ? 2 * n : threads) {
+        scales[n_scales].ctx = open_ctx(tables[0].model, 128, n, 0, 0, 0);
+        scales[n_scales++].threads = n;
+        if (n == threads) break;
+    }
+    for (r = 0; r < rounds && n_scales; r++) {
+        fprintf(stderr, "bench: threads, round %d of %d\n", r + 1, rounds);
+        for (i = 0; i < n_scales; i++) {
+            scale *s = &scales[i];
+            s->bandwidth[r] = measure_bandwidth(s->threads, file, file_size);
+            s->prefill[r] = prefill_speed(s->ctx, 128);
+            s->decode[r] = decode_speed(s->ctx, 0, 0, &exact_logits);
+        }
+    }
+    for (i = 0; i < n_scales; i++) bitnet_ctx_free(scales[i].ctx);
+}
+
+/* ---- the report ---- */
+
+/* The number of ternary weights. */
+static double layer_weights(void) {
+    double q = (double)info.n_heads * info.head_dim, kv = (double)info.n_kv_heads * info.head_dim;
+    return info.n_layers * (double)info.dim * (2 * q + 2 * kv + 3.0 * info.ffn_dim);
+}
+
+/* Bytes to read for a token: ternary weights of 2 or 5/3 bits; with the screened head 8 bits for
+   each of its weights; the rows of the head that are computed exactly; F16 keys and values of the
+   earlier positions. */
+static double token_bytes(const table *t, int run) {
+    double layers = layer_weights() / (t->k->pack ? 4.8 : 4);
+    double screen = runs[run].kind == SCREENED ? (double)info.n_vocab * info.dim : 0;
+    double exact = t->exact_logits[run] * (double)info.head_bytes / info.n_vocab;
+    double last = runs[run].tokens ? runs[run].tokens : N_DECODE;
+    double kv = 4.0 * info.n_layers * info.n_kv_heads * info.head_dim;
+    return layers + screen + exact + kv * (last - (N_DECODE - 1) / 2.0);
+}
+
+static void report_run(table *t, int run) {
+    static const char *const heads[] = {"-", "screened", "full"};
+    int n = rounds_of(run), is_decode = runs[run].kind != PREFILL, stage = runs[run].stage;
+    double *v = t->speed[run], speed = median(v, n);
+    double gb = is_decode ? speed * token_bytes(t, run) * 1e-9 : -1;
+    double gmac = speed * layer_weights() * 1e-9;
+    double limit = is_decode ? median(bandwidth[stage], rounds * n_tables)
+        : median(t->peak, rounds);
+    begin_row();
+    show_text("kernel", t->k->name, -15);
+    show_text("run", is_decode ? "decode" : "prefill", -7);
+    show("tokens", runs[run].tokens, 7, 0);
+    show_text("head", heads[runs[run].kind], 10);
+    show("exact_logits", is_decode ? t->exact_logits[run] : -1, 7, 0);
+    show("tok_s", speed, 9, 1);
+    show("spread_percent", n > 1 ? (v[n - 1] - v[0]) / speed * 50 : -1, 6, 1);
+    show("gb_s", gb, 8, 1);
+    show("gmac_s", gmac, 8, 1);
+    show("limit", limit, 8, 1);
+    show("limit_percent", limit > 0 ? (is_decode ? gb : gmac) / limit * 100 : -1, 8, 1);
+    end_row();
+}
+
+static void report_tables(void) {
+    int i, run;
+    begin_list("kernels", "kernels        layout   load s  first s  own MB screen s  ctx MB peak"
+               " GMAC/s");
+    for (i = 0; i < n_tables; i++) {
+        table *t = &tables[i];
+        begin_row();
+        show_text("kernel", t->k->name, -15);
+        show_text("layout", t->layout, 6);
+        show("load_s", t->load_s, 9, 3);
+        show("first_s", t->first_s, 9, 3);
+        show("own_mb", t->own_mb, 8, 1);
+        show("screen_s", t->screen_s, 9, 3);
+        show("ctx_mb", t->ctx_mb, 8, 1);
+        show("peak_gmac_s", median(t->peak, rounds), 12, 1);
+        end_row();
+    }
+    end_list();
+    begin_list("runs", "kernels        run     tokens      head   rows    tok/s  +- %    GB/s"
+               "  GMAC/s   limit % of it");
+    for (i = 0; i < n_tables; i++)
+        for (run = 0; run < N_RUNS; run++)
+            if (fits(runs[run].tokens)) report_run(&tables[i], run);
+    end_list();
+}
+
+static void report_scales(void) {
+    double one_prefill = 0, one_decode = 0;
+    int i;
+    begin_list("threads", "kernels        threads prefill 128   ratio  decode 0   ratio  read GB/s"
+               " % of it");
+    for (i = 0; i < n_scales; i++) {
+        scale *s = &scales[i];
+        double p = median(s->prefill, rounds), d = median(s->decode, rounds);
+        double read_gb = median(s->bandwidth, rounds);
+        double gb = d * token_bytes(&tables[0], FIRST_DECODE) * 1e-9;
+        if (i == 0) {
+            one_prefill = p;
+            one_decode = d;
+        }
+        begin_row();
+        show_text("kernel", tables[0].k->name, -15);
+        show("threads", s->threads, 7, 0);
+        show("prefill_tok_s", p, 12, 1);
+        show("prefill_ratio", p / one_prefill, 8, 2);
+        show("decode_tok_s", d, 10, 1);
+        show("decode_ratio", d / one_decode, 8, 2);
+        show("read_gb_s", read_gb, 11, 1);
+        show("limit_percent", read_gb > 0 ? gb / read_gb * 100 : -1, 8, 1);
+        end_row();
+    }
+    end_list();
+}
+
+static void report(void) {
+    if (json) printf("{");
+    else puts("random  threads  rounds  M weights  file MB  most MB");
+    show("random_model", !path, 6, 0);
+    show("n_threads", threads, 9, 0);
+    show("rounds", rounds, 8, 0);
+    show("million_weights", (double)info.n_params * 1e-6, 11, 1);
+    show("file_mb", (double)info.file_bytes * 1e-6, 9, 1);
+    show("most_mb", most_mb(), 9, 1);
+    if (!json) puts("");
+    if (profile) report_profile(rounds);
+    else report_tables();
+    if (n_scales) report_scales();
+    if (json) puts("\n}");
+    if (fflush(stdout) || ferror(stdout)) fail(1, "cannot write", "");
+}
+
+/* ---- setting up ---- */
+
+/* The number that follows the option a[0]. */
+static int number(char **a, long high) {
+    char text[128], *end = text;
+    long n = a[1] ? strtol(a[1], &end, 10) : 0;
+    snprintf(text, sizeof text, " needs a number from 1 to %ld", high);
+    if (!a[1] || end == a[1] || *end || n < 1 || n > high) fail(2, a[0], text);
+    return (int)n;
+}
+
+static void parse(char **a) {
+    for (; *a; a++) {
+        if (!strcmp(*a, "--json")) json = 1;
+        else if (!strcmp(*a, "--quick")) quick = 1;
+        else if (!strcmp(*a, "--profile")) profile = 1;
+        else if (!strcmp(*a, "--ask")) ask = 1;
+        else if (!strcmp(*a, "--save") && a[1]) save = *++a;
+        else if (!strcmp(*a, "-t")) threads = number(a++, MAX_THREADS);
+        else if (!strcmp(*a, "-r")) rounds = number(a++, MAX_ROUNDS);
+        else if (!strcmp(*a, "--kernel") && a[1]) kernel = *++a;
+        else if (**a != '-' && !path) path = *a;
+        else fail(2, "not [MODEL] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] [--profile] "
+                  "[--json]: ", *a);
+    }
+    if (!rounds) rounds = quick ? 2 : 3;
+    if (kernel && !bitnet_kernels_find(kernel)) fail(2, "this build has no kernels ", kernel);
+    if (kernel && !bitnet_kernels_usable(bitnet_kernels_find(kernel)))
+        fail(1, "this machine cannot run the kernels ", kernel);
+}
+
+static void open_table(const bitnet_kernels *k) {
+    table *t = &tables[n_tables++];
+    const double start = seconds();
+    t->k = k;
+    t->model = load_model(k);
+    t->load_s = seconds() - start;
+    t->own_mb = (double)info.own_bytes * 1e-6;
+    t->layout = info.layout;
+    t->ctx = open_ctx(t->model, quick ? 1024 : LONGEST, threads, 0, &t->screen_s, &t->ctx_mb);
+    t->first_s = seconds() - start;
+    threads = bitnet_ctx_threads(t->ctx);
+}
+
+/* All usable tables, or the named one. Plain C would take minutes with a large model. */
+static void open_tables(void) {
+    int i;
+    for (i = 0; i < bitnet_kernels_count() && n_tables < (profile ? 1 : MAX_TABLES); i++) {
+        const bitnet_kernels *k = bitnet_kernels_get(i);
+        int slow = n_tables > 0 && info.n_params > 100000000 && !strncmp(k->name, "scalar", 6);
+        if (bitnet_kernels_usable(k) && !(kernel ? strcmp(k->name, kernel) : slow)) open_table(k);
+    }
+}
+
+int main(int argc, char **argv) {
+    int i;
+    argv = utf8_arguments(&argc, argv);
+    parse(argv + 1);
+    if (path) read_file(path);
+    else make_model();
+    if (save) save_file(save);
+    if (ask) answer_questions();
+    if (save || ask) return 0;
+    open_tables();
+    if (!profile) measure_tables();
+    for (i = 0; i < n_tables; i++) bitnet_ctx_free(tables[i].ctx);
+    if (profile) measure_profile(tables[0].model, threads, rounds);
+    else measure_scales();
+    report();
+    for (i = 0; i < n_tables; i++) bitnet_model_free(tables[i].model);
+    free(file);
+    return 0;
+}

@@ -1,0 +1,39 @@
+/* model.h - the model in memory, a file's or a random one of BitNet b1.58-2B-4T's shapes, and how
+   fast it reads and writes text */
+#ifndef BENCH_MODEL_H
+#define BENCH_MODEL_H
+
+#include "../../bitnet.h"
+
+enum { LONGEST = 4096, N_DECODE = 16 };   /* tokens of the longest prompt; written at a time */
+
+extern bitnet_model_info info;         /* of the model loaded last */
+extern uint8_t *file;                  /* borrowed by all models */
+extern size_t file_size;
+
+void read_file(const char *path);
+/* A random model instead. */
+void make_model(void);
+
+/* Loads the file for these kernels and fills info. */
+bitnet_model *load_model(const bitnet_kernels *k);
+/* A context whose int8 copy of the output head is built. *screen_s is how long that took, *mb the
+   context's size; both may be 0. */
+bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,
+                     void (*step_fn)(void *, const char *, int, int), double *screen_s,
+                     double *mb);
+
+/* Evaluates a prompt of n tokens in an empty context. */
+void prefill(bitnet_ctx *c, int32_t n);
+/* Goes to where decoding that ends at this context starts; 0: to the start. The first time it fills
+   the context. */
+void go_back(bitnet_ctx *c, int32_t context);
+/* Writes N_DECODE tokens, with all logits or with the exact top-k over the int8 head. exact_logits
+   counts the logits that were computed for each of them. */
+void decode(bitnet_ctx *c, int full, double exact_logits[N_DECODE]);
+
+/* Tokens per second; *exact_logits is the median. */
+double prefill_speed(bitnet_ctx *c, int32_t n);
+double decode_speed(bitnet_ctx *c, int32_t context, int full, double *exact_logits);
+
+#endif

@@ -1,0 +1,31 @@
+/* report.h - errors, medians, and rows that are columns of text or, with --json, objects in lists
+   */
+#ifndef BENCH_REPORT_H
+#define BENCH_REPORT_H
+
+enum { MAX_ROUNDS = 101 };
+
+/* One line on stderr, then exit. */
+#ifdef __GNUC__
+__attribute__((noreturn))
+#endif
+void fail(int code, const char *what, const char *which);
+
+/* A qsort comparison of doubles. */
+int ascending(const void *x, const void *y);
+/* Leaves v sorted. */
+double median(double *v, int n);
+/* The most MB of memory used so far; -1 if the system has no /proc that says it. */
+double most_mb(void);
+
+extern int json;                       /* --json */
+void begin_list(const char *key, const char *heading);
+void end_list(void);
+void begin_row(void);
+void end_row(void);
+/* width < 0: aligned left */
+void show_text(const char *key, const char *text, int width);
+/* v < 0: there is no number. JSON has two more digits, except for whole numbers (digits 0). */
+void show(const char *key, double v, int width, int digits);
+
+#endif

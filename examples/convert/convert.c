@@ -1,0 +1,210 @@
+/* convert.c - makes GGUF files of BitNet models, from Hugging Face's form or from another GGUF file
+
+       cc -O2 examples/convert/[a-z]*.c -o convert -lpthread
+       ./convert FOLDER OUT.gguf                 config.json, safetensors, tokenizer.json to I2_S
+       ./convert IN.gguf OUT.gguf [--to TYPE]    the same keys and tensors, weights in other types
+       ./convert --inspect FILE
+       ./convert --verify A.gguf B.gguf          are the weights the same in both packings?
+
+   bitnet.h describes the packings of ternary weights (PACKINGS, and TILES for TL1 and TL2). A file
+   does not record which packing of I2_S it has, nor its tile: say so with --from-layout and
+   --from-tile. TQ1_0 and TQ2_0 store one F16 scale; weights with another scale, or with several,
+   are refused. The output appears complete or not at all, and replaces a file only with --force.
+   Exit codes: 0, 1 failure or a difference, 2 wrong usage. */
+#define BITNET_IMPLEMENTATION
+#include "../../bitnet.h"
+#include "../utf8.h"
+#include "commands.h"
+#include "files.h"
+#include "hf.h"
+#include "output.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- options ---- */
+
+static const char *to_name, *i2s_name, *from_name, *tile_text, *from_tile_text, *head_name;
+static const char *pre_name, *model_name, *files[2];
+static int inspecting, verifying, forcing, helping, n_files;
+
+static const struct option {
+    const char *name, *arg, *help;
+    const char **text;                 /* where the argument goes */
+    int *flag;                         /* instead, what an option without an argument sets */
+} options[] = {
+    {"--to", "TYPE", "ternary weights become i2_s, tl1, tl2, tq1_0 or tq2_0 (i2_s)", &to_name, 0},
+    {"--i2s", "L", "packing of I2_S: 128, 64 or 4row (128); with --verify: B's", &i2s_name, 0},
+    {"--tile", "BM,BK,bm", "tile of TL1 or TL2 (the published one); with --verify: B's",
+     &tile_text, 0},
+    {"--from-layout", "L", "the input's packing of I2_S, or A's (128)", &from_name, 0},
+    {"--from-tile", "BM,BK,bm", "the input's tile, or A's (the published one)", &from_tile_text, 0},
+    {"--head", "TYPE", "embedding and head become f16, bf16, f32, q8_0 or q6_k", &head_name, 0},
+    {"--name", "NAME", "general.name of a folder's model", &model_name, 0},
+    {"--pre", "NAME", "tokenizer.ggml.pre of a folder's model (detected)", &pre_name, 0},
+    {"--force", 0, "replace OUT.gguf", 0, &forcing},
+    {"--inspect", 0, "print keys, tensors, checksums and warnings", 0, &inspecting},
+    {"--verify", 0, "compare the weights of two files", 0, &verifying},
+    {"--help", 0, "this text", 0, &helping}
+};
+enum { N_OPTIONS = sizeof options / sizeof options[0] };
+
+static void parse(int argc, char **argv) {
+    int i, j;
+    for (i = 1; i < argc; i++) {
+        if (argv[i][0] != '-') {
+            if (!argv[i][0]) fail(2, "a file's name is empty; see --help");
+            if (n_files == 2) fail(2, "'%s' is one file too many; see --help", argv[i]);
+            files[n_files++] = argv[i];
+            continue;
+        }
+        for (j = 0; j < N_OPTIONS && strcmp(argv[i], options[j].name); j++) {}
+        if (j == N_OPTIONS) fail(2, "unknown option '%s'; see --help", argv[i]);
+        if (options[j].flag) *options[j].flag = 1;
+        else if (++i == argc || !*argv[i])
+            fail(2, "%s needs a value (%s); see --help", options[j].name, options[j].arg);
+        else *options[j].text = argv[i];
+    }
+}
+
+static void print_help(void) {
+    int i;
+    puts("convert FOLDER|IN.gguf OUT.gguf, convert --inspect FILE, convert --verify A B");
+    for (i = 0; i < N_OPTIONS; i++)
+        printf("  %-13s %-8s %s\n", options[i].name, options[i].arg ? options[i].arg : "",
+               options[i].help);
+}
+
+/* ---- the options' values ---- */
+
+/* The index of text among n names; 0 without a text. */
+static int which(const char *option, const char *text, const char *const *names, int n) {
+    char all[64] = "";
+    int i;
+    for (i = 0; text && i < n && strcmp(text, names[i]); i++) {
+        strcat(all, i == 0 ? "" : i == n - 1 ? " or " : ", ");
+        strcat(all, names[i]);
+    }
+    if (i == n) fail(2, "%s: '%s' is not %s", option, text, all);
+    return i;
+}
+
+static uint32_t ternary_type(const char *text) {
+    static const char *const names[] = {"i2_s", "tl1", "tl2", "tq1_0", "tq2_0"};
+    static const uint32_t types[] = {BITNET_TENSOR_I2_S, BITNET_TENSOR_TL1, BITNET_TENSOR_TL2,
+                                     BITNET_TENSOR_TQ1_0, BITNET_TENSOR_TQ2_0};
+    return types[which("--to", text, names, 5)];
+}
+
+static uint32_t head_type(const char *text) {
+    static const char *const names[] = {"f16", "bf16", "f32", "q8_0", "q6_k"};
+    static const uint32_t types[] = {BITNET_TENSOR_F16, BITNET_TENSOR_BF16, BITNET_TENSOR_F32,
+                                     BITNET_TENSOR_Q8_0, BITNET_TENSOR_Q6_K};
+    return types[which("--head", text, names, 5)];
+}
+
+static bitnet_i2s_packing layout(const char *option, const char *text) {
+    static const char *const names[] = {"128", "64", "4row"};    /* in the order of the enum */
+    return (bitnet_i2s_packing)which(option, text, names, 3);
+}
+
+/* "BM,BK,bm" or "BM,BK" */
+static bitnet_tile tile(const char *option, const char *text) {
+    int32_t v[3] = {0, 0, 0};
+    bitnet_tile t = {0, 0, 0};
+    const char *p = text;
+    char *end;
+    int i;
+    if (!text) return t;
+    for (i = 0; i < 3; i++) {
+        const long n = strtol(p, &end, 10);
+        if (end == p || *p < '0' || *p > '9' || n < 1 || n > 65536) break;
+        v[i] = (int32_t)n;
+        p = end + (*end == ',');
+        if (!*end) break;
+    }
+    if (i == 3 || *p || p[-1] == ',' || !v[1])
+        fail(2, "%s: '%s' is not a tile such as 128,96,32", option, text);
+    t.rows = v[0];
+    t.cols = v[1];
+    t.group = v[2];
+    return t;
+}
+
+static void resolve(repack_options *o) {
+    memset(o, 0, sizeof *o);
+    o->to.type = ternary_type(to_name);
+    o->to.i2s_packing = layout("--i2s", i2s_name);
+    o->to.tile = tile("--tile", tile_text);
+    o->from.i2s_packing = layout("--from-layout", from_name);
+    o->from.tile = tile("--from-tile", from_tile_text);
+    o->wants_ternary = to_name || i2s_name;
+    o->wants_head = head_name != 0;
+    o->head_type = head_type(head_name);
+    o->force = forcing;
+}
+
+/* Options that exclude each other. */
+static void check(const repack_options *o) {
+    if (inspecting && verifying) fail(2, "--inspect and --verify exclude each other");
+    if (n_files != (inspecting ? 1 : 2))
+        fail(2, "%s needs %s; see --help",
+             inspecting ? "--inspect" : verifying ? "--verify" : "convert",
+             inspecting ? "one file" : "two files");
+    if (inspecting && (i2s_name || tile_text || from_name || from_tile_text))
+        fail(2, "--inspect does not use options for packings");
+    if (inspecting || verifying) {
+        if (to_name || head_name || forcing || pre_name || model_name)
+            fail(2, "--to, --head, --pre, --name and --force are for writing a file");
+    } else if ((pre_name || model_name) && !is_folder(files[0]))
+        fail(2, "--pre and --name are for a folder's model");
+    else if (to_name && i2s_name && o->to.type != BITNET_TENSOR_I2_S)
+        fail(2, "--i2s and --to %s exclude each other", to_name);
+    else if (tile_text && o->to.type != BITNET_TENSOR_TL1 && o->to.type != BITNET_TENSOR_TL2)
+        fail(2, "--tile is for --to tl1 and --to tl2; the input's tile is --from-tile");
+}
+
+/* ---- from Hugging Face ---- */
+
+static void log_text(void *ud, const char *text) {
+    (void)ud;
+    say("%s", text);
+}
+
+static void convert_folder(const char *in, const char *out) {
+    hf_options o;
+    hf_model h;
+    bitnet_error err = {BITNET_OK, ""};
+    memset(&o, 0, sizeof o);
+    o.name = model_name;
+    o.pre = pre_name;
+    o.head_type = head_type(head_name);
+    o.log_fn = log_text;
+    if (to_name || i2s_name || from_name || from_tile_text)
+        fail(2, "a folder becomes I2_S in groups of 128; convert that file for other types");
+    if (hf_open(&h, in, &o, &err)) fail(1, "%s: %s", in, err.text);
+    output_open(out, in, forcing);
+    if (hf_write(&h, &writer, &err)) fail(1, "%s: %s", in, err.text);
+    hf_close(&h);
+    output_close(forcing);
+}
+
+int main(int argc, char **argv) {
+    repack_options o;
+    int code = 0;
+    argv = utf8_arguments(&argc, argv);
+    parse(argc, argv);
+    resolve(&o);
+    if (!helping) check(&o);
+    if (helping) print_help();
+    else if (inspecting) inspect(files[0]);
+    else if (verifying) code = verify(files[0], &o.from, files[1], &o.to);
+    else {
+        output_report_leftovers(files[1]);
+        if (is_folder(files[0])) convert_folder(files[0], files[1]);
+        else repack(files[0], files[1], &o);
+    }
+    free_buffers();
+    if (fflush(stdout) || ferror(stdout)) fail(1, "cannot write: %s", strerror(errno));
+    return code;
+}

@@ -1,0 +1,180 @@
+#define _DEFAULT_SOURCE 1              /* lstat and fseeko, also with -std=c99 */
+#define _FILE_OFFSET_BITS 64           /* stat and fseeko beyond 2 GB, also on 32-bit systems */
+#include "files.h"
+#include "../utf8.h"
+#include "text.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef _WIN32
+  #include <io.h>
+  #include <windows.h>
+#else
+  #include <unistd.h>
+#endif
+
+/* ---- paths ---- */
+
+#ifdef _WIN32
+/* A path as Windows takes it; 0 and errno if it is not UTF-8 or too long. */
+static const WCHAR *file_wide(const char *path, WCHAR wide[FILE_PATH]) {
+    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, FILE_PATH)) return wide;
+    errno = EILSEQ;
+    return 0;
+}
+
+int file_stat(const char *path, file_info *info) {
+    WCHAR wide[FILE_PATH];
+    return file_wide(path, wide) ? _wstat64(wide, info) : -1;
+}
+
+int file_remove(const char *path) {
+    WCHAR wide[FILE_PATH];
+    return file_wide(path, wide) ? _wremove(wide) : -1;
+}
+
+int file_create(const char *path, int is_private) {
+    WCHAR wide[FILE_PATH];
+    (void)is_private;
+    return file_wide(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY,
+                                          _S_IREAD | _S_IWRITE) : -1;
+}
+
+int is_same_file(const char *a, const char *b) {
+    WCHAR wide[FILE_PATH], full_a[FILE_PATH], full_b[FILE_PATH];
+    return file_wide(a, wide) && _wfullpath(full_a, wide, FILE_PATH) &&
+           file_wide(b, wide) && _wfullpath(full_b, wide, FILE_PATH) && !_wcsicmp(full_a, full_b);
+}
+#else
+int file_stat(const char *path, file_info *info) { return stat(path, info); }
+
+int file_remove(const char *path) { return remove(path); }
+
+int file_create(const char *path, int is_private) {
+    return open(path, O_CREAT | O_EXCL | O_WRONLY, is_private ? 0600 : 0666);
+}
+
+int is_same_file(const char *a, const char *b) {
+    file_info x, y;
+    return !file_stat(a, &x) && !file_stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+#endif
+
+int is_folder(const char *path) {
+    file_info info;
+    return !file_stat(path, &info) && (info.st_mode & S_IFMT) == S_IFDIR;
+}
+
+int is_not_a_file(const char *path) {
+    file_info info;
+    return !file_stat(path, &info) && (info.st_mode & S_IFMT) != S_IFREG;
+}
+
+/* Does nothing have that name? A link that leads nowhere exists. */
+static int file_is_absent(const char *path) {
+    file_info info;
+#ifndef _WIN32
+    if (!lstat(path, &info)) return 0;
+#else
+    if (!file_stat(path, &info)) return 0;
+#endif
+    return errno == ENOENT;
+}
+
+/* ---- offsets ---- */
+
+int file_seek(FILE *f, uint64_t at) {
+#if defined(_WIN32)
+    return at > INT64_MAX || _fseeki64(f, (int64_t)at, SEEK_SET);
+#elif LONG_MAX > 0x7fffffff
+    return at > LONG_MAX || fseek(f, (long)at, SEEK_SET);
+#else
+    return (uint64_t)(off_t)at != at || (off_t)at < 0 || fseeko(f, (off_t)at, SEEK_SET);
+#endif
+}
+
+/* The size of an open file; -1 if it cannot be found. */
+static int64_t file_size(FILE *f) {
+#if defined(_WIN32)
+    return _fseeki64(f, 0, SEEK_END) ? -1 : _ftelli64(f);
+#elif LONG_MAX > 0x7fffffff
+    return fseek(f, 0, SEEK_END) ? -1 : ftell(f);
+#else
+    return fseeko(f, 0, SEEK_END) ? -1 : ftello(f);
+#endif
+}
+
+/* ---- reading ---- */
+
+/* The error of a file that cannot be read; reason is an errno, or 0. */
+static bitnet_result file_fail(const char *name, int reason, bitnet_error *err) {
+    return set_error(err, BITNET_ERR_IO, "%s: cannot be read: %s", name,
+                     reason ? strerror(reason) : "the file has become shorter");
+}
+
+bitnet_result file_open(const char *dir, const char *name, int optional, FILE **f, uint64_t *size,
+                        bitnet_error *err) {
+    char path[FILE_PATH];
+    const int n = snprintf(path, sizeof path, "%s/%s", dir, name);
+    int64_t end;
+    *f = 0;
+    *size = 0;
+    if (n < 0 || n >= FILE_PATH)
+        return set_error(err, BITNET_ERR_LIMIT, "%s: the folder's name is too long", name);
+    if (optional && file_is_absent(path)) return BITNET_OK;
+    if (is_not_a_file(path))
+        return set_error(err, BITNET_ERR_IO, "%s: cannot be read: it is not a file", name);
+    errno = 0;
+    *f = utf8_fopen(path, "rb");
+    if (!*f) return file_fail(name, errno, err);
+    end = file_size(*f);
+    /* Some file systems open what they cannot read: try the first byte. */
+    if (end >= 0 && !file_seek(*f, 0) && (fgetc(*f) != EOF || !ferror(*f)) && !file_seek(*f, 0)) {
+        *size = (uint64_t)end;
+        return BITNET_OK;
+    }
+    file_fail(name, errno, err);
+    fclose(*f);
+    *f = 0;
+    return BITNET_ERR_IO;
+}
+
+bitnet_result file_read(FILE *f, const char *name, size_t n, char **out, bitnet_error *err) {
+    *out = (char *)malloc(n + 1);
+    if (!*out)
+        return set_error(err, BITNET_ERR_MEMORY, "%s: no memory for its %llu bytes", name,
+                         (unsigned long long)n);
+    errno = 0;
+    if (fread(*out, 1, n, f) != n) return file_fail(name, ferror(f) ? errno : 0, err);
+    (*out)[n] = 0;
+    return BITNET_OK;
+}
+
+bitnet_result file_parse(FILE *f, const char *name, size_t base, uint64_t n, json *j,
+                         bitnet_error *err) {
+    bitnet_result r;
+    memset(j, 0, sizeof *j);
+    j->base = base;
+    snprintf(j->name, sizeof j->name, "%s", name);
+    if (n > JSON_MAX_BYTES)
+        return set_error(err, BITNET_ERR_LIMIT, "%s: %llu bytes of JSON are too many", name,
+                         (unsigned long long)n);
+    j->size = (size_t)n;
+    r = file_read(f, name, j->size, &j->text, err);
+    return r ? r : json_parse(j, err);
+}
+
+bitnet_result file_load_json(const char *dir, const char *name, int optional, json *j,
+                             bitnet_error *err) {
+    uint64_t size;
+    FILE *f;
+    bitnet_result r;
+    memset(j, 0, sizeof *j);
+    r = file_open(dir, name, optional, &f, &size, err);
+    if (!f) return r;
+    r = file_parse(f, name, 0, size, j, err);
+    fclose(f);
+    return r;
+}

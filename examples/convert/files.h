@@ -1,0 +1,47 @@
+/* files.h - files over 4 GB, with paths in UTF-8, and reading the files of a folder. A file that
+   exists but cannot be read is an error even where it is optional.
+
+   A source file that uses file_info defines _FILE_OFFSET_BITS 64 before it includes anything. */
+#ifndef CONVERT_FILES_H
+#define CONVERT_FILES_H
+
+#include "json.h"
+#include <stdio.h>
+#include <sys/stat.h>
+
+#ifdef _WIN32
+enum { FILE_PATH = 1024 };             /* bytes of a path with its NUL */
+typedef struct _stat64 file_info;
+#else
+enum { FILE_PATH = 4096 };
+typedef struct stat file_info;
+#endif
+
+/* As stat and remove. */
+int file_stat(const char *path, file_info *info);
+int file_remove(const char *path);
+/* Creates a new file for writing and returns its descriptor, or -1 and errno. */
+int file_create(const char *path, int is_private);
+int is_same_file(const char *a, const char *b);
+
+int is_folder(const char *path);
+/* Something that exists and is not a regular file, such as a pipe, which would block a reader. */
+int is_not_a_file(const char *path);
+
+/* Moves to an offset from the start. Nonzero: it failed. */
+int file_seek(FILE *f, uint64_t at);
+
+/* Opens a file of a folder at its start. *f is 0 after an error, and if an optional file does not
+   exist, which is not an error. */
+bitnet_result file_open(const char *dir, const char *name, int optional, FILE **f, uint64_t *size,
+                        bitnet_error *err);
+/* The next n bytes of f as new memory, with a NUL after them. *out is to be freed in any case. */
+bitnet_result file_read(FILE *f, const char *name, size_t n, char **out, bitnet_error *err);
+/* Parses the next n bytes of f as JSON; they are at offset base of the file. */
+bitnet_result file_parse(FILE *f, const char *name, size_t base, uint64_t n, json *j,
+                         bitnet_error *err);
+/* Parses a whole file. If an optional file does not exist, j has no nodes. */
+bitnet_result file_load_json(const char *dir, const char *name, int optional, json *j,
+                             bitnet_error *err);
+
+#endif

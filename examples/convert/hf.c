@@ -1,0 +1,482 @@
+#include "hf.h"
+#include "files.h"
+#include "pack.h"
+#include "text.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { HF_SLICE = 1 << 20 };           /* elements in memory at a time */
+
+void hf_close(hf_model *h) {
+    json_free(&h->config);
+    tok_free(&h->tokens);
+    st_close(&h->tensors);
+    free(h->parts);
+    free(h->floats);
+    free(h->bytes);
+    free(h->out);
+    memset(h, 0, sizeof *h);
+}
+
+/* ---- config.json ---- */
+
+static bitnet_result hf_bad(const hf_model *h, const char *key, const char *what,
+                            bitnet_error *err) {
+    return set_error(err, BITNET_ERR_FORMAT, "%s: '%s' %s", h->config.name, key, what);
+}
+
+/* Reads an integer from 1 to high. If *out is not 0, it is the default of a missing key. */
+static bitnet_result hf_get_uint(const hf_model *h, const char *key, uint64_t high, uint64_t *out,
+                                 bitnet_error *err) {
+    const uint32_t node = json_get(&h->config, JSON_ROOT, key);
+    if (!node && *out) return BITNET_OK;
+    if (!node) return hf_bad(h, key, "is missing", err);
+    if (json_uint(&h->config, node, out) && *out >= 1 && *out <= high) return BITNET_OK;
+    return set_error(err, BITNET_ERR_FORMAT, "%s: '%s' is not an integer from 1 to %llu",
+                     h->config.name, key, (unsigned long long)high);
+}
+
+static bitnet_result hf_get_float(const hf_model *h, uint32_t object, const char *key, float *out,
+                                  bitnet_error *err) {
+    const json *j = &h->config;
+    const uint32_t node = json_get(j, object, key);
+    if (!node) return hf_bad(h, key, "is missing", err);
+    *out = json_kind(j, node) == JSON_NUMBER ? (float)strtod(j->text + j->nodes[node].at, 0) : 0;
+    return *out > 0 && *out < 1e30f ? BITNET_OK : hf_bad(h, key, "is not a positive number", err);
+}
+
+/* The error of a setting that the library cannot compute; known says what it can. */
+static bitnet_result hf_unsupported(const hf_model *h, const char *key, uint32_t node,
+                                    const char *known, bitnet_error *err) {
+    const json_node *s = &h->config.nodes[node];
+    return set_error(err, BITNET_ERR_UNSUPPORTED, "%s: %s '%.*s' is not supported; %s",
+                     h->config.name, key, s->len < 64 ? (int)s->len : 64,
+                     h->config.text + s->at, known);
+}
+
+static bitnet_result hf_read_kind(hf_model *h, bitnet_error *err) {
+    const json *j = &h->config;
+    uint32_t archs = json_get(j, JSON_ROOT, "architectures"), act, bias, rope, type;
+    if (json_kind(j, archs) != JSON_ARRAY || j->nodes[archs].n != 1)
+        return hf_bad(h, "architectures", "must name one architecture", err);
+    if (!json_is(j, archs + 1, "BitNetForCausalLM") && !json_is(j, archs + 1, "BitnetForCausalLM"))
+        return hf_unsupported(h, "architecture", archs + 1, "BitNetForCausalLM is", err);
+    act = json_get(j, JSON_ROOT, "hidden_act");
+    h->arch = json_is(j, act, "relu2") ? "bitnet-b1.58" : json_is(j, act, "silu") ? "bitnet" : 0;
+    if (!h->arch) return hf_unsupported(h, "hidden_act", act, "relu2 and silu are", err);
+    bias = json_get(j, JSON_ROOT, "attention_bias");
+    if (bias && json_kind(j, bias) != JSON_FALSE)
+        return hf_bad(h, "attention_bias", "is not false", err);
+    if (json_get(j, JSON_ROOT, "rope_scaling"))
+        return hf_bad(h, "rope_scaling", "is not supported", err);
+    rope = json_get(j, JSON_ROOT, "rope_parameters");  /* of newer files; others: in the root */
+    type = json_get(j, rope, "rope_type");
+    if (type && !json_is(j, type, "default"))
+        return hf_unsupported(h, "rope_type", type, "default is", err);
+    return hf_get_float(h, rope ? rope : JSON_ROOT, "rope_theta", &h->theta, err);
+}
+
+static bitnet_result hf_read_quantization(hf_model *h, bitnet_error *err) {
+    const json *j = &h->config;
+    const uint32_t q = json_get(j, JSON_ROOT, "quantization_config");
+    const uint32_t method = json_get(j, q, "quant_method"), norm = json_get(j, q, "use_rms_norm");
+    const uint32_t linear = json_get(j, q, "linear_class");
+    if (!q) return BITNET_OK;
+    if (!json_is(j, method, "bitnet"))
+        return hf_unsupported(h, "quant_method", method, "bitnet is", err);
+    if (norm && json_kind(j, norm) != JSON_FALSE)
+        return hf_bad(h, "use_rms_norm", "is not supported", err);
+    if (linear && !json_is(j, linear, "bitlinear") && !json_is(j, linear, "autobitlinear"))
+        return hf_unsupported(h, "linear_class", linear, "bitlinear and autobitlinear are", err);
+    h->divides = !json_is(j, linear, "autobitlinear");
+    h->quantized = 1;
+    return BITNET_OK;
+}
+
+static bitnet_result hf_read_config(hf_model *h, const char *dir, bitnet_error *err) {
+    uint64_t head;
+    bitnet_result r;
+    if ((r = file_load_json(dir, "config.json", 0, &h->config, err)) ||
+        (r = hf_read_kind(h, err)) || (r = hf_read_quantization(h, err)) ||
+        (r = hf_get_float(h, JSON_ROOT, "rms_norm_eps", &h->eps, err)) ||
+        (r = hf_get_uint(h, "num_hidden_layers", 1000, &h->n_layers, err)) ||
+        (r = hf_get_uint(h, "hidden_size", HF_SLICE, &h->dim, err)) ||
+        (r = hf_get_uint(h, "intermediate_size", HF_SLICE, &h->ffn, err)) ||
+        (r = hf_get_uint(h, "num_attention_heads", 4096, &h->heads, err)) ||
+        (r = hf_get_uint(h, "max_position_embeddings", 1 << 30, &h->context, err)) ||
+        (r = hf_get_uint(h, "vocab_size", TOK_MAX, &h->vocab, err))) return r;
+    h->kv_heads = h->heads;
+    if ((r = hf_get_uint(h, "num_key_value_heads", h->heads, &h->kv_heads, err))) return r;
+    head = h->dim / h->heads;
+    if (head * h->heads != h->dim || h->heads % h->kv_heads)
+        return hf_bad(h, "num_attention_heads", "does not fit hidden_size or num_key_value_heads",
+                      err);
+    if ((r = hf_get_uint(h, "head_dim", HF_SLICE, &head, err))) return r;
+    if (head * h->heads != h->dim)
+        return hf_bad(h, "head_dim", "is not hidden_size / num_attention_heads", err);
+    return BITNET_OK;
+}
+
+/* ---- which tensors ---- */
+
+static st_tensor *hf_find(const hf_model *h, const char *name) {
+    return st_find(&h->tensors, name, (uint32_t)strlen(name));
+}
+
+static int hf_is_float(const st_tensor *t) {
+    return !strcmp(t->dtype, "BF16") || !strcmp(t->dtype, "F16") || !strcmp(t->dtype, "F32");
+}
+
+/* Adds a tensor of rows x cols (rows 0: a vector), called hf or other in the folder. */
+static bitnet_result hf_add(hf_model *h, const char *name, const char *hf, const char *other,
+                            uint32_t type, uint64_t rows, uint64_t cols, bitnet_error *err) {
+    hf_part *p = &h->parts[h->n_parts++];
+    st_tensor *t = hf_find(h, hf);
+    const int packed = t && !hf_is_float(t);
+    char scale[160];
+    if (!t && other) t = hf_find(h, other);
+    if (!t) return set_error(err, BITNET_ERR_FORMAT, "tensor '%s' is missing", hf);
+    snprintf(p->name, sizeof p->name, "%s", name);
+    snprintf(scale, sizeof scale, "%s_scale", hf);
+    p->t = t;
+    p->type = type;
+    p->rows = rows ? rows : 1;
+    p->cols = cols;
+    t->used = 1;
+    if (type == BITNET_TENSOR_I2_S) p->scale = hf_find(h, scale);
+    if (packed && (type != BITNET_TENSOR_I2_S || strcmp(t->dtype, "U8")))
+        return st_fail(&h->tensors, t, "its dtype is not supported here", err);
+    if (packed && !h->quantized)
+        return st_fail(&h->tensors, t, "it is packed, but config.json has no quantization_config",
+                       err);
+    if (packed != (p->scale != 0))
+        return st_fail(&h->tensors, t, packed ? "its weight_scale is missing"
+                                              : "it is not packed, but has a weight_scale", err);
+    if (packed && rows % 4)
+        return st_fail(&h->tensors, t, "the number of its rows is not a multiple of 4", err);
+    if (t->n_dims != (rows ? 2u : 1u) || t->dims[t->n_dims - 1] != cols ||
+        (rows && t->dims[0] != (packed ? rows / 4 : rows)))
+        return st_fail(&h->tensors, t, "its shape is not what config.json says", err);
+    if (type == BITNET_TENSOR_I2_S && rows * cols % 128)
+        return st_fail(&h->tensors, t, "its weights are not whole blocks of 128", err);
+    if (!p->scale) return BITNET_OK;
+    p->scale->used = 1;
+    return hf_is_float(p->scale) && p->scale->n == 1
+           ? BITNET_OK : st_fail(&h->tensors, p->scale, "it is not one float", err);
+}
+
+static bitnet_result hf_add_layer(hf_model *h, unsigned i, bitnet_error *err) {
+    const uint64_t d = h->dim, f = h->ffn, kv = h->dim / h->heads * h->kv_heads;
+    const struct { const char *name, *hf, *other; uint64_t rows, cols; } parts[] = {
+        {"attn_norm", "input_layernorm", 0, 0, d},
+        {"attn_q", "self_attn.q_proj", 0, d, d},
+        {"attn_k", "self_attn.k_proj", 0, kv, d},
+        {"attn_v", "self_attn.v_proj", 0, kv, d},
+        {"attn_sub_norm", "self_attn.attn_sub_norm", "self_attn.inner_attn_ln", 0, d},
+        {"attn_output", "self_attn.o_proj", 0, d, d},
+        {"ffn_norm", "post_attention_layernorm", 0, 0, d},
+        {"ffn_gate", "mlp.gate_proj", 0, f, d},
+        {"ffn_up", "mlp.up_proj", 0, f, d},
+        {"ffn_sub_norm", "mlp.ffn_sub_norm", "mlp.ffn_layernorm", 0, f},
+        {"ffn_down", "mlp.down_proj", 0, d, f},
+    };
+    char name[64], hf[128], other[128];
+    bitnet_result r = BITNET_OK;
+    size_t k;
+    for (k = 0; k < sizeof parts / sizeof parts[0] && !r; k++) {
+        snprintf(name, sizeof name, "blk.%u.%s.weight", i, parts[k].name);
+        snprintf(hf, sizeof hf, "model.layers.%u.%s.weight", i, parts[k].hf);
+        snprintf(other, sizeof other, "model.layers.%u.%s.weight", i,
+                 parts[k].other ? parts[k].other : "");
+        r = hf_add(h, name, hf, other, parts[k].rows ? BITNET_TENSOR_I2_S : BITNET_TENSOR_F32,
+                   parts[k].rows, parts[k].cols, err);
+    }
+    return r;
+}
+
+static bitnet_result hf_add_all(hf_model *h, bitnet_error *err) {
+    const uint32_t tie = json_get(&h->config, JSON_ROOT, "tie_word_embeddings");
+    const uint32_t head = h->options.head_type;
+    st_tensor *output = hf_find(h, "lm_head.weight");
+    bitnet_result r;
+    uint32_t i;
+    h->parts = (hf_part *)calloc((size_t)(3 + 11 * h->n_layers), sizeof *h->parts);
+    if (!h->parts) return set_error(err, BITNET_ERR_MEMORY, "no memory for a list of tensors");
+    r = hf_add(h, "token_embd.weight", "model.embed_tokens.weight", 0, head, h->vocab, h->dim, err);
+    for (i = 0; i < h->n_layers && !r; i++) r = hf_add_layer(h, i, err);
+    if (!r) r = hf_add(h, "output_norm.weight", "model.norm.weight", 0, BITNET_TENSOR_F32, 0,
+                       h->dim, err);
+    if (r) return r;
+    if (json_kind(&h->config, tie) == JSON_TRUE) {
+        if (output) output->used = 1;  /* a copy of the embedding */
+    } else if (output || tie) {
+        r = hf_add(h, "output.weight", "lm_head.weight", 0, head, h->vocab, h->dim, err);
+        if (r) return r;
+    }
+    for (i = 0; i < h->tensors.n_tensors; i++) {
+        const st_tensor *t = &h->tensors.tensors[i];
+        static const char rope[] = ".rotary_emb.inv_freq";       /* computed from rope_theta */
+        const size_t n = sizeof rope - 1;
+        if (t->used || (t->name_len > n && !memcmp(t->name + t->name_len - n, rope, n))) continue;
+        return st_fail(&h->tensors, t, "the model has no place for it", err);
+    }
+    return BITNET_OK;
+}
+
+bitnet_result hf_open(hf_model *h, const char *dir, const hf_options *options,
+                      bitnet_error *err) {
+    bitnet_result r;
+    memset(h, 0, sizeof *h);
+    h->options = *options;
+    if (!(h->floats = (float *)malloc(2 * sizeof *h->floats * HF_SLICE)) ||
+        !(h->bytes = (uint8_t *)malloc(4 * (size_t)HF_SLICE)) ||
+        !(h->out = (uint8_t *)malloc(4 * (size_t)HF_SLICE)))
+        return set_error(err, BITNET_ERR_MEMORY, "no memory for a slice of a tensor");
+    if ((r = hf_read_config(h, dir, err)) || (r = st_open(&h->tensors, dir, err)) ||
+        (r = tok_open(&h->tokens, dir, &h->config, h->vocab, options->pre, err))) return r;
+    return hf_add_all(h, err);
+}
+
+/* ---- reading floats, writing bytes ---- */
+
+/* Reads n elements of a tensor of floats, from element at on. */
+static bitnet_result hf_floats(hf_model *h, const st_tensor *t, uint64_t at, size_t n, float *out,
+                               bitnet_error *err) {
+    const uint32_t type = t->dtype[0] == 'B' ? BITNET_TENSOR_BF16 :
+                          t->dtype[1] == '1' ? BITNET_TENSOR_F16 : BITNET_TENSOR_F32;
+    bitnet_result r = st_read(&h->tensors, t, at * t->item, h->bytes, n * t->item, err);
+    return r ? r : bitnet_floats_unpack(type, h->bytes, (int32_t)n, out, err);
+}
+
+/* Writes n bytes to the file. */
+static bitnet_result hf_put(gguf_writer *w, const void *p, size_t n, bitnet_error *err) {
+    const bitnet_result r = gguf_write_data(w, p, n);
+    if (r && err) *err = w->err;
+    return r;
+}
+
+static size_t hf_slice(uint64_t left, uint64_t most) {
+    return (size_t)(left < most ? left : most);
+}
+
+/* ---- linear layers ---- */
+
+/* Writes n codes, whole blocks of 128, as I2_S; PACKINGS in bitnet.h draws it. */
+static bitnet_result hf_put_codes(const hf_model *h, gguf_writer *w, const uint8_t *codes,
+                                  size_t n, bitnet_error *err) {
+    size_t i, j;
+    for (i = 0; i < n; i += 128, codes += 128)
+        for (j = 0; j < 32; j++)
+            h->out[i / 4 + j] = (uint8_t)(codes[j] << 6 | codes[32 + j] << 4 | codes[64 + j] << 2 |
+                                          codes[96 + j]);
+    return hf_put(w, h->out, n / 4, err);
+}
+
+static bitnet_result hf_put_scale(gguf_writer *w, float scale, bitnet_error *err) {
+    uint8_t tail[32] = {0};
+    pack_floats(BITNET_TENSOR_F32, &scale, 1, tail, 0);
+    return hf_put(w, tail, sizeof tail, err);
+}
+
+/* Weight e of the output is in byte e % (n / 4) of the input, so each byte is read four times. */
+static bitnet_result hf_write_packed(hf_model *h, const hf_part *p, gguf_writer *w,
+                                     bitnet_error *err) {
+    const uint64_t n = p->rows * p->cols, block = n / 4;
+    uint64_t at = 0;
+    float scale = 0;
+    bitnet_result r = hf_floats(h, p->scale, 0, 1, &scale, err);
+    if (r) return r;
+    if (h->divides) scale = 1 / scale;
+    if (!(scale >= 1e-30f && scale <= 1e30f))
+        return st_fail(&h->tensors, p->scale, "it is not usable as a scale", err);
+    while (at < n) {
+        const size_t len = hf_slice(n - at, HF_SLICE);
+        size_t k, part, i;
+        for (k = 0; k < len; k += part) {
+            const int shift = 2 * (int)((at + k) / block);
+            const uint64_t from = (at + k) % block;
+            part = hf_slice(block - from, len - k);
+            if ((r = st_read(&h->tensors, p->t, from, h->bytes + k, part, err))) return r;
+            for (i = k; i < k + part; i++) {
+                h->bytes[i] = (uint8_t)(h->bytes[i] >> shift & 3);
+                if (h->bytes[i] == 3)
+                    return set_error(err, BITNET_ERR_FORMAT, "%s: tensor '%.*s' at offset %llu: "
+                                     "invalid code 3",
+                                     h->tensors.files[p->t->file].header.name,
+                                     (int)p->t->name_len, p->t->name,
+                                     (unsigned long long)(p->t->offset + from + i - k));
+            }
+        }
+        if ((r = hf_put_codes(h, w, h->bytes, len, err))) return r;
+        at += len;
+    }
+    return hf_put_scale(w, scale, err);
+}
+
+/* mean|w|. HF_SLICE is a multiple of 16, so the partial sums continue from slice to slice. */
+static bitnet_result hf_absmean(hf_model *h, const hf_part *p, float *out, bitnet_error *err) {
+    const uint64_t n = p->rows * p->cols;
+    double sums[16] = {0}, sum = 0;
+    uint64_t at;
+    size_t len, i, j;
+    for (at = 0; at < n; at += len) {
+        bitnet_result r;
+        len = hf_slice(n - at, HF_SLICE);
+        if ((r = hf_floats(h, p->t, at, len, h->floats, err))) return r;
+        for (i = 0; i < len; i += 16)                            /* n is a multiple of 128 */
+            for (j = 0; j < 16; j++) {
+                const double x = (double)h->floats[i + j];
+                sums[j] += x < 0 ? -x : x;
+            }
+    }
+    for (j = 0; j < 16; j++) sum += sums[j];
+    sum /= (double)n;
+    if (!(sum <= 1e30)) return st_fail(&h->tensors, p->t, "a weight is not a usable number", err);
+    *out = (float)(sum < 1e-5 ? 1e-5 : sum);
+    return BITNET_OK;
+}
+
+/* round(w / scale), limited to -1 .. 1, is 1 exactly if w > scale / 2, because a tie goes to 0.
+   Halving a scale of at least 1e-5 is exact. */
+static bitnet_result hf_write_absmean(hf_model *h, const hf_part *p, gguf_writer *w,
+                                      bitnet_error *err) {
+    const uint64_t n = p->rows * p->cols;
+    float scale = 0, half;
+    uint64_t at;
+    size_t len, i;
+    bitnet_result r = hf_absmean(h, p, &scale, err);
+    half = r ? 0 : scale / 2;
+    for (at = 0; at < n && !r; at += len) {
+        len = hf_slice(n - at, HF_SLICE);
+        if ((r = hf_floats(h, p->t, at, len, h->floats, err))) return r;
+        for (i = 0; i < len; i++)
+            h->bytes[i] = (uint8_t)(1 + (h->floats[i] > half) - (h->floats[i] < -half));
+        r = hf_put_codes(h, w, h->bytes, len, err);
+    }
+    return r ? r : hf_put_scale(w, scale, err);
+}
+
+/* ---- embedding, head and norms ---- */
+
+/* An error at element i of a tensor of floats. */
+static bitnet_result hf_fail_float(const hf_model *h, const st_tensor *t, uint64_t i, float x,
+                                   const char *what, bitnet_error *err) {
+    return set_error(err, BITNET_ERR_FORMAT, "%s: tensor '%.*s' at offset %llu: %g %s",
+                     h->tensors.files[t->file].header.name, (int)t->name_len, t->name,
+                     (unsigned long long)(t->offset + i * t->item), (double)x, what);
+}
+
+/* Packs n floats, which begin at element at of p's tensor, into h->out. Counts those that are
+   rounded, if the type has no blocks. */
+static bitnet_result hf_pack(hf_model *h, const hf_part *p, uint64_t at, size_t n,
+                             uint64_t *rounded, bitnet_error *err) {
+    const int plain = p->type == BITNET_TENSOR_F32 || p->type == BITNET_TENSOR_F16 ||
+                      p->type == BITNET_TENSOR_BF16;
+    const float *x = h->floats;
+    float *back = h->floats + HF_SLICE;
+    bitnet_error why;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        if (!(x[i] - x[i] == 0)) return hf_fail_float(h, p->t, at + i, x[i], "is not finite", err);
+        if (p->type == BITNET_TENSOR_F16 && !(x[i] < 65520.0f && x[i] > -65520.0f))
+            return hf_fail_float(h, p->t, at + i, x[i], "is too large for F16; BF16 could hold it",
+                                 err);
+    }
+    if (pack_floats(p->type, x, (int32_t)n, h->out, &why))
+        return st_fail(&h->tensors, p->t, why.text, err);
+    if (!plain) return BITNET_OK;
+    bitnet_floats_unpack(p->type, h->out, (int32_t)n, back, 0);
+    for (i = 0; i < n; i++) *rounded += x[i] != back[i];
+    return BITNET_OK;
+}
+
+static bitnet_result hf_write_floats(hf_model *h, const hf_part *p, gguf_writer *w,
+                                     bitnet_error *err) {
+    const uint64_t cols = p->cols, row_dims[1] = {cols};
+    const size_t row_bytes = (size_t)bitnet_tensor_size(p->type, 1, row_dims);
+    uint64_t at, rounded = 0;
+    size_t rows;
+    for (at = 0; at < p->rows; at += rows) {
+        bitnet_result r;
+        rows = hf_slice(p->rows - at, HF_SLICE / cols);
+        if ((r = hf_floats(h, p->t, at * cols, rows * (size_t)cols, h->floats, err)) ||
+            (r = hf_pack(h, p, at * cols, rows * (size_t)cols, &rounded, err)) ||
+            (r = hf_put(w, h->out, rows * row_bytes, err))) return r;
+    }
+    if (rounded && h->options.log_fn) {
+        char text[160];
+        snprintf(text, sizeof text, "%s: %llu of %llu numbers are rounded", p->name,
+                 (unsigned long long)rounded, (unsigned long long)(p->rows * cols));
+        h->options.log_fn(h->options.ud, text);
+    }
+    return BITNET_OK;
+}
+
+/* ---- the file ---- */
+
+static void hf_add_key(gguf_writer *w, const char *arch, const char *key, uint64_t v) {
+    char name[96];
+    snprintf(name, sizeof name, "%s.%s", arch, key);
+    gguf_add_u32(w, name, (uint32_t)v);
+}
+
+static void hf_add_float_key(gguf_writer *w, const char *arch, const char *key, float v) {
+    char name[96];
+    snprintf(name, sizeof name, "%s.%s", arch, key);
+    gguf_add_f32(w, name, v);
+}
+
+static bitnet_result hf_add_tokenizer(const tok *t, gguf_writer *w, bitnet_error *err) {
+    float *scores = (float *)calloc(t->n_tokens, sizeof *scores);
+    if (!scores)
+        return set_error(err, BITNET_ERR_MEMORY, "no memory for the scores of %u tokens",
+                         (unsigned)t->n_tokens);
+    gguf_add_string(w, "tokenizer.ggml.model", "gpt2");
+    gguf_add_string(w, "tokenizer.ggml.pre", t->pre);
+    gguf_add_strings(w, "tokenizer.ggml.tokens", t->tokens, 0, t->n_tokens);
+    gguf_add_f32s(w, "tokenizer.ggml.scores", scores, t->n_tokens);
+    gguf_add_i32s(w, "tokenizer.ggml.token_type", t->types, t->n_tokens);
+    gguf_add_strings(w, "tokenizer.ggml.merges", t->merges, 0, t->n_merges);
+    if (t->bos >= 0) gguf_add_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)t->bos);
+    if (t->eos >= 0) gguf_add_u32(w, "tokenizer.ggml.eos_token_id", (uint32_t)t->eos);
+    if (t->pad >= 0) gguf_add_u32(w, "tokenizer.ggml.padding_token_id", (uint32_t)t->pad);
+    gguf_add_bool(w, "tokenizer.ggml.add_bos_token", t->add_bos);
+    if (t->template_text) gguf_add_string(w, "tokenizer.chat_template", t->template_text);
+    free(scores);
+    return BITNET_OK;
+}
+
+bitnet_result hf_write(hf_model *h, gguf_writer *w, bitnet_error *err) {
+    const char *arch = h->arch;
+    bitnet_result r;
+    uint32_t i;
+    gguf_add_string(w, "general.architecture", arch);
+    gguf_add_string(w, "general.name", h->options.name ? h->options.name : "bitnet");
+    hf_add_key(w, arch, "vocab_size", h->vocab);
+    hf_add_key(w, arch, "context_length", h->context);
+    hf_add_key(w, arch, "embedding_length", h->dim);
+    hf_add_key(w, arch, "block_count", h->n_layers);
+    hf_add_key(w, arch, "feed_forward_length", h->ffn);
+    hf_add_key(w, arch, "rope.dimension_count", h->dim / h->heads);
+    hf_add_key(w, arch, "attention.head_count", h->heads);
+    hf_add_key(w, arch, "attention.head_count_kv", h->kv_heads);
+    hf_add_float_key(w, arch, "attention.layer_norm_rms_epsilon", h->eps);
+    hf_add_float_key(w, arch, "rope.freq_base", h->theta);
+    gguf_add_u32(w, "general.file_type", 40);
+    gguf_add_u32(w, "general.quantization_version", 2);
+    r = hf_add_tokenizer(&h->tokens, w, err);
+    for (i = 0; i < h->n_parts; i++) {
+        const uint64_t dims[2] = {h->parts[i].cols, h->parts[i].rows};
+        gguf_add_tensor(w, h->parts[i].name, h->parts[i].type, h->parts[i].t->n_dims == 2 ? 2
+                               : 1, dims);
+    }
+    if (!r && (r = gguf_write_header(w)) != BITNET_OK && err) *err = w->err;
+    for (i = 0; i < h->n_parts && !r; i++) {
+        const hf_part *p = &h->parts[i];
+        r = p->type != BITNET_TENSOR_I2_S || p->t->n_dims == 1 ? hf_write_floats(h, p, w, err)
+            : p->scale ? hf_write_packed(h, p, w, err) : hf_write_absmean(h, p, w, err);
+    }
+    if (!r && (r = gguf_write_end(w)) != BITNET_OK && err) *err = w->err;
+    gguf_writer_free(w);
+    return r;
+}

@@ -1,0 +1,61 @@
+/* hf.h - a model in Hugging Face's form (config.json, safetensors, tokenizer.json) as GGUF with the
+   official file's keys and names, its linear layers as I2_S
+
+   Linear layers come in two forms. Packed: uint8 [out / 4, in] and a weight_scale of one element. A
+   byte holds four weights of one column, from four blocks of rows, as code = weight + 1:
+
+       bits of byte (r, c)     1-0        3-2              5-4              7-6
+       weight                  (r, c)     (out/4 + r, c)   (out/2 + r, c)   (3*out/4 + r, c)
+
+   A layer computes dot * weight_scale if quantization_config.linear_class is autobitlinear, and
+   dot / weight_scale if it is bitlinear or missing. I2_S stores the factor.
+
+   Not packed (BF16, F16 or F32): scale = mean|w|, at least 1e-5, and weight = w / scale rounded to
+   nearest, ties to even, limited to -1 .. 1. The sum is one of doubles: element i is added to
+   partial sum i % 16, and these are added in order; the scale is then rounded to F32. The rows of q
+   and k keep their order: both sides rotate pairs (i, i + head_size / 2). */
+#ifndef HF_H
+#define HF_H
+
+#include "gguf_write.h"
+#include "safetensors.h"
+#include "tokenizer.h"
+
+typedef struct hf_options {
+    const char *name;                  /* general.name; 0: "bitnet" */
+    const char *pre;                   /* tokenizer.ggml.pre; 0: found in tokenizer.json */
+    uint32_t head_type;                /* BITNET_TENSOR_* of embedding and head; 0: F32 */
+    void (*log_fn)(void *ud, const char *text);   /* may be 0 */
+    void *ud;
+} hf_options;
+
+typedef struct hf_part {               /* a tensor of the GGUF file */
+    char name[64];
+    st_tensor *t, *scale;              /* scale: of packed weights; else 0 */
+    uint32_t type;
+    uint64_t rows, cols;
+} hf_part;
+
+typedef struct hf_model {
+    hf_options options;
+    json config;
+    tok tokens;
+    st_model tensors;
+    hf_part *parts;                    /* [n_parts] */
+    uint32_t n_parts;
+    const char *arch;
+    uint64_t n_layers, dim, ffn, heads, kv_heads, context, vocab;
+    float eps, theta;
+    int divides, quantized;            /* how weight_scale works; is there a quantization_config? */
+    float *floats;                     /* [HF_SLICE] */
+    uint8_t *bytes, *out;              /* [4 * HF_SLICE] each */
+} hf_model;
+
+/* Opens the model of a folder and checks all but the weights' values. hf_close must follow even
+   after an error. */
+bitnet_result hf_open(hf_model *h, const char *dir, const hf_options *options, bitnet_error *err);
+/* Writes the whole file. Only write_fn and ud of the writer are set. */
+bitnet_result hf_write(hf_model *h, gguf_writer *w, bitnet_error *err);
+void hf_close(hf_model *h);
+
+#endif

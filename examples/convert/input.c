@@ -1,0 +1,115 @@
+#include "input.h"
+#include "files.h"
+#include "output.h"
+#include <stdlib.h>
+#include <string.h>
+
+uint8_t *bytes_in, *bytes_out;
+int8_t *weights[2];
+
+void free_buffers(void) {
+    free(bytes_in);
+    free(bytes_out);
+    free(weights[0]);
+    free(weights[1]);
+}
+
+bitnet_gguf *open_input(const char *path) {
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_gguf *g = 0;
+    if (is_not_a_file(path)) fail(1, "%s: this is not a file", path);
+    if (bitnet_gguf_open_file(path, 0, &g, &err)) {
+        if (strstr(err.text, path)) fail(1, "%s", err.text);   /* it could not be opened */
+        fail(1, "%s: %s", path, err.text);
+    }
+    return g;
+}
+
+void read_bytes(const bitnet_gguf *g, const bitnet_gguf_tensor *t, uint64_t at, void *to,
+                uint64_t n) {
+    bitnet_error err = {BITNET_OK, ""};
+    stop_if_interrupted();
+    if (bitnet_gguf_read(g, t, at, to, (size_t)n, &err)) fail(1, "%s", err.text);
+}
+
+int is_type(const bitnet_gguf_tensor *t, uint32_t type) {
+    return t->type == type && t->type_name &&
+           !strcmp(t->type_name, bitnet_tensor_type_name(type));
+}
+
+int in_blocks(uint32_t type) {
+    return type == BITNET_TENSOR_TQ1_0 || type == BITNET_TENSOR_TQ2_0;
+}
+
+int is_float(const bitnet_gguf_tensor *t) {
+    switch (t->type) {
+        case BITNET_TENSOR_F32: case BITNET_TENSOR_F16: case BITNET_TENSOR_BF16:
+        case BITNET_TENSOR_Q4_0: case BITNET_TENSOR_Q8_0: case BITNET_TENSOR_Q6_K: return 1;
+        default: return 0;
+    }
+}
+
+int is_head(const bitnet_gguf_tensor *t) {
+    return !strcmp(t->name, "token_embd.weight") || !strcmp(t->name, "output.weight");
+}
+
+/* The embedding of other programs' files may also be TQ1_0 or TQ2_0. */
+int is_ternary(const bitnet_gguf_tensor *t) {
+    return !is_head(t) && (is_type(t, BITNET_TENSOR_I2_S) || is_type(t, BITNET_TENSOR_TL1) ||
+                           is_type(t, BITNET_TENSOR_TL2) || in_blocks(t->type));
+}
+
+int key_is(const bitnet_gguf *g, const char *name, const char *text) {
+    bitnet_gguf_key k;
+    size_t n = strlen(text);
+    const int begins = text[n - 1] == '*';
+    n -= begins ? 1 : 0;
+    return !bitnet_gguf_find_key(g, name, &k) && k.value.type == BITNET_GGUF_STRING &&
+           (begins ? k.value.size >= n : k.value.size == n) && !memcmp(k.value.data, text, n);
+}
+
+int means_llama_bpe(const bitnet_gguf *g) {
+    return key_is(g, "general.architecture", "bitnet*") &&
+           key_is(g, "tokenizer.ggml.model", "gpt2");
+}
+
+bitnet_ternary ternary_of(const bitnet_gguf_tensor *t, uint32_t type, const packing *p) {
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_ternary m;
+    const uint64_t rows = t->dims[1] * t->dims[2] * t->dims[3];
+    memset(&m, 0, sizeof m);
+    if (t->dims[0] > INT32_MAX || rows > INT32_MAX) fail(1, "tensor '%s' is too large", t->name);
+    m.type = type;
+    m.n = (int32_t)t->dims[0];
+    m.rows = (int32_t)rows;
+    m.i2s_packing = type == BITNET_TENSOR_I2_S ? p->i2s_packing : BITNET_I2S_128;
+    if (type == BITNET_TENSOR_TL1 || type == BITNET_TENSOR_TL2) m.tile = p->tile;
+    if (bitnet_ternary_check(&m, t->name, &err)) fail(1, "%s", err.text);
+    return m;
+}
+
+void unpack(const bitnet_ternary *m, const char *name, const uint8_t *data, int32_t row, int32_t n,
+            int8_t **out) {
+    bitnet_error err = {BITNET_OK, ""};
+    *out = (int8_t *)grow(*out, (uint64_t)ROWS * (uint64_t)m->n);
+    if (bitnet_ternary_unpack(m, data, row, n, *out, &err))
+        fail(1, "tensor '%s': %s", name, err.text);
+}
+
+int has_own_scale(const bitnet_gguf *g, const char *name) {
+    bitnet_gguf_tensor t;
+    char other[300];
+    const int n = (int)strlen(name) - 7;               /* without ".weight" */
+    if (n < 0 || strcmp(name + n, ".weight")) return 0;
+    snprintf(other, sizeof other, "%.*s.scale", n, name);
+    if (!bitnet_gguf_find_tensor(g, other, &t)) return 1;
+    snprintf(other, sizeof other, "%s_scale", name);
+    return !bitnet_gguf_find_tensor(g, other, &t);
+}
+
+float scale_of(const bitnet_ternary *m, const char *name, const uint8_t *data) {
+    bitnet_error err = {BITNET_OK, ""};
+    float scale = 0;
+    if (bitnet_ternary_scale(m, data, &scale, &err)) fail(1, "tensor '%s': %s", name, err.text);
+    return scale;
+}

@@ -1,0 +1,185 @@
+#include "commands.h"
+#include "output.h"
+#include <string.h>
+
+static const char *const value_types[] = {"u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool",
+                                          "string", "array", "u64", "i64", "f64"};
+
+static void print_value(const bitnet_gguf_value *v) {
+    char text[128];
+    int n;
+    if (v->type == BITNET_GGUF_STRING) {
+        putchar('"');
+        print_clean((const char *)v->data, v->size < INT32_MAX ? (int)v->size : INT32_MAX);
+        putchar('"');
+    } else if (v->type == BITNET_GGUF_ARRAY) {
+        printf("%s[%.0f]", value_types[v->element], (double)v->count);
+    } else {
+        n = bitnet_gguf_text(v, text, sizeof text);
+        printf("%s", n < 0 ? "?" : text);
+    }
+}
+
+static void print_key(const bitnet_gguf_key *k) {
+    bitnet_gguf_value e = {0, 0, 0, 0, 0};
+    int i;
+    printf("key     ");
+    print_clean(k->name, (int)strlen(k->name));
+    if (k->value.type != BITNET_GGUF_ARRAY) {
+        printf(" (%s) = ", value_types[k->value.type]);
+        print_value(&k->value);
+    } else {
+        printf(" (");
+        print_value(&k->value);
+        printf(") =");
+        for (i = 0; i < 4 && bitnet_gguf_next(&k->value, &e); i++) {
+            putchar(' ');
+            print_value(&e);
+        }
+        if (k->value.count > 4) printf(" ...");
+    }
+    putchar('\n');
+}
+
+/* FNV-1a of the tensor's bytes. For I2_S, *threes counts the invalid codes 3. */
+static uint64_t checksum(const bitnet_gguf *g, const bitnet_gguf_tensor *t, uint64_t *threes) {
+    uint64_t h = 0xcbf29ce484222325u, at, n, i;
+    bytes_in = (uint8_t *)grow(bytes_in, PIECE);
+    for (at = 0; at < t->size; at += n) {
+        n = t->size - at < PIECE ? t->size - at : PIECE;
+        read_bytes(g, t, at, bytes_in, n);
+        for (i = 0; i < n; i++) {
+            const uint8_t b = bytes_in[i];
+            int both = b & b >> 1 & 0x55;
+            h = (h ^ b) * 0x100000001b3u;
+            for (; both && at + i + 32 < t->size; both &= both - 1) ++*threes;
+        }
+    }
+    return h;
+}
+
+static int n_warnings;
+
+static void warn(const char *format, ...) {
+    va_list args;
+    n_warnings++;
+    printf("warning ");
+    va_start(args, format);
+    print_line(stdout, format, args);
+    va_end(args);
+}
+
+/* The scale of ternary weights; err if they have none. The tile need not be known. */
+static float inspect_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, bitnet_error *err) {
+    const uint64_t size = in_blocks(t->type) ? t->size : 32;
+    float scale = 0;
+    bytes_in = (uint8_t *)grow(bytes_in, size);
+    read_bytes(g, t, t->size - size, bytes_in, size);
+    if (in_blocks(t->type)) {
+        const packing unused = {BITNET_TENSOR_I2_S, BITNET_I2S_128, {0, 0, 0}};
+        const bitnet_ternary m = ternary_of(t, t->type, &unused);
+        bitnet_ternary_scale(&m, bytes_in, &scale, err);
+    } else bitnet_floats_unpack(BITNET_TENSOR_F32, bytes_in, 1, &scale, err);
+    return scale;
+}
+
+static void inspect_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
+    const int scaled = is_ternary(t) && t->size;
+    uint64_t threes = 0, h = checksum(g, t, &threes);
+    bitnet_error err = {BITNET_OK, ""};
+    const float scale = scaled ? inspect_scale(g, t, &err) : 0;
+    int i;
+    printf("tensor  ");
+    print_clean(t->name, (int)strlen(t->name));
+    printf(" %s [", t->type_name ? t->type_name : "?");
+    for (i = 0; i < t->n_dims; i++) printf("%s%.0f", i ? ", " : "", (double)t->dims[i]);
+    printf("] at %.0f, %.0f bytes, fnv %08lx%08lx", (double)t->offset, (double)t->size,
+           (unsigned long)(h >> 32), (unsigned long)(h & 0xffffffff));
+    if (scaled && !err.code) printf(", scale %.9g", (double)scale);
+    putchar('\n');
+    if (!t->size)
+        warn("tensor '%s': unsupported tensor type %u (%s)", t->name, (unsigned)t->type,
+             t->type_name ? t->type_name : "unknown");
+    if (is_type(t, BITNET_TENSOR_I2_S) && threes)
+        warn("tensor '%s': %.0f invalid codes (3)", t->name, (double)threes);
+    if (err.code) warn("tensor '%s': %s", t->name, err.text);
+    else if (scaled && (in_blocks(t->type) || !has_own_scale(g, t->name)) &&
+             !(scale >= 1e-6f && scale <= 1e3f))
+        warn("tensor '%s': the scale %g is unusual", t->name, (double)scale);
+}
+
+/* Keys that the library reads, or that any GGUF file may have. A star matches anything; the
+   architecture goes in front of a leading point. */
+static int is_known_key(const bitnet_gguf *g, const char *name) {
+    static const char *const known[] = {
+        "general.*", "quantize.*", "tokenizer.chat_template", "tokenizer.ggml.model",
+        "tokenizer.ggml.pre", "tokenizer.ggml.tokens", "tokenizer.ggml.scores",
+        "tokenizer.ggml.token_type", "tokenizer.ggml.merges", "tokenizer.ggml.bos_token_id",
+        "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+        "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.padding_token_id",
+        "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
+        "tokenizer.ggml.add_space_prefix", ".vocab_size", ".context_length", ".embedding_length",
+        ".block_count", ".feed_forward_length", ".rope.dimension_count", ".rope.freq_base",
+        ".rope.scale_linear", ".rope.scaling.type", ".rope.scaling.factor", ".attention.head_count",
+        ".attention.head_count_kv", ".attention.key_length", ".attention.value_length",
+        ".attention.layer_norm_rms_epsilon"
+    };
+    const char *suffix = 0;            /* the name after the architecture, from the point on */
+    bitnet_gguf_key arch;
+    size_t i, n;
+    if (!bitnet_gguf_find_key(g, "general.architecture", &arch) &&
+        arch.value.type == BITNET_GGUF_STRING && arch.value.size < strlen(name) &&
+        !memcmp(name, arch.value.data, (size_t)arch.value.size)) suffix = name + arch.value.size;
+    for (i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const char *whole = known[i][0] == '.' ? suffix : name;
+        n = strlen(known[i]);
+        if (whole && (known[i][n - 1] == '*' ? !strncmp(whole, known[i], n - 1)
+                                             : !strcmp(whole, known[i]))) return 1;
+    }
+    return 0;
+}
+
+static int has_text(const bitnet_gguf_value *v, const char *text) {
+    uint64_t i, n = strlen(text);
+    for (i = 0; v->size >= n && i <= v->size - n; i++)
+        if (!memcmp(v->data + i, text, (size_t)n)) return 1;
+    return 0;
+}
+
+/* Warnings about the file as a whole. */
+static void inspect_model(const bitnet_gguf *g) {
+    static const char arch[] = "general.architecture", sub_norm[] = "blk.0.attn_sub_norm.weight";
+    const int is_2b = key_is(g, arch, "bitnet-b1.58") || key_is(g, arch, "bitnet-25");
+    bitnet_gguf_key k;
+    bitnet_gguf_tensor t;
+    if (bitnet_gguf_find_key(g, "tokenizer.ggml.pre", &k) &&
+        !key_is(g, "tokenizer.ggml.model", "llama"))
+        warn("key 'tokenizer.ggml.pre' is missing%s",
+             means_llama_bpe(g) ? ": it means llama-bpe" : "");
+    if (!is_2b) return;
+    if (!bitnet_gguf_find_key(g, "tokenizer.chat_template", &k) &&
+        !(has_text(&k.value, "capitalize") && has_text(&k.value, "Assistant: ")))
+        warn("key 'tokenizer.chat_template' differs from the published template");
+    bitnet_gguf_find_key(g, arch, &k);
+    if (key_is(g, "tokenizer.ggml.model", "llama"))
+        warn("architecture '%.*s' with a SentencePiece tokenizer: 1bitLLM's models have one, but "
+             "their architecture is 'bitnet'", (int)k.value.size, (const char *)k.value.data);
+    if (!bitnet_gguf_find_tensor(g, "blk.0.attn_q.weight", &t) &&
+        bitnet_gguf_find_tensor(g, sub_norm, &t))
+        warn("architecture '%.*s' without %s: these are the tensors of 'llama'", (int)k.value.size,
+             (const char *)k.value.data, sub_norm);
+}
+
+void inspect(const char *path) {
+    bitnet_gguf *g = open_input(path);
+    bitnet_gguf_key k;
+    bitnet_gguf_tensor t;
+    uint64_t i;
+    for (i = 0; !bitnet_gguf_get_key(g, i, &k); i++) print_key(&k);
+    for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) inspect_tensor(g, &t);
+    for (i = 0; !bitnet_gguf_get_key(g, i, &k); i++)
+        if (!is_known_key(g, k.name)) warn("key '%s' is unknown", k.name);
+    inspect_model(g);
+    printf("%d warning%s\n", n_warnings, n_warnings == 1 ? "" : "s");
+    bitnet_gguf_close(g);
+}

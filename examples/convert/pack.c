@@ -1,0 +1,343 @@
+#include "pack.h"
+#include "text.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const char *pack_type_name(uint32_t type) {
+    const char *name = bitnet_tensor_type_name(type);
+    return name ? name : "unknown";
+}
+
+/* The lowest n bytes of v, little-endian. */
+static void pack_store(uint8_t *p, uint32_t v, int n) {
+    for (; n > 0; n--, v >>= 8) *p++ = (uint8_t)v;
+}
+
+static uint32_t pack_float_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* Stores an F16, rounded to nearest, ties to even, and returns its value. */
+static float pack_f16(float x, uint8_t *out) {
+    float y = 0;
+    bitnet_kernels_find("scalar")->store_f16(&x, 1, out);
+    bitnet_floats_unpack(BITNET_TENSOR_F16, out, 1, &y, 0);
+    return y;
+}
+
+/* ---- ternary weights; PACKINGS and TILES in bitnet.h draw the layouts ---- */
+
+static int pack_in_blocks(uint32_t type) {
+    return type == BITNET_TENSOR_TQ1_0 || type == BITNET_TENSOR_TQ2_0;
+}
+
+static size_t pack_tensor_size(const bitnet_ternary *t) {
+    uint64_t dims[2];
+    dims[0] = (uint64_t)t->n;
+    dims[1] = (uint64_t)t->rows;
+    return (size_t)bitnet_tensor_size(t->type, 2, dims);
+}
+
+/* Sets the bits of a byte under mask to those of v. */
+static void pack_bits(uint8_t *p, uint32_t mask, uint32_t v) {
+    *p = (uint8_t)((*p & ~mask) | v);
+}
+
+/* Two pairs of weights, each pair a digit of base 9. */
+static uint8_t pack_pairs(const int8_t *w) {
+    return (uint8_t)((3 * w[0] + w[1] + 4) << 4 | (3 * w[2] + w[3] + 4));
+}
+
+/* In a group of 128 weights (BITNET_I2S_64: 64) the first quarter is in the highest two bits of its
+   bytes, and so on. BITNET_I2S_4ROW groups four rows in the same way. A run of weights is next to
+   each other, at one shift. */
+static void pack_row_i2s(const bitnet_ternary *t, size_t row, const int8_t *w, uint8_t *data) {
+    const size_t n = (size_t)t->n, quarter = t->i2s_packing == BITNET_I2S_128 ? 32 : 16;
+    size_t k, run, i;
+    for (k = 0; k < n; k += run) {
+        const size_t at = row * n + k;
+        size_t byte = at / (4 * quarter) * quarter + at % quarter, part = at / quarter % 4;
+        uint32_t shift;
+        run = quarter - at % quarter;
+        if (t->i2s_packing == BITNET_I2S_4ROW) {
+            byte = row / 4 * n;
+            part = row % 4;
+            run = n;
+        }
+        if (run > n - k) run = n - k;
+        shift = 6 - 2 * (uint32_t)part;
+        for (i = 0; i < run; i++)
+            pack_bits(data + byte + i, 3u << shift, (uint32_t)(w[k + i] + 1) << shift);
+    }
+}
+
+static void pack_row_tl1(const bitnet_ternary *t, size_t row, const int8_t *w, uint8_t *data) {
+    const size_t BM = (size_t)t->tile.rows, BK = (size_t)t->tile.cols, bm = (size_t)t->tile.group;
+    const size_t n = (size_t)t->n, by = 256 / bm;
+    size_t k;
+    for (k = 0; k < n; k += 4, w += 4) {
+        const size_t tile = (row / BM * (n / BK) + k / BK) * (BM / bm) + row % BM / bm;
+        const size_t group = (tile * (BK / by) + k % BK / by) * (bm / 16) + row % bm / 16;
+        data[(group * (by / 4) + k % by / 4) * 16 + row % 16] = pack_pairs(w);
+    }
+}
+
+/* Triplets of columns [0, k3) as indices, then their signs, then the other columns as pairs. */
+static void pack_row_tl2(const bitnet_ternary *t, size_t row, const int8_t *w, uint8_t *data) {
+    static const uint8_t order[4] = {0, 2, 1, 3};
+    const size_t BM = (size_t)t->tile.rows, BK = (size_t)t->tile.cols, rows = (size_t)t->rows;
+    const size_t n = (size_t)t->n, k2 = n % BK, k3 = n - k2;
+    const size_t signs_at = (size_t)((uint64_t)rows * k3 / 6);
+    const size_t pairs_at = signs_at + (size_t)((uint64_t)rows * k3 / 24);
+    const size_t block = row % BM / 32, x = order[row % 32 / 8] * 8u + row % 8;
+    size_t k, j;
+    for (k = 0; k < k3; k += 24) {
+        const size_t tile = (row / BM * (k3 / BK) + k / BK) * (BM / 32) + block;
+        const size_t unit = tile * (BK / 24) + k % BK / 24;
+        uint8_t *signs = data + signs_at + unit * 32 + 2 * (row % 16);
+        for (j = 0; j < 8; j++, w += 3) {
+            const int v = 9 * w[0] + 3 * w[1] + w[2];
+            const uint32_t index = (uint32_t)(v < 0 ? -v : v);
+            const uint32_t bit = 15 - (2 * (uint32_t)j + (uint32_t)(row % 32 / 16));
+            pack_bits(data + unit * 128 + j / 2 * 32 + x, j % 2 ? 0x0fu : 0xf0u,
+                      j % 2 ? index : index << 4);
+            pack_bits(signs + bit / 8, 1u << bit % 8, (v < 0 ? 1u : 0u) << bit % 8);
+        }
+    }
+    for (k = 0; k < k2; k += 4, w += 4) {
+        const size_t tile = (row / BM * (k2 / 32) + k / 32) * (BM / 32) + block;
+        data[pairs_at + (tile * 8 + k % 32 / 4) * 32 + x] = pack_pairs(w);
+    }
+}
+
+/* A block of 256 weights as 52 bytes (TQ1_0) of five digits of base 3, the last four bytes of four.
+   They make a number below 243, most significant digit first, which is stored as a fraction of 243
+   in 256ths, rounded up. */
+static void pack_block_tq1(const int8_t *w, uint8_t *out) {
+    int i, j;
+    for (i = 0; i < 52; i++) {
+        const int stride = i < 32 ? 32 : i < 48 ? 16 : 4;
+        const int at = i < 32 ? i : i < 48 ? 160 + (i - 32) : 240 + (i - 48);
+        uint32_t x = 0;
+        for (j = 0; j < (i < 48 ? 5 : 4); j++) x = 3 * x + (uint32_t)(w[at + stride * j] + 1);
+        if (i >= 48) x *= 3;
+        out[i] = (uint8_t)((x * 256 + 242) / 243);
+    }
+}
+
+/* A block of 256 weights as 64 bytes of four codes (TQ2_0), the first in the lowest bits. */
+static void pack_block_tq2(const int8_t *w, uint8_t *out) {
+    int i, j;
+    for (i = 0; i < 64; i++) {
+        uint32_t x = 0;
+        for (j = 0; j < 4; j++)
+            x |= (uint32_t)(w[i / 32 * 128 + i % 32 + 32 * j] + 1) << 2 * j;
+        out[i] = (uint8_t)x;
+    }
+}
+
+static void pack_row_tq(const bitnet_ternary *t, size_t row, const int8_t *w, uint8_t *data) {
+    const int tq1 = t->type == BITNET_TENSOR_TQ1_0;
+    const size_t size = tq1 ? 54 : 66;
+    uint8_t *p = data + row * (size_t)(t->n / 256) * size;
+    int32_t k;
+    for (k = 0; k < t->n; k += 256, w += 256, p += size) {
+        if (tq1) pack_block_tq1(w, p);
+        else pack_block_tq2(w, p);
+    }
+}
+
+/* Has the matrix passed bitnet_ternary_check, and does it have these rows? */
+static bitnet_result pack_check(const bitnet_ternary *t, const void *data, const void *rows,
+                                int32_t row, int32_t n_rows, bitnet_error *err) {
+    bitnet_ternary copy;
+    if (!t || !data || !rows || row < 0 || n_rows < 0 || (int64_t)row + n_rows > t->rows)
+        return set_error(err, BITNET_ERR_ARG, "the rows to pack are not in the matrix");
+    copy = *t;
+    return bitnet_ternary_check(&copy, "ternary", err);
+}
+
+bitnet_result pack_ternary(const bitnet_ternary *t, const int8_t *weights, int32_t row,
+                           int32_t n_rows, uint8_t *data, bitnet_error *err) {
+    bitnet_result result = pack_check(t, data, weights, row, n_rows, err);
+    const int8_t *w = weights;
+    int32_t r, i;
+    if (result != BITNET_OK) return result;
+    for (r = row; r < row + n_rows; r++, w += t->n) {
+        int bad = 0;
+        for (i = 0; i < t->n; i++) bad |= w[i] < -1 || w[i] > 1;
+        if (bad)
+            return set_error(err, BITNET_ERR_ARG, "row %d holds a weight other than -1, 0 and 1",
+                             (int)r);
+        switch (t->type) {
+            case BITNET_TENSOR_I2_S: pack_row_i2s(t, (size_t)r, w, data); break;
+            case BITNET_TENSOR_TL1: pack_row_tl1(t, (size_t)r, w, data); break;
+            case BITNET_TENSOR_TL2: pack_row_tl2(t, (size_t)r, w, data); break;
+            default: pack_row_tq(t, (size_t)r, w, data); break;
+        }
+    }
+    return BITNET_OK;
+}
+
+/* The scale of row r's blocks: half, an F16; 0 in blocks whose weights are all 0. */
+static void pack_block_scales(const bitnet_ternary *t, int32_t r, const int8_t *w,
+                              const uint8_t half[2], uint8_t *data) {
+    const size_t size = t->type == BITNET_TENSOR_TQ1_0 ? 54 : 66, blocks = (size_t)t->n / 256;
+    uint8_t *p = data + (size_t)r * blocks * size;
+    size_t k;
+    int i, any;
+    for (k = 0; k < blocks; k++, p += size, w += 256) {
+        for (i = 0, any = 0; i < 256; i++) any |= w[i];
+        p[size - 2] = any ? half[0] : 0;
+        p[size - 1] = any ? half[1] : 0;
+    }
+}
+
+bitnet_result pack_scale(const bitnet_ternary *t, float scale, uint8_t *data, bitnet_error *err) {
+    bitnet_result result = pack_check(t, data, data, 0, 0, err);
+    uint8_t half[2];
+    int8_t *w;
+    int32_t r;
+    if (result != BITNET_OK) return result;
+    if (!pack_in_blocks(t->type)) {
+        pack_store(data + pack_tensor_size(t) - 32, pack_float_bits(scale), 4);
+        return BITNET_OK;
+    }
+    if (!(pack_f16(scale, half) == scale))
+        return set_error(err, BITNET_ERR_UNSUPPORTED, "its scale, %.9g, is not an F16, which %s "
+                         "needs", (double)scale, pack_type_name(t->type));
+    w = (int8_t *)malloc((size_t)t->n);
+    if (!w) return set_error(err, BITNET_ERR_MEMORY, "no memory for a row of weights");
+    for (r = 0; r < t->rows && !result; r++) {
+        result = bitnet_ternary_unpack(t, data, r, 1, w, err);
+        if (!result) pack_block_scales(t, r, w, half, data);
+    }
+    free(w);
+    return result;
+}
+
+/* ---- floats ---- */
+
+static float pack_abs(float x) { return x < 0 ? -x : x; }
+
+/* The nearest integer within [low, high], halves away from 0; a NaN gives low. */
+static int pack_nearest(float x, int low, int high) {
+    if (!(x > (float)low)) return low;
+    if (x >= (float)high) return high;
+    return (int)(x < 0 ? x - 0.5f : x + 0.5f);
+}
+
+/* To the nearest BF16, ties to even. Returns 0 for an infinity or a NaN. */
+static int pack_bf16(float x, uint8_t *out) {
+    const uint32_t bits = pack_float_bits(x);
+    pack_store(out, (bits + 0x7fff + (bits >> 16 & 1)) >> 16, 2);
+    return (out[1] & 0x7f) != 0x7f || out[0] < 0x80;
+}
+
+/* 32 weights: d = max|x| / 127 as an F16, then x / d to the nearest. Returns 0 if d is infinite. */
+static int pack_q8_0(const float *x, uint8_t *out) {
+    float most = 0, d;
+    int i;
+    for (i = 0; i < 32; i++) most = pack_abs(x[i]) > most ? pack_abs(x[i]) : most;
+    d = pack_f16(most / 127.0f, out);
+    for (i = 0; i < 32; i++)
+        out[2 + i] = d > 0 ? (uint8_t)pack_nearest(x[i] / d, -127, 127) : 0;
+    return d <= 65504.0f;
+}
+
+/* The scale s for which s * q, with q in -32 .. 31, comes nearest to 16 weights x by the sum of
+   squares. Tries nine grids around the one where the largest weight is -32. For given q the best
+   scale is sum(x q) / sum(q q). */
+static float pack_scale_q6_k(const float *x) {
+    float most = 0, best = 0, scale = 0;
+    int i, k;
+    for (i = 0; i < 16; i++)
+        if (pack_abs(x[i]) > pack_abs(most)) most = x[i];
+    if (most == 0) return 0;
+    for (k = -4; k <= 4; k++) {
+        const float f = -(32.0f + 0.25f * (float)k) / most;
+        float xq = 0, qq = 0;
+        for (i = 0; i < 16; i++) {
+            const float q = (float)pack_nearest(x[i] * f, -32, 31);
+            xq += x[i] * q;
+            qq += q * q;
+        }
+        if (qq > 0 && xq * xq > best * qq) {
+            best = xq * xq / qq;
+            scale = xq / qq;
+        }
+    }
+    return scale;
+}
+
+/* 256 weights of 6 bits: 128 bytes with the lower four bits, 64 with the upper two, 16 scales as
+   int8 and the F16 d that multiplies them. The largest scale becomes -128. Returns 0 if d is
+   infinite. */
+static int pack_q6_k(const float *x, uint8_t *out) {
+    float scales[16], most = 0, d, f;
+    uint8_t q[256];
+    int i, j, half;
+    for (i = 0; i < 16; i++) {
+        scales[i] = pack_scale_q6_k(x + 16 * i);
+        if (pack_abs(scales[i]) > pack_abs(most)) most = scales[i];
+    }
+    memset(out, 0, 210);
+    d = pack_f16(most == 0 ? 0 : most / -128.0f, out + 208);
+    for (i = 0; i < 16; i++) {
+        const int s = d < 0 || d > 0 ? pack_nearest(scales[i] / d, -128, 127) : 0;
+        out[192 + i] = (uint8_t)s;
+        f = d * (float)s;
+        for (j = 16 * i; j < 16 * i + 16; j++)
+            q[j] = (uint8_t)((f < 0 || f > 0 ? pack_nearest(x[j] / f, -32, 31) : 0) + 32);
+    }
+    for (half = 0; half < 2; half++)
+        for (j = 0; j < 32; j++) {
+            const uint8_t *p = q + 128 * half + j;
+            out[64 * half + j] = (uint8_t)((p[0] & 15) | (p[64] & 15) << 4);
+            out[64 * half + 32 + j] = (uint8_t)((p[32] & 15) | (p[96] & 15) << 4);
+            out[128 + 32 * half + j] =
+                (uint8_t)(p[0] >> 4 | p[32] >> 4 << 2 | p[64] >> 4 << 4 | p[96] >> 4 << 6);
+        }
+    return d >= -65504.0f && d <= 65504.0f;
+}
+
+/* One block of each type. Returns 0 if the type cannot hold it. */
+static int pack_block(uint32_t type, const float *x, uint8_t *out) {
+    switch (type) {
+        case BITNET_TENSOR_F32: pack_store(out, pack_float_bits(*x), 4); return 1;
+        case BITNET_TENSOR_BF16: return pack_bf16(*x, out);
+        case BITNET_TENSOR_Q8_0: return pack_q8_0(x, out);
+        default: return pack_q6_k(x, out);
+    }
+}
+
+bitnet_result pack_floats(uint32_t type, const float *x, int32_t n, uint8_t *out,
+                          bitnet_error *err) {
+    static const struct { uint32_t type; int32_t block, bytes; } types[] = {
+        {BITNET_TENSOR_F32, 1, 4}, {BITNET_TENSOR_F16, 1, 2}, {BITNET_TENSOR_BF16, 1, 2},
+        {BITNET_TENSOR_Q8_0, 32, 34}, {BITNET_TENSOR_Q6_K, 256, 210}
+    };
+    enum { N_TYPES = sizeof types / sizeof types[0] };
+    const char *name = pack_type_name(type);
+    int32_t i;
+    int k, ok = 1;
+    if (!x || !out || n < 0) return set_error(err, BITNET_ERR_ARG, "there are no floats to pack");
+    for (k = 0; k < N_TYPES && types[k].type != type; k++) {}
+    if (k == N_TYPES)
+        return set_error(err, BITNET_ERR_UNSUPPORTED, "cannot convert to type %u (%s)",
+                         (unsigned)type, name);
+    if (n % types[k].block)
+        return set_error(err, BITNET_ERR_ARG, "%d weights are not whole blocks of %s", (int)n,
+                         name);
+    for (i = 0; i < n && ok; i++) ok = x[i] - x[i] == 0.0f;      /* neither NaN nor infinite */
+    if (type == BITNET_TENSOR_F16) {                             /* 65520 rounds to infinity */
+        for (i = 0; i < n && ok; i++) ok = pack_abs(x[i]) < 65520.0f;
+        if (ok) bitnet_kernels_find("scalar")->store_f16(x, n, out);
+    } else for (i = 0; i < n && ok; i += types[k].block, x += types[k].block, out += types[k].bytes)
+        ok = pack_block(type, x, out);
+    if (!ok)
+        return set_error(err, BITNET_ERR_FORMAT, "a weight is a NaN or too large for %s", name);
+    return BITNET_OK;
+}

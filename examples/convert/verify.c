@@ -1,0 +1,134 @@
+#include "commands.h"
+#include "output.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int n_different;
+
+static void different(const char *name, const char *format, ...) {
+    va_list args;
+    n_different++;
+    printf("differs ");
+    print_clean(name, (int)strlen(name));
+    printf(": ");
+    va_start(args, format);
+    print_line(stdout, format, args);
+    va_end(args);
+}
+
+/* The scale that is part of the tensor. One in a tensor of its own is compared with that tensor. */
+static float inner_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
+                         const bitnet_ternary *m, const uint8_t *data) {
+    return !in_blocks(t->type) && has_own_scale(g, t->name) ? 1 : scale_of(m, t->name, data);
+}
+
+static int same_ternary(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, const packing *pack_a,
+                        const bitnet_gguf *gb, const bitnet_gguf_tensor *b,
+                        const packing *pack_b) {
+    const bitnet_ternary ma = ternary_of(a, a->type, pack_a);
+    const bitnet_ternary mb = ternary_of(b, b->type, pack_b);
+    float scale_a, scale_b;
+    int32_t row, n, i;
+    int any = 0;                       /* is a weight other than 0? */
+    bytes_in = (uint8_t *)grow(bytes_in, a->size);
+    bytes_out = (uint8_t *)grow(bytes_out, b->size);
+    read_bytes(ga, a, 0, bytes_in, a->size);
+    read_bytes(gb, b, 0, bytes_out, b->size);
+    for (row = 0; row < ma.rows; row += n) {
+        n = ma.rows - row < ROWS ? ma.rows - row : ROWS;
+        unpack(&ma, a->name, bytes_in, row, n, &weights[0]);
+        unpack(&mb, b->name, bytes_out, row, n, &weights[1]);
+        for (i = 0; i < n * ma.n && weights[0][i] == weights[1][i]; i++) any |= weights[0][i];
+        if (i == n * ma.n) continue;
+        different(a->name, "row %d, column %d is %d and %d", (int)(row + i / ma.n),
+                  (int)(i % ma.n), weights[0][i], weights[1][i]);
+        return 0;
+    }
+    scale_a = inner_scale(ga, a, &ma, bytes_in);
+    scale_b = inner_scale(gb, b, &mb, bytes_out);
+    if (!any || !memcmp(&scale_a, &scale_b, sizeof scale_a)) return 1;
+    different(a->name, "the scale is %.9g and %.9g", (double)scale_a, (double)scale_b);
+    return 0;
+}
+
+static int same_floats(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, const bitnet_gguf *gb,
+                       const bitnet_gguf_tensor *b) {
+    const uint64_t dims[1] = {a->dims[0]};
+    const uint64_t size_a = bitnet_tensor_size(a->type, 1, dims);
+    const uint64_t size_b = bitnet_tensor_size(b->type, 1, dims);
+    const uint64_t rows = a->dims[1] * a->dims[2] * a->dims[3];
+    float *x = (float *)grow(0, dims[0] * sizeof *x), *y = (float *)grow(0, dims[0] * sizeof *y);
+    uint64_t row, i = 0;
+    bytes_in = (uint8_t *)grow(bytes_in, size_a);
+    bytes_out = (uint8_t *)grow(bytes_out, size_b);
+    for (row = 0; row < rows; row++) {
+        read_bytes(ga, a, row * size_a, bytes_in, size_a);
+        read_bytes(gb, b, row * size_b, bytes_out, size_b);
+        bitnet_floats_unpack(a->type, bytes_in, (int32_t)dims[0], x, 0);
+        bitnet_floats_unpack(b->type, bytes_out, (int32_t)dims[0], y, 0);
+        for (i = 0; i < dims[0] && !memcmp(&x[i], &y[i], sizeof *x); i++) {}
+        if (i < dims[0]) break;
+    }
+    if (row < rows)
+        different(a->name, "row %.0f, column %.0f is %.9g and %.9g (%s, %s)", (double)row,
+                  (double)i, (double)x[i], (double)y[i], a->type_name, b->type_name);
+    free(x);
+    free(y);
+    return row == rows;
+}
+
+static int same_bytes(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, const bitnet_gguf *gb,
+                      const bitnet_gguf_tensor *b) {
+    uint64_t at, n, i;
+    bytes_in = (uint8_t *)grow(bytes_in, PIECE);
+    bytes_out = (uint8_t *)grow(bytes_out, PIECE);
+    for (at = 0; at < a->size; at += n) {
+        n = a->size - at < PIECE ? a->size - at : PIECE;
+        read_bytes(ga, a, at, bytes_in, n);
+        read_bytes(gb, b, at, bytes_out, n);
+        for (i = 0; i < n && bytes_in[i] == bytes_out[i]; i++) {}
+        if (i == n) continue;
+        different(a->name, "byte %.0f of %s", (double)(at + i), a->type_name);
+        return 0;
+    }
+    return 1;
+}
+
+static void verify_tensor(const bitnet_gguf *ga, const bitnet_gguf_tensor *a,
+                          const packing *pack_a, const bitnet_gguf *gb,
+                          const bitnet_gguf_tensor *b, const packing *pack_b) {
+    int same;
+    if (memcmp(a->dims, b->dims, sizeof a->dims)) {
+        different(a->name, "its shape");
+        return;
+    }
+    if (is_ternary(a) && is_ternary(b)) same = same_ternary(ga, a, pack_a, gb, b, pack_b);
+    else if (is_float(a) && is_float(b) && a->dims[0] <= INT32_MAX)
+        same = same_floats(ga, a, gb, b);
+    else if (a->size && a->size == b->size && a->type == b->type) same = same_bytes(ga, a, gb, b);
+    else {
+        different(a->name, "%s and %s cannot be compared", a->type_name ? a->type_name : "?",
+                  b->type_name ? b->type_name : "?");
+        return;
+    }
+    if (!same) return;
+    printf("same    ");
+    print_clean(a->name, (int)strlen(a->name));
+    putchar('\n');
+}
+
+int verify(const char *path_a, const packing *pack_a, const char *path_b, const packing *pack_b) {
+    bitnet_gguf *ga = open_input(path_a), *gb = open_input(path_b);
+    bitnet_gguf_tensor a, b;
+    uint64_t i;
+    for (i = 0; !bitnet_gguf_get_tensor(ga, i, &a); i++) {
+        if (!bitnet_gguf_find_tensor(gb, a.name, &b)) verify_tensor(ga, &a, pack_a, gb, &b, pack_b);
+        else different(a.name, "only in %s", path_a);
+    }
+    for (i = 0; !bitnet_gguf_get_tensor(gb, i, &b); i++)
+        if (bitnet_gguf_find_tensor(ga, b.name, &a)) different(b.name, "only in %s", path_b);
+    printf("%d difference%s\n", n_different, n_different == 1 ? "" : "s");
+    bitnet_gguf_close(ga);
+    bitnet_gguf_close(gb);
+    return n_different > 0;
+}

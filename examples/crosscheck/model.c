@@ -1,0 +1,213 @@
+#include "model.h"
+#include "../utf8.h"
+#include "report.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const layout_names[3] = {"128", "64", "4row"};
+
+static bitnet_ctx_params cp;           /* of the context that is open */
+static bitnet_model *model;
+static bitnet_model_info info;
+static bitnet_ctx *ctx;
+static bitnet_token *tokens;           /* the prompt */
+static int32_t n_tokens;
+static float *last_rows;               /* [n_layers + 1][dim]    of the prompt's last token */
+static uint64_t *other_hashes;         /* [n_layers + 1]         of those before it */
+static values row;
+
+/* Notes the hash of the model's file: other weights explain other results. */
+static void note_model(const char *path) {
+    static uint8_t bytes[1 << 16];
+    uint64_t h = HASH_START, total = 0;
+    size_t i, n;
+    FILE *f = utf8_fopen(path, "rb");
+    if (!f) fail(1, "%s: cannot open: %s", path, strerror(errno));
+    for (; (n = fread(bytes, 1, sizeof bytes, f)) > 0; total += n)
+        for (i = 0; i < n; i++) h = hash_bits(h, bytes[i], 1);
+    if (ferror(f)) fail(1, "%s: cannot read: %s", path, strerror(errno));
+    fclose(f);
+    printf("note model of %.0f bytes, hash %08lx%08lx\n", (double)total, (unsigned long)(h >> 32),
+           (unsigned long)(h & 0xffffffff));
+    n_lines++;
+}
+
+static void tokenize(const char *path, const char *text) {
+    int flags = info.add_bos ? BITNET_ADD_BOS : 0;
+    n_tokens = bitnet_tokenize(model, text, strlen(text), flags, 0, 0);
+    if (n_tokens < 1) fail(1, "%s: the text has no tokens", path);
+    tokens = (bitnet_token *)grow(tokens, (size_t)n_tokens * sizeof *tokens);
+    bitnet_tokenize(model, text, strlen(text), flags, tokens, (size_t)n_tokens);
+}
+
+static void open_ctx(int32_t n_ctx, int32_t n_logits) {
+    bitnet_error err;
+    cp.n_ctx = n_ctx;
+    cp.n_logits = n_logits;
+    if (bitnet_ctx_create(model, &cp, &ctx, &err)) fail(1, "%s", err.text);
+}
+
+static void eval(const bitnet_token *t, int32_t n, int all_logits) {
+    bitnet_error err;
+    if (bitnet_eval(ctx, t, n, all_logits, &err)) fail(1, "%s", err.text);
+}
+
+/* A layer_fn. The hashes go over the positions in order, so they do not depend on the batches. */
+static void on_layer(void *ud, int layer, const float *x, int n) {
+    int32_t at = bitnet_ctx_length(ctx), i, dim = info.dim;
+    uint64_t *h = &other_hashes[layer + 1];
+    (void)ud;
+    for (; n > 0 && at < n_tokens; n--, at++, x += dim) {
+        if (at == n_tokens - 1)
+            memcpy(last_rows + (size_t)(layer + 1) * (size_t)dim, x, (size_t)dim * sizeof *x);
+        else for (i = 0; i < dim; i++) *h = hash_bits(*h, float_bits(x[i]), 4);
+    }
+}
+
+static void report_prompt(const model_options *o) {
+    size_t dim = (size_t)info.dim, layers = (size_t)info.n_layers + 1, i;
+    char what[128], types[32];
+    last_rows = (float *)grow(0, layers * dim * sizeof *last_rows);
+    other_hashes = (uint64_t *)grow(0, layers * sizeof *other_hashes);
+    for (i = 0; i < layers; i++) other_hashes[i] = HASH_START;
+    row.n = 0;
+    put_ints(&row, tokens, (size_t)n_tokens);
+    snprintf(what, sizeof what, "tokens of the prompt, kv %s, -n %d", o->kv_name, (int)o->n_new);
+    write_line(what, "model", &row);
+    eval(tokens, n_tokens, 0);
+    for (i = 0; i < layers; i++) {
+        char where[32] = "the embedding";
+        if (i > 0) snprintf(where, sizeof where, "layer %d", (int)i - 1);
+        snprintf(what, sizeof what, "stream after %s, token %d", where, n_tokens - 1);
+        row.n = 0;
+        put_floats(&row, last_rows + i * dim, dim);
+        write_line(what, "model", &row);
+        if (n_tokens < 2) continue;
+        snprintf(what, sizeof what, "stream after %s, tokens 0 to %d", where, n_tokens - 2);
+        snprintf(types, sizeof types, "f%.0f", (double)(n_tokens - 1) * (double)dim);
+        write_hash(what, "model", types, other_hashes[i]);
+        putchar('\n');
+    }
+}
+
+/* Greedy tokens, by exact top-k over an int8 copy of the output head, then all logits. */
+static void report_tokens(int32_t n_new) {
+    bitnet_sampler greedy = {0};
+    bitnet_detok detok = {{0}, 0};
+    char what[128], text[4096];
+    int32_t i, n, ended = 0;
+    fprintf(stderr, "crosscheck: the model goes on: ");
+    for (i = 0; i < n_new; i++) {
+        bitnet_token t = bitnet_sample(ctx, &greedy);
+        const float *logits = bitnet_logits(ctx, -1);
+        row.n = 0;
+        put_floats(&row, logits, (size_t)info.n_vocab);
+        if (i == 0) write_line("logits after the prompt", "model", &row);
+        row.n = 0;
+        put_ints(&row, &t, 1);
+        put_floats(&row, &logits[t], 1);
+        snprintf(what, sizeof what, "greedy token %d and its logit", (int)i);
+        write_line(what, "model", &row);
+        if (bitnet_token_is_end(model, t)) ended = 1;
+        n = ended ? 0 : bitnet_detok_push(model, &detok, t, text, sizeof text);
+        if (n > 0) fwrite(text, 1, (size_t)n, stderr);
+        if (i + 1 < n_new) eval(&t, 1, 0);
+    }
+    n = bitnet_detok_push(model, &detok, -1, text, sizeof text);
+    if (n > 0) fwrite(text, 1, (size_t)n, stderr);
+    fputc('\n', stderr);
+}
+
+void open_model(const model_options *o) {
+    bitnet_error err;
+    if (bitnet_model_load_file(o->path, &o->model, &model, &err))
+        fail(1, "%s: %s", o->path, err.text);
+    bitnet_model_get_info(model, &info);
+    tokenize(o->path, o->prompt);
+    cp = o->ctx;
+    cp.layer_fn = on_layer;
+    open_ctx(n_tokens + o->n_new, 1);
+}
+
+void report_model(const model_options *o) {
+    const bitnet_i2s_packing layout = o->model.i2s_packing;
+    note_model(o->path);
+    if (o->bug) printf("note emulated bug: %s (128-groups of weights read as 64-groups)\n", o->bug);
+    else if (layout) printf("note weights read as %s\n", layout_names[layout]);
+    if (layout) n_lines++;
+    fprintf(stderr, "crosscheck: model with kernels %s, %d threads\n", info.kernels,
+            (int)bitnet_ctx_threads(ctx));
+    report_prompt(o);
+    report_tokens(o->n_new);
+    bitnet_ctx_free(ctx);
+    bitnet_model_free(model);
+}
+
+/* ---- which layout? ---- */
+
+/* The logarithm of p, 0 < p <= 1, so that libm need not be linked. */
+static double log_of(double p) {
+    double z, z2, sum = 0;
+    int e = 0, i;
+    for (; p < 0.7; p *= 2) e++;
+    z = (p - 1) / (p + 1);
+    z2 = z * z;
+    for (i = 21; i >= 1; i -= 2) sum = sum * z2 + 1.0 / i;
+    return 2 * z * sum - e * 0.69314718055994530942;
+}
+
+/* Mean log-likelihood of the text's tokens after the first one. */
+static double likelihood(const char *path, const char *text) {
+    double sum = 0;
+    int32_t i;
+    float *p;
+    tokenize(path, text);
+    open_ctx(n_tokens, 1);
+    p = (float *)grow(0, (size_t)info.n_vocab * sizeof *p);
+    for (i = 0; i + 1 < n_tokens; i++) {
+        eval(tokens + i, 1, 0);
+        memcpy(p, bitnet_logits(ctx, -1), (size_t)info.n_vocab * sizeof *p);
+        bitnet_kernels_find("scalar")->softmax(p, info.n_vocab, 1, 0);
+        sum += log_of(p[tokens[i + 1]]);
+    }
+    free(p);
+    bitnet_ctx_free(ctx);
+    return n_tokens > 1 ? sum / (n_tokens - 1) : 0;
+}
+
+void compare_layouts(const model_options *o) {
+    static const char text[] =
+        "Once upon a time there was a little girl named Lily. She lived in a small house near the "
+        "forest. One day she found a dog in the garden. The dog was hungry, so she gave it some "
+        "bread. Her mother said that it could stay, and they were happy. The capital of France is "
+        "Paris. It is a big city on a river, and many people live there.";
+    double nats, best = -1e9, second = -1e9;
+    bitnet_model_params mp = o->model;
+    int i, first = 0;
+    bitnet_error err;
+    cp = o->ctx;
+    for (i = 0; i < 3; i++) {
+        mp.i2s_packing = (bitnet_i2s_packing)i;
+        if (bitnet_model_load_file(o->path, &mp, &model, &err)) {
+            printf("%-5s %s\n", layout_names[i], err.text);
+            continue;
+        }
+        bitnet_model_get_info(model, &info);
+        nats = likelihood(o->path, text);
+        printf("%-5s %.3f nats per token\n", layout_names[i], nats);
+        if (nats > best) {
+            second = best;
+            best = nats;
+            first = i;
+        } else if (nats > second) second = nats;
+        bitnet_model_free(model);
+    }
+    if (best < -1e8) fail(1, "%s: cannot be loaded in any layout", o->path);
+    if (best - second >= 0.5 && best > log_of(1.0 / info.n_vocab))     /* better than guessing */
+        printf("English is likeliest, by %.1f nats, if the weights are packed by %s.\n",
+               best - second, layout_names[first]);
+    else puts("No layout is clearly better: the result is unknown.");
+    puts("The file does not record its packing: codes, size and type number are the same in all\n"
+         "three. A model trained on English is clearly better in one; random weights are not.");
+}
