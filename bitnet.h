@@ -2,14 +2,16 @@
 
    Do this:
        #define BITNET_IMPLEMENTATION
-   before you include this file in *one* C or C++ file:
+   before you include this file in *one* C or C++ file to create the implementation:
        #include ...
        #define BITNET_IMPLEMENTATION
        #include "bitnet.h"
-   and include it without the macro wherever else you need it. Compile with -O2; link with
-   -lpthread where the C library does not hold the threads already. There is nothing else to link.
+   Include it without the macro everywhere else. Keep bitnet_kernels_x86.h, _arm.h and _wasm.h
+   beside this file: they hold the fast kernels, and the right one is included automatically.
+   Compile with -O2 even in debug builds (the model is 14 times slower without it), and link with
+   -lpthread. There is nothing else to link. For CMake and pkg-config see packaging/README.md.
 
-   THE SMALLEST PROGRAM (the tests extract and build it, as C and as C++)
+   THE SMALLEST PROGRAM (the tests extract, build and run it)
 
        #define BITNET_IMPLEMENTATION
        #include "bitnet.h"
@@ -51,316 +53,14 @@
            return r != BITNET_OK || ferror(stdout);
        }
 
-   In C++ the library needs C++11. Parameter structs whose fields are all zero mean defaults: clear
-   them with memset, as here, or write {0} in C and {} in C++.
-
-   WHAT WORKS
-       Models    GGUF v2 and v3, little-endian: the official microsoft/bitnet-b1.58-2B-4T-gguf file
-                 as it is (architectures bitnet-b1.58 and bitnet-25), 1bitLLM's large and 3B
-                 (bitnet), and llama with ternary weights (Llama3-8B-1.58, Falcon3-1.58,
-                 Falcon-E).
-       Weights   linear layers in I2_S (all three packings), TL1, TL2, TQ1_0 and TQ2_0; embedding
-                 and head in F32, F16, BF16, Q8_0, Q6_K or Q4_0; norms in F32, F16 or BF16.
-       Tokenizer byte-level BPE with the pre-tokenizers llama-bpe (also called llama3, llama-v3,
-                 falcon3) and falcon_e; SentencePiece's BPE (tokenizer.ggml.model = llama).
-       Files     any GGUF file can be looked into and written (examples/convert.c makes GGUF of a
-                 Hugging Face folder, and of each packing each other).
-       Compilers any of C99, or of C++11 and up. gcc, clang and MSVC build the threads and the
-                 kernels; all others, such as tcc, build plain C that runs on the caller's thread.
-       CPUs      any with IEEE-754 floats, through plain C. x86 with AVX2, AVX-VNNI or AVX-512 VNNI
-                 runs the kernels of bitnet_kernels_x86.h, ARM with NEON,
-                 better with dotprod or i8mm, those of bitnet_kernels_arm.h, which only need to lie
-                 beside this file; the choice is made when the program runs, so no -m flag is
-                 needed. WebAssembly with -msimd128, better with -mrelaxed-simd besides, those of
-                 bitnet_kernels_wasm.h; threads there need -pthread.
-
-   WHAT DOES NOT
-       Other architectures, llama files with biases, experts or further norms, RoPE scaling by yarn,
-       other pre-tokenizers, other tensor types, GGUF v1, big-endian files: refused with an error
-       that names what was found, never guessed. Chat templates other than that of BitNet
-       b1.58-2B-4T.
-       Files over 16 GiB unless bitnet_model_params.max_bytes says otherwise. On a 32-bit machine
-       the file has to fit the address space. CPUs other than x86, ARM and WebAssembly have no
-       kernels of their own yet; 32-bit ARM has only those that count in integers.
-
-   SECURITY
-       Files     may be hostile. Every length, count and offset is checked against the bytes that
-                 are there before it is used, sums and products of them against wrapping; counts
-                 have caps, nothing recurses on input. A refusal takes time bounded by the file's
-                 size and at most four times that plus 4 KB of memory. It leaves nothing allocated,
-                 and says in one line of clean UTF-8 what is wrong and where (bitnet_clean_text
-                 defines clean). Weights are checked, too: codes that stand for no weight, scales
-                 that are not positive and norms that are not finite are refused when a model is
-                 loaded, and numbers that become not finite on the way end an evaluation. What is
-                 accepted can be run: no token, key or weight of it leads out of bounds.
-       Prompts   may be hostile, and hold any bytes. The text of a special token becomes that token
-                 only with BITNET_PARSE_SPECIAL; in messages and in bitnet_generate_params.text
-                 never. Give that flag to texts of your own only. What the model writes back is a
-                 stranger's text too: whole code points, but any of them, also those that a
-                 terminal or a page acts on. bitnet_clean_text makes a line of it safe to show.
-       The library never prints, exits, aborts, recurses on input, or touches the environment or
-       the network. It opens the files that it is given, and on Linux, to count the CPUs that it
-       may use, /proc/self/cgroup and below /sys/fs/cgroup the files cpu.max, cpu.cfs_quota_us and
-       cpu.cfs_period_us (with BITNET_NO_STDIO it opens none).
-       Trusted   are the program and what it passes: pointers and their sizes, hooks, allocators,
-                 kernel tables, parameters of tensors that are handed to kernels by themselves.
-       Not promised: that a file which breaks no rule holds the weights its name says (compare a
-       checksum from its publisher); that the model tells the truth, keeps a secret in its prompt or
-       does what a system message says; that time and memory traffic tell nothing about a prompt to
-       who can measure them; and anything at all if borrowed memory or a mapped file changes while
-       it is in use (MEMORY has what to do about files that others may write to).
-       To report a hole: README.md, "Security".
-
-   BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
-       BITNET_STATIC          every function is static: the library lives in one file of yours
-       BITNET_API             what stands before every public function; default extern
-       BITNET_NO_STDIO        no bitnet_model_load_file and bitnet_gguf_open_file, and nothing else
-                              that opens files; no <stdio.h> but for vsnprintf
-       BITNET_NO_MMAP         these two read files instead of mapping them
-       BITNET_NO_THREADS      no threads of our own; bitnet_ctx_params.parallel_fn still works
-       BITNET_NO_SIMD         plain C only, and no note that a kernel header is missing
-       BITNET_NO_AVX2         leaves that kernel table out, and avxvnni, which builds on it
-       BITNET_NO_AVXVNNI      leaves that kernel table out
-       BITNET_NO_AVX512       likewise
-       BITNET_NO_NEON         leaves the kernel table neon out, not those that build on it
-       BITNET_NO_DOTPROD      leaves neon-dotprod out, and neon-i8mm, which builds on it
-       BITNET_NO_I8MM         leaves that kernel table out
-       BITNET_NO_RELAXED      leaves the kernel table relaxed-simd out
-       BITNET_REQUIRE_SIMD    #error if no kernel header was found beside this file
-       BITNET_VSNPRINTF       what formats error texts; default vsnprintf; stbsp_vsnprintf works
-
-   MEMORY
-   ------
-   A mapped model costs its pages of the file, which the system can drop and read again, plus
-   some 10 MB for the tokenizer. While it is mapped, the file must not change: who writes to it
-   changes the weights, and if it gets shorter, touching the pages that are gone ends the program
-   (SIGBUS on POSIX systems; Windows does not let a mapped file be written or cut). Files that
-   others may touch are better loaded with bitnet_model_params.copy, which reads all of a file into
-   memory of the model's own; that it gets shorter meanwhile is then an error.
-
-   A context costs what bitnet_ctx_bytes says, in one piece. Of BitNet b1.58-2B-4T, in MB, with one
-   thread and defaults otherwise (another thread adds about 1):
-
-       n_ctx                               512    2048    4096
-       KV cache                             39     157     315     77 KB for each position
-       8-bit copy of the output head       331     331     331     see SCREENED HEAD; full_head: 0
-       scratch, most of it for n_batch      58      59      61     n_batch 32: 5 to 8
-       all                                 429     548     707
-
-   The KV cache has 4 * layers * kv_heads * head_size bytes for each position, 8 with
-   BITNET_KV_F32. Every context has its own copy of the head; where many contexts share a model,
-   full_head saves it.
-
-   bitnet_eval, bitnet_logits and bitnet_sample allocate nothing. Tokenizing allocates memory that
-   is freed before it returns: for a word of over 256 bytes 32 to 64 times its size; with a
-   SentencePiece tokenizer, which has no words, 41 to 81 times the text, if that is over 255 bytes;
-   for messages a copy of each. bitnet_generate allocates a buffer for the text that it holds back,
-   mostly of a few hundred bytes, and for stop strings up to 6 bytes for each of theirs and 33 for
-   each string, and frees that, too.
-
-   FILES
-   -----
-   On Windows a path is UTF-8, of at most 1023 units in UTF-16; elsewhere it is the bytes that the
-   system takes. Only regular files are opened: directories, pipes and devices are refused. Offsets
-   have 64 bits in 32-bit programs, too: a file that does not fit the address space cannot be
-   loaded, but bitnet_gguf_open_file can look into it. (If off_t has 32 bits and the C library is
-   not glibc, this needs -D_FILE_OFFSET_BITS=64. Emscripten opens files of up to 2 GiB.) Programs
-   started meanwhile do not inherit the open file. If the system refuses something, the error's text
-   ends with its reason, in the system's words and language: "cannot open 'm.gguf': Permission
-   denied".
-
-   Any number of threads may use one bitnet_gguf, with BITNET_NO_THREADS, too. There are two
-   exceptions. After bitnet_gguf_open_io, bitnet_gguf_read calls read_fn on the thread that called
-   it, so read_fn must allow that. And on a system that is neither POSIX nor Windows, a file opened
-   by its path is read through one FILE, by one thread at a time.
-
-   LAYOUTS
-   -------
-   A kernel table is an instruction set and a layout of the ternary weights. scalar, avx2, avxvnni,
-   avx512vnni, neon, neon-dotprod, neon-i8mm, simd128 and relaxed-simd read I2_S (2 bits a weight)
-   where the file has it; the default is the best of them. The tables named -tl2 (x86, and the slow
-   scalar-tl2) make TL2 of it, 5 bits for 3 weights, when the model is loaded: a copy of 5/6 the
-   size in memory of the model's own (434 MB of the 2B model, in 0.2 to 1 s, on up to 16 CPUs), for
-   fewer bytes a token: 6 % more tokens a second where memory is what limits. It is lossless, and
-   the logits are the same bits. bitnet_model_params.kernels asks for a table.
-
-   PACKINGS
-   --------
-   I2_S has been written in three ways, by different builds of one converter: the codes (weight + 1)
-   of four weights share a byte, and which four is what differs.
-
-       bits          7-6    5-4    3-2    1-0
-       128-group     j      32+j   64+j   96+j     byte j of 32 holds these of 128 weights in a row:
-                                                   x86 and Python converters, the official file
-       64-group      j      16+j   32+j   48+j     byte j of 16, of 64 weights: ARM converters
-       4-row         r      r+1    r+2    r+3      byte c of rows r to r+3 holds their column c:
-                                                   x86 converters built without ACT_PARALLEL
-
-   The kernels read the first. Of a file in one of the others, which bitnet_model_params.i2s_layout
-   has to name, the weights are repacked when it is loaded (521 MB of the 2B model, in memory of the
-   model's own); then all is as with the first.
-
-   Nothing in a file tells them apart: type number, sizes and the scale's place are the same, and
-   any codes make a matrix in each. Only shapes rule something out: 128-group and 64-group tensors
-   are whole blocks, 4-row ones have rows in fours; what does not fit is refused. A code 3 would be
-   a 3 in all of them: it stands for no weight, and says that a file is damaged or no I2_S. It is
-   looked for when a model is loaded, and refused with its place. A row of 64-group read as
-   128-group has the same weights in each 128 columns, in another order, so that no count of them
-   shows it. What does is the text: with the wrong packing a trained model writes noise, and real
-   text is far less likely to it (crosscheck.c --which-layout compares that). It is evidence, no
-   proof.
-
-   TILES
-   -----
-   TL1 and TL2 weights stand in a file as the kernels of one converter read them: in tiles of BM
-   rows by BK columns, and in those by groups of bm rows. The sizes were made for each shape of
-   matrix, and the file does not record them. They are taken from the published table by the shape:
-
-                               rows x columns   TL1 BM,BK,bm   TL2 BM,BK (bm is 32)
-       bitnet_b1_58-large      1536 x 4096      256,128,32     256,96
-                               1536 x 1536      128,64,64      128,192
-                               4096 x 1536      256,128,32     256,96
-       bitnet_b1_58-3B         3200 x 8640      160,64,32      160,96
-                               3200 x 3200      320,128,64     320,96
-                               8640 x 3200      320,64,32      320,96
-       Llama3-8B-1.58         14336 x 4096      256,128,32     256,96
-                               4096 x 14336     128,64,64      128,96
-                               1024 x 4096      256,128,32     256,96
-                               4096 x 4096      128,64,64      128,96
-
-   or from bitnet_model_params.tile, which then counts for all of a file's. Another shape without a
-   tile is refused. When it is loaded, such a matrix becomes I2_S, or what the kernels make of that;
-   the logits are the bits of the I2_S file that holds the same weights.
-
-   What a packer cannot have written is refused: shapes that are not whole tiles, codes that stand
-   for nothing, a sign on a triplet of zeros, bytes between the weights and the scale that are not
-   0. In TL2 that finds every tile with another number of columns in pairs (columns % BK): its signs
-   meet the wrong triplets. Nothing else can be found: another BM, another BK with the same rest,
-   and in TL1 any tile that divides the shape, read the same legal codes in another order. As with
-   packings, only the text shows it, which is then noise.
-
-   FAMILIES
-   --------
-   What general.architecture decides:
-
-       bitnet-b1.58, bitnet-25   squared ReLU, halves, sub-norms: BitNet b1.58-2B-4T
-       bitnet                    SiLU, halves, sub-norms: 1bitLLM's large and 3B
-       llama                     SiLU, adjacent pairs, no sub-norms: Llama3-8B-1.58, Falcon3-1.58
-
-   Halves and adjacent pairs are what RoPE turns in a head: (i, i + n/2) or (2i, 2i + 1), for which
-   converters to llama reorder the rows of q and k. RoPE scaling is none, linear, or a factor for
-   each pair (rope_freqs.weight). The head is tied unless there is output.weight. Other networks
-   that call themselves llama have tensors that have no place here, and are refused by their names.
-
-   SCREENED HEAD
-   -------------
-   The output head is over half of all bytes that a token of the 2B model reads. Greedy and top-k
-   sampling need only the largest logits: bitnet_sample keeps the head a second time with 8 bits a
-   weight (vocabulary * width bytes, part of the context from the start, filled in when first used),
-   bounds every logit by it, and computes exactly those that can be among the wanted ones. The
-   result is the same token, always. Other samplers, and bitnet_logits, compute all logits.
-   full_head = 1 switches it off and saves its memory.
-
-   LOOKUP DECODING
-   ---------------
-   Text repeats itself: names, quotations, code. With bitnet_generate_params.lookup = N (1 to 64, of
-   which 3 to 8 pay most; the context's n_logits must be at least N + 1, or n_ctx if that is less),
-   generation looks for the latest earlier place in the context with the same last three tokens, or
-   two. It evaluates up to N of the tokens that followed it together with the sampled one, in one
-   pass over the weights. The rows are then sampled in turn until a sampled token differs from the
-   guess. Up to 9 rows share a pass over the screened head. The result is the same text, always, for
-   every sampler: a row's logits do not depend on what is evaluated beside it, and rng advances once
-   for each token. Guesses that go wrong grow shorter. A text that does not repeat costs next to
-   nothing.
-
-   ERRORS
-   ------
-   Functions that can fail return a bitnet_result and take a bitnet_error pointer, which may be
-   0; its text is one line that says what, where (key, tensor, offset) and, where there is one,
-   what to do. On failure *out is 0. Functions that return an int length return a negative
-   bitnet_result. A call that failed has changed nothing, unless its comment says so, and can be
-   made again: with more memory it gives what it would have given.
-
-   No pointer crashes for being 0. Where a comment does not allow it, functions that return a
-   bitnet_result or a length say BITNET_ERR_ARG, others their nothing (0; of tokens -1), and
-   functions without a result do nothing. So do numbers that are out of range; comments name the
-   ranges. What is behind a pointer is trusted: its length, its NUL, and that it lives.
-
-   THREADS
-   -------
-   A model does not change after loading: any number of threads and contexts may use it. Free
-   contexts before their model. A context belongs to one thread at a time.
-
-   A context works with n_threads threads: the caller's, and workers of its own, which sleep
-   between calls. n_threads 0 means as many as the process may use: the CPUs in its affinity mask
-   (Linux and Windows; all that are online elsewhere), and on Linux no more than the CPU quota of
-   its control groups, rounded up. If the system refuses to start a thread, the context works with
-   fewer. bitnet_ctx_threads says how many there are. The results are the same bits for any number.
-
-   The network is evaluated in steps. A step that is too small to share runs on the caller's thread
-   alone. A larger one is cut into runs of rows, which the threads take one after the other, so that
-   a slow CPU gets fewer of them. The context measures whether sharing saves time. Where it does
-   not, because other programs keep the CPUs busy, the caller's thread works alone for a while, up
-   to a second, before it tries again.
-
-   With parallel_fn a context starts no threads. It gives each step that is worth sharing to the
-   program's own pool, as n_threads jobs, and does the other steps on the caller's thread.
-
-   To load more than some megabytes the library starts as many threads as n_threads 0 means, at
-   most 16, and ends them before the call returns. Hooks and the allocator are called on the
-   caller's thread only.
-
-   The library's threads block all signals except SIGBUS, SIGFPE, SIGILL and SIGSEGV, which report
-   a fault of the thread itself. A program's other signals reach its own threads only.
-
-   A child process made by fork() has no workers. It can use and free the contexts and models that
-   it inherits; it does all the work on the caller's thread, with the same results. It cannot use or
-   free a context that another thread was using at that moment, nor one whose step_fn or
-   parallel_fn called fork(), nor go on with a load whose hook did.
-
-   A call that finds its context in use, by another thread or by the call whose callback it comes
-   from, changes nothing and says so: BITNET_ERR_BUSY, from bitnet_logits 0, from bitnet_sample -1;
-   bitnet_ctx_free then frees nothing. Nobody waits, so nothing can wait for itself. Callbacks may
-   call bitnet_ctx_length and what else takes a const bitnet_ctx, those of bitnet_generate also
-   bitnet_logits. They have to return: after a longjmp or an exception out of them the context
-   stays in use. With BITNET_NO_THREADS calls from other threads are not noticed.
-
-   DETERMINISM
-   -----------
-   The logits are the same bits for every kernel table, thread count, batch split and machine.
-   The scalar C of this file defines them: integer sums are exact; a float sum of n products goes
-   into 16 partial sums, element i into sum i % 16, each product rounded before it is added (no
-   FMA), and the 16 are added as a tree (8 apart, 4, 2, 1). exp, sin, cos, log and sqrt are our
-   own; SiLU is g / (1 + e^-g), each operation rounded, in plain C for all tables. With an F16
-   cache, queries and probabilities are rounded to 13 bits first: their products with the cache's
-   11 bits are exact, so that there an FMA is allowed, and twice as fast. The price is a rule for
-   the compiler: no -ffast-math (refused), no contraction of a*b+c into an FMA (switched off here by
-   pragma; if a compiler ignores that, use -ffp-contract=off; MSVC: /fp:precise), 32-bit x86 with
-   -msse2 -mfpmath=sse, and on s390x, where gcc -std=c99 computes with doubles,
-   -fexcess-precision=fast. bitnet_selftest says in words if a build breaks the rule;
-   examples/crosscheck.c finds where two machines part, with the help of layer_fn.
-
-   CONTEXTS
-   --------
-   A context holds a text as tokens, bitnet_ctx_length of them, each evaluated once. bitnet_eval and
-   bitnet_generate append to it; bitnet_ctx_rewind takes tokens off its end, at no cost, and what
-   stays need not be evaluated again.
-
-   The token that bitnet_generate samples last has been given to text_fn but is not evaluated: it
-   would be needed only if something follows. It is the context's pending token. Whatever is
-   appended next comes after it: prompt, text, messages, or the tokens of a bitnet_eval. Nobody has
-   to pass it on, and a call without a prompt goes on from it. It takes a position then, and counts
-   when it is asked if a prompt fits. bitnet_ctx_pending tells it, bitnet_ctx_rewind drops it. Only
-   a text that ends inside a character shows where two calls meet: U+FFFD ends the first.
-
-   A prompt that does not fit, fails or is cancelled leaves a context as it was, pending token
-   included, but without logits. So a message that was too long can be followed by a shorter one.
+   In C++ the library needs C++11. A parameter struct that is all zero means defaults: clear it with
+   memset, as above, or write {0} in C and {} in C++.
 
    CHAT
    ----
-   bitnet_generate writes messages in the chat template of the model, opens the reply, and ends
-   where the model ends it. Each call appends one turn, so only new messages are passed. This is a
-   chat (gen has a text_fn, and is zero otherwise):
+   Pass messages instead of text. bitnet_generate writes them in the model's chat template, opens
+   the reply, and stops where the model ends it. The context remembers the conversation, so each
+   call takes only the new messages. A complete chat (gen has a text_fn and is otherwise zero):
 
        static void chat(bitnet_ctx *ctx, bitnet_generate_params *gen) {
            char line[4096];
@@ -374,37 +74,42 @@
            }
        }
 
-   A system message goes before the first one of the user: an array of two, in the first call. If
-   the last reply was cut, by max_tokens, a stop string or text_fn, its end-of-turn token is put in.
-   BOS comes first in an empty context. The text of a message never becomes a special token.
+   For a system message pass an array of two messages, system and user, in the first call. If the
+   last reply was cut by max_tokens, a stop string or text_fn, the library inserts its end-of-turn
+   token. BOS is added only to an empty context. The text of a message never becomes a special
+   token.
 
-   When the context is full, a reply ends with BITNET_STOP_LENGTH, and the next message is
-   BITNET_ERR_FULL. To go on, rewind the context to 0, or to where the system message ends, and pass
-   the messages that are worth keeping again.
+   A message that does not fit, fails or is cancelled leaves the tokens of the context as they were;
+   a shorter message can follow. When the context fills up, a reply ends with BITNET_STOP_LENGTH and
+   the next message is BITNET_ERR_FULL. To go on, rewind the context to 0, or to the end of the
+   system message, and pass again the messages worth keeping.
 
-   The template is that of BitNet b1.58-2B-4T: each message as "Role: text<|eot_id|>", the text
-   without the white space around it, and "Assistant: " to open the reply. Other templates are
-   BITNET_ERR_UNSUPPORTED: those of the architectures bitnet and llama differ from model to model.
-   They can be written out with bitnet_tokenize and BITNET_PARSE_SPECIAL. bitnet_chat_tokenize gives
-   the tokens of messages without evaluating them.
+   The only built-in template is that of BitNet b1.58-2B-4T: "Role: text<|eot_id|>" for each
+   message, with the text trimmed of white space, and "Assistant: " to open the reply. The templates
+   of the architectures bitnet and llama differ from model to model, so chat with those is
+   BITNET_ERR_UNSUPPORTED: write the template as text and call bitnet_tokenize with
+   BITNET_PARSE_SPECIAL. bitnet_chat_tokenize returns the tokens of messages without evaluating
+   them.
 
-   AN OWN LOOP
-   -----------
-   bitnet_generate is made of public functions, apart from stop strings and lookup. Who wants to
-   choose tokens otherwise calls them:
+   YOUR OWN LOOP
+   -------------
+   Apart from stop strings and prompt lookup, bitnet_generate uses only public functions. To choose
+   tokens yourself, call them directly:
 
        static bitnet_result write_on(const bitnet_model *model, bitnet_ctx *ctx, const char *text) {
            bitnet_token tokens[1000];
            char piece[1000];
+           bitnet_sampler sampler;
            bitnet_detok detok;
            bitnet_result r;
            int n = bitnet_tokenize(model, text, strlen(text), BITNET_ADD_BOS, tokens, 1000);
            if (n > 1000) return BITNET_ERR_LIMIT;
            if (n < 0) return (bitnet_result)n;
+           memset(&sampler, 0, sizeof sampler);  // greedy; or set temperature, top_k, rng ...
            memset(&detok, 0, sizeof detok);
            for (r = bitnet_eval(ctx, tokens, n, 0, NULL); r == BITNET_OK;
                 r = bitnet_eval(ctx, tokens, 1, 0, NULL)) {
-               tokens[0] = bitnet_sample(ctx, NULL);
+               tokens[0] = bitnet_sample(ctx, &sampler);
                if (bitnet_token_is_end(model, tokens[0])) break;
                n = bitnet_detok_push(model, &detok, tokens[0], piece, sizeof piece);
                if (n > 0) fwrite(piece, 1, (size_t)n, stdout);
@@ -414,17 +119,319 @@
            return r;
        }
 
-   With BITNET_ADD_BOS the tokens begin with BOS, which belongs only at the beginning of a context.
-   A piece of 1000 bytes has room for tokens of up to 332 bytes, more than known vocabularies have.
-   bitnet_logits shows what bitnet_sample draws from.
+   BITNET_ADD_BOS is only for the beginning of a context. A token is not always a whole character:
+   bitnet_detok_push holds incomplete bytes back. Its buffer of 1000 bytes suffices for tokens of
+   332 bytes, more than any known vocabulary has. To use a sampler of your own, read bitnet_logits
+   in place of bitnet_sample.
 
-   RELEASES
-       0.2.0  chats and pending tokens in the library; truer threads, files and self-test
-       0.1.0  first: ternary GGUF in, text out; kernels in plain C, for x86, ARM and WebAssembly
-   The licence is at the end of this file. */
+   A context holds bitnet_ctx_length tokens, each evaluated once. bitnet_eval and bitnet_generate
+   append to them. bitnet_ctx_rewind drops tokens from the end at no cost; the others need no second
+   evaluation, so a common prefix, such as a system message, is paid for once.
 
+   bitnet_generate does not evaluate the last token it samples, because nothing may follow. That is
+   the pending token: text_fn has received it, and the next call evaluates it first, before any
+   tokens, text or messages of its own. Do not pass it again. It needs a position of the context
+   like any other token. bitnet_ctx_pending returns it; bitnet_ctx_rewind drops it. So two calls of
+   20 tokens write what one call of 40 writes, except that an incomplete character at the end of the
+   first call becomes U+FFFD.
+
+   THREADS
+   -------
+   A model does not change after loading: any number of threads and contexts may share it. Free the
+   contexts before the model. A context may be used by only one thread at a time.
+
+   A context works with n_threads threads: the caller's, and worker threads that sleep between
+   calls. n_threads 0 means as many as the process may use: the CPUs in its affinity mask (Linux and
+   Windows; elsewhere all that are online), and on Linux no more than its cgroup's CPU quota,
+   rounded up. If the system cannot start a thread, the context works with fewer; bitnet_ctx_threads
+   returns how many. The results are the same bits for any number.
+
+   The network is evaluated in steps. A step too small to share runs on the caller's thread. A
+   larger one is cut into runs of rows, and each thread takes the next run when it is ready, so a
+   slow CPU gets fewer of them. The context measures whether sharing saves time. If it does not,
+   because other programs keep the CPUs busy, the caller's thread works alone for up to a second
+   before it tries again. With parallel_fn a context starts no threads: it gives each step worth
+   sharing to the program's own pool as n_threads jobs.
+
+   Loading a model of more than a few megabytes uses up to 16 threads, which end before the call
+   returns. Hooks and the allocator are called on the caller's thread only.
+
+   If another thread, or the call whose callback is running, is using a context, further calls fail
+   at once with BITNET_ERR_BUSY (bitnet_logits returns 0, bitnet_sample -1, and bitnet_ctx_free
+   frees nothing). Calls never wait for each other, so they cannot deadlock. Callbacks may call all
+   functions that take a const bitnet_ctx, and those of bitnet_generate may call bitnet_logits.
+   Callbacks must return: after a longjmp or an exception out of one, the context stays in use. With
+   BITNET_NO_THREADS, calls from other threads are not detected.
+
+   Worker threads block all signals except SIGBUS, SIGFPE, SIGILL and SIGSEGV. After fork() a child
+   process has no workers: it can use and free the contexts and models it inherits, with the same
+   results, but only on the caller's thread. It must not use a context that another thread was using
+   during the fork, or whose step_fn or parallel_fn called fork(), nor continue a load whose hook
+   did.
+
+   MEMORY
+   ------
+   BitNet b1.58-2B-4T, in MB, with one thread and default parameters (another thread adds about 1):
+
+       the mapped file                1188    (521 ternary weights, 657 the embedding and head;
+                                              the system can drop these pages and read them again)
+       tokenizer and norms              10    once per model
+       a context with n_ctx            512    2048    4096
+           KV cache                     39     157     315     77 KB per position
+           int8 copy of the head       331     331     331     0 with no_head_copy; see OUTPUT HEAD
+           scratch                      58      59      61     5 to 8 with n_batch = 32
+           total                       429     548     707
+
+   bitnet_ctx_bytes computes the size of a context, which is one allocation. Its KV cache takes
+   4*layers*kv_heads*head_size bytes per position, and twice that with BITNET_KV_F32. Every context
+   has its own copy of the head: where many contexts share a model, set no_head_copy. n_ctx 0 means
+   the length the model was trained for, which may be long: the 32768 positions of Falcon3 take
+   gigabytes.
+
+   Do not change a file while it is mapped. Writing to it changes the weights, and truncating it
+   kills the process with SIGBUS (Windows allows neither). For a file that others may touch, set
+   bitnet_model_params.copy: the whole file is read into memory of the model's own, and a truncation
+   while reading is an error.
+
+   bitnet_eval, bitnet_logits and bitnet_sample allocate nothing. Tokenizing allocates, and frees
+   before it returns: 32 to 64 times the size of a word over 256 bytes; with a SentencePiece
+   tokenizer, which has no words, 41 to 81 times a text over 255 bytes; and a copy of each chat
+   message. bitnet_generate allocates, and frees before it returns, a buffer for the text that it
+   holds back, usually a few hundred bytes, and for stop strings up to 10 bytes per byte and 33 per
+   string.
+
+   ERRORS
+   ------
+   Functions that can fail return a bitnet_result, BITNET_OK or a negative code, and fill in a
+   bitnet_error, whose pointer may be 0. Its text is one line that says what is wrong, where (key,
+   tensor, offset), and where possible what to do. On failure *out is 0. Functions that return a
+   length return a negative bitnet_result instead. Unless its comment says otherwise, a call that
+   fails changes nothing and can be repeated.
+
+   No function crashes on a null pointer. Where its comment does not allow one, a function that
+   returns a bitnet_result or a length returns BITNET_ERR_ARG, one that returns a pointer or a count
+   returns 0, one that returns a token returns -1, and one that returns nothing does nothing. The
+   same holds for numbers outside the ranges given in the comments. What a pointer points to is
+   trusted: its size, its terminating NUL and its lifetime.
+
+   FORMATS
+   -------
+   Runs:
+       Models      GGUF v2 and v3, little-endian, of these architectures (general.architecture):
+                     bitnet-b1.58, bitnet-25   BitNet b1.58-2B-4T, the official file as it is
+                     bitnet                    1bitLLM's bitnet_b1_58-large and -3B
+                     llama                     Llama3-8B-1.58, Falcon3-1.58, Falcon-E
+       Weights     linear layers in I2_S (all three packings, below), TL1, TL2, TQ1_0, TQ2_0;
+                   embedding and head in F32, F16, BF16, Q8_0, Q6_K, Q4_0; norms in F32, F16, BF16
+       Tokenizers  byte-level BPE with the pre-tokenizers llama-bpe (also called llama3, llama-v3,
+                   falcon3) and falcon_e; SentencePiece BPE (tokenizer.ggml.model = llama)
+   Refuses, with an error that names what it found: other architectures and tensor types; llama
+   files with biases, experts or extra norms; RoPE scaling by yarn; other pre-tokenizers; GGUF v1;
+   big-endian files; chat templates other than BitNet's; files over 16 GiB, unless
+   bitnet_model_params.max_bytes allows them; on 32-bit machines, files larger than the address
+   space. examples/convert turns Hugging Face folders into GGUF and converts between all packings.
+
+   RoPE rotates the pairs (i, i + n/2), "halves", or (2i, 2i + 1), "adjacent", for which converters
+   to llama reorder the rows of q and k. Its scaling is none, linear, or one factor per pair
+   (rope_freqs.weight). Without output.weight the embedding is also the head.
+
+       bitnet-b1.58, bitnet-25     squared ReLU    halves      sub-norms
+       bitnet                      SiLU            halves      sub-norms
+       llama                       SiLU            adjacent    no sub-norms
+
+   PACKINGS
+   --------
+   Builds of one converter have written I2_S in three ways. Each puts the codes (weight + 1) of four
+   weights into a byte; they differ in which four:
+
+       bits          7-6    5-4    3-2    1-0
+       128-group     j      32+j   64+j   96+j     byte j of 32, for 128 consecutive weights: x86
+                                                   and Python converters, the official file
+       64-group      j      16+j   32+j   48+j     byte j of 16, for 64 weights: ARM converters
+       4-row         r      r+1    r+2    r+3      byte c of rows r to r+3, for column c: x86
+                                                   converters built without ACT_PARALLEL
+
+   The kernels read 128-group in place. For the other two set bitnet_model_params.i2s_packing; the
+   weights are then repacked when the model is loaded, into memory of the model's own (521 MB for
+   the 2B model). The results are the same.
+
+   A file does not say which packing it has: type number, sizes and the position of the scale are
+   the same, and the same bytes are valid weights in all three. Only shapes rule one out: rows must
+   be whole blocks, and 4-row needs a multiple of four rows. Code 3 is invalid in all three: loading
+   refuses it and names its place, because the file is damaged or not I2_S. What tells the packings
+   apart is text: with the wrong one a trained model writes noise and finds real text far less
+   likely. crosscheck --which-packing measures that. The result is evidence, not proof.
+
+   TILES
+   -----
+   TL1 and TL2 store weights in tiles of BM rows by BK columns, and within a tile in groups of bm
+   rows (rows, cols and group of a bitnet_tile). bitnet.cpp chose the sizes for each shape of
+   matrix, and the file does not record them. The library knows those of the published models
+   (bitnet_b1_58-large, bitnet_b1_58-3B and Llama3-8B-1.58) by the shapes. For other shapes set
+   bitnet_model_params.tile, which then applies to every such tensor of the file. These weights are
+   converted when the model is loaded; the logits are those of an I2_S file with the same weights.
+
+   Loading refuses what no packer writes: shapes that are not whole tiles, unused codes, a sign on a
+   triplet of zeros, nonzero bytes between the weights and the scale. In TL2 this detects every
+   wrong BK with a different columns % BK. A wrong BM, a BK with the same remainder, or in TL1 any
+   other tile that divides the shape, cannot be detected. As with packings, the model then writes
+   noise.
+
+   FILES
+   -----
+   On Windows a path is UTF-8, of at most 1023 UTF-16 units; elsewhere it is passed to the system
+   unchanged. Only regular files are opened: directories, pipes and devices are refused. Offsets
+   have 64 bits in 32-bit programs too: bitnet_gguf_open_file can inspect a file that is too large
+   to load. (If off_t has 32 bits and the C library is not glibc, compile with
+   -D_FILE_OFFSET_BITS=64. Emscripten opens files of up to 2 GiB.) Child processes do not inherit
+   the open file. If the system refuses something, the error's text ends with the system's reason in
+   its own language: "cannot open 'm.gguf': Permission denied".
+
+   Any number of threads may use one bitnet_gguf, even with BITNET_NO_THREADS. There are two
+   exceptions. After bitnet_gguf_open_io, bitnet_gguf_read calls read_fn on the calling thread, so
+   read_fn must allow that. On a system that is neither POSIX nor Windows, a file opened by path
+   must be read by one thread at a time.
+
+   KERNELS
+   -------
+   A kernel table is a set of inner loops for one instruction set and one weight layout:
+
+       x86            avx2, avxvnni, avx512vnni
+       ARM            neon, neon-dotprod, neon-i8mm; on 32-bit ARM only the integer kernels use NEON
+       WebAssembly    simd128 (-msimd128), relaxed-simd (and -mrelaxed-simd); threads: -pthread
+       every CPU      scalar: plain C, for IEEE-754 floats
+
+   The best one that the CPU and the operating system support is chosen at run time, without any -m
+   flag; in WebAssembly when compiling. These tables read I2_S, 2 bits a weight, in place. Tables
+   named -tl2 (x86, and the slow scalar-tl2) repack it as TL2, 5 bits for 3 weights, when the model
+   is loaded: lossless, the same logits, 5/6 of the bytes, in a copy that the model owns (434 MB and
+   up to 1 s for the 2B model). They gain 6 % where memory bandwidth is the limit, and are used only
+   if bitnet_model_params.kernels asks for them.
+
+   OUTPUT HEAD
+   -----------
+   More than half of the bytes read per token of the 2B model are the output head. Greedy and top-k
+   sampling need only the largest logits, so bitnet_sample finds the exact top k over an int8 copy
+   of the head: it bounds every logit using the copy (vocabulary * width bytes, reserved with the
+   context, filled in when first used) and computes exactly only those that can be among the k
+   largest. The sampled token is always the same. Other samplers, and bitnet_logits, compute all
+   logits. no_head_copy = 1 switches the copy off and saves its memory.
+
+   PROMPT LOOKUP
+   -------------
+   Text repeats names, quotations and code. With bitnet_generate_params.lookup = N, generation uses
+   prompt-lookup speculative decoding: it finds the latest earlier place in the context with the
+   same last three (or two) tokens, drafts up to N of the tokens that followed there, and evaluates
+   them together with the sampled token in one pass over the weights. Then it samples row by row
+   until a sampled token differs from the draft. The text is always the same, for every sampler: a
+   row's logits do not depend on the other rows, and rng advances once per token. N is 1 to 64; 3 to
+   8 works best. n_logits of the context must be at least N + 1, or n_ctx if that is less. Drafts
+   get shorter after a miss, so text that does not repeat costs almost nothing.
+
+   DETERMINISM
+   -----------
+   The logits are the same bits for every kernel table, thread count, batch split and machine. The
+   scalar C of this file defines them. Integer sums are exact. A float sum of n products keeps 16
+   partial sums, with element i in sum i % 16 and each product rounded before it is added (no FMA);
+   a tree adds the 16 (lanes 8 apart, then 4, 2, 1). exp, sin, cos, log and sqrt are our own. SiLU
+   is g / (1 + e^-g), each operation rounded. With an F16 cache, queries and probabilities are first
+   rounded to 13 significant bits: their products with the cache's 11 bits are then exact, so an FMA
+   gives the same result, and kernels may use it.
+
+   In return the compiler must follow rules: no -ffast-math (refused), no contraction of a*b+c into
+   an FMA (switched off here by pragma; if your compiler ignores that, use -ffp-contract=off; MSVC:
+   /fp:precise), -msse2 -mfpmath=sse on 32-bit x86, and -fexcess-precision=fast on s390x, where gcc
+   -std=c99 computes in double. bitnet_selftest names what a build breaks. examples/crosscheck finds
+   the first operation where two machines differ.
+
+   SECURITY
+   --------
+   Files may be hostile. Every length, count and offset is checked against the bytes that exist
+   before it is used, and sums and products against overflow. Counts are limited, and nothing
+   recurses on input. A refusal takes time bounded by the size of the file and at most four times
+   its size plus 4 KB of memory, and leaves nothing allocated. Error texts are one line of clean
+   UTF-8 (see bitnet_clean_text). Weights are checked too: invalid codes, scales that are not
+   positive and norms that are not finite are refused at load; values that become infinite or NaN
+   later end the evaluation with an error. No token, key or weight of an accepted file causes an
+   access out of bounds.
+
+   Prompts may be hostile, and may hold any bytes. The text of a special token becomes that token
+   only with BITNET_PARSE_SPECIAL, and never in messages or bitnet_generate_params.text. Set the
+   flag only for text you wrote yourself. Treat the model's output as untrusted too: it is valid
+   UTF-8, but may contain control characters or markup. bitnet_clean_text makes it safe to show in
+   one line.
+
+   The library never prints, exits, aborts, reads the environment or uses the network. It opens only
+   the files that it is given and, on Linux, to count the CPUs it may use, /proc/self/cgroup and
+   cpu.max, cpu.cfs_quota_us and cpu.cfs_period_us under /sys/fs/cgroup (none with BITNET_NO_STDIO).
+
+   The calling program is trusted: pointers, sizes, hooks, allocators, kernel tables, and parameters
+   passed directly to kernels. Not promised: that a well-formed file holds the weights its name
+   claims (compare a checksum from its publisher); that a model tells the truth, keeps its prompt
+   secret or obeys a system message; that timing and memory traffic do not leak a prompt; anything
+   if borrowed memory or a mapped file changes while it is in use. To report a vulnerability:
+   README.md, "Security".
+
+   BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
+       BITNET_STATIC          makes every function static: the library lives in one file of yours
+       BITNET_API             precedes every public function; default extern
+       BITNET_NO_STDIO        no functions that open files; no <stdio.h> except for vsnprintf
+       BITNET_NO_MMAP         reads files instead of mapping them
+       BITNET_NO_THREADS      starts no threads; bitnet_ctx_params.parallel_fn still works
+       BITNET_NO_SIMD         plain C only, without the note that a kernel header is missing
+       BITNET_NO_AVX2, BITNET_NO_AVXVNNI, BITNET_NO_AVX512, BITNET_NO_NEON, BITNET_NO_DOTPROD,
+       BITNET_NO_I8MM, BITNET_NO_RELAXED
+                              leaves out a kernel table. NO_AVX2 also leaves out avxvnni, and
+                              NO_DOTPROD neon-i8mm, which build on those tables
+       BITNET_REQUIRE_SIMD    #error if there is no kernel header beside this file
+       BITNET_VSNPRINTF       formats error texts; default vsnprintf; stbsp_vsnprintf works
+
+   COMPILERS AND MACHINES
+   ----------------------
+   Any compiler of C99 or C++11 works. gcc, clang and MSVC build threads and kernels; others, such
+   as tcc, build plain C without threads.
+
+       tested           gcc 12, clang 14 and 19, tcc, on Linux, x86-64 and 32-bit x86; emscripten
+                        with Node, Chromium and Firefox; in emulators 64-bit and 32-bit ARM, RISC-V,
+                        s390x (big-endian), and Windows programs made by MinGW
+       linked, not run  macOS (x86-64, ARM) and Windows on ARM, by zig cc with their own headers
+       never compiled   MSVC: its code was inspected, and clang compiles the same branches with
+                        stand-ins for its headers
+
+   No ARM kernel has run on real hardware. Of the models, only small trained ones and random ones of
+   the published shapes have been run.
+
+   Changes are in CHANGELOG.md. The licence is at the end of this file.
+
+   CONTENTS (search for the tag; a section uses only what is above it)
+   --------
+       tag        what it owns                           leans on
+       @api       types and functions for programs       -
+       @setup     compilers, systems, switches           -
+       @util      memory, UTF-8, error texts, a heap     -
+       @math      exp, log, sqrt, sin, cos, bit for bit  -
+       @threads   a team of worker threads               -
+       @kernels   the scalar kernel table; CPU features  math
+       @unicode   character classes                      -
+       @tokenizer text -> tokens -> text; chat template  unicode
+       @formats   each weight type: sizes, unpacking     kernels
+       @gguf      a file -> metadata, tensor directory   formats
+       @model     a file -> network and vocabulary       math threads kernels tokenizer formats gguf
+       @forward   tokens -> hidden states; contexts      math threads formats model
+       @head      hidden state -> logits or exact top k  math threads kernels formats forward
+       @sampler   logits -> next token                   math forward head
+       @generate  prompt -> text: the loop over it all   tokenizer model forward sampler
+       @selftest  a kernel table against the scalar one  math kernels model forward sampler
+*/
 #ifndef BITNET_H
 #define BITNET_H
+
+/* =============================================================================================
+   @api  types and functions for programs
+   "0" in a comment about a pointer means a null pointer. Unless a comment says so, pointers may not
+   be 0, and what they point to is only used during the call. THREADS says which calls may run at
+   the same time, ERRORS what a call returns if its arguments are wrong.
+   ============================================================================================= */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -443,7 +450,7 @@
 extern "C" {
 #endif
 
-/* Results, with their texts: one list makes the enum and bitnet_result_text. */
+/* Results and their texts. This list makes the enum and bitnet_result_text. */
 #define BITNET_RESULTS(X) \
     X(BITNET_OK, 0, "no error") \
     X(BITNET_ERR_ARG, -1, "bad argument") \
@@ -465,27 +472,27 @@ typedef enum bitnet_result {
     BITNET_RESULT_FORCE_INT = 0x7fffffff
 } bitnet_result;
 
-/* What went wrong, in one line of UTF-8 without a newline. Filled only on failure. */
+/* Filled in only on failure. text is one line of clean UTF-8, NUL-terminated, without a newline. */
 typedef struct bitnet_error {
     bitnet_result code;
     char text[200];
 } bitnet_error;
 
-typedef int32_t bitnet_token;
+typedef int32_t bitnet_token;                 /* 0 .. n_vocab - 1; -1: none */
 typedef struct bitnet_model bitnet_model;     /* weights and tokenizer; immutable; any thread */
 typedef struct bitnet_ctx bitnet_ctx;         /* KV cache, scratch, logits; one thread at a time */
-typedef struct bitnet_kernels bitnet_kernels; /* inner loops for one ISA level, defined below */
+typedef struct bitnet_kernels bitnet_kernels; /* inner loops for one CPU feature set; see below */
 
-/* All zero: malloc and free. Otherwise both functions; they must be as thread-safe as malloc where
-   several threads share a model. align is a power of two, at most 64. */
+/* All zero: malloc and free. Otherwise both functions are needed, and must be as thread-safe as
+   malloc if several threads share a model. align is a power of two, at most 64. */
 typedef struct bitnet_allocator {
     void *(*alloc_fn)(void *ud, size_t size, size_t align);
     void (*free_fn)(void *ud, void *p);
     void *ud;
 } bitnet_allocator;
 
-/* Random access to a file of known size. read_fn fills dst with n bytes from offset, never past
-   size; anything but BITNET_OK fails the load with that code. Used only while loading. */
+/* Random access to a file of size bytes. read_fn copies n bytes at offset to dst, never past size.
+   If it returns anything but BITNET_OK, the call that needed the bytes fails with that code. */
 typedef struct bitnet_io {
     uint64_t size;
     bitnet_result (*read_fn)(void *ud, uint64_t offset, void *dst, size_t n);
@@ -494,39 +501,41 @@ typedef struct bitnet_io {
 
 typedef enum bitnet_log_level { BITNET_LOG_INFO = 0, BITNET_LOG_WARNING = 1 } bitnet_log_level;
 
-typedef enum bitnet_i2s_layout {
+/* How a file packs I2_S weights; see PACKINGS. */
+typedef enum bitnet_i2s_packing {
     BITNET_I2S_128 = 0,
     BITNET_I2S_64,
     BITNET_I2S_4ROW
-} bitnet_i2s_layout;
+} bitnet_i2s_packing;
 
-/* How a converter cut matrices of TL1 or TL2 into tiles; files do not record it. BM rows by BK
-   columns, and within them bm rows (0: 32, the only one of TL2); see TILES. */
-typedef struct bitnet_tile { int32_t BM, BK, bm; } bitnet_tile;
+/* Tiles of TL1 and TL2 weights: rows by cols weights, in groups of `group` rows (0: 32, the only
+   size that TL2 has). bitnet.cpp calls them BM, BK and bm. See TILES. */
+typedef struct bitnet_tile { int32_t rows, cols, group; } bitnet_tile;
 
-/* All zero means defaults, here and in every parameter struct below. */
+/* In this and every other parameter struct, all zero means defaults. */
 typedef struct bitnet_model_params {
-    bitnet_allocator allocator;                              /* 0: malloc */
-    int (*progress_fn)(void *ud, uint64_t done, uint64_t total);   /* bytes; nonzero cancels */
+    bitnet_allocator allocator;  /* also for the contexts of the model; copied */
+    /* Called after each layer, or each 4 MB read, and at the end, with bytes of the file. Nonzero
+       cancels the load: BITNET_ERR_CANCELLED. 0: not called. */
+    int (*progress_fn)(void *ud, uint64_t done, uint64_t total);
     void (*log_fn)(void *ud, bitnet_log_level level, const char *text);   /* 0: silent */
-    void *ud;                                                /* for both hooks */
-    const bitnet_kernels *kernels;                           /* 0: bitnet_kernels_default() */
-    bitnet_i2s_layout i2s_layout;            /* how the file packs its I2_S weights; see PACKINGS */
-    bitnet_tile tile;                        /* of all its TL1 or TL2 weights; 0: by their shape */
-    uint64_t max_bytes;                                      /* refuse larger files; 0: 16 GiB */
-    int32_t copy;                /* 1: bitnet_model_load_file reads, and never maps; see MEMORY */
+    void *ud;                    /* of both hooks, which are called only while loading */
+    const bitnet_kernels *kernels;       /* 0: bitnet_kernels_default(); its strings are borrowed */
+    bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: 128-group */
+    bitnet_tile tile;            /* of all TL1 and TL2 weights of the file; 0: by their shape */
+    uint64_t max_bytes;          /* refuse larger files; 0: 16 GiB */
+    int32_t copy;                /* 1: bitnet_model_load_file reads the file and never maps it */
 } bitnet_model_params;
 
-/* Strings live as long as the model. */
+/* The strings belong to the model. */
 typedef struct bitnet_model_info {
     const char *arch;            /* general.architecture */
     const char *kernels;         /* name of the kernel table in use */
-    const char *layout;          /* of the ternary weights in memory: I2_S, or what the kernel table
-                                    packs them into (TL2, or a caller's own) */
+    const char *layout;          /* of the ternary weights in memory: I2_S, or the kernel table's */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
-    const char *embed_type, *head_type;   /* of the two matrices: F32 F16 BF16 Q8_0 Q6_K Q4_0 */
+    const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K or Q4_0 */
     uint64_t head_bytes;         /* of the output head, which may be the embedding */
-    uint64_t n_params;           /* weights and norms, the tied head once */
+    uint64_t n_params;           /* weights and norms; a head that is the embedding counts once */
     uint64_t file_bytes;
     uint64_t own_bytes;          /* allocated by the model, beyond the mapped or borrowed file */
     bitnet_token bos, eos, eot;  /* -1: the file has none */
@@ -536,325 +545,377 @@ typedef struct bitnet_model_info {
 typedef enum bitnet_kv_type { BITNET_KV_F16 = 0, BITNET_KV_F32 = 1 } bitnet_kv_type;
 
 typedef struct bitnet_ctx_params {
-    int32_t n_ctx;               /* positions, to 2^20; 0: what the model was trained for */
-    int32_t n_batch;             /* tokens evaluated together, to 65536; 0: 512, or n_ctx if less */
-    int32_t n_logits;            /* rows bitnet_eval can keep with all_logits, to n_ctx; 0: 1 */
-    int32_t n_threads;           /* to 256; 0: as many as the process may use; see THREADS */
-    bitnet_kv_type kv_type;      /* 0: F16 */
-    int32_t full_head;           /* 1: bitnet_sample computes all logits; see SCREENED HEAD */
-    /* The program's own thread pool, used in place of the library's: calls job(arg, i) once for
-       each i in [0, jobs), on any threads and in any order, and returns when all are done. jobs is
-       n_threads. Not called for steps that are too small to share. */
+    int32_t n_ctx;               /* positions, 1 .. 2^20; 0: what the model was trained for */
+    int32_t n_batch;             /* tokens evaluated together, 1 .. 65536; 0: 512 or n_ctx */
+    int32_t n_logits;            /* rows that bitnet_eval can keep, 1 .. n_ctx; 0: 1 */
+    int32_t n_threads;           /* 1 .. 256; 0: as many as the process may use; see THREADS */
+    bitnet_kv_type kv_type;      /* of the KV cache */
+    int32_t no_head_copy;           /* 1: no int8 copy of the output head; see OUTPUT HEAD */
+    /* The program's own thread pool, in place of the library's. It must call job(arg, i) once for
+       each i in 0 .. jobs - 1, on any threads and in any order, and return when all are done. jobs
+       is n_threads. Steps that are too small to share are not passed to it. 0: own threads. */
     void (*parallel_fn)(void *ud, int jobs, void (*job)(void *arg, int i), void *arg);
     void *parallel_ud;
-    /* For profiles. The network is evaluated in steps, and a step in runs. The thread that does a
-       run calls this before it (begin 1) and after it (begin 0), several threads at the same time.
-       thread is 0 for the thread that evaluates, 1 .. n_threads - 1 for workers, or the job's i
-       with parallel_fn. A step that is not shared is one run of thread 0. In a shared step thread
-       0 does at least one run (not with parallel_fn), and a worker may do none. The last call of a
-       step has returned before the next step begins. part is "embed", "norm", "quantize",
-       "matmul", "attention" or "head". */
-    void (*step_fn)(void *ud, const char *part, int thread, int begin);
+    /* For profiles; 0: not called. The thread that executes a run of a step (see THREADS) calls
+       this before (begin 1) and after it (begin 0), several threads perhaps at the same time.
+       thread is 0 for the one that called bitnet_eval, 1 .. n_threads - 1 for workers; with
+       parallel_fn it is the job's i. In a shared step a worker may have no run; thread 0 has one or
+       more (except with parallel_fn). All calls of a step return before the next step begins. op is
+       "embed", "norm", "quantize", "matmul", "attention" or "head". */
+    void (*step_fn)(void *ud, const char *op, int thread, int begin);
     void *step_ud;
-    /* To look inside, or to compare: called on the thread that called bitnet_eval, once for each
-       batch (at most n_batch tokens), after the embedding (layer -1) and after each layer (0 ..
-       n_layers - 1). x is the residual stream [n_tokens][dim] of the batch, whose first token is at
-       position bitnet_ctx_length(); it is to be read only, lives during the call and goes on
-       changing after it. Meanwhile the other threads wait. */
+    /* To look inside or to compare; 0: not called. Called on the thread that called bitnet_eval,
+       for each batch of at most n_batch tokens, after the embedding (layer -1) and after each layer
+       (0 .. n_layers - 1). x [n_tokens][dim] is the residual stream; its first token is at position
+       bitnet_ctx_length(). Read it only during the call, and do not change it. */
     void (*layer_fn)(void *ud, int layer, const float *x, int n_tokens);
     void *layer_ud;
 } bitnet_ctx_params;
 
 typedef struct bitnet_logit_bias { bitnet_token token; float bias; } bitnet_logit_bias;
 
-/* All zero is greedy: the largest logit, the lowest id among equals. Applied in this order: logit
-   bias, repetition penalty, top-k, top-p, min-p, temperature. rng is the whole state of the random
-   generator: set it to the seed, save it, replay it. One draw advances it once. Any float is
-   accepted: NaN and negative values count as 0. */
+/* All zero is greedy: the largest logit, and of equal ones the lowest id. The steps are, in this
+   order: logit bias, repetition penalty, top-k, top-p, min-p, temperature. Any float is accepted;
+   NaN and negative values count as 0. */
 typedef struct bitnet_sampler {
-    float temperature;           /* 0: greedy; infinity: whatever is left, at even odds */
+    float temperature;           /* 0: greedy; infinity: all that are left are equally likely */
     float top_p;                 /* keep the most likely tokens up to this sum; 0 or >= 1: all */
     float min_p;                 /* drop tokens under min_p times the best one's probability */
     float repeat_penalty;        /* > 1 makes recent tokens less likely; 0 or 1: off */
-    int32_t top_k;               /* keep the k largest logits; 0: all */
+    int32_t top_k;               /* keep the k largest logits; 0 or less: all */
     int32_t repeat_window;       /* how many recent tokens the penalty sees; 0: 64, < 0: all */
-    const bitnet_logit_bias *bias;   /* n_bias entries, borrowed; -INFINITY (or a NaN) forbids a
-                                        token; ids outside the vocabulary are ignored */
+    const bitnet_logit_bias *bias;   /* n_bias entries, borrowed; -INFINITY or NaN forbids a token;
+                                        ids outside the vocabulary are ignored */
     int32_t n_bias;              /* 0 or more */
-    uint64_t rng;
+    uint64_t rng;                /* the whole random state: set it to a seed, save it, restore it;
+                                    each token drawn advances it once */
 } bitnet_sampler;
 
-/* Both NUL-terminated, neither 0. role is any text but "": the template writes its first letter in
-   upper case and the others in lower case ("User"). White space around content is left out. */
+/* Both strings NUL-terminated and not 0. role may be anything but "": the template writes its first
+   letter in upper case and the rest in lower case ("User"), and trims white space off content. */
 typedef struct bitnet_message { const char *role, *content; } bitnet_message;
 
-/* Collects token bytes into whole code points. All zero starts; bitnet_detok_push goes on. */
+/* The state of bitnet_detok_push: the bytes of an incomplete character. All zero to begin. */
 typedef struct bitnet_detok { uint8_t pending[4]; int32_t n_pending; } bitnet_detok;
 
+/* Why bitnet_generate ended. */
 typedef enum bitnet_stop {
-    BITNET_STOP_END,             /* the model ended its text: see bitnet_token_is_end */
+    BITNET_STOP_END,             /* the model ended its text; see bitnet_token_is_end */
     BITNET_STOP_LENGTH,          /* max_tokens, or the context is full */
-    BITNET_STOP_STRING,          /* a stop string came; it is not part of the text */
-    BITNET_STOP_CALLBACK         /* text_fn said so */
+    BITNET_STOP_STRING,          /* a stop string was generated; text_fn does not get it */
+    BITNET_STOP_CALLBACK         /* text_fn returned nonzero */
 } bitnet_stop;
 
-/* What lookup decoding did. bitnet_generate adds to it. */
+/* Counters of prompt lookup. bitnet_generate adds to them. */
 typedef struct bitnet_lookup_stats {
-    int32_t drafts;              /* passes that evaluated a guess */
-    int32_t drafted, accepted;   /* tokens: guessed, and of these right */
+    int32_t drafts;              /* passes that evaluated a draft */
+    int32_t drafted, accepted;   /* tokens in drafts, and how many of them were sampled */
 } bitnet_lookup_stats;
 
 typedef struct bitnet_generate_params {
-    /* The prompt, one of these three at most. It is appended to what the context holds. */
-    const bitnet_token *prompt;  /* tokens */
+    /* The prompt: at most one of prompt, text and messages, the others 0. It is appended to what
+       the context holds. */
+    const bitnet_token *prompt;
     int32_t n_prompt;            /* 1 or more */
-    const char *text;            /* NUL-terminated; special tokens are not parsed. BOS comes first
-                                    if the context is empty and the file asks for it. */
-    const bitnet_message *messages;      /* in the model's chat template; see CHAT */
+    const char *text;            /* NUL-terminated; its special tokens are plain text. BOS is put in
+                                    front if the context is empty and the file asks for it. */
+    const bitnet_message *messages;      /* written in the chat template; see CHAT */
     int32_t n_messages;          /* 1 or more */
     int32_t max_tokens;          /* 0 or less: until the context is full */
     int32_t ignore_end;          /* 1: go on past end tokens */
-    int32_t lookup;              /* most tokens to guess, 0..64; 0: off; see LOOKUP DECODING */
+    int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see PROMPT LOOKUP */
     bitnet_lookup_stats *lookup_stats;   /* may be 0 */
     bitnet_sampler *sampler;     /* 0: greedy; its rng advances */
-    const char *const *stop_strings;     /* UTF-8; none of them 0 or empty; 512 MiB in all */
+    const char *const *stop_strings;     /* UTF-8, none of them empty; 512 MiB in all */
     int32_t n_stop_strings;      /* 0 or more */
-    /* Called once for each new token t, with the text that is now certain: whole code points, never
-       part of a stop string, perhaps none (n = 0). A last call may follow with t = -1 and what had
-       been held back. text is not NUL-terminated and lives during the call. bitnet_logits(c, -1)
-       gives what t was drawn from. Nonzero stops; text that was still held back is then dropped. */
+    /* Called once for each new token t with the text that is now certain: whole characters that
+       cannot become part of a stop string; n may be 0. A last call may follow with t = -1 and the
+       text held back until then. text is not NUL-terminated and lives only during the call.
+       bitnet_logits(c, -1) are the logits that t was sampled from. Nonzero stops, and drops text
+       that is still held back. 0: not called. */
     int (*text_fn)(void *ud, const char *text, size_t n, bitnet_token t);
-    /* Called after each n_batch tokens of the prompt; total counts the pending token, BOS and what
-       the chat template adds. There are logits only when done is total. Nonzero cancels the call:
-       BITNET_ERR_CANCELLED. */
+    /* Called after each n_batch tokens of the prompt. total counts the pending token, BOS and what
+       the chat template adds. There are logits only when done == total. Nonzero cancels the call:
+       BITNET_ERR_CANCELLED. 0: not called. */
     int (*progress_fn)(void *ud, int32_t done, int32_t total);
-    void *ud;
+    void *ud;                    /* of both */
 } bitnet_generate_params;
 
-/* Flags for tokenizing. Those that a function does not name have no effect. */
+/* Flags for tokenizing. A function ignores those that its comment does not name. */
 enum {
     BITNET_ADD_BOS = 1,          /* BOS first, if the vocabulary has one */
     BITNET_PARSE_SPECIAL = 2,    /* "<|eot_id|>" in the text becomes the special token */
-    BITNET_OPEN_REPLY = 4        /* bitnet_chat_tokenize: "Assistant: " at the end */
+    BITNET_OPEN_REPLY = 4        /* end with "Assistant: " */
 };
 
-/* CPU features, as bits of bitnet_kernels.needs. They include the operating system's consent. */
+/* CPU features, as bits of bitnet_kernels.needs. The operating system must support them too. */
 enum {
     BITNET_CPU_AVX2 = 1,         /* and FMA */
     BITNET_CPU_F16C = 2,
     BITNET_CPU_AVX512 = 4,       /* F, BW, DQ and VL */
     BITNET_CPU_AVX512VNNI = 8,
-    BITNET_CPU_AVXVNNI = 16,     /* VNNI on ymm registers, in CPUs without AVX-512 too */
+    BITNET_CPU_AVXVNNI = 16,     /* VNNI on ymm registers, for CPUs without AVX-512 */
     BITNET_CPU_AVX512VBMI = 32,
     BITNET_CPU_NEON = 64,
     BITNET_CPU_DOTPROD = 128,    /* SDOT and UDOT */
     BITNET_CPU_I8MM = 256,       /* SMMLA */
-    BITNET_CPU_SIMD128 = 512,    /* WebAssembly: what the module was compiled with */
-    BITNET_CPU_RELAXED = 1024    /* and relaxed SIMD, if the engine computes it right */
+    BITNET_CPU_SIMD128 = 512,    /* WebAssembly: what the module was compiled for */
+    BITNET_CPU_RELAXED = 1024    /* and relaxed SIMD, if the engine computes it correctly */
 };
 
-/* Inner loops. Public, so that they can be called and compared without a model, and so that a
-   caller can bring a table of its own: bitnet_model_params.kernels borrows its strings for the
-   model's life. Every entry gives the same bits as the scalar table's, whatever the input (where
-   the result is a NaN, any NaN); a 0 entry means "take the scalar one".
-   Weights have no alignment. Rows are contiguous; x, q and out are [cols][...], out_stride
-   elements apart: out[c * out_stride + r] belongs to row r and column (token) c.
-   A shortened float has at most 13 significant bits and lies in 2^-113 .. 2^100 or is 0: its
-   product with an F16 is exact in a float, so a fused multiply-add gives the same bits. */
+/* A kernel table. It is public so that kernels can be called without a model, and so that programs
+   can pass their own. An entry that is 0 means "use the scalar one". Every entry must give the same
+   bits as the scalar table's for any input (where that is a NaN, any NaN).
+
+   Weights have no alignment; their rows are contiguous. x, q and out are [cols][...]: row r and
+   column (token) c of a product are at out[c * out_stride + r]. "Rounded to 13 bits" means at most
+   13 significant bits, in 2^-113 .. 2^100 or 0: the product with an F16 is exact in a float, so a
+   fused multiply-add gives the same bits. */
 struct bitnet_kernels {
-    const char *name;            /* scalar avx2 ... neon ... simd128 ...; avx2-tl2 ... */
+    const char *name;            /* scalar, avx2, neon, simd128 ...; avx2-tl2 ... */
     uint32_t needs;              /* BITNET_CPU_* bits, all required */
-    /* Ternary weights in a layout of the table's own, made from I2_S when a model is loaded. All
+    /* A layout of the table's own for ternary weights, made from I2_S when a model is loaded. All
        four 0: I2_S is read in place. Otherwise all four are needed, and dotrows_ternary, which
-       reads the layout. Rows are packed together in groups of row_group, a power of two from 1 to
-       256; the last group is filled up. Row r, a multiple of row_group, begins packed_bytes(n, r)
-       bytes into a matrix. pack returns 0, or 1 if there is a code 3, which only I2_S can hold. A
-       table that breaks these rules is BITNET_ERR_ARG when a model is loaded with it and in
-       bitnet_selftest. */
-    const char *layout;          /* its name, which bitnet_model_info.layout repeats: TL2 ... */
+       reads the layout. Rows are packed in groups of row_group, a power of two from 1 to 256; the
+       last group is padded. Row r, a multiple of row_group, begins packed_bytes(n, r) bytes into
+       the matrix. pack returns 0, or 1 if i2s has an invalid code 3. Loading and bitnet_selftest
+       return BITNET_ERR_ARG for a table that breaks these rules. */
+    const char *layout;          /* its name, for bitnet_model_info.layout: TL2 ... */
     int row_group;
     size_t (*packed_bytes)(int n, int rows);
     int (*pack)(const uint8_t *i2s, int n, int rows, uint8_t *out);
-    /* q[i] = clamp(round_half_even(x[i] * s), -128, 127), s = 127 / max(max|x|, 1e-5); NaN gives
-       -128. *sum = sum of q. Returns s. n is at most 2^20. */
+    /* q[i] = clamp(round_half_even(x[i] * s), -128, 127) with s = 127 / max(max|x|, 1e-5); NaN
+       gives -128. *sum = sum of q. Returns s. n is at most 2^20. */
     float (*quantize)(const float *x, int n, int8_t *q, int32_t *sum);
-    /* out = sum over i of (code - 1) * q[i], exact; w is I2_S (128-group) or what pack made of it;
-       n is a multiple of 128 and at most 2^20; q is [cols][n], sums [cols] is what quantize gave
-       for each column. */
+    /* out = sum over i of (code - 1) * q[i], exact. w is I2_S (128-group) or what pack made of it.
+       n is a multiple of 128, at most 2^20. q is [cols][n]; sums [cols] come from quantize. */
     void (*dotrows_ternary)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
                             int cols, int32_t *out, size_t out_stride);
-    /* out = sum over i of w[i] * x[i] in the 16-lane order; w little-endian F32, F16 or BF16. */
+    /* out = sum over i of w[i] * x[i] in the order under DETERMINISM; w is little-endian. */
     void (*dotrows_f32)(const uint8_t *w, const float *x, int n, int rows, int cols,
                         float *out, size_t out_stride);
     void (*dotrows_f16)(const uint8_t *w, const float *x, int n, int rows, int cols,
                         float *out, size_t out_stride);
     void (*dotrows_bf16)(const uint8_t *w, const float *x, int n, int rows, int cols,
                          float *out, size_t out_stride);
-    /* The same as dotrows_f16, for shortened x: queries with the keys of an F16 cache. */
-    void (*keys_f16)(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
+    /* dotrows_f16 for x rounded to 13 bits: attention scores, of queries with the keys of an F16
+       cache. */
+    void (*scores_f16)(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
                      size_t out_stride);
-    /* out[c][i] += p[c][r] * w[r][i], r in order; w's rows are w_stride elements apart, p is
-       [cols][p_stride], shortened in the case of F16, out [cols][n]. */
-    void (*mixrows_f32)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
+    /* Weighted sums of rows: out[c][i] += p[c][r] * w[r][i], with r in order. Rows of w are
+       w_stride elements apart; p is [cols][p_stride], out is [cols][n]. For F16, p is rounded to 13
+       bits. */
+    void (*sumrows_f32)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
                         int rows, int cols, float *out);
-    void (*mixrows_f16)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
+    void (*sumrows_f16)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
                         int rows, int cols, float *out);
-    /* x = softmax(x * scale) in place, shortened if asked for. n is at most 2^20. */
-    void (*softmax)(float *x, int n, float scale, int shorten);
-    /* Rotates the pairs (i, i + n_rot / 2) of x[n] by angles given as n_rot / 2 cosines, then as
-       many sines; copies what lies beyond n_rot. y may be x. */
-    void (*rope)(const float *x, const float *cos_sin, int n_rot, int n, int shorten, float *y);
-    /* n floats as little-endian F16, rounded to nearest, ties to even. */
+    /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. */
+    void (*softmax)(float *x, int n, float scale, int to_f13);
+    /* Rotates the pairs (i, i + n_rot / 2) of x [n] by angles given as n_rot / 2 cosines and then
+       n_rot / 2 sines, and copies the elements from n_rot on. to_f13 1: the result is rounded to
+       13 bits. y may be x. */
+    void (*rope)(const float *x, const float *cos_sin, int n_rot, int n, int to_f13, float *y);
+    /* out = x as little-endian F16, rounded to nearest, ties to even. */
     void (*store_f16)(const float *x, int n, uint8_t *out);
-    /* y[i] = dots[i] * f; with add: y[i] += dots[i] * f. */
+    /* y[i] = dots[i] * f, or with add y[i] += dots[i] * f. */
     void (*dequantize)(const int32_t *dots, float f, int n, int add, float *y);
     /* y[i] = max(gate[i] * gate_f, 0)^2 * (up[i] * up_f). */
     void (*relu2_gate)(const int32_t *gate, float gate_f, const int32_t *up, float up_f, int n,
                        float *y);
-    /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]; y may be x. */
+    /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]. y may be x. */
     void (*rmsnorm)(const float *x, const float *gain, int n, float eps, float *y);
-    /* out = sum over i of (w[i] - 128) * q[i], exact, for q[i] from -64 to 64, so that a pair of
-       products fits 16 bits; n at most 2^16; otherwise as dotrows_ternary. */
+    /* out = sum over i of (w[i] - 128) * q[i], exact, for q[i] in -64 .. 64, so that the sum of two
+       products fits 16 bits. n is at most 2^16. Otherwise like dotrows_ternary. */
     void (*dotrows_u8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
                        int cols, int32_t *out, size_t out_stride);
 };
 
-BITNET_API const char *bitnet_version(void);                     /* "major.minor.patch" */
-BITNET_API const char *bitnet_result_text(bitnet_result r);      /* a few words; never 0 */
-/* Makes n bytes of untrusted text (a name from a file, a path, what a model wrote) safe to show in
-   one line. Each of these becomes one '?': a byte that is not UTF-8; a control character, newline
-   and tab included; a code point that is invisible or changes the direction or the order of what
-   surrounds it. Error texts are cleaned in the same way. Returns the length of the result, which is
-   at most n. buf gets as many whole code points as fit, and a NUL (if cap > 0); it may be text
-   itself. Without a buf (0) only the length is computed. Over INT32_MAX bytes: BITNET_ERR_LIMIT. */
+/* The version, "major.minor.patch". A program that links the library apart can compare it with
+   BITNET_VERSION, its header's. */
+BITNET_API const char *bitnet_version(void);
+
+/* A few words for a result, "unknown result" for other numbers. Never 0. */
+BITNET_API const char *bitnet_result_text(bitnet_result r);
+
+/* Makes n bytes of untrusted text (a name from a file, a path, a model's output) safe to show in
+   one line. One '?' replaces each byte that is not UTF-8, each control character (newline and tab
+   too), and each code point that is invisible or changes the direction or order of text. Returns
+   the length of the whole result, which is at most n. Writes the code points that fit in cap bytes,
+   and a NUL (if cap > 0). buf may be text, or 0: then only the length is computed. text may be 0 if
+   n is 0. BITNET_ERR_LIMIT: n is over INT32_MAX. */
 BITNET_API int bitnet_clean_text(const char *text, size_t n, char *buf, size_t cap);
 
 /* ---- models ---- */
 
-/* Loads a GGUF file. params and err may be 0. Maps the file where the platform can, so that of the
-   weights only the ternary ones are read now, once, to check them; the file must not change while
-   the model lives. With copy it is read, and may change afterwards. */
+/* Loads a GGUF file. params and err may be 0. Where the system can, the file is mapped
+   and must not change while the model lives; loading then reads the ternary weights once, to check
+   them, and the rest is read when it is needed. With params->copy the file is read into memory,
+   and may change after the call. Free the model with bitnet_model_free.
+   BITNET_ERR_IO, _TRUNCATED, _FORMAT, _UNSUPPORTED, _LIMIT, _MEMORY: what is wrong with the file,
+   in err. BITNET_ERR_CANCELLED: progress_fn said so. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_model_params *params,
                                                 bitnet_model **out, bitnet_error *err);
 #endif
-/* The same from memory. Borrows data, which must outlive the model and not change. */
+
+/* Like bitnet_model_load_file, from size bytes at data. They are borrowed: they must not change or
+   be freed before the model is freed. */
 BITNET_API bitnet_result bitnet_model_load_memory(const void *data, size_t size,
                                                   const bitnet_model_params *params,
                                                   bitnet_model **out, bitnet_error *err);
-/* The same through callbacks; the weights are read into memory of the model's own. */
+
+/* Like bitnet_model_load_file, through io->read_fn, which is called only during the call, on the
+   caller's thread. The weights are read into memory of the model's own. */
 BITNET_API bitnet_result bitnet_model_load_io(const bitnet_io *io,
                                               const bitnet_model_params *params,
                                               bitnet_model **out, bitnet_error *err);
-BITNET_API void bitnet_model_free(bitnet_model *m);              /* 0 is fine */
-/* All zero for model 0. */
+
+/* Frees a model, after all its contexts. m may be 0. */
+BITNET_API void bitnet_model_free(bitnet_model *m);
+
+/* Describes a model. If m is 0, *info is all zero. */
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
 
-/* ---- text and tokens ---- */
+/* ---- text and tokens ----
+   Like snprintf, the functions of this group that fill an array return the length of the whole
+   result, or a negative bitnet_result, and write the first cap elements of it. The array may be 0:
+   then they only return the length. BITNET_ERR_LIMIT: the length is over INT32_MAX. They may be
+   called from any thread. */
 
-/* A result of these is the length needed, as snprintf's, or a negative bitnet_result; at most cap
-   elements are written, and none if out or buf is 0. bitnet_model_get_meta ends its text with NUL
-   (if cap > 0), the others don't. Lengths over INT32_MAX, and such texts, are BITNET_ERR_LIMIT. */
-
-/* The value of a metadata key as text (numbers in decimal); arrays are BITNET_ERR_UNSUPPORTED, a
-   key that is not there is BITNET_ERR_ARG. */
+/* The value of a metadata key as text, with numbers in decimal and a NUL at the end (if cap > 0;
+   the length does not count it). BITNET_ERR_ARG: there is no such key. BITNET_ERR_UNSUPPORTED: it
+   is an array; bitnet_gguf_find_key reads those. */
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf, size_t cap);
-/* text is n bytes, any bytes; flags: BITNET_ADD_BOS, BITNET_PARSE_SPECIAL. A single word of over
-   64 MiB, or with a SentencePiece tokenizer a text of that size, is BITNET_ERR_LIMIT. */
+
+/* The tokens of a text of n bytes, any bytes; text may be 0 if n is 0. flags: BITNET_ADD_BOS,
+   BITNET_PARSE_SPECIAL. BITNET_ERR_LIMIT: a single word, or with a SentencePiece tokenizer the
+   whole text, is over 64 MiB. BITNET_ERR_MEMORY. */
 BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n, int flags,
                                bitnet_token *out, size_t cap);
-/* The exact bytes of n tokens; special tokens give their names. A text that SentencePiece's
-   tokenizer took apart comes back with a space in front. Tokens outside the vocabulary:
-   BITNET_ERR_ARG. */
+
+/* The exact bytes of n tokens, without a NUL at the end; special tokens give their names. tokens
+   may be 0 if n is 0. With a SentencePiece tokenizer the text begins with the space that it added.
+   BITNET_ERR_ARG: a token is outside the vocabulary. */
 BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *tokens, int n,
                                  char *buf, size_t cap);
-/* One token more of a stream: writes the whole code points that are complete now; bytes that can't
-   be UTF-8 come out as U+FFFD. Needs cap >= 3 + 3 * the token's bytes. t = -1 flushes the end.
-   Special tokens give nothing of their own and flush too. Returns the bytes written. */
+
+/* Turns a stream of tokens into text: writes to buf the characters that t completes, and keeps
+   incomplete bytes in *d. Bytes that cannot be UTF-8 become U+FFFD. A special token writes nothing
+   of its own and flushes what is held back; so does t = -1, for the end. Returns the number of
+   bytes written, without a NUL. BITNET_ERR_ARG: t is outside the vocabulary, buf is 0, or cap is
+   under 3 + 3 * the token's bytes. */
 BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_token t,
                                  char *buf, size_t cap);
-/* The id of the token with exactly this text (special ones included), or -1. */
+
+/* The token with exactly this text, special tokens included ("<|eot_id|>"), or -1. */
 BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *text);
-/* 1 if generation ends at t: EOS, <|eot_id|> or <|end_of_text|>; in the families bitnet and llama
-   also what the file names as eot_token_id, or <|im_end|>. */
+
+/* 1 if t ends a text, else 0: EOS, <|eot_id|> or <|end_of_text|>; in the architectures bitnet and
+   llama also the file's eot_token_id, or <|im_end|>. t may be any number. */
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
-/* Messages in the model's chat template, as tokens; n may be 0; flags: BITNET_ADD_BOS,
-   BITNET_OPEN_REPLY. A role or content that is 0, or a role "": BITNET_ERR_ARG. A model whose
-   template is not known: BITNET_ERR_UNSUPPORTED; see CHAT. */
+
+/* The tokens of n messages in the model's chat template; messages may be 0 if n is 0. flags:
+   BITNET_ADD_BOS, BITNET_OPEN_REPLY. BITNET_ERR_ARG: a role or content is 0, or a role "".
+   BITNET_ERR_UNSUPPORTED: the model's template is not known; see CHAT. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message *messages, int n,
                                     int flags, bitnet_token *out, size_t cap);
 
 /* ---- contexts ---- */
 
-/* Bytes that a context with these parameters allocates; params may be 0: defaults. 0 if they are
-   out of range. */
+/* The bytes that a context with these parameters will allocate; params may be 0. 0 if they are out
+   of range. */
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params);
-/* Makes a context of a model, which must outlive it. params may be 0: defaults; err may be 0. What
-   is out of range is BITNET_ERR_ARG, and err names it. */
+
+/* Creates an empty context of a model, which must outlive it. params and err may be 0.
+   Hooks and their uds must outlive the context. Free it with bitnet_ctx_free. BITNET_ERR_ARG: a
+   parameter is out of range; err names it. BITNET_ERR_MEMORY. */
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
                                            bitnet_ctx **out, bitnet_error *err);
-BITNET_API void bitnet_ctx_free(bitnet_ctx *c);                  /* 0 is fine; see THREADS */
-BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c);       /* positions evaluated */
-/* The token that bitnet_generate sampled last: it has been given to text_fn, but not evaluated. Any
-   tokens that are appended next come after it. -1: there is none. */
+
+/* Ends the context's threads and frees it. c may be 0. Does nothing if the context is in use. */
+BITNET_API void bitnet_ctx_free(bitnet_ctx *c);
+
+/* The number of tokens evaluated: the positions taken, without the pending token. */
+BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c);
+/* These tokens, [bitnet_ctx_length()]. The pointer stays valid as long as the context; its contents
+   change with every call that appends or drops tokens. 0 if c is 0. */
+BITNET_API const bitnet_token *bitnet_ctx_tokens(const bitnet_ctx *c);
+
+/* The pending token, which bitnet_generate sampled last and did not evaluate, or -1. Whatever is
+   appended next comes after it. */
 BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c);
-BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);     /* n_ctx */
-BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);      /* how many there are */
-/* How many of the n_vocab logits the last bitnet_sample computed exactly. */
-BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c);
-/* Keeps the first length positions and forgets the rest, the pending token in any case. More than
-   there are: BITNET_ERR_ARG. */
+/* The number of positions: n_ctx. */
+BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);
+/* The number of threads that the context works with, the caller's included. */
+BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);
+/* How many of the n_vocab logits the last bitnet_sample computed exactly; see OUTPUT HEAD. */
+BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c);
+
+/* Keeps the first length tokens (0 .. bitnet_ctx_length) and drops the rest, and always the pending
+   token. Logits remain only if no token was dropped. BITNET_ERR_ARG: length is out of range. */
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
-/* Appends n tokens, at least one; the pending token goes before them. If they don't all fit:
-   BITNET_ERR_FULL; if one is outside the vocabulary: BITNET_ERR_ARG. all_logits 1 keeps logits for
-   each of the n (over n_logits: BITNET_ERR_LIMIT), 0 for the last one. A NaN or an infinity, in an
-   embedding or made on the way, as only damaged or hostile weights do: BITNET_ERR_FORMAT, with the
-   first token that has one, its position and layer; the context is as before, but without logits,
-   and can be used on. In the head alone they are no error: see bitnet_logits. */
+
+/* Appends n tokens, one or more, after the pending token if there is one. all_logits 1 keeps the
+   logits of each of the n tokens, 0 those of the last. err may be 0. On failure the context holds
+   the tokens that it held before, and can still be used; its logits may be gone.
+   BITNET_ERR_FULL: they do not all fit. BITNET_ERR_ARG: a token is outside the vocabulary.
+   BITNET_ERR_LIMIT: all_logits with n over n_logits. BITNET_ERR_FORMAT: a NaN or an infinity in an
+   embedding or a layer, as only damaged or hostile weights cause; err names the first token, its
+   position and the layer. (In the head it is not an error; see bitnet_logits.) BITNET_ERR_BUSY. */
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err);
-/* n_vocab logits of row i of the last bitnet_eval; -1: the last row. Computed when first asked
-   for. Valid until the next bitnet_eval. 0 if there is no such row. A token whose row of the head
-   has a NaN or an infinity has one for a logit, too, and nothing else comes of it: bitnet_sample
-   still gives a token of the vocabulary, perhaps that one. */
+
+/* The logits [n_vocab] of row i of the last bitnet_eval; -1: of the last row. They are computed
+   when first asked for, belong to the context and are valid until its next bitnet_eval. 0: there is
+   no such row, or the context is in use. A NaN or an infinity in a row of the head gives that token
+   such a logit, and changes nothing else. */
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
-/* Draws the next token from the last row's logits; s 0 is greedy. -1 if nothing has been evaluated
-   or s has no list of its biases. */
+
+/* Samples a token from the logits of the last row. s may be 0: greedy. s->rng advances. Does not
+   evaluate the token. -1: nothing has been evaluated, the context is in use, or s has an n_bias
+   without a list. The token is in the vocabulary, even if logits are not finite. */
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
-/* Evaluates the prompt, then samples and evaluates tokens until something ends it; why may be 0.
-   The last sampled token is not evaluated. However the text ended, it becomes the pending token,
-   and the next call evaluates it first. Without a prompt (none given, or text "") a call goes on
-   from the pending token, so that two calls of 20 tokens give what one of 40 gives. Nothing to
-   start from: BITNET_ERR_ARG. A prompt that does not fit, with the pending token: BITNET_ERR_FULL.
-   A context that becomes full ends the text with BITNET_STOP_LENGTH, after as many tokens as there
-   is room for and one more.
-   If the prompt fails or is cancelled, the context is as it was before the call, but without
-   logits. If a later token fails, text_fn still gets the text that was held back, and the context
-   keeps what was generated; that token is pending. */
+
+/* Evaluates the prompt, then samples and evaluates tokens until something ends the text: *why says
+   what. why and err may be 0. The token sampled last is not evaluated; it becomes the pending
+   token. Without a prompt (none given, or text "") the text goes on from the pending token. If the
+   context becomes full, the text ends with BITNET_STOP_LENGTH, one token after the last that fits.
+   If the prompt fails or is cancelled, the context is as after a failed bitnet_eval. If a later
+   token fails, text_fn still gets the text held back, the context keeps what was generated, and
+   that token is pending.
+   BITNET_ERR_ARG: a parameter is out of range, or there is neither a prompt nor a pending token.
+   BITNET_ERR_FULL: the prompt and the pending token do not fit. BITNET_ERR_LIMIT: n_logits is too
+   small for lookup, or the stop strings are too long. BITNET_ERR_CANCELLED: progress_fn said so.
+   BITNET_ERR_MEMORY, _BUSY, and what bitnet_eval and bitnet_chat_tokenize return. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
 /* ---- kernels ---- */
 
-BITNET_API int bitnet_kernels_count(void);                       /* all compiled in */
-/* Best first, scalar last; those that pack weights are never chosen unasked. */
+/* The number of kernel tables compiled in. */
+BITNET_API int bitnet_kernels_count(void);
+/* Table i, the best first and scalar last; 0 if i is out of range. The tables are static. */
 BITNET_API const bitnet_kernels *bitnet_kernels_get(int i);
-BITNET_API const bitnet_kernels *bitnet_kernels_find(const char *name);  /* 0: not compiled in */
-BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);   /* 1: this CPU and OS can run it */
-/* What is taken where none is named: the best usable table that reads the file's weights in place.
-   Packed ones read fewer bytes a token, but cost memory, and time when a model is loaded. */
+/* The table of this name; 0 if it is not compiled in. */
+BITNET_API const bitnet_kernels *bitnet_kernels_find(const char *name);
+/* 1 if this CPU and operating system can run the table, else 0. */
+BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);
+
+/* The table that models use by default: the best usable one that reads I2_S in place. Those that
+   repack weights read fewer bytes per token, but cost memory and loading time. Never 0. */
 BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
-/* Compares every entry with the scalar one, bit for bit, on fixed inputs, and the build with the
-   rules under DETERMINISM. The shapes reach every path of this library's tables: tiles and panels,
-   the ends of rows and columns, sums that are emptied on the way, packing. An entry that is 0, or
-   the scalar one, is not compared. BITNET_ERR_SELFTEST: err names the entry and a shape.
-   BITNET_ERR_ARG, BITNET_ERR_UNSUPPORTED: not a table that can be used here. Takes some 20 ms (70
-   for scalar-tl2) and half a megabyte from malloc, which it gives back (BITNET_ERR_MEMORY). */
+
+/* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs, and checks
+   that the build follows the rules under DETERMINISM. The shapes reach every code path of the
+   library's own tables. Entries that are 0 or the scalar ones are not compared. err may be 0. Takes
+   about 20 ms (70 for scalar-tl2) and half a megabyte from malloc. BITNET_ERR_SELFTEST: err names
+   the entry and the shape, or what the build breaks. BITNET_ERR_ARG, _UNSUPPORTED: the table breaks
+   a rule, or cannot run here. BITNET_ERR_MEMORY. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
 
-/* ---- files: GGUF of any kind, to look into and to write ---- */
+/* ---- GGUF files of any kind, to inspect ---- */
 
-/* Types of metadata values, and of tensors as far as this library reads them. */
+/* Types of metadata values, and the tensor types that this library reads. */
 enum {
     BITNET_GGUF_U8, BITNET_GGUF_I8, BITNET_GGUF_U16, BITNET_GGUF_I16, BITNET_GGUF_U32,
     BITNET_GGUF_I32, BITNET_GGUF_F32, BITNET_GGUF_BOOL, BITNET_GGUF_STRING, BITNET_GGUF_ARRAY,
@@ -869,11 +930,12 @@ enum {
 
 typedef struct bitnet_gguf bitnet_gguf;   /* an open file; any number of threads; see FILES */
 
-/* Data is as in the file: little-endian, unaligned, not NUL-terminated; in an array each string has
-   its length in front, 8 bytes, and each array its elements' type and count, 4 and 8 bytes. */
+/* A metadata value. data is as in the file: little-endian, unaligned, not NUL-terminated. In an
+   array each string has its length in front (8 bytes), and each array its element type and count (4
+   and 8 bytes). data belongs to the open file. */
 typedef struct bitnet_gguf_value {
-    uint32_t type, element;      /* BITNET_GGUF_*; element: an array's, else 0 */
-    uint64_t count;              /* elements of an array; else 1 */
+    uint32_t type, element;      /* BITNET_GGUF_*; element: type of an array's elements, else 0 */
+    uint64_t count;              /* elements of an array, else 1 */
     uint64_t size;               /* bytes at data */
     const uint8_t *data;
 } bitnet_gguf_value;
@@ -886,136 +948,96 @@ typedef struct bitnet_gguf_key {
 typedef struct bitnet_gguf_tensor {
     char name[257];              /* NUL-terminated */
     uint32_t type;               /* ggml's number, any */
-    const char *type_name;       /* ggml's; 0: unknown here. Number 39 is TL2, or else MXFP4 */
-    int32_t n_dims;              /* 1 to 4 */
-    uint64_t dims[4];            /* row length, rows, ...; beyond n_dims: 1 */
-    uint64_t offset;             /* of its data from the file's start */
-    uint64_t size;               /* bytes; 0: a type whose size is not known here */
-    const uint8_t *data;         /* 0: the file is read through callbacks, see bitnet_gguf_read */
+    const char *type_name;       /* ggml's; 0: unknown. Number 39 is TL2, or else MXFP4 */
+    int32_t n_dims;              /* 1 .. 4 */
+    uint64_t dims[4];            /* row length, rows, ...; 1 beyond n_dims */
+    uint64_t offset;             /* of its data from the start of the file */
+    uint64_t size;               /* bytes; 0: the size of this type is not known */
+    const uint8_t *data;         /* belongs to the open file; 0: use bitnet_gguf_read */
 } bitnet_gguf_tensor;
 
-/* Opens a file whatever its architecture, with the checks that loading makes. As with models, a
-   file is mapped where that can be, memory is borrowed, io is used until it is closed. allocator
-   and err may be 0, here and in the next two. Values and tensors' data live until then. */
+/* Opens a GGUF file of any architecture, with the checks that loading a model makes. Where the
+   system can, the file is mapped. allocator (0: malloc) and err may be 0. Close it with
+   bitnet_gguf_close. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
                                                bitnet_gguf **out, bitnet_error *err);
 #endif
-/* The same from memory, borrowed until it is closed. */
+
+/* Like bitnet_gguf_open_file, from size bytes at data, which are borrowed until it is closed. */
 BITNET_API bitnet_result bitnet_gguf_open_memory(const void *data, size_t size,
                                                  const bitnet_allocator *allocator,
                                                  bitnet_gguf **out, bitnet_error *err);
-/* The same through callbacks; io is copied, what its ud points to must live until it is closed. */
+
+/* Like bitnet_gguf_open_file, through io->read_fn. *io is copied; its ud must live until it is
+   closed. */
 BITNET_API bitnet_result bitnet_gguf_open_io(const bitnet_io *io, const bitnet_allocator *allocator,
                                              bitnet_gguf **out, bitnet_error *err);
-BITNET_API void bitnet_gguf_close(bitnet_gguf *g);               /* 0 is fine */
-/* Key i, in the file's order; BITNET_ERR_ARG if there are not so many. */
+
+/* Closes a file. g may be 0. Ends the life of all data got from it. */
+BITNET_API void bitnet_gguf_close(bitnet_gguf *g);
+/* Key i in the file's order. BITNET_ERR_ARG: there are not that many. */
 BITNET_API bitnet_result bitnet_gguf_get_key(const bitnet_gguf *g, uint64_t i,
                                              bitnet_gguf_key *out);
-/* The key of this name; BITNET_ERR_ARG if there is none. */
+/* The key of this name. BITNET_ERR_ARG: there is none. */
 BITNET_API bitnet_result bitnet_gguf_find_key(const bitnet_gguf *g, const char *name,
                                               bitnet_gguf_key *out);
-/* Tensor i, in the file's order; BITNET_ERR_ARG if there are not so many. */
+/* Tensor i in the file's order. BITNET_ERR_ARG: there are not that many. */
 BITNET_API bitnet_result bitnet_gguf_get_tensor(const bitnet_gguf *g, uint64_t i,
                                                 bitnet_gguf_tensor *out);
-/* The tensor of this name; BITNET_ERR_ARG if there is none. */
+/* The tensor of this name. BITNET_ERR_ARG: there is none. */
 BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const char *name,
                                                  bitnet_gguf_tensor *out);
-/* The next element of an array; *element {0} asks for the first one. Returns 0 at the end, and if
-   value is no array. */
+
+/* Walks the elements of an array: *element all zero gives the first one, an element the next.
+   Returns 0 at the end, or if value is not an array; else 1. */
 BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_value *element);
-/* A value as text; as bitnet_model_get_meta. */
+
+/* A value as text, like bitnet_model_get_meta. BITNET_ERR_UNSUPPORTED: it is an array. */
 BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap);
-/* n bytes of a tensor's data, from byte at on, however the file was opened. */
+
+/* Copies n bytes of a tensor's data, from byte at on, to dst, however the file was opened. err may
+   be 0. BITNET_ERR_ARG: the tensor has no such bytes. BITNET_ERR_IO, or what read_fn returns. */
 BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
                                           uint64_t at, void *dst, size_t n, bitnet_error *err);
-/* ggml's name of a tensor's type; 0: unknown. Number 39 is TL2 here. */
+
+/* ggml's name of a tensor type, static; 0: unknown. Number 39 is TL2 here. */
 BITNET_API const char *bitnet_tensor_type_name(uint32_t type);
-/* Bytes of a tensor in a file; 0 if the type is unknown or cannot have this shape. */
+
+/* The bytes that a tensor takes in a file, dims as in bitnet_gguf_tensor. 0: the type is unknown or
+   cannot have this shape. */
 BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims);
 
-/* A matrix of ternary weights as a file has it. */
+/* A matrix of ternary weights as stored in a file. */
 typedef struct bitnet_ternary {
     uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1, _TL2, _TQ1_0 or _TQ2_0 */
-    int32_t n, rows;             /* weights of a row, rows */
-    bitnet_i2s_layout i2s_layout;    /* of I2_S; see PACKINGS */
-    bitnet_tile tile;            /* of TL1 and TL2; 0: the one published for this shape */
+    int32_t n, rows;             /* weights per row; number of rows */
+    bitnet_i2s_packing i2s_packing;    /* of I2_S; see PACKINGS */
+    bitnet_tile tile;            /* of TL1 and TL2; 0: the published one for this shape */
 } bitnet_ternary;
 
-/* Can there be such a matrix? Fills in the tile. name is for err's text. The tensor's bytes are
-   bitnet_tensor_size's; the last 32 of them begin with the scale, an F32. TQ1_0 and TQ2_0 have an
-   F16 in each block of 256 weights instead. */
+/* Checks that such a matrix can exist, and sets its tile. name is for err's text; err may be 0. The
+   tensor has bitnet_tensor_size bytes. Its last 32 bytes begin with the scale, an F32; TQ1_0 and
+   TQ2_0 have an F16 scale in each block of 256 weights instead. BITNET_ERR_FORMAT, _UNSUPPORTED. */
 BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
                                               bitnet_error *err);
-/* Rows [row, row + n_rows) of a matrix that has passed that check, as -1, 0, 1: out [n_rows][n].
-   data is the whole tensor. What is no weight: BITNET_ERR_FORMAT, with its place. */
+
+/* Unpacks n_rows rows from row on as -1, 0 and 1 to out [n_rows][n]. *t has passed
+   bitnet_ternary_check; data is the whole tensor; err may be 0. BITNET_ERR_FORMAT: an invalid code,
+   with its place. BITNET_ERR_ARG: there are not that many rows. */
 BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
                                                int32_t row, int32_t n_rows, int8_t *out,
                                                bitnet_error *err);
-/* The other way: sets these rows in data, the whole tensor; what is padding, or the scale, stays.
-   Whole multiples of 32 rows are the fastest. */
-BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8_t *weights,
-                                             int32_t row, int32_t n_rows, uint8_t *data,
-                                             bitnet_error *err);
-/* The scale of such a tensor. Blocks of zeros may have any; if the others' differ, which no layer
-   can have: BITNET_ERR_UNSUPPORTED, with both places. A tensor of zeros in blocks has 1. */
+
+/* The scale of such a tensor. In blocks, the scales of all-zero blocks are ignored (1 if all are);
+   if the others differ, BITNET_ERR_UNSUPPORTED, with both places. err may be 0. */
 BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uint8_t *data,
                                               float *out, bitnet_error *err);
-/* The other way, when all rows are packed: in blocks it must be an F16, else
-   BITNET_ERR_UNSUPPORTED; blocks of zeros get 0, as their quantizer writes it. */
-BITNET_API bitnet_result bitnet_ternary_set_scale(const bitnet_ternary *t, float scale,
-                                                  uint8_t *data, bitnet_error *err);
-/* n weights in F32, F16, BF16, Q8_0, Q4_0 or Q6_K as floats. n is whole blocks. */
+
+/* Converts n weights in F32, F16, BF16, Q8_0, Q4_0 or Q6_K to floats. n must be whole blocks (32
+   weights, of Q6_K 256), or BITNET_ERR_ARG; err may be 0. BITNET_ERR_UNSUPPORTED: another type. */
 BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
                                               float *out, bitnet_error *err);
-/* The other way, without Q4_0; BITNET_ERR_FORMAT if x holds a NaN or what the type cannot reach. */
-BITNET_API bitnet_result bitnet_floats_pack(uint32_t type, const float *x, int32_t n, uint8_t *out,
-                                            bitnet_error *err);
-
-/* Writes a GGUF v3 file from its first byte to its last. {0} with write_fn set begins; then keys
-   and tensors are added, the header is written, then each tensor's bytes in the order in which
-   they were added, in pieces of any size. After a failure all calls return its code, so that it is
-   enough to look at the end's; err has the text. Strings are copied. */
-typedef struct bitnet_gguf_writer {
-    int (*write_fn)(void *ud, const void *p, size_t n);   /* nonzero: it failed; must not call the
-                                    writer */
-    void *ud;
-    bitnet_allocator allocator;  /* all zero: malloc */
-    bitnet_error err;            /* the first failure */
-    struct bitnet__writing *state;   /* the library's */
-} bitnet_gguf_writer;
-
-/* Names are UTF-8, a key's of 1 to 256 bytes, a tensor's of 1 to 64, and given once;
-   general.alignment (a U32) sets what it says. */
-BITNET_API bitnet_result bitnet_gguf_add_string(bitnet_gguf_writer *w, const char *name,
-                                                const char *text);
-BITNET_API bitnet_result bitnet_gguf_add_u32(bitnet_gguf_writer *w, const char *name, uint32_t v);
-BITNET_API bitnet_result bitnet_gguf_add_f32(bitnet_gguf_writer *w, const char *name, float v);
-BITNET_API bitnet_result bitnet_gguf_add_bool(bitnet_gguf_writer *w, const char *name, int v);
-BITNET_API bitnet_result bitnet_gguf_add_i32s(bitnet_gguf_writer *w, const char *name,
-                                              const int32_t *v, uint64_t n);
-BITNET_API bitnet_result bitnet_gguf_add_f32s(bitnet_gguf_writer *w, const char *name,
-                                              const float *v, uint64_t n);
-/* lengths 0: the texts are NUL-terminated. */
-BITNET_API bitnet_result bitnet_gguf_add_strings(bitnet_gguf_writer *w, const char *name,
-                                                 const char *const *texts, const size_t *lengths,
-                                                 uint64_t n);
-/* Any value, such as another file's. */
-BITNET_API bitnet_result bitnet_gguf_add_value(bitnet_gguf_writer *w, const char *name,
-                                               const bitnet_gguf_value *value);
-/* dims: row length, rows, ... The size is bitnet_tensor_size's. */
-BITNET_API bitnet_result bitnet_gguf_add_tensor(bitnet_gguf_writer *w, const char *name,
-                                                uint32_t type, int32_t n_dims,
-                                                const uint64_t *dims);
-BITNET_API bitnet_result bitnet_gguf_write_header(bitnet_gguf_writer *w);
-/* n more bytes of the tensor that is due; a call never goes on into the next one. */
-BITNET_API bitnet_result bitnet_gguf_write_data(bitnet_gguf_writer *w, const void *p, size_t n);
-/* BITNET_ERR_ARG if bytes of a tensor are missing. Frees what the writer holds. */
-BITNET_API bitnet_result bitnet_gguf_write_end(bitnet_gguf_writer *w);
-/* Frees what the writer holds, whether or not it ended; 0 is fine. err stays. */
-BITNET_API void bitnet_gguf_writer_free(bitnet_gguf_writer *w);
-/* How large the file will be; 0 before the header is written. */
-BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
 
 #ifdef __cplusplus
 }
@@ -1029,6 +1051,10 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
 #ifndef BITNET__IMPLEMENTED
 #define BITNET__IMPLEMENTED
 
+/* =============================================================================================
+   @setup  includes, and what differs between compilers, CPUs and systems
+   ============================================================================================= */
+
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -1038,11 +1064,11 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
   #define BITNET_VSNPRINTF vsnprintf
 #endif
 
-/* Floats must mean the same everywhere: see DETERMINISM at the top. */
+/* Floats must give the same bits everywhere: see DETERMINISM. */
 #if defined(__FAST_MATH__) || defined(_M_FP_FAST)
   #error "bitnet.h: -ffast-math (MSVC: /fp:fast) reorders sums; compile this file without it"
 #endif
-#if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__   /* no check of a file would see a NaN */
+#if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
   #error "bitnet.h: -ffinite-math-only removes checks for NaN; compile this file without it"
 #endif
 #if defined(__clang__)
@@ -1054,20 +1080,32 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
   #pragma fp_contract(off)
 #endif
 
-/* Compilers whose intrinsics and atomics we know, without those that only take gcc's name. All
-   others make plain C of it, without threads. */
+/* Compilers whose intrinsics and atomics are known; some others also define __GNUC__. All others
+   compile plain C without threads. */
 #if (defined(__GNUC__) || defined(__clang__) || defined(_MSC_VER)) && !defined(__TINYC__) && \
     !defined(__PCC__)
   #define BITNET__KNOWN_COMPILER 1
 #else
   #define BITNET__KNOWN_COMPILER 0
 #endif
+/* INLINE: always inlined, for functions with constant arguments. APART: never inlined, so that a
+   loop has all registers for itself, or a large frame leaves the stack. */
+#if !BITNET__KNOWN_COMPILER
+  #define BITNET__INLINE static
+  #define BITNET__APART static
+#elif defined(__GNUC__) || defined(__clang__)
+  #define BITNET__INLINE static inline __attribute__((always_inline))
+  #define BITNET__APART static __attribute__((noinline))
+#else
+  #define BITNET__INLINE static __forceinline
+  #define BITNET__APART static __declspec(noinline)
+#endif
 #if defined(__x86_64__) || defined(__i386__) || defined(_M_X64) || defined(_M_IX86)
   #define BITNET__ARCH_X86 1
 #else
   #define BITNET__ARCH_X86 0
 #endif
-/* ARMv7-A too, where the compiler can make NEON: gcc by an attribute, clang by an option. */
+/* ARMv7-A counts if NEON can be compiled: gcc has an attribute for it, clang only an option. */
 #if (defined(__aarch64__) && !defined(__AARCH64EB__)) || defined(_M_ARM64)
   #define BITNET__ARCH_ARM 1
 #elif defined(__arm__) && !defined(__ARMEB__) && defined(__ARM_ARCH_PROFILE) && \
@@ -1137,11 +1175,11 @@ BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w);
   #include <unistd.h>
 #endif
 #if defined(BITNET__THREADS_POSIX) && defined(__linux__) && !defined(BITNET_NO_STDIO)
-  #define BITNET__CPU_QUOTA 1          /* control groups, whose files are text */
+  #define BITNET__CPU_QUOTA 1          /* read from the text files of control groups */
   #include <stdio.h>
 #endif
 
-#ifdef BITNET_STATIC   /* a program that uses half of the functions should not hear of the rest */
+#ifdef BITNET_STATIC   /* no warnings about functions that the program does not use */
   #if defined(__GNUC__)
     #pragma GCC diagnostic push
     #pragma GCC diagnostic ignored "-Wunused-function"
@@ -1153,15 +1191,17 @@ extern "C" {
 #endif
 
 /* =============================================================================================
-   >>util  memory, error texts, little-endian loads, float formats
-   No other part calls malloc or formats text. Every load from a file or a weight goes through
-   memcpy or bytes, because nothing in a file is sure to be aligned.
+   @util  memory, UTF-8, error texts, a heap, little-endian loads and stores, float formats
+   No other section calls malloc or formats text. Files and weights are read byte by byte or with
+   memcpy, because nothing in a file is known to be aligned.
    ============================================================================================= */
 
-#define BITNET__MAX_ROW (1 << 20)  /* the longest row of weights: integer sums stay inside int32 */
-#define BITNET__TEXT 128           /* bytes of a short text */
-#define BITNET__LANES 16           /* partial sums of every float sum */
-#define BITNET__MAX_GROUP 256      /* rows that a kernel table may pack together */
+enum {
+    BITNET__MAX_ROW = 1 << 20,         /* elements in a row of weights: integer sums fit int32 */
+    BITNET__MAX_GROUP = 256,           /* rows that a kernel table may pack together */
+    BITNET__LANES = 16,                /* partial sums of every float sum */
+    BITNET__TEXT = 128                 /* bytes of a short text */
+};
 
 static void *bitnet__alloc(const bitnet_allocator *a, size_t size) {
     char *raw, *p;
@@ -1169,7 +1209,7 @@ static void *bitnet__alloc(const bitnet_allocator *a, size_t size) {
     if (size > SIZE_MAX - 128) return 0;
     raw = (char *)malloc(size + 128);
     if (!raw) return 0;
-    /* The pointer that free wants stands just below the aligned block. */
+    /* The pointer for free() is stored just below the aligned block. */
     p = raw + 64;
     p += (64 - ((uintptr_t)p & 63)) & 63;
     memcpy(p - sizeof raw, &raw, sizeof raw);
@@ -1187,8 +1227,9 @@ static void bitnet__free(const bitnet_allocator *a, void *p) {
     free(raw);
 }
 
-/* Asks for large pages under weights that are streamed through for each token: looking up small
-   ones took 5 to 20 % of the time. Only for our own malloc; hidden by a strict -std=c99. */
+/* Asks for large pages for weights, which are streamed through for each token: with small pages,
+   5 to 20 % of the time went into address translation. Only for memory from malloc. A strict
+   -std=c99 hides MADV_HUGEPAGE. */
 static void bitnet__huge_pages(const bitnet_allocator *a, void *p, size_t size) {
 #if defined(BITNET__MMAP_POSIX) && defined(MADV_HUGEPAGE)
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -1199,23 +1240,76 @@ static void bitnet__huge_pages(const bitnet_allocator *a, void *p, size_t size) 
     (void)a; (void)p; (void)size;
 }
 
-static uint32_t bitnet__utf8_decode(const uint8_t *p, const uint8_t *end, uint32_t *cp);
+/* Divides a block of memory into arrays. With base 0 it only measures. used is UINT64_MAX if that
+   is too large. */
+typedef struct bitnet__arena { char *base; uint64_t used; } bitnet__arena;
 
-/* Code points that do not show: controls, separators of lines, marks of annotations, and all that
-   Unicode calls Default_Ignorable_Code_Point: what has no width, what turns the direction of
-   writing, fillers, variation selectors, tags. They could upset a terminal, hide something, or show
-   another text than what is there. */
-static const uint32_t bitnet__unseen[][2] = {
+static void *bitnet__arena_take(bitnet__arena *a, uint64_t count, uint64_t size) {
+    void *p = a->base ? a->base + a->used : 0;
+    if (a->used == UINT64_MAX || count > (UINT64_MAX / 4 - a->used) / size) {
+        a->used = UINT64_MAX;
+        return 0;
+    }
+    a->used += (count * size + 63) / 64 * 64;
+    return p;
+}
+
+/* Allocates what was measured, to be divided in the same order. Returns 0 if there is no memory. */
+static int bitnet__arena_alloc(bitnet__arena *a, const bitnet_allocator *allocator) {
+    if (a->used < SIZE_MAX) a->base = (char *)bitnet__alloc(allocator, (size_t)a->used);
+    if (a->base) a->used = 0;
+    return a->base != 0;
+}
+
+/* ---- UTF-8 and error texts ---- */
+
+/* The length of a sequence with this first byte, 1 to 4, or 0 if none begins with it. C0 and C1
+   could only begin overlong forms, F5 and up only code points above U+10FFFF. */
+static uint32_t bitnet__utf8_length(uint8_t lead) {
+    if (lead < 0x80) return 1;
+    if (lead < 0xC2) return 0;
+    return lead < 0xE0 ? 2u : lead < 0xF0 ? 3u : lead < 0xF5 ? 4u : 0u;
+}
+
+/* Whether b may be the second byte after lead. This rules out the remaining overlong forms (E0,
+   F0), surrogates (ED) and code points above U+10FFFF (F4). Later bytes may be any of 80 to BF. */
+static int bitnet__utf8_second_ok(uint8_t lead, uint8_t b) {
+    uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    return b >= low && b <= high;
+}
+
+/* Decodes the sequence at p (p < end). Returns its length and sets *cp, or returns 0 if the
+   byte at p does not begin a well-formed sequence. */
+static uint32_t bitnet__utf8_decode(const uint8_t *p, const uint8_t *end, uint32_t *cp) {
+    uint32_t n = bitnet__utf8_length(p[0]), i;
+    if (n <= 1) {
+        *cp = p[0];
+        return n;
+    }
+    if ((size_t)(end - p) < n || !bitnet__utf8_second_ok(p[0], p[1])) return 0;
+    *cp = p[0] & (0x7Fu >> n);                      /* n = 2: 1F, 3: 0F, 4: 07 */
+    for (i = 1; i < n; i++) {
+        if ((p[i] & 0xC0) != 0x80) return 0;
+        *cp = *cp << 6 | (p[i] & 0x3Fu);
+    }
+    return n;
+}
+
+/* Ranges of invisible code points: controls, line separators, annotation marks, and Unicode's
+   Default_Ignorable_Code_Point (zero width, changes of direction, fillers, variation selectors,
+   tags). They could upset a terminal or disguise a text. */
+static const uint32_t bitnet__invisible[][2] = {
     {0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x34F, 0x34F}, {0x61C, 0x61C}, {0x115F, 0x1160},
     {0x17B4, 0x17B5}, {0x180B, 0x180F}, {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F},
     {0x3164, 0x3164}, {0xFE00, 0xFE0F}, {0xFEFF, 0xFEFF}, {0xFFA0, 0xFFA0}, {0xFFF0, 0xFFFB},
     {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}
 };
 
-static int bitnet__shows(uint32_t cp) {
+static int bitnet__is_visible(uint32_t cp) {
     size_t i;
-    for (i = 0; i < sizeof bitnet__unseen / sizeof bitnet__unseen[0]; i++)
-        if (cp >= bitnet__unseen[i][0] && cp <= bitnet__unseen[i][1]) return 0;
+    for (i = 0; i < sizeof bitnet__invisible / sizeof bitnet__invisible[0]; i++)
+        if (cp >= bitnet__invisible[i][0] && cp <= bitnet__invisible[i][1]) return 0;
     return 1;
 }
 
@@ -1226,10 +1320,10 @@ BITNET_API int bitnet_clean_text(const char *text, size_t n, char *buf, size_t c
     if (n > INT32_MAX) return BITNET_ERR_LIMIT;
     for (end = n ? p + n : p; p < end; ) {
         uint32_t cp, size = bitnet__utf8_decode(p, end, &cp);
-        const int shows = size > 0 && bitnet__shows(cp);
-        const uint32_t out = shows ? size : 1;
+        const int visible = size > 0 && bitnet__is_visible(cp);
+        const uint32_t out = visible ? size : 1;
         if (buf && kept == length && cap > length && cap - length > out) {
-            if (shows) memmove(buf + length, p, size);
+            if (visible) memmove(buf + length, p, size);
             else buf[length] = '?';
             kept += out;
         }
@@ -1240,12 +1334,8 @@ BITNET_API int bitnet_clean_text(const char *text, size_t n, char *buf, size_t c
     return (int)length;
 }
 
-static void bitnet__clean_text(char *text) {
-    bitnet_clean_text(text, strlen(text), text, strlen(text) + 1);
-}
-
-/* Fills err (if there is one) and returns code, so that failing is one statement. A number that
-   could be the lowest int goes in as %lld: stb_sprintf negates within the type. */
+/* Fills err, which may be null, and returns code. Print a number that may be INT_MIN with %lld:
+   stb_sprintf negates within the type. */
 static bitnet_result bitnet__fail(bitnet_error *err, bitnet_result code, const char *format, ...) {
     va_list args;
     if (!err) return code;
@@ -1254,11 +1344,11 @@ static bitnet_result bitnet__fail(bitnet_error *err, bitnet_result code, const c
     BITNET_VSNPRINTF(err->text, (int)sizeof err->text, format, args);
     va_end(args);
     err->text[sizeof err->text - 1] = 0;
-    bitnet__clean_text(err->text);
+    bitnet_clean_text(err->text, strlen(err->text), err->text, sizeof err->text);
     return code;
 }
 
-/* Short texts: keys, tensor names, numbers. Whatever does not fit is cut. */
+/* Formats a short text: a key, a tensor name, a number. The rest is cut off. */
 static void bitnet__format(char buf[BITNET__TEXT], const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -1266,12 +1356,12 @@ static void bitnet__format(char buf[BITNET__TEXT], const char *format, ...) {
     va_end(args);
 }
 
-/* Why the last call of the system failed, in its words: "No such file or directory". */
+/* The system's reason for its last error: "No such file or directory". */
 #if defined(BITNET__FILES_WIN32)
 static void bitnet__system_reason(char buf[BITNET__TEXT]) {
     const DWORD code = GetLastError();
-    WCHAR wide[512];                       /* Windows gives nothing at all of what does not fit */
-    char text[3 * 512 + 1];                /* a unit of UTF-16 is 3 bytes of UTF-8 at most */
+    WCHAR wide[512];                       /* a text that does not fit is not returned at all */
+    char text[3 * 512 + 1];                /* a UTF-16 unit has at most 3 bytes in UTF-8 */
     DWORD n = FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS |
                              FORMAT_MESSAGE_MAX_WIDTH_MASK, 0, code, 0, wide, 512, 0);
     int size;
@@ -1279,54 +1369,99 @@ static void bitnet__system_reason(char buf[BITNET__TEXT]) {
     size = WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, text, (int)sizeof text - 1, 0, 0);
     text[size] = 0;
     if (size > 0) bitnet__format(buf, "%s", text);
-    else bitnet__format(buf, "error %lu of the system", (unsigned long)code);
+    else bitnet__format(buf, "system error %lu", (unsigned long)code);
 }
 #elif !defined(BITNET_NO_STDIO)
 static void bitnet__system_reason(char buf[BITNET__TEXT]) {
     const int code = errno;
   #if defined(__APPLE__) || defined(__FreeBSD__) || defined(__NetBSD__) || defined(__OpenBSD__)
-    if (strerror_r(code, buf, BITNET__TEXT)) bitnet__format(buf, "error %d of the system", code);
-  #else                                    /* glibc, musl and bionic: any thread may call it */
+    if (strerror_r(code, buf, BITNET__TEXT)) bitnet__format(buf, "system error %d", code);
+  #else                                    /* thread-safe in glibc, musl and bionic */
     bitnet__format(buf, "%s", code ? strerror(code) : "the system gives no reason");
   #endif
 }
 #endif
 
-/* Order of two strings: by bytes, a prefix before what it begins. */
+/* Compares two strings by bytes; a prefix comes first. */
 static int bitnet__compare(const uint8_t *a, size_t a_len, const uint8_t *b, size_t b_len) {
     const int c = memcmp(a, b, a_len < b_len ? a_len : b_len);
     return c ? c : (a_len > b_len) - (a_len < b_len);
 }
 
-/* Element i of a list of numbers, each stride bytes behind the one before. */
-static uint32_t *bitnet__nth(uint32_t *list, size_t stride, uint32_t i) {
-    return (uint32_t *)(void *)((char *)list + i * stride);
+/* ---- a binary heap ----
+   The root comes before all others in the order that before() defines. The functions are inlined
+   into each user, where size and before are constants, and are then as fast as a heap that is
+   written for one type. */
+
+typedef struct bitnet__heap {
+    void *first;                       /* element i is at first + i * stride */
+    size_t stride, size;               /* size: 4 or 8 bytes, which are all that is moved */
+    int (*before)(const void *arg, const void *a, const void *b);
+    const void *arg;
+} bitnet__heap;
+
+BITNET__INLINE void *bitnet__heap_at(const bitnet__heap *h, size_t i) {
+    return (char *)h->first + i * h->stride;
 }
 
-/* Heap sort of such a list, whose numbers stand for things in of: qsort() could neither see those
-   nor be kept from allocating, and some inputs may take it long. */
-static void bitnet__sort(uint32_t *list, size_t stride, uint32_t n,
-                         int (*less)(const void *of, uint32_t a, uint32_t b), const void *of) {
-    uint32_t build = n / 2, parent, child, value;
-    while (n > 1) {
-        if (build > 0) {                        /* first make every parent the largest... */
-            value = *bitnet__nth(list, stride, --build);
-            parent = build;
-        } else {                                /* ...then move the root behind the heap */
-            value = *bitnet__nth(list, stride, --n);
-            *bitnet__nth(list, stride, n) = list[0];
-            parent = 0;
-        }
-        for (child = 2 * parent + 1; child < n; child = 2 * parent + 1) {
-            if (child + 1 < n && less(of, *bitnet__nth(list, stride, child),
-                                      *bitnet__nth(list, stride, child + 1)))
-                child++;
-            if (!less(of, value, *bitnet__nth(list, stride, child))) break;
-            *bitnet__nth(list, stride, parent) = *bitnet__nth(list, stride, child);
-            parent = child;
-        }
-        *bitnet__nth(list, stride, parent) = value;
+/* Puts x into the free place i of n, or lower: children that come before x move up. x lies outside
+   the heap. */
+BITNET__INLINE void bitnet__heap_sink(const bitnet__heap *h, size_t n, size_t i, const void *x) {
+    size_t child;
+    for (child = 2 * i + 1; child < n; child = 2 * i + 1) {
+        if (child + 1 < n &&
+            h->before(h->arg, bitnet__heap_at(h, child + 1), bitnet__heap_at(h, child)))
+            child++;
+        if (!h->before(h->arg, bitnet__heap_at(h, child), x)) break;
+        memcpy(bitnet__heap_at(h, i), bitnet__heap_at(h, child), h->size);
+        i = child;
     }
+    memcpy(bitnet__heap_at(h, i), x, h->size);
+}
+
+/* Puts x into the free place i, or higher: parents that come after x move down. */
+BITNET__INLINE void bitnet__heap_rise(const bitnet__heap *h, size_t i, const void *x) {
+    for (; i > 0 && h->before(h->arg, x, bitnet__heap_at(h, (i - 1) / 2)); i = (i - 1) / 2)
+        memcpy(bitnet__heap_at(h, i), bitnet__heap_at(h, (i - 1) / 2), h->size);
+    memcpy(bitnet__heap_at(h, i), x, h->size);
+}
+
+/* Makes n elements a heap. x is room for one element. */
+BITNET__INLINE void bitnet__heap_make(const bitnet__heap *h, size_t n, void *x) {
+    size_t i;
+    for (i = n / 2; i-- > 0;) {
+        memcpy(x, bitnet__heap_at(h, i), h->size);
+        bitnet__heap_sink(h, n, i, x);
+    }
+}
+
+/* Moves the root of n elements behind the others. x is room for one element. */
+BITNET__INLINE void bitnet__heap_pop(const bitnet__heap *h, size_t n, void *x) {
+    memcpy(x, bitnet__heap_at(h, n - 1), h->size);
+    memmove(bitnet__heap_at(h, n - 1), h->first, h->size);
+    bitnet__heap_sink(h, n - 1, 0, x);
+}
+
+/* An order of indices into `arg`; a heap in the reverse order sorts them. */
+typedef struct bitnet__order {
+    int (*less)(const void *arg, uint32_t a, uint32_t b);
+    const void *arg;
+} bitnet__order;
+
+static int bitnet__index_after(const void *arg, const void *a, const void *b) {
+    const bitnet__order *o = (const bitnet__order *)arg;
+    return o->less(o->arg, *(const uint32_t *)b, *(const uint32_t *)a);
+}
+
+/* Heap sort of n indices into `arg`, which are stride bytes apart. Not qsort: it takes no context,
+   may allocate, and may take quadratic time. */
+static void bitnet__sort(uint32_t *list, size_t stride, uint32_t n,
+                         int (*less)(const void *arg, uint32_t a, uint32_t b), const void *arg) {
+    const bitnet__order order = {less, arg};
+    const bitnet__heap heap = {list, stride, sizeof *list, bitnet__index_after, &order};
+    uint32_t i, x;
+    bitnet__heap_make(&heap, n, &x);
+    for (i = n; i > 1; i--) bitnet__heap_pop(&heap, i, &x);
 }
 
 static uint16_t bitnet__get_u16(const uint8_t *p) {
@@ -1341,6 +1476,16 @@ static uint64_t bitnet__get_u64(const uint8_t *p) {
     return (uint64_t)bitnet__get_u32(p) | (uint64_t)bitnet__get_u32(p + 4) << 32;
 }
 
+static void bitnet__put_u16(uint8_t *p, uint32_t x) {
+    p[0] = (uint8_t)x;
+    p[1] = (uint8_t)(x >> 8);
+}
+
+static void bitnet__put_u32(uint8_t *p, uint32_t x) {
+    bitnet__put_u16(p, x);
+    bitnet__put_u16(p + 2, x >> 16);
+}
+
 static uint32_t bitnet__float_bits(float x) {
     uint32_t u;
     memcpy(&u, &x, 4);
@@ -1353,9 +1498,9 @@ static float bitnet__float_from_bits(uint32_t u) {
     return x;
 }
 
-/* F16 (1 sign, 5 exponent, 10 mantissa bits) to F32, exact. Shifted into F32's places the exponent
-   is 112 too small; for normals that is an addition, for subnormals a subtraction of floats
-   normalises. NaN becomes quiet and keeps its payload, as F16C and NEON do it. */
+/* F16 (1 sign, 5 exponent, 10 mantissa bits) to F32, exact. After the shift into F32's fields the
+   exponent is 112 too small: normals add it, and for subnormals a subtraction of floats normalises.
+   NaN becomes quiet and keeps its payload, as with F16C and NEON. */
 static float bitnet__f16_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13, bits;
     if (rest >= 0x0f800000u) bits = rest | 0x7f800000u | (rest > 0x0f800000u ? 0x400000u : 0u);
@@ -1365,14 +1510,14 @@ static float bitnet__f16_to_f32(uint16_t h) {
     return bitnet__float_from_bits(sign | bits);
 }
 
-/* F32 to F16, round to nearest, ties to even; overflow to infinity; NaN quiet, payload cut. */
+/* F32 to F16, rounded to nearest, ties to even. Overflow gives infinity; NaN becomes quiet. */
 static uint16_t bitnet__f32_to_f16(float x) {
     uint32_t bits = bitnet__float_bits(x), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
     if (rest > 0x7f800000u) return (uint16_t)(sign | 0x7e00 | (rest >> 13 & 0x3ff));
     if (rest >= 0x477ff000u) return (uint16_t)(sign | 0x7c00);   /* >= 65520 rounds to infinity */
     if (rest < 0x38800000u) {
-        /* Below 2^-14 an F16's last bit is worth 2^-24, which is also what F32's last bit is worth
-           at 0.5: adding 0.5 rounds to it. */
+        /* Below 2^-14 the last bit of an F16 is 2^-24, as is the last bit of an F32 in [0.5, 1):
+           adding 0.5 rounds to it. */
         float y = bitnet__float_from_bits(rest) + 0.5f;
         return (uint16_t)(sign | (bitnet__float_bits(y) - 0x3f000000u));
     }
@@ -1388,23 +1533,34 @@ static float bitnet__load_bf16(const uint8_t *p) {
     return bitnet__float_from_bits((uint32_t)bitnet__get_u16(p) << 16);
 }
 
-/* A GGUF string array whose bytes the reader has checked: count strings, each u64 length, bytes. */
+/* A GGUF string array, checked by the reader: count strings, each a u64 length and the bytes. */
 typedef struct bitnet__strings {
     const uint8_t *data;
     size_t size;
     uint64_t count;
 } bitnet__strings;
 
+BITNET_API const char *bitnet_version(void) { return BITNET_VERSION; }
+
+BITNET_API const char *bitnet_result_text(bitnet_result r) {
+    switch (r) {
+#define BITNET_X(name, value, text) case name: return text;
+        BITNET_RESULTS(BITNET_X)
+#undef BITNET_X
+        default: return "unknown result";
+    }
+}
+
 /* =============================================================================================
-   >>math  exp, log, sqrt, sin, cos
-   libm differs from machine to machine in the last bit, so these are ours: additions,
-   multiplications and divisions in a fixed order, which IEEE-754 defines to the bit.
+   @math  exp, log, sqrt, sin, cos
+   The last bit of libm's results differs between machines. These functions consist of additions,
+   multiplications and divisions in a fixed order, which IEEE 754 defines to the bit.
    ============================================================================================= */
 
-/* The nearest integer, ties to even, for |x| < 2^51: above 1.5 * 2^52 a double has no fraction, so
+/* The nearest integer, ties to even, for |x| < 2^51. A double near 1.5 * 2^52 has no fraction, so
    the addition rounds. */
 static double bitnet__round(double x) {
-    volatile double big = x + 6755399441055744.0;  /* volatile: no compiler may cancel it */
+    volatile double big = x + 6755399441055744.0;  /* volatile: must not be optimised away */
     return big - 6755399441055744.0;
 }
 
@@ -1416,8 +1572,8 @@ static double bitnet__scale2(double x, int e) {
     return x * two_e;
 }
 
-/* sqrt by Newton's iteration from a guess that halves the exponent: 5 steps reach double's
-   precision from the guess's 6 %. Only positive normal x is meaningful; nothing is undefined. */
+/* sqrt by Newton's iteration, for positive normal x. The first guess halves the exponent and is off
+   by at most 6 %; 5 steps reach double precision. Other x give a useless number. */
 static double bitnet__sqrt(double x) {
     uint64_t bits;
     double y;
@@ -1479,8 +1635,8 @@ static void bitnet__sincos(double x, double *s, double *c) {
 }
 
 /* exp in float for softmax, argument clamped to [-64, 88] (NaN counts as -64): n ln 2 + r as above,
-   Taylor to r^6 / 6!, relative error under 3e-7. e^-64 is 2^-92, so even among 2^20 others it
-   leaves a probability over 2^-113, whose last of 13 bits is worth 2^-125. */
+   Taylor to r^6 / 6!, relative error under 3e-7. e^-64 is 2^-92, so even among 2^20 positions a
+   probability exceeds 2^-113, and the last of its 13 bits is worth at least 2^-125. */
 static float bitnet__expf(float x) {
     float t, n, r, p;
     x = x > -64.0f ? x : -64.0f;
@@ -1497,15 +1653,15 @@ static float bitnet__expf(float x) {
     return bitnet__float_from_bits(bitnet__float_bits(p) + (bitnet__float_bits(t) << 23));
 }
 
-/* x rounded to 13 significant bits by Veltkamp's splitting. An F16 has 11, and its last bit is
-   worth 2^-24 or more: the product has 24 bits, the last worth 2^-149 or more, and is exact. */
+/* x rounded to 13 significant bits by Veltkamp's splitting. An F16 has 11, the last worth at least
+   2^-24, so their product has at most 24, the last worth at least 2^-149: it is exact. */
 static float bitnet__round13(float x) {
     float t = x * 2049.0f;
     return t - (t - x);
 }
 
-/* Shortened: rounded so, held within 2^100, and 0 below 2^-100. NaN stays. */
-static float bitnet__shorten(float x) {
+/* x rounded to 13 bits, clamped to +-2^100, and 0 below 2^-100. NaN stays NaN. */
+static float bitnet__to_f13(float x) {
     const float huge = 1.2676506e30f, tiny = 7.8886091e-31f;
     if (x < tiny && x > -tiny) return 0.0f;
     x = -huge > x ? -huge : x;
@@ -1514,11 +1670,544 @@ static float bitnet__shorten(float x) {
 }
 
 /* =============================================================================================
-   >>kernels  the scalar table, which defines every result
+   @threads  a fixed team of worker threads
+   A team calls job(arg, task, thread) for every task in [0, n) and returns when all are done. The
+   caller is thread 0: it runs task 0, then every task that no worker has taken yet. So it never
+   waits for a worker that sleeps or has lost its CPU, except in the middle of a task. A token takes
+   a few hundred such calls of about 100 us. Waking a thread takes longer than most waits, so
+   threads spin for 10 to 100 us before they sleep.
+   ============================================================================================= */
+
+enum {
+    BITNET__MAX_THREADS = 256,
+    BITNET__SPINS = 1500
+};
+
+typedef void (*bitnet__job)(void *arg, int task, int thread);
+typedef uintptr_t bitnet__atomic;
+
+#if defined(BITNET__THREADS_POSIX)
+typedef pthread_mutex_t bitnet__mutex;
+typedef pthread_cond_t bitnet__cond;
+typedef pthread_t bitnet__thread;
+  #define BITNET__THREAD_RETURN void *
+static uintptr_t bitnet__this_thread(void) { return (uintptr_t)pthread_self(); }
+static uintptr_t bitnet__this_process(void) { return (uintptr_t)getpid(); }
+static int bitnet__mutex_init(bitnet__mutex *m) { return pthread_mutex_init(m, 0) == 0; }
+static void bitnet__mutex_destroy(bitnet__mutex *m) { pthread_mutex_destroy(m); }
+static void bitnet__lock(bitnet__mutex *m) { pthread_mutex_lock(m); }
+static void bitnet__unlock(bitnet__mutex *m) { pthread_mutex_unlock(m); }
+static int bitnet__cond_init(bitnet__cond *c) { return pthread_cond_init(c, 0) == 0; }
+static void bitnet__cond_destroy(bitnet__cond *c) { pthread_cond_destroy(c); }
+static void bitnet__cond_wait(bitnet__cond *c, bitnet__mutex *m) { pthread_cond_wait(c, m); }
+static void bitnet__cond_wake_all(bitnet__cond *c) { pthread_cond_broadcast(c); }
+static void bitnet__thread_join(bitnet__thread t) { pthread_join(t, 0); }
+
+/* ---- signals ----
+   Workers start with signals blocked, so that a program's signals go to its own threads. Signals of
+   faults are not blocked: a fault whose signal is blocked ends the program without its handler. */
+#if defined(__linux__)                 /* hidden by -std=c99: declared here under other names */
+typedef struct bitnet__sigset { unsigned long bits[1024 / (8 * sizeof(long))]; } bitnet__sigset;
+extern int bitnet__sigfillset(bitnet__sigset *set) __asm__("sigfillset");
+extern int bitnet__sigdelset(bitnet__sigset *set, int number) __asm__("sigdelset");
+extern int bitnet__sigmask(int how, const bitnet__sigset *set, bitnet__sigset *old)
+    __asm__("pthread_sigmask");
+  #if defined(__mips__) || defined(__alpha__)
+enum { BITNET__SIG_SETMASK = 3 };
+  #elif defined(__sparc__)
+enum { BITNET__SIG_SETMASK = 4 };
+  #else
+enum { BITNET__SIG_SETMASK = 2 };
+  #endif
+#elif defined(SIG_SETMASK)
+typedef sigset_t bitnet__sigset;
+enum { BITNET__SIG_SETMASK = SIG_SETMASK };
+static int bitnet__sigfillset(bitnet__sigset *set) { return sigfillset(set); }
+static int bitnet__sigdelset(bitnet__sigset *set, int number) { return sigdelset(set, number); }
+static int bitnet__sigmask(int how, const bitnet__sigset *set, bitnet__sigset *old) {
+    return pthread_sigmask(how, set, old);
+}
+#endif
+
+static int bitnet__thread_start(bitnet__thread *t, BITNET__THREAD_RETURN (*fn)(void *), void *arg) {
+    int ok;
+#if defined(__linux__) || defined(SIG_SETMASK)     /* not Emscripten, which has no signals */
+    static const int faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
+    bitnet__sigset all, old;
+    size_t i;
+    bitnet__sigfillset(&all);
+    for (i = 0; i < sizeof faults / sizeof faults[0]; i++) bitnet__sigdelset(&all, faults[i]);
+    bitnet__sigmask(BITNET__SIG_SETMASK, &all, &old);
+#endif
+    ok = pthread_create(t, 0, fn, arg) == 0;
+#if defined(__linux__) || defined(SIG_SETMASK)
+    bitnet__sigmask(BITNET__SIG_SETMASK, &old, 0);
+#endif
+    return ok;
+}
+#elif defined(BITNET__THREADS_WIN32)
+typedef SRWLOCK bitnet__mutex;
+typedef CONDITION_VARIABLE bitnet__cond;
+typedef HANDLE bitnet__thread;
+  #define BITNET__THREAD_RETURN DWORD WINAPI
+static uintptr_t bitnet__this_thread(void) { return GetCurrentThreadId(); }
+static uintptr_t bitnet__this_process(void) { return 0; }      /* Windows has no fork */
+static int bitnet__mutex_init(bitnet__mutex *m) { InitializeSRWLock(m); return 1; }
+static void bitnet__mutex_destroy(bitnet__mutex *m) { (void)m; }
+static void bitnet__lock(bitnet__mutex *m) { AcquireSRWLockExclusive(m); }
+static void bitnet__unlock(bitnet__mutex *m) { ReleaseSRWLockExclusive(m); }
+static int bitnet__cond_init(bitnet__cond *c) { InitializeConditionVariable(c); return 1; }
+static void bitnet__cond_destroy(bitnet__cond *c) { (void)c; }
+static void bitnet__cond_wait(bitnet__cond *c, bitnet__mutex *m) {
+    SleepConditionVariableSRW(c, m, INFINITE, 0);
+}
+static void bitnet__cond_wake_all(bitnet__cond *c) { WakeAllConditionVariable(c); }
+static int bitnet__thread_start(bitnet__thread *t, LPTHREAD_START_ROUTINE fn, void *arg) {
+    *t = CreateThread(0, 0, fn, arg, 0, 0);
+    return *t != 0;
+}
+static void bitnet__thread_join(bitnet__thread t) {
+    WaitForSingleObject(t, INFINITE);
+    CloseHandle(t);
+}
+#else
+static uintptr_t bitnet__this_thread(void) { return UINTPTR_MAX; }
+#endif
+
+/* ---- atomics ----
+   A load sees all that the storing thread did before its store. swap_if stores `to` if the value is
+   `from`, and returns whether it was. */
+
+#if !defined(BITNET__THREADS_POSIX) && !defined(BITNET__THREADS_WIN32)   /* one thread */
+static uintptr_t bitnet__load_acquire(const bitnet__atomic *p) { return *p; }
+static void bitnet__store_release(bitnet__atomic *p, uintptr_t v) { *p = v; }
+static int bitnet__swap_if(bitnet__atomic *p, uintptr_t from, uintptr_t to) {
+    if (*p != from) return 0;
+    *p = to;
+    return 1;
+}
+#elif defined(__GNUC__) || defined(__clang__)
+static uintptr_t bitnet__load_acquire(const bitnet__atomic *p) {
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+static void bitnet__store_release(bitnet__atomic *p, uintptr_t v) {
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+static int bitnet__swap_if(bitnet__atomic *p, uintptr_t from, uintptr_t to) {
+    return __atomic_compare_exchange_n(p, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+#else
+static int bitnet__swap_if(bitnet__atomic *p, uintptr_t from, uintptr_t to) {
+    return InterlockedCompareExchangePointer((void *volatile *)p, (void *)to, (void *)from) ==
+           (void *)from;
+}
+static uintptr_t bitnet__load_acquire(const bitnet__atomic *p) {
+    return (uintptr_t)InterlockedCompareExchangePointer((void *volatile *)p, 0, 0);
+}
+static void bitnet__store_release(bitnet__atomic *p, uintptr_t v) {
+    InterlockedExchangePointer((void *volatile *)p, (void *)v);
+}
+#endif
+
+#if defined(BITNET__THREADS_POSIX) || defined(BITNET__THREADS_WIN32)
+
+enum { BITNET__OWN_THREADS = BITNET__MAX_THREADS };    /* the most that a team can have */
+
+static uintptr_t bitnet__decrement(bitnet__atomic *p) {
+    for (;;) {
+        const uintptr_t now = bitnet__load_acquire(p);
+        if (bitnet__swap_if(p, now, now - 1)) return now - 1;
+    }
+}
+
+/* ---- how many CPUs this process may use ---- */
+
+#ifdef BITNET__CPU_QUOTA
+
+enum { BITNET__PATH = 1024 };          /* bytes of the longest path, with its 0 */
+
+/* Reads up to n numbers from a control group's file; returns how many there are. mount: the folder
+   of the root group. */
+static int bitnet__read_numbers(const char *mount, const char *group, const char *name,
+                                long long *numbers, int n) {
+    char path[BITNET__PATH];
+    FILE *f;
+    int i = 0;
+    if (snprintf(path, sizeof path, "%s%s/%s", mount, group, name) >= BITNET__PATH) return 0;
+    f = fopen(path, "rb");
+    if (!f) return 0;
+    while (i < n && fscanf(f, "%lld", &numbers[i]) == 1) i++;
+    fclose(f);
+    return i;
+}
+
+/* The quota of one control group as a number of CPUs, rounded up; without one, the maximum. */
+static int bitnet__group_cpus(const char *mount, const char *group) {
+    long long us[2];                   /* of CPU time, per period of this length */
+    if (bitnet__read_numbers(mount, group, "cpu.max", us, 2) < 2 &&             /* version 2 */
+        (bitnet__read_numbers(mount, group, "cpu.cfs_quota_us", us, 1) < 1 ||   /* version 1 */
+         bitnet__read_numbers(mount, group, "cpu.cfs_period_us", us + 1, 1) < 1))
+        return BITNET__MAX_THREADS;
+    if (us[0] < 1 || us[1] < 1 || us[0] / us[1] >= BITNET__MAX_THREADS) return BITNET__MAX_THREADS;
+    return (int)(us[0] / us[1]) + (us[0] % us[1] > 0);
+}
+
+/* The least quota of this process's control groups and their ancestors. The file's lines are
+   number:controllers:/group; in version 2 there are no controllers. root is put in front of all
+   paths; only tests use it. */
+static int bitnet__quota_cpus(const char *root) {
+    char line[BITNET__PATH], mount[BITNET__PATH];
+    int least = BITNET__MAX_THREADS, at_start = 1, cpus;
+    FILE *f;
+    if (snprintf(line, sizeof line, "%s/proc/self/cgroup", root) >= BITNET__PATH) return least;
+    f = fopen(line, "rb");
+    if (!f) return least;
+    while (fgets(line, sizeof line, f)) {
+        char *list = strchr(line, ':'), *group, *cpu;      /* list: ",controllers,/group" */
+        const int is_rest = !at_start;     /* of a line that is longer than the buffer */
+        at_start = strchr(line, '\n') != 0;
+        if (is_rest || !list || !(group = strchr(list + 1, ':')) || group[1] != '/') continue;
+        *list = *group++ = ',';
+        group[strcspn(group, "\n")] = 0;
+        if (!strncmp(group, "/..", 3)) *group = 0;     /* outside of what is mounted here */
+        cpu = strstr(list, ",cpu,");
+        if (group - list > 2 && (!cpu || cpu > group)) continue;
+        snprintf(mount, sizeof mount, "%s/sys/fs/cgroup%s", root, group - list > 2 ? "/cpu" : "");
+        for (;; *strrchr(group, '/') = 0) {
+            cpus = bitnet__group_cpus(mount, group);
+            if (cpus < least) least = cpus;
+            if (!*group) break;
+        }
+    }
+    fclose(f);
+    return least;
+}
+
+#else
+static int bitnet__quota_cpus(const char *root) { (void)root; return BITNET__MAX_THREADS; }
+#endif
+
+#ifdef __linux__   /* <sched.h> declares it only with _GNU_SOURCE */
+extern int (bitnet__sched_getaffinity)(int pid, size_t size, void *mask)
+    __asm__("sched_getaffinity");
+#endif
+
+/* The CPUs on which the system lets this process run. */
+static int bitnet__allowed_cpus(void) {
+#if defined(_WIN32)
+    DWORD_PTR process, all;
+    SYSTEM_INFO si;
+    int n = 0;
+    if (GetProcessAffinityMask(GetCurrentProcess(), &process, &all))
+        for (; process; process &= process - 1) n++;
+    if (n > 0) return n;               /* 0: more than 64 CPUs */
+    GetSystemInfo(&si);
+    return (int)si.dwNumberOfProcessors;
+#else
+  #ifdef __linux__
+    uint8_t mask[1024] = {0};          /* 8192 CPUs, the most that Linux supports */
+    size_t i;
+    int n = 0;
+    if (bitnet__sched_getaffinity(0, sizeof mask, mask) >= 0)
+        for (i = 0; i < 8 * sizeof mask; i++) n += mask[i / 8] >> i % 8 & 1;
+    if (n > 0) return n;
+  #endif
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+#endif
+}
+
+/* How many threads of this process can run at the same time. */
+static int bitnet__usable_cpus(void) {
+    const int n = bitnet__allowed_cpus(), quota = bitnet__quota_cpus("");
+    return n < 1 ? 1 : n < quota ? n : quota;
+}
+
+/* ---- tasks ----
+   One word holds the number of tasks (upper 16 of 32 bits) and how many are taken (lower 16 bits).
+   It is only ever counted up, so no thread can take a task of a call that has ended. A thread reads
+   the job after it has taken a task, and the job stays until all tasks that were taken are done. */
+
+static uintptr_t bitnet__tasks(int n, int jobs) { (void)jobs; return (uintptr_t)n << 16; }
+static int bitnet__tasks_left(uintptr_t tasks) { return (tasks & 0xffff) < tasks >> 16; }
+
+/* Takes the next task; -1: none is left. thread and last, the thread's previous task, matter only
+   without atomics. */
+static int bitnet__claim(bitnet__atomic *tasks, int thread, int last) {
+    (void)thread; (void)last;
+    for (;;) {
+        const uintptr_t now = bitnet__load_acquire(tasks);
+        if (!bitnet__tasks_left(now)) return -1;
+        if (bitnet__swap_if(tasks, now, now + 1)) return (int)(now & 0xffff);
+    }
+}
+
+/* ---- does sharing pay? ----
+   Not if other programs use the CPUs: a worker that loses its CPU in the middle of a task delays
+   the caller by milliseconds. So the time of each shared call is compared with the time that the
+   caller would have needed alone, estimated from its own tasks. Gains and losses add up to a
+   balance of at most bitnet__credit. One call can lose at most half of that, so that a single delay
+   does not count. When the balance is used up, the caller works alone for a pause, which doubles
+   each time that this happens again soon. All times are in nanoseconds. */
+
+static const int64_t bitnet__credit = 4000000;
+static const int64_t bitnet__least_pause = 32000000, bitnet__most_pause = 1024000000;
+
+typedef struct bitnet__ledger {
+    int64_t balance;
+    int64_t pause, end;                /* length and end of the latest pause */
+} bitnet__ledger;
+
+static int64_t bitnet__clock(void) {
+#if defined(_WIN32)
+    LARGE_INTEGER ticks, per_second;
+    QueryPerformanceCounter(&ticks);
+    QueryPerformanceFrequency(&per_second);
+    return (int64_t)((double)ticks.QuadPart * 1e9 / (double)per_second.QuadPart);
+#elif defined(CLOCK_MONOTONIC)
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+#else                                  /* -std=c99 hides clock_gettime */
+    struct timeval t;
+    gettimeofday(&t, 0);
+    return (int64_t)t.tv_sec * 1000000000 + (int64_t)t.tv_usec * 1000;
+#endif
+}
+
+/* Is there no pause? (A pause that seems longer than it is: the clock was set back.) */
+static int bitnet__ledger_open(const bitnet__ledger *l, int64_t now) {
+    return now >= l->end || now < l->end - l->pause;
+}
+
+static void bitnet__ledger_note(bitnet__ledger *l, int64_t gain, int64_t now) {
+    if (gain < 0) l->balance += gain > -bitnet__credit / 2 ? gain : -bitnet__credit / 2;
+    else if (l->balance < bitnet__credit)
+        l->balance = gain < bitnet__credit - l->balance ? l->balance + gain : bitnet__credit;
+    if (l->balance >= 0) return;
+    l->pause = now - l->end > 8 * l->pause ? bitnet__least_pause :
+               l->pause < bitnet__most_pause / 2 ? 2 * l->pause : bitnet__most_pause;
+    l->end = now + l->pause;
+    l->balance = bitnet__credit;
+}
+
+/* ---- the team ---- */
+
+typedef struct bitnet__worker {
+    struct bitnet__team *team;
+    bitnet__thread thread;
+    int index;                         /* from 1 on */
+} bitnet__worker;
+
+enum { BITNET__WORKERS, BITNET__CALLER };      /* those that wait for each other */
+
+typedef struct bitnet__team {
+    bitnet__atomic tasks;              /* of the current call */
+    bitnet__atomic n_left;             /* tasks that are not done */
+    bitnet__atomic n_asleep[2];        /* of workers, of callers; changes under the mutex */
+    bitnet__atomic quit;               /* 1: workers end */
+    char pad[128 - 5 * sizeof(bitnet__atomic)];    /* keeps the rest off the busy cache lines */
+    bitnet__job job;
+    void *arg;
+    int n_workers;
+    bitnet__mutex mutex;
+    bitnet__cond wake[2];              /* workers and the caller */
+    bitnet__ledger ledger;
+    uintptr_t process;                 /* that started it */
+    bitnet__worker workers[BITNET__MAX_THREADS];
+} bitnet__team;
+
+/* Tells the core that this is a spin loop; 5 to 60 ns. */
+static void bitnet__pause(void) {
+#if defined(_WIN32)
+    YieldProcessor();
+#elif BITNET__ARCH_X86
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#elif defined(__EMSCRIPTEN__)           /* WebAssembly has no such instruction */
+    volatile int i;
+    for (i = 0; i < 8; i++) { }
+#endif
+}
+
+static int bitnet__must_wait(bitnet__team *t, int who) {
+    if (who == BITNET__CALLER) return bitnet__load_acquire(&t->n_left) > 0;
+    return !bitnet__tasks_left(bitnet__load_acquire(&t->tasks)) && !bitnet__load_acquire(&t->quit);
+}
+
+/* Returns when there is something to do. The caller may not notice that a worker is about to sleep:
+   that worker then sleeps through the call, which does not wait for it. */
+static void bitnet__await(bitnet__team *t, int who) {
+    int i;
+    for (i = 0; i < BITNET__SPINS; i++) {
+        if (!bitnet__must_wait(t, who)) return;
+        bitnet__pause();
+    }
+    bitnet__lock(&t->mutex);
+    bitnet__store_release(&t->n_asleep[who], t->n_asleep[who] + 1);
+    while (bitnet__must_wait(t, who)) bitnet__cond_wait(&t->wake[who], &t->mutex);
+    bitnet__store_release(&t->n_asleep[who], t->n_asleep[who] - 1);
+    bitnet__unlock(&t->mutex);
+}
+
+static BITNET__THREAD_RETURN bitnet__worker_main(void *p) {
+    bitnet__worker *w = (bitnet__worker *)p;
+    bitnet__team *t = w->team;
+    uintptr_t asleep;
+    int task;
+    for (;;) {
+        bitnet__await(t, BITNET__WORKERS);
+        if (bitnet__load_acquire(&t->quit)) return 0;
+        while ((task = bitnet__claim(&t->tasks, 0, 0)) >= 0) {
+            t->job(t->arg, task, w->index);
+            if (bitnet__decrement(&t->n_left) > 0) continue;
+            /* The last task. A sleeping caller set n_asleep before it checked n_left. */
+            bitnet__lock(&t->mutex);
+            asleep = t->n_asleep[BITNET__CALLER];
+            bitnet__unlock(&t->mutex);
+            if (asleep) bitnet__cond_wake_all(&t->wake[BITNET__CALLER]);
+        }
+    }
+}
+
+/* Returns the time gained over working alone; a loss is negative. The caller's longest task is left
+   out of the estimate: another program may have had the CPU meanwhile. */
+static int64_t bitnet__team_run(bitnet__team *t, int n, bitnet__job job, void *arg) {
+    const int64_t start = bitnet__clock();
+    int64_t now, since, own = 0, longest = 0;
+    int task = 0, n_own = 0;
+    t->job = job;
+    t->arg = arg;
+    bitnet__store_release(&t->n_left, (uintptr_t)n);
+    bitnet__store_release(&t->tasks, bitnet__tasks(n, 0) + 1);
+    if (bitnet__load_acquire(&t->n_asleep[BITNET__WORKERS]) > 0)
+        bitnet__cond_wake_all(&t->wake[BITNET__WORKERS]);
+    now = bitnet__clock();
+    for (; task >= 0; task = bitnet__claim(&t->tasks, 0, 0)) {
+        since = now;
+        job(arg, task, 0);
+        bitnet__decrement(&t->n_left);
+        now = bitnet__clock();
+        own += now - since;
+        if (now - since > longest) longest = now - since;
+        n_own++;
+    }
+    if (bitnet__load_acquire(&t->n_left) > 0) {
+        bitnet__await(t, BITNET__CALLER);
+        now = bitnet__clock();
+    }
+    return (n_own > 1 ? (own - longest) / (n_own - 1) : own) * n - (now - start);
+}
+
+/* Shares n tasks if that pays; otherwise does nothing and returns 0. */
+static int bitnet__team_share(bitnet__team *t, int n, bitnet__job job, void *arg) {
+    const uintptr_t asleep = bitnet__load_acquire(&t->n_asleep[BITNET__WORKERS]);
+    int64_t gain;
+    if (n < 4 && asleep == (uintptr_t)t->n_workers) return 0;
+    if (!bitnet__ledger_open(&t->ledger, bitnet__clock())) return 0;
+    gain = bitnet__team_run(t, n, job, arg);
+    bitnet__ledger_note(&t->ledger, gain, bitnet__clock());
+    return 1;
+}
+
+/* After a fork, the child has no workers. */
+static int bitnet__team_lost(const bitnet__team *t) {
+    return t->process != bitnet__this_process();
+}
+
+static void bitnet__team_free(const bitnet_allocator *a, bitnet__team *t) {
+    int i;
+    if (t && !bitnet__team_lost(t)) {  /* a lost worker may hold the mutex */
+        bitnet__lock(&t->mutex);
+        bitnet__store_release(&t->quit, 1);
+        bitnet__unlock(&t->mutex);
+        bitnet__cond_wake_all(&t->wake[BITNET__WORKERS]);
+        for (i = 0; i < t->n_workers; i++) bitnet__thread_join(t->workers[i].thread);
+        for (i = 0; i < 2; i++) bitnet__cond_destroy(&t->wake[i]);
+        bitnet__mutex_destroy(&t->mutex);
+    }
+    bitnet__free(a, t);
+}
+
+static int bitnet__sync_init(bitnet__team *t) {
+    if (!bitnet__mutex_init(&t->mutex)) return 0;
+    if (bitnet__cond_init(&t->wake[0])) {
+        if (bitnet__cond_init(&t->wake[1])) return 1;
+        bitnet__cond_destroy(&t->wake[0]);
+    }
+    bitnet__mutex_destroy(&t->mutex);
+    return 0;
+}
+
+/* A team of n threads, or of as many as the system grants: bitnet__team_size tells. *out is 0 if
+   only the caller's thread is there. */
+static bitnet_result bitnet__team_create(const bitnet_allocator *a, int n, bitnet__team **out,
+                                         bitnet_error *err) {
+    bitnet__team *t;
+    int i;
+    *out = 0;
+    if (n < 2) return BITNET_OK;
+    t = (bitnet__team *)bitnet__alloc(a, sizeof *t);
+    if (!t) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %d threads", n);
+    memset(t, 0, sizeof *t);
+    t->ledger.balance = bitnet__credit;
+    t->process = bitnet__this_process();
+    if (!bitnet__sync_init(t)) {
+        bitnet__free(a, t);
+        return BITNET_OK;
+    }
+    for (i = 1; i < n; i++) {
+        bitnet__worker *w = &t->workers[i - 1];
+        w->team = t;
+        w->index = i;
+        if (!bitnet__thread_start(&w->thread, bitnet__worker_main, w)) break;
+        t->n_workers++;
+    }
+    if (t->n_workers > 0) *out = t;
+    else bitnet__team_free(a, t);
+    return BITNET_OK;
+}
+
+static int bitnet__team_size(const bitnet__team *t) { return t ? 1 + t->n_workers : 1; }
+
+#else /* no threads: the caller does everything */
+
+enum { BITNET__OWN_THREADS = 1 };
+typedef struct bitnet__team { int unused; } bitnet__team;
+static int bitnet__usable_cpus(void) { return 1; }
+static bitnet_result bitnet__team_create(const bitnet_allocator *a, int n, bitnet__team **out,
+                                         bitnet_error *err) {
+    (void)a; (void)n; (void)err;
+    *out = 0;
+    return BITNET_OK;
+}
+static int bitnet__team_size(const bitnet__team *t) { (void)t; return 1; }
+static int bitnet__team_lost(const bitnet__team *t) { (void)t; return 0; }
+static void bitnet__team_free(const bitnet_allocator *a, bitnet__team *t) { (void)a; (void)t; }
+static int bitnet__team_share(bitnet__team *t, int n, bitnet__job job, void *arg) {
+    (void)t; (void)n; (void)job; (void)arg;
+    return 0;
+}
+static void bitnet__team_run(bitnet__team *t, int n, bitnet__job job, void *arg) {
+    bitnet__team_share(t, n, job, arg);
+}
+
+/* parallel_fn may still use threads, but without atomics they cannot share a counter: of n jobs,
+   job i does the tasks i, i + n, i + 2 n and so on. */
+static uintptr_t bitnet__tasks(int n, int jobs) { return (uintptr_t)n << 16 | (uintptr_t)jobs; }
+static int bitnet__claim(const bitnet__atomic *tasks, int thread, int last) {
+    const int task = last < 0 ? thread : last + (int)(*tasks & 0xffff);
+    return task < (int)(*tasks >> 16) ? task : -1;
+}
+
+#endif
+
+/* =============================================================================================
+   @kernels  the scalar table, which defines every result
    A kernel header may replace an entry by a faster one that gives the same bits. Float sums keep
-   16 partial sums: element i goes into sum i % 16, then the tree. Missing elements are no
-   additions, which equals adding +0 (no partial sum is ever -0: they start at +0), so SIMD may
-   pad with zeros.
+   16 partial sums: element i goes into sum i % 16, then the tree. Missing elements are
+   not added. That equals adding +0, because a partial sum starts at +0 and is never -0; so SIMD
+   may pad with zeros.
    ============================================================================================= */
 
 /* The tree: lanes 8 apart, 4, 2, 1. */
@@ -1530,7 +2219,7 @@ static float bitnet__sum_lanes(float *lanes) {
 }
 
 /* max|x| is taken on the bits: for floats without their sign, integer order is float order, and a
-   NaN comes out largest, whatever the order of comparing. The comparisons are written so that a NaN
+   NaN is the largest, in any order of comparison. The comparisons are written so that a NaN
    falls through to the constant, as maxps and NEON's compare-and-select do. */
 static float bitnet__quantize_scalar(const float *x, int n, int8_t *q, int32_t *sum) {
     uint32_t top = 0;
@@ -1592,7 +2281,7 @@ static void bitnet__dotrows_i2s_scalar(const uint8_t *w, const int8_t *q, const 
 
        bytes   0 ..  63   fifths    byte 4 row + t, bit 2 i + h
               64 .. 127   nibbles   i = 0: byte 4 row + t, bits 3-0 for h = 0, 7-4 for h = 1
-             128 .. 319             i = 1, 2, 3 likewise
+             128 .. 319             the same for i = 1, 2, 3
 
    A last block of fewer than four ends after the nibbles it needs. Groups follow one another; a
    group's missing rows repeat the matrix's last one. Nibble 5 b + m and fifth s stand for the
@@ -1704,8 +2393,8 @@ static void bitnet__dotrows_tl2_scalar(const uint8_t *w, const int8_t *q, const 
             } \
         } \
     }
-#define BITNET__DEFINE_MIXROWS(type, bytes) \
-    static void bitnet__mixrows_##type##_scalar(const uint8_t *w, size_t w_stride, const float *p, \
+#define BITNET__DEFINE_SUMROWS(type, bytes) \
+    static void bitnet__sumrows_##type##_scalar(const uint8_t *w, size_t w_stride, const float *p, \
                                                 size_t p_stride, int n, int rows, int cols, \
                                                 float *out) { \
         int r, c, i; \
@@ -1719,10 +2408,10 @@ static void bitnet__dotrows_tl2_scalar(const uint8_t *w, const int8_t *q, const 
 BITNET__DEFINE_DOTROWS(f32, 4)
 BITNET__DEFINE_DOTROWS(f16, 2)
 BITNET__DEFINE_DOTROWS(bf16, 2)
-BITNET__DEFINE_MIXROWS(f32, 4)
-BITNET__DEFINE_MIXROWS(f16, 2)
+BITNET__DEFINE_SUMROWS(f32, 4)
+BITNET__DEFINE_SUMROWS(f16, 2)
 
-static void bitnet__softmax_scalar(float *x, int n, float scale, int shorten) {
+static void bitnet__softmax_scalar(float *x, int n, float scale, int to_f13) {
     float lanes[BITNET__LANES] = {0}, top = -3.4e38f, inv;
     int i;
     for (i = 0; i < n; i++) {
@@ -1734,11 +2423,11 @@ static void bitnet__softmax_scalar(float *x, int n, float scale, int shorten) {
         lanes[i % BITNET__LANES] += x[i];
     }
     inv = 1.0f / bitnet__sum_lanes(lanes);
-    for (i = 0; i < n; i++) x[i] = shorten ? bitnet__round13(x[i] * inv) : x[i] * inv;
+    for (i = 0; i < n; i++) x[i] = to_f13 ? bitnet__round13(x[i] * inv) : x[i] * inv;
 }
 
 static void bitnet__rope_scalar(const float *x, const float *cos_sin, int n_rot, int n,
-                                int shorten, float *y) {
+                                int to_f13, float *y) {
     int i, half = n_rot / 2;
     for (i = 0; i < half; i++) {
         float a = x[i], b = x[half + i], cs = cos_sin[i], sn = cos_sin[half + i];
@@ -1746,16 +2435,12 @@ static void bitnet__rope_scalar(const float *x, const float *cos_sin, int n_rot,
         y[half + i] = b * cs + a * sn;
     }
     for (i = n_rot; i < n; i++) y[i] = x[i];
-    for (i = 0; i < n && shorten; i++) y[i] = bitnet__shorten(y[i]);
+    for (i = 0; i < n && to_f13; i++) y[i] = bitnet__to_f13(y[i]);
 }
 
 static void bitnet__store_f16_scalar(const float *x, int n, uint8_t *out) {
     int i;
-    for (i = 0; i < n; i++) {
-        uint16_t h = bitnet__f32_to_f16(x[i]);
-        out[2 * i] = (uint8_t)h;
-        out[2 * i + 1] = (uint8_t)(h >> 8);
-    }
+    for (i = 0; i < n; i++) bitnet__put_u16(out + 2 * i, bitnet__f32_to_f16(x[i]));
 }
 
 static void bitnet__dequantize_scalar(const int32_t *dots, float f, int n, int add, float *y) {
@@ -1782,8 +2467,8 @@ static void bitnet__rmsnorm_scalar(const float *x, const float *gain, int n, flo
     for (i = 0; i < n; i++) y[i] = x[i] * inv * gain[i];
 }
 
-/* Bytes that stand for -128 .. 127. Bound: 255 * 64 n, before or after it 128 times the sum of q,
-   at most 8192 n: under 2^31 for n <= 2^16. */
+/* Weights are bytes minus 128. Bound: the sum of products is at most 255 * 64 n, and 128 times the
+   sum of q at most 8192 n: together under 2^31 for n <= 2^16. */
 static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                       int n, int rows, int cols, int32_t *out,
                                       size_t out_stride) {
@@ -1800,8 +2485,8 @@ static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const i
 
 #define BITNET__SCALAR_ENTRIES(ternary) \
     bitnet__quantize_scalar, ternary, bitnet__dotrows_f32_scalar, bitnet__dotrows_f16_scalar, \
-    bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, bitnet__mixrows_f32_scalar, \
-    bitnet__mixrows_f16_scalar, bitnet__softmax_scalar, bitnet__rope_scalar, \
+    bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, bitnet__sumrows_f32_scalar, \
+    bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, bitnet__rope_scalar, \
     bitnet__store_f16_scalar, bitnet__dequantize_scalar, bitnet__relu2_gate_scalar, \
     bitnet__rmsnorm_scalar, bitnet__dotrows_u8_scalar
 
@@ -1813,9 +2498,11 @@ static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
     BITNET__SCALAR_ENTRIES(bitnet__dotrows_tl2_scalar)
 };
 
-/* The kernel headers: each defines BITNET__HAVE_SIMD, its tables, and a list of them, best first.
-   */
-#define BITNET__KERNEL_ABI 4
+/* ---- for the kernel headers: the loops around their tiles and panels ----
+   A tile is a few rows and columns whose dot products stay in registers. With few columns tiles
+   take the weights as they are. With many, panels of rows are unpacked once for all columns. Each
+   instruction set has functions for a tile and a panel. The loops below inline them: a pointer to
+   a function is always a constant where they are called. */
 #if !defined(BITNET_NO_SIMD) && BITNET__KNOWN_COMPILER
   #if BITNET__ARCH_X86
     #define BITNET__KERNEL_HEADER "bitnet_kernels_x86.h"
@@ -1825,6 +2512,115 @@ static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
     #define BITNET__KERNEL_HEADER "bitnet_kernels_wasm.h"
   #endif
 #endif
+#ifdef BITNET__KERNEL_HEADER
+
+/* UNROLL: before a loop over the sums of a tile, which are in registers only if the loop is
+   unrolled. */
+#if defined(__clang__)
+  #define BITNET__UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+  #define BITNET__UNROLL _Pragma("GCC unroll 8")
+#else
+  #define BITNET__UNROLL
+#endif
+
+/* Like dotrows_ternary in bitnet_kernels. Row r and column c of such a call have their result in
+   out[c * out_stride + r]. */
+typedef void bitnet__dots_fn(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
+                             int rows, int cols, int32_t *out, size_t out_stride);
+
+/* The first tile of rows and columns: as many as it has, at most `rows` and `cols`. Returns how
+   many columns that were. */
+typedef int bitnet__tile_fn(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
+                            int rows, int cols, int32_t *out, size_t out_stride);
+
+/* Unpacks weights k to k + len - 1 of the panel of rows that begins with row r of w. */
+typedef void bitnet__unpack_fn(const uint8_t *w, int n, int rows, int r, int k, int len,
+                               void *panel);
+
+/* Multiplies a panel by as many columns as it takes, at most `cols`. Subtracts sums; if that is
+   null, adds to out. */
+typedef void bitnet__multiply_fn(const void *panel, int len, const int8_t *q, int n,
+                                 const int32_t *sums, int rows, int cols, int32_t *out,
+                                 size_t out_stride);
+
+/* Index i, or the last one: past the end a tile repeats the last row or column. */
+BITNET__INLINE size_t bitnet__clamp(int i, int count) {
+    return (size_t)(i < count ? i : count - 1);
+}
+
+/* How many of `left` columns the next tile takes if it has room for `most`: the last two tiles
+   share what is left. */
+BITNET__INLINE int bitnet__share(int left, int most) {
+    return left <= most ? left : left < 2 * most ? (left + 1) / 2 : most;
+}
+
+/* Writes the results of a tile's column: 4, or fewer at the end, of 4 bytes each. */
+BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
+    if (count >= 4) memcpy(to, four, 16);
+    else memcpy(to, four, (size_t)count * 4);
+}
+
+/* The rows of a tile have tile_bytes bytes. All columns before the next rows: weights are the
+   longer array. */
+BITNET__INLINE void bitnet__tiles(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
+                                  int rows, int cols, int32_t *out, size_t out_stride,
+                                  bitnet__tile_fn *tile, const int tile_rows, size_t tile_bytes) {
+    int r, c;
+    for (r = 0; r < rows; r += tile_rows, w += tile_bytes)
+        for (c = 0; c < cols;)
+            c += tile(w, q + (size_t)c * (size_t)n, sums + c, n, rows - r, cols - c,
+                      out + (size_t)c * out_stride + (size_t)r, out_stride);
+}
+
+/* A panel has panel_rows rows of at most `depth` weights, so that it stays in the L1 cache. out
+   carries the sums from one depth to the next. */
+BITNET__INLINE void bitnet__panels(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
+                                   int rows, int cols, int32_t *out, size_t out_stride,
+                                   void *panel, bitnet__unpack_fn *unpack,
+                                   bitnet__multiply_fn *multiply, const int panel_rows,
+                                   const int depth, const int panel_cols) {
+    int r, k, c, len;
+    for (k = 0; k < n; k += len) {
+        len = n - k < depth ? n - k : depth;
+        for (r = 0; r < rows; r += panel_rows) {
+            unpack(w, n, rows, r, k, len, panel);
+            for (c = 0; c < cols; c += panel_cols)
+                multiply(panel, len, q + (size_t)c * (size_t)n + (size_t)k, n, k ? 0 : sums + c,
+                         rows - r, cols - c, out + (size_t)c * out_stride + (size_t)r, out_stride);
+        }
+    }
+}
+
+/* Panels from `from` columns on, for multiples of `wide` columns; a rest of at most wide / 2 goes
+   to the tiles. 256 rows at a time: meanwhile the activations of a panel's depth stay in the L2
+   cache (512 to 640 KB for 512 columns). bytes: those of so many rows. */
+BITNET__INLINE void bitnet__tiles_and_panels(const uint8_t *w, const int8_t *q,
+                                             const int32_t *sums, int n, int rows, int cols,
+                                             int32_t *out, size_t out_stride,
+                                             bitnet__dots_fn *tiles, bitnet__dots_fn *panels,
+                                             const int wide, const int from,
+                                             size_t (*bytes)(int n, int rows)) {
+    const int rest = cols % wide > wide / 2 ? 0 : cols % wide;
+    const int some = cols - rest;
+    int count;
+    if (cols < from) {
+        tiles(w, q, sums, n, rows, cols, out, out_stride);
+        return;
+    }
+    for (; rows > 0; rows -= count, out += count) {
+        count = rows < 256 ? rows : 256;
+        panels(w, q, sums, n, count, some, out, out_stride);
+        if (rest)
+            tiles(w, q + (size_t)some * (size_t)n, sums + some, n, count, rest,
+                  out + (size_t)some * out_stride, out_stride);
+        w += bytes(n, count);
+    }
+}
+#endif
+
+/* A kernel header defines BITNET__HAVE_SIMD, its tables, and a list of them, best first. */
+#define BITNET__KERNEL_ABI 4
 #if defined(BITNET__KERNEL_HEADER) && defined(__has_include)
   #if __has_include(BITNET__KERNEL_HEADER)
     #include BITNET__KERNEL_HEADER
@@ -1843,7 +2639,7 @@ static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
 #endif
 
 static const bitnet_kernels *const bitnet__kernel_tables[] = {
-    BITNET__KERNEL_TABLES              /* a comma stands after each */
+    BITNET__KERNEL_TABLES              /* each with a comma after it */
     &bitnet__kernels_scalar_tl2,
     &bitnet__kernels_scalar
 };
@@ -1868,33 +2664,31 @@ BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k) {
 }
 
 BITNET_API const bitnet_kernels *bitnet_kernels_default(void) {
-    int i = 0;                         /* ends at the latest with scalar, which is always usable */
+    int i = 0;                         /* the last one, scalar, is always usable */
     while (bitnet_kernels_get(i)->pack || !bitnet_kernels_usable(bitnet_kernels_get(i))) i++;
     return bitnet_kernels_get(i);
 }
 
 /* =============================================================================================
-   >>unicode  UTF-8 and the character classes that the pre-tokenizers ask for.
-   Owns the class tables (\p{L}, \p{N}, \s, \p{P} of Unicode 15.0) and the one UTF-8 decoder.
-   Assumes nothing about its input: every byte string is either well-formed UTF-8 by Table 3-7 of
-   the Unicode Standard (no overlong form, no surrogate, nothing above U+10FFFF) or names its first
-   byte that is not. No locale and no <ctype.h>: the classes must not depend on the machine.
+   @unicode  the character classes that the pre-tokenizers use
+   Owns the tables of \p{L}, \p{N}, \s and \p{P} of Unicode 15.0. Neither the locale nor <ctype.h>
+   is used: the classes must not depend on the machine.
    ============================================================================================= */
 
-enum {                      /* classes 0 to 3 are those of the tables' low two bits */
+enum {                      /* 0 to 3 are also the low two bits of bitnet__class_runs */
     BITNET__OTHER = 0,      /* punctuation, marks, symbols, controls, unassigned */
     BITNET__LETTER = 1,     /* general category L* */
     BITNET__NUMBER = 2,     /* general category N* */
     BITNET__SPACE = 3,      /* White_Space without CR and LF */
-    BITNET__NEWLINE = 4,    /* CR and LF, which the pre-tokenizer treats by rules of their own */
-    BITNET__STOP = 5        /* no code point here: end of the text, or an invalid byte */
+    BITNET__NEWLINE = 4,    /* CR and LF, for which the pre-tokenizer has special rules */
+    BITNET__STOP = 5        /* not a code point: the end of the text, or an invalid byte */
 };
 
-/* All code points from U+0000 on as runs of one class, `length << 2 | class` each (a run too
-   long for 14 bits is cut in two), and the first code point of every 16th run. CR and LF lie in
-   a SPACE run; the ASCII table is asked first and knows better. */
+/* All code points from U+0000 on as runs of one class, each `length << 2 | class` (a run too long
+   for 14 bits is split in two), and the first code point of every 16th run. ASCII has a table of
+   its own, which tells CR and LF from SPACE. */
 
-/* begin of tables written by tests/unicode_tables.py from Unicode 15.0.0 */
+/* begin of tables written by tests/checks/unicode_tables.py from Unicode 15.0.0 */
 /* 3648 bytes: 1564 runs; from U+323B0 on there is neither letter, number nor space. */
 enum { BITNET__CLASS_RUNS = 1564, BITNET__CLASS_INDEX = 98, BITNET__CLASS_STRIDE = 16 };
 static const uint8_t bitnet__ascii_class[128] = {
@@ -1988,17 +2782,15 @@ static const uint32_t bitnet__punctuation[BITNET__PUNCTUATION_RUNS] = {
     0x47D0CD,0x47FFC1,0x491C05,0x4BFC42,0x5A9B82,0x5ABD41,0x5ACDC5,0x5AD101,0x5BA5C4,0x5BF881,
     0x6F27C1,0x76A1C5,0x7A5782
 };
-/* end of tables written by tests/unicode_tables.py */
-/* Class of any code point: find the last index entry not above it, then walk at most 16 runs. */
+/* end of tables written by tests/checks/unicode_tables.py */
+/* The class of a code point. Finds the last index entry not above cp, then walks up to 16 runs. */
 static int bitnet__class_of(uint32_t cp) {
     uint32_t low = 0, high = BITNET__CLASS_INDEX, start, i, stop;
     if (cp < 128) return bitnet__ascii_class[cp];
     while (high - low > 1) {                        /* index[low] <= cp < index[high] */
         uint32_t middle = (low + high) / 2;
-        if (bitnet__class_index[middle] <= cp)
-            low = middle;
-        else
-            high = middle;
+        if (bitnet__class_index[middle] <= cp) low = middle;
+        else high = middle;
     }
     start = bitnet__class_index[low];
     i = low * BITNET__CLASS_STRIDE;
@@ -2011,55 +2803,19 @@ static int bitnet__class_of(uint32_t cp) {
     return BITNET__OTHER;                           /* beyond the last letter of Unicode */
 }
 
-/* Whether a code point beyond ASCII is of general category P*; OTHER has them and others. */
+/* Whether a code point beyond ASCII has general category P*, a part of OTHER. */
 static int bitnet__is_punctuation(uint32_t cp) {
     uint32_t low = 0, high = BITNET__PUNCTUATION_RUNS;
-    while (high - low > 1) {                        /* [low] begins not above cp, or is the first */
+    while (high - low > 1) {                        /* [low] is not above cp, or is the first */
         uint32_t middle = (low + high) / 2;
-        if (bitnet__punctuation[middle] >> 6 <= cp)
-            low = middle;
-        else
-            high = middle;
+        if (bitnet__punctuation[middle] >> 6 <= cp) low = middle;
+        else high = middle;
     }
     return cp - (bitnet__punctuation[low] >> 6) < (bitnet__punctuation[low] & 63);
 }
 
-/* How many bytes a sequence with this first byte has: 1 to 4, or 0 if no sequence starts so.
-   C0 and C1 could only begin overlong forms, F5 and up only code points above U+10FFFF. */
-static uint32_t bitnet__utf8_length(uint8_t lead) {
-    if (lead < 0x80) return 1;
-    if (lead < 0xC2) return 0;
-    return lead < 0xE0 ? 2u : lead < 0xF0 ? 3u : lead < 0xF5 ? 4u : 0u;
-}
-
-/* Whether b may be the second byte after lead. This one test rules out what is left of overlong
-   forms (E0, F0), surrogates (ED) and code points above U+10FFFF (F4); bytes three and four may
-   be anything from 80 to BF. */
-static int bitnet__utf8_second_ok(uint8_t lead, uint8_t b) {
-    uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-    uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-    return b >= low && b <= high;
-}
-
-/* Decodes the sequence at p (p < end). Returns its length and sets *cp, or returns 0 if the
-   byte at p does not begin a well-formed sequence. */
-static uint32_t bitnet__utf8_decode(const uint8_t *p, const uint8_t *end, uint32_t *cp) {
-    uint32_t n = bitnet__utf8_length(p[0]), i;
-    if (n <= 1) {
-        *cp = p[0];
-        return n;
-    }
-    if ((size_t)(end - p) < n || !bitnet__utf8_second_ok(p[0], p[1])) return 0;
-    *cp = p[0] & (0x7Fu >> n);                      /* n = 2: 1F, 3: 0F, 4: 07 */
-    for (i = 1; i < n; i++) {
-        if ((p[i] & 0xC0) != 0x80) return 0;
-        *cp = *cp << 6 | (p[i] & 0x3Fu);
-    }
-    return n;
-}
-
-/* Class of what stands at p, and its length in bytes. At the end: STOP and 0. At a byte that is
-   not UTF-8: STOP and 1, so that to every rule of the scanner it looks like the end of the text. */
+/* Class of the character at p, and its length in bytes. At the end: STOP and 0. At a byte that is
+   not UTF-8: STOP and 1, so that the scanners treat it as the end of the text. */
 static int bitnet__class_at(const uint8_t *p, const uint8_t *end, uint32_t *length) {
     uint32_t cp;
     *length = 0;
@@ -2073,203 +2829,188 @@ static int bitnet__class_at(const uint8_t *p, const uint8_t *end, uint32_t *leng
 }
 
 /* =============================================================================================
-   >>tokenizer  Text to token numbers and back: byte-level BPE as LLaMA 3 and BitNet use it.
-   Owns the vocabulary (built once from the three GGUF arrays, then read-only and shared by
-   threads), the scanner that cuts text into pieces, the merging of pieces, special tokens, and
-   the filter that lets only whole code points out. The arrays come from a file and are trusted
-   in nothing but their sizes; the text is any bytes at all. The pieces and merges are those of
-   the reference implementation, token for token, as tests/test_tokenizer.c shows.
+   @tokenizer  text to tokens and back
+   Owns the vocabulary (built once from GGUF arrays, then read-only and shared by threads), the
+   scanners that cut text into pieces, the merging of pieces, the chat template and the decoder.
+   Nothing in the arrays is trusted except their sizes, and the text may be any bytes. The tests
+   compare the tokens with those of the reference implementation.
 
-   text -- special tokens cut out, if asked --> stretches -- scanner --> pieces -- BPE --> tokens
+   Byte-level BPE, as in LLaMA 3 and BitNet:
 
-   SentencePiece's BPE, of LLaMA 1 and 2, goes through the same merging: one piece, characters in
-   place of bytes, and the score of the token that a pair makes in place of a rank. Its texts begin
-   with a space that nobody wrote, unless the file says otherwise; it comes back when decoding.
+       text -> special tokens, if asked for -> scanner -> pieces -> merges by rank -> tokens
 
-   Rule for bytes that are not UTF-8: each is a piece, hence a token, of its own, and its
-   neighbours are tokenized as if the text ended before it and began after it. Decoding always
-   gives back the same bytes.
+   SentencePiece's BPE, as in LLaMA 1 and 2, has no pieces: all characters of the text are merged,
+   in the order of the scores of the tokens that they make. By default a space is put in front of
+   the text; it stays there when the tokens are decoded.
+
+   Each byte that is not UTF-8 is a piece of its own, and the text before and after it is tokenized
+   separately. Decoding always restores the same bytes.
    ============================================================================================= */
 
-enum {                                  /* limits; ids and ranks are packed by these widths */
+enum {                                  /* limits; ids and ranks are packed into these widths */
     BITNET__ID_BITS = 20,
     BITNET__RANK_BITS = 22,
     BITNET__MAX_TOKENS = (1 << BITNET__ID_BITS) - 1,
     BITNET__MAX_MERGES = 1 << BITNET__RANK_BITS,
-    BITNET__MAX_PROBES = 1024,          /* a hash chain longer than this is no accident */
+    BITNET__MAX_PROBES = 1024,          /* a longer hash chain is an attack */
     BITNET__MAX_SPECIAL = 1024,         /* bytes in the text of a special token */
-    BITNET__MAX_PIECE = 1 << 26,        /* bytes in one piece, which needs 32 or 40 times that */
-    BITNET__SMALL_PIECE = 256,          /* bytes of a piece that is merged on the stack */
-    BITNET__SPELL_END = 324             /* one above the last character of GPT-2's spelling */
+    BITNET__MAX_PIECE = 1 << 26,        /* bytes in one piece, which needs 32 or 40 times as much */
+    BITNET__SMALL_PIECE = 256           /* bytes of a piece that is merged on the stack */
 };
 
-enum {                                  /* tokenizer.ggml.token_type, as GGUF defines it */
+enum {                                  /* tokenizer.ggml.token_type */
     BITNET__TOKEN_UNDEFINED = 0, BITNET__TOKEN_NORMAL = 1, BITNET__TOKEN_UNKNOWN = 2,
     BITNET__TOKEN_CONTROL = 3, BITNET__TOKEN_USER = 4, BITNET__TOKEN_UNUSED = 5,
     BITNET__TOKEN_BYTE = 6
 };
 
-#define BITNET__NO_SLOT 0xFFFFFFFFu             /* an empty hash slot, and "no such rank" */
-#define BITNET__NO_PAIR (~(uint64_t)0)
+static const uint32_t bitnet__no_slot = 0xFFFFFFFFu;    /* an empty hash slot, or no rank */
+static const uint64_t bitnet__no_pair = ~(uint64_t)0;
 
 /* A vocabulary. LLaMA 3's (128256 tokens, 280147 merges, 7.8 MB in the file) takes 8.1 MB.
 
-   slots: open addressing, linear probing, at most 2/3 full, over the bytes of normal tokens only
-       bits 31-20  top bits of the hash, so that most foreign entries cost no look at their bytes
+   slots: open addressing, linear probing, at most 2/3 full; keys are the bytes of normal tokens
+       bits 31-20  top bits of the hash, so that few other tokens' bytes are compared
        bits 19-0   token
-   pairs: the same over (left, right), at most 2/3 full
-       bits 61-42  left token     bits 41-22  right token     bits 21-0  rank of the merge
-   Both have no deleted entries, and no entry further than MAX_PROBES from its home. */
+   pairs: the same; keys are (left token, right token)
+       bits 61-42  left     bits 41-22  right     bits 21-0  rank of the merge
+   No entry is deleted, and none is more than MAX_PROBES from its home. */
 typedef struct bitnet__vocab {
     uint32_t n_tokens, n_merges, n_literals;
     uint32_t n_special;             /* how many of the literals are control or user-defined */
-    uint32_t longest;               /* bytes of the longest normal token */
-    size_t memory;                  /* bytes allocated for the arrays below */
+    uint32_t longest;               /* bytes of the longest normal token as the file writes it */
+    uint32_t longest_token;         /* bytes of the longest token */
+    size_t memory;                  /* bytes of the arena to which the arrays below belong */
     uint32_t slot_mask, pair_mask;  /* size of each table minus one; sizes are powers of two */
     uint32_t *offsets;              /* [n_tokens + 1] token t is bytes[offsets[t]..offsets[t+1]) */
-    uint8_t *bytes;                 /* raw bytes of all tokens, GPT-2 spelling undone */
+    uint8_t *bytes;                 /* of all tokens, decoded */
     uint8_t *types;                 /* [n_tokens] BITNET__TOKEN_* */
     uint32_t *slots;                /* [slot_mask + 1] */
     uint64_t *pairs;                /* [pair_mask + 1] */
     uint32_t *results;              /* [n_merges] token that the merge of this rank makes */
-    uint32_t *ranks;                /* [n_tokens] SentencePiece: order of their scores; else 0 */
-    uint64_t *powers;               /* [longest + 1] SentencePiece: of ROLL */
-    int32_t space_prefix;           /* SentencePiece: 1: a text begins with a space of its own */
-    int32_t falcon_e;               /* byte-level BPE: 1: pre-tokenizer falcon_e, else llama-bpe */
-    uint32_t *literals;             /* [n_literals] all tokens that are not normal: the special
-                                       ones first, either part sorted by bytes, then by number */
+    uint32_t *ranks;                /* [n_tokens] SentencePiece: order of the scores; else null */
+    uint64_t *powers;               /* [longest + 1] SentencePiece: powers of roll_factor */
+    uint8_t *raw;                   /* [longest + 1] buffer for building */
+    uint32_t *literals;             /* [n_literals] tokens that are not normal: special ones,
+                                       then the rest, each sorted by bytes, then by id */
     int32_t byte_token[256];        /* the token of each single byte */
     uint8_t special_start[256];     /* 1 if some special token begins with this byte */
+
+    /* Set by the loader. */
+    int32_t n_ids;                  /* >= n_tokens; ids from n_tokens on have no text */
+    bitnet_token bos, eos, eot, end_of_text;    /* -1: none */
+    int32_t add_bos, chat;          /* chat: 1: the chat template is known */
+    int32_t space_prefix;           /* SentencePiece: 1: a space is put in front of a text */
+    int32_t falcon_e;               /* byte-level BPE: 1: pre-tokenizer falcon_e, else llama-bpe */
 } bitnet__vocab;
 
-/* The raw bytes of token t, which must be in range. They live as long as the vocabulary. */
+/* The raw bytes of token t < n_tokens. They live as long as the vocabulary. */
 static const uint8_t *bitnet__vocab_bytes(const bitnet__vocab *v, bitnet_token t, size_t *n) {
     *n = v->offsets[t + 1] - v->offsets[t];
     return v->bytes + v->offsets[t];
 }
 
+/* Byte tokens are the single bytes that SentencePiece writes as <0x0A>. */
+static int bitnet__is_literal(uint32_t type) {
+    return type != BITNET__TOKEN_NORMAL && type != BITNET__TOKEN_BYTE;
+}
+
+static int bitnet__is_special(uint32_t type) {
+    return type == BITNET__TOKEN_CONTROL || type == BITNET__TOKEN_USER;
+}
+
 /* ---- hashing ---- */
 
-/* Multiply and fold, eight bytes at a time; a short tail is read by overlapping or repeated
-   bytes, which the length mixed in at the start tells apart. The value depends on the host's
-   byte order, which is harmless: it never leaves this process. */
-static uint64_t bitnet__hash_bytes(const uint8_t *p, size_t n) {
-    const uint64_t k = ((uint64_t)0x9E3779B9u << 32) | 0x7F4A7C15u;   /* 2^64 / golden ratio */
-    uint64_t h = (uint64_t)n * k, word;
-    uint32_t a, b;
-    for (; n >= 8; n -= 8, p += 8) {
-        memcpy(&word, p, 8);
-        h = (h ^ word) * k;
-        h ^= h >> 32;
-    }
-    if (n >= 4) {
-        memcpy(&a, p, 4);
-        memcpy(&b, p + n - 4, 4);
-        word = (uint64_t)a << 32 | b;
-    } else if (n > 0) {
-        /* cppcheck-suppress objectIndex ; a single byte has n = 1 */
-        word = (uint64_t)p[0] << 16 | (uint64_t)p[n >> 1] << 8 | p[n - 1];
-    } else {
-        word = 0;
-    }
-    h = (h ^ word) * k;
-    h = (h ^ h >> 32) * k;
+/* Texts are hashed by a polynomial: h(ab) = h(a) m^|b| + h(b). So SentencePiece, which looks up the
+   text of every pair of neighbours, gets each hash from those of two prefixes. mix() comes last. */
+static const uint64_t bitnet__roll_factor = 0xD6E8FEB86659FD93u;        /* m */
+static const uint64_t bitnet__golden = 0x9E3779B97F4A7C15u;             /* 2^64 / golden ratio */
+
+static uint64_t bitnet__roll(uint64_t h, uint8_t byte) {
+    return h * bitnet__roll_factor + byte + 1;
+}
+
+static uint64_t bitnet__mix(uint64_t h) {
+    h = (h ^ h >> 32) * bitnet__golden;
     return h ^ h >> 29;
 }
 
-/* SentencePiece looks up every pair of neighbours, whose texts grow while they are merged. So its
-   hash of a stretch of text comes from those of the beginnings up to its two ends:
-   h(a b) = h(a) m^|b| + h(b). */
-#define BITNET__ROLL 0xD6E8FEB86659FD93u       /* m */
-
-static uint64_t bitnet__roll(uint64_t h, uint8_t byte) { return h * BITNET__ROLL + byte + 1; }
-
-static uint64_t bitnet__roll_end(uint64_t h) {
-    const uint64_t k = ((uint64_t)0x9E3779B9u << 32) | 0x7F4A7C15u;
-    h = (h ^ h >> 32) * k;
-    return h ^ h >> 29;
+static uint64_t bitnet__hash_bytes(const uint8_t *p, size_t n) {
+    uint64_t h = 0;
+    for (; n > 0; n--) h = bitnet__roll(h, *p++);
+    return bitnet__mix(h);
 }
 
 static uint64_t bitnet__pair_key(uint32_t left, uint32_t right) {
     return (uint64_t)left << BITNET__ID_BITS | right;
 }
 
-/* Pairs come in patterns (one left token, rows of right ones), hence the second round. */
+/* Keys come in patterns (one left token, many right ones), hence two rounds. */
 static uint32_t bitnet__pair_home(const bitnet__vocab *v, uint64_t key) {
-    const uint64_t k = ((uint64_t)0x9E3779B9u << 32) | 0x7F4A7C15u;
-    uint64_t h = key * k;
-    h = (h ^ h >> 32) * k;
-    return (uint32_t)(h >> 32) & v->pair_mask;
+    return (uint32_t)bitnet__mix(key * bitnet__golden) & v->pair_mask;
 }
 
-/* The smallest power of two that n entries fill to 2/3 at most, less one. n <= 1 << 22. */
+/* Size minus one of a table that n <= 1 << 22 entries fill to at most 2/3. */
 static uint32_t bitnet__table_mask(uint32_t n) {
     uint32_t size = 1;
     while (size < n + n / 2 + 1) size *= 2;
     return size - 1;
 }
 
-/* The slot of the normal token with these bytes, or the empty slot where it would go, or NO_SLOT
-   if neither is near enough to its home. */
+/* The slot of the normal token with these bytes, else the empty slot where it would go, or no_slot
+   after MAX_PROBES. */
 static uint32_t bitnet__find_slot(const bitnet__vocab *v, const uint8_t *p, size_t n, uint64_t h) {
     uint32_t tag = (uint32_t)(h >> 52) << BITNET__ID_BITS, at = (uint32_t)h, i, token, entry;
     for (i = 0; i < BITNET__MAX_PROBES; i++, at++) {
         at &= v->slot_mask;
         entry = v->slots[at];
-        if (entry == BITNET__NO_SLOT) return at;
+        if (entry == bitnet__no_slot) return at;
         token = entry & BITNET__MAX_TOKENS;
         if ((entry ^ token) == tag && v->offsets[token + 1] - v->offsets[token] == n &&
             memcmp(v->bytes + v->offsets[token], p, n) == 0)
             return at;
     }
-    return BITNET__NO_SLOT;
-}
-
-/* The hash that slots go by. */
-static uint64_t bitnet__hash_token(const bitnet__vocab *v, const uint8_t *p, size_t n) {
-    uint64_t h = 0;
-    if (!v->ranks) return bitnet__hash_bytes(p, n);
-    for (; n > 0; n--) h = bitnet__roll(h, *p++);
-    return bitnet__roll_end(h);
+    return bitnet__no_slot;
 }
 
 /* The normal token with these bytes, whose hash is h, or -1. */
 static int32_t bitnet__find_hashed(const bitnet__vocab *v, const uint8_t *p, size_t n,
                                    uint64_t h) {
     const uint32_t at = bitnet__find_slot(v, p, n, h);
-    if (at == BITNET__NO_SLOT || v->slots[at] == BITNET__NO_SLOT) return -1;
+    if (at == bitnet__no_slot || v->slots[at] == bitnet__no_slot) return -1;
     return (int32_t)(v->slots[at] & BITNET__MAX_TOKENS);
 }
 
 /* The normal token with these bytes, or -1. */
 static int32_t bitnet__find_normal(const bitnet__vocab *v, const uint8_t *p, size_t n) {
     if (n > v->longest || n == 0) return -1;
-    return bitnet__find_hashed(v, p, n, bitnet__hash_token(v, p, n));
+    return bitnet__find_hashed(v, p, n, bitnet__hash_bytes(p, n));
 }
 
-/* Where the merge of this pair is in pairs, or the empty place where it would go, or NO_SLOT. */
+/* The place of this pair in pairs, else the empty place where it would go, or no_slot after
+   MAX_PROBES. */
 static uint32_t bitnet__find_pair(const bitnet__vocab *v, uint64_t key) {
     uint32_t at = bitnet__pair_home(v, key), i;
     for (i = 0; i < BITNET__MAX_PROBES; i++) {
         uint64_t entry = v->pairs[at];
-        if (entry == BITNET__NO_PAIR || entry >> BITNET__RANK_BITS == key) return at;
+        if (entry == bitnet__no_pair || entry >> BITNET__RANK_BITS == key) return at;
         at = (at + 1) & v->pair_mask;
     }
-    return BITNET__NO_SLOT;
+    return bitnet__no_slot;
 }
 
-/* Rank of the merge of these two tokens, or NO_SLOT. */
+/* Rank of the merge of these two tokens, or no_slot. */
 static uint32_t bitnet__pair_rank(const bitnet__vocab *v, uint32_t left, uint32_t right) {
     uint32_t at = bitnet__find_pair(v, bitnet__pair_key(left, right));
-    if (at == BITNET__NO_SLOT || v->pairs[at] == BITNET__NO_PAIR) return BITNET__NO_SLOT;
+    if (at == bitnet__no_slot || v->pairs[at] == bitnet__no_pair) return bitnet__no_slot;
     return (uint32_t)v->pairs[at] & (BITNET__MAX_MERGES - 1);
 }
 
-/* ---- literals: special tokens, and those that text never becomes ---- */
+/* ---- literals: special tokens, and tokens that no text becomes ---- */
 
-/* Order of two literals: by bytes, equal ones by number. */
-static int bitnet__literal_less(const void *of, uint32_t a, uint32_t b) {
-    const bitnet__vocab *v = (const bitnet__vocab *)of;
+/* Orders two literals by bytes, then by id. */
+static int bitnet__literal_less(const void *arg, uint32_t a, uint32_t b) {
+    const bitnet__vocab *v = (const bitnet__vocab *)arg;
     size_t na, nb;
     const uint8_t *pa = bitnet__vocab_bytes(v, (bitnet_token)a, &na);
     const uint8_t *pb = bitnet__vocab_bytes(v, (bitnet_token)b, &nb);
@@ -2277,37 +3018,35 @@ static int bitnet__literal_less(const void *of, uint32_t a, uint32_t b) {
     return c ? c < 0 : a < b;
 }
 
-/* Byte `depth` of a literal, or -1 past its end: the key that the two searches below go by. */
+/* Byte `depth` of literal i, or -1 past its end. */
 static int bitnet__literal_byte(const bitnet__vocab *v, uint32_t i, size_t depth) {
     size_t n;
     const uint8_t *p = bitnet__vocab_bytes(v, (bitnet_token)v->literals[i], &n);
     return depth < n ? p[depth] : -1;
 }
 
-/* First of the literals [low, high), which agree in their first `depth` bytes, whose next byte is
-   not below c. */
+/* The first of the literals [low, high), which agree in their first `depth` bytes, whose next byte
+   is not below c. */
 static uint32_t bitnet__literal_bound(const bitnet__vocab *v, uint32_t low, uint32_t high,
                                       size_t depth, int c) {
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (bitnet__literal_byte(v, middle, depth) < c)
-            low = middle + 1;
-        else
-            high = middle;
+        if (bitnet__literal_byte(v, middle, depth) < c) low = middle + 1;
+        else high = middle;
     }
     return low;
 }
 
-/* The longest of the sorted literals [low, high) that p begins with: narrows the range byte by
-   byte, so it reads no more of the text than some literal shares with it. Returns a token and its
-   length, or -1. Among equal literals the lowest number comes first and is taken. */
+/* The longest of the sorted literals [low, high) that p begins with, and its length; or -1. Narrows
+   the range byte by byte, so it reads no more text than it matches. Of equal literals the lowest id
+   wins. */
 static int32_t bitnet__match_literal(const bitnet__vocab *v, uint32_t low, uint32_t high,
                                      const uint8_t *p, size_t n, size_t *length) {
     int32_t found = -1;
     size_t depth;
     for (depth = 0; low < high; depth++) {
         if (depth > 0 && bitnet__literal_byte(v, low, depth) < 0) {
-            found = (int32_t)v->literals[low];      /* complete, and the others are longer */
+            found = (int32_t)v->literals[low];      /* complete; all others are longer */
             *length = depth;
         }
         if (depth == n) break;
@@ -2335,8 +3074,8 @@ static int32_t bitnet__find_special(const bitnet__vocab *v, const uint8_t *p, co
     return -1;
 }
 
-/* The token with exactly this text (raw bytes), special tokens before normal ones, the rest
-   last; -1 if there is none. For callers that look for <|eot_id|>, not for encoding. */
+/* The token with exactly this text, or -1: special tokens first, then normal ones, then the rest.
+   Finds tokens such as <|eot_id|>; encoding does not use it. */
 static int32_t bitnet__vocab_find(const bitnet__vocab *v, const char *text, size_t n) {
     const uint8_t *p = (const uint8_t *)text;
     size_t length = 0;
@@ -2350,65 +3089,8 @@ static int32_t bitnet__vocab_find(const bitnet__vocab *v, const char *text, size
 
 /* ---- building ---- */
 
-static void bitnet__vocab_free(bitnet__vocab *v, const bitnet_allocator *a) {
-    bitnet__free(a, v->powers);
-    bitnet__free(a, v->ranks);
-    bitnet__free(a, v->literals);
-    bitnet__free(a, v->results);
-    bitnet__free(a, v->pairs);
-    bitnet__free(a, v->slots);
-    bitnet__free(a, v->types);
-    bitnet__free(a, v->bytes);
-    bitnet__free(a, v->offsets);
-    memset(v, 0, sizeof *v);
-}
-
-/* Bytes that the vocabulary has allocated. */
-static size_t bitnet__vocab_memory(const bitnet__vocab *v) { return v->memory; }
-
-/* Allocates n elements and counts them; 0 if there is no memory. */
-static void *bitnet__vocab_array(bitnet__vocab *v, const bitnet_allocator *a, size_t n,
-                                 size_t element) {
-    v->memory += n * element;
-    return bitnet__alloc(a, n * element);
-}
-
-/* Allocates everything. Per token of the file (at least 8 bytes there) 21 bytes at most and its
-   text; per merge (at least 8 bytes) 28 at most: well under four times the input, and nothing
-   fixed. Absent types mean that all tokens are normal. */
-static bitnet_result bitnet__vocab_alloc(bitnet__vocab *v, const bitnet_allocator *a,
-                                         const bitnet__strings *tokens, const uint8_t *types,
-                                         bitnet_error *err) {
-    size_t n = v->n_tokens, m = v->n_merges, n_slots, n_pairs, i;
-    for (i = 0; types && i < n; i++) {
-        uint32_t type = bitnet__get_u32(types + 4 * i);
-        v->n_literals += type != BITNET__TOKEN_NORMAL && type != BITNET__TOKEN_BYTE;
-        v->n_special += type == BITNET__TOKEN_CONTROL || type == BITNET__TOKEN_USER;
-    }
-    v->slot_mask = bitnet__table_mask(v->n_tokens - v->n_literals);
-    v->pair_mask = bitnet__table_mask(v->n_merges);
-    n_slots = (size_t)v->slot_mask + 1;
-    n_pairs = (size_t)v->pair_mask + 1;
-    v->offsets = (uint32_t *)bitnet__vocab_array(v, a, n + 1, 4);
-    v->bytes = (uint8_t *)bitnet__vocab_array(v, a, tokens->size - 8 * n + 1, 1);
-    v->types = (uint8_t *)bitnet__vocab_array(v, a, n, 1);
-    v->slots = (uint32_t *)bitnet__vocab_array(v, a, n_slots, 4);
-    v->pairs = (uint64_t *)bitnet__vocab_array(v, a, n_pairs, 8);
-    v->results = (uint32_t *)bitnet__vocab_array(v, a, m + 1, 4);
-    v->literals = (uint32_t *)bitnet__vocab_array(v, a, v->n_literals + 1u, 4);
-    if (!v->offsets || !v->bytes || !v->types || !v->slots || !v->pairs || !v->results ||
-        !v->literals)
-        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a vocabulary of %u tokens",
-                            (unsigned)v->n_tokens);
-    memset(v->slots, 0xFF, 4 * n_slots);            /* NO_SLOT, NO_PAIR */
-    memset(v->pairs, 0xFF, 8 * n_pairs);
-    v->offsets[0] = 0;
-    return BITNET_OK;
-}
-
-/* Takes the next string off what is left of a GGUF string array: u64 length, then the bytes. Fails
-   unless 8 bytes stay for each string after it: that holds for every array whose reader has checked
-   it, and it keeps the sum of all lengths under what vocab_alloc reserves for them. */
+/* Takes the next string off a GGUF string array: u64 length, then the bytes. Fails unless 8 bytes
+   remain for each string after it, so the sum of all lengths is at most size - 8 * count. */
 static int bitnet__next_string(bitnet__strings *left, const uint8_t **p, size_t *n) {
     size_t lengths = 8 * (size_t)left->count;
     uint64_t length;
@@ -2423,24 +3105,108 @@ static int bitnet__next_string(bitnet__strings *left, const uint8_t **p, size_t 
     return 1;
 }
 
-/* GPT-2's spelling of bytes as printable characters (bytes_to_unicode in its encoder.py):
-   21-7E, A1-AC and AE-FF stand for themselves as U+0021..., the other 68 bytes, in order, for
-   U+0100 to U+0143. Fills map[character] = byte, NO_BYTE where a character stands for none. */
-enum { BITNET__NO_BYTE = 0x100 };
-static void bitnet__make_spelling(uint16_t map[BITNET__SPELL_END]) {
+static void bitnet__vocab_free(bitnet__vocab *v, const bitnet_allocator *a) {
+    bitnet__free(a, v->offsets);                    /* the arena's first array */
+    memset(v, 0, sizeof *v);
+}
+
+static uint32_t bitnet__token_type(const uint8_t *types, uint32_t t) {
+    return types ? bitnet__get_u32(types + 4 * (size_t)t) : (uint32_t)BITNET__TOKEN_NORMAL;
+}
+
+static bitnet_result bitnet__fail_item(bitnet_error *err, bitnet_result code, const char *kind,
+                                       uint32_t i, const char *text) {
+    return bitnet__fail(err, code, "%s %u: %s", kind, (unsigned)i, text);
+}
+
+/* Checks what can be checked before anything is allocated, and counts the tokens of each kind. */
+static bitnet_result bitnet__vocab_measure(bitnet__vocab *v, const bitnet__strings *tokens,
+                                           const uint8_t *types, const bitnet__strings *merges,
+                                           bitnet_error *err) {
+    bitnet__strings unread = *tokens;
+    const uint8_t *p = 0;
+    uint32_t t;
+    size_t n = 0;
+    if (tokens->count > BITNET__MAX_TOKENS || merges->count > BITNET__MAX_MERGES)
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "more than %d tokens or %d merges",
+                            (int)BITNET__MAX_TOKENS, (int)BITNET__MAX_MERGES);
+    if (tokens->count < 256)
+        return bitnet__fail(err, BITNET_ERR_FORMAT,
+                            "%d tokens are too few for a byte-level vocabulary",
+                            (int)tokens->count);
+    if (tokens->size < 8 * tokens->count || merges->size < 8 * merges->count)
+        return bitnet__fail(err, BITNET_ERR_TRUNCATED, "the list of tokens or merges ends early");
+    if (tokens->size >= 0xFFFFFFFFu)                /* offsets have 32 bits */
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "the tokens' text has 4 GiB or more");
+    v->n_tokens = (uint32_t)tokens->count;
+    v->n_ids = (int32_t)v->n_tokens;
+    v->n_merges = (uint32_t)merges->count;
+    for (t = 0; t < v->n_tokens; t++) {
+        const uint32_t type = bitnet__token_type(types, t);
+        if (type > BITNET__TOKEN_BYTE)
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "token %u: type %lld is unknown",
+                                (unsigned)t, (long long)(int32_t)type);
+        if (!bitnet__next_string(&unread, &p, &n))
+            return bitnet__fail_item(err, BITNET_ERR_TRUNCATED, "token", t, "text ends early");
+        v->n_literals += (uint32_t)bitnet__is_literal(type);
+        v->n_special += (uint32_t)bitnet__is_special(type);
+        if (type == BITNET__TOKEN_NORMAL && n > v->longest) v->longest = (uint32_t)n;
+    }
+    v->slot_mask = bitnet__table_mask(v->n_tokens - v->n_literals);
+    v->pair_mask = bitnet__table_mask(v->n_merges);
+    return BITNET_OK;
+}
+
+/* A token takes at most 21 bytes and its text (in the file: at least 8 bytes and its text), a merge
+   at most 28 (in the file: at least 8): in all less than four times the input. */
+static void bitnet__vocab_layout(bitnet__vocab *v, bitnet__arena *a, size_t text, int spm) {
+    const uint64_t n = v->n_tokens;
+    v->offsets = (uint32_t *)bitnet__arena_take(a, n + 1, 4);
+    v->bytes = (uint8_t *)bitnet__arena_take(a, text, 1);
+    v->types = (uint8_t *)bitnet__arena_take(a, n, 1);
+    v->slots = (uint32_t *)bitnet__arena_take(a, (uint64_t)v->slot_mask + 1, 4);
+    v->pairs = (uint64_t *)bitnet__arena_take(a, (uint64_t)v->pair_mask + 1, 8);
+    v->results = (uint32_t *)bitnet__arena_take(a, v->n_merges, 4);
+    v->literals = (uint32_t *)bitnet__arena_take(a, v->n_literals, 4);
+    v->raw = (uint8_t *)bitnet__arena_take(a, (uint64_t)v->longest + 1, 1);
+    if (spm) v->ranks = (uint32_t *)bitnet__arena_take(a, n, 4);
+    if (spm) v->powers = (uint64_t *)bitnet__arena_take(a, (uint64_t)v->longest + 1, 8);
+}
+
+static bitnet_result bitnet__vocab_alloc(bitnet__vocab *v, const bitnet_allocator *allocator,
+                                         size_t text, int spm, bitnet_error *err) {
+    bitnet__arena a = {0, 0};
+    bitnet__vocab_layout(v, &a, text, spm);
+    if (!bitnet__arena_alloc(&a, allocator))
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a vocabulary of %u tokens",
+                            (unsigned)v->n_tokens);
+    bitnet__vocab_layout(v, &a, text, spm);
+    v->memory = (size_t)a.used;
+    v->offsets[0] = 0;
+    memset(v->slots, 0xFF, 4 * ((size_t)v->slot_mask + 1));        /* no_slot, no_pair */
+    memset(v->pairs, 0xFF, 8 * ((size_t)v->pair_mask + 1));
+    return BITNET_OK;
+}
+
+/* GPT-2 writes bytes as printable characters (bytes_to_unicode in its encoder.py): 21-7E, A1-AC and
+   AE-FF as U+0021..., the other 68 bytes, in order, as U+0100 to U+0143. map[character] is the
+   byte, or NO_BYTE. */
+enum { BITNET__NO_BYTE = 0x100, BITNET__GPT2_END = 0x144 };
+
+static void bitnet__make_gpt2_map(uint16_t map[BITNET__GPT2_END]) {
     uint32_t b, next = 256;
-    for (b = 0; b < BITNET__SPELL_END; b++) map[b] = BITNET__NO_BYTE;
+    for (b = 0; b < BITNET__GPT2_END; b++) map[b] = BITNET__NO_BYTE;
     for (b = 0; b < 256; b++) {
         int same = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b != 0xAD);
         map[same ? b : next++] = (uint16_t)b;
     }
 }
 
-/* Undoes the spelling of [p, end) into dst, as long as characters can be mapped and dst has room.
-   All of them are ASCII or two bytes of UTF-8, so dst never needs more than the input. Returns
-   the number of bytes written and moves *p to the first character left. */
-static size_t bitnet__unspell(const uint16_t *map, const uint8_t **p, const uint8_t *end,
-                              uint8_t *dst, size_t room) {
+/* Maps characters of [p, end) back to bytes until one is not in the map or dst is full. Each has
+   one or two bytes, so dst never needs more than the input. Returns the number of bytes written
+   and moves *p to the first character left. */
+static size_t bitnet__decode_gpt2(const uint16_t *map, const uint8_t **p, const uint8_t *end,
+                                  uint8_t *dst, size_t room) {
     const uint8_t *q = *p;
     size_t n = 0;
     while (q < end && n < room) {
@@ -2450,8 +3216,7 @@ static size_t bitnet__unspell(const uint16_t *map, const uint8_t **p, const uint
             cp = (cp & 0x1F) << 6 | (q[1] & 0x3Fu);
             length = 2;
         }
-        /* byte-level BPE alone comes here, with a map. NOLINTNEXTLINE */
-        if (cp >= BITNET__SPELL_END || map[cp] == BITNET__NO_BYTE) break;
+        if (cp >= BITNET__GPT2_END || map[cp] == BITNET__NO_BYTE) break;
         dst[n++] = (uint8_t)map[cp];
         q += length;
     }
@@ -2459,23 +3224,7 @@ static size_t bitnet__unspell(const uint16_t *map, const uint8_t **p, const uint
     return n;
 }
 
-/* Enters normal token t into the hash table, unless an earlier token has the same bytes. */
-static int bitnet__add_normal(bitnet__vocab *v, uint32_t t) {
-    const uint8_t *p = v->bytes + v->offsets[t];
-    size_t n = v->offsets[t + 1] - v->offsets[t];
-    uint64_t h;
-    uint32_t at;
-    if (n == 0) return 1;                       /* harmless: no text becomes it */
-    h = bitnet__hash_token(v, p, n);
-    at = bitnet__find_slot(v, p, n, h);
-    if (at == BITNET__NO_SLOT) return 0;
-    if (v->slots[at] == BITNET__NO_SLOT)
-        v->slots[at] = (uint32_t)(h >> 52) << BITNET__ID_BITS | t;
-    if (n > v->longest) v->longest = (uint32_t)n;
-    return 1;
-}
-
-/* Copies SentencePiece's text [p, p + n): a space for each U+2581 in it. Returns the length. */
+/* Copies SentencePiece's text [p, p + n) with a space for each U+2581. Returns the length. */
 static size_t bitnet__unmark_spaces(const uint8_t *p, size_t n, uint8_t *dst) {
     size_t i, length = 0;
     for (i = 0; i < n; i++) {
@@ -2491,57 +3240,64 @@ static int bitnet__hex_digit(uint8_t c) {
            c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The same of a SentencePiece vocabulary: U+2581 is a space, <0x0A> a byte, which no text finds. */
-static bitnet_result bitnet__add_piece(bitnet__vocab *v, uint32_t t, const uint8_t *p, size_t n,
-                                       bitnet_error *err) {
-    uint8_t *dst = v->bytes + v->offsets[t];
-    int high, low;
-    if (v->types[t] == BITNET__TOKEN_NORMAL) {
-        v->offsets[t + 1] = v->offsets[t] + (uint32_t)bitnet__unmark_spaces(p, n, dst);
-        if (bitnet__add_normal(v, t)) return BITNET_OK;
-        return bitnet__fail(err, BITNET_ERR_LIMIT, "token %u: too many hash collisions",
-                            (unsigned)t);
-    }
-    high = n == 6 && !memcmp(p, "<0x", 3) && p[5] == '>' ? bitnet__hex_digit(p[3]) : -1;
-    low = high < 0 ? -1 : bitnet__hex_digit(p[4]);
-    if (low < 0)
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "token %u: a byte that is not <0x00> to <0xFF>",
-                            (unsigned)t);
-    dst[0] = (uint8_t)(high << 4 | low);
-    v->offsets[t + 1] = v->offsets[t] + 1;
-    if (v->byte_token[dst[0]] < 0) v->byte_token[dst[0]] = (int32_t)t;
+/* The byte of SentencePiece's byte token <0x00> to <0xFF>, or -1. */
+static int bitnet__parse_byte_token(const uint8_t *p, size_t n) {
+    const int whole = n == 6 && !memcmp(p, "<0x", 3) && p[5] == '>';
+    const int high = whole ? bitnet__hex_digit(p[3]) : -1;
+    const int low = whole ? bitnet__hex_digit(p[4]) : -1;
+    return high < 0 || low < 0 ? -1 : high << 4 | low;
+}
+
+/* Enters token t into the hash table unless an earlier token has the same bytes. */
+static bitnet_result bitnet__add_slot(bitnet__vocab *v, uint32_t t, bitnet_error *err) {
+    size_t n;
+    const uint8_t *p = bitnet__vocab_bytes(v, (bitnet_token)t, &n);
+    const uint64_t h = bitnet__hash_bytes(p, n);
+    uint32_t at;
+    if (n == 0) return BITNET_OK;               /* no text becomes it */
+    at = bitnet__find_slot(v, p, n, h);
+    if (at == bitnet__no_slot)
+        return bitnet__fail_item(err, BITNET_ERR_LIMIT, "token", t, "too many hash collisions");
+    if (v->slots[at] == bitnet__no_slot)
+        v->slots[at] = (uint32_t)(h >> 52) << BITNET__ID_BITS | t;
     return BITNET_OK;
 }
 
-/* Copies token t, whose text in the file is [p, p + n), behind the tokens before it. */
+/* Appends token t, whose text in the file is [p, p + n). map is used by byte-level BPE only. */
 static bitnet_result bitnet__add_token(bitnet__vocab *v, uint32_t t, const uint16_t *map,
                                        const uint8_t *p, size_t n, bitnet_error *err) {
     const uint8_t *end = p + n;
     uint8_t *dst = v->bytes + v->offsets[t];
-    uint8_t type = v->types[t];
-    if (v->ranks && (type == BITNET__TOKEN_NORMAL || type == BITNET__TOKEN_BYTE))
-        return bitnet__add_piece(v, t, p, n, err);
-    if (type == BITNET__TOKEN_NORMAL || type == BITNET__TOKEN_BYTE) {
-        size_t written = bitnet__unspell(map, &p, end, dst, n);
-        if (p != end)
-            return bitnet__fail(err, BITNET_ERR_FORMAT,
-                                "token %u: byte %u of its text is outside GPT-2's spelling",
-                                (unsigned)t, (unsigned)(n - (size_t)(end - p)));
-        v->offsets[t + 1] = v->offsets[t] + (uint32_t)written;
-        if (!bitnet__add_normal(v, t))
-            return bitnet__fail(err, BITNET_ERR_LIMIT, "token %u: too many hash collisions",
-                                (unsigned)t);
-        return BITNET_OK;
-    }
-    if (n > BITNET__MAX_SPECIAL)
+    size_t length = n;
+    int literal = bitnet__is_literal(v->types[t]), byte = -1;
+    if (literal && n > BITNET__MAX_SPECIAL)
         return bitnet__fail(err, BITNET_ERR_LIMIT, "token %u: a special token of over %d bytes",
                             (unsigned)t, (int)BITNET__MAX_SPECIAL);
-    memcpy(dst, p, n);
-    v->offsets[t + 1] = v->offsets[t] + (uint32_t)n;
-    return BITNET_OK;
+    if (literal) {
+        memcpy(dst, p, n);
+    } else if (map) {
+        length = bitnet__decode_gpt2(map, &p, end, dst, n);
+        if (p != end)
+            return bitnet__fail(err, BITNET_ERR_FORMAT,
+                                "token %u: byte %u of its text is not in GPT-2's byte encoding",
+                                (unsigned)t, (unsigned)(n - (size_t)(end - p)));
+    } else if (v->types[t] == BITNET__TOKEN_NORMAL) {
+        length = bitnet__unmark_spaces(p, n, dst);
+    } else {
+        byte = bitnet__parse_byte_token(p, n);
+        if (byte < 0)
+            return bitnet__fail_item(err, BITNET_ERR_FORMAT, "token", t,
+                                     "a byte token must be <0x00> to <0xFF>");
+        if (v->byte_token[byte] < 0) v->byte_token[byte] = (int32_t)t;
+        dst[0] = (uint8_t)byte;
+        length = 1;
+    }
+    v->offsets[t + 1] = v->offsets[t] + (uint32_t)length;
+    if (length > v->longest_token) v->longest_token = (uint32_t)length;
+    return literal || byte >= 0 ? BITNET_OK : bitnet__add_slot(v, t, err);
 }
 
-/* Reads all tokens and sorts the literals into their two lists. */
+/* Reads all tokens and sorts the literals. */
 static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings *tokens,
                                         const uint8_t *types, const uint16_t *map,
                                         bitnet_error *err) {
@@ -2550,22 +3306,16 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
     uint32_t t, special = 0, rest = v->n_special;
     size_t n = 0;
     for (t = 0; t < v->n_tokens; t++) {
-        uint32_t type = BITNET__TOKEN_NORMAL;
+        const uint32_t type = bitnet__token_type(types, t);
         bitnet_result r;
-        if (types) type = bitnet__get_u32(types + 4 * (size_t)t);
-        if (type > BITNET__TOKEN_BYTE)
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "token %u: type %lld is unknown",
-                                (unsigned)t, (long long)(int32_t)type);
-        if (!bitnet__next_string(&unread, &p, &n))
-            return bitnet__fail(err, BITNET_ERR_TRUNCATED, "token %u: text ends early",
-                                (unsigned)t);
+        bitnet__next_string(&unread, &p, &n);
         v->types[t] = (uint8_t)type;
         r = bitnet__add_token(v, t, map, p, n, err);
         if (r != BITNET_OK) return r;
-        if (type == BITNET__TOKEN_CONTROL || type == BITNET__TOKEN_USER) {
+        if (bitnet__is_special(type)) {
             v->literals[special++] = t;
             if (n > 0) v->special_start[p[0]] = 1;
-        } else if (type != BITNET__TOKEN_NORMAL && type != BITNET__TOKEN_BYTE) {
+        } else if (bitnet__is_literal(type)) {
             v->literals[rest++] = t;
         }
     }
@@ -2575,7 +3325,7 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
     return BITNET_OK;
 }
 
-/* Without a token for every byte some texts would have no encoding. */
+/* Without a token for every byte some texts could not be encoded. */
 static bitnet_result bitnet__find_byte_tokens(bitnet__vocab *v, bitnet_error *err) {
     int b;
     for (b = 0; b < 256; b++) {
@@ -2589,181 +3339,127 @@ static bitnet_result bitnet__find_byte_tokens(bitnet__vocab *v, bitnet_error *er
     return BITNET_OK;
 }
 
-/* Reads one merge, "left right" in GPT-2's spelling (which has no blank, so a blank separates),
-   into raw: left at [0, *split), right at [*split, *n). Returns 0 if it is not of that form or
-   does not fit, and is then too long to be a token. */
+/* Reads one merge, "left right" in GPT-2's encoding (which has no blank), into raw: left at
+   [0, *split), right at [*split, *n). Returns 0 if it has another form, or does not fit and is
+   therefore too long to be a token. */
 static int bitnet__read_merge(const uint16_t *map, const uint8_t *p, size_t length, uint8_t *raw,
                               size_t room, size_t *split, size_t *n) {
     const uint8_t *end = p + length;
-    *split = bitnet__unspell(map, &p, end, raw, room);
+    *split = bitnet__decode_gpt2(map, &p, end, raw, room);
     if (p == end || *p != ' ') return 0;
     p++;
-    *n = *split + bitnet__unspell(map, &p, end, raw + *split, room - *split);
+    *n = *split + bitnet__decode_gpt2(map, &p, end, raw + *split, room - *split);
     return p == end && *split > 0 && *n > *split;
 }
 
-/* Reads all merges. A file made from LLaMA 3's ranks lists every way to split a token, one after
-   the other, so the result is often the one before and need not be looked up again. */
+/* Reads all merges. Files made from LLaMA 3's ranks list every
+   way to split a token, so the result is often that of the merge before. */
 static bitnet_result bitnet__add_merges(bitnet__vocab *v, const bitnet__strings *merges,
-                                        const uint16_t *map, uint8_t *raw, bitnet_error *err) {
+                                        const uint16_t *map, bitnet_error *err) {
     bitnet__strings unread = *merges;
     const uint8_t *p = 0;
+    uint8_t *raw = v->raw;
     size_t length = 0, split = 0, n = 0, last_n = 0;
     int32_t left, right, result = -1;
     uint32_t i, place;
     for (i = 0; i < v->n_merges; i++) {
         uint64_t key;
         if (!bitnet__next_string(&unread, &p, &length))
-            return bitnet__fail(err, BITNET_ERR_TRUNCATED, "merge %u: text ends early",
-                                (unsigned)i);
+            return bitnet__fail_item(err, BITNET_ERR_TRUNCATED, "merge", i, "text ends early");
         if (!bitnet__read_merge(map, p, length, raw, v->longest, &split, &n))
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "merge %u: not two tokens and a blank",
-                                (unsigned)i);
+            return bitnet__fail_item(err, BITNET_ERR_FORMAT, "merge", i,
+                                     "not two tokens and a blank");
         left = bitnet__find_normal(v, raw, split);
         right = bitnet__find_normal(v, raw + split, n - split);
         if (n != last_n || memcmp(v->bytes + v->offsets[result], raw, n) != 0)
             result = bitnet__find_normal(v, raw, n);
         if (left < 0 || right < 0 || result < 0)
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "merge %u: %s is not a token",
-                                (unsigned)i, left < 0 ? "its left part"
-                                : right < 0 ? "its right part" : "its result");
+            return bitnet__fail_item(err, BITNET_ERR_FORMAT, "merge", i,
+                                     left < 0 ? "its left part is not a token" :
+                                     right < 0 ? "its right part is not a token" :
+                                     "its result is not a token");
         last_n = n;
         v->results[i] = (uint32_t)result;
         key = bitnet__pair_key((uint32_t)left, (uint32_t)right);
         place = bitnet__find_pair(v, key);
-        if (place == BITNET__NO_SLOT)
-            return bitnet__fail(err, BITNET_ERR_LIMIT, "merge %u: too many hash collisions",
-                                (unsigned)i);
-        if (v->pairs[place] == BITNET__NO_PAIR)     /* else the pair has a lower rank already */
+        if (place == bitnet__no_slot)
+            return bitnet__fail_item(err, BITNET_ERR_LIMIT, "merge", i,
+                                     "too many hash collisions");
+        if (v->pairs[place] == bitnet__no_pair)     /* else the pair has a lower rank already */
             v->pairs[place] = key << BITNET__RANK_BITS | i;
     }
     return BITNET_OK;
 }
 
-/* What can be said before anything is allocated. */
-static bitnet_result bitnet__vocab_check(const bitnet__strings *tokens,
-                                         const bitnet__strings *merges, bitnet_error *err) {
-    if (tokens->count > BITNET__MAX_TOKENS || merges->count > BITNET__MAX_MERGES)
-        return bitnet__fail(err, BITNET_ERR_LIMIT, "more than %d tokens or %d merges",
-                            (int)BITNET__MAX_TOKENS, (int)BITNET__MAX_MERGES);
-    if (tokens->count < 256)
-        return bitnet__fail(err, BITNET_ERR_FORMAT,
-                            "%d tokens are too few for a byte-level vocabulary",
-                            (int)tokens->count);
-    if (tokens->size < 8 * tokens->count || merges->size < 8 * merges->count)
-        return bitnet__fail(err, BITNET_ERR_TRUNCATED, "the list of tokens or merges ends early");
-    if (tokens->size >= 0xFFFFFFFFu)                /* offsets have 32 bits */
-        return bitnet__fail(err, BITNET_ERR_LIMIT, "the tokens' text is of 4 GiB or more");
-    return BITNET_OK;
-}
-
-/* SentencePiece's scores [n_tokens] as numbers that are the lower, the higher the score. */
+/* Maps SentencePiece's scores [n_tokens] to ranks: a higher score gives a lower rank. */
 static bitnet_result bitnet__add_scores(bitnet__vocab *v, const uint8_t *scores,
                                         bitnet_error *err) {
-    uint32_t t;
+    uint32_t t, i;
     for (t = 0; t < v->n_tokens; t++) {
-        float x = bitnet__load_f32(scores + 4 * (size_t)t) + 0.0f;      /* -0 is 0 */
+        float x = bitnet__load_f32(scores + 4 * (size_t)t) + 0.0f;      /* -0 becomes 0 */
         uint32_t bits = bitnet__float_bits(x);
         if (!(x >= -3.4e38f && x <= 3.4e38f))
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "token %u: its score is not a number",
-                                (unsigned)t);
+            return bitnet__fail_item(err, BITNET_ERR_FORMAT, "token", t,
+                                     "its score is not a finite number");
         v->ranks[t] = bits >> 31 ? bits : ~(bits | 0x80000000u);
     }
-    return BITNET_OK;
-}
-
-/* What the tokens' hashes need to be taken out of texts. */
-static bitnet_result bitnet__add_powers(bitnet__vocab *v, const bitnet_allocator *a,
-                                        bitnet_error *err) {
-    uint32_t i;
-    v->powers = (uint64_t *)bitnet__vocab_array(v, a, (size_t)v->longest + 1, 8);
-    if (!v->powers) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a vocabulary");
     v->powers[0] = 1;
-    for (i = 0; i < v->longest; i++) v->powers[i + 1] = v->powers[i] * BITNET__ROLL;
+    for (i = 0; i < v->longest; i++) v->powers[i + 1] = v->powers[i] * bitnet__roll_factor;
     return BITNET_OK;
 }
 
-/* A vocabulary of SentencePiece's BPE, as LLaMA 1 and 2 have it: a score for each token instead of
-   merges. scores and types are [n_tokens]. */
-static bitnet_result bitnet__vocab_build_spm(bitnet__vocab *v, const bitnet_allocator *a,
-                                             const bitnet__strings *tokens, const uint8_t *types,
-                                             const uint8_t *scores, int space_prefix,
-                                             bitnet_error *err) {
-    bitnet__strings no_merges;
-    bitnet_result r;
-    memset(v, 0, sizeof *v);
-    memset(&no_merges, 0, sizeof no_merges);
-    r = bitnet__vocab_check(tokens, &no_merges, err);
-    if (r != BITNET_OK) return r;
-    v->n_tokens = (uint32_t)tokens->count;
-    v->space_prefix = space_prefix;
-    memset(v->byte_token, 0xFF, sizeof v->byte_token);      /* -1 */
-    r = bitnet__vocab_alloc(v, a, tokens, types, err);
-    if (r == BITNET_OK) {
-        v->ranks = (uint32_t *)bitnet__vocab_array(v, a, v->n_tokens, 4);
-        if (!v->ranks) r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for scores");
-    }
-    if (r == BITNET_OK) r = bitnet__add_scores(v, scores, err);
-    if (r == BITNET_OK) r = bitnet__add_tokens(v, tokens, types, 0, err);
-    if (r == BITNET_OK) r = bitnet__add_powers(v, a, err);
-    if (r == BITNET_OK) r = bitnet__find_byte_tokens(v, err);
-    if (r != BITNET_OK) bitnet__vocab_free(v, a);
-    return r;
-}
-
-/* Builds a vocabulary from the GGUF arrays tokens, token_type (little-endian int32 each, or 0:
-   all normal) and merges, which are not needed afterwards. On failure *v is all zero and owns
-   nothing. LLaMA 3's takes about 30 ms on a server core. */
+/* Builds a vocabulary from the GGUF arrays tokens, token_type (little-endian int32 each, null: all
+   normal) and merges, or for SentencePiece's BPE scores (little-endian float each). The arrays are
+   not needed afterwards. On failure *v is all zero and owns nothing. LLaMA 3's takes about 30 ms on
+   a server core. */
 static bitnet_result bitnet__vocab_build(bitnet__vocab *v, const bitnet_allocator *a,
                                          const bitnet__strings *tokens, const uint8_t *types,
-                                         const bitnet__strings *merges, bitnet_error *err) {
-    uint16_t map[BITNET__SPELL_END];
-    uint8_t *raw;
+                                         const bitnet__strings *merges, const uint8_t *scores,
+                                         bitnet_error *err) {
+    static const bitnet__strings none = {0, 0, 0};
+    uint16_t map[BITNET__GPT2_END];
     bitnet_result r;
     memset(v, 0, sizeof *v);
-    r = bitnet__vocab_check(tokens, merges, err);
-    if (r != BITNET_OK) return r;
-    bitnet__make_spelling(map);
-    v->n_tokens = (uint32_t)tokens->count;
-    v->n_merges = (uint32_t)merges->count;
-    r = bitnet__vocab_alloc(v, a, tokens, types, err);
-    if (r == BITNET_OK) r = bitnet__add_tokens(v, tokens, types, map, err);
+    if (scores) merges = &none;
+    bitnet__make_gpt2_map(map);
+    memset(v->byte_token, 0xFF, sizeof v->byte_token);      /* -1 */
+    v->bos = v->eos = v->eot = v->end_of_text = -1;
+    r = bitnet__vocab_measure(v, tokens, types, merges, err);
+    if (r == BITNET_OK)
+        r = bitnet__vocab_alloc(v, a, tokens->size - 8 * v->n_tokens, scores != 0, err);
+    if (r == BITNET_OK && scores) r = bitnet__add_scores(v, scores, err);
+    if (r == BITNET_OK) r = bitnet__add_tokens(v, tokens, types, scores ? 0 : map, err);
     if (r == BITNET_OK) r = bitnet__find_byte_tokens(v, err);
-    if (r == BITNET_OK) {
-        raw = (uint8_t *)bitnet__alloc(a, v->longest);
-        r = raw ? bitnet__add_merges(v, merges, map, raw, err)
-                : bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to read merges");
-        bitnet__free(a, raw);
-    }
+    if (r == BITNET_OK) r = bitnet__add_merges(v, merges, map, err);
     if (r != BITNET_OK) bitnet__vocab_free(v, a);
     return r;
 }
 
 /* ---- the scanner: text to pieces ----
 
-   The pre-tokenizer of LLaMA 3 is a regular expression, tried at each place from left to right,
-   first alternative that matches wins (L = \p{L}, N = \p{N}, S = \s, nl = CR or LF):
+   LLaMA 3's pre-tokenizer is a regular expression. It is matched from left to right, and the first
+   alternative that matches wins (L = \p{L}, N = \p{N}, S = \s, nl = CR or LF):
 
        (?i:'s|'t|'re|'ve|'m|'ll|'d) | [^nl L N]?L+ | N{1,3} | ?[^S L N]+[nl]* | S*[nl]+
        | S+(?!\S) | S+
 
-   No alternative needs to back up over more than the last character of a run, once one sees that
-     - `S*[nl]+` ends behind the last CR or LF of the run of white space, wherever that is;
+   No alternative backs up over more than the last character of a run, because
+     - `S*[nl]+` ends after the last CR or LF of a run of white space;
      - `S+(?!\S)` is the run without its last character, or all of it at the end of the text;
-     - an optional character in front belongs to the piece if and only if the run follows it.
-   A run of white space is therefore scanned at most three times: up to its last CR or LF, then
-   the rest as a whole, then its last character; the total stays linear in the text. */
+     - the optional first character belongs to the piece exactly if the run follows it.
+   A run of white space is scanned at most three times: up to its last CR or LF, then the rest, then
+   its last character. So the time is linear in the text. */
 
-/* Skips the run of one class that starts at p, or nothing. */
+/* The end of the run of one class that starts at p; the run may be empty. */
 static const uint8_t *bitnet__skip_class(const uint8_t *p, const uint8_t *end, int wanted) {
     uint32_t n;
     while (bitnet__class_at(p, end, &n) == wanted) p += n;
     return p;
 }
 
-/* Length of 's 't 're 've 'm 'll 'd, in any case, at the apostrophe p; 0 if none of them is
-   there. U+017F, the long s, is the one character beyond ASCII that folds to any of these letters
-   (CaseFolding.txt, status C and S; tests/unicode_tables.py makes sure of it). */
+/* Length of 's 't 're 've 'm 'll 'd, in any case, at the apostrophe p; 0 if there is none. U+017F,
+   the long s, is the only character beyond ASCII that folds to one of these letters
+   (CaseFolding.txt, status C and S; tests/checks/unicode_tables.py checks it). */
 static size_t bitnet__contraction(const uint8_t *p, const uint8_t *end) {
     size_t n = (size_t)(end - p);
     int a = n > 1 ? p[1] | 0x20 : 0, b = n > 2 ? p[2] | 0x20 : 0;   /* ASCII lower case */
@@ -2775,16 +3471,16 @@ static size_t bitnet__contraction(const uint8_t *p, const uint8_t *end) {
 
 /* Length of the piece that begins with the white space at p. */
 static size_t bitnet__space_length(const uint8_t *p, const uint8_t *end) {
-    const uint8_t *q = p, *last = p, *behind_newline = p;
+    const uint8_t *q = p, *last = p, *newline_end = p;
     uint32_t n;
     int c = bitnet__class_at(q, end, &n);
     while (c == BITNET__SPACE || c == BITNET__NEWLINE) {
         last = q;                                   /* the run's last character so far */
         q += n;
-        if (c == BITNET__NEWLINE) behind_newline = q;
+        if (c == BITNET__NEWLINE) newline_end = q;
         c = bitnet__class_at(q, end, &n);
     }
-    if (behind_newline > p) return (size_t)(behind_newline - p);
+    if (newline_end > p) return (size_t)(newline_end - p);
     if (c != BITNET__STOP && last > p) return (size_t)(last - p);
     return (size_t)(q - p);
 }
@@ -2815,28 +3511,26 @@ static size_t bitnet__piece_length(const uint8_t *p, const uint8_t *end) {
     return bitnet__space_length(p, end);
 }
 
-/* The pre-tokenizer falcon_e is three regular expressions (P = \p{P}). Each cuts the pieces that
-   the one before left, and sees no more than the piece it cuts: its matches become pieces, and so
-   does what stands between them.
+/* The pre-tokenizer falcon_e applies three regular expressions in turn (P = \p{P}). Each cuts the
+   pieces that the one before left: its matches become pieces, and so does the text between them.
 
        [P $+<=>^~|`]+
        's|'t|'re|'ve|'m|'ll|'d | ?L+ | ?N+ | ?[^S L N]+ | S+(?!\S) | S+
        [0-9]
 
-   This is the definition of bitnet.cpp, whose converter gives files that name. Others differ:
-   ik_llama.cpp takes the name for llama-bpe. A piece is merged even where it is a token, and no
-   BOS is added unless the file asks for it, as is the rule there. In one pass it is this:
-     - a run of punctuation is a piece, with nothing before it and nothing behind, so that no
-       apostrophe is left for the contractions;
-     - each ASCII digit is a piece; the space before it, which ` ?N+` took, is left alone again;
-     - a run of letters, of other numbers or of anything else takes the one space before it;
-     - white space leaves its last character to what follows, but all of it stays together before
-       punctuation, which ended the piece, as at the end of the text.
-   Only a run of white space is looked at twice, and only its last character. */
+   This is the definition of bitnet.cpp, whose converter writes that name; ik_llama.cpp treats it as
+   llama-bpe. As in bitnet.cpp, a piece is merged even if it is a token, and BOS is added only if
+   the file asks for it. In one pass:
+     - a run of punctuation is a piece, so no apostrophe is left for the contractions;
+     - each ASCII digit is a piece; a space before it, which ` ?N+` took, is one again;
+     - a run of letters, other numbers or anything else takes one space before it;
+     - a run of white space leaves its last character to what follows, except before punctuation
+       and at the end of the text.
+   Only the last character of a run of white space is scanned twice. */
 
-enum { BITNET__PUNCTUATION = 6, BITNET__DIGIT = 7 };        /* classes that only falcon_e knows */
+enum { BITNET__PUNCTUATION = 6, BITNET__DIGIT = 7 };        /* classes that only falcon_e has */
 
-/* Class at p as bitnet__class_at has it, with PUNCTUATION and DIGIT, and without NEWLINE. */
+/* As bitnet__class_at, with PUNCTUATION and DIGIT, and SPACE for NEWLINE. */
 static int bitnet__falcon_class(const uint8_t *p, const uint8_t *end, uint32_t *length) {
     uint32_t cp = 0;
     int c = bitnet__class_at(p, end, length);
@@ -2869,30 +3563,31 @@ static size_t bitnet__falcon_length(const uint8_t *p, const uint8_t *end) {
 
 /* ---- the encoder: pieces to tokens ----
 
-   A piece starts as one token per byte. The pair of neighbours with the lowest merge rank,
-   leftmost among equals, is replaced by its result until no pair has a rank. The tokens are a
-   list linked over the piece's bytes (a token is at the index of its first byte), the candidate
-   pairs a binary heap of `rank << 32 | index of the left token`, whose order is the one wanted. An
-   entry is stale when the token at its index has another rank by now; it is dropped when it comes
-   up. A merge takes one entry and adds at most two, so 2n of them are room enough. */
+   A piece starts as one token per byte. Again and again, the pair of neighbours with the lowest
+   rank, the leftmost of equal ones, is replaced by the result of its merge. The tokens are a list
+   linked over the bytes of the piece (a token is at the index of its first byte). The pairs wait in
+   a heap of `rank << 32 | index of the left token`. An entry is stale if the token at its index has
+   another rank by now; it is dropped when it comes up. Each merge takes one entry and adds at most
+   two, so a heap of 2n entries is large enough. */
 
 typedef struct bitnet__symbol {
-    uint32_t token;                 /* SentencePiece looks it up by its bytes when all is merged */
+    uint32_t token;                 /* SentencePiece: unused; looked up by its bytes at the end */
     uint32_t previous, next;        /* indices; next of the last is the number of bytes */
-    uint32_t rank;                  /* of the merge with the next token, or NO_SLOT */
+    uint32_t rank;                  /* of the merge with the next token, or no_slot */
 } bitnet__symbol;
 
 typedef struct bitnet__encoder {
     const bitnet__vocab *vocab;
     const bitnet_allocator *allocator;
     bitnet_token *out;
-    size_t cap, count;              /* count goes on beyond cap, out does not */
-    const uint8_t *piece;           /* SentencePiece: what is being merged */
+    size_t cap, count;              /* counts all tokens; out gets the first cap of them */
+    bitnet_result result;           /* the first error */
+    const uint8_t *piece;           /* SentencePiece: the bytes that are being merged */
     bitnet__symbol *symbols;        /* [room] the arrays below, or larger ones when needed */
     uint64_t *heap;                 /* [2 * room] */
     uint64_t *rolled;               /* [room] SentencePiece: hashes of the first 1, 2, .. bytes */
     size_t room;
-    void *block;                    /* the allocation behind them, or 0 */
+    void *block;                    /* the allocation for larger arrays, or null */
     bitnet__symbol small_symbols[BITNET__SMALL_PIECE];
     uint64_t small_heap[2 * BITNET__SMALL_PIECE], small_rolled[BITNET__SMALL_PIECE];
 } bitnet__encoder;
@@ -2916,32 +3611,16 @@ static bitnet_result bitnet__reserve(bitnet__encoder *e, size_t n) {
     block = (uint8_t *)bitnet__alloc(e->allocator, room * (e->vocab->ranks ? 40 : 32));
     if (!block) return BITNET_ERR_MEMORY;
     e->block = block;
-    e->heap = (uint64_t *)(void *)block;            /* 16 bytes a byte of the piece, ... */
+    e->heap = (uint64_t *)(void *)block;            /* 16 bytes per byte of the piece, ... */
     e->symbols = (bitnet__symbol *)(void *)(block + room * 16);     /* ... 16 more, ... */
     e->rolled = (uint64_t *)(void *)(block + room * 32);            /* ... and perhaps 8 more */
     e->room = room;
     return BITNET_OK;
 }
 
-/* Puts key at the hole `at` of the heap, or lower, moving smaller children up. */
-static void bitnet__heap_sink(uint64_t *heap, size_t n, size_t at, uint64_t key) {
-    size_t child;
-    for (child = 2 * at + 1; child < n; child = 2 * at + 1) {
-        if (child + 1 < n && heap[child + 1] < heap[child]) child++;
-        if (heap[child] >= key) break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = key;
-}
-
-/* Puts key at the hole `at` of the heap, or higher, moving larger parents down. */
-static void bitnet__heap_rise(uint64_t *heap, size_t at, uint64_t key) {
-    while (at > 0 && heap[(at - 1) / 2] > key) {
-        heap[at] = heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    heap[at] = key;
+static int bitnet__key_before(const void *arg, const void *a, const void *b) {
+    (void)arg;
+    return *(const uint64_t *)a < *(const uint64_t *)b;
 }
 
 /* SentencePiece: the token of bytes [from, to) of the piece, or -1. */
@@ -2950,66 +3629,64 @@ static int32_t bitnet__find_stretch(const bitnet__encoder *e, size_t from, size_
     uint64_t h = e->rolled[to - 1];
     if (to - from > v->longest) return -1;
     if (from > 0) h -= e->rolled[from - 1] * v->powers[to - from];
-    return bitnet__find_hashed(v, e->piece + from, to - from, bitnet__roll_end(h));
+    return bitnet__find_hashed(v, e->piece + from, to - from, bitnet__mix(h));
 }
 
 /* Looks up the pair that begins at symbol i; returns 1 and its heap key if it can be merged. */
 static int bitnet__rate_pair(const bitnet__encoder *e, size_t i, size_t n, uint64_t *key) {
     bitnet__symbol *s = e->symbols + i;
-    s->rank = BITNET__NO_SLOT;
+    s->rank = bitnet__no_slot;
     if (s->next < n && e->vocab->ranks) {
         int32_t token = bitnet__find_stretch(e, i, e->symbols[s->next].next);
         if (token >= 0) s->rank = e->vocab->ranks[token];
-    } else if (s->next < n)
+    } else if (s->next < n) {
         s->rank = bitnet__pair_rank(e->vocab, s->token, e->symbols[s->next].token);
+    }
     *key = (uint64_t)s->rank << 32 | i;
-    return s->rank != BITNET__NO_SLOT;
+    return s->rank != bitnet__no_slot;
 }
 
-/* Where the symbol at p[i] ends: a byte further, or in SentencePiece a character. */
-static size_t bitnet__symbol_end(const bitnet__encoder *e, const uint8_t *p, size_t i, size_t n) {
-    uint32_t length = 1;
-    if (e->vocab->ranks) bitnet__class_at(p + i, p + n, &length);
-    return i + length;
-}
-
-/* The symbols, and the heap of all pairs. Returns how many there are. */
+/* Makes the symbols, one per byte or in SentencePiece per character, and the unordered keys of all
+   pairs. Returns the number of keys. */
 static size_t bitnet__start_piece(bitnet__encoder *e, const uint8_t *p, size_t n) {
-    size_t i, count = 0, before = (size_t)0 - 1;    /* is never followed */
+    size_t i, count = 0, before = (size_t)0 - 1;    /* never followed */
     uint64_t h = 0;
     e->piece = p;
     for (i = 0; e->vocab->ranks && i < n; i++) e->rolled[i] = h = bitnet__roll(h, p[i]);
     for (i = 0; i < n; i = e->symbols[i].next) {
+        uint32_t length = 1;
+        if (e->vocab->ranks) bitnet__class_at(p + i, p + n, &length);
         e->symbols[i].token = (uint32_t)e->vocab->byte_token[p[i]];
         e->symbols[i].previous = (uint32_t)before;
-        e->symbols[i].next = (uint32_t)bitnet__symbol_end(e, p, i, n);
+        e->symbols[i].next = (uint32_t)(i + length);
         before = i;
     }
     for (i = 0; i < n; i = e->symbols[i].next)
         count += (size_t)bitnet__rate_pair(e, i, n, e->heap + count);
-    for (i = count / 2; i-- > 0;) bitnet__heap_sink(e->heap, count, i, e->heap[i]);
     return count;
 }
 
 /* Merges one piece, for which there is room, and emits its tokens. */
 static void bitnet__merge_piece(bitnet__encoder *e, const uint8_t *p, size_t n) {
+    const bitnet__heap heap = {e->heap, 8, 8, bitnet__key_before, 0};
     bitnet__symbol *symbols = e->symbols;
-    uint64_t *heap = e->heap, key;
     size_t count = bitnet__start_piece(e, p, n), i;
+    uint64_t key;
+    bitnet__heap_make(&heap, count, &key);
     while (count > 0) {
-        uint32_t rank = (uint32_t)(heap[0] >> 32), right;
-        i = (size_t)(heap[0] & 0xFFFFFFFFu);
+        uint32_t rank = (uint32_t)(e->heap[0] >> 32), right;
+        i = (size_t)(e->heap[0] & 0xFFFFFFFFu);
         count--;
-        if (count > 0) bitnet__heap_sink(heap, count, 0, heap[count]);
+        if (count > 0) bitnet__heap_sink(&heap, count, 0, &e->heap[count]);
         if (symbols[i].rank != rank) continue;      /* stale */
         right = symbols[i].next;
-        symbols[right].rank = BITNET__NO_SLOT;      /* makes its entry stale, if it has one */
+        symbols[right].rank = bitnet__no_slot;      /* makes its entry stale, if it has one */
         if (!e->vocab->ranks) symbols[i].token = e->vocab->results[rank];
         symbols[i].next = symbols[right].next;
         if (symbols[i].next < n) symbols[symbols[i].next].previous = (uint32_t)i;
-        if (bitnet__rate_pair(e, i, n, &key)) bitnet__heap_rise(heap, count++, key);
+        if (bitnet__rate_pair(e, i, n, &key)) bitnet__heap_rise(&heap, count++, &key);
         if (i > 0 && bitnet__rate_pair(e, symbols[i].previous, n, &key))
-            bitnet__heap_rise(heap, count++, key);
+            bitnet__heap_rise(&heap, count++, &key);
     }
     for (i = 0; i < n; i = symbols[i].next) {
         const int32_t token = e->vocab->ranks ? bitnet__find_stretch(e, i, symbols[i].next)
@@ -3020,9 +3697,8 @@ static void bitnet__merge_piece(bitnet__encoder *e, const uint8_t *p, size_t n) 
     }
 }
 
-/* Encodes text without special tokens in SentencePiece's way: no pieces; the characters of all of
-   it are merged, pairs of the highest score first, and what is left without a token becomes its
-   bytes. A U+2581 in it is a space. */
+/* SentencePiece: merges a text without special tokens as one piece. A character that ends up in no
+   token becomes its bytes. A U+2581 in the text is a space. */
 static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
                                         const uint8_t *end) {
     size_t n = (size_t)(end - p);
@@ -3041,7 +3717,7 @@ static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
 }
 
 /* Encodes text without special tokens. With llama-bpe, a piece that is a token is emitted whole,
-   even where merging would not arrive at it (`ignore_merges` of the reference's tokenizer.json). */
+   even if merging would not produce it (`ignore_merges` in the reference's tokenizer.json). */
 static bitnet_result bitnet__encode_stretch(bitnet__encoder *e, const uint8_t *p,
                                             const uint8_t *end) {
     if (e->vocab->ranks) return bitnet__encode_spm(e, p, end);
@@ -3061,53 +3737,116 @@ static bitnet_result bitnet__encode_stretch(bitnet__encoder *e, const uint8_t *p
     return BITNET_OK;
 }
 
-/* Encodes n bytes of text; with parse_special, special tokens spelled out in it become those
-   tokens (leftmost first, the longest at each place), else they are text like any other. Writes
-   at most cap tokens to out (which may be 0 if cap is) and returns how many there are, or
-   BITNET_ERR_MEMORY, or BITNET_ERR_LIMIT for a single piece of over 64 MiB. */
-static int64_t bitnet__encode(const bitnet__vocab *v, const bitnet_allocator *a,
-                              const uint8_t *text, size_t n, int parse_special,
-                              bitnet_token *out, size_t cap) {
-    bitnet__encoder e;
-    const uint8_t *p = text, *end, *at;
-    bitnet_result r = BITNET_OK;
-    if (n == 0) return 0;                           /* and text may be 0 */
-    end = text + n;
-    e.vocab = v;
-    e.allocator = a;
-    e.out = out;
-    e.cap = cap;
-    e.count = 0;
-    e.symbols = e.small_symbols;
-    e.heap = e.small_heap;
-    e.rolled = e.small_rolled;
-    e.room = BITNET__SMALL_PIECE;
-    e.block = 0;
-    while (p < end && r == BITNET_OK) {
+/* Starts a list of tokens; out may be null. bitnet__encoder_close ends it. */
+static void bitnet__encoder_open(bitnet__encoder *e, const bitnet__vocab *v,
+                                 const bitnet_allocator *a, bitnet_token *out, size_t cap) {
+    e->vocab = v;
+    e->allocator = a;
+    e->out = out;
+    e->cap = out ? cap : 0;
+    e->count = 0;
+    e->result = BITNET_OK;
+    e->symbols = e->small_symbols;
+    e->heap = e->small_heap;
+    e->rolled = e->small_rolled;
+    e->room = BITNET__SMALL_PIECE;
+    e->block = 0;
+}
+
+/* Frees what the encoder owns; returns the number of tokens or the first error. */
+static int bitnet__encoder_close(bitnet__encoder *e) {
+    bitnet__free(e->allocator, e->block);
+    if (e->result == BITNET_OK && e->count > INT32_MAX) return BITNET_ERR_LIMIT;
+    return e->result == BITNET_OK ? (int)e->count : (int)e->result;
+}
+
+/* Adds the tokens of n bytes of text. With parse_special, the names of special tokens become these
+   tokens (leftmost first, the longest at each place). Sets e->result to BITNET_ERR_MEMORY, or to
+   BITNET_ERR_LIMIT for a piece of over 64 MiB. */
+static void bitnet__encode_text(bitnet__encoder *e, const void *text, size_t n,
+                                int parse_special) {
+    const uint8_t *p = (const uint8_t *)text, *end = n > 0 ? p + n : p, *at;
+    while (p < end && e->result == BITNET_OK) {
         size_t length = 0;
         int32_t token = -1;
         at = end;
-        if (parse_special) token = bitnet__find_special(v, p, end, &at, &length);
-        r = bitnet__encode_stretch(&e, p, at);
-        if (token >= 0) bitnet__emit(&e, token);
+        if (parse_special) token = bitnet__find_special(e->vocab, p, end, &at, &length);
+        e->result = bitnet__encode_stretch(e, p, at);
+        if (token >= 0) bitnet__emit(e, token);
         p = at + length;
     }
-    bitnet__free(a, e.block);
-    return r == BITNET_OK ? (int64_t)e.count : (int64_t)r;
 }
 
-/* ---- the detokenizer's filter ----
-
-   Tokens are byte strings and may end inside a character. This filter takes their bytes in any
-   portions and gives out well-formed UTF-8, whole code points only. What cannot be part of a
-   character becomes U+FFFD, one for each maximal subpart (Unicode Standard, section 3.9, "U+FFFD
-   Substitution of Maximal Subparts"; what Python calls errors='replace'). */
-
-/* Appends [p, p + n) to out unless it would pass cap; returns the length in either case. */
-static size_t bitnet__append(char *out, size_t cap, size_t at, const void *p, size_t n) {
-    if (at <= cap && n <= cap - at) memcpy(out + at, p, n);
-    return at + n;
+/* Adds BOS if flags ask for it and the vocabulary has it. */
+static void bitnet__encode_bos(bitnet__encoder *e, int flags) {
+    if ((flags & BITNET_ADD_BOS) && e->vocab->bos >= 0) bitnet__emit(e, e->vocab->bos);
 }
+
+/* bitnet_tokenize on a vocabulary. */
+static int bitnet__encode(const bitnet__vocab *v, const bitnet_allocator *a, const void *text,
+                          size_t n, int flags, bitnet_token *out, size_t cap) {
+    bitnet__encoder e;
+    bitnet__encoder_open(&e, v, a, out, cap);
+    bitnet__encode_bos(&e, flags);
+    bitnet__encode_text(&e, text, n, (flags & BITNET_PARSE_SPECIAL) != 0);
+    return bitnet__encoder_close(&e);
+}
+
+/* ---- the chat template ---- */
+
+static int bitnet__is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/* Adds "Role: text": the role's first letter in upper case, the rest in lower case, the text
+   trimmed. */
+static bitnet_result bitnet__encode_message(bitnet__encoder *e, const bitnet_message *msg) {
+    const char *from = msg->content, *to;
+    size_t n, i;
+    char *line;
+    if (!msg->role || !msg->role[0] || !from) return BITNET_ERR_ARG;
+    for (to = from + strlen(from); to > from && bitnet__is_space(to[-1]); to--) {}
+    while (from < to && bitnet__is_space(*from)) from++;
+    n = strlen(msg->role);
+    if (n > INT32_MAX / 2 || to - from > INT32_MAX / 2) return BITNET_ERR_LIMIT;
+    line = (char *)bitnet__alloc(e->allocator, n + 2 + (size_t)(to - from));
+    if (!line) return BITNET_ERR_MEMORY;
+    for (i = 0; i < n; i++) {
+        const char c = msg->role[i];
+        line[i] = i == 0 && c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') :
+                  i > 0 && c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    }
+    memcpy(line + n, ": ", 2);
+    memcpy(line + n + 2, from, (size_t)(to - from));
+    bitnet__encode_text(e, line, n + 2 + (size_t)(to - from), 0);
+    bitnet__free(e->allocator, line);
+    return e->result;
+}
+
+/* The template of BitNet b1.58-2B-4T: {BOS} {"Role: text" <|eot_id|>}... {"Assistant: "}. */
+static void bitnet__encode_chat(bitnet__encoder *e, const bitnet_message *messages, int n,
+                                int flags) {
+    int i;
+    if (e->vocab->eot < 0 || !e->vocab->chat) e->result = BITNET_ERR_UNSUPPORTED;
+    bitnet__encode_bos(e, flags);
+    for (i = 0; i < n && e->result == BITNET_OK; i++) {
+        e->result = bitnet__encode_message(e, &messages[i]);
+        bitnet__emit(e, e->vocab->eot);
+    }
+    if (flags & BITNET_OPEN_REPLY) bitnet__encode_text(e, "Assistant: ", 11, 0);
+}
+
+/* ---- the decoder ---- */
+
+/* The bytes of token t; null if there is no such token. */
+static const uint8_t *bitnet__token_bytes(const bitnet__vocab *v, bitnet_token t, size_t *n) {
+    *n = 0;
+    if (t < 0 || t >= v->n_ids) return 0;
+    return (uint32_t)t < v->n_tokens ? bitnet__vocab_bytes(v, t, n) : v->bytes;
+}
+
+/* Tokens are byte strings and may end inside a character. The functions below take their bytes in
+   any portions and give out well-formed UTF-8, whole code points only. Bytes that cannot be part of
+   a character become U+FFFD, one for each maximal subpart (Unicode Standard, section 3.9; Python's
+   errors='replace'). */
 
 /* Whether byte b can follow the n_pending >= 1 bytes of an unfinished character. */
 static int bitnet__detok_continues(const bitnet_detok *d, uint8_t b) {
@@ -3115,40 +3854,749 @@ static int bitnet__detok_continues(const bitnet_detok *d, uint8_t b) {
     return (b & 0xC0) == 0x80;
 }
 
-/* Ends the text: an unfinished character becomes U+FFFD. Returns 0 or 3, writes as below. */
-static size_t bitnet__detok_flush(bitnet_detok *d, char *out, size_t cap) {
-    size_t n = 0;
-    if (d->n_pending > 0) n = bitnet__append(out, cap, 0, "\xEF\xBF\xBD", 3);
+/* Writes the pending bytes, or U+FFFD if they are not a whole character; returns the length. */
+static size_t bitnet__detok_flush(bitnet_detok *d, char *out) {
+    const size_t n = (size_t)d->n_pending;
+    const int whole = bitnet__utf8_length(d->pending[0]) == n;
+    if (n == 0) return 0;
     d->n_pending = 0;
-    return n;
+    if (whole) memcpy(out, d->pending, n);
+    else memcpy(out, "\xEF\xBF\xBD", 3);
+    return whole ? n : 3;
 }
 
-/* Filters n more bytes. Returns how many bytes come out of it, at most 3 * n + 3, and writes them
-   if they fit into cap (out may be 0 if cap is): of what does not fit, nothing from the first code
-   point that would pass cap. The state moves on in any case. A zeroed state is a new text. */
-static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n, char *out,
-                                 size_t cap) {
+/* Takes n more bytes; returns how many come out, at most 3 * n + 3. A zeroed state starts a new
+   text. */
+static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n, char *out) {
     size_t at = 0, i;
     for (i = 0; i < n; i++) {
-        uint8_t b = bytes[i];
-        uint32_t length;
-        if (d->n_pending > 0 && !bitnet__detok_continues(d, b)) {
-            at = bitnet__append(out, cap, at, "\xEF\xBF\xBD", 3);
-            d->n_pending = 0;
-        }
-        d->pending[d->n_pending++] = b;
-        length = bitnet__utf8_length(d->pending[0]);
-        if (length == 0)
-            at = bitnet__append(out, cap, at, "\xEF\xBF\xBD", 3);
-        else if (length == (uint32_t)d->n_pending)
-            at = bitnet__append(out, cap, at, d->pending, length);
-        if (length == 0 || length == (uint32_t)d->n_pending) d->n_pending = 0;
+        if (d->n_pending > 0 && !bitnet__detok_continues(d, bytes[i]))
+            at += bitnet__detok_flush(d, out + at);
+        d->pending[d->n_pending++] = bytes[i];
+        if (bitnet__utf8_length(d->pending[0]) <= (uint32_t)d->n_pending)
+            at += bitnet__detok_flush(d, out + at);
     }
     return at;
 }
+/* =============================================================================================
+   @formats  weights as files store them: types, sizes, layouts, and how to read each
+   Floats and blocks of floats are unpacked to F32, ternary weights to codes (weight + 1: 0, 1, 2),
+   and these are packed to rows of I2_S, which kernels read. To read another type, add its unpacking
+   function to bitnet__unpackers. The weights of a tensor need not be aligned.
+   ============================================================================================= */
+
+/* A type of tensors, which this library may or may not read. Rows are whole blocks; block 0: the
+   tensor is stored as a whole, see bitnet__tensor_size. */
+typedef struct bitnet__type {
+    const char *name;                  /* ggml's */
+    uint16_t block, bytes;             /* weights and bytes of a block */
+} bitnet__type;
+
+/* By ggml's number; 0 if that is unknown. Types 36 to 39 follow BitNet's fork of ggml; upstream
+   uses 39 for MXFP4 (see bitnet__gguf_resolve_39). */
+static const bitnet__type *bitnet__type_info(uint32_t type) {
+    static const bitnet__type types[] = {
+        {"F32", 1, 4}, {"F16", 1, 2}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {"Q4_2", 16, 10},
+        {"Q4_3", 16, 12}, {"Q5_0", 32, 22}, {"Q5_1", 32, 24}, {"Q8_0", 32, 34}, {"Q8_1", 32, 36},
+        {"Q2_K", 256, 84}, {"Q3_K", 256, 110}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176},
+        {"Q6_K", 256, 210}, {"Q8_K", 256, 292}, {"IQ2_XXS", 256, 66}, {"IQ2_XS", 256, 74},
+        {"IQ3_XXS", 256, 98}, {"IQ1_S", 256, 50}, {"IQ4_NL", 32, 18}, {"IQ3_S", 256, 110},
+        {"IQ2_S", 256, 82}, {"IQ4_XS", 256, 136}, {"I8", 1, 1}, {"I16", 1, 2}, {"I32", 1, 4},
+        {"I64", 1, 8}, {"F64", 1, 8}, {"IQ1_M", 256, 56}, {"BF16", 1, 2}, {"Q4_0_4_4", 32, 18},
+        {"Q4_0_4_8", 32, 18}, {"Q4_0_8_8", 32, 18}, {"TQ1_0", 256, 54}, {"TQ2_0", 256, 66},
+        {"I2_S", 0, 0}, {"I8_S", 0, 0}, {"TL1", 0, 0}, {"TL2", 0, 0}, {"NVFP4", 64, 36},
+        {"Q1_0", 128, 18}
+    };
+    return type < sizeof types / sizeof types[0] ? &types[type] : 0;
+}
+static const bitnet__type bitnet__type_mxfp4 = {"MXFP4", 32, 17};
+
+/* Bytes of a tensor; 0 if the type cannot have this shape, or is unknown. n_cols * n_rows is at
+   most 2^40, so nothing overflows. */
+static uint64_t bitnet__tensor_size(uint32_t type, const bitnet__type *info, uint64_t n_cols,
+                                    uint64_t n_rows) {
+    const uint64_t n = n_cols * n_rows;
+    if (!info) return 0;
+    if (info->block) return n_cols % info->block ? 0 : n / info->block * info->bytes;
+    switch (type) {                    /* codes, then 32 bytes that begin with the F32 scale */
+        case BITNET_TENSOR_I2_S:
+        case BITNET_TENSOR_TL1: return n / 4 + 32;
+        case BITNET_TENSOR_TL2:        /* always with room for 256 columns in pairs */
+            if (n_cols < 256) return 0;
+            return ((n_cols - 256) * n_rows / 3 * 5 / 8 + 128 * n_rows * 4 / 8 + 31) / 32 * 32 + 32;
+        default: return 0;
+    }
+}
+
+BITNET_API const char *bitnet_tensor_type_name(uint32_t type) {
+    const bitnet__type *t = bitnet__type_info(type);
+    return t ? t->name : 0;
+}
+
+BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims) {
+    uint64_t n = 1;
+    int32_t i;
+    if (!dims || n_dims < 1 || n_dims > 4) return 0;
+    for (i = 0; i < n_dims; i++) {
+        if (dims[i] == 0 || dims[i] > ((uint64_t)1 << 40) / n) return 0;
+        n *= dims[i];
+    }
+    return bitnet__tensor_size(type, bitnet__type_info(type), dims[0], n / dims[0]);
+}
+
+/* ---- floats, and blocks of integers with a common scale ----
+   A weight of a block is d * q, in Q6_K (d * scale) * q; d is an F16, q an integer.
+
+       Q8_0    34 bytes, 32 weights     d, q[32]                          q and scale: signed
+       Q4_0    18 bytes, 32 weights     d, 16 bytes: bits 3-0 of byte j hold q + 8 of weight j,
+                                        bits 7-4 that of weight 16 + j
+       Q6_K   210 bytes, 256 weights    low[128], high[64], scale[16], d: each half of 128 weights
+                                        has the next 64 bytes of low, 32 of high and 8 scales, each
+                                        for 16 consecutive weights; q + 32 is low + 16 high of
+
+           weight   j             32 + j           64 + j          96 + j
+           low      j: bits 3-0   32 + j: 3-0      j: bits 7-4     32 + j: 7-4
+           high     j: bits 1-0   j: bits 3-2      j: bits 5-4     j: bits 7-6
+
+   d has 11 significant bits, a scale 7, q of Q6_K 5 (or they are powers of two), any other q at
+   most 7. So for a finite d each product has at most 23 bits and is a multiple of 2^-24 below 2^29:
+   nothing is rounded. An infinite or NaN d gives infinite or NaN weights.
+
+   Each block is copied first: then the compiler knows that the floats do not overlap it, and
+   vectorises the loops. */
+
+static void bitnet__unpack_f32(const uint8_t *p, size_t n, float *out) {
+    for (; n > 0; n--, p += 4) *out++ = bitnet__load_f32(p);
+}
+
+static void bitnet__unpack_f16(const uint8_t *p, size_t n, float *out) {
+    for (; n > 0; n--, p += 2) *out++ = bitnet__load_f16(p);
+}
+
+static void bitnet__unpack_bf16(const uint8_t *p, size_t n, float *out) {
+    for (; n > 0; n--, p += 2) *out++ = bitnet__load_bf16(p);
+}
+
+static void bitnet__unpack_q8_0(const uint8_t *p, size_t n, float *out) {
+    for (; n > 0; n -= 32, p += 34, out += 32) {
+        const float d = bitnet__load_f16(p);
+        int8_t q[32];
+        int i;
+        memcpy(q, p + 2, sizeof q);
+        for (i = 0; i < 32; i++) out[i] = d * (float)q[i];
+    }
+}
+
+static void bitnet__unpack_q4_0(const uint8_t *p, size_t n, float *out) {
+    for (; n > 0; n -= 32, p += 18, out += 32) {
+        const float d = bitnet__load_f16(p);
+        uint8_t b[16];
+        int i;
+        memcpy(b, p + 2, sizeof b);
+        for (i = 0; i < 16; i++) out[i] = d * (float)((b[i] & 15) - 8);
+        for (i = 0; i < 16; i++) out[16 + i] = d * (float)((b[i] >> 4) - 8);
+    }
+}
+
+static void bitnet__unpack_q6_k(const uint8_t *p, size_t n, float *out) {
+    uint8_t low[64], high[32], q[128];
+    for (; n > 0; n -= 256, p += 210) {
+        const float d = bitnet__load_f16(p + 208);
+        int half, i, j;
+        for (half = 0; half < 2; half++, out += 128) {
+            memcpy(low, p + 64 * half, sizeof low);
+            memcpy(high, p + 128 + 32 * half, sizeof high);
+            for (j = 0; j < 32; j++) {
+                q[j] = (uint8_t)((low[j] & 15) | (high[j] & 3) << 4);
+                q[32 + j] = (uint8_t)((low[32 + j] & 15) | (high[j] & 12) << 2);
+                q[64 + j] = (uint8_t)(low[j] >> 4 | (high[j] & 48));
+                q[96 + j] = (uint8_t)(low[32 + j] >> 4 | (high[j] & 192) >> 2);
+            }
+            for (i = 0; i < 8; i++) {
+                const float f = d * (float)(int8_t)p[192 + 8 * half + i];
+                for (j = 0; j < 16; j++) out[16 * i + j] = f * (float)(q[16 * i + j] - 32);
+            }
+        }
+    }
+}
+
+/* ---- I2_S: two bits a weight, four codes a byte ----
+   One function knows the three layouts, which the manual draws under PACKINGS. */
+
+/* Weights that lie together: whole groups of columns, or for BITNET_I2S_4ROW of rows; 0: there is
+   no such layout. */
+static int bitnet__i2s_group(bitnet_i2s_packing layout) {
+    return layout == BITNET_I2S_128 ? 128 : layout == BITNET_I2S_64 ? 64 :
+           layout == BITNET_I2S_4ROW ? 4 : 0;
+}
+
+/* The byte that holds a weight's code, and the code's shift in it. The codes of the next columns,
+   run of them with this one, have the same shift in the following bytes. */
+static size_t bitnet__i2s_place(const bitnet_ternary *t, size_t row, size_t column, int *shift,
+                                size_t *run) {
+    const size_t n = (size_t)t->n, at = row * n + column, rest = n - column;
+    const size_t lanes = (size_t)bitnet__i2s_group(t->i2s_packing) / 4;
+    *run = rest;
+    if (t->i2s_packing == BITNET_I2S_4ROW) {
+        *shift = 6 - (int)(row % 4) * 2;
+        return row / 4 * n + column;
+    }
+    if (*run > lanes - at % lanes) *run = lanes - at % lanes;
+    *shift = 6 - (int)(at / lanes % 4) * 2;
+    return at / (4 * lanes) * lanes + at % lanes;
+}
+
+/* ---- ternary weights, unpacked to codes ---- */
+
+/* What unpacking found: the first invalid code, and the scale of the blocks that have one. */
+typedef struct bitnet__unpacked {
+    const char *invalid;               /* the kind of value; 0: all are valid */
+    uint32_t value;
+    int32_t row, column;
+    int any_scale;                     /* 1: blocks may have different scales */
+    int32_t scale_row, scale_column;   /* the block that set the scale; row -1: none has */
+    uint16_t scale;                    /* F16 */
+} bitnet__unpacked;
+
+static const char bitnet__second_scale[] = "second scale";     /* value: that scale, an F16 */
+
+static void bitnet__unpacked_reset(bitnet__unpacked *u) {
+    memset(u, 0, sizeof *u);
+    u->scale_row = -1;
+}
+
+static int bitnet__unpacked_invalid(bitnet__unpacked *u, const char *what, uint32_t value,
+                                    int32_t row, size_t column) {
+    u->invalid = what;
+    u->value = value;
+    u->row = row;
+    u->column = (int32_t)column;
+    return 0;
+}
+
+/* The error for an invalid value; name 0: the caller's text names the tensor. */
+static bitnet_result bitnet__fail_unpacked(const bitnet_ternary *t, const char *name,
+                                           const bitnet__unpacked *u, bitnet_error *err) {
+    char title[BITNET__TEXT] = "", tile[BITNET__TEXT] = "";
+    if (name) bitnet__format(title, "tensor '%s' (%s): ", name, bitnet_tensor_type_name(t->type));
+    if (t->tile.rows)
+        bitnet__format(tile, "; is tile %d,%d,%d right? (see tile)", (int)t->tile.rows,
+                       (int)t->tile.cols, (int)t->tile.group);
+    if (u->invalid == bitnet__second_scale)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%sblocks of different scales: %g (row "
+                            "%d, column %d), %g (row %d, column %d); a layer needs one", title,
+                            (double)bitnet__f16_to_f32(u->scale), (int)u->scale_row,
+                            (int)u->scale_column, (double)bitnet__f16_to_f32((uint16_t)u->value),
+                            (int)u->row, (int)u->column);
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "%sinvalid %s %u at row %d, column %d%s", title,
+                        u->invalid, (unsigned)u->value, (int)u->row, (int)u->column, tile);
+}
+
+/* These functions unpack columns [from, to) of a row, which begin and end at multiples of 768
+   columns or at the end of the row: so that no triplet, byte or block is cut. They return 0 if
+   something is invalid. data is the whole tensor, t has passed bitnet_ternary_check. */
+
+static int bitnet__unpack_i2s(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                              size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
+    size_t k, i, run;
+    int shift, bad = 0;
+    for (k = from; k < to; k += run, codes += run) {
+        const uint8_t *p = data + bitnet__i2s_place(t, (size_t)row, k, &shift, &run);
+        if (run > to - k) run = to - k;
+        for (i = 0; i < run; i++) {
+            codes[i] = p[i] >> shift & 3;
+            bad |= codes[i] & codes[i] >> 1;
+        }
+        if (!bad) continue;
+        for (i = 0; codes[i] != 3; i++) {}
+        return bitnet__unpacked_invalid(u, "code", 3, row, k + i);
+    }
+    return 1;
+}
+
+/* A byte of TL1 or TL2 that holds two pairs: 3 a + b + 4 for the weights a, b, high nibble first.
+   0 if one is over 8. */
+static int bitnet__unpack_pairs(uint32_t byte, uint8_t *codes) {
+    const uint32_t first = byte >> 4, second = byte & 15;
+    codes[0] = (uint8_t)(first / 3);
+    codes[1] = (uint8_t)(first % 3);
+    codes[2] = (uint8_t)(second / 3);
+    codes[3] = (uint8_t)(second % 3);
+    return first <= 8 && second <= 8;
+}
+
+/* TL1: bytes of two pairs in columns k to k + 3, 16 rows side by side. Any bytes that are valid
+   with one tile are valid with every other, so a wrong tile cannot be detected. */
+static int bitnet__unpack_tl1(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                              size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
+    const size_t BM = (size_t)t->tile.rows, BK = (size_t)t->tile.cols, bm = (size_t)t->tile.group;
+    const size_t by = 256 / bm, r = (size_t)row;
+    size_t k;
+    for (k = from; k < to; k += 4, codes += 4) {
+        const size_t tile = (r / BM * ((size_t)t->n / BK) + k / BK) * (BM / bm) + r % BM / bm;
+        const size_t group = (tile * (BK / by) + k % BK / by) * (bm / 16) + r % bm / 16;
+        const uint32_t byte = data[(group * (by / 4) + k % by / 4) * 16 + r % 16];
+        if (!bitnet__unpack_pairs(byte, codes))
+            return bitnet__unpacked_invalid(u, "pairs", byte, row, k);
+    }
+    return 1;
+}
+
+/* The sections of a TL2 tensor: triplets of columns [0, k3), as indices and signs, then the other
+   k2 columns as pairs, zeros, and 32 bytes that begin with the scale. rows is a multiple of 32, k3
+   of 24, and k2 at most 256. So end is a multiple of 32 and at most rows (5 n + 256) / 24, which
+   bitnet__tensor_size rounds up to 32: all sections lie before the last 32 bytes. */
+typedef struct bitnet__tl2_sections {
+    size_t k3, k2, signs, pairs, end;  /* where signs and pairs begin; the end of the pairs */
+} bitnet__tl2_sections;
+
+static bitnet__tl2_sections bitnet__tl2_split(const bitnet_ternary *t) {
+    bitnet__tl2_sections s;
+    s.k2 = (size_t)(t->n % t->tile.cols);
+    s.k3 = (size_t)t->n - s.k2;
+    s.signs = (size_t)((uint64_t)t->rows * s.k3 / 6);
+    s.pairs = s.signs + (size_t)((uint64_t)t->rows * s.k3 / 24);
+    s.end = s.pairs + (size_t)((uint64_t)t->rows * s.k2 / 4);
+    return s;
+}
+
+/* TL2. A unit is 8 triplets of 32 rows: 4 times 32 bytes of indices, two triplets each, high nibble
+   first, and 16 words with their signs. Units have the same order in both sections, so that only a
+   wrong split into triplets and pairs is detected, not a wrong order.
+
+       index byte  32 i + x    rows 0-7, 16-23, 8-15, 24-31 for x = 0 .. 31; triplets 2 i, 2 i + 1
+       sign word   c           bit 15 - (2 j + h): row 16 h + c, triplet j; 1: negative
+
+   An index is |9 a + 3 b + c|, 0 to 13, for the weights a, b, c. Invalid are an index over 13, a
+   negative 0, and a pair over 8. With a wrong split the signs meet other triplets: of evenly drawn
+   weights 1 in 56 is then a negative 0 (14 / 27 are not negative, 1 / 27 is 0), and more in a
+   model, which has many zeros. The smallest matrix, 32 rows of 256, has 2048 triplets: that none of
+   them is a negative 0 has a probability of 1e-16. */
+static int bitnet__unpack_tl2(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                              size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
+    static const uint8_t order[4] = {0, 2, 1, 3};
+    const bitnet__tl2_sections s = bitnet__tl2_split(t);
+    const size_t BM = (size_t)t->tile.rows, per_tile = (size_t)t->tile.cols / 24, r = (size_t)row;
+    const size_t blocks = BM / 32, tm = r / BM, mb = r % BM / 32, c = r % 16, h = r % 32 / 16;
+    const size_t x = order[r % 32 / 8] * (size_t)8 + r % 8;
+    size_t k, j;
+    for (k = from; k < to && k < s.k3; k += 24) {
+        const size_t tile = (tm * (s.k3 / (size_t)t->tile.cols) + k / 24 / per_tile) * blocks + mb;
+        const size_t unit = tile * per_tile + k / 24 % per_tile;
+        const uint8_t *p = data + unit * 128 + x;
+        const uint32_t signs = bitnet__get_u16(data + s.signs + unit * 32 + 2 * c);
+        for (j = 0; j < 8; j++, codes += 3) {
+            const uint32_t negative = signs >> (15 - (2 * j + h)) & 1u;
+            uint32_t n = (uint32_t)p[j / 2 * 32] >> (4 - j % 2 * 4) & 15u;
+            if (n > 13) return bitnet__unpacked_invalid(u, "index", n, row, k + 3 * j);
+            if (negative && n == 0)
+                return bitnet__unpacked_invalid(u, "negative index", n, row, k + 3 * j);
+            n = negative ? 13 - n : 13 + n;
+            codes[0] = (uint8_t)(n / 9);
+            codes[1] = (uint8_t)(n / 3 % 3);
+            codes[2] = (uint8_t)(n % 3);
+        }
+    }
+    for (; k < to; k += 4, codes += 4) {
+        const size_t block = (tm * (s.k2 / 32) + (k - s.k3) / 32) * blocks + mb;
+        const uint32_t byte = data[s.pairs + (block * 8 + (k - s.k3) % 32 / 4) * 32 + x];
+        if (!bitnet__unpack_pairs(byte, codes))
+            return bitnet__unpacked_invalid(u, "pairs", byte, row, k);
+    }
+    return 1;
+}
+
+/* The 256 codes of a block of TQ1_0 or TQ2_0 (llama.cpp), which ends with an F16, its scale.
+
+       TQ2_0   64 bytes  byte 32 a + j has weights 128 a + j, + 32, + 64, + 96 from the lowest bits
+       TQ1_0   32 bytes  byte j has weights j, 32 + j, 64 + j, 96 + j, 128 + j
+               16        byte j has weights 160 + j, 176 + j, 192 + j, 208 + j, 224 + j
+                4        byte j has weights 240 + j, 244 + j, 248 + j, 252 + j
+
+   A byte of TQ1_0 is a fraction of 256 in base 3: multiplied by 3 it carries out the first digit,
+   and so on. */
+static void bitnet__block_tq1_0(const uint8_t *p, uint8_t *codes) {
+    int i, j;
+    for (i = 0; i < 52; i++) {
+        const int stride = i < 32 ? 32 : i < 48 ? 16 : 4;
+        const int at = i < 32 ? i : i < 48 ? 160 + (i - 32) : 240 + (i - 48);
+        uint32_t x = p[i];
+        for (j = 0; j < (i < 48 ? 5 : 4); j++) {
+            x *= 3;
+            codes[at + stride * j] = (uint8_t)(x >> 8);
+            x &= 255;
+        }
+    }
+}
+
+static void bitnet__block_tq2_0(const uint8_t *p, uint8_t *codes) {
+    int i;
+    for (i = 0; i < 256; i++) codes[i] = p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+}
+
+/* A block of zeros may have any scale. */
+static int bitnet__unpack_tq(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                             size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
+    const size_t bytes = bitnet__type_info(t->type)->bytes;
+    const uint8_t *p = data + ((size_t)row * (size_t)t->n + from) / 256 * bytes;
+    size_t k, i;
+    for (k = from; k < to; k += 256, codes += 256, p += bytes) {
+        const uint16_t scale = bitnet__get_u16(p + bytes - 2);
+        int zeros = 1;
+        if (t->type == BITNET_TENSOR_TQ1_0) bitnet__block_tq1_0(p, codes);
+        else bitnet__block_tq2_0(p, codes);
+        for (i = 0; i < 256; i++) {
+            if (codes[i] == 3) return bitnet__unpacked_invalid(u, "code", 3, row, k + i);
+            if (codes[i] != 1) zeros = 0;
+        }
+        if (zeros || u->any_scale) continue;
+        if (u->scale_row < 0) {
+            u->scale_row = row;
+            u->scale_column = (int32_t)k;
+            u->scale = scale;
+        } else if (u->scale != scale) {
+            return bitnet__unpacked_invalid(u, bitnet__second_scale, scale, row, k);
+        }
+    }
+    return 1;
+}
+
+/* ---- the types that can be read ---- */
+
+typedef struct bitnet__unpacker {
+    uint32_t type;
+    void (*floats)(const uint8_t *p, size_t n, float *out);    /* n: whole blocks; or */
+    int (*codes)(const bitnet_ternary *t, const uint8_t *data, int32_t row, size_t from, size_t to,
+                 uint8_t *codes, bitnet__unpacked *u);
+} bitnet__unpacker;
+
+/* 0: this type cannot be read. */
+static const bitnet__unpacker *bitnet__find_unpacker(uint32_t type) {
+    static const bitnet__unpacker unpackers[] = {
+        {BITNET_TENSOR_F32, bitnet__unpack_f32, 0},
+        {BITNET_TENSOR_F16, bitnet__unpack_f16, 0},
+        {BITNET_TENSOR_BF16, bitnet__unpack_bf16, 0},
+        {BITNET_TENSOR_Q8_0, bitnet__unpack_q8_0, 0},
+        {BITNET_TENSOR_Q4_0, bitnet__unpack_q4_0, 0},
+        {BITNET_TENSOR_Q6_K, bitnet__unpack_q6_k, 0},
+        {BITNET_TENSOR_I2_S, 0, bitnet__unpack_i2s},
+        {BITNET_TENSOR_TL1, 0, bitnet__unpack_tl1},
+        {BITNET_TENSOR_TL2, 0, bitnet__unpack_tl2},
+        {BITNET_TENSOR_TQ1_0, 0, bitnet__unpack_tq},
+        {BITNET_TENSOR_TQ2_0, 0, bitnet__unpack_tq}
+    };
+    size_t i;
+    for (i = 0; i < sizeof unpackers / sizeof unpackers[0]; i++)
+        if (unpackers[i].type == type) return &unpackers[i];
+    return 0;
+}
+
+static int bitnet__is_float(uint32_t type) {
+    return type == BITNET_TENSOR_F32 || type == BITNET_TENSOR_F16 || type == BITNET_TENSOR_BF16;
+}
+
+typedef struct bitnet__matrix {        /* floats, or blocks of them; rows contiguous */
+    const uint8_t *data;
+    size_t row_bytes;
+    uint32_t type;
+    int32_t n_cols, n_rows;
+} bitnet__matrix;
+
+/* Row r of a matrix as F32. */
+static void bitnet__matrix_row(const bitnet__matrix *a, int32_t r, float *out) {
+    bitnet__find_unpacker(a->type)->floats(a->data + (size_t)r * a->row_bytes, (size_t)a->n_cols,
+                                           out);
+}
+
+BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
+                                              float *out, bitnet_error *err) {
+    const bitnet__type *info = bitnet__type_info(type);
+    const bitnet__unpacker *unpacker = bitnet__find_unpacker(type);
+    if (!data || !out || n < 0)
+        return bitnet__fail(err, BITNET_ERR_ARG, "data or out is 0, or n is negative");
+    if (!unpacker || !unpacker->floats)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "unsupported tensor type %u (%s)",
+                            (unsigned)type, info ? info->name : "unknown");
+    if (n % info->block)
+        return bitnet__fail(err, BITNET_ERR_ARG, "%d weights are not whole blocks of %s", (int)n,
+                            info->name);
+    unpacker->floats(data, (size_t)n, out);
+    return BITNET_OK;
+}
+
+/* ---- checks of ternary tensors ---- */
+
+/* A tile that is given has both BM and BK. */
+static bitnet_result bitnet__check_tile(bitnet_tile t, bitnet_error *err) {
+    if (t.rows >= 0 && t.cols >= 0 && t.group >= 0 && !t.rows == !t.cols && (t.rows || !t.group))
+        return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_ARG, "tile %lld,%lld,%lld: BM and BK are needed, or none "
+                        "at all", (long long)t.rows, (long long)t.cols, (long long)t.group);
+}
+
+static bitnet_result bitnet__check_layout(bitnet_i2s_packing layout, bitnet_error *err) {
+    if (bitnet__i2s_group(layout)) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_ARG, "i2s_packing %lld is unknown", (long long)layout);
+}
+
+/* Fills in the tile of a TL1 or TL2 tensor, if it has none, with the one published for its shape,
+   and checks that it fits. */
+static bitnet_result bitnet__fit_tile(bitnet_ternary *m, const char *name, bitnet_error *err) {
+    static const struct { int16_t rows, n; bitnet_tile tl1, tl2; } published[] = {
+        {1536, 4096, {256, 128, 32}, {256, 96, 32}},       /* bitnet_b1_58-large */
+        {1536, 1536, {128, 64, 64}, {128, 192, 32}},
+        {4096, 1536, {256, 128, 32}, {256, 96, 32}},
+        {3200, 8640, {160, 64, 32}, {160, 96, 32}},        /* bitnet_b1_58-3B */
+        {3200, 3200, {320, 128, 64}, {320, 96, 32}},
+        {8640, 3200, {320, 64, 32}, {320, 96, 32}},
+        {14336, 4096, {256, 128, 32}, {256, 96, 32}},      /* Llama3-8B-1.58 */
+        {4096, 14336, {128, 64, 64}, {128, 96, 32}},
+        {1024, 4096, {256, 128, 32}, {256, 96, 32}},
+        {4096, 4096, {128, 64, 64}, {128, 96, 32}}
+    };
+    const int tl2 = m->type == BITNET_TENSOR_TL2;
+    bitnet_tile t = m->tile;
+    bitnet_result r = bitnet__check_tile(t, err);
+    size_t i;
+    int fits;
+    if (r != BITNET_OK) return r;
+    for (i = 0; !t.rows && i < sizeof published / sizeof published[0]; i++)
+        if (published[i].rows == m->rows && published[i].n == m->n)
+            t = tl2 ? published[i].tl2 : published[i].tl1;
+    if (!t.rows)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' is %s of %d rows of %d, a "
+                            "shape for which no tile was published; give the converter's BM, BK, "
+                            "bm (see tile)", name, tl2 ? "TL2" : "TL1", (int)m->rows, (int)m->n);
+    if (!t.group) t.group = 32;
+    if (tl2)                           /* units of 32 rows by 24 columns, pairs by 32 */
+        fits = t.group == 32 && t.rows % 32 == 0 && t.cols % 24 == 0 && m->n % t.cols % 32 == 0 &&
+               m->n % t.cols <= 256;
+    else                               /* bm rows by 256 / bm columns */
+        fits = (t.group == 16 || t.group == 32 || t.group == 64) && t.rows % t.group == 0 &&
+               t.cols % (256 / t.group) == 0 && m->n % t.cols == 0;
+    if (!fits || m->rows % t.rows)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s', %s of %d rows of %d, cannot have "
+                            "been made with tile %d,%d,%d", name, tl2 ? "TL2" : "TL1",
+                            (int)m->rows, (int)m->n, (int)t.rows, (int)t.cols, (int)t.group);
+    m->tile = t;
+    return BITNET_OK;
+}
+
+/* Has a type a size for this shape? */
+static bitnet_result bitnet__check_shape(const char *name, uint32_t type, const bitnet__type *info,
+                                         uint64_t n_cols, uint64_t n_rows, bitnet_error *err) {
+    if (bitnet__tensor_size(type, info, n_cols, n_rows)) return BITNET_OK;
+    if (!info->block)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': %s cannot have rows of %llu "
+                            "weights", name, info->name, (unsigned long long)n_cols);
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %s with rows of %llu weights, "
+                        "which are not whole blocks of %d", name, info->name,
+                        (unsigned long long)n_cols, (int)info->block);
+}
+
+BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
+                                              bitnet_error *err) {
+    const bitnet__unpacker *unpacker = t ? bitnet__find_unpacker(t->type) : 0;
+    const bitnet__type *info = t ? bitnet__type_info(t->type) : 0;
+    int64_t group;
+    bitnet_result r;
+    if (!t || !name) return bitnet__fail(err, BITNET_ERR_ARG, "t or name is 0");
+    if (t->n < 1 || t->n > BITNET__MAX_ROW || t->rows < 1)
+        return bitnet__fail(err, BITNET_ERR_ARG, "tensor '%s' is %lld x %lld", name,
+                            (long long)t->n, (long long)t->rows);
+    if (!unpacker || !unpacker->codes)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': unsupported tensor type %u "
+                            "(%s)", name, (unsigned)t->type, info ? info->name : "unknown");
+    r = bitnet__check_shape(name, t->type, info, (uint64_t)t->n, (uint64_t)t->rows, err);
+    if (r != BITNET_OK || info->block) return r;
+    if (t->type != BITNET_TENSOR_I2_S) return bitnet__fit_tile(t, name, err);
+    if ((r = bitnet__check_layout(t->i2s_packing, err))) return r;
+    group = bitnet__i2s_group(t->i2s_packing);
+    if ((group == 4 ? t->rows : (int64_t)t->n * t->rows) % group == 0) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not whole %s of "
+                        "%d (see i2s_packing)", name, (int)t->n, (int)t->rows,
+                        group == 4 ? "groups of rows" : "blocks", (int)group);
+}
+
+/* The bytes of TL2 between pairs and scale are zeros. */
+static bitnet_result bitnet__check_padding(const bitnet_ternary *t, const char *name,
+                                           const uint8_t *data, uint64_t size, bitnet_error *err) {
+    size_t at = t->type == BITNET_TENSOR_TL2 ? bitnet__tl2_split(t).end : (size_t)size;
+    for (; at + 32 < size; at++)
+        if (data[at])
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' (TL2): the padding at byte "
+                                "%llu of %llu is not 0; is tile %d,%d,%d right? (see tile)", name,
+                                (unsigned long long)at, (unsigned long long)size, (int)t->tile.rows,
+                                (int)t->tile.cols, (int)t->tile.group);
+    return BITNET_OK;
+}
+
+/* Checks every code of rows [row, row + n_rows), and the scales of blocks. 0: one is invalid. */
+static int bitnet__check_rows(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                              int32_t n_rows, bitnet__unpacked *u) {
+    const bitnet__unpacker *unpacker = bitnet__find_unpacker(t->type);
+    const int32_t end = row + n_rows;
+    uint8_t codes[768];
+    int32_t k;
+    for (; row < end; row++)
+        for (k = 0; k < t->n; k += 768)
+            if (!unpacker->codes(t, data, row, (size_t)k,
+                                 (size_t)(t->n - k < 768 ? t->n : k + 768), codes, u))
+                return 0;
+    return 1;
+}
+
+/* Whether one of n bytes of four codes each has a 3. 32 bytes at a time, which a compiler
+   vectorises, so that memory is the limit. */
+static int bitnet__any_code_3(const uint8_t *p, size_t n) {
+    uint64_t a[4], bad[4] = {0};
+    int j;
+    for (; n >= 32; n -= 32, p += 32) {
+        memcpy(a, p, sizeof a);
+        for (j = 0; j < 4; j++) bad[j] |= a[j] & a[j] >> 1;    /* bit 7: of the next byte's, too */
+    }
+    for (; n > 0; n--, p++) bad[0] |= (uint64_t)(*p & *p >> 1);
+    return ((bad[0] | bad[1] | bad[2] | bad[3]) & 0x5555555555555555u) != 0;
+}
+
+/* ---- public: rows of a tensor, and its scale ---- */
+
+/* A copy of *t that has passed bitnet_ternary_check, and has those rows. */
+static bitnet_result bitnet__ternary_args(const bitnet_ternary *t, const void *data, int32_t row,
+                                          int32_t n_rows, const void *out, bitnet_ternary *checked,
+                                          bitnet_error *err) {
+    if (!t || !data || !out || row < 0 || n_rows < 0 || (int64_t)row + n_rows > t->rows)
+        return bitnet__fail(err, BITNET_ERR_ARG, "a pointer is 0, or the matrix has no such rows");
+    *checked = *t;
+    return bitnet_ternary_check(checked, "ternary", err);
+}
+
+BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
+                                               int32_t row, int32_t n_rows, int8_t *out,
+                                               bitnet_error *err) {
+    bitnet_ternary c;
+    const bitnet_result result = bitnet__ternary_args(t, data, row, n_rows, out, &c, err);
+    bitnet__unpacked u;
+    int32_t r, i;
+    if (result != BITNET_OK) return result;
+    bitnet__unpacked_reset(&u);
+    u.any_scale = 1;
+    for (r = row; r < row + n_rows; r++, out += c.n) {
+        if (!bitnet__find_unpacker(c.type)->codes(&c, data, r, 0, (size_t)c.n, (uint8_t *)out, &u))
+            return bitnet__fail_unpacked(&c, 0, &u, err);
+        for (i = 0; i < c.n; i++) out[i] = (int8_t)(out[i] - 1);
+    }
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uint8_t *data,
+                                              float *out, bitnet_error *err) {
+    bitnet_ternary c;
+    const bitnet_result result = bitnet__ternary_args(t, data, 0, 0, out, &c, err);
+    const bitnet__type *info;
+    bitnet__unpacked u;
+    if (result != BITNET_OK) return result;
+    info = bitnet__type_info(c.type);
+    if (!info->block) {
+        *out = bitnet__load_f32(data + bitnet__tensor_size(c.type, info, (uint64_t)c.n,
+                                                           (uint64_t)c.rows) - 32);
+        return BITNET_OK;
+    }
+    bitnet__unpacked_reset(&u);
+    if (!bitnet__check_rows(&c, data, 0, c.rows, &u)) return bitnet__fail_unpacked(&c, 0, &u, err);
+    *out = u.scale_row < 0 ? 1.0f : bitnet__f16_to_f32(u.scale);
+    return BITNET_OK;
+}
+
+/* ---- repacking to I2_S in rows of whole 128-groups ---- */
+
+/* Weights of such a row. */
+static int32_t bitnet__padded_row(int32_t n) { return (n + 127) / 128 * 128; }
+
+/* Eight bytes of four fields each. These keep the first field of each byte, or the first and the
+   third side by side: only masks and shifts within bytes, so that byte order does not matter. */
+static uint64_t bitnet__field_1(uint64_t x) { return x & 0xc0c0c0c0c0c0c0c0u; }
+static uint64_t bitnet__fields_13(uint64_t x) {
+    return (x & 0xc0c0c0c0c0c0c0c0u) | (x & 0x0c0c0c0c0c0c0c0cu) << 2;
+}
+
+/* Two 64-groups to one 128-group. Byte j of them has weights j, 16 + j, 32 + j, 48 + j and the same
+   beyond 64: the first and third of both go to byte j, the second and fourth to byte 16 + j. */
+static void bitnet__repack_64(const uint8_t *w, size_t n_blocks, uint8_t *out) {
+    uint64_t a, b, x;
+    int j;
+    for (; n_blocks > 0; n_blocks--, w += 32, out += 32)
+        for (j = 0; j < 16; j += 8) {
+            memcpy(&a, w + j, 8);
+            memcpy(&b, w + 16 + j, 8);
+            x = bitnet__fields_13(a) | bitnet__fields_13(b) >> 4;
+            memcpy(out + j, &x, 8);
+            x = bitnet__fields_13(a << 2) | bitnet__fields_13(b << 2) >> 4;
+            memcpy(out + 16 + j, &x, 8);
+        }
+}
+
+/* Four rows of n: a field is a row's, and columns j, 32 + j, 64 + j, 96 + j meet in a byte. */
+static void bitnet__repack_4row(const uint8_t *w, int n, uint8_t *out) {
+    uint64_t a, b, c, d, x;
+    int i, j, r;
+    for (i = 0; i < n; i += 128)
+        for (j = 0; j < 32; j += 8) {
+            memcpy(&a, w + i + j, 8);
+            memcpy(&b, w + i + 32 + j, 8);
+            memcpy(&c, w + i + 64 + j, 8);
+            memcpy(&d, w + i + 96 + j, 8);
+            for (r = 0; r < 4; r++, a <<= 2, b <<= 2, c <<= 2, d <<= 2) {
+                x = bitnet__field_1(a) | bitnet__field_1(b) >> 2 | bitnet__field_1(c) >> 4 |
+                    bitnet__field_1(d) >> 6;
+                memcpy(out + bitnet__i2s_bytes(n, r) + i / 4 + j, &x, 8);
+            }
+        }
+}
+
+/* Rows [row, row + n_rows) of any type, padded with weight 0 (code 1); for I2_S n_rows is a
+   multiple of 4. 0: something is invalid; but I2_S in whole groups is not checked. */
+static int bitnet__repack_rows(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                               int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
+    const bitnet__unpacker *unpacker = bitnet__find_unpacker(t->type);
+    const int32_t end = row + n_rows, n = bitnet__padded_row(t->n);
+    uint8_t codes[768];
+    int32_t k, i, to;
+    if (t->type == BITNET_TENSOR_I2_S && t->n == n && t->i2s_packing == BITNET_I2S_64) {
+        bitnet__repack_64(data + bitnet__i2s_bytes(n, row), bitnet__i2s_bytes(n, n_rows) / 32, out);
+        return 1;
+    }
+    if (t->type == BITNET_TENSOR_I2_S && t->n == n && t->i2s_packing == BITNET_I2S_4ROW) {
+        for (; row < end; row += 4, out += n)
+            bitnet__repack_4row(data + bitnet__i2s_bytes(n, row), n, out);
+        return 1;
+    }
+    for (; row < end; row++)
+        for (k = 0; k < n; k += 768) {
+            to = t->n - k < 768 ? t->n : k + 768;
+            if (!unpacker->codes(t, data, row, (size_t)k, (size_t)to, codes, u)) return 0;
+            memset(codes + (to - k), 1, (size_t)(768 - (to - k)));
+            for (i = 0; i < 192 && i < (n - k) / 4; i++) {
+                const uint8_t *p = codes + i / 32 * 128 + i % 32;
+                *out++ = (uint8_t)(p[0] << 6 | p[32] << 4 | p[64] << 2 | p[96]);
+            }
+        }
+    return 1;
+}
+
+/* A ternary matrix as kernels read it: rows of I2_S, or what a table with pack made of them. Until
+   that is done w is the file's tensor, which file describes. */
+typedef struct bitnet__linear {
+    const uint8_t *w;
+    int32_t n_in;                      /* a multiple of 128; beyond file.n: zeros */
+    int32_t n_out;
+    float scale;
+    bitnet_ternary file;
+    uint32_t checked;                  /* 1: all codes of this I2_S tensor are valid */
+} bitnet__linear;
 
 /* =============================================================================================
-   >>gguf  the container: header, metadata, tensor directory
+   @gguf  the container: header, metadata, tensor directory; and the files it comes from
    Reads GGUF v2 and v3 (ggml's docs/gguf.md), little-endian:
 
        "GGUF"  u32 version  u64 n_tensors  u64 n_keys
@@ -3157,103 +4605,324 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
                         u64 offset from the start of the data
        zeros to the next multiple of general.alignment, then the data
 
-   Nothing here trusts a number: a length is compared with the bytes left, by subtraction, before it
-   is used. Positions are offsets, because a file that is read through callbacks moves as its header
-   grows in memory. What is kept is one small record for each key and tensor, and their order by
-   name: no two may share one, nor any byte of their data.
+   No number in a file is trusted: a length is compared with the bytes left, by subtraction, before
+   it is used. Positions are offsets, because the header of a file that is read through callbacks
+   moves in memory as it grows. Each key and tensor becomes one small record; the records are also
+   ordered by name. No two keys or tensors may share a name, no two tensors a byte of data.
    ============================================================================================= */
 
-#define BITNET__MAX_KEYS 8192
-#define BITNET__MAX_TENSORS 8192
-#define BITNET__MAX_KEY_NAME 256       /* bytes */
-#define BITNET__MAX_TENSOR_NAME 64     /* bytes; GGUF's own limit */
-#define BITNET__MAX_NESTING 8          /* arrays in arrays in an array */
-#define BITNET__MAX_ALIGNMENT 65536
+enum {
+    BITNET__MAX_KEYS = 8192, BITNET__MAX_TENSORS = 8192,
+    BITNET__MAX_KEY_NAME = 256, BITNET__MAX_TENSOR_NAME = 64,  /* bytes; 64 is GGUF's own limit */
+    BITNET__MAX_NESTING = 8,           /* arrays in arrays in an array */
+    BITNET__MAX_ALIGNMENT = 65536,
+    BITNET__N_VALUE_TYPES = BITNET_GGUF_F64 + 1
+};
 
-enum { BITNET__N_VALUE_TYPES = BITNET_GGUF_F64 + 1 };
-
-/* A type of tensors, ours to read or not. Rows are whole blocks of so many weights in so many
-   bytes; block 0: a tensor is one piece, see bitnet__tensor_size. */
-typedef struct bitnet__type {
-    const char *name;                  /* ggml's */
-    uint16_t block, bytes;
-} bitnet__type;
-
-typedef struct bitnet__key {
-    uint64_t name, value;              /* offsets of the name's and the value's first byte */
-    uint64_t count, size;              /* arrays: elements, bytes of all; strings: 0, bytes */
-    uint16_t name_len;
-    uint8_t type, element;             /* element: an array's */
-    uint32_t order;                    /* in record i: the number of the i-th key by name */
-} bitnet__key;
-
-typedef struct bitnet__tensor {
-    uint64_t name, offset, size;       /* offset in the file; size in bytes */
-    uint64_t dims[2];                  /* row length, rows; more dimensions multiply into rows */
-    uint32_t name_len, type;
-    const bitnet__type *info;          /* 0: unknown; then, and if rows are no blocks, size is 0 */
-    uint32_t used;                     /* 1: the network has asked for it */
-    uint32_t sound;                    /* 1: of I2_S, and found to be without code 3 */
-    uint32_t order;                    /* as of keys */
-} bitnet__tensor;
-
-/* Where the bytes come from. data holds bytes [0, have) of the file: all of it if it is mapped or
-   borrowed, else the header read so far, in memory of our own. */
+/* ---- sources: the caller's memory, the caller's callbacks, a file ----
+   data holds bytes [0, have) of the file: all of it if it is mapped or borrowed, else the header as
+   far as it has been read, in memory of our own. */
 typedef struct bitnet__source {
     const uint8_t *data;
     uint64_t size, have;
+    bitnet_result result;              /* of opening it */
     bitnet_io io;                      /* io.read_fn 0: data is the whole file */
-    void *map, *file;                  /* a file of ours, mapped, or open to be read; else 0 */
+    void *map, *file;                  /* a file of ours, mapped or open; else 0 */
 } bitnet__source;
 
-typedef struct bitnet__gguf {
+static bitnet__source bitnet__source_memory(const void *data, size_t size, bitnet_error *err) {
     bitnet__source src;
-    bitnet__key *keys;                 /* in the file's order, as tensors */
-    bitnet__tensor *tensors;
-    uint64_t n_keys, n_tensors;
-    uint64_t data_start;               /* offset of the tensors' data */
-    uint64_t alignment;                /* of each tensor's */
-} bitnet__gguf;
-
-/* A place in the header while it is parsed. After the first error everything fails quietly, and err
-   keeps that first one. */
-typedef struct bitnet__reader {
-    bitnet__source *src;
-    const bitnet_allocator *allocator;
-    bitnet_error *err;
-    bitnet_result result;
-    uint64_t pos;
-    const char *part;                  /* for error texts: "key", "tensor", or 0; and which */
-    uint64_t index, name, name_len;    /* name_len 0: not known yet */
-} bitnet__reader;
-
-/* The least bytes that each kind of metadata value takes. */
-static uint32_t bitnet__value_size(uint32_t type) {
-    static const uint8_t sizes[BITNET__N_VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
-    return type < BITNET__N_VALUE_TYPES ? sizes[type] : 0;
+    memset(&src, 0, sizeof src);
+    src.data = (const uint8_t *)data;
+    src.size = src.have = size;
+    if (!data) src.result = bitnet__fail(err, BITNET_ERR_ARG, "data is 0");
+    return src;
 }
 
-/* Reads n bytes at an offset through io; if that fails, why says so in words. */
-static bitnet_result bitnet__source_read(const bitnet__source *src, uint64_t at, void *dst,
-                                         size_t n, char why[BITNET__TEXT]) {
-    const bitnet_result r = src->io.read_fn(src->io.ud, at, dst, n);
+static bitnet__source bitnet__source_io(const bitnet_io *io, bitnet_error *err) {
+    bitnet__source src;
+    memset(&src, 0, sizeof src);
+    if (io) src.io = *io;
+    src.size = src.io.size;
+    if (!src.io.read_fn) src.result = bitnet__fail(err, BITNET_ERR_ARG, "io has no read_fn");
+    return src;
+}
+
+/* An open file is a void *, because it becomes the ud of a bitnet_io. It is read at 64-bit offsets
+   and has no position that changes, so any number of threads can read it at once. Only the ISO C
+   version has a position: one thread at a time.
+
+   bitnet__file_open(): shared 1: others may write to the file meanwhile.
+   bitnet__file_some(): reads up to n bytes; 0: the file ends there, -1: an error of the system.
+   bitnet__file_map(): the whole file in memory; 0: it must be read. */
 #ifndef BITNET_NO_STDIO
-    if (r == BITNET_ERR_IO && src->file) {
-        bitnet__system_reason(why);
-        return r;
+
+static bitnet_result bitnet__cannot_open(const char *path, bitnet_error *err) {
+    char why[BITNET__TEXT];
+    bitnet__system_reason(why);
+    return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s': %s", path, why);
+}
+
+#if defined(BITNET__FILES_POSIX)
+
+/* On 32-bit systems glibc's usual functions have 32-bit offsets, and strict C hides pread, unless
+   macros are defined before the first system header, which may not be ours. The 64-bit functions
+   always exist, even where they are not declared. */
+#if defined(__GLIBC__) && !defined(__UCLIBC__)
+  #ifndef __USE_LARGEFILE64
+extern int open64(const char *path, int flags, ...);
+extern __off64_t lseek64(int fd, __off64_t offset, int whence);
+extern ssize_t pread64(int fd, void *buf, size_t n, __off64_t offset);
+  #endif
+  #define BITNET__64(name) name##64
+typedef __off64_t bitnet__offset;
+#else
+  #define BITNET__64(name) name
+typedef off_t bitnet__offset;
+#endif
+#if defined(O_CLOEXEC)
+  #define BITNET__CLOEXEC O_CLOEXEC
+#elif defined(__O_CLOEXEC)             /* glibc in strict C */
+  #define BITNET__CLOEXEC __O_CLOEXEC
+#else
+  #define BITNET__CLOEXEC 0
+#endif
+
+/* The pointer is the descriptor plus 1, so that 0 is not a file. */
+static int bitnet__fd(void *file) { return (int)((intptr_t)file - 1); }
+
+static void bitnet__file_close(void *file) {
+    if (file) close(bitnet__fd(file));
+}
+
+/* O_NONBLOCK: opening a pipe would wait for its writer. A regular file then gives EAGAIN while
+   another program, such as a file server, has a lease on it: that must be waited for. fstat fails
+   for files too large for st_size, but then the file is not a pipe. */
+static bitnet_result bitnet__file_open(const char *path, int shared, void **file, uint64_t *size,
+                                       bitnet_error *err) {
+    bitnet__offset end;
+    struct stat st;
+    int fd, other, flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | BITNET__CLOEXEC;
+    (void)shared;
+    while ((fd = BITNET__64(open)(path, flags)) < 0) {
+        if (errno == EAGAIN && (flags & O_NONBLOCK) && !stat(path, &st) && S_ISREG(st.st_mode))
+            flags &= ~O_NONBLOCK;
+        else if (errno != EINTR) return bitnet__cannot_open(path, err);
+    }
+    if (!BITNET__CLOEXEC) fcntl(fd, F_SETFD, FD_CLOEXEC);
+    other = !fstat(fd, &st) && !S_ISREG(st.st_mode);
+    end = other ? -1 : BITNET__64(lseek)(fd, 0, SEEK_END);
+#ifdef __EMSCRIPTEN__                  /* its pread drops the upper half of an offset */
+    if (end > INT32_MAX) {
+        end = -1;
+        errno = EFBIG;
     }
 #endif
-    bitnet__format(why, "%s", bitnet_result_text(r));
-    return r;
+    if (end >= 0) {
+        *file = (void *)((intptr_t)fd + 1);
+        *size = (uint64_t)end;
+        return BITNET_OK;
+    }
+    if (other)
+        bitnet__fail(err, BITNET_ERR_IO, "'%.120s' is %s", path,
+                     S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
+    else bitnet__cannot_open(path, err);
+    close(fd);
+    return BITNET_ERR_IO;
+}
+
+static int64_t bitnet__file_some(void *file, uint64_t offset, uint8_t *p, size_t n) {
+    ssize_t got;
+    do got = BITNET__64(pread)(bitnet__fd(file), p, n, (bitnet__offset)offset);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
+#elif defined(BITNET__FILES_WIN32)
+
+static void bitnet__file_close(void *file) {
+    if (file) CloseHandle((HANDLE)file);
+}
+
+/* CreateFileW reports a directory only as "access denied". Keeps the last error. */
+static int bitnet__is_directory(const WCHAR *path) {
+    const DWORD code = GetLastError(), found = GetFileAttributesW(path);
+    SetLastError(code);
+    return found != INVALID_FILE_ATTRIBUTES && (found & FILE_ATTRIBUTE_DIRECTORY);
+}
+
+static bitnet_result bitnet__file_open(const char *path, int shared, void **file, uint64_t *size,
+                                       bitnet_error *err) {
+    const DWORD share = FILE_SHARE_READ | (shared ? FILE_SHARE_WRITE | FILE_SHARE_DELETE : 0);
+    WCHAR wide[1024];
+    LARGE_INTEGER n;
+    HANDLE h;
+    if (!MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, 1024)) {
+        if (GetLastError() == ERROR_NO_UNICODE_TRANSLATION)
+            return bitnet__fail(err, BITNET_ERR_ARG, "the path '%.120s' is not UTF-8", path);
+        SetLastError(ERROR_FILENAME_EXCED_RANGE);
+        return bitnet__cannot_open(path, err);
+    }
+    h = CreateFileW(wide, GENERIC_READ, share, 0, OPEN_EXISTING, 0, 0);
+    if (h == INVALID_HANDLE_VALUE) {
+        if (!bitnet__is_directory(wide)) return bitnet__cannot_open(path, err);
+        return bitnet__fail(err, BITNET_ERR_IO, "'%.120s' is a directory", path);
+    }
+    if (GetFileType(h) != FILE_TYPE_DISK) {
+        CloseHandle(h);
+        return bitnet__fail(err, BITNET_ERR_IO, "'%.120s' is not a regular file", path);
+    }
+    if (!GetFileSizeEx(h, &n)) {
+        bitnet__cannot_open(path, err);
+        CloseHandle(h);
+        return BITNET_ERR_IO;
+    }
+    *file = h;
+    *size = (uint64_t)n.QuadPart;
+    return BITNET_OK;
+}
+
+static int64_t bitnet__file_some(void *file, uint64_t offset, uint8_t *p, size_t n) {
+    OVERLAPPED at;                     /* only says where to read; the call is synchronous */
+    DWORD got = 0;
+    memset(&at, 0, sizeof at);
+    at.Offset = (DWORD)(offset & 0xFFFFFFFFu);
+    at.OffsetHigh = (DWORD)(offset >> 32);
+    if (ReadFile((HANDLE)file, p, (DWORD)n, &got, &at)) return got;
+    return GetLastError() == ERROR_HANDLE_EOF ? 0 : -1;
+}
+
+#else
+
+static void bitnet__file_close(void *file) {
+    if (file) fclose((FILE *)file);
+}
+
+/* ISO C: files of less than LONG_MAX bytes. */
+static bitnet_result bitnet__file_open(const char *path, int shared, void **file, uint64_t *size,
+                                       bitnet_error *err) {
+    FILE *f;
+    long end = -1;
+    (void)shared;
+    errno = 0;                         /* fopen need not set it */
+    f = fopen(path, "rb");
+    if (f && (fseek(f, 0, SEEK_END) || (end = ftell(f)) == LONG_MAX)) end = -1;
+    if (end < 0) {
+        bitnet__cannot_open(path, err);
+        bitnet__file_close(f);
+        return BITNET_ERR_IO;
+    }
+    *file = f;
+    *size = (uint64_t)end;
+    return BITNET_OK;
+}
+
+static int64_t bitnet__file_some(void *file, uint64_t offset, uint8_t *p, size_t n) {
+    FILE *f = (FILE *)file;
+    size_t got;
+    errno = 0;
+    if (offset > LONG_MAX || fseek(f, (long)offset, SEEK_SET)) return -1;
+    got = fread(p, 1, n, f);
+    return got > 0 || feof(f) ? (int64_t)got : -1;
+}
+
+#endif
+
+/* A bitnet_io's read_fn. Not more than 16 MB at once, since some systems refuse 31 bits. */
+static bitnet_result bitnet__file_read(void *ud, uint64_t offset, void *dst, size_t n) {
+    uint8_t *p = (uint8_t *)dst;
+    while (n > 0) {
+        const int64_t got = bitnet__file_some(ud, offset, p, n < (1 << 24) ? n : 1 << 24);
+        if (got < 0) return BITNET_ERR_IO;
+        if (got == 0) return BITNET_ERR_TRUNCATED;     /* shorter than it was */
+        p += got;
+        n -= (size_t)got;
+        offset += (uint64_t)got;
+    }
+    return BITNET_OK;
+}
+
+static void *bitnet__file_map(void *file, size_t size) {
+#if defined(BITNET__MMAP_POSIX)
+    void *p = mmap(0, size, PROT_READ, MAP_PRIVATE, bitnet__fd(file), 0);
+    return p == MAP_FAILED ? 0 : p;
+#elif defined(BITNET__MMAP_WIN32)
+    HANDLE mapping = CreateFileMappingW((HANDLE)file, 0, PAGE_READONLY, 0, 0, 0);
+    void *p = mapping ? MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, size) : 0;
+    if (mapping) CloseHandle(mapping);
+    return p;
+#else
+    (void)file; (void)size;
+    return 0;
+#endif
+}
+
+/* copy 1: the file is read even where it could be mapped. */
+static bitnet__source bitnet__source_file(const char *path, int copy, bitnet_error *err) {
+    bitnet__source src;
+    memset(&src, 0, sizeof src);
+    src.result = path ? bitnet__file_open(path, copy, &src.file, &src.size, err)
+                      : bitnet__fail(err, BITNET_ERR_ARG, "path is 0");
+    if (src.result != BITNET_OK) return src;
+    if (!copy && src.size > 0 && src.size <= SIZE_MAX)
+        src.map = bitnet__file_map(src.file, (size_t)src.size);
+    if (src.map) {
+        bitnet__file_close(src.file);
+        src.file = 0;
+        src.data = (const uint8_t *)src.map;
+        src.have = src.size;
+    } else {
+        src.io.size = src.size;
+        src.io.read_fn = bitnet__file_read;
+        src.io.ud = src.file;
+    }
+    return src;
+}
+
+#endif /* BITNET_NO_STDIO */
+
+/* Nothing more will be read. */
+static void bitnet__source_close_file(bitnet__source *src) {
+#ifndef BITNET_NO_STDIO
+    bitnet__file_close(src->file);
+#endif
+    src->file = 0;
+}
+
+static void bitnet__source_close(bitnet__source *src, const bitnet_allocator *a) {
+    if (src->io.read_fn && src->data) bitnet__free(a, (void *)(uintptr_t)src->data);
+#if defined(BITNET__MMAP_POSIX)
+    if (src->map) munmap(src->map, (size_t)src->size);
+#elif defined(BITNET__MMAP_WIN32)
+    if (src->map) UnmapViewOfFile(src->map);
+#endif
+    bitnet__source_close_file(src);
+}
+
+/* Reads n bytes at an offset, which the file has; what, for the error, names what they belong
+   to. */
+static bitnet_result bitnet__source_read(const bitnet__source *src, const char *what, uint64_t at,
+                                         void *dst, size_t n, bitnet_error *err) {
+    bitnet_result r = BITNET_OK;
+    char why[BITNET__TEXT];
+    if (src->io.read_fn) r = src->io.read_fn(src->io.ud, at, dst, n);
+    else memcpy(dst, src->data + at, n);
+    if (r == BITNET_OK) return r;
+#ifndef BITNET_NO_STDIO
+    if (r == BITNET_ERR_IO && src->file) bitnet__system_reason(why);
+    else
+#endif
+        bitnet__format(why, "%s", bitnet_result_text(r));
+    return bitnet__fail(err, r, "reading %s, %llu bytes at offset %llu: %s", what,
+                        (unsigned long long)n, (unsigned long long)at, why);
 }
 
 /* Makes [0, end) of the file available at src->data; end <= src->size. Doubles the buffer, so that
-   a header of n bytes costs at most 2 n bytes and log n reads. While it is copied both buffers are
-   held: small files, whose records may take over twice their size, come at once. */
+   a header of n bytes costs at most 2 n bytes and log n reads. Both buffers are held while the old
+   one is copied. A small file, whose records may take over twice its size, is read at once. */
 static bitnet_result bitnet__source_need(bitnet__source *src, const bitnet_allocator *a,
                                          uint64_t end, bitnet_error *err) {
     uint64_t want = src->have >= 32768 ? src->have * 2 : src->size <= 262144 ? src->size : 65536;
-    char why[BITNET__TEXT];
     uint8_t *p;
     bitnet_result r;
     if (end <= src->have) return BITNET_OK;
@@ -3264,17 +4933,75 @@ static bitnet_result bitnet__source_need(bitnet__source *src, const bitnet_alloc
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a header of %llu bytes",
                             (unsigned long long)want);
     if (src->have) memcpy(p, src->data, (size_t)src->have);
-    r = bitnet__source_read(src, src->have, p + src->have, (size_t)(want - src->have), why);
+    r = bitnet__source_read(src, "the header", src->have, p + src->have,
+                            (size_t)(want - src->have), err);
     if (r != BITNET_OK) {
         bitnet__free(a, p);
-        return bitnet__fail(err, r, "reading %llu bytes at offset %llu: %s",
-                            (unsigned long long)(want - src->have),
-                            (unsigned long long)src->have, why);
+        return r;
     }
     bitnet__free(a, (void *)(uintptr_t)src->data);
     src->data = p;
     src->have = want;
     return BITNET_OK;
+}
+
+/* ---- parsing ---- */
+
+typedef struct bitnet__name {
+    uint64_t at;                       /* offset of its first byte */
+    uint32_t len;
+    uint32_t order;                    /* in record i: the number of the i-th record by name */
+} bitnet__name;
+
+typedef struct bitnet__key {
+    bitnet__name name;
+    uint64_t count, size;              /* see bitnet_gguf_value */
+    uint32_t value;                    /* offset of its data from name.at */
+    uint8_t type, element;
+} bitnet__key;
+
+static uint64_t bitnet__value_offset(const bitnet__key *k) { return k->name.at + k->value; }
+
+typedef struct bitnet__tensor {
+    bitnet__name name;
+    uint64_t offset, size;             /* offset in the file; size in bytes */
+    uint64_t dims[2];                  /* row length, rows; more dimensions multiply into rows */
+    const bitnet__type *info;          /* 0: unknown; then, and if rows are not whole blocks, size
+                                          is 0 */
+    uint32_t type;
+    uint32_t used;                     /* 1: the network has asked for it */
+    uint32_t checked;                  /* 1: all codes of this I2_S tensor are valid */
+} bitnet__tensor;
+
+typedef struct bitnet__gguf {
+    bitnet__source src;
+    bitnet__key *keys;                 /* in the file's order, as tensors */
+    bitnet__tensor *tensors;
+    uint64_t n_keys, n_tensors;
+    uint64_t data_start;               /* offset of the tensors' data */
+    uint64_t alignment;                /* of each tensor's data */
+} bitnet__gguf;
+
+static const uint8_t *bitnet__value_of(const bitnet__gguf *g, const bitnet__key *k) {
+    return g->src.data + bitnet__value_offset(k);
+}
+
+/* A place in the header while it is parsed. After the first error every function fails, and err
+   keeps that error. */
+typedef struct bitnet__reader {
+    bitnet__source *src;
+    const bitnet_allocator *allocator;
+    bitnet_error *err;
+    bitnet_result result;
+    uint64_t pos;
+    const char *part;                  /* for error texts: "key", "tensor", or 0; and which */
+    uint64_t index, name, name_len;    /* name_len 0: not known yet */
+} bitnet__reader;
+
+/* The fewest bytes that a metadata value of each type takes. */
+static uint32_t bitnet__value_size(uint32_t type) {
+    static const uint8_t sizes[BITNET__N_VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
+    return type < BITNET__N_VALUE_TYPES ? sizes[type] : 0;
 }
 
 /* Records the reader's first error: "GGUF key 'name' at offset 123: what". */
@@ -3291,6 +5018,14 @@ static void bitnet__reader_fail(bitnet__reader *r, bitnet_result code, const cha
     else
         bitnet__fail(r->err, code, "GGUF %s %llu at offset %llu: %s", r->part,
                      (unsigned long long)r->index, pos, what);
+}
+
+/* The same about a name that has been read. */
+static void bitnet__reader_fail_name(bitnet__reader *r, const bitnet__name *name,
+                                     bitnet_result code, const char *what) {
+    r->name = r->pos = name->at;
+    r->name_len = name->len;
+    bitnet__reader_fail(r, code, what);
 }
 
 /* Steps over n bytes and returns where they are, or 0. The pointer is good until the next call. */
@@ -3320,16 +5055,16 @@ static uint64_t bitnet__reader_u64(bitnet__reader *r) {
     return p ? bitnet__get_u64(p) : 0;
 }
 
-/* A string's bytes are stepped over; its offset and length come back. */
+/* Steps over a string; its offset and length come back. */
 static uint64_t bitnet__reader_string(bitnet__reader *r, uint64_t *offset) {
     uint64_t n = bitnet__reader_u64(r);
     *offset = r->pos;
     return bitnet__reader_take(r, n) ? n : 0;
 }
 
-/* Why n bytes are no name of a key or tensor; 0 if they are one. Views hand names out as C strings,
-   hence no NUL. */
-static const char *bitnet__name_flaw(const uint8_t *p, uint64_t n) {
+/* Why n bytes cannot name a key or tensor; 0 if they can. Names are handed out as C strings, hence
+   no NUL. */
+static const char *bitnet__bad_name(const uint8_t *p, uint64_t n) {
     const uint8_t *end = p + n;
     uint32_t cp, step;
     if (n == 0) return "it has no name";
@@ -3341,41 +5076,37 @@ static const char *bitnet__name_flaw(const uint8_t *p, uint64_t n) {
     return 0;
 }
 
-/* A key's or tensor's name; from here on errors call it by that. */
-static uint16_t bitnet__reader_name(bitnet__reader *r, uint64_t max, uint64_t *offset) {
+/* A key's or tensor's name, by which errors call it from here on. */
+static void bitnet__reader_name(bitnet__reader *r, uint64_t max, bitnet__name *name) {
     const uint8_t *p;
-    const char *flaw;
+    const char *bad;
     uint64_t n;
     r->name_len = 0;
     n = bitnet__reader_u64(r);
-    *offset = r->pos;
+    name->at = r->pos;
     if (n > max) bitnet__reader_fail(r, BITNET_ERR_FORMAT, "its name is too long");
     p = bitnet__reader_take(r, n);
-    if (!p) return 0;
-    r->name = *offset;
+    if (!p) return;
+    name->len = (uint32_t)n;
+    r->name = name->at;
     r->name_len = n;
-    flaw = bitnet__name_flaw(p, n);
-    if (flaw) {
-        r->pos = *offset;
-        bitnet__reader_fail(r, BITNET_ERR_FORMAT, flaw);
-    }
-    return (uint16_t)n;
+    bad = bitnet__bad_name(p, n);
+    if (bad) bitnet__reader_fail_name(r, name, BITNET_ERR_FORMAT, bad);
 }
 
-/* Steps over n strings, so that whoever walks them later need not check again. In a file that is
-   wholly at hand this is the hot loop of loading (400 000 strings): no calls but the slow path's.
-   */
+/* Steps over n strings; later walks need not check them again. If the whole file is at hand, this
+   is the hot loop of loading (400,000 strings): only the slow path calls functions. */
 static void bitnet__reader_skip_strings(bitnet__reader *r, uint64_t n) {
     while (n > 0 && r->result == BITNET_OK) {
         const uint64_t have = r->src->have;
-        uint64_t pos = r->pos;         /* no pointers: their difference ends at 2 GB of 4 */
+        uint64_t pos = r->pos;         /* no pointers: on 32 bits their difference ends at 2 GB */
         for (; n > 0 && have - pos >= 8; n--) {
             const uint64_t len = bitnet__get_u64(r->src->data + pos);
             if (len > have - pos - 8) break;
             pos += 8 + len;
         }
         r->pos = pos;
-        if (n > 0) {                   /* past what is at hand: fetch more, or fail */
+        if (n > 0) {                   /* beyond have: read more, or fail */
             uint64_t offset;
             bitnet__reader_string(r, &offset);
             n--;
@@ -3383,8 +5114,8 @@ static void bitnet__reader_skip_strings(bitnet__reader *r, uint64_t n) {
     }
 }
 
-/* Steps over the count elements of an array. An array of arrays is walked without recursion: left
-   has what each array around this one still lacks. Each takes 12 bytes at least, so that the file's
+/* Steps over the count elements of an array. Nested arrays are walked without recursion: left holds
+   how many elements each enclosing array still has. Each takes at least 12 bytes, so the file's
    size bounds the steps. */
 static void bitnet__reader_skip_array(bitnet__reader *r, uint32_t element, uint64_t count) {
     uint64_t left[BITNET__MAX_NESTING];
@@ -3412,74 +5143,44 @@ static void bitnet__reader_skip_array(bitnet__reader *r, uint32_t element, uint6
     }
 }
 
-static void bitnet__reader_key(bitnet__reader *r, bitnet__key *k) {
-    uint32_t type;
-    memset(k, 0, sizeof *k);
-    k->name_len = bitnet__reader_name(r, BITNET__MAX_KEY_NAME, &k->name);
-    type = bitnet__reader_u32(r);
-    if (r->result != BITNET_OK) return;
-    if (type >= BITNET__N_VALUE_TYPES) {
+/* Steps over a value of a type, and returns the offset of its data. */
+static uint64_t bitnet__reader_value(bitnet__reader *r, uint32_t type, bitnet_gguf_value *v) {
+    uint64_t at;
+    memset(v, 0, sizeof *v);
+    v->type = type;
+    v->count = 1;
+    if (type >= BITNET__N_VALUE_TYPES)
         bitnet__reader_fail(r, BITNET_ERR_FORMAT, "unknown type of value");
-        return;
-    }
-    k->type = (uint8_t)type;
-    k->value = r->pos;
-    if (type == BITNET_GGUF_STRING) {
-        k->size = bitnet__reader_string(r, &k->value);
-    } else if (type == BITNET_GGUF_ARRAY) {
-        const uint32_t element = bitnet__reader_u32(r);
-        k->element = (uint8_t)element;
-        k->count = bitnet__reader_u64(r);
-        k->value = r->pos;
-        bitnet__reader_skip_array(r, element, k->count);
-        k->size = r->pos - k->value;
+    if (type == BITNET_GGUF_ARRAY) {
+        v->element = bitnet__reader_u32(r);
+        v->count = bitnet__reader_u64(r);
+        at = r->pos;
+        bitnet__reader_skip_array(r, v->element, v->count);
     } else {
-        k->size = bitnet__value_size(type);
-        bitnet__reader_take(r, k->size);
+        v->size = type == BITNET_GGUF_STRING ? bitnet__reader_u64(r) : bitnet__value_size(type);
+        at = r->pos;
+        bitnet__reader_take(r, v->size);
     }
+    v->size = r->pos - at;
+    return at;
 }
 
-/* By ggml's number; 0 if that is unknown. Two forks number apart: 36 to 39 are those of BitNet's,
-   but 39 is also ggml's MXFP4 (see bitnet__gguf_settle_39). */
-static const bitnet__type *bitnet__type_info(uint32_t type) {
-    static const bitnet__type types[] = {
-        {"F32", 1, 4}, {"F16", 1, 2}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {"Q4_2", 16, 10},
-        {"Q4_3", 16, 12}, {"Q5_0", 32, 22}, {"Q5_1", 32, 24}, {"Q8_0", 32, 34}, {"Q8_1", 32, 36},
-        {"Q2_K", 256, 84}, {"Q3_K", 256, 110}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176},
-        {"Q6_K", 256, 210}, {"Q8_K", 256, 292}, {"IQ2_XXS", 256, 66}, {"IQ2_XS", 256, 74},
-        {"IQ3_XXS", 256, 98}, {"IQ1_S", 256, 50}, {"IQ4_NL", 32, 18}, {"IQ3_S", 256, 110},
-        {"IQ2_S", 256, 82}, {"IQ4_XS", 256, 136}, {"I8", 1, 1}, {"I16", 1, 2}, {"I32", 1, 4},
-        {"I64", 1, 8}, {"F64", 1, 8}, {"IQ1_M", 256, 56}, {"BF16", 1, 2}, {"Q4_0_4_4", 32, 18},
-        {"Q4_0_4_8", 32, 18}, {"Q4_0_8_8", 32, 18}, {"TQ1_0", 256, 54}, {"TQ2_0", 256, 66},
-        {"I2_S", 0, 0}, {"I8_S", 0, 0}, {"TL1", 0, 0}, {"TL2", 0, 0}, {"NVFP4", 64, 36},
-        {"Q1_0", 128, 18}
-    };
-    return type < sizeof types / sizeof types[0] ? &types[type] : 0;
-}
-static const bitnet__type bitnet__type_mxfp4 = {"MXFP4", 32, 17};
-
-/* Bytes of a tensor; 0 if its type has no size for this shape, or none that we know. n <= 2^40, so
-   nothing overflows. */
-static uint64_t bitnet__tensor_size(uint32_t type, const bitnet__type *info, uint64_t n_cols,
-                                    uint64_t n_rows) {
-    const uint64_t n = n_cols * n_rows;
-    if (!info) return 0;
-    if (info->block) return n_cols % info->block ? 0 : n / info->block * info->bytes;
-    switch (type) {                    /* codes, then 32 bytes that begin with the F32 scale */
-        case BITNET_TENSOR_I2_S:
-        case BITNET_TENSOR_TL1: return n / 4 + 32;
-        case BITNET_TENSOR_TL2:       /* as if 256 columns were pairs, the others triplets */
-            if (n_cols < 256) return 0;
-            return ((n_cols - 256) * n_rows / 3 * 5 / 8 + 128 * n_rows * 4 / 8 + 31) / 32 * 32 + 32;
-        default: return 0;
-    }
+static void bitnet__reader_key(bitnet__reader *r, bitnet__key *k) {
+    bitnet_gguf_value v;
+    memset(k, 0, sizeof *k);
+    bitnet__reader_name(r, BITNET__MAX_KEY_NAME, &k->name);
+    k->value = (uint32_t)(bitnet__reader_value(r, bitnet__reader_u32(r), &v) - k->name.at);
+    k->type = (uint8_t)v.type;
+    k->element = (uint8_t)v.element;
+    k->count = v.count;
+    k->size = v.size;
 }
 
 static void bitnet__reader_tensor(bitnet__reader *r, bitnet__tensor *t) {
     uint32_t n_dims, i;
     memset(t, 0, sizeof *t);
     t->dims[0] = t->dims[1] = 1;
-    t->name_len = bitnet__reader_name(r, BITNET__MAX_TENSOR_NAME, &t->name);
+    bitnet__reader_name(r, BITNET__MAX_TENSOR_NAME, &t->name);
     n_dims = bitnet__reader_u32(r);
     if (r->result == BITNET_OK && (n_dims < 1 || n_dims > 4))
         bitnet__reader_fail(r, BITNET_ERR_FORMAT, "it must have 1 to 4 dimensions");
@@ -3495,83 +5196,78 @@ static void bitnet__reader_tensor(bitnet__reader *r, bitnet__tensor *t) {
     t->size = bitnet__tensor_size(t->type, t->info, t->dims[0], t->dims[1]);
 }
 
-/* ---- the two lists, by name ---- */
+/* ---- keys and tensors by name ---- */
 
-static const uint8_t *bitnet__name_of(const bitnet__gguf *g, int is_key, uint32_t i, size_t *n) {
-    *n = is_key ? g->keys[i].name_len : g->tensors[i].name_len;
-    return g->src.data + (is_key ? g->keys[i].name : g->tensors[i].name);
+typedef struct bitnet__records {       /* all keys, or all tensors: both begin with their name */
+    const uint8_t *data;               /* the header */
+    bitnet__name *first;
+    size_t stride;
+    uint32_t n;
+} bitnet__records;
+
+static bitnet__records bitnet__keys_of(const bitnet__gguf *g) {
+    bitnet__records list = {g->src.data, &g->keys->name, sizeof *g->keys, (uint32_t)g->n_keys};
+    return list;
 }
 
-static int bitnet__compare_names(const bitnet__gguf *g, int is_key, uint32_t a, uint32_t b) {
-    size_t na, nb;
-    const uint8_t *pa = bitnet__name_of(g, is_key, a, &na);
-    const uint8_t *pb = bitnet__name_of(g, is_key, b, &nb);
-    return bitnet__compare(pa, na, pb, nb);
+static bitnet__records bitnet__tensors_of(const bitnet__gguf *g) {
+    bitnet__records list = {g->src.data, &g->tensors->name, sizeof *g->tensors,
+                            (uint32_t)g->n_tensors};
+    return list;
 }
 
-static int bitnet__key_less(const void *of, uint32_t a, uint32_t b) {
-    const int c = bitnet__compare_names((const bitnet__gguf *)of, 1, a, b);
+static bitnet__name *bitnet__record(const bitnet__records *list, uint32_t i) {
+    return (bitnet__name *)(void *)((char *)list->first + i * list->stride);
+}
+
+static int bitnet__compare_names(const bitnet__records *list, uint32_t a, uint32_t b) {
+    const bitnet__name *x = bitnet__record(list, a), *y = bitnet__record(list, b);
+    return bitnet__compare(list->data + x->at, x->len, list->data + y->at, y->len);
+}
+
+static int bitnet__name_less(const void *of, uint32_t a, uint32_t b) {
+    const int c = bitnet__compare_names((const bitnet__records *)of, a, b);
     return c ? c < 0 : a < b;
 }
 
-static int bitnet__tensor_less(const void *of, uint32_t a, uint32_t b) {
-    const int c = bitnet__compare_names((const bitnet__gguf *)of, 0, a, b);
-    return c ? c < 0 : a < b;
-}
-
-static uint32_t bitnet__nth_name(const bitnet__gguf *g, int is_key, uint32_t i) {
-    return is_key ? g->keys[i].order : g->tensors[i].order;
-}
-
-/* Sorts the keys or tensors by name. Two of one name are an error: who reads the first and who
-   reads the last would see two files. */
-static void bitnet__gguf_sort_names(bitnet__gguf *g, int is_key, bitnet__reader *r) {
-    const uint32_t n = (uint32_t)(is_key ? g->n_keys : g->n_tensors);
+/* Orders keys or tensors by name. A name that is there twice is an error: a program that reads the
+   first and one that reads the last would see different files. */
+static void bitnet__sort_names(bitnet__records list, bitnet__reader *r) {
     char what[BITNET__TEXT];
     uint32_t i;
-    if (n == 0) return;
-    if (is_key) {
-        for (i = 0; i < n; i++) g->keys[i].order = i;
-        bitnet__sort(&g->keys[0].order, sizeof *g->keys, n, bitnet__key_less, g);
-    } else {                           /* so far by place */
-        bitnet__sort(&g->tensors[0].order, sizeof *g->tensors, n, bitnet__tensor_less, g);
-    }
-    for (i = 1; i < n && r->result == BITNET_OK; i++) {
-        const uint32_t a = bitnet__nth_name(g, is_key, i - 1), b = bitnet__nth_name(g, is_key, i);
-        size_t len;
-        if (bitnet__compare_names(g, is_key, a, b)) continue;
+    if (list.n == 0) return;
+    for (i = 0; i < list.n; i++) bitnet__record(&list, i)->order = i;
+    bitnet__sort(&list.first->order, list.stride, list.n, bitnet__name_less, &list);
+    for (i = 1; i < list.n && r->result == BITNET_OK; i++) {
+        const uint32_t a = bitnet__record(&list, i - 1)->order, b = bitnet__record(&list, i)->order;
+        if (bitnet__compare_names(&list, a, b)) continue;
         bitnet__format(what, "the same name is at offset %llu",
-                       (unsigned long long)(is_key ? g->keys[a].name : g->tensors[a].name));
-        r->name = r->pos = (uint64_t)(bitnet__name_of(g, is_key, b, &len) - g->src.data);
-        r->name_len = len;
-        bitnet__reader_fail(r, BITNET_ERR_FORMAT, what);
+                       (unsigned long long)bitnet__record(&list, a)->at);
+        bitnet__reader_fail_name(r, bitnet__record(&list, b), BITNET_ERR_FORMAT, what);
     }
 }
 
-/* The number of the key or tensor called name, or -1. */
-static int32_t bitnet__find_name(const bitnet__gguf *g, int is_key, const char *name) {
-    const size_t len = strlen(name);
-    uint32_t low = 0, high = (uint32_t)(is_key ? g->n_keys : g->n_tensors);
+/* The key or tensor called name, or 0. */
+static const void *bitnet__find_name(bitnet__records list, const char *name) {
+    uint32_t low = 0, high = list.n;
     while (low < high) {
-        const uint32_t middle = low + (high - low) / 2, i = bitnet__nth_name(g, is_key, middle);
-        size_t n;
-        const uint8_t *p = bitnet__name_of(g, is_key, i, &n);
-        const int c = bitnet__compare(p, n, (const uint8_t *)name, len);
-        if (c == 0) return (int32_t)i;
+        const uint32_t middle = low + (high - low) / 2;
+        const bitnet__name *x = bitnet__record(&list, bitnet__record(&list, middle)->order);
+        const int c = bitnet__compare(list.data + x->at, x->len, (const uint8_t *)name,
+                                      strlen(name));
+        if (c == 0) return x;
         if (c < 0) low = middle + 1;
         else high = middle;
     }
-    return -1;
+    return 0;
 }
 
 static const bitnet__key *bitnet__find_key(const bitnet__gguf *g, const char *name) {
-    const int32_t i = bitnet__find_name(g, 1, name);
-    return i < 0 ? 0 : &g->keys[i];
+    return (const bitnet__key *)bitnet__find_name(bitnet__keys_of(g), name);
 }
 
 static const bitnet__tensor *bitnet__find_tensor(const bitnet__gguf *g, const char *name) {
-    const int32_t i = bitnet__find_name(g, 0, name);
-    return i < 0 ? 0 : &g->tensors[i];
+    return (const bitnet__tensor *)bitnet__find_name(bitnet__tensors_of(g), name);
 }
 
 /* ---- where tensors are ---- */
@@ -3581,25 +5277,25 @@ static int bitnet__tensor_before(const void *of, uint32_t a, uint32_t b) {
     return t[a].offset != t[b].offset ? t[a].offset < t[b].offset : a < b;
 }
 
-/* Type 39 is TL2 in BitNet's fork of ggml and MXFP4 in ggml itself. The bytes up to the next tensor
-   tell, since MXFP4 takes over twice as many; where they fit both or neither, the architecture and
-   the file type do. left: bytes of all tensors; offsets are still from the start of those, and
-   the order is by them. */
-static void bitnet__gguf_settle_39(bitnet__gguf *g, uint64_t left) {
+/* Type 39 is TL2 in BitNet's fork of ggml and MXFP4 in ggml itself. MXFP4 takes over twice as many
+   bytes, so the distance to the next tensor tells them apart; if both or neither fits, architecture
+   and file type decide. left: bytes of all tensors. Offsets are still from the start of these, and
+   tensors are ordered by offset. */
+static void bitnet__gguf_resolve_39(bitnet__gguf *g, uint64_t left) {
     const bitnet__key *arch = bitnet__find_key(g, "general.architecture");
     const bitnet__key *ftype = bitnet__find_key(g, "general.file_type");
     const int fork = (arch && arch->type == BITNET_GGUF_STRING && arch->size >= 6 &&
-                      !memcmp(g->src.data + arch->value, "bitnet", 6)) ||
+                      !memcmp(bitnet__value_of(g, arch), "bitnet", 6)) ||
                      (ftype && ftype->type == BITNET_GGUF_U32 &&
-                      bitnet__get_u32(g->src.data + ftype->value) == 39);
+                      bitnet__get_u32(bitnet__value_of(g, ftype)) == 39);
     uint64_t i;
     for (i = 0; i < g->n_tensors; i++) {
-        bitnet__tensor *t = &g->tensors[g->tensors[i].order];
+        bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
         uint64_t end = left, room, mxfp4;
         int fits_tl2, fits_mxfp4;
         if (t->type != BITNET_TENSOR_TL2 || t->offset > left) continue;
-        if (i + 1 < g->n_tensors && g->tensors[g->tensors[i + 1].order].offset < left)
-            end = g->tensors[g->tensors[i + 1].order].offset;
+        if (i + 1 < g->n_tensors && g->tensors[g->tensors[i + 1].name.order].offset < left)
+            end = g->tensors[g->tensors[i + 1].name.order].offset;
         room = end - t->offset;
         mxfp4 = bitnet__tensor_size(t->type, &bitnet__type_mxfp4, t->dims[0], t->dims[1]);
         fits_tl2 = t->size > 0 && t->size <= room && room - t->size < g->alignment;
@@ -3610,8 +5306,8 @@ static void bitnet__gguf_settle_39(bitnet__gguf *g, uint64_t left) {
     }
 }
 
-/* After the directory come zeros up to where the data starts. Anything else there is a tensor that
-   the count lacks. */
+/* The directory is followed by zeros up to the start of the data. Anything else is a tensor that
+   the count leaves out. */
 static void bitnet__reader_padding(bitnet__reader *r, uint64_t alignment) {
     const uint64_t start = r->pos, left = r->src->size - start;
     uint64_t pad = (alignment - start % alignment) % alignment, i;
@@ -3627,9 +5323,8 @@ static void bitnet__reader_padding(bitnet__reader *r, uint64_t alignment) {
         }
 }
 
-/* Now that it is known where the data starts: do the tensors lie there, one after the other? Shared
-   bytes could make a small file ask for much memory. Where a type has no size that we know, there
-   is one byte at least. */
+/* Checks that the tensors lie one after the other behind the header: if they shared bytes, a small
+   file could ask for much memory. A tensor of unknown size has at least one byte. */
 static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
     const bitnet__tensor *last = 0;
     uint64_t i, left, end = 0;
@@ -3638,12 +5333,12 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
     if (r->result != BITNET_OK) return;
     g->data_start = r->pos;
     left = r->src->size - g->data_start;
-    for (i = 0; i < g->n_tensors; i++) g->tensors[i].order = (uint32_t)i;
-    bitnet__sort(&g->tensors[0].order, sizeof *g->tensors, (uint32_t)g->n_tensors,
+    for (i = 0; i < g->n_tensors; i++) g->tensors[i].name.order = (uint32_t)i;
+    bitnet__sort(&g->tensors[0].name.order, sizeof *g->tensors, (uint32_t)g->n_tensors,
                  bitnet__tensor_before, g);
-    bitnet__gguf_settle_39(g, left);
+    bitnet__gguf_resolve_39(g, left);
     for (i = 0; i < g->n_tensors && r->result == BITNET_OK; i++) {
-        bitnet__tensor *t = &g->tensors[g->tensors[i].order];
+        bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
         const uint64_t size = t->size ? t->size : 1;
         bitnet_result code = BITNET_ERR_FORMAT;
         what[0] = 0;
@@ -3655,22 +5350,18 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
             bitnet__format(what, "its data at %llu, %llu bytes, lies past the end of the file",
                            (unsigned long long)t->offset, (unsigned long long)t->size);
         } else if (t->offset < end)
-            bitnet__format(what, "its data overlaps '%.*s'", (int)last->name_len,
-                           (const char *)r->src->data + last->name);
-        if (what[0]) {
-            r->name = r->pos = t->name;
-            r->name_len = t->name_len;
-            bitnet__reader_fail(r, code, what);
-        }
+            bitnet__format(what, "its data overlaps '%.*s'", (int)last->name.len,
+                           (const char *)r->src->data + last->name.at);
+        if (what[0]) bitnet__reader_fail_name(r, &t->name, code, what);
         end = t->offset + size;
         t->offset += g->data_start;
         last = t;
     }
-    if (r->result == BITNET_OK) bitnet__gguf_sort_names(g, 0, r);
+    if (r->result == BITNET_OK) bitnet__sort_names(bitnet__tensors_of(g), r);
 }
 
-/* Bytes behind the last tensor that are not 0: the directory lacks a tensor. If its entry happens
-   to fill what would be padding, all the others' data is somewhere else than it seems. */
+/* Bytes behind the last tensor must be 0: otherwise the directory leaves out a tensor. If the
+   missing entry happens to fill what would be padding, all data is elsewhere than it seems. */
 static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, bitnet_error *err) {
     const bitnet__source *src = &g->src;
     const bitnet__tensor *last = 0;
@@ -3680,26 +5371,21 @@ static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, bitnet_error 
         if (!last || g->tensors[i].offset > last->offset) last = &g->tensors[i];
     if (!last || last->size == 0) return BITNET_OK;
     for (at = last->offset + last->size; at < src->size; at += i) {
-        const uint8_t *p = slice;
         const uint64_t n = src->size - at < sizeof slice ? src->size - at : sizeof slice;
-        if (src->io.read_fn) {
-            char why[BITNET__TEXT];
-            const bitnet_result r = bitnet__source_read(src, at, slice, (size_t)n, why);
-            if (r != BITNET_OK)
-                return bitnet__fail(err, r, "reading behind the last tensor, at offset %llu: %s",
-                                    (unsigned long long)at, why);
-        } else p = src->data + at;
+        const bitnet_result r = bitnet__source_read(src, "behind the last tensor", at, slice,
+                                                    (size_t)n, err);
+        if (r != BITNET_OK) return r;
         for (i = 0; i < n; i++)
-            if (p[i])
+            if (slice[i])
                 return bitnet__fail(err, BITNET_ERR_FORMAT, "the bytes at offset %llu, behind the "
                                     "last tensor '%.*s', belong to none; does the directory lack "
-                                    "one?", (unsigned long long)(at + i), (int)last->name_len,
-                                    (const char *)src->data + last->name);
+                                    "one?", (unsigned long long)(at + i), (int)last->name.len,
+                                    (const char *)src->data + last->name.at);
     }
     return BITNET_OK;
 }
 
-/* The 24 bytes in front of everything. */
+/* The first 24 bytes. */
 static void bitnet__reader_preamble(bitnet__gguf *g, bitnet__reader *r) {
     const uint8_t *p = bitnet__reader_take(r, 4);
     uint32_t version;
@@ -3722,7 +5408,7 @@ static void bitnet__reader_preamble(bitnet__gguf *g, bitnet__reader *r) {
     g->n_tensors = bitnet__reader_u64(r);
     g->n_keys = bitnet__reader_u64(r);
     if (r->result != BITNET_OK) return;
-    /* A tensor takes 33 bytes at least, a key 14: this bounds the records by the file's size. */
+    /* A tensor takes at least 33 bytes, a key 14: this bounds the records by the file's size. */
     left = r->src->size - r->pos;
     if (g->n_tensors > BITNET__MAX_TENSORS || g->n_tensors * 33 > left) r->pos = 8;
     else if (g->n_keys > BITNET__MAX_KEYS || g->n_keys * 14 > left - g->n_tensors * 33) r->pos = 16;
@@ -3730,17 +5416,16 @@ static void bitnet__reader_preamble(bitnet__gguf *g, bitnet__reader *r) {
     bitnet__reader_fail(r, BITNET_ERR_LIMIT, "it names more keys or tensors than can be");
 }
 
-/* What general.alignment says, or 32. */
+/* The value of general.alignment, or 32. */
 static void bitnet__gguf_get_alignment(bitnet__gguf *g, bitnet__reader *r) {
     const bitnet__key *k = bitnet__find_key(g, "general.alignment");
     uint32_t a = 32;
-    if (k) a = k->type == BITNET_GGUF_U32 ? bitnet__get_u32(g->src.data + k->value) : 0;
+    if (k) a = k->type == BITNET_GGUF_U32 ? bitnet__get_u32(bitnet__value_of(g, k)) : 0;
     g->alignment = a;
     if (a && !(a & (a - 1)) && a <= BITNET__MAX_ALIGNMENT) return;
-    r->part = "key";
-    r->name = k->name;
-    r->name_len = k->name_len;
-    r->pos = k->value;
+    r->name = k->name.at;
+    r->name_len = k->name.len;
+    r->pos = bitnet__value_offset(k);
     bitnet__reader_fail(r, BITNET_ERR_FORMAT, "it must be a power of two up to 65536, as U32");
 }
 
@@ -3749,7 +5434,6 @@ static void bitnet__gguf_get_alignment(bitnet__gguf *g, bitnet__reader *r) {
 static bitnet_result bitnet__gguf_parse(bitnet__gguf *g, const bitnet_allocator *a,
                                         bitnet_error *err) {
     bitnet__reader r;
-    uint64_t i;
     memset(&r, 0, sizeof r);
     r.src = &g->src;
     r.allocator = a;
@@ -3761,385 +5445,15 @@ static bitnet_result bitnet__gguf_parse(bitnet__gguf *g, const bitnet_allocator 
     if (!g->keys || !g->tensors)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the header's directory");
     r.part = "key";
-    for (i = 0; i < g->n_keys && r.result == BITNET_OK; i++) {
-        r.index = i;
-        bitnet__reader_key(&r, &g->keys[i]);
-    }
-    if (r.result == BITNET_OK) bitnet__gguf_sort_names(g, 1, &r);
+    for (r.index = 0; r.index < g->n_keys && r.result == BITNET_OK; r.index++)
+        bitnet__reader_key(&r, &g->keys[r.index]);
+    if (r.result == BITNET_OK) bitnet__sort_names(bitnet__keys_of(g), &r);
     if (r.result == BITNET_OK) bitnet__gguf_get_alignment(g, &r);
     r.part = "tensor";
-    for (i = 0; i < g->n_tensors && r.result == BITNET_OK; i++) {
-        r.index = i;
-        bitnet__reader_tensor(&r, &g->tensors[i]);
-    }
+    for (r.index = 0; r.index < g->n_tensors && r.result == BITNET_OK; r.index++)
+        bitnet__reader_tensor(&r, &g->tensors[r.index]);
     if (r.result == BITNET_OK) bitnet__gguf_place_tensors(g, &r);
     return r.result;
-}
-
-/* ---- values by key ---- */
-
-/* "GGUF key 'name' at offset 123", or without the place: what is said about a key begins so. */
-static void bitnet__key_title(char title[BITNET__TEXT], const char *name, const bitnet__key *k) {
-    if (!k) bitnet__format(title, "GGUF key '%s'", name);
-    else bitnet__format(title, "GGUF key '%s' at offset %llu", name, (unsigned long long)k->value);
-}
-
-/* An unsigned number of any integer type; fallback if the key is absent. A value that is negative,
-   not an integer or outside [low, high] is an error that names the key. */
-static bitnet_result bitnet__get_uint(const bitnet__gguf *g, const char *name, uint64_t fallback,
-                                      uint64_t low, uint64_t high, uint64_t *out,
-                                      bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    const uint8_t *p;
-    char title[BITNET__TEXT];
-    uint64_t v = fallback;
-    int ok = 1;
-    if (k) {
-        p = g->src.data + k->value;
-        switch (k->type) {
-            case BITNET_GGUF_BOOL:
-            case BITNET_GGUF_U8: v = p[0]; break;
-            case BITNET_GGUF_I8: v = p[0]; ok = p[0] < 0x80; break;
-            case BITNET_GGUF_U16: v = bitnet__get_u16(p); break;
-            case BITNET_GGUF_I16: v = bitnet__get_u16(p); ok = v < 0x8000; break;
-            case BITNET_GGUF_U32: v = bitnet__get_u32(p); break;
-            case BITNET_GGUF_I32: v = bitnet__get_u32(p); ok = v < 0x80000000u; break;
-            case BITNET_GGUF_U64:
-            case BITNET_GGUF_I64: v = bitnet__get_u64(p); break;
-            default: ok = 0;
-        }
-    }
-    if (ok && v >= low && v <= high) {
-        *out = v;
-        return BITNET_OK;
-    }
-    bitnet__key_title(title, name, k);
-    return bitnet__fail(err, BITNET_ERR_FORMAT, "%s is not an integer from %llu to %llu", title,
-                        (unsigned long long)low, (unsigned long long)high);
-}
-
-/* A positive F32 from low to high; fallback if the key is absent. */
-static bitnet_result bitnet__get_float(const bitnet__gguf *g, const char *name, float fallback,
-                                       float low, float high, float *out, bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    char title[BITNET__TEXT];
-    float v = fallback;
-    if (k) v = k->type == BITNET_GGUF_F32 ? bitnet__load_f32(g->src.data + k->value) : 0.0f;
-    if (v > 0.0f && v >= low && v <= high) {
-        *out = v;
-        return BITNET_OK;
-    }
-    bitnet__key_title(title, name, k);
-    return bitnet__fail(err, BITNET_ERR_FORMAT, "%s is not a F32 from %g to %g", title, (double)low,
-                        (double)high);
-}
-
-/* A string array, which must be there. */
-static bitnet_result bitnet__get_strings(const bitnet__gguf *g, const char *name,
-                                         bitnet__strings *out, bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    char title[BITNET__TEXT];
-    memset(out, 0, sizeof *out);
-    bitnet__key_title(title, name, k);
-    if (!k || k->type != BITNET_GGUF_ARRAY || k->element != BITNET_GGUF_STRING)
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "%s is %s", title,
-                            k ? "not an array of strings" : "missing");
-    out->data = g->src.data + k->value;
-    out->size = (size_t)k->size;
-    out->count = k->count;
-    return BITNET_OK;
-}
-
-/* ---- sources: the caller's memory, the caller's callbacks, a file ---- */
-
-static bitnet_result bitnet__source_memory(const void *data, size_t size, bitnet__source *src,
-                                           bitnet_error *err) {
-    memset(src, 0, sizeof *src);
-    if (!data) return bitnet__fail(err, BITNET_ERR_ARG, "there is no data to read");
-    src->data = (const uint8_t *)data;
-    src->size = src->have = size;
-    return BITNET_OK;
-}
-
-static bitnet_result bitnet__source_io(const bitnet_io *io, bitnet__source *src,
-                                       bitnet_error *err) {
-    memset(src, 0, sizeof *src);
-    if (!io || !io->read_fn) return bitnet__fail(err, BITNET_ERR_ARG, "there is no read_fn");
-    src->size = io->size;
-    src->io = *io;
-    return BITNET_OK;
-}
-
-/* ---- files ----
-
-   An open file is a void *, because it is the ud of a bitnet_io. It is read at offsets of 64 bits,
-   and nothing in it changes then, so that any number of threads can read it at once. Only what is
-   left when a system is neither POSIX nor Windows has a position, and one thread at a time. */
-
-#ifdef BITNET_NO_STDIO
-static void bitnet__file_close(void *file) { (void)file; }
-#else
-
-#define BITNET__MAX_READ (1 << 24)     /* bytes; some systems refuse more than 31 bits at once */
-
-static bitnet_result bitnet__cannot_open(const char *path, bitnet_error *err) {
-    char why[BITNET__TEXT];
-    bitnet__system_reason(why);
-    return bitnet__fail(err, BITNET_ERR_IO, "cannot open '%.120s': %s", path, why);
-}
-
-#if defined(BITNET__FILES_POSIX)
-
-/* glibc's usual functions have offsets of 32 bits on 32-bit systems, and strict C hides pread,
-   unless macros are defined before its first header, which may have been the user's. Those of 64
-   bits are always there, if perhaps not declared. */
-#if defined(__GLIBC__) && !defined(__UCLIBC__)
-  #ifndef __USE_LARGEFILE64
-extern int open64(const char *path, int flags, ...);
-extern __off64_t lseek64(int fd, __off64_t offset, int whence);
-extern ssize_t pread64(int fd, void *buf, size_t n, __off64_t offset);
-  #endif
-  #define BITNET__64(name) name##64
-typedef __off64_t bitnet__offset;
-#else
-  #define BITNET__64(name) name
-typedef off_t bitnet__offset;
-#endif
-#if defined(O_CLOEXEC)
-  #define BITNET__CLOEXEC O_CLOEXEC
-#elif defined(__O_CLOEXEC)             /* glibc in strict C */
-  #define BITNET__CLOEXEC __O_CLOEXEC
-#else
-  #define BITNET__CLOEXEC 0
-#endif
-
-/* A descriptor is kept as a pointer plus 1: 0 is no file. */
-static int bitnet__fd(void *file) { return (int)((intptr_t)file - 1); }
-
-static void bitnet__file_close(void *file) {
-    if (file) close(bitnet__fd(file));
-}
-
-/* O_NONBLOCK: opening a pipe would wait for its writer. A regular file gives EAGAIN then, if a
-   program such as a file server has a lease of it: that one is to be waited for. fstat fails for
-   what is too large for its st_size, which is then no pipe. */
-static bitnet_result bitnet__file_open(const char *path, int shared, void **file, uint64_t *size,
-                                       bitnet_error *err) {
-    bitnet__offset end;
-    struct stat st;
-    int fd, other, flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | BITNET__CLOEXEC;
-    (void)shared;
-    while ((fd = BITNET__64(open)(path, flags)) < 0) {
-        if (errno == EAGAIN && (flags & O_NONBLOCK) && !stat(path, &st) && S_ISREG(st.st_mode))
-            flags &= ~O_NONBLOCK;
-        else if (errno != EINTR) return bitnet__cannot_open(path, err);
-    }
-    if (!BITNET__CLOEXEC) fcntl(fd, F_SETFD, FD_CLOEXEC);
-    other = !fstat(fd, &st) && !S_ISREG(st.st_mode);
-    end = other ? -1 : BITNET__64(lseek)(fd, 0, SEEK_END);
-#ifdef __EMSCRIPTEN__                  /* whose pread forgets the upper half of an offset */
-    if (end > INT32_MAX) {
-        end = -1;
-        errno = EFBIG;
-    }
-#endif
-    if (end >= 0) {
-        *file = (void *)((intptr_t)fd + 1);
-        *size = (uint64_t)end;
-        return BITNET_OK;
-    }
-    if (other)
-        bitnet__fail(err, BITNET_ERR_IO, "'%.120s' is %s", path,
-                     S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
-    else bitnet__cannot_open(path, err);
-    close(fd);
-    return BITNET_ERR_IO;
-}
-
-static bitnet_result bitnet__file_read(void *ud, uint64_t offset, void *dst, size_t n) {
-    uint8_t *p = (uint8_t *)dst;
-    while (n > 0) {
-        const ssize_t got = BITNET__64(pread)(bitnet__fd(ud), p,
-                                              n < BITNET__MAX_READ ? n : BITNET__MAX_READ,
-                                              (bitnet__offset)offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return BITNET_ERR_IO;
-        if (got == 0) return BITNET_ERR_TRUNCATED;     /* shorter than it was */
-        p += got;
-        n -= (size_t)got;
-        offset += (uint64_t)got;
-    }
-    return BITNET_OK;
-}
-
-#elif defined(BITNET__FILES_WIN32)
-
-static void bitnet__file_close(void *file) {
-    if (file) CloseHandle((HANDLE)file);
-}
-
-/* Closes h, but keeps the reason why something failed. */
-static void bitnet__close_failed(HANDLE h) {
-    const DWORD code = GetLastError();
-    CloseHandle(h);
-    SetLastError(code);
-}
-
-/* CreateFileW finds no word for directories but "access denied". */
-static int bitnet__is_directory(const WCHAR *path) {
-    const DWORD code = GetLastError(), found = GetFileAttributesW(path);
-    SetLastError(code);
-    return found != INVALID_FILE_ATTRIBUTES && (found & FILE_ATTRIBUTE_DIRECTORY);
-}
-
-/* shared 1: others may write to it meanwhile. */
-static bitnet_result bitnet__file_open(const char *path, int shared, void **file, uint64_t *size,
-                                       bitnet_error *err) {
-    const DWORD share = FILE_SHARE_READ | (shared ? FILE_SHARE_WRITE | FILE_SHARE_DELETE : 0);
-    WCHAR wide[1024];
-    LARGE_INTEGER n;
-    HANDLE h;
-    if (!MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, 1024)) {
-        if (GetLastError() == ERROR_NO_UNICODE_TRANSLATION)
-            return bitnet__fail(err, BITNET_ERR_ARG, "the path '%.120s' is not UTF-8", path);
-        SetLastError(ERROR_FILENAME_EXCED_RANGE);
-        return bitnet__cannot_open(path, err);
-    }
-    h = CreateFileW(wide, GENERIC_READ, share, 0, OPEN_EXISTING, 0, 0);
-    if (h == INVALID_HANDLE_VALUE) {
-        if (!bitnet__is_directory(wide)) return bitnet__cannot_open(path, err);
-        return bitnet__fail(err, BITNET_ERR_IO, "'%.120s' is a directory", path);
-    }
-    if (GetFileType(h) != FILE_TYPE_DISK) {
-        CloseHandle(h);
-        return bitnet__fail(err, BITNET_ERR_IO, "'%.120s' is not a regular file", path);
-    }
-    if (!GetFileSizeEx(h, &n)) {
-        bitnet__close_failed(h);
-        return bitnet__cannot_open(path, err);
-    }
-    *file = h;
-    *size = (uint64_t)n.QuadPart;
-    return BITNET_OK;
-}
-
-static bitnet_result bitnet__file_read(void *ud, uint64_t offset, void *dst, size_t n) {
-    uint8_t *p = (uint8_t *)dst;
-    while (n > 0) {
-        OVERLAPPED at;                 /* where to read; the file is not asynchronous for it */
-        DWORD got = 0;
-        memset(&at, 0, sizeof at);
-        at.Offset = (DWORD)(offset & 0xFFFFFFFFu);
-        at.OffsetHigh = (DWORD)(offset >> 32);
-        if (!ReadFile((HANDLE)ud, p, (DWORD)(n < BITNET__MAX_READ ? n : BITNET__MAX_READ), &got,
-                      &at))
-            return GetLastError() == ERROR_HANDLE_EOF ? BITNET_ERR_TRUNCATED : BITNET_ERR_IO;
-        if (got == 0) return BITNET_ERR_TRUNCATED;     /* shorter than it was */
-        p += got;
-        n -= got;
-        offset += got;
-    }
-    return BITNET_OK;
-}
-
-#else
-
-static void bitnet__file_close(void *file) {
-    if (file) fclose((FILE *)file);
-}
-
-/* ISO C: files of less than LONG_MAX bytes. */
-static bitnet_result bitnet__file_open(const char *path, int shared, void **file, uint64_t *size,
-                                       bitnet_error *err) {
-    FILE *f;
-    long end = -1;
-    (void)shared;
-    errno = 0;                         /* fopen need not set it */
-    f = fopen(path, "rb");
-    if (f && (fseek(f, 0, SEEK_END) || (end = ftell(f)) == LONG_MAX)) end = -1;
-    if (end < 0) {
-        bitnet__cannot_open(path, err);
-        bitnet__file_close(f);
-        return BITNET_ERR_IO;
-    }
-    *file = f;
-    *size = (uint64_t)end;
-    return BITNET_OK;
-}
-
-static bitnet_result bitnet__file_read(void *ud, uint64_t offset, void *dst, size_t n) {
-    FILE *f = (FILE *)ud;
-    errno = 0;
-    if (offset > LONG_MAX || fseek(f, (long)offset, SEEK_SET)) return BITNET_ERR_IO;
-    if (fread(dst, 1, n, f) == n) return BITNET_OK;
-    return feof(f) ? BITNET_ERR_TRUNCATED : BITNET_ERR_IO;     /* shorter than it was */
-}
-
-#endif
-
-/* The whole file in memory, or 0: then it is to be read. */
-#if defined(BITNET__MMAP_POSIX)
-static void *bitnet__file_map(void *file, size_t size) {
-    void *p = mmap(0, size, PROT_READ, MAP_PRIVATE, bitnet__fd(file), 0);
-    return p == MAP_FAILED ? 0 : p;
-}
-#elif defined(BITNET__MMAP_WIN32)
-static void *bitnet__file_map(void *file, size_t size) {
-    HANDLE mapping = CreateFileMappingW((HANDLE)file, 0, PAGE_READONLY, 0, 0, 0);
-    void *p = mapping ? MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, size) : 0;
-    if (mapping) CloseHandle(mapping);
-    return p;
-}
-#else
-static void *bitnet__file_map(void *file, size_t size) {
-    (void)file; (void)size;
-    return 0;
-}
-#endif
-
-/* copy 1: it is read, even where it could be mapped. */
-static bitnet_result bitnet__source_file(const char *path, int copy, bitnet__source *src,
-                                         bitnet_error *err) {
-    bitnet_result r;
-    memset(src, 0, sizeof *src);
-    if (!path) return bitnet__fail(err, BITNET_ERR_ARG, "there is no path");
-    r = bitnet__file_open(path, copy, &src->file, &src->size, err);
-    if (r != BITNET_OK) return r;
-    if (!copy && src->size > 0 && src->size <= SIZE_MAX)
-        src->map = bitnet__file_map(src->file, (size_t)src->size);
-    if (src->map) {
-        bitnet__file_close(src->file);
-        src->file = 0;
-        src->data = (const uint8_t *)src->map;
-        src->have = src->size;
-        return BITNET_OK;
-    }
-    src->io.size = src->size;
-    src->io.read_fn = bitnet__file_read;
-    src->io.ud = src->file;
-    return BITNET_OK;
-}
-
-#endif /* BITNET_NO_STDIO */
-
-static void bitnet__unmap(void *map, uint64_t size) {
-#if defined(BITNET__MMAP_POSIX)
-    munmap(map, (size_t)size);
-#elif defined(BITNET__MMAP_WIN32)
-    UnmapViewOfFile(map);
-#endif
-    (void)map; (void)size;
-}
-
-static void bitnet__source_close_file(bitnet__source *src) {
-    bitnet__file_close(src->file);
-    src->file = 0;
-}
-
-static void bitnet__source_close(bitnet__source *src, const bitnet_allocator *a) {
-    if (src->io.read_fn && src->data) bitnet__free(a, (void *)(uintptr_t)src->data);
-    if (src->map) bitnet__unmap(src->map, src->size);
-    bitnet__source_close_file(src);
 }
 
 static void bitnet__gguf_free(bitnet__gguf *g, const bitnet_allocator *a) {
@@ -4148,60 +5462,316 @@ static void bitnet__gguf_free(bitnet__gguf *g, const bitnet_allocator *a) {
     bitnet__source_close(&g->src, a);
 }
 
+/* ---- values ---- */
+
+/* An integer of any type, negative ones as 2^64 less; 0: the value is not an integer. */
+static int bitnet__value_integer(uint32_t type, const uint8_t *p, uint64_t *v) {
+    const uint32_t size = bitnet__value_size(type);
+    const int is_signed = type == BITNET_GGUF_I8 || type == BITNET_GGUF_I16 ||
+                          type == BITNET_GGUF_I32 || type == BITNET_GGUF_I64;
+    uint32_t i;
+    if (type == BITNET_GGUF_F32 || type == BITNET_GGUF_F64 || type == BITNET_GGUF_STRING ||
+        type == BITNET_GGUF_ARRAY) return 0;
+    *v = is_signed && p[size - 1] >= 0x80 ? ~(uint64_t)0 : 0;
+    for (i = size; i > 0; i--) *v = *v << 8 | p[i - 1];
+    return 1;
+}
+
+static bitnet_gguf_value bitnet__key_value(const bitnet__gguf *g, const bitnet__key *k) {
+    bitnet_gguf_value v;
+    v.type = k->type;
+    v.element = k->element;
+    v.count = k->count;
+    v.size = k->size;
+    v.data = bitnet__value_of(g, k);
+    return v;
+}
+
+BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap) {
+    char text[BITNET__TEXT];
+    const uint8_t *p = value ? value->data : 0;
+    uint64_t size, n = 0;
+    double d;
+    if (!p) return BITNET_ERR_ARG;
+    if (value->type == BITNET_GGUF_ARRAY) return BITNET_ERR_UNSUPPORTED;
+    size = value->size;
+    if (value->type == BITNET_GGUF_STRING) {
+        if (size > INT32_MAX) return BITNET_ERR_LIMIT;
+    } else if (size != bitnet__value_size(value->type)) {
+        return BITNET_ERR_ARG;
+    } else {
+        if (value->type == BITNET_GGUF_BOOL) {
+            bitnet__format(text, "%s", p[0] ? "true" : "false");
+        } else if (value->type == BITNET_GGUF_F32) {
+            bitnet__format(text, "%.9g", (double)bitnet__load_f32(p));
+        } else if (bitnet__value_integer(value->type, p, &n)) {
+            /* Sign and digits apart: not every snprintf prints the lowest number of a type. */
+            const int negative = value->type != BITNET_GGUF_U64 && n >> 63;
+            bitnet__format(text, "%s%llu", negative ? "-" : "",
+                           (unsigned long long)(negative ? 0 - n : n));
+        } else {
+            n = bitnet__get_u64(p);
+            memcpy(&d, &n, 8);
+            bitnet__format(text, "%.17g", d);
+        }
+        p = (const uint8_t *)text;
+        size = strlen(text);
+    }
+    if (buf && cap > 0) {
+        const size_t kept = size < cap ? (size_t)size : cap - 1;
+        memcpy(buf, p, kept);
+        buf[kept] = 0;
+    }
+    return (int)size;
+}
+
+/* "GGUF key 'name' at offset 123 is not ..."; k 0: the key is absent. */
+static bitnet_result bitnet__fail_key(const char *name, const bitnet__key *k, const char *what,
+                                      bitnet_error *err) {
+    if (!k) return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' %s", name, what);
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' at offset %llu %s", name,
+                        (unsigned long long)bitnet__value_offset(k), what);
+}
+
+/* An unsigned number of any integer type, from low to high. If the key is absent: fallback, or an
+   error if that is below low. */
+static bitnet_result bitnet__get_uint(const bitnet__gguf *g, const char *name, uint64_t fallback,
+                                      uint64_t low, uint64_t high, uint64_t *out,
+                                      bitnet_error *err) {
+    const bitnet__key *k = bitnet__find_key(g, name);
+    char what[BITNET__TEXT] = "is missing";
+    *out = fallback;
+    if ((!k || bitnet__value_integer(k->type, bitnet__value_of(g, k), out)) && *out >= low &&
+        *out <= high) return BITNET_OK;
+    if (k || fallback >= low)
+        bitnet__format(what, "is not an integer from %llu to %llu", (unsigned long long)low,
+                       (unsigned long long)high);
+    return bitnet__fail_key(name, k, what, err);
+}
+
+/* The same for a positive F32. */
+static bitnet_result bitnet__get_float(const bitnet__gguf *g, const char *name, float fallback,
+                                       float low, float high, float *out, bitnet_error *err) {
+    const bitnet__key *k = bitnet__find_key(g, name);
+    char what[BITNET__TEXT] = "is missing";
+    *out = fallback;
+    if (k) *out = k->type == BITNET_GGUF_F32 ? bitnet__load_f32(bitnet__value_of(g, k)) : 0.0f;
+    if (*out > 0.0f && *out >= low && *out <= high) return BITNET_OK;
+    if (k) bitnet__format(what, "is not a F32 from %g to %g", (double)low, (double)high);
+    return bitnet__fail_key(name, k, what, err);
+}
+
+/* A string value, NUL-terminated in buf; "" if the key is absent. */
+static bitnet_result bitnet__get_text(const bitnet__gguf *g, const char *name, char *buf,
+                                      size_t cap, bitnet_error *err) {
+    const bitnet__key *k = bitnet__find_key(g, name);
+    char what[BITNET__TEXT];
+    buf[0] = 0;
+    if (!k) return BITNET_OK;
+    if (k->type == BITNET_GGUF_STRING && k->size < cap &&
+        !memchr(bitnet__value_of(g, k), 0, (size_t)k->size)) {
+        memcpy(buf, bitnet__value_of(g, k), (size_t)k->size);
+        buf[k->size] = 0;
+        return BITNET_OK;
+    }
+    bitnet__format(what, "is not a string of under %u bytes", (unsigned)cap);
+    return bitnet__fail_key(name, k, what, err);
+}
+
+/* A string array, which must be there. */
+static bitnet_result bitnet__get_strings(const bitnet__gguf *g, const char *name,
+                                         bitnet__strings *out, bitnet_error *err) {
+    const bitnet__key *k = bitnet__find_key(g, name);
+    memset(out, 0, sizeof *out);
+    if (!k) return bitnet__fail_key(name, k, "is missing", err);
+    if (k->type != BITNET_GGUF_ARRAY || k->element != BITNET_GGUF_STRING)
+        return bitnet__fail_key(name, k, "is not an array of strings", err);
+    out->data = bitnet__value_of(g, k);
+    out->size = (size_t)k->size;
+    out->count = k->count;
+    return BITNET_OK;
+}
+
+/* ---- public: files of any kind, to look into; names are copied out, values are views ---- */
+
+struct bitnet_gguf {
+    bitnet__gguf file;
+    bitnet_allocator allocator;
+};
+
+/* What every function that opens a file or loads a model checks first. */
+static bitnet_result bitnet__check_open(const bitnet__source *src, int has_out,
+                                        const bitnet_allocator *a, bitnet_error *err) {
+    if (!has_out) return bitnet__fail(err, BITNET_ERR_ARG, "out is 0");
+    if (src->result == BITNET_OK && !a->alloc_fn != !a->free_fn)
+        return bitnet__fail(err, BITNET_ERR_ARG, "the allocator needs both of its functions");
+    return src->result;
+}
+
+/* Takes over the source, on failure too. */
+static bitnet_result bitnet__gguf_open(bitnet__source src, const bitnet_allocator *allocator,
+                                       bitnet_gguf **out, bitnet_error *err) {
+    bitnet_allocator a = {0, 0, 0};
+    bitnet_gguf *g = 0;
+    bitnet_result r;
+    if (out) *out = 0;
+    if (allocator) a = *allocator;
+    r = bitnet__check_open(&src, out != 0, &a, err);
+    if (r == BITNET_OK && !(g = (bitnet_gguf *)bitnet__alloc(&a, sizeof *g)))
+        r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for an open file");
+    if (!g) {
+        bitnet__source_close(&src, &a);
+        return r;
+    }
+    memset(g, 0, sizeof *g);
+    g->allocator = a;
+    g->file.src = src;
+    r = bitnet__gguf_parse(&g->file, &a, err);
+    if (r == BITNET_OK) *out = g;
+    else bitnet_gguf_close(g);
+    return r;
+}
+
+BITNET_API void bitnet_gguf_close(bitnet_gguf *g) {
+    bitnet_allocator a;
+    if (!g) return;
+    a = g->allocator;
+    bitnet__gguf_free(&g->file, &a);
+    bitnet__free(&a, g);
+}
+
+BITNET_API bitnet_result bitnet_gguf_open_memory(const void *data, size_t size,
+                                                 const bitnet_allocator *allocator,
+                                                 bitnet_gguf **out, bitnet_error *err) {
+    return bitnet__gguf_open(bitnet__source_memory(data, size, err), allocator, out, err);
+}
+
+BITNET_API bitnet_result bitnet_gguf_open_io(const bitnet_io *io, const bitnet_allocator *allocator,
+                                             bitnet_gguf **out, bitnet_error *err) {
+    return bitnet__gguf_open(bitnet__source_io(io, err), allocator, out, err);
+}
+
+#ifndef BITNET_NO_STDIO
+BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
+                                               bitnet_gguf **out, bitnet_error *err) {
+    return bitnet__gguf_open(bitnet__source_file(path, 0, err), allocator, out, err);
+}
+#endif
+
+static bitnet_result bitnet__gguf_key_at(const bitnet_gguf *g, const bitnet__key *k,
+                                         bitnet_gguf_key *out) {
+    if (!k || !out) return BITNET_ERR_ARG;
+    memset(out, 0, sizeof *out);
+    memcpy(out->name, g->file.src.data + k->name.at, k->name.len);
+    out->value = bitnet__key_value(&g->file, k);
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_gguf_get_key(const bitnet_gguf *g, uint64_t i,
+                                             bitnet_gguf_key *out) {
+    return bitnet__gguf_key_at(g, g && i < g->file.n_keys ? &g->file.keys[i] : 0, out);
+}
+
+BITNET_API bitnet_result bitnet_gguf_find_key(const bitnet_gguf *g, const char *name,
+                                              bitnet_gguf_key *out) {
+    return bitnet__gguf_key_at(g, g && name ? bitnet__find_key(&g->file, name) : 0, out);
+}
+
+/* In the header a name is followed by u32 n_dims, u64 dims[n_dims]. */
+static bitnet_result bitnet__gguf_tensor_at(const bitnet_gguf *g, const bitnet__tensor *t,
+                                            bitnet_gguf_tensor *out) {
+    const uint8_t *p;
+    int32_t i;
+    if (!t || !out) return BITNET_ERR_ARG;
+    memset(out, 0, sizeof *out);
+    p = g->file.src.data + t->name.at + t->name.len;
+    memcpy(out->name, p - t->name.len, t->name.len);
+    out->type = t->type;
+    out->n_dims = (int32_t)bitnet__get_u32(p);
+    for (i = 0; i < 4; i++) out->dims[i] = i < out->n_dims ? bitnet__get_u64(p + 4 + 8 * i) : 1;
+    out->offset = t->offset;
+    out->size = t->size;
+    out->type_name = t->info ? t->info->name : 0;
+    if (!g->file.src.io.read_fn) out->data = g->file.src.data + t->offset;
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_gguf_get_tensor(const bitnet_gguf *g, uint64_t i,
+                                                bitnet_gguf_tensor *out) {
+    return bitnet__gguf_tensor_at(g, g && i < g->file.n_tensors ? &g->file.tensors[i] : 0, out);
+}
+
+BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const char *name,
+                                                 bitnet_gguf_tensor *out) {
+    return bitnet__gguf_tensor_at(g, g && name ? bitnet__find_tensor(&g->file, name) : 0, out);
+}
+
+BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_value *element) {
+    bitnet_gguf_value e;
+    bitnet__source src;
+    bitnet__reader r;
+    if (!array || !element || array->type != BITNET_GGUF_ARRAY || !array->data) return 0;
+    memset(&r, 0, sizeof r);
+    src = bitnet__source_memory(array->data, (size_t)array->size, 0);
+    r.src = &src;
+    r.pos = element->data ? (uint64_t)(element->data - array->data) + element->size : 0;
+    if (r.pos >= array->size) return 0;
+    e.data = array->data + bitnet__reader_value(&r, array->element, &e);
+    if (r.result != BITNET_OK) return 0;
+    *element = e;
+    return 1;
+}
+
+BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
+                                          uint64_t at, void *dst, size_t n, bitnet_error *err) {
+    const bitnet__source *src = g ? &g->file.src : 0;
+    char what[BITNET__TEXT];
+    if (!g || !t || !dst || at > t->size || n > t->size - at || t->offset > src->size ||
+        t->size > src->size - t->offset)
+        return bitnet__fail(err, BITNET_ERR_ARG, "tensor '%.64s' has no such bytes",
+                            t ? t->name : "");
+    bitnet__format(what, "tensor '%.64s'", t->name);
+    return bitnet__source_read(src, what, t->offset + at, dst, n, err);
+}
+
 /* =============================================================================================
-   >>model  from a GGUF file to a network: hyperparameters, weights, tokenizer
+   @model  from a GGUF file to a network: hyperparameters, weights, tokenizer
    A model is immutable once loaded. Large tensors stay where the file's bytes are; norms (a few MB)
-   are converted to aligned F32. Whatever the model allocates hangs in one list of blocks.
+   are converted to aligned F32, and ternary weights are repacked only for kernels that need it. All
+   memory that the model allocates is in one list of blocks.
    ============================================================================================= */
 
-#define BITNET__MAX_CONTEXT (1 << 20)  /* positions: sin and cos are good to there */
-#define BITNET__MAX_HEADS 4096
+enum {
+    BITNET__MAX_CONTEXT = 1 << 20,     /* positions: sin and cos are exact enough up to there */
+    BITNET__MAX_HEADS = 4096,
+    BITNET__MAX_PACKERS = 16           /* threads that pack: with more, memory is the limit */
+};
 
-typedef struct bitnet__matrix {        /* floats or Q8_0 ..., rows contiguous, unaligned */
-    const uint8_t *data;
-    const char *type_name;
-    size_t row_bytes;
-    uint32_t type;
-    int32_t n_cols, n_rows;
-} bitnet__matrix;
-
-typedef struct bitnet__linear {        /* I2_S or packed, rows of n_in weights, unaligned */
-    const uint8_t *w;
-    int32_t n_file;                    /* weights of a row in the file */
-    int32_t n_in;                      /* a multiple of 128; beyond n_file: zeros */
-    int32_t n_out;
-    float scale;
-    uint32_t type;                     /* of the file's tensor, and its tile; w is that until */
-    bitnet_tile tile;                  /* bitnet__pack_layer */
-    uint32_t sound;                    /* as the file's tensor is */
-} bitnet__linear;
-
-/* What the networks that we run differ in, by their general.architecture. */
+/* How the supported networks differ, by general.architecture. */
 typedef struct bitnet__family {
     const char *arch;
     int silu;                          /* gate: 1: SiLU; 0: squared ReLU */
-    int adjacent;                      /* RoPE turns 1: (2i, 2i + 1); 0: (i, i + n_rot / 2) */
-    int sub_norms;                     /* 1: attn_sub_norm and ffn_sub_norm are there; 0: no norm */
-    int strict;                        /* 1: no tensor may be left over */
-    int quiet_pre;                     /* 1: files without tokenizer.ggml.pre mean llama-bpe */
+    int adjacent;                      /* RoPE rotates 1: (2i, 2i + 1); 0: (i, i + n_rot / 2) */
+    int sub_norms;                     /* 1: there are attn_sub_norm and ffn_sub_norm; 0: none */
+    int no_extra_tensors;              /* 1: a tensor that is not used is an error */
+    int default_pre;                   /* 1: without tokenizer.ggml.pre, llama-bpe is right */
     int chat;                          /* 1: the template under CHAT is this family's */
-    float eps, freq_base;              /* what an absent key means; 0: it must be there */
+    float eps, freq_base;              /* defaults of absent keys; 0: the key must be there */
 } bitnet__family;
 
 /* The official model under its two names; 1bitLLM's large and 3B; Llama3-8B-1.58, Falcon3-1.58 and
-   the like. Many networks call themselves llama: with biases, experts, norms that we know nothing
-   of, hence strict. */
+   similar ones. Many other networks call themselves llama, with biases, experts or norms that are
+   not supported, hence no_extra_tensors. */
 static const bitnet__family bitnet__families[] = {
     {"bitnet-b1.58", 0, 0, 1, 0, 1, 1, 1e-5f, 500000.0f},
     {"bitnet-25", 0, 0, 1, 0, 1, 1, 1e-5f, 500000.0f},
     {"bitnet", 1, 0, 1, 0, 1, 0, 0.0f, 10000.0f},
     {"llama", 1, 1, 0, 1, 0, 0, 0.0f, 10000.0f},
 };
-enum { BITNET__N_FAMILIES = (int)(sizeof bitnet__families / sizeof bitnet__families[0]) };
 
 typedef struct bitnet__layer {
-    const float *attn_norm, *attn_sub_norm, *ffn_norm,
-        *ffn_sub_norm; /* [dim] [q_dim] [dim] [ffn]; the family has no sub-norms: 0 */
+    const float *attn_norm, *attn_sub_norm,    /* [dim] [q_dim] */
+        *ffn_norm, *ffn_sub_norm;              /* [dim] [ffn_dim]; sub-norms may be 0 */
     bitnet__linear attn_q, attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down;
 } bitnet__layer;
 
@@ -4214,7 +5784,7 @@ struct bitnet_model {
     bitnet_model_params params;
     bitnet__gguf gguf;
     bitnet__block *blocks;
-    bitnet_kernels kernels;            /* the chosen table, gaps filled by scalar entries */
+    bitnet_kernels kernels;            /* the chosen table, gaps filled with scalar entries */
     bitnet__vocab vocab;
     bitnet__layer *layers;             /* [n_layers] */
     const float *output_norm;          /* [dim] */
@@ -4225,12 +5795,9 @@ struct bitnet_model {
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, n_rot, n_ctx;
     int32_t q_dim, kv_dim;             /* n_heads * head_dim, n_kv_heads * head_dim */
     float eps, freq_base, rope_factor; /* rope_factor divides positions: 1, or linear scaling */
-    bitnet_token bos, eos, eot, end_of_text;
-    int32_t add_bos;
     uint64_t n_params, own_bytes;
     uint64_t bytes_read;               /* of tensors, for progress */
-    struct bitnet__team *team;         /* while weights are packed; 0: one thread */
-    uint32_t longest_token;            /* bytes */
+    struct bitnet__team *team;         /* while the model is loaded; 0: one thread */
 };
 
 /* Memory that lives as long as the model, 64-byte aligned. */
@@ -4246,8 +5813,8 @@ static void *bitnet__model_alloc(bitnet_model *m, uint64_t size) {
     return (char *)b + 64;
 }
 
-/* Gives memory back before the model goes: a block of it, or pages of the mapped file, which are
-   read again if somebody should ask. Anything else is the caller's and stays. */
+/* Gives memory back early: a block of the model's, or pages of the mapped file, which the system
+   can read again. Memory of the caller's is left alone. */
 static void bitnet__model_release(bitnet_model *m, const uint8_t *p, size_t size) {
     bitnet__block **link = &m->blocks, *b;
     for (; *link; link = &(*link)->next) {
@@ -4273,9 +5840,15 @@ static void bitnet__log_text(const bitnet_model *m, bitnet_log_level level, cons
     if (m->params.log_fn) m->params.log_fn(m->params.ud, level, text);
 }
 
+static bitnet_result bitnet__progress(bitnet_model *m, uint64_t done, bitnet_error *err) {
+    if (!m->params.progress_fn || !m->params.progress_fn(m->params.ud, done, m->gguf.src.size))
+        return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_CANCELLED, "loading was cancelled");
+}
+
 /* ---- tensors ---- */
 
-/* For a tensor of a type that cannot be used where it is; what: the types that can. */
+/* The error for a type that cannot be used here; what: the types that can. */
 static bitnet_result bitnet__refuse_type(const char *name, const bitnet__tensor *t,
                                          const char *what, bitnet_error *err) {
     return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
@@ -4284,21 +5857,18 @@ static bitnet_result bitnet__refuse_type(const char *name, const bitnet__tensor 
                         t->info ? t->info->name : "unknown", what);
 }
 
-/* The tensor called name of size [n_rows][n_cols], or an error that says what is wrong with it. */
+/* The tensor called name of size [n_rows][n_cols]. */
 static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int32_t n_cols,
                                          int32_t n_rows, const bitnet__tensor **out,
                                          bitnet_error *err) {
     const bitnet__tensor *t = bitnet__find_tensor(&m->gguf, name);
+    bitnet_result r;
     *out = t;
     if (!t) return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is missing", name);
-    if (t->info && t->info->block && t->dims[0] % t->info->block)
-        return bitnet__fail(err, BITNET_ERR_FORMAT,
-                            "tensor '%s' is %s with rows of %llu weights, which are not whole "
-                            "blocks of %d", name, t->info->name, (unsigned long long)t->dims[0],
-                            (int)t->info->block);
-    if (t->size == 0)
-        return bitnet__refuse_type(name, t, t->info ? "its size is not that of this type" :
+    if (!t->info || (t->size == 0 && !t->info->block))
+        return bitnet__refuse_type(name, t, t->info ? "it cannot have this shape" :
                                    "no such type is known", err);
+    if ((r = bitnet__check_shape(name, t->type, t->info, t->dims[0], t->dims[1], err))) return r;
     if (t->dims[0] != (uint64_t)n_cols || t->dims[1] != (uint64_t)n_rows)
         return bitnet__fail(err, BITNET_ERR_FORMAT,
                             "tensor '%s' is %llu x %llu; the metadata wants %d x %d", name,
@@ -4308,16 +5878,11 @@ static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int3
     return BITNET_OK;
 }
 
-static bitnet_result bitnet__progress(bitnet_model *m, uint64_t done, bitnet_error *err) {
-    if (!m->params.progress_fn || !m->params.progress_fn(m->params.ud, done, m->gguf.src.size))
-        return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_CANCELLED, "loading was cancelled");
-}
-
 /* The tensor's bytes: in place, or read through the callbacks in slices of 4 MB. */
 static bitnet_result bitnet__tensor_bytes(bitnet_model *m, const bitnet__tensor *t,
                                           const uint8_t **out, bitnet_error *err) {
     const bitnet__source *src = &m->gguf.src;
+    char title[BITNET__TEXT];
     uint64_t done, n;
     uint8_t *p;
     if (!src->io.read_fn) {
@@ -4325,102 +5890,38 @@ static bitnet_result bitnet__tensor_bytes(bitnet_model *m, const bitnet__tensor 
         m->bytes_read += t->size;
         return BITNET_OK;
     }
-    p = (uint8_t *)bitnet__model_alloc(m, t->size);
+    bitnet__format(title, "tensor '%.*s'", (int)t->name.len, (const char *)src->data + t->name.at);
+    *out = p = (uint8_t *)bitnet__model_alloc(m, t->size);
     if (!p)
-        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for tensor '%.*s' (%llu bytes)",
-                            (int)t->name_len, (const char *)src->data + t->name,
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %s (%llu bytes)", title,
                             (unsigned long long)t->size);
     for (done = 0; done < t->size; done += n) {
-        char why[BITNET__TEXT];
         bitnet_result r;
         n = t->size - done < 4194304 ? t->size - done : 4194304;
-        r = bitnet__source_read(src, t->offset + done, p + done, (size_t)n, why);
-        if (r != BITNET_OK)
-            return bitnet__fail(err, r, "reading tensor '%.*s' at offset %llu: %s",
-                                (int)t->name_len, (const char *)src->data + t->name,
-                                (unsigned long long)(t->offset + done), why);
+        r = bitnet__source_read(src, title, t->offset + done, p + done, (size_t)n, err);
+        if (r != BITNET_OK) return r;
         m->bytes_read += n;
         r = bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
         if (r != BITNET_OK) return r;
     }
-    *out = p;
     return BITNET_OK;
 }
 
-/* ---- blocks of weights with a common scale ----
-   What embedding and head may be stored in besides floats: ggml's block_q8_0, block_q4_0 and
-   block_q6_K. A weight is d * q, in Q6_K (d * scale) * q; d is an F16, q an integer.
-
-       Q8_0    34 bytes, 32 weights     d, q[32]                               q, scale: signed
-       Q4_0    18 bytes, 32 weights     d, 16 bytes: bits 3-0 of byte j hold q + 8 of weight j,
-                                        bits 7-4 that of weight 16 + j
-       Q6_K   210 bytes, 256 weights    low[128], high[64], scale[16], d: each half of 128 weights
-                                        has the next 64 bytes of low, 32 of high and 8 scales, one
-                                        for 16 weights in a row; q + 32 is low + 16 high of
-
-           weight   j             32 + j           64 + j          96 + j
-           low      j: bits 3-0   32 + j: 3-0      j: bits 7-4     32 + j: 7-4
-           high     j: bits 1-0   j: bits 3-2      j: bits 5-4     j: bits 7-6
-
-   d has 11 significant bits, a scale 7 and q of Q6_K 5 (or they are powers of two), q of the others
-   7 at most: of a finite d each product has at most 23 and is a multiple of 2^-24 below 2^29, so
-   that nothing is ever rounded. An infinite d, or a NaN, makes weights like it, or NaN.
-
-   A block is copied first: then a compiler knows that the floats don't overlap it, and makes
-   vectors. */
-
-static void bitnet__block_q8_0(const uint8_t *p, float *out) {
-    const float d = bitnet__load_f16(p);
-    int8_t q[32];
-    int i;
-    memcpy(q, p + 2, sizeof q);
-    for (i = 0; i < 32; i++) out[i] = d * (float)q[i];
-}
-
-static void bitnet__block_q4_0(const uint8_t *p, float *out) {
-    const float d = bitnet__load_f16(p);
-    uint8_t b[16];
-    int i;
-    memcpy(b, p + 2, sizeof b);
-    for (i = 0; i < 16; i++) out[i] = d * (float)((b[i] & 15) - 8);
-    for (i = 0; i < 16; i++) out[16 + i] = d * (float)((b[i] >> 4) - 8);
-}
-
-static void bitnet__block_q6_k(const uint8_t *p, float *out) {
-    const float d = bitnet__load_f16(p + 208);
-    uint8_t low[64], high[32], q[128];
-    int half, i, j;
-    for (half = 0; half < 2; half++, out += 128) {
-        memcpy(low, p + 64 * half, sizeof low);
-        memcpy(high, p + 128 + 32 * half, sizeof high);
-        for (j = 0; j < 32; j++) {
-            q[j] = (uint8_t)((low[j] & 15) | (high[j] & 3) << 4);
-            q[32 + j] = (uint8_t)((low[32 + j] & 15) | (high[j] & 12) << 2);
-            q[64 + j] = (uint8_t)(low[j] >> 4 | (high[j] & 48));
-            q[96 + j] = (uint8_t)(low[32 + j] >> 4 | (high[j] & 192) >> 2);
-        }
-        for (i = 0; i < 8; i++) {
-            const float f = d * (float)(int8_t)p[192 + 8 * half + i];
-            for (j = 0; j < 16; j++) out[16 * i + j] = f * (float)(q[16 * i + j] - 32);
-        }
-    }
-}
-
-static int bitnet__is_float(uint32_t type) {
-    return type == BITNET_TENSOR_F32 || type == BITNET_TENSOR_F16 || type == BITNET_TENSOR_BF16;
-}
-
+/* A matrix that is unpacked to floats; only_floats 1: its type must be one of the floats. */
 static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int32_t n_cols,
-                                         int32_t n_rows, bitnet__matrix *out, bitnet_error *err) {
+                                         int32_t n_rows, int only_floats, bitnet__matrix *out,
+                                         bitnet_error *err) {
     const bitnet__tensor *t;
+    const bitnet__unpacker *unpacker;
     bitnet_result r = bitnet__want_tensor(m, name, n_cols, n_rows, &t, err);
     if (r != BITNET_OK) return r;
-    if (!bitnet__is_float(t->type) && t->type != BITNET_TENSOR_Q8_0 &&
-        t->type != BITNET_TENSOR_Q6_K && t->type != BITNET_TENSOR_Q4_0)
+    unpacker = bitnet__find_unpacker(t->type);
+    if (only_floats && !bitnet__is_float(t->type))
+        return bitnet__refuse_type(name, t, "a norm needs F32, F16 or BF16", err);
+    if (!unpacker || !unpacker->floats)
         return bitnet__refuse_type(name, t, "F32, F16, BF16, Q8_0, Q6_K or Q4_0 is needed there",
                                    err);
     out->type = t->type;
-    out->type_name = t->info->name;
     out->n_cols = n_cols;
     out->n_rows = n_rows;
     out->row_bytes = (size_t)(t->size / (uint64_t)n_rows);
@@ -4428,42 +5929,14 @@ static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int3
     return bitnet__tensor_bytes(m, t, &out->data, err);
 }
 
-/* Row r of a matrix as F32. */
-static void bitnet__matrix_row(const bitnet__matrix *a, int32_t r, float *out) {
-    size_t n = (size_t)a->n_cols, i;
-    const uint8_t *p = a->data + (size_t)r * a->row_bytes;
-    switch (a->type) {
-        case BITNET_TENSOR_F32:
-            for (i = 0; i < n; i++) out[i] = bitnet__load_f32(p + 4 * i);
-            break;
-        case BITNET_TENSOR_F16:
-            for (i = 0; i < n; i++) out[i] = bitnet__load_f16(p + 2 * i);
-            break;
-        case BITNET_TENSOR_Q8_0:
-            for (i = 0; i < n; i += 32, p += 34) bitnet__block_q8_0(p, out + i);
-            break;
-        case BITNET_TENSOR_Q4_0:
-            for (i = 0; i < n; i += 32, p += 18) bitnet__block_q4_0(p, out + i);
-            break;
-        case BITNET_TENSOR_Q6_K:
-            for (i = 0; i < n; i += 256, p += 210) bitnet__block_q6_k(p, out + i);
-            break;
-        default: for (i = 0; i < n; i++) out[i] = bitnet__load_bf16(p + 2 * i); break;
-    }
-}
-
-/* A vector of n gains, converted to F32. All are finite: one that is not would make all that
-   comes after it so. */
+/* A vector of n gains, converted to F32. An element that is not finite would make every later
+   result so. */
 static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_t n,
                                        const float **out, bitnet_error *err) {
     bitnet__matrix row;
     float *p;
     int32_t i;
-    const bitnet__tensor *t;
-    bitnet_result r = bitnet__want_tensor(m, name, n, 1, &t, err);
-    if (r == BITNET_OK && !bitnet__is_float(t->type))
-        r = bitnet__refuse_type(name, t, "a norm needs F32, F16 or BF16", err);
-    if (r == BITNET_OK) r = bitnet__load_matrix(m, name, n, 1, &row, err);
+    bitnet_result r = bitnet__load_matrix(m, name, n, 1, 1, &row, err);
     if (r != BITNET_OK) return r;
     *out = p = (float *)bitnet__model_alloc(m, (uint64_t)n * sizeof *p);
     if (!p) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for tensor '%s'", name);
@@ -4477,12 +5950,12 @@ static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_
 
 static bitnet_result bitnet__check_scale(const char *name, float scale, bitnet_error *err) {
     if (scale > 0.0f && scale <= 1e30f) return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_FORMAT, "the scale of tensor '%s' is %g, which is not a "
-                        "usable number", name, (double)scale);
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "the scale of tensor '%s' is %g, which is not "
+                        "positive and at most 1e30", name, (double)scale);
 }
 
 /* The scale: the first F32 after the codes, or, as older converters wrote it, a tensor of its own.
-   Types in blocks have theirs there, which multiply what is found here: 1 or that tensor. */
+   The scales of types in blocks are multiplied by that tensor's, or by 1. */
 static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const bitnet__tensor *t,
                                         const uint8_t *codes, float *out, bitnet_error *err) {
     static const char *const suffixes[] = {"_scale", ".scale"};
@@ -4506,124 +5979,189 @@ static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const
     return bitnet__check_scale(name, *out, err);
 }
 
-/* Sections of a TL2 tensor of n_out rows: triplets of columns [0, k3), as indices and signs, then
-   the others as pairs, zeros, and 32 bytes with the scale. With n_out a multiple of 32, k3 of 24,
-   and k2 up to 256 all of it lies before those 32 bytes: end is a multiple of 32, and at most
-   n_out (5 n_in + 256) / 24, which is what bitnet__tensor_size rounds up to 32. */
-typedef struct bitnet__tl2_parts {
-    int32_t k3, k2;
-    size_t signs, pairs, end;          /* where they begin; the end of the pairs */
-} bitnet__tl2_parts;
-
-static bitnet__tl2_parts bitnet__tl2_split(int32_t n_in, int32_t n_out, int32_t BK) {
-    bitnet__tl2_parts s;
-    s.k2 = n_in % BK;
-    s.k3 = n_in - s.k2;
-    s.signs = (size_t)((uint64_t)n_out * (uint64_t)s.k3 / 6);
-    s.pairs = s.signs + (size_t)((uint64_t)n_out * (uint64_t)s.k3 / 24);
-    s.end = s.pairs + (size_t)((uint64_t)n_out * (uint64_t)s.k2 / 4);
-    return s;
-}
-
-/* The tile of a TL1 or TL2 tensor: the caller's, or the one that was published for its shape. */
-static bitnet_result bitnet__load_tile(bitnet_tile t, const char *name, bitnet__linear *l,
-                                       bitnet_error *err) {
-    static const struct { int16_t n_out, n_in; bitnet_tile tl1, tl2; } published[] = {
-        {1536, 4096, {256, 128, 32}, {256, 96, 32}},       /* bitnet_b1_58-large */
-        {1536, 1536, {128, 64, 64}, {128, 192, 32}},
-        {4096, 1536, {256, 128, 32}, {256, 96, 32}},
-        {3200, 8640, {160, 64, 32}, {160, 96, 32}},        /* bitnet_b1_58-3B */
-        {3200, 3200, {320, 128, 64}, {320, 96, 32}},
-        {8640, 3200, {320, 64, 32}, {320, 96, 32}},
-        {14336, 4096, {256, 128, 32}, {256, 96, 32}},      /* Llama3-8B-1.58 */
-        {4096, 14336, {128, 64, 64}, {128, 96, 32}},
-        {1024, 4096, {256, 128, 32}, {256, 96, 32}},
-        {4096, 4096, {128, 64, 64}, {128, 96, 32}}
-    };
-    const int tl2 = l->type == BITNET_TENSOR_TL2;
-    size_t i;
-    int fits;
-    for (i = 0; !t.BM && i < sizeof published / sizeof published[0]; i++)
-        if (published[i].n_out == l->n_out && published[i].n_in == l->n_file)
-            t = tl2 ? published[i].tl2 : published[i].tl1;
-    if (!t.BM)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' is %s of %d rows of %d, a "
-                            "shape for which no tile was published; give the converter's BM, BK, "
-                            "bm (see tile)", name, tl2 ? "TL2" : "TL1", (int)l->n_out,
-                            (int)l->n_file);
-    if (!t.bm) t.bm = 32;
-    if (tl2)                           /* units of 32 rows by 24 columns, pairs by 32 */
-        fits = t.bm == 32 && t.BM % 32 == 0 && t.BK % 24 == 0 && l->n_file % t.BK % 32 == 0 &&
-               l->n_file % t.BK <= 256;
-    else                               /* bm rows by 256 / bm columns */
-        fits = (t.bm == 16 || t.bm == 32 || t.bm == 64) && t.BM % t.bm == 0 &&
-               t.BK % (256 / t.bm) == 0 && l->n_file % t.BK == 0;
-    if (!fits || l->n_out % t.BM)
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s', %s of %d rows of %d, cannot have "
-                            "been made with tile %d,%d,%d", name, tl2 ? "TL2" : "TL1",
-                            (int)l->n_out, (int)l->n_file, (int)t.BM, (int)t.BK, (int)t.bm);
-    l->tile = t;
-    return BITNET_OK;
-}
-
-/* Behind the pairs there are zeros: as many bytes as 256 columns of pairs would take more. */
-static bitnet_result bitnet__check_padding(const char *name, const bitnet__linear *l,
-                                           const bitnet__tensor *t, bitnet_error *err) {
-    size_t at = bitnet__tl2_split(l->n_file, l->n_out, l->tile.BK).end;
-    for (; at < t->size - 32; at++)
-        if (l->w[at])
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is no TL2 of tile %d,%d,%d: "
-                                "its padding is not 0 at byte %llu of %llu (see tile)", name,
-                                (int)l->tile.BM, (int)l->tile.BK, (int)l->tile.bm,
-                                (unsigned long long)at, (unsigned long long)t->size);
-    return BITNET_OK;
-}
-
 static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int32_t n_in,
                                          int32_t n_out, bitnet__linear *l, bitnet_error *err) {
-    const bitnet_i2s_layout layout = m->params.i2s_layout;
-    const int unit = layout == BITNET_I2S_128 ? 128 : layout == BITNET_I2S_64 ? 64 : 4;
     const bitnet__tensor *t;
+    const bitnet__unpacker *unpacker;
     bitnet_result r = bitnet__want_tensor(m, name, n_in, n_out, &t, err);
-    int tiled;
     if (r != BITNET_OK) return r;
-    tiled = t->type == BITNET_TENSOR_TL1 || t->type == BITNET_TENSOR_TL2;
-    if (t->info == &bitnet__type_mxfp4 ||
-        (t->type != BITNET_TENSOR_I2_S && t->type != BITNET_TENSOR_TQ1_0 &&
-         t->type != BITNET_TENSOR_TQ2_0 && !tiled))
+    unpacker = bitnet__find_unpacker(t->type);
+    if (!unpacker || !unpacker->codes || t->info != bitnet__type_info(t->type))
         return bitnet__refuse_type(name, t, "a linear layer needs I2_S, TL1, TL2, TQ1_0 or TQ2_0",
                                    err);
-    if (t->type == BITNET_TENSOR_I2_S &&
-        (unit == 4 ? t->dims[1] : t->dims[0] * t->dims[1]) % (uint64_t)unit)
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not whole "
-                            "%s of %d (see i2s_layout)", name, (int)n_in, (int)n_out,
-                            unit == 4 ? "groups of rows" : "blocks", unit);
-    if (n_in < 64)                     /* padding would blow them up */
+    memset(l, 0, sizeof *l);
+    l->file.type = t->type;
+    l->file.n = n_in;
+    l->file.rows = n_out;
+    l->file.i2s_packing = m->params.i2s_packing;
+    if (!t->info->block && t->type != BITNET_TENSOR_I2_S) l->file.tile = m->params.tile;
+    if ((r = bitnet_ternary_check(&l->file, name, err))) return r;
+    if (n_in < 64)                     /* padded to 128, they would take too much memory */
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has rows of %d weights; at "
                             "least 64 are supported", name, (int)n_in);
-    l->type = t->type;
-    l->sound = t->sound;
-    l->n_file = n_in;
-    l->n_in = (n_in + 127) / 128 * 128;
+    l->n_in = bitnet__padded_row(n_in);
     l->n_out = n_out;
-    memset(&l->tile, 0, sizeof l->tile);
-    if (tiled && (r = bitnet__load_tile(m->params.tile, name, l, err))) return r;
-    r = bitnet__tensor_bytes(m, t, &l->w, err);
-    if (r == BITNET_OK) r = bitnet__load_scale(m, name, t, l->w, &l->scale, err);
-    if (r == BITNET_OK && t->type == BITNET_TENSOR_TL2) r = bitnet__check_padding(name, l, t, err);
-    if (r == BITNET_OK) m->n_params += (uint64_t)n_in * (uint64_t)n_out;
-    return r;
+    l->checked = t->checked;
+    m->n_params += (uint64_t)n_in * (uint64_t)n_out;
+    if ((r = bitnet__tensor_bytes(m, t, &l->w, err)) ||
+        (r = bitnet__load_scale(m, name, t, l->w, &l->scale, err))) return r;
+    return bitnet__check_padding(&l->file, name, l->w, t->size, err);
 }
 
-static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
-                                        bitnet_error *err);   /* these two: after >>threads */
-static void bitnet__pack_end(bitnet_model *m);
+/* ---- checking and packing: I2_S in 128-groups from other types and layouts, and what the kernels
+   make of it; each only where it is needed ---- */
+
+typedef struct bitnet__packing {
+    const bitnet_model *m;
+    bitnet__linear *linear;
+    uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], between the two steps */
+    int jobs, unit;                    /* unit: rows that are handled together, a multiple of 4 and
+                                          of row_group */
+    bitnet__unpacked start;            /* with the scale that all blocks must have */
+    bitnet__unpacked found[BITNET__MAX_PACKERS];
+} bitnet__packing;
+
+static const char bitnet__cannot_pack[] = "cannot pack";       /* found by a table's pack */
+
+static int bitnet__needs_repacking(const bitnet__linear *l) {
+    return l->file.type != BITNET_TENSOR_I2_S || l->file.i2s_packing != BITNET_I2S_128 ||
+           l->file.n != l->n_in;
+}
+
+static int bitnet__needs_packing(const bitnet_model *m, const bitnet__linear *l) {
+    return m->kernels.pack || bitnet__needs_repacking(l);
+}
+
+/* A share of the rows. Only I2_S in whole groups is checked separately: other weights are checked
+   when they are unpacked, and a table that packs detects invalid codes itself. */
+static void bitnet__pack_job(void *arg, int i, int thread) {
+    bitnet__packing *p = (bitnet__packing *)arg;
+    const bitnet_kernels *k = &p->m->kernels;
+    const bitnet__linear *l = p->linear;
+    const int whole = l->file.type == BITNET_TENSOR_I2_S && l->file.n == l->n_in;
+    const int64_t units = (l->n_out + p->unit - 1) / p->unit;
+    int32_t from = (int32_t)(units * i / p->jobs) * p->unit;
+    int32_t to = (int32_t)(units * (i + 1) / p->jobs) * p->unit;
+    bitnet__unpacked *u = &p->found[i];
+    (void)thread;
+    if (to > l->n_out) to = l->n_out;
+    for (*u = p->start; from < to && !u->invalid; from += p->unit) {
+        const int32_t count = to - from < p->unit ? to - from : p->unit;
+        const uint8_t *w = whole ? l->w + bitnet__i2s_bytes(l->n_in, from) : 0;
+        uint8_t *out;
+        if (whole && !l->checked && !k->pack &&
+            bitnet__any_code_3(w, bitnet__i2s_bytes(l->n_in, count)))
+            bitnet__check_rows(&l->file, l->w, from, count, u);
+        if (u->invalid || !bitnet__needs_packing(p->m, l)) continue;
+        out = p->out + k->packed_bytes(l->n_in, from);
+        if (bitnet__needs_repacking(l)) {
+            uint8_t *rows = out;
+            if (k->pack) rows = p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit);
+            if (!bitnet__repack_rows(&l->file, l->w, from, count, rows, u)) return;
+            w = rows;
+        }
+        if (k->pack && k->pack(w, l->n_in, count, out) &&
+            bitnet__check_rows(&l->file, l->w, from, count, u))
+            u->invalid = bitnet__cannot_pack;
+    }
+}
+
+/* Checks and packs p->linear, and reports the first error in the order of rows, so that it does not
+   depend on the number of jobs. The common scale of blocks is multiplied into the layer's. */
+static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, const char *name,
+                                         bitnet_error *err) {
+    bitnet__linear *l = p->linear;
+    bitnet__unpacked *start = &p->start;
+    bitnet_result r;
+    int32_t i;
+    bitnet__unpacked_reset(start);
+    if (bitnet__type_info(l->file.type)->block)        /* the first block that is not all zeros */
+        for (i = 0; i < l->n_out && start->scale_row < 0; i++)
+            if (!bitnet__check_rows(&l->file, l->w, i, 1, start)) break;
+    start->invalid = 0;                /* the jobs find that, too */
+    if (p->jobs > 1) bitnet__team_run(m->team, p->jobs, bitnet__pack_job, p);
+    else bitnet__pack_job(p, 0, 0);
+    for (i = 0; i < p->jobs; i++) {
+        if (p->found[i].invalid == bitnet__cannot_pack)
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s': the kernels '%s' cannot pack "
+                                "it", name, m->kernels.name);
+        if (p->found[i].invalid)
+            return bitnet__fail_unpacked(&l->file, name, &p->found[i], err);
+    }
+    if (start->scale_row >= 0) {
+        l->scale *= bitnet__f16_to_f32(start->scale);
+        if ((r = bitnet__check_scale(name, l->scale, err))) return r;
+    }
+    if (!bitnet__needs_packing(m, l)) return BITNET_OK;
+    bitnet__model_release(m, l->w, (size_t)bitnet__tensor_size(
+                              l->file.type, bitnet__type_info(l->file.type),
+                              (uint64_t)l->file.n, (uint64_t)l->file.rows));
+    l->w = p->out;
+    p->out += (m->kernels.packed_bytes(l->n_in, l->n_out) + 63) / 64 * 64;
+    return BITNET_OK;
+}
+
+static bitnet_result bitnet__start_team(bitnet_model *m, bitnet_error *err) {
+    const int cpus = bitnet__usable_cpus();
+    if (m->team) return BITNET_OK;
+    return bitnet__team_create(&m->params.allocator,
+                               cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS, &m->team,
+                               err);
+}
+
+/* A tensor of a layer: a norm, or a linear layer. */
+typedef struct bitnet__part {
+    const char *name;
+    const float **norm;
+    bitnet__linear *linear;
+    int32_t n_in, n_out;
+} bitnet__part;
+
+/* Checks the codes of a layer on all CPUs, and packs what needs it into one piece of memory. */
+static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, const bitnet__part *parts,
+                                        size_t n_parts, bitnet_error *err) {
+    const bitnet_kernels *kernels = &m->kernels;
+    bitnet__packing p;
+    uint64_t total = 0, widest = 0, weights = 0;
+    char name[BITNET__TEXT];
+    bitnet_result r;
+    size_t k;
+    p.m = m;
+    p.out = p.rows = 0;
+    p.unit = kernels->row_group > 64 ? kernels->row_group : 64;
+    for (k = 0; k < n_parts; k++) {
+        const bitnet__linear *l = parts[k].linear;
+        if (!l) continue;
+        weights += (uint64_t)l->file.n * (uint64_t)l->file.rows;
+        if (!bitnet__needs_packing(m, l)) continue;
+        total += kernels->packed_bytes(l->n_in, l->n_out) + 63;
+        if (kernels->pack && bitnet__needs_repacking(l) &&
+            bitnet__i2s_bytes(l->n_in, p.unit) > widest)
+            widest = bitnet__i2s_bytes(l->n_in, p.unit);
+    }
+    /* One team for all layers, unless there is too little work. */
+    if (i == 0 && (total > 0 || weights > 4000000) && (r = bitnet__start_team(m, err))) return r;
+    p.jobs = bitnet__team_size(m->team);
+    if (total > 0) p.out = (uint8_t *)bitnet__model_alloc(m, total);
+    if (p.out && widest > 0)
+        p.rows = (uint8_t *)bitnet__model_alloc(m, widest * (uint64_t)p.jobs);
+    if ((total > 0 && !p.out) || (widest > 0 && !p.rows))
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors 'blk.%d.*' "
+                            "(%llu bytes)", (int)i, (unsigned long long)total);
+    bitnet__huge_pages(&m->params.allocator, p.out, (size_t)total);
+    for (k = 0; k < n_parts; k++) {
+        p.linear = parts[k].linear;
+        if (!p.linear || (p.linear->checked && !bitnet__needs_packing(m, p.linear))) continue;
+        bitnet__format(name, "blk.%d.%s.weight", (int)i, parts[k].name);
+        if ((r = bitnet__pack_linear(m, &p, name, err))) return r;
+    }
+    if (p.rows) bitnet__model_release(m, p.rows, 0);
+    return bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
+}
 
 static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
                                         bitnet_error *err) {
-    /* name, then a norm's place and size, or a linear layer's place, input and output size */
-    const struct { const char *name; const float **norm; bitnet__linear *linear; int32_t in, out; }
-    parts[] = {
+    const bitnet__part parts[] = {
         {"attn_norm", &l->attn_norm, 0, m->dim, 1},
         {"attn_sub_norm", &l->attn_sub_norm, 0, m->q_dim, 1},
         {"ffn_norm", &l->ffn_norm, 0, m->dim, 1},
@@ -4636,112 +6174,92 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
         {"ffn_up", 0, &l->ffn_up, m->dim, m->ffn_dim},
         {"ffn_down", 0, &l->ffn_down, m->ffn_dim, m->dim},
     };
+    const size_t n_parts = sizeof parts / sizeof parts[0];
+    char name[BITNET__TEXT];
     size_t k;
-    for (k = 0; k < sizeof parts / sizeof parts[0]; k++) {
-        char name[BITNET__TEXT];
+    l->attn_sub_norm = l->ffn_sub_norm = 0;
+    for (k = 0; k < n_parts; k++) {
+        const bitnet__part *part = &parts[k];
         bitnet_result r;
         if (!m->family->sub_norms &&
-            (parts[k].norm == &l->attn_sub_norm || parts[k].norm == &l->ffn_sub_norm)) {
-            *parts[k].norm = 0;   /* NOLINT: it is one of those two, hence not 0 */
-            continue;
-        }
-        bitnet__format(name, "blk.%d.%s.weight", (int)i, parts[k].name);
-        r = parts[k].norm ? bitnet__load_norm(m, name, parts[k].in, parts[k].norm, err)
-                          : bitnet__load_linear(m, name, parts[k].in, parts[k].out, parts[k].linear,
-                                                err);
+            (part->norm == &l->attn_sub_norm || part->norm == &l->ffn_sub_norm)) continue;
+        bitnet__format(name, "blk.%d.%s.weight", (int)i, part->name);
+        r = part->norm ? bitnet__load_norm(m, name, part->n_in, part->norm, err)
+                       : bitnet__load_linear(m, name, part->n_in, part->n_out, part->linear, err);
         if (r != BITNET_OK) return r;
     }
-    return bitnet__pack_layer(m, i, l, err);
+    return bitnet__pack_layer(m, i, parts, n_parts, err);
 }
 
 /* ---- metadata ---- */
 
-/* A string value, NUL-terminated in buf; "" if the key is absent. */
-static bitnet_result bitnet__get_text(const bitnet__gguf *g, const char *name, char *buf,
-                                      size_t cap, bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    char title[BITNET__TEXT];
-    buf[0] = 0;
-    if (!k) return BITNET_OK;
-    if (k->type != BITNET_GGUF_STRING || k->size >= cap ||
-        memchr(g->src.data + k->value, 0, (size_t)k->size)) {
-        bitnet__key_title(title, name, k);
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "%s is not a string of under %u bytes", title,
-                            (unsigned)cap);
-    }
-    memcpy(buf, g->src.data + k->value, (size_t)k->size);
-    buf[k->size] = 0;
-    return BITNET_OK;
-}
-
-/* "<arch>.suffix" as an integer; fallback -1: the key is required. */
-static bitnet_result bitnet__get_size(bitnet_model *m, const char *suffix, int64_t fallback,
+/* "<arch>.suffix" as an integer; fallback 0: the key is required. */
+static bitnet_result bitnet__get_size(bitnet_model *m, const char *suffix, int32_t fallback,
                                       int64_t high, int32_t *out, bitnet_error *err) {
     char name[BITNET__TEXT];
     uint64_t v = 0;
     bitnet_result r;
     bitnet__format(name, "%s.%s", m->arch, suffix);
-    if (fallback < 0 && !bitnet__find_key(&m->gguf, name))
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is missing", name);
     r = bitnet__get_uint(&m->gguf, name, (uint64_t)fallback, 1, (uint64_t)high, &v, err);
     *out = (int32_t)v;
     return r;
 }
 
+/* "<arch>.suffix" as a float; fallback 0: the key is required. */
+static bitnet_result bitnet__get_factor(bitnet_model *m, const char *suffix, float fallback,
+                                        float low, float high, float *out, bitnet_error *err) {
+    char name[BITNET__TEXT];
+    bitnet__format(name, "%s.%s", m->arch, suffix);
+    return bitnet__get_float(&m->gguf, name, fallback, low, high, out, err);
+}
+
 static bitnet_result bitnet__load_family(bitnet_model *m, bitnet_error *err) {
-    char names[BITNET__TEXT];
-    size_t at = 0;
-    int i;
+    char names[BITNET__TEXT] = "", longer[BITNET__TEXT];
+    size_t i;
     bitnet_result r = bitnet__get_text(&m->gguf, "general.architecture", m->arch, sizeof m->arch,
                                        err);
     if (r != BITNET_OK) return r;
-    if (!m->arch[0])
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key 'general.architecture' is missing");
-    for (i = 0; i < BITNET__N_FAMILIES; i++) {
+    if (!m->arch[0]) return bitnet__fail_key("general.architecture", 0, "is missing", err);
+    for (i = 0; i < sizeof bitnet__families / sizeof bitnet__families[0]; i++) {
         const char *arch = bitnet__families[i].arch;
         if (!strcmp(m->arch, arch)) m->family = &bitnet__families[i];
-        memcpy(names + at, i ? ", " : "", i ? 2 : 0);
-        at += i ? 2 : 0;
-        memcpy(names + at, arch, strlen(arch) + 1);
-        at += strlen(arch);
+        bitnet__format(longer, "%s%s%s", names, i ? ", " : "", arch);
+        memcpy(names, longer, sizeof names);
     }
     if (m->family) return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "architecture '%s' is not supported; these "
                         "are: %s", m->arch, names);
 }
 
-/* How positions are stretched. Linear scaling divides them; others would need what we don't do. */
+/* Linear scaling divides positions; other kinds are not supported. */
 static bitnet_result bitnet__load_rope_scaling(bitnet_model *m, bitnet_error *err) {
-    const bitnet__gguf *g = &m->gguf;
     char name[BITNET__TEXT], type[32];
     bitnet_result r;
     bitnet__format(name, "%s.rope.scaling.type", m->arch);
-    if ((r = bitnet__get_text(g, name, type, sizeof type, err))) return r;
+    if ((r = bitnet__get_text(&m->gguf, name, type, sizeof type, err))) return r;
     if (type[0] && strcmp(type, "none") && strcmp(type, "linear"))
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s is '%s'; only none and linear are "
                             "supported", name, type);
     m->rope_factor = 1.0f;
     if (!strcmp(type, "none")) return BITNET_OK;
-    bitnet__format(name, "%s.rope.scale_linear", m->arch);     /* what it was called before */
-    if ((r = bitnet__get_float(g, name, 1.0f, 1e-3f, 1e6f, &m->rope_factor, err))) return r;
-    bitnet__format(name, "%s.rope.scaling.factor", m->arch);
-    return bitnet__get_float(g, name, m->rope_factor, 1e-3f, 1e6f, &m->rope_factor, err);
+    r = bitnet__get_factor(m, "rope.scale_linear", 1.0f, 1e-3f, 1e6f, &m->rope_factor, err);
+    if (r != BITNET_OK) return r;      /* that was the older name */
+    return bitnet__get_factor(m, "rope.scaling.factor", m->rope_factor, 1e-3f, 1e6f,
+                              &m->rope_factor, err);
 }
 
 static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
-    const bitnet__gguf *g = &m->gguf;
-    char name[BITNET__TEXT];
     int32_t value_length = 0;
     bitnet_result r = bitnet__load_family(m, err);
     if (r != BITNET_OK) return r;
     /* Each layer has 9 tensors or 11: that bounds n_layers by what the file holds. */
-    if ((r = bitnet__get_size(m, "embedding_length", -1, BITNET__MAX_ROW, &m->dim, err)) ||
-        (r = bitnet__get_size(m, "feed_forward_length", -1, BITNET__MAX_ROW, &m->ffn_dim, err)) ||
-        (r = bitnet__get_size(m, "block_count", -1,
-                              (int64_t)(g->n_tensors / (m->family->sub_norms ? 11 : 9)),
+    if ((r = bitnet__get_size(m, "embedding_length", 0, BITNET__MAX_ROW, &m->dim, err)) ||
+        (r = bitnet__get_size(m, "feed_forward_length", 0, BITNET__MAX_ROW, &m->ffn_dim, err)) ||
+        (r = bitnet__get_size(m, "block_count", 0,
+                              (int64_t)(m->gguf.n_tensors / (m->family->sub_norms ? 11 : 9)),
                               &m->n_layers, err)) ||
-        (r = bitnet__get_size(m, "context_length", -1, BITNET__MAX_CONTEXT, &m->n_ctx, err)) ||
-        (r = bitnet__get_size(m, "attention.head_count", -1, BITNET__MAX_HEADS, &m->n_heads,
+        (r = bitnet__get_size(m, "context_length", 0, BITNET__MAX_CONTEXT, &m->n_ctx, err)) ||
+        (r = bitnet__get_size(m, "attention.head_count", 0, BITNET__MAX_HEADS, &m->n_heads,
                               err)) ||
         (r = bitnet__get_size(m, "attention.head_count_kv", m->n_heads, m->n_heads,
                               &m->n_kv_heads, err)) ||
@@ -4757,28 +6275,27 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
                             "they must be equal", (int)m->head_dim, (int)value_length);
     if (m->n_heads % m->n_kv_heads)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s.attention.head_count_kv': %d "
-                            "heads on %d KV heads do not divide", m->arch, (int)m->n_heads,
+                            "heads are not a multiple of %d KV heads", m->arch, (int)m->n_heads,
                             (int)m->n_kv_heads);
     if (m->n_rot % 2)
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s.rope.dimension_count': %d "
-                            "dimensions make no pairs", m->arch, (int)m->n_rot);
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s.rope.dimension_count': %d is "
+                            "odd, and RoPE rotates pairs", m->arch, (int)m->n_rot);
     m->q_dim = m->n_heads * m->head_dim;
     m->kv_dim = m->n_kv_heads * m->head_dim;
-    bitnet__format(name, "%s.attention.layer_norm_rms_epsilon", m->arch);
-    if (m->family->eps <= 0.0f && !bitnet__find_key(g, name))
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' is missing", name);
-    if ((r = bitnet__get_float(g, name, m->family->eps, 1e-30f, 1.0f, &m->eps, err))) return r;
-    bitnet__format(name, "%s.rope.freq_base", m->arch);
-    if ((r = bitnet__get_float(g, name, m->family->freq_base, 1.0f, 1e15f, &m->freq_base, err)))
-        return r;
+    if ((r = bitnet__get_factor(m, "attention.layer_norm_rms_epsilon", m->family->eps, 1e-30f, 1.0f,
+                                &m->eps, err)) ||
+        (r = bitnet__get_factor(m, "rope.freq_base", m->family->freq_base, 1.0f, 1e15f,
+                                &m->freq_base, err))) return r;
     return bitnet__load_rope_scaling(m, err);
 }
+
+/* ---- tokenizer ---- */
 
 /* A token id named by a key; without the key, the token with this text; else -1. */
 static bitnet_result bitnet__get_token(bitnet_model *m, const char *key, const char *text,
                                        bitnet_token *out, bitnet_error *err) {
     uint64_t v = 0;
-    bitnet_result r = BITNET_OK;
+    bitnet_result r;
     if (!bitnet__find_key(&m->gguf, key)) {
         *out = bitnet_token_find(m, text);
         return BITNET_OK;
@@ -4788,81 +6305,131 @@ static bitnet_result bitnet__get_token(bitnet_model *m, const char *key, const c
     return r;
 }
 
-static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) {
-    const bitnet__gguf *g = &m->gguf;
-    const bitnet__key *types = bitnet__find_key(g, "tokenizer.ggml.token_type");
-    const bitnet__key *scores = bitnet__find_key(g, "tokenizer.ggml.scores");
-    /* Four names of one pre-tokenizer, which the official file means that has none; and another. */
+/* An array of one 32-bit number for each of n tokens, an F32 or, by default, an integer; *out 0:
+   the key is absent. */
+static bitnet_result bitnet__get_per_token(const bitnet__gguf *g, const char *name, uint64_t n,
+                                           int is_float, const uint8_t **out, bitnet_error *err) {
+    const bitnet__key *k = bitnet__find_key(g, name);
+    *out = k ? bitnet__value_of(g, k) : 0;
+    if (!k || (k->type == BITNET_GGUF_ARRAY && k->count == n &&
+               (is_float ? k->element == BITNET_GGUF_F32
+                         : k->element == BITNET_GGUF_I32 || k->element == BITNET_GGUF_U32)))
+        return BITNET_OK;
+    return bitnet__fail_key(name, k, is_float ? "is not one F32 for each token"
+                                              : "is not one 32-bit integer for each token", err);
+}
+
+/* The kind of tokenizer: SentencePiece, or byte-level BPE with a known pre-tokenizer. */
+static bitnet_result bitnet__load_tokenizer_kind(bitnet_model *m, int *spm, int *falcon_e,
+                                                 bitnet_error *err) {
+    /* The first three are names of one pre-tokenizer, the default. */
     static const char *const pre[] = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon_e"};
-    bitnet__strings tokens, merges;
-    char text[32], name[BITNET__TEXT];
-    uint64_t v;
-    uint32_t i;
-    int spm;
-    bitnet_result r;
-    if ((r = bitnet__get_text(g, "tokenizer.ggml.model", text, sizeof text, err))) return r;
-    spm = !strcmp(text, "llama");
-    if (!spm && strcmp(text, "gpt2"))
+    char text[32];
+    size_t i;
+    bitnet_result r = bitnet__get_text(&m->gguf, "tokenizer.ggml.model", text, sizeof text, err);
+    if (r != BITNET_OK) return r;
+    *spm = !strcmp(text, "llama");
+    if (!*spm && strcmp(text, "gpt2"))
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model is '%s'; only gpt2 "
                             "(byte-level BPE) and llama (SentencePiece) are supported", text);
-    if ((r = bitnet__get_text(g, "tokenizer.ggml.pre", text, sizeof text, err))) return r;
-    if (!text[0] && !spm && !m->family->quiet_pre)
+    if ((r = bitnet__get_text(&m->gguf, "tokenizer.ggml.pre", text, sizeof text, err))) return r;
+    if (*spm) return BITNET_OK;
+    if (!text[0] && !m->family->default_pre)
         bitnet__log_text(m, BITNET_LOG_WARNING, "the file has no tokenizer.ggml.pre; llama-bpe is "
                          "assumed, and if that is wrong, texts become wrong tokens");
-    for (i = 0; !spm && text[0] && strcmp(text, pre[i]); i++)
+    for (i = 0; text[0] && strcmp(text, pre[i]); i++)
         if (i + 1 == sizeof pre / sizeof pre[0])
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%s'; only "
                                 "llama-bpe (llama3, llama-v3), falcon3 and falcon_e are "
                                 "supported", text);
-    if ((r = bitnet__get_strings(g, "tokenizer.ggml.tokens", &tokens, err))) return r;
-    if (!spm && (r = bitnet__get_strings(g, "tokenizer.ggml.merges", &merges, err))) return r;
-    if (types && (types->type != BITNET_GGUF_ARRAY || types->count != tokens.count ||
-                  (types->element != BITNET_GGUF_I32 && types->element != BITNET_GGUF_U32)))
-        return bitnet__fail(err, BITNET_ERR_FORMAT,
-                            "GGUF key 'tokenizer.ggml.token_type' is not one "
-                            "32-bit integer for each token");
-    if (scores && (scores->type != BITNET_GGUF_ARRAY || scores->count != tokens.count ||
-                   scores->element != BITNET_GGUF_F32))
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key 'tokenizer.ggml.scores' is not one "
-                            "F32 for each token");
-    if (spm && (!types || !scores))
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key 'tokenizer.ggml.%s' is missing, "
-                            "which a tokenizer of SentencePiece needs",
-                            types ? "scores" : "token_type");
-    if ((r = bitnet__get_uint(g, "tokenizer.ggml.add_space_prefix", 1, 0, 1, &v, err))) return r;
-    r = spm ? bitnet__vocab_build_spm(&m->vocab, &m->params.allocator, &tokens,
-                                      g->src.data + types->value, g->src.data + scores->value,
-                                      v == 1, err)
-            : bitnet__vocab_build(&m->vocab, &m->params.allocator, &tokens,
-                                  types ? g->src.data + types->value : 0, &merges, err);
-    if (r != BITNET_OK) return r;
-    m->vocab.falcon_e = !spm && !strcmp(text, "falcon_e");
-    bitnet__format(name, "%s.vocab_size", m->arch);
-    if ((r = bitnet__get_uint(g, name, tokens.count, tokens.count, 1 << 24, &v, err))) return r;
-    m->n_vocab = (int32_t)v;
-    for (i = 0; i < m->vocab.n_tokens; i++) {
-        uint32_t n = m->vocab.offsets[i + 1] - m->vocab.offsets[i];
-        m->longest_token = n > m->longest_token ? n : m->longest_token;
-    }
-    m->end_of_text = bitnet_token_find(m, "<|end_of_text|>");
-    /* What ends a turn; the template of our own needs this very token, whatever a key says. */
-    if ((r = bitnet__get_token(m, "tokenizer.ggml.eot_token_id", "<|eot_id|>", &m->eot, err)))
-        return r;
-    if (m->family->chat) m->eot = bitnet_token_find(m, "<|eot_id|>");
-    else if (m->eot < 0) m->eot = bitnet_token_find(m, "<|im_end|>");
-    if ((r = bitnet__get_token(m, "tokenizer.ggml.bos_token_id",
-                               spm ? "<s>" : "<|begin_of_text|>", &m->bos, err)) ||
-        (r = bitnet__get_token(m, "tokenizer.ggml.eos_token_id",
-                               spm ? "</s>" : "<|end_of_text|>", &m->eos, err)) ||
-        (r = bitnet__get_uint(g, "tokenizer.ggml.add_bos_token", !m->vocab.falcon_e, 0, 1, &v,
-                              err)))
-        return r;
-    m->add_bos = v && m->bos >= 0;
+    *falcon_e = !strcmp(text, "falcon_e");
     return BITNET_OK;
 }
 
+static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) {
+    const bitnet__gguf *g = &m->gguf;
+    bitnet__vocab *vocab = &m->vocab;
+    bitnet__strings tokens, merges;
+    const uint8_t *types, *scores;
+    char name[BITNET__TEXT];
+    uint64_t v;
+    int spm, falcon_e = 0;
+    bitnet_result r;
+    if ((r = bitnet__load_tokenizer_kind(m, &spm, &falcon_e, err)) ||
+        (r = bitnet__get_strings(g, "tokenizer.ggml.tokens", &tokens, err)) ||
+        (!spm && (r = bitnet__get_strings(g, "tokenizer.ggml.merges", &merges, err))) ||
+        (r = bitnet__get_per_token(g, "tokenizer.ggml.token_type", tokens.count, 0, &types, err)) ||
+        (r = bitnet__get_per_token(g, "tokenizer.ggml.scores", tokens.count, 1, &scores, err)))
+        return r;
+    if (spm && (!types || !scores))
+        return bitnet__fail_key(types ? "tokenizer.ggml.scores" : "tokenizer.ggml.token_type", 0,
+                                "is missing, which a SentencePiece tokenizer needs", err);
+    if ((r = bitnet__get_uint(g, "tokenizer.ggml.add_space_prefix", 1, 0, 1, &v, err))) return r;
+    r = bitnet__vocab_build(vocab, &m->params.allocator, &tokens, types, spm ? 0 : &merges,
+                            spm ? scores : 0, err);
+    if (r != BITNET_OK) return r;
+    vocab->space_prefix = spm && v == 1;
+    vocab->falcon_e = falcon_e;
+    vocab->chat = m->family->chat;
+    bitnet__format(name, "%s.vocab_size", m->arch);
+    if ((r = bitnet__get_uint(g, name, tokens.count, tokens.count, 1 << 24, &v, err))) return r;
+    m->n_vocab = (int32_t)v;
+    vocab->n_ids = m->n_vocab;
+    vocab->end_of_text = bitnet__vocab_find(vocab, "<|end_of_text|>", 15);
+    /* The end of a turn. The template under CHAT needs this very token, whatever a key says. */
+    if ((r = bitnet__get_token(m, "tokenizer.ggml.eot_token_id", "<|eot_id|>", &vocab->eot, err)))
+        return r;
+    if (m->family->chat) vocab->eot = bitnet__vocab_find(vocab, "<|eot_id|>", 10);
+    else if (vocab->eot < 0) vocab->eot = bitnet__vocab_find(vocab, "<|im_end|>", 10);
+    if ((r = bitnet__get_token(m, "tokenizer.ggml.bos_token_id",
+                               spm ? "<s>" : "<|begin_of_text|>", &vocab->bos, err)) ||
+        (r = bitnet__get_token(m, "tokenizer.ggml.eos_token_id",
+                               spm ? "</s>" : "<|end_of_text|>", &vocab->eos, err)) ||
+        (r = bitnet__get_uint(g, "tokenizer.ggml.add_bos_token", !falcon_e, 0, 1, &v, err)))
+        return r;
+    vocab->add_bos = v && vocab->bos >= 0;
+    return BITNET_OK;
+}
+
+/* Building the tokenizer takes a CPU as long as reading most of the weights. So if the file is in
+   memory, the other threads check I2_S tensors meanwhile, and the caller's joins them later. */
+typedef struct bitnet__checking {
+    bitnet_model *m;
+    bitnet_error *err;
+    bitnet_result result;              /* the tokenizer's */
+    bitnet__atomic failed;             /* 1: it failed, so no weights are needed */
+} bitnet__checking;
+
+static void bitnet__check_job(void *arg, int i, int thread) {
+    bitnet__checking *p = (bitnet__checking *)arg;
+    const bitnet__gguf *g = &p->m->gguf;
+    bitnet__tensor *t = &g->tensors[i - (i > 0)];
+    (void)thread;
+    if (i == 0) {
+        p->result = bitnet__load_tokenizer(p->m, p->err);
+        bitnet__store_release(&p->failed, p->result != BITNET_OK);
+    } else if (t->type == BITNET_TENSOR_I2_S && t->size > 32 && !bitnet__load_acquire(&p->failed)) {
+        t->checked = !bitnet__any_code_3(g->src.data + t->offset, (size_t)t->size - 32);
+    }
+}
+
+static bitnet_result bitnet__load_tokenizer_and_check(bitnet_model *m, bitnet_error *err) {
+    bitnet__checking checking;
+    bitnet_result r;
+    checking.m = m;
+    checking.err = err;
+    checking.failed = 0;
+    if (!m->gguf.src.io.read_fn && !m->kernels.pack && m->gguf.src.size >= 4 << 20 &&
+        (r = bitnet__start_team(m, err))) return r;
+    if (!m->team) return bitnet__load_tokenizer(m, err);
+    bitnet__team_run(m->team, 1 + (int)m->gguf.n_tensors, bitnet__check_job, &checking);
+    return checking.result;
+}
+
+/* ---- loading ---- */
+
 /* freq_base ^ (-2 i / n_rot) for each rotated pair i, divided by the factor of linear scaling and
-   by the pair's own, if the file has such (as LLaMA 3.1's converters write them). */
+   by the pair's own factor, if the file has such (as LLaMA 3.1's converters write them). */
 static bitnet_result bitnet__load_rope(bitnet_model *m, bitnet_error *err) {
     double *freq = (double *)bitnet__model_alloc(m, (uint64_t)(m->n_rot / 2) * sizeof *freq);
     double base = bitnet__log((double)m->freq_base);
@@ -4875,9 +6442,8 @@ static bitnet_result bitnet__load_rope(bitnet_model *m, bitnet_error *err) {
     }
     for (i = 0; i < m->n_rot / 2; i++) {
         if (own && !(own[i] >= 1e-3f && own[i] <= 1e6f))
-            return bitnet__fail(err, BITNET_ERR_FORMAT,
-                                "element %d of tensor 'rope_freqs.weight' is not a usable number",
-                                (int)i);
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "element %d of tensor 'rope_freqs.weight' "
+                                "is not a number from 1e-3 to 1e6", (int)i);
         freq[i] = bitnet__exp(-2.0 * (double)i / (double)m->n_rot * base) /
                   ((double)m->rope_factor * (own ? (double)own[i] : 1.0));
     }
@@ -4885,16 +6451,16 @@ static bitnet_result bitnet__load_rope(bitnet_model *m, bitnet_error *err) {
     return BITNET_OK;
 }
 
-/* A tensor that nobody asked for would change the results, if we knew how. */
-static bitnet_result bitnet__check_leftovers(const bitnet_model *m, bitnet_error *err) {
+/* An unused tensor means a network that computes something else. */
+static bitnet_result bitnet__check_unused(const bitnet_model *m, bitnet_error *err) {
     const bitnet__gguf *g = &m->gguf;
     uint64_t i;
-    for (i = 0; i < g->n_tensors && m->family->strict; i++)
+    for (i = 0; i < g->n_tensors && m->family->no_extra_tensors; i++)
         if (!g->tensors[i].used)
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%.*s' is not part of "
                                 "architecture '%s' as it is supported",
-                                (int)g->tensors[i].name_len,
-                                (const char *)g->src.data + g->tensors[i].name, m->arch);
+                                (int)g->tensors[i].name.len,
+                                (const char *)g->src.data + g->tensors[i].name.at, m->arch);
     return BITNET_OK;
 }
 
@@ -4903,38 +6469,37 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
     int32_t i;
     m->layers = (bitnet__layer *)bitnet__model_alloc(m, (uint64_t)m->n_layers * sizeof *m->layers);
     if (!m->layers) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the list of layers");
-    r = bitnet__load_matrix(m, "token_embd.weight", m->dim, m->n_vocab, &m->embed, err);
+    r = bitnet__load_matrix(m, "token_embd.weight", m->dim, m->n_vocab, 0, &m->embed, err);
     if (r == BITNET_OK)
         r = bitnet__load_norm(m, "output_norm.weight", m->dim, &m->output_norm, err);
     m->head = m->embed;
     if (r == BITNET_OK && bitnet__find_tensor(&m->gguf, "output.weight"))
-        r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, &m->head, err);
+        r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err);
     for (i = 0; i < m->n_layers && r == BITNET_OK; i++)
         r = bitnet__load_layer(m, i, &m->layers[i], err);
     return r;
 }
 
-/* ---- loading ---- */
-
-/* Of a table that may be the caller's own. */
+/* Checks a table, which may be the caller's own. */
 static bitnet_result bitnet__check_kernels(const bitnet_kernels *k, bitnet_error *err) {
+    const char *missing;
     if (!k->name) return bitnet__fail(err, BITNET_ERR_ARG, "the kernel table has no name");
     if (!bitnet_kernels_usable(k))
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
                             "this CPU or its operating system lacks what the kernels '%s' need",
                             k->name);
     if (!k->layout && !k->row_group && !k->packed_bytes && !k->pack) return BITNET_OK;
-    if (!k->layout || !k->packed_bytes || !k->pack || !k->dotrows_ternary)
+    missing = !k->layout          ? "layout"
+              : !k->packed_bytes    ? "packed_bytes"
+              : !k->pack            ? "pack"
+              : !k->dotrows_ternary ? "dotrows_ternary" : 0;
+    if (missing)
         return bitnet__fail(err, BITNET_ERR_ARG, "the kernels '%s' have no %s; a table that packs "
                             "weights needs layout, row_group, packed_bytes, pack and "
-                            "dotrows_ternary", k->name,
-                            !k->layout         ? "layout"
-                            : !k->packed_bytes ? "packed_bytes"
-                            : !k->pack         ? "pack"
-                                               : "dotrows_ternary");
+                            "dotrows_ternary", k->name, missing);
     if (k->row_group < 1 || k->row_group > BITNET__MAX_GROUP || (k->row_group & (k->row_group - 1)))
         return bitnet__fail(err, BITNET_ERR_ARG, "the kernels '%s' have a row_group of %lld, which "
-                            "is no power of two from 1 to %d", k->name, (long long)k->row_group,
+                            "is not a power of two from 1 to %d", k->name, (long long)k->row_group,
                             (int)BITNET__MAX_GROUP);
     return BITNET_OK;
 }
@@ -4953,9 +6518,9 @@ static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
     if (!k.dotrows_f32) k.dotrows_f32 = s->dotrows_f32;
     if (!k.dotrows_f16) k.dotrows_f16 = s->dotrows_f16;
     if (!k.dotrows_bf16) k.dotrows_bf16 = s->dotrows_bf16;
-    if (!k.keys_f16) k.keys_f16 = s->keys_f16;
-    if (!k.mixrows_f32) k.mixrows_f32 = s->mixrows_f32;
-    if (!k.mixrows_f16) k.mixrows_f16 = s->mixrows_f16;
+    if (!k.scores_f16) k.scores_f16 = s->scores_f16;
+    if (!k.sumrows_f32) k.sumrows_f32 = s->sumrows_f32;
+    if (!k.sumrows_f16) k.sumrows_f16 = s->sumrows_f16;
     if (!k.softmax) k.softmax = s->softmax;
     if (!k.rope) k.rope = s->rope;
     if (!k.store_f16) k.store_f16 = s->store_f16;
@@ -4966,30 +6531,22 @@ static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
     return k;
 }
 
-static bitnet_result bitnet__choose_kernels(bitnet_model *m, bitnet_error *err) {
-    const bitnet_kernels *k = m->params.kernels ? m->params.kernels : bitnet_kernels_default();
-    bitnet_result r = bitnet__check_kernels(k, err);
-    if (!r) m->kernels = bitnet__fill_kernels(k);
-    return r;
-}
-
-static bitnet_result bitnet__load_ahead(bitnet_model *m, bitnet_error *err);  /* after >>threads */
-
 static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
+    const uint64_t max_bytes = m->params.max_bytes ? m->params.max_bytes : (uint64_t)16 << 30;
+    const bitnet_kernels *k = m->params.kernels ? m->params.kernels : bitnet_kernels_default();
     char text[BITNET__TEXT];
-    uint64_t max_bytes = m->params.max_bytes ? m->params.max_bytes : (uint64_t)16 << 30;
     bitnet_result r;
     if (m->gguf.src.size > max_bytes)
         return bitnet__fail(err, BITNET_ERR_LIMIT, "the file has %llu bytes; the limit is %llu "
                             "(max_bytes)", (unsigned long long)m->gguf.src.size,
                             (unsigned long long)max_bytes);
-    if ((r = bitnet__choose_kernels(m, err)) ||
-        (r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
-        (r = bitnet__load_shape(m, err)) || (r = bitnet__load_ahead(m, err)) ||
+    if ((r = bitnet__check_kernels(k, err))) return r;
+    m->kernels = bitnet__fill_kernels(k);
+    if ((r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
+        (r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer_and_check(m, err)) ||
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
-        (r = bitnet__check_leftovers(m, err)) ||
-        (r = bitnet__gguf_check_end(&m->gguf, err))) return r;
-    if ((r = bitnet__progress(m, m->gguf.src.size, err))) return r;
+        (r = bitnet__check_unused(m, err)) || (r = bitnet__gguf_check_end(&m->gguf, err)) ||
+        (r = bitnet__progress(m, m->gguf.src.size, err))) return r;
     bitnet__format(text, "%s, %d layers of %d, vocabulary of %d, kernels %s, weights in %s",
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
                    m->kernels.layout);
@@ -5001,41 +6558,34 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
 }
 
 /* Every way to load ends here. Takes over the source, on failure too. */
-static bitnet_result bitnet__load(bitnet__source *src, const bitnet_model_params *params,
+static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params *params,
                                   bitnet_model **out, bitnet_error *err) {
     bitnet_model_params p;
     bitnet_model *m = 0;
     bitnet_result r;
+    if (out) *out = 0;
     memset(&p, 0, sizeof p);
     if (params) p = *params;
-    if (!p.allocator.alloc_fn != !p.allocator.free_fn)
-        r = bitnet__fail(err, BITNET_ERR_ARG, "the allocator needs both of its functions");
-    else if (p.i2s_layout != BITNET_I2S_128 && p.i2s_layout != BITNET_I2S_64 &&
-             p.i2s_layout != BITNET_I2S_4ROW)
-        r = bitnet__fail(err, BITNET_ERR_ARG, "i2s_layout %lld is unknown",
-                         (long long)p.i2s_layout);
-    else if (p.tile.BM < 0 || p.tile.BK < 0 || p.tile.bm < 0 || !p.tile.BM != !p.tile.BK ||
-             (p.tile.bm && !p.tile.BM))
-        r = bitnet__fail(err, BITNET_ERR_ARG, "tile %d,%d,%d: BM and BK are needed, or none at all",
-                         (int)p.tile.BM, (int)p.tile.BK, (int)p.tile.bm);
-    else if (!(m = (bitnet_model *)bitnet__alloc(&p.allocator, sizeof *m)))
+    r = bitnet__check_open(&src, out != 0, &p.allocator, err);
+    if (r == BITNET_OK) r = bitnet__check_layout(p.i2s_packing, err);
+    if (r == BITNET_OK) r = bitnet__check_tile(p.tile, err);
+    if (r == BITNET_OK && !(m = (bitnet_model *)bitnet__alloc(&p.allocator, sizeof *m)))
         r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
-    else
-        r = BITNET_OK;
-    if (!m) {
-        bitnet__source_close(src, &p.allocator);
+    if (r != BITNET_OK) {
+        bitnet__source_close(&src, &p.allocator);
         return r;
     }
     memset(m, 0, sizeof *m);
     m->params = p;
-    m->gguf.src = *src;
+    m->gguf.src = src;
     r = bitnet__load_parts(m, err);
-    bitnet__pack_end(m);
+    bitnet__team_free(&m->params.allocator, m->team);
+    m->team = 0;
     if (r != BITNET_OK) {
         bitnet_model_free(m);
         return r;
     }
-    bitnet__source_close_file(&m->gguf.src);       /* all has been read */
+    bitnet__source_close_file(&m->gguf.src);
     *out = m;
     return BITNET_OK;
 }
@@ -5054,37 +6604,22 @@ BITNET_API void bitnet_model_free(bitnet_model *m) {
     bitnet__free(&a, m);
 }
 
-static bitnet_result bitnet__no_model(bitnet_model **out, bitnet_error *err) {
-    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the model");
-    *out = 0;
-    return BITNET_OK;
-}
-
 BITNET_API bitnet_result bitnet_model_load_memory(const void *data, size_t size,
                                                   const bitnet_model_params *params,
                                                   bitnet_model **out, bitnet_error *err) {
-    bitnet__source src;
-    bitnet_result r = bitnet__no_model(out, err);
-    if (r == BITNET_OK) r = bitnet__source_memory(data, size, &src, err);
-    return r == BITNET_OK ? bitnet__load(&src, params, out, err) : r;
+    return bitnet__load(bitnet__source_memory(data, size, err), params, out, err);
 }
 
 BITNET_API bitnet_result bitnet_model_load_io(const bitnet_io *io,
                                               const bitnet_model_params *params,
                                               bitnet_model **out, bitnet_error *err) {
-    bitnet__source src;
-    bitnet_result r = bitnet__no_model(out, err);
-    if (r == BITNET_OK) r = bitnet__source_io(io, &src, err);
-    return r == BITNET_OK ? bitnet__load(&src, params, out, err) : r;
+    return bitnet__load(bitnet__source_io(io, err), params, out, err);
 }
 
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_model_params *params,
                                                 bitnet_model **out, bitnet_error *err) {
-    bitnet__source src;
-    bitnet_result r = bitnet__no_model(out, err);
-    if (r == BITNET_OK) r = bitnet__source_file(path, params && params->copy, &src, err);
-    return r == BITNET_OK ? bitnet__load(&src, params, out, err) : r;
+    return bitnet__load(bitnet__source_file(path, params && params->copy, err), params, out, err);
 }
 #endif
 
@@ -5103,1272 +6638,156 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->n_kv_heads = m->n_kv_heads;
     info->head_dim = m->head_dim;
     info->ctx_train = m->n_ctx;
-    info->embed_type = m->embed.type_name;
-    info->head_type = m->head.type_name;
+    info->embed_type = bitnet_tensor_type_name(m->embed.type);
+    info->head_type = bitnet_tensor_type_name(m->head.type);
     info->head_bytes = (uint64_t)m->head.row_bytes * (uint64_t)m->head.n_rows;
     info->n_params = m->n_params;
     info->file_bytes = m->gguf.src.size;
-    info->own_bytes = m->own_bytes + sizeof *m + bitnet__vocab_memory(&m->vocab) +
+    info->own_bytes = m->own_bytes + sizeof *m + m->vocab.memory +
                       (m->gguf.n_keys + 1) * sizeof *m->gguf.keys +
                       (m->gguf.n_tensors + 1) * sizeof *m->gguf.tensors +
                       (m->gguf.src.io.read_fn ? m->gguf.src.have : 0);
-    info->bos = m->bos;
-    info->eos = m->eos;
-    info->eot = m->eot;
-    info->add_bos = m->add_bos;
-}
-
-/* A value as text; see bitnet_model_get_meta. */
-static int bitnet__value_text(uint32_t type, const uint8_t *p, uint64_t size, char *buf,
-                              size_t cap) {
-    char text[BITNET__TEXT];
-    int64_t n = 0;
-    double d;
-    const uint64_t bits = size == 8 ? bitnet__get_u64(p) : 0;
-    switch (type) {
-        case BITNET_GGUF_U8: n = p[0]; break;
-        case BITNET_GGUF_I8: n = (int8_t)p[0]; break;
-        case BITNET_GGUF_U16: n = bitnet__get_u16(p); break;
-        case BITNET_GGUF_I16: n = (int16_t)bitnet__get_u16(p); break;
-        case BITNET_GGUF_U32: n = bitnet__get_u32(p); break;
-        case BITNET_GGUF_I32: n = (int32_t)bitnet__get_u32(p); break;
-        case BITNET_GGUF_I64: n = (int64_t)bits; break;
-        default: break;
-    }
-    /* Sign and digits apart: not every snprintf prints the lowest number of a type. */
-    bitnet__format(text, "%s%llu", n < 0 ? "-" : "",
-                   n < 0 ? 0 - (unsigned long long)n : (unsigned long long)n);
-    switch (type) {
-        case BITNET_GGUF_U64: bitnet__format(text, "%llu", (unsigned long long)bits); break;
-        case BITNET_GGUF_BOOL: bitnet__format(text, "%s", p[0] ? "true" : "false"); break;
-        case BITNET_GGUF_F32: bitnet__format(text, "%.9g", (double)bitnet__load_f32(p)); break;
-        case BITNET_GGUF_F64:
-            memcpy(&d, &bits, 8);
-            bitnet__format(text, "%.17g", d);
-            break;
-        case BITNET_GGUF_STRING:
-            if (size > INT32_MAX) return BITNET_ERR_LIMIT;
-            if (cap > 0) {
-                size_t len = size < cap ? (size_t)size : cap - 1;
-                memcpy(buf, p, len);
-                buf[len] = 0;
-            }
-            return (int)size;
-        case BITNET_GGUF_ARRAY: return BITNET_ERR_UNSUPPORTED;
-        default: break;
-    }
-    if (cap > 0) {
-        size_t len = strlen(text) < cap ? strlen(text) : cap - 1;
-        memcpy(buf, text, len);
-        buf[len] = 0;
-    }
-    return (int)strlen(text);
+    info->bos = m->vocab.bos;
+    info->eos = m->vocab.eos;
+    info->eot = m->vocab.eot;
+    info->add_bos = m->vocab.add_bos;
 }
 
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf,
                                      size_t cap) {
     const bitnet__key *k = m && key ? bitnet__find_key(&m->gguf, key) : 0;
+    bitnet_gguf_value v;
     if (!k) return BITNET_ERR_ARG;
-    if (!buf) cap = 0;
-    return bitnet__value_text(k->type, m->gguf.src.data + k->value, k->size, buf, cap);
+    v = bitnet__key_value(&m->gguf, k);
+    return bitnet_gguf_text(&v, buf, cap);
 }
 
-/* =============================================================================================
-   >>threads  a fixed team of workers
-   A team does one thing: it calls job(arg, run, thread) for each run in [0, n), and returns when
-   all are done. The caller is thread 0. It does run 0, and then each that nobody else has taken
-   yet; so it never waits for a worker that sleeps or has lost its CPU, unless that worker is in the
-   middle of a run. A token is a few hundred such calls of some 100 us. Waking a thread takes longer
-   than most waits, so threads spin for some 10 to 100 us before they sleep.
-   ============================================================================================= */
+/* ---- the tokenizer's public functions ---- */
 
-#define BITNET__MAX_THREADS 256
-#define BITNET__PATH 1024              /* bytes of a path of the system's */
-#if defined(BITNET__THREADS_POSIX) || defined(BITNET__THREADS_WIN32)
-  #define BITNET__OWN_THREADS BITNET__MAX_THREADS    /* the most that can be ours */
-#else
-  #define BITNET__OWN_THREADS 1
-#endif
-
-typedef void (*bitnet__job)(void *arg, int run, int thread);
-
-#if defined(BITNET__THREADS_POSIX) || defined(BITNET__THREADS_WIN32)
-
-#ifdef BITNET__THREADS_POSIX
-typedef pthread_mutex_t bitnet__mutex;
-typedef pthread_cond_t bitnet__cond;
-typedef pthread_t bitnet__thread;
-  #define BITNET__THREAD_RETURN void *
-static uintptr_t bitnet__this_thread(void) { return (uintptr_t)pthread_self(); }
-static int bitnet__mutex_init(bitnet__mutex *m) { return pthread_mutex_init(m, 0) == 0; }
-static void bitnet__mutex_destroy(bitnet__mutex *m) { pthread_mutex_destroy(m); }
-static void bitnet__lock(bitnet__mutex *m) { pthread_mutex_lock(m); }
-static void bitnet__unlock(bitnet__mutex *m) { pthread_mutex_unlock(m); }
-static int bitnet__cond_init(bitnet__cond *c) { return pthread_cond_init(c, 0) == 0; }
-static void bitnet__cond_destroy(bitnet__cond *c) { pthread_cond_destroy(c); }
-static void bitnet__cond_wait(bitnet__cond *c, bitnet__mutex *m) { pthread_cond_wait(c, m); }
-static void bitnet__cond_wake_all(bitnet__cond *c) { pthread_cond_broadcast(c); }
-
-/* ---- signals ----
-   Our threads are not the ones that a program wants its signals on: they are born with all blocked,
-   but those that a thread's own fault sends it, which end a program that blocks them. */
-#if defined(__linux__)                 /* -std=c99 hides these: declared under other names */
-typedef struct bitnet__sigset { unsigned long bits[1024 / (8 * sizeof(long))]; } bitnet__sigset;
-extern int bitnet__sigfillset(bitnet__sigset *set) __asm__("sigfillset");
-extern int bitnet__sigdelset(bitnet__sigset *set, int number) __asm__("sigdelset");
-extern int bitnet__sigmask(int how, const bitnet__sigset *set, bitnet__sigset *old)
-    __asm__("pthread_sigmask");
-  #if defined(__mips__) || defined(__alpha__)
-enum { BITNET__SIG_SETMASK = 3 };
-  #elif defined(__sparc__)
-enum { BITNET__SIG_SETMASK = 4 };
-  #else
-enum { BITNET__SIG_SETMASK = 2 };
-  #endif
-#elif defined(SIG_SETMASK)
-typedef sigset_t bitnet__sigset;
-enum { BITNET__SIG_SETMASK = SIG_SETMASK };
-static int bitnet__sigfillset(bitnet__sigset *set) { return sigfillset(set); }
-static int bitnet__sigdelset(bitnet__sigset *set, int number) { return sigdelset(set, number); }
-static int bitnet__sigmask(int how, const bitnet__sigset *set, bitnet__sigset *old) {
-    return pthread_sigmask(how, set, old);
+BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n, int flags,
+                               bitnet_token *out, size_t cap) {
+    if (!m || (!text && n > 0)) return BITNET_ERR_ARG;
+    if (n > INT32_MAX) return BITNET_ERR_LIMIT;
+    return bitnet__encode(&m->vocab, &m->params.allocator, text, n, flags, out, cap);
 }
-#endif
 
-#if defined(__linux__) || defined(SIG_SETMASK)
-static int bitnet__thread_start(bitnet__thread *t, BITNET__THREAD_RETURN (*fn)(void *), void *arg) {
-    static const int faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
-    bitnet__sigset all, old;
-    size_t i;
-    int ok;
-    bitnet__sigfillset(&all);
-    for (i = 0; i < sizeof faults / sizeof faults[0]; i++) bitnet__sigdelset(&all, faults[i]);
-    bitnet__sigmask(BITNET__SIG_SETMASK, &all, &old);
-    ok = pthread_create(t, 0, fn, arg) == 0;
-    bitnet__sigmask(BITNET__SIG_SETMASK, &old, 0);
-    return ok;
+BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message *messages, int n,
+                                    int flags, bitnet_token *out, size_t cap) {
+    bitnet__encoder e;
+    if (!m || n < 0 || (!messages && n > 0)) return BITNET_ERR_ARG;
+    bitnet__encoder_open(&e, &m->vocab, &m->params.allocator, out, cap);
+    bitnet__encode_chat(&e, messages, n, flags);
+    return bitnet__encoder_close(&e);
 }
-#else                                  /* Emscripten, which has no signals */
-static int bitnet__thread_start(bitnet__thread *t, BITNET__THREAD_RETURN (*fn)(void *), void *arg) {
-    return pthread_create(t, 0, fn, arg) == 0;
-}
-#endif
-static void bitnet__thread_join(bitnet__thread t) { pthread_join(t, 0); }
-#else
-typedef SRWLOCK bitnet__mutex;
-typedef CONDITION_VARIABLE bitnet__cond;
-typedef HANDLE bitnet__thread;
-  #define BITNET__THREAD_RETURN DWORD WINAPI
-static uintptr_t bitnet__this_thread(void) { return GetCurrentThreadId(); }
-static int bitnet__mutex_init(bitnet__mutex *m) { InitializeSRWLock(m); return 1; }
-static void bitnet__mutex_destroy(bitnet__mutex *m) { (void)m; }
-static void bitnet__lock(bitnet__mutex *m) { AcquireSRWLockExclusive(m); }
-static void bitnet__unlock(bitnet__mutex *m) { ReleaseSRWLockExclusive(m); }
-static int bitnet__cond_init(bitnet__cond *c) { InitializeConditionVariable(c); return 1; }
-static void bitnet__cond_destroy(bitnet__cond *c) { (void)c; }
-static void bitnet__cond_wait(bitnet__cond *c, bitnet__mutex *m) {
-    SleepConditionVariableSRW(c, m, INFINITE, 0);
-}
-static void bitnet__cond_wake_all(bitnet__cond *c) { WakeAllConditionVariable(c); }
-static int bitnet__thread_start(bitnet__thread *t, LPTHREAD_START_ROUTINE fn, void *arg) {
-    *t = CreateThread(0, 0, fn, arg, 0, 0);
-    return *t != 0;
-}
-static void bitnet__thread_join(bitnet__thread t) {
-    WaitForSingleObject(t, INFINITE);
-    CloseHandle(t);
-}
-#endif
 
-/* ---- how many CPUs this process may use ---- */
+BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *tokens, int n,
+                                 char *buf, size_t cap) {
+    uint64_t used = 0;
+    int i;
+    if (!m || n < 0 || (!tokens && n > 0)) return BITNET_ERR_ARG;
+    for (i = 0; i < n; i++) {
+        size_t length, room;
+        const uint8_t *p = bitnet__token_bytes(&m->vocab, tokens[i], &length);
+        if (!p) return BITNET_ERR_ARG;
+        room = buf && used < cap ? cap - (size_t)used : 0;
+        if (room > 0) memcpy(buf + used, p, length < room ? length : room);
+        used += length;
+    }
+    return used > INT32_MAX ? (int)BITNET_ERR_LIMIT : (int)used;
+}
 
-#ifdef BITNET__CPU_QUOTA
-
-/* a, b and c as one path; 0: it is too long. */
-static int bitnet__join(char path[BITNET__PATH], const char *a, const char *b, const char *c) {
-    const char *parts[3], *p;
+BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_token t,
+                                 char *buf, size_t cap) {
     size_t n = 0;
-    int i;
-    parts[0] = a;
-    parts[1] = b;
-    parts[2] = c;
-    for (i = 0; i < 3; i++) {
-        for (p = parts[i]; *p; p++) {
-            if (n + 1 == BITNET__PATH) return 0;
-            path[n++] = *p;
-        }
-    }
-    path[n] = 0;
-    return 1;
+    const uint8_t *p = t == -1 || !m ? 0 : bitnet__token_bytes(&m->vocab, t, &n);
+    if (!m || !d || !buf || (t != -1 && !p) || cap < 3 || (cap - 3) / 3 < n || d->n_pending < 0 ||
+        d->n_pending > 3)
+        return BITNET_ERR_ARG;
+    if (t == -1 || n == 0 || m->vocab.types[t] == BITNET__TOKEN_CONTROL)
+        return (int)bitnet__detok_flush(d, buf);
+    return (int)bitnet__detok_push(d, p, n, buf);
 }
 
-/* Reads up to n numbers from the file dir/name; returns how many there are. */
-static int bitnet__read_numbers(const char *dir, const char *name, long long *numbers, int n) {
-    char path[BITNET__PATH];
-    FILE *f;
-    int i = 0;
-    if (!bitnet__join(path, dir, "/", name)) return 0;
-    f = fopen(path, "rb");
-    if (!f) return 0;
-    while (i < n && fscanf(f, "%lld", &numbers[i]) == 1) i++;
-    fclose(f);
-    return i;
+BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *text) {
+    return m && text ? bitnet__vocab_find(&m->vocab, text, strlen(text)) : -1;
 }
 
-/* The CPUs that the quota of one control group amounts to, rounded up; 0: it has none. */
-static int bitnet__group_cpus(const char *dir) {
-    long long us[2];                   /* of CPU time, in this period */
-    if (bitnet__read_numbers(dir, "cpu.max", us, 2) < 2 &&                      /* version 2 */
-        (bitnet__read_numbers(dir, "cpu.cfs_quota_us", us, 1) < 1 ||            /* version 1 */
-         bitnet__read_numbers(dir, "cpu.cfs_period_us", us + 1, 1) < 1)) return 0;
-    if (us[0] < 1 || us[1] < 1) return 0;
-    us[0] = us[0] / us[1] + (us[0] % us[1] > 0);
-    return us[0] > BITNET__MAX_THREADS ? BITNET__MAX_THREADS : (int)us[0];
-}
-
-/* The least of the quotas of a group and of those that contain it. mount: where the groups are. */
-static int bitnet__groups_cpus(const char *root, const char *mount, const char *group) {
-    char dir[BITNET__PATH];
-    const size_t top = strlen(root) + strlen(mount);
-    int least = 0, n;
-    if (!bitnet__join(dir, root, mount, group)) return 0;
-    for (;;) {
-        n = bitnet__group_cpus(dir);
-        if (n > 0 && (least == 0 || n < least)) least = n;
-        if (strlen(dir) <= top) return least;
-        *strrchr(dir, '/') = 0;        /* a group's name begins with one */
-    }
-}
-
-static int bitnet__in_list(const char *list, const char *word) {
-    size_t n;
-    for (;; list += n + 1) {
-        n = strcspn(list, ",");
-        if (n == strlen(word) && !memcmp(list, word, n)) return 1;
-        if (!list[n]) return 0;
-    }
-}
-
-/* What the control groups of this process allow; 0: no quota, or none that can be read. The lines
-   of the file are number:controllers:/group; version 2 names no controllers. Everything is looked
-   for below root, which is empty but in tests. */
-static int bitnet__quota_cpus(const char *root) {
-    char line[BITNET__PATH];
-    int least = 0, begins = 1, n;
-    FILE *f;
-    if (!bitnet__join(line, root, "/proc/self/cgroup", "")) return 0;
-    f = fopen(line, "rb");
-    if (!f) return 0;
-    while (fgets(line, sizeof line, f)) {
-        char *controllers = strchr(line, ':'), *group;
-        const int rest = !begins;      /* of a line that is longer than this buffer */
-        begins = strchr(line, '\n') != 0;
-        if (rest || !controllers || !(group = strchr(++controllers, ':')) || group[1] != '/')
-            continue;
-        *group++ = 0;
-        group[strcspn(group, "\n")] = 0;
-        if (!strncmp(group, "/..", 3)) group[1] = 0;   /* outside of what is mounted here */
-        if (controllers[0] && !bitnet__in_list(controllers, "cpu")) continue;
-        n = bitnet__groups_cpus(root, controllers[0] ? "/sys/fs/cgroup/cpu" : "/sys/fs/cgroup",
-                                group);
-        if (n > 0 && (least == 0 || n < least)) least = n;
-    }
-    fclose(f);
-    return least;
-}
-
-#else
-static int bitnet__quota_cpus(const char *root) { (void)root; return 0; }
-#endif
-
-#ifdef __linux__
-/* Declared here because <sched.h> shows it only with _GNU_SOURCE, which is not ours to define. */
-extern int (bitnet__sched_getaffinity)(int pid, size_t size, void *mask)
-    __asm__("sched_getaffinity");
-#endif
-
-/* The CPUs that the system lets this process run on. */
-static int bitnet__allowed_cpus(void) {
-#if defined(_WIN32)
-    DWORD_PTR process, all;
-    SYSTEM_INFO si;
-    int n = 0;
-    if (GetProcessAffinityMask(GetCurrentProcess(), &process, &all))
-        for (; process; process &= process - 1) n++;
-    if (n > 0) return n;               /* 0: on more than 64 CPUs */
-    GetSystemInfo(&si);
-    return (int)si.dwNumberOfProcessors;
-#else
-  #ifdef __linux__
-    uint8_t mask[1024] = {0};          /* 8192 CPUs, the most that Linux can have */
-    size_t i;
-    int n = 0;
-    if (bitnet__sched_getaffinity(0, sizeof mask, mask) >= 0)
-        for (i = 0; i < 8 * sizeof mask; i++) n += mask[i / 8] >> i % 8 & 1;
-    if (n > 0) return n;
-  #endif
-    return (int)sysconf(_SC_NPROCESSORS_ONLN);
-#endif
-}
-
-/* How many threads this process can run at a time. */
-static int bitnet__usable_cpus(void) {
-    int n = bitnet__allowed_cpus(), quota = bitnet__quota_cpus("");
-    if (quota > 0 && quota < n) n = quota;
-    return n < 1 ? 1 : n > BITNET__MAX_THREADS ? BITNET__MAX_THREADS : n;
-}
-
-/* Loads that see what the storing thread did before, and stores that show it. swap_if stores to if
-   there was from, and says whether it did. */
-#if defined(__GNUC__) || defined(__clang__)
-static uint32_t bitnet__load_acquire(uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
-static void bitnet__store_release(uint32_t *p, uint32_t v) {
-    __atomic_store_n(p, v, __ATOMIC_RELEASE);
-}
-static uint32_t bitnet__decrement(uint32_t *p) {
-    return __atomic_sub_fetch(p, 1, __ATOMIC_ACQ_REL);
-}
-static int bitnet__swap_if(uint32_t *p, uint32_t from, uint32_t to) {
-    return __atomic_compare_exchange_n(p, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-}
-static uintptr_t bitnet__load_word(uintptr_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
-static void bitnet__store_word(uintptr_t *p, uintptr_t v) {
-    __atomic_store_n(p, v, __ATOMIC_RELEASE);
-}
-static int bitnet__swap_word_if(uintptr_t *p, uintptr_t from, uintptr_t to) {
-    return __atomic_compare_exchange_n(p, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-}
-#else
-static uint32_t bitnet__load_acquire(uint32_t *p) {
-    return (uint32_t)InterlockedOr((volatile LONG *)p, 0);
-}
-static void bitnet__store_release(uint32_t *p, uint32_t v) {
-    InterlockedExchange((volatile LONG *)p, (LONG)v);
-}
-static uint32_t bitnet__decrement(uint32_t *p) {
-    return (uint32_t)InterlockedDecrement((volatile LONG *)p);
-}
-static int bitnet__swap_if(uint32_t *p, uint32_t from, uint32_t to) {
-    return (uint32_t)InterlockedCompareExchange((volatile LONG *)p, (LONG)to, (LONG)from) == from;
-}
-static int bitnet__swap_word_if(uintptr_t *p, uintptr_t from, uintptr_t to) {
-    return InterlockedCompareExchangePointer((void *volatile *)p, (void *)to, (void *)from) ==
-           (void *)from;
-}
-static uintptr_t bitnet__load_word(uintptr_t *p) {
-    return (uintptr_t)InterlockedCompareExchangePointer((void *volatile *)p, 0, 0);
-}
-static void bitnet__store_word(uintptr_t *p, uintptr_t v) {
-    InterlockedExchangePointer((void *volatile *)p, (void *)v);
-}
-#endif
-
-/* Tells the core that this is a waiting loop: some 5 to 60 ns. */
-static void bitnet__pause(void) {
-#if defined(_WIN32)
-    YieldProcessor();
-#elif BITNET__ARCH_X86
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#elif defined(__EMSCRIPTEN__)           /* WebAssembly has no such instruction */
-    volatile int i;
-    for (i = 0; i < 8; i++) { }
-#endif
-}
-
-/* ---- runs ----
-   One word holds how many runs there are (upper 16 bits) and how many have been taken (lower 16
-   bits). Threads count it up, so no thread can take a run of a call that is over. A thread reads
-   the job only after it has taken a run, and the job stays until all runs that were taken are
-   done. */
-
-static uint32_t bitnet__runs(int n, int jobs) { (void)jobs; return (uint32_t)n << 16; }
-static int bitnet__runs_left(uint32_t runs) { return (runs & 0xffff) < runs >> 16; }
-
-/* Takes the next run; -1: none is left. thread, and last, the run that it had before, are used only
-   where there are no atomics. */
-static int bitnet__claim(uint32_t *runs, int thread, int last) {
-    (void)thread; (void)last;
-    for (;;) {
-        const uint32_t now = bitnet__load_acquire(runs);
-        if (!bitnet__runs_left(now)) return -1;
-        if (bitnet__swap_if(runs, now, now + 1)) return (int)(now & 0xffff);
-    }
-}
-
-/* ---- does sharing pay? ----
-   Not where other programs have the CPUs: a worker that loses its CPU in the middle of a run keeps
-   the caller waiting for milliseconds. So each call that is shared is compared with what the caller
-   would have needed alone, by the time of its own runs. What is gained and lost goes into a balance
-   of at most bitnet__credit, of which one call can lose a half: a single delay means nothing. When
-   the balance is used up, the caller works alone for a while, longer each time that it happens
-   again soon. All times are nanoseconds. */
-
-static const int64_t bitnet__credit = 4000000;
-static const int64_t bitnet__least_pause = 32000000, bitnet__most_pause = 1024000000;
-
-typedef struct bitnet__ledger {
-    int64_t balance;
-    int64_t pause, end;                /* how long the latest pause is, and when it ends */
-} bitnet__ledger;
-
-static int64_t bitnet__clock(void) {
-#if defined(_WIN32)
-    LARGE_INTEGER ticks, per_second;
-    QueryPerformanceCounter(&ticks);
-    QueryPerformanceFrequency(&per_second);
-    return (int64_t)((double)ticks.QuadPart * 1e9 / (double)per_second.QuadPart);
-#elif defined(CLOCK_MONOTONIC)
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-#else                                  /* -std=c99 hides the other one */
-    struct timeval t;
-    gettimeofday(&t, 0);
-    return (int64_t)t.tv_sec * 1000000000 + (int64_t)t.tv_usec * 1000;
-#endif
-}
-
-/* Whether there is no pause. One that seems longer than it is has seen the clock set back. */
-static int bitnet__ledger_open(const bitnet__ledger *l, int64_t now) {
-    return now >= l->end || now < l->end - l->pause;
-}
-
-static void bitnet__ledger_note(bitnet__ledger *l, int64_t gain, int64_t now) {
-    if (gain < 0) l->balance += gain > -bitnet__credit / 2 ? gain : -bitnet__credit / 2;
-    else if (l->balance < bitnet__credit)
-        l->balance = gain < bitnet__credit - l->balance ? l->balance + gain : bitnet__credit;
-    if (l->balance >= 0) return;
-    l->pause = now - l->end > 8 * l->pause ? bitnet__least_pause :
-               l->pause < bitnet__most_pause / 2 ? 2 * l->pause : bitnet__most_pause;
-    l->end = now + l->pause;
-    l->balance = bitnet__credit;
-}
-
-/* ---- the team ---- */
-
-typedef struct bitnet__worker {
-    struct bitnet__team *team;
-    bitnet__thread thread;
-    int index;
-} bitnet__worker;
-
-typedef struct bitnet__team {
-    uint32_t runs;                     /* of the call that is at work; atomic */
-    uint32_t n_left;                   /* runs that are not done; atomic */
-    uint32_t n_asleep;                 /* workers; changes under the mutex; atomic */
-    uint32_t quit;                     /* 1: workers end; atomic */
-    char pad[128 - 4 * sizeof(uint32_t)];      /* those are written all the time */
-    bitnet__job job;
-    void *arg;
-    int n_workers;
-    int caller_asleep;                 /* under the mutex */
-    bitnet__mutex mutex;
-    bitnet__cond start, done;
-    bitnet__ledger ledger;
-#ifdef BITNET__THREADS_POSIX
-    pid_t process;
-#endif
-    bitnet__worker workers[BITNET__MAX_THREADS];
-} bitnet__team;
-
-enum { BITNET__SPINS = 1500 };
-
-static int bitnet__is_idle(bitnet__team *t) {
-    return !bitnet__runs_left(bitnet__load_acquire(&t->runs)) && !bitnet__load_acquire(&t->quit);
-}
-
-/* Returns when there is something to do. The caller may miss that a worker is about to sleep: then
-   this one sleeps through a call, which does not wait for it. */
-static void bitnet__await_runs(bitnet__team *t) {
-    int i;
-    for (i = 0; i < BITNET__SPINS; i++) {
-        if (!bitnet__is_idle(t)) return;
-        bitnet__pause();
-    }
-    bitnet__lock(&t->mutex);
-    bitnet__store_release(&t->n_asleep, t->n_asleep + 1);
-    while (bitnet__is_idle(t)) bitnet__cond_wait(&t->start, &t->mutex);
-    bitnet__store_release(&t->n_asleep, t->n_asleep - 1);
-    bitnet__unlock(&t->mutex);
-}
-
-static BITNET__THREAD_RETURN bitnet__worker_main(void *p) {
-    bitnet__worker *w = (bitnet__worker *)p;
-    bitnet__team *t = w->team;
-    int run, wake;
-    for (;;) {
-        bitnet__await_runs(t);
-        if (bitnet__load_acquire(&t->quit)) return 0;
-        while ((run = bitnet__claim(&t->runs, 0, 0)) >= 0) {
-            t->job(t->arg, run, w->index);
-            if (bitnet__decrement(&t->n_left) > 0) continue;
-            /* The last one. A caller that sleeps said so under the mutex before it looked again. */
-            bitnet__lock(&t->mutex);
-            wake = t->caller_asleep;
-            bitnet__unlock(&t->mutex);
-            if (wake) bitnet__cond_wake_all(&t->done);
-        }
-    }
-}
-
-static void bitnet__await_workers(bitnet__team *t) {
-    int i;
-    for (i = 0; i < BITNET__SPINS; i++) {
-        if (bitnet__load_acquire(&t->n_left) == 0) return;
-        bitnet__pause();
-    }
-    bitnet__lock(&t->mutex);
-    t->caller_asleep = 1;
-    while (bitnet__load_acquire(&t->n_left) > 0) bitnet__cond_wait(&t->done, &t->mutex);
-    t->caller_asleep = 0;
-    bitnet__unlock(&t->mutex);
-}
-
-/* Returns the time that was gained; under 0: lost. Of the caller's runs the longest does not count:
-   something else may have had its CPU meanwhile. */
-static int64_t bitnet__team_run(bitnet__team *t, int n, bitnet__job job, void *arg) {
-    const int64_t start = bitnet__clock();
-    int64_t now, since, own = 0, longest = 0;
-    int run = 0, n_own = 0;
-    t->job = job;
-    t->arg = arg;
-    bitnet__store_release(&t->n_left, (uint32_t)n);
-    bitnet__store_release(&t->runs, bitnet__runs(n, 0) + 1);
-    if (bitnet__load_acquire(&t->n_asleep) > 0) bitnet__cond_wake_all(&t->start);
-    now = bitnet__clock();
-    for (; run >= 0; run = bitnet__claim(&t->runs, 0, 0)) {
-        since = now;
-        job(arg, run, 0);
-        bitnet__decrement(&t->n_left);
-        now = bitnet__clock();
-        own += now - since;
-        if (now - since > longest) longest = now - since;
-        n_own++;
-    }
-    if (bitnet__load_acquire(&t->n_left) > 0) {
-        bitnet__await_workers(t);
-        now = bitnet__clock();
-    }
-    return (n_own > 1 ? (own - longest) / (n_own - 1) : own) * n - (now - start);
-}
-
-/* Shares a step of the network, unless that does not pay: then it returns 0, and has done
-   nothing. */
-static int bitnet__team_share(bitnet__team *t, int n, bitnet__job job, void *arg) {
-    int64_t gain;
-    if (n < 4 && bitnet__load_acquire(&t->n_asleep) == (uint32_t)t->n_workers) return 0;
-    if (!bitnet__ledger_open(&t->ledger, bitnet__clock())) return 0;
-    gain = bitnet__team_run(t, n, job, arg);
-    bitnet__ledger_note(&t->ledger, gain, bitnet__clock());
-    return 1;
-}
-
-/* Whether this is not the process that started the team. */
-static int bitnet__team_lost(const bitnet__team *t) {
-#ifdef BITNET__THREADS_POSIX
-    return t->process != getpid();
-#else
-    (void)t;
-    return 0;
-#endif
-}
-
-static void bitnet__team_stop(bitnet__team *t) {
-    int i;
-    if (bitnet__team_lost(t)) return;  /* a lost worker may hold the mutex */
-    bitnet__lock(&t->mutex);
-    bitnet__store_release(&t->quit, 1);
-    bitnet__unlock(&t->mutex);
-    bitnet__cond_wake_all(&t->start);
-    for (i = 0; i < t->n_workers; i++) bitnet__thread_join(t->workers[i].thread);
-    bitnet__cond_destroy(&t->start);
-    bitnet__cond_destroy(&t->done);
-    bitnet__mutex_destroy(&t->mutex);
-}
-
-static int bitnet__signals_init(bitnet__team *t) {
-    if (!bitnet__mutex_init(&t->mutex)) return 0;
-    if (bitnet__cond_init(&t->start)) {
-        if (bitnet__cond_init(&t->done)) return 1;
-        bitnet__cond_destroy(&t->start);
-    }
-    bitnet__mutex_destroy(&t->mutex);
-    return 0;
-}
-
-/* n threads with the caller's, or as many as the system grants. 0: not even a second one, and there
-   is nothing to stop. */
-static int bitnet__team_start(bitnet__team *t, int n) {
-    int i;
-    memset(t, 0, sizeof *t);
-    t->ledger.balance = bitnet__credit;
-#ifdef BITNET__THREADS_POSIX
-    t->process = getpid();
-#endif
-    if (!bitnet__signals_init(t)) return 0;
-    for (i = 1; i < n; i++) {
-        bitnet__worker *w = &t->workers[i - 1];
-        w->team = t;
-        w->index = i;
-        if (!bitnet__thread_start(&w->thread, bitnet__worker_main, w)) break;
-        t->n_workers++;
-    }
-    if (t->n_workers == 0) bitnet__team_stop(t);
-    return t->n_workers > 0;
-}
-
-static int bitnet__team_size(const bitnet__team *t) { return t ? 1 + t->n_workers : 1; }
-
-#else /* no threads: the caller does it all, and who uses a context twice calls from a callback */
-
-typedef struct bitnet__team { int unused; } bitnet__team;
-static uintptr_t bitnet__this_thread(void) { return UINTPTR_MAX; }
-static uint32_t bitnet__load_acquire(uint32_t *p) { return *p; }
-static void bitnet__store_release(uint32_t *p, uint32_t v) { *p = v; }
-static int bitnet__swap_if(uint32_t *p, uint32_t from, uint32_t to) {
-    if (*p != from) return 0;
-    *p = to;
-    return 1;
-}
-static uintptr_t bitnet__load_word(uintptr_t *p) { return *p; }
-static void bitnet__store_word(uintptr_t *p, uintptr_t v) { *p = v; }
-static int bitnet__swap_word_if(uintptr_t *p, uintptr_t from, uintptr_t to) {
-    if (*p != from) return 0;
-    *p = to;
-    return 1;
-}
-static int bitnet__usable_cpus(void) { return 1; }
-static int bitnet__team_start(bitnet__team *t, int n) { (void)t; (void)n; return 0; }
-static int bitnet__team_size(const bitnet__team *t) { (void)t; return 1; }
-static int bitnet__team_lost(const bitnet__team *t) { (void)t; return 0; }
-static void bitnet__team_stop(bitnet__team *t) { (void)t; }
-static void bitnet__team_run(bitnet__team *t, int n, bitnet__job job, void *arg) {
-    (void)t; (void)n; (void)job; (void)arg;
-}
-static int bitnet__team_share(bitnet__team *t, int n, bitnet__job job, void *arg) {
-    (void)t; (void)n; (void)job; (void)arg;
-    return 0;
-}
-
-/* parallel_fn may use threads, but without atomics they cannot share a counter. Of n jobs, job i
-   does the runs i, i + n, i + 2 n and so on. */
-static uint32_t bitnet__runs(int n, int jobs) { return (uint32_t)n << 16 | (uint32_t)jobs; }
-static int bitnet__claim(const uint32_t *runs, int thread, int last) {
-    const int run = last < 0 ? thread : last + (int)(*runs & 0xffff);
-    return run < (int)(*runs >> 16) ? run : -1;
-}
-
-#endif
-
-/* A team of n threads, or fewer: bitnet__team_size says how many. *out 0: the caller's alone. */
-static bitnet_result bitnet__team_create(const bitnet_allocator *a, int n, bitnet__team **out,
-                                         bitnet_error *err) {
-    bitnet__team *t;
-    *out = 0;
-    if (n < 2) return BITNET_OK;
-    t = (bitnet__team *)bitnet__alloc(a, sizeof *t);
-    if (!t) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %d threads", n);
-    if (bitnet__team_start(t, n)) *out = t;
-    else bitnet__free(a, t);
-    return BITNET_OK;
-}
-
-static void bitnet__team_free(const bitnet_allocator *a, bitnet__team *t) {
-    if (t) bitnet__team_stop(t);
-    bitnet__free(a, t);
-}
-
-/* ---- packing weights while a model is loaded: to I2_S as the kernels know it, and to what they
-   make of that; each only where it is needed ---- */
-
-/* A weight's code in the file. */
-static uint32_t bitnet__file_code(bitnet_i2s_layout layout, const bitnet__linear *l, size_t row,
-                                  size_t column) {
-    const size_t at = row * (size_t)l->n_file + column;
-    switch (layout) {
-        case BITNET_I2S_128:
-            return (uint32_t)l->w[at / 128 * 32 + at % 32] >> (6 - at / 32 % 4 * 2) & 3u;
-        case BITNET_I2S_64:
-            return (uint32_t)l->w[at / 64 * 16 + at % 16] >> (6 - at / 16 % 4 * 2) & 3u;
-        default:
-            return (uint32_t)l->w[row / 4 * (size_t)l->n_file + column] >> (6 - row % 4 * 2) & 3u;
-    }
-}
-
-/* Eight bytes of four fields each, so that shifts need masks, but no byte order. These keep the
-   first field of each byte; or the first and the third, side by side. */
-static uint64_t bitnet__field_1(uint64_t x) { return x & 0xc0c0c0c0c0c0c0c0u; }
-static uint64_t bitnet__fields_13(uint64_t x) {
-    return (x & 0xc0c0c0c0c0c0c0c0u) | (x & 0x0c0c0c0c0c0c0c0cu) << 2;
-}
-
-/* Two 64-groups to one 128-group. Byte j of them has weights j, 16+j, 32+j, 48+j and the same
-   beyond 64: the first and third of both go into byte j, the second and fourth into byte 16+j. */
-static void bitnet__repack_64(const uint8_t *w, size_t n_blocks, uint8_t *out) {
-    uint64_t a, b, x;
-    int j;
-    for (; n_blocks > 0; n_blocks--, w += 32, out += 32)
-        for (j = 0; j < 16; j += 8) {
-            memcpy(&a, w + j, 8);
-            memcpy(&b, w + 16 + j, 8);
-            x = bitnet__fields_13(a) | bitnet__fields_13(b) >> 4;
-            memcpy(out + j, &x, 8);
-            x = bitnet__fields_13(a << 2) | bitnet__fields_13(b << 2) >> 4;
-            memcpy(out + 16 + j, &x, 8);
-        }
-}
-
-/* Four rows of n: a field is a row's, and columns j, 32+j, 64+j, 96+j meet in a byte. */
-static void bitnet__repack_4row(const uint8_t *w, int n, uint8_t *out) {
-    uint64_t a, b, c, d, x;
-    int i, j, r;
-    for (i = 0; i < n; i += 128)
-        for (j = 0; j < 32; j += 8) {
-            memcpy(&a, w + i + j, 8);
-            memcpy(&b, w + i + 32 + j, 8);
-            memcpy(&c, w + i + 64 + j, 8);
-            memcpy(&d, w + i + 96 + j, 8);
-            for (r = 0; r < 4; r++, a <<= 2, b <<= 2, c <<= 2, d <<= 2) {
-                x = bitnet__field_1(a) | bitnet__field_1(b) >> 2 | bitnet__field_1(c) >> 4 |
-                    bitnet__field_1(d) >> 6;
-                memcpy(out + bitnet__i2s_bytes(n, r) + i / 4 + j, &x, 8);
-            }
-        }
-}
-
-/* Rows [from, from + count), whole units, as I2_S in rows of whole 128-groups. 128-groups run over
-   the file's whole tensor, so rows of another length begin inside of one: such rows are filled up
-   with weight 0 (code 1). */
-static void bitnet__repack_rows(bitnet_i2s_layout layout, const bitnet__linear *l, int32_t from,
-                                int32_t count, uint8_t *out) {
-    const uint8_t *w = l->w + bitnet__i2s_bytes(l->n_file, from);
-    int32_t r, i, k;
-    if (l->n_file == l->n_in && layout == BITNET_I2S_64) {
-        bitnet__repack_64(w, (size_t)count * (size_t)(l->n_in / 128), out);
-    } else if (l->n_file == l->n_in && layout == BITNET_I2S_4ROW) {
-        for (r = 0; r < count; r += 4)
-            bitnet__repack_4row(w + bitnet__i2s_bytes(l->n_in, r), l->n_in,
-                                out + bitnet__i2s_bytes(l->n_in, r));
-    } else {
-        for (r = from; r < from + count; r++)
-            for (i = 0; i < l->n_in / 4; i++) {
-                uint32_t codes = 0;
-                for (k = i / 32 * 128 + i % 32; k < i / 32 * 128 + 128; k += 32)
-                    codes = codes << 2 | (k < l->n_file ? bitnet__file_code(layout, l, (size_t)r,
-                                                                           (size_t)k) : 1u);
-                *out++ = (uint8_t)codes;
-            }
-    }
-}
-
-/* ---- other types, unpacked to I2_S on the way ---- */
-
-/* What a share of a tensor's rows turned out to be: the first thing in them that cannot be; and the
-   scale of the blocks that have one, which a layer needs to be the same. */
-typedef struct bitnet__findings {
-    const char *flaw;                  /* 0: none */
-    uint32_t value;                    /* what is there instead, and where */
-    int32_t row, column;
-    int32_t scale_row, scale_column;   /* the block that set the scale; row -1: none has */
-    uint16_t scale;                    /* F16 */
-} bitnet__findings;
-
-static const char bitnet__two_scales[] = "another scale";          /* a flaw, value the scale */
-
-static void bitnet__no_findings(bitnet__findings *f) {
-    memset(f, 0, sizeof *f);
-    f->scale_row = -1;
-}
-
-static int bitnet__flaw(bitnet__findings *f, const char *flaw, uint32_t value, int32_t row,
-                        int32_t column) {
-    f->flaw = flaw;
-    f->value = value;
-    f->row = row;
-    f->column = column;
-    return 0;
-}
-
-/* The codes of columns [from, to) of a row; 0: there is a flaw. These begin and end at multiples of
-   768 columns, or at the end of the row: none cuts a triplet, byte or block. */
-
-/* TL2, the file format. A unit has 8 triplets of 32 rows: four times 32 bytes of indices, two
-   triplets each, high nibble first, and elsewhere 16 words of their signs. The unit's number is the
-   same in both, so that only a wrong split into triplets and pairs shows, not a wrong order.
-
-       index byte  32 i + x    rows 0-7, 16-23, 8-15, 24-31 for x = 0 .. 31; triplets 2 i, 2 i + 1
-       sign word   c           bit 15 - (2 j + h): row 16 h + c, triplet j; 1: negative
-
-   An index n is |9 a + 3 b + c|, 0 to 13, of the weights a, b, c. Three things do not exist: an
-   index over 13, a negative 0, and among the pairs, 3 a + b + 4, a value over 8. With a wrong split
-   the signs meet other triplets: of weights drawn evenly 1 in 56 is a negative 0 then (14 / 27 are
-   not negative, 1 / 27 is 0), and more of a model's, many of which are 0. That all 2048 triplets of
-   the smallest matrix, 32 rows of 256, are none has a probability of 1e-16. */
-static int bitnet__unpack_tl2(const bitnet__linear *l, const bitnet__tl2_parts *parts, int32_t row,
-                              int32_t from, int32_t to, uint8_t *codes, bitnet__findings *f) {
-    static const uint8_t order[4] = {0, 2, 1, 3};
-    const size_t BM = (size_t)l->tile.BM, per_tile = (size_t)l->tile.BK / 24;
-    const size_t tm = (size_t)row / BM, mb = (size_t)row % BM / 32;
-    const size_t x = (size_t)(order[row % 32 / 8] * 8 + row % 8), c = (size_t)row % 16;
-    const size_t k_tiles = (size_t)(parts->k3 / l->tile.BK), m_blocks = BM / 32;
-    const int h = row % 32 / 16;
-    int32_t k = from;
-    uint32_t n;
-    int j;
-    for (; k < to && k < parts->k3; k += 24) {
-        const size_t g = (size_t)k / 24;
-        const size_t unit = ((tm * k_tiles + g / per_tile) * m_blocks + mb) * per_tile +
-                            g % per_tile;
-        const uint8_t *p = l->w + unit * 128 + x;
-        const uint32_t signs = bitnet__get_u16(l->w + parts->signs + unit * 32 + 2 * c);
-        for (j = 0; j < 8; j++, codes += 3) {
-            const uint32_t negative = signs >> (15 - (2 * j + h)) & 1u;
-            n = (uint32_t)p[j / 2 * 32] >> (4 - j % 2 * 4) & 15u;
-            if (n > 13) return bitnet__flaw(f, "no index", n, row, k + 3 * j);
-            if (negative && n == 0) return bitnet__flaw(f, "negative zero", n, row, k + 3 * j);
-            n = negative ? 13 - n : 13 + n;
-            codes[0] = (uint8_t)(n / 9);
-            codes[1] = (uint8_t)(n / 3 % 3);
-            codes[2] = (uint8_t)(n % 3);
-        }
-    }
-    for (; k < to; k += 4, codes += 4) {
-        const size_t kb = (size_t)(k - parts->k3) / 32, pb = (size_t)(k - parts->k3) % 32 / 4;
-        const size_t block = (tm * (size_t)(parts->k2 / 32) + kb) * m_blocks + mb;
-        n = l->w[parts->pairs + (block * 8 + pb) * 32 + x];
-        if (n >> 4 > 8 || (n & 15) > 8) return bitnet__flaw(f, "no pairs", n, row, k);
-        codes[0] = (uint8_t)((n >> 4) / 3);
-        codes[1] = (uint8_t)((n >> 4) % 3);
-        codes[2] = (uint8_t)((n & 15) / 3);
-        codes[3] = (uint8_t)((n & 15) % 3);
-    }
-    return 1;
-}
-
-/* TL1: a byte has two pairs of a row, as in TL2; 16 rows are neighbours. All bytes of any tile are
-   bytes of any other: nothing shows a wrong one. */
-static int bitnet__unpack_tl1(const bitnet__linear *l, int32_t row, int32_t from, int32_t to,
-                              uint8_t *codes, bitnet__findings *f) {
-    const size_t BM = (size_t)l->tile.BM, BK = (size_t)l->tile.BK, bm = (size_t)l->tile.bm;
-    const size_t by = 256 / bm, tm = (size_t)row / BM, mb = (size_t)row % BM / bm;
-    const size_t mg = (size_t)row % bm / 16, ml = (size_t)row % 16;
-    int32_t k;
-    for (k = from; k < to; k += 4, codes += 4) {
-        const size_t kb = (size_t)k / BK, pb = (size_t)k % BK / by, pq = (size_t)k % by / 4;
-        const size_t tile = (tm * ((size_t)l->n_file / BK) + kb) * (BM / bm) + mb;
-        const size_t group = (tile * (BK / by) + pb) * (bm / 16) + mg;
-        const uint32_t n = l->w[(group * (by / 4) + pq) * 16 + ml];
-        if (n >> 4 > 8 || (n & 15) > 8) return bitnet__flaw(f, "no pairs", n, row, k);
-        codes[0] = (uint8_t)((n >> 4) / 3);
-        codes[1] = (uint8_t)((n >> 4) % 3);
-        codes[2] = (uint8_t)((n & 15) / 3);
-        codes[3] = (uint8_t)((n & 15) % 3);
-    }
-    return 1;
-}
-
-/* TQ1_0 and TQ2_0 (llama.cpp): blocks of 256 weights of a row and an F16 that multiplies them.
-
-       TQ2_0   64 bytes  byte 32 a + j has weights 128 a + j, + 32, + 64, + 96 from the lowest bits
-       TQ1_0   32 bytes  byte j has weights j, 32 + j, 64 + j, 96 + j, 128 + j
-               16        byte j has weights 160 + j, 176 + j, 192 + j, 208 + j, 224 + j
-                4        byte j has weights 240 + j, 244 + j, 248 + j, 252 + j
-
-   A byte of TQ1_0 is a fraction of 256 in base 3: the first digit is what times 3 carries out of
-   the byte, and so on. A block without weights may have any scale; all others need one. */
-static int bitnet__unpack_tq(const bitnet__linear *l, int32_t row, int32_t from, int32_t to,
-                             uint8_t *codes, bitnet__findings *f) {
-    const int tq1 = l->type == BITNET_TENSOR_TQ1_0;
-    const size_t size = tq1 ? 54 : 66;
-    int32_t k;
-    int i, j;
-    for (k = from; k < to; k += 256, codes += 256) {
-        const uint8_t *p = l->w + ((size_t)row * (size_t)(l->n_file / 256) + (size_t)(k / 256)) *
-                                  size;
-        const uint16_t scale = (uint16_t)bitnet__get_u16(p + size - 2);
-        int any = 0;
-        if (tq1)
-            for (i = 0; i < 52; i++) {
-                const int stride = i < 32 ? 32 : i < 48 ? 16 : 4;
-                const int at = i < 32 ? i : i < 48 ? 160 + (i - 32) : 240 + (i - 48);
-                uint32_t x = p[i];
-                for (j = 0; j < (i < 48 ? 5 : 4); j++) {
-                    x *= 3;
-                    codes[at + stride * j] = (uint8_t)(x >> 8);
-                    x &= 255;
-                }
-            }
-        else
-            for (i = 0; i < 256; i++)
-                codes[i] = p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
-        for (i = 0; i < 256; i++) {
-            if (codes[i] == 3) return bitnet__flaw(f, "no weight", 3, row, k + i);
-            any |= codes[i] ^ 1;
-        }
-        if (!any) continue;
-        if (f->scale_row < 0) {
-            f->scale_row = row;
-            f->scale_column = k;
-            f->scale = scale;
-        } else if (f->scale != scale) {
-            return bitnet__flaw(f, bitnet__two_scales, scale, row, k);
-        }
-    }
-    return 1;
-}
-
-/* Rows [from, from + count) as I2_S in rows of whole 128-groups, filled up with weight 0; 0: there
-   is a flaw. */
-static int bitnet__unpack_rows(const bitnet__linear *l, int32_t from, int32_t count, uint8_t *out,
-                               bitnet__findings *f) {
-    bitnet__tl2_parts parts = {0, 0, 0, 0, 0};
-    uint8_t codes[768];
-    int32_t row, k, to, i;
-    int ok;
-    if (l->type == BITNET_TENSOR_TL2)
-        parts = bitnet__tl2_split(l->n_file, l->n_out, l->tile.BK);
-    for (row = from; row < from + count; row++)
-        for (k = 0; k < l->n_in; k += 768) {
-            to = l->n_file - k < 768 ? l->n_file : k + 768;
-            switch (l->type) {
-                case BITNET_TENSOR_TL1: ok = bitnet__unpack_tl1(l, row, k, to, codes, f); break;
-                case BITNET_TENSOR_TL2:
-                    ok = bitnet__unpack_tl2(l, &parts, row, k, to, codes, f);
-                    break;
-                default: ok = bitnet__unpack_tq(l, row, k, to, codes, f); break;
-            }
-            if (!ok) return 0;
-            for (i = to - k; i < 768; i++) codes[i] = 1;
-            for (i = 0; i < 192 && i < (l->n_in - k) / 4; i++) {
-                const uint8_t *p = codes + i / 32 * 128 + i % 32;
-                *out++ = (uint8_t)(p[0] << 6 | p[32] << 4 | p[64] << 2 | p[96]);
-            }
-        }
-    return 1;
-}
-
-#define BITNET__MAX_PACKERS 16         /* threads; memory is the limit */
-
-static int bitnet__packers(void) {
-    const int cpus = bitnet__usable_cpus();
-    return cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS;
-}
-
-typedef struct bitnet__packing {
-    const bitnet_model *m;
-    bitnet__linear *linear;
-    uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], between the two steps */
-    int jobs, unit;                    /* unit: rows that are repacked and packed together, a
-                                          multiple of 4 and of row_group */
-    uint8_t refused[BITNET__MAX_PACKERS];
-    bitnet__findings found[BITNET__MAX_PACKERS];
-} bitnet__packing;
-
-static int bitnet__repacks(const bitnet_model *m, const bitnet__linear *l) {
-    return m->params.i2s_layout != BITNET_I2S_128 || l->n_file != l->n_in ||
-           l->type != BITNET_TENSOR_I2_S;
-}
-
-/* Whether one of n bytes of four codes each has a 3. 32 bytes at a time, of which a compiler makes
-   vectors: memory is the limit then. */
-static int bitnet__any_code_3(const uint8_t *p, size_t n) {
-    uint64_t a[4], bad[4] = {0};
-    int j;
-    for (; n >= 32; n -= 32, p += 32) {
-        memcpy(a, p, sizeof a);
-        for (j = 0; j < 4; j++) bad[j] |= a[j] & a[j] >> 1;    /* bit 7: of the next byte's, too */
-    }
-    for (; n > 0; n--, p++) bad[0] |= (uint64_t)(*p & *p >> 1);
-    return ((bad[0] | bad[1] | bad[2] | bad[3]) & 0x5555555555555555u) != 0;
-}
-
-/* The first code 3 of what byte at of a matrix belongs to: a 128-group, or two 64-groups, which
-   hold the weights of their bytes one after the other, or four rows. */
-static void bitnet__place_code_3(bitnet_i2s_layout layout, const bitnet__linear *l, size_t at,
-                                 bitnet__findings *f) {
-    const size_t n = (size_t)l->n_file, rows = layout == BITNET_I2S_4ROW ? 4 : 0;
-    const size_t unit = rows ? rows * n : 128;     /* weights */
-    size_t i = at / (unit / 4) * unit;
-    while (bitnet__file_code(layout, l, i / n, i % n) != 3) i++;
-    bitnet__flaw(f, "no weight", 3, (int32_t)(i / n), (int32_t)(i % n));
-}
-
-/* I2_S, a share of all its bytes, each of which has four weights. A unit that two shares cut has
-   the same first place for both. */
-static void bitnet__check_job(void *arg, int i, int thread) {
-    bitnet__packing *p = (bitnet__packing *)arg;
-    const bitnet__linear *l = p->linear;
-    const uint64_t size = (uint64_t)l->n_file * (uint64_t)l->n_out / 4;
-    size_t at = (size_t)(size * (uint64_t)i / (uint64_t)p->jobs), n;
-    const size_t end = (size_t)(size * (uint64_t)(i + 1) / (uint64_t)p->jobs);
-    (void)thread;
-    bitnet__no_findings(&p->found[i]);
-    for (; at < end; at += n) {
-        n = end - at < 4096 ? end - at : 4096;
-        if (!bitnet__any_code_3(l->w + at, n)) continue;
-        while (!bitnet__any_code_3(l->w + at, 1)) at++;
-        bitnet__place_code_3(p->m->params.i2s_layout, l, at, &p->found[i]);
-        return;
-    }
-}
-
-static void bitnet__pack_job(void *arg, int i, int thread) {
-    bitnet__packing *p = (bitnet__packing *)arg;
-    const bitnet_kernels *k = &p->m->kernels;
-    const bitnet__linear *l = p->linear;
-    int64_t units = (l->n_out + p->unit - 1) / p->unit;
-    int32_t from = (int32_t)(units * i / p->jobs) * p->unit;
-    int32_t to = (int32_t)(units * (i + 1) / p->jobs) * p->unit;
-    (void)thread;
-    if (to > l->n_out) to = l->n_out;
-    p->refused[i] = 0;
-    bitnet__no_findings(&p->found[i]);
-    for (; from < to; from += p->unit) {
-        int32_t count = to - from < p->unit ? to - from : p->unit;
-        uint8_t *out = p->out + k->packed_bytes(l->n_in, from);
-        uint8_t *rows = p->rows ? p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit) : out;
-        const uint8_t *w = rows;
-        if (l->type != BITNET_TENSOR_I2_S) {
-            if (!bitnet__unpack_rows(l, from, count, rows, &p->found[i])) return;
-        } else if (bitnet__repacks(p->m, l))
-            bitnet__repack_rows(p->m->params.i2s_layout, l, from, count, rows);
-        else w = l->w + bitnet__i2s_bytes(l->n_in, from);
-        if (k->pack && k->pack(w, l->n_in, count, out)) p->refused[i] = 1;
-    }
-}
-
-static bitnet_result bitnet__fail_scales(const char *name, const bitnet__findings *a,
-                                         uint32_t scale, int32_t row, int32_t column,
-                                         bitnet_error *err) {
-    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has blocks of different scales: "
-                        "%g (row %d, column %d), %g (row %d, column %d); a layer needs one", name,
-                        (double)bitnet__f16_to_f32(a->scale), (int)a->scale_row,
-                        (int)a->scale_column, (double)bitnet__f16_to_f32((uint16_t)scale),
-                        (int)row, (int)column);
-}
-
-/* What the jobs found in their rows, in the rows' order: so the verdict does not depend on how many
-   there were. The scale of blocks goes to the layer's. */
-static bitnet_result bitnet__judge_rows(const bitnet__packing *p, const char *name,
-                                        bitnet__linear *l, bitnet_error *err) {
-    const char *type = bitnet__type_info(l->type)->name;
-    const bitnet__findings *first = 0;
-    int i;
-    for (i = 0; i < p->jobs; i++) {
-        const bitnet__findings *f = &p->found[i];
-        if (f->scale_row >= 0 && !first) first = f;
-        if (f->scale_row >= 0 && first->scale != f->scale)
-            return bitnet__fail_scales(name, first, f->scale, f->scale_row, f->scale_column, err);
-        if (f->flaw == bitnet__two_scales && first)
-            return bitnet__fail_scales(name, first, f->value, f->row, f->column, err);
-        if (f->flaw && l->tile.BM)
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is no %s of tile %d,%d,%d: "
-                                "%s, 0x%02x, at row %d, column %d (see tile)", name, type,
-                                (int)l->tile.BM, (int)l->tile.BK, (int)l->tile.bm, f->flaw,
-                                (unsigned)f->value, (int)f->row, (int)f->column);
-        if (f->flaw)
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s', %s, has %s, %u, at row %d, "
-                                "column %d", name, type, f->flaw, (unsigned)f->value, (int)f->row,
-                                (int)f->column);
-    }
-    if (!first) return BITNET_OK;
-    l->scale *= bitnet__f16_to_f32(first->scale);
-    return bitnet__check_scale(name, l->scale, err);
-}
-
-static void bitnet__run_jobs(bitnet__packing *p, bitnet__job job) {
-    if (p->jobs > 1) bitnet__team_run(p->m->team, p->jobs, job, p);
-    else job(p, 0, 0);
-}
-
-static bitnet_result bitnet__check_part(bitnet__packing *p, const char *name, bitnet_error *err) {
-    bitnet__run_jobs(p, bitnet__check_job);
-    return bitnet__judge_rows(p, name, p->linear, err);
-}
-
-/* A matrix to p->out, which moves on behind it. */
-static bitnet_result bitnet__pack_part(bitnet_model *m, bitnet__packing *p, const char *name,
-                                       bitnet_error *err) {
-    bitnet__linear *l = p->linear;
-    bitnet_result r;
-    int i;
-    bitnet__run_jobs(p, bitnet__pack_job);
-    if ((r = bitnet__judge_rows(p, name, l, err))) return r;
-    for (i = 0; i < p->jobs; i++) {
-        if (!p->refused[i]) continue;
-        if ((r = bitnet__check_part(p, name, err))) return r;      /* finds where the code 3 is */
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s': the kernels '%s' cannot pack it",
-                            name, m->kernels.name);
-    }
-    bitnet__model_release(m, l->w, (size_t)bitnet__tensor_size(
-                              l->type, bitnet__type_info(l->type), (uint64_t)l->n_file,
-                              (uint64_t)l->n_out));
-    l->w = p->out;
-    p->out += (m->kernels.packed_bytes(l->n_in, l->n_out) + 63) / 64 * 64;
-    return BITNET_OK;
-}
-
-/* Checks the codes of a layer, on all CPUs, and packs what is to be packed of it, into one piece of
-   memory. A table that packs looks for codes 3 on the way. */
-static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
-                                        bitnet_error *err) {
-    struct { bitnet__linear *linear; const char *name; } parts[] = {
-        {&l->attn_q, "attn_q"}, {&l->attn_k, "attn_k"}, {&l->attn_v, "attn_v"},
-        {&l->attn_output, "attn_output"}, {&l->ffn_gate, "ffn_gate"}, {&l->ffn_up, "ffn_up"},
-        {&l->ffn_down, "ffn_down"},
-    };
-    const size_t n_parts = sizeof parts / sizeof parts[0];
-    bitnet__packing p;
-    uint64_t total = 0, widest = 0, weights = 0;
-    char name[BITNET__TEXT];
-    bitnet_result r;
-    size_t k;
-    p.m = m;
-    p.rows = 0;
-    p.unit = m->kernels.row_group > 64 ? m->kernels.row_group : 64;
-    for (k = 0; k < n_parts; k++) {
-        const bitnet__linear *part = parts[k].linear;
-        const int repacks = bitnet__repacks(m, part);
-        weights += (uint64_t)part->n_file * (uint64_t)part->n_out;
-        if (m->kernels.pack || repacks)
-            total += m->kernels.packed_bytes(part->n_in, part->n_out) + 63;
-        if (m->kernels.pack && repacks && bitnet__i2s_bytes(part->n_in, p.unit) > widest)
-            widest = bitnet__i2s_bytes(part->n_in, p.unit);
-    }
-    /* Threads for all layers; little work is not worth them. */
-    if (i == 0 && !m->team && (total > 0 || weights > 4000000) &&
-        (r = bitnet__team_create(&m->params.allocator, bitnet__packers(), &m->team, err))) return r;
-    p.jobs = bitnet__team_size(m->team);
-    if (total > 0) {
-        p.out = (uint8_t *)bitnet__model_alloc(m, total);
-        if (p.out && widest > 0)
-            p.rows = (uint8_t *)bitnet__model_alloc(m, widest * (uint64_t)p.jobs);
-        if (!p.out || (widest > 0 && !p.rows))
-            return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors 'blk.%d.*' "
-                                "(%llu bytes)", (int)i, (unsigned long long)total);
-        bitnet__huge_pages(&m->params.allocator, p.out, (size_t)total);
-    }
-    for (k = 0; k < n_parts; k++) {
-        p.linear = parts[k].linear;
-        bitnet__format(name, "blk.%d.%s.weight", (int)i, parts[k].name);
-        if (p.linear->type == BITNET_TENSOR_I2_S && !m->kernels.pack && !p.linear->sound &&
-            (r = bitnet__check_part(&p, name, err))) return r;
-        if ((m->kernels.pack || bitnet__repacks(m, p.linear)) &&
-            (r = bitnet__pack_part(m, &p, name, err))) return r;
-    }
-    if (p.rows) bitnet__model_release(m, p.rows, 0);
-    return bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
-}
-
-/* Building the tokenizer takes a CPU as long as reading most of the weights does. So if the file is
-   in memory, the others look for codes 3 meanwhile; the caller helps them when it is done. */
-typedef struct bitnet__ahead {
-    bitnet_model *m;
-    bitnet_error *err;
-    bitnet_result result;              /* the tokenizer's */
-    uint32_t next;                     /* the first tensor that is nobody's yet; atomic */
-} bitnet__ahead;
-
-static void bitnet__ahead_job(void *arg, int i, int thread) {
-    bitnet__ahead *p = (bitnet__ahead *)arg;
-    const bitnet__gguf *g = &p->m->gguf;
-    const uint32_t n = (uint32_t)g->n_tensors;
-    uint32_t k;
-    (void)thread;
-    if (i == 0 && (p->result = bitnet__load_tokenizer(p->m, p->err)) != BITNET_OK)
-        bitnet__store_release(&p->next, n);            /* it will not be loaded */
-    while ((k = bitnet__load_acquire(&p->next)) < n) {
-        bitnet__tensor *t = &g->tensors[k];
-        if (bitnet__swap_if(&p->next, k, k + 1) && t->type == BITNET_TENSOR_I2_S && t->size > 32)
-            t->sound = !bitnet__any_code_3(g->src.data + t->offset, (size_t)t->size - 32);
-    }
-}
-
-static bitnet_result bitnet__load_ahead(bitnet_model *m, bitnet_error *err) {
-    bitnet__ahead ahead;
-    bitnet_result r;
-    if (m->gguf.src.io.read_fn || m->kernels.pack || m->gguf.src.size < 4 << 20)
-        return bitnet__load_tokenizer(m, err);
-    if ((r = bitnet__team_create(&m->params.allocator, bitnet__packers(), &m->team, err))) return r;
-    if (!m->team) return bitnet__load_tokenizer(m, err);
-    ahead.m = m;
-    ahead.err = err;
-    ahead.result = BITNET_OK;
-    ahead.next = 0;
-    bitnet__team_run(m->team, bitnet__team_size(m->team), bitnet__ahead_job, &ahead);
-    return ahead.result;
-}
-
-static void bitnet__pack_end(bitnet_model *m) {
-    bitnet__team_free(&m->params.allocator, m->team);
-    m->team = 0;
+BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t) {
+    return m && t >= 0 && (t == m->vocab.eos || t == m->vocab.eot || t == m->vocab.end_of_text);
 }
 
 /* =============================================================================================
-   >>forward  contexts, and the network itself
-   A batch of tokens goes through the layers together; one token is a batch of one, through the same
-   code. Work is split by output rows, by tokens or by heads, never inside a sum, so the bits do not
-   depend on the split. Arrays are named as in the papers, token-major: x is [n_tokens][dim].
+   @forward  contexts and the forward pass
+   A batch of tokens goes through the layers together; a single token is a batch of one and takes
+   the same path. Work is split by output rows, tokens or heads, never inside a sum, so the results
+   do not depend on the split. Arrays are token-major and named as in the papers: x is
+   [n_tokens][dim].
    ============================================================================================= */
 
 enum {
-    BITNET__LEAST_RUN = 1 << 18,       /* products: some 5 us of AVX2's, 0.2 ms of plain C's */
-    BITNET__SCREENED = 9,              /* hidden states to a pass: enough for a guess of 8 tokens */
-    BITNET__CHUNK = 64                 /* rows that are bounded together */
+    BITNET__MIN_TASK = 1 << 18,        /* products: 5 us with AVX2, 0.2 ms in plain C */
+    BITNET__ROWS = BITNET__MAX_GROUP,  /* rows of a layer whose products are computed at a time */
+    BITNET__COLUMNS = 32,              /* tokens times heads of a group that attend together */
+    BITNET__SCORE_ROWS = 64,           /* least share of a thread: positions ... */
+    BITNET__MIX_DIMS = 64,             /* ... and elements of a head */
+    BITNET__CHUNK = 64,                /* rows of the int8 head that are bounded together */
+    BITNET__BOUND_STATES = 9,          /* hidden states per pass: a token and a draft of 8 */
+    BITNET__MAX_INT8_DIM = 65536       /* limit of dotrows_u8 */
 };
 
-/* What the bounds of logits need of their hidden state. */
-typedef struct bitnet__screen_bound {
+/* What the bounds of all logits need to know about one hidden state. */
+typedef struct bitnet__bound {
     float b, per_norm, per_residual;
-} bitnet__screen_bound;
+} bitnet__bound;
 
-/* The head with 8 bits a weight; see "the screened head". No rows: not used in this context. The
-   vocabulary counts up to a whole chunk here: n_chunks * BITNET__CHUNK. */
-typedef struct bitnet__screen {
+/* The head with 8 bits per weight; see @head. rows is 0 if the context does not use it. Here
+   n_vocab is rounded up to whole chunks: n_chunks * BITNET__CHUNK. */
+typedef struct bitnet__int8_head {
     uint8_t *rows;                     /* [n_vocab][dim]  h + 128 */
     float *scale, *residual, *norm;    /* [n_vocab]       a; upper bounds of |w - a h| and |w| */
-    float *low, *high;                 /* [most][n_vocab] bounds of the logits */
-    float *low_tops, *high_tops;       /* [most][n_chunks]    the largest of each chunk */
-    int32_t *dots;                     /* [n_threads][most][2][BITNET__CHUNK] */
+    float *low, *high;                 /* [max_states][n_vocab]   bounds of the logits */
+    float *max_low, *max_high;         /* [max_states][n_chunks]  the largest in each chunk */
+    int32_t *dots;                     /* [n_threads][max_states][2][BITNET__CHUNK] */
     float *lows;                       /* [n_vocab / 16]  heap of lower bounds */
-    int8_t *q;                         /* [most][2][dim]  halves of the hidden states */
-    uint8_t *wanted;                   /* [n_vocab]       1: exact in any case */
-    uint8_t *wanted_chunks;            /* [n_chunks]      1: has such rows */
-    bitnet__screen_bound bound[BITNET__SCREENED];
-    int32_t sums[2 * BITNET__SCREENED];    /* of q */
-    int32_t n_chunks, most;
-    int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have their bounds */
+    int8_t *q;                         /* [max_states][2][dim]    halves of the hidden states */
+    bitnet__bound bound[BITNET__BOUND_STATES];
+    int32_t sums[2 * BITNET__BOUND_STATES];    /* of q */
+    int32_t n_chunks, max_states;
+    int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have bounds */
     int32_t built;                     /* 1: rows are filled in */
-    int32_t exact_rows;                /* of the last bitnet_sample */
-} bitnet__screen;
+    int32_t exact_logits;                /* of the last bitnet_sample */
+} bitnet__int8_head;
+
+typedef struct bitnet__candidate {
+    float logit;
+    bitnet_token token;
+} bitnet__candidate;
 
 struct bitnet_ctx {
     const bitnet_model *m;
     bitnet_kernels k;
     bitnet_ctx_params p;               /* every default filled in */
     bitnet__team *team;                /* 0: parallel_fn, or one thread */
-    int64_t least_run;                 /* work that is worth a thread's while; see run_step */
-    uintptr_t use;                     /* BITNET__FREE and the like; atomic */
+    int64_t min_task;                  /* work below which sharing does not pay; see run_step */
+    bitnet__atomic owner;              /* BITNET__FREE, BITNET__BUSY or a thread */
     int32_t n_past;                    /* positions in the cache */
     bitnet_token pending;              /* sampled, not yet evaluated; -1: none */
     int32_t n_rows;                    /* rows of hidden */
     int32_t n_ready;                   /* rows of logits computed from hidden */
-    int32_t block, n_scores;           /* tokens that attend together; n_ctx to whole 16s */
-    int32_t n_ahead;                   /* a guess's rows and positions, behind those: see lookup */
-    int32_t odd_token, odd_layer;      /* the batch's first token that is not finite, and where */
-    /* What follows lies in one arena, in this order; see bitnet__ctx_layout. */
+    int32_t block, n_scores;           /* tokens that attend together; n_ctx, rounded up to 16 */
+    int32_t n_draft;                   /* evaluated draft tokens behind n_past and n_rows */
+    int32_t nonfinite_token, nonfinite_layer;    /* the batch's first such token, and where */
+    /* The rest points into one arena, in this order; see bitnet__ctx_layout. */
     bitnet_token *history;             /* [n_ctx]                the tokens in the cache */
     uint8_t *k_cache, *v_cache;        /* [n_layers][n_kv_heads][n_ctx][head_dim]  F16 or F32 */
     float *x;                          /* [n_batch][dim]         the residual stream */
-    float *h;                          /* [n_batch][widest]      normed, on the way to int8 */
+    float *h;                          /* [n_batch][widest]      normalised, before int8 */
     float *q;                          /* [n_batch][q_dim] */
     float *kv;                         /* [n_batch][2][kv_dim]   new keys, then new values */
     float *queries;                    /* [n_kv_heads][n_tokens][group][head_dim]  q, rotated */
     float *o;                          /* [n_batch][q_dim]       attention's output */
     float *g;                          /* [n_batch][ffn_dim]     relu(gate)^2 or silu(gate), * up */
-    int8_t *act;                       /* [n_batch][widest, to whole blocks of 128]  int8 */
+    int8_t *act;                       /* [n_batch][widest, rounded up to 128]  int8 */
     float *act_scale;                  /* [n_batch]              s of quantize */
     int32_t *act_sum;                  /* [n_batch] */
     int32_t *dots;                     /* [n_threads][2][n_batch][BITNET__ROWS]  products */
@@ -6378,138 +6797,111 @@ struct bitnet_ctx {
     float *hidden;                     /* [n_logits][dim]        output_norm of the last tokens */
     float *logits;                     /* [n_logits][n_vocab] */
     float *scratch;                    /* [n_threads][4][dim]    rows of the head */
-    int32_t *odd;                      /* [n_threads]            what each knows of odd_token */
-    struct bitnet__candidate *candidates;  /* [n_vocab]          the sampler's */
-    bitnet__screen screen;
+    int32_t *nonfinite;                /* [n_threads]            nonfinite_token, per thread */
+    bitnet__candidate *candidates;     /* [n_vocab] */
+    bitnet__int8_head int8;
 };
 
-typedef struct bitnet__candidate {
-    float logit;
-    bitnet_token token;
-} bitnet__candidate;
+static int32_t bitnet__max(int32_t a, int32_t b) { return a > b ? a : b; }
+static int32_t bitnet__min(int32_t a, int32_t b) { return a < b ? a : b; }
 
-#define BITNET__MAX_SCREENED 65536     /* dotrows_u8's limit */
+static bitnet_result bitnet__check_range(const char *name, int32_t value, int32_t most,
+                                         bitnet_error *err) {
+    if (value >= 1 && value <= most) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_ARG, "%s %lld is not in 1..%d", name, (long long)value,
+                        (int)most);
+}
 
-/* Defaults and ranges of context parameters, in one place. */
+/* Defaults and ranges of all context parameters. */
 static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ctx_params *given,
                                           bitnet_ctx_params *p, bitnet_error *err) {
+    bitnet_result r;
     memset(p, 0, sizeof *p);
     if (given) *p = *given;
     if (!p->n_ctx) p->n_ctx = m->n_ctx;
     if (!p->n_batch) p->n_batch = p->n_ctx < 512 ? p->n_ctx : 512;
     if (!p->n_logits) p->n_logits = 1;
     if (!p->n_threads) p->n_threads = bitnet__usable_cpus();
-    if (p->n_ctx < 1 || p->n_ctx > BITNET__MAX_CONTEXT)
-        return bitnet__fail(err, BITNET_ERR_ARG, "n_ctx %lld is not in 1..%d", (long long)p->n_ctx,
-                            BITNET__MAX_CONTEXT);
-    if (p->n_batch < 1 || p->n_batch > 65536)
-        return bitnet__fail(err, BITNET_ERR_ARG, "n_batch %lld is not in 1..65536",
-                            (long long)p->n_batch);
-    if (p->n_logits < 1 || p->n_logits > p->n_ctx)
-        return bitnet__fail(err, BITNET_ERR_ARG, "n_logits %lld is not in 1..n_ctx",
-                            (long long)p->n_logits);
-    if (p->n_threads < 1 || p->n_threads > BITNET__MAX_THREADS)
-        return bitnet__fail(err, BITNET_ERR_ARG, "n_threads %lld is not in 1..%d",
-                            (long long)p->n_threads, BITNET__MAX_THREADS);
+    if ((r = bitnet__check_range("n_ctx", p->n_ctx, BITNET__MAX_CONTEXT, err)) ||
+        (r = bitnet__check_range("n_batch", p->n_batch, 65536, err)) ||
+        (r = bitnet__check_range("n_logits", p->n_logits, p->n_ctx, err)) ||
+        (r = bitnet__check_range("n_threads", p->n_threads, BITNET__MAX_THREADS, err))) return r;
     if (p->kv_type != BITNET_KV_F16 && p->kv_type != BITNET_KV_F32)
         return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)p->kv_type);
     if (!p->parallel_fn && p->n_threads > BITNET__OWN_THREADS) p->n_threads = BITNET__OWN_THREADS;
     return BITNET_OK;
 }
 
-enum {
-    BITNET__ROWS = BITNET__MAX_GROUP,  /* rows of a layer at a time, whose products wait */
-    BITNET__COLUMNS = 32,              /* tokens times heads of a group that attend together */
-    BITNET__SCORE_ROWS = 64,           /* positions, and ... */
-    BITNET__MIX_DIMS = 64              /* ... elements of a head: what a thread takes at least */
-};
-
-/* Carves the arena at base into c's arrays; with base 0 it only measures. UINT64_MAX: too large. */
-typedef struct bitnet__carver { char *base; uint64_t used; } bitnet__carver;
-
-static void *bitnet__carve(bitnet__carver *v, uint64_t count, uint64_t size) {
-    void *p = v->base ? v->base + v->used : 0;
-    if (v->used == UINT64_MAX || count > (UINT64_MAX / 4 - v->used) / size) {
-        v->used = UINT64_MAX;
-        return 0;
-    }
-    v->used += (count * size + 63) / 64 * 64;
-    return p;
+static void bitnet__int8_layout(const bitnet_model *m, const bitnet_ctx_params *p,
+                                bitnet__arena *a, bitnet__int8_head *t) {
+    const uint64_t chunks = ((uint64_t)m->n_vocab + BITNET__CHUNK - 1) / BITNET__CHUNK;
+    const uint64_t n = chunks * BITNET__CHUNK, dim = (uint64_t)m->dim;
+    const int32_t max_states = bitnet__min(p->n_logits, BITNET__BOUND_STATES);
+    const uint64_t states = (uint64_t)max_states;
+    memset(t, 0, sizeof *t);
+    if (p->no_head_copy || m->dim > BITNET__MAX_INT8_DIM) return;
+    t->n_chunks = (int32_t)chunks;
+    t->max_states = max_states;
+    t->rows = (uint8_t *)bitnet__arena_take(a, (uint64_t)m->n_vocab * dim, 1);
+    t->scale = (float *)bitnet__arena_take(a, n, 4);
+    t->residual = (float *)bitnet__arena_take(a, n, 4);
+    t->norm = (float *)bitnet__arena_take(a, n, 4);
+    t->low = (float *)bitnet__arena_take(a, states * n, 4);
+    t->high = (float *)bitnet__arena_take(a, states * n, 4);
+    t->max_low = (float *)bitnet__arena_take(a, states * chunks, 4);
+    t->max_high = (float *)bitnet__arena_take(a, states * chunks, 4);
+    t->dots = (int32_t *)bitnet__arena_take(a, (uint64_t)p->n_threads * states * 2,
+                                         BITNET__CHUNK * 4);
+    t->lows = (float *)bitnet__arena_take(a, n / 16, 4);
+    t->q = (int8_t *)bitnet__arena_take(a, states * 2 * dim, 1);
 }
 
-static int32_t bitnet__max(int32_t a, int32_t b) { return a > b ? a : b; }
-static int32_t bitnet__min(int32_t a, int32_t b) { return a < b ? a : b; }
-
-static uint64_t bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p, char *base,
-                                   bitnet_ctx *c) {
-    bitnet__carver v;
-    uint64_t batch = (uint64_t)p->n_batch, ctx = (uint64_t)p->n_ctx;
-    uint64_t widest = (uint64_t)bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
-    uint64_t padded = (widest + 127) / 128 * 128, threads = (uint64_t)p->n_threads, cols;
-    uint64_t cell = p->kv_type == BITNET_KV_F32 ? 4 : 2;
-    uint64_t cells = (uint64_t)m->n_layers * (uint64_t)m->kv_dim;   /* < 2^10 * 2^20 */
-    c->block = bitnet__max(BITNET__COLUMNS / (m->n_heads / m->n_kv_heads), 1);
+static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p,
+                               bitnet__arena *a, bitnet_ctx *c) {
+    const int32_t group = m->n_heads / m->n_kv_heads;
+    const uint64_t batch = (uint64_t)p->n_batch, ctx = (uint64_t)p->n_ctx, dim = (uint64_t)m->dim;
+    const uint64_t q_dim = (uint64_t)m->q_dim, threads = (uint64_t)p->n_threads;
+    const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
+    const uint64_t cell = p->kv_type == BITNET_KV_F32 ? 4 : 2;
+    const uint64_t cells = (uint64_t)m->n_layers * (uint64_t)m->kv_dim;   /* < 2^10 * 2^20 */
+    uint64_t cols;
+    c->block = bitnet__max(BITNET__COLUMNS / group, 1);
     c->n_scores = (p->n_ctx + BITNET__LANES - 1) / BITNET__LANES * BITNET__LANES;
-    cols = (uint64_t)c->block * (uint64_t)(m->n_heads / m->n_kv_heads);
-    v.base = base;
-    v.used = 0;
-    c->history = (bitnet_token *)bitnet__carve(&v, ctx, sizeof *c->history);
-    c->k_cache = (uint8_t *)bitnet__carve(&v, cells * ctx, cell);   /* < 2^52 */
-    c->v_cache = (uint8_t *)bitnet__carve(&v, cells * ctx, cell);
-    c->x = (float *)bitnet__carve(&v, batch * (uint64_t)m->dim, 4);
-    c->h = (float *)bitnet__carve(&v, batch * widest, 4);
-    c->q = (float *)bitnet__carve(&v, batch * (uint64_t)m->q_dim, 4);
-    c->kv = (float *)bitnet__carve(&v, batch * 2 * (uint64_t)m->kv_dim, 4);
-    c->queries = (float *)bitnet__carve(&v, batch * (uint64_t)m->q_dim, 4);
-    c->o = (float *)bitnet__carve(&v, batch * (uint64_t)m->q_dim, 4);
-    c->g = (float *)bitnet__carve(&v, batch * (uint64_t)m->ffn_dim, 4);
-    c->act = (int8_t *)bitnet__carve(&v, batch * padded, 1);
-    c->act_scale = (float *)bitnet__carve(&v, batch, 4);
-    c->act_sum = (int32_t *)bitnet__carve(&v, batch, 4);
-    c->dots = (int32_t *)bitnet__carve(&v, threads * 2 * batch * BITNET__ROWS, 4);
-    c->scores = (float *)bitnet__carve(&v, (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) *
-                                           cols * (uint64_t)c->n_scores, 4);
-    c->mixed = (float *)bitnet__carve(&v, threads * cols * (uint64_t)m->head_dim, 4);
-    c->rope = (float *)bitnet__carve(&v, batch * (uint64_t)m->n_rot, 4);
-    c->hidden = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->dim, 4);
-    c->logits = (float *)bitnet__carve(&v, (uint64_t)p->n_logits * (uint64_t)m->n_vocab, 4);
-    c->scratch = (float *)bitnet__carve(&v, threads * 4 * (uint64_t)m->dim, 4);
-    c->odd = (int32_t *)bitnet__carve(&v, threads, sizeof *c->odd);
-    c->candidates = (bitnet__candidate *)bitnet__carve(&v, (uint64_t)m->n_vocab,
-                                                       sizeof *c->candidates);
-    memset(&c->screen, 0, sizeof c->screen);
-    if (!p->full_head && m->dim <= BITNET__MAX_SCREENED) {
-        bitnet__screen *s = &c->screen;
-        uint64_t chunks = ((uint64_t)m->n_vocab + BITNET__CHUNK - 1) / BITNET__CHUNK;
-        uint64_t n = chunks * BITNET__CHUNK, dim = (uint64_t)m->dim, most;
-        s->n_chunks = (int32_t)chunks;
-        s->most = bitnet__min(p->n_logits, BITNET__SCREENED);
-        most = (uint64_t)s->most;
-        s->rows = (uint8_t *)bitnet__carve(&v, (uint64_t)m->n_vocab * dim, 1);
-        s->scale = (float *)bitnet__carve(&v, n, 4);
-        s->residual = (float *)bitnet__carve(&v, n, 4);
-        s->norm = (float *)bitnet__carve(&v, n, 4);
-        s->low = (float *)bitnet__carve(&v, most * n, 4);
-        s->high = (float *)bitnet__carve(&v, most * n, 4);
-        s->low_tops = (float *)bitnet__carve(&v, most * chunks, 4);
-        s->high_tops = (float *)bitnet__carve(&v, most * chunks, 4);
-        s->dots = (int32_t *)bitnet__carve(&v, (uint64_t)p->n_threads * most * 2,
-                                           BITNET__CHUNK * 4);
-        s->lows = (float *)bitnet__carve(&v, n / 16, 4);
-        s->q = (int8_t *)bitnet__carve(&v, most * 2 * dim, 1);
-        s->wanted = (uint8_t *)bitnet__carve(&v, n, 1);
-        s->wanted_chunks = (uint8_t *)bitnet__carve(&v, chunks, 1);
-    }
-    return v.used;
+    cols = (uint64_t)c->block * (uint64_t)group;
+    c->history = (bitnet_token *)bitnet__arena_take(a, ctx, sizeof *c->history);
+    c->k_cache = (uint8_t *)bitnet__arena_take(a, cells * ctx, cell);       /* < 2^52 */
+    c->v_cache = (uint8_t *)bitnet__arena_take(a, cells * ctx, cell);
+    c->x = (float *)bitnet__arena_take(a, batch * dim, 4);
+    c->h = (float *)bitnet__arena_take(a, batch * (uint64_t)widest, 4);
+    c->q = (float *)bitnet__arena_take(a, batch * q_dim, 4);
+    c->kv = (float *)bitnet__arena_take(a, batch * 2 * (uint64_t)m->kv_dim, 4);
+    c->queries = (float *)bitnet__arena_take(a, batch * q_dim, 4);
+    c->o = (float *)bitnet__arena_take(a, batch * q_dim, 4);
+    c->g = (float *)bitnet__arena_take(a, batch * (uint64_t)m->ffn_dim, 4);
+    c->act = (int8_t *)bitnet__arena_take(a, batch * (uint64_t)bitnet__padded_row(widest), 1);
+    c->act_scale = (float *)bitnet__arena_take(a, batch, 4);
+    c->act_sum = (int32_t *)bitnet__arena_take(a, batch, 4);
+    c->dots = (int32_t *)bitnet__arena_take(a, threads * 2 * batch * BITNET__ROWS, 4);
+    c->scores = (float *)bitnet__arena_take(a, (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) *
+                                             cols * (uint64_t)c->n_scores, 4);
+    c->mixed = (float *)bitnet__arena_take(a, threads * cols * (uint64_t)m->head_dim, 4);
+    c->rope = (float *)bitnet__arena_take(a, batch * (uint64_t)m->n_rot, 4);
+    c->hidden = (float *)bitnet__arena_take(a, (uint64_t)p->n_logits * dim, 4);
+    c->logits = (float *)bitnet__arena_take(a, (uint64_t)p->n_logits * (uint64_t)m->n_vocab, 4);
+    c->scratch = (float *)bitnet__arena_take(a, threads * 4 * dim, 4);
+    c->nonfinite = (int32_t *)bitnet__arena_take(a, threads, sizeof *c->nonfinite);
+    c->candidates = (bitnet__candidate *)bitnet__arena_take(a, (uint64_t)m->n_vocab,
+                                                         sizeof *c->candidates);
+    bitnet__int8_layout(m, p, a, &c->int8);
 }
 
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params) {
     bitnet_ctx_params p;
     bitnet_ctx measure;
-    uint64_t n;
+    bitnet__arena arena = {0, 0};
     if (!m || bitnet__ctx_defaults(m, params, &p, 0) != BITNET_OK) return 0;
-    n = bitnet__ctx_layout(m, &p, 0, &measure);
-    return n == UINT64_MAX ? 0 : n + sizeof measure +
+    bitnet__ctx_layout(m, &p, &arena, &measure);
+    return arena.used == UINT64_MAX ? 0 : arena.used + sizeof measure +
            (p.n_threads > 1 && !p.parallel_fn ? sizeof(bitnet__team) : 0);
 }
 
@@ -6518,30 +6910,28 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     const bitnet_allocator *a;
     bitnet_ctx_params p;
     bitnet_ctx *c, measure;
-    char *arena = 0;
-    uint64_t bytes;
+    bitnet__arena arena = {0, 0};
     bitnet_result r;
-    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the context");
+    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "out is NULL");
     *out = 0;
-    if (!m) return bitnet__fail(err, BITNET_ERR_ARG, "there is no model");
+    if (!m) return bitnet__fail(err, BITNET_ERR_ARG, "the model is NULL");
     r = bitnet__ctx_defaults(m, params, &p, err);
     if (r != BITNET_OK) return r;
     a = &m->params.allocator;
-    bytes = bitnet__ctx_layout(m, &p, 0, &measure);
+    bitnet__ctx_layout(m, &p, &arena, &measure);
     c = (bitnet_ctx *)bitnet__alloc(a, sizeof *c);
-    if (c && bytes <= SIZE_MAX) arena = (char *)bitnet__alloc(a, (size_t)bytes);
-    if (!arena) {
+    if (!c || !bitnet__arena_alloc(&arena, a)) {
         bitnet__free(a, c);
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a context of %d positions "
-                            "(%llu MB)", (int)p.n_ctx, (unsigned long long)(bytes >> 20));
+                            "(%llu MB)", (int)p.n_ctx, (unsigned long long)(arena.used >> 20));
     }
     memset(c, 0, sizeof *c);
     c->m = m;
     c->k = m->kernels;
     c->p = p;
     c->pending = -1;
-    c->least_run = BITNET__LEAST_RUN;
-    bitnet__ctx_layout(m, &p, arena, c);
+    c->min_task = BITNET__MIN_TASK;
+    bitnet__ctx_layout(m, &p, &arena, c);
     if (p.n_threads > 1 && !p.parallel_fn) {
         r = bitnet__team_create(a, p.n_threads, &c->team, err);
         if (r != BITNET_OK) {
@@ -6554,7 +6944,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     return BITNET_OK;
 }
 
-/* In a child that fork() has made there are no workers: it goes on alone. */
+/* A child made by fork() has no workers and continues with one thread. */
 static void bitnet__leave_lost_team(bitnet_ctx *c) {
     if (!c->team || !bitnet__team_lost(c->team)) return;
     bitnet__team_free(&c->m->params.allocator, c->team);
@@ -6563,38 +6953,39 @@ static void bitnet__leave_lost_team(bitnet_ctx *c) {
 }
 
 /* ---- one call at a time ----
-   A call that changes a context takes it. Who finds it taken is another thread, or a callback of
-   the call that has it, and is refused: nobody waits, so nothing can wait for itself.
-   bitnet_generate lends it to its callbacks, for their bitnet_logits. */
+   A call that changes a context acquires it first. A call from another thread, or from a callback
+   of the call that has it, is refused: calls never wait, so there is no deadlock. While
+   bitnet_generate runs a callback, the callback's thread owns the context and may call
+   bitnet_logits. */
 
-enum { BITNET__FREE, BITNET__TAKEN };  /* else: the thread to which it is lent; never 0 or 1 */
+enum { BITNET__FREE, BITNET__BUSY };   /* or the thread of a callback, which is never 0 or 1 */
 
-static bitnet_result bitnet__take(bitnet_ctx *c, bitnet_error *err) {
-    if (!c) return bitnet__fail(err, BITNET_ERR_ARG, "there is no context");
-    if (!bitnet__swap_word_if(&c->use, BITNET__FREE, BITNET__TAKEN))
-        return bitnet__fail(err, BITNET_ERR_BUSY, "the context is in use, by another thread or by "
-                            "the call whose callback this is");
+static bitnet_result bitnet__acquire(bitnet_ctx *c, bitnet_error *err) {
+    if (!c) return bitnet__fail(err, BITNET_ERR_ARG, "the context is NULL");
+    if (!bitnet__swap_if(&c->owner, BITNET__FREE, BITNET__BUSY))
+        return bitnet__fail(err, BITNET_ERR_BUSY, "the context is in use by another thread, or by "
+                            "the call that runs this callback");
     bitnet__leave_lost_team(c);
     return BITNET_OK;
 }
 
-static void bitnet__give_back(bitnet_ctx *c) { bitnet__store_word(&c->use, BITNET__FREE); }
+static void bitnet__release(bitnet_ctx *c) { bitnet__store_release(&c->owner, BITNET__FREE); }
 
-/* Around a callback of bitnet_generate; what to say to bitnet__unlend. */
-static uintptr_t bitnet__lend(bitnet_ctx *c) {
-    const uintptr_t use = bitnet__load_word(&c->use);
-    bitnet__store_word(&c->use, bitnet__this_thread());
-    return use;
+/* Returns the owner to pass to bitnet__end_callback. */
+static uintptr_t bitnet__begin_callback(bitnet_ctx *c) {
+    const uintptr_t owner = bitnet__load_acquire(&c->owner);
+    bitnet__store_release(&c->owner, bitnet__this_thread());
+    return owner;
 }
 
-static void bitnet__unlend(bitnet_ctx *c, uintptr_t use) {
-    bitnet__store_word(&c->use, use);
+static void bitnet__end_callback(bitnet_ctx *c, uintptr_t owner) {
+    bitnet__store_release(&c->owner, owner);
     bitnet__leave_lost_team(c);
 }
 
 BITNET_API void bitnet_ctx_free(bitnet_ctx *c) {
     const bitnet_allocator *a;
-    if (bitnet__take(c, 0) != BITNET_OK) return;
+    if (bitnet__acquire(c, 0) != BITNET_OK) return;
     a = &c->m->params.allocator;
     bitnet__team_free(a, c->team);
     bitnet__free(a, c->history);       /* the arena's first array */
@@ -6602,20 +6993,21 @@ BITNET_API void bitnet_ctx_free(bitnet_ctx *c) {
 }
 
 BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c) { return c ? c->n_past : 0; }
+BITNET_API const bitnet_token *bitnet_ctx_tokens(const bitnet_ctx *c) { return c ? c->history : 0; }
 BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c) { return c ? c->pending : -1; }
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c) { return c ? c->p.n_ctx : 0; }
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c ? c->p.n_threads : 0; }
-BITNET_API int32_t bitnet_ctx_exact_rows(const bitnet_ctx *c) {
-    return c ? c->screen.exact_rows : 0;
+BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c) {
+    return c ? c->int8.exact_logits : 0;
 }
 
-/* No logits, hidden states or guesses any more. */
+/* Drops logits, hidden states and drafts. */
 static void bitnet__forget_rows(bitnet_ctx *c) {
-    c->n_rows = c->n_ready = c->n_ahead = c->screen.n_bound = 0;
+    c->n_rows = c->n_ready = c->n_draft = c->int8.n_bound = 0;
 }
 
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
-    bitnet_result r = bitnet__take(c, 0);
+    bitnet_result r = bitnet__acquire(c, 0);
     if (r != BITNET_OK) return r;
     if (length < 0 || length > c->n_past) r = BITNET_ERR_ARG;
     else {
@@ -6623,78 +7015,89 @@ BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
         c->n_past = length;
         c->pending = -1;
     }
-    bitnet__give_back(c);
+    bitnet__release(c);
     return r;
 }
 
 /* ---- splitting work ---- */
 
-/* One step of the network over some items (rows, tokens, heads), cut into runs of them, which the
-   threads take until none is left. */
+struct bitnet__attention;
+
+/* One step of the network over some items (rows, tokens, heads), cut into tasks of consecutive
+   items, which the threads take until none is left. */
 typedef struct bitnet__step {
     bitnet_ctx *c;
     const bitnet__layer *layer;
-    int32_t layer_index, n_tokens, n_items, n_runs;
-    uint32_t runs;                     /* what parallel_fn's jobs have not taken; atomic */
-    const char *part;                  /* of the network, for step_fn */
+    int32_t layer_index, n_tokens, n_items, n_tasks;
+    bitnet__atomic tasks;              /* that parallel_fn's jobs have not taken */
+    const char *op;                    /* its name for step_fn */
     void (*fn)(const struct bitnet__step *s, int32_t from, int32_t to, int thread);
-    const bitnet__linear *linear;      /* of the steps that lead back into x */
-    const float *in, *norm;            /* what is normed and quantized: [n_tokens][in_dim] */
+    void (*attend)(const struct bitnet__attention *a, int32_t i, int thread);
+    const bitnet__linear *linear;      /* of the steps that add to x */
+    const float *in, *gain;            /* see step_norm_quantize */
+    int8_t *act;
     int32_t in_dim;
     int32_t n_rows;                    /* candidates that get their exact logits */
 } bitnet__step;
 
-static void bitnet__step_run(void *arg, int run, int thread) {
+static bitnet__step bitnet__make_step(bitnet_ctx *c, int32_t n_tokens) {
+    bitnet__step s;
+    memset(&s, 0, sizeof s);
+    s.c = c;
+    s.n_tokens = n_tokens;
+    return s;
+}
+
+static void bitnet__step_task(void *arg, int task, int thread) {
     const bitnet__step *s = (const bitnet__step *)arg;
     const bitnet_ctx_params *p = &s->c->p;
     const int64_t n = s->n_items;
-    const int32_t from = (int32_t)(n * run / s->n_runs), to = (int32_t)(n * (run + 1) / s->n_runs);
-    if (p->step_fn) p->step_fn(p->step_ud, s->part, thread, 1);
-    s->fn(s, from, to, thread);        /* a range that is rounded may be empty */
-    if (p->step_fn) p->step_fn(p->step_ud, s->part, thread, 0);
+    const int32_t from = (int32_t)(n * task / s->n_tasks);
+    const int32_t to = (int32_t)(n * (task + 1) / s->n_tasks);
+    if (p->step_fn) p->step_fn(p->step_ud, s->op, thread, 1);
+    s->fn(s, from, to, thread);        /* after rounding to whole groups a range may be empty */
+    if (p->step_fn) p->step_fn(p->step_ud, s->op, thread, 0);
 }
 
 /* One of parallel_fn's jobs. */
 static void bitnet__step_job(void *arg, int thread) {
     bitnet__step *s = (bitnet__step *)arg;
-    int run = -1;
-    while ((run = bitnet__claim(&s->runs, thread, run)) >= 0) bitnet__step_run(s, run, thread);
+    int task = -1;
+    while ((task = bitnet__claim(&s->tasks, thread, task)) >= 0) bitnet__step_task(s, task, thread);
 }
 
-/* work: of one item, in products of a ternary weight, which is the least that a kernel does; what
-   costs as much as several counts as several. A run has least_run of them, so that what threads
-   have to say to each other costs little beside it; and there are some for each thread, so that a
-   slow one takes fewer. */
-static void bitnet__run_step(bitnet__step *s, const char *part, int32_t n_items, int64_t work,
+/* work: the cost of one item, in products of a ternary weight, the cheapest operation. A task costs
+   at least min_task, so that synchronising the threads costs little beside it. There are up to four
+   tasks per thread, so that a slow thread takes fewer. */
+static void bitnet__run_step(bitnet__step *s, const char *op, int32_t n_items, int64_t work,
                              void (*fn)(const bitnet__step *, int32_t, int32_t, int)) {
     bitnet_ctx *c = s->c;
-    int64_t runs = (int64_t)n_items * work / c->least_run;
-    if (runs > 4 * (int64_t)c->p.n_threads) runs = 4 * (int64_t)c->p.n_threads;
-    if (runs > n_items) runs = n_items;
-    if (runs < 1 || c->p.n_threads == 1) runs = 1;
-    s->part = part;
+    int64_t tasks = (int64_t)n_items * work / c->min_task;
+    if (tasks > 4 * (int64_t)c->p.n_threads) tasks = 4 * (int64_t)c->p.n_threads;
+    if (tasks > n_items) tasks = n_items;
+    if (tasks < 1 || c->p.n_threads == 1) tasks = 1;
+    s->op = op;
     s->n_items = n_items;
     s->fn = fn;
-    s->n_runs = (int32_t)runs;
-    if (runs > 1 && c->p.parallel_fn) {
-        s->runs = bitnet__runs(s->n_runs, c->p.n_threads);
+    s->n_tasks = (int32_t)tasks;
+    if (tasks > 1 && c->p.parallel_fn) {
+        s->tasks = bitnet__tasks(s->n_tasks, c->p.n_threads);
         c->p.parallel_fn(c->p.parallel_ud, c->p.n_threads, bitnet__step_job, s);
-    } else if (runs > 1 && bitnet__team_share(c->team, s->n_runs, bitnet__step_run, s)) {
-    } else {
-        s->n_runs = 1;
-        bitnet__step_run(s, 0, 0);
+    } else if (tasks < 2 || !bitnet__team_share(c->team, s->n_tasks, bitnet__step_task, s)) {
+        s->n_tasks = 1;
+        bitnet__step_task(s, 0, 0);
     }
 }
 
-/* ---- what is not finite ----
-   A NaN or an infinity spreads: to the rest of its token's layers, and to later tokens, through the
-   cache. So a batch is evaluated to its end, whatever comes, and the first of its tokens that is
-   not finite, with the first layer where it is not, does not depend on threads and batches. The
-   residual stream is looked at where it is written, and all that goes into a linear layer as int8,
-   where only a NaN becomes -128 (an infinity is one after its norm, or times a scale of 0). */
+/* ---- numbers that are not finite ----
+   A NaN or an infinity spreads through its token's layers and, through the cache, to later tokens.
+   So a batch is always evaluated to its end, and the error names the first token that is not finite
+   and the first layer where it is not: this does not depend on threads or batches. Two places are
+   checked: the residual stream where it is written, and the int8 input of each linear layer, where
+   only a NaN becomes -128. (Its norm, or a scale of 0, has made a NaN of an infinity.) */
 
-/* In integers: compilers may take floats for finite. Eight at a time, for vectors: adding 1 to an
-   exponent of all ones sets the sign's bit. */
+/* In integers, since compilers may assume that floats are finite; eight lanes for SIMD. Adding 1 to
+   an exponent of all ones sets the sign bit. */
 static int bitnet__all_finite(const float *x, int32_t n) {
     uint32_t u[8], bad[8] = {0};
     int32_t i, j;
@@ -6707,73 +7110,67 @@ static int bitnet__all_finite(const float *x, int32_t n) {
     return !(bad[0] >> 31);
 }
 
-static void bitnet__note_odd(const bitnet_ctx *c, int32_t t, int thread) {
-    c->odd[thread] = bitnet__min(c->odd[thread], t);
+static void bitnet__note_nonfinite(const bitnet_ctx *c, int32_t t, int thread) {
+    c->nonfinite[thread] = bitnet__min(c->nonfinite[thread], t);
 }
 
-/* After a step: what the threads have noted by then. layer -1: the embedding. */
-static void bitnet__find_odd(bitnet_ctx *c, int32_t layer) {
-    int32_t i;
-    for (i = 0; i < c->p.n_threads; i++)
-        if (c->odd[i] < c->odd_token) {
-            c->odd_token = c->odd[i];
-            c->odd_layer = layer;
-        }
-}
-
-static bitnet_result bitnet__fail_odd(const bitnet_ctx *c, bitnet_error *err) {
-    const int32_t at = c->n_past + c->odd_token;
+static bitnet_result bitnet__fail_nonfinite(const bitnet_ctx *c, bitnet_error *err) {
+    const int32_t at = c->n_past + c->nonfinite_token;
     char where[BITNET__TEXT] = "its embedding";
-    if (c->odd_layer >= 0) bitnet__format(where, "what layer %d makes of it", (int)c->odd_layer);
+    if (c->nonfinite_layer >= 0)
+        bitnet__format(where, "the output of layer %d", (int)c->nonfinite_layer);
     return bitnet__fail(err, BITNET_ERR_FORMAT, "token %d at position %d: %s is not finite (NaN or "
                         "infinity)", (int)c->history[at], (int)at, where);
 }
 
 /* ---- linear layers ---- */
 
-static int32_t bitnet__pad128(int32_t n) { return (n + 127) / 128 * 128; }
-
-/* Tokens [from, to): h = rmsnorm(in). */
-static void bitnet__step_norm(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+/* Tokens [from, to): h = rmsnorm(in), if there is a gain; then, if there is room for it, act =
+   int8(h) or int8(in), padded with zeros to whole blocks of 128. */
+static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int32_t to,
+                                       int thread) {
     bitnet_ctx *c = s->c;
-    size_t t, n = (size_t)s->in_dim;
-    (void)thread;
-    for (t = (size_t)from; t < (size_t)to; t++)
-        c->k.rmsnorm(s->in + t * n, s->norm, s->in_dim, c->m->eps, c->h + t * n);
-}
-
-/* Tokens [from, to): act = int8(h), or int8(in) if there is no norm, filled up with zeros to whole
-   blocks. */
-static void bitnet__step_quantize(const bitnet__step *s, int32_t from, int32_t to, int thread) {
-    bitnet_ctx *c = s->c;
-    size_t t, n = (size_t)s->in_dim, padded = (size_t)bitnet__pad128(s->in_dim);
-    const float *h = s->norm ? c->h : s->in;
+    size_t t, n = (size_t)s->in_dim, padded = (size_t)bitnet__padded_row(s->in_dim);
     for (t = (size_t)from; t < (size_t)to; t++) {
-        int8_t *act = c->act + t * padded;
-        c->act_scale[t] = c->k.quantize(h + t * n, s->in_dim, act, &c->act_sum[t]);
-        if (memchr(act, 0x80, n)) bitnet__note_odd(c, (int32_t)t, thread);     /* -128 */
+        const float *x = s->in + t * n;
+        int8_t *act;
+        if (s->gain) c->k.rmsnorm(x, s->gain, s->in_dim, c->m->eps, c->h + t * n);
+        if (!s->act) continue;
+        act = s->act + t * padded;
+        c->act_scale[t] = c->k.quantize(s->gain ? c->h + t * n : x, s->in_dim, act,
+                                        &c->act_sum[t]);
+        if (memchr(act, 0x80, n)) bitnet__note_nonfinite(c, (int32_t)t, thread);   /* -128 */
         memset(act + n, 0, padded - n);
     }
 }
 
-/* Both, token by token, while h is in the cache. */
-static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int32_t to,
-                                       int thread) {
-    for (; from < to; from++) {
-        bitnet__step_norm(s, from, from + 1, thread);
-        bitnet__step_quantize(s, from, from + 1, thread);
+/* The int8 input of a linear layer: in [n_tokens][n], normalised if there is a gain. */
+static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n,
+                                   const float *gain) {
+    s->in = in;
+    s->in_dim = n;
+    s->gain = gain;
+    s->act = s->c->act;
+    if (gain && s->c->p.step_fn) {     /* a profile shows them separately */
+        s->act = 0;
+        bitnet__run_step(s, "norm", s->n_tokens, 16 * n, bitnet__step_norm_quantize);
+        s->in = s->c->h;
+        s->gain = 0;
+        s->act = s->c->act;
     }
+    bitnet__run_step(s, s->gain ? "norm" : "quantize", s->n_tokens, s->gain ? 32 * n : 16 * n,
+                     bitnet__step_norm_quantize);
 }
 
-/* Where a thread's rows begin and end: at whole groups of packed rows, and at whole panels of the
-   kernels, which have 32 rows. */
+/* A thread's rows begin and end at whole groups of packed rows, and at whole panels of the kernels,
+   which have 32 rows. */
 static int32_t bitnet__round_rows(const bitnet_ctx *c, int32_t row, int32_t n_out) {
     int32_t unit = bitnet__max(32, c->k.row_group);
     return row <= 0 ? 0 : bitnet__min((row + unit - 1) / unit * unit, n_out);
 }
 
 /* The integer products of rows [from, from + count) of a linear layer, into dots
-   [n_tokens][BITNET__ROWS]; y is then dot * (w_scale / s). */
+   [n_tokens][BITNET__ROWS]; then y = dot * (w_scale / s). */
 static void bitnet__products(const bitnet__step *s, const bitnet__linear *l, int32_t from,
                              int32_t count, int32_t *dots) {
     const bitnet_ctx *c = s->c;
@@ -6781,55 +7178,43 @@ static void bitnet__products(const bitnet__step *s, const bitnet__linear *l, int
                          count, s->n_tokens, dots, BITNET__ROWS);
 }
 
-/* A thread's room for two such products. */
+/* A thread's buffer for two such products. */
 static int32_t *bitnet__thread_dots(const bitnet_ctx *c, int thread) {
     return c->dots + (size_t)thread * 2 * (size_t)c->p.n_batch * BITNET__ROWS;
 }
 
-/* Rows [from, to): y, or with add y more, in out [n_tokens][out_stride]. */
+/* Rows [from, to): out = y, or out += y with add; out is [n_tokens][out_stride]. */
 static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l, int32_t from,
-                                int32_t to, int thread, float *out, size_t out_stride, int add) {
+                                int32_t to, int thread, float *out, int32_t out_stride, int add) {
     bitnet_ctx *c = s->c;
     int32_t *dots = bitnet__thread_dots(c, thread), t, count;
+    from = bitnet__round_rows(c, from, l->n_out);
+    to = bitnet__round_rows(c, to, l->n_out);
     for (; from < to; from += count) {
         count = bitnet__min(to - from, BITNET__ROWS);
         bitnet__products(s, l, from, count, dots);
         for (t = 0; t < s->n_tokens; t++) {
-            float *y = out + (size_t)t * out_stride + from;
+            float *y = out + (size_t)t * (size_t)out_stride + from;
             c->k.dequantize(dots + (size_t)t * BITNET__ROWS, l->scale / c->act_scale[t], count,
                             add, y);
-            if (add && !bitnet__all_finite(y, count)) bitnet__note_odd(c, t, thread);
+            if (add && !bitnet__all_finite(y, count)) bitnet__note_nonfinite(c, t, thread);
         }
     }
 }
 
-/* Rows of q, k and v as if they were one matrix: one step, and equal shares for the threads. */
+/* Rows of q, k and v, counted through as one matrix: one step, and equal shares for the threads. */
 static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__layer *l = s->layer;
-    const bitnet__linear *parts[3];
-    float *outs[3];
-    int32_t i, first = 0;
-    parts[0] = &l->attn_q;
-    parts[1] = &l->attn_k;
-    parts[2] = &l->attn_v;
-    outs[0] = c->q;
-    outs[1] = c->kv;
-    outs[2] = c->kv + c->m->kv_dim;
-    for (i = 0; i < 3; first += parts[i++]->n_out) {
-        int32_t low = bitnet__round_rows(c, from - first, parts[i]->n_out);
-        int32_t high = bitnet__round_rows(c, to - first, parts[i]->n_out);
-        if (low < high)
-            bitnet__linear_rows(s, parts[i], low, high, thread, outs[i],
-                                (size_t)(i == 0 ? c->m->q_dim : 2 * c->m->kv_dim), 0);
-    }
+    const int32_t q_dim = c->m->q_dim, kv_dim = c->m->kv_dim, v = q_dim + kv_dim;
+    bitnet__linear_rows(s, &l->attn_q, from, to, thread, c->q, q_dim, 0);
+    bitnet__linear_rows(s, &l->attn_k, from - q_dim, to - q_dim, thread, c->kv, 2 * kv_dim, 0);
+    bitnet__linear_rows(s, &l->attn_v, from - v, to - v, thread, c->kv + kv_dim, 2 * kv_dim, 0);
 }
 
-/* Rows of the layer that leads back into the residual stream. */
+/* Rows of a layer that adds to the residual stream. */
 static void bitnet__step_add_to_x(const bitnet__step *s, int32_t from, int32_t to, int thread) {
-    from = bitnet__round_rows(s->c, from, s->linear->n_out);
-    to = bitnet__round_rows(s->c, to, s->linear->n_out);
-    bitnet__linear_rows(s, s->linear, from, to, thread, s->c->x, (size_t)s->c->m->dim, 1);
+    bitnet__linear_rows(s, s->linear, from, to, thread, s->c->x, s->c->m->dim, 1);
 }
 
 /* y[i] = silu(gate[i] * gate_f) * (up[i] * up_f), where silu(g) = g / (1 + e^-g): our own e^x, and
@@ -6843,7 +7228,7 @@ static void bitnet__silu_gate(const int32_t *gate, float gate_f, const int32_t *
     }
 }
 
-/* Rows of gate and up, and what joins them. */
+/* Rows of gate and up, and the activation that joins them. */
 static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__linear *gate = &s->layer->ffn_gate, *up = &s->layer->ffn_up;
@@ -6858,23 +7243,12 @@ static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to
         bitnet__products(s, gate, from, count, gates);
         bitnet__products(s, up, from, count, ups);
         for (t = 0; t < s->n_tokens; t++) {
-            size_t at = (size_t)t * BITNET__ROWS;
+            const size_t at = (size_t)t * BITNET__ROWS;
             join(gates + at, gate->scale / c->act_scale[t], ups + at,
                  up->scale / c->act_scale[t], count,
                  c->g + (size_t)t * (size_t)c->m->ffn_dim + from);
         }
     }
-}
-
-static void bitnet__norm_and_quantize(bitnet__step *s, const float *in, int32_t n,
-                                      const float *norm) {
-    s->in = in;
-    s->in_dim = n;
-    s->norm = norm;
-    if (!norm || s->c->p.step_fn) {    /* a profile wants to see them apart */
-        if (norm) bitnet__run_step(s, "norm", s->n_tokens, 16 * n, bitnet__step_norm);
-        bitnet__run_step(s, "quantize", s->n_tokens, 16 * n, bitnet__step_quantize);
-    } else bitnet__run_step(s, "norm", s->n_tokens, 32 * n, bitnet__step_norm_quantize);
 }
 
 static void bitnet__add_linear_to_x(bitnet__step *s, const bitnet__linear *l) {
@@ -6892,18 +7266,9 @@ static size_t bitnet__cache_at(const bitnet_ctx *c, int32_t layer, int32_t kv_he
 }
 
 static void bitnet__cache_store(const bitnet_ctx *c, const float *v, uint8_t *row) {
-    int32_t i;
-    if (c->p.kv_type == BITNET_KV_F16) {
-        c->k.store_f16(v, c->m->head_dim, row);
-        return;
-    }
-    for (i = 0; i < c->m->head_dim; i++, row += 4) {
-        uint32_t u = bitnet__float_bits(v[i]);
-        row[0] = (uint8_t)u;
-        row[1] = (uint8_t)(u >> 8);
-        row[2] = (uint8_t)(u >> 16);
-        row[3] = (uint8_t)(u >> 24);
-    }
+    int32_t i, n = c->m->head_dim;
+    if (c->p.kv_type == BITNET_KV_F16) c->k.store_f16(v, n, row);
+    else for (i = 0; i < n; i++) bitnet__put_u32(row + 4 * i, bitnet__float_bits(v[i]));
 }
 
 /* The queries of a KV head at a token of the batch: [group][head_dim]. */
@@ -6913,8 +7278,8 @@ static float *bitnet__queries_at(const bitnet__step *s, int32_t kv_head, int32_t
     return s->c->queries + row * (size_t)(m->q_dim / m->n_kv_heads);
 }
 
-/* A head whose pairs are (2i, 2i + 1), in the order that kernels rotate: (i, i + n_rot / 2). In q
-   and k alike it leaves their products as they are. */
+/* Reorders a head from pairs (2i, 2i + 1) to pairs (i, i + n_rot / 2), which the kernels rotate.
+   The products of q and k stay the same, since both are reordered. */
 static void bitnet__pairs_to_halves(const float *x, int n_rot, int n, float *y) {
     int i, half = n_rot / 2;
     for (i = 0; i < half; i++) {
@@ -6924,13 +7289,13 @@ static void bitnet__pairs_to_halves(const float *x, int n_rot, int n, float *y) 
     for (i = n_rot; i < n; i++) y[i] = x[i];
 }
 
-/* Tokens [from, to): rotate q and k, store k and v in the cache. The cache's keys have their pairs
-   as (i, i + n_rot / 2) in every family; o, which is free here, is the room to get them there. */
+/* Tokens [from, to): rotates q and k, stores k and v in the cache. In every family the cached keys
+   have the pairs (i, i + n_rot / 2). o is not in use yet and holds a key while it is reordered. */
 static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     int32_t t, i, j, hd = m->head_dim, group = m->n_heads / m->n_kv_heads;
-    int shorten = c->p.kv_type == BITNET_KV_F16, adjacent = m->family->adjacent;
+    int round13 = c->p.kv_type == BITNET_KV_F16, adjacent = m->family->adjacent;
     (void)thread;
     for (t = from; t < to; t++) {
         const float *cos_sin = c->rope + (size_t)t * (size_t)m->n_rot;
@@ -6942,7 +7307,7 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
             for (j = 0; j < group; j++, q += hd) {
                 float *y = bitnet__queries_at(s, i, t) + (size_t)j * (size_t)hd;
                 if (adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
-                c->k.rope(adjacent ? y : q, cos_sin, m->n_rot, hd, shorten, y);
+                c->k.rope(adjacent ? y : q, cos_sin, m->n_rot, hd, round13, y);
             }
             if (adjacent) bitnet__pairs_to_halves(k, m->n_rot, hd, o);
             c->k.rope(adjacent ? o : k, cos_sin, m->n_rot, hd, 0, k);
@@ -6952,8 +7317,8 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
     }
 }
 
-/* Some tokens and one KV head: their queries are the columns that go over its keys and values. The
-   last token sees all n_all positions, each one before it one less. */
+/* Some tokens and one KV head: the queries are columns, which are multiplied with the head's keys
+   and values. The last token sees all n_all positions, each token before it one less. */
 typedef struct bitnet__attention {
     const bitnet__step *s;
     int32_t kv_head, t, n_tokens;      /* tokens [t, t + n_tokens) of the batch */
@@ -6961,8 +7326,8 @@ typedef struct bitnet__attention {
     float *scores;                     /* [n_cols][n_scores] */
 } bitnet__attention;
 
-static bitnet__attention bitnet__attend(const bitnet__step *s, int32_t kv_head, int32_t t,
-                                        float *scores) {
+static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t kv_head, int32_t t,
+                                                float *scores) {
     const bitnet_ctx *c = s->c;
     bitnet__attention a;
     a.s = s;
@@ -6976,40 +7341,42 @@ static bitnet__attention bitnet__attend(const bitnet__step *s, int32_t kv_head, 
 }
 
 /* Products of the queries with the keys of positions [from, to). */
-static void bitnet__score(const bitnet__attention *a, int32_t from, int32_t to) {
+static void bitnet__attend_keys(const bitnet__attention *a, int32_t from, int32_t to) {
     const bitnet_ctx *c = a->s->c;
     size_t at = bitnet__cache_at(c, a->s->layer_index, a->kv_head, from);
-    (c->p.kv_type == BITNET_KV_F32 ? c->k.dotrows_f32 : c->k.keys_f16)(
+    (c->p.kv_type == BITNET_KV_F32 ? c->k.dotrows_f32 : c->k.scores_f16)(
         c->k_cache + at, bitnet__queries_at(a->s, a->kv_head, a->t), c->m->head_dim, to - from,
         a->n_cols, a->scores + from, (size_t)c->n_scores);
 }
 
-/* Column i's scores become probabilities. */
-static void bitnet__weigh(const bitnet__attention *a, int32_t i) {
+/* The scores of column i become probabilities. */
+static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int thread) {
     const bitnet_ctx *c = a->s->c;
     int32_t token = i / (a->n_cols / a->n_tokens);
+    (void)thread;
     c->k.softmax(a->scores + (size_t)i * (size_t)c->n_scores, a->n_all - a->n_tokens + 1 + token,
                  (float)(1.0 / bitnet__sqrt((double)c->m->head_dim)),
                  c->p.kv_type == BITNET_KV_F16);
 }
 
-/* Elements [from, from + count) of the heads' outputs: the positions that all tokens see, then for
-   each token those that it sees beyond them. */
-static void bitnet__mix(const bitnet__attention *a, int32_t from, int32_t count, int thread) {
+/* Elements [from, from + count) of the heads' outputs: first the positions that all tokens see,
+   then for each token those that only it and later ones see. */
+static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int32_t count,
+                                  int thread) {
     const bitnet_ctx *c = a->s->c;
     const bitnet_model *m = c->m;
     int f32 = c->p.kv_type == BITNET_KV_F32;
-    void (*mixrows)(const uint8_t *, size_t, const float *, size_t, int, int, int, float *) =
-        f32 ? c->k.mixrows_f32 : c->k.mixrows_f16;
+    void (*sumrows)(const uint8_t *, size_t, const float *, size_t, int, int, int, float *) =
+        f32 ? c->k.sumrows_f32 : c->k.sumrows_f16;
     int32_t i, shared = a->n_all - a->n_tokens + 1, group = a->n_cols / a->n_tokens;
     size_t hd = (size_t)m->head_dim, stride = (size_t)c->n_scores, cell = f32 ? 4 : 2;
     const uint8_t *v = c->v_cache + bitnet__cache_at(c, a->s->layer_index, a->kv_head, 0) +
                        (size_t)from * cell;
     float *mixed = c->mixed + (size_t)thread * (size_t)(c->block * group) * hd;
     memset(mixed, 0, (size_t)a->n_cols * (size_t)count * sizeof *mixed);
-    mixrows(v, hd, a->scores, stride, count, shared, a->n_cols, mixed);
+    sumrows(v, hd, a->scores, stride, count, shared, a->n_cols, mixed);
     for (i = 1; i < a->n_tokens; i++)
-        mixrows(v + (size_t)shared * hd * cell, hd,
+        sumrows(v + (size_t)shared * hd * cell, hd,
                 a->scores + (size_t)(i * group) * stride + shared, stride, count, i, group,
                 mixed + (size_t)(i * group) * (size_t)count);
     for (i = 0; i < a->n_cols; i++) {
@@ -7019,78 +7386,71 @@ static void bitnet__mix(const bitnet__attention *a, int32_t from, int32_t count,
     }
 }
 
-/* A long batch: items are (block of tokens, KV head) pairs. The later the block, the more positions
-   it sees: the last come first, so that the runs that are taken last are short. */
+/* A long batch: items are (block of tokens, KV head) pairs. Later blocks see more positions: they
+   come first, so that the tasks taken last are short. */
 static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     const bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     int32_t item, i, cols = c->block * (m->n_heads / m->n_kv_heads);
+    float *scores = c->scores + (size_t)(thread * cols) * (size_t)c->n_scores;
     for (item = s->n_items - 1 - from; item >= s->n_items - to; item--) {
-        bitnet__attention a = bitnet__attend(s, item % m->n_kv_heads,
-                                             item / m->n_kv_heads * c->block, c->scores +
-                                             (size_t)(thread * cols) * (size_t)c->n_scores);
-        bitnet__score(&a, 0, a.n_all);
-        for (i = 0; i < a.n_cols; i++) bitnet__weigh(&a, i);
-        bitnet__mix(&a, 0, m->head_dim, thread);
+        bitnet__attention a = bitnet__make_attention(s, item % m->n_kv_heads,
+                                                     item / m->n_kv_heads * c->block, scores);
+        bitnet__attend_keys(&a, 0, a.n_all);
+        for (i = 0; i < a.n_cols; i++) bitnet__attend_softmax(&a, i, thread);
+        bitnet__attend_values(&a, 0, m->head_dim, thread);
     }
 }
 
-/* A short batch, one block: there are too few KV heads to share out evenly, so each of the three
-   parts is a step of its own, cut finer. */
-static bitnet__attention bitnet__attend_short(const bitnet__step *s, int32_t kv_head) {
-    size_t cols = (size_t)(s->n_tokens * (s->c->m->n_heads / s->c->m->n_kv_heads));
-    return bitnet__attend(s, kv_head, 0,
-                          s->c->scores + (size_t)kv_head * cols * (size_t)s->c->n_scores);
+/* A short batch is one block, and there are too few KV heads to share out evenly. So each of the
+   three stages is a step of its own, with several items per KV head. */
+static void bitnet__step_attention_stage(const bitnet__step *s, int32_t from, int32_t to,
+                                         int thread) {
+    const bitnet_ctx *c = s->c;
+    const int32_t n = s->n_items / c->m->n_kv_heads;
+    const size_t cols = (size_t)(s->n_tokens * (c->m->n_heads / c->m->n_kv_heads));
+    int32_t item;
+    for (item = from; item < to; item++) {
+        float *scores = c->scores + (size_t)(item / n) * cols * (size_t)c->n_scores;
+        bitnet__attention a = bitnet__make_attention(s, item / n, 0, scores);
+        s->attend(&a, item % n, thread);
+    }
 }
 
-static void bitnet__step_score(const bitnet__step *s, int32_t from, int32_t to, int thread) {
-    int32_t item, n = s->n_items / s->c->m->n_kv_heads;
+static void bitnet__attend_key_rows(const bitnet__attention *a, int32_t i, int thread) {
+    const int32_t row = i * BITNET__SCORE_ROWS;
     (void)thread;
-    for (item = from; item < to; item++) {
-        bitnet__attention a = bitnet__attend_short(s, item / n);
-        int32_t row = item % n * BITNET__SCORE_ROWS;
-        bitnet__score(&a, row, bitnet__min(row + BITNET__SCORE_ROWS, a.n_all));
-    }
+    bitnet__attend_keys(a, row, bitnet__min(row + BITNET__SCORE_ROWS, a->n_all));
 }
 
-static void bitnet__step_weigh(const bitnet__step *s, int32_t from, int32_t to, int thread) {
-    int32_t item, n = s->n_items / s->c->m->n_kv_heads;
-    (void)thread;
-    for (item = from; item < to; item++) {
-        bitnet__attention a = bitnet__attend_short(s, item / n);
-        bitnet__weigh(&a, item % n);
-    }
-}
-
-static void bitnet__step_mix(const bitnet__step *s, int32_t from, int32_t to, int thread) {
-    const bitnet_model *m = s->c->m;
-    int32_t item, n = s->n_items / m->n_kv_heads, count = m->head_dim / n;
-    for (item = from; item < to; item++) {
-        bitnet__attention a = bitnet__attend_short(s, item / n);
-        bitnet__mix(&a, item % n * count, count, thread);
-    }
+static void bitnet__attend_value_piece(const bitnet__attention *a, int32_t i, int thread) {
+    const bitnet_model *m = a->s->c->m;
+    const int32_t count = m->head_dim / (a->s->n_items / m->n_kv_heads);
+    bitnet__attend_values(a, i * count, count, thread);
 }
 
 static void bitnet__run_attention(bitnet__step *s) {
     const bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     const int32_t blocks = (s->n_tokens + c->block - 1) / c->block, n = c->n_past + s->n_tokens;
+    const int32_t rows = (n + BITNET__SCORE_ROWS - 1) / BITNET__SCORE_ROWS;
     const int32_t pieces = m->head_dim % BITNET__MIX_DIMS ? 1 : m->head_dim / BITNET__MIX_DIMS;
-    const int64_t queries = (int64_t)bitnet__min(c->block, s->n_tokens) * (m->n_heads /
-                                                                           m->n_kv_heads);
-    const int64_t position = 4 * queries * m->head_dim;    /* work for one, in either half */
+    const int64_t cols = (int64_t)bitnet__min(c->block, s->n_tokens) * (m->n_heads / m->n_kv_heads);
+    const int64_t position = 4 * cols * m->head_dim;   /* work per position: keys or values */
     if (blocks > 1) {
         bitnet__run_step(s, "attention", blocks * m->n_kv_heads, 2 * position * n,
                          bitnet__step_attention);
         return;
     }
-    bitnet__run_step(s, "attention", m->n_kv_heads * ((n + BITNET__SCORE_ROWS - 1) /
-                                                      BITNET__SCORE_ROWS),
-                     position * BITNET__SCORE_ROWS, bitnet__step_score);
+    s->attend = bitnet__attend_key_rows;
+    bitnet__run_step(s, "attention", m->n_kv_heads * rows, position * BITNET__SCORE_ROWS,
+                     bitnet__step_attention_stage);
+    s->attend = bitnet__attend_softmax;
     bitnet__run_step(s, "attention", s->n_tokens * m->n_heads, 64 * (int64_t)n,
-                     bitnet__step_weigh);
+                     bitnet__step_attention_stage);
+    s->attend = bitnet__attend_value_piece;
     bitnet__run_step(s, "attention", pieces * m->n_kv_heads, position * n / pieces,
-                     bitnet__step_mix);
+                     bitnet__step_attention_stage);
 }
 
 /* ---- layers ---- */
@@ -7101,22 +7461,22 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
     const bitnet__layer *l = &m->layers[i];
     s->layer = l;
     s->layer_index = i;
-    bitnet__norm_and_quantize(s, c->x, m->dim, l->attn_norm);
+    bitnet__quantize_input(s, c->x, m->dim, l->attn_norm);
     bitnet__run_step(s, "matmul", m->q_dim + 2 * m->kv_dim, (int64_t)m->dim * s->n_tokens,
                      bitnet__step_qkv);
     bitnet__run_step(s, "attention", s->n_tokens, 32 * (int64_t)(m->q_dim + 2 * m->kv_dim),
                      bitnet__step_rope);
     bitnet__run_attention(s);
-    bitnet__norm_and_quantize(s, c->o, m->q_dim, l->attn_sub_norm);
+    bitnet__quantize_input(s, c->o, m->q_dim, l->attn_sub_norm);
     bitnet__add_linear_to_x(s, &l->attn_output);
-    bitnet__norm_and_quantize(s, c->x, m->dim, l->ffn_norm);
+    bitnet__quantize_input(s, c->x, m->dim, l->ffn_norm);
     bitnet__run_step(s, "matmul", m->ffn_dim, 2 * (int64_t)m->dim * s->n_tokens,
                      bitnet__step_gate_up);
-    bitnet__norm_and_quantize(s, c->g, m->ffn_dim, l->ffn_sub_norm);
+    bitnet__quantize_input(s, c->g, m->ffn_dim, l->ffn_sub_norm);
     bitnet__add_linear_to_x(s, &l->ffn_down);
 }
 
-/* Tokens [from, to): the embedding, and the rotations that belong to the position. */
+/* Tokens [from, to): their embeddings, and the rotations of their positions. */
 static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
@@ -7125,7 +7485,7 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
         float *cos_sin = c->rope + (size_t)t * (size_t)m->n_rot;
         float *x = c->x + (size_t)t * (size_t)m->dim;
         bitnet__matrix_row(&m->embed, c->history[c->n_past + t], x);
-        if (!bitnet__all_finite(x, m->dim)) bitnet__note_odd(c, t, thread);
+        if (!bitnet__all_finite(x, m->dim)) bitnet__note_nonfinite(c, t, thread);
         for (i = 0; i < m->n_rot / 2; i++) {
             double sn, cs;
             bitnet__sincos((double)(c->n_past + t) * m->rope_freq[i], &sn, &cs);
@@ -7135,84 +7495,36 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     }
 }
 
-/* Logits of rows of the head, which lie at w, for cols hidden states x [cols][dim]. Blocks have
-   become F32 there. */
-static void bitnet__dot_head(const bitnet_ctx *c, const uint8_t *w, int32_t rows, const float *x,
-                             int32_t cols, float *out, size_t out_stride) {
-    const bitnet__matrix *a = &c->m->head;
-    void (*dotrows)(const uint8_t *, const float *, int, int, int, float *, size_t) =
-        a->type == BITNET_TENSOR_F16 ? c->k.dotrows_f16 :
-        a->type == BITNET_TENSOR_BF16 ? c->k.dotrows_bf16 : c->k.dotrows_f32;
-    dotrows(w, x, a->n_cols, rows, cols, out, out_stride);
-}
-
-/* A row of blocks as bitnet__dot_head takes it: little-endian F32. */
-static void bitnet__unpack_head(const bitnet_ctx *c, int32_t row, float *out) {
-    int32_t i;
-    bitnet__matrix_row(&c->m->head, row, out);
-    for (i = 0; i < c->m->head.n_cols; i++) {      /* changes nothing on little-endian machines */
-        uint32_t u = bitnet__get_u32((const uint8_t *)(out + i));
-        memcpy(out + i, &u, 4);
-    }
-}
-
-/* Logits of rows [row, row + rows). Blocks are unpacked four rows at a time, which stay in a cache
-   next to the core: each is read as often as there are hidden states. */
-static void bitnet__head_rows(const bitnet_ctx *c, int32_t row, int32_t rows, const float *x,
-                              int32_t cols, float *out, size_t out_stride, int thread) {
-    const bitnet__matrix *a = &c->m->head;
-    const size_t n = (size_t)a->n_cols;
-    float *w = c->scratch + (size_t)thread * 4 * n;
-    int32_t i, j, count;
-    if (bitnet__is_float(a->type)) {
-        bitnet__dot_head(c, a->data + (size_t)row * a->row_bytes, rows, x, cols, out,
-                         out_stride);
-        return;
-    }
-    for (i = 0; i < rows; i += count) {
-        count = bitnet__min(4, rows - i);
-        for (j = 0; j < count; j++) bitnet__unpack_head(c, row + i + j, w + (size_t)j * n);
-        bitnet__dot_head(c, (const uint8_t *)w, count, x, cols, out + i, out_stride);
-    }
-}
-
-static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+/* After a layer; -1: the embedding. run_step has waited for all tasks. */
+static void bitnet__end_layer(const bitnet__step *s, int32_t layer) {
     bitnet_ctx *c = s->c;
-    const bitnet__matrix *a = &c->m->head;
-    size_t n = (size_t)a->n_cols, first = (size_t)c->n_ready, stride = (size_t)a->n_rows;
-    bitnet__head_rows(c, from, to - from, c->hidden + first * n,
-                      c->n_rows + c->n_ahead - c->n_ready, c->logits + first * stride + from,
-                      stride, thread);
+    int32_t i;
+    for (i = 0; i < c->p.n_threads; i++)
+        if (c->nonfinite[i] < c->nonfinite_token) {
+            c->nonfinite_token = c->nonfinite[i];
+            c->nonfinite_layer = layer;
+        }
+    if (!c->p.layer_fn) return;
+    c->p.layer_fn(c->p.layer_ud, layer, c->x, s->n_tokens);
+    bitnet__leave_lost_team(c);
 }
 
-/* Every share of the steps before is done: bitnet__run_step waits for them. */
-static void bitnet__show_layer(const bitnet__step *s, int32_t layer) {
-    const bitnet_ctx_params *p = &s->c->p;
-    if (!p->layer_fn) return;
-    p->layer_fn(p->layer_ud, layer, s->c->x, s->n_tokens);
-    bitnet__leave_lost_team(s->c);
-}
-
-/* One batch: n tokens, already in history. keep: hidden rows wanted of its last ones. */
+/* Evaluates one batch: n tokens, already in history. keep: for how many of the last ones to keep
+   hidden rows. */
 static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep, bitnet_error *err) {
     const bitnet_model *m = c->m;
-    bitnet__step s;
+    bitnet__step s = bitnet__make_step(c, n);
     int32_t i;
-    memset(&s, 0, sizeof s);
-    s.c = c;
-    s.n_tokens = n;
-    c->odd_token = n;
-    for (i = 0; i < c->p.n_threads; i++) c->odd[i] = n;
+    c->nonfinite_token = n;
+    for (i = 0; i < c->p.n_threads; i++) c->nonfinite[i] = n;
     bitnet__run_step(&s, "embed", n, 16 * (int64_t)m->dim + 512 * (int64_t)m->n_rot,
                      bitnet__step_embed);
-    bitnet__find_odd(c, -1);
-    bitnet__show_layer(&s, -1);
+    bitnet__end_layer(&s, -1);
     for (i = 0; i < m->n_layers; i++) {
         bitnet__forward_layer(&s, i);
-        bitnet__find_odd(c, i);
-        bitnet__show_layer(&s, i);
+        bitnet__end_layer(&s, i);
     }
-    if (c->odd_token < n) return bitnet__fail_odd(c, err);
+    if (c->nonfinite_token < n) return bitnet__fail_nonfinite(c, err);
     for (i = n - keep; i < n; i++, c->n_rows++)
         c->k.rmsnorm(c->x + (size_t)i * (size_t)m->dim, m->output_norm, m->dim, m->eps,
                      c->hidden + (size_t)c->n_rows * (size_t)m->dim);
@@ -7221,11 +7533,10 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep, bit
 }
 
 /* ---- appending tokens ----
-   New tokens are first staged: written into history behind those of the context, where nobody looks
-   for them, the pending one in front. Then they are evaluated. Until that has succeeded, the
-   context holds what it held before. */
+   New tokens are first staged: written to history behind the context's own, the pending token
+   first. Then they are evaluated. If that fails, the context still holds what it held before. */
 
-/* Do n tokens fit? The pending one counts. */
+/* Checks that n tokens fit, the pending one included. */
 static bitnet_result bitnet__check_room(const bitnet_ctx *c, int64_t n, bitnet_error *err) {
     if (n <= c->p.n_ctx - c->n_past) return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_FULL,
@@ -7234,7 +7545,7 @@ static bitnet_result bitnet__check_room(const bitnet_ctx *c, int64_t n, bitnet_e
                         (int)c->p.n_ctx, (int)c->n_past);
 }
 
-/* Stages n tokens; *staged is how many there are with the pending one. */
+/* Stages n tokens; *staged counts the pending one, too. */
 static bitnet_result bitnet__stage(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                    int32_t *staged, bitnet_error *err) {
     bitnet_token *to = c->history + c->n_past;
@@ -7248,7 +7559,7 @@ static bitnet_result bitnet__stage(bitnet_ctx *c, const bitnet_token *tokens, in
     for (i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= c->m->n_vocab)
             return bitnet__fail(err, BITNET_ERR_ARG,
-                                "token %lld at %d is outside the vocabulary of %d",
+                                "token %lld at index %d is outside the vocabulary of %d",
                                 (long long)tokens[i], (int)i, (int)c->m->n_vocab);
     if (first) to[0] = c->pending;
     memcpy(to + first, tokens, (size_t)n * sizeof *tokens);
@@ -7256,20 +7567,21 @@ static bitnet_result bitnet__stage(bitnet_ctx *c, const bitnet_token *tokens, in
     return BITNET_OK;
 }
 
-/* Nonzero: the caller wants to stop. */
-static int bitnet__tell_progress(bitnet_ctx *c, const bitnet_generate_params *p, int32_t done,
-                                 int32_t total) {
-    uintptr_t use;
+/* Nonzero: progress_fn asks to stop. */
+static int bitnet__report_progress(bitnet_ctx *c, const bitnet_generate_params *p, int32_t done,
+                                   int32_t total) {
+    uintptr_t owner;
     int stop;
     if (!p || !p->progress_fn) return 0;
-    use = bitnet__lend(c);
+    owner = bitnet__begin_callback(c);
     stop = p->progress_fn(p->ud, done, total);
-    bitnet__unlend(c, use);
+    bitnet__end_callback(c, owner);
     return stop;
 }
 
-/* Evaluates the n staged tokens, in batches; keep: hidden rows wanted of the last ones. p (may be
-   0) has the progress_fn to tell. On failure the context is as before, but without logits. */
+/* Evaluates the n staged tokens in batches. keep: for how many of the last ones to keep hidden
+   rows. p, which has progress_fn, may be 0. On failure the context is as before, but has no
+   logits. */
 static bitnet_result bitnet__eval_staged(bitnet_ctx *c, int32_t n, int32_t keep,
                                          const bitnet_generate_params *p, bitnet_error *err) {
     const int32_t before = c->n_past;
@@ -7282,7 +7594,7 @@ static bitnet_result bitnet__eval_staged(bitnet_ctx *c, int32_t n, int32_t keep,
         batch = bitnet__min(n - done, c->p.n_batch);
         r = bitnet__forward(c, batch, bitnet__max(0, bitnet__min(batch, done + batch - n + keep)),
                             err);
-        if (r == BITNET_OK && bitnet__tell_progress(c, p, done + batch, n))
+        if (r == BITNET_OK && bitnet__report_progress(c, p, done + batch, n))
             r = bitnet__fail(err, BITNET_ERR_CANCELLED,
                              "the prompt was cancelled after %d of %d tokens", (int)(done + batch),
                              (int)n);
@@ -7294,37 +7606,93 @@ static bitnet_result bitnet__eval_staged(bitnet_ctx *c, int32_t n, int32_t keep,
     return r;
 }
 
-static bitnet_result bitnet__eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
-                                  int all_logits, bitnet_error *err) {
-    int32_t staged;
-    bitnet_result r = bitnet__stage(c, tokens, n, &staged, err);
-    if (r != BITNET_OK) return r;
-    if (all_logits && n > c->p.n_logits)
-        return bitnet__fail(err, BITNET_ERR_LIMIT,
-                            "logits of %d tokens are wanted; the context keeps %d (n_logits)",
-                            (int)n, (int)c->p.n_logits);
-    return bitnet__eval_staged(c, staged, all_logits ? n : 1, 0, err);
-}
-
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err) {
-    bitnet_result r = bitnet__take(c, err);
+    int32_t staged;
+    bitnet_result r = bitnet__acquire(c, err);
     if (r != BITNET_OK) return r;
-    r = bitnet__eval(c, tokens, n, all_logits, err);
-    bitnet__give_back(c);
+    r = bitnet__stage(c, tokens, n, &staged, err);
+    if (r == BITNET_OK && all_logits && n > c->p.n_logits)
+        r = bitnet__fail(err, BITNET_ERR_LIMIT, "all_logits for %d tokens: the context keeps the "
+                         "logits of %d (n_logits)", (int)n, (int)c->p.n_logits);
+    if (r == BITNET_OK) r = bitnet__eval_staged(c, staged, all_logits ? n : 1, 0, err);
+    bitnet__release(c);
     return r;
+}
+/* =============================================================================================
+   @head  the output head: all logits, or the exact top k by means of an int8 copy
+   For a small batch the head is most of the work, so logits are computed only on demand. Greedy and
+   top-k sampling need few of them: an int8 copy of the head bounds every logit at half the memory
+   traffic, and only the rows that can be among the k largest are computed exactly.
+   ============================================================================================= */
+
+/* Products of cols hidden states x [cols][dim] with rows at w: rows as in the file or, for block
+   types, F32. */
+static void bitnet__dot_head(const bitnet_ctx *c, const uint8_t *w, int32_t rows, const float *x,
+                             int32_t cols, float *out, size_t out_stride) {
+    const bitnet__matrix *a = &c->m->head;
+    void (*dotrows)(const uint8_t *, const float *, int, int, int, float *, size_t) =
+        a->type == BITNET_TENSOR_F16 ? c->k.dotrows_f16 :
+        a->type == BITNET_TENSOR_BF16 ? c->k.dotrows_bf16 : c->k.dotrows_f32;
+    dotrows(w, x, a->n_cols, rows, cols, out, out_stride);
+}
+
+/* Copies a row to w for bitnet__dot_head; blocks are unpacked to little-endian F32. Returns where
+   the next row goes. */
+static uint8_t *bitnet__copy_head_row(const bitnet_ctx *c, int32_t row, uint8_t *w) {
+    const bitnet__matrix *a = &c->m->head;
+    float *out = (float *)(void *)w;
+    int32_t i;
+    if (bitnet__is_float(a->type)) {
+        memcpy(w, a->data + (size_t)row * a->row_bytes, a->row_bytes);
+        return w + a->row_bytes;
+    }
+    bitnet__matrix_row(a, row, out);
+    for (i = 0; i < a->n_cols; i++) {  /* no code at all on little-endian machines */
+        const uint32_t u = bitnet__get_u32(w + 4 * i);
+        memcpy(w + 4 * i, &u, 4);
+    }
+    return w + 4 * (size_t)a->n_cols;
+}
+
+/* A thread's room for four rows. */
+static uint8_t *bitnet__row_buffer(const bitnet_ctx *c, int thread) {
+    return (uint8_t *)(c->scratch + (size_t)thread * 4 * (size_t)c->m->dim);
+}
+
+/* Logits of rows [row, row + rows). Blocks are unpacked four rows at a time, which stay in the L1
+   cache while every hidden state is multiplied with them. */
+static void bitnet__head_rows(const bitnet_ctx *c, int32_t row, int32_t rows, const float *x,
+                              int32_t cols, float *out, size_t out_stride, int thread) {
+    const bitnet__matrix *a = &c->m->head;
+    uint8_t *buffer = bitnet__row_buffer(c, thread), *w;
+    int32_t i, j, count;
+    if (bitnet__is_float(a->type)) {
+        bitnet__dot_head(c, a->data + (size_t)row * a->row_bytes, rows, x, cols, out, out_stride);
+        return;
+    }
+    for (i = 0; i < rows; i += count) {
+        count = bitnet__min(4, rows - i);
+        for (j = 0, w = buffer; j < count; j++) w = bitnet__copy_head_row(c, row + i + j, w);
+        bitnet__dot_head(c, buffer, count, x, cols, out + i, out_stride);
+    }
+}
+
+static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    bitnet_ctx *c = s->c;
+    const size_t first = (size_t)c->n_ready, vocab = (size_t)c->m->n_vocab;
+    bitnet__head_rows(c, from, to - from, c->hidden + first * (size_t)c->m->dim, s->n_tokens,
+                      c->logits + first * vocab + from, vocab, thread);
 }
 
 static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
     if (i == -1) i = c->n_rows - 1;
     if (i < 0 || i >= c->n_rows) return 0;
-    if (c->n_ready < c->n_rows) { /* the head is most of a small batch's cost: only on demand */
-        bitnet__step s;
-        memset(&s, 0, sizeof s);
-        s.c = c;
-        bitnet__run_step(&s, "head", c->m->n_vocab, 8 * (int64_t)c->m->dim *
-                         (c->n_rows + c->n_ahead - c->n_ready), bitnet__step_head);
-        c->n_ready = c->n_rows + c->n_ahead;
+    if (c->n_ready < c->n_rows) {
+        bitnet__step s = bitnet__make_step(c, c->n_rows + c->n_draft - c->n_ready);
+        bitnet__run_step(&s, "head", c->m->n_vocab, 8 * (int64_t)c->m->dim * s.n_tokens,
+                         bitnet__step_head);
+        c->n_ready += s.n_tokens;
     }
     return c->logits + (size_t)i * (size_t)c->m->n_vocab;
 }
@@ -7332,335 +7700,155 @@ static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i) {
     const float *row;
     const uintptr_t me = bitnet__this_thread();
-    const int lent = c && bitnet__load_word(&c->use) == me;
-    if (lent) bitnet__unlend(c, BITNET__TAKEN);    /* its step_fn gets nothing */
-    else if (bitnet__take(c, 0) != BITNET_OK) return 0;
+    const int in_callback = c && bitnet__load_acquire(&c->owner) == me;
+    if (in_callback) bitnet__end_callback(c, BITNET__BUSY);    /* step_fn may not call anything */
+    else if (bitnet__acquire(c, 0) != BITNET_OK) return 0;
     row = bitnet__logits(c, i);
-    bitnet__store_word(&c->use, lent ? me : (uintptr_t)BITNET__FREE);
+    bitnet__store_release(&c->owner, in_callback ? me : (uintptr_t)BITNET__FREE);
     return row;
 }
 
-/* =============================================================================================
-   >>sampler  from logits to a token
-   Everything is exact and replayable: ties go to the lower id, probabilities are sums of doubles
-   in a fixed order, and the only state is the 64-bit number in the caller's struct.
-   ============================================================================================= */
-
-/* SplitMix64 (Steele, Lea, Flood 2014): a counter and a mix; a number in [0, 1). */
-static double bitnet__random(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    return (double)(z >> 11) * (1.0 / 9007199254740992.0);
-}
-
-static int bitnet__better(const bitnet__candidate *a, const bitnet__candidate *b) {
-    return a->logit > b->logit || (a->logit == b->logit && a->token < b->token);
-}
-
-/* Restores the heap (best on top) below place i. */
-static void bitnet__sift_down(bitnet__candidate *h, int32_t n, int32_t i) {
-    bitnet__candidate moving = h[i];
-    for (;;) {
-        int32_t child = 2 * i + 1;
-        if (child >= n) break;
-        if (child + 1 < n && bitnet__better(&h[child + 1], &h[child])) child++;
-        if (!bitnet__better(&h[child], &moving)) break;
-        h[i] = h[child];
-        i = child;
-    }
-    h[i] = moving;
-}
-
-/* exp(x) for x <= 0; far below it is nothing. */
-static double bitnet__weight(double x) { return x > -700.0 ? bitnet__exp(x) : 0.0; }
-
-/* The tokens that the repetition penalty sees: history [first, n_past). */
-static int32_t bitnet__penalty_start(const bitnet_ctx *c, const bitnet_sampler *s) {
-    int32_t window = s->repeat_window == 0 ? 64 : s->repeat_window;
-    if (!(s->repeat_penalty > 0.0f) || s->repeat_penalty == 1.0f) return c->n_past;
-    return window < 0 || window > c->n_past ? 0 : c->n_past - window;
-}
-
-/* The candidate for a token among n in id order, or 0. Its complement counts as the token. */
-static bitnet__candidate *bitnet__find_candidate(bitnet__candidate *all, int32_t n,
-                                                 bitnet_token t) {
-    int32_t low = 0, high = n;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2, token = all[middle].token;
-        if ((token < 0 ? ~token : token) < t) low = middle + 1;
-        else high = middle;
-    }
-    return low < n && (all[low].token == t || all[low].token == ~t) ? &all[low] : 0;
-}
-
-static void bitnet__penalize(bitnet_ctx *c, const bitnet_sampler *s, int32_t n) {
-    int32_t i, first = bitnet__penalty_start(c, s);
-    for (i = first; i < c->n_past; i++) {
-        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, c->history[i]);
-        if (!x || x->token < 0) continue; /* a token counts once; its complement marks it */
-        x->token = ~x->token;
-        x->logit = x->logit > 0.0f ? x->logit / s->repeat_penalty : x->logit * s->repeat_penalty;
-    }
-    for (i = first; i < c->n_past; i++) {
-        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, c->history[i]);
-        if (x && x->token < 0) x->token = ~x->token;
-    }
-}
-
-/* Bias and penalty applied to n candidates in id order; NaN becomes minus infinity. */
-static void bitnet__adjust(bitnet_ctx *c, const bitnet_sampler *s, int32_t n) {
-    const float lowest = bitnet__float_from_bits(0xff800000u);
-    int32_t i;
-    for (i = 0; i < s->n_bias; i++) {
-        bitnet__candidate *x = s->bias[i].token < 0 ? 0 :
-            bitnet__find_candidate(c->candidates, n, s->bias[i].token);
-        if (x) x->logit += s->bias[i].bias;
-    }
-    bitnet__penalize(c, s, n);
-    for (i = 0; i < n; i++)
-        if (c->candidates[i].logit != c->candidates[i].logit) c->candidates[i].logit = lowest;
-}
-
-/* All tokens as candidates. */
-static void bitnet__fill_candidates(bitnet_ctx *c, const bitnet_sampler *s, const float *logits) {
-    int32_t i, n = c->m->n_vocab;
-    for (i = 0; i < n; i++) {
-        c->candidates[i].logit = logits[i];
-        c->candidates[i].token = i;
-    }
-    bitnet__adjust(c, s, n);
-}
-
-/* Sorts out which candidates stay. They end up best first at the array's end, read backwards from
-   all[n - 1]; the return value is how many. Sorting stops where the cut is. */
-static int32_t bitnet__truncate(bitnet__candidate *all, int32_t n, const bitnet_sampler *s) {
-    int32_t limit = s->top_k > 0 && s->top_k < n ? s->top_k : n, kept, i;
-    int by_k = s->top_k > 0;           /* not "limit < n": n may be fewer than the vocabulary */
-    double total = 0.0, sum = 0.0, top;
-    for (i = n / 2 - 1; i >= 0; i--) bitnet__sift_down(all, n, i);
-    top = all[0].logit;
-    for (kept = 0; kept < limit; kept++) {          /* top-k: the k best go to the end */
-        bitnet__candidate best = all[0];
-        if (!by_k && kept > 0) {                    /* no top-k: stop as soon as the rest is out */
-            double w = bitnet__weight((double)best.logit - top);
-            if (s->min_p > 0.0f && w < (double)s->min_p) break;
-            if (total > 0.0 && sum >= (double)s->top_p * total) break;
-        }
-        if (!by_k && kept == 0 && s->top_p > 0.0f && s->top_p < 1.0f)
-            for (i = 0; i < n; i++) total += bitnet__weight((double)all[i].logit - top);
-        sum += bitnet__weight((double)best.logit - top);
-        all[0] = all[n - 1 - kept];
-        all[n - 1 - kept] = best;
-        bitnet__sift_down(all, n - 1 - kept, 0);
-    }
-    if (!by_k) return kept;
-    total = sum;                                    /* with top-k: cut the k by top-p and min-p */
-    sum = 0.0;
-    for (kept = 0; kept < limit; kept++) {
-        double w = bitnet__weight((double)all[n - 1 - kept].logit - top);
-        if (kept > 0 && s->min_p > 0.0f && w < (double)s->min_p) break;
-        if (kept > 0 && s->top_p > 0.0f && s->top_p < 1.0f && sum >= (double)s->top_p * total)
-            break;
-        sum += w;
-    }
-    return kept;
-}
-
-/* Draws from n candidates, read from first in steps of step, with weights exp(logit /
-   temperature). */
-static bitnet_token bitnet__draw(const bitnet__candidate *first, int32_t n, int step, double top,
-                                 bitnet_sampler *s) {
-    double total = 0.0, at, t = (double)s->temperature;
-    const bitnet__candidate *x = first;
-    bitnet_token drawn = first->token;
-    int32_t i;
-    for (i = 0; i < n; i++, x += step) total += bitnet__weight(((double)x->logit - top) / t);
-    at = bitnet__random(&s->rng) * total;
-    for (i = 0, x = first; i < n && at >= 0.0; i++, x += step) {
-        double w = bitnet__weight(((double)x->logit - top) / t);
-        if (w > 0.0) drawn = x->token; /* rounding may leave a little over at the end */
-        at -= w;
-    }
-    return drawn;
-}
-
-/* Draws from the first n of c->candidates, which are in id order and adjusted. */
-static bitnet_token bitnet__pick(bitnet_ctx *c, bitnet_sampler *s, int32_t n) {
-    bitnet__candidate *all = c->candidates;
-    const bitnet__candidate *best = all;
-    int32_t i, kept;
-    for (i = 1; i < n; i++)
-        if (all[i].logit > best->logit) best = &all[i];
-    if (!(s->temperature > 0.0f) || !(best->logit > -3.4e38f && best->logit < 3.4e38f))
-        return best->token;            /* no odds to speak of beside an infinity */
-    if (s->top_k <= 0 && !(s->top_p > 0.0f && s->top_p < 1.0f) && !(s->min_p > 0.0f))
-        return bitnet__draw(all, n, 1, (double)best->logit, s);
-    kept = bitnet__truncate(all, n, s);
-    return bitnet__draw(&all[n - 1], kept, -1, (double)all[n - 1].logit, s);
-}
-
-static bitnet_token bitnet__sample_from(bitnet_ctx *c, bitnet_sampler *s, const float *logits) {
-    bitnet__fill_candidates(c, s, logits);
-    return bitnet__pick(c, s, c->m->n_vocab);
-}
-
-/* ---- the screened head ----
-   A row of the head is w = a h + e: h are integers of 8 bits, a a scale, e what is left. A hidden
-   state is x = b (128 u + v) + f, u and v from -64 to 64, so |f_i| <= 0.51 b. Then
+/* ---- the int8 copy ----
+   A row of the head is w = a h + e: h are 8-bit integers, a is a scale, e the residual. A hidden
+   state is x = b (128 u + v) + f, with u and v in [-64, 64] and |f_i| <= 0.51 b. Then
 
        w.x = a b (128 h.u + h.v) + a h.f + e.x
 
-   whose first part is exact integers, and whose others are bounded by Cauchy and Schwarz:
-   |a h.f| <= (|w| + |e|) |f|, |e.x| <= |e| |x|. The logit is a float sum of n products, which is
-   off by at most (n / 16 + 8) 2^-24 |w| |x| (each lane adds n / 16 products, the tree 4 levels).
-   The bounds themselves are computed in floats, each step off by at most 2^-24 of its result: for
-   the first part that makes less than 7 * 2^-24 (|w| + |e|) b (128 |u| + |v|), and the rest is
-   widened by 1e-6. A NaN or an infinity anywhere leaves a row without bounds, and it is computed
-   exactly.
+   The first part is computed in exact integers. By Cauchy-Schwarz, |a h.f| <= (|w| + |e|) |f| and
+   |e.x| <= |e| |x|. The logit itself is a float sum of n products and is off by at most
+   (n / 16 + 8) 2^-24 |w| |x| (each lane adds n / 16 products, the tree has 4 levels). The bounds
+   are computed in floats, where each operation is off by at most 2^-24 of its result: less than
+   7 * 2^-24 (|w| + |e|) b (128 |u| + |v|) for the first part; the rest is widened by 1e-6. A row
+   with a NaN or an infinity gets no bounds and is always computed exactly.
 
-   Bounds are made while the head streams by, a chunk of rows at a time, for all hidden states that
-   wait. Who then looks for the largest sees first the largest of each chunk. */
+   One pass over the copy, a chunk of rows at a time, bounds the logits of all hidden states that
+   wait for them. A search then looks at each chunk's largest bound first. */
 
-/* One row of the head as floats; -0 may become +0. */
-static void bitnet__screen_weights(const bitnet_ctx *c, int32_t r, float *w) {
+/* A row of the head as floats; -0 may become +0. sumrows is faster than bitnet__matrix_row. */
+static void bitnet__head_weights(const bitnet_ctx *c, int32_t r, float *w) {
     const bitnet__matrix *a = &c->m->head;
     const size_t n = (size_t)a->n_cols, at = (size_t)r * n;
     const float one = 1.0f;
     memset(w, 0, n * sizeof *w);
     if (a->type == BITNET_TENSOR_F16)
-        c->k.mixrows_f16(a->data + at * 2, n, &one, 1, a->n_cols, 1, 1, w);
+        c->k.sumrows_f16(a->data + at * 2, n, &one, 1, a->n_cols, 1, 1, w);
     else if (a->type == BITNET_TENSOR_F32)
-        c->k.mixrows_f32(a->data + at * 4, n, &one, 1, a->n_cols, 1, 1, w);
+        c->k.sumrows_f32(a->data + at * 4, n, &one, 1, a->n_cols, 1, 1, w);
     else bitnet__matrix_row(a, r, w);
 }
 
-/* Rows [from, to): h, a and the norms. Loops of BITNET__LANES steps are for the compiler, which
-   makes vectors of them. */
-static void bitnet__step_build_screen(const bitnet__step *step, int32_t from, int32_t to,
-                                      int thread) {
+/* Adds the squares of w and of its residual to count lanes; inlined with a constant count, which
+   compilers turn into SIMD. */
+BITNET__INLINE void bitnet__add_squares(const float *w, const int8_t *q, float a, int count,
+                                        float *norm2, float *residual2) {
+    int j;
+    for (j = 0; j < count; j++) {
+        const float e = w[j] - a * (float)q[j];
+        norm2[j] += w[j] * w[j];
+        residual2[j] += e * e;
+    }
+}
+
+/* Rows [from, to) of the copy: h, a and the norms. */
+static void bitnet__step_build_int8(const bitnet__step *step, int32_t from, int32_t to,
+                                    int thread) {
     bitnet_ctx *c = step->c;
-    bitnet__screen *s = &c->screen;
-    int32_t r, i, j, n = c->m->dim, sum;
-    float *w = c->scratch + (size_t)thread * 4 * (size_t)n;
+    bitnet__int8_head *t = &c->int8;
+    const int32_t n = c->m->dim, whole = n / BITNET__LANES * BITNET__LANES;
+    float *w = (float *)(void *)bitnet__row_buffer(c, thread);
+    int32_t r, i, j, sum;
     for (r = from; r < to; r++) {
-        uint8_t *h = s->rows + (size_t)r * (size_t)n;
+        uint8_t *h = t->rows + (size_t)r * (size_t)n;
         const int8_t *q = (const int8_t *)h;
-        float norm2[BITNET__LANES] = {0}, left2[BITNET__LANES] = {0}, left, a;
-        bitnet__screen_weights(c, r, w);
+        float norm2[BITNET__LANES] = {0}, residual2[BITNET__LANES] = {0}, a;
+        bitnet__head_weights(c, r, w);
         a = 1.0f / c->k.quantize(w, n, (int8_t *)h, &sum);
-        for (i = 0; i + BITNET__LANES <= n; i += BITNET__LANES)
-            for (j = 0; j < BITNET__LANES; j++) {
-                left = w[i + j] - a * (float)q[i + j];
-                norm2[j] += w[i + j] * w[i + j];
-                left2[j] += left * left;
-            }
-        for (j = 0; i + j < n; j++) {
-            left = w[i + j] - a * (float)q[i + j];
-            norm2[j] += w[i + j] * w[i + j];
-            left2[j] += left * left;
-        }
-        for (i = 0; i + BITNET__LANES <= n; i += BITNET__LANES)
+        for (i = 0; i < whole; i += BITNET__LANES)
+            bitnet__add_squares(w + i, q + i, a, BITNET__LANES, norm2, residual2);
+        bitnet__add_squares(w + i, q + i, a, n - i, norm2, residual2);
+        for (i = 0; i < whole; i += BITNET__LANES)
             for (j = 0; j < BITNET__LANES; j++) h[i + j] ^= 128;
         for (; i < n; i++) h[i] ^= 128;
-        /* 1 % covers the sums' rounding, 1e-6 |w| that of each difference (2^-23 |w_i|). */
-        s->scale[r] = a;
-        s->norm[r] = (float)bitnet__sqrt((double)bitnet__sum_lanes(norm2) * 1.01 + 1e-30);
-        s->residual[r] = (float)bitnet__sqrt((double)bitnet__sum_lanes(left2) * 1.01 + 1e-30) +
-                         1e-6f * s->norm[r];
+        /* 1 % covers the rounding of the sums, 1e-6 |w| that of each difference (2^-23 |w_i|). */
+        t->scale[r] = a;
+        t->norm[r] = (float)bitnet__sqrt((double)bitnet__sum_lanes(norm2) * 1.01 + 1e-30);
+        t->residual[r] = (float)bitnet__sqrt((double)bitnet__sum_lanes(residual2) * 1.01 + 1e-30) +
+                         1e-6f * t->norm[r];
     }
 }
 
-/* The bounds of a chunk's logits, and the largest of each, from the products of h with u and v. */
-static void bitnet__screen_chunk(const bitnet__screen *s, int32_t chunk, int32_t row,
-                                 const int32_t *u, const int32_t *v) {
-    const bitnet__screen_bound k = s->bound[row];
+static void bitnet__build_int8(bitnet_ctx *c) {
+    bitnet__int8_head *t = &c->int8;
+    bitnet__step step = bitnet__make_step(c, 0);
+    const size_t whole = (size_t)t->n_chunks * BITNET__CHUNK, rows = (size_t)c->m->n_vocab;
+    memset(t->dots, 0, (size_t)c->p.n_threads * (size_t)t->max_states * 2 * BITNET__CHUNK * 4);
+    memset(t->scale + rows, 0, (whole - rows) * 4);
+    memset(t->norm + rows, 0, (whole - rows) * 4);
+    memset(t->residual + rows, 0, (whole - rows) * 4);
+    bitnet__run_step(&step, "head", c->m->n_vocab, 64 * (int64_t)c->m->dim,
+                     bitnet__step_build_int8);
+    t->built = 1;
+}
+
+/* Bounds the logits of a chunk for one hidden state, from the products of h with u and v. */
+static void bitnet__bound_chunk(const bitnet__int8_head *t, int32_t chunk, int32_t state,
+                                const int32_t *u, const int32_t *v) {
+    const bitnet__bound k = t->bound[state];
     const float infinity = bitnet__float_from_bits(0x7f800000u);
-    const size_t at = (size_t)chunk * BITNET__CHUNK, n_chunks = (size_t)s->n_chunks;
-    const float *scale = s->scale + at, *norm = s->norm + at, *residual = s->residual + at;
-    float *low = s->low + (size_t)row * n_chunks * BITNET__CHUNK + at;
-    float *high = s->high + (size_t)row * n_chunks * BITNET__CHUNK + at;
-    float lows[BITNET__LANES], highs[BITNET__LANES], low_tops[BITNET__LANES];
-    float high_tops[BITNET__LANES];
+    const size_t first = (size_t)chunk * BITNET__CHUNK;
+    const size_t at = (size_t)state * (size_t)t->n_chunks + (size_t)chunk;
+    const float *scale = t->scale + first, *norm = t->norm + first, *residual = t->residual + first;
+    float low[BITNET__CHUNK], high[BITNET__CHUNK], max_low[BITNET__LANES], max_high[BITNET__LANES];
     int i, j;
-    for (j = 0; j < BITNET__LANES; j++) low_tops[j] = high_tops[j] = -infinity;
-    for (i = 0; i < BITNET__CHUNK; i += BITNET__LANES) {
-        for (j = 0; j < BITNET__LANES; j++) {
-            float middle = scale[i + j] * k.b * (128.0f * (float)u[i + j] + (float)v[i + j]);
-            float err = norm[i + j] * k.per_norm + residual[i + j] * k.per_residual + 1e-30f;
-            float l = middle - err, h = middle + err;
-            lows[j] = l < infinity ? l : -infinity;
-            highs[j] = h > -infinity ? h : infinity;
-        }
-        for (j = 0; j < BITNET__LANES; j++) {
-            low_tops[j] = lows[j] > low_tops[j] ? lows[j] : low_tops[j];
-            high_tops[j] = highs[j] > high_tops[j] ? highs[j] : high_tops[j];
-        }
-        memcpy(low + i, lows, sizeof lows);
-        memcpy(high + i, highs, sizeof highs);
+    for (i = 0; i < BITNET__CHUNK; i++) {
+        const float middle = scale[i] * k.b * (128.0f * (float)u[i] + (float)v[i]);
+        const float err = norm[i] * k.per_norm + residual[i] * k.per_residual + 1e-30f;
+        low[i] = middle - err < infinity ? middle - err : -infinity;       /* also for NaN */
+        high[i] = middle + err > -infinity ? middle + err : infinity;
     }
+    memcpy(max_low, low, sizeof max_low);
+    memcpy(max_high, high, sizeof max_high);
+    for (i = BITNET__LANES; i < BITNET__CHUNK; i += BITNET__LANES)
+        for (j = 0; j < BITNET__LANES; j++) {
+            max_low[j] = low[i + j] > max_low[j] ? low[i + j] : max_low[j];
+            max_high[j] = high[i + j] > max_high[j] ? high[i + j] : max_high[j];
+        }
     for (j = 1; j < BITNET__LANES; j++) {
-        low_tops[0] = low_tops[j] > low_tops[0] ? low_tops[j] : low_tops[0];
-        high_tops[0] = high_tops[j] > high_tops[0] ? high_tops[j] : high_tops[0];
+        max_low[0] = max_low[j] > max_low[0] ? max_low[j] : max_low[0];
+        max_high[0] = max_high[j] > max_high[0] ? max_high[j] : max_high[0];
     }
-    s->low_tops[(size_t)row * n_chunks + (size_t)chunk] = low_tops[0];
-    s->high_tops[(size_t)row * n_chunks + (size_t)chunk] = high_tops[0];
+    memcpy(t->low + at * BITNET__CHUNK, low, sizeof low);
+    memcpy(t->high + at * BITNET__CHUNK, high, sizeof high);
+    t->max_low[at] = max_low[0];
+    t->max_high[at] = max_high[0];
 }
 
-/* Chunks [from, to), for all hidden states. Rows that the last chunk lacks have bounds around 0,
-   which can at worst make it worth a look. */
-static void bitnet__step_screen_chunks(const bitnet__step *step, int32_t from, int32_t to,
-                                       int thread) {
+/* Chunks [from, to), for all hidden states. The rows that the last chunk lacks get bounds around 0,
+   which at worst make a search look at the chunk. */
+static void bitnet__step_bound_chunks(const bitnet__step *step, int32_t from, int32_t to,
+                                      int thread) {
     bitnet_ctx *c = step->c;
-    bitnet__screen *s = &c->screen;
-    int32_t *dots = s->dots + (size_t)thread * (size_t)s->most * 2 * BITNET__CHUNK;
+    bitnet__int8_head *t = &c->int8;
+    int32_t *dots = t->dots + (size_t)thread * (size_t)t->max_states * 2 * BITNET__CHUNK;
     int32_t chunk, i;
     for (chunk = from; chunk < to; chunk++) {
         int32_t first = chunk * BITNET__CHUNK;
-        c->k.dotrows_u8(s->rows + (size_t)first * (size_t)c->m->dim, s->q, s->sums, c->m->dim,
-                        bitnet__min(BITNET__CHUNK, c->m->n_vocab - first), 2 * s->n_bound, dots,
+        c->k.dotrows_u8(t->rows + (size_t)first * (size_t)c->m->dim, t->q, t->sums, c->m->dim,
+                        bitnet__min(BITNET__CHUNK, c->m->n_vocab - first), 2 * t->n_bound, dots,
                         BITNET__CHUNK);
-        for (i = 0; i < s->n_bound; i++)
-            bitnet__screen_chunk(s, chunk, i, dots + 2 * i * BITNET__CHUNK,
-                                 dots + (2 * i + 1) * BITNET__CHUNK);
+        for (i = 0; i < t->n_bound; i++)
+            bitnet__bound_chunk(t, chunk, i, dots + 2 * i * BITNET__CHUNK,
+                                dots + (2 * i + 1) * BITNET__CHUNK);
     }
 }
 
-static const float *bitnet__last_hidden(const bitnet_ctx *c) {
-    return c->hidden + (size_t)(c->n_rows - 1) * (size_t)c->m->dim;
-}
-
-/* Fours of candidates, [from, to), get their exact logits. Four rows side by side take hardly
-   longer than one: the sums of one row are a chain of additions. */
-static void bitnet__step_exact_rows(const bitnet__step *step, int32_t from, int32_t to,
-                                    int thread) {
-    bitnet_ctx *c = step->c;
-    const bitnet__matrix *a = &c->m->head;
-    const size_t dim = (size_t)a->n_cols, bytes = a->row_bytes;
-    float *w = c->scratch + (size_t)thread * 4 * dim;
-    uint8_t *rows = (uint8_t *)w;
-    int32_t i, j, n;
-    for (i = from; i < to; i++) {
-        bitnet__candidate *x = c->candidates + 4 * i;
-        float logits[4];
-        n = bitnet__min(4, step->n_rows - 4 * i);
-        for (j = 0; j < n; j++)
-            if (!bitnet__is_float(a->type))
-                bitnet__unpack_head(c, x[j].token, w + (size_t)j * dim);
-            else memcpy(rows + (size_t)j * bytes, a->data + (size_t)x[j].token * bytes, bytes);
-        bitnet__dot_head(c, rows, n, bitnet__last_hidden(c), 1, logits, 4);
-        for (j = 0; j < n; j++) x[j].logit = logits[j];
-    }
-}
-
-/* Cuts x into b (128 u + v) + f, for hidden state number row of a pass. Returns 0 if it is not
+/* Splits x into b (128 u + v) + f, as hidden state number `state` of a pass. Returns 0 if it is not
    finite. */
-static int bitnet__screen_hidden(bitnet_ctx *c, const float *x, int32_t row) {
-    bitnet__screen *s = &c->screen;
-    bitnet__screen_bound *k = &s->bound[row];
-    int32_t i, n = c->m->dim, *sums = s->sums + 2 * row;
-    int8_t *u = s->q + 2 * (size_t)row * (size_t)n, *v = u + n;
+static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
+    bitnet__int8_head *t = &c->int8;
+    bitnet__bound *k = &t->bound[state];
+    int32_t i, n = c->m->dim, *sums = t->sums + 2 * state;
+    int8_t *u = t->q + 2 * (size_t)state * (size_t)n, *v = u + n;
     float top = 1e-20f, inverse;
     double b, sum = 0.0, norm_x, norm_f, off, u2 = 0.0, v2 = 0.0;
     for (i = 0; i < n; i++) {
@@ -7669,7 +7857,7 @@ static int bitnet__screen_hidden(bitnet_ctx *c, const float *x, int32_t row) {
         top = magnitude > top ? magnitude : top;
         sum += (double)x[i] * (double)x[i];
     }
-    inverse = 8192.0f / top;           /* 64 * 128; under 1e24, so finite */
+    inverse = 8192.0f / top;           /* 64 * 128; below 1e24, so finite */
     sums[0] = sums[1] = 0;
     for (i = 0; i < n; i++) {
         int32_t q = (int32_t)bitnet__round((double)(x[i] * inverse));
@@ -7690,127 +7878,283 @@ static int bitnet__screen_hidden(bitnet_ctx *c, const float *x, int32_t row) {
     return 1;
 }
 
-/* Keeps the k largest values seen in heap, the smallest on top; n are in it now. */
-static int32_t bitnet__keep_largest(float *heap, int32_t n, int32_t k, float value) {
-    int32_t i, child;
-    if (n < k) {
-        for (i = n++; i > 0 && heap[(i - 1) / 2] > value; i = (i - 1) / 2)
-            heap[i] = heap[(i - 1) / 2];
-        heap[i] = value;
-    } else if (value > heap[0]) {
-        for (i = 0; (child = 2 * i + 1) < n; i = child) {
-            if (child + 1 < n && heap[child + 1] < heap[child]) child++;
-            if (!(heap[child] < value)) break;
-            heap[i] = heap[child];
-        }
-        heap[i] = value;
-    }
-    return n;
+static const float *bitnet__last_hidden(const bitnet_ctx *c) {
+    return c->hidden + (size_t)(c->n_rows - 1) * (size_t)c->m->dim;
 }
 
-static void bitnet__screen_want(bitnet__screen *s, bitnet_token t, uint8_t mark) {
-    s->wanted[t] = mark;
-    s->wanted_chunks[t / BITNET__CHUNK] = mark;
+/* Bounds the logits of the last row and of the draft rows behind it, unless that is done. Returns 0
+   if there is no int8 copy, or if the last row is not finite. */
+static int bitnet__bound_logits(bitnet_ctx *c) {
+    bitnet__int8_head *t = &c->int8;
+    bitnet__step step = bitnet__make_step(c, 0);
+    const int32_t row = c->n_rows - 1, n = bitnet__min(1 + c->n_draft, t->max_states);
+    if (!t->rows) return 0;
+    if (t->n_bound > 0 && row >= t->first && row < t->first + t->n_bound) return 1;
+    if (!t->built) bitnet__build_int8(c);
+    t->first = row;
+    for (t->n_bound = 0; t->n_bound < n; t->n_bound++)
+        if (!bitnet__split_hidden(c, bitnet__last_hidden(c) + (size_t)t->n_bound *
+                                  (size_t)c->m->dim, t->n_bound)) break;
+    if (t->n_bound > 0)
+        bitnet__run_step(&step, "head", t->n_chunks, BITNET__CHUNK * (int64_t)c->m->dim *
+                         (4 + 2 * t->n_bound), bitnet__step_bound_chunks);
+    return t->n_bound > 0;
 }
 
-/* Marks (or unmarks) the tokens whose logits bias and penalty change: they are no match for others'
-   bounds, and are always computed. */
-static void bitnet__screen_mark(bitnet_ctx *c, const bitnet_sampler *s, uint8_t mark) {
-    int32_t i;
-    for (i = 0; i < s->n_bias; i++)
-        if (s->bias[i].token >= 0 && s->bias[i].token < c->m->n_vocab)
-            bitnet__screen_want(&c->screen, s->bias[i].token, mark);
-    for (i = bitnet__penalty_start(c, s); i < c->n_past; i++)
-        bitnet__screen_want(&c->screen, c->history[i], mark);
+/* Before a search in the last row's bounds: makes it find this token, and not count it among the k.
+   The bounds become infinite and stay so, which is wider than needed, but correct. */
+static void bitnet__require_token(bitnet_ctx *c, bitnet_token token) {
+    bitnet__int8_head *t = &c->int8;
+    const float infinity = bitnet__float_from_bits(0x7f800000u);
+    const size_t at = (size_t)(c->n_rows - 1 - t->first) * (size_t)t->n_chunks;
+    t->low[at * BITNET__CHUNK + (size_t)token] = -infinity;
+    t->high[at * BITNET__CHUNK + (size_t)token] = infinity;
+    t->max_high[at + (size_t)(token / BITNET__CHUNK)] = infinity;
 }
 
-/* Is any of BITNET__LANES bounds at least this? */
-static int bitnet__any_reaches(const float *bound, float threshold) {
+/* Is one of BITNET__LANES bounds at least the threshold? */
+static int bitnet__any_at_least(const float *bound, float threshold) {
     int i, any = 0;
     for (i = 0; i < BITNET__LANES; i++) any |= bound[i] >= threshold;
     return any;
 }
 
-/* The tokens that can be among the k largest logits, in id order; returns how many. k lower bounds
-   lie at or above the threshold, so a row whose upper bound lies below it cannot be one. */
-static int32_t bitnet__screen_rows(bitnet_ctx *c, int32_t row, int32_t k) {
-    bitnet__screen *s = &c->screen;
-    const size_t at = (size_t)row * (size_t)s->n_chunks;
-    const float *low = s->low + at * BITNET__CHUNK, *high = s->high + at * BITNET__CHUNK;
-    const float *low_tops = s->low_tops + at, *high_tops = s->high_tops + at;
+static int bitnet__float_before(const void *of, const void *a, const void *b) {
+    (void)of;
+    return *(const float *)a < *(const float *)b;
+}
+
+/* Writes the required tokens, and those that can be among the k largest logits of the others, to
+   candidates, in id order; returns how many. The threshold is the root of a heap of the k largest
+   lower bounds: a row whose upper bound lies below it is not among the k largest. */
+static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t state, int32_t k) {
+    bitnet__int8_head *t = &c->int8;
+    const size_t at = (size_t)state * (size_t)t->n_chunks;
+    const float *low = t->low + at * BITNET__CHUNK, *high = t->high + at * BITNET__CHUNK;
+    const float *max_low = t->max_low + at, *max_high = t->max_high + at;
+    const bitnet__heap heap = {t->lows, sizeof *low, sizeof *low, bitnet__float_before, 0};
     float threshold = bitnet__float_from_bits(0xff800000u);
-    int32_t chunk, from, end, r, kept = 0, found = 0;
-    for (chunk = 0; chunk < s->n_chunks; chunk++) {
-        if (!(low_tops[chunk] > threshold)) continue;
+    int32_t chunk, from, end, r, found = 0;
+    for (r = 0; r < k; r++) t->lows[r] = threshold;
+    for (chunk = 0; chunk < t->n_chunks; chunk++) {
+        if (!(max_low[chunk] > threshold)) continue;
         for (from = chunk * BITNET__CHUNK; from < (chunk + 1) * BITNET__CHUNK; from = end) {
             end = from + BITNET__LANES;
-            if (!bitnet__any_reaches(low + from, threshold)) continue;
+            if (!bitnet__any_at_least(low + from, threshold)) continue;
             for (r = from; r < end && r < c->m->n_vocab; r++)
-                if (low[r] > threshold && !s->wanted[r]) {
-                    kept = bitnet__keep_largest(s->lows, kept, k, low[r]);
-                    if (kept == k) threshold = s->lows[0];
+                if (low[r] > threshold) {
+                    bitnet__heap_sink(&heap, (size_t)k, 0, &low[r]);
+                    threshold = t->lows[0];
                 }
         }
     }
-    for (chunk = 0; chunk < s->n_chunks; chunk++) {
-        if (high_tops[chunk] < threshold && !s->wanted_chunks[chunk]) continue;
+    for (chunk = 0; chunk < t->n_chunks; chunk++) {
+        if (max_high[chunk] < threshold) continue;
         end = bitnet__min((chunk + 1) * BITNET__CHUNK, c->m->n_vocab);
-        for (r = chunk * BITNET__CHUNK; r < end; r++) {    /* without a branch to mispredict */
+        for (r = chunk * BITNET__CHUNK; r < end; r++) {    /* no branch to mispredict */
             c->candidates[found].token = r;
-            found += (high[r] >= threshold) | s->wanted[r];
+            found += high[r] >= threshold;
         }
     }
     return found;
 }
 
-/* Bounds for the last row and for those of a guess behind it, unless they are there. Returns 0 if
-   the last row is not finite. */
-static int bitnet__screen_bounds(bitnet_ctx *c) {
-    bitnet__screen *s = &c->screen;
-    bitnet__step step;
-    int32_t row = c->n_rows - 1, n = bitnet__min(1 + c->n_ahead, s->most);
-    size_t whole = (size_t)s->n_chunks * BITNET__CHUNK, rows = (size_t)c->m->n_vocab;
-    if (s->n_bound > 0 && row >= s->first && row < s->first + s->n_bound) return 1;
-    memset(&step, 0, sizeof step);
-    step.c = c;
-    if (!s->built) {
-        memset(s->wanted, 0, whole);
-        memset(s->wanted_chunks, 0, (size_t)s->n_chunks);
-        memset(s->dots, 0, (size_t)c->p.n_threads * (size_t)s->most * 2 * BITNET__CHUNK * 4);
-        memset(s->scale + rows, 0, (whole - rows) * 4);
-        memset(s->norm + rows, 0, (whole - rows) * 4);
-        memset(s->residual + rows, 0, (whole - rows) * 4);
-        bitnet__run_step(&step, "head", c->m->n_vocab, 64 * (int64_t)c->m->dim,
-                         bitnet__step_build_screen);
-        s->built = 1;
+/* Fours of candidates, [from, to), get their exact logits. Four rows take hardly longer than one,
+   whose sums are one chain of additions. */
+static void bitnet__step_exact_logits(const bitnet__step *step, int32_t from, int32_t to,
+                                    int thread) {
+    bitnet_ctx *c = step->c;
+    uint8_t *buffer = bitnet__row_buffer(c, thread), *w;
+    int32_t i, j, n;
+    for (i = from; i < to; i++) {
+        bitnet__candidate *x = c->candidates + 4 * i;
+        float logits[4];
+        n = bitnet__min(4, step->n_rows - 4 * i);
+        for (j = 0, w = buffer; j < n; j++) w = bitnet__copy_head_row(c, x[j].token, w);
+        bitnet__dot_head(c, buffer, n, bitnet__last_hidden(c), 1, logits, 4);
+        for (j = 0; j < n; j++) x[j].logit = logits[j];
     }
-    s->first = row;
-    for (s->n_bound = 0; s->n_bound < n; s->n_bound++)
-        if (!bitnet__screen_hidden(c, bitnet__last_hidden(c) + (size_t)s->n_bound *
-                                   (size_t)c->m->dim, s->n_bound)) break;
-    if (s->n_bound > 0)
-        bitnet__run_step(&step, "head", s->n_chunks, BITNET__CHUNK * (int64_t)c->m->dim *
-                         (4 + 2 * s->n_bound), bitnet__step_screen_chunks);
-    return s->n_bound > 0;
 }
 
-/* All candidates that this sampler's draw can depend on, with exact logits; 0 if they are too many
-   for screening to pay, or all logits are there already. */
-static int32_t bitnet__screened_candidates(bitnet_ctx *c, const bitnet_sampler *s) {
-    int32_t n, k = s->temperature > 0.0f ? s->top_k : 1;
-    bitnet__step step;
-    if (!c->screen.rows || c->n_ready >= c->n_rows || k < 1 || k > c->m->n_vocab / 16 ||
-        !bitnet__screen_bounds(c))
+/* Writes the required tokens and the k with the largest logits of the others (and some more) to
+   candidates, in id order with exact logits; returns how many, or 0 if they are so many that the
+   whole head is faster. bitnet__bound_logits comes first. */
+static int32_t bitnet__top_rows(bitnet_ctx *c, int32_t k) {
+    bitnet__step step = bitnet__make_step(c, 0);
+    step.n_rows = bitnet__select_rows(c, c->n_rows - 1 - c->int8.first, k);
+    if (step.n_rows > c->m->n_vocab / 4) return 0;
+    bitnet__run_step(&step, "head", (step.n_rows + 3) / 4, 64 * (int64_t)c->m->dim,
+                     bitnet__step_exact_logits);
+    return step.n_rows;
+}
+/* =============================================================================================
+   @sampler  from logits to a token
+   Everything is exact and can be replayed: ties go to the lower id, probabilities are sums of
+   doubles in a fixed order, and the only state is the 64-bit number in the caller's struct.
+   ============================================================================================= */
+
+/* SplitMix64 (Steele, Lea, Flood 2014): a counter and a mix; a number in [0, 1). */
+static double bitnet__random(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    return (double)(z >> 11) * (1.0 / 9007199254740992.0);
+}
+
+/* The order of candidates: the larger logit first, of equal ones the lower token. */
+static int bitnet__candidate_before(const void *of, const void *a, const void *b) {
+    const bitnet__candidate *x = (const bitnet__candidate *)a, *y = (const bitnet__candidate *)b;
+    (void)of;
+    return x->logit > y->logit || (x->logit == y->logit && x->token < y->token);
+}
+
+/* exp(x) for x <= 0; 0 if x is very low. */
+static double bitnet__weight(double x) { return x > -700.0 ? bitnet__exp(x) : 0.0; }
+
+/* ---- bias and penalty ---- */
+
+/* The repetition penalty applies to the tokens in history [first, n_past). */
+static int32_t bitnet__penalty_start(const bitnet_ctx *c, const bitnet_sampler *s) {
+    int32_t window = s->repeat_window == 0 ? 64 : s->repeat_window;
+    if (!(s->repeat_penalty > 0.0f) || s->repeat_penalty == 1.0f) return c->n_past;
+    return window < 0 || window > c->n_past ? 0 : c->n_past - window;
+}
+
+/* Finds a token among n candidates in id order; 0: it is not there. A complement, ~token, counts as
+   the token. */
+static bitnet__candidate *bitnet__find_candidate(bitnet__candidate *all, int32_t n,
+                                                 bitnet_token t) {
+    int32_t low = 0, high = n;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2, token = all[middle].token;
+        if ((token < 0 ? ~token : token) < t) low = middle + 1;
+        else high = middle;
+    }
+    return low < n && (all[low].token == t || all[low].token == ~t) ? &all[low] : 0;
+}
+
+static void bitnet__penalize(bitnet_ctx *c, const bitnet_sampler *s, int32_t n) {
+    int32_t i, first = bitnet__penalty_start(c, s);
+    for (i = first; i < c->n_past; i++) {
+        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, c->history[i]);
+        if (!x || x->token < 0) continue;
+        x->token = ~x->token;          /* marked: a token is penalized once */
+        x->logit = x->logit > 0.0f ? x->logit / s->repeat_penalty : x->logit * s->repeat_penalty;
+    }
+    for (i = first; i < c->n_past; i++) {
+        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, c->history[i]);
+        if (x && x->token < 0) x->token = ~x->token;
+    }
+}
+
+/* Applies bias and penalty to n candidates in id order; NaN becomes minus infinity. */
+static void bitnet__adjust(bitnet_ctx *c, const bitnet_sampler *s, int32_t n) {
+    const float lowest = bitnet__float_from_bits(0xff800000u);
+    int32_t i;
+    for (i = 0; i < s->n_bias; i++) {
+        bitnet__candidate *x = s->bias[i].token < 0 ? 0 :
+            bitnet__find_candidate(c->candidates, n, s->bias[i].token);
+        if (x) x->logit += s->bias[i].bias;
+    }
+    bitnet__penalize(c, s, n);
+    for (i = 0; i < n; i++)
+        if (c->candidates[i].logit != c->candidates[i].logit) c->candidates[i].logit = lowest;
+}
+
+/* ---- drawing ---- */
+
+/* Applies top-k, top-p and min-p; returns how many of the n candidates stay. These end up at the
+   array's end, the best one last. Nothing beyond the cut is sorted. With top-k, top-p and min-p
+   apply to the k best. */
+static int32_t bitnet__truncate(bitnet__candidate *all, int32_t n, const bitnet_sampler *s) {
+    const int32_t limit = s->top_k > 0 && s->top_k < n ? s->top_k : n;
+    const int32_t k = s->top_k > 0 ? limit : 0;
+    const int by_p = s->top_p > 0.0f && s->top_p < 1.0f;
+    const bitnet__heap heap = {all, sizeof *all, sizeof *all, bitnet__candidate_before, 0};
+    bitnet__candidate x;
+    double total = 0.0, sum = 0.0, top, w;
+    int32_t kept, sorted, i;
+    bitnet__heap_make(&heap, (size_t)n, &x);
+    top = (double)all[0].logit;
+    for (i = 0; k == 0 && by_p && i < n; i++) total += bitnet__weight((double)all[i].logit - top);
+    for (sorted = 0; sorted < k; sorted++) {
+        total += bitnet__weight((double)all[0].logit - top);
+        bitnet__heap_pop(&heap, (size_t)(n - sorted), &x);
+    }
+    for (kept = 0; kept < limit; kept++) {
+        if (kept >= sorted) bitnet__heap_pop(&heap, (size_t)(n - kept), &x);
+        w = bitnet__weight((double)all[n - 1 - kept].logit - top);
+        if (kept > 0 && ((s->min_p > 0.0f && w < (double)s->min_p) ||
+                         (by_p && sum >= (double)s->top_p * total))) break;
+        sum += w;
+    }
+    return kept;
+}
+
+/* Draws one of n candidates, which are read from first in strides, with the weights exp(logit /
+   temperature). */
+static bitnet_token bitnet__draw(const bitnet__candidate *first, int32_t n, int stride, double top,
+                                 bitnet_sampler *s) {
+    double total = 0.0, at, t = (double)s->temperature;
+    const bitnet__candidate *x = first;
+    bitnet_token drawn = first->token;
+    int32_t i;
+    for (i = 0; i < n; i++, x += stride) total += bitnet__weight(((double)x->logit - top) / t);
+    at = bitnet__random(&s->rng) * total;
+    for (i = 0, x = first; i < n && at >= 0.0; i++, x += stride) {
+        double w = bitnet__weight(((double)x->logit - top) / t);
+        if (w > 0.0) drawn = x->token; /* rounding may leave a little of `at` at the end */
+        at -= w;
+    }
+    return drawn;
+}
+
+/* Samples from the first n of c->candidates, which are in id order with exact logits. */
+static bitnet_token bitnet__sample_candidates(bitnet_ctx *c, bitnet_sampler *s, int32_t n) {
+    bitnet__candidate *all = c->candidates;
+    const bitnet__candidate *best = all;
+    int32_t i, kept;
+    bitnet__adjust(c, s, n);
+    for (i = 1; i < n; i++)
+        if (all[i].logit > best->logit) best = &all[i];
+    if (!(s->temperature > 0.0f) || !(best->logit > -3.4e38f && best->logit < 3.4e38f))
+        return best->token;            /* beside an infinity, probabilities mean nothing */
+    if (s->top_k <= 0 && !(s->top_p > 0.0f && s->top_p < 1.0f) && !(s->min_p > 0.0f))
+        return bitnet__draw(all, n, 1, (double)best->logit, s);
+    kept = bitnet__truncate(all, n, s);
+    return bitnet__draw(&all[n - 1], kept, -1, (double)all[n - 1].logit, s);
+}
+
+static void bitnet__fill_candidates(bitnet_ctx *c, const float *logits) {
+    int32_t i;
+    for (i = 0; i < c->m->n_vocab; i++) {
+        c->candidates[i].logit = logits[i];
+        c->candidates[i].token = i;
+    }
+}
+
+static bitnet_token bitnet__sample_logits(bitnet_ctx *c, bitnet_sampler *s, const float *logits) {
+    bitnet__fill_candidates(c, logits);
+    return bitnet__sample_candidates(c, s, c->m->n_vocab);
+}
+
+/* ---- bitnet_sample ---- */
+
+/* All candidates on which this sample can depend, with exact logits; 0: use all logits, because
+   they are computed already or the candidates are too many. Bias and penalty change logits, so the
+   bounds of these tokens mean nothing. */
+static int32_t bitnet__top_candidates(bitnet_ctx *c, const bitnet_sampler *s) {
+    const int32_t k = s->temperature > 0.0f ? s->top_k : 1;
+    int32_t i;
+    if (c->n_ready >= c->n_rows || k < 1 || k > c->m->n_vocab / 16 || !bitnet__bound_logits(c))
         return 0;
-    bitnet__screen_mark(c, s, 1);
-    n = bitnet__screen_rows(c, c->n_rows - 1 - c->screen.first, k);
-    bitnet__screen_mark(c, s, 0);
-    if (n > c->m->n_vocab / 4) return 0;
-    memset(&step, 0, sizeof step);
-    step.c = c;
-    step.n_rows = n;
-    bitnet__run_step(&step, "head", (n + 3) / 4, 64 * (int64_t)c->m->dim, bitnet__step_exact_rows);
-    return n;
+    for (i = 0; i < s->n_bias; i++)
+        if (s->bias[i].token >= 0 && s->bias[i].token < c->m->n_vocab)
+            bitnet__require_token(c, s->bias[i].token);
+    for (i = bitnet__penalty_start(c, s); i < c->n_past; i++)
+        bitnet__require_token(c, c->history[i]);
+    return bitnet__top_rows(c, k);
 }
 
 static int bitnet__sampler_valid(const bitnet_sampler *s) {
@@ -7819,213 +8163,58 @@ static int bitnet__sampler_valid(const bitnet_sampler *s) {
 
 static bitnet_token bitnet__sample(bitnet_ctx *c, bitnet_sampler *s) {
     bitnet_sampler greedy;
-    const float *logits;
     int32_t n;
     memset(&greedy, 0, sizeof greedy);
     if (!bitnet__sampler_valid(s) || c->n_rows == 0) return -1;
     if (!s) s = &greedy;
-    n = bitnet__screened_candidates(c, s);
-    if (n > 0) {
-        c->screen.exact_rows = n;
-        bitnet__adjust(c, s, n);
-        return bitnet__pick(c, s, n);
-    }
-    c->screen.exact_rows = c->m->n_vocab;
-    logits = bitnet__logits(c, -1);
-    return bitnet__sample_from(c, s, logits);
+    n = bitnet__top_candidates(c, s);
+    c->int8.exact_logits = n > 0 ? n : c->m->n_vocab;
+    return n > 0 ? bitnet__sample_candidates(c, s, n) :
+                   bitnet__sample_logits(c, s, bitnet__logits(c, -1));
 }
 
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s) {
     bitnet_token t;
-    if (bitnet__take(c, 0) != BITNET_OK) return -1;
+    if (bitnet__acquire(c, 0) != BITNET_OK) return -1;
     t = bitnet__sample(c, s);
-    bitnet__give_back(c);
+    bitnet__release(c);
     return t;
 }
-
 /* =============================================================================================
-   >>text  tokenizing, detokenizing and the chat template, as the public functions
-   ============================================================================================= */
-
-/* Tokens on their way out: counts all, writes the first cap. The first error stays. */
-typedef struct bitnet__token_sink {
-    const bitnet_model *m;
-    bitnet_token *out;
-    size_t cap;
-    int64_t n;                         /* or a negative bitnet_result */
-} bitnet__token_sink;
-
-static void bitnet__sink_token(bitnet__token_sink *s, bitnet_token t) {
-    if (s->n < 0) return;
-    if ((uint64_t)s->n < s->cap) s->out[s->n] = t;
-    s->n++;
-}
-
-static void bitnet__sink_text(bitnet__token_sink *s, const char *text, size_t n,
-                              int parse_special) {
-    size_t used;
-    int64_t got;
-    if (s->n < 0) return;
-    used = (uint64_t)s->n < s->cap ? (size_t)s->n : s->cap;
-    got = bitnet__encode(&s->m->vocab, &s->m->params.allocator, (const uint8_t *)text, n,
-                         parse_special, s->out ? s->out + used : 0, s->cap - used);
-    s->n = got < 0 ? got : s->n + got;
-}
-
-static int bitnet__sink_result(const bitnet__token_sink *s) {
-    return s->n > INT32_MAX ? (int)BITNET_ERR_LIMIT : (int)s->n;
-}
-
-BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n, int flags,
-                               bitnet_token *out, size_t cap) {
-    bitnet__token_sink s;
-    if (!m || (!text && n > 0)) return BITNET_ERR_ARG;
-    if (n > INT32_MAX) return BITNET_ERR_LIMIT;
-    s.m = m;
-    s.out = out;
-    s.cap = out ? cap : 0;
-    s.n = 0;
-    if ((flags & BITNET_ADD_BOS) && m->bos >= 0) bitnet__sink_token(&s, m->bos);
-    bitnet__sink_text(&s, text ? text : "", n, (flags & BITNET_PARSE_SPECIAL) != 0);
-    return bitnet__sink_result(&s);
-}
-
-/* Token t's bytes; 0 if there is no such token. Ids between the tokenizer's size and the head's
-   have no text. */
-static const uint8_t *bitnet__token_bytes(const bitnet_model *m, bitnet_token t, size_t *len) {
-    *len = 0;
-    if (t < 0 || t >= m->n_vocab) return 0;
-    if ((uint32_t)t >= m->vocab.n_tokens) return m->vocab.bytes;
-    return bitnet__vocab_bytes(&m->vocab, t, len);
-}
-
-BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *tokens, int n,
-                                 char *buf, size_t cap) {
-    uint64_t used = 0;
-    int i;
-    if (!m || n < 0 || (!tokens && n > 0)) return BITNET_ERR_ARG;
-    if (!buf) cap = 0;
-    for (i = 0; i < n; i++) {
-        size_t len, room;
-        const uint8_t *p = bitnet__token_bytes(m, tokens[i], &len);
-        if (!p) return BITNET_ERR_ARG;
-        room = used < cap ? (cap - used < len ? (size_t)(cap - used) : len) : 0;
-        if (room) memcpy(buf + used, p, room);
-        used += len;
-    }
-    return used > INT32_MAX ? (int)BITNET_ERR_LIMIT : (int)used;
-}
-
-BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_token t,
-                                 char *buf, size_t cap) {
-    size_t len = 0;
-    const uint8_t *p = t == -1 || !m ? 0 : bitnet__token_bytes(m, t, &len);
-    if (!m || !d || !buf || (t != -1 && !p) || cap < 3 || (cap - 3) / 3 < len ||
-        d->n_pending < 0 || d->n_pending > 3)
-        return BITNET_ERR_ARG;
-    if (t == -1 || len == 0 || m->vocab.types[t] == BITNET__TOKEN_CONTROL)
-        return (int)bitnet__detok_flush(d, buf, cap);
-    return (int)bitnet__detok_push(d, p, len, buf, cap);
-}
-
-BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *text) {
-    return m && text ? bitnet__vocab_find(&m->vocab, text, strlen(text)) : -1;
-}
-
-BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t) {
-    return m && t >= 0 && (t == m->eos || t == m->eot || t == m->end_of_text);
-}
-
-static int bitnet__is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-/* "Role: text": the role's first letter upper case, the others lower case, the text trimmed.
-   Returns the length; buf has room for both and two bytes more. */
-static size_t bitnet__chat_line(const bitnet_message *msg, char *buf) {
-    const char *from = msg->content, *to = from + strlen(from);
-    size_t n = strlen(msg->role), i;
-    for (i = 0; i < n; i++) {
-        char c = msg->role[i];
-        if (i == 0 && c >= 'a' && c <= 'z') c = (char)(c - 'a' + 'A');
-        if (i > 0 && c >= 'A' && c <= 'Z') c = (char)(c - 'A' + 'a');
-        buf[i] = c;
-    }
-    buf[n++] = ':';
-    buf[n++] = ' ';
-    while (from < to && bitnet__is_space(*from)) from++;
-    while (to > from && bitnet__is_space(to[-1])) to--;
-    memcpy(buf + n, from, (size_t)(to - from));
-    return n + (size_t)(to - from);
-}
-
-/* Template of BitNet b1.58-2B-4T: {BOS} {"Role: text" <|eot_id|>}... {"Assistant: "}. */
-static void bitnet__sink_chat(bitnet__token_sink *s, const bitnet_message *messages, int n,
-                              int flags) {
-    const bitnet_model *m = s->m;
-    const bitnet_allocator *a = &m->params.allocator;
-    int i;
-    if (m->eot < 0 || !m->family->chat) s->n = BITNET_ERR_UNSUPPORTED;
-    if ((flags & BITNET_ADD_BOS) && m->bos >= 0) bitnet__sink_token(s, m->bos);
-    for (i = 0; i < n && s->n >= 0; i++) {
-        const bitnet_message *msg = &messages[i];
-        const int given = msg->role && msg->role[0] && msg->content;
-        const size_t role = given ? strlen(msg->role) : 0, text = given ? strlen(msg->content) : 0;
-        const int sized = role <= INT32_MAX / 2 && text <= INT32_MAX / 2;
-        char *line = given && sized ? (char *)bitnet__alloc(a, role + text + 2) : 0;
-        if (line) bitnet__sink_text(s, line, bitnet__chat_line(msg, line), 0);
-        else s->n = !given ? BITNET_ERR_ARG : !sized ? BITNET_ERR_LIMIT : BITNET_ERR_MEMORY;
-        bitnet__free(a, line);
-        bitnet__sink_token(s, m->eot);
-    }
-    if (flags & BITNET_OPEN_REPLY) bitnet__sink_text(s, "Assistant: ", 11, 0);
-}
-
-BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message *messages, int n,
-                                    int flags, bitnet_token *out, size_t cap) {
-    bitnet__token_sink s;
-    if (!m || n < 0 || (!messages && n > 0)) return BITNET_ERR_ARG;
-    s.m = m;
-    s.out = out;
-    s.cap = out ? cap : 0;
-    s.n = 0;
-    bitnet__sink_chat(&s, messages, n, flags);
-    return bitnet__sink_result(&s);
-}
-
-/* =============================================================================================
-   >>generate  the loop around bitnet_eval and bitnet_sample
-   Text is handed out as soon as it is certain: whole code points, and nothing that could still
-   become a stop string.
+   @generate  the loop around evaluating and sampling
+   Text is passed on as soon as it is certain: whole code points, and nothing that could still
+   become part of a stop string.
    ============================================================================================= */
 
 /* ---- stop strings ----
-   All stop strings are looked for together, by the automaton of Aho and Corasick. A node is a
-   beginning of some stop strings; the root (0) is the empty one. The text so far stands at the node
-   that is its longest end, and a node's link leads to the longest node that is an end of it. So a
-   byte costs a few steps, however many strings there are and however long they are.
+   An Aho-Corasick automaton searches for all stop strings at once. A node is a prefix of some stop
+   strings; the root (0) is the empty prefix. The state after a text is the longest node that the
+   text ends with, and a node's link leads to the longest other node that it ends with. So a byte
+   costs a few steps, however many strings there are and however long they are.
 
-   The nodes of a string are numbered in its order, so that most ways down need no memory: a string
-   adds the nodes that no earlier one has, its branch, and a 0 behind them. Only a branch's first
-   node has to be looked up, in a hash table. Links are set when a text first comes to their node.
-   A byte of a stop string takes 5 bytes, a string up to 33 besides. */
+   Nodes are numbered along their string, so most edges need no memory: a string adds the nodes that
+   no earlier string has, which are its branch, and a 0 byte behind them. Only the first node of a
+   branch is looked up in a hash table. A node's link is set when a text first gets there. A byte of
+   a stop string takes 9 bytes of memory, and a string up to 33 more. */
 
 typedef struct bitnet__branch {
-    uint32_t node, depth;              /* its first node, and how many bytes that is */
-    uint32_t parent;                   /* the node above it */
+    uint32_t node, parent;             /* its first node, and the node above it */
 } bitnet__branch;
 
 typedef struct bitnet__stops {
-    uint8_t *byte;                     /* [nodes]     its last byte; 0: the end of a branch */
-    uint32_t *link;                    /* [nodes]     and three bits, below */
-    bitnet__branch *branch;            /* [strings]   by their nodes */
-    uint32_t *slots;                   /* [mask + 1]  open addressing: 1 + a branch's number */
+    uint8_t *byte;                     /* [nodes]     the prefix's last byte; 0: a branch ends */
+    uint32_t *depth;                   /* [nodes]     the prefix's length */
+    uint32_t *link;                    /* [nodes]     and three flags, below */
+    bitnet__branch *branch;            /* [strings] */
+    uint32_t *slots;                   /* [mask + 1]  open addressing: 1 + index of a branch */
     uint32_t n_branches, mask;
-    uint32_t at;                       /* the node where the text stands; its link is set */
+    uint32_t at;                       /* the state; its link is set */
 } bitnet__stops;
 
-#define BITNET__STOP_HERE 0x80000000u  /* the node is a stop string */
-#define BITNET__STOP_ENDS 0x40000000u  /* it ends in one */
-#define BITNET__STOP_SET 0x20000000u   /* its link is set, and so are those of all behind it */
-#define BITNET__STOP_NODE 0x1fffffffu
+static const uint32_t bitnet__stop_here = 0x80000000u;     /* the node is a stop string */
+static const uint32_t bitnet__stop_ends = 0x40000000u;     /* it ends with one */
+static const uint32_t bitnet__stop_set = 0x20000000u;      /* its link and all further are set */
+static const uint32_t bitnet__stop_node = 0x1fffffffu;     /* the link itself */
 
 static uint32_t *bitnet__branch_slot(const bitnet__stops *s, uint32_t parent, uint8_t byte) {
     const uint64_t h = ((uint64_t)parent << 8 | byte) * 0x9e3779b97f4a7c15u;
@@ -8037,7 +8226,7 @@ static uint32_t *bitnet__branch_slot(const bitnet__stops *s, uint32_t parent, ui
     return &s->slots[at];
 }
 
-/* The node that byte leads to from node v; 0: none. */
+/* The node to which byte leads from node v; 0: none. */
 static uint32_t bitnet__stop_child(const bitnet__stops *s, uint32_t v, uint8_t byte) {
     uint32_t found;
     if (byte == 0) return 0;
@@ -8047,12 +8236,12 @@ static uint32_t bitnet__stop_child(const bitnet__stops *s, uint32_t v, uint8_t b
 }
 
 static uint32_t bitnet__stop_link(const bitnet__stops *s, uint32_t v) {
-    return s->link[v] & BITNET__STOP_NODE;
+    return s->link[v] & bitnet__stop_node;
 }
 
-/* The node that byte leads to from v or, if there is none, from the nodes behind it; *from is where
-   it was found. v's link is set. 0: none. */
-static uint32_t bitnet__stop_step(const bitnet__stops *s, uint32_t v, uint8_t byte,
+/* The node to which byte leads from v or else from the first node along v's links that has such a
+   child; *from is that node. v's link is set. 0: none. */
+static uint32_t bitnet__stop_next(const bitnet__stops *s, uint32_t v, uint8_t byte,
                                   uint32_t *from) {
     uint32_t child = bitnet__stop_child(s, v, byte);
     for (; child == 0 && v != 0; child = bitnet__stop_child(s, v, byte))
@@ -8061,80 +8250,64 @@ static uint32_t bitnet__stop_step(const bitnet__stops *s, uint32_t v, uint8_t by
     return child;
 }
 
-/* Moves on by one byte. The links from the new node on are set up to the first that is. */
-static void bitnet__stop_move(bitnet__stops *s, uint8_t byte) {
-    uint32_t from, v = bitnet__stop_step(s, s->at, byte, &from), here;
+/* Advances the state by one byte and sets the links from there on. */
+static void bitnet__stop_advance(bitnet__stops *s, uint8_t byte) {
+    uint32_t from, v = bitnet__stop_next(s, s->at, byte, &from), here;
     s->at = here = v;
-    while (!(s->link[v] & BITNET__STOP_SET)) {     /* the root's is */
+    while (!(s->link[v] & bitnet__stop_set)) {     /* ends at the root at the latest */
         const uint32_t link = from == 0 ? 0 :
-            bitnet__stop_step(s, bitnet__stop_link(s, from), byte, &from);
-        s->link[v] |= link | BITNET__STOP_SET;
-        if (s->link[v] & BITNET__STOP_HERE) here = link;
+            bitnet__stop_next(s, bitnet__stop_link(s, from), byte, &from);
+        s->link[v] |= link | bitnet__stop_set;
+        if (s->link[v] & bitnet__stop_here) here = link;
         v = link;
     }
-    if (s->link[v] & BITNET__STOP_ENDS) here = v;
-    for (v = s->at; v != here; v = bitnet__stop_link(s, v)) s->link[v] |= BITNET__STOP_ENDS;
+    if (s->link[v] & bitnet__stop_ends) here = v;
+    for (v = s->at; v != here; v = bitnet__stop_link(s, v)) s->link[v] |= bitnet__stop_ends;
 }
 
-/* How many bytes node v is. */
-static uint32_t bitnet__stop_depth(const bitnet__stops *s, uint32_t v) {
-    uint32_t low = 0, high = s->n_branches;
-    if (v == 0) return 0;
-    while (high - low > 1) {           /* the last branch whose first node is not behind v */
-        const uint32_t middle = low + (high - low) / 2;
-        if (s->branch[middle].node <= v) low = middle;
-        else high = middle;
-    }
-    return s->branch[low].depth + v - s->branch[low].node;
+/* How many bytes at the text's end may become a stop string. */
+static uint32_t bitnet__stop_begun(const bitnet__stops *s) {
+    return s->n_branches > 0 ? s->depth[s->at] : 0;
 }
 
-/* The length of the longest stop string in which the text ends; 0: none. */
+/* The length of the longest stop string that the text ends with; 0: none. */
 static uint32_t bitnet__stop_length(const bitnet__stops *s) {
     uint32_t v = s->at;
-    if (!(s->link[v] & BITNET__STOP_ENDS)) return 0;
-    while (!(s->link[v] & BITNET__STOP_HERE)) v = bitnet__stop_link(s, v);
-    return bitnet__stop_depth(s, v);
+    if (!(s->link[v] & bitnet__stop_ends)) return 0;
+    while (!(s->link[v] & bitnet__stop_here)) v = bitnet__stop_link(s, v);
+    return s->depth[v];
 }
 
-/* n counts the nodes so far; those behind them are free. */
+/* The memory begins as zeros. *n is the first unused node. */
 static void bitnet__add_stop(bitnet__stops *s, const char *text, uint32_t *n) {
     const uint8_t *p = (const uint8_t *)text;
-    uint32_t v = 0, child, depth = 0;
-    for (; *p && (child = bitnet__stop_child(s, v, *p)) != 0; p++, depth++) v = child;
+    uint32_t v = 0, child;
+    for (; *p && (child = bitnet__stop_child(s, v, *p)) != 0; p++) v = child;
     if (*p) {
         bitnet__branch *b = &s->branch[s->n_branches];
-        uint32_t *slot = bitnet__branch_slot(s, v, *p);
+        uint32_t *slot = bitnet__branch_slot(s, v, *p), depth = s->depth[v];
         b->node = *n;
-        b->depth = depth + 1;
         b->parent = v;
         *slot = ++s->n_branches;
-        for (v = *n - 1; *p; p++) s->byte[++v] = *p;
-        *n = v + 2;                    /* behind the 0 that ends it */
+        for (v = *n - 1; *p; p++) {
+            s->byte[++v] = *p;
+            s->depth[v] = ++depth;
+        }
+        *n = v + 2;                    /* behind the 0 byte */
     }
-    s->link[v] |= BITNET__STOP_HERE;
+    s->link[v] |= bitnet__stop_here;
 }
 
-/* Carves out what n strings with so many nodes need. */
-static void bitnet__carve_stops(bitnet__carver *v, bitnet__stops *s, uint32_t n, uint64_t nodes) {
+static void bitnet__layout_stops(bitnet__arena *a, bitnet__stops *s, uint32_t n, uint64_t nodes) {
     for (s->mask = 1; s->mask / 2 < n; s->mask = 2 * s->mask + 1) {}
-    s->byte = (uint8_t *)bitnet__carve(v, nodes, sizeof *s->byte);
-    s->link = (uint32_t *)bitnet__carve(v, nodes, sizeof *s->link);
-    s->branch = (bitnet__branch *)bitnet__carve(v, n, sizeof *s->branch);
-    s->slots = (uint32_t *)bitnet__carve(v, (uint64_t)s->mask + 1, sizeof *s->slots);
+    s->byte = (uint8_t *)bitnet__arena_take(a, nodes, sizeof *s->byte);
+    s->depth = (uint32_t *)bitnet__arena_take(a, nodes, sizeof *s->depth);
+    s->link = (uint32_t *)bitnet__arena_take(a, nodes, sizeof *s->link);
+    s->branch = (bitnet__branch *)bitnet__arena_take(a, n, sizeof *s->branch);
+    s->slots = (uint32_t *)bitnet__arena_take(a, (uint64_t)s->mask + 1, sizeof *s->slots);
 }
 
-static void bitnet__build_stops(bitnet__stops *s, const char *const *strings, int32_t n,
-                                uint64_t nodes) {
-    uint32_t used = 1;
-    int32_t i;
-    memset(s->byte, 0, (size_t)nodes);
-    memset(s->link, 0, (size_t)nodes * sizeof *s->link);
-    memset(s->slots, 0, ((size_t)s->mask + 1) * sizeof *s->slots);
-    s->link[0] = BITNET__STOP_SET;
-    for (i = 0; i < n; i++) bitnet__add_stop(s, strings[i], &used);
-}
-
-/* ---- a text on its way out ---- */
+/* ---- generated text ---- */
 
 typedef struct bitnet__generation {
     bitnet_ctx *c;
@@ -8142,84 +8315,77 @@ typedef struct bitnet__generation {
     bitnet_error *err;
     bitnet_detok detok;
     bitnet__stops stops;
-    char *held;                        /* text not handed out yet, then room for one token more */
+    char *held;                        /* text not passed on yet, and room for one more token */
     size_t n_held, cap;
-    int32_t reach, n_guess;            /* lookup: how far to guess, how far the last guess went */
-    bitnet_lookup_stats lookup;
+    int32_t max_draft, n_draft;        /* length limit of the next draft, length of the last */
+    bitnet_lookup_stats *lookup, own_lookup;   /* the caller's, or else own_lookup */
     bitnet_stop why;
 } bitnet__generation;
 
-#define BITNET__MAX_LOOKUP 64
-
-static int bitnet__is_utf8(const char *text) {
-    const uint8_t *p = (const uint8_t *)text, *end = p + strlen(text);
-    uint32_t n = 1, cp;
-    for (; p < end && n > 0; p += n) n = bitnet__utf8_decode(p, end, &cp);
-    return n > 0;
-}
-
-/* Memory for the text, and the automaton; bitnet__end_generation frees both. */
+/* Allocates what the text and the stop strings need; bitnet__end_generation frees it. */
 static bitnet_result bitnet__begin_generation(bitnet__generation *g, bitnet_ctx *c,
                                               const bitnet_generate_params *p, bitnet_error *err) {
     const int32_t n = p->n_stop_strings;
-    uint64_t nodes = 2, longest = 0;   /* the root, and where its first child would be */
-    bitnet__carver v;
+    uint64_t nodes = 2, longest = 0;   /* the root, and the place of its first child */
+    uint64_t size = 0;
+    bitnet__arena a = {0, 0};
+    uint32_t used = 1;
     int32_t pass, i;
     memset(g, 0, sizeof *g);
     g->c = c;
     g->p = p;
     g->err = err;
-    g->reach = p->lookup;
+    g->max_draft = p->lookup;
+    g->lookup = p->lookup_stats ? p->lookup_stats : &g->own_lookup;
     for (i = 0; i < n; i++) {
         const uint64_t length = strlen(p->stop_strings[i]);
         nodes += length + 1;
         if (length > longest) longest = length;
     }
-    if (nodes > BITNET__STOP_NODE)
-        return bitnet__fail(err, BITNET_ERR_LIMIT, "the stop strings have %llu bytes; %u at most",
-                            (unsigned long long)nodes, BITNET__STOP_NODE);
-    g->cap = 3 + 3 * (size_t)c->m->longest_token + (size_t)longest;
-    v.base = 0;
-    for (pass = 0; pass < 2; pass++) { /* measures, then carves */
-        v.used = 0;
-        g->held = (char *)bitnet__carve(&v, g->cap, 1);
-        if (n > 0) bitnet__carve_stops(&v, &g->stops, (uint32_t)n, nodes);
-        if (pass == 0 && v.used <= SIZE_MAX)
-            v.base = (char *)bitnet__alloc(&c->m->params.allocator, (size_t)v.used);
-        if (!v.base)
+    if (nodes > bitnet__stop_node)
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "the stop strings have %llu bytes; the limit is "
+                            "%u", (unsigned long long)nodes, (unsigned)bitnet__stop_node);
+    g->cap = 3 + 3 * (size_t)c->m->vocab.longest_token + (size_t)longest;
+    for (pass = 0; pass < 2; pass++) { /* measures, then divides */
+        g->held = (char *)bitnet__arena_take(&a, g->cap, 1);
+        if (n > 0) bitnet__layout_stops(&a, &g->stops, (uint32_t)n, nodes);
+        if (pass == 1) break;
+        size = a.used;
+        if (!bitnet__arena_alloc(&a, &c->m->params.allocator))
             return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated "
-                                "text and stop strings", (unsigned long long)v.used);
+                                "text and stop strings", (unsigned long long)size);
     }
-    if (n > 0) bitnet__build_stops(&g->stops, p->stop_strings, n, nodes);
+    memset(a.base, 0, (size_t)size);
+    if (n > 0) g->stops.link[0] = bitnet__stop_set;
+    for (i = 0; i < n; i++) bitnet__add_stop(&g->stops, p->stop_strings[i], &used);
     return BITNET_OK;
 }
 
 static void bitnet__end_generation(bitnet__generation *g) {
-    if (g->c) bitnet__free(&g->c->m->params.allocator, g->held);   /* the block's first array */
-    g->held = 0;
+    bitnet__free(&g->c->m->params.allocator, g->held);     /* the arena's first array */
 }
 
-/* Leads the automaton through the held text from byte i on. Where the first stop string begins, of
-   those that end there; -1: none. */
+/* Searches the held text from byte i on for ends of stop strings. Returns where the first of these
+   stop strings begins; -1: there is none. */
 static int64_t bitnet__find_stop(bitnet__generation *g, size_t i) {
     size_t first = SIZE_MAX;
     if (g->stops.n_branches == 0) return -1;
     for (; i < g->n_held; i++) {
         uint32_t n;
-        bitnet__stop_move(&g->stops, (uint8_t)g->held[i]);
+        bitnet__stop_advance(&g->stops, (uint8_t)g->held[i]);
         n = bitnet__stop_length(&g->stops);
         if (n > 0 && i + 1 - n < first) first = i + 1 - n;
     }
     return first == SIZE_MAX ? -1 : (int64_t)first;
 }
 
-/* Hands out the first n held bytes. Nonzero: the caller wants to stop. */
-static int bitnet__hand_out(bitnet__generation *g, size_t n, bitnet_token t) {
+/* Passes the first n held bytes to text_fn. Nonzero: it asks to stop. */
+static int bitnet__pass_on(bitnet__generation *g, size_t n, bitnet_token t) {
     int stop = 0;
     if (g->p->text_fn) {
-        const uintptr_t use = bitnet__lend(g->c);
+        const uintptr_t owner = bitnet__begin_callback(g->c);
         stop = g->p->text_fn(g->p->ud, g->held, n, t);
-        bitnet__unlend(g->c, use);
+        bitnet__end_callback(g->c, owner);
     }
     g->n_held -= n;
     memmove(g->held, g->held + n, g->n_held);
@@ -8227,8 +8393,8 @@ static int bitnet__hand_out(bitnet__generation *g, size_t n, bitnet_token t) {
     return stop;
 }
 
-/* Takes in one new token's text and hands out what is certain. Nonzero: stop. */
-static int bitnet__take_token(bitnet__generation *g, bitnet_token t) {
+/* Adds the text of a token (-1: the end) and passes on what is certain. Nonzero: stop. */
+static int bitnet__push_token(bitnet__generation *g, bitnet_token t) {
     const size_t before = g->n_held;
     int64_t at;
     int n = bitnet_detok_push(g->c->m, &g->detok, t, g->held + before, g->cap - before);
@@ -8236,23 +8402,26 @@ static int bitnet__take_token(bitnet__generation *g, bitnet_token t) {
     at = bitnet__find_stop(g, before);
     if (at >= 0) {
         g->n_held = (size_t)at;
-        if (!bitnet__hand_out(g, (size_t)at, t)) g->why = BITNET_STOP_STRING;
+        if (!bitnet__pass_on(g, (size_t)at, t)) g->why = BITNET_STOP_STRING;
         return 1;
     }
-    return bitnet__hand_out(g, t == -1 ? g->n_held :
-                               g->n_held - bitnet__stop_depth(&g->stops, g->stops.at), t);
+    return bitnet__pass_on(g, t == -1 ? g->n_held :
+                        g->n_held - bitnet__stop_begun(&g->stops), t);
 }
 
-/* ---- lookup ----
-   A guess is evaluated behind the token that was sampled, then put out of sight: n_past and n_rows
-   are as if it had not been, n_ahead counts it. If the next draw is its first token, that is
-   evaluated already and only comes into sight; if not, the guess is forgotten. So whoever looks at
-   the context, sampler and text_fn included, sees what there would be without a guess. */
+/* ---- prompt lookup ----
+   Speculative decoding without a second model: a draft, copied from the text so far, is evaluated
+   together with the sampled token. It is then hidden: n_past and n_rows are as if there were no
+   draft, n_draft counts it. If the next sampled token is the draft's first, that one is evaluated
+   already and becomes visible; if not, the draft is dropped. So the sampler, text_fn and everyone
+   else see the context as it would be without drafts. */
 
-/* Stages the pending token, and up to most tokens that may follow it: those that followed the last
-   place which ends in the same three tokens, or two. Returns how many. The copy may reach its own
-   beginning, as a loop does. */
-static int32_t bitnet__guess(bitnet_ctx *c, int32_t most) {
+enum { BITNET__MAX_LOOKUP = 64 };
+
+/* Stages the pending token and a draft of up to `most` tokens: those that followed the latest place
+   that ends with the same three tokens, or else two. Returns the draft's length. The copy may run
+   into itself, as in a loop. */
+static int32_t bitnet__stage_draft(bitnet_ctx *c, int32_t most) {
     bitnet_token *h = c->history;
     int32_t n = c->n_past, found = 0, at, i;
     h[n] = c->pending;
@@ -8268,41 +8437,43 @@ static int32_t bitnet__guess(bitnet_ctx *c, int32_t most) {
     return most;
 }
 
-/* Evaluates the pending token, the n-th new one, unless it was guessed. A guess may be longer by
-   one than what was right of the last one, or twice as long as that if all of it was. */
-static bitnet_result bitnet__run_token(bitnet__generation *g, int32_t n) {
+/* Evaluates the pending token, the n-th new one, unless the draft has it. The limit for the next
+   draft is the accepted length plus 1, or twice the length if all was accepted. */
+static bitnet_result bitnet__eval_pending(bitnet__generation *g, int32_t n) {
     bitnet_ctx *c = g->c;
     int32_t most;
     bitnet_result r;
-    if (c->n_ahead > 0 && c->history[c->n_past] == c->pending) {
-        c->n_ahead--;
+    if (c->n_draft > 0 && c->history[c->n_past] == c->pending) {
+        c->n_draft--;
         c->n_rows++;
         c->n_past++;
         c->pending = -1;
-        g->lookup.accepted++;
+        g->lookup->accepted++;
         return BITNET_OK;
     }
-    if (g->n_guess > 0)
-        g->reach = c->n_ahead > 0 ? g->n_guess - c->n_ahead + 1 : 2 * g->n_guess;
-    g->reach = bitnet__min(g->reach, g->p->lookup);
-    most = bitnet__min(g->reach, c->p.n_ctx - c->n_past - 1);
+    if (g->n_draft > 0)
+        g->max_draft = c->n_draft > 0 ? g->n_draft - c->n_draft + 1 : 2 * g->n_draft;
+    g->max_draft = bitnet__min(g->max_draft, g->p->lookup);
+    most = bitnet__min(g->max_draft, c->p.n_ctx - c->n_past - 1);
     if (g->p->max_tokens > 0) most = bitnet__min(most, g->p->max_tokens - n - 1);
-    g->n_guess = bitnet__guess(c, most);
-    r = bitnet__eval_staged(c, 1 + g->n_guess, 1 + g->n_guess, 0, g->n_guess > 0 ? 0 : g->err);
-    if (r != BITNET_OK && g->n_guess > 0) {    /* it need not be the pending token that failed */
-        g->n_guess = 0;
+    g->n_draft = bitnet__stage_draft(c, most);
+    r = bitnet__eval_staged(c, 1 + g->n_draft, 1 + g->n_draft, 0, g->n_draft > 0 ? 0 : g->err);
+    if (r != BITNET_OK && g->n_draft > 0) {    /* perhaps only the draft failed */
+        g->n_draft = 0;
         r = bitnet__eval_staged(c, 1, 1, 0, g->err);
     }
     if (r != BITNET_OK) return r;
-    c->n_ahead = g->n_guess;
-    c->n_rows -= g->n_guess;
-    c->n_past -= g->n_guess;
-    g->lookup.drafts += g->n_guess > 0;
-    g->lookup.drafted += g->n_guess;
+    c->n_draft = g->n_draft;
+    c->n_rows -= g->n_draft;
+    c->n_past -= g->n_draft;
+    g->lookup->drafts += g->n_draft > 0;
+    g->lookup->drafted += g->n_draft;
     return BITNET_OK;
 }
 
-static bitnet_result bitnet__run_tokens(bitnet__generation *g) {
+/* ---- bitnet_generate ---- */
+
+static bitnet_result bitnet__generate_tokens(bitnet__generation *g) {
     bitnet_ctx *c = g->c;
     bitnet_result r = BITNET_OK;
     int32_t n;
@@ -8310,60 +8481,64 @@ static bitnet_result bitnet__run_tokens(bitnet__generation *g) {
         bitnet_token t = bitnet__sample(c, g->p->sampler);
         int ended = !g->p->ignore_end && bitnet_token_is_end(c->m, t);
         c->pending = t;
-        if (bitnet__take_token(g, t)) return BITNET_OK;
+        if (bitnet__push_token(g, t)) return BITNET_OK;
         if (ended || n == g->p->max_tokens || c->n_past == c->p.n_ctx) {
             g->why = ended ? BITNET_STOP_END : BITNET_STOP_LENGTH;
             break;
         }
-        r = bitnet__run_token(g, n);
+        r = bitnet__eval_pending(g, n);
     }
-    if (g->n_held > 0 || g->detok.n_pending > 0) bitnet__take_token(g, -1);
+    if (g->n_held > 0 || g->detok.n_pending > 0) bitnet__push_token(g, -1);
     return r;
 }
 
-/* Stages the pending token and the text or messages behind it. */
-static bitnet_result bitnet__stage_text(bitnet_ctx *c, const bitnet_generate_params *p,
-                                        int32_t *staged, bitnet_error *err) {
+/* Stages the pending token, then the text or the messages. APART: an encoder has 10 KB. */
+BITNET__APART bitnet_result bitnet__stage_text(bitnet_ctx *c, const bitnet_generate_params *p,
+                                               int32_t *staged, bitnet_error *err) {
     const bitnet_model *m = c->m;
-    bitnet__token_sink s;
-    bitnet_result r;
-    s.m = m;
-    s.out = c->history + c->n_past;
-    s.cap = (size_t)(c->p.n_ctx - c->n_past);
-    s.n = 0;
-    if (c->pending >= 0) bitnet__sink_token(&s, c->pending);
-    if (p->messages) {                 /* a reply that was cut gets its end first */
-        if (c->pending >= 0 && !bitnet_token_is_end(m, c->pending)) bitnet__sink_token(&s, m->eot);
-        bitnet__sink_chat(&s, p->messages, p->n_messages,
-                          BITNET_OPEN_REPLY | (c->n_past == 0 ? BITNET_ADD_BOS : 0));
+    bitnet__encoder e;
+    int n;
+    bitnet__encoder_open(&e, &m->vocab, &m->params.allocator, c->history + c->n_past,
+                         (size_t)(c->p.n_ctx - c->n_past));
+    if (c->pending >= 0) bitnet__emit(&e, c->pending);
+    if (p->messages) {                 /* a reply that was cut off is ended first */
+        if (c->pending >= 0 && !bitnet_token_is_end(m, c->pending))
+            bitnet__emit(&e, m->vocab.eot);
+        bitnet__encode_chat(&e, p->messages, p->n_messages,
+                            BITNET_OPEN_REPLY | (c->n_past == 0 ? BITNET_ADD_BOS : 0));
     } else if (p->text) {
-        if (c->n_past == 0 && m->add_bos && m->bos >= 0) bitnet__sink_token(&s, m->bos);
-        bitnet__sink_text(&s, p->text, strlen(p->text), 0);
+        if (c->n_past == 0 && m->vocab.add_bos) bitnet__encode_bos(&e, BITNET_ADD_BOS);
+        bitnet__encode_text(&e, p->text, strlen(p->text), 0);
     }
-    if (s.n == BITNET_ERR_UNSUPPORTED)
+    n = bitnet__encoder_close(&e);
+    if (n == BITNET_ERR_UNSUPPORTED)
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "no chat: the template of this file, "
                             "architecture '%s', is not known", m->arch);
-    if (s.n < 0)
-        return bitnet__fail(err, (bitnet_result)s.n, "the prompt cannot be tokenized: %s",
-                            bitnet_result_text((bitnet_result)s.n));
-    if (s.n == 0)
-        return bitnet__fail(err, BITNET_ERR_ARG, "there is no prompt, and no pending token");
-    r = bitnet__check_room(c, s.n, err);
-    *staged = (int32_t)s.n;
-    return r;
+    if (n < 0)
+        return bitnet__fail(err, (bitnet_result)n, "the prompt cannot be tokenized: %s",
+                            bitnet_result_text((bitnet_result)n));
+    if (n == 0)
+        return bitnet__fail(err, BITNET_ERR_ARG, "there is no prompt and no pending token");
+    *staged = n;
+    return bitnet__check_room(c, n, err);
 }
 
-/* What cannot be right, before anything is done. */
+static int bitnet__is_utf8(const char *text) {
+    const uint8_t *p = (const uint8_t *)text, *end = p + strlen(text);
+    uint32_t n = 1, cp;
+    for (; p < end && n > 0; p += n) n = bitnet__utf8_decode(p, end, &cp);
+    return n > 0;
+}
+
+/* Checks all parameters before anything is done. */
 static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_generate_params *p,
                                             bitnet_error *err) {
     int32_t i, rows;
-    if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "there are no parameters");
+    if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "params is NULL");
     if (!!p->prompt + !!p->text + !!p->messages > 1)
-        return bitnet__fail(err, BITNET_ERR_ARG,
-                            "prompt, text and messages: only one of them can be given");
+        return bitnet__fail(err, BITNET_ERR_ARG, "prompt, text and messages: set only one of them");
     if (p->messages && p->n_messages < 1)
-        return bitnet__fail(err, BITNET_ERR_ARG, "there is no list of %lld messages",
-                            (long long)p->n_messages);
+        return bitnet__fail(err, BITNET_ERR_ARG, "n_messages is %lld", (long long)p->n_messages);
     for (i = 0; p->messages && i < p->n_messages; i++) {
         const bitnet_message *msg = &p->messages[i];
         if (!msg->role || !msg->role[0] || !msg->content)
@@ -8379,16 +8554,18 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
                             "lookup of %d tokens needs a context with n_logits %d; it has %d",
                             (int)p->lookup, (int)rows, (int)c->p.n_logits);
     if (!bitnet__sampler_valid(p->sampler))
-        return bitnet__fail(err, BITNET_ERR_ARG, "the sampler has no list of %lld biases",
-                            (long long)p->sampler->n_bias);
+        return bitnet__fail(err, BITNET_ERR_ARG, "the sampler's n_bias is %lld%s",
+                            (long long)p->sampler->n_bias, p->sampler->bias ? "" :
+                            ", and bias is NULL");
     if (p->n_stop_strings < 0 || (p->n_stop_strings > 0 && !p->stop_strings))
-        return bitnet__fail(err, BITNET_ERR_ARG, "there is no list of %lld stop strings",
-                            (long long)p->n_stop_strings);
+        return bitnet__fail(err, BITNET_ERR_ARG, "n_stop_strings is %lld%s",
+                            (long long)p->n_stop_strings, p->stop_strings ? "" :
+                            ", and stop_strings is NULL");
     for (i = 0; i < p->n_stop_strings; i++) {
         const char *stop = p->stop_strings[i];
         if (!stop || !stop[0])
             return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is empty", (int)i);
-        if (!bitnet__is_utf8(stop))        /* it could match inside of a code point, and cut it */
+        if (!bitnet__is_utf8(stop))    /* it could match within a code point and cut it */
             return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is not UTF-8", (int)i);
     }
     return BITNET_OK;
@@ -8403,13 +8580,8 @@ static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_param
     if (params->prompt) r = bitnet__stage(c, params->prompt, params->n_prompt, &staged, err);
     else r = bitnet__stage_text(c, params, &staged, err);
     if (r == BITNET_OK) r = bitnet__eval_staged(c, staged, 1, params, err);
-    if (r == BITNET_OK) r = bitnet__run_tokens(&g);
-    c->n_ahead = 0;
-    if (params->lookup_stats) {
-        params->lookup_stats->drafts += g.lookup.drafts;
-        params->lookup_stats->drafted += g.lookup.drafted;
-        params->lookup_stats->accepted += g.lookup.accepted;
-    }
+    if (r == BITNET_OK) r = bitnet__generate_tokens(&g);
+    c->n_draft = 0;
     if (why) *why = g.why;
     bitnet__end_generation(&g);
     return r;
@@ -8417,411 +8589,319 @@ static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_param
 
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err) {
-    bitnet_result r = bitnet__take(c, err);
+    bitnet_result r = bitnet__acquire(c, err);
     if (r != BITNET_OK) return r;
     r = bitnet__check_generate(c, params, err);
     if (r == BITNET_OK) r = bitnet__generate(c, params, why, err);
-    bitnet__give_back(c);
+    bitnet__release(c);
     return r;
 }
-
 /* =============================================================================================
-   >>selftest  does this build, on this machine, keep the promise under DETERMINISM?
+   @selftest  does this build, on this machine, give the results that the scalar table defines?
+   A kernel chooses its path by columns, rows and length, with thresholds that differ from table to
+   table. Nothing here knows them: the shapes below cover ranges that go well past every threshold,
+   and tests/machines/planted.sh checks that a fault in any path is found.
+
+   The scalar entry computes each shape once. A result does not depend on the rows and columns that
+   are computed with it, so that also gives the results of all smaller shapes. An entry that is the
+   scalar one is not compared.
    ============================================================================================= */
 
-/* Where a kernel goes another way depends on its columns, rows and lengths, and each table has
-   thresholds of its own. Nothing here knows them: the shapes below go through ranges and well past
-   every threshold there is, and tests/planted.sh checks that a fault planted in any path is seen.
-
-   The scalar entry computes each shape once. A result does not depend on how many rows and columns
-   are computed with it, so every smaller shape is a part of what is known. An entry that is the
-   scalar one itself is not compared. */
 enum {
-    BITNET__TEST_FLOATS = 7 * 4112,    /* the largest array of floats: seven columns of 4112 */
-    BITNET__TEST_WEIGHTS = 5 * 4 * 4120,   /* bytes of the largest matrix: five rows of F32 */
+    BITNET__TEST_STRIDE = 4112,        /* the longest column of results */
+    BITNET__TEST_FLOATS = 8 * BITNET__TEST_STRIDE,     /* seven of them, and a guard */
+    BITNET__TEST_WEIGHTS = 5 * 4 * 4120,   /* bytes of the largest matrix: 5 rows of F32 */
     BITNET__TEST_COLS = 40,            /* the most columns */
     BITNET__TEST_LENGTH = 96,          /* entries without rows: every length up to this */
-    BITNET__TEST_GUARD = 32,           /* elements behind an array that nobody may write */
-    BITNET__TEST_MARGIN = 8192,        /* the same, in bytes, behind packed weights */
-    BITNET__TEST_ROOM = BITNET__TEST_FLOATS + BITNET__TEST_GUARD,
-    BITNET__TEST_CANARY = 0xa5
+    BITNET__TEST_MARGIN = 8192         /* guard bytes behind packed weights */
 };
 
-/* The entries that multiply rows with columns. */
-enum {
-    BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_F32, BITNET__TEST_F16, BITNET__TEST_BF16,
-    BITNET__TEST_KEYS
-};
-static const char *const bitnet__test_names[] = {
-    "dotrows_ternary", "dotrows_u8", "dotrows_f32", "dotrows_f16", "dotrows_bf16", "keys_f16"
+/* The entries that multiply rows with columns. The columns of MIX are weights of rows. */
+enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_DOT, BITNET__TEST_MIX };
+
+/* All parts of a matrix with this many rows and columns: all columns, then `step` fewer each time;
+   and the same with rows. The shapes of DOT also serve MIX, where step is 1. */
+typedef struct bitnet__test_shape { int kind, n, rows, cols, step; } bitnet__test_shape;
+
+static const bitnet__test_shape bitnet__test_shapes[] = {
+    {BITNET__TEST_TERNARY, 128, 37, 40, 1},            /* the ends of tiles and panels */
+    {BITNET__TEST_TERNARY, 128, 70, 33, 7}, {BITNET__TEST_TERNARY, 128, 304, 26, 25},
+    {BITNET__TEST_TERNARY, 384, 19, 34, 5},            /* TL2: rows that end with a whole block */
+    {BITNET__TEST_TERNARY, 4352, 9, 8, 1},             /* sums that are widened midway */
+    {BITNET__TEST_TERNARY, 2176, 35, 26, 9},           /* several panels */
+    {BITNET__TEST_U8, 320, 9, 13, 1}, {BITNET__TEST_U8, 96, 9, 13, 1},
+    {BITNET__TEST_U8, 80, 9, 13, 1}, {BITNET__TEST_U8, 48, 9, 13, 1},
+    {BITNET__TEST_U8, 37, 3, 3, 1},
+    {BITNET__TEST_DOT, 272, 37, 13, 1}, {BITNET__TEST_DOT, 80, 70, 9, 3},
+    {BITNET__TEST_DOT, 37, 5, 5, 2}, {BITNET__TEST_DOT, 4112, 5, 7, 1}
 };
 
-/* Up to so many rows and columns: all columns, then fewer by `step` each time, and the same with
-   rows. */
-typedef struct bitnet__test_shape { int n, rows, cols, step; } bitnet__test_shape;
+typedef struct bitnet__test_entry {
+    const char *name;
+    size_t offset;                     /* in bitnet_kernels */
+    int kind, type;                    /* type of the matrix, if that is of floats */
+    int round13;                       /* columns have 13 significant bits */
+} bitnet__test_entry;
 
-static const bitnet__test_shape bitnet__test_ternary[] = {
-    {128, 37, 40, 1}, {128, 70, 33, 7}, {128, 304, 26, 25},    /* the ends of tiles and panels */
-    {384, 19, 34, 5},                      /* TL2: rows that end with a block */
-    {4352, 9, 8, 1}, {2176, 35, 26, 9}     /* sums that are emptied on the way; several panels */
+#define BITNET__ENTRY(name) #name, offsetof(bitnet_kernels, name)
+static const bitnet__test_entry bitnet__test_entries[] = {
+    {BITNET__ENTRY(dotrows_ternary), BITNET__TEST_TERNARY, 0, 0},
+    {BITNET__ENTRY(dotrows_u8), BITNET__TEST_U8, 0, 0},
+    {BITNET__ENTRY(dotrows_f32), BITNET__TEST_DOT, BITNET_TENSOR_F32, 0},
+    {BITNET__ENTRY(dotrows_f16), BITNET__TEST_DOT, BITNET_TENSOR_F16, 0},
+    {BITNET__ENTRY(dotrows_bf16), BITNET__TEST_DOT, BITNET_TENSOR_BF16, 0},
+    {BITNET__ENTRY(scores_f16), BITNET__TEST_DOT, BITNET_TENSOR_F16, 1},
+    {BITNET__ENTRY(sumrows_f32), BITNET__TEST_MIX, BITNET_TENSOR_F32, 0},
+    {BITNET__ENTRY(sumrows_f16), BITNET__TEST_MIX, BITNET_TENSOR_F16, 1}
 };
-static const bitnet__test_shape bitnet__test_bytes[] = {
-    {320, 9, 13, 1}, {96, 9, 13, 1}, {80, 9, 13, 1}, {48, 9, 13, 1}, {37, 3, 3, 1}
-};
-static const bitnet__test_shape bitnet__test_floats[] = {
-    {272, 37, 13, 1}, {80, 70, 9, 3}, {37, 5, 5, 2}, {4112, 5, 7, 1}
-};
+#undef BITNET__ENTRY
 
-#define BITNET__COUNT(array) (sizeof(array) / sizeof(array)[0])
-
-/* Inputs, what scalar makes of them, and what the tested table does. */
 typedef struct bitnet__selftest {
-    bitnet_kernels k;                  /* the tested table, without gaps */
+    bitnet_kernels k;                  /* the tested table, gaps filled */
+    const bitnet__test_entry *entry;
     uint64_t random;
-    int n, rows, cols;                 /* what is being tried */
-    float x[BITNET__TEST_ROOM];        /* columns: of floats, or of int8 */
-    float want[BITNET__TEST_ROOM], got[BITNET__TEST_ROOM];    /* or int32 */
+    int n, rows, cols;                 /* of the part that is being tested */
+    int packs;                         /* the entry reads what pack made of w */
+    size_t w_stride, x_stride, stride; /* elements from row to row of w, column to column of ... */
+    float x[BITNET__TEST_FLOATS];      /* ... the columns, floats or int8, and ... */
+    float want[BITNET__TEST_FLOATS], got[BITNET__TEST_FLOATS];     /* ... results, maybe int32 */
+    float blank[BITNET__TEST_STRIDE];  /* what a column contains before a call, and a guard after */
     int32_t sums[BITNET__TEST_COLS], dots[2][BITNET__TEST_LENGTH];
     uint8_t w[BITNET__TEST_WEIGHTS];
     uint8_t *packed;                   /* behind this structure */
 } bitnet__selftest;
 
-static int bitnet__test_pick(bitnet__selftest *t, int below) {
-    return (int)(bitnet__random(&t->random) * below);
+/* ---- inputs ---- */
+
+static int bitnet__test_below(bitnet__selftest *t, int n) {
+    return (int)(bitnet__random(&t->random) * n);
 }
 
-static float bitnet__test_number(bitnet__selftest *t) {
-    return (float)(bitnet__random(&t->random) * 8.0 - 4.0);
+/* Floats from -4 to 4. special 1: some are NaNs; 2: some are special numbers; 3: all are. */
+static void bitnet__test_floats(bitnet__selftest *t, float *x, int count, int special) {
+    static const uint32_t numbers[] = {
+        0x7fc12345, 0x7f800000, 0xff800000, 0x00000000, 0x80000000,    /* NaN, infinities, 0 */
+        0x7e967699, 0xfe967699, 0x71800001, 0xf1800001, 0x0d7fffff,    /* 1e38; 2^100, 2^-100 */
+        0x8d7fffff, 0x0d800000, 0x00000001, 0x80400000,                /* subnormals */
+        0x477fe000, 0x477fefff, 0x477ff000, 0xc77ff000,                /* the end of F16 */
+        0x387fc000, 0x38800000, 0x387fe000, 0x33000000, 0x33000001,    /* its subnormals */
+        0x3f801000, 0x3f803000, 0x3f800fff, 0xbf801001,                /* its ties */
+        0x3f000000, 0xbfc00000, 0x40200000, 0x42fe0000, 0xc2ff0000, 0x42b00000, 0xc3160000
+    };
+    const int kinds = special == 1 ? 1 : (int)(sizeof numbers / sizeof numbers[0]);
+    int i;
+    for (i = 0; i < count; i++)
+        x[i] = special == 3 || (special && bitnet__test_below(t, 4) == 0)
+                   ? bitnet__float_from_bits(numbers[bitnet__test_below(t, kinds)])
+                   : (float)(bitnet__random(&t->random) * 8.0 - 4.0);
 }
 
-/* n elements of 4 bytes: equal bits, or both NaN, for which NaN it is is open. */
-static int bitnet__test_same(const void *a, const void *b, size_t n, int floats) {
-    size_t i;
-    float x, y;
-    if (!memcmp(a, b, n * sizeof x)) return 1;
-    for (i = 0; i < n; i++) {
-        memcpy(&x, (const char *)a + i * sizeof x, sizeof x);
-        memcpy(&y, (const char *)b + i * sizeof y, sizeof y);
-        if (bitnet__float_bits(x) != bitnet__float_bits(y) && !(floats && x != x && y != y))
-            return 0;
+/* Rows of n random bytes from low to high. Every other row begins with n / 2 equal bytes, in turn
+   low and high; four rows further on, these are the other rows. Whole rows of equal bytes would
+   hide a wrong offset. */
+static void bitnet__test_bytes(bitnet__selftest *t, uint8_t *p, int rows, int n, int low,
+                               int high) {
+    int r, i;
+    for (r = 0; r < rows; r++) {
+        const int kind = (r + r / 4) % 4, equal = kind % 2 ? n / 2 : 0;
+        for (i = 0; i < n; i++)
+            *p++ = (uint8_t)(i >= equal  ? low + bitnet__test_below(t, high - low + 1)
+                             : kind == 1 ? low : high);
     }
-    return 1;
 }
 
-/* Whether n bytes are as memset has left them. */
-static int bitnet__test_untouched(const void *p, size_t n) {
-    const uint8_t *byte = (const uint8_t *)p;
-    size_t i;
-    for (i = 0; i < n; i++)
-        if (byte[i] != BITNET__TEST_CANARY) return 0;
-    return 1;
+/* Columns and matrix of an entry that takes int8, and the columns' sums. */
+static void bitnet__test_fill_ints(bitnet__selftest *t) {
+    const int8_t *q = (const int8_t *)t->x;
+    const int ternary = t->entry->kind == BITNET__TEST_TERNARY;
+    int c, i;
+    bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, ternary ? -128 : -64, ternary ? 127 : 64);
+    bitnet__test_bytes(t, t->w, t->rows, ternary ? t->n / 4 : t->n, 0, 255);
+    for (c = 0; c < t->cols; c++)
+        for (i = t->sums[c] = 0; i < t->n; i++) t->sums[c] += *q++;
+}
+
+/* The same for floats. Some rows have F16 subnormals, an infinity or a NaN. */
+static void bitnet__test_fill_floats(bitnet__selftest *t) {
+    const int stride = (int)t->w_stride, columns = t->cols * (int)t->x_stride;
+    int r, i;
+    bitnet__test_floats(t, t->x, columns, 0);
+    for (i = 0; i < columns && t->entry->round13; i++) t->x[i] = bitnet__to_f13(t->x[i]);
+    bitnet__test_floats(t, t->got, t->rows * stride, 0);
+    for (i = 0; i < t->rows * stride; i++) {
+        uint32_t bits = bitnet__float_bits(t->got[i]);
+        r = i / stride;
+        if (r % 7 == 3) bits = bitnet__float_bits(t->got[i] * 3.8e-6f);
+        if (r % 11 == 5 && i % stride == t->n / 2) bits = 0x7f800000;
+        if (r % 13 == 6 && i % stride == t->n - 1) bits = 0x7fc00000;
+        if (t->entry->type == BITNET_TENSOR_F32) bitnet__put_u32(t->w + 4 * i, bits);
+        else if (t->entry->type == BITNET_TENSOR_BF16) bitnet__put_u16(t->w + 2 * i, bits >> 16);
+        else bitnet__put_u16(t->w + 2 * i, bitnet__f32_to_f16(bitnet__float_from_bits(bits)));
+    }
 }
 
 /* ---- rows with columns ---- */
 
-static void bitnet__test_multiply(const bitnet_kernels *k, int entry, const uint8_t *w,
-                                  const float *x, int from, const int32_t *sums, int n, int rows,
-                                  int cols, void *out, size_t stride) {
-    const int8_t *q = (const int8_t *)x + (size_t)from * (size_t)n;
-    int32_t *dots = (int32_t *)out;
-    float *y = (float *)out;
-    x += (size_t)from * (size_t)n;
-    sums += from;
-    switch (entry) {
-        case BITNET__TEST_TERNARY:
-            k->dotrows_ternary(w, q, sums, n, rows, cols, dots, stride);
-            break;
-        case BITNET__TEST_U8: k->dotrows_u8(w, q, sums, n, rows, cols, dots, stride); break;
-        case BITNET__TEST_F32: k->dotrows_f32(w, x, n, rows, cols, y, stride); break;
-        case BITNET__TEST_F16: k->dotrows_f16(w, x, n, rows, cols, y, stride); break;
-        case BITNET__TEST_BF16: k->dotrows_bf16(w, x, n, rows, cols, y, stride); break;
-        default: k->keys_f16(w, x, n, rows, cols, y, stride);
-    }
-}
-
-static int bitnet__test_is_scalar(const bitnet_kernels *k, int entry) {
-    const bitnet_kernels *s = &bitnet__kernels_scalar;
-    switch (entry) {
-        case BITNET__TEST_TERNARY:
-            return !k->pack && k->dotrows_ternary == s->dotrows_ternary;
-        case BITNET__TEST_U8: return k->dotrows_u8 == s->dotrows_u8;
-        case BITNET__TEST_F32: return k->dotrows_f32 == s->dotrows_f32;
-        case BITNET__TEST_F16: return k->dotrows_f16 == s->dotrows_f16;
-        case BITNET__TEST_BF16: return k->dotrows_bf16 == s->dotrows_bf16;
-        default: return k->keys_f16 == s->keys_f16;
-    }
-}
-
-/* Integer columns and their sums. In turn random, as low as they get, in a pattern that fits no
-   vector, and as high as they get; a matrix's rows likewise. */
-static void bitnet__test_fill_q(bitnet__selftest *t, int entry) {
-    int8_t *q = (int8_t *)t->x;
-    int c, i;
-    for (c = 0; c < t->cols; c++) {
-        t->sums[c] = 0;
-        for (i = 0; i < t->n; i++, q++) {
-            int v = c % 4 == 0   ? bitnet__test_pick(t, 256) - 128
-                    : c % 4 == 1 ? -128
-                    : c % 4 == 2 ? (i + c) % 251 - 125
-                                 : 127;
-            if (entry == BITNET__TEST_U8) v = v == 127 ? 64 : v / 2;
-            *q = (int8_t)v;
-            t->sums[c] += v;
-        }
-    }
-}
-
-static void bitnet__test_fill_bytes(bitnet__selftest *t, int row_bytes) {
-    uint8_t *w = t->w;
-    int r, i;
-    for (r = 0; r < t->rows; r++)
-        for (i = 0; i < row_bytes; i++, w++)
-            *w = (uint8_t)(r % 2 == 0 ? bitnet__test_pick(t, 256) : r % 4 == 1 ? 255 : 0);
-}
-
-/* Element i of a matrix in a format. */
-static void bitnet__test_put(uint8_t *w, size_t i, int entry, float x) {
-    uint32_t bits = bitnet__float_bits(x);
-    uint32_t h = bitnet__f32_to_f16(x);
-    if (entry == BITNET__TEST_F32) {
-        w += 4 * i;
-        w[2] = (uint8_t)(bits >> 16);
-        w[3] = (uint8_t)(bits >> 24);
-    } else {
-        w += 2 * i;
-        bits = entry == BITNET__TEST_BF16 ? bits >> 16 : h;
-    }
-    w[0] = (uint8_t)bits;
-    w[1] = (uint8_t)(bits >> 8);
-}
-
-/* Some rows have subnormals of F16, an infinity or a NaN. */
-static void bitnet__test_fill_rows(bitnet__selftest *t, int entry, int stride) {
-    int r, i;
-    for (r = 0; r < t->rows; r++)
-        for (i = 0; i < stride; i++) {
-            float v = bitnet__test_number(t);
-            if (r % 8 == 3) v *= 3.8e-6f;
-            if (r % 16 == 5 && i == t->n / 2) v = bitnet__float_from_bits(0x7f800000);
-            if (r % 16 == 13 && i == t->n - 1) v = bitnet__float_from_bits(0x7fc00000);
-            bitnet__test_put(t->w, (size_t)r * (size_t)stride + (size_t)i, entry, v);
-        }
-}
-
-/* Numbers for columns: shortened ones fit every entry. */
-static void bitnet__test_fill_x(bitnet__selftest *t, size_t count, int shorten) {
+/* n elements of 4 bytes: the same bits or, of floats, any two NaNs. */
+static int bitnet__test_same(const float *a, const float *b, size_t n, int floats) {
     size_t i;
-    for (i = 0; i < count; i++) {
-        t->x[i] = bitnet__test_number(t);
-        if (shorten) t->x[i] = bitnet__shorten(t->x[i]);
-    }
+    for (i = 0; memcmp(a, b, n * sizeof *a) && i < n; i++)
+        if (memcmp(a + i, b + i, sizeof *a) && !(floats && a[i] != a[i] && b[i] != b[i])) return 0;
+    return 1;
 }
 
-/* Packs the rows of I2_S at t->w, from which code 3 is taken out first, as a whole or group by
-   group. TL2 is scalar-tl2's to the byte. */
-static const char *bitnet__test_pack(bitnet__selftest *t, int whole) {
+/* The entry of table k, for t->cols columns from number `from` on, and a guard column. */
+static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernels *k,
+                                  const uint8_t *w, int from, float *out) {
+    const float *x = t->x + (size_t)from * t->x_stride;
+    const int8_t *q = (const int8_t *)t->x + (size_t)from * t->x_stride;
+    union {
+        void (*ints)(const uint8_t *, const int8_t *, const int32_t *, int, int, int, int32_t *,
+                     size_t);
+        void (*dot)(const uint8_t *, const float *, int, int, int, float *, size_t);
+        void (*mix)(const uint8_t *, size_t, const float *, size_t, int, int, int, float *);
+    } f;
+    int c;
+    for (c = 0; c <= t->cols; c++)
+        memcpy(out + (size_t)c * t->stride, t->blank, t->stride * sizeof *out);
+    memcpy(&f, (const char *)k + t->entry->offset, sizeof f);
+    if (t->entry->kind <= BITNET__TEST_U8)
+        f.ints(w, q, t->sums + from, t->n, t->rows, t->cols, (int32_t *)(void *)out, t->stride);
+    else if (t->entry->kind == BITNET__TEST_DOT)
+        f.dot(w, x, t->n, t->rows, t->cols, out, t->stride);
+    else f.mix(w, t->w_stride, x, t->x_stride, t->n, t->rows, t->cols, out);
+}
+
+/* Does pack refuse an invalid code 3 wherever it is? */
+static int bitnet__test_refusals(bitnet__selftest *t) {
+    int i, refused = 1;
+    for (i = 0; i < t->n && refused; i++) {
+        uint8_t *p = t->w + i * 11 % t->rows * (t->n / 4) + i / 4;
+        const uint8_t old = *p;
+        *p |= (uint8_t)(3 << i % 4 * 2);
+        refused = t->k.pack(t->w, t->n, t->rows, t->packed);
+        *p = old;
+    }
+    return refused;
+}
+
+/* Packs the I2_S rows at t->w, after removing the invalid code 3: one group, another, and the rest.
+   TL2 must have the same bytes as scalar-tl2. */
+static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
     const bitnet_kernels *k = &t->k;
     const size_t row_bytes = (size_t)(t->n / 4), bytes = (size_t)t->rows * row_bytes;
     const size_t packed = k->packed_bytes(t->n, t->rows);
     size_t i, at;
     int r, count;
     for (i = 0; i < bytes; i++) t->w[i] ^= (uint8_t)(t->w[i] & t->w[i] >> 1 & 0x55);
-    memset(t->packed, BITNET__TEST_CANARY, packed + BITNET__TEST_MARGIN);
+    memset(t->packed, 0xa5, packed);
+    memcpy(t->packed + packed, t->blank, BITNET__TEST_MARGIN);
+    if (refusals && !bitnet__test_refusals(t)) return "pack";
     for (r = 0; r < t->rows; r += count) {
-        count = whole || t->rows - r < k->row_group ? t->rows - r : k->row_group;
+        count = r < 2 * k->row_group ? bitnet__min(k->row_group, t->rows - r) : t->rows - r;
         at = k->packed_bytes(t->n, r);
         if (at > packed || k->packed_bytes(t->n, count) > packed - at) return "packed_bytes";
         if (k->pack(t->w + (size_t)r * row_bytes, t->n, count, t->packed + at)) return "pack";
     }
-    if (!bitnet__test_untouched(t->packed + packed, BITNET__TEST_MARGIN)) return "pack";
+    if (memcmp(t->packed + packed, t->blank, BITNET__TEST_MARGIN)) return "pack";
     if (k->packed_bytes != bitnet__packed_bytes_tl2) return 0;
     bitnet__pack_tl2_scalar(t->w, t->n, t->rows, (uint8_t *)t->got);
     return memcmp(t->got, t->packed, packed) ? "pack" : 0;
 }
 
-/* A code 3 must be refused wherever it is. */
-static const char *bitnet__test_refusals(bitnet__selftest *t) {
-    const char *bad;
-    int i;
-    t->random = 1;
-    t->n = bitnet__test_ternary[0].n;
-    t->rows = bitnet__test_ternary[0].rows;
-    t->cols = 0;
-    bitnet__test_fill_bytes(t, t->n / 4);
-    if ((bad = bitnet__test_pack(t, 1)) != 0) return bad;
-    for (i = 0; i < t->n; i++) {
-        uint8_t *p = t->w + i * 11 % t->rows * (t->n / 4) + i / 4;
-        const uint8_t old = *p;
-        *p |= (uint8_t)(3 << i % 4 * 2);
-        if (!t->k.pack(t->w, t->n, t->rows, t->packed)) return "pack";
-        *p = old;
-    }
-    return 0;
-}
-
-/* t->rows rows, from row `first` on (0 unless they are packed), and t->cols columns, from `from`
-   on: do they give what they gave in the whole, and is nothing else written? */
-static int bitnet__test_part(bitnet__selftest *t, int entry, int first, int from, size_t stride) {
-    const int packs = entry == BITNET__TEST_TERNARY && t->k.pack;
-    const uint8_t *w = packs ? t->packed + t->k.packed_bytes(t->n, first) : t->w;
-    const size_t rows = (size_t)t->rows, cols = (size_t)t->cols;
-    size_t c;
-    memset(t->got, BITNET__TEST_CANARY, (cols + 1) * stride * sizeof *t->got);
-    bitnet__test_multiply(&t->k, entry, w, t->x, from, t->sums, t->n, t->rows, t->cols, t->got,
-                          stride);
-    for (c = 0; c < cols; c++) {
-        const float *want = t->want + ((size_t)from + c) * stride + (size_t)first;
-        const float *got = t->got + c * stride;
-        if (!bitnet__test_same(want, got, rows, entry >= BITNET__TEST_F32) ||
-            !bitnet__test_untouched(got + rows, (stride - rows) * sizeof *got)) return 0;
-    }
-    return bitnet__test_untouched(t->got + cols * stride, stride * sizeof *t->got);
-}
-
-/* All parts of a shape. A few columns are taken in four places, to meet each kind of contents. */
-static int bitnet__test_parts(bitnet__selftest *t, int entry, const bitnet__test_shape *s,
-                              size_t stride) {
-    int i, from;
-    for (i = s->cols; i > 0; i -= s->step) {
-        t->cols = i;
-        for (from = 0; from == 0 || (from < 4 && i <= 4 && from + i <= s->cols); from++)
-            if (!bitnet__test_part(t, entry, 0, from, stride)) return 0;
-    }
-    for (i = s->rows; i > 0; i -= s->step) {
-        t->rows = i;
-        t->cols = 1 + i * 7 % s->cols;
-        if (!bitnet__test_part(t, entry, 0, s->cols - t->cols, stride)) return 0;
+/* Does a part, `rows` rows from `first` on and `cols` columns from `from` on, give the same as in
+   the whole, and is nothing else written? first is 0 unless rows are packed. */
+static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from, int cols) {
+    const int kind = t->entry->kind;
+    int c;
+    t->rows = rows;
+    t->cols = cols;
+    bitnet__test_multiply(t, &t->k, t->packs ? t->packed + t->k.packed_bytes(t->n, first) : t->w,
+                          from, t->got);
+    for (c = 0; c <= cols; c++) {
+        const float *want = t->want + (size_t)(from + c) * t->stride + first;
+        const float *got = t->got + (size_t)c * t->stride;
+        const size_t n = c == cols ? 0 : kind == BITNET__TEST_MIX ? t->stride : (size_t)rows;
+        if (!bitnet__test_same(want, got, n, kind >= BITNET__TEST_DOT) ||
+            memcmp(got + n, t->blank + n, (t->stride - n) * sizeof *got)) return 0;
     }
     return 1;
 }
 
-/* Packed group by group, and read from the second group on. */
-static const char *bitnet__test_groups(bitnet__selftest *t, const bitnet__test_shape *s,
-                                       size_t stride) {
-    const char *bad;
+/* All parts of a shape. Up to four columns are tested in four places, to meet columns of each kind.
+   The sums of mix contain all rows. Packed rows are also read from the second group on. */
+static int bitnet__test_parts(bitnet__selftest *t, const bitnet__test_shape *s) {
+    const int group = t->k.row_group, mix = t->entry->kind == BITNET__TEST_MIX;
+    int i, from, cols;
+    for (i = s->cols; i > 0; i -= mix ? 1 : s->step)
+        for (from = 0; from == 0 || (from < 4 && i <= 4 && from + i <= s->cols); from++)
+            if (!bitnet__test_part(t, 0, s->rows, from, i)) return 0;
+    for (i = s->rows; i > 0 && !mix; i -= s->step) {
+        cols = 1 + i * 7 % s->cols;
+        if (!bitnet__test_part(t, 0, i, s->cols - cols, cols)) return 0;
+    }
+    return !t->packs || group >= s->rows ||
+           bitnet__test_part(t, group, s->rows - group, 0, s->cols);
+}
+
+/* Tests the entry with a shape. Returns the name of the entry that fails; 0: none. */
+static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__test_shape *s) {
+    const int mix = t->entry->kind == BITNET__TEST_MIX;
+    const char *bad = 0;
+    t->n = s->n;
     t->rows = s->rows;
     t->cols = s->cols;
-    if (!t->k.pack || t->k.row_group >= s->rows) return 0;
-    if ((bad = bitnet__test_pack(t, 0)) != 0) return bad;
-    t->rows -= t->k.row_group;
-    return bitnet__test_part(t, BITNET__TEST_TERNARY, t->k.row_group, 0, stride)
-               ? 0 : "dotrows_ternary";
+    t->w_stride = (size_t)(mix ? s->n + 8 : s->n);
+    t->x_stride = (size_t)(mix ? s->rows + 3 : s->n);
+    t->stride = (size_t)(mix ? s->n : s->rows + 3);
+    if (t->entry->kind <= BITNET__TEST_U8) bitnet__test_fill_ints(t);
+    else bitnet__test_fill_floats(t);
+    if (t->packs) bad = bitnet__test_pack(t, s == bitnet__test_shapes);
+    bitnet__test_multiply(t, &bitnet__kernels_scalar, t->w, 0, t->want);
+    return bad ? bad : bitnet__test_parts(t, s) ? 0 : t->entry->name;
 }
 
-static const char *bitnet__test_rows(bitnet__selftest *t, int entry,
-                                     const bitnet__test_shape *shapes, size_t count) {
-    const int ternary = entry == BITNET__TEST_TERNARY;
-    const char *bad;
-    size_t i;
-    if (bitnet__test_is_scalar(&t->k, entry)) return 0;
-    t->random = 1;                     /* the same for an entry whatever the others are */
-    for (i = 0; i < count; i++) {
-        const bitnet__test_shape *s = &shapes[i];
-        const size_t stride = (size_t)s->rows + 3;
-        t->n = s->n;
-        t->rows = s->rows;
-        t->cols = s->cols;
-        if (entry <= BITNET__TEST_U8) {
-            bitnet__test_fill_q(t, entry);
-            bitnet__test_fill_bytes(t, ternary ? t->n / 4 : t->n);
-        } else {
-            bitnet__test_fill_x(t, (size_t)s->cols * (size_t)s->n, entry == BITNET__TEST_KEYS);
-            bitnet__test_fill_rows(t, entry, s->n);
-        }
-        if (ternary && t->k.pack && (bad = bitnet__test_pack(t, 1)) != 0) return bad;
-        bitnet__test_multiply(&bitnet__kernels_scalar, entry, t->w, t->x, 0, t->sums, t->n,
-                              t->rows, t->cols, t->want, stride);
-        if (!bitnet__test_parts(t, entry, s, stride)) return bitnet__test_names[entry];
-        if (ternary && (bad = bitnet__test_groups(t, s, stride)) != 0) return bad;
-    }
-    return 0;
-}
-
-/* Weighted sums of rows, which are added to what is there. All rows are in every sum, so a part has
-   fewer columns only. Returns how many elements may change; the guard is behind them. */
-static size_t bitnet__test_add_rows(const bitnet__selftest *t, const bitnet_kernels *k, int entry,
-                                    float *y) {
-    const size_t w_stride = (size_t)t->n + 8, p_stride = (size_t)t->rows + 3;
-    const size_t count = (size_t)t->cols * (size_t)t->n;
-    size_t i;
-    memset(y, BITNET__TEST_CANARY, (count + BITNET__TEST_GUARD) * sizeof *y);
-    for (i = 0; i < count; i++) y[i] = (float)((int)(i % 63) - 31);
-    if (entry == BITNET__TEST_F16)
-        k->mixrows_f16(t->w, w_stride, t->x, p_stride, t->n, t->rows, t->cols, y);
-    else k->mixrows_f32(t->w, w_stride, t->x, p_stride, t->n, t->rows, t->cols, y);
-    return count;
-}
-
-static const char *bitnet__test_mix(bitnet__selftest *t, int entry) {
-    const bitnet_kernels *scalar = &bitnet__kernels_scalar;
-    const int f16 = entry == BITNET__TEST_F16;
-    size_t i, count;
-    if (f16 ? t->k.mixrows_f16 == scalar->mixrows_f16 : t->k.mixrows_f32 == scalar->mixrows_f32)
-        return 0;
-    t->random = 1;
-    for (i = 0; i < BITNET__COUNT(bitnet__test_floats); i++) {
-        const bitnet__test_shape *s = &bitnet__test_floats[i];
-        t->n = s->n;
-        t->rows = s->rows;
-        t->cols = s->cols;
-        bitnet__test_fill_x(t, (size_t)s->cols * ((size_t)s->rows + 3), f16);
-        bitnet__test_fill_rows(t, entry, s->n + 8);
-        bitnet__test_add_rows(t, scalar, entry, t->want);
-        for (; t->cols > 0; t->cols--) {
-            count = bitnet__test_add_rows(t, &t->k, entry, t->got);
-            if (!bitnet__test_same(t->want, t->got, count, 1) ||
-                !bitnet__test_untouched(t->got + count, BITNET__TEST_GUARD * sizeof(float)))
-                return f16 ? "mixrows_f16" : "mixrows_f32";
-        }
-    }
-    return 0;
+static const char *bitnet__test_one_entry(bitnet__selftest *t, const bitnet__test_entry *e) {
+    const bitnet__test_shape *s = bitnet__test_shapes;
+    const size_t count = sizeof bitnet__test_shapes / sizeof *s;
+    const char *bad = 0;
+    t->entry = e;
+    t->packs = e->kind == BITNET__TEST_TERNARY && t->k.pack;
+    t->random = 1;                     /* an entry gets the same numbers whatever the others are */
+    if (!t->packs && !memcmp((const char *)&t->k + e->offset,
+                             (const char *)&bitnet__kernels_scalar + e->offset,
+                             sizeof(void (*)(void)))) return 0;
+    for (; s < bitnet__test_shapes + count && !bad; s++)
+        if (s->kind == bitnet__min(e->kind, BITNET__TEST_DOT)) bad = bitnet__test_one_shape(t, s);
+    return bad;
 }
 
 /* ---- one row ---- */
 
-/* 0: tame numbers, 1: NaNs among them, 2: other special ones, too, 3: special ones only. */
-static void bitnet__test_fill_wild(bitnet__selftest *t, int wild) {
-    static const uint32_t special[] = {
-        0x7fc12345, 0x7f800000, 0xff800000, 0x00000000, 0x80000000,    /* NaN, infinities, 0 */
-        0x7e967699, 0xfe967699, 0x71800001, 0xf1800001, 0x0d7fffff,    /* 1e38; 2^100, 2^-100 */
-        0x8d7fffff, 0x0d800000, 0x00000001, 0x80400000,                /* subnormals */
-        0x477fe000, 0x477fefff, 0x477ff000, 0xc77ff000,                /* where F16 ends */
-        0x387fc000, 0x38800000, 0x387fe000, 0x33000000, 0x33000001,    /* its subnormals */
-        0x3f801000, 0x3f803000, 0x3f800fff, 0xbf801001,                /* its ties */
-        0x3f000000, 0xbfc00000, 0x40200000, 0x42fe0000, 0xc2ff0000, 0x42b00000, 0xc3160000
-    };
-    const int count = wild == 1 ? 1 : (int)BITNET__COUNT(special);
-    int i;
-    for (i = 0; i < t->n; i++)
-        t->x[i] = wild == 3 || (wild && bitnet__test_pick(t, 4) == 0)
-                      ? bitnet__float_from_bits(special[bitnet__test_pick(t, count)])
-                      : bitnet__test_number(t);
-}
-
-/* Both tables in turn, from t->x to t->want and t->got, with a guard behind the results; names the
-   entry that differs. */
-static const char *bitnet__test_length(bitnet__selftest *t, int wild) {
+/* Runs both tables from t->x to t->want and t->got, with a guard behind the results; returns the
+   name of an entry that differs. */
+static const char *bitnet__test_length(bitnet__selftest *t, int special) {
     const float *x = t->x, *gain = t->x + BITNET__TEST_LENGTH, *angles = gain + BITNET__TEST_LENGTH;
-    const size_t size = ((size_t)t->n + BITNET__TEST_GUARD) * sizeof *x;
     const int n = t->n;
+    const size_t count = (size_t)n + 32;
     int32_t sum;
     int i, rot;
-    t->random = (uint64_t)(4 * n + wild);
-    bitnet__test_fill_x(t, 3 * BITNET__TEST_LENGTH, 0);
-    bitnet__test_fill_wild(t, wild);
+    t->random = (uint64_t)(4 * n + special);
+    bitnet__test_floats(t, t->x, 3 * BITNET__TEST_LENGTH, 0);
+    bitnet__test_floats(t, t->x, n, special);
     for (i = 0; i < n; i++) {
-        t->dots[0][i] = bitnet__test_pick(t, 2001) - 1000;
-        t->dots[1][i] = (bitnet__test_pick(t, 1 << 15) - (1 << 14)) * (1 << 14);
+        t->dots[0][i] = bitnet__test_below(t, 2001) - 1000;
+        t->dots[1][i] = (bitnet__test_below(t, 1 << 15) - (1 << 14)) * (1 << 14);
     }
 #define BITNET__BOTH(entry, call) \
     if (t->k.entry != bitnet__kernels_scalar.entry) { \
         for (i = 0; i < 2; i++) { \
             const bitnet_kernels *k = i ? &t->k : &bitnet__kernels_scalar; \
             float *y = i ? t->got : t->want; \
-            memset(y, BITNET__TEST_CANARY, size); \
+            memcpy(y, t->blank, count * sizeof *y); \
             call; \
         } \
-        if (!bitnet__test_same(t->want, t->got, size / sizeof *x, 1)) return #entry; \
+        if (!bitnet__test_same(t->want, t->got, count, 1)) return #entry; \
     }
 #define BITNET__COPY memcpy(y, x, (size_t)n * sizeof *x)
     BITNET__BOTH(quantize, y[n + 1] = k->quantize(x, n, (int8_t *)y, &sum); \
@@ -8829,12 +8909,12 @@ static const char *bitnet__test_length(bitnet__selftest *t, int wild) {
     BITNET__BOTH(softmax, BITNET__COPY; k->softmax(y, n, 0.5f, 0))
     BITNET__BOTH(softmax, BITNET__COPY; k->softmax(y, n, 3.0f, 1))
     for (rot = 0; rot <= n; rot += 2) {
-        BITNET__BOTH(rope, k->rope(x, angles, rot, n, wild % 2, y))
-        BITNET__BOTH(rope, BITNET__COPY; k->rope(y, angles, rot, n, wild / 2, y))
+        BITNET__BOTH(rope, k->rope(x, angles, rot, n, special % 2, y))
+        BITNET__BOTH(rope, BITNET__COPY; k->rope(y, angles, rot, n, special / 2, y))
     }
     BITNET__BOTH(store_f16, k->store_f16(x, n, (uint8_t *)y))
-    BITNET__BOTH(dequantize, k->dequantize(t->dots[wild % 2], 0.1f, n, 0, y))
-    BITNET__BOTH(dequantize, BITNET__COPY; k->dequantize(t->dots[wild % 2], 0.1f, n, 1, y))
+    BITNET__BOTH(dequantize, k->dequantize(t->dots[special % 2], 0.1f, n, 0, y))
+    BITNET__BOTH(dequantize, BITNET__COPY; k->dequantize(t->dots[special % 2], 0.1f, n, 1, y))
     BITNET__BOTH(relu2_gate, k->relu2_gate(t->dots[0], 0.1f, t->dots[1], 0.3f, n, y))
     BITNET__BOTH(relu2_gate, k->relu2_gate(t->dots[1], 0.1f, t->dots[0], 0.3f, n, y))
     BITNET__BOTH(rmsnorm, k->rmsnorm(x, gain, n, 1e-5f, y))
@@ -8844,23 +8924,29 @@ static const char *bitnet__test_length(bitnet__selftest *t, int wild) {
     return 0;
 }
 
-static const char *bitnet__test_lengths(bitnet__selftest *t) {
+/* All entries; *t then says where the first that differs is. */
+static const char *bitnet__test_table(bitnet__selftest *t) {
+    const size_t count = sizeof bitnet__test_entries / sizeof bitnet__test_entries[0];
     const char *bad = 0;
-    int wild;
-    t->rows = t->cols = 1;
-    for (t->n = 1; t->n <= BITNET__TEST_LENGTH; t->n++)
-        for (wild = 0; wild < 4; wild++)
-            if ((bad = bitnet__test_length(t, wild)) != 0) return bad;
-    return 0;
+    size_t i;
+    int special;
+    bitnet__test_floats(t, t->blank, BITNET__TEST_STRIDE, 0);
+    for (t->n = t->rows = t->cols = 1; t->n <= BITNET__TEST_LENGTH; t->n++)
+        for (special = 0; special < 4; special++)
+            if ((bad = bitnet__test_length(t, special)) != 0) return bad;
+    for (i = 0; i < count && !bad; i++) bad = bitnet__test_one_entry(t, &bitnet__test_entries[i]);
+    return bad;
 }
 
-/* What no table replaces, the functions of >>math, as a number: the same one on every machine. */
-static uint32_t bitnet__math_digest(void) {
+/* ---- the compiler's arithmetic ---- */
+
+/* A hash of results of @math, which no table replaces: the same on every machine. */
+static uint32_t bitnet__math_hash(void) {
     uint64_t bits, h = 0;
     double y[5];
     int i, j;
     for (i = 1; i <= 40; i++) {
-        volatile double x = 0.40625 * i;           /* volatile: to be computed here and now */
+        volatile double x = 0.40625 * i;           /* volatile: computed at run time */
         y[0] = bitnet__exp(8.0 - x);
         y[1] = bitnet__log(x);
         y[2] = bitnet__sqrt(x);
@@ -8874,10 +8960,10 @@ static uint32_t bitnet__math_digest(void) {
     return (uint32_t)(h >> 32);
 }
 
-/* The compiler's and the CPU's arithmetic, seen through scalar dot products of which only these
-   elements are not 0. Half an ulp is lost next to 1, but not next to 1 + ulp. With a = 1 + 2^-12,
-   a^2 rounds to 1 + 2^-11; a fused or wider multiply-add would keep 2^-24 of it. Next to 2^24 each
-   1 is lost alone, but not two together. */
+/* Tests the arithmetic by scalar dot products in which all but these elements are 0. Half an ulp is
+   lost when it is added to 1, but not to 1 + ulp. With a = 1 + 2^-12, a^2 rounds to 1 + 2^-11; a
+   fused or wider multiply-add would keep 2^-24 of it. Added to 2^24, each 1 alone is lost, but two
+   together are not. */
 static const char *bitnet__check_arithmetic(void) {
     static const int at[5] = {0, 16, 8, 24, 4};
     const float a = 1.000244140625f, ulp = 1.1920928955078125e-07f, tiny = 1.40129846e-45f;
@@ -8895,7 +8981,7 @@ static const char *bitnet__check_arithmetic(void) {
          "parts, or switch that off before using the library"},
         {{16777216, 1, 1, 0, 1}, {1, 1, 1, 0, 1}, 16777216, reorders}
     };
-    volatile float one = 1.0f;                     /* volatile: nothing is known beforehand */
+    volatile float one = 1.0f;                     /* volatile: unknown to the compiler */
     float x[32], y;
     uint8_t w[sizeof x];
     size_t i, j;
@@ -8903,18 +8989,13 @@ static const char *bitnet__check_arithmetic(void) {
         memset(x, 0, sizeof x);
         memset(w, 0, sizeof w);
         for (j = 0; j < 5; j++) {
-            uint32_t bits = bitnet__float_bits(cases[i].w[j]);
-            uint8_t *p = w + 4 * at[j];
-            p[0] = (uint8_t)bits;
-            p[1] = (uint8_t)(bits >> 8);
-            p[2] = (uint8_t)(bits >> 16);
-            p[3] = (uint8_t)(bits >> 24);
+            bitnet__put_u32(w + 4 * at[j], bitnet__float_bits(cases[i].w[j]));
             x[at[j]] = cases[i].x[j] * one;
         }
         bitnet__dotrows_f32_scalar(w, x, 32, 1, 1, &y, 1);
         if (bitnet__float_bits(y) != bitnet__float_bits(cases[i].sum)) return cases[i].bad;
     }
-    /* The compiler may have made vectors of the dot product, and not of other sums. */
+    /* The compiler may treat other sums differently from the dot product's, which may use SIMD. */
     y = one * a;
     if (y * a * one - 1.00048828125f * one != 0.0f) return contracts;
     if (bitnet__round13(one + ulp) != 1.0f) return reorders;
@@ -8924,46 +9005,26 @@ static const char *bitnet__check_arithmetic(void) {
     if (5.0f * one / 3.0f != 1.66666663f)
         return "this build multiplies by a reciprocal where it should divide; compile without "
                "-freciprocal-math";
-    if (bitnet__math_digest() != 0xc5aa8df7u)
+    if (bitnet__math_hash() != 0xc5aa8df7u)
         return "exp, log, sqrt, sin or cos differ from other builds; compile without options that "
                "relax floating point";
     return 0;
 }
 
-/* Bytes of t->packed, which a table must not ask too many of. */
+/* The size of t->packed, which a table may not make too large. */
 static bitnet_result bitnet__test_packed_size(const bitnet_kernels *k, size_t *size,
                                               bitnet_error *err) {
-    size_t i;
-    *size = 0;
-    for (i = 0; k->pack && i < BITNET__COUNT(bitnet__test_ternary); i++) {
-        const bitnet__test_shape *s = &bitnet__test_ternary[i];
+    const bitnet__test_shape *s = bitnet__test_shapes;
+    for (*size = 0; k->pack && s->kind == BITNET__TEST_TERNARY; s++) {
         const size_t bytes = k->packed_bytes(s->n, s->rows);
         if (bytes > (size_t)(s->rows + k->row_group) * (size_t)s->n)
             return bitnet__fail(err, BITNET_ERR_ARG, "kernels '%s': packed_bytes says %llu for %d "
-                                "rows of %d weights: more than a byte for each", k->name,
+                                "rows of %d weights, more than a byte per weight", k->name,
                                 (unsigned long long)bytes, s->rows, s->n);
         if (bytes > *size) *size = bytes;
     }
     return BITNET_OK;
 }
-
-/* Names the entry that is not as scalar's; *t says where. */
-static const char *bitnet__test_entries(bitnet__selftest *t) {
-    const char *bad = bitnet__test_lengths(t);
-    int entry;
-    if (!bad && t->k.pack) bad = bitnet__test_refusals(t);
-    if (!bad)
-        bad = bitnet__test_rows(t, BITNET__TEST_TERNARY, bitnet__test_ternary,
-                                BITNET__COUNT(bitnet__test_ternary));
-    if (!bad)
-        bad = bitnet__test_rows(t, BITNET__TEST_U8, bitnet__test_bytes,
-                                BITNET__COUNT(bitnet__test_bytes));
-    for (entry = BITNET__TEST_F32; !bad && entry <= BITNET__TEST_KEYS; entry++)
-        bad = bitnet__test_rows(t, entry, bitnet__test_floats, BITNET__COUNT(bitnet__test_floats));
-    if (!bad) bad = bitnet__test_mix(t, BITNET__TEST_F32);
-    return bad ? bad : bitnet__test_mix(t, BITNET__TEST_F16);
-}
-#undef BITNET__COUNT
 
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err) {
     const bitnet_allocator a = {0, 0, 0};
@@ -8973,7 +9034,7 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
     size_t packed;
     const char *bad = bitnet__check_arithmetic();
     if (bad) return bitnet__fail(err, BITNET_ERR_SELFTEST, "%s", bad);
-    if (!k) return bitnet__fail(err, BITNET_ERR_ARG, "there is no kernel table");
+    if (!k) return bitnet__fail(err, BITNET_ERR_ARG, "the kernel table is NULL");
     if ((r = bitnet__check_kernels(k, err))) return r;
     full = bitnet__fill_kernels(k);
     if ((r = bitnet__test_packed_size(&full, &packed, err))) return r;
@@ -8984,1077 +9045,13 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
                             (unsigned long long)(sizeof *t + packed));
     t->k = full;
     t->packed = (uint8_t *)(t + 1);
-    bad = bitnet__test_entries(t);
+    bad = bitnet__test_table(t);
     if (bad)
         r = bitnet__fail(err, BITNET_ERR_SELFTEST, "kernels '%s': %s differs from scalar at n = "
                          "%d, %d rows, %d columns", k->name, bad, t->n, t->rows, t->cols);
     bitnet__free(&a, t);
     return r;
 }
-
-/* =============================================================================================
-   >>files  GGUF files of any kind, to look into and to write
-   Reading is >>gguf's, with its checks; what is handed out are copies of names and views of values.
-   The writer collects the header's two lists in memory and puts them out as soon as both are
-   complete; tensors' data only passes through.
-   ============================================================================================= */
-
-BITNET_API const char *bitnet_tensor_type_name(uint32_t type) {
-    const bitnet__type *t = bitnet__type_info(type);
-    return t ? t->name : 0;
-}
-
-BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims) {
-    uint64_t n = 1;
-    int32_t i;
-    if (!dims || n_dims < 1 || n_dims > 4) return 0;
-    for (i = 0; i < n_dims; i++) {
-        if (dims[i] == 0 || dims[i] > ((uint64_t)1 << 40) / n) return 0;
-        n *= dims[i];
-    }
-    return bitnet__tensor_size(type, bitnet__type_info(type), dims[0], n / dims[0]);
-}
-
-/* ---- reading ---- */
-
-struct bitnet_gguf {
-    bitnet__gguf file;
-    bitnet_allocator allocator;
-};
-
-/* What a record of a tensor says: name, and after it in the header u32 n_dims, u64 dims[n_dims]. */
-static void bitnet__gguf_tensor_at(const bitnet_gguf *g, const bitnet__tensor *t,
-                                   bitnet_gguf_tensor *out) {
-    const uint8_t *p = g->file.src.data + t->name + t->name_len;
-    int32_t i;
-    memset(out, 0, sizeof *out);
-    memcpy(out->name, g->file.src.data + t->name, t->name_len);
-    out->type = t->type;
-    out->n_dims = (int32_t)bitnet__get_u32(p);
-    for (i = 0; i < 4; i++) out->dims[i] = i < out->n_dims ? bitnet__get_u64(p + 4 + 8 * i) : 1;
-    out->offset = t->offset;
-    out->size = t->size;
-    out->type_name = t->info ? t->info->name : 0;
-    if (!g->file.src.io.read_fn) out->data = g->file.src.data + t->offset;
-}
-
-/* Every way to open ends here. Takes over the source, on failure too. */
-static bitnet_result bitnet__gguf_open(bitnet__source *src, const bitnet_allocator *allocator,
-                                       bitnet_gguf **out, bitnet_error *err) {
-    bitnet_allocator a = {0, 0, 0};
-    bitnet_gguf *g = 0;
-    bitnet_result r = BITNET_OK;
-    if (allocator) a = *allocator;
-    if (!a.alloc_fn != !a.free_fn)
-        r = bitnet__fail(err, BITNET_ERR_ARG, "the allocator needs both of its functions");
-    else if (!(g = (bitnet_gguf *)bitnet__alloc(&a, sizeof *g)))
-        r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for an open file");
-    if (!g) {
-        bitnet__source_close(src, &a);
-        return r;
-    }
-    memset(g, 0, sizeof *g);
-    g->allocator = a;
-    g->file.src = *src;
-    r = bitnet__gguf_parse(&g->file, &g->allocator, err);
-    if (r != BITNET_OK) {
-        bitnet_gguf_close(g);
-        return r;
-    }
-    *out = g;
-    return BITNET_OK;
-}
-
-BITNET_API void bitnet_gguf_close(bitnet_gguf *g) {
-    bitnet_allocator a;
-    if (!g) return;
-    a = g->allocator;
-    bitnet__gguf_free(&g->file, &a);
-    bitnet__free(&a, g);
-}
-
-static bitnet_result bitnet__no_gguf(bitnet_gguf **out, bitnet_error *err) {
-    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "there is nowhere to put the open file");
-    *out = 0;
-    return BITNET_OK;
-}
-
-BITNET_API bitnet_result bitnet_gguf_open_memory(const void *data, size_t size,
-                                                 const bitnet_allocator *allocator,
-                                                 bitnet_gguf **out, bitnet_error *err) {
-    bitnet__source src;
-    bitnet_result r = bitnet__no_gguf(out, err);
-    if (r == BITNET_OK) r = bitnet__source_memory(data, size, &src, err);
-    return r == BITNET_OK ? bitnet__gguf_open(&src, allocator, out, err) : r;
-}
-
-BITNET_API bitnet_result bitnet_gguf_open_io(const bitnet_io *io, const bitnet_allocator *allocator,
-                                             bitnet_gguf **out, bitnet_error *err) {
-    bitnet__source src;
-    bitnet_result r = bitnet__no_gguf(out, err);
-    if (r == BITNET_OK) r = bitnet__source_io(io, &src, err);
-    return r == BITNET_OK ? bitnet__gguf_open(&src, allocator, out, err) : r;
-}
-
-#ifndef BITNET_NO_STDIO
-BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
-                                               bitnet_gguf **out, bitnet_error *err) {
-    bitnet__source src;
-    bitnet_result r = bitnet__no_gguf(out, err);
-    if (r == BITNET_OK) r = bitnet__source_file(path, 0, &src, err);
-    return r == BITNET_OK ? bitnet__gguf_open(&src, allocator, out, err) : r;
-}
-#endif
-
-static void bitnet__gguf_key_at(const bitnet_gguf *g, const bitnet__key *k, bitnet_gguf_key *out) {
-    memset(out, 0, sizeof *out);
-    memcpy(out->name, g->file.src.data + k->name, k->name_len);
-    out->value.type = k->type;
-    out->value.element = k->type == BITNET_GGUF_ARRAY ? k->element : 0u;
-    out->value.count = k->type == BITNET_GGUF_ARRAY ? k->count : 1;
-    out->value.size = k->size;
-    out->value.data = g->file.src.data + k->value;
-}
-
-BITNET_API bitnet_result bitnet_gguf_get_key(const bitnet_gguf *g, uint64_t i,
-                                             bitnet_gguf_key *out) {
-    if (!g || !out || i >= g->file.n_keys) return BITNET_ERR_ARG;
-    bitnet__gguf_key_at(g, &g->file.keys[i], out);
-    return BITNET_OK;
-}
-
-BITNET_API bitnet_result bitnet_gguf_find_key(const bitnet_gguf *g, const char *name,
-                                              bitnet_gguf_key *out) {
-    const bitnet__key *k = g && name ? bitnet__find_key(&g->file, name) : 0;
-    if (!k || !out) return BITNET_ERR_ARG;
-    bitnet__gguf_key_at(g, k, out);
-    return BITNET_OK;
-}
-
-BITNET_API bitnet_result bitnet_gguf_get_tensor(const bitnet_gguf *g, uint64_t i,
-                                                bitnet_gguf_tensor *out) {
-    if (!g || !out || i >= g->file.n_tensors) return BITNET_ERR_ARG;
-    bitnet__gguf_tensor_at(g, &g->file.tensors[i], out);
-    return BITNET_OK;
-}
-
-BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const char *name,
-                                                 bitnet_gguf_tensor *out) {
-    const bitnet__tensor *t = g && name ? bitnet__find_tensor(&g->file, name) : 0;
-    if (!t || !out) return BITNET_ERR_ARG;
-    bitnet__gguf_tensor_at(g, t, out);
-    return BITNET_OK;
-}
-
-/* A reader of bytes in memory, whose errors nobody sees. */
-static void bitnet__reader_over(bitnet__reader *r, bitnet__source *src, const uint8_t *data,
-                                uint64_t size) {
-    memset(r, 0, sizeof *r);
-    memset(src, 0, sizeof *src);
-    src->data = data;
-    src->size = src->have = size;
-    r->src = src;
-}
-
-BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_value *element) {
-    bitnet_gguf_value e = {0, 0, 1, 0, 0};
-    bitnet__source src;
-    bitnet__reader r;
-    uint64_t at;
-    if (!array || !element || array->type != BITNET_GGUF_ARRAY || !array->data) return 0;
-    bitnet__reader_over(&r, &src, array->data, array->size);
-    r.pos = element->data ? (uint64_t)(element->data - array->data) + element->size : 0;
-    e.type = array->element;
-    e.size = bitnet__value_size(e.type);
-    if (r.pos >= array->size || e.size == 0) return 0;
-    if (e.type == BITNET_GGUF_STRING) e.size = bitnet__reader_u64(&r);
-    if (e.type == BITNET_GGUF_ARRAY) {
-        e.element = bitnet__reader_u32(&r);
-        e.count = bitnet__reader_u64(&r);
-        at = r.pos;
-        bitnet__reader_skip_array(&r, e.element, e.count);
-    } else {
-        at = r.pos;
-        bitnet__reader_take(&r, e.size);
-    }
-    if (r.result != BITNET_OK) return 0;
-    e.size = r.pos - at;
-    e.data = array->data + at;
-    *element = e;
-    return 1;
-}
-
-BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap) {
-    if (!value || !value->data) return BITNET_ERR_ARG;
-    if (!buf) cap = 0;
-    if (value->type != BITNET_GGUF_STRING && value->size != bitnet__value_size(value->type))
-        return value->type == BITNET_GGUF_ARRAY ? BITNET_ERR_UNSUPPORTED : BITNET_ERR_ARG;
-    return bitnet__value_text(value->type, value->data, value->size, buf, cap);
-}
-
-BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
-                                          uint64_t at, void *dst, size_t n, bitnet_error *err) {
-    const bitnet__source *src;
-    char why[BITNET__TEXT];
-    bitnet_result r;
-    if (!g || !t || !dst || at > t->size || n > t->size - at || t->offset > g->file.src.size ||
-        t->size > g->file.src.size - t->offset)
-        return bitnet__fail(err, BITNET_ERR_ARG, "tensor '%.64s' has no such bytes",
-                            t ? t->name : "");
-    src = &g->file.src;
-    if (!src->io.read_fn) {
-        memcpy(dst, src->data + t->offset + at, n);
-        return BITNET_OK;
-    }
-    r = bitnet__source_read(src, t->offset + at, dst, n, why);
-    if (r == BITNET_OK) return r;
-    return bitnet__fail(err, r, "tensor '%.64s': reading %llu bytes at offset %llu: %s", t->name,
-                        (unsigned long long)n, (unsigned long long)(t->offset + at), why);
-}
-
-/* ---- writing ---- */
-
-typedef struct bitnet__bytes { uint8_t *p; size_t n, room; } bitnet__bytes;
-
-/* A key or tensor in the header: its name, and of a tensor where its offset is to stand. */
-typedef struct bitnet__entry {
-    size_t name, name_len, offset_at;
-    uint64_t size;
-} bitnet__entry;
-
-typedef struct bitnet__section { bitnet__bytes header, entries; } bitnet__section;
-
-struct bitnet__writing {
-    bitnet__section keys, tensors;
-    uint64_t alignment, total;         /* total: bytes of the file; 0: no header yet */
-    uint64_t current, left;            /* the tensor that is due, and bytes it still lacks */
-};
-
-static uint64_t bitnet__section_count(const bitnet__section *s) {
-    return s->entries.n / sizeof(bitnet__entry);
-}
-
-static bitnet__entry *bitnet__section_entries(const bitnet__section *s) {
-    return (bitnet__entry *)(void *)s->entries.p;
-}
-
-/* n bytes more, which the caller fills; 0 and the writer's error if there is no memory. */
-static uint8_t *bitnet__bytes_add(bitnet_gguf_writer *w, bitnet__bytes *b, uint64_t n) {
-    if (w->err.code) return 0;
-    if (n > b->room - b->n) {
-        size_t room = b->room;
-        uint8_t *p = 0;
-        if (n < SIZE_MAX / 4 && b->n < SIZE_MAX / 4) {
-            room = 2 * (b->n + (size_t)n) + 1024;
-            p = (uint8_t *)bitnet__alloc(&w->allocator, room);
-        }
-        if (!p) {
-            bitnet__fail(&w->err, BITNET_ERR_MEMORY, "no memory for a header of %llu bytes",
-                         (unsigned long long)b->n + n);
-            return 0;
-        }
-        if (b->n) memcpy(p, b->p, b->n);
-        bitnet__free(&w->allocator, b->p);
-        b->p = p;
-        b->room = room;
-    }
-    b->n += (size_t)n;
-    return b->p + (b->n - (size_t)n);
-}
-
-/* The lowest n bytes of v, little-endian. */
-static void bitnet__put_int(uint8_t *p, uint64_t v, int n) {
-    for (; n > 0; n--, v >>= 8) *p++ = (uint8_t)v;
-}
-
-static void bitnet__add_int(bitnet_gguf_writer *w, bitnet__bytes *b, uint64_t v, int n) {
-    uint8_t *p = bitnet__bytes_add(w, b, (uint64_t)n);
-    if (p) bitnet__put_int(p, v, n);
-}
-
-static void bitnet__add_text(bitnet_gguf_writer *w, bitnet__bytes *b, const void *text, size_t n) {
-    uint8_t *p;
-    bitnet__add_int(w, b, n, 8);
-    p = bitnet__bytes_add(w, b, n);
-    if (p && n) memcpy(p, text, n);
-}
-
-/* Begins a key or a tensor: its name goes into the header. 0 if the writer has failed. */
-static bitnet__entry *bitnet__add_entry(bitnet_gguf_writer *w, const char *what, const char *name) {
-    const int is_key = what[0] == 'k';
-    const size_t len = name ? strlen(name) : 0;
-    const size_t most = is_key ? BITNET__MAX_KEY_NAME : BITNET__MAX_TENSOR_NAME;
-    bitnet__section *s;
-    bitnet__entry *e;
-    uint64_t i;
-    if (!w || w->err.code) return 0;
-    if (!w->write_fn || !w->allocator.alloc_fn != !w->allocator.free_fn) {
-        bitnet__fail(&w->err, BITNET_ERR_ARG, "the writer has no write_fn, or half an allocator");
-        w->allocator.alloc_fn = 0;
-        return 0;
-    }
-    if (len > most || bitnet__name_flaw((const uint8_t *)name, len)) {
-        bitnet__fail(&w->err, BITNET_ERR_ARG, "a %s's name must have 1 to %d bytes, in UTF-8", what,
-                     (int)most);
-        return 0;
-    }
-    if (!w->state) {
-        w->state = (struct bitnet__writing *)bitnet__alloc(&w->allocator, sizeof *w->state);
-        if (!w->state) {
-            bitnet__fail(&w->err, BITNET_ERR_MEMORY, "no memory for a header");
-            return 0;
-        }
-        memset(w->state, 0, sizeof *w->state);
-        w->state->alignment = 32;
-    }
-    s = is_key ? &w->state->keys : &w->state->tensors;
-    e = bitnet__section_entries(s);
-    for (i = 0; i < bitnet__section_count(s); i++)
-        if (e[i].name_len == len && !memcmp(s->header.p + e[i].name, name, len)) {
-            bitnet__fail(&w->err, BITNET_ERR_ARG, "%s '%.64s' is there already", what, name);
-            return 0;
-        }
-    if (w->state->total || i >= (is_key ? BITNET__MAX_KEYS : BITNET__MAX_TENSORS)) {
-        bitnet__fail(&w->err, BITNET_ERR_ARG, "%s '%.64s' %s", what, name, w->state->total ?
-                     "comes after the header" : "is one too many");
-        return 0;
-    }
-    bitnet__add_text(w, &s->header, name, len);
-    e = (bitnet__entry *)(void *)bitnet__bytes_add(w, &s->entries, sizeof *e);
-    if (!e) return 0;
-    memset(e, 0, sizeof *e);
-    e->name = s->header.n - len;
-    e->name_len = len;
-    return e;
-}
-
-static bitnet_result bitnet__writer_result(const bitnet_gguf_writer *w) {
-    return w ? w->err.code : BITNET_ERR_ARG;
-}
-
-/* Is the value whole and of known types? An array's elements have to fill it. */
-static int bitnet__value_valid(const bitnet_gguf_value *v) {
-    bitnet__source src;
-    bitnet__reader r;
-    if (!v || v->type >= BITNET__N_VALUE_TYPES || (!v->data && v->size)) return 0;
-    if (v->type == BITNET_GGUF_STRING) return 1;
-    if (v->type != BITNET_GGUF_ARRAY) return v->size == bitnet__value_size(v->type);
-    bitnet__reader_over(&r, &src, v->data, v->size);
-    bitnet__reader_skip_array(&r, v->element, v->count);
-    return r.result == BITNET_OK && r.pos == v->size;
-}
-
-/* What stands before a value's data: its type, and an array's element type and count. */
-static bitnet__bytes *bitnet__add_type(bitnet_gguf_writer *w, const char *name, uint32_t type,
-                                       uint32_t element, uint64_t count) {
-    bitnet__bytes *b;
-    if (!bitnet__add_entry(w, "key", name)) return 0;
-    b = &w->state->keys.header;
-    bitnet__add_int(w, b, type, 4);
-    if (type == BITNET_GGUF_ARRAY) {
-        bitnet__add_int(w, b, element, 4);
-        bitnet__add_int(w, b, count, 8);
-    }
-    return b;
-}
-
-BITNET_API bitnet_result bitnet_gguf_add_value(bitnet_gguf_writer *w, const char *name,
-                                               const bitnet_gguf_value *value) {
-    bitnet__bytes *b;
-    uint8_t *p;
-    uint64_t alignment;
-    if (!w || w->err.code) return bitnet__writer_result(w);
-    if (!bitnet__value_valid(value))
-        return bitnet__fail(&w->err, BITNET_ERR_ARG, "key '%.64s' has a value that breaks its type",
-                            name ? name : "");
-    b = bitnet__add_type(w, name, value->type, value->element, value->count);
-    if (!b) return w->err.code;
-    if (!strcmp(name, "general.alignment")) {
-        alignment = value->type == BITNET_GGUF_U32 ? bitnet__get_u32(value->data) : 0;
-        if (!alignment || (alignment & (alignment - 1)) || alignment > BITNET__MAX_ALIGNMENT)
-            return bitnet__fail(&w->err, BITNET_ERR_ARG,
-                                "key 'general.alignment' is not a power of two up to 65536 (U32)");
-        w->state->alignment = alignment;
-    }
-    if (value->type == BITNET_GGUF_STRING) bitnet__add_int(w, b, value->size, 8);
-    p = bitnet__bytes_add(w, b, value->size);
-    /* Only an empty value has no data. NOLINTNEXTLINE */
-    if (p && value->size) memcpy(p, value->data, (size_t)value->size);
-    return w->err.code;
-}
-
-static bitnet_result bitnet__add_scalar(bitnet_gguf_writer *w, const char *name, uint32_t type,
-                                        uint32_t bits) {
-    bitnet_gguf_value v;
-    uint8_t data[4];
-    bitnet__put_int(data, bits, 4);
-    v.type = type;
-    v.element = 0;
-    v.count = 1;
-    v.size = type == BITNET_GGUF_BOOL ? 1 : 4;
-    v.data = data;
-    return bitnet_gguf_add_value(w, name, &v);
-}
-
-BITNET_API bitnet_result bitnet_gguf_add_u32(bitnet_gguf_writer *w, const char *name, uint32_t v) {
-    return bitnet__add_scalar(w, name, BITNET_GGUF_U32, v);
-}
-
-BITNET_API bitnet_result bitnet_gguf_add_f32(bitnet_gguf_writer *w, const char *name, float v) {
-    return bitnet__add_scalar(w, name, BITNET_GGUF_F32, bitnet__float_bits(v));
-}
-
-BITNET_API bitnet_result bitnet_gguf_add_bool(bitnet_gguf_writer *w, const char *name, int v) {
-    return bitnet__add_scalar(w, name, BITNET_GGUF_BOOL, v != 0);
-}
-
-BITNET_API bitnet_result bitnet_gguf_add_string(bitnet_gguf_writer *w, const char *name,
-                                                const char *text) {
-    bitnet_gguf_value v;
-    v.type = BITNET_GGUF_STRING;
-    v.element = 0;
-    v.count = 1;
-    v.size = text ? strlen(text) : 1;  /* no text, no data: refused */
-    v.data = (const uint8_t *)text;
-    return bitnet_gguf_add_value(w, name, &v);
-}
-
-/* An array of 32-bit numbers, given by their bytes in memory. */
-static bitnet_result bitnet__add_words(bitnet_gguf_writer *w, const char *name, uint32_t element,
-                                       const void *v, uint64_t n) {
-    const uint8_t *from = (const uint8_t *)v;
-    bitnet__bytes *b;
-    uint32_t bits;
-    uint8_t *p;
-    if (!w || w->err.code) return bitnet__writer_result(w);
-    if ((!v && n) || n > SIZE_MAX / 8)
-        return bitnet__fail(&w->err, BITNET_ERR_ARG, "key '%.64s' has no values", name ? name : "");
-    b = bitnet__add_type(w, name, BITNET_GGUF_ARRAY, element, n);
-    p = b ? bitnet__bytes_add(w, b, n * 4) : 0;
-    for (; p && n > 0; n--, p += 4, from += 4) {
-        memcpy(&bits, from, 4);
-        bitnet__put_int(p, bits, 4);
-    }
-    return w->err.code;
-}
-
-BITNET_API bitnet_result bitnet_gguf_add_i32s(bitnet_gguf_writer *w, const char *name,
-                                              const int32_t *v, uint64_t n) {
-    return bitnet__add_words(w, name, BITNET_GGUF_I32, v, n);
-}
-
-BITNET_API bitnet_result bitnet_gguf_add_f32s(bitnet_gguf_writer *w, const char *name,
-                                              const float *v, uint64_t n) {
-    return bitnet__add_words(w, name, BITNET_GGUF_F32, v, n);
-}
-
-BITNET_API bitnet_result bitnet_gguf_add_strings(bitnet_gguf_writer *w, const char *name,
-                                                 const char *const *texts, const size_t *lengths,
-                                                 uint64_t n) {
-    bitnet__bytes *b;
-    uint64_t i;
-    if (!w || w->err.code) return bitnet__writer_result(w);
-    for (i = 0; i < n && texts && texts[i]; i++) {}
-    if (i < n)
-        return bitnet__fail(&w->err, BITNET_ERR_ARG, "key '%.64s': there is no string %llu",
-                            name ? name : "", (unsigned long long)i);
-    b = bitnet__add_type(w, name, BITNET_GGUF_ARRAY, BITNET_GGUF_STRING, n);
-    for (i = 0; b && i < n && !w->err.code; i++)
-        bitnet__add_text(w, b, texts[i], lengths ? lengths[i] : strlen(texts[i]));
-    return w->err.code;
-}
-
-BITNET_API bitnet_result bitnet_gguf_add_tensor(bitnet_gguf_writer *w, const char *name,
-                                                uint32_t type, int32_t n_dims,
-                                                const uint64_t *dims) {
-    const uint64_t size = bitnet_tensor_size(type, n_dims, dims);
-    const char *type_name = bitnet_tensor_type_name(type);
-    bitnet__bytes *b;
-    bitnet__entry *e;
-    int32_t i;
-    if (!w || w->err.code) return bitnet__writer_result(w);
-    if (size == 0)
-        return bitnet__fail(&w->err, BITNET_ERR_ARG, "tensor '%.64s': type %u (%s) cannot have its "
-                            "shape", name ? name : "", (unsigned)type,
-                            type_name ? type_name : "unknown");
-    e = bitnet__add_entry(w, "tensor", name);
-    if (!e) return w->err.code;
-    b = &w->state->tensors.header;
-    e->size = size;
-    bitnet__add_int(w, b, (uint64_t)n_dims, 4);
-    for (i = 0; i < n_dims; i++) bitnet__add_int(w, b, dims[i], 8);
-    bitnet__add_int(w, b, type, 4);
-    e->offset_at = b->n;
-    bitnet__add_int(w, b, 0, 8);
-    return w->err.code;
-}
-
-static bitnet_result bitnet__write(bitnet_gguf_writer *w, const void *p, size_t n) {
-    if (!w->err.code && n > 0 && w->write_fn(w->ud, p, n))
-        return bitnet__fail(&w->err, BITNET_ERR_IO, "write_fn could not write %llu bytes",
-                            (unsigned long long)n);
-    return w->err.code;
-}
-
-/* Zeros after n bytes, up to the next multiple of the alignment. */
-static bitnet_result bitnet__write_padding(bitnet_gguf_writer *w, uint64_t n) {
-    static const uint8_t zeros[256] = {0};
-    uint64_t pad = (w->state->alignment - n % w->state->alignment) % w->state->alignment;
-    for (; pad > 0 && !w->err.code; pad -= pad < sizeof zeros ? pad : sizeof zeros)
-        bitnet__write(w, zeros, (size_t)(pad < sizeof zeros ? pad : sizeof zeros));
-    return w->err.code;
-}
-
-BITNET_API bitnet_result bitnet_gguf_write_header(bitnet_gguf_writer *w) {
-    struct bitnet__writing *s = w ? w->state : 0;
-    bitnet__entry *e;
-    uint8_t head[24];
-    uint64_t i, n, header, at = 0;
-    if (!w || w->err.code) return bitnet__writer_result(w);
-    if (!s || s->total)
-        return bitnet__fail(&w->err, BITNET_ERR_ARG, s ? "the header is written already"
-                                                       : "the header has neither keys nor tensors");
-    n = bitnet__section_count(&s->tensors);
-    e = bitnet__section_entries(&s->tensors);
-    for (i = 0; i < n; i++) {
-        bitnet__put_int(s->tensors.header.p + e[i].offset_at, at, 8);
-        at += (e[i].size + s->alignment - 1) / s->alignment * s->alignment;
-    }
-    header = sizeof head + s->keys.header.n + s->tensors.header.n;
-    s->total = (header + s->alignment - 1) / s->alignment * s->alignment + at;
-    memcpy(head, "GGUF\3\0\0", 8);
-    bitnet__put_int(head + 8, n, 8);
-    bitnet__put_int(head + 16, bitnet__section_count(&s->keys), 8);
-    bitnet__write(w, head, sizeof head);
-    bitnet__write(w, s->keys.header.p, s->keys.header.n);
-    bitnet__write(w, s->tensors.header.p, s->tensors.header.n);
-    bitnet__write_padding(w, header);
-    s->left = n ? e[0].size : 0;
-    return w->err.code;
-}
-
-/* Its entries outlive the header, so that errors can name the tensor. */
-static void bitnet__tensor_due(const struct bitnet__writing *s, char name[BITNET__TEXT]) {
-    const bitnet__entry *e = bitnet__section_entries(&s->tensors);
-    bitnet__format(name, "no tensor");
-    if (s->current >= bitnet__section_count(&s->tensors)) return;
-    e += s->current;
-    bitnet__format(name, "tensor '%.*s'", (int)e->name_len,
-                   (const char *)s->tensors.header.p + e->name);
-}
-
-BITNET_API bitnet_result bitnet_gguf_write_data(bitnet_gguf_writer *w, const void *p, size_t n) {
-    struct bitnet__writing *s = w ? w->state : 0;
-    const bitnet__entry *e;
-    char name[BITNET__TEXT];
-    if (!w || w->err.code) return bitnet__writer_result(w);
-    if (!s || !s->total)
-        return bitnet__fail(&w->err, BITNET_ERR_ARG, "data comes before the header");
-    if (n > s->left || (!p && n)) {
-        bitnet__tensor_due(s, name);
-        return bitnet__fail(&w->err, BITNET_ERR_ARG, "%s is due, which lacks %llu bytes; %llu came",
-                            name, (unsigned long long)s->left, (unsigned long long)n);
-    }
-    bitnet__write(w, p, n);
-    s->left -= n;
-    if (s->left || w->err.code || !n) return w->err.code;
-    e = bitnet__section_entries(&s->tensors) + s->current++;
-    bitnet__write_padding(w, e->size);
-    if (s->current < bitnet__section_count(&s->tensors)) s->left = e[1].size;
-    return w->err.code;
-}
-
-BITNET_API bitnet_result bitnet_gguf_write_end(bitnet_gguf_writer *w) {
-    struct bitnet__writing *s = w ? w->state : 0;
-    char name[BITNET__TEXT];
-    if (!w) return BITNET_ERR_ARG;
-    if (!w->err.code && (!s || !s->total))
-        bitnet__fail(&w->err, BITNET_ERR_ARG, "no header was written");
-    else if (!w->err.code && s->left) {
-        bitnet__tensor_due(s, name);
-        bitnet__fail(&w->err, BITNET_ERR_ARG, "%s lacks %llu bytes", name,
-                     (unsigned long long)s->left);
-    }
-    bitnet_gguf_writer_free(w);
-    return w->err.code;
-}
-
-BITNET_API void bitnet_gguf_writer_free(bitnet_gguf_writer *w) {
-    if (!w || !w->state) return;
-    bitnet__free(&w->allocator, w->state->keys.header.p);
-    bitnet__free(&w->allocator, w->state->keys.entries.p);
-    bitnet__free(&w->allocator, w->state->tensors.header.p);
-    bitnet__free(&w->allocator, w->state->tensors.entries.p);
-    bitnet__free(&w->allocator, w->state);
-    w->state = 0;
-}
-
-BITNET_API uint64_t bitnet_gguf_writer_total(const bitnet_gguf_writer *w) {
-    return w && w->state ? w->state->total : 0;
-}
-
-/* ---- ternary weights in each packing, row by row ---- */
-
-static bitnet__linear bitnet__ternary_linear(const bitnet_ternary *t, const uint8_t *data) {
-    bitnet__linear l;
-    memset(&l, 0, sizeof l);
-    l.w = data;
-    l.type = t->type;
-    l.tile = t->tile;
-    l.n_file = t->n;
-    l.n_in = (t->n + 127) / 128 * 128;
-    l.n_out = t->rows;
-    return l;
-}
-
-BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
-                                              bitnet_error *err) {
-    bitnet__linear l;
-    bitnet_result r;
-    int64_t unit;
-    if (!t || !name) return bitnet__fail(err, BITNET_ERR_ARG, "there is no matrix, or no name");
-    if (t->n < 1 || t->n > BITNET__MAX_ROW || t->rows < 1)
-        return bitnet__fail(err, BITNET_ERR_ARG, "tensor '%s' is %lld x %lld", name,
-                            (long long)t->n, (long long)t->rows);
-    switch (t->type) {
-        case BITNET_TENSOR_I2_S:
-            unit = t->i2s_layout == BITNET_I2S_128 ? 128 : t->i2s_layout == BITNET_I2S_64 ? 64 :
-                   t->i2s_layout == BITNET_I2S_4ROW ? 4 : 0;
-            if (!unit)
-                return bitnet__fail(err, BITNET_ERR_ARG, "i2s_layout %lld is unknown",
-                                    (long long)t->i2s_layout);
-            if ((unit == 4 ? t->rows : (int64_t)t->n * t->rows) % unit)
-                return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not "
-                                    "whole %s of %d (see i2s_layout)", name, (int)t->n,
-                                    (int)t->rows, unit == 4 ? "groups of rows" : "blocks",
-                                    (int)unit);
-            return BITNET_OK;
-        case BITNET_TENSOR_TL1:
-        case BITNET_TENSOR_TL2:
-            if (t->type == BITNET_TENSOR_TL2 && t->n < 256)
-                return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': TL2 needs rows of "
-                                    "256 weights, not %d", name, (int)t->n);
-            if (t->tile.BM < 0 || t->tile.BK < 0 || t->tile.bm < 0 || !t->tile.BM != !t->tile.BK ||
-                (t->tile.bm && !t->tile.BM))
-                return bitnet__fail(err, BITNET_ERR_ARG, "tile %lld,%lld,%lld is none: BM and BK "
-                                    "must be given", (long long)t->tile.BM, (long long)t->tile.BK,
-                                    (long long)t->tile.bm);
-            l = bitnet__ternary_linear(t, 0);
-            r = bitnet__load_tile(t->tile, name, &l, err);
-            t->tile = l.tile;
-            return r;
-        case BITNET_TENSOR_TQ1_0:
-        case BITNET_TENSOR_TQ2_0:
-            if (t->n % 256 == 0) return BITNET_OK;
-            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has rows of %d weights, "
-                                "which are not whole blocks of 256, as %s needs them", name,
-                                (int)t->n, bitnet_tensor_type_name(t->type));
-        default:
-            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': unsupported tensor type "
-                                "%u (%s)", name, (unsigned)t->type, bitnet_tensor_type_name(t->type)
-                                ? bitnet_tensor_type_name(t->type) : "unknown");
-    }
-}
-
-/* Did it pass the check? And are those rows in it? */
-static bitnet_result bitnet__ternary_args(const bitnet_ternary *t, const void *data, int32_t row,
-                                          int32_t n_rows, const void *rows, bitnet_error *err) {
-    bitnet_ternary again;
-    if (!t || !data || !rows || row < 0 || n_rows < 0 || (int64_t)row + n_rows > t->rows)
-        return bitnet__fail(err, BITNET_ERR_ARG, "there are no such rows");
-    again = *t;
-    return bitnet_ternary_check(&again, "ternary", err);
-}
-
-/* Where the code of a weight is: byte and shift. */
-static size_t bitnet__i2s_place(const bitnet_ternary *t, size_t row, size_t column, int *shift) {
-    const size_t at = row * (size_t)t->n + column;
-    switch (t->i2s_layout) {
-        case BITNET_I2S_128:
-            *shift = 6 - (int)(at / 32 % 4) * 2;
-            return at / 128 * 32 + at % 32;
-        case BITNET_I2S_64:
-            *shift = 6 - (int)(at / 16 % 4) * 2;
-            return at / 64 * 16 + at % 16;
-        default:
-            *shift = 6 - (int)(row % 4) * 2;
-            return row / 4 * (size_t)t->n + column;
-    }
-}
-
-/* The stretch of columns from column on whose codes lie in bytes side by side, at one shift. */
-static int32_t bitnet__i2s_run(const bitnet_ternary *t, int32_t row, int32_t column) {
-    const size_t at = (size_t)row * (size_t)t->n + (size_t)column;
-    const size_t left = (size_t)(t->n - column);
-    const size_t run = t->i2s_layout == BITNET_I2S_128 ? 32 - at % 32 :
-                       t->i2s_layout == BITNET_I2S_64 ? 16 - at % 16 : left;
-    return (int32_t)(run < left ? run : left);
-}
-
-BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
-                                               int32_t row, int32_t n_rows, int8_t *out,
-                                               bitnet_error *err) {
-    bitnet_result result = bitnet__ternary_args(t, data, row, n_rows, out, err);
-    bitnet__tl2_parts parts = {0, 0, 0, 0, 0};
-    bitnet__findings found;
-    bitnet__linear l;
-    int32_t r, k, to, i;
-    if (result != BITNET_OK) return result;
-    l = bitnet__ternary_linear(t, data);
-    memset(&found, 0, sizeof found);
-    if (t->type == BITNET_TENSOR_TL2) parts = bitnet__tl2_split(t->n, t->rows, t->tile.BK);
-    for (r = row; r < row + n_rows; r++, out += t->n)
-        for (k = 0; k < t->n; k = to) {
-            if (t->type == BITNET_TENSOR_I2_S) {
-                int shift, bad = 0;
-                const uint8_t *p = data + bitnet__i2s_place(t, (size_t)r, (size_t)k, &shift);
-                to = k + bitnet__i2s_run(t, r, k);
-                for (i = k; i < to; i++) {
-                    const int code = p[i - k] >> shift & 3;
-                    out[i] = (int8_t)(code - 1);
-                    bad |= code & code >> 1;
-                }
-                for (i = k; bad && !found.flaw; i++)
-                    if (out[i] == 2) bitnet__flaw(&found, "code 3", 3, r, i);
-            } else {
-                uint8_t codes[768];
-                to = t->n - k < 768 ? t->n : k + 768;
-                if (t->type == BITNET_TENSOR_TL1) bitnet__unpack_tl1(&l, r, k, to, codes, &found);
-                else if (t->type == BITNET_TENSOR_TL2)
-                    bitnet__unpack_tl2(&l, &parts, r, k, to, codes, &found);
-                else {
-                    to = k + 256;      /* alone, no block has another's scale */
-                    found.scale_row = -1;
-                    if (!bitnet__unpack_tq(&l, r, k, to, codes, &found)) found.flaw = "code 3";
-                }
-                for (i = k; i < to && !found.flaw; i++) out[i] = (int8_t)(codes[i - k] - 1);
-            }
-            if (found.flaw)
-                return bitnet__fail(err, BITNET_ERR_FORMAT, "%s%s: %s, 0x%02x, at row %d, column "
-                                    "%d, which is no weight", bitnet_tensor_type_name(t->type),
-                                    t->tile.BM ? " with a wrong tile" : "", found.flaw,
-                                    (unsigned)found.value, (int)found.row, (int)found.column);
-        }
-    return BITNET_OK;
-}
-
-/* Bits of a byte under mask become v's. */
-static void bitnet__set_bits(uint8_t *p, uint32_t mask, uint32_t v) {
-    *p = (uint8_t)((*p & ~mask) | v);
-}
-
-static void bitnet__pack_row_tl1(const bitnet_ternary *t, size_t row, const int8_t *w,
-                                 uint8_t *data) {
-    const size_t BM = (size_t)t->tile.BM, BK = (size_t)t->tile.BK, bm = (size_t)t->tile.bm;
-    const size_t by = 256 / bm;
-    size_t k;
-    for (k = 0; k < (size_t)t->n; k += 4, w += 4) {
-        const size_t tile = (row / BM * ((size_t)t->n / BK) + k / BK) * (BM / bm) + row % BM / bm;
-        const size_t group = (tile * (BK / by) + k % BK / by) * (bm / 16) + row % bm / 16;
-        data[(group * (by / 4) + k % by / 4) * 16 + row % 16] =
-            (uint8_t)((3 * w[0] + w[1] + 4) << 4 | (3 * w[2] + w[3] + 4));
-    }
-}
-
-/* The inverse of bitnet__unpack_tq, which draws the layout. The digits of a byte are a number below
-   243 = 3^5; as a fraction it is that many 256ths of 243, rounded up. */
-static void bitnet__pack_row_tq(const bitnet_ternary *t, size_t row, const int8_t *w,
-                                uint8_t *data) {
-    const int tq1 = t->type == BITNET_TENSOR_TQ1_0;
-    const size_t size = tq1 ? 54 : 66;
-    uint8_t *p = data + row * (size_t)(t->n / 256) * size;
-    int32_t k;
-    int i, j;
-    for (k = 0; k < t->n; k += 256, w += 256, p += size)
-        for (i = 0; i < (int)size - 2; i++) {
-            const int stride = !tq1 || i < 32 ? 32 : i < 48 ? 16 : 4;
-            const int at = !tq1 ? i / 32 * 128 + i % 32 :
-                           i < 32 ? i : i < 48 ? 160 + (i - 32) : 240 + (i - 48);
-            uint32_t x = 0;
-            for (j = 0; j < (tq1 && i < 48 ? 5 : 4); j++) {
-                const uint32_t code = (uint32_t)(w[at + stride * j] + 1);
-                x = tq1 ? 3 * x + code : x | code << 2 * j;
-            }
-            if (tq1) x = ((i < 48 ? x : 3 * x) * 256 + 242) / 243;
-            p[i] = (uint8_t)x;
-        }
-}
-
-/* The inverse of bitnet__unpack_tl2, which draws the layout. */
-static void bitnet__pack_row_tl2(const bitnet_ternary *t, size_t row, const int8_t *w,
-                                 uint8_t *data) {
-    static const uint8_t order[4] = {0, 2, 1, 3};
-    const bitnet__tl2_parts parts = bitnet__tl2_split(t->n, t->rows, t->tile.BK);
-    const size_t BM = (size_t)t->tile.BM, per_tile = (size_t)t->tile.BK / 24;
-    const size_t tm = row / BM, mb = row % BM / 32, x = order[row % 32 / 8] * 8u + row % 8;
-    const size_t k3 = (size_t)parts.k3, k_tiles = k3 / (size_t)t->tile.BK;
-    size_t k, j;
-    for (k = 0; k < k3; k += 24) {
-        const size_t tile = (tm * k_tiles + k / 24 / per_tile) * (BM / 32) + mb;
-        const size_t unit = tile * per_tile + k / 24 % per_tile;
-        uint8_t *signs = data + parts.signs + unit * 32 + 2 * (row % 16);
-        for (j = 0; j < 8; j++, w += 3) {
-            const int v = 9 * w[0] + 3 * w[1] + w[2];
-            const uint32_t n = (uint32_t)(v < 0 ? -v : v), bit = 15 - (2 * (uint32_t)j +
-                                                                       (uint32_t)(row % 32 / 16));
-            bitnet__set_bits(data + unit * 128 + j / 2 * 32 + x, j % 2 ? 15 : 240,
-                             j % 2 ? n : n << 4);
-            bitnet__set_bits(signs + bit / 8, 1u << bit % 8, (v < 0 ? 1u : 0u) << bit % 8);
-        }
-    }
-    for (; k < (size_t)t->n; k += 4, w += 4) {
-        const size_t tile = (tm * (size_t)(parts.k2 / 32) + (k - k3) / 32) * (BM / 32) + mb;
-        data[parts.pairs + (tile * 8 + (k - k3) % 32 / 4) * 32 + x] =
-            (uint8_t)((3 * w[0] + w[1] + 4) << 4 | (3 * w[2] + w[3] + 4));
-    }
-}
-
-BITNET_API bitnet_result bitnet_ternary_pack(const bitnet_ternary *t, const int8_t *weights,
-                                             int32_t row, int32_t n_rows, uint8_t *data,
-                                             bitnet_error *err) {
-    bitnet_result result = bitnet__ternary_args(t, data, row, n_rows, weights, err);
-    const int8_t *w = weights;
-    int32_t r, k, i, run;
-    if (result != BITNET_OK) return result;
-    for (r = row; r < row + n_rows; r++, w += t->n) {
-        int bad = 0, shift;
-        for (i = 0; i < t->n; i++) bad |= (w[i] + 1) >> 2 | ((w[i] + 1) & (w[i] + 1) >> 1 & 1);
-        if (bad)
-            return bitnet__fail(err, BITNET_ERR_ARG, "row %d holds what is none of -1, 0, 1",
-                                (int)r);
-        if (t->type == BITNET_TENSOR_TL1) bitnet__pack_row_tl1(t, (size_t)r, w, data);
-        else if (t->type == BITNET_TENSOR_TL2) bitnet__pack_row_tl2(t, (size_t)r, w, data);
-        else if (t->type != BITNET_TENSOR_I2_S) bitnet__pack_row_tq(t, (size_t)r, w, data);
-        else for (k = 0; k < t->n; k += run) {
-            uint8_t *p = data + bitnet__i2s_place(t, (size_t)r, (size_t)k, &shift);
-            run = bitnet__i2s_run(t, r, k);
-            for (i = 0; i < run; i++)
-                p[i] = (uint8_t)((p[i] & ~(3 << shift)) | (w[k + i] + 1) << shift);
-        }
-    }
-    return BITNET_OK;
-}
-
-/* Where the scale is, if not in blocks. */
-static size_t bitnet__scale_at(const bitnet_ternary *t) {
-    return (size_t)bitnet__tensor_size(t->type, bitnet__type_info(t->type), (uint64_t)t->n,
-                                       (uint64_t)t->rows) - 32;
-}
-
-BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uint8_t *data,
-                                              float *out, bitnet_error *err) {
-    bitnet_result result = bitnet__ternary_args(t, data, 0, 0, out, err);
-    bitnet__findings found;
-    bitnet__linear l;
-    uint8_t codes[256];
-    int32_t r, k;
-    if (result != BITNET_OK) return result;
-    if (!bitnet__type_info(t->type)->block) {
-        *out = bitnet__load_f32(data + bitnet__scale_at(t));
-        return BITNET_OK;
-    }
-    l = bitnet__ternary_linear(t, data);
-    memset(&found, 0, sizeof found);
-    found.scale_row = -1;
-    for (r = 0; r < t->rows; r++)
-        for (k = 0; k < t->n; k += 256) {
-            if (bitnet__unpack_tq(&l, r, k, k + 256, codes, &found)) continue;
-            if (found.flaw == bitnet__two_scales)
-                return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "blocks of different scales: %g "
-                                    "(row %d, column %d), %g (row %d, column %d)",
-                                    (double)bitnet__f16_to_f32(found.scale), (int)found.scale_row,
-                                    (int)found.scale_column,
-                                    (double)bitnet__f16_to_f32((uint16_t)found.value), (int)r,
-                                    (int)k);
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "%s, %u, at row %d, column %d", found.flaw,
-                                (unsigned)found.value, (int)found.row, (int)found.column);
-        }
-    *out = found.scale_row < 0 ? 1.0f : bitnet__f16_to_f32(found.scale);
-    return BITNET_OK;
-}
-
-BITNET_API bitnet_result bitnet_ternary_set_scale(const bitnet_ternary *t, float scale,
-                                                  uint8_t *data, bitnet_error *err) {
-    const uint16_t half = bitnet__f32_to_f16(scale);
-    bitnet_result result = bitnet__ternary_args(t, data, 0, 0, data, err);
-    bitnet__findings found;
-    bitnet__linear l;
-    uint8_t codes[256];
-    size_t size;
-    int32_t r, k;
-    if (result != BITNET_OK) return result;
-    if (!bitnet__type_info(t->type)->block) {
-        bitnet__put_int(data + bitnet__scale_at(t), bitnet__float_bits(scale), 4);
-        return BITNET_OK;
-    }
-    if (!(bitnet__f16_to_f32(half) == scale))
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "its scale, %.9g, is no F16, and %s has "
-                            "only those", (double)scale, bitnet_tensor_type_name(t->type));
-    l = bitnet__ternary_linear(t, data);
-    size = bitnet__type_info(t->type)->bytes;
-    for (r = 0; r < t->rows; r++)
-        for (k = 0; k < t->n; k += 256, data += size) {
-            memset(&found, 0, sizeof found);
-            found.scale_row = -1;      /* stays so in a block of zeros */
-            bitnet__unpack_tq(&l, r, k, k + 256, codes, &found);
-            bitnet__put_int(data + size - 2, found.scale_row < 0 ? 0 : half, 2);
-        }
-    return BITNET_OK;
-}
-
-/* ---- floats in each type ---- */
-
-BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
-                                              float *out, bitnet_error *err) {
-    const bitnet__type *info = bitnet__type_info(type);
-    bitnet__matrix row;
-    if (!data || !out || n < 0) return bitnet__fail(err, BITNET_ERR_ARG, "there are no floats");
-    switch (type) {
-        case BITNET_TENSOR_F32: case BITNET_TENSOR_F16: case BITNET_TENSOR_BF16:
-        case BITNET_TENSOR_Q4_0: case BITNET_TENSOR_Q8_0: case BITNET_TENSOR_Q6_K:
-            if (n % info->block) break;
-            row.data = data;
-            row.type = type;
-            row.n_cols = n;
-            row.n_rows = 1;
-            row.row_bytes = 0;
-            bitnet__matrix_row(&row, 0, out);
-            return BITNET_OK;
-        default:
-            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "unsupported tensor type %u (%s)",
-                                (unsigned)type, info ? info->name : "unknown");
-    }
-    return bitnet__fail(err, BITNET_ERR_ARG, "%d weights are not whole blocks of %s", (int)n,
-                        info->name);
-}
-
-/* To the nearest whole number, halves away from 0, within [low, high]; NaN gives low. */
-static int bitnet__nearest(float x, int low, int high) {
-    if (!(x > (float)low)) return low;
-    if (x >= (float)high) return high;
-    return (int)(x < 0 ? x - 0.5f : x + 0.5f);
-}
-
-/* d = max|x| / 127 as an F16; q = x / d, to the nearest. */
-static int bitnet__quantize_q8_0(const float *x, uint8_t *out) {
-    float most = 0, d;
-    int i;
-    for (i = 0; i < 32; i++) most = x[i] > most ? x[i] : -x[i] > most ? -x[i] : most;
-    bitnet__put_int(out, bitnet__f32_to_f16(most / 127.0f), 2);
-    d = bitnet__load_f16(out);
-    for (i = 0; i < 32; i++)
-        out[2 + i] = d > 0 ? (uint8_t)bitnet__nearest(x[i] / d, -127, 127) : 0;
-    return d <= 65504.0f;
-}
-
-/* The scale of 16 weights for which -32 .. 31 times it comes nearest to them, by squares: tried are
-   nine grids about the one whose -32 is the largest weight, each with the best scale for what it
-   rounds to. */
-static float bitnet__scale_q6_k(const float *x) {
-    float most = 0, best = 0, scale = 0;
-    int i, k;
-    for (i = 0; i < 16; i++) {
-        const float a = x[i] < 0 ? -x[i] : x[i];
-        if (a > (most < 0 ? -most : most)) most = x[i];
-    }
-    if (most == 0) return 0;
-    for (k = -4; k <= 4; k++) {
-        const float f = -(32.0f + 0.25f * (float)k) / most;
-        float xq = 0, qq = 0;
-        for (i = 0; i < 16; i++) {
-            const float q = (float)bitnet__nearest(x[i] * f, -32, 31);
-            xq += x[i] * q;
-            qq += q * q;
-        }
-        if (qq > 0 && xq * xq > best * qq) {
-            best = xq * xq / qq;
-            scale = xq / qq;
-        }
-    }
-    return scale;
-}
-
-/* Layout: see the blocks at >>model. The largest of the 16 scales becomes -128. */
-static int bitnet__quantize_q6_k(const float *x, uint8_t *out) {
-    float scales[16], most = 0, d, f;
-    uint8_t q[256];
-    int i, j, half;
-    for (i = 0; i < 16; i++) {
-        scales[i] = bitnet__scale_q6_k(x + 16 * i);
-        if ((scales[i] < 0 ? -scales[i] : scales[i]) > (most < 0 ? -most : most)) most = scales[i];
-    }
-    memset(out, 0, 210);
-    bitnet__put_int(out + 208, bitnet__f32_to_f16(most == 0 ? 0 : most / -128.0f), 2);
-    d = bitnet__load_f16(out + 208);
-    for (i = 0; i < 16; i++) {
-        const int s = d < 0 || d > 0 ? bitnet__nearest(scales[i] / d, -128, 127) : 0;
-        out[192 + i] = (uint8_t)s;
-        f = d * (float)s;
-        for (j = 16 * i; j < 16 * i + 16; j++)
-            q[j] = (uint8_t)((f < 0 || f > 0 ? bitnet__nearest(x[j] / f, -32, 31) : 0) + 32);
-    }
-    for (half = 0; half < 2; half++)
-        for (j = 0; j < 32; j++) {
-            const uint8_t *p = q + 128 * half + j;
-            out[64 * half + j] = (uint8_t)((p[0] & 15) | (p[64] & 15) << 4);
-            out[64 * half + 32 + j] = (uint8_t)((p[32] & 15) | (p[96] & 15) << 4);
-            out[128 + 32 * half + j] =
-                (uint8_t)(p[0] >> 4 | p[32] >> 4 << 2 | p[64] >> 4 << 4 | p[96] >> 4 << 6);
-        }
-    return d >= -65504.0f && d <= 65504.0f;
-}
-
-BITNET_API bitnet_result bitnet_floats_pack(uint32_t type, const float *x, int32_t n, uint8_t *out,
-                                            bitnet_error *err) {
-    const bitnet__type *info = bitnet__type_info(type);
-    int32_t i;
-    int ok = 1;
-    if (!x || !out || n < 0) return bitnet__fail(err, BITNET_ERR_ARG, "there are no floats");
-    if (type != BITNET_TENSOR_F32 && type != BITNET_TENSOR_F16 && type != BITNET_TENSOR_BF16 &&
-        type != BITNET_TENSOR_Q8_0 && type != BITNET_TENSOR_Q6_K)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "floats cannot become type %u (%s) here",
-                            (unsigned)type, info ? info->name : "unknown");
-    if (n % info->block)
-        return bitnet__fail(err, BITNET_ERR_ARG, "%d weights are not whole blocks of %s", (int)n,
-                            info->name);
-    for (i = 0; i < n && ok; i++) ok = x[i] - x[i] == 0.0f;
-    for (i = 0; i < n && ok; i += info->block, x += info->block, out += info->bytes) {
-        const uint32_t bits = bitnet__float_bits(*x);
-        switch (type) {
-            case BITNET_TENSOR_F32: bitnet__put_int(out, bits, 4); break;
-            case BITNET_TENSOR_BF16:  /* to nearest, ties to even */
-                bitnet__put_int(out, (bits + 0x7fff + (bits >> 16 & 1)) >> 16, 2);
-                ok = (out[1] & 0x7f) != 0x7f || out[0] < 0x80;
-                break;
-            case BITNET_TENSOR_F16:
-                bitnet__put_int(out, bitnet__f32_to_f16(*x), 2);
-                ok = *x < 65520.0f && *x > -65520.0f;
-                break;
-            case BITNET_TENSOR_Q8_0: ok = bitnet__quantize_q8_0(x, out); break;
-            default: ok = bitnet__quantize_q6_k(x, out); break;
-        }
-    }
-    if (!ok)
-        return bitnet__fail(err, BITNET_ERR_FORMAT, "a weight is a NaN or too large for %s",
-                            info->name);
-    return BITNET_OK;
-}
-
-/* =============================================================================================
-   >>api  what is left: names of things
-   ============================================================================================= */
-
-BITNET_API const char *bitnet_version(void) { return BITNET_VERSION; }
-
-BITNET_API const char *bitnet_result_text(bitnet_result r) {
-    switch (r) {
-#define BITNET_X(name, value, text) case name: return text;
-        BITNET_RESULTS(BITNET_X)
-#undef BITNET_X
-        default: return "unknown result";
-    }
-}
-
 #ifdef __cplusplus
 }
 #endif
@@ -10068,61 +9065,36 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
   #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
   #pragma GCC pop_options
-#elif defined(_MSC_VER) && (_MSC_VER < 1930 || defined(_M_FP_CONTRACT))   /* as it was before */
+#elif defined(_MSC_VER) && (_MSC_VER < 1930 || defined(_M_FP_CONTRACT))   /* the default */
   #pragma fp_contract(on)
 #endif
 #undef BITNET__64
+#undef BITNET__APART
 #undef BITNET__ARCH_ARM
 #undef BITNET__ARCH_WASM
 #undef BITNET__ARCH_X86
-#undef BITNET__BOTH
 #undef BITNET__CLOEXEC
 #undef BITNET__CPU_QUOTA
 #undef BITNET__DEFINE_DOTROWS
-#undef BITNET__DEFINE_MIXROWS
+#undef BITNET__DEFINE_SUMROWS
 #undef BITNET__FILES_POSIX
 #undef BITNET__FILES_WIN32
 #undef BITNET__HAVE_SIMD
+#undef BITNET__INLINE
 #undef BITNET__KERNEL_ABI
 #undef BITNET__KERNEL_HEADER
 #undef BITNET__KERNEL_TABLES
 #undef BITNET__KNOWN_COMPILER
-#undef BITNET__LANES
 #undef BITNET__LEAN
-#undef BITNET__MAX_ALIGNMENT
-#undef BITNET__MAX_CONTEXT
-#undef BITNET__MAX_SCREENED
-#undef BITNET__MAX_HEADS
-#undef BITNET__MAX_KEYS
-#undef BITNET__MAX_KEY_NAME
-#undef BITNET__MAX_LOOKUP
-#undef BITNET__MAX_NESTING
-#undef BITNET__MAX_READ
-#undef BITNET__MAX_ROW
-#undef BITNET__MAX_GROUP
-#undef BITNET__MAX_TENSORS
-#undef BITNET__MAX_TENSOR_NAME
-#undef BITNET__MAX_THREADS
-#undef BITNET__MAX_PACKERS
 #undef BITNET__MMAP_POSIX
 #undef BITNET__MMAP_WIN32
 #undef BITNET__NOMINMAX
-#undef BITNET__NO_PAIR
-#undef BITNET__NO_SLOT
-#undef BITNET__OWN_THREADS
-#undef BITNET__PATH
-#undef BITNET__ROLL
-#undef BITNET__SAME
 #undef BITNET__SCALAR_ENTRIES
-#undef BITNET__STOP_ENDS
-#undef BITNET__STOP_HERE
-#undef BITNET__STOP_NODE
-#undef BITNET__STOP_SET
 #undef BITNET__SLOW
-#undef BITNET__TEXT
 #undef BITNET__THREADS_POSIX
 #undef BITNET__THREADS_WIN32
 #undef BITNET__THREAD_RETURN
+#undef BITNET__UNROLL
 #endif /* BITNET__IMPLEMENTED */
 #endif /* BITNET_IMPLEMENTATION */
 

@@ -1,51 +1,52 @@
 /* bitnet_kernels_arm.h - NEON kernels for bitnet.h: ARMv8, dotprod, i8mm; MIT licence, see there
 
-   Lay this file beside bitnet.h, which includes it by name. Every entry gives the same bits as its
-   scalar twin in bitnet.h, whose code says what is computed; here stands only how.
+   Put this file beside bitnet.h, which includes it by name. Every entry gives the same bits as its
+   scalar twin in bitnet.h. The comments there say what is computed; those here say only how.
 
    INSTRUCTIONS
-       neon          Any ARMv8. Integer dots by SMULL and SMLAL (products of int8 added into int16)
-                     and SADALP (pairs of int16 added into int32).
+       neon          Any ARMv8. Integer dot products use SMULL and SMLAL (products of int8 added
+                     into int16) and SADALP (pairs of int16 added into int32). On ARMv7-A only
+                     ternary weights and bytes use NEON: vectors there flush subnormals to zero, so
+                     the scalar code computes all floats.
        neon-dotprod  SDOT: four products of int8 added into int32. Most CPUs since 2018.
-       neon-i8mm     That, and SMMLA for many columns: 2 x 2 dots of 8. Most since 2021.
-       All           Floats by multiplications and additions, 16 partial sums in four registers;
-                     FMLA only in attention over an F16 cache, where products are exact. FCVTL and
-                     FCVTN for F16.
-       neon          also on ARMv7-A, but for ternary weights and bytes only: vectors there flush
-                     subnormals to zero, so floats are left to the scalar code.
-   bitnet__cpu_features asks the system for the instructions. Each function names its target in an
-   attribute, so no -m flag is needed.
+       neon-i8mm     SDOT, and SMMLA for many columns: 2 x 2 dot products of 8. Most since 2021.
+       All           Floats use multiplications and additions, with 16 partial sums in four
+                     registers. FMLA is used only in attention over an F16 cache, where products
+                     are exact. F16 is converted by FCVTL and FCVTN.
+   bitnet__cpu_features asks the system which instructions there are. Each function names its target
+   in an attribute, so no -m flag is needed.
 
    WEIGHTS: I2_S, 128-group, read in place
-       A row of n weights is n / 4 bytes; a block of 128 weights is 32 of them, two registers.
-       Code = weight + 1. Code 3 is in no valid file, but it counts the same here as in scalar.
+       A row of n weights is n / 4 bytes. A block of 128 weights is 32 of them, two registers.
+       Code = weight + 1. Code 3 is invalid, but counts as 3 here as in the scalar code.
 
-           byte of the block      0     1     2   ...  31       with activations   as SDOT gets it
+           byte of the block      0     1     2   ...  31       with activations   as multiplied
            bits 7-6, weight       0     1     2   ...  31         0 ..  31         >> 6     code
            bits 5-4, weight      32    33    34   ...  63        32 ..  63         & 0x30   16 code
            bits 3-2, weight      64    65    66   ...  95        64 ..  95         & 0x0c   4 code
            bits 1-0, weight      96    97    98   ... 127        96 .. 127         & 0x03   code
 
-       One instruction for 16 codes: fields stay where they are, and have sums of their own, which
-       are too large by a power of 4 until the end. Shifts to the place of the lowest field would
-       cost two more in 64 codes, and most cores shift vectors in only one of two pipes. The
-       kernels sum code * q and subtract sums[c], the sum of q.
+       Each field takes one instruction for 16 codes, because it is not shifted to bit 0. A field
+       left at a higher place has its own sum, which is scaled down by its power of 4 at the end.
+       Shifting would cost two more instructions for every 64 codes, and most cores shift vectors
+       in only one of two pipes. The kernels sum code * q and subtract sums[c], the sum of q.
 
-   INSTRUCTIONS A WEIGHT, in inner loops as gcc 12 makes them at -O2
+   INSTRUCTIONS PER WEIGHT in the inner loops, by gcc 12 at -O2
                                      weights, columns   vector arithmetic    loads    all
            tile, SMLAL                     512, 1       100, 0.20 a weight     16     123
            tile, SDOT                      512, 1        64, 0.13 a weight     16      87
            tile, SDOT                      256, 3        64, 0.08 a product    28      98
            panel, SMLAL                     64, 4        32, 0.13 a product     8      44
            panel, SDOT                     128, 8        64, 0.06 a product    16      80
-           panel, SMMLA                    256, 4        36, 0.04 a product    20      53
+           panel, SMMLA                    256, 4        36, 0.04 a product    20      52
            bytes, SMLAL                     64, 1        16, 0.25 a weight      5      29
            bytes, SDOT                      64, 1         8, 0.13 a weight      5      18
-       So with two pipes for vectors, SDOT in both, a core takes at most 16 weights a cycle from one
-       column's tile, 4 bytes: more than its share of the memory. SMLAL, in one pipe, 8.
+       With two vector pipes that both run SDOT, a core takes at most 16 weights (4 bytes) a cycle
+       in a tile of one column. That is more than its share of the memory bandwidth. With SMLAL,
+       which runs in one pipe, it takes 8.
 
-   CYCLES of an iteration of the loops for prompts, as gcc 12 makes them at -O2, by llvm-mca 19:
-       python3 tests/loops.py table aarch64-linux-gnu-gcc
+   CYCLES PER ITERATION of the prompt loops, by gcc 12 at -O2 and llvm-mca 19:
+       python3 tests/checks/inner_loops.py table aarch64-linux-gnu-gcc
                                            instructions   cycles   bound of ports and width
            panel, SMLAL    Cortex-A53                44     48.0    32.0
                            Cortex-A76                44     32.0    32.0
@@ -55,37 +56,39 @@
                            Cortex-A76                80     36.1    32.0
                            Neoverse N1               80     32.0    32.0
                            Apple M1                  80     21.4    21.3
-           panel, SMMLA    Neoverse N2               53     18.0    18.0
-                           Neoverse V1               53      9.0     9.0
-       Cortex-A53 and A55 execute in order: the loads of a step stand before its products, and
-       nothing hides their latency. llvm-mca has the Cortex-A76 as a Cortex-A57, the M1 as a
+           panel, SMMLA    Neoverse N2               52     18.0    18.0
+                           Neoverse V1               52      9.0     9.0
+       Cortex-A53 and A55 execute in order: the loads of a step come before its products, and
+       nothing hides their latency. llvm-mca models the Cortex-A76 as a Cortex-A57 and the M1 as a
        Cyclone.
 
-   WHY NO TL2
-       TL2 (drawn in bitnet.h) has 5 bits for 3 weights, 5/6 of the bytes. 16 bytes of nibbles are
-       32 triples in 4 rows. For 16 of them, 48 weights: nibble and fifth put together 3, codes by 3
-       TBL of two registers, 2 uops each on a Cortex-A76, 3 SDOT: 12 for 48 weights, 0.25 a weight,
-       twice as many as above; with TBL of one register and masks for the fifth, as many. It could
-       win only where all cores together wait for memory at half the speed, and then 6 %.
-       Looking up sums of activations instead of codes (as published TL1 and TL2 kernels do) takes,
-       for exact results, tables of both bytes of 16 sums of two weights: for 64 weights in 16 rows
-       2 to part the nibbles, 4 TBL, 4 to join bytes, 4 additions: 0.22 a weight, and tables for
-       each column, which share nothing. SMLAL takes 0.20. So there is no such table.
+   WHY THERE IS NO TL2
+       TL2 (see bitnet.h) stores 3 weights in 5 bits, 5/6 of the bytes of I2_S. 16 bytes of nibbles
+       are 32 triples in 4 rows. 16 of these triples, 48 weights, take 12 instructions: 3 to join
+       nibble and fifth, 3 TBL of two registers for the codes (2 uops each on a Cortex-A76), and 3
+       SDOT. That is 0.25 a weight, twice as many as above. TBL of one register, with masks for the
+       fifth, takes as many. TL2 could win only where all cores together wait for the memory at half
+       the speed, and then by 6 %.
+       Published TL1 and TL2 kernels look up sums of activations instead of codes. For exact results
+       that takes tables of both bytes of 16 sums of two weights. 64 weights in 16 rows then take 2
+       instructions to split the nibbles, 4 TBL, 4 to join bytes and 4 additions: 0.22 a weight, and
+       no column can use the tables of another. SMLAL takes 0.20.
 
    BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
-       SMLAL, int16       Products: 384 of a code, 1536 of 4 code, 6144 of 16 code; two of a field's
-                          32 to a lane, twice in a block. Tile: 16 code, 4 * 6144 = 24576, settled
-                          after each block; code, 8 * 384 and of that 24576 / 16 = 1536, 4608 a
-                          block, 23040 in 5; 4 code, 4 * 1536 = 6144 a block, 30720 in 5. Then
-                          code + 4 code / 4 <= 30720. Panel: 5 blocks are 80 products, 30720.
-       SMLAL, int32       2 * 30720 to a lane each time that the int16 are emptied.
+       SMLAL, int16       A product is at most 384 (code), 1536 (4 code) or 6144 (16 code). A lane
+                          gets two of a field's 32 products, twice a block. Tile: 16 code reaches
+                          4 * 6144 = 24576 and is emptied after each block. code gets 8 * 384, and
+                          24576 / 16 = 1536 from 16 code: 4608 a block, 23040 in 5. 4 code gets
+                          4 * 1536 = 6144 a block, 30720 in 5. Then code + 4 code / 4 <= 30720.
+                          Panel: 5 blocks are 80 products, 30720.
+       SMLAL, int32       2 * 30720 to a lane each time that the int16 sums are emptied.
        SDOT, tile         All lanes together: 16 code, n / 4 products of 6144, 1536 n, at most
-                          1610612736; 4 code, a quarter of that; code, n / 2 of 384.
-       SDOT, SMMLA        Panel: all products of a row and a column in a lane, 384 n.
-       all, int32         All lanes together 384 n, at most 402653184; before or after that minus
-                          the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
-       dotrows_u8         |w - 128| <= 128, |q| <= 64: a product 8192, two to an int16 before it is
-                          emptied, 16384. All lanes together 8192 n, at most 2^29. */
+                          1610612736; 4 code, a quarter of that; code, n / 2 products of 384.
+       SDOT, SMMLA        Panel: all products of a row and a column in one lane, 384 n.
+       all, int32         All lanes together 384 n, at most 402653184; before or after the sum of q,
+                          at most 128 n = 2^27, is subtracted. int32 goes to 2^31.
+       dotrows_u8         |w - 128| <= 128, |q| <= 64: a product is at most 8192. An int16 gets two
+                          before it is emptied, 16384. All lanes together 8192 n, at most 2^29. */
 
 #if BITNET__KERNEL_ABI != 4
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
@@ -93,7 +96,7 @@
 #define BITNET__HAVE_SIMD
 
 #ifdef __cplusplus
-}   /* the compiler's headers bring their own linkage */
+}   /* the compiler's headers set their own linkage */
 #endif
 #if defined(_MSC_VER) && !defined(__clang__)
   #include <intrin.h>
@@ -111,11 +114,11 @@
 extern "C" {
 #endif
 
-/* What the compiler can make. gcc has SDOT from version 8 on, SMMLA from 10. Its functions for them
-   must be those of an armv8.2-a, and what the command line adds to that cannot be inlined there;
-   so a command line that goes beyond without dotprod (A64FX) gets none. clang's arm_neon.h hides
-   both until version 16 (Apple: 15) unless the whole file is compiled for them; but the assembler
-   of version 12 knows them. MSVC needs no options, and has no SMMLA yet. */
+/* Which tables the compiler can build. gcc has SDOT since version 8 and SMMLA since 10. It inlines
+   their intrinsics only into functions of its armv8.2-a target, so a command line that adds other
+   extensions but not dotprod (A64FX) gets none of these tables. clang's arm_neon.h hides the
+   intrinsics until version 16 (Apple: 15) unless the whole file is compiled for them, but its
+   assembler knows the instructions since version 12. MSVC needs no options; it has no SMMLA yet. */
 #if defined(__clang__) && defined(__apple_build_version__)
   #define BITNET__CLANG (__clang_major__ + (__clang_major__ > 14))
 #elif defined(__clang__)
@@ -146,8 +149,8 @@ extern "C" {
   #define BITNET__NEON 1
 #endif
 
-/* The instructions themselves where the intrinsics are hidden, and for gcc, which with intrinsics
-   swaps sums between registers: 11 moves beside 87 instructions in the most important loop. */
+/* Inline assembly where the intrinsics are hidden, and for gcc, which moves sums between registers
+   when it uses the intrinsics: 11 moves beside 87 instructions in the most important loop. */
 #if (BITNET__CLANG && BITNET__CLANG < 16) || (!BITNET__CLANG && defined(__GNUC__))
   #define BITNET__SDOT(sum, w, a) \
       __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(a))
@@ -161,14 +164,6 @@ extern "C" {
   #define BITNET__SMMLA(sum, a, w) ((sum) = vmmlaq_s32(sum, a, w))
 #endif
 
-/* APART: a function of its own, so that nothing around its loop claims the registers. */
-#if defined(__GNUC__) || defined(__clang__)
-  #define BITNET__INLINE static inline __attribute__((always_inline))
-  #define BITNET__APART static __attribute__((noinline))
-#else
-  #define BITNET__INLINE static __forceinline
-  #define BITNET__APART static __declspec(noinline)
-#endif
 #if defined(__arm__) && !defined(__ARM_NEON)
   #define BITNET__TARGET_neon __attribute__((target("fpu=neon")))
 #else
@@ -191,18 +186,9 @@ extern "C" {
   #define BITNET__TARGET_i8mm
 #endif
 
-/* Before loops over the sums of a tile: only without the loop are these registers. */
-#if defined(__clang__)
-  #define BITNET__UNROLL _Pragma("clang loop unroll(full)")
-#elif defined(__GNUC__)
-  #define BITNET__UNROLL _Pragma("GCC unroll 8")
-#else
-  #define BITNET__UNROLL
-#endif
-
-/* gcc carries sums from one step to the next through a second set of registers; a statement that
-   may have changed a sum ends that. Both compilers load far ahead, and spill sums for it; none does
-   past a statement that may have changed memory. */
+/* IN_PLACE: gcc carries sums from one step to the next through a second set of registers, unless a
+   statement may have changed them. NO_AHEAD: both compilers move loads far ahead and spill sums for
+   that, but not past a statement that may have changed memory. */
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__IN_PLACE(sum) __asm__("" : "+w"(sum))
   #define BITNET__NO_AHEAD() __asm__ volatile("" : : : "memory")
@@ -211,20 +197,20 @@ extern "C" {
   #define BITNET__NO_AHEAD() ((void)0)
 #endif
 
-/* For what is read from end to end: the next tile's, a line at a time. An address past the end does
-   no harm: nothing is read there. */
+/* Prefetches the cache line `distance` bytes after p. It may be past the end, where a prefetch
+   does nothing. */
 #if defined(__GNUC__) || defined(__clang__)
-  #define BITNET__STREAM(p, ahead) \
-      __builtin_prefetch((const void *)((uintptr_t)(p) + (uintptr_t)(ahead)))
+  #define BITNET__PREFETCH(p, distance) \
+      __builtin_prefetch((const void *)((uintptr_t)(p) + (uintptr_t)(distance)))
 #else
-  #define BITNET__STREAM(p, ahead) \
-      __prefetch((const void *)((uintptr_t)(p) + (uintptr_t)(ahead)))
+  #define BITNET__PREFETCH(p, distance) \
+      __prefetch((const void *)((uintptr_t)(p) + (uintptr_t)(distance)))
 #endif
 
-/* ---- what the CPU and the system allow ---- */
+/* ---- what the CPU and the system support ---- */
 
 #ifdef __APPLE__
-static int bitnet__sysctl_says(const char *name) {
+static int bitnet__sysctl_flag(const char *name) {
     int value = 0;
     size_t size = sizeof value;
     return sysctlbyname(name, &value, &size, 0, 0) == 0 && value;
@@ -238,20 +224,20 @@ static uint32_t bitnet__cpu_features(void) {
   #ifdef BITNET__AUXV
     if (getauxval(16) >> 12 & 1) features |= BITNET_CPU_NEON;       /* AT_HWCAP, NEON */
   #endif
-#elif defined(__arm__)                    /* as the command line promises; that is all there is */
+#elif defined(__arm__)                      /* NEON, as the command line promises */
 #elif defined(BITNET__AUXV)                 /* Linux and Android; numbers for old headers */
     if (getauxval(16) >> 20 & 1) features |= BITNET_CPU_DOTPROD;    /* AT_HWCAP, ASIMDDP */
     if (getauxval(26) >> 13 & 1) features |= BITNET_CPU_I8MM;       /* AT_HWCAP2, I8MM */
 #elif defined(__APPLE__)
-    if (bitnet__sysctl_says("hw.optional.arm.FEAT_DotProd")) features |= BITNET_CPU_DOTPROD;
-    if (bitnet__sysctl_says("hw.optional.arm.FEAT_I8MM")) features |= BITNET_CPU_I8MM;
+    if (bitnet__sysctl_flag("hw.optional.arm.FEAT_DotProd")) features |= BITNET_CPU_DOTPROD;
+    if (bitnet__sysctl_flag("hw.optional.arm.FEAT_I8MM")) features |= BITNET_CPU_I8MM;
 #elif defined(_WIN32)
     if (IsProcessorFeaturePresent(43)) features |= BITNET_CPU_DOTPROD;   /* PF_ARM_V82_DP_... */
   #ifdef PF_ARM_V82_I8MM_INSTRUCTIONS_AVAILABLE
     if (IsProcessorFeaturePresent(PF_ARM_V82_I8MM_INSTRUCTIONS_AVAILABLE))
         features |= BITNET_CPU_I8MM;
   #endif
-#else                                     /* nobody to ask; what the command line promises */
+#else                                       /* no system to ask: as the command line promises */
   #ifdef __ARM_FEATURE_DOTPROD
     features |= BITNET_CPU_DOTPROD;
   #endif
@@ -262,30 +248,74 @@ static uint32_t bitnet__cpu_features(void) {
     return features;
 }
 
-/* ---- I2_S ----
-   Few columns (decoding): tiles, straight from the packed rows, which come from memory. More:
-   panels of rows, unpacked once for all columns. Past the last row or column both repeat the last
-   one and drop the copies, so there is one shape of code for all sizes.
+/* ---- dot products of 16 bytes ----
+   They are added to a sum of 4 lanes of int32 or, where `halves` is set, 8 lanes of int16. `clear`:
+   the sum counts as 0 and is not read. */
+typedef int32x4_t bitnet__dot_fn(int32x4_t sum, int8x16_t w, int8x16_t a, int clear);
 
-   A tile is 4 rows and 1 column, or 2 rows at a time and 2 or 3 columns: 12 to 18 sums, all in
-   registers, so that no addition waits for the one before. Each row and column has three partial
-   sums, for the fields that stay where they are in their bytes: dots of codes, of 4 times them and
-   of 16 times them, exact until settle puts them together. */
-#define BITNET__TILE 4
-#define BITNET__CLAMP(i, count) ((size_t)((i) < (count) ? (i) : (count) - 1))
-
-/* Rows of a tile that are taken together with one column. 32-bit ARM has half as many registers. */
+BITNET__INLINE BITNET__TARGET_neon int16x8_t bitnet__dot16_neon(int16x8_t sum, int8x16_t w,
+                                                                int8x16_t a, int clear) {
+    sum = clear ? vmull_s8(vget_low_s8(w), vget_low_s8(a))
+                : vmlal_s8(sum, vget_low_s8(w), vget_low_s8(a));
 #ifdef __arm__
-  #define BITNET__TOGETHER 2
+    return vmlal_s8(sum, vget_high_s8(w), vget_high_s8(a));
 #else
-  #define BITNET__TOGETHER 4
+    return vmlal_high_s8(sum, w, a);
+#endif
+}
+
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot_neon(int32x4_t sum, int8x16_t w,
+                                                              int8x16_t a, int clear) {
+    return vreinterpretq_s32_s16(bitnet__dot16_neon(vreinterpretq_s16_s32(sum), w, a, clear));
+}
+
+/* int16 has room for only two products here. */
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot_u8_neon(int32x4_t sum, int8x16_t w,
+                                                                 int8x16_t a, int clear) {
+    (void)clear;
+    return vpadalq_s16(sum, bitnet__dot16_neon(vdupq_n_s16(0), w, a, 1));
+}
+
+#if BITNET__DOTPROD
+BITNET__INLINE BITNET__TARGET_dotprod int32x4_t bitnet__dot_dotprod(int32x4_t sum, int8x16_t w,
+                                                                    int8x16_t a, int clear) {
+    (void)clear;
+    BITNET__SDOT(sum, w, a);
+    return sum;
+}
 #endif
 
-/* Of `left` columns, how many the next tile takes if it can take most. */
-#define BITNET__SHARE(left, most) \
-    ((left) <= (most) ? (left) : (left) < 2 * (most) ? ((left) + 1) / 2 : (most))
+/* Calls `dot`, a constant, inline. MSVC does not inline calls through a pointer; but it needs no
+   target attributes, so there each function can be called by its name. */
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot(bitnet__dot_fn *dot, int32x4_t sum,
+                                                         int8x16_t w, int8x16_t a,
+                                                         const int clear) {
+#if defined(_MSC_VER) && !defined(__clang__)
+    if (dot == bitnet__dot_neon) return bitnet__dot_neon(sum, w, a, clear);
+    if (dot == bitnet__dot_u8_neon) return bitnet__dot_u8_neon(sum, w, a, clear);
+  #if BITNET__DOTPROD
+    if (dot == bitnet__dot_dotprod) return bitnet__dot_dotprod(sum, w, a, clear);
+  #endif
+#endif
+    return dot(sum, w, a, clear);
+}
 
-/* Codes of the field for activations 32 i to 32 i + 31, times 1, 16, 4 and 1. mask: 0x03, 0x0c and
+/* ---- I2_S, tiles ----
+   A tile is 4 rows and 1 to 3 columns. With 1 column it takes all 4 rows at once, with more 2 at a
+   time: 12 to 18 sums, all in registers, so that no addition waits for the one before. Each row and
+   column has three partial sums, of code, 4 code and 16 code, by the place where a field is used.
+   They are exact until bitnet__add_parts scales and adds them. As int16 they are added into int32
+   after BITNET__FOLD blocks: 6 would reach 36864 for 4 code, and 36864 in a panel; see BOUNDS. */
+enum { BITNET__FOLD = 5, BITNET__TILE = 4 };
+
+/* Rows that a tile of one column takes at once. 32-bit ARM has half as many registers. */
+#ifdef __arm__
+  enum { BITNET__AT_ONCE = 2 };
+#else
+  enum { BITNET__AT_ONCE = 4 };
+#endif
+
+/* The field for activations 32 i to 32 i + 31: its codes times 1, 16, 4 and 1. mask: 0x03, 0x0c and
    0x30. */
 BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__field_neon(uint8x16_t v,
                                                                 const uint8x16_t *mask,
@@ -293,7 +323,7 @@ BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__field_neon(uint8x16_t v,
     return vreinterpretq_s8_u8(i == 0 ? vshrq_n_u8(v, 6) : vandq_u8(v, mask[3 - i]));
 }
 
-/* The codes themselves. */
+/* The same field as codes. */
 BITNET__INLINE BITNET__TARGET_neon uint8x16_t bitnet__codes_neon(uint8x16_t v, const int i) {
     const uint8x16_t low = vdupq_n_u8(3);
     return i == 0   ? vshrq_n_u8(v, 6)
@@ -302,7 +332,7 @@ BITNET__INLINE BITNET__TARGET_neon uint8x16_t bitnet__codes_neon(uint8x16_t v, c
                     : vandq_u8(v, low);
 }
 
-/* Four sums across their lanes. */
+/* Lane r is the sum of the lanes of v[r]. */
 BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__fold4_neon(const int32x4_t *v) {
 #ifdef __arm__
     int32x2_t two[4];
@@ -315,262 +345,239 @@ BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__fold4_neon(const int32x4_t 
 #endif
 }
 
-/* Writes the dots of `count` rows, at most 4, with a column, less *sum; sum 0: adds them to what is
-   there. */
-BITNET__INLINE BITNET__TARGET_neon void bitnet__give_neon(int32_t *to, int32x4_t dots, int count,
-                                                          const int32_t *sum) {
+/* Writes the dots of a column with `rows` rows, at most 4 of them, minus *sum. If sum is null, adds
+   the dots to what is there. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__put_dots_neon(int32_t *to, int32x4_t dots,
+                                                              int rows, const int32_t *sum) {
     int32_t four[4] = {0};
-    const size_t size = (size_t)(count < 4 ? count : 4) * sizeof *four;
-    if (count <= 0) return;
+    if (rows <= 0) return;
     if (sum) dots = vsubq_s32(dots, vdupq_n_s32(*sum));
     else {
-        if (count >= 4) memcpy(four, to, sizeof four);
-        else memcpy(four, to, size);
+        bitnet__put(four, to, rows);
         dots = vaddq_s32(dots, vld1q_s32(four));
     }
     vst1q_s32(four, dots);
-    if (count >= 4) memcpy(to, four, sizeof four);
-    else memcpy(to, four, size);
+    bitnet__put(to, four, rows);
 }
 
-#define BITNET__DEFINE_TILES(isa, depth) \
-    BITNET__INLINE BITNET__TARGET_##isa void bitnet__block_##isa( \
-        bitnet__part_##isa (*part)[3], const uint8x16_t *mask, const uint8_t *const *row, \
-        const int8_t *q, int n, size_t b, const int tile_rows, const int tile_cols) { \
-        uint8x16_t v[BITNET__TILE]; \
-        int8x16_t code, a[3]; \
-        int r, c, i, h; \
-        BITNET__UNROLL for (h = 0; h < 2; h++) { \
-            BITNET__UNROLL for (r = 0; r < tile_rows; r++) \
-                v[r] = vld1q_u8(row[r] + b * 32 + (size_t)h * 16); \
-            BITNET__UNROLL for (i = 0; i < 4; i++) { \
-                const int at = i == 1 ? 2 : i == 2 ? 1 : 0; \
-                BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
-                    a[c] = vld1q_s8(q + (size_t)c * (size_t)n + b * 128 + \
-                                    (size_t)(i * 32 + h * 16)); \
-                BITNET__UNROLL for (r = 0; r < tile_rows; r++) { \
-                    code = bitnet__field_neon(v[r], mask, i); \
-                    BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
-                        bitnet__part_##isa *p = &part[c * tile_rows + r][at]; \
-                        *p = bitnet__dot_##isa(*p, code, a[c], i == 1 && h == 0); \
-                        BITNET__IN_PLACE(*p); \
-                    } \
-                } \
-                BITNET__NO_AHEAD(); \
-            } \
-        } \
-        BITNET__UNROLL for (r = 0; r < tile_rows * tile_cols; r++) bitnet__shrink_##isa(part[r]); \
-    } \
-    BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int32_t *out, \
-        size_t out_stride, const int tile_rows, const int tile_cols) { \
-        bitnet__part_##isa part[6][3]; \
-        int32x4_t sum[3][BITNET__TILE]; \
-        const uint8_t *row[BITNET__TILE]; \
-        uint8x16_t mask[3]; \
-        int r, c, b, end, first; \
-        BITNET__UNROLL for (r = 0; r < 3; r++) { \
-            mask[r] = vdupq_n_u8((uint8_t)(3 << 2 * r)); \
-            BITNET__IN_PLACE(mask[r]); \
-        } \
-        for (first = 0; first < BITNET__TILE; first += tile_rows) { \
-            BITNET__UNROLL for (r = 0; r < tile_rows; r++) { \
-                row[r] = w + BITNET__CLAMP(first + r, rows) * (size_t)(n / 4); \
-                BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
-                    sum[c][first + r] = vdupq_n_s32(0); \
-            } \
-            for (b = 0; b < n / 128; b = end) { \
-                end = n / 128 - b < (depth) ? n / 128 : b + (depth); \
-                BITNET__UNROLL for (r = 0; r < tile_rows * tile_cols; r++) \
-                    part[r][0] = part[r][1] = part[r][2] = bitnet__none_##isa(); \
-                for (; b < end; b++) { \
-                    if (tile_cols == 1) { \
-                        BITNET__STREAM(w, n + b * 128); \
-                        BITNET__STREAM(w, n + b * 128 + 64); \
-                    } \
-                    bitnet__block_##isa(part, mask, row, q, n, (size_t)b, tile_rows, tile_cols); \
-                } \
-                BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
-                    BITNET__UNROLL for (r = 0; r < tile_rows; r++) \
-                        sum[c][first + r] = bitnet__settle_##isa(sum[c][first + r], \
-                                                                 part[c * tile_rows + r]); \
-                } \
-            } \
-        } \
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
-            bitnet__give_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows, \
-                              sums + c); \
+/* After every block: int16 sums of 16 code would soon wrap. The next block clears them. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__end_block(int32x4_t *part, const int halves) {
+    if (halves) {
+        part[0] = vreinterpretq_s32_s16(vsraq_n_s16(vreinterpretq_s16_s32(part[0]),
+                                                    vreinterpretq_s16_s32(part[2]), 4));
+        BITNET__IN_PLACE(part[0]);
+        BITNET__NO_AHEAD();
+    }
+}
+
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__add_parts(int32x4_t sum,
+                                                               const int32x4_t *part,
+                                                               const int halves) {
+    if (halves)
+        return vpadalq_s16(sum, vsraq_n_s16(vreinterpretq_s16_s32(part[0]),
+                                            vreinterpretq_s16_s32(part[1]), 2));
+    return vsraq_n_s32(vsraq_n_s32(vaddq_s32(sum, part[0]), part[1], 2), part[2], 4);
+}
+
+BITNET__INLINE BITNET__TARGET_neon void bitnet__block_i2s(
+    int32x4_t (*part)[3], const uint8x16_t *mask, const uint8_t *const *row, const int8_t *q, int n,
+    size_t b, const int tile_rows, const int tile_cols, const int halves, bitnet__dot_fn *dot) {
+    uint8x16_t v[BITNET__TILE];
+    int8x16_t field, a[3];
+    int r, c, i, h;
+    BITNET__UNROLL for (h = 0; h < 2; h++) {
+        BITNET__UNROLL for (r = 0; r < tile_rows; r++)
+            v[r] = vld1q_u8(row[r] + b * 32 + (size_t)h * 16);
+        BITNET__UNROLL for (i = 0; i < 4; i++) {
+            const int at = i == 1 ? 2 : i == 2 ? 1 : 0;
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++)
+                a[c] = vld1q_s8(q + (size_t)c * (size_t)n + b * 128 + (size_t)(i * 32 + h * 16));
+            BITNET__UNROLL for (r = 0; r < tile_rows; r++) {
+                field = bitnet__field_neon(v[r], mask, i);
+                BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                    int32x4_t *p = &part[c * tile_rows + r][at];
+                    *p = bitnet__dot(dot, *p, field, a[c], halves && i == 1 && h == 0);
+                    BITNET__IN_PLACE(*p);
+                }
+            }
+            BITNET__NO_AHEAD();
+        }
+    }
+    BITNET__UNROLL for (r = 0; r < tile_rows * tile_cols; r++)
+        bitnet__end_block(part[r], halves);
+}
+
+BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_i2s_shaped(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int32_t *out,
+    size_t out_stride, const int tile_rows, const int tile_cols, const int halves,
+    bitnet__dot_fn *dot) {
+    const int depth = halves ? BITNET__FOLD : BITNET__MAX_ROW / 128;
+    int32x4_t part[6][3], sum[3][BITNET__TILE];
+    const uint8_t *row[BITNET__TILE];
+    uint8x16_t mask[3];
+    int r, c, b, end, first;
+    BITNET__UNROLL for (r = 0; r < 3; r++) {
+        mask[r] = vdupq_n_u8((uint8_t)(3 << 2 * r));
+        BITNET__IN_PLACE(mask[r]);
+    }
+    for (first = 0; first < BITNET__TILE; first += tile_rows) {
+        BITNET__UNROLL for (r = 0; r < tile_rows; r++) {
+            row[r] = w + bitnet__clamp(first + r, rows) * (size_t)(n / 4);
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) sum[c][first + r] = vdupq_n_s32(0);
+        }
+        for (b = 0; b < n / 128; b = end) {
+            end = n / 128 - b < depth ? n / 128 : b + depth;
+            BITNET__UNROLL for (r = 0; r < tile_rows * tile_cols; r++)
+                part[r][0] = part[r][1] = part[r][2] = vdupq_n_s32(0);
+            for (; b < end; b++) {
+                if (tile_cols == 1) {                  /* the next tile's rows */
+                    BITNET__PREFETCH(w, n + b * 128);
+                    BITNET__PREFETCH(w, n + b * 128 + 64);
+                }
+                bitnet__block_i2s(part, mask, row, q, n, (size_t)b, tile_rows, tile_cols, halves,
+                                  dot);
+            }
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                BITNET__UNROLL for (r = 0; r < tile_rows; r++)
+                    sum[c][first + r] =
+                        bitnet__add_parts(sum[c][first + r], part[c * tile_rows + r], halves);
+            }
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++)
+        bitnet__put_dots_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows,
+                              sums + c);
+}
+
+/* Takes up to 3 columns and returns how many. */
+BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_i2s_any(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, int32_t *out,
+    size_t out_stride, const int halves, bitnet__dot_fn *dot) {
+    const int taken = bitnet__share(cols, 3);
+    if (taken == 1)
+        bitnet__tile_i2s_shaped(w, q, sums, n, rows, out, out_stride, BITNET__AT_ONCE, 1, halves,
+                                dot);
+    else if (taken == 2)
+        bitnet__tile_i2s_shaped(w, q, sums, n, rows, out, out_stride, 2, 2, halves, dot);
+    else bitnet__tile_i2s_shaped(w, q, sums, n, rows, out, out_stride, 2, 3, halves, dot);
+    return taken;
+}
+
+/* ---- bytes: tiles of 4 rows and 1, 2 or 4 columns ---- */
+
+/* Uses byte - 128, which is the byte with its sign bit flipped. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_u8_shaped(
+    const uint8_t *w, const int8_t *q, int n, int rows, int cols, int32_t *out, size_t out_stride,
+    const int tile_cols, bitnet__dot_fn *dot) {
+    int32x4_t sum[BITNET__TILE][BITNET__TILE];
+    int8x16_t v[BITNET__TILE], a;
+    const uint8_t *row[BITNET__TILE];
+    const int8_t *col[BITNET__TILE];
+    const int32_t none = 0;
+    int r, c, i;
+    BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++)
+        row[r] = w + bitnet__clamp(r, rows) * (size_t)n;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
+        BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) sum[c][r] = vdupq_n_s32(0);
+    }
+    for (i = 0; i < n; i += 16) {
+        BITNET__PREFETCH(w, 4 * (size_t)n + 4 * (size_t)i);
+        BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++)
+            v[r] = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(row[r] + i), vdupq_n_u8(128)));
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+            a = vld1q_s8(col[c] + i);
+            BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) {
+                sum[c][r] = bitnet__dot(dot, sum[c][r], v[r], a, 0);
+                BITNET__IN_PLACE(sum[c][r]);
+            }
+            BITNET__NO_AHEAD();
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++)
+        if (c < cols)
+            bitnet__put_dots_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows,
+                                  &none);
+}
+
+/* Takes up to 4 columns and returns how many. */
+BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_u8_any(
+    const uint8_t *w, const int8_t *q, int n, int rows, int cols, int32_t *out, size_t out_stride,
+    bitnet__dot_fn *dot) {
+    if (cols == 1) bitnet__tile_u8_shaped(w, q, n, rows, 1, out, out_stride, 1, dot);
+    else if (cols == 2) bitnet__tile_u8_shaped(w, q, n, rows, 2, out, out_stride, 2, dot);
+    else bitnet__tile_u8_shaped(w, q, n, rows, cols, out, out_stride, 4, dot);
+    return cols < 4 ? cols : 4;
+}
+
+/* The table entries for tiles; bitnet.h has the loops around them. */
+#define BITNET__DEFINE_TILES(isa, halves, dot_u8) \
+    BITNET__INLINE BITNET__TARGET_##isa int bitnet__tile_i2s_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        return bitnet__tile_i2s_any(w, q, sums, n, rows, cols, out, out_stride, halves, \
+                                    bitnet__dot_##isa); \
     } \
     BITNET__APART BITNET__TARGET_##isa void bitnet__tiles_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
         int32_t *out, size_t out_stride) { \
-        int r, c, step; \
-        for (r = 0; r < rows; r += BITNET__TILE) { \
-            const uint8_t *row = w + (size_t)r * (size_t)(n / 4); \
-            for (c = 0; c < cols; c += step) { \
-                const int8_t *col = q + (size_t)c * (size_t)n; \
-                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
-                step = BITNET__SHARE(cols - c, 3); \
-                if (step == 1) \
-                    bitnet__tile_##isa(row, col, sums + c, n, rows - r, to, out_stride, \
-                                       BITNET__TOGETHER, 1); \
-                else if (step == 2) \
-                    bitnet__tile_##isa(row, col, sums + c, n, rows - r, to, out_stride, 2, 2); \
-                else \
-                    bitnet__tile_##isa(row, col, sums + c, n, rows - r, to, out_stride, 2, 3); \
-            } \
-        } \
-    }
-
-/* Panels of `high` rows and at most `depth` weights of each, unpacked to a code a byte; `wide`
-   columns at a time. out carries the sums from one depth to the next. A panel stays in the L1
-   cache, activations of its depth (512 to 640 KB for 512 columns) in L2 while 256 rows go by.
-   From `from` columns on; a rest of at most wide / 2 goes to the tiles. */
-#define BITNET__DEFINE_DOTROWS_I2S(isa, tiles, high, wide, depth, from) \
-    BITNET__APART BITNET__TARGET_##isa void bitnet__panels_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
-        const size_t row_bytes = (size_t)(n / 4); \
-        uint8x16_t panel[(high) * (depth) / 16]; \
-        int r, k, c, len; \
-        for (k = 0; k < n; k += len) { \
-            len = n - k < (depth) ? n - k : (depth); \
-            for (r = 0; r < rows; r += (high)) { \
-                bitnet__unpack_##isa(w + (size_t)r * row_bytes + (size_t)(k / 4), row_bytes, \
-                                     rows - r, len / 128, panel); \
-                for (c = 0; c < cols; c += (wide)) \
-                    bitnet__multiply_##isa(panel, len, q + (size_t)c * (size_t)n + (size_t)k, n, \
-                                           k ? 0 : sums + c, rows - r, cols - c, \
-                                           out + (size_t)c * out_stride + (size_t)r, out_stride); \
-            } \
-        } \
+        bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, bitnet__tile_i2s_##isa, \
+                      BITNET__TILE, (size_t)n); \
     } \
-    static BITNET__TARGET_##isa void bitnet__dotrows_i2s_##isa( \
+    BITNET__INLINE BITNET__TARGET_##isa int bitnet__tile_u8_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
         int32_t *out, size_t out_stride) { \
-        const int rest = cols % (wide) > (wide) / 2 ? 0 : cols % (wide); \
-        const int some = cols < (from) ? 0 : cols - rest; \
-        int count; \
-        for (; rows > 0; rows -= count) { \
-            count = rows < 256 ? rows : 256; \
-            if (some) bitnet__panels_##isa(w, q, sums, n, count, some, out, out_stride); \
-            if (some < cols) \
-                bitnet__tiles_##tiles(w, q + (size_t)some * (size_t)n, sums + some, n, count, \
-                                      cols - some, out + (size_t)some * out_stride, out_stride); \
-            w += (size_t)count * (size_t)(n / 4); \
-            out += count; \
-        } \
-    }
-
-/* Bytes less 128, which is their sign bit turned: 4 rows, 1, 2 or 4 columns at a time. */
-#define BITNET__DEFINE_DOTROWS_U8(isa) \
-    BITNET__INLINE BITNET__TARGET_##isa void bitnet__tile_u8_##isa( \
-        const uint8_t *w, const int8_t *q, int n, int rows, int cols, int32_t *out, \
-        size_t out_stride, const int tile_cols) { \
-        int32x4_t sum[BITNET__TILE][BITNET__TILE]; \
-        int8x16_t v[BITNET__TILE], a; \
-        const uint8_t *row[BITNET__TILE]; \
-        const int8_t *col[BITNET__TILE]; \
-        const int32_t none = 0; \
-        int r, c, i; \
-        BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) \
-            row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n; \
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
-            col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n; \
-            BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) sum[c][r] = vdupq_n_s32(0); \
-        } \
-        for (i = 0; i < n; i += 16) { \
-            BITNET__STREAM(w, 4 * (size_t)n + 4 * (size_t)i); \
-            BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) \
-                v[r] = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(row[r] + i), vdupq_n_u8(128))); \
-            BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
-                a = vld1q_s8(col[c] + i); \
-                BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) { \
-                    sum[c][r] = bitnet__dot_u8_##isa(sum[c][r], v[r], a); \
-                    BITNET__IN_PLACE(sum[c][r]); \
-                } \
-                BITNET__NO_AHEAD(); \
-            } \
-        } \
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) \
-            if (c < cols) \
-                bitnet__give_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows, \
-                                  &none); \
+        (void)sums; \
+        return bitnet__tile_u8_any(w, q, n, rows, cols, out, out_stride, dot_u8); \
     } \
     static BITNET__TARGET_##isa void bitnet__dotrows_u8_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
         int32_t *out, size_t out_stride) { \
-        int r, c, step; \
-        if (n % 16) { \
-            bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride); \
-            return; \
-        } \
-        for (r = 0; r < rows; r += BITNET__TILE) { \
-            for (c = 0; c < cols; c += step) { \
-                const uint8_t *row = w + (size_t)r * (size_t)n; \
-                const int8_t *col = q + (size_t)c * (size_t)n; \
-                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
-                step = cols - c > 2 ? 4 : cols - c; \
-                if (step == 1) \
-                    bitnet__tile_u8_##isa(row, col, n, rows - r, 1, to, out_stride, 1); \
-                else if (step == 2) \
-                    bitnet__tile_u8_##isa(row, col, n, rows - r, 2, to, out_stride, 2); \
-                else \
-                    bitnet__tile_u8_##isa(row, col, n, rows - r, cols - c, to, out_stride, 4); \
-            } \
-        } \
+        if (n % 16) bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride); \
+        else \
+            bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, bitnet__tile_u8_##isa, \
+                          BITNET__TILE, 4 * (size_t)n); \
     }
 
-/* ---- I2_S and bytes, any ARMv8 ----
-   Products of int8 are added into int16, 8 lanes, and those into int32 before they can wrap. FOLD
-   blocks may go by until then: 6 would be 36864 for 4 * code, and 36864 in a panel. See BOUNDS. */
-#define BITNET__FOLD 5
+/* The table entry for ternary weights: panels of panel_rows rows and panel_cols columns, from
+   min_cols columns on; else tiles. */
+#define BITNET__DEFINE_PANELS(isa, tiles, panel_rows, panel_cols, depth, min_cols) \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__panels_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        uint8x16_t panel[(panel_rows) * (depth) / 16]; \
+        bitnet__panels(w, q, sums, n, rows, cols, out, out_stride, panel, bitnet__unpack_##isa, \
+                       bitnet__multiply_##isa, panel_rows, depth, panel_cols); \
+    } \
+    static BITNET__TARGET_##isa void bitnet__dotrows_i2s_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride, tiles, \
+                                 bitnet__panels_##isa, panel_cols, min_cols, bitnet__i2s_bytes); \
+    }
 
-typedef int16x8_t bitnet__part_neon;
-
-BITNET__INLINE BITNET__TARGET_neon int16x8_t bitnet__none_neon(void) { return vdupq_n_s16(0); }
-
-/* fresh: sum is not read. */
-BITNET__INLINE BITNET__TARGET_neon int16x8_t bitnet__dot_neon(int16x8_t sum, int8x16_t w,
-                                                              int8x16_t a, const int fresh) {
-    sum = fresh ? vmull_s8(vget_low_s8(w), vget_low_s8(a))
-                : vmlal_s8(sum, vget_low_s8(w), vget_low_s8(a));
-#ifdef __arm__
-    return vmlal_s8(sum, vget_high_s8(w), vget_high_s8(a));
-#else
-    return vmlal_high_s8(sum, w, a);
-#endif
-}
-
-/* After every block: what is 16 times too large would soon wrap. */
-BITNET__INLINE BITNET__TARGET_neon void bitnet__shrink_neon(int16x8_t *part) {
-    part[0] = vsraq_n_s16(part[0], part[2], 4);
-}
-
-BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__settle_neon(int32x4_t sum,
-                                                                 const int16x8_t *part) {
-    return vpadalq_s16(sum, vsraq_n_s16(part[0], part[1], 2));
-}
+/* ---- I2_S, panels, any ARMv8 ---- */
 
 /* A panel is 4 rows, one after the other, in the order of the activations. */
-BITNET__INLINE BITNET__TARGET_neon void bitnet__unpack_neon(const uint8_t *w, size_t row_bytes,
-                                                            int rows, int blocks,
-                                                            uint8x16_t *panel) {
+BITNET__INLINE BITNET__TARGET_neon void bitnet__unpack_neon(const uint8_t *w, int n, int rows,
+                                                            int first, int k, int len,
+                                                            void *panel) {
     int r, piece, i;
+    w += k / 4;
     for (r = 0; r < 4; r++) {
-        const uint8_t *row = w + BITNET__CLAMP(r, rows) * row_bytes;
-        for (piece = 0; piece < 2 * blocks; piece++) {
+        const uint8_t *row = w + bitnet__clamp(first + r, rows) * (size_t)(n / 4);
+        for (piece = 0; piece < len / 64; piece++) {
             const uint8x16_t v = vld1q_u8(row + (size_t)piece * 16);
-            uint8x16_t *to = panel + r * 8 * blocks + piece / 2 * 8 + piece % 2;
+            uint8x16_t *to = (uint8x16_t *)panel + r * (len / 16) + piece / 2 * 8 + piece % 2;
             BITNET__UNROLL for (i = 0; i < 4; i++) to[i * 2] = bitnet__codes_neon(v, i);
         }
     }
 }
 
-/* 16 partial sums, 4 vectors of weights, 1 of activations; 8 loads for 32 SMLAL. */
+/* 16 partial sums, 4 vectors of weights, 1 of activations: 8 loads for 32 SMLAL. */
 BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(
-    const uint8x16_t *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows,
-    int cols, int32_t *out, size_t out_stride) {
+    const void *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows, int cols,
+    int32_t *out, size_t out_stride) {
     int32x4_t sum[4][4];
     int16x8_t part[4][4];
     int8x16_t v[4], a;
@@ -578,8 +585,8 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(
     const int8_t *col[4];
     int r, c, k, end;
     BITNET__UNROLL for (c = 0; c < 4; c++) {
-        row[c] = panel + c * (len / 16);
-        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+        row[c] = (const uint8x16_t *)panel + c * (len / 16);
+        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
         BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = vdupq_n_s32(0);
     }
     for (k = 0; k < len / 16; k = end) {
@@ -592,7 +599,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(
             BITNET__UNROLL for (c = 0; c < 4; c++) {
                 a = vld1q_s8(col[c] + (size_t)k * 16);
                 BITNET__UNROLL for (r = 0; r < 4; r++) {
-                    part[c][r] = bitnet__dot_neon(part[c][r], v[r], a, 0);
+                    part[c][r] = bitnet__dot16_neon(part[c][r], v[r], a, 0);
                     BITNET__IN_PLACE(part[c][r]);
                 }
             }
@@ -603,67 +610,41 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(
     }
     BITNET__UNROLL for (c = 0; c < 4; c++)
         if (c < cols)
-            bitnet__give_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows,
-                              sums ? sums + c : 0);
-}
-
-BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot_u8_neon(int32x4_t sum, int8x16_t w,
-                                                                 int8x16_t a) {
-    return vpadalq_s16(sum, bitnet__dot_neon(vdupq_n_s16(0), w, a, 1));
+            bitnet__put_dots_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows,
+                                  sums ? sums + c : 0);
 }
 
 #if BITNET__NEON
-BITNET__DEFINE_TILES(neon, BITNET__FOLD)
-BITNET__DEFINE_DOTROWS_I2S(neon, neon, 4, 4, BITNET__FOLD * 256, 8)
-BITNET__DEFINE_DOTROWS_U8(neon)
+BITNET__DEFINE_TILES(neon, 1, bitnet__dot_u8_neon)
+BITNET__DEFINE_PANELS(neon, bitnet__tiles_neon, 4, 4, BITNET__FOLD * 256, 8)
 #endif
 
 #if BITNET__DOTPROD
-/* ---- I2_S and bytes, SDOT ---- */
+/* ---- I2_S, panels, SDOT ---- */
 
-typedef int32x4_t bitnet__part_dotprod;
-
-BITNET__INLINE BITNET__TARGET_dotprod int32x4_t bitnet__none_dotprod(void) {
-    return vdupq_n_s32(0);
-}
-
-BITNET__INLINE BITNET__TARGET_dotprod int32x4_t bitnet__dot_dotprod(int32x4_t sum, int8x16_t w,
-                                                                    int8x16_t a,
-                                                                    const int fresh) {
-    (void)fresh;
-    BITNET__SDOT(sum, w, a);
-    return sum;
-}
-
-BITNET__INLINE BITNET__TARGET_dotprod void bitnet__shrink_dotprod(int32x4_t *part) { (void)part; }
-
-BITNET__INLINE BITNET__TARGET_dotprod int32x4_t bitnet__settle_dotprod(int32x4_t sum,
-                                                                       const int32x4_t *part) {
-    sum = vaddq_s32(sum, part[0]);
-    return vsraq_n_s32(vsraq_n_s32(sum, part[1], 2), part[2], 4);
-}
-
-/* A panel is 8 rows, crosswise, so that no sum goes across lanes:
+/* A panel is 8 rows. 4 weights of each row lie side by side, so that no sum goes across lanes:
 
        vector 2 k + half    lane        0            1            2            3
                             row      4 half     4 half + 1   4 half + 2   4 half + 3
                             weights  4k .. 4k+3   4k .. 4k+3   4k .. 4k+3   4k .. 4k+3
 
-   A block's 32 bytes are two pieces of 4 words. Transposing the 4 x 4 words of 4 rows leaves word d
-   of all of them in one vector. Its bits 7-6 belong to k = 4 * piece + d of the block, bits 5-4 to
-   the k 8 further on, then 16, then 24. */
-BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const uint8_t *w,
-                                                                  size_t row_bytes, int rows,
-                                                                  int blocks, uint8x16_t *panel) {
+   A block's 32 bytes are two pieces of 4 words. Transposing the 4 x 4 words of 4 rows puts word d
+   of all of them into one vector. Its bits 7-6 belong to k = 4 * piece + d of the block, bits 5-4
+   to that k plus 8, bits 3-2 to k plus 16, bits 1-0 to k plus 24. */
+BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const uint8_t *w, int n, int rows,
+                                                                  int first, int k, int len,
+                                                                  void *panel) {
+    const size_t row_bytes = (size_t)(n / 4);
     int half, piece, r, d, i;
+    w += k / 4;
     for (half = 0; half < 2; half++) {
-        for (piece = 0; piece < 2 * blocks; piece++) {
-            uint8x16_t *to = panel + (piece / 2 * 32 + piece % 2 * 4) * 2 + half;
+        for (piece = 0; piece < len / 64; piece++) {
+            uint8x16_t *to = (uint8x16_t *)panel + (piece / 2 * 32 + piece % 2 * 4) * 2 + half;
             uint32x4_t v[4], t[4];
             uint64x2_t u[4];
             BITNET__UNROLL for (r = 0; r < 4; r++)
                 v[r] = vreinterpretq_u32_u8(
-                    vld1q_u8(w + BITNET__CLAMP(half * 4 + r, rows) * row_bytes +
+                    vld1q_u8(w + bitnet__clamp(first + half * 4 + r, rows) * row_bytes +
                              (size_t)piece * 16));
             t[0] = vtrn1q_u32(v[0], v[1]);                 /* words 0 and 2 of rows 0 and 1 */
             t[1] = vtrn2q_u32(v[0], v[1]);                 /* words 1 and 3 */
@@ -682,24 +663,25 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const uint8_t 
     }
 }
 
-/* 16 sums, 8 vectors of activations, 2 of weights; 4 activations are an operand's lane, so there
-   are 16 loads for 64 SDOT. */
+/* 16 sums, 8 vectors of activations, 2 of weights: 16 loads for 64 SDOT, because one vector of
+   activations serves four steps, a lane each. The lane must be a literal, hence the macro. */
 #define BITNET__STEP(d) \
-    w0 = vreinterpretq_s8_u8(panel[(k + (d)) * 2]); \
-    w1 = vreinterpretq_s8_u8(panel[(k + (d)) * 2 + 1]); \
+    w0 = vreinterpretq_s8_u8(v[(k + (d)) * 2]); \
+    w1 = vreinterpretq_s8_u8(v[(k + (d)) * 2 + 1]); \
     BITNET__UNROLL for (c = 0; c < 8; c++) { \
         BITNET__SDOT_LANE(sum[c][0], w0, a[c], d); \
         BITNET__SDOT_LANE(sum[c][1], w1, a[c], d); \
     }
 BITNET__INLINE BITNET__TARGET_dotprod void bitnet__multiply_dotprod(
-    const uint8x16_t *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows,
-    int cols, int32_t *out, size_t out_stride) {
+    const void *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows, int cols,
+    int32_t *out, size_t out_stride) {
+    const uint8x16_t *v = (const uint8x16_t *)panel;
     int32x4_t sum[8][2];
     int8x16_t a[8], w0, w1;
     const int8_t *col[8];
     int c, k;
     BITNET__UNROLL for (c = 0; c < 8; c++) {
-        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
         sum[c][0] = sum[c][1] = vdupq_n_s32(0);
     }
     for (k = 0; k < len / 4; k += 4) {
@@ -712,41 +694,36 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__multiply_dotprod(
     BITNET__UNROLL for (c = 0; c < 8; c++) {
         int32_t *to = out + (size_t)c * out_stride;
         if (c >= cols) continue;
-        bitnet__give_neon(to, sum[c][0], rows, sums ? sums + c : 0);
-        bitnet__give_neon(to + 4, sum[c][1], rows - 4, sums ? sums + c : 0);
+        bitnet__put_dots_neon(to, sum[c][0], rows, sums ? sums + c : 0);
+        bitnet__put_dots_neon(to + 4, sum[c][1], rows - 4, sums ? sums + c : 0);
     }
 }
 #undef BITNET__STEP
 
-BITNET__INLINE BITNET__TARGET_dotprod int32x4_t bitnet__dot_u8_dotprod(int32x4_t sum, int8x16_t w,
-                                                                       int8x16_t a) {
-    BITNET__SDOT(sum, w, a);
-    return sum;
-}
-
-BITNET__DEFINE_TILES(dotprod, BITNET__MAX_ROW / 128)
-BITNET__DEFINE_DOTROWS_I2S(dotprod, dotprod, 8, 8, 1024, 16)
-BITNET__DEFINE_DOTROWS_U8(dotprod)
+BITNET__DEFINE_TILES(dotprod, 0, bitnet__dot_dotprod)
+BITNET__DEFINE_PANELS(dotprod, bitnet__tiles_dotprod, 8, 8, 1024, 16)
 #endif
 
 #if BITNET__I8MM
-/* ---- I2_S, SMMLA ----
+/* ---- I2_S, panels, SMMLA ----
    A panel is 16 rows, two to a vector, 8 weights of each:
 
        vector 8 k + pair    bytes    0 .. 7            8 .. 15
                             row      2 pair            2 pair + 1
                             weights  8k .. 8k+7        8k .. 8k+7
 
-   SMMLA multiplies this by 8 activations of two columns: 2 x 2 dots. */
-BITNET__INLINE BITNET__TARGET_i8mm void bitnet__unpack_i8mm(const uint8_t *w, size_t row_bytes,
-                                                            int rows, int blocks,
-                                                            uint8x16_t *panel) {
+   SMMLA multiplies this by 8 activations of two columns: 2 x 2 dot products. */
+BITNET__INLINE BITNET__TARGET_i8mm void bitnet__unpack_i8mm(const uint8_t *w, int n, int rows,
+                                                            int first, int k, int len,
+                                                            void *panel) {
+    const size_t row_bytes = (size_t)(n / 4);
     int pair, piece, i;
+    w += k / 4;
     for (pair = 0; pair < 8; pair++) {
-        const uint8_t *row0 = w + BITNET__CLAMP(2 * pair, rows) * row_bytes;
-        const uint8_t *row1 = w + BITNET__CLAMP(2 * pair + 1, rows) * row_bytes;
-        for (piece = 0; piece < 2 * blocks; piece++) {
-            uint8x16_t *to = panel + (piece / 2 * 16 + piece % 2 * 2) * 8 + pair;
+        const uint8_t *row0 = w + bitnet__clamp(first + 2 * pair, rows) * row_bytes;
+        const uint8_t *row1 = w + bitnet__clamp(first + 2 * pair + 1, rows) * row_bytes;
+        for (piece = 0; piece < len / 64; piece++) {
+            uint8x16_t *to = (uint8x16_t *)panel + (piece / 2 * 16 + piece % 2 * 2) * 8 + pair;
             const uint64x2_t v0 = vreinterpretq_u64_u8(vld1q_u8(row0 + (size_t)piece * 16));
             const uint64x2_t v1 = vreinterpretq_u64_u8(vld1q_u8(row1 + (size_t)piece * 16));
             const uint8x16_t lo = vreinterpretq_u8_u64(vtrn1q_u64(v0, v1));
@@ -759,20 +736,21 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__unpack_i8mm(const uint8_t *w, si
     }
 }
 
-/* 16 sums, 4 vectors of activations, 1 of weights; 20 loads and 4 transpositions for 32 SMMLA.
+/* 16 sums, 4 vectors of activations, 1 of weights: 20 loads and 4 transpositions for 32 SMMLA.
    A sum's lanes: rows 2 pair and 2 pair + 1 with the first column, then with the second. */
 BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(
-    const uint8x16_t *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows,
-    int cols, int32_t *out, size_t out_stride) {
+    const void *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows, int cols,
+    int32_t *out, size_t out_stride) {
+    const uint8x16_t *v = (const uint8x16_t *)panel;
     int32x4_t sum[2][8], dots;
     int8x16_t a[2][2], w;
     const int8_t *col[4];
     int c, k, p, h;
-    BITNET__UNROLL for (c = 0; c < 4; c++) col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+    BITNET__UNROLL for (c = 0; c < 4; c++) col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
     BITNET__UNROLL for (c = 0; c < 2; c++) {
         BITNET__UNROLL for (p = 0; p < 8; p++) sum[c][p] = vdupq_n_s32(0);
     }
-    for (k = 0; k < len; k += 16, panel += 16) {
+    for (k = 0; k < len; k += 16, v += 16) {
         BITNET__UNROLL for (c = 0; c < 2; c++) {
             const int64x2_t a0 = vreinterpretq_s64_s8(vld1q_s8(col[2 * c] + k));
             const int64x2_t a1 = vreinterpretq_s64_s8(vld1q_s8(col[2 * c + 1] + k));
@@ -781,7 +759,7 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(
         }
         BITNET__UNROLL for (h = 0; h < 2; h++) {
             BITNET__UNROLL for (p = 0; p < 8; p++) {
-                w = vreinterpretq_s8_u8(panel[h * 8 + p]);
+                w = vreinterpretq_s8_u8(v[h * 8 + p]);
                 BITNET__UNROLL for (c = 0; c < 2; c++) BITNET__SMMLA(sum[c][p], a[h][c], w);
             }
         }
@@ -792,25 +770,25 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(
         BITNET__UNROLL for (p = 0; p < 8; p += 2) {
             dots = c % 2 ? vcombine_s32(vget_high_s32(s[p]), vget_high_s32(s[p + 1]))
                          : vcombine_s32(vget_low_s32(s[p]), vget_low_s32(s[p + 1]));
-            bitnet__give_neon(out + (size_t)c * out_stride + 2 * p, dots, rows - 2 * p,
-                              sums ? sums + c : 0);
+            bitnet__put_dots_neon(out + (size_t)c * out_stride + 2 * p, dots, rows - 2 * p,
+                                  sums ? sums + c : 0);
         }
     }
 }
 
-BITNET__DEFINE_DOTROWS_I2S(i8mm, dotprod, 16, 4, 1024, 8)
+BITNET__DEFINE_PANELS(i8mm, bitnet__tiles_dotprod, 16, 4, 1024, 8)
 #endif
 
 #ifndef __arm__
 
 /* ---- floats ----
    Four registers hold 16 floats, so that element i of a sum stays in lane i % 16 by itself: lane
-   4 j + l is lane l of register j. Lengths that are no multiple of 16 (models avoid them) go to the
-   scalar twin. Products that have to be rounded are vmulq and then vaddq, which the rule against
-   contraction in bitnet.h keeps apart; vfmaq stands only where the product is exact. */
+   4 j + l is lane l of register j. The scalar twin takes lengths that are not a multiple of 16,
+   which models avoid. Where a product must be rounded, vmulq and then vaddq compute it; bitnet.h
+   keeps compilers from contracting them. vfmaq is used only where the product is exact. */
 
-/* What rows are made of. CACHE is F16, WIDE a block of it as floats; both meet shortened floats,
-   whose products with them are exact. */
+/* The format of rows. CACHE is F16 and WIDE is a block of it as floats. Both are multiplied only by
+   floats rounded to 13 bits, so these products are exact. */
 enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE,
        BITNET__ROWS_WIDE };
 #define BITNET__ROW_BYTES(kind) \
@@ -837,15 +815,15 @@ BITNET__INLINE float32x4_t bitnet__mul_add_neon(float32x4_t a, float32x4_t b, fl
     return kind >= BITNET__ROWS_CACHE ? vfmaq_f32(sum, a, b) : vaddq_f32(sum, vmulq_f32(a, b));
 }
 
-/* The tree. */
+/* Adds the 16 partial sums in the order of bitnet__sum_lanes. */
 BITNET__INLINE float bitnet__fold_neon(const float32x4_t *sum) {
     float32x4_t s = vaddq_f32(vaddq_f32(sum[0], sum[2]), vaddq_f32(sum[1], sum[3]));
     s = vaddq_f32(s, vextq_f32(s, s, 2));
     return vgetq_lane_f32(vpaddq_f32(s, s), 0);
 }
 
-/* A tile is 4 dot products, whose sums take 16 registers: 4 rows and 1 column (token), or 2 and 2.
-   Past the last row it repeats that one and drops the copies. */
+/* A tile is 4 dot products, whose sums take 16 registers: 4 rows and 1 column, or 2 and 2. Past the
+   last row it repeats that row and drops the result. */
 BITNET__INLINE void bitnet__tile_dots_neon(const uint8_t *w, const float *x, int n, int rows,
                                            float *out, size_t out_stride, const int tile_cols,
                                            const int kind) {
@@ -857,7 +835,7 @@ BITNET__INLINE void bitnet__tile_dots_neon(const uint8_t *w, const float *x, int
     int r, c, i, j, k;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = x + (size_t)c * (size_t)n;
     BITNET__UNROLL for (r = 0; r < tile_rows; r++) {
-        row[r] = w + (size_t)(r < rows ? r : rows - 1) * (size_t)n * bytes;
+        row[r] = w + bitnet__clamp(r, rows) * (size_t)n * bytes;
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
             BITNET__UNROLL for (j = 0; j < 4; j++) sum[r][c][j] = vdupq_n_f32(0.0f);
         }
@@ -865,7 +843,7 @@ BITNET__INLINE void bitnet__tile_dots_neon(const uint8_t *w, const float *x, int
     for (i = 0; i < n; i += BITNET__LANES) {
         BITNET__UNROLL for (r = 0; r < tile_rows; r++)
             if (kind != BITNET__ROWS_WIDE && (size_t)i * bytes % 64 == 0)
-                BITNET__STREAM(row[r], 4096);
+                BITNET__PREFETCH(row[r], 4096);
         BITNET__UNROLL for (j = 0; j < 4; j += 2) {
             BITNET__NO_AHEAD();
             BITNET__UNROLL for (r = 0; r < tile_rows; r++, row[r - 1] += 8 * bytes)
@@ -885,7 +863,7 @@ BITNET__INLINE void bitnet__tile_dots_neon(const uint8_t *w, const float *x, int
     }
 }
 
-/* Rows are in the outer loop, for they are the longer array. */
+/* Rows are in the outer loop because they are the longer array. */
 BITNET__INLINE void bitnet__dots_neon(const uint8_t *w, const float *x, int n, int rows, int cols,
                                       float *out, size_t out_stride, const int kind) {
     const size_t row_bytes = (size_t)n * BITNET__ROW_BYTES(kind);
@@ -912,9 +890,9 @@ BITNET__DEFINE_DOTROWS_NEON(f32, BITNET__ROWS_F32)
 BITNET__DEFINE_DOTROWS_NEON(f16, BITNET__ROWS_F16)
 BITNET__DEFINE_DOTROWS_NEON(bf16, BITNET__ROWS_BF16)
 
-/* Attention takes the F16 rows of the cache in blocks of up to 16 KB, as floats, which then serve
-   all columns from the L1 cache. For few columns that does not pay: those take the rows as they
-   are. */
+/* Attention converts the F16 rows of the cache to floats in blocks of up to 16 KB, which then stay
+   in the L1 cache for all columns. For up to BITNET__FEW columns that does not pay, and they read
+   F16. */
 enum { BITNET__WIDE = 4096, BITNET__FEW = 6 };
 
 static void bitnet__widen_neon(const uint8_t *w, size_t w_stride, int n, int rows, float *wide) {
@@ -929,7 +907,7 @@ static void bitnet__widen_neon(const uint8_t *w, size_t w_stride, int n, int row
     }
 }
 
-static void bitnet__keys_f16_neon(const uint8_t *w, const float *x, int n, int rows, int cols,
+static void bitnet__scores_f16_neon(const uint8_t *w, const float *x, int n, int rows, int cols,
                                   float *out, size_t out_stride) {
     float wide[BITNET__WIDE];
     int r, c, count, step;
@@ -944,7 +922,7 @@ static void bitnet__keys_f16_neon(const uint8_t *w, const float *x, int n, int r
     for (r = 0; r < rows; r += count) {
         count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
         bitnet__widen_neon(w + (size_t)r * (size_t)n * 2, (size_t)n, n, count, wide);
-        for (c = 0; c < cols; c += step) {     /* here the columns are the longer array */
+        for (c = 0; c < cols; c += step) {     /* columns outside: they are the longer array */
             step = cols - c >= 2 ? 2 : 1;
             bitnet__dots_neon((const uint8_t *)wide, x + (size_t)c * (size_t)n, n, count, step,
                               out + (size_t)c * out_stride + (size_t)r, out_stride,
@@ -953,8 +931,8 @@ static void bitnet__keys_f16_neon(const uint8_t *w, const float *x, int n, int r
     }
 }
 
-/* A tile of the weighted sums across all rows of a block: 1, 2 or 4 columns of `regs` registers
-   each. out carries the sums from one block to the next, so each element's sum keeps its order. */
+/* A tile of the weighted sums over all rows of a block: 1, 2 or 4 columns of `regs` registers each.
+   out carries the sums from one block to the next, so the order of additions stays the same. */
 BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t w_stride, const float *p,
                                           size_t p_stride, int n, int rows, float *out,
                                           const int regs, const int tile_cols, const int kind) {
@@ -967,7 +945,7 @@ BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t w_stride, con
                                BITNET__ROWS_WIDE);
     }
     for (r = 0; r < rows; r++, w += w_stride * bytes) {
-        if (kind != BITNET__ROWS_WIDE) BITNET__STREAM(w, 4096);
+        if (kind != BITNET__ROWS_WIDE) BITNET__PREFETCH(w, 4096);
         BITNET__UNROLL for (c = 0; c < tile_cols; c++)
             a[c] = vdupq_n_f32(p[(size_t)c * p_stride + (size_t)r]);
         BITNET__UNROLL for (j = 0; j < regs; j += 2) {
@@ -1013,12 +991,12 @@ BITNET__INLINE void bitnet__mix_neon(const uint8_t *w, size_t w_stride, const fl
     }
 }
 
-/* Blocks of rows, so that the tiles side by side find them in the L1 cache. */
-static void bitnet__mixrows_f32_neon(const uint8_t *w, size_t w_stride, const float *p,
+/* Blocks of 32 rows, so that they are still in the L1 cache for the next tile. */
+static void bitnet__sumrows_f32_neon(const uint8_t *w, size_t w_stride, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out) {
     int r, count;
     if (n % BITNET__LANES) {
-        bitnet__mixrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
+        bitnet__sumrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
         return;
     }
     for (r = 0; r < rows; r += count) {
@@ -1028,12 +1006,12 @@ static void bitnet__mixrows_f32_neon(const uint8_t *w, size_t w_stride, const fl
     }
 }
 
-static void bitnet__mixrows_f16_neon(const uint8_t *w, size_t w_stride, const float *p,
+static void bitnet__sumrows_f16_neon(const uint8_t *w, size_t w_stride, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out) {
     float wide[BITNET__WIDE];
     int r, count;
     if (n % BITNET__LANES) {
-        bitnet__mixrows_f16_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
+        bitnet__sumrows_f16_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
         return;
     }
     for (r = 0; r < rows; r += count, w += (size_t)count * w_stride * 2) {
@@ -1049,13 +1027,16 @@ static void bitnet__mixrows_f16_neon(const uint8_t *w, size_t w_stride, const fl
     }
 }
 
-/* FMAXNM and FMINNM take the number where FMAX takes the NaN, if the NaN is quiet, and that of a
-   product or a difference is: so they do what the scalar comparisons do, which let a NaN fall
-   through to the constant. Which zero comes out does not matter anywhere below.
+/* ---- one row ----
+   These functions and those of bitnet_kernels_wasm.h are alike, step for step: change both.
 
-   FCVTNS rounds to nearest, ties to even, as the scalar addition of 1.5 * 2^23 does. It saturates,
-   and so does the narrowing; to saturate after rounding is to clamp before it, for both bounds are
-   integers. Only a NaN, of which FCVTNS makes 0, needs the comparison with -128. */
+   Of a number and a quiet NaN, FMAXNM and FMINNM return the number, where FMAX returns the NaN. A
+   product or a difference is never a signalling NaN, so they do the same as the scalar comparisons,
+   which let a NaN fall through to the constant. The sign of a zero does not matter below. */
+
+/* FCVTNS rounds to nearest, ties to even, like the scalar addition of 1.5 * 2^23. It saturates, and
+   so does the narrowing. Both bounds are integers, so saturating after rounding gives the same as
+   clamping before. Only a NaN needs the comparison with -128, because FCVTNS makes it 0. */
 static float bitnet__quantize_neon(const float *x, int n, int8_t *q, int32_t *sum) {
     uint32x4_t tops = vdupq_n_u32(0);
     int32x4_t total = vdupq_n_s32(0);      /* bound: 4 * 128 for 16 elements; n is at most 2^20 */
@@ -1112,17 +1093,17 @@ BITNET__INLINE float32x4_t bitnet__round13_neon(float32x4_t x) {
     return vsubq_f32(t, vsubq_f32(t, x));
 }
 
-/* FMAX and FMIN: here a NaN stays. */
-BITNET__INLINE float32x4_t bitnet__shorten_neon(float32x4_t x) {
+/* FMAX and FMIN, because here a NaN must stay. */
+BITNET__INLINE float32x4_t bitnet__to_f13_neon(float32x4_t x) {
     const uint32x4_t tiny = vcaltq_f32(x, vdupq_n_f32(7.8886091e-31f));
     x = vmaxq_f32(x, vdupq_n_f32(-1.2676506e30f));
     x = bitnet__round13_neon(vminq_f32(x, vdupq_n_f32(1.2676506e30f)));
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(x), tiny));
 }
 
-/* n is the context's length: the elements after the last 16 go through registers too, filled up
-   with the largest, which are left out of the sum. */
-static void bitnet__softmax_neon(float *x, int n, float scale, int shorten) {
+/* n is the length of the context, any number. The elements after the last 16 are padded with the
+   largest one, and the padding is left out of the sum. */
+static void bitnet__softmax_neon(float *x, int n, float scale, int to_f13) {
     float32x4_t v, sum[4], tops = vdupq_n_f32(-3.4e38f);
     float lanes[BITNET__LANES], rest[BITNET__LANES], top, inv;
     int i, j, whole = n - n % BITNET__LANES;
@@ -1156,18 +1137,18 @@ static void bitnet__softmax_neon(float *x, int n, float scale, int shorten) {
     inv = 1.0f / bitnet__sum_lanes(lanes);
     for (i = 0; i < whole; i += 4) {
         v = vmulq_f32(vld1q_f32(x + i), vdupq_n_f32(inv));
-        vst1q_f32(x + i, shorten ? bitnet__round13_neon(v) : v);
+        vst1q_f32(x + i, to_f13 ? bitnet__round13_neon(v) : v);
     }
-    for (i = whole; i < n; i++) x[i] = shorten ? bitnet__round13(x[i] * inv) : x[i] * inv;
+    for (i = whole; i < n; i++) x[i] = to_f13 ? bitnet__round13(x[i] * inv) : x[i] * inv;
 }
 
-static void bitnet__rope_neon(const float *x, const float *cos_sin, int n_rot, int n, int shorten,
+static void bitnet__rope_neon(const float *x, const float *cos_sin, int n_rot, int n, int to_f13,
                               float *y) {
     const int half = n_rot / 2;
     float32x4_t a, b, cs, sn, v;
     int i;
     if (n_rot % 8 || n % 4) {
-        bitnet__rope_scalar(x, cos_sin, n_rot, n, shorten, y);
+        bitnet__rope_scalar(x, cos_sin, n_rot, n, to_f13, y);
         return;
     }
     for (i = 0; i < half; i += 4) {
@@ -1176,13 +1157,13 @@ static void bitnet__rope_neon(const float *x, const float *cos_sin, int n_rot, i
         cs = vld1q_f32(cos_sin + i);
         sn = vld1q_f32(cos_sin + half + i);
         v = vsubq_f32(vmulq_f32(a, cs), vmulq_f32(b, sn));
-        vst1q_f32(y + i, shorten ? bitnet__shorten_neon(v) : v);
+        vst1q_f32(y + i, to_f13 ? bitnet__to_f13_neon(v) : v);
         v = vaddq_f32(vmulq_f32(b, cs), vmulq_f32(a, sn));
-        vst1q_f32(y + half + i, shorten ? bitnet__shorten_neon(v) : v);
+        vst1q_f32(y + half + i, to_f13 ? bitnet__to_f13_neon(v) : v);
     }
     for (i = n_rot; i < n; i += 4) {
         v = vld1q_f32(x + i);
-        vst1q_f32(y + i, shorten ? bitnet__shorten_neon(v) : v);
+        vst1q_f32(y + i, to_f13 ? bitnet__to_f13_neon(v) : v);
     }
 }
 
@@ -1196,7 +1177,7 @@ static void bitnet__store_f16_neon(const float *x, int n, uint8_t *out) {
     bitnet__store_f16_scalar(x + whole, n - whole, out + 2 * (size_t)whole);
 }
 
-/* Four dots as floats, times f. */
+/* Four integer dot products as floats, times f. */
 BITNET__INLINE float32x4_t bitnet__scaled_neon(const int32_t *dots, float f) {
     return vmulq_f32(vcvtq_f32_s32(vld1q_s32(dots)), vdupq_n_f32(f));
 }
@@ -1251,17 +1232,17 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
 
 #define BITNET__KERNEL_ENTRIES(ternary, u8) \
     bitnet__quantize_neon, ternary, bitnet__dotrows_f32_neon, bitnet__dotrows_f16_neon, \
-    bitnet__dotrows_bf16_neon, bitnet__keys_f16_neon, bitnet__mixrows_f32_neon, \
-    bitnet__mixrows_f16_neon, bitnet__softmax_neon, bitnet__rope_neon, bitnet__store_f16_neon, \
+    bitnet__dotrows_bf16_neon, bitnet__scores_f16_neon, bitnet__sumrows_f32_neon, \
+    bitnet__sumrows_f16_neon, bitnet__softmax_neon, bitnet__rope_neon, bitnet__store_f16_neon, \
     bitnet__dequantize_neon, bitnet__relu2_gate_neon, bitnet__rmsnorm_neon, u8
 
-/* AArch32 flushes subnormals to zero in vectors, whatever the mode: all floats are scalar there. */
+/* On AArch32 vectors always flush subnormals to zero, so all floats are scalar there. */
 #ifdef __arm__
   #undef BITNET__KERNEL_ENTRIES
   #define BITNET__KERNEL_ENTRIES(ternary, u8) \
       bitnet__quantize_scalar, ternary, bitnet__dotrows_f32_scalar, bitnet__dotrows_f16_scalar, \
-      bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, bitnet__mixrows_f32_scalar, \
-      bitnet__mixrows_f16_scalar, bitnet__softmax_scalar, bitnet__rope_scalar, \
+      bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, bitnet__sumrows_f32_scalar, \
+      bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, bitnet__rope_scalar, \
       bitnet__store_f16_scalar, bitnet__dequantize_scalar, bitnet__relu2_gate_scalar, \
       bitnet__rmsnorm_scalar, u8
 #endif
@@ -1285,7 +1266,7 @@ static const bitnet_kernels bitnet__kernels_i8mm = {
 };
 #endif
 
-/* Best first; bitnet.h undefines this one, the rest are ours. */
+/* Best first. bitnet.h undefines this macro; the others are undefined below. */
 #if BITNET__I8MM && BITNET__NEON
   #define BITNET__KERNEL_TABLES \
       &bitnet__kernels_i8mm, &bitnet__kernels_dotprod, &bitnet__kernels_neon,
@@ -1309,23 +1290,15 @@ static const bitnet_kernels bitnet__kernels_i8mm = {
 #undef BITNET__SDOT
 #undef BITNET__SDOT_LANE
 #undef BITNET__SMMLA
-#undef BITNET__INLINE
-#undef BITNET__APART
 #undef BITNET__TARGET_neon
 #undef BITNET__TARGET_dotprod
 #undef BITNET__TARGET_i8mm
-#undef BITNET__UNROLL
 #undef BITNET__IN_PLACE
 #undef BITNET__NO_AHEAD
-#undef BITNET__STREAM
-#undef BITNET__TILE
-#undef BITNET__CLAMP
-#undef BITNET__TOGETHER
-#undef BITNET__SHARE
-#undef BITNET__FOLD
+#undef BITNET__PREFETCH
+#undef BITNET__PREFETCH
 #undef BITNET__DEFINE_TILES
-#undef BITNET__DEFINE_DOTROWS_I2S
-#undef BITNET__DEFINE_DOTROWS_U8
+#undef BITNET__DEFINE_PANELS
 #undef BITNET__KERNEL_ENTRIES
 #undef BITNET__ROW_BYTES
 #undef BITNET__DEFINE_DOTROWS_NEON

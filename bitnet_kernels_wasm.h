@@ -1,23 +1,24 @@
 /* bitnet_kernels_wasm.h - WebAssembly kernels for bitnet.h: SIMD128, relaxed SIMD; MIT licence, see
    there
 
-   Lay this file beside bitnet.h, which includes it by name. Every entry gives the same bits as its
-   scalar twin in bitnet.h, whose code says what is computed; here stands only how.
+   Put this file beside bitnet.h, which includes it by name. Every entry gives the same bits as its
+   scalar twin in bitnet.h. The comments there say what is computed; those here say only how.
 
    INSTRUCTIONS
-       simd128       -msimd128. Integer dots by i32x4.dot_i16x8_s (PMADDWD on x86): there is no
-                     product of bytes, and no shift of bytes that an x86 has.
-       relaxed-simd  -mrelaxed-simd, besides. Integer dots of bytes by relaxed dots, of which one
-                     operand has 7 bits.
-       Both          Floats by multiplications and additions, 16 partial sums in four registers.
-                     F16 by integers, since there is no conversion.
-   A module that has instructions unknown to the engine does not load; so the command line decides
-   what is compiled, and the page which module it loads. bitnet__cpu_features says what is in the
-   module, and tries whether this engine computes the relaxed dot right.
+       simd128       Needs -msimd128. Integer dot products use i32x4.dot_i16x8_s (PMADDWD on x86):
+                     there is no product of bytes, and x86 has no shift of bytes.
+       relaxed-simd  Also needs -mrelaxed-simd. Integer dot products of bytes use relaxed dots, one
+                     of whose operands has 7 bits.
+       Both          Floats use multiplications and additions, with 16 partial sums in four
+                     registers. F16 is converted by integer operations, because there is no
+                     instruction for it.
+   An engine does not load a module with instructions that it does not know. So the command line
+   decides what is compiled, and the page decides which module to load. bitnet__cpu_features reports
+   what the module has, and tests whether this engine computes the relaxed dot correctly.
 
    WEIGHTS: I2_S, 128-group, read in place
-       A row of n weights is n / 4 bytes; a block of 128 weights is 32 of them, two registers.
-       Code = weight + 1. Code 3 is in no valid file, but it counts the same here as in scalar.
+       A row of n weights is n / 4 bytes. A block of 128 weights is 32 of them, two registers.
+       Code = weight + 1. Code 3 is invalid, but counts as 3 here as in the scalar code.
 
            byte of the block      0     1     2   ...  31       with activations
            bits 7-6, weight       0     1     2   ...  31         0 ..  31
@@ -25,47 +26,47 @@
            bits 3-2, weight      64    65    66   ...  95        64 ..  95
            bits 1-0, weight      96    97    98   ... 127        96 .. 127
 
-       simd128, few columns: a word of two bytes holds eight fields. Each is masked where it stands,
-       so that it counts 4^k times, k its place; its activation, as a word, is made 4^(4-k) times as
-       large, once for all rows; so all products are 256 times too large, and one sum takes them.
+       simd128, few columns: a word of two bytes has eight fields. Each is masked in place, which
+       makes it 4^k times too large at place k. Its activation, as a word, is made 4^(4-k) times as
+       large, once for all rows. So all products are 256 times too large and go into one sum.
 
            bits of the word v    15-14  13-12  11-10   9-8    7-6    5-4    3-2    1-0
            masked in             v >> 6 v >> 6 v >> 6  v      v      v      v      v
            k there               4      3      2       4      3      2      1      0
 
-       relaxed-simd: bytes as they are, masked by 0x03 and 0x0c in v and, for the other two fields,
-       in v >> 4 (by words: the mask drops what comes from the neighbour). Two sums, of codes and of
-       4 times them.
+       relaxed-simd: bytes in place, masked by 0x03 and 0x0c in v and, for the other two fields, in
+       v >> 4 (a shift of words: the mask removes the neighbour's bits). There are two sums, of
+       codes and of 4 times the codes.
 
    WHY THE RELAXED DOT IS EXACT
        i16x8.relaxed_dot_i8x16_i7x16_s gives sums of two products of a signed byte and one of 7
-       bits; an engine may take the latter as signed or unsigned, and let the sum wrap or saturate.
-       Codes and 4 times codes are at most 12, the same either way; a pair of products is at most
+       bits. An engine may take the latter as signed or unsigned, and may wrap or saturate the sum.
+       Codes and 4 times codes are at most 12, the same either way. A pair of products is at most
        2 * 12 * 128 = 3072, far from 32767. i32x4.relaxed_dot_i8x16_i7x16_add_s adds two such pairs
-       to an int32: in one instruction where the engine uses SDOT or AVX-VNNI, else in three, of
-       which int16 sums need but the first, and an addition. bitnet__relaxed_kind finds out which,
-       by products that are not of 7 bits. In Node 20 (PMADDUBSW) int16 sums are 1.7 times as fast,
-       in Chromium 156 (AVX-VNNI) int32 sums 1.4 times.
-       Bytes of the screened head have 8 bits, not 7. They are given as the engine takes them, which
-       the standard lets it choose, but has it choose once for a whole program.
+       to an int32. Engines that use SDOT or AVX-VNNI take one instruction for that; others take
+       three, while an int16 sum needs only the first of these and an addition. bitnet__relaxed_kind
+       finds out which, by products that do not fit 7 bits. In Node 20 (PMADDUBSW) int16 sums are
+       1.7 times as fast, in Chromium 156 (AVX-VNNI) int32 sums are 1.4 times as fast.
+       Bytes of dotrows_u8 have 8 bits, not 7. They are passed as signed or unsigned, as the engine
+       takes them. The standard leaves that choice to the engine, but only once for a program.
 
    BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
-       simd128, tile      256 * 3 * 128 = 98304 a product, 16 of them a block and lane, 32 blocks:
-                          50331648; four lanes 201326592.
-       simd128, panel     weight 2 of code 3 counts, too: words -8193 to 16386. A lane of 64 weights
-                          has 16 products of the lower row, -256 to 254 each: -4096 to 4064, in 13
-                          bits. The upper row has 19: 256 products of one depth, -65536 to 65024.
-                          The sum of both may wrap; their difference doesn't.
+       simd128, tile      A product is at most 256 * 3 * 128 = 98304. A lane gets 16 a block, 32
+                          blocks: 50331648; four lanes 201326592.
+       simd128, panel     The weight 2 of code 3 counts too: words are -8193 to 16386. In 64 weights
+                          a lane gets 16 products of the lower row, -256 to 254 each: -4096 to 4064,
+                          in 13 bits. The upper row has 19 bits: 256 products of one depth, -65536
+                          to 65024. The sum of both may wrap; their difference does not.
        relaxed, tile      int16: a block is 4 pairs of 4 code to a lane, 4 * 3072 = 12288, and 4 of
-                          code, 3072; two blocks 24576 and 6144; code + 4 code / 4 <= 12288.
+                          code, 3072. Two blocks: 24576 and 6144; code + 4 code / 4 <= 12288.
                           int32: all lanes together 4 code, n / 2 products of 1536, at most
-                          805306368; code a quarter of that.
+                          805306368; code, a quarter of that.
        relaxed, panel     int16: 640 weights are 80 products of 384, 30720.
-       all, int32         All lanes together 384 n, at most 402653184; before or after that minus
-                          the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
-       dotrows_u8         255 * 64 n at most, 1069547520 for n = 2^16, and 128 times the sum of q,
-                          at most 2^29. Relaxed, unsigned: pairs of products 2 * 255 * 64 = 32640;
-                          signed 2 * 128 * 64 = 16384. */
+       all, int32         All lanes together 384 n, at most 402653184; before or after the sum of q,
+                          at most 128 n = 2^27, is subtracted. int32 goes to 2^31.
+       dotrows_u8         255 * 64 n, at most 1069547520 for n = 2^16, and 128 times the sum of q,
+                          at most 2^29. Relaxed: pairs of products are at most 2 * 255 * 64 = 32640
+                          (unsigned) or 2 * 128 * 64 = 16384 (signed). */
 
 #if BITNET__KERNEL_ABI != 4
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
@@ -73,28 +74,23 @@
 #define BITNET__HAVE_SIMD
 
 #ifdef __cplusplus
-}   /* the compiler's header brings its own linkage */
+}   /* the compiler's header sets its own linkage */
 #endif
 #include <wasm_simd128.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* clang 14 takes -mrelaxed-simd, but has no functions for it. */
+/* clang 14 accepts -mrelaxed-simd, but has no intrinsics for it. */
 #if defined(__wasm_relaxed_simd__) && !defined(BITNET_NO_RELAXED) && __clang_major__ >= 16
   #define BITNET__RELAXED 1
 #else
   #define BITNET__RELAXED 0
 #endif
 
-#define BITNET__INLINE static inline __attribute__((always_inline))
-#define BITNET__APART static __attribute__((noinline))   /* nothing around claims its registers */
-#define BITNET__UNROLL _Pragma("clang loop unroll(full)")
-#define BITNET__CLAMP(i, count) ((size_t)((i) < (count) ? (i) : (count) - 1))
-
 /* ---- sums ---- */
 
-/* Lane r is the sum of s[r]'s lanes. */
+/* Lane r is the sum of the lanes of s[r]. */
 BITNET__INLINE v128_t bitnet__fold4_wasm(const v128_t *s) {
     const v128_t a = wasm_i32x4_add(wasm_i32x4_shuffle(s[0], s[1], 0, 4, 1, 5),
                                     wasm_i32x4_shuffle(s[0], s[1], 2, 6, 3, 7));
@@ -104,23 +100,23 @@ BITNET__INLINE v128_t bitnet__fold4_wasm(const v128_t *s) {
                           wasm_i32x4_shuffle(a, b, 2, 3, 6, 7));
 }
 
-/* to[r] = dots[r] - *sum for up to 4 rows, or += dots[r] where sum is 0. */
-BITNET__INLINE void bitnet__give_wasm(int32_t *to, v128_t dots, int rows, const int32_t *sum) {
+/* Writes the dots of a column with `rows` rows, at most 4 of them, minus *sum. If sum is null, adds
+   the dots to what is there. */
+BITNET__INLINE void bitnet__put_dots_wasm(int32_t *to, v128_t dots, int rows, const int32_t *sum) {
     int32_t four[4] = {0, 0, 0, 0};
-    const int count = rows < 4 ? rows : 4;
-    int r;
+    if (rows <= 0) return;
     if (sum) dots = wasm_i32x4_sub(dots, wasm_i32x4_splat(*sum));
-    if (count == 4) {
-        wasm_v128_store(to, sum ? dots : wasm_i32x4_add(dots, wasm_v128_load(to)));
-        return;
+    else {
+        bitnet__put(four, to, rows);
+        dots = wasm_i32x4_add(dots, wasm_v128_load(four));
     }
     wasm_v128_store(four, dots);
-    for (r = 0; r < count; r++) to[r] = sum ? four[r] : to[r] + four[r];
+    bitnet__put(to, four, rows);
 }
 
-/* The same for rows `apart` each other, of which `rows` are left. */
-BITNET__INLINE void bitnet__scatter_wasm(int32_t *to, v128_t dots, int rows, int apart,
-                                         const int32_t *sum) {
+/* The same where the rows are at distances of `apart`. */
+BITNET__INLINE void bitnet__put_apart_wasm(int32_t *to, v128_t dots, int rows, int apart,
+                                           const int32_t *sum) {
     int32_t four[4];
     int r;
     wasm_v128_store(four, dots);
@@ -128,24 +124,43 @@ BITNET__INLINE void bitnet__scatter_wasm(int32_t *to, v128_t dots, int rows, int
         to[r * apart] = sum ? four[r] - *sum : to[r * apart] + four[r];
 }
 
-/* The codes of bits 7-6 (i = 0) to 1-0, a byte each. */
+/* The codes of bits 7-6 (i = 0) to 1-0 (i = 3), a byte each. */
 BITNET__INLINE v128_t bitnet__codes_wasm(v128_t v, const int i) {
     return wasm_v128_and(i == 3 ? v : wasm_u16x8_shr(v, (uint32_t)(6 - 2 * i)),
                          wasm_i8x16_const_splat(3));
 }
 
+/* The table entry for ternary weights: panels of panel_rows rows and panel_cols columns, from
+   min_cols columns on; else tiles. bitnet.h has the loops. With 1 for `wide` they leave no columns
+   to the tiles. */
+#define BITNET__DEFINE_PANELS(isa, unpack, panel_rows, panel_cols, depth, vectors, min_cols) \
+    BITNET__APART void bitnet__panels_##isa(const uint8_t *w, const int8_t *q, \
+                                            const int32_t *sums, int n, int rows, int cols, \
+                                            int32_t *out, size_t out_stride) { \
+        v128_t panel[vectors]; \
+        bitnet__panels(w, q, sums, n, rows, cols, out, out_stride, panel, unpack, \
+                       bitnet__multiply_##isa, panel_rows, depth, panel_cols); \
+    } \
+    static void bitnet__dotrows_i2s_##isa(const uint8_t *w, const int8_t *q, const int32_t *sums, \
+                                          int n, int rows, int cols, int32_t *out, \
+                                          size_t out_stride) { \
+        bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride, \
+                                 bitnet__tiles_##isa, bitnet__panels_##isa, 1, min_cols, \
+                                 bitnet__i2s_bytes); \
+    }
+
 /* ---- I2_S, SIMD128 ----
    Few columns: tiles of 4 rows and a column, straight from the packed rows, over DEPTH weights of
-   prepared activations. More: panels of rows, unpacked once for all columns. Past the last row or
-   column both repeat the last one and drop the copies.
+   prepared activations. Many columns: panels of rows.
 
-   A tile's rows lie a quarter of the call's rows apart. There is no prefetch here, and the CPU's
-   own follows a stream as long as it stays in its page: side by side, four rows would share one,
-   and read from memory at half the speed. */
+   The rows of a tile are a quarter of the call's rows apart. There is no prefetch here, and the
+   CPU's own prefetcher follows a stream only within its page. Four neighbouring rows would share a
+   page, and be read from memory at half the speed. */
 enum { BITNET__DEPTH = 4096, BITNET__PANEL = 1024 };
-#define BITNET__QUARTER(rows) (((rows) + 3) / 4)
 
-/* Per 16 bytes of weights 8 vectors, in the order in which the tile takes them. */
+BITNET__INLINE int bitnet__quarter(int rows) { return (rows + 3) / 4; }
+
+/* 8 vectors for 16 bytes of weights, in the order in which the tile takes them. */
 static void bitnet__prepare_simd128(const int8_t *q, int len, v128_t *act) {
     const v128_t high = wasm_i16x8_const_splat(-256);
     int b, h, i;
@@ -169,7 +184,7 @@ static void bitnet__prepare_simd128(const int8_t *q, int len, v128_t *act) {
     }
 }
 
-/* Up to 4 rows `apart` each other; w is the first, `rows` are left. */
+/* w is the first of up to 4 rows at distances of `apart`; `rows` rows are left. */
 BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes, const v128_t *act,
                                          int len, int rows, int apart, const int32_t *sum,
                                          int32_t *out) {
@@ -178,7 +193,7 @@ BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes, con
     int r, i, h;
     BITNET__UNROLL for (i = 0; i < 5; i++) mask[i] = wasm_i16x8_splat((int16_t)(3 << 2 * i));
     BITNET__UNROLL for (r = 0; r < 4; r++) {
-        row[r] = w + BITNET__CLAMP(r * apart, rows) * row_bytes;
+        row[r] = w + bitnet__clamp(r * apart, rows) * row_bytes;
         dot[r] = wasm_i32x4_const_splat(0);
     }
     for (; len > 0; len -= 128) {
@@ -196,7 +211,7 @@ BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes, con
         }
         BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32;
     }
-    bitnet__scatter_wasm(out, wasm_i32x4_shr(bitnet__fold4_wasm(dot), 8), rows, apart, sum);
+    bitnet__put_apart_wasm(out, wasm_i32x4_shr(bitnet__fold4_wasm(dot), 8), rows, apart, sum);
 }
 
 BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
@@ -204,7 +219,7 @@ BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, cons
                                          size_t out_stride) {
     v128_t act[BITNET__DEPTH / 8];
     const size_t row_bytes = (size_t)(n / 4);
-    const int quarter = BITNET__QUARTER(rows);
+    const int quarter = bitnet__quarter(rows);
     int r, c, k, len;
     for (c = 0; c < cols; c++, q += n, out += out_stride) {
         for (k = 0; k < n; k += len) {
@@ -217,19 +232,21 @@ BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, cons
     }
 }
 
-/* A panel is 8 rows, two to a word, so that one product counts for both: weight of the one + 8192 *
-   weight of the other. 4 vectors of such pairs in turn, in the order of the activations. */
-BITNET__INLINE void bitnet__unpack_simd128(const uint8_t *w, size_t row_bytes, int rows, int len,
-                                           v128_t *panel) {
+/* A panel is 8 rows, two to a word, so that one product serves both: weight of one row + 8192 *
+   weight of the other. 4 vectors of such pairs follow each other, in the order of the
+   activations. */
+BITNET__INLINE void bitnet__unpack_simd128(const uint8_t *w, int n, int rows, int first, int k,
+                                           int len, void *panel) {
     const v128_t ones = wasm_i16x8_const_splat(8192 + 1);
     int r, piece, i;
+    w += k / 4;
     for (r = 0; r < 8; r += 2) {
-        const uint8_t *low = w + BITNET__CLAMP(r, rows) * row_bytes;
-        const uint8_t *high = w + BITNET__CLAMP(r + 1, rows) * row_bytes;
+        const uint8_t *low = w + bitnet__clamp(first + r, rows) * (size_t)(n / 4);
+        const uint8_t *high = w + bitnet__clamp(first + r + 1, rows) * (size_t)(n / 4);
         for (piece = 0; piece < len / 64; piece++) {
             const v128_t v = wasm_v128_load(low + (size_t)piece * 16);
             const v128_t u = wasm_v128_load(high + (size_t)piece * 16);
-            v128_t *to = panel + (piece / 2 * 16 + piece % 2 * 2) * 4 + r / 2;
+            v128_t *to = (v128_t *)panel + (piece / 2 * 16 + piece % 2 * 2) * 4 + r / 2;
             BITNET__UNROLL for (i = 0; i < 4; i++) {
                 const v128_t a = bitnet__codes_wasm(v, i), b = bitnet__codes_wasm(u, i);
                 to[i * 16] = wasm_i16x8_sub(
@@ -243,25 +260,26 @@ BITNET__INLINE void bitnet__unpack_simd128(const uint8_t *w, size_t row_bytes, i
     }
 }
 
-/* 8 sums of pairs, 1 vector of weights, 2 of activations. What the lower rows add in 64 weights
-   stays within 13 bits, in which the upper rows add nothing; so it is taken out of the sum, whose
-   rest is 8192 times the upper rows'. */
-BITNET__INLINE void bitnet__multiply_simd128(const v128_t *panel, int len, const int8_t *q, int n,
+/* 8 sums of pairs, 1 vector of weights, 2 of activations. What a lower row adds in 64 weights fits
+   13 bits, in which the upper row adds nothing. So it can be taken out of the sum, and 8192 times
+   the upper row's sum is left. */
+BITNET__INLINE void bitnet__multiply_simd128(const void *panel, int len, const int8_t *q, int n,
                                              const int32_t *sums, int rows, int cols, int32_t *out,
                                              size_t out_stride) {
+    const v128_t *w = (const v128_t *)panel;
     const int32_t none = 0;
     v128_t both[2][4], low[2][4], v, a[2];
     const int8_t *col[2];
     int r, c, k;
     BITNET__UNROLL for (c = 0; c < 2; c++) {
-        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
         BITNET__UNROLL for (r = 0; r < 4; r++) both[c][r] = low[c][r] = wasm_i32x4_const_splat(0);
     }
     for (; len > 0; len -= 64) {
-        BITNET__UNROLL for (k = 0; k < 8; k++, panel += 4) {
+        BITNET__UNROLL for (k = 0; k < 8; k++, w += 4) {
             BITNET__UNROLL for (c = 0; c < 2; c++) a[c] = wasm_i16x8_load8x8(col[c] + 8 * k);
             BITNET__UNROLL for (r = 0; r < 4; r++) {
-                v = panel[r];
+                v = w[r];
                 BITNET__UNROLL for (c = 0; c < 2; c++)
                     both[c][r] = wasm_i32x4_add(both[c][r], wasm_i32x4_dot_i16x8(v, a[c]));
             }
@@ -281,125 +299,108 @@ BITNET__INLINE void bitnet__multiply_simd128(const v128_t *panel, int len, const
             both[c][r] = wasm_i32x4_shr(wasm_i32x4_sub(both[c][r], low[c][r]), 13);
         v = bitnet__fold4_wasm(low[c]);
         a[0] = bitnet__fold4_wasm(both[c]);
-        bitnet__give_wasm(to, wasm_i32x4_shuffle(v, a[0], 0, 4, 1, 5), rows, sums ? &none : 0);
-        if (rows > 4)
-            bitnet__give_wasm(to + 4, wasm_i32x4_shuffle(v, a[0], 2, 6, 3, 7), rows - 4,
+        bitnet__put_dots_wasm(to, wasm_i32x4_shuffle(v, a[0], 0, 4, 1, 5), rows, sums ? &none : 0);
+        bitnet__put_dots_wasm(to + 4, wasm_i32x4_shuffle(v, a[0], 2, 6, 3, 7), rows - 4,
                               sums ? &none : 0);
     }
 }
 
-/* Panels of `tall` rows and at most `depth` weights of each; `wide` columns at a time. out carries
-   the sums from one depth to the next. A panel stays in the L1 cache, activations of its depth in
-   L2 while 256 rows go by. From `from` columns on. */
-#define BITNET__DEFINE_DOTROWS_I2S(isa, vectors, depth, tall, wide, from) \
-    BITNET__APART void bitnet__panels_##isa(const uint8_t *w, const int8_t *q, \
-                                            const int32_t *sums, int n, int rows, int cols, \
-                                            int32_t *out, size_t out_stride) { \
-        const size_t row_bytes = (size_t)(n / 4); \
-        v128_t panel[vectors]; \
-        int r, k, c, len; \
-        for (k = 0; k < n; k += len) { \
-            len = n - k < (depth) ? n - k : (depth); \
-            for (r = 0; r < rows; r += (tall)) { \
-                bitnet__unpack_##isa(w + (size_t)r * row_bytes + (size_t)(k / 4), row_bytes, \
-                                     rows - r, len, panel); \
-                for (c = 0; c < cols; c += (wide)) \
-                    bitnet__multiply_##isa(panel, len, q + (size_t)c * (size_t)n + (size_t)k, n, \
-                                           k ? 0 : sums + c, rows - r, cols - c, \
-                                           out + (size_t)c * out_stride + (size_t)r, out_stride); \
-            } \
-        } \
-    } \
-    static void bitnet__dotrows_i2s_##isa(const uint8_t *w, const int8_t *q, const int32_t *sums, \
-                                          int n, int rows, int cols, int32_t *out, \
-                                          size_t out_stride) { \
-        int count; \
-        if (cols < (from)) { \
-            bitnet__tiles_##isa(w, q, sums, n, rows, cols, out, out_stride); \
-            return; \
-        } \
-        for (; rows > 0; rows -= count) { \
-            count = rows < 256 ? rows : 256; \
-            bitnet__panels_##isa(w, q, sums, n, count, cols, out, out_stride); \
-            w += (size_t)count * (size_t)(n / 4); \
-            out += count; \
-        } \
-    }
+BITNET__DEFINE_PANELS(simd128, bitnet__unpack_simd128, 8, 2, BITNET__PANEL, BITNET__PANEL / 2, 4)
 
-BITNET__DEFINE_DOTROWS_I2S(simd128, BITNET__PANEL / 2, BITNET__PANEL, 8, 2, 4)
+/* ---- bytes: tiles of 4 rows and 1 or 2 columns ---- */
 
-/* ---- bytes: tiles of 4 rows and 1 or 2 columns, `wide` weights of each at a time ----
-   `less` times the sum of q is taken off. */
-#define BITNET__DEFINE_DOTROWS_U8(isa, wide, less) \
-    BITNET__INLINE void bitnet__tile_u8_##isa(const uint8_t *w, const int8_t *q, \
-                                              const int32_t *sums, int n, int rows, int apart, \
-                                              int32_t *out, size_t out_stride, \
-                                              const int tile_cols) { \
-        v128_t dot[2][4], v[4], a; \
-        const uint8_t *row[4]; \
-        const int8_t *col[2]; \
-        int r, c, h; \
-        BITNET__UNROLL for (r = 0; r < 4; r++) { \
-            row[r] = w + BITNET__CLAMP(r * apart, rows) * (size_t)n; \
-            BITNET__UNROLL for (c = 0; c < tile_cols; c++) dot[c][r] = wasm_i32x4_const_splat(0); \
-        } \
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = q + (size_t)c * (size_t)n; \
-        for (; n > 0; n -= 32) { \
-            BITNET__UNROLL for (h = 0; h < 32; h += (wide)) { \
-                BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = bitnet__load_u8_##isa(row[r] + h); \
-                BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
-                    a = bitnet__load_q_##isa(col[c] + h); \
-                    BITNET__UNROLL for (r = 0; r < 4; r++) \
-                        dot[c][r] = bitnet__dot_u8_##isa(dot[c][r], v[r], a); \
-                } \
-            } \
-            BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32; \
-            BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] += 32; \
-        } \
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) { \
-            const int32_t sum = (less) * sums[c]; \
-            bitnet__scatter_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows, \
-                                 apart, &sum); \
-        } \
-    } \
-    static void bitnet__dotrows_u8_##isa(const uint8_t *w, const int8_t *q, const int32_t *sums, \
-                                         int n, int rows, int cols, int32_t *out, \
-                                         size_t out_stride) { \
-        const int quarter = BITNET__QUARTER(rows); \
-        int r, c, step; \
-        if (n % 32) { \
-            bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride); \
-            return; \
-        } \
-        for (r = 0; r < quarter; r++) { \
-            for (c = 0; c < cols; c += step) { \
-                const uint8_t *row = w + (size_t)r * (size_t)n; \
-                const int8_t *col = q + (size_t)c * (size_t)n; \
-                int32_t *to = out + (size_t)c * out_stride + (size_t)r; \
-                step = cols - c >= 2 ? 2 : 1; \
-                if (step == 2) \
-                    bitnet__tile_u8_##isa(row, col, sums + c, n, rows - r, quarter, to, \
-                                          out_stride, 2); \
-                else \
-                    bitnet__tile_u8_##isa(row, col, sums + c, n, rows - r, quarter, to, \
-                                          out_stride, 1); \
-            } \
-        } \
-    }
+/* How bytes are multiplied: as words, or by the relaxed dot, whose second operand the engine takes
+   as signed or unsigned. SATURATED is unsigned too, with sums of two products in int16. */
+enum { BITNET__WORDS, BITNET__SIGNED, BITNET__UNSIGNED, BITNET__SATURATED };
 
-BITNET__INLINE v128_t bitnet__load_u8_simd128(const uint8_t *w) { return wasm_u16x8_load8x8(w); }
-BITNET__INLINE v128_t bitnet__load_q_simd128(const int8_t *q) { return wasm_i16x8_load8x8(q); }
-BITNET__INLINE v128_t bitnet__dot_u8_simd128(v128_t sum, v128_t w, v128_t a) {
+/* 8 weights as words, or 16 bytes: weight - 128, by its sign bit, if they are signed. */
+BITNET__INLINE v128_t bitnet__load_u8_wasm(const uint8_t *w, const int way) {
+    return way == BITNET__WORDS    ? wasm_u16x8_load8x8(w)
+           : way == BITNET__SIGNED ? wasm_v128_xor(wasm_v128_load(w), wasm_i8x16_const_splat(-128))
+                                   : wasm_v128_load(w);
+}
+
+BITNET__INLINE v128_t bitnet__load_q_wasm(const int8_t *q, const int way) {
+    return way == BITNET__WORDS ? wasm_i16x8_load8x8(q) : wasm_v128_load(q);
+}
+
+/* Pairs of products reach 2 * 255 * 64 = 32640, which is why |q| is at most 64. */
+BITNET__INLINE v128_t bitnet__dot_u8_wasm(v128_t sum, v128_t w, v128_t a, const int way) {
+#if BITNET__RELAXED
+    if (way != BITNET__WORDS) return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(a, w, sum);
+#endif
+    (void)way;
     return wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(w, a));
 }
-BITNET__DEFINE_DOTROWS_U8(simd128, 8, 128)
+
+BITNET__INLINE void bitnet__tile_u8_wasm(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                         int n, int rows, int apart, int32_t *out,
+                                         size_t out_stride, const int tile_cols, const int way) {
+    const int wide = way == BITNET__WORDS ? 8 : 16, less = way == BITNET__SIGNED ? 0 : 128;
+    v128_t dot[2][4], v[4], a;
+    const uint8_t *row[4];
+    const int8_t *col[2];
+    int r, c, h;
+    BITNET__UNROLL for (r = 0; r < 4; r++) {
+        row[r] = w + bitnet__clamp(r * apart, rows) * (size_t)n;
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) dot[c][r] = wasm_i32x4_const_splat(0);
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = q + (size_t)c * (size_t)n;
+    for (; n > 0; n -= 32) {
+        BITNET__UNROLL for (h = 0; h < 32; h += wide) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = bitnet__load_u8_wasm(row[r] + h, way);
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                a = bitnet__load_q_wasm(col[c] + h, way);
+                BITNET__UNROLL for (r = 0; r < 4; r++)
+                    dot[c][r] = bitnet__dot_u8_wasm(dot[c][r], v[r], a, way);
+            }
+        }
+        BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32;
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] += 32;
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        const int32_t sum = less * sums[c];
+        bitnet__put_apart_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows,
+                               apart, &sum);
+    }
+}
+
+BITNET__INLINE void bitnet__dotrows_u8_wasm(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                            int n, int rows, int cols, int32_t *out,
+                                            size_t out_stride, const int way) {
+    const int quarter = bitnet__quarter(rows);
+    int r, c, step;
+    if (n % 32) {
+        bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride);
+        return;
+    }
+    for (r = 0; r < quarter; r++) {
+        for (c = 0; c < cols; c += step) {
+            const uint8_t *row = w + (size_t)r * (size_t)n;
+            const int8_t *col = q + (size_t)c * (size_t)n;
+            int32_t *to = out + (size_t)c * out_stride + (size_t)r;
+            step = cols - c >= 2 ? 2 : 1;
+            if (step == 2)
+                bitnet__tile_u8_wasm(row, col, sums + c, n, rows - r, quarter, to, out_stride, 2,
+                                     way);
+            else
+                bitnet__tile_u8_wasm(row, col, sums + c, n, rows - r, quarter, to, out_stride, 1,
+                                     way);
+        }
+    }
+}
+
+static void bitnet__dotrows_u8_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                       int n, int rows, int cols, int32_t *out,
+                                       size_t out_stride) {
+    bitnet__dotrows_u8_wasm(w, q, sums, n, rows, cols, out, out_stride, BITNET__WORDS);
+}
 
 #if BITNET__RELAXED
-/* ---- relaxed SIMD: what the engine makes of it ---- */
+/* ---- relaxed SIMD: how the engine computes it ---- */
 
-/* How it takes four products of which none has 7 bits. Values that the compiler does not know:
-   Binaryen 120 aborts when it is to compute a relaxed operation. */
-enum { BITNET__SIGNED, BITNET__UNSIGNED, BITNET__SATURATED };
+/* Finds that out by four products whose operands have 8 bits. These are volatile because Binaryen
+   120 aborts on a relaxed operation with constants. */
 static int bitnet__relaxed_kind(void) {
     static volatile int8_t ones = -1, most = 127;
     const int32_t sum = wasm_i32x4_extract_lane(
@@ -410,9 +411,9 @@ static int bitnet__relaxed_kind(void) {
                                   : BITNET__SATURATED;
 }
 
-/* Not every engine has it right: the first tier of Node 20's takes the other operand as the one of
-   7 bits. */
-static int bitnet__relaxed_right(void) {
+/* Whether the engine is right. The baseline compiler of Node 20 is not: it takes the other operand
+   as the one of 7 bits. */
+static int bitnet__relaxed_correct(void) {
     static volatile int8_t minus = -128, three = 3;
     const v128_t dot = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
         wasm_i8x16_splat(minus), wasm_i8x16_splat(three), wasm_i32x4_splat(minus));
@@ -424,15 +425,16 @@ static int bitnet__relaxed_right(void) {
            wasm_i16x8_extract_lane(halves, 7) == 2 * -128 * 3;
 }
 
-/* ---- I2_S, relaxed SIMD: sums of int16 or of int32 ---- */
+/* ---- I2_S, relaxed SIMD ----
+   halves: sums are 8 lanes of int16, else 4 lanes of int32. */
 
 BITNET__INLINE v128_t bitnet__dot_relaxed(v128_t sum, v128_t codes, v128_t a, const int halves) {
     return halves ? wasm_i16x8_add(sum, wasm_i16x8_relaxed_dot_i8x16_i7x16(a, codes))
                   : wasm_i32x4_relaxed_dot_i8x16_i7x16_add(a, codes, sum);
 }
 
-/* Pairs of int16 added into int32. */
-BITNET__INLINE v128_t bitnet__settle_relaxed(v128_t sum, const int halves) {
+/* Sums as int32: pairs of int16 sums are added. */
+BITNET__INLINE v128_t bitnet__to_int32_relaxed(v128_t sum, const int halves) {
     return halves ? wasm_i32x4_dot_i16x8(sum, wasm_i16x8_const_splat(1)) : sum;
 }
 
@@ -446,7 +448,7 @@ BITNET__INLINE void bitnet__tile_relaxed(const uint8_t *w, size_t row_bytes, con
     mask[0] = wasm_i8x16_const_splat(0x03);
     mask[1] = wasm_i8x16_const_splat(0x0c);
     BITNET__UNROLL for (r = 0; r < 4; r++) {
-        row[r] = w + BITNET__CLAMP(r * apart, rows) * row_bytes;
+        row[r] = w + bitnet__clamp(r * apart, rows) * row_bytes;
         dot[r] = zero;
     }
     for (b = 0; b < n; b = end) {
@@ -470,56 +472,56 @@ BITNET__INLINE void bitnet__tile_relaxed(const uint8_t *w, size_t row_bytes, con
         BITNET__UNROLL for (r = 0; r < 4; r++) {
             a = halves ? wasm_i16x8_add(part[0][r], wasm_i16x8_shr(part[1][r], 2))
                        : wasm_i32x4_add(part[0][r], wasm_i32x4_shr(part[1][r], 2));
-            dot[r] = wasm_i32x4_add(dot[r], bitnet__settle_relaxed(a, halves));
+            dot[r] = wasm_i32x4_add(dot[r], bitnet__to_int32_relaxed(a, halves));
         }
     }
-    bitnet__scatter_wasm(out, bitnet__fold4_wasm(dot), rows, apart, sum);
+    bitnet__put_apart_wasm(out, bitnet__fold4_wasm(dot), rows, apart, sum);
 }
 
-#define BITNET__DEFINE_TILES(isa, halves) \
-    BITNET__APART void bitnet__tiles_##isa(const uint8_t *w, const int8_t *q, \
-                                           const int32_t *sums, int n, int rows, int cols, \
-                                           int32_t *out, size_t out_stride) { \
-        const size_t row_bytes = (size_t)(n / 4); \
-        const int quarter = BITNET__QUARTER(rows); \
-        int r, c; \
-        for (r = 0; r < quarter; r++, w += row_bytes) \
-            for (c = 0; c < cols; c++) \
-                bitnet__tile_relaxed(w, row_bytes, q + (size_t)c * (size_t)n, n, rows - r, \
-                                     quarter, sums + c, out + (size_t)c * out_stride + (size_t)r, \
-                                     halves); \
-    }
+BITNET__INLINE void bitnet__tiles_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                          int n, int rows, int cols, int32_t *out,
+                                          size_t out_stride, const int halves) {
+    const size_t row_bytes = (size_t)(n / 4);
+    const int quarter = bitnet__quarter(rows);
+    int r, c;
+    for (r = 0; r < quarter; r++, w += row_bytes)
+        for (c = 0; c < cols; c++)
+            bitnet__tile_relaxed(w, row_bytes, q + (size_t)c * (size_t)n, n, rows - r, quarter,
+                                 sums + c, out + (size_t)c * out_stride + (size_t)r, halves);
+}
 
-/* A panel as above, with codes as bytes. */
-BITNET__INLINE void bitnet__unpack_relaxed(const uint8_t *w, size_t row_bytes, int rows, int len,
-                                           v128_t *panel) {
+/* A panel is 4 rows of codes, a byte each: 4 vectors, one of each row, in turn. */
+BITNET__INLINE void bitnet__unpack_relaxed(const uint8_t *w, int n, int rows, int first, int k,
+                                           int len, void *panel) {
     int r, piece, i;
+    w += k / 4;
     for (r = 0; r < 4; r++) {
-        const uint8_t *row = w + BITNET__CLAMP(r, rows) * row_bytes;
+        const uint8_t *row = w + bitnet__clamp(first + r, rows) * (size_t)(n / 4);
         for (piece = 0; piece < len / 64; piece++) {
             const v128_t v = wasm_v128_load(row + (size_t)piece * 16);
-            v128_t *to = panel + (piece / 2 * 8 + piece % 2) * 4 + r;
+            v128_t *to = (v128_t *)panel + (piece / 2 * 8 + piece % 2) * 4 + r;
             BITNET__UNROLL for (i = 0; i < 4; i++) to[i * 8] = bitnet__codes_wasm(v, i);
         }
     }
 }
 
-/* 12 sums, so that none waits for the one before: AVX-VNNI's come 5 cycles later. */
-BITNET__INLINE void bitnet__multiply_relaxed(const v128_t *panel, int len, const int8_t *q, int n,
-                                        const int32_t *sums, int rows, int cols, int32_t *out,
-                                        size_t out_stride, const int halves) {
+/* 12 sums, so that no addition waits for the one before: that of AVX-VNNI takes 5 cycles. */
+BITNET__INLINE void bitnet__multiply_relaxed(const void *panel, int len, const int8_t *q, int n,
+                                             const int32_t *sums, int rows, int cols, int32_t *out,
+                                             size_t out_stride, const int halves) {
+    const v128_t *w = (const v128_t *)panel;
     v128_t dot[3][4], v, a[3];
     const int8_t *col[3];
     int r, c, k;
     BITNET__UNROLL for (c = 0; c < 3; c++) {
-        col[c] = q + BITNET__CLAMP(c, cols) * (size_t)n;
+        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
         BITNET__UNROLL for (r = 0; r < 4; r++) dot[c][r] = wasm_i32x4_const_splat(0);
     }
     for (; len > 0; len -= 64) {
-        BITNET__UNROLL for (k = 0; k < 4; k++, panel += 4) {
+        BITNET__UNROLL for (k = 0; k < 4; k++, w += 4) {
             BITNET__UNROLL for (c = 0; c < 3; c++) a[c] = wasm_v128_load(col[c] + 16 * k);
             BITNET__UNROLL for (r = 0; r < 4; r++) {
-                v = panel[r];
+                v = w[r];
                 BITNET__UNROLL for (c = 0; c < 3; c++)
                     dot[c][r] = bitnet__dot_relaxed(dot[c][r], v, a[c], halves);
             }
@@ -529,27 +531,26 @@ BITNET__INLINE void bitnet__multiply_relaxed(const v128_t *panel, int len, const
     BITNET__UNROLL for (c = 0; c < 3; c++) {
         if (c >= cols) continue;
         BITNET__UNROLL for (r = 0; r < 4; r++)
-            dot[c][r] = bitnet__settle_relaxed(dot[c][r], halves);
-        bitnet__give_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows,
-                          sums ? sums + c : 0);
+            dot[c][r] = bitnet__to_int32_relaxed(dot[c][r], halves);
+        bitnet__put_dots_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows,
+                              sums ? sums + c : 0);
     }
 }
 
-/* The same for both. */
-#define bitnet__unpack_relaxed16 bitnet__unpack_relaxed
-#define bitnet__unpack_relaxed32 bitnet__unpack_relaxed
-#define BITNET__DEFINE_MULTIPLY(isa, halves) \
-    BITNET__INLINE void bitnet__multiply_##isa(const v128_t *panel, int len, const int8_t *q, \
+#define BITNET__DEFINE_RELAXED(isa, halves) \
+    BITNET__APART void bitnet__tiles_##isa(const uint8_t *w, const int8_t *q, \
+                                           const int32_t *sums, int n, int rows, int cols, \
+                                           int32_t *out, size_t out_stride) { \
+        bitnet__tiles_relaxed(w, q, sums, n, rows, cols, out, out_stride, halves); \
+    } \
+    BITNET__INLINE void bitnet__multiply_##isa(const void *panel, int len, const int8_t *q, \
                                                int n, const int32_t *sums, int rows, int cols, \
                                                int32_t *out, size_t out_stride) { \
         bitnet__multiply_relaxed(panel, len, q, n, sums, rows, cols, out, out_stride, halves); \
-    }
-BITNET__DEFINE_MULTIPLY(relaxed16, 1)
-BITNET__DEFINE_MULTIPLY(relaxed32, 0)
-BITNET__DEFINE_TILES(relaxed16, 1)
-BITNET__DEFINE_TILES(relaxed32, 0)
-BITNET__DEFINE_DOTROWS_I2S(relaxed16, 160, 640, 4, 3, 6)
-BITNET__DEFINE_DOTROWS_I2S(relaxed32, 160, 640, 4, 3, 6)
+    } \
+    BITNET__DEFINE_PANELS(isa, bitnet__unpack_relaxed, 4, 3, 640, 160, 6)
+BITNET__DEFINE_RELAXED(relaxed16, 1)
+BITNET__DEFINE_RELAXED(relaxed32, 0)
 
 static void bitnet__dotrows_i2s_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                         int n, int rows, int cols, int32_t *out,
@@ -559,45 +560,26 @@ static void bitnet__dotrows_i2s_relaxed(const uint8_t *w, const int8_t *q, const
     else bitnet__dotrows_i2s_relaxed32(w, q, sums, n, rows, cols, out, out_stride);
 }
 
-/* ---- bytes, relaxed SIMD ----
-   Here weights of 8 bits meet q of 7 and a sign: they are given as the engine takes them, unsigned
-   or, with the sign bit turned, signed. Pairs of products reach 2 * 255 * 64 = 32640, which is why
-   q stops at 64. */
-BITNET__INLINE v128_t bitnet__load_u8_unsigned(const uint8_t *w) { return wasm_v128_load(w); }
-BITNET__INLINE v128_t bitnet__load_u8_signed(const uint8_t *w) {
-    return wasm_v128_xor(wasm_v128_load(w), wasm_i8x16_const_splat(-128));
-}
-BITNET__INLINE v128_t bitnet__load_q_relaxed(const int8_t *q) { return wasm_v128_load(q); }
-BITNET__INLINE v128_t bitnet__dot_u8_relaxed(v128_t sum, v128_t w, v128_t a) {
-    return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(a, w, sum);
-}
-#define bitnet__load_q_unsigned bitnet__load_q_relaxed
-#define bitnet__load_q_signed bitnet__load_q_relaxed
-#define bitnet__dot_u8_unsigned bitnet__dot_u8_relaxed
-#define bitnet__dot_u8_signed bitnet__dot_u8_relaxed
-BITNET__DEFINE_DOTROWS_U8(unsigned, 16, 128)
-BITNET__DEFINE_DOTROWS_U8(signed, 16, 0)
-
 static void bitnet__dotrows_u8_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                        int n, int rows, int cols, int32_t *out,
                                        size_t out_stride) {
     if (bitnet__relaxed_kind() == BITNET__SIGNED)
-        bitnet__dotrows_u8_signed(w, q, sums, n, rows, cols, out, out_stride);
-    else bitnet__dotrows_u8_unsigned(w, q, sums, n, rows, cols, out, out_stride);
+        bitnet__dotrows_u8_wasm(w, q, sums, n, rows, cols, out, out_stride, BITNET__SIGNED);
+    else bitnet__dotrows_u8_wasm(w, q, sums, n, rows, cols, out, out_stride, BITNET__UNSIGNED);
 }
 #endif
 
 /* ---- floats ----
    Four registers hold 16 floats, so that element i of a sum stays in lane i % 16 by itself: lane
-   4 j + l is lane l of register j. Lengths that are no multiple of 16 (models avoid them) go to the
-   scalar twin. */
+   4 j + l is lane l of register j. The scalar twin takes lengths that are not a multiple of 16,
+   which models avoid. */
 
 enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16 };
 #define BITNET__ROW_BYTES(kind) ((kind) == BITNET__ROWS_F32 ? (size_t)4 : (size_t)2)
 
-/* Four F16, in the upper halves of the words. Without the sign and shifted into F32's places they
-   are 2^112 too small, subnormals too; what was infinity or NaN comes out as 2^16 or more, and gets
-   its exponent back. A signalling NaN is quieted by the next operation. */
+/* Four F16, in the upper halves of the words. Without the sign and shifted to the fields of F32
+   they are 2^112 too small, subnormals too. Infinity and NaN become 2^16 or more, and then get the
+   exponent of F32's infinity. The next operation quiets a signalling NaN. */
 BITNET__INLINE v128_t bitnet__from_f16_wasm(v128_t high) {
     const v128_t sign = wasm_v128_and(high, wasm_i32x4_const_splat(INT32_MIN));
     const v128_t rest = wasm_u32x4_shr(wasm_v128_xor(high, sign), 3);
@@ -622,7 +604,7 @@ BITNET__INLINE void bitnet__load8_wasm(v128_t *v, const uint8_t *p, const int ki
     }
 }
 
-/* The tree. */
+/* Adds the 16 partial sums in the order of bitnet__sum_lanes. */
 BITNET__INLINE float bitnet__fold_wasm(const v128_t *sum) {
     v128_t s = wasm_f32x4_add(wasm_f32x4_add(sum[0], sum[2]), wasm_f32x4_add(sum[1], sum[3]));
     s = wasm_f32x4_add(s, wasm_i32x4_shuffle(s, s, 2, 3, 0, 1));
@@ -630,8 +612,8 @@ BITNET__INLINE float bitnet__fold_wasm(const v128_t *sum) {
     return wasm_f32x4_extract_lane(s, 0);
 }
 
-/* A tile is 2 dot products, whose sums take 8 registers: 2 rows and 1 column (token), or 1 and 2.
-   Past the last row it repeats that one and drops the copy. */
+/* A tile is 2 dot products, whose sums take 8 registers: 2 rows and 1 column, or 1 and 2. Past the
+   last row it repeats that row and drops the result. */
 BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int n, int rows,
                                            float *out, size_t out_stride, const int tile_cols,
                                            const int kind) {
@@ -641,7 +623,7 @@ BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int
     const uint8_t *row[2];
     int r, c, i, j, k;
     BITNET__UNROLL for (r = 0; r < tile_rows; r++) {
-        row[r] = w + BITNET__CLAMP(r, rows) * (size_t)n * bytes;
+        row[r] = w + bitnet__clamp(r, rows) * (size_t)n * bytes;
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
             BITNET__UNROLL for (j = 0; j < 4; j++) sum[r][c][j] = wasm_f32x4_const_splat(0.0f);
         }
@@ -666,7 +648,7 @@ BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int
     }
 }
 
-/* Rows are in the outer loop, for they are the longer array. */
+/* Rows are in the outer loop because they are the longer array. */
 BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
                                       float *out, size_t out_stride, const int kind) {
     const size_t row_bytes = (size_t)n * BITNET__ROW_BYTES(kind);
@@ -682,8 +664,8 @@ BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, i
     }
 }
 
-/* Rows of F16 that meet several columns become floats once, in blocks of up to 16 KB, which then
-   serve all columns from the L1 cache. */
+/* With several columns, rows of F16 are converted to floats once, in blocks of up to 16 KB, which
+   then stay in the L1 cache for all columns. */
 enum { BITNET__WIDE = 4096 };
 
 static void bitnet__widen_wasm(const uint8_t *w, size_t w_stride, int n, int rows, float *wide) {
@@ -725,7 +707,7 @@ static void bitnet__dotrows_f16_wasm(const uint8_t *w, const float *x, int n, in
     for (r = 0; r < rows; r += count) {
         count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
         bitnet__widen_wasm(w + (size_t)r * (size_t)n * 2, (size_t)n, n, count, wide);
-        for (c = 0; c < cols; c += step) {     /* here the columns are the longer array */
+        for (c = 0; c < cols; c += step) {     /* columns outside: they are the longer array */
             step = cols - c >= 2 ? 2 : 1;
             bitnet__dots_wasm((const uint8_t *)wide, x + (size_t)c * (size_t)n, n, count, step,
                               out + (size_t)c * out_stride + (size_t)r, out_stride,
@@ -734,8 +716,8 @@ static void bitnet__dotrows_f16_wasm(const uint8_t *w, const float *x, int n, in
     }
 }
 
-/* A tile of the weighted sums across all rows of a block: 1 or 2 columns of 4 registers each. out
-   carries the sums from one block to the next, so each element's sum keeps its order. */
+/* A tile of the weighted sums over all rows of a block: 1 or 2 columns of 4 registers each. out
+   carries the sums from one block to the next, so the order of additions stays the same. */
 BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, const float *p,
                                           size_t p_stride, int n, int rows, float *out,
                                           const int tile_cols, const int kind) {
@@ -780,12 +762,12 @@ BITNET__INLINE void bitnet__mix_wasm(const uint8_t *w, size_t w_stride, const fl
     }
 }
 
-/* Blocks of rows, so that the tiles side by side find them in the L1 cache. */
-static void bitnet__mixrows_f32_wasm(const uint8_t *w, size_t w_stride, const float *p,
+/* Blocks of 32 rows, so that they are still in the L1 cache for the next tile. */
+static void bitnet__sumrows_f32_wasm(const uint8_t *w, size_t w_stride, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out) {
     int r, count;
     if (n % BITNET__LANES) {
-        bitnet__mixrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
+        bitnet__sumrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
         return;
     }
     for (r = 0; r < rows; r += count) {
@@ -795,12 +777,12 @@ static void bitnet__mixrows_f32_wasm(const uint8_t *w, size_t w_stride, const fl
     }
 }
 
-static void bitnet__mixrows_f16_wasm(const uint8_t *w, size_t w_stride, const float *p,
+static void bitnet__sumrows_f16_wasm(const uint8_t *w, size_t w_stride, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out) {
     float wide[BITNET__WIDE];
     int r, count;
     if (n % BITNET__LANES) {
-        bitnet__mixrows_f16_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
+        bitnet__sumrows_f16_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
         return;
     }
     for (r = 0; r < rows; r += count, w += (size_t)count * w_stride * 2) {
@@ -816,9 +798,13 @@ static void bitnet__mixrows_f16_wasm(const uint8_t *w, size_t w_stride, const fl
     }
 }
 
-/* pmax(a, b) is a < b ? b : a, and pmin(a, b) is b < a ? b : a: so with the constant first they are
-   the scalar comparisons, in which a NaN falls through to the constant. Where the NaN is to stay,
-   it stands first. */
+/* ---- one row ----
+   These functions and those of bitnet_kernels_arm.h are alike, step for step: change both.
+
+   pmax(a, b) is a < b ? b : a, and pmin(a, b) is b < a ? b : a. With the constant first they do the
+   same as the scalar comparisons, in which a NaN falls through to the constant. Where a NaN must
+   stay, the constant is the second operand. */
+
 static float bitnet__quantize_wasm(const float *x, int n, int8_t *q, int32_t *sum) {
     const v128_t magic = wasm_f32x4_const_splat(12582912.0f);
     v128_t tops = wasm_i32x4_const_splat(0), total = tops, v[4], scale;
@@ -878,16 +864,16 @@ BITNET__INLINE v128_t bitnet__round13_wasm(v128_t x) {
     return wasm_f32x4_sub(t, wasm_f32x4_sub(t, x));
 }
 
-BITNET__INLINE v128_t bitnet__shorten_wasm(v128_t x) {
+BITNET__INLINE v128_t bitnet__to_f13_wasm(v128_t x) {
     const v128_t tiny = wasm_f32x4_lt(wasm_f32x4_abs(x), wasm_f32x4_const_splat(7.8886091e-31f));
     x = wasm_f32x4_pmax(x, wasm_f32x4_const_splat(-1.2676506e30f));
     x = wasm_f32x4_pmin(x, wasm_f32x4_const_splat(1.2676506e30f));
     return wasm_v128_andnot(bitnet__round13_wasm(x), tiny);
 }
 
-/* n is the context's length: the elements after the last 16 go through registers too, filled up
-   with the largest, which are left out of the sum. */
-static void bitnet__softmax_wasm(float *x, int n, float scale, int shorten) {
+/* n is the length of the context, any number. The elements after the last 16 are padded with the
+   largest one, and the padding is left out of the sum. */
+static void bitnet__softmax_wasm(float *x, int n, float scale, int to_f13) {
     v128_t v, sum[4], tops = wasm_f32x4_const_splat(-3.4e38f);
     float lanes[BITNET__LANES], rest[BITNET__LANES], top = -3.4e38f, inv;
     int i, j, whole = n - n % BITNET__LANES;
@@ -922,18 +908,18 @@ static void bitnet__softmax_wasm(float *x, int n, float scale, int shorten) {
     inv = 1.0f / bitnet__sum_lanes(lanes);
     for (i = 0; i < whole; i += 4) {
         v = wasm_f32x4_mul(wasm_v128_load(x + i), wasm_f32x4_splat(inv));
-        wasm_v128_store(x + i, shorten ? bitnet__round13_wasm(v) : v);
+        wasm_v128_store(x + i, to_f13 ? bitnet__round13_wasm(v) : v);
     }
-    for (i = whole; i < n; i++) x[i] = shorten ? bitnet__round13(x[i] * inv) : x[i] * inv;
+    for (i = whole; i < n; i++) x[i] = to_f13 ? bitnet__round13(x[i] * inv) : x[i] * inv;
 }
 
-static void bitnet__rope_wasm(const float *x, const float *cos_sin, int n_rot, int n, int shorten,
+static void bitnet__rope_wasm(const float *x, const float *cos_sin, int n_rot, int n, int to_f13,
                               float *y) {
     const int half = n_rot / 2;
     v128_t a, b, cs, sn, v;
     int i;
     if (n_rot % 8 || n % 4) {
-        bitnet__rope_scalar(x, cos_sin, n_rot, n, shorten, y);
+        bitnet__rope_scalar(x, cos_sin, n_rot, n, to_f13, y);
         return;
     }
     for (i = 0; i < half; i += 4) {
@@ -942,17 +928,17 @@ static void bitnet__rope_wasm(const float *x, const float *cos_sin, int n_rot, i
         cs = wasm_v128_load(cos_sin + i);
         sn = wasm_v128_load(cos_sin + half + i);
         v = wasm_f32x4_sub(wasm_f32x4_mul(a, cs), wasm_f32x4_mul(b, sn));
-        wasm_v128_store(y + i, shorten ? bitnet__shorten_wasm(v) : v);
+        wasm_v128_store(y + i, to_f13 ? bitnet__to_f13_wasm(v) : v);
         v = wasm_f32x4_add(wasm_f32x4_mul(b, cs), wasm_f32x4_mul(a, sn));
-        wasm_v128_store(y + half + i, shorten ? bitnet__shorten_wasm(v) : v);
+        wasm_v128_store(y + half + i, to_f13 ? bitnet__to_f13_wasm(v) : v);
     }
     for (i = n_rot; i < n; i += 4) {
         v = wasm_v128_load(x + i);
-        wasm_v128_store(y + i, shorten ? bitnet__shorten_wasm(v) : v);
+        wasm_v128_store(y + i, to_f13 ? bitnet__to_f13_wasm(v) : v);
     }
 }
 
-/* All four cases of the scalar code, of which masks take one. */
+/* All four cases of the scalar code; masks select one. */
 BITNET__INLINE v128_t bitnet__to_f16_wasm(v128_t x) {
     const v128_t rest = wasm_v128_and(x, wasm_i32x4_const_splat(0x7fffffff));
     const v128_t sign = wasm_v128_and(wasm_u32x4_shr(x, 16), wasm_i32x4_const_splat(0x8000));
@@ -980,7 +966,7 @@ static void bitnet__store_f16_wasm(const float *x, int n, uint8_t *out) {
     bitnet__store_f16_scalar(x + whole, n - whole, out + 2 * (size_t)whole);
 }
 
-/* Four dots as floats, times f. */
+/* Four integer dot products as floats, times f. */
 BITNET__INLINE v128_t bitnet__scaled_wasm(const int32_t *dots, float f) {
     return wasm_f32x4_mul(wasm_f32x4_convert_i32x4(wasm_v128_load(dots)), wasm_f32x4_splat(f));
 }
@@ -1030,12 +1016,12 @@ static void bitnet__rmsnorm_wasm(const float *x, const float *gain, int n, float
     }
 }
 
-/* ---- what the module has ---- */
+/* ---- what the module and the engine support ---- */
 
 static uint32_t bitnet__cpu_features(void) {
     uint32_t features = BITNET_CPU_SIMD128;
 #if BITNET__RELAXED
-    if (bitnet__relaxed_right()) features |= BITNET_CPU_RELAXED;
+    if (bitnet__relaxed_correct()) features |= BITNET_CPU_RELAXED;
 #endif
     return features;
 }
@@ -1044,8 +1030,8 @@ static uint32_t bitnet__cpu_features(void) {
 
 #define BITNET__KERNEL_ENTRIES(ternary, u8) \
     bitnet__quantize_wasm, ternary, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
-    bitnet__dotrows_bf16_wasm, bitnet__dotrows_f16_wasm, bitnet__mixrows_f32_wasm, \
-    bitnet__mixrows_f16_wasm, bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, \
+    bitnet__dotrows_bf16_wasm, bitnet__dotrows_f16_wasm, bitnet__sumrows_f32_wasm, \
+    bitnet__sumrows_f16_wasm, bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, \
     bitnet__dequantize_wasm, bitnet__relu2_gate_wasm, bitnet__rmsnorm_wasm, u8
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
@@ -1063,20 +1049,7 @@ static const bitnet_kernels bitnet__kernels_relaxed = {
 #endif
 
 #undef BITNET__RELAXED
-#undef BITNET__INLINE
-#undef BITNET__APART
-#undef BITNET__UNROLL
-#undef BITNET__CLAMP
-#undef BITNET__QUARTER
-#undef BITNET__DEFINE_TILES
-#undef BITNET__DEFINE_MULTIPLY
-#undef BITNET__DEFINE_DOTROWS_I2S
-#undef BITNET__DEFINE_DOTROWS_U8
-#undef bitnet__unpack_relaxed16
-#undef bitnet__unpack_relaxed32
-#undef bitnet__load_q_unsigned
-#undef bitnet__load_q_signed
-#undef bitnet__dot_u8_unsigned
-#undef bitnet__dot_u8_signed
+#undef BITNET__DEFINE_PANELS
+#undef BITNET__DEFINE_RELAXED
 #undef BITNET__KERNEL_ENTRIES
 #undef BITNET__ROW_BYTES
