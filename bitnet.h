@@ -8750,9 +8750,10 @@ static int bitnet__test_same(const float *a, const float *b, size_t n, int float
     return 1;
 }
 
-/* The entry of table k, for t->cols columns from number `from` on, and a guard column. */
+/* The entry of table k, for t->cols columns from number `from` on, and a guard column. out is for
+   float or int32_t, as the entry has it. */
 static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernels *k,
-                                  const uint8_t *w, int from, float *out) {
+                                  const uint8_t *w, int from, void *out) {
     const float *x = t->x + (size_t)from * t->x_stride;
     const int8_t *q = (const int8_t *)t->x + (size_t)from * t->x_stride;
     union {
@@ -8763,13 +8764,13 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     } f;
     int c;
     for (c = 0; c <= t->cols; c++)
-        memcpy(out + (size_t)c * t->stride, t->blank, t->stride * sizeof *out);
+        memcpy((float *)out + (size_t)c * t->stride, t->blank, t->stride * sizeof(float));
     memcpy(&f, (const char *)k + t->entry->offset, sizeof f);
     if (t->entry->kind <= BITNET__TEST_U8)
-        f.ints(w, q, t->sums + from, t->n, t->rows, t->cols, (int32_t *)(void *)out, t->stride);
+        f.ints(w, q, t->sums + from, t->n, t->rows, t->cols, (int32_t *)out, t->stride);
     else if (t->entry->kind == BITNET__TEST_DOT)
-        f.dot(w, x, t->n, t->rows, t->cols, out, t->stride);
-    else f.mix(w, t->w_stride, x, t->x_stride, t->n, t->rows, t->cols, out);
+        f.dot(w, x, t->n, t->rows, t->cols, (float *)out, t->stride);
+    else f.mix(w, t->w_stride, x, t->x_stride, t->n, t->rows, t->cols, (float *)out);
 }
 
 /* Does pack refuse an invalid code 3 wherever it is? */

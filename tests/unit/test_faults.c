@@ -389,7 +389,7 @@ static void mach_load_refused(gb_model g, int from, int to, const char *name,
     x.p.tile = imp.tile;
     if (to == 3 && !x.path[0]) to = 2;
     for (x.way = from; x.way < to; x.way++) {
-        mach_refuse(&x, name, mach_load, TEST_MEMORY, BITNET_ERR_MEMORY, 15);
+        mach_refuse(&x, name, mach_load, TEST_MEMORY, BITNET_ERR_MEMORY, 10);
         mach_refuse(&x, name, mach_load, TEST_CALLBACKS, BITNET_ERR_CANCELLED,
                     x.way == 1 ? 5 : 1);
         mach_refuse(&x, name, mach_load, TEST_READS, BITNET_ERR_IO, x.way == 1 ? 9 : 0);
