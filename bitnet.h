@@ -3814,7 +3814,8 @@ static bitnet_result bitnet__encode_message(bitnet__encoder *e, const bitnet_mes
         line[i] = i == 0 && c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') :
                   i > 0 && c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
     }
-    memcpy(line + n, ": ", 2);
+    line[n] = ':';
+    line[n + 1] = ' ';
     memcpy(line + n + 2, from, (size_t)(to - from));
     bitnet__encode_text(e, line, n + 2 + (size_t)(to - from), 0);
     bitnet__free(e->allocator, line);
@@ -3856,12 +3857,12 @@ static int bitnet__detok_continues(const bitnet_detok *d, uint8_t b) {
 
 /* Writes the pending bytes, or U+FFFD if they are not a whole character; returns the length. */
 static size_t bitnet__detok_flush(bitnet_detok *d, char *out) {
+    static const uint8_t replacement[3] = {0xEF, 0xBF, 0xBD};
     const size_t n = (size_t)d->n_pending;
     const int whole = bitnet__utf8_length(d->pending[0]) == n;
     if (n == 0) return 0;
     d->n_pending = 0;
-    if (whole) memcpy(out, d->pending, n);
-    else memcpy(out, "\xEF\xBF\xBD", 3);
+    memcpy(out, whole ? d->pending : replacement, whole ? n : 3);
     return whole ? n : 3;
 }
 
