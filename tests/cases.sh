@@ -20,6 +20,17 @@ run() {
     rc=$?
     [ -z "$RUN" ] || { grep -v "^[^ ]*$emulator: " "$tmp/err" > "$tmp/own"; mv "$tmp/own" "$tmp/err"; }
 }
+# fails NAME CODE WORD ARGS...: that exit code, nothing on stdout, one line on stderr that holds the word
+fails() {
+    name=$1 code=$2 word=$3
+    shift 3
+    run "$@"
+    if [ $rc -ne "$code" ]; then bad "$name" "exit code $rc, not $code; stderr: $(head -n 2 "$tmp/err")"
+    elif [ -s "$tmp/out" ]; then bad "$name" "there is text on stdout: $(head -c 60 "$tmp/out")"
+    elif [ "$(wc -l < "$tmp/err")" -ne 1 ]; then bad "$name" "stderr has $(wc -l < "$tmp/err") lines, not 1"
+    elif ! grep -q -e "$word" "$tmp/err"; then bad "$name" "'$word' is not in: $(cat "$tmp/err")"
+    else ok "$name"; fi
+}
 # wait_for PID COMMAND...: until the command succeeds; fails if that process ends before, or after ten minutes
 wait_for() {
     waits_on=$1 waited=0

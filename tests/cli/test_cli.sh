@@ -12,18 +12,6 @@ model=$2 bench=${3:-}
 text() { run -m "$model" -n 24 -s 7 "$@"; }     # a seeded run
 say() { text -p "Once upon a time" "$@"; }
 
-# fails NAME CODE WORD ARGS...: that exit code, nothing on stdout, one line on stderr that holds the word
-fails() {
-    name=$1 code=$2 word=$3
-    shift 3
-    run "$@"
-    if [ $rc -ne "$code" ]; then bad "$name" "exit code $rc, not $code; stderr: $(head -n 2 "$tmp/err")"
-    elif [ -s "$tmp/out" ]; then bad "$name" "there is text on stdout: $(head -c 60 "$tmp/out")"
-    elif [ "$(wc -l < "$tmp/err")" -ne 1 ]; then bad "$name" "stderr has $(wc -l < "$tmp/err") lines, not 1"
-    elif ! grep -q -e "$word" "$tmp/err"; then bad "$name" "'$word' is not in: $(cat "$tmp/err")"
-    else ok "$name"; fi
-}
-
 # same NAME ARGS...: exit code 0 and the text in $tmp/want
 same() {
     name=$1

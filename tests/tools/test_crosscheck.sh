@@ -10,17 +10,6 @@ model=$2 root=$(dirname "$0")/../..
 [ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
 [ -f "$model" ] || { echo "$0: there is no model '$model'" >&2; exit 2; }
 . "$root/tests/cases.sh"
-# fails NAME CODE WORD ARGS...: that exit code, nothing on stdout, one line on stderr that holds the word
-fails() {
-    name=$1 code=$2 word=$3
-    shift 3
-    run "$@"
-    if [ $rc -ne "$code" ]; then bad "$name" "exit code $rc, not $code; stderr: $(head -n 2 "$tmp/err")"
-    elif [ -s "$tmp/out" ]; then bad "$name" "there is text on stdout: $(head -c 60 "$tmp/out")"
-    elif [ "$(wc -l < "$tmp/err")" -ne 1 ]; then bad "$name" "stderr has $(wc -l < "$tmp/err") lines, not 1"
-    elif ! grep -q -e "$word" "$tmp/err"; then bad "$name" "'$word' is not in: $(cat "$tmp/err")"
-    else ok "$name"; fi
-}
 report() { run -m "$model" -n 4 "$@"; }          # of the kernels and the model
 # same NAME ARGS...: exit code 0 and the report in $tmp/want
 same() {
