@@ -547,7 +547,10 @@ typedef enum bitnet_kv_type { BITNET_KV_F16 = 0, BITNET_KV_F32 = 1 } bitnet_kv_t
 typedef struct bitnet_ctx_params {
     int32_t n_ctx;               /* positions, 1 .. 2^20; 0: what the model was trained for */
     int32_t n_batch;             /* tokens evaluated together, 1 .. 65536; 0: 512 or n_ctx */
-    int32_t n_logits;            /* rows that bitnet_eval can keep, 1 .. n_ctx; 0: 1 */
+    int32_t n_logits;            /* rows that a call can keep, 1 .. n_seqs * n_ctx; 0: n_seqs */
+    int32_t n_seqs;              /* conversations, 1 .. 4096; 0: 1; see SEQUENCES */
+    int64_t n_kv;                /* positions that the KV cache of all of them may hold, rounded up
+                                    to pages of 64; 0: n_seqs * n_ctx */
     int32_t n_threads;           /* 1 .. 256; 0: as many as the process may use; see THREADS */
     bitnet_kv_type kv_type;      /* of the KV cache */
     int32_t no_head_copy;           /* 1: no int8 copy of the output head; see OUTPUT HEAD */
@@ -571,6 +574,15 @@ typedef struct bitnet_ctx_params {
     void (*layer_fn)(void *ud, int layer, const float *x, int n_tokens);
     void *layer_ud;
 } bitnet_ctx_params;
+
+/* What bitnet_eval_many evaluates for one sequence. */
+typedef struct bitnet_input {
+    int32_t seq;                 /* 0 .. n_seqs - 1; each at most once in a call */
+    int32_t n_tokens;            /* 1 or more */
+    const bitnet_token *tokens;  /* [n_tokens] */
+    int32_t n_logits;            /* keep the logits of its last so many tokens, 0 .. n_tokens */
+    int32_t row;                 /* set by the call: the number of the first of these rows */
+} bitnet_input;
 
 typedef struct bitnet_logit_bias { bitnet_token token; float bias; } bitnet_logit_bias;
 
@@ -613,6 +625,7 @@ typedef struct bitnet_lookup_stats {
 } bitnet_lookup_stats;
 
 typedef struct bitnet_generate_params {
+    int32_t seq;                 /* the sequence, 0 .. n_seqs - 1 */
     /* The prompt: at most one of prompt, text and messages, the others 0. It is appended to what
        the context holds. */
     const bitnet_token *prompt;
@@ -851,6 +864,16 @@ BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);
 /* How many of the n_vocab logits the last bitnet_sample computed exactly; see OUTPUT HEAD. */
 BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c);
 
+/* The same of a sequence, 0 .. n_seqs - 1; the functions above are those of sequence 0. */
+BITNET_API int32_t bitnet_seq_length(const bitnet_ctx *c, int32_t seq);
+BITNET_API const bitnet_token *bitnet_seq_tokens(const bitnet_ctx *c, int32_t seq);
+BITNET_API bitnet_token bitnet_seq_pending(const bitnet_ctx *c, int32_t seq);
+BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length);
+
+/* Makes sequence `to` begin with the first length tokens of sequence `from`, in place of its own.
+   Nothing is evaluated, and the memory is shared until one of the two writes to it. */
+BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length);
+
 /* Keeps the first length tokens (0 .. bitnet_ctx_length) and drops the rest, and always the pending
    token. Logits remain only if no token was dropped. BITNET_ERR_ARG: length is out of range. */
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
@@ -865,6 +888,10 @@ BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err);
 
+/* Evaluates the inputs in one pass over the weights for each n_batch tokens. */
+BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
+                                          bitnet_error *err);
+
 /* The logits [n_vocab] of row i of the last bitnet_eval; -1: of the last row. They are computed
    when first asked for, belong to the context and are valid until its next bitnet_eval. 0: there is
    no such row, or the context is in use. A NaN or an infinity in a row of the head gives that token
@@ -875,6 +902,7 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
    evaluate the token. -1: nothing has been evaluated, the context is in use, or s has an n_bias
    without a list. The token is in the vocabulary, even if logits are not finite. */
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
+BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t row, bitnet_sampler *s);
 
 /* Evaluates the prompt, then samples and evaluates tokens until something ends the text: *why says
    what. why and err may be 0. The token sampled last is not evaluated; it becomes the pending
@@ -6729,10 +6757,11 @@ enum {
     BITNET__MIN_TASK = 1 << 18,        /* products: 5 us with AVX2, 0.2 ms in plain C */
     BITNET__ROWS = BITNET__MAX_GROUP,  /* rows of a layer whose products are computed at a time */
     BITNET__COLUMNS = 32,              /* tokens times heads of a group that attend together */
-    BITNET__SCORE_ROWS = 64,           /* least share of a thread: positions ... */
-    BITNET__MIX_DIMS = 64,             /* ... and elements of a head */
+    BITNET__PAGE = 64,                 /* positions in a page of the KV cache */
+    BITNET__MIX_DIMS = 64,             /* elements of a head: the least share of a thread */
+    BITNET__MAX_SEQS = 4096,
     BITNET__CHUNK = 64,                /* rows of the int8 head that are bounded together */
-    BITNET__BOUND_STATES = 9,          /* hidden states per pass: a token and a draft of 8 */
+    BITNET__BOUND_STATES = 16,         /* hidden states per pass over the int8 head */
     BITNET__MAX_INT8_DIM = 65536       /* limit of dotrows_u8 */
 };
 
@@ -6764,6 +6793,35 @@ typedef struct bitnet__candidate {
     bitnet_token token;
 } bitnet__candidate;
 
+/* Keys and values of PAGE consecutive positions, for all layers; the data follows:
+   [n_layers][n_kv_heads][keys, values][PAGE][head_dim], F16 or F32. Sequences that begin with the
+   same tokens may share pages. A page is written only by a sequence that has it alone. */
+typedef struct bitnet__page {
+    struct bitnet__page *next;         /* in the list of free pages */
+    int32_t n_users;                   /* sequences that have it */
+    int32_t is_block;                  /* 1: an allocation of its own; 0: a part of the arena */
+} bitnet__page;
+
+typedef struct bitnet__seq {
+    bitnet_token *history;             /* [n_ctx]  its tokens */
+    bitnet__page **pages;              /* [n_ctx / PAGE, rounded up] */
+    int32_t n_past, n_pages;           /* positions in the cache, pages for them */
+    bitnet_token pending;              /* sampled, not yet evaluated; -1: none */
+    /* While a call appends to it: */
+    int32_t n_staged;                  /* tokens in history behind n_past, to be evaluated */
+    int32_t n_before;                  /* n_past and pending before the call */
+    bitnet_token pending_before;
+} bitnet__seq;
+
+/* A token: of a batch, or of a row of hidden states. */
+typedef struct bitnet__place {
+    int32_t seq, pos;                  /* seq -1: a row whose token was dropped */
+    int32_t row;                       /* in a batch: of its hidden state; -1: it is not kept */
+} bitnet__place;
+
+/* Consecutive tokens [t, t + n) of a batch that attend together: neighbours in one sequence. */
+typedef struct bitnet__span { int32_t t, n; } bitnet__span;
+
 struct bitnet_ctx {
     const bitnet_model *m;
     bitnet_kernels k;
@@ -6771,16 +6829,23 @@ struct bitnet_ctx {
     bitnet__team *team;                /* 0: parallel_fn, or one thread */
     int64_t min_task;                  /* work below which sharing does not pay; see run_step */
     bitnet__atomic owner;              /* BITNET__FREE, BITNET__BUSY or a thread */
-    int32_t n_past;                    /* positions in the cache */
-    bitnet_token pending;              /* sampled, not yet evaluated; -1: none */
     int32_t n_rows;                    /* rows of hidden */
     int32_t n_ready;                   /* rows of logits computed from hidden */
+    int32_t row;                       /* the one that -1 means; -1: there is none */
     int32_t block, n_scores;           /* tokens that attend together; n_ctx, rounded up to 16 */
-    int32_t n_draft;                   /* evaluated draft tokens behind n_past and n_rows */
     int32_t nonfinite_token, nonfinite_layer;    /* the batch's first such token, and where */
+    int32_t n_spans;                   /* of the batch */
+    int32_t n_pages;                   /* that exist, free or not */
+    int32_t n_free;
+    bitnet__page *free_pages;
     /* The rest points into one arena, in this order; see bitnet__ctx_layout. */
-    bitnet_token *history;             /* [n_ctx]                the tokens in the cache */
-    uint8_t *k_cache, *v_cache;        /* [n_layers][n_kv_heads][n_ctx][head_dim]  F16 or F32 */
+    bitnet__seq *seqs;                 /* [n_seqs] */
+    bitnet_token *history;             /* [n_seqs][n_ctx] */
+    bitnet__page **page_table;         /* [n_seqs][pages of a sequence] */
+    char *own_pages;                   /* [...]                  pages, if n_seqs is 1 */
+    bitnet__place *places;             /* [n_batch]              the batch's tokens */
+    bitnet__place *row_places;         /* [n_logits]             the tokens of the rows */
+    bitnet__span *spans;               /* [n_batch] */
     float *x;                          /* [n_batch][dim]         the residual stream */
     float *h;                          /* [n_batch][widest]      normalised, before int8 */
     float *q;                          /* [n_batch][q_dim] */
@@ -6817,18 +6882,28 @@ static bitnet_result bitnet__check_range(const char *name, int32_t value, int32_
 static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ctx_params *given,
                                           bitnet_ctx_params *p, bitnet_error *err) {
     bitnet_result r;
+    int64_t all;
     memset(p, 0, sizeof *p);
     if (given) *p = *given;
     if (!p->n_ctx) p->n_ctx = m->n_ctx;
     if (!p->n_batch) p->n_batch = p->n_ctx < 512 ? p->n_ctx : 512;
-    if (!p->n_logits) p->n_logits = 1;
+    if (!p->n_seqs) p->n_seqs = 1;
+    if (!p->n_logits) p->n_logits = p->n_seqs;
     if (!p->n_threads) p->n_threads = bitnet__usable_cpus();
     if ((r = bitnet__check_range("n_ctx", p->n_ctx, BITNET__MAX_CONTEXT, err)) ||
         (r = bitnet__check_range("n_batch", p->n_batch, 65536, err)) ||
-        (r = bitnet__check_range("n_logits", p->n_logits, p->n_ctx, err)) ||
+        (r = bitnet__check_range("n_seqs", p->n_seqs, BITNET__MAX_SEQS, err)) ||
         (r = bitnet__check_range("n_threads", p->n_threads, BITNET__MAX_THREADS, err))) return r;
+    all = (int64_t)p->n_seqs * p->n_ctx;
+    r = bitnet__check_range("n_logits", p->n_logits, all < INT32_MAX ? (int32_t)all : INT32_MAX,
+                            err);
+    if (r != BITNET_OK) return r;
     if (p->kv_type != BITNET_KV_F16 && p->kv_type != BITNET_KV_F32)
         return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)p->kv_type);
+    if (p->n_kv < 0 || p->n_kv > all)
+        return bitnet__fail(err, BITNET_ERR_ARG, "n_kv %lld is not in 0..%lld",
+                            (long long)p->n_kv, (long long)all);
+    if (!p->n_kv) p->n_kv = all;
     if (!p->parallel_fn && p->n_threads > BITNET__OWN_THREADS) p->n_threads = BITNET__OWN_THREADS;
     return BITNET_OK;
 }
@@ -6857,21 +6932,31 @@ static void bitnet__int8_layout(const bitnet_model *m, const bitnet_ctx_params *
     t->q = (int8_t *)bitnet__arena_take(a, states * 2 * dim, 1);
 }
 
+/* Bytes of a page and its header, a multiple of 64; under 2^44. */
+static uint64_t bitnet__page_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
+    const uint64_t cell = p->kv_type == BITNET_KV_F32 ? 4 : 2;
+    return 64 + (uint64_t)m->n_layers * (uint64_t)m->kv_dim * 2 * BITNET__PAGE * cell;
+}
+
 static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p,
                                bitnet__arena *a, bitnet_ctx *c) {
     const int32_t group = m->n_heads / m->n_kv_heads;
     const uint64_t batch = (uint64_t)p->n_batch, ctx = (uint64_t)p->n_ctx, dim = (uint64_t)m->dim;
     const uint64_t q_dim = (uint64_t)m->q_dim, threads = (uint64_t)p->n_threads;
     const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
-    const uint64_t cell = p->kv_type == BITNET_KV_F32 ? 4 : 2;
-    const uint64_t cells = (uint64_t)m->n_layers * (uint64_t)m->kv_dim;   /* < 2^10 * 2^20 */
+    const uint64_t seqs = (uint64_t)p->n_seqs, pages = (ctx + BITNET__PAGE - 1) / BITNET__PAGE;
     uint64_t cols;
     c->block = bitnet__max(BITNET__COLUMNS / group, 1);
     c->n_scores = (p->n_ctx + BITNET__LANES - 1) / BITNET__LANES * BITNET__LANES;
     cols = (uint64_t)c->block * (uint64_t)group;
-    c->history = (bitnet_token *)bitnet__arena_take(a, ctx, sizeof *c->history);
-    c->k_cache = (uint8_t *)bitnet__arena_take(a, cells * ctx, cell);       /* < 2^52 */
-    c->v_cache = (uint8_t *)bitnet__arena_take(a, cells * ctx, cell);
+    c->seqs = (bitnet__seq *)bitnet__arena_take(a, seqs, sizeof *c->seqs);
+    c->history = (bitnet_token *)bitnet__arena_take(a, seqs * ctx, sizeof *c->history);
+    c->page_table = (bitnet__page **)bitnet__arena_take(a, seqs * pages, sizeof *c->page_table);
+    c->own_pages = (char *)bitnet__arena_take(a, seqs == 1 ? pages : 0, bitnet__page_bytes(m, p));
+    c->places = (bitnet__place *)bitnet__arena_take(a, batch, sizeof *c->places);
+    c->row_places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)p->n_logits,
+                                                        sizeof *c->row_places);
+    c->spans = (bitnet__span *)bitnet__arena_take(a, batch, sizeof *c->spans);
     c->x = (float *)bitnet__arena_take(a, batch * dim, 4);
     c->h = (float *)bitnet__arena_take(a, batch * (uint64_t)widest, 4);
     c->q = (float *)bitnet__arena_take(a, batch * q_dim, 4);
@@ -6906,6 +6991,107 @@ BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_par
            (p.n_threads > 1 && !p.parallel_fn ? sizeof(bitnet__team) : 0);
 }
 
+/* ---- pages of the KV cache ---- */
+
+static int32_t bitnet__pages_for(int32_t positions) {
+    return (positions + BITNET__PAGE - 1) / BITNET__PAGE;
+}
+
+static void bitnet__page_free(bitnet_ctx *c, bitnet__page *page) {
+    page->next = c->free_pages;
+    c->free_pages = page;
+    c->n_free++;
+}
+
+/* Gives up a sequence's pages from number n on. */
+static void bitnet__seq_cut(bitnet_ctx *c, bitnet__seq *q, int32_t n) {
+    while (q->n_pages > n) {
+        bitnet__page *page = q->pages[--q->n_pages];
+        if (--page->n_users == 0) bitnet__page_free(c, page);
+    }
+}
+
+/* How many pages a sequence needs, beside those it has, to hold n more positions. A shared page
+   that will be written to needs a copy. */
+static int32_t bitnet__pages_needed(const bitnet__seq *q, int64_t n) {
+    const int32_t at = q->n_past / BITNET__PAGE, end = bitnet__pages_for((int32_t)(q->n_past + n));
+    return (end > q->n_pages ? end - q->n_pages : 0) +
+           (at < q->n_pages && q->pages[at]->n_users > 1);
+}
+
+/* Makes sure that n pages are free. */
+static bitnet_result bitnet__reserve_pages(bitnet_ctx *c, int32_t n, bitnet_error *err) {
+    const bitnet_allocator *a = &c->m->params.allocator;
+    const uint64_t bytes = bitnet__page_bytes(c->m, &c->p);
+    const int64_t limit = (c->p.n_kv + BITNET__PAGE - 1) / BITNET__PAGE;
+    for (; c->n_free < n; c->n_pages++) {
+        bitnet__page *page;
+        if (c->n_pages >= limit && c->p.n_seqs > 1)
+            return bitnet__fail(err, BITNET_ERR_FULL, "the KV cache is full: %d pages of %d "
+                                "positions are needed, and %d of %lld are free (n_kv)", (int)n,
+                                BITNET__PAGE, (int)c->n_free, (long long)limit);
+        page = bytes <= SIZE_MAX ? (bitnet__page *)bitnet__alloc(a, (size_t)bytes) : 0;
+        if (!page)
+            return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a page of the KV cache "
+                                "(%llu bytes)", (unsigned long long)bytes);
+        bitnet__huge_pages(a, page, (size_t)bytes);
+        page->n_users = 0;
+        page->is_block = 1;
+        bitnet__page_free(c, page);
+    }
+    return BITNET_OK;
+}
+
+static bitnet__page *bitnet__page_take(bitnet_ctx *c) {
+    bitnet__page *page = c->free_pages;
+    c->free_pages = page->next;
+    c->n_free--;
+    page->n_users = 1;
+    return page;
+}
+
+/* Gives a sequence the pages for n more positions, which have been reserved. */
+static void bitnet__seq_extend(bitnet_ctx *c, bitnet__seq *q, int32_t n) {
+    const int32_t at = q->n_past / BITNET__PAGE, end = bitnet__pages_for(q->n_past + n);
+    if (at < q->n_pages && q->pages[at]->n_users > 1) {
+        bitnet__page *page = bitnet__page_take(c);
+        memcpy((char *)page + 64, (const char *)q->pages[at] + 64,
+               (size_t)bitnet__page_bytes(c->m, &c->p) - 64);
+        q->pages[at]->n_users--;
+        q->pages[at] = page;
+    }
+    while (q->n_pages < end) q->pages[q->n_pages++] = bitnet__page_take(c);
+}
+
+/* Frees the pages that no sequence has. */
+static void bitnet__free_spare_pages(bitnet_ctx *c) {
+    while (c->free_pages) {
+        bitnet__page *page = c->free_pages;
+        c->free_pages = page->next;
+        if (page->is_block) bitnet__free(&c->m->params.allocator, page);
+    }
+}
+
+/* Empty sequences. A single one has its pages in the arena. */
+static void bitnet__seqs_init(bitnet_ctx *c) {
+    const size_t n_pages = (size_t)bitnet__pages_for(c->p.n_ctx);
+    size_t i;
+    for (i = 0; i < (size_t)c->p.n_seqs; i++) {
+        bitnet__seq *q = &c->seqs[i];
+        memset(q, 0, sizeof *q);
+        q->history = c->history + i * (size_t)c->p.n_ctx;
+        q->pages = c->page_table + i * n_pages;
+        q->pending = -1;
+    }
+    for (i = c->p.n_seqs == 1 ? n_pages : 0; i > 0; i--) {
+        bitnet__page *page = (bitnet__page *)(void *)(
+            c->own_pages + (i - 1) * (size_t)bitnet__page_bytes(c->m, &c->p));
+        page->n_users = page->is_block = 0;
+        bitnet__page_free(c, page);
+        c->n_pages++;
+    }
+}
+
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
                                            bitnet_ctx **out, bitnet_error *err) {
     const bitnet_allocator *a;
@@ -6930,9 +7116,10 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->m = m;
     c->k = m->kernels;
     c->p = p;
-    c->pending = -1;
+    c->row = -1;
     c->min_task = BITNET__MIN_TASK;
     bitnet__ctx_layout(m, &p, &arena, c);
+    bitnet__seqs_init(c);
     if (p.n_threads > 1 && !p.parallel_fn) {
         r = bitnet__team_create(a, p.n_threads, &c->team, err);
         if (r != BITNET_OK) {
@@ -6986,35 +7173,94 @@ static void bitnet__end_callback(bitnet_ctx *c, uintptr_t owner) {
 
 BITNET_API void bitnet_ctx_free(bitnet_ctx *c) {
     const bitnet_allocator *a;
+    int32_t i;
     if (bitnet__acquire(c, 0) != BITNET_OK) return;
     a = &c->m->params.allocator;
     bitnet__team_free(a, c->team);
-    bitnet__free(a, c->history);       /* the arena's first array */
+    for (i = 0; i < c->p.n_seqs; i++) bitnet__seq_cut(c, &c->seqs[i], 0);
+    bitnet__free_spare_pages(c);
+    bitnet__free(a, c->seqs);          /* the arena's first array */
     bitnet__free(a, c);
 }
 
-BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c) { return c ? c->n_past : 0; }
-BITNET_API const bitnet_token *bitnet_ctx_tokens(const bitnet_ctx *c) { return c ? c->history : 0; }
-BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c) { return c ? c->pending : -1; }
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c) { return c ? c->p.n_ctx : 0; }
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c ? c->p.n_threads : 0; }
 BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c) {
     return c ? c->int8.exact_logits : 0;
 }
 
-/* Drops logits, hidden states and drafts. */
+/* Drops logits and hidden states. */
 static void bitnet__forget_rows(bitnet_ctx *c) {
-    c->n_rows = c->n_ready = c->n_draft = c->int8.n_bound = 0;
+    c->n_rows = c->n_ready = c->int8.n_bound = 0;
+    c->row = -1;
+}
+
+/* ---- sequences ---- */
+
+static bitnet__seq *bitnet__seq_of(const bitnet_ctx *c, int32_t seq) {
+    return c && seq >= 0 && seq < c->p.n_seqs ? &c->seqs[seq] : 0;
+}
+
+BITNET_API int32_t bitnet_seq_length(const bitnet_ctx *c, int32_t seq) {
+    const bitnet__seq *q = bitnet__seq_of(c, seq);
+    return q ? q->n_past : 0;
+}
+
+BITNET_API const bitnet_token *bitnet_seq_tokens(const bitnet_ctx *c, int32_t seq) {
+    const bitnet__seq *q = bitnet__seq_of(c, seq);
+    return q ? q->history : 0;
+}
+
+BITNET_API bitnet_token bitnet_seq_pending(const bitnet_ctx *c, int32_t seq) {
+    const bitnet__seq *q = bitnet__seq_of(c, seq);
+    return q ? q->pending : -1;
+}
+
+BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c) { return bitnet_seq_length(c, 0); }
+BITNET_API const bitnet_token *bitnet_ctx_tokens(const bitnet_ctx *c) {
+    return bitnet_seq_tokens(c, 0);
+}
+BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c) { return bitnet_seq_pending(c, 0); }
+
+/* Shortens a sequence. The rows of its tokens that are dropped have no logits any more. */
+static void bitnet__seq_shorten(bitnet_ctx *c, int32_t seq, int32_t length) {
+    bitnet__seq *q = &c->seqs[seq];
+    int32_t i;
+    for (i = 0; i < c->n_rows; i++)
+        if (c->row_places[i].seq == seq && c->row_places[i].pos >= length)
+            c->row_places[i].seq = -1;
+    q->n_past = length;
+    q->pending = -1;
+    bitnet__seq_cut(c, q, bitnet__pages_for(length));
+}
+
+BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length) {
+    const bitnet__seq *q = bitnet__seq_of(c, seq);
+    bitnet_result r = bitnet__acquire(c, 0);
+    if (r != BITNET_OK) return r;
+    if (!q || length < 0 || length > q->n_past) r = BITNET_ERR_ARG;
+    else bitnet__seq_shorten(c, seq, length);
+    bitnet__release(c);
+    return r;
 }
 
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
+    return bitnet_seq_rewind(c, 0, length);
+}
+
+BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length) {
+    const bitnet__seq *a = bitnet__seq_of(c, from);
+    bitnet__seq *b = bitnet__seq_of(c, to);
     bitnet_result r = bitnet__acquire(c, 0);
+    int32_t i;
     if (r != BITNET_OK) return r;
-    if (length < 0 || length > c->n_past) r = BITNET_ERR_ARG;
+    if (!a || !b || a == b || length < 0 || length > a->n_past) r = BITNET_ERR_ARG;
     else {
-        if (length < c->n_past) bitnet__forget_rows(c);
-        c->n_past = length;
-        c->pending = -1;
+        bitnet__seq_shorten(c, to, 0);
+        memcpy(b->history, a->history, (size_t)length * sizeof *b->history);
+        b->n_past = length;
+        b->n_pages = bitnet__pages_for(length);
+        for (i = 0; i < b->n_pages; i++) (b->pages[i] = a->pages[i])->n_users++;
     }
     bitnet__release(c);
     return r;
@@ -7034,11 +7280,12 @@ typedef struct bitnet__step {
     const char *op;                    /* its name for step_fn */
     void (*fn)(const struct bitnet__step *s, int32_t from, int32_t to, int thread);
     void (*attend)(const struct bitnet__attention *a, int32_t i, int thread);
+    const bitnet__span *span;          /* whose stage of attention this is */
     const bitnet__linear *linear;      /* of the steps that add to x */
     const float *in, *gain;            /* see step_norm_quantize */
     int8_t *act;
     int32_t in_dim;
-    int32_t n_rows;                    /* candidates that get their exact logits */
+    int32_t row, n_rows;               /* of hidden; candidates that get their exact logits */
 } bitnet__step;
 
 static bitnet__step bitnet__make_step(bitnet_ctx *c, int32_t n_tokens) {
@@ -7116,12 +7363,14 @@ static void bitnet__note_nonfinite(const bitnet_ctx *c, int32_t t, int thread) {
 }
 
 static bitnet_result bitnet__fail_nonfinite(const bitnet_ctx *c, bitnet_error *err) {
-    const int32_t at = c->n_past + c->nonfinite_token;
-    char where[BITNET__TEXT] = "its embedding";
+    const bitnet__place at = c->places[c->nonfinite_token];
+    char where[BITNET__TEXT] = "its embedding", of[BITNET__TEXT] = "";
     if (c->nonfinite_layer >= 0)
         bitnet__format(where, "the output of layer %d", (int)c->nonfinite_layer);
-    return bitnet__fail(err, BITNET_ERR_FORMAT, "token %d at position %d: %s is not finite (NaN or "
-                        "infinity)", (int)c->history[at], (int)at, where);
+    if (c->p.n_seqs > 1) bitnet__format(of, " of sequence %d", (int)at.seq);
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "token %d at position %d%s: %s is not finite (NaN "
+                        "or infinity)", (int)c->seqs[at.seq].history[at.pos], (int)at.pos, of,
+                        where);
 }
 
 /* ---- linear layers ---- */
@@ -7259,11 +7508,15 @@ static void bitnet__add_linear_to_x(bitnet__step *s, const bitnet__linear *l) {
 
 /* ---- attention ---- */
 
-/* One head's row [head_dim] of the K or V cache at a position. */
-static size_t bitnet__cache_at(const bitnet_ctx *c, int32_t layer, int32_t kv_head, int32_t pos) {
-    size_t row = ((size_t)layer * (size_t)c->m->n_kv_heads + (size_t)kv_head) * (size_t)c->p.n_ctx +
-                 (size_t)pos;
-    return row * (size_t)c->m->head_dim * (c->p.kv_type == BITNET_KV_F32 ? 4u : 2u);
+/* One head's row [head_dim] of the cache at a position of a sequence; what 0: the key, 1: the value.
+   The rows of the later positions in the same page follow it. */
+static uint8_t *bitnet__cache_row(const bitnet_ctx *c, bitnet__place at, int32_t layer,
+                                  int32_t kv_head, int what) {
+    const bitnet_model *m = c->m;
+    const size_t head = ((size_t)layer * (size_t)m->n_kv_heads + (size_t)kv_head) * 2;
+    const size_t row = (head + (size_t)what) * BITNET__PAGE + (size_t)(at.pos % BITNET__PAGE);
+    return (uint8_t *)c->seqs[at.seq].pages[at.pos / BITNET__PAGE] + 64 +
+           row * (size_t)m->head_dim * (c->p.kv_type == BITNET_KV_F32 ? 4u : 2u);
 }
 
 static void bitnet__cache_store(const bitnet_ctx *c, const float *v, uint8_t *row) {
@@ -7304,7 +7557,6 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
         float *k = c->kv + (size_t)t * 2 * (size_t)m->kv_dim, *v = k + m->kv_dim;
         float *o = c->o + (size_t)t * (size_t)m->q_dim;
         for (i = 0; i < m->n_kv_heads; i++, k += hd, v += hd) {
-            size_t at = bitnet__cache_at(c, s->layer_index, i, c->n_past + t);
             for (j = 0; j < group; j++, q += hd) {
                 float *y = bitnet__queries_at(s, i, t) + (size_t)j * (size_t)hd;
                 if (adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
@@ -7312,42 +7564,59 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
             }
             if (adjacent) bitnet__pairs_to_halves(k, m->n_rot, hd, o);
             c->k.rope(adjacent ? o : k, cos_sin, m->n_rot, hd, 0, k);
-            bitnet__cache_store(c, k, c->k_cache + at);
-            bitnet__cache_store(c, v, c->v_cache + at);
+            bitnet__cache_store(c, k, bitnet__cache_row(c, c->places[t], s->layer_index, i, 0));
+            bitnet__cache_store(c, v, bitnet__cache_row(c, c->places[t], s->layer_index, i, 1));
         }
     }
 }
 
-/* Some tokens and one KV head: the queries are columns, which are multiplied with the head's keys
-   and values. The last token sees all n_all positions, each token before it one less. */
+/* The tokens of a span and one KV head: the queries are columns, which are multiplied with the
+   head's keys and values. The last token sees all n_all positions of its sequence, each token before
+   it one less. */
 typedef struct bitnet__attention {
     const bitnet__step *s;
     int32_t kv_head, t, n_tokens;      /* tokens [t, t + n_tokens) of the batch */
-    int32_t n_all, n_cols;
+    int32_t seq, n_all, n_cols;
     float *scores;                     /* [n_cols][n_scores] */
 } bitnet__attention;
 
-static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t kv_head, int32_t t,
-                                                float *scores) {
+static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t kv_head,
+                                                const bitnet__span *span, float *scores) {
     const bitnet_ctx *c = s->c;
+    const bitnet__place last = c->places[span->t + span->n - 1];
     bitnet__attention a;
     a.s = s;
     a.kv_head = kv_head;
-    a.t = t;
-    a.n_tokens = bitnet__min(s->n_tokens - t, c->block);
-    a.n_all = c->n_past + t + a.n_tokens;
+    a.t = span->t;
+    a.n_tokens = span->n;
+    a.seq = last.seq;
+    a.n_all = last.pos + 1;
     a.n_cols = a.n_tokens * (c->m->n_heads / c->m->n_kv_heads);
     a.scores = scores;
     return a;
 }
 
+/* The rows of keys or values from a position on, and how many of the positions up to `to` they
+   are: the rest of a page. */
+static const uint8_t *bitnet__cache_rows(const bitnet__attention *a, int32_t from, int32_t to,
+                                         int what, int32_t *n) {
+    bitnet__place at;
+    at.seq = a->seq;
+    at.pos = from;
+    *n = bitnet__min(to - from, BITNET__PAGE - from % BITNET__PAGE);
+    return bitnet__cache_row(a->s->c, at, a->s->layer_index, a->kv_head, what);
+}
+
 /* Products of the queries with the keys of positions [from, to). */
 static void bitnet__attend_keys(const bitnet__attention *a, int32_t from, int32_t to) {
     const bitnet_ctx *c = a->s->c;
-    size_t at = bitnet__cache_at(c, a->s->layer_index, a->kv_head, from);
-    (c->p.kv_type == BITNET_KV_F32 ? c->k.dotrows_f32 : c->k.scores_f16)(
-        c->k_cache + at, bitnet__queries_at(a->s, a->kv_head, a->t), c->m->head_dim, to - from,
-        a->n_cols, a->scores + from, (size_t)c->n_scores);
+    const float *queries = bitnet__queries_at(a->s, a->kv_head, a->t);
+    int32_t n;
+    for (; from < to; from += n) {
+        const uint8_t *keys = bitnet__cache_rows(a, from, to, 0, &n);
+        (c->p.kv_type == BITNET_KV_F32 ? c->k.dotrows_f32 : c->k.scores_f16)(
+            keys, queries, c->m->head_dim, n, a->n_cols, a->scores + from, (size_t)c->n_scores);
+    }
 }
 
 /* The scores of column i become probabilities. */
@@ -7360,26 +7629,38 @@ static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int th
                  c->p.kv_type == BITNET_KV_F16);
 }
 
+/* Adds to out [n_cols][count] the values of positions [from, to), elements [first, first + count),
+   weighted by the columns from number `col` on. */
+static void bitnet__add_values(const bitnet__attention *a, int32_t from, int32_t to, int32_t col,
+                               int32_t n_cols, int32_t first, int32_t count, float *out) {
+    const bitnet_ctx *c = a->s->c;
+    const int f32 = c->p.kv_type == BITNET_KV_F32;
+    void (*sumrows)(const uint8_t *, size_t, const float *, size_t, int, int, int, float *) =
+        f32 ? c->k.sumrows_f32 : c->k.sumrows_f16;
+    const float *weights = a->scores + (size_t)col * (size_t)c->n_scores;
+    int32_t n;
+    for (; from < to; from += n) {
+        const uint8_t *values = bitnet__cache_rows(a, from, to, 1, &n);
+        sumrows(values + (size_t)first * (f32 ? 4 : 2), (size_t)c->m->head_dim, weights + from,
+                (size_t)c->n_scores, count, n, n_cols, out);
+    }
+}
+
 /* Elements [from, from + count) of the heads' outputs: first the positions that all tokens see,
    then for each token those that only it and later ones see. */
 static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int32_t count,
                                   int thread) {
     const bitnet_ctx *c = a->s->c;
     const bitnet_model *m = c->m;
-    int f32 = c->p.kv_type == BITNET_KV_F32;
-    void (*sumrows)(const uint8_t *, size_t, const float *, size_t, int, int, int, float *) =
-        f32 ? c->k.sumrows_f32 : c->k.sumrows_f16;
-    int32_t i, shared = a->n_all - a->n_tokens + 1, group = a->n_cols / a->n_tokens;
-    size_t hd = (size_t)m->head_dim, stride = (size_t)c->n_scores, cell = f32 ? 4 : 2;
-    const uint8_t *v = c->v_cache + bitnet__cache_at(c, a->s->layer_index, a->kv_head, 0) +
-                       (size_t)from * cell;
+    const int32_t shared = a->n_all - a->n_tokens + 1, group = a->n_cols / a->n_tokens;
+    const size_t hd = (size_t)m->head_dim;
     float *mixed = c->mixed + (size_t)thread * (size_t)(c->block * group) * hd;
+    int32_t i;
     memset(mixed, 0, (size_t)a->n_cols * (size_t)count * sizeof *mixed);
-    sumrows(v, hd, a->scores, stride, count, shared, a->n_cols, mixed);
+    bitnet__add_values(a, 0, shared, 0, a->n_cols, from, count, mixed);
     for (i = 1; i < a->n_tokens; i++)
-        sumrows(v + (size_t)shared * hd * cell, hd,
-                a->scores + (size_t)(i * group) * stride + shared, stride, count, i, group,
-                mixed + (size_t)(i * group) * (size_t)count);
+        bitnet__add_values(a, shared, shared + i, i * group, group, from, count,
+                           mixed + (size_t)(i * group) * (size_t)count);
     for (i = 0; i < a->n_cols; i++) {
         size_t head = (size_t)(a->kv_head * group + i % group);
         memcpy(c->o + (size_t)(a->t + i / group) * (size_t)m->q_dim + head * hd + from,
@@ -7387,7 +7668,7 @@ static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int3
     }
 }
 
-/* A long batch: items are (block of tokens, KV head) pairs. Later blocks see more positions: they
+/* Many spans: items are (span, KV head) pairs. The later spans of a prompt see more positions: they
    come first, so that the tasks taken last are short. */
 static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     const bitnet_ctx *c = s->c;
@@ -7396,32 +7677,32 @@ static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t 
     float *scores = c->scores + (size_t)(thread * cols) * (size_t)c->n_scores;
     for (item = s->n_items - 1 - from; item >= s->n_items - to; item--) {
         bitnet__attention a = bitnet__make_attention(s, item % m->n_kv_heads,
-                                                     item / m->n_kv_heads * c->block, scores);
+                                                     &c->spans[item / m->n_kv_heads], scores);
         bitnet__attend_keys(&a, 0, a.n_all);
         for (i = 0; i < a.n_cols; i++) bitnet__attend_softmax(&a, i, thread);
         bitnet__attend_values(&a, 0, m->head_dim, thread);
     }
 }
 
-/* A short batch is one block, and there are too few KV heads to share out evenly. So each of the
+/* With few spans there are too few such pairs to share out evenly. So for each span each of the
    three stages is a step of its own, with several items per KV head. */
 static void bitnet__step_attention_stage(const bitnet__step *s, int32_t from, int32_t to,
                                          int thread) {
     const bitnet_ctx *c = s->c;
     const int32_t n = s->n_items / c->m->n_kv_heads;
-    const size_t cols = (size_t)(s->n_tokens * (c->m->n_heads / c->m->n_kv_heads));
+    const size_t cols = (size_t)(s->span->n * (c->m->n_heads / c->m->n_kv_heads));
     int32_t item;
     for (item = from; item < to; item++) {
         float *scores = c->scores + (size_t)(item / n) * cols * (size_t)c->n_scores;
-        bitnet__attention a = bitnet__make_attention(s, item / n, 0, scores);
+        bitnet__attention a = bitnet__make_attention(s, item / n, s->span, scores);
         s->attend(&a, item % n, thread);
     }
 }
 
 static void bitnet__attend_key_rows(const bitnet__attention *a, int32_t i, int thread) {
-    const int32_t row = i * BITNET__SCORE_ROWS;
+    const int32_t row = i * BITNET__PAGE;
     (void)thread;
-    bitnet__attend_keys(a, row, bitnet__min(row + BITNET__SCORE_ROWS, a->n_all));
+    bitnet__attend_keys(a, row, bitnet__min(row + BITNET__PAGE, a->n_all));
 }
 
 static void bitnet__attend_value_piece(const bitnet__attention *a, int32_t i, int thread) {
@@ -7430,28 +7711,44 @@ static void bitnet__attend_value_piece(const bitnet__attention *a, int32_t i, in
     bitnet__attend_values(a, i * count, count, thread);
 }
 
+/* The work of attention per position that a span sees: its keys, or its values. */
+static int64_t bitnet__attention_work(const bitnet_model *m, const bitnet__span *span) {
+    return 4 * (int64_t)span->n * (m->n_heads / m->n_kv_heads) * m->head_dim;
+}
+
+static void bitnet__run_attention_stages(bitnet__step *s, const bitnet__span *span) {
+    const bitnet_model *m = s->c->m;
+    const int32_t n = s->c->places[span->t + span->n - 1].pos + 1;
+    const int32_t pieces = m->head_dim % BITNET__MIX_DIMS ? 1 : m->head_dim / BITNET__MIX_DIMS;
+    const int64_t work = bitnet__attention_work(m, span);
+    s->span = span;
+    s->attend = bitnet__attend_key_rows;
+    bitnet__run_step(s, "attention", m->n_kv_heads * bitnet__pages_for(n), work * BITNET__PAGE,
+                     bitnet__step_attention_stage);
+    s->attend = bitnet__attend_softmax;
+    bitnet__run_step(s, "attention", span->n * m->n_heads, 64 * (int64_t)n,
+                     bitnet__step_attention_stage);
+    s->attend = bitnet__attend_value_piece;
+    bitnet__run_step(s, "attention", pieces * m->n_kv_heads, work * n / pieces,
+                     bitnet__step_attention_stage);
+}
+
+/* Which of the two ways depends on the threads; the results do not. */
 static void bitnet__run_attention(bitnet__step *s) {
     const bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    const int32_t blocks = (s->n_tokens + c->block - 1) / c->block, n = c->n_past + s->n_tokens;
-    const int32_t rows = (n + BITNET__SCORE_ROWS - 1) / BITNET__SCORE_ROWS;
-    const int32_t pieces = m->head_dim % BITNET__MIX_DIMS ? 1 : m->head_dim / BITNET__MIX_DIMS;
-    const int64_t cols = (int64_t)bitnet__min(c->block, s->n_tokens) * (m->n_heads / m->n_kv_heads);
-    const int64_t position = 4 * cols * m->head_dim;   /* work per position: keys or values */
-    if (blocks > 1) {
-        bitnet__run_step(s, "attention", blocks * m->n_kv_heads, 2 * position * n,
-                         bitnet__step_attention);
+    const int32_t n_items = c->n_spans * m->n_kv_heads;
+    int64_t work = 0;
+    int32_t i;
+    if (c->n_spans == 1 || n_items < 2 * c->p.n_threads) {
+        for (i = 0; i < c->n_spans; i++) bitnet__run_attention_stages(s, &c->spans[i]);
         return;
     }
-    s->attend = bitnet__attend_key_rows;
-    bitnet__run_step(s, "attention", m->n_kv_heads * rows, position * BITNET__SCORE_ROWS,
-                     bitnet__step_attention_stage);
-    s->attend = bitnet__attend_softmax;
-    bitnet__run_step(s, "attention", s->n_tokens * m->n_heads, 64 * (int64_t)n,
-                     bitnet__step_attention_stage);
-    s->attend = bitnet__attend_value_piece;
-    bitnet__run_step(s, "attention", pieces * m->n_kv_heads, position * n / pieces,
-                     bitnet__step_attention_stage);
+    for (i = 0; i < c->n_spans; i++) {
+        const bitnet__span *span = &c->spans[i];
+        work += 2 * bitnet__attention_work(m, span) * (c->places[span->t + span->n - 1].pos + 1);
+    }
+    bitnet__run_step(s, "attention", n_items, work / c->n_spans, bitnet__step_attention);
 }
 
 /* ---- layers ---- */
@@ -7484,12 +7781,13 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     int32_t t, i;
     for (t = from; t < to; t++) {
         float *cos_sin = c->rope + (size_t)t * (size_t)m->n_rot;
+        const bitnet__place at = c->places[t];
         float *x = c->x + (size_t)t * (size_t)m->dim;
-        bitnet__matrix_row(&m->embed, c->history[c->n_past + t], x);
+        bitnet__matrix_row(&m->embed, c->seqs[at.seq].history[at.pos], x);
         if (!bitnet__all_finite(x, m->dim)) bitnet__note_nonfinite(c, t, thread);
         for (i = 0; i < m->n_rot / 2; i++) {
             double sn, cs;
-            bitnet__sincos((double)(c->n_past + t) * m->rope_freq[i], &sn, &cs);
+            bitnet__sincos((double)at.pos * m->rope_freq[i], &sn, &cs);
             cos_sin[i] = (float)cs;
             cos_sin[m->n_rot / 2 + i] = (float)sn;
         }
@@ -7510,12 +7808,27 @@ static void bitnet__end_layer(const bitnet__step *s, int32_t layer) {
     bitnet__leave_lost_team(c);
 }
 
-/* Evaluates one batch: n tokens, already in history. keep: for how many of the last ones to keep
-   hidden rows. */
-static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep, bitnet_error *err) {
+/* Cuts the batch into spans. */
+static void bitnet__find_spans(bitnet_ctx *c, int32_t n) {
+    bitnet__span *span = c->spans;
+    int32_t t;
+    c->n_spans = 0;
+    for (t = 0; t < n; t++) {
+        if (t == 0 || span->n == c->block || c->places[t].seq != c->places[t - 1].seq) {
+            span = &c->spans[c->n_spans++];
+            span->t = t;
+            span->n = 0;
+        }
+        span->n++;
+    }
+}
+
+/* Evaluates one batch, the n tokens at c->places. */
+static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, bitnet_error *err) {
     const bitnet_model *m = c->m;
     bitnet__step s = bitnet__make_step(c, n);
     int32_t i;
+    bitnet__find_spans(c, n);
     c->nonfinite_token = n;
     for (i = 0; i < c->p.n_threads; i++) c->nonfinite[i] = n;
     bitnet__run_step(&s, "embed", n, 16 * (int64_t)m->dim + 512 * (int64_t)m->n_rot,
@@ -7526,45 +7839,49 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t keep, bit
         bitnet__end_layer(&s, i);
     }
     if (c->nonfinite_token < n) return bitnet__fail_nonfinite(c, err);
-    for (i = n - keep; i < n; i++, c->n_rows++)
+    for (i = 0; i < n; i++) {
+        const bitnet__place at = c->places[i];
+        c->seqs[at.seq].n_past++;
+        if (at.row < 0) continue;
         c->k.rmsnorm(c->x + (size_t)i * (size_t)m->dim, m->output_norm, m->dim, m->eps,
-                     c->hidden + (size_t)c->n_rows * (size_t)m->dim);
-    c->n_past += n;
+                     c->hidden + (size_t)at.row * (size_t)m->dim);
+        c->row_places[at.row] = at;
+    }
     return BITNET_OK;
 }
 
 /* ---- appending tokens ----
-   New tokens are first staged: written to history behind the context's own, the pending token
-   first. Then they are evaluated. If that fails, the context still holds what it held before. */
+   New tokens are first staged: written to the history behind the sequence's own, the pending token
+   first. Then they are evaluated. If that fails, the sequences still hold what they held before. */
 
 /* Checks that n tokens fit, the pending one included. */
-static bitnet_result bitnet__check_room(const bitnet_ctx *c, int64_t n, bitnet_error *err) {
-    if (n <= c->p.n_ctx - c->n_past) return BITNET_OK;
+static bitnet_result bitnet__check_room(const bitnet_ctx *c, const bitnet__seq *q, int64_t n,
+                                        bitnet_error *err) {
+    if (n <= c->p.n_ctx - q->n_past) return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_FULL,
                         "%lld tokens%s do not fit: the context has %d positions and %d are taken",
-                        (long long)n, c->pending >= 0 ? " (with the pending one)" : "",
-                        (int)c->p.n_ctx, (int)c->n_past);
+                        (long long)n, q->pending >= 0 ? " (with the pending one)" : "",
+                        (int)c->p.n_ctx, (int)q->n_past);
 }
 
-/* Stages n tokens; *staged counts the pending one, too. */
-static bitnet_result bitnet__stage(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
-                                   int32_t *staged, bitnet_error *err) {
-    bitnet_token *to = c->history + c->n_past;
-    const int32_t first = c->pending >= 0;
+/* Stages n tokens; q->n_staged counts the pending one, too. */
+static bitnet_result bitnet__stage(const bitnet_ctx *c, bitnet__seq *q, const bitnet_token *tokens,
+                                   int32_t n, bitnet_error *err) {
+    bitnet_token *to = q->history + q->n_past;
+    const int32_t first = q->pending >= 0;
     bitnet_result r;
     int32_t i;
     if (n < 1 || !tokens)
         return bitnet__fail(err, BITNET_ERR_ARG, "there are no tokens to evaluate");
-    r = bitnet__check_room(c, (int64_t)first + n, err);
-    if (r != BITNET_OK) return r;
+    if ((r = bitnet__check_room(c, q, (int64_t)first + n, err))) return r;
     for (i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= c->m->n_vocab)
             return bitnet__fail(err, BITNET_ERR_ARG,
                                 "token %lld at index %d is outside the vocabulary of %d",
                                 (long long)tokens[i], (int)i, (int)c->m->n_vocab);
-    if (first) to[0] = c->pending;
+    if (first) to[0] = q->pending;
     memcpy(to + first, tokens, (size_t)n * sizeof *tokens);
-    *staged = first + n;
+    q->n_staged = first + n;
     return BITNET_OK;
 }
 
@@ -7580,46 +7897,125 @@ static int bitnet__report_progress(bitnet_ctx *c, const bitnet_generate_params *
     return stop;
 }
 
-/* Evaluates the n staged tokens in batches. keep: for how many of the last ones to keep hidden
-   rows. p, which has progress_fn, may be 0. On failure the context is as before, but has no
-   logits. */
-static bitnet_result bitnet__eval_staged(bitnet_ctx *c, int32_t n, int32_t keep,
-                                         const bitnet_generate_params *p, bitnet_error *err) {
-    const int32_t before = c->n_past;
-    const bitnet_token pending = c->pending;
-    int32_t done, batch;
-    bitnet_result r = BITNET_OK;
-    bitnet__forget_rows(c);
-    c->pending = -1;
-    for (done = 0; done < n && r == BITNET_OK; done += batch) {
-        batch = bitnet__min(n - done, c->p.n_batch);
-        r = bitnet__forward(c, batch, bitnet__max(0, bitnet__min(batch, done + batch - n + keep)),
-                            err);
-        if (r == BITNET_OK && bitnet__report_progress(c, p, done + batch, n))
-            r = bitnet__fail(err, BITNET_ERR_CANCELLED,
-                             "the prompt was cancelled after %d of %d tokens", (int)(done + batch),
-                             (int)n);
+/* Adds the next staged token of an input to the batch. */
+static void bitnet__add_to_batch(bitnet_ctx *c, const bitnet_input *in, int32_t done,
+                                 bitnet__place *place) {
+    const bitnet__seq *q = &c->seqs[in->seq];
+    const int32_t kept = done - (q->n_staged - in->n_logits);
+    place->seq = in->seq;
+    place->pos = q->n_before + done;
+    place->row = kept >= 0 ? in->row + kept : -1;
+}
+
+/* Takes the pages and numbers the rows that the inputs need; nothing has changed if it fails. */
+static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
+                                            int32_t *n_tokens, bitnet_error *err) {
+    int64_t pages = 0, rows = 0, total = 0;
+    bitnet_result r;
+    int32_t i;
+    for (i = 0; i < n_inputs; i++) {
+        const bitnet__seq *q = &c->seqs[inputs[i].seq];
+        pages += bitnet__pages_needed(q, q->n_staged);
+        rows += inputs[i].n_logits;
+        total += q->n_staged;
     }
+    if (rows > c->p.n_logits)
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "the logits of %lld tokens are to be kept: the "
+                            "context has room for %d (n_logits)", (long long)rows,
+                            (int)c->p.n_logits);
+    if (total > INT32_MAX) return bitnet__fail(err, BITNET_ERR_LIMIT, "over 2^31 tokens");
+    if ((r = bitnet__reserve_pages(c, (int32_t)pages, err))) return r;
+    bitnet__forget_rows(c);
+    for (i = 0; i < n_inputs; i++) {
+        bitnet__seq *q = &c->seqs[inputs[i].seq];
+        bitnet__seq_extend(c, q, q->n_staged);
+        q->n_before = q->n_past;
+        q->pending_before = q->pending;
+        q->pending = -1;
+        inputs[i].row = c->n_rows;
+        c->n_rows += inputs[i].n_logits;
+    }
+    *n_tokens = (int32_t)total;
+    return BITNET_OK;
+}
+
+/* Evaluates the staged tokens of the inputs, in this order, in batches. p, which has progress_fn,
+   may be 0. On failure the sequences are as before, but the context has no logits. */
+static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
+                                         const bitnet_generate_params *p, bitnet_error *err) {
+    int32_t total = 0, done = 0, of_input = 0, i = 0, n;
+    bitnet_result r = bitnet__prepare_inputs(c, inputs, n_inputs, &total, err);
+    if (r != BITNET_OK) return r;
+    while (done < total && r == BITNET_OK) {
+        for (n = 0; n < c->p.n_batch && i < n_inputs; n++) {
+            bitnet__add_to_batch(c, &inputs[i], of_input++, &c->places[n]);
+            if (of_input < c->seqs[inputs[i].seq].n_staged) continue;
+            of_input = 0;
+            i++;
+        }
+        r = bitnet__forward(c, n, err);
+        done += n;
+        if (r == BITNET_OK && bitnet__report_progress(c, p, done, total))
+            r = bitnet__fail(err, BITNET_ERR_CANCELLED,
+                             "the prompt was cancelled after %d of %d tokens", (int)done,
+                             (int)total);
+    }
+    c->row = c->n_rows - 1;
     if (r == BITNET_OK) return r;
     bitnet__forget_rows(c);
-    c->n_past = before;
-    c->pending = pending;
+    for (i = 0; i < n_inputs; i++) {
+        bitnet__seq *q = &c->seqs[inputs[i].seq];
+        bitnet__seq_shorten(c, inputs[i].seq, q->n_before);
+        q->pending = q->pending_before;
+    }
+    return r;
+}
+
+/* Stages all inputs; *n counts those that succeeded, and those that failed half-way. */
+static bitnet_result bitnet__stage_inputs(bitnet_ctx *c, const bitnet_input *inputs,
+                                          int32_t n_inputs, int32_t *n, bitnet_error *err) {
+    bitnet_result r = BITNET_OK;
+    for (*n = 0; *n < n_inputs && r == BITNET_OK; ++*n) {
+        const bitnet_input *in = &inputs[*n];
+        bitnet__seq *q = bitnet__seq_of(c, in->seq);
+        if (!q)
+            return bitnet__fail(err, BITNET_ERR_ARG, "input %d: sequence %lld is not in 0..%d",
+                                (int)*n, (long long)in->seq, (int)c->p.n_seqs - 1);
+        if (q->n_staged)
+            return bitnet__fail(err, BITNET_ERR_ARG, "input %d: sequence %d is there twice",
+                                (int)*n, (int)in->seq);
+        if (in->n_logits < 0 || in->n_logits > in->n_tokens)
+            return bitnet__fail(err, BITNET_ERR_ARG, "input %d: n_logits %lld is not in 0..%lld",
+                                (int)*n, (long long)in->n_logits, (long long)in->n_tokens);
+        r = bitnet__stage(c, q, in->tokens, in->n_tokens, err);
+    }
+    return r;
+}
+
+BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
+                                          bitnet_error *err) {
+    int32_t i, n = 0;
+    bitnet_result r = bitnet__acquire(c, err);
+    if (r != BITNET_OK) return r;
+    if (n_inputs < 1 || !inputs) r = bitnet__fail(err, BITNET_ERR_ARG, "there are no inputs");
+    else r = bitnet__stage_inputs(c, inputs, n_inputs, &n, err);
+    if (r == BITNET_OK) r = bitnet__eval_staged(c, inputs, n_inputs, 0, err);
+    for (i = 0; i < n; i++) c->seqs[inputs[i].seq].n_staged = 0;
+    bitnet__release(c);
     return r;
 }
 
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err) {
-    int32_t staged;
-    bitnet_result r = bitnet__acquire(c, err);
-    if (r != BITNET_OK) return r;
-    r = bitnet__stage(c, tokens, n, &staged, err);
-    if (r == BITNET_OK && all_logits && n > c->p.n_logits)
-        r = bitnet__fail(err, BITNET_ERR_LIMIT, "all_logits for %d tokens: the context keeps the "
-                         "logits of %d (n_logits)", (int)n, (int)c->p.n_logits);
-    if (r == BITNET_OK) r = bitnet__eval_staged(c, staged, all_logits ? n : 1, 0, err);
-    bitnet__release(c);
-    return r;
+    bitnet_input in;
+    in.seq = 0;
+    in.tokens = tokens;
+    in.n_tokens = n;
+    in.n_logits = all_logits ? n : 1;
+    in.row = 0;
+    return bitnet_eval_many(c, &in, 1, err);
 }
+
 /* =============================================================================================
    @head  the output head: all logits, or the exact top k by means of an int8 copy
    For a small batch the head is most of the work, so logits are computed only on demand. Greedy and
@@ -7686,11 +8082,16 @@ static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, i
                       c->logits + first * vocab + from, vocab, thread);
 }
 
+/* The number of a row, of which -1 is c->row; -1: there is no such row. */
+static int32_t bitnet__find_row(const bitnet_ctx *c, int32_t i) {
+    if (i == -1) i = c->row;
+    return i >= 0 && i < c->n_rows && c->row_places[i].seq >= 0 ? i : -1;
+}
+
 static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
-    if (i == -1) i = c->n_rows - 1;
-    if (i < 0 || i >= c->n_rows) return 0;
+    if ((i = bitnet__find_row(c, i)) < 0) return 0;
     if (c->n_ready < c->n_rows) {
-        bitnet__step s = bitnet__make_step(c, c->n_rows + c->n_draft - c->n_ready);
+        bitnet__step s = bitnet__make_step(c, c->n_rows - c->n_ready);
         bitnet__run_step(&s, "head", c->m->n_vocab, 8 * (int64_t)c->m->dim * s.n_tokens,
                          bitnet__step_head);
         c->n_ready += s.n_tokens;
@@ -7879,35 +8280,34 @@ static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
     return 1;
 }
 
-static const float *bitnet__last_hidden(const bitnet_ctx *c) {
-    return c->hidden + (size_t)(c->n_rows - 1) * (size_t)c->m->dim;
+static const float *bitnet__hidden_row(const bitnet_ctx *c, int32_t row) {
+    return c->hidden + (size_t)row * (size_t)c->m->dim;
 }
 
-/* Bounds the logits of the last row and of the draft rows behind it, unless that is done. Returns 0
-   if there is no int8 copy, or if the last row is not finite. */
-static int bitnet__bound_logits(bitnet_ctx *c) {
+/* Bounds the logits of a row and of those behind it, unless that is done. Returns 0 if there is no
+   int8 copy, or if the row is not finite. */
+static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
     bitnet__int8_head *t = &c->int8;
     bitnet__step step = bitnet__make_step(c, 0);
-    const int32_t row = c->n_rows - 1, n = bitnet__min(1 + c->n_draft, t->max_states);
+    const int32_t n = bitnet__min(c->n_rows - row, t->max_states);
     if (!t->rows) return 0;
     if (t->n_bound > 0 && row >= t->first && row < t->first + t->n_bound) return 1;
     if (!t->built) bitnet__build_int8(c);
     t->first = row;
     for (t->n_bound = 0; t->n_bound < n; t->n_bound++)
-        if (!bitnet__split_hidden(c, bitnet__last_hidden(c) + (size_t)t->n_bound *
-                                  (size_t)c->m->dim, t->n_bound)) break;
+        if (!bitnet__split_hidden(c, bitnet__hidden_row(c, row + t->n_bound), t->n_bound)) break;
     if (t->n_bound > 0)
         bitnet__run_step(&step, "head", t->n_chunks, BITNET__CHUNK * (int64_t)c->m->dim *
                          (4 + 2 * t->n_bound), bitnet__step_bound_chunks);
     return t->n_bound > 0;
 }
 
-/* Before a search in the last row's bounds: makes it find this token, and not count it among the k.
-   The bounds become infinite and stay so, which is wider than needed, but correct. */
-static void bitnet__require_token(bitnet_ctx *c, bitnet_token token) {
+/* Before a search in a row's bounds: makes it find this token, and not count it among the k. The
+   bounds become infinite and stay so, which is wider than needed, but correct. */
+static void bitnet__require_token(bitnet_ctx *c, int32_t row, bitnet_token token) {
     bitnet__int8_head *t = &c->int8;
     const float infinity = bitnet__float_from_bits(0x7f800000u);
-    const size_t at = (size_t)(c->n_rows - 1 - t->first) * (size_t)t->n_chunks;
+    const size_t at = (size_t)(row - t->first) * (size_t)t->n_chunks;
     t->low[at * BITNET__CHUNK + (size_t)token] = -infinity;
     t->high[at * BITNET__CHUNK + (size_t)token] = infinity;
     t->max_high[at + (size_t)(token / BITNET__CHUNK)] = infinity;
@@ -7972,7 +8372,7 @@ static void bitnet__step_exact_logits(const bitnet__step *step, int32_t from, in
         float logits[4];
         n = bitnet__min(4, step->n_rows - 4 * i);
         for (j = 0, w = buffer; j < n; j++) w = bitnet__copy_head_row(c, x[j].token, w);
-        bitnet__dot_head(c, buffer, n, bitnet__last_hidden(c), 1, logits, 4);
+        bitnet__dot_head(c, buffer, n, bitnet__hidden_row(c, step->row), 1, logits, 4);
         for (j = 0; j < n; j++) x[j].logit = logits[j];
     }
 }
@@ -7980,9 +8380,10 @@ static void bitnet__step_exact_logits(const bitnet__step *step, int32_t from, in
 /* Writes the required tokens and the k with the largest logits of the others (and some more) to
    candidates, in id order with exact logits; returns how many, or 0 if they are so many that the
    whole head is faster. bitnet__bound_logits comes first. */
-static int32_t bitnet__top_rows(bitnet_ctx *c, int32_t k) {
+static int32_t bitnet__top_rows(bitnet_ctx *c, int32_t row, int32_t k) {
     bitnet__step step = bitnet__make_step(c, 0);
-    step.n_rows = bitnet__select_rows(c, c->n_rows - 1 - c->int8.first, k);
+    step.row = row;
+    step.n_rows = bitnet__select_rows(c, row - c->int8.first, k);
     if (step.n_rows > c->m->n_vocab / 4) return 0;
     bitnet__run_step(&step, "head", (step.n_rows + 3) / 4, 64 * (int64_t)c->m->dim,
                      bitnet__step_exact_logits);
@@ -8015,11 +8416,15 @@ static double bitnet__weight(double x) { return x > -700.0 ? bitnet__exp(x) : 0.
 
 /* ---- bias and penalty ---- */
 
-/* The repetition penalty applies to the tokens in history [first, n_past). */
-static int32_t bitnet__penalty_start(const bitnet_ctx *c, const bitnet_sampler *s) {
+/* The tokens of a row's sequence to which the repetition penalty applies; returns how many. */
+static int32_t bitnet__penalty_window(const bitnet_ctx *c, int32_t row, const bitnet_sampler *s,
+                                      const bitnet_token **tokens) {
+    const int32_t end = c->row_places[row].pos + 1;
     int32_t window = s->repeat_window == 0 ? 64 : s->repeat_window;
-    if (!(s->repeat_penalty > 0.0f) || s->repeat_penalty == 1.0f) return c->n_past;
-    return window < 0 || window > c->n_past ? 0 : c->n_past - window;
+    if (window < 0 || window > end) window = end;
+    if (!(s->repeat_penalty > 0.0f) || s->repeat_penalty == 1.0f) window = 0;
+    *tokens = c->seqs[c->row_places[row].seq].history + (end - window);
+    return window;
 }
 
 /* Finds a token among n candidates in id order; 0: it is not there. A complement, ~token, counts as
@@ -8035,22 +8440,24 @@ static bitnet__candidate *bitnet__find_candidate(bitnet__candidate *all, int32_t
     return low < n && (all[low].token == t || all[low].token == ~t) ? &all[low] : 0;
 }
 
-static void bitnet__penalize(bitnet_ctx *c, const bitnet_sampler *s, int32_t n) {
-    int32_t i, first = bitnet__penalty_start(c, s);
-    for (i = first; i < c->n_past; i++) {
-        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, c->history[i]);
+static void bitnet__penalize(bitnet_ctx *c, int32_t row, const bitnet_sampler *s, int32_t n) {
+    const bitnet_token *tokens;
+    const int32_t count = bitnet__penalty_window(c, row, s, &tokens);
+    int32_t i;
+    for (i = 0; i < count; i++) {
+        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, tokens[i]);
         if (!x || x->token < 0) continue;
         x->token = ~x->token;          /* marked: a token is penalized once */
         x->logit = x->logit > 0.0f ? x->logit / s->repeat_penalty : x->logit * s->repeat_penalty;
     }
-    for (i = first; i < c->n_past; i++) {
-        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, c->history[i]);
+    for (i = 0; i < count; i++) {
+        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, tokens[i]);
         if (x && x->token < 0) x->token = ~x->token;
     }
 }
 
 /* Applies bias and penalty to n candidates in id order; NaN becomes minus infinity. */
-static void bitnet__adjust(bitnet_ctx *c, const bitnet_sampler *s, int32_t n) {
+static void bitnet__adjust(bitnet_ctx *c, int32_t row, const bitnet_sampler *s, int32_t n) {
     const float lowest = bitnet__float_from_bits(0xff800000u);
     int32_t i;
     for (i = 0; i < s->n_bias; i++) {
@@ -8058,7 +8465,7 @@ static void bitnet__adjust(bitnet_ctx *c, const bitnet_sampler *s, int32_t n) {
             bitnet__find_candidate(c->candidates, n, s->bias[i].token);
         if (x) x->logit += s->bias[i].bias;
     }
-    bitnet__penalize(c, s, n);
+    bitnet__penalize(c, row, s, n);
     for (i = 0; i < n; i++)
         if (c->candidates[i].logit != c->candidates[i].logit) c->candidates[i].logit = lowest;
 }
@@ -8112,11 +8519,12 @@ static bitnet_token bitnet__draw(const bitnet__candidate *first, int32_t n, int 
 }
 
 /* Samples from the first n of c->candidates, which are in id order with exact logits. */
-static bitnet_token bitnet__sample_candidates(bitnet_ctx *c, bitnet_sampler *s, int32_t n) {
+static bitnet_token bitnet__sample_candidates(bitnet_ctx *c, int32_t row, bitnet_sampler *s,
+                                              int32_t n) {
     bitnet__candidate *all = c->candidates;
     const bitnet__candidate *best = all;
     int32_t i, kept;
-    bitnet__adjust(c, s, n);
+    bitnet__adjust(c, row, s, n);
     for (i = 1; i < n; i++)
         if (all[i].logit > best->logit) best = &all[i];
     if (!(s->temperature > 0.0f) || !(best->logit > -3.4e38f && best->logit < 3.4e38f))
@@ -8135,9 +8543,10 @@ static void bitnet__fill_candidates(bitnet_ctx *c, const float *logits) {
     }
 }
 
-static bitnet_token bitnet__sample_logits(bitnet_ctx *c, bitnet_sampler *s, const float *logits) {
+static bitnet_token bitnet__sample_logits(bitnet_ctx *c, int32_t row, bitnet_sampler *s,
+                                          const float *logits) {
     bitnet__fill_candidates(c, logits);
-    return bitnet__sample_candidates(c, s, c->m->n_vocab);
+    return bitnet__sample_candidates(c, row, s, c->m->n_vocab);
 }
 
 /* ---- bitnet_sample ---- */
@@ -8145,41 +8554,47 @@ static bitnet_token bitnet__sample_logits(bitnet_ctx *c, bitnet_sampler *s, cons
 /* All candidates on which this sample can depend, with exact logits; 0: use all logits, because
    they are computed already or the candidates are too many. Bias and penalty change logits, so the
    bounds of these tokens mean nothing. */
-static int32_t bitnet__top_candidates(bitnet_ctx *c, const bitnet_sampler *s) {
+static int32_t bitnet__top_candidates(bitnet_ctx *c, int32_t row, const bitnet_sampler *s) {
     const int32_t k = s->temperature > 0.0f ? s->top_k : 1;
-    int32_t i;
-    if (c->n_ready >= c->n_rows || k < 1 || k > c->m->n_vocab / 16 || !bitnet__bound_logits(c))
+    const bitnet_token *tokens;
+    int32_t i, n;
+    if (c->n_ready >= c->n_rows || k < 1 || k > c->m->n_vocab / 16 || !bitnet__bound_logits(c, row))
         return 0;
     for (i = 0; i < s->n_bias; i++)
         if (s->bias[i].token >= 0 && s->bias[i].token < c->m->n_vocab)
-            bitnet__require_token(c, s->bias[i].token);
-    for (i = bitnet__penalty_start(c, s); i < c->n_past; i++)
-        bitnet__require_token(c, c->history[i]);
-    return bitnet__top_rows(c, k);
+            bitnet__require_token(c, row, s->bias[i].token);
+    n = bitnet__penalty_window(c, row, s, &tokens);
+    for (i = 0; i < n; i++) bitnet__require_token(c, row, tokens[i]);
+    return bitnet__top_rows(c, row, k);
 }
 
 static int bitnet__sampler_valid(const bitnet_sampler *s) {
     return !s || (s->n_bias >= 0 && (s->bias || s->n_bias == 0));
 }
 
-static bitnet_token bitnet__sample(bitnet_ctx *c, bitnet_sampler *s) {
+static bitnet_token bitnet__sample(bitnet_ctx *c, int32_t row, bitnet_sampler *s) {
     bitnet_sampler greedy;
     int32_t n;
     memset(&greedy, 0, sizeof greedy);
-    if (!bitnet__sampler_valid(s) || c->n_rows == 0) return -1;
+    row = bitnet__find_row(c, row);
+    if (!bitnet__sampler_valid(s) || row < 0) return -1;
     if (!s) s = &greedy;
-    n = bitnet__top_candidates(c, s);
+    n = bitnet__top_candidates(c, row, s);
     c->int8.exact_logits = n > 0 ? n : c->m->n_vocab;
-    return n > 0 ? bitnet__sample_candidates(c, s, n) :
-                   bitnet__sample_logits(c, s, bitnet__logits(c, -1));
+    return n > 0 ? bitnet__sample_candidates(c, row, s, n) :
+                   bitnet__sample_logits(c, row, s, bitnet__logits(c, row));
+}
+
+BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t row, bitnet_sampler *s) {
+    bitnet_token t;
+    if (bitnet__acquire(c, 0) != BITNET_OK) return -1;
+    t = bitnet__sample(c, row, s);
+    bitnet__release(c);
+    return t;
 }
 
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s) {
-    bitnet_token t;
-    if (bitnet__acquire(c, 0) != BITNET_OK) return -1;
-    t = bitnet__sample(c, s);
-    bitnet__release(c);
-    return t;
+    return bitnet_sample_row(c, -1, s);
 }
 /* =============================================================================================
    @generate  the loop around evaluating and sampling
@@ -8312,6 +8727,10 @@ static void bitnet__layout_stops(bitnet__arena *a, bitnet__stops *s, uint32_t n,
 
 typedef struct bitnet__generation {
     bitnet_ctx *c;
+    bitnet__seq *q;
+    bitnet_input in;                   /* what is evaluated next */
+    int32_t row;                       /* of the logits for the next token */
+    int32_t n_hidden;                  /* evaluated draft tokens behind q->n_past */
     const bitnet_generate_params *p;
     bitnet_error *err;
     bitnet_detok detok;
@@ -8334,6 +8753,8 @@ static bitnet_result bitnet__begin_generation(bitnet__generation *g, bitnet_ctx 
     int32_t pass, i;
     memset(g, 0, sizeof *g);
     g->c = c;
+    g->q = &c->seqs[p->seq];
+    g->in.seq = p->seq;
     g->p = p;
     g->err = err;
     g->max_draft = p->lookup;
@@ -8412,20 +8833,20 @@ static int bitnet__push_token(bitnet__generation *g, bitnet_token t) {
 
 /* ---- prompt lookup ----
    Speculative decoding without a second model: a draft, copied from the text so far, is evaluated
-   together with the sampled token. It is then hidden: n_past and n_rows are as if there were no
-   draft, n_draft counts it. If the next sampled token is the draft's first, that one is evaluated
-   already and becomes visible; if not, the draft is dropped. So the sampler, text_fn and everyone
-   else see the context as it would be without drafts. */
+   together with the sampled token. It is then hidden: n_past is as if there were no draft, n_hidden
+   counts it. If the next sampled token is the draft's first, that one is evaluated already and
+   becomes visible; if not, the draft is dropped. So the sampler, text_fn and everyone else see the
+   sequence as it would be without drafts. */
 
 enum { BITNET__MAX_LOOKUP = 64 };
 
 /* Stages the pending token and a draft of up to `most` tokens: those that followed the latest place
    that ends with the same three tokens, or else two. Returns the draft's length. The copy may run
    into itself, as in a loop. */
-static int32_t bitnet__stage_draft(bitnet_ctx *c, int32_t most) {
-    bitnet_token *h = c->history;
-    int32_t n = c->n_past, found = 0, at, i;
-    h[n] = c->pending;
+static int32_t bitnet__stage_draft(const bitnet__seq *q, int32_t most) {
+    bitnet_token *h = q->history;
+    int32_t n = q->n_past, found = 0, at, i;
+    h[n] = q->pending;
     for (at = n - 1; at > 0 && most > 0; at--) {
         if (h[at] != h[n] || h[at - 1] != h[n - 1]) continue;
         if (!found) found = at + 1;
@@ -8438,35 +8859,49 @@ static int32_t bitnet__stage_draft(bitnet_ctx *c, int32_t most) {
     return most;
 }
 
+/* Evaluates what is staged, and keeps the hidden rows of the last n_logits tokens. */
+static bitnet_result bitnet__eval_generation(bitnet__generation *g, int32_t n_staged,
+                                             int32_t n_logits, const bitnet_generate_params *p,
+                                             bitnet_error *err) {
+    bitnet_result r;
+    g->q->n_staged = n_staged;
+    g->in.n_logits = n_logits;
+    r = bitnet__eval_staged(g->c, &g->in, 1, p, err);
+    g->q->n_staged = 0;
+    g->row = g->in.row;
+    return r;
+}
+
 /* Evaluates the pending token, the n-th new one, unless the draft has it. The limit for the next
    draft is the accepted length plus 1, or twice the length if all was accepted. */
 static bitnet_result bitnet__eval_pending(bitnet__generation *g, int32_t n) {
     bitnet_ctx *c = g->c;
+    bitnet__seq *q = g->q;
     int32_t most;
     bitnet_result r;
-    if (c->n_draft > 0 && c->history[c->n_past] == c->pending) {
-        c->n_draft--;
-        c->n_rows++;
-        c->n_past++;
-        c->pending = -1;
+    if (g->n_hidden > 0 && q->history[q->n_past] == q->pending) {
+        g->n_hidden--;
+        g->row++;
+        q->n_past++;
+        q->pending = -1;
         g->lookup->accepted++;
         return BITNET_OK;
     }
     if (g->n_draft > 0)
-        g->max_draft = c->n_draft > 0 ? g->n_draft - c->n_draft + 1 : 2 * g->n_draft;
+        g->max_draft = g->n_hidden > 0 ? g->n_draft - g->n_hidden + 1 : 2 * g->n_draft;
+    g->n_hidden = 0;
     g->max_draft = bitnet__min(g->max_draft, g->p->lookup);
-    most = bitnet__min(g->max_draft, c->p.n_ctx - c->n_past - 1);
+    most = bitnet__min(g->max_draft, c->p.n_ctx - q->n_past - 1);
     if (g->p->max_tokens > 0) most = bitnet__min(most, g->p->max_tokens - n - 1);
-    g->n_draft = bitnet__stage_draft(c, most);
-    r = bitnet__eval_staged(c, 1 + g->n_draft, 1 + g->n_draft, 0, g->n_draft > 0 ? 0 : g->err);
+    g->n_draft = bitnet__stage_draft(q, most);
+    r = bitnet__eval_generation(g, 1 + g->n_draft, 1 + g->n_draft, 0, g->n_draft > 0 ? 0 : g->err);
     if (r != BITNET_OK && g->n_draft > 0) {    /* perhaps only the draft failed */
         g->n_draft = 0;
-        r = bitnet__eval_staged(c, 1, 1, 0, g->err);
+        r = bitnet__eval_generation(g, 1, 1, 0, g->err);
     }
     if (r != BITNET_OK) return r;
-    c->n_draft = g->n_draft;
-    c->n_rows -= g->n_draft;
-    c->n_past -= g->n_draft;
+    g->n_hidden = g->n_draft;
+    q->n_past -= g->n_draft;
     g->lookup->drafts += g->n_draft > 0;
     g->lookup->drafted += g->n_draft;
     return BITNET_OK;
@@ -8479,11 +8914,11 @@ static bitnet_result bitnet__generate_tokens(bitnet__generation *g) {
     bitnet_result r = BITNET_OK;
     int32_t n;
     for (n = 1; r == BITNET_OK; n++) {
-        bitnet_token t = bitnet__sample(c, g->p->sampler);
+        bitnet_token t = bitnet__sample(c, c->row = g->row, g->p->sampler);
         int ended = !g->p->ignore_end && bitnet_token_is_end(c->m, t);
-        c->pending = t;
+        g->q->pending = t;
         if (bitnet__push_token(g, t)) return BITNET_OK;
-        if (ended || n == g->p->max_tokens || c->n_past == c->p.n_ctx) {
+        if (ended || n == g->p->max_tokens || g->q->n_past == c->p.n_ctx) {
             g->why = ended ? BITNET_STOP_END : BITNET_STOP_LENGTH;
             break;
         }
@@ -8494,21 +8929,22 @@ static bitnet_result bitnet__generate_tokens(bitnet__generation *g) {
 }
 
 /* Stages the pending token, then the text or the messages. APART: an encoder has 10 KB. */
-BITNET__APART bitnet_result bitnet__stage_text(bitnet_ctx *c, const bitnet_generate_params *p,
-                                               int32_t *staged, bitnet_error *err) {
+BITNET__APART bitnet_result bitnet__stage_text(bitnet_ctx *c, bitnet__seq *q,
+                                               const bitnet_generate_params *p,
+                                               bitnet_error *err) {
     const bitnet_model *m = c->m;
     bitnet__encoder e;
     int n;
-    bitnet__encoder_open(&e, &m->vocab, &m->params.allocator, c->history + c->n_past,
-                         (size_t)(c->p.n_ctx - c->n_past));
-    if (c->pending >= 0) bitnet__emit(&e, c->pending);
+    bitnet__encoder_open(&e, &m->vocab, &m->params.allocator, q->history + q->n_past,
+                         (size_t)(c->p.n_ctx - q->n_past));
+    if (q->pending >= 0) bitnet__emit(&e, q->pending);
     if (p->messages) {                 /* a reply that was cut off is ended first */
-        if (c->pending >= 0 && !bitnet_token_is_end(m, c->pending))
+        if (q->pending >= 0 && !bitnet_token_is_end(m, q->pending))
             bitnet__emit(&e, m->vocab.eot);
         bitnet__encode_chat(&e, p->messages, p->n_messages,
-                            BITNET_OPEN_REPLY | (c->n_past == 0 ? BITNET_ADD_BOS : 0));
+                            BITNET_OPEN_REPLY | (q->n_past == 0 ? BITNET_ADD_BOS : 0));
     } else if (p->text) {
-        if (c->n_past == 0 && m->vocab.add_bos) bitnet__encode_bos(&e, BITNET_ADD_BOS);
+        if (q->n_past == 0 && m->vocab.add_bos) bitnet__encode_bos(&e, BITNET_ADD_BOS);
         bitnet__encode_text(&e, p->text, strlen(p->text), 0);
     }
     n = bitnet__encoder_close(&e);
@@ -8520,8 +8956,8 @@ BITNET__APART bitnet_result bitnet__stage_text(bitnet_ctx *c, const bitnet_gener
                             bitnet_result_text((bitnet_result)n));
     if (n == 0)
         return bitnet__fail(err, BITNET_ERR_ARG, "there is no prompt and no pending token");
-    *staged = n;
-    return bitnet__check_room(c, n, err);
+    q->n_staged = n;
+    return bitnet__check_room(c, q, n, err);
 }
 
 static int bitnet__is_utf8(const char *text) {
@@ -8536,6 +8972,9 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
                                             bitnet_error *err) {
     int32_t i, rows;
     if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "params is NULL");
+    if (!bitnet__seq_of(c, p->seq))
+        return bitnet__fail(err, BITNET_ERR_ARG, "sequence %lld is not in 0..%d",
+                            (long long)p->seq, (int)c->p.n_seqs - 1);
     if (!!p->prompt + !!p->text + !!p->messages > 1)
         return bitnet__fail(err, BITNET_ERR_ARG, "prompt, text and messages: set only one of them");
     if (p->messages && p->n_messages < 1)
@@ -8575,14 +9014,13 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
 static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                       bitnet_stop *why, bitnet_error *err) {
     bitnet__generation g;
-    int32_t staged;
     bitnet_result r = bitnet__begin_generation(&g, c, params, err);
     if (r != BITNET_OK) return r;
-    if (params->prompt) r = bitnet__stage(c, params->prompt, params->n_prompt, &staged, err);
-    else r = bitnet__stage_text(c, params, &staged, err);
-    if (r == BITNET_OK) r = bitnet__eval_staged(c, staged, 1, params, err);
+    if (params->prompt) r = bitnet__stage(c, g.q, params->prompt, params->n_prompt, err);
+    else r = bitnet__stage_text(c, g.q, params, err);
+    if (r == BITNET_OK) r = bitnet__eval_generation(&g, g.q->n_staged, 1, params, err);
+    g.q->n_staged = 0;
     if (r == BITNET_OK) r = bitnet__generate_tokens(&g);
-    c->n_draft = 0;
     if (why) *why = g.why;
     bitnet__end_generation(&g);
     return r;

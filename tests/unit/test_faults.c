@@ -1918,7 +1918,7 @@ static void test_generate_numbers(void) {
     p.max_tokens = INT32_MIN;
     p.ignore_end = 1;
     CHECK(!bitnet_generate(c, &p, &why, &err) && why == BITNET_STOP_LENGTH);
-    CHECK(bitnet_ctx_length(c) == 8 && c->history[0] == g.bos);
+    CHECK(bitnet_ctx_length(c) == 8 && bitnet_ctx_tokens(c)[0] == g.bos);
     CHECK(bitnet_generate(c, &p, &why, &err) == BITNET_ERR_FULL && strstr(err.text, "1 tokens"));
     p.text = "h";
     CHECK(bitnet_generate(c, &p, &why, &err) == BITNET_ERR_FULL && bitnet_ctx_length(c) == 8);

@@ -76,11 +76,22 @@ static void make_hidden(bench *b, int kind, float *x) {
     bitnet__head_rows(b->c, 0, HEAD_ROWS, x, 1, b->full, HEAD_ROWS, 0);
 }
 
+/* Rows as bitnet_eval leaves them. */
+static void show_rows(bitnet_ctx *c, int n) {
+    int i;
+    c->n_rows = n;
+    c->row = n - 1;
+    for (i = 0; i < n; i++) {
+        c->row_places[i].seq = 0;
+        c->row_places[i].pos = 19;
+    }
+}
+
 /* Puts it where bitnet_eval would leave it. */
 static void set_hidden(bench *b, int kind) {
     bitnet__forget_rows(b->c);
     make_hidden(b, kind, b->c->hidden);
-    b->c->n_rows = 1;
+    show_rows(b->c, 1);
 }
 
 static void set_sampler(bench *b, int kind, bitnet_sampler *s, bitnet_logit_bias *bias) {
@@ -96,8 +107,8 @@ static void set_sampler(bench *b, int kind, bitnet_sampler *s, bitnet_logit_bias
         bias[i].bias = (float)gb_uniform(&b->seed, -20.0, 20.0);
     }
     if (kind >= 5) s->bias = bias, s->n_bias = 3;
-    b->c->n_past = 20;
-    for (i = 0; i < 64; i++) b->c->history[i] = (int)(gb_random(&b->seed) % HEAD_ROWS);
+    b->c->seqs[0].n_past = 20;
+    for (i = 0; i < 64; i++) b->c->seqs[0].history[i] = (int)(gb_random(&b->seed) % HEAD_ROWS);
 }
 
 /* Draws through the screen and from all logits; 0 if they differ in the token or in any bit. */
@@ -115,7 +126,7 @@ static int same_draw(bench *b, const bitnet_sampler *sampler) {
         }
     }
     b->c->n_ready = 0;
-    expected = bitnet__sample_logits(b->c, &all, b->full);
+    expected = bitnet__sample_logits(b->c, b->c->row, &all, b->full);
     return t == expected && one.rng == all.rng;
 }
 
@@ -160,7 +171,6 @@ static void test_bounds(void) {
         }
     set_hidden(&b, 0);
     memset(&greedy, 0, sizeof greedy);
-    b.c->n_past = 0;
     CHECK(bitnet_sample(b.c, &greedy) >= 0 && bitnet_ctx_exact_logits(b.c) < HEAD_ROWS);
     for (round = 0; round < 300; round++) {
         float *x = b.c->hidden;
@@ -174,7 +184,7 @@ static void test_bounds(void) {
         }
         if (round % 2) x[DIM - 1] = 8192.0f;       /* so that b is 1 */
         b.c->int8.n_bound = 0;
-        CHECK(bitnet__bound_logits(b.c) && b.c->int8.n_bound == 1);
+        CHECK(bitnet__bound_logits(b.c, 0) && b.c->int8.n_bound == 1);
         bitnet__head_rows(b.c, 0, HEAD_ROWS, x, 1, b.full, HEAD_ROWS, 0);
         for (r = 0; r < HEAD_ROWS; r++) {
             double low = (double)b.c->int8.low[r], high = (double)b.c->int8.high[r];
@@ -190,7 +200,7 @@ static void test_bounds(void) {
     CHECK_MSG(bad == 0, "%d logits lie outside their bounds", bad);
 }
 
-/* Guessed rows: several hidden states wait, some of them wild, and come into sight one by one. */
+/* Several hidden states, some of them wild, which are sampled one by one. */
 static void test_ahead(void) {
     static bench b;
     static float full[24][HEAD_ROWS];
@@ -212,11 +222,9 @@ static void test_ahead(void) {
             memcpy(full[i], b.full, sizeof b.full);
         }
         set_sampler(&b, round % 7, &s, bias);
-        b.c->n_draft = n;
+        show_rows(b.c, n);
         for (i = 0; i < n; i++) {
-            b.c->n_draft--;
-            b.c->n_rows++;
-            b.c->n_past++;
+            b.c->row = i;
             memcpy(b.full, full[i], sizeof b.full);
             CHECK_MSG(same_draw(&b, &s), "round %d, row %d of %d", round, i, n);
             s.rng++;

@@ -84,8 +84,9 @@ static const char *differs(contexts *p, const bitnet_generate_params *params, in
     if (p->t[0].calls != p->t[1].calls) return "number of tokens";
     if (p->t[0].n != p->t[1].n || memcmp(p->t[0].bytes, p->t[1].bytes, p->t[0].n))
         return "what text_fn saw";
-    if (c[0]->n_past != c[1]->n_past) return "length";
-    if (memcmp(c[0]->history, c[1]->history, (size_t)c[0]->n_past * sizeof *c[0]->history))
+    if (bitnet_ctx_length(c[0]) != bitnet_ctx_length(c[1])) return "length";
+    if (memcmp(bitnet_ctx_tokens(c[0]), bitnet_ctx_tokens(c[1]),
+               (size_t)bitnet_ctx_length(c[0]) * sizeof(bitnet_token)))
         return "tokens in the context";
     if (s[0].rng != s[1].rng) return "rng";
     if (memcmp(logits[0], logits[1], (size_t)c[0]->m->n_vocab * sizeof(float))) return "logits";
@@ -205,16 +206,16 @@ static void test_chain(void) {
 /* The guess itself, against its definition by trying every place and length. */
 static void test_guess(void) {
     bitnet_token history[80], want[17];
-    bitnet_ctx c;
+    bitnet__seq q;
     uint64_t seed = 5;
     int round, i, at, n, most, best;
-    memset(&c, 0, sizeof c);
-    c.history = history;
+    memset(&q, 0, sizeof q);
+    q.history = history;
     for (round = 0; round < 20000; round++) {
         int got;
         n = 1 + (int)(gb_random(&seed) % 60);
         for (i = 0; i < n; i++) history[i] = (int)(gb_random(&seed) % (2 + (unsigned)round % 9));
-        c.pending = history[n] = (int)(gb_random(&seed) % 3);
+        q.pending = history[n] = (int)(gb_random(&seed) % 3);
         most = 1 + (int)(gb_random(&seed) % 16);
         for (at = 0, best = 0, i = 2; i <= 3; i++) {       /* the last 3, the last 2 tokens */
             int place;
@@ -225,10 +226,10 @@ static void test_guess(void) {
         }
         for (i = 0; i < most; i++) want[i] = at + i <= n ? history[at + i] : want[at + i - n - 1];
         history[n] = -1;               /* bitnet__stage_draft puts the pending token there */
-        c.n_past = n;
-        got = bitnet__stage_draft(&c, most);
+        q.n_past = n;
+        got = bitnet__stage_draft(&q, most);
         CHECK_MSG(got == (best ? most : 0), "round %d: %d tokens", round, got);
-        CHECK_MSG(history[n] == c.pending && !memcmp(history + n + 1, want, (size_t)got * 4),
+        CHECK_MSG(history[n] == q.pending && !memcmp(history + n + 1, want, (size_t)got * 4),
                   "round %d: other tokens", round);
     }
 }

@@ -110,7 +110,14 @@ static void check_hidden(const reference *ref) {
         memset(&s, 0, sizeof s);
         s.c = c;
         s.n_tokens = ref->n_tokens;
-        memcpy(c->history, ref->tokens, rows * sizeof *c->history);
+        memcpy(c->seqs[0].history, ref->tokens, rows * sizeof *ref->tokens);
+        bitnet__reserve_pages(c, bitnet__pages_for(s.n_tokens), 0);
+        bitnet__seq_extend(c, &c->seqs[0], s.n_tokens);
+        for (row = 0; row < s.n_tokens; row++) {
+            c->places[row].seq = 0;
+            c->places[row].pos = row;
+        }
+        bitnet__find_spans(c, s.n_tokens);
         bitnet__run_step(&s, "embed", s.n_tokens, 1, bitnet__step_embed);
         for (layer = 0; layer <= ref->n_layers && !bad[0]; layer++) {
             if (layer > 0) {
