@@ -902,7 +902,13 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
    evaluate the token. -1: nothing has been evaluated, the context is in use, or s has an n_bias
    without a list. The token is in the vocabulary, even if logits are not finite. */
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
-BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t row, bitnet_sampler *s);
+/* The same from the logits of row i, -1: the last one; see bitnet_logits. */
+BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t i, bitnet_sampler *s);
+/* The same from the caller's own logits [n_vocab], which follow the given tokens; tokens may be 0
+   if n_tokens is 0, and matter only for penalties. */
+BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
+                                             const bitnet_token *tokens, int32_t n_tokens,
+                                             bitnet_sampler *s);
 
 /* Evaluates the prompt, then samples and evaluates tokens until something ends the text: *why says
    what. why and err may be 0. The token sampled last is not evaluated; it becomes the pending
@@ -8416,15 +8422,27 @@ static double bitnet__weight(double x) { return x > -700.0 ? bitnet__exp(x) : 0.
 
 /* ---- bias and penalty ---- */
 
-/* The tokens of a row's sequence to which the repetition penalty applies; returns how many. */
-static int32_t bitnet__penalty_window(const bitnet_ctx *c, int32_t row, const bitnet_sampler *s,
-                                      const bitnet_token **tokens) {
-    const int32_t end = c->row_places[row].pos + 1;
+typedef struct bitnet__tokens {
+    const bitnet_token *p;
+    int32_t n;
+} bitnet__tokens;
+
+/* Those of the tokens before the sampled one to which the repetition penalty applies. */
+static bitnet__tokens bitnet__penalized(const bitnet_sampler *s, bitnet__tokens before) {
     int32_t window = s->repeat_window == 0 ? 64 : s->repeat_window;
-    if (window < 0 || window > end) window = end;
+    if (window < 0 || window > before.n) window = before.n;
     if (!(s->repeat_penalty > 0.0f) || s->repeat_penalty == 1.0f) window = 0;
-    *tokens = c->seqs[c->row_places[row].seq].history + (end - window);
-    return window;
+    before.p += before.n - window;
+    before.n = window;
+    return before;
+}
+
+/* The tokens of a row's sequence up to the row's own. */
+static bitnet__tokens bitnet__row_tokens(const bitnet_ctx *c, int32_t row) {
+    bitnet__tokens before;
+    before.p = c->seqs[c->row_places[row].seq].history;
+    before.n = c->row_places[row].pos + 1;
+    return before;
 }
 
 /* Finds a token among n candidates in id order; 0: it is not there. A complement, ~token, counts as
@@ -8440,24 +8458,25 @@ static bitnet__candidate *bitnet__find_candidate(bitnet__candidate *all, int32_t
     return low < n && (all[low].token == t || all[low].token == ~t) ? &all[low] : 0;
 }
 
-static void bitnet__penalize(bitnet_ctx *c, int32_t row, const bitnet_sampler *s, int32_t n) {
-    const bitnet_token *tokens;
-    const int32_t count = bitnet__penalty_window(c, row, s, &tokens);
+static void bitnet__penalize(bitnet_ctx *c, const bitnet_sampler *s, bitnet__tokens before,
+                             int32_t n) {
+    const bitnet__tokens recent = bitnet__penalized(s, before);
     int32_t i;
-    for (i = 0; i < count; i++) {
-        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, tokens[i]);
+    for (i = 0; i < recent.n; i++) {
+        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, recent.p[i]);
         if (!x || x->token < 0) continue;
         x->token = ~x->token;          /* marked: a token is penalized once */
         x->logit = x->logit > 0.0f ? x->logit / s->repeat_penalty : x->logit * s->repeat_penalty;
     }
-    for (i = 0; i < count; i++) {
-        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, tokens[i]);
+    for (i = 0; i < recent.n; i++) {
+        bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, recent.p[i]);
         if (x && x->token < 0) x->token = ~x->token;
     }
 }
 
 /* Applies bias and penalty to n candidates in id order; NaN becomes minus infinity. */
-static void bitnet__adjust(bitnet_ctx *c, int32_t row, const bitnet_sampler *s, int32_t n) {
+static void bitnet__adjust(bitnet_ctx *c, const bitnet_sampler *s, bitnet__tokens before,
+                           int32_t n) {
     const float lowest = bitnet__float_from_bits(0xff800000u);
     int32_t i;
     for (i = 0; i < s->n_bias; i++) {
@@ -8465,7 +8484,7 @@ static void bitnet__adjust(bitnet_ctx *c, int32_t row, const bitnet_sampler *s, 
             bitnet__find_candidate(c->candidates, n, s->bias[i].token);
         if (x) x->logit += s->bias[i].bias;
     }
-    bitnet__penalize(c, row, s, n);
+    bitnet__penalize(c, s, before, n);
     for (i = 0; i < n; i++)
         if (c->candidates[i].logit != c->candidates[i].logit) c->candidates[i].logit = lowest;
 }
@@ -8519,12 +8538,12 @@ static bitnet_token bitnet__draw(const bitnet__candidate *first, int32_t n, int 
 }
 
 /* Samples from the first n of c->candidates, which are in id order with exact logits. */
-static bitnet_token bitnet__sample_candidates(bitnet_ctx *c, int32_t row, bitnet_sampler *s,
-                                              int32_t n) {
+static bitnet_token bitnet__sample_candidates(bitnet_ctx *c, bitnet_sampler *s,
+                                              bitnet__tokens before, int32_t n) {
     bitnet__candidate *all = c->candidates;
     const bitnet__candidate *best = all;
     int32_t i, kept;
-    bitnet__adjust(c, row, s, n);
+    bitnet__adjust(c, s, before, n);
     for (i = 1; i < n; i++)
         if (all[i].logit > best->logit) best = &all[i];
     if (!(s->temperature > 0.0f) || !(best->logit > -3.4e38f && best->logit < 3.4e38f))
@@ -8543,10 +8562,10 @@ static void bitnet__fill_candidates(bitnet_ctx *c, const float *logits) {
     }
 }
 
-static bitnet_token bitnet__sample_logits(bitnet_ctx *c, int32_t row, bitnet_sampler *s,
+static bitnet_token bitnet__sample_logits(bitnet_ctx *c, bitnet_sampler *s, bitnet__tokens before,
                                           const float *logits) {
     bitnet__fill_candidates(c, logits);
-    return bitnet__sample_candidates(c, row, s, c->m->n_vocab);
+    return bitnet__sample_candidates(c, s, before, c->m->n_vocab);
 }
 
 /* ---- bitnet_sample ---- */
@@ -8556,15 +8575,14 @@ static bitnet_token bitnet__sample_logits(bitnet_ctx *c, int32_t row, bitnet_sam
    bounds of these tokens mean nothing. */
 static int32_t bitnet__top_candidates(bitnet_ctx *c, int32_t row, const bitnet_sampler *s) {
     const int32_t k = s->temperature > 0.0f ? s->top_k : 1;
-    const bitnet_token *tokens;
-    int32_t i, n;
+    const bitnet__tokens recent = bitnet__penalized(s, bitnet__row_tokens(c, row));
+    int32_t i;
     if (c->n_ready >= c->n_rows || k < 1 || k > c->m->n_vocab / 16 || !bitnet__bound_logits(c, row))
         return 0;
     for (i = 0; i < s->n_bias; i++)
         if (s->bias[i].token >= 0 && s->bias[i].token < c->m->n_vocab)
             bitnet__require_token(c, row, s->bias[i].token);
-    n = bitnet__penalty_window(c, row, s, &tokens);
-    for (i = 0; i < n; i++) bitnet__require_token(c, row, tokens[i]);
+    for (i = 0; i < recent.n; i++) bitnet__require_token(c, row, recent.p[i]);
     return bitnet__top_rows(c, row, k);
 }
 
@@ -8574,6 +8592,7 @@ static int bitnet__sampler_valid(const bitnet_sampler *s) {
 
 static bitnet_token bitnet__sample(bitnet_ctx *c, int32_t row, bitnet_sampler *s) {
     bitnet_sampler greedy;
+    bitnet__tokens before;
     int32_t n;
     memset(&greedy, 0, sizeof greedy);
     row = bitnet__find_row(c, row);
@@ -8581,8 +8600,9 @@ static bitnet_token bitnet__sample(bitnet_ctx *c, int32_t row, bitnet_sampler *s
     if (!s) s = &greedy;
     n = bitnet__top_candidates(c, row, s);
     c->int8.exact_logits = n > 0 ? n : c->m->n_vocab;
-    return n > 0 ? bitnet__sample_candidates(c, row, s, n) :
-                   bitnet__sample_logits(c, row, s, bitnet__logits(c, row));
+    before = bitnet__row_tokens(c, row);
+    return n > 0 ? bitnet__sample_candidates(c, s, before, n) :
+                   bitnet__sample_logits(c, s, before, bitnet__logits(c, row));
 }
 
 BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t row, bitnet_sampler *s) {
@@ -8595,6 +8615,22 @@ BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t row, bitnet_sam
 
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s) {
     return bitnet_sample_row(c, -1, s);
+}
+
+BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
+                                             const bitnet_token *tokens, int32_t n_tokens,
+                                             bitnet_sampler *s) {
+    bitnet_sampler greedy;
+    bitnet__tokens before;
+    bitnet_token t;
+    memset(&greedy, 0, sizeof greedy);
+    before.p = tokens;
+    before.n = n_tokens;
+    if (!logits || n_tokens < 0 || (!tokens && n_tokens > 0) || !bitnet__sampler_valid(s) ||
+        bitnet__acquire(c, 0) != BITNET_OK) return -1;
+    t = bitnet__sample_logits(c, s ? s : &greedy, before, logits);
+    bitnet__release(c);
+    return t;
 }
 /* =============================================================================================
    @generate  the loop around evaluating and sampling

@@ -312,22 +312,22 @@ static void test_greedy(void) {
         s.temperature = round % 3 == 0   ? 0.0f
                         : round % 3 == 1 ? -1.0f
                                          : (float)(infinite - infinite);
-        CHECK_MSG(bitnet__sample_logits(c, &s, x) == best, "round %d", round);
+        CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s) == best, "round %d", round);
         CHECK(s.rng == 42);                                /* greedy draws nothing */
         s.temperature = 1.0f;
         s.top_k = 1;
         s.rng = (uint64_t)round;
-        CHECK_MSG(bitnet__sample_logits(c, &s, x) == best, "top-k 1, round %d", round);
+        CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s) == best, "top-k 1, round %d", round);
         s.top_k = 0;
         s.top_p = 1e-9f;
-        CHECK_MSG(bitnet__sample_logits(c, &s, x) == best, "top-p 0, round %d", round);
+        CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s) == best, "top-p 0, round %d", round);
         s.top_p = 0;
         s.min_p = 1.0f;
         if (round % 4 != 1)
-            CHECK_MSG(bitnet__sample_logits(c, &s, x) == best, "min-p 1, round %d", round);
+            CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s) == best, "min-p 1, round %d", round);
     }
     for (i = 0; i < V; i++) x[i] = (float)-infinite;       /* nothing is left: the lowest id */
-    CHECK(bitnet__sample_logits(c, &s, x) == 0);
+    CHECK(bitnet_sample_logits(c, x, 0, 0, &s) == 0);
     bitnet_ctx_free(c);
     bitnet_model_free(m);
     gb_free_model(&g);
@@ -364,7 +364,7 @@ static void test_distribution(void) {
         slow_sampler(x, &s, p);
         memset(counts, 0, sizeof counts);
         for (i = 0; i < draws && !bad; i++) {
-            int t = bitnet__sample_logits(c, &s, x);
+            int t = bitnet_sample_logits(c, x, 0, 0, &s);
             rng += 0x9e3779b97f4a7c15u;
             if (t < 0 || t >= V || s.rng != rng) bad = 1;
             else if (p[t] == 0) bad = 2;
@@ -396,6 +396,7 @@ static void test_distribution(void) {
 
 /* The cut sets themselves, against sorting: which candidates bitnet__truncate keeps, best first. */
 static void test_cut_sets(void) {
+    const bitnet__tokens no_tokens = {0, 0};
     gb_model g = word_model();
     bitnet_model *m;
     bitnet_ctx *c;
@@ -418,7 +419,7 @@ static void test_cut_sets(void) {
         if (gb_random(&seed) % 2) s.min_p = (float)gb_uniform(&seed, 0.0001, 0.9);
         slow_sampler(x, &s, p);
         bitnet__fill_candidates(c, x);
-        bitnet__adjust(c, &s, c->m->n_vocab);
+        bitnet__adjust(c, &s, no_tokens, c->m->n_vocab);
         kept = bitnet__truncate(c->candidates, V, &s);
         CHECK(kept >= 1 && kept <= V);
         for (i = 0; i < kept; i++) {
@@ -476,7 +477,7 @@ static void test_extreme_draws(void) {
         if (round % 3 == 1) s.top_k = V - 2;
         if (round % 3 == 2) s.min_p = 1e-30f, s.top_k = V - 1;
         s.rng = round % 2 ? low : high;
-        t = bitnet__sample_logits(c, &s, x);
+        t = bitnet_sample_logits(c, x, 0, 0, &s);
         if (t < 3 || t >= V - 3) bad = round;
     }
     bitnet_ctx_free(c);
@@ -506,7 +507,7 @@ static void test_repeat_penalty(void) {
         for (i = 0; i < V; i++) x[i] = (float)(i % 2 ? i + 1 : -i - 1);
         x[6] = 0.0f;
         bitnet__fill_candidates(c, x);
-        bitnet__adjust(c, &s, c->m->n_vocab);
+        bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
         for (i = 0; i < V; i++) {
             int j, repeated = 0;
             float want;
@@ -521,7 +522,7 @@ static void test_repeat_penalty(void) {
         s.repeat_window = 0;
         for (window = 0; window < V; window++) x[window] = 1.0f;
         bitnet__fill_candidates(c, x);
-        bitnet__adjust(c, &s, c->m->n_vocab);
+        bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
         CHECK(c->candidates[5].logit == (i == 2 ? 2.0f : 1.0f) && c->candidates[9].logit == 1.0f);
     }
     bitnet_ctx_free(c);
@@ -548,23 +549,23 @@ static void test_logit_bias(void) {
     s.n_bias = 4; /* ids outside the vocabulary do nothing */
     for (i = 0; i < V; i++) x[i] = 0.0f;
     x[7] = 50.0f;
-    CHECK(bitnet__sample_logits(c, &s, x) == 9);
+    CHECK(bitnet_sample_logits(c, x, 0, 0, &s) == 9);
     s.temperature = 1.0f;
     for (i = 0; i < 3000; i++) {
         s.top_k = i % 3 == 1 ? V : 0;
         s.top_p = i % 3 == 2 ? 0.9999f : 0.0f;
-        t = bitnet__sample_logits(c, &s, x);
+        t = bitnet_sample_logits(c, x, 0, 0, &s);
         CHECK(t != 7 && t >= 0 && t < V);
     }
     s.repeat_penalty = 2.0f;                               /* a bias comes before the penalty */
     bias[0].token = 1;
     bias[0].bias = 3.0f;
     bitnet__fill_candidates(c, x);
-    bitnet__adjust(c, &s, c->m->n_vocab);
+    bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
     CHECK(c->candidates[1].logit == 1.5f);
     bias[1].token = 1;                                     /* two for one token add up */
     bitnet__fill_candidates(c, x);
-    bitnet__adjust(c, &s, c->m->n_vocab);
+    bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
     CHECK(c->candidates[1].logit == 1.625f);
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -595,7 +596,7 @@ static void test_forcing_bias(void) {
         s.top_p = i == 3 ? 0.9f : 0.0f;
         s.min_p = i == 4 ? 0.1f : 0.0f;
         random_logits(x, 0, &seed);
-        if (bitnet__sample_logits(c, &s, x) != 9) wrong = i;
+        if (bitnet_sample_logits(c, x, 0, 0, &s) != 9) wrong = i;
     }
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -623,7 +624,7 @@ static void test_replay(void) {
     for (round = 0; round < 2; round++) {
         if (round) s.rng = saved;
         for (i = 0; i < 50; i++) {
-            int t = bitnet__sample_logits(c, &s, x);
+            int t = bitnet_sample_logits(c, x, 0, 0, &s);
             if (i == 10 && !round) saved = s.rng;          /* after 11 draws */
             if (!round) first[i] = t;
             else if (i < 39) CHECK(t == first[i + 11]);
