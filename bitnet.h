@@ -538,6 +538,8 @@ typedef struct bitnet_model_info {
     uint64_t n_params;           /* weights and norms; a head that is the embedding counts once */
     uint64_t file_bytes;
     uint64_t own_bytes;          /* allocated by the model, beyond the mapped or borrowed file */
+    uint64_t head_copy_bytes;    /* of the int8 copy of the head, which the first context that uses
+                                    it adds to own_bytes; 0: the head is too wide for one */
     bitnet_token bos, eos, eot;  /* -1: the file has none */
     int32_t add_bos;             /* 1: the file wants BOS before a prompt */
 } bitnet_model_info;
@@ -5779,6 +5781,8 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
 enum {
     BITNET__MAX_CONTEXT = 1 << 20,     /* positions: sin and cos are exact enough up to there */
     BITNET__MAX_HEADS = 4096,
+    BITNET__CHUNK = 64,                /* rows of the head's copy that are bounded together */
+    BITNET__MAX_INT8_DIM = 65536,      /* limit of dotrows_u8 */
     BITNET__MAX_PACKERS = 16           /* threads that pack: with more, memory is the limit */
 };
 
@@ -5815,6 +5819,17 @@ typedef struct bitnet__block {         /* header of everything the model allocat
     uint64_t size;
 } bitnet__block;
 
+/* The head with 8 bits per weight; see @head. All contexts share it, and whoever needs it first
+   fills it in. Whoever finds it BUSY does not wait, but computes all logits. n_vocab is rounded up to
+   whole chunks: n_chunks * BITNET__CHUNK. */
+enum { BITNET__COPY_NONE, BITNET__COPY_BUSY, BITNET__COPY_EMPTY, BITNET__COPY_READY };
+
+typedef struct bitnet__head_copy {
+    bitnet__atomic state;              /* BITNET__COPY_*; EMPTY: there is memory */
+    uint8_t *rows;                     /* [n_vocab][dim]  h + 128 */
+    float *scale, *residual, *norm;    /* [n_vocab]       a; upper bounds of |w - a h| and |w| */
+} bitnet__head_copy;
+
 struct bitnet_model {
     bitnet_model_params params;
     bitnet__gguf gguf;
@@ -5830,6 +5845,7 @@ struct bitnet_model {
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, n_rot, n_ctx;
     int32_t q_dim, kv_dim;             /* n_heads * head_dim, n_kv_heads * head_dim */
     float eps, freq_base, rope_factor; /* rope_factor divides positions: 1, or linear scaling */
+    bitnet__head_copy *copy;
     uint64_t n_params, own_bytes;
     uint64_t bytes_read;               /* of tensors, for progress */
     struct bitnet__team *team;         /* while the model is loaded; 0: one thread */
@@ -6502,6 +6518,9 @@ static bitnet_result bitnet__check_unused(const bitnet_model *m, bitnet_error *e
 static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
     bitnet_result r;
     int32_t i;
+    m->copy = (bitnet__head_copy *)bitnet__model_alloc(m, sizeof *m->copy);
+    if (!m->copy) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
+    memset(m->copy, 0, sizeof *m->copy);
     m->layers = (bitnet__layer *)bitnet__model_alloc(m, (uint64_t)m->n_layers * sizeof *m->layers);
     if (!m->layers) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the list of layers");
     r = bitnet__load_matrix(m, "token_embd.weight", m->dim, m->n_vocab, 0, &m->embed, err);
@@ -6625,11 +6644,37 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     return BITNET_OK;
 }
 
+/* Divides the arena of the head's copy; returns its bytes, 0 if the model cannot have one. */
+static uint64_t bitnet__head_copy_layout(const bitnet_model *m, bitnet__arena *a,
+                                         bitnet__head_copy *t) {
+    const uint64_t rows = (uint64_t)m->n_vocab;
+    const uint64_t n = (rows + BITNET__CHUNK - 1) / BITNET__CHUNK * BITNET__CHUNK;
+    if (m->dim > BITNET__MAX_INT8_DIM) return 0;
+    t->rows = (uint8_t *)bitnet__arena_take(a, rows * (uint64_t)m->dim, 1);
+    t->scale = (float *)bitnet__arena_take(a, n, 4);
+    t->residual = (float *)bitnet__arena_take(a, n, 4);
+    t->norm = (float *)bitnet__arena_take(a, n, 4);
+    return a->used;
+}
+
+/* Allocates the head's copy, unless that is done or another thread is about to. 0: no memory. */
+static int bitnet__head_copy_alloc(const bitnet_model *m) {
+    bitnet__head_copy *t = m->copy;
+    bitnet__head_copy unused;
+    bitnet__arena a = {0, 0};
+    if (!bitnet__head_copy_layout(m, &a, &unused) ||
+        !bitnet__swap_if(&t->state, BITNET__COPY_NONE, BITNET__COPY_BUSY)) return 1;
+    if (bitnet__arena_alloc(&a, &m->params.allocator)) bitnet__head_copy_layout(m, &a, t);
+    bitnet__store_release(&t->state, a.base ? BITNET__COPY_EMPTY : BITNET__COPY_NONE);
+    return a.base != 0;
+}
+
 BITNET_API void bitnet_model_free(bitnet_model *m) {
     bitnet_allocator a;
     bitnet__block *b, *next;
     if (!m) return;
     a = m->params.allocator;
+    if (m->copy) bitnet__free(&a, m->copy->rows);      /* the arena's first array */
     bitnet__vocab_free(&m->vocab, &a);
     for (b = m->blocks; b; b = next) {
         next = b->next;
@@ -6659,6 +6704,8 @@ BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_m
 #endif
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info) {
+    bitnet__head_copy copy;
+    bitnet__arena a = {0, 0};
     if (!info) return;
     memset(info, 0, sizeof *info);
     if (!m) return;
@@ -6682,6 +6729,9 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
                       (m->gguf.n_keys + 1) * sizeof *m->gguf.keys +
                       (m->gguf.n_tensors + 1) * sizeof *m->gguf.tensors +
                       (m->gguf.src.io.read_fn ? m->gguf.src.have : 0);
+    info->head_copy_bytes = bitnet__head_copy_layout(m, &a, &copy);
+    if (bitnet__load_acquire(&m->copy->state) != BITNET__COPY_NONE)
+        info->own_bytes += info->head_copy_bytes;
     info->bos = m->vocab.bos;
     info->eos = m->vocab.eos;
     info->eot = m->vocab.eot;
@@ -6766,9 +6816,7 @@ enum {
     BITNET__PAGE = 64,                 /* positions in a page of the KV cache */
     BITNET__MIX_DIMS = 64,             /* elements of a head: the least share of a thread */
     BITNET__MAX_SEQS = 4096,
-    BITNET__CHUNK = 64,                /* rows of the int8 head that are bounded together */
-    BITNET__BOUND_STATES = 16,         /* hidden states per pass over the int8 head */
-    BITNET__MAX_INT8_DIM = 65536       /* limit of dotrows_u8 */
+    BITNET__BOUND_STATES = 16          /* hidden states per pass over the head's copy */
 };
 
 /* What the bounds of all logits need to know about one hidden state. */
@@ -6776,11 +6824,8 @@ typedef struct bitnet__bound {
     float b, per_norm, per_residual;
 } bitnet__bound;
 
-/* The head with 8 bits per weight; see @head. rows is 0 if the context does not use it. Here
-   n_vocab is rounded up to whole chunks: n_chunks * BITNET__CHUNK. */
+/* What a context needs to bound logits by means of the head's copy; low is 0 if it does not. */
 typedef struct bitnet__int8_head {
-    uint8_t *rows;                     /* [n_vocab][dim]  h + 128 */
-    float *scale, *residual, *norm;    /* [n_vocab]       a; upper bounds of |w - a h| and |w| */
     float *low, *high;                 /* [max_states][n_vocab]   bounds of the logits */
     float *max_low, *max_high;         /* [max_states][n_chunks]  the largest in each chunk */
     int32_t *dots;                     /* [n_threads][max_states][2][BITNET__CHUNK] */
@@ -6790,8 +6835,7 @@ typedef struct bitnet__int8_head {
     int32_t sums[2 * BITNET__BOUND_STATES];    /* of q */
     int32_t n_chunks, max_states;
     int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have bounds */
-    int32_t built;                     /* 1: rows are filled in */
-    int32_t exact_logits;                /* of the last bitnet_sample */
+    int32_t exact_logits;              /* of the last bitnet_sample */
 } bitnet__int8_head;
 
 typedef struct bitnet__candidate {
@@ -6924,10 +6968,6 @@ static void bitnet__int8_layout(const bitnet_model *m, const bitnet_ctx_params *
     if (p->no_head_copy || m->dim > BITNET__MAX_INT8_DIM) return;
     t->n_chunks = (int32_t)chunks;
     t->max_states = max_states;
-    t->rows = (uint8_t *)bitnet__arena_take(a, (uint64_t)m->n_vocab * dim, 1);
-    t->scale = (float *)bitnet__arena_take(a, n, 4);
-    t->residual = (float *)bitnet__arena_take(a, n, 4);
-    t->norm = (float *)bitnet__arena_take(a, n, 4);
     t->low = (float *)bitnet__arena_take(a, states * n, 4);
     t->high = (float *)bitnet__arena_take(a, states * n, 4);
     t->max_low = (float *)bitnet__arena_take(a, states * chunks, 4);
@@ -7126,16 +7166,19 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->min_task = BITNET__MIN_TASK;
     bitnet__ctx_layout(m, &p, &arena, c);
     bitnet__seqs_init(c);
+    if (c->int8.dots)                  /* of rows that the last chunk lacks */
+        memset(c->int8.dots, 0, (size_t)p.n_threads * (size_t)c->int8.max_states * 2 *
+                                BITNET__CHUNK * 4);
     if (p.n_threads > 1 && !p.parallel_fn) {
         r = bitnet__team_create(a, p.n_threads, &c->team, err);
-        if (r != BITNET_OK) {
-            bitnet_ctx_free(c);
-            return r;
-        }
         c->p.n_threads = bitnet__team_size(c->team);   /* the arena has room for all */
     }
-    *out = c;
-    return BITNET_OK;
+    if (r == BITNET_OK && !p.no_head_copy && !bitnet__head_copy_alloc(m))
+        r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for an int8 copy of the output head "
+                         "(no_head_copy does without)");
+    if (r == BITNET_OK) *out = c;
+    else bitnet_ctx_free(c);
+    return r;
 }
 
 /* A child made by fork() has no workers and continues with one thread. */
@@ -7941,6 +7984,7 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
         inputs[i].row = c->n_rows;
         c->n_rows += inputs[i].n_logits;
     }
+    for (i = 0; i < c->n_rows; i++) c->row_places[i].seq = -1;     /* until it is evaluated */
     *n_tokens = (int32_t)total;
     return BITNET_OK;
 }
@@ -7961,12 +8005,12 @@ static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, in
         }
         r = bitnet__forward(c, n, err);
         done += n;
+        if (done == total) c->row = c->n_rows - 1;
         if (r == BITNET_OK && bitnet__report_progress(c, p, done, total))
             r = bitnet__fail(err, BITNET_ERR_CANCELLED,
                              "the prompt was cancelled after %d of %d tokens", (int)done,
                              (int)total);
     }
-    c->row = c->n_rows - 1;
     if (r == BITNET_OK) return r;
     bitnet__forget_rows(c);
     for (i = 0; i < n_inputs; i++) {
@@ -8161,7 +8205,7 @@ BITNET__INLINE void bitnet__add_squares(const float *w, const int8_t *q, float a
 static void bitnet__step_build_int8(const bitnet__step *step, int32_t from, int32_t to,
                                     int thread) {
     bitnet_ctx *c = step->c;
-    bitnet__int8_head *t = &c->int8;
+    bitnet__head_copy *t = c->m->copy;
     const int32_t n = c->m->dim, whole = n / BITNET__LANES * BITNET__LANES;
     float *w = (float *)(void *)bitnet__row_buffer(c, thread);
     int32_t r, i, j, sum;
@@ -8185,27 +8229,32 @@ static void bitnet__step_build_int8(const bitnet__step *step, int32_t from, int3
     }
 }
 
-static void bitnet__build_int8(bitnet_ctx *c) {
-    bitnet__int8_head *t = &c->int8;
+/* Is the copy filled in? Whoever needs it first fills it in; others do without it meanwhile. */
+static int bitnet__build_int8(bitnet_ctx *c) {
+    bitnet__head_copy *t = c->m->copy;
     bitnet__step step = bitnet__make_step(c, 0);
-    const size_t whole = (size_t)t->n_chunks * BITNET__CHUNK, rows = (size_t)c->m->n_vocab;
-    memset(t->dots, 0, (size_t)c->p.n_threads * (size_t)t->max_states * 2 * BITNET__CHUNK * 4);
+    const size_t whole = (size_t)c->int8.n_chunks * BITNET__CHUNK, rows = (size_t)c->m->n_vocab;
+    if (!bitnet__swap_if(&t->state, BITNET__COPY_EMPTY, BITNET__COPY_BUSY))
+        return bitnet__load_acquire(&t->state) == BITNET__COPY_READY;
     memset(t->scale + rows, 0, (whole - rows) * 4);
     memset(t->norm + rows, 0, (whole - rows) * 4);
     memset(t->residual + rows, 0, (whole - rows) * 4);
     bitnet__run_step(&step, "head", c->m->n_vocab, 64 * (int64_t)c->m->dim,
                      bitnet__step_build_int8);
-    t->built = 1;
+    bitnet__store_release(&t->state, BITNET__COPY_READY);
+    return 1;
 }
 
 /* Bounds the logits of a chunk for one hidden state, from the products of h with u and v. */
-static void bitnet__bound_chunk(const bitnet__int8_head *t, int32_t chunk, int32_t state,
-                                const int32_t *u, const int32_t *v) {
+static void bitnet__bound_chunk(const bitnet__int8_head *t, const bitnet__head_copy *copy,
+                                int32_t chunk, int32_t state, const int32_t *u,
+                                const int32_t *v) {
     const bitnet__bound k = t->bound[state];
     const float infinity = bitnet__float_from_bits(0x7f800000u);
     const size_t first = (size_t)chunk * BITNET__CHUNK;
     const size_t at = (size_t)state * (size_t)t->n_chunks + (size_t)chunk;
-    const float *scale = t->scale + first, *norm = t->norm + first, *residual = t->residual + first;
+    const float *scale = copy->scale + first, *norm = copy->norm + first;
+    const float *residual = copy->residual + first;
     float low[BITNET__CHUNK], high[BITNET__CHUNK], max_low[BITNET__LANES], max_high[BITNET__LANES];
     int i, j;
     for (i = 0; i < BITNET__CHUNK; i++) {
@@ -8237,15 +8286,16 @@ static void bitnet__step_bound_chunks(const bitnet__step *step, int32_t from, in
                                       int thread) {
     bitnet_ctx *c = step->c;
     bitnet__int8_head *t = &c->int8;
+    const bitnet__head_copy *copy = c->m->copy;
     int32_t *dots = t->dots + (size_t)thread * (size_t)t->max_states * 2 * BITNET__CHUNK;
     int32_t chunk, i;
     for (chunk = from; chunk < to; chunk++) {
         int32_t first = chunk * BITNET__CHUNK;
-        c->k.dotrows_u8(t->rows + (size_t)first * (size_t)c->m->dim, t->q, t->sums, c->m->dim,
+        c->k.dotrows_u8(copy->rows + (size_t)first * (size_t)c->m->dim, t->q, t->sums, c->m->dim,
                         bitnet__min(BITNET__CHUNK, c->m->n_vocab - first), 2 * t->n_bound, dots,
                         BITNET__CHUNK);
         for (i = 0; i < t->n_bound; i++)
-            bitnet__bound_chunk(t, chunk, i, dots + 2 * i * BITNET__CHUNK,
+            bitnet__bound_chunk(t, copy, chunk, i, dots + 2 * i * BITNET__CHUNK,
                                 dots + (2 * i + 1) * BITNET__CHUNK);
     }
 }
@@ -8296,9 +8346,9 @@ static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
     bitnet__int8_head *t = &c->int8;
     bitnet__step step = bitnet__make_step(c, 0);
     const int32_t n = bitnet__min(c->n_rows - row, t->max_states);
-    if (!t->rows) return 0;
+    if (!t->low) return 0;
     if (t->n_bound > 0 && row >= t->first && row < t->first + t->n_bound) return 1;
-    if (!t->built) bitnet__build_int8(c);
+    if (!bitnet__build_int8(c)) return 0;
     t->first = row;
     for (t->n_bound = 0; t->n_bound < n; t->n_bound++)
         if (!bitnet__split_hidden(c, bitnet__hidden_row(c, row + t->n_bound), t->n_bound)) break;

@@ -177,10 +177,10 @@ static void test_bounds(void) {
         int of = (int)(gb_random(&b.seed) % (round % 2 ? 100 : 2000)) + (round % 2 ? 0 : 100);
         bitnet__matrix_row(&b.m->head, of, row);
         for (i = 0; i < DIM; i++) {
-            float h = (float)((int)b.c->int8.rows[(size_t)of * DIM + (size_t)i] - 128);
+            float h = (float)((int)b.m->copy->rows[(size_t)of * DIM + (size_t)i] - 128);
             if (round % 2) x[i] = (float)((int)(gb_random(&b.seed) % 16000) - 8000) +
                                   (row[i] > 0 ? 0.45f : -0.45f);
-            else x[i] = (row[i] - b.c->int8.scale[of] * h) * (round % 4 ? 1.0f : -1000.0f);
+            else x[i] = (row[i] - b.m->copy->scale[of] * h) * (round % 4 ? 1.0f : -1000.0f);
         }
         if (round % 2) x[DIM - 1] = 8192.0f;       /* so that b is 1 */
         b.c->int8.n_bound = 0;
@@ -240,6 +240,7 @@ static void test_ahead(void) {
 static void test_switch(void) {
     static bench b;
     bitnet_ctx_params p = {0};
+    bitnet_model_info info;
     bitnet_ctx *full;
     bitnet_token t = 5, u = 5;
     int i;
@@ -247,7 +248,8 @@ static void test_switch(void) {
     p.no_head_copy = 1;
     p.n_threads = 1;
     CHECK(!bitnet_ctx_create(b.m, &p, &full, 0));
-    CHECK(bitnet_ctx_bytes(b.m, 0) > bitnet_ctx_bytes(b.m, &p) + (uint64_t)HEAD_ROWS * DIM);
+    bitnet_model_get_info(b.m, &info);
+    CHECK(info.head_copy_bytes > HEAD_ROWS * DIM && info.own_bytes > info.head_copy_bytes);
     for (i = 0; i < 40; i++) {
         CHECK(!bitnet_eval(b.c, &t, 1, 0, 0) && !bitnet_eval(full, &u, 1, 0, 0));
         t = bitnet_sample(b.c, 0);

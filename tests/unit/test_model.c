@@ -656,7 +656,7 @@ static void test_ctx_params(void) {
 /* The table in the manual, under MEMORY: what a context of BitNet b1.58-2B-4T costs. */
 static void test_ctx_bytes_2b(void) {
     static const struct { int n_ctx, n_batch, no_head_copy, mb; } want[] = {
-        {512, 0, 0, 429}, {2048, 0, 0, 548}, {4096, 0, 0, 707},
+        {512, 0, 0, 100}, {2048, 0, 0, 219}, {4096, 0, 0, 378},
         {512, 0, 1, 98}, {512, 32, 1, 39 + 5}, {4096, 32, 1, 315 + 8},
     };
     bitnet_model m;
@@ -690,6 +690,7 @@ static void test_ctx_bytes(void) {
     memset(&mp, 0, sizeof mp);
     mp.allocator = gb_counting(&count);
     CHECK(!bitnet_model_load_memory(g.data, g.size, &mp, &m, 0));
+    bitnet_ctx_free(create(m, 0));     /* the first one adds the copy of the head to the model */
     for (i = 0; i < 12; i++)
         for (kv = 0; kv < 2; kv++) {
             bitnet_ctx_params p = ctx_params(1 + i * 7, i % 4, 1 + i % 3, (bitnet_kv_type)kv);
@@ -772,7 +773,8 @@ static void test_ctx_memory_failures(void) {
             bitnet_ctx_free(c);
             CHECK_MSG(done || (r == BITNET_ERR_MEMORY && err.code == r && err.text[0]),
                       "allocation %ld: %s (%s)", k, bitnet_result_text(r), err.text);
-            CHECK_MSG(count.live == live, "a block leaks when allocation %ld fails", k);
+            CHECK_MSG(count.live == live + (done && threads == 1),     /* the copy of the head */
+                      "a block leaks when allocation %ld fails", k);
         }
     CHECK(done && k >= 3);
     count.fail_at = -1;
