@@ -569,6 +569,12 @@ typedef struct bitnet_ctx_params {
        "embed", "norm", "quantize", "matmul", "attention" or "head". */
     void (*step_fn)(void *ud, const char *op, int thread, int begin);
     void *step_ud;
+    /* Nonzero cancels the evaluation: BITNET_ERR_CANCELLED, and the sequences are as before the
+       call. Asked again and again while the network runs, at BitNet b1.58-2B-4T's size at least
+       every 20 ms, on the thread that called (with parallel_fn: the one that runs job 0). 0: not
+       called. */
+    int (*cancel_fn)(void *ud);
+    void *cancel_ud;
     /* To look inside or to compare; 0: not called. Called on the thread that called bitnet_eval,
        for each batch of at most n_batch tokens, after the embedding (layer -1) and after each layer
        (0 .. n_layers - 1). x [n_tokens][dim] is the residual stream; its first token is at position
@@ -6812,6 +6818,8 @@ BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t) {
 enum {
     BITNET__MIN_TASK = 1 << 18,        /* products: 5 us with AVX2, 0.2 ms in plain C */
     BITNET__ROWS = BITNET__MAX_GROUP,  /* rows of a layer whose products are computed at a time */
+    BITNET__TOKENS = 512,              /* for at most so many tokens: the products fit the L2 cache,
+                                          and take a few ms, between which cancel_fn is asked */
     BITNET__COLUMNS = 32,              /* tokens times heads of a group that attend together */
     BITNET__PAGE = 64,                 /* positions in a page of the KV cache */
     BITNET__MIX_DIMS = 64,             /* elements of a head: the least share of a thread */
@@ -6878,6 +6886,7 @@ struct bitnet_ctx {
     bitnet_ctx_params p;               /* every default filled in */
     bitnet__team *team;                /* 0: parallel_fn, or one thread */
     int64_t min_task;                  /* work below which sharing does not pay; see run_step */
+    bitnet__atomic cancelled;          /* 1: cancel_fn has ended this evaluation */
     bitnet__atomic owner;              /* BITNET__FREE, BITNET__BUSY or a thread */
     int32_t n_rows;                    /* rows of hidden */
     int32_t n_ready;                   /* rows of logits computed from hidden */
@@ -6906,7 +6915,7 @@ struct bitnet_ctx {
     int8_t *act;                       /* [n_batch][widest, rounded up to 128]  int8 */
     float *act_scale;                  /* [n_batch]              s of quantize */
     int32_t *act_sum;                  /* [n_batch] */
-    int32_t *dots;                     /* [n_threads][2][n_batch][BITNET__ROWS]  products */
+    int32_t *dots;                     /* [n_threads][2][n_batch or BITNET__TOKENS][BITNET__ROWS] */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
     float *mixed;                      /* [n_threads][cols][head_dim]  of o */
     float *rope;                       /* [n_batch][2][n_rot / 2]  cosines, sines */
@@ -6984,6 +6993,11 @@ static uint64_t bitnet__page_bytes(const bitnet_model *m, const bitnet_ctx_param
     return 64 + (uint64_t)m->n_layers * (uint64_t)m->kv_dim * 2 * BITNET__PAGE * cell;
 }
 
+/* Tokens whose products a thread computes at a time. */
+static int32_t bitnet__dot_tokens(const bitnet_ctx_params *p) {
+    return bitnet__min(p->n_batch, BITNET__TOKENS);
+}
+
 static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p,
                                bitnet__arena *a, bitnet_ctx *c) {
     const int32_t group = m->n_heads / m->n_kv_heads;
@@ -7013,7 +7027,8 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     c->act = (int8_t *)bitnet__arena_take(a, batch * (uint64_t)bitnet__padded_row(widest), 1);
     c->act_scale = (float *)bitnet__arena_take(a, batch, 4);
     c->act_sum = (int32_t *)bitnet__arena_take(a, batch, 4);
-    c->dots = (int32_t *)bitnet__arena_take(a, threads * 2 * batch * BITNET__ROWS, 4);
+    c->dots = (int32_t *)bitnet__arena_take(
+        a, threads * 2 * (uint64_t)bitnet__dot_tokens(p) * BITNET__ROWS, 4);
     c->scores = (float *)bitnet__arena_take(a, (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) *
                                              cols * (uint64_t)c->n_scores, 4);
     c->mixed = (float *)bitnet__arena_take(a, threads * cols * (uint64_t)m->head_dim, 4);
@@ -7363,6 +7378,14 @@ static void bitnet__step_job(void *arg, int thread) {
     while ((task = bitnet__claim(&s->tasks, thread, task)) >= 0) bitnet__step_task(s, task, thread);
 }
 
+/* Whether the evaluation has been cancelled. Thread 0 asks. */
+static int bitnet__is_cancelled(bitnet_ctx *c, int thread) {
+    if (thread == 0 && c->p.cancel_fn && !bitnet__load_acquire(&c->cancelled) &&
+        c->p.cancel_fn(c->p.cancel_ud))
+        bitnet__store_release(&c->cancelled, 1);
+    return (int)bitnet__load_acquire(&c->cancelled);
+}
+
 /* work: the cost of one item, in products of a ternary weight, the cheapest operation. A task costs
    at least min_task, so that synchronising the threads costs little beside it. There are up to four
    tasks per thread, so that a slow thread takes fewer. */
@@ -7433,6 +7456,7 @@ static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int3
     for (t = (size_t)from; t < (size_t)to; t++) {
         const float *x = s->in + t * n;
         int8_t *act;
+        if (t % 64 == 0 && bitnet__is_cancelled(c, thread)) return;
         if (s->gain) c->k.rmsnorm(x, s->gain, s->in_dim, c->m->eps, c->h + t * n);
         if (!s->act) continue;
         act = s->act + t * padded;
@@ -7468,35 +7492,56 @@ static int32_t bitnet__round_rows(const bitnet_ctx *c, int32_t row, int32_t n_ou
     return row <= 0 ? 0 : bitnet__min((row + unit - 1) / unit * unit, n_out);
 }
 
-/* The integer products of rows [from, from + count) of a linear layer, into dots
-   [n_tokens][BITNET__ROWS]; then y = dot * (w_scale / s). */
-static void bitnet__products(const bitnet__step *s, const bitnet__linear *l, int32_t from,
-                             int32_t count, int32_t *dots) {
+/* A part of a linear layer's products: some rows, for some tokens of the batch. */
+typedef struct bitnet__product {
+    int32_t row, n_rows, t, n_tokens;
+} bitnet__product;
+
+/* Goes through the products of rows [from, to), all tokens; *x all zero begins. Returns 0 at the
+   end, or if the evaluation is cancelled. */
+static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to, int thread,
+                                bitnet__product *x) {
+    bitnet_ctx *c = s->c;
+    const int32_t t = x->t + x->n_tokens;
+    if (x->n_rows == 0) x->row = from;
+    else if (t == s->n_tokens) x->row += x->n_rows;
+    x->t = t == s->n_tokens ? 0 : t;
+    x->n_rows = bitnet__min(to - x->row, BITNET__ROWS);
+    x->n_tokens = bitnet__min(s->n_tokens - x->t, bitnet__dot_tokens(&c->p));
+    return x->row < to && !bitnet__is_cancelled(c, thread);
+}
+
+/* The integer products of this part of a layer, into dots [n_tokens][BITNET__ROWS]; then
+   y = dot * (w_scale / s). */
+static void bitnet__products(const bitnet__step *s, const bitnet__linear *l,
+                             const bitnet__product *x, int32_t *dots) {
     const bitnet_ctx *c = s->c;
-    c->k.dotrows_ternary(l->w + c->k.packed_bytes(l->n_in, from), c->act, c->act_sum, l->n_in,
-                         count, s->n_tokens, dots, BITNET__ROWS);
+    c->k.dotrows_ternary(l->w + c->k.packed_bytes(l->n_in, x->row),
+                         c->act + (size_t)x->t * (size_t)l->n_in, c->act_sum + x->t, l->n_in,
+                         x->n_rows, x->n_tokens, dots, BITNET__ROWS);
 }
 
 /* A thread's buffer for two such products. */
 static int32_t *bitnet__thread_dots(const bitnet_ctx *c, int thread) {
-    return c->dots + (size_t)thread * 2 * (size_t)c->p.n_batch * BITNET__ROWS;
+    return c->dots + (size_t)thread * 2 * (size_t)bitnet__dot_tokens(&c->p) * BITNET__ROWS;
 }
 
 /* Rows [from, to): out = y, or out += y with add; out is [n_tokens][out_stride]. */
 static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l, int32_t from,
                                 int32_t to, int thread, float *out, int32_t out_stride, int add) {
     bitnet_ctx *c = s->c;
-    int32_t *dots = bitnet__thread_dots(c, thread), t, count;
+    int32_t *dots = bitnet__thread_dots(c, thread), i;
+    bitnet__product x = {0, 0, 0, 0};
     from = bitnet__round_rows(c, from, l->n_out);
     to = bitnet__round_rows(c, to, l->n_out);
-    for (; from < to; from += count) {
-        count = bitnet__min(to - from, BITNET__ROWS);
-        bitnet__products(s, l, from, count, dots);
-        for (t = 0; t < s->n_tokens; t++) {
-            float *y = out + (size_t)t * (size_t)out_stride + from;
-            c->k.dequantize(dots + (size_t)t * BITNET__ROWS, l->scale / c->act_scale[t], count,
+    while (bitnet__next_product(s, from, to, thread, &x)) {
+        bitnet__products(s, l, &x, dots);
+        for (i = 0; i < x.n_tokens; i++) {
+            const int32_t t = x.t + i;
+            float *y = out + (size_t)t * (size_t)out_stride + x.row;
+            c->k.dequantize(dots + (size_t)i * BITNET__ROWS, l->scale / c->act_scale[t], x.n_rows,
                             add, y);
-            if (add && !bitnet__all_finite(y, count)) bitnet__note_nonfinite(c, t, thread);
+            if (add && !bitnet__all_finite(y, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
         }
     }
 }
@@ -7531,21 +7576,20 @@ static void bitnet__silu_gate(const int32_t *gate, float gate_f, const int32_t *
 static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__linear *gate = &s->layer->ffn_gate, *up = &s->layer->ffn_up;
-    int32_t *gates = bitnet__thread_dots(c, thread), t, count;
-    int32_t *ups = gates + (size_t)c->p.n_batch * BITNET__ROWS;
+    int32_t *gates = bitnet__thread_dots(c, thread), i;
+    int32_t *ups = gates + (size_t)bitnet__dot_tokens(&c->p) * BITNET__ROWS;
     void (*join)(const int32_t *, float, const int32_t *, float, int, float *) =
         c->m->family->silu ? bitnet__silu_gate : c->k.relu2_gate;
+    bitnet__product x = {0, 0, 0, 0};
     from = bitnet__round_rows(c, from, c->m->ffn_dim);
     to = bitnet__round_rows(c, to, c->m->ffn_dim);
-    for (; from < to; from += count) {
-        count = bitnet__min(to - from, BITNET__ROWS);
-        bitnet__products(s, gate, from, count, gates);
-        bitnet__products(s, up, from, count, ups);
-        for (t = 0; t < s->n_tokens; t++) {
-            const size_t at = (size_t)t * BITNET__ROWS;
-            join(gates + at, gate->scale / c->act_scale[t], ups + at,
-                 up->scale / c->act_scale[t], count,
-                 c->g + (size_t)t * (size_t)c->m->ffn_dim + from);
+    while (bitnet__next_product(s, from, to, thread, &x)) {
+        bitnet__products(s, gate, &x, gates);
+        bitnet__products(s, up, &x, ups);
+        for (i = 0; i < x.n_tokens; i++) {
+            const size_t t = (size_t)(x.t + i), at = (size_t)i * BITNET__ROWS;
+            join(gates + at, gate->scale / c->act_scale[t], ups + at, up->scale / c->act_scale[t],
+                 x.n_rows, c->g + t * (size_t)c->m->ffn_dim + x.row);
         }
     }
 }
@@ -7727,6 +7771,7 @@ static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t 
     for (item = s->n_items - 1 - from; item >= s->n_items - to; item--) {
         bitnet__attention a = bitnet__make_attention(s, item % m->n_kv_heads,
                                                      &c->spans[item / m->n_kv_heads], scores);
+        if (bitnet__is_cancelled(s->c, thread)) return;
         bitnet__attend_keys(&a, 0, a.n_all);
         for (i = 0; i < a.n_cols; i++) bitnet__attend_softmax(&a, i, thread);
         bitnet__attend_values(&a, 0, m->head_dim, thread);
@@ -7878,15 +7923,18 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, bitnet_error *err
     bitnet__step s = bitnet__make_step(c, n);
     int32_t i;
     bitnet__find_spans(c, n);
+    c->cancelled = 0;
     c->nonfinite_token = n;
     for (i = 0; i < c->p.n_threads; i++) c->nonfinite[i] = n;
     bitnet__run_step(&s, "embed", n, 16 * (int64_t)m->dim + 512 * (int64_t)m->n_rot,
                      bitnet__step_embed);
     bitnet__end_layer(&s, -1);
-    for (i = 0; i < m->n_layers; i++) {
+    for (i = 0; i < m->n_layers && !bitnet__is_cancelled(c, 0); i++) {
         bitnet__forward_layer(&s, i);
-        bitnet__end_layer(&s, i);
+        if (!bitnet__is_cancelled(c, 0)) bitnet__end_layer(&s, i);
     }
+    if (bitnet__load_acquire(&c->cancelled))
+        return bitnet__fail(err, BITNET_ERR_CANCELLED, "the evaluation was cancelled");
     if (c->nonfinite_token < n) return bitnet__fail_nonfinite(c, err);
     for (i = 0; i < n; i++) {
         const bitnet__place at = c->places[i];
