@@ -8188,124 +8188,20 @@ BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s) {
    ============================================================================================= */
 
 /* ---- stop strings ----
-   An Aho-Corasick automaton searches for all stop strings at once. A node is a prefix of some stop
-   strings; the root (0) is the empty prefix. The state after a text is the longest node that the
-   text ends with, and a node's link leads to the longest other node that it ends with. So a byte
-   costs a few steps, however many strings there are and however long they are.
+   Each is searched for as Knuth, Morris and Pratt do: its state is how many of its bytes the text
+   ends with, at most, and its links say which states are left when the next byte is another. So no
+   text is read again, and a byte of it costs a few steps per string, however long that is. */
 
-   Nodes are numbered along their string, so most edges need no memory: a string adds the nodes that
-   no earlier string has, which are its branch, and a 0 byte behind them. Only the first node of a
-   branch is looked up in a hash table. A node's link is set when a text first gets there. A byte of
-   a stop string takes 9 bytes of memory, and a string up to 33 more. */
+typedef struct bitnet__stop_search {
+    const char *text;
+    size_t length, state;
+    size_t *link;                      /* [length]  from state i + 1 to the next lower one */
+} bitnet__stop_search;
 
-typedef struct bitnet__branch {
-    uint32_t node, parent;             /* its first node, and the node above it */
-} bitnet__branch;
-
-typedef struct bitnet__stops {
-    uint8_t *byte;                     /* [nodes]     the prefix's last byte; 0: a branch ends */
-    uint32_t *depth;                   /* [nodes]     the prefix's length */
-    uint32_t *link;                    /* [nodes]     and three flags, below */
-    bitnet__branch *branch;            /* [strings] */
-    uint32_t *slots;                   /* [mask + 1]  open addressing: 1 + index of a branch */
-    uint32_t n_branches, mask;
-    uint32_t at;                       /* the state; its link is set */
-} bitnet__stops;
-
-static const uint32_t bitnet__stop_here = 0x80000000u;     /* the node is a stop string */
-static const uint32_t bitnet__stop_ends = 0x40000000u;     /* it ends with one */
-static const uint32_t bitnet__stop_set = 0x20000000u;      /* its link and all further are set */
-static const uint32_t bitnet__stop_node = 0x1fffffffu;     /* the link itself */
-
-static uint32_t *bitnet__branch_slot(const bitnet__stops *s, uint32_t parent, uint8_t byte) {
-    const uint64_t h = ((uint64_t)parent << 8 | byte) * 0x9e3779b97f4a7c15u;
-    uint32_t at = (uint32_t)(h >> 32) & s->mask;
-    for (; s->slots[at]; at = (at + 1) & s->mask) {
-        const bitnet__branch *b = &s->branch[s->slots[at] - 1];
-        if (b->parent == parent && s->byte[b->node] == byte) break;
-    }
-    return &s->slots[at];
-}
-
-/* The node to which byte leads from node v; 0: none. */
-static uint32_t bitnet__stop_child(const bitnet__stops *s, uint32_t v, uint8_t byte) {
-    uint32_t found;
-    if (byte == 0) return 0;
-    if (s->byte[v + 1] == byte) return v + 1;
-    found = *bitnet__branch_slot(s, v, byte);
-    return found ? s->branch[found - 1].node : 0;
-}
-
-static uint32_t bitnet__stop_link(const bitnet__stops *s, uint32_t v) {
-    return s->link[v] & bitnet__stop_node;
-}
-
-/* The node to which byte leads from v or else from the first node along v's links that has such a
-   child; *from is that node. v's link is set. 0: none. */
-static uint32_t bitnet__stop_next(const bitnet__stops *s, uint32_t v, uint8_t byte,
-                                  uint32_t *from) {
-    uint32_t child = bitnet__stop_child(s, v, byte);
-    for (; child == 0 && v != 0; child = bitnet__stop_child(s, v, byte))
-        v = bitnet__stop_link(s, v);
-    *from = v;
-    return child;
-}
-
-/* Advances the state by one byte and sets the links from there on. */
-static void bitnet__stop_advance(bitnet__stops *s, uint8_t byte) {
-    uint32_t from, v = bitnet__stop_next(s, s->at, byte, &from), here;
-    s->at = here = v;
-    while (!(s->link[v] & bitnet__stop_set)) {     /* ends at the root at the latest */
-        const uint32_t link = from == 0 ? 0 :
-            bitnet__stop_next(s, bitnet__stop_link(s, from), byte, &from);
-        s->link[v] |= link | bitnet__stop_set;
-        if (s->link[v] & bitnet__stop_here) here = link;
-        v = link;
-    }
-    if (s->link[v] & bitnet__stop_ends) here = v;
-    for (v = s->at; v != here; v = bitnet__stop_link(s, v)) s->link[v] |= bitnet__stop_ends;
-}
-
-/* How many bytes at the text's end may become a stop string. */
-static uint32_t bitnet__stop_begun(const bitnet__stops *s) {
-    return s->n_branches > 0 ? s->depth[s->at] : 0;
-}
-
-/* The length of the longest stop string that the text ends with; 0: none. */
-static uint32_t bitnet__stop_length(const bitnet__stops *s) {
-    uint32_t v = s->at;
-    if (!(s->link[v] & bitnet__stop_ends)) return 0;
-    while (!(s->link[v] & bitnet__stop_here)) v = bitnet__stop_link(s, v);
-    return s->depth[v];
-}
-
-/* The memory begins as zeros. *n is the first unused node. */
-static void bitnet__add_stop(bitnet__stops *s, const char *text, uint32_t *n) {
-    const uint8_t *p = (const uint8_t *)text;
-    uint32_t v = 0, child;
-    for (; *p && (child = bitnet__stop_child(s, v, *p)) != 0; p++) v = child;
-    if (*p) {
-        bitnet__branch *b = &s->branch[s->n_branches];
-        uint32_t *slot = bitnet__branch_slot(s, v, *p), depth = s->depth[v];
-        b->node = *n;
-        b->parent = v;
-        *slot = ++s->n_branches;
-        for (v = *n - 1; *p; p++) {
-            s->byte[++v] = *p;
-            s->depth[v] = ++depth;
-        }
-        *n = v + 2;                    /* behind the 0 byte */
-    }
-    s->link[v] |= bitnet__stop_here;
-}
-
-static void bitnet__layout_stops(bitnet__arena *a, bitnet__stops *s, uint32_t n, uint64_t nodes) {
-    for (s->mask = 1; s->mask / 2 < n; s->mask = 2 * s->mask + 1) {}
-    s->byte = (uint8_t *)bitnet__arena_take(a, nodes, sizeof *s->byte);
-    s->depth = (uint32_t *)bitnet__arena_take(a, nodes, sizeof *s->depth);
-    s->link = (uint32_t *)bitnet__arena_take(a, nodes, sizeof *s->link);
-    s->branch = (bitnet__branch *)bitnet__arena_take(a, n, sizeof *s->branch);
-    s->slots = (uint32_t *)bitnet__arena_take(a, (uint64_t)s->mask + 1, sizeof *s->slots);
+/* The state that follows a state below length. */
+static size_t bitnet__stop_advance(const bitnet__stop_search *s, size_t state, char byte) {
+    while (state > 0 && s->text[state] != byte) state = s->link[state - 1];
+    return state + (s->text[state] == byte);
 }
 
 /* ---- generated text ---- */
@@ -8315,9 +8211,9 @@ typedef struct bitnet__generation {
     const bitnet_generate_params *p;
     bitnet_error *err;
     bitnet_detok detok;
-    bitnet__stops stops;
+    bitnet__stop_search *stops;        /* [n_stop_strings] */
     char *held;                        /* text not passed on yet, and room for one more token */
-    size_t n_held, cap;
+    size_t n_held, cap, begun;         /* begun: bytes at its end that may become a stop string */
     int32_t max_draft, n_draft;        /* length limit of the next draft, length of the last */
     bitnet_lookup_stats *lookup, own_lookup;   /* the caller's, or else own_lookup */
     bitnet_stop why;
@@ -8326,12 +8222,11 @@ typedef struct bitnet__generation {
 /* Allocates what the text and the stop strings need; bitnet__end_generation frees it. */
 static bitnet_result bitnet__begin_generation(bitnet__generation *g, bitnet_ctx *c,
                                               const bitnet_generate_params *p, bitnet_error *err) {
-    const int32_t n = p->n_stop_strings;
-    uint64_t nodes = 2, longest = 0;   /* the root, and the place of its first child */
-    uint64_t size = 0;
+    const size_t n = (size_t)p->n_stop_strings;
+    uint64_t total = 0;
+    size_t longest = 0, i, k, *link = 0;
     bitnet__arena a = {0, 0};
-    uint32_t used = 1;
-    int32_t pass, i;
+    int pass;
     memset(g, 0, sizeof *g);
     g->c = c;
     g->p = p;
@@ -8339,26 +8234,29 @@ static bitnet_result bitnet__begin_generation(bitnet__generation *g, bitnet_ctx 
     g->max_draft = p->lookup;
     g->lookup = p->lookup_stats ? p->lookup_stats : &g->own_lookup;
     for (i = 0; i < n; i++) {
-        const uint64_t length = strlen(p->stop_strings[i]);
-        nodes += length + 1;
+        const size_t length = strlen(p->stop_strings[i]);
+        total += length;
         if (length > longest) longest = length;
     }
-    if (nodes > bitnet__stop_node)
-        return bitnet__fail(err, BITNET_ERR_LIMIT, "the stop strings have %llu bytes; the limit is "
-                            "%u", (unsigned long long)nodes, (unsigned)bitnet__stop_node);
-    g->cap = 3 + 3 * (size_t)c->m->vocab.longest_token + (size_t)longest;
+    g->cap = 3 + 3 * (size_t)c->m->vocab.longest_token + longest;
     for (pass = 0; pass < 2; pass++) { /* measures, then divides */
         g->held = (char *)bitnet__arena_take(&a, g->cap, 1);
-        if (n > 0) bitnet__layout_stops(&a, &g->stops, (uint32_t)n, nodes);
-        if (pass == 1) break;
-        size = a.used;
-        if (!bitnet__arena_alloc(&a, &c->m->params.allocator))
+        g->stops = (bitnet__stop_search *)bitnet__arena_take(&a, n, sizeof *g->stops);
+        link = (size_t *)bitnet__arena_take(&a, total, sizeof *link);
+        if (pass == 0 && !bitnet__arena_alloc(&a, &c->m->params.allocator))
             return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated "
-                                "text and stop strings", (unsigned long long)size);
+                                "text and stop strings", (unsigned long long)a.used);
     }
-    memset(a.base, 0, (size_t)size);
-    if (n > 0) g->stops.link[0] = bitnet__stop_set;
-    for (i = 0; i < n; i++) bitnet__add_stop(&g->stops, p->stop_strings[i], &used);
+    for (i = 0; i < n; i++) {
+        bitnet__stop_search *s = &g->stops[i];
+        s->text = p->stop_strings[i];
+        s->length = strlen(s->text);
+        s->state = link[0] = 0;
+        s->link = link;
+        link += s->length;
+        for (k = 1; k < s->length; k++)
+            s->link[k] = bitnet__stop_advance(s, s->link[k - 1], s->text[k]);
+    }
     return BITNET_OK;
 }
 
@@ -8366,16 +8264,17 @@ static void bitnet__end_generation(bitnet__generation *g) {
     bitnet__free(&g->c->m->params.allocator, g->held);     /* the arena's first array */
 }
 
-/* Searches the held text from byte i on for ends of stop strings. Returns where the first of these
-   stop strings begins; -1: there is none. */
-static int64_t bitnet__find_stop(bitnet__generation *g, size_t i) {
-    size_t first = SIZE_MAX;
-    if (g->stops.n_branches == 0) return -1;
-    for (; i < g->n_held; i++) {
-        uint32_t n;
-        bitnet__stop_advance(&g->stops, (uint8_t)g->held[i]);
-        n = bitnet__stop_length(&g->stops);
-        if (n > 0 && i + 1 - n < first) first = i + 1 - n;
+/* Searches the held text from a byte on for ends of stop strings. Returns where the first of these
+   stop strings begins; -1: there is none, and begun is set. */
+static int64_t bitnet__find_stop(bitnet__generation *g, size_t from) {
+    size_t first = SIZE_MAX, i, at;
+    g->begun = 0;
+    for (i = 0; i < (size_t)g->p->n_stop_strings; i++) {
+        bitnet__stop_search *s = &g->stops[i];
+        for (at = from; at < g->n_held && s->state < s->length; at++)
+            s->state = bitnet__stop_advance(s, s->state, g->held[at]);
+        if (s->state == s->length && at - s->length < first) first = at - s->length;
+        if (s->state > g->begun) g->begun = s->state;
     }
     return first == SIZE_MAX ? -1 : (int64_t)first;
 }
@@ -8406,8 +8305,7 @@ static int bitnet__push_token(bitnet__generation *g, bitnet_token t) {
         if (!bitnet__pass_on(g, (size_t)at, t)) g->why = BITNET_STOP_STRING;
         return 1;
     }
-    return bitnet__pass_on(g, t == -1 ? g->n_held :
-                        g->n_held - bitnet__stop_begun(&g->stops), t);
+    return bitnet__pass_on(g, t == -1 ? g->n_held : g->n_held - g->begun, t);
 }
 
 /* ---- prompt lookup ----
