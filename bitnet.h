@@ -4099,15 +4099,21 @@ static bitnet_result bitnet__fail_unpacked(const bitnet_ternary *t, const char *
 
 static int bitnet__unpack_i2s(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                               size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
+    uint64_t x[2] = {0}, bad = 0;      /* x: 16 bytes, each with one code once it is shifted */
     size_t k, i, run;
-    int shift, bad = 0;
+    int shift;
     for (k = from; k < to; k += run, codes += run) {
         const uint8_t *p = data + bitnet__i2s_place(t, (size_t)row, k, &shift, &run);
         if (run > to - k) run = to - k;
-        for (i = 0; i < run; i++) {
-            codes[i] = p[i] >> shift & 3;
-            bad |= codes[i] & codes[i] >> 1;
+        if (run > 16) run = 16;
+        if (run == 16) memcpy(x, p, 16);       /* without a call: most are of this size */
+        else memcpy(x, p, run);        /* the rest of x is still codes, none of them 3 */
+        for (i = 0; i < 2; i++) {
+            x[i] = x[i] >> shift & 0x0303030303030303u;
+            bad |= x[i] & x[i] >> 1;
         }
+        if (run == 16) memcpy(codes, x, 16);
+        else memcpy(codes, x, run);
         if (!bad) continue;
         for (i = 0; codes[i] != 3; i++) {}
         return bitnet__unpacked_invalid(u, "code", 3, row, k + i);
@@ -4514,73 +4520,22 @@ BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uin
 /* Weights of such a row. */
 static int32_t bitnet__padded_row(int32_t n) { return (n + 127) / 128 * 128; }
 
-/* Eight bytes of four fields each. These keep the first field of each byte, or the first and the
-   third side by side: only masks and shifts within bytes, so that byte order does not matter. */
-static uint64_t bitnet__field_1(uint64_t x) { return x & 0xc0c0c0c0c0c0c0c0u; }
-static uint64_t bitnet__fields_13(uint64_t x) {
-    return (x & 0xc0c0c0c0c0c0c0c0u) | (x & 0x0c0c0c0c0c0c0c0cu) << 2;
-}
-
-/* Two 64-groups to one 128-group. Byte j of them has weights j, 16 + j, 32 + j, 48 + j and the same
-   beyond 64: the first and third of both go to byte j, the second and fourth to byte 16 + j. */
-static void bitnet__repack_64(const uint8_t *w, size_t n_blocks, uint8_t *out) {
-    uint64_t a, b, x;
-    int j;
-    for (; n_blocks > 0; n_blocks--, w += 32, out += 32)
-        for (j = 0; j < 16; j += 8) {
-            memcpy(&a, w + j, 8);
-            memcpy(&b, w + 16 + j, 8);
-            x = bitnet__fields_13(a) | bitnet__fields_13(b) >> 4;
-            memcpy(out + j, &x, 8);
-            x = bitnet__fields_13(a << 2) | bitnet__fields_13(b << 2) >> 4;
-            memcpy(out + 16 + j, &x, 8);
-        }
-}
-
-/* Four rows of n: a field is a row's, and columns j, 32 + j, 64 + j, 96 + j meet in a byte. */
-static void bitnet__repack_4row(const uint8_t *w, int n, uint8_t *out) {
-    uint64_t a, b, c, d, x;
-    int i, j, r;
-    for (i = 0; i < n; i += 128)
-        for (j = 0; j < 32; j += 8) {
-            memcpy(&a, w + i + j, 8);
-            memcpy(&b, w + i + 32 + j, 8);
-            memcpy(&c, w + i + 64 + j, 8);
-            memcpy(&d, w + i + 96 + j, 8);
-            for (r = 0; r < 4; r++, a <<= 2, b <<= 2, c <<= 2, d <<= 2) {
-                x = bitnet__field_1(a) | bitnet__field_1(b) >> 2 | bitnet__field_1(c) >> 4 |
-                    bitnet__field_1(d) >> 6;
-                memcpy(out + bitnet__i2s_bytes(n, r) + i / 4 + j, &x, 8);
-            }
-        }
-}
-
-/* Rows [row, row + n_rows) of any type, padded with weight 0 (code 1); for I2_S n_rows is a
-   multiple of 4. 0: something is invalid; but I2_S in whole groups is not checked. */
+/* Rows [row, row + n_rows) of any type, padded with weight 0 (code 1). 0: something is invalid. */
 static int bitnet__repack_rows(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
     const bitnet__unpacker *unpacker = bitnet__find_unpacker(t->type);
     const int32_t end = row + n_rows, n = bitnet__padded_row(t->n);
     uint8_t codes[768];
+    const uint8_t *p;
     int32_t k, i, to;
-    if (t->type == BITNET_TENSOR_I2_S && t->n == n && t->i2s_packing == BITNET_I2S_64) {
-        bitnet__repack_64(data + bitnet__i2s_bytes(n, row), bitnet__i2s_bytes(n, n_rows) / 32, out);
-        return 1;
-    }
-    if (t->type == BITNET_TENSOR_I2_S && t->n == n && t->i2s_packing == BITNET_I2S_4ROW) {
-        for (; row < end; row += 4, out += n)
-            bitnet__repack_4row(data + bitnet__i2s_bytes(n, row), n, out);
-        return 1;
-    }
     for (; row < end; row++)
         for (k = 0; k < n; k += 768) {
             to = t->n - k < 768 ? t->n : k + 768;
             if (!unpacker->codes(t, data, row, (size_t)k, (size_t)to, codes, u)) return 0;
             memset(codes + (to - k), 1, (size_t)(768 - (to - k)));
-            for (i = 0; i < 192 && i < (n - k) / 4; i++) {
-                const uint8_t *p = codes + i / 32 * 128 + i % 32;
-                *out++ = (uint8_t)(p[0] << 6 | p[32] << 4 | p[64] << 2 | p[96]);
-            }
+            for (p = codes; p < codes + 768 && p < codes + (n - k); p += 128, out += 32)
+                for (i = 0; i < 32; i++)
+                    out[i] = (uint8_t)(p[i] << 6 | p[32 + i] << 4 | p[64 + i] << 2 | p[96 + i]);
         }
     return 1;
 }
@@ -4593,7 +4548,6 @@ typedef struct bitnet__linear {
     int32_t n_out;
     float scale;
     bitnet_ternary file;
-    uint32_t checked;                  /* 1: all codes of this I2_S tensor are valid */
 } bitnet__linear;
 
 /* =============================================================================================
@@ -4971,7 +4925,6 @@ typedef struct bitnet__tensor {
                                           is 0 */
     uint32_t type;
     uint32_t used;                     /* 1: the network has asked for it */
-    uint32_t checked;                  /* 1: all codes of this I2_S tensor are valid */
 } bitnet__tensor;
 
 typedef struct bitnet__gguf {
@@ -6002,7 +5955,6 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
                             "least 64 are supported", name, (int)n_in);
     l->n_in = bitnet__padded_row(n_in);
     l->n_out = n_out;
-    l->checked = t->checked;
     m->n_params += (uint64_t)n_in * (uint64_t)n_out;
     if ((r = bitnet__tensor_bytes(m, t, &l->w, err)) ||
         (r = bitnet__load_scale(m, name, t, l->w, &l->scale, err))) return r;
@@ -6016,8 +5968,7 @@ typedef struct bitnet__packing {
     const bitnet_model *m;
     bitnet__linear *linear;
     uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], between the two steps */
-    int jobs, unit;                    /* unit: rows that are handled together, a multiple of 4 and
-                                          of row_group */
+    int jobs, unit;                    /* unit: rows handled together, a multiple of row_group */
     bitnet__unpacked start;            /* with the scale that all blocks must have */
     bitnet__unpacked found[BITNET__MAX_PACKERS];
 } bitnet__packing;
@@ -6033,13 +5984,13 @@ static int bitnet__needs_packing(const bitnet_model *m, const bitnet__linear *l)
     return m->kernels.pack || bitnet__needs_repacking(l);
 }
 
-/* A share of the rows. Only I2_S in whole groups is checked separately: other weights are checked
-   when they are unpacked, and a table that packs detects invalid codes itself. */
+/* A share of the rows. Only I2_S that is read in place is checked separately: other weights are
+   checked when they are unpacked, and a table that packs detects invalid codes itself. */
 static void bitnet__pack_job(void *arg, int i, int thread) {
     bitnet__packing *p = (bitnet__packing *)arg;
     const bitnet_kernels *k = &p->m->kernels;
     const bitnet__linear *l = p->linear;
-    const int whole = l->file.type == BITNET_TENSOR_I2_S && l->file.n == l->n_in;
+    const int repack = bitnet__needs_repacking(l);
     const int64_t units = (l->n_out + p->unit - 1) / p->unit;
     int32_t from = (int32_t)(units * i / p->jobs) * p->unit;
     int32_t to = (int32_t)(units * (i + 1) / p->jobs) * p->unit;
@@ -6048,15 +5999,15 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
     if (to > l->n_out) to = l->n_out;
     for (*u = p->start; from < to && !u->invalid; from += p->unit) {
         const int32_t count = to - from < p->unit ? to - from : p->unit;
-        const uint8_t *w = whole ? l->w + bitnet__i2s_bytes(l->n_in, from) : 0;
-        uint8_t *out;
-        if (whole && !l->checked && !k->pack &&
-            bitnet__any_code_3(w, bitnet__i2s_bytes(l->n_in, count)))
-            bitnet__check_rows(&l->file, l->w, from, count, u);
-        if (u->invalid || !bitnet__needs_packing(p->m, l)) continue;
-        out = p->out + k->packed_bytes(l->n_in, from);
-        if (bitnet__needs_repacking(l)) {
-            uint8_t *rows = out;
+        const uint8_t *w = repack ? 0 : l->w + bitnet__i2s_bytes(l->n_in, from);
+        uint8_t *out, *rows;
+        if (!repack && !k->pack) {
+            if (bitnet__any_code_3(w, bitnet__i2s_bytes(l->n_in, count)))
+                bitnet__check_rows(&l->file, l->w, from, count, u);
+            continue;
+        }
+        out = rows = p->out + k->packed_bytes(l->n_in, from);
+        if (repack) {
             if (k->pack) rows = p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit);
             if (!bitnet__repack_rows(&l->file, l->w, from, count, rows, u)) return;
             w = rows;
@@ -6102,14 +6053,6 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
     return BITNET_OK;
 }
 
-static bitnet_result bitnet__start_team(bitnet_model *m, bitnet_error *err) {
-    const int cpus = bitnet__usable_cpus();
-    if (m->team) return BITNET_OK;
-    return bitnet__team_create(&m->params.allocator,
-                               cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS, &m->team,
-                               err);
-}
-
 /* A tensor of a layer: a norm, or a linear layer. */
 typedef struct bitnet__part {
     const char *name;
@@ -6122,6 +6065,7 @@ typedef struct bitnet__part {
 static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, const bitnet__part *parts,
                                         size_t n_parts, bitnet_error *err) {
     const bitnet_kernels *kernels = &m->kernels;
+    const int cpus = bitnet__usable_cpus();
     bitnet__packing p;
     uint64_t total = 0, widest = 0, weights = 0;
     char name[BITNET__TEXT];
@@ -6141,7 +6085,10 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, const bitnet
             widest = bitnet__i2s_bytes(l->n_in, p.unit);
     }
     /* One team for all layers, unless there is too little work. */
-    if (i == 0 && (total > 0 || weights > 4000000) && (r = bitnet__start_team(m, err))) return r;
+    if (i == 0 && (total > 0 || weights > 4000000) &&
+        (r = bitnet__team_create(&m->params.allocator,
+                                 cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS, &m->team,
+                                 err))) return r;
     p.jobs = bitnet__team_size(m->team);
     if (total > 0) p.out = (uint8_t *)bitnet__model_alloc(m, total);
     if (p.out && widest > 0)
@@ -6152,7 +6099,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, const bitnet
     bitnet__huge_pages(&m->params.allocator, p.out, (size_t)total);
     for (k = 0; k < n_parts; k++) {
         p.linear = parts[k].linear;
-        if (!p.linear || (p.linear->checked && !bitnet__needs_packing(m, p.linear))) continue;
+        if (!p.linear) continue;
         bitnet__format(name, "blk.%d.%s.weight", (int)i, parts[k].name);
         if ((r = bitnet__pack_linear(m, &p, name, err))) return r;
     }
@@ -6392,41 +6339,6 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     return BITNET_OK;
 }
 
-/* Building the tokenizer takes a CPU as long as reading most of the weights. So if the file is in
-   memory, the other threads check I2_S tensors meanwhile, and the caller's joins them later. */
-typedef struct bitnet__checking {
-    bitnet_model *m;
-    bitnet_error *err;
-    bitnet_result result;              /* the tokenizer's */
-    bitnet__atomic failed;             /* 1: it failed, so no weights are needed */
-} bitnet__checking;
-
-static void bitnet__check_job(void *arg, int i, int thread) {
-    bitnet__checking *p = (bitnet__checking *)arg;
-    const bitnet__gguf *g = &p->m->gguf;
-    bitnet__tensor *t = &g->tensors[i - (i > 0)];
-    (void)thread;
-    if (i == 0) {
-        p->result = bitnet__load_tokenizer(p->m, p->err);
-        bitnet__store_release(&p->failed, p->result != BITNET_OK);
-    } else if (t->type == BITNET_TENSOR_I2_S && t->size > 32 && !bitnet__load_acquire(&p->failed)) {
-        t->checked = !bitnet__any_code_3(g->src.data + t->offset, (size_t)t->size - 32);
-    }
-}
-
-static bitnet_result bitnet__load_tokenizer_and_check(bitnet_model *m, bitnet_error *err) {
-    bitnet__checking checking;
-    bitnet_result r;
-    checking.m = m;
-    checking.err = err;
-    checking.failed = 0;
-    if (!m->gguf.src.io.read_fn && !m->kernels.pack && m->gguf.src.size >= 4 << 20 &&
-        (r = bitnet__start_team(m, err))) return r;
-    if (!m->team) return bitnet__load_tokenizer(m, err);
-    bitnet__team_run(m->team, 1 + (int)m->gguf.n_tensors, bitnet__check_job, &checking);
-    return checking.result;
-}
-
 /* ---- loading ---- */
 
 /* freq_base ^ (-2 i / n_rot) for each rotated pair i, divided by the factor of linear scaling and
@@ -6505,30 +6417,20 @@ static bitnet_result bitnet__check_kernels(const bitnet_kernels *k, bitnet_error
     return BITNET_OK;
 }
 
-/* A copy of the table with every gap filled by its scalar entry. */
+/* A copy of the table with every gap filled by its scalar entry. From quantize on, a table has
+   nothing but pointers to functions, which are of one size. */
 static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
+    void (*none)(void) = 0;
     bitnet_kernels k = *table;
-    const bitnet_kernels *s = &bitnet__kernels_scalar;
-    if (!k.quantize) k.quantize = s->quantize;
-    if (!k.dotrows_ternary) k.dotrows_ternary = s->dotrows_ternary;
+    size_t at;
     if (!k.pack) {                     /* I2_S in place: each row is a group */
         k.layout = "I2_S";
         k.row_group = 1;
         k.packed_bytes = bitnet__i2s_bytes;
     }
-    if (!k.dotrows_f32) k.dotrows_f32 = s->dotrows_f32;
-    if (!k.dotrows_f16) k.dotrows_f16 = s->dotrows_f16;
-    if (!k.dotrows_bf16) k.dotrows_bf16 = s->dotrows_bf16;
-    if (!k.scores_f16) k.scores_f16 = s->scores_f16;
-    if (!k.sumrows_f32) k.sumrows_f32 = s->sumrows_f32;
-    if (!k.sumrows_f16) k.sumrows_f16 = s->sumrows_f16;
-    if (!k.softmax) k.softmax = s->softmax;
-    if (!k.rope) k.rope = s->rope;
-    if (!k.store_f16) k.store_f16 = s->store_f16;
-    if (!k.dequantize) k.dequantize = s->dequantize;
-    if (!k.relu2_gate) k.relu2_gate = s->relu2_gate;
-    if (!k.rmsnorm) k.rmsnorm = s->rmsnorm;
-    if (!k.dotrows_u8) k.dotrows_u8 = s->dotrows_u8;
+    for (at = offsetof(bitnet_kernels, quantize); at < sizeof k; at += sizeof none)
+        if (!memcmp((char *)&k + at, &none, sizeof none))
+            memcpy((char *)&k + at, (const char *)&bitnet__kernels_scalar + at, sizeof none);
     return k;
 }
 
@@ -6544,7 +6446,7 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
     if ((r = bitnet__check_kernels(k, err))) return r;
     m->kernels = bitnet__fill_kernels(k);
     if ((r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
-        (r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer_and_check(m, err)) ||
+        (r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
         (r = bitnet__check_unused(m, err)) || (r = bitnet__gguf_check_end(&m->gguf, err)) ||
         (r = bitnet__progress(m, m->gguf.src.size, err))) return r;
