@@ -5852,11 +5852,9 @@ static bitnet_result bitnet__tensor_bytes(bitnet_model *m, const bitnet__tensor 
     for (done = 0; done < t->size; done += n) {
         bitnet_result r;
         n = t->size - done < 4194304 ? t->size - done : 4194304;
-        r = bitnet__source_read(src, title, t->offset + done, p + done, (size_t)n, err);
-        if (r != BITNET_OK) return r;
         m->bytes_read += n;
-        r = bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
-        if (r != BITNET_OK) return r;
+        if ((r = bitnet__source_read(src, title, t->offset + done, p + done, (size_t)n, err)) ||
+            (r = bitnet__progress(m, m->gguf.data_start + m->bytes_read, err))) return r;
     }
     return BITNET_OK;
 }
@@ -5922,11 +5920,10 @@ static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const
         bitnet_result r;
         bitnet__format(scale_name, "%.*s%s", (int)stem, name, suffixes[i]);
         if (!bitnet__find_tensor(&m->gguf, scale_name)) continue;
-        r = bitnet__want_tensor(m, scale_name, 1, 1, &s, err);
-        if (r == BITNET_OK && s->type != BITNET_TENSOR_F32)
-            r = bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' is not F32", scale_name);
-        if (r == BITNET_OK) r = bitnet__tensor_bytes(m, s, &p, err);
-        if (r != BITNET_OK) return r;
+        if ((r = bitnet__want_tensor(m, scale_name, 1, 1, &s, err))) return r;
+        if (s->type != BITNET_TENSOR_F32)
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' is not F32", scale_name);
+        if ((r = bitnet__tensor_bytes(m, s, &p, err))) return r;
         break;
     }
     *out = p ? bitnet__load_f32(p) : 1.0f;
@@ -6190,18 +6187,18 @@ static bitnet_result bitnet__load_rope_scaling(bitnet_model *m, bitnet_error *er
                             "supported", name, type);
     m->rope_factor = 1.0f;
     if (!strcmp(type, "none")) return BITNET_OK;
-    r = bitnet__get_factor(m, "rope.scale_linear", 1.0f, 1e-3f, 1e6f, &m->rope_factor, err);
-    if (r != BITNET_OK) return r;      /* that was the older name */
+    if ((r = bitnet__get_factor(m, "rope.scale_linear", 1.0f, 1e-3f, 1e6f, &m->rope_factor, err)))
+        return r;                      /* that was the older name */
     return bitnet__get_factor(m, "rope.scaling.factor", m->rope_factor, 1e-3f, 1e6f,
                               &m->rope_factor, err);
 }
 
 static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     int32_t value_length = 0;
-    bitnet_result r = bitnet__load_family(m, err);
-    if (r != BITNET_OK) return r;
+    bitnet_result r;
     /* Each layer has 9 tensors or 11: that bounds n_layers by what the file holds. */
-    if ((r = bitnet__get_size(m, "embedding_length", 0, BITNET__MAX_ROW, &m->dim, err)) ||
+    if ((r = bitnet__load_family(m, err)) ||
+        (r = bitnet__get_size(m, "embedding_length", 0, BITNET__MAX_ROW, &m->dim, err)) ||
         (r = bitnet__get_size(m, "feed_forward_length", 0, BITNET__MAX_ROW, &m->ffn_dim, err)) ||
         (r = bitnet__get_size(m, "block_count", 0,
                               (int64_t)(m->gguf.n_tensors / (m->family->sub_norms ? 11 : 9)),
@@ -6312,10 +6309,9 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     if (spm && (!types || !scores))
         return bitnet__fail_key(types ? "tokenizer.ggml.scores" : "tokenizer.ggml.token_type", 0,
                                 "is missing, which a SentencePiece tokenizer needs", err);
-    if ((r = bitnet__get_uint(g, "tokenizer.ggml.add_space_prefix", 1, 0, 1, &v, err))) return r;
-    r = bitnet__vocab_build(vocab, &m->params.allocator, &tokens, types, spm ? 0 : &merges,
-                            spm ? scores : 0, err);
-    if (r != BITNET_OK) return r;
+    if ((r = bitnet__get_uint(g, "tokenizer.ggml.add_space_prefix", 1, 0, 1, &v, err)) ||
+        (r = bitnet__vocab_build(vocab, &m->params.allocator, &tokens, types, spm ? 0 : &merges,
+                                 spm ? scores : 0, err))) return r;
     vocab->space_prefix = spm && v == 1;
     vocab->falcon_e = falcon_e;
     vocab->chat = m->family->chat;
@@ -6382,15 +6378,15 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
     int32_t i;
     m->layers = (bitnet__layer *)bitnet__model_alloc(m, (uint64_t)m->n_layers * sizeof *m->layers);
     if (!m->layers) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the list of layers");
-    r = bitnet__load_matrix(m, "token_embd.weight", m->dim, m->n_vocab, 0, &m->embed, err);
-    if (r == BITNET_OK)
-        r = bitnet__load_norm(m, "output_norm.weight", m->dim, &m->output_norm, err);
+    if ((r = bitnet__load_matrix(m, "token_embd.weight", m->dim, m->n_vocab, 0, &m->embed, err)) ||
+        (r = bitnet__load_norm(m, "output_norm.weight", m->dim, &m->output_norm, err))) return r;
     m->head = m->embed;
-    if (r == BITNET_OK && bitnet__find_tensor(&m->gguf, "output.weight"))
-        r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err);
-    for (i = 0; i < m->n_layers && r == BITNET_OK; i++)
-        r = bitnet__load_layer(m, i, &m->layers[i], err);
-    return r;
+    if (bitnet__find_tensor(&m->gguf, "output.weight") &&
+        (r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err)))
+        return r;
+    for (i = 0; i < m->n_layers; i++)
+        if ((r = bitnet__load_layer(m, i, &m->layers[i], err))) return r;
+    return BITNET_OK;
 }
 
 /* Checks a table, which may be the caller's own. */
@@ -6818,8 +6814,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "out is NULL");
     *out = 0;
     if (!m) return bitnet__fail(err, BITNET_ERR_ARG, "the model is NULL");
-    r = bitnet__ctx_defaults(m, params, &p, err);
-    if (r != BITNET_OK) return r;
+    if ((r = bitnet__ctx_defaults(m, params, &p, err))) return r;
     a = &m->params.allocator;
     bitnet__ctx_layout(m, &p, &arena, &measure);
     c = (bitnet_ctx *)bitnet__alloc(a, sizeof *c);
@@ -7457,8 +7452,7 @@ static bitnet_result bitnet__stage(bitnet_ctx *c, const bitnet_token *tokens, in
     int32_t i;
     if (n < 1 || !tokens)
         return bitnet__fail(err, BITNET_ERR_ARG, "there are no tokens to evaluate");
-    r = bitnet__check_room(c, (int64_t)first + n, err);
-    if (r != BITNET_OK) return r;
+    if ((r = bitnet__check_room(c, (int64_t)first + n, err))) return r;
     for (i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= c->m->n_vocab)
             return bitnet__fail(err, BITNET_ERR_ARG,
