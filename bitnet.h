@@ -4141,15 +4141,21 @@ static bitnet_result bitnet__fail_unpacked(const bitnet_ternary *t, const char *
 
 static int bitnet__unpack_i2s(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                               size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
+    uint64_t x[2] = {0}, bad = 0;      /* x: 16 bytes, each with one code once it is shifted */
     size_t k, i, run;
-    int shift, bad = 0;
+    int shift;
     for (k = from; k < to; k += run, codes += run) {
         const uint8_t *p = data + bitnet__i2s_place(t, (size_t)row, k, &shift, &run);
         if (run > to - k) run = to - k;
-        for (i = 0; i < run; i++) {
-            codes[i] = p[i] >> shift & 3;
-            bad |= codes[i] & codes[i] >> 1;
+        if (run > 16) run = 16;
+        if (run == 16) memcpy(x, p, 16);       /* without a call: most are of this size */
+        else memcpy(x, p, run);        /* the rest of x is still codes, none of them 3 */
+        for (i = 0; i < 2; i++) {
+            x[i] = x[i] >> shift & 0x0303030303030303u;
+            bad |= x[i] & x[i] >> 1;
         }
+        if (run == 16) memcpy(codes, x, 16);
+        else memcpy(codes, x, run);
         if (!bad) continue;
         for (i = 0; codes[i] != 3; i++) {}
         return bitnet__unpacked_invalid(u, "code", 3, row, k + i);
@@ -4556,73 +4562,22 @@ BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uin
 /* Weights of such a row. */
 static int32_t bitnet__padded_row(int32_t n) { return (n + 127) / 128 * 128; }
 
-/* Eight bytes of four fields each. These keep the first field of each byte, or the first and the
-   third side by side: only masks and shifts within bytes, so that byte order does not matter. */
-static uint64_t bitnet__field_1(uint64_t x) { return x & 0xc0c0c0c0c0c0c0c0u; }
-static uint64_t bitnet__fields_13(uint64_t x) {
-    return (x & 0xc0c0c0c0c0c0c0c0u) | (x & 0x0c0c0c0c0c0c0c0cu) << 2;
-}
-
-/* Two 64-groups to one 128-group. Byte j of them has weights j, 16 + j, 32 + j, 48 + j and the same
-   beyond 64: the first and third of both go to byte j, the second and fourth to byte 16 + j. */
-static void bitnet__repack_64(const uint8_t *w, size_t n_blocks, uint8_t *out) {
-    uint64_t a, b, x;
-    int j;
-    for (; n_blocks > 0; n_blocks--, w += 32, out += 32)
-        for (j = 0; j < 16; j += 8) {
-            memcpy(&a, w + j, 8);
-            memcpy(&b, w + 16 + j, 8);
-            x = bitnet__fields_13(a) | bitnet__fields_13(b) >> 4;
-            memcpy(out + j, &x, 8);
-            x = bitnet__fields_13(a << 2) | bitnet__fields_13(b << 2) >> 4;
-            memcpy(out + 16 + j, &x, 8);
-        }
-}
-
-/* Four rows of n: a field is a row's, and columns j, 32 + j, 64 + j, 96 + j meet in a byte. */
-static void bitnet__repack_4row(const uint8_t *w, int n, uint8_t *out) {
-    uint64_t a, b, c, d, x;
-    int i, j, r;
-    for (i = 0; i < n; i += 128)
-        for (j = 0; j < 32; j += 8) {
-            memcpy(&a, w + i + j, 8);
-            memcpy(&b, w + i + 32 + j, 8);
-            memcpy(&c, w + i + 64 + j, 8);
-            memcpy(&d, w + i + 96 + j, 8);
-            for (r = 0; r < 4; r++, a <<= 2, b <<= 2, c <<= 2, d <<= 2) {
-                x = bitnet__field_1(a) | bitnet__field_1(b) >> 2 | bitnet__field_1(c) >> 4 |
-                    bitnet__field_1(d) >> 6;
-                memcpy(out + bitnet__i2s_bytes(n, r) + i / 4 + j, &x, 8);
-            }
-        }
-}
-
-/* Rows [row, row + n_rows) of any type, padded with weight 0 (code 1); for I2_S n_rows is a
-   multiple of 4. 0: something is invalid; but I2_S in whole groups is not checked. */
+/* Rows [row, row + n_rows) of any type, padded with weight 0 (code 1). 0: something is invalid. */
 static int bitnet__repack_rows(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
     const bitnet__unpacker *unpacker = bitnet__find_unpacker(t->type);
     const int32_t end = row + n_rows, n = bitnet__padded_row(t->n);
     uint8_t codes[768];
+    const uint8_t *p;
     int32_t k, i, to;
-    if (t->type == BITNET_TENSOR_I2_S && t->n == n && t->i2s_packing == BITNET_I2S_64) {
-        bitnet__repack_64(data + bitnet__i2s_bytes(n, row), bitnet__i2s_bytes(n, n_rows) / 32, out);
-        return 1;
-    }
-    if (t->type == BITNET_TENSOR_I2_S && t->n == n && t->i2s_packing == BITNET_I2S_4ROW) {
-        for (; row < end; row += 4, out += n)
-            bitnet__repack_4row(data + bitnet__i2s_bytes(n, row), n, out);
-        return 1;
-    }
     for (; row < end; row++)
         for (k = 0; k < n; k += 768) {
             to = t->n - k < 768 ? t->n : k + 768;
             if (!unpacker->codes(t, data, row, (size_t)k, (size_t)to, codes, u)) return 0;
             memset(codes + (to - k), 1, (size_t)(768 - (to - k)));
-            for (i = 0; i < 192 && i < (n - k) / 4; i++) {
-                const uint8_t *p = codes + i / 32 * 128 + i % 32;
-                *out++ = (uint8_t)(p[0] << 6 | p[32] << 4 | p[64] << 2 | p[96]);
-            }
+            for (p = codes; p < codes + 768 && p < codes + (n - k); p += 128, out += 32)
+                for (i = 0; i < 32; i++)
+                    out[i] = (uint8_t)(p[i] << 6 | p[32 + i] << 4 | p[64 + i] << 2 | p[96 + i]);
         }
     return 1;
 }
@@ -4635,7 +4590,6 @@ typedef struct bitnet__linear {
     int32_t n_out;
     float scale;
     bitnet_ternary file;
-    uint32_t checked;                  /* 1: all codes of this I2_S tensor are valid */
 } bitnet__linear;
 
 /* =============================================================================================
@@ -5013,7 +4967,6 @@ typedef struct bitnet__tensor {
                                           is 0 */
     uint32_t type;
     uint32_t used;                     /* 1: the network has asked for it */
-    uint32_t checked;                  /* 1: all codes of this I2_S tensor are valid */
 } bitnet__tensor;
 
 typedef struct bitnet__gguf {
@@ -5955,11 +5908,9 @@ static bitnet_result bitnet__tensor_bytes(bitnet_model *m, const bitnet__tensor 
     for (done = 0; done < t->size; done += n) {
         bitnet_result r;
         n = t->size - done < 4194304 ? t->size - done : 4194304;
-        r = bitnet__source_read(src, title, t->offset + done, p + done, (size_t)n, err);
-        if (r != BITNET_OK) return r;
         m->bytes_read += n;
-        r = bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
-        if (r != BITNET_OK) return r;
+        if ((r = bitnet__source_read(src, title, t->offset + done, p + done, (size_t)n, err)) ||
+            (r = bitnet__progress(m, m->gguf.data_start + m->bytes_read, err))) return r;
     }
     return BITNET_OK;
 }
@@ -6025,11 +5976,10 @@ static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const
         bitnet_result r;
         bitnet__format(scale_name, "%.*s%s", (int)stem, name, suffixes[i]);
         if (!bitnet__find_tensor(&m->gguf, scale_name)) continue;
-        r = bitnet__want_tensor(m, scale_name, 1, 1, &s, err);
-        if (r == BITNET_OK && s->type != BITNET_TENSOR_F32)
-            r = bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' is not F32", scale_name);
-        if (r == BITNET_OK) r = bitnet__tensor_bytes(m, s, &p, err);
-        if (r != BITNET_OK) return r;
+        if ((r = bitnet__want_tensor(m, scale_name, 1, 1, &s, err))) return r;
+        if (s->type != BITNET_TENSOR_F32)
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' is not F32", scale_name);
+        if ((r = bitnet__tensor_bytes(m, s, &p, err))) return r;
         break;
     }
     *out = p ? bitnet__load_f32(p) : 1.0f;
@@ -6058,7 +6008,6 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
                             "least 64 are supported", name, (int)n_in);
     l->n_in = bitnet__padded_row(n_in);
     l->n_out = n_out;
-    l->checked = t->checked;
     m->n_params += (uint64_t)n_in * (uint64_t)n_out;
     if ((r = bitnet__tensor_bytes(m, t, &l->w, err)) ||
         (r = bitnet__load_scale(m, name, t, l->w, &l->scale, err))) return r;
@@ -6072,8 +6021,7 @@ typedef struct bitnet__packing {
     const bitnet_model *m;
     bitnet__linear *linear;
     uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], between the two steps */
-    int jobs, unit;                    /* unit: rows that are handled together, a multiple of 4 and
-                                          of row_group */
+    int jobs, unit;                    /* unit: rows handled together, a multiple of row_group */
     bitnet__unpacked start;            /* with the scale that all blocks must have */
     bitnet__unpacked found[BITNET__MAX_PACKERS];
 } bitnet__packing;
@@ -6089,13 +6037,13 @@ static int bitnet__needs_packing(const bitnet_model *m, const bitnet__linear *l)
     return m->kernels.pack || bitnet__needs_repacking(l);
 }
 
-/* A share of the rows. Only I2_S in whole groups is checked separately: other weights are checked
-   when they are unpacked, and a table that packs detects invalid codes itself. */
+/* A share of the rows. Only I2_S that is read in place is checked separately: other weights are
+   checked when they are unpacked, and a table that packs detects invalid codes itself. */
 static void bitnet__pack_job(void *arg, int i, int thread) {
     bitnet__packing *p = (bitnet__packing *)arg;
     const bitnet_kernels *k = &p->m->kernels;
     const bitnet__linear *l = p->linear;
-    const int whole = l->file.type == BITNET_TENSOR_I2_S && l->file.n == l->n_in;
+    const int repack = bitnet__needs_repacking(l);
     const int64_t units = (l->n_out + p->unit - 1) / p->unit;
     int32_t from = (int32_t)(units * i / p->jobs) * p->unit;
     int32_t to = (int32_t)(units * (i + 1) / p->jobs) * p->unit;
@@ -6104,15 +6052,15 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
     if (to > l->n_out) to = l->n_out;
     for (*u = p->start; from < to && !u->invalid; from += p->unit) {
         const int32_t count = to - from < p->unit ? to - from : p->unit;
-        const uint8_t *w = whole ? l->w + bitnet__i2s_bytes(l->n_in, from) : 0;
-        uint8_t *out;
-        if (whole && !l->checked && !k->pack &&
-            bitnet__any_code_3(w, bitnet__i2s_bytes(l->n_in, count)))
-            bitnet__check_rows(&l->file, l->w, from, count, u);
-        if (u->invalid || !bitnet__needs_packing(p->m, l)) continue;
-        out = p->out + k->packed_bytes(l->n_in, from);
-        if (bitnet__needs_repacking(l)) {
-            uint8_t *rows = out;
+        const uint8_t *w = repack ? 0 : l->w + bitnet__i2s_bytes(l->n_in, from);
+        uint8_t *out, *rows;
+        if (!repack && !k->pack) {
+            if (bitnet__any_code_3(w, bitnet__i2s_bytes(l->n_in, count)))
+                bitnet__check_rows(&l->file, l->w, from, count, u);
+            continue;
+        }
+        out = rows = p->out + k->packed_bytes(l->n_in, from);
+        if (repack) {
             if (k->pack) rows = p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit);
             if (!bitnet__repack_rows(&l->file, l->w, from, count, rows, u)) return;
             w = rows;
@@ -6158,14 +6106,6 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
     return BITNET_OK;
 }
 
-static bitnet_result bitnet__start_team(bitnet_model *m, bitnet_error *err) {
-    const int cpus = bitnet__usable_cpus();
-    if (m->team) return BITNET_OK;
-    return bitnet__team_create(&m->params.allocator,
-                               cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS, &m->team,
-                               err);
-}
-
 /* A tensor of a layer: a norm, or a linear layer. */
 typedef struct bitnet__part {
     const char *name;
@@ -6178,6 +6118,7 @@ typedef struct bitnet__part {
 static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, const bitnet__part *parts,
                                         size_t n_parts, bitnet_error *err) {
     const bitnet_kernels *kernels = &m->kernels;
+    const int cpus = bitnet__usable_cpus();
     bitnet__packing p;
     uint64_t total = 0, widest = 0, weights = 0;
     char name[BITNET__TEXT];
@@ -6197,7 +6138,10 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, const bitnet
             widest = bitnet__i2s_bytes(l->n_in, p.unit);
     }
     /* One team for all layers, unless there is too little work. */
-    if (i == 0 && (total > 0 || weights > 4000000) && (r = bitnet__start_team(m, err))) return r;
+    if (i == 0 && (total > 0 || weights > 4000000) &&
+        (r = bitnet__team_create(&m->params.allocator,
+                                 cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS, &m->team,
+                                 err))) return r;
     p.jobs = bitnet__team_size(m->team);
     if (total > 0) p.out = (uint8_t *)bitnet__model_alloc(m, total);
     if (p.out && widest > 0)
@@ -6208,7 +6152,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, const bitnet
     bitnet__huge_pages(&m->params.allocator, p.out, (size_t)total);
     for (k = 0; k < n_parts; k++) {
         p.linear = parts[k].linear;
-        if (!p.linear || (p.linear->checked && !bitnet__needs_packing(m, p.linear))) continue;
+        if (!p.linear) continue;
         bitnet__format(name, "blk.%d.%s.weight", (int)i, parts[k].name);
         if ((r = bitnet__pack_linear(m, &p, name, err))) return r;
     }
@@ -6299,18 +6243,18 @@ static bitnet_result bitnet__load_rope_scaling(bitnet_model *m, bitnet_error *er
                             "supported", name, type);
     m->rope_factor = 1.0f;
     if (!strcmp(type, "none")) return BITNET_OK;
-    r = bitnet__get_factor(m, "rope.scale_linear", 1.0f, 1e-3f, 1e6f, &m->rope_factor, err);
-    if (r != BITNET_OK) return r;      /* that was the older name */
+    if ((r = bitnet__get_factor(m, "rope.scale_linear", 1.0f, 1e-3f, 1e6f, &m->rope_factor, err)))
+        return r;                      /* that was the older name */
     return bitnet__get_factor(m, "rope.scaling.factor", m->rope_factor, 1e-3f, 1e6f,
                               &m->rope_factor, err);
 }
 
 static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     int32_t value_length = 0;
-    bitnet_result r = bitnet__load_family(m, err);
-    if (r != BITNET_OK) return r;
+    bitnet_result r;
     /* Each layer has 9 tensors or 11: that bounds n_layers by what the file holds. */
-    if ((r = bitnet__get_size(m, "embedding_length", 0, BITNET__MAX_ROW, &m->dim, err)) ||
+    if ((r = bitnet__load_family(m, err)) ||
+        (r = bitnet__get_size(m, "embedding_length", 0, BITNET__MAX_ROW, &m->dim, err)) ||
         (r = bitnet__get_size(m, "feed_forward_length", 0, BITNET__MAX_ROW, &m->ffn_dim, err)) ||
         (r = bitnet__get_size(m, "block_count", 0,
                               (int64_t)(m->gguf.n_tensors / (m->family->sub_norms ? 11 : 9)),
@@ -6421,10 +6365,9 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     if (spm && (!types || !scores))
         return bitnet__fail_key(types ? "tokenizer.ggml.scores" : "tokenizer.ggml.token_type", 0,
                                 "is missing, which a SentencePiece tokenizer needs", err);
-    if ((r = bitnet__get_uint(g, "tokenizer.ggml.add_space_prefix", 1, 0, 1, &v, err))) return r;
-    r = bitnet__vocab_build(vocab, &m->params.allocator, &tokens, types, spm ? 0 : &merges,
-                            spm ? scores : 0, err);
-    if (r != BITNET_OK) return r;
+    if ((r = bitnet__get_uint(g, "tokenizer.ggml.add_space_prefix", 1, 0, 1, &v, err)) ||
+        (r = bitnet__vocab_build(vocab, &m->params.allocator, &tokens, types, spm ? 0 : &merges,
+                                 spm ? scores : 0, err))) return r;
     vocab->space_prefix = spm && v == 1;
     vocab->falcon_e = falcon_e;
     vocab->chat = m->family->chat;
@@ -6446,41 +6389,6 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
         return r;
     vocab->add_bos = v && vocab->bos >= 0;
     return BITNET_OK;
-}
-
-/* Building the tokenizer takes a CPU as long as reading most of the weights. So if the file is in
-   memory, the other threads check I2_S tensors meanwhile, and the caller's joins them later. */
-typedef struct bitnet__checking {
-    bitnet_model *m;
-    bitnet_error *err;
-    bitnet_result result;              /* the tokenizer's */
-    bitnet__atomic failed;             /* 1: it failed, so no weights are needed */
-} bitnet__checking;
-
-static void bitnet__check_job(void *arg, int i, int thread) {
-    bitnet__checking *p = (bitnet__checking *)arg;
-    const bitnet__gguf *g = &p->m->gguf;
-    bitnet__tensor *t = &g->tensors[i - (i > 0)];
-    (void)thread;
-    if (i == 0) {
-        p->result = bitnet__load_tokenizer(p->m, p->err);
-        bitnet__store_release(&p->failed, p->result != BITNET_OK);
-    } else if (t->type == BITNET_TENSOR_I2_S && t->size > 32 && !bitnet__load_acquire(&p->failed)) {
-        t->checked = !bitnet__any_code_3(g->src.data + t->offset, (size_t)t->size - 32);
-    }
-}
-
-static bitnet_result bitnet__load_tokenizer_and_check(bitnet_model *m, bitnet_error *err) {
-    bitnet__checking checking;
-    bitnet_result r;
-    checking.m = m;
-    checking.err = err;
-    checking.failed = 0;
-    if (!m->gguf.src.io.read_fn && !m->kernels.pack && m->gguf.src.size >= 4 << 20 &&
-        (r = bitnet__start_team(m, err))) return r;
-    if (!m->team) return bitnet__load_tokenizer(m, err);
-    bitnet__team_run(m->team, 1 + (int)m->gguf.n_tensors, bitnet__check_job, &checking);
-    return checking.result;
 }
 
 /* ---- loading ---- */
@@ -6529,15 +6437,15 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
     memset(m->copy, 0, sizeof *m->copy);
     m->layers = (bitnet__layer *)bitnet__model_alloc(m, (uint64_t)m->n_layers * sizeof *m->layers);
     if (!m->layers) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the list of layers");
-    r = bitnet__load_matrix(m, "token_embd.weight", m->dim, m->n_vocab, 0, &m->embed, err);
-    if (r == BITNET_OK)
-        r = bitnet__load_norm(m, "output_norm.weight", m->dim, &m->output_norm, err);
+    if ((r = bitnet__load_matrix(m, "token_embd.weight", m->dim, m->n_vocab, 0, &m->embed, err)) ||
+        (r = bitnet__load_norm(m, "output_norm.weight", m->dim, &m->output_norm, err))) return r;
     m->head = m->embed;
-    if (r == BITNET_OK && bitnet__find_tensor(&m->gguf, "output.weight"))
-        r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err);
-    for (i = 0; i < m->n_layers && r == BITNET_OK; i++)
-        r = bitnet__load_layer(m, i, &m->layers[i], err);
-    return r;
+    if (bitnet__find_tensor(&m->gguf, "output.weight") &&
+        (r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err)))
+        return r;
+    for (i = 0; i < m->n_layers; i++)
+        if ((r = bitnet__load_layer(m, i, &m->layers[i], err))) return r;
+    return BITNET_OK;
 }
 
 /* Checks a table, which may be the caller's own. */
@@ -6564,30 +6472,20 @@ static bitnet_result bitnet__check_kernels(const bitnet_kernels *k, bitnet_error
     return BITNET_OK;
 }
 
-/* A copy of the table with every gap filled by its scalar entry. */
+/* A copy of the table with every gap filled by its scalar entry. From quantize on, a table has
+   nothing but pointers to functions, which are of one size. */
 static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
+    void (*none)(void) = 0;
     bitnet_kernels k = *table;
-    const bitnet_kernels *s = &bitnet__kernels_scalar;
-    if (!k.quantize) k.quantize = s->quantize;
-    if (!k.dotrows_ternary) k.dotrows_ternary = s->dotrows_ternary;
+    size_t at;
     if (!k.pack) {                     /* I2_S in place: each row is a group */
         k.layout = "I2_S";
         k.row_group = 1;
         k.packed_bytes = bitnet__i2s_bytes;
     }
-    if (!k.dotrows_f32) k.dotrows_f32 = s->dotrows_f32;
-    if (!k.dotrows_f16) k.dotrows_f16 = s->dotrows_f16;
-    if (!k.dotrows_bf16) k.dotrows_bf16 = s->dotrows_bf16;
-    if (!k.scores_f16) k.scores_f16 = s->scores_f16;
-    if (!k.sumrows_f32) k.sumrows_f32 = s->sumrows_f32;
-    if (!k.sumrows_f16) k.sumrows_f16 = s->sumrows_f16;
-    if (!k.softmax) k.softmax = s->softmax;
-    if (!k.rope) k.rope = s->rope;
-    if (!k.store_f16) k.store_f16 = s->store_f16;
-    if (!k.dequantize) k.dequantize = s->dequantize;
-    if (!k.relu2_gate) k.relu2_gate = s->relu2_gate;
-    if (!k.rmsnorm) k.rmsnorm = s->rmsnorm;
-    if (!k.dotrows_u8) k.dotrows_u8 = s->dotrows_u8;
+    for (at = offsetof(bitnet_kernels, quantize); at < sizeof k; at += sizeof none)
+        if (!memcmp((char *)&k + at, &none, sizeof none))
+            memcpy((char *)&k + at, (const char *)&bitnet__kernels_scalar + at, sizeof none);
     return k;
 }
 
@@ -6603,7 +6501,7 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
     if ((r = bitnet__check_kernels(k, err))) return r;
     m->kernels = bitnet__fill_kernels(k);
     if ((r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
-        (r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer_and_check(m, err)) ||
+        (r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
         (r = bitnet__check_unused(m, err)) || (r = bitnet__gguf_check_end(&m->gguf, err)) ||
         (r = bitnet__progress(m, m->gguf.src.size, err))) return r;
@@ -7163,8 +7061,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "out is NULL");
     *out = 0;
     if (!m) return bitnet__fail(err, BITNET_ERR_ARG, "the model is NULL");
-    r = bitnet__ctx_defaults(m, params, &p, err);
-    if (r != BITNET_OK) return r;
+    if ((r = bitnet__ctx_defaults(m, params, &p, err))) return r;
     a = &m->params.allocator;
     bitnet__ctx_layout(m, &p, &arena, &measure);
     c = (bitnet_ctx *)bitnet__alloc(a, sizeof *c);
@@ -8737,124 +8634,20 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
    ============================================================================================= */
 
 /* ---- stop strings ----
-   An Aho-Corasick automaton searches for all stop strings at once. A node is a prefix of some stop
-   strings; the root (0) is the empty prefix. The state after a text is the longest node that the
-   text ends with, and a node's link leads to the longest other node that it ends with. So a byte
-   costs a few steps, however many strings there are and however long they are.
+   Each is searched for as Knuth, Morris and Pratt do: its state is how many of its bytes the text
+   ends with, at most, and its links say which states are left when the next byte is another. So no
+   text is read again, and a byte of it costs a few steps per string, however long that is. */
 
-   Nodes are numbered along their string, so most edges need no memory: a string adds the nodes that
-   no earlier string has, which are its branch, and a 0 byte behind them. Only the first node of a
-   branch is looked up in a hash table. A node's link is set when a text first gets there. A byte of
-   a stop string takes 9 bytes of memory, and a string up to 33 more. */
+typedef struct bitnet__stop_search {
+    const char *text;
+    size_t length, state;
+    size_t *link;                      /* [length]  from state i + 1 to the next lower one */
+} bitnet__stop_search;
 
-typedef struct bitnet__branch {
-    uint32_t node, parent;             /* its first node, and the node above it */
-} bitnet__branch;
-
-typedef struct bitnet__stops {
-    uint8_t *byte;                     /* [nodes]     the prefix's last byte; 0: a branch ends */
-    uint32_t *depth;                   /* [nodes]     the prefix's length */
-    uint32_t *link;                    /* [nodes]     and three flags, below */
-    bitnet__branch *branch;            /* [strings] */
-    uint32_t *slots;                   /* [mask + 1]  open addressing: 1 + index of a branch */
-    uint32_t n_branches, mask;
-    uint32_t at;                       /* the state; its link is set */
-} bitnet__stops;
-
-static const uint32_t bitnet__stop_here = 0x80000000u;     /* the node is a stop string */
-static const uint32_t bitnet__stop_ends = 0x40000000u;     /* it ends with one */
-static const uint32_t bitnet__stop_set = 0x20000000u;      /* its link and all further are set */
-static const uint32_t bitnet__stop_node = 0x1fffffffu;     /* the link itself */
-
-static uint32_t *bitnet__branch_slot(const bitnet__stops *s, uint32_t parent, uint8_t byte) {
-    const uint64_t h = ((uint64_t)parent << 8 | byte) * 0x9e3779b97f4a7c15u;
-    uint32_t at = (uint32_t)(h >> 32) & s->mask;
-    for (; s->slots[at]; at = (at + 1) & s->mask) {
-        const bitnet__branch *b = &s->branch[s->slots[at] - 1];
-        if (b->parent == parent && s->byte[b->node] == byte) break;
-    }
-    return &s->slots[at];
-}
-
-/* The node to which byte leads from node v; 0: none. */
-static uint32_t bitnet__stop_child(const bitnet__stops *s, uint32_t v, uint8_t byte) {
-    uint32_t found;
-    if (byte == 0) return 0;
-    if (s->byte[v + 1] == byte) return v + 1;
-    found = *bitnet__branch_slot(s, v, byte);
-    return found ? s->branch[found - 1].node : 0;
-}
-
-static uint32_t bitnet__stop_link(const bitnet__stops *s, uint32_t v) {
-    return s->link[v] & bitnet__stop_node;
-}
-
-/* The node to which byte leads from v or else from the first node along v's links that has such a
-   child; *from is that node. v's link is set. 0: none. */
-static uint32_t bitnet__stop_next(const bitnet__stops *s, uint32_t v, uint8_t byte,
-                                  uint32_t *from) {
-    uint32_t child = bitnet__stop_child(s, v, byte);
-    for (; child == 0 && v != 0; child = bitnet__stop_child(s, v, byte))
-        v = bitnet__stop_link(s, v);
-    *from = v;
-    return child;
-}
-
-/* Advances the state by one byte and sets the links from there on. */
-static void bitnet__stop_advance(bitnet__stops *s, uint8_t byte) {
-    uint32_t from, v = bitnet__stop_next(s, s->at, byte, &from), here;
-    s->at = here = v;
-    while (!(s->link[v] & bitnet__stop_set)) {     /* ends at the root at the latest */
-        const uint32_t link = from == 0 ? 0 :
-            bitnet__stop_next(s, bitnet__stop_link(s, from), byte, &from);
-        s->link[v] |= link | bitnet__stop_set;
-        if (s->link[v] & bitnet__stop_here) here = link;
-        v = link;
-    }
-    if (s->link[v] & bitnet__stop_ends) here = v;
-    for (v = s->at; v != here; v = bitnet__stop_link(s, v)) s->link[v] |= bitnet__stop_ends;
-}
-
-/* How many bytes at the text's end may become a stop string. */
-static uint32_t bitnet__stop_begun(const bitnet__stops *s) {
-    return s->n_branches > 0 ? s->depth[s->at] : 0;
-}
-
-/* The length of the longest stop string that the text ends with; 0: none. */
-static uint32_t bitnet__stop_length(const bitnet__stops *s) {
-    uint32_t v = s->at;
-    if (!(s->link[v] & bitnet__stop_ends)) return 0;
-    while (!(s->link[v] & bitnet__stop_here)) v = bitnet__stop_link(s, v);
-    return s->depth[v];
-}
-
-/* The memory begins as zeros. *n is the first unused node. */
-static void bitnet__add_stop(bitnet__stops *s, const char *text, uint32_t *n) {
-    const uint8_t *p = (const uint8_t *)text;
-    uint32_t v = 0, child;
-    for (; *p && (child = bitnet__stop_child(s, v, *p)) != 0; p++) v = child;
-    if (*p) {
-        bitnet__branch *b = &s->branch[s->n_branches];
-        uint32_t *slot = bitnet__branch_slot(s, v, *p), depth = s->depth[v];
-        b->node = *n;
-        b->parent = v;
-        *slot = ++s->n_branches;
-        for (v = *n - 1; *p; p++) {
-            s->byte[++v] = *p;
-            s->depth[v] = ++depth;
-        }
-        *n = v + 2;                    /* behind the 0 byte */
-    }
-    s->link[v] |= bitnet__stop_here;
-}
-
-static void bitnet__layout_stops(bitnet__arena *a, bitnet__stops *s, uint32_t n, uint64_t nodes) {
-    for (s->mask = 1; s->mask / 2 < n; s->mask = 2 * s->mask + 1) {}
-    s->byte = (uint8_t *)bitnet__arena_take(a, nodes, sizeof *s->byte);
-    s->depth = (uint32_t *)bitnet__arena_take(a, nodes, sizeof *s->depth);
-    s->link = (uint32_t *)bitnet__arena_take(a, nodes, sizeof *s->link);
-    s->branch = (bitnet__branch *)bitnet__arena_take(a, n, sizeof *s->branch);
-    s->slots = (uint32_t *)bitnet__arena_take(a, (uint64_t)s->mask + 1, sizeof *s->slots);
+/* The state that follows a state below length. */
+static size_t bitnet__stop_advance(const bitnet__stop_search *s, size_t state, char byte) {
+    while (state > 0 && s->text[state] != byte) state = s->link[state - 1];
+    return state + (s->text[state] == byte);
 }
 
 /* ---- generated text ---- */
@@ -8868,9 +8661,9 @@ typedef struct bitnet__generation {
     const bitnet_generate_params *p;
     bitnet_error *err;
     bitnet_detok detok;
-    bitnet__stops stops;
+    bitnet__stop_search *stops;        /* [n_stop_strings] */
     char *held;                        /* text not passed on yet, and room for one more token */
-    size_t n_held, cap;
+    size_t n_held, cap, begun;         /* begun: bytes at its end that may become a stop string */
     int32_t max_draft, n_draft;        /* length limit of the next draft, length of the last */
     bitnet_lookup_stats *lookup, own_lookup;   /* the caller's, or else own_lookup */
     bitnet_stop why;
@@ -8879,12 +8672,11 @@ typedef struct bitnet__generation {
 /* Allocates what the text and the stop strings need; bitnet__end_generation frees it. */
 static bitnet_result bitnet__begin_generation(bitnet__generation *g, bitnet_ctx *c,
                                               const bitnet_generate_params *p, bitnet_error *err) {
-    const int32_t n = p->n_stop_strings;
-    uint64_t nodes = 2, longest = 0;   /* the root, and the place of its first child */
-    uint64_t size = 0;
+    const size_t n = (size_t)p->n_stop_strings;
+    uint64_t total = 0;
+    size_t longest = 0, i, k, *link = 0;
     bitnet__arena a = {0, 0};
-    uint32_t used = 1;
-    int32_t pass, i;
+    int pass;
     memset(g, 0, sizeof *g);
     g->c = c;
     g->q = &c->seqs[p->seq];
@@ -8894,26 +8686,29 @@ static bitnet_result bitnet__begin_generation(bitnet__generation *g, bitnet_ctx 
     g->max_draft = p->lookup;
     g->lookup = p->lookup_stats ? p->lookup_stats : &g->own_lookup;
     for (i = 0; i < n; i++) {
-        const uint64_t length = strlen(p->stop_strings[i]);
-        nodes += length + 1;
+        const size_t length = strlen(p->stop_strings[i]);
+        total += length;
         if (length > longest) longest = length;
     }
-    if (nodes > bitnet__stop_node)
-        return bitnet__fail(err, BITNET_ERR_LIMIT, "the stop strings have %llu bytes; the limit is "
-                            "%u", (unsigned long long)nodes, (unsigned)bitnet__stop_node);
-    g->cap = 3 + 3 * (size_t)c->m->vocab.longest_token + (size_t)longest;
+    g->cap = 3 + 3 * (size_t)c->m->vocab.longest_token + longest;
     for (pass = 0; pass < 2; pass++) { /* measures, then divides */
         g->held = (char *)bitnet__arena_take(&a, g->cap, 1);
-        if (n > 0) bitnet__layout_stops(&a, &g->stops, (uint32_t)n, nodes);
-        if (pass == 1) break;
-        size = a.used;
-        if (!bitnet__arena_alloc(&a, &c->m->params.allocator))
+        g->stops = (bitnet__stop_search *)bitnet__arena_take(&a, n, sizeof *g->stops);
+        link = (size_t *)bitnet__arena_take(&a, total, sizeof *link);
+        if (pass == 0 && !bitnet__arena_alloc(&a, &c->m->params.allocator))
             return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated "
-                                "text and stop strings", (unsigned long long)size);
+                                "text and stop strings", (unsigned long long)a.used);
     }
-    memset(a.base, 0, (size_t)size);
-    if (n > 0) g->stops.link[0] = bitnet__stop_set;
-    for (i = 0; i < n; i++) bitnet__add_stop(&g->stops, p->stop_strings[i], &used);
+    for (i = 0; i < n; i++) {
+        bitnet__stop_search *s = &g->stops[i];
+        s->text = p->stop_strings[i];
+        s->length = strlen(s->text);
+        s->state = link[0] = 0;
+        s->link = link;
+        link += s->length;
+        for (k = 1; k < s->length; k++)
+            s->link[k] = bitnet__stop_advance(s, s->link[k - 1], s->text[k]);
+    }
     return BITNET_OK;
 }
 
@@ -8921,16 +8716,17 @@ static void bitnet__end_generation(bitnet__generation *g) {
     bitnet__free(&g->c->m->params.allocator, g->held);     /* the arena's first array */
 }
 
-/* Searches the held text from byte i on for ends of stop strings. Returns where the first of these
-   stop strings begins; -1: there is none. */
-static int64_t bitnet__find_stop(bitnet__generation *g, size_t i) {
-    size_t first = SIZE_MAX;
-    if (g->stops.n_branches == 0) return -1;
-    for (; i < g->n_held; i++) {
-        uint32_t n;
-        bitnet__stop_advance(&g->stops, (uint8_t)g->held[i]);
-        n = bitnet__stop_length(&g->stops);
-        if (n > 0 && i + 1 - n < first) first = i + 1 - n;
+/* Searches the held text from a byte on for ends of stop strings. Returns where the first of these
+   stop strings begins; -1: there is none, and begun is set. */
+static int64_t bitnet__find_stop(bitnet__generation *g, size_t from) {
+    size_t first = SIZE_MAX, i, at;
+    g->begun = 0;
+    for (i = 0; i < (size_t)g->p->n_stop_strings; i++) {
+        bitnet__stop_search *s = &g->stops[i];
+        for (at = from; at < g->n_held && s->state < s->length; at++)
+            s->state = bitnet__stop_advance(s, s->state, g->held[at]);
+        if (s->state == s->length && at - s->length < first) first = at - s->length;
+        if (s->state > g->begun) g->begun = s->state;
     }
     return first == SIZE_MAX ? -1 : (int64_t)first;
 }
@@ -8961,8 +8757,7 @@ static int bitnet__push_token(bitnet__generation *g, bitnet_token t) {
         if (!bitnet__pass_on(g, (size_t)at, t)) g->why = BITNET_STOP_STRING;
         return 1;
     }
-    return bitnet__pass_on(g, t == -1 ? g->n_held :
-                        g->n_held - bitnet__stop_begun(&g->stops), t);
+    return bitnet__pass_on(g, t == -1 ? g->n_held : g->n_held - g->begun, t);
 }
 
 /* ---- prompt lookup ----

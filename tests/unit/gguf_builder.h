@@ -462,16 +462,6 @@ static inline void gb_make_model(gb_model *m) {
     m->data = gb_finish(f, &m->size, &m->header);
 }
 
-/* Makes the file that long, with zeros behind its last tensor. */
-static inline void gb_lengthen(gb_model *m, size_t size) {
-    uint8_t *p = (uint8_t *)gb_malloc(size);
-    memcpy(p, m->data, m->size);
-    memset(p + m->size, 0, size - m->size);
-    free(m->data);
-    m->data = p;
-    m->size = size;
-}
-
 static inline void gb_free_model(gb_model *m) {
     int i;
     for (i = 0; i < m->layers && i < GB_MAX_LAYERS; i++) {

@@ -135,20 +135,18 @@ static void test_code_3_files(void) {
         }
 }
 
-/* A file of over 4 MB is looked at by other threads while its tokenizer is built. No tensor is left
-   out, whoever comes to it; what is wrong is said in the same words and order as of a small one. */
-static void test_code_3_ahead(void) {
+/* No tensor of any layer is left out, its last byte neither; and what is wrong with the tokenizer is
+   said first. */
+static void test_code_3_tensors(void) {
     static const char *const parts[] = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate",
                                         "ffn_up", "ffn_down"};
     gb_model g = {.dim = 128, .ffn = 192, .layers = 8, .heads = 2, .kv_heads = 1, .seed = 7};
-    bitnet_error err = {BITNET_OK, ""}, small = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, ""};
     bitnet_gguf *file = 0;
     bitnet_model *m = 0;
-    size_t size, i;
+    size_t i;
     int k;
     gb_make_model(&g);
-    size = g.size;
-    gb_lengthen(&g, (5u << 20) + 7);
     CHECK_MSG(!bitnet_model_load_memory(g.data, g.size, 0, &m, &err), "%s", err.text);
     bitnet_model_free(m);
     CHECK(!bitnet_gguf_open_memory(g.data, g.size, 0, &file, &err));
@@ -163,44 +161,13 @@ static void test_code_3_ahead(void) {
         *w = (uint8_t)(kept | 3 << k % 4 * 2);
         CHECK_MSG(bitnet_model_load_memory(g.data, g.size, 0, &m, &err) == BITNET_ERR_FORMAT &&
                   !m && strstr(err.text, name), "%s: %s", name, err.text);
-        CHECK(bitnet_model_load_memory(g.data, size, 0, &m, &small) && !m);
-        CHECK_MSG(!strcmp(err.text, small.text), "%s, not %s", err.text, small.text);
         if (k < 8 * 7 - 1) *w = kept;
     }
     bitnet_gguf_close(file);
-    for (i = 0; i < size && memcmp(g.data + i, "gpt2", 4); i++) { }
+    for (i = 0; i < g.size && memcmp(g.data + i, "gpt2", 4); i++) { }
     g.data[i] = 'G';                   /* what is wrong with the tokenizer is said first */
     CHECK_MSG(bitnet_model_load_memory(g.data, g.size, 0, &m, &err) == BITNET_ERR_UNSUPPORTED &&
               !m && strstr(err.text, "'Gpt2'"), "%s", err.text);
-    gb_free_model(&g);
-}
-
-/* A file whose tokenizer is refused is not read to its end: its weights are not checked. */
-static void test_no_tokenizer_no_checks(void) {
-    gb_model g = {.dim = 128, .ffn = 192, .layers = 2, .heads = 2, .kv_heads = 1, .seed = 7};
-    const bitnet_allocator a = {0, 0, 0};
-    bitnet_error err = {BITNET_OK, ""};
-    bitnet__checking checking;
-    bitnet_model m;
-    int good, i, checked;
-    gb_make_model(&g);
-    for (good = 1; good >= 0; good--) {
-        memset(&m, 0, sizeof m);
-        memset(&checking, 0, sizeof checking);
-        for (i = 0; !good && memcmp(g.data + i, "gpt2", 4); i++) { }
-        if (!good) g.data[i] = 'G';
-        m.gguf.src = bitnet__source_memory(g.data, g.size, &err);
-        CHECK(!bitnet__gguf_parse(&m.gguf, &a, &err) && !bitnet__load_shape(&m, &err));
-        checking.m = &m;
-        checking.err = &err;
-        for (i = 0; i <= (int)m.gguf.n_tensors; i++) bitnet__check_job(&checking, i, 0);
-        for (i = checked = 0; i < (int)m.gguf.n_tensors; i++)
-            checked += m.gguf.tensors[i].checked != 0;
-        CHECK_MSG(checking.result == (good ? BITNET_OK : BITNET_ERR_UNSUPPORTED) &&
-                  checked == (good ? 2 * 7 : 0), "%d: %d tensors", checking.result, checked);
-        bitnet__vocab_free(&m.vocab, &a);
-        bitnet__gguf_free(&m.gguf, &a);
-    }
     gb_free_model(&g);
 }
 
@@ -872,8 +839,7 @@ extern const test_case hostile_model_tests[];
 const test_case hostile_model_tests[] = {
     {"hostile_model/code_3_places", test_code_3_places},
     {"hostile_model/code_3_files", test_code_3_files},
-    {"hostile_model/code_3_ahead", test_code_3_ahead},
-    {"hostile_model/no_tokenizer_no_checks", test_no_tokenizer_no_checks},
+    {"hostile_model/code_3_tensors", test_code_3_tensors},
     {"hostile_model/odd_scales", test_odd_scales},
     {"hostile_model/odd_norms", test_odd_norms},
     {"hostile_model/no_scale", test_no_scale},

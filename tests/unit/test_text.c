@@ -945,7 +945,7 @@ static void test_stop_strings(void) {
     stops(c, 3, "xSTOPz", 0, "xSTOPy", BITNET_STOP_END, 4);
 }
 
-/* The two questions to the automaton, answered by trying all strings at all places. */
+/* The two questions to the search, answered by trying all strings at all places. */
 static int64_t first_stop(const char *text, size_t n, const char *const *strings, int n_strings) {
     size_t at;
     int i;
@@ -969,7 +969,7 @@ static size_t longest_begun(const char *text, size_t n, const char *const *strin
 
 /* Random strings, many of which begin alike, are equal or end in others, and texts in pieces of a
    few bytes, against that. */
-static void test_stop_automaton(void) {
+static void test_stop_search(void) {
     enum { MOST = 40, LONGEST = 24 };
     static char strings[MOST][LONGEST + 1];
     const char *stop[MOST];
@@ -1017,7 +1017,7 @@ static void test_stop_automaton(void) {
             CHECK_MSG(at == first_stop(gen.held, gen.n_held, stop, n), "round %d: stop at %ld",
                       round, (long)at);
             if (at >= 0) break;
-            hold = bitnet__stop_begun(&gen.stops);
+            hold = gen.begun;
             CHECK_MSG(hold == longest_begun(gen.held, gen.n_held, stop, n),
                       "round %d: holds %lu bytes", round, (unsigned long)hold);
             long_hold += hold > 8;
@@ -1464,7 +1464,7 @@ const test_case text_tests[] = {
     {"text/generate_prompt", test_generate_prompt},
     {"text/generate_callback", test_generate_callback},
     {"text/stop_strings", test_stop_strings},
-    {"text/stop_automaton", test_stop_automaton},
+    {"text/stop_search", test_stop_search},
     {"text/bad_stop_strings", test_bad_stop_strings},
     {"text/generate_utf8", test_generate_utf8},
     {"text/generate_fails", test_generate_fails},
