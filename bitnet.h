@@ -932,6 +932,37 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
+/* The same piece by piece, for any number of sequences of a context at once. A bitnet_gen writes on
+   one sequence, and no other call may change that sequence meanwhile (BITNET_ERR_BUSY). params is
+   copied; what it points to must live until bitnet_gen_end, but for prompt, text and messages, which
+   are read now. Errors are those of bitnet_generate that need no evaluation. */
+typedef struct bitnet_gen bitnet_gen;
+BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_params *params,
+                                          bitnet_gen **out, bitnet_error *err);
+
+/* One pass over the weights for n generations of one context: each reads the next part of its
+   prompt or writes on, by one token or as many as its draft got right. Those that have ended are
+   passed over. While several go on, a part is 64 tokens of a prompt, so that the others do not wait
+   long, else n_batch. On failure the sequences are as before the call, which can be repeated, but
+   for one whose progress_fn cancelled it: BITNET_ERR_CANCELLED, and it has ended. */
+BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err);
+
+/* What the last pass gave. Pointers are valid until the next pass or bitnet_gen_end. */
+typedef struct bitnet_piece {
+    const char *text;            /* [n_text] that is now certain, as text_fn gets it */
+    size_t n_text;
+    const bitnet_token *tokens;  /* [n_tokens] new tokens, more than 1 only with lookup */
+    int32_t n_tokens;
+    int32_t n_read, n_prompt;    /* tokens of the prompt evaluated, and in all */
+    int32_t ended;               /* 1: nothing more comes; why says why */
+    bitnet_stop why;
+} bitnet_piece;
+BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out);
+
+/* Ends a generation, at any time, and frees it. g may be 0. The token sampled last is pending. If
+   the prompt was not read to its end, it is taken back. All generations end before their context. */
+BITNET_API void bitnet_gen_end(bitnet_gen *g);
+
 /* ---- kernels ---- */
 
 /* The number of kernel tables compiled in. */
@@ -6722,6 +6753,7 @@ enum {
     BITNET__PAGE = 64,                 /* positions in a page of the KV cache */
     BITNET__MIX_DIMS = 64,             /* elements of a head: the least share of a thread */
     BITNET__MAX_SEQS = 4096,
+    BITNET__PROMPT_CHUNK = 64,         /* tokens of a prompt that go along with other sequences */
     BITNET__BOUND_STATES = 16          /* hidden states per pass over the head's copy */
 };
 
@@ -6767,6 +6799,7 @@ typedef struct bitnet__seq {
     int32_t n_staged;                  /* tokens in history behind n_past, to be evaluated */
     int32_t n_before;                  /* n_past and pending before the call */
     bitnet_token pending_before;
+    int32_t in_generation;             /* 1: a bitnet_gen has it */
 } bitnet__seq;
 
 /* A token: of a batch, or of a row of hidden states. */
@@ -6803,6 +6836,7 @@ struct bitnet_ctx {
     bitnet__place *places;             /* [n_batch]              the batch's tokens */
     bitnet__place *row_places;         /* [n_logits]             the tokens of the rows */
     bitnet__span *spans;               /* [n_batch] */
+    bitnet_input *inputs;              /* [n_seqs] */
     float *x;                          /* [n_batch][dim]         the residual stream */
     float *h;                          /* [n_batch][widest]      normalised, before int8 */
     float *q;                          /* [n_batch][q_dim] */
@@ -6915,6 +6949,7 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     c->row_places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)p->n_logits,
                                                         sizeof *c->row_places);
     c->spans = (bitnet__span *)bitnet__arena_take(a, batch, sizeof *c->spans);
+    c->inputs = (bitnet_input *)bitnet__arena_take(a, seqs, sizeof *c->inputs);
     c->x = (float *)bitnet__arena_take(a, batch * dim, 4);
     c->h = (float *)bitnet__arena_take(a, batch * (uint64_t)widest, 4);
     c->q = (float *)bitnet__arena_take(a, batch * q_dim, 4);
@@ -7200,6 +7235,7 @@ BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t l
     bitnet_result r = bitnet__acquire(c, 0);
     if (r != BITNET_OK) return r;
     if (!q || length < 0 || length > q->n_past) r = BITNET_ERR_ARG;
+    else if (q->in_generation) r = BITNET_ERR_BUSY;
     else bitnet__seq_shorten(c, seq, length);
     bitnet__release(c);
     return r;
@@ -7216,6 +7252,7 @@ BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to
     int32_t i;
     if (r != BITNET_OK) return r;
     if (!a || !b || a == b || length < 0 || length > a->n_past) r = BITNET_ERR_ARG;
+    else if (b->in_generation) r = BITNET_ERR_BUSY;
     else {
         bitnet__seq_shorten(c, to, 0);
         memcpy(b->history, a->history, (size_t)length * sizeof *b->history);
@@ -7879,18 +7916,6 @@ static bitnet_result bitnet__stage(const bitnet_ctx *c, bitnet__seq *q, const bi
     return BITNET_OK;
 }
 
-/* Nonzero: progress_fn asks to stop. */
-static int bitnet__report_progress(bitnet_ctx *c, const bitnet_generate_params *p, int32_t done,
-                                   int32_t total) {
-    uintptr_t owner;
-    int stop;
-    if (!p || !p->progress_fn) return 0;
-    owner = bitnet__begin_callback(c);
-    stop = p->progress_fn(p->ud, done, total);
-    bitnet__end_callback(c, owner);
-    return stop;
-}
-
 /* Adds the next staged token of an input to the batch. */
 static void bitnet__add_to_batch(bitnet_ctx *c, const bitnet_input *in, int32_t done,
                                  bitnet__place *place) {
@@ -7934,10 +7959,10 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
     return BITNET_OK;
 }
 
-/* Evaluates the staged tokens of the inputs, in this order, in batches. p, which has progress_fn,
-   may be 0. On failure the sequences are as before, but the context has no logits. */
+/* Evaluates the staged tokens of the inputs, in this order, in batches. On failure the sequences
+   are as before, but the context has no logits. */
 static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
-                                         const bitnet_generate_params *p, bitnet_error *err) {
+                                         bitnet_error *err) {
     int32_t total = 0, done = 0, of_input = 0, i = 0, n;
     bitnet_result r = bitnet__prepare_inputs(c, inputs, n_inputs, &total, err);
     if (r != BITNET_OK) return r;
@@ -7950,12 +7975,8 @@ static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, in
         }
         r = bitnet__forward(c, n, err);
         done += n;
-        if (done == total) c->row = c->n_rows - 1;
-        if (r == BITNET_OK && bitnet__report_progress(c, p, done, total))
-            r = bitnet__fail(err, BITNET_ERR_CANCELLED,
-                             "the prompt was cancelled after %d of %d tokens", (int)done,
-                             (int)total);
     }
+    c->row = c->n_rows - 1;
     if (r == BITNET_OK) return r;
     bitnet__forget_rows(c);
     for (i = 0; i < n_inputs; i++) {
@@ -7976,6 +7997,9 @@ static bitnet_result bitnet__stage_inputs(bitnet_ctx *c, const bitnet_input *inp
         if (!q)
             return bitnet__fail(err, BITNET_ERR_ARG, "input %d: sequence %lld is not in 0..%d",
                                 (int)*n, (long long)in->seq, (int)c->p.n_seqs - 1);
+        if (q->in_generation)
+            return bitnet__fail(err, BITNET_ERR_BUSY, "input %d: a generation has sequence %d",
+                                (int)*n, (int)in->seq);
         if (q->n_staged)
             return bitnet__fail(err, BITNET_ERR_ARG, "input %d: sequence %d is there twice",
                                 (int)*n, (int)in->seq);
@@ -7994,7 +8018,7 @@ BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, i
     if (r != BITNET_OK) return r;
     if (n_inputs < 1 || !inputs) r = bitnet__fail(err, BITNET_ERR_ARG, "there are no inputs");
     else r = bitnet__stage_inputs(c, inputs, n_inputs, &n, err);
-    if (r == BITNET_OK) r = bitnet__eval_staged(c, inputs, n_inputs, 0, err);
+    if (r == BITNET_OK) r = bitnet__eval_staged(c, inputs, n_inputs, err);
     for (i = 0; i < n; i++) c->seqs[inputs[i].seq].n_staged = 0;
     bitnet__release(c);
     return r;
@@ -8652,56 +8676,44 @@ static size_t bitnet__stop_advance(const bitnet__stop_search *s, size_t state, c
 
 /* ---- generated text ---- */
 
-typedef struct bitnet__generation {
+struct bitnet_gen {
     bitnet_ctx *c;
     bitnet__seq *q;
-    bitnet_input in;                   /* what is evaluated next */
+    bitnet_generate_params p;
+    int32_t n_prompt, n_read;          /* tokens of the prompt, and how many are evaluated */
+    int32_t start;                     /* n_past and pending before the prompt */
+    bitnet_token pending_at_start;
     int32_t row;                       /* of the logits for the next token */
     int32_t n_hidden;                  /* evaluated draft tokens behind q->n_past */
-    const bitnet_generate_params *p;
-    bitnet_error *err;
-    bitnet_detok detok;
-    bitnet__stop_search *stops;        /* [n_stop_strings] */
-    char *held;                        /* text not passed on yet, and room for one more token */
-    size_t n_held, cap, begun;         /* begun: bytes at its end that may become a stop string */
     int32_t max_draft, n_draft;        /* length limit of the next draft, length of the last */
-    bitnet_lookup_stats *lookup, own_lookup;   /* the caller's, or else own_lookup */
+    int32_t n_new;                     /* tokens generated so far */
+    int32_t ended, cancelled;          /* cancelled: by progress_fn */
     bitnet_stop why;
-} bitnet__generation;
+    bitnet_detok detok;
+    bitnet_lookup_stats *lookup, own_lookup;   /* the caller's, or else own_lookup */
+    bitnet__stop_search *stops;        /* [n_stop_strings] */
+    bitnet_token *tokens;              /* [1 + lookup]  of the last pass */
+    int32_t n_tokens;
+    char *text;                        /* of the last pass, then text that is held back */
+    size_t n_out, n_text, cap, begun;  /* n_out: bytes of the first part; begun: bytes at the end
+                                          that may become a stop string */
+};
 
-/* Allocates what the text and the stop strings need; bitnet__end_generation frees it. */
-static bitnet_result bitnet__begin_generation(bitnet__generation *g, bitnet_ctx *c,
-                                              const bitnet_generate_params *p, bitnet_error *err) {
-    const size_t n = (size_t)p->n_stop_strings;
-    uint64_t total = 0;
-    size_t longest = 0, i, k, *link = 0;
-    bitnet__arena a = {0, 0};
-    int pass;
-    memset(g, 0, sizeof *g);
-    g->c = c;
-    g->q = &c->seqs[p->seq];
-    g->in.seq = p->seq;
-    g->p = p;
-    g->err = err;
-    g->max_draft = p->lookup;
-    g->lookup = p->lookup_stats ? p->lookup_stats : &g->own_lookup;
-    for (i = 0; i < n; i++) {
-        const size_t length = strlen(p->stop_strings[i]);
-        total += length;
-        if (length > longest) longest = length;
-    }
-    g->cap = 3 + 3 * (size_t)c->m->vocab.longest_token + longest;
-    for (pass = 0; pass < 2; pass++) { /* measures, then divides */
-        g->held = (char *)bitnet__arena_take(&a, g->cap, 1);
-        g->stops = (bitnet__stop_search *)bitnet__arena_take(&a, n, sizeof *g->stops);
-        link = (size_t *)bitnet__arena_take(&a, total, sizeof *link);
-        if (pass == 0 && !bitnet__arena_alloc(&a, &c->m->params.allocator))
-            return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated "
-                                "text and stop strings", (unsigned long long)a.used);
-    }
-    for (i = 0; i < n; i++) {
+/* Divides the memory of a generation. */
+static void bitnet__gen_layout(bitnet_gen *g, bitnet__arena *a, uint64_t stop_bytes,
+                               size_t **links) {
+    g->text = (char *)bitnet__arena_take(a, g->cap, 1);
+    g->tokens = (bitnet_token *)bitnet__arena_take(a, 1 + (uint64_t)g->p.lookup, sizeof *g->tokens);
+    g->stops = (bitnet__stop_search *)bitnet__arena_take(a, (uint64_t)g->p.n_stop_strings,
+                                                         sizeof *g->stops);
+    *links = (size_t *)bitnet__arena_take(a, stop_bytes, sizeof **links);
+}
+
+static void bitnet__prepare_stops(bitnet_gen *g, size_t *link) {
+    size_t i, k;
+    for (i = 0; i < (size_t)g->p.n_stop_strings; i++) {
         bitnet__stop_search *s = &g->stops[i];
-        s->text = p->stop_strings[i];
+        s->text = g->p.stop_strings[i];
         s->length = strlen(s->text);
         s->state = link[0] = 0;
         s->link = link;
@@ -8709,55 +8721,87 @@ static bitnet_result bitnet__begin_generation(bitnet__generation *g, bitnet_ctx 
         for (k = 1; k < s->length; k++)
             s->link[k] = bitnet__stop_advance(s, s->link[k - 1], s->text[k]);
     }
+}
+
+/* Allocates what the text and the stop strings need; bitnet__gen_free frees it. */
+static bitnet_result bitnet__gen_alloc(bitnet_gen *g, bitnet_ctx *c,
+                                       const bitnet_generate_params *p, bitnet_error *err) {
+    bitnet__arena a = {0, 0};
+    size_t longest = 0, *links = 0;
+    uint64_t total = 0;
+    int32_t i;
+    memset(g, 0, sizeof *g);
+    g->c = c;
+    g->q = &c->seqs[p->seq];
+    g->p = *p;
+    g->max_draft = p->lookup;
+    g->lookup = p->lookup_stats ? p->lookup_stats : &g->own_lookup;
+    for (i = 0; i < p->n_stop_strings; i++) {
+        const size_t length = strlen(p->stop_strings[i]);
+        total += length;
+        if (length > longest) longest = length;
+    }
+    g->cap = (2 + (size_t)p->lookup) * (3 + 3 * (size_t)c->m->vocab.longest_token) + longest;
+    bitnet__gen_layout(g, &a, total, &links);
+    if (!bitnet__arena_alloc(&a, &c->m->params.allocator))
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated text "
+                            "and stop strings", (unsigned long long)a.used);
+    bitnet__gen_layout(g, &a, total, &links);
+    bitnet__prepare_stops(g, links);
     return BITNET_OK;
 }
 
-static void bitnet__end_generation(bitnet__generation *g) {
-    bitnet__free(&g->c->m->params.allocator, g->held);     /* the arena's first array */
+static void bitnet__gen_free(bitnet_gen *g) {
+    bitnet__free(&g->c->m->params.allocator, g->text);     /* the arena's first array */
 }
 
 /* Searches the held text from a byte on for ends of stop strings. Returns where the first of these
    stop strings begins; -1: there is none, and begun is set. */
-static int64_t bitnet__find_stop(bitnet__generation *g, size_t from) {
+static int64_t bitnet__find_stop(bitnet_gen *g, size_t from) {
     size_t first = SIZE_MAX, i, at;
     g->begun = 0;
-    for (i = 0; i < (size_t)g->p->n_stop_strings; i++) {
+    for (i = 0; i < (size_t)g->p.n_stop_strings; i++) {
         bitnet__stop_search *s = &g->stops[i];
-        for (at = from; at < g->n_held && s->state < s->length; at++)
-            s->state = bitnet__stop_advance(s, s->state, g->held[at]);
+        for (at = from; at < g->n_text && s->state < s->length; at++)
+            s->state = bitnet__stop_advance(s, s->state, g->text[at]);
         if (s->state == s->length && at - s->length < first) first = at - s->length;
         if (s->state > g->begun) g->begun = s->state;
     }
     return first == SIZE_MAX ? -1 : (int64_t)first;
 }
 
-/* Passes the first n held bytes to text_fn. Nonzero: it asks to stop. */
-static int bitnet__pass_on(bitnet__generation *g, size_t n, bitnet_token t) {
+/* Passes the held text on up to a byte. Nonzero: text_fn asks to stop. */
+static int bitnet__pass_on(bitnet_gen *g, size_t to, bitnet_token t) {
+    const size_t from = g->n_out;
     int stop = 0;
-    if (g->p->text_fn) {
+    g->n_out = to;
+    if (g->p.text_fn) {
         const uintptr_t owner = bitnet__begin_callback(g->c);
-        stop = g->p->text_fn(g->p->ud, g->held, n, t);
+        stop = g->p.text_fn(g->p.ud, g->text + from, to - from, t);
         bitnet__end_callback(g->c, owner);
     }
-    g->n_held -= n;
-    memmove(g->held, g->held + n, g->n_held);
     if (stop) g->why = BITNET_STOP_CALLBACK;
     return stop;
 }
 
 /* Adds the text of a token (-1: the end) and passes on what is certain. Nonzero: stop. */
-static int bitnet__push_token(bitnet__generation *g, bitnet_token t) {
-    const size_t before = g->n_held;
+static int bitnet__push_token(bitnet_gen *g, bitnet_token t) {
+    const size_t before = g->n_text;
     int64_t at;
-    int n = bitnet_detok_push(g->c->m, &g->detok, t, g->held + before, g->cap - before);
-    g->n_held += (size_t)n;            /* never negative: cap leaves room for any token */
+    int n = bitnet_detok_push(g->c->m, &g->detok, t, g->text + before, g->cap - before);
+    g->n_text += (size_t)n;            /* never negative: cap leaves room for a pass's tokens */
     at = bitnet__find_stop(g, before);
     if (at >= 0) {
-        g->n_held = (size_t)at;
+        g->n_text = (size_t)at;
         if (!bitnet__pass_on(g, (size_t)at, t)) g->why = BITNET_STOP_STRING;
         return 1;
     }
-    return bitnet__pass_on(g, t == -1 ? g->n_held : g->n_held - g->begun, t);
+    return bitnet__pass_on(g, t == -1 ? g->n_text : g->n_text - g->begun, t);
+}
+
+/* Passes on what is still held back. */
+static void bitnet__flush_text(bitnet_gen *g) {
+    if (g->n_text > g->n_out || g->detok.n_pending > 0) bitnet__push_token(g, -1);
 }
 
 /* ---- prompt lookup ----
@@ -8788,74 +8832,141 @@ static int32_t bitnet__stage_draft(const bitnet__seq *q, int32_t most) {
     return most;
 }
 
-/* Evaluates what is staged, and keeps the hidden rows of the last n_logits tokens. */
-static bitnet_result bitnet__eval_generation(bitnet__generation *g, int32_t n_staged,
-                                             int32_t n_logits, const bitnet_generate_params *p,
-                                             bitnet_error *err) {
-    bitnet_result r;
-    g->q->n_staged = n_staged;
-    g->in.n_logits = n_logits;
-    r = bitnet__eval_staged(g->c, &g->in, 1, p, err);
-    g->q->n_staged = 0;
-    g->row = g->in.row;
-    return r;
+/* Is the pending token the draft's next, and so evaluated already? Then it becomes visible. */
+static int bitnet__accept_draft(bitnet_gen *g) {
+    bitnet__seq *q = g->q;
+    if (g->n_hidden == 0 || q->history[q->n_past] != q->pending) return 0;
+    g->n_hidden--;
+    g->row++;
+    q->n_past++;
+    q->pending = -1;
+    g->lookup->accepted++;
+    return 1;
 }
 
-/* Evaluates the pending token, the n-th new one, unless the draft has it. The limit for the next
-   draft is the accepted length plus 1, or twice the length if all was accepted. */
-static bitnet_result bitnet__eval_pending(bitnet__generation *g, int32_t n) {
-    bitnet_ctx *c = g->c;
-    bitnet__seq *q = g->q;
+/* The length limit of a new draft: the accepted length plus 1, or twice the length if all was
+   accepted. */
+static int32_t bitnet__draft_limit(bitnet_gen *g) {
     int32_t most;
-    bitnet_result r;
-    if (g->n_hidden > 0 && q->history[q->n_past] == q->pending) {
-        g->n_hidden--;
-        g->row++;
-        q->n_past++;
-        q->pending = -1;
-        g->lookup->accepted++;
-        return BITNET_OK;
-    }
     if (g->n_draft > 0)
         g->max_draft = g->n_hidden > 0 ? g->n_draft - g->n_hidden + 1 : 2 * g->n_draft;
-    g->n_hidden = 0;
-    g->max_draft = bitnet__min(g->max_draft, g->p->lookup);
-    most = bitnet__min(g->max_draft, c->p.n_ctx - q->n_past - 1);
-    if (g->p->max_tokens > 0) most = bitnet__min(most, g->p->max_tokens - n - 1);
-    g->n_draft = bitnet__stage_draft(q, most);
-    r = bitnet__eval_generation(g, 1 + g->n_draft, 1 + g->n_draft, 0, g->n_draft > 0 ? 0 : g->err);
-    if (r != BITNET_OK && g->n_draft > 0) {    /* perhaps only the draft failed */
-        g->n_draft = 0;
-        r = bitnet__eval_generation(g, 1, 1, 0, g->err);
+    g->n_hidden = g->n_draft = 0;
+    g->max_draft = bitnet__min(g->max_draft, g->p.lookup);
+    most = bitnet__min(g->max_draft, g->c->p.n_ctx - g->q->n_past - 1);
+    return g->p.max_tokens > 0 ? bitnet__min(most, g->p.max_tokens - g->n_new - 1) : most;
+}
+
+/* ---- a pass of several generations ----
+   Each reads a part of its prompt, or evaluates its pending token and a draft. */
+
+/* Stages what a generation evaluates next. Returns the length of its draft. */
+static int32_t bitnet__gen_stage(bitnet_gen *g, int32_t chunk, int drafts, bitnet_input *in) {
+    const int32_t left = g->n_prompt - g->n_read;
+    in->seq = g->p.seq;
+    if (left > 0) {
+        g->q->n_staged = bitnet__min(left, chunk);
+        in->n_logits = g->q->n_staged == left;
+        return 0;
     }
-    if (r != BITNET_OK) return r;
+    g->n_draft = bitnet__stage_draft(g->q, drafts ? bitnet__draft_limit(g) : 0);
+    g->q->n_staged = in->n_logits = 1 + g->n_draft;
+    return g->n_draft;
+}
+
+/* Stages the next pass. Returns how many generations take part, and the length of all drafts. */
+static int32_t bitnet__stage_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n, int with_drafts,
+                                  int32_t *drafts) {
+    const int32_t beside = bitnet__min(c->p.n_batch, BITNET__PROMPT_CHUNK);
+    int32_t i, active = 0;
+    for (*drafts = i = 0; i < n; i++) {
+        if (gens[i]->ended) continue;
+        *drafts += bitnet__gen_stage(gens[i], n > 1 ? beside : c->p.n_batch, with_drafts,
+                                     &c->inputs[active++]);
+    }
+    return active;
+}
+
+static void bitnet__unstage(bitnet_gen *const *gens, int32_t n) {
+    while (n-- > 0) gens[n]->q->n_staged = 0;
+}
+
+static void bitnet__gen_sample(bitnet_gen *g) {
+    bitnet_ctx *c = g->c;
+    do {
+        const bitnet_token t = bitnet__sample(c, c->row = g->row, g->p.sampler);
+        const int ended = !g->p.ignore_end && bitnet_token_is_end(c->m, t);
+        g->q->pending = g->tokens[g->n_tokens++] = t;
+        g->n_new++;
+        g->ended = bitnet__push_token(g, t);
+        if (g->ended) return;
+        if (ended || g->n_new == g->p.max_tokens || g->q->n_past == c->p.n_ctx) {
+            g->ended = 1;
+            g->why = ended ? BITNET_STOP_END : BITNET_STOP_LENGTH;
+            bitnet__flush_text(g);
+            return;
+        }
+    } while (bitnet__accept_draft(g));
+}
+
+/* Nonzero: progress_fn asks to stop. */
+static int bitnet__report_progress(bitnet_ctx *c, const bitnet_generate_params *p, int32_t done,
+                                   int32_t total) {
+    uintptr_t owner;
+    int stop;
+    if (!p->progress_fn) return 0;
+    owner = bitnet__begin_callback(c);
+    stop = p->progress_fn(p->ud, done, total);
+    bitnet__end_callback(c, owner);
+    return stop;
+}
+
+/* After a pass: counts the prompt's part, or hides the draft; then samples if there are logits. */
+static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in) {
+    bitnet_ctx *c = g->c;
+    g->row = in->row;
+    if (g->n_read < g->n_prompt) {
+        g->n_read = g->q->n_past - g->start;
+        c->row = in->n_logits ? g->row : -1;
+        if (bitnet__report_progress(c, &g->p, g->n_read, g->n_prompt)) {
+            g->ended = g->cancelled = 1;
+            return;
+        }
+        if (g->n_read < g->n_prompt) return;
+    }
     g->n_hidden = g->n_draft;
-    q->n_past -= g->n_draft;
+    g->q->n_past -= g->n_draft;
     g->lookup->drafts += g->n_draft > 0;
     g->lookup->drafted += g->n_draft;
-    return BITNET_OK;
+    bitnet__gen_sample(g);
 }
 
-/* ---- bitnet_generate ---- */
-
-static bitnet_result bitnet__generate_tokens(bitnet__generation *g) {
-    bitnet_ctx *c = g->c;
+static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
+                                      bitnet_error *err) {
+    int32_t drafts, active = bitnet__stage_pass(c, gens, n, 1, &drafts), i, k;
     bitnet_result r = BITNET_OK;
-    int32_t n;
-    for (n = 1; r == BITNET_OK; n++) {
-        bitnet_token t = bitnet__sample(c, c->row = g->row, g->p->sampler);
-        int ended = !g->p->ignore_end && bitnet_token_is_end(c->m, t);
-        g->q->pending = t;
-        if (bitnet__push_token(g, t)) return BITNET_OK;
-        if (ended || n == g->p->max_tokens || g->q->n_past == c->p.n_ctx) {
-            g->why = ended ? BITNET_STOP_END : BITNET_STOP_LENGTH;
-            break;
-        }
-        r = bitnet__eval_pending(g, n);
+    if (active > 0) r = bitnet__eval_staged(c, c->inputs, active, drafts > 0 ? 0 : err);
+    if (r != BITNET_OK && drafts > 0) {        /* perhaps only a draft failed */
+        bitnet__stage_pass(c, gens, n, 0, &drafts);
+        r = bitnet__eval_staged(c, c->inputs, active, err);
     }
-    if (g->n_held > 0 || g->detok.n_pending > 0) bitnet__push_token(g, -1);
+    bitnet__unstage(gens, n);
+    if (r != BITNET_OK) return r;
+    for (i = k = 0; i < n; i++) {
+        bitnet_gen *g = gens[i];
+        memmove(g->text, g->text + g->n_out, g->n_text -= g->n_out);
+        g->n_out = 0;
+        g->n_tokens = 0;
+        if (g->ended) continue;
+        bitnet__gen_advance(g, &c->inputs[k++]);
+        if (g->cancelled)
+            r = bitnet__fail(err, BITNET_ERR_CANCELLED,
+                             "the prompt was cancelled after %d of %d tokens", (int)g->n_read,
+                             (int)g->n_prompt);
+    }
     return r;
 }
+
+/* ---- beginning and ending ---- */
 
 /* Stages the pending token, then the text or the messages. APART: an encoder has 10 KB. */
 BITNET__APART bitnet_result bitnet__stage_text(bitnet_ctx *c, bitnet__seq *q,
@@ -8904,6 +9015,8 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
     if (!bitnet__seq_of(c, p->seq))
         return bitnet__fail(err, BITNET_ERR_ARG, "sequence %lld is not in 0..%d",
                             (long long)p->seq, (int)c->p.n_seqs - 1);
+    if (c->seqs[p->seq].in_generation)
+        return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)p->seq);
     if (!!p->prompt + !!p->text + !!p->messages > 1)
         return bitnet__fail(err, BITNET_ERR_ARG, "prompt, text and messages: set only one of them");
     if (p->messages && p->n_messages < 1)
@@ -8940,18 +9053,99 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
     return BITNET_OK;
 }
 
+/* Checks the parameters and stages the prompt. g is the caller's memory. */
+static bitnet_result bitnet__gen_start(bitnet_gen *g, bitnet_ctx *c,
+                                       const bitnet_generate_params *p, bitnet_error *err) {
+    bitnet__seq *q;
+    bitnet_result r = bitnet__check_generate(c, p, err);
+    if (r != BITNET_OK || (r = bitnet__gen_alloc(g, c, p, err))) return r;
+    q = g->q;
+    r = p->prompt ? bitnet__stage(c, q, p->prompt, p->n_prompt, err)
+                  : bitnet__stage_text(c, q, p, err);
+    g->n_prompt = q->n_staged;
+    q->n_staged = 0;
+    g->start = q->n_past;
+    g->pending_at_start = q->pending;
+    if (r == BITNET_OK) q->in_generation = 1;
+    else bitnet__gen_free(g);
+    return r;
+}
+
+/* Takes back a prompt that was not read to its end. */
+static void bitnet__gen_finish(bitnet_gen *g) {
+    g->q->in_generation = 0;
+    if (g->n_read < g->n_prompt || g->cancelled) {
+        bitnet__seq_shorten(g->c, g->p.seq, g->start);
+        g->q->pending = g->pending_at_start;
+    }
+    bitnet__gen_free(g);
+}
+
+BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_params *params,
+                                          bitnet_gen **out, bitnet_error *err) {
+    bitnet_gen *g = 0;
+    bitnet_result r;
+    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "out is 0");
+    *out = 0;
+    if ((r = bitnet__acquire(c, err))) return r;
+    g = (bitnet_gen *)bitnet__alloc(&c->m->params.allocator, sizeof *g);
+    r = g ? bitnet__gen_start(g, c, params, err)
+          : bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a generation");
+    if (r == BITNET_OK) *out = g;
+    else bitnet__free(&c->m->params.allocator, g);
+    bitnet__release(c);
+    return r;
+}
+
+BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err) {
+    bitnet_ctx *c = gens && n > 0 && gens[0] ? gens[0]->c : 0;
+    bitnet_result r;
+    int32_t i;
+    if (!c) return bitnet__fail(err, BITNET_ERR_ARG, "there are no generations");
+    if ((r = bitnet__acquire(c, err))) return r;
+    for (i = 0; i < n && r == BITNET_OK; i++) {
+        if (!gens[i] || gens[i]->c != c || gens[i]->q->n_staged)
+            r = bitnet__fail(err, BITNET_ERR_ARG, "generation %d is 0, of another context, or "
+                             "there twice", (int)i);
+        else gens[i]->q->n_staged = 1;         /* marks it; the pass counts anew */
+    }
+    bitnet__unstage(gens, r == BITNET_OK ? i : i - 1);
+    if (r == BITNET_OK) r = bitnet__gen_pass(c, gens, n, err);
+    bitnet__release(c);
+    return r;
+}
+
+BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out) {
+    if (!out) return;
+    memset(out, 0, sizeof *out);
+    if (!g) return;
+    out->text = g->text;
+    out->n_text = g->n_out;
+    out->tokens = g->tokens;
+    out->n_tokens = g->n_tokens;
+    out->n_read = g->n_read;
+    out->n_prompt = g->n_prompt;
+    out->ended = g->ended;
+    out->why = g->why;
+}
+
+BITNET_API void bitnet_gen_end(bitnet_gen *g) {
+    bitnet_ctx *c;
+    if (!g || bitnet__acquire(c = g->c, 0) != BITNET_OK) return;
+    bitnet__gen_finish(g);
+    bitnet__free(&c->m->params.allocator, g);
+    bitnet__release(c);
+}
+
 static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                       bitnet_stop *why, bitnet_error *err) {
-    bitnet__generation g;
-    bitnet_result r = bitnet__begin_generation(&g, c, params, err);
+    bitnet_gen gen, *g = &gen;
+    bitnet_result r = bitnet__gen_start(g, c, params, err);
     if (r != BITNET_OK) return r;
-    if (params->prompt) r = bitnet__stage(c, g.q, params->prompt, params->n_prompt, err);
-    else r = bitnet__stage_text(c, g.q, params, err);
-    if (r == BITNET_OK) r = bitnet__eval_generation(&g, g.q->n_staged, 1, params, err);
-    g.q->n_staged = 0;
-    if (r == BITNET_OK) r = bitnet__generate_tokens(&g);
-    if (why) *why = g.why;
-    bitnet__end_generation(&g);
+    while (r == BITNET_OK && !g->ended) r = bitnet__gen_pass(c, &g, 1, err);
+    if (r != BITNET_OK && g->n_read == g->n_prompt && !g->cancelled) bitnet__flush_text(g);
+    if (why) *why = g->why;
+    bitnet__gen_finish(g);
     return r;
 }
 
@@ -8959,8 +9153,7 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
                                          bitnet_stop *why, bitnet_error *err) {
     bitnet_result r = bitnet__acquire(c, err);
     if (r != BITNET_OK) return r;
-    r = bitnet__check_generate(c, params, err);
-    if (r == BITNET_OK) r = bitnet__generate(c, params, why, err);
+    r = bitnet__generate(c, params, why, err);
     bitnet__release(c);
     return r;
 }

@@ -130,8 +130,233 @@ static void test_mixes(void) {
                         test_quick() ? 25 : 60);
 }
 
+/* ---- generations ---- */
+
+enum { N_GENS = 6, MOST_NEW = 30 };
+
+/* What one generation has written. */
+typedef struct script {
+    char text[8192];
+    size_t n_text;
+    bitnet_token tokens[MOST_NEW + 8];
+    int n_tokens;
+    bitnet_stop why;
+} script;
+
+static int add_piece(script *x, const bitnet_gen *g) {
+    bitnet_piece piece;
+    bitnet_gen_piece(g, &piece);
+    memcpy(x->text + x->n_text, piece.text, piece.n_text);
+    x->n_text += piece.n_text;
+    memcpy(x->tokens + x->n_tokens, piece.tokens,
+           (size_t)piece.n_tokens * sizeof *piece.tokens);
+    x->n_tokens += piece.n_tokens;
+    x->why = piece.why;
+    return piece.ended;
+}
+
+static int add_text(void *ud, const char *text, size_t n, bitnet_token t) {
+    script *x = (script *)ud;
+    memcpy(x->text + x->n_text, text, n);
+    x->n_text += n;
+    if (t >= 0) x->tokens[x->n_tokens++] = t;
+    return 0;
+}
+
+static int same_script(const script *a, const script *b) {
+    return a->n_text == b->n_text && !memcmp(a->text, b->text, a->n_text) && a->why == b->why &&
+           a->n_tokens == b->n_tokens &&
+           !memcmp(a->tokens, b->tokens, (size_t)a->n_tokens * sizeof *a->tokens);
+}
+
+/* Different prompts, samplers, stop strings and lookups, by number. */
+static void make_params(mix *x, int i, bitnet_generate_params *p, bitnet_sampler *s) {
+    static const char *const stops[] = {"ab", "zz", "the", "q"};
+    memset(p, 0, sizeof *p);
+    memset(s, 0, sizeof *s);
+    s->temperature = i % 3 ? 0.9f : 0.0f;
+    s->top_k = i % 2 ? 20 : 0;
+    s->repeat_penalty = i == 4 ? 1.2f : 0.0f;
+    s->rng = (uint64_t)(100 + i);
+    p->prompt = x->tokens[i];
+    p->n_prompt = i == 2 ? 90 : 3 + 7 * i;
+    p->max_tokens = MOST_NEW - i;
+    p->ignore_end = i % 2;
+    p->lookup = i % 3 == 1 ? 4 : 0;
+    p->sampler = s;
+    p->stop_strings = stops;
+    p->n_stop_strings = i == 3 ? 4 : 0;
+}
+
+/* Several generations in the same passes write what each writes alone; some begin late. */
+static void check_gens(int threads, int n_batch) {
+    static mix x;
+    static script alone[N_GENS], together[N_GENS];
+    bitnet_ctx_params cp = ctx_params(N_TOKENS, n_batch, threads, BITNET_KV_F16);
+    bitnet_generate_params p[N_GENS];
+    bitnet_sampler s[N_GENS];
+    bitnet_gen *gens[N_GENS] = {0}, *list[N_GENS], *other;
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_ctx *c = 0;
+    int i, n, pass, ended = 0, done[N_GENS] = {0};
+    memset(alone, 0, sizeof alone);
+    memset(together, 0, sizeof together);
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    c = create(x.m, &cp);
+    for (i = 0; i < N_GENS; i++) {
+        make_params(&x, i, &p[i], &s[i]);
+        p[i].text_fn = add_text;
+        p[i].ud = &alone[i];
+        CHECK(!bitnet_ctx_rewind(c, 0) && !bitnet_generate(c, &p[i], &alone[i].why, &err));
+    }
+    bitnet_ctx_free(c);
+    cp.n_seqs = N_GENS;
+    cp.n_logits = 2 * N_TOKENS;
+    c = create(x.m, &cp);
+    for (pass = 0; ended < N_GENS && pass < 1000; pass++) {
+        for (i = n = 0; i < N_GENS; i++) {
+            if (pass == 3 * i) {
+                make_params(&x, i, &p[i], &s[i]);
+                p[i].seq = N_GENS - 1 - i;
+                CHECK_MSG(!bitnet_gen_begin(c, &p[i], &gens[i], &err), "%s", err.text);
+                CHECK(bitnet_gen_begin(c, &p[i], &other, &err) == BITNET_ERR_BUSY);
+                CHECK(bitnet_seq_rewind(c, p[i].seq, 0) == BITNET_ERR_BUSY);
+            }
+            if (gens[i]) list[n++] = gens[i];
+        }
+        CHECK_MSG(!bitnet_gen_next(list, n, &err), "%s", err.text);
+        for (i = 0; i < N_GENS; i++)
+            if (gens[i] && add_piece(&together[i], gens[i]) && !done[i]) done[i] = 1, ended++;
+    }
+    for (i = 0; i < N_GENS; i++) {
+        bitnet_gen_end(gens[i]);
+        CHECK_MSG(same_script(&alone[i], &together[i]), "generation %d: %d and %d tokens, stops "
+                  "%d and %d", i, alone[i].n_tokens, together[i].n_tokens, (int)alone[i].why,
+                  (int)together[i].why);
+        CHECK(bitnet_seq_pending(c, N_GENS - 1 - i) == together[i].tokens[together[i].n_tokens - 1]);
+    }
+    bitnet_ctx_free(c);
+    tear_down(&x);
+}
+
+static void test_gens(void) {
+    check_gens(1, 0);
+    check_gens(2, 5);
+    check_gens(3, 64);
+}
+
+/* A generation that is ended while it reads its prompt leaves the sequence as it was. */
+static void test_take_back(void) {
+    static mix x;
+    bitnet_ctx_params cp = ctx_params(N_TOKENS, 8, 1, BITNET_KV_F16);
+    bitnet_generate_params p;
+    bitnet_sampler s;
+    bitnet_gen *g = 0;
+    bitnet_piece piece;
+    bitnet_ctx *c;
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    c = create(x.m, &cp);
+    make_params(&x, 2, &p, &s);
+    p.max_tokens = 2;
+    p.n_prompt = 5;
+    CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_ctx_length(c) == 6);
+    p.n_prompt = 50;
+    CHECK(!bitnet_gen_begin(c, &p, &g, 0) && !bitnet_gen_next(&g, 1, 0));
+    bitnet_gen_piece(g, &piece);
+    CHECK(piece.n_read == 8 && piece.n_prompt == 51 && piece.n_tokens == 0 && !piece.ended);
+    bitnet_gen_end(g);
+    CHECK(bitnet_ctx_length(c) == 6 && bitnet_ctx_pending(c) >= 0);
+    bitnet_ctx_free(c);
+    tear_down(&x);
+}
+
+/* ---- memory ---- */
+
+/* Pages come when they are needed, and go back when a sequence is shortened; copies share them. */
+static void test_pages(void) {
+    gb_counter count;
+    bitnet_model_params mp;
+    bitnet_ctx_params p = ctx_params(N_TOKENS, 0, 1, BITNET_KV_F16);
+    bitnet_input in = {0, 100, 0, 1, 0};
+    bitnet_error err = {BITNET_OK, ""};
+    static mix x;
+    bitnet_model *m = 0;
+    bitnet_ctx *c;
+    long calls;
+    int i;
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    memset(&mp, 0, sizeof mp);
+    mp.allocator = gb_counting(&count);
+    CHECK(!bitnet_model_load_memory(x.g.data, x.g.size, &mp, &m, 0));
+    p.n_seqs = 50;
+    p.n_logits = 50;
+    p.n_kv = 4 * 64;                   /* 4 pages; 50 sequences of 150 would need 150 */
+    c = create(m, &p);
+    CHECK(c);
+    calls = count.calls;
+    in.tokens = x.tokens[0];
+    CHECK(!bitnet_eval_many(c, &in, 1, &err) && count.calls == calls + 2);
+    for (i = 1; i < 50; i++)
+        CHECK(!bitnet_seq_copy(c, 0, i, 99) && bitnet_seq_length(c, i) == 99);
+    CHECK(count.calls == calls + 2);
+    in.n_tokens = 1;                   /* two more copies of the second page */
+    for (i = 1; i < 50; i++) {
+        in.seq = i;
+        in.tokens = &x.tokens[0][99];
+        if (i <= 2) CHECK(!bitnet_eval_many(c, &in, 1, &err));
+        else CHECK(bitnet_eval_many(c, &in, 1, &err) == BITNET_ERR_FULL &&
+                   strstr(err.text, "n_kv") && bitnet_seq_length(c, i) == 99);
+    }
+    CHECK(count.calls == calls + 4 && !bitnet_seq_rewind(c, 1, 64) && !bitnet_seq_rewind(c, 3, 0));
+    in.seq = 4;
+    in.tokens = &x.tokens[0][99];
+    CHECK(!bitnet_eval_many(c, &in, 1, &err) && count.calls == calls + 4);
+    CHECK(!memcmp(bitnet_logits(c, -1), x.want[0] + (size_t)99 * (size_t)m->n_vocab,
+                  (size_t)m->n_vocab * sizeof(float)));
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    CHECK(count.live == 0);
+    tear_down(&x);
+}
+
+/* ---- cancelling ---- */
+
+static int countdown(void *ud) { return --*(int *)ud < 0; }
+
+/* Whenever it is cancelled, the sequences are as before, and the call can be repeated. */
+static void test_cancel(void) {
+    static mix x;
+    bitnet_ctx_params p = ctx_params(N_TOKENS, 40, 2, BITNET_KV_F16);
+    bitnet_input in[2] = {{0, 60, 0, 1, 0}, {1, 3, 0, 1, 0}};
+    bitnet_ctx *c;
+    int left = 0, at = 0, cancelled = 0;
+    bitnet_result r;
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    p.n_seqs = 2;
+    p.cancel_fn = countdown;
+    p.cancel_ud = &left;
+    c = create(x.m, &p);
+    in[0].tokens = x.tokens[0];
+    in[1].tokens = x.tokens[1];
+    do {
+        left = at;
+        at += at / 8 + 1;
+        r = bitnet_eval_many(c, in, 2, 0);
+        cancelled += r == BITNET_ERR_CANCELLED;
+        CHECK(r == BITNET_OK || (r == BITNET_ERR_CANCELLED && bitnet_seq_length(c, 0) == 0 &&
+                                 bitnet_seq_length(c, 1) == 0 && !bitnet_logits(c, -1)));
+    } while (r != BITNET_OK);
+    CHECK_MSG(cancelled > 10 && rows_equal(&x, c, in, 2), "cancelled %d times", cancelled);
+    bitnet_ctx_free(c);
+    tear_down(&x);
+}
+
 extern const test_case sequences_tests[];
 const test_case sequences_tests[] = {
     {"sequences/mixes", test_mixes},
+    {"sequences/gens", test_gens},
+    {"sequences/take_back", test_take_back},
+    {"sequences/pages", test_pages},
+    {"sequences/cancel", test_cancel},
     {0, 0}
 };

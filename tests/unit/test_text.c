@@ -985,7 +985,7 @@ static void test_stop_search(void) {
         const unsigned letters = 1 + (unsigned)(gb_random(&seed) % 4);
         const int n = 1 + (int)(gb_random(&seed) % (round % 8 ? 6 : MOST));
         bitnet_generate_params p;
-        bitnet__generation gen;
+        bitnet_gen gen;
         int64_t at = -1;
         int fed = 0;
         for (i = 0; i < n; i++) {
@@ -1006,26 +1006,26 @@ static void test_stop_search(void) {
         memset(&p, 0, sizeof p);
         p.stop_strings = stop;
         p.n_stop_strings = n;
-        CHECK(!bitnet__begin_generation(&gen, c, &p, 0));
+        CHECK(!bitnet__gen_alloc(&gen, c, &p, 0));
         while (at < 0 && fed < 120) {
-            const size_t before = gen.n_held, begun = (size_t)(gb_random(&seed) % 7);
+            const size_t before = gen.n_text, begun = (size_t)(gb_random(&seed) % 7);
             size_t hold;
             for (i = 0; (size_t)i < begun; i++, fed++)
-                gen.held[gen.n_held++] = gb_random(&seed) % 97 == 0 ? 0
+                gen.text[gen.n_text++] = gb_random(&seed) % 97 == 0 ? 0
                     : "ab\xC3z"[gb_random(&seed) % letters];
             at = bitnet__find_stop(&gen, before);
-            CHECK_MSG(at == first_stop(gen.held, gen.n_held, stop, n), "round %d: stop at %ld",
+            CHECK_MSG(at == first_stop(gen.text, gen.n_text, stop, n), "round %d: stop at %ld",
                       round, (long)at);
             if (at >= 0) break;
             hold = gen.begun;
-            CHECK_MSG(hold == longest_begun(gen.held, gen.n_held, stop, n),
+            CHECK_MSG(hold == longest_begun(gen.text, gen.n_text, stop, n),
                       "round %d: holds %lu bytes", round, (unsigned long)hold);
             long_hold += hold > 8;
-            memmove(gen.held, gen.held + gen.n_held - hold, hold);
-            gen.n_held = hold;
+            memmove(gen.text, gen.text + gen.n_text - hold, hold);
+            gen.n_text = hold;
         }
         stopped += at >= 0;
-        bitnet__end_generation(&gen);
+        bitnet__gen_free(&gen);
     }
     CHECK_MSG(stopped > rounds / 4 && stopped < rounds && long_hold > rounds / 10,
               "%d of %d stop, %d hold back much", stopped, rounds, long_hold);
