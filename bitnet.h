@@ -81,9 +81,9 @@
 
    The only built-in template is that of BitNet b1.58-2B-4T: "Role: text<|eot_id|>" for each
    message, and "Assistant: " to open the reply. The templates of the architectures bitnet and llama
-   differ from model to model, so chat with those is BITNET_ERR_UNSUPPORTED: write the template as
-   text and call bitnet_tokenize with BITNET_PARSE_SPECIAL. bitnet_chat_tokenize only returns the
-   tokens of messages.
+   differ from model to model, so chat with those is BITNET_ERR_UNSUPPORTED: tokenize the template
+   as text, with BITNET_PARSE_SPECIAL. bitnet_chat_tokenize returns the tokens of messages without
+   evaluating them.
 
    YOUR OWN LOOP
    -------------
@@ -191,8 +191,8 @@
    No function crashes on a null pointer, or on a number out of the range in its comment. Unless the
    comment allows it, a function that returns a bitnet_result or a length returns BITNET_ERR_ARG,
    one that returns a pointer or a count 0, one that returns a token -1, and one that returns
-   nothing does nothing. What a pointer points to is trusted: its size, its terminating NUL and its
-   lifetime.
+   nothing does nothing. The size of what a pointer points to, its terminating NUL and its lifetime
+   are trusted.
 
    FORMATS
    -------
@@ -259,9 +259,9 @@
    compile with -D_FILE_OFFSET_BITS=64. Emscripten opens files of up to 2 GiB.)
 
    Any number of threads may use one bitnet_gguf, even with BITNET_NO_THREADS. But bitnet_gguf_read
-   calls the read_fn of bitnet_gguf_open_io on the calling thread, so read_fn must allow that; and
-   on a system that is neither POSIX nor Windows, only one thread at a time may read a file opened
-   by path.
+   calls the read_fn of bitnet_gguf_open_io on the calling thread, which read_fn must allow; and on
+   a system that is neither POSIX nor Windows, only one thread at a time may read a file opened by
+   path.
 
    KERNELS
    -------
@@ -303,8 +303,7 @@
    nothing recurses on input. A refusal takes time bounded by the size of the file and at most four
    times its size plus 4 KB of memory, and leaves nothing allocated. Invalid codes, scales that are
    not positive and norms that are not finite are refused; values that become infinite or NaN later
-   end the evaluation with an error. No token, key or weight of an accepted file causes an access
-   out of bounds.
+   end the evaluation with an error. No accepted file causes an access out of bounds.
 
    Prompts may be hostile, and may hold any bytes. The text of a special token becomes that token
    only with BITNET_PARSE_SPECIAL, and never in messages or bitnet_generate_params.text. The model's
@@ -501,8 +500,7 @@ typedef struct bitnet_ctx_params {
     void *step_ud;
     /* To look inside; 0: not called. Called on the thread that called bitnet_eval, for each batch
        of at most n_batch tokens, after the embedding (layer -1) and each layer (0 .. n_layers - 1).
-       x [n_tokens][dim], only for reading, is the residual stream; its first token is at position
-       bitnet_ctx_length(). */
+       x [n_tokens][dim] is the residual stream from position bitnet_ctx_length() on; read only. */
     void (*layer_fn)(void *ud, int layer, const float *x, int n_tokens);
     void *layer_ud;
 } bitnet_ctx_params;
@@ -683,14 +681,12 @@ BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_m
                                                 bitnet_model **out, bitnet_error *err);
 #endif
 
-/* Like bitnet_model_load_file, from size bytes at data. They are borrowed: they must not change or
-   be freed before the model is freed. */
+/* Like bitnet_model_load_file, from size bytes at data, unchanged until the model is freed. */
 BITNET_API bitnet_result bitnet_model_load_memory(const void *data, size_t size,
                                                   const bitnet_model_params *params,
                                                   bitnet_model **out, bitnet_error *err);
 
-/* Like bitnet_model_load_file, through io->read_fn, which is called only during the call. The
-   weights are read into memory of the model's own. */
+/* Like bitnet_model_load_file, through io->read_fn, and always into memory of the model's own. */
 BITNET_API bitnet_result bitnet_model_load_io(const bitnet_io *io,
                                               const bitnet_model_params *params,
                                               bitnet_model **out, bitnet_error *err);
@@ -746,9 +742,8 @@ BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message 
 /* The bytes that bitnet_ctx_create allocates; params may be 0. 0 if they are out of range. */
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params);
 
-/* Creates an empty context. params and err may be 0. The model, the hooks and their uds must
-   outlive it. Free it with bitnet_ctx_free. BITNET_ERR_ARG: a parameter is out of range; err names
-   it. BITNET_ERR_MEMORY. */
+/* Creates an empty context, which bitnet_ctx_free frees. params and err may be 0. The model, the
+   hooks and their uds must outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY. */
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
                                            bitnet_ctx **out, bitnet_error *err);
 
@@ -784,8 +779,7 @@ BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, 
 
 /* The logits [n_vocab] of row i of the last bitnet_eval; -1: of the last row. They are computed
    when first asked for, belong to the context and are valid until its next bitnet_eval. 0: there is
-   no such row, or the context is in use. A NaN or an infinity in a row of the head gives that token
-   such a logit, and changes nothing else. */
+   no such row, or the context is in use. A NaN or an infinity in the head stays in the logits. */
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
 
 /* Samples a token from the logits of the last row. s may be 0: greedy. s->rng advances. Does not
@@ -913,8 +907,7 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
 
 /* ggml's name of a tensor type, static; 0: unknown. Number 39 is TL2 here. */
 BITNET_API const char *bitnet_tensor_type_name(uint32_t type);
-/* The bytes that a tensor takes in a file, dims as in bitnet_gguf_tensor. 0: the type is unknown or
-   cannot have this shape. */
+/* The bytes of a tensor, dims as in bitnet_gguf_tensor. 0: unknown type, or it cannot have them. */
 BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims);
 
 /* A matrix of ternary weights as stored in a file. */
