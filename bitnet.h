@@ -560,8 +560,8 @@ typedef struct bitnet_generate_params {
     int32_t n_stop_strings;      /* 0 or more */
     /* Called once for each new token t with the text that is now certain: whole characters that
        cannot become part of a stop string; n may be 0. A last call may follow with t = -1 and the
-       text held back until then. text is not NUL-terminated. bitnet_logits(c, -1) are the logits
-       that t was sampled from. Nonzero stops, and drops text still held back. 0: not called. */
+       text held back until then. text has no NUL and lives only during the call. t was sampled from
+       bitnet_logits(c, -1). Nonzero stops, and drops text still held back. 0: not called. */
     int (*text_fn)(void *ud, const char *text, size_t n, bitnet_token t);
     /* Called after each n_batch tokens of the prompt. total counts the pending token, BOS and what
        the chat template adds. There are logits only when done == total. Nonzero cancels the call:
@@ -681,7 +681,7 @@ BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_m
                                                 bitnet_model **out, bitnet_error *err);
 #endif
 
-/* Like bitnet_model_load_file, from size bytes at data, unchanged until the model is freed. */
+/* Like bitnet_model_load_file, from size bytes at data, borrowed until the model is freed. */
 BITNET_API bitnet_result bitnet_model_load_memory(const void *data, size_t size,
                                                   const bitnet_model_params *params,
                                                   bitnet_model **out, bitnet_error *err);
@@ -789,10 +789,10 @@ BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
 
 /* Evaluates the prompt, then samples and evaluates tokens until something ends the text: *why says
    what. why and err may be 0. The token sampled last becomes the pending token. Without a prompt
-   (none given, or text "") the text goes on from there. A full context ends the text one token
-   after the last that fits. If the prompt fails or is cancelled, the context is as after a failed
-   bitnet_eval. If a later token fails, text_fn still gets the text held back, the context keeps
-   what was generated, and that token is pending.
+   (none given, or text "") the text goes on from the pending token. A full context ends the text,
+   one token after the last that fits. If the prompt fails or is cancelled, the context is as after
+   a failed bitnet_eval. If a later token fails, text_fn still gets the text held back, the context
+   keeps what was generated, and that token is pending.
    BITNET_ERR_ARG: a parameter is out of range, or there is neither a prompt nor a pending token.
    BITNET_ERR_FULL: the prompt and the pending token do not fit. BITNET_ERR_LIMIT: n_logits is too
    small for lookup, or the stop strings are too long. BITNET_ERR_CANCELLED: progress_fn said so.
@@ -907,7 +907,7 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
 
 /* ggml's name of a tensor type, static; 0: unknown. Number 39 is TL2 here. */
 BITNET_API const char *bitnet_tensor_type_name(uint32_t type);
-/* The bytes of a tensor, dims as in bitnet_gguf_tensor. 0: unknown type, or it cannot have them. */
+/* The bytes of a tensor; dims as in bitnet_gguf_tensor. 0: unknown type, or not of this shape. */
 BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims);
 
 /* A matrix of ternary weights as stored in a file. */
