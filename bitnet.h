@@ -1,12 +1,9 @@
 /* bitnet.h - v0.2.0 - runs BitNet b1.58 (1.58-bit, ternary) language models on any CPU; MIT licence
 
-   Do this:
-       #define BITNET_IMPLEMENTATION
-   before you include this file in *one* C or C++ file to create the implementation:
-       #include ...
+   In *one* C or C++ file write
        #define BITNET_IMPLEMENTATION
        #include "bitnet.h"
-   Include it without the macro everywhere else. Keep bitnet_kernels_x86.h, _arm.h and _wasm.h
+   and include it without the macro everywhere else. Keep bitnet_kernels_x86.h, _arm.h and _wasm.h
    beside this file: they hold the fast kernels, and the right one is included automatically.
    Compile with -O2 even in debug builds (the model is 14 times slower without it), and link with
    -lpthread. There is nothing else to link. For CMake and pkg-config see packaging/README.md.
@@ -74,22 +71,19 @@
            }
        }
 
-   For a system message pass an array of two messages, system and user, in the first call. If the
-   last reply was cut by max_tokens, a stop string or text_fn, the library inserts its end-of-turn
-   token. BOS is added only to an empty context. The text of a message never becomes a special
-   token.
-
-   A message that does not fit, fails or is cancelled leaves the tokens of the context as they were;
-   a shorter message can follow. When the context fills up, a reply ends with BITNET_STOP_LENGTH and
-   the next message is BITNET_ERR_FULL. To go on, rewind the context to 0, or to the end of the
-   system message, and pass again the messages worth keeping.
+   For a system message pass an array of two messages, system and user, in the first call. BOS is
+   added only to an empty context. If the last reply was cut by max_tokens, a stop string or
+   text_fn, the library inserts its end-of-turn token. A message that does not fit, fails or is
+   cancelled leaves the tokens of the context as they were, so a shorter message can follow. When
+   the context fills up, a reply ends with BITNET_STOP_LENGTH and the next message is
+   BITNET_ERR_FULL. To go on, rewind the context to 0, or to the end of the system message, and pass
+   again the messages worth keeping.
 
    The only built-in template is that of BitNet b1.58-2B-4T: "Role: text<|eot_id|>" for each
-   message, with the text trimmed of white space, and "Assistant: " to open the reply. The templates
-   of the architectures bitnet and llama differ from model to model, so chat with those is
-   BITNET_ERR_UNSUPPORTED: write the template as text and call bitnet_tokenize with
-   BITNET_PARSE_SPECIAL. bitnet_chat_tokenize returns the tokens of messages without evaluating
-   them.
+   message, and "Assistant: " to open the reply. The templates of the architectures bitnet and llama
+   differ from model to model, so chat with those is BITNET_ERR_UNSUPPORTED: tokenize the template
+   as text, with BITNET_PARSE_SPECIAL. bitnet_chat_tokenize returns the tokens of messages without
+   evaluating them.
 
    YOUR OWN LOOP
    -------------
@@ -120,54 +114,43 @@
        }
 
    BITNET_ADD_BOS is only for the beginning of a context. A token is not always a whole character:
-   bitnet_detok_push holds incomplete bytes back. Its buffer of 1000 bytes suffices for tokens of
-   332 bytes, more than any known vocabulary has. To use a sampler of your own, read bitnet_logits
-   in place of bitnet_sample.
+   bitnet_detok_push holds incomplete bytes back. A piece of 1000 bytes suffices for every known
+   vocabulary. To use a sampler of your own, read bitnet_logits in place of bitnet_sample.
 
-   A context holds bitnet_ctx_length tokens, each evaluated once. bitnet_eval and bitnet_generate
-   append to them. bitnet_ctx_rewind drops tokens from the end at no cost; the others need no second
-   evaluation, so a common prefix, such as a system message, is paid for once.
+   bitnet_eval and bitnet_generate append tokens to the context, and bitnet_ctx_rewind drops tokens
+   from its end. What remains, such as a system message, needs no second evaluation.
 
    bitnet_generate does not evaluate the last token it samples, because nothing may follow. That is
    the pending token: text_fn has received it, and the next call evaluates it first, before any
-   tokens, text or messages of its own. Do not pass it again. It needs a position of the context
-   like any other token. bitnet_ctx_pending returns it; bitnet_ctx_rewind drops it. So two calls of
-   20 tokens write what one call of 40 writes, except that an incomplete character at the end of the
-   first call becomes U+FFFD.
+   tokens, text or messages of its own. Do not pass it again. It needs a position of the context. So
+   two calls of 20 tokens write what one call of 40 writes, except that an incomplete character at
+   the end of the first call becomes U+FFFD.
 
    THREADS
    -------
    A model does not change after loading: any number of threads and contexts may share it. Free the
-   contexts before the model. A context may be used by only one thread at a time.
+   contexts before the model. Loading more than a few megabytes uses up to 16 threads, which end
+   before the call returns; it calls hooks and the allocator on the caller's thread only.
+
+   A context may be used by only one thread at a time. While another thread, or the call whose
+   callback is running, uses it, further calls fail at once with BITNET_ERR_BUSY (bitnet_logits
+   returns 0, bitnet_sample -1, and bitnet_ctx_free frees nothing); with BITNET_NO_THREADS, calls
+   from other threads are not detected. Callbacks may call all functions that take a const
+   bitnet_ctx, and those of bitnet_generate may call bitnet_logits. Callbacks must return: after a
+   longjmp or an exception out of one, the context stays in use.
 
    A context works with n_threads threads: the caller's, and worker threads that sleep between
    calls. n_threads 0 means as many as the process may use: the CPUs in its affinity mask (Linux and
    Windows; elsewhere all that are online), and on Linux no more than its cgroup's CPU quota,
-   rounded up. If the system cannot start a thread, the context works with fewer; bitnet_ctx_threads
-   returns how many. The results are the same bits for any number.
-
-   The network is evaluated in steps. A step too small to share runs on the caller's thread. A
-   larger one is cut into runs of rows, and each thread takes the next run when it is ready, so a
-   slow CPU gets fewer of them. The context measures whether sharing saves time. If it does not,
-   because other programs keep the CPUs busy, the caller's thread works alone for up to a second
-   before it tries again. With parallel_fn a context starts no threads: it gives each step worth
-   sharing to the program's own pool as n_threads jobs.
-
-   Loading a model of more than a few megabytes uses up to 16 threads, which end before the call
-   returns. Hooks and the allocator are called on the caller's thread only.
-
-   If another thread, or the call whose callback is running, is using a context, further calls fail
-   at once with BITNET_ERR_BUSY (bitnet_logits returns 0, bitnet_sample -1, and bitnet_ctx_free
-   frees nothing). Calls never wait for each other, so they cannot deadlock. Callbacks may call all
-   functions that take a const bitnet_ctx, and those of bitnet_generate may call bitnet_logits.
-   Callbacks must return: after a longjmp or an exception out of one, the context stays in use. With
-   BITNET_NO_THREADS, calls from other threads are not detected.
+   rounded up. If the system cannot start a thread, the context works with fewer. The results are
+   the same bits for any number. The network is evaluated in steps. Each thread takes runs of a
+   step's rows when it is ready; small steps run on the caller's thread alone. If sharing saves no
+   time, because other programs keep the CPUs busy, all steps run there for up to a second.
 
    Worker threads block all signals except SIGBUS, SIGFPE, SIGILL and SIGSEGV. After fork() a child
    process has no workers: it can use and free the contexts and models it inherits, with the same
-   results, but only on the caller's thread. It must not use a context that another thread was using
-   during the fork, or whose step_fn or parallel_fn called fork(), nor continue a load whose hook
-   did.
+   results, on the caller's thread. It must not use a context that another thread was using during
+   the fork, or whose step_fn or parallel_fn called fork(), nor continue a load whose hook did.
 
    MEMORY
    ------
@@ -182,16 +165,14 @@
            scratch                      58      59      61     5 to 8 with n_batch = 32
            total                       429     548     707
 
-   bitnet_ctx_bytes computes the size of a context, which is one allocation. Its KV cache takes
-   4*layers*kv_heads*head_size bytes per position, and twice that with BITNET_KV_F32. Every context
-   has its own copy of the head: where many contexts share a model, set no_head_copy. n_ctx 0 means
-   the length the model was trained for, which may be long: the 32768 positions of Falcon3 take
-   gigabytes.
+   A context is one allocation of bitnet_ctx_bytes. Its KV cache takes 4*layers*kv_heads*head_size
+   bytes per position, and twice that with BITNET_KV_F32. Every context has its own copy of the
+   head: where many contexts share a model, set no_head_copy. n_ctx 0 means the length the model was
+   trained for, which may be long: the 32768 positions of Falcon3 take gigabytes.
 
    Do not change a file while it is mapped. Writing to it changes the weights, and truncating it
    kills the process with SIGBUS (Windows allows neither). For a file that others may touch, set
-   bitnet_model_params.copy: the whole file is read into memory of the model's own, and a truncation
-   while reading is an error.
+   bitnet_model_params.copy: the model then reads all of it into memory of its own.
 
    bitnet_eval, bitnet_logits and bitnet_sample allocate nothing. Tokenizing allocates, and frees
    before it returns: 32 to 64 times the size of a word over 256 bytes; with a SentencePiece
@@ -202,17 +183,16 @@
 
    ERRORS
    ------
-   Functions that can fail return a bitnet_result, BITNET_OK or a negative code, and fill in a
-   bitnet_error, whose pointer may be 0. Its text is one line that says what is wrong, where (key,
-   tensor, offset), and where possible what to do. On failure *out is 0. Functions that return a
-   length return a negative bitnet_result instead. Unless its comment says otherwise, a call that
-   fails changes nothing and can be repeated.
+   Functions that can fail return BITNET_OK or a negative bitnet_result, and fill in a bitnet_error,
+   whose pointer may be 0, with a text that says what is wrong, where, and if possible what to do.
+   On failure *out is 0. Functions that return a length return a negative bitnet_result instead.
+   Unless its comment says otherwise, a call that fails changes nothing and can be repeated.
 
-   No function crashes on a null pointer. Where its comment does not allow one, a function that
-   returns a bitnet_result or a length returns BITNET_ERR_ARG, one that returns a pointer or a count
-   returns 0, one that returns a token returns -1, and one that returns nothing does nothing. The
-   same holds for numbers outside the ranges given in the comments. What a pointer points to is
-   trusted: its size, its terminating NUL and its lifetime.
+   No function crashes on a null pointer, or on a number out of the range in its comment. Unless the
+   comment allows it, a function that returns a bitnet_result or a length returns BITNET_ERR_ARG,
+   one that returns a pointer or a count 0, one that returns a token -1, and one that returns
+   nothing does nothing. The size of what a pointer points to, its terminating NUL and its lifetime
+   are trusted.
 
    FORMATS
    -------
@@ -221,26 +201,23 @@
                      bitnet-b1.58, bitnet-25   BitNet b1.58-2B-4T, the official file as it is
                      bitnet                    1bitLLM's bitnet_b1_58-large and -3B
                      llama                     Llama3-8B-1.58, Falcon3-1.58, Falcon-E
-       Weights     linear layers in I2_S (all three packings, below), TL1, TL2, TQ1_0, TQ2_0;
+       Weights     linear layers in I2_S (all three packings), TL1, TL2, TQ1_0, TQ2_0;
                    embedding and head in F32, F16, BF16, Q8_0, Q6_K, Q4_0; norms in F32, F16, BF16
        Tokenizers  byte-level BPE with the pre-tokenizers llama-bpe (also called llama3, llama-v3,
                    falcon3) and falcon_e; SentencePiece BPE (tokenizer.ggml.model = llama)
+       RoPE        without scaling, linear, or with one factor per pair (rope_freqs.weight)
    Refuses, with an error that names what it found: other architectures and tensor types; llama
    files with biases, experts or extra norms; RoPE scaling by yarn; other pre-tokenizers; GGUF v1;
    big-endian files; chat templates other than BitNet's; files over 16 GiB, unless
    bitnet_model_params.max_bytes allows them; on 32-bit machines, files larger than the address
    space. examples/convert turns Hugging Face folders into GGUF and converts between all packings.
 
-   RoPE rotates the pairs (i, i + n/2), "halves", or (2i, 2i + 1), "adjacent", for which converters
-   to llama reorder the rows of q and k. Its scaling is none, linear, or one factor per pair
-   (rope_freqs.weight). Without output.weight the embedding is also the head.
-
-       bitnet-b1.58, bitnet-25     squared ReLU    halves      sub-norms
-       bitnet                      SiLU            halves      sub-norms
-       llama                       SiLU            adjacent    no sub-norms
-
    PACKINGS
    --------
+   A file does not record how it packs I2_S, nor the tiles of TL1 and TL2. With the wrong packing or
+   tile most files load without an error, and the model writes noise. examples/convert/README.md
+   says how to find the right one.
+
    Builds of one converter have written I2_S in three ways. Each puts the codes (weight + 1) of four
    weights into a byte; they differ in which four:
 
@@ -251,46 +228,40 @@
        4-row         r      r+1    r+2    r+3      byte c of rows r to r+3, for column c: x86
                                                    converters built without ACT_PARALLEL
 
-   The kernels read 128-group in place. For the other two set bitnet_model_params.i2s_packing; the
-   weights are then repacked when the model is loaded, into memory of the model's own (521 MB for
-   the 2B model). The results are the same.
+   The default is 128-group. For the others set bitnet_model_params.i2s_packing; the model then
+   repacks the weights into memory of its own (521 MB for the 2B model), as it does TL1 and TL2. The
+   library knows the tiles of bitnet_b1_58-large, bitnet_b1_58-3B and Llama3-8B-1.58 by the shapes.
+   For other shapes set bitnet_model_params.tile, which then applies to all such tensors of the
+   file. The results are the same.
 
-   A file does not say which packing it has: type number, sizes and the position of the scale are
-   the same, and the same bytes are valid weights in all three. Only shapes rule one out: rows must
-   be whole blocks, and 4-row needs a multiple of four rows. Code 3 is invalid in all three: loading
-   refuses it and names its place, because the file is damaged or not I2_S. What tells the packings
-   apart is text: with the wrong one a trained model writes noise and finds real text far less
-   likely. crosscheck --which-packing measures that. The result is evidence, not proof.
+   DETERMINISM
+   -----------
+   The logits are the same bits for every kernel table, thread count, batch split and machine. The
+   scalar C of this file defines them. Integer sums are exact. A float sum of n products keeps 16
+   partial sums, with element i in sum i % 16 and each product rounded before it is added (no FMA);
+   a tree adds the 16 (lanes 8 apart, then 4, 2, 1). exp, sin, cos, log and sqrt are our own. SiLU
+   is g / (1 + e^-g), each operation rounded. With an F16 cache, queries and probabilities are first
+   rounded to 13 significant bits: their products with the cache's 11 bits are then exact, so an FMA
+   gives the same result, and kernels may use it.
 
-   TILES
-   -----
-   TL1 and TL2 store weights in tiles of BM rows by BK columns, and within a tile in groups of bm
-   rows (rows, cols and group of a bitnet_tile). bitnet.cpp chose the sizes for each shape of
-   matrix, and the file does not record them. The library knows those of the published models
-   (bitnet_b1_58-large, bitnet_b1_58-3B and Llama3-8B-1.58) by the shapes. For other shapes set
-   bitnet_model_params.tile, which then applies to every such tensor of the file. These weights are
-   converted when the model is loaded; the logits are those of an I2_S file with the same weights.
-
-   Loading refuses what no packer writes: shapes that are not whole tiles, unused codes, a sign on a
-   triplet of zeros, nonzero bytes between the weights and the scale. In TL2 this detects every
-   wrong BK with a different columns % BK. A wrong BM, a BK with the same remainder, or in TL1 any
-   other tile that divides the shape, cannot be detected. As with packings, the model then writes
-   noise.
+   In return the compiler must follow rules: no -ffast-math (refused), no contraction of a*b+c into
+   an FMA (switched off here by pragma; if your compiler ignores that, use -ffp-contract=off; MSVC:
+   /fp:precise), -msse2 -mfpmath=sse on 32-bit x86, and -fexcess-precision=fast on s390x, where gcc
+   -std=c99 computes in double. bitnet_selftest names what a build breaks. examples/crosscheck finds
+   the first operation where two machines differ.
 
    FILES
    -----
    On Windows a path is UTF-8, of at most 1023 UTF-16 units; elsewhere it is passed to the system
-   unchanged. Only regular files are opened: directories, pipes and devices are refused. Offsets
-   have 64 bits in 32-bit programs too: bitnet_gguf_open_file can inspect a file that is too large
-   to load. (If off_t has 32 bits and the C library is not glibc, compile with
-   -D_FILE_OFFSET_BITS=64. Emscripten opens files of up to 2 GiB.) Child processes do not inherit
-   the open file. If the system refuses something, the error's text ends with the system's reason in
-   its own language: "cannot open 'm.gguf': Permission denied".
+   unchanged. Only regular files are opened, and child processes do not inherit them. If the system
+   refuses something, the error's text ends with its reason in its own language. 32-bit programs can
+   inspect files that are too large to load. (If off_t has 32 bits and the C library is not glibc,
+   compile with -D_FILE_OFFSET_BITS=64. Emscripten opens files of up to 2 GiB.)
 
-   Any number of threads may use one bitnet_gguf, even with BITNET_NO_THREADS. There are two
-   exceptions. After bitnet_gguf_open_io, bitnet_gguf_read calls read_fn on the calling thread, so
-   read_fn must allow that. On a system that is neither POSIX nor Windows, a file opened by path
-   must be read by one thread at a time.
+   Any number of threads may use one bitnet_gguf, even with BITNET_NO_THREADS. But bitnet_gguf_read
+   calls the read_fn of bitnet_gguf_open_io on the calling thread, which read_fn must allow; and on
+   a system that is neither POSIX nor Windows, only one thread at a time may read a file opened by
+   path.
 
    KERNELS
    -------
@@ -311,66 +282,39 @@
    OUTPUT HEAD
    -----------
    More than half of the bytes read per token of the 2B model are the output head. Greedy and top-k
-   sampling need only the largest logits, so bitnet_sample finds the exact top k over an int8 copy
-   of the head: it bounds every logit using the copy (vocabulary * width bytes, reserved with the
-   context, filled in when first used) and computes exactly only those that can be among the k
-   largest. The sampled token is always the same. Other samplers, and bitnet_logits, compute all
-   logits. no_head_copy = 1 switches the copy off and saves its memory.
+   sampling need only the largest logits. bitnet_sample bounds every logit using an int8 copy of the
+   head (vocabulary * width bytes, reserved with the context, filled in when first used), and
+   computes exactly only those that can be among the k largest. The sampled token is always the
+   same. Other samplers, and bitnet_logits, compute all logits. no_head_copy = 1 saves the copy.
 
    PROMPT LOOKUP
    -------------
-   Text repeats names, quotations and code. With bitnet_generate_params.lookup = N, generation uses
-   prompt-lookup speculative decoding: it finds the latest earlier place in the context with the
-   same last three (or two) tokens, drafts up to N of the tokens that followed there, and evaluates
-   them together with the sampled token in one pass over the weights. Then it samples row by row
-   until a sampled token differs from the draft. The text is always the same, for every sampler: a
-   row's logits do not depend on the other rows, and rng advances once per token. N is 1 to 64; 3 to
-   8 works best. n_logits of the context must be at least N + 1, or n_ctx if that is less. Drafts
-   get shorter after a miss, so text that does not repeat costs almost nothing.
-
-   DETERMINISM
-   -----------
-   The logits are the same bits for every kernel table, thread count, batch split and machine. The
-   scalar C of this file defines them. Integer sums are exact. A float sum of n products keeps 16
-   partial sums, with element i in sum i % 16 and each product rounded before it is added (no FMA);
-   a tree adds the 16 (lanes 8 apart, then 4, 2, 1). exp, sin, cos, log and sqrt are our own. SiLU
-   is g / (1 + e^-g), each operation rounded. With an F16 cache, queries and probabilities are first
-   rounded to 13 significant bits: their products with the cache's 11 bits are then exact, so an FMA
-   gives the same result, and kernels may use it.
-
-   In return the compiler must follow rules: no -ffast-math (refused), no contraction of a*b+c into
-   an FMA (switched off here by pragma; if your compiler ignores that, use -ffp-contract=off; MSVC:
-   /fp:precise), -msse2 -mfpmath=sse on 32-bit x86, and -fexcess-precision=fast on s390x, where gcc
-   -std=c99 computes in double. bitnet_selftest names what a build breaks. examples/crosscheck finds
-   the first operation where two machines differ.
+   With bitnet_generate_params.lookup = N, generation uses prompt-lookup speculative decoding: the
+   same text, sooner where it repeats names, quotations or code. It finds the latest earlier place
+   in the context with the same last three (or two) tokens, drafts up to N of the tokens that
+   followed there, and evaluates them together with the sampled token in one pass over the weights.
+   Then it samples row by row until a sampled token differs from the draft. N is 1 to 64; 3 to 8
+   works best. n_logits of the context must be at least N + 1, or n_ctx if that is less. Drafts get
+   shorter after a miss, so text that does not repeat costs almost nothing.
 
    SECURITY
    --------
-   Files may be hostile. Every length, count and offset is checked against the bytes that exist
-   before it is used, and sums and products against overflow. Counts are limited, and nothing
-   recurses on input. A refusal takes time bounded by the size of the file and at most four times
-   its size plus 4 KB of memory, and leaves nothing allocated. Error texts are one line of clean
-   UTF-8 (see bitnet_clean_text). Weights are checked too: invalid codes, scales that are not
-   positive and norms that are not finite are refused at load; values that become infinite or NaN
-   later end the evaluation with an error. No token, key or weight of an accepted file causes an
-   access out of bounds.
+   Files may be hostile. Every length, count and offset is checked against the bytes that exist, and
+   nothing recurses on input. A refusal takes time bounded by the size of the file and at most four
+   times its size plus 4 KB of memory, and leaves nothing allocated. Invalid codes, scales that are
+   not positive and norms that are not finite are refused; values that become infinite or NaN later
+   end the evaluation with an error. No accepted file causes an access out of bounds.
 
    Prompts may be hostile, and may hold any bytes. The text of a special token becomes that token
-   only with BITNET_PARSE_SPECIAL, and never in messages or bitnet_generate_params.text. Set the
-   flag only for text you wrote yourself. Treat the model's output as untrusted too: it is valid
-   UTF-8, but may contain control characters or markup. bitnet_clean_text makes it safe to show in
-   one line.
+   only with BITNET_PARSE_SPECIAL, and never in messages or bitnet_generate_params.text. The model's
+   output is valid UTF-8, but may contain control characters or markup: see bitnet_clean_text.
 
    The library never prints, exits, aborts, reads the environment or uses the network. It opens only
-   the files that it is given and, on Linux, to count the CPUs it may use, /proc/self/cgroup and
-   cpu.max, cpu.cfs_quota_us and cpu.cfs_period_us under /sys/fs/cgroup (none with BITNET_NO_STDIO).
-
-   The calling program is trusted: pointers, sizes, hooks, allocators, kernel tables, and parameters
-   passed directly to kernels. Not promised: that a well-formed file holds the weights its name
-   claims (compare a checksum from its publisher); that a model tells the truth, keeps its prompt
-   secret or obeys a system message; that timing and memory traffic do not leak a prompt; anything
-   if borrowed memory or a mapped file changes while it is in use. To report a vulnerability:
-   README.md, "Security".
+   the files that it is given and, on Linux without BITNET_NO_STDIO, those that say how many CPUs it
+   may use. The calling program is trusted: pointers, hooks, allocators, kernel tables. Not
+   promised: that a model tells the truth, keeps its prompt secret or obeys a system message; that
+   timing does not leak a prompt; anything if a mapped file or borrowed memory changes while it is
+   in use. README.md, "Security", says more.
 
    BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
        BITNET_STATIC          makes every function static: the library lives in one file of yours
@@ -389,19 +333,11 @@
    COMPILERS AND MACHINES
    ----------------------
    Any compiler of C99 or C++11 works. gcc, clang and MSVC build threads and kernels; others, such
-   as tcc, build plain C without threads.
-
-       tested           gcc 12, clang 14 and 19, tcc, on Linux, x86-64 and 32-bit x86; emscripten
-                        with Node, Chromium and Firefox; in emulators 64-bit and 32-bit ARM, RISC-V,
-                        s390x (big-endian), and Windows programs made by MinGW
-       linked, not run  macOS (x86-64, ARM) and Windows on ARM, by zig cc with their own headers
-       never compiled   MSVC: its code was inspected, and clang compiles the same branches with
-                        stand-ins for its headers
-
-   No ARM kernel has run on real hardware. Of the models, only small trained ones and random ones of
-   the published shapes have been run.
-
-   Changes are in CHANGELOG.md. The licence is at the end of this file.
+   as tcc, build plain C without threads. Tested are gcc, clang and tcc on Linux (x86), browsers and
+   Node, and in emulators ARM, RISC-V, s390x (big-endian) and Windows. Programs for macOS and for
+   Windows on ARM were linked but not run, MSVC has not compiled the library, and no ARM kernel has
+   run on real hardware. Of the models, only small trained ones and random ones of the published
+   shapes have been run. README.md has the versions, CHANGELOG.md the changes.
 
    CONTENTS (search for the tag; a section uses only what is above it)
    --------
@@ -472,7 +408,7 @@ typedef enum bitnet_result {
     BITNET_RESULT_FORCE_INT = 0x7fffffff
 } bitnet_result;
 
-/* Filled in only on failure. text is one line of clean UTF-8, NUL-terminated, without a newline. */
+/* Filled in only on failure. text is one line of clean UTF-8, NUL-terminated. */
 typedef struct bitnet_error {
     bitnet_result code;
     char text[200];
@@ -503,13 +439,11 @@ typedef enum bitnet_log_level { BITNET_LOG_INFO = 0, BITNET_LOG_WARNING = 1 } bi
 
 /* How a file packs I2_S weights; see PACKINGS. */
 typedef enum bitnet_i2s_packing {
-    BITNET_I2S_128 = 0,
-    BITNET_I2S_64,
-    BITNET_I2S_4ROW
+    BITNET_I2S_128 = 0, BITNET_I2S_64, BITNET_I2S_4ROW
 } bitnet_i2s_packing;
 
 /* Tiles of TL1 and TL2 weights: rows by cols weights, in groups of `group` rows (0: 32, the only
-   size that TL2 has). bitnet.cpp calls them BM, BK and bm. See TILES. */
+   size that TL2 has). bitnet.cpp calls them BM, BK and bm. See PACKINGS. */
 typedef struct bitnet_tile { int32_t rows, cols, group; } bitnet_tile;
 
 /* In this and every other parameter struct, all zero means defaults. */
@@ -556,17 +490,17 @@ typedef struct bitnet_ctx_params {
     int32_t n_threads;           /* 1 .. 256; 0: as many as the process may use; see THREADS */
     bitnet_kv_type kv_type;      /* of the KV cache */
     int32_t no_head_copy;           /* 1: no int8 copy of the output head; see OUTPUT HEAD */
-    /* The program's own thread pool, in place of the library's. It must call job(arg, i) once for
+    /* The program's own thread pool; 0: the library's threads. It must call job(arg, i) once for
        each i in 0 .. jobs - 1, on any threads and in any order, and return when all are done. jobs
-       is n_threads. Steps that are too small to share are not passed to it. 0: own threads. */
+       is n_threads. It does not get steps too small to share. */
     void (*parallel_fn)(void *ud, int jobs, void (*job)(void *arg, int i), void *arg);
     void *parallel_ud;
-    /* For profiles; 0: not called. The thread that executes a run of a step (see THREADS) calls
-       this before (begin 1) and after it (begin 0), several threads perhaps at the same time.
-       thread is 0 for the one that called bitnet_eval, 1 .. n_threads - 1 for workers; with
-       parallel_fn it is the job's i. In a shared step a worker may have no run; thread 0 has one or
-       more (except with parallel_fn). All calls of a step return before the next step begins. op is
-       "embed", "norm", "quantize", "matmul", "attention" or "head". */
+    /* For profiles; 0: not called. Called before (begin 1) and after (begin 0) each run of a step
+       (see THREADS) by the thread that executes it, so perhaps by several at once. thread is 0 for
+       the one that called bitnet_eval, 1 .. n_threads - 1 for workers; with parallel_fn it is the
+       job's i. In a shared step a worker may have no run; thread 0 has one or more (except with
+       parallel_fn). All calls of a step return before the next step begins. op is "embed", "norm",
+       "quantize", "matmul", "attention" or "head". */
     void (*step_fn)(void *ud, const char *op, int thread, int begin);
     void *step_ud;
     /* Nonzero cancels the evaluation: BITNET_ERR_CANCELLED, and the sequences are as before the
@@ -575,10 +509,10 @@ typedef struct bitnet_ctx_params {
        called. */
     int (*cancel_fn)(void *ud);
     void *cancel_ud;
-    /* To look inside or to compare; 0: not called. Called on the thread that called bitnet_eval,
-       for each batch of at most n_batch tokens, after the embedding (layer -1) and after each layer
-       (0 .. n_layers - 1). x [n_tokens][dim] is the residual stream; its first token is at position
-       bitnet_ctx_length(). Read it only during the call, and do not change it. */
+    /* To look inside; 0: not called. Called on the thread that called bitnet_eval, for each batch
+       of at most n_batch tokens, after the embedding (layer -1) and each layer (0 .. n_layers - 1).
+       x [n_tokens][dim] is the residual stream of the tokens in the order in which they were given,
+       from position bitnet_ctx_length() on; read only. */
     void (*layer_fn)(void *ud, int layer, const float *x, int n_tokens);
     void *layer_ud;
 } bitnet_ctx_params;
@@ -604,11 +538,9 @@ typedef struct bitnet_sampler {
     float repeat_penalty;        /* > 1 makes recent tokens less likely; 0 or 1: off */
     int32_t top_k;               /* keep the k largest logits; 0 or less: all */
     int32_t repeat_window;       /* how many recent tokens the penalty sees; 0: 64, < 0: all */
-    const bitnet_logit_bias *bias;   /* n_bias entries, borrowed; -INFINITY or NaN forbids a token;
-                                        ids outside the vocabulary are ignored */
+    const bitnet_logit_bias *bias;   /* -INFINITY or NaN forbids a token; unknown ids are ignored */
     int32_t n_bias;              /* 0 or more */
-    uint64_t rng;                /* the whole random state: set it to a seed, save it, restore it;
-                                    each token drawn advances it once */
+    uint64_t rng;                /* the whole random state; any seed; each draw advances it */
 } bitnet_sampler;
 
 /* Both strings NUL-terminated and not 0. role may be anything but "": the template writes its first
@@ -626,7 +558,7 @@ typedef enum bitnet_stop {
     BITNET_STOP_CALLBACK         /* text_fn returned nonzero */
 } bitnet_stop;
 
-/* Counters of prompt lookup. bitnet_generate adds to them. */
+/* Counters of prompt lookup, to which bitnet_generate adds. */
 typedef struct bitnet_lookup_stats {
     int32_t drafts;              /* passes that evaluated a draft */
     int32_t drafted, accepted;   /* tokens in drafts, and how many of them were sampled */
@@ -634,8 +566,7 @@ typedef struct bitnet_lookup_stats {
 
 typedef struct bitnet_generate_params {
     int32_t seq;                 /* the sequence, 0 .. n_seqs - 1 */
-    /* The prompt: at most one of prompt, text and messages, the others 0. It is appended to what
-       the context holds. */
+    /* What is appended to it: at most one of prompt, text and messages; the others 0. */
     const bitnet_token *prompt;
     int32_t n_prompt;            /* 1 or more */
     const char *text;            /* NUL-terminated; its special tokens are plain text. BOS is put in
@@ -651,9 +582,8 @@ typedef struct bitnet_generate_params {
     int32_t n_stop_strings;      /* 0 or more */
     /* Called once for each new token t with the text that is now certain: whole characters that
        cannot become part of a stop string; n may be 0. A last call may follow with t = -1 and the
-       text held back until then. text is not NUL-terminated and lives only during the call.
-       bitnet_logits(c, -1) are the logits that t was sampled from. Nonzero stops, and drops text
-       that is still held back. 0: not called. */
+       text held back until then. text has no NUL and lives only during the call. t was sampled from
+       bitnet_logits(c, -1). Nonzero stops, and drops text still held back. 0: not called. */
     int (*text_fn)(void *ud, const char *text, size_t n, bitnet_token t);
     /* Called after each n_batch tokens of the prompt. total counts the pending token, BOS and what
        the chat template adds. There are logits only when done == total. Nonzero cancels the call:
@@ -684,9 +614,9 @@ enum {
     BITNET_CPU_RELAXED = 1024    /* and relaxed SIMD, if the engine computes it correctly */
 };
 
-/* A kernel table. It is public so that kernels can be called without a model, and so that programs
-   can pass their own. An entry that is 0 means "use the scalar one". Every entry must give the same
-   bits as the scalar table's for any input (where that is a NaN, any NaN).
+/* A kernel table, so that programs can call kernels without a model or pass their own. An entry
+   that is 0 means "use the scalar one". Every entry must give the same bits as the scalar table's
+   for any input (where that is a NaN, any NaN).
 
    Weights have no alignment; their rows are contiguous. x, q and out are [cols][...]: row r and
    column (token) c of a product are at out[c * out_stride + r]. "Rounded to 13 bits" means at most
@@ -719,13 +649,11 @@ struct bitnet_kernels {
                         float *out, size_t out_stride);
     void (*dotrows_bf16)(const uint8_t *w, const float *x, int n, int rows, int cols,
                          float *out, size_t out_stride);
-    /* dotrows_f16 for x rounded to 13 bits: attention scores, of queries with the keys of an F16
-       cache. */
+    /* dotrows_f16 for x rounded to 13 bits: queries times the keys of an F16 cache. */
     void (*scores_f16)(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
                      size_t out_stride);
-    /* Weighted sums of rows: out[c][i] += p[c][r] * w[r][i], with r in order. Rows of w are
-       w_stride elements apart; p is [cols][p_stride], out is [cols][n]. For F16, p is rounded to 13
-       bits. */
+    /* out[c][i] += p[c][r] * w[r][i], with r in order. Rows of w are w_stride elements apart; p is
+       [cols][p_stride], out is [cols][n]. For F16, p is rounded to 13 bits. */
     void (*sumrows_f32)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
                         int rows, int cols, float *out);
     void (*sumrows_f16)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
@@ -733,8 +661,7 @@ struct bitnet_kernels {
     /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. */
     void (*softmax)(float *x, int n, float scale, int to_f13);
     /* Rotates the pairs (i, i + n_rot / 2) of x [n] by angles given as n_rot / 2 cosines and then
-       n_rot / 2 sines, and copies the elements from n_rot on. to_f13 1: the result is rounded to
-       13 bits. y may be x. */
+       n_rot / 2 sines, and copies the rest. to_f13 1: rounded to 13 bits. y may be x. */
     void (*rope)(const float *x, const float *cos_sin, int n_rot, int n, int to_f13, float *y);
     /* out = x as little-endian F16, rounded to nearest, ties to even. */
     void (*store_f16)(const float *x, int n, uint8_t *out);
@@ -751,57 +678,50 @@ struct bitnet_kernels {
                        int cols, int32_t *out, size_t out_stride);
 };
 
-/* The version, "major.minor.patch". A program that links the library apart can compare it with
-   BITNET_VERSION, its header's. */
+/* BITNET_VERSION, "major.minor.patch", of the library that is linked. */
 BITNET_API const char *bitnet_version(void);
-
 /* A few words for a result, "unknown result" for other numbers. Never 0. */
 BITNET_API const char *bitnet_result_text(bitnet_result r);
 
 /* Makes n bytes of untrusted text (a name from a file, a path, a model's output) safe to show in
    one line. One '?' replaces each byte that is not UTF-8, each control character (newline and tab
    too), and each code point that is invisible or changes the direction or order of text. Returns
-   the length of the whole result, which is at most n. Writes the code points that fit in cap bytes,
-   and a NUL (if cap > 0). buf may be text, or 0: then only the length is computed. text may be 0 if
-   n is 0. BITNET_ERR_LIMIT: n is over INT32_MAX. */
+   the length of the whole result, at most n. Writes the code points that fit in cap bytes, and a
+   NUL (if cap > 0). buf may be text, or 0: then nothing is written. text may be 0 if n is 0.
+   BITNET_ERR_LIMIT: n is over INT32_MAX. */
 BITNET_API int bitnet_clean_text(const char *text, size_t n, char *buf, size_t cap);
 
 /* ---- models ---- */
 
-/* Loads a GGUF file. params and err may be 0. Where the system can, the file is mapped
-   and must not change while the model lives; loading then reads the ternary weights once, to check
-   them, and the rest is read when it is needed. With params->copy the file is read into memory,
-   and may change after the call. Free the model with bitnet_model_free.
-   BITNET_ERR_IO, _TRUNCATED, _FORMAT, _UNSUPPORTED, _LIMIT, _MEMORY: what is wrong with the file,
-   in err. BITNET_ERR_CANCELLED: progress_fn said so. */
+/* Loads a GGUF file. params and err may be 0. Where the system can, and without params->copy, the
+   file is mapped and must not change while the model lives; loading then reads the ternary weights
+   once, to check them, and the rest is read when it is needed. Free the model with
+   bitnet_model_free. BITNET_ERR_IO, _TRUNCATED, _FORMAT, _UNSUPPORTED, _LIMIT, _MEMORY: what is
+   wrong with the file, in err. BITNET_ERR_CANCELLED: progress_fn said so. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_model_params *params,
                                                 bitnet_model **out, bitnet_error *err);
 #endif
 
-/* Like bitnet_model_load_file, from size bytes at data. They are borrowed: they must not change or
-   be freed before the model is freed. */
+/* Like bitnet_model_load_file, from size bytes at data, borrowed until the model is freed. */
 BITNET_API bitnet_result bitnet_model_load_memory(const void *data, size_t size,
                                                   const bitnet_model_params *params,
                                                   bitnet_model **out, bitnet_error *err);
 
-/* Like bitnet_model_load_file, through io->read_fn, which is called only during the call, on the
-   caller's thread. The weights are read into memory of the model's own. */
+/* Like bitnet_model_load_file, through io->read_fn, and always into memory of the model's own. */
 BITNET_API bitnet_result bitnet_model_load_io(const bitnet_io *io,
                                               const bitnet_model_params *params,
                                               bitnet_model **out, bitnet_error *err);
 
 /* Frees a model, after all its contexts. m may be 0. */
 BITNET_API void bitnet_model_free(bitnet_model *m);
-
 /* Describes a model. If m is 0, *info is all zero. */
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
 
 /* ---- text and tokens ----
-   Like snprintf, the functions of this group that fill an array return the length of the whole
-   result, or a negative bitnet_result, and write the first cap elements of it. The array may be 0:
-   then they only return the length. BITNET_ERR_LIMIT: the length is over INT32_MAX. They may be
-   called from any thread. */
+   Any thread may call these functions. Like snprintf, those that fill an array return the length
+   of the whole result, or a negative bitnet_result, and write the first cap elements. The array may
+   be 0: then they write nothing. BITNET_ERR_LIMIT: the length is over INT32_MAX. */
 
 /* The value of a metadata key as text, with numbers in decimal and a NUL at the end (if cap > 0;
    the length does not count it). BITNET_ERR_ARG: there is no such key. BITNET_ERR_UNSUPPORTED: it
@@ -820,17 +740,15 @@ BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n
 BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *tokens, int n,
                                  char *buf, size_t cap);
 
-/* Turns a stream of tokens into text: writes to buf the characters that t completes, and keeps
-   incomplete bytes in *d. Bytes that cannot be UTF-8 become U+FFFD. A special token writes nothing
-   of its own and flushes what is held back; so does t = -1, for the end. Returns the number of
-   bytes written, without a NUL. BITNET_ERR_ARG: t is outside the vocabulary, buf is 0, or cap is
-   under 3 + 3 * the token's bytes. */
+/* Turns a stream of tokens into text: writes to buf the characters that t completes, without a NUL,
+   and returns the bytes written. Keeps incomplete characters in *d. Bytes that cannot be UTF-8
+   become U+FFFD. A special token, or t = -1 for the end, only writes what is held back.
+   BITNET_ERR_ARG: t is outside the vocabulary, buf is 0, or cap is under 3 + 3 * t's bytes. */
 BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_token t,
                                  char *buf, size_t cap);
 
 /* The token with exactly this text, special tokens included ("<|eot_id|>"), or -1. */
 BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *text);
-
 /* 1 if t ends a text, else 0: EOS, <|eot_id|> or <|end_of_text|>; in the architectures bitnet and
    llama also the file's eot_token_id, or <|im_end|>. t may be any number. */
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
@@ -843,13 +761,11 @@ BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message 
 
 /* ---- contexts ---- */
 
-/* The bytes that a context with these parameters will allocate; params may be 0. 0 if they are out
-   of range. */
+/* The bytes that bitnet_ctx_create allocates; params may be 0. 0 if they are out of range. */
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params);
 
-/* Creates an empty context of a model, which must outlive it. params and err may be 0.
-   Hooks and their uds must outlive the context. Free it with bitnet_ctx_free. BITNET_ERR_ARG: a
-   parameter is out of range; err names it. BITNET_ERR_MEMORY. */
+/* Creates an empty context, which bitnet_ctx_free frees. params and err may be 0. The model, the
+   hooks and their uds must outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY. */
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
                                            bitnet_ctx **out, bitnet_error *err);
 
@@ -861,9 +777,7 @@ BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c);
 /* These tokens, [bitnet_ctx_length()]. The pointer stays valid as long as the context; its contents
    change with every call that appends or drops tokens. 0 if c is 0. */
 BITNET_API const bitnet_token *bitnet_ctx_tokens(const bitnet_ctx *c);
-
-/* The pending token, which bitnet_generate sampled last and did not evaluate, or -1. Whatever is
-   appended next comes after it. */
+/* The pending token (see YOUR OWN LOOP), or -1. */
 BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c);
 /* The number of positions: n_ctx. */
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);
@@ -888,11 +802,10 @@ BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
 
 /* Appends n tokens, one or more, after the pending token if there is one. all_logits 1 keeps the
    logits of each of the n tokens, 0 those of the last. err may be 0. On failure the context holds
-   the tokens that it held before, and can still be used; its logits may be gone.
-   BITNET_ERR_FULL: they do not all fit. BITNET_ERR_ARG: a token is outside the vocabulary.
-   BITNET_ERR_LIMIT: all_logits with n over n_logits. BITNET_ERR_FORMAT: a NaN or an infinity in an
-   embedding or a layer, as only damaged or hostile weights cause; err names the first token, its
-   position and the layer. (In the head it is not an error; see bitnet_logits.) BITNET_ERR_BUSY. */
+   the tokens that it held before; its logits may be gone. BITNET_ERR_FULL: they do not all fit.
+   BITNET_ERR_ARG: a token is outside the vocabulary. BITNET_ERR_LIMIT: all_logits with n over
+   n_logits. BITNET_ERR_FORMAT: a NaN or an infinity in an embedding or a layer, as only damaged or
+   hostile weights cause; err names the first token, its position and the layer. BITNET_ERR_BUSY. */
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err);
 
@@ -902,8 +815,7 @@ BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, i
 
 /* The logits [n_vocab] of row i of the last bitnet_eval; -1: of the last row. They are computed
    when first asked for, belong to the context and are valid until its next bitnet_eval. 0: there is
-   no such row, or the context is in use. A NaN or an infinity in a row of the head gives that token
-   such a logit, and changes nothing else. */
+   no such row, or the context is in use. A NaN or an infinity in the head stays in the logits. */
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
 
 /* Samples a token from the logits of the last row. s may be 0: greedy. s->rng advances. Does not
@@ -919,12 +831,11 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
                                              bitnet_sampler *s);
 
 /* Evaluates the prompt, then samples and evaluates tokens until something ends the text: *why says
-   what. why and err may be 0. The token sampled last is not evaluated; it becomes the pending
-   token. Without a prompt (none given, or text "") the text goes on from the pending token. If the
-   context becomes full, the text ends with BITNET_STOP_LENGTH, one token after the last that fits.
-   If the prompt fails or is cancelled, the context is as after a failed bitnet_eval. If a later
-   token fails, text_fn still gets the text held back, the context keeps what was generated, and
-   that token is pending.
+   what. why and err may be 0. The token sampled last becomes the pending token. Without a prompt
+   (none given, or text "") the text goes on from the pending token. A full context ends the text,
+   one token after the last that fits. If the prompt fails or is cancelled, the context is as after
+   a failed bitnet_eval. If a later token fails, text_fn still gets the text held back, the context
+   keeps what was generated, and that token is pending.
    BITNET_ERR_ARG: a parameter is out of range, or there is neither a prompt nor a pending token.
    BITNET_ERR_FULL: the prompt and the pending token do not fit. BITNET_ERR_LIMIT: n_logits is too
    small for lookup, or the stop strings are too long. BITNET_ERR_CANCELLED: progress_fn said so.
@@ -973,17 +884,14 @@ BITNET_API const bitnet_kernels *bitnet_kernels_get(int i);
 BITNET_API const bitnet_kernels *bitnet_kernels_find(const char *name);
 /* 1 if this CPU and operating system can run the table, else 0. */
 BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);
-
-/* The table that models use by default: the best usable one that reads I2_S in place. Those that
-   repack weights read fewer bytes per token, but cost memory and loading time. Never 0. */
+/* The table that models use by default: the best usable one that reads I2_S in place. Never 0. */
 BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 
-/* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs, and checks
-   that the build follows the rules under DETERMINISM. The shapes reach every code path of the
-   library's own tables. Entries that are 0 or the scalar ones are not compared. err may be 0. Takes
-   about 20 ms (70 for scalar-tl2) and half a megabyte from malloc. BITNET_ERR_SELFTEST: err names
-   the entry and the shape, or what the build breaks. BITNET_ERR_ARG, _UNSUPPORTED: the table breaks
-   a rule, or cannot run here. BITNET_ERR_MEMORY. */
+/* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs that reach
+   every path of the library's own tables, and checks that the build follows the rules under
+   DETERMINISM. err may be 0. Takes about 20 ms (70 for scalar-tl2) and half a megabyte from malloc.
+   BITNET_ERR_SELFTEST: err names the entry and the shape, or what the build breaks. BITNET_ERR_ARG,
+   _UNSUPPORTED: the table breaks a rule, or cannot run here. BITNET_ERR_MEMORY. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
 
 /* ---- GGUF files of any kind, to inspect ---- */
@@ -1003,9 +911,9 @@ enum {
 
 typedef struct bitnet_gguf bitnet_gguf;   /* an open file; any number of threads; see FILES */
 
-/* A metadata value. data is as in the file: little-endian, unaligned, not NUL-terminated. In an
-   array each string has its length in front (8 bytes), and each array its element type and count (4
-   and 8 bytes). data belongs to the open file. */
+/* A metadata value. data belongs to the open file and is as in it: little-endian, unaligned, not
+   NUL-terminated. In an array each string has its length in front (8 bytes), and each array its
+   element type and count (4 and 8 bytes). */
 typedef struct bitnet_gguf_value {
     uint32_t type, element;      /* BITNET_GGUF_*; element: type of an array's elements, else 0 */
     uint64_t count;              /* elements of an array, else 1 */
@@ -1029,9 +937,8 @@ typedef struct bitnet_gguf_tensor {
     const uint8_t *data;         /* belongs to the open file; 0: use bitnet_gguf_read */
 } bitnet_gguf_tensor;
 
-/* Opens a GGUF file of any architecture, with the checks that loading a model makes. Where the
-   system can, the file is mapped. allocator (0: malloc) and err may be 0. Close it with
-   bitnet_gguf_close. */
+/* Opens a GGUF file of any architecture, with the checks that loading a model makes; mapped, where
+   the system can. allocator (0: malloc) and err may be 0. Close it with bitnet_gguf_close. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
                                                bitnet_gguf **out, bitnet_error *err);
@@ -1042,8 +949,7 @@ BITNET_API bitnet_result bitnet_gguf_open_memory(const void *data, size_t size,
                                                  const bitnet_allocator *allocator,
                                                  bitnet_gguf **out, bitnet_error *err);
 
-/* Like bitnet_gguf_open_file, through io->read_fn. *io is copied; its ud must live until it is
-   closed. */
+/* Like bitnet_gguf_open_file, through io->read_fn. *io is copied; its ud must outlive *out. */
 BITNET_API bitnet_result bitnet_gguf_open_io(const bitnet_io *io, const bitnet_allocator *allocator,
                                              bitnet_gguf **out, bitnet_error *err);
 
@@ -1063,9 +969,8 @@ BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const cha
                                                  bitnet_gguf_tensor *out);
 
 /* Walks the elements of an array: *element all zero gives the first one, an element the next.
-   Returns 0 at the end, or if value is not an array; else 1. */
+   Returns 0 at the end, or if *array is not an array; else 1. */
 BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_value *element);
-
 /* A value as text, like bitnet_model_get_meta. BITNET_ERR_UNSUPPORTED: it is an array. */
 BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap);
 
@@ -1076,9 +981,7 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
 
 /* ggml's name of a tensor type, static; 0: unknown. Number 39 is TL2 here. */
 BITNET_API const char *bitnet_tensor_type_name(uint32_t type);
-
-/* The bytes that a tensor takes in a file, dims as in bitnet_gguf_tensor. 0: the type is unknown or
-   cannot have this shape. */
+/* The bytes of a tensor; dims as in bitnet_gguf_tensor. 0: unknown type, or not of this shape. */
 BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims);
 
 /* A matrix of ternary weights as stored in a file. */
@@ -1091,7 +994,8 @@ typedef struct bitnet_ternary {
 
 /* Checks that such a matrix can exist, and sets its tile. name is for err's text; err may be 0. The
    tensor has bitnet_tensor_size bytes. Its last 32 bytes begin with the scale, an F32; TQ1_0 and
-   TQ2_0 have an F16 scale in each block of 256 weights instead. BITNET_ERR_FORMAT, _UNSUPPORTED. */
+   TQ2_0 have an F16 scale in each block of 256 weights instead. BITNET_ERR_ARG: n, rows or
+   i2s_packing is out of range. BITNET_ERR_FORMAT, _UNSUPPORTED: no such matrix has this type. */
 BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
                                               bitnet_error *err);
 
@@ -9664,21 +9568,18 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 
 Copyright (c) 2026 the bitnet.h authors
 
-Permission is hereby granted, free of charge, to any person obtaining a copy
-of this software and associated documentation files (the "Software"), to deal
-in the Software without restriction, including without limitation the rights
-to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
-copies of the Software, and to permit persons to whom the Software is
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+associated documentation files (the "Software"), to deal in the Software without restriction,
+including without limitation the rights to use, copy, modify, merge, publish, distribute,
+sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is
 furnished to do so, subject to the following conditions:
 
-The above copyright notice and this permission notice shall be included in all
-copies or substantial portions of the Software.
+The above copyright notice and this permission notice shall be included in all copies or substantial
+portions of the Software.
 
-THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
-IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
-FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
-AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
-LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
-OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
-SOFTWARE.
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT
+NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES
+OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
+CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 */

@@ -6,11 +6,9 @@
        ./convert --inspect FILE
        ./convert --verify A.gguf B.gguf          are the weights the same in both packings?
 
-   bitnet.h describes the packings of ternary weights (PACKINGS, and TILES for TL1 and TL2). A file
-   does not record which packing of I2_S it has, nor its tile: say so with --from-layout and
-   --from-tile. TQ1_0 and TQ2_0 store one F16 scale; weights with another scale, or with several,
-   are refused. The output appears complete or not at all, and replaces a file only with --force.
-   Exit codes: 0, 1 failure or a difference, 2 wrong usage. */
+   A file does not record which packing of I2_S it has, nor its tile: say so with --from-layout and
+   --from-tile. README.md says how to find out. The output appears complete or not at all, and
+   replaces a file only with --force. Exit codes: 0, 1 failure or a difference, 2 wrong usage. */
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
 #include "../utf8.h"

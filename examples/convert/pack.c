@@ -27,7 +27,7 @@ static float pack_f16(float x, uint8_t *out) {
     return y;
 }
 
-/* ---- ternary weights; PACKINGS and TILES in bitnet.h draw the layouts ---- */
+/* ---- ternary weights; PACKINGS in bitnet.h draws those of I2_S ---- */
 
 static int pack_in_blocks(uint32_t type) {
     return type == BITNET_TENSOR_TQ1_0 || type == BITNET_TENSOR_TQ2_0;
