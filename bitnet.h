@@ -126,6 +126,40 @@
    two calls of 20 tokens write what one call of 40 writes, except that an incomplete character at
    the end of the first call becomes U+FFFD.
 
+   SEQUENCES
+   ---------
+   A context can hold many conversations: with n_seqs = S they are the sequences 0 .. S - 1, each
+   with its own tokens and pending token. The functions bitnet_ctx_..., bitnet_eval and
+   bitnet_generate without further words mean sequence 0, so a program with one conversation need
+   not know about sequences. One pass over the weights serves all of them, and eight cost little
+   more than one. The logits of a sequence are the same bits whatever is evaluated beside it.
+
+   To write several texts at once, begin a generation for each and call bitnet_gen_next again and
+   again. New ones may join, and others end, between two calls:
+
+       static bitnet_result write_all(bitnet_gen **gens, int n, bitnet_error *err) {
+           bitnet_piece piece;
+           int i, open = n;
+           while (open > 0) {
+               bitnet_result r = bitnet_gen_next(gens, n, err);
+               if (r != BITNET_OK) return r;
+               for (i = open = 0; i < n; i++) {
+                   bitnet_gen_piece(gens[i], &piece);
+                   printf("%d: %.*s\n", i, (int)piece.n_text, piece.text);
+                   if (!piece.ended) open++;
+               }
+           }
+           return BITNET_OK;  // then bitnet_gen_end for each
+       }
+
+   For a loop of your own, bitnet_eval_many evaluates any mix of prompts and single tokens, and
+   bitnet_sample_row samples from a row of its logits. bitnet_seq_copy lets a sequence begin as
+   another one does: a system message is read once, and its memory shared.
+
+   Positions come in pages of 64. A context with one sequence has all its pages from the beginning.
+   Otherwise bitnet_eval_many and bitnet_gen_next allocate pages when sequences grow, and n_kv
+   limits them: where they would need more, they return BITNET_ERR_FULL and change nothing.
+
    THREADS
    -------
    A model does not change after loading: any number of threads and contexts may share it. Free the
@@ -159,22 +193,23 @@
        the mapped file                1188    (521 ternary weights, 657 the embedding and head;
                                               the system can drop these pages and read them again)
        tokenizer and norms              10    once per model
+       int8 copy of the head           331    once per model, unless no context uses it: see
+                                              OUTPUT HEAD
        a context with n_ctx            512    2048    4096
            KV cache                     39     157     315     77 KB per position
-           int8 copy of the head       331     331     331     0 with no_head_copy; see OUTPUT HEAD
            scratch                      58      59      61     5 to 8 with n_batch = 32
-           total                       429     548     707
+           total                        98     216     376
 
-   A context is one allocation of bitnet_ctx_bytes. Its KV cache takes 4*layers*kv_heads*head_size
-   bytes per position, and twice that with BITNET_KV_F32. Every context has its own copy of the
-   head: where many contexts share a model, set no_head_copy. n_ctx 0 means the length the model was
-   trained for, which may be long: the 32768 positions of Falcon3 take gigabytes.
+   A context with one sequence takes bitnet_ctx_bytes when it is created, and nothing later. The KV
+   cache takes 4*layers*kv_heads*head_size bytes per position, and twice that with BITNET_KV_F32.
+   n_ctx 0 means the length the model was trained for, which may be long: the 32768 positions of
+   Falcon3 take gigabytes.
 
    Do not change a file while it is mapped. Writing to it changes the weights, and truncating it
    kills the process with SIGBUS (Windows allows neither). For a file that others may touch, set
    bitnet_model_params.copy: the model then reads all of it into memory of its own.
 
-   bitnet_eval, bitnet_logits and bitnet_sample allocate nothing. Tokenizing allocates, and frees
+   bitnet_eval, bitnet_logits and bitnet_sample allocate nothing but pages. Tokenizing allocates, and frees
    before it returns: 32 to 64 times the size of a word over 256 bytes; with a SentencePiece
    tokenizer, which has no words, 41 to 81 times a text over 255 bytes; and a copy of each chat
    message. bitnet_generate allocates, and frees before it returns, a buffer for the text that it
@@ -283,9 +318,11 @@
    -----------
    More than half of the bytes read per token of the 2B model are the output head. Greedy and top-k
    sampling need only the largest logits. bitnet_sample bounds every logit using an int8 copy of the
-   head (vocabulary * width bytes, reserved with the context, filled in when first used), and
-   computes exactly only those that can be among the k largest. The sampled token is always the
-   same. Other samplers, and bitnet_logits, compute all logits. no_head_copy = 1 saves the copy.
+   head, and computes exactly only those that can be among the k largest. The sampled token is
+   always the same. Other samplers, and bitnet_logits, compute all logits. The copy belongs to the
+   model: its first context without no_head_copy allocates it (head_copy_bytes of
+   bitnet_model_info), the first bitnet_sample fills it in, and all contexts share it. While one
+   fills it in, the others compute all logits.
 
    PROMPT LOOKUP
    -------------
