@@ -178,7 +178,7 @@
    before it returns: 32 to 64 times the size of a word over 256 bytes; with a SentencePiece
    tokenizer, which has no words, 41 to 81 times a text over 255 bytes; and a copy of each chat
    message. bitnet_generate allocates, and frees before it returns, a buffer for the text that it
-   holds back, usually a few hundred bytes, and for stop strings up to 10 bytes per byte and 33 per
+   holds back, usually a few hundred bytes, and for stop strings up to 9 bytes per byte and 32 per
    string.
 
    ERRORS
@@ -556,7 +556,7 @@ typedef struct bitnet_generate_params {
     int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see PROMPT LOOKUP */
     bitnet_lookup_stats *lookup_stats;   /* may be 0 */
     bitnet_sampler *sampler;     /* 0: greedy; its rng advances */
-    const char *const *stop_strings;     /* UTF-8, none of them empty; 512 MiB in all */
+    const char *const *stop_strings;     /* UTF-8, none of them empty */
     int32_t n_stop_strings;      /* 0 or more */
     /* Called once for each new token t with the text that is now certain: whole characters that
        cannot become part of a stop string; n may be 0. A last call may follow with t = -1 and the
@@ -795,7 +795,7 @@ BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
    keeps what was generated, and that token is pending.
    BITNET_ERR_ARG: a parameter is out of range, or there is neither a prompt nor a pending token.
    BITNET_ERR_FULL: the prompt and the pending token do not fit. BITNET_ERR_LIMIT: n_logits is too
-   small for lookup, or the stop strings are too long. BITNET_ERR_CANCELLED: progress_fn said so.
+   small for lookup. BITNET_ERR_CANCELLED: progress_fn said so.
    BITNET_ERR_MEMORY, _BUSY, and what bitnet_eval and bitnet_chat_tokenize return. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
