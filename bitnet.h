@@ -2273,107 +2273,7 @@ static void bitnet__dotrows_i2s_scalar(const uint8_t *w, const int8_t *q, const 
     }
 }
 
-/* TL2: three ternary weights in 5 bits, four of them and a fifth. A group is 16 rows; a row's
-   weights are taken 24 at a time (the last 24 filled up with code 0, which adds nothing), eight
-   triples: triple (h, t), h < 2, t < 4, has weights 12 h + t, 12 h + 4 + t and 12 h + 8 + t, so
-   that place k of four triples meets four neighbouring activations. Four times 24 weights, i = 0
-   to 3, are a block:
-
-       bytes   0 ..  63   fifths    byte 4 row + t, bit 2 i + h
-              64 .. 127   nibbles   i = 0: byte 4 row + t, bits 3-0 for h = 0, 7-4 for h = 1
-             128 .. 319             the same for i = 1, 2, 3
-
-   A last block of fewer than four ends after the nibbles it needs. Groups follow one another; a
-   group's missing rows repeat the matrix's last one. Nibble 5 b + m and fifth s stand for the
-   codes (weight + 1) a, b, c of a triple:
-
-       m   0 1 2    3      4
-       a   m        2 s    1      s = 0 in the last column
-       c   s        2      2
-
-   so b depends on the nibble alone, and the fifth decides only between two values of a or c. */
-enum { BITNET__TL2_ROWS = 16, BITNET__TL2_BLOCK = 320 };
-
-static const uint8_t bitnet__tl2_codes[3][32] = {   /* a, b, c; by nibble, then fifth 0 and 1 */
-    {0, 1, 2, 0, 1, 0, 1, 2, 0, 1, 0, 1, 2, 0, 1, 0,
-     0, 1, 2, 2, 1, 0, 1, 2, 2, 1, 0, 1, 2, 2, 1, 0},
-    {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 0,
-     0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 0},
-    {0, 0, 0, 2, 2, 0, 0, 0, 2, 2, 0, 0, 0, 2, 2, 0,
-     1, 1, 1, 2, 2, 1, 1, 1, 2, 2, 1, 1, 1, 2, 2, 0}
-};
-static const uint8_t bitnet__tl2_pack[2][16] = {    /* the way back: m, s by a + 4 c */
-    {0, 1, 2, 0, 0, 1, 2, 0, 3, 4, 3, 0, 0, 0, 0, 0},
-    {0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0}
-};
-
-/* Bytes of a group whose rows are count times 24 weights. */
-static size_t bitnet__tl2_bytes(int count) {
-    size_t rest = count % 4 ? 64 + (size_t)(count % 4) * 64 : 0;
-    return (size_t)(count / 4) * BITNET__TL2_BLOCK + rest;
-}
-
-static size_t bitnet__packed_bytes_tl2(int n, int rows) {
-    return (size_t)((rows + 15) / 16) * bitnet__tl2_bytes((n + 23) / 24);
-}
-
 static size_t bitnet__i2s_bytes(int n, int rows) { return (size_t)rows * (size_t)(n / 4); }
-
-/* Code i of a row of I2_S; 0 past its end. */
-static uint32_t bitnet__i2s_code(const uint8_t *row, int n, int i) {
-    return i < n ? (uint32_t)row[i / 128 * 32 + i % 32] >> (6 - 2 * (i % 128 / 32)) & 3u : 0u;
-}
-
-static int bitnet__pack_tl2_scalar(const uint8_t *i2s, int n, int rows, uint8_t *out) {
-    const int count = (n + 23) / 24;
-    uint32_t bad = 0;
-    int r, i, x;
-    memset(out, 0, bitnet__packed_bytes_tl2(n, rows));
-    for (r = 0; r < (rows + 15) / 16 * 16; r++) {
-        const uint8_t *row = i2s + (size_t)(r < rows ? r : rows - 1) * (size_t)(n / 4);
-        uint8_t *group = out + (size_t)(r / 16) * bitnet__tl2_bytes(count) + r % 16 * 4;
-        for (i = 0; i < count; i++) {
-            uint8_t *block = group + (size_t)(i / 4) * BITNET__TL2_BLOCK;
-            for (x = 0; x < 8; x++) {  /* h = x / 4, t = x % 4 */
-                const int at = 24 * i + x / 4 * 12 + x % 4;
-                const uint32_t a = bitnet__i2s_code(row, n, at);
-                const uint32_t b = bitnet__i2s_code(row, n, at + 4);
-                const uint32_t c = bitnet__i2s_code(row, n, at + 8);
-                const uint32_t nibble = (5 * b + bitnet__tl2_pack[0][a + 4 * c]) & 15;
-                const uint32_t fifth = bitnet__tl2_pack[1][a + 4 * c];
-                bad |= (a & a >> 1) | (b & b >> 1) | (c & c >> 1);
-                block[64 + i % 4 * 64 + x % 4] |= (uint8_t)(nibble << x / 4 * 4);
-                block[x % 4] |= (uint8_t)(fifth << (i % 4 * 2 + x / 4));
-            }
-        }
-    }
-    return bad != 0;
-}
-
-/* Bound: as for I2_S, with codes up to 2. */
-static void bitnet__dotrows_tl2_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                       int n, int rows, int cols, int32_t *out,
-                                       size_t out_stride) {
-    const int count = (n + 23) / 24;
-    int r, c, i, x, k, at;
-    for (r = 0; r < rows; r++) {
-        const uint8_t *group = w + (size_t)(r / 16) * bitnet__tl2_bytes(count) + r % 16 * 4;
-        for (c = 0; c < cols; c++) {
-            const int8_t *a = q + (size_t)c * (size_t)n;
-            int32_t dot = 0;
-            for (i = 0; i < count; i++) {
-                const uint8_t *block = group + (size_t)(i / 4) * BITNET__TL2_BLOCK;
-                for (x = 0; x < 8; x++) {
-                    const int nibble = block[64 + i % 4 * 64 + x % 4] >> x / 4 * 4 & 15;
-                    const int fifth = block[x % 4] >> (i % 4 * 2 + x / 4) & 1;
-                    for (k = 0, at = 24 * i + x / 4 * 12 + x % 4; k < 3 && at < n; k++, at += 4)
-                        dot += bitnet__tl2_codes[k][nibble + 16 * fifth] * a[at];
-                }
-            }
-            out[(size_t)c * out_stride + (size_t)r] = dot - sums[c];
-        }
-    }
-}
 
 /* Three float formats, one loop each: dot products of rows, and weighted sums of rows. */
 #define BITNET__DEFINE_DOTROWS(type, bytes) \
@@ -2492,10 +2392,6 @@ static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const i
 
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, 0, 0, 0, 0, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
-};
-static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
-    "scalar-tl2", 0, "TL2", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_scalar,
-    BITNET__SCALAR_ENTRIES(bitnet__dotrows_tl2_scalar)
 };
 
 /* ---- for the kernel headers: the loops around their tiles and panels ----
@@ -2640,7 +2536,6 @@ BITNET__INLINE void bitnet__tiles_and_panels(const uint8_t *w, const int8_t *q,
 
 static const bitnet_kernels *const bitnet__kernel_tables[] = {
     BITNET__KERNEL_TABLES              /* each with a comma after it */
-    &bitnet__kernels_scalar_tl2,
     &bitnet__kernels_scalar
 };
 
@@ -8627,7 +8522,7 @@ typedef struct bitnet__test_shape { int kind, n, rows, cols, step; } bitnet__tes
 static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_TERNARY, 128, 37, 40, 1},            /* the ends of tiles and panels */
     {BITNET__TEST_TERNARY, 128, 70, 33, 7}, {BITNET__TEST_TERNARY, 128, 304, 26, 25},
-    {BITNET__TEST_TERNARY, 384, 19, 34, 5},            /* TL2: rows that end with a whole block */
+    {BITNET__TEST_TERNARY, 384, 19, 34, 5},            /* rows that end with a whole block of TL2 */
     {BITNET__TEST_TERNARY, 4352, 9, 8, 1},             /* sums that are widened midway */
     {BITNET__TEST_TERNARY, 2176, 35, 26, 9},           /* several panels */
     {BITNET__TEST_U8, 320, 9, 13, 1}, {BITNET__TEST_U8, 96, 9, 13, 1},
@@ -8787,8 +8682,7 @@ static int bitnet__test_refusals(bitnet__selftest *t) {
     return refused;
 }
 
-/* Packs the I2_S rows at t->w, after removing the invalid code 3: one group, another, and the rest.
-   TL2 must have the same bytes as scalar-tl2. */
+/* Packs the I2_S rows at t->w, after removing the invalid code 3: one group, another, and the rest. */
 static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
     const bitnet_kernels *k = &t->k;
     const size_t row_bytes = (size_t)(t->n / 4), bytes = (size_t)t->rows * row_bytes;
@@ -8805,10 +8699,7 @@ static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
         if (at > packed || k->packed_bytes(t->n, count) > packed - at) return "packed_bytes";
         if (k->pack(t->w + (size_t)r * row_bytes, t->n, count, t->packed + at)) return "pack";
     }
-    if (memcmp(t->packed + packed, t->blank, BITNET__TEST_MARGIN)) return "pack";
-    if (k->packed_bytes != bitnet__packed_bytes_tl2) return 0;
-    bitnet__pack_tl2_scalar(t->w, t->n, t->rows, (uint8_t *)t->got);
-    return memcmp(t->got, t->packed, packed) ? "pack" : 0;
+    return memcmp(t->packed + packed, t->blank, BITNET__TEST_MARGIN) ? "pack" : 0;
 }
 
 /* Does a part, `rows` rows from `first` on and `cols` columns from `from` on, give the same as in
@@ -9070,33 +8961,6 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 #elif defined(_MSC_VER) && (_MSC_VER < 1930 || defined(_M_FP_CONTRACT))   /* the default */
   #pragma fp_contract(on)
 #endif
-#undef BITNET__64
-#undef BITNET__APART
-#undef BITNET__ARCH_ARM
-#undef BITNET__ARCH_WASM
-#undef BITNET__ARCH_X86
-#undef BITNET__CLOEXEC
-#undef BITNET__CPU_QUOTA
-#undef BITNET__DEFINE_DOTROWS
-#undef BITNET__DEFINE_SUMROWS
-#undef BITNET__FILES_POSIX
-#undef BITNET__FILES_WIN32
-#undef BITNET__HAVE_SIMD
-#undef BITNET__INLINE
-#undef BITNET__KERNEL_ABI
-#undef BITNET__KERNEL_HEADER
-#undef BITNET__KERNEL_TABLES
-#undef BITNET__KNOWN_COMPILER
-#undef BITNET__LEAN
-#undef BITNET__MMAP_POSIX
-#undef BITNET__MMAP_WIN32
-#undef BITNET__NOMINMAX
-#undef BITNET__SCALAR_ENTRIES
-#undef BITNET__SLOW
-#undef BITNET__THREADS_POSIX
-#undef BITNET__THREADS_WIN32
-#undef BITNET__THREAD_RETURN
-#undef BITNET__UNROLL
 #endif /* BITNET__IMPLEMENTED */
 #endif /* BITNET_IMPLEMENTATION */
 
