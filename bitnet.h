@@ -302,11 +302,11 @@
        every CPU      scalar: plain C, for IEEE-754 floats
 
    The best one that the CPU and the operating system support is chosen at run time, without any -m
-   flag; in WebAssembly when compiling. These tables read I2_S, 2 bits a weight, in place. Tables
-   named -tl2 (x86, and the slow scalar-tl2) repack it as TL2, 5 bits for 3 weights, when the model
-   is loaded: lossless, the same logits, 5/6 of the bytes, in a copy that the model owns (434 MB and
-   up to 1 s for the 2B model). They gain 6 % where memory bandwidth is the limit, and are used only
-   if bitnet_model_params.kernels asks for them.
+   flag; in WebAssembly when compiling. These tables read I2_S, 2 bits a weight, in place. With
+   BITNET_TL2 there are also tables named -tl2 (x86; scalar-tl2 is their slow twin). They repack it
+   as TL2, 5 bits for 3 weights, when the model is loaded: lossless, the same logits, 5/6 of the
+   bytes, in a copy that the model owns (434 MB and up to 1 s for the 2B model). They gain 6 % where
+   memory bandwidth is the limit, and are used only if bitnet_model_params.kernels asks for them.
 
    OUTPUT HEAD
    -----------
@@ -383,6 +383,7 @@
        BITNET_NO_I8MM, BITNET_NO_RELAXED
                               leaves out a kernel table. NO_AVX2 also leaves out avxvnni, and
                               NO_DOTPROD neon-i8mm, which build on those tables
+       BITNET_TL2             adds the kernel tables named -tl2 (x86)
        BITNET_REQUIRE_SIMD    #error if there is no kernel header beside this file
        BITNET_VSNPRINTF       formats error texts; default vsnprintf; stbsp_vsnprintf works
 
@@ -672,7 +673,7 @@ enum {
    13 significant bits, in 2^-113 .. 2^100 or 0: the product with an F16 is exact in a float, so a
    fused multiply-add gives the same bits. */
 struct bitnet_kernels {
-    const char *name;            /* scalar, avx2, neon, simd128 ...; avx2-tl2 ... */
+    const char *name;            /* scalar, avx2, neon, simd128 ... */
     uint32_t needs;              /* BITNET_CPU_* bits, all required */
     /* A layout of the table's own for ternary weights, made from I2_S when a model is loaded. All
        four 0: I2_S is read in place. Otherwise all four are needed, and dotrows_ternary, which
@@ -908,7 +909,7 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 /* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs, and checks
    that the build follows the rules under DETERMINISM. The shapes reach every code path of the
    library's own tables. Entries that are 0 or the scalar ones are not compared. err may be 0. Takes
-   about 20 ms (70 for scalar-tl2) and half a megabyte from malloc. BITNET_ERR_SELFTEST: err names
+   about 20 ms and half a megabyte from malloc. BITNET_ERR_SELFTEST: err names
    the entry and the shape, or what the build breaks. BITNET_ERR_ARG, _UNSUPPORTED: the table breaks
    a rule, or cannot run here. BITNET_ERR_MEMORY. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
@@ -1216,7 +1217,7 @@ static void *bitnet__alloc(const bitnet_allocator *a, size_t size) {
     return p;
 }
 
-static void bitnet__free(const bitnet_allocator *a, void *p) {
+BITNET__APART void bitnet__free(const bitnet_allocator *a, void *p) {
     void *raw;
     if (!p) return;
     if (a->alloc_fn) {
@@ -1244,7 +1245,7 @@ static void bitnet__huge_pages(const bitnet_allocator *a, void *p, size_t size) 
    is too large. */
 typedef struct bitnet__arena { char *base; uint64_t used; } bitnet__arena;
 
-static void *bitnet__arena_take(bitnet__arena *a, uint64_t count, uint64_t size) {
+BITNET__APART void *bitnet__arena_take(bitnet__arena *a, uint64_t count, uint64_t size) {
     void *p = a->base ? a->base + a->used : 0;
     if (a->used == UINT64_MAX || count > (UINT64_MAX / 4 - a->used) / size) {
         a->used = UINT64_MAX;
@@ -3790,7 +3791,7 @@ typedef struct bitnet__type {
 
 /* By ggml's number; 0 if that is unknown. Types 36 to 39 follow BitNet's fork of ggml; upstream
    uses 39 for MXFP4 (see bitnet__gguf_resolve_39). */
-static const bitnet__type *bitnet__type_info(uint32_t type) {
+BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
     static const bitnet__type types[] = {
         {"F32", 1, 4}, {"F16", 1, 2}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {"Q4_2", 16, 10},
         {"Q4_3", 16, 12}, {"Q5_0", 32, 22}, {"Q5_1", 32, 24}, {"Q8_0", 32, 34}, {"Q8_1", 32, 36},
@@ -4167,7 +4168,7 @@ typedef struct bitnet__unpacker {
 } bitnet__unpacker;
 
 /* 0: this type cannot be read. */
-static const bitnet__unpacker *bitnet__find_unpacker(uint32_t type) {
+BITNET__APART const bitnet__unpacker *bitnet__find_unpacker(uint32_t type) {
     static const bitnet__unpacker unpackers[] = {
         {BITNET_TENSOR_F32, bitnet__unpack_f32, 0},
         {BITNET_TENSOR_F16, bitnet__unpack_f16, 0},
@@ -7890,7 +7891,7 @@ static int32_t bitnet__top_rows(bitnet_ctx *c, int32_t k) {
    ============================================================================================= */
 
 /* SplitMix64 (Steele, Lea, Flood 2014): a counter and a mix; a number in [0, 1). */
-static double bitnet__random(uint64_t *state) {
+BITNET__APART double bitnet__random(uint64_t *state) {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -8682,7 +8683,7 @@ static int bitnet__test_refusals(bitnet__selftest *t) {
     return refused;
 }
 
-/* Packs the I2_S rows at t->w, after removing the invalid code 3: one group, another, and the rest. */
+/* Packs the I2_S rows at t->w, without their invalid codes 3: one group, another, and the rest. */
 static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
     const bitnet_kernels *k = &t->k;
     const size_t row_bytes = (size_t)(t->n / 4), bytes = (size_t)t->rows * row_bytes;
