@@ -1094,12 +1094,15 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
 #if !BITNET__KNOWN_COMPILER
   #define BITNET__INLINE static
   #define BITNET__APART static
+  #define BITNET__COLD static
 #elif defined(__GNUC__) || defined(__clang__)
   #define BITNET__INLINE static inline __attribute__((always_inline))
   #define BITNET__APART static __attribute__((noinline))
+  #define BITNET__COLD static __attribute__((noinline, cold))
 #else
   #define BITNET__INLINE static __forceinline
   #define BITNET__APART static __declspec(noinline)
+  #define BITNET__COLD BITNET__APART
 #endif
 #if defined(__x86_64__) || defined(__i386__) || defined(_M_X64) || defined(_M_IX86)
   #define BITNET__ARCH_X86 1
@@ -1575,7 +1578,7 @@ static double bitnet__scale2(double x, int e) {
 
 /* sqrt by Newton's iteration, for positive normal x. The first guess halves the exponent and is off
    by at most 6 %; 5 steps reach double precision. Other x give a useless number. */
-static double bitnet__sqrt(double x) {
+BITNET__APART double bitnet__sqrt(double x) {
     uint64_t bits;
     double y;
     int i;
@@ -3010,8 +3013,8 @@ static uint32_t bitnet__token_type(const uint8_t *types, uint32_t t) {
     return types ? bitnet__get_u32(types + 4 * (size_t)t) : (uint32_t)BITNET__TOKEN_NORMAL;
 }
 
-static bitnet_result bitnet__fail_item(bitnet_error *err, bitnet_result code, const char *kind,
-                                       uint32_t i, const char *text) {
+BITNET__APART bitnet_result bitnet__fail_item(bitnet_error *err, bitnet_result code,
+                                              const char *kind, uint32_t i, const char *text) {
     return bitnet__fail(err, code, "%s %u: %s", kind, (unsigned)i, text);
 }
 
@@ -5423,8 +5426,8 @@ BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_
 }
 
 /* "GGUF key 'name' at offset 123 is not ..."; k 0: the key is absent. */
-static bitnet_result bitnet__fail_key(const char *name, const bitnet__key *k, const char *what,
-                                      bitnet_error *err) {
+BITNET__APART bitnet_result bitnet__fail_key(const char *name, const bitnet__key *k,
+                                             const char *what, bitnet_error *err) {
     if (!k) return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' %s", name, what);
     return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' at offset %llu %s", name,
                         (unsigned long long)bitnet__value_offset(k), what);
@@ -6091,8 +6094,9 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
 /* ---- metadata ---- */
 
 /* "<arch>.suffix" as an integer; fallback 0: the key is required. */
-static bitnet_result bitnet__get_size(bitnet_model *m, const char *suffix, int32_t fallback,
-                                      int64_t high, int32_t *out, bitnet_error *err) {
+BITNET__APART bitnet_result bitnet__get_size(bitnet_model *m, const char *suffix,
+                                             int32_t fallback, int64_t high, int32_t *out,
+                                             bitnet_error *err) {
     char name[BITNET__TEXT];
     uint64_t v = 0;
     bitnet_result r;
@@ -6401,30 +6405,20 @@ static bitnet_result bitnet__check_kernels(const bitnet_kernels *k, bitnet_error
     return BITNET_OK;
 }
 
-/* A copy of the table with every gap filled by its scalar entry. */
+/* A copy of the table with every gap filled by its scalar entry. From quantize on there are only
+   pointers to functions. */
 static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
     bitnet_kernels k = *table;
-    const bitnet_kernels *s = &bitnet__kernels_scalar;
-    if (!k.quantize) k.quantize = s->quantize;
-    if (!k.dotrows_ternary) k.dotrows_ternary = s->dotrows_ternary;
+    void (*const none)(void) = 0;
+    size_t at;
+    for (at = offsetof(bitnet_kernels, quantize); at < sizeof k; at += sizeof none)
+        if (!memcmp((char *)&k + at, &none, sizeof none))
+            memcpy((char *)&k + at, (const char *)&bitnet__kernels_scalar + at, sizeof none);
     if (!k.pack) {                     /* I2_S in place: each row is a group */
         k.layout = "I2_S";
         k.row_group = 1;
         k.packed_bytes = bitnet__i2s_bytes;
     }
-    if (!k.dotrows_f32) k.dotrows_f32 = s->dotrows_f32;
-    if (!k.dotrows_f16) k.dotrows_f16 = s->dotrows_f16;
-    if (!k.dotrows_bf16) k.dotrows_bf16 = s->dotrows_bf16;
-    if (!k.scores_f16) k.scores_f16 = s->scores_f16;
-    if (!k.sumrows_f32) k.sumrows_f32 = s->sumrows_f32;
-    if (!k.sumrows_f16) k.sumrows_f16 = s->sumrows_f16;
-    if (!k.softmax) k.softmax = s->softmax;
-    if (!k.rope) k.rope = s->rope;
-    if (!k.store_f16) k.store_f16 = s->store_f16;
-    if (!k.dequantize) k.dequantize = s->dequantize;
-    if (!k.relu2_gate) k.relu2_gate = s->relu2_gate;
-    if (!k.rmsnorm) k.rmsnorm = s->rmsnorm;
-    if (!k.dotrows_u8) k.dotrows_u8 = s->dotrows_u8;
     return k;
 }
 
@@ -6937,7 +6931,7 @@ typedef struct bitnet__step {
     int32_t n_rows;                    /* candidates that get their exact logits */
 } bitnet__step;
 
-static bitnet__step bitnet__make_step(bitnet_ctx *c, int32_t n_tokens) {
+BITNET__APART bitnet__step bitnet__make_step(bitnet_ctx *c, int32_t n_tokens) {
     bitnet__step s;
     memset(&s, 0, sizeof s);
     s.c = c;
@@ -8551,6 +8545,15 @@ static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(sumrows_f32), BITNET__TEST_MIX, BITNET_TENSOR_F32, 0},
     {BITNET__ENTRY(sumrows_f16), BITNET__TEST_MIX, BITNET_TENSOR_F16, 1}
 };
+
+/* Those that take one row. */
+static const struct { const char *name; size_t offset; } bitnet__test_row_entries[] = {
+    {BITNET__ENTRY(quantize)}, {BITNET__ENTRY(softmax)}, {BITNET__ENTRY(rope)},
+    {BITNET__ENTRY(store_f16)}, {BITNET__ENTRY(dequantize)}, {BITNET__ENTRY(relu2_gate)},
+    {BITNET__ENTRY(rmsnorm)}
+};
+enum { BITNET__TEST_QUANTIZE, BITNET__TEST_SOFTMAX, BITNET__TEST_ROPE, BITNET__TEST_STORE,
+       BITNET__TEST_DEQUANTIZE, BITNET__TEST_GATE, BITNET__TEST_NORM, BITNET__TEST_ROW_ENTRIES };
 #undef BITNET__ENTRY
 
 typedef struct bitnet__selftest {
@@ -8755,6 +8758,12 @@ static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__tes
     return bad ? bad : bitnet__test_parts(t, s) ? 0 : t->entry->name;
 }
 
+/* Is the entry at this offset the scalar one? */
+static int bitnet__test_is_scalar(const bitnet__selftest *t, size_t offset) {
+    return !memcmp((const char *)&t->k + offset, (const char *)&bitnet__kernels_scalar + offset,
+                   sizeof(void (*)(void)));
+}
+
 static const char *bitnet__test_one_entry(bitnet__selftest *t, const bitnet__test_entry *e) {
     const bitnet__test_shape *s = bitnet__test_shapes;
     const size_t count = sizeof bitnet__test_shapes / sizeof *s;
@@ -8762,9 +8771,7 @@ static const char *bitnet__test_one_entry(bitnet__selftest *t, const bitnet__tes
     t->entry = e;
     t->packs = e->kind == BITNET__TEST_TERNARY && t->k.pack;
     t->random = 1;                     /* an entry gets the same numbers whatever the others are */
-    if (!t->packs && !memcmp((const char *)&t->k + e->offset,
-                             (const char *)&bitnet__kernels_scalar + e->offset,
-                             sizeof(void (*)(void)))) return 0;
+    if (!t->packs && bitnet__test_is_scalar(t, e->offset)) return 0;
     for (; s < bitnet__test_shapes + count && !bad; s++)
         if (s->kind == bitnet__min(e->kind, BITNET__TEST_DOT)) bad = bitnet__test_one_shape(t, s);
     return bad;
@@ -8772,14 +8779,38 @@ static const char *bitnet__test_one_entry(bitnet__selftest *t, const bitnet__tes
 
 /* ---- one row ---- */
 
-/* Runs both tables from t->x to t->want and t->got, with a guard behind the results; returns the
-   name of an entry that differs. */
-static const char *bitnet__test_length(bitnet__selftest *t, int special) {
-    const float *x = t->x, *gain = t->x + BITNET__TEST_LENGTH, *angles = gain + BITNET__TEST_LENGTH;
-    const int n = t->n;
-    const size_t count = (size_t)n + 32;
+/* An entry of table k, from t->x to y, with a guard behind the results. Way 1 of those that can
+   work in place does, and of the others has other arguments. */
+static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k, int entry,
+                             int way, int rot, int special, float *y) {
+    const float *x = way ? y : t->x, *gain = t->x + BITNET__TEST_LENGTH;
+    const float *angles = gain + BITNET__TEST_LENGTH;
+    const int n = t->n, dots = special % 2;
     int32_t sum;
-    int i, rot;
+    memcpy(y, t->blank, ((size_t)n + 32) * sizeof *y);
+    if (way || entry == BITNET__TEST_SOFTMAX) memcpy(y, t->x, (size_t)n * sizeof *y);
+    switch (entry) {
+        case BITNET__TEST_QUANTIZE:
+            y[n + 1] = k->quantize(t->x, n, (int8_t *)y, &sum);
+            memcpy(y + n, &sum, sizeof sum);
+            break;
+        case BITNET__TEST_SOFTMAX: k->softmax(y, n, way ? 3.0f : 0.5f, way); break;
+        case BITNET__TEST_ROPE:
+            k->rope(x, angles, rot, n, way ? special / 2 : special % 2, y);
+            break;
+        case BITNET__TEST_STORE: k->store_f16(t->x, n, (uint8_t *)y); break;
+        case BITNET__TEST_DEQUANTIZE: k->dequantize(t->dots[dots], 0.1f, n, way, y); break;
+        case BITNET__TEST_GATE:
+            k->relu2_gate(t->dots[way], 0.1f, t->dots[!way], 0.3f, n, y);
+            break;
+        default: k->rmsnorm(x, gain, n, 1e-5f, y); break;
+    }
+}
+
+/* Both tables. Returns the name of an entry that differs. */
+static const char *bitnet__test_length(bitnet__selftest *t, int special) {
+    const int n = t->n;
+    int i, rot, way;
     t->random = (uint64_t)(4 * n + special);
     bitnet__test_floats(t, t->x, 3 * BITNET__TEST_LENGTH, 0);
     bitnet__test_floats(t, t->x, n, special);
@@ -8787,39 +8818,21 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
         t->dots[0][i] = bitnet__test_below(t, 2001) - 1000;
         t->dots[1][i] = (bitnet__test_below(t, 1 << 15) - (1 << 14)) * (1 << 14);
     }
-#define BITNET__BOTH(entry, call) \
-    if (t->k.entry != bitnet__kernels_scalar.entry) { \
-        for (i = 0; i < 2; i++) { \
-            const bitnet_kernels *k = i ? &t->k : &bitnet__kernels_scalar; \
-            float *y = i ? t->got : t->want; \
-            memcpy(y, t->blank, count * sizeof *y); \
-            call; \
-        } \
-        if (!bitnet__test_same(t->want, t->got, count, 1)) return #entry; \
+    for (i = 0; i < BITNET__TEST_ROW_ENTRIES; i++) {
+        if (bitnet__test_is_scalar(t, bitnet__test_row_entries[i].offset)) continue;
+        for (rot = 0; rot <= (i == BITNET__TEST_ROPE ? n : 0); rot += 2)
+            for (way = 0; way < 2; way++) {
+                bitnet__test_row(t, &bitnet__kernels_scalar, i, way, rot, special, t->want);
+                bitnet__test_row(t, &t->k, i, way, rot, special, t->got);
+                if (!bitnet__test_same(t->want, t->got, (size_t)n + 32, 1))
+                    return bitnet__test_row_entries[i].name;
+            }
     }
-#define BITNET__COPY memcpy(y, x, (size_t)n * sizeof *x)
-    BITNET__BOTH(quantize, y[n + 1] = k->quantize(x, n, (int8_t *)y, &sum); \
-                 memcpy(y + n, &sum, sizeof sum))
-    BITNET__BOTH(softmax, BITNET__COPY; k->softmax(y, n, 0.5f, 0))
-    BITNET__BOTH(softmax, BITNET__COPY; k->softmax(y, n, 3.0f, 1))
-    for (rot = 0; rot <= n; rot += 2) {
-        BITNET__BOTH(rope, k->rope(x, angles, rot, n, special % 2, y))
-        BITNET__BOTH(rope, BITNET__COPY; k->rope(y, angles, rot, n, special / 2, y))
-    }
-    BITNET__BOTH(store_f16, k->store_f16(x, n, (uint8_t *)y))
-    BITNET__BOTH(dequantize, k->dequantize(t->dots[special % 2], 0.1f, n, 0, y))
-    BITNET__BOTH(dequantize, BITNET__COPY; k->dequantize(t->dots[special % 2], 0.1f, n, 1, y))
-    BITNET__BOTH(relu2_gate, k->relu2_gate(t->dots[0], 0.1f, t->dots[1], 0.3f, n, y))
-    BITNET__BOTH(relu2_gate, k->relu2_gate(t->dots[1], 0.1f, t->dots[0], 0.3f, n, y))
-    BITNET__BOTH(rmsnorm, k->rmsnorm(x, gain, n, 1e-5f, y))
-    BITNET__BOTH(rmsnorm, BITNET__COPY; k->rmsnorm(y, gain, n, 1e-5f, y))
-#undef BITNET__BOTH
-#undef BITNET__COPY
     return 0;
 }
 
 /* All entries; *t then says where the first that differs is. */
-static const char *bitnet__test_table(bitnet__selftest *t) {
+BITNET__COLD const char *bitnet__test_table(bitnet__selftest *t) {
     const size_t count = sizeof bitnet__test_entries / sizeof bitnet__test_entries[0];
     const char *bad = 0;
     size_t i;
