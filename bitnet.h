@@ -1090,7 +1090,8 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
   #define BITNET__KNOWN_COMPILER 0
 #endif
 /* INLINE: always inlined, for functions with constant arguments. APART: never inlined, so that a
-   loop has all registers for itself, or a large frame leaves the stack. */
+   loop has all registers for itself, a large frame leaves the stack, or a function that many call
+   is there once. COLD: APART, and for size rather than speed. */
 #if !BITNET__KNOWN_COMPILER
   #define BITNET__INLINE static
   #define BITNET__APART static
