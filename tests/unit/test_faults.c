@@ -1245,7 +1245,7 @@ static void test_fork(void) {
     int i, status;
     uint64_t want;
     gb_make_model(&g);
-    mach_start(&x, g, "scalar-tl2");   /* threads pack it */
+    mach_start(&x, g, "own");   /* threads pack it */
     CHECK(mach_ready(&x, 3));
     CHECK(!mach_try(&x, mach_generate));
     if (in_child(child_starts_thread, 0)) {
