@@ -213,7 +213,7 @@
    before it returns: 32 to 64 times the size of a word over 256 bytes; with a SentencePiece
    tokenizer, which has no words, 41 to 81 times a text over 255 bytes; and a copy of each chat
    message. bitnet_generate allocates, and frees before it returns, a buffer for the text that it
-   holds back, usually a few hundred bytes, and for stop strings up to 10 bytes per byte and 33 per
+   holds back, usually a few hundred bytes, and for stop strings up to 9 bytes per byte and 32 per
    string.
 
    ERRORS
@@ -308,11 +308,11 @@
        every CPU      scalar: plain C, for IEEE-754 floats
 
    The best one that the CPU and the operating system support is chosen at run time, without any -m
-   flag; in WebAssembly when compiling. These tables read I2_S, 2 bits a weight, in place. Tables
-   named -tl2 (x86, and the slow scalar-tl2) repack it as TL2, 5 bits for 3 weights, when the model
-   is loaded: lossless, the same logits, 5/6 of the bytes, in a copy that the model owns (434 MB and
-   up to 1 s for the 2B model). They gain 6 % where memory bandwidth is the limit, and are used only
-   if bitnet_model_params.kernels asks for them.
+   flag; in WebAssembly when compiling. These tables read I2_S, 2 bits a weight, in place. With
+   BITNET_TL2 there are also tables named -tl2 (x86; scalar-tl2 is their slow twin). They repack it
+   as TL2, 5 bits for 3 weights, when the model is loaded: lossless, the same logits, 5/6 of the
+   bytes, in a copy that the model owns (434 MB and up to 1 s for the 2B model). They gain 6 % where
+   memory bandwidth is the limit, and are used only if bitnet_model_params.kernels asks for them.
 
    OUTPUT HEAD
    -----------
@@ -364,6 +364,7 @@
        BITNET_NO_I8MM, BITNET_NO_RELAXED
                               leaves out a kernel table. NO_AVX2 also leaves out avxvnni, and
                               NO_DOTPROD neon-i8mm, which build on those tables
+       BITNET_TL2             adds the kernel tables named -tl2 (x86)
        BITNET_REQUIRE_SIMD    #error if there is no kernel header beside this file
        BITNET_VSNPRINTF       formats error texts; default vsnprintf; stbsp_vsnprintf works
 
@@ -615,7 +616,7 @@ typedef struct bitnet_generate_params {
     int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see PROMPT LOOKUP */
     bitnet_lookup_stats *lookup_stats;   /* may be 0 */
     bitnet_sampler *sampler;     /* 0: greedy; its rng advances */
-    const char *const *stop_strings;     /* UTF-8, none of them empty; 512 MiB in all */
+    const char *const *stop_strings;     /* UTF-8, none of them empty */
     int32_t n_stop_strings;      /* 0 or more */
     /* Called once for each new token t with the text that is now certain: whole characters that
        cannot become part of a stop string; n may be 0. A last call may follow with t = -1 and the
@@ -660,7 +661,7 @@ enum {
    13 significant bits, in 2^-113 .. 2^100 or 0: the product with an F16 is exact in a float, so a
    fused multiply-add gives the same bits. */
 struct bitnet_kernels {
-    const char *name;            /* scalar, avx2, neon, simd128 ...; avx2-tl2 ... */
+    const char *name;            /* scalar, avx2, neon, simd128 ... */
     uint32_t needs;              /* BITNET_CPU_* bits, all required */
     /* A layout of the table's own for ternary weights, made from I2_S when a model is loaded. All
        four 0: I2_S is read in place. Otherwise all four are needed, and dotrows_ternary, which
@@ -875,7 +876,7 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
    keeps what was generated, and that token is pending.
    BITNET_ERR_ARG: a parameter is out of range, or there is neither a prompt nor a pending token.
    BITNET_ERR_FULL: the prompt and the pending token do not fit. BITNET_ERR_LIMIT: n_logits is too
-   small for lookup, or the stop strings are too long. BITNET_ERR_CANCELLED: progress_fn said so.
+   small for lookup. BITNET_ERR_CANCELLED: progress_fn said so.
    BITNET_ERR_MEMORY, _BUSY, and what bitnet_eval and bitnet_chat_tokenize return. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
@@ -926,7 +927,7 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 
 /* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs that reach
    every path of the library's own tables, and checks that the build follows the rules under
-   DETERMINISM. err may be 0. Takes about 20 ms (70 for scalar-tl2) and half a megabyte from malloc.
+   DETERMINISM. err may be 0. Takes about 20 ms and half a megabyte from malloc.
    BITNET_ERR_SELFTEST: err names the entry and the shape, or what the build breaks. BITNET_ERR_ARG,
    _UNSUPPORTED: the table breaks a rule, or cannot run here. BITNET_ERR_MEMORY. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
@@ -1103,16 +1104,20 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
   #define BITNET__KNOWN_COMPILER 0
 #endif
 /* INLINE: always inlined, for functions with constant arguments. APART: never inlined, so that a
-   loop has all registers for itself, or a large frame leaves the stack. */
+   loop has all registers for itself, a large frame leaves the stack, or a function that many call
+   is there once. COLD: APART, and for size rather than speed. */
 #if !BITNET__KNOWN_COMPILER
   #define BITNET__INLINE static
   #define BITNET__APART static
+  #define BITNET__COLD static
 #elif defined(__GNUC__) || defined(__clang__)
   #define BITNET__INLINE static inline __attribute__((always_inline))
   #define BITNET__APART static __attribute__((noinline))
+  #define BITNET__COLD static __attribute__((noinline, cold))
 #else
   #define BITNET__INLINE static __forceinline
   #define BITNET__APART static __declspec(noinline)
+  #define BITNET__COLD BITNET__APART
 #endif
 #if defined(__x86_64__) || defined(__i386__) || defined(_M_X64) || defined(_M_IX86)
   #define BITNET__ARCH_X86 1
@@ -1230,7 +1235,7 @@ static void *bitnet__alloc(const bitnet_allocator *a, size_t size) {
     return p;
 }
 
-static void bitnet__free(const bitnet_allocator *a, void *p) {
+BITNET__APART void bitnet__free(const bitnet_allocator *a, void *p) {
     void *raw;
     if (!p) return;
     if (a->alloc_fn) {
@@ -1258,7 +1263,7 @@ static void bitnet__huge_pages(const bitnet_allocator *a, void *p, size_t size) 
    is too large. */
 typedef struct bitnet__arena { char *base; uint64_t used; } bitnet__arena;
 
-static void *bitnet__arena_take(bitnet__arena *a, uint64_t count, uint64_t size) {
+BITNET__APART void *bitnet__arena_take(bitnet__arena *a, uint64_t count, uint64_t size) {
     void *p = a->base ? a->base + a->used : 0;
     if (a->used == UINT64_MAX || count > (UINT64_MAX / 4 - a->used) / size) {
         a->used = UINT64_MAX;
@@ -1588,7 +1593,7 @@ static double bitnet__scale2(double x, int e) {
 
 /* sqrt by Newton's iteration, for positive normal x. The first guess halves the exponent and is off
    by at most 6 %; 5 steps reach double precision. Other x give a useless number. */
-static double bitnet__sqrt(double x) {
+BITNET__APART double bitnet__sqrt(double x) {
     uint64_t bits;
     double y;
     int i;
@@ -2287,107 +2292,7 @@ static void bitnet__dotrows_i2s_scalar(const uint8_t *w, const int8_t *q, const 
     }
 }
 
-/* TL2: three ternary weights in 5 bits, four of them and a fifth. A group is 16 rows; a row's
-   weights are taken 24 at a time (the last 24 filled up with code 0, which adds nothing), eight
-   triples: triple (h, t), h < 2, t < 4, has weights 12 h + t, 12 h + 4 + t and 12 h + 8 + t, so
-   that place k of four triples meets four neighbouring activations. Four times 24 weights, i = 0
-   to 3, are a block:
-
-       bytes   0 ..  63   fifths    byte 4 row + t, bit 2 i + h
-              64 .. 127   nibbles   i = 0: byte 4 row + t, bits 3-0 for h = 0, 7-4 for h = 1
-             128 .. 319             the same for i = 1, 2, 3
-
-   A last block of fewer than four ends after the nibbles it needs. Groups follow one another; a
-   group's missing rows repeat the matrix's last one. Nibble 5 b + m and fifth s stand for the
-   codes (weight + 1) a, b, c of a triple:
-
-       m   0 1 2    3      4
-       a   m        2 s    1      s = 0 in the last column
-       c   s        2      2
-
-   so b depends on the nibble alone, and the fifth decides only between two values of a or c. */
-enum { BITNET__TL2_ROWS = 16, BITNET__TL2_BLOCK = 320 };
-
-static const uint8_t bitnet__tl2_codes[3][32] = {   /* a, b, c; by nibble, then fifth 0 and 1 */
-    {0, 1, 2, 0, 1, 0, 1, 2, 0, 1, 0, 1, 2, 0, 1, 0,
-     0, 1, 2, 2, 1, 0, 1, 2, 2, 1, 0, 1, 2, 2, 1, 0},
-    {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 0,
-     0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 0},
-    {0, 0, 0, 2, 2, 0, 0, 0, 2, 2, 0, 0, 0, 2, 2, 0,
-     1, 1, 1, 2, 2, 1, 1, 1, 2, 2, 1, 1, 1, 2, 2, 0}
-};
-static const uint8_t bitnet__tl2_pack[2][16] = {    /* the way back: m, s by a + 4 c */
-    {0, 1, 2, 0, 0, 1, 2, 0, 3, 4, 3, 0, 0, 0, 0, 0},
-    {0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0}
-};
-
-/* Bytes of a group whose rows are count times 24 weights. */
-static size_t bitnet__tl2_bytes(int count) {
-    size_t rest = count % 4 ? 64 + (size_t)(count % 4) * 64 : 0;
-    return (size_t)(count / 4) * BITNET__TL2_BLOCK + rest;
-}
-
-static size_t bitnet__packed_bytes_tl2(int n, int rows) {
-    return (size_t)((rows + 15) / 16) * bitnet__tl2_bytes((n + 23) / 24);
-}
-
 static size_t bitnet__i2s_bytes(int n, int rows) { return (size_t)rows * (size_t)(n / 4); }
-
-/* Code i of a row of I2_S; 0 past its end. */
-static uint32_t bitnet__i2s_code(const uint8_t *row, int n, int i) {
-    return i < n ? (uint32_t)row[i / 128 * 32 + i % 32] >> (6 - 2 * (i % 128 / 32)) & 3u : 0u;
-}
-
-static int bitnet__pack_tl2_scalar(const uint8_t *i2s, int n, int rows, uint8_t *out) {
-    const int count = (n + 23) / 24;
-    uint32_t bad = 0;
-    int r, i, x;
-    memset(out, 0, bitnet__packed_bytes_tl2(n, rows));
-    for (r = 0; r < (rows + 15) / 16 * 16; r++) {
-        const uint8_t *row = i2s + (size_t)(r < rows ? r : rows - 1) * (size_t)(n / 4);
-        uint8_t *group = out + (size_t)(r / 16) * bitnet__tl2_bytes(count) + r % 16 * 4;
-        for (i = 0; i < count; i++) {
-            uint8_t *block = group + (size_t)(i / 4) * BITNET__TL2_BLOCK;
-            for (x = 0; x < 8; x++) {  /* h = x / 4, t = x % 4 */
-                const int at = 24 * i + x / 4 * 12 + x % 4;
-                const uint32_t a = bitnet__i2s_code(row, n, at);
-                const uint32_t b = bitnet__i2s_code(row, n, at + 4);
-                const uint32_t c = bitnet__i2s_code(row, n, at + 8);
-                const uint32_t nibble = (5 * b + bitnet__tl2_pack[0][a + 4 * c]) & 15;
-                const uint32_t fifth = bitnet__tl2_pack[1][a + 4 * c];
-                bad |= (a & a >> 1) | (b & b >> 1) | (c & c >> 1);
-                block[64 + i % 4 * 64 + x % 4] |= (uint8_t)(nibble << x / 4 * 4);
-                block[x % 4] |= (uint8_t)(fifth << (i % 4 * 2 + x / 4));
-            }
-        }
-    }
-    return bad != 0;
-}
-
-/* Bound: as for I2_S, with codes up to 2. */
-static void bitnet__dotrows_tl2_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                       int n, int rows, int cols, int32_t *out,
-                                       size_t out_stride) {
-    const int count = (n + 23) / 24;
-    int r, c, i, x, k, at;
-    for (r = 0; r < rows; r++) {
-        const uint8_t *group = w + (size_t)(r / 16) * bitnet__tl2_bytes(count) + r % 16 * 4;
-        for (c = 0; c < cols; c++) {
-            const int8_t *a = q + (size_t)c * (size_t)n;
-            int32_t dot = 0;
-            for (i = 0; i < count; i++) {
-                const uint8_t *block = group + (size_t)(i / 4) * BITNET__TL2_BLOCK;
-                for (x = 0; x < 8; x++) {
-                    const int nibble = block[64 + i % 4 * 64 + x % 4] >> x / 4 * 4 & 15;
-                    const int fifth = block[x % 4] >> (i % 4 * 2 + x / 4) & 1;
-                    for (k = 0, at = 24 * i + x / 4 * 12 + x % 4; k < 3 && at < n; k++, at += 4)
-                        dot += bitnet__tl2_codes[k][nibble + 16 * fifth] * a[at];
-                }
-            }
-            out[(size_t)c * out_stride + (size_t)r] = dot - sums[c];
-        }
-    }
-}
 
 /* Three float formats, one loop each: dot products of rows, and weighted sums of rows. */
 #define BITNET__DEFINE_DOTROWS(type, bytes) \
@@ -2506,10 +2411,6 @@ static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const i
 
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, 0, 0, 0, 0, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
-};
-static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
-    "scalar-tl2", 0, "TL2", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_scalar,
-    BITNET__SCALAR_ENTRIES(bitnet__dotrows_tl2_scalar)
 };
 
 /* ---- for the kernel headers: the loops around their tiles and panels ----
@@ -2654,7 +2555,6 @@ BITNET__INLINE void bitnet__tiles_and_panels(const uint8_t *w, const int8_t *q,
 
 static const bitnet_kernels *const bitnet__kernel_tables[] = {
     BITNET__KERNEL_TABLES              /* each with a comma after it */
-    &bitnet__kernels_scalar_tl2,
     &bitnet__kernels_scalar
 };
 
@@ -3128,8 +3028,8 @@ static uint32_t bitnet__token_type(const uint8_t *types, uint32_t t) {
     return types ? bitnet__get_u32(types + 4 * (size_t)t) : (uint32_t)BITNET__TOKEN_NORMAL;
 }
 
-static bitnet_result bitnet__fail_item(bitnet_error *err, bitnet_result code, const char *kind,
-                                       uint32_t i, const char *text) {
+BITNET__APART bitnet_result bitnet__fail_item(bitnet_error *err, bitnet_result code,
+                                              const char *kind, uint32_t i, const char *text) {
     return bitnet__fail(err, code, "%s %u: %s", kind, (unsigned)i, text);
 }
 
@@ -3909,7 +3809,7 @@ typedef struct bitnet__type {
 
 /* By ggml's number; 0 if that is unknown. Types 36 to 39 follow BitNet's fork of ggml; upstream
    uses 39 for MXFP4 (see bitnet__gguf_resolve_39). */
-static const bitnet__type *bitnet__type_info(uint32_t type) {
+BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
     static const bitnet__type types[] = {
         {"F32", 1, 4}, {"F16", 1, 2}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {"Q4_2", 16, 10},
         {"Q4_3", 16, 12}, {"Q5_0", 32, 22}, {"Q5_1", 32, 24}, {"Q8_0", 32, 34}, {"Q8_1", 32, 36},
@@ -4292,7 +4192,7 @@ typedef struct bitnet__unpacker {
 } bitnet__unpacker;
 
 /* 0: this type cannot be read. */
-static const bitnet__unpacker *bitnet__find_unpacker(uint32_t type) {
+BITNET__APART const bitnet__unpacker *bitnet__find_unpacker(uint32_t type) {
     static const bitnet__unpacker unpackers[] = {
         {BITNET_TENSOR_F32, bitnet__unpack_f32, 0},
         {BITNET_TENSOR_F16, bitnet__unpack_f16, 0},
@@ -5494,8 +5394,8 @@ BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_
 }
 
 /* "GGUF key 'name' at offset 123 is not ..."; k 0: the key is absent. */
-static bitnet_result bitnet__fail_key(const char *name, const bitnet__key *k, const char *what,
-                                      bitnet_error *err) {
+BITNET__APART bitnet_result bitnet__fail_key(const char *name, const bitnet__key *k,
+                                             const char *what, bitnet_error *err) {
     if (!k) return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' %s", name, what);
     return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' at offset %llu %s", name,
                         (unsigned long long)bitnet__value_offset(k), what);
@@ -6167,8 +6067,9 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
 /* ---- metadata ---- */
 
 /* "<arch>.suffix" as an integer; fallback 0: the key is required. */
-static bitnet_result bitnet__get_size(bitnet_model *m, const char *suffix, int32_t fallback,
-                                      int64_t high, int32_t *out, bitnet_error *err) {
+BITNET__APART bitnet_result bitnet__get_size(bitnet_model *m, const char *suffix,
+                                             int32_t fallback, int64_t high, int32_t *out,
+                                             bitnet_error *err) {
     char name[BITNET__TEXT];
     uint64_t v = 0;
     bitnet_result r;
@@ -7227,7 +7128,7 @@ typedef struct bitnet__step {
     int32_t row, n_rows;               /* of hidden; candidates that get their exact logits */
 } bitnet__step;
 
-static bitnet__step bitnet__make_step(bitnet_ctx *c, int32_t n_tokens) {
+BITNET__APART bitnet__step bitnet__make_step(bitnet_ctx *c, int32_t n_tokens) {
     bitnet__step s;
     memset(&s, 0, sizeof s);
     s.c = c;
@@ -8362,7 +8263,7 @@ static int32_t bitnet__top_rows(bitnet_ctx *c, int32_t row, int32_t k) {
    ============================================================================================= */
 
 /* SplitMix64 (Steele, Lea, Flood 2014): a counter and a mix; a number in [0, 1). */
-static double bitnet__random(uint64_t *state) {
+BITNET__APART double bitnet__random(uint64_t *state) {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -9128,7 +9029,7 @@ typedef struct bitnet__test_shape { int kind, n, rows, cols, step; } bitnet__tes
 static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_TERNARY, 128, 37, 40, 1},            /* the ends of tiles and panels */
     {BITNET__TEST_TERNARY, 128, 70, 33, 7}, {BITNET__TEST_TERNARY, 128, 304, 26, 25},
-    {BITNET__TEST_TERNARY, 384, 19, 34, 5},            /* TL2: rows that end with a whole block */
+    {BITNET__TEST_TERNARY, 384, 19, 34, 5},            /* rows that end with a whole block of TL2 */
     {BITNET__TEST_TERNARY, 4352, 9, 8, 1},             /* sums that are widened midway */
     {BITNET__TEST_TERNARY, 2176, 35, 26, 9},           /* several panels */
     {BITNET__TEST_U8, 320, 9, 13, 1}, {BITNET__TEST_U8, 96, 9, 13, 1},
@@ -9156,6 +9057,15 @@ static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(sumrows_f32), BITNET__TEST_MIX, BITNET_TENSOR_F32, 0},
     {BITNET__ENTRY(sumrows_f16), BITNET__TEST_MIX, BITNET_TENSOR_F16, 1}
 };
+
+/* Those that take one row. */
+static const struct { const char *name; size_t offset; } bitnet__test_row_entries[] = {
+    {BITNET__ENTRY(quantize)}, {BITNET__ENTRY(softmax)}, {BITNET__ENTRY(rope)},
+    {BITNET__ENTRY(store_f16)}, {BITNET__ENTRY(dequantize)}, {BITNET__ENTRY(relu2_gate)},
+    {BITNET__ENTRY(rmsnorm)}
+};
+enum { BITNET__TEST_QUANTIZE, BITNET__TEST_SOFTMAX, BITNET__TEST_ROPE, BITNET__TEST_STORE,
+       BITNET__TEST_DEQUANTIZE, BITNET__TEST_GATE, BITNET__TEST_NORM, BITNET__TEST_ROW_ENTRIES };
 #undef BITNET__ENTRY
 
 typedef struct bitnet__selftest {
@@ -9288,8 +9198,7 @@ static int bitnet__test_refusals(bitnet__selftest *t) {
     return refused;
 }
 
-/* Packs the I2_S rows at t->w, after removing the invalid code 3: one group, another, and the rest.
-   TL2 must have the same bytes as scalar-tl2. */
+/* Packs the I2_S rows at t->w, without their invalid codes 3: one group, another, and the rest. */
 static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
     const bitnet_kernels *k = &t->k;
     const size_t row_bytes = (size_t)(t->n / 4), bytes = (size_t)t->rows * row_bytes;
@@ -9306,10 +9215,7 @@ static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
         if (at > packed || k->packed_bytes(t->n, count) > packed - at) return "packed_bytes";
         if (k->pack(t->w + (size_t)r * row_bytes, t->n, count, t->packed + at)) return "pack";
     }
-    if (memcmp(t->packed + packed, t->blank, BITNET__TEST_MARGIN)) return "pack";
-    if (k->packed_bytes != bitnet__packed_bytes_tl2) return 0;
-    bitnet__pack_tl2_scalar(t->w, t->n, t->rows, (uint8_t *)t->got);
-    return memcmp(t->got, t->packed, packed) ? "pack" : 0;
+    return memcmp(t->packed + packed, t->blank, BITNET__TEST_MARGIN) ? "pack" : 0;
 }
 
 /* Does a part, `rows` rows from `first` on and `cols` columns from `from` on, give the same as in
@@ -9364,6 +9270,12 @@ static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__tes
     return bad ? bad : bitnet__test_parts(t, s) ? 0 : t->entry->name;
 }
 
+/* Is the entry at this offset the scalar one? */
+static int bitnet__test_is_scalar(const bitnet__selftest *t, size_t offset) {
+    return !memcmp((const char *)&t->k + offset, (const char *)&bitnet__kernels_scalar + offset,
+                   sizeof(void (*)(void)));
+}
+
 static const char *bitnet__test_one_entry(bitnet__selftest *t, const bitnet__test_entry *e) {
     const bitnet__test_shape *s = bitnet__test_shapes;
     const size_t count = sizeof bitnet__test_shapes / sizeof *s;
@@ -9371,9 +9283,7 @@ static const char *bitnet__test_one_entry(bitnet__selftest *t, const bitnet__tes
     t->entry = e;
     t->packs = e->kind == BITNET__TEST_TERNARY && t->k.pack;
     t->random = 1;                     /* an entry gets the same numbers whatever the others are */
-    if (!t->packs && !memcmp((const char *)&t->k + e->offset,
-                             (const char *)&bitnet__kernels_scalar + e->offset,
-                             sizeof(void (*)(void)))) return 0;
+    if (!t->packs && bitnet__test_is_scalar(t, e->offset)) return 0;
     for (; s < bitnet__test_shapes + count && !bad; s++)
         if (s->kind == bitnet__min(e->kind, BITNET__TEST_DOT)) bad = bitnet__test_one_shape(t, s);
     return bad;
@@ -9381,14 +9291,38 @@ static const char *bitnet__test_one_entry(bitnet__selftest *t, const bitnet__tes
 
 /* ---- one row ---- */
 
-/* Runs both tables from t->x to t->want and t->got, with a guard behind the results; returns the
-   name of an entry that differs. */
-static const char *bitnet__test_length(bitnet__selftest *t, int special) {
-    const float *x = t->x, *gain = t->x + BITNET__TEST_LENGTH, *angles = gain + BITNET__TEST_LENGTH;
-    const int n = t->n;
-    const size_t count = (size_t)n + 32;
+/* An entry of table k, from t->x to y, with a guard behind the results. Way 1 of those that can
+   work in place does, and of the others has other arguments. */
+static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k, int entry,
+                             int way, int rot, int special, float *y) {
+    const float *x = way ? y : t->x, *gain = t->x + BITNET__TEST_LENGTH;
+    const float *angles = gain + BITNET__TEST_LENGTH;
+    const int n = t->n, dots = special % 2;
     int32_t sum;
-    int i, rot;
+    memcpy(y, t->blank, ((size_t)n + 32) * sizeof *y);
+    if (way || entry == BITNET__TEST_SOFTMAX) memcpy(y, t->x, (size_t)n * sizeof *y);
+    switch (entry) {
+        case BITNET__TEST_QUANTIZE:
+            y[n + 1] = k->quantize(t->x, n, (int8_t *)y, &sum);
+            memcpy(y + n, &sum, sizeof sum);
+            break;
+        case BITNET__TEST_SOFTMAX: k->softmax(y, n, way ? 3.0f : 0.5f, way); break;
+        case BITNET__TEST_ROPE:
+            k->rope(x, angles, rot, n, way ? special / 2 : special % 2, y);
+            break;
+        case BITNET__TEST_STORE: k->store_f16(t->x, n, (uint8_t *)y); break;
+        case BITNET__TEST_DEQUANTIZE: k->dequantize(t->dots[dots], 0.1f, n, way, y); break;
+        case BITNET__TEST_GATE:
+            k->relu2_gate(t->dots[way], 0.1f, t->dots[!way], 0.3f, n, y);
+            break;
+        default: k->rmsnorm(x, gain, n, 1e-5f, y); break;
+    }
+}
+
+/* Both tables. Returns the name of an entry that differs. */
+static const char *bitnet__test_length(bitnet__selftest *t, int special) {
+    const int n = t->n;
+    int i, rot, way;
     t->random = (uint64_t)(4 * n + special);
     bitnet__test_floats(t, t->x, 3 * BITNET__TEST_LENGTH, 0);
     bitnet__test_floats(t, t->x, n, special);
@@ -9396,39 +9330,21 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
         t->dots[0][i] = bitnet__test_below(t, 2001) - 1000;
         t->dots[1][i] = (bitnet__test_below(t, 1 << 15) - (1 << 14)) * (1 << 14);
     }
-#define BITNET__BOTH(entry, call) \
-    if (t->k.entry != bitnet__kernels_scalar.entry) { \
-        for (i = 0; i < 2; i++) { \
-            const bitnet_kernels *k = i ? &t->k : &bitnet__kernels_scalar; \
-            float *y = i ? t->got : t->want; \
-            memcpy(y, t->blank, count * sizeof *y); \
-            call; \
-        } \
-        if (!bitnet__test_same(t->want, t->got, count, 1)) return #entry; \
+    for (i = 0; i < BITNET__TEST_ROW_ENTRIES; i++) {
+        if (bitnet__test_is_scalar(t, bitnet__test_row_entries[i].offset)) continue;
+        for (rot = 0; rot <= (i == BITNET__TEST_ROPE ? n : 0); rot += 2)
+            for (way = 0; way < 2; way++) {
+                bitnet__test_row(t, &bitnet__kernels_scalar, i, way, rot, special, t->want);
+                bitnet__test_row(t, &t->k, i, way, rot, special, t->got);
+                if (!bitnet__test_same(t->want, t->got, (size_t)n + 32, 1))
+                    return bitnet__test_row_entries[i].name;
+            }
     }
-#define BITNET__COPY memcpy(y, x, (size_t)n * sizeof *x)
-    BITNET__BOTH(quantize, y[n + 1] = k->quantize(x, n, (int8_t *)y, &sum); \
-                 memcpy(y + n, &sum, sizeof sum))
-    BITNET__BOTH(softmax, BITNET__COPY; k->softmax(y, n, 0.5f, 0))
-    BITNET__BOTH(softmax, BITNET__COPY; k->softmax(y, n, 3.0f, 1))
-    for (rot = 0; rot <= n; rot += 2) {
-        BITNET__BOTH(rope, k->rope(x, angles, rot, n, special % 2, y))
-        BITNET__BOTH(rope, BITNET__COPY; k->rope(y, angles, rot, n, special / 2, y))
-    }
-    BITNET__BOTH(store_f16, k->store_f16(x, n, (uint8_t *)y))
-    BITNET__BOTH(dequantize, k->dequantize(t->dots[special % 2], 0.1f, n, 0, y))
-    BITNET__BOTH(dequantize, BITNET__COPY; k->dequantize(t->dots[special % 2], 0.1f, n, 1, y))
-    BITNET__BOTH(relu2_gate, k->relu2_gate(t->dots[0], 0.1f, t->dots[1], 0.3f, n, y))
-    BITNET__BOTH(relu2_gate, k->relu2_gate(t->dots[1], 0.1f, t->dots[0], 0.3f, n, y))
-    BITNET__BOTH(rmsnorm, k->rmsnorm(x, gain, n, 1e-5f, y))
-    BITNET__BOTH(rmsnorm, BITNET__COPY; k->rmsnorm(y, gain, n, 1e-5f, y))
-#undef BITNET__BOTH
-#undef BITNET__COPY
     return 0;
 }
 
 /* All entries; *t then says where the first that differs is. */
-static const char *bitnet__test_table(bitnet__selftest *t) {
+BITNET__COLD const char *bitnet__test_table(bitnet__selftest *t) {
     const size_t count = sizeof bitnet__test_entries / sizeof bitnet__test_entries[0];
     const char *bad = 0;
     size_t i;
@@ -9571,33 +9487,6 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 #elif defined(_MSC_VER) && (_MSC_VER < 1930 || defined(_M_FP_CONTRACT))   /* the default */
   #pragma fp_contract(on)
 #endif
-#undef BITNET__64
-#undef BITNET__APART
-#undef BITNET__ARCH_ARM
-#undef BITNET__ARCH_WASM
-#undef BITNET__ARCH_X86
-#undef BITNET__CLOEXEC
-#undef BITNET__CPU_QUOTA
-#undef BITNET__DEFINE_DOTROWS
-#undef BITNET__DEFINE_SUMROWS
-#undef BITNET__FILES_POSIX
-#undef BITNET__FILES_WIN32
-#undef BITNET__HAVE_SIMD
-#undef BITNET__INLINE
-#undef BITNET__KERNEL_ABI
-#undef BITNET__KERNEL_HEADER
-#undef BITNET__KERNEL_TABLES
-#undef BITNET__KNOWN_COMPILER
-#undef BITNET__LEAN
-#undef BITNET__MMAP_POSIX
-#undef BITNET__MMAP_WIN32
-#undef BITNET__NOMINMAX
-#undef BITNET__SCALAR_ENTRIES
-#undef BITNET__SLOW
-#undef BITNET__THREADS_POSIX
-#undef BITNET__THREADS_WIN32
-#undef BITNET__THREAD_RETURN
-#undef BITNET__UNROLL
 #endif /* BITNET__IMPLEMENTED */
 #endif /* BITNET_IMPLEMENTATION */
 

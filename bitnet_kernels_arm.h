@@ -63,12 +63,12 @@
        Cyclone.
 
    WHY THERE IS NO TL2
-       TL2 (see bitnet.h) stores 3 weights in 5 bits, 5/6 of the bytes of I2_S. 16 bytes of nibbles
-       are 32 triples in 4 rows. 16 of these triples, 48 weights, take 12 instructions: 3 to join
-       nibble and fifth, 3 TBL of two registers for the codes (2 uops each on a Cortex-A76), and 3
-       SDOT. That is 0.25 a weight, twice as many as above. TBL of one register, with masks for the
-       fifth, takes as many. TL2 could win only where all cores together wait for the memory at half
-       the speed, and then by 6 %.
+       TL2 (see bitnet_kernels_x86.h) stores 3 weights in 5 bits, 5/6 of the bytes of I2_S. 16
+       bytes of nibbles are 32 triples in 4 rows. 16 of these triples, 48 weights, take 12
+       instructions: 3 to join nibble and fifth, 3 TBL of two registers for the codes (2 uops each
+       on a Cortex-A76), and 3 SDOT. That is 0.25 a weight, twice as many as above. TBL of one
+       register, with masks for the fifth, takes as many. TL2 could win only where all cores
+       together wait for the memory at half the speed, and then by 6 %.
        Published TL1 and TL2 kernels look up sums of activations instead of codes. For exact results
        that takes tables of both bytes of 16 sums of two weights. 64 weights in 16 rows then take 2
        instructions to split the nibbles, 4 TBL, 4 to join bytes and 4 additions: 0.22 a weight, and
@@ -1281,24 +1281,3 @@ static const bitnet_kernels bitnet__kernels_i8mm = {
 #else
   #define BITNET__KERNEL_TABLES
 #endif
-
-#undef BITNET__AUXV
-#undef BITNET__CLANG
-#undef BITNET__NEON
-#undef BITNET__DOTPROD
-#undef BITNET__I8MM
-#undef BITNET__SDOT
-#undef BITNET__SDOT_LANE
-#undef BITNET__SMMLA
-#undef BITNET__TARGET_neon
-#undef BITNET__TARGET_dotprod
-#undef BITNET__TARGET_i8mm
-#undef BITNET__IN_PLACE
-#undef BITNET__NO_AHEAD
-#undef BITNET__PREFETCH
-#undef BITNET__PREFETCH
-#undef BITNET__DEFINE_TILES
-#undef BITNET__DEFINE_PANELS
-#undef BITNET__KERNEL_ENTRIES
-#undef BITNET__ROW_BYTES
-#undef BITNET__DEFINE_DOTROWS_NEON

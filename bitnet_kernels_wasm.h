@@ -1047,9 +1047,3 @@ static const bitnet_kernels bitnet__kernels_relaxed = {
 #else
   #define BITNET__KERNEL_TABLES &bitnet__kernels_simd128,
 #endif
-
-#undef BITNET__RELAXED
-#undef BITNET__DEFINE_PANELS
-#undef BITNET__DEFINE_RELAXED
-#undef BITNET__KERNEL_ENTRIES
-#undef BITNET__ROW_BYTES

@@ -38,7 +38,7 @@
        So a mask gives the codes of 32 neighbours, in the order of their activations, after a shift
        or times a power of 4. The kernels sum code * q and subtract sums[c], the sum of q.
 
-   WEIGHTS: TL2, drawn in bitnet.h
+   WEIGHTS: TL2, with BITNET_TL2; drawn below, with its twin in plain C
        Made by pack from I2_S. 64 bytes are 16 rows by 4 triples of codes, the three in a nibble and
        a fifth bit. Uops for 64 triples, 192 weights, and one column:
 
@@ -194,12 +194,17 @@ extern "C" {
      BITNET__STREAM((p) + 192), BITNET__STREAM((p) + 256))
 
 /* What the second part compiles: functions of a register width, integer dots of an instruction set,
-   its steps through a panel by vpdpbusd, its tiles of TL2, those of AVX-512. */
+   its steps through a panel by vpdpbusd, its TL2, its tiles of TL2 as AVX-512 has them. */
 #define BITNET__WIDTH 1
 #define BITNET__DOTS 2
 #define BITNET__VNNI_STEPS 4
-#define BITNET__TL2 8
-#define BITNET__TL2_ZMM 16
+#ifdef BITNET_TL2
+  #define BITNET__TL2 8
+  #define BITNET__TL2_ZMM 16
+#else
+  #define BITNET__TL2 0
+  #define BITNET__TL2_ZMM 0
+#endif
 #define BITNET__NAME2(name, isa) name##isa
 #define BITNET__NAME(name, isa) BITNET__NAME2(name, isa)
 #define BITNET__V(x) BITNET__NAME(bitnet__##x##_, BITNET__BASE)
@@ -229,6 +234,115 @@ enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE
    of zmm are 32 KB. TL2 has panels of whole blocks of TL2 (24 steps) and of I2_S (32). WIDE floats
    are what attention converts at a time. */
 enum { BITNET__TILE = 4, BITNET__PANEL = 256, BITNET__PANEL_TL2 = 192, BITNET__WIDE = 4096 };
+
+#ifdef BITNET_TL2
+/* ---- TL2, in plain C: the twin of the -tl2 tables, and what they share ---- */
+
+/* TL2: three ternary weights in 5 bits, four of them and a fifth. A group is 16 rows; a row's
+   weights are taken 24 at a time (the last 24 filled up with code 0, which adds nothing), eight
+   triples: triple (h, t), h < 2, t < 4, has weights 12 h + t, 12 h + 4 + t and 12 h + 8 + t, so
+   that place k of four triples meets four neighbouring activations. Four times 24 weights, i = 0
+   to 3, are a block:
+
+       bytes   0 ..  63   fifths    byte 4 row + t, bit 2 i + h
+              64 .. 127   nibbles   i = 0: byte 4 row + t, bits 3-0 for h = 0, 7-4 for h = 1
+             128 .. 319             the same for i = 1, 2, 3
+
+   A last block of fewer than four ends after the nibbles it needs. Groups follow one another; a
+   group's missing rows repeat the matrix's last one. Nibble 5 b + m and fifth s stand for the
+   codes (weight + 1) a, b, c of a triple:
+
+       m   0 1 2    3      4
+       a   m        2 s    1      s = 0 in the last column
+       c   s        2      2
+
+   so b depends on the nibble alone, and the fifth decides only between two values of a or c. */
+enum { BITNET__TL2_ROWS = 16, BITNET__TL2_BLOCK = 320 };
+
+static const uint8_t bitnet__tl2_codes[3][32] = {   /* a, b, c; by nibble, then fifth 0 and 1 */
+    {0, 1, 2, 0, 1, 0, 1, 2, 0, 1, 0, 1, 2, 0, 1, 0,
+     0, 1, 2, 2, 1, 0, 1, 2, 2, 1, 0, 1, 2, 2, 1, 0},
+    {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 0,
+     0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 0},
+    {0, 0, 0, 2, 2, 0, 0, 0, 2, 2, 0, 0, 0, 2, 2, 0,
+     1, 1, 1, 2, 2, 1, 1, 1, 2, 2, 1, 1, 1, 2, 2, 0}
+};
+static const uint8_t bitnet__tl2_pack[2][16] = {    /* the way back: m, s by a + 4 c */
+    {0, 1, 2, 0, 0, 1, 2, 0, 3, 4, 3, 0, 0, 0, 0, 0},
+    {0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0}
+};
+
+/* Bytes of a group whose rows are count times 24 weights. */
+static size_t bitnet__tl2_bytes(int count) {
+    size_t rest = count % 4 ? 64 + (size_t)(count % 4) * 64 : 0;
+    return (size_t)(count / 4) * BITNET__TL2_BLOCK + rest;
+}
+
+static size_t bitnet__packed_bytes_tl2(int n, int rows) {
+    return (size_t)((rows + 15) / 16) * bitnet__tl2_bytes((n + 23) / 24);
+}
+
+/* Code i of a row of I2_S; 0 past its end. */
+static uint32_t bitnet__i2s_code(const uint8_t *row, int n, int i) {
+    return i < n ? (uint32_t)row[i / 128 * 32 + i % 32] >> (6 - 2 * (i % 128 / 32)) & 3u : 0u;
+}
+
+static int bitnet__pack_tl2_scalar(const uint8_t *i2s, int n, int rows, uint8_t *out) {
+    const int count = (n + 23) / 24;
+    uint32_t bad = 0;
+    int r, i, x;
+    memset(out, 0, bitnet__packed_bytes_tl2(n, rows));
+    for (r = 0; r < (rows + 15) / 16 * 16; r++) {
+        const uint8_t *row = i2s + (size_t)(r < rows ? r : rows - 1) * (size_t)(n / 4);
+        uint8_t *group = out + (size_t)(r / 16) * bitnet__tl2_bytes(count) + r % 16 * 4;
+        for (i = 0; i < count; i++) {
+            uint8_t *block = group + (size_t)(i / 4) * BITNET__TL2_BLOCK;
+            for (x = 0; x < 8; x++) {  /* h = x / 4, t = x % 4 */
+                const int at = 24 * i + x / 4 * 12 + x % 4;
+                const uint32_t a = bitnet__i2s_code(row, n, at);
+                const uint32_t b = bitnet__i2s_code(row, n, at + 4);
+                const uint32_t c = bitnet__i2s_code(row, n, at + 8);
+                const uint32_t nibble = (5 * b + bitnet__tl2_pack[0][a + 4 * c]) & 15;
+                const uint32_t fifth = bitnet__tl2_pack[1][a + 4 * c];
+                bad |= (a & a >> 1) | (b & b >> 1) | (c & c >> 1);
+                block[64 + i % 4 * 64 + x % 4] |= (uint8_t)(nibble << x / 4 * 4);
+                block[x % 4] |= (uint8_t)(fifth << (i % 4 * 2 + x / 4));
+            }
+        }
+    }
+    return bad != 0;
+}
+
+/* Bound: as for I2_S, with codes up to 2. */
+static void bitnet__dotrows_tl2_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                       int n, int rows, int cols, int32_t *out,
+                                       size_t out_stride) {
+    const int count = (n + 23) / 24;
+    int r, c, i, x, k, at;
+    for (r = 0; r < rows; r++) {
+        const uint8_t *group = w + (size_t)(r / 16) * bitnet__tl2_bytes(count) + r % 16 * 4;
+        for (c = 0; c < cols; c++) {
+            const int8_t *a = q + (size_t)c * (size_t)n;
+            int32_t dot = 0;
+            for (i = 0; i < count; i++) {
+                const uint8_t *block = group + (size_t)(i / 4) * BITNET__TL2_BLOCK;
+                for (x = 0; x < 8; x++) {
+                    const int nibble = block[64 + i % 4 * 64 + x % 4] >> x / 4 * 4 & 15;
+                    const int fifth = block[x % 4] >> (i % 4 * 2 + x / 4) & 1;
+                    for (k = 0, at = 24 * i + x / 4 * 12 + x % 4; k < 3 && at < n; k++, at += 4)
+                        dot += bitnet__tl2_codes[k][nibble + 16 * fifth] * a[at];
+                }
+            }
+            out[(size_t)c * out_stride + (size_t)r] = dot - sums[c];
+        }
+    }
+}
+
+static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
+    "scalar-tl2", 0, "TL2", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_scalar,
+    BITNET__SCALAR_ENTRIES(bitnet__dotrows_tl2_scalar)
+};
+#endif
 
 /* ---- what the CPU and the system allow ---- */
 static void bitnet__cpuid(uint32_t leaf, uint32_t subleaf, uint32_t *regs) {   /* eax to edx */
@@ -560,6 +674,7 @@ BITNET__FN __m256i bitnet__products_avx2(__m256i sum, __m256i w, __m256i a) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
+#ifdef BITNET_TL2
 /* ---- TL2, AVX2 ---- */
 
 typedef struct bitnet__tl2_avx2 { __m256i a, b, c, low, one; } bitnet__tl2_avx2;
@@ -695,12 +810,19 @@ BITNET__FN void bitnet__tile_tl2_avx2(const uint8_t *w, const int8_t *q, const i
                                      sum[c]);
     }
 }
+#endif
 
 #define BITNET__ISA avx2
 #define BITNET__BASE avx2
 #define BITNET__PARTS (BITNET__WIDTH | BITNET__DOTS | BITNET__TL2)
 #include "bitnet_kernels_x86.h"
 
+static const bitnet_kernels bitnet__kernels_avx2 = {
+    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, 0, 0, 0, 0,
+    BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_i2s_avx2)
+};
+
+#ifdef BITNET_TL2
 /* Packs TL2 from panels of I2_S: steps 3 j, 3 j + 1 and 3 j + 2 hold the codes a, b and
    c of 4 triples of each row. The panel is padded with zeros to whole 24 weights. */
 static BITNET__TARGET_avx2 int bitnet__pack_tl2_avx2(const uint8_t *i2s, int n, int rows,
@@ -755,19 +877,16 @@ static BITNET__TARGET_avx2 int bitnet__pack_tl2_avx2(const uint8_t *i2s, int n, 
     return !_mm256_testz_si256(bad, bad);
 }
 
-static const bitnet_kernels bitnet__kernels_avx2 = {
-    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, 0, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_i2s_avx2)
-};
 static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
     "avx2-tl2", BITNET_CPU_AVX2 | BITNET_CPU_F16C,
     "TL2", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx2,
     BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_tl2_avx2)
 };
-  #define BITNET__PACK_TL2 bitnet__pack_tl2_avx2
+#endif
+#define BITNET__PACK_TL2 bitnet__pack_tl2_avx2
 #undef BITNET__FN
 #else
-  #define BITNET__PACK_TL2 bitnet__pack_tl2_scalar
+#define BITNET__PACK_TL2 bitnet__pack_tl2_scalar
 #endif
 
 #if BITNET__AVXVNNI
@@ -1011,6 +1130,7 @@ BITNET__FN __m512i bitnet__codes_avx512vnni(__m512i v, unsigned shift) {
     return _mm512_and_si512(_mm512_srli_epi32(v, shift), _mm512_set1_epi8(3));
 }
 
+#ifdef BITNET_TL2
 /* ---- TL2, AVX-512 ---- */
 
 typedef struct bitnet__tl2_avx512vnni { __m512i a, b, c, low, one; } bitnet__tl2_avx512vnni;
@@ -1080,6 +1200,7 @@ BITNET__INLINE BITNET__TARGET_avx512vbmi void bitnet__triples_tl2_avx512vbmi(
         codes[1][k] = _mm512_permutexvar_epi8(odd, t->odd[k]);
     }
 }
+#endif
 
 #define BITNET__ISA avx512vnni
 #define BITNET__BASE avx512vnni
@@ -1087,6 +1208,13 @@ BITNET__INLINE BITNET__TARGET_avx512vbmi void bitnet__triples_tl2_avx512vbmi(
     (BITNET__WIDTH | BITNET__DOTS | BITNET__VNNI_STEPS | BITNET__TL2 | BITNET__TL2_ZMM)
 #include "bitnet_kernels_x86.h"
 
+static const bitnet_kernels bitnet__kernels_avx512vnni = {
+    "avx512vnni",
+    BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI, 0, 0, 0, 0,
+    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_i2s_avx512vnni)
+};
+
+#ifdef BITNET_TL2
 #define BITNET__ISA avx512vbmi
 #define BITNET__BASE avx512vnni
 #define BITNET__PARTS BITNET__TL2_ZMM
@@ -1110,11 +1238,6 @@ static BITNET__TARGET_avx512vbmi void bitnet__dotrows_tl2_avx512vbmi(
                       BITNET__TL2_ROWS, bitnet__tl2_bytes((n + 23) / 24));
 }
 
-static const bitnet_kernels bitnet__kernels_avx512vnni = {
-    "avx512vnni",
-    BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI, 0, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_i2s_avx512vnni)
-};
 static const bitnet_kernels bitnet__kernels_avx512vnni_tl2 = {
     "avx512vnni-tl2",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
@@ -1128,61 +1251,39 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
     "TL2", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
     BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vbmi)
 };
+#endif
 #undef BITNET__FN
 #endif
 
-/* Best first. bitnet.h undefines this macro; those below are undefined here. */
-#if BITNET__AVX512 && BITNET__AVX2
-  #if BITNET__AVXVNNI
-    #define BITNET__KERNEL_TABLES \
-        &bitnet__kernels_avx512vnni, &bitnet__kernels_avxvnni, &bitnet__kernels_avx2, \
-        &bitnet__kernels_avx512vbmi_tl2, &bitnet__kernels_avx512vnni_tl2, \
-        &bitnet__kernels_avx2_tl2,
-  #else
-    #define BITNET__KERNEL_TABLES \
-        &bitnet__kernels_avx512vnni, &bitnet__kernels_avx2, &bitnet__kernels_avx512vbmi_tl2, \
-        &bitnet__kernels_avx512vnni_tl2, &bitnet__kernels_avx2_tl2,
-  #endif
-#elif BITNET__AVX512
-  #define BITNET__KERNEL_TABLES \
-      &bitnet__kernels_avx512vnni, &bitnet__kernels_avx512vbmi_tl2, \
-      &bitnet__kernels_avx512vnni_tl2,
-#elif BITNET__AVXVNNI
-  #define BITNET__KERNEL_TABLES \
-      &bitnet__kernels_avxvnni, &bitnet__kernels_avx2, &bitnet__kernels_avx2_tl2,
-#elif BITNET__AVX2
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_avx2, &bitnet__kernels_avx2_tl2,
+/* Best first. */
+#if BITNET__AVX512
+  #define BITNET__TABLES_AVX512 &bitnet__kernels_avx512vnni,
+  #define BITNET__TABLES_AVX512_TL2 \
+      &bitnet__kernels_avx512vbmi_tl2, &bitnet__kernels_avx512vnni_tl2,
 #else
-  #define BITNET__KERNEL_TABLES
+  #define BITNET__TABLES_AVX512
+  #define BITNET__TABLES_AVX512_TL2
 #endif
-
-#undef BITNET__AVX2
-#undef BITNET__AVX512
-#undef BITNET__AVXVNNI
-#undef BITNET__TARGET_avx2
-#undef BITNET__TARGET_avxvnni
-#undef BITNET__TARGET_avx512vnni
-#undef BITNET__TARGET_avx512vbmi
-#undef BITNET__IN_PLACE
-#undef BITNET__ADDED
-#undef BITNET__NO_AHEAD
-#undef BITNET__WHOLE
-#undef BITNET__HOT
-#undef BITNET__STREAM
-#undef BITNET__STREAM_BLOCK
-#undef BITNET__WIDTH
-#undef BITNET__DOTS
-#undef BITNET__VNNI_STEPS
-#undef BITNET__TL2
-#undef BITNET__TL2_ZMM
-#undef BITNET__NAME2
-#undef BITNET__NAME
-#undef BITNET__V
-#undef BITNET__I
-#undef BITNET__TARGET
-#undef BITNET__ROW_BYTES
-#undef BITNET__PACK_TL2
-#undef BITNET__KERNEL_ENTRIES
+#if BITNET__AVXVNNI
+  #define BITNET__TABLES_AVXVNNI &bitnet__kernels_avxvnni,
+#else
+  #define BITNET__TABLES_AVXVNNI
+#endif
+#if BITNET__AVX2
+  #define BITNET__TABLES_AVX2 &bitnet__kernels_avx2,
+  #define BITNET__TABLES_AVX2_TL2 &bitnet__kernels_avx2_tl2,
+#else
+  #define BITNET__TABLES_AVX2
+  #define BITNET__TABLES_AVX2_TL2
+#endif
+#ifdef BITNET_TL2
+  #define BITNET__KERNEL_TABLES \
+      BITNET__TABLES_AVX512 BITNET__TABLES_AVXVNNI BITNET__TABLES_AVX2 \
+      BITNET__TABLES_AVX512_TL2 BITNET__TABLES_AVX2_TL2 &bitnet__kernels_scalar_tl2,
+#else
+  #define BITNET__KERNEL_TABLES \
+      BITNET__TABLES_AVX512 BITNET__TABLES_AVXVNNI BITNET__TABLES_AVX2
+#endif
 
 #if defined(__GNUC__) && !defined(__clang__)
   #pragma GCC diagnostic pop
@@ -1934,7 +2035,7 @@ BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_u8)(const uint8_t *w, const in
 }
 #endif /* BITNET__DOTS */
 
-#if BITNET__PARTS & BITNET__WIDTH
+#if BITNET__PARTS & BITNET__TL2
 /* ---- TL2, panels: those of I2_S ---- */
 
 BITNET__APART BITNET__TARGET void BITNET__V(unpack_tl2)(const uint8_t *w, int n, int rows, int at,

@@ -105,12 +105,12 @@ suite_analysis() { sh tests/checks/analysis.sh; }
 
 # ---- other machines: how their programs are compiled and run here ----
 
-by_kernels='kernels/ model/variants head/ahead'        # the tests that depend on kernels
+by_kernels='kernels/ model/variants model/own head/ahead'  # the tests that depend on kernels
 
 suite_aarch64_cortex_a53_signed_char() {               # the oldest: neither dotprod nor i8mm
     compiler=aarch64-linux-gnu-gcc flags='-O2 -static -fsigned-char'
     emulator='qemu-aarch64 -cpu cortex-a53' has=neon lacks='neon-dotprod neon-i8mm'
-    filters='kernels/ head/ahead'
+    filters='kernels/ model/own head/ahead'
     break_file=bitnet_kernels_arm.h break='s/BITNET__FOLD = 5/BITNET__FOLD = 9/'
     break_names='dotrows_ternary .*, kernel neon, only in'
     on_machine
@@ -119,7 +119,7 @@ suite_aarch64_cortex_a53_signed_char() {               # the oldest: neither dot
 suite_aarch64_neoverse_n1() {
     compiler=aarch64-linux-gnu-gcc flags='-O2 -static'
     emulator='qemu-aarch64 -cpu neoverse-n1' has='neon neon-dotprod' lacks=neon-i8mm
-    filters='kernels/ head/ahead'
+    filters='kernels/ model/own head/ahead'
     break_file=bitnet_kernels_arm.h break='s/part\[2\], 4);/part[2], 3);/'
     break_names='dotrows_ternary .*, kernel neon-dotprod, only in'
     on_machine
@@ -143,20 +143,31 @@ suite_armhf() {                        # 32 bits, as i686, which runs the other 
 suite_s390x() {                        # big-endian; in ISO C its gcc computes with doubles
     compiler=s390x-linux-gnu-gcc flags='-O2 -static -fexcess-precision=fast'
     emulator=qemu-s390x wrong=-fexcess-precision=standard
-    filters='kernels/ tokenizer/ gguf/ gguf_writer/ float_formats/every ternary_formats/files'
+    filters='kernels/ model/own tokenizer/ gguf/ gguf_writer/ float_formats/every
+        ternary_formats/files'
     on_machine
 }
 
 suite_riscv64() {                      # no kernels; its gcc fuses multiplications and additions
     compiler=riscv64-linux-gnu-gcc flags='-O2 -static' emulator=qemu-riscv64
-    filters=kernels/
+    filters='kernels/ model/own'
     on_machine
 }
 
 suite_i686() {                         # -idirafter: asm/, which only gcc-multilib links for 32 bits
     compiler=gcc wrong=-mfpmath=387
     flags='-O2 -static -m32 -msse2 -mfpmath=sse -idirafter /usr/include/x86_64-linux-gnu'
+    if ! runs_32_bits; then            # slower: without the tests that only repeat armhf's
+        emulator='qemu-i386 -cpu max'
+        filters='kernels/math kernels/scalar model/ gguf/ gguf_writer/ hostile sources/ faults/
+            sequences/ text/ tiny/ lookup/'
+    fi
     on_machine
+}
+
+runs_32_bits() {                       # a kernel may be built without
+    echo 'int main(void) { return 0; }' >build/probe-i686.c
+    gcc -m32 -static build/probe-i686.c -o build/probe-i686 && build/probe-i686 2>/dev/null
 }
 
 suite_windows() {

@@ -4,6 +4,7 @@
 
 int planted;                 /* the number of the fault that is in force; 0: none */
 
+#define BITNET_TL2
 #define BITNET_STATIC
 #define BITNET_IMPLEMENTATION
 #include "bitnet.h"

@@ -4,6 +4,7 @@
 #define MODEL_HELPERS_H
 
 #include "gguf_builder.h"
+#include "own_table.h"
 
 /* Root mean square of the difference, relative to that of want. NaN if anything is. */
 static inline double nrmse(const float *got, const float *want, size_t n) {
@@ -138,10 +139,10 @@ static inline void check_variants(const void *data, size_t size, const bitnet_to
         bitnet_ctx_params p = ctx_params(n, 0, 1, (bitnet_kv_type)kv);
         float *want = logits_of(data, size, &bitnet__kernels_scalar, &p, tokens, n, n);
         int ok = want != 0;
-        for (k = 0; k < bitnet_kernels_count() && ok; k++) {
+        for (k = 0; k < all_tables_count() && ok; k++) {
             variant v;
             memset(&v, 0, sizeof v);
-            v.kernels = bitnet_kernels_get(k);
+            v.kernels = all_tables(k);
             if (!bitnet_kernels_usable(v.kernels)) continue;
             for (t = 1; t <= 3 && ok; t++)
                 for (b = 0; b < 3 && ok; b++) {

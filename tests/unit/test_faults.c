@@ -3,6 +3,7 @@
    over; every pointer 0 and every number out of range. */
 
 #include "gguf_helpers.h"
+#include "own_table.h"
 #include "ternary_builder.h"
 #include "vocab_helpers.h"
 #include "../../examples/convert/gguf_write.h"
@@ -62,7 +63,7 @@ static void mach_start(machine *x, gb_model g, const char *kernels) {
     x->p.allocator = gb_counting(&x->count);
     x->p.allocator.alloc_fn = mach_alloc;
     x->p.progress_fn = mach_load_progress;
-    x->p.kernels = kernels ? bitnet_kernels_find(kernels) : 0;
+    x->p.kernels = table_called(kernels);
     x->io = gb_io(&x->reader, g.data, g.size);
     x->io.read_fn = mach_read;
     snprintf(x->path, sizeof x->path, "%s-%lx", test_path("machine.gguf"),
@@ -408,7 +409,7 @@ static void test_load_refused(void) {
     mach_load_refused(g, from, 3, "I2_S", "scalar");
     g = word_model();
     gb_make_model(&g);
-    mach_load_refused(g, from, 2, "I2_S to TL2", "scalar-tl2");
+    mach_load_refused(g, from, 2, "I2_S for an own table", "own");
     g = spm_model(-1, SPM_TOKENS);
     gb_make_model(&g);
     mach_load_refused(g, from, 2, "SentencePiece", 0);
@@ -425,7 +426,7 @@ static void test_import_refused(void) {
     mach_load_refused(imp_model(1), 0, 1, "TL2", 0);
     if (test_quick()) return;
     imp = (struct imp_setting){IMP_TQ1, tile, 0, 0};
-    mach_load_refused(imp_model(2), 0, 1, "TQ1_0", "scalar-tl2");
+    mach_load_refused(imp_model(2), 0, 1, "TQ1_0", "own");
 }
 
 static void test_tasks_refused(void) {
@@ -1244,7 +1245,7 @@ static void test_fork(void) {
     int i, status;
     uint64_t want;
     gb_make_model(&g);
-    mach_start(&x, g, "scalar-tl2");   /* threads pack it */
+    mach_start(&x, g, "own");   /* threads pack it */
     CHECK(mach_ready(&x, 3));
     CHECK(!mach_try(&x, mach_generate));
     if (in_child(child_starts_thread, 0)) {

@@ -146,8 +146,10 @@ static int compare_ternary(const bitnet_kernels *k, int n, int rows, int cols, i
     fill_activations(q, q_size, activations);
     sum_columns(q, n, cols, sums);
     scalar()->dotrows_ternary(w, q, sums, n, rows, cols, want, stride);
+#if BITNET__TL2
     if (k->pack) same = !bitnet__pack_tl2_scalar(w, n, rows, packed);
-    else memcpy(packed, w, w_size);
+#endif
+    if (!k->pack) memcpy(packed, w, w_size);
     k->dotrows_ternary(packed, q, sums, n, rows, cols, got, stride);
     same &= memcmp(want, got, size * 4) == 0;
     if (!same)
@@ -318,11 +320,12 @@ static void i2s_definition(void) {
 }
 
 /* ---- TL2 ---- */
+#if BITNET__TL2
 
 static const int tl2_rows[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 70};
 static const int tl2_cols[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33};
 
-/* Code i of a row in TL2, straight from the drawing in bitnet.h. */
+/* Code i of a row in TL2, straight from the drawing in bitnet_kernels_x86.h. */
 static int tl2_code_at(const uint8_t *packed, int n, int row, int i) {
     const int step = i / 4 % 3, h = i / 12 % 2, t = i % 4, in_block = i / 24 % 4;
     const size_t units = (size_t)(n + 23) / 24, whole = units / 4, rest = units % 4;
@@ -429,6 +432,7 @@ static void dotrows_tl2_longest(const char *table) {
                           weight_names[weights]);
             }
 }
+#endif /* BITNET__TL2 */
 
 /* ---- quantize ---- */
 
@@ -1226,8 +1230,13 @@ static void cpu_features(void) {
 RELAXED_SUMS_TEST(16)
 RELAXED_SUMS_TEST(32)
 
-#define TL2_TEST(entry, isa) \
-    static void entry##_##isa(void) { entry(#isa "-tl2"); }
+#if BITNET__TL2
+  #define TL2_TEST(entry, isa) \
+      static void entry##_##isa(void) { entry(#isa "-tl2"); }
+#else
+  #define TL2_TEST(entry, isa) \
+      static void entry##_##isa(void) { SKIP("%s-tl2 is not compiled in", #isa); }
+#endif
 #define TL2_ROW(entry, isa) {"kernels/" #isa "-tl2/" #entry, entry##_##isa},
 #define EACH_TL2(X, isa) \
     X(pack, isa) \

@@ -289,7 +289,7 @@ static float *streams_of(const bitnet_model *m, bitnet_ctx_params *p, int step) 
 static void test_layer_fn(void) {
     static const struct { int threads, batch, step, pool; const char *kernels; } ways[] = {
         {1, 5, 16, 0, 0}, {3, 16, 16, 0, 0}, {3, 16, 7, 0, 0}, {2, 1, 3, 0, 0},
-        {3, 6, 16, 1, 0}, {2, 4, 9, 0, "scalar"}, {2, 16, 16, 0, "scalar-tl2"}
+        {3, 6, 16, 1, 0}, {2, 4, 9, 0, "scalar"}, {2, 16, 16, 0, "own"}
     };
     size_t size, i, n = 4 * 16 * 256;
     void *data = test_read_file(test_data("a.gguf"), &size);
@@ -301,8 +301,7 @@ static void test_layer_fn(void) {
     if (m && hidden) want = streams_of(m, &p, 16);
     if (want) error = nrmse(want, hidden, n);
     for (i = 0; i < sizeof ways / sizeof ways[0] && want && differs < 0; i++) {
-        bitnet_model *other = load(data, size, ways[i].kernels ?
-                                   bitnet_kernels_find(ways[i].kernels) : 0);
+        bitnet_model *other = load(data, size, table_called(ways[i].kernels));
         float *got;
         p = ctx_params(16, ways[i].batch, ways[i].threads, BITNET_KV_F32);
         if (ways[i].pool) p.parallel_fn = backwards, p.parallel_ud = &calls;
@@ -960,8 +959,8 @@ static void check_packing(const char *path, const void *data, size_t size, int p
     bitnet_ctx_params p = ctx_params(3, 0, 1, BITNET_KV_F16);
     float *got = (float *)gb_malloc(bytes);
     int i, way, said, ok = 1;
-    for (i = 0; i < bitnet_kernels_count() && ok; i++) {
-        const bitnet_kernels *k = bitnet_kernels_get(i);
+    for (i = 0; i < all_tables_count() && ok; i++) {
+        const bitnet_kernels *k = all_tables(i);
         if (!bitnet_kernels_usable(k)) continue;
         for (way = path ? 0 : 1; way < 3 && ok; way++)
             for (said = 0; said < 3 && ok; said++) {
@@ -1053,7 +1052,7 @@ static void test_packing_memory(void) {
             bitnet_result r;
             memset(&p, 0, sizeof p);
             p.allocator = gb_counting(&count);
-            p.kernels = bitnet_kernels_find(i % 2 ? "scalar-tl2" : "scalar");
+            p.kernels = table_called(i % 2 ? "own" : "scalar");
             p.i2s_packing = BITNET_I2S_64;
             count.fail_at = k;
             r = i / 2 ? bitnet_model_load_io(&io, &p, &m, &err)
@@ -1076,7 +1075,7 @@ static void test_packing_memory(void) {
         if (i % 2) {                   /* what stood between the two steps has been given back */
             bitnet_model_info info;
             bitnet_model *m = load_packed(0, g.data, g.size, 1 + i / 2,
-                                          bitnet_kernels_find("scalar-tl2"), 0);
+                                          table_called("own"), 0);
             CHECK(m);
             bitnet_model_get_info(m, &info);
             bitnet_model_free(m);
@@ -1166,29 +1165,6 @@ static void test_empty_kernels(void) {
     gb_free_model(&g);
 }
 
-/* A caller's own packing: I2_S, its rows as they are, the last group filled up with zeros. */
-static int own_group;
-static size_t own_bytes(int n, int rows) {
-    return (size_t)((rows + own_group - 1) / own_group * own_group) * (size_t)(n / 4);
-}
-static int own_pack(const uint8_t *i2s, int n, int rows, uint8_t *out) {
-    const size_t bytes = (size_t)rows * (size_t)(n / 4);
-    memcpy(out, i2s, bytes);
-    memset(out + bytes, 0, own_bytes(n, rows) - bytes);
-    return bitnet__any_code_3(i2s, bytes);
-}
-static bitnet_kernels own_kernels(int group) {
-    bitnet_kernels k;
-    memset(&k, 0, sizeof k);
-    k.name = "own";
-    k.layout = "rows by the dozen";
-    k.row_group = own_group = group;
-    k.packed_bytes = own_bytes;
-    k.pack = own_pack;
-    k.dotrows_ternary = bitnet__dotrows_i2s_scalar;
-    return k;
-}
-
 static void test_own_packing(void) {
     static const int groups[] = {1, 2, 32, 64, 128, 256};
     gb_model g = small_model();
@@ -1206,7 +1182,7 @@ static void test_own_packing(void) {
         CHECK_MSG(want && got && !memcmp(want, got, 3 * (size_t)g.n_vocab * 4), "groups of %d",
                   groups[i]);
         bitnet_model_get_info(m, &info);
-        CHECK(!strcmp(info.layout, "rows by the dozen") && !strcmp(info.kernels, "own"));
+        CHECK(!strcmp(info.layout, "rows from back to front") && !strcmp(info.kernels, "own"));
         free(got);
         bitnet_model_free(m);
     }
@@ -1298,13 +1274,13 @@ static void test_code_3(void) {
     bitnet_model_free(m);
     CHECK(at);
     for (round = 0; round < 2; round++) {
-        for (i = 0; i < bitnet_kernels_count(); i++) {
+        for (i = 0; i < all_tables_count(); i++) {
             bitnet_error err = {BITNET_OK, ""};
             bitnet_model_params p;
             bitnet_model_info info;
             bitnet_result r;
             memset(&p, 0, sizeof p);
-            p.kernels = bitnet_kernels_get(i);
+            p.kernels = all_tables(i);
             if (!bitnet_kernels_usable(p.kernels)) continue;
             r = bitnet_model_load_memory(g.data, g.size, &p, &m, &err);
             if (round) {
@@ -1317,7 +1293,7 @@ static void test_code_3(void) {
             }
             CHECK_MSG(r == BITNET_OK && m, "%s: %s", p.kernels->name, err.text);
             bitnet_model_get_info(m, &info);
-            CHECK(!strcmp(info.layout, p.kernels->pack ? "TL2" : "I2_S"));
+            CHECK(!strcmp(info.layout, p.kernels->pack ? p.kernels->layout : "I2_S"));
             bitnet_model_free(m);
         }
         ((uint8_t *)g.data)[at] |= 0xc0;

@@ -2,6 +2,7 @@
    blocks. A model written so must give the bits of the same model in I2_S, and what is wrong with
    it must be said. The encoders here go by the formats' definitions, place by place. */
 #include "ternary_builder.h"
+#include "own_table.h"
 #include "test.h"
 #include "../../examples/convert/pack.h"
 
@@ -48,9 +49,9 @@ static void imp_check(const void *data, size_t size, bitnet_tile tile, const flo
                       size_t n_vocab, const char *what) {
     bitnet_error err;
     int i, io;
-    for (i = 0; i < bitnet_kernels_count(); i++)
+    for (i = 0; i < all_tables_count(); i++)
         for (io = 0; io < 2; io++) {
-            const bitnet_kernels *k = bitnet_kernels_get(i);
+            const bitnet_kernels *k = all_tables(i);
             float *got;
             int same;
             if (!bitnet_kernels_usable(k)) continue;
