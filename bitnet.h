@@ -209,8 +209,8 @@
    kills the process with SIGBUS (Windows allows neither). For a file that others may touch, set
    bitnet_model_params.copy: the model then reads all of it into memory of its own.
 
-   bitnet_eval, bitnet_logits and bitnet_sample allocate nothing but pages. Tokenizing allocates, and frees
-   before it returns: 32 to 64 times the size of a word over 256 bytes; with a SentencePiece
+   bitnet_eval, bitnet_logits and bitnet_sample allocate nothing, but for the pages of further
+   sequences. Tokenizing allocates, and frees before it returns: 32 to 64 times the size of a word over 256 bytes; with a SentencePiece
    tokenizer, which has no words, 41 to 81 times a text over 255 bytes; and a copy of each chat
    message. bitnet_generate allocates, and frees before it returns, a buffer for the text that it
    holds back, usually a few hundred bytes, and for stop strings up to 9 bytes per byte and 32 per
@@ -520,11 +520,11 @@ typedef enum bitnet_kv_type { BITNET_KV_F16 = 0, BITNET_KV_F32 = 1 } bitnet_kv_t
 
 typedef struct bitnet_ctx_params {
     int32_t n_ctx;               /* positions, 1 .. 2^20; 0: what the model was trained for */
-    int32_t n_batch;             /* tokens evaluated together, 1 .. 65536; 0: 512 or n_ctx */
+    int32_t n_batch;             /* tokens evaluated together, 1 .. 65536; 0: 512 or less */
     int32_t n_logits;            /* rows that a call can keep, 1 .. n_seqs * n_ctx; 0: n_seqs */
     int32_t n_seqs;              /* conversations, 1 .. 4096; 0: 1; see SEQUENCES */
     int64_t n_kv;                /* positions that the KV cache of all of them may hold, rounded up
-                                    to pages of 64; 0: n_seqs * n_ctx */
+                                    to pages of 64; 0: all that they can take */
     int32_t n_threads;           /* 1 .. 256; 0: as many as the process may use; see THREADS */
     bitnet_kv_type kv_type;      /* of the KV cache */
     int32_t no_head_copy;           /* 1: no int8 copy of the output head; see OUTPUT HEAD */
@@ -883,16 +883,16 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
 
 /* The same piece by piece, for any number of sequences of a context at once. A bitnet_gen writes on
    one sequence, and no other call may change that sequence meanwhile (BITNET_ERR_BUSY). params is
-   copied; what it points to must live until bitnet_gen_end, but for prompt, text and messages, which
-   are read now. Errors are those of bitnet_generate that need no evaluation. */
+   copied. What it points to must live until bitnet_gen_end; prompt, text and messages are only read
+   now. Errors are those of bitnet_generate that need no evaluation. */
 typedef struct bitnet_gen bitnet_gen;
 BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_params *params,
                                           bitnet_gen **out, bitnet_error *err);
 
 /* One pass over the weights for n generations of one context: each reads the next part of its
    prompt or writes on, by one token or as many as its draft got right. Those that have ended are
-   passed over. While several go on, a part is 64 tokens of a prompt, so that the others do not wait
-   long, else n_batch. On failure the sequences are as before the call, which can be repeated, but
+   passed over. While several go on, a part is 32 tokens of a prompt, so that the others do not wait
+   long (8 writers get 31 % of their speed meanwhile), else n_batch. On failure the sequences are as before the call, which can be repeated, but
    for one whose progress_fn cancelled it: BITNET_ERR_CANCELLED, and it has ended. */
 BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err);
 
@@ -908,8 +908,8 @@ typedef struct bitnet_piece {
 } bitnet_piece;
 BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out);
 
-/* Ends a generation, at any time, and frees it. g may be 0. The token sampled last is pending. If
-   the prompt was not read to its end, it is taken back. All generations end before their context. */
+/* Ends a generation, at any time, and frees it. g may be 0. The token sampled last is pending. A
+   prompt that was not read to its end is taken back. End all generations before their context. */
 BITNET_API void bitnet_gen_end(bitnet_gen *g);
 
 /* ---- kernels ---- */
@@ -5651,8 +5651,8 @@ typedef struct bitnet__block {         /* header of everything the model allocat
 } bitnet__block;
 
 /* The head with 8 bits per weight; see @head. All contexts share it, and whoever needs it first
-   fills it in. Whoever finds it BUSY does not wait, but computes all logits. n_vocab is rounded up to
-   whole chunks: n_chunks * BITNET__CHUNK. */
+   fills it in. Whoever finds it BUSY does not wait, but computes all logits. Here n_vocab is rounded
+   up to whole chunks: n_chunks * BITNET__CHUNK. */
 enum { BITNET__COPY_NONE, BITNET__COPY_BUSY, BITNET__COPY_EMPTY, BITNET__COPY_READY };
 
 typedef struct bitnet__head_copy {
@@ -6595,7 +6595,7 @@ enum {
     BITNET__PAGE = 64,                 /* positions in a page of the KV cache */
     BITNET__MIX_DIMS = 64,             /* elements of a head: the least share of a thread */
     BITNET__MAX_SEQS = 4096,
-    BITNET__PROMPT_CHUNK = 64,         /* tokens of a prompt that go along with other sequences */
+    BITNET__PROMPT_CHUNK = 32,         /* tokens of a prompt that go along with other sequences */
     BITNET__BOUND_STATES = 16          /* hidden states per pass over the head's copy */
 };
 
@@ -6641,6 +6641,7 @@ typedef struct bitnet__seq {
     int32_t n_staged;                  /* tokens in history behind n_past, to be evaluated */
     int32_t n_before;                  /* n_past and pending before the call */
     bitnet_token pending_before;
+    bitnet__page *leaves;              /* the shared page of which it needs a copy; 0: none */
     int32_t in_generation;             /* 1: a bitnet_gen has it */
 } bitnet__seq;
 
@@ -6704,6 +6705,11 @@ struct bitnet_ctx {
 static int32_t bitnet__max(int32_t a, int32_t b) { return a > b ? a : b; }
 static int32_t bitnet__min(int32_t a, int32_t b) { return a < b ? a : b; }
 
+/* Pages of the KV cache. */
+static int32_t bitnet__pages_for(int32_t positions) {
+    return (positions + BITNET__PAGE - 1) / BITNET__PAGE;
+}
+
 static bitnet_result bitnet__check_range(const char *name, int32_t value, int32_t most,
                                          bitnet_error *err) {
     if (value >= 1 && value <= most) return BITNET_OK;
@@ -6719,20 +6725,21 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     memset(p, 0, sizeof *p);
     if (given) *p = *given;
     if (!p->n_ctx) p->n_ctx = m->n_ctx;
-    if (!p->n_batch) p->n_batch = p->n_ctx < 512 ? p->n_ctx : 512;
     if (!p->n_seqs) p->n_seqs = 1;
+    all = (int64_t)p->n_seqs * p->n_ctx;
+    if (!p->n_batch) p->n_batch = all > 0 && all < 512 ? (int32_t)all : 512;
     if (!p->n_logits) p->n_logits = p->n_seqs;
     if (!p->n_threads) p->n_threads = bitnet__usable_cpus();
     if ((r = bitnet__check_range("n_ctx", p->n_ctx, BITNET__MAX_CONTEXT, err)) ||
         (r = bitnet__check_range("n_batch", p->n_batch, 65536, err)) ||
         (r = bitnet__check_range("n_seqs", p->n_seqs, BITNET__MAX_SEQS, err)) ||
         (r = bitnet__check_range("n_threads", p->n_threads, BITNET__MAX_THREADS, err))) return r;
-    all = (int64_t)p->n_seqs * p->n_ctx;
     r = bitnet__check_range("n_logits", p->n_logits, all < INT32_MAX ? (int32_t)all : INT32_MAX,
                             err);
     if (r != BITNET_OK) return r;
     if (p->kv_type != BITNET_KV_F16 && p->kv_type != BITNET_KV_F32)
         return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)p->kv_type);
+    all = (int64_t)p->n_seqs * bitnet__pages_for(p->n_ctx) * BITNET__PAGE;
     if (p->n_kv < 0 || p->n_kv > all)
         return bitnet__fail(err, BITNET_ERR_ARG, "n_kv %lld is not in 0..%lld",
                             (long long)p->n_kv, (long long)all);
@@ -6829,10 +6836,6 @@ BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_par
 
 /* ---- pages of the KV cache ---- */
 
-static int32_t bitnet__pages_for(int32_t positions) {
-    return (positions + BITNET__PAGE - 1) / BITNET__PAGE;
-}
-
 static void bitnet__page_free(bitnet_ctx *c, bitnet__page *page) {
     page->next = c->free_pages;
     c->free_pages = page;
@@ -6847,12 +6850,29 @@ static void bitnet__seq_cut(bitnet_ctx *c, bitnet__seq *q, int32_t n) {
     }
 }
 
-/* How many pages a sequence needs, beside those it has, to hold n more positions. A shared page
-   that will be written to needs a copy. */
-static int32_t bitnet__pages_needed(const bitnet__seq *q, int64_t n) {
-    const int32_t at = q->n_past / BITNET__PAGE, end = bitnet__pages_for((int32_t)(q->n_past + n));
-    return (end > q->n_pages ? end - q->n_pages : 0) +
-           (at < q->n_pages && q->pages[at]->n_users > 1);
+/* The page that a sequence will write to next, if it shares that with others and so needs a copy;
+   else 0. */
+static bitnet__page *bitnet__shared_page(const bitnet__seq *q) {
+    const int32_t at = q->n_past / BITNET__PAGE;
+    return at < q->n_pages && q->pages[at]->n_users > 1 ? q->pages[at] : 0;
+}
+
+/* How many pages the inputs need for their staged tokens, beside those that their sequences have.
+   The last of several that share a page needs no copy of it. */
+static int32_t bitnet__pages_needed(bitnet_ctx *c, const bitnet_input *inputs, int32_t n) {
+    int32_t i, needed = 0;
+    for (i = 0; i < n; i++) {
+        bitnet__seq *q = &c->seqs[inputs[i].seq];
+        const int32_t end = bitnet__pages_for(q->n_past + q->n_staged);
+        if (end > q->n_pages) needed += end - q->n_pages;
+        q->leaves = bitnet__shared_page(q);
+        if (!q->leaves) continue;
+        q->leaves->n_users--;
+        needed++;
+    }
+    for (i = 0; i < n; i++)            /* so far this was only counted */
+        if (c->seqs[inputs[i].seq].leaves) c->seqs[inputs[i].seq].leaves->n_users++;
+    return needed;
 }
 
 /* Makes sure that n pages are free. */
@@ -6888,13 +6908,14 @@ static bitnet__page *bitnet__page_take(bitnet_ctx *c) {
 
 /* Gives a sequence the pages for n more positions, which have been reserved. */
 static void bitnet__seq_extend(bitnet_ctx *c, bitnet__seq *q, int32_t n) {
-    const int32_t at = q->n_past / BITNET__PAGE, end = bitnet__pages_for(q->n_past + n);
-    if (at < q->n_pages && q->pages[at]->n_users > 1) {
+    const int32_t end = bitnet__pages_for(q->n_past + n);
+    bitnet__page *shared = bitnet__shared_page(q);
+    if (shared) {
         bitnet__page *page = bitnet__page_take(c);
-        memcpy((char *)page + 64, (const char *)q->pages[at] + 64,
+        memcpy((char *)page + 64, (const char *)shared + 64,
                (size_t)bitnet__page_bytes(c->m, &c->p) - 64);
-        q->pages[at]->n_users--;
-        q->pages[at] = page;
+        shared->n_users--;
+        q->pages[q->n_past / BITNET__PAGE] = page;
     }
     while (q->n_pages < end) q->pages[q->n_pages++] = bitnet__page_take(c);
 }
@@ -7377,8 +7398,8 @@ static void bitnet__add_linear_to_x(bitnet__step *s, const bitnet__linear *l) {
 
 /* ---- attention ---- */
 
-/* One head's row [head_dim] of the cache at a position of a sequence; what 0: the key, 1: the value.
-   The rows of the later positions in the same page follow it. */
+/* One head's row [head_dim] of the cache at a position of a sequence; what 0: the key, 1: the
+   value. The rows of the later positions in the same page follow it. */
 static uint8_t *bitnet__cache_row(const bitnet_ctx *c, bitnet__place at, int32_t layer,
                                   int32_t kv_head, int what) {
     const bitnet_model *m = c->m;
@@ -7440,8 +7461,8 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
 }
 
 /* The tokens of a span and one KV head: the queries are columns, which are multiplied with the
-   head's keys and values. The last token sees all n_all positions of its sequence, each token before
-   it one less. */
+   head's keys and values. The last token sees all n_all positions of its sequence, each token
+   before it one less. */
 typedef struct bitnet__attention {
     const bitnet__step *s;
     int32_t kv_head, t, n_tokens;      /* tokens [t, t + n_tokens) of the batch */
@@ -7771,12 +7792,11 @@ static void bitnet__add_to_batch(bitnet_ctx *c, const bitnet_input *in, int32_t 
 /* Takes the pages and numbers the rows that the inputs need; nothing has changed if it fails. */
 static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
                                             int32_t *n_tokens, bitnet_error *err) {
-    int64_t pages = 0, rows = 0, total = 0;
+    int64_t rows = 0, total = 0;
     bitnet_result r;
     int32_t i;
     for (i = 0; i < n_inputs; i++) {
         const bitnet__seq *q = &c->seqs[inputs[i].seq];
-        pages += bitnet__pages_needed(q, q->n_staged);
         rows += inputs[i].n_logits;
         total += q->n_staged;
     }
@@ -7785,7 +7805,8 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
                             "context has room for %d (n_logits)", (long long)rows,
                             (int)c->p.n_logits);
     if (total > INT32_MAX) return bitnet__fail(err, BITNET_ERR_LIMIT, "over 2^31 tokens");
-    if ((r = bitnet__reserve_pages(c, (int32_t)pages, err))) return r;
+    r = bitnet__reserve_pages(c, bitnet__pages_needed(c, inputs, n_inputs), err);
+    if (r != BITNET_OK) return r;
     bitnet__forget_rows(c);
     for (i = 0; i < n_inputs; i++) {
         bitnet__seq *q = &c->seqs[inputs[i].seq];
@@ -8716,8 +8737,8 @@ static int32_t bitnet__gen_stage(bitnet_gen *g, int32_t chunk, int drafts, bitne
 }
 
 /* Stages the next pass. Returns how many generations take part, and the length of all drafts. */
-static int32_t bitnet__stage_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n, int with_drafts,
-                                  int32_t *drafts) {
+static int32_t bitnet__stage_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
+                                  int with_drafts, int32_t *drafts) {
     const int32_t beside = bitnet__min(c->p.n_batch, BITNET__PROMPT_CHUNK);
     int32_t i, active = 0;
     for (*drafts = i = 0; i < n; i++) {

@@ -3,10 +3,13 @@
 
        cc -O2 examples/bench/[a-z]*.c -o bench -lpthread
        ./bench [MODEL] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] [--profile] [--json]
+               [--sequences LIST] [--chunks LIST]
 
    Without MODEL it makes a random one in memory, with BitNet b1.58-2B-4T's shapes. --quick leaves
    out the context of 4096 and one of three rounds. --profile prints instead where the time goes, in
-   the first table. --save FILE and --ask are for tests/web/bench.mjs; see ask.h.
+   the first table. --sequences 1,2,4 and --chunks 16,32 print instead only the tables of sequences
+   and of prompts beside them, for these numbers; then --json prints an object in each line. --save
+   FILE and --ask are for tests/web/bench.mjs; see ask.h.
 
    Limits and speeds are measured in the same rounds, with as many threads, and the tables take
    turns, so that other load on the machine affects all alike. Printed are medians; "+- %" is half
@@ -17,8 +20,15 @@
    exact top-k over an int8 copy of the output head ("screened") or with all logits ("full"). Its
    limit is memory bandwidth: a token needs all ternary weights, the head, and the keys and values
    before it. Prefill is bitnet_eval of a prompt, without the head. Its limit is what the kernels'
-   instructions multiply and accumulate in registers; the ternary weights are the work. The last
-   table shows the first kernels with 1, 2, 4, ... threads. */
+   instructions multiply and accumulate in registers; the ternary weights are the work. The next
+   table shows the first kernels with 1, 2, 4, ... threads.
+
+   The last two are of sequences in one context, again with the first kernels. In each pass every
+   sequence writes a token, greedily. The limit of a pass is the time for reading, each once, the
+   weights, the int8 copy of the head, the rows computed exactly and all keys and values, plus the
+   time for multiplying the weights and the copy with the columns of all sequences. Kernels read and
+   multiply at the same time, so a few sequences can beat this limit; it is meant for many. Then 8
+   sequences write while another one reads a prompt, a chunk of it in each pass. */
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
 #include "../utf8.h"
@@ -27,6 +37,7 @@
 #include "model.h"
 #include "profile.h"
 #include "report.h"
+#include "sequences.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,7 +71,7 @@ typedef struct scale {                 /* the first table with some number of th
 
 static table tables[MAX_TABLES];
 static scale scales[MAX_SCALES];
-static int n_tables, n_scales, rounds, threads, quick, profile, ask;
+static int n_tables, n_scales, rounds, threads, quick, profile, together, ask;
 static const char *path, *kernel, *save;
 static double bandwidth[N_STAGES][MAX_TABLES * MAX_ROUNDS];   /* GB/s */
 
@@ -119,22 +130,15 @@ static void measure_scales(void) {
 
 /* ---- the report ---- */
 
-/* The number of ternary weights. */
-static double layer_weights(void) {
-    double q = (double)info.n_heads * info.head_dim, kv = (double)info.n_kv_heads * info.head_dim;
-    return info.n_layers * (double)info.dim * (2 * q + 2 * kv + 3.0 * info.ffn_dim);
-}
-
-/* Bytes to read for a token: ternary weights of 2 or 5/3 bits; with the screened head 8 bits for
-   each of its weights; the rows of the head that are computed exactly; F16 keys and values of the
+/* Bytes to read for a token: the ternary weights; with the screened head 8 bits for each of its
+   weights; the rows of the head that are computed exactly; F16 keys and values of the
    earlier positions. */
 static double token_bytes(const table *t, int run) {
-    double layers = layer_weights() / (t->k->pack ? 4.8 : 4);
     double screen = runs[run].kind == SCREENED ? (double)info.n_vocab * info.dim : 0;
     double exact = t->exact_logits[run] * (double)info.head_bytes / info.n_vocab;
     double last = runs[run].tokens ? runs[run].tokens : N_DECODE;
     double kv = 4.0 * info.n_layers * info.n_kv_heads * info.head_dim;
-    return layers + screen + exact + kv * (last - (N_DECODE - 1) / 2.0);
+    return layer_bytes(t->k) + screen + exact + kv * (last - (N_DECODE - 1) / 2.0);
 }
 
 static void report_run(table *t, int run) {
@@ -214,7 +218,7 @@ static void report_scales(void) {
     end_list();
 }
 
-static void report(void) {
+static void report_all(void) {
     if (json) printf("{");
     else puts("random  threads  rounds  M weights  file MB  most MB");
     show("random_model", !path, 6, 0);
@@ -227,7 +231,13 @@ static void report(void) {
     if (profile) report_profile(rounds);
     else report_tables();
     if (n_scales) report_scales();
+    if (!profile) report_sequences(rounds, 0);
     if (json) puts("\n}");
+}
+
+static void report(void) {
+    if (together) report_sequences(rounds, 1);
+    else report_all();
     if (fflush(stdout) || ferror(stdout)) fail(1, "cannot write", "");
 }
 
@@ -247,6 +257,8 @@ static void parse(char **a) {
         if (!strcmp(*a, "--json")) json = 1;
         else if (!strcmp(*a, "--quick")) quick = 1;
         else if (!strcmp(*a, "--profile")) profile = 1;
+        else if (!strcmp(*a, "--sequences")) together |= list_sequences(a++);
+        else if (!strcmp(*a, "--chunks")) together |= list_chunks(a++);
         else if (!strcmp(*a, "--ask")) ask = 1;
         else if (!strcmp(*a, "--save") && a[1]) save = *++a;
         else if (!strcmp(*a, "-t")) threads = number(a++, MAX_THREADS);
@@ -254,8 +266,9 @@ static void parse(char **a) {
         else if (!strcmp(*a, "--kernel") && a[1]) kernel = *++a;
         else if (**a != '-' && !path) path = *a;
         else fail(2, "not [MODEL] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] [--profile] "
-                  "[--json]: ", *a);
+                  "[--sequences LIST] [--chunks LIST] [--json]: ", *a);
     }
+    if (profile && together) fail(2, "--profile takes neither --sequences nor --chunks", "");
     if (!rounds) rounds = quick ? 2 : 3;
     if (kernel && !bitnet_kernels_find(kernel)) fail(2, "this build has no kernels ", kernel);
     if (kernel && !bitnet_kernels_usable(bitnet_kernels_find(kernel)))
@@ -277,8 +290,9 @@ static void open_table(const bitnet_kernels *k) {
 
 /* All usable tables, or the named one. Plain C would take minutes with a large model. */
 static void open_tables(void) {
+    const int most = profile || together ? 1 : MAX_TABLES;
     int i;
-    for (i = 0; i < bitnet_kernels_count() && n_tables < (profile ? 1 : MAX_TABLES); i++) {
+    for (i = 0; i < bitnet_kernels_count() && n_tables < most; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
         int slow = n_tables > 0 && info.n_params > 100000000 && !strncmp(k->name, "scalar", 6);
         if (bitnet_kernels_usable(k) && !(kernel ? strcmp(k->name, kernel) : slow)) open_table(k);
@@ -295,10 +309,14 @@ int main(int argc, char **argv) {
     if (ask) answer_questions();
     if (save || ask) return 0;
     open_tables();
-    if (!profile) measure_tables();
+    if (!profile && !together) measure_tables();
     for (i = 0; i < n_tables; i++) bitnet_ctx_free(tables[i].ctx);
     if (profile) measure_profile(tables[0].model, threads, rounds);
-    else measure_scales();
+    else if (!together) {
+        list_all(quick);
+        measure_scales();
+    }
+    if (!profile) measure_sequences(tables[0].model, tables[0].k, threads, rounds);
     report();
     for (i = 0; i < n_tables; i++) bitnet_model_free(tables[i].model);
     free(file);

@@ -140,6 +140,14 @@ bitnet_model *load_model(const bitnet_kernels *k) {
     return m;
 }
 
+double layer_weights(void) {
+    double q = (double)info.n_heads * info.head_dim, kv = (double)info.n_kv_heads * info.head_dim;
+    return info.n_layers * (double)info.dim * (2 * q + 2 * kv + 3.0 * info.ffn_dim);
+}
+
+/* 2 bits for each weight, or 5/3. */
+double layer_bytes(const bitnet_kernels *k) { return layer_weights() / (k->pack ? 4.8 : 4); }
+
 static void eval_random(bitnet_ctx *c, int32_t n) {
     static bitnet_token tokens[LONGEST];
     bitnet_error err;

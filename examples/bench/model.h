@@ -17,6 +17,9 @@ void make_model(void);
 
 /* Loads the file for these kernels and fills info. */
 bitnet_model *load_model(const bitnet_kernels *k);
+/* The ternary weights of the model, and the bytes they take in these kernels' layout. */
+double layer_weights(void);
+double layer_bytes(const bitnet_kernels *k);
 /* A context whose int8 copy of the output head is built. *screen_s is how long that took, *mb the
    context's size; both may be 0. */
 bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,

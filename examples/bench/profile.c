@@ -2,6 +2,7 @@
 #include "limits.h"
 #include "model.h"
 #include "report.h"
+#include "sequences.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,13 +100,21 @@ static void add_logs(int n_threads, double wall, double sums[N_PROFILED]) {
 
 /* ---- what is profiled ---- */
 
-enum { N_PROFILES = 3 };
+enum { N_PROFILES = 5, N_ALONE = 3 };  /* the last two: so many sequences write together */
 static const struct { const char *what; int32_t tokens; } profiled_runs[N_PROFILES] = {
-    {"prefill", 512}, {"decode", 0}, {"decode", 1024}
+    {"prefill", 512}, {"decode", 0}, {"decode", 1024}, {"together", 8}, {"together", 16}
 };
 static double profiles[N_PROFILES][MAX_ROUNDS][N_PROFILED];   /* seconds */
 
 static int is_profiled(int i) { return profiled_runs[i].tokens <= info.ctx_train; }
+
+static void profile_together(writers *w, int n_threads, double sums[N_PROFILED]) {
+    double start;
+    clear_logs(n_threads);
+    start = seconds();
+    write_together(w, N_DECODE, 0);
+    add_logs(n_threads, seconds() - start, sums);
+}
 
 static void profile_run(bitnet_ctx *c, int i, int n_threads, double sums[N_PROFILED]) {
     double start, rows[N_DECODE];
@@ -121,14 +130,19 @@ static void profile_run(bitnet_ctx *c, int i, int n_threads, double sums[N_PROFI
 
 void measure_profile(const bitnet_model *m, int n_threads, int rounds) {
     bitnet_ctx *c;
+    writers w[N_PROFILES];
     int i, r;
     start_logs(n_threads);
     c = open_ctx(m, 1024, n_threads, log_run, 0, 0);
+    for (i = N_ALONE; i < N_PROFILES; i++)
+        open_writers(&w[i], m, profiled_runs[i].tokens, 0, n_threads, log_run);
     for (r = 0; r < rounds; r++) {
         fprintf(stderr, "bench: profile, round %d of %d\n", r + 1, rounds);
-        for (i = 0; i < N_PROFILES; i++)
+        for (i = 0; i < N_ALONE; i++)
             if (is_profiled(i)) profile_run(c, i, n_threads, profiles[i][r]);
+        for (; i < N_PROFILES; i++) profile_together(&w[i], n_threads, profiles[i][r]);
     }
+    for (i = N_ALONE; i < N_PROFILES; i++) close_writers(&w[i]);
     bitnet_ctx_free(c);
     stop_logs(n_threads);
 }
@@ -140,7 +154,7 @@ void report_profile(int rounds) {
     for (i = 0; i < N_PROFILES; i++)
         for (percent = 0; percent < 2 && is_profiled(i); percent++) {
             const double *sums = profiles[i][rounds / 2];
-            double ms = 1e3 / (profiled_runs[i].what[0] == 'd' ? N_DECODE : 1);
+            double ms = 1e3 / (profiled_runs[i].what[0] == 'p' ? 1 : N_DECODE);
             qsort(profiles[i], (size_t)rounds, sizeof *profiles[i], ascending);   /* by TOTAL */
             begin_row();
             show_text("run", profiled_runs[i].what, -8);

@@ -14,8 +14,8 @@
 #include "../../bitnet.h"
 
 void measure_profile(const bitnet_model *m, int n_threads, int rounds);
-/* Of the median round: milliseconds for each token that is written, or for a whole prompt, and
-   their shares. */
+/* Of the median round: milliseconds for each token that is written, for a whole prompt, or for each
+   pass of sequences that write together; and their shares. */
 void report_profile(int rounds);
 
 #endif

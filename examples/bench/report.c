@@ -33,6 +33,7 @@ double most_mb(void) {
 /* ---- rows ---- */
 
 static const char *comma = "";         /* before the next JSON key */
+static int in_list;                    /* JSON rows are separated by commas */
 
 static void show_key(const char *key) {
     printf("%s\"%s\": ", comma, key);
@@ -53,21 +54,22 @@ void show(const char *key, double v, int width, int digits) {
 }
 
 void begin_list(const char *key, const char *heading) {
-    if (json) printf(",\n\"%s\": [", key);
-    else printf("\n%s\n", heading);
+    in_list = key != 0;
+    if (!json) printf("\n%s\n", heading);
+    else if (in_list) printf(",\n\"%s\": [", key);
     comma = "";
 }
 
 void begin_row(void) {
-    if (json) printf("%s\n{", comma);
+    if (json) printf("%s%s{", in_list ? comma : "", in_list ? "\n" : "");
     comma = "";
 }
 
 void end_row(void) {
-    printf(json ? "}" : "\n");
+    printf(!json ? "\n" : in_list ? "}" : "}\n");
     comma = ",";
 }
 
 void end_list(void) {
-    if (json) printf("]");
+    if (json && in_list) printf("]");
 }

@@ -19,6 +19,7 @@ double median(double *v, int n);
 double most_mb(void);
 
 extern int json;                       /* --json */
+/* key 0: with --json each row is a line of its own, in no list. */
 void begin_list(const char *key, const char *heading);
 void end_list(void);
 void begin_row(void);

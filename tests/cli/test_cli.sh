@@ -348,6 +348,14 @@ bench_tests() {
     fails bench-bad-number-tail 2 "-t needs a number from 1" "$model" -t 2x
     fails bench-missing-kernel 2 "--kernel" "$model" --kernel
     fails bench-unknown-kernel 2 "bogus" "$model" --kernel bogus
+    fails bench-profile-sequences 2 "--profile takes neither" "$model" --profile --sequences 2
+    n=0
+    for list in "" 0 -1 x 1x 1, ,1 1,,2 4097 99999999999999999999 "1 2" $(printf '1,%.0s' $(seq 64))1; do
+        fails "bench-bad-sequences-$((n += 1))" 2 "^bench: --sequences needs up to 64 numbers from 1 to 4096" \
+            "$model" --sequences "$list"
+    done
+    fails bench-missing-sequences 2 "--sequences needs" "$model" --sequences
+    fails bench-bad-chunks 2 "--chunks needs up to 64 numbers from 1 to 512" "$model" --chunks 513
     for k in $unusable; do fails "bench-kernel-unusable-$k" 1 "$k" "$model" --kernel "$k"; done
     fails bench-model-missing 1 "$tmp/nowhere.gguf" "$tmp/nowhere.gguf"
     fails bench-model-directory 1 "cannot read $tmp" "$tmp"
@@ -372,11 +380,18 @@ bench_tests() {
     for k in $kernels; do bench_rows "bench-kernel-$k" "\"kernel\": \"$k\", \"run\"" 5; done
     for n in 32 128 512; do bench_rows "bench-prefill-$n" "\"prefill\", \"tokens\": $n, \"head\": \"-\"" "$n_kernels"; done
     for head in screened full; do bench_rows "bench-decode-$head" "\"decode\", \"tokens\": 0, \"head\": \"$head\"" "$n_kernels"; done
-    for n in 1 2; do bench_rows "bench-threads-$n" "\"threads\": $n," 1; done
+    for n in 1 2; do bench_rows "bench-threads-$n" "\"threads\": $n, \"prefill" 1; done
+    for n in 1 4 16; do bench_rows "bench-sequences-$n" "\"sequences\": $n," 1; done
+    for n in 0 32 128; do bench_rows "bench-chunk-$n" "\"chunk\": $n, " 1; done
     run "$model" --quick -r 1 -t 1 --kernel scalar
     bench_rows bench-text-prefill "^scalar  *prefill " 3
     bench_rows bench-text-decode "^scalar  *decode " 2
     bench_rows bench-one-thread "threads prefill" 0
+    bench_rows bench-text-sequences "^scalar  *1 \( *[0-9][0-9.]*\)\{4\}  *-$" 3
+    bench_rows bench-text-chunks "^prompt beside 8 writers$" 1
+    run "$model" -r 1 -t 1 --kernel scalar --sequences 3,2
+    bench_rows bench-only-sequences "^scalar " 2
+    bench_rows bench-no-ratio "^scalar  *1  *[32]  *[0-9.]*  *- " 2
     command -v python3 > /dev/null || { skip bench-json "python3 is not installed"; return; }
 
     # a context that is long enough for every row: the file's number, 32 bits behind its key and type
@@ -388,14 +403,27 @@ bench_tests() {
     json_is bench-long-decode "[r['tokens'] for r in j['runs'] if r['head'] == 'full'] == [0, 1024, 4096]"
     json_is bench-exact-rows "all(0 < r['exact_logits'] < 2048 for r in j['runs'] if r['head'] == 'screened')"
     json_is bench-positive "all(r['tok_s'] > 0 and r['gmac_s'] > 0 for r in j['runs'])"
+    check bench-long-tables "not so" python3 -c "import json, sys; j = json.load(open(sys.argv[1]))
+sys.exit([r['sequences'] for r in j['sequences']] != [1, 2, 4, 8, 16, 32] or
+         [r['chunk'] for r in j['chunks']] != [0, 16, 32, 64, 128])" "$tmp/out"
+    run "$model" -r 3 -t 2 --json --sequences 40,1,3 --chunks 512 --kernel scalar
+    check bench-lines "exit code $rc, or other lines: $(cat "$tmp/out")" python3 -c "import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+s, c = rows[:3], rows[3:]
+assert [r['sequences'] for r in s] == [40, 1, 3] and [r['chunk'] for r in c] == [0, 512]
+assert all(r['kernels'] == 'scalar' and r['threads'] == 2 for r in rows)
+assert all(r['tok_s'] > 0 and r['share'] > 0 for r in s)
+assert all(abs(r['ratio'] - r['tok_s'] / s[1]['tok_s']) < 1e-3 * r['ratio'] + 1e-3 for r in s)
+assert all(abs(r['writers_tok_s'] * r['pass_ms'] - 8000) < 80 for r in c)
+assert c[0]['prompt_tok_s'] is None and c[1]['prompt_tok_s'] > c[1]['writers_tok_s']" "$tmp/out"
     run "$tmp/long.gguf" --profile -r 2 -t 3 --json
     json_is bench-profile "[(r['run'], r['tokens']) for r in j['profile'] if r['unit'] == 'ms'] ==
-        [('prefill', 512), ('decode', 0), ('decode', 1024)]"
+        [('prefill', 512), ('decode', 0), ('decode', 1024), ('together', 8), ('together', 16)]"
     json_is bench-profile-sum "all(abs(sum(v for k, v in r.items() if k not in ('run', 'tokens', 'unit', 'total'))
         - r['total']) < r['total'] / 1000 for r in j['profile'])"
     json_is bench-profile-parts "all(r[k] > 0 for r in j['profile'] for k in
         ('norm', 'quantize', 'matmul', 'attention', 'embed', 'waiting', 'rest'))"
-    json_is bench-profile-head "all((r['head'] > 0) == (r['run'] == 'decode') for r in j['profile'])"
+    json_is bench-profile-head "all((r['head'] > 0) == (r['run'] != 'prefill') for r in j['profile'])"
 }
 if [ -n "$bench" ]; then bench_tests; else skip bench "no program was named"; fi
 
