@@ -210,11 +210,11 @@
    bitnet_model_params.copy: the model then reads all of it into memory of its own.
 
    bitnet_eval, bitnet_logits and bitnet_sample allocate nothing, but for the pages of further
-   sequences. Tokenizing allocates, and frees before it returns: 32 to 64 times the size of a word over 256 bytes; with a SentencePiece
-   tokenizer, which has no words, 41 to 81 times a text over 255 bytes; and a copy of each chat
-   message. bitnet_generate allocates, and frees before it returns, a buffer for the text that it
-   holds back, usually a few hundred bytes, and for stop strings up to 9 bytes per byte and 32 per
-   string.
+   sequences. Tokenizing allocates, and frees before it returns: 32 to 64 times the size of a word
+   over 256 bytes; with a SentencePiece tokenizer, which has no words, 41 to 81 times a text over
+   255 bytes; and a copy of each chat message. bitnet_generate allocates, and frees before it
+   returns, a buffer for the text that it holds back, usually a few hundred bytes, and for stop
+   strings up to 9 bytes per byte and 32 per string.
 
    ERRORS
    ------
@@ -892,8 +892,9 @@ BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_p
 /* One pass over the weights for n generations of one context: each reads the next part of its
    prompt or writes on, by one token or as many as its draft got right. Those that have ended are
    passed over. While several go on, a part is 32 tokens of a prompt, so that the others do not wait
-   long (8 writers get 31 % of their speed meanwhile), else n_batch. On failure the sequences are as before the call, which can be repeated, but
-   for one whose progress_fn cancelled it: BITNET_ERR_CANCELLED, and it has ended. */
+   long (8 writers get 31 % of their speed meanwhile), else n_batch. On failure the sequences are as
+   before the call, which can be repeated, but for one whose progress_fn cancelled it:
+   BITNET_ERR_CANCELLED, and it has ended. */
 BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err);
 
 /* What the last pass gave. Pointers are valid until the next pass or bitnet_gen_end. */
@@ -5651,8 +5652,8 @@ typedef struct bitnet__block {         /* header of everything the model allocat
 } bitnet__block;
 
 /* The head with 8 bits per weight; see @head. All contexts share it, and whoever needs it first
-   fills it in. Whoever finds it BUSY does not wait, but computes all logits. Here n_vocab is rounded
-   up to whole chunks: n_chunks * BITNET__CHUNK. */
+   fills it in. Whoever finds it BUSY does not wait, but computes all logits. Here n_vocab is
+   rounded up to whole chunks: n_chunks * BITNET__CHUNK. */
 enum { BITNET__COPY_NONE, BITNET__COPY_BUSY, BITNET__COPY_EMPTY, BITNET__COPY_READY };
 
 typedef struct bitnet__head_copy {

@@ -1972,7 +1972,7 @@ static BITNET__TARGET void BITNET__I(dotrows_i2s)(const uint8_t *w, const int8_t
                                                   const int32_t *sums, int n, int rows, int cols,
                                                   int32_t *out, size_t out_stride) {
     bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tiles_i2s),
-                             BITNET__I(panels_i2s), BITNET__I(panel_cols), 24, bitnet__i2s_bytes);
+                             BITNET__I(panels_i2s), BITNET__I(panel_cols), 12, bitnet__i2s_bytes);
 }
 
 /* ---- bytes ----
