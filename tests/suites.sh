@@ -105,7 +105,7 @@ suite_analysis() { sh tests/checks/analysis.sh; }
 
 # ---- other machines: how their programs are compiled and run here ----
 
-by_kernels='kernels/ model/variants head/ahead'        # the tests that depend on kernels
+by_kernels='kernels/ model/variants head/ahead state/portable'     # the tests that depend on kernels
 
 suite_aarch64_cortex_a53_signed_char() {               # the oldest: neither dotprod nor i8mm
     compiler=aarch64-linux-gnu-gcc flags='-O2 -static -fsigned-char'
@@ -143,7 +143,7 @@ suite_armhf() {                        # 32 bits, as i686, which runs the other 
 suite_s390x() {                        # big-endian; in ISO C its gcc computes with doubles
     compiler=s390x-linux-gnu-gcc flags='-O2 -static -fexcess-precision=fast'
     emulator=qemu-s390x wrong=-fexcess-precision=standard
-    filters='kernels/ tokenizer/ gguf/ gguf_writer/ float_formats/every ternary_formats/files'
+    filters='kernels/ tokenizer/ gguf/ gguf_writer/ float_formats/every ternary_formats/files state/'
     on_machine
 }
 
