@@ -1420,6 +1420,9 @@ static void look_around(void) {
     if (isatty(0) && isatty(2)) screen = stderr;
     else if (isatty(0) && isatty(1)) screen = stdout;
     painting = screen && text_on_terminal && (colours == YES || (colours == AUTO && !plain));
+#ifdef SIGXFSZ
+    signal(SIGXFSZ, SIG_IGN);          /* too large a file is an error like a full disk */
+#endif
     interrupt_ignored = signal(SIGINT, SIG_IGN) == SIG_IGN;
     catch_interrupt(on_interrupt_writing);
 }
