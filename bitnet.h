@@ -834,6 +834,54 @@ BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t l
    Nothing is evaluated, and the memory is shared until one of the two writes to it. */
 BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length);
 
+/* Makes a sequence hold exactly these n tokens (one or more, in place of its own), with the logits
+   of the last one, as bitnet_eval leaves them. What agrees with the tokens that it holds is kept;
+   the rest is dropped, the pending token too, and what is missing is evaluated: always the last
+   token. tokens may be the sequence's own: that computes its logits again. *n_kept, which may be 0,
+   becomes how many were kept, 0 .. n - 1; err may be 0. BITNET_ERR_ARG, _BUSY, and _FULL if n is
+   over n_ctx: nothing has changed. Any other failure (see bitnet_eval; _FULL: the KV cache is full;
+   _MEMORY) leaves the tokens that were kept, and no pending token. */
+BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
+                                         int32_t n, int32_t *n_kept, bitnet_error *err);
+
+/* The bytes that bitnet_seq_save writes: 52, and for each token 4 and its keys and values
+   (4*layers*kv_heads*head_size, twice that with BITNET_KV_F32). 0: there is no such sequence. */
+BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq);
+
+/* Saves a sequence: its tokens, their keys and values, and the pending token. write_fn gets the
+   bytes in order, in pieces of at most 4096, which live only during its call; anything but
+   BITNET_OK ends this call with that code. err may be 0. Nothing is allocated, and the sequence
+   does not change. The bytes are the same on every machine, with any number of threads and kernel
+   table. They hold the text: whoever reads them reads the conversation. BITNET_ERR_ARG, _BUSY. */
+BITNET_API bitnet_result bitnet_seq_save(bitnet_ctx *c, int32_t seq,
+                                         bitnet_result (*write_fn)(void *ud, const void *data,
+                                                                   size_t n),
+                                         void *ud, bitnet_error *err);
+
+/* The same into memory of the caller's, cap bytes at out; see bitnet_seq_state_bytes.
+   BITNET_ERR_LIMIT: it takes more; the first cap bytes may have been written. */
+BITNET_API bitnet_result bitnet_seq_save_memory(bitnet_ctx *c, int32_t seq, void *out, size_t cap,
+                                                bitnet_error *err);
+
+/* Puts a saved sequence in place of sequence seq. The text goes on with the same bits as where it
+   was saved. The context may have another n_ctx, n_batch, n_seqs and so on, but needs the same
+   kv_type and the same model file (with the same i2s_packing and tile). A pending token is pending
+   again. Logits are not saved, and only a sequence without a pending token needs them:
+   bitnet_seq_sync with its own tokens evaluates the last one again. io is used only during the
+   call, is read from its beginning to its end, and may be hostile: the sizes are checked before
+   io->size bytes are allocated for the call, and a checksum finds damage. It does not find intent:
+   whoever can write the file decides what the model goes on with. err may be 0. On failure all
+   sequences are as before the call.
+   BITNET_ERR_TRUNCATED, _FORMAT: the bytes are cut, damaged or no saved sequence. BITNET_ERR_
+   UNSUPPORTED: another version, model or kv_type. BITNET_ERR_FULL: more than n_ctx tokens, or
+   n_kv is used up. BITNET_ERR_MEMORY, _ARG, _BUSY, and what read_fn returns. */
+BITNET_API bitnet_result bitnet_seq_load(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
+                                         bitnet_error *err);
+
+/* The same from size bytes at data, without a copy of them. */
+BITNET_API bitnet_result bitnet_seq_load_memory(bitnet_ctx *c, int32_t seq, const void *data,
+                                                size_t size, bitnet_error *err);
+
 /* Keeps the first length tokens (0 .. bitnet_ctx_length) and drops the rest, and always the pending
    token. Logits remain only if no token was dropped. BITNET_ERR_ARG: length is out of range. */
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
@@ -1504,6 +1552,28 @@ static void bitnet__put_u16(uint8_t *p, uint32_t x) {
 static void bitnet__put_u32(uint8_t *p, uint32_t x) {
     bitnet__put_u16(p, x);
     bitnet__put_u16(p + 2, x >> 16);
+}
+
+static void bitnet__put_u64(uint8_t *p, uint64_t x) {
+    bitnet__put_u32(p, (uint32_t)x);
+    bitnet__put_u32(p + 4, (uint32_t)(x >> 32));
+}
+
+#define BITNET__HASH_START 0xcbf29ce484222325u
+
+/* Continues a hash with n bytes: the step of FNV-1a, but with 8 bytes at a time (the last ones
+   padded with zeros), and a shift as in MurmurHash, since products move bits only upwards. With the
+   rest fixed each step is a bijection of h and of the word, so bytes that differ in one word never
+   have the same hash. This finds damage, not forgery. 8 bytes take about 6 cycles. */
+static uint64_t bitnet__hash(uint64_t h, const uint8_t *p, size_t n) {
+    uint8_t last[8] = {0};
+    for (; n >= 8; p += 8, n -= 8) {
+        h = (h ^ bitnet__get_u64(p)) * 0x100000001b3u;
+        h ^= h >> 32;
+    }
+    if (n == 0) return h;
+    memcpy(last, p, n);
+    return bitnet__hash(h, last, 8);
 }
 
 static uint32_t bitnet__float_bits(float x) {
@@ -5680,6 +5750,7 @@ struct bitnet_model {
     bitnet__head_copy *copy;
     uint64_t n_params, own_bytes;
     uint64_t bytes_read;               /* of tensors, for progress */
+    uint64_t identity;                 /* a hash; see bitnet__model_identity */
     struct bitnet__team *team;         /* while the model is loaded; 0: one thread */
 };
 
@@ -6363,6 +6434,40 @@ static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
     return k;
 }
 
+static uint64_t bitnet__hash_floats(uint64_t h, const float *x, int32_t n) {
+    uint8_t bytes[8] = {0};
+    int32_t i;
+    for (i = 0; i < n; i++) {
+        bitnet__put_u32(bytes, bitnet__float_bits(x[i]));
+        h = bitnet__hash(h, bytes, 8);
+    }
+    return h;
+}
+
+/* What saved sequences know their model by: the header, how the weights are read, the last norm
+   and the scales of all linear layers. Another training of the same shape has other scales. Not all
+   weights, because loading does not read the embedding. */
+static uint64_t bitnet__model_identity(const bitnet_model *m) {
+    const bitnet_tile tile = m->params.tile;
+    uint64_t h = bitnet__hash(BITNET__HASH_START, m->gguf.src.data, (size_t)m->gguf.data_start);
+    uint8_t numbers[16];
+    int32_t i;
+    bitnet__put_u32(numbers, (uint32_t)m->params.i2s_packing);
+    bitnet__put_u32(numbers + 4, (uint32_t)tile.rows);
+    bitnet__put_u32(numbers + 8, (uint32_t)tile.cols);
+    bitnet__put_u32(numbers + 12, (uint32_t)tile.group);
+    h = bitnet__hash(h, numbers, sizeof numbers);
+    h = bitnet__hash_floats(h, m->output_norm, m->dim);
+    for (i = 0; i < m->n_layers; i++) {
+        const bitnet__layer *l = &m->layers[i];
+        const float scales[7] = {l->attn_q.scale, l->attn_k.scale, l->attn_v.scale,
+                                 l->attn_output.scale, l->ffn_gate.scale, l->ffn_up.scale,
+                                 l->ffn_down.scale};
+        h = bitnet__hash_floats(h, scales, 7);
+    }
+    return h;
+}
+
 static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
     const uint64_t max_bytes = m->params.max_bytes ? m->params.max_bytes : (uint64_t)16 << 30;
     const bitnet_kernels *k = m->params.kernels ? m->params.kernels : bitnet_kernels_default();
@@ -6379,6 +6484,7 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
         (r = bitnet__check_unused(m, err)) || (r = bitnet__gguf_check_end(&m->gguf, err)) ||
         (r = bitnet__progress(m, m->gguf.src.size, err))) return r;
+    m->identity = bitnet__model_identity(m);
     bitnet__format(text, "%s, %d layers of %d, vocabulary of %d, kernels %s, weights in %s",
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
                    m->kernels.layout);
@@ -7759,23 +7865,32 @@ static bitnet_result bitnet__check_room(const bitnet_ctx *c, const bitnet__seq *
                         (int)c->p.n_ctx, (int)q->n_past);
 }
 
-/* Stages n tokens; q->n_staged counts the pending one, too. */
-static bitnet_result bitnet__stage(const bitnet_ctx *c, bitnet__seq *q, const bitnet_token *tokens,
-                                   int32_t n, bitnet_error *err) {
-    bitnet_token *to = q->history + q->n_past;
-    const int32_t first = q->pending >= 0;
+/* Can a sequence take n tokens more? */
+static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet__seq *q,
+                                          const bitnet_token *tokens, int32_t n,
+                                          bitnet_error *err) {
     bitnet_result r;
     int32_t i;
     if (n < 1 || !tokens)
         return bitnet__fail(err, BITNET_ERR_ARG, "there are no tokens to evaluate");
-    if ((r = bitnet__check_room(c, q, (int64_t)first + n, err))) return r;
+    if ((r = bitnet__check_room(c, q, (int64_t)(q->pending >= 0) + n, err))) return r;
     for (i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= c->m->n_vocab)
             return bitnet__fail(err, BITNET_ERR_ARG,
                                 "token %lld at index %d is outside the vocabulary of %d",
                                 (long long)tokens[i], (int)i, (int)c->m->n_vocab);
+    return BITNET_OK;
+}
+
+/* Stages n tokens; q->n_staged counts the pending one, too. */
+static bitnet_result bitnet__stage(const bitnet_ctx *c, bitnet__seq *q, const bitnet_token *tokens,
+                                   int32_t n, bitnet_error *err) {
+    bitnet_token *to = q->history + q->n_past;
+    const int32_t first = q->pending >= 0;
+    const bitnet_result r = bitnet__check_tokens(c, q, tokens, n, err);
+    if (r != BITNET_OK) return r;
+    memmove(to + first, tokens, (size_t)n * sizeof *tokens);    /* they may be the history's own */
     if (first) to[0] = q->pending;
-    memcpy(to + first, tokens, (size_t)n * sizeof *tokens);
     q->n_staged = first + n;
     return BITNET_OK;
 }
@@ -7897,6 +8012,318 @@ BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, 
     in.n_logits = all_logits ? n : 1;
     in.row = 0;
     return bitnet_eval_many(c, &in, 1, err);
+}
+
+/* A sequence that exists and is acquired, or an error. */
+static bitnet_result bitnet__acquire_seq(bitnet_ctx *c, int32_t seq, bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire(c, err);
+    if (r != BITNET_OK || bitnet__seq_of(c, seq)) return r;
+    bitnet__release(c);
+    return bitnet__fail(err, BITNET_ERR_ARG, "sequence %lld is not in 0..%d", (long long)seq,
+                        (int)c->p.n_seqs - 1);
+}
+
+static bitnet_result bitnet__seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
+                                      int32_t n, int32_t *n_kept, bitnet_error *err) {
+    bitnet__seq *q = &c->seqs[seq], empty = *q;
+    bitnet_input in;
+    bitnet_result r;
+    int32_t kept = 0;
+    empty.n_past = 0;
+    empty.pending = -1;
+    if ((r = bitnet__check_tokens(c, &empty, tokens, n, err))) return r;
+    while (kept < q->n_past && kept < n - 1 && tokens[kept] == q->history[kept]) kept++;
+    *n_kept = kept;
+    bitnet__seq_shorten(c, seq, kept);
+    memset(&in, 0, sizeof in);
+    in.seq = seq;
+    in.n_logits = 1;
+    r = bitnet__stage(c, q, tokens + kept, n - kept, err);
+    if (r == BITNET_OK) r = bitnet__eval_staged(c, &in, 1, err);
+    q->n_staged = 0;
+    return r;
+}
+
+BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
+                                         int32_t n, int32_t *n_kept, bitnet_error *err) {
+    int32_t unused;
+    bitnet_result r = bitnet__acquire_seq(c, seq, err);
+    if (r != BITNET_OK) return r;
+    r = bitnet__seq_sync(c, seq, tokens, n, n_kept ? n_kept : &unused, err);
+    bitnet__release(c);
+    return r;
+}
+
+/* ---- saved sequences ----
+   Little-endian on every machine, without padding:
+
+        0  "BITNETSQ"
+        8  u32 version                    1
+       12  u32 kv_type                    of bitnet_kv_type
+       16  u64 model                      see bitnet__model_identity
+       24  u32 n_layers, n_kv_heads, head_dim
+       36  u32 n                          tokens
+       40  i32 pending                    -1: none
+       44  u32 tokens [n]
+           keys and values, F16 or F32    [n_layers][n_kv_heads][keys, values][n][head_dim]
+           u64 checksum                   bitnet__hash of all bytes before it
+
+   So neither pages nor anything else of the context shows, except kv_type. */
+
+enum { BITNET__STATE_HEADER = 44, BITNET__STATE_PIECE = 4096 };
+
+static void bitnet__state_header(const bitnet_ctx *c, uint32_t n, bitnet_token pending,
+                                 uint8_t *p) {
+    memcpy(p, "BITNETSQ", 8);
+    bitnet__put_u32(p + 8, 1);
+    bitnet__put_u32(p + 12, (uint32_t)c->p.kv_type);
+    bitnet__put_u64(p + 16, c->m->identity);
+    bitnet__put_u32(p + 24, (uint32_t)c->m->n_layers);
+    bitnet__put_u32(p + 28, (uint32_t)c->m->n_kv_heads);
+    bitnet__put_u32(p + 32, (uint32_t)c->m->head_dim);
+    bitnet__put_u32(p + 36, n);
+    bitnet__put_u32(p + 40, (uint32_t)pending);
+}
+
+/* Under 2^60, since n is at most 2^20 and a page under 2^44 bytes. */
+static uint64_t bitnet__state_size(const bitnet_ctx *c, uint32_t n) {
+    const uint64_t position = (bitnet__page_bytes(c->m, &c->p) - 64) / BITNET__PAGE;
+    return BITNET__STATE_HEADER + n * (4 + position) + 8;
+}
+
+/* Calls fn for all keys and values of the first n positions, in the order above. */
+static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void *ud,
+                               void (*fn)(void *ud, uint8_t *rows, size_t size)) {
+    const bitnet_model *m = c->m;
+    const size_t row = (size_t)m->head_dim * (c->p.kv_type == BITNET_KV_F32 ? 4u : 2u);
+    bitnet__place at = {0, 0, -1};
+    int32_t i;
+    at.seq = seq;
+    for (i = 0; i < m->n_layers * m->n_kv_heads * 2; i++)
+        for (at.pos = 0; at.pos < n; at.pos += BITNET__PAGE)
+            fn(ud, bitnet__cache_row(c, at, i / 2 / m->n_kv_heads, i / 2 % m->n_kv_heads, i % 2),
+               row * (size_t)bitnet__min(n - at.pos, BITNET__PAGE));
+}
+
+/* After a failure it takes no more bytes. */
+typedef struct bitnet__state_writer {
+    bitnet_result (*write_fn)(void *ud, const void *data, size_t n);
+    void *ud;
+    bitnet_result result;
+    uint64_t hash, done;               /* of all pieces before this one; their bytes */
+    size_t n;
+    uint8_t piece[BITNET__STATE_PIECE];
+} bitnet__state_writer;
+
+static void bitnet__state_flush(bitnet__state_writer *w) {
+    w->hash = bitnet__hash(w->hash, w->piece, w->n);
+    w->result = w->write_fn(w->ud, w->piece, w->n);
+    if (w->result == BITNET_OK) w->done += w->n;
+    w->n = 0;
+}
+
+static void bitnet__state_put(void *writer, uint8_t *p, size_t n) {
+    bitnet__state_writer *w = (bitnet__state_writer *)writer;
+    while (n > 0 && w->result == BITNET_OK) {
+        const size_t room = sizeof w->piece - w->n, count = n < room ? n : room;
+        memcpy(w->piece + w->n, p, count);
+        w->n += count;
+        p += count;
+        n -= count;
+        if (w->n == sizeof w->piece) bitnet__state_flush(w);
+    }
+}
+
+static bitnet_result bitnet__seq_save(const bitnet_ctx *c, int32_t seq, bitnet__state_writer *w,
+                                      bitnet_error *err) {
+    const bitnet__seq *q = &c->seqs[seq];
+    uint8_t bytes[BITNET__STATE_HEADER];
+    int32_t i;
+    bitnet__state_header(c, (uint32_t)q->n_past, q->pending, bytes);
+    bitnet__state_put(w, bytes, sizeof bytes);
+    for (i = 0; i < q->n_past; i++) {
+        bitnet__put_u32(bytes, (uint32_t)q->history[i]);
+        bitnet__state_put(w, bytes, 4);
+    }
+    bitnet__state_rows(c, seq, q->n_past, w, bitnet__state_put);
+    bitnet__put_u64(bytes, bitnet__hash(w->hash, w->piece, w->n));
+    bitnet__state_put(w, bytes, 8);
+    if (w->n > 0 && w->result == BITNET_OK) bitnet__state_flush(w);
+    if (w->result == BITNET_OK) return BITNET_OK;
+    return bitnet__fail(err, w->result, "writing the sequence at byte %llu of %llu: %s",
+                        (unsigned long long)w->done,
+                        (unsigned long long)bitnet__state_size(c, (uint32_t)q->n_past),
+                        bitnet_result_text(w->result));
+}
+
+BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq) {
+    const bitnet__seq *q = bitnet__seq_of(c, seq);
+    return q ? bitnet__state_size(c, (uint32_t)q->n_past) : 0;
+}
+
+BITNET_API bitnet_result bitnet_seq_save(bitnet_ctx *c, int32_t seq,
+                                         bitnet_result (*write_fn)(void *ud, const void *data,
+                                                                   size_t n),
+                                         void *ud, bitnet_error *err) {
+    bitnet__state_writer w;
+    bitnet_result r = bitnet__acquire_seq(c, seq, err);
+    if (r != BITNET_OK) return r;
+    memset(&w, 0, sizeof w);
+    w.write_fn = write_fn;
+    w.ud = ud;
+    w.hash = BITNET__HASH_START;
+    if (write_fn) r = bitnet__seq_save(c, seq, &w, err);
+    else r = bitnet__fail(err, BITNET_ERR_ARG, "write_fn is NULL");
+    bitnet__release(c);
+    return r;
+}
+
+typedef struct bitnet__room { uint8_t *p; size_t n; } bitnet__room;
+
+static bitnet_result bitnet__write_memory(void *ud, const void *data, size_t n) {
+    bitnet__room *to = (bitnet__room *)ud;
+    if (n > to->n) return BITNET_ERR_LIMIT;
+    memcpy(to->p, data, n);
+    to->p += n;
+    to->n -= n;
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_seq_save_memory(bitnet_ctx *c, int32_t seq, void *out, size_t cap,
+                                                bitnet_error *err) {
+    bitnet__room to;
+    to.p = (uint8_t *)out;
+    to.n = cap;
+    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "out is NULL");
+    return bitnet_seq_save(c, seq, bitnet__write_memory, &to, err);
+}
+
+/* Checks the header p of a file of this size against the one that the context would write. */
+static bitnet_result bitnet__check_state(const bitnet_ctx *c, const uint8_t *p, uint64_t size,
+                                         bitnet_error *err) {
+    static const struct { int32_t at, size; bitnet_result code; const char *text; } parts[] = {
+        {0, 8, BITNET_ERR_FORMAT, "this is no saved sequence"},
+        {8, 4, BITNET_ERR_UNSUPPORTED, "the version is not 1"},
+        {12, 4, BITNET_ERR_UNSUPPORTED, "the kv_type is not the context's"},
+        {16, 20, BITNET_ERR_UNSUPPORTED, "it was saved with another model"},
+    };
+    const uint32_t n = bitnet__get_u32(p + 36);
+    uint8_t want[BITNET__STATE_HEADER];
+    size_t i;
+    bitnet__state_header(c, n, 0, want);
+    for (i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (memcmp(p + parts[i].at, want + parts[i].at, (size_t)parts[i].size))
+            return bitnet__fail(err, parts[i].code, "saved sequence, offset %d: %s",
+                                (int)parts[i].at, parts[i].text);
+    if (n > BITNET__MAX_CONTEXT)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "saved sequence, offset 36: %u tokens are more "
+                            "than a context can hold", (unsigned)n);
+    if (size != bitnet__state_size(c, n))
+        return bitnet__fail(err, size < bitnet__state_size(c, n) ? BITNET_ERR_TRUNCATED
+                                                                 : BITNET_ERR_FORMAT,
+                            "saved sequence: %u tokens take %llu bytes, but it has %llu",
+                            (unsigned)n, (unsigned long long)bitnet__state_size(c, n),
+                            (unsigned long long)size);
+    if (n <= (uint32_t)c->p.n_ctx) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_FULL, "the saved sequence has %u tokens, the context %d "
+                        "positions (n_ctx)", (unsigned)n, (int)c->p.n_ctx);
+}
+
+/* Checks what is behind the header; p has all n tokens and the size that the header says. */
+static bitnet_result bitnet__check_state_body(const bitnet_ctx *c, const uint8_t *p, size_t size,
+                                              bitnet_error *err) {
+    const uint32_t n = bitnet__get_u32(p + 36);
+    uint32_t i;
+    if (bitnet__hash(BITNET__HASH_START, p, size - 8) != bitnet__get_u64(p + size - 8))
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "saved sequence: it is damaged; the checksum "
+                            "at offset %llu is that of other bytes", (unsigned long long)size - 8);
+    for (i = 0; i <= n; i++) {         /* the pending one first: + 1 makes -1, for none, 0 */
+        const uint32_t t = bitnet__get_u32(p + 40 + 4 * (size_t)i);
+        if (t + (i == 0) >= (uint32_t)c->m->n_vocab + (i == 0))
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "saved sequence, offset %llu: token %u is "
+                                "outside the vocabulary of %d", 40 + 4 * (unsigned long long)i,
+                                (unsigned)t, (int)c->m->n_vocab);
+    }
+    return BITNET_OK;
+}
+
+static void bitnet__state_get(void *ud, uint8_t *rows, size_t size) {
+    const uint8_t **p = (const uint8_t **)ud;
+    memcpy(rows, *p, size);
+    *p += size;
+}
+
+/* Puts a file that has passed all checks in place of a sequence. */
+static bitnet_result bitnet__state_restore(bitnet_ctx *c, int32_t seq, const uint8_t *p,
+                                           bitnet_error *err) {
+    bitnet__seq *q = &c->seqs[seq];
+    const int32_t n = (int32_t)bitnet__get_u32(p + 36);
+    int32_t pages = bitnet__pages_for(n), i;
+    bitnet_result r;
+    for (i = 0; i < q->n_pages; i++) pages -= q->pages[i]->n_users == 1;    /* become free */
+    if ((r = bitnet__reserve_pages(c, pages, err))) return r;
+    bitnet__seq_shorten(c, seq, 0);
+    bitnet__seq_extend(c, q, n);
+    q->pending = (bitnet_token)bitnet__get_u32(p + 40);
+    for (p += BITNET__STATE_HEADER, i = 0; i < n; i++, p += 4)
+        q->history[i] = (bitnet_token)bitnet__get_u32(p);
+    bitnet__state_rows(c, seq, n, &p, bitnet__state_get);
+    q->n_past = n;
+    return BITNET_OK;
+}
+
+/* The whole of a file whose header is given: the caller's memory, or a copy in *own. */
+static bitnet_result bitnet__state_bytes(const bitnet_ctx *c, const bitnet__source *src,
+                                         const uint8_t *header, uint8_t **own,
+                                         bitnet_error *err) {
+    const size_t at = BITNET__STATE_HEADER;
+    if (src->data) return BITNET_OK;
+    if (src->size <= SIZE_MAX)
+        *own = (uint8_t *)bitnet__alloc(&c->m->params.allocator, (size_t)src->size);
+    if (!*own)
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a saved sequence (%llu bytes)",
+                            (unsigned long long)src->size);
+    memcpy(*own, header, at);          /* not read again: it might have changed */
+    return bitnet__source_read(src, "the saved sequence", at, *own + at, (size_t)src->size - at,
+                               err);
+}
+
+static bitnet_result bitnet__seq_load(bitnet_ctx *c, int32_t seq, const bitnet__source *src,
+                                      bitnet_error *err) {
+    uint8_t header[BITNET__STATE_HEADER], *own = 0;
+    const uint8_t *p;
+    bitnet_result r;
+    if (src->result != BITNET_OK) return src->result;
+    if (src->size < BITNET__STATE_HEADER + 8)
+        return bitnet__fail(err, BITNET_ERR_TRUNCATED, "saved sequence: it has %llu bytes, and the "
+                            "shortest have 52", (unsigned long long)src->size);
+    if ((r = bitnet__source_read(src, "the saved sequence", 0, header, sizeof header, err)) ||
+        (r = bitnet__check_state(c, header, src->size, err))) return r;
+    r = bitnet__state_bytes(c, src, header, &own, err);
+    p = own ? own : src->data;
+    if (r == BITNET_OK) r = bitnet__check_state_body(c, p, (size_t)src->size, err);
+    if (r == BITNET_OK) r = bitnet__state_restore(c, seq, p, err);
+    bitnet__free(&c->m->params.allocator, own);
+    return r;
+}
+
+static bitnet_result bitnet__load_from(bitnet_ctx *c, int32_t seq, bitnet__source src,
+                                       bitnet_error *err) {
+    bitnet_result r = bitnet__acquire_seq(c, seq, err);
+    if (r != BITNET_OK) return r;
+    r = bitnet__seq_load(c, seq, &src, err);
+    bitnet__release(c);
+    return r;
+}
+
+BITNET_API bitnet_result bitnet_seq_load(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
+                                         bitnet_error *err) {
+    return bitnet__load_from(c, seq, bitnet__source_io(io, err), err);
+}
+
+BITNET_API bitnet_result bitnet_seq_load_memory(bitnet_ctx *c, int32_t seq, const void *data,
+                                                size_t size, bitnet_error *err) {
+    return bitnet__load_from(c, seq, bitnet__source_memory(data, size, err), err);
 }
 
 /* =============================================================================================

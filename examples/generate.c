@@ -47,6 +47,8 @@ enum {
 enum { NO = 0, YES = 1, AUTO = -1 };
 
 static char *model_path, *prompt, *prompt_path, *system_text, *system_path, *kernel_name;
+static char *cache_path;
+static int32_t cache_all, cache_read_only;
 static char *stops[MAX_STOPS];
 static int32_t chatting = AUTO, interactive, single_turn;
 static int32_t escapes = AUTO;         /* AUTO: in texts of the command line, not in files */
@@ -391,6 +393,13 @@ static const struct option options[] = {
      TOP},
     {"-t --threads", "N", "threads; 0 or -1: one per CPU (0)", take_whole, &ctx_params.n_threads,
      -1, 256},
+    {"--prompt-cache", "FILE",
+     "keep the evaluated prompt in a file; what the next prompt shares with it is not evaluated",
+     take_text, &cache_path, 0, 0},
+    {"--prompt-cache-all", 0, "keep the new text in it, too, at the end", take_yes, &cache_all, 0,
+     0},
+    {"--prompt-cache-ro", 0, "use the file, but do not write it", take_yes, &cache_read_only, 0,
+     0},
     {"-b --batch-size", "N", "prompt tokens evaluated together (128)", take_whole,
      &ctx_params.n_batch, 1, 65536},
     {"--no-mmap", 0, "read the model into memory instead of mapping it", take_yes,
@@ -451,8 +460,8 @@ enum { N_OPTIONS = sizeof options / sizeof options[0] };
 static const char ignored_flags[] =
     "--mlock -cmoe --cpu-moe -nkvo --no-kv-offload -kvo --kv-offload --no-host --repack -nr "
     "--no-repack --op-offload --no-op-offload --swa-full --check-tensors -dio --direct-io -ndio "
-    "--no-direct-io --warmup --no-warmup --offline --prompt-cache-all --prompt-cache-ro -mli "
-    "--multiline-input --jinja --no-jinja -sp --special --verbose-prompt --perf --show-timings "
+    "--no-direct-io --warmup --no-warmup --offline -mli --multiline-input "
+    "--jinja --no-jinja -sp --special --verbose-prompt --perf --show-timings "
     "--skip-chat-parsing --no-skip-chat-parsing --log-prefix --no-log-prefix --log-timestamps "
     "--no-log-timestamps";
 static const char ignored_switches[] = "-fa --flash-attn";          /* [on|off|auto] */
@@ -466,7 +475,7 @@ static const char ignored_values[] =
     "--top-n-sigma --typical --typical-p --presence-penalty --frequency-penalty --xtc-probability "
     "--xtc-threshold --dynatemp-range --dynatemp-exp --mirostat --mirostat-lr --mirostat-ent "
     "--dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker "
-    "--prompt-cache --reasoning-format --reasoning-budget -rea --reasoning --log-file -lv "
+    "--reasoning-format --reasoning-budget -rea --reasoning --log-file -lv "
     "--verbosity --log-verbosity --log-colors -ptc --print-token-count";
 /* Without these the text would not be the expected one. */
 static const char impossible[] =
@@ -654,12 +663,33 @@ static char **utf8_arguments(int *argc, char **argv) {
     return out;                        /* lives as long as the program */
 }
 
-static FILE *open_file(const char *path) {
-    WCHAR wide[MAX_PATH * 4];
-    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, MAX_PATH * 4))
-        return _wfopen(wide, L"rb");
+enum { MAX_WIDE = MAX_PATH * 4 };
+
+static int widen(const char *path, WCHAR wide[MAX_WIDE]) {
     errno = EILSEQ;
-    return 0;
+    return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, MAX_WIDE) > 0;
+}
+
+/* mode: "rb" or "wb" */
+static FILE *open_file(const char *path, const char *mode) {
+    WCHAR wide[MAX_WIDE];
+    return widen(path, wide) ? _wfopen(wide, mode[0] == 'r' ? L"rb" : L"wb") : 0;
+}
+
+static void remove_file(const char *path) {
+    WCHAR wide[MAX_WIDE];
+    if (widen(path, wide)) _wremove(wide);
+}
+
+/* Gives a file another name, in place of a file that has it. Returns 0 if it can't. */
+static int replace_file(const char *from, const char *to) {
+    WCHAR a[MAX_WIDE], b[MAX_WIDE];
+    errno = EACCES;
+    return widen(from, a) && widen(to, b) && MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING);
+}
+
+static int64_t seek_file(FILE *f, int64_t at, int from) {      /* returns the place */
+    return _fseeki64(f, at, from) ? -1 : _ftelli64(f);
 }
 #else
 static char **utf8_arguments(int *argc, char **argv) {
@@ -667,7 +697,13 @@ static char **utf8_arguments(int *argc, char **argv) {
     return argv;
 }
 
-static FILE *open_file(const char *path) { return fopen(path, "rb"); }
+static FILE *open_file(const char *path, const char *mode) { return fopen(path, mode); }
+static void remove_file(const char *path) { remove(path); }
+static int replace_file(const char *from, const char *to) { return rename(from, to) == 0; }
+
+static int64_t seek_file(FILE *f, int64_t at, int from) {      /* returns the place */
+    return fseek(f, (long)at, from) ? -1 : ftell(f);
+}
 #endif
 
 static int parse(int argc, char **argv) {
@@ -744,7 +780,7 @@ static int read_stream(FILE *f, const char *name, struct text *t) {
 
 /* The text of a file (-: stdin), in memory that lives as long as the program. */
 static int read_file(const char *path, char **out) {
-    FILE *f = strcmp(path, "-") ? open_file(path) : stdin;
+    FILE *f = strcmp(path, "-") ? open_file(path, "rb") : stdin;
     struct text t = {0, 0, 0};
     int code;
     if (!f) return fail(1, "cannot read '%s': %s", path, strerror(errno));
@@ -981,6 +1017,15 @@ static int allocate_conversation(void) {
     return tokens && turns ? GO_ON : fail(1, "out of memory");
 }
 
+/* Rewinds the context to what it holds of the conversation's first n tokens. */
+static void keep_common(int32_t n) {
+    const bitnet_token *held = bitnet_ctx_tokens(ctx);
+    int32_t same = 0;
+    if (n > bitnet_ctx_length(ctx)) n = bitnet_ctx_length(ctx);
+    while (same < n && held[same] == tokens[same]) same++;
+    bitnet_ctx_rewind(ctx, same);
+}
+
 /* Starts again after the system message, if there is one. */
 static int begin_conversation(void) {
     const size_t capacity = (size_t)bitnet_ctx_capacity(ctx);
@@ -995,7 +1040,7 @@ static int begin_conversation(void) {
                     "see -c", n, (int)capacity);
     n_system = n_keep = n_tokens = n;
     n_turns = 0;
-    bitnet_ctx_rewind(ctx, bitnet_ctx_length(ctx) < n ? bitnet_ctx_length(ctx) : n);
+    keep_common(n);
     return GO_ON;
 }
 
@@ -1070,9 +1115,10 @@ static int add_turn(const char *text) {
     return GO_ON;
 }
 
-/* Removes the last turn, of which nothing has been evaluated. */
+/* Removes the last turn, to which there is no reply. */
 static void remove_turn(void) {
     n_tokens = turns[--n_turns];
+    if (bitnet_ctx_length(ctx) > n_tokens) bitnet_ctx_rewind(ctx, n_tokens);
     if (n_turns == 0) n_keep = n_system;
 }
 
@@ -1106,6 +1152,92 @@ static bitnet_result stream(void) {
     }
 }
 
+/* ---- saved conversations: the prompt cache, /save and /load ---- */
+
+static int cache_failed;               /* it could not be written */
+
+static bitnet_result write_piece(void *ud, const void *data, size_t n) {
+    return fwrite(data, 1, n, (FILE *)ud) == n ? BITNET_OK : BITNET_ERR_IO;
+}
+
+static bitnet_result read_piece(void *ud, uint64_t offset, void *dst, size_t n) {
+    if (seek_file((FILE *)ud, (int64_t)offset, SEEK_SET) < 0) return BITNET_ERR_IO;
+    if (fread(dst, 1, n, (FILE *)ud) == n) return BITNET_OK;
+    return ferror((FILE *)ud) ? BITNET_ERR_IO : BITNET_ERR_TRUNCATED;
+}
+
+/* The file gets its name when it is complete: until then an older one of this name stays. */
+static int save_state(const char *path) {
+    char unfinished[4096];
+    FILE *f = 0;
+    int done;
+    errno = ENAMETOOLONG;
+    if (snprintf(unfinished, sizeof unfinished, "%s.new", path) < (int)sizeof unfinished)
+        f = open_file(unfinished, "wb");
+    if (!f) return fail(1, "cannot write '%s': %s", path, strerror(errno));
+    done = bitnet_seq_save(ctx, 0, write_piece, f, &err) == BITNET_OK;
+    if (done) done = fclose(f) == 0;
+    else {
+        const int reason = errno;
+        fclose(f);
+        errno = reason;
+    }
+    if (done && replace_file(unfinished, path)) return GO_ON;
+    fail(1, "cannot write '%s': %s", path, strerror(errno));
+    remove_file(unfinished);
+    return 1;
+}
+
+/* On failure the context is as it was. may_lack 1: it need not be there, and may be empty. */
+static int load_state(const char *path, int may_lack) {
+    FILE *f = open_file(path, "rb");
+    bitnet_io io = {0, read_piece, f};
+    bitnet_result r = BITNET_OK;
+    int64_t size;
+    if (!f && may_lack && errno == ENOENT) return GO_ON;
+    if (!f) return fail(1, "cannot read '%s': %s", path, strerror(errno));
+    size = seek_file(f, 0, SEEK_END);
+    io.size = size < 0 ? 0 : (uint64_t)size;
+    errno = 0;
+    if (size != 0 || !may_lack) r = bitnet_seq_load(ctx, 0, &io, &err);
+    if (r == BITNET_ERR_IO) fail(1, "cannot read '%s': %s", path, strerror(errno));
+    else if (r != BITNET_OK) fail(1, "'%s': %s", path, err.text);
+    fclose(f);
+    return r == BITNET_OK ? GO_ON : 1;
+}
+
+/* Evaluates the conversation's tokens up to number n, or until Ctrl-C. */
+static int evaluate_to(int32_t n) {
+    int32_t at;
+    started = now();
+    bar_begin("prompt");
+    while ((at = bitnet_ctx_length(ctx)) < n && !interrupted) {
+        int32_t count = n - at < ctx_params.n_batch ? n - at : ctx_params.n_batch;
+        if (bitnet_eval(ctx, tokens + at, count, 0, &err)) return fail(1, "%s", err.text);
+        n_prompt += count;
+        bar_update((double)(at + count) / n);
+    }
+    bar_end();
+    prompt_seconds += now() - started;
+    return GO_ON;
+}
+
+/* Loads the file and evaluates what the first turn has beyond it, except for the last token, whose
+   logits the reply needs. The file is written again if it lacked something. */
+static int use_cache(void) {
+    const int32_t n = n_tokens - 1;
+    int32_t kept;
+    int code = load_state(cache_path, 1);
+    if (code != GO_ON) return code;
+    keep_common(n);
+    kept = bitnet_ctx_length(ctx);
+    if (verbose) say("%d of %d tokens are in the prompt cache", kept, n_tokens);
+    code = evaluate_to(n);
+    if (code == GO_ON && kept < n && !cache_read_only && !interrupted)
+        cache_failed = save_state(cache_path) != GO_ON;
+    return code;
+}
+
 /* Evaluates the turn that was added and writes the reply. */
 static int respond(void) {
     int32_t before = n_new;
@@ -1113,6 +1245,7 @@ static int respond(void) {
     n_replies++;
     interrupted = 0;
     catch_interrupt(on_interrupt_writing);
+    if (cache_path && n_replies == 1 && use_cache() != GO_ON) return 1;
     r = stream();
     if (r == BITNET_ERR_CANCELLED && n_new == before) remove_turn();
     if (line_open || r == BITNET_OK) put("\n", 1);
@@ -1130,17 +1263,59 @@ static int respond(void) {
 /* ---- chat ---- */
 
 struct command {
-    const char *name, *help;
+    const char *name, *arg, *help;     /* arg "": it takes none */
     int (*run)(void);                  /* exit code or GO_ON */
 };
+
+static char command_file[4096];
+static int refused;                    /* a message or a command failed */
 
 static int command_help(void);
 static int command_exit(void) { return 0; }
 
+static int command_save(void) {
+    const int32_t known = bitnet_ctx_length(ctx) + (bitnet_ctx_pending(ctx) >= 0);
+    int code = GO_ON;
+    interrupted = 0;
+    if (known < n_tokens) {            /* Ctrl-C came while the context was shifted */
+        bitnet_ctx_rewind(ctx, bitnet_ctx_length(ctx));
+        code = evaluate_to(n_tokens);
+    }
+    if (code == GO_ON) code = save_state(command_file);
+    if (code == GO_ON) note("%d tokens are saved", n_tokens);
+    refused |= code != GO_ON;
+    return GO_ON;
+}
+
+/* A turn is a message and its reply, each with an end token. What differs from this chat's system
+   message counts as a part of the first turn. */
+static int command_load(void) {
+    int32_t i, ends = 0;
+    if (load_state(command_file, 0) != GO_ON) {
+        refused = 1;
+        return GO_ON;
+    }
+    for (i = 0; i < n_system && i < bitnet_ctx_length(ctx); i++)
+        if (tokens[i] != bitnet_ctx_tokens(ctx)[i]) break;
+    n_system = n_keep = i;
+    n_tokens = bitnet_ctx_length(ctx);
+    memcpy(tokens, bitnet_ctx_tokens(ctx), (size_t)n_tokens * sizeof *tokens);
+    if (bitnet_ctx_pending(ctx) >= 0) tokens[n_tokens++] = bitnet_ctx_pending(ctx);
+    for (n_turns = 0; i < n_tokens; i++) {
+        if (i == n_system || (ends % 2 == 0 && bitnet_token_is_end(model, tokens[i - 1])))
+            turns[n_turns++] = i;
+        ends += bitnet_token_is_end(model, tokens[i]);
+    }
+    note("%d tokens are loaded", n_tokens);
+    return GO_ON;
+}
+
 static const struct command commands[] = {
-    {"/help", "this list", command_help},
-    {"/clear", "forget the conversation except the system message", begin_conversation},
-    {"/exit", "end the program, as Ctrl-D does", command_exit},
+    {"/help", "", "this list", command_help},
+    {"/clear", "", "forget the conversation except the system message", begin_conversation},
+    {"/save", "FILE", "save the conversation", command_save},
+    {"/load", "FILE", "go on with a saved conversation of the same model", command_load},
+    {"/exit", "", "end the program, as Ctrl-D does", command_exit},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -1148,25 +1323,34 @@ static int command_help(void) {
     FILE *to = screen ? screen : stderr;
     int i;
     for (i = 0; i < N_COMMANDS; i++)
-        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
-    fprintf(to, "  //...    send /...\n"
+        fprintf(to, "  %-6s %-5s%s\n", commands[i].name, commands[i].arg, commands[i].help);
+    fprintf(to, "  //...       send /...\n"
                 "A line that ends in \\ goes on in the next one. Ctrl-C stops a reply.\n");
     return GO_ON;
 }
 
 static int run_command(const char *line) {
-    size_t n = strcspn(line, " \t\n");
+    const size_t n = strcspn(line, " \t\n");
+    const char *arg = line + n + strspn(line + n, " \t\n");
+    size_t length = strlen(arg);
     int i;
-    for (i = 0; i < N_COMMANDS; i++)
-        if (strlen(commands[i].name) == n && !memcmp(commands[i].name, line, n))
+    while (length > 0 && strchr(" \t\r\n", arg[length - 1])) length--;
+    snprintf(command_file, sizeof command_file, "%.*s", (int)length, arg);
+    for (i = 0; i < N_COMMANDS; i++) {
+        if (strlen(commands[i].name) != n || memcmp(commands[i].name, line, n)) continue;
+        if (!commands[i].arg[0] == (length == 0) && length < sizeof command_file)
             return commands[i].run();
+        refused = 1;
+        say("%s %s", commands[i].name, commands[i].arg[0] ? "needs the name of a file"
+                                                           : "takes no value");
+        return GO_ON;
+    }
     say("'%.*s' is not a command; /help lists them, //... sends /...", (int)n, line);
     return GO_ON;
 }
 
-/* Waits for a line, then runs the command or answers the message. Sets *refused if the message
-   could not be read. */
-static int next_line(int *refused) {
+/* Waits for a line, then runs the command or answers the message. Sets refused if it can't. */
+static int next_line(void) {
     static struct text message;
     const char *text;
     enum line result;
@@ -1177,20 +1361,20 @@ static int next_line(int *refused) {
         if (screen) fputc('\n', screen);
         return ferror(stdin) ? fail(1, "cannot read stdin: %s", strerror(errno)) : 0;
     }
-    *refused |= result == LINE_REFUSED;
+    refused |= result == LINE_REFUSED;
     text = message.s;
     if (result == LINE_REFUSED || !text[strspn(text, " \t\r\n\v\f")]) return GO_ON;
     if (text[0] == '/' && text[1] != '/') return run_command(text);
     if (!chatting && !append(&message, "\n", 1)) return fail(1, "out of memory");
     text = message.s + (message.s[0] == '/');
     if (add_turn(text) == GO_ON) return respond();
-    *refused = 1;
+    refused = 1;
     return GO_ON;
 }
 
 /* Lines from stdin and the model's replies, until one of them ends the program. */
 static int converse(void) {
-    int code = GO_ON, refused = 0;
+    int code = GO_ON;
     if (screen && !quiet) fprintf(screen, "Ctrl-C stops a reply, Ctrl-D ends; /help has more.\n");
     if (prompt && chatting && text_on_terminal && show_prompt) {
         paint(stdout, COLOUR_INPUT);
@@ -1207,7 +1391,7 @@ static int converse(void) {
     }
     while (code == GO_ON || (code == 130 && isatty(0))) {
         if (single_turn && n_replies > 0) break;
-        code = next_line(&refused);
+        code = next_line();
     }
     if (code == GO_ON) code = 0;
     /* A person at a terminal has seen the refusal; a script needs the exit code. */
@@ -1236,6 +1420,9 @@ static void look_around(void) {
     if (isatty(0) && isatty(2)) screen = stderr;
     else if (isatty(0) && isatty(1)) screen = stdout;
     painting = screen && text_on_terminal && (colours == YES || (colours == AUTO && !plain));
+#ifdef SIGXFSZ
+    signal(SIGXFSZ, SIG_IGN);          /* too large a file is an error like a full disk */
+#endif
     interrupt_ignored = signal(SIGINT, SIG_IGN) == SIG_IGN;
     catch_interrupt(on_interrupt_writing);
 }
@@ -1323,8 +1510,10 @@ static int generate(void) {
         if (code == GO_ON) code = respond();
         if (code == GO_ON) code = 0;
     }
+    if (cache_path && cache_all && !cache_read_only && code != 1)
+        cache_failed |= save_state(cache_path) != GO_ON;
     if (code != 1) print_statistics(code);
-    return code;
+    return code == 0 && cache_failed ? 1 : code;
 }
 
 int main(int argc, char **argv) {

@@ -45,7 +45,7 @@ suite_sanitizers() {                   # gcc's: clang takes minutes for a file
 
 suite_races() {                        # contexts and models that threads share
     need gcc
-    filters='model/head48 model/callers_pool head/switch head/ahead lookup/samplers faults/busy
+    filters='model/head48 model/callers_pool head/switch head/ahead lookup/samplers faults/busy sequences/
         faults/parallel faults/small_steps sources/two_readers'
     quick_tests gcc -O1 -g -fsanitize=thread
 }
@@ -105,7 +105,8 @@ suite_analysis() { sh tests/checks/analysis.sh; }
 
 # ---- other machines: how their programs are compiled and run here ----
 
-by_kernels='kernels/ model/variants model/own head/ahead'  # the tests that depend on kernels
+# the tests that depend on kernels
+by_kernels='kernels/ model/variants model/own sequences/mixes state/portable head/ahead'
 
 suite_aarch64_cortex_a53_signed_char() {               # the oldest: neither dotprod nor i8mm
     compiler=aarch64-linux-gnu-gcc flags='-O2 -static -fsigned-char'
@@ -144,7 +145,7 @@ suite_s390x() {                        # big-endian; in ISO C its gcc computes w
     compiler=s390x-linux-gnu-gcc flags='-O2 -static -fexcess-precision=fast'
     emulator=qemu-s390x wrong=-fexcess-precision=standard
     filters='kernels/ model/own tokenizer/ gguf/ gguf_writer/ float_formats/every
-        ternary_formats/files'
+        ternary_formats/files state/'
     on_machine
 }
 
@@ -160,7 +161,7 @@ suite_i686() {                         # -idirafter: asm/, which only gcc-multil
     if ! runs_32_bits; then            # slower: without the tests that only repeat armhf's
         emulator='qemu-i386 -cpu max'
         filters='kernels/math kernels/scalar model/ gguf/ gguf_writer/ hostile sources/ faults/
-            sequences/ text/ tiny/ lookup/'
+            sequences/ state/ text/ tiny/ lookup/'
     fi
     on_machine
 }

@@ -315,6 +315,98 @@ if [ $rc -eq 0 ] && ! cmp -s "$model" "$tmp/no-eot.gguf"; then
     fails chat-without-template 1 "no chat" -m "$tmp/no-eot.gguf" -cnv
 else skip chat-without-template "this sed cannot edit the model"; fi
 
+# ---- the prompt cache
+story="Once upon a time there was a girl who liked to play in the garden"
+cached() { text -v --prompt-cache "$tmp/cache" "$@"; }  # -v says how much of the prompt it had
+text -p "$story"
+cp "$tmp/out" "$tmp/want"
+# has NAME N OF WANT ARGS...: the text of WANT, of whose prompt the cache had N of OF tokens
+has() {
+    name=$1 word="$2 of $3 tokens are in the prompt cache" want=$4
+    shift 4
+    cached "$@"
+    if [ $rc -ne 0 ]; then bad "$name" "exit code $rc: $(grep generate: "$tmp/err" | tail -n 1)"
+    elif ! cmp -s "$tmp/out" "$want"; then bad "$name" "another text: $(head -c 80 "$tmp/out")"
+    elif ! grep -q "$word" "$tmp/err"; then bad "$name" "not '$word': $(grep 'in the prompt' "$tmp/err")"
+    else ok "$name"; fi
+}
+cached -p "$story" --prompt-cache-ro
+check cache-read-only "exit code $rc, or there is a file" sh -c "[ $rc -eq 0 ] && [ ! -e '$tmp/cache' ]"
+n=$(sed -n 's/.* 0 of \([0-9]*\) tokens.*/\1/p' "$tmp/err")
+: > "$tmp/cache"                       # as mktemp makes it
+has cache-empty 0 "$n" "$tmp/want" -p "$story"
+cp "$tmp/cache" "$tmp/cache1"
+has cache-full $((n - 1)) "$n" "$tmp/want" -p "$story" -t 2 -b 3 -c 200
+check cache-unchanged "the file changed, or something is beside it" sh -c "cmp '$tmp/cache' '$tmp/cache1' && [ ! -e '$tmp/cache.new' ]"
+for k in $kernels; do has "cache-kernel-$k" $((n - 1)) "$n" "$tmp/want" -p "$story" --kernel "$k"; done
+text -p "$story near the old tree"
+cp "$tmp/out" "$tmp/longer"
+cached -p "$story near the old tree" --prompt-cache-ro
+check cache-longer "another text, or exit code $rc" sh -c "[ $rc -eq 0 ] && cmp '$tmp/out' '$tmp/longer'"
+check cache-longer-part "not $((n - 1)) tokens were kept, or the file changed" \
+    sh -c "grep -q ' $((n - 1)) of .* in the prompt cache' '$tmp/err' && cmp '$tmp/cache' '$tmp/cache1'"
+cached -p "$story near the old tree"
+check cache-grows "the file is as before, or exit code $rc" \
+    sh -c "[ $rc -eq 0 ] && cmp '$tmp/out' '$tmp/longer' && ! cmp -s '$tmp/cache' '$tmp/cache1'"
+has cache-shorter $((n - 1)) "$n" "$tmp/want" -p "$story"
+text -p "Tom had a cat"
+cp "$tmp/out" "$tmp/other"
+cached -p "Tom had a cat"
+check cache-other-prompt "exit code $rc, or another text" sh -c "[ $rc -eq 0 ] && cmp '$tmp/out' '$tmp/other'"
+cached -p "$story" --prompt-cache-all --no-display-prompt
+check cache-all "exit code $rc, or a file without the new text" \
+    sh -c "[ $rc -eq 0 ] && [ \$(wc -c < '$tmp/cache') -gt \$(wc -c < '$tmp/cache1') ]"
+cp "$tmp/cache1" "$tmp/cache"
+head -c 5000 "$tmp/cache1" > "$tmp/cut"
+fails cache-cut 1 "saved sequence.*but it has 5000" -m "$model" -p "$story" --prompt-cache "$tmp/cut"
+fails cache-no-state 1 "this is no saved sequence" -m "$model" -p "$story" --prompt-cache "$model"
+fails cache-too-long 1 "saved sequence has .* tokens, the context 8" -m "$model" -p a -c 8 --prompt-cache "$tmp/cache"
+fails cache-directory 1 "cannot read '$tmp'" -m "$model" -p "$story" --prompt-cache "$tmp"
+LC_ALL=C sed 's/<|eot_id|>/<|eot_no|>/g' "$model" > "$tmp/other.gguf" 2> "$tmp/err"
+if cmp -s "$model" "$tmp/other.gguf"; then skip cache-other-model "this sed cannot edit the model"
+else
+    fails cache-other-model 1 "saved with another model" -m "$tmp/other.gguf" -p "$story" --prompt-cache "$tmp/cache"
+fi
+text -p "$story" --prompt-cache "$tmp/nowhere/cache"
+check cache-not-written "exit code $rc, not 1, another text, or no word of it" \
+    sh -c "[ $rc -eq 1 ] && cmp '$tmp/out' '$tmp/want' && grep -q \"cannot write '$tmp/nowhere/cache'\" '$tmp/err'"
+# a disk that is full: a limit of 8 KB or 16 KB, by the shell
+if (ulimit -f 16) 2> /dev/null && [ -z "$RUN" ]; then
+    (ulimit -f 16; text -p "$story near the old tree" --prompt-cache "$tmp/cache"; exit $rc)
+    rc=$?
+    check cache-disk-full "exit code $rc, another text, or the old file is not as it was" \
+        sh -c "[ $rc -eq 1 ] && cmp '$tmp/out' '$tmp/longer' && grep -q \"cannot write '$tmp/cache': File too large\" '$tmp/err' &&
+            cmp '$tmp/cache' '$tmp/cache1' && [ ! -e '$tmp/cache.new' ]"
+else skip cache-disk-full "this shell cannot limit the size of files"; fi
+
+# /save and /load
+printf 'Tell me a story.\nHello\nTell me a story.\n' > "$tmp/chat1"
+input=$tmp/chat1
+run -m "$model" -cnv --temp 0
+if grep -q "no chat" "$tmp/err"; then skip chat-save "the model has no <|eot_id|>"
+else
+    cp "$tmp/out" "$tmp/want"
+    printf 'Tell me a story.\n/save %s\nWho are you?\n/load %s\nHello\n' "$tmp/saved" "$tmp/saved" > "$tmp/chat1"
+    run -m "$model" -cnv --temp 0
+    check chat-load "exit code $rc, or the chat did not go on from where it was saved" \
+        sh -c "[ $rc -eq 0 ] && sed 2d '$tmp/out' > '$tmp/lines' && head -n 2 '$tmp/want' | cmp - '$tmp/lines'"
+    printf '/load %s  \nHello\nTell me a story.\n/clear\nTell me a story.\n' "$tmp/saved" > "$tmp/chat1"
+    run -m "$model" -cnv --temp 0 -sys "You are a pirate." -t 2
+    head -n 2 "$tmp/out" > "$tmp/lines"
+    check chat-load-later "exit code $rc, or another program goes on otherwise" \
+        sh -c "[ $rc -eq 0 ] && sed 1d '$tmp/want' | cmp - '$tmp/lines'"
+    tail -n 1 "$tmp/out" > "$tmp/lines"
+    printf 'Tell me a story.\n' > "$tmp/chat1"
+    run -m "$model" -cnv --temp 0 -sys "You are a pirate."
+    check chat-load-clear "/clear did not go back to this chat's system message" cmp "$tmp/out" "$tmp/lines"
+    printf '/load %s\n/save %s\n/load\n/save %s/nowhere/x\nHello\n' "$tmp/nowhere" "$tmp" "$tmp" > "$tmp/chat1"
+    run -m "$model" -cnv --temp 0 --log-disable
+    check chat-load-refused "exit code $rc, not 4 lines of why, or the chat did not go on" sh -c "[ $rc -eq 1 ] &&
+        [ \$(grep -c 'cannot\|needs' '$tmp/err') -eq 4 ] && [ \$(wc -l < '$tmp/err') -eq 4 ] && cmp '$tmp/out' '$tmp/hello'"
+    check chat-load-nothing-beside "a file was left behind" test ! -e "$tmp.new"
+fi
+input=
+
 # ---- an output that takes nothing
 if [ -c /dev/full ] && ! (: && echo x > /dev/full) 2> /dev/null; then
     $RUN "$program" -m "$model" -p "Once upon a time" -n 8 > /dev/full 2> "$tmp/err"

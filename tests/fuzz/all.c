@@ -9,7 +9,8 @@
 #include "fuzz.h"
 
 #define FUZZ_TARGETS(X) \
-    X(gguf) X(tokenizer) X(chat) X(sampler) X(safetensors) X(import) X(kernels) X(pipeline)
+    X(gguf) X(tokenizer) X(chat) X(sampler) X(safetensors) X(import) X(kernels) X(pipeline) \
+    X(state)
 #define FUZZ_TARGET(name) static void fuzz_##name(const uint8_t *data, size_t size)
 
 #include "../../examples/convert/files.c"
@@ -29,6 +30,7 @@
 #include "fuzz_import.c"
 #include "fuzz_kernels.c"
 #include "fuzz_pipeline.c"
+#include "fuzz_state.c"
 
 int test_unmapped;       /* of test.h; 0: files are mapped */
 

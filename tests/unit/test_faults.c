@@ -1617,6 +1617,77 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     WRONG(bitnet_selftest(0, 0));
 }
 
+static bitnet_result refuse_piece(void *ud, const void *data, size_t n) {
+    (void)data;
+    return ud && n ? BITNET_ERR_CANCELLED : BITNET_ERR_SELFTEST;
+}
+
+static void null_sequences(const bitnet_model *m, bitnet_ctx *c) {
+    static const bitnet_token tokens[2] = {1, 2};
+    bitnet_input in = {0, 2, tokens, 1, 0};
+    const int32_t length = bitnet_ctx_length(c);
+    float *logits = (float *)gb_malloc((size_t)m->n_vocab * sizeof *logits);
+    uint8_t *state;
+    size_t size;
+    gb_reader reader;
+    bitnet_io io;
+    bitnet_sampler s;
+    bitnet_error err;
+    int32_t kept;
+    CHECK(!bitnet_ctx_rewind(c, length));                /* drops the pending token */
+    SAYS(0, bitnet_seq_length(0, 0));
+    SAYS(0, bitnet_seq_tokens(0, 0) != 0);
+    SAYS(-1, bitnet_seq_pending(0, 0));
+    WRONG(bitnet_seq_rewind(0, 0, 0));
+    WRONG(bitnet_seq_copy(0, 0, 0, 0));
+    WRONG(bitnet_eval_many(0, &in, 1, &err));
+    WRONG(bitnet_eval_many(c, 0, 1, &err));
+    in.tokens = 0;
+    WRONG(bitnet_eval_many(c, &in, 1, &err));
+    CHECK(bitnet_ctx_length(c) == length);
+    in.tokens = tokens;
+    SAYS(BITNET_OK, bitnet_eval_many(c, &in, 1, 0));
+    memset(&s, 0, sizeof s);
+    memset(logits, 0, (size_t)m->n_vocab * sizeof *logits);
+    logits[7] = 1;
+    SAYS(-1, bitnet_sample_row(0, 0, &s));
+    SAYS(1, bitnet_sample_row(c, 0, 0) >= 0);
+    SAYS(-1, bitnet_sample_logits(0, logits, tokens, 2, &s));
+    SAYS(-1, bitnet_sample_logits(c, 0, tokens, 2, &s));
+    SAYS(-1, bitnet_sample_logits(c, logits, 0, 2, &s));
+    SAYS(7, bitnet_sample_logits(c, logits, 0, 0, 0));
+    s.n_bias = 1;
+    SAYS(-1, bitnet_sample_row(c, 0, &s));
+    SAYS(-1, bitnet_sample_logits(c, logits, tokens, 2, &s));
+    SAYS(0, bitnet_seq_state_bytes(0, 0));
+    SAYS(1, bitnet_seq_state_bytes(c, 0) > 0);
+    size = (size_t)bitnet_seq_state_bytes(c, 0);
+    state = (uint8_t *)gb_malloc(size);
+    WRONG(bitnet_seq_save(0, 0, refuse_piece, 0, &err));
+    WRONG(bitnet_seq_save(c, 0, 0, 0, &err));
+    SAYS(BITNET_ERR_SELFTEST, bitnet_seq_save(c, 0, refuse_piece, 0, 0));
+    WRONG(bitnet_seq_save_memory(0, 0, state, size, &err));
+    WRONG(bitnet_seq_save_memory(c, 0, 0, size, &err));
+    SAYS(BITNET_OK, bitnet_seq_save_memory(c, 0, state, size, 0));
+    io = gb_io(&reader, state, size);
+    WRONG(bitnet_seq_load(0, 0, &io, &err));
+    CHECK(strstr(err.text, "context is NULL"));
+    WRONG(bitnet_seq_load(c, 0, 0, &err));
+    SAYS(BITNET_OK, bitnet_seq_load(c, 0, &io, 0));
+    io.read_fn = 0;
+    WRONG(bitnet_seq_load(c, 0, &io, &err));
+    CHECK(strstr(err.text, "read_fn"));
+    WRONG(bitnet_seq_load_memory(0, 0, state, size, &err));
+    WRONG(bitnet_seq_load_memory(c, 0, 0, size, &err));
+    SAYS(BITNET_OK, bitnet_seq_load_memory(c, 0, state, size, 0));
+    WRONG(bitnet_seq_sync(0, 0, tokens, 2, &kept, &err));
+    WRONG(bitnet_seq_sync(c, 0, 0, 2, &kept, &err));
+    CHECK(bitnet_ctx_length(c) == length + 2);
+    SAYS(BITNET_OK, bitnet_seq_sync(c, 0, tokens, 2, 0, 0));
+    free(state);
+    free(logits);
+}
+
 static void null_files(const gb_model *g) {
     gb_reader reader;
     bitnet_io io = gb_io(&reader, g->data, g->size);
@@ -1795,6 +1866,7 @@ static void test_null(void) {
         null_models(&g, m);
         null_text(m);
         null_contexts(m, c);
+        null_sequences(m, c);
         null_files(&g);
         null_writers();
         null_weights();
@@ -1871,6 +1943,113 @@ static void test_call_numbers(void) {
     n = bitnet_chat_tokenize(m, &msg, 1, 0, want, 64);
     CHECK(bitnet_chat_tokenize(m, &msg, 1, ~(BITNET_ADD_BOS | BITNET_OPEN_REPLY), t, 64) == n);
     CHECK(n > 0 && !memcmp(t, want, (size_t)n * sizeof *t));
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+/* Sequences: their parameters and numbers. */
+static void test_sequence_numbers(void) {
+    static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX, -2, 3};
+    static const bitnet_token tokens[9] = {1, 2, 3};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c, *out;
+    bitnet_ctx_params cp;
+    bitnet_generate_params gen;
+    bitnet_input in;
+    bitnet_sampler s;
+    bitnet_error err;
+    uint8_t state[4096];
+    float *logits;
+    int i, k;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    logits = (float *)gb_malloc((size_t)m->n_vocab * sizeof *logits);
+    memset(logits, 0, (size_t)m->n_vocab * sizeof *logits);
+    for (i = 0; i < 6; i++) {
+        static const int64_t n_kv[] = {-1, INT64_MIN, INT64_MAX, 3 * 8 + 1};
+        memset(&cp, 0, sizeof cp);
+        cp.n_ctx = 8;
+        cp.n_threads = 1;
+        cp.n_seqs = i == 4 ? 4097 : i == 5 ? 4096 : 3;
+        if (i < 4) cp.n_kv = n_kv[i];
+        if (i == 5) {                  /* the most that there can be */
+            CHECK(bitnet_ctx_bytes(m, &cp) > 0);
+            cp.n_logits = 4096 * 8;
+            CHECK(bitnet_ctx_bytes(m, &cp) > 0);
+            cp.n_logits++;
+        }
+        out = (bitnet_ctx *)(void *)&g;
+        CHECK(bitnet_ctx_create(m, &cp, &out, &err) == BITNET_ERR_ARG && !out);
+        CHECK_MSG(strstr(err.text, i < 4 ? "n_kv" : i == 4 ? "n_seqs 4097" : "n_logits 32769") &&
+                  bitnet_ctx_bytes(m, &cp) == 0, "%d: %s", i, err.text);
+    }
+    for (i = 0; i < 4; i++) {
+        memset(&cp, 0, sizeof cp);
+        cp.n_seqs = wild[i];
+        CHECK(bitnet_ctx_create(m, &cp, &out, &err) == BITNET_ERR_ARG && !out);
+        CHECK(strstr(err.text, "n_seqs") && bitnet_ctx_bytes(m, &cp) == 0);
+    }
+    memset(&cp, 0, sizeof cp);
+    cp.n_ctx = 8;
+    cp.n_seqs = 3;
+    cp.n_kv = 3 * 8;
+    cp.n_threads = 1;
+    CHECK(!bitnet_ctx_create(m, &cp, &c, &err));
+    memset(&in, 0, sizeof in);
+    in.tokens = tokens;
+    in.n_tokens = 3;
+    in.n_logits = 1;
+    CHECK(!bitnet_eval_many(c, &in, 1, 0));
+    CHECK(!bitnet_seq_save_memory(c, 0, state, sizeof state, &err));
+    for (i = 0; i < 5; i++) {          /* 3 is one more than the last sequence */
+        const int32_t seq = wild[i];
+        CHECK(bitnet_seq_length(c, seq) == 0 && !bitnet_seq_tokens(c, seq));
+        CHECK(bitnet_seq_pending(c, seq) == -1 && bitnet_seq_state_bytes(c, seq) == 0);
+        CHECK(bitnet_seq_rewind(c, seq, 0) == BITNET_ERR_ARG);
+        CHECK(bitnet_seq_copy(c, 0, seq, 1) == BITNET_ERR_ARG);
+        CHECK(bitnet_seq_copy(c, seq, 1, 0) == BITNET_ERR_ARG);
+        for (k = 0; k < 5; k++) {
+            err.text[0] = 0;
+            if (k == 0) CHECK(bitnet_seq_save(c, seq, refuse_piece, 0, &err) == BITNET_ERR_ARG);
+            if (k == 1) CHECK(bitnet_seq_save_memory(c, seq, state, 9, &err) == BITNET_ERR_ARG);
+            if (k == 2) CHECK(bitnet_seq_load_memory(c, seq, state, 999, &err) == BITNET_ERR_ARG);
+            if (k == 3) CHECK(bitnet_seq_sync(c, seq, tokens, 3, 0, &err) == BITNET_ERR_ARG);
+            memset(&in, 0, sizeof in);
+            in.seq = seq;
+            in.tokens = tokens;
+            in.n_tokens = 1;
+            if (k == 4) CHECK(bitnet_eval_many(c, &in, 1, &err) == BITNET_ERR_ARG);
+            CHECK_MSG(strstr(err.text, "is not in 0..2"), "%d: %s", k, err.text);
+        }
+        memset(&gen, 0, sizeof gen);
+        gen.seq = seq;
+        gen.prompt = tokens;
+        gen.n_prompt = gen.max_tokens = 1;
+        CHECK(bitnet_generate(c, &gen, 0, &err) == BITNET_ERR_ARG && err.text[0]);
+        in.seq = 0;                    /* the other numbers of an input; 9 tokens are too many */
+        in.n_tokens = seq;
+        CHECK(bitnet_eval_many(c, &in, 1, &err) == (seq == 3 ? BITNET_OK : seq > 0 ?
+                                                    BITNET_ERR_FULL : BITNET_ERR_ARG));
+        CHECK(!bitnet_seq_rewind(c, 0, 3));
+        in.n_tokens = 2;
+        in.n_logits = seq;
+        CHECK(bitnet_eval_many(c, &in, 1, &err) == BITNET_ERR_ARG && strstr(err.text, "n_logits"));
+        in.n_logits = 0;
+        CHECK(seq > 0 || bitnet_eval_many(c, &in, seq, &err) == BITNET_ERR_ARG);
+        if (seq != 3) CHECK(bitnet_seq_rewind(c, 0, seq) == BITNET_ERR_ARG);
+        if (seq != 3) CHECK(bitnet_seq_copy(c, 0, 1, seq) == BITNET_ERR_ARG);
+        memset(&s, 0, sizeof s);
+        s.repeat_penalty = 2;
+        CHECK(seq == -1 || bitnet_sample_row(c, seq, &s) == -1);
+        CHECK(seq > 0 || bitnet_sample_logits(c, logits, tokens, seq, &s) == -1);
+    }
+    CHECK(bitnet_seq_rewind(c, 0, 4) == BITNET_ERR_ARG && bitnet_seq_copy(c, 0, 0, 1) ==
+          BITNET_ERR_ARG && bitnet_seq_copy(c, 0, 1, 4) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_length(c, 0) == 3 && !bitnet_seq_length(c, 1) && !bitnet_seq_length(c, 2));
+    free(logits);
     bitnet_ctx_free(c);
     bitnet_model_free(m);
     gb_free_model(&g);
@@ -2086,6 +2265,7 @@ const test_case faults_tests[] = {
     {"faults/cycles", test_cycles},
     {"faults/null", test_null},
     {"faults/numbers", test_call_numbers},
+    {"faults/sequence_numbers", test_sequence_numbers},
     {"faults/generate_numbers", test_generate_numbers},
     {"faults/file_numbers", test_file_numbers},
     {"faults/sampler_numbers", test_sampler_numbers},
