@@ -8014,11 +8014,13 @@ BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, 
     return bitnet_eval_many(c, &in, 1, err);
 }
 
-/* A sequence that exists and is acquired, or an error. */
+/* Acquires a context to change a sequence, which must exist and not be in a generation. */
 static bitnet_result bitnet__acquire_seq(bitnet_ctx *c, int32_t seq, bitnet_error *err) {
     const bitnet_result r = bitnet__acquire(c, err);
-    if (r != BITNET_OK || bitnet__seq_of(c, seq)) return r;
+    const bitnet__seq *q = bitnet__seq_of(c, seq);
+    if (r != BITNET_OK || (q && !q->in_generation)) return r;
     bitnet__release(c);
+    if (q) return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)seq);
     return bitnet__fail(err, BITNET_ERR_ARG, "sequence %lld is not in 0..%d", (long long)seq,
                         (int)c->p.n_seqs - 1);
 }

@@ -1560,6 +1560,8 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     static const char *const stops[2] = {"x", 0};
     bitnet_ctx *out = (bitnet_ctx *)(void *)&prompt;
     bitnet_generate_params p;
+    bitnet_gen *gen = 0;
+    bitnet_piece piece;
     bitnet_message msg = {0, 0};
     bitnet_sampler s;
     bitnet_error err;
@@ -1587,6 +1589,16 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     s.n_bias = 1;
     SAYS(-1, bitnet_sample(c, &s));
     memset(&p, 0, sizeof p);
+    WRONG(bitnet_gen_begin(0, &p, &gen, &err));
+    WRONG(bitnet_gen_begin(c, 0, &gen, &err));
+    WRONG(bitnet_gen_begin(c, &p, 0, &err));
+    WRONG(bitnet_gen_next(0, 1, &err));
+    WRONG(bitnet_gen_next(&gen, 1, &err));
+    CHECK(!gen);
+    DOES(bitnet_gen_piece(0, &piece));
+    DOES(bitnet_gen_piece(0, 0));
+    CHECK(!piece.text && !piece.n_text && !piece.ended);
+    DOES(bitnet_gen_end(0));
     WRONG(bitnet_generate(0, &p, 0, &err));
     WRONG(bitnet_generate(c, 0, 0, &err));
     WRONG(bitnet_generate(c, &p, 0, &err));
@@ -1969,7 +1981,7 @@ static void test_sequence_numbers(void) {
     logits = (float *)gb_malloc((size_t)m->n_vocab * sizeof *logits);
     memset(logits, 0, (size_t)m->n_vocab * sizeof *logits);
     for (i = 0; i < 6; i++) {
-        static const int64_t n_kv[] = {-1, INT64_MIN, INT64_MAX, 3 * 8 + 1};
+        static const int64_t n_kv[] = {-1, INT64_MIN, INT64_MAX, 3 * 64 + 1};
         memset(&cp, 0, sizeof cp);
         cp.n_ctx = 8;
         cp.n_threads = 1;
