@@ -514,6 +514,7 @@ typedef struct bitnet_model_info {
                                     it adds to own_bytes; 0: the head is too wide for one */
     bitnet_token bos, eos, eot;  /* -1: the file has none */
     int32_t add_bos;             /* 1: the file wants BOS before a prompt */
+    int32_t longest_token;       /* bytes of the longest token's text */
 } bitnet_model_info;
 
 typedef enum bitnet_kv_type { BITNET_KV_F16 = 0, BITNET_KV_F32 = 1 } bitnet_kv_type;
@@ -567,15 +568,17 @@ typedef struct bitnet_input {
 typedef struct bitnet_logit_bias { bitnet_token token; float bias; } bitnet_logit_bias;
 
 /* All zero is greedy: the largest logit, and of equal ones the lowest id. The steps are, in this
-   order: logit bias, repetition penalty, top-k, top-p, min-p, temperature. Any float is accepted;
-   NaN and negative values count as 0. */
+   order: logit bias, penalties, top-k, top-p, min-p, temperature. Any float is accepted; NaN counts
+   as 0, and so do negative values but for the two penalties that are subtracted. */
 typedef struct bitnet_sampler {
     float temperature;           /* 0: greedy; infinity: all that are left are equally likely */
     float top_p;                 /* keep the most likely tokens up to this sum; 0 or >= 1: all */
     float min_p;                 /* drop tokens under min_p times the best one's probability */
     float repeat_penalty;        /* > 1 makes recent tokens less likely; 0 or 1: off */
     int32_t top_k;               /* keep the k largest logits; 0 or less: all */
-    int32_t repeat_window;       /* how many recent tokens the penalty sees; 0: 64, < 0: all */
+    int32_t repeat_window;       /* how many recent tokens the penalties see; 0: 64, < 0: all */
+    float frequency_penalty;     /* subtracted for each time that a token is among these; 0: off */
+    float presence_penalty;      /* subtracted once for such a token; 0: off */
     const bitnet_logit_bias *bias;   /* -INFINITY or NaN forbids a token; unknown ids are ignored */
     int32_t n_bias;              /* 0 or more */
     uint64_t rng;                /* the whole random state; any seed; each draw advances it */
@@ -787,6 +790,14 @@ BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_
 
 /* The token with exactly this text, special tokens included ("<|eot_id|>"), or -1. */
 BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *text);
+/* The bytes of a token, *n of them, without a NUL; they belong to the model. 0, and *n 0: t is
+   outside the vocabulary. n may be 0. A special token has its name. */
+BITNET_API const char *bitnet_token_text(const bitnet_model *m, bitnet_token t, size_t *n);
+
+/* 1 if t is a special token (a control or user-defined one), which text becomes only with
+   BITNET_PARSE_SPECIAL; else 0. t may be any number. */
+BITNET_API int bitnet_token_is_special(const bitnet_model *m, bitnet_token t);
+
 /* 1 if t ends a text, else 0: EOS, <|eot_id|> or <|end_of_text|>; in the architectures bitnet and
    llama also the file's eot_token_id, or <|im_end|>. t may be any number. */
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
@@ -915,6 +926,13 @@ BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t i, bitnet_sampl
 BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
                                              const bitnet_token *tokens, int32_t n_tokens,
                                              bitnet_sampler *s);
+
+/* The n most likely tokens of row i (-1: the last one), the best first, and the natural logarithms
+   of their probabilities (softmax of the logits, before any sampler), in out [n]. Computes all
+   logits, but sorts only n. BITNET_ERR_ARG: there is no such row, or n is not in 1 .. n_vocab.
+   BITNET_ERR_BUSY. With an infinite logit the logarithms mean nothing. */
+typedef struct bitnet_logprob { bitnet_token token; float logprob; } bitnet_logprob;
+BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n);
 
 /* Evaluates the prompt, then samples and evaluates tokens until something ends the text: *why says
    what. why and err may be 0. The token sampled last becomes the pending token. Without a prompt
@@ -6620,6 +6638,7 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->eos = m->vocab.eos;
     info->eot = m->vocab.eot;
     info->add_bos = m->vocab.add_bos;
+    info->longest_token = (int32_t)m->vocab.longest_token;
 }
 
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf,
@@ -6679,6 +6698,18 @@ BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_
 
 BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *text) {
     return m && text ? bitnet__vocab_find(&m->vocab, text, strlen(text)) : -1;
+}
+
+BITNET_API const char *bitnet_token_text(const bitnet_model *m, bitnet_token t, size_t *n) {
+    size_t unused;
+    if (!n) n = &unused;
+    *n = 0;
+    return m ? (const char *)bitnet__token_bytes(&m->vocab, t, n) : 0;
+}
+
+BITNET_API int bitnet_token_is_special(const bitnet_model *m, bitnet_token t) {
+    return m && t >= 0 && (uint32_t)t < m->vocab.n_tokens &&
+           bitnet__is_special(m->vocab.types[t]);
 }
 
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t) {
@@ -8739,11 +8770,15 @@ typedef struct bitnet__tokens {
     int32_t n;
 } bitnet__tokens;
 
-/* Those of the tokens before the sampled one to which the repetition penalty applies. */
+static int bitnet__not_0(float x) { return x > 0.0f || x < 0.0f; }     /* NaN counts as 0 */
+
+/* Those of the tokens before the sampled one to which penalties apply. */
 static bitnet__tokens bitnet__penalized(const bitnet_sampler *s, bitnet__tokens before) {
+    const int repeat = s->repeat_penalty > 0.0f && s->repeat_penalty != 1.0f;
     int32_t window = s->repeat_window == 0 ? 64 : s->repeat_window;
     if (window < 0 || window > before.n) window = before.n;
-    if (!(s->repeat_penalty > 0.0f) || s->repeat_penalty == 1.0f) window = 0;
+    if (!repeat && !bitnet__not_0(s->frequency_penalty) && !bitnet__not_0(s->presence_penalty))
+        window = 0;
     before.p += before.n - window;
     before.n = window;
     return before;
@@ -8776,9 +8811,15 @@ static void bitnet__penalize(bitnet_ctx *c, const bitnet_sampler *s, bitnet__tok
     int32_t i;
     for (i = 0; i < recent.n; i++) {
         bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, recent.p[i]);
-        if (!x || x->token < 0) continue;
-        x->token = ~x->token;          /* marked: a token is penalized once */
-        x->logit = x->logit > 0.0f ? x->logit / s->repeat_penalty : x->logit * s->repeat_penalty;
+        if (!x) continue;
+        if (x->token >= 0) {
+            x->token = ~x->token;      /* marked: the following happens once */
+            if (s->repeat_penalty > 0.0f)
+                x->logit = x->logit > 0.0f ? x->logit / s->repeat_penalty
+                                           : x->logit * s->repeat_penalty;
+            if (bitnet__not_0(s->presence_penalty)) x->logit -= s->presence_penalty;
+        }
+        if (bitnet__not_0(s->frequency_penalty)) x->logit -= s->frequency_penalty;
     }
     for (i = 0; i < recent.n; i++) {
         bitnet__candidate *x = bitnet__find_candidate(c->candidates, n, recent.p[i]);
@@ -8927,6 +8968,47 @@ BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t row, bitnet_sam
 
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s) {
     return bitnet_sample_row(c, -1, s);
+}
+
+static int bitnet__candidate_after(const void *of, const void *a, const void *b) {
+    return bitnet__candidate_before(of, b, a);
+}
+
+/* Puts the n best of all candidates first, in order. A heap holds them, whose root is the worst. */
+static void bitnet__best_candidates(bitnet__candidate *all, int32_t n_all, int32_t n) {
+    const bitnet__heap heap = {all, sizeof *all, sizeof *all, bitnet__candidate_after, 0};
+    bitnet__candidate x;
+    int32_t i;
+    bitnet__heap_make(&heap, (size_t)n, &x);
+    for (i = n; i < n_all; i++)
+        if (bitnet__candidate_before(0, &all[i], &all[0]))
+            bitnet__heap_sink(&heap, (size_t)n, 0, &all[i]);
+    for (i = n; i > 1; i--) bitnet__heap_pop(&heap, (size_t)i, &x);
+}
+
+BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n) {
+    const float *logits;
+    double sum = 0.0, top;
+    bitnet_result r = bitnet__acquire(c, 0);
+    int32_t k;
+    if (r != BITNET_OK) return r;
+    logits = bitnet__logits(c, i);
+    if (!logits || !out || n < 1 || n > c->m->n_vocab) r = BITNET_ERR_ARG;
+    else {
+        bitnet__fill_candidates(c, logits);
+        for (k = 0; k < c->m->n_vocab; k++)
+            if (logits[k] != logits[k])
+                c->candidates[k].logit = bitnet__float_from_bits(0xff800000u);
+        bitnet__best_candidates(c->candidates, c->m->n_vocab, n);
+        top = (double)c->candidates[0].logit;
+        for (k = 0; k < c->m->n_vocab; k++) sum += bitnet__weight((double)logits[k] - top);
+        for (k = 0; k < n; k++) {
+            out[k].token = c->candidates[k].token;
+            out[k].logprob = (float)((double)c->candidates[k].logit - top - bitnet__log(sum));
+        }
+    }
+    bitnet__release(c);
+    return r;
 }
 
 BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,

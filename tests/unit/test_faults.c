@@ -1545,6 +1545,8 @@ static void null_text(const bitnet_model *m) {
     SAYS(-1, bitnet_token_find(0, "a"));
     SAYS(-1, bitnet_token_find(m, 0));
     SAYS(0, bitnet_token_is_end(0, 1));
+    SAYS(0, bitnet_token_is_special(0, 1));
+    SAYS(0, bitnet_token_text(0, 1, 0) != 0);
     WRONG(bitnet_chat_tokenize(0, &msg, 1, 0, t, 4));
     WRONG(bitnet_chat_tokenize(m, 0, 1, 0, t, 4));
     SAYS(0, bitnet_chat_tokenize(m, 0, 0, 0, t, 4));
@@ -1560,6 +1562,7 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     static const char *const stops[2] = {"x", 0};
     bitnet_ctx *out = (bitnet_ctx *)(void *)&prompt;
     bitnet_generate_params p;
+    bitnet_logprob best;
     bitnet_gen *gen = 0;
     bitnet_piece piece;
     bitnet_message msg = {0, 0};
@@ -1584,6 +1587,8 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     SAYS(BITNET_OK, bitnet_eval(c, prompt, 2, 0, 0));
     SAYS((const float *)0, bitnet_logits(0, 0));
     SAYS(-1, bitnet_sample(0, 0));
+    WRONG(bitnet_logprobs(0, -1, &best, 1));
+    WRONG(bitnet_logprobs(c, -1, 0, 1));
     SAYS(1, bitnet_sample(c, 0) >= 0);
     memset(&s, 0, sizeof s);
     s.n_bias = 1;

@@ -572,6 +572,118 @@ static void test_logit_bias(void) {
     gb_free_model(&g);
 }
 
+/* Frequency and presence penalties, alone and after the others, by their definition. */
+static void test_subtracted_penalties(void) {
+    static const bitnet_token history[] = {5, 6, 5, 7, 5, 8};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    bitnet_sampler s;
+    float x[V];
+    uint64_t seed = 21;
+    int round, i, j;
+    gb_make_model(&g);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 0);
+    CHECK(c && !bitnet_eval(c, history, 6, 0, 0));
+    for (round = 0; round < 64; round++) {
+        const int window = round % 8 ? round % 8 : -1;
+        const int from = window < 0 || window > 6 ? 0 : 6 - window;
+        random_logits(x, 0, &seed);
+        memset(&s, 0, sizeof s);
+        s.repeat_window = window;
+        if (round & 8) s.frequency_penalty = round & 32 ? -0.5f : 0.25f;
+        if (round & 16) s.presence_penalty = round & 32 ? 1.0f : -2.0f;
+        if (round % 3 == 1) s.repeat_penalty = 2.0f;
+        if (round == 63) s.frequency_penalty = s.presence_penalty = (float)(infinite - infinite);
+        bitnet__fill_candidates(c, x);
+        bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
+        for (i = 0; i < V; i++) {
+            float want = x[i];
+            int count = 0;
+            for (j = from; j < 6; j++) count += history[j] == i;
+            if (count && s.repeat_penalty > 0.0f) want = want > 0 ? want / 2 : want * 2;
+            if (count && round != 63) want -= s.presence_penalty;
+            for (j = 0; j < count && round != 63; j++) want -= s.frequency_penalty;
+            CHECK_MSG(c->candidates[i].logit == want && c->candidates[i].token == i,
+                      "round %d, token %d", round, i);
+        }
+    }
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+/* The best tokens and their probabilities, against sorting all of them in double. */
+static void test_logprobs(void) {
+    static const bitnet_token tokens[] = {5, 6, 5, 7};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    bitnet_logprob best[V], all[V];
+    bitnet_ctx_params p;
+    int n, i, row;
+    gb_make_model(&g);
+    m = load_built(&g);
+    memset(&p, 0, sizeof p);
+    p.n_ctx = 8;
+    p.n_logits = 4;
+    CHECK(m && !bitnet_ctx_create(m, &p, &c, 0) && !bitnet_eval(c, tokens, 4, 1, 0));
+    for (row = 0; row < 4; row++) {
+        const float *logits = bitnet_logits(c, row);
+        double sum = 0;
+        CHECK(logits && !bitnet_logprobs(c, row, all, V));
+        for (i = 0; i < V; i++) sum += exp((double)logits[i]);
+        for (i = 0; i < V; i++) {
+            const double want = (double)logits[all[i].token] - log(sum);
+            CHECK_MSG(fabs((double)all[i].logprob - want) < 1e-5, "row %d, place %d", row, i);
+            CHECK(i == 0 || logits[all[i].token] < logits[all[i - 1].token] ||
+                  (logits[all[i].token] == logits[all[i - 1].token] &&
+                   all[i].token > all[i - 1].token));
+        }
+        for (n = 1; n < 40; n += 5)
+            CHECK(!bitnet_logprobs(c, row, best, n) &&
+                  !memcmp(best, all, (size_t)n * sizeof *best));
+    }
+    CHECK(bitnet_logprobs(c, 4, best, 1) == BITNET_ERR_ARG);
+    CHECK(bitnet_logprobs(c, 0, best, 0) == BITNET_ERR_ARG);
+    CHECK(bitnet_logprobs(c, 0, best, V + 1) == BITNET_ERR_ARG);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+/* What the functions about a token say, against the vocabulary as it was built. */
+static void test_token_facts(void) {
+    gb_model g = word_model();
+    bitnet_model_info info;
+    bitnet_model *m;
+    bitnet_token t;
+    size_t n = 7, longest = 0;
+    int n_special = 0;
+    char buf[256];
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    for (t = 0; t < g.n_vocab; t++) {
+        const char *text = bitnet_token_text(m, t, &n);
+        const int length = bitnet_detokenize(m, &t, 1, buf, sizeof buf);
+        CHECK_MSG(text && length == (int)n && !memcmp(text, buf, n), "token %d", (int)t);
+        CHECK(bitnet_token_text(m, t, 0) == text);
+        if (n > longest) longest = n;
+        if (!bitnet_token_is_special(m, t)) continue;
+        n_special++;
+        CHECK(bitnet_tokenize(m, text, n, BITNET_PARSE_SPECIAL, &t, 1) == 1);
+        CHECK(bitnet_tokenize(m, text, n, 0, 0, 0) > 1);
+    }
+    bitnet_model_get_info(m, &info);
+    CHECK(info.longest_token == (int)longest && n_special > 0);
+    CHECK(!bitnet_token_text(m, -1, &n) && n == 0 && !bitnet_token_text(m, g.n_vocab, &n));
+    CHECK(!bitnet_token_is_special(m, -1) && !bitnet_token_is_special(m, INT32_MAX));
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
 /* A bias of plus infinity forces its token, at any temperature. */
 static void test_forcing_bias(void) {
     bitnet_logit_bias bias = {9, 0};
@@ -1455,6 +1567,9 @@ const test_case text_tests[] = {
     {"text/cut_sets", test_cut_sets},
     {"text/extreme_draws", test_extreme_draws},
     {"text/repeat_penalty", test_repeat_penalty},
+    {"text/subtracted_penalties", test_subtracted_penalties},
+    {"text/logprobs", test_logprobs},
+    {"text/token_facts", test_token_facts},
     {"text/logit_bias", test_logit_bias},
     {"text/forcing_bias", test_forcing_bias},
     {"text/replay", test_replay},
