@@ -154,7 +154,9 @@
 
    For a loop of your own, bitnet_eval_many evaluates any mix of prompts and single tokens, and
    bitnet_sample_row samples from a row of its logits. bitnet_seq_copy lets a sequence begin as
-   another one does: a system message is read once, and its memory shared.
+   another one does: a system message is read once, and its memory shared. bitnet_seq_sync gives a
+   sequence new tokens and evaluates only what differs. bitnet_seq_save and bitnet_seq_load keep it
+   in a file or in memory: saved on one machine, it goes on with the same bits on any other.
 
    Positions come in pages of 64. A context with one sequence has all its pages from the beginning.
    Otherwise bitnet_eval_many and bitnet_gen_next allocate pages when sequences grow, and n_kv
@@ -835,14 +837,18 @@ BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);
 /* How many of the n_vocab logits the last bitnet_sample computed exactly; see OUTPUT HEAD. */
 BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c);
 
-/* The same of a sequence, 0 .. n_seqs - 1; the functions above are those of sequence 0. */
+/* The same of a sequence, 0 .. n_seqs - 1; those above are of sequence 0. For other numbers they
+   return 0, 0, -1 and BITNET_ERR_ARG. BITNET_ERR_BUSY: the context is in use, or a generation has
+   the sequence. */
 BITNET_API int32_t bitnet_seq_length(const bitnet_ctx *c, int32_t seq);
 BITNET_API const bitnet_token *bitnet_seq_tokens(const bitnet_ctx *c, int32_t seq);
 BITNET_API bitnet_token bitnet_seq_pending(const bitnet_ctx *c, int32_t seq);
 BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length);
 
-/* Makes sequence `to` begin with the first length tokens of sequence `from`, in place of its own.
-   Nothing is evaluated, and the memory is shared until one of the two writes to it. */
+/* Replaces what sequence `to` holds by the first length tokens (0 .. bitnet_seq_length) of sequence
+   `from`. Nothing is evaluated or allocated: the two share pages until one of them writes to a page,
+   which then needs a copy. `to` has no pending token and no logits. BITNET_ERR_ARG: there are no
+   such tokens or sequences, or they are the same. BITNET_ERR_BUSY: as above, for `to`. */
 BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length);
 
 /* Makes a sequence hold exactly these n tokens (one or more, in place of its own), with the logits
@@ -906,7 +912,13 @@ BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err);
 
-/* Evaluates the inputs in one pass over the weights for each n_batch tokens. */
+/* Appends tokens to several sequences, to each after its pending token, and evaluates them together:
+   in the order of the inputs, with one pass over the weights for n_batch tokens. Sets each input's
+   row; rows are numbered through the inputs. On failure all sequences hold what they held before,
+   and the context has no logits. BITNET_ERR_FULL: tokens do not fit in n_ctx, or their pages in
+   n_kv. BITNET_ERR_LIMIT: the rows are over n_logits of the context. BITNET_ERR_BUSY: the context
+   is in use, or a generation has the sequence. BITNET_ERR_MEMORY: for a page. BITNET_ERR_CANCELLED:
+   cancel_fn said so. BITNET_ERR_ARG, _FORMAT: as for bitnet_eval; err names the input. */
 BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
                                           bitnet_error *err);
 

@@ -343,7 +343,32 @@ refuse "it names a missing file" "no-such-file" $dir/manual no-such-file
     sed '/^int main/,$d' $dir/manual.c
     sed -n '/^       static void chat(/,/^       }$/s/^       //p' bitnet.h
     sed -n '/^       static bitnet_result write_on(/,/^       }$/s/^       //p' bitnet.h
+    sed -n '/^       static bitnet_result write_all(/,/^       }$/s/^       //p' bitnet.h
     cat <<'EOF'
+/* Goes on with several texts, each in its own sequence. */
+static bitnet_result together(const bitnet_model *model, char **texts, int n,
+                              bitnet_generate_params *gen) {
+    bitnet_ctx_params params;
+    bitnet_ctx *ctx = NULL;
+    bitnet_gen *gens[10];
+    bitnet_result r;
+    int i;
+    memset(gens, 0, sizeof gens);
+    memset(&params, 0, sizeof params);
+    params.n_seqs = n;
+    gen->text_fn = NULL;
+    r = bitnet_ctx_create(model, &params, &ctx, NULL);
+    for (i = 0; i < n && r == BITNET_OK; i++) {
+        gen->seq = i;
+        gen->text = texts[i];
+        r = bitnet_gen_begin(ctx, gen, &gens[i], NULL);
+    }
+    if (r == BITNET_OK) r = write_all(gens, n, NULL);
+    for (i = 0; i < n; i++) bitnet_gen_end(gens[i]);
+    bitnet_ctx_free(ctx);
+    return r;
+}
+
 int main(int argc, char **argv) {
     bitnet_model *model = NULL;
     bitnet_ctx *ctx = NULL;
@@ -354,7 +379,8 @@ int main(int argc, char **argv) {
     gen.max_tokens = 40;
     r = bitnet_model_load_file(argv[1], NULL, &model, NULL);
     if (r == BITNET_OK) r = bitnet_ctx_create(model, NULL, &ctx, NULL);
-    if (r == BITNET_OK && argc > 2) r = write_on(model, ctx, argv[2]);
+    if (r == BITNET_OK && argc > 3) r = together(model, argv + 2, argc - 2, &gen);
+    else if (r == BITNET_OK && argc > 2) r = write_on(model, ctx, argv[2]);
     else if (r == BITNET_OK) chat(ctx, &gen);
     bitnet_ctx_free(ctx);
     bitnet_model_free(model);
@@ -376,6 +402,10 @@ expect "the loops compile" $CC -std=c99 $STRICT -O0 -I. $dir/loops.c -o $dir/loo
 $dir/manual $model "Once upon a time" | head -c 80 >$dir/ours
 expect "the manual's loop writes what bitnet_generate writes" sh -c \
     "[ -s $dir/ours ] && $dir/loops $model 'Once upon a time' | head -c 80 | cmp - $dir/ours"
+expect "its loop over sequences writes the same" sh -c \
+    "$dir/loops $model 'The capital of' 'Once upon a time' | sed -n 's/^1: //p' | tr -d '\\n' |
+     head -c 60 >$dir/second; [ -s $dir/second ] && tr -d '\\n' <$dir/ours | head -c 60 |
+     cmp - $dir/second"
 expect "the manual's chat answers each line" sh -c \
     "[ \$(printf 'Hello!\nWho are you?\n' | $dir/loops $model | grep -c '^[A-Z]') = 2 ]"
 
