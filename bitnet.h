@@ -846,9 +846,9 @@ BITNET_API bitnet_token bitnet_seq_pending(const bitnet_ctx *c, int32_t seq);
 BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length);
 
 /* Replaces what sequence `to` holds by the first length tokens (0 .. bitnet_seq_length) of sequence
-   `from`. Nothing is evaluated or allocated: the two share pages until one of them writes to a page,
-   which then needs a copy. `to` has no pending token and no logits. BITNET_ERR_ARG: there are no
-   such tokens or sequences, or they are the same. BITNET_ERR_BUSY: as above, for `to`. */
+   `from`. Nothing is evaluated or allocated: the two share pages until one of them writes to a
+   page, which then needs a copy. `to` has no pending token and no logits. BITNET_ERR_ARG: there are
+   no such tokens or sequences, or they are the same. BITNET_ERR_BUSY: as above, for `to`. */
 BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length);
 
 /* Makes a sequence hold exactly these n tokens (one or more, in place of its own), with the logits
@@ -912,13 +912,13 @@ BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err);
 
-/* Appends tokens to several sequences, to each after its pending token, and evaluates them together:
-   in the order of the inputs, with one pass over the weights for n_batch tokens. Sets each input's
-   row; rows are numbered through the inputs. On failure all sequences hold what they held before,
-   and the context has no logits. BITNET_ERR_FULL: tokens do not fit in n_ctx, or their pages in
-   n_kv. BITNET_ERR_LIMIT: the rows are over n_logits of the context. BITNET_ERR_BUSY: the context
-   is in use, or a generation has the sequence. BITNET_ERR_MEMORY: for a page. BITNET_ERR_CANCELLED:
-   cancel_fn said so. BITNET_ERR_ARG, _FORMAT: as for bitnet_eval; err names the input. */
+/* Appends tokens to several sequences, to each after its pending token, and evaluates them
+   together: in the order of the inputs, with one pass over the weights for n_batch tokens. Sets
+   each input's row; rows are numbered through the inputs. On failure all sequences hold what they
+   held before, and the context has no logits. BITNET_ERR_FULL: tokens do not fit in n_ctx, or their
+   pages in n_kv. BITNET_ERR_LIMIT: the rows are over n_logits of the context. BITNET_ERR_BUSY: the
+   context is in use, or a generation has the sequence. BITNET_ERR_MEMORY: for a page.
+   BITNET_ERR_CANCELLED: cancel_fn said so. BITNET_ERR_ARG, _FORMAT: as for bitnet_eval. */
 BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
                                           bitnet_error *err);
 
