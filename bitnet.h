@@ -9231,6 +9231,7 @@ static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in) {
     g->lookup->drafts += g->n_draft > 0;
     g->lookup->drafted += g->n_draft;
     bitnet__gen_sample(g);
+    bitnet__seq_cut(c, g->q, bitnet__pages_for(g->q->n_past));     /* a wrong draft needs none */
 }
 
 static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
