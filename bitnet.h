@@ -9325,14 +9325,22 @@ static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in) {
     g->lookup->drafts += g->n_draft > 0;
     g->lookup->drafted += g->n_draft;
     bitnet__gen_sample(g);
+    bitnet__seq_cut(c, g->q, bitnet__pages_for(g->q->n_past));     /* a wrong draft needs none */
 }
 
 static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
                                       bitnet_error *err) {
     int32_t drafts, active = bitnet__stage_pass(c, gens, n, 1, &drafts), i, k;
     bitnet_result r = BITNET_OK;
+    for (i = 0; i < n; i++) {          /* a pass that fails gives nothing */
+        bitnet_gen *g = gens[i];
+        memmove(g->text, g->text + g->n_out, g->n_text -= g->n_out);
+        g->n_out = 0;
+        g->n_tokens = 0;
+    }
     if (active > 0) r = bitnet__eval_staged(c, c->inputs, active, drafts > 0 ? 0 : err);
-    if (r != BITNET_OK && drafts > 0) {        /* perhaps only a draft failed */
+    if (r == BITNET_ERR_CANCELLED) bitnet__fail(err, r, "the evaluation was cancelled");
+    else if (r != BITNET_OK && drafts > 0) {   /* perhaps only a draft failed */
         bitnet__stage_pass(c, gens, n, 0, &drafts);
         r = bitnet__eval_staged(c, c->inputs, active, err);
     }
@@ -9340,9 +9348,6 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
     if (r != BITNET_OK) return r;
     for (i = k = 0; i < n; i++) {
         bitnet_gen *g = gens[i];
-        memmove(g->text, g->text + g->n_out, g->n_text -= g->n_out);
-        g->n_out = 0;
-        g->n_tokens = 0;
         if (g->ended) continue;
         bitnet__gen_advance(g, &c->inputs[k++]);
         if (g->cancelled)

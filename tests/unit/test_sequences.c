@@ -351,6 +351,56 @@ static void test_cancel(void) {
     tear_down(&x);
 }
 
+/* cancel_fn says so once: also a pass with a draft is cancelled, and it has no piece. Nothing is
+   lost or written twice, and drafts that were wrong keep no pages. */
+static int once_at(void *ud) { return --*(int *)ud == 0; }
+
+static void test_cancel_pass(void) {
+    static mix x;
+    static script plain, got;
+    bitnet_ctx_params cp = ctx_params(N_TOKENS, 0, 1, BITNET_KV_F16);
+    bitnet_generate_params p;
+    bitnet_error err;
+    bitnet_gen *g = 0;
+    bitnet_lookup_stats stats = {0, 0, 0};
+    bitnet_ctx *c;
+    int left = 0, cancelled = 0, pass, ended = 0;
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    cp.cancel_fn = once_at;
+    cp.cancel_ud = &left;
+    c = create(x.m, &cp);
+    memset(&p, 0, sizeof p);
+    memset(&plain, 0, sizeof plain);
+    memset(&got, 0, sizeof got);
+    p.prompt = x.tokens[0];
+    p.n_prompt = 48;
+    p.max_tokens = MOST_NEW;
+    p.ignore_end = 1;
+    p.lookup = 4;
+    p.lookup_stats = &stats;
+    p.text_fn = add_text;
+    p.ud = &plain;
+    CHECK(!bitnet_generate(c, &p, &plain.why, 0) && stats.drafts > 0 && !bitnet_ctx_rewind(c, 0));
+    p.text_fn = 0;
+    CHECK(!bitnet_gen_begin(c, &p, &g, 0));
+    for (pass = 0; !ended && pass < 200; pass++) {
+        bitnet_result r;
+        left = pass % 2 ? 3 : 0;
+        memset(&err, 0, sizeof err);
+        r = bitnet_gen_next(&g, 1, &err);
+        CHECK_MSG(r == (pass % 2 ? BITNET_ERR_CANCELLED : BITNET_OK) && err.code == r, "pass %d: "
+                  "%d %s", pass, (int)r, err.text);
+        CHECK(c->seqs[0].n_pages == bitnet__pages_for(bitnet_ctx_length(c)));
+        cancelled += r != BITNET_OK;
+        ended = add_piece(&got, g);
+    }
+    CHECK_MSG(cancelled > 3 && same_script(&plain, &got), "%d and %d tokens", plain.n_tokens,
+              got.n_tokens);
+    bitnet_gen_end(g);
+    bitnet_ctx_free(c);
+    tear_down(&x);
+}
+
 extern const test_case sequences_tests[];
 const test_case sequences_tests[] = {
     {"sequences/mixes", test_mixes},
@@ -358,5 +408,6 @@ const test_case sequences_tests[] = {
     {"sequences/take_back", test_take_back},
     {"sequences/pages", test_pages},
     {"sequences/cancel", test_cancel},
+    {"sequences/cancel_pass", test_cancel_pass},
     {0, 0}
 };
