@@ -270,6 +270,37 @@ static void test_take_back(void) {
     tear_down(&x);
 }
 
+/* Beside one that has ended, a prompt is read as if it were alone: in parts of n_batch. */
+static void test_parts(void) {
+    static mix x;
+    bitnet_ctx_params cp = ctx_params(N_TOKENS, 50, 1, BITNET_KV_F16);
+    bitnet_generate_params p;
+    bitnet_sampler s;
+    bitnet_gen *g[2] = {0, 0};
+    bitnet_piece piece;
+    bitnet_ctx *c;
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    cp.n_seqs = 2;
+    c = create(x.m, &cp);
+    make_params(&x, 2, &p, &s);
+    p.max_tokens = 1;
+    CHECK(!bitnet_gen_begin(c, &p, &g[0], 0));
+    p.seq = 1;
+    CHECK(!bitnet_gen_begin(c, &p, &g[1], 0) && !bitnet_gen_next(&g[0], 1, 0) &&
+          !bitnet_gen_next(g, 2, 0));
+    bitnet_gen_piece(g[1], &piece);
+    CHECK_MSG(piece.n_read == 32, "%d", (int)piece.n_read);
+    CHECK(!bitnet_gen_next(&g[0], 1, 0));
+    bitnet_gen_piece(g[0], &piece);
+    CHECK(piece.ended && !bitnet_gen_next(g, 2, 0));
+    bitnet_gen_piece(g[1], &piece);
+    CHECK_MSG(piece.n_read == 82, "%d", (int)piece.n_read);
+    bitnet_gen_end(g[0]);
+    bitnet_gen_end(g[1]);
+    bitnet_ctx_free(c);
+    tear_down(&x);
+}
+
 /* ---- memory ---- */
 
 /* Pages come when they are needed, and go back when a sequence is shortened; copies share them. */
@@ -406,6 +437,7 @@ const test_case sequences_tests[] = {
     {"sequences/mixes", test_mixes},
     {"sequences/gens", test_gens},
     {"sequences/take_back", test_take_back},
+    {"sequences/parts", test_parts},
     {"sequences/pages", test_pages},
     {"sequences/cancel", test_cancel},
     {"sequences/cancel_pass", test_cancel_pass},
