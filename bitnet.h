@@ -7361,7 +7361,7 @@ static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int3
     for (t = (size_t)from; t < (size_t)to; t++) {
         const float *x = s->in + t * n;
         int8_t *act;
-        if (t % 64 == 0 && bitnet__is_cancelled(c, thread)) return;
+        if ((t == (size_t)from || t % 64 == 0) && bitnet__is_cancelled(c, thread)) return;
         if (s->gain) c->k.rmsnorm(x, s->gain, s->in_dim, c->m->eps, c->h + t * n);
         if (!s->act) continue;
         act = s->act + t * padded;
