@@ -971,8 +971,9 @@ BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_p
    prompt or writes on, by one token or as many as its draft got right. Those that have ended are
    passed over. While several go on, a part is 32 tokens of a prompt, so that the others do not wait
    long (8 writers get 31 % of their speed meanwhile), else n_batch. On failure the sequences are as
-   before the call, which can be repeated, but for one whose progress_fn cancelled it:
-   BITNET_ERR_CANCELLED, and it has ended. */
+   before the call, which can be repeated, and there are no pieces. But if a progress_fn cancels its
+   generation, that one has ended, and the others have gone on and have pieces:
+   BITNET_ERR_CANCELLED, as from cancel_fn. */
 BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err);
 
 /* What the last pass gave. Pointers are valid until the next pass or bitnet_gen_end. */
@@ -7403,7 +7404,7 @@ static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int3
     for (t = (size_t)from; t < (size_t)to; t++) {
         const float *x = s->in + t * n;
         int8_t *act;
-        if (t % 64 == 0 && bitnet__is_cancelled(c, thread)) return;
+        if ((t == (size_t)from || t % 64 == 0) && bitnet__is_cancelled(c, thread)) return;
         if (s->gain) c->k.rmsnorm(x, s->gain, s->in_dim, c->m->eps, c->h + t * n);
         if (!s->act) continue;
         act = s->act + t * padded;
@@ -9263,12 +9264,12 @@ static int32_t bitnet__gen_stage(bitnet_gen *g, int32_t chunk, int drafts, bitne
 /* Stages the next pass. Returns how many generations take part, and the length of all drafts. */
 static int32_t bitnet__stage_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
                                   int with_drafts, int32_t *drafts) {
-    const int32_t beside = bitnet__min(c->p.n_batch, BITNET__PROMPT_CHUNK);
-    int32_t i, active = 0;
+    int32_t chunk = c->p.n_batch, open = 0, active = 0, i;
+    for (i = 0; i < n; i++) open += !gens[i]->ended;
+    if (open > 1) chunk = bitnet__min(chunk, BITNET__PROMPT_CHUNK);
     for (*drafts = i = 0; i < n; i++) {
         if (gens[i]->ended) continue;
-        *drafts += bitnet__gen_stage(gens[i], n > 1 ? beside : c->p.n_batch, with_drafts,
-                                     &c->inputs[active++]);
+        *drafts += bitnet__gen_stage(gens[i], chunk, with_drafts, &c->inputs[active++]);
     }
     return active;
 }

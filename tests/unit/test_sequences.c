@@ -253,6 +253,7 @@ static void test_take_back(void) {
     bitnet_sampler s;
     bitnet_gen *g = 0;
     bitnet_piece piece;
+    bitnet_token pending;
     bitnet_ctx *c;
     CHECK(set_up(&x, 0, BITNET_KV_F16));
     c = create(x.m, &cp);
@@ -260,12 +261,45 @@ static void test_take_back(void) {
     p.max_tokens = 2;
     p.n_prompt = 5;
     CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_ctx_length(c) == 6);
+    pending = bitnet_ctx_pending(c);
+    CHECK(pending >= 0 && pending != 5);
     p.n_prompt = 50;
     CHECK(!bitnet_gen_begin(c, &p, &g, 0) && !bitnet_gen_next(&g, 1, 0));
     bitnet_gen_piece(g, &piece);
     CHECK(piece.n_read == 8 && piece.n_prompt == 51 && piece.n_tokens == 0 && !piece.ended);
     bitnet_gen_end(g);
-    CHECK(bitnet_ctx_length(c) == 6 && bitnet_ctx_pending(c) >= 0);
+    CHECK(bitnet_ctx_length(c) == 6 && bitnet_ctx_pending(c) == pending);
+    bitnet_ctx_free(c);
+    tear_down(&x);
+}
+
+/* Beside one that has ended, a prompt is read as if it were alone: in parts of n_batch. */
+static void test_parts(void) {
+    static mix x;
+    bitnet_ctx_params cp = ctx_params(N_TOKENS, 50, 1, BITNET_KV_F16);
+    bitnet_generate_params p;
+    bitnet_sampler s;
+    bitnet_gen *g[2] = {0, 0};
+    bitnet_piece piece;
+    bitnet_ctx *c;
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    cp.n_seqs = 2;
+    c = create(x.m, &cp);
+    make_params(&x, 2, &p, &s);
+    p.max_tokens = 1;
+    CHECK(!bitnet_gen_begin(c, &p, &g[0], 0));
+    p.seq = 1;
+    CHECK(!bitnet_gen_begin(c, &p, &g[1], 0) && !bitnet_gen_next(&g[0], 1, 0) &&
+          !bitnet_gen_next(g, 2, 0));
+    bitnet_gen_piece(g[1], &piece);
+    CHECK_MSG(piece.n_read == 32, "%d", (int)piece.n_read);
+    CHECK(!bitnet_gen_next(&g[0], 1, 0));
+    bitnet_gen_piece(g[0], &piece);
+    CHECK(piece.ended && !bitnet_gen_next(g, 2, 0));
+    bitnet_gen_piece(g[1], &piece);
+    CHECK_MSG(piece.n_read == 82, "%d", (int)piece.n_read);
+    bitnet_gen_end(g[0]);
+    bitnet_gen_end(g[1]);
     bitnet_ctx_free(c);
     tear_down(&x);
 }
@@ -406,6 +440,7 @@ const test_case sequences_tests[] = {
     {"sequences/mixes", test_mixes},
     {"sequences/gens", test_gens},
     {"sequences/take_back", test_take_back},
+    {"sequences/parts", test_parts},
     {"sequences/pages", test_pages},
     {"sequences/cancel", test_cancel},
     {"sequences/cancel_pass", test_cancel_pass},
