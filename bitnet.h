@@ -160,7 +160,10 @@
 
    Positions come in pages of 64. A context with one sequence has all its pages from the beginning.
    Otherwise bitnet_eval_many and bitnet_gen_next allocate pages when sequences grow, and n_kv
-   limits them: where they would need more, they return BITNET_ERR_FULL and change nothing.
+   limits them: where they would need more, they return BITNET_ERR_FULL and change nothing. Pages
+   that a sequence gives up serve the others; bitnet_ctx_free frees them. n_logits rows of logits
+   take 4 bytes for each token of the vocabulary; with lookup, a pass needs N + 1 rows for each
+   generation, or it leaves the drafts out.
 
    THREADS
    -------
@@ -526,7 +529,7 @@ typedef struct bitnet_ctx_params {
     int32_t n_batch;             /* tokens evaluated together, 1 .. 65536; 0: 512 or less */
     int32_t n_logits;            /* rows that a call can keep, 1 .. n_seqs * n_ctx; 0: n_seqs */
     int32_t n_seqs;              /* conversations, 1 .. 4096; 0: 1; see SEQUENCES */
-    int64_t n_kv;                /* positions that the KV cache of all of them may hold, rounded up
+    int64_t n_kv;                /* with more than one: positions that all may take, rounded up
                                     to pages of 64; 0: all that they can take */
     int32_t n_threads;           /* 1 .. 256; 0: as many as the process may use; see THREADS */
     bitnet_kv_type kv_type;      /* of the KV cache */
@@ -628,9 +631,9 @@ typedef struct bitnet_generate_params {
        text held back until then. text has no NUL and lives only during the call. t was sampled from
        bitnet_logits(c, -1). Nonzero stops, and drops text still held back. 0: not called. */
     int (*text_fn)(void *ud, const char *text, size_t n, bitnet_token t);
-    /* Called after each n_batch tokens of the prompt. total counts the pending token, BOS and what
-       the chat template adds. There are logits only when done == total. Nonzero cancels the call:
-       BITNET_ERR_CANCELLED. 0: not called. */
+    /* Called after each n_batch tokens of the prompt (32 beside other generations). total counts
+       the pending token, BOS and what the chat template adds. There are logits only when done ==
+       total. Nonzero cancels the call: BITNET_ERR_CANCELLED. 0: not called. */
     int (*progress_fn)(void *ud, int32_t done, int32_t total);
     void *ud;                    /* of both */
 } bitnet_generate_params;
@@ -983,13 +986,14 @@ typedef struct bitnet_piece {
     const bitnet_token *tokens;  /* [n_tokens] new tokens, more than 1 only with lookup */
     int32_t n_tokens;
     int32_t n_read, n_prompt;    /* tokens of the prompt evaluated, and in all */
-    int32_t ended;               /* 1: nothing more comes; why says why */
+    int32_t ended;               /* 1: nothing more comes; why says why, unless it was cancelled */
     bitnet_stop why;
 } bitnet_piece;
 BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out);
 
-/* Ends a generation, at any time, and frees it. g may be 0. The token sampled last is pending. A
-   prompt that was not read to its end is taken back. End all generations before their context. */
+/* Ends a generation, at any time, and frees it; frees nothing if the context is in use. g may be 0.
+   The token sampled last is pending. A prompt that was not read to its end is taken back. End all
+   generations before their context. */
 BITNET_API void bitnet_gen_end(bitnet_gen *g);
 
 /* ---- kernels ---- */
@@ -8026,7 +8030,7 @@ static bitnet_result bitnet__stage_inputs(bitnet_ctx *c, const bitnet_input *inp
         if (q->n_staged)
             return bitnet__fail(err, BITNET_ERR_ARG, "input %d: sequence %d is there twice",
                                 (int)*n, (int)in->seq);
-        if (in->n_logits < 0 || in->n_logits > in->n_tokens)
+        if (in->n_tokens >= 1 && (in->n_logits < 0 || in->n_logits > in->n_tokens))
             return bitnet__fail(err, BITNET_ERR_ARG, "input %d: n_logits %lld is not in 0..%lld",
                                 (int)*n, (long long)in->n_logits, (long long)in->n_tokens);
         r = bitnet__stage(c, q, in->tokens, in->n_tokens, err);

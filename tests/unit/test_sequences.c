@@ -353,6 +353,28 @@ static void test_pages(void) {
     tear_down(&x);
 }
 
+/* Two sequences that share their last page grow in one call: one copy is enough. */
+static void test_last_sharer(void) {
+    static mix x;
+    bitnet_ctx_params p = ctx_params(N_TOKENS, 0, 1, BITNET_KV_F16);
+    bitnet_input in[2] = {{0, 20, 0, 1, 0}, {1, 1, 0, 1, 0}};
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_ctx *c;
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    p.n_seqs = 2;
+    p.n_kv = 2 * 64;
+    c = create(x.m, &p);
+    in[0].tokens = x.tokens[0];
+    CHECK(c && !bitnet_eval_many(c, in, 1, &err) && !bitnet_seq_copy(c, 0, 1, 20));
+    in[0].n_tokens = 1;
+    in[0].tokens = in[1].tokens = &x.tokens[0][20];
+    CHECK_MSG(!bitnet_eval_many(c, in, 2, &err), "%s", err.text);
+    CHECK(!memcmp(bitnet_logits(c, 0), bitnet_logits(c, 1),
+                  (size_t)x.m->n_vocab * sizeof(float)));
+    bitnet_ctx_free(c);
+    tear_down(&x);
+}
+
 /* ---- cancelling ---- */
 
 static int countdown(void *ud) { return --*(int *)ud < 0; }
@@ -442,6 +464,7 @@ const test_case sequences_tests[] = {
     {"sequences/take_back", test_take_back},
     {"sequences/parts", test_parts},
     {"sequences/pages", test_pages},
+    {"sequences/last_sharer", test_last_sharer},
     {"sequences/cancel", test_cancel},
     {"sequences/cancel_pass", test_cancel_pass},
     {0, 0}
