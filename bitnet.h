@@ -393,11 +393,11 @@
        @kernels   the scalar kernel table; CPU features  math
        @unicode   character classes                      -
        @tokenizer text -> tokens -> text; chat template  unicode
-       @formats   each weight type: sizes, unpacking     kernels
+       @formats   each weight type: sizes, unpacking     -
        @gguf      a file -> metadata, tensor directory   formats
        @model     a file -> network and vocabulary       math threads kernels tokenizer formats gguf
-       @forward   tokens -> hidden states; contexts      math threads formats model
-       @head      hidden state -> logits or exact top k  math threads kernels formats forward
+       @forward   tokens -> hidden states; contexts      math threads formats gguf model
+       @head      hidden state -> logits or exact top k  math threads kernels formats model forward
        @sampler   logits -> next token                   math forward head
        @generate  prompt -> text: the loop over it all   tokenizer model forward sampler
        @selftest  a kernel table against the scalar one  math kernels model forward sampler
@@ -6896,8 +6896,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
         return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)p->kv_type);
     all = (int64_t)p->n_seqs * bitnet__pages_for(p->n_ctx) * BITNET__PAGE;
     if (p->n_kv < 0 || p->n_kv > all)
-        return bitnet__fail(err, BITNET_ERR_ARG, "n_kv %lld is not in 0..%lld",
-                            (long long)p->n_kv, (long long)all);
+        return bitnet__fail(err, BITNET_ERR_ARG, "n_kv is not in 0..%lld", (long long)all);
     if (!p->n_kv) p->n_kv = all;
     if (!p->parallel_fn && p->n_threads > BITNET__OWN_THREADS) p->n_threads = BITNET__OWN_THREADS;
     return BITNET_OK;
@@ -6947,7 +6946,7 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     cols = (uint64_t)c->block * (uint64_t)group;
     c->seqs = (bitnet__seq *)bitnet__arena_take(a, seqs, sizeof *c->seqs);
     c->history = (bitnet_token *)bitnet__arena_take(a, seqs * ctx, sizeof *c->history);
-    c->page_table = (bitnet__page **)bitnet__arena_take(a, seqs * pages, sizeof *c->page_table);
+    c->page_table = (bitnet__page **)bitnet__arena_take(a, seqs * pages, sizeof(void *));
     c->own_pages = (char *)bitnet__arena_take(a, seqs == 1 ? pages : 0, bitnet__page_bytes(m, p));
     c->places = (bitnet__place *)bitnet__arena_take(a, batch, sizeof *c->places);
     c->row_places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)p->n_logits,
@@ -7645,7 +7644,7 @@ static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t k
    are: the rest of a page. */
 static const uint8_t *bitnet__cache_rows(const bitnet__attention *a, int32_t from, int32_t to,
                                          int what, int32_t *n) {
-    bitnet__place at;
+    bitnet__place at = {0, 0, -1};
     at.seq = a->seq;
     at.pos = from;
     *n = bitnet__min(to - from, BITNET__PAGE - from % BITNET__PAGE);
@@ -8065,8 +8064,10 @@ BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, 
 /* Acquires a context to change a sequence, which must exist and not be in a generation. */
 static bitnet_result bitnet__acquire_seq(bitnet_ctx *c, int32_t seq, bitnet_error *err) {
     const bitnet_result r = bitnet__acquire(c, err);
-    const bitnet__seq *q = bitnet__seq_of(c, seq);
-    if (r != BITNET_OK || (q && !q->in_generation)) return r;
+    const bitnet__seq *q;
+    if (r != BITNET_OK) return r;
+    q = bitnet__seq_of(c, seq);
+    if (q && !q->in_generation) return BITNET_OK;
     bitnet__release(c);
     if (q) return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)seq);
     return bitnet__fail(err, BITNET_ERR_ARG, "sequence %lld is not in 0..%d", (long long)seq,
@@ -8121,10 +8122,11 @@ BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitne
    So neither pages nor anything else of the context shows, except kv_type. */
 
 enum { BITNET__STATE_HEADER = 44, BITNET__STATE_PIECE = 4096 };
+static const uint8_t bitnet__state_magic[8] = {'B', 'I', 'T', 'N', 'E', 'T', 'S', 'Q'};
 
 static void bitnet__state_header(const bitnet_ctx *c, uint32_t n, bitnet_token pending,
                                  uint8_t *p) {
-    memcpy(p, "BITNETSQ", 8);
+    memcpy(p, bitnet__state_magic, sizeof bitnet__state_magic);
     bitnet__put_u32(p + 8, 1);
     bitnet__put_u32(p + 12, (uint32_t)c->p.kv_type);
     bitnet__put_u64(p + 16, c->m->identity);

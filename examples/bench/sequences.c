@@ -41,12 +41,14 @@ static void begin_alike(writers *w) {
 
 void open_writers(writers *w, const bitnet_model *m, int n, int chunk, int n_threads,
                   void (*step_fn)(void *, const char *, int, int)) {
+    bitnet_input *inputs = (bitnet_input *)calloc((size_t)n + 1, sizeof *inputs);
+    bitnet_token *tokens = (bitnet_token *)malloc((size_t)n * sizeof *tokens);
     bitnet_ctx_params cp = {0};
     bitnet_error err;
     w->n = n;
-    w->inputs = (bitnet_input *)calloc((size_t)n + 1, sizeof *w->inputs);
-    w->tokens = (bitnet_token *)malloc((size_t)n * sizeof *w->tokens);
-    if (!w->inputs || !w->tokens) fail(1, "no memory for sequences", "");
+    w->inputs = inputs;
+    w->tokens = tokens;
+    if (!inputs || !tokens) fail(1, "no memory for sequences", "");
     cp.n_seqs = n + (chunk > 0);
     cp.n_ctx = 2 * PAGE + (chunk > 0 ? PROMPT : 0);
     cp.n_batch = n + chunk > BEGINNING ? n + chunk : BEGINNING;    /* a pass is one batch */

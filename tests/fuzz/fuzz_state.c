@@ -1,6 +1,6 @@
-/* Saved sequences, damaged. The input chooses one of a few states and lists changes; the checksum is
-   put right, or not. Whatever is loaded has to be saved as the same bytes again; whatever is refused
-   changes nothing. */
+/* Saved sequences, damaged. The input chooses one of a few states and lists changes; the checksum
+   is put right, or not. Whatever is loaded has to be saved as the same bytes again; whatever is
+   refused changes nothing. */
 #include "fuzz.h"
 
 enum { STATE_CTX = 72, STATE_LONG = 70 };

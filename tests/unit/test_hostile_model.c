@@ -135,8 +135,8 @@ static void test_code_3_files(void) {
         }
 }
 
-/* No tensor of any layer is left out, its last byte neither; and what is wrong with the tokenizer is
-   said first. */
+/* No tensor of any layer is left out, its last byte neither; and what is wrong with the tokenizer
+   is said first. */
 static void test_code_3_tensors(void) {
     static const char *const parts[] = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate",
                                         "ffn_up", "ffn_down"};

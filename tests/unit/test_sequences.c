@@ -233,7 +233,8 @@ static void check_gens(int threads, int n_batch) {
         CHECK_MSG(same_script(&alone[i], &together[i]), "generation %d: %d and %d tokens, stops "
                   "%d and %d", i, alone[i].n_tokens, together[i].n_tokens, (int)alone[i].why,
                   (int)together[i].why);
-        CHECK(bitnet_seq_pending(c, N_GENS - 1 - i) == together[i].tokens[together[i].n_tokens - 1]);
+        CHECK(bitnet_seq_pending(c, N_GENS - 1 - i) ==
+              together[i].tokens[together[i].n_tokens - 1]);
     }
     bitnet_ctx_free(c);
     tear_down(&x);

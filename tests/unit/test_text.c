@@ -1276,7 +1276,8 @@ static void test_generate_resumes(void) {
 static int holds(bitnet_ctx *c, bitnet_ctx *other, const bitnet_token *want, int n) {
     const size_t size = (size_t)c->m->n_vocab * sizeof(float);
     if (bitnet_ctx_rewind(other, 0) || bitnet_eval(other, want, n, 0, 0)) return 0;
-    return bitnet_ctx_length(c) == n && !memcmp(bitnet_ctx_tokens(c), want, (size_t)n * sizeof *want) &&
+    return bitnet_ctx_length(c) == n &&
+           !memcmp(bitnet_ctx_tokens(c), want, (size_t)n * sizeof *want) &&
            bitnet_logits(c, -1) && !memcmp(bitnet_logits(c, -1), bitnet_logits(other, -1), size);
 }
 
