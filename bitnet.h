@@ -8063,15 +8063,15 @@ BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, 
 
 /* Acquires a context to change a sequence, which must exist and not be in a generation. */
 static bitnet_result bitnet__acquire_seq(bitnet_ctx *c, int32_t seq, bitnet_error *err) {
-    const bitnet_result r = bitnet__acquire(c, err);
-    const bitnet__seq *q;
-    if (r != BITNET_OK) return r;
-    q = bitnet__seq_of(c, seq);
-    if (q && !q->in_generation) return BITNET_OK;
+    const bitnet__seq *q = bitnet__seq_of(c, seq);
+    bitnet_result r;
+    if (c && !q)
+        return bitnet__fail(err, BITNET_ERR_ARG, "sequence %lld is not in 0..%d", (long long)seq,
+                            (int)c->p.n_seqs - 1);
+    r = bitnet__acquire(c, err);
+    if (r != BITNET_OK || !q || !q->in_generation) return r;
     bitnet__release(c);
-    if (q) return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)seq);
-    return bitnet__fail(err, BITNET_ERR_ARG, "sequence %lld is not in 0..%d", (long long)seq,
-                        (int)c->p.n_seqs - 1);
+    return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)seq);
 }
 
 static bitnet_result bitnet__seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
