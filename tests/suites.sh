@@ -158,10 +158,10 @@ suite_riscv64() {                      # no kernels; its gcc fuses multiplicatio
 suite_i686() {                         # -idirafter: asm/, which only gcc-multilib links for 32 bits
     compiler=gcc wrong=-mfpmath=387
     flags='-O2 -static -m32 -msse2 -mfpmath=sse -idirafter /usr/include/x86_64-linux-gnu'
-    if ! runs_32_bits; then            # slower: without the tests that only repeat armhf's
+    if ! runs_32_bits; then            # slower: only what depends on sizes, offsets and systems
         emulator='qemu-i386 -cpu max'
-        filters='kernels/math kernels/scalar model/ gguf/ gguf_writer/ hostile sources/ faults/
-            sequences/ state/ text/ tiny/ lookup/'
+        filters='kernels/math model/ctx gguf/ gguf_writer/ hostile/ sources/ faults/ state/
+            sequences/pages text/stop'
     fi
     on_machine
 }
