@@ -9,7 +9,7 @@ typedef struct mix {
     gb_model g;
     bitnet_model *m;
     bitnet_token tokens[N_SEQS][N_TOKENS];
-    float *want[N_SEQS];                   /* [N_TOKENS][n_vocab], each evaluated alone */
+    float **want;                          /* [N_SEQS] of [N_TOKENS][n_vocab], each alone */
     uint64_t seed;
 } mix;
 
@@ -23,7 +23,9 @@ static void make_tokens(mix *x) {
             x->tokens[s][i] = s > 0 && i < 20 * s ? x->tokens[0][i] : below(x, x->m->n_vocab);
 }
 
+/* The model and the tokens are always the same: what is expected is computed once. */
 static int set_up(mix *x, const bitnet_kernels *k, bitnet_kv_type kv) {
+    static float *wanted[2][N_SEQS];
     bitnet_ctx_params p = ctx_params(N_TOKENS, 0, 1, kv);
     int s;
     memset(x, 0, sizeof *x);
@@ -34,17 +36,17 @@ static int set_up(mix *x, const bitnet_kernels *k, bitnet_kv_type kv) {
     x->m = load(x->g.data, x->g.size, k);
     if (!x->m) return 0;
     make_tokens(x);
+    x->want = wanted[kv];
     for (s = 0; s < N_SEQS; s++) {
-        x->want[s] = logits_of(x->g.data, x->g.size, &bitnet__kernels_scalar, &p, x->tokens[s],
-                               N_TOKENS, N_TOKENS);
+        if (!x->want[s])
+            x->want[s] = logits_of(x->g.data, x->g.size, &bitnet__kernels_scalar, &p, x->tokens[s],
+                                   N_TOKENS, N_TOKENS);
         if (!x->want[s]) return 0;
     }
     return 1;
 }
 
 static void tear_down(mix *x) {
-    int s;
-    for (s = 0; s < N_SEQS; s++) free(x->want[s]);
     bitnet_model_free(x->m);
     gb_free_model(&x->g);
 }
