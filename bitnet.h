@@ -207,8 +207,8 @@
 
    A context with one sequence takes bitnet_ctx_bytes when it is created, and nothing later. The KV
    cache takes 4*layers*kv_heads*head_size bytes per position, and twice that with BITNET_KV_F32.
-   n_ctx 0 means the length the model was trained for, which may be long: the 32768 positions of
-   Falcon3 take gigabytes.
+   n_ctx 0 means 4096, or the length that the model was trained for if that is less. It can be
+   longer, but the 32768 positions of Falcon3 take gigabytes.
 
    Do not change a file while it is mapped. Writing to it changes the weights, and truncating it
    kills the process with SIGBUS (Windows allows neither). For a file that others may touch, set
@@ -416,6 +416,22 @@
 #include <stdint.h>
 
 #define BITNET_VERSION "0.2.0"
+#define BITNET_VERSION_NUMBER 200              /* major * 10000 + minor * 100 + patch */
+
+/* Structs may change between minor versions. So that a program compiled with another version's
+   header does not link, instead of misreading structs, the functions that everything begins with
+   have the version in their symbols; foreign-function interfaces must use those names. */
+#define BITNET__VERSIONED(name) name##_v0_2
+#define bitnet_model_load_file BITNET__VERSIONED(bitnet_model_load_file)
+#define bitnet_model_load_memory BITNET__VERSIONED(bitnet_model_load_memory)
+#define bitnet_model_load_io BITNET__VERSIONED(bitnet_model_load_io)
+#define bitnet_gguf_open_file BITNET__VERSIONED(bitnet_gguf_open_file)
+#define bitnet_gguf_open_memory BITNET__VERSIONED(bitnet_gguf_open_memory)
+#define bitnet_gguf_open_io BITNET__VERSIONED(bitnet_gguf_open_io)
+#define bitnet_kernels_get BITNET__VERSIONED(bitnet_kernels_get)
+#define bitnet_kernels_find BITNET__VERSIONED(bitnet_kernels_find)
+#define bitnet_kernels_default BITNET__VERSIONED(bitnet_kernels_default)
+#define bitnet_ternary_check BITNET__VERSIONED(bitnet_ternary_check)
 
 #ifndef BITNET_API
   #ifdef BITNET_STATIC
@@ -442,7 +458,8 @@ extern "C" {
     X(BITNET_ERR_FULL, -8, "context is full") \
     X(BITNET_ERR_CANCELLED, -9, "cancelled by the caller") \
     X(BITNET_ERR_SELFTEST, -10, "self-test failed") \
-    X(BITNET_ERR_BUSY, -11, "context is in use")
+    X(BITNET_ERR_BUSY, -11, "context is in use") \
+    X(BITNET_ERR_NOT_FOUND, -12, "there is no such thing")
 
 typedef enum bitnet_result {
 #define BITNET_X(name, value, text) name = value,
@@ -462,11 +479,27 @@ typedef struct bitnet_model bitnet_model;     /* weights and tokenizer; immutabl
 typedef struct bitnet_ctx bitnet_ctx;         /* KV cache, scratch, logits; one thread at a time */
 typedef struct bitnet_kernels bitnet_kernels; /* inner loops for one CPU feature set; see below */
 
+/* Callbacks. Each gets as ud the pointer that stands beside it; what it must do is said there. */
+typedef void *(*bitnet_alloc_fn)(void *ud, size_t size, size_t align);
+typedef void (*bitnet_free_fn)(void *ud, void *p);
+typedef bitnet_result (*bitnet_read_fn)(void *ud, uint64_t offset, void *dst, size_t n);
+typedef bitnet_result (*bitnet_write_fn)(void *ud, const void *data, size_t n);
+typedef int (*bitnet_progress_fn)(void *ud, uint64_t done, uint64_t total);
+typedef int (*bitnet_cancel_fn)(void *ud);
+typedef void (*bitnet_step_fn)(void *ud, const char *op, int thread, int begin);
+typedef void (*bitnet_layer_fn)(void *ud, int layer, const float *x, int n_tokens);
+typedef void (*bitnet_job)(void *arg, int i);
+typedef void (*bitnet_parallel_fn)(void *ud, int jobs, bitnet_job job, void *arg);
+typedef void (*bitnet_rewrite_fn)(void *ud, float *logits, int32_t n_vocab);
+typedef void (*bitnet_mask_fn)(void *ud, uint32_t *allowed);
+typedef void (*bitnet_chosen_fn)(void *ud, bitnet_token t);
+typedef int (*bitnet_text_fn)(void *ud, const char *text, size_t n, bitnet_token t);
+
 /* All zero: malloc and free. Otherwise both functions are needed, and must be as thread-safe as
    malloc if several threads share a model. align is a power of two, at most 64. */
 typedef struct bitnet_allocator {
-    void *(*alloc_fn)(void *ud, size_t size, size_t align);
-    void (*free_fn)(void *ud, void *p);
+    bitnet_alloc_fn alloc_fn;
+    bitnet_free_fn free_fn;
     void *ud;
 } bitnet_allocator;
 
@@ -474,11 +507,12 @@ typedef struct bitnet_allocator {
    If it returns anything but BITNET_OK, the call that needed the bytes fails with that code. */
 typedef struct bitnet_io {
     uint64_t size;
-    bitnet_result (*read_fn)(void *ud, uint64_t offset, void *dst, size_t n);
+    bitnet_read_fn read_fn;
     void *ud;
 } bitnet_io;
 
 typedef enum bitnet_log_level { BITNET_LOG_INFO = 0, BITNET_LOG_WARNING = 1 } bitnet_log_level;
+typedef void (*bitnet_log_fn)(void *ud, bitnet_log_level level, const char *text);
 
 /* How a file packs I2_S weights; see PACKINGS. */
 typedef enum bitnet_i2s_packing {
@@ -494,8 +528,8 @@ typedef struct bitnet_model_params {
     bitnet_allocator allocator;  /* also for the contexts of the model; copied */
     /* Called after each layer, or each 4 MB read, and at the end, with bytes of the file. Nonzero
        cancels the load: BITNET_ERR_CANCELLED. 0: not called. */
-    int (*progress_fn)(void *ud, uint64_t done, uint64_t total);
-    void (*log_fn)(void *ud, bitnet_log_level level, const char *text);   /* 0: silent */
+    bitnet_progress_fn progress_fn;
+    bitnet_log_fn log_fn;        /* 0: silent */
     void *ud;                    /* of both hooks, which are called only while loading */
     const bitnet_kernels *kernels;       /* 0: bitnet_kernels_default(); its strings are borrowed */
     bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: 128-group */
@@ -525,7 +559,7 @@ typedef struct bitnet_model_info {
 typedef enum bitnet_kv_type { BITNET_KV_F16 = 0, BITNET_KV_F32 = 1 } bitnet_kv_type;
 
 typedef struct bitnet_ctx_params {
-    int32_t n_ctx;               /* positions, 1 .. 2^20; 0: what the model was trained for */
+    int32_t n_ctx;               /* positions, 1 .. 2^20; 0: 4096, or ctx_train if that is less */
     int32_t n_batch;             /* tokens evaluated together, 1 .. 65536; 0: 512 or less */
     int32_t n_logits;            /* rows that a call can keep, 1 .. n_seqs * n_ctx; 0: n_seqs */
     int32_t n_seqs;              /* conversations, 1 .. 4096; 0: 1; see SEQUENCES */
@@ -537,7 +571,7 @@ typedef struct bitnet_ctx_params {
     /* The program's own thread pool; 0: the library's threads. It must call job(arg, i) once for
        each i in 0 .. jobs - 1, on any threads and in any order, and return when all are done. jobs
        is n_threads. It does not get steps too small to share. */
-    void (*parallel_fn)(void *ud, int jobs, void (*job)(void *arg, int i), void *arg);
+    bitnet_parallel_fn parallel_fn;
     void *parallel_ud;
     /* For profiles; 0: not called. Called before (begin 1) and after (begin 0) each run of a step
        (see THREADS) by the thread that executes it, so perhaps by several at once. thread is 0 for
@@ -545,19 +579,19 @@ typedef struct bitnet_ctx_params {
        job's i. In a shared step a worker may have no run; thread 0 has one or more (except with
        parallel_fn). All calls of a step return before the next step begins. op is "embed", "norm",
        "quantize", "matmul", "attention" or "head". */
-    void (*step_fn)(void *ud, const char *op, int thread, int begin);
+    bitnet_step_fn step_fn;
     void *step_ud;
     /* Nonzero cancels the evaluation: BITNET_ERR_CANCELLED, and the sequences are as before the
        call. Asked again and again while the network runs, at BitNet b1.58-2B-4T's size at least
        every 20 ms, on the thread that called (with parallel_fn: the one that runs job 0). 0: not
        called. */
-    int (*cancel_fn)(void *ud);
+    bitnet_cancel_fn cancel_fn;
     void *cancel_ud;
     /* To look inside; 0: not called. Called on the thread that called bitnet_eval, for each batch
        of at most n_batch tokens, after the embedding (layer -1) and each layer (0 .. n_layers - 1).
        x [n_tokens][dim] is the residual stream of the tokens in the order in which they were given,
        from position bitnet_ctx_length() on; read only. */
-    void (*layer_fn)(void *ud, int layer, const float *x, int n_tokens);
+    bitnet_layer_fn layer_fn;
     void *layer_ud;
 } bitnet_ctx_params;
 
@@ -573,8 +607,9 @@ typedef struct bitnet_input {
 typedef struct bitnet_logit_bias { bitnet_token token; float bias; } bitnet_logit_bias;
 
 /* All zero is greedy: the largest logit, and of equal ones the lowest id. The steps are, in this
-   order: logit bias, penalties, top-k, top-p, min-p, temperature. Any float is accepted; NaN counts
-   as 0, and so do negative values but for the two penalties that are subtracted. */
+   order: rewrite_fn, mask_fn, logit bias, penalties, top-k, top-p, min-p, temperature, chosen_fn.
+   Any float is accepted; NaN counts as 0, and so do negative values but for the two penalties that
+   are subtracted. */
 typedef struct bitnet_sampler {
     float temperature;           /* 0: greedy; infinity: all that are left are equally likely */
     float top_p;                 /* keep the most likely tokens up to this sum; 0 or >= 1: all */
@@ -587,6 +622,17 @@ typedef struct bitnet_sampler {
     const bitnet_logit_bias *bias;   /* -INFINITY or NaN forbids a token; unknown ids are ignored */
     int32_t n_bias;              /* 0 or more */
     uint64_t rng;                /* the whole random state; any seed; each draw advances it */
+    /* The game's own rules, or a grammar's (bitnet_grammar.h); 0: not called. They may call all
+       functions that take a const bitnet_ctx. rewrite_fn changes a copy of the logits [n_vocab];
+       all of them are computed for it. mask_fn says which tokens may follow: allowed [(n_vocab +
+       31) / 32] is all zero, and bit t % 32 of allowed[t / 32] allows token t. It keeps the fast
+       path of OUTPUT HEAD: only tokens that are allowed are computed. chosen_fn gets the token that
+       was chosen: each token of the text once and in order, with lookup too. If nothing is
+       allowed, no token is chosen (-1), and a generation ends with BITNET_STOP_MASK. */
+    bitnet_rewrite_fn rewrite_fn;
+    bitnet_mask_fn mask_fn;
+    bitnet_chosen_fn chosen_fn;
+    void *ud;                    /* of all three */
 } bitnet_sampler;
 
 /* Both strings NUL-terminated and not 0. role may be anything but "": the template writes its first
@@ -601,7 +647,8 @@ typedef enum bitnet_stop {
     BITNET_STOP_END,             /* the model ended its text; see bitnet_token_is_end */
     BITNET_STOP_LENGTH,          /* max_tokens, or the context is full */
     BITNET_STOP_STRING,          /* a stop string was generated; text_fn does not get it */
-    BITNET_STOP_CALLBACK         /* text_fn returned nonzero */
+    BITNET_STOP_CALLBACK,        /* text_fn returned nonzero */
+    BITNET_STOP_MASK             /* the sampler's mask_fn allowed no token; none is pending */
 } bitnet_stop;
 
 /* Counters of prompt lookup, to which bitnet_generate adds. */
@@ -630,23 +677,23 @@ typedef struct bitnet_generate_params {
        cannot become part of a stop string; n may be 0. A last call may follow with t = -1 and the
        text held back until then. text has no NUL and lives only during the call. t was sampled from
        bitnet_logits(c, -1). Nonzero stops, and drops text still held back. 0: not called. */
-    int (*text_fn)(void *ud, const char *text, size_t n, bitnet_token t);
+    bitnet_text_fn text_fn;
     /* Called after each n_batch tokens of the prompt (32 beside other generations). total counts
        the pending token, BOS and what the chat template adds. There are logits only when done ==
        total. Nonzero cancels the call: BITNET_ERR_CANCELLED. 0: not called. */
-    int (*progress_fn)(void *ud, int32_t done, int32_t total);
+    bitnet_progress_fn progress_fn;
     void *ud;                    /* of both */
 } bitnet_generate_params;
 
 /* Flags for tokenizing. A function ignores those that its comment does not name. */
-enum {
+typedef enum bitnet_tokenize_flags {
     BITNET_ADD_BOS = 1,          /* BOS first, if the vocabulary has one */
     BITNET_PARSE_SPECIAL = 2,    /* "<|eot_id|>" in the text becomes the special token */
     BITNET_OPEN_REPLY = 4        /* end with "Assistant: " */
-};
+} bitnet_tokenize_flags;
 
 /* CPU features, as bits of bitnet_kernels.needs. The operating system must support them too. */
-enum {
+typedef enum bitnet_cpu_features {
     BITNET_CPU_AVX2 = 1,         /* and FMA */
     BITNET_CPU_F16C = 2,
     BITNET_CPU_AVX512 = 4,       /* F, BW, DQ and VL */
@@ -658,7 +705,7 @@ enum {
     BITNET_CPU_I8MM = 256,       /* SMMLA */
     BITNET_CPU_SIMD128 = 512,    /* WebAssembly: what the module was compiled for */
     BITNET_CPU_RELAXED = 1024    /* and relaxed SIMD, if the engine computes it correctly */
-};
+} bitnet_cpu_features;
 
 /* A kernel table, so that programs can call kernels without a model or pass their own. An entry
    that is 0 means "use the scalar one". Every entry must give the same bits as the scalar table's
@@ -724,8 +771,9 @@ struct bitnet_kernels {
                        int cols, int32_t *out, size_t out_stride);
 };
 
-/* BITNET_VERSION, "major.minor.patch", of the library that is linked. */
+/* BITNET_VERSION, "major.minor.patch", and BITNET_VERSION_NUMBER of the library that is linked. */
 BITNET_API const char *bitnet_version(void);
+BITNET_API int bitnet_version_number(void);
 /* A few words for a result, "unknown result" for other numbers. Never 0. */
 BITNET_API const char *bitnet_result_text(bitnet_result r);
 
@@ -770,8 +818,8 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
    be 0: then they write nothing. BITNET_ERR_LIMIT: the length is over INT32_MAX. */
 
 /* The value of a metadata key as text, with numbers in decimal and a NUL at the end (if cap > 0;
-   the length does not count it). BITNET_ERR_ARG: there is no such key. BITNET_ERR_UNSUPPORTED: it
-   is an array; bitnet_gguf_find_key reads those. */
+   the length does not count it). BITNET_ERR_NOT_FOUND: there is no such key.
+   BITNET_ERR_UNSUPPORTED: it is an array; bitnet_gguf_find_key reads those. */
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf, size_t cap);
 
 /* The tokens of a text of n bytes, any bytes; text may be 0 if n is 0. flags: BITNET_ADD_BOS,
@@ -864,6 +912,15 @@ BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to
 BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
                                          int32_t n, int32_t *n_kept, bitnet_error *err);
 
+/* Removes tokens from .. to - 1 (0 <= from <= to <= bitnet_seq_length). Those behind them move up
+   and are evaluated again, since they have seen what is removed: the sequence has the same bits as
+   if that had never been there, and the logits of its last token. (If none are behind, nothing is
+   evaluated, and there are no logits.) The pending token stays. err may be 0. BITNET_ERR_ARG,
+   _BUSY: nothing has changed. Any other failure (see bitnet_eval) leaves the tokens before `from`,
+   and no pending token. */
+BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
+                                           bitnet_error *err);
+
 /* The bytes that bitnet_seq_save writes: 52, and for each token 4 and its keys and values
    (4*layers*kv_heads*head_size, twice that with BITNET_KV_F32). 0: there is no such sequence. */
 BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq);
@@ -874,9 +931,7 @@ BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq);
    does not change. The bytes are the same on every machine, with any number of threads and kernel
    table. They hold the text: whoever reads them reads the conversation. BITNET_ERR_ARG, _BUSY. */
 BITNET_API bitnet_result bitnet_seq_save(bitnet_ctx *c, int32_t seq,
-                                         bitnet_result (*write_fn)(void *ud, const void *data,
-                                                                   size_t n),
-                                         void *ud, bitnet_error *err);
+                                         bitnet_write_fn write_fn, void *ud, bitnet_error *err);
 
 /* The same into memory of the caller's, cap bytes at out; see bitnet_seq_state_bytes.
    BITNET_ERR_LIMIT: it takes more; the first cap bytes may have been written. */
@@ -931,8 +986,9 @@ BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, i
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
 
 /* Samples a token from the logits of the last row. s may be 0: greedy. s->rng advances. Does not
-   evaluate the token. -1: nothing has been evaluated, the context is in use, or s has an n_bias
-   without a list. The token is in the vocabulary, even if logits are not finite. */
+   evaluate the token. -1: nothing has been evaluated, the context is in use, s has an n_bias
+   without a list, or its mask_fn allows nothing. The token is in the vocabulary, even if logits are
+   not finite. */
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
 /* The same from the logits of row i, -1: the last one; see bitnet_logits. */
 BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t i, bitnet_sampler *s);
@@ -1019,17 +1075,17 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 /* ---- GGUF files of any kind, to inspect ---- */
 
 /* Types of metadata values, and the tensor types that this library reads. */
-enum {
+typedef enum bitnet_gguf_type {
     BITNET_GGUF_U8, BITNET_GGUF_I8, BITNET_GGUF_U16, BITNET_GGUF_I16, BITNET_GGUF_U32,
     BITNET_GGUF_I32, BITNET_GGUF_F32, BITNET_GGUF_BOOL, BITNET_GGUF_STRING, BITNET_GGUF_ARRAY,
     BITNET_GGUF_U64, BITNET_GGUF_I64, BITNET_GGUF_F64
-};
-enum {
+} bitnet_gguf_type;
+typedef enum bitnet_tensor_type {
     BITNET_TENSOR_F32 = 0, BITNET_TENSOR_F16 = 1, BITNET_TENSOR_Q4_0 = 2, BITNET_TENSOR_Q8_0 = 8,
     BITNET_TENSOR_Q6_K = 14, BITNET_TENSOR_BF16 = 30, BITNET_TENSOR_TQ1_0 = 34,
     BITNET_TENSOR_TQ2_0 = 35, BITNET_TENSOR_I2_S = 36, BITNET_TENSOR_TL1 = 38,
     BITNET_TENSOR_TL2 = 39
-};
+} bitnet_tensor_type;
 
 typedef struct bitnet_gguf bitnet_gguf;   /* an open file; any number of threads; see FILES */
 
@@ -1077,16 +1133,16 @@ BITNET_API bitnet_result bitnet_gguf_open_io(const bitnet_io *io, const bitnet_a
 
 /* Closes a file. g may be 0. Ends the life of all data got from it. */
 BITNET_API void bitnet_gguf_close(bitnet_gguf *g);
-/* Key i in the file's order. BITNET_ERR_ARG: there are not that many. */
+/* Key i in the file's order. BITNET_ERR_NOT_FOUND: there are not that many. */
 BITNET_API bitnet_result bitnet_gguf_get_key(const bitnet_gguf *g, uint64_t i,
                                              bitnet_gguf_key *out);
-/* The key of this name. BITNET_ERR_ARG: there is none. */
+/* The key of this name. BITNET_ERR_NOT_FOUND: there is none. */
 BITNET_API bitnet_result bitnet_gguf_find_key(const bitnet_gguf *g, const char *name,
                                               bitnet_gguf_key *out);
-/* Tensor i in the file's order. BITNET_ERR_ARG: there are not that many. */
+/* Tensor i in the file's order. BITNET_ERR_NOT_FOUND: there are not that many. */
 BITNET_API bitnet_result bitnet_gguf_get_tensor(const bitnet_gguf *g, uint64_t i,
                                                 bitnet_gguf_tensor *out);
-/* The tensor of this name. BITNET_ERR_ARG: there is none. */
+/* The tensor of this name. BITNET_ERR_NOT_FOUND: there is none. */
 BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const char *name,
                                                  bitnet_gguf_tensor *out);
 
@@ -1666,6 +1722,7 @@ typedef struct bitnet__strings {
 } bitnet__strings;
 
 BITNET_API const char *bitnet_version(void) { return BITNET_VERSION; }
+BITNET_API int bitnet_version_number(void) { return BITNET_VERSION_NUMBER; }
 
 BITNET_API const char *bitnet_result_text(bitnet_result r) {
     switch (r) {
@@ -5634,7 +5691,7 @@ BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_al
 
 static bitnet_result bitnet__gguf_key_at(const bitnet_gguf *g, const bitnet__key *k,
                                          bitnet_gguf_key *out) {
-    if (!k || !out) return BITNET_ERR_ARG;
+    if (!k || !out) return out && g ? BITNET_ERR_NOT_FOUND : BITNET_ERR_ARG;
     memset(out, 0, sizeof *out);
     memcpy(out->name, g->file.src.data + k->name.at, k->name.len);
     out->value = bitnet__key_value(&g->file, k);
@@ -5648,7 +5705,8 @@ BITNET_API bitnet_result bitnet_gguf_get_key(const bitnet_gguf *g, uint64_t i,
 
 BITNET_API bitnet_result bitnet_gguf_find_key(const bitnet_gguf *g, const char *name,
                                               bitnet_gguf_key *out) {
-    return bitnet__gguf_key_at(g, g && name ? bitnet__find_key(&g->file, name) : 0, out);
+    if (!name) return BITNET_ERR_ARG;
+    return bitnet__gguf_key_at(g, g ? bitnet__find_key(&g->file, name) : 0, out);
 }
 
 /* In the header a name is followed by u32 n_dims, u64 dims[n_dims]. */
@@ -5656,7 +5714,7 @@ static bitnet_result bitnet__gguf_tensor_at(const bitnet_gguf *g, const bitnet__
                                             bitnet_gguf_tensor *out) {
     const uint8_t *p;
     int32_t i;
-    if (!t || !out) return BITNET_ERR_ARG;
+    if (!t || !out) return out && g ? BITNET_ERR_NOT_FOUND : BITNET_ERR_ARG;
     memset(out, 0, sizeof *out);
     p = g->file.src.data + t->name.at + t->name.len;
     memcpy(out->name, p - t->name.len, t->name.len);
@@ -5677,7 +5735,8 @@ BITNET_API bitnet_result bitnet_gguf_get_tensor(const bitnet_gguf *g, uint64_t i
 
 BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const char *name,
                                                  bitnet_gguf_tensor *out) {
-    return bitnet__gguf_tensor_at(g, g && name ? bitnet__find_tensor(&g->file, name) : 0, out);
+    if (!name) return BITNET_ERR_ARG;
+    return bitnet__gguf_tensor_at(g, g ? bitnet__find_tensor(&g->file, name) : 0, out);
 }
 
 BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_value *element) {
@@ -5717,6 +5776,7 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
 
 enum {
     BITNET__MAX_CONTEXT = 1 << 20,     /* positions: sin and cos are exact enough up to there */
+    BITNET__DEFAULT_CONTEXT = 4096,    /* or what the model was trained for, if that is less */
     BITNET__MAX_HEADS = 4096,
     BITNET__CHUNK = 64,                /* rows of the head's copy that are bounded together */
     BITNET__MAX_INT8_DIM = 65536,      /* limit of dotrows_u8 */
@@ -6662,7 +6722,7 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
                                      size_t cap) {
     const bitnet__key *k = m && key ? bitnet__find_key(&m->gguf, key) : 0;
     bitnet_gguf_value v;
-    if (!k) return BITNET_ERR_ARG;
+    if (!k) return m && key ? BITNET_ERR_NOT_FOUND : BITNET_ERR_ARG;
     v = bitnet__key_value(&m->gguf, k);
     return bitnet_gguf_text(&v, buf, cap);
 }
@@ -6854,6 +6914,9 @@ struct bitnet_ctx {
     float *scratch;                    /* [n_threads][4][dim]    rows of the head */
     int32_t *nonfinite;                /* [n_threads]            nonfinite_token, per thread */
     bitnet__candidate *candidates;     /* [n_vocab] */
+    uint32_t *mask;                    /* [n_vocab / 32, rounded up]  what mask_fn allows */
+    int32_t n_allowed;                 /* bits in mask; -1: no mask, all are allowed */
+    float *rewritten;                  /* [n_vocab]              what rewrite_fn makes of logits */
     bitnet__int8_head int8;
 };
 
@@ -6879,7 +6942,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     int64_t all;
     memset(p, 0, sizeof *p);
     if (given) *p = *given;
-    if (!p->n_ctx) p->n_ctx = m->n_ctx;
+    if (!p->n_ctx) p->n_ctx = bitnet__min(m->n_ctx, BITNET__DEFAULT_CONTEXT);
     if (!p->n_seqs) p->n_seqs = 1;
     all = (int64_t)p->n_seqs * p->n_ctx;
     if (!p->n_batch) p->n_batch = all > 0 && all < 512 ? (int32_t)all : 512;
@@ -6975,6 +7038,8 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     c->nonfinite = (int32_t *)bitnet__arena_take(a, threads, sizeof *c->nonfinite);
     c->candidates = (bitnet__candidate *)bitnet__arena_take(a, (uint64_t)m->n_vocab,
                                                          sizeof *c->candidates);
+    c->mask = (uint32_t *)bitnet__arena_take(a, ((uint64_t)m->n_vocab + 31) / 32, 4);
+    c->rewritten = (float *)bitnet__arena_take(a, (uint64_t)m->n_vocab, 4);
     bitnet__int8_layout(m, p, a, &c->int8);
 }
 
@@ -7126,7 +7191,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->m = m;
     c->k = m->kernels;
     c->p = p;
-    c->row = -1;
+    c->row = c->n_allowed = -1;
     c->min_task = BITNET__MIN_TASK;
     bitnet__ctx_layout(m, &p, &arena, c);
     bitnet__seqs_init(c);
@@ -8074,10 +8139,23 @@ static bitnet_result bitnet__acquire_seq(bitnet_ctx *c, int32_t seq, bitnet_erro
     return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)seq);
 }
 
+/* Evaluates n tokens more of a sequence without a pending token; they may be its history's own. */
+static bitnet_result bitnet__append(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
+                                    int32_t n, bitnet_error *err) {
+    bitnet_input in;
+    bitnet_result r;
+    memset(&in, 0, sizeof in);
+    in.seq = seq;
+    in.n_logits = 1;
+    r = bitnet__stage(c, &c->seqs[seq], tokens, n, err);
+    if (r == BITNET_OK) r = bitnet__eval_staged(c, &in, 1, err);
+    c->seqs[seq].n_staged = 0;
+    return r;
+}
+
 static bitnet_result bitnet__seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
                                       int32_t n, int32_t *n_kept, bitnet_error *err) {
     bitnet__seq *q = &c->seqs[seq], empty = *q;
-    bitnet_input in;
     bitnet_result r;
     int32_t kept = 0;
     empty.n_past = 0;
@@ -8086,13 +8164,7 @@ static bitnet_result bitnet__seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_t
     while (kept < q->n_past && kept < n - 1 && tokens[kept] == q->history[kept]) kept++;
     *n_kept = kept;
     bitnet__seq_shorten(c, seq, kept);
-    memset(&in, 0, sizeof in);
-    in.seq = seq;
-    in.n_logits = 1;
-    r = bitnet__stage(c, q, tokens + kept, n - kept, err);
-    if (r == BITNET_OK) r = bitnet__eval_staged(c, &in, 1, err);
-    q->n_staged = 0;
-    return r;
+    return bitnet__append(c, seq, tokens + kept, n - kept, err);
 }
 
 BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
@@ -8101,6 +8173,31 @@ BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitne
     bitnet_result r = bitnet__acquire_seq(c, seq, err);
     if (r != BITNET_OK) return r;
     r = bitnet__seq_sync(c, seq, tokens, n, n_kept ? n_kept : &unused, err);
+    bitnet__release(c);
+    return r;
+}
+
+static bitnet_result bitnet__seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
+                                        bitnet_error *err) {
+    bitnet__seq *q = &c->seqs[seq];
+    const bitnet_token pending = q->pending;
+    const int32_t behind = q->n_past - to;
+    bitnet_result r = BITNET_OK;
+    if (from < 0 || from > to || behind < 0)
+        return bitnet__fail(err, BITNET_ERR_ARG, "tokens %lld..%lld are not in 0..%d",
+                            (long long)from, (long long)to, (int)q->n_past);
+    if (from == to) return BITNET_OK;
+    bitnet__seq_shorten(c, seq, from);
+    if (behind > 0) r = bitnet__append(c, seq, q->history + to, behind, err);
+    if (r == BITNET_OK) q->pending = pending;
+    return r;
+}
+
+BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
+                                           bitnet_error *err) {
+    bitnet_result r = bitnet__acquire_seq(c, seq, err);
+    if (r != BITNET_OK) return r;
+    r = bitnet__seq_remove(c, seq, from, to, err);
     bitnet__release(c);
     return r;
 }
@@ -8159,7 +8256,7 @@ static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void
 
 /* After a failure it takes no more bytes. */
 typedef struct bitnet__state_writer {
-    bitnet_result (*write_fn)(void *ud, const void *data, size_t n);
+    bitnet_write_fn write_fn;
     void *ud;
     bitnet_result result;
     uint64_t hash, done;               /* of all pieces before this one; their bytes */
@@ -8214,9 +8311,7 @@ BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq) {
 }
 
 BITNET_API bitnet_result bitnet_seq_save(bitnet_ctx *c, int32_t seq,
-                                         bitnet_result (*write_fn)(void *ud, const void *data,
-                                                                   size_t n),
-                                         void *ud, bitnet_error *err) {
+                                         bitnet_write_fn write_fn, void *ud, bitnet_error *err) {
     bitnet__state_writer w;
     bitnet_result r = bitnet__acquire_seq(c, seq, err);
     if (r != BITNET_OK) return r;
@@ -8681,6 +8776,11 @@ static void bitnet__require_token(bitnet_ctx *c, int32_t row, bitnet_token token
     t->max_high[at + (size_t)(token / BITNET__CHUNK)] = infinity;
 }
 
+/* Does the sampler's mask allow a token? */
+static int bitnet__is_allowed(const bitnet_ctx *c, int32_t t) {
+    return c->n_allowed < 0 || (c->mask[t / 32] >> t % 32 & 1);
+}
+
 /* Is one of BITNET__LANES bounds at least the threshold? */
 static int bitnet__any_at_least(const float *bound, float threshold) {
     int i, any = 0;
@@ -8694,7 +8794,7 @@ static int bitnet__float_before(const void *of, const void *a, const void *b) {
 }
 
 /* Writes the required tokens, and those that can be among the k largest logits of the others, to
-   candidates, in id order; returns how many. The threshold is the root of a heap of the k largest
+   candidates, in id order, without those that the mask forbids; returns how many. The threshold is the root of a heap of the k largest
    lower bounds: a row whose upper bound lies below it is not among the k largest. */
 static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t state, int32_t k) {
     bitnet__int8_head *t = &c->int8;
@@ -8711,7 +8811,7 @@ static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t state, int32_t k) {
             end = from + BITNET__LANES;
             if (!bitnet__any_at_least(low + from, threshold)) continue;
             for (r = from; r < end && r < c->m->n_vocab; r++)
-                if (low[r] > threshold) {
+                if (low[r] > threshold && bitnet__is_allowed(c, r)) {
                     bitnet__heap_sink(&heap, (size_t)k, 0, &low[r]);
                     threshold = t->lows[0];
                 }
@@ -8722,7 +8822,7 @@ static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t state, int32_t k) {
         end = bitnet__min((chunk + 1) * BITNET__CHUNK, c->m->n_vocab);
         for (r = chunk * BITNET__CHUNK; r < end; r++) {    /* no branch to mispredict */
             c->candidates[found].token = r;
-            found += high[r] >= threshold;
+            found += (high[r] >= threshold) & bitnet__is_allowed(c, r);
         }
     }
     return found;
@@ -8745,17 +8845,33 @@ static void bitnet__step_exact_logits(const bitnet__step *step, int32_t from, in
     }
 }
 
-/* Writes the required tokens and the k with the largest logits of the others (and some more) to
-   candidates, in id order with exact logits; returns how many, or 0 if they are so many that the
-   whole head is faster. bitnet__bound_logits comes first. */
-static int32_t bitnet__top_rows(bitnet_ctx *c, int32_t row, int32_t k) {
+/* Computes the logits of the first n candidates for a row. Returns n, or 0 if they are so many that
+   the whole head is faster. */
+static int32_t bitnet__exact_logits(bitnet_ctx *c, int32_t row, int32_t n) {
     bitnet__step step = bitnet__make_step(c, 0);
     step.row = row;
-    step.n_rows = bitnet__select_rows(c, row - c->int8.first, k);
-    if (step.n_rows > c->m->n_vocab / 4) return 0;
-    bitnet__run_step(&step, "head", (step.n_rows + 3) / 4, 64 * (int64_t)c->m->dim,
+    step.n_rows = n;
+    if (n > c->m->n_vocab / 4) return 0;
+    bitnet__run_step(&step, "head", (n + 3) / 4, 64 * (int64_t)c->m->dim,
                      bitnet__step_exact_logits);
-    return step.n_rows;
+    return n;
+}
+
+/* Writes the required tokens and the k with the largest logits of the others (and some more) to
+   candidates, in id order with exact logits; returns how many, or 0: compute all.
+   bitnet__bound_logits comes first. */
+static int32_t bitnet__top_rows(bitnet_ctx *c, int32_t row, int32_t k) {
+    return bitnet__exact_logits(c, row, bitnet__select_rows(c, row - c->int8.first, k));
+}
+
+/* Writes all tokens that the mask allows to candidates, in id order; returns how many. */
+static int32_t bitnet__list_allowed(bitnet_ctx *c) {
+    int32_t t, n = 0;
+    for (t = 0; t < c->m->n_vocab; t++) {
+        c->candidates[n].token = t;
+        n += bitnet__is_allowed(c, t);
+    }
+    return n;
 }
 /* =============================================================================================
    @sampler  from logits to a token
@@ -8926,21 +9042,43 @@ static bitnet_token bitnet__sample_candidates(bitnet_ctx *c, bitnet_sampler *s,
     return bitnet__draw(&all[n - 1], kept, -1, (double)all[n - 1].logit, s);
 }
 
-static void bitnet__fill_candidates(bitnet_ctx *c, const float *logits) {
+/* Makes all tokens that the mask allows candidates; returns how many. */
+static int32_t bitnet__fill_candidates(bitnet_ctx *c, const float *logits) {
+    const int32_t n = bitnet__list_allowed(c);
     int32_t i;
-    for (i = 0; i < c->m->n_vocab; i++) {
-        c->candidates[i].logit = logits[i];
-        c->candidates[i].token = i;
-    }
+    for (i = 0; i < n; i++) c->candidates[i].logit = logits[c->candidates[i].token];
+    return n;
 }
 
 static bitnet_token bitnet__sample_logits(bitnet_ctx *c, bitnet_sampler *s, bitnet__tokens before,
                                           const float *logits) {
-    bitnet__fill_candidates(c, logits);
-    return bitnet__sample_candidates(c, s, before, c->m->n_vocab);
+    if (s->rewrite_fn) {
+        memcpy(c->rewritten, logits, (size_t)c->m->n_vocab * sizeof *logits);
+        s->rewrite_fn(s->ud, c->rewritten, c->m->n_vocab);
+        logits = c->rewritten;
+    }
+    return bitnet__sample_candidates(c, s, before, bitnet__fill_candidates(c, logits));
 }
 
 /* ---- bitnet_sample ---- */
+
+/* Asks mask_fn which tokens may follow. Returns how many; without mask_fn, -1: all. */
+static int32_t bitnet__ask_mask(bitnet_ctx *c, const bitnet_sampler *s) {
+    const int32_t n_words = (c->m->n_vocab + 31) / 32, rest = c->m->n_vocab % 32;
+    uint32_t word;
+    int32_t i;
+    c->n_allowed = -1;
+    if (!s->mask_fn) return -1;
+    memset(c->mask, 0, (size_t)n_words * sizeof *c->mask);
+    s->mask_fn(s->ud, c->mask);
+    if (rest) c->mask[n_words - 1] &= (1u << rest) - 1u;
+    for (i = c->n_allowed = 0; i < n_words; i++)
+        for (word = c->mask[i]; word; word &= word - 1) c->n_allowed++;
+    return c->n_allowed;
+}
+
+/* Few enough to compute their logits without bounds. */
+static int32_t bitnet__few(const bitnet_ctx *c) { return c->m->n_vocab / 16; }
 
 /* All candidates on which this sample can depend, with exact logits; 0: use all logits, because
    they are computed already or the candidates are too many. Bias and penalty change logits, so the
@@ -8949,8 +9087,10 @@ static int32_t bitnet__top_candidates(bitnet_ctx *c, int32_t row, const bitnet_s
     const int32_t k = s->temperature > 0.0f ? s->top_k : 1;
     const bitnet__tokens recent = bitnet__penalized(s, bitnet__row_tokens(c, row));
     int32_t i;
-    if (c->n_ready >= c->n_rows || k < 1 || k > c->m->n_vocab / 16 || !bitnet__bound_logits(c, row))
-        return 0;
+    if (c->n_ready >= c->n_rows || s->rewrite_fn) return 0;
+    if (c->n_allowed >= 0 && c->n_allowed <= bitnet__few(c))
+        return bitnet__exact_logits(c, row, bitnet__list_allowed(c));
+    if (k < 1 || k > bitnet__few(c) || !bitnet__bound_logits(c, row)) return 0;
     for (i = 0; i < s->n_bias; i++)
         if (s->bias[i].token >= 0 && s->bias[i].token < c->m->n_vocab)
             bitnet__require_token(c, row, s->bias[i].token);
@@ -8965,16 +9105,20 @@ static int bitnet__sampler_valid(const bitnet_sampler *s) {
 static bitnet_token bitnet__sample(bitnet_ctx *c, int32_t row, bitnet_sampler *s) {
     bitnet_sampler greedy;
     bitnet__tokens before;
+    bitnet_token t;
     int32_t n;
     memset(&greedy, 0, sizeof greedy);
     row = bitnet__find_row(c, row);
     if (!bitnet__sampler_valid(s) || row < 0) return -1;
     if (!s) s = &greedy;
+    if (bitnet__ask_mask(c, s) == 0) return -1;
     n = bitnet__top_candidates(c, row, s);
     c->int8.exact_logits = n > 0 ? n : c->m->n_vocab;
     before = bitnet__row_tokens(c, row);
-    return n > 0 ? bitnet__sample_candidates(c, s, before, n) :
-                   bitnet__sample_logits(c, s, before, bitnet__logits(c, row));
+    t = n > 0 ? bitnet__sample_candidates(c, s, before, n) :
+                bitnet__sample_logits(c, s, before, bitnet__logits(c, row));
+    if (s->chosen_fn) s->chosen_fn(s->ud, t);
+    return t;
 }
 
 BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t row, bitnet_sampler *s) {
@@ -9014,10 +9158,11 @@ BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logpro
     logits = bitnet__logits(c, i);
     if (!logits || !out || n < 1 || n > c->m->n_vocab) r = BITNET_ERR_ARG;
     else {
-        bitnet__fill_candidates(c, logits);
-        for (k = 0; k < c->m->n_vocab; k++)
-            if (logits[k] != logits[k])
-                c->candidates[k].logit = bitnet__float_from_bits(0xff800000u);
+        for (k = 0; k < c->m->n_vocab; k++) {
+            const int is_nan = logits[k] != logits[k];
+            c->candidates[k].token = k;
+            c->candidates[k].logit = is_nan ? bitnet__float_from_bits(0xff800000u) : logits[k];
+        }
         bitnet__best_candidates(c->candidates, c->m->n_vocab, n);
         top = (double)c->candidates[0].logit;
         for (k = 0; k < c->m->n_vocab; k++) sum += bitnet__weight((double)logits[k] - top);
@@ -9035,13 +9180,15 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
                                              bitnet_sampler *s) {
     bitnet_sampler greedy;
     bitnet__tokens before;
-    bitnet_token t;
+    bitnet_token t = -1;
     memset(&greedy, 0, sizeof greedy);
     before.p = tokens;
     before.n = n_tokens;
     if (!logits || n_tokens < 0 || (!tokens && n_tokens > 0) || !bitnet__sampler_valid(s) ||
         bitnet__acquire(c, 0) != BITNET_OK) return -1;
-    t = bitnet__sample_logits(c, s ? s : &greedy, before, logits);
+    if (!s) s = &greedy;
+    if (bitnet__ask_mask(c, s) != 0) t = bitnet__sample_logits(c, s, before, logits);
+    if (t >= 0 && s->chosen_fn) s->chosen_fn(s->ud, t);
     bitnet__release(c);
     return t;
 }
@@ -9289,6 +9436,12 @@ static void bitnet__gen_sample(bitnet_gen *g) {
     do {
         const bitnet_token t = bitnet__sample(c, c->row = g->row, g->p.sampler);
         const int ended = !g->p.ignore_end && bitnet_token_is_end(c->m, t);
+        if (t < 0) {                   /* the prompt's logits remain */
+            g->ended = 1;
+            g->why = BITNET_STOP_MASK;
+            bitnet__flush_text(g);
+            return;
+        }
         g->q->pending = g->tokens[g->n_tokens++] = t;
         g->n_new++;
         g->ended = bitnet__push_token(g, t);
@@ -9309,7 +9462,7 @@ static int bitnet__report_progress(bitnet_ctx *c, const bitnet_generate_params *
     int stop;
     if (!p->progress_fn) return 0;
     owner = bitnet__begin_callback(c);
-    stop = p->progress_fn(p->ud, done, total);
+    stop = p->progress_fn(p->ud, (uint64_t)done, (uint64_t)total);
     bitnet__end_callback(c, owner);
     return stop;
 }

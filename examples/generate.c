@@ -993,12 +993,12 @@ static int on_text(void *ud, const char *s, size_t n, bitnet_token t) {
     return put(s, n) || interrupted;
 }
 
-static int on_prompt(void *ud, int32_t done, int32_t total) {
+static int on_prompt(void *ud, uint64_t done, uint64_t total) {
     (void)ud;
-    bar_update((double)done / total);
+    bar_update((double)done / (double)total);
     if (done < total) return interrupted;
     bar_end();
-    n_prompt += total;
+    n_prompt += (int)total;
     prompt_seconds += now() - started;
     started = now();
     if (echo) {

@@ -324,7 +324,27 @@ for file in system impl; do
     $CC -I. -dM -E $dir/$file.c | grep -v ' BITNET_IMPLEMENTATION ' | sort >$dir/$file.macros
 done
 expect "leaks no foreign macro" sh -c \
-    "! comm -13 $dir/system.macros $dir/impl.macros | grep -v '^#define BITNET_'"
+    "! comm -13 $dir/system.macros $dir/impl.macros | grep -v '^#define BITNET_' |
+        grep -vE '^#define (bitnet_[a-z_]*) BITNET__VERSIONED\(\1\)\$'"
+
+# A program compiled with another minor version's header does not link, whatever it begins with; and
+# the number, the text and the symbols name one version.
+set -- $(echo "$version" | tr . ' ')
+expect "the numeric version" grep -qx "#define BITNET_VERSION_NUMBER \
+$(($1 * 10000 + $2 * 100 + $3)) .*" bitnet.h
+expect "the symbols' version" grep -qx "#define BITNET__VERSIONED(name) name##_v$1_$2" bitnet.h
+mkdir -p $dir/later
+sed "s/name##_v$1_$2/name##_v$1_$(($2 + 1))/" bitnet.h >$dir/later/bitnet.h
+for use in 'bitnet_model_load_file("", 0, 0, 0)' 'bitnet_model_load_memory("", 0, 0, 0, 0)' \
+    'bitnet_model_load_io(0, 0, 0, 0)' 'bitnet_gguf_open_file("", 0, 0, 0)' \
+    'bitnet_gguf_open_memory("", 0, 0, 0, 0)' 'bitnet_gguf_open_io(0, 0, 0, 0)' \
+    'bitnet_selftest(bitnet_kernels_default(), 0)' 'bitnet_selftest(bitnet_kernels_get(0), 0)' \
+    'bitnet_selftest(bitnet_kernels_find("x"), 0)' 'bitnet_ternary_check(0, 0, 0)'; do
+    printf '#include "bitnet.h"\nint main(void) { return (int)%s; }\n' "$use" >$dir/begins.c
+    expect "links: $use" $CC -O0 -I. $dir/begins.c $dir/symbols.o -o $dir/begins -lpthread
+    refuse "links with another version: $use" "_v$1_$(($2 + 1))" \
+        $CC -O0 -I$dir/later $dir/begins.c $dir/symbols.o -o $dir/begins -lpthread
+done
 
 # ---- the programs in the manual and in the README: one and the same ----
 

@@ -243,7 +243,7 @@ static int mach_text(void *ud, const char *text, size_t n, bitnet_token t) {
     return 0;
 }
 
-static int mach_progress(void *ud, int32_t done, int32_t total) {
+static int mach_progress(void *ud, uint64_t done, uint64_t total) {
     (void)ud, (void)done, (void)total;
     return test_refused(TEST_CALLBACKS);
 }
@@ -478,7 +478,7 @@ static int listen_text(void *ud, const char *text, size_t n, bitnet_token t) {
     return l->n++ == l->stop_at;
 }
 
-static int listen_progress(void *ud, int32_t done, int32_t total) {
+static int listen_progress(void *ud, uint64_t done, uint64_t total) {
     listener *l = (listener *)ud;
     (void)done, (void)total;
     return l->progress++ == l->cancel_at;
@@ -687,9 +687,17 @@ static int intrude_text(void *ud, const char *text, size_t n, bitnet_token t) {
     ((intruder *)ud)->pending = -1;    /* it is evaluated next */
     return 0;
 }
-static int intrude_progress(void *ud, int32_t done, int32_t total) {
+static int intrude_progress(void *ud, uint64_t done, uint64_t total) {
     intrude_any(ud, done == total);    /* before, there are no logits */
     return 0;
+}
+static void intrude_mask(void *ud, uint32_t *allowed) {
+    intrude_any(ud, 0);
+    memset(allowed, 0xff, 4);
+}
+static void intrude_rewrite(void *ud, float *logits, int32_t n_vocab) {
+    (void)logits, (void)n_vocab;
+    intrude_any(ud, 0);
 }
 
 /* From every callback, on its thread and on another: all is refused, and the call that is at work
@@ -706,15 +714,19 @@ static void test_busy(void) {
     CHECK(m);
     bytes = (size_t)g.n_vocab * sizeof *want;
     want = (float *)gb_malloc(bytes);
-    for (i = 0; i < 6; i++)
+    for (i = 0; i < 8; i++)
         for (at_once = 0; at_once <= MACH_THREADS; at_once++) {
             bitnet_ctx_params p;
             bitnet_generate_params gen;
+            bitnet_sampler sampler;
             bitnet_error err = {BITNET_OK, ""};
             intruder n;
             memset(&n, 0, sizeof n);
             memset(&p, 0, sizeof p);
             memset(&gen, 0, sizeof gen);
+            memset(&sampler, 0, sizeof sampler);
+            sampler.ud = &n;
+            gen.sampler = &sampler;
             n.at_once = at_once;
             n.pending = -1;
             gen.prompt = prompt;
@@ -732,6 +744,8 @@ static void test_busy(void) {
             if (i == 3) p.parallel_fn = intrude_pool;
             if (i == 4) gen.text_fn = intrude_text;
             if (i == 5) gen.progress_fn = intrude_progress;
+            if (i == 6) sampler.rewrite_fn = intrude_rewrite;
+            if (i == 7) sampler.mask_fn = intrude_mask;
             CHECK(!bitnet_ctx_create(m, &p, &n.c, 0));
             test_share(n.c);
             CHECK_MSG(!bitnet_generate(n.c, &gen, 0, &err), "%s", err.text);
@@ -739,7 +753,7 @@ static void test_busy(void) {
                       at_once ? ", another thread" : "", n.calls, (unsigned)n.bad);
             CHECK(bitnet_ctx_length(n.c) == 9 && bitnet_logits(n.c, -1));
             if (i == 0) memcpy(want, bitnet_logits(n.c, -1), bytes);
-            CHECK(!memcmp(want, bitnet_logits(n.c, -1), bytes));
+            CHECK(i == 7 || !memcmp(want, bitnet_logits(n.c, -1), bytes));
             bitnet_ctx_free(n.c);
         }
     free(want);
@@ -1701,6 +1715,9 @@ static void null_sequences(const bitnet_model *m, bitnet_ctx *c) {
     WRONG(bitnet_seq_sync(c, 0, 0, 2, &kept, &err));
     CHECK(bitnet_ctx_length(c) == length + 2);
     SAYS(BITNET_OK, bitnet_seq_sync(c, 0, tokens, 2, 0, 0));
+    WRONG(bitnet_seq_remove(0, 0, 0, 1, &err));
+    CHECK(strstr(err.text, "context is NULL"));
+    SAYS(BITNET_OK, bitnet_seq_remove(c, 0, 0, 1, 0));
     free(state);
     free(logits);
 }
@@ -1846,9 +1863,14 @@ static void null_weights(void) {
     SAYS(BITNET_OK, pack_floats(BITNET_TENSOR_F32, x, 4, data, 0));
 }
 
+/* Some symbols have the version behind the name, and so have calls in `said`. */
+#define SHOW(x) SHOW_AS_IT_IS(x)
+#define SHOW_AS_IT_IS(x) #x
+static const char versioned[] = SHOW(BITNET__VERSIONED());
+
 /* The interface's functions that take a pointer: each must have been called above. */
 static void check_all_called(void) {
-    char path[512], name[96];
+    char path[512], name[96], symbol[96];
     size_t size;
     char *text, *p, *end;
     snprintf(path, sizeof path, "%s/../../bitnet.h", test_data(""));
@@ -1865,7 +1887,8 @@ static void check_all_called(void) {
         while (start[-1] == '_' || (start[-1] >= 'a' && start[-1] <= 'z') ||
                (start[-1] >= '0' && start[-1] <= '9')) start--;
         snprintf(name, sizeof name, " %.*s", (int)(open + 1 - start), start);
-        if (strchr(open, '*') && !strstr(said, name))
+        snprintf(symbol, sizeof symbol, " %.*s%s(", (int)(open - start), start, versioned);
+        if (strchr(open, '*') && !strstr(said, name) && !strstr(said, symbol))
             test_fail(__FILE__, __LINE__, "none of%s", name);
     }
     free(text);
@@ -2028,12 +2051,13 @@ static void test_sequence_numbers(void) {
         CHECK(bitnet_seq_rewind(c, seq, 0) == BITNET_ERR_ARG);
         CHECK(bitnet_seq_copy(c, 0, seq, 1) == BITNET_ERR_ARG);
         CHECK(bitnet_seq_copy(c, seq, 1, 0) == BITNET_ERR_ARG);
-        for (k = 0; k < 5; k++) {
+        for (k = 0; k < 6; k++) {
             err.text[0] = 0;
             if (k == 0) CHECK(bitnet_seq_save(c, seq, refuse_piece, 0, &err) == BITNET_ERR_ARG);
             if (k == 1) CHECK(bitnet_seq_save_memory(c, seq, state, 9, &err) == BITNET_ERR_ARG);
             if (k == 2) CHECK(bitnet_seq_load_memory(c, seq, state, 999, &err) == BITNET_ERR_ARG);
             if (k == 3) CHECK(bitnet_seq_sync(c, seq, tokens, 3, 0, &err) == BITNET_ERR_ARG);
+            if (k == 5) CHECK(bitnet_seq_remove(c, seq, 0, 0, &err) == BITNET_ERR_ARG);
             memset(&in, 0, sizeof in);
             in.seq = seq;
             in.tokens = tokens;
@@ -2141,8 +2165,8 @@ static void test_file_numbers(void) {
     int i;
     gb_make_model(&g);
     CHECK(!bitnet_gguf_open_memory(g.data, g.size, 0, &f, 0));
-    CHECK(bitnet_gguf_get_key(f, UINT64_MAX, &k) == BITNET_ERR_ARG);
-    CHECK(bitnet_gguf_get_tensor(f, UINT64_MAX, &s) == BITNET_ERR_ARG);
+    CHECK(bitnet_gguf_get_key(f, UINT64_MAX, &k) == BITNET_ERR_NOT_FOUND);
+    CHECK(bitnet_gguf_get_tensor(f, UINT64_MAX, &s) == BITNET_ERR_NOT_FOUND);
     CHECK(!bitnet_gguf_get_tensor(f, 0, &s));
     CHECK(bitnet_gguf_read(f, &s, UINT64_MAX, x, 1, 0) == BITNET_ERR_ARG);
     CHECK(bitnet_gguf_read(f, &s, 1, x, SIZE_MAX, 0) == BITNET_ERR_ARG);

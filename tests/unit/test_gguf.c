@@ -804,9 +804,9 @@ static void test_get_meta(void) {
         }
         CHECK(bitnet_model_get_meta(m, "t.array", buf, sizeof buf) == BITNET_ERR_UNSUPPORTED);
         CHECK(bitnet_model_get_meta(m, "tokenizer.ggml.tokens", buf, 4) == BITNET_ERR_UNSUPPORTED);
-        CHECK(bitnet_model_get_meta(m, "t.none", buf, sizeof buf) == BITNET_ERR_ARG);
-        CHECK(bitnet_model_get_meta(m, "", buf, sizeof buf) == BITNET_ERR_ARG);
-        CHECK(bitnet_model_get_meta(m, "t.u", buf, sizeof buf) == BITNET_ERR_ARG);
+        CHECK(bitnet_model_get_meta(m, "t.none", buf, sizeof buf) == BITNET_ERR_NOT_FOUND);
+        CHECK(bitnet_model_get_meta(m, "", buf, sizeof buf) == BITNET_ERR_NOT_FOUND);
+        CHECK(bitnet_model_get_meta(m, "t.u", buf, sizeof buf) == BITNET_ERR_NOT_FOUND);
         CHECK(bitnet_model_get_meta(m, 0, buf, sizeof buf) == BITNET_ERR_ARG);
         bitnet_model_free(m);
         m = 0;
@@ -918,6 +918,7 @@ static void test_result_texts(void) {
         CHECK(text && text[0] && strcmp(text, bitnet_result_text((bitnet_result)-99)));
     }
     CHECK(!strcmp(bitnet_version(), BITNET_VERSION));
+    CHECK(bitnet_version_number() == BITNET_VERSION_NUMBER);
 }
 
 extern const test_case gguf_tests[];

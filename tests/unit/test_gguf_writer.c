@@ -110,13 +110,16 @@ static void test_write_values(void) {
     CHECK(!bitnet_gguf_find_key(g, "ints", &k));
     memset(&e, 0, sizeof e);
     CHECK(bitnet_gguf_next(&k.value, &e) && bitnet_gguf_text(&e, text, sizeof text) == 2);
-    CHECK(!strcmp(text, "-1") && bitnet_gguf_find_key(g, "nowhere", &k) == BITNET_ERR_ARG);
-    CHECK(bitnet_gguf_get_key(g, 9, &k) == BITNET_ERR_ARG);
+    CHECK(!strcmp(text, "-1") && bitnet_gguf_find_key(g, "nowhere", &k) == BITNET_ERR_NOT_FOUND);
+    CHECK(bitnet_gguf_get_key(g, 9, &k) == BITNET_ERR_NOT_FOUND);
+    CHECK(bitnet_gguf_find_tensor(g, "u", &t) == BITNET_ERR_NOT_FOUND);
+    CHECK(bitnet_gguf_find_key(g, 0, &k) == BITNET_ERR_ARG);
+    CHECK(bitnet_gguf_get_key(g, 0, 0) == BITNET_ERR_ARG);
     CHECK(!bitnet_gguf_find_tensor(g, "t", &t) && t.size == 24 && t.offset % 64 == 0);
     CHECK(t.n_dims == 2 && t.dims[0] == 3 && t.dims[1] == 2 && t.dims[2] == 1 && t.dims[3] == 1);
     CHECK(!memcmp(t.data, data, 24) && !bitnet_gguf_read(g, &t, 1, text, 2, 0) && text[0] == 2);
     CHECK(bitnet_gguf_read(g, &t, 23, text, 2, 0) == BITNET_ERR_ARG);
-    CHECK(bitnet_gguf_get_tensor(g, 1, &t) == BITNET_ERR_ARG);
+    CHECK(bitnet_gguf_get_tensor(g, 1, &t) == BITNET_ERR_NOT_FOUND);
     bitnet_gguf_close(g);
     free(s.p);
 }

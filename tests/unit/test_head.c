@@ -200,6 +200,138 @@ static void test_bounds(void) {
     CHECK_MSG(bad == 0, "%d logits lie outside their bounds", bad);
 }
 
+/* ---- the sampler's hooks ---- */
+
+typedef struct rules {
+    uint32_t allowed[HEAD_ROWS / 32 + 1];
+    int n_allowed, calls;
+    bitnet_token chosen;
+} rules;
+
+static void show_mask(void *ud, uint32_t *allowed) {
+    rules *x = (rules *)ud;
+    int i;
+    for (i = 0; i < HEAD_ROWS / 32 + 1; i++)
+        if (allowed[i]) x->calls = -1000;      /* it must be all zero */
+    memcpy(allowed, x->allowed, sizeof x->allowed);
+    allowed[HEAD_ROWS / 32] |= ~0u << HEAD_ROWS % 32;      /* no tokens: ignored */
+    x->calls++;
+}
+
+static void tilt(void *ud, float *logits, int32_t n_vocab) {
+    int32_t i;
+    (void)ud;
+    for (i = 0; i < n_vocab; i++) logits[i] += (float)(i % 7) - 3.0f;
+}
+
+static void take(void *ud, bitnet_token t) { ((rules *)ud)->chosen = t; }
+
+/* Allows each token with this probability, and always one. A bias list forbids the others. */
+static int random_rules(bench *b, rules *x, double p, const bitnet_sampler *s,
+                        bitnet_logit_bias *bias) {
+    const int must = (int)(gb_random(&b->seed) % HEAD_ROWS);
+    int i, n = s->n_bias;
+    memset(x, 0, sizeof *x);
+    memcpy(bias, s->bias, (size_t)n * sizeof *bias);
+    for (i = 0; i < HEAD_ROWS; i++) {
+        if (i == must || gb_uniform(&b->seed, 0.0, 1.0) < p) {
+            x->allowed[i / 32] |= 1u << i % 32;
+            x->n_allowed++;
+        } else {
+            bias[n].token = i;
+            bias[n++].bias = -INFINITY;
+        }
+    }
+    return n;
+}
+
+/* Whatever is allowed: the token and the random state are those of all logits, with a bias of minus
+   infinity for what is not allowed. Only allowed tokens are computed. */
+static void test_mask(void) {
+    static const double odds[] = {0.0, 0.003, 0.05, 0.08, 0.5, 0.99, 1.0};
+    static bench b;
+    static bitnet_logit_bias forbidden[HEAD_ROWS + 3];
+    static rules x;
+    int round, few = 0, screened = 0;
+    CHECK(set_up(&b, BITNET_TENSOR_F16, 0));
+    for (round = 0; round < (test_quick() ? 300 : 2500); round++) {
+        bitnet_logit_bias bias[3];
+        bitnet_sampler s, all;
+        bitnet_token t, expected;
+        int n_exact;
+        set_hidden(&b, round % 9); /* 9 is not finite */
+        set_sampler(&b, round / 10 % 7, &s, bias);
+        if (round % 3 == 0) s.top_k = 0;
+        all = s;
+        all.n_bias = random_rules(&b, &x, odds[round % 7], &s, forbidden);
+        all.bias = forbidden;
+        s.mask_fn = show_mask;
+        s.chosen_fn = take;
+        s.ud = &x;
+        t = bitnet_sample(b.c, &s);
+        n_exact = bitnet_ctx_exact_logits(b.c);
+        few += n_exact == x.n_allowed && n_exact <= HEAD_ROWS / 16;
+        screened += n_exact < x.n_allowed;
+        CHECK(n_exact <= x.n_allowed || n_exact == HEAD_ROWS);
+        CHECK(x.calls == 1 && x.chosen == t);
+        b.c->n_ready = 0;
+        expected = bitnet_sample_logits(b.c, b.full, b.c->seqs[0].history, 20, &all);
+        CHECK_MSG(t == expected && s.rng == all.rng, "round %d: %d, not %d", round, (int)t,
+                  (int)expected);
+        all = s;                       /* of one's own logits, too */
+        all.rng = s.rng = 5;
+        CHECK(bitnet_sample_logits(b.c, b.full, b.c->seqs[0].history, 20, &all) ==
+              bitnet_sample(b.c, &s) && all.rng == s.rng);
+    }
+    memset(&x, 0, sizeof x);
+    x.chosen = 7;
+    b.c->n_ready = 0;
+    {
+        bitnet_sampler s;
+        memset(&s, 0, sizeof s);
+        s.mask_fn = show_mask;
+        s.chosen_fn = take;
+        s.ud = &x;
+        CHECK(bitnet_sample(b.c, &s) == -1 && x.chosen == 7);
+        CHECK(bitnet_sample_logits(b.c, b.full, 0, 0, &s) == -1 && x.chosen == 7);
+    }
+    printf("%d with all that is allowed, %d screened ... ", few, screened);
+    tear_down(&b);
+    CHECK_MSG(few > 50 && screened > 50, "%d with all that is allowed, %d screened", few, screened);
+}
+
+/* rewrite_fn sees all logits and changes a copy; a mask comes after it. */
+static void test_rewrite(void) {
+    static bench b;
+    static float tilted[HEAD_ROWS];
+    static bitnet_logit_bias forbidden[HEAD_ROWS + 3];
+    static rules x;
+    int round;
+    CHECK(set_up(&b, BITNET_TENSOR_F16, 0));
+    for (round = 0; round < 100; round++) {
+        bitnet_logit_bias bias[3];
+        bitnet_sampler s, all;
+        bitnet_token t;
+        set_hidden(&b, round % 3);
+        set_sampler(&b, round % 7, &s, bias);
+        memcpy(tilted, b.full, sizeof tilted);
+        tilt(0, tilted, HEAD_ROWS);
+        all = s;
+        s.rewrite_fn = tilt;
+        if (round % 2) {
+            all.n_bias = random_rules(&b, &x, 0.3, &s, forbidden);
+            all.bias = forbidden;
+            s.mask_fn = show_mask;
+            s.ud = &x;
+        }
+        t = bitnet_sample(b.c, &s);
+        CHECK(!memcmp(bitnet_logits(b.c, -1), b.full, sizeof b.full));
+        CHECK(bitnet_sample_logits(b.c, tilted, b.c->seqs[0].history, 20, &all) == t &&
+              s.rng == all.rng);
+    }
+    tear_down(&b);
+}
+
 /* Several hidden states, some of them wild, which are sampled one by one. */
 static void test_ahead(void) {
     static bench b;
@@ -272,6 +404,8 @@ const test_case head_tests[] = {
     {"head/wild_f16", test_wild_f16},
     {"head/wild_f32", test_wild_f32},
     {"head/bounds", test_bounds},
+    {"head/mask", test_mask},
+    {"head/rewrite", test_rewrite},
     {"head/ahead", test_ahead},
     {"head/switch", test_switch},
     {0, 0}

@@ -615,6 +615,10 @@ static void test_ctx_params(void) {
     CHECK(bitnet_ctx_capacity(c) == 16);
     bitnet_ctx_free(c);
     bitnet_ctx_free(0);
+    m->n_ctx = 32768;                  /* trained for more than one asks for unasked */
+    CHECK(bitnet_ctx_create(m, 0, &c, 0) == BITNET_OK && bitnet_ctx_capacity(c) == 4096);
+    bitnet_ctx_free(c);
+    m->n_ctx = 16;
     for (i = 0; i < 13; i++) {
         memset(&p, 0, sizeof p);
         p.n_threads = 1;

@@ -13,6 +13,8 @@ typedef struct mix {
     uint64_t seed;
 } mix;
 
+static int countdown(void *ud) { return --*(int *)ud < 0; }
+
 static int below(mix *x, int n) { return (int)(gb_random(&x->seed) % (unsigned)n); }
 
 /* Sequences of random tokens; 1 to 6 begin as 0 does, so that parts can be copied. */
@@ -307,6 +309,123 @@ static void test_parts(void) {
     tear_down(&x);
 }
 
+/* Odd tokens only, and at most `most` of them. */
+typedef struct odd { bitnet_token tokens[MOST_NEW]; int n, most; } odd;
+
+static void allow_odd(void *ud, uint32_t *allowed) {
+    const odd *x = (const odd *)ud;
+    int i;
+    for (i = 0; i < 8 && x->n < x->most; i++) allowed[i] = 0xaaaaaaaau;
+}
+
+static void note_odd(void *ud, bitnet_token t) {
+    odd *x = (odd *)ud;
+    x->tokens[x->n++] = t;
+}
+
+/* A mask holds in a generation, with drafts too; each token is told once; where nothing is allowed
+   the text ends, and it can go on later. */
+static void test_mask(void) {
+    static mix x;
+    static script got;
+    bitnet_ctx_params cp = ctx_params(N_TOKENS, 0, 1, BITNET_KV_F16);
+    bitnet_generate_params p;
+    bitnet_lookup_stats stats = {0, 0, 0};
+    bitnet_sampler s;
+    bitnet_ctx *c;
+    odd rule;
+    int i, lookup, length;
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    c = create(x.m, &cp);
+    for (lookup = 0; lookup <= 4; lookup += 4) {
+        memset(&p, 0, sizeof p);
+        memset(&s, 0, sizeof s);
+        memset(&got, 0, sizeof got);
+        memset(&rule, 0, sizeof rule);
+        rule.most = 20;
+        s.mask_fn = allow_odd;
+        s.chosen_fn = note_odd;
+        s.ud = &rule;
+        p.prompt = x.tokens[0];
+        p.n_prompt = 48;
+        p.max_tokens = MOST_NEW;
+        p.ignore_end = 1;
+        p.lookup = lookup;
+        p.lookup_stats = &stats;
+        p.sampler = &s;
+        p.text_fn = add_text;
+        p.ud = &got;
+        CHECK(!bitnet_ctx_rewind(c, 0) && !bitnet_generate(c, &p, &got.why, 0));
+        CHECK_MSG(got.why == BITNET_STOP_MASK && got.n_tokens == 20 && rule.n == 20,
+                  "stop %d after %d tokens", (int)got.why, got.n_tokens);
+        for (i = 0; i < 20; i++) CHECK(got.tokens[i] % 2 == 1 && rule.tokens[i] == got.tokens[i]);
+        length = bitnet_ctx_length(c);
+        CHECK(length == 48 + 20 && bitnet_ctx_pending(c) == -1 && bitnet_sample(c, 0) >= 0);
+    }
+    CHECK(stats.accepted > 0);
+    bitnet_ctx_free(c);
+    tear_down(&x);
+}
+
+/* ---- removing ---- */
+
+/* What is left of a sequence has the bits of one that never held the rest. */
+static void test_remove(void) {
+    static mix x;
+    bitnet_ctx_params p = ctx_params(N_TOKENS, 32, 1, BITNET_KV_F16);
+    bitnet_input in = {0, N_TOKENS, 0, 1, 0};
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_token kept[N_TOKENS];
+    bitnet_generate_params gen;
+    bitnet_ctx *c;
+    size_t bytes;
+    int round, from, to, left = 0;
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    p.n_seqs = 2;
+    p.cancel_fn = countdown;
+    p.cancel_ud = &left;
+    memset(&gen, 0, sizeof gen);
+    gen.prompt = x.tokens[1];
+    gen.n_prompt = 3;
+    gen.max_tokens = gen.ignore_end = 1;
+    c = create(x.m, &p);
+    bytes = (size_t)x.m->n_vocab * sizeof(float);
+    for (round = 0; round < 12; round++) {
+        float *logits = (float *)malloc(bytes);
+        left = INT_MAX;
+        from = below(&x, N_TOKENS);
+        to = round ? from + below(&x, N_TOKENS - from) : N_TOKENS;
+        memcpy(kept, x.tokens[0], (size_t)from * sizeof *kept);
+        memcpy(kept + from, x.tokens[0] + to, (size_t)(N_TOKENS - to) * sizeof *kept);
+        in.tokens = x.tokens[0];
+        CHECK(!bitnet_seq_sync(c, 1, kept, N_TOKENS - to + from, 0, &err));
+        memcpy(logits, bitnet_logits(c, -1), bytes);
+        CHECK(!bitnet_seq_rewind(c, 0, 0) && !bitnet_eval_many(c, &in, 1, &err));
+        CHECK_MSG(!bitnet_seq_remove(c, 0, from, to, &err), "%s", err.text);
+        CHECK(bitnet_seq_length(c, 0) == N_TOKENS - to + from &&
+              !memcmp(bitnet_seq_tokens(c, 0), kept, (size_t)(N_TOKENS - to + from) * 4));
+        if (to == N_TOKENS) CHECK(!bitnet_logits(c, -1));
+        else CHECK(!memcmp(bitnet_logits(c, -1), logits, bytes));
+        free(logits);
+    }
+    CHECK(!bitnet_seq_rewind(c, 0, 0) && !bitnet_eval_many(c, &in, 1, &err));
+    CHECK(bitnet_seq_remove(c, 0, 5, N_TOKENS + 1, &err) == BITNET_ERR_ARG && err.text[0]);
+    CHECK(bitnet_seq_remove(c, 0, 6, 5, 0) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_remove(c, 0, -1, 5, 0) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_remove(c, 2, 0, 0, 0) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_length(c, 0) == N_TOKENS && bitnet_logits(c, -1));
+    CHECK(!bitnet_seq_rewind(c, 0, 20) && !bitnet_generate(c, &gen, 0, 0));
+    to = bitnet_ctx_pending(c);        /* it stays */
+    CHECK(to >= 0 && !bitnet_seq_remove(c, 0, 3, 9, 0) && bitnet_ctx_pending(c) == to &&
+          bitnet_ctx_length(c) == 17);
+    CHECK(!bitnet_seq_remove(c, 0, 15, 17, 0) && bitnet_ctx_pending(c) == to);
+    left = 3;
+    CHECK(bitnet_seq_remove(c, 0, 5, 9, &err) == BITNET_ERR_CANCELLED);
+    CHECK(bitnet_seq_length(c, 0) == 5 && bitnet_ctx_pending(c) == -1);
+    bitnet_ctx_free(c);
+    tear_down(&x);
+}
+
 /* ---- memory ---- */
 
 /* Pages come when they are needed, and go back when a sequence is shortened; copies share them. */
@@ -379,8 +498,6 @@ static void test_last_sharer(void) {
 }
 
 /* ---- cancelling ---- */
-
-static int countdown(void *ud) { return --*(int *)ud < 0; }
 
 /* Whenever it is cancelled, the sequences are as before, and the call can be repeated. */
 static void test_cancel(void) {
@@ -466,6 +583,8 @@ const test_case sequences_tests[] = {
     {"sequences/gens", test_gens},
     {"sequences/take_back", test_take_back},
     {"sequences/parts", test_parts},
+    {"sequences/mask", test_mask},
+    {"sequences/remove", test_remove},
     {"sequences/pages", test_pages},
     {"sequences/last_sharer", test_last_sharer},
     {"sequences/cancel", test_cancel},

@@ -856,7 +856,7 @@ static int collect(void *ud, const char *text, size_t n, bitnet_token t) {
     return s->calls - 1 == s->stop_at && t != -1;
 }
 
-static int count_prompt(void *ud, int32_t done, int32_t total) {
+static int count_prompt(void *ud, uint64_t done, uint64_t total) {
     script *s = (script *)ud;
     if (done < 1 || done > total) s->broken = 3;
     return s->progress_calls++ == s->cancel_at;
