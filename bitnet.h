@@ -8794,8 +8794,9 @@ static int bitnet__float_before(const void *of, const void *a, const void *b) {
 }
 
 /* Writes the required tokens, and those that can be among the k largest logits of the others, to
-   candidates, in id order, without those that the mask forbids; returns how many. The threshold is the root of a heap of the k largest
-   lower bounds: a row whose upper bound lies below it is not among the k largest. */
+   candidates, in id order, without those that the mask forbids; returns how many. The threshold is
+   the root of a heap of the k largest lower bounds: a row whose upper bound lies below it is not
+   among the k largest. */
 static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t state, int32_t k) {
     bitnet__int8_head *t = &c->int8;
     const size_t at = (size_t)state * (size_t)t->n_chunks;
