@@ -64,7 +64,7 @@ export interface Progress {
 export interface LoadOptions {
     /** Default: the number of CPUs, at most 8. Always 1 without SharedArrayBuffer. */
     threads?: number;
-    /** Tokens of prompt and answer together. Default: 2048, or the model's limit if less. */
+    /** Tokens of prompt and answer together. Default: 4096, or what the model was trained for if that is less. */
     context?: number;
     /** Forces a variant; it is an error if it cannot run here. Default: the fastest that can. */
     variant?: Variant;

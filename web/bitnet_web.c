@@ -20,13 +20,13 @@ static bitnet_error err;
 static bitnet_model *model;
 static bitnet_model_info info;
 static bitnet_ctx *ctx;
-static bitnet_ctx_params cp;
 
 static bitnet_token *tokens;           /* of the last text */
 static int32_t tokens_cap;
-static bitnet_token last;              /* sampled, but not evaluated */
-static char *text;                     /* of the last bw_detokenize or bw_next */
-static int32_t text_cap, text_length;
+static char *bytes;                    /* of the last bw_detokenize */
+static int32_t bytes_cap;
+static const char *text;               /* of the last bw_detokenize or bw_next */
+static int32_t text_length;
 
 /* ---- errors ---- */
 
@@ -172,10 +172,12 @@ EXPORT int bw_load(size_t n) {
     return r;
 }
 
-/* n_ctx 0 means 2048, or what the model was trained for if that is less. */
+/* n_ctx 0: the library's default. */
 EXPORT int bw_ctx(int32_t n_ctx, int32_t n_batch, int32_t n_threads) {
-    cp.n_ctx = n_ctx ? n_ctx : info.ctx_train < 2048 ? info.ctx_train : 2048;
-    cp.n_batch = n_batch < cp.n_ctx ? n_batch : cp.n_ctx;
+    bitnet_ctx_params cp;
+    memset(&cp, 0, sizeof cp);
+    cp.n_ctx = n_ctx;
+    cp.n_batch = n_batch;
     cp.n_threads = n_threads;
     return bitnet_ctx_create(model, &cp, &ctx, &err);
 }
@@ -189,7 +191,7 @@ EXPORT double bw_number(int i) {
     switch (i) {
         case 0: return info.n_layers;
         case 1: return info.n_vocab;
-        case 2: return cp.n_ctx;
+        case 2: return bitnet_ctx_capacity(ctx);
         case 3: return info.ctx_train;
         case 4: return (double)info.n_params;
         case 5: return (double)info.file_bytes;
@@ -222,12 +224,13 @@ EXPORT int bw_tokenize(const char *s, size_t n, int flags) {
 }
 
 /* Messages as tokens, with an open reply: n pairs of a role and a text, each with a NUL behind it.
-   With more, they continue the chat in the context: all its tokens come first, then the last token
-   of the last reply, and its end if it was cut off. */
+   With more, they continue the chat in the context: all its tokens come first, then the pending one
+   (the last of the last reply), and its end if it was cut off. */
 EXPORT int bw_chat_tokenize(const char *s, int n, int more) {
     bitnet_message *m = (bitnet_message *)malloc((size_t)n * sizeof *m);
     int flags = BITNET_OPEN_REPLY | (more ? 0 : BITNET_ADD_BOS), before = 0, count, i;
     const int32_t length = bitnet_ctx_length(ctx);
+    const bitnet_token last = bitnet_ctx_pending(ctx);
     if (!m) return fail_result(BITNET_ERR_MEMORY);
     for (i = 0; i < n; i++) {
         m[i].role = s;
@@ -257,83 +260,27 @@ EXPORT int bw_detokenize(const bitnet_token *t, int n) {
     text_length = bitnet_detokenize(model, t, n, 0, 0);
     if (text_length < 0)
         return fail(text_length, "a token is not in the vocabulary of %d", (int)info.n_vocab);
-    if (reserve((void **)&text, &text_cap, text_length, 1)) return err.code;
-    return bitnet_detokenize(model, t, n, text, (size_t)text_cap);
+    if (reserve((void **)&bytes, &bytes_cap, text_length, 1)) return err.code;
+    text = bytes;
+    return bitnet_detokenize(model, t, n, bytes, (size_t)bytes_cap);
 }
 
 /* ---- generation ----
-   As bitnet_generate, cut where the worker looks for messages: bw_begin, then bw_prefill until
-   nothing is left, then bw_next until bw_reason has one. Text that could still become a stop string
-   is held back. */
+   bw_begin, then bw_prefill until one token is left, then bw_next until bw_reason has one: each
+   returns soon enough for the worker to look for messages. */
 
 static bitnet_sampler sampler;
+static bitnet_gen *gen;                /* 0: none */
+static bitnet_generate_params params;  /* of the next one */
 static bitnet_token *prompt;
-static char *stop_text;                /* n_stops strings, each with a NUL behind it */
-static int32_t n_stops, longest_stop;
-static int32_t n_prompt, n_done, n_new, max_new;
+static int32_t n_prompt, n_done;
+static char *stop_text;                /* the stop strings, each with a NUL behind it */
+static const char **stops;
 static int reason;                     /* a bitnet_stop; -1: it can go on */
 
-static bitnet_detok detok;
-static char *held;
-static int32_t n_held, held_cap;
-
-/* Makes room for the text of token t behind what is held, and for all of it in `text`. */
-static int reserve_held(bitnet_token t) {
-    const int32_t room = 64 + 3 * (t < 0 ? 0 : bitnet_detokenize(model, &t, 1, 0, 0));
-    if (room > held_cap - n_held) {
-        char *more = (char *)realloc(held, (size_t)(n_held + room) * 2);
-        if (!more) return fail(BITNET_ERR_MEMORY, "no memory for %d bytes of text", n_held + room);
-        held = more;
-        held_cap = (n_held + room) * 2;
-    }
-    return text_length > 0 ? BITNET_OK : reserve((void **)&text, &text_cap, held_cap, 1);
-}
-
-static void hand_out(int32_t n) {
-    memcpy(text + text_length, held, (size_t)n);
-    text_length += n;
-    n_held -= n;
-    memmove(held, held + n, (size_t)n_held);
-}
-
-/* Where the first stop string begins, of those that end after byte from of the held text; -1: none
-   does. */
-static int32_t find_stop(int32_t from) {
-    int32_t first = -1, i, k;
-    for (i = from + 1; i <= n_held; i++) {
-        const char *stop = stop_text;
-        for (k = 0; k < n_stops; k++, stop += strlen(stop) + 1) {
-            const int32_t n = (int32_t)strlen(stop);
-            if (n <= i && !memcmp(held + i - n, stop, (size_t)n) && (first < 0 || i - n < first))
-                first = i - n;
-        }
-    }
-    return first;
-}
-
-/* How many bytes at the end of the held text are the beginning of a stop string. */
-static int32_t stop_begun(void) {
-    int32_t n = longest_stop - 1 < n_held ? longest_stop - 1 : n_held, k;
-    for (; n > 0; n--) {
-        const char *stop = stop_text;
-        for (k = 0; k < n_stops; k++, stop += strlen(stop) + 1)
-            if (!strncmp(stop, held + n_held - n, (size_t)n)) return n;
-    }
-    return 0;
-}
-
-/* Adds the text of token t; t = -1 ends the text. What is certain goes to `text`. */
-static int take_token(bitnet_token t) {
-    const int32_t before = n_held;
-    int32_t stop;
-    if (reserve_held(t)) return err.code;
-    n_held += bitnet_detok_push(model, &detok, t, held + before, (size_t)(held_cap - before));
-    stop = find_stop(before);
-    if (stop >= 0) {
-        hand_out(stop);
-        reason = BITNET_STOP_STRING;
-    } else hand_out(t < 0 ? n_held : n_held - stop_begun());
-    return BITNET_OK;
+static void end_gen(void) {
+    bitnet_gen_end(gen);
+    gen = 0;
 }
 
 /* The sampler of the next bw_begin. */
@@ -349,59 +296,68 @@ EXPORT void bw_sampler(float temperature, int32_t top_k, float top_p, float min_
 }
 
 /* Takes over n strings, none of them empty, each with a NUL behind it. */
-static void set_stops(char *stop, int32_t n) {
+static int set_stops(char *strings, int32_t n) {
+    int32_t i;
     free(stop_text);
-    stop_text = stop;
-    n_stops = n;
-    for (longest_stop = 0; n > 0; n--, stop += strlen(stop) + 1)
-        if ((int32_t)strlen(stop) > longest_stop) longest_stop = (int32_t)strlen(stop);
+    free(stops);
+    stop_text = strings;
+    stops = (const char **)malloc(((size_t)n + 1) * sizeof *stops);
+    if (!stops) return fail_result(BITNET_ERR_MEMORY);
+    for (i = 0; i < n; i++, strings += strlen(strings) + 1) stops[i] = strings;
+    params.stop_strings = stops;
+    params.n_stop_strings = n;
+    return BITNET_OK;
 }
 
 /* Takes over the n tokens of the last text as the prompt, and the stop strings. The tokens that the
    context and the prompt have in common at the start are kept in the context, all others are
    forgotten. Returns how many are kept. */
-EXPORT int bw_begin(int32_t n, int32_t max_tokens, char *stop, int32_t stops) {
+EXPORT int bw_begin(int32_t n, int32_t max_tokens, char *strings, int32_t n_strings) {
     const bitnet_token *known = bitnet_ctx_tokens(ctx);
+    end_gen();
     free(prompt);
     prompt = tokens;
     tokens = 0;
-    tokens_cap = n_done = n_new = n_held = 0;
+    tokens_cap = n_done = 0;
     n_prompt = n;
-    max_new = max_tokens;
     reason = -1;
-    memset(&detok, 0, sizeof detok);
-    set_stops(stop, stops);
+    memset(&params, 0, sizeof params);
+    params.max_tokens = max_tokens;
+    params.sampler = &sampler;
+    if (set_stops(strings, n_strings)) return err.code;
     if (n < 1) return fail(BITNET_ERR_ARG, "the prompt is empty");
-    if (n > cp.n_ctx)
+    if (n > bitnet_ctx_capacity(ctx))
         return fail(BITNET_ERR_FULL, "the prompt has %d tokens, the context %d", (int)n,
-                    (int)cp.n_ctx);
+                    (int)bitnet_ctx_capacity(ctx));
     while (n_done < n - 1 && n_done < bitnet_ctx_length(ctx) && prompt[n_done] == known[n_done])
         n_done++;                      /* the last one is always evaluated, for its logits */
     bitnet_ctx_rewind(ctx, n_done);
     return n_done;
 }
 
-/* Evaluates up to n tokens of the prompt; returns how many are left. */
+/* Evaluates up to n tokens of the prompt, but not its last; returns how many are left. */
 EXPORT int bw_prefill(int32_t n) {
-    if (n > n_prompt - n_done) n = n_prompt - n_done;
-    if (bitnet_eval(ctx, prompt + n_done, n, 0, &err)) return err.code;
+    if (n > n_prompt - 1 - n_done) n = n_prompt - 1 - n_done;
+    if (n > 0 && bitnet_eval(ctx, prompt + n_done, n, 0, &err)) return err.code;
     n_done += n;
     return n_prompt - n_done;
 }
 
 /* The next token. The text that is now certain is in `text`. */
 EXPORT int bw_next(void) {
-    bitnet_token t;
+    bitnet_piece piece;
     text_length = 0;
-    if (n_new > 0 && bitnet_eval(ctx, &last, 1, 0, &err)) return err.code;
-    t = last = bitnet_sample(ctx, &sampler);
-    n_new++;
-    if (take_token(t)) return err.code;
-    if (reason >= 0) return t;
-    if (bitnet_token_is_end(model, t)) reason = BITNET_STOP_END;
-    else if (n_new == max_new || bitnet_ctx_length(ctx) == cp.n_ctx) reason = BITNET_STOP_LENGTH;
-    if (reason >= 0 && take_token(-1)) return err.code;
-    return t;
+    if (!gen) {
+        params.prompt = prompt + n_done;
+        params.n_prompt = n_prompt - n_done;
+        if (bitnet_gen_begin(ctx, &params, &gen, &err)) return err.code;
+    }
+    if (bitnet_gen_next(&gen, 1, &err)) return err.code;
+    bitnet_gen_piece(gen, &piece);
+    text = piece.text;
+    text_length = (int32_t)piece.n_text;
+    if (piece.ended) reason = piece.why;
+    return piece.tokens[0];
 }
 
 /* What the last token was drawn from, a float for each of the vocabulary; for tests. */

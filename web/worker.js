@@ -330,9 +330,10 @@ function chatTokens(messages) {
     );
 }
 
-/** Evaluates the prompt in chunks, small enough that a cancel takes effect soon. */
+/** Evaluates the prompt, but for its last token, in chunks that are small enough for a cancel to take
+ * effect soon. */
 async function prefill(left, signal) {
-    for (let chunk = 16; left > 0;) {
+    for (let chunk = 16; left > 1;) {
         const start = performance.now();
         left = check(bw._bw_prefill(chunk));
         if (performance.now() - start < 500) chunk = Math.min(2 * chunk, BATCH);
