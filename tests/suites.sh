@@ -275,7 +275,7 @@ on_machine() {
     require_machine
     build_example "$compiler $flags" generate &&
         check_levels "build/generate-$suite$exe" && check_paths && check_selftest && check_reports &&
-        check_convert &&
+        check_convert && check_state &&
         build_tests $compiler $flags &&
         BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite/tests$exe" $filters
 }
@@ -365,6 +365,35 @@ replaces_nothing() {
     done
     [ "$(wc -c <"$folder/large.gguf")" -eq 5368709120 ] && rm "$folder/large.gguf" &&
         cmp "$folder/here.gguf" "$folder/there.gguf"
+}
+
+# A conversation that was saved here goes on there, and is saved again: the same text, and the same
+# bits of all keys and values.
+check_state() { verdict "goes on where this machine stopped" goes_on; }
+
+goes_on() {
+    cp build/saved.bin "build/state-$suite.bin"
+    go_on "$emulator build/generate-$suite$exe" "build/state-$suite.bin" \
+        >"build/state-$suite.txt" 2>"build/$suite.err" || { cat "build/$suite.err"; return 1; }
+    grep '3[0-9] of 3[0-9] tokens are in the prompt cache' "build/$suite.err" &&
+        cmp build/state.txt "build/state-$suite.txt" &&
+        cmp build/state.bin "build/state-$suite.bin"
+}
+
+# go_on GENERATE STATE: takes what STATE holds and a few words, writes on and saves all of it there.
+go_on() {
+    $1 -v -m examples/tiny.gguf -p "$(cat build/saved.txt) Then" -n 20 -s 1 --prompt-cache "$2" \
+        --prompt-cache-all
+}
+
+# What check_state compares with.
+make_state() {
+    shared_example generate >/dev/null
+    rm -f build/saved.bin
+    build/generate -m examples/tiny.gguf -p "Once upon a time there was a girl named Lily." -n 20 \
+        --temp 0 --prompt-cache build/saved.bin --prompt-cache-all >build/saved.txt 2>/dev/null
+    cp build/saved.bin build/state.bin
+    go_on build/generate build/state.bin >build/state.txt 2>/dev/null
 }
 
 # bitnet_selftest, which --verbose calls, names a compiler's floats that are not those of the manual.

@@ -5,10 +5,11 @@
        ./crosscheck --compare a.txt b.txt
 
    A report holds the results of every operation of the scalar kernels on fixed inputs and, with a
-   model, the residual stream of every layer, the logits and greedy tokens. It is the same text,
-   byte for byte, on every machine, so it says nothing about the machine, the kernels in use or the
-   threads: that goes to stderr. A kernel table that differs from the scalar one adds lines of its
-   own. Exit codes: 0 all agree, 1 something differs or failed, 2 wrong usage or not a report. */
+   model, the residual stream of every layer, the logits, greedy tokens, and the logits of sequences
+   that are evaluated together. It is the same text, byte for byte, on every machine, so it says
+   nothing about the machine, the kernels in use or the threads: that goes to stderr. A kernel table
+   that differs from the scalar one adds lines of its own. Exit codes: 0 all agree, 1 something
+   differs or failed, 2 wrong usage or not a report. */
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
 #include "../utf8.h"

@@ -119,6 +119,68 @@ static void report_tokens(int32_t n_new) {
     fputc('\n', stderr);
 }
 
+/* ---- sequences ---- */
+
+enum { N_SEQS = 4, N_PASSES = 4 };
+
+/* Samples a token from each row that a pass kept, and reports it with the hash of the row. */
+static void report_rows(int pass, const bitnet_input *in, int n, bitnet_token *next) {
+    char what[64], types[32];
+    int i;
+    int32_t k;
+    snprintf(types, sizeof types, "f%d", (int)info.n_vocab);
+    for (i = 0; i < n; i++) {
+        const float *logits = bitnet_logits(ctx, in[i].row);
+        uint64_t h = HASH_START;
+        next[in[i].seq] = bitnet_sample_row(ctx, in[i].row, 0);
+        for (k = 0; k < info.n_vocab; k++) h = hash_bits(h, float_bits(logits[k]), 4);
+        snprintf(what, sizeof what, "pass %d, logits of sequence %d after %d tokens", pass,
+                 (int)in[i].seq, (int)bitnet_seq_length(ctx, in[i].seq));
+        write_hash(what, "model", types, h);
+        putchar('\n');
+    }
+}
+
+static void eval_pass(int pass, bitnet_input *in, int n, bitnet_token *next) {
+    bitnet_error err;
+    if (bitnet_eval_many(ctx, in, n, &err)) fail(1, "%s", err.text);
+    report_rows(pass, in, n, next);
+}
+
+/* Sequences 0 to 2 read different parts of the prompt in one pass, and 3 begins as a copy of 0 and
+   reads the rest of it while the others write. */
+static void report_sequences(void) {
+    const int32_t half = n_tokens / 2;
+    bitnet_token next[N_SEQS];
+    bitnet_input in[N_SEQS];
+    int i, pass;
+    cp.layer_fn = 0;
+    cp.n_seqs = N_SEQS;
+    open_ctx(n_tokens + N_PASSES, N_SEQS);
+    memset(in, 0, sizeof in);
+    for (i = 0; i < 3; i++) {
+        in[i].seq = i;
+        in[i].tokens = tokens;
+        in[i].n_tokens = i == 0 ? n_tokens : i == 1 && half > 0 ? half : 1;
+        in[i].n_logits = 1;
+    }
+    eval_pass(0, in, 3, next);
+    if (bitnet_seq_copy(ctx, 0, 3, half)) fail(1, "sequence 3 cannot be a copy");
+    for (pass = 1; pass < N_PASSES; pass++) {
+        for (i = 0; i < N_SEQS; i++) {
+            in[i].seq = N_SEQS - 1 - i;
+            in[i].tokens = &next[in[i].seq];
+            in[i].n_tokens = in[i].n_logits = 1;
+        }
+        if (pass == 1) {
+            in[0].tokens = tokens + half;
+            in[0].n_tokens = n_tokens - half;
+        }
+        eval_pass(pass, in, N_SEQS, next);
+    }
+    bitnet_ctx_free(ctx);
+}
+
 void open_model(const model_options *o) {
     bitnet_error err;
     if (bitnet_model_load_file(o->path, &o->model, &model, &err))
@@ -141,6 +203,7 @@ void report_model(const model_options *o) {
     report_prompt(o);
     report_tokens(o->n_new);
     bitnet_ctx_free(ctx);
+    report_sequences();
     bitnet_model_free(model);
 }
 

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define REPORT_HEAD "bitnet.h crosscheck "
-#define REPORT_VERSION "1"
+#define REPORT_VERSION "2"
 
 /* One line on stderr, then exit. */
 #ifdef __GNUC__
