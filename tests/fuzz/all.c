@@ -10,7 +10,7 @@
 
 #define FUZZ_TARGETS(X) \
     X(gguf) X(tokenizer) X(chat) X(sampler) X(safetensors) X(import) X(kernels) X(pipeline) \
-    X(state)
+    X(state) X(sequences)
 #define FUZZ_TARGET(name) static void fuzz_##name(const uint8_t *data, size_t size)
 
 #include "../../examples/convert/files.c"
@@ -31,6 +31,7 @@
 #include "fuzz_kernels.c"
 #include "fuzz_pipeline.c"
 #include "fuzz_state.c"
+#include "fuzz_sequences.c"
 
 int test_unmapped;       /* of test.h; 0: files are mapped */
 
