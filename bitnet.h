@@ -115,7 +115,8 @@
 
    BITNET_ADD_BOS is only for the beginning of a context. A token is not always a whole character:
    bitnet_detok_push holds incomplete bytes back. A piece of 1000 bytes suffices for every known
-   vocabulary. To use a sampler of your own, read bitnet_logits in place of bitnet_sample.
+   vocabulary. To use a sampler of your own, read bitnet_logits in place of bitnet_sample; or let a
+   mask_fn in bitnet_sampler say which tokens may follow, for the rules of a game or a grammar.
 
    bitnet_eval and bitnet_generate append tokens to the context, and bitnet_ctx_rewind drops tokens
    from its end. What remains, such as a system message, needs no second evaluation.
@@ -155,8 +156,9 @@
    For a loop of your own, bitnet_eval_many evaluates any mix of prompts and single tokens, and
    bitnet_sample_row samples from a row of its logits. bitnet_seq_copy lets a sequence begin as
    another one does: a system message is read once, and its memory shared. bitnet_seq_sync gives a
-   sequence new tokens and evaluates only what differs. bitnet_seq_save and bitnet_seq_load keep it
-   in a file or in memory: saved on one machine, it goes on with the same bits on any other.
+   sequence new tokens and evaluates only what differs; bitnet_seq_remove takes some out of its
+   middle, as when old turns of a chat must go. bitnet_seq_save and bitnet_seq_load keep it in a
+   file or in memory: saved on one machine, it goes on with the same bits on any other.
 
    Positions come in pages of 64. A context with one sequence has all its pages from the beginning.
    Otherwise bitnet_eval_many and bitnet_gen_next allocate pages when sequences grow, and n_kv
