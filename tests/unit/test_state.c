@@ -378,90 +378,128 @@ static void test_foreign(void) {
     gb_free_model(&g2);
 }
 
-/* ---- what runs out ---- */
+/* ---- what runs out: the code says so, and nothing has changed ---- */
 
-/* Failing writes, reads and allocations: their code, and nothing has changed. */
-static void test_failures(void) {
+typedef struct failing {
     gb_model g;
-    bitnet_model *m = 0;
-    bitnet_model_params mp;
-    bitnet_ctx *c, *from;
-    bitnet_ctx_params p = ctx_params(N, 0, 1, BITNET_KV_F16);
+    gb_counter count;                  /* of the model's allocations, and the contexts' */
+    bitnet_model *m;
+    bitnet_ctx *c, *from;              /* three sequences; one of N tokens, which s has */
+    saved s;
+    before b;                          /* what c holds */
     bitnet_error err;
-    gb_counter count;
+} failing;
+
+static int fail_begin(failing *x) {
+    bitnet_model_params mp;
+    memset(x, 0, sizeof *x);
+    make(&x->g, 8);
+    memset(&mp, 0, sizeof mp);
+    mp.allocator = gb_counting(&x->count);
+    if (bitnet_model_load_memory(x->g.data, x->g.size, &mp, &x->m, 0)) return 0;
+    x->c = three(x->m, BITNET_KV_F16);
+    x->from = ctx_of(x->m, N, 1, 1, BITNET_KV_F16);
+    if (!x->c || !x->from || !eval_text(x->from, 0, 0, N)) return 0;
+    x->s = save(x->from, 0);
+    x->b = look(x->c);
+    return 1;
+}
+
+static void fail_end(failing *x) {
+    forget(&x->b);
+    free(x->s.bytes.p);
+    bitnet_ctx_free(x->c);
+    bitnet_ctx_free(x->from);
+    bitnet_model_free(x->m);
+    gb_free_model(&x->g);
+    CHECK(x->count.live == 0);
+}
+
+static void test_writes_that_fail(void) {
+    failing x;
+    saved cut;
+    long i;
+    CHECK(fail_begin(&x));
+    for (i = 0; i < x.s.calls; i++) {
+        memset(&cut, 0, sizeof cut);
+        cut.fail_at = i;
+        CHECK(bitnet_seq_save(x.from, 0, save_piece, &cut, &x.err) == BITNET_ERR_LIMIT);
+        CHECK(strstr(x.err.text, "writing the sequence at byte") && cut.calls == i + 1);
+        CHECK(cut.bytes.n == (size_t)i * 4096 &&
+              !memcmp(cut.bytes.p ? cut.bytes.p : x.s.bytes.p, x.s.bytes.p, cut.bytes.n));
+        free(cut.bytes.p);
+    }
+    cut.bytes.p = (uint8_t *)gb_malloc(x.s.bytes.n);
+    for (i = 0; i < (long)x.s.bytes.n; i += 1 + i / 9)
+        CHECK(bitnet_seq_save_memory(x.from, 0, cut.bytes.p, (size_t)i, &x.err) ==
+              BITNET_ERR_LIMIT);
+    CHECK(!bitnet_seq_save_memory(x.from, 0, cut.bytes.p, x.s.bytes.n, &x.err));
+    CHECK(!memcmp(cut.bytes.p, x.s.bytes.p, x.s.bytes.n));
+    free(cut.bytes.p);
+    fail_end(&x);
+}
+
+static void test_reads_that_fail(void) {
+    failing x;
     gb_reader reader;
     bitnet_io io;
-    before b;
-    saved s, cut;
+    long i;
+    CHECK(fail_begin(&x));
+    for (i = 0; i < 2; i++) {          /* the header, and the rest */
+        io = gb_io(&reader, x.s.bytes.p, x.s.bytes.n);
+        reader.fail_at = i;
+        reader.code = BITNET_ERR_CANCELLED;
+        CHECK(bitnet_seq_load(x.c, 0, &io, &x.err) == BITNET_ERR_CANCELLED);
+        CHECK(strstr(x.err.text, "reading the saved sequence") && unchanged(x.c, &x.b));
+    }
+    /* A header that promises what is not there allocates nothing. */
+    io = gb_io(&reader, x.s.bytes.p, x.s.bytes.n);
+    io.size--;
+    i = x.count.calls;
+    CHECK(bitnet_seq_load(x.c, 0, &io, &x.err) == BITNET_ERR_TRUNCATED && x.count.calls == i);
+    fail_end(&x);
+}
+
+/* Sequence 0 gives back one page, and shares the other: two more, and the file. */
+static void test_no_memory(void) {
+    failing x;
     bitnet_result r = BITNET_ERR_MEMORY;
     size_t live;
     long i;
-    make(&g, 8);
-    memset(&mp, 0, sizeof mp);
-    mp.allocator = gb_counting(&count);
-    CHECK(!bitnet_model_load_memory(g.data, g.size, &mp, &m, 0));
-    c = three(m, BITNET_KV_F16);
-    from = ctx_of(m, N, 1, 1, BITNET_KV_F16);
-    CHECK(c && from && eval_text(from, 0, 0, N));
-    s = save(from, 0);
-    b = look(c);
-    for (i = 0; i < s.calls; i++) {
-        memset(&cut, 0, sizeof cut);
-        cut.fail_at = i;
-        CHECK(bitnet_seq_save(from, 0, save_piece, &cut, &err) == BITNET_ERR_LIMIT);
-        CHECK(strstr(err.text, "writing the sequence at byte") && cut.calls == i + 1);
-        CHECK(cut.bytes.n == (size_t)i * 4096 && !memcmp(cut.bytes.p ? cut.bytes.p : s.bytes.p,
-                                                        s.bytes.p, cut.bytes.n));
-        free(cut.bytes.p);
-    }
-    cut.bytes.p = (uint8_t *)gb_malloc(s.bytes.n);
-    for (i = 0; i < (long)s.bytes.n; i += 1 + i / 9)
-        CHECK(bitnet_seq_save_memory(from, 0, cut.bytes.p, (size_t)i, &err) == BITNET_ERR_LIMIT);
-    CHECK(!bitnet_seq_save_memory(from, 0, cut.bytes.p, s.bytes.n, &err));
-    CHECK(!memcmp(cut.bytes.p, s.bytes.p, s.bytes.n));
-    free(cut.bytes.p);
-    for (i = 0; i < 2; i++) {          /* reads: the header, and the rest */
-        io = gb_io(&reader, s.bytes.p, s.bytes.n);
-        reader.fail_at = i;
-        reader.code = BITNET_ERR_CANCELLED;
-        CHECK(bitnet_seq_load(c, 0, &io, &err) == BITNET_ERR_CANCELLED);
-        CHECK(strstr(err.text, "reading the saved sequence") && unchanged(c, &b));
-    }
-    /* A header that promises what is not there allocates nothing. */
-    io = gb_io(&reader, s.bytes.p, s.bytes.n);
-    io.size--;
-    i = count.calls;
-    CHECK(bitnet_seq_load(c, 0, &io, &err) == BITNET_ERR_TRUNCATED && count.calls == i);
-    /* Sequence 0 gives back one page, and shares the other: two more, and the file. */
-    live = count.peak = count.live_bytes;
+    CHECK(fail_begin(&x));
+    live = x.count.peak = x.count.live_bytes;
     for (i = 0; r == BITNET_ERR_MEMORY; i++) {
-        CHECK(unchanged(c, &b));
-        count.fail_at = count.calls + i;
-        r = load_io(c, 0, s.bytes.p, s.bytes.n, &err);
-        count.fail_at = -1;
+        CHECK(unchanged(x.c, &x.b));
+        x.count.fail_at = x.count.calls + i;
+        r = load_io(x.c, 0, x.s.bytes.p, x.s.bytes.n, &x.err);
+        x.count.fail_at = -1;
     }
-    CHECK_MSG(!r && i == 4, "%d '%s' after %ld", (int)r, err.text, i);
-    CHECK(count.live_bytes == live + 2 * (size_t)bitnet__page_bytes(m, &c->p));
-    CHECK(count.peak - count.live_bytes <= s.bytes.n);
-    free(b.of[0].bytes.p);
-    b.of[0] = s;
-    CHECK(unchanged(c, &b));
-    bitnet_ctx_free(c);
-    /* n_kv: too few pages for three, enough for three instead of two. */
+    CHECK_MSG(!r && i == 4, "%d '%s' after %ld", (int)r, x.err.text, i);
+    CHECK(x.count.live_bytes == live + 2 * (size_t)bitnet__page_bytes(x.m, &x.c->p));
+    CHECK(x.count.peak - x.count.live_bytes <= x.s.bytes.n);
+    free(x.b.of[0].bytes.p);
+    x.b.of[0] = x.s;
+    x.s.bytes.p = 0;                   /* b has it now */
+    CHECK(unchanged(x.c, &x.b));
+    fail_end(&x);
+}
+
+/* n_kv: too few pages for three, enough for three instead of two. */
+static void test_no_pages(void) {
+    failing x;
+    bitnet_ctx_params p = ctx_params(N, 0, 1, BITNET_KV_F16);
+    bitnet_ctx *c;
+    CHECK(fail_begin(&x));
     p.n_seqs = SEQS;
     p.n_kv = 4 * 64;
-    CHECK(!bitnet_ctx_create(m, &p, &c, 0) && eval_text(c, 0, 0, 70) && eval_text(c, 1, 0, 65));
-    CHECK(load_io(c, 2, s.bytes.p, s.bytes.n, &err) == BITNET_ERR_FULL);
-    CHECK(strstr(err.text, "n_kv"));
-    CHECK(load_io(c, 0, s.bytes.p, s.bytes.n, &err) == BITNET_ERR_FULL);
+    CHECK(!bitnet_ctx_create(x.m, &p, &c, 0) && eval_text(c, 0, 0, 70) && eval_text(c, 1, 0, 65));
+    CHECK(load_io(c, 2, x.s.bytes.p, x.s.bytes.n, &x.err) == BITNET_ERR_FULL);
+    CHECK(strstr(x.err.text, "n_kv"));
+    CHECK(load_io(c, 0, x.s.bytes.p, x.s.bytes.n, &x.err) == BITNET_ERR_FULL);
     CHECK(bitnet_seq_length(c, 0) == 70 && !bitnet_seq_rewind(c, 1, 64));
-    CHECK(!load_io(c, 0, s.bytes.p, s.bytes.n, &err) && bitnet_seq_length(c, 0) == N);
-    forget(&b);
+    CHECK(!load_io(c, 0, x.s.bytes.p, x.s.bytes.n, &x.err) && bitnet_seq_length(c, 0) == N);
     bitnet_ctx_free(c);
-    bitnet_ctx_free(from);
-    bitnet_model_free(m);
-    gb_free_model(&g);
-    CHECK(count.live == 0);
+    fail_end(&x);
 }
 
 static bitnet_result save_inside(void *ud, const void *data, size_t n) {
@@ -564,7 +602,10 @@ const test_case state_tests[] = {
     {"state/portable", test_portable},
     {"state/damage", test_damage},
     {"state/foreign", test_foreign},
-    {"state/failures", test_failures},
+    {"state/writes_that_fail", test_writes_that_fail},
+    {"state/reads_that_fail", test_reads_that_fail},
+    {"state/no_memory", test_no_memory},
+    {"state/no_pages", test_no_pages},
     {"state/busy", test_busy},
     {"state/sync", test_sync},
     {0, 0}
