@@ -1988,28 +1988,21 @@ static void test_call_numbers(void) {
     gb_free_model(&g);
 }
 
-/* Sequences: their parameters and numbers. */
-static void test_sequence_numbers(void) {
-    static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX, -2, 3};
-    static const bitnet_token tokens[9] = {1, 2, 3};
+/* ---- sequences: their parameters and numbers ---- */
+
+static void test_sequence_params(void) {
+    static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX, -2};
+    static const int64_t n_kv[] = {-1, INT64_MIN, INT64_MAX, 3 * 64 + 1};
     gb_model g = word_model();
     bitnet_model *m;
-    bitnet_ctx *c, *out;
+    bitnet_ctx *out;
     bitnet_ctx_params cp;
-    bitnet_generate_params gen;
-    bitnet_input in;
-    bitnet_sampler s;
     bitnet_error err;
-    uint8_t state[4096];
-    float *logits;
-    int i, k;
+    int i;
     gb_make_model(&g);
     m = load_built(&g);
     CHECK(m);
-    logits = (float *)gb_malloc((size_t)m->n_vocab * sizeof *logits);
-    memset(logits, 0, (size_t)m->n_vocab * sizeof *logits);
     for (i = 0; i < 6; i++) {
-        static const int64_t n_kv[] = {-1, INT64_MIN, INT64_MAX, 3 * 64 + 1};
         memset(&cp, 0, sizeof cp);
         cp.n_ctx = 8;
         cp.n_threads = 1;
@@ -2032,64 +2025,118 @@ static void test_sequence_numbers(void) {
         CHECK(bitnet_ctx_create(m, &cp, &out, &err) == BITNET_ERR_ARG && !out);
         CHECK(strstr(err.text, "n_seqs") && bitnet_ctx_bytes(m, &cp) == 0);
     }
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+/* Three sequences of 8 positions; 0 holds 3 tokens. */
+static const bitnet_token three_tokens[9] = {1, 2, 3};
+
+static bitnet_ctx *three_sequences(const bitnet_model *m) {
+    bitnet_ctx_params cp;
+    bitnet_ctx *c = 0;
     memset(&cp, 0, sizeof cp);
     cp.n_ctx = 8;
     cp.n_seqs = 3;
     cp.n_kv = 3 * 8;
     cp.n_threads = 1;
-    CHECK(!bitnet_ctx_create(m, &cp, &c, &err));
-    memset(&in, 0, sizeof in);
-    in.tokens = tokens;
-    in.n_tokens = 3;
-    in.n_logits = 1;
-    CHECK(!bitnet_eval_many(c, &in, 1, 0));
+    if (bitnet_ctx_create(m, &cp, &c, 0)) return 0;
+    return bitnet_eval(c, three_tokens, 3, 0, 0) ? 0 : c;
+}
+
+/* No sequence has this number. */
+static void refuse_sequence(bitnet_ctx *c, int32_t seq) {
+    uint8_t state[4096];
+    bitnet_generate_params gen;
+    bitnet_input in;
+    bitnet_error err;
+    int k;
     CHECK(!bitnet_seq_save_memory(c, 0, state, sizeof state, &err));
-    for (i = 0; i < 5; i++) {          /* 3 is one more than the last sequence */
-        const int32_t seq = wild[i];
-        CHECK(bitnet_seq_length(c, seq) == 0 && !bitnet_seq_tokens(c, seq));
-        CHECK(bitnet_seq_pending(c, seq) == -1 && bitnet_seq_state_bytes(c, seq) == 0);
-        CHECK(bitnet_seq_rewind(c, seq, 0) == BITNET_ERR_ARG);
-        CHECK(bitnet_seq_copy(c, 0, seq, 1) == BITNET_ERR_ARG);
-        CHECK(bitnet_seq_copy(c, seq, 1, 0) == BITNET_ERR_ARG);
-        for (k = 0; k < 6; k++) {
-            err.text[0] = 0;
-            if (k == 0) CHECK(bitnet_seq_save(c, seq, refuse_piece, 0, &err) == BITNET_ERR_ARG);
-            if (k == 1) CHECK(bitnet_seq_save_memory(c, seq, state, 9, &err) == BITNET_ERR_ARG);
-            if (k == 2) CHECK(bitnet_seq_load_memory(c, seq, state, 999, &err) == BITNET_ERR_ARG);
-            if (k == 3) CHECK(bitnet_seq_sync(c, seq, tokens, 3, 0, &err) == BITNET_ERR_ARG);
-            if (k == 5) CHECK(bitnet_seq_remove(c, seq, 0, 0, &err) == BITNET_ERR_ARG);
-            memset(&in, 0, sizeof in);
-            in.seq = seq;
-            in.tokens = tokens;
-            in.n_tokens = 1;
-            if (k == 4) CHECK(bitnet_eval_many(c, &in, 1, &err) == BITNET_ERR_ARG);
-            CHECK_MSG(strstr(err.text, "is not in 0..2"), "%d: %s", k, err.text);
-        }
-        memset(&gen, 0, sizeof gen);
-        gen.seq = seq;
-        gen.prompt = tokens;
-        gen.n_prompt = gen.max_tokens = 1;
-        CHECK(bitnet_generate(c, &gen, 0, &err) == BITNET_ERR_ARG && err.text[0]);
-        in.seq = 0;                    /* the other numbers of an input; 9 tokens are too many */
-        in.n_tokens = seq;
-        CHECK(bitnet_eval_many(c, &in, 1, &err) == (seq == 3 ? BITNET_OK : seq > 0 ?
-                                                    BITNET_ERR_FULL : BITNET_ERR_ARG));
-        CHECK(!bitnet_seq_rewind(c, 0, 3));
-        in.n_tokens = 2;
-        in.n_logits = seq;
-        CHECK(bitnet_eval_many(c, &in, 1, &err) == BITNET_ERR_ARG && strstr(err.text, "n_logits"));
-        in.n_logits = 0;
-        CHECK(seq > 0 || bitnet_eval_many(c, &in, seq, &err) == BITNET_ERR_ARG);
-        if (seq != 3) CHECK(bitnet_seq_rewind(c, 0, seq) == BITNET_ERR_ARG);
-        if (seq != 3) CHECK(bitnet_seq_copy(c, 0, 1, seq) == BITNET_ERR_ARG);
-        memset(&s, 0, sizeof s);
-        s.repeat_penalty = 2;
-        CHECK(seq == -1 || bitnet_sample_row(c, seq, &s) == -1);
-        CHECK(seq > 0 || bitnet_sample_logits(c, logits, tokens, seq, &s) == -1);
+    CHECK(bitnet_seq_length(c, seq) == 0 && !bitnet_seq_tokens(c, seq));
+    CHECK(bitnet_seq_pending(c, seq) == -1 && bitnet_seq_state_bytes(c, seq) == 0);
+    CHECK(bitnet_seq_rewind(c, seq, 0) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_copy(c, 0, seq, 1) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_copy(c, seq, 1, 0) == BITNET_ERR_ARG);
+    memset(&in, 0, sizeof in);
+    in.seq = seq;
+    in.tokens = three_tokens;
+    in.n_tokens = 1;
+    for (k = 0; k < 6; k++) {
+        err.text[0] = 0;
+        if (k == 0) CHECK(bitnet_seq_save(c, seq, refuse_piece, 0, &err) == BITNET_ERR_ARG);
+        if (k == 1) CHECK(bitnet_seq_save_memory(c, seq, state, 9, &err) == BITNET_ERR_ARG);
+        if (k == 2) CHECK(bitnet_seq_load_memory(c, seq, state, 999, &err) == BITNET_ERR_ARG);
+        if (k == 3) CHECK(bitnet_seq_sync(c, seq, three_tokens, 3, 0, &err) == BITNET_ERR_ARG);
+        if (k == 4) CHECK(bitnet_eval_many(c, &in, 1, &err) == BITNET_ERR_ARG);
+        if (k == 5) CHECK(bitnet_seq_remove(c, seq, 0, 0, &err) == BITNET_ERR_ARG);
+        CHECK_MSG(strstr(err.text, "is not in 0..2"), "%d: %s", k, err.text);
     }
-    CHECK(bitnet_seq_rewind(c, 0, 4) == BITNET_ERR_ARG && bitnet_seq_copy(c, 0, 0, 1) ==
-          BITNET_ERR_ARG && bitnet_seq_copy(c, 0, 1, 4) == BITNET_ERR_ARG);
+    memset(&gen, 0, sizeof gen);
+    gen.seq = seq;
+    gen.prompt = three_tokens;
+    gen.n_prompt = gen.max_tokens = 1;
+    CHECK(bitnet_generate(c, &gen, 0, &err) == BITNET_ERR_ARG && err.text[0]);
+}
+
+static void test_sequence_numbers(void) {
+    static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX, -2, 3};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    int i;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    c = three_sequences(m);
+    CHECK(c);
+    for (i = 0; i < 5; i++) refuse_sequence(c, wild[i]);   /* 3: one more than the last one */
+    CHECK(bitnet_seq_rewind(c, 0, 4) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_copy(c, 0, 0, 1) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_copy(c, 0, 1, 4) == BITNET_ERR_ARG);
     CHECK(bitnet_seq_length(c, 0) == 3 && !bitnet_seq_length(c, 1) && !bitnet_seq_length(c, 2));
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+/* Numbers of tokens, rows and inputs. 9 tokens are too many. */
+static void test_input_numbers(void) {
+    static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX, -2, 9};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    bitnet_input in;
+    bitnet_sampler s;
+    bitnet_error err;
+    float *logits;
+    int i;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    c = three_sequences(m);
+    CHECK(c);
+    logits = (float *)gb_malloc((size_t)m->n_vocab * sizeof *logits);
+    memset(logits, 0, (size_t)m->n_vocab * sizeof *logits);
+    memset(&in, 0, sizeof in);
+    memset(&s, 0, sizeof s);
+    s.repeat_penalty = 2;
+    in.tokens = three_tokens;
+    for (i = 0; i < 5; i++) {
+        const int32_t n = wild[i];
+        in.n_tokens = n;
+        in.n_logits = 0;
+        CHECK(bitnet_eval_many(c, &in, 1, &err) == (n > 0 ? BITNET_ERR_FULL : BITNET_ERR_ARG));
+        in.n_tokens = 2;
+        in.n_logits = n;
+        CHECK(bitnet_eval_many(c, &in, 1, &err) == BITNET_ERR_ARG && strstr(err.text, "n_logits"));
+        CHECK(bitnet_seq_rewind(c, 0, n) == BITNET_ERR_ARG);
+        CHECK(bitnet_seq_copy(c, 0, 1, n) == BITNET_ERR_ARG);
+        CHECK(n == -1 || bitnet_sample_row(c, n, &s) == -1);
+        in.n_logits = 0;
+        CHECK(n > 0 || bitnet_eval_many(c, &in, n, &err) == BITNET_ERR_ARG);
+        CHECK(n > 0 || bitnet_sample_logits(c, logits, three_tokens, n, &s) == -1);
+    }
+    CHECK(bitnet_seq_length(c, 0) == 3);
     free(logits);
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -2306,7 +2353,9 @@ const test_case faults_tests[] = {
     {"faults/cycles", test_cycles},
     {"faults/null", test_null},
     {"faults/numbers", test_call_numbers},
+    {"faults/sequence_params", test_sequence_params},
     {"faults/sequence_numbers", test_sequence_numbers},
+    {"faults/input_numbers", test_input_numbers},
     {"faults/generate_numbers", test_generate_numbers},
     {"faults/file_numbers", test_file_numbers},
     {"faults/sampler_numbers", test_sampler_numbers},
