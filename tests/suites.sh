@@ -73,8 +73,17 @@ suite_planted() {                      # faults in the kernels, which the self-t
 }
 
 suite_cli() {
-    shared_example generate && shared_example bench &&
-        sh tests/cli/test_cli.sh build/generate examples/tiny.gguf build/bench
+    shared_example generate && shared_example bench && shared_example village || return 1
+    bad=0
+    sh tests/cli/test_cli.sh build/generate examples/tiny.gguf build/bench || bad=1
+    verdict "village: each character takes an action" village_acts
+    return $bad
+}
+
+village_acts() {
+    run build/village examples/tiny.gguf >build/village.out && cat build/village.out &&
+        [ "$(grep -cE 'takes action [012]: (ran away|stayed at home|went to sleep)[.]$' \
+            build/village.out)" -eq 3 ]
 }
 
 suite_crosscheck() {

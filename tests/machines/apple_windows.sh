@@ -82,7 +82,7 @@ for target; do
     expect "the library" "$@" -O0 -fno-stack-protector -fno-sanitize=undefined -c $dir/library.c \
         -o $dir/library.o
     expect "what the library calls" unexpected_calls $dir/library.o
-    for example in generate minimal convert bench crosscheck; do
+    for example in generate minimal village convert bench crosscheck; do
         sources=examples/$example.c
         [ ! -d "examples/$example" ] || sources=$(echo examples/"$example"/*.c)
         rm -f $dir/program
