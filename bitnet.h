@@ -2641,16 +2641,20 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
     else memcpy(to, four, (size_t)count * 4);
 }
 
-/* The rows of a tile have tile_bytes bytes. All columns before the next rows: weights are the
-   longer array. */
+/* The rows of a tile have tile_bytes bytes. All columns before the next block of rows: weights are
+   the longer array. A block is 20 KB, rounded up. So the columns of a tile stay in the L1 cache
+   for a block, and the block in the L2 cache, or L1, for the next columns. */
 BITNET__INLINE void bitnet__tiles(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
                                   int rows, int cols, int32_t *out, size_t out_stride,
                                   bitnet__tile_fn *tile, const int tile_rows, size_t tile_bytes) {
-    int r, c;
-    for (r = 0; r < rows; r += tile_rows, w += tile_bytes)
-        for (c = 0; c < cols;)
-            c += tile(w, q + (size_t)c * (size_t)n, sums + c, n, rows - r, cols - c,
-                      out + (size_t)c * out_stride + (size_t)r, out_stride);
+    enum { block = 20480 };
+    const uint8_t *p = w;
+    int r, i = rows, c, count = 0;
+    for (r = 0; r < rows; r = i, w = p)
+        for (c = 0; c < cols; c += count)
+            for (i = r, p = w; i < rows && p - w < block; i += tile_rows, p += tile_bytes)
+                count = tile(p, q + (size_t)c * (size_t)n, sums + c, n, rows - i, cols - c,
+                             out + (size_t)c * out_stride + (size_t)i, out_stride);
 }
 
 /* A panel has panel_rows rows of at most `depth` weights, so that it stays in the L1 cache. out
@@ -9743,7 +9747,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_TERNARY, 128, 37, 40, 1},            /* the ends of tiles and panels */
     {BITNET__TEST_TERNARY, 128, 70, 33, 7}, {BITNET__TEST_TERNARY, 128, 304, 26, 25},
     {BITNET__TEST_TERNARY, 384, 19, 34, 5},            /* rows that end with a whole block of TL2 */
-    {BITNET__TEST_TERNARY, 4352, 9, 8, 1},             /* sums that are widened midway */
+    {BITNET__TEST_TERNARY, 4352, 37, 8, 3},            /* sums that are widened; blocks of tiles */
     {BITNET__TEST_TERNARY, 2176, 35, 26, 9},           /* several panels */
     {BITNET__TEST_U8, 320, 9, 13, 1}, {BITNET__TEST_U8, 96, 9, 13, 1},
     {BITNET__TEST_U8, 80, 9, 13, 1}, {BITNET__TEST_U8, 48, 9, 13, 1},

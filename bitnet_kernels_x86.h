@@ -546,7 +546,8 @@ typedef __m256i bitnet__i32_avx2;
 typedef struct bitnet__pair_avx2 { __m256i lo, hi; } bitnet__pair_avx2;
 enum { bitnet__lanes_avx2 = 8, bitnet__key_cols_avx2 = 1, bitnet__mix_vectors_avx2 = 1,
        bitnet__together_avx2 = 1, bitnet__tile_cols_avx2 = 4, bitnet__depth_avx2 = 4,
-       bitnet__panel_cols_avx2 = 4, bitnet__byte_cols_avx2 = 2, bitnet__tl2_cols_avx2 = 4 };
+       bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__byte_cols_avx2 = 2,
+       bitnet__tl2_cols_avx2 = 4 };
 
 #define BITNET__I32(op) \
     BITNET__FN __m256i bitnet__##op##_avx2(__m256i a, __m256i b) { return _mm256_##op(a, b); }
@@ -898,6 +899,7 @@ static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
    panel. 12 sums hide a latency of 5 or 6. */
 enum { bitnet__together_avxvnni = 2, bitnet__tile_cols_avxvnni = 3,
        bitnet__depth_avxvnni = BITNET__MAX_ROW / 128, bitnet__panel_cols_avxvnni = 6,
+       bitnet__panels_from_avxvnni = 10,
        bitnet__byte_cols_avxvnni = 2 };
 
 BITNET__FN __m256i bitnet__products_avxvnni(__m256i sum, __m256i w, __m256i a) {
@@ -1035,14 +1037,17 @@ BITNET__FN void bitnet__end_tile_avx512vnni(__m512 (*sum)[4], int rows, int cols
         bitnet__put(out + (size_t)c * out_stride, dots + 4 * c, rows);
 }
 
-/* A tile of 4 columns has 16 sums, 4 vectors of weights and a mask. A step of a panel has 16 sums,
-   2 vectors of weights and 1 of activations: 10 loads for 16 vpdpbusd. A tile of bytes has 24 sums,
-   4 of weights and 1 of activations: 10 loads for 24. */
+/* A tile of 6 columns, of I2_S or bytes, has 24 sums, 4 vectors of weights, 1 of activations and a
+   mask: 10 loads for 24 vpdpbusd. A step of a panel has 16 sums, 2 vectors of weights and 1 of
+   activations: 10 loads for 16. Only its weights are unpacked once for all columns. That pays from
+   24 columns on where vpdpbusd can start in two of four ports (Zen 5), as in tiles the codes then
+   take ports that are idle. */
 typedef __m512i bitnet__i32_avx512vnni, bitnet__pair_avx512vnni;
 enum { bitnet__lanes_avx512vnni = 16, bitnet__key_cols_avx512vnni = 4,
        bitnet__mix_vectors_avx512vnni = 4, bitnet__together_avx512vnni = 4,
-       bitnet__tile_cols_avx512vnni = 4, bitnet__depth_avx512vnni = BITNET__MAX_ROW / 128,
-       bitnet__panel_cols_avx512vnni = 8, bitnet__byte_cols_avx512vnni = 6,
+       bitnet__tile_cols_avx512vnni = 6, bitnet__depth_avx512vnni = BITNET__MAX_ROW / 128,
+       bitnet__panel_cols_avx512vnni = 8, bitnet__panels_from_avx512vnni = 24,
+       bitnet__byte_cols_avx512vnni = 6,
        bitnet__tl2_cols_avx512vnni = 8 };
 
 #define BITNET__I32(op) \
@@ -1831,18 +1836,25 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(end_panel)(BITNET__V(i32) (*dots)[2
 
    So one shift is enough for four fields. The dots of lower halves are 4 times too large, exactly,
    until settle, after at most `depth` blocks, adds both halves into int32. `together` rows of the
-   4 are computed at a time: as many as the registers have room for. The tile of the next columns
-   reads the same 4 rows, which are still in the L1 cache. */
+   4 are computed at a time: as many as the registers have room for. If that is all 4, their codes
+   come first, and then each column is loaded once for the 4 rows; else the codes of a row come just
+   before its products, which take the columns from memory. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(block_i2s)(
     BITNET__V(pair) (*part)[BITNET__I(together)], const uint8_t *const *row, const int8_t *q,
     int n, size_t b, const int tile_cols) {
-    int r, c, i;
-    BITNET__UNROLL for (r = 0; r < BITNET__I(together); r++) {
-        BITNET__UNROLL for (i = 0; i < 2; i++) {
-            const BITNET__V(pair) w = BITNET__V(spread)(row[r] + b * 32, i);
-            BITNET__UNROLL for (c = 0; c < tile_cols; c++)
-                part[c][r] = BITNET__I(dot)(
-                    part[c][r], w, q + (size_t)c * (size_t)n + b * 128 + (size_t)i * 64);
+    enum { group = BITNET__I(together) > 2 ? BITNET__I(together) : 1 };
+    BITNET__V(pair) w[group];
+    int r, c, i, first;
+    BITNET__UNROLL for (i = 0; i < 2; i++) {
+        BITNET__UNROLL for (first = 0; first < BITNET__I(together); first += group) {
+            BITNET__UNROLL for (r = 0; r < group; r++)
+                w[r] = BITNET__V(spread)(row[first + r] + b * 32, i);
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                BITNET__UNROLL for (r = 0; r < group; r++)
+                    part[c][first + r] = BITNET__I(dot)(
+                        part[c][first + r], w[r],
+                        q + (size_t)c * (size_t)n + b * 128 + (size_t)i * 64);
+            }
             BITNET__NO_AHEAD();
         }
     }
@@ -1856,6 +1868,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_i2s)(const uint8_t *w, const i
     const int whole = together > 2;            /* all rows at once, all blocks in int32 */
     const int block_cols = whole ? 0 : tile_cols;  /* whose sums end with each run of blocks */
     const int split = tile_cols == 3 && together == 2;   /* a last odd block after the loop */
+    const int step = tile_cols < 5 ? 2 : 1;    /* blocks at a time: more would be much code */
     BITNET__V(pair) part[most][together], parts[most][BITNET__TILE];
     BITNET__V(i32) sum[most][BITNET__TILE];
     const uint8_t *row[together];
@@ -1873,11 +1886,12 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_i2s)(const uint8_t *w, const i
             BITNET__UNROLL for (c = 0; c < block_cols; c++) {
                 BITNET__UNROLL for (r = 0; r < together; r++) part[c][r] = BITNET__V(no_pair)();
             }
-            for (; b + split < end; b += 2) {       /* a cache line of each row */
+            for (; b + split < end; b += step) {
                 BITNET__UNROLL for (r = 0; r < together; r++)
-                    BITNET__STREAM(row[r] + (size_t)b * 32);
+                    if (step == 2 || b % 2 == 0)       /* a cache line of each row */
+                        BITNET__STREAM(row[r] + (size_t)b * 32);
                 BITNET__I(block_i2s)(part, row, q, n, (size_t)b, tile_cols);
-                if (split || b + 1 < end)
+                if (split || (step == 2 && b + 1 < end))
                     BITNET__I(block_i2s)(part, row, q, n, (size_t)b + 1, tile_cols);
             }
             if (split && b < end) BITNET__I(block_i2s)(part, row, q, n, (size_t)b, tile_cols);
@@ -1907,7 +1921,9 @@ BITNET__INLINE BITNET__TARGET int BITNET__I(tile_i2s_cols)(const uint8_t *w, con
     if (count == 1) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 1);
     else if (count == 2) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 2);
     else if (count == 3) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 3);
-    else if (most > 3) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 4);
+    else if (most > 3 && count == 4) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 4);
+    else if (most > 4 && count == 5) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 5);
+    else if (most > 5) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 6);
     return count;
 }
 
@@ -1972,20 +1988,21 @@ static BITNET__TARGET void BITNET__I(dotrows_i2s)(const uint8_t *w, const int8_t
                                                   const int32_t *sums, int n, int rows, int cols,
                                                   int32_t *out, size_t out_stride) {
     bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tiles_i2s),
-                             BITNET__I(panels_i2s), BITNET__I(panel_cols), 12, bitnet__i2s_bytes);
+                             BITNET__I(panels_i2s), BITNET__I(panel_cols), BITNET__I(panels_from),
+                             bitnet__i2s_bytes);
 }
 
 /* ---- bytes ----
    Weights are bytes minus 128. Columns come in pairs, the two halves of a hidden state. A tile has
-   4 rows and 2 or more columns, so that a weight is loaded once for several pairs; its rows stay
-   in the L1 cache for the next tile. The scalar function takes rows whose length is not a multiple
-   of 64. */
+   4 rows and 2 or more columns, so that a weight is loaded once for several pairs. The scalar
+   function takes rows whose length is not a multiple of 64. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(tile_u8)(const uint8_t *w, const int8_t *q,
                                                       const int32_t *sums, int n, int rows,
                                                       int cols, int32_t *out, size_t out_stride,
                                                       const int tile_cols) {
     enum { most = BITNET__I(byte_cols), wide = 4 * BITNET__V(lanes) };
-    BITNET__V(i32) sum[most][4], dots[most][4], h[4];
+    BITNET__V(i32) sum[most][4], h[4];
+    int32_t dots[most][4];
     const uint8_t *row[4];
     const int8_t *col[most];
     int r, c, i;
@@ -2007,19 +2024,24 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_u8)(const uint8_t *w, const in
             }
         }
     }
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        BITNET__UNROLL for (r = 0; r < 4; r++) dots[c][r] = sum[c][r];
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++)
+        _mm_storeu_si128((__m128i *)(void *)dots[c], BITNET__V(fold4)(sum[c]));
+    for (c = 0; c < tile_cols && c < cols; c++, out += out_stride) {
+        for (r = 0; r < 4; r++) dots[c][r] -= 128 * sums[c];
+        bitnet__put(out, dots[c], rows);
     }
-    BITNET__V(end_dots)(dots, sums, 128, rows, cols < tile_cols ? cols : tile_cols, out,
-                        out_stride);
 }
 
+/* Even counts of columns: one more costs little, and a function for each count would be much code. */
 BITNET__INLINE BITNET__TARGET int BITNET__I(tile_u8_cols)(const uint8_t *w, const int8_t *q,
                                                           const int32_t *sums, int n, int rows,
                                                           int cols, int32_t *out,
                                                           size_t out_stride) {
-    const int most = BITNET__I(byte_cols), count = most > 2 && cols > 4 ? most : 2;
+    const int most = BITNET__I(byte_cols);
+    const int count = cols > 4 ? most : cols > 2 && most > 2 ? 4 : 2;
     if (count == 2) BITNET__I(tile_u8)(w, q, sums, n, rows, cols, out, out_stride, 2);
+    else if (count == 4 && most > 4)
+        BITNET__I(tile_u8)(w, q, sums, n, rows, cols, out, out_stride, 4);
     else BITNET__I(tile_u8)(w, q, sums, n, rows, cols, out, out_stride, most);
     return count;
 }
