@@ -450,11 +450,22 @@ known_suites() {
     return 1
 }
 
+# find_python: python3 without the script that pyenv puts in its place. That looks for a version at
+# each start, which takes ten times as long as Python does; tests and emcc start it often.
+find_python() {
+    mkdir -p build/bin
+    rm -f build/bin/python3
+    python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null) && [ -x "$python" ] || return 0
+    ln -s "$python" build/bin/python3
+    PATH=$PWD/build/bin:$PATH
+}
+
 # suites NAME...: as many at a time as there are processors. It fails if one fails, if the set-up
 # has failed, or if nothing was tested.
 suites() {
     have "${CC%% *}" || { echo "there is no C compiler '$CC' (Debian: gcc libc6-dev)" >&2; return 1; }
     mkdir -p build
+    find_python
     for name; do rm -f "build/$name.result" "build/$name.log"; done
     make_reports || echo "no reports to compare with"
     make_state || echo "no saved conversation to go on with"
