@@ -460,7 +460,8 @@ find_python() {
     PATH=$PWD/build/bin:$PATH
 }
 
-# suites NAME...: as many at a time as there are processors. It fails if one fails, if the set-up
+# suites NAME...: one more at a time than there are processors, since some wait for a browser, a disk
+# or a time that has to pass. It fails if one fails, if the set-up
 # has failed, or if nothing was tested.
 suites() {
     have "${CC%% *}" || { echo "there is no C compiler '$CC' (Debian: gcc libc6-dev)" >&2; return 1; }
@@ -469,7 +470,7 @@ suites() {
     for name; do rm -f "build/$name.result" "build/$name.log"; done
     make_reports || echo "no reports to compare with"
     make_state || echo "no saved conversation to go on with"
-    printf '%s\n' "$@" | xargs -n 1 -P "$(processors)" ./build.sh one_suite || true
+    printf '%s\n' "$@" | xargs -n 1 -P $(($(processors) + 1)) ./build.sh one_suite || true
     summary "$@"
 }
 

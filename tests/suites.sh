@@ -453,6 +453,7 @@ same_report() {
 }
 
 # With one constant of a kernel changed, the report differs, and --compare names table and entry.
+# What is broken is so at any optimisation; this one compiles in half the time.
 names_broken() {
     dir=build/broken-$suite
     rm -rf "$dir"
@@ -461,7 +462,8 @@ names_broken() {
     cp -r examples/crosscheck examples/utf8.h "$dir/examples"
     sed "$break" "$break_file" >"$dir/$break_file"
     ! cmp -s "$break_file" "$dir/$break_file" || { echo "nothing to break"; return 1; }
-    run $compiler $flags "$dir"/examples/crosscheck/*.c -o "$dir/crosscheck$exe" -lpthread || return 1
+    run $compiler $flags -O1 "$dir"/examples/crosscheck/*.c -o "$dir/crosscheck$exe" -lpthread ||
+        return 1
     if $emulator "$dir/crosscheck$exe" >"$dir/report.txt" 2>"$dir/err"; then return 1; fi
     build/crosscheck --compare build/report-kernels.txt "$dir/report.txt" >"$dir/difference"
     cat "$dir/difference"
