@@ -321,46 +321,67 @@ static void test_heads_logits(void) {
     }
 }
 
+enum { HEAD_DRAWS = 24 };
+
+/* What the head of the floats gives: the tokens drawn one after the other, the logits before each
+   draw, and the generator's state after it. */
+typedef struct {
+    float *logits[HEAD_DRAWS];
+    bitnet_token tokens[HEAD_DRAWS];
+    uint64_t rng[HEAD_DRAWS];
+} head_draws;
+
+static bitnet_ctx *head_drawer(const bitnet_model *m, int threads, int no_copy, int top_k,
+                               bitnet_sampler *s) {
+    bitnet_ctx_params p = ctx_params(64, 0, threads, BITNET_KV_F16);
+    p.n_logits = 1;
+    p.no_head_copy = no_copy;
+    memset(s, 0, sizeof *s);
+    if (top_k) s->temperature = 0.8f, s->top_k = top_k, s->rng = 99;
+    return create(m, &p);
+}
+
+static void make_head_draws(head_draws *d, const head_pair *h, int top_k) {
+    bitnet_model *m = load(h->floats.data, h->floats.size, &bitnet__kernels_scalar);
+    size_t bytes = (size_t)m->n_vocab * sizeof(float);
+    bitnet_sampler s;
+    bitnet_ctx *c = head_drawer(m, 1, 1, top_k, &s);
+    bitnet_token t = 5;
+    int i;
+    for (i = 0; i < HEAD_DRAWS; i++) {
+        bitnet_eval(c, &t, 1, 0, 0);
+        d->logits[i] = (float *)memcpy(gb_malloc(bytes), bitnet_logits(c, -1), bytes);
+        d->tokens[i] = t = bitnet_sample(c, &s);
+        d->rng[i] = s.rng;
+    }
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+}
+
 /* The head of the blocks screened, that of the floats whole: draw by draw the same token, and the
    candidates' logits are those of all. Returns the draws that were screened, -1: they differ. */
-static int compare_head_draws(const head_pair *h, const bitnet_kernels *k, int threads, int top_k) {
-    bitnet_model *a = load(h->blocks.data, h->blocks.size, k);
-    bitnet_model *b = load(h->floats.data, h->floats.size, &bitnet__kernels_scalar);
-    bitnet_ctx_params p = ctx_params(64, 0, threads, BITNET_KV_F16);
-    bitnet_ctx *screened, *whole;
-    bitnet_sampler s, s2;
+static int compare_head_draws(const head_pair *h, const head_draws *whole, const bitnet_kernels *k,
+                              int threads, int top_k) {
+    bitnet_model *m = load(h->blocks.data, h->blocks.size, k);
+    bitnet_sampler s;
+    bitnet_ctx *c = head_drawer(m, threads, 0, top_k, &s);
     bitnet_token t = 5;
     int i, j, n_screened = 0;
-    p.n_logits = 1;
-    screened = create(a, &p);
-    p.n_threads = 1;
-    p.no_head_copy = 1;
-    whole = create(b, &p);
-    memset(&s, 0, sizeof s);
-    if (top_k) s.temperature = 0.8f, s.top_k = top_k, s.rng = 99;
-    s2 = s;
-    for (i = 0; i < 24 && n_screened >= 0; i++) {
-        const float *logits;
-        bitnet_token u;
-        bitnet_eval(screened, &t, 1, 0, 0);
-        bitnet_eval(whole, &t, 1, 0, 0);
-        t = bitnet_sample(screened, &s);
-        logits = bitnet_logits(whole, -1);
-        if (bitnet_ctx_exact_logits(screened) < a->n_vocab) {
+    for (i = 0; i < HEAD_DRAWS && n_screened >= 0; i++) {
+        bitnet_eval(c, &t, 1, 0, 0);
+        t = bitnet_sample(c, &s);
+        if (bitnet_ctx_exact_logits(c) < m->n_vocab) {
             n_screened++;
-            for (j = 0; j < bitnet_ctx_exact_logits(screened); j++) {
-                const bitnet__candidate *x = &screened->candidates[j];
-                float logit = logits[x->token];
+            for (j = 0; j < bitnet_ctx_exact_logits(c); j++) {
+                const bitnet__candidate *x = &c->candidates[j];
+                float logit = whole->logits[i][x->token];
                 if (top_k == 0 && logit == logit && memcmp(&x->logit, &logit, 4)) n_screened = -99;
             }
         }
-        u = bitnet_sample(whole, &s2);
-        if (t != u || s.rng != s2.rng) n_screened = -99;
+        if (t != whole->tokens[i] || s.rng != whole->rng[i]) n_screened = -99;
     }
-    bitnet_ctx_free(screened);
-    bitnet_ctx_free(whole);
-    bitnet_model_free(a);
-    bitnet_model_free(b);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
     return n_screened;
 }
 
@@ -370,17 +391,21 @@ static void run_heads_screened(int wild) {
         const head_type *t = &head_types[i];
         head_pair h;
         make_head_pair(&h, t->type, wild ? t->type : (uint32_t)HEAD_TIED, 1400, wild);
-        for (k = 0; k < bitnet_kernels_count(); k++)
-            for (threads = 1; threads <= 3 && bitnet_kernels_usable(bitnet_kernels_get(k));
-                 threads++)
-                for (top_k = 0; top_k <= 20; top_k += 20) {
+        for (top_k = 0; top_k <= 20; top_k += 20) {
+            head_draws whole;
+            make_head_draws(&whole, &h, top_k);
+            for (k = 0; k < bitnet_kernels_count(); k++)
+                for (threads = 1; threads <= 3 && bitnet_kernels_usable(bitnet_kernels_get(k));
+                     threads++) {
                     int n;
                     if (test_quick() && (k + threads + top_k / 20 + i) % 5) continue;
-                    n = compare_head_draws(&h, bitnet_kernels_get(k), threads, top_k);
+                    n = compare_head_draws(&h, &whole, bitnet_kernels_get(k), threads, top_k);
                     CHECK_MSG(n >= 12, "%s, kernels %s, %d threads, top_k %d: %s", t->name,
                               bitnet_kernels_get(k)->name, threads, top_k,
                               n < 0 ? "other draws" : "hardly a draw was screened");
                 }
+            for (k = 0; k < HEAD_DRAWS; k++) free(whole.logits[k]);
+        }
         free_head_pair(&h);
     }
 }
