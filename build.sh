@@ -461,8 +461,8 @@ find_python() {
 }
 
 # suites NAME...: one more at a time than there are processors, since some wait for a browser, a disk
-# or a time that has to pass. It fails if one fails, if the set-up
-# has failed, or if nothing was tested.
+# or a time that has to pass. It fails if one fails, if the set-up has failed, or if nothing was
+# tested.
 suites() {
     have "${CC%% *}" || { echo "there is no C compiler '$CC' (Debian: gcc libc6-dev)" >&2; return 1; }
     mkdir -p build
