@@ -45,7 +45,7 @@ suite_sanitizers() {                   # gcc's: clang takes minutes for a file
 
 suite_races() {                        # contexts and models that threads share
     need gcc
-    filters='model/head48 model/callers_pool head/switch head/ahead lookup/samplers faults/busy
+    filters='model/head48 model/callers_pool head/switch head/ahead head/mask lookup/samplers faults/busy
         faults/parallel sequences/gens sequences/cancel faults/small_steps sources/two_readers'
     quick_tests gcc -O1 -g -fsanitize=thread
 }
