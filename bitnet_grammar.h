@@ -1,0 +1,2102 @@
+/* bitnet_grammar.h - constrained text for bitnet.h: GBNF grammars and JSON schemas; MIT licence */
+#ifndef BITNET_GRAMMAR_H
+#define BITNET_GRAMMAR_H
+
+#include "bitnet.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* =============================================================================================
+   @api  everything public
+   ============================================================================================= */
+
+/* A compiled grammar: never changes, and any number of threads and matchers may share it. */
+typedef struct bitnet_grammar bitnet_grammar;
+/* Where one text is in its grammar: used by one thread at a time. */
+typedef struct bitnet_matcher bitnet_matcher;
+
+/* All zero means defaults. */
+typedef struct bitnet_grammar_params {
+    bitnet_allocator allocator;  /* of all that the grammar keeps, and for the call; 0: malloc */
+    /* A grammar of the same model, or 0. The new one uses its table of the vocabulary, which saves
+       most of the time and memory, and must be freed before it. */
+    const bitnet_grammar *like;
+    int32_t max_nodes;           /* how large a grammar may become, 16 .. 2^24; 0: 2^20 */
+} bitnet_grammar_params;
+
+/* All zero means defaults. See BOUNDS. */
+typedef struct bitnet_matcher_params {
+    bitnet_allocator allocator;  /* 0: malloc */
+    int32_t max_depth;           /* rules inside of each other, 1 .. 4096; 0: 256 */
+    int32_t max_ways;            /* ways to read a text, 1 .. 65536; 0: 1024 */
+    int32_t max_states;          /* states remembered, 64 .. 2^20; 0: 4096 */
+    int32_t max_masks;           /* masks remembered, 1 .. 65536; 0: 64 */
+} bitnet_matcher_params;
+
+typedef enum bitnet_matcher_status {
+    BITNET_MATCHER_OPEN = 0,     /* the text is incomplete */
+    BITNET_MATCHER_MAY_END,      /* it is complete, and can also go on */
+    BITNET_MATCHER_COMPLETE,     /* it is complete, and nothing but an end token may follow */
+    BITNET_MATCHER_ENDED,        /* an end token was accepted: nothing may follow */
+    BITNET_MATCHER_STUCK,        /* incomplete, and no token fits: the vocabulary lacks bytes */
+    BITNET_MATCHER_REFUSED       /* bitnet_matcher_chosen got a token that does not fit */
+} bitnet_matcher_status;
+
+/* Compiles a grammar of n bytes. params and err may be 0. The model must outlive it.
+   BITNET_ERR_FORMAT: err says what is wrong, with line and column. BITNET_ERR_UNSUPPORTED, _LIMIT:
+   what it needs and there is not. BITNET_ERR_ARG, _MEMORY. */
+BITNET_API bitnet_result bitnet_grammar_gbnf(const bitnet_model *m, const char *text, size_t n,
+                                             const bitnet_grammar_params *params,
+                                             bitnet_grammar **out, bitnet_error *err);
+
+/* Compiles a JSON schema of n bytes in the same way. */
+BITNET_API bitnet_result bitnet_grammar_json_schema(const bitnet_model *m, const char *text,
+                                                    size_t n, const bitnet_grammar_params *params,
+                                                    bitnet_grammar **out, bitnet_error *err);
+
+/* Frees a grammar, after its matchers and those that are like it. g may be 0. */
+BITNET_API void bitnet_grammar_free(bitnet_grammar *g);
+
+/* The bytes that a grammar holds, and what a matcher of it would (params may be 0; 0: they are out
+   of range). */
+BITNET_API size_t bitnet_grammar_bytes(const bitnet_grammar *g);
+BITNET_API size_t bitnet_matcher_bytes(const bitnet_grammar *g,
+                                       const bitnet_matcher_params *params);
+
+/* Creates a matcher at the beginning of a text, with all memory that it will ever use. params and
+   err may be 0. The grammar must outlive it. BITNET_ERR_ARG: err names the parameter.
+   BITNET_ERR_LIMIT: every text of the grammar needs more than max_depth. BITNET_ERR_MEMORY. */
+BITNET_API bitnet_result bitnet_matcher_create(const bitnet_grammar *g,
+                                               const bitnet_matcher_params *params,
+                                               bitnet_matcher **out, bitnet_error *err);
+
+/* Frees a matcher, which may be 0. */
+BITNET_API void bitnet_matcher_free(bitnet_matcher *m);
+/* Begins a new text. */
+BITNET_API void bitnet_matcher_reset(bitnet_matcher *m);
+
+/* Puts one matcher where another one is. BITNET_ERR_ARG: they are not of one grammar.
+   BITNET_ERR_LIMIT: the first has smaller limits, too small for this; it is as before. */
+BITNET_API bitnet_result bitnet_matcher_copy(bitnet_matcher *to, const bitnet_matcher *from);
+
+/* The text goes on with a token. BITNET_ERR_ARG: the token does not fit; nothing has changed. */
+BITNET_API bitnet_result bitnet_matcher_accept(bitnet_matcher *m, bitnet_token t);
+/* How the text stands. */
+BITNET_API bitnet_matcher_status bitnet_matcher_state(const bitnet_matcher *m);
+
+/* For bitnet_sampler.mask_fn: sets the bits of the tokens that fit in allowed [(n_vocab + 31) /
+   32]. matcher is a bitnet_matcher. */
+BITNET_API void bitnet_matcher_mask(void *matcher, uint32_t *allowed);
+/* For bitnet_sampler.chosen_fn: bitnet_matcher_accept; a token that does not fit makes the status
+   BITNET_MATCHER_REFUSED, and from then on nothing fits. */
+BITNET_API void bitnet_matcher_chosen(void *matcher, bitnet_token t);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* BITNET_GRAMMAR_H */
+
+/* End of the interface. */
+
+#ifdef BITNET_GRAMMAR_IMPLEMENTATION
+#ifndef BITNET_GRAMMAR__IMPLEMENTED
+#define BITNET_GRAMMAR__IMPLEMENTED
+
+/* =============================================================================================
+   @setup  includes, types and limits
+   ============================================================================================= */
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BITNET_GRAMMAR__TEXT = 1 << 20,        /* bytes of a grammar or schema */
+    BITNET_GRAMMAR__NESTED = 64,           /* groups, or JSON values, inside of each other */
+    BITNET_GRAMMAR__COUNT = 1000000,       /* the largest {n}, minLength ... */
+    BITNET_GRAMMAR__RANGES = 1024,         /* of one class */
+    BITNET_GRAMMAR__VALUES = 20000,        /* in a schema */
+    BITNET_GRAMMAR__TOKEN_BYTES = 1024,    /* longer tokens are never allowed */
+    BITNET_GRAMMAR__DEPTH = 4096,          /* the largest max_depth */
+    BITNET_GRAMMAR__WORK = 1 << 20,        /* steps of closures for one mask; see BOUNDS */
+    BITNET_GRAMMAR__BUCKETS = 4096         /* of the table of rules' names */
+};
+#define BITNET_GRAMMAR__NEVER 0xFFFFu      /* a depth that no text can have */
+#define BITNET_GRAMMAR__NONE 0xFFFFFFFFu
+
+/* A grammar becomes a graph. A text is a path through it from the root rule's first node to RETURN;
+   CALL and REP go through another part of the graph on the way, and then on to their next node.
+   Nodes 0 and 1 are the only FAIL and RETURN. */
+enum {
+    BITNET_GRAMMAR__FAIL, BITNET_GRAMMAR__RETURN,
+    BITNET_GRAMMAR__JOIN,        /* next; gone when the grammar is complete */
+    BITNET_GRAMMAR__SPLIT,       /* next or alt */
+    BITNET_GRAMMAR__BYTES,       /* one byte: min edges, from edge number alt on */
+    BITNET_GRAMMAR__TOKEN,       /* the token min, or with max 1 any other */
+    BITNET_GRAMMAR__CALL,        /* rule alt, then next. In the end alt is the rule's first node. */
+    BITNET_GRAMMAR__REP          /* from alt to RETURN, min to max times (max -1: any), then next */
+};
+typedef struct bitnet_grammar__node {
+    uint32_t type, next, alt;
+    int32_t min, max;
+} bitnet_grammar__node;
+typedef struct bitnet_grammar__edge { uint8_t low, high; uint32_t next; } bitnet_grammar__edge;
+
+/* The tokens' bytes as a tree, in preorder: the parent of a node of depth d (1: first bytes) is the
+   last one before it of depth d - 1. */
+typedef struct bitnet_grammar__branch {
+    uint32_t skip;               /* the node after this one's subtree */
+    int32_t token;               /* that ends here, or -1 */
+    uint16_t depth;
+    uint8_t byte;
+} bitnet_grammar__branch;
+
+struct bitnet_grammar {
+    const bitnet_model *model;
+    bitnet_allocator allocator;
+    size_t bytes;                          /* of all blocks */
+    bitnet_grammar__node *nodes;
+    bitnet_grammar__edge *edges;
+    uint16_t *need;                        /* [n_nodes] depth that the shortest way out needs */
+    uint8_t *empty;                        /* [n_nodes] RETURN can be reached without a byte */
+    uint32_t n_nodes, n_edges, root;
+    uint8_t byte_class[256], class_byte[256];
+    uint32_t n_classes;                    /* bytes of a class are the same to all edges */
+    int owns_tree;
+    bitnet_grammar__branch *tree;
+    uint32_t n_tree, longest, n_vocab;
+    uint32_t *plain;                       /* [words] tokens that are whole characters */
+    uint32_t *ends;                        /* [words] end tokens */
+};
+
+/* =============================================================================================
+   @memory  blocks, arrays that grow, errors
+   ============================================================================================= */
+
+static void *bitnet_grammar__alloc(const bitnet_allocator *a, size_t size) {
+    if (size == 0) size = 1;
+    return a->alloc_fn ? a->alloc_fn(a->ud, size, 16) : malloc(size);
+}
+
+static void bitnet_grammar__free(const bitnet_allocator *a, void *p) {
+    if (!p) return;
+    if (a->alloc_fn) a->free_fn(a->ud, p);
+    else free(p);
+}
+
+/* A fragment: what is read from start to end, a JOIN whose next is not set. */
+typedef struct bitnet_grammar__frag { uint32_t start, end; } bitnet_grammar__frag;
+
+typedef struct bitnet_grammar__rule {
+    uint32_t name, n_name;                 /* in the text; of a schema: value `name`, n_name 0 */
+    uint32_t start;                        /* its first node; NONE: not defined */
+    uint32_t at;                           /* where it is mentioned first */
+    uint32_t next;                         /* in the bucket of its name */
+    const char *text;                      /* that name is in */
+} bitnet_grammar__rule;
+
+typedef struct bitnet_grammar__range { uint32_t low, high; } bitnet_grammar__range;
+
+/* A value of a schema. Its parts are a list. */
+typedef struct bitnet_grammar__value {
+    uint8_t type;
+    uint32_t at, size;                     /* in the text */
+    uint32_t first, next, parent;          /* values; NONE */
+    uint32_t key, n_key, text, n_text;     /* in the pool, NUL-terminated */
+    uint32_t n_parts;
+    uint32_t rule;                         /* of the schema that it is; NONE: not yet */
+    double number;
+} bitnet_grammar__value;
+
+/* A property of an object, while its schema is compiled. */
+typedef struct bitnet_grammar__property {
+    uint32_t key, n_key;                   /* in the pool */
+    uint32_t schema;                       /* value; NONE: any */
+    uint32_t from;                         /* the schema that has it */
+    int required;
+} bitnet_grammar__property;
+
+typedef struct bitnet_grammar__array { void *p; uint32_t n, cap; } bitnet_grammar__array;
+
+/* All that compiling needs. After the first error nothing more happens: code is not 0. */
+typedef struct bitnet_grammar__builder {
+    bitnet_grammar *g;
+    bitnet_error *err;
+    bitnet_result code;
+    const char *text;                      /* being read, and where */
+    uint32_t n, at;
+    uint32_t max_nodes;
+    int nested;
+    bitnet_grammar__array nodes, edges, rules, ranges;
+    bitnet_grammar__array values, pool, properties, bytes, todo;
+    uint32_t buckets[BITNET_GRAMMAR__BUCKETS];
+    const char *source;                    /* what the caller gave: places in errors are in it */
+    uint32_t n_source;
+} bitnet_grammar__builder;
+
+#define BITNET_GRAMMAR__NODE(b, i) (((bitnet_grammar__node *)(b)->nodes.p)[i])
+#define BITNET_GRAMMAR__EDGE(b, i) (((bitnet_grammar__edge *)(b)->edges.p)[i])
+#define BITNET_GRAMMAR__RULE(b, i) (((bitnet_grammar__rule *)(b)->rules.p)[i])
+#define BITNET_GRAMMAR__VALUE(b, i) (((bitnet_grammar__value *)(b)->values.p)[i])
+#define BITNET_GRAMMAR__POOL(b, i) ((char *)(b)->pool.p + (i))
+
+static void bitnet_grammar__set_error(bitnet_error *err, bitnet_result code, const char *format,
+                                      va_list args, const char *before) {
+    char line[600];
+    size_t n = strlen(before);
+    if (!err) return;
+    memcpy(line, before, n);
+    vsnprintf(line + n, sizeof line - n, format, args);
+    err->code = code;
+    bitnet_clean_text(line, strlen(line), err->text, sizeof err->text);
+}
+
+/* The first error, at a place of the text (NONE: none). Returns an unusable node. */
+static uint32_t bitnet_grammar__fail(bitnet_grammar__builder *b, bitnet_result code, uint32_t at,
+                                     const char *format, ...) {
+    char before[64] = "";
+    const char *text = b->source;
+    uint32_t i, line = 1, column = 1;
+    va_list args;
+    if (b->code) return 0;
+    b->code = code;
+    if (at != BITNET_GRAMMAR__NONE) {
+        for (i = 0; i < at && i < b->n_source; i++) {      /* columns count characters */
+            if (text[i] == '\n') line++, column = 1;
+            else if (((uint8_t)text[i] & 0xC0) != 0x80) column++;
+        }
+        snprintf(before, sizeof before, "line %u, column %u: ", (unsigned)line, (unsigned)column);
+    }
+    va_start(args, format);
+    bitnet_grammar__set_error(b->err, code, format, args, before);
+    va_end(args);
+    return 0;
+}
+
+/* An error in a rule, or in a schema that became one. */
+static void bitnet_grammar__fail_rule(bitnet_grammar__builder *b, bitnet_result code, uint32_t r,
+                                      const char *what) {
+    const bitnet_grammar__rule *rule = &BITNET_GRAMMAR__RULE(b, r);
+    const uint32_t n = rule->n_name > 80 ? 80 : rule->n_name;
+    if (n)
+        bitnet_grammar__fail(b, code, rule->at, "the rule %.*s %s", (int)n,
+                             rule->text + rule->name, what);
+    else bitnet_grammar__fail(b, code, rule->at, "the schema here %s", what);
+}
+
+/* Room for n more elements of a size. 0: none. */
+static int bitnet_grammar__room(bitnet_grammar__builder *b, bitnet_grammar__array *a, uint32_t n,
+                                size_t size) {
+    uint32_t cap = a->cap ? a->cap : 64;
+    void *p;
+    if (b->code) return 0;
+    if (a->p && a->cap - a->n >= n) return 1;
+    while (cap - a->n < n) {
+        if (cap > 1u << 27) {
+            bitnet_grammar__fail(b, BITNET_ERR_LIMIT, BITNET_GRAMMAR__NONE, "too large");
+            return 0;
+        }
+        cap *= 2;
+    }
+    p = bitnet_grammar__alloc(&b->g->allocator, cap * size);
+    if (!p) {
+        bitnet_grammar__fail(b, BITNET_ERR_MEMORY, BITNET_GRAMMAR__NONE, "out of memory");
+        return 0;
+    }
+    if (a->n) memcpy(p, a->p, a->n * size);
+    bitnet_grammar__free(&b->g->allocator, a->p);
+    a->p = p;
+    a->cap = cap;
+    return 1;
+}
+
+/* =============================================================================================
+   @graph  nodes and fragments
+   ============================================================================================= */
+
+static uint32_t bitnet_grammar__add_node(bitnet_grammar__builder *b, uint32_t type, uint32_t next,
+                                         uint32_t alt) {
+    bitnet_grammar__node *n;
+    if (b->nodes.n >= b->max_nodes)
+        return bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at,
+                                    "the grammar becomes larger than %u nodes",
+                                    (unsigned)b->max_nodes);
+    if (!bitnet_grammar__room(b, &b->nodes, 1, sizeof *n)) return 0;
+    n = &BITNET_GRAMMAR__NODE(b, b->nodes.n);
+    memset(n, 0, sizeof *n);
+    n->type = type;
+    n->next = next;
+    n->alt = alt;
+    return b->nodes.n++;
+}
+
+static uint32_t bitnet_grammar__join(bitnet_grammar__builder *b) {
+    return bitnet_grammar__add_node(b, BITNET_GRAMMAR__JOIN, 0, 0);
+}
+
+static bitnet_grammar__frag bitnet_grammar__pair(uint32_t start, uint32_t end) {
+    bitnet_grammar__frag f;
+    f.start = start;
+    f.end = end;
+    return f;
+}
+
+static void bitnet_grammar__link(bitnet_grammar__builder *b, uint32_t end, uint32_t next) {
+    if (!b->code) BITNET_GRAMMAR__NODE(b, end).next = next;
+}
+
+static bitnet_grammar__frag bitnet_grammar__nothing(bitnet_grammar__builder *b) {
+    const uint32_t j = bitnet_grammar__join(b);
+    return bitnet_grammar__pair(j, j);
+}
+
+static bitnet_grammar__frag bitnet_grammar__failing(bitnet_grammar__builder *b) {
+    return bitnet_grammar__pair(0, bitnet_grammar__join(b));
+}
+
+static bitnet_grammar__frag bitnet_grammar__seq(bitnet_grammar__builder *b, bitnet_grammar__frag x,
+                                                bitnet_grammar__frag y) {
+    bitnet_grammar__link(b, x.end, y.start);
+    return bitnet_grammar__pair(x.start, y.end);
+}
+
+static bitnet_grammar__frag bitnet_grammar__or(bitnet_grammar__builder *b, bitnet_grammar__frag x,
+                                               bitnet_grammar__frag y) {
+    const uint32_t s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, x.start, y.start);
+    bitnet_grammar__link(b, x.end, y.end);
+    return bitnet_grammar__pair(s, y.end);
+}
+
+/* x, min to max times; max -1: any number. */
+static bitnet_grammar__frag bitnet_grammar__repeat(bitnet_grammar__builder *b,
+                                                   bitnet_grammar__frag x, int32_t min,
+                                                   int32_t max) {
+    uint32_t s, end = bitnet_grammar__join(b);
+    if (max == 0) return bitnet_grammar__pair(end, end);
+    if (min == 1 && max == 1) return x;
+    if (min <= 1 && (max == 1 || max < 0)) {
+        s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, x.start, end);
+        bitnet_grammar__link(b, x.end, max == 1 ? end : s);
+        return bitnet_grammar__pair(min ? x.start : s, end);
+    }
+    s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__REP, end, x.start);
+    bitnet_grammar__link(b, x.end, 1);
+    if (!b->code) {
+        BITNET_GRAMMAR__NODE(b, s).min = min;
+        BITNET_GRAMMAR__NODE(b, s).max = max;
+    }
+    return bitnet_grammar__pair(s, end);
+}
+
+/* Adds an edge to the node that is being built: its edges are the last ones. */
+static void bitnet_grammar__add_edge(bitnet_grammar__builder *b, uint32_t low, uint32_t high,
+                                     uint32_t next) {
+    bitnet_grammar__edge *e;
+    if (b->edges.n >= 4 * b->max_nodes) {
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "the grammar becomes too large");
+        return;
+    }
+    if (!bitnet_grammar__room(b, &b->edges, 1, sizeof *e)) return;
+    e = &BITNET_GRAMMAR__EDGE(b, b->edges.n++);
+    e->low = (uint8_t)low;
+    e->high = (uint8_t)high;
+    e->next = next;
+}
+
+/* A node of one edge. One of the last few is used again if it is the same: characters share their
+   last bytes. */
+static uint32_t bitnet_grammar__byte_node(bitnet_grammar__builder *b, uint32_t low, uint32_t high,
+                                          uint32_t next, uint32_t since) {
+    uint32_t i, from = b->nodes.n > since + 64 ? b->nodes.n - 64 : since, s;
+    for (i = from; i < b->nodes.n && !b->code; i++) {
+        const bitnet_grammar__node *n = &BITNET_GRAMMAR__NODE(b, i);
+        const bitnet_grammar__edge *e;
+        if (n->type != BITNET_GRAMMAR__BYTES || n->min != 1) continue;
+        e = &BITNET_GRAMMAR__EDGE(b, n->alt);
+        if (e->low == low && e->high == high && e->next == next) return i;
+    }
+    s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__BYTES, 0, b->edges.n);
+    if (!b->code) BITNET_GRAMMAR__NODE(b, s).min = 1;
+    bitnet_grammar__add_edge(b, low, high, next);
+    return s;
+}
+
+static bitnet_grammar__frag bitnet_grammar__byte(bitnet_grammar__builder *b, uint32_t low,
+                                                 uint32_t high) {
+    const uint32_t end = bitnet_grammar__join(b);
+    return bitnet_grammar__pair(
+        bitnet_grammar__byte_node(b, low, high, end, BITNET_GRAMMAR__NONE - 64), end);
+}
+
+static bitnet_grammar__frag bitnet_grammar__literal(bitnet_grammar__builder *b, const char *s,
+                                                    size_t n) {
+    bitnet_grammar__frag f = bitnet_grammar__nothing(b);
+    size_t i;
+    for (i = 0; i < n && !b->code; i++)
+        f = bitnet_grammar__seq(b, f, bitnet_grammar__byte(b, (uint8_t)s[i], (uint8_t)s[i]));
+    return f;
+}
+
+static bitnet_grammar__frag bitnet_grammar__call(bitnet_grammar__builder *b, uint32_t rule) {
+    const uint32_t end = bitnet_grammar__join(b);
+    return bitnet_grammar__pair(bitnet_grammar__add_node(b, BITNET_GRAMMAR__CALL, end, rule), end);
+}
+
+static uint32_t bitnet_grammar__add_rule(bitnet_grammar__builder *b, const char *text,
+                                         uint32_t name, uint32_t n_name, uint32_t at) {
+    bitnet_grammar__rule *r;
+    if (!bitnet_grammar__room(b, &b->rules, 1, sizeof *r)) return 0;
+    r = &BITNET_GRAMMAR__RULE(b, b->rules.n);
+    r->text = text;
+    r->name = name;
+    r->n_name = n_name;
+    r->start = BITNET_GRAMMAR__NONE;
+    r->at = at;
+    r->next = BITNET_GRAMMAR__NONE;
+    return b->rules.n++;
+}
+
+static void bitnet_grammar__define(bitnet_grammar__builder *b, uint32_t rule,
+                                   bitnet_grammar__frag f) {
+    bitnet_grammar__link(b, f.end, 1);
+    if (!b->code) BITNET_GRAMMAR__RULE(b, rule).start = f.start;
+}
+
+/* The rule of a name, n bytes at name, perhaps not defined yet. */
+static uint32_t bitnet_grammar__rule_named(bitnet_grammar__builder *b, const char *name,
+                                           uint32_t n) {
+    uint32_t h = 2166136261u, i, r;
+    for (i = 0; i < n; i++) h = (h ^ (uint8_t)name[i]) * 16777619u;
+    h %= BITNET_GRAMMAR__BUCKETS;
+    for (r = b->buckets[h]; r != BITNET_GRAMMAR__NONE; r = BITNET_GRAMMAR__RULE(b, r).next) {
+        const bitnet_grammar__rule *rule = &BITNET_GRAMMAR__RULE(b, r);
+        if (rule->n_name == n && !memcmp(rule->text + rule->name, name, n)) return r;
+    }
+    r = bitnet_grammar__add_rule(b, name, 0, n, b->at);
+    if (b->code) return 0;
+    BITNET_GRAMMAR__RULE(b, r).next = b->buckets[h];
+    b->buckets[h] = r;
+    return r;
+}
+
+/* =============================================================================================
+   @classes  sets of characters, as bytes of UTF-8
+   ============================================================================================= */
+
+static void bitnet_grammar__add_range(bitnet_grammar__builder *b, uint32_t low, uint32_t high) {
+    bitnet_grammar__range *r;
+    if (low > high) return;
+    if (b->ranges.n >= BITNET_GRAMMAR__RANGES) {
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "a class of over %d ranges",
+                             (int)BITNET_GRAMMAR__RANGES);
+        return;
+    }
+    if (!bitnet_grammar__room(b, &b->ranges, 1, sizeof *r)) return;
+    r = (bitnet_grammar__range *)b->ranges.p + b->ranges.n++;
+    r->low = low;
+    r->high = high > 0x10FFFF ? 0x10FFFF : high;
+}
+
+/* Sorts the ranges and merges those that touch. */
+static void bitnet_grammar__sort_ranges(bitnet_grammar__builder *b) {
+    bitnet_grammar__range *r = (bitnet_grammar__range *)b->ranges.p, x;
+    uint32_t i, k, n = 0;
+    if (b->code) return;
+    for (i = 1; i < b->ranges.n; i++) {
+        for (x = r[i], k = i; k > 0 && r[k - 1].low > x.low; k--) r[k] = r[k - 1];
+        r[k] = x;
+    }
+    for (i = 0; i < b->ranges.n; i++) {
+        if (n > 0 && r[i].low <= r[n - 1].high + 1) {
+            if (r[i].high > r[n - 1].high) r[n - 1].high = r[i].high;
+        } else r[n++] = r[i];
+    }
+    b->ranges.n = n;
+}
+
+/* The characters that the ranges lack, from U+0001 on (as in llama.cpp). */
+static void bitnet_grammar__negate(bitnet_grammar__builder *b) {
+    bitnet_grammar__range *r;
+    uint32_t i, n, low = 1;
+    bitnet_grammar__sort_ranges(b);
+    n = b->ranges.n;
+    for (i = 0; i < n && !b->code; i++) {
+        r = (bitnet_grammar__range *)b->ranges.p;
+        if (r[i].high < low) continue;
+        if (r[i].low > low) bitnet_grammar__add_range(b, low, r[i].low - 1);
+        low = ((bitnet_grammar__range *)b->ranges.p)[i].high + 1;
+    }
+    bitnet_grammar__add_range(b, low, 0x10FFFF);
+    if (b->code) return;
+    r = (bitnet_grammar__range *)b->ranges.p;
+    memmove(r, r + n, (b->ranges.n - n) * sizeof *r);
+    b->ranges.n -= n;
+}
+
+static uint32_t bitnet_grammar__encode(uint32_t cp, uint8_t out[4]) {
+    if (cp < 0x80) {
+        out[0] = (uint8_t)cp;
+        return 1;
+    }
+    if (cp < 0x800) {
+        out[0] = (uint8_t)(0xC0 | cp >> 6);
+        out[1] = (uint8_t)(0x80 | (cp & 63));
+        return 2;
+    }
+    if (cp < 0x10000) {
+        out[0] = (uint8_t)(0xE0 | cp >> 12);
+        out[1] = (uint8_t)(0x80 | (cp >> 6 & 63));
+        out[2] = (uint8_t)(0x80 | (cp & 63));
+        return 3;
+    }
+    out[0] = (uint8_t)(0xF0 | cp >> 18);
+    out[1] = (uint8_t)(0x80 | (cp >> 12 & 63));
+    out[2] = (uint8_t)(0x80 | (cp >> 6 & 63));
+    out[3] = (uint8_t)(0x80 | (cp & 63));
+    return 4;
+}
+
+/* What begins a character of a class: its first byte, then a node. */
+typedef struct bitnet_grammar__first { uint8_t low, high; uint32_t next; } bitnet_grammar__first;
+typedef struct bitnet_grammar__class {
+    uint32_t end, since;                   /* where all lead; the class's own nodes begin here */
+    bitnet_grammar__array *firsts;         /* in b->bytes */
+} bitnet_grammar__class;
+
+/* Characters low .. high, whose UTF-8 is n bytes long: ranges in which each byte is free of the
+   others. */
+static void bitnet_grammar__utf8_range(bitnet_grammar__builder *b, bitnet_grammar__class *c,
+                                       uint32_t low, uint32_t high) {
+    uint8_t l[4], h[4];
+    uint32_t i, n, next, m;
+    bitnet_grammar__first *f;
+    if (b->code) return;
+    n = bitnet_grammar__encode(low, l);
+    for (i = 1; i < n; i++) {
+        m = (1u << 6 * i) - 1;
+        if ((low & ~m) == (high & ~m)) continue;
+        if (low & m) {
+            bitnet_grammar__utf8_range(b, c, low, low | m);
+            bitnet_grammar__utf8_range(b, c, (low | m) + 1, high);
+            return;
+        }
+        if ((high & m) != m) {
+            bitnet_grammar__utf8_range(b, c, low, (high & ~m) - 1);
+            bitnet_grammar__utf8_range(b, c, high & ~m, high);
+            return;
+        }
+    }
+    bitnet_grammar__encode(high, h);
+    for (next = c->end, i = n - 1; i > 0; i--)
+        next = bitnet_grammar__byte_node(b, l[i], h[i], next, c->since);
+    if (!bitnet_grammar__room(b, c->firsts, 1, sizeof *f)) return;
+    f = (bitnet_grammar__first *)c->firsts->p + c->firsts->n++;
+    f->low = l[0];
+    f->high = h[0];
+    f->next = next;
+}
+
+/* One character of the ranges; surrogates are none. */
+static bitnet_grammar__frag bitnet_grammar__class_frag(bitnet_grammar__builder *b) {
+    static const uint32_t sizes[] = {0x80, 0x800, 0xD800, 0xE000, 0x10000, 0x110000};
+    bitnet_grammar__array firsts = {0, 0, 0};
+    bitnet_grammar__class c;
+    uint32_t i, k, s;
+    bitnet_grammar__sort_ranges(b);
+    c.end = bitnet_grammar__join(b);
+    c.since = b->nodes.n;
+    c.firsts = &firsts;
+    for (i = 0; i < b->ranges.n && !b->code; i++) {
+        bitnet_grammar__range r = ((bitnet_grammar__range *)b->ranges.p)[i];
+        for (k = 0; k < 6 && r.low <= r.high; k++) {
+            const uint32_t high = r.high < sizes[k] ? r.high : sizes[k] - 1;
+            if (r.low >= sizes[k]) continue;
+            if (k != 3) bitnet_grammar__utf8_range(b, &c, r.low, high);
+            r.low = high + 1;
+        }
+    }
+    s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__BYTES, 0, b->edges.n);
+    for (i = 0; i < firsts.n && !b->code; i++) {
+        const bitnet_grammar__first *f = (bitnet_grammar__first *)firsts.p + i;
+        bitnet_grammar__add_edge(b, f->low, f->high, f->next);
+    }
+    if (!b->code) BITNET_GRAMMAR__NODE(b, s).min = (int32_t)firsts.n;
+    bitnet_grammar__free(&b->g->allocator, firsts.p);
+    return bitnet_grammar__pair(s, c.end);
+}
+
+/* =============================================================================================
+   @gbnf  the grammar's own notation
+   ============================================================================================= */
+
+static int bitnet_grammar__peek(const bitnet_grammar__builder *b, uint32_t ahead) {
+    return !b->code && b->at + ahead < b->n ? (uint8_t)b->text[b->at + ahead] : -1;
+}
+
+static int bitnet_grammar__is_digit(int c) { return c >= '0' && c <= '9'; }
+
+static int bitnet_grammar__is_word(int c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' ||
+           bitnet_grammar__is_digit(c);
+}
+
+/* Blanks and comments; newlines too if they end nothing here. */
+static void bitnet_grammar__blanks(bitnet_grammar__builder *b, int newlines) {
+    for (;; b->at++) {
+        const int c = bitnet_grammar__peek(b, 0);
+        if (c == '#') {
+            while (b->at < b->n && b->text[b->at] != '\n' && b->text[b->at] != '\r') b->at++;
+            b->at--;                       /* there may be no newline */
+        } else if (c != ' ' && c != '\t' && !(newlines && (c == '\n' || c == '\r'))) return;
+    }
+}
+
+static void bitnet_grammar__expected(bitnet_grammar__builder *b, const char *what) {
+    const int c = bitnet_grammar__peek(b, 0);
+    if (c < 0) bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "%s expected, not the end", what);
+    else if (c == '\n' || c == '\r')
+        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "%s expected, not the line's end", what);
+    else
+        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "%s expected, not '%c'", what,
+                             c < 0x80 ? c : '?');
+}
+
+static uint32_t bitnet_grammar__hex(bitnet_grammar__builder *b, int digits) {
+    uint32_t v = 0;
+    for (; digits > 0 && !b->code; digits--, b->at++) {
+        const int c = bitnet_grammar__peek(b, 0);
+        if (bitnet_grammar__is_digit(c)) v = v << 4 | (uint32_t)(c - '0');
+        else if (c >= 'a' && c <= 'f') v = v << 4 | (uint32_t)(c - 'a' + 10);
+        else if (c >= 'A' && c <= 'F') v = v << 4 | (uint32_t)(c - 'A' + 10);
+        else bitnet_grammar__expected(b, "a hexadecimal digit");
+    }
+    return v;
+}
+
+/* One character of UTF-8. */
+static uint32_t bitnet_grammar__char(bitnet_grammar__builder *b) {
+    const int c = bitnet_grammar__peek(b, 0);
+    uint32_t n = c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4, i, cp;
+    uint8_t bytes[4];
+    if (c < 0) {
+        bitnet_grammar__expected(b, "a character");
+        return 0;
+    }
+    if (n == 1) {
+        b->at++;
+        return (uint32_t)c;
+    }
+    cp = (uint32_t)c & (0x7Fu >> n);
+    for (i = 1; i < n; i++) {
+        const int d = bitnet_grammar__peek(b, i);
+        cp = cp << 6 | ((uint32_t)d & 63);
+        if (d < 0x80 || d > 0xBF) n = 5;
+    }
+    if (c < 0xC2 || n > 4 || cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000) ||
+        bitnet_grammar__encode(cp, bytes) != n)
+        return bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "not UTF-8");
+    b->at += n;
+    return cp;
+}
+
+/* A character of a literal or class, perhaps escaped. */
+static uint32_t bitnet_grammar__escaped(bitnet_grammar__builder *b) {
+    const uint32_t at = b->at;
+    uint32_t cp;
+    int c;
+    if (bitnet_grammar__peek(b, 0) != '\\') return bitnet_grammar__char(b);
+    c = bitnet_grammar__peek(b, 1);
+    b->at += 2;
+    switch (c) {
+        case 'x': cp = bitnet_grammar__hex(b, 2); break;
+        case 'u': cp = bitnet_grammar__hex(b, 4); break;
+        case 'U': cp = bitnet_grammar__hex(b, 8); break;
+        case 't': return '\t';
+        case 'r': return '\r';
+        case 'n': return '\n';
+        case '\\': case '"': case '[': case ']': case '-': return (uint32_t)c;
+        default: return bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "unknown escape");
+    }
+    if (cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000))
+        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "U+%04X is no character", (unsigned)cp);
+    return cp;
+}
+
+static bitnet_grammar__frag bitnet_grammar__parse_literal(bitnet_grammar__builder *b) {
+    bitnet_grammar__frag f = bitnet_grammar__nothing(b);
+    uint8_t bytes[4];
+    b->at++;
+    while (!b->code && bitnet_grammar__peek(b, 0) != '"') {
+        uint32_t n = bitnet_grammar__encode(bitnet_grammar__escaped(b), bytes);
+        f = bitnet_grammar__seq(b, f, bitnet_grammar__literal(b, (const char *)bytes, n));
+    }
+    b->at++;
+    return f;
+}
+
+static bitnet_grammar__frag bitnet_grammar__parse_class(bitnet_grammar__builder *b) {
+    const uint32_t at = b->at++;
+    const int negated = bitnet_grammar__peek(b, 0) == '^';
+    uint32_t low, high;
+    b->at += (uint32_t)negated;
+    b->ranges.n = 0;
+    while (!b->code && bitnet_grammar__peek(b, 0) != ']') {
+        low = high = bitnet_grammar__escaped(b);
+        if (bitnet_grammar__peek(b, 0) == '-' && bitnet_grammar__peek(b, 1) != ']') {
+            b->at++;
+            high = bitnet_grammar__escaped(b);
+            if (low > high) bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "a range backwards");
+        }
+        bitnet_grammar__add_range(b, low, high);
+    }
+    b->at++;
+    if (!b->ranges.n) bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "an empty class");
+    if (negated) bitnet_grammar__negate(b);
+    return bitnet_grammar__class_frag(b);
+}
+
+/* <name>, <[id]>, and the same with ! in front. */
+static bitnet_grammar__frag bitnet_grammar__parse_token(bitnet_grammar__builder *b) {
+    const uint32_t at = b->at, end = bitnet_grammar__join(b);
+    const int negated = bitnet_grammar__peek(b, 0) == '!';
+    char name[256];
+    uint32_t s, n = 0;
+    int64_t t = 0;
+    b->at += (uint32_t)negated;
+    if (bitnet_grammar__peek(b, 0) != '<') bitnet_grammar__expected(b, "'<'");
+    if (bitnet_grammar__peek(b, 1) == '[') {
+        for (b->at += 2; bitnet_grammar__is_digit(bitnet_grammar__peek(b, 0)); b->at++)
+            if (t < INT32_MAX) t = 10 * t + (b->text[b->at] - '0');
+        if (bitnet_grammar__peek(b, 0) != ']' || bitnet_grammar__peek(b, 1) != '>')
+            bitnet_grammar__expected(b, "a token's number and ']>'");
+        b->at += 2;
+        if (t >= b->g->n_vocab)
+            bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "the vocabulary has no such token");
+    } else {
+        while (!b->code && (n == 0 || name[n - 1] != '>')) {
+            if (bitnet_grammar__peek(b, 0) < 0 || n + 1 >= sizeof name)
+                bitnet_grammar__expected(b, "'>'");
+            else name[n++] = b->text[b->at++];
+        }
+        name[n] = 0;
+        t = b->code ? 0 : bitnet_token_find(b->g->model, name);
+        if (t < 0)
+            bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "the vocabulary has no token %s", name);
+    }
+    s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__TOKEN, end, 0);
+    if (!b->code) {
+        BITNET_GRAMMAR__NODE(b, s).min = (int32_t)t;
+        BITNET_GRAMMAR__NODE(b, s).max = negated;
+    }
+    return bitnet_grammar__pair(s, end);
+}
+
+static int32_t bitnet_grammar__parse_count(bitnet_grammar__builder *b) {
+    int32_t v = 0;
+    if (!bitnet_grammar__is_digit(bitnet_grammar__peek(b, 0)))
+        bitnet_grammar__expected(b, "a number");
+    for (; bitnet_grammar__is_digit(bitnet_grammar__peek(b, 0)); b->at++) {
+        v = 10 * v + (b->text[b->at] - '0');           /* at most 10 * COUNT + 9 */
+        if (v > BITNET_GRAMMAR__COUNT)
+            bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "a repetition of over %d times",
+                                 (int)BITNET_GRAMMAR__COUNT);
+    }
+    return v;
+}
+
+/* * + ? {m} {m,} {m,n}: sets how often. 0: there is none. */
+static int bitnet_grammar__parse_times(bitnet_grammar__builder *b, int32_t *min, int32_t *max,
+                                       int newlines) {
+    const uint32_t at = b->at;
+    const int c = bitnet_grammar__peek(b, 0);
+    if (c != '*' && c != '+' && c != '?' && c != '{') return 0;
+    *min = c == '+';
+    *max = c == '?' ? 1 : -1;
+    b->at++;
+    if (c != '{') return 1;
+    bitnet_grammar__blanks(b, newlines);
+    *min = *max = bitnet_grammar__parse_count(b);
+    bitnet_grammar__blanks(b, newlines);
+    if (bitnet_grammar__peek(b, 0) == ',') {
+        b->at++;
+        bitnet_grammar__blanks(b, newlines);
+        *max = -1;
+        if (bitnet_grammar__is_digit(bitnet_grammar__peek(b, 0)))
+            *max = bitnet_grammar__parse_count(b);
+        bitnet_grammar__blanks(b, newlines);
+    }
+    if (bitnet_grammar__peek(b, 0) != '}') bitnet_grammar__expected(b, "'}'");
+    b->at++;
+    if (*max >= 0 && *max < *min)
+        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "{%d,%d}: from more to fewer", (int)*min,
+                             (int)*max);
+    return 1;
+}
+
+static bitnet_grammar__frag bitnet_grammar__parse_choice(bitnet_grammar__builder *b, int nested);
+
+static bitnet_grammar__frag bitnet_grammar__parse_group(bitnet_grammar__builder *b) {
+    const uint32_t at = b->at++;
+    bitnet_grammar__frag f = {0, 0};
+    if (++b->nested > BITNET_GRAMMAR__NESTED)
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, at, "groups more than %d deep",
+                             (int)BITNET_GRAMMAR__NESTED);
+    bitnet_grammar__blanks(b, 1);
+    if (!b->code) f = bitnet_grammar__parse_choice(b, 1);
+    if (bitnet_grammar__peek(b, 0) != ')') bitnet_grammar__expected(b, "')'");
+    b->at++;
+    b->nested--;
+    return f;
+}
+
+static bitnet_grammar__frag bitnet_grammar__parse_name(bitnet_grammar__builder *b) {
+    uint32_t from = b->at, to = from;
+    while (to < b->n && bitnet_grammar__is_word((uint8_t)b->text[to])) to++;
+    from = bitnet_grammar__rule_named(b, b->text + from, to - from);
+    b->at = to;
+    return bitnet_grammar__call(b, from);
+}
+
+static bitnet_grammar__frag bitnet_grammar__parse_any(bitnet_grammar__builder *b) {
+    b->at++;
+    b->ranges.n = 0;
+    bitnet_grammar__add_range(b, 1, 0x10FFFF);
+    return bitnet_grammar__class_frag(b);
+}
+
+static bitnet_grammar__frag bitnet_grammar__parse_sequence(bitnet_grammar__builder *b,
+                                                           int nested) {
+    bitnet_grammar__frag all = bitnet_grammar__nothing(b), last = all;
+    int32_t min, max;
+    int any = 0;
+    for (; !b->code; bitnet_grammar__blanks(b, nested)) {
+        const int c = bitnet_grammar__peek(b, 0);
+        const uint32_t at = b->at;
+        if (bitnet_grammar__parse_times(b, &min, &max, nested)) {
+            if (!any) bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "nothing to repeat");
+            last = bitnet_grammar__repeat(b, last, min, max);
+            continue;
+        }
+        if (c != '"' && c != '[' && c != '<' && c != '!' && c != '(' && c != '.' &&
+            !bitnet_grammar__is_word(c)) break;
+        if (any) all = bitnet_grammar__seq(b, all, last);
+        any = 1;
+        if (c == '"') last = bitnet_grammar__parse_literal(b);
+        else if (c == '[') last = bitnet_grammar__parse_class(b);
+        else if (c == '<' || c == '!') last = bitnet_grammar__parse_token(b);
+        else if (c == '(') last = bitnet_grammar__parse_group(b);
+        else if (c == '.') last = bitnet_grammar__parse_any(b);
+        else last = bitnet_grammar__parse_name(b);
+    }
+    return any ? bitnet_grammar__seq(b, all, last) : all;
+}
+
+static bitnet_grammar__frag bitnet_grammar__parse_choice(bitnet_grammar__builder *b, int nested) {
+    bitnet_grammar__frag f = bitnet_grammar__parse_sequence(b, nested);
+    while (bitnet_grammar__peek(b, 0) == '|') {
+        b->at++;
+        bitnet_grammar__blanks(b, 1);
+        f = bitnet_grammar__or(b, f, bitnet_grammar__parse_sequence(b, nested));
+    }
+    return f;
+}
+
+/* name ::= choice, to the end of a line. */
+static void bitnet_grammar__parse_rule(bitnet_grammar__builder *b) {
+    const uint32_t at = b->at;
+    uint32_t n = 0, r;
+    int c;
+    while (bitnet_grammar__is_word(bitnet_grammar__peek(b, n))) n++;
+    if (!n) bitnet_grammar__expected(b, "a rule's name");
+    r = bitnet_grammar__rule_named(b, b->text + at, n);
+    if (!b->code && BITNET_GRAMMAR__RULE(b, r).start != BITNET_GRAMMAR__NONE)
+        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "the rule %.*s is defined twice", (int)n,
+                             b->text + at);
+    b->at += n;
+    bitnet_grammar__blanks(b, 0);
+    if (bitnet_grammar__peek(b, 0) != ':' || bitnet_grammar__peek(b, 1) != ':' ||
+        bitnet_grammar__peek(b, 2) != '=') bitnet_grammar__expected(b, "'::='");
+    b->at += 3;
+    bitnet_grammar__blanks(b, 1);
+    bitnet_grammar__define(b, r, bitnet_grammar__parse_choice(b, 0));
+    c = bitnet_grammar__peek(b, 0);
+    if (c >= 0 && c != '\n' && c != '\r')
+        bitnet_grammar__expected(b, "a symbol or the line's end");
+    bitnet_grammar__blanks(b, 1);
+}
+
+static void bitnet_grammar__parse_gbnf(bitnet_grammar__builder *b, const char *text, uint32_t n) {
+    b->text = text;
+    b->n = n;
+    b->at = 0;
+    bitnet_grammar__blanks(b, 1);
+    while (!b->code && b->at < b->n) bitnet_grammar__parse_rule(b);
+}
+static uint32_t bitnet_grammar__parse_schema(bitnet_grammar__builder *b) {
+    return bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, 0, "not yet");
+}
+
+/* =============================================================================================
+   @check  a graph whose every node can reach its end
+   ============================================================================================= */
+
+/* What a node leads to if it is a JOIN, or 0 from a ring of them. Paths get shorter on the way. */
+static uint32_t bitnet_grammar__past_joins(bitnet_grammar__node *nodes, uint32_t n, uint32_t i) {
+    uint32_t to = i, steps = 0, next;
+    while (nodes[to].type == BITNET_GRAMMAR__JOIN) to = ++steps > n ? 0 : nodes[to].next;
+    for (; nodes[i].type == BITNET_GRAMMAR__JOIN; i = next) {
+        next = nodes[i].next;
+        nodes[i].next = to;
+    }
+    return to;
+}
+
+static void bitnet_grammar__resolve(bitnet_grammar__builder *b) {
+    bitnet_grammar__node *nodes = (bitnet_grammar__node *)b->nodes.p;
+    uint32_t i;
+    for (i = 0; i < b->rules.n; i++) {
+        const bitnet_grammar__rule *r = &BITNET_GRAMMAR__RULE(b, i);
+        if (r->start != BITNET_GRAMMAR__NONE) continue;
+        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, r->at, "the rule %.*s is not defined",
+                             (int)(r->n_name > 80 ? 80 : r->n_name), r->text + r->name);
+        return;
+    }
+    for (i = 0; i < b->nodes.n; i++) {
+        bitnet_grammar__node *n = &nodes[i];
+        if (n->type == BITNET_GRAMMAR__JOIN) continue;
+        if (n->type != BITNET_GRAMMAR__BYTES)
+            n->next = bitnet_grammar__past_joins(nodes, b->nodes.n, n->next);
+        if (n->type == BITNET_GRAMMAR__CALL) {
+            n->min = (int32_t)n->alt;      /* the rule, for errors */
+            n->alt = BITNET_GRAMMAR__RULE(b, n->alt).start;
+        }
+        if (n->type == BITNET_GRAMMAR__CALL || n->type == BITNET_GRAMMAR__REP ||
+            n->type == BITNET_GRAMMAR__SPLIT)
+            n->alt = bitnet_grammar__past_joins(nodes, b->nodes.n, n->alt);
+    }
+    for (i = 0; i < b->edges.n; i++)
+        BITNET_GRAMMAR__EDGE(b, i).next =
+            bitnet_grammar__past_joins(nodes, b->nodes.n, BITNET_GRAMMAR__EDGE(b, i).next);
+    for (i = 0; i < b->rules.n; i++)
+        BITNET_GRAMMAR__RULE(b, i).start =
+            bitnet_grammar__past_joins(nodes, b->nodes.n, BITNET_GRAMMAR__RULE(b, i).start);
+}
+
+/* Who depends on each node: for node i users[first[i]] .. users[first[i + 1] - 1]. */
+typedef struct bitnet_grammar__users { uint32_t *first, *users, *queue; } bitnet_grammar__users;
+
+static void bitnet_grammar__count_users(bitnet_grammar__builder *b, bitnet_grammar__users *u,
+                                        int fill) {
+    uint32_t i, k;
+    for (i = 0; i < b->nodes.n; i++) {
+        const bitnet_grammar__node *n = &BITNET_GRAMMAR__NODE(b, i);
+        uint32_t of[2], n_of = 0;
+        if (n->type == BITNET_GRAMMAR__BYTES) {
+            for (k = 0; k < (uint32_t)n->min; k++) {
+                const uint32_t e = BITNET_GRAMMAR__EDGE(b, n->alt + k).next;
+                if (fill) u->users[--u->first[e]] = i;
+                else u->first[e]++;
+            }
+        } else if (n->type >= BITNET_GRAMMAR__SPLIT) {
+            of[n_of++] = n->next;
+            if (n->type != BITNET_GRAMMAR__TOKEN) of[n_of++] = n->alt;
+        }
+        for (k = 0; k < n_of; k++) {
+            if (fill) u->users[--u->first[of[k]]] = i;
+            else u->first[of[k]]++;
+        }
+    }
+}
+
+/* What the shortest way out of a node needs, from what it is for the nodes it leads to. With `bytes`
+   the depth; without, 0 if there is a way that takes no byte. */
+static uint32_t bitnet_grammar__value_of(const bitnet_grammar__builder *b, uint32_t i,
+                                         const uint16_t *need, uint32_t from, int bytes) {
+    const bitnet_grammar__node *n = &BITNET_GRAMMAR__NODE(b, i);
+    uint32_t inside, after = need[n->next];
+    switch (n->type) {
+        case BITNET_GRAMMAR__SPLIT: return need[from];
+        case BITNET_GRAMMAR__BYTES:
+        case BITNET_GRAMMAR__TOKEN: return bytes ? need[from] : BITNET_GRAMMAR__NEVER;
+        case BITNET_GRAMMAR__REP: if (n->min == 0) return after; break;
+        default: break;
+    }
+    inside = need[n->alt];
+    if (inside == BITNET_GRAMMAR__NEVER || after == BITNET_GRAMMAR__NEVER)
+        return BITNET_GRAMMAR__NEVER;
+    if (bytes && (n->type == BITNET_GRAMMAR__REP || n->next != 1)) inside++;
+    return inside > after ? inside : after;
+}
+
+/* Sets need for all nodes, in order of their depth, so each gets its value once. */
+static void bitnet_grammar__spread(bitnet_grammar__builder *b, const bitnet_grammar__users *u,
+                                   uint16_t *need, int bytes) {
+    uint32_t i, k, n_now = 0, n_later = 0, depth, total = b->nodes.n;
+    uint32_t *now = u->queue, *later = u->queue + 2 * (size_t)total;
+    for (i = 0; i < total; i++) need[i] = BITNET_GRAMMAR__NEVER;
+    now[n_now++] = 1;
+    need[1] = 0;
+    for (depth = 0; depth <= BITNET_GRAMMAR__DEPTH; depth++) {
+        while (n_now > 0) {
+            i = now[--n_now];
+            for (k = u->first[i]; k < u->first[i + 1]; k++) {
+                const uint32_t user = u->users[k];
+                const uint32_t v = bitnet_grammar__value_of(b, user, need, i, bytes);
+                if (v >= need[user]) continue;
+                /* What a node inside needs can be one more: that is the next round's. */
+                if (v <= depth) now[n_now++] = user;
+                else later[n_later++] = user;
+                need[user] = (uint16_t)v;
+            }
+        }
+        if (!n_later) break;
+        memcpy(now, later, n_later * sizeof *now);
+        n_now = n_later;
+        n_later = 0;
+    }
+}
+
+/* What a rule calls before it has read a byte, for each rule: left recursion is a ring of these. */
+typedef struct bitnet_grammar__lefts {
+    uint32_t *first, *rules;               /* [n_rules + 1], [n_nodes] */
+    uint32_t *mark, *stack;                /* [n_nodes] of this search */
+    uint32_t *place, *path;                /* [n_rules] of the next one */
+} bitnet_grammar__lefts;
+
+static void bitnet_grammar__list_lefts(bitnet_grammar__builder *b, bitnet_grammar__lefts *l) {
+    uint32_t r, n_rules = 0;
+    memset(l->mark, 0, b->nodes.n * sizeof *l->mark);
+    for (r = 0; r < b->rules.n; r++) {
+        uint32_t n = 0;
+        l->first[r] = n_rules;
+        l->stack[n++] = BITNET_GRAMMAR__RULE(b, r).start;
+        while (n > 0) {
+            const uint32_t i = l->stack[--n];
+            const bitnet_grammar__node *x = &BITNET_GRAMMAR__NODE(b, i);
+            int goes_on = 0;
+            if (l->mark[i]) continue;
+            if (i > 1) l->mark[i] = 1;     /* a node belongs to one rule */
+            if (x->type == BITNET_GRAMMAR__CALL) {
+                l->rules[n_rules++] = (uint32_t)x->min;
+                goes_on = b->g->empty[x->alt];
+            } else if (x->type == BITNET_GRAMMAR__SPLIT || x->type == BITNET_GRAMMAR__REP) {
+                goes_on = x->type == BITNET_GRAMMAR__SPLIT || x->min == 0;
+                if (!l->mark[x->alt]) l->stack[n++] = x->alt;
+            }
+            if (goes_on && !l->mark[x->next]) l->stack[n++] = x->next;
+        }
+    }
+    l->first[r] = n_rules;
+}
+
+/* A rule on such a ring; NONE: there is none. */
+static uint32_t bitnet_grammar__find_ring(bitnet_grammar__builder *b, bitnet_grammar__lefts *l) {
+    const uint32_t done = BITNET_GRAMMAR__NONE;
+    uint32_t r, n, to;
+    memset(l->place, 0, b->rules.n * sizeof *l->place);    /* 0: new; 1 + the next edge; done */
+    for (r = 0; r < b->rules.n; r++) {
+        if (l->place[r]) continue;
+        l->path[0] = r;
+        l->place[r] = 1;
+        for (n = 1; n > 0;) {
+            const uint32_t i = l->path[n - 1], edge = l->first[i] + l->place[i] - 1;
+            if (edge == l->first[i + 1]) {
+                l->place[i] = done;
+                n--;
+                continue;
+            }
+            l->place[i]++;
+            to = l->rules[edge];
+            if (l->place[to] == done) continue;
+            if (l->place[to]) return to;
+            l->place[to] = 1;
+            l->path[n++] = to;
+        }
+    }
+    return BITNET_GRAMMAR__NONE;
+}
+
+static void bitnet_grammar__refuse_left_recursion(bitnet_grammar__builder *b, uint32_t *work) {
+    bitnet_grammar__lefts l;
+    uint32_t ring, n = b->nodes.n;
+    l.mark = work;
+    l.stack = work + n;                    /* SPLITs push two and take one: at most 2 n */
+    l.rules = work + 3 * (size_t)n;
+    l.first = work + 4 * (size_t)n;
+    l.place = l.first + b->rules.n + 1;
+    l.path = l.place + b->rules.n;
+    bitnet_grammar__list_lefts(b, &l);
+    ring = bitnet_grammar__find_ring(b, &l);
+    if (ring != BITNET_GRAMMAR__NONE)
+        bitnet_grammar__fail_rule(b, BITNET_ERR_UNSUPPORTED, ring,
+                                  "begins with itself (left recursion)");
+}
+
+/* A repetition of what can be empty needs no minimum. */
+static void bitnet_grammar__relax_empty(bitnet_grammar__builder *b) {
+    uint32_t i;
+    for (i = 0; i < b->nodes.n; i++) {
+        bitnet_grammar__node *n = &BITNET_GRAMMAR__NODE(b, i);
+        if (n->type == BITNET_GRAMMAR__REP && b->g->empty[n->alt]) n->min = 0;
+    }
+}
+
+/* Makes the nodes a grammar's: no JOINs, no left recursion, and a way out of every node. */
+static void bitnet_grammar__check(bitnet_grammar__builder *b, uint32_t root) {
+    bitnet_grammar *g = b->g;
+    bitnet_grammar__users u;
+    const size_t n = b->nodes.n;
+    uint32_t i, sum = 0, *work;
+    bitnet_grammar__resolve(b);
+    if (b->code) return;
+    work = (uint32_t *)bitnet_grammar__alloc(
+        &g->allocator, (7 * n + 3 * (size_t)b->rules.n + b->edges.n + 2 * n + 8) * sizeof *work);
+    g->need = (uint16_t *)bitnet_grammar__alloc(&g->allocator, n * sizeof *g->need);
+    g->empty = (uint8_t *)bitnet_grammar__alloc(&g->allocator, n);
+    if (!work || !g->need || !g->empty) {
+        bitnet_grammar__free(&g->allocator, work);
+        bitnet_grammar__fail(b, BITNET_ERR_MEMORY, BITNET_GRAMMAR__NONE, "out of memory");
+        return;
+    }
+    u.queue = work;
+    u.first = work + 4 * n;
+    u.users = u.first + n + 1;
+    memset(u.first, 0, (n + 1) * sizeof *u.first);
+    bitnet_grammar__count_users(b, &u, 0);
+    for (i = 0; i <= n; i++) sum += u.first[i], u.first[i] = sum;
+    bitnet_grammar__count_users(b, &u, 1);
+    bitnet_grammar__spread(b, &u, g->need, 0);
+    for (i = 0; i < n; i++) g->empty[i] = g->need[i] == 0;
+    bitnet_grammar__relax_empty(b);
+    bitnet_grammar__spread(b, &u, g->need, 1);
+    bitnet_grammar__refuse_left_recursion(b, work);
+    bitnet_grammar__free(&g->allocator, work);
+    g->root = BITNET_GRAMMAR__RULE(b, root).start;
+    if (g->need[g->root] == BITNET_GRAMMAR__NEVER)
+        bitnet_grammar__fail_rule(b, BITNET_ERR_FORMAT, root, "has no text that ends");
+}
+
+/* Bytes that no edge tells apart form a class. */
+static void bitnet_grammar__sort_bytes(bitnet_grammar *g) {
+    uint8_t begins[257];
+    uint32_t i, n = 0;
+    memset(begins, 0, sizeof begins);
+    for (i = 0; i < g->n_edges; i++) {
+        begins[g->edges[i].low] = 1;
+        begins[g->edges[i].high + 1] = 1;
+    }
+    for (i = 0; i < 256; i++) {
+        if (i > 0 && begins[i]) n++;
+        g->byte_class[i] = (uint8_t)n;
+        if (i == 0 || begins[i]) g->class_byte[n] = (uint8_t)i;
+    }
+    g->n_classes = n + 1;
+}
+
+/* =============================================================================================
+   @vocabulary  the tree of the tokens' bytes
+   ============================================================================================= */
+
+typedef struct bitnet_grammar__word { const char *text; uint32_t n; int32_t token; }
+bitnet_grammar__word;
+
+static int bitnet_grammar__compare_words(const void *x, const void *y) {
+    const bitnet_grammar__word *a = (const bitnet_grammar__word *)x;
+    const bitnet_grammar__word *b = (const bitnet_grammar__word *)y;
+    const int order = memcmp(a->text, b->text, a->n < b->n ? a->n : b->n);
+    if (order) return order;
+    if (a->n != b->n) return a->n < b->n ? -1 : 1;
+    return a->token < b->token ? -1 : 1;
+}
+
+static uint32_t bitnet_grammar__common(const bitnet_grammar__word *a,
+                                       const bitnet_grammar__word *b) {
+    uint32_t i = 0;
+    while (i < a->n && i < b->n && a->text[i] == b->text[i]) i++;
+    return i;
+}
+
+/* Whole characters only: a token that `any but this one` may stand for. */
+static int bitnet_grammar__is_utf8(const char *text, size_t n) {
+    const uint8_t *s = (const uint8_t *)text;
+    size_t i, k, size;
+    for (i = 0; i < n; i += size) {
+        uint32_t cp;
+        uint8_t back[4];
+        size = s[i] < 0x80 ? 1 : s[i] < 0xE0 ? 2 : s[i] < 0xF0 ? 3 : 4;
+        if (size == 1) continue;
+        if (s[i] < 0xC2 || s[i] > 0xF4 || i + size > n) return 0;
+        for (cp = s[i] & (0x7Fu >> size), k = 1; k < size; k++) {
+            if ((s[i + k] & 0xC0) != 0x80) return 0;
+            cp = cp << 6 | (s[i + k] & 0x3Fu);
+        }
+        if ((cp >= 0xD800 && cp < 0xE000) || cp > 0x10FFFF ||
+            bitnet_grammar__encode(cp, back) != size) return 0;
+    }
+    return 1;
+}
+
+/* Fills the tree from sorted words; tree 0: only counts its nodes. */
+static uint32_t bitnet_grammar__plant(const bitnet_grammar__word *words, uint32_t n_words,
+                                      bitnet_grammar__branch *tree, uint32_t *open) {
+    uint32_t i, d, n = 0, shared, depth = 0;
+    for (i = 0; i < n_words; i++) {
+        const bitnet_grammar__word *w = &words[i];
+        shared = i ? bitnet_grammar__common(w - 1, w) : 0;
+        if (shared == w->n) shared--;      /* the same text again: a leaf beside it */
+        if (tree)
+            for (d = shared + 1; d <= depth; d++) tree[open[d]].skip = n;
+        for (d = shared; d < w->n; d++, n++) {
+            if (!tree) continue;
+            tree[n].byte = (uint8_t)w->text[d];
+            tree[n].depth = (uint16_t)(d + 1);
+            tree[n].token = d + 1 == w->n ? w->token : -1;
+            open[d + 1] = n;
+        }
+        depth = w->n;
+    }
+    if (tree)
+        for (d = 1; d <= depth; d++) tree[open[d]].skip = n;
+    return n;
+}
+
+/* Tokens of text, sorted; the sets of end tokens and of whole characters. */
+static uint32_t bitnet_grammar__list_words(bitnet_grammar *g, bitnet_grammar__word *words) {
+    uint32_t t, n = 0;
+    size_t size;
+    for (t = 0; t < g->n_vocab; t++) {
+        const char *text = bitnet_token_text(g->model, (bitnet_token)t, &size);
+        if (bitnet_token_is_end(g->model, (bitnet_token)t)) g->ends[t / 32] |= 1u << t % 32;
+        else if (text && size > 0 && size <= BITNET_GRAMMAR__TOKEN_BYTES &&
+                 !bitnet_token_is_special(g->model, (bitnet_token)t)) {
+            words[n].text = text;
+            words[n].n = (uint32_t)size;
+            words[n++].token = (int32_t)t;
+            if (size > g->longest) g->longest = (uint32_t)size;
+            if (bitnet_grammar__is_utf8(text, size)) g->plain[t / 32] |= 1u << t % 32;
+        }
+    }
+    qsort(words, n, sizeof *words, bitnet_grammar__compare_words);
+    return n;
+}
+
+static void bitnet_grammar__read_vocabulary(bitnet_grammar__builder *b, const bitnet_grammar *like) {
+    bitnet_grammar *g = b->g;
+    const size_t words = (g->n_vocab + 31) / 32;
+    bitnet_grammar__word *list;
+    uint32_t n, open[BITNET_GRAMMAR__TOKEN_BYTES + 1];
+    if (like) {
+        g->tree = like->tree;
+        g->n_tree = like->n_tree;
+        g->longest = like->longest;
+        g->plain = like->plain;
+        g->ends = like->ends;
+        return;
+    }
+    g->owns_tree = 1;
+    g->ends = (uint32_t *)bitnet_grammar__alloc(&g->allocator, 4 * words);
+    g->plain = (uint32_t *)bitnet_grammar__alloc(&g->allocator, 4 * words);
+    list = (bitnet_grammar__word *)bitnet_grammar__alloc(&g->allocator,
+                                                         g->n_vocab * sizeof *list);
+    if (g->ends && g->plain && list) {
+        memset(g->ends, 0, 4 * words);
+        memset(g->plain, 0, 4 * words);
+        n = bitnet_grammar__list_words(g, list);
+        g->n_tree = bitnet_grammar__plant(list, n, 0, open);
+        g->tree = (bitnet_grammar__branch *)bitnet_grammar__alloc(&g->allocator,
+                                                                  g->n_tree * sizeof *g->tree);
+        if (g->tree) bitnet_grammar__plant(list, n, g->tree, open);
+    }
+    if (!g->tree) bitnet_grammar__fail(b, BITNET_ERR_MEMORY, BITNET_GRAMMAR__NONE, "out of memory");
+    bitnet_grammar__free(&g->allocator, list);
+    g->bytes += 8 * words + g->n_tree * sizeof *g->tree;
+}
+
+/* =============================================================================================
+   @grammar  from a text to a grammar
+   ============================================================================================= */
+
+BITNET_API void bitnet_grammar_free(bitnet_grammar *g) {
+    bitnet_allocator a;
+    if (!g) return;
+    a = g->allocator;
+    bitnet_grammar__free(&a, g->nodes);
+    bitnet_grammar__free(&a, g->edges);
+    bitnet_grammar__free(&a, g->need);
+    bitnet_grammar__free(&a, g->empty);
+    if (g->owns_tree) {
+        bitnet_grammar__free(&a, g->tree);
+        bitnet_grammar__free(&a, g->plain);
+        bitnet_grammar__free(&a, g->ends);
+    }
+    bitnet_grammar__free(&a, g);
+}
+
+BITNET_API size_t bitnet_grammar_bytes(const bitnet_grammar *g) { return g ? g->bytes : 0; }
+
+static bitnet_result bitnet_grammar__refuse(bitnet_error *err, bitnet_result code,
+                                            const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    bitnet_grammar__set_error(err, code, format, args, "");
+    va_end(args);
+    return code;
+}
+
+/* Gives the grammar what the builder has made, and frees the rest. */
+static void bitnet_grammar__finish(bitnet_grammar__builder *b) {
+    bitnet_grammar *g = b->g;
+    const bitnet_allocator *a = &g->allocator;
+    g->nodes = (bitnet_grammar__node *)b->nodes.p;
+    g->edges = (bitnet_grammar__edge *)b->edges.p;
+    g->n_nodes = b->nodes.n;
+    g->n_edges = b->edges.n;
+    g->bytes += sizeof *g + b->nodes.cap * sizeof *g->nodes + b->edges.cap * sizeof *g->edges +
+                g->n_nodes * (sizeof *g->need + sizeof *g->empty);
+    if (!b->code) bitnet_grammar__sort_bytes(g);
+    bitnet_grammar__free(a, b->rules.p);
+    bitnet_grammar__free(a, b->ranges.p);
+    bitnet_grammar__free(a, b->values.p);
+    bitnet_grammar__free(a, b->pool.p);
+    bitnet_grammar__free(a, b->properties.p);
+    bitnet_grammar__free(a, b->bytes.p);
+    bitnet_grammar__free(a, b->todo.p);
+    bitnet_grammar__free(a, b);
+}
+
+static bitnet_grammar *bitnet_grammar__begin(const bitnet_model *m,
+                                             const bitnet_grammar_params *p) {
+    bitnet_model_info info;
+    bitnet_grammar *g = (bitnet_grammar *)bitnet_grammar__alloc(&p->allocator, sizeof *g);
+    if (!g) return 0;
+    memset(g, 0, sizeof *g);
+    g->allocator = p->allocator;
+    g->model = m;
+    bitnet_model_get_info(m, &info);
+    g->n_vocab = (uint32_t)info.n_vocab;
+    return g;
+}
+
+static void bitnet_grammar__compile(bitnet_grammar__builder *b, int is_schema,
+                                    const bitnet_grammar *like) {
+    uint32_t i, root;
+    for (i = 0; i < BITNET_GRAMMAR__BUCKETS; i++) b->buckets[i] = BITNET_GRAMMAR__NONE;
+    bitnet_grammar__add_node(b, BITNET_GRAMMAR__FAIL, 0, 0);
+    bitnet_grammar__add_node(b, BITNET_GRAMMAR__RETURN, 0, 0);
+    if (is_schema) root = bitnet_grammar__parse_schema(b);
+    else {
+        bitnet_grammar__parse_gbnf(b, b->source, b->n_source);
+        b->at = 0;
+        root = bitnet_grammar__rule_named(b, "root", 4);
+        if (!b->code && BITNET_GRAMMAR__RULE(b, root).start == BITNET_GRAMMAR__NONE)
+            bitnet_grammar__fail(b, BITNET_ERR_FORMAT, BITNET_GRAMMAR__NONE,
+                                 "there is no rule root");
+    }
+    if (!b->code) bitnet_grammar__check(b, root);
+    if (!b->code) bitnet_grammar__read_vocabulary(b, like);
+}
+
+static bitnet_result bitnet_grammar__create(const bitnet_model *m, const char *text, size_t n,
+                                            const bitnet_grammar_params *params, int is_schema,
+                                            bitnet_grammar **out, bitnet_error *err) {
+    bitnet_grammar_params p;
+    bitnet_grammar__builder *b;
+    bitnet_grammar *g;
+    bitnet_result code;
+    if (out) *out = 0;
+    memset(&p, 0, sizeof p);
+    if (params) p = *params;
+    if (!m || !out || (!text && n))
+        return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "a null pointer");
+    if (!p.allocator.alloc_fn != !p.allocator.free_fn)
+        return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "allocator: one of two functions");
+    if (p.like && p.like->model != m)
+        return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "like: of another model");
+    if (p.max_nodes && (p.max_nodes < 16 || p.max_nodes > 1 << 24))
+        return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "max_nodes %d is out of range",
+                                      (int)p.max_nodes);
+    if (n > BITNET_GRAMMAR__TEXT)
+        return bitnet_grammar__refuse(err, BITNET_ERR_LIMIT, "over %d bytes",
+                                      (int)BITNET_GRAMMAR__TEXT);
+    g = bitnet_grammar__begin(m, &p);
+    b = (bitnet_grammar__builder *)bitnet_grammar__alloc(&p.allocator, sizeof *b);
+    if (!g || !b) {
+        bitnet_grammar__free(&p.allocator, b);
+        bitnet_grammar__free(&p.allocator, g);
+        return bitnet_grammar__refuse(err, BITNET_ERR_MEMORY, "out of memory");
+    }
+    memset(b, 0, sizeof *b);
+    b->g = g;
+    b->err = err;
+    b->source = n ? text : "";
+    b->n_source = (uint32_t)n;
+    b->max_nodes = p.max_nodes ? (uint32_t)p.max_nodes : 1u << 20;
+    bitnet_grammar__compile(b, is_schema, p.like);
+    code = b->code;
+    bitnet_grammar__finish(b);
+    if (code) bitnet_grammar_free(g);
+    else *out = g;
+    return code;
+}
+
+BITNET_API bitnet_result bitnet_grammar_gbnf(const bitnet_model *m, const char *text, size_t n,
+                                             const bitnet_grammar_params *params,
+                                             bitnet_grammar **out, bitnet_error *err) {
+    return bitnet_grammar__create(m, text, n, params, 0, out, err);
+}
+
+BITNET_API bitnet_result bitnet_grammar_json_schema(const bitnet_model *m, const char *text,
+                                                    size_t n, const bitnet_grammar_params *params,
+                                                    bitnet_grammar **out, bitnet_error *err) {
+    return bitnet_grammar__create(m, text, n, params, 1, out, err);
+}
+
+/* =============================================================================================
+   @matcher  states: sets of places in the graph, each with its way back
+
+   The ways back (frames) are a tree: each has what comes next and its parent, and equal ones are
+   one. A state is found once, and numbered; `trans` remembers which state a byte leads to. So a
+   mask costs one look into trans per node of the vocabulary's tree. When an array is full, what is
+   not in use is dropped, and found again when it is needed.
+   ============================================================================================= */
+
+typedef struct bitnet_grammar__frame {
+    uint32_t parent, node;       /* then on from node: a REP, or what follows a CALL */
+    int32_t count;               /* of a REP: how often before this time */
+    uint32_t chain, stamp;
+    uint32_t depth;
+} bitnet_grammar__frame;
+
+typedef struct bitnet_grammar__place { uint32_t node, frame; } bitnet_grammar__place;
+typedef struct bitnet_grammar__item { uint32_t node, frame; int32_t count; uint32_t stamp; }
+bitnet_grammar__item;
+
+typedef struct bitnet_grammar__state {
+    uint32_t first, n;           /* its places */
+    uint32_t chain;
+    int32_t mask;                /* slot, or -1 */
+} bitnet_grammar__state;
+
+enum { BITNET_GRAMMAR__UNKNOWN = 0, BITNET_GRAMMAR__DEAD = 1 };     /* in trans; states from 2 on */
+
+struct bitnet_matcher {
+    const bitnet_grammar *g;
+    bitnet_allocator allocator;
+    size_t bytes;
+    uint32_t max_depth, max_ways, max_states, max_masks, max_places, max_frames, n_seen, words;
+    bitnet_grammar__frame *frames;
+    bitnet_grammar__state *states;
+    bitnet_grammar__place *places, *set;       /* set: of the state that is being found */
+    bitnet_grammar__item *items, *seen;        /* to follow; followed in this search */
+    uint32_t *trans;                           /* [max_states][n_classes] */
+    uint32_t *frame_chains, *state_chains;     /* hash tables */
+    uint32_t *path;                            /* states on the way to a node of the tree */
+    uint32_t *masks, *mask_state;
+    uint32_t *renamed;                         /* for collect */
+    uint32_t n_frames, n_states, n_places, n_set, n_items, n_followed, next_mask;
+    uint32_t now;                              /* the state */
+    uint32_t stamp;                            /* of this search */
+    uint32_t work;                             /* items followed for this mask */
+    int full;                                  /* the search wanted more frames */
+    bitnet_matcher_status ended;               /* OPEN, ENDED, STUCK or REFUSED */
+};
+
+static uint32_t bitnet_grammar__hash(uint32_t h, uint32_t x) {
+    h = (h ^ x) * 0x9E3779B1u;
+    return h ^ h >> 15;
+}
+
+static uint32_t bitnet_grammar__frame_slot(const bitnet_matcher *m, uint32_t parent, uint32_t node,
+                                           int32_t count) {
+    return bitnet_grammar__hash(bitnet_grammar__hash(bitnet_grammar__hash(7, parent), node),
+                                (uint32_t)count) & (m->max_frames - 1);
+}
+
+/* The frame with these contents; NONE: there is no room. */
+static uint32_t bitnet_grammar__get_frame(bitnet_matcher *m, uint32_t parent, uint32_t node,
+                                          int32_t count) {
+    const uint32_t slot = bitnet_grammar__frame_slot(m, parent, node, count);
+    bitnet_grammar__frame *f;
+    uint32_t i;
+    for (i = m->frame_chains[slot]; i; i = m->frames[i].chain) {
+        f = &m->frames[i];
+        if (f->parent != parent || f->node != node || f->count != count) continue;
+        f->stamp = m->stamp;
+        return i;
+    }
+    if (m->n_frames == m->max_frames) {
+        m->full = 1;
+        return BITNET_GRAMMAR__NONE;
+    }
+    f = &m->frames[m->n_frames];
+    f->parent = parent;
+    f->node = node;
+    f->count = count;
+    f->depth = m->frames[parent].depth + 1;
+    f->stamp = m->stamp;
+    f->chain = m->frame_chains[slot];
+    m->frame_chains[slot] = m->n_frames;
+    return m->n_frames++;
+}
+
+/* Adds a place to the set, which is sorted. Beyond max_ways places are dropped: all that are kept
+   lead to an end. */
+static void bitnet_grammar__put_place(bitnet_matcher *m, uint32_t node, uint32_t frame) {
+    uint32_t low = 0, high = m->n_set;
+    while (low < high) {
+        const uint32_t mid = (low + high) / 2;
+        const bitnet_grammar__place *p = &m->set[mid];
+        if (p->node < node || (p->node == node && p->frame < frame)) low = mid + 1;
+        else high = mid;
+    }
+    if (low < m->n_set && m->set[low].node == node && m->set[low].frame == frame) return;
+    if (m->n_set == m->max_ways) return;
+    memmove(m->set + low + 1, m->set + low, (m->n_set - low) * sizeof *m->set);
+    m->set[low].node = node;
+    m->set[low].frame = frame;
+    m->n_set++;
+}
+
+/* Something to follow, unless this search has seen it, or no way out of it fits max_depth. */
+static void bitnet_grammar__put_item(bitnet_matcher *m, uint32_t node, uint32_t frame,
+                                     int32_t count) {
+    const bitnet_grammar__node *n = &m->g->nodes[node];
+    uint32_t need = m->g->need[node], i;
+    if (n->type == BITNET_GRAMMAR__REP) {
+        if (n->max < 0 && count > n->min) count = n->min;
+        if (count >= n->min) need = m->g->need[n->next];
+    }
+    if (frame == BITNET_GRAMMAR__NONE || m->frames[frame].depth + need > m->max_depth) return;
+    i = bitnet_grammar__hash(bitnet_grammar__hash(bitnet_grammar__hash(3, node), frame),
+                             (uint32_t)count);
+    for (i &= m->n_seen - 1; m->seen[i].stamp == m->stamp; i = (i + 1) & (m->n_seen - 1))
+        if (m->seen[i].node == node && m->seen[i].frame == frame && m->seen[i].count == count)
+            return;
+    if (m->n_followed == m->n_seen / 2) return;
+    m->n_followed++;
+    m->work++;
+    m->seen[i].node = node;
+    m->seen[i].frame = frame;
+    m->seen[i].count = count;
+    m->seen[i].stamp = m->stamp;
+    m->items[m->n_items++] = m->seen[i];
+}
+
+static void bitnet_grammar__follow_return(bitnet_matcher *m, const bitnet_grammar__item *it) {
+    const bitnet_grammar__frame *f = &m->frames[it->frame];
+    if (it->frame == 0) bitnet_grammar__put_place(m, 1, 0);
+    else if (m->g->nodes[f->node].type != BITNET_GRAMMAR__REP)
+        bitnet_grammar__put_item(m, f->node, f->parent, 0);
+    /* A time that took no byte brings nothing new: it could be left out. */
+    else if (f->stamp != m->stamp || !m->g->empty[m->g->nodes[f->node].alt])
+        bitnet_grammar__put_item(m, f->node, f->parent, f->count + 1);
+}
+
+/* Adds all places that can be reached from a node without a byte. */
+static void bitnet_grammar__follow(bitnet_matcher *m, uint32_t node, uint32_t frame) {
+    bitnet_grammar__put_item(m, node, frame, 0);
+    while (m->n_items > 0) {
+        const bitnet_grammar__item it = m->items[--m->n_items];
+        const bitnet_grammar__node *n = &m->g->nodes[it.node];
+        uint32_t f = it.frame;
+        switch (n->type) {
+            case BITNET_GRAMMAR__SPLIT:
+                bitnet_grammar__put_item(m, n->alt, f, 0);
+                bitnet_grammar__put_item(m, n->next, f, 0);
+                break;
+            case BITNET_GRAMMAR__CALL:
+                if (n->next != 1) f = bitnet_grammar__get_frame(m, f, n->next, 0);
+                bitnet_grammar__put_item(m, n->alt, f, 0);
+                break;
+            case BITNET_GRAMMAR__REP:
+                if (it.count >= n->min) bitnet_grammar__put_item(m, n->next, f, 0);
+                if (n->max >= 0 && it.count >= n->max) break;
+                f = bitnet_grammar__get_frame(m, f, it.node, it.count);
+                bitnet_grammar__put_item(m, n->alt, f, 0);
+                break;
+            case BITNET_GRAMMAR__RETURN: bitnet_grammar__follow_return(m, &it); break;
+            default: bitnet_grammar__put_place(m, it.node, it.frame); break;
+        }
+    }
+}
+
+static void bitnet_grammar__begin_search(bitnet_matcher *m) {
+    m->n_set = m->n_items = m->n_followed = 0;
+    m->full = 0;
+    if (++m->stamp) return;
+    memset(m->seen, 0, m->n_seen * sizeof *m->seen);       /* once in 2^32 searches */
+    m->stamp = 1;
+}
+
+static uint32_t bitnet_grammar__hash_places(const bitnet_matcher *m, const bitnet_grammar__place *p,
+                                            uint32_t n) {
+    uint32_t i, h = 1;
+    for (i = 0; i < n; i++)
+        h = bitnet_grammar__hash(bitnet_grammar__hash(h, p[i].node), p[i].frame);
+    return h & (m->max_states - 1);
+}
+
+/* The state of the set. UNKNOWN: there is no room for it. */
+static uint32_t bitnet_grammar__get_state(bitnet_matcher *m) {
+    const size_t size = m->n_set * sizeof *m->set;
+    uint32_t i, slot;
+    bitnet_grammar__state *s;
+    if (!m->n_set) return BITNET_GRAMMAR__DEAD;
+    slot = bitnet_grammar__hash_places(m, m->set, m->n_set);
+    for (i = m->state_chains[slot]; i; i = m->states[i].chain) {
+        s = &m->states[i];
+        if (s->n == m->n_set && !memcmp(m->places + s->first, m->set, size)) return i;
+    }
+    if (m->n_states == m->max_states || m->max_places - m->n_places < m->n_set)
+        return BITNET_GRAMMAR__UNKNOWN;
+    s = &m->states[m->n_states];
+    s->first = m->n_places;
+    s->n = m->n_set;
+    s->mask = -1;
+    s->chain = m->state_chains[slot];
+    m->state_chains[slot] = m->n_states;
+    memcpy(m->places + s->first, m->set, size);
+    m->n_places += m->n_set;
+    memset(m->trans + (size_t)m->n_states * m->g->n_classes, 0,
+           m->g->n_classes * sizeof *m->trans);
+    return m->n_states++;
+}
+
+/* ---- making room ---- */
+
+/* Keeps the frames that marked states use. renamed: for frames, their new numbers. */
+static void bitnet_grammar__collect_frames(bitnet_matcher *m, const uint32_t *keep) {
+    uint32_t i, k, f, n = 1;
+    memset(m->renamed, 0, m->n_frames * sizeof *m->renamed);
+    for (i = 2; i < m->n_states; i++) {
+        if (!keep[i]) continue;
+        for (k = 0; k < m->states[i].n; k++)
+            for (f = m->places[m->states[i].first + k].frame; f && !m->renamed[f];
+                 f = m->frames[f].parent) m->renamed[f] = 1;
+    }
+    memset(m->frame_chains, 0, m->max_frames * sizeof *m->frame_chains);
+    for (i = 1; i < m->n_frames; i++) {
+        bitnet_grammar__frame *to = &m->frames[n];
+        uint32_t slot;
+        if (!m->renamed[i]) continue;
+        *to = m->frames[i];
+        to->parent = m->renamed[to->parent];           /* a parent comes before */
+        to->stamp = 0;
+        slot = bitnet_grammar__frame_slot(m, to->parent, to->node, to->count);
+        to->chain = m->frame_chains[slot];
+        m->frame_chains[slot] = n;
+        m->renamed[i] = n++;
+    }
+    m->n_frames = n;
+}
+
+/* Keeps the states path[0 .. depth] alone, and what they need, and numbers them anew. */
+static void bitnet_grammar__collect(bitnet_matcher *m, uint32_t depth) {
+    uint32_t i, k, n = 2, *keep = m->renamed + m->max_frames;
+    memset(keep, 0, m->n_states * sizeof *keep);
+    for (i = 0; i <= depth; i++) keep[m->path[i]] = 1;
+    bitnet_grammar__collect_frames(m, keep);
+    memset(m->state_chains, 0, m->max_states * sizeof *m->state_chains);
+    m->n_places = 0;
+    for (i = 2; i < m->n_states; i++) {
+        bitnet_grammar__state *to = &m->states[n];
+        uint32_t slot;
+        if (!keep[i]) continue;
+        *to = m->states[i];
+        to->mask = -1;
+        for (k = 0; k < to->n; k++) {
+            bitnet_grammar__place p = m->places[to->first + k];
+            p.frame = m->renamed[p.frame];
+            m->places[m->n_places + k] = p;
+        }
+        to->first = m->n_places;
+        m->n_places += to->n;
+        slot = bitnet_grammar__hash_places(m, m->places + to->first, to->n);
+        to->chain = m->state_chains[slot];
+        m->state_chains[slot] = n;
+        keep[i] = n++;
+    }
+    m->n_states = n;
+    memset(m->trans, 0, (size_t)n * m->g->n_classes * sizeof *m->trans);
+    memset(m->mask_state, 0, m->max_masks * sizeof *m->mask_state);
+    for (i = 0; i <= depth; i++) m->path[i] = keep[m->path[i]];
+    m->now = m->path[0];
+}
+
+/* ---- steps ---- */
+
+static void bitnet_grammar__search(bitnet_matcher *m, uint32_t from, uint8_t byte) {
+    const bitnet_grammar__state *s = &m->states[from];
+    uint32_t i, k;
+    bitnet_grammar__begin_search(m);
+    for (i = 0; i < s->n; i++) {
+        const bitnet_grammar__place p = m->places[s->first + i];
+        const bitnet_grammar__node *n = &m->g->nodes[p.node];
+        const bitnet_grammar__edge *e = m->g->edges + n->alt;
+        if (n->type != BITNET_GRAMMAR__BYTES) continue;
+        for (k = 0; k < (uint32_t)n->min; k++, e++)
+            if (byte >= e->low && byte <= e->high) bitnet_grammar__follow(m, e->next, p.frame);
+    }
+}
+
+/* The state that a byte of a class leads to from path[depth], which this may number anew. */
+static uint32_t bitnet_grammar__step(bitnet_matcher *m, uint32_t depth, uint32_t class_of) {
+    const uint8_t byte = m->g->class_byte[class_of];
+    uint32_t to;
+    bitnet_grammar__search(m, m->path[depth], byte);
+    to = bitnet_grammar__get_state(m);
+    if (m->full || to == BITNET_GRAMMAR__UNKNOWN) {
+        bitnet_grammar__collect(m, depth);
+        bitnet_grammar__search(m, m->path[depth], byte);
+        to = bitnet_grammar__get_state(m);             /* of what there was room for */
+        if (to == BITNET_GRAMMAR__UNKNOWN) to = BITNET_GRAMMAR__DEAD;
+    }
+    m->trans[(size_t)m->path[depth] * m->g->n_classes + class_of] = to;
+    return to;
+}
+
+/* 1 if the text may end in a state. */
+static int bitnet_grammar__is_final(const bitnet_matcher *m, uint32_t state) {
+    const bitnet_grammar__state *s = &m->states[state];
+    const bitnet_grammar__place *p = m->places + s->first;
+    return state > 1 && p->node == 1;      /* places are sorted, and there is no node 0 in them */
+}
+
+/* ---- masks ---- */
+
+static void bitnet_grammar__walk_tree(bitnet_matcher *m, uint32_t *mask) {
+    const bitnet_grammar *g = m->g;
+    const uint32_t n_classes = g->n_classes, n = g->n_tree;
+    uint32_t i = 0, to;
+    while (i < n) {
+        const bitnet_grammar__branch *b = &g->tree[i];
+        const uint32_t depth = b->depth, c = g->byte_class[b->byte];
+        to = m->trans[(size_t)m->path[depth - 1] * n_classes + c];
+        if (to == BITNET_GRAMMAR__UNKNOWN) {
+            if (m->work > BITNET_GRAMMAR__WORK && depth > 1) {
+                i = b->skip;               /* single bytes are always looked at: one fits */
+                continue;
+            }
+            to = bitnet_grammar__step(m, depth - 1, c);
+        }
+        if (to == BITNET_GRAMMAR__DEAD) {
+            i = b->skip;
+            continue;
+        }
+        m->path[depth] = to;
+        if (b->token >= 0) mask[b->token / 32] |= 1u << b->token % 32;
+        i++;
+    }
+}
+
+static int bitnet_grammar__has_token(const uint32_t *set, uint32_t t) {
+    return (int)(set[t / 32] >> t % 32 & 1);
+}
+
+/* Tokens that the grammar names. */
+static void bitnet_grammar__mask_named(const bitnet_matcher *m, uint32_t *mask) {
+    const bitnet_grammar__state *s = &m->states[m->now];
+    uint32_t i, w;
+    for (i = 0; i < s->n; i++) {
+        const bitnet_grammar__node *n = &m->g->nodes[m->places[s->first + i].node];
+        const uint32_t t = (uint32_t)n->min;
+        if (n->type != BITNET_GRAMMAR__TOKEN) continue;
+        if (!n->max) mask[t / 32] |= 1u << t % 32;
+        else
+            for (w = 0; w < m->words; w++)
+                mask[w] |= m->g->plain[w] & (w == t / 32 ? ~(1u << t % 32) : 0xFFFFFFFFu);
+    }
+}
+
+/* The mask of the state, from the table or for it. */
+static const uint32_t *bitnet_grammar__get_mask(bitnet_matcher *m) {
+    uint32_t *mask, slot = m->next_mask, w;
+    if (m->states[m->now].mask >= 0)
+        return m->masks + (size_t)m->states[m->now].mask * m->words;
+    m->next_mask = slot + 1 < m->max_masks ? slot + 1 : 0;
+    if (m->mask_state[slot]) m->states[m->mask_state[slot]].mask = -1;
+    m->mask_state[slot] = 0;
+    mask = m->masks + (size_t)slot * m->words;
+    memset(mask, 0, m->words * sizeof *mask);
+    m->work = 0;
+    m->path[0] = m->now;
+    bitnet_grammar__walk_tree(m, mask);
+    bitnet_grammar__mask_named(m, mask);
+    if (bitnet_grammar__is_final(m, m->now))
+        for (w = 0; w < m->words; w++) mask[w] |= m->g->ends[w];
+    m->mask_state[slot] = m->now;
+    m->states[m->now].mask = (int32_t)slot;
+    return mask;
+}
+
+BITNET_API void bitnet_matcher_mask(void *matcher, uint32_t *allowed) {
+    bitnet_matcher *m = (bitnet_matcher *)matcher;
+    const uint32_t *mask;
+    uint32_t any = 0, w;
+    if (!m || !allowed || m->ended == BITNET_MATCHER_ENDED || m->ended == BITNET_MATCHER_REFUSED)
+        return;
+    mask = bitnet_grammar__get_mask(m);
+    for (w = 0; w < m->words; w++) {
+        allowed[w] |= mask[w];
+        any |= mask[w];
+    }
+    m->ended = any || bitnet_grammar__is_final(m, m->now) ? BITNET_MATCHER_OPEN
+                                                          : BITNET_MATCHER_STUCK;
+}
+
+/* ---- tokens ---- */
+
+/* Where a token's bytes lead; DEAD: nowhere. path[1] is it, too. */
+static uint32_t bitnet_grammar__spell(bitnet_matcher *m, bitnet_token t) {
+    const bitnet_grammar *g = m->g;
+    size_t n, i;
+    const uint8_t *text = (const uint8_t *)bitnet_token_text(g->model, t, &n);
+    uint32_t to = m->now;
+    if (!n || n > BITNET_GRAMMAR__TOKEN_BYTES || bitnet_token_is_special(g->model, t) ||
+        bitnet_grammar__has_token(g->ends, (uint32_t)t)) return BITNET_GRAMMAR__DEAD;
+    m->path[1] = m->now;
+    for (i = 0; i < n && to != BITNET_GRAMMAR__DEAD; i++) {
+        const uint32_t c = g->byte_class[text[i]];
+        to = m->trans[(size_t)m->path[1] * g->n_classes + c];
+        if (to == BITNET_GRAMMAR__UNKNOWN) to = bitnet_grammar__step(m, 1, c);
+        if (to != BITNET_GRAMMAR__DEAD) m->path[1] = to;
+    }
+    return to;
+}
+
+/* Adds where the named tokens that t is lead, and what its bytes lead to. */
+static void bitnet_grammar__search_named(bitnet_matcher *m, uint32_t t, uint32_t spelt) {
+    const bitnet_grammar__state *s = &m->states[m->now];
+    uint32_t i;
+    bitnet_grammar__begin_search(m);
+    for (i = 0; i < s->n; i++) {
+        const bitnet_grammar__place p = m->places[s->first + i];
+        const bitnet_grammar__node *n = &m->g->nodes[p.node];
+        if (n->type != BITNET_GRAMMAR__TOKEN) continue;
+        if (n->max ? (uint32_t)n->min != t && bitnet_grammar__has_token(m->g->plain, t)
+                   : (uint32_t)n->min == t) bitnet_grammar__follow(m, n->next, p.frame);
+    }
+    if (!m->n_set || spelt == BITNET_GRAMMAR__DEAD) return;
+    s = &m->states[spelt];
+    for (i = 0; i < s->n; i++)
+        bitnet_grammar__put_place(m, m->places[s->first + i].node, m->places[s->first + i].frame);
+}
+
+BITNET_API bitnet_result bitnet_matcher_accept(bitnet_matcher *m, bitnet_token t) {
+    uint32_t to, named;
+    if (!m || t < 0 || (uint32_t)t >= m->g->n_vocab || m->ended == BITNET_MATCHER_ENDED ||
+        m->ended == BITNET_MATCHER_REFUSED) return BITNET_ERR_ARG;
+    m->path[0] = m->now;
+    to = bitnet_grammar__spell(m, t);
+    bitnet_grammar__search_named(m, (uint32_t)t, to);
+    if (m->n_set > 0) {
+        named = bitnet_grammar__get_state(m);
+        if (m->full || named == BITNET_GRAMMAR__UNKNOWN) {
+            if (to == BITNET_GRAMMAR__DEAD) m->path[1] = m->now;
+            bitnet_grammar__collect(m, 1);
+            if (to != BITNET_GRAMMAR__DEAD) to = m->path[1];
+            bitnet_grammar__search_named(m, (uint32_t)t, to);
+            named = bitnet_grammar__get_state(m);
+        }
+        if (named > 1) to = named;
+    }
+    if (to > BITNET_GRAMMAR__DEAD) m->now = to;
+    else if (bitnet_grammar__is_final(m, m->now) &&
+             bitnet_grammar__has_token(m->g->ends, (uint32_t)t)) m->ended = BITNET_MATCHER_ENDED;
+    else return BITNET_ERR_ARG;
+    return BITNET_OK;
+}
+
+BITNET_API void bitnet_matcher_chosen(void *matcher, bitnet_token t) {
+    bitnet_matcher *m = (bitnet_matcher *)matcher;
+    if (m && bitnet_matcher_accept(m, t)) m->ended = BITNET_MATCHER_REFUSED;
+}
+
+BITNET_API bitnet_matcher_status bitnet_matcher_state(const bitnet_matcher *m) {
+    const bitnet_grammar__state *s;
+    if (!m) return BITNET_MATCHER_REFUSED;
+    if (m->ended != BITNET_MATCHER_OPEN) return m->ended;
+    s = &m->states[m->now];
+    if (!bitnet_grammar__is_final(m, m->now)) return BITNET_MATCHER_OPEN;
+    return s->n == 1 ? BITNET_MATCHER_COMPLETE : BITNET_MATCHER_MAY_END;
+}
+
+/* =============================================================================================
+   @memory of a matcher: one block, made once
+   ============================================================================================= */
+
+/* Cuts n elements off a block. p 0: only counts. */
+static void *bitnet_grammar__cut(char *p, size_t *at, size_t n, size_t size) {
+    void *out = p ? p + *at : 0;
+    *at += (n * size + 15) & ~(size_t)15;
+    return out;
+}
+
+/* The arrays of a matcher, in the block p. Returns its size. */
+static size_t bitnet_grammar__lay_out(bitnet_matcher *m, char *p) {
+    const size_t states = m->max_states;
+    size_t at = (sizeof *m + 15) & ~(size_t)15;
+#define BITNET_GRAMMAR__CUT(field, type, n) \
+    m->field = (type *)bitnet_grammar__cut(p, &at, (n), sizeof(type))
+    BITNET_GRAMMAR__CUT(frames, bitnet_grammar__frame, m->max_frames);
+    BITNET_GRAMMAR__CUT(frame_chains, uint32_t, m->max_frames);
+    BITNET_GRAMMAR__CUT(states, bitnet_grammar__state, states);
+    BITNET_GRAMMAR__CUT(state_chains, uint32_t, states);
+    BITNET_GRAMMAR__CUT(places, bitnet_grammar__place, m->max_places);
+    BITNET_GRAMMAR__CUT(set, bitnet_grammar__place, m->max_ways);
+    BITNET_GRAMMAR__CUT(items, bitnet_grammar__item, m->n_seen);
+    BITNET_GRAMMAR__CUT(seen, bitnet_grammar__item, m->n_seen);
+    BITNET_GRAMMAR__CUT(trans, uint32_t, states * m->g->n_classes);
+    BITNET_GRAMMAR__CUT(path, uint32_t, (size_t)m->g->longest + 2);
+    BITNET_GRAMMAR__CUT(masks, uint32_t, (size_t)m->max_masks * m->words);
+    BITNET_GRAMMAR__CUT(mask_state, uint32_t, m->max_masks);
+    BITNET_GRAMMAR__CUT(renamed, uint32_t, (size_t)m->max_frames + states);
+#undef BITNET_GRAMMAR__CUT
+    return at;
+}
+
+static uint32_t bitnet_grammar__power(uint32_t n) {
+    uint32_t p = 64;
+    while (p < n) p *= 2;
+    return p;
+}
+
+/* Sets all limits. Returns the name of one that is out of range, or 0. */
+static const char *bitnet_grammar__set_limits(bitnet_matcher *m, const bitnet_grammar *g,
+                                              const bitnet_matcher_params *p) {
+    memset(m, 0, sizeof *m);
+    m->g = g;
+    if (p->max_depth < 0 || p->max_depth > BITNET_GRAMMAR__DEPTH) return "max_depth";
+    if (p->max_ways < 0 || p->max_ways > 65536) return "max_ways";
+    if (p->max_states && (p->max_states < 64 || p->max_states > 1 << 20)) return "max_states";
+    if (p->max_masks < 0 || p->max_masks > 65536) return "max_masks";
+    m->allocator = p->allocator;
+    m->max_depth = p->max_depth ? (uint32_t)p->max_depth : 256;
+    m->max_ways = p->max_ways ? (uint32_t)p->max_ways : 1024;
+    m->max_states = bitnet_grammar__power(p->max_states ? (uint32_t)p->max_states : 4096);
+    m->max_masks = p->max_masks ? (uint32_t)p->max_masks : 64;
+    m->max_places = 8 * (m->max_states > m->max_ways ? m->max_states : m->max_ways);
+    m->max_frames = bitnet_grammar__power(m->max_places / 2 + m->max_depth + 1);
+    m->n_seen = bitnet_grammar__power(8 * m->max_ways);
+    m->words = (g->n_vocab + 31) / 32;
+    return 0;
+}
+
+BITNET_API size_t bitnet_matcher_bytes(const bitnet_grammar *g,
+                                       const bitnet_matcher_params *params) {
+    bitnet_matcher_params p;
+    bitnet_matcher m;
+    memset(&p, 0, sizeof p);
+    if (params) p = *params;
+    return !g || bitnet_grammar__set_limits(&m, g, &p) ? 0 : bitnet_grammar__lay_out(&m, 0);
+}
+
+/* Forgets all states. */
+static void bitnet_grammar__clear(bitnet_matcher *m) {
+    m->n_states = 2;
+    m->n_frames = 1;
+    m->n_places = m->next_mask = 0;
+    memset(m->frame_chains, 0, m->max_frames * sizeof *m->frame_chains);
+    memset(m->state_chains, 0, m->max_states * sizeof *m->state_chains);
+    memset(m->mask_state, 0, m->max_masks * sizeof *m->mask_state);
+    memset(&m->frames[0], 0, sizeof m->frames[0]);
+}
+
+BITNET_API void bitnet_matcher_reset(bitnet_matcher *m) {
+    int again;
+    if (!m) return;
+    m->ended = BITNET_MATCHER_OPEN;
+    for (again = 0; again < 2; again++) {
+        bitnet_grammar__begin_search(m);
+        bitnet_grammar__follow(m, m->g->root, 0);
+        m->now = bitnet_grammar__get_state(m);
+        if (!m->full && m->now != BITNET_GRAMMAR__UNKNOWN) break;
+        if (!again) bitnet_grammar__clear(m);
+    }
+}
+
+/* The frame of another matcher, in this one. NONE: no room. */
+static uint32_t bitnet_grammar__copy_frame(bitnet_matcher *to, const bitnet_matcher *from,
+                                           uint32_t frame) {
+    uint32_t n = 0, f = 0;
+    for (; frame; frame = from->frames[frame].parent) to->renamed[n++] = frame;
+    while (n > 0 && f != BITNET_GRAMMAR__NONE) {
+        const bitnet_grammar__frame *x = &from->frames[to->renamed[--n]];
+        f = bitnet_grammar__get_frame(to, f, x->node, x->count);
+    }
+    return f;
+}
+
+BITNET_API bitnet_result bitnet_matcher_copy(bitnet_matcher *to, const bitnet_matcher *from) {
+    const bitnet_grammar__state *s;
+    uint32_t i, f, now = 0;
+    int again;
+    if (!to || !from || to->g != from->g) return BITNET_ERR_ARG;
+    if (to == from) return BITNET_OK;
+    s = &from->states[from->now];
+    if (s->n > to->max_ways) return BITNET_ERR_LIMIT;
+    for (i = 0; i < s->n; i++)
+        if (from->frames[from->places[s->first + i].frame].depth > to->max_depth)
+            return BITNET_ERR_LIMIT;
+    for (again = 0; again < 2; again++) {
+        bitnet_grammar__begin_search(to);
+        for (i = 0; i < s->n; i++) {
+            f = bitnet_grammar__copy_frame(to, from, from->places[s->first + i].frame);
+            if (f != BITNET_GRAMMAR__NONE)
+                bitnet_grammar__put_place(to, from->places[s->first + i].node, f);
+        }
+        now = to->full ? 0 : bitnet_grammar__get_state(to);
+        if (now != BITNET_GRAMMAR__UNKNOWN) break;
+        to->path[0] = to->now;
+        if (!again) bitnet_grammar__collect(to, 0);
+    }
+    if (now == BITNET_GRAMMAR__UNKNOWN) return BITNET_ERR_LIMIT;
+    to->now = now;
+    to->ended = from->ended;
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_matcher_create(const bitnet_grammar *g,
+                                               const bitnet_matcher_params *params,
+                                               bitnet_matcher **out, bitnet_error *err) {
+    bitnet_matcher_params p;
+    bitnet_matcher limits, *m;
+    const char *wrong;
+    size_t size;
+    if (out) *out = 0;
+    if (!g || !out) return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "a null pointer");
+    memset(&p, 0, sizeof p);
+    if (params) p = *params;
+    wrong = !p.allocator.alloc_fn != !p.allocator.free_fn
+                ? "allocator" : bitnet_grammar__set_limits(&limits, g, &p);
+    if (wrong) return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "%s is out of range", wrong);
+    if (g->need[g->root] > limits.max_depth)
+        return bitnet_grammar__refuse(err, BITNET_ERR_LIMIT,
+                                      "every text needs a depth of %d, and max_depth is %d",
+                                      (int)g->need[g->root], (int)limits.max_depth);
+    size = bitnet_grammar__lay_out(&limits, 0);
+    m = (bitnet_matcher *)bitnet_grammar__alloc(&p.allocator, size);
+    if (!m) return bitnet_grammar__refuse(err, BITNET_ERR_MEMORY, "out of memory");
+    *m = limits;
+    bitnet_grammar__lay_out(m, (char *)m);
+    m->bytes = size;
+    memset(m->seen, 0, m->n_seen * sizeof *m->seen);
+    bitnet_grammar__clear(m);
+    bitnet_matcher_reset(m);
+    *out = m;
+    return BITNET_OK;
+}
+
+BITNET_API void bitnet_matcher_free(bitnet_matcher *m) {
+    bitnet_allocator a;
+    if (!m) return;
+    a = m->allocator;
+    bitnet_grammar__free(&a, m);
+}
+
+#endif /* BITNET_GRAMMAR__IMPLEMENTED */
+#endif /* BITNET_GRAMMAR_IMPLEMENTATION */
