@@ -936,8 +936,1397 @@ static void bitnet_grammar__parse_gbnf(bitnet_grammar__builder *b, const char *t
     bitnet_grammar__blanks(b, 1);
     while (!b->code && b->at < b->n) bitnet_grammar__parse_rule(b);
 }
+
+/* =============================================================================================
+   @json  reads a schema, which is JSON
+   ============================================================================================= */
+
+enum {
+    BITNET_GRAMMAR__NULL = 1, BITNET_GRAMMAR__FALSE = 2, BITNET_GRAMMAR__TRUE = 4,
+    BITNET_GRAMMAR__INTEGER = 8, BITNET_GRAMMAR__NUMBER = 16, BITNET_GRAMMAR__STRING = 32,
+    BITNET_GRAMMAR__ARRAY = 64, BITNET_GRAMMAR__OBJECT = 128
+};
+
+static void bitnet_grammar__json_space(bitnet_grammar__builder *b) {
+    int c = bitnet_grammar__peek(b, 0);
+    while (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
+        b->at++;
+        c = bitnet_grammar__peek(b, 0);
+    }
+}
+
+/* Appends bytes to an array of them. */
+static void bitnet_grammar__put(bitnet_grammar__builder *b, bitnet_grammar__array *a,
+                                const void *p, uint32_t n) {
+    if (!bitnet_grammar__room(b, a, n, 1)) return;
+    memcpy((char *)a->p + a->n, p, n);
+    a->n += n;
+}
+
+/* What follows a backslash. */
+static uint32_t bitnet_grammar__json_escape(bitnet_grammar__builder *b) {
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    const uint32_t at = b->at;
+    const int c = bitnet_grammar__peek(b, 0);
+    const char *place = c > 0 ? strchr(from, c) : 0;
+    uint32_t cp, low;
+    b->at++;
+    if (place) return (uint32_t)to[place - from];
+    if (c != 'u') return bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "unknown escape");
+    cp = bitnet_grammar__hex(b, 4);
+    if (cp >= 0xD800 && cp < 0xDC00 && bitnet_grammar__peek(b, 0) == '\\' &&
+        bitnet_grammar__peek(b, 1) == 'u') {
+        b->at += 2;
+        low = bitnet_grammar__hex(b, 4);
+        if (low >= 0xDC00 && low < 0xE000) return 0x10000 + ((cp & 0x3FF) << 10) + (low & 0x3FF);
+    }
+    if (cp >= 0xD800 && cp < 0xE000)
+        return bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "half a surrogate pair");
+    return cp;
+}
+
+/* A string, without its escapes, to the pool. */
+static void bitnet_grammar__json_string(bitnet_grammar__builder *b, uint32_t *text, uint32_t *n) {
+    uint8_t bytes[4];
+    uint32_t cp;
+    int c;
+    *text = b->pool.n;
+    if (bitnet_grammar__peek(b, 0) != '"') bitnet_grammar__expected(b, "a string");
+    b->at++;
+    while ((c = bitnet_grammar__peek(b, 0)) != '"' && !b->code) {
+        if (c < ' ') {
+            bitnet_grammar__expected(b, "a character of a string");
+            break;
+        }
+        if (c == '\\') {
+            b->at++;
+            cp = bitnet_grammar__json_escape(b);
+        } else cp = bitnet_grammar__char(b);
+        bitnet_grammar__put(b, &b->pool, bytes, bitnet_grammar__encode(cp, bytes));
+    }
+    b->at++;
+    *n = b->pool.n - *text;
+    bitnet_grammar__put(b, &b->pool, "", 1);
+}
+
+/* A number. Whole ones under 2^53 are exact. */
+static void bitnet_grammar__json_number(bitnet_grammar__builder *b, bitnet_grammar__value *v) {
+    const uint32_t at = b->at;
+    double x = 0, power = 1;
+    int c = bitnet_grammar__peek(b, 0), negative = c == '-', shift = 0, e = 0, minus = 0, i;
+    b->at += (uint32_t)negative;
+    c = bitnet_grammar__peek(b, 0);
+    if (!bitnet_grammar__is_digit(c)) bitnet_grammar__expected(b, "a digit");
+    if (c == '0' && bitnet_grammar__is_digit(bitnet_grammar__peek(b, 1)))
+        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "a number that begins with 0");
+    for (; bitnet_grammar__is_digit(c = bitnet_grammar__peek(b, 0)); b->at++)
+        x = 10 * x + (c - '0');
+    if (c == '.') {
+        b->at++;
+        if (!bitnet_grammar__is_digit(bitnet_grammar__peek(b, 0)))
+            bitnet_grammar__expected(b, "a digit");
+        for (; bitnet_grammar__is_digit(c = bitnet_grammar__peek(b, 0)); b->at++, shift--)
+            x = 10 * x + (c - '0');
+    }
+    if (c == 'e' || c == 'E') {
+        c = bitnet_grammar__peek(b, 1);
+        b->at += c == '-' || c == '+' ? 2u : 1u;
+        minus = c == '-';
+        if (!bitnet_grammar__is_digit(bitnet_grammar__peek(b, 0)))
+            bitnet_grammar__expected(b, "a digit");
+        for (; bitnet_grammar__is_digit(c = bitnet_grammar__peek(b, 0)); b->at++)
+            if (e < 10000) e = 10 * e + (c - '0');
+    }
+    shift += minus ? -e : e;
+    for (i = 0; i < 400 && i < (shift < 0 ? -shift : shift); i++) power *= 10;
+    x = shift < 0 ? x / power : x * power;
+    v->number = negative ? -x : x;
+    v->type = x < 9007199254740992.0 && x == (double)(int64_t)x ? BITNET_GRAMMAR__INTEGER
+                                                                : BITNET_GRAMMAR__NUMBER;
+}
+
+static void bitnet_grammar__json_word(bitnet_grammar__builder *b, bitnet_grammar__value *v) {
+    static const char *const words[] = {"null", "false", "true"};
+    int i;
+    for (i = 0; i < 3; i++) {
+        const uint32_t n = (uint32_t)strlen(words[i]);
+        if (b->n - b->at < n || memcmp(b->text + b->at, words[i], n)) continue;
+        v->type = (uint8_t)(1 << i);
+        b->at += n;
+        return;
+    }
+    bitnet_grammar__expected(b, "a JSON value");
+}
+
+/* The part of an object with a key of n bytes, or NONE. */
+static uint32_t bitnet_grammar__find(const bitnet_grammar__builder *b, uint32_t v, const char *key,
+                                     uint32_t n) {
+    uint32_t p;
+    if (BITNET_GRAMMAR__VALUE(b, v).type != BITNET_GRAMMAR__OBJECT) return BITNET_GRAMMAR__NONE;
+    for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE;
+         p = BITNET_GRAMMAR__VALUE(b, p).next)
+        if (BITNET_GRAMMAR__VALUE(b, p).n_key == n &&
+            !memcmp(BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key), key, n)) return p;
+    return BITNET_GRAMMAR__NONE;
+}
+
+static uint32_t bitnet_grammar__get(const bitnet_grammar__builder *b, uint32_t v, const char *key) {
+    return bitnet_grammar__find(b, v, key, (uint32_t)strlen(key));
+}
+
+static uint32_t bitnet_grammar__json_value(bitnet_grammar__builder *b, uint32_t parent);
+
+/* The parts of an array or object, behind its bracket. */
+static void bitnet_grammar__json_parts(bitnet_grammar__builder *b, uint32_t v, int close) {
+    uint32_t part, last = BITNET_GRAMMAR__NONE, key = 0, n_key = 0;
+    for (bitnet_grammar__json_space(b); bitnet_grammar__peek(b, 0) != close && !b->code;) {
+        if (last != BITNET_GRAMMAR__NONE) {
+            if (bitnet_grammar__peek(b, 0) != ',') bitnet_grammar__expected(b, "',' or the end");
+            b->at++;
+            bitnet_grammar__json_space(b);
+        }
+        if (close == '}') {
+            const uint32_t at = b->at;
+            bitnet_grammar__json_string(b, &key, &n_key);
+            if (!b->code && bitnet_grammar__find(b, v, BITNET_GRAMMAR__POOL(b, key), n_key) !=
+                                BITNET_GRAMMAR__NONE)
+                bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "a key for the second time");
+            bitnet_grammar__json_space(b);
+            if (bitnet_grammar__peek(b, 0) != ':') bitnet_grammar__expected(b, "':'");
+            b->at++;
+        }
+        part = bitnet_grammar__json_value(b, v);
+        if (b->code) return;
+        BITNET_GRAMMAR__VALUE(b, part).key = key;
+        BITNET_GRAMMAR__VALUE(b, part).n_key = n_key;
+        BITNET_GRAMMAR__VALUE(b, v).n_parts++;
+        if (last == BITNET_GRAMMAR__NONE) BITNET_GRAMMAR__VALUE(b, v).first = part;
+        else BITNET_GRAMMAR__VALUE(b, last).next = part;
+        last = part;
+        bitnet_grammar__json_space(b);
+    }
+    b->at++;
+}
+
+static uint32_t bitnet_grammar__json_value(bitnet_grammar__builder *b, uint32_t parent) {
+    bitnet_grammar__value v;
+    uint32_t i = b->values.n;
+    int c;
+    memset(&v, 0, sizeof v);
+    bitnet_grammar__json_space(b);
+    v.at = b->at;
+    v.first = v.next = v.rule = BITNET_GRAMMAR__NONE;
+    v.parent = parent;
+    if (i >= BITNET_GRAMMAR__VALUES || b->nested >= BITNET_GRAMMAR__NESTED)
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "over %d values, or more than %d deep",
+                             (int)BITNET_GRAMMAR__VALUES, (int)BITNET_GRAMMAR__NESTED);
+    if (!bitnet_grammar__room(b, &b->values, 1, sizeof v)) return 0;
+    b->values.n++;
+    c = bitnet_grammar__peek(b, 0);
+    if (c == '"') {
+        v.type = BITNET_GRAMMAR__STRING;
+        bitnet_grammar__json_string(b, &v.text, &v.n_text);
+    } else if (c == '-' || bitnet_grammar__is_digit(c)) bitnet_grammar__json_number(b, &v);
+    else if (c == '{' || c == '[')
+        v.type = c == '{' ? BITNET_GRAMMAR__OBJECT : BITNET_GRAMMAR__ARRAY;
+    else bitnet_grammar__json_word(b, &v);
+    v.size = b->at - v.at;
+    if (b->code) return 0;
+    BITNET_GRAMMAR__VALUE(b, i) = v;
+    if (v.type < BITNET_GRAMMAR__ARRAY) return i;
+    b->at++;
+    b->nested++;
+    bitnet_grammar__json_parts(b, i, c == '{' ? '}' : ']');
+    b->nested--;
+    return i;
+}
+
+static uint8_t bitnet_grammar__type(const bitnet_grammar__builder *b, uint32_t v) {
+    return v == BITNET_GRAMMAR__NONE ? 0 : BITNET_GRAMMAR__VALUE(b, v).type;
+}
+
+static void bitnet_grammar__dump_string(bitnet_grammar__builder *b, const char *s, uint32_t n) {
+    char escape[8];
+    uint32_t i;
+    bitnet_grammar__put(b, &b->bytes, "\"", 1);
+    for (i = 0; i < n && !b->code; i++) {
+        if (s[i] == '"' || s[i] == '\\') bitnet_grammar__put(b, &b->bytes, "\\", 1);
+        if ((uint8_t)s[i] >= 32) bitnet_grammar__put(b, &b->bytes, s + i, 1);
+        else {
+            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)(uint8_t)s[i]);
+            bitnet_grammar__put(b, &b->bytes, escape, 6);
+        }
+    }
+    bitnet_grammar__put(b, &b->bytes, "\"", 1);
+}
+
+/* Writes a value to b->bytes, without white space. Recurses as deep as JSON is nested. */
+static void bitnet_grammar__dump(bitnet_grammar__builder *b, uint32_t i) {
+    const bitnet_grammar__value v = BITNET_GRAMMAR__VALUE(b, i);
+    uint32_t p;
+    if (v.type == BITNET_GRAMMAR__STRING)
+        bitnet_grammar__dump_string(b, BITNET_GRAMMAR__POOL(b, v.text), v.n_text);
+    if (v.type < BITNET_GRAMMAR__STRING)
+        bitnet_grammar__put(b, &b->bytes, b->source + v.at, v.size);
+    if (v.type < BITNET_GRAMMAR__ARRAY) return;
+    bitnet_grammar__put(b, &b->bytes, v.type == BITNET_GRAMMAR__ARRAY ? "[" : "{", 1);
+    for (p = v.first; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__VALUE(b, p).next) {
+        const bitnet_grammar__value part = BITNET_GRAMMAR__VALUE(b, p);
+        if (p != v.first) bitnet_grammar__put(b, &b->bytes, ",", 1);
+        if (v.type == BITNET_GRAMMAR__OBJECT) {
+            bitnet_grammar__dump_string(b, BITNET_GRAMMAR__POOL(b, part.key), part.n_key);
+            bitnet_grammar__put(b, &b->bytes, ":", 1);
+        }
+        bitnet_grammar__dump(b, p);
+    }
+    bitnet_grammar__put(b, &b->bytes, v.type == BITNET_GRAMMAR__ARRAY ? "]" : "}", 1);
+}
+
+/* =============================================================================================
+   @schema  from a schema to a graph: a rule for each schema in it
+   ============================================================================================= */
+
+/* What schemas have in common, as llama.cpp defines it, but with numbers that are finite, days that
+   exist, and no half surrogate pairs. */
+static const char *const bitnet_grammar__common_rules =
+    "space ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
+    "hex ::= [0-9a-fA-F]\n"
+    "plain ::= [^\"\\\\\\x7F\\x00-\\x1F]\n"
+    "char ::= plain | \"\\\\\" ([\"\\\\bfnrt] | \"u\" ([0-9a-cA-CefEF] hex{3} | [dD] [0-7] hex{2} |\n"
+    "    [dD] [89abAB] hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2}))\n"
+    "string ::= \"\\\"\" char* \"\\\"\"\n"
+    "integer ::= \"-\"? ([0] | [1-9] [0-9]{0,15})\n"
+    "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? ([0] | [1-9] [0-9]?))?\n"
+    "pair ::= string space \":\" space value space\n"
+    "object ::= \"{\" space (pair (\",\" space pair)*)? \"}\"\n"
+    "array ::= \"[\" space (value space (\",\" space value space)*)? \"]\"\n"
+    "value ::= object | array | string | number | \"true\" | \"false\" | \"null\"\n"
+    "leap ::= [0-9]{2} (\"0\" [48] | [2468] [048] | [13579] [26]) |\n"
+    "    (\"0\" [048] | [2468] [048] | [13579] [26]) \"00\"\n"
+    "date ::= [0-9]{4} \"-\" (\"0\" [13578] | \"1\" [02]) \"-\" (\"0\" [1-9] | [12] [0-9] | \"3\" [01]) |\n"
+    "    [0-9]{4} \"-\" (\"0\" [469] | \"11\") \"-\" (\"0\" [1-9] | [12] [0-9] | \"30\") |\n"
+    "    [0-9]{4} \"-02-\" (\"0\" [1-9] | \"1\" [0-9] | \"2\" [0-8]) | leap \"-02-29\"\n"
+    "hours ::= ([01] [0-9] | \"2\" [0-3]) \":\" [0-5] [0-9]\n"
+    "time ::= hours \":\" [0-5] [0-9] (\".\" [0-9]{3})? (\"Z\" | [-+] hours)\n"
+    "date-time ::= date \"T\" time\n"
+    "uuid ::= hex{8} \"-\" hex{4} \"-\" hex{4} \"-\" hex{4} \"-\" hex{12}\n";
+
+static bitnet_grammar__frag bitnet_grammar__named(bitnet_grammar__builder *b, const char *name) {
+    return bitnet_grammar__call(b,
+                                bitnet_grammar__rule_named(b, name, (uint32_t)strlen(name)));
+}
+
+static bitnet_grammar__frag bitnet_grammar__text(bitnet_grammar__builder *b, const char *s) {
+    return bitnet_grammar__literal(b, s, strlen(s));
+}
+
+/* The rule of a schema, which is compiled later; NONE is any value. */
+static uint32_t bitnet_grammar__rule_of(bitnet_grammar__builder *b, uint32_t v) {
+    uint32_t r;
+    if (v == BITNET_GRAMMAR__NONE) return bitnet_grammar__rule_named(b, "value", 5);
+    r = BITNET_GRAMMAR__VALUE(b, v).rule;
+    if (r != BITNET_GRAMMAR__NONE) return r;
+    r = bitnet_grammar__add_rule(b, "", 0, 0, BITNET_GRAMMAR__VALUE(b, v).at);
+    if (!bitnet_grammar__room(b, &b->todo, 1, sizeof v)) return 0;
+    ((uint32_t *)b->todo.p)[b->todo.n++] = v;
+    BITNET_GRAMMAR__VALUE(b, v).rule = r;
+    return r;
+}
+
+static bitnet_grammar__frag bitnet_grammar__schema(bitnet_grammar__builder *b, uint32_t v) {
+    return bitnet_grammar__call(b, bitnet_grammar__rule_of(b, v));
+}
+
+/* ---- errors ---- */
+
+/* Where a value is, as a JSON pointer: #/properties/a/items. */
+static void bitnet_grammar__pointer(const bitnet_grammar__builder *b, uint32_t v, char *out,
+                                    size_t cap) {
+    uint32_t way[BITNET_GRAMMAR__NESTED + 1], n = 0;
+    size_t at = 1;
+    snprintf(out, cap, "#");
+    for (; BITNET_GRAMMAR__VALUE(b, v).parent != BITNET_GRAMMAR__NONE;
+         v = BITNET_GRAMMAR__VALUE(b, v).parent) way[n++] = v;
+    while (n > 0 && at < cap) {
+        const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, way[--n]);
+        const bitnet_grammar__value *parent = &BITNET_GRAMMAR__VALUE(b, x->parent);
+        uint32_t i = 0, p;
+        for (p = parent->first; p != way[n]; p = BITNET_GRAMMAR__VALUE(b, p).next) i++;
+        if (parent->type == BITNET_GRAMMAR__ARRAY)
+            snprintf(out + at, cap - at, "/%u", (unsigned)i);
+        else snprintf(out + at, cap - at, "/%.40s", BITNET_GRAMMAR__POOL(b, x->key));
+        at += strlen(out + at);
+    }
+}
+
+/* An error at a value: its pointer, and what is wrong. */
+static bitnet_grammar__frag bitnet_grammar__wrong(bitnet_grammar__builder *b, bitnet_result code,
+                                                  uint32_t v, const char *what) {
+    char pointer[120];
+    bitnet_grammar__frag f = {0, 0};
+    if (b->code) return f;
+    bitnet_grammar__pointer(b, v, pointer, sizeof pointer);
+    bitnet_grammar__fail(b, code, BITNET_GRAMMAR__VALUE(b, v).at, "%s: %s", pointer, what);
+    return f;
+}
+
+/* Is a word in a list of them, with blanks around each? */
+static int bitnet_grammar__is_in(const char *list, const char *word, uint32_t n) {
+    const char *at;
+    for (at = list; (at = strstr(at, word)) != 0; at++)
+        if (n && at[-1] == ' ' && at[n] == ' ') return 1;
+    return 0;
+}
+
+/* Refuses keywords that are neither in the list nor notes without effect. */
+static void bitnet_grammar__only(bitnet_grammar__builder *b, uint32_t v, const char *list,
+                                 const char *why) {
+    static const char notes[] = " title description default examples $schema $comment deprecated "
+                                "readOnly writeOnly definitions $defs ";
+    uint32_t p;
+    for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE;
+         p = BITNET_GRAMMAR__VALUE(b, p).next) {
+        const char *key = BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key);
+        const uint32_t n = BITNET_GRAMMAR__VALUE(b, p).n_key;
+        if (bitnet_grammar__is_in(notes, key, n) || bitnet_grammar__is_in(list, key, n)) continue;
+        if (bitnet_grammar__is_in(" $id id ", key, n) &&
+            BITNET_GRAMMAR__VALUE(b, v).parent == BITNET_GRAMMAR__NONE) continue;
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p, why);
+        return;
+    }
+}
+
+/* A count that a keyword gives, or what it is without. */
+static int32_t bitnet_grammar__count(bitnet_grammar__builder *b, uint32_t v, const char *key,
+                                     int32_t without) {
+    const uint32_t p = bitnet_grammar__get(b, v, key);
+    double x;
+    if (p == BITNET_GRAMMAR__NONE) return without;
+    x = BITNET_GRAMMAR__VALUE(b, p).number;
+    if (BITNET_GRAMMAR__VALUE(b, p).type != BITNET_GRAMMAR__INTEGER || x < 0)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a whole number from 0 on");
+    else if (x > BITNET_GRAMMAR__COUNT)
+        bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, p, "over a million");
+    return b->code ? 0 : (int32_t)x;
+}
+
+/* ---- values that are listed ---- */
+
+/* A tree of texts: alternatives that begin alike share their beginning. A node of it is a JOIN that
+   leads to SPLITs, each to a byte or to the end. */
+static void bitnet_grammar__plant_text(bitnet_grammar__builder *b, uint32_t root, uint32_t end,
+                                       const uint8_t *s, uint32_t n) {
+    uint32_t i, at = root, split, child;
+    for (i = 0; i <= n && !b->code; i++) {
+        for (split = BITNET_GRAMMAR__NODE(b, at).next; split;
+             split = BITNET_GRAMMAR__NODE(b, split).alt) {
+            const uint32_t to = BITNET_GRAMMAR__NODE(b, split).next;
+            const bitnet_grammar__node *x = &BITNET_GRAMMAR__NODE(b, to);
+            if (i == n ? to == end : x->type == BITNET_GRAMMAR__BYTES &&
+                                     BITNET_GRAMMAR__EDGE(b, x->alt).low == s[i]) break;
+        }
+        if (!split && i == n) {
+            split = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, end,
+                                             BITNET_GRAMMAR__NODE(b, at).next);
+            bitnet_grammar__link(b, at, split);
+        } else if (!split) {
+            bitnet_grammar__frag f = bitnet_grammar__byte(b, s[i], s[i]);
+            if (b->code) return;
+            split = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, f.start,
+                                             BITNET_GRAMMAR__NODE(b, at).next);
+            bitnet_grammar__link(b, at, split);
+        }
+        if (b->code || i == n) return;
+        child = BITNET_GRAMMAR__NODE(b, split).next;
+        at = BITNET_GRAMMAR__EDGE(b, BITNET_GRAMMAR__NODE(b, child).alt).next;
+    }
+}
+
+static uint32_t bitnet_grammar__types(bitnet_grammar__builder *b, uint32_t v);
+
+/* Do two values differ, for certain? */
+static int bitnet_grammar__differ(bitnet_grammar__builder *b, uint32_t x, uint32_t y) {
+    const bitnet_grammar__value *v = &BITNET_GRAMMAR__VALUE(b, x);
+    const bitnet_grammar__value *w = &BITNET_GRAMMAR__VALUE(b, y);
+    const int numbers = BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER;
+    if ((v->type & numbers) && (w->type & numbers)) {
+        const double d = v->number - w->number, size = v->number < 0 ? -v->number : v->number;
+        return d > size * 1e-9 + 1e-300 || -d > size * 1e-9 + 1e-300;
+    }
+    if (v->type != w->type) return 1;
+    if (v->type == BITNET_GRAMMAR__STRING)
+        return v->n_text != w->n_text ||
+               memcmp(BITNET_GRAMMAR__POOL(b, v->text), BITNET_GRAMMAR__POOL(b, w->text),
+                      v->n_text) != 0;
+    return 0;
+}
+
+/* The same value, written the same way. */
+static int bitnet_grammar__same(bitnet_grammar__builder *b, uint32_t x, uint32_t y) {
+    uint32_t middle;
+    b->bytes.n = 0;
+    bitnet_grammar__dump(b, x);
+    middle = b->bytes.n;
+    bitnet_grammar__dump(b, y);
+    return !b->code && b->bytes.n == 2 * middle &&
+           !memcmp(b->bytes.p, (char *)b->bytes.p + middle, middle);
+}
+
+/* A list of values: `enum`, or the one of `const`. all: of other schemas, which must have it too. */
+static bitnet_grammar__frag bitnet_grammar__listed(bitnet_grammar__builder *b, uint32_t v) {
+    const uint32_t one = bitnet_grammar__get(b, v, "const"), list = bitnet_grammar__get(b, v, "enum");
+    const uint32_t root = bitnet_grammar__join(b), end = bitnet_grammar__join(b);
+    const uint32_t types = bitnet_grammar__types(b, v);
+    uint32_t p = one;
+    bitnet_grammar__only(b, v, " enum const type ", "this keyword beside enum or const");
+    if (one == BITNET_GRAMMAR__NONE || list != BITNET_GRAMMAR__NONE) {
+        if (one != BITNET_GRAMMAR__NONE)
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, one, "const beside enum");
+        if (bitnet_grammar__type(b, list) != BITNET_GRAMMAR__ARRAY)
+            bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, list == BITNET_GRAMMAR__NONE ? v : list,
+                                  "not an array");
+        else p = BITNET_GRAMMAR__VALUE(b, list).first;
+    }
+    for (; p != BITNET_GRAMMAR__NONE && !b->code;
+         p = p == one ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, p).next) {
+        if (!(types & BITNET_GRAMMAR__VALUE(b, p).type)) continue;
+        b->bytes.n = 0;
+        bitnet_grammar__dump(b, p);
+        bitnet_grammar__plant_text(b, root, end, (const uint8_t *)b->bytes.p, b->bytes.n);
+    }
+    return bitnet_grammar__pair(root, end);
+}
+
+/* ---- numbers ---- */
+
+/* n digits from low to high, both of n digits. */
+static bitnet_grammar__frag bitnet_grammar__digits(bitnet_grammar__builder *b, const char *low,
+                                                   const char *high, uint32_t n) {
+    static const char zeros[] = "0000000000000000", nines[] = "9999999999999999";
+    bitnet_grammar__frag f, g;
+    uint32_t from = (uint8_t)low[0], to = (uint8_t)high[0];
+    if (n == 0) return bitnet_grammar__nothing(b);
+    if (from == to || (!memcmp(low + 1, zeros, n - 1) && !memcmp(high + 1, nines, n - 1))) {
+        f = bitnet_grammar__digits(b, low + 1, high + 1, n - 1);
+        return bitnet_grammar__seq(b, bitnet_grammar__byte(b, from, to), f);
+    }
+    f = bitnet_grammar__digits(b, low + 1, nines, n - 1);
+    f = bitnet_grammar__seq(b, bitnet_grammar__byte(b, from, from), f);
+    g = bitnet_grammar__digits(b, zeros, high + 1, n - 1);
+    g = bitnet_grammar__seq(b, bitnet_grammar__byte(b, to, to), g);
+    f = bitnet_grammar__or(b, f, g);
+    if (from + 1 == to) return f;
+    g = bitnet_grammar__digits(b, zeros, nines, n - 1);
+    g = bitnet_grammar__seq(b, bitnet_grammar__byte(b, from + 1, to - 1), g);
+    return bitnet_grammar__or(b, f, g);
+}
+
+/* The whole numbers from low to high, both 0 .. 10^16 - 1. */
+static bitnet_grammar__frag bitnet_grammar__naturals(bitnet_grammar__builder *b, int64_t low,
+                                                     int64_t high) {
+    bitnet_grammar__frag f = bitnet_grammar__failing(b);
+    int64_t from = 0, to = 9;
+    char l[24], h[24];
+    for (; from <= high; from = to + 1, to = 10 * to + 9) {
+        if (to >= low) {
+            snprintf(l, sizeof l, "%lld", (long long)(from > low ? from : low));
+            snprintf(h, sizeof h, "%lld", (long long)(to < high ? to : high));
+            f = bitnet_grammar__or(b, bitnet_grammar__digits(b, l, h, (uint32_t)strlen(l)), f);
+        }
+    }
+    return f;
+}
+
+/* A bound of integers: the keyword's number, rounded inwards. 0: there is none. */
+static int bitnet_grammar__bound(bitnet_grammar__builder *b, uint32_t v, const char *key, int up,
+                                 int exclusive, int64_t *out) {
+    const uint32_t p = bitnet_grammar__get(b, v, key);
+    const double x = p == BITNET_GRAMMAR__NONE ? 0 : BITNET_GRAMMAR__VALUE(b, p).number;
+    int64_t k;
+    if (p == BITNET_GRAMMAR__NONE || b->code) return 0;
+    if (!(bitnet_grammar__type(b, p) & (BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER))) {
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a number");
+        return 0;
+    }
+    if (x > 9007199254740991.0 || x < -9007199254740991.0) {
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p, "a bound beyond 2^53");
+        return 0;
+    }
+    k = (int64_t)x;                        /* towards 0 */
+    if (up) {
+        if ((double)k < x) k++;
+        if (exclusive && (double)k == x) k++;
+        if (k > *out) *out = k;
+    } else {
+        if ((double)k > x) k--;
+        if (exclusive && (double)k == x) k--;
+        if (k < *out) *out = k;
+    }
+    return 1;
+}
+
+static bitnet_grammar__frag bitnet_grammar__integers(bitnet_grammar__builder *b, uint32_t v) {
+    int64_t low = -9999999999999999, high = 9999999999999999;
+    bitnet_grammar__frag f, g;
+    int bounds = bitnet_grammar__bound(b, v, "minimum", 1, 0, &low);
+    bounds |= bitnet_grammar__bound(b, v, "exclusiveMinimum", 1, 1, &low);
+    bounds |= bitnet_grammar__bound(b, v, "maximum", 0, 0, &high);
+    bounds |= bitnet_grammar__bound(b, v, "exclusiveMaximum", 0, 1, &high);
+    if (!bounds) return bitnet_grammar__named(b, "integer");
+    f = bitnet_grammar__naturals(b, low > 0 ? low : 0, high);
+    if (low >= 0) return f;
+    g = bitnet_grammar__naturals(b, high < 0 ? -high : 1, -low);
+    return bitnet_grammar__or(b, bitnet_grammar__seq(b, bitnet_grammar__text(b, "-"), g), f);
+}
+
+static bitnet_grammar__frag bitnet_grammar__numbers(bitnet_grammar__builder *b, uint32_t v) {
+    static const char *const bounds[] = {"minimum", "maximum", "exclusiveMinimum",
+                                         "exclusiveMaximum"};
+    int i;
+    for (i = 0; i < 4; i++) {
+        const uint32_t p = bitnet_grammar__get(b, v, bounds[i]);
+        if (p != BITNET_GRAMMAR__NONE)
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
+                                  "bounds are for the type integer alone");
+    }
+    return bitnet_grammar__named(b, "number");
+}
+
+/* ---- strings ---- */
+
+/* One character of the ranges, as it is written in a JSON string. */
+static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *b) {
+    static const char letters[] = "\b\f\n\r\t", names[] = "bfnrt";
+    bitnet_grammar__range *r;
+    bitnet_grammar__frag f = bitnet_grammar__failing(b), g;
+    char escape[8];
+    uint32_t i, k, n, cp;
+    bitnet_grammar__sort_ranges(b);
+    n = b->ranges.n;
+    for (i = 0; i < n && !b->code; i++) {
+        const bitnet_grammar__range x = ((bitnet_grammar__range *)b->ranges.p)[i];
+        for (k = 0; k < 34; k++) {
+            const char *at;
+            cp = k < 32 ? k : k == 32 ? '"' : '\\';
+            if (cp < x.low || cp > x.high) continue;
+            at = cp ? strchr(letters, (int)cp) : 0;
+            if (k >= 32) snprintf(escape, sizeof escape, "\\%c", (int)cp);
+            else if (at) snprintf(escape, sizeof escape, "\\%c", names[at - letters]);
+            else snprintf(escape, sizeof escape, "\\u%04x", (unsigned)cp);
+            f = bitnet_grammar__or(b, bitnet_grammar__text(b, escape), f);
+        }
+        /* What needs no escape: behind the ranges, which then go. */
+        for (k = 0; k < 3; k++) {
+            static const uint32_t low[] = {32, '"' + 1, '\\' + 1};
+            static const uint32_t high[] = {'"' - 1, '\\' - 1, 0x10FFFF};
+            bitnet_grammar__add_range(b, x.low > low[k] ? x.low : low[k],
+                                      x.high < high[k] ? x.high : high[k]);
+        }
+    }
+    if (b->code) return f;
+    r = (bitnet_grammar__range *)b->ranges.p;
+    memmove(r, r + n, (b->ranges.n - n) * sizeof *r);
+    b->ranges.n -= n;
+    g = bitnet_grammar__class_frag(b);
+    return bitnet_grammar__or(b, g, f);
+}
+
+/* \d, \w or \s, or what they leave. 0: it is none of them. */
+static int bitnet_grammar__class_escape(bitnet_grammar__builder *b, int c) {
+    static const bitnet_grammar__range digits[] = {{'0', '9'}};
+    static const bitnet_grammar__range word[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    static const bitnet_grammar__range space[] = {
+        {9, 13}, {32, 32}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
+        {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+    const bitnet_grammar__range *r = digits;
+    uint32_t i, n = 1, low = 1;
+    if (c == 'w' || c == 'W') r = word, n = 4;
+    else if (c == 's' || c == 'S') r = space, n = 10;
+    else if (c != 'd' && c != 'D') return 0;
+    for (i = 0; i < n; i++) {
+        if (c >= 'a') bitnet_grammar__add_range(b, r[i].low, r[i].high);
+        else bitnet_grammar__add_range(b, low, r[i].low - 1);
+        low = r[i].high + 1;
+    }
+    if (c < 'a') bitnet_grammar__add_range(b, low, 0x10FFFF);
+    return 1;
+}
+
+/* The character that an escape stands for, behind the backslash. */
+static uint32_t bitnet_grammar__pattern_escape(bitnet_grammar__builder *b) {
+    static const char from[] = "tnrfv", to[] = "\t\n\r\f\v";
+    const int c = bitnet_grammar__peek(b, 0);
+    const char *at = c > 0 ? strchr(from, c) : 0;
+    uint32_t cp;
+    b->at++;
+    if (at) return (uint32_t)to[at - from];
+    if (c == 'x') return bitnet_grammar__hex(b, 2);
+    if (c == 'u') {
+        cp = bitnet_grammar__hex(b, 4);
+        if (cp >= 0xD800 && cp < 0xE000)
+            bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, BITNET_GRAMMAR__NONE,
+                                 "half a surrogate pair in a pattern");
+        return cp;
+    }
+    if (c > 0 && strchr("^$\\.*+?()[]{}|/-", c)) return (uint32_t)c;
+    b->at--;
+    return bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, BITNET_GRAMMAR__NONE,
+                                "a pattern's escape \\%c is not supported",
+                                c > 32 && c < 127 ? c : '?');
+}
+
+static uint32_t bitnet_grammar__pattern_char(bitnet_grammar__builder *b) {
+    if (bitnet_grammar__peek(b, 0) != '\\') return bitnet_grammar__char(b);
+    b->at++;
+    return bitnet_grammar__pattern_escape(b);
+}
+
+static bitnet_grammar__frag bitnet_grammar__pattern_class(bitnet_grammar__builder *b) {
+    const int negated = bitnet_grammar__peek(b, 1) == '^';
+    uint32_t low, high;
+    b->at += negated ? 2u : 1u;
+    b->ranges.n = 0;
+    while (!b->code && bitnet_grammar__peek(b, 0) != ']') {
+        if (bitnet_grammar__peek(b, 0) == '\\' &&
+            bitnet_grammar__class_escape(b, bitnet_grammar__peek(b, 1))) {
+            b->at += 2;
+            continue;
+        }
+        low = high = bitnet_grammar__pattern_char(b);
+        if (bitnet_grammar__peek(b, 0) == '-' && bitnet_grammar__peek(b, 1) != ']') {
+            b->at++;
+            high = bitnet_grammar__pattern_char(b);
+            if (low > high)
+                bitnet_grammar__fail(b, BITNET_ERR_FORMAT, BITNET_GRAMMAR__NONE,
+                                     "a pattern's range backwards");
+        }
+        bitnet_grammar__add_range(b, low, high);
+    }
+    b->at++;
+    if (negated) bitnet_grammar__negate(b);
+    return bitnet_grammar__json_class(b);
+}
+
+static bitnet_grammar__frag bitnet_grammar__pattern_choice(bitnet_grammar__builder *b);
+
+static bitnet_grammar__frag bitnet_grammar__pattern_atom(bitnet_grammar__builder *b) {
+    const int c = bitnet_grammar__peek(b, 0);
+    bitnet_grammar__frag f = {0, 0};
+    if (c == '[') return bitnet_grammar__pattern_class(b);
+    if (c == '(') {
+        b->at++;
+        if (bitnet_grammar__peek(b, 0) == '?') {
+            if (bitnet_grammar__peek(b, 1) != ':')
+                bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, BITNET_GRAMMAR__NONE,
+                                     "a pattern's (? is supported as (?: alone");
+            b->at += 2;
+        }
+        if (++b->nested > BITNET_GRAMMAR__NESTED)
+            bitnet_grammar__fail(b, BITNET_ERR_LIMIT, BITNET_GRAMMAR__NONE,
+                                 "a pattern's groups more than %d deep",
+                                 (int)BITNET_GRAMMAR__NESTED);
+        if (!b->code) f = bitnet_grammar__pattern_choice(b);
+        if (bitnet_grammar__peek(b, 0) != ')')
+            bitnet_grammar__fail(b, BITNET_ERR_FORMAT, BITNET_GRAMMAR__NONE,
+                                 "a pattern's group has no ')'");
+        b->nested--;
+        b->at++;
+        return f;
+    }
+    b->ranges.n = 0;
+    if (c == '.') {
+        b->at++;
+        bitnet_grammar__add_range(b, '\n', '\n');
+        bitnet_grammar__add_range(b, '\r', '\r');
+        bitnet_grammar__add_range(b, 0x2028, 0x2029);
+        bitnet_grammar__negate(b);
+    } else if (c == '\\' && bitnet_grammar__class_escape(b, bitnet_grammar__peek(b, 1)))
+        b->at += 2;
+    else if (c > 0 && strchr("^$*+?{}]", c))
+        bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, BITNET_GRAMMAR__NONE,
+                             "a pattern's '%c' is not supported here", c);
+    else {
+        const uint32_t cp = bitnet_grammar__pattern_char(b);
+        bitnet_grammar__add_range(b, cp, cp);
+    }
+    return bitnet_grammar__json_class(b);
+}
+
+static bitnet_grammar__frag bitnet_grammar__pattern_sequence(bitnet_grammar__builder *b) {
+    bitnet_grammar__frag all = bitnet_grammar__nothing(b), f;
+    int32_t min, max;
+    while (bitnet_grammar__peek(b, 0) >= 0 && bitnet_grammar__peek(b, 0) != '|' &&
+           bitnet_grammar__peek(b, 0) != ')') {
+        f = bitnet_grammar__pattern_atom(b);
+        if (bitnet_grammar__parse_times(b, &min, &max, 0)) {
+            f = bitnet_grammar__repeat(b, f, min, max);
+            if (bitnet_grammar__peek(b, 0) == '?') b->at++;    /* a lazy one takes the same texts */
+        }
+        all = bitnet_grammar__seq(b, all, f);
+    }
+    return all;
+}
+
+static bitnet_grammar__frag bitnet_grammar__pattern_choice(bitnet_grammar__builder *b) {
+    bitnet_grammar__frag f = bitnet_grammar__pattern_sequence(b);
+    while (bitnet_grammar__peek(b, 0) == '|') {
+        b->at++;
+        f = bitnet_grammar__or(b, f, bitnet_grammar__pattern_sequence(b));
+    }
+    return f;
+}
+
+/* The strings that match a pattern, ^...$ around all of it. */
+static bitnet_grammar__frag bitnet_grammar__pattern(bitnet_grammar__builder *b, uint32_t p) {
+    const char *text = b->text, *s = BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).text);
+    const uint32_t n = b->n, at = b->at, size = BITNET_GRAMMAR__VALUE(b, p).n_text;
+    uint32_t backslashes = 0;
+    bitnet_grammar__frag f = {0, 0};
+    while (size > backslashes + 2 && s[size - 2 - backslashes] == '\\') backslashes++;
+    if (size < 2 || s[0] != '^' || s[size - 1] != '$' || backslashes % 2)
+        return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
+                                     "a pattern must begin with ^ and end with $");
+    b->text = s;
+    b->n = size - 1;
+    b->at = 1;
+    f = bitnet_grammar__pattern_choice(b);
+    if (!b->code && b->at < b->n)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "a pattern with a ')' too many");
+    b->text = text;
+    b->n = n;
+    b->at = at;
+    return f;
+}
+
+static bitnet_grammar__frag bitnet_grammar__strings(bitnet_grammar__builder *b, uint32_t v) {
+    static const char formats[] = " date time date-time uuid ";
+    const uint32_t pattern = bitnet_grammar__get(b, v, "pattern");
+    const uint32_t format = bitnet_grammar__get(b, v, "format"), other =
+        pattern != BITNET_GRAMMAR__NONE ? pattern : format;
+    const int32_t min = bitnet_grammar__count(b, v, "minLength", 0);
+    const int32_t max = bitnet_grammar__count(b, v, "maxLength", -1);
+    bitnet_grammar__frag f;
+    if (other == BITNET_GRAMMAR__NONE) {
+        if (min == 0 && max < 0) return bitnet_grammar__named(b, "string");
+        if (max >= 0 && max < min) return bitnet_grammar__failing(b);
+        f = bitnet_grammar__repeat(b, bitnet_grammar__named(b, "char"), min, max);
+    } else {
+        if (bitnet_grammar__type(b, other) != BITNET_GRAMMAR__STRING)
+            return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, other, "not a string");
+        if (min > 0 || max >= 0 || (pattern != BITNET_GRAMMAR__NONE &&
+                                    format != BITNET_GRAMMAR__NONE))
+            return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, other,
+                                         "beside another keyword for strings");
+        if (pattern != BITNET_GRAMMAR__NONE) f = bitnet_grammar__pattern(b, pattern);
+        else {
+            const char *name = BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, format).text);
+            if (!bitnet_grammar__is_in(formats, name, BITNET_GRAMMAR__VALUE(b, format).n_text))
+                return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, format,
+                                             "formats are date, time, date-time and uuid");
+            f = bitnet_grammar__named(b, name);
+        }
+    }
+    f = bitnet_grammar__seq(b, bitnet_grammar__text(b, "\""), f);
+    return bitnet_grammar__seq(b, f, bitnet_grammar__text(b, "\""));
+}
+
+/* ---- arrays ---- */
+
+static bitnet_grammar__frag bitnet_grammar__item(bitnet_grammar__builder *b, uint32_t schema,
+                                                 int comma) {
+    bitnet_grammar__frag f = bitnet_grammar__schema(b, schema);
+    f = bitnet_grammar__seq(b, f, bitnet_grammar__named(b, "space"));
+    if (!comma) return f;
+    f = bitnet_grammar__seq(b, bitnet_grammar__named(b, "space"), f);
+    return bitnet_grammar__seq(b, bitnet_grammar__text(b, ","), f);
+}
+
+static bitnet_grammar__frag bitnet_grammar__arrays(bitnet_grammar__builder *b, uint32_t v) {
+    uint32_t items = bitnet_grammar__get(b, v, "items"), p = BITNET_GRAMMAR__NONE;
+    uint32_t prefix = bitnet_grammar__get(b, v, "prefixItems");
+    const uint32_t unique = bitnet_grammar__get(b, v, "uniqueItems");
+    const int32_t min = bitnet_grammar__count(b, v, "minItems", 0);
+    const int32_t max = bitnet_grammar__count(b, v, "maxItems", -1);
+    int32_t n = 0;
+    int more = items != BITNET_GRAMMAR__NONE;
+    bitnet_grammar__frag f = bitnet_grammar__text(b, "["), g;
+    if (unique != BITNET_GRAMMAR__NONE &&
+        bitnet_grammar__type(b, unique) != BITNET_GRAMMAR__FALSE)
+        return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, unique, "only false is supported");
+    if (bitnet_grammar__type(b, items) == BITNET_GRAMMAR__ARRAY) {         /* before 2020-12 */
+        prefix = items;
+        items = bitnet_grammar__get(b, v, "additionalItems");
+        more = items != BITNET_GRAMMAR__NONE;
+    }
+    if (prefix != BITNET_GRAMMAR__NONE) {
+        if (bitnet_grammar__type(b, prefix) != BITNET_GRAMMAR__ARRAY)
+            return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, prefix, "not an array");
+        p = BITNET_GRAMMAR__VALUE(b, prefix).first;
+    }
+    f = bitnet_grammar__seq(b, f, bitnet_grammar__named(b, "space"));
+    for (; p != BITNET_GRAMMAR__NONE && n != max; p = BITNET_GRAMMAR__VALUE(b, p).next, n++)
+        f = bitnet_grammar__seq(b, f, bitnet_grammar__item(b, p, n > 0));
+    if (max >= 0 && max < min) f = bitnet_grammar__seq(b, f, bitnet_grammar__failing(b));
+    else if (n != max && (n == 0 || more || min > n)) {
+        const int32_t rest = min > n ? min - n : 0, most = max < 0 ? -1 : max - n;
+        if (n > 0) g = bitnet_grammar__repeat(b, bitnet_grammar__item(b, items, 1), rest, most);
+        else {
+            g = bitnet_grammar__repeat(b, bitnet_grammar__item(b, items, 1),
+                                       rest > 0 ? rest - 1 : 0, most < 0 ? -1 : most - 1);
+            g = bitnet_grammar__seq(b, bitnet_grammar__item(b, items, 0), g);
+            if (rest == 0) g = bitnet_grammar__repeat(b, g, 0, 1);
+        }
+        f = bitnet_grammar__seq(b, f, g);
+    }
+    return bitnet_grammar__seq(b, f, bitnet_grammar__text(b, "]"));
+}
+
+/* ---- objects ---- */
+
+/* The property of this name, added if it is new. */
+static bitnet_grammar__property *bitnet_grammar__add_property(bitnet_grammar__builder *b,
+                                                              uint32_t key, uint32_t n_key) {
+    bitnet_grammar__property *p;
+    uint32_t i;
+    for (i = 0; i < b->properties.n; i++) {
+        p = (bitnet_grammar__property *)b->properties.p + i;
+        if (p->n_key == n_key &&
+            !memcmp(BITNET_GRAMMAR__POOL(b, p->key), BITNET_GRAMMAR__POOL(b, key), n_key)) return p;
+    }
+    if (!bitnet_grammar__room(b, &b->properties, 1, sizeof *p)) return 0;
+    p = (bitnet_grammar__property *)b->properties.p + b->properties.n++;
+    memset(p, 0, sizeof *p);
+    p->key = key;
+    p->n_key = n_key;
+    p->schema = p->from = BITNET_GRAMMAR__NONE;
+    return p;
+}
+
+/* Adds the properties of one schema of an object to the list. */
+static void bitnet_grammar__collect_properties(bitnet_grammar__builder *b, uint32_t v) {
+    const uint32_t list = bitnet_grammar__get(b, v, "properties");
+    const uint32_t required = bitnet_grammar__get(b, v, "required");
+    bitnet_grammar__property *to;
+    uint32_t p;
+    if (list != BITNET_GRAMMAR__NONE && bitnet_grammar__type(b, list) != BITNET_GRAMMAR__OBJECT)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, list, "not an object");
+    if (required != BITNET_GRAMMAR__NONE &&
+        bitnet_grammar__type(b, required) != BITNET_GRAMMAR__ARRAY)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, required, "not an array");
+    if (b->code) return;
+    for (p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, list).first;
+         p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__VALUE(b, p).next) {
+        to = bitnet_grammar__add_property(b, BITNET_GRAMMAR__VALUE(b, p).key,
+                                          BITNET_GRAMMAR__VALUE(b, p).n_key);
+        if (!to) return;
+        if (to->schema != BITNET_GRAMMAR__NONE && !bitnet_grammar__same(b, to->schema, p))
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
+                                  "a property with two schemas in allOf");
+        to->schema = p;
+        to->from = v;
+    }
+    for (p = required == BITNET_GRAMMAR__NONE ? required : BITNET_GRAMMAR__VALUE(b, required).first;
+         p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__VALUE(b, p).next) {
+        if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__STRING)
+            bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a string");
+        to = b->code ? 0 : bitnet_grammar__add_property(b, BITNET_GRAMMAR__VALUE(b, p).text,
+                                                        BITNET_GRAMMAR__VALUE(b, p).n_text);
+        if (!to) return;
+        to->required = 1;
+    }
+}
+
+/* A character of a key, but not those of a node's children. */
+typedef struct bitnet_grammar__letter {
+    uint32_t cp, child, next;    /* the first letter of what follows, and the one beside this */
+    uint32_t node;               /* what comes after the letter */
+    int ends;                    /* a property's name does here */
+} bitnet_grammar__letter;
+
+#define BITNET_GRAMMAR__LETTER(a, i) (((bitnet_grammar__letter *)(a)->p)[i])
+
+static void bitnet_grammar__add_letters(bitnet_grammar__builder *b, bitnet_grammar__array *all,
+                                        const bitnet_grammar__property *p) {
+    const char *text = b->text;
+    const uint32_t n = b->n, at = b->at;
+    uint32_t i = 0, k;
+    b->text = BITNET_GRAMMAR__POOL(b, p->key);
+    b->n = p->n_key;
+    b->at = 0;
+    while (b->at < b->n && !b->code) {
+        const uint32_t cp = bitnet_grammar__char(b);
+        for (k = BITNET_GRAMMAR__LETTER(all, i).child; k; k = BITNET_GRAMMAR__LETTER(all, k).next)
+            if (BITNET_GRAMMAR__LETTER(all, k).cp == cp) break;
+        if (!k) {
+            if (!bitnet_grammar__room(b, all, 1, sizeof(bitnet_grammar__letter))) break;
+            k = all->n++;
+            memset(&BITNET_GRAMMAR__LETTER(all, k), 0, sizeof(bitnet_grammar__letter));
+            BITNET_GRAMMAR__LETTER(all, k).cp = cp;
+            BITNET_GRAMMAR__LETTER(all, k).node = bitnet_grammar__join(b);
+            BITNET_GRAMMAR__LETTER(all, k).next = BITNET_GRAMMAR__LETTER(all, i).child;
+            BITNET_GRAMMAR__LETTER(all, i).child = k;
+        }
+        i = k;
+    }
+    if (!b->code) BITNET_GRAMMAR__LETTER(all, i).ends = 1;
+    b->text = text;
+    b->n = n;
+    b->at = at;
+}
+
+/* After a letter of names: a letter that goes on with a name, any other, and then anything, or the
+   end of the key if no name ends here. */
+static void bitnet_grammar__link_letter(bitnet_grammar__builder *b, bitnet_grammar__array *all,
+                                        uint32_t i, uint32_t rest, uint32_t end) {
+    const bitnet_grammar__letter x = BITNET_GRAMMAR__LETTER(all, i);
+    bitnet_grammar__frag f = bitnet_grammar__failing(b), g;
+    uint32_t k;
+    for (k = x.child; k && !b->code; k = BITNET_GRAMMAR__LETTER(all, k).next) {
+        b->ranges.n = 0;
+        bitnet_grammar__add_range(b, BITNET_GRAMMAR__LETTER(all, k).cp,
+                                  BITNET_GRAMMAR__LETTER(all, k).cp);
+        g = bitnet_grammar__class_frag(b);
+        bitnet_grammar__link(b, g.end, BITNET_GRAMMAR__LETTER(all, k).node);
+        f.start = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, g.start, f.start);
+    }
+    b->ranges.n = 0;
+    bitnet_grammar__add_range(b, 0, 0x1F);
+    bitnet_grammar__add_range(b, '"', '"');
+    bitnet_grammar__add_range(b, '\\', '\\');
+    bitnet_grammar__add_range(b, 0x7F, 0x7F);
+    for (k = x.child; k && !b->code; k = BITNET_GRAMMAR__LETTER(all, k).next)
+        bitnet_grammar__add_range(b, BITNET_GRAMMAR__LETTER(all, k).cp,
+                                  BITNET_GRAMMAR__LETTER(all, k).cp);
+    bitnet_grammar__negate(b);
+    g = bitnet_grammar__class_frag(b);
+    bitnet_grammar__link(b, g.end, rest);
+    f.start = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, g.start, f.start);
+    if (!x.ends) f.start = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, end, f.start);
+    bitnet_grammar__link(b, x.node, f.start);
+}
+
+/* A key that is none of the listed properties. It has no escapes: an escape could spell one. */
+static bitnet_grammar__frag bitnet_grammar__other_key(bitnet_grammar__builder *b) {
+    bitnet_grammar__array all = {0, 0, 0};
+    bitnet_grammar__frag rest, f = bitnet_grammar__text(b, "\"");
+    const uint32_t quote = bitnet_grammar__join(b);
+    uint32_t i;
+    if (!bitnet_grammar__room(b, &all, 1, sizeof(bitnet_grammar__letter))) return f;
+    memset(all.p, 0, sizeof(bitnet_grammar__letter));
+    all.n = 1;
+    BITNET_GRAMMAR__LETTER(&all, 0).node = bitnet_grammar__join(b);
+    for (i = 0; i < b->properties.n && !b->code; i++)
+        bitnet_grammar__add_letters(b, &all, (bitnet_grammar__property *)b->properties.p + i);
+    rest = bitnet_grammar__repeat(b, bitnet_grammar__named(b, "plain"), 0, -1);
+    bitnet_grammar__link(b, rest.end, quote);
+    for (i = 0; i < all.n && !b->code; i++)
+        bitnet_grammar__link_letter(b, &all, i, rest.start, quote);
+    bitnet_grammar__link(b, f.end, BITNET_GRAMMAR__LETTER(&all, 0).node);
+    bitnet_grammar__free(&b->g->allocator, all.p);
+    return bitnet_grammar__seq(b, bitnet_grammar__pair(f.start, quote),
+                               bitnet_grammar__text(b, "\""));
+}
+
+/* space : space value space, behind a key. */
+static bitnet_grammar__frag bitnet_grammar__member(bitnet_grammar__builder *b,
+                                                   bitnet_grammar__frag key, uint32_t schema) {
+    key = bitnet_grammar__seq(b, key, bitnet_grammar__named(b, "space"));
+    key = bitnet_grammar__seq(b, key, bitnet_grammar__text(b, ":"));
+    key = bitnet_grammar__seq(b, key, bitnet_grammar__named(b, "space"));
+    key = bitnet_grammar__seq(b, key, bitnet_grammar__schema(b, schema));
+    return bitnet_grammar__seq(b, key, bitnet_grammar__named(b, "space"));
+}
+
+/* The listed properties in their order, and then others if there is a schema for them: `others` 1.
+   There are two ways through the list: nothing is written yet (first), or something is and the next
+   needs a comma (rest). */
+static bitnet_grammar__frag bitnet_grammar__build_object(bitnet_grammar__builder *b, int others,
+                                                         uint32_t schema) {
+    bitnet_grammar__frag open = bitnet_grammar__text(b, "{"), f, comma;
+    const uint32_t close = bitnet_grammar__join(b);
+    uint32_t i, first, rest = bitnet_grammar__join(b);
+    open = bitnet_grammar__seq(b, open, bitnet_grammar__named(b, "space"));
+    first = open.end;
+    for (i = 0; i <= b->properties.n && !b->code; i++) {
+        const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + i;
+        const int last = i == b->properties.n;
+        uint32_t next_first = bitnet_grammar__join(b), next_rest = bitnet_grammar__join(b);
+        if (last && !others) {
+            bitnet_grammar__link(b, first, close);
+            bitnet_grammar__link(b, rest, close);
+            break;
+        }
+        if (last) f = bitnet_grammar__other_key(b);
+        else {
+            b->bytes.n = 0;
+            bitnet_grammar__dump_string(b, BITNET_GRAMMAR__POOL(b, p->key), p->n_key);
+            f = bitnet_grammar__literal(b, (const char *)b->bytes.p, b->bytes.n);
+        }
+        f = bitnet_grammar__member(b, f, last ? schema : p->schema);
+        comma = bitnet_grammar__text(b, ",");
+        comma = bitnet_grammar__seq(b, comma, bitnet_grammar__named(b, "space"));
+        bitnet_grammar__link(b, comma.end, f.start);
+        if (last) {
+            bitnet_grammar__link(b, f.end, rest);
+            next_first = next_rest = close;
+        } else bitnet_grammar__link(b, f.end, next_rest);
+        if (!last && p->required) {
+            bitnet_grammar__link(b, first, f.start);
+            bitnet_grammar__link(b, rest, comma.start);
+        } else {
+            bitnet_grammar__link(b, first, bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT,
+                                                                    f.start, next_first));
+            bitnet_grammar__link(b, rest, bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT,
+                                                                   comma.start, next_rest));
+        }
+        first = next_first;
+        rest = next_rest;
+    }
+    return bitnet_grammar__seq(b, bitnet_grammar__pair(open.start, close),
+                               bitnet_grammar__text(b, "}"));
+}
+
+/* An object of one schema, or of all of n together. */
+static bitnet_grammar__frag bitnet_grammar__objects(bitnet_grammar__builder *b, const uint32_t *v,
+                                                    uint32_t n) {
+    uint32_t i, k, schema = BITNET_GRAMMAR__NONE, closed = 0;
+    int others = 0;
+    b->properties.n = 0;
+    for (i = 0; i < n; i++) bitnet_grammar__collect_properties(b, v[i]);
+    for (i = 0; i < n && !b->code; i++) {
+        const uint32_t more = bitnet_grammar__get(b, v[i], "additionalProperties");
+        const uint8_t type = bitnet_grammar__type(b, more);
+        if (type == BITNET_GRAMMAR__FALSE) {
+            /* What another of the schemas lists must be listed here. */
+            closed = 1;
+            for (k = 0; k < b->properties.n; k++) {
+                const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
+                const uint32_t list = bitnet_grammar__get(b, v[i], "properties");
+                if (list == BITNET_GRAMMAR__NONE ||
+                    bitnet_grammar__find(b, list, BITNET_GRAMMAR__POOL(b, p->key), p->n_key) ==
+                        BITNET_GRAMMAR__NONE)
+                    return p->required && n == 1 ? bitnet_grammar__failing(b)
+                        : bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, more,
+                                                "excludes a property of another schema in allOf");
+            }
+        } else if (type == BITNET_GRAMMAR__OBJECT || type == BITNET_GRAMMAR__TRUE) {
+            others = 1;
+            if (type == BITNET_GRAMMAR__OBJECT) schema = more;
+            if (n > 1 && type == BITNET_GRAMMAR__OBJECT)
+                return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, more,
+                                             "a schema here, inside of allOf");
+        } else if (type)
+            return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, more, "not a schema");
+        else if (n == 1 && bitnet_grammar__get(b, v[i], "properties") == BITNET_GRAMMAR__NONE)
+            others = 1;                    /* as in llama.cpp: any object */
+    }
+    for (k = 0; k < b->properties.n && !b->code; k++) {
+        bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
+        if (p->schema == BITNET_GRAMMAR__NONE) p->schema = schema;         /* required alone */
+    }
+    return bitnet_grammar__build_object(b, others && !closed, schema);
+}
+
+/* ---- references, alternatives, and all together ---- */
+
+/* What "#/a/b" names. */
+static uint32_t bitnet_grammar__resolve_ref(bitnet_grammar__builder *b, uint32_t ref) {
+    const char *s = BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, ref).text);
+    uint32_t v = 0, i;
+    char key[256];
+    if (bitnet_grammar__type(b, ref) != BITNET_GRAMMAR__STRING || s[0] != '#' ||
+        (s[1] && s[1] != '/')) {
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, ref, "only #/... is supported");
+        return 0;
+    }
+    for (s++; *s == '/' && v != BITNET_GRAMMAR__NONE;) {
+        for (i = 0, s++; *s && *s != '/' && i + 1 < sizeof key; i++) {
+            unsigned hex;
+            if (s[0] == '~' && (s[1] == '0' || s[1] == '1')) {
+                key[i] = s[1] == '0' ? '~' : '/';
+                s += 2;
+            } else if (s[0] == '%' && s[1] && s[2] && sscanf(s + 1, "%2x", &hex) == 1) {
+                key[i] = (char)hex;
+                s += 3;
+            } else key[i] = *s++;
+        }
+        key[i] = 0;
+        if (bitnet_grammar__type(b, v) == BITNET_GRAMMAR__ARRAY) {
+            uint32_t at = (uint32_t)strtoul(key, 0, 10);
+            for (v = BITNET_GRAMMAR__VALUE(b, v).first; v != BITNET_GRAMMAR__NONE && at > 0; at--)
+                v = BITNET_GRAMMAR__VALUE(b, v).next;
+        } else v = bitnet_grammar__find(b, v, key, i);
+    }
+    if (v == BITNET_GRAMMAR__NONE || *s) {
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, ref, "there is no such schema");
+        return 0;
+    }
+    return v;
+}
+
+/* A schema, or what its $ref names. NONE: a ring. */
+static uint32_t bitnet_grammar__behind_refs(bitnet_grammar__builder *b, uint32_t v) {
+    int i;
+    for (i = 0; i < 64 && !b->code; i++) {
+        const uint32_t ref = bitnet_grammar__get(b, v, "$ref");
+        if (ref == BITNET_GRAMMAR__NONE) return v;
+        bitnet_grammar__only(b, v, " $ref ", "this keyword beside $ref");
+        v = bitnet_grammar__resolve_ref(b, ref);
+    }
+    return BITNET_GRAMMAR__NONE;
+}
+
+/* The types that the keyword `type` allows; all without it. */
+static uint32_t bitnet_grammar__types(bitnet_grammar__builder *b, uint32_t v) {
+    static const char *const names[] = {"null", "boolean", "integer", "number", "string", "array",
+                                        "object"};
+    static const uint32_t bits[] = {1, 6, 8, 24, 32, 64, 128};
+    const uint32_t type = bitnet_grammar__get(b, v, "type");
+    uint32_t p = type, out = 0, i;
+    if (type == BITNET_GRAMMAR__NONE) return 255;
+    if (bitnet_grammar__type(b, type) == BITNET_GRAMMAR__ARRAY)
+        p = BITNET_GRAMMAR__VALUE(b, type).first;
+    for (; p != BITNET_GRAMMAR__NONE;
+         p = p == type ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, p).next) {
+        for (i = 0; i < 7; i++)
+            if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__STRING &&
+                !strcmp(BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).text), names[i])) break;
+        if (i == 7) bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "no type");
+        else out |= bits[i];
+    }
+    return out;
+}
+
+/* The types of the values that a schema allows, or more. */
+static uint32_t bitnet_grammar__possible(bitnet_grammar__builder *b, uint32_t v) {
+    const uint32_t list = bitnet_grammar__get(b, v, "enum"), one =
+        bitnet_grammar__get(b, v, "const");
+    uint32_t out = bitnet_grammar__types(b, v), p, listed = 0;
+    if (one != BITNET_GRAMMAR__NONE) out &= bitnet_grammar__type(b, one);
+    if (bitnet_grammar__type(b, list) == BITNET_GRAMMAR__ARRAY) {
+        for (p = BITNET_GRAMMAR__VALUE(b, list).first; p != BITNET_GRAMMAR__NONE;
+             p = BITNET_GRAMMAR__VALUE(b, p).next) listed |= bitnet_grammar__type(b, p);
+        out &= listed;
+    }
+    return out & 24 ? out | 24 : out;      /* 1.0 is an integer, too */
+}
+
+static int bitnet_grammar__exclusive(bitnet_grammar__builder *b, uint32_t x, uint32_t y, int deep);
+
+/* Is every value that x lists different from all that y lists? */
+static int bitnet_grammar__lists_differ(bitnet_grammar__builder *b, uint32_t x, uint32_t y) {
+    const uint32_t lists[2] = {bitnet_grammar__get(b, x, "enum"), bitnet_grammar__get(b, y, "enum")};
+    const uint32_t ones[2] = {bitnet_grammar__get(b, x, "const"),
+                              bitnet_grammar__get(b, y, "const")};
+    uint32_t p[2], q;
+    int i;
+    for (i = 0; i < 2; i++) {
+        p[i] = ones[i];
+        if (ones[i] == BITNET_GRAMMAR__NONE) {
+            if (bitnet_grammar__type(b, lists[i]) != BITNET_GRAMMAR__ARRAY) return 0;
+            p[i] = BITNET_GRAMMAR__VALUE(b, lists[i]).first;
+        }
+    }
+    for (; p[0] != BITNET_GRAMMAR__NONE;
+         p[0] = p[0] == ones[0] ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, p[0]).next)
+        for (q = p[1]; q != BITNET_GRAMMAR__NONE;
+             q = q == ones[1] ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, q).next)
+            if (!bitnet_grammar__differ(b, p[0], q)) return 0;
+    return 1;
+}
+
+/* Is there a property that x requires and y forbids, or that the two want different? */
+static int bitnet_grammar__properties_differ(bitnet_grammar__builder *b, uint32_t x, uint32_t y,
+                                             int deep) {
+    const uint32_t required = bitnet_grammar__get(b, x, "required");
+    const uint32_t mine = bitnet_grammar__get(b, x, "properties");
+    const uint32_t theirs = bitnet_grammar__get(b, y, "properties");
+    const uint32_t more = bitnet_grammar__get(b, y, "additionalProperties");
+    uint32_t p;
+    if (bitnet_grammar__type(b, required) != BITNET_GRAMMAR__ARRAY) return 0;
+    for (p = BITNET_GRAMMAR__VALUE(b, required).first; p != BITNET_GRAMMAR__NONE;
+         p = BITNET_GRAMMAR__VALUE(b, p).next) {
+        const bitnet_grammar__value *v = &BITNET_GRAMMAR__VALUE(b, p);
+        uint32_t a = BITNET_GRAMMAR__NONE, c = BITNET_GRAMMAR__NONE;
+        if (v->type != BITNET_GRAMMAR__STRING) return 0;
+        if (mine != BITNET_GRAMMAR__NONE)
+            a = bitnet_grammar__find(b, mine, BITNET_GRAMMAR__POOL(b, v->text), v->n_text);
+        if (theirs != BITNET_GRAMMAR__NONE)
+            c = bitnet_grammar__find(b, theirs, BITNET_GRAMMAR__POOL(b, v->text), v->n_text);
+        if (c == BITNET_GRAMMAR__NONE && bitnet_grammar__type(b, more) == BITNET_GRAMMAR__FALSE)
+            return 1;
+        if (a != BITNET_GRAMMAR__NONE && c != BITNET_GRAMMAR__NONE &&
+            bitnet_grammar__exclusive(b, a, c, deep + 1)) return 1;
+    }
+    return 0;
+}
+
+/* Can no value have both schemas? 0: it is not known. */
+static int bitnet_grammar__exclusive(bitnet_grammar__builder *b, uint32_t x, uint32_t y, int deep) {
+    uint32_t types[2];
+    if (deep > 4) return 0;
+    x = bitnet_grammar__behind_refs(b, x);
+    y = x == BITNET_GRAMMAR__NONE ? x : bitnet_grammar__behind_refs(b, y);
+    if (y == BITNET_GRAMMAR__NONE) return 0;
+    if (bitnet_grammar__type(b, x) != BITNET_GRAMMAR__OBJECT ||
+        bitnet_grammar__type(b, y) != BITNET_GRAMMAR__OBJECT) return 0;
+    types[0] = bitnet_grammar__possible(b, x);
+    types[1] = bitnet_grammar__possible(b, y);
+    if (!(types[0] & types[1]) || bitnet_grammar__lists_differ(b, x, y)) return 1;
+    if ((types[0] & types[1]) != BITNET_GRAMMAR__OBJECT) return 0;
+    return bitnet_grammar__properties_differ(b, x, y, deep) ||
+           bitnet_grammar__properties_differ(b, y, x, deep);
+}
+
+static bitnet_grammar__frag bitnet_grammar__alternatives(bitnet_grammar__builder *b, uint32_t v,
+                                                         uint32_t list, int one) {
+    bitnet_grammar__frag f = bitnet_grammar__failing(b);
+    uint32_t p, q;
+    bitnet_grammar__only(b, v, one ? " oneOf " : " anyOf ", "this keyword beside anyOf or oneOf");
+    if (bitnet_grammar__type(b, list) != BITNET_GRAMMAR__ARRAY)
+        return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, list, "not an array");
+    if (one && BITNET_GRAMMAR__VALUE(b, list).n_parts > 256)
+        return bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, list, "over 256 alternatives");
+    for (p = BITNET_GRAMMAR__VALUE(b, list).first; p != BITNET_GRAMMAR__NONE && !b->code;
+         p = BITNET_GRAMMAR__VALUE(b, p).next) {
+        for (q = BITNET_GRAMMAR__VALUE(b, list).first; one && q != p && !b->code;
+             q = BITNET_GRAMMAR__VALUE(b, q).next)
+            if (!bitnet_grammar__exclusive(b, q, p, 0))
+                bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
+                                      "may allow what another alternative of oneOf allows");
+        f = bitnet_grammar__or(b, bitnet_grammar__schema(b, p), f);
+    }
+    return f;
+}
+
+/* allOf: one schema alone, or schemas of objects, which become one. */
+static bitnet_grammar__frag bitnet_grammar__together(bitnet_grammar__builder *b, uint32_t v,
+                                                     uint32_t list) {
+    static const char keywords[] = " allOf type properties required additionalProperties ";
+    uint32_t all[64], n = 0, i, p;
+    if (bitnet_grammar__type(b, list) != BITNET_GRAMMAR__ARRAY)
+        return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, list, "not an array");
+    all[n++] = v;
+    for (i = 0; i < n && !b->code; i++) {              /* those inside of others, too */
+        list = bitnet_grammar__get(b, all[i], "allOf");
+        p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, list).first;
+        for (; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__VALUE(b, p).next) {
+            if (n == 64) return bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, p, "over 63 in allOf");
+            all[n] = bitnet_grammar__behind_refs(b, p);
+            if (all[n++] == BITNET_GRAMMAR__NONE)
+                return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "refers to itself");
+        }
+    }
+    if (n == 2) {                          /* one schema, with notes beside it */
+        const bitnet_error before = {BITNET_OK, ""};
+        (void)before;
+        if (bitnet_grammar__get(b, v, "type") == BITNET_GRAMMAR__NONE &&
+            bitnet_grammar__get(b, v, "properties") == BITNET_GRAMMAR__NONE &&
+            bitnet_grammar__get(b, v, "required") == BITNET_GRAMMAR__NONE &&
+            bitnet_grammar__get(b, v, "additionalProperties") == BITNET_GRAMMAR__NONE) {
+            bitnet_grammar__only(b, v, " allOf ", "this keyword beside allOf");
+            return bitnet_grammar__schema(b, all[1]);
+        }
+    }
+    for (i = 0; i < n && !b->code; i++) {
+        if (bitnet_grammar__type(b, all[i]) != BITNET_GRAMMAR__OBJECT ||
+            !(bitnet_grammar__types(b, all[i]) & BITNET_GRAMMAR__OBJECT))
+            return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, all[i],
+                                         "allOf of other than objects");
+        bitnet_grammar__only(b, all[i], keywords, "this keyword in allOf");
+    }
+    return bitnet_grammar__objects(b, all, n);
+}
+
+/* The types that a schema without `type` is about: as in llama.cpp, those of its keywords. */
+static uint32_t bitnet_grammar__infer(const bitnet_grammar__builder *b, uint32_t v) {
+    static const struct { const char *words; uint32_t bits; } groups[] = {
+        {" properties required additionalProperties ", 128},
+        {" items prefixItems additionalItems minItems maxItems uniqueItems ", 64},
+        {" minLength maxLength pattern format ", 32},
+        {" minimum maximum exclusiveMinimum exclusiveMaximum ", 8}};
+    uint32_t p, i, out = 0;
+    for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE;
+         p = BITNET_GRAMMAR__VALUE(b, p).next)
+        for (i = 0; i < 4; i++)
+            if (bitnet_grammar__is_in(groups[i].words,
+                                      BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key),
+                                      BITNET_GRAMMAR__VALUE(b, p).n_key)) out |= groups[i].bits;
+    return out;
+}
+
+/* The values of each type that a schema allows. */
+static bitnet_grammar__frag bitnet_grammar__by_type(bitnet_grammar__builder *b, uint32_t v) {
+    static const char keywords[] =
+        " type properties required additionalProperties items prefixItems additionalItems minItems "
+        "maxItems uniqueItems minLength maxLength pattern format minimum maximum exclusiveMinimum "
+        "exclusiveMaximum ";
+    bitnet_grammar__frag f = bitnet_grammar__failing(b);
+    uint32_t types = bitnet_grammar__types(b, v), inferred = bitnet_grammar__infer(b, v);
+    bitnet_grammar__only(b, v, keywords, "this keyword is not supported");
+    if (bitnet_grammar__get(b, v, "type") == BITNET_GRAMMAR__NONE) {
+        if (!inferred) return bitnet_grammar__named(b, "value");
+        types = inferred;
+    }
+    if (types & BITNET_GRAMMAR__NUMBER) f = bitnet_grammar__or(b, bitnet_grammar__numbers(b, v), f);
+    else if (types & BITNET_GRAMMAR__INTEGER)
+        f = bitnet_grammar__or(b, bitnet_grammar__integers(b, v), f);
+    if (types & BITNET_GRAMMAR__NULL) f = bitnet_grammar__or(b, bitnet_grammar__text(b, "null"), f);
+    if (types & BITNET_GRAMMAR__TRUE) {
+        f = bitnet_grammar__or(b, bitnet_grammar__text(b, "true"), f);
+        f = bitnet_grammar__or(b, bitnet_grammar__text(b, "false"), f);
+    }
+    if (types & BITNET_GRAMMAR__STRING)
+        f = bitnet_grammar__or(b, bitnet_grammar__strings(b, v), f);
+    if (types & BITNET_GRAMMAR__ARRAY) f = bitnet_grammar__or(b, bitnet_grammar__arrays(b, v), f);
+    if (types & BITNET_GRAMMAR__OBJECT)
+        f = bitnet_grammar__or(b, bitnet_grammar__objects(b, &v, 1), f);
+    return f;
+}
+
+static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__builder *b, uint32_t v) {
+    const uint8_t type = bitnet_grammar__type(b, v);
+    uint32_t list;
+    b->at = BITNET_GRAMMAR__VALUE(b, v).at;
+    if (type == BITNET_GRAMMAR__TRUE) return bitnet_grammar__named(b, "value");
+    if (type == BITNET_GRAMMAR__FALSE) return bitnet_grammar__failing(b);
+    if (type != BITNET_GRAMMAR__OBJECT)
+        return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v, "a schema is an object, true or false");
+    if ((list = bitnet_grammar__get(b, v, "$ref")) != BITNET_GRAMMAR__NONE) {
+        bitnet_grammar__only(b, v, " $ref ", "this keyword beside $ref");
+        return bitnet_grammar__schema(b, bitnet_grammar__resolve_ref(b, list));
+    }
+    if ((list = bitnet_grammar__get(b, v, "allOf")) != BITNET_GRAMMAR__NONE)
+        return bitnet_grammar__together(b, v, list);
+    if ((list = bitnet_grammar__get(b, v, "anyOf")) != BITNET_GRAMMAR__NONE)
+        return bitnet_grammar__alternatives(b, v, list, 0);
+    if ((list = bitnet_grammar__get(b, v, "oneOf")) != BITNET_GRAMMAR__NONE)
+        return bitnet_grammar__alternatives(b, v, list, 1);
+    if (bitnet_grammar__get(b, v, "enum") != BITNET_GRAMMAR__NONE ||
+        bitnet_grammar__get(b, v, "const") != BITNET_GRAMMAR__NONE)
+        return bitnet_grammar__listed(b, v);
+    return bitnet_grammar__by_type(b, v);
+}
+
+/* Compiles the schema, and all that it leads to. Returns its rule. */
 static uint32_t bitnet_grammar__parse_schema(bitnet_grammar__builder *b) {
-    return bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, 0, "not yet");
+    uint32_t root, v;
+    bitnet_grammar__parse_gbnf(b, bitnet_grammar__common_rules,
+                               (uint32_t)strlen(bitnet_grammar__common_rules));
+    b->text = b->source;
+    b->n = b->n_source;
+    b->at = 0;
+    bitnet_grammar__json_value(b, BITNET_GRAMMAR__NONE);
+    bitnet_grammar__json_space(b);
+    if (!b->code && b->at < b->n) bitnet_grammar__expected(b, "the end");
+    if (b->code) return 0;
+    root = bitnet_grammar__rule_of(b, 0);
+    while (b->todo.n > 0 && !b->code) {
+        v = ((uint32_t *)b->todo.p)[--b->todo.n];
+        bitnet_grammar__define(b, BITNET_GRAMMAR__VALUE(b, v).rule,
+                               bitnet_grammar__compile_schema(b, v));
+    }
+    return root;
 }
 
 /* =============================================================================================
@@ -1472,8 +2861,8 @@ typedef struct bitnet_grammar__frame {
 } bitnet_grammar__frame;
 
 typedef struct bitnet_grammar__place { uint32_t node, frame; } bitnet_grammar__place;
-typedef struct bitnet_grammar__item { uint32_t node, frame; int32_t count; uint32_t stamp; }
-bitnet_grammar__item;
+typedef struct bitnet_grammar__todo { uint32_t node, frame; int32_t count; uint32_t stamp; }
+bitnet_grammar__todo;
 
 typedef struct bitnet_grammar__state {
     uint32_t first, n;           /* its places */
@@ -1491,7 +2880,7 @@ struct bitnet_matcher {
     bitnet_grammar__frame *frames;
     bitnet_grammar__state *states;
     bitnet_grammar__place *places, *set;       /* set: of the state that is being found */
-    bitnet_grammar__item *items, *seen;        /* to follow; followed in this search */
+    bitnet_grammar__todo *items, *seen;        /* to follow; followed in this search */
     uint32_t *trans;                           /* [max_states][n_classes] */
     uint32_t *frame_chains, *state_chains;     /* hash tables */
     uint32_t *path;                            /* states on the way to a node of the tree */
@@ -1586,7 +2975,7 @@ static void bitnet_grammar__put_item(bitnet_matcher *m, uint32_t node, uint32_t 
     m->items[m->n_items++] = m->seen[i];
 }
 
-static void bitnet_grammar__follow_return(bitnet_matcher *m, const bitnet_grammar__item *it) {
+static void bitnet_grammar__follow_return(bitnet_matcher *m, const bitnet_grammar__todo *it) {
     const bitnet_grammar__frame *f = &m->frames[it->frame];
     if (it->frame == 0) bitnet_grammar__put_place(m, 1, 0);
     else if (m->g->nodes[f->node].type != BITNET_GRAMMAR__REP)
@@ -1600,7 +2989,7 @@ static void bitnet_grammar__follow_return(bitnet_matcher *m, const bitnet_gramma
 static void bitnet_grammar__follow(bitnet_matcher *m, uint32_t node, uint32_t frame) {
     bitnet_grammar__put_item(m, node, frame, 0);
     while (m->n_items > 0) {
-        const bitnet_grammar__item it = m->items[--m->n_items];
+        const bitnet_grammar__todo it = m->items[--m->n_items];
         const bitnet_grammar__node *n = &m->g->nodes[it.node];
         uint32_t f = it.frame;
         switch (n->type) {
@@ -1948,8 +3337,8 @@ static size_t bitnet_grammar__lay_out(bitnet_matcher *m, char *p) {
     BITNET_GRAMMAR__CUT(state_chains, uint32_t, states);
     BITNET_GRAMMAR__CUT(places, bitnet_grammar__place, m->max_places);
     BITNET_GRAMMAR__CUT(set, bitnet_grammar__place, m->max_ways);
-    BITNET_GRAMMAR__CUT(items, bitnet_grammar__item, m->n_seen);
-    BITNET_GRAMMAR__CUT(seen, bitnet_grammar__item, m->n_seen);
+    BITNET_GRAMMAR__CUT(items, bitnet_grammar__todo, m->n_seen);
+    BITNET_GRAMMAR__CUT(seen, bitnet_grammar__todo, m->n_seen);
     BITNET_GRAMMAR__CUT(trans, uint32_t, states * m->g->n_classes);
     BITNET_GRAMMAR__CUT(path, uint32_t, (size_t)m->g->longest + 2);
     BITNET_GRAMMAR__CUT(masks, uint32_t, (size_t)m->max_masks * m->words);
