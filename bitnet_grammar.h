@@ -2855,7 +2855,7 @@ BITNET_API bitnet_result bitnet_grammar_json_schema(const bitnet_model *m, const
 
 typedef struct bitnet_grammar__frame {
     uint32_t parent, node;       /* then on from node: a REP, or what follows a CALL */
-    int32_t count;               /* of a REP: how often before this time */
+    int32_t count;               /* of a REP: how often before this time; of a CALL -1 */
     uint32_t chain, stamp;
     uint32_t depth;
 } bitnet_grammar__frame;
@@ -2978,10 +2978,8 @@ static void bitnet_grammar__put_item(bitnet_matcher *m, uint32_t node, uint32_t 
 static void bitnet_grammar__follow_return(bitnet_matcher *m, const bitnet_grammar__todo *it) {
     const bitnet_grammar__frame *f = &m->frames[it->frame];
     if (it->frame == 0) bitnet_grammar__put_place(m, 1, 0);
-    else if (m->g->nodes[f->node].type != BITNET_GRAMMAR__REP)
-        bitnet_grammar__put_item(m, f->node, f->parent, 0);
     /* A time that took no byte brings nothing new: it could be left out. */
-    else if (f->stamp != m->stamp || !m->g->empty[m->g->nodes[f->node].alt])
+    else if (f->count < 0 || f->stamp != m->stamp || !m->g->empty[m->g->nodes[f->node].alt])
         bitnet_grammar__put_item(m, f->node, f->parent, f->count + 1);
 }
 
@@ -2998,7 +2996,7 @@ static void bitnet_grammar__follow(bitnet_matcher *m, uint32_t node, uint32_t fr
                 bitnet_grammar__put_item(m, n->next, f, 0);
                 break;
             case BITNET_GRAMMAR__CALL:
-                if (n->next != 1) f = bitnet_grammar__get_frame(m, f, n->next, 0);
+                if (n->next != 1) f = bitnet_grammar__get_frame(m, f, n->next, -1);
                 bitnet_grammar__put_item(m, n->alt, f, 0);
                 break;
             case BITNET_GRAMMAR__REP:
