@@ -150,7 +150,7 @@ typedef struct bitnet_grammar__edge { uint8_t low, high; uint32_t next; } bitnet
    last one before it of depth d - 1. */
 typedef struct bitnet_grammar__branch {
     uint32_t skip;               /* the node after this one's subtree */
-    int32_t token;               /* that ends here, or -1 */
+    uint32_t token;              /* that ends here, or a number beyond all */
     uint16_t depth;
     uint8_t byte;
 } bitnet_grammar__branch;
@@ -1192,8 +1192,8 @@ static const char *const bitnet_grammar__common_rules =
     "space ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
     "hex ::= [0-9a-fA-F]\n"
     "plain ::= [^\"\\\\\\x7F\\x00-\\x1F]\n"
-    "char ::= plain | \"\\\\\" ([\"\\\\bfnrt] | \"u\" ([0-9a-cA-CefEF] hex{3} | [dD] [0-7] hex{2} |\n"
-    "    [dD] [89abAB] hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2}))\n"
+    "char ::= plain | \"\\\\\" ([\"\\\\bfnrt] | \"u\" ([0-9a-cA-CefEF] hex{3} |\n"
+    "    [dD] [0-7] hex{2} | [dD] [89abAB] hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2}))\n"
     "string ::= \"\\\"\" char* \"\\\"\"\n"
     "integer ::= \"-\"? ([0] | [1-9] [0-9]{0,15})\n"
     "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? ([0] | [1-9] [0-9]?))?\n"
@@ -1203,7 +1203,8 @@ static const char *const bitnet_grammar__common_rules =
     "value ::= object | array | string | number | \"true\" | \"false\" | \"null\"\n"
     "leap ::= [0-9]{2} (\"0\" [48] | [2468] [048] | [13579] [26]) |\n"
     "    (\"0\" [048] | [2468] [048] | [13579] [26]) \"00\"\n"
-    "date ::= [0-9]{4} \"-\" (\"0\" [13578] | \"1\" [02]) \"-\" (\"0\" [1-9] | [12] [0-9] | \"3\" [01]) |\n"
+    "date ::=\n"
+    "    [0-9]{4} \"-\" (\"0\" [13578] | \"1\" [02]) \"-\" (\"0\" [1-9] | [12] [0-9] | \"3\" [01]) |\n"
     "    [0-9]{4} \"-\" (\"0\" [469] | \"11\") \"-\" (\"0\" [1-9] | [12] [0-9] | \"30\") |\n"
     "    [0-9]{4} \"-02-\" (\"0\" [1-9] | \"1\" [0-9] | \"2\" [0-8]) | leap \"-02-29\"\n"
     "hours ::= ([01] [0-9] | \"2\" [0-3]) \":\" [0-5] [0-9]\n"
@@ -1372,9 +1373,10 @@ static int bitnet_grammar__same(bitnet_grammar__builder *b, uint32_t x, uint32_t
            !memcmp(b->bytes.p, (char *)b->bytes.p + middle, middle);
 }
 
-/* A list of values: `enum`, or the one of `const`. all: of other schemas, which must have it too. */
+/* A list of values: `enum`, or the one of `const`. */
 static bitnet_grammar__frag bitnet_grammar__listed(bitnet_grammar__builder *b, uint32_t v) {
-    const uint32_t one = bitnet_grammar__get(b, v, "const"), list = bitnet_grammar__get(b, v, "enum");
+    const uint32_t one = bitnet_grammar__get(b, v, "const");
+    const uint32_t list = bitnet_grammar__get(b, v, "enum");
     const uint32_t root = bitnet_grammar__join(b), end = bitnet_grammar__join(b);
     const uint32_t types = bitnet_grammar__types(b, v);
     uint32_t p = one;
@@ -2115,7 +2117,8 @@ static int bitnet_grammar__exclusive(bitnet_grammar__builder *b, uint32_t x, uin
 
 /* Is every value that x lists different from all that y lists? */
 static int bitnet_grammar__lists_differ(bitnet_grammar__builder *b, uint32_t x, uint32_t y) {
-    const uint32_t lists[2] = {bitnet_grammar__get(b, x, "enum"), bitnet_grammar__get(b, y, "enum")};
+    const uint32_t lists[2] = {bitnet_grammar__get(b, x, "enum"),
+                               bitnet_grammar__get(b, y, "enum")};
     const uint32_t ones[2] = {bitnet_grammar__get(b, x, "const"),
                               bitnet_grammar__get(b, y, "const")};
     uint32_t p[2], q;
@@ -2199,6 +2202,23 @@ static bitnet_grammar__frag bitnet_grammar__alternatives(bitnet_grammar__builder
     return f;
 }
 
+/* The types that a schema without `type` is about: as in llama.cpp, those of its keywords. */
+static uint32_t bitnet_grammar__infer(const bitnet_grammar__builder *b, uint32_t v) {
+    static const struct { const char *words; uint32_t bits; } groups[] = {
+        {" properties required additionalProperties ", 128},
+        {" items prefixItems additionalItems minItems maxItems uniqueItems ", 64},
+        {" minLength maxLength pattern format ", 32},
+        {" minimum maximum exclusiveMinimum exclusiveMaximum ", 8}};
+    uint32_t p, i, out = 0;
+    for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE;
+         p = BITNET_GRAMMAR__VALUE(b, p).next)
+        for (i = 0; i < 4; i++)
+            if (bitnet_grammar__is_in(groups[i].words,
+                                      BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key),
+                                      BITNET_GRAMMAR__VALUE(b, p).n_key)) out |= groups[i].bits;
+    return out;
+}
+
 /* allOf: one schema alone, or schemas of objects, which become one. */
 static bitnet_grammar__frag bitnet_grammar__together(bitnet_grammar__builder *b, uint32_t v,
                                                      uint32_t list) {
@@ -2217,16 +2237,10 @@ static bitnet_grammar__frag bitnet_grammar__together(bitnet_grammar__builder *b,
                 return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "refers to itself");
         }
     }
-    if (n == 2) {                          /* one schema, with notes beside it */
-        const bitnet_error before = {BITNET_OK, ""};
-        (void)before;
-        if (bitnet_grammar__get(b, v, "type") == BITNET_GRAMMAR__NONE &&
-            bitnet_grammar__get(b, v, "properties") == BITNET_GRAMMAR__NONE &&
-            bitnet_grammar__get(b, v, "required") == BITNET_GRAMMAR__NONE &&
-            bitnet_grammar__get(b, v, "additionalProperties") == BITNET_GRAMMAR__NONE) {
-            bitnet_grammar__only(b, v, " allOf ", "this keyword beside allOf");
-            return bitnet_grammar__schema(b, all[1]);
-        }
+    if (n == 2 && bitnet_grammar__infer(b, v) == 0 &&
+        bitnet_grammar__get(b, v, "type") == BITNET_GRAMMAR__NONE) {
+        bitnet_grammar__only(b, v, " allOf ", "this keyword beside allOf");
+        return bitnet_grammar__schema(b, all[1]);      /* one schema, and notes */
     }
     for (i = 0; i < n && !b->code; i++) {
         if (bitnet_grammar__type(b, all[i]) != BITNET_GRAMMAR__OBJECT ||
@@ -2236,23 +2250,6 @@ static bitnet_grammar__frag bitnet_grammar__together(bitnet_grammar__builder *b,
         bitnet_grammar__only(b, all[i], keywords, "this keyword in allOf");
     }
     return bitnet_grammar__objects(b, all, n);
-}
-
-/* The types that a schema without `type` is about: as in llama.cpp, those of its keywords. */
-static uint32_t bitnet_grammar__infer(const bitnet_grammar__builder *b, uint32_t v) {
-    static const struct { const char *words; uint32_t bits; } groups[] = {
-        {" properties required additionalProperties ", 128},
-        {" items prefixItems additionalItems minItems maxItems uniqueItems ", 64},
-        {" minLength maxLength pattern format ", 32},
-        {" minimum maximum exclusiveMinimum exclusiveMaximum ", 8}};
-    uint32_t p, i, out = 0;
-    for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE;
-         p = BITNET_GRAMMAR__VALUE(b, p).next)
-        for (i = 0; i < 4; i++)
-            if (bitnet_grammar__is_in(groups[i].words,
-                                      BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key),
-                                      BITNET_GRAMMAR__VALUE(b, p).n_key)) out |= groups[i].bits;
-    return out;
 }
 
 /* The values of each type that a schema allows. */
@@ -2291,7 +2288,8 @@ static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__build
     if (type == BITNET_GRAMMAR__TRUE) return bitnet_grammar__named(b, "value");
     if (type == BITNET_GRAMMAR__FALSE) return bitnet_grammar__failing(b);
     if (type != BITNET_GRAMMAR__OBJECT)
-        return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v, "a schema is an object, true or false");
+        return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v,
+                                     "a schema is an object, true or false");
     if ((list = bitnet_grammar__get(b, v, "$ref")) != BITNET_GRAMMAR__NONE) {
         bitnet_grammar__only(b, v, " $ref ", "this keyword beside $ref");
         return bitnet_grammar__schema(b, bitnet_grammar__resolve_ref(b, list));
@@ -2401,8 +2399,8 @@ static void bitnet_grammar__count_users(bitnet_grammar__builder *b, bitnet_gramm
     }
 }
 
-/* What the shortest way out of a node needs, from what it is for the nodes it leads to. With `bytes`
-   the depth; without, 0 if there is a way that takes no byte. */
+/* What the shortest way out of a node needs, from what the nodes need that it leads to. With
+   `bytes` the depth; without, 0 if there is a way that takes no byte. */
 static uint32_t bitnet_grammar__value_of(const bitnet_grammar__builder *b, uint32_t i,
                                          const uint16_t *need, uint32_t from, int bytes) {
     const bitnet_grammar__node *n = &BITNET_GRAMMAR__NODE(b, i);
@@ -2629,9 +2627,11 @@ static int bitnet_grammar__is_utf8(const char *text, size_t n) {
     return 1;
 }
 
-/* Fills the tree from sorted words; tree 0: only counts its nodes. */
+/* Fills the tree from sorted words; tree 0: only counts its nodes. Nodes where no token ends have
+   the token `none`. */
 static uint32_t bitnet_grammar__plant(const bitnet_grammar__word *words, uint32_t n_words,
-                                      bitnet_grammar__branch *tree, uint32_t *open) {
+                                      bitnet_grammar__branch *tree, uint32_t none,
+                                      uint32_t *open) {
     uint32_t i, d, n = 0, shared, depth = 0;
     for (i = 0; i < n_words; i++) {
         const bitnet_grammar__word *w = &words[i];
@@ -2643,7 +2643,7 @@ static uint32_t bitnet_grammar__plant(const bitnet_grammar__word *words, uint32_
             if (!tree) continue;
             tree[n].byte = (uint8_t)w->text[d];
             tree[n].depth = (uint16_t)(d + 1);
-            tree[n].token = d + 1 == w->n ? w->token : -1;
+            tree[n].token = d + 1 == w->n ? (uint32_t)w->token : none;
             open[d + 1] = n;
         }
         depth = w->n;
@@ -2673,7 +2673,8 @@ static uint32_t bitnet_grammar__list_words(bitnet_grammar *g, bitnet_grammar__wo
     return n;
 }
 
-static void bitnet_grammar__read_vocabulary(bitnet_grammar__builder *b, const bitnet_grammar *like) {
+static void bitnet_grammar__read_vocabulary(bitnet_grammar__builder *b,
+                                            const bitnet_grammar *like) {
     bitnet_grammar *g = b->g;
     const size_t words = (g->n_vocab + 31) / 32;
     bitnet_grammar__word *list;
@@ -2695,10 +2696,10 @@ static void bitnet_grammar__read_vocabulary(bitnet_grammar__builder *b, const bi
         memset(g->ends, 0, 4 * words);
         memset(g->plain, 0, 4 * words);
         n = bitnet_grammar__list_words(g, list);
-        g->n_tree = bitnet_grammar__plant(list, n, 0, open);
+        g->n_tree = bitnet_grammar__plant(list, n, 0, 0, open);
         g->tree = (bitnet_grammar__branch *)bitnet_grammar__alloc(&g->allocator,
                                                                   g->n_tree * sizeof *g->tree);
-        if (g->tree) bitnet_grammar__plant(list, n, g->tree, open);
+        if (g->tree) bitnet_grammar__plant(list, n, g->tree, (uint32_t)(32 * words), open);
     }
     if (!g->tree) bitnet_grammar__fail(b, BITNET_ERR_MEMORY, BITNET_GRAMMAR__NONE, "out of memory");
     bitnet_grammar__free(&g->allocator, list);
@@ -3163,7 +3164,7 @@ static void bitnet_grammar__walk_tree(bitnet_matcher *m, uint32_t *mask) {
         const bitnet_grammar__branch *b = &g->tree[i];
         const uint32_t depth = b->depth, c = g->byte_class[b->byte];
         to = m->trans[(size_t)m->path[depth - 1] * n_classes + c];
-        if (to == BITNET_GRAMMAR__UNKNOWN) {
+        if (to == BITNET_GRAMMAR__UNKNOWN) {           /* seldom: most have been found before */
             if (m->work > BITNET_GRAMMAR__WORK && depth > 1) {
                 i = b->skip;               /* single bytes are always looked at: one fits */
                 continue;
@@ -3175,7 +3176,7 @@ static void bitnet_grammar__walk_tree(bitnet_matcher *m, uint32_t *mask) {
             continue;
         }
         m->path[depth] = to;
-        if (b->token >= 0) mask[b->token / 32] |= 1u << b->token % 32;
+        mask[b->token / 32] |= 1u << b->token % 32;
         i++;
     }
 }
@@ -3203,12 +3204,12 @@ static void bitnet_grammar__mask_named(const bitnet_matcher *m, uint32_t *mask) 
 static const uint32_t *bitnet_grammar__get_mask(bitnet_matcher *m) {
     uint32_t *mask, slot = m->next_mask, w;
     if (m->states[m->now].mask >= 0)
-        return m->masks + (size_t)m->states[m->now].mask * m->words;
+        return m->masks + (size_t)m->states[m->now].mask * (m->words + 1);
     m->next_mask = slot + 1 < m->max_masks ? slot + 1 : 0;
     if (m->mask_state[slot]) m->states[m->mask_state[slot]].mask = -1;
     m->mask_state[slot] = 0;
-    mask = m->masks + (size_t)slot * m->words;
-    memset(mask, 0, m->words * sizeof *mask);
+    mask = m->masks + (size_t)slot * (m->words + 1);
+    memset(mask, 0, (m->words + 1) * sizeof *mask);
     m->work = 0;
     m->path[0] = m->now;
     bitnet_grammar__walk_tree(m, mask);
@@ -3339,7 +3340,7 @@ static size_t bitnet_grammar__lay_out(bitnet_matcher *m, char *p) {
     BITNET_GRAMMAR__CUT(seen, bitnet_grammar__todo, m->n_seen);
     BITNET_GRAMMAR__CUT(trans, uint32_t, states * m->g->n_classes);
     BITNET_GRAMMAR__CUT(path, uint32_t, (size_t)m->g->longest + 2);
-    BITNET_GRAMMAR__CUT(masks, uint32_t, (size_t)m->max_masks * m->words);
+    BITNET_GRAMMAR__CUT(masks, uint32_t, (size_t)m->max_masks * (m->words + 1));
     BITNET_GRAMMAR__CUT(mask_state, uint32_t, m->max_masks);
     BITNET_GRAMMAR__CUT(renamed, uint32_t, (size_t)m->max_frames + states);
 #undef BITNET_GRAMMAR__CUT
@@ -3369,7 +3370,7 @@ static const char *bitnet_grammar__set_limits(bitnet_matcher *m, const bitnet_gr
     m->max_places = 8 * (m->max_states > m->max_ways ? m->max_states : m->max_ways);
     m->max_frames = bitnet_grammar__power(m->max_places / 2 + m->max_depth + 1);
     m->n_seen = bitnet_grammar__power(8 * m->max_ways);
-    m->words = (g->n_vocab + 31) / 32;
+    m->words = (g->n_vocab + 31) / 32;     /* and one more for nodes that are no token */
     return 0;
 }
 
