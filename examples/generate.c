@@ -11,6 +11,8 @@
 #define _DEFAULT_SOURCE 1              /* clock_gettime and setitimer, also with -std=c99 */
 #define BITNET_IMPLEMENTATION
 #include "../bitnet.h"
+#define BITNET_GRAMMAR_IMPLEMENTATION
+#include "../bitnet_grammar.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -48,6 +50,7 @@ enum { NO = 0, YES = 1, AUTO = -1 };
 
 static char *model_path, *prompt, *prompt_path, *system_text, *system_path, *kernel_name;
 static char *cache_path;
+static char *grammar_text, *grammar_path, *schema_text, *schema_path;
 static int32_t cache_all, cache_read_only;
 static char *stops[MAX_STOPS];
 static int32_t chatting = AUTO, interactive, single_turn;
@@ -69,6 +72,8 @@ static bitnet_model_params model_params;
 static bitnet_model *model;
 static bitnet_model_info info;
 static bitnet_ctx *ctx;
+static bitnet_grammar *grammar;        /* 0: any text */
+static bitnet_matcher *matcher;
 
 static FILE *screen;                   /* a terminal for everything but text; 0: none */
 static int text_on_terminal;           /* stdout is one */
@@ -416,6 +421,12 @@ static const struct option options[] = {
      &sampler.top_p, 0, 1},
     {"--min-p", "P", "no token under P times the likeliest (0.05)", take_real, &sampler.min_p, 0,
      1},
+    {"--grammar", "TEXT", "replies keep to this grammar, in llama.cpp's GBNF", take_text,
+     &grammar_text, 0, 0},
+    {"--grammar-file", "FILE", "the same from a file", take_text, &grammar_path, 0, 0},
+    {"-j --json-schema", "SCHEMA", "replies are JSON that is valid for this schema; {}: any JSON",
+     take_text, &schema_text, 0, 0},
+    {"-jf --json-schema-file", "FILE", "the same from a file", take_text, &schema_path, 0, 0},
     {"--repeat-penalty", "R", "above 1: less repetition (1)", take_real, &sampler.repeat_penalty,
      0, 9},
     {"--repeat-last-n", "N", "tokens that the penalty looks at; 0: none; -1: all (64)", take_whole,
@@ -479,7 +490,7 @@ static const char ignored_values[] =
     "--verbosity --log-verbosity --log-colors -ptc --print-token-count";
 /* Without these the text would not be the expected one. */
 static const char impossible[] =
-    "--grammar --grammar-file -j --json-schema -jf --json-schema-file -l --logit-bias --in-prefix "
+    "-l --logit-bias --in-prefix "
     "--in-prefix-bos --in-suffix --chat-template --chat-template-file --lora --lora-scaled "
     "--control-vector --control-vector-scaled --override-kv -mu --model-url -hf -hfr --hf-repo "
     "-hff --hf-file -dr --docker-repo -mm --mmproj --image --audio -md --model-draft -bf "
@@ -633,6 +644,8 @@ static int check_options(void) {
         return fail(2, "-sys is for chats, -no-cnv asks for none");
     if (chatting == NO && single_turn && !interactive)
         return fail(2, "-st is for chats, -no-cnv asks for none");
+    if (!!grammar_text + !!grammar_path + !!schema_text + !!schema_path > 1)
+        return fail(2, "only one of --grammar, --grammar-file, -j and -jf is possible");
     if (max_tokens == 0) return fail(2, "-n: '0' leaves nothing to do; -1 means no limit");
     if (system_text || system_path || single_turn) chatting = YES;
     if (!prompt && !prompt_path && !isatty(0) && (single_turn || (chatting != YES && !interactive)))
@@ -1244,6 +1257,7 @@ static int respond(void) {
     bitnet_result r;
     n_replies++;
     interrupted = 0;
+    bitnet_matcher_reset(matcher);
     catch_interrupt(on_interrupt_writing);
     if (cache_path && n_replies == 1 && use_cache() != GO_ON) return 1;
     r = stream();
@@ -1253,6 +1267,10 @@ static int respond(void) {
     if (write_error) return fail(1, "cannot write the text: %s", strerror(write_error));
     if (r != BITNET_OK && r != BITNET_ERR_CANCELLED) return fail(1, "%s", err.text);
     if (interrupted) return 130;
+    if (matcher && bitnet_matcher_state(matcher) == BITNET_MATCHER_OPEN)
+        note("the text ends before the grammar's end");
+    if (matcher && bitnet_matcher_state(matcher) == BITNET_MATCHER_STUCK)
+        note("the vocabulary has no token with which the grammar can go on");
     if (chatting && why == BITNET_STOP_LENGTH && !shifting &&
         bitnet_ctx_length(ctx) == bitnet_ctx_capacity(ctx))
         note("the reply ends here: the context of %d tokens is full; /clear empties it",
@@ -1464,6 +1482,23 @@ static int create_context(void) {
     return allocate_conversation();
 }
 
+/* Compiles the grammar or schema, if there is one, for all replies. */
+static int create_matcher(void) {
+    const char *text = schema_text ? schema_text : grammar_text;
+    const char *name = schema_path ? schema_path : grammar_path ? grammar_path
+                     : schema_text ? "--json-schema" : "--grammar";
+    bitnet_result r;
+    if (!text) return GO_ON;
+    r = schema_text ? bitnet_grammar_json_schema(model, text, strlen(text), 0, &grammar, &err)
+                    : bitnet_grammar_gbnf(model, text, strlen(text), 0, &grammar, &err);
+    if (r == BITNET_OK) r = bitnet_matcher_create(grammar, 0, &matcher, &err);
+    if (r != BITNET_OK) return fail(2, "%s: %s", name, err.text);
+    sampler.mask_fn = bitnet_matcher_mask;
+    sampler.chosen_fn = bitnet_matcher_chosen;
+    sampler.ud = matcher;
+    return GO_ON;
+}
+
 static void print_loaded(double seconds) {
     fprintf(stderr, "%.1f M parameters, %.1f MB, loaded in %.3f s\n",
             (double)info.n_params / 1e6, (double)info.file_bytes / 1e6, seconds);
@@ -1476,7 +1511,7 @@ static void print_loaded(double seconds) {
 
 static void print_statistics(int code) {
     static const char *const ends[] = {"end of text", "-n or -c reached", "stop string",
-                                       "interrupted"};     /* as bitnet_stop */
+                                       "interrupted", "end of the grammar"};   /* as bitnet_stop */
     if (quiet || !show_statistics) return;
     fprintf(stderr, "%sprompt: %d tokens, %.1f/s; new: %d tokens, %.1f/s; seed %lld; %s\n",
             isatty(2) ? "\n" : "", n_prompt, n_prompt / (prompt_seconds + 1e-9), n_new,
@@ -1490,6 +1525,7 @@ static void print_statistics(int code) {
 static int generate(void) {
     double began = now();
     int code = load();
+    if (code == GO_ON) code = create_matcher();
     if (code == GO_ON) code = choose_mode();
     if (code == GO_ON) code = create_context();
     if (code != GO_ON) return code;
@@ -1523,6 +1559,8 @@ int main(int argc, char **argv) {
     if (code == GO_ON) code = choose_kernels();
     if (code == GO_ON && system_path) code = read_file(system_path, &system_text);
     if (code == GO_ON && prompt_path) code = read_file(prompt_path, &prompt);
+    if (code == GO_ON && grammar_path) code = read_file(grammar_path, &grammar_text);
+    if (code == GO_ON && schema_path) code = read_file(schema_path, &schema_text);
     if (code == GO_ON && verbose && bitnet_selftest(model_params.kernels, &err))
         code = fail(1, "%s", err.text);
     if (code != GO_ON) return code;
@@ -1530,6 +1568,8 @@ int main(int argc, char **argv) {
     code = generate();
     free(tokens);
     free(turns);
+    bitnet_matcher_free(matcher);
+    bitnet_grammar_free(grammar);
     bitnet_ctx_free(ctx);
     bitnet_model_free(model);
     return code;

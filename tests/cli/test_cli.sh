@@ -32,8 +32,10 @@ fails missing-prompt-no-chat 2 "no prompt" -m "$model" -no-cnv
 fails value-of-a-flag 2 "--ignore-eos takes no value" -m "$model" -p x --ignore-eos=1
 fails unknown-with-value 2 "'--bogus=1'" -m "$model" -p x --bogus=1
 fails bad-switch 2 "'purple' is not on, off or auto" -m "$model" -p x --color=purple
-fails no-grammar 2 "--grammar is not possible" -m "$model" -p x --grammar "root ::= x"
-fails no-schema 2 "-j is not possible" -m "$model" -p x -j "{}"
+fails bad-grammar 2 "--grammar: line 1, column 10: the rule x is not defined" -m "$model" -p x --grammar "root ::= x"
+fails bad-schema 2 "--json-schema: line 1, column 9: #/type: no type" -m "$model" -p x -j '{"type":"x"}'
+fails no-grammar-file 1 "'no-such-file'" -m "$model" -p x --grammar-file no-such-file
+fails two-grammars 2 "only one of" -m "$model" -p x -j "{}" --grammar 'root ::= "x"'
 fails bad-number 2 "'12x'" -m "$model" -p x -n 12x
 fails bad-number-empty 2 "-n" -m "$model" -p x -n ""
 fails bad-number-zero 2 "-n" -m "$model" -p x -n 0
