@@ -4,6 +4,11 @@
 
 #include "bitnet.h"
 
+/* In front of every public function; see BITNET_API in bitnet.h. */
+#ifndef BITNET_GRAMMAR_API
+  #define BITNET_GRAMMAR_API BITNET_API
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -47,51 +52,54 @@ typedef enum bitnet_matcher_status {
 /* Compiles a grammar of n bytes. params and err may be 0. The model must outlive it.
    BITNET_ERR_FORMAT: err says what is wrong, with line and column. BITNET_ERR_UNSUPPORTED, _LIMIT:
    what it needs and there is not. BITNET_ERR_ARG, _MEMORY. */
-BITNET_API bitnet_result bitnet_grammar_gbnf(const bitnet_model *m, const char *text, size_t n,
-                                             const bitnet_grammar_params *params,
-                                             bitnet_grammar **out, bitnet_error *err);
+BITNET_GRAMMAR_API bitnet_result bitnet_grammar_gbnf(const bitnet_model *m, const char *text,
+                                                     size_t n, const bitnet_grammar_params *params,
+                                                     bitnet_grammar **out, bitnet_error *err);
 
 /* Compiles a JSON schema of n bytes in the same way. */
-BITNET_API bitnet_result bitnet_grammar_json_schema(const bitnet_model *m, const char *text,
-                                                    size_t n, const bitnet_grammar_params *params,
-                                                    bitnet_grammar **out, bitnet_error *err);
+BITNET_GRAMMAR_API bitnet_result bitnet_grammar_json_schema(const bitnet_model *m, const char *text,
+                                                            size_t n,
+                                                            const bitnet_grammar_params *params,
+                                                            bitnet_grammar **out,
+                                                            bitnet_error *err);
 
 /* Frees a grammar, after its matchers and those that are like it. g may be 0. */
-BITNET_API void bitnet_grammar_free(bitnet_grammar *g);
+BITNET_GRAMMAR_API void bitnet_grammar_free(bitnet_grammar *g);
 
 /* The bytes that a grammar holds, and what a matcher of it would (params may be 0; 0: they are out
    of range). */
-BITNET_API size_t bitnet_grammar_bytes(const bitnet_grammar *g);
-BITNET_API size_t bitnet_matcher_bytes(const bitnet_grammar *g,
-                                       const bitnet_matcher_params *params);
+BITNET_GRAMMAR_API size_t bitnet_grammar_bytes(const bitnet_grammar *g);
+BITNET_GRAMMAR_API size_t bitnet_matcher_bytes(const bitnet_grammar *g,
+                                               const bitnet_matcher_params *params);
 
 /* Creates a matcher at the beginning of a text, with all memory that it will ever use. params and
    err may be 0. The grammar must outlive it. BITNET_ERR_ARG: err names the parameter.
    BITNET_ERR_LIMIT: every text of the grammar needs more than max_depth. BITNET_ERR_MEMORY. */
-BITNET_API bitnet_result bitnet_matcher_create(const bitnet_grammar *g,
-                                               const bitnet_matcher_params *params,
-                                               bitnet_matcher **out, bitnet_error *err);
+BITNET_GRAMMAR_API bitnet_result bitnet_matcher_create(const bitnet_grammar *g,
+                                                       const bitnet_matcher_params *params,
+                                                       bitnet_matcher **out, bitnet_error *err);
 
 /* Frees a matcher, which may be 0. */
-BITNET_API void bitnet_matcher_free(bitnet_matcher *m);
+BITNET_GRAMMAR_API void bitnet_matcher_free(bitnet_matcher *m);
 /* Begins a new text. */
-BITNET_API void bitnet_matcher_reset(bitnet_matcher *m);
+BITNET_GRAMMAR_API void bitnet_matcher_reset(bitnet_matcher *m);
 
 /* Puts one matcher where another one is. BITNET_ERR_ARG: they are not of one grammar.
    BITNET_ERR_LIMIT: the first has smaller limits, too small for this; it is as before. */
-BITNET_API bitnet_result bitnet_matcher_copy(bitnet_matcher *to, const bitnet_matcher *from);
+BITNET_GRAMMAR_API bitnet_result bitnet_matcher_copy(bitnet_matcher *to,
+                                                     const bitnet_matcher *from);
 
 /* The text goes on with a token. BITNET_ERR_ARG: the token does not fit; nothing has changed. */
-BITNET_API bitnet_result bitnet_matcher_accept(bitnet_matcher *m, bitnet_token t);
+BITNET_GRAMMAR_API bitnet_result bitnet_matcher_accept(bitnet_matcher *m, bitnet_token t);
 /* How the text stands. */
-BITNET_API bitnet_matcher_status bitnet_matcher_state(const bitnet_matcher *m);
+BITNET_GRAMMAR_API bitnet_matcher_status bitnet_matcher_state(const bitnet_matcher *m);
 
 /* For bitnet_sampler.mask_fn: sets the bits of the tokens that fit in allowed [(n_vocab + 31) /
    32]. matcher is a bitnet_matcher. */
-BITNET_API void bitnet_matcher_mask(void *matcher, uint32_t *allowed);
+BITNET_GRAMMAR_API void bitnet_matcher_mask(void *matcher, uint32_t *allowed);
 /* For bitnet_sampler.chosen_fn: bitnet_matcher_accept; a token that does not fit makes the status
    BITNET_MATCHER_REFUSED, and from then on nothing fits. */
-BITNET_API void bitnet_matcher_chosen(void *matcher, bitnet_token t);
+BITNET_GRAMMAR_API void bitnet_matcher_chosen(void *matcher, bitnet_token t);
 
 #ifdef __cplusplus
 }
@@ -1203,10 +1211,11 @@ static const char *const bitnet_grammar__common_rules =
     "value ::= object | array | string | number | \"true\" | \"false\" | \"null\"\n"
     "leap ::= [0-9]{2} (\"0\" [48] | [2468] [048] | [13579] [26]) |\n"
     "    (\"0\" [048] | [2468] [048] | [13579] [26]) \"00\"\n"
-    "date ::=\n"
-    "    [0-9]{4} \"-\" (\"0\" [13578] | \"1\" [02]) \"-\" (\"0\" [1-9] | [12] [0-9] | \"3\" [01]) |\n"
+    "date ::= (\n"
+    "    [0-9]{4} \"-\" (\"0\" [13578] | \"1\" [02]) \"-\"\n"
+    "    (\"0\" [1-9] | [12] [0-9] | \"3\" [01]) |\n"
     "    [0-9]{4} \"-\" (\"0\" [469] | \"11\") \"-\" (\"0\" [1-9] | [12] [0-9] | \"30\") |\n"
-    "    [0-9]{4} \"-02-\" (\"0\" [1-9] | \"1\" [0-9] | \"2\" [0-8]) | leap \"-02-29\"\n"
+    "    [0-9]{4} \"-02-\" (\"0\" [1-9] | \"1\" [0-9] | \"2\" [0-8]) | leap \"-02-29\")\n"
     "hours ::= ([01] [0-9] | \"2\" [0-3]) \":\" [0-5] [0-9]\n"
     "time ::= hours \":\" [0-5] [0-9] (\".\" [0-9]{3})? (\"Z\" | [-+] hours)\n"
     "date-time ::= date \"T\" time\n"
@@ -1429,6 +1438,7 @@ static bitnet_grammar__frag bitnet_grammar__naturals(bitnet_grammar__builder *b,
     bitnet_grammar__frag f = bitnet_grammar__failing(b);
     int64_t from = 0, to = 9;
     char l[24], h[24];
+    if (low > high) return f;
     for (; from <= high; from = to + 1, to = 10 * to + 9) {
         if (to >= low) {
             snprintf(l, sizeof l, "%lld", (long long)(from > low ? from : low));
@@ -2433,8 +2443,8 @@ static void bitnet_grammar__spread(bitnet_grammar__builder *b, const bitnet_gram
             for (k = u->first[i]; k < u->first[i + 1]; k++) {
                 const uint32_t user = u->users[k];
                 const uint32_t v = bitnet_grammar__value_of(b, user, need, i, bytes);
-                if (v >= need[user]) continue;
-                /* What a node inside needs can be one more: that is the next round's. */
+                /* One more is the next round's. Two more come up again when that one is final. */
+                if (v >= need[user] || v > depth + 1) continue;
                 if (v <= depth) now[n_now++] = user;
                 else later[n_later++] = user;
                 need[user] = (uint16_t)v;
@@ -2564,7 +2574,8 @@ static void bitnet_grammar__check(bitnet_grammar__builder *b, uint32_t root) {
     bitnet_grammar__free(&g->allocator, work);
     g->root = BITNET_GRAMMAR__RULE(b, root).start;
     if (g->need[g->root] == BITNET_GRAMMAR__NEVER)
-        bitnet_grammar__fail_rule(b, BITNET_ERR_FORMAT, root, "has no text that ends");
+        bitnet_grammar__fail_rule(b, BITNET_ERR_FORMAT, root,
+                                  "has no text that ends within a depth of 4096");
 }
 
 /* Bytes that no edge tells apart form a class. */
@@ -2710,7 +2721,7 @@ static void bitnet_grammar__read_vocabulary(bitnet_grammar__builder *b,
    @grammar  from a text to a grammar
    ============================================================================================= */
 
-BITNET_API void bitnet_grammar_free(bitnet_grammar *g) {
+BITNET_GRAMMAR_API void bitnet_grammar_free(bitnet_grammar *g) {
     bitnet_allocator a;
     if (!g) return;
     a = g->allocator;
@@ -2726,7 +2737,7 @@ BITNET_API void bitnet_grammar_free(bitnet_grammar *g) {
     bitnet_grammar__free(&a, g);
 }
 
-BITNET_API size_t bitnet_grammar_bytes(const bitnet_grammar *g) { return g ? g->bytes : 0; }
+BITNET_GRAMMAR_API size_t bitnet_grammar_bytes(const bitnet_grammar *g) { return g ? g->bytes : 0; }
 
 static bitnet_result bitnet_grammar__refuse(bitnet_error *err, bitnet_result code,
                                             const char *format, ...) {
@@ -2833,15 +2844,17 @@ static bitnet_result bitnet_grammar__create(const bitnet_model *m, const char *t
     return code;
 }
 
-BITNET_API bitnet_result bitnet_grammar_gbnf(const bitnet_model *m, const char *text, size_t n,
-                                             const bitnet_grammar_params *params,
-                                             bitnet_grammar **out, bitnet_error *err) {
+BITNET_GRAMMAR_API bitnet_result bitnet_grammar_gbnf(const bitnet_model *m, const char *text,
+                                                     size_t n, const bitnet_grammar_params *params,
+                                                     bitnet_grammar **out, bitnet_error *err) {
     return bitnet_grammar__create(m, text, n, params, 0, out, err);
 }
 
-BITNET_API bitnet_result bitnet_grammar_json_schema(const bitnet_model *m, const char *text,
-                                                    size_t n, const bitnet_grammar_params *params,
-                                                    bitnet_grammar **out, bitnet_error *err) {
+BITNET_GRAMMAR_API bitnet_result bitnet_grammar_json_schema(const bitnet_model *m, const char *text,
+                                                            size_t n,
+                                                            const bitnet_grammar_params *params,
+                                                            bitnet_grammar **out,
+                                                            bitnet_error *err) {
     return bitnet_grammar__create(m, text, n, params, 1, out, err);
 }
 
@@ -3221,7 +3234,7 @@ static const uint32_t *bitnet_grammar__get_mask(bitnet_matcher *m) {
     return mask;
 }
 
-BITNET_API void bitnet_matcher_mask(void *matcher, uint32_t *allowed) {
+BITNET_GRAMMAR_API void bitnet_matcher_mask(void *matcher, uint32_t *allowed) {
     bitnet_matcher *m = (bitnet_matcher *)matcher;
     const uint32_t *mask;
     uint32_t any = 0, w;
@@ -3274,7 +3287,7 @@ static void bitnet_grammar__search_named(bitnet_matcher *m, uint32_t t, uint32_t
         bitnet_grammar__put_place(m, m->places[s->first + i].node, m->places[s->first + i].frame);
 }
 
-BITNET_API bitnet_result bitnet_matcher_accept(bitnet_matcher *m, bitnet_token t) {
+BITNET_GRAMMAR_API bitnet_result bitnet_matcher_accept(bitnet_matcher *m, bitnet_token t) {
     uint32_t to, named;
     if (!m || t < 0 || (uint32_t)t >= m->g->n_vocab || m->ended == BITNET_MATCHER_ENDED ||
         m->ended == BITNET_MATCHER_REFUSED) return BITNET_ERR_ARG;
@@ -3299,12 +3312,12 @@ BITNET_API bitnet_result bitnet_matcher_accept(bitnet_matcher *m, bitnet_token t
     return BITNET_OK;
 }
 
-BITNET_API void bitnet_matcher_chosen(void *matcher, bitnet_token t) {
+BITNET_GRAMMAR_API void bitnet_matcher_chosen(void *matcher, bitnet_token t) {
     bitnet_matcher *m = (bitnet_matcher *)matcher;
     if (m && bitnet_matcher_accept(m, t)) m->ended = BITNET_MATCHER_REFUSED;
 }
 
-BITNET_API bitnet_matcher_status bitnet_matcher_state(const bitnet_matcher *m) {
+BITNET_GRAMMAR_API bitnet_matcher_status bitnet_matcher_state(const bitnet_matcher *m) {
     const bitnet_grammar__state *s;
     if (!m) return BITNET_MATCHER_REFUSED;
     if (m->ended != BITNET_MATCHER_OPEN) return m->ended;
@@ -3374,8 +3387,8 @@ static const char *bitnet_grammar__set_limits(bitnet_matcher *m, const bitnet_gr
     return 0;
 }
 
-BITNET_API size_t bitnet_matcher_bytes(const bitnet_grammar *g,
-                                       const bitnet_matcher_params *params) {
+BITNET_GRAMMAR_API size_t bitnet_matcher_bytes(const bitnet_grammar *g,
+                                               const bitnet_matcher_params *params) {
     bitnet_matcher_params p;
     bitnet_matcher m;
     memset(&p, 0, sizeof p);
@@ -3394,7 +3407,7 @@ static void bitnet_grammar__clear(bitnet_matcher *m) {
     memset(&m->frames[0], 0, sizeof m->frames[0]);
 }
 
-BITNET_API void bitnet_matcher_reset(bitnet_matcher *m) {
+BITNET_GRAMMAR_API void bitnet_matcher_reset(bitnet_matcher *m) {
     int again;
     if (!m) return;
     m->ended = BITNET_MATCHER_OPEN;
@@ -3419,7 +3432,8 @@ static uint32_t bitnet_grammar__copy_frame(bitnet_matcher *to, const bitnet_matc
     return f;
 }
 
-BITNET_API bitnet_result bitnet_matcher_copy(bitnet_matcher *to, const bitnet_matcher *from) {
+BITNET_GRAMMAR_API bitnet_result bitnet_matcher_copy(bitnet_matcher *to,
+                                                     const bitnet_matcher *from) {
     const bitnet_grammar__state *s;
     uint32_t i, f, now = 0;
     int again;
@@ -3448,9 +3462,9 @@ BITNET_API bitnet_result bitnet_matcher_copy(bitnet_matcher *to, const bitnet_ma
     return BITNET_OK;
 }
 
-BITNET_API bitnet_result bitnet_matcher_create(const bitnet_grammar *g,
-                                               const bitnet_matcher_params *params,
-                                               bitnet_matcher **out, bitnet_error *err) {
+BITNET_GRAMMAR_API bitnet_result bitnet_matcher_create(const bitnet_grammar *g,
+                                                       const bitnet_matcher_params *params,
+                                                       bitnet_matcher **out, bitnet_error *err) {
     bitnet_matcher_params p;
     bitnet_matcher limits, *m;
     const char *wrong;
@@ -3479,7 +3493,7 @@ BITNET_API bitnet_result bitnet_matcher_create(const bitnet_grammar *g,
     return BITNET_OK;
 }
 
-BITNET_API void bitnet_matcher_free(bitnet_matcher *m) {
+BITNET_GRAMMAR_API void bitnet_matcher_free(bitnet_matcher *m) {
     bitnet_allocator a;
     if (!m) return;
     a = m->allocator;

@@ -1,0 +1,624 @@
+/* bitnet_grammar.h: texts that a grammar or schema takes and refuses, byte by byte and in longer
+   tokens; masks against the matcher's own verdict on each token; errors with their places; hostile
+   grammars; limits and memory. tests/tools/test_grammar.sh has ajv's opinion of schemas. */
+#include "test.h"
+#define BITNET_GRAMMAR_API extern
+#define BITNET_GRAMMAR_IMPLEMENTATION
+#include "../../bitnet_grammar.h"
+#include "vocab_helpers.h"
+#include <time.h>
+
+/* Tokens 0 to 255 are the bytes. */
+static const char *const longer[] = {
+    "ab", "abc", "aab", "xy", "\":", "{\"", "\"}", "\", \"", "[[", "]]", "12", "00", "true", "\xE2\x82",
+    "\x82\xAC", "\xAC\xE2", "\xE2\x82\xAC", "\xC3\xA9", "\xE3\x81\x82\xE3", "  ", "\n ", "1,", "\\u00",
+    "((", "x)", "))", "ab", "\xF0\x9F", "\x98\x80\"", "-1", "]}"};
+enum { N_LONGER = sizeof longer / sizeof longer[0], FIRST_LONGER = 256 };
+
+static gb_model built;
+static bitnet_model *model;
+static uint32_t allowed[16];
+
+static int set_up(void) {
+    if (model) return 1;
+    memset(&built, 0, sizeof built);
+    built.dim = built.ffn = 64, built.layers = 1, built.heads = 2, built.kv_heads = 1;
+    built.words = longer, built.n_words = N_LONGER, built.embed_type = GB_TENSOR_F16;
+    gb_make_model(&built);
+    model = load_built(&built);
+    return model != 0;
+}
+
+static int is_allowed(int t) { return (int)(allowed[t / 32] >> t % 32 & 1); }
+
+static void ask(bitnet_matcher *m) {
+    memset(allowed, 0, sizeof allowed);
+    bitnet_matcher_mask(m, allowed);
+}
+
+typedef bitnet_result (*compile)(const bitnet_model *m, const char *text, size_t n,
+                                 const bitnet_grammar_params *params, bitnet_grammar **out,
+                                 bitnet_error *err);
+
+static bitnet_matcher *matcher_of(compile how, const char *text, bitnet_grammar **g,
+                                  const bitnet_matcher_params *p) {
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_matcher *m = 0;
+    *g = 0;
+    if (!set_up() || how(model, text, strlen(text), 0, g, &err) ||
+        bitnet_matcher_create(*g, p, &m, &err))
+        test_fail(__FILE__, __LINE__, "%s: %s", text, err.text);
+    return m;
+}
+
+/* The token that spells most of a text. */
+static int longest_token(const char *text) {
+    int i, best = (uint8_t)text[0];
+    size_t n = 1;
+    for (i = 0; i < N_LONGER; i++) {
+        const size_t size = strlen(longer[i]);
+        if (size <= n || strncmp(text, longer[i], size)) continue;
+        best = FIRST_LONGER + i;
+        n = size;
+    }
+    return best;
+}
+
+/* Does the mask say of each token what the matcher says when it gets it? */
+static int mask_is_right(bitnet_matcher *m, bitnet_matcher *other) {
+    int t;
+    ask(m);
+    for (t = 0; t < built.n_vocab; t++) {
+        if (bitnet_matcher_copy(other, m)) return 0;
+        if ((bitnet_matcher_accept(other, t) == BITNET_OK) != is_allowed(t)) return 0;
+    }
+    return 1;
+}
+
+/* How a text ends: x it is refused, o it is incomplete, m it may end, c nothing may follow. */
+static char verdict(bitnet_matcher *m, bitnet_matcher *other, const char *text, int long_tokens) {
+    static const char names[] = "omc";
+    bitnet_matcher_reset(m);
+    while (*text) {
+        const int t = long_tokens ? longest_token(text) : (uint8_t)*text;
+        if (other && !mask_is_right(m, other)) return '!';
+        if (bitnet_matcher_accept(m, t)) return 'x';
+        text += t < FIRST_LONGER ? 1 : strlen(longer[t - FIRST_LONGER]);
+    }
+    if (other && !mask_is_right(m, other)) return '!';
+    ask(m);
+    if (is_allowed(built.eot) != (bitnet_matcher_state(m) > BITNET_MATCHER_OPEN)) return '?';
+    return names[bitnet_matcher_state(m)];
+}
+
+/* Cases of one grammar: "verdict text", the last one 0. */
+typedef struct grammar_case { const char *grammar; const char *texts[14]; } grammar_case;
+
+static void check_cases(compile how, const grammar_case *cases, int n) {
+    int i, k, level;
+    for (i = 0; i < n; i++) {
+        bitnet_grammar *g;
+        bitnet_matcher *m = matcher_of(how, cases[i].grammar, &g, 0), *other = 0;
+        CHECK(m && !bitnet_matcher_create(g, 0, &other, 0));
+        for (k = 0; cases[i].texts[k]; k++)
+            for (level = 0; level < 2; level++) {
+                const char *text = cases[i].texts[k];
+                const char got = verdict(m, k < 3 ? other : 0, text + 2, level);
+                CHECK_MSG(got == text[0], "%s: '%s' is %c, not %c (%s)", cases[i].grammar,
+                          text + 2, got, text[0], level ? "long tokens" : "bytes");
+            }
+        bitnet_matcher_free(m);
+        bitnet_matcher_free(other);
+        bitnet_grammar_free(g);
+    }
+}
+
+/* ---- GBNF ---- */
+
+static void test_gbnf(void) {
+    static const grammar_case cases[] = {
+        {"root ::= \"abc\"", {"c abc", "o ", "o ab", "x abd", "x abcc", "x b", 0}},
+        {"root ::= \"a\" | \"bc\"\n", {"c a", "c bc", "o b", "x ab", "x c", 0}},
+        {"root ::= \"a\"*", {"m ", "m aaa", "x ab", 0}},
+        {"root ::= \"ab\"+ \"c\"", {"c ababc", "o abab", "x c", "x abcab", 0}},
+        {"root ::= \"a\"? \"b\"?", {"m ", "m a", "c b", "c ab", "x ba", 0}},
+        {"root ::= \"a\"{3}", {"c aaa", "o aa", "x aaaa", 0}},
+        {"root ::= \"a\"{2,}", {"m aa", "m aaaaaaa", "o a", 0}},
+        {"root ::= \"a\"{2,4} \"b\"", {"c aab", "c aaaab", "x ab", "x aaaaa", "o aaaa", 0}},
+        {"root ::= \"a\"{0,2}", {"m ", "m a", "c aa", "x aaa", 0}},
+        {"root ::= \"a\"{0} \"b\"{ 1 , 1 }", {"c b", "x a", 0}},
+        {"root ::= (\"a\"{2}){2,3}", {"m aaaa", "c aaaaaa", "o aaaaa", "o aaa", 0}},
+        {"root ::= x{2,2} \"]\"\nx ::= \",\" s \"1\" s\ns ::= \" \"?",
+         {"c ,1,1]", "c , 1 , 1 ]", "x ,1]", "x ,1,1,", 0}},
+        {"root ::= s x (\",\" s x s){2,2} \"]\"\nx ::= \"1\"\ns ::= \" \"?",
+         {"c 1,1,1]", "x 1,1]", "o 1,1", 0}},
+        {"root ::= [a-cx] [^a-c\\n] [\\]\\-^] [-]", {"c ad^-", "c xd]-", "x adx", 0}},
+        {"root ::= [a-cx][^a-c\\n]", {"c xy", "c az", "x ab", "x d", "x a\n", "c a\xC3\xA9", 0}},
+        {"root ::= [\\]\\-\\[]+ [x^-]+", {"m ]-[x", "m ]x-^", "x x", 0}},
+        {"root ::= \"\\x41\\u00e9\\U0001F600\\\"\\\\\\t\"", {"c A\xC3\xA9\xF0\x9F\x98\x80\"\\\t", 0}},
+        {"root ::= [\xE3\x81\x81-\xE3\x82\x9F]+", {"m \xE3\x81\x82", "o \xE3\x81", "x \xE3\x83",
+                                               "m \xE3\x81\x82\xE3\x82\x80", "x a", 0}},
+        {"root ::= .", {"c a", "c \n", "c \xE2\x82\xAC", "o \xE2\x82", "x \x80", "x \xC0", "x \xED\xA0",
+                        "o \xED\x9F", "x \xF4\x90", "o \xF4\x8F", "x \xE0\x80", "x \xFF", 0}},
+        {"root ::= [^x]*", {"m \xF0\x9F\x98\x80", "o a\xF0\x9F\x98", "x \xF5", "x x", 0}},
+        {"# all\nroot ::= a # b\n  # c\na ::= # d\n  \"x\" |\n  \"y\"", {"c x", "c y", "x #", 0}},
+        {"root ::= (\"a\"\n | # or\n \"b\")\n \n\nx-y_1 ::= \"z\"", {"c a", "c b", 0}},
+        {"root ::= ((\"a\" (\"b\" | \"c\")) | \"d\")+", {"m abd", "o a", "m dac", 0}},
+        {"root ::= \"(\" root \")\" | \"x\"", {"c ((x))", "o (x", "x x)", "o ((", "c x", 0}},
+        {"root ::= \"a\" root | \"b\"", {"c aaaab", "o aaaa", 0}},
+        {"root ::= e \"c\"\ne ::= | \"a\" e \"b\"", {"c aabbc", "c c", "x aabc", 0}},
+        {"root ::= ((\"a\"*)*)+ (\"b\"?){2,5} \"c\"", {"c c", "c aabbbbbc", "x bbbbbb", 0}},
+        {"root ::= (\"a\" | \"ab\") (\"c\" | \"bc\")", {"c ac", "c abc", "c abbc", "x abb c", 0}},
+        {"root ::= \"\"", {"c ", "x a", 0}},
+        {"root ::= \"a\" none | \"b\"\nnone ::= \"x\" none", {"c b", "x a", 0}},
+        {"root ::= \"a\"+?", {"m ", "m aa", 0}},
+        {"root ::= <[65]> !<[66]> !<[66]>*\n", {"o A", "m AA", "x AB", "m AAA", 0}},
+    };
+    check_cases(bitnet_grammar_gbnf, cases, (int)(sizeof cases / sizeof cases[0]));
+}
+
+/* Tokens that a grammar names: special ones, and split characters, which `any but` never is. */
+static void test_tokens(void) {
+    bitnet_grammar *g;
+    bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf,
+                                   "root ::= <|begin_of_text|> (!<[256]> | <[271]>)* <|eot_id|> \"a\"*",
+                                   &g, 0);
+    CHECK(m);
+    ask(m);
+    CHECK(is_allowed(built.bos) && !is_allowed('a') && !is_allowed(built.eot));
+    CHECK(bitnet_matcher_accept(m, built.eot) == BITNET_ERR_ARG);
+    CHECK(!bitnet_matcher_accept(m, built.bos));
+    ask(m);
+    CHECK(is_allowed('a') && is_allowed(built.eot) && !is_allowed(built.bos));
+    CHECK(!is_allowed(0x80) && !is_allowed(0xE2) && is_allowed(272) && is_allowed(271));
+    CHECK(!is_allowed(256) && is_allowed(257) && is_allowed(282));     /* "ab" is there twice */
+    CHECK(!bitnet_matcher_accept(m, 257) && !bitnet_matcher_accept(m, built.eot));
+    CHECK(bitnet_matcher_state(m) == BITNET_MATCHER_MAY_END);
+    CHECK(!bitnet_matcher_accept(m, 'a') && !bitnet_matcher_accept(m, built.eot));
+    CHECK(bitnet_matcher_state(m) == BITNET_MATCHER_ENDED);
+    CHECK(bitnet_matcher_accept(m, 'a') == BITNET_ERR_ARG);
+    ask(m);
+    CHECK(!is_allowed('a') && !is_allowed(built.eot));
+    bitnet_matcher_reset(m);
+    bitnet_matcher_chosen(m, 'a');
+    CHECK(bitnet_matcher_state(m) == BITNET_MATCHER_REFUSED);
+    ask(m);
+    CHECK(!is_allowed(built.bos));
+    CHECK(bitnet_matcher_accept(m, built.bos) == BITNET_ERR_ARG);
+    CHECK(bitnet_matcher_accept(m, -1) == BITNET_ERR_ARG);
+    bitnet_matcher_free(m);
+    bitnet_grammar_free(g);
+}
+
+typedef struct error_case { const char *text; bitnet_result code; const char *words; } error_case;
+
+static void check_errors(compile how, const error_case *cases, int n) {
+    int i;
+    CHECK(set_up());
+    for (i = 0; i < n; i++) {
+        bitnet_grammar *g = 0;
+        bitnet_error err = {BITNET_OK, ""};
+        const bitnet_result r = how(model, cases[i].text, strlen(cases[i].text), 0, &g, &err);
+        CHECK_MSG(r == cases[i].code && r == err.code && strstr(err.text, cases[i].words) && !g,
+                  "%s: %d '%s'", cases[i].text, (int)r, err.text);
+    }
+}
+
+static void test_gbnf_errors(void) {
+    static const error_case cases[] = {
+        {"", BITNET_ERR_FORMAT, "no rule root"},
+        {"a ::= \"x\"", BITNET_ERR_FORMAT, "no rule root"},
+        {"root ::= a\n", BITNET_ERR_FORMAT, "line 1, column 10: the rule a is not defined"},
+        {"root ::= \"x\"\nroot ::= \"y\"", BITNET_ERR_FORMAT, "line 2, column 1: the rule root is defined"},
+        {"root ::= \"\xC3\xA9\" )", BITNET_ERR_FORMAT, "line 1, column 14: a symbol"},
+        {"root ::= (\"a\"", BITNET_ERR_FORMAT, "')' expected, not the end"},
+        {"root ::= \"a", BITNET_ERR_FORMAT, "not the end"},
+        {"root ::= [a", BITNET_ERR_FORMAT, "not the end"},
+        {"root ::= []", BITNET_ERR_FORMAT, "empty class"},
+        {"root ::= [b-a]", BITNET_ERR_FORMAT, "backwards"},
+        {"root ::= *", BITNET_ERR_FORMAT, "nothing to repeat"},
+        {"root ::= \"a\"{2,1}", BITNET_ERR_FORMAT, "from more to fewer"},
+        {"root ::= \"a\"{x}", BITNET_ERR_FORMAT, "a number expected"},
+        {"root ::= \"a\"{1000001}", BITNET_ERR_LIMIT, "1000000"},
+        {"root ::= \"\\q\"", BITNET_ERR_FORMAT, "column 11: unknown escape"},
+        {"root ::= \"\\x4\"", BITNET_ERR_FORMAT, "hexadecimal"},
+        {"root ::= \"\\ud800\"", BITNET_ERR_FORMAT, "U+D800 is no character"},
+        {"root ::= \"\xFF\"", BITNET_ERR_FORMAT, "not UTF-8"},
+        {"root = \"a\"", BITNET_ERR_FORMAT, "'::=' expected"},
+        {"root ::= <nothing>", BITNET_ERR_FORMAT, "no token <nothing>"},
+        {"root ::= <[99999]>", BITNET_ERR_FORMAT, "no such token"},
+        {"root ::= !a", BITNET_ERR_FORMAT, "'<' expected"},
+        {"root ::= root \"a\" | \"b\"", BITNET_ERR_UNSUPPORTED, "rule root begins with itself"},
+        {"root ::= a\na ::= \"\" b? (c)\nb ::= \"x\"\nc ::= \"y\"{0,3} a | \"z\"",
+         BITNET_ERR_UNSUPPORTED, "begins with itself"},
+        {"root ::= \"x\" root", BITNET_ERR_FORMAT, "root has no text that ends"},
+    };
+    check_errors(bitnet_grammar_gbnf, cases, (int)(sizeof cases / sizeof cases[0]));
+}
+
+/* ---- schemas ---- */
+
+static void test_schemas(void) {
+    static const grammar_case cases[] = {
+        {"{}", {"c {\"a\":[1,{}],\"b\" : null}", "c \"x\"", "m -1.5e-7", "x 01", "x 1e100", "x [1,]", 0}},
+        {"true", {"c null", 0}},
+        {"{\"type\":\"string\"}", {"c \"a\\n\\u00e9\xC3\xA9\"", "x \"\n", "x \"\\q", "o \"\\u00", 0}},
+        {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}",
+         {"c \"\xC3\xA9\xF0\x9F\x98\x80\"", "x \"a\"", "x \"abcd", "c \"\\ud83d\\ude00a\"",
+          "x \"\\ud83d\\ude00\"", "x \"\\ud83da", 0}},
+        {"{\"type\":\"string\",\"pattern\":\"^a[^\\\"b]{1,2}(?:\\\\.|\\\\d+)$\"}",
+         {"c \"axx.\"", "c \"ax123\"", "x \"a1\"", "o \"ax", "x \"a\\\"", 0}},
+        {"{\"type\":\"integer\",\"minimum\":-3,\"exclusiveMaximum\":12}",
+         {"c -3", "x -4", "c 11", "x 12", "m 1", "c 0", "x 00", "x -0", 0}},
+        {"{\"type\":\"integer\",\"minimum\":8.5}", {"m 9", "o 8", "m 80", "x 7 ", 0}},
+        {"{\"enum\":[\"a\\\"\",12,null,[1,{\"a\":2}]]}",
+         {"c \"a\\\"\"", "c 12", "c null", "c [1,{\"a\":2}]", "x \"b", 0}},
+        {"{\"enum\":[\"a\",1],\"type\":\"string\"}", {"c \"a\"", "x 1", 0}},
+        {"{\"const\":{}}", {"c {}", 0}},
+        {"{\"type\":[\"null\",\"boolean\"]}", {"c true", "c false", "c null", "x 1", 0}},
+        {"{\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"required\":[\"b\"]}",
+         {"c {\"a\":null,\"b\":null}", "c {\"b\":null}", "x {\"a\":null}", "x {}", "x {\"b\":null,",
+          "c {\n \"b\" : null }", 0}},
+        {"{\"properties\":{\"ab\":{\"type\":\"null\"}},\"additionalProperties\":{\"type\":\"boolean\"}}",
+         {"c {\"ab\":null,\"a\":true,\"abc\":true}", "c {\"b\":true,\"\":true}", "x {\"ab\":t",
+          "x {\"x\":null", "c {}", "x {\"x\":true,\"ab\"", "x {\"\\u", 0}},
+        {"{\"type\":\"object\",\"required\":[\"x\"]}", {"c {\"x\":1,\"y\":2}", "x {}", "c {\"x\":1}", 0}},
+        {"{\"items\":{\"type\":\"null\"},\"minItems\":1,\"maxItems\":2}",
+         {"c [null]", "c [null,null]", "x []", "x [null,null,", 0}},
+        {"{\"prefixItems\":[{\"const\":1},{\"const\":2}],\"items\":false}", {"c [1,2]", "x [1]", "x [1,2,", 0}},
+        {"{\"items\":[{\"const\":1}],\"additionalItems\":{\"const\":3},\"minItems\":2}",
+         {"c [1,3]", "c [1,3,3]", "x [1]", 0}},
+        {"{\"$ref\":\"#/$defs/a~1b\",\"$defs\":{\"a/b\":{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}}}",
+         {"c [[],[[]]]", "x [1", 0}},
+        {"{\"anyOf\":[{\"type\":\"null\"},false,{\"const\":5}]}", {"c null", "c 5", "x 6", 0}},
+        {"{\"oneOf\":[{\"type\":\"null\"},{\"type\":\"integer\"},{\"type\":\"string\"}]}", {"m 1", "c null", 0}},
+        {"{\"allOf\":[{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},{\"properties\":{\"b\":"
+         "{\"const\":2}}}]}", {"c {\"a\":1}", "c {\"a\":1,\"b\":2}", "x {\"b\"", 0}},
+        {"{\"type\":\"string\",\"format\":\"date\"}",
+         {"c \"2024-02-29\"", "x \"2023-02-29", "x \"1900-02-29", "c \"2000-02-29\"", "x \"2023-04-31", 0}},
+        {"{\"type\":\"string\",\"format\":\"date-time\"}", {"c \"2024-01-31T23:59:59.123-01:30\"", 0}},
+        {"{\"type\":\"string\",\"format\":\"uuid\"}", {"c \"00000000-0000-0000-0000-00000000abCD\"", 0}},
+    };
+    check_cases(bitnet_grammar_json_schema, cases, (int)(sizeof cases / sizeof cases[0]));
+}
+
+static void test_schema_errors(void) {
+    static const error_case cases[] = {
+        {"", BITNET_ERR_FORMAT, "a JSON value expected, not the end"},
+        {"{\"type\": \"string\"\n,}", BITNET_ERR_FORMAT, "line 2, column 2: a string expected"},
+        {"{} {}", BITNET_ERR_FORMAT, "the end expected"},
+        {"{\"a\":1,\"a\":2}", BITNET_ERR_FORMAT, "column 8: a key for the second time"},
+        {"{\"type\":\"text\"}", BITNET_ERR_FORMAT, "#/type: no type"},
+        {"{\"properties\":{\"a\":{\"type\":\"array\",\"items\":[{},{\"multipleOf\":2}]}}}",
+         BITNET_ERR_UNSUPPORTED, "#/properties/a/items/1/multipleOf: this keyword"},
+        {"{\"type\":\"array\",\"uniqueItems\":true}", BITNET_ERR_UNSUPPORTED, "#/uniqueItems"},
+        {"{\"type\":\"array\",\"contains\":{}}", BITNET_ERR_UNSUPPORTED, "#/contains"},
+        {"{\"not\":{}}", BITNET_ERR_UNSUPPORTED, "#/not"},
+        {"{\"type\":\"number\",\"minimum\":1}", BITNET_ERR_UNSUPPORTED, "#/minimum"},
+        {"{\"type\":\"string\",\"format\":\"email\"}", BITNET_ERR_UNSUPPORTED, "#/format"},
+        {"{\"type\":\"string\",\"format\":\"date\",\"minLength\":3}", BITNET_ERR_UNSUPPORTED, "beside"},
+        {"{\"type\":\"string\",\"pattern\":\"a\"}", BITNET_ERR_UNSUPPORTED, "begin with ^"},
+        {"{\"type\":\"string\",\"pattern\":\"^a\\\\$\"}", BITNET_ERR_UNSUPPORTED, "begin with ^"},
+        {"{\"type\":\"string\",\"pattern\":\"^(?=a)$\"}", BITNET_ERR_UNSUPPORTED, "(?"},
+        {"{\"type\":\"string\",\"pattern\":\"^\\\\bx$\"}", BITNET_ERR_UNSUPPORTED, "escape \\b"},
+        {"{\"type\":\"string\",\"pattern\":\"^(a$\"}", BITNET_ERR_FORMAT, "no ')'"},
+        {"{\"type\":\"string\",\"minLength\":-1}", BITNET_ERR_FORMAT, "#/minLength"},
+        {"{\"$ref\":\"#/nowhere\"}", BITNET_ERR_FORMAT, "no such schema"},
+        {"{\"$ref\":\"http://x/y\"}", BITNET_ERR_UNSUPPORTED, "only #/"},
+        {"{\"$ref\":\"#/$defs/a\",\"minLength\":1,\"$defs\":{\"a\":{}}}", BITNET_ERR_UNSUPPORTED,
+         "#/minLength: this keyword beside $ref"},
+        {"{\"$ref\":\"#\"}", BITNET_ERR_UNSUPPORTED, "begins with itself"},
+        {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", BITNET_ERR_UNSUPPORTED, "#/oneOf/1"},
+        {"{\"anyOf\":[{}],\"type\":\"object\"}", BITNET_ERR_UNSUPPORTED, "#/type: this keyword beside"},
+        {"{\"allOf\":[{\"minLength\":1},{\"maxLength\":2}]}", BITNET_ERR_UNSUPPORTED, "allOf"},
+        {"{\"required\":[\"a\"],\"additionalProperties\":false}", BITNET_ERR_FORMAT, "no text that ends"},
+        {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}", BITNET_ERR_FORMAT, "no text that ends"},
+        {"false", BITNET_ERR_FORMAT, "no text that ends"},
+        {"{\"enum\":[]}", BITNET_ERR_FORMAT, "no text that ends"},
+        {"\"\\ud800\"", BITNET_ERR_FORMAT, "surrogate"},
+        {"{\"properties\":{\"a\":5}}", BITNET_ERR_FORMAT, "#/properties/a: a schema is"},
+    };
+    check_errors(bitnet_grammar_json_schema, cases, (int)(sizeof cases / sizeof cases[0]));
+}
+
+/* ---- hostile grammars, limits ---- */
+
+/* A random text of a grammar, at most so many tokens; each is allowed, and accepted. 0: neither. */
+static int write_some(bitnet_matcher *m, uint64_t *seed, int n, char *out) {
+    bitnet_matcher_reset(m);
+    *out = 0;
+    for (; n > 0; n--) {
+        int t, count = 0, chosen = -1;
+        ask(m);
+        for (t = 0; t < built.n_vocab; t++)
+            if (is_allowed(t) && gb_random(seed) % (uint64_t)++count == 0) chosen = t;
+        if (chosen < 0 || bitnet_matcher_accept(m, chosen)) return 0;
+        if (bitnet_matcher_state(m) == BITNET_MATCHER_ENDED) return 1;
+        if (chosen < FIRST_LONGER) out[strlen(out) + 1] = 0, out[strlen(out)] = (char)chosen;
+        else if (chosen < FIRST_LONGER + N_LONGER) strcat(out, longer[chosen - FIRST_LONGER]);
+    }
+    return 1;
+}
+
+/* Whatever the limits are, something can follow, and what is written is of the grammar. */
+static void test_limits(void) {
+    static const char *const grammars[] = {
+        "root ::= \"(\" root \")\" | \"[\" x \"]\" | \"x\"\nx ::= \"a\" y \"b\" | \"1\"\ny ::= root x | \"z\"",
+        "root ::= (\"a\" | \"ab\" | \"aab\" | \"b\"){3,40} [ab] [ab] [ab] \"c\"",
+        "root ::= ([ab]* \"a\" [ab] [ab] [ab] [ab] [ab] [ab] [ab] | \"x\" root \"y\") \"z\"",
+    };
+    static const bitnet_matcher_params limits[] = {
+        {{0, 0, 0}, 4, 0, 0, 0}, {{0, 0, 0}, 0, 3, 64, 1}, {{0, 0, 0}, 5, 1, 64, 2},
+        {{0, 0, 0}, 6, 40, 64, 1}, {{0, 0, 0}, 0, 0, 0, 0}};
+    static char text[20000];
+    uint64_t seed = 3;
+    size_t i, k, round;
+    for (i = 0; i < 3; i++)
+        for (k = 0; k < 5; k++) {
+            bitnet_grammar *g;
+            bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, grammars[i], &g, &limits[k]), *all = 0;
+            CHECK(m && !bitnet_matcher_create(g, 0, &all, 0));
+            for (round = 0; round < 20; round++) {
+                CHECK_MSG(write_some(m, &seed, 100, text), "%s, limits %d", grammars[i], (int)k);
+                CHECK_MSG(strchr("omc", verdict(all, 0, text, 0)), "%s: %s", grammars[i], text);
+            }
+            bitnet_matcher_free(m);
+            bitnet_matcher_free(all);
+            bitnet_grammar_free(g);
+        }
+}
+
+/* At the greatest depth what goes deeper is not allowed, and the way out is. */
+static void test_depth(void) {
+    static const char nested[] = "root ::= a \"x\"\na ::= b \"y\"\nb ::= \"z\"";
+    const bitnet_matcher_params p = {{0, 0, 0}, 3, 0, 0, 0};
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_grammar *g;
+    bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, "root ::= \"(\" root \")\" | \"x\"", &g, &p);
+    int i;
+    CHECK(m);
+    for (i = 0; i < 3; i++) CHECK(!bitnet_matcher_accept(m, '('));
+    ask(m);
+    CHECK(!is_allowed('(') && !is_allowed(279) && is_allowed('x') && is_allowed(280));
+    CHECK(bitnet_matcher_accept(m, '(') == BITNET_ERR_ARG);
+    CHECK(!bitnet_matcher_accept(m, 280) && !bitnet_matcher_accept(m, 281));     /* x) and )) */
+    CHECK(bitnet_matcher_state(m) == BITNET_MATCHER_COMPLETE);
+    bitnet_matcher_free(m);
+    bitnet_grammar_free(g);
+    /* b needs two levels behind the parenthesis: it is closed earlier. */
+    m = matcher_of(bitnet_grammar_gbnf, "root ::= \"(\" root b \")\" | \"x\"\nb ::= c \"1\"\nc ::= d \"2\"\nd "
+                   "::= \"3\"", &g, &p);
+    CHECK(m && !bitnet_matcher_accept(m, '('));
+    CHECK(bitnet_matcher_accept(m, '(') == BITNET_ERR_ARG && !bitnet_matcher_accept(m, 'x'));
+    for (i = 0; i < 4; i++) CHECK(!bitnet_matcher_accept(m, "321)"[i]));
+    CHECK(bitnet_matcher_state(m) == BITNET_MATCHER_COMPLETE);
+    bitnet_matcher_free(m);
+    bitnet_grammar_free(g);
+    CHECK(!bitnet_grammar_gbnf(model, nested, strlen(nested), 0, &g, 0));
+    {
+        const bitnet_matcher_params one = {{0, 0, 0}, 1, 0, 0, 0};
+        CHECK(bitnet_matcher_create(g, &one, &m, &err) == BITNET_ERR_LIMIT && !m);
+        CHECK(strstr(err.text, "depth of 2"));
+    }
+    bitnet_grammar_free(g);
+}
+
+static void repeat_text(char *out, const char *what, int n) {
+    for (*out = 0; n > 0; n--) out += sprintf(out, "%s", what);
+}
+
+/* Bounded in time and memory, whatever they say. */
+static void test_hostile(void) {
+    static char text[1 << 20], out[20000];
+    static const char *const bad[] = {
+        "root ::= (((\"a\"{1000000}){1000000}){1000000}){1000000}",
+        "root ::= ((((\"a\"?){0,1000}){0,1000}){0,1000}){0,1000}",
+        "root ::= ((((\"a\"*)*)*)*)* ((((\"a\"+)+)+)+)+ \"b\"",
+        "root ::= (.* \"a\" .{500} | .* \"b\" .{500})* \"c\"",
+        "root ::= a a a a a a a a\na ::= b b b b b b b b\nb ::= c c c c c c c c\nc ::= \"a\"? | \"ab\"? | e\n"
+        "e ::= (\"a\" | \"aa\" | \"aaa\" | \"b\")*",
+        "root ::= \"a\" root root root | \"b\"",
+    };
+    bitnet_grammar *g;
+    bitnet_matcher *m;
+    bitnet_error err = {BITNET_OK, ""};
+    uint64_t seed = 1;
+    clock_t began = clock();
+    size_t i, n;
+    CHECK(set_up());
+    for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        m = matcher_of(bitnet_grammar_gbnf, bad[i], &g, 0);
+        CHECK(m);
+        CHECK_MSG(write_some(m, &seed, 12, out), "%s", bad[i]);
+        bitnet_matcher_free(m);
+        bitnet_grammar_free(g);
+    }
+    strcpy(text, "root ::= ");
+    repeat_text(text + 9, "(", 5000);
+    CHECK(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_LIMIT);
+    CHECK(strstr(err.text, "deep"));
+    repeat_text(text, "[", 5000);
+    CHECK(bitnet_grammar_json_schema(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_LIMIT);
+    repeat_text(text, "[", 60);
+    for (n = 60, i = 0; i < 30000; i++) n += (size_t)sprintf(text + n, "1,");
+    CHECK(bitnet_grammar_json_schema(model, text, n, 0, &g, &err) == BITNET_ERR_LIMIT);
+    /* A chain of 20000 rules, backwards, with a ring at its end or not. */
+    for (n = 0, i = 0; i < 20000; i++)
+        n += (size_t)sprintf(text + n, "r%d ::= r%d \"a\"?\n", (int)i + 1, (int)i);
+    n += (size_t)sprintf(text + n, "root ::= r20000\nr0 ::= ");
+    strcpy(text + n, "\"x\"");
+    CHECK_MSG(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_FORMAT, "%s",
+              err.text);
+    strcpy(text + n, "r500 | \"x\"");
+    CHECK(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_UNSUPPORTED);
+    CHECK(strstr(err.text, "begins with itself"));
+    {
+        const bitnet_grammar_params small = {{0, 0, 0}, 0, 500};
+        CHECK(bitnet_grammar_gbnf(model, text, strlen(text), &small, &g, &err) == BITNET_ERR_LIMIT);
+        CHECK(strstr(err.text, "500 nodes"));
+    }
+    strcpy(text, "root ::= [");
+    for (n = strlen(text), i = 0; i < 2000; i++) n += (size_t)sprintf(text + n, "\\U%08x", (int)(2 * i + 64));
+    strcpy(text + n, "]");
+    CHECK(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_LIMIT);
+    CHECK(bitnet_grammar_gbnf(model, text, (1 << 20) + 1, 0, &g, &err) == BITNET_ERR_LIMIT);
+    CHECK_MSG((double)(clock() - began) / CLOCKS_PER_SEC < 30, "too slow");
+}
+
+/* ---- memory, copies, arguments ---- */
+
+static void test_memory(void) {
+    static const char schema[] = "{\"properties\":{\"a\":{\"enum\":[1,\"x\"]},\"b\":{\"type\":\"string\","
+                                 "\"pattern\":\"^[a-z]+$\"}},\"additionalProperties\":true}";
+    gb_counter counter;
+    bitnet_grammar_params p;
+    bitnet_matcher_params q;
+    bitnet_grammar *g = 0;
+    bitnet_matcher *m = 0;
+    bitnet_error err = {BITNET_OK, ""};
+    char out[4000];
+    uint64_t seed = 5;
+    long n, calls;
+    CHECK(set_up());
+    memset(&p, 0, sizeof p);
+    memset(&q, 0, sizeof q);
+    memset(&counter, 0, sizeof counter);
+    p.allocator = q.allocator = gb_counting(&counter);
+    for (n = 1; n < 200; n++) {
+        counter.calls = 0;
+        counter.fail_at = n;
+        if (!bitnet_grammar_json_schema(model, schema, sizeof schema - 1, &p, &g, &err)) break;
+        CHECK(err.code == BITNET_ERR_MEMORY && !g && counter.live == 0);
+    }
+    CHECK(n > 10 && n < 200);
+    counter.fail_at = 0;
+    CHECK(!bitnet_matcher_create(g, &q, &m, &err));
+    calls = counter.calls;
+    CHECK(write_some(m, &seed, 200, out) && counter.calls == calls);
+    bitnet_matcher_free(m);
+    bitnet_grammar_free(g);
+    CHECK(counter.live == 0);
+}
+
+static void test_copy(void) {
+    const bitnet_matcher_params small = {{0, 0, 0}, 2, 4, 64, 1};
+    bitnet_grammar *g, *like = 0;
+    bitnet_grammar_params p;
+    bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, "root ::= \"(\" root \")\" | \"x\"*", &g, 0), *n = 0;
+    CHECK(m && !bitnet_matcher_create(g, &small, &n, 0));
+    CHECK(!bitnet_matcher_accept(m, 279));                             /* (( */
+    CHECK(!bitnet_matcher_accept(m, '('));
+    CHECK(bitnet_matcher_copy(n, m) == BITNET_ERR_LIMIT);
+    CHECK(verdict(n, 0, "x", 0) == 'm');
+    bitnet_matcher_free(n);
+    CHECK(!bitnet_matcher_create(g, 0, &n, 0) && !bitnet_matcher_copy(n, m));
+    CHECK(!bitnet_matcher_accept(m, ')') && !bitnet_matcher_accept(n, 280));      /* x) */
+    CHECK(!bitnet_matcher_accept(n, 281) && bitnet_matcher_accept(n, ')'));       /* )) */
+    CHECK(bitnet_matcher_state(n) == BITNET_MATCHER_COMPLETE);
+    CHECK(bitnet_matcher_state(m) == BITNET_MATCHER_OPEN);
+    bitnet_matcher_free(n);
+    memset(&p, 0, sizeof p);
+    p.like = g;
+    CHECK(!bitnet_grammar_gbnf(model, "root ::= \"ab\"", 13, &p, &like, 0));
+    CHECK(bitnet_grammar_bytes(like) < bitnet_grammar_bytes(g));
+    CHECK(!bitnet_matcher_create(like, 0, &n, 0) && verdict(n, 0, "ab", 1) == 'c');
+    CHECK(bitnet_matcher_copy(n, m) == BITNET_ERR_ARG);
+    bitnet_matcher_free(n);
+    bitnet_grammar_free(like);
+    bitnet_matcher_free(m);
+    bitnet_grammar_free(g);
+}
+
+static void test_arguments(void) {
+    bitnet_grammar *g;
+    bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, "root ::= \"a\"", &g, 0);
+    bitnet_matcher_params p;
+    bitnet_grammar_params q;
+    bitnet_error err = {BITNET_OK, ""};
+    CHECK(m);
+    CHECK(bitnet_matcher_bytes(g, 0) > 0 && bitnet_matcher_bytes(0, 0) == 0);
+    CHECK(bitnet_grammar_gbnf(0, "", 0, 0, &g, &err) == BITNET_ERR_ARG && !g);
+    CHECK(bitnet_grammar_gbnf(model, 0, 1, 0, &g, &err) == BITNET_ERR_ARG);
+    CHECK(bitnet_grammar_gbnf(model, "", 0, 0, 0, &err) == BITNET_ERR_ARG);
+    g = (bitnet_grammar *)(uintptr_t)m->g;
+    memset(&q, 0, sizeof q);
+    q.max_nodes = 3;
+    CHECK(bitnet_grammar_gbnf(model, "root ::= \"a\"", 12, &q, &g, &err) == BITNET_ERR_ARG);
+    g = (bitnet_grammar *)(uintptr_t)m->g;
+    memset(&p, 0, sizeof p);
+    p.max_depth = -1;
+    {
+        bitnet_matcher *none = m;
+        CHECK(bitnet_matcher_create(g, &p, &none, &err) == BITNET_ERR_ARG && !none);
+        CHECK(strstr(err.text, "max_depth") && bitnet_matcher_bytes(g, &p) == 0);
+        CHECK(bitnet_matcher_create(0, 0, &none, &err) == BITNET_ERR_ARG);
+    }
+    bitnet_matcher_mask(0, allowed);
+    bitnet_matcher_mask(m, 0);
+    bitnet_matcher_chosen(0, 1);
+    bitnet_matcher_reset(0);
+    bitnet_matcher_free(0);
+    CHECK(bitnet_matcher_accept(0, 1) == BITNET_ERR_ARG);
+    CHECK(bitnet_matcher_accept(m, built.n_vocab) == BITNET_ERR_ARG);
+    CHECK(bitnet_matcher_copy(m, 0) == BITNET_ERR_ARG && !bitnet_matcher_copy(m, m));
+    bitnet_matcher_free(m);
+    bitnet_grammar_free(g);
+    bitnet_grammar_free(0);
+}
+
+/* With bitnet_sampler, as a program has it: whatever the model wants, the text is the grammar's. */
+static void test_sampler(void) {
+    bitnet_grammar *g;
+    bitnet_matcher *m = matcher_of(bitnet_grammar_json_schema,
+                                   "{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"maxItems\":3}", &g, 0);
+    bitnet_matcher *again = 0;
+    bitnet_ctx *c;
+    bitnet_sampler s;
+    char text[400] = "";
+    int i, round;
+    CHECK(m && !bitnet_matcher_create(g, 0, &again, 0));
+    c = new_ctx(model, 64, 8);
+    for (round = 0; c && round < 20; round++) {
+        memset(&s, 0, sizeof s);
+        s.temperature = 2;
+        s.rng = (uint64_t)round;
+        s.mask_fn = bitnet_matcher_mask;
+        s.chosen_fn = bitnet_matcher_chosen;
+        s.ud = m;
+        bitnet_matcher_reset(m);
+        CHECK(!bitnet_ctx_rewind(c, 0));
+        text[0] = 0;
+        for (i = 0; i < 60; i++) {
+            bitnet_token t = 'a';
+            if (i == 0) CHECK(!bitnet_eval(c, &t, 1, 0, 0));
+            t = bitnet_sample(c, &s);
+            CHECK(t >= 0);
+            if (bitnet_token_is_end(model, t)) break;
+            if (t < FIRST_LONGER) text[strlen(text) + 1] = 0, text[strlen(text)] = (char)t;
+            else strcat(text, longer[t - FIRST_LONGER]);
+            CHECK(!bitnet_eval(c, &t, 1, 0, 0));
+        }
+        CHECK_MSG(strchr(i < 60 ? "c" : "o", verdict(again, 0, text, 0)), "%s", text);
+    }
+    bitnet_ctx_free(c);
+    bitnet_matcher_free(m);
+    bitnet_matcher_free(again);
+    bitnet_grammar_free(g);
+}
+
+extern const test_case grammar_tests[];
+const test_case grammar_tests[] = {
+    {"grammar/gbnf", test_gbnf},
+    {"grammar/gbnf_errors", test_gbnf_errors},
+    {"grammar/tokens", test_tokens},
+    {"grammar/schemas", test_schemas},
+    {"grammar/schema_errors", test_schema_errors},
+    {"grammar/limits", test_limits},
+    {"grammar/depth", test_depth},
+    {"grammar/hostile", test_hostile},
+    {"grammar/memory", test_memory},
+    {"grammar/copy", test_copy},
+    {"grammar/arguments", test_arguments},
+    {"grammar/sampler", test_sampler},
+    {0, 0}
+};
