@@ -18,7 +18,7 @@
 SUITES="cc web-node sanitizers check web-chromium analysis aarch64-max s390x web-cache
     aarch64-neoverse-n1 i686 windows convert apple-windows aarch64-cortex-a53-signed-char armhf
     web-firefox riscv64 races wasm-simd gcc-native-unsigned-char planted wasm-relaxed clang
-    fuzz-replay crosscheck cli packages build"
+    fuzz-replay crosscheck cli grammar packages build"
 
 # Models whose reports must be the same on every machine, if they are there.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
@@ -84,6 +84,20 @@ village_acts() {
     run build/village examples/tiny.gguf >build/village.out && cat build/village.out &&
         [ "$(grep -cE 'takes action [012]: (ran away|stayed at home|went to sleep)[.]$' \
             build/village.out)" -eq 3 ]
+}
+
+# Random texts of random schemas, with gcc's sanitizers where they are; ajv is the judge.
+suite_grammar() {
+    need node
+    need npm
+    ajv=build/npm-ajv compiler="$CC $CFLAGS"
+    ! have gcc || compiler="gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+    [ -d $ajv/node_modules/ajv-formats ] || npm_install $ajv ajv@8.17.1 ajv-formats@3.0.1 ||
+        lacks "npm cannot install ajv"
+    library $compiler &&
+        run $compiler -std=c99 $WARN -Werror $USE_OBJECT tests/tools/grammar_texts.c "$object" \
+            -o build/grammar_texts -lpthread &&
+        run sh tests/tools/test_grammar.sh build/grammar_texts examples/tiny.gguf $ajv
 }
 
 suite_crosscheck() {
