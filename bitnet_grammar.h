@@ -131,6 +131,7 @@ enum {
     BITNET_GRAMMAR__TOKEN_BYTES = 1024,    /* longer tokens are never allowed */
     BITNET_GRAMMAR__DEPTH = 4096,          /* the largest max_depth */
     BITNET_GRAMMAR__WORK = 1 << 20,        /* steps of closures for one mask; see BOUNDS */
+    BITNET_GRAMMAR__FEW = 4,               /* nodes of the tree that are better looked at singly */
     BITNET_GRAMMAR__BUCKETS = 4096         /* of the table of rules' names */
 };
 #define BITNET_GRAMMAR__NEVER 0xFFFFu      /* a depth that no text can have */
@@ -163,6 +164,13 @@ typedef struct bitnet_grammar__branch {
     uint8_t byte;
 } bitnet_grammar__branch;
 
+/* What is below a node of the tree, to decide about all of it at once. */
+typedef struct bitnet_grammar__below {
+    uint32_t ascii[4];           /* the bytes below 128 */
+    uint8_t high;                /* 1: there are others */
+    uint8_t utf8;                /* bit s: well formed after bytes that left UTF-8 in state s */
+} bitnet_grammar__below;
+
 struct bitnet_grammar {
     const bitnet_model *model;
     bitnet_allocator allocator;
@@ -176,6 +184,7 @@ struct bitnet_grammar {
     uint32_t n_classes;                    /* bytes of a class are the same to all edges */
     int owns_tree;
     bitnet_grammar__branch *tree;
+    bitnet_grammar__below *below;          /* [n_tree] */
     uint32_t n_tree, longest, n_vocab;
     uint32_t *plain;                       /* [words] tokens that are whole characters */
     uint32_t *ends;                        /* [words] end tokens */
@@ -2664,6 +2673,46 @@ static uint32_t bitnet_grammar__plant(const bitnet_grammar__word *words, uint32_
     return n;
 }
 
+/* UTF-8 in states: 0 between characters, 1 to 3 with so many bytes to come, any of them; 4 to 7
+   after E0, ED, F0 and F4, whose next byte has limits. Returns the next one, 8: ill-formed. */
+static uint32_t bitnet_grammar__utf8_state(uint32_t state, uint8_t byte) {
+    static const uint8_t low[] = {0, 0x80, 0x80, 0x80, 0xA0, 0x80, 0x90, 0x80};
+    static const uint8_t high[] = {0, 0xBF, 0xBF, 0xBF, 0xBF, 0x9F, 0xBF, 0x8F};
+    static const uint8_t next[] = {0, 0, 1, 2, 1, 1, 2, 2};
+    if (state) return byte >= low[state] && byte <= high[state] ? next[state] : 8;
+    if (byte < 0x80) return 0;
+    if (byte < 0xC2 || byte > 0xF4) return 8;
+    if (byte < 0xE0) return 1;
+    if (byte < 0xF0) return byte == 0xE0 ? 4 : byte == 0xED ? 5 : 2;
+    return byte == 0xF0 ? 6 : byte == 0xF4 ? 7 : 3;
+}
+
+/* Sums up what is below each node. open holds the way to a node while the tree is walked. */
+static void bitnet_grammar__sum_up(bitnet_grammar *g, uint32_t *parent, uint32_t *open) {
+    uint32_t i, s, k;
+    for (i = 0; i < g->n_tree; i++) {
+        const uint32_t d = g->tree[i].depth;
+        open[d] = i;
+        parent[i] = d > 1 ? open[d - 1] : BITNET_GRAMMAR__NONE;
+        memset(&g->below[i], 0, sizeof g->below[i]);
+        g->below[i].utf8 = 255;
+    }
+    for (i = g->n_tree; i-- > 0;) {        /* children before their parents */
+        const uint8_t byte = g->tree[i].byte;
+        bitnet_grammar__below *up;
+        if (parent[i] == BITNET_GRAMMAR__NONE) continue;
+        up = &g->below[parent[i]];
+        for (k = 0; k < 4; k++) up->ascii[k] |= g->below[i].ascii[k];
+        up->high |= g->below[i].high;
+        if (byte < 128) up->ascii[byte / 32] |= 1u << byte % 32;
+        else up->high = 1;
+        for (s = 0; s < 8; s++) {
+            const uint32_t next = bitnet_grammar__utf8_state(s, byte);
+            if (next == 8 || !(g->below[i].utf8 >> next & 1)) up->utf8 &= (uint8_t)~(1u << s);
+        }
+    }
+}
+
 /* Tokens of text, sorted; the sets of end tokens and of whole characters. */
 static uint32_t bitnet_grammar__list_words(bitnet_grammar *g, bitnet_grammar__word *words) {
     uint32_t t, n = 0;
@@ -2689,9 +2738,11 @@ static void bitnet_grammar__read_vocabulary(bitnet_grammar__builder *b,
     bitnet_grammar *g = b->g;
     const size_t words = (g->n_vocab + 31) / 32;
     bitnet_grammar__word *list;
-    uint32_t n, open[BITNET_GRAMMAR__TOKEN_BYTES + 1];
+    uint32_t n, *parents = 0, open[BITNET_GRAMMAR__TOKEN_BYTES + 1];
+    int done = 0;
     if (like) {
         g->tree = like->tree;
+        g->below = like->below;
         g->n_tree = like->n_tree;
         g->longest = like->longest;
         g->plain = like->plain;
@@ -2710,11 +2761,19 @@ static void bitnet_grammar__read_vocabulary(bitnet_grammar__builder *b,
         g->n_tree = bitnet_grammar__plant(list, n, 0, 0, open);
         g->tree = (bitnet_grammar__branch *)bitnet_grammar__alloc(&g->allocator,
                                                                   g->n_tree * sizeof *g->tree);
-        if (g->tree) bitnet_grammar__plant(list, n, g->tree, (uint32_t)(32 * words), open);
+        g->below = (bitnet_grammar__below *)bitnet_grammar__alloc(&g->allocator,
+                                                                  g->n_tree * sizeof *g->below);
+        parents = (uint32_t *)bitnet_grammar__alloc(&g->allocator, g->n_tree * sizeof *parents);
+        if (g->tree && g->below && parents) {
+            bitnet_grammar__plant(list, n, g->tree, (uint32_t)(32 * words), open);
+            bitnet_grammar__sum_up(g, parents, open);
+            done = 1;
+        }
     }
-    if (!g->tree) bitnet_grammar__fail(b, BITNET_ERR_MEMORY, BITNET_GRAMMAR__NONE, "out of memory");
+    bitnet_grammar__free(&g->allocator, parents);
+    if (!done) bitnet_grammar__fail(b, BITNET_ERR_MEMORY, BITNET_GRAMMAR__NONE, "out of memory");
     bitnet_grammar__free(&g->allocator, list);
-    g->bytes += 8 * words + g->n_tree * sizeof *g->tree;
+    g->bytes += 8 * words + g->n_tree * (sizeof *g->tree + sizeof *g->below);
 }
 
 /* =============================================================================================
@@ -2731,6 +2790,7 @@ BITNET_GRAMMAR_API void bitnet_grammar_free(bitnet_grammar *g) {
     bitnet_grammar__free(&a, g->empty);
     if (g->owns_tree) {
         bitnet_grammar__free(&a, g->tree);
+        bitnet_grammar__free(&a, g->below);
         bitnet_grammar__free(&a, g->plain);
         bitnet_grammar__free(&a, g->ends);
     }
@@ -2882,6 +2942,9 @@ typedef struct bitnet_grammar__state {
     uint32_t first, n;           /* its places */
     uint32_t chain;
     int32_t mask;                /* slot, or -1 */
+    uint32_t ascii[4];           /* bytes below 128 after which the text is in this state again */
+    uint8_t high;                /* so it is after any character beyond ASCII */
+    uint8_t looped;              /* the two are known */
 } bitnet_grammar__state;
 
 enum { BITNET_GRAMMAR__UNKNOWN = 0, BITNET_GRAMMAR__DEAD = 1 };     /* in trans; states from 2 on */
@@ -3058,6 +3121,7 @@ static uint32_t bitnet_grammar__get_state(bitnet_matcher *m) {
     s->first = m->n_places;
     s->n = m->n_set;
     s->mask = -1;
+    s->looped = 0;
     s->chain = m->state_chains[slot];
     m->state_chains[slot] = m->n_states;
     memcpy(m->places + s->first, m->set, size);
@@ -3109,6 +3173,7 @@ static void bitnet_grammar__collect(bitnet_matcher *m, uint32_t depth) {
         if (!keep[i]) continue;
         *to = m->states[i];
         to->mask = -1;
+        to->looped = 0;
         for (k = 0; k < to->n; k++) {
             bitnet_grammar__place p = m->places[to->first + k];
             p.frame = m->renamed[p.frame];
@@ -3169,6 +3234,59 @@ static int bitnet_grammar__is_final(const bitnet_matcher *m, uint32_t state) {
 
 /* ---- masks ---- */
 
+/* Where a byte leads from the state path[depth], found if need be. */
+static uint32_t bitnet_grammar__go(bitnet_matcher *m, uint32_t depth, uint32_t byte) {
+    const uint32_t c = m->g->byte_class[byte];
+    const uint32_t to = m->trans[(size_t)m->path[depth] * m->g->n_classes + c];
+    return to != BITNET_GRAMMAR__UNKNOWN ? to : bitnet_grammar__step(m, depth, c);
+}
+
+/* Does any character beyond ASCII lead from path[depth] to path[home] again? utf8: where in a
+   character the former is. A byte of each class is tried, and those at which UTF-8 differs. */
+static int bitnet_grammar__is_home(bitnet_matcher *m, uint32_t home, uint32_t depth,
+                                   uint32_t utf8) {
+    uint32_t byte, next, last = 0xFFFF;
+    for (byte = 0x80; byte < 256; byte++) {
+        next = bitnet_grammar__utf8_state(utf8, (uint8_t)byte);
+        if (next == 8 || (next << 8 | m->g->byte_class[byte]) == last) continue;
+        last = next << 8 | m->g->byte_class[byte];
+        m->path[depth + 1] = bitnet_grammar__go(m, depth, byte);
+        if (m->path[depth + 1] == BITNET_GRAMMAR__DEAD) return 0;
+        if (next ? !bitnet_grammar__is_home(m, home, depth + 1, next)
+                 : m->path[depth + 1] != m->path[home]) return 0;
+    }
+    return 1;
+}
+
+/* Finds the bytes after which the text is in the state path[depth] again. */
+static void bitnet_grammar__find_loops(bitnet_matcher *m, uint32_t depth) {
+    uint32_t byte, to, ascii[4] = {0, 0, 0, 0};
+    int high;
+    for (byte = 0; byte < 128; byte++) {
+        to = bitnet_grammar__go(m, depth, byte);
+        if (to == m->path[depth]) ascii[byte / 32] |= 1u << byte % 32;
+    }
+    high = bitnet_grammar__is_home(m, depth, depth, 0);
+    memcpy(m->states[m->path[depth]].ascii, ascii, sizeof ascii);
+    m->states[m->path[depth]].high = (uint8_t)high;
+    m->states[m->path[depth]].looped = 1;
+}
+
+/* 1 if all that is below a node of the tree keeps the text in the state of the node: then all these
+   tokens fit. */
+static int bitnet_grammar__all_fit(bitnet_matcher *m, uint32_t node, uint32_t depth) {
+    const bitnet_grammar__below *b = &m->g->below[node];
+    const bitnet_grammar__state *s = &m->states[m->path[depth]];
+    if (!s->looped) {
+        if (m->work > BITNET_GRAMMAR__WORK) return 0;
+        bitnet_grammar__find_loops(m, depth);
+        s = &m->states[m->path[depth]];
+    }
+    if ((b->ascii[0] & ~s->ascii[0]) | (b->ascii[1] & ~s->ascii[1]) |
+        (b->ascii[2] & ~s->ascii[2]) | (b->ascii[3] & ~s->ascii[3])) return 0;
+    return !b->high || (s->high && (b->utf8 & 1));
+}
+
 static void bitnet_grammar__walk_tree(bitnet_matcher *m, uint32_t *mask) {
     const bitnet_grammar *g = m->g;
     const uint32_t n_classes = g->n_classes, n = g->n_tree;
@@ -3191,6 +3309,9 @@ static void bitnet_grammar__walk_tree(bitnet_matcher *m, uint32_t *mask) {
         m->path[depth] = to;
         mask[b->token / 32] |= 1u << b->token % 32;
         i++;
+        if (b->skip - i < BITNET_GRAMMAR__FEW || !bitnet_grammar__all_fit(m, i - 1, depth))
+            continue;
+        for (; i < b->skip; i++) mask[g->tree[i].token / 32] |= 1u << g->tree[i].token % 32;
     }
 }
 
@@ -3352,7 +3473,7 @@ static size_t bitnet_grammar__lay_out(bitnet_matcher *m, char *p) {
     BITNET_GRAMMAR__CUT(items, bitnet_grammar__todo, m->n_seen);
     BITNET_GRAMMAR__CUT(seen, bitnet_grammar__todo, m->n_seen);
     BITNET_GRAMMAR__CUT(trans, uint32_t, states * m->g->n_classes);
-    BITNET_GRAMMAR__CUT(path, uint32_t, (size_t)m->g->longest + 2);
+    BITNET_GRAMMAR__CUT(path, uint32_t, (size_t)m->g->longest + 6);
     BITNET_GRAMMAR__CUT(masks, uint32_t, (size_t)m->max_masks * (m->words + 1));
     BITNET_GRAMMAR__CUT(mask_state, uint32_t, m->max_masks);
     BITNET_GRAMMAR__CUT(renamed, uint32_t, (size_t)m->max_frames + states);
