@@ -1,4 +1,110 @@
-/* bitnet_grammar.h - constrained text for bitnet.h: GBNF grammars and JSON schemas; MIT licence */
+/* bitnet_grammar.h - text that keeps to a grammar or a JSON schema, for bitnet.h; MIT licence
+
+   In *one* C or C++ file write
+       #define BITNET_GRAMMAR_IMPLEMENTATION
+       #include "bitnet_grammar.h"
+   and include it without the macro everywhere else. It needs bitnet.h beside it, and only its
+   public interface. BITNET_GRAMMAR_API stands in front of the functions, like BITNET_API.
+
+       static bitnet_result write_json(const bitnet_model *model, bitnet_ctx *ctx,
+                                       const char *schema, bitnet_generate_params *gen,
+                                       bitnet_error *err) {
+           bitnet_grammar *grammar = NULL;
+           bitnet_matcher *matcher = NULL;
+           bitnet_sampler sampler;
+           bitnet_result r = bitnet_grammar_json_schema(model, schema, strlen(schema), NULL,
+                                                        &grammar, err);
+           if (r == BITNET_OK) r = bitnet_matcher_create(grammar, NULL, &matcher, err);
+           memset(&sampler, 0, sizeof sampler);
+           sampler.mask_fn = bitnet_matcher_mask;
+           sampler.chosen_fn = bitnet_matcher_chosen;
+           sampler.ud = matcher;
+           gen->sampler = &sampler;
+           if (r == BITNET_OK) r = bitnet_generate(ctx, gen, NULL, err);
+           bitnet_matcher_free(matcher);
+           bitnet_grammar_free(grammar);
+           return r;
+       }
+
+   A grammar is compiled once; each text that is being written needs a matcher. Before each token
+   the sampler asks it which tokens fit, and tells it which was chosen. So whatever the model wants,
+   what is written is always the beginning of a text of the grammar, and valid UTF-8 where
+   characters end. End tokens (bitnet_token_is_end) fit exactly where the text may end. A text that
+   max_tokens cuts is incomplete: bitnet_matcher_state says so. bitnet_matcher_reset begins the next
+   text, and keeps what the matcher has learnt.
+
+   GRAMMARS
+   --------
+   llama.cpp's GBNF. The rule root is the whole text. A rule ends with its line, but not inside of
+   parentheses, after ::= or after |.
+
+       name ::= ...        a rule; names have letters, digits, - and _
+       "text"              these characters; \" \\ \n \r \t \[ \] \- \xHH \uHHHH \UHHHHHHHH
+       [a-z_] [^a-z]       one character of these, or any other; the same escapes
+       .                   any character
+       a b, a | b, (a b)   one after the other, either, a group
+       a* a+ a?            any number, one or more, none or one
+       a{3} a{3,} a{3,5}   so many times, at most a million
+       <name> <[123]>      a token by its text (with < and >) or its number: also special ones
+       !<name> !<[123]>    any other token that is not special, and holds only whole characters
+       # ...               a comment
+
+   What differs from llama.cpp: a rule must be defined once; a range backwards, an empty class and
+   left recursion are errors; alternatives that can never end are left out; a bounded repetition is
+   exactly what it says. . and [^...] never match U+0000, as there.
+
+   JSON SCHEMAS
+   ------------
+   What comes out is JSON that a validator accepts. Keywords that cannot be kept are refused with
+   BITNET_ERR_UNSUPPORTED, never ignored. {} is any JSON.
+
+       any         type (one or several), enum, const, anyOf, $ref "#/...", true, false, {}
+                   oneOf, if no two alternatives can allow the same value: by types, by listed
+                   values, or by a property that is required and listed
+                   allOf of objects, whose properties become one list; or of one schema
+       object      properties, in their order; required; additionalProperties
+                   Without additionalProperties there are no others (as in llama.cpp), unless
+                   properties is not there either.
+       array       items, prefixItems, items [...] and additionalItems, minItems, maxItems
+       string      minLength and maxLength, in code points; or pattern; or format: date, time,
+                   date-time, uuid
+       integer     minimum, maximum, exclusiveMinimum, exclusiveMaximum, up to 2^53
+       number      without bounds; at most 16 digits before and behind the point, exponent to 99
+       pattern     ^...$ with . [] () (?:) | * + ? {m,n} \d \w \s \D \W \S and escaped characters
+       notes       title, description, default, examples, $schema, $comment, deprecated, readOnly,
+                   writeOnly, definitions, $defs, and $id at the root have no effect
+
+   Refused, among others: not, if, contains, uniqueItems true, multipleOf, patternProperties,
+   minProperties, propertyNames, dependentRequired, references to other files, and keywords beside
+   $ref, anyOf, oneOf, enum or const. White space is llama.cpp's: none, a blank, or one or two
+   newlines and up to 20 blanks or tabs, between the tokens of JSON but not at the end.
+
+   BOUNDS
+   ------
+   A grammar has at most 2^20 bytes, groups and JSON nest at most 64 deep, and a schema has at most
+   20000 values. The time and memory to compile are about linear in the grammar's size, repetitions
+   cost nothing, and what is compiled is limited by max_nodes.
+
+   A matcher never allocates. Rules inside of each other, and repetitions, take a level of max_depth
+   each; JSON takes two or three for each of its own. What would not fit is not allowed, early
+   enough that the text can end: the shortest way out of every rule is known. An ambiguous grammar
+   reads a text in several ways at once; beyond max_ways the later ones are dropped. All ways that
+   are kept lead to an end, so a text can always go on, but not to everything that the grammar
+   allows. Only a vocabulary that lacks single bytes can leave no token: BITNET_MATCHER_STUCK.
+   Hostile grammars cannot make a mask take longer than about 2^20 steps (some tens of milliseconds)
+   and the 256 single bytes: after that it allows a long token only if the bytes have been looked at
+   before. For them alone, what is allowed depends on what the matcher has seen before.
+
+   COSTS
+   -----
+   A mask is the result of a walk over the vocabulary's bytes, which form a tree, with states that
+   are found once and remembered; and the masks of the last max_masks states are kept. With the
+   128256 tokens of Llama 3 (AVX-512 server CPU, gcc 12 -O2, one thread) a JSON grammar's mask takes
+   1.5 us in the median and up to 1.2 ms when a state is met for the first time: inside of a
+   string, which nearly all tokens continue, 0.5 to 1.2 ms, at keys, numbers and punctuation under
+   0.1 ms. In strings with a maxLength each position is such a first time. Compiling takes 0.1 s,
+   nearly all of it for the table of the vocabulary (8.8 MB), and 1 ms with `like`; a matcher takes
+   4 MB. Of a token of BitNet b1.58-2B-4T 5 % are 1.3 ms. */
 #ifndef BITNET_GRAMMAR_H
 #define BITNET_GRAMMAR_H
 
@@ -3202,10 +3308,11 @@ static void bitnet_grammar__search(bitnet_matcher *m, uint32_t from, uint8_t byt
     for (i = 0; i < s->n; i++) {
         const bitnet_grammar__place p = m->places[s->first + i];
         const bitnet_grammar__node *n = &m->g->nodes[p.node];
-        const bitnet_grammar__edge *e = m->g->edges + n->alt;
         if (n->type != BITNET_GRAMMAR__BYTES) continue;
-        for (k = 0; k < (uint32_t)n->min; k++, e++)
+        for (k = 0; k < (uint32_t)n->min; k++) {
+            const bitnet_grammar__edge *e = &m->g->edges[n->alt + k];
             if (byte >= e->low && byte <= e->high) bitnet_grammar__follow(m, e->next, p.frame);
+        }
     }
 }
 

@@ -435,6 +435,45 @@ for program in generate bench crosscheck convert; do
         -o $dir/$program -lpthread
 done
 
+# ---- bitnet_grammar.h, which needs bitnet.h's public interface alone ----
+
+printf '#define BITNET_GRAMMAR_IMPLEMENTATION\n#include "bitnet_grammar.h"\n' >$dir/grammar.c
+cp $dir/grammar.c $dir/grammar.cc
+for c in "gcc c99 c11 c2x" "clang c99 c2x" "g++ c++11 c++20" "clang++ c++11 c++20" \
+    "arm-linux-gnueabihf-gcc c99" "x86_64-w64-mingw32-gcc c99"; do
+    compiler=${c%% *}
+    command -v $compiler >/dev/null 2>&1 || { skip "grammar, $c: $compiler is not installed"; continue; }
+    for std in ${c#* }; do
+        case $std in c++*) ext=cc ;; *) ext=c ;; esac
+        for level in 0 2 3; do
+            expect "grammar: $compiler $std -O$level" \
+                $compiler -std=$std $STRICT -O$level -I. -c $dir/grammar.$ext -o $dir/grammar.o
+        done
+    done
+done
+$CC -O0 -I. -c $dir/grammar.c -o $dir/grammar.o
+expect "grammar: exports bitnet_grammar and bitnet_matcher names alone" sh -c \
+    "! nm -g --defined-only $dir/grammar.o | grep -v -E ' bitnet_(grammar|matcher)_[a-z]'"
+expect "grammar: exports no private names" sh -c "! nm -g --defined-only $dir/grammar.o | grep __"
+expect "grammar: uses no private names of bitnet.h" sh -c "! grep -ni 'bitnet__' bitnet_grammar.h"
+expect "grammar: calls no exit, abort, getenv or libm" sh -c \
+    "! nm -u $dir/grammar.o | grep -E ' (printf|puts|fprintf|exit|_exit|abort|getenv|floor|pow|fmod)\$'"
+printf '#include "bitnet.h"\n#include <stdarg.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n' \
+    >$dir/grammar_system.c
+for file in grammar_system grammar; do
+    $CC -I. -dM -E $dir/$file.c | sort >$dir/$file.macros
+done
+expect "grammar: leaks no foreign macro" sh -c \
+    "! comm -13 $dir/grammar_system.macros $dir/grammar.macros | grep -v '^#define BITNET_GRAMMAR'"
+{
+    printf '#include "bitnet_grammar.h"\n#include <string.h>\n'
+    sed -n '/^       static bitnet_result write_json(/,/^       }$/s/^       //p' bitnet_grammar.h
+    printf 'int main(void) { return write_json(0, 0, "", 0, 0) == BITNET_OK; }\n'
+} >$dir/grammar_manual.c
+cp $dir/grammar_manual.c $dir/grammar_manual.cc
+expect "grammar: the manual's program in C" $CC -std=c99 $STRICT -I. -c $dir/grammar_manual.c -o $dir/o.o
+expect "grammar: the manual's program in C++" g++ -std=c++11 $STRICT -I. -c $dir/grammar_manual.cc -o $dir/o.o
+
 # ---- what it costs to compile ----
 
 seconds=$(sh -c "$CC -O2 -I. -c $dir/impl.c -o $dir/optimised.o; times" |

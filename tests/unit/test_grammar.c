@@ -12,7 +12,10 @@
 static const char *const longer[] = {
     "ab", "abc", "aab", "xy", "\":", "{\"", "\"}", "\", \"", "[[", "]]", "12", "00", "true", "\xE2\x82",
     "\x82\xAC", "\xAC\xE2", "\xE2\x82\xAC", "\xC3\xA9", "\xE3\x81\x82\xE3", "  ", "\n ", "1,", "\\u00",
-    "((", "x)", "))", "ab", "\xF0\x9F", "\x98\x80\"", "-1", "]}"};
+    "((", "x)", "))", "ab", "\xF0\x9F", "\x98\x80\"", "-1", "]}",
+    /* long ways of the vocabulary's tree, which are decided at once */
+    "abcdefgh", "abcdefg\"", "\xC3\xA9xyzwv", "\xE3\x81\x82\xE3\x81\x84\xE3", "\xE3\x81\x82\xE3\x82x",
+    "\xE2\x82\xAC\xED\xA0\x80", "\xE2\x82\xAC\xED\x9F\xBF", "aaaaaaa", "aaaaaax", "aaaa\xC3\xA9"};
 enum { N_LONGER = sizeof longer / sizeof longer[0], FIRST_LONGER = 256 };
 
 static gb_model built;
@@ -140,6 +143,9 @@ static void test_gbnf(void) {
                                                "m \xE3\x81\x82\xE3\x82\x80", "x a", 0}},
         {"root ::= .", {"c a", "c \n", "c \xE2\x82\xAC", "o \xE2\x82", "x \x80", "x \xC0", "x \xED\xA0",
                         "o \xED\x9F", "x \xF4\x90", "o \xF4\x8F", "x \xE0\x80", "x \xFF", 0}},
+        {"root ::= [^x\xC3\xA9]*", {"m ", "m abcdefgh\xE2\x82\xAC\xED\x9F\xBF", "o a\xC3", 0}},
+        {"root ::= [a-z]* [^a-z]", {"o ", "o abcdefgh", 0}},
+        {"root ::= ([a-z] | [\\U00000080-\\U0010FFFF])*", {"m ", "m a", 0}},
         {"root ::= [^x]*", {"m \xF0\x9F\x98\x80", "o a\xF0\x9F\x98", "x \xF5", "x x", 0}},
         {"# all\nroot ::= a # b\n  # c\na ::= # d\n  \"x\" |\n  \"y\"", {"c x", "c y", "x #", 0}},
         {"root ::= (\"a\"\n | # or\n \"b\")\n \n\nx-y_1 ::= \"z\"", {"c a", "c b", 0}},
