@@ -370,10 +370,10 @@ typedef struct bitnet_grammar__builder {
 static void bitnet_grammar__set_error(bitnet_error *err, bitnet_result code, const char *format,
                                       va_list args, const char *before) {
     char line[600];
-    size_t n = strlen(before);
+    int n;
     if (!err) return;
-    memcpy(line, before, n);
-    vsnprintf(line + n, sizeof line - n, format, args);
+    n = snprintf(line, sizeof line, "%s", before);
+    vsnprintf(line + n, sizeof line - (size_t)n, format, args);
     err->code = code;
     bitnet_clean_text(line, strlen(line), err->text, sizeof err->text);
 }
@@ -886,7 +886,7 @@ static bitnet_grammar__frag bitnet_grammar__parse_class(bitnet_grammar__builder 
 static bitnet_grammar__frag bitnet_grammar__parse_token(bitnet_grammar__builder *b) {
     const uint32_t at = b->at, end = bitnet_grammar__join(b);
     const int negated = bitnet_grammar__peek(b, 0) == '!';
-    char name[256];
+    char name[256] = "";
     uint32_t s, n = 0;
     int64_t t = 0;
     b->at += (uint32_t)negated;
@@ -1430,7 +1430,7 @@ static int32_t bitnet_grammar__count(bitnet_grammar__builder *b, uint32_t v, con
     x = BITNET_GRAMMAR__VALUE(b, p).number;
     if (BITNET_GRAMMAR__VALUE(b, p).type != BITNET_GRAMMAR__INTEGER || x < 0)
         bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a whole number from 0 on");
-    else if (x > BITNET_GRAMMAR__COUNT)
+    else if (x > (double)BITNET_GRAMMAR__COUNT)
         bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, p, "over a million");
     return b->code ? 0 : (int32_t)x;
 }

@@ -33,6 +33,8 @@ echo '#define BITNET_TL2
 #define BITNET_IMPLEMENTATION
 #include "bitnet.h"' >$dir/impl.c
 
+printf "#define BITNET_GRAMMAR_IMPLEMENTATION\n#include \"bitnet_grammar.h\"\n" >$dir/grammar.c
+
 # ---- gcc ----
 
 # Findings of gcc 12 (function, text) that are not faults:
@@ -57,6 +59,8 @@ if have gcc; then
             # without the kernels, which take as long as all the rest: they neither allocate nor free
             gcc_finds -std=c99 -DBITNET_NO_SIMD -c $dir/impl.c
             finds_nothing "gcc -fanalyzer bitnet.h"
+            gcc_finds -std=c99 -c $dir/grammar.c
+            finds_nothing "gcc -fanalyzer bitnet_grammar.h"
             for file in $users; do
                 gcc_finds $user -c $file
                 finds_nothing "gcc -fanalyzer $file"
@@ -94,6 +98,9 @@ if have clang-tidy; then
     # Without clang's analyzer, which takes a minute for the library: gcc's goes through that.
     tidy_finds '--checks=-clang-analyzer-*' bitnet.h -- -x c -std=c99 -DBITNET_TL2 -DBITNET_IMPLEMENTATION
     finds_nothing "clang-tidy bitnet.h"
+    tidy_finds '--checks=-clang-analyzer-*' bitnet_grammar.h -- -x c -std=c99 \
+        -DBITNET_GRAMMAR_IMPLEMENTATION
+    finds_nothing "clang-tidy bitnet_grammar.h"
     for file in $users; do
         tidy_finds $file -- $user
         finds_nothing "clang-tidy $file"
@@ -116,6 +123,8 @@ if have cppcheck; then
     done
     cpp_finds -D_WIN32 -D_MSC_VER=1940 -D_M_X64 -DBITNET_TL2 -DBITNET_IMPLEMENTATION bitnet.h
     finds_nothing "cppcheck bitnet.h, MSVC"
+    cpp_finds -D__linux__ -D__unix__ -D__GNUC__=12 -DBITNET_GRAMMAR_IMPLEMENTATION bitnet_grammar.h
+    finds_nothing "cppcheck bitnet_grammar.h"
     cpp_finds -D__linux__ -D__unix__ -D__GNUC__=12 -DBITNET__IMPLEMENTED $users
     finds_nothing "cppcheck examples"
 fi

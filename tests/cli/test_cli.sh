@@ -221,6 +221,22 @@ text --file "$tmp/bytes" -n 4
 check prompt-bytes "the prompt's bytes are not echoed as they are" \
     sh -c "head -c $(wc -c < "$tmp/bytes") '$tmp/out' | cmp - '$tmp/bytes'"
 
+# ---- grammars: whatever the model wants
+
+printf 'root ::= " " [0-9]{3}\n' > "$tmp/grammar"
+printf '{"type": "array", "items": {"enum": [7]}, "minItems": 2, "maxItems": 2}' > "$tmp/schema"
+run -m "$model" -s 3 -p x --grammar 'root ::= "y" | "yes"'
+check grammar "not y or yes: $(cat "$tmp/out")" grep -q -x -E 'xy|xyes' "$tmp/out"
+run -m "$model" -s 3 -p x --grammar-file "$tmp/grammar"
+check grammar-file "not 3 digits: $(cat "$tmp/out")" grep -q -x 'x [0-9][0-9][0-9]' "$tmp/out"
+run -m "$model" -s 3 -p x -j '{"type": "boolean"}'
+check json-schema "no boolean: $(cat "$tmp/out")" grep -q -x -E 'x(true|false)' "$tmp/out"
+run -m "$model" -s 3 -p x --json-schema-file "$tmp/schema"
+check json-schema-file "no such array: $(cat "$tmp/out")" \
+    sh -c "tr -d ' \\t\\n' < '$tmp/out' | grep -q -x 'x\[7,7\]'"
+run -m "$model" -s 3 -p x -n 4 -j '{"type": "string", "minLength": 90}'
+check grammar-cut "no word about it: $(cat "$tmp/err")" grep -q "ends before the grammar's end" "$tmp/err"
+
 # ---- chat
 printf 'Hello\n\nWhat is the capital of France?\n' > "$tmp/chat"
 input=$tmp/chat
