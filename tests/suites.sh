@@ -91,7 +91,8 @@ suite_grammar() {
     need node
     need npm
     ajv=build/npm-ajv compiler="$CC $CFLAGS"
-    ! have gcc || compiler="gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+    ! have gcc || compiler="gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
+        -DSTB_SPRINTF_NOUNALIGNED"
     [ -d $ajv/node_modules/ajv-formats ] || npm_install $ajv ajv@8.17.1 ajv-formats@3.0.1 ||
         lacks "npm cannot install ajv"
     library $compiler &&
