@@ -6,7 +6,8 @@
 
 static const bitnet_model *grammar_model(void) {
     static const char *const words[] = {
-        "ab", "abc", "\":", "{\"", "\"}", "true", "\xE2\x82", "\x82\xAC", "\xAC\xE2", "\xE2\x82\xAC",
+        "ab", "abc", "\":", "{\"", "\"}", "true", "\xE2\x82", "\x82\xAC", "\xAC\xE2",
+            "\xE2\x82\xAC",
         "  ", "[[", "]}", "((", "12", "a\",\""};
     static gb_model g;                 /* memory_load borrows its bytes */
     static bitnet_model *m;
@@ -64,7 +65,8 @@ static void grammar_write(bitnet_matcher *m, bitnet_matcher *other, const bitnet
 }
 
 FUZZ_TARGET(grammar) {
-    static const int32_t depths[] = {0, 1, 3, 40}, ways[] = {0, 1, 4, 50}, states[] = {0, 64, 70, 200};
+    static const int32_t depths[] = {0, 1, 3, 40}, ways[] = {0, 1, 4, 50}, states[] = {0, 64, 70,
+        200};
     const bitnet_model *model = grammar_model();
     fuzz_input in = {data, size};
     gb_counter counter;

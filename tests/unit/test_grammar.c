@@ -10,11 +10,14 @@
 
 /* Tokens 0 to 255 are the bytes. */
 static const char *const longer[] = {
-    "ab", "abc", "aab", "xy", "\":", "{\"", "\"}", "\", \"", "[[", "]]", "12", "00", "true", "\xE2\x82",
-    "\x82\xAC", "\xAC\xE2", "\xE2\x82\xAC", "\xC3\xA9", "\xE3\x81\x82\xE3", "  ", "\n ", "1,", "\\u00",
+    "ab", "abc", "aab", "xy", "\":", "{\"", "\"}", "\", \"", "[[", "]]", "12", "00", "true",
+        "\xE2\x82",
+    "\x82\xAC", "\xAC\xE2", "\xE2\x82\xAC", "\xC3\xA9", "\xE3\x81\x82\xE3", "  ", "\n ", "1,",
+        "\\u00",
     "((", "x)", "))", "ab", "\xF0\x9F", "\x98\x80\"", "-1", "]}",
     /* long ways of the vocabulary's tree, which are decided at once */
-    "abcdefgh", "abcdefg\"", "\xC3\xA9xyzwv", "\xE3\x81\x82\xE3\x81\x84\xE3", "\xE3\x81\x82\xE3\x82x",
+    "abcdefgh", "abcdefg\"", "\xC3\xA9xyzwv", "\xE3\x81\x82\xE3\x81\x84\xE3",
+        "\xE3\x81\x82\xE3\x82x",
     "\xE2\x82\xAC\xED\xA0\x80", "\xE2\x82\xAC\xED\x9F\xBF", "aaaaaaa", "aaaaaax", "aaaa\xC3\xA9"};
 enum { N_LONGER = sizeof longer / sizeof longer[0], FIRST_LONGER = 256 };
 
@@ -138,10 +141,12 @@ static void test_gbnf(void) {
         {"root ::= [a-cx] [^a-c\\n] [\\]\\-^] [-]", {"c ad^-", "c xd]-", "x adx", 0}},
         {"root ::= [a-cx][^a-c\\n]", {"c xy", "c az", "x ab", "x d", "x a\n", "c a\xC3\xA9", 0}},
         {"root ::= [\\]\\-\\[]+ [x^-]+", {"m ]-[x", "m ]x-^", "x x", 0}},
-        {"root ::= \"\\x41\\u00e9\\U0001F600\\\"\\\\\\t\"", {"c A\xC3\xA9\xF0\x9F\x98\x80\"\\\t", 0}},
+        {"root ::= \"\\x41\\u00e9\\U0001F600\\\"\\\\\\t\"", {"c A\xC3\xA9\xF0\x9F\x98\x80\"\\\t",
+            0}},
         {"root ::= [\xE3\x81\x81-\xE3\x82\x9F]+", {"m \xE3\x81\x82", "o \xE3\x81", "x \xE3\x83",
                                                "m \xE3\x81\x82\xE3\x82\x80", "x a", 0}},
-        {"root ::= .", {"c a", "c \n", "c \xE2\x82\xAC", "o \xE2\x82", "x \x80", "x \xC0", "x \xED\xA0",
+        {"root ::= .", {"c a", "c \n", "c \xE2\x82\xAC", "o \xE2\x82", "x \x80", "x \xC0",
+            "x \xED\xA0",
                         "o \xED\x9F", "x \xF4\x90", "o \xF4\x8F", "x \xE0\x80", "x \xFF", 0}},
         {"root ::= [^x\xC3\xA9]*", {"m ", "m abcdefgh\xE2\x82\xAC\xED\x9F\xBF", "o a\xC3", 0}},
         {"root ::= [a-z]* [^a-z]", {"o ", "o abcdefgh", 0}},
@@ -167,7 +172,8 @@ static void test_gbnf(void) {
 static void test_tokens(void) {
     bitnet_grammar *g;
     bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf,
-                                   "root ::= <|begin_of_text|> (!<[256]> | <[271]>)* <|eot_id|> \"a\"*",
+                                   "root ::= <|begin_of_text|> (!<[256]> | <[271]>)* <|eot_id|> "
+                                       "\"a\"*",
                                    &g, 0);
     CHECK(m);
     ask(m);
@@ -215,7 +221,8 @@ static void test_gbnf_errors(void) {
         {"", BITNET_ERR_FORMAT, "no rule root"},
         {"a ::= \"x\"", BITNET_ERR_FORMAT, "no rule root"},
         {"root ::= a\n", BITNET_ERR_FORMAT, "line 1, column 10: the rule a is not defined"},
-        {"root ::= \"x\"\nroot ::= \"y\"", BITNET_ERR_FORMAT, "line 2, column 1: the rule root is defined"},
+        {"root ::= \"x\"\nroot ::= \"y\"", BITNET_ERR_FORMAT,
+            "line 2, column 1: the rule root is defined"},
         {"root ::= \"\xC3\xA9\" )", BITNET_ERR_FORMAT, "line 1, column 14: a symbol"},
         {"root ::= (\"a\"", BITNET_ERR_FORMAT, "')' expected, not the end"},
         {"root ::= \"a", BITNET_ERR_FORMAT, "not the end"},
@@ -246,9 +253,11 @@ static void test_gbnf_errors(void) {
 
 static void test_schemas(void) {
     static const grammar_case cases[] = {
-        {"{}", {"c {\"a\":[1,{}],\"b\" : null}", "c \"x\"", "m -1.5e-7", "x 01", "x 1e100", "x [1,]", 0}},
+        {"{}", {"c {\"a\":[1,{}],\"b\" : null}", "c \"x\"", "m -1.5e-7", "x 01", "x 1e100",
+            "x [1,]", 0}},
         {"true", {"c null", 0}},
-        {"{\"type\":\"string\"}", {"c \"a\\n\\u00e9\xC3\xA9\"", "x \"\n", "x \"\\q", "o \"\\u00", 0}},
+        {"{\"type\":\"string\"}", {"c \"a\\n\\u00e9\xC3\xA9\"", "x \"\n", "x \"\\q", "o \"\\u00",
+            0}},
         {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}",
          {"c \"\xC3\xA9\xF0\x9F\x98\x80\"", "x \"a\"", "x \"abcd", "c \"\\ud83d\\ude00a\"",
           "x \"\\ud83d\\ude00\"", "x \"\\ud83da", 0}},
@@ -262,28 +271,38 @@ static void test_schemas(void) {
         {"{\"enum\":[\"a\",1],\"type\":\"string\"}", {"c \"a\"", "x 1", 0}},
         {"{\"const\":{}}", {"c {}", 0}},
         {"{\"type\":[\"null\",\"boolean\"]}", {"c true", "c false", "c null", "x 1", 0}},
-        {"{\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"required\":[\"b\"]}",
+        {"{\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"required"
+            "\":[\"b\"]}",
          {"c {\"a\":null,\"b\":null}", "c {\"b\":null}", "x {\"a\":null}", "x {}", "x {\"b\":null,",
           "c {\n \"b\" : null }", 0}},
-        {"{\"properties\":{\"ab\":{\"type\":\"null\"}},\"additionalProperties\":{\"type\":\"boolean\"}}",
+        {"{\"properties\":{\"ab\":{\"type\":\"null\"}},\"additionalProperties\":{\"type\":\"bool"
+            "ean\"}}",
          {"c {\"ab\":null,\"a\":true,\"abc\":true}", "c {\"b\":true,\"\":true}", "x {\"ab\":t",
           "x {\"x\":null", "c {}", "x {\"x\":true,\"ab\"", "x {\"\\u", 0}},
-        {"{\"type\":\"object\",\"required\":[\"x\"]}", {"c {\"x\":1,\"y\":2}", "x {}", "c {\"x\":1}", 0}},
+        {"{\"type\":\"object\",\"required\":[\"x\"]}", {"c {\"x\":1,\"y\":2}", "x {}",
+            "c {\"x\":1}", 0}},
         {"{\"items\":{\"type\":\"null\"},\"minItems\":1,\"maxItems\":2}",
          {"c [null]", "c [null,null]", "x []", "x [null,null,", 0}},
-        {"{\"prefixItems\":[{\"const\":1},{\"const\":2}],\"items\":false}", {"c [1,2]", "x [1]", "x [1,2,", 0}},
+        {"{\"prefixItems\":[{\"const\":1},{\"const\":2}],\"items\":false}", {"c [1,2]", "x [1]",
+            "x [1,2,", 0}},
         {"{\"items\":[{\"const\":1}],\"additionalItems\":{\"const\":3},\"minItems\":2}",
          {"c [1,3]", "c [1,3,3]", "x [1]", 0}},
-        {"{\"$ref\":\"#/$defs/a~1b\",\"$defs\":{\"a/b\":{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}}}",
+        {"{\"$ref\":\"#/$defs/a~1b\",\"$defs\":{\"a/b\":{\"type\":\"array\",\"items\":{\"$ref"
+            "\":\"#\"}}}}",
          {"c [[],[[]]]", "x [1", 0}},
         {"{\"anyOf\":[{\"type\":\"null\"},false,{\"const\":5}]}", {"c null", "c 5", "x 6", 0}},
-        {"{\"oneOf\":[{\"type\":\"null\"},{\"type\":\"integer\"},{\"type\":\"string\"}]}", {"m 1", "c null", 0}},
-        {"{\"allOf\":[{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},{\"properties\":{\"b\":"
+        {"{\"oneOf\":[{\"type\":\"null\"},{\"type\":\"integer\"},{\"type\":\"string\"}]}", {"m 1",
+            "c null", 0}},
+        {"{\"allOf\":[{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},{\"properties"
+            "\":{\"b\":"
          "{\"const\":2}}}]}", {"c {\"a\":1}", "c {\"a\":1,\"b\":2}", "x {\"b\"", 0}},
         {"{\"type\":\"string\",\"format\":\"date\"}",
-         {"c \"2024-02-29\"", "x \"2023-02-29", "x \"1900-02-29", "c \"2000-02-29\"", "x \"2023-04-31", 0}},
-        {"{\"type\":\"string\",\"format\":\"date-time\"}", {"c \"2024-01-31T23:59:59.123-01:30\"", 0}},
-        {"{\"type\":\"string\",\"format\":\"uuid\"}", {"c \"00000000-0000-0000-0000-00000000abCD\"", 0}},
+         {"c \"2024-02-29\"", "x \"2023-02-29", "x \"1900-02-29", "c \"2000-02-29\"",
+             "x \"2023-04-31", 0}},
+        {"{\"type\":\"string\",\"format\":\"date-time\"}", {"c \"2024-01-31T23:59:59.123-01:30\"",
+            0}},
+        {"{\"type\":\"string\",\"format\":\"uuid\"}", {"c \"00000000-0000-0000-0000-00000000abCD"
+            "\"", 0}},
     };
     check_cases(bitnet_grammar_json_schema, cases, (int)(sizeof cases / sizeof cases[0]));
 }
@@ -302,7 +321,8 @@ static void test_schema_errors(void) {
         {"{\"not\":{}}", BITNET_ERR_UNSUPPORTED, "#/not"},
         {"{\"type\":\"number\",\"minimum\":1}", BITNET_ERR_UNSUPPORTED, "#/minimum"},
         {"{\"type\":\"string\",\"format\":\"email\"}", BITNET_ERR_UNSUPPORTED, "#/format"},
-        {"{\"type\":\"string\",\"format\":\"date\",\"minLength\":3}", BITNET_ERR_UNSUPPORTED, "beside"},
+        {"{\"type\":\"string\",\"format\":\"date\",\"minLength\":3}", BITNET_ERR_UNSUPPORTED,
+            "beside"},
         {"{\"type\":\"string\",\"pattern\":\"a\"}", BITNET_ERR_UNSUPPORTED, "begin with ^"},
         {"{\"type\":\"string\",\"pattern\":\"^a\\\\$\"}", BITNET_ERR_UNSUPPORTED, "begin with ^"},
         {"{\"type\":\"string\",\"pattern\":\"^(?=a)$\"}", BITNET_ERR_UNSUPPORTED, "(?"},
@@ -314,11 +334,15 @@ static void test_schema_errors(void) {
         {"{\"$ref\":\"#/$defs/a\",\"minLength\":1,\"$defs\":{\"a\":{}}}", BITNET_ERR_UNSUPPORTED,
          "#/minLength: this keyword beside $ref"},
         {"{\"$ref\":\"#\"}", BITNET_ERR_UNSUPPORTED, "begins with itself"},
-        {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", BITNET_ERR_UNSUPPORTED, "#/oneOf/1"},
-        {"{\"anyOf\":[{}],\"type\":\"object\"}", BITNET_ERR_UNSUPPORTED, "#/type: this keyword beside"},
+        {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", BITNET_ERR_UNSUPPORTED,
+            "#/oneOf/1"},
+        {"{\"anyOf\":[{}],\"type\":\"object\"}", BITNET_ERR_UNSUPPORTED,
+            "#/type: this keyword beside"},
         {"{\"allOf\":[{\"minLength\":1},{\"maxLength\":2}]}", BITNET_ERR_UNSUPPORTED, "allOf"},
-        {"{\"required\":[\"a\"],\"additionalProperties\":false}", BITNET_ERR_FORMAT, "no text that ends"},
-        {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}", BITNET_ERR_FORMAT, "no text that ends"},
+        {"{\"required\":[\"a\"],\"additionalProperties\":false}", BITNET_ERR_FORMAT,
+            "no text that ends"},
+        {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}", BITNET_ERR_FORMAT,
+            "no text that ends"},
         {"false", BITNET_ERR_FORMAT, "no text that ends"},
         {"{\"enum\":[]}", BITNET_ERR_FORMAT, "no text that ends"},
         {"\"\\ud800\"", BITNET_ERR_FORMAT, "surrogate"},
@@ -349,7 +373,8 @@ static int write_some(bitnet_matcher *m, uint64_t *seed, int n, char *out) {
 /* Whatever the limits are, something can follow, and what is written is of the grammar. */
 static void test_limits(void) {
     static const char *const grammars[] = {
-        "root ::= \"(\" root \")\" | \"[\" x \"]\" | \"x\"\nx ::= \"a\" y \"b\" | \"1\"\ny ::= root x | \"z\"",
+        "root ::= \"(\" root \")\" | \"[\" x \"]\" | \"x\"\nx ::= \"a\" y \"b\" | \"1\"\ny ::= r"
+            "oot x | \"z\"",
         "root ::= (\"a\" | \"ab\" | \"aab\" | \"b\"){3,40} [ab] [ab] [ab] \"c\"",
         "root ::= ([ab]* \"a\" [ab] [ab] [ab] [ab] [ab] [ab] [ab] | \"x\" root \"y\") \"z\"",
     };
@@ -362,7 +387,8 @@ static void test_limits(void) {
     for (i = 0; i < 3; i++)
         for (k = 0; k < 5; k++) {
             bitnet_grammar *g;
-            bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, grammars[i], &g, &limits[k]), *all = 0;
+            bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, grammars[i], &g, &limits[k]),
+                *all = 0;
             CHECK(m && !bitnet_matcher_create(g, 0, &all, 0));
             for (round = 0; round < 20; round++) {
                 CHECK_MSG(write_some(m, &seed, 100, text), "%s, limits %d", grammars[i], (int)k);
@@ -380,7 +406,8 @@ static void test_depth(void) {
     const bitnet_matcher_params p = {{0, 0, 0}, 3, 0, 0, 0};
     bitnet_error err = {BITNET_OK, ""};
     bitnet_grammar *g;
-    bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, "root ::= \"(\" root \")\" | \"x\"", &g, &p);
+    bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, "root ::= \"(\" root \")\" | \"x\"", &g,
+        &p);
     int i;
     CHECK(m);
     for (i = 0; i < 3; i++) CHECK(!bitnet_matcher_accept(m, '('));
@@ -392,7 +419,8 @@ static void test_depth(void) {
     bitnet_matcher_free(m);
     bitnet_grammar_free(g);
     /* b needs two levels behind the parenthesis: it is closed earlier. */
-    m = matcher_of(bitnet_grammar_gbnf, "root ::= \"(\" root b \")\" | \"x\"\nb ::= c \"1\"\nc ::= d \"2\"\nd "
+    m = matcher_of(bitnet_grammar_gbnf, "root ::= \"(\" root b \")\" | \"x\"\nb ::= c \"1\"\nc :"
+        ":= d \"2\"\nd "
                    "::= \"3\"", &g, &p);
     CHECK(m && !bitnet_matcher_accept(m, '('));
     CHECK(bitnet_matcher_accept(m, '(') == BITNET_ERR_ARG && !bitnet_matcher_accept(m, 'x'));
@@ -421,7 +449,8 @@ static void test_hostile(void) {
         "root ::= ((((\"a\"?){0,1000}){0,1000}){0,1000}){0,1000}",
         "root ::= ((((\"a\"*)*)*)*)* ((((\"a\"+)+)+)+)+ \"b\"",
         "root ::= (.* \"a\" .{500} | .* \"b\" .{500})* \"c\"",
-        "root ::= a a a a a a a a\na ::= b b b b b b b b\nb ::= c c c c c c c c\nc ::= \"a\"? | \"ab\"? | e\n"
+        "root ::= a a a a a a a a\na ::= b b b b b b b b\nb ::= c c c c c c c c\nc ::= \"a\"? | "
+            "\"ab\"? | e\n"
         "e ::= (\"a\" | \"aa\" | \"aaa\" | \"b\")*",
         "root ::= \"a\" root root root | \"b\"",
     };
@@ -453,7 +482,8 @@ static void test_hostile(void) {
         n += (size_t)sprintf(text + n, "r%d ::= r%d \"a\"?\n", (int)i + 1, (int)i);
     n += (size_t)sprintf(text + n, "root ::= r20000\nr0 ::= ");
     strcpy(text + n, "\"x\"");
-    CHECK_MSG(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_FORMAT, "%s",
+    CHECK_MSG(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_FORMAT,
+        "%s",
               err.text);
     strcpy(text + n, "r500 | \"x\"");
     CHECK(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_UNSUPPORTED);
@@ -464,7 +494,8 @@ static void test_hostile(void) {
         CHECK(strstr(err.text, "500 nodes"));
     }
     strcpy(text, "root ::= [");
-    for (n = strlen(text), i = 0; i < 2000; i++) n += (size_t)sprintf(text + n, "\\U%08x", (int)(2 * i + 64));
+    for (n = strlen(text), i = 0; i < 2000; i++) n += (size_t)sprintf(text + n, "\\U%08x",
+        (int)(2 * i + 64));
     strcpy(text + n, "]");
     CHECK(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_LIMIT);
     CHECK(bitnet_grammar_gbnf(model, text, (1 << 20) + 1, 0, &g, &err) == BITNET_ERR_LIMIT);
@@ -474,7 +505,8 @@ static void test_hostile(void) {
 /* ---- memory, copies, arguments ---- */
 
 static void test_memory(void) {
-    static const char schema[] = "{\"properties\":{\"a\":{\"enum\":[1,\"x\"]},\"b\":{\"type\":\"string\","
+    static const char schema[] = "{\"properties\":{\"a\":{\"enum\":[1,\"x\"]},\"b\":{\"type"
+        "\":\"string\","
                                  "\"pattern\":\"^[a-z]+$\"}},\"additionalProperties\":true}";
     gb_counter counter;
     bitnet_grammar_params p;
@@ -510,7 +542,8 @@ static void test_copy(void) {
     const bitnet_matcher_params small = {{0, 0, 0}, 2, 4, 64, 1};
     bitnet_grammar *g, *like = 0;
     bitnet_grammar_params p;
-    bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, "root ::= \"(\" root \")\" | \"x\"*", &g, 0), *n = 0;
+    bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, "root ::= \"(\" root \")\" | \"x\"*", &g,
+        0), *n = 0;
     CHECK(m && !bitnet_matcher_create(g, &small, &n, 0));
     CHECK(!bitnet_matcher_accept(m, 279));                             /* (( */
     CHECK(!bitnet_matcher_accept(m, '('));
@@ -576,7 +609,8 @@ static void test_arguments(void) {
 static void test_sampler(void) {
     bitnet_grammar *g;
     bitnet_matcher *m = matcher_of(bitnet_grammar_json_schema,
-                                   "{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"maxItems\":3}", &g, 0);
+                                   "{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"maxItems"
+                                       "\":3}", &g, 0);
     bitnet_matcher *again = 0;
     bitnet_ctx *c;
     bitnet_sampler s;
