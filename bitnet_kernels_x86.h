@@ -1993,9 +1993,8 @@ static BITNET__TARGET void BITNET__I(dotrows_i2s)(const uint8_t *w, const int8_t
 }
 
 /* ---- bytes ----
-   Weights are bytes minus 128. Columns come in pairs, the two halves of a hidden state. A tile has
-   4 rows and 2 or more columns, so that a weight is loaded once for several pairs. The scalar
-   function takes rows whose length is not a multiple of 64. */
+   Weights are bytes minus 128. A tile has 4 rows and 2 or more columns. The scalar function takes
+   rows whose length is not a multiple of 64. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(tile_u8)(const uint8_t *w, const int8_t *q,
                                                       const int32_t *sums, int n, int rows,
                                                       int cols, int32_t *out, size_t out_stride,
@@ -2020,19 +2019,20 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_u8)(const uint8_t *w, const in
             const BITNET__V(i32) a = BITNET__V(load_i)(col[c] + i);
             BITNET__UNROLL for (r = 0; r < 4; r++) {
                 sum[c][r] = BITNET__I(products)(sum[c][r], h[r], a);
-                BITNET__ADDED(sum[c][r], h[r]);
+                if (tile_cols > 2) BITNET__IN_PLACE(sum[c][r]);
+                else BITNET__ADDED(sum[c][r], h[r]);       /* gcc 12 then copies no sums */
             }
         }
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++)
-        _mm_storeu_si128((__m128i *)(void *)dots[c], BITNET__V(fold4)(sum[c]));
-    for (c = 0; c < tile_cols && c < cols; c++, out += out_stride) {
-        for (r = 0; r < 4; r++) dots[c][r] -= 128 * sums[c];
+        _mm_storeu_si128((__m128i *)(void *)dots[c],
+                         _mm_sub_epi32(BITNET__V(fold4)(sum[c]),
+                                       _mm_set1_epi32(128 * sums[bitnet__clamp(c, cols)])));
+    for (c = 0; c < tile_cols && c < cols; c++, out += out_stride)
         bitnet__put(out, dots[c], rows);
-    }
 }
 
-/* Even counts of columns: one more costs little, and a function for each count would be much code. */
+/* Even counts of columns: one more costs little, and each count would be a function. */
 BITNET__INLINE BITNET__TARGET int BITNET__I(tile_u8_cols)(const uint8_t *w, const int8_t *q,
                                                           const int32_t *sums, int n, int rows,
                                                           int cols, int32_t *out,
