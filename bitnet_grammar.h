@@ -2690,7 +2690,7 @@ static void bitnet_grammar__check(bitnet_grammar__builder *b, uint32_t root) {
     g->root = BITNET_GRAMMAR__RULE(b, root).start;
     if (g->need[g->root] == BITNET_GRAMMAR__NEVER)
         bitnet_grammar__fail_rule(b, BITNET_ERR_FORMAT, root,
-                                  "has no text that ends within a depth of 4096");
+                                  "has no text that ends, or none within a depth of 4096");
 }
 
 /* Bytes that no edge tells apart form a class. */
