@@ -111,10 +111,10 @@ case $(uname -m) in
 esac
 quick=gcc                                           # which of them compiles faster
 ! command -v clang >/dev/null 2>&1 || quick=clang
-# What is left without one must not call what is gone, nor keep what only that called: two compilers
-# warn of it, and need no code for that.
+# What is left without one must not call what is gone, nor keep what only that called, of which clang
+# warns without making code. $CC has other warnings.
 for switch in STATIC NO_STDIO NO_MMAP NO_THREADS NO_SIMD $tables TL2 REQUIRE_SIMD; do
-    for c in $CC $quick; do
+    for c in "$CC" $quick; do
         expect "switch BITNET_$switch, $c" \
             $c -std=c99 $STRICT -fsyntax-only -DBITNET_$switch -I. $dir/impl.c
     done
