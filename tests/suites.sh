@@ -39,14 +39,14 @@ suite_cc() { tests $CC $CFLAGS && on_older_cpus; }
 
 suite_sanitizers() {                   # gcc's: clang takes minutes for a file
     need gcc
-    quick_tests gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+    quick_tests gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all
 }
 
 suite_races() {                        # contexts and models that threads share
     need gcc
     filters='model/head48 model/callers_pool head/switch head/ahead lookup/samplers faults/busy
         faults/parallel sequences/gens sequences/cancel faults/small_steps sources/two_readers'
-    quick_tests gcc -O1 -g -fsanitize=thread
+    quick_tests gcc -O1 -g1 -fsanitize=thread
 }
 
 suite_gcc_native_unsigned_char() {     # kernels and floats in this CPU's own instructions
@@ -92,7 +92,7 @@ suite_crosscheck() {
 # convert with gcc's sanitizers, where they are. Models in Hugging Face's form need Python.
 suite_convert() {
     compiler="$CC $CFLAGS" bad=0
-    ! have gcc || compiler="gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
+    ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
         -DSTB_SPRINTF_NOUNALIGNED"
     build_example "$compiler" convert && shared_example crosscheck || return 1
     sh tests/tools/test_convert.sh "build/convert-$suite" || bad=1
