@@ -232,7 +232,7 @@ static int random_rules(bench *b, rules *x, double p, const bitnet_sampler *s,
     const int must = (int)(gb_random(&b->seed) % HEAD_ROWS);
     int i, n = s->n_bias;
     memset(x, 0, sizeof *x);
-    memcpy(bias, s->bias, (size_t)n * sizeof *bias);
+    if (n) memcpy(bias, s->bias, (size_t)n * sizeof *bias);
     for (i = 0; i < HEAD_ROWS; i++) {
         if (i == must || gb_uniform(&b->seed, 0.0, 1.0) < p) {
             x->allowed[i / 32] |= 1u << i % 32;
