@@ -1,7 +1,7 @@
 """What tests/tools/test_convert_hf.sh needs: models in Hugging Face's form, and what is wrong with them.
 
     convert_hf.py make MODEL.gguf DIR KIND     DIR/hf, and DIR/want.gguf, which it is to become
-    convert_hf.py break DIR CASE               damages DIR/hf; the cases are in CASES
+    convert_hf.py break BASE DIR               DIR/CASE for each of CASES: BASE/KIND/hf, damaged
     convert_hf.py template DIR                 puts DIR/hf's chat template into a file of its own
     convert_hf.py cases                        "name word" for each, the word one of its error's
     convert_hf.py compare A.gguf B.gguf [tensors]   same keys (but general.name) and tensors
@@ -18,6 +18,7 @@ import fractions
 import json
 import os
 import random
+import shutil
 import struct
 import sys
 
@@ -359,10 +360,16 @@ def make(model, folder, kind):
 
 # ---- damage ----
 
+def rewrite(path, data):               # a file of its own: its links elsewhere keep the old one
+    os.remove(path)
+    with open(path, "wb") as f:
+        f.write(data)
+
+
 class Damage:
-    """DIR/hf, with what the cases below do to it."""
+    """A folder with a model, with what the cases below do to it."""
     def __init__(self, folder):
-        self.dir = os.path.join(folder, "hf")
+        self.dir = folder
         self.shards = sorted(f for f in os.listdir(self.dir) if f.endswith(".safetensors"))
 
     def path(self, name):
@@ -371,12 +378,12 @@ class Damage:
     def json(self, name, change):      # change(the document) in place
         doc = json.load(open(self.path(name)))
         change(doc)
-        json.dump(doc, open(self.path(name), "w"))
+        rewrite(self.path(name), json.dumps(doc).encode())
 
     def text(self, name, old, new):
         text = open(self.path(name)).read()
         assert old in text, old
-        open(self.path(name), "w").write(text.replace(old, new, 1))
+        rewrite(self.path(name), text.replace(old, new, 1).encode())
 
     def header(self, change, shard=0):     # change(header's text) gives another
         path = self.path(self.shards[shard])
@@ -384,7 +391,7 @@ class Damage:
         n, = struct.unpack("<Q", raw[:8])
         text = change(raw[8:8 + n])
         text = text if isinstance(text, bytes) else json.dumps(text).encode()
-        open(path, "wb").write(struct.pack("<Q", len(text)) + text + raw[8 + n:])
+        rewrite(path, struct.pack("<Q", len(text)) + text + raw[8 + n:])
 
     def tensors(self, change, shard=0):    # change(header as a dict, its tensors' names)
         def both(text):
@@ -396,7 +403,7 @@ class Damage:
     def raw(self, change, shard=0):
         path = self.path(self.shards[shard])
         data = bytearray(open(path, "rb").read())
-        open(path, "wb").write(change(data))
+        rewrite(path, change(data))
 
     def data(self, name, put, shard=0):    # the first bytes of a tensor's data
         def change(raw):
@@ -449,7 +456,7 @@ def link_to_nothing(path):
 def template_file(d):                  # the template in a file of its own
     config = json.load(open(d.path("tokenizer_config.json")))
     open(d.path(TEMPLATE), "w").write(config.pop("chat_template"))
-    json.dump(config, open(d.path("tokenizer_config.json"), "w"))
+    rewrite(d.path("tokenizer_config.json"), json.dumps(config).encode())
 
 
 # name: the kind of model, a word of the error, the damage
@@ -645,9 +652,12 @@ if __name__ == "__main__":
     if command == "make":
         make(*sys.argv[2:])
     elif command == "break":
-        CASES[sys.argv[3]][2](Damage(sys.argv[2]))
+        for name, (kind, word, damage) in CASES.items():
+            folder = os.path.join(sys.argv[3], name)
+            shutil.copytree(os.path.join(sys.argv[2], kind, "hf"), folder, copy_function=os.link)
+            damage(Damage(folder))
     elif command == "template":
-        template_file(Damage(sys.argv[2]))
+        template_file(Damage(os.path.join(sys.argv[2], "hf")))
     elif command == "cases":
         for name, (kind, word, _) in CASES.items():
             print(name, kind, word)
