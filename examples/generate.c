@@ -429,7 +429,11 @@ static const struct option options[] = {
     {"-jf --json-schema-file", "FILE", "the same from a file", take_text, &schema_path, 0, 0},
     {"--repeat-penalty", "R", "above 1: less repetition (1)", take_real, &sampler.repeat_penalty,
      0, 9},
-    {"--repeat-last-n", "N", "tokens that the penalty looks at; 0: none; -1: all (64)", take_whole,
+    {"--frequency-penalty", "R", "subtracted for each time that a token is there (0)", take_real,
+     &sampler.frequency_penalty, -9, 9},
+    {"--presence-penalty", "R", "subtracted once for a token that is there (0)", take_real,
+     &sampler.presence_penalty, -9, 9},
+    {"--repeat-last-n", "N", "tokens that the penalties look at; 0: none; -1: all (64)", take_whole,
      &repeat_window, -1, TOP},
     {"--lookup", "N", "draft up to N tokens by prompt lookup; faster, same text (0)", take_whole,
      &gen.lookup, 0, 64},
@@ -483,7 +487,7 @@ static const char ignored_values[] =
     "-tb --threads-batch -C --cpu-mask -Cr --cpu-range --cpu-strict --prio --poll -Cb "
     "--cpu-mask-batch -Crb --cpu-range-batch --cpu-strict-batch --prio-batch --poll-batch -ctk "
     "--cache-type-k -ctv --cache-type-v --samplers --sampler-seq --sampling-seq --top-nsigma "
-    "--top-n-sigma --typical --typical-p --presence-penalty --frequency-penalty --xtc-probability "
+    "--top-n-sigma --typical --typical-p --xtc-probability "
     "--xtc-threshold --dynatemp-range --dynatemp-exp --mirostat --mirostat-lr --mirostat-ent "
     "--dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker "
     "--reasoning-format --reasoning-budget -rea --reasoning --log-file -lv "
@@ -651,7 +655,8 @@ static int check_options(void) {
     if (!prompt && !prompt_path && !isatty(0) && (single_turn || (chatting != YES && !interactive)))
         prompt_path = (char *)"-";                      /* piped text is the prompt */
     if (ctx_params.n_threads < 0) ctx_params.n_threads = 0;
-    if (repeat_window == 0) sampler.repeat_penalty = 0;
+    if (repeat_window == 0)
+        sampler.repeat_penalty = sampler.frequency_penalty = sampler.presence_penalty = 0;
     sampler.repeat_window = repeat_window;
     gen.stop_strings = (const char *const *)stops;
     return GO_ON;

@@ -130,6 +130,12 @@ same no-mmap --no-mmap
 same no-penalty --repeat-penalty 9 --repeat-last-n 0
 say --repeat-penalty 9 --repeat-last-n -1
 check penalty "the text is the same, or exit code $rc" sh -c "[ $rc -eq 0 ] && ! cmp -s '$tmp/out' '$tmp/want'"
+for penalty in frequency presence; do
+    same no-$penalty --$penalty-penalty 9 --repeat-last-n 0
+    say --$penalty-penalty 9 --repeat-last-n -1
+    check $penalty-penalty "the text is the same, or exit code $rc" \
+        sh -c "[ $rc -eq 0 ] && ! cmp -s '$tmp/out' '$tmp/want'"
+done
 same without-effect -ngl 99 --mlock -fa on --flash-attn -fa --numa distribute -tb 2 --no-warmup --mirostat=0
 check without-effect-says "the warning does not name them, or is not one line" sh -c "[ \$(wc -l < '$tmp/err') -eq 2 ] &&
     grep -q 'without effect here: -ngl, --mlock, -fa, --flash-attn, -fa, --numa, -tb, --no-warmup, --mirostat' '$tmp/err'"
