@@ -306,8 +306,8 @@ build_machine() {
 # on_cpu: all that runs on the emulator. The lines of its cases follow its name.
 on_cpu() {
     echo "on $emulator"
-    check_levels "build/generate-$suite$exe" && check_paths && check_selftest && check_reports &&
-        check_convert && check_state &&
+    check_levels "build/generate-$suite$exe" && check_paths && check_state && check_selftest &&
+        check_reports && check_convert &&
         BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite/tests$exe" $filters
 }
 
