@@ -52,13 +52,13 @@ suite_races() {                        # contexts and models that threads share
 
 suite_gcc_native_unsigned_char() {     # kernels and floats in this CPU's own instructions
     need gcc
-    filters='kernels/ model/ head/ tokenizer/ text/ tiny/'
+    filters='kernels/ model/ head/ text/ tiny/'
     quick_tests gcc -O3 -march=native -funsigned-char
 }
 
 suite_clang() {
     need clang
-    filters='kernels/ model/variants head/ahead tokenizer/ text/ tiny/'
+    filters='kernels/ model/variants head/ahead tokenizer/roundtrip text/ tiny/'
     quick_tests clang -O2
 }
 
