@@ -373,8 +373,8 @@ static int write_some(bitnet_matcher *m, uint64_t *seed, int n, char *out) {
 /* Whatever the limits are, something can follow, and what is written is of the grammar. */
 static void test_limits(void) {
     static const char *const grammars[] = {
-        "root ::= \"(\" root \")\" | \"[\" x \"]\" | \"x\"\nx ::= \"a\" y \"b\" | \"1\"\ny ::= r"
-            "oot x | \"z\"",
+        ("root ::= \"(\" root \")\" | \"[\" x \"]\" | \"x\"\n"
+         "x ::= \"a\" y \"b\" | \"1\"\ny ::= root x | \"z\""),
         "root ::= (\"a\" | \"ab\" | \"aab\" | \"b\"){3,40} [ab] [ab] [ab] \"c\"",
         "root ::= ([ab]* \"a\" [ab] [ab] [ab] [ab] [ab] [ab] [ab] | \"x\" root \"y\") \"z\"",
     };
