@@ -162,9 +162,9 @@ suite_aarch64_max() {
     on_machine
 }
 
-suite_armhf() {                        # 32 bits, as i686, which runs the other tests
+suite_armhf() {                        # 32 bits: sizes, offsets
     compiler=arm-linux-gnueabihf-gcc flags='-O2 -static' emulator='qemu-arm -cpu max' has=neon
-    filters=$by_kernels
+    filters="$by_kernels gguf/ hostile/ sources/ sequences/pages"
     on_machine
 }
 
@@ -187,7 +187,7 @@ suite_i686() {                         # -idirafter: asm/, which only gcc-multil
     flags='-O2 -static -m32 -msse2 -mfpmath=sse -idirafter /usr/include/x86_64-linux-gnu'
     if ! runs_32_bits; then            # slower: only what depends on sizes, offsets and systems
         emulator='qemu-i386 -cpu max'
-        filters='kernels/math model/ctx gguf/ hostile/ sources/ faults/ state/ sequences/pages'
+        filters='kernels/math model/ctx faults/ state/portable'     # and armhf's
     fi
     on_machine
 }
