@@ -4,7 +4,7 @@
    give alone. */
 #include "fuzz.h"
 
-enum { SEQS = 4, SEQS_CTX = 72, SEQS_OPS = 48 };
+enum { SEQS = 4, SEQS_CTX = STATE_CTX, SEQS_OPS = 48 };     /* the model is fuzz_state.c's */
 
 typedef struct seqs_shadow {
     bitnet_token tokens[SEQS_CTX];
@@ -34,19 +34,6 @@ static void seqs_mask(void *ud, uint32_t *allowed) {
     const seqs_state *x = (const seqs_state *)ud;
     int i;
     for (i = 0; i < 8; i++) allowed[i] = x->mask;
-}
-
-static const gb_model *seqs_model(void) {
-    static gb_model g;
-    if (g.data) return &g;
-    g.dim = g.ffn = 64;
-    g.layers = 1;
-    g.heads = 2;
-    g.kv_heads = 1;
-    g.n_ctx = SEQS_CTX;
-    g.embed_type = GB_TENSOR_F16;
-    gb_make_model(&g);
-    return &g;
 }
 
 static void seqs_look(const seqs_state *x, int i, seqs_shadow *s) {
@@ -251,7 +238,7 @@ static void seqs_operation(seqs_state *x) {
 }
 
 static void seqs_open(seqs_state *x) {
-    const gb_model *g = seqs_model();
+    const gb_model *g = state_model();
     bitnet_model_params mp;
     bitnet_ctx_params p;
     memset(&mp, 0, sizeof mp);
