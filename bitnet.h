@@ -626,11 +626,11 @@ typedef struct bitnet_sampler {
     uint64_t rng;                /* the whole random state; any seed; each draw advances it */
     /* Rules for the text, such as a game's or a grammar's (bitnet_grammar.h). 0: not called. These
        functions may call all that take a const bitnet_ctx. rewrite_fn changes a copy of the logits
-       [n_vocab]; all of them are computed for it. mask_fn says which tokens may follow: allowed [(n_vocab +
-       31) / 32] is all zero, and bit t % 32 of allowed[t / 32] allows token t. It keeps the fast
-       path of OUTPUT HEAD: only tokens that are allowed are computed. chosen_fn gets the token that
-       was chosen: each token of the text once and in order, with lookup too. If nothing is
-       allowed, no token is chosen (-1), and a generation ends with BITNET_STOP_MASK. */
+       [n_vocab]; all of them are computed for it. mask_fn says which tokens may follow: allowed
+       [(n_vocab + 31) / 32] is all zero, and bit t % 32 of allowed[t / 32] allows token t. It keeps
+       the fast path of OUTPUT HEAD: only tokens that are allowed are computed. chosen_fn gets the
+       token that was chosen: each token of the text once and in order, with lookup too. If nothing
+       is allowed, no token is chosen (-1), and a generation ends with BITNET_STOP_MASK. */
     bitnet_rewrite_fn rewrite_fn;
     bitnet_mask_fn mask_fn;
     bitnet_chosen_fn chosen_fn;
