@@ -160,12 +160,12 @@
    middle, as when old turns of a chat must go. bitnet_seq_save and bitnet_seq_load keep it in a
    file or in memory: saved on one machine, it goes on with the same bits on any other.
 
-   Positions come in pages of 64. A context with one sequence has all its pages from the beginning.
-   Otherwise bitnet_eval_many and bitnet_gen_next allocate pages when sequences grow, and n_kv
-   limits them: where they would need more, they return BITNET_ERR_FULL and change nothing. Pages
-   that a sequence gives up serve the others; bitnet_ctx_free frees them. n_logits rows of logits
-   take 4 bytes for each token of the vocabulary; with lookup, a pass needs N + 1 rows for each
-   generation, or it leaves the drafts out.
+   A context with one sequence has the memory for all its positions from the beginning. Otherwise
+   they come in pages of 64: bitnet_eval_many and bitnet_gen_next allocate pages when sequences
+   grow, and n_kv limits them: where they would need more, they return BITNET_ERR_FULL and change
+   nothing. Pages that a sequence gives up serve the others; bitnet_ctx_free frees them. n_logits
+   rows of logits take 4 bytes for each token of the vocabulary; with lookup, a pass needs N + 1
+   rows for each generation, or it leaves the drafts out.
 
    THREADS
    -------
@@ -6813,7 +6813,8 @@ enum {
     BITNET__TOKENS = 512,              /* for at most so many tokens: the products fit the L2 cache,
                                           and take a few ms, between which cancel_fn is asked */
     BITNET__COLUMNS = 32,              /* tokens times heads of a group that attend together */
-    BITNET__PAGE = 64,                 /* positions in a page of the KV cache */
+    BITNET__PAGE = 64,                 /* positions in a page of the KV cache, if sequences share
+                                          them out, and in a task of attention */
     BITNET__MIX_DIMS = 64,             /* elements of a head: the least share of a thread */
     BITNET__MAX_SEQS = 4096,
     BITNET__PROMPT_CHUNK = 32,         /* tokens of a prompt that go along with other sequences */
@@ -6844,18 +6845,17 @@ typedef struct bitnet__candidate {
     bitnet_token token;
 } bitnet__candidate;
 
-/* Keys and values of PAGE consecutive positions, for all layers; the data follows:
-   [n_layers][n_kv_heads][keys, values][PAGE][head_dim], F16 or F32. Sequences that begin with the
-   same tokens may share pages. A page is written only by a sequence that has it alone. */
+/* Keys and values of page_len consecutive positions, for all layers; the data follows:
+   [n_layers][n_kv_heads][keys, values][page_len][head_dim], F16 or F32. Sequences that begin with
+   the same tokens may share pages. A page is written only by a sequence that has it alone. */
 typedef struct bitnet__page {
     struct bitnet__page *next;         /* in the list of free pages */
     int32_t n_users;                   /* sequences that have it */
-    int32_t is_block;                  /* 1: an allocation of its own; 0: a part of the arena */
 } bitnet__page;
 
 typedef struct bitnet__seq {
     bitnet_token *history;             /* [n_ctx]  its tokens */
-    bitnet__page **pages;              /* [n_ctx / PAGE, rounded up] */
+    bitnet__page **pages;              /* [n_ctx / page_len, rounded up] */
     int32_t n_past, n_pages;           /* positions in the cache, pages for them */
     bitnet_token pending;              /* sampled, not yet evaluated; -1: none */
     /* While a call appends to it: */
@@ -6889,6 +6889,7 @@ struct bitnet_ctx {
     int32_t block, n_scores;           /* tokens that attend together; n_ctx, rounded up to 16 */
     int32_t nonfinite_token, nonfinite_layer;    /* the batch's first such token, and where */
     int32_t n_spans;                   /* of the batch */
+    int32_t page_len;                  /* positions in a page */
     int32_t n_pages;                   /* that exist, free or not */
     int32_t n_free;
     bitnet__page *free_pages;
@@ -6896,7 +6897,7 @@ struct bitnet_ctx {
     bitnet__seq *seqs;                 /* [n_seqs] */
     bitnet_token *history;             /* [n_seqs][n_ctx] */
     bitnet__page **page_table;         /* [n_seqs][pages of a sequence] */
-    char *own_pages;                   /* [...]                  pages, if n_seqs is 1 */
+    bitnet__page *own_page;            /* [n_seqs is 1 ? 1 : 0] */
     bitnet__place *places;             /* [n_batch]              the batch's tokens */
     bitnet__place *row_places;         /* [n_logits]             the tokens of the rows */
     bitnet__span *spans;               /* [n_batch] */
@@ -6929,9 +6930,19 @@ struct bitnet_ctx {
 static int32_t bitnet__max(int32_t a, int32_t b) { return a > b ? a : b; }
 static int32_t bitnet__min(int32_t a, int32_t b) { return a < b ? a : b; }
 
-/* Pages of the KV cache. */
-static int32_t bitnet__pages_for(int32_t positions) {
-    return (positions + BITNET__PAGE - 1) / BITNET__PAGE;
+/* Rounded up to whole pages of 64. */
+static int32_t bitnet__round_page(int32_t positions) {
+    return (positions + BITNET__PAGE - 1) / BITNET__PAGE * BITNET__PAGE;
+}
+
+/* Positions in a page. A single sequence has one page, so that attention reads long runs: pages of
+   64 make it slower by a third. */
+static int32_t bitnet__page_len(const bitnet_ctx_params *p) {
+    return p->n_seqs > 1 ? BITNET__PAGE : bitnet__round_page(p->n_ctx);
+}
+
+static int32_t bitnet__pages_for(const bitnet_ctx *c, int32_t positions) {
+    return (positions + c->page_len - 1) / c->page_len;
 }
 
 static bitnet_result bitnet__check_range(const char *name, int32_t value, int32_t most,
@@ -6963,7 +6974,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     if (r != BITNET_OK) return r;
     if (p->kv_type != BITNET_KV_F16 && p->kv_type != BITNET_KV_F32)
         return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)p->kv_type);
-    all = (int64_t)p->n_seqs * bitnet__pages_for(p->n_ctx) * BITNET__PAGE;
+    all = (int64_t)p->n_seqs * bitnet__round_page(p->n_ctx);
     if (p->n_kv < 0 || p->n_kv > all)
         return bitnet__fail(err, BITNET_ERR_ARG, "n_kv is not in 0..%lld", (long long)all);
     if (!p->n_kv) p->n_kv = all;
@@ -6991,10 +7002,11 @@ static void bitnet__int8_layout(const bitnet_model *m, const bitnet_ctx_params *
     t->q = (int8_t *)bitnet__arena_take(a, states * 2 * dim, 1);
 }
 
-/* Bytes of a page and its header, a multiple of 64; under 2^44. */
+/* Bytes of a page and its header, a multiple of 64; under 2^38 for each position. */
 static uint64_t bitnet__page_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
     const uint64_t cell = p->kv_type == BITNET_KV_F32 ? 4 : 2;
-    return 64 + (uint64_t)m->n_layers * (uint64_t)m->kv_dim * 2 * BITNET__PAGE * cell;
+    return 64 + (uint64_t)m->n_layers * (uint64_t)m->kv_dim * 2 * cell *
+                (uint64_t)bitnet__page_len(p);
 }
 
 /* Tokens whose products a thread computes at a time. */
@@ -7008,15 +7020,17 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     const uint64_t batch = (uint64_t)p->n_batch, ctx = (uint64_t)p->n_ctx, dim = (uint64_t)m->dim;
     const uint64_t q_dim = (uint64_t)m->q_dim, threads = (uint64_t)p->n_threads;
     const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
-    const uint64_t seqs = (uint64_t)p->n_seqs, pages = (ctx + BITNET__PAGE - 1) / BITNET__PAGE;
+    const uint64_t seqs = (uint64_t)p->n_seqs;
     uint64_t cols;
+    c->page_len = bitnet__page_len(p);
     c->block = bitnet__max(BITNET__COLUMNS / group, 1);
     c->n_scores = (p->n_ctx + BITNET__LANES - 1) / BITNET__LANES * BITNET__LANES;
     cols = (uint64_t)c->block * (uint64_t)group;
     c->seqs = (bitnet__seq *)bitnet__arena_take(a, seqs, sizeof *c->seqs);
     c->history = (bitnet_token *)bitnet__arena_take(a, seqs * ctx, sizeof *c->history);
-    c->page_table = (bitnet__page **)bitnet__arena_take(a, seqs * pages, sizeof(void *));
-    c->own_pages = (char *)bitnet__arena_take(a, seqs == 1 ? pages : 0, bitnet__page_bytes(m, p));
+    c->page_table = (bitnet__page **)bitnet__arena_take(
+        a, seqs * (uint64_t)bitnet__pages_for(c, p->n_ctx), sizeof(void *));
+    c->own_page = (bitnet__page *)bitnet__arena_take(a, seqs == 1, bitnet__page_bytes(m, p));
     c->places = (bitnet__place *)bitnet__arena_take(a, batch, sizeof *c->places);
     c->row_places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)p->n_logits,
                                                         sizeof *c->row_places);
@@ -7077,8 +7091,8 @@ static void bitnet__seq_cut(bitnet_ctx *c, bitnet__seq *q, int32_t n) {
 
 /* The page that a sequence will write to next, if it shares that with others and so needs a copy;
    else 0. */
-static bitnet__page *bitnet__shared_page(const bitnet__seq *q) {
-    const int32_t at = q->n_past / BITNET__PAGE;
+static bitnet__page *bitnet__shared_page(const bitnet_ctx *c, const bitnet__seq *q) {
+    const int32_t at = q->n_past / c->page_len;
     return at < q->n_pages && q->pages[at]->n_users > 1 ? q->pages[at] : 0;
 }
 
@@ -7088,9 +7102,9 @@ static int32_t bitnet__pages_needed(bitnet_ctx *c, const bitnet_input *inputs, i
     int32_t i, needed = 0;
     for (i = 0; i < n; i++) {
         bitnet__seq *q = &c->seqs[inputs[i].seq];
-        const int32_t end = bitnet__pages_for(q->n_past + q->n_staged);
+        const int32_t end = bitnet__pages_for(c, q->n_past + q->n_staged);
         if (end > q->n_pages) needed += end - q->n_pages;
-        q->leaves = bitnet__shared_page(q);
+        q->leaves = bitnet__shared_page(c, q);
         if (!q->leaves) continue;
         q->leaves->n_users--;
         needed++;
@@ -7104,20 +7118,19 @@ static int32_t bitnet__pages_needed(bitnet_ctx *c, const bitnet_input *inputs, i
 static bitnet_result bitnet__reserve_pages(bitnet_ctx *c, int32_t n, bitnet_error *err) {
     const bitnet_allocator *a = &c->m->params.allocator;
     const uint64_t bytes = bitnet__page_bytes(c->m, &c->p);
-    const int64_t limit = (c->p.n_kv + BITNET__PAGE - 1) / BITNET__PAGE;
+    const int64_t limit = (c->p.n_kv + c->page_len - 1) / c->page_len;
     for (; c->n_free < n; c->n_pages++) {
         bitnet__page *page;
         if (c->n_pages >= limit && c->p.n_seqs > 1)
             return bitnet__fail(err, BITNET_ERR_FULL, "the KV cache is full: %d pages of %d "
                                 "positions are needed, and %d of %lld are free (n_kv)", (int)n,
-                                BITNET__PAGE, (int)c->n_free, (long long)limit);
+                                (int)c->page_len, (int)c->n_free, (long long)limit);
         page = bytes <= SIZE_MAX ? (bitnet__page *)bitnet__alloc(a, (size_t)bytes) : 0;
         if (!page)
             return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a page of the KV cache "
                                 "(%llu bytes)", (unsigned long long)bytes);
         bitnet__huge_pages(a, page, (size_t)bytes);
         page->n_users = 0;
-        page->is_block = 1;
         bitnet__page_free(c, page);
     }
     return BITNET_OK;
@@ -7133,14 +7146,14 @@ static bitnet__page *bitnet__page_take(bitnet_ctx *c) {
 
 /* Gives a sequence the pages for n more positions, which have been reserved. */
 static void bitnet__seq_extend(bitnet_ctx *c, bitnet__seq *q, int32_t n) {
-    const int32_t end = bitnet__pages_for(q->n_past + n);
-    bitnet__page *shared = bitnet__shared_page(q);
+    const int32_t end = bitnet__pages_for(c, q->n_past + n);
+    bitnet__page *shared = bitnet__shared_page(c, q);
     if (shared) {
         bitnet__page *page = bitnet__page_take(c);
         memcpy((char *)page + 64, (const char *)shared + 64,
                (size_t)bitnet__page_bytes(c->m, &c->p) - 64);
         shared->n_users--;
-        q->pages[q->n_past / BITNET__PAGE] = page;
+        q->pages[q->n_past / c->page_len] = page;
     }
     while (q->n_pages < end) q->pages[q->n_pages++] = bitnet__page_take(c);
 }
@@ -7150,13 +7163,13 @@ static void bitnet__free_spare_pages(bitnet_ctx *c) {
     while (c->free_pages) {
         bitnet__page *page = c->free_pages;
         c->free_pages = page->next;
-        if (page->is_block) bitnet__free(&c->m->params.allocator, page);
+        if (page != c->own_page) bitnet__free(&c->m->params.allocator, page);
     }
 }
 
-/* Empty sequences. A single one has its pages in the arena. */
+/* Empty sequences. A single one has its page in the arena. */
 static void bitnet__seqs_init(bitnet_ctx *c) {
-    const size_t n_pages = (size_t)bitnet__pages_for(c->p.n_ctx);
+    const size_t n_pages = (size_t)bitnet__pages_for(c, c->p.n_ctx);
     size_t i;
     for (i = 0; i < (size_t)c->p.n_seqs; i++) {
         bitnet__seq *q = &c->seqs[i];
@@ -7165,13 +7178,10 @@ static void bitnet__seqs_init(bitnet_ctx *c) {
         q->pages = c->page_table + i * n_pages;
         q->pending = -1;
     }
-    for (i = c->p.n_seqs == 1 ? n_pages : 0; i > 0; i--) {
-        bitnet__page *page = (bitnet__page *)(void *)(
-            c->own_pages + (i - 1) * (size_t)bitnet__page_bytes(c->m, &c->p));
-        page->n_users = page->is_block = 0;
-        bitnet__page_free(c, page);
-        c->n_pages++;
-    }
+    if (c->p.n_seqs > 1) return;
+    c->own_page->n_users = 0;
+    c->n_pages = 1;
+    bitnet__page_free(c, c->own_page);
 }
 
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
@@ -7315,7 +7325,7 @@ static void bitnet__seq_shorten(bitnet_ctx *c, int32_t seq, int32_t length) {
             c->row_places[i].seq = -1;
     q->n_past = length;
     q->pending = -1;
-    bitnet__seq_cut(c, q, bitnet__pages_for(length));
+    bitnet__seq_cut(c, q, bitnet__pages_for(c, length));
 }
 
 BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length) {
@@ -7345,7 +7355,7 @@ BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to
         bitnet__seq_shorten(c, to, 0);
         memcpy(b->history, a->history, (size_t)length * sizeof *b->history);
         b->n_past = length;
-        b->n_pages = bitnet__pages_for(length);
+        b->n_pages = bitnet__pages_for(c, length);
         for (i = 0; i < b->n_pages; i++) (b->pages[i] = a->pages[i])->n_users++;
     }
     bitnet__release(c);
@@ -7629,8 +7639,8 @@ static uint8_t *bitnet__cache_row(const bitnet_ctx *c, bitnet__place at, int32_t
                                   int32_t kv_head, int what) {
     const bitnet_model *m = c->m;
     const size_t head = ((size_t)layer * (size_t)m->n_kv_heads + (size_t)kv_head) * 2;
-    const size_t row = (head + (size_t)what) * BITNET__PAGE + (size_t)(at.pos % BITNET__PAGE);
-    return (uint8_t *)c->seqs[at.seq].pages[at.pos / BITNET__PAGE] + 64 +
+    const size_t row = (head + (size_t)what) * (size_t)c->page_len + (size_t)(at.pos % c->page_len);
+    return (uint8_t *)c->seqs[at.seq].pages[at.pos / c->page_len] + 64 +
            row * (size_t)m->head_dim * (c->p.kv_type == BITNET_KV_F32 ? 4u : 2u);
 }
 
@@ -7715,11 +7725,12 @@ static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t k
    are: the rest of a page. */
 static const uint8_t *bitnet__cache_rows(const bitnet__attention *a, int32_t from, int32_t to,
                                          int what, int32_t *n) {
+    const bitnet_ctx *c = a->s->c;
     bitnet__place at = {0, 0, -1};
     at.seq = a->seq;
     at.pos = from;
-    *n = bitnet__min(to - from, BITNET__PAGE - from % BITNET__PAGE);
-    return bitnet__cache_row(a->s->c, at, a->s->layer_index, a->kv_head, what);
+    *n = bitnet__min(to - from, c->page_len - from % c->page_len);
+    return bitnet__cache_row(c, at, a->s->layer_index, a->kv_head, what);
 }
 
 /* Products of the queries with the keys of positions [from, to). */
@@ -7839,8 +7850,8 @@ static void bitnet__run_attention_stages(bitnet__step *s, const bitnet__span *sp
     const int64_t work = bitnet__attention_work(m, span);
     s->span = span;
     s->attend = bitnet__attend_key_rows;
-    bitnet__run_step(s, "attention", m->n_kv_heads * bitnet__pages_for(n), work * BITNET__PAGE,
-                     bitnet__step_attention_stage);
+    bitnet__run_step(s, "attention", m->n_kv_heads * (bitnet__round_page(n) / BITNET__PAGE),
+                     work * BITNET__PAGE, bitnet__step_attention_stage);
     s->attend = bitnet__attend_softmax;
     bitnet__run_step(s, "attention", span->n * m->n_heads, 64 * (int64_t)n,
                      bitnet__step_attention_stage);
@@ -8240,9 +8251,10 @@ static void bitnet__state_header(const bitnet_ctx *c, uint32_t n, bitnet_token p
     bitnet__put_u32(p + 40, (uint32_t)pending);
 }
 
-/* Under 2^60, since n is at most 2^20 and a page under 2^44 bytes. */
+/* Under 2^60, since n is at most 2^20 and a position under 2^38 bytes. */
 static uint64_t bitnet__state_size(const bitnet_ctx *c, uint32_t n) {
-    const uint64_t position = (bitnet__page_bytes(c->m, &c->p) - 64) / BITNET__PAGE;
+    const uint64_t position = (bitnet__page_bytes(c->m, &c->p) - 64) /
+                              (uint64_t)c->page_len;
     return BITNET__STATE_HEADER + n * (4 + position) + 8;
 }
 
@@ -8255,9 +8267,9 @@ static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void
     int32_t i;
     at.seq = seq;
     for (i = 0; i < m->n_layers * m->n_kv_heads * 2; i++)
-        for (at.pos = 0; at.pos < n; at.pos += BITNET__PAGE)
+        for (at.pos = 0; at.pos < n; at.pos += c->page_len)
             fn(ud, bitnet__cache_row(c, at, i / 2 / m->n_kv_heads, i / 2 % m->n_kv_heads, i % 2),
-               row * (size_t)bitnet__min(n - at.pos, BITNET__PAGE));
+               row * (size_t)bitnet__min(n - at.pos, c->page_len));
 }
 
 /* After a failure it takes no more bytes. */
@@ -8411,7 +8423,7 @@ static bitnet_result bitnet__state_restore(bitnet_ctx *c, int32_t seq, const uin
                                            bitnet_error *err) {
     bitnet__seq *q = &c->seqs[seq];
     const int32_t n = (int32_t)bitnet__get_u32(p + 36);
-    int32_t pages = bitnet__pages_for(n), i;
+    int32_t pages = bitnet__pages_for(c, n), i;
     bitnet_result r;
     for (i = 0; i < q->n_pages; i++) pages -= q->pages[i]->n_users == 1;    /* become free */
     if ((r = bitnet__reserve_pages(c, pages, err))) return r;
@@ -9492,7 +9504,7 @@ static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in) {
     g->lookup->drafts += g->n_draft > 0;
     g->lookup->drafted += g->n_draft;
     bitnet__gen_sample(g);
-    bitnet__seq_cut(c, g->q, bitnet__pages_for(g->q->n_past));     /* a wrong draft needs none */
+    bitnet__seq_cut(c, g->q, bitnet__pages_for(g->c, g->q->n_past));  /* a wrong draft has none */
 }
 
 static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,

@@ -111,7 +111,7 @@ static void check_hidden(const reference *ref) {
         s.c = c;
         s.n_tokens = ref->n_tokens;
         memcpy(c->seqs[0].history, ref->tokens, rows * sizeof *ref->tokens);
-        bitnet__reserve_pages(c, bitnet__pages_for(s.n_tokens), 0);
+        bitnet__reserve_pages(c, bitnet__pages_for(c, s.n_tokens), 0);
         bitnet__seq_extend(c, &c->seqs[0], s.n_tokens);
         for (row = 0; row < s.n_tokens; row++) {
             c->places[row].seq = 0;

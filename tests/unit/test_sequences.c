@@ -566,7 +566,7 @@ static void test_cancel_pass(void) {
         r = bitnet_gen_next(&g, 1, &err);
         CHECK_MSG(r == (pass % 2 ? BITNET_ERR_CANCELLED : BITNET_OK) && err.code == r, "pass %d: "
                   "%d %s", pass, (int)r, err.text);
-        CHECK(c->seqs[0].n_pages == bitnet__pages_for(bitnet_ctx_length(c)));
+        CHECK(c->seqs[0].n_pages == bitnet__pages_for(c, bitnet_ctx_length(c)));
         cancelled += r != BITNET_OK;
         ended = add_piece(&got, g);
     }
