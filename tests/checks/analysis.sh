@@ -44,9 +44,10 @@ gcc_knows='bitnet_floats_unpack.*dereference of NULL .info
 leak of .*fopen(path'
 echo "$gcc_knows" >$dir/known
 
-# gcc_finds FLAGS...: one line for each finding: function, warning.
+# gcc_finds FLAGS...: one line for each finding: function, warning. -Og takes half of the time of -O1
+# and of -O0: there is less code to follow, and no loop comes twice.
 gcc_finds() {
-    gcc -fanalyzer -fdiagnostics-plain-output -O1 -I. "$@" -o $dir/o.o 2>&1 | awk '
+    gcc -fanalyzer -fdiagnostics-plain-output -Og -I. "$@" -o $dir/o.o 2>&1 | awk '
         / In function / { sub(/.* In function ./, ""); sub(/.:$/, ""); where = $0 }
         / (warning|error): / { print where ": " $0 }' | grep -av -f $dir/known >$dir/out
 }
