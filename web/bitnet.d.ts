@@ -5,6 +5,12 @@
 //     for await (const text of model.generate('Once upon a time', { maxTokens: 100 })) show(text);
 //     await model.free();
 
+declare global {
+    interface SymbolConstructor {
+        readonly asyncDispose: unique symbol;
+    }
+}
+
 /** A URL (relative to the page), in Node also a path; a file that the user chose; or bytes. */
 export type Source = string | URL | File | Blob | ArrayBuffer | ArrayBufferView;
 
@@ -13,7 +19,8 @@ export type Variant = 'simd' | 'threads' | 'relaxed';
 /** Where the file is kept. 'none': only in the model's own memory. */
 export type CacheKind = 'opfs' | 'cache' | 'memory' | 'none';
 
-/** The library's codes and those of this module. An abort is a DOMException named AbortError. */
+/** The library's codes and those of this module. An abort throws the signal's reason instead: by
+ * default a DOMException named AbortError, or TimeoutError for AbortSignal.timeout. */
 export type ErrorCode =
     | 'ERR_ARG'
     | 'ERR_MEMORY'
@@ -61,10 +68,12 @@ export interface Progress {
     cache?: CacheKind;
 }
 
+/** An option that is not in this list is an error, as is a value out of range. */
 export interface LoadOptions {
-    /** Default: the number of CPUs, at most 8. Always 1 without SharedArrayBuffer. */
+    /** 1 to 256. Default: the number of CPUs, at most 8. Always 1 without SharedArrayBuffer. */
     threads?: number;
-    /** Tokens of prompt and answer together. Default: 4096, or what the model was trained for if that is less. */
+    /** Tokens of prompt and answer together, up to 2^20. Default: 4096, or what the model was trained
+     * for if that is less. A longer one works, and `Info.notes` says that texts may become worse. */
     context?: number;
     /** Forces a variant; it is an error if it cannot run here. Default: the fastest that can. */
     variant?: Variant;
@@ -72,29 +81,44 @@ export interface LoadOptions {
     cache?: 'auto' | 'none';
     /** 64 hexadecimal digits. The file is checked against it before it is used. */
     sha256?: string;
+    /** When it is aborted, the load fails with the signal's reason. */
     signal?: AbortSignal;
     onProgress?: (progress: Progress) => void;
 }
 
+/** What has been read of a prompt, in tokens. */
+export interface PromptProgress {
+    promptTokens: number;
+    /** Those that the context already held. */
+    reusedTokens: number;
+    /** Those that it holds now. At the end one is left, which the first new token needs. */
+    readTokens: number;
+}
+
+/** An option that is not in this list is an error, as is a value out of range. */
 export interface GenerateOptions {
-    /** Default: until the context is full. */
+    /** 0 to 2^31 - 1 or Infinity. 0, the default, and Infinity: until the context is full. */
     maxTokens?: number;
-    /** 0, the default, is greedy: always the most likely token. */
+    /** 0 to 1000. 0, the default, is greedy: always the most likely token. */
     temperature?: number;
-    /** Only the K most likely tokens; 0: all. Default: 40. Like topP and minP without effect when
-     * greedy. */
+    /** Only the K most likely tokens, K up to 2^31 - 1; 0: all. Default: 40. Like topP and minP
+     * without effect when greedy. */
     topK?: number;
-    /** Only the most likely tokens up to this sum of probabilities; 1: all. Default: 0.95. */
+    /** Only the most likely tokens up to this sum of probabilities, 0 to 1; 1: all. Default: 0.95. */
     topP?: number;
-    /** No token under this share of the best one's probability. Default: 0.05. */
+    /** No token under this share of the best one's probability, 0 to 1. Default: 0.05. */
     minP?: number;
-    /** Over 1: recent tokens become less likely, also when greedy. Default: off. */
+    /** Over 1, up to 9: recent tokens become less likely, also when greedy. Default: off. */
     repeatPenalty?: number;
-    /** The same seed gives the same text. Default: a random one, reported in Stats. */
+    /** 0 to Number.MAX_SAFE_INTEGER. The same seed gives the same text. Default: a random one,
+     * reported in Stats. */
     seed?: number;
     /** The text ends before the first of these strings. */
     stop?: string | string[];
+    /** When it is aborted, the generation fails with the signal's reason. */
     signal?: AbortSignal;
+    /** Called before the prompt is read and after each part of it. */
+    onPrompt?: (progress: PromptProgress) => void;
     /** Called for each token, with the text that it completed, perhaps none. */
     onToken?: (event: { token: number; text: string; index: number }) => void;
 }
@@ -134,7 +158,8 @@ export interface Info {
     variant: Variant;
     threads: number;
     cache: CacheKind;
-    /** Sentences for the user: why a faster variant or the cache was not used. */
+    /** Sentences for the user: why a faster variant or the cache was not used, or that the context is
+     * longer than the model was trained for. */
     notes: string[];
 }
 
@@ -147,13 +172,15 @@ export class BitNet {
     /** Continues a text. Starts when it is iterated; leaving the loop stops it. */
     generate(prompt: string, options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
     /** The reply to messages, in the model's chat template. Messages that the context already holds
-     * are not evaluated again. */
+     * are not evaluated again, also when the last reply was stopped. */
     chat(messages: Message[], options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
     /** bos: put BOS first. special: names of special tokens in the text become those tokens. */
     tokenize(text: string, options?: { bos?: boolean; special?: boolean }): Promise<Int32Array>;
     detokenize(tokens: Int32Array | number[]): Promise<string>;
     /** Ends the worker and frees its memory. Pending calls fail. */
     free(): Promise<void>;
+    /** The same, for `await using`. */
+    [Symbol.asyncDispose](): Promise<void>;
 }
 
 export interface CachedModel {

@@ -158,6 +158,19 @@ function number(options, name, fallback, low, high, whole) {
     return v;
 }
 
+const LOAD_OPTIONS = ['threads', 'context', 'variant', 'cache', 'sha256', 'signal', 'onProgress'];
+const GENERATE_OPTIONS = [
+    'maxTokens', 'temperature', 'topK', 'topP', 'minP', 'repeatPenalty', 'seed', 'stop', 'signal',
+    'onToken', 'onPrompt'
+];
+
+/** A misspelt option would be without effect, and nobody would notice. */
+function checkNames(options, known) {
+    if (typeof options !== 'object' || options === null) bad('options: an object is needed');
+    for (const name of Object.keys(options))
+        if (!known.includes(name)) bad(`${name}: no such option. There are ${known.join(', ')}`);
+}
+
 /** The defaults are those of examples/generate.c, except for the temperature: 0, greedy. */
 function samplerOptions(o) {
     const most = 2 ** 31 - 1;
@@ -197,17 +210,13 @@ function portable(source) {
     return isNode ? source : new URL(source, globalThis.document?.baseURI ?? location.href).href;
 }
 
-function throwIfAborted(signal) {
-    if (signal?.aborted) throw abortError();
-}
-
-/** Settles like the promise, or rejects with an AbortError as soon as the signal is aborted. */
+/** Settles like the promise, or rejects with the signal's reason as soon as it is aborted. */
 function abortable(promise, signal, onAbort) {
     if (!signal) return promise;
     return new Promise((resolve, reject) => {
         const stop = () => {
             onAbort();
-            reject(abortError());
+            reject(signal.reason);
         };
         if (signal.aborted) stop();
         signal.addEventListener('abort', stop, { once: true });
@@ -330,16 +339,28 @@ function crash(event) {
 
 // ---- the model ----
 
-const cutShort = (tokens, seconds) => ({
-    reason: 'abort',
-    promptTokens: 0,
-    reusedTokens: 0,
-    tokens,
-    prefillSeconds: 0,
-    decodeSeconds: seconds,
-    prefillPerSecond: 0,
-    decodePerSecond: tokens / seconds
-});
+/** The stats of a generation that did not end by itself, from its last event about the prompt, or
+ * null, and the times when it started and when its first token came, or undefined. */
+function cutShort(prompt, tokens, start, first) {
+    const { promptTokens, reusedTokens, readTokens } = prompt ?? {
+        promptTokens: 0,
+        reusedTokens: 0,
+        readTokens: 0
+    };
+    const now = performance.now();
+    const prefillSeconds = ((first ?? now) - start) / 1000,
+        decodeSeconds = first === undefined ? 0 : (now - first) / 1000;
+    return {
+        reason: 'abort',
+        promptTokens,
+        reusedTokens,
+        tokens,
+        prefillSeconds,
+        decodeSeconds,
+        prefillPerSecond: Math.max(readTokens - reusedTokens, 0) / prefillSeconds || 0,
+        decodePerSecond: tokens / decodeSeconds || 0
+    };
+}
 
 /** A queue of the worker's events, for an iterator that may be slower or faster. */
 class Inbox {
@@ -351,19 +372,23 @@ class Inbox {
         this.#items.push(item);
         this.#wake();
     }
-    end(error) {
+    end() {
+        this.#end ??= {};
+        this.#wake();
+    }
+    fail(error) {
         this.#end ??= { error };
         this.#wake();
     }
     cut(error) {
         this.#items = [];
-        this.end(error);
+        this.fail(error);
     }
 
     async *[Symbol.asyncIterator]() {
         for (;;) {
             while (this.#items.length) yield this.#items.shift();
-            if (this.#end?.error) throw this.#end.error;
+            if (this.#end && 'error' in this.#end) throw this.#end.error;
             if (this.#end) return;
             await new Promise(resolve => {
                 this.#wake = resolve;
@@ -379,8 +404,9 @@ export class BitNet {
     stats = null;
 
     static async load(source, options = {}) {
+        checkNames(options, LOAD_OPTIONS);
         const { signal, onProgress, sha256, cache = 'auto', variant } = options;
-        throwIfAborted(signal);
+        signal?.throwIfAborted();
         const context = number(options, 'context', 0, 0, 1 << 20, true);
         const threads = number(options, 'threads', await defaultThreads(), 1, 256, true);
         if (cache !== 'auto' && cache !== 'none') bad(`cache: '${cache}' is not auto or none`);
@@ -415,33 +441,42 @@ export class BitNet {
 
     generate(prompt, options = {}) {
         if (typeof prompt !== 'string') bad('prompt: a string is needed');
+        checkNames(options, GENERATE_OPTIONS);
         return this.#run({ prompt }, options);
     }
 
     chat(messages, options = {}) {
+        checkNames(options, GENERATE_OPTIONS);
         return this.#run({ messages: checkMessages(messages) }, options);
     }
 
-    async *#run(what, { signal, onToken, ...rest }) {
+    async *#run(what, { signal, onToken, onPrompt, ...rest }) {
         const options = samplerOptions(rest);
-        throwIfAborted(signal);
+        signal?.throwIfAborted();
         const connection = this.#alive();
         if (this.#generating) throw new BitNetError('ERR_BUSY', 'this model is already generating');
         this.#generating = true;
         const inbox = new Inbox(),
             start = performance.now();
-        let tokens = 0,
+        let prompt = null,
+            tokens = 0,
+            first,
             finished = false;
         const call = connection.call('generate', { ...what, options }, event => {
+            if ('promptTokens' in event) {
+                prompt = event;
+                return onPrompt?.(event);
+            }
+            first ??= performance.now();
             tokens++;
             inbox.add(event);
         });
-        const done = abortable(call, signal, () => inbox.cut(abortError())).then(
+        const done = abortable(call, signal, () => inbox.cut(signal.reason)).then(
             stats => {
                 this.#finish(stats);
                 inbox.end();
             },
-            error => inbox.end(error)
+            error => inbox.fail(error)
         );
         try {
             for await (const event of inbox) {
@@ -457,7 +492,7 @@ export class BitNet {
                 // aborted, left by break or throw, or failed
                 call.catch(() => {});
                 connection.cancel(call.id);
-                this.stats = cutShort(tokens, (performance.now() - start) / 1000);
+                this.stats = cutShort(prompt, tokens, start, first);
             }
         }
     }
@@ -484,5 +519,10 @@ export class BitNet {
     async free() {
         this.#connection?.close(new BitNetError('ERR_FREED', 'this model has been freed'));
         this.#connection = null;
+    }
+
+    /** `await using model = await BitNet.load(...)`. Older engines do not have the symbol. */
+    async [Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')]() {
+        await this.free();
     }
 }

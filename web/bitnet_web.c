@@ -223,21 +223,28 @@ EXPORT int bw_tokenize(const char *s, size_t n, int flags) {
     return count < 0 ? fail_result(count) : count;
 }
 
-/* Messages as tokens, with an open reply: n pairs of a role and a text, each with a NUL behind it.
-   With more, they continue the chat in the context: all its tokens come first, then the pending one
-   (the last of the last reply), and its end if it was cut off. */
-EXPORT int bw_chat_tokenize(const char *s, int n, int more) {
-    bitnet_message *m = (bitnet_message *)malloc((size_t)n * sizeof *m);
-    int flags = BITNET_OPEN_REPLY | (more ? 0 : BITNET_ADD_BOS), before = 0, count, i;
-    const int32_t length = bitnet_ctx_length(ctx);
+/* How many tokens the context holds, with the pending one, and whether that ends a reply. */
+EXPORT int bw_held(void) { return bitnet_ctx_length(ctx) + (bitnet_ctx_pending(ctx) >= 0); }
+EXPORT int bw_held_ends(void) {
     const bitnet_token last = bitnet_ctx_pending(ctx);
+    return last >= 0 && bitnet_token_is_end(model, last);
+}
+
+/* The first `keep` tokens that the context holds, for messages that it knows; an end of turn, if
+   `close`; then n messages, which are pairs of a role and a text, each with a NUL behind it; and the
+   start of a reply, if `open`. */
+EXPORT int bw_chat_tokenize(const char *s, int n, int keep, int close, int open) {
+    bitnet_message *m = (bitnet_message *)malloc((size_t)n * sizeof *m);
+    const int flags = (open ? BITNET_OPEN_REPLY : 0) | (keep ? 0 : BITNET_ADD_BOS);
+    const int before = keep + !!close;
+    const int32_t length = bitnet_ctx_length(ctx);
+    int count, i;
     if (!m) return fail_result(BITNET_ERR_MEMORY);
     for (i = 0; i < n; i++) {
         m[i].role = s;
         m[i].content = s += strlen(s) + 1;
         s += strlen(s) + 1;
     }
-    if (more) before = length + 1 + !bitnet_token_is_end(model, last);
     count = bitnet_chat_tokenize(model, m, n, flags, 0, 0);
     if (count >= 0 && reserve((void **)&tokens, &tokens_cap, before + count, sizeof *tokens))
         count = BITNET_ERR_MEMORY;
@@ -248,11 +255,9 @@ EXPORT int bw_chat_tokenize(const char *s, int n, int more) {
         return fail(count, "no chat: the template of this file, architecture '%s', is not known",
                     info.arch);
     if (count < 0) return fail_result(count);
-    if (more) {
-        memcpy(tokens, bitnet_ctx_tokens(ctx), (size_t)length * sizeof *tokens);
-        tokens[length] = last;
-        if (!bitnet_token_is_end(model, last)) tokens[before - 1] = info.eot;
-    }
+    for (i = 0; i < keep; i++)
+        tokens[i] = i < length ? bitnet_ctx_tokens(ctx)[i] : bitnet_ctx_pending(ctx);
+    if (close) tokens[keep] = info.eot;
     return before + count;
 }
 

@@ -19,7 +19,7 @@ const NUMBERS = [ // bw_number
 let bw; // the module's functions
 let memory; // its WebAssembly.Memory
 const encoder = new TextEncoder();
-const decoder = new TextDecoder();
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true }); // which keeps it in the text
 const running = new Map(); // id of a call -> its AbortController
 
 // ---- memory: a view is valid until the next call into the module, which may grow the memory ----
@@ -290,7 +290,13 @@ async function load({ source, options, variants, notes }, signal, id) {
     const report = event => post({ id, event });
     const { cache, said } = await loadFile(source, { ...options, signal, report });
     check(bw._bw_ctx(options.context, BATCH, variant === 'simd' ? 1 : options.threads));
-    return describe(variant, cache, [...notes, ...said]);
+    const info = describe(variant, cache, [...notes, ...said]);
+    if (info.contextTrained && info.context > info.contextTrained)
+        info.notes.push(
+            `the context has ${info.context} tokens, but the model was trained for ` +
+                `${info.contextTrained}: longer texts may become worse`
+        );
+    return info;
 }
 
 // ---- text and tokens ----
@@ -312,44 +318,75 @@ function detokenize({ tokens }) {
 
 // ---- generation ----
 
-let lastChat = null; // the messages that the context holds, if it holds a complete chat
+// What the context holds of the last chat: its first messages, each with the number of tokens up to
+// its end. cut: the token that ends it is missing, since it is a reply that was not finished.
+let held = [];
 
 const sameMessage = (a, b) => a.role === b.role && a.content === b.content;
 
-/** Tokenizes only the new messages of a chat that continues. The tokens of a generated reply may
- * differ from those of its text, so tokenizing the whole chat again would not match the context. */
+/** A chat's messages as tokens with the start of a reply, and what the context will hold of them.
+ * Only new messages are tokenized: the tokens of a generated reply may differ from those of its
+ * text, so tokenizing the whole chat again would not match the context. */
 function chatTokens(messages) {
-    const held = lastChat ?? [],
-        more =
-            held.length > 0 &&
-            messages.length > held.length &&
-            held.every((m, i) => sameMessage(m, messages[i]));
-    const rest = more ? messages.slice(held.length) : messages;
-    return withBytes(zeroEnded(rest.flatMap(m => [m.role, m.content])), at =>
-        check(bw._bw_chat_tokenize(at, rest.length, more))
-    );
+    const length = bw._bw_held();
+    let same = 0; // at least one message is tokenized
+    while (
+        same < Math.min(held.length, messages.length - 1) &&
+        held[same].end <= length &&
+        sameMessage(held[same], messages[same])
+    )
+        same++;
+    const known = held.slice(0, same).map(m => ({ ...m })),
+        { end: keep = 0, cut = false } = known.at(-1) ?? {},
+        rest = messages.slice(same);
+    const count = (some, keep, cut, open) =>
+        withBytes(zeroEnded(some.flatMap(m => [m.role, m.content])), at =>
+            check(bw._bw_chat_tokenize(at, some.length, keep, cut, open))
+        );
+    if (cut) Object.assign(known.at(-1), { end: keep + 1, cut: false });
+    for (const message of rest) {
+        const end = count([message], known.at(-1)?.end ?? 0, false, false);
+        known.push({ ...message, end, cut: false });
+    }
+    return { n: count(rest, keep, cut, true), known };
+}
+
+/** Notes that the context also holds a reply. Its text lacks some of its tokens if a stop string
+ * ended it, or if an abort came in the middle of a character. */
+function holdReply({ tokens, reply }) {
+    const whole = bw._bw_reason() >= 0 && REASONS[bw._bw_reason()] !== 'stop';
+    if (!tokens.length || (!whole && detokenize({ tokens: Int32Array.from(tokens) }) !== reply))
+        return;
+    const cut = !bw._bw_held_ends();
+    held.push({ role: 'assistant', content: reply, end: bw._bw_held(), cut });
 }
 
 /** Evaluates the prompt, but for its last token, in chunks that are small enough for a cancel to take
  * effect soon. */
-async function prefill(left, signal) {
-    for (let chunk = 16; left > 1;) {
+async function prefill(id, n, reused, signal) {
+    const report = left =>
+        post({ id, event: { promptTokens: n, reusedTokens: reused, readTokens: n - left } });
+    let left = n - reused;
+    report(left);
+    for (let chunk = 16; left > 1; ) {
         const start = performance.now();
         left = check(bw._bw_prefill(chunk));
+        report(left);
         if (performance.now() - start < 500) chunk = Math.min(2 * chunk, BATCH);
         await turn();
         checkAbort(signal);
     }
 }
 
-async function decode(id, signal) {
-    let reply = '';
+/** Adds the reply's tokens and text to got. */
+async function decode(id, signal, got) {
     for (let index = 0; ; index++) {
         const token = check(bw._bw_next());
         const text = decoder.decode(bytesAt(bw._bw_text(), bw._bw_text_length()));
-        reply += text;
+        got.tokens.push(token);
+        got.reply += text;
         post({ id, event: { token, text, index } });
-        if (bw._bw_reason() >= 0) return { tokens: index + 1, reply };
+        if (bw._bw_reason() >= 0) return;
         await turn();
         checkAbort(signal);
     }
@@ -358,16 +395,28 @@ async function decode(id, signal) {
 async function generate(args, signal, id) {
     const { maxTokens, temperature, topK, topP, minP, repeatPenalty, seed, stop } = args.options;
     const start = performance.now();
-    const n = args.messages ? chatTokens(args.messages) : tokensOf(args.prompt, FILES_BOS);
-    lastChat = null;
+    const chat = args.messages && chatTokens(args.messages);
+    const n = chat ? chat.n : tokensOf(args.prompt, FILES_BOS);
     bw._bw_sampler(temperature, topK, topP, minP, repeatPenalty, seed);
     const reused = check(bw._bw_begin(n, maxTokens, put(zeroEnded(stop)), stop.length));
-    await prefill(n - reused, signal);
-    const middle = performance.now();
-    const { tokens, reply } = await decode(id, signal);
+    const got = { tokens: [], reply: '' };
+    const hold = () => {
+        held = chat?.known ?? [];
+        if (chat) holdReply(got);
+    };
+    held = [];
+    let middle;
+    try {
+        await prefill(id, n, reused, signal);
+        middle = performance.now();
+        await decode(id, signal, got);
+    } catch (e) {
+        if (signal.aborted) hold();
+        throw e;
+    }
+    hold();
+    const tokens = got.tokens.length;
     const reason = REASONS[bw._bw_reason()];
-    if (args.messages && reason !== 'stop')
-        lastChat = [...args.messages, { role: 'assistant', content: reply }];
     const prefillSeconds = (middle - start) / 1000;
     const decodeSeconds = (performance.now() - middle) / 1000;
     return {

@@ -445,12 +445,63 @@ test('chat: the same text, and the context is kept', () =>
         );
     }));
 
+/** Two turns of a chat, the second of them ended by how, and a third turn: how many tokens that
+ * reuses, and how many the second one's prompt had. */
+async function thirdTurn(model, second) {
+    const messages = [{ role: 'user', content: 'Tell me a story.' }];
+    const say = (role, content) => messages.push({ role, content });
+    say('assistant', (await collect(model.chat(messages, { maxTokens: 30 }))).text);
+    say('user', 'And then?');
+    let text = '';
+    try {
+        for await (const part of second(messages)) text += part;
+    } catch (e) {
+        equal(e.name, 'AbortError');
+    }
+    const { promptTokens } = model.stats;
+    say('assistant', text);
+    say('user', 'More!');
+    const { stats } = await collect(model.chat(messages, { maxTokens: 5 }));
+    return { reused: stats.reusedTokens, promptTokens };
+}
+
+test('chat: what was stopped is kept', async () => {
+    const abort = new AbortController();
+    const ways = {
+        abort: (model, messages) =>
+            model.chat(messages, {
+                signal: abort.signal,
+                onToken: ({ index }) => index === 7 && abort.abort()
+            }),
+        'stop string': (model, messages) => model.chat(messages, { stop: 'e' }),
+        'abort in the prompt': (model, messages) => {
+            const early = new AbortController();
+            return model.chat(messages, { signal: early.signal, onPrompt: () => early.abort() });
+        },
+        leave: async function* (model, messages) {
+            for await (const text of model.chat(messages)) {
+                yield text;
+                return;
+            }
+        }
+    };
+    for (const [name, way] of Object.entries(ways)) {
+        await withModel(TINY, {}, async model => {
+            const { reused, promptTokens } = await thirdTurn(model, m => way(model, m));
+            // but for the start of the reply, which a message that was not generated has, too
+            const least = name === 'abort in the prompt' ? 40 : promptTokens - 5;
+            ok(reused >= least, `${name}: ${reused} of ${promptTokens} tokens are reused`);
+        });
+    }
+});
+
 test('tokens', () =>
     withModel(TINY, {}, async model => {
         for (const text of [
             '',
             'a',
             'Grüße, 世界 🌍!\r\n\t x',
+            '\uFEFFhi\uFEFF',
             '<|eot_id|>',
             'a\0b',
             'lorem ipsum '.repeat(3000)
@@ -682,6 +733,74 @@ test('abort: before the start', () =>
         equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after it');
     }));
 
+test('abort: its reason is thrown', async () => {
+    const mine = new Error('mine');
+    const thrown = run => run.then(() => 'nothing', e => e);
+    for (const reason of [mine, null, 0, 'text'])
+        equal(await thrown(BitNet.load(TINY, { signal: AbortSignal.abort(reason) })), reason);
+    const late = AbortSignal.timeout(0);
+    await new Promise(r => setTimeout(r, 20));
+    equal((await thrown(BitNet.load(TINY, { signal: late }))).name, 'TimeoutError');
+    await withModel(TINY, {}, async model => {
+        for (const reason of [mine, null, 0]) {
+            const controller = new AbortController();
+            const onToken = ({ index }) => index === 3 && controller.abort(reason);
+            const running = collect(model.generate(PROMPT, { signal: controller.signal, onToken }));
+            ok((await thrown(running)) === reason, `${reason} of a generation`);
+            equal(model.stats.reason, 'abort');
+            ok(model.stats.promptTokens > 2 && model.stats.prefillSeconds > 0, 'stats of the prompt');
+            ok(model.stats.tokens >= 4 && model.stats.decodePerSecond > 0, 'stats of the text');
+        }
+    });
+});
+
+test('onPrompt', () =>
+    withModel(TINY, {}, async model => {
+        const seen = [],
+            long = 'once upon a time there was a cat '.repeat(30);
+        const { stats } = await collect(
+            model.generate(long, { maxTokens: 1, onPrompt: p => seen.push(p) })
+        );
+        ok(seen.length > 3, `${seen.length} reports`);
+        equal(seen[0], { promptTokens: stats.promptTokens, reusedTokens: 0, readTokens: 0 });
+        equal(seen.at(-1).readTokens, stats.promptTokens - 1);
+        for (let i = 1; i < seen.length; i++)
+            ok(seen[i].readTokens > seen[i - 1].readTokens, 'it grows');
+        const onPrompt = () => {
+            throw new RangeError('mine');
+        };
+        const e = await collect(model.generate(PROMPT, { onPrompt })).catch(error => error);
+        equal(e.message, 'mine', 'what it throws');
+    }));
+
+test('options with unknown names', async () => {
+    const e = await fails('ERR_ARG', () => BitNet.load(TINY, { n_ctx: 5 }));
+    ok(/^n_ctx: no such option\. There are threads, /.test(e.message), e.message);
+    await fails('ERR_ARG', () => BitNet.load(TINY, null));
+    await withModel(TINY, {}, async model => {
+        for (const start of [
+            o => model.generate(PROMPT, o),
+            o => model.chat([{ role: 'user', content: PROMPT }], o)
+        ]) {
+            const error = await fails('ERR_ARG', async () => collect(start({ max_tokens: 5 })));
+            ok(/^max_tokens: no such option/.test(error.message), error.message);
+        }
+    });
+});
+
+test('a context longer than trained for', async () => {
+    const notes = async context => withModel(TINY, { context }, async m => m.info.notes.join());
+    const trained = await withModel(TINY, {}, async m => m.info.contextTrained);
+    ok(!/trained/.test(await notes(trained)), 'no note');
+    ok(new RegExp(`trained for ${trained}`).test(await notes(trained + 1)), 'a note');
+});
+
+test('await using', async () => {
+    const model = await BitNet.load(TINY);
+    await model[Symbol.asyncDispose]();
+    await fails('ERR_FREED', model.tokenize('a'));
+});
+
 test('what a callback throws', async () => {
     const thrown = new Error('mine');
     const options = {
@@ -854,7 +973,7 @@ test('broken parts', async () => {
         await broken(at =>
             edit(
                 at('worker.js'),
-                'async function decode(id, signal) {',
+                'async function decode(id, signal, got) {',
                 'async function decode() { process.exit(3);'
             )
         )
