@@ -460,7 +460,7 @@ find_python() {
     PATH=$PWD/build/bin:$PATH
 }
 
-# suites NAME...: one more at a time than there are processors, since some wait for a browser, a disk
+# suites NAME...: two more at a time than there are processors, since some wait for a browser, a disk
 # or a time that has to pass. It fails if one fails, if the set-up has failed, or if nothing was
 # tested.
 suites() {
@@ -470,7 +470,7 @@ suites() {
     for name; do rm -f "build/$name.result" "build/$name.log"; done
     make_reports || echo "no reports to compare with"
     make_state || echo "no saved conversation to go on with"
-    printf '%s\n' "$@" | xargs -n 1 -P $(($(processors) + 1)) ./build.sh one_suite || true
+    printf '%s\n' "$@" | xargs -n 1 -P $(($(processors) + 2)) ./build.sh one_suite || true
     summary "$@"
 }
 

@@ -131,7 +131,7 @@ static void test_mixes(void) {
         for (t = 1; t <= 3 && bitnet_kernels_usable(bitnet_kernels_get(k)); t++)
             if (!test_quick() || (k + t) % 3 == 0)
                 run_mix(bitnet_kernels_get(k), t, (bitnet_kv_type)((k + t) % 2),
-                        test_quick() ? 25 : 60);
+                        test_quick() ? 10 : 60);
 }
 
 /* ---- generations ---- */
