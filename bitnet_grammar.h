@@ -90,7 +90,9 @@
    enough that the text can end: the shortest way out of every rule is known. An ambiguous grammar
    reads a text in several ways at once; beyond max_ways the later ones are dropped. All ways that
    are kept lead to an end, so a text can always go on, but not to everything that the grammar
-   allows. Only a vocabulary that lacks single bytes can leave no token: BITNET_MATCHER_STUCK.
+   allows. Bytes that alone are no token of the vocabulary (its end tokens do not count) are passed
+   inside of longer tokens, but only where the text can end without them; a grammar none of whose
+   texts can is refused.
    Hostile grammars cannot make a mask take longer than about 2^20 steps (some tens of milliseconds)
    and the 256 single bytes: after that it allows a long token only if the bytes have been looked at
    before. For them alone, what is allowed depends on what the matcher has seen before.
@@ -291,7 +293,8 @@ struct bitnet_grammar {
     int owns_tree;
     bitnet_grammar__branch *tree;
     bitnet_grammar__below *below;          /* [n_tree] */
-    uint32_t n_tree, longest, n_vocab;
+    uint32_t n_tree, longest, n_vocab, n_plain;
+    uint8_t single[256];                   /* 1: the byte alone is a token */
     uint32_t *plain;                       /* [words] tokens that are whole characters */
     uint32_t *ends;                        /* [words] end tokens */
 };
@@ -2501,6 +2504,20 @@ static void bitnet_grammar__resolve(bitnet_grammar__builder *b) {
 /* Who depends on each node: for node i users[first[i]] .. users[first[i + 1] - 1]. */
 typedef struct bitnet_grammar__users { uint32_t *first, *users, *queue; } bitnet_grammar__users;
 
+/* Is a token of the vocabulary one of an edge's bytes? All others may be passed inside of longer
+   tokens, but nothing may depend on them. */
+static int bitnet_grammar__is_writable(const bitnet_grammar *g, const bitnet_grammar__edge *e) {
+    uint32_t byte = e->low;
+    while (byte < e->high && !g->single[byte]) byte++;
+    return g->single[byte];
+}
+
+/* Is there a token that a TOKEN stands for? */
+static int bitnet_grammar__is_named(const bitnet_grammar *g, const bitnet_grammar__node *n) {
+    const uint32_t t = (uint32_t)n->min;
+    return !n->max || g->n_plain > (g->plain[t / 32] >> t % 32 & 1);
+}
+
 static void bitnet_grammar__count_users(bitnet_grammar__builder *b, bitnet_grammar__users *u,
                                         int fill) {
     uint32_t i, k;
@@ -2509,11 +2526,13 @@ static void bitnet_grammar__count_users(bitnet_grammar__builder *b, bitnet_gramm
         uint32_t of[2], n_of = 0;
         if (n->type == BITNET_GRAMMAR__BYTES) {
             for (k = 0; k < (uint32_t)n->min; k++) {
-                const uint32_t e = BITNET_GRAMMAR__EDGE(b, n->alt + k).next;
-                if (fill) u->users[--u->first[e]] = i;
-                else u->first[e]++;
+                const bitnet_grammar__edge *e = &BITNET_GRAMMAR__EDGE(b, n->alt + k);
+                if (!bitnet_grammar__is_writable(b->g, e)) continue;
+                if (fill) u->users[--u->first[e->next]] = i;
+                else u->first[e->next]++;
             }
-        } else if (n->type >= BITNET_GRAMMAR__SPLIT) {
+        } else if (n->type >= BITNET_GRAMMAR__SPLIT &&
+                   (n->type != BITNET_GRAMMAR__TOKEN || bitnet_grammar__is_named(b->g, n))) {
             of[n_of++] = n->next;
             if (n->type != BITNET_GRAMMAR__TOKEN) of[n_of++] = n->alt;
         }
@@ -2657,6 +2676,21 @@ static void bitnet_grammar__relax_empty(bitnet_grammar__builder *b) {
     }
 }
 
+/* No text of the grammar ends, or each has a byte that is no token. Names the first few of these. */
+static void bitnet_grammar__fail_endless(bitnet_grammar__builder *b, uint32_t root) {
+    char what[120] = "has no text that ends without bytes that are no tokens:";
+    uint32_t i, n = 0, size = (uint32_t)strlen(what);
+    for (i = 0; i < 256 && n < 8; i++) {
+        if (b->g->single[i]) continue;
+        size += (uint32_t)snprintf(what + size, sizeof what - size, " 0x%02X", (unsigned)i);
+        n++;
+    }
+    if (n) bitnet_grammar__fail_rule(b, BITNET_ERR_UNSUPPORTED, root, what);
+    else
+        bitnet_grammar__fail_rule(b, BITNET_ERR_FORMAT, root,
+                                  "has no text that ends, or none within a depth of 4096");
+}
+
 /* Makes the nodes a grammar's: no JOINs, no left recursion, and a way out of every node. */
 static void bitnet_grammar__check(bitnet_grammar__builder *b, uint32_t root) {
     bitnet_grammar *g = b->g;
@@ -2688,9 +2722,7 @@ static void bitnet_grammar__check(bitnet_grammar__builder *b, uint32_t root) {
     bitnet_grammar__refuse_left_recursion(b, work);
     bitnet_grammar__free(&g->allocator, work);
     g->root = BITNET_GRAMMAR__RULE(b, root).start;
-    if (g->need[g->root] == BITNET_GRAMMAR__NEVER)
-        bitnet_grammar__fail_rule(b, BITNET_ERR_FORMAT, root,
-                                  "has no text that ends, or none within a depth of 4096");
+    if (g->need[g->root] == BITNET_GRAMMAR__NEVER) bitnet_grammar__fail_endless(b, root);
 }
 
 /* Bytes that no edge tells apart form a class. */
@@ -2832,7 +2864,10 @@ static uint32_t bitnet_grammar__list_words(bitnet_grammar *g, bitnet_grammar__wo
             words[n].n = (uint32_t)size;
             words[n++].token = (int32_t)t;
             if (size > g->longest) g->longest = (uint32_t)size;
-            if (bitnet_grammar__is_utf8(text, size)) g->plain[t / 32] |= 1u << t % 32;
+            if (size == 1) g->single[(uint8_t)text[0]] = 1;
+            if (!bitnet_grammar__is_utf8(text, size)) continue;
+            g->plain[t / 32] |= 1u << t % 32;
+            g->n_plain++;
         }
     }
     qsort(words, n, sizeof *words, bitnet_grammar__compare_words);
@@ -2851,6 +2886,8 @@ static void bitnet_grammar__read_vocabulary(bitnet_grammar__builder *b,
         g->below = like->below;
         g->n_tree = like->n_tree;
         g->longest = like->longest;
+        g->n_plain = like->n_plain;
+        memcpy(g->single, like->single, sizeof g->single);
         g->plain = like->plain;
         g->ends = like->ends;
         return;
@@ -2963,8 +3000,8 @@ static void bitnet_grammar__compile(bitnet_grammar__builder *b, int is_schema,
             bitnet_grammar__fail(b, BITNET_ERR_FORMAT, BITNET_GRAMMAR__NONE,
                                  "there is no rule root");
     }
-    if (!b->code) bitnet_grammar__check(b, root);
     if (!b->code) bitnet_grammar__read_vocabulary(b, like);
+    if (!b->code) bitnet_grammar__check(b, root);
 }
 
 static bitnet_result bitnet_grammar__create(const bitnet_model *m, const char *text, size_t n,

@@ -502,6 +502,81 @@ static void test_hostile(void) {
     CHECK_MSG((double)(clock() - began) / CLOCKS_PER_SEC < 30, "too slow");
 }
 
+/* ---- vocabularies that lack bytes ---- */
+
+/* All bytes and the longer tokens; two of the bytes end texts, so nothing can spell them alone. */
+static uint32_t end_bytes[2];
+
+static void put_lacking(gb_model *m) {
+    gb_file *f = &m->file;
+    int i;
+    m->bos = -1;
+    m->eos = (int)end_bytes[0];
+    m->eot = (int)end_bytes[1];
+    m->n_vocab = 256 + m->n_words;
+    gb_key_str(f, "tokenizer.ggml.model", "gpt2");
+    gb_key_array(f, "tokenizer.ggml.tokens", GB_STR, (uint64_t)m->n_vocab);
+    for (i = 0; i < 256; i++) {
+        const char c = (char)i;
+        gb_spelled(&f->keys, &c, 1);
+    }
+    for (i = 0; i < m->n_words; i++) gb_spelled(&f->keys, m->words[i], strlen(m->words[i]));
+    gb_key_array(f, "tokenizer.ggml.merges", GB_STR, 0);
+    gb_key_u32(f, "tokenizer.ggml.eos_token_id", end_bytes[0]);
+    gb_key_u32(f, "tokenizer.ggml.eot_token_id", end_bytes[1]);
+}
+
+/* What such a vocabulary cannot finish is not begun, or the grammar is refused. */
+static void test_lacking(void) {
+    static const struct {
+        const char *lacks;
+        compile how;
+        grammar_case cases[3];
+        error_case errors[2];
+    } all[] = {
+        {"}\"", bitnet_grammar_gbnf,
+         {{"root ::= [a]* \"}\" | \"x\"", {"c x", "x a", "x }", 0}},
+          {"root ::= ([a]* \"}\")* [^a-z]", {"c 1", "x a", "o \xE2\x82", 0}},
+          {"root ::= a{0,3} \"b\"\na ::= \"a\" \"}\"?", {"c aab", "c b", "o aaa", 0}}},
+         {{"root ::= \"a\"+ \"}\"", BITNET_ERR_UNSUPPORTED, "root has no text that ends"},
+          {"root ::= a\na ::= \"(\" a \")\" | \"}\"", BITNET_ERR_UNSUPPORTED, "0x22 0x7D"}}},
+        {"12", bitnet_grammar_json_schema,
+         {{"{\"type\":\"integer\",\"minimum\":9,\"maximum\":23}", {"c 9", "x 1", "x 2", 0}},
+          {"{\"enum\":[\"a1\",\"a\",[12]]}", {"c \"a\"", "x \"a1", "x [", 0}},
+          {"{\"type\":\"string\",\"maxLength\":3}", {"c \"abc\"", "x \"1", 0}}},
+         {{"{\"const\":21}", BITNET_ERR_UNSUPPORTED, "0x31 0x32"},
+          {"{\"type\":\"array\",\"prefixItems\":[{\"const\":1}],\"minItems\":1}",
+           BITNET_ERR_UNSUPPORTED, "0x31 0x32"}}},
+        {"\"\xA9", bitnet_grammar_json_schema,
+         {{"{}", {"m 12", "c [[], 1,null]", "c {}", "x \"", "x {\"", 0}},
+          {"{\"enum\":[\"a\",7]}", {"c 7", "x \"", 0}},
+          {"{\"type\":[\"string\",\"null\"]}", {"c null", "x \"", 0}}},
+         {{"{\"type\":\"string\"}", BITNET_ERR_UNSUPPORTED, "0x22 0xA9"},
+          {"{\"properties\":{\"a\":{}},\"required\":[\"a\"]}", BITNET_ERR_UNSUPPORTED,
+           "0x22 0xA9"}}}};
+    const gb_model kept = built;
+    bitnet_model *const kept_model = model;
+    size_t i;
+    for (i = 0; i < sizeof all / sizeof all[0]; i++) {
+        memset(&built, 0, sizeof built);
+        end_bytes[0] = (uint8_t)all[i].lacks[0];
+        end_bytes[1] = (uint8_t)all[i].lacks[1];
+        built.dim = built.ffn = 64, built.layers = 1, built.heads = 2, built.kv_heads = 1;
+        built.words = longer, built.n_words = N_LONGER, built.embed_type = GB_TENSOR_F16;
+        built.arch = "bitnet", built.eps = 1e-5f, built.put_vocab = put_lacking;
+        gb_make_model(&built);
+        model = load_built(&built);
+        if (model) {
+            check_cases(all[i].how, all[i].cases, 3);
+            check_errors(all[i].how, all[i].errors, 2);
+        }
+        bitnet_model_free(model);
+        gb_free_model(&built);
+    }
+    built = kept;
+    model = kept_model;
+}
+
 /* ---- memory, copies, arguments ---- */
 
 static void test_memory(void) {
@@ -656,6 +731,7 @@ const test_case grammar_tests[] = {
     {"grammar/limits", test_limits},
     {"grammar/depth", test_depth},
     {"grammar/hostile", test_hostile},
+    {"grammar/lacking", test_lacking},
     {"grammar/memory", test_memory},
     {"grammar/copy", test_copy},
     {"grammar/arguments", test_arguments},
