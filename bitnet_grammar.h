@@ -239,9 +239,15 @@ enum {
     BITNET_GRAMMAR__TOKEN_BYTES = 1024,    /* longer tokens are never allowed */
     BITNET_GRAMMAR__DEPTH = 4096,          /* the largest max_depth */
     BITNET_GRAMMAR__WORK = 1 << 20,        /* steps of closures for one mask; see BOUNDS */
-    BITNET_GRAMMAR__FEW = 4,               /* nodes of the tree that are better looked at singly */
+    BITNET_GRAMMAR__OTHERS = 16,           /* bits of a mask for nodes that are no token, / 32 */
     BITNET_GRAMMAR__BUCKETS = 4096         /* of the table of rules' names */
 };
+/* Nodes of the tree under which those below one are looked at singly; and so they are if that takes
+   to find a state's loops. Tests have smaller vocabularies. */
+#ifndef BITNET_GRAMMAR__FEW
+  #define BITNET_GRAMMAR__FEW 32
+  #define BITNET_GRAMMAR__FEW_NEW 128
+#endif
 #define BITNET_GRAMMAR__NEVER 0xFFFFu      /* a depth that no text can have */
 #define BITNET_GRAMMAR__NONE 0xFFFFFFFFu
 
@@ -267,7 +273,7 @@ typedef struct bitnet_grammar__edge { uint8_t low, high; uint32_t next; } bitnet
    last one before it of depth d - 1. */
 typedef struct bitnet_grammar__branch {
     uint32_t skip;               /* the node after this one's subtree */
-    uint32_t token;              /* that ends here, or a number beyond all */
+    uint32_t token;              /* that ends here, or one of some numbers beyond all */
     uint16_t depth;
     uint8_t byte;
 } bitnet_grammar__branch;
@@ -277,6 +283,7 @@ typedef struct bitnet_grammar__below {
     uint32_t ascii[4];           /* the bytes below 128 */
     uint8_t high;                /* 1: there are others */
     uint8_t utf8;                /* bit s: well formed after bytes that left UTF-8 in state s */
+    uint16_t chars;              /* most characters to the end of a token: bytes that begin one */
 } bitnet_grammar__below;
 
 struct bitnet_grammar {
@@ -1628,7 +1635,8 @@ static bitnet_grammar__frag bitnet_grammar__numbers(bitnet_grammar__builder *b, 
 static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *b) {
     static const char letters[] = "\b\f\n\r\t", names[] = "bfnrt";
     bitnet_grammar__range *r;
-    bitnet_grammar__frag f = bitnet_grammar__failing(b), g;
+    const uint32_t root = bitnet_grammar__join(b), end = bitnet_grammar__join(b);
+    bitnet_grammar__frag f = bitnet_grammar__pair(root, end);
     char escape[8];
     uint32_t i, k, n, cp;
     bitnet_grammar__sort_ranges(b);
@@ -1643,7 +1651,8 @@ static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *
             if (k >= 32) snprintf(escape, sizeof escape, "\\%c", (int)cp);
             else if (at) snprintf(escape, sizeof escape, "\\%c", names[at - letters]);
             else snprintf(escape, sizeof escape, "\\u%04x", (unsigned)cp);
-            f = bitnet_grammar__or(b, bitnet_grammar__text(b, escape), f);
+            bitnet_grammar__plant_text(b, root, end, (const uint8_t *)escape,
+                                       (uint32_t)strlen(escape));
         }
         /* What needs no escape: behind the ranges, which then go. */
         for (k = 0; k < 3; k++) {
@@ -1657,8 +1666,7 @@ static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *
     r = (bitnet_grammar__range *)b->ranges.p;
     memmove(r, r + n, (b->ranges.n - n) * sizeof *r);
     b->ranges.n -= n;
-    g = bitnet_grammar__class_frag(b);
-    return bitnet_grammar__or(b, g, f);
+    return bitnet_grammar__or(b, bitnet_grammar__class_frag(b), f);
 }
 
 /* \d, \w or \s, or what they leave. 0: it is none of them. */
@@ -2786,7 +2794,7 @@ static int bitnet_grammar__is_utf8(const char *text, size_t n) {
 }
 
 /* Fills the tree from sorted words; tree 0: only counts its nodes. Nodes where no token ends have
-   the token `none`. */
+   tokens from `none` on: if it were one, each would wait until the last one's bit is written. */
 static uint32_t bitnet_grammar__plant(const bitnet_grammar__word *words, uint32_t n_words,
                                       bitnet_grammar__branch *tree, uint32_t none,
                                       uint32_t *open) {
@@ -2801,7 +2809,8 @@ static uint32_t bitnet_grammar__plant(const bitnet_grammar__word *words, uint32_
             if (!tree) continue;
             tree[n].byte = (uint8_t)w->text[d];
             tree[n].depth = (uint16_t)(d + 1);
-            tree[n].token = d + 1 == w->n ? (uint32_t)w->token : none;
+            tree[n].token = d + 1 == w->n ? (uint32_t)w->token
+                                          : none + 32 * (n % BITNET_GRAMMAR__OTHERS);
             open[d + 1] = n;
         }
         depth = w->n;
@@ -2842,6 +2851,8 @@ static void bitnet_grammar__sum_up(bitnet_grammar *g, uint32_t *parent, uint32_t
         up = &g->below[parent[i]];
         for (k = 0; k < 4; k++) up->ascii[k] |= g->below[i].ascii[k];
         up->high |= g->below[i].high;
+        k = g->below[i].chars + ((byte & 0xC0) != 0x80 ? 1u : 0u);
+        if (k > up->chars) up->chars = (uint16_t)k;
         if (byte < 128) up->ascii[byte / 32] |= 1u << byte % 32;
         else up->high = 1;
         for (s = 0; s < 8; s++) {
@@ -3085,9 +3096,11 @@ typedef struct bitnet_grammar__state {
     uint32_t first, n;           /* its places */
     uint32_t chain;
     int32_t mask;                /* slot, or -1 */
-    uint32_t ascii[4];           /* bytes below 128 after which the text is in this state again */
-    uint8_t high;                /* so it is after any character beyond ASCII */
-    uint8_t looped;              /* the two are known */
+    /* What leads to this state again; in a repetition also to that of one time more, and so on. */
+    uint32_t ascii[4];           /* bytes below 128 */
+    uint32_t left;               /* so often at most; NONE: always */
+    uint8_t high;                /* 1: any character beyond ASCII, too */
+    uint8_t looped;              /* the three are known */
 } bitnet_grammar__state;
 
 enum { BITNET_GRAMMAR__UNKNOWN = 0, BITNET_GRAMMAR__DEAD = 1 };     /* in trans; states from 2 on */
@@ -3204,8 +3217,9 @@ static void bitnet_grammar__follow_return(bitnet_matcher *m, const bitnet_gramma
 }
 
 /* Adds all places that can be reached from a node without a byte. */
-static void bitnet_grammar__follow(bitnet_matcher *m, uint32_t node, uint32_t frame) {
-    bitnet_grammar__put_item(m, node, frame, 0);
+static void bitnet_grammar__follow(bitnet_matcher *m, uint32_t node, uint32_t frame,
+                                   int32_t count) {
+    bitnet_grammar__put_item(m, node, frame, count);
     while (m->n_items > 0) {
         const bitnet_grammar__todo it = m->items[--m->n_items];
         const bitnet_grammar__node *n = &m->g->nodes[it.node];
@@ -3348,7 +3362,7 @@ static void bitnet_grammar__search(bitnet_matcher *m, uint32_t from, uint8_t byt
         if (n->type != BITNET_GRAMMAR__BYTES) continue;
         for (k = 0; k < (uint32_t)n->min; k++) {
             const bitnet_grammar__edge *e = &m->g->edges[n->alt + k];
-            if (byte >= e->low && byte <= e->high) bitnet_grammar__follow(m, e->next, p.frame);
+            if (byte >= e->low && byte <= e->high) bitnet_grammar__follow(m, e->next, p.frame, 0);
         }
     }
 }
@@ -3402,33 +3416,91 @@ static int bitnet_grammar__is_home(bitnet_matcher *m, uint32_t home, uint32_t de
     return 1;
 }
 
-/* Finds the bytes after which the text is in the state path[depth] again. */
-static void bitnet_grammar__find_loops(bitnet_matcher *m, uint32_t depth) {
-    uint32_t byte, to, ascii[4] = {0, 0, 0, 0};
-    int high;
-    for (byte = 0; byte < 128; byte++) {
-        to = bitnet_grammar__go(m, depth, byte);
-        if (to == m->path[depth]) ascii[byte / 32] |= 1u << byte % 32;
-    }
-    high = bitnet_grammar__is_home(m, depth, depth, 0);
-    memcpy(m->states[m->path[depth]].ascii, ascii, sizeof ascii);
-    m->states[m->path[depth]].high = (uint8_t)high;
-    m->states[m->path[depth]].looped = 1;
+/* The state at the beginning of one more time of a repetition. UNKNOWN: there is no room. */
+static uint32_t bitnet_grammar__at_count(bitnet_matcher *m, uint32_t rep, uint32_t frame,
+                                         int32_t count) {
+    bitnet_grammar__begin_search(m);
+    bitnet_grammar__follow(m, rep, frame, count);
+    return m->full ? BITNET_GRAMMAR__UNKNOWN : bitnet_grammar__get_state(m);
 }
 
-/* 1 if all that is below a node of the tree keeps the text in the state of the node: then all these
-   tokens fit. */
+/* If a state is nothing but the beginning of one more time of a repetition, that one's frame: the
+   first of a REP behind the longest way back. Else 0. */
+static uint32_t bitnet_grammar__repeats(bitnet_matcher *m, uint32_t state) {
+    const bitnet_grammar__state s = m->states[state];
+    uint32_t i, f = 0;
+    for (i = 0; i < s.n; i++) {
+        const uint32_t frame = m->places[s.first + i].frame;
+        if (m->frames[frame].depth > m->frames[f].depth) f = frame;
+    }
+    while (f && m->frames[f].count < 0) f = m->frames[f].parent;
+    if (!f) return 0;
+    i = bitnet_grammar__at_count(m, m->frames[f].node, m->frames[f].parent, m->frames[f].count);
+    return i == state ? f : 0;
+}
+
+typedef struct bitnet_grammar__loops { uint32_t ascii[4]; int high; } bitnet_grammar__loops;
+
+/* Keeps of the loops what leads from path[depth] to path[home]. */
+static void bitnet_grammar__keep_loops(bitnet_matcher *m, uint32_t home, uint32_t depth,
+                                       bitnet_grammar__loops *loops) {
+    uint32_t byte;
+    for (byte = 0; byte < 128; byte++)
+        if (bitnet_grammar__go(m, depth, byte) != m->path[home])
+            loops->ascii[byte / 32] &= ~(1u << byte % 32);
+    loops->high = loops->high && bitnet_grammar__is_home(m, home, depth, 0);
+}
+
+/* Keeps what leads from a count of the repetition at path[depth] to the next. */
+static void bitnet_grammar__keep_steps(bitnet_matcher *m, uint32_t depth, int32_t count,
+                                       bitnet_grammar__loops *loops) {
+    const bitnet_grammar__frame rep = m->frames[bitnet_grammar__repeats(m, m->path[depth])];
+    const uint32_t from = bitnet_grammar__at_count(m, rep.node, rep.parent, count);
+    const uint32_t to = bitnet_grammar__at_count(m, rep.node, rep.parent, count + 1);
+    m->path[depth + 1] = to;
+    m->path[depth + 2] = from;
+    /* A set that may be cut off tells nothing about others. */
+    if (rep.depth > 0 && from > BITNET_GRAMMAR__DEAD && to > BITNET_GRAMMAR__DEAD &&
+        m->states[from].n < m->max_ways && m->states[to].n < m->max_ways)
+        bitnet_grammar__keep_loops(m, depth + 1, depth + 2, loops);
+    else memset(loops, 0, sizeof *loops);
+}
+
+/* Finds the loops of the state path[depth]. All counts of a repetition below its minimum are alike,
+   and so are those from there to its maximum: one of each is looked at. That is not the count 0 of
+   the latter, whose step to 1 could be that of the same repetition, begun once more. */
+static void bitnet_grammar__find_loops(bitnet_matcher *m, uint32_t depth) {
+    bitnet_grammar__loops loops = {{BITNET_GRAMMAR__NONE, BITNET_GRAMMAR__NONE,
+                                    BITNET_GRAMMAR__NONE, BITNET_GRAMMAR__NONE}, 1};
+    const uint32_t f = bitnet_grammar__repeats(m, m->path[depth]);
+    const bitnet_grammar__node *n = &m->g->nodes[m->frames[f].node];
+    const int32_t count = m->frames[f].count;
+    bitnet_grammar__state *s;
+    if (!f) bitnet_grammar__keep_loops(m, depth, depth, &loops);
+    if (f && count < n->min) bitnet_grammar__keep_steps(m, depth, 0, &loops);
+    if (f && n->min != n->max)
+        bitnet_grammar__keep_steps(m, depth, n->min > 0 ? n->min : 1, &loops);
+    s = &m->states[m->path[depth]];
+    memcpy(s->ascii, loops.ascii, sizeof s->ascii);
+    s->high = (uint8_t)loops.high;
+    s->left = f && n->max >= 0 ? (uint32_t)(n->max - count) : BITNET_GRAMMAR__NONE;
+    s->looped = 1;
+}
+
+/* 1 if all that is below a node of the tree keeps the text in the state of the node, or leads on in
+   a repetition: then all these tokens fit. */
 static int bitnet_grammar__all_fit(bitnet_matcher *m, uint32_t node, uint32_t depth) {
     const bitnet_grammar__below *b = &m->g->below[node];
     const bitnet_grammar__state *s = &m->states[m->path[depth]];
     if (!s->looped) {
-        if (m->work > BITNET_GRAMMAR__WORK) return 0;
+        if (m->work > BITNET_GRAMMAR__WORK ||
+            m->g->tree[node].skip - node < BITNET_GRAMMAR__FEW_NEW) return 0;
         bitnet_grammar__find_loops(m, depth);
         s = &m->states[m->path[depth]];
     }
     if ((b->ascii[0] & ~s->ascii[0]) | (b->ascii[1] & ~s->ascii[1]) |
         (b->ascii[2] & ~s->ascii[2]) | (b->ascii[3] & ~s->ascii[3])) return 0;
-    return !b->high || (s->high && (b->utf8 & 1));
+    return b->chars <= s->left && (!b->high || (s->high && (b->utf8 & 1)));
 }
 
 static void bitnet_grammar__walk_tree(bitnet_matcher *m, uint32_t *mask) {
@@ -3482,12 +3554,12 @@ static void bitnet_grammar__mask_named(const bitnet_matcher *m, uint32_t *mask) 
 static const uint32_t *bitnet_grammar__get_mask(bitnet_matcher *m) {
     uint32_t *mask, slot = m->next_mask, w;
     if (m->states[m->now].mask >= 0)
-        return m->masks + (size_t)m->states[m->now].mask * (m->words + 1);
+        return m->masks + (size_t)m->states[m->now].mask * (m->words + BITNET_GRAMMAR__OTHERS);
     m->next_mask = slot + 1 < m->max_masks ? slot + 1 : 0;
     if (m->mask_state[slot]) m->states[m->mask_state[slot]].mask = -1;
     m->mask_state[slot] = 0;
-    mask = m->masks + (size_t)slot * (m->words + 1);
-    memset(mask, 0, (m->words + 1) * sizeof *mask);
+    mask = m->masks + (size_t)slot * (m->words + BITNET_GRAMMAR__OTHERS);
+    memset(mask, 0, (m->words + BITNET_GRAMMAR__OTHERS) * sizeof *mask);
     m->work = 0;
     m->path[0] = m->now;
     bitnet_grammar__walk_tree(m, mask);
@@ -3544,7 +3616,7 @@ static void bitnet_grammar__search_named(bitnet_matcher *m, uint32_t t, uint32_t
         const bitnet_grammar__node *n = &m->g->nodes[p.node];
         if (n->type != BITNET_GRAMMAR__TOKEN) continue;
         if (n->max ? (uint32_t)n->min != t && bitnet_grammar__has_token(m->g->plain, t)
-                   : (uint32_t)n->min == t) bitnet_grammar__follow(m, n->next, p.frame);
+                   : (uint32_t)n->min == t) bitnet_grammar__follow(m, n->next, p.frame, 0);
     }
     if (!m->n_set || spelt == BITNET_GRAMMAR__DEAD) return;
     s = &m->states[spelt];
@@ -3617,8 +3689,9 @@ static size_t bitnet_grammar__lay_out(bitnet_matcher *m, char *p) {
     BITNET_GRAMMAR__CUT(items, bitnet_grammar__todo, m->n_seen);
     BITNET_GRAMMAR__CUT(seen, bitnet_grammar__todo, m->n_seen);
     BITNET_GRAMMAR__CUT(trans, uint32_t, states * m->g->n_classes);
-    BITNET_GRAMMAR__CUT(path, uint32_t, (size_t)m->g->longest + 6);
-    BITNET_GRAMMAR__CUT(masks, uint32_t, (size_t)m->max_masks * (m->words + 1));
+    BITNET_GRAMMAR__CUT(path, uint32_t, (size_t)m->g->longest + 8);
+    BITNET_GRAMMAR__CUT(masks, uint32_t,
+                        (size_t)m->max_masks * (m->words + BITNET_GRAMMAR__OTHERS));
     BITNET_GRAMMAR__CUT(mask_state, uint32_t, m->max_masks);
     BITNET_GRAMMAR__CUT(renamed, uint32_t, (size_t)m->max_frames + states);
 #undef BITNET_GRAMMAR__CUT
@@ -3648,7 +3721,7 @@ static const char *bitnet_grammar__set_limits(bitnet_matcher *m, const bitnet_gr
     m->max_places = 8 * (m->max_states > m->max_ways ? m->max_states : m->max_ways);
     m->max_frames = bitnet_grammar__power(m->max_places / 2 + m->max_depth + 1);
     m->n_seen = bitnet_grammar__power(8 * m->max_ways);
-    m->words = (g->n_vocab + 31) / 32;     /* and one more for nodes that are no token */
+    m->words = (g->n_vocab + 31) / 32;     /* and OTHERS more */
     return 0;
 }
 
@@ -3678,7 +3751,7 @@ BITNET_GRAMMAR_API void bitnet_matcher_reset(bitnet_matcher *m) {
     m->ended = BITNET_MATCHER_OPEN;
     for (again = 0; again < 2; again++) {
         bitnet_grammar__begin_search(m);
-        bitnet_grammar__follow(m, m->g->root, 0);
+        bitnet_grammar__follow(m, m->g->root, 0, 0);
         m->now = bitnet_grammar__get_state(m);
         if (!m->full && m->now != BITNET_GRAMMAR__UNKNOWN) break;
         if (!again) bitnet_grammar__clear(m);

@@ -4,6 +4,8 @@
 #include "test.h"
 #define BITNET_GRAMMAR_API extern
 #define BITNET_GRAMMAR_IMPLEMENTATION
+#define BITNET_GRAMMAR__FEW 2
+#define BITNET_GRAMMAR__FEW_NEW 2
 #include "../../bitnet_grammar.h"
 #include "vocab_helpers.h"
 #include <time.h>
