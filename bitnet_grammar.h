@@ -236,6 +236,7 @@ enum {
     BITNET_GRAMMAR__COUNT = 1000000,       /* the largest {n}, minLength ... */
     BITNET_GRAMMAR__RANGES = 1024,         /* of one class */
     BITNET_GRAMMAR__VALUES = 20000,        /* in a schema */
+    BITNET_GRAMMAR__COMPARED = 1 << 28,    /* values looked at to tell alternatives apart */
     BITNET_GRAMMAR__TOKEN_BYTES = 1024,    /* longer tokens are never allowed */
     BITNET_GRAMMAR__DEPTH = 4096,          /* the largest max_depth */
     BITNET_GRAMMAR__WORK = 1 << 20,        /* steps of closures for one mask; see BOUNDS */
@@ -364,11 +365,12 @@ typedef struct bitnet_grammar__builder {
     uint32_t n, at;
     uint32_t max_nodes;
     int nested;
+    uint32_t compared;                     /* values, for oneOf */
     bitnet_grammar__array nodes, edges, rules, ranges;
     bitnet_grammar__array values, pool, properties, bytes, todo;
     uint32_t buckets[BITNET_GRAMMAR__BUCKETS];
     const char *source;                    /* what the caller gave: places in errors are in it */
-    uint32_t n_source;
+    uint32_t n_source, place;              /* where text comes from, if that is something else */
 } bitnet_grammar__builder;
 
 #define BITNET_GRAMMAR__NODE(b, i) (((bitnet_grammar__node *)(b)->nodes.p)[i])
@@ -397,6 +399,7 @@ static uint32_t bitnet_grammar__fail(bitnet_grammar__builder *b, bitnet_result c
     va_list args;
     if (b->code) return 0;
     b->code = code;
+    if (b->text != b->source && at != BITNET_GRAMMAR__NONE) at = b->place;
     if (at != BITNET_GRAMMAR__NONE) {
         for (i = 0; i < at && i < b->n_source; i++) {      /* columns count characters */
             if (text[i] == '\n') line++, column = 1;
@@ -916,7 +919,7 @@ static bitnet_grammar__frag bitnet_grammar__parse_token(bitnet_grammar__builder 
             else name[n++] = b->text[b->at++];
         }
         name[n] = 0;
-        t = b->code ? 0 : bitnet_token_find(b->g->model, name);
+        t = b->code ? 0 : strlen(name) == n ? bitnet_token_find(b->g->model, name) : -1;
         if (t < 0)
             bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "the vocabulary has no token %s", name);
     }
@@ -1142,24 +1145,34 @@ static void bitnet_grammar__json_string(bitnet_grammar__builder *b, uint32_t *te
     bitnet_grammar__put(b, &b->pool, "", 1);
 }
 
-/* A number. Whole ones under 2^53 are exact. */
+/* A number. Whole ones under 2^53 are exact. Digits behind the first 17 would only bring errors of
+   rounding. */
 static void bitnet_grammar__json_number(bitnet_grammar__builder *b, bitnet_grammar__value *v) {
     const uint32_t at = b->at;
     double x = 0, power = 1;
-    int c = bitnet_grammar__peek(b, 0), negative = c == '-', shift = 0, e = 0, minus = 0, i;
+    int c = bitnet_grammar__peek(b, 0), negative = c == '-', shift = 0, e = 0, minus = 0;
+    int zeros = 0, i;
     b->at += (uint32_t)negative;
     c = bitnet_grammar__peek(b, 0);
     if (!bitnet_grammar__is_digit(c)) bitnet_grammar__expected(b, "a digit");
     if (c == '0' && bitnet_grammar__is_digit(bitnet_grammar__peek(b, 1)))
         bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "a number that begins with 0");
-    for (; bitnet_grammar__is_digit(c = bitnet_grammar__peek(b, 0)); b->at++)
-        x = 10 * x + (c - '0');
+    for (; bitnet_grammar__is_digit(c = bitnet_grammar__peek(b, 0)); b->at++) {
+        if (x < 1e16) x = 10 * x + (c - '0');
+        else shift++;
+    }
     if (c == '.') {
         b->at++;
         if (!bitnet_grammar__is_digit(bitnet_grammar__peek(b, 0)))
             bitnet_grammar__expected(b, "a digit");
-        for (; bitnet_grammar__is_digit(c = bitnet_grammar__peek(b, 0)); b->at++, shift--)
-            x = 10 * x + (c - '0');
+        for (; bitnet_grammar__is_digit(c = bitnet_grammar__peek(b, 0)); b->at++) {
+            if (c == '0') {                            /* at the end it is left out */
+                zeros++;
+                continue;
+            }
+            for (; zeros > 0 && x < 1e16; zeros--, shift--) x *= 10;
+            if (x < 1e16) x = 10 * x + (c - '0'), shift--;
+        }
     }
     if (c == 'e' || c == 'E') {
         c = bitnet_grammar__peek(b, 1);
@@ -1172,7 +1185,7 @@ static void bitnet_grammar__json_number(bitnet_grammar__builder *b, bitnet_gramm
     }
     shift += minus ? -e : e;
     for (i = 0; i < 400 && i < (shift < 0 ? -shift : shift); i++) power *= 10;
-    x = shift < 0 ? x / power : x * power;
+    if (x > 0) x = shift < 0 ? x / power : x * power;  /* power may be infinite */
     v->number = negative ? -x : x;
     v->type = x < 9007199254740992.0 && x == (double)(int64_t)x ? BITNET_GRAMMAR__INTEGER
                                                                 : BITNET_GRAMMAR__NUMBER;
@@ -1405,11 +1418,14 @@ static bitnet_grammar__frag bitnet_grammar__wrong(bitnet_grammar__builder *b, bi
     return f;
 }
 
-/* Is a word in a list of them, with blanks around each? */
+/* Is a word of n bytes, any bytes, in a list of them with blanks between? */
 static int bitnet_grammar__is_in(const char *list, const char *word, uint32_t n) {
-    const char *at;
-    for (at = list; (at = strstr(at, word)) != 0; at++)
-        if (n && at[-1] == ' ' && at[n] == ' ') return 1;
+    size_t size;
+    for (list += strspn(list, " "); *list; list += strspn(list, " ")) {
+        size = strcspn(list, " ");
+        if (size == n && !memcmp(list, word, n)) return 1;
+        list += size;
+    }
     return 0;
 }
 
@@ -1702,13 +1718,13 @@ static uint32_t bitnet_grammar__pattern_escape(bitnet_grammar__builder *b) {
     if (c == 'u') {
         cp = bitnet_grammar__hex(b, 4);
         if (cp >= 0xD800 && cp < 0xE000)
-            bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, BITNET_GRAMMAR__NONE,
+            bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                                  "half a surrogate pair in a pattern");
         return cp;
     }
     if (c > 0 && strchr("^$\\.*+?()[]{}|/-", c)) return (uint32_t)c;
     b->at--;
-    return bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, BITNET_GRAMMAR__NONE,
+    return bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                                 "a pattern's escape \\%c is not supported",
                                 c > 32 && c < 127 ? c : '?');
 }
@@ -1735,7 +1751,7 @@ static bitnet_grammar__frag bitnet_grammar__pattern_class(bitnet_grammar__builde
             b->at++;
             high = bitnet_grammar__pattern_char(b);
             if (low > high)
-                bitnet_grammar__fail(b, BITNET_ERR_FORMAT, BITNET_GRAMMAR__NONE,
+                bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at,
                                      "a pattern's range backwards");
         }
         bitnet_grammar__add_range(b, low, high);
@@ -1755,17 +1771,17 @@ static bitnet_grammar__frag bitnet_grammar__pattern_atom(bitnet_grammar__builder
         b->at++;
         if (bitnet_grammar__peek(b, 0) == '?') {
             if (bitnet_grammar__peek(b, 1) != ':')
-                bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, BITNET_GRAMMAR__NONE,
+                bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                                      "a pattern's (? is supported as (?: alone");
             b->at += 2;
         }
         if (++b->nested > BITNET_GRAMMAR__NESTED)
-            bitnet_grammar__fail(b, BITNET_ERR_LIMIT, BITNET_GRAMMAR__NONE,
+            bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at,
                                  "a pattern's groups more than %d deep",
                                  (int)BITNET_GRAMMAR__NESTED);
         if (!b->code) f = bitnet_grammar__pattern_choice(b);
         if (bitnet_grammar__peek(b, 0) != ')')
-            bitnet_grammar__fail(b, BITNET_ERR_FORMAT, BITNET_GRAMMAR__NONE,
+            bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at,
                                  "a pattern's group has no ')'");
         b->nested--;
         b->at++;
@@ -1781,7 +1797,7 @@ static bitnet_grammar__frag bitnet_grammar__pattern_atom(bitnet_grammar__builder
     } else if (c == '\\' && bitnet_grammar__class_escape(b, bitnet_grammar__peek(b, 1)))
         b->at += 2;
     else if (c > 0 && strchr("^$*+?{}]", c))
-        bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, BITNET_GRAMMAR__NONE,
+        bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                              "a pattern's '%c' is not supported here", c);
     else {
         const uint32_t cp = bitnet_grammar__pattern_char(b);
@@ -1824,6 +1840,7 @@ static bitnet_grammar__frag bitnet_grammar__pattern(bitnet_grammar__builder *b, 
     if (size < 2 || s[0] != '^' || s[size - 1] != '$' || backslashes % 2)
         return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
                                      "a pattern must begin with ^ and end with $");
+    b->place = BITNET_GRAMMAR__VALUE(b, p).at;
     b->text = s;
     b->n = size - 1;
     b->at = 1;
@@ -1892,6 +1909,8 @@ static bitnet_grammar__frag bitnet_grammar__arrays(bitnet_grammar__builder *b, u
         bitnet_grammar__type(b, unique) != BITNET_GRAMMAR__FALSE)
         return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, unique, "only false is supported");
     if (bitnet_grammar__type(b, items) == BITNET_GRAMMAR__ARRAY) {         /* before 2020-12 */
+        if (prefix != BITNET_GRAMMAR__NONE)
+            return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, items, "a list beside prefixItems");
         prefix = items;
         items = bitnet_grammar__get(b, v, "additionalItems");
         more = items != BITNET_GRAMMAR__NONE;
@@ -1988,11 +2007,15 @@ static void bitnet_grammar__add_letters(bitnet_grammar__builder *b, bitnet_gramm
     const char *text = b->text;
     const uint32_t n = b->n, at = b->at;
     uint32_t i = 0, k;
+    int escaped = 0;
     b->text = BITNET_GRAMMAR__POOL(b, p->key);
     b->n = p->n_key;
     b->at = 0;
     while (b->at < b->n && !b->code) {
         const uint32_t cp = bitnet_grammar__char(b);
+        /* Without escapes no key goes on like this. */
+        escaped = cp < ' ' || cp == '"' || cp == '\\' || cp == 0x7F;
+        if (escaped) break;
         for (k = BITNET_GRAMMAR__LETTER(all, i).child; k; k = BITNET_GRAMMAR__LETTER(all, k).next)
             if (BITNET_GRAMMAR__LETTER(all, k).cp == cp) break;
         if (!k) {
@@ -2006,7 +2029,7 @@ static void bitnet_grammar__add_letters(bitnet_grammar__builder *b, bitnet_gramm
         }
         i = k;
     }
-    if (!b->code) BITNET_GRAMMAR__LETTER(all, i).ends = 1;
+    if (!b->code && !escaped) BITNET_GRAMMAR__LETTER(all, i).ends = 1;
     b->text = text;
     b->n = n;
     b->at = at;
@@ -2190,7 +2213,8 @@ static uint32_t bitnet_grammar__resolve_ref(bitnet_grammar__builder *b, uint32_t
         }
         key[i] = 0;
         if (bitnet_grammar__type(b, v) == BITNET_GRAMMAR__ARRAY) {
-            uint32_t at = (uint32_t)strtoul(key, 0, 10);
+            uint32_t at = i > 0 && i < 8 && strspn(key, "0123456789") == i
+                              ? (uint32_t)strtoul(key, 0, 10) : BITNET_GRAMMAR__NONE;
             for (v = BITNET_GRAMMAR__VALUE(b, v).first; v != BITNET_GRAMMAR__NONE && at > 0; at--)
                 v = BITNET_GRAMMAR__VALUE(b, v).next;
         } else v = bitnet_grammar__find(b, v, key, i);
@@ -2226,9 +2250,10 @@ static uint32_t bitnet_grammar__types(bitnet_grammar__builder *b, uint32_t v) {
         p = BITNET_GRAMMAR__VALUE(b, type).first;
     for (; p != BITNET_GRAMMAR__NONE;
          p = p == type ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, p).next) {
+        const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, p);
         for (i = 0; i < 7; i++)
-            if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__STRING &&
-                !strcmp(BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).text), names[i])) break;
+            if (x->type == BITNET_GRAMMAR__STRING &&
+                bitnet_grammar__is_in(names[i], BITNET_GRAMMAR__POOL(b, x->text), x->n_text)) break;
         if (i == 7) bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "no type");
         else out |= bits[i];
     }
@@ -2270,7 +2295,8 @@ static int bitnet_grammar__lists_differ(bitnet_grammar__builder *b, uint32_t x, 
          p[0] = p[0] == ones[0] ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, p[0]).next)
         for (q = p[1]; q != BITNET_GRAMMAR__NONE;
              q = q == ones[1] ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, q).next)
-            if (!bitnet_grammar__differ(b, p[0], q)) return 0;
+            if (b->compared++ > BITNET_GRAMMAR__COMPARED ||
+                !bitnet_grammar__differ(b, p[0], q)) return 0;
     return 1;
 }
 
@@ -2287,7 +2313,11 @@ static int bitnet_grammar__properties_differ(bitnet_grammar__builder *b, uint32_
          p = BITNET_GRAMMAR__VALUE(b, p).next) {
         const bitnet_grammar__value *v = &BITNET_GRAMMAR__VALUE(b, p);
         uint32_t a = BITNET_GRAMMAR__NONE, c = BITNET_GRAMMAR__NONE;
-        if (v->type != BITNET_GRAMMAR__STRING) return 0;
+        if (v->type != BITNET_GRAMMAR__STRING || b->compared > BITNET_GRAMMAR__COMPARED) return 0;
+        b->compared++;
+        if (mine != BITNET_GRAMMAR__NONE) b->compared += BITNET_GRAMMAR__VALUE(b, mine).n_parts;
+        if (theirs != BITNET_GRAMMAR__NONE)
+            b->compared += BITNET_GRAMMAR__VALUE(b, theirs).n_parts;
         if (mine != BITNET_GRAMMAR__NONE)
             a = bitnet_grammar__find(b, mine, BITNET_GRAMMAR__POOL(b, v->text), v->n_text);
         if (theirs != BITNET_GRAMMAR__NONE)
@@ -2420,7 +2450,7 @@ static bitnet_grammar__frag bitnet_grammar__by_type(bitnet_grammar__builder *b, 
 static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__builder *b, uint32_t v) {
     const uint8_t type = bitnet_grammar__type(b, v);
     uint32_t list;
-    b->at = BITNET_GRAMMAR__VALUE(b, v).at;
+    b->at = b->place = BITNET_GRAMMAR__VALUE(b, v).at;
     if (type == BITNET_GRAMMAR__TRUE) return bitnet_grammar__named(b, "value");
     if (type == BITNET_GRAMMAR__FALSE) return bitnet_grammar__failing(b);
     if (type != BITNET_GRAMMAR__OBJECT)
@@ -2684,7 +2714,7 @@ static void bitnet_grammar__relax_empty(bitnet_grammar__builder *b) {
     }
 }
 
-/* No text of the grammar ends, or each has a byte that is no token. Names the first few of these. */
+/* No text of the grammar ends, or each has a byte that is no token. Names the first of these. */
 static void bitnet_grammar__fail_endless(bitnet_grammar__builder *b, uint32_t root) {
     char what[120] = "has no text that ends without bytes that are no tokens:";
     uint32_t i, n = 0, size = (uint32_t)strlen(what);

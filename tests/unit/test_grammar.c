@@ -267,6 +267,8 @@ static void test_schemas(void) {
          {"c \"axx.\"", "c \"ax123\"", "x \"a1\"", "o \"ax", "x \"a\\\"", 0}},
         {"{\"type\":\"integer\",\"minimum\":-3,\"exclusiveMaximum\":12}",
          {"c -3", "x -4", "c 11", "x 12", "m 1", "c 0", "x 00", "x -0", 0}},
+        {"{\"type\":\"integer\",\"minimum\":0e999,\"maximum\":5.00000000000000000000000000000}",
+         {"c 0", "c 5", "x 6", "x -", 0}},
         {"{\"type\":\"integer\",\"minimum\":8.5}", {"m 9", "o 8", "m 80", "x 7 ", 0}},
         {"{\"enum\":[\"a\\\"\",12,null,[1,{\"a\":2}]]}",
          {"c \"a\\\"\"", "c 12", "c null", "c [1,{\"a\":2}]", "x \"b", 0}},
@@ -281,6 +283,10 @@ static void test_schemas(void) {
             "ean\"}}",
          {"c {\"ab\":null,\"a\":true,\"abc\":true}", "c {\"b\":true,\"\":true}", "x {\"ab\":t",
           "x {\"x\":null", "c {}", "x {\"x\":true,\"ab\"", "x {\"\\u", 0}},
+        {"{\"properties\":{\"a\\\"b\":{},\"c\\\\\":{},\"d\\n\":{},\"dd\":{}},"
+         "\"additionalProperties\":true}",
+         {"c {\"a\\\"b\":1,\"a\":2,\"ab\":3,\"d\":4}", "x {\"a\"c", "x {\"c\\x", "x {\"d\n",
+          "c {\"dd\":1,\"ddd\":1}", "x {\"dd\":1,\"dd\"", 0}},
         {"{\"type\":\"object\",\"required\":[\"x\"]}", {"c {\"x\":1,\"y\":2}", "x {}",
             "c {\"x\":1}", 0}},
         {"{\"items\":{\"type\":\"null\"},\"minItems\":1,\"maxItems\":2}",
@@ -320,6 +326,19 @@ static void test_schema_errors(void) {
          BITNET_ERR_UNSUPPORTED, "#/properties/a/items/1/multipleOf: this keyword"},
         {"{\"type\":\"array\",\"uniqueItems\":true}", BITNET_ERR_UNSUPPORTED, "#/uniqueItems"},
         {"{\"type\":\"array\",\"contains\":{}}", BITNET_ERR_UNSUPPORTED, "#/contains"},
+        {"{\"\":1}", BITNET_ERR_UNSUPPORTED, "#/: this keyword"},
+        {"{\" title\":1}", BITNET_ERR_UNSUPPORTED, "#/ title: this keyword"},
+        {"{\"title\\u0000 default examples $schema $comment deprecated readOnly \\u0000\":1}",
+         BITNET_ERR_UNSUPPORTED, "this keyword"},
+        {"{\"type\":\"string\",\"format\":\"\"}", BITNET_ERR_UNSUPPORTED, "#/format"},
+        {"{\"type\":\"string\\u0000\"}", BITNET_ERR_FORMAT, "#/type: no type"},
+        {"{\"prefixItems\":[{}],\"items\":[{}]}", BITNET_ERR_FORMAT, "#/items"},
+        {"{\"anyOf\":[{\"const\":1},{\"$ref\":\"#/anyOf/x\"}]}", BITNET_ERR_FORMAT,
+            "no such schema"},
+        {"{\"type\":\"string\",\n\"pattern\":\"^\\\\x4$\"}", BITNET_ERR_FORMAT,
+            "line 2, column 11: a hexa"},
+        {"{\"type\":\"string\",\n\"pattern\":\"^[b-a]$\"}", BITNET_ERR_FORMAT,
+            "line 2, column 11: a pattern's range backwards"},
         {"{\"not\":{}}", BITNET_ERR_UNSUPPORTED, "#/not"},
         {"{\"type\":\"number\",\"minimum\":1}", BITNET_ERR_UNSUPPORTED, "#/minimum"},
         {"{\"type\":\"string\",\"format\":\"email\"}", BITNET_ERR_UNSUPPORTED, "#/format"},
@@ -462,6 +481,7 @@ static void test_hostile(void) {
     uint64_t seed = 1;
     clock_t began = clock();
     size_t i, n;
+    int k;
     CHECK(set_up());
     for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         m = matcher_of(bitnet_grammar_gbnf, bad[i], &g, 0);
@@ -501,6 +521,20 @@ static void test_hostile(void) {
     strcpy(text + n, "]");
     CHECK(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_LIMIT);
     CHECK(bitnet_grammar_gbnf(model, text, (1 << 20) + 1, 0, &g, &err) == BITNET_ERR_LIMIT);
+    /* Alternatives that could be told apart in 40^5 ways, all in vain. */
+    n = (size_t)sprintf(text, "{\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/b\"}],"
+                              "\"$defs\":{\"\":0");
+    for (k = 'a'; k <= 'b'; k++) {
+        n += (size_t)sprintf(text + n, ",\"%c\":{\"type\":\"object\",\"required\":[\"0\"", k);
+        for (i = 1; i < 40; i++) n += (size_t)sprintf(text + n, ",\"%d\"", (int)i);
+        n += (size_t)sprintf(text + n, "],\"properties\":{\"x\":{}");
+        for (i = 0; i < 40; i++)
+            n += (size_t)sprintf(text + n, ",\"%d\":{\"$ref\":\"#/$defs/%c\"}", (int)i, k);
+        n += (size_t)sprintf(text + n, "}}");
+    }
+    strcpy(text + n, "}}");
+    CHECK(bitnet_grammar_json_schema(model, text, n + 2, 0, &g, &err) == BITNET_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(err.text, "#/oneOf/1: may allow"), "%s", err.text);
     CHECK_MSG((double)(clock() - began) / CLOCKS_PER_SEC < 30, "too slow");
 }
 
