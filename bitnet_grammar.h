@@ -3380,6 +3380,21 @@ static void bitnet_grammar__collect(bitnet_matcher *m, uint32_t depth) {
     m->now = m->path[0];
 }
 
+/* Gives up ways of the text until any one of them can go on: for that there must be max_depth
+   frames. */
+static void bitnet_grammar__leave_room(bitnet_matcher *m) {
+    const bitnet_grammar__state *s;
+    while (m->n_frames + m->max_depth > m->max_frames) {
+        m->path[0] = m->now;
+        bitnet_grammar__collect(m, 0);
+        if (m->n_frames + m->max_depth <= m->max_frames) break;
+        s = &m->states[m->now];            /* one way alone needs no more than another max_depth */
+        m->n_set = s->n / 2;
+        memcpy(m->set, m->places + s->first, m->n_set * sizeof *m->set);
+        m->now = bitnet_grammar__get_state(m);
+    }
+}
+
 /* ---- steps ---- */
 
 static void bitnet_grammar__search(bitnet_matcher *m, uint32_t from, uint8_t byte) {
@@ -3672,8 +3687,10 @@ BITNET_GRAMMAR_API bitnet_result bitnet_matcher_accept(bitnet_matcher *m, bitnet
         }
         if (named > 1) to = named;
     }
-    if (to > BITNET_GRAMMAR__DEAD) m->now = to;
-    else if (bitnet_grammar__is_final(m, m->now) &&
+    if (to > BITNET_GRAMMAR__DEAD) {
+        m->now = to;
+        bitnet_grammar__leave_room(m);
+    } else if (bitnet_grammar__is_final(m, m->now) &&
              bitnet_grammar__has_token(m->g->ends, (uint32_t)t)) m->ended = BITNET_MATCHER_ENDED;
     else return BITNET_ERR_ARG;
     return BITNET_OK;
@@ -3749,7 +3766,7 @@ static const char *bitnet_grammar__set_limits(bitnet_matcher *m, const bitnet_gr
     m->max_states = bitnet_grammar__power(p->max_states ? (uint32_t)p->max_states : 4096);
     m->max_masks = p->max_masks ? (uint32_t)p->max_masks : 64;
     m->max_places = 8 * (m->max_states > m->max_ways ? m->max_states : m->max_ways);
-    m->max_frames = bitnet_grammar__power(m->max_places / 2 + m->max_depth + 1);
+    m->max_frames = bitnet_grammar__power(m->max_places / 2 + 2 * m->max_depth + 1);
     m->n_seen = bitnet_grammar__power(8 * m->max_ways);
     m->words = (g->n_vocab + 31) / 32;     /* and OTHERS more */
     return 0;
@@ -3786,6 +3803,7 @@ BITNET_GRAMMAR_API void bitnet_matcher_reset(bitnet_matcher *m) {
         if (!m->full && m->now != BITNET_GRAMMAR__UNKNOWN) break;
         if (!again) bitnet_grammar__clear(m);
     }
+    bitnet_grammar__leave_room(m);
 }
 
 /* The frame of another matcher, in this one. NONE: no room. */
@@ -3827,6 +3845,7 @@ BITNET_GRAMMAR_API bitnet_result bitnet_matcher_copy(bitnet_matcher *to,
     if (now == BITNET_GRAMMAR__UNKNOWN) return BITNET_ERR_LIMIT;
     to->now = now;
     to->ended = from->ended;
+    bitnet_grammar__leave_room(to);
     return BITNET_OK;
 }
 

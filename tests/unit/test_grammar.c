@@ -538,6 +538,32 @@ static void test_hostile(void) {
     CHECK_MSG((double)(clock() - began) / CLOCKS_PER_SEC < 30, "too slow");
 }
 
+/* 1024 ways, each with frames of its own, fill the matcher's memory just before all of them need 40
+   more: some ways are given up, but not all. */
+static void test_frames(void) {
+    char text[8000];
+    int more, i, n;
+    for (more = 29; more < 32; more++) {
+        bitnet_grammar *g;
+        bitnet_matcher *m;
+        n = sprintf(text, "root ::= a0\na10 ::= b0\nb%d ::= c0 \"q\"\nc40 ::= \"v\"\n", more + 1);
+        for (i = 0; i < 10; i++)
+            n += sprintf(text + n, "a%d ::= \"x\" (a%d \"y\" | a%d \"z\")\n", i, i + 1, i + 1);
+        for (i = 0; i <= more; i++) n += sprintf(text + n, "b%d ::= \"w\" b%d \"q\"\n", i, i + 1);
+        for (i = 0; i < 40; i++) n += sprintf(text + n, "c%d ::= c%d \"r\"\n", i, i + 1);
+        m = matcher_of(bitnet_grammar_gbnf, text, &g, 0);
+        CHECK(m);
+        for (n = 0; n < 200 && bitnet_matcher_state(m) != BITNET_MATCHER_COMPLETE; n++) {
+            ask(m);
+            for (i = 'q'; i < 'z' && !is_allowed(i); i++) continue;
+            CHECK_MSG(bitnet_matcher_accept(m, i) == BITNET_OK, "nothing after %d bytes", n);
+        }
+        CHECK(n < 200);
+        bitnet_matcher_free(m);
+        bitnet_grammar_free(g);
+    }
+}
+
 /* ---- vocabularies that lack bytes ---- */
 
 /* All bytes and the longer tokens; two of the bytes end texts, so nothing can spell them alone. */
@@ -767,6 +793,7 @@ const test_case grammar_tests[] = {
     {"grammar/limits", test_limits},
     {"grammar/depth", test_depth},
     {"grammar/hostile", test_hostile},
+    {"grammar/frames", test_frames},
     {"grammar/lacking", test_lacking},
     {"grammar/memory", test_memory},
     {"grammar/copy", test_copy},
