@@ -374,6 +374,37 @@ static void test_schema_errors(void) {
 
 /* ---- hostile grammars, limits ---- */
 
+/* Masks inside of repetitions, which are decided by their counts, against the matcher's verdict:
+   those that begin anew, that overlap with what follows, of several bytes, near their ends. */
+static void test_counts(void) {
+    static const char *const grammars[] = {
+        "root ::= [a-z\xC3\xA9]{3,9} \"\\\"\"",
+        "root ::= ([a-h]{0,3})* [a-z]",
+        "root ::= [a-z]{2,6} [a-c]? [ab]{0,4} \"y\"",
+        "root ::= ([a-h]{2,5} | \"aa\"{1,3}){2,} \"\\\"\"",
+        "root ::= ([a-d]{1,2} [a-h]{0,7}){0,3} [^a]{4,12}",
+        "root ::= (\"a\"? [ab]{4,8} .{0,5}){1,20} \"x)\"",
+        "root ::= \"a\"{20,30} [a-z]{5,} \"\xE2\x82\xAC\"",
+    };
+    static const char *const starts[] = {"", "a", "ab", "abcd", "aaaaaa", "abababab",
+        "aaaaaaaaaaaa", "aaaaaaaaaaaaaaaaaaaaaa", "abcabcabcabcabcabcabcabcabcabcabcabc"};
+    static const bitnet_matcher_params small = {{0, 0, 0}, 0, 0, 64, 1};
+    size_t i, k, n;
+    for (i = 0; i < sizeof grammars / sizeof grammars[0]; i++)
+        for (k = 0; k < 2; k++) {
+            bitnet_grammar *g;
+            bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, grammars[i], &g, k ? &small : 0);
+            bitnet_matcher *other = 0;
+            CHECK(m && !bitnet_matcher_create(g, 0, &other, 0));
+            for (n = 0; n < sizeof starts / sizeof starts[0]; n++)
+                CHECK_MSG(verdict(m, other, starts[n], n % 2) != '!', "%s: %s", grammars[i],
+                          starts[n]);
+            bitnet_matcher_free(m);
+            bitnet_matcher_free(other);
+            bitnet_grammar_free(g);
+        }
+}
+
 /* A random text of a grammar, at most so many tokens; each is allowed, and accepted. 0: neither. */
 static int write_some(bitnet_matcher *m, uint64_t *seed, int n, char *out) {
     bitnet_matcher_reset(m);
@@ -521,6 +552,20 @@ static void test_hostile(void) {
     strcpy(text + n, "]");
     CHECK(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_LIMIT);
     CHECK(bitnet_grammar_gbnf(model, text, (1 << 20) + 1, 0, &g, &err) == BITNET_ERR_LIMIT);
+    /* More alternatives than ways: the first ones are there. So deep a beginning has no way. */
+    n = (size_t)sprintf(text, "a ::= \"x\" | \"y\"\nroot ::= a \"1\"");
+    for (i = 0; i < 5000; i++) n += (size_t)sprintf(text + n, " | a \"2\"");
+    m = matcher_of(bitnet_grammar_gbnf, text, &g, 0);
+    CHECK(m && verdict(m, 0, "y1", 0) == 'c' && verdict(m, 0, "x2", 0) == 'c');
+    bitnet_matcher_free(m);
+    bitnet_grammar_free(g);
+    n = (size_t)sprintf(text, "x ::= \"x\"\nr9000 ::= x\nroot ::= r0");
+    for (i = 0; i < 9000; i++)
+        n += (size_t)sprintf(text + n, "\nr%d ::= r%d | x", (int)i, (int)i + 1);
+    CHECK(!bitnet_grammar_gbnf(model, text, n, 0, &g, &err));
+    CHECK(bitnet_matcher_create(g, 0, &m, &err) == BITNET_ERR_LIMIT && !m);
+    CHECK_MSG(strstr(err.text, "begin with each other that no text"), "%s", err.text);
+    bitnet_grammar_free(g);
     /* Alternatives that could be told apart in 40^5 ways, all in vain. */
     n = (size_t)sprintf(text, "{\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/b\"}],"
                               "\"$defs\":{\"\":0");
@@ -791,6 +836,7 @@ const test_case grammar_tests[] = {
     {"grammar/schemas", test_schemas},
     {"grammar/schema_errors", test_schema_errors},
     {"grammar/limits", test_limits},
+    {"grammar/counts", test_counts},
     {"grammar/depth", test_depth},
     {"grammar/hostile", test_hostile},
     {"grammar/frames", test_frames},
