@@ -3485,7 +3485,8 @@ static uint32_t bitnet_grammar__at_count(bitnet_matcher *m, uint32_t rep, uint32
                                          int32_t count) {
     bitnet_grammar__begin_search(m);
     bitnet_grammar__follow(m, rep, frame, count);
-    return m->full ? BITNET_GRAMMAR__UNKNOWN : bitnet_grammar__get_state(m);
+    if (m->full) return BITNET_GRAMMAR__UNKNOWN;
+    return bitnet_grammar__get_state(m);
 }
 
 /* If a state is nothing but the beginning of one more time of a repetition, that one's frame: the
