@@ -90,7 +90,10 @@
    enough that the text can end: the shortest way out of every rule is known. An ambiguous grammar
    reads a text in several ways at once; beyond max_ways the later ones are dropped. All ways that
    are kept lead to an end, so a text can always go on, but not to everything that the grammar
-   allows. Only a vocabulary that lacks single bytes can leave no token: BITNET_MATCHER_STUCK.
+   allows. Bytes that alone are no token of the vocabulary (its end tokens do not count) are passed
+   inside of longer tokens, but only where the text can end without them; a grammar none of whose
+   texts can is refused. Only where rules begin with each other in thousands of steps, more than
+   4 * (max_ways + max_depth) before the first byte, can all ways be lost: BITNET_MATCHER_STUCK.
    Hostile grammars cannot make a mask take longer than about 2^20 steps (some tens of milliseconds)
    and the 256 single bytes: after that it allows a long token only if the bytes have been looked at
    before. For them alone, what is allowed depends on what the matcher has seen before.
@@ -100,9 +103,10 @@
    A mask is the result of a walk over the vocabulary's bytes, which form a tree, with states that
    are found once and remembered; and the masks of the last max_masks states are kept. With the
    128256 tokens of Llama 3 (AVX-512 server CPU, gcc 12 -O2, one thread) a JSON grammar's mask takes
-   1.5 us in the median and up to 1.2 ms when a state is met for the first time: inside of a
-   string, which nearly all tokens continue, 0.5 to 1.2 ms, at keys, numbers and punctuation under
-   0.1 ms. In strings with a maxLength each position is such a first time. Compiling takes 0.1 s,
+   1.5 us in the median and up to 0.7 ms when a state is met for the first time: inside of a
+   string, which nearly all tokens continue, 0.2 to 0.7 ms, at keys, numbers and punctuation under
+   0.1 ms. In strings with a maxLength each position is such a first time; 4 to 10 characters before
+   their end it takes 1.1 ms. Compiling takes 0.1 s,
    nearly all of it for the table of the vocabulary (8.8 MB), and 1 ms with `like`; a matcher takes
    4 MB. Of a token of BitNet b1.58-2B-4T 5 % are 1.3 ms. */
 #ifndef BITNET_GRAMMAR_H
@@ -151,7 +155,7 @@ typedef enum bitnet_matcher_status {
     BITNET_MATCHER_MAY_END,      /* it is complete, and can also go on */
     BITNET_MATCHER_COMPLETE,     /* it is complete, and nothing but an end token may follow */
     BITNET_MATCHER_ENDED,        /* an end token was accepted: nothing may follow */
-    BITNET_MATCHER_STUCK,        /* incomplete, and no token fits: the vocabulary lacks bytes */
+    BITNET_MATCHER_STUCK,        /* incomplete, and no token fits: see BOUNDS */
     BITNET_MATCHER_REFUSED       /* bitnet_matcher_chosen got a token that does not fit */
 } bitnet_matcher_status;
 
@@ -180,7 +184,8 @@ BITNET_GRAMMAR_API size_t bitnet_matcher_bytes(const bitnet_grammar *g,
 
 /* Creates a matcher at the beginning of a text, with all memory that it will ever use. params and
    err may be 0. The grammar must outlive it. BITNET_ERR_ARG: err names the parameter.
-   BITNET_ERR_LIMIT: every text of the grammar needs more than max_depth. BITNET_ERR_MEMORY. */
+   BITNET_ERR_LIMIT: every text of the grammar needs more than max_depth, or its rules begin with
+   each other too often for max_ways. BITNET_ERR_MEMORY. */
 BITNET_GRAMMAR_API bitnet_result bitnet_matcher_create(const bitnet_grammar *g,
                                                        const bitnet_matcher_params *params,
                                                        bitnet_matcher **out, bitnet_error *err);
@@ -234,12 +239,19 @@ enum {
     BITNET_GRAMMAR__COUNT = 1000000,       /* the largest {n}, minLength ... */
     BITNET_GRAMMAR__RANGES = 1024,         /* of one class */
     BITNET_GRAMMAR__VALUES = 20000,        /* in a schema */
+    BITNET_GRAMMAR__COMPARED = 1 << 28,    /* values looked at to tell alternatives apart */
     BITNET_GRAMMAR__TOKEN_BYTES = 1024,    /* longer tokens are never allowed */
     BITNET_GRAMMAR__DEPTH = 4096,          /* the largest max_depth */
     BITNET_GRAMMAR__WORK = 1 << 20,        /* steps of closures for one mask; see BOUNDS */
-    BITNET_GRAMMAR__FEW = 4,               /* nodes of the tree that are better looked at singly */
+    BITNET_GRAMMAR__OTHERS = 16,           /* bits of a mask for nodes that are no token, / 32 */
     BITNET_GRAMMAR__BUCKETS = 4096         /* of the table of rules' names */
 };
+/* Nodes of the tree under which those below one are looked at singly; and so they are if that takes
+   to find a state's loops. Tests have smaller vocabularies. */
+#ifndef BITNET_GRAMMAR__FEW
+  #define BITNET_GRAMMAR__FEW 32
+  #define BITNET_GRAMMAR__FEW_NEW 128
+#endif
 #define BITNET_GRAMMAR__NEVER 0xFFFFu      /* a depth that no text can have */
 #define BITNET_GRAMMAR__NONE 0xFFFFFFFFu
 
@@ -265,7 +277,7 @@ typedef struct bitnet_grammar__edge { uint8_t low, high; uint32_t next; } bitnet
    last one before it of depth d - 1. */
 typedef struct bitnet_grammar__branch {
     uint32_t skip;               /* the node after this one's subtree */
-    uint32_t token;              /* that ends here, or a number beyond all */
+    uint32_t token;              /* that ends here, or one of some numbers beyond all */
     uint16_t depth;
     uint8_t byte;
 } bitnet_grammar__branch;
@@ -275,6 +287,7 @@ typedef struct bitnet_grammar__below {
     uint32_t ascii[4];           /* the bytes below 128 */
     uint8_t high;                /* 1: there are others */
     uint8_t utf8;                /* bit s: well formed after bytes that left UTF-8 in state s */
+    uint16_t chars;              /* most characters to the end of a token: bytes that begin one */
 } bitnet_grammar__below;
 
 struct bitnet_grammar {
@@ -291,7 +304,8 @@ struct bitnet_grammar {
     int owns_tree;
     bitnet_grammar__branch *tree;
     bitnet_grammar__below *below;          /* [n_tree] */
-    uint32_t n_tree, longest, n_vocab;
+    uint32_t n_tree, longest, n_vocab, n_plain;
+    uint8_t single[256];                   /* 1: the byte alone is a token */
     uint32_t *plain;                       /* [words] tokens that are whole characters */
     uint32_t *ends;                        /* [words] end tokens */
 };
@@ -354,11 +368,12 @@ typedef struct bitnet_grammar__builder {
     uint32_t n, at;
     uint32_t max_nodes;
     int nested;
+    uint32_t compared;                     /* values, for oneOf */
     bitnet_grammar__array nodes, edges, rules, ranges;
     bitnet_grammar__array values, pool, properties, bytes, todo;
     uint32_t buckets[BITNET_GRAMMAR__BUCKETS];
     const char *source;                    /* what the caller gave: places in errors are in it */
-    uint32_t n_source;
+    uint32_t n_source, place;              /* where text comes from, if that is something else */
 } bitnet_grammar__builder;
 
 #define BITNET_GRAMMAR__NODE(b, i) (((bitnet_grammar__node *)(b)->nodes.p)[i])
@@ -387,6 +402,7 @@ static uint32_t bitnet_grammar__fail(bitnet_grammar__builder *b, bitnet_result c
     va_list args;
     if (b->code) return 0;
     b->code = code;
+    if (b->text != b->source && at != BITNET_GRAMMAR__NONE) at = b->place;
     if (at != BITNET_GRAMMAR__NONE) {
         for (i = 0; i < at && i < b->n_source; i++) {      /* columns count characters */
             if (text[i] == '\n') line++, column = 1;
@@ -492,6 +508,20 @@ static bitnet_grammar__frag bitnet_grammar__or(bitnet_grammar__builder *b, bitne
     const uint32_t s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, x.start, y.start);
     bitnet_grammar__link(b, x.end, y.end);
     return bitnet_grammar__pair(s, y.end);
+}
+
+/* f or else g. *last is the SPLIT of f's last alternative, 0 if there is one alone. So many of them
+   are met one after the other, and not all of their SPLITs before the first one. */
+static bitnet_grammar__frag bitnet_grammar__or_else(bitnet_grammar__builder *b,
+                                                    bitnet_grammar__frag f, bitnet_grammar__frag g,
+                                                    uint32_t *last) {
+    const uint32_t before = b->code || !*last ? f.start : BITNET_GRAMMAR__NODE(b, *last).alt;
+    const uint32_t s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, before, g.start);
+    bitnet_grammar__link(b, f.end, g.end);
+    if (!b->code && *last) BITNET_GRAMMAR__NODE(b, *last).alt = s;
+    else f.start = s;
+    *last = s;
+    return bitnet_grammar__pair(f.start, g.end);
 }
 
 /* x, min to max times; max -1: any number. */
@@ -906,7 +936,7 @@ static bitnet_grammar__frag bitnet_grammar__parse_token(bitnet_grammar__builder 
             else name[n++] = b->text[b->at++];
         }
         name[n] = 0;
-        t = b->code ? 0 : bitnet_token_find(b->g->model, name);
+        t = b->code ? 0 : strlen(name) == n ? bitnet_token_find(b->g->model, name) : -1;
         if (t < 0)
             bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "the vocabulary has no token %s", name);
     }
@@ -1020,10 +1050,11 @@ static bitnet_grammar__frag bitnet_grammar__parse_sequence(bitnet_grammar__build
 
 static bitnet_grammar__frag bitnet_grammar__parse_choice(bitnet_grammar__builder *b, int nested) {
     bitnet_grammar__frag f = bitnet_grammar__parse_sequence(b, nested);
+    uint32_t last = 0;
     while (bitnet_grammar__peek(b, 0) == '|') {
         b->at++;
         bitnet_grammar__blanks(b, 1);
-        f = bitnet_grammar__or(b, f, bitnet_grammar__parse_sequence(b, nested));
+        f = bitnet_grammar__or_else(b, f, bitnet_grammar__parse_sequence(b, nested), &last);
     }
     return f;
 }
@@ -1132,24 +1163,34 @@ static void bitnet_grammar__json_string(bitnet_grammar__builder *b, uint32_t *te
     bitnet_grammar__put(b, &b->pool, "", 1);
 }
 
-/* A number. Whole ones under 2^53 are exact. */
+/* A number. Whole ones under 2^53 are exact. Digits behind the first 17 would only bring errors of
+   rounding. */
 static void bitnet_grammar__json_number(bitnet_grammar__builder *b, bitnet_grammar__value *v) {
     const uint32_t at = b->at;
     double x = 0, power = 1;
-    int c = bitnet_grammar__peek(b, 0), negative = c == '-', shift = 0, e = 0, minus = 0, i;
+    int c = bitnet_grammar__peek(b, 0), negative = c == '-', shift = 0, e = 0, minus = 0;
+    int zeros = 0, i;
     b->at += (uint32_t)negative;
     c = bitnet_grammar__peek(b, 0);
     if (!bitnet_grammar__is_digit(c)) bitnet_grammar__expected(b, "a digit");
     if (c == '0' && bitnet_grammar__is_digit(bitnet_grammar__peek(b, 1)))
         bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "a number that begins with 0");
-    for (; bitnet_grammar__is_digit(c = bitnet_grammar__peek(b, 0)); b->at++)
-        x = 10 * x + (c - '0');
+    for (; bitnet_grammar__is_digit(c = bitnet_grammar__peek(b, 0)); b->at++) {
+        if (x < 1e16) x = 10 * x + (c - '0');
+        else shift++;
+    }
     if (c == '.') {
         b->at++;
         if (!bitnet_grammar__is_digit(bitnet_grammar__peek(b, 0)))
             bitnet_grammar__expected(b, "a digit");
-        for (; bitnet_grammar__is_digit(c = bitnet_grammar__peek(b, 0)); b->at++, shift--)
-            x = 10 * x + (c - '0');
+        for (; bitnet_grammar__is_digit(c = bitnet_grammar__peek(b, 0)); b->at++) {
+            if (c == '0') {                            /* at the end it is left out */
+                zeros++;
+                continue;
+            }
+            for (; zeros > 0 && x < 1e16; zeros--, shift--) x *= 10;
+            if (x < 1e16) x = 10 * x + (c - '0'), shift--;
+        }
     }
     if (c == 'e' || c == 'E') {
         c = bitnet_grammar__peek(b, 1);
@@ -1162,7 +1203,7 @@ static void bitnet_grammar__json_number(bitnet_grammar__builder *b, bitnet_gramm
     }
     shift += minus ? -e : e;
     for (i = 0; i < 400 && i < (shift < 0 ? -shift : shift); i++) power *= 10;
-    x = shift < 0 ? x / power : x * power;
+    if (x > 0) x = shift < 0 ? x / power : x * power;  /* power may be infinite */
     v->number = negative ? -x : x;
     v->type = x < 9007199254740992.0 && x == (double)(int64_t)x ? BITNET_GRAMMAR__INTEGER
                                                                 : BITNET_GRAMMAR__NUMBER;
@@ -1395,11 +1436,14 @@ static bitnet_grammar__frag bitnet_grammar__wrong(bitnet_grammar__builder *b, bi
     return f;
 }
 
-/* Is a word in a list of them, with blanks around each? */
+/* Is a word of n bytes, any bytes, in a list of them with blanks between? */
 static int bitnet_grammar__is_in(const char *list, const char *word, uint32_t n) {
-    const char *at;
-    for (at = list; (at = strstr(at, word)) != 0; at++)
-        if (n && at[-1] == ' ' && at[n] == ' ') return 1;
+    size_t size;
+    for (list += strspn(list, " "); *list; list += strspn(list, " ")) {
+        size = strcspn(list, " ");
+        if (size == n && !memcmp(list, word, n)) return 1;
+        list += size;
+    }
     return 0;
 }
 
@@ -1625,7 +1669,8 @@ static bitnet_grammar__frag bitnet_grammar__numbers(bitnet_grammar__builder *b, 
 static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *b) {
     static const char letters[] = "\b\f\n\r\t", names[] = "bfnrt";
     bitnet_grammar__range *r;
-    bitnet_grammar__frag f = bitnet_grammar__failing(b), g;
+    const uint32_t root = bitnet_grammar__join(b), end = bitnet_grammar__join(b);
+    bitnet_grammar__frag f = bitnet_grammar__pair(root, end);
     char escape[8];
     uint32_t i, k, n, cp;
     bitnet_grammar__sort_ranges(b);
@@ -1640,7 +1685,8 @@ static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *
             if (k >= 32) snprintf(escape, sizeof escape, "\\%c", (int)cp);
             else if (at) snprintf(escape, sizeof escape, "\\%c", names[at - letters]);
             else snprintf(escape, sizeof escape, "\\u%04x", (unsigned)cp);
-            f = bitnet_grammar__or(b, bitnet_grammar__text(b, escape), f);
+            bitnet_grammar__plant_text(b, root, end, (const uint8_t *)escape,
+                                       (uint32_t)strlen(escape));
         }
         /* What needs no escape: behind the ranges, which then go. */
         for (k = 0; k < 3; k++) {
@@ -1654,8 +1700,7 @@ static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *
     r = (bitnet_grammar__range *)b->ranges.p;
     memmove(r, r + n, (b->ranges.n - n) * sizeof *r);
     b->ranges.n -= n;
-    g = bitnet_grammar__class_frag(b);
-    return bitnet_grammar__or(b, g, f);
+    return bitnet_grammar__or(b, bitnet_grammar__class_frag(b), f);
 }
 
 /* \d, \w or \s, or what they leave. 0: it is none of them. */
@@ -1691,13 +1736,13 @@ static uint32_t bitnet_grammar__pattern_escape(bitnet_grammar__builder *b) {
     if (c == 'u') {
         cp = bitnet_grammar__hex(b, 4);
         if (cp >= 0xD800 && cp < 0xE000)
-            bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, BITNET_GRAMMAR__NONE,
+            bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                                  "half a surrogate pair in a pattern");
         return cp;
     }
     if (c > 0 && strchr("^$\\.*+?()[]{}|/-", c)) return (uint32_t)c;
     b->at--;
-    return bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, BITNET_GRAMMAR__NONE,
+    return bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                                 "a pattern's escape \\%c is not supported",
                                 c > 32 && c < 127 ? c : '?');
 }
@@ -1724,7 +1769,7 @@ static bitnet_grammar__frag bitnet_grammar__pattern_class(bitnet_grammar__builde
             b->at++;
             high = bitnet_grammar__pattern_char(b);
             if (low > high)
-                bitnet_grammar__fail(b, BITNET_ERR_FORMAT, BITNET_GRAMMAR__NONE,
+                bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at,
                                      "a pattern's range backwards");
         }
         bitnet_grammar__add_range(b, low, high);
@@ -1744,17 +1789,17 @@ static bitnet_grammar__frag bitnet_grammar__pattern_atom(bitnet_grammar__builder
         b->at++;
         if (bitnet_grammar__peek(b, 0) == '?') {
             if (bitnet_grammar__peek(b, 1) != ':')
-                bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, BITNET_GRAMMAR__NONE,
+                bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                                      "a pattern's (? is supported as (?: alone");
             b->at += 2;
         }
         if (++b->nested > BITNET_GRAMMAR__NESTED)
-            bitnet_grammar__fail(b, BITNET_ERR_LIMIT, BITNET_GRAMMAR__NONE,
+            bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at,
                                  "a pattern's groups more than %d deep",
                                  (int)BITNET_GRAMMAR__NESTED);
         if (!b->code) f = bitnet_grammar__pattern_choice(b);
         if (bitnet_grammar__peek(b, 0) != ')')
-            bitnet_grammar__fail(b, BITNET_ERR_FORMAT, BITNET_GRAMMAR__NONE,
+            bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at,
                                  "a pattern's group has no ')'");
         b->nested--;
         b->at++;
@@ -1770,7 +1815,7 @@ static bitnet_grammar__frag bitnet_grammar__pattern_atom(bitnet_grammar__builder
     } else if (c == '\\' && bitnet_grammar__class_escape(b, bitnet_grammar__peek(b, 1)))
         b->at += 2;
     else if (c > 0 && strchr("^$*+?{}]", c))
-        bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, BITNET_GRAMMAR__NONE,
+        bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                              "a pattern's '%c' is not supported here", c);
     else {
         const uint32_t cp = bitnet_grammar__pattern_char(b);
@@ -1796,9 +1841,10 @@ static bitnet_grammar__frag bitnet_grammar__pattern_sequence(bitnet_grammar__bui
 
 static bitnet_grammar__frag bitnet_grammar__pattern_choice(bitnet_grammar__builder *b) {
     bitnet_grammar__frag f = bitnet_grammar__pattern_sequence(b);
+    uint32_t last = 0;
     while (bitnet_grammar__peek(b, 0) == '|') {
         b->at++;
-        f = bitnet_grammar__or(b, f, bitnet_grammar__pattern_sequence(b));
+        f = bitnet_grammar__or_else(b, f, bitnet_grammar__pattern_sequence(b), &last);
     }
     return f;
 }
@@ -1813,6 +1859,7 @@ static bitnet_grammar__frag bitnet_grammar__pattern(bitnet_grammar__builder *b, 
     if (size < 2 || s[0] != '^' || s[size - 1] != '$' || backslashes % 2)
         return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
                                      "a pattern must begin with ^ and end with $");
+    b->place = BITNET_GRAMMAR__VALUE(b, p).at;
     b->text = s;
     b->n = size - 1;
     b->at = 1;
@@ -1881,6 +1928,8 @@ static bitnet_grammar__frag bitnet_grammar__arrays(bitnet_grammar__builder *b, u
         bitnet_grammar__type(b, unique) != BITNET_GRAMMAR__FALSE)
         return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, unique, "only false is supported");
     if (bitnet_grammar__type(b, items) == BITNET_GRAMMAR__ARRAY) {         /* before 2020-12 */
+        if (prefix != BITNET_GRAMMAR__NONE)
+            return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, items, "a list beside prefixItems");
         prefix = items;
         items = bitnet_grammar__get(b, v, "additionalItems");
         more = items != BITNET_GRAMMAR__NONE;
@@ -1977,11 +2026,15 @@ static void bitnet_grammar__add_letters(bitnet_grammar__builder *b, bitnet_gramm
     const char *text = b->text;
     const uint32_t n = b->n, at = b->at;
     uint32_t i = 0, k;
+    int escaped = 0;
     b->text = BITNET_GRAMMAR__POOL(b, p->key);
     b->n = p->n_key;
     b->at = 0;
     while (b->at < b->n && !b->code) {
         const uint32_t cp = bitnet_grammar__char(b);
+        /* Without escapes no key goes on like this. */
+        escaped = cp < ' ' || cp == '"' || cp == '\\' || cp == 0x7F;
+        if (escaped) break;
         for (k = BITNET_GRAMMAR__LETTER(all, i).child; k; k = BITNET_GRAMMAR__LETTER(all, k).next)
             if (BITNET_GRAMMAR__LETTER(all, k).cp == cp) break;
         if (!k) {
@@ -1995,7 +2048,7 @@ static void bitnet_grammar__add_letters(bitnet_grammar__builder *b, bitnet_gramm
         }
         i = k;
     }
-    if (!b->code) BITNET_GRAMMAR__LETTER(all, i).ends = 1;
+    if (!b->code && !escaped) BITNET_GRAMMAR__LETTER(all, i).ends = 1;
     b->text = text;
     b->n = n;
     b->at = at;
@@ -2179,7 +2232,8 @@ static uint32_t bitnet_grammar__resolve_ref(bitnet_grammar__builder *b, uint32_t
         }
         key[i] = 0;
         if (bitnet_grammar__type(b, v) == BITNET_GRAMMAR__ARRAY) {
-            uint32_t at = (uint32_t)strtoul(key, 0, 10);
+            uint32_t at = i > 0 && i < 8 && strspn(key, "0123456789") == i
+                              ? (uint32_t)strtoul(key, 0, 10) : BITNET_GRAMMAR__NONE;
             for (v = BITNET_GRAMMAR__VALUE(b, v).first; v != BITNET_GRAMMAR__NONE && at > 0; at--)
                 v = BITNET_GRAMMAR__VALUE(b, v).next;
         } else v = bitnet_grammar__find(b, v, key, i);
@@ -2215,9 +2269,10 @@ static uint32_t bitnet_grammar__types(bitnet_grammar__builder *b, uint32_t v) {
         p = BITNET_GRAMMAR__VALUE(b, type).first;
     for (; p != BITNET_GRAMMAR__NONE;
          p = p == type ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, p).next) {
+        const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, p);
         for (i = 0; i < 7; i++)
-            if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__STRING &&
-                !strcmp(BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).text), names[i])) break;
+            if (x->type == BITNET_GRAMMAR__STRING &&
+                bitnet_grammar__is_in(names[i], BITNET_GRAMMAR__POOL(b, x->text), x->n_text)) break;
         if (i == 7) bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "no type");
         else out |= bits[i];
     }
@@ -2259,7 +2314,8 @@ static int bitnet_grammar__lists_differ(bitnet_grammar__builder *b, uint32_t x, 
          p[0] = p[0] == ones[0] ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, p[0]).next)
         for (q = p[1]; q != BITNET_GRAMMAR__NONE;
              q = q == ones[1] ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, q).next)
-            if (!bitnet_grammar__differ(b, p[0], q)) return 0;
+            if (b->compared++ > BITNET_GRAMMAR__COMPARED ||
+                !bitnet_grammar__differ(b, p[0], q)) return 0;
     return 1;
 }
 
@@ -2276,7 +2332,11 @@ static int bitnet_grammar__properties_differ(bitnet_grammar__builder *b, uint32_
          p = BITNET_GRAMMAR__VALUE(b, p).next) {
         const bitnet_grammar__value *v = &BITNET_GRAMMAR__VALUE(b, p);
         uint32_t a = BITNET_GRAMMAR__NONE, c = BITNET_GRAMMAR__NONE;
-        if (v->type != BITNET_GRAMMAR__STRING) return 0;
+        if (v->type != BITNET_GRAMMAR__STRING || b->compared > BITNET_GRAMMAR__COMPARED) return 0;
+        b->compared++;
+        if (mine != BITNET_GRAMMAR__NONE) b->compared += BITNET_GRAMMAR__VALUE(b, mine).n_parts;
+        if (theirs != BITNET_GRAMMAR__NONE)
+            b->compared += BITNET_GRAMMAR__VALUE(b, theirs).n_parts;
         if (mine != BITNET_GRAMMAR__NONE)
             a = bitnet_grammar__find(b, mine, BITNET_GRAMMAR__POOL(b, v->text), v->n_text);
         if (theirs != BITNET_GRAMMAR__NONE)
@@ -2409,7 +2469,7 @@ static bitnet_grammar__frag bitnet_grammar__by_type(bitnet_grammar__builder *b, 
 static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__builder *b, uint32_t v) {
     const uint8_t type = bitnet_grammar__type(b, v);
     uint32_t list;
-    b->at = BITNET_GRAMMAR__VALUE(b, v).at;
+    b->at = b->place = BITNET_GRAMMAR__VALUE(b, v).at;
     if (type == BITNET_GRAMMAR__TRUE) return bitnet_grammar__named(b, "value");
     if (type == BITNET_GRAMMAR__FALSE) return bitnet_grammar__failing(b);
     if (type != BITNET_GRAMMAR__OBJECT)
@@ -2501,6 +2561,20 @@ static void bitnet_grammar__resolve(bitnet_grammar__builder *b) {
 /* Who depends on each node: for node i users[first[i]] .. users[first[i + 1] - 1]. */
 typedef struct bitnet_grammar__users { uint32_t *first, *users, *queue; } bitnet_grammar__users;
 
+/* Is a token of the vocabulary one of an edge's bytes? All others may be passed inside of longer
+   tokens, but nothing may depend on them. */
+static int bitnet_grammar__is_writable(const bitnet_grammar *g, const bitnet_grammar__edge *e) {
+    uint32_t byte = e->low;
+    while (byte < e->high && !g->single[byte]) byte++;
+    return g->single[byte];
+}
+
+/* Is there a token that a TOKEN stands for? */
+static int bitnet_grammar__is_named(const bitnet_grammar *g, const bitnet_grammar__node *n) {
+    const uint32_t t = (uint32_t)n->min;
+    return !n->max || g->n_plain > (g->plain[t / 32] >> t % 32 & 1);
+}
+
 static void bitnet_grammar__count_users(bitnet_grammar__builder *b, bitnet_grammar__users *u,
                                         int fill) {
     uint32_t i, k;
@@ -2509,11 +2583,13 @@ static void bitnet_grammar__count_users(bitnet_grammar__builder *b, bitnet_gramm
         uint32_t of[2], n_of = 0;
         if (n->type == BITNET_GRAMMAR__BYTES) {
             for (k = 0; k < (uint32_t)n->min; k++) {
-                const uint32_t e = BITNET_GRAMMAR__EDGE(b, n->alt + k).next;
-                if (fill) u->users[--u->first[e]] = i;
-                else u->first[e]++;
+                const bitnet_grammar__edge *e = &BITNET_GRAMMAR__EDGE(b, n->alt + k);
+                if (!bitnet_grammar__is_writable(b->g, e)) continue;
+                if (fill) u->users[--u->first[e->next]] = i;
+                else u->first[e->next]++;
             }
-        } else if (n->type >= BITNET_GRAMMAR__SPLIT) {
+        } else if (n->type >= BITNET_GRAMMAR__SPLIT &&
+                   (n->type != BITNET_GRAMMAR__TOKEN || bitnet_grammar__is_named(b->g, n))) {
             of[n_of++] = n->next;
             if (n->type != BITNET_GRAMMAR__TOKEN) of[n_of++] = n->alt;
         }
@@ -2657,6 +2733,21 @@ static void bitnet_grammar__relax_empty(bitnet_grammar__builder *b) {
     }
 }
 
+/* No text of the grammar ends, or each has a byte that is no token. Names the first of these. */
+static void bitnet_grammar__fail_endless(bitnet_grammar__builder *b, uint32_t root) {
+    char what[120] = "has no text that ends without bytes that are no tokens:";
+    uint32_t i, n = 0, size = (uint32_t)strlen(what);
+    for (i = 0; i < 256 && n < 8; i++) {
+        if (b->g->single[i]) continue;
+        size += (uint32_t)snprintf(what + size, sizeof what - size, " 0x%02X", (unsigned)i);
+        n++;
+    }
+    if (n) bitnet_grammar__fail_rule(b, BITNET_ERR_UNSUPPORTED, root, what);
+    else
+        bitnet_grammar__fail_rule(b, BITNET_ERR_FORMAT, root,
+                                  "has no text that ends, or none within a depth of 4096");
+}
+
 /* Makes the nodes a grammar's: no JOINs, no left recursion, and a way out of every node. */
 static void bitnet_grammar__check(bitnet_grammar__builder *b, uint32_t root) {
     bitnet_grammar *g = b->g;
@@ -2688,9 +2779,7 @@ static void bitnet_grammar__check(bitnet_grammar__builder *b, uint32_t root) {
     bitnet_grammar__refuse_left_recursion(b, work);
     bitnet_grammar__free(&g->allocator, work);
     g->root = BITNET_GRAMMAR__RULE(b, root).start;
-    if (g->need[g->root] == BITNET_GRAMMAR__NEVER)
-        bitnet_grammar__fail_rule(b, BITNET_ERR_FORMAT, root,
-                                  "has no text that ends, or none within a depth of 4096");
+    if (g->need[g->root] == BITNET_GRAMMAR__NEVER) bitnet_grammar__fail_endless(b, root);
 }
 
 /* Bytes that no edge tells apart form a class. */
@@ -2754,7 +2843,7 @@ static int bitnet_grammar__is_utf8(const char *text, size_t n) {
 }
 
 /* Fills the tree from sorted words; tree 0: only counts its nodes. Nodes where no token ends have
-   the token `none`. */
+   tokens from `none` on: if it were one, each would wait until the last one's bit is written. */
 static uint32_t bitnet_grammar__plant(const bitnet_grammar__word *words, uint32_t n_words,
                                       bitnet_grammar__branch *tree, uint32_t none,
                                       uint32_t *open) {
@@ -2769,7 +2858,8 @@ static uint32_t bitnet_grammar__plant(const bitnet_grammar__word *words, uint32_
             if (!tree) continue;
             tree[n].byte = (uint8_t)w->text[d];
             tree[n].depth = (uint16_t)(d + 1);
-            tree[n].token = d + 1 == w->n ? (uint32_t)w->token : none;
+            tree[n].token = d + 1 == w->n ? (uint32_t)w->token
+                                          : none + 32 * (n % BITNET_GRAMMAR__OTHERS);
             open[d + 1] = n;
         }
         depth = w->n;
@@ -2810,6 +2900,8 @@ static void bitnet_grammar__sum_up(bitnet_grammar *g, uint32_t *parent, uint32_t
         up = &g->below[parent[i]];
         for (k = 0; k < 4; k++) up->ascii[k] |= g->below[i].ascii[k];
         up->high |= g->below[i].high;
+        k = g->below[i].chars + ((byte & 0xC0) != 0x80 ? 1u : 0u);
+        if (k > up->chars) up->chars = (uint16_t)k;
         if (byte < 128) up->ascii[byte / 32] |= 1u << byte % 32;
         else up->high = 1;
         for (s = 0; s < 8; s++) {
@@ -2832,7 +2924,10 @@ static uint32_t bitnet_grammar__list_words(bitnet_grammar *g, bitnet_grammar__wo
             words[n].n = (uint32_t)size;
             words[n++].token = (int32_t)t;
             if (size > g->longest) g->longest = (uint32_t)size;
-            if (bitnet_grammar__is_utf8(text, size)) g->plain[t / 32] |= 1u << t % 32;
+            if (size == 1) g->single[(uint8_t)text[0]] = 1;
+            if (!bitnet_grammar__is_utf8(text, size)) continue;
+            g->plain[t / 32] |= 1u << t % 32;
+            g->n_plain++;
         }
     }
     qsort(words, n, sizeof *words, bitnet_grammar__compare_words);
@@ -2851,6 +2946,8 @@ static void bitnet_grammar__read_vocabulary(bitnet_grammar__builder *b,
         g->below = like->below;
         g->n_tree = like->n_tree;
         g->longest = like->longest;
+        g->n_plain = like->n_plain;
+        memcpy(g->single, like->single, sizeof g->single);
         g->plain = like->plain;
         g->ends = like->ends;
         return;
@@ -2963,8 +3060,8 @@ static void bitnet_grammar__compile(bitnet_grammar__builder *b, int is_schema,
             bitnet_grammar__fail(b, BITNET_ERR_FORMAT, BITNET_GRAMMAR__NONE,
                                  "there is no rule root");
     }
-    if (!b->code) bitnet_grammar__check(b, root);
     if (!b->code) bitnet_grammar__read_vocabulary(b, like);
+    if (!b->code) bitnet_grammar__check(b, root);
 }
 
 static bitnet_result bitnet_grammar__create(const bitnet_model *m, const char *text, size_t n,
@@ -3048,9 +3145,11 @@ typedef struct bitnet_grammar__state {
     uint32_t first, n;           /* its places */
     uint32_t chain;
     int32_t mask;                /* slot, or -1 */
-    uint32_t ascii[4];           /* bytes below 128 after which the text is in this state again */
-    uint8_t high;                /* so it is after any character beyond ASCII */
-    uint8_t looped;              /* the two are known */
+    /* What leads to this state again; in a repetition also to that of one time more, and so on. */
+    uint32_t ascii[4];           /* bytes below 128 */
+    uint32_t left;               /* so often at most; NONE: always */
+    uint8_t high;                /* 1: any character beyond ASCII, too */
+    uint8_t looped;              /* the three are known */
 } bitnet_grammar__state;
 
 enum { BITNET_GRAMMAR__UNKNOWN = 0, BITNET_GRAMMAR__DEAD = 1 };     /* in trans; states from 2 on */
@@ -3167,8 +3266,9 @@ static void bitnet_grammar__follow_return(bitnet_matcher *m, const bitnet_gramma
 }
 
 /* Adds all places that can be reached from a node without a byte. */
-static void bitnet_grammar__follow(bitnet_matcher *m, uint32_t node, uint32_t frame) {
-    bitnet_grammar__put_item(m, node, frame, 0);
+static void bitnet_grammar__follow(bitnet_matcher *m, uint32_t node, uint32_t frame,
+                                   int32_t count) {
+    bitnet_grammar__put_item(m, node, frame, count);
     while (m->n_items > 0) {
         const bitnet_grammar__todo it = m->items[--m->n_items];
         const bitnet_grammar__node *n = &m->g->nodes[it.node];
@@ -3299,6 +3399,21 @@ static void bitnet_grammar__collect(bitnet_matcher *m, uint32_t depth) {
     m->now = m->path[0];
 }
 
+/* Gives up ways of the text until any one of them can go on: for that there must be max_depth
+   frames. */
+static void bitnet_grammar__leave_room(bitnet_matcher *m) {
+    const bitnet_grammar__state *s;
+    while (m->n_frames + m->max_depth > m->max_frames) {
+        m->path[0] = m->now;
+        bitnet_grammar__collect(m, 0);
+        if (m->n_frames + m->max_depth <= m->max_frames) break;
+        s = &m->states[m->now];            /* one way alone needs no more than another max_depth */
+        m->n_set = s->n / 2;
+        memcpy(m->set, m->places + s->first, m->n_set * sizeof *m->set);
+        m->now = bitnet_grammar__get_state(m);
+    }
+}
+
 /* ---- steps ---- */
 
 static void bitnet_grammar__search(bitnet_matcher *m, uint32_t from, uint8_t byte) {
@@ -3311,7 +3426,7 @@ static void bitnet_grammar__search(bitnet_matcher *m, uint32_t from, uint8_t byt
         if (n->type != BITNET_GRAMMAR__BYTES) continue;
         for (k = 0; k < (uint32_t)n->min; k++) {
             const bitnet_grammar__edge *e = &m->g->edges[n->alt + k];
-            if (byte >= e->low && byte <= e->high) bitnet_grammar__follow(m, e->next, p.frame);
+            if (byte >= e->low && byte <= e->high) bitnet_grammar__follow(m, e->next, p.frame, 0);
         }
     }
 }
@@ -3365,33 +3480,92 @@ static int bitnet_grammar__is_home(bitnet_matcher *m, uint32_t home, uint32_t de
     return 1;
 }
 
-/* Finds the bytes after which the text is in the state path[depth] again. */
-static void bitnet_grammar__find_loops(bitnet_matcher *m, uint32_t depth) {
-    uint32_t byte, to, ascii[4] = {0, 0, 0, 0};
-    int high;
-    for (byte = 0; byte < 128; byte++) {
-        to = bitnet_grammar__go(m, depth, byte);
-        if (to == m->path[depth]) ascii[byte / 32] |= 1u << byte % 32;
-    }
-    high = bitnet_grammar__is_home(m, depth, depth, 0);
-    memcpy(m->states[m->path[depth]].ascii, ascii, sizeof ascii);
-    m->states[m->path[depth]].high = (uint8_t)high;
-    m->states[m->path[depth]].looped = 1;
+/* The state at the beginning of one more time of a repetition. UNKNOWN: there is no room. */
+static uint32_t bitnet_grammar__at_count(bitnet_matcher *m, uint32_t rep, uint32_t frame,
+                                         int32_t count) {
+    bitnet_grammar__begin_search(m);
+    bitnet_grammar__follow(m, rep, frame, count);
+    if (m->full) return BITNET_GRAMMAR__UNKNOWN;
+    return bitnet_grammar__get_state(m);
 }
 
-/* 1 if all that is below a node of the tree keeps the text in the state of the node: then all these
-   tokens fit. */
+/* If a state is nothing but the beginning of one more time of a repetition, that one's frame: the
+   first of a REP behind the longest way back. Else 0. */
+static uint32_t bitnet_grammar__repeats(bitnet_matcher *m, uint32_t state) {
+    const bitnet_grammar__state s = m->states[state];
+    uint32_t i, f = 0;
+    for (i = 0; i < s.n; i++) {
+        const uint32_t frame = m->places[s.first + i].frame;
+        if (m->frames[frame].depth > m->frames[f].depth) f = frame;
+    }
+    while (f && m->frames[f].count < 0) f = m->frames[f].parent;
+    if (!f) return 0;
+    i = bitnet_grammar__at_count(m, m->frames[f].node, m->frames[f].parent, m->frames[f].count);
+    return i == state ? f : 0;
+}
+
+typedef struct bitnet_grammar__loops { uint32_t ascii[4]; int high; } bitnet_grammar__loops;
+
+/* Keeps of the loops what leads from path[depth] to path[home]. */
+static void bitnet_grammar__keep_loops(bitnet_matcher *m, uint32_t home, uint32_t depth,
+                                       bitnet_grammar__loops *loops) {
+    uint32_t byte;
+    for (byte = 0; byte < 128; byte++)
+        if (bitnet_grammar__go(m, depth, byte) != m->path[home])
+            loops->ascii[byte / 32] &= ~(1u << byte % 32);
+    loops->high = loops->high && bitnet_grammar__is_home(m, home, depth, 0);
+}
+
+/* Keeps what leads from a count of the repetition at path[depth] to the next. */
+static void bitnet_grammar__keep_steps(bitnet_matcher *m, uint32_t depth, int32_t count,
+                                       bitnet_grammar__loops *loops) {
+    const bitnet_grammar__frame rep = m->frames[bitnet_grammar__repeats(m, m->path[depth])];
+    const uint32_t from = bitnet_grammar__at_count(m, rep.node, rep.parent, count);
+    const uint32_t to = bitnet_grammar__at_count(m, rep.node, rep.parent, count + 1);
+    m->path[depth + 1] = to;
+    m->path[depth + 2] = from;
+    /* A set that may be cut off tells nothing about others. */
+    if (rep.depth > 0 && from > BITNET_GRAMMAR__DEAD && to > BITNET_GRAMMAR__DEAD &&
+        m->states[from].n < m->max_ways && m->states[to].n < m->max_ways)
+        bitnet_grammar__keep_loops(m, depth + 1, depth + 2, loops);
+    else memset(loops, 0, sizeof *loops);
+}
+
+/* Finds the loops of the state path[depth]. All counts of a repetition below its minimum are alike,
+   and so are those from there to its maximum: one of each is looked at. That is not the count 0 of
+   the latter, whose step to 1 could be that of the same repetition, begun once more. */
+static void bitnet_grammar__find_loops(bitnet_matcher *m, uint32_t depth) {
+    bitnet_grammar__loops loops = {{BITNET_GRAMMAR__NONE, BITNET_GRAMMAR__NONE,
+                                    BITNET_GRAMMAR__NONE, BITNET_GRAMMAR__NONE}, 1};
+    const uint32_t f = bitnet_grammar__repeats(m, m->path[depth]);
+    const bitnet_grammar__node *n = &m->g->nodes[m->frames[f].node];
+    const int32_t count = m->frames[f].count;
+    bitnet_grammar__state *s;
+    if (!f) bitnet_grammar__keep_loops(m, depth, depth, &loops);
+    if (f && count < n->min) bitnet_grammar__keep_steps(m, depth, 0, &loops);
+    if (f && n->min != n->max)
+        bitnet_grammar__keep_steps(m, depth, n->min > 0 ? n->min : 1, &loops);
+    s = &m->states[m->path[depth]];
+    memcpy(s->ascii, loops.ascii, sizeof s->ascii);
+    s->high = (uint8_t)loops.high;
+    s->left = f && n->max >= 0 ? (uint32_t)(n->max - count) : BITNET_GRAMMAR__NONE;
+    s->looped = 1;
+}
+
+/* 1 if all that is below a node of the tree keeps the text in the state of the node, or leads on in
+   a repetition: then all these tokens fit. */
 static int bitnet_grammar__all_fit(bitnet_matcher *m, uint32_t node, uint32_t depth) {
     const bitnet_grammar__below *b = &m->g->below[node];
     const bitnet_grammar__state *s = &m->states[m->path[depth]];
     if (!s->looped) {
-        if (m->work > BITNET_GRAMMAR__WORK) return 0;
+        if (m->work > BITNET_GRAMMAR__WORK ||
+            m->g->tree[node].skip - node < BITNET_GRAMMAR__FEW_NEW) return 0;
         bitnet_grammar__find_loops(m, depth);
         s = &m->states[m->path[depth]];
     }
     if ((b->ascii[0] & ~s->ascii[0]) | (b->ascii[1] & ~s->ascii[1]) |
         (b->ascii[2] & ~s->ascii[2]) | (b->ascii[3] & ~s->ascii[3])) return 0;
-    return !b->high || (s->high && (b->utf8 & 1));
+    return b->chars <= s->left && (!b->high || (s->high && (b->utf8 & 1)));
 }
 
 static void bitnet_grammar__walk_tree(bitnet_matcher *m, uint32_t *mask) {
@@ -3445,12 +3619,12 @@ static void bitnet_grammar__mask_named(const bitnet_matcher *m, uint32_t *mask) 
 static const uint32_t *bitnet_grammar__get_mask(bitnet_matcher *m) {
     uint32_t *mask, slot = m->next_mask, w;
     if (m->states[m->now].mask >= 0)
-        return m->masks + (size_t)m->states[m->now].mask * (m->words + 1);
+        return m->masks + (size_t)m->states[m->now].mask * (m->words + BITNET_GRAMMAR__OTHERS);
     m->next_mask = slot + 1 < m->max_masks ? slot + 1 : 0;
     if (m->mask_state[slot]) m->states[m->mask_state[slot]].mask = -1;
     m->mask_state[slot] = 0;
-    mask = m->masks + (size_t)slot * (m->words + 1);
-    memset(mask, 0, (m->words + 1) * sizeof *mask);
+    mask = m->masks + (size_t)slot * (m->words + BITNET_GRAMMAR__OTHERS);
+    memset(mask, 0, (m->words + BITNET_GRAMMAR__OTHERS) * sizeof *mask);
     m->work = 0;
     m->path[0] = m->now;
     bitnet_grammar__walk_tree(m, mask);
@@ -3507,7 +3681,7 @@ static void bitnet_grammar__search_named(bitnet_matcher *m, uint32_t t, uint32_t
         const bitnet_grammar__node *n = &m->g->nodes[p.node];
         if (n->type != BITNET_GRAMMAR__TOKEN) continue;
         if (n->max ? (uint32_t)n->min != t && bitnet_grammar__has_token(m->g->plain, t)
-                   : (uint32_t)n->min == t) bitnet_grammar__follow(m, n->next, p.frame);
+                   : (uint32_t)n->min == t) bitnet_grammar__follow(m, n->next, p.frame, 0);
     }
     if (!m->n_set || spelt == BITNET_GRAMMAR__DEAD) return;
     s = &m->states[spelt];
@@ -3533,8 +3707,10 @@ BITNET_GRAMMAR_API bitnet_result bitnet_matcher_accept(bitnet_matcher *m, bitnet
         }
         if (named > 1) to = named;
     }
-    if (to > BITNET_GRAMMAR__DEAD) m->now = to;
-    else if (bitnet_grammar__is_final(m, m->now) &&
+    if (to > BITNET_GRAMMAR__DEAD) {
+        m->now = to;
+        bitnet_grammar__leave_room(m);
+    } else if (bitnet_grammar__is_final(m, m->now) &&
              bitnet_grammar__has_token(m->g->ends, (uint32_t)t)) m->ended = BITNET_MATCHER_ENDED;
     else return BITNET_ERR_ARG;
     return BITNET_OK;
@@ -3580,8 +3756,9 @@ static size_t bitnet_grammar__lay_out(bitnet_matcher *m, char *p) {
     BITNET_GRAMMAR__CUT(items, bitnet_grammar__todo, m->n_seen);
     BITNET_GRAMMAR__CUT(seen, bitnet_grammar__todo, m->n_seen);
     BITNET_GRAMMAR__CUT(trans, uint32_t, states * m->g->n_classes);
-    BITNET_GRAMMAR__CUT(path, uint32_t, (size_t)m->g->longest + 6);
-    BITNET_GRAMMAR__CUT(masks, uint32_t, (size_t)m->max_masks * (m->words + 1));
+    BITNET_GRAMMAR__CUT(path, uint32_t, (size_t)m->g->longest + 8);
+    BITNET_GRAMMAR__CUT(masks, uint32_t,
+                        (size_t)m->max_masks * (m->words + BITNET_GRAMMAR__OTHERS));
     BITNET_GRAMMAR__CUT(mask_state, uint32_t, m->max_masks);
     BITNET_GRAMMAR__CUT(renamed, uint32_t, (size_t)m->max_frames + states);
 #undef BITNET_GRAMMAR__CUT
@@ -3609,9 +3786,9 @@ static const char *bitnet_grammar__set_limits(bitnet_matcher *m, const bitnet_gr
     m->max_states = bitnet_grammar__power(p->max_states ? (uint32_t)p->max_states : 4096);
     m->max_masks = p->max_masks ? (uint32_t)p->max_masks : 64;
     m->max_places = 8 * (m->max_states > m->max_ways ? m->max_states : m->max_ways);
-    m->max_frames = bitnet_grammar__power(m->max_places / 2 + m->max_depth + 1);
-    m->n_seen = bitnet_grammar__power(8 * m->max_ways);
-    m->words = (g->n_vocab + 31) / 32;     /* and one more for nodes that are no token */
+    m->max_frames = bitnet_grammar__power(m->max_places / 2 + 2 * m->max_depth + 1);
+    m->n_seen = bitnet_grammar__power(8 * m->max_ways + 8 * m->max_depth);
+    m->words = (g->n_vocab + 31) / 32;     /* and OTHERS more */
     return 0;
 }
 
@@ -3641,11 +3818,12 @@ BITNET_GRAMMAR_API void bitnet_matcher_reset(bitnet_matcher *m) {
     m->ended = BITNET_MATCHER_OPEN;
     for (again = 0; again < 2; again++) {
         bitnet_grammar__begin_search(m);
-        bitnet_grammar__follow(m, m->g->root, 0);
+        bitnet_grammar__follow(m, m->g->root, 0, 0);
         m->now = bitnet_grammar__get_state(m);
         if (!m->full && m->now != BITNET_GRAMMAR__UNKNOWN) break;
         if (!again) bitnet_grammar__clear(m);
     }
+    bitnet_grammar__leave_room(m);
 }
 
 /* The frame of another matcher, in this one. NONE: no room. */
@@ -3687,6 +3865,7 @@ BITNET_GRAMMAR_API bitnet_result bitnet_matcher_copy(bitnet_matcher *to,
     if (now == BITNET_GRAMMAR__UNKNOWN) return BITNET_ERR_LIMIT;
     to->now = now;
     to->ended = from->ended;
+    bitnet_grammar__leave_room(to);
     return BITNET_OK;
 }
 
@@ -3716,7 +3895,14 @@ BITNET_GRAMMAR_API bitnet_result bitnet_matcher_create(const bitnet_grammar *g,
     m->bytes = size;
     memset(m->seen, 0, m->n_seen * sizeof *m->seen);
     bitnet_grammar__clear(m);
+    memset(m->states, 0, 2 * sizeof *m->states);
     bitnet_matcher_reset(m);
+    if (m->now == BITNET_GRAMMAR__DEAD) {
+        bitnet_matcher_free(m);
+        return bitnet_grammar__refuse(err, BITNET_ERR_LIMIT,
+                                      "so many rules begin with each other that no text begins "
+                                      "within max_ways %d", (int)limits.max_ways);
+    }
     *out = m;
     return BITNET_OK;
 }

@@ -1,6 +1,8 @@
 /* Grammars and schemas: the input is a choice of limits, the choices of a text, and the grammar. It
    is refused in words, or its masks hold what bitnet_grammar.h promises. */
 #define BITNET_GRAMMAR_IMPLEMENTATION
+#define BITNET_GRAMMAR__FEW 2
+#define BITNET_GRAMMAR__FEW_NEW 2
 #include "../../bitnet_grammar.h"
 #include "fuzz.h"
 

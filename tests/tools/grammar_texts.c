@@ -7,6 +7,8 @@
    the program checks what a matcher promises: a mask is never empty, a token that it allows is
    accepted, and one that it does not allow is refused. */
 #define BITNET_GRAMMAR_IMPLEMENTATION
+#define BITNET_GRAMMAR__FEW 2
+#define BITNET_GRAMMAR__FEW_NEW 2
 #include "../../bitnet_grammar.h"
 
 #define MAX_LINE (1 << 20)

@@ -23,7 +23,7 @@ const maybe = (n = 2) => random(n) === 0;
 const some = (max, make) => Array.from({ length: random(max + 1) }, make);
 
 const NAMES = ['a', 'ab', 'abc', 'b', 'name', 'na"me', 'back\\slash', 'é', '日本', '😀x', 'x y', 'new\nline',
-    '$ref', 'type', ''];
+    '$ref', 'type', '', '"', '\\', '\u007f', '""', 'a"'];
 const PATTERNS = ['^[a-z]{2,4}$', '^(\\([0-9]{3}\\))?[0-9]{3}-[0-9]{4}$', '^\\d+(\\.\\d{1,2})?$', '^[^"\\\\x]*$',
     '^a|b"c$', '^(?:foo|bar)+\\/[\\w.-]*$', '^.{3}$', '^\\s?[é日😀]\\S\\n$', '^\\u00e9[\\x00-\\x7f]$', '^(a*b?)*c$',
     '^$', '^[\\D]{1,3}$', '^\\$\\^\\*$', '^x*?y+?z{0,2}?$'];
@@ -57,7 +57,7 @@ const makers = {
         if (maybe(3)) return { ...s, pattern: one(PATTERNS) };
         if (maybe(3)) return { ...s, format: one(['date', 'time', 'date-time', 'uuid']) };
         if (maybe()) s.minLength = min;
-        if (maybe()) s.maxLength = min + random(12);
+        if (maybe()) s.maxLength = min + random(maybe(4) ? 60 : 12);
         return s;
     },
     array: (depth) => {

@@ -4,6 +4,8 @@
 #include "test.h"
 #define BITNET_GRAMMAR_API extern
 #define BITNET_GRAMMAR_IMPLEMENTATION
+#define BITNET_GRAMMAR__FEW 2
+#define BITNET_GRAMMAR__FEW_NEW 2
 #include "../../bitnet_grammar.h"
 #include "vocab_helpers.h"
 #include <time.h>
@@ -265,6 +267,8 @@ static void test_schemas(void) {
          {"c \"axx.\"", "c \"ax123\"", "x \"a1\"", "o \"ax", "x \"a\\\"", 0}},
         {"{\"type\":\"integer\",\"minimum\":-3,\"exclusiveMaximum\":12}",
          {"c -3", "x -4", "c 11", "x 12", "m 1", "c 0", "x 00", "x -0", 0}},
+        {"{\"type\":\"integer\",\"minimum\":0e999,\"maximum\":5.00000000000000000000000000000}",
+         {"c 0", "c 5", "x 6", "x -", 0}},
         {"{\"type\":\"integer\",\"minimum\":8.5}", {"m 9", "o 8", "m 80", "x 7 ", 0}},
         {"{\"enum\":[\"a\\\"\",12,null,[1,{\"a\":2}]]}",
          {"c \"a\\\"\"", "c 12", "c null", "c [1,{\"a\":2}]", "x \"b", 0}},
@@ -279,6 +283,10 @@ static void test_schemas(void) {
             "ean\"}}",
          {"c {\"ab\":null,\"a\":true,\"abc\":true}", "c {\"b\":true,\"\":true}", "x {\"ab\":t",
           "x {\"x\":null", "c {}", "x {\"x\":true,\"ab\"", "x {\"\\u", 0}},
+        {"{\"properties\":{\"a\\\"b\":{},\"c\\\\\":{},\"d\\n\":{},\"dd\":{}},"
+         "\"additionalProperties\":true}",
+         {"c {\"a\\\"b\":1,\"a\":2,\"ab\":3,\"d\":4}", "x {\"a\"c", "x {\"c\\x", "x {\"d\n",
+          "c {\"dd\":1,\"ddd\":1}", "x {\"dd\":1,\"dd\"", 0}},
         {"{\"type\":\"object\",\"required\":[\"x\"]}", {"c {\"x\":1,\"y\":2}", "x {}",
             "c {\"x\":1}", 0}},
         {"{\"items\":{\"type\":\"null\"},\"minItems\":1,\"maxItems\":2}",
@@ -318,6 +326,19 @@ static void test_schema_errors(void) {
          BITNET_ERR_UNSUPPORTED, "#/properties/a/items/1/multipleOf: this keyword"},
         {"{\"type\":\"array\",\"uniqueItems\":true}", BITNET_ERR_UNSUPPORTED, "#/uniqueItems"},
         {"{\"type\":\"array\",\"contains\":{}}", BITNET_ERR_UNSUPPORTED, "#/contains"},
+        {"{\"\":1}", BITNET_ERR_UNSUPPORTED, "#/: this keyword"},
+        {"{\" title\":1}", BITNET_ERR_UNSUPPORTED, "#/ title: this keyword"},
+        {"{\"title\\u0000 default examples $schema $comment deprecated readOnly \\u0000\":1}",
+         BITNET_ERR_UNSUPPORTED, "this keyword"},
+        {"{\"type\":\"string\",\"format\":\"\"}", BITNET_ERR_UNSUPPORTED, "#/format"},
+        {"{\"type\":\"string\\u0000\"}", BITNET_ERR_FORMAT, "#/type: no type"},
+        {"{\"prefixItems\":[{}],\"items\":[{}]}", BITNET_ERR_FORMAT, "#/items"},
+        {"{\"anyOf\":[{\"const\":1},{\"$ref\":\"#/anyOf/x\"}]}", BITNET_ERR_FORMAT,
+            "no such schema"},
+        {"{\"type\":\"string\",\n\"pattern\":\"^\\\\x4$\"}", BITNET_ERR_FORMAT,
+            "line 2, column 11: a hexa"},
+        {"{\"type\":\"string\",\n\"pattern\":\"^[b-a]$\"}", BITNET_ERR_FORMAT,
+            "line 2, column 11: a pattern's range backwards"},
         {"{\"not\":{}}", BITNET_ERR_UNSUPPORTED, "#/not"},
         {"{\"type\":\"number\",\"minimum\":1}", BITNET_ERR_UNSUPPORTED, "#/minimum"},
         {"{\"type\":\"string\",\"format\":\"email\"}", BITNET_ERR_UNSUPPORTED, "#/format"},
@@ -352,6 +373,37 @@ static void test_schema_errors(void) {
 }
 
 /* ---- hostile grammars, limits ---- */
+
+/* Masks inside of repetitions, which are decided by their counts, against the matcher's verdict:
+   those that begin anew, that overlap with what follows, of several bytes, near their ends. */
+static void test_counts(void) {
+    static const char *const grammars[] = {
+        "root ::= [a-z\xC3\xA9]{3,9} \"\\\"\"",
+        "root ::= ([a-h]{0,3})* [a-z]",
+        "root ::= [a-z]{2,6} [a-c]? [ab]{0,4} \"y\"",
+        "root ::= ([a-h]{2,5} | \"aa\"{1,3}){2,} \"\\\"\"",
+        "root ::= ([a-d]{1,2} [a-h]{0,7}){0,3} [^a]{4,12}",
+        "root ::= (\"a\"? [ab]{4,8} .{0,5}){1,20} \"x)\"",
+        "root ::= \"a\"{20,30} [a-z]{5,} \"\xE2\x82\xAC\"",
+    };
+    static const char *const starts[] = {"", "a", "ab", "abcd", "aaaaaa", "abababab",
+        "aaaaaaaaaaaa", "aaaaaaaaaaaaaaaaaaaaaa", "abcabcabcabcabcabcabcabcabcabcabcabc"};
+    static const bitnet_matcher_params small = {{0, 0, 0}, 0, 0, 64, 1};
+    size_t i, k, n;
+    for (i = 0; i < sizeof grammars / sizeof grammars[0]; i++)
+        for (k = 0; k < 2; k++) {
+            bitnet_grammar *g;
+            bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, grammars[i], &g, k ? &small : 0);
+            bitnet_matcher *other = 0;
+            CHECK(m && !bitnet_matcher_create(g, 0, &other, 0));
+            for (n = 0; n < sizeof starts / sizeof starts[0]; n++)
+                CHECK_MSG(verdict(m, other, starts[n], n % 2) != '!', "%s: %s", grammars[i],
+                          starts[n]);
+            bitnet_matcher_free(m);
+            bitnet_matcher_free(other);
+            bitnet_grammar_free(g);
+        }
+}
 
 /* A random text of a grammar, at most so many tokens; each is allowed, and accepted. 0: neither. */
 static int write_some(bitnet_matcher *m, uint64_t *seed, int n, char *out) {
@@ -460,6 +512,7 @@ static void test_hostile(void) {
     uint64_t seed = 1;
     clock_t began = clock();
     size_t i, n;
+    int k;
     CHECK(set_up());
     for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         m = matcher_of(bitnet_grammar_gbnf, bad[i], &g, 0);
@@ -499,7 +552,136 @@ static void test_hostile(void) {
     strcpy(text + n, "]");
     CHECK(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_LIMIT);
     CHECK(bitnet_grammar_gbnf(model, text, (1 << 20) + 1, 0, &g, &err) == BITNET_ERR_LIMIT);
+    /* More alternatives than ways: the first ones are there. So deep a beginning has no way. */
+    n = (size_t)sprintf(text, "a ::= \"x\" | \"y\"\nroot ::= a \"1\"");
+    for (i = 0; i < 5000; i++) n += (size_t)sprintf(text + n, " | a \"2\"");
+    m = matcher_of(bitnet_grammar_gbnf, text, &g, 0);
+    CHECK(m && verdict(m, 0, "y1", 0) == 'c' && verdict(m, 0, "x2", 0) == 'c');
+    bitnet_matcher_free(m);
+    bitnet_grammar_free(g);
+    n = (size_t)sprintf(text, "x ::= \"x\"\nr9000 ::= x\nroot ::= r0");
+    for (i = 0; i < 9000; i++)
+        n += (size_t)sprintf(text + n, "\nr%d ::= r%d | x", (int)i, (int)i + 1);
+    CHECK(!bitnet_grammar_gbnf(model, text, n, 0, &g, &err));
+    CHECK(bitnet_matcher_create(g, 0, &m, &err) == BITNET_ERR_LIMIT && !m);
+    CHECK_MSG(strstr(err.text, "begin with each other that no text"), "%s", err.text);
+    bitnet_grammar_free(g);
+    /* Alternatives that could be told apart in 40^5 ways, all in vain. */
+    n = (size_t)sprintf(text, "{\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/b\"}],"
+                              "\"$defs\":{\"\":0");
+    for (k = 'a'; k <= 'b'; k++) {
+        n += (size_t)sprintf(text + n, ",\"%c\":{\"type\":\"object\",\"required\":[\"0\"", k);
+        for (i = 1; i < 40; i++) n += (size_t)sprintf(text + n, ",\"%d\"", (int)i);
+        n += (size_t)sprintf(text + n, "],\"properties\":{\"x\":{}");
+        for (i = 0; i < 40; i++)
+            n += (size_t)sprintf(text + n, ",\"%d\":{\"$ref\":\"#/$defs/%c\"}", (int)i, k);
+        n += (size_t)sprintf(text + n, "}}");
+    }
+    strcpy(text + n, "}}");
+    CHECK(bitnet_grammar_json_schema(model, text, n + 2, 0, &g, &err) == BITNET_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(err.text, "#/oneOf/1: may allow"), "%s", err.text);
     CHECK_MSG((double)(clock() - began) / CLOCKS_PER_SEC < 30, "too slow");
+}
+
+/* 1024 ways, each with frames of its own, fill the matcher's memory just before all of them need 40
+   more: some ways are given up, but not all. */
+static void test_frames(void) {
+    char text[8000];
+    int more, i, n;
+    for (more = 29; more < 32; more++) {
+        bitnet_grammar *g;
+        bitnet_matcher *m;
+        n = sprintf(text, "root ::= a0\na10 ::= b0\nb%d ::= c0 \"q\"\nc40 ::= \"v\"\n", more + 1);
+        for (i = 0; i < 10; i++)
+            n += sprintf(text + n, "a%d ::= \"x\" (a%d \"y\" | a%d \"z\")\n", i, i + 1, i + 1);
+        for (i = 0; i <= more; i++) n += sprintf(text + n, "b%d ::= \"w\" b%d \"q\"\n", i, i + 1);
+        for (i = 0; i < 40; i++) n += sprintf(text + n, "c%d ::= c%d \"r\"\n", i, i + 1);
+        m = matcher_of(bitnet_grammar_gbnf, text, &g, 0);
+        CHECK(m);
+        for (n = 0; n < 200 && bitnet_matcher_state(m) != BITNET_MATCHER_COMPLETE; n++) {
+            ask(m);
+            for (i = 'q'; i < 'z' && !is_allowed(i); i++) continue;
+            CHECK_MSG(bitnet_matcher_accept(m, i) == BITNET_OK, "nothing after %d bytes", n);
+        }
+        CHECK(n < 200);
+        bitnet_matcher_free(m);
+        bitnet_grammar_free(g);
+    }
+}
+
+/* ---- vocabularies that lack bytes ---- */
+
+/* All bytes and the longer tokens; two of the bytes end texts, so nothing can spell them alone. */
+static uint32_t end_bytes[2];
+
+static void put_lacking(gb_model *m) {
+    gb_file *f = &m->file;
+    int i;
+    m->bos = -1;
+    m->eos = (int)end_bytes[0];
+    m->eot = (int)end_bytes[1];
+    m->n_vocab = 256 + m->n_words;
+    gb_key_str(f, "tokenizer.ggml.model", "gpt2");
+    gb_key_array(f, "tokenizer.ggml.tokens", GB_STR, (uint64_t)m->n_vocab);
+    for (i = 0; i < 256; i++) {
+        const char c = (char)i;
+        gb_spelled(&f->keys, &c, 1);
+    }
+    for (i = 0; i < m->n_words; i++) gb_spelled(&f->keys, m->words[i], strlen(m->words[i]));
+    gb_key_array(f, "tokenizer.ggml.merges", GB_STR, 0);
+    gb_key_u32(f, "tokenizer.ggml.eos_token_id", end_bytes[0]);
+    gb_key_u32(f, "tokenizer.ggml.eot_token_id", end_bytes[1]);
+}
+
+/* What such a vocabulary cannot finish is not begun, or the grammar is refused. */
+static void test_lacking(void) {
+    static const struct {
+        const char *lacks;
+        compile how;
+        grammar_case cases[3];
+        error_case errors[2];
+    } all[] = {
+        {"}\"", bitnet_grammar_gbnf,
+         {{"root ::= [a]* \"}\" | \"x\"", {"c x", "x a", "x }", 0}},
+          {"root ::= ([a]* \"}\")* [^a-z]", {"c 1", "x a", "o \xE2\x82", 0}},
+          {"root ::= a{0,3} \"b\"\na ::= \"a\" \"}\"?", {"c aab", "c b", "o aaa", 0}}},
+         {{"root ::= \"a\"+ \"}\"", BITNET_ERR_UNSUPPORTED, "root has no text that ends"},
+          {"root ::= a\na ::= \"(\" a \")\" | \"}\"", BITNET_ERR_UNSUPPORTED, "0x22 0x7D"}}},
+        {"12", bitnet_grammar_json_schema,
+         {{"{\"type\":\"integer\",\"minimum\":9,\"maximum\":23}", {"c 9", "x 1", "x 2", 0}},
+          {"{\"enum\":[\"a1\",\"a\",[12]]}", {"c \"a\"", "x \"a1", "x [", 0}},
+          {"{\"type\":\"string\",\"maxLength\":3}", {"c \"abc\"", "x \"1", 0}}},
+         {{"{\"const\":21}", BITNET_ERR_UNSUPPORTED, "0x31 0x32"},
+          {"{\"type\":\"array\",\"prefixItems\":[{\"const\":1}],\"minItems\":1}",
+           BITNET_ERR_UNSUPPORTED, "0x31 0x32"}}},
+        {"\"\xA9", bitnet_grammar_json_schema,
+         {{"{}", {"m 12", "c [[], 1,null]", "c {}", "x \"", "x {\"", 0}},
+          {"{\"enum\":[\"a\",7]}", {"c 7", "x \"", 0}},
+          {"{\"type\":[\"string\",\"null\"]}", {"c null", "x \"", 0}}},
+         {{"{\"type\":\"string\"}", BITNET_ERR_UNSUPPORTED, "0x22 0xA9"},
+          {"{\"properties\":{\"a\":{}},\"required\":[\"a\"]}", BITNET_ERR_UNSUPPORTED,
+           "0x22 0xA9"}}}};
+    const gb_model kept = built;
+    bitnet_model *const kept_model = model;
+    size_t i;
+    for (i = 0; i < sizeof all / sizeof all[0]; i++) {
+        memset(&built, 0, sizeof built);
+        end_bytes[0] = (uint8_t)all[i].lacks[0];
+        end_bytes[1] = (uint8_t)all[i].lacks[1];
+        built.dim = built.ffn = 64, built.layers = 1, built.heads = 2, built.kv_heads = 1;
+        built.words = longer, built.n_words = N_LONGER, built.embed_type = GB_TENSOR_F16;
+        built.arch = "bitnet", built.eps = 1e-5f, built.put_vocab = put_lacking;
+        gb_make_model(&built);
+        model = load_built(&built);
+        if (model) {
+            check_cases(all[i].how, all[i].cases, 3);
+            check_errors(all[i].how, all[i].errors, 2);
+        }
+        bitnet_model_free(model);
+        gb_free_model(&built);
+    }
+    built = kept;
+    model = kept_model;
 }
 
 /* ---- memory, copies, arguments ---- */
@@ -654,8 +836,11 @@ const test_case grammar_tests[] = {
     {"grammar/schemas", test_schemas},
     {"grammar/schema_errors", test_schema_errors},
     {"grammar/limits", test_limits},
+    {"grammar/counts", test_counts},
     {"grammar/depth", test_depth},
     {"grammar/hostile", test_hostile},
+    {"grammar/frames", test_frames},
+    {"grammar/lacking", test_lacking},
     {"grammar/memory", test_memory},
     {"grammar/copy", test_copy},
     {"grammar/arguments", test_arguments},
