@@ -182,26 +182,24 @@ em_has_relaxed() {
         em -Werror -msimd128 -mrelaxed-simd -x c -c - -o build/em/relaxed.o >/dev/null 2>&1
 }
 
-# web_module SOURCES NAME FLAGS...: build/web/NAME.js and .wasm. The stack's size has its old name,
+# web_module SOURCES NAME FLAGS...: build/em/NAME.js and .wasm. The stack's size has its old name,
 # which every version knows.
 web_module() {
     sources=$1 name=$2
     shift 2
     rm -f build/em/"$name".*
     run em "$@" $WEB_FLAGS $sources -o "build/em/$name.js" -msimd128 \
-        -sMODULARIZE=1 -sEXPORT_ES6=1 -sENVIRONMENT=web,worker,node -sALLOW_MEMORY_GROWTH=1 \
+        -sMODULARIZE=1 -sALLOW_MEMORY_GROWTH=1 \
         -sTOTAL_STACK=512KB -sNODEJS_CATCH_EXIT=0 -sNODEJS_CATCH_REJECTION=0
-    cp build/em/"$name".* build/web
-    # pthreads of old versions, where Node is to take it for CommonJS
-    [ ! -e "build/em/$name.worker.js" ] || cp "build/em/$name.worker.js" "build/web/$name.worker.cjs"
 }
 
-# web_variant NAME FLAGS...: the library, for web/worker.js.
+# web_variant NAME FLAGS...: the library, as an engine of the package.
 web_variant() {
-    variants="'$1'${variants:+, $variants}" name=bitnet-$1
+    variants="$variants $1" name=bitnet-$1
     shift
     web_module web/bitnet_web.c $name -Os "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB \
-        -sMEMORY_GROWTH_GEOMETRIC_CAP=16MB -sEXPORTED_FUNCTIONS=_malloc,_free
+        -sMEMORY_GROWTH_GEOMETRIC_CAP=16MB -sEXPORTED_FUNCTIONS=_malloc,_free \
+        -sEXPORT_NAME=bitnetModule
 }
 
 # web_crosscheck NAME FLAGS...: examples/crosscheck, for the page, which compares its report on the
@@ -209,25 +207,30 @@ web_variant() {
 web_crosscheck() {
     name=crosscheck-$1
     shift
-    web_module "$(sources crosscheck)" $name -O2 "$@" -sINVOKE_RUN=0 -sEXIT_RUNTIME=1 \
-        -sEXPORTED_RUNTIME_METHODS=callMain,FS
+    web_module "$(sources crosscheck)" $name -O2 "$@" -sENVIRONMENT=web,worker,node -sEXPORT_ES6=1 -sINVOKE_RUN=0 \
+        -sEXIT_RUNTIME=1 -sEXPORTED_RUNTIME_METHODS=callMain,FS
+    cp build/em/"$name".* build/web
 }
+
+# What build/web holds beside what is made: the page, and the npm package.
+PAGE='web/index.html web/page.js web/check.js web/style.css web/sw.js'
+PACKAGE='web/package.json web/README.md web/bitnet.d.ts'
 
 web() {
     have "${EMCC%% *}" || { echo "web: $EMCC is not installed (Debian: emscripten)" >&2; exit 1; }
+    have "${ESBUILD:-esbuild}" || { echo "web: esbuild is not installed (Debian: esbuild)" >&2; exit 1; }
     WEB_FLAGS='' variants=
-    threads="-pthread -sPTHREAD_POOL_SIZE=Module['poolSize'] -sDEFAULT_PTHREAD_STACK_SIZE=512KB
+    threads="-sENVIRONMENT=web,worker,node -pthread -sPTHREAD_POOL_SIZE=Module['poolSize'] -sDEFAULT_PTHREAD_STACK_SIZE=512KB
         -Wno-pthreads-mem-growth"
     made_with="$EMCC ${EMCC_RELAXED:-}"
     rm -rf build/web
     mkdir -p build/web build/em/stb
-    cp web/* examples/tiny.gguf LICENSE build/web
-    rm build/web/bitnet_web.c
+    cp $PAGE $PACKAGE examples/tiny.gguf LICENSE build/web
     if [ -e /usr/include/stb/stb_sprintf.h ]; then   # by itself: a host's other headers don't fit
         cp /usr/include/stb/stb_sprintf.h build/em/stb
         WEB_FLAGS="-Ibuild/em $(stb_flags "em -Ibuild/em") -DSTB_SPRINTF_NOUNALIGNED"
     fi
-    web_variant simd
+    web_variant simd -sENVIRONMENT=web,worker      # nothing of Node's, for bundlers of inline.js
     web_variant threads $threads
     web_crosscheck simd
     EMCC=${EMCC_RELAXED:-$EMCC}
@@ -235,12 +238,14 @@ web() {
         web_variant relaxed -mrelaxed-simd $threads
         web_crosscheck relaxed -mrelaxed-simd
     fi
-    echo "export const variants = [$variants];" >build/web/variants.js
+    run node web/bundle.mjs engines build/em build/web $variants
+    run node web/bundle.mjs modules web build/web
     echo "$made_with" >build/em/compiler
     shared_example crosscheck &&
         build/crosscheck --short -m examples/tiny.gguf -n 8 >build/web/crosscheck.txt
     echo "   bytes  as gzip"
-    for file in build/web/*-*.js build/web/*-*.wasm; do
+    for file in build/web/bitnet.js build/web/node.js build/web/inline.js build/web/engine-*.js \
+        build/em/bitnet-*.wasm; do
         printf '%8s %8s  %s\n' "$(wc -c <"$file")" "$(gzip -9c "$file" | wc -c)" "${file##*/}"
     done
 }

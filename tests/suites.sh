@@ -545,7 +545,7 @@ suite_web_node() {
     make_web && shared_example generate || return 1
     bad=0 options=
     node tests/web/node.mjs build/generate || bad=1
-    if [ -e build/web/bitnet-relaxed.js ]; then
+    if [ -e build/web/engine-relaxed.js ]; then
         for option in --experimental-wasm-relaxed-simd --no-liftoff; do
             ! node $option -e 0 2>/dev/null || options="$options $option"
         done

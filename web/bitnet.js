@@ -1,13 +1,13 @@
 // bitnet.js - BitNet b1.58 models in browsers and Node 20+. bitnet.d.ts has the interface. The model
-// itself lives in a worker (worker.js), one per model; this file sends it messages.
-import { variants as built } from './variants.js';
+// itself lives in a worker (worker.js), one per model; this file sends it messages. bundle.mjs makes
+// the package's modules of this one and puts in what is imported as bitnet-*.
+import { engines } from 'bitnet-engines';
+import { processors, resolveSource, startWorker } from 'bitnet-platform';
 import { BitNetError, abortError, engineCode } from './errors.js';
 import { list, remove, clear, persist } from './cache.js';
 
 export { BitNetError };
 export const cache = { list, remove, clear, persist };
-
-const isNode = typeof process === 'object' && Boolean(process.versions?.node);
 
 // ---- what this engine can do: small WASM modules are validated, then run ----
 
@@ -126,7 +126,7 @@ function choose(forced, threads) {
             : (w => w && `no relaxed SIMD: ${w}`)(lacksRelaxed())
     };
     for (const name of Object.keys(why))
-        if (!built.includes(name)) why[name] ||= `no ${name} module: this build has none`;
+        if (!engines[name]) why[name] ||= `no ${name} module: this build has none`;
     if (forced !== undefined && !(forced in why))
         throw new BitNetError('ERR_ARG', `variant '${forced}' is not simd, threads or relaxed`);
     if (forced && why[forced]) throw new BitNetError('ERR_UNSUPPORTED', why[forced]);
@@ -136,13 +136,6 @@ function choose(forced, threads) {
     if (order[0] === 'simd' && threads > 1 && forced)
         notes.push('one thread: the variant simd has no threads');
     return { variants: order, notes };
-}
-
-async function defaultThreads() {
-    const cpus = isNode
-        ? (await import('node:os')).availableParallelism()
-        : navigator.hardwareConcurrency;
-    return Math.min(cpus || 1, 8);
 }
 
 // ---- arguments ----
@@ -207,7 +200,7 @@ function portable(source) {
     if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return new Blob([source]);
     if (source instanceof URL) return source.href;
     if (typeof source !== 'string') bad('source: a URL, File, Blob or ArrayBuffer is needed');
-    return isNode ? source : new URL(source, globalThis.document?.baseURI ?? location.href).href;
+    return resolveSource(source);
 }
 
 /** Settles like the promise, or rejects with the signal's reason as soon as it is aborted. */
@@ -233,33 +226,21 @@ const revive = ({ name, code, message, status }) =>
  * longer than this is given up and tried again. */
 const START_MS = 4000;
 
+class Stalled extends BitNetError {}
+
 /** Calls to the worker and their answers. If the worker dies, all pending calls fail. */
 class Connection {
-    stalled = false; // closed because the threads did not start
     #worker;
     #timer;
     #calls = new Map(); // id -> { resolve, reject, onEvent }
     #next = 1;
     #dead = null; // the error that says why
 
-    static async open() {
-        const connection = new Connection(),
-            url = new URL('./worker.js', import.meta.url);
-        const message = data => connection.#onMessage(data);
-        const lost = e => connection.close(crash(e));
-        if (isNode) {
-            const { Worker } = await import('node:worker_threads');
-            connection.#worker = new Worker(url, { execArgv: [] })
-                .on('message', message)
-                .on('error', lost)
-                .on('exit', () => lost(new Error('the worker ended')));
-        } else {
-            const worker = new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
-            worker.onmessage = e => message(e.data);
-            worker.onerror = worker.onmessageerror = lost;
-            connection.#worker = worker;
-        }
-        return connection;
+    constructor(engine) {
+        this.#worker = startWorker(engine, {
+            onMessage: data => this.#onMessage(data),
+            onLost: event => this.close(crash(event))
+        });
     }
 
     call(op, args, onEvent) {
@@ -300,8 +281,7 @@ class Connection {
         clearTimeout(this.#timer);
         if (!starting) return;
         this.#timer = setTimeout(() => {
-            this.stalled = true;
-            this.close(new BitNetError('ERR_INTERNAL', 'the threads did not start'));
+            this.close(new Stalled('ERR_INTERNAL', 'the threads did not start'));
         }, START_MS);
     }
 
@@ -327,14 +307,55 @@ class Connection {
 
     /** Keeps Node running while a call is pending, but not because of an idle worker. */
     #hold() {
-        if (isNode) this.#worker[this.#calls.size ? 'ref' : 'unref']();
+        this.#worker[this.#calls.size ? 'ref' : 'unref']?.();
     }
 }
 
 function crash(event) {
     event?.preventDefault?.();
-    const text = event?.message || 'perhaps it could not be started';
+    const text =
+        event?.message ||
+        'perhaps it could not be started; a Content-Security-Policy must have "worker-src blob:"';
     return new BitNetError(engineCode(text), `the worker crashed: ${text}`);
+}
+
+const bytesOf = base64 => Uint8Array.from(atob(base64), c => c.charCodeAt(0));
+
+async function startEngine(name, threads, signal) {
+    const engine = await engines[name]().catch(e => {
+        throw new BitNetError('ERR_INTERNAL', `no ${name} module: ${e.message}`);
+    });
+    const connection = new Connection(engine);
+    try {
+        const call = connection.call('startModule', {
+            name,
+            threads,
+            wasm: bytesOf(engine.wasm),
+            threadScript: engine.thread
+        });
+        await abortable(call, signal, () => {});
+        return connection;
+    } catch (e) {
+        connection.close(e);
+        throw e;
+    }
+}
+
+/** A connection to the first variant that starts. Notes why others did not. */
+async function connect({ variants, notes }, threads, signal) {
+    let failure;
+    for (const name of variants) {
+        if (failure instanceof Stalled && name !== 'simd') continue; // it would stall again
+        const start = () => startEngine(name, threads, signal);
+        try {
+            return await start().catch(e => (e instanceof Stalled ? start() : Promise.reject(e)));
+        } catch (e) {
+            if (signal?.aborted) throw e;
+            failure = e;
+            notes.push(e instanceof Stalled ? 'one thread: threads did not start' : e.message);
+        }
+    }
+    throw failure;
 }
 
 // ---- the model ----
@@ -408,34 +429,25 @@ export class BitNet {
         const { signal, onProgress, sha256, cache = 'auto', variant } = options;
         signal?.throwIfAborted();
         const context = number(options, 'context', 0, 0, 1 << 20, true);
-        const threads = number(options, 'threads', await defaultThreads(), 1, 256, true);
+        const threads = number(options, 'threads', Math.min(processors() || 1, 8), 1, 256, true);
         if (cache !== 'auto' && cache !== 'none') bad(`cache: '${cache}' is not auto or none`);
         if (sha256 !== undefined && !/^[0-9a-f]{64}$/i.test(sha256))
             bad('sha256: 64 hexadecimal digits are needed');
-        const args = {
-            source: portable(source),
-            options: { context, threads, cache, sha256 },
-            ...choose(variant, threads)
-        };
-        for (let attempt = 1; ; attempt++) {
-            const connection = await Connection.open();
-            const call = connection.call('load', args, onProgress);
-            try {
-                const model = new BitNet();
-                model.info = await abortable(call, signal, () => connection.cancel(call.id));
-                model.#connection = connection;
-                return model;
-            } catch (e) {
-                // give the worker time to clean up
-                call.catch(() => {}).then(() => connection.close(e));
-                setTimeout(() => connection.close(e), 2000).unref?.();
-                if (!connection.stalled || signal?.aborted) throw e;
-            }
-            if (attempt < 2) continue;
-            args.variants = args.variants.filter(v => v === 'simd');
-            args.notes = [...args.notes, 'one thread: threads did not start'];
-            if (args.variants.length === 0)
-                throw new BitNetError('ERR_INTERNAL', 'the threads did not start');
+        const chosen = choose(variant, threads);
+        const args = { source: portable(source), options: { context, threads, cache, sha256 } };
+        const connection = await connect(chosen, threads, signal);
+        const call = connection.call('load', args, onProgress);
+        try {
+            const model = new BitNet();
+            model.info = await abortable(call, signal, () => connection.cancel(call.id));
+            model.info.notes.unshift(...chosen.notes);
+            model.#connection = connection;
+            return model;
+        } catch (e) {
+            // give the worker time to clean up
+            call.catch(() => {}).then(() => connection.close(e));
+            setTimeout(() => connection.close(e), 2000).unref?.();
+            throw e;
         }
     }
 

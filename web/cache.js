@@ -48,7 +48,7 @@ export async function openSource(source, { cache = 'auto', signal, onProgress } 
             return blobSource(new Blob([source]), job);
         }
         const url = isNode ? nodeUrl(source) : browserUrl(source);
-        if (url.protocol === 'file:' && isNode) return await nodeFileSource(url, job);
+        if (isNode && url.protocol === 'file:') return await nodeFileSource(url, job);
         url.hash = '';
         return await urlSource(url, cache, job);
     } catch (error) {

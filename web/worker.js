@@ -1,10 +1,10 @@
-// The worker that holds the model: loads it into the memory of the WASM module, runs it and answers
-// bitnet.js. It receives { id, op, ...arguments } and { cancel: id }, and sends { id, value },
-// { id, error }, { id, event }, and { starting } before and after its threads start.
+// What holds the model: loads it into the memory of the WASM module, runs it and answers bitnet.js.
+// start() gives the function that takes its messages: { id, op, ...arguments } and { cancel: id }. It
+// sends { id, value }, { id, error }, { id, event }, and { starting } before and after its threads
+// start.
 import { openSource } from './cache.js';
 import { BitNetError, abortError, engineCode } from './errors.js';
 
-const isNode = typeof process === 'object' && Boolean(process.versions?.node);
 const ADD_BOS = 1; // flags of bw_tokenize
 const PARSE_SPECIAL = 2;
 const FILES_BOS = 8;
@@ -18,6 +18,9 @@ const NUMBERS = [ // bw_number
 
 let bw; // the module's functions
 let memory; // its WebAssembly.Memory
+let variant; // simd, threads or relaxed
+let host; // what start() was given
+const post = message => host.post(message);
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true }); // which keeps it in the text
 const running = new Map(); // id of a call -> its AbortController
@@ -76,7 +79,7 @@ const zeroEnded = strings => encoder.encode(strings.map(s => s + '\0').join(''))
 // (Not a channel in Node: up to 1000 of its messages in a row are delivered before any others.)
 
 let wake;
-const channel = isNode ? null : new MessageChannel();
+const channel = typeof setImmediate === 'function' ? null : new MessageChannel();
 if (channel) channel.port1.onmessage = () => wake();
 const turn = () =>
     new Promise(resolve => {
@@ -91,47 +94,17 @@ function checkAbort(signal) {
 
 // ---- the module ----
 
-/** Where emscripten's code finds its files. Node runs the worker.js of old versions only if it is
- * named .cjs. */
-async function locator() {
-    if (!isNode) return name => new URL(name, import.meta.url).href;
-    const { fileURLToPath } = await import('node:url');
-    return name =>
-        fileURLToPath(new URL(name.replace(/\.worker\.js$/, '.worker.cjs'), import.meta.url));
-}
-
-async function compile(name) {
-    const url = new URL(`./bitnet-${name}.wasm`, import.meta.url);
-    if (isNode) {
-        const { readFile } = await import('node:fs/promises');
-        return WebAssembly.compile(await readFile(url));
-    }
-    const response = await fetch(url);
-    if (!response.ok) throw new Error(`${url}: HTTP ${response.status}`);
-    return WebAssembly.compile(await response.arrayBuffer());
-}
-
 const findMemory = object => Object.values(object).find(v => v instanceof WebAssembly.Memory);
 
-/** The code of old emscripten versions expects CommonJS in Node. */
-async function pretendCommonJS() {
-    const { createRequire } = await import('node:module');
-    globalThis.require ??= createRequire(import.meta.url);
-    globalThis.__dirname ??= '.';
-}
-
-async function instantiate(name, threads) {
-    if (isNode) await pretendCommonJS();
-    const [compiled, glue, locateFile] = await Promise.all([
-        compile(name),
-        import(`./bitnet-${name}.js`),
-        locator()
-    ]);
-    if (name !== 'simd') post({ starting: true });
+async function instantiate(wasm, threads, threadScript) {
+    const compiled = await WebAssembly.compile(wasm);
+    const starter = threadScript && host.threadStarter(threadScript);
+    if (threadScript) post({ starting: true });
     const module = await new Promise((resolve, reject) => {
-        glue.default({
+        host.createModule({
             poolSize: Math.max(threads - 1, 1), // emscripten 3.1.6 hangs with 0
-            locateFile,
+            locateFile: () => starter,
+            mainScriptUrlOrBlob: starter,
             onAbort: reject,
             instantiateWasm(imports, done) {
                 WebAssembly.instantiate(compiled, imports)
@@ -146,21 +119,20 @@ async function instantiate(name, threads) {
             }
         }).then(resolve, reject);
     });
-    if (name !== 'simd') post({ starting: false });
+    if (threadScript) post({ starting: false });
     return module;
 }
 
-/** Starts the first variant that works, and notes why others did not. */
-async function startModule({ variants, threads, notes }) {
-    for (const variant of variants) {
-        try {
-            bw = await instantiate(variant, variant === 'simd' ? 1 : threads);
-            return variant;
-        } catch (e) {
-            notes.push(`no ${variant} module: ${e?.message ?? e}`);
-        }
+/** The first call. */
+async function startModule({ name, wasm, threads, threadScript }) {
+    variant = name;
+    held = [];
+    try {
+        bw = await instantiate(wasm, threads, threadScript);
+    } catch (e) {
+        const text = String(e?.message ?? e);
+        throw new BitNetError(engineCode(text), `no ${name} module: ${text}`);
     }
-    throw new BitNetError(engineCode(notes.at(-1)), notes.at(-1));
 }
 
 // ---- loading ----
@@ -276,7 +248,7 @@ async function loadFile(source, { cache, sha256, signal, report }) {
     }
 }
 
-function describe(variant, cache, notes) {
+function describe(cache, notes) {
     const info = { arch: stringAt(bw._bw_arch()), kernels: stringAt(bw._bw_kernels()) };
     NUMBERS.forEach((name, i) => {
         info[name] = bw._bw_number(i);
@@ -284,13 +256,11 @@ function describe(variant, cache, notes) {
     return { ...info, memoryBytes: memory.buffer.byteLength, variant, cache, notes };
 }
 
-async function load({ source, options, variants, notes }, signal, id) {
-    const variant = await startModule({ variants, threads: options.threads, notes });
-    checkAbort(signal);
+async function load({ source, options }, signal, id) {
     const report = event => post({ id, event });
     const { cache, said } = await loadFile(source, { ...options, signal, report });
     check(bw._bw_ctx(options.context, BATCH, variant === 'simd' ? 1 : options.threads));
-    const info = describe(variant, cache, [...notes, ...said]);
+    const info = describe(cache, said);
     if (info.contextTrained && info.context > info.contextTrained)
         info.notes.push(
             `the context has ${info.context} tokens, but the model was trained for ` +
@@ -447,8 +417,8 @@ function plainError(e) {
     return { code, message: code === 'ERR_INTERNAL' ? `the worker crashed: ${what}` : message };
 }
 
-// load and generate run one at a time. The others may run between two turns of a generation.
-const SLOW = { load, generate };
+// These run one at a time. The others may run between two turns of a generation.
+const SLOW = { startModule, load, generate };
 const QUICK = { tokenize, detokenize };
 let queue = Promise.resolve();
 
@@ -475,12 +445,17 @@ function onMessage({ id, op, cancel, ...args }) {
         .then(() => running.delete(id));
 }
 
-let post;
-if (isNode) {
-    const { parentPort } = await import('node:worker_threads');
-    post = message => parentPort.postMessage(message);
-    parentPort.on('message', onMessage);
-} else {
-    post = message => self.postMessage(message);
-    self.onmessage = event => onMessage(event.data);
+/** Begins, as the worker of one model. post(message) sends to bitnet.js; createModule is emscripten's;
+ * threadStarter(script) makes what emscripten takes for the address of its threads' script. */
+export function start(its) {
+    host = its;
+    return onMessage;
+}
+
+/** Ends what runs, and forgets the model. */
+export function stop() {
+    for (const controller of running.values()) controller.abort();
+    queue = queue.then(() => {
+        bw = memory = undefined;
+    });
 }

@@ -14,7 +14,7 @@
 // build.sh gives BENCH_MODULES, the folder that has puppeteer-core, or says in BENCH_NO_CHROMIUM
 // what is missing for it.
 import { execFileSync, fork, spawn, spawnSync } from 'node:child_process';
-import { closeSync, existsSync, openSync, readFileSync, statSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -69,7 +69,7 @@ async function inNode(flags) {
     child.on('exit', () => settle.reject?.(new Error('Node crashed')));
     return {
         version: `Node ${process.versions.node}`,
-        library: pathToFileURL(join(site, 'bitnet.js')).href,
+        library: pathToFileURL(join(site, 'node.js')).href,
         call: (...message) =>
             new Promise((resolve, reject) => {
                 settle = { resolve, reject };
@@ -347,7 +347,7 @@ function makeRows(threads, built) {
 async function main() {
     const { rounds, threads, model, only } = parse(process.argv.slice(2)),
         path = findModel(model),
-        { variants } = await import(pathToFileURL(join(site, 'variants.js')));
+        variants = readdirSync(site).flatMap(f => /^engine-(\w+)\.js$/.exec(f)?.[1] ?? []);
     const rows = makeRows(threads, variants).filter(({ name }) => name.includes(only));
     if (!rows.length) throw new Usage(`--only: no row's name has '${only}' in it`);
     const answers = await startNative(path),

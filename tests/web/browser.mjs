@@ -7,11 +7,19 @@
 // MODULES/screenshots gets pictures. NAMEs choose tests. For CHROMIUM and FIREFOX see browsers.mjs.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+    cpSync,
+    mkdirSync,
+    mkdtempSync,
+    readdirSync,
+    readFileSync,
+    rmSync,
+    writeFileSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
 import { HANG, launch, newPage } from './browsers.mjs';
 import { ISOLATED, sendFile, serve } from './serve.mjs';
 
@@ -21,7 +29,8 @@ const require = createRequire(resolve(modules, 'package.json'));
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 const tinyPath = resolve(site, 'tiny.gguf'),
     tiny = readFileSync(tinyPath);
-const { variants } = await import(pathToFileURL(resolve(site, 'variants.js')));
+const variants = readdirSync(site).flatMap(f => /^engine-(\w+)\.js$/.exec(f)?.[1] ?? []);
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const scratch = mkdtempSync(join(tmpdir(), 'browser-')),
     pictures = resolve(modules, 'screenshots');
 mkdirSync(pictures, { recursive: true });
@@ -59,9 +68,32 @@ const edited = (path, edit) => (req, res, headers) => {
     res.end(edit(readFileSync(join(site, path), 'utf8')));
     return true;
 };
-// A machine may be too busy to start threads in the time that the page gives them.
-const patient = s => s.replace('START_MS = 4000', 'START_MS = 60000');
-const usual = new Map([['/bitnet.js', edited('bitnet.js', patient)]]);
+/** bitnet.js, made anew after some of its sources were edited: edits has a function for each. */
+function rebuilt(edits) {
+    const folder = mkdtempSync(join(tmpdir(), 'bitnet-page-')),
+        sources = join(folder, 'web'),
+        bundle = join(ROOT, 'web/bundle.mjs');
+    try {
+        cpSync(join(ROOT, 'web'), sources, { recursive: true });
+        for (const variant of variants) writeFileSync(join(folder, `engine-${variant}.js`), '');
+        // A machine may be too busy to start threads in the time that the page gives them.
+        const patient = s => s.replace('START_MS = 4000', 'START_MS = 60000');
+        const all = { 'bitnet.js': patient, ...edits };
+        for (const [name, edit] of Object.entries(all)) {
+            const path = join(sources, name),
+                before = readFileSync(path, 'utf8'),
+                after = edit(before);
+            check(after !== before, `${name} has another form`);
+            writeFileSync(path, after);
+        }
+        execFileSync(process.execPath, [bundle, 'modules', sources, folder, 'bitnet']);
+        const made = readFileSync(join(folder, 'bitnet.js'), 'utf8');
+        return edited('bitnet.js', () => made);
+    } finally {
+        rmSync(folder, { recursive: true });
+    }
+}
+const usual = new Map([['/bitnet.js', rebuilt({})]]);
 const isolated = await serve({ root: resolve(site), hook: hook(ISOLATED) });
 const plain = await serve({ root: resolve(site), headers: {}, hook: hook({}) });
 
@@ -306,25 +338,26 @@ const tests = {
     async threads_that_do_not_start() {
         for (const hanging of [1, 9]) {
             hooks.set(
-                '/bitnet.js', // the page waits for a second for a start that hangs, for others a minute
-                edited('bitnet.js', s =>
-                    s.replace(
-                        '}, START_MS);',
-                        `}, (globalThis.tries = (globalThis.tries ?? 0) + 1) > ${hanging} ? 60000 : 1000);`
-                    )
-                )
-            );
-            let starts = 0;
-            hooks.set(
-                '/worker.js',
-                edited('worker.js', s => {
-                    if (++starts > hanging) return s;
-                    const hung = s.replace(
-                        'post({ starting: true });',
-                        '{ post({ starting: true }); for (;;); }'
-                    );
-                    check(hung !== s, 'worker.js has another form');
-                    return hung;
+                '/bitnet.js',
+                rebuilt({
+                    // it waits for a second for a start that hangs, for others a minute
+                    'bitnet.js': s =>
+                        s
+                            .replace(
+                                '}, START_MS);',
+                                `}, globalThis.starts > ${hanging} ? 60000 : 1000);`
+                            )
+                            .replace(
+                                'threadScript: engine.thread',
+                                `$&, hang: (globalThis.starts = (globalThis.starts ?? 0) + 1) <= ${hanging}`
+                            ),
+                    'worker.js': s =>
+                        s
+                            .replace('startModule({ name,', 'startModule({ hang, name,')
+                            .replace(
+                                'variant = name;',
+                                '$& if (hang && threadScript) { post({ starting: true }); for (;;); }'
+                            ),
                 })
             );
             await visit(async page => {
@@ -332,6 +365,7 @@ const tests = {
                 await stillWrites(page);
                 const variant = await text(page, 'f-variant');
                 check((variant === 'simd') === (hanging > 1), `the variant is ${variant}`);
+                const starts = await page.evaluate(() => globalThis.starts);
                 expect(starts, Math.min(hanging + 1, 3), 'starts');
             });
         }
@@ -391,23 +425,18 @@ const tests = {
     // The worker writes 20 tokens and goes on when it has been stopped.
     async stop_ends_a_text() {
         const whole = native('-p', PROMPT, '-n', '400').replace(/\n$/, '');
-        hooks.set(
-            '/worker.js',
-            edited('worker.js', s => {
-                const paused = s
-                    .replace('let bw;', 'let pausing, bw;')
-                    .replace(
-                        'async function generate(args, signal, id) {',
-                        '$& pausing = args.options.maxTokens === 400;'
-                    )
-                    .replace(
-                        'post({ id, event: { token, text, index } });',
-                        '$& if (pausing && index === 19) while (!signal.aborted) await turn();'
-                    );
-                check(paused.length > s.length + 100, 'worker.js has another form');
-                return paused;
-            })
-        );
+        const paused = s =>
+            s
+                .replace('let bw;', 'let pausing, bw;')
+                .replace(
+                    'async function generate(args, signal, id) {',
+                    '$& pausing = args.options.maxTokens === 400;'
+                )
+                .replace(
+                    'post({ id, event: { token, text, index } });',
+                    '$& if (pausing && index === 19) while (!signal.aborted) await turn();'
+                );
+        hooks.set('/bitnet.js', rebuilt({ 'worker.js': paused }));
         await visit(async page => {
             await ready(page);
             await completion(page);
@@ -1005,12 +1034,10 @@ const tests = {
     },
 
     async no_simd() {
-        for (const path of ['bitnet.js', 'worker.js']) {
-            hooks.set(
-                `/${path}`,
-                edited(path, s => `WebAssembly.validate = () => false;\n${s}`)
-            );
-        }
+        hooks.set(
+            '/bitnet.js',
+            edited('bitnet.js', s => `WebAssembly.validate = () => false;\n${s}`)
+        );
         await visit(async page => {
             expect(await errorTitle(page), 'This browser has no WebAssembly SIMD', 'message');
         });
@@ -1041,17 +1068,12 @@ const tests = {
     // A browser that gives a page little: neither a file nor a model's memory fits, and what was open
     // goes on.
     async out_of_memory() {
+        const noMore = s => `WebAssembly.Memory.prototype.grow = () => {
+            throw new RangeError('Maximum memory size exceeded');
+        };\n${s}`;
+        hooks.set('/bitnet.js', rebuilt({ 'worker.js': noMore }));
         await visit(async page => {
             await ready(page);
-            hooks.set(
-                '/worker.js',
-                edited(
-                    'worker.js',
-                    s => `WebAssembly.Memory.prototype.grow = () => {
-                        throw new RangeError('Maximum memory size exceeded');
-                    };\n${s}`
-                )
-            );
             const refused = async message => {
                 expect(await errorTitle(page), 'Out of memory', 'message');
                 check(/smaller context/.test(await text(page, 'error-text')), 'no advice');
@@ -1102,12 +1124,7 @@ const tests = {
     // Without OPFS, the Cache API; without both, memory, and the page says so.
     async other_stores() {
         const hide = what =>
-            ['cache.js', 'worker.js'].forEach(path =>
-                hooks.set(
-                    `/${path}`,
-                    edited(path, s => `${what}\n${s}`)
-                )
-            );
+            hooks.set('/bitnet.js', rebuilt({ 'cache.js': s => `${what}\n${s}` }));
         const opfs = 'delete StorageManager.prototype.getDirectory;',
             cacheApi = "Object.defineProperty(globalThis, 'caches', { value: undefined });";
         hooks.set('/stored.gguf', asTiny);

@@ -16,8 +16,9 @@ import { gzipSync } from 'node:zlib';
 const HANG = 600000; // ms; no machine is so slow: whatever takes longer never comes
 const root = fileURLToPath(new URL('../../', import.meta.url)),
     web = path.join(root, 'build/web');
-const { BitNet, BitNetError, cache } = await import(pathToFileURL(path.join(web, 'bitnet.js')));
-const { variants } = await import(pathToFileURL(path.join(web, 'variants.js')));
+const { BitNet, BitNetError, cache } = await import(pathToFileURL(path.join(web, 'node.js')));
+const engines = fs.readdirSync(web).filter(file => /^engine-.*\.js$/.test(file));
+const variants = engines.map(file => /^engine-(.*)\.js$/.exec(file)[1]);
 const generateExe = path.resolve(process.argv[2] ?? path.join(root, 'build/generate'));
 const TINY = path.join(root, 'examples/tiny.gguf');
 const MODELS = [
@@ -908,7 +909,7 @@ test('variants: the best, and why not better', async () => {
 /** Loads tiny.gguf in another Node with these flags; what it says of itself. */
 function elsewhere(...flags) {
     const script = `
-    import { BitNet } from ${JSON.stringify(pathToFileURL(path.join(web, 'bitnet.js')))};
+    import { BitNet } from ${JSON.stringify(pathToFileURL(path.join(web, 'node.js')))};
     const model = await BitNet.load(${JSON.stringify(TINY)}, { threads: 2 });
     let text = '';
     for await (const t of model.generate(${JSON.stringify(PROMPT)}, { maxTokens: 40 })) text += t;
@@ -942,13 +943,21 @@ test('a process ends though its model was not freed', () => {
 
 // ---- broken parts: an error, not silence ----
 
-/** A copy of build/web in which change(name => path) breaks something. */
+/** The package's module for Node, made anew after change(name => path) has broken something in its
+ * sources or engines. */
 async function broken(change) {
-    const folder = newFolder();
-    fs.cpSync(web, folder, { recursive: true });
-    change(name => path.join(folder, name));
-    return import(pathToFileURL(path.join(folder, 'bitnet.js')));
+    const folder = newFolder(),
+        sources = path.join(folder, 'sources');
+    fs.cpSync(path.join(root, 'web'), sources, { recursive: true });
+    for (const file of ['package.json', ...engines])
+        fs.copyFileSync(path.join(web, file), path.join(folder, file));
+    change(name => path.join(engines.includes(name) ? folder : sources, name));
+    const bundle = path.join(root, 'web/bundle.mjs');
+    execFileSync(process.execPath, [bundle, 'modules', sources, folder, 'node']);
+    return import(pathToFileURL(path.join(folder, 'node.js')));
 }
+
+const breakWasm = file => edit(file, /wasm = "[^"]*"/, 'wasm = "eA=="');
 
 function edit(file, from, to) {
     const text = fs.readFileSync(file, 'utf8'),
@@ -967,7 +976,12 @@ test('broken parts', async () => {
             .catch(error => error);
         equal(e.code, code, e.message ?? 'no error');
     };
-    await expect('ERR_INTERNAL', await broken(at => fs.rmSync(at('worker.js'))));
+    for (const variant of usable)
+        await expect(
+            'ERR_INTERNAL',
+            await broken(at => fs.writeFileSync(at(`engine-${variant}.js`), 'no')),
+            { variant }
+        );
     await expect(
         'ERR_INTERNAL',
         await broken(at =>
@@ -980,8 +994,8 @@ test('broken parts', async () => {
     );
     await expect(
         'ERR_INTERNAL',
-        await broken(at => fs.writeFileSync(at('bitnet-simd.wasm'), 'x')),
-        { variant: 'simd' }
+        await broken(at => breakWasm(at('engine-threads.js'))),
+        { variant: 'threads' }
     );
     await expect(
         'ERR_MEMORY',
@@ -1027,7 +1041,7 @@ test('broken parts', async () => {
                 )
             )
         );
-    const lib = await broken(at => fs.writeFileSync(at('bitnet-threads.wasm'), 'x'));
+    const lib = await broken(at => breakWasm(at('engine-threads.js')));
     const model = await lib.BitNet.load(TINY, { threads: 2 });
     if (!variants.includes('relaxed')) equal(model.info.variant, 'simd', 'the next variant');
     await model.free();
@@ -1091,8 +1105,8 @@ for (const variant of usable.filter(v => v !== 'simd'))
     test(`${variant}/2 and 3 threads: a crash in one`, async () => {
         const lib = await broken(at =>
             edit(
-                at(`bitnet-${variant}.js`), // a thread's table of functions holds its start only
-                /invokeEntryPoint(=\(ptr,arg\)=>|\(ptr,arg\))\{/,
+                at(`engine-${variant}.js`), // a thread's table of functions holds its start only
+                /invokeEntryPoint(=\(ptr,arg\)=>|\(ptr,arg\))\{/g,
                 '$&for (let i = 1; i < wasmTable.length; i++) i === ptr || wasmTable.set(i, null);'
             )
         );
@@ -1121,25 +1135,24 @@ const read = (...name) => fs.readFileSync(path.join(...name), 'utf8');
 test('package: what is in it', () => {
     const { pack, home } = packed();
     const files = pack.files.map(f => f.path);
-    const modules = files.filter(f => /^bitnet-\w+\.(js|wasm|worker\.c?js)$/.test(f));
     equal(
-        files.filter(f => !modules.includes(f)).sort(),
+        files.sort(),
         [
-            ...['LICENSE', 'README.md', 'bitnet.d.ts', 'bitnet.js', 'cache.js', 'errors.js'],
-            ...['package.json', 'tiny.gguf', 'variants.js', 'worker.js']
-        ],
-        'without the modules'
+            ...engines,
+            ...['LICENSE', 'README.md', 'bitnet.d.ts', 'bitnet.js', 'bitnet.js.map', 'inline.js'],
+            ...['inline.js.map', 'node.js', 'node.js.map', 'package.json', 'tiny.gguf']
+        ].sort(),
+        'its files'
     );
-    for (const v of variants)
-        for (const end of ['js', 'wasm'])
-            ok(modules.includes(`bitnet-${v}.${end}`), `bitnet-${v}.${end} is in it`);
+    ok(!/node:(?!fs)/.test(read(home, 'bitnet.js')), 'bitnet.js imports nothing of Node');
+    ok(!/node:/.test(read(home, 'inline.js')), 'nor does inline.js');
     const { name, version } = JSON.parse(read(home, 'package.json'));
     equal([name, version], ['bitnet-h', /_VERSION "(.*)"/.exec(read(root, 'bitnet.h'))[1]]);
     const readme = read(home, 'README.md');
     ok(readme.includes(`./${pack.filename}`), "README has the tarball's name");
     const [, most, packedMost] = /under (\d+) KB, under (\d+) KB/.exec(readme);
     for (const v of variants) {
-        const parts = modules.filter(f => f.startsWith(`bitnet-${v}.`) && !/worker/.test(f));
+        const parts = ['bitnet.js', `engine-${v}.js`];
         const bytes = Buffer.concat(parts.map(f => fs.readFileSync(path.join(home, f))));
         ok(bytes.length < most * 1000, `${v}: under ${most} KB`);
         ok(gzipSync(bytes).length < packedMost * 1000, `${v}: under ${packedMost} KB`);
@@ -1203,7 +1216,7 @@ test('package: types', () => {
     }
     const declared = [...read(home, 'bitnet.d.ts').matchAll(/\|? '(ERR_\w+)'/g)].map(m => m[1]);
     for (const file of ['bitnet.js', 'worker.js', 'cache.js', 'errors.js'])
-        for (const [, code] of read(home, file).matchAll(/'(ERR_[A-Z]\w+)'/g))
+        for (const [, code] of read(root, 'web', file).matchAll(/'(ERR_[A-Z]\w+)'/g))
             ok(declared.includes(code), `${code} of ${file} is declared`);
 });
 

@@ -1,0 +1,29 @@
+// What differs between a browser and Node: how a worker starts, how many processors there are, and
+// what a string means as a source. platform-node.js and platform-inline.js have the same exports.
+import script from 'bitnet-worker-script';
+import { BitNetError } from './errors.js';
+
+export const processors = () => navigator.hardwareConcurrency;
+
+export const resolveSource = text =>
+    new URL(text, globalThis.document?.baseURI ?? location.href).href;
+
+/** Starts the worker of an engine. It comes from a Blob, since a page may not start a worker from
+ * another origin, and since no bundler has to know of it. */
+export function startWorker({ glue }, { onMessage, onLost }) {
+    const parts = [glue, '\n', script];
+    const url = URL.createObjectURL(new Blob(parts, { type: 'text/javascript' }));
+    let worker;
+    try {
+        worker = new Worker(url);
+    } catch (e) {
+        throw new BitNetError('ERR_INTERNAL', `the worker could not be started: ${e.message}`);
+    }
+    worker.onmessage = event => {
+        URL.revokeObjectURL(url); // it has been read
+        worker.onmessage = e => onMessage(e.data);
+        onMessage(event.data);
+    };
+    worker.onerror = worker.onmessageerror = onLost;
+    return worker;
+}

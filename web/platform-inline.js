@@ -1,0 +1,26 @@
+// See platform-browser.js. The model runs in the thread that calls: for a service worker, which may
+// not start workers. There is one model at a time, and no thread beside it.
+import { BitNetError } from './errors.js';
+import { start, stop } from './worker.js';
+
+export const processors = () => 1;
+
+export const resolveSource = text => new URL(text, location.href).href;
+
+let open = false;
+
+export function startWorker({ createModule }, { onMessage }) {
+    if (open) throw new BitNetError('ERR_BUSY', 'only one model can be open here: free the other');
+    open = true;
+    const receive = start({
+        post: message => queueMicrotask(() => onMessage(message)),
+        createModule
+    });
+    return {
+        postMessage: receive,
+        terminate() {
+            open = false;
+            stop();
+        }
+    };
+}

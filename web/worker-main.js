@@ -1,0 +1,30 @@
+// The worker's script: bundle.mjs makes a text of it, which stands behind an engine's glue. The glue
+// defines bitnetModule. In Node bitnetThreads is its module of threads.
+/* global bitnetModule, bitnetThreads */
+import { start } from './worker.js';
+
+const node = typeof bitnetThreads === 'object' && bitnetThreads;
+
+/** How emscripten's glue starts its threads: from a text that it does not know of. */
+function threadStarter(script) {
+    if (!node) return URL.createObjectURL(new Blob([script], { type: 'text/javascript' }));
+    node.Worker = class extends node.Worker {
+        constructor(_, options) {
+            super(script, { ...options, eval: true });
+        }
+    };
+    return 'bitnet-threads';
+}
+
+if (node) {
+    const { parentPort } = node;
+    const post = message => parentPort.postMessage(message);
+    parentPort.on('message', start({ post, createModule: bitnetModule, threadStarter }));
+} else {
+    const receive = start({
+        post: message => self.postMessage(message),
+        createModule: bitnetModule,
+        threadStarter
+    });
+    self.onmessage = event => receive(event.data);
+}
