@@ -146,9 +146,11 @@ function download(chat) {
 
 // A field in the place of the name. Enter keeps what was typed, Escape does not.
 function rename(chat, name, done) {
+    let ended = false; // leaving the field is also an end, and comes with the others
     const field = element('input'),
         end = keep => {
-            if (!field.isConnected) return;
+            if (ended) return;
+            ended = true;
             const typed = field.value.trim();
             field.replaceWith(name);
             name.focus();

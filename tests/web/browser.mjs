@@ -1551,6 +1551,331 @@ const tests = {
         });
     },
 
+    // After the first visit the page needs no network, and the browser has a manifest to install it.
+    async offline_after_the_first_visit() {
+        for (const headers of [ISOLATED, {}]) {
+            const own = await serve({ root: resolve(site), headers, hook: hook(headers) });
+            await visit(
+                async page => {
+                    await ready(page);
+                    await keptPage(page);
+                    check(/opens without a network/.test(await text(page, 'offline')), 'unsaid');
+                    if (headers !== ISOLATED) {
+                        await page.click('#notice-action');
+                        await until(page, () => globalThis.crossOriginIsolated === true);
+                        await keptPage(page);
+                    }
+                    const before = await write(page, 'Who are you?');
+                    own.server.closeAllConnections();
+                    own.server.close();
+                    await page.reload();
+                    await ready(page);
+                    expect(await text(page, 'model-name'), 'tiny.gguf', 'model');
+                    check(await page.evaluate(() => crossOriginIsolated), 'not isolated');
+                    expect(await lastReply(page), before, 'the reply after the reload');
+                    await stillWrites(page);
+                    await checked(page);
+                    check((await text(page, 'check-status')).startsWith('✓'), 'no cross-check');
+                },
+                { at: own.url }
+            );
+        }
+        await visit(async page => {
+            const manifest = await page.evaluate(async () => {
+                const { href } = document.querySelector('link[rel=manifest]');
+                return { href, ...(await (await fetch(href)).json()) };
+            });
+            for (const key of ['start_url', 'scope'])
+                expect(new URL(manifest[key], manifest.href).href, isolated.url, key);
+        });
+    },
+
+    // The service worker does not touch other pages, not even those below its own folder.
+    async service_worker_keeps_to_the_page() {
+        const other = (req, res) => {
+            res.writeHead(200, { 'Content-Type': 'text/html' });
+            res.end('<!doctype html><title>other</title><p>another page');
+            return true;
+        };
+        hooks.set('/other/', other);
+        await visit(
+            async page => {
+                await ready(page);
+                await page.click('#notice-action');
+                await until(page, () => globalThis.crossOriginIsolated === true);
+                await keptPage(page);
+                await page.goto(`${plain.url}other/`);
+                expect(await page.title(), 'other', 'the page');
+                check(await page.evaluate(() => navigator.serviceWorker.controller !== null), 'none');
+                check(!(await page.evaluate(() => crossOriginIsolated)), 'it is isolated');
+                const kept = await page.evaluate(async () =>
+                    (await (await caches.open('bitnet-page')).keys()).map(r => r.url).join()
+                );
+                check(!kept.includes('other'), `it is kept: ${kept}`);
+            },
+            { at: plain.url }
+        );
+    },
+
+    // Copy, regenerate, edit and go on, each with any message; nothing is lost by it.
+    async what_can_be_done_with_a_message() {
+        recordChats();
+        await visit(async page => {
+            await ready(page);
+            await page.evaluate(() =>
+                Object.defineProperty(navigator, 'clipboard', {
+                    value: { writeText: async t => (globalThis.copied = t) },
+                })
+            );
+            const act = async (n, name) =>
+                page.evaluate(
+                    (at, what) => {
+                        const all = [...document.querySelectorAll('.turn')][at].querySelectorAll('button');
+                        const found = [...all].find(b => b.textContent === what && b.checkVisibility());
+                        if (!found) throw new Error(`turn ${at} has no ${what}`);
+                        found.click();
+                    },
+                    n,
+                    name
+                );
+            const runs = () => page.evaluate(() => Number(document.body.dataset.runs));
+            const writes = async action => {
+                const before = await runs();
+                await action();
+                await until(page, n => Number(document.body.dataset.runs) > n, before);
+            };
+            const bodies = () => texts(page, '.turn .body');
+            const lastSent = () => page.evaluate(() => globalThis.sent.at(-1).map(m => m.content).join('|'));
+            const chats = () => texts(page, '#chats .name');
+            const questions = ['Who are you?', 'What is the capital of Italy?', 'What is two plus three?'];
+            for (const q of questions) await write(page, q, { maxTokens: 20 });
+            const first = await bodies();
+            expect(first.length, 6, 'turns');
+
+            await act(1, 'Copy');
+            await until(page, () => globalThis.copied !== undefined);
+            expect(await page.evaluate(() => globalThis.copied), first[1], 'what was copied');
+
+            await writes(() => act(5, 'Regenerate')); // the last one is replaced
+            expect((await bodies()).join('|'), first.join('|'), 'the same greedy reply');
+            expect((await chats()).length, 1, 'chats');
+
+            await writes(() => act(3, 'Regenerate')); // others stay in the former chat
+            expect((await bodies()).join('|'), first.slice(0, 4).join('|'), 'after Regenerate');
+            expect(await lastSent(), first.slice(0, 3).join('|'), 'sent for it');
+            await until(page, () => document.querySelectorAll('#chats li').length === 2);
+            check((await chats()).includes('Who are you?'), `the former chat is not in ${await chats()}`);
+
+            await act(2, 'Edit');
+            expect(await page.$eval('.edit textarea', e => e.value), questions[1], 'what is edited');
+            await page.keyboard.press('Escape');
+            expect((await bodies())[2], questions[1], 'after Escape');
+            await act(2, 'Edit');
+            await page.$eval('.edit textarea', e => (e.value = 'What is the capital of France?'));
+            await writes(() => page.keyboard.press('Enter'));
+            expect((await bodies())[2], 'What is the capital of France?', 'what was edited');
+            check((await lastSent()).endsWith('|What is the capital of France?'), 'what was sent');
+            expect((await bodies()).length, 4, 'turns after Edit');
+
+            await act(3, 'Edit'); // a reply is only changed
+            await page.$eval('.edit textarea', e => (e.value = 'It is Paris.'));
+            await page.keyboard.press('Enter');
+            await until(page, () => [...document.querySelectorAll('.turn .body')].at(-1).textContent === 'It is Paris.');
+            await write(page, 'Are you sure?', { maxTokens: 10 });
+            check((await lastSent()).includes('|It is Paris.|Are you sure?'), await lastSent());
+
+            await act(1, 'Continue from here');
+            await until(page, () => document.querySelectorAll('.turn').length === 2);
+            await until(page, () => document.querySelectorAll('#chats li').length === 3);
+            await write(page, 'What now?', { maxTokens: 10 });
+            expect(await lastSent(), [...first.slice(0, 2), 'What now?'].join('|'), 'sent from there');
+            await page.$$eval('#chats .name', all =>
+                all.find(b => b.textContent === 'Who are you?').click()
+            );
+            await until(page, () => document.querySelectorAll('.turn').length === 6);
+            expect((await bodies()).join('|'), first.join('|'), 'the first chat');
+
+            // a completion goes on where it ended
+            await completion(page);
+            const begun = await write(page, PROMPT, { maxTokens: 20 });
+            await settings(page, { maxTokens: 100 });
+            await writes(() => act(0, 'Continue'));
+            const whole = await lastReply(page);
+            check(whole.startsWith(begun) && whole.length > begun.length + 20, whole);
+            await settings(page, { maxTokens: 20 });
+            await writes(() => act(0, 'Regenerate'));
+            expect(await lastReply(page), begun, 'the text written anew');
+        });
+    },
+
+    // Several chats, with names, in a list; as files; until they are deleted.
+    async chats_are_kept() {
+        await visit(async page => {
+            await ready(page);
+            const names = () => texts(page, '#chats .name');
+            const tool = (n, name) =>
+                page.evaluate(
+                    (at, what) =>
+                        [...document.querySelectorAll('#chats li')[at].querySelectorAll('button')]
+                            .find(b => b.textContent === what)
+                            .click(),
+                    n,
+                    name
+                );
+            await write(page, 'Who are you?', { maxTokens: 20 });
+            const first = await texts(page, '.turn .body');
+            await page.click('#new');
+            expect(await count(page, '.turn'), 0, 'turns of a new chat');
+            await write(page, 'What is two plus three?', { maxTokens: 20 });
+            await completion(page); // the other mode has texts of its own
+            await write(page, PROMPT, { maxTokens: 20 });
+            await page.$eval('input[value=chat]', e => e.click());
+            expect((await texts(page, '.turn.user .body')).join(), 'What is two plus three?', 'chat');
+            await until(page, () => document.querySelectorAll('#chats li').length === 3);
+            await page.reload();
+            await ready(page);
+            expect((await texts(page, '.turn.user .body')).join(), 'What is two plus three?', 'reloaded');
+            const at = (await names()).indexOf('Who are you?');
+            await tool(at, 'Rename');
+            await page.keyboard.type('Ünder “the” sea');
+            await page.keyboard.press('Enter');
+            await until(page, () =>
+                [...document.querySelectorAll('#chats .name')].some(e => e.textContent === 'Ünder “the” sea')
+            );
+            await page.evaluate(() => {
+                URL.createObjectURL = blob => {
+                    globalThis.exported = blob.text();
+                    return 'data:application/json,%7B%7D';
+                };
+                HTMLAnchorElement.prototype.click = function () {
+                    globalThis.fileName = this.download;
+                };
+            });
+            await tool((await names()).indexOf('Ünder “the” sea'), 'Export');
+            await until(page, () => globalThis.fileName !== undefined);
+            expect(await page.evaluate(() => globalThis.fileName), 'Ünder-the-sea.json', 'file');
+            const file = JSON.parse(await page.evaluate(() => globalThis.exported));
+            expect(file.name, 'Ünder “the” sea', 'name');
+            expect(file.model, 'tiny.gguf', 'model');
+            expect(file.messages.map(m => `${m.role}: ${m.content}`).join('|'), `user: ${first[0]}|assistant: ${first[1]}`, 'messages');
+            await page.$$eval('#chats .name', all => all.find(e => /sea/.test(e.textContent)).click());
+            await until(page, () => document.querySelector('.turn.user .body').textContent === 'Who are you?');
+            await write(page, 'And who am I?', { maxTokens: 10 }); // it is no copy after the new name
+            expect((await names()).length, 3, 'chats');
+            expect((await names())[0], 'Ünder “the” sea', 'the latest chat');
+            await tool(0, 'Delete');
+            await page.keyboard.press('Escape');
+            expect((await names()).length, 3, 'chats after No');
+            await tool(0, 'Delete');
+            await page.click('.ask .yes');
+            await until(page, () => document.querySelectorAll('#chats li').length === 2);
+            expect(await count(page, '.turn'), 0, 'turns of the deleted chat');
+        });
+    },
+
+    // A long chat with a small context: every message is answered, and a reload shows all of them.
+    async thirty_messages() {
+        recordChats();
+        await visit(async page => {
+            await ready(page);
+            await settings(page, { system: 'You are a helpful assistant.' });
+            const questions = ['Who are you?', 'Tell me a story about a dragon.', 'What is two plus three?'];
+            for (let i = 0; i < 30; i++) {
+                const reply = await write(page, questions[i % 3], { maxTokens: 60 });
+                check(reply.trim(), `message ${i + 1} has no reply`);
+                check(!(await visible(page, 'error')), `message ${i + 1} fails`);
+            }
+            const sent = await page.evaluate(() =>
+                globalThis.sent.map(all => all.map(m => m.role[0]).join(''))
+            );
+            for (const roles of sent) check(/^s(ua)*u$/.test(roles), `sent: ${roles}`);
+            check(Math.max(...sent.map(r => r.length)) < 30, 'the whole chat is sent');
+            expect(await count(page, '.turn'), 60, 'turns');
+            const all = (await texts(page, '.turn .body')).join('|');
+            await page.reload();
+            await ready(page);
+            expect((await texts(page, '.turn .body')).join('|'), all, 'after a reload');
+            check((await write(page, 'Who are you?')).length > 5, 'no reply after a reload');
+        });
+    },
+
+    // The worker waits in the middle of the reply, and the page is reloaded.
+    async reload_in_mid_answer() {
+        hooks.set(
+            '/worker.js',
+            edited('worker.js', s => {
+                const paused = s.replace(
+                    'post({ id, event: { token, text, index } });',
+                    '$& if (index === 19) while (!signal.aborted) await turn();'
+                );
+                check(paused !== s, 'worker.js has another form');
+                return paused;
+            })
+        );
+        await visit(async page => {
+            await ready(page);
+            await settings(page, { temperature: 0, maxTokens: 100, prompt: 'Tell me a story about a dragon.' });
+            await page.evaluate(() => document.getElementById('form').requestSubmit());
+            await until(page, async () => {
+                const request = indexedDB.open('bitnet-chats');
+                const db = await new Promise(done => (request.onsuccess = () => done(request.result)));
+                const all = db.transaction('chats').objectStore('chats').getAll();
+                const [chat] = await new Promise(done => (all.onsuccess = () => done(all.result)));
+                db.close();
+                return chat?.messages[1]?.content.length > 20;
+            });
+            hooks.delete('/worker.js');
+            await page.reload();
+            await ready(page);
+            const [question, half] = await texts(page, '.turn .body');
+            expect(question, 'Tell me a story about a dragon.', 'the message');
+            check(half.length > 20, `the reply is ${half}`);
+            expect(await lastNote(page), 'The page was left before the text was finished.', 'note');
+            await settings(page, { temperature: 0, maxTokens: 100 });
+            const before = await page.evaluate(() => Number(document.body.dataset.runs ?? 0));
+            await page.$$eval('.turn:last-child button', all =>
+                all.find(b => b.textContent === 'Regenerate').click()
+            );
+            await until(page, n => Number(document.body.dataset.runs ?? 0) > n, before);
+            const whole = await lastReply(page);
+            check(whole.startsWith(half) && whole.length > half.length, `${half}, then ${whole}`);
+            expect(await lastNote(page), 'Stopped at the token limit.', 'note of the whole reply');
+        });
+    },
+
+    // One tab sees what the other one writes; if both write, neither loses anything.
+    async two_tabs() {
+        await visit(async (one, context) => {
+            await ready(one);
+            await write(one, 'Who are you?', { maxTokens: 20 });
+            const two = await newPage(context);
+            await two.goto(isolated.url);
+            await ready(two);
+            expect(await count(two, '.turn'), 0, 'turns of a new tab');
+            await until(two, () => document.querySelector('#chats .name') !== null);
+            await two.$eval('#chats .name', e => e.click());
+            await until(two, () => document.querySelectorAll('.turn').length === 2);
+            await write(two, 'What is two plus three?', { maxTokens: 20 });
+            await until(one, () => document.querySelectorAll('.turn').length === 4);
+            await Promise.all([
+                write(one, 'What is the capital of Italy?', { maxTokens: 200, temperature: 1 }),
+                write(two, 'Tell me a story about a dragon.', { maxTokens: 200, temperature: 1 }),
+            ]);
+            for (const [page, question] of [
+                [one, 'What is the capital of Italy?'],
+                [two, 'Tell me a story about a dragon.'],
+            ]) {
+                await page.bringToFront();
+                await page.reload();
+                await ready(page);
+                const asked = await texts(page, '.turn.user .body');
+                expect(asked.at(-1), question, 'the last message');
+                expect(asked.length, 3, 'messages');
+                await until(page, () => document.querySelectorAll('#chats li').length === 2);
+            }
+        });
+    },
+
     // The model opens, and the page says that it is not kept.
     async no_room_in_the_store() {
         hooks.set('/full.gguf', asTiny);
