@@ -20,8 +20,9 @@ const isolating = new URL(location.href).search === '?isolate';
 
 const open = () => caches.open(NAME).catch(() => null); // null: this browser keeps nothing
 
+// The open page is left alone until it is loaded again: Firefox (140) hangs where a worker claims an
+// isolated one.
 addEventListener('install', () => skipWaiting());
-addEventListener('activate', e => e.waitUntil(clients.claim()));
 
 function isolate(response) {
     if (!isolating || response.type === 'opaqueredirect') return response;
