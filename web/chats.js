@@ -127,15 +127,24 @@ export function exported({ mode, created, changed, model, messages, ...chat }) {
             : [{ role, content }]
     );
     const file = {
-        format: 'bitnet-chat', version: 1, name: nameOf({ messages, ...chat }), mode, model,
-        created, changed, system: chat.system ?? '', messages: roles,
+        format: 'bitnet-chat',
+        version: 1,
+        name: nameOf({ messages, ...chat }),
+        mode,
+        model,
+        created,
+        changed,
+        system: chat.system ?? '',
+        messages: roles,
     };
     return JSON.stringify(file, null, 2) + '\n';
 }
 
 function download(chat) {
     const link = element('a'),
-        name = nameOf(chat).replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-|-$/g, '');
+        name = nameOf(chat)
+            .replace(/[^\p{L}\p{N}]+/gu, '-')
+            .replace(/^-|-$/g, '');
     link.href = URL.createObjectURL(new Blob([exported(chat)], { type: 'application/json' }));
     link.download = `${name || 'chat'}.json`;
     link.click();

@@ -41,9 +41,7 @@ function addTurn(message) {
 function noteOf({ note, dropped }) {
     const parts = [];
     if (dropped)
-        parts.push(
-            `The context was full: the model no longer sees the first ${dropped} messages.`
-        );
+        parts.push(`The context was full: the model no longer sees the first ${dropped} messages.`);
     if (note) parts.push(NOTES[note]);
     return element('span', parts.join(' '), 'note');
 }
@@ -338,14 +336,16 @@ async function write(chat, message, turn, stream, takeBack) {
         if ((chat.from ?? 0) > from) message.dropped = chat.from;
         if (shown) {
             const follow = nearEnd();
-            if (message.note || message.dropped) turn.querySelector('.acts').before(noteOf(message));
+            if (message.note || message.dropped)
+                turn.querySelector('.acts').before(noteOf(message));
             if (chat.from) showLeftOut();
             if (follow) toEnd();
         }
     }
     if (model === app.model) showFigures(model);
     save(chat);
-    const focused = document.activeElement === $('stop') || document.activeElement === document.body;
+    const focused =
+        document.activeElement === $('stop') || document.activeElement === document.body;
     ready();
     if (error) showError(error, { info: model.info, system: $('system').value.trim() });
     if (focused && matchMedia('(hover: hover)').matches) $('prompt').focus();

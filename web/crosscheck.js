@@ -35,7 +35,8 @@ async function crosscheck() {
     const sum = key => ran.reduce((s, r) => s + r[key], 0);
     const good = !bad.length && ran.length > 0;
     $('check-status').className = `check-status ${good ? 'good' : 'bad'}`;
-    const total = digits(sum('total'), 0), differ = digits(sum('total') - sum('passed'), 0);
+    const total = digits(sum('total'), 0),
+        differ = digits(sum('total') - sum('passed'), 0);
     let verdict = `✗ Fail: ${differ} of ${total} results differ`;
     if (good) verdict = `✓ Pass: all ${total} results are the same, bit for bit.`;
     else if (!ran.length) verdict = '✗ Fail: nothing could be run.';

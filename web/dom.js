@@ -54,7 +54,11 @@ export function ask(place, question, yes) {
             e.stopPropagation();
             end(false);
         };
-        box.append(text, button(yes, 'yes', () => end(true)), no);
+        box.append(
+            text,
+            button(yes, 'yes', () => end(true)),
+            no
+        );
         place.append(box);
         no.focus();
     });

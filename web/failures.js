@@ -12,10 +12,7 @@ const FAILURES = {
         'The model needs more than this browser gives to a page. Close other tabs, or ' +
             'choose a smaller context under “Load options”.',
     ],
-    ERR_FORMAT: [
-        'This is not a readable GGUF file',
-        'It must be a GGUF file, version 2 or 3.',
-    ],
+    ERR_FORMAT: ['This is not a readable GGUF file', 'It must be a GGUF file, version 2 or 3.'],
     ERR_TRUNCATED: ['The file ends too early', 'The download or the copy is not complete.'],
     ERR_UNSUPPORTED: [
         'This model is not supported',

@@ -19,7 +19,9 @@ async function use(url) {
     const { installing, waiting, active } = await navigator.serviceWorker.register(url);
     const worker = installing ?? waiting ?? active;
     while (!['activated', 'redundant'].includes(worker.state))
-        await new Promise(resolve => worker.addEventListener('statechange', resolve, { once: true }));
+        await new Promise(resolve =>
+            worker.addEventListener('statechange', resolve, { once: true })
+        );
     if (worker.state === 'redundant') throw new Error('it was replaced');
     return worker;
 }

@@ -40,10 +40,9 @@ export function addressOf(source) {
 
 function checkAddress({ sha256 }) {
     if (sha256 === undefined || /^[0-9a-f]{64}$/i.test(sha256)) return;
-    throw Object.assign(
-        new Error(`“${sha256}” has ${sha256.length} characters`),
-        { code: 'CHECKSUM' }
-    );
+    throw Object.assign(new Error(`“${sha256}” has ${sha256.length} characters`), {
+        code: 'CHECKSUM',
+    });
 }
 
 // ---- progress: one bar from the first byte to the model that is ready ----

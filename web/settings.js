@@ -4,7 +4,13 @@ import { $, element } from './dom.js';
 import { local } from './storage.js';
 
 export const SAMPLER = [
-    'temperature', 'topK', 'topP', 'minP', 'repeatPenalty', 'seed', 'maxTokens',
+    'temperature',
+    'topK',
+    'topP',
+    'minP',
+    'repeatPenalty',
+    'seed',
+    'maxTokens',
 ];
 export const LOAD = ['context', 'threads'];
 const NUMBERS = [...SAMPLER, ...LOAD];

@@ -4,10 +4,29 @@
 // set headers: the browser then isolates the page and gives it SharedArrayBuffer, which threads need.
 const NAME = 'bitnet-page';
 const PAGE = [
-    './', 'manifest.json', 'style.css', 'page.js', 'app.js', 'chats.js', 'conversation.js',
-    'crosscheck.js', 'dom.js', 'failures.js', 'format.js', 'isolation.js', 'models.js',
-    'settings.js', 'storage.js', 'bitnet.js', 'worker.js', 'cache.js', 'errors.js', 'variants.js',
-    'check.js', 'crosscheck.txt', 'tiny.gguf',
+    './',
+    'manifest.json',
+    'style.css',
+    'page.js',
+    'app.js',
+    'chats.js',
+    'conversation.js',
+    'crosscheck.js',
+    'dom.js',
+    'failures.js',
+    'format.js',
+    'isolation.js',
+    'models.js',
+    'settings.js',
+    'storage.js',
+    'bitnet.js',
+    'worker.js',
+    'cache.js',
+    'errors.js',
+    'variants.js',
+    'check.js',
+    'crosscheck.txt',
+    'tiny.gguf',
 ];
 // What a build may lack.
 const MODULES = ['simd', 'threads', 'relaxed'].flatMap(v =>
@@ -53,7 +72,8 @@ addEventListener('fetch', event => {
     const url = new URL(event.request.url);
     url.search = url.hash = '';
     const key = url.href === index ? address('./') : url.href;
-    if (event.request.method !== 'GET' || event.request.headers.has('Range') || !own.has(key)) return;
+    if (event.request.method !== 'GET' || event.request.headers.has('Range') || !own.has(key))
+        return;
     event.respondWith(answer(event, key));
 });
 

@@ -1262,7 +1262,9 @@ const tests = {
             await page.focus('#topK');
             expect(await problem(), 'Temperature must be from 0 to 5. 99 is not.', 'what is wrong');
             check(await visible(page, 'temperature-problem'), 'nobody sees it');
-            const described = await page.$eval('#temperature', e => e.getAttribute('aria-describedby'));
+            const described = await page.$eval('#temperature', e =>
+                e.getAttribute('aria-describedby')
+            );
             expect(described, 'temperature-problem', 'described by');
             await settings(page, { prompt: 'Who are you?' });
             await page.focus('#prompt');
@@ -1302,9 +1304,7 @@ const tests = {
             await ready(page);
             await write(page, 'Who are you?');
             const share = () =>
-                page.evaluate(
-                    () => document.getElementById('scroll').clientHeight / innerHeight
-                );
+                page.evaluate(() => document.getElementById('scroll').clientHeight / innerHeight);
             for (const [width, height] of [
                 [320, 256],
                 [375, 400],
@@ -1342,8 +1342,7 @@ const tests = {
     async right_to_left() {
         await visit(async page => {
             await ready(page);
-            const direction = selector =>
-                page.$eval(selector, e => getComputedStyle(e).direction);
+            const direction = selector => page.$eval(selector, e => getComputedStyle(e).direction);
             await settings(page, { prompt: 'שלום, עולם!' });
             expect(await direction('#prompt'), 'rtl', 'the field');
             await write(page, 'שלום, עולם!', { maxTokens: 5 });
@@ -1358,7 +1357,9 @@ const tests = {
     async contrast_of_every_state() {
         const least = () => {
             // Chromium gives oklab or color(srgb), so let a canvas say what a colour is
-            const pen = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+            const pen = document
+                .createElement('canvas')
+                .getContext('2d', { willReadFrequently: true });
             const rgb = (top, below) => {
                 pen.fillStyle = `rgb(${below})`;
                 pen.fillRect(0, 0, 1, 1);
@@ -1367,7 +1368,10 @@ const tests = {
                 return [...pen.getImageData(0, 0, 1, 1).data.slice(0, 3)];
             };
             const ground = e =>
-                rgb(getComputedStyle(e).backgroundColor, e.parentElement ? ground(e.parentElement) : [255, 255, 255]);
+                rgb(
+                    getComputedStyle(e).backgroundColor,
+                    e.parentElement ? ground(e.parentElement) : [255, 255, 255]
+                );
             const light = c =>
                 c
                     .map(x => x / 255)
@@ -1386,7 +1390,9 @@ const tests = {
                 for (let p = e; p; p = p.parentElement)
                     opacity *= Number(getComputedStyle(p).opacity);
                 if (got < 4.5 || opacity < 1)
-                    low.push(`${e.id || e.className || e.textContent} ${got.toFixed(2)} ${opacity}`);
+                    low.push(
+                        `${e.id || e.className || e.textContent} ${got.toFixed(2)} ${opacity}`
+                    );
             };
             const own = e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
             for (const e of document.querySelectorAll('body *')) {
@@ -1418,7 +1424,13 @@ const tests = {
                     await page.$$eval('button', all => all.forEach(b => (b.disabled = true)));
                     expect(await page.evaluate(least), '', `${where}, off`);
                     await page.$$eval('button', all => all.forEach(b => (b.disabled = false)));
-                    for (const selector of ['#send', '#new', '#pick', '#use-tiny', '.acts button']) {
+                    for (const selector of [
+                        '#send',
+                        '#new',
+                        '#pick',
+                        '#use-tiny',
+                        '.acts button',
+                    ]) {
                         await page.$eval(selector, e => e.scrollIntoView({ block: 'center' }));
                         await page.hover(selector);
                         expect(await page.evaluate(least), '', `${where}, mouse on ${selector}`);
@@ -1431,7 +1443,10 @@ const tests = {
 
     async same_named_models() {
         for (const path of ['/one/same.gguf', '/two/same.gguf']) hooks.set(path, asTiny);
-        hooks.set('/models.js', edited('models.js', s => s.replace('LARGE = 64e6', 'LARGE = 1e6')));
+        hooks.set(
+            '/models.js',
+            edited('models.js', s => s.replace('LARGE = 64e6', 'LARGE = 1e6'))
+        );
         await visit(async page => {
             await ready(page);
             for (const [i, folder] of ['one', 'two'].entries()) {
@@ -1453,7 +1468,10 @@ const tests = {
             }
             expect((await texts(page, '#cache .place')).length, 2, 'places');
             await page.click('#cache .delete'); // a large model is not deleted unasked
-            check(/Delete same.gguf.*1.7 MB\?/.test((await texts(page, '.ask p')).join()), 'no question');
+            check(
+                /Delete same.gguf.*1.7 MB\?/.test((await texts(page, '.ask p')).join()),
+                'no question'
+            );
             await page.keyboard.press('Escape');
             expect(await count(page, '.ask'), 0, 'questions');
             expect(await count(page, '#cache li'), 2, 'models after No');
@@ -1485,7 +1503,9 @@ const tests = {
                     globalThis.heard.push(document.getElementById('status').textContent)
                 ).observe(document.getElementById('status'), { childList: true, subtree: true });
                 new MutationObserver(() =>
-                    globalThis.bars.push(Number(document.getElementById('loading-bar').getAttribute('value')))
+                    globalThis.bars.push(
+                        Number(document.getElementById('loading-bar').getAttribute('value'))
+                    )
                 ).observe(document.getElementById('loading-bar'), { attributeFilter: ['value'] });
             });
             await ready(page);
@@ -1498,8 +1518,15 @@ const tests = {
                 check((await heard()).includes(what), `${what} is not among ${await heard()}`);
             const bars = (await page.evaluate(() => globalThis.bars)).slice(1);
             check(bars.length > 4 && bars.at(-1) > 0.8, `the bar: ${bars}`);
-            check(bars.every((b, i) => !i || b >= bars[i - 1]), `the bar goes back: ${bars}`);
-            expect(await page.$eval('#status', e => e.role ?? e.getAttribute('role')), 'status', 'role');
+            check(
+                bars.every((b, i) => !i || b >= bars[i - 1]),
+                `the bar goes back: ${bars}`
+            );
+            expect(
+                await page.$eval('#status', e => e.role ?? e.getAttribute('role')),
+                'status',
+                'role'
+            );
         });
     },
 
@@ -1516,7 +1543,10 @@ const tests = {
             await ready(page);
             await page.click('#use-official');
             await until(page, () => document.querySelector('.ask') !== null);
-            check(/Download 1.2 GB from localhost/.test((await texts(page, '.ask p')).join()), 'what');
+            check(
+                /Download 1.2 GB from localhost/.test((await texts(page, '.ask p')).join()),
+                'what'
+            );
             expect(requests.filter(r => r.path === '/official.gguf').length, 0, 'requests unasked');
             await page.click('.ask .yes');
             await named(page, 'official.gguf');
@@ -1545,7 +1575,11 @@ const tests = {
         await visit(async page => {
             await ready(page);
             await openUrl(page, `${isolated.url}tiny.gguf#sha256=abc123`);
-            expect(await errorTitle(page), 'The checksum in the address is not complete', 'message');
+            expect(
+                await errorTitle(page),
+                'The checksum in the address is not complete',
+                'message'
+            );
             check(/64 digits/.test(await text(page, 'error-text')), 'no advice');
             await stillWrites(page);
         });
@@ -1606,7 +1640,10 @@ const tests = {
                 await keptPage(page);
                 await page.goto(`${plain.url}other/`);
                 expect(await page.title(), 'other', 'the page');
-                check(await page.evaluate(() => navigator.serviceWorker.controller !== null), 'none');
+                check(
+                    await page.evaluate(() => navigator.serviceWorker.controller !== null),
+                    'none'
+                );
                 check(!(await page.evaluate(() => crossOriginIsolated)), 'it is isolated');
                 const kept = await page.evaluate(async () =>
                     (await (await caches.open('bitnet-page')).keys()).map(r => r.url).join()
@@ -1630,8 +1667,12 @@ const tests = {
             const act = async (n, name) =>
                 page.evaluate(
                     (at, what) => {
-                        const all = [...document.querySelectorAll('.turn')][at].querySelectorAll('button');
-                        const found = [...all].find(b => b.textContent === what && b.checkVisibility());
+                        const all = [...document.querySelectorAll('.turn')][at].querySelectorAll(
+                            'button'
+                        );
+                        const found = [...all].find(
+                            b => b.textContent === what && b.checkVisibility()
+                        );
                         if (!found) throw new Error(`turn ${at} has no ${what}`);
                         found.click();
                     },
@@ -1645,9 +1686,19 @@ const tests = {
                 await until(page, n => Number(document.body.dataset.runs) > n, before);
             };
             const bodies = () => texts(page, '.turn .body');
-            const lastSent = () => page.evaluate(() => globalThis.sent.at(-1).map(m => m.content).join('|'));
+            const lastSent = () =>
+                page.evaluate(() =>
+                    globalThis.sent
+                        .at(-1)
+                        .map(m => m.content)
+                        .join('|')
+                );
             const chats = () => texts(page, '#chats .name');
-            const questions = ['Who are you?', 'What is the capital of Italy?', 'What is two plus three?'];
+            const questions = [
+                'Who are you?',
+                'What is the capital of Italy?',
+                'What is two plus three?',
+            ];
             for (const q of questions) await write(page, q, { maxTokens: 20 });
             const first = await bodies();
             expect(first.length, 6, 'turns');
@@ -1664,10 +1715,17 @@ const tests = {
             expect((await bodies()).join('|'), first.slice(0, 4).join('|'), 'after Regenerate');
             expect(await lastSent(), first.slice(0, 3).join('|'), 'sent for it');
             await until(page, () => document.querySelectorAll('#chats li').length === 2);
-            check((await chats()).includes('Who are you?'), `the former chat is not in ${await chats()}`);
+            check(
+                (await chats()).includes('Who are you?'),
+                `the former chat is not in ${await chats()}`
+            );
 
             await act(2, 'Edit');
-            expect(await page.$eval('.edit textarea', e => e.value), questions[1], 'what is edited');
+            expect(
+                await page.$eval('.edit textarea', e => e.value),
+                questions[1],
+                'what is edited'
+            );
             await page.keyboard.press('Escape');
             expect((await bodies())[2], questions[1], 'after Escape');
             await act(2, 'Edit');
@@ -1680,7 +1738,12 @@ const tests = {
             await act(3, 'Edit'); // a reply is only changed
             await page.$eval('.edit textarea', e => (e.value = 'It is Paris.'));
             await page.keyboard.press('Enter');
-            await until(page, () => [...document.querySelectorAll('.turn .body')].at(-1).textContent === 'It is Paris.');
+            await until(
+                page,
+                () =>
+                    [...document.querySelectorAll('.turn .body')].at(-1).textContent ===
+                    'It is Paris.'
+            );
             await write(page, 'Are you sure?', { maxTokens: 10 });
             check((await lastSent()).includes('|It is Paris.|Are you sure?'), await lastSent());
 
@@ -1688,7 +1751,11 @@ const tests = {
             await until(page, () => document.querySelectorAll('.turn').length === 2);
             await until(page, () => document.querySelectorAll('#chats li').length === 3);
             await write(page, 'What now?', { maxTokens: 10 });
-            expect(await lastSent(), [...first.slice(0, 2), 'What now?'].join('|'), 'sent from there');
+            expect(
+                await lastSent(),
+                [...first.slice(0, 2), 'What now?'].join('|'),
+                'sent from there'
+            );
             await page.$$eval('#chats .name', all =>
                 all.find(b => b.textContent === 'Who are you?').click()
             );
@@ -1730,17 +1797,27 @@ const tests = {
             await completion(page); // the other mode has texts of its own
             await write(page, PROMPT, { maxTokens: 20 });
             await page.$eval('input[value=chat]', e => e.click());
-            expect((await texts(page, '.turn.user .body')).join(), 'What is two plus three?', 'chat');
+            expect(
+                (await texts(page, '.turn.user .body')).join(),
+                'What is two plus three?',
+                'chat'
+            );
             await until(page, () => document.querySelectorAll('#chats li').length === 3);
             await page.reload();
             await ready(page);
-            expect((await texts(page, '.turn.user .body')).join(), 'What is two plus three?', 'reloaded');
+            expect(
+                (await texts(page, '.turn.user .body')).join(),
+                'What is two plus three?',
+                'reloaded'
+            );
             const at = (await names()).indexOf('Who are you?');
             await tool(at, 'Rename');
             await page.keyboard.type('Ünder “the” sea');
             await page.keyboard.press('Enter');
             await until(page, () =>
-                [...document.querySelectorAll('#chats .name')].some(e => e.textContent === 'Ünder “the” sea')
+                [...document.querySelectorAll('#chats .name')].some(
+                    e => e.textContent === 'Ünder “the” sea'
+                )
             );
             await page.evaluate(() => {
                 URL.createObjectURL = blob => {
@@ -1757,9 +1834,18 @@ const tests = {
             const file = JSON.parse(await page.evaluate(() => globalThis.exported));
             expect(file.name, 'Ünder “the” sea', 'name');
             expect(file.model, 'tiny.gguf', 'model');
-            expect(file.messages.map(m => `${m.role}: ${m.content}`).join('|'), `user: ${first[0]}|assistant: ${first[1]}`, 'messages');
-            await page.$$eval('#chats .name', all => all.find(e => /sea/.test(e.textContent)).click());
-            await until(page, () => document.querySelector('.turn.user .body').textContent === 'Who are you?');
+            expect(
+                file.messages.map(m => `${m.role}: ${m.content}`).join('|'),
+                `user: ${first[0]}|assistant: ${first[1]}`,
+                'messages'
+            );
+            await page.$$eval('#chats .name', all =>
+                all.find(e => /sea/.test(e.textContent)).click()
+            );
+            await until(
+                page,
+                () => document.querySelector('.turn.user .body').textContent === 'Who are you?'
+            );
             await write(page, 'And who am I?', { maxTokens: 10 }); // it is no copy after the new name
             expect((await names()).length, 3, 'chats');
             expect((await names())[0], 'Ünder “the” sea', 'the latest chat');
@@ -1779,7 +1865,11 @@ const tests = {
         await visit(async page => {
             await ready(page);
             await settings(page, { system: 'You are a helpful assistant.' });
-            const questions = ['Who are you?', 'Tell me a story about a dragon.', 'What is two plus three?'];
+            const questions = [
+                'Who are you?',
+                'Tell me a story about a dragon.',
+                'What is two plus three?',
+            ];
             for (let i = 0; i < 30; i++) {
                 const reply = await write(page, questions[i % 3], { maxTokens: 60 });
                 check(reply.trim(), `message ${i + 1} has no reply`);
@@ -1814,11 +1904,17 @@ const tests = {
         );
         await visit(async page => {
             await ready(page);
-            await settings(page, { temperature: 0, maxTokens: 100, prompt: 'Tell me a story about a dragon.' });
+            await settings(page, {
+                temperature: 0,
+                maxTokens: 100,
+                prompt: 'Tell me a story about a dragon.',
+            });
             await page.evaluate(() => document.getElementById('form').requestSubmit());
             await until(page, async () => {
                 const request = indexedDB.open('bitnet-chats');
-                const db = await new Promise(done => (request.onsuccess = () => done(request.result)));
+                const db = await new Promise(
+                    done => (request.onsuccess = () => done(request.result))
+                );
                 const all = db.transaction('chats').objectStore('chats').getAll();
                 const [chat] = await new Promise(done => (all.onsuccess = () => done(all.result)));
                 db.close();
