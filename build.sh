@@ -212,10 +212,6 @@ web_crosscheck() {
     cp build/em/"$name".* build/web
 }
 
-# What build/web holds beside what is made: the page, and the npm package.
-PAGE='web/index.html web/page.js web/check.js web/style.css web/sw.js'
-PACKAGE='web/package.json web/README.md web/bitnet.d.ts'
-
 web() {
     have "${EMCC%% *}" || { echo "web: $EMCC is not installed (Debian: emscripten)" >&2; exit 1; }
     have "${ESBUILD:-esbuild}" || { echo "web: esbuild is not installed (Debian: esbuild)" >&2; exit 1; }
@@ -225,7 +221,7 @@ web() {
     made_with="$EMCC ${EMCC_RELAXED:-}"
     rm -rf build/web
     mkdir -p build/web build/em/stb
-    cp $PAGE $PACKAGE examples/tiny.gguf LICENSE build/web
+    cp web/page/* web/package.json web/README.md web/bitnet.d.ts examples/tiny.gguf LICENSE build/web
     if [ -e /usr/include/stb/stb_sprintf.h ]; then   # by itself: a host's other headers don't fit
         cp /usr/include/stb/stb_sprintf.h build/em/stb
         WEB_FLAGS="-Ibuild/em $(stb_flags "em -Ibuild/em") -DSTB_SPRINTF_NOUNALIGNED"

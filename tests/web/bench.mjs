@@ -258,7 +258,7 @@ function report(rows, { path, rounds, native, variants }) {
     rows.forEach(printRow);
     console.log();
     for (const variant of variants) {
-        const file = `bitnet-${variant}.wasm`;
+        const file = `engine-${variant}.js`;
         console.log(`${file.padEnd(19)} ${statSync(join(site, file)).size} bytes`);
     }
 }

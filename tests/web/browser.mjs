@@ -78,8 +78,7 @@ function rebuilt(edits) {
         for (const variant of variants) writeFileSync(join(folder, `engine-${variant}.js`), '');
         // A machine may be too busy to start threads in the time that the page gives them.
         const patient = s => s.replace('START_MS = 4000', 'START_MS = 60000');
-        const all = { 'bitnet.js': patient, ...edits };
-        for (const [name, edit] of Object.entries(all)) {
+        for (const [name, edit] of [['bitnet.js', patient], ...Object.entries(edits)]) {
             const path = join(sources, name),
                 before = readFileSync(path, 'utf8'),
                 after = edit(before);
@@ -224,6 +223,21 @@ async function write(page, prompt, values = {}) {
     return lastReply(page);
 }
 
+const lastNote = async page => (await texts(page, '.turn:last-child .note')).join();
+// What the page gives to chat() is in globalThis.sent.
+const recordChats = () =>
+    hooks.set(
+        '/bitnet.js',
+        rebuilt({
+            'bitnet.js': s =>
+                s.replace(
+                    'chat(messages, options = {}) {',
+                    '$& (globalThis.sent ??= []).push(messages);'
+                ),
+        })
+    );
+// Until the service worker has what the next visit needs.
+const keptPage = page => until(page, () => document.body.dataset.offline === 'yes');
 const completion = page => page.$eval('input[value=text]', e => e.click());
 const native = (...args) =>
     execFileSync(generate, ['-m', tinyPath, '--temp', '0', ...args], {
@@ -406,7 +420,7 @@ const tests = {
             }
             expect(await count(page, '.turn'), 4, 'turns');
             await page.click('#new');
-            expect(await count(page, '.turn'), 0, 'turns after Clear');
+            expect(await count(page, '.turn'), 0, 'turns of a new chat');
         });
     },
 
@@ -546,6 +560,7 @@ const tests = {
             await until(page, () => document.querySelector('#cache .delete') !== null);
             expect(await page.$eval('#cache .name', e => e.textContent), 'kept.gguf', 'listed');
             expect(await page.$eval('#cache .size', e => e.textContent), '1.7 MB', 'size');
+            await keptPage(page);
             requests = [];
             await page.reload();
             await ready(page);
@@ -1151,6 +1166,821 @@ const tests = {
             check(/keeps no files/.test(notes) && /next visit downloads it/.test(notes), notes);
             check(await visible(page, 'cache-none'), 'it is listed');
             await stillWrites(page);
+        });
+    },
+
+    // A chat goes on when the context is full: without its oldest messages, but with the system prompt.
+    async full_context_drops_the_oldest() {
+        recordChats();
+        await visit(async page => {
+            await ready(page);
+            await settings(page, { system: 'You are a helpful assistant.' });
+            for (let i = 1; i <= 6; i++) {
+                const reply = await write(page, `Tell me a story about ${i} dragons.`);
+                check(reply.length > 20, `reply ${i} is ${JSON.stringify(reply)}`);
+                check(!(await visible(page, 'error')), `message ${i} fails`);
+            }
+            const sent = await page.evaluate(() => globalThis.sent);
+            expect(sent.at(-1)[0].role, 'system', 'the first message');
+            expect(sent.at(-1)[1].role, 'user', 'the second message');
+            check(sent.at(-1).length < 12, `${sent.at(-1).length} messages are sent`);
+            expect(sent.at(-1).at(-1).content, 'Tell me a story about 6 dragons.', 'the last one');
+            const notes = (await texts(page, '.note')).join();
+            check(/no longer sees the first \d+ messages/.test(notes), `notes: ${notes}`);
+            expect(await count(page, '.left-out'), 1, 'lines above what the model sees');
+            expect(await count(page, '.turn'), 12, 'turns');
+            await page.click('#new'); // a message that leaves little room for its reply
+            const words = await page.evaluate(async () => {
+                const { app } = await import('./app.js'),
+                    story = 'Tell me a story about a dragon.';
+                let long = story;
+                while ((await app.model.tokenize(`x ${long}`)).length < 485) long = `x ${long}`;
+                return long;
+            });
+            await write(page, words, { maxTokens: 300, system: '' });
+            expect(await lastNote(page), 'The context is full, so the text ends here.', 'note');
+            check(!/Stopped/.test((await texts(page, '.note')).join()), 'nobody stopped it');
+        });
+    },
+
+    // What cannot be sent is in the field again, nobody stopped it, and the message does not hide text.
+    async text_that_cannot_be_sent_comes_back() {
+        await visit(
+            async page => {
+                await ready(page);
+                await write(page, 'Who are you?');
+                const long = 'a story about dragons '.repeat(200);
+                await write(page, long);
+                expect(await errorTitle(page), 'The text is too long for the context', 'message');
+                check(!/larger context/.test(await text(page, 'error-text')), 'it is as trained');
+                expect(await value(page, 'prompt'), long, 'the field');
+                expect(await count(page, '.turn'), 2, 'turns');
+                check(!/Stopped/.test((await texts(page, '.note')).join()), 'nobody stopped it');
+                const apart = await page.evaluate(() => {
+                    const box = e => document.querySelector(e).getBoundingClientRect(),
+                        room = box('#scroll');
+                    return (
+                        box('.turn:last-of-type').bottom <= box('#error').top &&
+                        box('#error').bottom <= room.bottom + 1 &&
+                        document.querySelector('#scroll').contains(document.querySelector('#error'))
+                    );
+                });
+                check(apart, 'the message covers the conversation');
+                await settings(page, { prompt: '' });
+                check((await write(page, 'Who are you?')).length > 5, 'the next message fails');
+                check(!(await visible(page, 'error')), 'the error is still there');
+            },
+            { viewport: { width: 800, height: 500 } }
+        );
+    },
+
+    // In an address, a % may stand for itself; and a file's name may be anything.
+    async percent_in_an_address() {
+        hooks.set('\0', asTiny); // what serve.mjs makes of a path that is no UTF-8
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}100%.gguf`);
+            await named(page, '100%.gguf');
+            await stillWrites(page);
+        });
+    },
+
+    // A browser that denies all storage: the page works, and says what it does not keep.
+    async storage_is_blocked() {
+        const block = () => {
+            for (const what of ['localStorage', 'sessionStorage', 'indexedDB'])
+                Object.defineProperty(globalThis, what, {
+                    get() {
+                        throw new DOMException('The operation is insecure.', 'SecurityError');
+                    },
+                });
+        };
+        await visit(
+            async page => {
+                await page.evaluateOnNewDocument(block);
+                await page.reload();
+                await ready(page);
+                check((await write(page, 'Who are you?')).length > 5, 'no reply');
+                check(await visible(page, 'chats-lost'), 'it does not say that chats are lost');
+                expect(await count(page, '#chats li'), 1, 'chats');
+                await fill(page, 'temperature', '0.3');
+                await page.$eval('#temperature', e => e.blur());
+                await stillWrites(page);
+            },
+            { at: isolated.url }
+        );
+    },
+
+    async settings_out_of_range() {
+        await visit(async page => {
+            await ready(page);
+            const problem = () => text(page, 'temperature-problem');
+            await fill(page, 'temperature', '99');
+            await page.focus('#topK');
+            expect(await problem(), 'Temperature must be from 0 to 5. 99 is not.', 'what is wrong');
+            check(await visible(page, 'temperature-problem'), 'nobody sees it');
+            const described = await page.$eval('#temperature', e =>
+                e.getAttribute('aria-describedby')
+            );
+            expect(described, 'temperature-problem', 'described by');
+            await settings(page, { prompt: 'Who are you?' });
+            await page.focus('#prompt');
+            await page.keyboard.press('Enter');
+            expect(await errorTitle(page), 'A setting is out of range', 'message');
+            expect(await value(page, 'prompt'), 'Who are you?', 'the field');
+            expect(await value(page, 'temperature'), '99', 'the setting');
+            expect(await count(page, '.turn'), 0, 'turns');
+            await fill(page, 'temperature', '0.33'); // between two steps
+            await page.focus('#topK');
+            expect(await count(page, '.problem'), 0, 'problems');
+            await settings(page, { threads: '0' });
+            await page.evaluate(() => document.getElementById('reload-model').click());
+            expect(await errorTitle(page), 'A setting is out of range', 'message');
+            check(/Threads must be from 1/.test(await text(page, 'error-code')), 'which setting');
+            await page.reload();
+            await ready(page);
+            expect(await value(page, 'temperature'), '0.33', 'the setting that is kept');
+        });
+    },
+
+    async figures_belong_to_the_model() {
+        hooks.set('/other.gguf', asTiny);
+        await visit(async page => {
+            await stillWrites(page);
+            check((await text(page, 'f-decode')) !== '–', 'no figure');
+            await openUrl(page, `${isolated.url}other.gguf`);
+            await named(page, 'other.gguf');
+            await ready(page);
+            for (const id of ['f-prefill', 'f-decode']) expect(await text(page, id), '–', id);
+        });
+    },
+
+    // At 400 % zoom and on a phone with its keyboard most of the height is conversation.
+    async room_for_the_conversation() {
+        await visit(async page => {
+            await ready(page);
+            await write(page, 'Who are you?');
+            const share = () =>
+                page.evaluate(() => document.getElementById('scroll').clientHeight / innerHeight);
+            for (const [width, height] of [
+                [320, 256],
+                [375, 400],
+                [640, 400],
+            ]) {
+                await page.setViewport({ width, height });
+                await until(page, h => document.body.clientHeight === h, height);
+                const where = `${width} x ${height}`;
+                check((await share()) >= 0.6, `${where}: ${await share()}`);
+                await page.evaluate(() => {
+                    document.getElementById('url').value = 'nowhere.gguf';
+                    document.getElementById('url').type = 'text';
+                    document.getElementById('url-form').requestSubmit();
+                });
+                await errorTitle(page);
+                check((await share()) >= 0.6, `${where} with an error: ${await share()}`);
+                check(!(await visible(page, 'f-decode')), `${where}: the figures take room`);
+                await page.click('#panel-toggle');
+                check(await visible(page, 'f-decode'), `${where}: no figures in the settings`);
+                await page.click('#panel-toggle');
+                const wide = await page.evaluate(() =>
+                    [...document.querySelectorAll('header *, .composer *, .turn *')]
+                        .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
+                        .map(e => e.id || e.className)
+                );
+                expect(wide.join(), '', `${where}: beyond the edge`);
+                await picture(page, `${width}x${height}`);
+            }
+            await page.setViewport({ width: 1280, height: 800 });
+            await until(page, () => document.body.clientHeight === 800);
+            check(await visible(page, 'f-decode'), 'the figures do not come back');
+        });
+    },
+
+    async right_to_left() {
+        await visit(async page => {
+            await ready(page);
+            const direction = selector => page.$eval(selector, e => getComputedStyle(e).direction);
+            await settings(page, { prompt: 'שלום, עולם!' });
+            expect(await direction('#prompt'), 'rtl', 'the field');
+            await write(page, 'שלום, עולם!', { maxTokens: 5 });
+            expect(await direction('.turn.user .body'), 'rtl', 'the message');
+            expect(await direction('.turn.user'), 'ltr', 'its place');
+            await write(page, 'Hello!', { maxTokens: 5 });
+            expect(await direction('.turn.user:nth-last-child(2) .body'), 'ltr', 'the next one');
+        });
+    },
+
+    // Text of every button, field and line, also those that are off, under the mouse or chosen.
+    async contrast_of_every_state() {
+        const least = () => {
+            // Chromium gives oklab or color(srgb), so let a canvas say what a colour is
+            const pen = document
+                .createElement('canvas')
+                .getContext('2d', { willReadFrequently: true });
+            const rgb = (top, below) => {
+                pen.fillStyle = `rgb(${below})`;
+                pen.fillRect(0, 0, 1, 1);
+                pen.fillStyle = top;
+                pen.fillRect(0, 0, 1, 1);
+                return [...pen.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+            };
+            const ground = e =>
+                rgb(
+                    getComputedStyle(e).backgroundColor,
+                    e.parentElement ? ground(e.parentElement) : [255, 255, 255]
+                );
+            const light = c =>
+                c
+                    .map(x => x / 255)
+                    .map(x => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4))
+                    .reduce((s, x, i) => s + x * [0.2126, 0.7152, 0.0722][i], 0);
+            const ratio = (a, b) => {
+                const [x, y] = [light(a), light(b)].sort((p, q) => q - p);
+                return (x + 0.05) / (y + 0.05);
+            };
+            const low = [];
+            const look = (e, pseudo) => {
+                const s = getComputedStyle(e, pseudo),
+                    under = ground(e),
+                    got = ratio(rgb(s.color, under), under);
+                let opacity = 1;
+                for (let p = e; p; p = p.parentElement)
+                    opacity *= Number(getComputedStyle(p).opacity);
+                if (got < 4.5 || opacity < 1)
+                    low.push(
+                        `${e.id || e.className || e.textContent} ${got.toFixed(2)} ${opacity}`
+                    );
+            };
+            const own = e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
+            for (const e of document.querySelectorAll('body *')) {
+                if (!e.checkVisibility({ visibilityProperty: true })) continue;
+                if (own(e) || ['INPUT', 'TEXTAREA', 'SELECT'].includes(e.tagName)) {
+                    if (e.type === 'radio') continue;
+                    look(e);
+                    if (e.placeholder) look(e, '::placeholder');
+                }
+            }
+            // what is chosen differs from what is beside it by more than the brightness of its text
+            const tab = document.querySelector('.modes input:checked + span');
+            const track = ratio(ground(tab), ground(document.querySelector('.modes')));
+            if (track < 3) low.push(`the chosen mode on its track ${track.toFixed(2)}`);
+            return low.join('; ');
+        };
+        for (const dark of [false, true]) {
+            await visit(
+                async page => {
+                    const where = dark ? 'dark' : 'light';
+                    await ready(page);
+                    await write(page, 'Who are you?', { maxTokens: 5 });
+                    await fill(page, 'topP', '7');
+                    await page.focus('#topK');
+                    await openUrl(page, `${isolated.url}nowhere.gguf`);
+                    await errorTitle(page);
+                    await page.$eval('details', e => (e.open = true));
+                    expect(await page.evaluate(least), '', where);
+                    await page.$$eval('button', all => all.forEach(b => (b.disabled = true)));
+                    expect(await page.evaluate(least), '', `${where}, off`);
+                    await page.$$eval('button', all => all.forEach(b => (b.disabled = false)));
+                    for (const selector of [
+                        '#send',
+                        '#new',
+                        '#pick',
+                        '#use-tiny',
+                        '.acts button',
+                    ]) {
+                        await page.$eval(selector, e => e.scrollIntoView({ block: 'center' }));
+                        await page.hover(selector);
+                        expect(await page.evaluate(least), '', `${where}, mouse on ${selector}`);
+                    }
+                },
+                { dark, reducedMotion: true }
+            );
+        }
+    },
+
+    async same_named_models() {
+        for (const path of ['/one/same.gguf', '/two/same.gguf']) hooks.set(path, asTiny);
+        hooks.set(
+            '/models.js',
+            edited('models.js', s => s.replace('LARGE = 64e6', 'LARGE = 1e6'))
+        );
+        await visit(async page => {
+            await ready(page);
+            for (const [i, folder] of ['one', 'two'].entries()) {
+                await loads(page, () => openUrl(page, `${isolated.url}${folder}/same.gguf`));
+                check(
+                    (await text(page, 'model-about')).includes(`/${folder}/`),
+                    'the open model does not say where it is from'
+                );
+                await until(page, n => document.querySelectorAll('#cache li').length === n, i + 1);
+            }
+            const labels = s => page.$$eval(`#cache ${s}`, all => all.map(e => e.ariaLabel).sort());
+            for (const [selector, verb] of [
+                ['.name', ''],
+                ['.delete', 'Delete '],
+            ]) {
+                const [a, b] = await labels(selector);
+                check(a.startsWith(`${verb}same.gguf from `) && a.includes('/one/'), a);
+                check(b.includes('/two/'), b);
+            }
+            expect((await texts(page, '#cache .place')).length, 2, 'places');
+            await page.click('#cache .delete'); // a large model is not deleted unasked
+            check(
+                /Delete same.gguf.*1.7 MB\?/.test((await texts(page, '.ask p')).join()),
+                'no question'
+            );
+            await page.keyboard.press('Escape');
+            expect(await count(page, '.ask'), 0, 'questions');
+            expect(await count(page, '#cache li'), 2, 'models after No');
+            await page.click('#cache .delete');
+            await page.click('.ask .yes');
+            await until(page, () => document.querySelectorAll('#cache li').length === 1);
+        });
+    },
+
+    // Screen readers hear what happens to a model, and the bar runs once from its beginning to its end.
+    async a_load_is_announced_and_has_one_bar() {
+        hooks.set('/heard.gguf', (req, res, headers) => {
+            res.writeHead(200, { 'Content-Length': tiny.length, ETag: '"1"', ...headers });
+            let at = 0;
+            const timer = setInterval(() => {
+                if (at < tiny.length) res.write(tiny.subarray(at, (at += 100000)));
+                else {
+                    clearInterval(timer);
+                    res.end();
+                }
+            }, 40);
+            return true;
+        });
+        await visit(async page => {
+            await page.evaluate(() => {
+                globalThis.heard = [];
+                globalThis.bars = [];
+                new MutationObserver(() =>
+                    globalThis.heard.push(document.getElementById('status').textContent)
+                ).observe(document.getElementById('status'), { childList: true, subtree: true });
+                new MutationObserver(() =>
+                    globalThis.bars.push(
+                        Number(document.getElementById('loading-bar').getAttribute('value'))
+                    )
+                ).observe(document.getElementById('loading-bar'), { attributeFilter: ['value'] });
+            });
+            await ready(page);
+            const heard = async () => (await page.evaluate(() => globalThis.heard)).join('\n');
+            check(/tiny.gguf is ready\./.test(await heard()), `heard: ${await heard()}`);
+            await page.evaluate(() => (globalThis.bars.length = 0));
+            await loads(page, () => openUrl(page, `${isolated.url}heard.gguf`));
+            expect(await text(page, 'model-name'), 'heard.gguf', 'model');
+            for (const what of ['Opening heard.gguf', 'heard.gguf: 50 %', 'heard.gguf is ready.'])
+                check((await heard()).includes(what), `${what} is not among ${await heard()}`);
+            const bars = (await page.evaluate(() => globalThis.bars)).slice(1);
+            check(bars.length > 4 && bars.at(-1) > 0.8, `the bar: ${bars}`);
+            check(
+                bars.every((b, i) => !i || b >= bars[i - 1]),
+                `the bar goes back: ${bars}`
+            );
+            expect(
+                await page.$eval('#status', e => e.role ?? e.getAttribute('role')),
+                'status',
+                'role'
+            );
+        });
+    },
+
+    // One press asks for it, another one downloads it.
+    async the_official_model_is_one_press_away() {
+        hooks.set('/official.gguf', asTiny);
+        hooks.set(
+            '/models.js',
+            edited('models.js', s =>
+                s.replace(/'https:\/\/huggingface.co[^']*'/, `'${isolated.url}official.gguf'`)
+            )
+        );
+        await visit(async page => {
+            await ready(page);
+            await page.click('#use-official');
+            await until(page, () => document.querySelector('.ask') !== null);
+            check(
+                /Download 1.2 GB from localhost/.test((await texts(page, '.ask p')).join()),
+                'what'
+            );
+            expect(requests.filter(r => r.path === '/official.gguf').length, 0, 'requests unasked');
+            await page.click('.ask .yes');
+            await named(page, 'official.gguf');
+            await stillWrites(page);
+        });
+    },
+
+    // A server that gives no means to resume: the page does not promise it.
+    async interrupted_download_that_is_not_kept() {
+        hooks.set('/unmarked.gguf', (req, res, headers) => {
+            res.writeHead(200, { 'Content-Length': tiny.length, ...headers });
+            res.write(tiny.subarray(0, 1000000), () => setTimeout(() => res.destroy(), 300));
+            return true;
+        });
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}unmarked.gguf`);
+            expect(await errorTitle(page), 'The download was interrupted', 'message');
+            const advice = await text(page, 'error-text');
+            check(/begins anew/.test(advice) && !/resume/.test(advice), advice);
+            await stillWrites(page);
+        });
+    },
+
+    async checksum_of_a_wrong_length() {
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}tiny.gguf#sha256=abc123`);
+            expect(
+                await errorTitle(page),
+                'The checksum in the address is not complete',
+                'message'
+            );
+            check(/64 digits/.test(await text(page, 'error-text')), 'no advice');
+            await stillWrites(page);
+        });
+    },
+
+    // After the first visit the page needs no network, and the browser has a manifest to install it.
+    async offline_after_the_first_visit() {
+        for (const headers of [ISOLATED, {}]) {
+            const own = await serve({ root: resolve(site), headers, hook: hook(headers) });
+            await visit(
+                async page => {
+                    await ready(page);
+                    await keptPage(page);
+                    check(/opens without a network/.test(await text(page, 'offline')), 'unsaid');
+                    if (headers !== ISOLATED) {
+                        await page.click('#notice-action');
+                        await until(page, () => globalThis.crossOriginIsolated === true);
+                        await keptPage(page);
+                    }
+                    const before = await write(page, 'Who are you?');
+                    own.server.closeAllConnections();
+                    own.server.close();
+                    await page.reload();
+                    await ready(page);
+                    expect(await text(page, 'model-name'), 'tiny.gguf', 'model');
+                    check(await page.evaluate(() => crossOriginIsolated), 'not isolated');
+                    expect(await lastReply(page), before, 'the reply after the reload');
+                    await stillWrites(page);
+                    await checked(page);
+                    check((await text(page, 'check-status')).startsWith('✓'), 'no cross-check');
+                },
+                { at: own.url }
+            );
+        }
+        await visit(async page => {
+            const manifest = await page.evaluate(async () => {
+                const { href } = document.querySelector('link[rel=manifest]');
+                return { href, ...(await (await fetch(href)).json()) };
+            });
+            for (const key of ['start_url', 'scope'])
+                expect(new URL(manifest[key], manifest.href).href, isolated.url, key);
+        });
+    },
+
+    // The service worker does not touch other pages, not even those below its own folder.
+    async service_worker_keeps_to_the_page() {
+        const other = (req, res) => {
+            res.writeHead(200, { 'Content-Type': 'text/html' });
+            res.end('<!doctype html><title>other</title><p>another page');
+            return true;
+        };
+        hooks.set('/other/', other);
+        await visit(
+            async page => {
+                await ready(page);
+                await page.click('#notice-action');
+                await until(page, () => globalThis.crossOriginIsolated === true);
+                await keptPage(page);
+                await page.goto(`${plain.url}other/`);
+                expect(await page.title(), 'other', 'the page');
+                check(
+                    await page.evaluate(() => navigator.serviceWorker.controller !== null),
+                    'none'
+                );
+                check(!(await page.evaluate(() => crossOriginIsolated)), 'it is isolated');
+                const kept = await page.evaluate(async () =>
+                    (await (await caches.open('bitnet-page')).keys()).map(r => r.url).join()
+                );
+                check(!kept.includes('other'), `it is kept: ${kept}`);
+            },
+            { at: plain.url }
+        );
+    },
+
+    // Copy, regenerate, edit and go on, each with any message; nothing is lost by it.
+    async what_can_be_done_with_a_message() {
+        recordChats();
+        await visit(async page => {
+            await ready(page);
+            await page.evaluate(() =>
+                Object.defineProperty(navigator, 'clipboard', {
+                    value: { writeText: async t => (globalThis.copied = t) },
+                })
+            );
+            const act = async (n, name) =>
+                page.evaluate(
+                    (at, what) => {
+                        const all = [...document.querySelectorAll('.turn')][at].querySelectorAll(
+                            'button'
+                        );
+                        const found = [...all].find(
+                            b => b.textContent === what && b.checkVisibility()
+                        );
+                        if (!found) throw new Error(`turn ${at} has no ${what}`);
+                        found.click();
+                    },
+                    n,
+                    name
+                );
+            const runs = () => page.evaluate(() => Number(document.body.dataset.runs));
+            const writes = async action => {
+                const before = await runs();
+                await action();
+                await until(page, n => Number(document.body.dataset.runs) > n, before);
+            };
+            const bodies = () => texts(page, '.turn .body');
+            const lastSent = () =>
+                page.evaluate(() =>
+                    globalThis.sent
+                        .at(-1)
+                        .map(m => m.content)
+                        .join('|')
+                );
+            const chats = () => texts(page, '#chats .name');
+            const questions = [
+                'Who are you?',
+                'What is the capital of Italy?',
+                'What is two plus three?',
+            ];
+            for (const q of questions) await write(page, q, { maxTokens: 20 });
+            const first = await bodies();
+            expect(first.length, 6, 'turns');
+
+            await act(1, 'Copy');
+            await until(page, () => globalThis.copied !== undefined);
+            expect(await page.evaluate(() => globalThis.copied), first[1], 'what was copied');
+
+            await writes(() => act(5, 'Regenerate')); // the last one is replaced
+            expect((await bodies()).join('|'), first.join('|'), 'the same greedy reply');
+            expect((await chats()).length, 1, 'chats');
+
+            await writes(() => act(3, 'Regenerate')); // others stay in the former chat
+            expect((await bodies()).join('|'), first.slice(0, 4).join('|'), 'after Regenerate');
+            expect(await lastSent(), first.slice(0, 3).join('|'), 'sent for it');
+            await until(page, () => document.querySelectorAll('#chats li').length === 2);
+            check(
+                (await chats()).includes('Who are you?'),
+                `the former chat is not in ${await chats()}`
+            );
+
+            await act(2, 'Edit');
+            expect(
+                await page.$eval('.edit textarea', e => e.value),
+                questions[1],
+                'what is edited'
+            );
+            await page.keyboard.press('Escape');
+            expect((await bodies())[2], questions[1], 'after Escape');
+            await act(2, 'Edit');
+            await page.$eval('.edit textarea', e => (e.value = 'What is the capital of France?'));
+            await writes(() => page.keyboard.press('Enter'));
+            expect((await bodies())[2], 'What is the capital of France?', 'what was edited');
+            check((await lastSent()).endsWith('|What is the capital of France?'), 'what was sent');
+            expect((await bodies()).length, 4, 'turns after Edit');
+
+            await act(3, 'Edit'); // a reply is only changed
+            await page.$eval('.edit textarea', e => (e.value = 'It is Paris.'));
+            await page.keyboard.press('Enter');
+            await until(
+                page,
+                () =>
+                    [...document.querySelectorAll('.turn .body')].at(-1).textContent ===
+                    'It is Paris.'
+            );
+            await write(page, 'Are you sure?', { maxTokens: 10 });
+            check((await lastSent()).includes('|It is Paris.|Are you sure?'), await lastSent());
+
+            await act(1, 'Continue from here');
+            await until(page, () => document.querySelectorAll('.turn').length === 2);
+            await until(page, () => document.querySelectorAll('#chats li').length === 3);
+            await write(page, 'What now?', { maxTokens: 10 });
+            expect(
+                await lastSent(),
+                [...first.slice(0, 2), 'What now?'].join('|'),
+                'sent from there'
+            );
+            await page.$$eval('#chats .name', all =>
+                all.find(b => b.textContent === 'Who are you?').click()
+            );
+            await until(page, () => document.querySelectorAll('.turn').length === 6);
+            expect((await bodies()).join('|'), first.join('|'), 'the first chat');
+
+            // a completion goes on where it ended
+            await completion(page);
+            const begun = await write(page, PROMPT, { maxTokens: 20 });
+            await settings(page, { maxTokens: 100 });
+            await writes(() => act(0, 'Continue'));
+            const whole = await lastReply(page);
+            check(whole.startsWith(begun) && whole.length > begun.length + 20, whole);
+            await settings(page, { maxTokens: 20 });
+            await writes(() => act(0, 'Regenerate'));
+            expect(await lastReply(page), begun, 'the text written anew');
+        });
+    },
+
+    // Several chats, with names, in a list; as files; until they are deleted.
+    async chats_are_kept() {
+        await visit(async page => {
+            await ready(page);
+            const names = () => texts(page, '#chats .name');
+            const tool = (n, name) =>
+                page.evaluate(
+                    (at, what) =>
+                        [...document.querySelectorAll('#chats li')[at].querySelectorAll('button')]
+                            .find(b => b.textContent === what)
+                            .click(),
+                    n,
+                    name
+                );
+            await write(page, 'Who are you?', { maxTokens: 20 });
+            const first = await texts(page, '.turn .body');
+            await page.click('#new');
+            expect(await count(page, '.turn'), 0, 'turns of a new chat');
+            await write(page, 'What is two plus three?', { maxTokens: 20 });
+            await completion(page); // the other mode has texts of its own
+            await write(page, PROMPT, { maxTokens: 20 });
+            await page.$eval('input[value=chat]', e => e.click());
+            expect(
+                (await texts(page, '.turn.user .body')).join(),
+                'What is two plus three?',
+                'chat'
+            );
+            await until(page, () => document.querySelectorAll('#chats li').length === 3);
+            await page.reload();
+            await ready(page);
+            expect(
+                (await texts(page, '.turn.user .body')).join(),
+                'What is two plus three?',
+                'reloaded'
+            );
+            const at = (await names()).indexOf('Who are you?');
+            await tool(at, 'Rename');
+            await page.keyboard.type('Ünder “the” sea');
+            await page.keyboard.press('Enter');
+            await until(page, () =>
+                [...document.querySelectorAll('#chats .name')].some(
+                    e => e.textContent === 'Ünder “the” sea'
+                )
+            );
+            await page.evaluate(() => {
+                URL.createObjectURL = blob => {
+                    globalThis.exported = blob.text();
+                    return 'data:application/json,%7B%7D';
+                };
+                HTMLAnchorElement.prototype.click = function () {
+                    globalThis.fileName = this.download;
+                };
+            });
+            await tool((await names()).indexOf('Ünder “the” sea'), 'Export');
+            await until(page, () => globalThis.fileName !== undefined);
+            expect(await page.evaluate(() => globalThis.fileName), 'Ünder-the-sea.json', 'file');
+            const file = JSON.parse(await page.evaluate(() => globalThis.exported));
+            expect(file.name, 'Ünder “the” sea', 'name');
+            expect(file.model, 'tiny.gguf', 'model');
+            expect(
+                file.messages.map(m => `${m.role}: ${m.content}`).join('|'),
+                `user: ${first[0]}|assistant: ${first[1]}`,
+                'messages'
+            );
+            await page.$$eval('#chats .name', all =>
+                all.find(e => /sea/.test(e.textContent)).click()
+            );
+            await until(
+                page,
+                () => document.querySelector('.turn.user .body').textContent === 'Who are you?'
+            );
+            await write(page, 'And who am I?', { maxTokens: 10 }); // it is no copy after the new name
+            expect((await names()).length, 3, 'chats');
+            expect((await names())[0], 'Ünder “the” sea', 'the latest chat');
+            await tool(0, 'Delete');
+            await page.keyboard.press('Escape');
+            expect((await names()).length, 3, 'chats after No');
+            await tool(0, 'Delete');
+            await page.click('.ask .yes');
+            await until(page, () => document.querySelectorAll('#chats li').length === 2);
+            expect(await count(page, '.turn'), 0, 'turns of the deleted chat');
+        });
+    },
+
+    // A long chat with a small context: every message is answered, and a reload shows all of them.
+    async thirty_messages() {
+        recordChats();
+        await visit(async page => {
+            await ready(page);
+            await settings(page, { system: 'You are a helpful assistant.' });
+            const questions = [
+                'Who are you?',
+                'Tell me a story about a dragon.',
+                'What is two plus three?',
+            ];
+            for (let i = 0; i < 30; i++) {
+                const reply = await write(page, questions[i % 3], { maxTokens: 60 });
+                check(reply.trim(), `message ${i + 1} has no reply`);
+                check(!(await visible(page, 'error')), `message ${i + 1} fails`);
+            }
+            const sent = await page.evaluate(() =>
+                globalThis.sent.map(all => all.map(m => m.role[0]).join(''))
+            );
+            for (const roles of sent) check(/^s(ua)*u$/.test(roles), `sent: ${roles}`);
+            check(Math.max(...sent.map(r => r.length)) < 30, 'the whole chat is sent');
+            expect(await count(page, '.turn'), 60, 'turns');
+            const all = (await texts(page, '.turn .body')).join('|');
+            await page.reload();
+            await ready(page);
+            expect((await texts(page, '.turn .body')).join('|'), all, 'after a reload');
+            check((await write(page, 'Who are you?')).length > 5, 'no reply after a reload');
+        });
+    },
+
+    // The worker waits in the middle of the reply, and the page is reloaded.
+    async reload_in_mid_answer() {
+        const paused = s =>
+            s.replace(
+                'post({ id, event: { token, text, index } });',
+                '$& if (index === 19) while (!signal.aborted) await turn();'
+            );
+        hooks.set('/bitnet.js', rebuilt({ 'worker.js': paused }));
+        await visit(async page => {
+            await ready(page);
+            await settings(page, {
+                temperature: 0,
+                maxTokens: 100,
+                prompt: 'Tell me a story about a dragon.',
+            });
+            await page.evaluate(() => document.getElementById('form').requestSubmit());
+            await until(page, async () => {
+                const request = indexedDB.open('bitnet-chats');
+                const db = await new Promise(
+                    done => (request.onsuccess = () => done(request.result))
+                );
+                const all = db.transaction('chats').objectStore('chats').getAll();
+                const [chat] = await new Promise(done => (all.onsuccess = () => done(all.result)));
+                db.close();
+                return chat?.messages[1]?.content.length > 20;
+            });
+            hooks.delete('/bitnet.js');
+            await page.reload();
+            await ready(page);
+            const [question, half] = await texts(page, '.turn .body');
+            expect(question, 'Tell me a story about a dragon.', 'the message');
+            check(half.length > 20, `the reply is ${half}`);
+            expect(await lastNote(page), 'The page was left before the text was finished.', 'note');
+            await settings(page, { temperature: 0, maxTokens: 100 });
+            const before = await page.evaluate(() => Number(document.body.dataset.runs ?? 0));
+            await page.$$eval('.turn:last-child button', all =>
+                all.find(b => b.textContent === 'Regenerate').click()
+            );
+            await until(page, n => Number(document.body.dataset.runs ?? 0) > n, before);
+            const whole = await lastReply(page);
+            check(whole.startsWith(half) && whole.length > half.length, `${half}, then ${whole}`);
+            expect(await lastNote(page), 'Stopped at the token limit.', 'note of the whole reply');
+        });
+    },
+
+    // One tab sees what the other one writes; if both write, neither loses anything.
+    async two_tabs() {
+        await visit(async (one, context) => {
+            await ready(one);
+            await write(one, 'Who are you?', { maxTokens: 20 });
+            const two = await newPage(context);
+            await two.goto(isolated.url);
+            await ready(two);
+            expect(await count(two, '.turn'), 0, 'turns of a new tab');
+            await until(two, () => document.querySelector('#chats .name') !== null);
+            await two.$eval('#chats .name', e => e.click());
+            await until(two, () => document.querySelectorAll('.turn').length === 2);
+            await write(two, 'What is two plus three?', { maxTokens: 20 });
+            await until(one, () => document.querySelectorAll('.turn').length === 4);
+            await Promise.all([
+                write(one, 'What is the capital of Italy?', { maxTokens: 200, temperature: 1 }),
+                write(two, 'Tell me a story about a dragon.', { maxTokens: 200, temperature: 1 }),
+            ]);
+            for (const [page, question] of [
+                [one, 'What is the capital of Italy?'],
+                [two, 'Tell me a story about a dragon.'],
+            ]) {
+                await page.bringToFront();
+                await page.reload();
+                await ready(page);
+                const asked = await texts(page, '.turn.user .body');
+                expect(asked.at(-1), question, 'the last message');
+                expect(asked.length, 3, 'messages');
+                await until(page, () => document.querySelectorAll('#chats li').length === 2);
+            }
         });
     },
 

@@ -1,0 +1,87 @@
+// app.js - what the page's modules share: the open model, what is going on, and its messages.
+import { $ } from './dom.js';
+import { explain } from './failures.js';
+
+export const app = {
+    model: null,
+    modelName: '',
+    writing: null, // AbortController of the current generation
+    loading: null, // AbortController of the current load
+};
+
+export const mode = () => document.querySelector('input[name=mode]:checked').value;
+
+// Shows and enables the buttons that can be used now.
+export function ready() {
+    const { model, writing, loading } = app,
+        can = model && !writing && !loading;
+    $('send').disabled = !can;
+    $('send').hidden = !!writing;
+    $('stop').hidden = !writing;
+    for (const b of $('ideas').children) b.disabled = !can;
+    for (const b of $('log').querySelectorAll('[data-needs-model]')) b.disabled = !can;
+    document.body.dataset.state = loading
+        ? 'loading'
+        : writing
+          ? 'writing'
+          : model
+            ? 'ready'
+            : 'empty';
+}
+
+// Why nothing can be sent now, or ''.
+export function whyNot() {
+    if (app.loading) return `${app.modelName} is still being opened. Your text stays in the field.`;
+    if (app.writing) return 'The model is still writing. Your text stays in the field.';
+    if (!app.model) return 'No model is open. Choose one under “Settings”.';
+    return '';
+}
+
+// ---- the end of the conversation, where messages appear ----
+
+export const nearEnd = () =>
+    $('scroll').scrollHeight - $('scroll').scrollTop - $('scroll').clientHeight < 80;
+export const toEnd = () => {
+    $('scroll').scrollTop = $('scroll').scrollHeight;
+};
+
+export function showError(e, about) {
+    const { title, text, code } = explain(e, about);
+    $('error-title').textContent = title;
+    $('error-text').textContent = text;
+    $('error-code').textContent = code;
+    $('error').hidden = false;
+    togglePanel(false);
+    toEnd();
+}
+
+export const hideError = () => {
+    $('error').hidden = true;
+};
+$('error-close').onclick = () => {
+    hideError();
+    $('prompt').focus();
+};
+
+// ---- the notice above the conversation ----
+
+export function notice(text, action, f) {
+    $('notice').hidden = false;
+    $('notice-text').textContent = text;
+    $('notice-action').hidden = !action;
+    $('notice-action').textContent = action ?? '';
+    $('notice-action').onclick = f ?? null;
+}
+$('notice-close').onclick = () => {
+    $('notice').hidden = true;
+    $('prompt').focus();
+};
+
+// ---- the settings on a narrow screen ----
+
+export function togglePanel(on = !document.body.classList.contains('panel-open')) {
+    document.body.classList.toggle('panel-open', on);
+    $('panel-toggle').ariaExpanded = String(on);
+    $('panel-toggle').textContent = on ? 'Done' : 'Settings';
+}
+$('panel-toggle').onclick = () => togglePanel();

@@ -1,0 +1,600 @@
+// conversation.js - the open chat: its messages in the page, what is sent of them to the model, and
+// what can be done with each of them. Text is added to the document once per frame.
+import { app, hideError, mode, nearEnd, notice, ready, showError, toEnd, whyNot } from './app.js';
+import * as chats from './chats.js';
+import { $, announce, button, element, once } from './dom.js';
+import { bytes, speed } from './format.js';
+import { SAMPLER, numbers } from './settings.js';
+import { session } from './storage.js';
+
+const open = { chat: chats.newChat('chat'), text: chats.newChat('text') }; // of each mode
+const current = () => open[mode()];
+const SAVE_MS = 400; // between two saves of a text that is being written
+
+const NOTES = {
+    length: 'Stopped at the token limit.',
+    abort: 'Stopped.',
+    full: 'The context is full, so the text ends here.',
+    failed: 'An error ended the text here.',
+    left: 'The page was left before the text was finished.',
+};
+
+// ---- messages in the page ----
+
+const LABELS = { user: 'You', assistant: 'Reply', text: 'Text' };
+const turns = () => [...$('log').querySelectorAll('.turn')];
+
+function addTurn(message) {
+    const { role, given, content, note, dropped } = message,
+        turn = element('div', undefined, `turn ${role === 'user' ? 'user' : 'reply'}`),
+        body = element('div', undefined, 'body');
+    body.dir = 'auto';
+    if (given !== undefined) body.append(element('span', given, 'given'));
+    if (content) body.append(content);
+    turn.append(element('span', `${LABELS[role]}: `, 'hidden'), body);
+    if (note || dropped) turn.append(noteOf(message));
+    turn.append(actions(message));
+    $('log').append(turn);
+    return turn;
+}
+
+function noteOf({ note, dropped }) {
+    const parts = [];
+    if (dropped)
+        parts.push(`The context was full: the model no longer sees the first ${dropped} messages.`);
+    if (note) parts.push(NOTES[note]);
+    return element('span', parts.join(' '), 'note');
+}
+
+function actions(message) {
+    const box = element('div', undefined, 'acts');
+    box.ariaLive = 'off'; // only the text is announced
+    const act = (text, f, className = '') => {
+        const b = button(text, `quiet ${className}`, () => f(current().messages.indexOf(message)));
+        if (f !== copy) b.dataset.needsModel = '';
+        box.append(b);
+    };
+    act('Copy', copy);
+    if (message.role === 'user') act('Answer', answer, 'if-last');
+    else act('Regenerate', regenerate);
+    act('Edit', edit);
+    if (message.role === 'text') act('Continue', continueText);
+    else act('Continue from here', branchAfter, 'unless-last');
+    return box;
+}
+
+// Shows the open chat.
+export function render() {
+    const { messages } = current();
+    $('log').replaceChildren();
+    messages.forEach(addTurn);
+    showLeftOut();
+    $('welcome').hidden = messages.length > 0;
+    ready();
+    toEnd();
+}
+
+// A line above the first message that the model still sees.
+function showLeftOut() {
+    $('log').querySelector('.left-out')?.remove();
+    const first = current().from && turns()[current().from];
+    if (first) first.before(element('p', 'The model no longer sees what is above.', 'left-out'));
+}
+
+// Collects text and appends it once per frame. Long text goes into several nodes, so that the work of
+// a frame does not grow with the text before it.
+function writer(body) {
+    let waiting = '',
+        node = null;
+    const flush = () => {
+        if (!waiting) return;
+        const follow = nearEnd();
+        if (!node || node.length > 2000) body.append((node = document.createTextNode('')));
+        node.appendData(waiting);
+        waiting = '';
+        if (follow) toEnd();
+    };
+    const soon = once(flush);
+    return {
+        add: text => {
+            waiting += text;
+            soon();
+        },
+        flush,
+    };
+}
+
+// ---- keeping the chat ----
+
+const remember = () => {
+    session.set('mode', mode());
+    session.set(mode(), current().id);
+};
+
+export const showList = () =>
+    chats.list(current().id, {
+        open: openChat,
+        renamed: ({ id, name, revision }) => {
+            for (const chat of Object.values(open))
+                if (chat.id === id) Object.assign(chat, { name, revision });
+            showList();
+        },
+        removed: async id => {
+            if (current().id === id) startNew();
+            await showList();
+        },
+    });
+
+async function save(chat) {
+    clearTimeout(chat.timer);
+    const timer = chat.timer;
+    delete chat.timer;
+    if (!chat.messages.length) {
+        if (chat.revision) await chats.remove(chat.id);
+        chat.revision = 0;
+        await showList();
+        return;
+    }
+    chat.model = app.modelName || chat.model;
+    chat.system = $('system').value.trim();
+    const before = chat.id;
+    if (await chats.save(chat)) {
+        notice('This chat was changed in another tab. What is here goes on as a copy.');
+        announce('This chat goes on as a copy.');
+    }
+    if (chat === current()) remember();
+    if (timer === undefined || before !== chat.id) await showList();
+}
+
+// While a text is written.
+function saveSoon(chat) {
+    chat.timer ??= setTimeout(() => save(chat), SAVE_MS);
+}
+
+// A text that was being written when the page was left.
+function settle(chat) {
+    for (const m of chat.messages)
+        if (m.unfinished) {
+            delete m.unfinished;
+            m.note = 'left';
+        }
+    const last = chat.messages.at(-1);
+    if (last && last.role !== 'user' && !last.content && last.note === 'left') chat.messages.pop();
+    return chat;
+}
+
+async function openChat(id) {
+    if (id === current().id) return;
+    const chat = await chats.load(id);
+    if (!chat) return showList();
+    stop();
+    document.querySelector(`input[name=mode][value=${chat.mode}]`).checked = true;
+    open[chat.mode] = settle(chat);
+    changedMode();
+    $('prompt').focus();
+}
+
+export function startNew() {
+    stop();
+    open[mode()] = chats.newChat(mode());
+    hideError();
+    render();
+    remember();
+    showList();
+}
+
+let changedMode = () => {};
+
+// At the start: what was open before the page was reloaded.
+export async function reopen(onMode) {
+    changedMode = onMode;
+    for (const kind of ['chat', 'text']) {
+        const id = session.get(kind),
+            chat = id && (await chats.load(id));
+        if (chat) open[kind] = settle(chat);
+    }
+    const kind = session.get('mode');
+    if (open[kind]) document.querySelector(`input[name=mode][value=${kind}]`).checked = true;
+    chats.watch(async id => {
+        for (const kind of ['chat', 'text']) {
+            if (open[kind].id !== id || app.writing) continue;
+            const chat = await chats.load(id);
+            if (!chat || open[kind].id !== id || chat.revision === open[kind].revision) continue;
+            open[kind] = settle(chat);
+            if (kind === mode()) render();
+        }
+        showList();
+    });
+}
+
+// After the mode was changed by the user or by opening a chat of the other one.
+export function showMode() {
+    stop();
+    render();
+    remember();
+    showList();
+}
+
+// ---- what is sent ----
+
+const PER_MESSAGE = 8; // tokens that a chat template puts around a message, or more
+const costs = new Map(); // of texts in tokens, by the open model
+
+// Another model has another context and other tokens.
+export function forgetModel() {
+    costs.clear();
+    for (const chat of Object.values(open)) delete chat.from;
+    showLeftOut();
+}
+
+async function cost(model, { content }) {
+    if (!costs.has(content)) costs.set(content, (await model.tokenize(content)).length);
+    return costs.get(content) + PER_MESSAGE;
+}
+
+// The number of the user's next message after message i, or -1. A chat begins with one.
+const nextOfUser = ({ messages }, i, end) =>
+    messages.findIndex((m, j) => j > i && j < end && m.role === 'user');
+
+// If the messages before `end` and a reply are too long for the context, leaves out the oldest: so many
+// that they need at most half of it, or else the whole chat would have to be read anew for each message.
+async function leaveOut(chat, end, model, system, maxTokens) {
+    const { context } = model.info,
+        reply = Math.min(maxTokens || context, context >> 2),
+        sizes = [];
+    for (const m of chat.messages.slice(0, end)) sizes.push(await cost(model, m));
+    const base = system ? await cost(model, { content: system }) : 0;
+    const needed = () => sizes.slice(chat.from ?? 0).reduce((a, b) => a + b, base);
+    if (needed() + reply <= context) return;
+    while (needed() > context >> 1) if (!leaveOutOne(chat, end)) return;
+}
+
+function leaveOutOne(chat, end) {
+    const next = nextOfUser(chat, chat.from ?? 0, end);
+    if (next < 0) return false;
+    chat.from = next;
+    return true;
+}
+
+// The reply to the messages before `end`.
+async function* chatReply(chat, end, model, options) {
+    const system = $('system').value.trim(),
+        first = system ? [{ role: 'system', content: system }] : [];
+    await leaveOut(chat, end, model, system, options.maxTokens);
+    for (;;) {
+        const sent = chat.messages
+            .slice(chat.from ?? 0, end)
+            .map(({ role, content }) => ({ role, content }));
+        try {
+            yield* model.chat([...first, ...sent], options);
+            return;
+        } catch (e) {
+            if (e.code !== 'ERR_FULL' || !leaveOutOne(chat, end)) throw e;
+        }
+    }
+}
+
+// Adds what `stream` gives to the message, which is the last one or a completion. If nothing came,
+// takeBack() makes it as if nobody had asked.
+async function write(chat, message, turn, stream, takeBack) {
+    const mine = (app.writing = new AbortController()),
+        { model } = app,
+        body = turn.querySelector('.body'),
+        fromButton = document.activeElement === $('send') || turn.contains(document.activeElement);
+    const before = message.content.length,
+        from = chat.from ?? 0;
+    hideError();
+    ready();
+    if (fromButton) $('stop').focus();
+    $('log').ariaBusy = 'true';
+    turn.querySelector('.note')?.remove();
+    turn.classList.add('writing');
+    toEnd();
+    delete message.note;
+    message.unfinished = true;
+    save(chat);
+    const out = writer(body);
+    let tokens = 0,
+        first = 0;
+    const live = setInterval(() => {
+        if (tokens > 1)
+            $('f-decode').textContent = speed(tokens - 1, (performance.now() - first) / 1e3);
+    }, 250);
+    $('f-prefill').textContent = $('f-decode').textContent = '…';
+    let note = '',
+        error = null;
+    try {
+        const options = {
+            ...numbers(SAMPLER),
+            signal: mine.signal,
+            onToken: () => {
+                if (!tokens++) first = performance.now();
+            },
+        };
+        for await (const piece of stream(model, options)) {
+            message.content += piece;
+            out.add(piece);
+            saveSoon(chat);
+        }
+        const { reason, tokens: made } = model.stats;
+        note = reason === 'length' && !(made >= options.maxTokens) ? 'full' : reason;
+    } catch (e) {
+        error = mine.signal.aborted ? null : e;
+        note = error ? 'failed' : 'abort';
+    }
+    clearInterval(live);
+    out.flush();
+    turn.classList.remove('writing');
+    $('log').ariaBusy = 'false';
+    if (app.writing === mine) app.writing = null;
+    delete message.unfinished;
+    const shown = turn.isConnected,
+        nothing = message.content.length === before && ['failed', 'abort'].includes(note);
+    if (nothing) takeBack(shown);
+    else {
+        if (NOTES[note]) message.note = note;
+        if ((chat.from ?? 0) > from) message.dropped = chat.from;
+        if (shown) {
+            const follow = nearEnd();
+            if (message.note || message.dropped)
+                turn.querySelector('.acts').before(noteOf(message));
+            if (chat.from) showLeftOut();
+            if (follow) toEnd();
+        }
+    }
+    if (model === app.model) showFigures(model);
+    save(chat);
+    const focused =
+        document.activeElement === $('stop') || document.activeElement === document.body;
+    ready();
+    if (error) showError(error, { info: model.info, system: $('system').value.trim() });
+    if (focused && matchMedia('(hover: hover)').matches) $('prompt').focus();
+    document.body.dataset.runs = Number(document.body.dataset.runs ?? 0) + 1;
+}
+
+function showFigures({ info, stats: s }) {
+    $('f-prefill').textContent = s ? speed(s.promptTokens - s.reusedTokens, s.prefillSeconds) : '–';
+    $('f-decode').textContent = s ? speed(s.tokens, s.decodeSeconds) : '–';
+    $('f-memory').textContent = bytes(info.memoryBytes);
+}
+
+export const stop = () => app.writing?.abort();
+
+// Whether something can be sent now; if not, why not.
+function mayWrite() {
+    const why = whyNot();
+    if (why) {
+        announce(why);
+        return false;
+    }
+    try {
+        numbers(SAMPLER);
+        return true;
+    } catch (e) {
+        showError(e);
+        return false;
+    }
+}
+
+// Text that was not sent, before what was typed meanwhile.
+function giveBack(text) {
+    const typed = $('prompt').value;
+    $('prompt').value = typed ? `${text}\n${typed}` : text;
+    $('prompt').dispatchEvent(new Event('input'));
+}
+
+export async function send() {
+    const text = $('prompt').value;
+    if (!text.trim() || !mayWrite()) return;
+    $('prompt').value = '';
+    $('prompt').dispatchEvent(new Event('input'));
+    $('welcome').hidden = true;
+    if (mode() === 'chat') await ask(current(), text, () => giveBack(text));
+    else await complete(current(), text);
+}
+
+// Adds the user's message and the reply.
+async function ask(chat, content, unsent) {
+    const question = { role: 'user', content };
+    chat.messages.push(question);
+    addTurn(question);
+    await reply(chat, shown => {
+        chat.messages = chat.messages.filter(m => m !== question);
+        unsent(shown);
+    });
+}
+
+// Adds a reply to the last message, which is the user's.
+async function reply(chat, takeBack) {
+    const message = { role: 'assistant', content: '' },
+        end = chat.messages.length;
+    chat.messages.push(message);
+    await write(
+        chat,
+        message,
+        addTurn(message),
+        (model, options) => chatReply(chat, end, model, options),
+        shown => {
+            chat.messages = chat.messages.filter(m => m !== message);
+            takeBack?.(shown);
+            if (shown) render();
+        }
+    );
+}
+
+async function complete(chat, given) {
+    const message = { role: 'text', given, content: '' };
+    chat.messages.push(message);
+    await write(
+        chat,
+        message,
+        addTurn(message),
+        (model, options) => model.generate(given, options),
+        shown => {
+            chat.messages = chat.messages.filter(m => m !== message);
+            giveBack(given);
+            if (shown) render();
+        }
+    );
+}
+
+// ---- what can be done with a message ----
+
+async function copy(i) {
+    const { given = '', content } = current().messages[i];
+    try {
+        await navigator.clipboard.writeText(given + content);
+        announce('Copied.');
+    } catch (e) {
+        showError(e);
+    }
+}
+
+// Keeps the first n messages. If that takes away more than the last exchange, the chat goes on as a
+// new one, and the former stays as it is.
+function cut(n) {
+    const chat = current();
+    if (chat.messages.length - n > 2) {
+        const former = chats.nameOf(chat);
+        const next = chats.newChat(chat.mode);
+        next.name = `${former} (2)`;
+        next.messages = structuredClone(chat.messages.slice(0, n));
+        open[chat.mode] = next;
+        announce(`A new chat. “${former}” is kept as it was.`);
+    } else {
+        chat.messages = chat.messages.slice(0, n);
+        if (chat.from >= n) delete chat.from;
+    }
+    render();
+    $('welcome').hidden = true;
+    return current();
+}
+
+// Makes the chat as it was, for a reply that did not come.
+function undo() {
+    const chat = current(),
+        kept = { messages: chat.messages, from: chat.from };
+    return () => {
+        const made = current();
+        if (made !== chat) {
+            open[chat.mode] = chat;
+            made.messages = [];
+        }
+        Object.assign(chat, kept);
+    };
+}
+
+const answer = async () => {
+    if (mayWrite()) await reply(current());
+};
+
+async function regenerate(i) {
+    if (!mayWrite()) return;
+    const message = current().messages[i];
+    if (message.role === 'text') return rewrite(message, i);
+    const back = undo();
+    await reply(cut(i), back);
+}
+
+async function rewrite(message, i) {
+    const { content, note } = message,
+        turn = turns()[i];
+    message.content = '';
+    turn.querySelector('.body').replaceChildren(element('span', message.given, 'given'));
+    await write(
+        current(),
+        message,
+        turn,
+        (model, options) => model.generate(message.given, options),
+        shown => {
+            Object.assign(message, { content, note });
+            if (shown) render();
+        }
+    );
+}
+
+async function continueText(i) {
+    if (!mayWrite()) return;
+    const chat = current(),
+        message = chat.messages[i],
+        { given, content, note } = message;
+    await write(
+        chat,
+        message,
+        turns()[i],
+        (model, options) => model.generate(given + content, options),
+        shown => {
+            message.note = note;
+            if (shown) render();
+        }
+    );
+}
+
+// Goes on after a message, with the later ones left behind in the former chat.
+async function branchAfter(i) {
+    if (!mayWrite()) return;
+    const chat = cut(i + 1);
+    await save(chat);
+    if (chat.messages[i].role === 'user') await reply(chat);
+    else $('prompt').focus();
+}
+
+// A field in the place of the message. What the user said is sent again; what the model said is only
+// changed.
+function edit(i) {
+    if (!mayWrite()) return;
+    const message = current().messages[i];
+    if (message.role === 'text') return editGiven(message);
+    const turn = turns()[i],
+        body = turn.querySelector('.body'),
+        form = element('form', undefined, 'edit'),
+        field = element('textarea');
+    const yes = element('button', message.role === 'user' ? 'Send' : 'Keep'),
+        no = button('Cancel', 'quiet', () => end());
+    const end = () => {
+        form.replaceWith(body);
+        turn.classList.remove('editing');
+        turn.querySelector('.acts button').focus();
+    };
+    field.value = message.content;
+    field.dir = 'auto';
+    field.ariaLabel = 'The message';
+    field.rows = Math.min(12, message.content.split('\n').length + 1);
+    field.onkeydown = e => {
+        if (e.key === 'Escape') {
+            e.stopPropagation();
+            end();
+        } else if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) {
+            e.preventDefault();
+            form.requestSubmit();
+        }
+    };
+    form.onsubmit = async e => {
+        e.preventDefault();
+        const content = field.value;
+        if (!content.trim() || !mayWrite()) return;
+        end();
+        if (content === message.content && message.role !== 'user') return;
+        const back = undo();
+        if (message.role === 'user') {
+            await ask(cut(i), content, back);
+            return;
+        }
+        const chat = cut(i + 1);
+        chat.messages[i] = { role: message.role, content };
+        render();
+        await save(chat);
+        $('prompt').focus();
+    };
+    form.append(field, yes, no);
+    turn.classList.add('editing');
+    body.replaceWith(form);
+    field.focus();
+}
+
+// How a text begins goes back to the field, to be sent again.
+function editGiven({ given }) {
+    $('prompt').value = given;
+    $('prompt').dispatchEvent(new Event('input'));
+    $('prompt').focus();
+}

@@ -1,0 +1,90 @@
+// failures.js - errors for people: what happened, and what helps.
+import { bytes } from './format.js';
+
+const FAILURES = {
+    ERR_NO_SIMD: [
+        'This browser has no WebAssembly SIMD',
+        'Chrome 91, Firefox 89, Safari 16.4 and later have it. ' +
+            'Some browsers switch it off in a hardened or “lockdown” mode.',
+    ],
+    ERR_MEMORY: [
+        'Out of memory',
+        'The model needs more than this browser gives to a page. Close other tabs, or ' +
+            'choose a smaller context under “Load options”.',
+    ],
+    ERR_FORMAT: ['This is not a readable GGUF file', 'It must be a GGUF file, version 2 or 3.'],
+    ERR_TRUNCATED: ['The file ends too early', 'The download or the copy is not complete.'],
+    ERR_UNSUPPORTED: [
+        'This model is not supported',
+        'Use a BitNet b1.58 model with I2_S weights, such as the official file ' +
+            'of BitNet b1.58 2B-4T.',
+    ],
+    ERR_LIMIT: ['The model is too large for this page', 'WebAssembly has at most 4 GB of memory.'],
+    ERR_IO: ['The file cannot be read', 'It may have been moved or changed since you chose it.'],
+    ERR_CHECKSUM: [
+        'The file has the wrong checksum',
+        'It is not the file that was asked for, or it is damaged. It was not kept.',
+    ],
+    ERR_QUOTA: [
+        'No room for the model in this browser',
+        'Delete models under “Kept in this browser”, or make room ' +
+            'on the disk. A file opened from the disk needs no room.',
+    ],
+    ERR_CORS_OR_NETWORK: [
+        'The URL cannot be reached from this page',
+        'Either there is no connection, or the server does not allow other sites ' +
+            'to read the file (CORS). Download it, then open it from the disk.',
+    ],
+    ERR_NETWORK: ['The download was interrupted', 'Open the URL again.'],
+    ERR_BUSY: ['The model is busy', 'It is still generating.'],
+    CHECKSUM: [
+        'The checksum in the address is not complete',
+        'It is a SHA-256: 64 digits from 0 to 9 and a to f after #sha256=.',
+    ],
+    ERR_ARG: ['This cannot be used', 'Check the address and the settings.'],
+    SETTING: ['A setting is out of range', 'Correct it under “Settings”. Nothing was sent.'],
+    ERR_SELFTEST: [
+        'This browser computes wrong results',
+        'The kernels failed their self-test. The cross-check shows where.',
+    ],
+};
+const HTTP = {
+    401: 'The server asks for a login.',
+    403: 'The server refuses access.',
+    404: 'There is no such file. Check the URL.',
+    410: 'The file is gone.',
+    429: 'Too many requests. Try again later.',
+};
+
+// A full context: what helps depends on the model and on what was sent.
+function tooLong({ info, system }) {
+    const advice = ['Make it shorter'];
+    if (system) advice.push('shorten the system prompt');
+    if (info && info.context < info.contextTrained)
+        advice.push('choose a larger context under “Load options”');
+    const last = advice.pop();
+    const all = advice.length ? `${advice.join(', ')}, or ${last}` : last;
+    return [
+        'The text is too long for the context',
+        `${all}. The context has ${info?.context} tokens, for the text and its reply.`,
+    ];
+}
+
+// { title, text, code } of an error. about: { info, system } of the model and the chat, and kept, how
+// many bytes of an interrupted download the browser has.
+export function explain(e, about = {}) {
+    let [title, text] = FAILURES[e.code] ?? ['Something went wrong', ''];
+    if (e.code === 'ERR_HTTP' || (e.status && !FAILURES[e.code])) {
+        title = e.status ? `The server answered ${e.status}` : 'The server refused';
+        text = HTTP[e.status] ?? (e.status >= 500 ? 'The server failed. Try again later.' : '');
+    }
+    if (e.code === 'ERR_FULL') [title, text] = tooLong(about);
+    if (!e.code && e instanceof RangeError && /memory|allocation/i.test(e.message))
+        [title, text] = FAILURES.ERR_MEMORY;
+    if (e.code === 'ERR_NETWORK' && about.kept !== undefined) {
+        text = about.kept
+            ? `Open the URL again: ${bytes(about.kept)} of it are kept, and the rest follows.`
+            : 'Open the URL again. It begins anew: nothing of it is kept.';
+    }
+    return { title, text, code: [e.code, e.message].filter(Boolean).join(': ') };
+}

@@ -1,0 +1,309 @@
+// models.js - opening a model, how far that is, and the models that this browser keeps.
+import { BitNet, cache } from './bitnet.js';
+import { app, hideError, nearEnd, ready, showError, toEnd, togglePanel } from './app.js';
+import { forgetModel } from './conversation.js';
+import { $, announce, ask, button, element, once } from './dom.js';
+import { bytes, count, digits, duration } from './format.js';
+import { LOAD, numbers } from './settings.js';
+import { local } from './storage.js';
+
+export const TINY = new URL('tiny.gguf', location.href).href;
+const OFFICIAL =
+    'https://huggingface.co/microsoft/bitnet-b1.58-2B-4T-gguf/resolve/main/ggml-model-i2_s.gguf';
+const LARGE = 64e6; // a smaller model stays open while the next one is loaded, and is deleted unasked
+const READ_SPEED = 250e6; // bytes per second from the browser's store, about
+
+// ---- names ----
+
+function nameOf(source) {
+    if (source instanceof Blob) return source.name ?? 'a file';
+    const { pathname } = new URL(source, location.href),
+        name = pathname.slice(pathname.lastIndexOf('/') + 1);
+    try {
+        return decodeURIComponent(name) || source;
+    } catch {
+        return name; // a % that stands for itself
+    }
+}
+
+// The host and folder of a URL, to tell files of the same name apart.
+function placeOf(url) {
+    const { host, pathname, search } = new URL(url, location.href);
+    return host + pathname.slice(0, pathname.lastIndexOf('/') + 1) + search;
+}
+
+// A URL may end in #sha256=HEX; the file must then have this checksum.
+export function addressOf(source) {
+    const [url, sha256] = typeof source === 'string' ? source.split('#sha256=') : [source];
+    return { url, sha256 };
+}
+
+function checkAddress({ sha256 }) {
+    if (sha256 === undefined || /^[0-9a-f]{64}$/i.test(sha256)) return;
+    throw Object.assign(new Error(`“${sha256}” has ${sha256.length} characters`), {
+        code: 'CHECKSUM',
+    });
+}
+
+// ---- progress: one bar from the first byte to the model that is ready ----
+
+const progress = { now: null, shown: once(showProgress) };
+
+// A download that is kept is written to the store first and read from there.
+function portion({ phase, loaded, total }) {
+    if (phase === 'load') return 1;
+    if (!(total > 0)) return undefined;
+    const part = Math.min(1, loaded / total);
+    if (phase === 'download') return progress.twice ? 0.85 * part : part;
+    return progress.downloaded ? 0.85 + 0.15 * part : part;
+}
+
+function note(p) {
+    if (p.phase === 'download') {
+        progress.downloaded = true;
+        progress.twice = p.cache === 'opfs' || p.cache === 'cache';
+    }
+    progress.now = p;
+    const part = portion(p);
+    if (part !== undefined) progress.part = Math.max(progress.part ?? 0, part);
+    const quarter = Math.floor(4 * (progress.part ?? 0));
+    if (quarter > progress.quarter && quarter < 4) {
+        progress.quarter = quarter;
+        announce(`${app.modelName}: ${25 * quarter} %`);
+    }
+    progress.shown();
+}
+
+function showProgress() {
+    const p = progress.now;
+    if (!p || $('loading').hidden) return;
+    const bar = $('loading-bar');
+    if (progress.part === undefined) bar.removeAttribute('value');
+    else bar.value = progress.part;
+    const reading = progress.downloaded
+        ? 'Preparing'
+        : p.fromCache
+          ? 'Reading from this browser’s cache:'
+          : 'Reading';
+    const what = { download: 'Downloading', read: reading, load: 'Preparing' }[p.phase];
+    const parts = [`${what ?? 'Opening'} ${app.modelName}`];
+    if (p.loaded > 0 && p.phase !== 'load')
+        parts.push(p.total > 0 ? `${bytes(p.loaded)} of ${bytes(p.total)}` : bytes(p.loaded));
+    if (p.phase === 'download') {
+        if (p.bytesPerSecond > 0) parts.push(`${digits(p.bytesPerSecond / 1e6, 1)} MB/s`);
+        if (p.secondsLeft > 0 && Number.isFinite(p.secondsLeft)) {
+            const after = progress.twice ? (p.total ?? 0) / READ_SPEED : 0;
+            parts.push(`${duration(p.secondsLeft + after)} left`);
+        }
+        if (p.cache === 'memory' || p.cache === 'none') parts.push('not kept in this browser');
+    }
+    $('loading-text').textContent = parts.join(' · ');
+}
+
+function showLoading() {
+    const follow = nearEnd();
+    Object.assign(progress, { now: null, part: undefined, quarter: 0, downloaded: false });
+    $('loading').hidden = false;
+    $('loading-text').textContent = `Opening ${app.modelName}`;
+    $('loading-bar').removeAttribute('value');
+    announce(`Opening ${app.modelName}`);
+    if (follow) toEnd();
+}
+
+// ---- a model ----
+
+let last = TINY; // what “Load again” loads
+
+// What the browser has of an interrupted download, in bytes.
+async function keptOf(url) {
+    const entries = await cache.list().catch(() => []);
+    return entries.find(entry => entry.url === url && !entry.complete)?.loaded ?? 0;
+}
+
+// Returns whether the model was opened. The previous one stays open until then if both fit in memory.
+export async function open(source) {
+    let address, settings;
+    try {
+        address = addressOf(source);
+        checkAddress(address);
+        settings = numbers(LOAD);
+    } catch (e) {
+        showError(e);
+        return false;
+    }
+    app.loading?.abort();
+    app.writing?.abort();
+    const mine = (app.loading = new AbortController()),
+        before = app.modelName;
+    hideError();
+    app.modelName = nameOf(source);
+    showLoading();
+    if (app.model?.info.fileBytes > LARGE) await close();
+    ready();
+    try {
+        const next = await BitNet.load(address.url, {
+            ...settings,
+            sha256: address.sha256,
+            variant: $('variant').value || undefined,
+            cache: source === TINY ? 'none' : 'auto',
+            signal: mine.signal,
+            onProgress: p => {
+                if (mine === app.loading) note(p);
+            },
+        });
+        if (mine !== app.loading) {
+            next.free();
+            return false;
+        }
+        await close();
+        app.model = next;
+        last = source;
+        if (typeof source === 'string') local.set('model', source);
+        forgetModel();
+        announce(`${app.modelName} is ready.`);
+        return true;
+    } catch (e) {
+        if (mine !== app.loading) return false;
+        app.modelName = app.model ? before : '';
+        if (mine.signal.aborted) announce('Cancelled.');
+        else {
+            const kept = e.code === 'ERR_NETWORK' ? await keptOf(address.url) : undefined;
+            showError(e, { kept });
+        }
+        return false;
+    } finally {
+        if (mine === app.loading) {
+            app.loading = null;
+            $('loading').hidden = true;
+            showModel();
+            ready();
+            listModels();
+        }
+    }
+}
+
+async function close() {
+    const old = app.model;
+    app.model = null;
+    if (old) await Promise.resolve(old.free()).catch(() => {});
+}
+
+let shown = null; // the model whose figures are there
+
+export function showModel() {
+    const i = app.model?.info,
+        place = typeof last === 'string' && last !== TINY ? ` from ${placeOf(last)}` : '';
+    $('model-name').textContent = app.model ? app.modelName : 'no model open';
+    $('model-about').textContent = i
+        ? `${app.modelName}${place}: ${count(i.parameters)} parameters, ${i.layers} layers, ` +
+          `${digits(i.vocabulary, 0)} tokens; ${bytes(i.fileBytes)}, context ${i.context}` +
+          `${i.contextTrained > i.context ? ` of ${i.contextTrained}` : ''}.`
+        : 'No model is open.';
+    const notes = [...(i?.notes ?? [])];
+    if (i && typeof last === 'string' && last !== TINY && !['opfs', 'cache'].includes(i.cache))
+        notes.push('The model is not kept in this browser. The next visit downloads it again.');
+    $('model-notes').replaceChildren(...notes.map(text => element('li', text)));
+    $('f-memory').textContent = i?.memoryBytes ? bytes(i.memoryBytes) : '–';
+    $('f-threads').textContent = i?.threads ?? '–';
+    $('f-kernel').textContent = i?.kernels ?? '–';
+    $('f-variant').textContent = i?.variant ?? '–';
+    if (app.model !== shown) $('f-prefill').textContent = $('f-decode').textContent = '–';
+    shown = app.model;
+}
+
+export function choose(source) {
+    togglePanel(false);
+    return open(source);
+}
+
+// ---- models in this browser ----
+
+export async function listModels() {
+    const entries = await Promise.resolve(cache.list()).catch(() => []);
+    const names = entries.map(entry => nameOf(entry.url));
+    $('cache-none').hidden = entries.length > 0;
+    $('cache').replaceChildren(
+        ...entries.map((entry, i) =>
+            row(entry, names[i], names.filter(n => n === names[i]).length > 1)
+        )
+    );
+}
+
+function row(entry, name, ambiguous) {
+    const li = element('li'),
+        place = placeOf(entry.url),
+        whole = ambiguous ? `${name} from ${place}` : name;
+    const opens = button(name, 'name link', () => choose(entry.url));
+    opens.title = entry.url;
+    opens.ariaLabel = whole;
+    const loaded = bytes(entry.loaded ?? 0);
+    const size = entry.complete
+        ? bytes(entry.size)
+        : `${entry.size ? `${loaded} of ${bytes(entry.size)}` : loaded}; open to resume`;
+    const del = button('Delete', 'delete quiet', async () => {
+        const question = `Delete ${whole}, ${loaded}? The next visit downloads it again.`;
+        if (entry.loaded > LARGE && !(await ask(li, question, 'Delete'))) return;
+        del.disabled = true;
+        try {
+            await cache.remove(entry.url);
+            announce(`${whole} is deleted.`);
+        } catch (e) {
+            showError(e);
+        }
+        await listModels();
+        ($('cache').querySelector('.delete') ?? $('h-cache')).focus();
+    });
+    del.ariaLabel = `Delete ${whole}`;
+    li.append(opens, element('span', size, 'size'));
+    if (ambiguous) li.append(element('span', place, 'place'));
+    li.append(del);
+    return li;
+}
+
+// ---- the ways to choose one ----
+
+$('loading-cancel').onclick = () => app.loading?.abort();
+$('url-form').onsubmit = e => {
+    e.preventDefault();
+    choose($('url').value.trim());
+};
+$('pick').onclick = () => $('file').click();
+$('file').onchange = () => {
+    if ($('file').files[0]) choose($('file').files[0]);
+    $('file').value = '';
+};
+$('use-tiny').onclick = () => choose(TINY);
+$('use-official').onclick = async () => {
+    const { host } = new URL(OFFICIAL),
+        known = (await cache.list().catch(() => [])).some(e => e.url === OFFICIAL && e.complete);
+    const question = `Download 1.2 GB from ${host}? The model is kept in this browser.`;
+    if (known || (await ask($('models-known'), question, 'Download'))) choose(OFFICIAL);
+};
+$('reload-model').onclick = () => choose(last);
+
+// ---- drag and drop ----
+
+let dragDepth = 0; // dragenter fires for every element under the pointer
+const carriesFile = e => [...(e.dataTransfer?.types ?? [])].includes('Files');
+const showDrop = on => {
+    $('drop').hidden = !on;
+    if (!on) dragDepth = 0;
+};
+addEventListener('dragenter', e => {
+    if (!carriesFile(e)) return;
+    e.preventDefault();
+    dragDepth++;
+    showDrop(true);
+});
+addEventListener('dragover', e => {
+    if (carriesFile(e)) e.preventDefault();
+});
+addEventListener('dragleave', e => {
+    if (carriesFile(e) && --dragDepth <= 0) showDrop(false);
+});
+addEventListener('drop', e => {
+    if (!carriesFile(e)) return;
+    e.preventDefault();
+    showDrop(false);
+    if (e.dataTransfer.files[0]) choose(e.dataTransfer.files[0]);
+});

@@ -1,0 +1,116 @@
+// page.js - the page's start and its outermost parts: modes, keys, and the room that it has. All work
+// is done in workers (bitnet.js starts one, crosscheck.js others).
+import { cache } from './bitnet.js';
+import { app, hideError, mode, nearEnd, toEnd, togglePanel } from './app.js';
+import { reopen, send, showMode, startNew, stop } from './conversation.js';
+import { offerCrosscheck } from './crosscheck.js';
+import { $, button } from './dom.js';
+import { isolate, keepPage } from './isolation.js';
+import { TINY, addressOf, open } from './models.js';
+import { restore } from './settings.js';
+import { local } from './storage.js';
+
+const IDEAS = {
+    chat: [
+        'Tell me a story about a dragon.',
+        'What is the capital of Italy?',
+        'Who are you?',
+        'What is two plus three?',
+    ],
+    text: ['Once upon a time', 'The capital of France is', 'The history of computers'],
+};
+
+// ---- the field for the prompt ----
+
+function fit() {
+    // make the prompt as high as its text
+    $('prompt').style.height = 'auto';
+    $('prompt').style.height = `${$('prompt').scrollHeight}px`;
+}
+
+$('form').onsubmit = e => {
+    e.preventDefault();
+    send();
+};
+$('stop').onclick = stop;
+$('new').onclick = () => {
+    startNew();
+    $('prompt').focus();
+};
+$('prompt').oninput = fit;
+$('prompt').onkeydown = e => {
+    if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) {
+        e.preventDefault();
+        send();
+    }
+};
+addEventListener('keydown', e => {
+    if (e.key !== 'Escape') return;
+    if (app.writing) stop();
+    else if (document.body.classList.contains('panel-open')) {
+        togglePanel(false);
+        $('panel-toggle').focus();
+    } else hideError();
+});
+
+// ---- the mode ----
+
+function setMode() {
+    const chat = mode() === 'chat';
+    $('prompt').placeholder = chat ? 'Say something' : 'How the text begins';
+    $('system-row').hidden = !chat;
+    $('ideas').replaceChildren(
+        ...IDEAS[mode()].map(text =>
+            button(text, undefined, () => {
+                $('prompt').value = text;
+                send();
+            })
+        )
+    );
+    showMode();
+}
+for (const input of document.querySelectorAll('input[name=mode]')) input.onchange = setMode;
+
+// ---- room: a phone's keyboard and large zoom leave little, and that is for the conversation ----
+
+const SHORT = 480; // px
+
+function measure() {
+    const { visualViewport: v } = globalThis,
+        height = v && v.scale === 1 ? v.height : innerHeight,
+        short = height < SHORT,
+        follow = nearEnd();
+    document.documentElement.style.setProperty('--height', `${Math.round(height)}px`);
+    if (document.body.classList.contains('short') !== short) {
+        document.body.classList.toggle('short', short);
+        if (short) $('figures-room').append($('figures'));
+        else document.querySelector('main').append($('figures'));
+    }
+    fit();
+    if (follow) toEnd();
+}
+globalThis.visualViewport?.addEventListener('resize', measure);
+addEventListener('resize', measure);
+
+// ---- start ----
+
+// Opens the model of the last visit if the browser has it, else the tiny one beside the page.
+async function start() {
+    measure();
+    restore();
+    offerCrosscheck();
+    $('h-cache').tabIndex = $('h-chats').tabIndex = -1; // get the focus when their last entry goes
+    await reopen(setMode);
+    setMode();
+    const settled = isolate();
+    const before = local.get('model');
+    const entries = await Promise.resolve(cache.list()).catch(() => []);
+    const there = before && entries.some(e => e.url === addressOf(before).url && e.complete);
+    if (!(there && (await open(before)))) {
+        if (!there || !$('error').hidden) await open(TINY);
+    }
+    if (matchMedia('(hover: hover)').matches) $('prompt').focus();
+    await settled;
+    await keepPage();
+}
+start();
