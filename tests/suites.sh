@@ -15,7 +15,7 @@
 
 # Long ones first. Those that wait for a browser or a disk are apart, so that they do not all wait at
 # the same time.
-SUITES="cc web-node sanitizers check web-chromium analysis aarch64-max s390x web-cache
+SUITES="cc web-node sanitizers web-chromium check bundlers analysis aarch64-max s390x web-cache
     aarch64-older i686 windows convert apple-windows armhf web-firefox riscv64 races wasm-simd
     planted wasm-relaxed clang fuzz-replay crosscheck cli grammar packages
     build"
@@ -598,6 +598,22 @@ find_browsers() {
     CHROMIUM=$(command -v "${CHROMIUM:-chromium}")
     FIREFOX=$(command -v "${FIREFOX:-firefox-esr}" || command -v firefox)
     export CHROMIUM FIREFOX
+}
+
+# The npm package, installed from what npm packs, in bundlers and other JavaScript engines.
+suite_bundlers() {
+    find_browsers
+    [ -n "$CHROMIUM" ] || lacks "chromium is not installed"
+    need_npm_packages
+    make_web && shared_example generate || return 1
+    folder=build/npm-bundlers
+    mkdir -p "$folder"
+    cp tests/web/bundlers.json "$folder/package.json"
+    (cd build/web && npm pack --silent --pack-destination "../../$folder") &&
+        npm_install "$folder" || lacks "npm cannot install the bundlers"
+    run npm install --prefix "$folder" --no-save --no-package-lock --no-audit --no-fund --offline \
+        "$folder"/bitnet-h-*.tgz || return 1
+    run node tests/web/bundlers.mjs build/generate build/npm "$folder"
 }
 
 suite_web_chromium() { web_page chromium; }
