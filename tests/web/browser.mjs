@@ -1965,6 +1965,11 @@ const tests = {
             await until(two, () => document.querySelectorAll('.turn').length === 2);
             await write(two, 'What is two plus three?', { maxTokens: 20 });
             await until(one, () => document.querySelectorAll('.turn').length === 4);
+            // Neither hears of what the other saves, as when both save at once.
+            for (const page of [one, two])
+                await page.evaluate(() => {
+                    BroadcastChannel.prototype.postMessage = () => {};
+                });
             await Promise.all([
                 write(one, 'What is the capital of Italy?', { maxTokens: 200, temperature: 1 }),
                 write(two, 'Tell me a story about a dragon.', { maxTokens: 200, temperature: 1 }),
