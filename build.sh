@@ -124,7 +124,7 @@ unit_tests() {
     mkdir -p "$folder"
     echo "$*" >"$folder/made"
     stale= objects=
-    for file in tests/unit/library.c $(printf 'tests/unit/test_%s.c ' $names) $TESTED_EXAMPLES; do
+    for file in tests/unit/library.c tests/unit/hooks.c $(printf 'tests/unit/test_%s.c ' $names) $TESTED_EXAMPLES; do
         object=$folder/$(basename "$file" .c).o objects="$objects $object"
         [ -e "$object" ] && [ -z "$(find $(test_headers $file) -newer "$object")" ] ||
             stale="$stale $file"
@@ -141,6 +141,7 @@ TESTED_EXAMPLES=$(printf 'examples/convert/%s.c ' text json gguf_write pack)
 test_headers() {
     case $1 in
         */library.c) echo $1 bitnet*.h tests/unit/hooks.h ;;
+        */hooks.c) echo $1 tests/unit/hooks.h ;;
         examples/*) echo $1 bitnet.h examples/convert/*.h ;;
         *) echo $1 bitnet*.h tests/unit/*.h examples/convert/*.h ;;
     esac

@@ -20,7 +20,6 @@
    10000 cycles (faults/cycles) and each eighth document (tiny/perplexity). */
 
 #include "check.h"
-#include "hooks.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,16 +72,6 @@ void test_skip(const char *format, ...) {
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-}
-
-test_refusal test_refuse = {TEST_SYSTEM, 0, -1, 0};
-int test_cpus, test_unmapped;
-
-int test_refused(int kind) {
-    long number;
-    if (test_refuse.at < 0 || kind != test_refuse.kind) return 0;
-    number = test_refuse.asked++;
-    return number == test_refuse.at || (test_refuse.later && number > test_refuse.at);
 }
 
 /* Four paths can be in use at a time. */

@@ -1168,6 +1168,7 @@ test("package: README's examples", () => {
         equal([run.status, run.stderr], [0, ''], `example ${i}`);
         return run.stdout;
     });
+    equal(outputs.length, 2, 'examples');
     equal(outputs[0], native(TINY, 'Once upon a time', '-n', '50', '--temp', '0'));
     ok(/^ERR_IO /.test(outputs[1]), outputs[1]);
 });
