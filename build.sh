@@ -7,7 +7,8 @@
 #   ./build.sh test        installs the Debian packages that suites lack, then runs all suites
 #   ./build.sh suite NAME...   runs these suites and installs nothing; without a name it lists them
 #   ./build.sh examples    builds every example
-#   ./build.sh web         the WASM modules and the page, into build/web
+#   ./build.sh web         the WASM modules and the page, into build/web; npm downloads markdown-it for
+#                          the page, once
 #   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
 #   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
@@ -213,6 +214,25 @@ web_crosscheck() {
     cp build/em/"$name".* build/web
 }
 
+# What the page draws replies with: one module of npm's markdown-it, which has all that it needs
+# inside. Without it the page is whole, but shows replies as plain text.
+page_markdown() {
+    from=build/npm-page/node_modules out=build/web/markdown-it
+    if ! have npm || ! npm_packages web/markdown-it.json build/npm-page; then
+        echo "web: npm cannot get markdown-it, so the page shows replies as plain text." \
+            "With a network, run ./build.sh web again." >&2
+        echo 'export default null;' >$out.js
+        return 0
+    fi
+    run "${ESBUILD:-esbuild}" $from/markdown-it/dist/browser/markdown-it.esm.min.mjs --minify \
+        --format=esm --log-level=warning --outfile=$out.js
+    for name in markdown-it entities linkify-it mdurl punycode.js uc.micro; do
+        printf '%s\n\n' "$name:"
+        cat $from/$name/LICENSE*
+        echo
+    done >$out.txt
+}
+
 web() {
     have "${EMCC%% *}" || { echo "web: $EMCC is not installed (Debian: emscripten)" >&2; exit 1; }
     have "${ESBUILD:-esbuild}" || { echo "web: esbuild is not installed (Debian: esbuild)" >&2; exit 1; }
@@ -237,6 +257,7 @@ web() {
     fi
     run node web/bundle.mjs engines build/em build/web $variants
     run node web/bundle.mjs modules web build/web
+    page_markdown
     echo "$made_with" >build/em/compiler
     shared_example crosscheck &&
         build/crosscheck --short -m examples/tiny.gguf -n 8 >build/web/crosscheck.txt
@@ -258,7 +279,7 @@ bench_web() {
     make_web
     have npm || missing=npm
     if [ -n "$missing" ]; then missing="$missing is not installed"
-    else npm_packages || missing="npm cannot install what drives it"
+    else npm_packages tests/web/package.json build/npm || missing="npm cannot install what drives it"
     fi
     shift
     BENCH_NO_CHROMIUM=$missing BENCH_MODULES=build/npm run node tests/web/bench.mjs "$@"
@@ -536,5 +557,5 @@ case $command in
     fuzz | coverage) sh tests/fuzz/run.sh "$command" "$@" ;;
     deps) set_up $SUITES && [ ! -s build/set-up.txt ] ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,27s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,28s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -585,20 +585,21 @@ npm_install() {
     run npm install --prefix "$folder" --no-package-lock --no-audit --no-fund "$@"
 }
 
-# The npm packages that drive the browsers, in build/npm, for all suites.
+# npm_packages FILE FOLDER: the packages that FILE names, in FOLDER. From npm's cache if it has them.
 npm_packages() {
-    mkdir -p build/npm
+    mkdir -p "$2"
     (
         ! have flock || flock 9
-        ! cmp -s tests/web/package.json build/npm/installed || exit 0
-        cp tests/web/package.json build/npm && npm_install build/npm &&
-            cp tests/web/package.json build/npm/installed
-    ) 9>build/npm.lock
+        ! cmp -s "$1" "$2/installed" || exit 0
+        cp "$1" "$2/package.json" && npm_install "$2" --prefer-offline && cp "$1" "$2/installed"
+    ) 9>"$2.lock"
 }
+# Those that drive the browsers, for all suites.
 need_npm_packages() {
     need node
     need npm
-    npm_packages || lacks "npm cannot install what drives the browsers"
+    npm_packages tests/web/package.json build/npm ||
+        lacks "npm cannot install what drives the browsers"
 }
 
 # Firefox is called so by all but Debian.

@@ -1,5 +1,5 @@
 // app.js - what the page's modules share: the open model, what is going on, and its messages.
-import { $ } from './dom.js';
+import { $, announce } from './dom.js';
 import { explain } from './failures.js';
 
 export const app = {
@@ -85,3 +85,20 @@ export function togglePanel(on = !document.body.classList.contains('panel-open')
     $('panel-toggle').textContent = on ? 'Done' : 'Settings';
 }
 $('panel-toggle').onclick = () => togglePanel();
+
+// ---- the clipboard ----
+
+// Copies the text. The button that was pressed says so for a while.
+export async function copyText(text, pressed) {
+    try {
+        await navigator.clipboard.writeText(text);
+    } catch (e) {
+        showError(Object.assign(new Error(e.message), { code: 'CLIPBOARD' }));
+        return;
+    }
+    announce('Copied.');
+    pressed.textContent = 'Copied';
+    setTimeout(() => {
+        pressed.textContent = 'Copy';
+    }, 2000);
+}

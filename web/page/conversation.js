@@ -1,9 +1,10 @@
 // conversation.js - the open chat: its messages in the page, what is sent of them to the model, and
-// what can be done with each of them. Text is added to the document once per frame.
-import { app, hideError, mode, nearEnd, notice, ready, showError, toEnd, whyNot } from './app.js';
+// what can be done with each of them.
+import { app, copyText, hideError, mode, nearEnd, notice, ready, showError, toEnd, whyNot } from './app.js';
 import * as chats from './chats.js';
 import { $, announce, button, element, once } from './dom.js';
 import { bytes, speed } from './format.js';
+import { canDraw, drawer } from './markdown.js';
 import { SAMPLER, numbers } from './settings.js';
 import { session } from './storage.js';
 
@@ -25,12 +26,11 @@ const LABELS = { user: 'You', assistant: 'Reply', text: 'Text' };
 const turns = () => [...$('log').querySelectorAll('.turn')];
 
 function addTurn(message) {
-    const { role, given, content, note, dropped } = message,
+    const { role, note, dropped } = message,
         turn = element('div', undefined, `turn ${role === 'user' ? 'user' : 'reply'}`),
         body = element('div', undefined, 'body');
     body.dir = 'auto';
-    if (given !== undefined) body.append(element('span', given, 'given'));
-    if (content) body.append(content);
+    show(body, message);
     turn.append(element('span', `${LABELS[role]}: `, 'hidden'), body);
     if (note || dropped) turn.append(noteOf(message));
     turn.append(actions(message));
@@ -50,7 +50,9 @@ function actions(message) {
     const box = element('div', undefined, 'acts');
     box.ariaLive = 'off'; // only the text is announced
     const act = (text, f, className = '') => {
-        const b = button(text, `quiet ${className}`, () => f(current().messages.indexOf(message)));
+        const b = button(text, `quiet ${className}`, () =>
+            f(current().messages.indexOf(message), b)
+        );
         if (f !== copy) b.dataset.needsModel = '';
         box.append(b);
     };
@@ -81,27 +83,44 @@ function showLeftOut() {
     if (first) first.before(element('p', 'The model no longer sees what is above.', 'left-out'));
 }
 
-// Collects text and appends it once per frame. Long text goes into several nodes, so that the work of
-// a frame does not grow with the text before it.
-function writer(body) {
-    let waiting = '',
+// Draws a message, and returns the function that draws it again when it has grown.
+function show(body, message) {
+    const { role, given, content } = message;
+    body.replaceChildren();
+    if (given !== undefined) body.append(element('span', given, 'given'));
+    const draw = role === 'assistant' && canDraw ? drawer(body) : plainDrawer(body);
+    if (content) draw(content);
+    return () => draw(message.content);
+}
+
+// Long text goes into several nodes, so that the work does not grow with the text before it.
+function plainDrawer(body) {
+    let done = 0,
         node = null;
-    const flush = () => {
-        if (!waiting) return;
-        const follow = nearEnd();
+    return text => {
         if (!node || node.length > 2000) body.append((node = document.createTextNode('')));
-        node.appendData(waiting);
-        waiting = '';
+        node.appendData(text.slice(done));
+        done = text.length;
+    };
+}
+
+// Calls draw at once, or soon: in the next frame, or later if drawing takes long, so that three
+// quarters of the time are left for the page's other work.
+function writer(draw) {
+    let next = 0;
+    const now = () => {
+        const follow = nearEnd(),
+            start = performance.now();
+        draw();
         if (follow) toEnd();
+        const end = performance.now();
+        next = end + 3 * (end - start);
     };
-    const soon = once(flush);
-    return {
-        add: text => {
-            waiting += text;
-            soon();
-        },
-        flush,
-    };
+    const soon = once(() => {
+        if (performance.now() < next) soon();
+        else now();
+    });
+    return { now, soon };
 }
 
 // ---- keeping the chat ----
@@ -293,7 +312,7 @@ async function write(chat, message, turn, stream, takeBack) {
     delete message.note;
     message.unfinished = true;
     save(chat);
-    const out = writer(body);
+    const out = writer(show(body, message));
     let tokens = 0,
         first = 0;
     const live = setInterval(() => {
@@ -313,7 +332,7 @@ async function write(chat, message, turn, stream, takeBack) {
         };
         for await (const piece of stream(model, options)) {
             message.content += piece;
-            out.add(piece);
+            out.soon();
             saveSoon(chat);
         }
         const { reason, tokens: made } = model.stats;
@@ -323,7 +342,7 @@ async function write(chat, message, turn, stream, takeBack) {
         note = error ? 'failed' : 'abort';
     }
     clearInterval(live);
-    out.flush();
+    out.now();
     turn.classList.remove('writing');
     $('log').ariaBusy = 'false';
     if (app.writing === mine) app.writing = null;
@@ -440,14 +459,9 @@ async function complete(chat, given) {
 
 // ---- what can be done with a message ----
 
-async function copy(i) {
+function copy(i, pressed) {
     const { given = '', content } = current().messages[i];
-    try {
-        await navigator.clipboard.writeText(given + content);
-        announce('Copied.');
-    } catch (e) {
-        showError(e);
-    }
+    return copyText(given + content, pressed);
 }
 
 // Keeps the first n messages. If that takes away more than the last exchange, the chat goes on as a
@@ -500,7 +514,6 @@ async function rewrite(message, i) {
     const { content, note } = message,
         turn = turns()[i];
     message.content = '';
-    turn.querySelector('.body').replaceChildren(element('span', message.given, 'given'));
     await write(
         current(),
         message,

@@ -16,6 +16,8 @@ const PAGE = [
     'failures.js',
     'format.js',
     'isolation.js',
+    'markdown.js',
+    'markdown-it.js',
     'models.js',
     'settings.js',
     'storage.js',
