@@ -321,6 +321,105 @@ async function dragInPage(page) {
         }, type);
 }
 
+// ---- Markdown ----
+
+const markdown = !readFileSync(join(site, 'markdown-it.js'), 'utf8').startsWith('export default null');
+function needMarkdown() {
+    if (!markdown) throw new Skip('this build has no Markdown: npm could not get it');
+}
+// Every reply consists of these pieces, which come ms apart.
+const sayings = (pieces, ms = 0) =>
+    hooks.set(
+        '/conversation.js',
+        edited('conversation.js', s => {
+            const after = s.replace(
+                'yield* model.chat([...first, ...sent], options);',
+                `for await (const _ of model.generate('a', { maxTokens: 1 }));
+                 for (const piece of ${JSON.stringify(pieces)}) {
+                     yield piece;
+                     if (${ms}) await new Promise(next => setTimeout(next, ${ms}));
+                 }`
+            );
+            check(after !== s, 'conversation.js has another form');
+            return after;
+        })
+    );
+const ARTICLE = `# Sorting
+
+Some **bold** and *soft* words, \`code\`, ~~nothing~~ &amp; <b>no tag</b>.
+The next line, [a link](https://example.org/a "t") and https://example.org/b.
+
+### Steps
+
+1. One
+2. Two
+   - inner
+   - list
+
+3. Three
+
+> A quotation
+> of two lines.
+
+\`\`\`python
+def f(x):
+    return "<b>" * x
+
+print(f(3))
+\`\`\`
+
+| Name | Size |
+| --- | ---: |
+| a | 1 |
+| b \`c\` | 20 |
+
+---
+
+    indented code
+
+- [ ] open
+* another list
+
+[a]: https://example.org/defined
+
+The end.`;
+
+// What a model could say to run something, to load something, or to lead the reader astray.
+const HOSTILE = [
+    '<script>globalThis.ran = 1</script>',
+    '<img src=x onerror="globalThis.ran = 1">',
+    '<img src="/loaded.png">',
+    '<svg onload="globalThis.ran = 1"><a xlink:href="javascript:globalThis.ran = 1"><text>x',
+    '<iframe src="/loaded.html" srcdoc="<script>parent.ran = 1</script>"></iframe>',
+    '<form action="/loaded"><button formaction="javascript:globalThis.ran = 1">Send</button></form>',
+    '<style>body { display: none }</style><link rel="stylesheet" href="/loaded.css">',
+    '<a href="javascript:globalThis.ran = 1" onclick="globalThis.ran = 1">x</a>',
+    '<base href="https://example.org/"><meta http-equiv="refresh" content="0;url=/loaded">',
+    '<math><mtext><table><mglyph><style><img src=x onerror="globalThis.ran = 1">',
+    '<details open ontoggle="globalThis.ran = 1"><object data="/loaded"><embed src="/loaded">',
+    '&lt;script&gt;globalThis.ran = 1&lt;/script&gt; &#60;img src=x onerror=globalThis.ran=1&#62;',
+    '[x](javascript:globalThis.ran=1)',
+    '[x](JaVaScRiPt:globalThis.ran=1) [x](java&#115;cript:globalThis.ran=1)',
+    '[x](&#x6A&#x61&#x76&#x61&#x73&#x63&#x72&#x69&#x70&#x74:globalThis.ran=1)',
+    '[x](<java\nscript:globalThis.ran=1>) [x](\u0001javascript:globalThis.ran=1)',
+    '[x](data:text/html,<script>globalThis.ran=1</script>) [x](data:image/svg+xml,<svg/>)',
+    '[x](vbscript:x) [x](file:///etc/passwd) [x](blob:x) [x](about:blank) [x](filesystem:x)',
+    '[x](/loaded) [x](//example.org/a) [x](?a) [x](#a) [x](intent://a) [x](ms-word:a)',
+    '[x](data:image/png;base64,AAAA) ![x](data:image/svg+xml;base64,AAAA)',
+    '<javascript:globalThis.ran=1> javascript:globalThis.ran=1 <data:text/html,x>',
+    '![x](/loaded.png) ![x](https://example.org/loaded.png "t") ![](javascript:globalThis.ran=1)',
+    '[![x](/loaded.png)](javascript:globalThis.ran=1)',
+    '[x]: javascript:globalThis.ran=1\n\n[x] [y][x] ![x]',
+    '[x](https://example.org "\" onmouseover=globalThis.ran=1 x=\"")',
+    '[x](https://example.org/"onmouseover="globalThis.ran=1)',
+    '[https://example.com](https://example.org@example.net)',
+    '```"><script>globalThis.ran=1</script>\n</code></pre><script>globalThis.ran = 1</script>\n```',
+    '| <script> |\n|:-:|\n| <img src=x onerror=globalThis.ran=1> |',
+    '1. <b id=prompt>\n# <h1 class=error id=error>',
+    '\u202e\u2066\u0000\uFFFD\uD800',
+    '<!--><script>globalThis.ran = 1</script>--> <![CDATA[<script>]]> <?php ?> <!DOCTYPE html>',
+];
+
 // ---- tests ----
 
 const tests = {
@@ -1792,6 +1891,179 @@ const tests = {
         });
     },
 
+    async markdown() {
+        needMarkdown();
+        sayings(ARTICLE.match(/[^]{1,7}/g));
+        await visit(async page => {
+            await ready(page);
+            await page.evaluate(() =>
+                Object.defineProperty(navigator, 'clipboard', {
+                    value: { writeText: async t => (globalThis.copied = t) },
+                })
+            );
+            await write(page, 'Explain it.');
+            const shape = () =>
+                page.$eval('.turn.reply .body', body => {
+                    const tags = e => [...e.children].map(c => c.tagName.toLowerCase() + inside(c)),
+                        inside = e => (e.children.length ? `(${tags(e).join(' ')})` : '');
+                    return tags(body).join(' ');
+                });
+            const wanted =
+                'h2 p(strong em code s a a) h3 ol(li(p) li(p ul(li li)) li(p)) blockquote(p) ' +
+                'div(div(span button) pre(code)) ' +
+                'div(table(thead(tr(th th)) tbody(tr(td td) tr(td(code) td)))) hr ' +
+                'div(div(span button) pre(code)) ul(li) ul(li) p(a) p';
+            expect(await shape(), wanted, 'elements');
+            const code = 'def f(x):\n    return "<b>" * x\n\nprint(f(3))';
+            expect(await page.$eval('.code code', e => e.textContent), code, 'the code');
+            expect(await page.$eval('.code-head span', e => e.textContent), 'python', 'language');
+            expect(
+                await page.$eval('td:last-child', e => getComputedStyle(e).textAlign),
+                'right',
+                'the column'
+            );
+            const [first] = await texts(page, '.turn.reply p');
+            expect(
+                first,
+                'Some bold and soft words, code, nothing & <b>no tag</b>.\n' +
+                    'The next line, a link and https://example.org/b.',
+                'a paragraph'
+            );
+            const links = await page.$$eval('.turn.reply a', all =>
+                all.map(a => [a.href, a.title, a.target, a.rel].join())
+            );
+            for (const [i, at] of ['a', 'b', 'defined'].entries())
+                expect(
+                    links[i],
+                    `https://example.org/${at},https://example.org/${at},_blank,noopener noreferrer`,
+                    'a link'
+                );
+            await page.click('.code-head button');
+            expect(await page.evaluate(() => globalThis.copied), code, 'the copied code');
+            await page.$$eval('.turn.reply .acts button', ([copy]) => copy.click());
+            expect(await page.evaluate(() => globalThis.copied), ARTICLE, 'the copied reply');
+            // drawn at once as piece by piece, and the user's words as they are
+            await write(page, '**Who** <b>are</b> you?');
+            expect((await texts(page, '.turn.user .body'))[1], '**Who** <b>are</b> you?', 'words');
+            await page.reload();
+            await ready(page);
+            expect(await shape(), wanted, 'elements after a reload');
+        });
+    },
+
+    // Whatever it says, only known elements come of it, none runs, and nothing is loaded.
+    async hostile_replies() {
+        needMarkdown();
+        await visit(async page => {
+            await ready(page);
+            const bad = await page.evaluate(async hostile => {
+                const { drawer } = await import('./markdown.js'),
+                    found = [];
+                const allowed = {
+                    a: ['href', 'title', 'target', 'rel'],
+                    ol: ['start'],
+                    pre: ['tabindex', 'role', 'aria-label'],
+                    div: ['class', 'tabindex', 'role', 'aria-label'],
+                    button: ['class', 'type', 'aria-label'],
+                };
+                const tags =
+                    'p ul li blockquote table thead tbody tr th td em strong s hr h2 h3 h4 h5 h6 span code';
+                for (const tag of tags.split(' ')) allowed[tag] = [];
+                const body = document.createElement('div');
+                body.className = 'body';
+                document.getElementById('log').append(body);
+                for (const text of hostile) {
+                    body.replaceChildren();
+                    const draw = drawer(body);
+                    for (let n = 1; n <= text.length; n++) draw(text.slice(0, n));
+                    for (const e of body.querySelectorAll('*')) {
+                        const names = allowed[e.localName];
+                        for (const { name } of e.attributes)
+                            if (!['dir', 'style', ...(names ?? [])].includes(name))
+                                found.push(`${e.outerHTML} of ${text}`);
+                        if (!names || (e.style.cssText && !/^text-align: \w+;$/.test(e.style.cssText)))
+                            found.push(`${e.outerHTML} of ${text}`);
+                        if (e.localName !== 'a') continue;
+                        if (!/^https?:$/.test(e.protocol)) found.push(`${e.href} of ${text}`);
+                        if (e.rel !== 'noopener noreferrer') found.push(`${e.rel} of ${text}`);
+                        if (e.host !== 'example.org' && !e.title.includes(e.host))
+                            found.push(`nothing tells that ${text} leads to ${e.host}`);
+                    }
+                    for (const e of body.querySelectorAll('span, td, code, li, h2')) e.click();
+                    if (!body.textContent.trim()) found.push(`nothing is shown of ${text}`);
+                }
+                await new Promise(done => setTimeout(done, 100));
+                if (globalThis.ran) found.push('something ran');
+                return found.join('\n');
+            }, HOSTILE);
+            expect(bad, '', 'what came of it');
+            const loaded = requests.filter(r => r.path.includes('loaded'));
+            expect(loaded.map(r => r.path).join(), '', 'requests');
+        });
+    },
+
+    // A text that grows looks the same as the whole one, and its finished parts stay as they are.
+    async a_reply_grows() {
+        needMarkdown();
+        await visit(async page => {
+            await ready(page);
+            const bad = await page.evaluate(async article => {
+                const { drawer } = await import('./markdown.js'),
+                    whole = document.createElement('div'),
+                    body = document.createElement('div'),
+                    draw = drawer(body);
+                for (let n = 1; n <= article.length; n++) {
+                    draw(article.slice(0, n));
+                    whole.replaceChildren();
+                    drawer(whole)(article.slice(0, n));
+                    body.normalize();
+                    if (body.innerHTML !== whole.innerHTML)
+                        return `${article.slice(0, n)} is ${body.innerHTML} instead of ${whole.innerHTML}`;
+                }
+                let text = 'A paragraph.\n\n```js\n';
+                const long = document.createElement('div'),
+                    more = drawer(long);
+                more(text);
+                const [paragraph, code] = long.children;
+                for (let i = 0; i < 50; i++) more((text += `f(${i});\n`));
+                if (long.children[1] !== code || !code.textContent.includes('f(49);'))
+                    return 'code that grows is drawn anew';
+                for (let i = 0; i < 50; i++) more((text += `${i ? '' : '```'}\n\nAnother one.`));
+                if (long.children[0] !== paragraph || long.children[1] !== code)
+                    return 'what is finished is drawn anew';
+                return long.children.length === 52 ? '' : `${long.children.length} blocks`;
+            }, ARTICLE);
+            expect(bad, '', 'the text');
+        });
+    },
+
+    // A reply of 30 KB in one paragraph, of the kind that takes longest to draw: most of the time is left
+    // for other work.
+    async a_long_reply_does_not_block() {
+        needMarkdown();
+        sayings(Array(150).fill('[*a_ **b** `c` '.repeat(20).slice(0, 200)), 10);
+        await visit(async page => {
+            await ready(page);
+            await page.evaluate(() => {
+                globalThis.blocked = [];
+                const note = list => {
+                    globalThis.blocked.push(...list.getEntries().map(e => e.duration));
+                };
+                new PerformanceObserver(note).observe({ entryTypes: ['longtask'] });
+            });
+            const start = Date.now();
+            await write(page, 'Say much.');
+            const total = Date.now() - start;
+            const { length, blocked } = await page.evaluate(() => ({
+                length: document.querySelector('.turn.reply .body').textContent.length,
+                blocked: globalThis.blocked,
+            }));
+            check(length > 15000, `only ${length} characters are there`);
+            const sum = blocked.reduce((a, b) => a + b, 0);
+            check(sum < 0.6 * total, `the page was blocked for ${sum} of ${total} ms`);
+        });
+    },
+
     // Several chats, with names, in a list; as files; until they are deleted.
     async chats_are_kept() {
         await visit(async page => {
@@ -2031,6 +2303,8 @@ const IN_ONE_BROWSER = [
     'checksum_of_a_wrong_length',
     'what_can_be_done_with_a_message',
     'thirty_messages',
+    'a_reply_grows',
+    'a_long_reply_does_not_block',
 ];
 const unknown = [...IN_ONE_BROWSER, ...only].filter(title => !tests[title]);
 if (unknown.length) throw new Error(`there is no test ${unknown}`);
