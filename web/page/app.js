@@ -41,8 +41,10 @@ export function whyNot() {
 
 export const nearEnd = () =>
     $('scroll').scrollHeight - $('scroll').scrollTop - $('scroll').clientHeight < 80;
+// A page without a conversation shows its beginning, unless something else is told below.
 export const toEnd = () => {
-    $('scroll').scrollTop = $('scroll').scrollHeight;
+    const welcoming = !$('welcome').hidden && $('loading').hidden && $('error').hidden;
+    $('scroll').scrollTop = welcoming ? 0 : $('scroll').scrollHeight;
 };
 
 export function showError(e, about) {

@@ -77,7 +77,7 @@ function opened(token, outline) {
     const level = /^h([1-6])$/.exec(token.tag)?.[1];
     if (level) outline.level = Math.min(Number(level) + 1, outline.level + 1, 6);
     const e = element(level ? `h${outline.level}` : TAGS.has(token.tag) ? token.tag : 'span');
-    if (token.block) e.dir = 'auto';
+    if (token.block && !token.level) e.dir = 'auto'; // with one of its own, an item would not count
     if (token.tag === 'ol') e.start = token.attrGet('start') ?? 1;
     e.style.textAlign = token.attrGet('style')?.split(':')[1] ?? ''; // of a table's column
     return e;

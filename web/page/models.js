@@ -173,8 +173,10 @@ export async function open(source) {
         return false;
     } finally {
         if (mine === app.loading) {
+            const follow = nearEnd();
             app.loading = null;
             $('loading').hidden = true;
+            if (follow) toEnd();
             showModel();
             ready();
             listModels();
