@@ -98,7 +98,7 @@ const plain = await serve({ root: resolve(site), headers: {}, hook: hook({}) });
 
 // ---- the page ----
 
-const PHONE = { width: 360, height: 740, isMobile: true, hasTouch: true };
+const PHONE = { width: 360, height: 568, isMobile: true, hasTouch: true };
 const browser = await launch(name, modules);
 
 // What Firefox has only as a preference takes a browser of its own.
@@ -107,7 +107,10 @@ async function visit(f, { at = isolated.url, viewport, ...look } = {}) {
     const context = await (own || browser).createBrowserContext();
     const page = await newPage(context),
         faults = [];
-    page.on('pageerror', e => faults.push(String(e.stack ?? e)));
+    page.on('pageerror', e => {
+        // Firefox tells it although the page catches it.
+        if (!/Storage access is restricted/.test(e.message)) faults.push(String(e.stack ?? e));
+    });
     page.on('console', m => {
         if (/Content Security Policy/.test(m.text())) faults.push(m.text());
     });
@@ -337,6 +340,7 @@ const sayings = (pieces, ms = 0) =>
                 `for await (const _ of model.generate('a', { maxTokens: 1 }));
                  for (const piece of ${JSON.stringify(pieces)}) {
                      yield piece;
+                     options.signal.throwIfAborted();
                      if (${ms}) await new Promise(next => setTimeout(next, ${ms}));
                  }`
             );
@@ -1070,6 +1074,8 @@ const tests = {
                     expect(out.join(), '', `${where}: beyond the edge`);
                 };
                 await fits('the beginning');
+                const from = await page.$eval('#scroll', e => [e.scrollTop, e.scrollHeight - e.clientHeight]);
+                check(from[1] > 0 && from[0] === 0, `it shows the beginning from ${from}`);
                 await picture(page, 'phone');
                 await write(page, 'a'.repeat(300));
                 await fits('with text');
@@ -1492,6 +1498,14 @@ const tests = {
             expect(await direction('.turn.user'), 'ltr', 'its place');
             await write(page, 'Hello!', { maxTokens: 5 });
             expect(await direction('.turn.user:nth-last-child(2) .body'), 'ltr', 'the next one');
+            if (!markdown) return;
+            const list = await page.evaluate(async () => {
+                const { drawer } = await import('./markdown.js'),
+                    body = document.querySelector('.turn.reply .body');
+                drawer(body)('- שלום, עולם!\n- Hello!\n\nHello!');
+                return [...body.querySelectorAll('ul, p')].slice(-2).map(e => getComputedStyle(e).direction);
+            });
+            expect(list.join(), 'rtl,ltr', 'a list, and what follows');
         });
     },
 
@@ -2284,6 +2298,149 @@ const tests = {
                 expect(asked.length, 3, 'messages');
                 await until(page, () => document.querySelectorAll('#chats li').length === 2);
             }
+        });
+    },
+
+    // The second click of a double click is where Send was, and now Stop is.
+    async double_click_on_send() {
+        await visit(async page => {
+            await ready(page);
+            const runs = () => page.evaluate(() => Number(document.body.dataset.runs ?? 0));
+            await settings(page, { temperature: 0, maxTokens: 20, prompt: 'Who are you?' });
+            await page.click('#send', { count: 2, delay: 20 });
+            await until(page, () => Number(document.body.dataset.runs) === 1);
+            expect(await lastNote(page), 'Stopped at the token limit.', 'note');
+            expect(await value(page, 'prompt'), '', 'the field');
+            expect(await runs(), 1, 'replies');
+            expect(await count(page, '.turn'), 2, 'turns');
+        });
+    },
+
+    // A word that an input method composes ends with Enter, which sends nothing; nor does Escape stop.
+    async composed_text() {
+        await visit(async page => {
+            await ready(page);
+            await settings(page, { prompt: 'にほんご' });
+            await page.evaluate(() => {
+                const key = init =>
+                    document
+                        .getElementById('prompt')
+                        .dispatchEvent(
+                            new KeyboardEvent('keydown', { bubbles: true, cancelable: true, ...init })
+                        );
+                key({ key: 'Enter', isComposing: true });
+                key({ key: 'Enter', keyCode: 229 }); // Safari's, after the composition
+            });
+            expect(await count(page, '.turn'), 0, 'turns');
+            expect(await value(page, 'prompt'), 'にほんご', 'the field');
+            await openUrl(page, `${isolated.url}nowhere.gguf`);
+            await errorTitle(page);
+            await page.evaluate(() =>
+                dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', isComposing: true }))
+            );
+            check(await visible(page, 'error'), 'Escape closed the message');
+        });
+    },
+
+    // What does not fit comes back whole, and the page goes on.
+    async a_message_of_100_kb() {
+        const long = 'Some words, and more of them. '.repeat(3400);
+        await visit(async page => {
+            await ready(page);
+            await write(page, long);
+            expect(await errorTitle(page), 'The text is too long for the context', 'message');
+            expect(await value(page, 'prompt'), long, 'the field');
+            expect(await count(page, '.turn'), 0, 'turns');
+            const [field, all] = await page.evaluate(() => [
+                document.getElementById('prompt').clientHeight,
+                innerHeight,
+            ]);
+            check(field < all / 2, `the field has ${field} of ${all} px`);
+            check((await write(page, 'Who are you?', { maxTokens: 10 })).length > 5, 'no reply');
+        });
+    },
+
+    async deleting_the_chat_that_is_written() {
+        sayings(Array(1000).fill('word '), 10);
+        await visit(async page => {
+            await ready(page);
+            const deleted = async () => {
+                await page.$$eval('#chats li .tools button', all => all.at(-1).click());
+                await page.$$eval('.ask .yes', ([yes]) => yes.click());
+                await until(page, () => !document.querySelector('#chats li'));
+            };
+            await settings(page, { prompt: 'Who are you?' });
+            await page.evaluate(() => document.getElementById('form').requestSubmit());
+            await until(page, () => /word word/.test(document.querySelector('.reply .body')?.textContent));
+            await until(page, () => document.querySelector('#chats li') !== null);
+            await deleted();
+            await until(page, () => Number(document.body.dataset.runs) === 1);
+            expect(await count(page, '.turn'), 0, 'turns');
+            await sleep(600); // longer than a save is put off
+            expect(await count(page, '#chats li'), 0, 'chats');
+            await page.reload();
+            await ready(page);
+            expect(await count(page, '#chats li'), 0, 'chats after a reload');
+            // nor does it come back with the other mode
+            await completion(page);
+            await write(page, PROMPT, { maxTokens: 5 });
+            await page.$eval('input[value=chat]', e => e.click());
+            await until(page, () => document.querySelector('#chats li') !== null);
+            await deleted();
+            await completion(page);
+            expect(await count(page, '.turn'), 0, 'turns of the deleted text');
+        });
+    },
+
+    // A frame that may not have an origin has no storage, no cookies and no service worker.
+    async sandboxed_frame() {
+        const everywhere = { 'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin' };
+        const open = await serve({ root: resolve(site), headers: everywhere });
+        hooks.set('/frame.html', (req, res) => {
+            res.writeHead(200, { 'Content-Type': 'text/html' });
+            res.end(`<iframe sandbox="allow-scripts allow-forms" width=1200 height=700 src="${open.url}"></iframe>`);
+            return true;
+        });
+        try {
+            await visit(
+                async page => {
+                    let frame;
+                    await (async () => {
+                        while (!(frame = page.frames().find(f => f.url() === open.url))) await sleep(20);
+                    })();
+                    await ready(frame);
+                    expect(await frame.evaluate(() => origin), 'null', 'the origin');
+                    await frame.evaluate(() => {
+                        document.getElementById('prompt').value = 'Who are you?';
+                        document.getElementById('maxTokens').value = '10';
+                        document.getElementById('form').requestSubmit();
+                    });
+                    await until(frame, () => Number(document.body.dataset.runs) === 1);
+                    check((await texts(frame, '.reply .body'))[0].length > 5, 'no reply');
+                    check(await visible(frame, 'chats-lost'), 'it does not say that chats are lost');
+                },
+                { at: `${plain.url}frame.html` }
+            );
+        } finally {
+            open.server.closeAllConnections();
+            open.server.close();
+        }
+    },
+
+    async names_in_any_script() {
+        const name = 'модель 模型 100% #1?.gguf',
+            path = join(scratch, name);
+        writeFileSync(path, tiny);
+        hooks.set(`/${name}`, asTiny);
+        await visit(async page => {
+            await ready(page);
+            await chooseFile(page, path);
+            await named(page, name);
+            await ready(page);
+            await openUrl(page, `${isolated.url}${encodeURIComponent(name)}`);
+            await until(page, () => document.querySelector('#cache .name') !== null);
+            expect((await texts(page, '#cache .name')).join(), name, 'the list');
+            await stillWrites(page);
         });
     },
 

@@ -6,6 +6,7 @@ export const app = {
     model: null,
     modelName: '',
     writing: null, // AbortController of the current generation
+    since: 0, // when it began
     loading: null, // AbortController of the current load
 };
 

@@ -2,7 +2,7 @@
 // what can be done with each of them.
 import { app, copyText, hideError, mode, nearEnd, notice, ready, showError, toEnd, whyNot } from './app.js';
 import * as chats from './chats.js';
-import { $, announce, button, element, once } from './dom.js';
+import { $, announce, button, composing, element, once } from './dom.js';
 import { bytes, speed } from './format.js';
 import { canDraw, drawer } from './markdown.js';
 import { SAMPLER, numbers } from './settings.js';
@@ -139,7 +139,11 @@ export const showList = () =>
             showList();
         },
         removed: async id => {
-            if (current().id === id) startNew();
+            for (const kind of Object.keys(open)) {
+                if (open[kind].id !== id) continue;
+                if (kind === mode()) startNew();
+                else open[kind] = chats.newChat(kind);
+            }
             await showList();
         },
     });
@@ -302,6 +306,7 @@ async function write(chat, message, turn, stream, takeBack) {
         fromButton = document.activeElement === $('send') || turn.contains(document.activeElement);
     const before = message.content.length,
         from = chat.from ?? 0;
+    app.since = performance.now();
     hideError();
     ready();
     if (fromButton) $('stop').focus();
@@ -574,10 +579,10 @@ function edit(i) {
     field.ariaLabel = 'The message';
     field.rows = Math.min(12, message.content.split('\n').length + 1);
     field.onkeydown = e => {
-        if (e.key === 'Escape') {
+        if (e.key === 'Escape' && !composing(e)) {
             e.stopPropagation();
             end();
-        } else if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) {
+        } else if (e.key === 'Enter' && !e.shiftKey && !composing(e)) {
             e.preventDefault();
             form.requestSubmit();
         }

@@ -4,7 +4,7 @@ import { cache } from './bitnet.js';
 import { app, hideError, mode, nearEnd, toEnd, togglePanel } from './app.js';
 import { reopen, send, showMode, startNew, stop } from './conversation.js';
 import { offerCrosscheck } from './crosscheck.js';
-import { $, button } from './dom.js';
+import { $, button, composing } from './dom.js';
 import { isolate, keepPage } from './isolation.js';
 import { TINY, addressOf, open } from './models.js';
 import { restore } from './settings.js';
@@ -32,20 +32,23 @@ $('form').onsubmit = e => {
     e.preventDefault();
     send();
 };
-$('stop').onclick = stop;
+$('stop').onclick = e => {
+    // The second click of a double click on Send, which was in this place, stops nothing.
+    if (!e.detail || performance.now() - app.since > 500) stop();
+};
 $('new').onclick = () => {
     startNew();
     $('prompt').focus();
 };
 $('prompt').oninput = fit;
 $('prompt').onkeydown = e => {
-    if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) {
+    if (e.key === 'Enter' && !e.shiftKey && !composing(e)) {
         e.preventDefault();
         send();
     }
 };
 addEventListener('keydown', e => {
-    if (e.key !== 'Escape') return;
+    if (e.key !== 'Escape' || composing(e)) return;
     if (app.writing) stop();
     else if (document.body.classList.contains('panel-open')) {
         togglePanel(false);
