@@ -229,7 +229,7 @@ const recordChats = () =>
     hooks.set(
         '/bitnet.js',
         rebuilt({
-            'bitnet.js': s =>
+            'session.js': s =>
                 s.replace(
                     'chat(messages, options = {}) {',
                     '$& (globalThis.sent ??= []).push(messages);'
@@ -355,7 +355,7 @@ const tests = {
                 '/bitnet.js',
                 rebuilt({
                     // it waits for a second for a start that hangs, for others a minute
-                    'bitnet.js': s =>
+                    'connection.js': s =>
                         s
                             .replace(
                                 '}, START_MS);',
@@ -443,11 +443,11 @@ const tests = {
             s
                 .replace('let bw;', 'let pausing, bw;')
                 .replace(
-                    'async function generate(args, signal, id) {',
-                    '$& pausing = args.options.maxTokens === 400;'
+                    /async function generate\(.*\n/,
+                    '$& pausing = options.maxTokens === 400;\n'
                 )
                 .replace(
-                    'post({ id, event: { token, text, index } });',
+                    'post({ id, event: { token, text, index, ...more } });',
                     '$& if (pausing && index === 19) while (!signal.aborted) await turn();'
                 );
         hooks.set('/bitnet.js', rebuilt({ 'worker.js': paused }));
@@ -1910,7 +1910,7 @@ const tests = {
     async reload_in_mid_answer() {
         const paused = s =>
             s.replace(
-                'post({ id, event: { token, text, index } });',
+                'post({ id, event: { token, text, index, ...more } });',
                 '$& if (index === 19) while (!signal.aborted) await turn();'
             );
         hooks.set('/bitnet.js', rebuilt({ 'worker.js': paused }));
