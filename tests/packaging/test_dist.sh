@@ -174,4 +174,10 @@ check again "dist fails in the unpacked sources" sh -c "umask 077
 check again-without-web "it builds the browser part again" sh -c "! grep -q '^+ em ' '$tmp/err'"
 check reproducible "other bytes" sh -c "cd '$unpacked/build/dist/bitnet-$version' &&
     diff SHA256SUMS '$release/SHA256SUMS' >'$tmp/err' && sha256sum -c --quiet SHA256SUMS"
+mkdir "$tmp/failing"
+printf '#!/bin/sh\nexit 1\n' >"$tmp/failing/npm"
+chmod +x "$tmp/failing/npm"
+check half-made "dist goes on without npm's file" sh -c "cd '$unpacked' &&
+    ! PATH='$tmp/failing:$PATH' ./build.sh dist >'$tmp/err' 2>&1"
+check half-made-leaves-nothing "there is build/dist" test ! -e "$unpacked/build/dist"
 finish
