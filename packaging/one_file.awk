@@ -12,7 +12,7 @@
 # If the headers are written differently one day, this fails.
 
 # Prints a kernel header.
-function paste(file, line, second, in_second) {
+function paste(file, line, lines, second, in_second) {
     while ((getline line < file) > 0) {
         if (line == "#else /* BITNET__ISA */") in_second = 1
         else if (line == "#endif /* BITNET__ISA */") in_second = 0
@@ -24,8 +24,10 @@ function paste(file, line, second, in_second) {
         else if (line == "#endif /* BITNET__ISA */") in_second = 0
         if (line == "#include \"" file "\"") write(second, "the second part of " file)
         else if (!in_second) write(line "\n", file)
+        lines++
     }
     close(file)
+    if (!lines) write("", file)                    # it is not there
 }
 
 # Prints text, unless it is empty or has an #include that was not replaced.
