@@ -90,6 +90,7 @@ dist() {
     rm -rf build/dist
     check_versions
     check_tools
+    mkdir -p build                     # for its lock
     make_web
     trap 'rm -rf build/dist' EXIT
     trap 'exit 130' INT TERM
