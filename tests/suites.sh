@@ -547,7 +547,7 @@ make_web() {
         ! have flock || flock 9
         [ "$(cat build/em/compiler 2>/dev/null)" = "$EMCC $relaxed" ] &&
             [ -e build/web/crosscheck.txt ] &&
-            [ -z "$(find web bitnet*.h build.sh examples -newer build/web/crosscheck.txt)" ] ||
+            [ -z "$(find web bitnet*.h build.sh examples LICENSE -newer build/web/crosscheck.txt)" ] ||
             EMCC_RELAXED=$relaxed ./build.sh web
     ) 9>build/web.lock
 }
