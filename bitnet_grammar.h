@@ -3,8 +3,9 @@
    In *one* C or C++ file write
        #define BITNET_GRAMMAR_IMPLEMENTATION
        #include "bitnet_grammar.h"
-   and include it without the macro everywhere else. It needs bitnet.h beside it, and only its
-   public interface. BITNET_GRAMMAR_API stands in front of the functions, like BITNET_API.
+   and include it without the macro everywhere else. It needs bitnet.h beside it, or bitnet_all.h
+   included before it, and only its public interface. BITNET_GRAMMAR_API stands in front of the
+   functions, like BITNET_API.
 
        static bitnet_result write_json(const bitnet_model *model, bitnet_ctx *ctx,
                                        const char *schema, bitnet_generate_params *gen,
@@ -112,7 +113,9 @@
 #ifndef BITNET_GRAMMAR_H
 #define BITNET_GRAMMAR_H
 
-#include "bitnet.h"
+#ifndef BITNET_ALL_H                   /* bitnet.h in one file with its kernels */
+  #include "bitnet.h"
+#endif
 
 /* In front of every public function; see BITNET_API in bitnet.h. */
 #ifndef BITNET_GRAMMAR_API

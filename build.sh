@@ -9,6 +9,7 @@
 #   ./build.sh examples    builds every example
 #   ./build.sh web         the WASM modules and the page, into build/web
 #   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
+#   ./build.sh dist        a release, into build/dist: headers, page, npm package, sources, checksums
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
 #   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
 #   ./build.sh bench --web [MODEL] [-t N]   the same of the browser part, in Node and Chromium
@@ -546,6 +547,7 @@ case $command in
     one_suite) one_suite "$1" ;;
     web) web ;;
     serve) [ -e build/web/crosscheck.txt ] || web; run node tests/web/serve.mjs build/web "${1:-8080}" ;;
+    dist) . packaging/dist.sh; dist ;;
     check) mkdir -p build && run sh tests/checks/check.sh ;;
     bench)
         if [ "${1:-}" = --web ]; then bench_web "$@"
@@ -554,5 +556,5 @@ case $command in
     fuzz | coverage) sh tests/fuzz/run.sh "$command" "$@" ;;
     deps) set_up $SUITES && [ ! -s build/set-up.txt ] ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,27s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,28s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
