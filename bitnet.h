@@ -1043,6 +1043,7 @@ typedef struct bitnet_piece {
     size_t n_text;
     const bitnet_token *tokens;  /* [n_tokens] new tokens, more than 1 only with lookup */
     int32_t n_tokens;
+    int32_t row;                 /* of bitnet_logits, from which the last of them was drawn */
     int32_t n_read, n_prompt;    /* tokens of the prompt evaluated, and in all */
     int32_t ended;               /* 1: nothing more comes; why says why, unless it was cancelled */
     bitnet_stop why;
@@ -9694,6 +9695,7 @@ BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out) {
     out->n_text = g->n_out;
     out->tokens = g->tokens;
     out->n_tokens = g->n_tokens;
+    out->row = g->row;
     out->n_read = g->n_read;
     out->n_prompt = g->n_prompt;
     out->ended = g->ended;

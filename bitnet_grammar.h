@@ -3,8 +3,9 @@
    In *one* C or C++ file write
        #define BITNET_GRAMMAR_IMPLEMENTATION
        #include "bitnet_grammar.h"
-   and include it without the macro everywhere else. It needs bitnet.h beside it, and only its
-   public interface. BITNET_GRAMMAR_API stands in front of the functions, like BITNET_API.
+   and include it without the macro everywhere else. It needs bitnet.h beside it, or bitnet_all.h
+   included before it, and only its public interface. BITNET_GRAMMAR_API stands in front of the
+   functions, like BITNET_API.
 
        static bitnet_result write_json(const bitnet_model *model, bitnet_ctx *ctx,
                                        const char *schema, bitnet_generate_params *gen,
@@ -102,17 +103,19 @@
    -----
    A mask is the result of a walk over the vocabulary's bytes, which form a tree, with states that
    are found once and remembered; and the masks of the last max_masks states are kept. With the
-   128256 tokens of Llama 3 (AVX-512 server CPU, gcc 12 -O2, one thread) a JSON grammar's mask takes
-   1.5 us in the median and up to 0.7 ms when a state is met for the first time: inside of a
-   string, which nearly all tokens continue, 0.2 to 0.7 ms, at keys, numbers and punctuation under
-   0.1 ms. In strings with a maxLength each position is such a first time; 4 to 10 characters before
-   their end it takes 1.1 ms. Compiling takes 0.1 s,
-   nearly all of it for the table of the vocabulary (8.8 MB), and 1 ms with `like`; a matcher takes
-   4 MB. Of a token of BitNet b1.58-2B-4T 5 % are 1.3 ms. */
+   128256 tokens of Llama 3 (server CPU, gcc 12 -O2, one thread) a JSON grammar's mask takes 1.5 us
+   in the median and up to 0.7 ms when a state is met for the first time: inside of a string, which
+   nearly all tokens continue, 0.2 to 0.7 ms, at keys, numbers and punctuation under 0.1 ms. In
+   strings with a maxLength each position is such a first time: 0.2 ms in the median. The slowest
+   mask that was seen took 1.0 ms; 5 % of a token of BitNet b1.58-2B-4T are 1.3 ms. Compiling takes
+   0.1 s, nearly all of it for the table of the vocabulary (8.8 MB), and 1 ms with `like`; a matcher
+   takes 4 MB. */
 #ifndef BITNET_GRAMMAR_H
 #define BITNET_GRAMMAR_H
 
-#include "bitnet.h"
+#ifndef BITNET_ALL_H                   /* bitnet.h in one file with its kernels */
+  #include "bitnet.h"
+#endif
 
 /* In front of every public function; see BITNET_API in bitnet.h. */
 #ifndef BITNET_GRAMMAR_API

@@ -10,6 +10,7 @@
 #   ./build.sh web         the WASM modules and the page, into build/web; npm downloads markdown-it for
 #                          the page, once
 #   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
+#   ./build.sh dist        a release, into build/dist: headers, page, npm package, sources, checksums
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
 #   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
 #   ./build.sh bench --web [MODEL] [-t N]   the same of the browser part, in Node and Chromium
@@ -70,8 +71,24 @@ library() {
 }
 USE_OBJECT=-DBITNET__IMPLEMENTED
 
-# sources NAME: the files of an example, examples/NAME.c or examples/NAME/*.c.
-sources() { if [ -d "examples/$1" ]; then echo examples/"$1"/*.c; else echo "examples/$1.c"; fi; }
+# sources NAME: the files of an example, examples/NAME.c or examples/NAME/*.c and what they share.
+sources() {
+    case $1 in
+        convert) echo examples/convert/*.c examples/json/*.c ;;
+        serve | batch) echo "examples/server/$1.c" $(printf 'examples/server/%s.c ' $SERVER) \
+            examples/json/*.c ;;
+        *) if [ -d "examples/$1" ]; then echo examples/"$1"/*.c; else echo "examples/$1.c"; fi ;;
+    esac
+}
+SERVER='buffer engine reply request'    # what serve and batch share
+PROGRAMS='bench convert crosscheck'     # of several files
+
+# server: build/serve and build/batch.
+server() {
+    library $CC $CFLAGS &&
+        run $CC $CFLAGS $USE_OBJECT $(sources serve) "$object" -o build/serve -lmicrohttpd -lpthread &&
+        run $CC $CFLAGS $USE_OBJECT $(sources batch) "$object" -o build/batch -lpthread
+}
 
 # example NAME: builds it to build/NAME.
 example() {
@@ -135,16 +152,17 @@ unit_tests() {
         -o "$folder/tests${exe:-}" -lm -lpthread
 }
 
-# What tests link of examples/convert.
-TESTED_EXAMPLES=$(printf 'examples/convert/%s.c ' text json gguf_write pack)
+# What tests link of the examples.
+TESTED_EXAMPLES='examples/json/text.c examples/json/json.c examples/convert/gguf_write.c
+    examples/convert/pack.c'
 
 # test_headers FILE: the file and what it includes, or more.
 test_headers() {
     case $1 in
         */library.c) echo $1 bitnet*.h tests/unit/hooks.h ;;
         */hooks.c) echo $1 tests/unit/hooks.h ;;
-        examples/*) echo $1 bitnet.h examples/convert/*.h ;;
-        *) echo $1 bitnet*.h tests/unit/*.h examples/convert/*.h ;;
+        examples/*) echo $1 bitnet.h examples/json/*.h examples/convert/*.h ;;
+        *) echo $1 bitnet*.h tests/unit/*.h examples/json/*.h examples/convert/*.h ;;
     esac
 }
 
@@ -534,7 +552,8 @@ case $command in
         example generate
         run $RUN build/generate -m examples/tiny.gguf -p "Once upon a time" -n 300 -s 1 "$@" ;;
     examples)
-        for name in examples/*.c examples/*/; do example "$(basename "$name" .c)"; done ;;
+        for name in examples/*.c $PROGRAMS; do example "$(basename "$name" .c)"; done ;;
+    server) server ;;
     t) t "$@" ;;
     test)
         [ -z "$RUN" ] || SUITES="cc cli"
@@ -549,6 +568,7 @@ case $command in
     one_suite) one_suite "$1" ;;
     web) web ;;
     serve) [ -e build/web/crosscheck.txt ] || web; run node tests/web/serve.mjs build/web "${1:-8080}" ;;
+    dist) . packaging/dist.sh; dist ;;
     check) mkdir -p build && run sh tests/checks/check.sh ;;
     bench)
         if [ "${1:-}" = --web ]; then bench_web "$@"

@@ -1275,7 +1275,7 @@ static int respond(void) {
     if (matcher && bitnet_matcher_state(matcher) == BITNET_MATCHER_OPEN)
         note("the text ends before the grammar's end");
     if (matcher && bitnet_matcher_state(matcher) == BITNET_MATCHER_STUCK)
-        note("the vocabulary has no token with which the grammar can go on");
+        note("the text ends here: too many of the grammar's rules begin with each other");
     if (chatting && why == BITNET_STOP_LENGTH && !shifting &&
         bitnet_ctx_length(ctx) == bitnet_ctx_capacity(ctx))
         note("the reply ends here: the context of %d tokens is full; /clear empties it",

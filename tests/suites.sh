@@ -18,7 +18,7 @@
 SUITES="cc web-node sanitizers web-chromium check bundlers analysis aarch64-max s390x web-cache
     aarch64-older i686 windows convert apple-windows armhf web-firefox riscv64 races wasm-simd
     planted wasm-relaxed clang fuzz-replay crosscheck cli grammar packages
-    build"
+    dist build"
 
 # Models whose reports must be the same on every machine, if they are there.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
@@ -121,6 +121,11 @@ suite_convert() {
 suite_packages() {                     # CMake, pkg-config, vcpkg's port
     need cmake && need pkg-config && need g++
     sh tests/packaging/test_packaging.sh
+}
+
+suite_dist() {                         # a release
+    find_relaxed || relaxed=
+    shared_example minimal && EMCC_RELAXED=$relaxed sh tests/packaging/test_dist.sh build/minimal
 }
 
 suite_build() { sh tests/checks/test_build.sh; }
@@ -542,7 +547,7 @@ make_web() {
         ! have flock || flock 9
         [ "$(cat build/em/compiler 2>/dev/null)" = "$EMCC $relaxed" ] &&
             [ -e build/web/crosscheck.txt ] &&
-            [ -z "$(find web bitnet*.h build.sh examples -newer build/web/crosscheck.txt)" ] ||
+            [ -z "$(find web bitnet*.h build.sh examples LICENSE -newer build/web/crosscheck.txt)" ] ||
             EMCC_RELAXED=$relaxed ./build.sh web
     ) 9>build/web.lock
 }

@@ -11,7 +11,8 @@ declare global {
     }
 }
 
-/** A URL (relative to the page), in Node also a path; a file that the user chose; or bytes. */
+/** A URL (relative to the page), in Node also a path; `hf:owner/repository[@revision]/path`, a file on
+ * huggingface.co; a file that the user chose; or bytes. */
 export type Source = string | URL | File | Blob | ArrayBuffer | ArrayBufferView;
 
 export type Variant = 'simd' | 'threads' | 'relaxed';
@@ -75,6 +76,11 @@ export interface LoadOptions {
     /** Tokens of prompt and answer together, up to 2^20. Default: 4096, or what the model was trained
      * for if that is less. A longer one works, and `Info.notes` says that texts may become worse. */
     context?: number;
+    /** Conversations that the model can hold at once, 1 to 256: its own and those of `session()`. Their
+     * memory grows with what they hold. Default: 1. */
+    sessions?: number;
+    /** Where hf: addresses are. Default: 'https://huggingface.co'. */
+    hub?: string;
     /** Forces a variant; it is an error if it cannot run here. Default: the fastest that can. */
     variant?: Variant;
     /** Whether a download is kept. Default: 'auto'. */
@@ -110,17 +116,52 @@ export interface GenerateOptions {
     minP?: number;
     /** Over 1, up to 9: recent tokens become less likely, also when greedy. Default: off. */
     repeatPenalty?: number;
+    /** Subtracted from a token's logit, for each time that it is among the recent ones, and once if it
+     * is there at all; -100 to 100. Default: 0. */
+    frequencyPenalty?: number;
+    presencePenalty?: number;
+    /** Added to the logits of tokens, by their numbers; -Infinity forbids a token. */
+    logitBias?: Record<number, number> | Map<number, number>;
     /** 0 to Number.MAX_SAFE_INTEGER. The same seed gives the same text. Default: a random one,
      * reported in Stats. */
     seed?: number;
     /** The text ends before the first of these strings. */
     stop?: string | string[];
+    /** The text keeps to a grammar, in llama.cpp's GBNF, or to a JSON schema (an object, or its text);
+     * bitnet_grammar.h says what is possible. Only what `maxTokens` or an abort cuts is incomplete. */
+    grammar?: string;
+    jsonSchema?: object | string | boolean;
+    /** Called before each token with those written so far. Returns the tokens that may come next, or
+     * nothing: all. If it allows none, the text ends with the reason 'mask'. */
+    mask?: (tokens: number[]) => MaybePromise<Iterable<number> | null | undefined | void>;
+    /** 0 to 20: onToken gets the logarithms of probabilities, and so many of the best. They are those of
+     * the model, before any option here. */
+    logprobs?: number;
     /** When it is aborted, the generation fails with the signal's reason. */
     signal?: AbortSignal;
     /** Called before the prompt is read and after each part of it. */
     onPrompt?: (progress: PromptProgress) => void;
     /** Called for each token, with the text that it completed, perhaps none. */
-    onToken?: (event: { token: number; text: string; index: number }) => void;
+    onToken?: (event: TokenEvent) => void;
+}
+
+type MaybePromise<T> = T | Promise<T>;
+
+export interface TokenLogprob {
+    token: number;
+    /** Its text. A token can be a part of a character: then U+FFFD stands for it. */
+    text: string;
+    bytes: Uint8Array;
+    /** The natural logarithm of its probability. */
+    logprob: number;
+}
+
+export interface TokenEvent {
+    token: number;
+    text: string;
+    index: number;
+    /** With the option `logprobs`: of this token, and the most likely ones, the best first. */
+    logprobs?: TokenLogprob & { top: TokenLogprob[] };
 }
 
 export interface Message {
@@ -129,8 +170,9 @@ export interface Message {
 }
 
 export interface Stats {
-    /** The model ended its text; maxTokens or a full context; a stop string; abort or break. */
-    reason: 'end' | 'length' | 'stop' | 'abort';
+    /** The model ended its text; maxTokens or a full context; a stop string; abort or break; a mask
+     * that allowed nothing. */
+    reason: 'end' | 'length' | 'stop' | 'abort' | 'mask';
     /** Tokens of the prompt, and how many of them the context already held. */
     promptTokens: number;
     reusedTokens: number;
@@ -157,23 +199,71 @@ export interface Info {
     kernels: string;
     variant: Variant;
     threads: number;
+    /** How many conversations it can hold. */
+    sessions: number;
     cache: CacheKind;
     /** Sentences for the user: why a faster variant or the cache was not used, or that the context is
      * longer than the model was trained for. */
     notes: string[];
 }
 
-export class BitNet {
+/** A conversation, or a text, which keeps what it has computed. All sessions of a model share its
+ * weights and can write at the same time: a pass over the weights then serves them all. */
+export class Session {
     private constructor();
-    static load(source: Source, options?: LoadOptions): Promise<BitNet>;
-    readonly info: Info;
     /** Of the last generation. */
     readonly stats: Stats | null;
     /** Continues a text. Starts when it is iterated; leaving the loop stops it. */
     generate(prompt: string, options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
-    /** The reply to messages, in the model's chat template. Messages that the context already holds
-     * are not evaluated again, also when the last reply was stopped. */
+    /** The reply to messages, in the model's chat template. Messages that the session already holds
+     * are not evaluated again, also when the last reply was stopped. If the last message is the
+     * assistant's, and not the only one, its text goes on. */
     chat(messages: Message[], options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
+    /** What the session holds, to be kept anywhere: with BitNet b1.58 2B-4T 77 KB for each token. They
+     * hold the text, too. ERR_BUSY while it generates; so do the others. */
+    save(): Promise<Uint8Array>;
+    /** Puts a saved session in place of this one, also one of another machine: the text goes on with
+     * the same bits. It needs the same model file. Returns how many tokens it holds. ERR_FORMAT,
+     * ERR_TRUNCATED, ERR_UNSUPPORTED, ERR_FULL: the session is as before. */
+    restore(bytes: Uint8Array | ArrayBuffer): Promise<number>;
+    /** Forgets everything. */
+    clear(): Promise<void>;
+    /** Clears it, and makes room for another session. */
+    free(): Promise<void>;
+    [Symbol.asyncDispose](): Promise<void>;
+}
+
+export class BitNet {
+    private constructor();
+    static load(source: Source, options?: LoadOptions): Promise<BitNet>;
+    readonly info: Info;
+    /** Of the last generation in the model's own session. */
+    readonly stats: Stats | null;
+    /** These are those of the model's own session. */
+    generate(prompt: string, options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
+    readonly chat: ((
+        messages: Message[],
+        options?: GenerateOptions
+    ) => AsyncGenerator<string, Stats, void>) & {
+        completions: {
+            /** A chat in the shape of OpenAI's client. What is not supported is refused with its name.
+             * The defaults are OpenAI's: temperature 1, top_p 1; those of top_k and min_p are those of
+             * generate(). */
+            create(
+                request: ChatRequest & { stream?: false | null },
+                options?: ChatCallOptions
+            ): Promise<ChatCompletion>;
+            create(
+                request: ChatRequest & { stream: true },
+                options?: ChatCallOptions
+            ): Promise<ChatStream>;
+        };
+    };
+    save(): Promise<Uint8Array>;
+    restore(bytes: Uint8Array | ArrayBuffer): Promise<number>;
+    clear(): Promise<void>;
+    /** Another conversation. ERR_LIMIT: the option `sessions` of load allows no more. */
+    session(): Session;
     /** bos: put BOS first. special: names of special tokens in the text become those tokens. */
     tokenize(text: string, options?: { bos?: boolean; special?: boolean }): Promise<Int32Array>;
     detokenize(tokens: Int32Array | number[]): Promise<string>;
@@ -181,6 +271,112 @@ export class BitNet {
     free(): Promise<void>;
     /** The same, for `await using`. */
     [Symbol.asyncDispose](): Promise<void>;
+}
+
+// ---- OpenAI's shape: https://platform.openai.com/docs/api-reference/chat ----
+
+export interface ChatMessage {
+    /** 'developer' is the same as 'system'. */
+    role: 'system' | 'developer' | 'user' | 'assistant' | (string & {});
+    content: string | { type: 'text'; text: string }[];
+    name?: string | null;
+    refusal?: null;
+}
+
+export interface ChatRequest {
+    messages: ChatMessage[];
+    /** Repeated in the answer; there is one model. */
+    model?: string;
+    stream?: boolean | null;
+    /** include_usage: a last chunk has `usage` and no choices. */
+    stream_options?: { include_usage?: boolean } | null;
+    temperature?: number | null;
+    top_p?: number | null;
+    top_k?: number | null;
+    min_p?: number | null;
+    repeat_penalty?: number | null;
+    frequency_penalty?: number | null;
+    presence_penalty?: number | null;
+    logit_bias?: Record<string, number> | null;
+    seed?: number | null;
+    stop?: string | string[] | null;
+    max_tokens?: number | null;
+    max_completion_tokens?: number | null;
+    logprobs?: boolean | null;
+    /** 0 to 20. */
+    top_logprobs?: number | null;
+    response_format?:
+        | { type: 'text' | 'json_object' }
+        | { type: 'json_schema'; json_schema: { name?: string; schema: object; strict?: boolean } }
+        | null;
+    /** GBNF. */
+    grammar?: string | null;
+    n?: 1 | null;
+    /** Without effect. */
+    user?: string;
+    metadata?: object | null;
+    store?: boolean | null;
+}
+
+export interface ChatCallOptions {
+    signal?: AbortSignal;
+    /** Which session writes the reply; default: the model's own. */
+    session?: Session;
+    onPrompt?: (progress: PromptProgress) => void;
+}
+
+export interface ChatTokenLogprob {
+    token: string;
+    logprob: number;
+    bytes: number[];
+}
+
+export interface ChatLogprob extends ChatTokenLogprob {
+    top_logprobs: ChatTokenLogprob[];
+}
+
+export interface ChatUsage {
+    prompt_tokens: number;
+    completion_tokens: number;
+    total_tokens: number;
+    /** Tokens that the session already held. */
+    prompt_tokens_details: { cached_tokens: number };
+}
+
+type ChatLogprobs = { content: ChatLogprob[]; refusal: null } | null;
+type FinishReason = 'stop' | 'length';
+
+export interface ChatCompletion {
+    id: string;
+    object: 'chat.completion';
+    created: number;
+    model: string;
+    choices: {
+        index: 0;
+        message: { role: 'assistant'; content: string; refusal: null };
+        logprobs: ChatLogprobs;
+        finish_reason: FinishReason;
+    }[];
+    usage: ChatUsage;
+}
+
+export interface ChatChunk {
+    id: string;
+    object: 'chat.completion.chunk';
+    created: number;
+    model: string;
+    choices: {
+        index: 0;
+        delta: { role?: 'assistant'; content?: string; refusal?: null };
+        logprobs: ChatLogprobs;
+        finish_reason: FinishReason | null;
+    }[];
+    usage?: ChatUsage | null;
+}
+
+/** The chunks of a reply; `controller.abort()` stops it. */
+export interface ChatStream extends AsyncIterable<ChatChunk> {
+    controller: AbortController;
 }
 
 export interface CachedModel {
@@ -200,9 +396,18 @@ export const cache: {
     /** The latest first. */
     list(): Promise<CachedModel[]>;
     /** Returns whether there was anything to remove. ERR_BUSY while it is downloaded or read. */
-    remove(url: string): Promise<boolean>;
+    remove(url: string | URL): Promise<boolean>;
     /** Removes everything that is not in use. ERR_BUSY if something was. */
     clear(): Promise<void>;
+    /** Whether the server still has the same file, by its tag or date: asks for its headers only.
+     * 'unknown': it says neither. ERR_IO: no complete download is kept. */
+    check(url: string | URL, options?: { signal?: AbortSignal }): Promise<'same' | 'changed' | 'unknown'>;
+    /** Reads what is kept, without a request, and returns its SHA-256 in hexadecimal. ERR_CHECKSUM if it
+     * is not the given one. ERR_IO: no complete download is kept. */
+    verify(
+        url: string | URL,
+        options?: { sha256?: string; signal?: AbortSignal; onProgress?: (p: Progress) => void }
+    ): Promise<string>;
     /** Asks the browser to keep them even when disk space runs short; it may ask the user. Only a
      * page can call this. Returns whether the browser agreed. */
     persist(): Promise<boolean>;

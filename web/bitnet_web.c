@@ -2,12 +2,14 @@
 
    This becomes a WASM module (./build.sh web) whose exports are the EXPORTs below. Texts and tokens
    go through memory: the caller mallocs what it passes in; results are in `tokens` and `text` until
-   the next call that fills them. Functions that can fail return a negative bitnet_result, and
-   bw_error returns the message. */
+   the next call that fills them. A session is a sequence of the context, by its number. Functions
+   that can fail return a negative bitnet_result, and bw_error returns the message. */
 #define BITNET_STATIC
 #define BITNET_IMPLEMENTATION
 #define BITNET_NO_STDIO
 #include "../bitnet.h"
+#define BITNET_GRAMMAR_IMPLEMENTATION
+#include "../bitnet_grammar.h"
 #include <emscripten.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -172,13 +174,38 @@ EXPORT int bw_load(size_t n) {
     return r;
 }
 
+/* What a session writes; all of it stays as it is until the next bw_begin. */
+typedef struct session {
+    bitnet_sampler sampler;
+    bitnet_generate_params params;
+    bitnet_gen *gen;                   /* 0: none */
+    bitnet_piece piece;                /* of the last pass */
+    bitnet_token *prompt;
+    int32_t n_prompt, n_done;          /* tokens of the prompt, and how many are evaluated */
+    int reason;                        /* a bitnet_stop; -1: it can go on */
+    char *stop_text;                   /* the stop strings, each with a NUL behind it */
+    const char **stops;
+    bitnet_logit_bias *bias;
+    char *grammar_text;                /* of `grammar`; the next text often has the same */
+    int is_schema;
+    bitnet_grammar *grammar;
+    bitnet_matcher *matcher;
+    int uses_matcher;
+    uint32_t *allowed;                 /* tokens that the caller allows next; 0: all */
+} session;
+static session *sessions;
+static int32_t n_sessions;
+
 /* n_ctx 0: the library's default. */
-EXPORT int bw_ctx(int32_t n_ctx, int32_t n_batch, int32_t n_threads) {
+EXPORT int bw_ctx(int32_t n_ctx, int32_t n_batch, int32_t n_threads, int32_t n_seqs) {
     bitnet_ctx_params cp;
     memset(&cp, 0, sizeof cp);
     cp.n_ctx = n_ctx;
     cp.n_batch = n_batch;
     cp.n_threads = n_threads;
+    cp.n_seqs = n_sessions = n_seqs;
+    sessions = (session *)calloc((size_t)n_seqs, sizeof *sessions);
+    if (!sessions) return fail_result(BITNET_ERR_MEMORY);
     return bitnet_ctx_create(model, &cp, &ctx, &err);
 }
 
@@ -196,6 +223,7 @@ EXPORT double bw_number(int i) {
         case 4: return (double)info.n_params;
         case 5: return (double)info.file_bytes;
         case 6: return bitnet_ctx_threads(ctx);
+        case 7: return n_sessions;
     }
     return 0;
 }
@@ -223,21 +251,23 @@ EXPORT int bw_tokenize(const char *s, size_t n, int flags) {
     return count < 0 ? fail_result(count) : count;
 }
 
-/* How many tokens the context holds, with the pending one, and whether that ends a reply. */
-EXPORT int bw_held(void) { return bitnet_ctx_length(ctx) + (bitnet_ctx_pending(ctx) >= 0); }
-EXPORT int bw_held_ends(void) {
-    const bitnet_token last = bitnet_ctx_pending(ctx);
+/* How many tokens a session holds, with the pending one, and whether that ends a reply. */
+EXPORT int bw_held(int q) {
+    return bitnet_seq_length(ctx, q) + (bitnet_seq_pending(ctx, q) >= 0);
+}
+EXPORT int bw_held_ends(int q) {
+    const bitnet_token last = bitnet_seq_pending(ctx, q);
     return last >= 0 && bitnet_token_is_end(model, last);
 }
 
-/* The first `keep` tokens that the context holds, for messages that it knows; an end of turn, if
-   `close`; then n messages, which are pairs of a role and a text, each with a NUL behind it; and the
-   start of a reply, if `open`. */
-EXPORT int bw_chat_tokenize(const char *s, int n, int keep, int close, int open) {
-    bitnet_message *m = (bitnet_message *)malloc((size_t)n * sizeof *m);
+/* The first `keep` tokens that a session holds, for messages that it knows; an end of turn, if
+   `close`; then n messages, which are pairs of a role and a text, each with a NUL behind it; and
+   the start of a reply, if `open`. */
+EXPORT int bw_chat_tokenize(int q, const char *s, int n, int keep, int close, int open) {
+    bitnet_message *m = (bitnet_message *)malloc(((size_t)n + 1) * sizeof *m);
     const int flags = (open ? BITNET_OPEN_REPLY : 0) | (keep ? 0 : BITNET_ADD_BOS);
     const int before = keep + !!close;
-    const int32_t length = bitnet_ctx_length(ctx);
+    const int32_t length = bitnet_seq_length(ctx, q);
     int count, i;
     if (!m) return fail_result(BITNET_ERR_MEMORY);
     for (i = 0; i < n; i++) {
@@ -256,8 +286,22 @@ EXPORT int bw_chat_tokenize(const char *s, int n, int keep, int close, int open)
                     info.arch);
     if (count < 0) return fail_result(count);
     for (i = 0; i < keep; i++)
-        tokens[i] = i < length ? bitnet_ctx_tokens(ctx)[i] : bitnet_ctx_pending(ctx);
+        tokens[i] = i < length ? bitnet_seq_tokens(ctx, q)[i] : bitnet_seq_pending(ctx, q);
     if (close) tokens[keep] = info.eot;
+    return before + count;
+}
+
+/* The tokens of a text behind those of the last bw_chat_tokenize, which were so many: a reply that
+   is to go on. */
+EXPORT int bw_append(int before, const char *s, size_t n) {
+    const int count = bitnet_tokenize(model, s, n, 0, 0, 0);
+    bitnet_token *more;
+    if (count < 0) return fail_result(count);
+    more = (bitnet_token *)realloc(tokens, ((size_t)before + (size_t)count + 1) * sizeof *tokens);
+    if (!more) return fail_result(BITNET_ERR_MEMORY);
+    tokens = more;
+    tokens_cap = before + count;
+    bitnet_tokenize(model, s, n, 0, tokens + before, (size_t)count);
     return before + count;
 }
 
@@ -270,103 +314,261 @@ EXPORT int bw_detokenize(const bitnet_token *t, int n) {
     return bitnet_detokenize(model, t, n, bytes, (size_t)bytes_cap);
 }
 
-/* ---- generation ----
-   bw_begin, then bw_prefill until one token is left, then bw_next until bw_reason has one: each
-   returns soon enough for the worker to look for messages. */
-
-static bitnet_sampler sampler;
-static bitnet_gen *gen;                /* 0: none */
-static bitnet_generate_params params;  /* of the next one */
-static bitnet_token *prompt;
-static int32_t n_prompt, n_done;
-static char *stop_text;                /* the stop strings, each with a NUL behind it */
-static const char **stops;
-static int reason;                     /* a bitnet_stop; -1: it can go on */
-
-static void end_gen(void) {
-    bitnet_gen_end(gen);
-    gen = 0;
+/* A token's own bytes, which may be a part of a character; a special token's name. */
+EXPORT int bw_token_bytes(int t) {
+    size_t n;
+    text = bitnet_token_text(model, t, &n);
+    text_length = (int32_t)n;
+    return text ? text_length : fail_result(BITNET_ERR_ARG);
 }
 
-/* The sampler of the next bw_begin. */
-EXPORT void bw_sampler(float temperature, int32_t top_k, float top_p, float min_p,
-                       float repeat_penalty, double seed) {
-    memset(&sampler, 0, sizeof sampler);
-    sampler.temperature = temperature;
-    sampler.top_k = top_k;
-    sampler.top_p = top_p;
-    sampler.min_p = min_p;
-    sampler.repeat_penalty = repeat_penalty;
-    sampler.rng = (uint64_t)seed;
+/* ---- how a session draws its tokens ---- */
+
+/* Sets all of a sampler; what comes below adds to it. */
+EXPORT void bw_sampler(int q, float temperature, int32_t top_k, float top_p, float min_p,
+                       float repeat_penalty, float frequency_penalty, float presence_penalty,
+                       double seed) {
+    bitnet_sampler *s = &sessions[q].sampler;
+    memset(s, 0, sizeof *s);
+    s->temperature = temperature;
+    s->top_k = top_k;
+    s->top_p = top_p;
+    s->min_p = min_p;
+    s->repeat_penalty = repeat_penalty;
+    s->frequency_penalty = frequency_penalty;
+    s->presence_penalty = presence_penalty;
+    s->rng = (uint64_t)seed;
+}
+
+/* Takes over n pairs of a token and a float. */
+EXPORT void bw_bias(int q, bitnet_logit_bias *bias, int32_t n) {
+    free(sessions[q].bias);
+    sessions[q].bias = bias;
+    sessions[q].sampler.bias = bias;
+    sessions[q].sampler.n_bias = n;
+}
+
+static void mask(void *ud, uint32_t *allowed) {
+    const session *s = (const session *)ud;
+    const int32_t words = (info.n_vocab + 31) / 32;
+    int32_t i;
+    if (s->uses_matcher) bitnet_matcher_mask(s->matcher, allowed);
+    else memset(allowed, 0xff, (size_t)words * sizeof *allowed);
+    for (i = 0; s->allowed && i < words; i++) allowed[i] &= s->allowed[i];
+}
+
+static void chosen(void *ud, bitnet_token t) {
+    const session *s = (const session *)ud;
+    if (s->uses_matcher) bitnet_matcher_chosen(s->matcher, t);
+}
+
+static void use_mask(session *s) {
+    s->sampler.mask_fn = mask;
+    s->sampler.chosen_fn = chosen;
+    s->sampler.ud = s;
+}
+
+/* The next token is one of these n, by their numbers; those that are none are passed over. -1: any
+   token. Before each token that a caller's mask allows. */
+EXPORT int bw_allow(int q, const bitnet_token *list, int32_t n) {
+    session *s = &sessions[q];
+    const size_t bytes = (size_t)((info.n_vocab + 31) / 32) * sizeof *s->allowed;
+    int32_t i;
+    use_mask(s);
+    if (!s->allowed && !(s->allowed = (uint32_t *)malloc(bytes)))
+        return fail_result(BITNET_ERR_MEMORY);
+    memset(s->allowed, n < 0 ? 0xff : 0, bytes);
+    for (i = 0; i < n; i++)
+        if (list[i] >= 0 && list[i] < info.n_vocab)
+            s->allowed[list[i] / 32] |= 1u << list[i] % 32;
+    return BITNET_OK;
+}
+
+/* The first grammar has the table of the vocabulary for all others. */
+static int compile(const char *s, int is_schema, bitnet_grammar **out) {
+    static bitnet_grammar *first;
+    bitnet_grammar_params params;
+    int r = BITNET_OK;
+    memset(&params, 0, sizeof params);
+    if (!first) r = bitnet_grammar_gbnf(model, "root ::= [a]*", 13, 0, &first, &err);
+    params.like = first;
+    if (r) return r;
+    if (is_schema) return bitnet_grammar_json_schema(model, s, strlen(s), &params, out, &err);
+    return bitnet_grammar_gbnf(model, s, strlen(s), &params, out, &err);
+}
+
+static void free_grammar(session *s) {
+    bitnet_matcher_free(s->matcher);
+    bitnet_grammar_free(s->grammar);
+    free(s->grammar_text);
+    s->matcher = 0;
+    s->grammar = 0;
+    s->grammar_text = 0;
+}
+
+/* The text keeps to a grammar, or a JSON schema: a string with a NUL, which is taken over. What was
+   compiled for the text before is used again if it is the same. */
+EXPORT int bw_grammar(int q, char *grammar, int is_schema) {
+    session *s = &sessions[q];
+    int r = BITNET_OK;
+    if (s->matcher && s->is_schema == is_schema && !strcmp(s->grammar_text, grammar)) {
+        bitnet_matcher_reset(s->matcher);
+        free(grammar);
+    } else {
+        free_grammar(s);
+        s->grammar_text = grammar;
+        s->is_schema = is_schema;
+        r = compile(grammar, is_schema, &s->grammar);
+        if (r == BITNET_OK) r = bitnet_matcher_create(s->grammar, 0, &s->matcher, &err);
+        if (r) free_grammar(s);
+    }
+    s->uses_matcher = r == BITNET_OK;
+    if (r == BITNET_OK) use_mask(s);
+    return r;
+}
+
+/* ---- generation ----
+   bw_begin, then bw_prefill until one token is left, then bw_open and bw_step until bw_reason has
+   one, then bw_end: each returns soon enough for the worker to look for messages. */
+
+/* Ends what a session writes. A token that is not evaluated yet stays pending. */
+EXPORT void bw_end(int q) {
+    bitnet_gen_end(sessions[q].gen);
+    sessions[q].gen = 0;
+    free(sessions[q].allowed);
+    sessions[q].allowed = 0;
+    sessions[q].uses_matcher = 0;
 }
 
 /* Takes over n strings, none of them empty, each with a NUL behind it. */
-static int set_stops(char *strings, int32_t n) {
+static int set_stops(session *s, char *strings, int32_t n) {
     int32_t i;
-    free(stop_text);
-    free(stops);
-    stop_text = strings;
-    stops = (const char **)malloc(((size_t)n + 1) * sizeof *stops);
-    if (!stops) return fail_result(BITNET_ERR_MEMORY);
-    for (i = 0; i < n; i++, strings += strlen(strings) + 1) stops[i] = strings;
-    params.stop_strings = stops;
-    params.n_stop_strings = n;
+    free(s->stop_text);
+    free(s->stops);
+    s->stop_text = strings;
+    s->stops = (const char **)malloc(((size_t)n + 1) * sizeof *s->stops);
+    if (!s->stops) return fail_result(BITNET_ERR_MEMORY);
+    for (i = 0; i < n; i++, strings += strlen(strings) + 1) s->stops[i] = strings;
+    s->params.stop_strings = s->stops;
+    s->params.n_stop_strings = n;
     return BITNET_OK;
 }
 
 /* Takes over the n tokens of the last text as the prompt, and the stop strings. The tokens that the
-   context and the prompt have in common at the start are kept in the context, all others are
+   session and the prompt have in common at the start are kept in the session, all others are
    forgotten. Returns how many are kept. */
-EXPORT int bw_begin(int32_t n, int32_t max_tokens, char *strings, int32_t n_strings) {
-    const bitnet_token *known = bitnet_ctx_tokens(ctx);
-    end_gen();
-    free(prompt);
-    prompt = tokens;
+EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens, char *strings, int32_t n_strings) {
+    session *s = &sessions[q];
+    const bitnet_token *known = bitnet_seq_tokens(ctx, q);
+    free(s->prompt);
+    s->prompt = tokens;
     tokens = 0;
-    tokens_cap = n_done = 0;
-    n_prompt = n;
-    reason = -1;
-    memset(&params, 0, sizeof params);
-    params.max_tokens = max_tokens;
-    params.sampler = &sampler;
-    if (set_stops(strings, n_strings)) return err.code;
+    tokens_cap = s->n_done = 0;
+    s->n_prompt = n;
+    s->reason = -1;
+    memset(&s->params, 0, sizeof s->params);
+    s->params.seq = q;
+    s->params.max_tokens = max_tokens;
+    s->params.sampler = &s->sampler;
+    if (set_stops(s, strings, n_strings)) return err.code;
     if (n < 1) return fail(BITNET_ERR_ARG, "the prompt is empty");
     if (n > bitnet_ctx_capacity(ctx))
         return fail(BITNET_ERR_FULL, "the prompt has %d tokens, the context %d", (int)n,
                     (int)bitnet_ctx_capacity(ctx));
-    while (n_done < n - 1 && n_done < bitnet_ctx_length(ctx) && prompt[n_done] == known[n_done])
-        n_done++;                      /* the last one is always evaluated, for its logits */
-    bitnet_ctx_rewind(ctx, n_done);
-    return n_done;
+    while (s->n_done < n - 1 && s->n_done < bitnet_seq_length(ctx, q) &&
+           s->prompt[s->n_done] == known[s->n_done])
+        s->n_done++;                   /* the last one is always evaluated, for its logits */
+    if (bitnet_seq_rewind(ctx, q, s->n_done)) return fail_result(BITNET_ERR_BUSY);
+    return s->n_done;
 }
 
 /* Evaluates up to n tokens of the prompt, but not its last; returns how many are left. */
-EXPORT int bw_prefill(int32_t n) {
-    if (n > n_prompt - 1 - n_done) n = n_prompt - 1 - n_done;
-    if (n > 0 && bitnet_eval(ctx, prompt + n_done, n, 0, &err)) return err.code;
-    n_done += n;
-    return n_prompt - n_done;
+EXPORT int bw_prefill(int q, int32_t n) {
+    session *s = &sessions[q];
+    bitnet_input in;
+    if (n > s->n_prompt - 1 - s->n_done) n = s->n_prompt - 1 - s->n_done;
+    memset(&in, 0, sizeof in);
+    in.seq = q;
+    in.n_tokens = n;
+    in.tokens = s->prompt + s->n_done;
+    if (n > 0 && bitnet_eval_many(ctx, &in, 1, &err)) return err.code;
+    s->n_done += n;
+    return s->n_prompt - s->n_done;
 }
 
-/* The next token. The text that is now certain is in `text`. */
-EXPORT int bw_next(void) {
-    bitnet_piece piece;
-    text_length = 0;
-    if (!gen) {
-        params.prompt = prompt + n_done;
-        params.n_prompt = n_prompt - n_done;
-        if (bitnet_gen_begin(ctx, &params, &gen, &err)) return err.code;
+/* The prompt has one token left: now bw_step can write. */
+EXPORT int bw_open(int q) {
+    session *s = &sessions[q];
+    s->params.prompt = s->prompt + s->n_done;
+    s->params.n_prompt = s->n_prompt - s->n_done;
+    return bitnet_gen_begin(ctx, &s->params, &s->gen, &err);
+}
+
+/* One pass over the weights: the next token of each of these n sessions. If it fails, there is
+   none. */
+EXPORT int bw_step(const int32_t *list, int32_t n) {
+    bitnet_gen **gens = (bitnet_gen **)malloc((size_t)n * sizeof *gens);
+    int32_t i;
+    int r;
+    if (!gens) return fail_result(BITNET_ERR_MEMORY);
+    for (i = 0; i < n; i++) gens[i] = sessions[list[i]].gen;
+    r = bitnet_gen_next(gens, n, &err);
+    for (i = 0; i < n && r == BITNET_OK; i++) {
+        session *s = &sessions[list[i]];
+        bitnet_gen_piece(s->gen, &s->piece);
+        if (s->piece.ended) s->reason = s->piece.why;
     }
-    if (bitnet_gen_next(&gen, 1, &err)) return err.code;
-    bitnet_gen_piece(gen, &piece);
-    text = piece.text;
-    text_length = (int32_t)piece.n_text;
-    if (piece.ended) reason = piece.why;
-    return piece.tokens[0];
+    free(gens);
+    return r;
 }
 
-/* What the last token was drawn from, a float for each of the vocabulary; for tests. */
-EXPORT const float *bw_logits(void) { return bitnet_logits(ctx, -1); }
+/* What the last pass gave this session: returns its token, or -1 if none was allowed. The text that
+   is now certain is in `text`. */
+EXPORT int bw_piece(int q) {
+    const bitnet_piece *p = &sessions[q].piece;
+    text = p->text;
+    text_length = (int32_t)p->n_text;
+    return p->n_tokens ? p->tokens[0] : -1;
+}
+
+/* What that token was drawn from, a float for each of the vocabulary, until the next pass. */
+EXPORT const float *bw_logits(int q) { return bitnet_logits(ctx, sessions[q].piece.row); }
+
+/* The logarithms of probabilities before any option of the sampler: of the token that was drawn,
+   then of the n most likely ones. Each is a token and a float. Until the next pass. */
+EXPORT const bitnet_logprob *bw_logprobs(int q, int32_t n) {
+    static bitnet_logprob list[1 + 20];
+    const bitnet_piece *p = &sessions[q].piece;
+    const float *logits = bw_logits(q);
+    bitnet_logprob best;
+    if (n > 20) n = 20;
+    if (!logits || p->n_tokens == 0 || bitnet_logprobs(ctx, p->row, &best, 1)) return 0;
+    list[0].token = p->tokens[0];
+    list[0].logprob = best.logprob + (logits[list[0].token] - logits[best.token]);
+    if (n > 0 && bitnet_logprobs(ctx, p->row, list + 1, n)) return 0;
+    return list;
+}
 
 /* The bitnet_stop with which the text ended; -1: it can go on. */
-EXPORT int bw_reason(void) { return reason; }
+EXPORT int bw_reason(int q) { return sessions[q].reason; }
+
+/* ---- saved sessions ---- */
+
+EXPORT double bw_state_bytes(int q) { return (double)bitnet_seq_state_bytes(ctx, q); }
+
+/* Into that many bytes of the caller's. */
+EXPORT int bw_save(int q, void *out, size_t n) {
+    return bitnet_seq_save_memory(ctx, q, out, n, &err);
+}
+
+EXPORT int bw_restore(int q, const void *data, size_t n) {
+    return bitnet_seq_load_memory(ctx, q, data, n, &err);
+}
+
+/* The session is empty, and has no memory that another could use. */
+EXPORT void bw_clear(int q) {
+    session *s = &sessions[q];
+    bw_end(q);
+    free_grammar(s);
+    bitnet_seq_rewind(ctx, q, 0);
+}

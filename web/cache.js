@@ -102,6 +102,48 @@ export async function persist() {
     }
 }
 
+/* A source of what is kept for this URL, without a request. ERR_IO: there is nothing complete. */
+export async function openKept(url, { signal, onProgress } = {}) {
+    const job = startJob(signal, onProgress), key = await keyOf(url);
+    for (const store of await stores()) {
+        const source = await storedSource(store, key, job, true);
+        if (source) return source;
+    }
+    job.end();
+    throw notKept(url);
+}
+
+/* Does the server still have the file that is kept? -> 'same', 'changed', or 'unknown' if it says
+ * neither the tag nor the date of a file. */
+export async function check(url, { signal } = {}) {
+    const job = startJob(signal);
+    try {
+        signal?.throwIfAborted();
+        const meta = await keptMeta(url);
+        const response = await headOf(browserUrl(url).href, job);
+        cancel(response);
+        const size = sizeOf(response);
+        if (size !== null && meta.size !== null && size !== meta.size) return 'changed';
+        return sameFile(meta, response);
+    } catch (error) {
+        signal?.throwIfAborted();
+        throw error;
+    } finally {
+        job.end();
+    }
+}
+
+async function keptMeta(url) {
+    const key = await keyOf(url);
+    for (const store of await stores()) {
+        const meta = await store.find(key);
+        if (meta) return meta;
+    }
+    throw notKept(url);
+}
+
+const notKept = (url) => new BitNetError('ERR_IO', `no complete download of ${url} is kept`);
+
 // ---- sources ----
 
 /* A job's signal is aborted by the caller's signal or by close(). */
@@ -341,11 +383,11 @@ function startProgress(job, fixed, loaded, total) {
 
 // ---- HTTP ----
 
-async function request(url, headers, job, allowed = []) {
+async function request(url, headers, job, allowed = [], method = 'GET') {
     let response;
     try {
         // no-store: the browser's HTTP cache would keep a second copy
-        response = await fetch(url, { headers, cache: 'no-store', signal: job.signal });
+        response = await fetch(url, { method, headers, cache: 'no-store', signal: job.signal });
     } catch (error) {
         throw job.signal.aborted ? abortError() : unreachable(url, error);
     }
@@ -353,6 +395,21 @@ async function request(url, headers, job, allowed = []) {
     cancel(response);
     throw new BitNetError('ERR_HTTP',
         `${url}: HTTP ${response.status} ${response.statusText}`.trim(), response.status);
+}
+
+/* What a server says of a file. Some answer no HEAD, or not with 200; then a GET is begun. */
+async function headOf(url, job) {
+    const response = await request(url, {}, job, [400, 403, 404, 405, 500, 501], 'HEAD');
+    return response.ok ? response : request(url, {}, job);
+}
+
+/* Weak and strong tags of the same file may differ in W/ only. */
+function sameFile(meta, response) {
+    const etag = response.headers.get('etag'), date = response.headers.get('last-modified');
+    const bare = (tag) => tag.replace(/^W\//, '');
+    if (etag && meta.etag) return bare(etag) === bare(meta.etag) ? 'same' : 'changed';
+    if (date && meta.lastModified) return date === meta.lastModified ? 'same' : 'changed';
+    return 'unknown';
 }
 
 function cancel(response) {

@@ -2,18 +2,21 @@
 // start() gives the function that takes its messages: { id, op, ...arguments } and { cancel: id }. It
 // sends { id, value }, { id, error }, { id, event }, and { starting } before and after its threads
 // start.
-import { openSource } from './cache.js';
+import { openKept, openSource } from './cache.js';
 import { BitNetError, abortError, engineCode } from './errors.js';
 
 const ADD_BOS = 1; // flags of bw_tokenize
 const PARSE_SPECIAL = 2;
 const FILES_BOS = 8;
 const BATCH = 128; // tokens evaluated together; more would cost memory
+const BATCH_BESIDE = 32; // while others write, who wait for it
+const SLICE = 1 << 20; // bytes hashed at a time
 const STEP = 16 << 20; // bytes by which the memory for a file of unknown size grows
 const MOST_BYTES = 2 ** 32 - (1 << 24); // of a file, in 4 GB of memory
-const REASONS = ['end', 'length', 'stop']; // bitnet_stop
+const REASONS = ['end', 'length', 'stop', 'abort', 'mask']; // bitnet_stop
 const NUMBERS = [ // bw_number
-    'layers', 'vocabulary', 'context', 'contextTrained', 'parameters', 'fileBytes', 'threads'
+    'layers', 'vocabulary', 'context', 'contextTrained', 'parameters', 'fileBytes', 'threads',
+    'sessions'
 ];
 
 let bw; // the module's functions
@@ -78,14 +81,14 @@ const zeroEnded = strings => encoder.encode(strings.map(s => s + '\0').join(''))
 // ---- turns: let the event loop deliver a cancel ----
 // (Not a channel in Node: up to 1000 of its messages in a row are delivered before any others.)
 
-let wake;
+const waking = [];
 const channel = typeof setImmediate === 'function' ? null : new MessageChannel();
-if (channel) channel.port1.onmessage = () => wake();
+if (channel) channel.port1.onmessage = () => waking.shift()();
 const turn = () =>
     new Promise(resolve => {
-        wake = resolve;
-        if (channel) channel.port2.postMessage(0);
-        else setImmediate(wake);
+        if (!channel) return setImmediate(resolve);
+        waking.push(resolve);
+        channel.port2.postMessage(0);
     });
 
 function checkAbort(signal) {
@@ -126,7 +129,6 @@ async function instantiate(wasm, threads, threadScript) {
 /** The first call. */
 async function startModule({ name, wasm, threads, threadScript }) {
     variant = name;
-    held = [];
     try {
         bw = await instantiate(wasm, threads, threadScript);
     } catch (e) {
@@ -248,6 +250,32 @@ async function loadFile(source, { cache, sha256, signal, report }) {
     }
 }
 
+/** The SHA-256 of what the cache keeps of a URL, without a request. */
+async function hash({ source }, signal, id) {
+    const report = event => post({ id, event });
+    const opened = await openKept(source, { signal, onProgress: report });
+    const room = extend(SLICE);
+    let size = 0;
+    bw._bw_sha256_begin();
+    try {
+        const reader = opened.stream().getReader();
+        for (let r; !(r = await reader.read()).done; await turn()) {
+            checkAbort(signal);
+            for (let from = 0; from < r.value.length; from += SLICE) {
+                const part = r.value.subarray(from, from + SLICE);
+                heap().set(part, room);
+                bw._bw_sha256_add(room, part.length);
+            }
+            size += r.value.length;
+        }
+    } finally {
+        await opened.close();
+    }
+    if (size !== opened.size)
+        throw new BitNetError('ERR_IO', `${size} bytes are kept, of ${opened.size}`);
+    return hex(bytesAt(bw._bw_sha256_end(), 32));
+}
+
 function describe(cache, notes) {
     const info = { arch: stringAt(bw._bw_arch()), kernels: stringAt(bw._bw_kernels()) };
     NUMBERS.forEach((name, i) => {
@@ -259,7 +287,9 @@ function describe(cache, notes) {
 async function load({ source, options }, signal, id) {
     const report = event => post({ id, event });
     const { cache, said } = await loadFile(source, { ...options, signal, report });
-    check(bw._bw_ctx(options.context, BATCH, variant === 'simd' ? 1 : options.threads));
+    const { context, threads, sessions } = options;
+    check(bw._bw_ctx(context, BATCH, variant === 'simd' ? 1 : threads, sessions));
+    held = Array.from({ length: sessions }, () => []);
     const info = describe(cache, said);
     if (info.contextTrained && info.context > info.contextTrained)
         info.notes.push(
@@ -286,61 +316,129 @@ function detokenize({ tokens }) {
     return decoder.decode(bytesAt(bw._bw_text(), n));
 }
 
-// ---- generation ----
+// ---- chats ----
 
-// What the context holds of the last chat: its first messages, each with the number of tokens up to
+// What each session holds of its last chat: the first messages, each with the number of tokens up to
 // its end. cut: the token that ends it is missing, since it is a reply that was not finished.
-let held = [];
+let held;
 
 const sameMessage = (a, b) => a.role === b.role && a.content === b.content;
 
-/** A chat's messages as tokens with the start of a reply, and what the context will hold of them.
- * Only new messages are tokenized: the tokens of a generated reply may differ from those of its
- * text, so tokenizing the whole chat again would not match the context. */
-function chatTokens(messages) {
-    const length = bw._bw_held();
-    let same = 0; // at least one message is tokenized
+/** How many messages the session holds as they stand here. */
+function heldMessages(session, messages) {
+    const length = bw._bw_held(session),
+        before = held[session];
+    let same = 0;
     while (
-        same < Math.min(held.length, messages.length - 1) &&
-        held[same].end <= length &&
-        sameMessage(held[same], messages[same])
+        same < Math.min(before.length, messages.length) &&
+        before[same].end <= length &&
+        sameMessage(before[same], messages[same])
     )
         same++;
-    const known = held.slice(0, same).map(m => ({ ...m })),
-        { end: keep = 0, cut = false } = known.at(-1) ?? {},
-        rest = messages.slice(same);
-    const count = (some, keep, cut, open) =>
-        withBytes(zeroEnded(some.flatMap(m => [m.role, m.content])), at =>
-            check(bw._bw_chat_tokenize(at, some.length, keep, cut, open))
-        );
-    if (cut) Object.assign(known.at(-1), { end: keep + 1, cut: false });
+    return before.slice(0, same).map(m => ({ ...m }));
+}
+
+/** Tokenizes messages behind the `keep` tokens that the session holds; returns how many there are. */
+const tokenizeChat = (session, messages, keep, { close = false, open = false }) =>
+    withBytes(zeroEnded(messages.flatMap(m => [m.role, m.content])), at =>
+        check(bw._bw_chat_tokenize(session, at, messages.length, keep, close, open))
+    );
+
+/** A chat's messages as tokens, and what the session will hold of them. Only new messages are
+ * tokenized: the tokens of a generated reply may differ from those of its text, so tokenizing the
+ * whole chat again would not match the session. */
+function openReply(session, messages) {
+    const known = heldMessages(session, messages.slice(0, -1)), // at least one is tokenized
+        { end: keep = 0, cut: close = false } = known.at(-1) ?? {},
+        rest = messages.slice(known.length);
+    if (close) Object.assign(known.at(-1), { end: keep + 1, cut: false });
     for (const message of rest) {
-        const end = count([message], known.at(-1)?.end ?? 0, false, false);
+        const end = tokenizeChat(session, [message], known.at(-1)?.end ?? 0, {});
         known.push({ ...message, end, cut: false });
     }
-    return { n: count(rest, keep, cut, true), known };
+    return { n: tokenizeChat(session, rest, keep, { close, open: true }), known, begun: '' };
 }
 
-/** Notes that the context also holds a reply. Its text lacks some of its tokens if a stop string
- * ended it, or if an abort came in the middle of a character. */
-function holdReply({ tokens, reply }) {
-    const whole = bw._bw_reason() >= 0 && REASONS[bw._bw_reason()] !== 'stop';
+/** The same for a chat whose last message is a reply: the text goes on behind it. */
+function continueReply(session, messages) {
+    const known = heldMessages(session, messages),
+        { content } = messages.at(-1);
+    if (known.length === messages.length) {
+        const { end, cut } = known.pop(); // without the token that ended it
+        return { n: tokenizeChat(session, [], cut ? end : end - 1, {}), known, begun: content };
+    }
+    const { n, known: others } = openReply(session, messages.slice(0, -1));
+    const more = withBytes(encoder.encode(content), (at, size) =>
+        check(bw._bw_append(n, at, size))
+    );
+    return { n: more, known: others, begun: content };
+}
+
+const chatTokens = (session, messages) =>
+    messages.length > 1 && messages.at(-1).role === 'assistant'
+        ? continueReply(session, messages)
+        : openReply(session, messages);
+
+/** Notes that the session also holds a reply, which began with this text. What was written lacks some
+ * of its tokens if a stop string ended it, or if an abort came in the middle of a character. */
+function holdReply(session, begun, { tokens, reply }) {
+    const whole = bw._bw_reason(session) >= 0 && REASONS[bw._bw_reason(session)] !== 'stop';
     if (!tokens.length || (!whole && detokenize({ tokens: Int32Array.from(tokens) }) !== reply))
         return;
-    const cut = !bw._bw_held_ends();
-    held.push({ role: 'assistant', content: reply, end: bw._bw_held(), cut });
+    const cut = !bw._bw_held_ends(session);
+    const content = begun + reply;
+    held[session].push({ role: 'assistant', content, end: bw._bw_held(session), cut });
 }
 
+// ---- passes ----
+// A pass over the weights writes one token of every session that waits for one: so several cost
+// little more than one. Between two passes the event loop delivers messages.
+
+let waiting = []; // { session, resolve, reject }
+
+function nextToken(session) {
+    return new Promise((resolve, reject) => {
+        waiting.push({ session, resolve, reject });
+        if (waiting.length === 1) turn().then(pass);
+    });
+}
+
+function step(some) {
+    const list = new Uint8Array(Int32Array.from(some, w => w.session).buffer);
+    return withBytes(list, at => bw._bw_step(at, some.length));
+}
+
+/** If it fails, each session is tried alone, so that only those fail that cannot go on. */
+function pass() {
+    const all = waiting;
+    waiting = [];
+    try {
+        const alone = step(all) < 0;
+        for (const one of all) {
+            const code = alone ? step([one]) : 0;
+            if (code < 0) one.reject(failure(code));
+            else one.resolve();
+        }
+    } catch (e) {
+        for (const one of all) one.reject(e); // a crash
+    }
+}
+
+// ---- generation ----
+
+let reading = 0; // generations that read their prompts
+
 /** Evaluates the prompt, but for its last token, in chunks that are small enough for a cancel to take
- * effect soon. */
-async function prefill(id, n, reused, signal) {
+ * effect soon, and for others to write on. */
+async function prefill(id, session, n, reused, signal) {
     const report = left =>
         post({ id, event: { promptTokens: n, reusedTokens: reused, readTokens: n - left } });
     let left = n - reused;
     report(left);
     for (let chunk = 16; left > 1; ) {
         const start = performance.now();
-        left = check(bw._bw_prefill(chunk));
+        const most = waiting.length || reading > 1 ? BATCH_BESIDE : BATCH;
+        left = check(bw._bw_prefill(session, Math.min(chunk, most)));
         report(left);
         if (performance.now() - start < 500) chunk = Math.min(2 * chunk, BATCH);
         await turn();
@@ -348,45 +446,102 @@ async function prefill(id, n, reused, signal) {
     }
 }
 
+const asked = new Map(); // id of a generation -> what takes the answer to its question
+
+/** Asks the caller's mask which tokens may come next. */
+async function askMask(id, session, signal) {
+    const tokens = await new Promise((resolve, reject) => {
+        asked.set(id, resolve);
+        signal.addEventListener('abort', () => reject(abortError()), { once: true });
+        post({ id, event: { ask: 'mask' } });
+    });
+    asked.delete(id);
+    if (!tokens) return check(bw._bw_allow(session, 0, -1));
+    withBytes(new Uint8Array(tokens.buffer, tokens.byteOffset, tokens.byteLength), at =>
+        check(bw._bw_allow(session, at, tokens.length))
+    );
+}
+
+const tokenBytes = token => bytesAt(bw._bw_text(), check(bw._bw_token_bytes(token)));
+
+/** The logarithms of probabilities: the token's own, and those of the n most likely ones. */
+function logprobsOf(session, n) {
+    const at = bw._bw_logprobs(session, n) >>> 0;
+    if (!at) throw new BitNetError('ERR_INTERNAL', 'there are no logits');
+    const { buffer } = bytesAt(at, 8 * (1 + n));
+    const ids = new Int32Array(buffer),
+        floats = new Float32Array(buffer);
+    const all = Array.from({ length: 1 + n }, (_, i) => {
+        const token = ids[2 * i],
+            bytes = tokenBytes(token);
+        return { token, text: decoder.decode(bytes), bytes, logprob: floats[2 * i + 1] };
+    });
+    return { ...all[0], top: all.slice(1) };
+}
+
 /** Adds the reply's tokens and text to got. */
-async function decode(id, signal, got) {
+async function decode(id, session, { logprobs, masked }, signal, got) {
     for (let index = 0; ; index++) {
-        const token = check(bw._bw_next());
-        const text = decoder.decode(bytesAt(bw._bw_text(), bw._bw_text_length()));
-        got.tokens.push(token);
-        got.reply += text;
-        post({ id, event: { token, text, index } });
-        if (bw._bw_reason() >= 0) return;
-        await turn();
+        if (masked) await askMask(id, session, signal);
+        await nextToken(session);
         checkAbort(signal);
+        const token = bw._bw_piece(session);
+        const text = decoder.decode(bytesAt(bw._bw_text(), bw._bw_text_length()));
+        const more = logprobs === undefined ? {} : { logprobs: logprobsOf(session, logprobs) };
+        if (token >= 0) got.tokens.push(token);
+        got.reply += text;
+        post({ id, event: { token, text, index, ...more } });
+        if (bw._bw_reason(session) >= 0) return;
     }
 }
 
-async function generate(args, signal, id) {
-    const { maxTokens, temperature, topK, topP, minP, repeatPenalty, seed, stop } = args.options;
+/** Tells the module how a session is to draw its tokens. */
+function setSampler(session, o) {
+    const { temperature, topK, topP, minP, repeatPenalty, frequencyPenalty, presencePenalty } = o;
+    bw._bw_sampler(
+        session, temperature, topK, topP, minP, repeatPenalty, frequencyPenalty, presencePenalty,
+        o.seed
+    );
+    const bias = new ArrayBuffer(8 * o.logitBias.length);
+    o.logitBias.forEach(([token, value], i) => {
+        new Int32Array(bias)[2 * i] = token;
+        new Float32Array(bias)[2 * i + 1] = value;
+    });
+    bw._bw_bias(session, put(new Uint8Array(bias)), o.logitBias.length);
+    const grammar = o.grammar ?? o.jsonSchema;
+    if (grammar !== undefined)
+        check(bw._bw_grammar(session, put(zeroEnded([grammar])), o.grammar === undefined));
+}
+
+async function generate({ session, prompt, messages, options }, signal, id) {
     const start = performance.now();
-    const chat = args.messages && chatTokens(args.messages);
-    const n = chat ? chat.n : tokensOf(args.prompt, FILES_BOS);
-    bw._bw_sampler(temperature, topK, topP, minP, repeatPenalty, seed);
-    const reused = check(bw._bw_begin(n, maxTokens, put(zeroEnded(stop)), stop.length));
+    const chat = messages && chatTokens(session, messages);
+    const n = chat ? chat.n : tokensOf(prompt, FILES_BOS);
+    const { stop, maxTokens, seed } = options;
+    const reused = check(bw._bw_begin(session, n, maxTokens, put(zeroEnded(stop)), stop.length));
     const got = { tokens: [], reply: '' };
     const hold = () => {
-        held = chat?.known ?? [];
-        if (chat) holdReply(got);
+        bw._bw_end(session);
+        held[session] = chat?.known ?? [];
+        if (chat) holdReply(session, chat.begun, got);
     };
-    held = [];
+    held[session] = [];
     let middle;
     try {
-        await prefill(id, n, reused, signal);
+        setSampler(session, options);
+        reading++;
+        await prefill(id, session, n, reused, signal).finally(() => reading--);
         middle = performance.now();
-        await decode(id, signal, got);
+        check(bw._bw_open(session));
+        await decode(id, session, options, signal, got);
     } catch (e) {
         if (signal.aborted) hold();
+        else bw._bw_end(session);
         throw e;
     }
     hold();
     const tokens = got.tokens.length;
-    const reason = REASONS[bw._bw_reason()];
+    const reason = REASONS[bw._bw_reason(session)];
     const prefillSeconds = (middle - start) / 1000;
     const decodeSeconds = (performance.now() - middle) / 1000;
     return {
@@ -403,6 +558,63 @@ async function generate(args, signal, id) {
     };
 }
 
+// ---- saved sessions: SAVED, the length of what follows, the held messages as JSON, the state ----
+
+const SAVED = encoder.encode('bitnet-session1\n');
+
+function save({ session }) {
+    const chat = encoder.encode(JSON.stringify(held[session]));
+    const size = bw._bw_state_bytes(session);
+    const out = new Uint8Array(SAVED.length + 4 + chat.length + size);
+    out.set(SAVED);
+    new DataView(out.buffer).setUint32(SAVED.length, chat.length, true);
+    out.set(chat, SAVED.length + 4);
+    const at = bw._malloc(size) >>> 0;
+    if (!at) throw outOfMemory(size);
+    try {
+        check(bw._bw_save(session, at, size));
+        out.set(heap().subarray(at, at + size), out.length - size);
+    } finally {
+        bw._free(at);
+    }
+    return out;
+}
+
+/** The held messages of a saved session, of which any byte may be wrong. */
+function savedChat(bytes) {
+    const start = SAVED.length + 4;
+    const damaged = new BitNetError('ERR_FORMAT', 'these bytes are no saved session');
+    if (bytes.length < start || SAVED.some((byte, i) => bytes[i] !== byte)) throw damaged;
+    const end = start + new DataView(bytes.buffer, bytes.byteOffset).getUint32(SAVED.length, true);
+    if (end > bytes.length) throw damaged;
+    let chat;
+    try {
+        chat = JSON.parse(decoder.decode(bytes.slice(start, end)));
+    } catch {
+        throw damaged;
+    }
+    let last = 0;
+    const valid = m =>
+        typeof m?.role === 'string' && typeof m.content === 'string' &&
+        Number.isSafeInteger(m.end) && m.end >= last && (last = m.end) < 2 ** 31 &&
+        typeof m.cut === 'boolean';
+    if (!Array.isArray(chat) || !chat.every(valid)) throw damaged;
+    return { chat, state: bytes.subarray(end) };
+}
+
+/** On failure the session is as before. */
+function restore({ session, bytes }) {
+    const { chat, state } = savedChat(bytes);
+    withBytes(state, (at, n) => check(bw._bw_restore(session, at, n)));
+    held[session] = chat.filter(m => m.end <= bw._bw_held(session));
+    return bw._bw_held(session);
+}
+
+function clear({ session }) {
+    bw._bw_clear(session);
+    held[session] = [];
+}
+
 // ---- messages ----
 
 /** An exception as an object that can be sent. */
@@ -417,10 +629,11 @@ function plainError(e) {
     return { code, message: code === 'ERR_INTERNAL' ? `the worker crashed: ${what}` : message };
 }
 
-// These run one at a time. The others may run between two turns of a generation.
-const SLOW = { startModule, load, generate };
+// Those of a session run one at a time, those of different sessions side by side. A quick one runs
+// at once, between two turns of a generation.
+const SLOW = { startModule, load, hash, generate, save, restore, clear };
 const QUICK = { tokenize, detokenize };
-let queue = Promise.resolve();
+const queues = new Map(); // session, or undefined -> the end of its last call
 
 async function answer(id, work) {
     try {
@@ -430,12 +643,14 @@ async function answer(id, work) {
     }
 }
 
-function onMessage({ id, op, cancel, ...args }) {
+function onMessage({ id, op, cancel, answers, ...args }) {
     if (cancel) return running.get(cancel)?.abort();
+    if (answers) return asked.get(answers)?.(args.tokens);
     if (QUICK[op]) return answer(id, () => QUICK[op](args));
     const controller = new AbortController();
     running.set(id, controller);
-    queue = queue
+    const before = queues.get(args.session) ?? Promise.resolve();
+    const now = before
         .then(() =>
             answer(id, () => {
                 checkAbort(controller.signal);
@@ -443,6 +658,7 @@ function onMessage({ id, op, cancel, ...args }) {
             })
         )
         .then(() => running.delete(id));
+    queues.set(args.session, now);
 }
 
 /** Begins, as the worker of one model. post(message) sends to bitnet.js; createModule is emscripten's;
@@ -455,7 +671,8 @@ export function start(its) {
 /** Ends what runs, and forgets the model. */
 export function stop() {
     for (const controller of running.values()) controller.abort();
-    queue = queue.then(() => {
+    Promise.all(queues.values()).then(() => {
         bw = memory = undefined;
     });
+    queues.clear();
 }

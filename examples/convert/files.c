@@ -2,7 +2,7 @@
 #define _FILE_OFFSET_BITS 64           /* stat and fseeko beyond 2 GB, also on 32-bit systems */
 #include "files.h"
 #include "../utf8.h"
-#include "text.h"
+#include "../json/text.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -5,7 +5,7 @@
 #ifndef CONVERT_FILES_H
 #define CONVERT_FILES_H
 
-#include "json.h"
+#include "../json/json.h"
 #include <stdio.h>
 #include <sys/stat.h>
 

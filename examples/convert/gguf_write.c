@@ -1,5 +1,5 @@
 #include "gguf_write.h"
-#include "text.h"
+#include "../json/text.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #include "hf.h"
 #include "files.h"
 #include "pack.h"
-#include "text.h"
+#include "../json/text.h"
 #include <stdlib.h>
 #include <string.h>
 

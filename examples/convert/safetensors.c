@@ -1,6 +1,6 @@
 #include "safetensors.h"
 #include "files.h"
-#include "text.h"
+#include "../json/text.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #ifndef SAFETENSORS_H
 #define SAFETENSORS_H
 
-#include "json.h"
+#include "../json/json.h"
 #include <stdio.h>
 
 enum { ST_MAX_DIMS = 8 };

@@ -1,7 +1,7 @@
 #include "tokenizer.h"
 #include "files.h"
 #include "gguf_write.h"
-#include "text.h"
+#include "../json/text.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 
-#include "json.h"
+#include "../json/json.h"
 
 enum { TOK_MAX = 1 << 20 };
 

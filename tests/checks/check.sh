@@ -444,9 +444,9 @@ expect "its loop over sequences writes the same" sh -c \
 expect "the manual's chat answers each line" sh -c \
     "[ \$(printf 'Hello!\nWho are you?\n' | $dir/loops $model | grep -c '^[A-Z]') = 2 ]"
 
-for program in generate bench crosscheck convert; do
+for program in generate bench crosscheck "convert json"; do
     expect "examples: $program compiles" $CC -std=c99 $STRICT -O0 $own \
-        $(ls examples/$program.c examples/$program/*.c 2>/dev/null) \
+        $(for part in $program; do ls examples/$part.c examples/$part/*.c 2>/dev/null; done) \
         -o $dir/$program -lpthread
 done
 

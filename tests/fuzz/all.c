@@ -14,8 +14,8 @@
 #define FUZZ_TARGET(name) static void fuzz_##name(const uint8_t *data, size_t size)
 
 #include "../../examples/convert/files.c"
-#include "../../examples/convert/text.c"
-#include "../../examples/convert/json.c"
+#include "../../examples/json/text.c"
+#include "../../examples/json/json.c"
 #include "../../examples/convert/safetensors.c"
 #include "../../examples/convert/tokenizer.c"
 #include "../../examples/convert/gguf_write.c"

@@ -37,7 +37,7 @@ build_fuzz() {
     "$CLANG" -fsanitize=fuzzer $OUT/empty.c -o $OUT/empty 2>$OUT/empty.log ||
         fail "$CLANG has no libFuzzer (Debian: libclang-rt-14-dev); see $OUT/empty.log"
     if [ ! -x $OUT/all ] ||
-        [ -n "$(find bitnet*.h examples/convert tests/unit/*.h tests/fuzz/*.[ch] -newer $OUT/all)" ]; then
+        [ -n "$(find bitnet*.h examples tests/unit/*.h tests/fuzz/*.[ch] -newer $OUT/all)" ]; then
         run "$CLANG" $FLAGS -O1 $SANITIZERS -fsanitize=fuzzer,float-cast-overflow \
             -fsanitize-coverage-ignorelist=tests/fuzz/quiet.txt tests/fuzz/all.c \
             -o $OUT/all

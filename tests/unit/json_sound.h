@@ -1,4 +1,4 @@
-/* Whether what examples/convert/json.c has parsed can be walked; for test_convert_json.c and the
+/* Whether what examples/json/json.c has parsed can be walked; for test_convert_json.c and the
    fuzzer. */
 /* Every node lies in the text, every next in the array, and children fill their parents. */
 static int json_is_sound(const json *j) {

@@ -1,7 +1,7 @@
 /* The JSON reader of examples/convert: what it takes, what it refuses and where; damage. */
 #include "test.h"
 
-#include "../../examples/convert/json.h"
+#include "../../examples/json/json.h"
 #include "json_sound.h"
 
 /* ---- helpers ---- */

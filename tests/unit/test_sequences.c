@@ -192,6 +192,15 @@ static void make_params(mix *x, int i, bitnet_generate_params *p, bitnet_sampler
     p->n_stop_strings = i == 3 ? 4 : 0;
 }
 
+/* The last token of a greedy generation is the best of the row that its piece names. */
+static int drawn_from_row(bitnet_ctx *c, const bitnet_gen *g) {
+    bitnet_piece piece;
+    bitnet_logprob best;
+    bitnet_gen_piece(g, &piece);
+    return piece.n_tokens == 0 || (!bitnet_logprobs(c, piece.row, &best, 1) &&
+                                   best.token == piece.tokens[piece.n_tokens - 1]);
+}
+
 /* Several generations in the same passes write what each writes alone; some begin late. */
 static void check_gens(int threads, int n_batch) {
     static mix x;
@@ -229,6 +238,8 @@ static void check_gens(int threads, int n_batch) {
             if (gens[i]) list[n++] = gens[i];
         }
         CHECK_MSG(!bitnet_gen_next(list, n, &err), "%s", err.text);
+        for (i = 0; i < N_GENS; i += 3)          /* 0 and 3 are greedy */
+            CHECK_MSG(!gens[i] || drawn_from_row(c, gens[i]), "generation %d", i);
         for (i = 0; i < N_GENS; i++)
             if (gens[i] && add_piece(&together[i], gens[i]) && !done[i]) done[i] = 1, ended++;
     }

@@ -232,7 +232,7 @@ const recordChats = () =>
     hooks.set(
         '/bitnet.js',
         rebuilt({
-            'bitnet.js': s =>
+            'session.js': s =>
                 s.replace(
                     'chat(messages, options = {}) {',
                     '$& (globalThis.sent ??= []).push(messages);'
@@ -458,7 +458,7 @@ const tests = {
                 '/bitnet.js',
                 rebuilt({
                     // it waits for a second for a start that hangs, for others a minute
-                    'bitnet.js': s =>
+                    'connection.js': s =>
                         s
                             .replace(
                                 '}, START_MS);',
@@ -546,11 +546,11 @@ const tests = {
             s
                 .replace('let bw;', 'let pausing, bw;')
                 .replace(
-                    'async function generate(args, signal, id) {',
-                    '$& pausing = args.options.maxTokens === 400;'
+                    /async function generate\(.*\n/,
+                    '$& pausing = options.maxTokens === 400;\n'
                 )
                 .replace(
-                    'post({ id, event: { token, text, index } });',
+                    'post({ id, event: { token, text, index, ...more } });',
                     '$& if (pausing && index === 19) while (!signal.aborted) await turn();'
                 );
         hooks.set('/bitnet.js', rebuilt({ 'worker.js': paused }));
@@ -2222,7 +2222,7 @@ const tests = {
     async reload_in_mid_answer() {
         const paused = s =>
             s.replace(
-                'post({ id, event: { token, text, index } });',
+                'post({ id, event: { token, text, index, ...more } });',
                 '$& if (index === 19) while (!signal.aborted) await turn();'
             );
         hooks.set('/bitnet.js', rebuilt({ 'worker.js': paused }));

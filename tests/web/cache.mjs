@@ -45,7 +45,7 @@ function sha256(bytes) {
 // ---- the server: a test sets what it does, and reads in `log` what was asked ----
 
 /* Of state: file, etag, lastModified, headers, status; length, ranges, gzip: whether; anyRange: it
- * ignores If-Range; cut: the connection breaks at this offset, once; hold: it stalls there, and is
+ * ignores If-Range; noHead: it refuses HEAD; cut: the connection breaks at this offset, once; hold: it stalls there, and is
  * `held`; trickle: from there on a byte comes now and then; slow: ms before each 64 KB; surplus:
  * bytes that do not belong to the file; lacks: bytes that never come. */
 async function startServer() {
@@ -83,12 +83,13 @@ function send(response, type, text) {
 
 async function serveFile(state, request, response) {
     const { file, headers = {} } = state, range = request.headers.range;
-    state.log.push(request.method === 'OPTIONS' ? 'OPTIONS' : range ?? 'all');
+    state.log.push(request.method === 'GET' ? range ?? 'all' : request.method);
     state.ifRange = request.headers['if-range'];
     const head = { 'Content-Type': 'application/octet-stream', ...headers };
     if (state.etag) head.ETag = state.etag;
     if (state.lastModified) head['Last-Modified'] = state.lastModified;
     if (state.status) return response.writeHead(state.status, head).end('no');
+    if (state.noHead && request.method === 'HEAD') return response.writeHead(405).end();
     let body = file, status = 200, start = 0;
     const same = state.anyRange || !state.ifRange ||
         [state.etag, state.lastModified].includes(state.ifRange);
@@ -841,6 +842,49 @@ tests.push({
         }
     }
 });
+
+/* The same in both stores. */
+for (const hide of [[], ['opfs']]) {
+    inBrowser(`is it still the same file, ${hide[0] ? 'Cache API' : 'OPFS'}`, async (tab, state) => {
+        const ask = () => tab.work(({ check }, { url }) => check(url), state);
+        equal((await failure(ask())).code, 'ERR_IO', 'nothing is kept');
+        equal(state.log, [], 'requests');
+        await tab.load(state.url);
+        equal(await ask(), 'same', 'the same tag');
+        Object.assign(state, { etag: 'W/"one"', noHead: true });
+        equal(await ask(), 'same', 'a weak tag, by GET');
+        equal(state.log, ['all', 'HEAD', 'HEAD', 'all'], 'requests');
+        state.etag = '"two"';
+        equal(await ask(), 'changed', 'another tag');
+        Object.assign(state, { etag: undefined, noHead: false });
+        equal(await ask(), 'unknown', 'no tag');
+        state.file = FILE.subarray(1);
+        equal(await ask(), 'changed', 'another size');
+        state.status = 404;
+        equal((await failure(ask())).status, 404, 'it is gone');
+        await tab.work(({ clear }) => clear());         // nothing is locked
+        equal(await tab.list(), [], 'kept');
+    }, { hide });
+
+    inBrowser(`read what is kept, ${hide[0] ? 'Cache API' : 'OPFS'}`, async (tab, state) => {
+        const read = () => tab.work(async ({ openKept }, { url }) => {
+            const source = await openKept(url), got = await new Response(source.stream()).blob();
+            await source.close();
+            return [source.size, got.size];
+        }, state);
+        equal((await failure(read())).code, 'ERR_IO', 'nothing is kept');
+        state.cut = hide[0] ? 0 : CUT;
+        if (state.cut) {
+            await failure(tab.load(state.url));
+            equal((await failure(read())).code, 'ERR_IO', 'half of it is kept');
+        }
+        await tab.load(state.url);
+        const asked = state.log.length;
+        equal(await read(), [FILE.length, FILE.length], 'bytes');
+        equal(state.log.length, asked, 'requests');
+        await tab.work(({ remove }, { url }) => remove(url), state);
+    }, { hide });
+}
 
 inBrowser('clear spares only what is in use', async (tab, state) => {
     await tab.load(`${state.origin}/other.gguf`);

@@ -159,7 +159,12 @@ Worker.prototype.on = function (name, listener) {
 const tiny = fs.readFileSync(TINY);
 let asked = false,
     closed = false; // of slow.gguf, silent.gguf and endless.gguf
+const hubAsked = [];
 const server = http.createServer(async (request, response) => {
+    if (request.url.startsWith('/some-one/')) {
+        hubAsked.push(request.url);
+        return response.end(tiny);
+    }
     switch (new URL(request.url, 'http://localhost').pathname) {
         case '/tiny.gguf':
             response.writeHead(200, { 'content-length': tiny.length }).end(tiny);
@@ -225,8 +230,8 @@ const talkative = () =>
     (withLogits ??= broken(at =>
         edit(
             at('worker.js'),
-            '{ token, text, index }',
-            '{ token, text, index, logits: bytesAt(bw._bw_logits(), 4 * bw._bw_number(1)) }'
+            '{ token, text, index, ...more }',
+            '{ token, text, index, ...more, logits: bytesAt(bw._bw_logits(session), 4 * bw._bw_number(1)) }'
         )
     ));
 
@@ -358,7 +363,7 @@ test('stop strings', () =>
         for await (const t of model.generate(PROMPT, { maxTokens: 80, stop: text.slice(31, 50) }))
             held.push(t);
         ok(!held.join('').includes(text.slice(31, 34)), 'nothing of a stop string comes out');
-        await fails('ERR_ARG', collect(model.generate(PROMPT, { stop: [''] })));
+        await fails('ERR_ARG', () => collect(model.generate(PROMPT, { stop: [''] })));
     }));
 
 test('onToken', () =>
@@ -496,6 +501,374 @@ test('chat: what was stopped is kept', async () => {
     }
 });
 
+test('chat: a reply goes on', () =>
+    withModel(TINY, {}, async model => {
+        const chat = [{ role: 'user', content: 'Tell me a story.' }];
+        const whole = await collect(model.chat(chat, { maxTokens: 60 }));
+        const begun = await collect(model.chat(chat, { maxTokens: 25 }));
+        chat.push({ role: 'assistant', content: begun.text });
+        const rest = await collect(model.chat(chat, { maxTokens: 35 }));
+        equal(begun.text + rest.text, whole.text, 'the rest of the reply');
+        equal(
+            rest.stats.reusedTokens,
+            begun.stats.promptTokens + begun.stats.tokens - 1,
+            'what is kept'
+        );
+        const text = begun.text + rest.text;
+        chat.splice(1, 1, { role: 'assistant', content: text }, { role: 'user', content: 'More!' });
+        const { stats } = await collect(model.chat(chat, { maxTokens: 5 }));
+        equal(stats.reusedTokens, rest.stats.promptTokens + rest.stats.tokens - 1, 'after it');
+        await withModel(TINY, {}, async fresh => {
+            const mine = [chat[0], { role: 'assistant', content: begun.text }];
+            const there = await collect(fresh.chat(mine, { maxTokens: 35 }));
+            equal([there.text, there.stats.reusedTokens], [rest.text, 0], 'in another model');
+            const ended = await collect(fresh.chat([chat[0]]));
+            equal(ended.stats.reason, 'end');
+            mine[1].content = ended.text;
+            const beyond = await collect(fresh.chat(mine, { maxTokens: 5 }));
+            ok(beyond.stats.reusedTokens >= ended.stats.promptTokens + ended.stats.tokens - 3, 'kept');
+        });
+    }));
+
+// ---- sessions ----
+
+const said = (messages, role, content) => [...messages, { role, content }];
+
+test('sessions: several at once, each as if it were alone', async () => {
+    const lib = await broken(at =>
+        edit(at('worker.js'), 'const alone = step(all) < 0;', '$& post({ passed: all.length });')
+    );
+    const model = await lib.BitNet.load(TINY, { sessions: 4, threads: 2 });
+    equal(model.info.sessions, 4);
+    const all = [model, model.session(), model.session(), model.session()];
+    const refuses = async (code, call) =>
+        equal((await call().catch(error => error)).code, code, 'its code');
+    await refuses('ERR_LIMIT', async () => model.session());
+    const from = heard.length;
+    const run = (session, i) => {
+        const seed = ['-n', '40', '--temp', '1', '-s', String(i)];
+        const prompt = `${PROMPT}, ${'there was a cat. '.repeat(8 * i)}`;
+        const options = { maxTokens: 40, temperature: 1, seed: i };
+        return collect(session.generate(prompt, options)).then(got =>
+            equal(got.text, native(TINY, prompt, ...seed), `session ${i}`)
+        );
+    };
+    await Promise.all(all.map(run));
+    ok(
+        heard.slice(from).some(m => m.passed === 4),
+        'four in one pass'
+    );
+    await Promise.all(all.map(run)); // reuses what they hold
+    const other = all[2].generate(PROMPT);
+    await other.next();
+    await refuses('ERR_BUSY', () => collect(all[2].generate(PROMPT)));
+    await refuses('ERR_BUSY', () => all[2].save());
+    await other.return();
+    await all[3].free();
+    await refuses('ERR_FREED', () => all[3].save());
+    await run(model.session(), 3);
+    await model.free();
+    await refuses('ERR_FREED', () => collect(all[1].generate(PROMPT)));
+});
+
+test('sessions: what one does not finish does not stop another', () =>
+    withModel(TINY, { sessions: 3 }, async model => {
+        const [one, two] = [model.session(), model.session()];
+        const stop = new AbortController();
+        const mask = () => Promise.reject(new RangeError('no'));
+        const aborted = fails(
+            'AbortError',
+            collect(one.generate(PROMPT, { signal: stop.signal, temperature: 1 }))
+        );
+        const failing = collect(two.generate(PROMPT, { mask })).catch(error => error);
+        const onToken = ({ index }) => index === 10 && stop.abort();
+        const whole = collect(model.generate(PROMPT, { maxTokens: 60, onToken }));
+        await aborted;
+        equal((await failing).message, 'no');
+        equal((await whole).text, native(TINY, PROMPT, '-n', '60', '--temp', '0'));
+        await collect(one.generate(PROMPT, { maxTokens: 5 }));
+        await collect(two.generate(PROMPT, { maxTokens: 5 }));
+    }));
+
+test('sessions: saved and restored', () =>
+    withModel(TINY, { sessions: 2 }, async model => {
+        const first = [{ role: 'user', content: 'Tell me a story.' }];
+        const options = { maxTokens: 30, temperature: 1, seed: 5 };
+        const reply = await collect(model.chat(first, options));
+        const second = said(said(first, 'assistant', reply.text), 'user', 'And then?');
+        const saved = await model.save();
+        const next = await collect(model.chat(second, options));
+        ok(next.stats.reusedTokens > 20, 'it goes on');
+        const expect = async session => {
+            const held = await session.restore(saved);
+            equal(held, reply.stats.promptTokens + reply.stats.tokens, 'tokens');
+            const got = await collect(session.chat(second, options));
+            equal(
+                [got.text, got.stats.reusedTokens],
+                [next.text, next.stats.reusedTokens],
+                'after restoring'
+            );
+        };
+        await expect(model.session());
+        await expect(model);
+        await withModel(TINY, { variant: 'simd', context: 512 }, expect);
+        await model.restore(saved.buffer.slice(0));
+        for (const [code, bytes] of [
+            ['ERR_ARG', 'text'],
+            ['ERR_FORMAT', new Uint8Array()],
+            ['ERR_FORMAT', saved.subarray(1)],
+            ['ERR_TRUNCATED', saved.subarray(0, -1)]
+        ])
+            await fails(code, model.restore(bytes));
+        for (let at = 0; at < saved.length; at = at < 400 ? at + 3 : at + 9973) {
+            const bytes = saved.slice();
+            bytes[at] ^= 0x41;
+            const e = await model.restore(bytes).catch(error => error);
+            // the messages' text is not checked: only its form
+            if (!(e > 0)) ok(/^ERR_(FORMAT|TRUNCATED|UNSUPPORTED)$/.test(e.code), `${at}: ${e}`);
+        }
+        await withModel(MODELS[1], {}, other => fails('ERR_UNSUPPORTED', other.restore(saved)));
+        await expect(model);
+        await model.clear();
+        equal((await collect(model.chat(second, options))).stats.reusedTokens, 0, 'cleared');
+    }));
+
+// ---- what may be written ----
+
+test('logprobs', async () => {
+    const lib = await talkative();
+    const model = await lib.BitNet.load(TINY, { sessions: 2 });
+    const other = collect(model.session().generate('The', { maxTokens: 12, temperature: 1 }));
+    const events = [];
+    const options = { maxTokens: 12, logprobs: 5, temperature: 2, seed: 4 };
+    await collect(model.generate(PROMPT, { ...options, onToken: e => events.push(e) }));
+    await other;
+    equal(events.length, 12);
+    for (const { token, logprobs, logits } of events) {
+        const values = Float64Array.from(new Float32Array(logits.buffer));
+        const top = Math.max(...values);
+        const sum = values.reduce((all, v) => all + Math.exp(v - top), 0);
+        const expected = t => values[t] - top - Math.log(sum);
+        const best = [...values.keys()].sort((a, b) => values[b] - values[a] || a - b).slice(0, 5);
+        equal(logprobs.token, token);
+        equal(logprobs.top.map(t => t.token), best);
+        for (const t of [logprobs, ...logprobs.top])
+            ok(Math.abs(t.logprob - expected(t.token)) < 1e-4, `${t.logprob}`);
+        equal(logprobs.text, await model.detokenize([token]));
+        equal(new TextDecoder().decode(logprobs.bytes), logprobs.text);
+    }
+    const none = [];
+    await collect(model.generate(PROMPT, { maxTokens: 2, onToken: e => none.push(e.logprobs) }));
+    equal(none, [undefined, undefined]);
+    await model.free();
+});
+
+test('mask', () =>
+    withModel(TINY, {}, async model => {
+        const digits = [];
+        for (const c of '0123456789') digits.push(...(await model.tokenize(c)));
+        const seen = [];
+        const onToken = e => seen.push(e.token);
+        const masks = {
+            digits: () => digits,
+            later: async tokens => (await delay(1), tokens.length < 3 ? digits : new Set()),
+            all: () => undefined
+        };
+        const run = mask =>
+            collect(model.generate(PROMPT, { maxTokens: 8, mask, onToken, temperature: 1, seed: 2 }));
+        const one = await run(masks.digits);
+        ok(/^\d{8}$/.test(one.text), one.text);
+        const two = await run(masks.later);
+        equal([two.text, two.stats.reason, two.stats.tokens], [one.text.slice(0, 3), 'mask', 3]);
+        const three = await run(masks.all);
+        equal(three.text, native(TINY, PROMPT, '-n', '8', '--temp', '1', '-s', '2'));
+        equal(seen.length, 8 + 3 + 8);
+        await fails('ERR_ARG', run(() => 7));
+        await fails('ERR_ARG', () => model.generate(PROMPT, { mask: digits }));
+        const stop = new AbortController();
+        const never = () => new Promise(() => setTimeout(() => stop.abort(), 10));
+        await fails('AbortError', collect(model.generate(PROMPT, { mask: never, signal: stop.signal })));
+        equal((await run(masks.all)).text, three.text, 'after it');
+    }));
+
+test('grammar and jsonSchema', () =>
+    withModel(TINY, { sessions: 2 }, async model => {
+        const wild = { temperature: 5, topK: 0, topP: 1, minP: 0, maxTokens: 400 };
+        const grammar = 'root ::= ("yes" | "no") [0-9]{3}';
+        const schema = {
+            type: 'object',
+            properties: { name: { type: 'string', maxLength: 12 }, age: { type: 'integer', maximum: 99 } },
+            required: ['name', 'age'],
+            additionalProperties: false
+        };
+        for (let seed = 0; seed < 5; seed++) {
+            const other = collect(
+                (model.others ??= model.session()).generate(PROMPT, { ...wild, seed, grammar })
+            );
+            const got = await collect(model.generate(PROMPT, { ...wild, seed, jsonSchema: schema }));
+            equal(got.stats.reason, 'end');
+            const value = JSON.parse(got.text);
+            equal(Object.keys(value), ['name', 'age']);
+            ok(Number.isInteger(value.age) && value.age <= 99, got.text);
+            ok(/^(yes|no)\d{3}$/.test((await other).text), (await other).text);
+        }
+        const text = JSON.stringify(schema);
+        const [a, b] = [text, schema].map(jsonSchema => ({ ...wild, seed: 1, jsonSchema }));
+        const one = await collect(model.generate(PROMPT, a));
+        equal((await collect(model.generate(PROMPT, b))).text, one.text, 'text or object');
+        const free = await collect(model.generate(PROMPT, { maxTokens: 9 }));
+        equal(free.text, native(TINY, PROMPT, '-n', '9', '--temp', '0'), 'free again');
+        for (const [code, options, words] of [
+            ['ERR_FORMAT', { grammar: 'root ::= "a' }, /line 1/],
+            ['ERR_UNSUPPORTED', { jsonSchema: { not: {} } }, /not/],
+            ['ERR_ARG', { grammar: 5 }, /^grammar:/],
+            ['ERR_ARG', { grammar, jsonSchema: {} }, /only one/],
+            ['ERR_ARG', { grammar: 'root ::= "a\0"' }, /NUL/]
+        ]) {
+            const e = await fails(code, () => collect(model.generate(PROMPT, options)));
+            ok(words.test(e.message), e.message);
+        }
+        equal((await collect(model.generate(PROMPT, { maxTokens: 9 }))).text, free.text);
+    }));
+
+test('logitBias and penalties', () =>
+    withModel(TINY, {}, async model => {
+        const tokens = [];
+        const onToken = e => tokens.push(e.token);
+        const plain = await collect(model.generate(PROMPT, { maxTokens: 20, onToken }));
+        const first = tokens[0];
+        for (const logitBias of [{ [first]: -Infinity }, new Map([[first, -100]])]) {
+            tokens.length = 0;
+            await collect(model.generate(PROMPT, { maxTokens: 20, logitBias, onToken }));
+            ok(tokens.length && !tokens.includes(first), 'it is forbidden');
+        }
+        for (const name of ['frequencyPenalty', 'presencePenalty']) {
+            tokens.length = 0;
+            const options = { maxTokens: 60, [name]: 100, onToken };
+            const { text } = await collect(model.generate(PROMPT, options));
+            ok(text !== plain.text, name);
+            equal(new Set(tokens).size, tokens.length, `${name}: each token once`);
+        }
+        for (const logitBias of [5, { x: 1 }, { 5: 'a' }, { '-1': 1 }])
+            await fails('ERR_ARG', () => model.generate(PROMPT, { logitBias }));
+    }));
+
+// ---- OpenAI's shape ----
+
+test('chat.completions', () =>
+    withModel(TINY, { sessions: 2 }, async model => {
+        const { create } = model.chat.completions;
+        const messages = [{ role: 'user', content: [{ type: 'text', text: 'Tell me a story.' }] }];
+        const greedy = { messages, temperature: 0, max_tokens: 30 };
+        const plain = [{ role: 'user', content: 'Tell me a story.' }];
+        const expected = await collect(model.chat(plain, { maxTokens: 30 }));
+        const answer = await create({ ...greedy, model: 'tiny', n: 1, user: 'x' });
+        const { promptTokens } = expected.stats;
+        equal(
+            { ...answer, id: 0, created: 0 },
+            {
+                id: 0,
+                created: 0,
+                model: 'tiny',
+                object: 'chat.completion',
+                choices: [
+                    {
+                        index: 0,
+                        message: { role: 'assistant', content: expected.text, refusal: null },
+                        logprobs: null,
+                        finish_reason: 'length'
+                    }
+                ],
+                usage: {
+                    prompt_tokens: promptTokens,
+                    completion_tokens: 30,
+                    total_tokens: promptTokens + 30,
+                    prompt_tokens_details: { cached_tokens: promptTokens - 1 }
+                }
+            }
+        );
+        ok(/^chatcmpl-\w{24}$/.test(answer.id), answer.id);
+        ok(Math.abs(answer.created - Date.now() / 1000) < 60, 'created');
+        const more = { role: 'user', content: 'More' };
+        const next = await create({
+            ...greedy,
+            messages: [...messages, answer.choices[0].message, more]
+        });
+        ok(next.usage.prompt_tokens_details.cached_tokens > 30, 'its own message is known');
+
+        const session = model.session();
+        const stream = await create(
+            {
+                ...greedy,
+                stream: true,
+                stream_options: { include_usage: true },
+                logprobs: true,
+                top_logprobs: 2
+            },
+            { session }
+        );
+        const all = [];
+        for await (const chunk of stream) all.push(chunk);
+        equal(new Set(all.map(c => c.id)).size, 1, 'one id');
+        equal(all[0].choices[0].delta, { role: 'assistant', content: '', refusal: null });
+        equal(all.map(c => c.choices[0]?.delta.content ?? '').join(''), expected.text);
+        const tokens = all.flatMap(c => c.choices[0]?.logprobs?.content ?? []);
+        equal(tokens.length, 30, 'logprobs of all tokens');
+        for (const { token, logprob, bytes, top_logprobs: top } of tokens) {
+            equal([top.length, top[0].token, top[0].logprob], [2, token, logprob]); // greedy
+            equal(new TextDecoder().decode(Uint8Array.from(bytes)), token);
+        }
+        equal(all.at(-2).choices[0].finish_reason, 'length');
+        equal([all.at(-1).choices, all.at(-1).usage.completion_tokens], [[], 30]);
+        equal(all[0].usage, null);
+
+        const schema = { type: 'object', properties: { ok: { type: 'boolean' } }, required: ['ok'] };
+        const json = await create({
+            messages,
+            seed: 1,
+            response_format: { type: 'json_schema', json_schema: { name: 'x', schema, strict: true } }
+        });
+        equal(typeof JSON.parse(json.choices[0].message.content).ok, 'boolean');
+        equal(json.choices[0].finish_reason, 'stop');
+        const [one, two] = await Promise.all([
+            create({ messages, seed: 1, max_tokens: 9 }),
+            create({ messages, seed: 1, max_tokens: 9 }, { session })
+        ]);
+        equal(one.choices, two.choices, 'the same seed, in another session');
+        const busy = create({ ...greedy, messages });
+        await fails('ERR_BUSY', create(greedy));
+        await busy;
+
+        const long = await create({ messages, temperature: 0, stream: true });
+        let text = '';
+        for await (const chunk of long) {
+            text += chunk.choices[0].delta.content ?? '';
+            if (text.length > 20) break;
+        }
+        const stopped = await create({ messages, temperature: 0, stream: true });
+        setTimeout(() => stopped.controller.abort(), 20);
+        await fails('AbortError', async () => {
+            for await (const chunk of stopped) equal(chunk.object, 'chat.completion.chunk');
+            for (;;) await delay(1);
+        });
+        for (const [words, request, options] of [
+            [/^tools: no such option/, { messages, tools: [] }],
+            [/^n: only 1/, { messages, n: 2 }],
+            [/^messages\[0\]\.tool_calls/, { messages: [{ role: 'assistant', content: '', tool_calls: [] }] }],
+            [/^messages\[0\]\.content\[0\]/, { messages: [{ role: 'user', content: [{ type: 'image_url' }] }] }],
+            [/^response_format/, { messages, response_format: { type: 'xml' } }],
+            [/^top_logprobs/, { messages, top_logprobs: 2 }],
+            [/^temperature/, { messages, temperature: 'hot' }],
+            [/^stream_options/, { messages, stream_options: {} }],
+            [/^timeout: no such option/, { messages }, { timeout: 5 }]
+        ])
+            for (const stream of [false, true]) {
+                if (stream && request.stream_options) continue;
+                const e = await fails('ERR_ARG', create({ ...request, stream }, options));
+                ok(words.test(e.message), e.message);
+            }
+    }));
+
 test('tokens', () =>
     withModel(TINY, {}, async model => {
         for (const text of [
@@ -567,11 +940,29 @@ test('sources', async () => {
     await fails('ERR_ARG', BitNet.load(42));
 });
 
+test('hf: addresses', async () => {
+    const options = { hub: at(''), threads: 1 };
+    for (const address of [
+        'hf:some-one/tiny.model/folder/a file%.gguf',
+        'hf://some-one/tiny.model@v1/2/folder/a%20file%25.gguf'.replace('v1/2', 'v1%2F2')
+    ])
+        await withModel(address, options, m => equal(m.info.fileBytes, tiny.length));
+    equal(hubAsked, [
+        '/some-one/tiny.model/resolve/main/folder/a%20file%25.gguf',
+        '/some-one/tiny.model/resolve/v1%2F2/folder/a%20file%25.gguf'
+    ]);
+    for (const bad of ['hf:file.gguf', 'hf:a/b', 'hf:a/b/'])
+        await fails('ERR_ARG', async () => BitNet.load(bad, options));
+});
+
 test('Node keeps nothing', async () => {
     await withModel(at('tiny.gguf'), {}, async model => equal(model.info.cache, 'none'));
     equal([await cache.list(), await cache.remove(at('tiny.gguf'))], [[], false]);
     await cache.clear();
     equal(await cache.persist(), false);
+    await fails('ERR_IO', cache.check(at('tiny.gguf')));
+    await fails('ERR_IO', cache.verify(at('tiny.gguf')));
+    await fails('ERR_ARG', cache.verify(at('tiny.gguf'), { sha: 'x' }));
 });
 
 test('SHA-256', async () => {
@@ -663,7 +1054,7 @@ test('options out of range', async () => {
             { seed: 0.5 },
             { topK: '4' }
         ])
-            await fails('ERR_ARG', collect(model.generate(PROMPT, options)));
+            await fails('ERR_ARG', () => collect(model.generate(PROMPT, options)));
         await fails('ERR_ARG', async () => collect(model.generate(7)));
     });
 });
@@ -851,7 +1242,7 @@ const pause = 'if (!paused) { paused = true; post({ paused }); while (!signal.ab
 
 test('abort: prefill', async () => {
     const lib = await broken(at => {
-        const step = 'left = check(bw._bw_prefill(chunk));';
+        const step = 'left = check(bw._bw_prefill(session, Math.min(chunk, most)));';
         edit(at('worker.js'), step, `${step} ${pause}`);
         edit(at('worker.js'), 'let bw;', 'let paused = false, bw;');
     });
@@ -862,7 +1253,7 @@ test('abort: prefill', async () => {
 
 test('abort: decode', async () => {
     const lib = await broken(at => {
-        const step = 'post({ id, event: { token, text, index } });';
+        const step = 'post({ id, event: { token, text, index, ...more } });';
         edit(at('worker.js'), step, `${step} if (index === 4) ${pause}`);
         edit(at('worker.js'), 'let bw;', 'let paused = false, bw;');
     });
@@ -987,7 +1378,7 @@ test('broken parts', async () => {
         await broken(at =>
             edit(
                 at('worker.js'),
-                'async function decode(id, signal, got) {',
+                /async function decode\([^{]*{[^}]*}[^{]*{/,
                 'async function decode() { process.exit(3);'
             )
         )
@@ -1002,7 +1393,7 @@ test('broken parts', async () => {
         await broken(at =>
             edit(
                 at('worker.js'),
-                'bw._bw_next()',
+                'await nextToken(session);',
                 '(() => { throw new RangeError("Array buffer allocation failed: out of memory"); })()'
             )
         )
@@ -1095,7 +1486,7 @@ async function isLost(lib, options) {
 test('a crash', async () => {
     const crashIn = call =>
         broken(at => edit(at('worker.js'), call, `(bw._bw_sha256_add(-16, 64), ${call})`));
-    const lib = await crashIn('bw._bw_next()'); // reads past the end of memory
+    const lib = await crashIn('await nextToken(session)'); // reads past the end of memory
     for (const variant of ['simd', 'threads']) await isLost(lib, { variant, threads: 2 });
     const { BitNet: Early } = await crashIn('bw._bw_load(size)');
     hasCrashed(await Early.load(TINY).catch(error => error));
@@ -1168,30 +1559,50 @@ test("package: README's examples", () => {
         equal([run.status, run.stderr], [0, ''], `example ${i}`);
         return run.stdout;
     });
-    equal(outputs.length, 2, 'examples');
+    equal(outputs.length, 4, 'examples');
     equal(outputs[0], native(TINY, 'Once upon a time', '-n', '50', '--temp', '0'));
     ok(/^ERR_IO /.test(outputs[1]), outputs[1]);
+    ok(/Paris.*\n.*Rome/.test(outputs[2]), outputs[2]);
+    ok(/^(yes|no)\n$/.test(outputs[3]), outputs[3]);
 });
 
 test('package: types', () => {
     const { folder, home } = packed(),
         tools = path.join(root, 'build/node');
     const tsc = path.join(tools, 'node_modules/typescript/lib/tsc.js');
-    if (!fs.existsSync(tsc))
+    const openai = path.join(tools, 'node_modules/openai');
+    if (!fs.existsSync(tsc) || !fs.existsSync(openai))
         spawnSync(
             'npm',
-            ['install', '--no-audit', '--no-fund', '--prefix', tools, 'typescript@5'],
+            ['install', '--no-audit', '--no-fund', '--prefix', tools, 'typescript@5', 'openai@5'],
             { timeout: 60000 }
         );
     if (!fs.existsSync(tsc)) throw new Skip('typescript could not be installed');
+    fs.symlinkSync(openai, path.join(folder, 'node_modules/openai'));
     const program = `
-    import { BitNet, BitNetError, cache, type Stats } from 'bitnet-h';
+    import { BitNet, BitNetError, cache, type Session, type Stats } from 'bitnet-h';
+    import type OpenAI from 'openai';
     const m = await BitNet.load(new URL('x:y'), { threads: 2, onProgress: p => { const n: number = p.loaded; } });
     for await (const t of m.chat([{ role: 'user', content: 'x' }], { stop: ['a'] })) t.length;
     const s: Stats | null = m.stats, ids: Int32Array = await m.tokenize('x', { bos: true });
     try { await m.detokenize(ids); } catch (e) { if (e instanceof BitNetError) e.code === 'ERR_BUSY'; }
     const kept: string[] = (await cache.list()).map(c => c.url);
     const agreed: boolean = await cache.persist();
+    const same: 'same' | 'changed' | 'unknown' = await cache.check('x:y');
+    const hex: string = await cache.verify(new URL('x:y'), { sha256: 'a' });
+    const session: Session = m.session(), bytes: Uint8Array = await session.save();
+    const mask = async (tokens: number[]) => tokens.length ? new Set([1]) : undefined;
+    session.generate('x', { mask, logitBias: { 5: -Infinity }, logprobs: 2, onToken: e => {
+        const p: number | undefined = e.logprobs?.top[0].logprob; } });
+    m.generate('x', { jsonSchema: { type: 'object' }, mask: () => [1] });
+    const { create } = m.chat.completions;
+    const messages: OpenAI.ChatCompletionMessageParam[] = [], role = 'user';
+    const answer: OpenAI.ChatCompletion = await create({ messages: [{ role, content: 'x' }] });
+    messages.push(answer.choices[0].message);
+    const stream = await create({ messages: [{ role, content: 'x' }], stream: true }, { session });
+    for await (const c of stream) { const chunk: OpenAI.ChatCompletionChunk = c; }
+    // @ts-expect-error
+    await create({ messages: [], tools: [] });
     // @ts-expect-error
     await BitNet.load(5);
     // @ts-expect-error

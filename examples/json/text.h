@@ -1,6 +1,6 @@
-/* text.h - error texts and UTF-8, for the files of this folder */
-#ifndef CONVERT_TEXT_H
-#define CONVERT_TEXT_H
+/* text.h - error texts and UTF-8, for programs of several files */
+#ifndef TEXT_H
+#define TEXT_H
 
 #include "../../bitnet.h"
 

@@ -1,0 +1,338 @@
+#include "engine.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_BEST = 20, ECHO_ROWS = 16, BATCH = 256 };
+
+struct engine {
+    const bitnet_model *model;
+    bitnet_ctx *ctx;
+    engine_params params;
+    engine_text **slots;                      /* [n_slots] 0: free */
+    uint64_t *used;                    /* [n_slots] when it was last used, in passes */
+    bitnet_gen **gens;                 /* [n_slots] of a pass */
+    engine_text *queue, **queue_end;          /* those that have no slot */
+    int32_t n_waiting;
+    uint64_t now;
+};
+
+engine *engine_create(const bitnet_model *model, const engine_params *params, bitnet_error *err) {
+    engine *e = (engine *)calloc(1, sizeof *e);
+    const size_t n = (size_t)params->n_slots;
+    bitnet_ctx_params cp;
+    memset(&cp, 0, sizeof cp);
+    cp.n_seqs = params->n_slots;
+    cp.n_ctx = params->n_ctx;
+    cp.n_threads = params->n_threads;
+    cp.n_kv = params->n_slots > 1 ? params->n_kv : 0;
+    cp.n_batch = BATCH;
+    cp.n_logits = params->n_slots < ECHO_ROWS ? ECHO_ROWS : params->n_slots;
+    cp.cancel_fn = params->cancel_fn;
+    cp.cancel_ud = params->ud;
+    err->code = BITNET_ERR_MEMORY;
+    strcpy(err->text, "no memory for the slots");
+    if (!e) return 0;
+    e->model = model;
+    e->params = *params;
+    e->queue_end = &e->queue;
+    e->slots = (engine_text **)calloc(n, sizeof *e->slots);
+    e->used = (uint64_t *)calloc(n, sizeof *e->used);
+    e->gens = (bitnet_gen **)calloc(n, sizeof *e->gens);
+    if (!e->slots || !e->used || !e->gens || bitnet_ctx_create(model, &cp, &e->ctx, err)) {
+        engine_free(e);
+        return 0;
+    }
+    return e;
+}
+
+int32_t engine_ctx(const engine *e) { return bitnet_ctx_capacity(e->ctx); }
+int32_t engine_waiting(const engine *e) { return e->n_waiting; }
+
+int32_t engine_busy(const engine *e) {
+    int32_t i, n = 0;
+    for (i = 0; i < e->params.n_slots; i++) n += e->slots[i] != 0;
+    return n;
+}
+
+int64_t engine_held(const engine *e) {
+    int64_t n = 0;
+    int32_t i;
+    for (i = 0; i < e->params.n_slots; i++) n += bitnet_seq_length(e->ctx, i);
+    return n;
+}
+
+/* ---- the end of a text ---- */
+
+static void end_text(engine *e, engine_text *t, bitnet_result code, const char *why) {
+    bitnet_gen_end(t->gen);
+    bitnet_matcher_free(t->matcher);
+    t->gen = 0;
+    t->matcher = 0;
+    t->closed = 1;
+    if (t->slot >= 0 && e->slots[t->slot] == t) {
+        e->slots[t->slot] = 0;
+        e->used[t->slot] = e->now;
+    }
+    if (code != t->err.code || code == BITNET_OK) {
+        t->err.code = code;
+        memset(t->err.text, 0, sizeof t->err.text);
+        strncpy(t->err.text, why, sizeof t->err.text - 1);
+    }
+    t->end_fn(t);
+}
+
+void text_cancel(engine_text *t) { __atomic_store_n(&t->cancelled, 1, __ATOMIC_RELEASE); }
+static int is_cancelled(const engine_text *t) { return __atomic_load_n(&t->cancelled, __ATOMIC_ACQUIRE); }
+
+static engine_text *unqueue(engine *e, engine_text **at) {
+    engine_text *t = *at;
+    if (e->queue_end == &t->next) e->queue_end = at;
+    *at = t->next;
+    t->next = 0;
+    e->n_waiting--;
+    return t;
+}
+
+static void end_cancelled(engine *e) {
+    engine_text **at = &e->queue;
+    int32_t i;
+    for (i = 0; i < e->params.n_slots; i++)
+        if (e->slots[i] && is_cancelled(e->slots[i]))
+            end_text(e, e->slots[i], BITNET_ERR_CANCELLED, "cancelled");
+    while (*at) {
+        if (is_cancelled(*at)) end_text(e, unqueue(e, at), BITNET_ERR_CANCELLED, "cancelled");
+        else at = &(*at)->next;
+    }
+}
+
+void engine_free(engine *e) {
+    int32_t i;
+    engine_text *t;
+    if (!e) return;
+    for (i = 0; e->slots && i < e->params.n_slots; i++)
+        if (e->slots[i]) text_cancel(e->slots[i]);
+    for (t = e->queue; t; t = t->next) text_cancel(t);
+    if (e->slots) end_cancelled(e);
+    bitnet_ctx_free(e->ctx);
+    free(e->slots);
+    free(e->used);
+    free(e->gens);
+    free(e);
+}
+
+/* ---- who is next, and where ---- */
+
+void engine_add(engine *e, engine_text *t) {
+    t->slot = -1;
+    t->next = 0;
+    *e->queue_end = t;
+    e->queue_end = &t->next;
+    e->n_waiting++;
+}
+
+/* May it begin, as far as another text with the same prompt matters? */
+static int is_ready(const engine_text *t) {
+    return !t->first || t->first->closed || t->first->n_read == t->first->n_prompt;
+}
+
+/* The first text of the client that has the fewest slots. */
+static engine_text **next_in_queue(engine *e) {
+    engine_text **at, **best = 0;
+    int32_t least = 0, n, i;
+    for (at = &e->queue; *at; at = &(*at)->next) {
+        if (!is_ready(*at)) continue;
+        for (n = i = 0; i < e->params.n_slots; i++)
+            n += e->slots[i] && e->slots[i]->client == (*at)->client;
+        if (best && n >= least) continue;
+        best = at;
+        least = n;
+    }
+    return best;
+}
+
+/* How many tokens of the prompt a slot holds at its beginning; at least the last one is evaluated. */
+static int32_t common(const engine *e, int32_t slot, const engine_text *t) {
+    const bitnet_token *held = bitnet_seq_tokens(e->ctx, slot);
+    const int32_t length = bitnet_seq_length(e->ctx, slot);
+    int32_t n = 0;
+    while (n < length && n < t->n_prompt - 1 && held[n] == t->prompt[n]) n++;
+    return n;
+}
+
+/* Takes the slot that holds most of the prompt, if it is free and little else would be lost there.
+   Otherwise the slot that was not used for the longest time gets a copy of what another one holds
+   of the prompt: that shares its memory. */
+static int32_t choose_slot(engine *e, const engine_text *t) {
+    int32_t i, n, oldest = -1, from = 0, most = -1;
+    for (i = 0; i < e->params.n_slots; i++) {
+        n = common(e, i, t);
+        if (n > most || (n == most && e->slots[from] && !e->slots[i])) from = i, most = n;
+        if (!e->slots[i] && (oldest < 0 || e->used[i] < e->used[oldest])) oldest = i;
+    }
+    if (!e->slots[from] && most > 0 && 2 * most >= bitnet_seq_length(e->ctx, from)) oldest = from;
+    if (oldest == from) bitnet_seq_rewind(e->ctx, oldest, most);
+    else if (bitnet_seq_copy(e->ctx, from, oldest, most)) bitnet_seq_rewind(e->ctx, oldest, 0);
+    return oldest;
+}
+
+static int begin_writing(engine *e, engine_text *t) {
+    const int32_t held = bitnet_seq_length(e->ctx, t->slot);
+    bitnet_generate_params p;
+    memset(&p, 0, sizeof p);
+    p.seq = t->slot;
+    p.prompt = t->prompt + held;
+    p.n_prompt = t->n_prompt - held;
+    p.max_tokens = t->max_tokens > 0 ? t->max_tokens : 0;
+    p.sampler = &t->sampler;
+    p.stop_strings = t->stops;
+    p.n_stop_strings = t->n_stops;
+    if (t->grammar) {
+        if (bitnet_matcher_create(t->grammar, 0, &t->matcher, &t->err)) return 0;
+        t->sampler.mask_fn = bitnet_matcher_mask;
+        t->sampler.chosen_fn = bitnet_matcher_chosen;
+        t->sampler.ud = t->matcher;
+    }
+    return bitnet_gen_begin(e->ctx, &p, &t->gen, &t->err) == BITNET_OK;
+}
+
+static void start(engine *e, engine_text *t) {
+    t->slot = choose_slot(e, t);
+    e->slots[t->slot] = t;
+    if (t->echo) bitnet_seq_rewind(e->ctx, t->slot, 0);          /* its logits are needed, too */
+    t->n_reused = t->n_read = bitnet_seq_length(e->ctx, t->slot);
+    if (!t->echo && !begin_writing(e, t)) end_text(e, t, t->err.code, t->err.text);
+}
+
+/* ---- logarithms of probabilities ---- */
+
+/* Those of token, in row `row` of the last pass. best has room for all. */
+static void describe(engine *e, const engine_text *t, int32_t row, bitnet_token token,
+                     bitnet_logprob *best, token_info *out) {
+    const float *logits = bitnet_logits(e->ctx, row);
+    const int32_t n = t->logprobs > 0 ? t->logprobs : 1;
+    memset(out, 0, sizeof *out);
+    out->token = token;
+    if (t->logprobs < 0 || !logits || bitnet_logprobs(e->ctx, row, best, n)) return;
+    out->has_logprobs = 1;
+    out->logprob = best[0].logprob + (logits[token] - logits[best[0].token]);
+    out->best = best;
+    out->n_best = t->logprobs;
+}
+
+/* Gives a prompt's token to its owner, which takes the text of the tokens itself. */
+static void echo_token(engine *e, engine_text *t, int32_t row) {
+    bitnet_logprob best[MOST_BEST];
+    token_info info;
+    const bitnet_token token = t->prompt[t->n_echoed];
+    memset(&info, 0, sizeof info);
+    info.token = token;
+    if (row >= 0) describe(e, t, row, token, best, &info);
+    t->n_echoed++;
+    t->piece_fn(t, "", 0, &info);
+}
+
+/* Reads a part of a prompt with all its logits. The last token is left for writing. */
+static void echo_part(engine *e, engine_text *t) {
+    const int32_t left = t->n_prompt - 1 - t->n_read;
+    bitnet_input in;
+    int32_t i;
+    memset(&in, 0, sizeof in);
+    in.seq = t->slot;
+    in.tokens = t->prompt + t->n_read;
+    in.n_tokens = in.n_logits = left < ECHO_ROWS ? left : ECHO_ROWS;
+    if (t->n_echoed == 0) echo_token(e, t, -1);
+    if (left > 0) {
+        const bitnet_result r = bitnet_eval_many(e->ctx, &in, 1, &t->err);
+        if (r == BITNET_ERR_CANCELLED && !is_cancelled(t)) return;  /* another one was: again */
+        if (r) {
+            end_text(e, t, r, t->err.text);
+            return;
+        }
+        for (i = 0; i < in.n_tokens; i++) echo_token(e, t, in.row + i);
+        t->n_read += in.n_tokens;
+    }
+    if (t->n_read < t->n_prompt - 1) return;
+    if (t->max_tokens == 0) {
+        t->why = BITNET_STOP_LENGTH;
+        end_text(e, t, BITNET_OK, "");
+    } else if (!begin_writing(e, t)) end_text(e, t, t->err.code, t->err.text);
+}
+
+/* ---- a pass ---- */
+
+/* Hands over what the last pass gave a text; ends it if that was all. */
+static void take_piece(engine *e, engine_text *t) {
+    bitnet_logprob best[MOST_BEST];
+    bitnet_piece piece;
+    token_info info;
+    bitnet_gen_piece(t->gen, &piece);
+    t->n_read = t->n_prompt - piece.n_prompt + piece.n_read;
+    if (t->max_tokens == 0 && t->n_read == t->n_prompt) {
+        t->why = BITNET_STOP_LENGTH;
+        end_text(e, t, BITNET_OK, "");
+        return;
+    }
+    if (piece.n_tokens) {
+        t->n_new++;
+        describe(e, t, piece.row, piece.tokens[0], best, &info);
+    }
+    if (piece.n_tokens || piece.n_text)
+        t->piece_fn(t, piece.text, piece.n_text, piece.n_tokens ? &info : 0);
+    t->why = piece.why;
+    if (piece.ended) end_text(e, t, BITNET_OK, "");
+}
+
+/* Frees what is kept for later texts. */
+static int forget_kept(engine *e) {
+    int32_t i, n = 0;
+    for (i = 0; i < e->params.n_slots; i++)
+        if (!e->slots[i]) {
+            n += bitnet_seq_length(e->ctx, i);
+            bitnet_seq_rewind(e->ctx, i, 0);
+        }
+    return n > 0;
+}
+
+/* The cache is full, or there is no memory. First goes what is kept for later; then each text that
+   cannot go on alone ends. */
+static void recover(engine *e) {
+    bitnet_result r;
+    int32_t i;
+    if (forget_kept(e)) return;
+    for (i = 0; i < e->params.n_slots; i++) {
+        engine_text *t = e->slots[i];
+        if (!t || !t->gen) continue;
+        r = bitnet_gen_next(&t->gen, 1, &t->err);
+        if (r == BITNET_OK) take_piece(e, t);
+        else if (r != BITNET_ERR_CANCELLED) end_text(e, t, r, t->err.text);
+    }
+}
+
+int engine_pass(engine *e) {
+    bitnet_error err;
+    bitnet_result r;
+    engine_text **at;
+    int32_t i, n = 0, echoes = 0;
+    e->now++;
+    end_cancelled(e);
+    while (engine_busy(e) < e->params.n_slots && (at = next_in_queue(e)) != 0)
+        start(e, unqueue(e, at));
+    for (i = 0; i < e->params.n_slots; i++) {
+        engine_text *t = e->slots[i];
+        if (t && t->gen) e->gens[n++] = t->gen;
+        else if (t) {
+            echoes++;
+            echo_part(e, t);
+        }
+    }
+    if (n == 0) return echoes + (e->n_waiting > 0);
+    r = bitnet_gen_next(e->gens, n, &err);
+    if (r == BITNET_ERR_CANCELLED) return n;     /* nothing has changed, and who it was ends next */
+    if (r != BITNET_OK) {
+        recover(e);
+        return n;
+    }
+    for (i = 0; i < e->params.n_slots; i++)
+        if (e->slots[i] && e->slots[i]->gen) take_piece(e, e->slots[i]);
+    return n + echoes;
+}

@@ -1,0 +1,90 @@
+/* engine.h - continuous batching: many texts, which begin and end at any time, in the same passes
+
+   A text gets a sequence of the context ("slot") when one is free. Each pass over the weights then
+   reads a part of its prompt or writes its next token, together with all others. A slot keeps what
+   it holds when its text has ended, so the next text with the same beginning need not read it again.
+
+   All calls come from one thread, that of the engine. */
+#ifndef SERVER_ENGINE_H
+#define SERVER_ENGINE_H
+
+#include "../../bitnet.h"
+#include "../../bitnet_grammar.h"
+
+typedef struct engine engine;
+typedef struct engine_text engine_text;
+
+/* A token of a text, with the logarithm of its probability before the sampler, and the best ones. */
+typedef struct token_info {
+    bitnet_token token;
+    int has_logprobs;                  /* the first token of a prompt has none */
+    float logprob;
+    const bitnet_logprob *best;        /* [n_best], the best first */
+    int32_t n_best;
+} token_info;
+
+/* What the engine tells the owner of a text, from within its calls. piece is new text, perhaps
+   none, that became certain with `token`; token 0: only text that was held back. */
+typedef void (*text_piece_fn)(engine_text *t, const char *piece, size_t n, const token_info *token);
+typedef void (*text_end_fn)(engine_text *t);
+
+/* One text. The caller sets the first part, all else zero; it lives until end_fn is called. */
+struct engine_text {
+    const bitnet_token *prompt;        /* [n_prompt] */
+    int32_t n_prompt;                  /* 1 or more, and less than the context */
+    int32_t max_tokens;                /* 0: only the prompt is read; < 0: until the slot is full */
+    bitnet_sampler sampler;            /* without mask */
+    const char *const *stops;
+    int32_t n_stops;
+    const bitnet_grammar *grammar;     /* 0: any engine_text */
+    int32_t logprobs;                  /* so many best tokens with each, 0 .. 20; < 0: none */
+    int echo;                          /* piece_fn also gets the prompt's tokens */
+    const engine_text *first;                 /* 0, or one with the same prompt: this waits until it is read */
+    uint64_t client;                   /* whose it is: slots are shared out fairly */
+    text_piece_fn piece_fn;
+    text_end_fn end_fn;
+    void *ud;
+
+    /* set by the engine */
+    int32_t n_reused, n_read;          /* of the prompt: found in a slot, and read in all */
+    int32_t n_new;                     /* tokens written */
+    bitnet_stop why;                   /* why it ended, if err.code is BITNET_OK */
+    bitnet_error err;                  /* BITNET_ERR_CANCELLED after text_cancel */
+
+    /* the engine's own */
+    int32_t slot;
+    int32_t n_echoed;
+    int closed;
+    bitnet_gen *gen;
+    bitnet_matcher *matcher;
+    engine_text *next;
+    int cancelled;                     /* set by any thread */
+};
+
+/* cancel_fn is asked during a pass, at least every 20 ms; nonzero: some text has been cancelled.
+   Returns 0, and err says why. */
+typedef struct engine_params {
+    int32_t n_slots;
+    int32_t n_ctx;                     /* of each slot; 0: the default */
+    int32_t n_threads;                 /* 0: the default */
+    int64_t n_kv;                      /* tokens that all slots may hold together; 0: all */
+    bitnet_cancel_fn cancel_fn;
+    void *ud;
+} engine_params;
+engine *engine_create(const bitnet_model *model, const engine_params *params, bitnet_error *err);
+/* Ends all texts as cancelled. */
+void engine_free(engine *e);
+
+/* Adds a text, which waits until a slot is free. */
+void engine_add(engine *e, engine_text *t);
+/* The text ends with the next pass; from any thread. */
+void text_cancel(engine_text *t);
+/* One pass. Returns how many texts it had, and so 0 when there is nothing to do. */
+int engine_pass(engine *e);
+
+int32_t engine_ctx(const engine *e);             /* tokens that a slot can hold */
+int32_t engine_busy(const engine *e);            /* texts that have a slot */
+int32_t engine_waiting(const engine *e);         /* texts that have none */
+int64_t engine_held(const engine *e);            /* tokens in all slots */
+
+#endif

@@ -1,0 +1,240 @@
+#include "reply.h"
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what a text has given ---- */
+
+static void empty(choice *c) {
+    c->text.n = c->tokens.n = c->values.n = c->best.n = c->offsets.n = 0;
+}
+
+void choice_free(choice *c) {
+    buffer_free(&c->text);
+    buffer_free(&c->tokens);
+    buffer_free(&c->values);
+    buffer_free(&c->best);
+    buffer_free(&c->offsets);
+}
+
+static void add_token_text(buffer *out, const request *r, bitnet_token t) {
+    size_t n;
+    const char *s = bitnet_token_text(r->service->model, t, &n);
+    buffer_json(out, s ? s : "", n);
+}
+
+/* JSON has no infinity; OpenAI's clients know -9999 for what is impossible. */
+static void add_logprob(buffer *out, float x) {
+    if (x >= -9999.0f && x <= 0.01f) buffer_format(out, "%.9g", (double)x);
+    else buffer_text(out, "-9999.0");
+}
+
+/* Of chat: "token": "a", "logprob": -1, "bytes": [97] */
+static void add_chat_token(buffer *out, const request *r, bitnet_token t, float logprob) {
+    size_t n, i;
+    const char *s = bitnet_token_text(r->service->model, t, &n);
+    buffer_text(out, "\"token\":");
+    add_token_text(out, r, t);
+    buffer_text(out, ",\"logprob\":");
+    add_logprob(out, logprob);
+    buffer_text(out, ",\"bytes\":[");
+    for (i = 0; i < n; i++) buffer_format(out, i ? ",%d" : "%d", (uint8_t)s[i]);
+    buffer_text(out, "]");
+}
+
+static void add_chat_logprobs(choice *c, const request *r, const token_info *token) {
+    int32_t i;
+    if (c->tokens.n) buffer_text(&c->tokens, ",");
+    buffer_text(&c->tokens, "{");
+    add_chat_token(&c->tokens, r, token->token, token->logprob);
+    buffer_text(&c->tokens, ",\"top_logprobs\":[");
+    for (i = 0; i < token->n_best; i++) {
+        buffer_text(&c->tokens, i ? ",{" : "{");
+        add_chat_token(&c->tokens, r, token->best[i].token, token->best[i].logprob);
+        buffer_text(&c->tokens, "}");
+    }
+    buffer_text(&c->tokens, "]}");
+}
+
+/* Of completions: four lists of the same length. The first token of a prompt has no value. */
+static void add_lists(choice *c, const request *r, const token_info *token) {
+    const char *comma = c->tokens.n ? "," : "";
+    int32_t i;
+    buffer_text(&c->tokens, comma);
+    add_token_text(&c->tokens, r, token->token);
+    buffer_text(&c->values, comma);
+    buffer_text(&c->best, comma);
+    if (token->has_logprobs) {
+        add_logprob(&c->values, token->logprob);
+        buffer_text(&c->best, "{");
+        for (i = 0; i < token->n_best; i++) {
+            if (i) buffer_text(&c->best, ",");
+            add_token_text(&c->best, r, token->best[i].token);
+            buffer_text(&c->best, ":");
+            add_logprob(&c->best, token->best[i].logprob);
+        }
+        buffer_text(&c->best, "}");
+    } else {
+        buffer_text(&c->values, "null");
+        buffer_text(&c->best, "null");
+    }
+    buffer_format(&c->offsets, "%s%llu", comma, (unsigned long long)c->length);
+}
+
+void choice_add(choice *c, const request *r, const engine_text *t, const char *piece, size_t n,
+                const token_info *token) {
+    const int echoed = token && t->n_new == 0;
+    if (token && r->logprobs >= 0 && r->is_chat) add_chat_logprobs(c, r, token);
+    else if (token && r->logprobs >= 0) add_lists(c, r, token);
+    if (echoed && !bitnet_token_is_special(r->service->model, token->token))
+        piece = bitnet_token_text(r->service->model, token->token, &n);
+    if (!piece) return;
+    buffer_add(&c->text, piece, n);
+    c->length += n;
+}
+
+static void add_logprobs(buffer *out, const request *r, const choice *c) {
+    if (r->logprobs < 0) buffer_text(out, "null");
+    else if (r->is_chat)
+        buffer_format(out, "{\"content\":[%s],\"refusal\":null}", c->tokens.n ? c->tokens.p : "");
+    else if (c->tokens.n == 0)
+        buffer_text(out, "{\"tokens\":[],\"token_logprobs\":[],\"top_logprobs\":[],"
+                         "\"text_offset\":[]}");
+    else buffer_format(out, "{\"tokens\":[%s],\"token_logprobs\":[%s],\"top_logprobs\":[%s],"
+                            "\"text_offset\":[%s]}", c->tokens.p, c->values.p, c->best.p,
+                       c->offsets.p);
+}
+
+/* ---- what all answers begin and end with ---- */
+
+static void add_head(buffer *out, const request *r, const char *object) {
+    buffer_format(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", r->id, object,
+                  (long long)r->created);
+    buffer_json(out, r->service->name, strlen(r->service->name));
+    buffer_format(out, ",\"system_fingerprint\":\"%s\"", r->service->fingerprint);
+}
+
+static const char *finish_reason(const engine_text *t) {
+    return t->why == BITNET_STOP_LENGTH ? "length" : "stop";
+}
+
+static void add_usage(buffer *out, const request *r) {
+    long long prompt = 0, reused = 0, written = 0;
+    int32_t i;
+    for (i = 0; i < r->n_texts; i++) {
+        if (i % r->n == 0) {           /* texts of one prompt read it once */
+            prompt += r->texts[i].n_prompt;
+            reused += r->texts[i].n_reused;
+        }
+        written += r->texts[i].n_new;
+    }
+    buffer_format(out, "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,"
+                  "\"total_tokens\":%lld,\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
+                  prompt, written, prompt + written, reused);
+}
+
+/* ---- events ---- */
+
+static void begin_event(buffer *out, const request *r) {
+    buffer_text(out, "data: ");
+    add_head(out, r, r->is_chat ? "chat.completion.chunk" : "text_completion");
+}
+
+static void end_event(buffer *out, const request *r) {
+    buffer_format(out, "%s}\n\n", r->include_usage ? ",\"usage\":null" : "");
+}
+
+/* delta or text, which is JSON, with logprobs of c, which may be 0. */
+static void add_choice(buffer *out, const request *r, int32_t i, const choice *c, const char *finish) {
+    buffer_format(out, ",\"choices\":[{\"index\":%d,", (int)i);
+    if (r->is_chat) buffer_text(out, "\"delta\":{");
+    if (!c && r->is_chat && !finish)
+        buffer_text(out, "\"role\":\"assistant\",\"content\":\"\",\"refusal\":null");
+    else if (c || !r->is_chat) {
+        buffer_text(out, r->is_chat ? "\"content\":" : "\"text\":");
+        buffer_json(out, c && c->text.n ? c->text.p : "", c ? c->text.n : 0);
+    }
+    if (r->is_chat) buffer_text(out, "}");
+    buffer_text(out, ",\"logprobs\":");
+    if (c) add_logprobs(out, r, c);
+    else buffer_text(out, "null");
+    if (finish) buffer_format(out, ",\"finish_reason\":\"%s\"}]", finish);
+    else buffer_text(out, ",\"finish_reason\":null}]");
+}
+
+static void add_event(buffer *out, const request *r, int32_t i, const choice *c,
+                      const char *finish) {
+    begin_event(out, r);
+    add_choice(out, r, i, c, finish);
+    end_event(out, r);
+}
+
+void reply_event(buffer *out, const request *r, int32_t i, choice *c) {
+    if (r->is_chat && !c->begun) add_event(out, r, i, 0, 0);
+    c->begun = 1;
+    if (c->text.n == 0 && c->tokens.n == 0) return;
+    add_event(out, r, i, c, 0);
+    empty(c);
+}
+
+void reply_last_event(buffer *out, const request *r, int32_t i, choice *c) {
+    reply_event(out, r, i, c);
+    add_event(out, r, i, 0, finish_reason(&r->texts[i]));
+}
+
+void reply_done(buffer *out, const request *r) {
+    if (r->include_usage) {
+        begin_event(out, r);
+        buffer_text(out, ",\"choices\":[],");
+        add_usage(out, r);
+        buffer_text(out, "}\n\n");
+    }
+    buffer_text(out, "data: [DONE]\n\n");
+}
+
+void reply_error_event(buffer *out, const http_error *error) {
+    buffer_text(out, "data: ");
+    reply_error(out, error);
+    buffer_text(out, "\n\ndata: [DONE]\n\n");
+}
+
+/* ---- whole answers ---- */
+
+void reply_whole(buffer *out, const request *r, choice *choices) {
+    int32_t i;
+    add_head(out, r, r->is_chat ? "chat.completion" : "text_completion");
+    buffer_text(out, ",\"choices\":[");
+    for (i = 0; i < r->n_texts; i++) {
+        const choice *c = &choices[i];
+        buffer_format(out, "%s{\"index\":%d,", i ? "," : "", (int)i);
+        buffer_text(out, r->is_chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":");
+        buffer_json(out, c->text.n ? c->text.p : "", c->text.n);
+        buffer_text(out, r->is_chat ? ",\"refusal\":null},\"logprobs\":" : ",\"logprobs\":");
+        add_logprobs(out, r, c);
+        buffer_format(out, ",\"finish_reason\":\"%s\"}", finish_reason(&r->texts[i]));
+    }
+    buffer_text(out, "],");
+    add_usage(out, r);
+    buffer_text(out, "}");
+}
+
+void reply_error(buffer *out, const http_error *error) {
+    const char *type = error->status == 401 ? "authentication_error"
+                       : error->status == 429 ? "rate_limit_error"
+                       : error->status == 404 ? "not_found_error"
+                       : error->status >= 500 ? "server_error" : "invalid_request_error";
+    buffer_text(out, "{\"error\":{\"message\":");
+    buffer_json(out, error->text, strlen(error->text));
+    buffer_format(out, ",\"type\":\"%s\",\"param\":", type);
+    if (error->param[0]) buffer_json(out, error->param, strlen(error->param));
+    else buffer_text(out, "null");
+    buffer_format(out, ",\"code\":%d}}", error->status);
+}
+
+http_error reply_failure(const engine_text *t) {
+    http_error e;
+    memset(&e, 0, sizeof e);
+    e.status = t->err.code == BITNET_ERR_MEMORY || t->err.code == BITNET_ERR_FULL ||
+               t->err.code == BITNET_ERR_CANCELLED ? 503 : 500;
+    snprintf(e.text, sizeof e.text, "%s", t->err.text);
+    return e;
+}

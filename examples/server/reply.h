@@ -1,0 +1,36 @@
+/* reply.h - the answers of OpenAI's API, whole or as server-sent events */
+#ifndef SERVER_REPLY_H
+#define SERVER_REPLY_H
+
+#include "request.h"
+
+/* What one text of a request has given, and the client has not been told yet; all zero to begin. */
+typedef struct choice {
+    buffer text;
+    buffer tokens, values, best, offsets;    /* lists of log-probabilities, without brackets */
+    size_t length;                           /* bytes of all text so far, for text_offset */
+    int begun;                               /* the first event was sent */
+} choice;
+
+void choice_free(choice *c);
+/* What the engine said; see text_piece_fn. */
+void choice_add(choice *c, const request *r, const engine_text *t, const char *piece, size_t n,
+                const token_info *token);
+
+/* Adds an event with what choice number i holds, and empties it; nothing if it holds nothing. */
+void reply_event(buffer *out, const request *r, int32_t i, choice *c);
+/* The last event of a choice, whose text has ended. */
+void reply_last_event(buffer *out, const request *r, int32_t i, choice *c);
+/* The end of the stream: usage, if it was asked for, and [DONE]. */
+void reply_done(buffer *out, const request *r);
+/* An error in the middle of a stream, which ends it. */
+void reply_error_event(buffer *out, const http_error *error);
+
+/* The whole answer: n_texts choices. */
+void reply_whole(buffer *out, const request *r, choice *choices);
+/* {"error": {...}}. */
+void reply_error(buffer *out, const http_error *error);
+/* The failure of a text. */
+http_error reply_failure(const engine_text *t);
+
+#endif

@@ -1,0 +1,626 @@
+#include "request.h"
+#include "../json/text.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_STOPS = 64, MOST_TEXTS = 128, MOST_MESSAGES = 65536 };
+
+/* ---- failures ---- */
+
+static http_error fine(void) {
+    http_error e;
+    memset(&e, 0, sizeof e);
+    return e;
+}
+
+static http_error refuse(int status, const char *param, const char *format, ...) {
+    http_error e = fine();
+    bitnet_error clean;
+    va_list args;
+    char text[sizeof clean.text];
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    set_error(&clean, BITNET_ERR_ARG, "%s", text);
+    e.status = status;
+    memcpy(e.text, clean.text, sizeof e.text);
+    if (param) snprintf(e.param, sizeof e.param, "%s", param);
+    return e;
+}
+
+static http_error no_memory(void) { return refuse(503, 0, "the server has no memory for this"); }
+
+static http_error of_library(bitnet_result r, const char *param, const char *text) {
+    return refuse(r == BITNET_ERR_MEMORY ? 503 : 400, param, "%s", text);
+}
+
+/* ---- the service ---- */
+
+/* A name for the model: its general.name, or that of its file. */
+static void name_model(service *s, const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *end;
+    if (bitnet_model_get_meta(s->model, "general.name", s->name, sizeof s->name) > 0 && s->name[0])
+        return;
+    snprintf(s->name, sizeof s->name, "%s", slash ? slash + 1 : path);
+    end = strrchr(s->name, '.');
+    if (end && end != s->name) *end = 0;
+}
+
+static uint64_t hash_bytes(uint64_t h, const void *p, size_t n) {      /* FNV-1a */
+    const uint8_t *s = (const uint8_t *)p;
+    while (n-- > 0) h = (h ^ *s++) * 0x100000001b3u;
+    return h;
+}
+
+bitnet_result service_open(service *s, const bitnet_model *model, const char *path, int32_t n_ctx,
+                           bitnet_error *err) {
+    bitnet_ctx_params cp;
+    bitnet_ctx *c = 0;
+    uint8_t state[64];
+    uint64_t size;
+    bitnet_result r;
+    memset(s, 0, sizeof *s);
+    s->model = model;
+    s->n_ctx = n_ctx;
+    s->n_best_of = MOST_TEXTS;
+    s->seed = (uint64_t)time(0) << 20;
+    bitnet_model_get_info(model, &s->info);
+    name_model(s, path);
+    memset(&cp, 0, sizeof cp);         /* an empty saved sequence says which model it is of */
+    cp.n_ctx = cp.n_batch = cp.n_threads = cp.no_head_copy = 1;
+    r = bitnet_ctx_create(model, &cp, &c, err);
+    size = r ? 0 : bitnet_seq_state_bytes(c, 0);
+    if (r == BITNET_OK) r = bitnet_seq_save_memory(c, 0, state, sizeof state, err);
+    bitnet_ctx_free(c);
+    snprintf(s->fingerprint, sizeof s->fingerprint, "bitnet.h-%s-%016llx", bitnet_version(),
+             (unsigned long long)hash_bytes(0xcbf29ce484222325u, state, (size_t)size));
+    return r;
+}
+
+void service_close(service *s) { bitnet_grammar_free(s->vocabulary); }
+
+/* ---- fields ---- */
+
+typedef struct reader {
+    json j;
+    request *r;
+    http_error error;                  /* the first one */
+} reader;
+
+static int failed(const reader *in) { return in->error.status != 0; }
+
+static void refuse_field(reader *in, const char *field, const char *what) {
+    if (!failed(in)) in->error = refuse(400, field, "%s: %s", field, what);
+}
+
+static uint32_t field(const reader *in, const char *name) {
+    return json_get(&in->j, JSON_ROOT, name);
+}
+
+static double number_of(const json *j, uint32_t node) {
+    char text[64];
+    const json_node *v = &j->nodes[node];
+    if (v->len >= sizeof text) return NAN;
+    memcpy(text, j->text + v->at, v->len);
+    text[v->len] = 0;
+    return strtod(text, 0);
+}
+
+/* A number from low to high, or what it was if the field is missing. */
+static void read_number(reader *in, const char *name, double low, double high, double *out) {
+    const uint32_t node = field(in, name);
+    char what[96];
+    double v;
+    if (!node) return;
+    v = json_kind(&in->j, node) == JSON_NUMBER ? number_of(&in->j, node) : NAN;
+    if (v >= low && v <= high) *out = v;
+    else {
+        snprintf(what, sizeof what, "a number from %.9g to %.9g is needed", low, high);
+        refuse_field(in, name, what);
+    }
+}
+
+static void read_float(reader *in, const char *name, double low, double high, float *out) {
+    double v = (double)*out;
+    read_number(in, name, low, high, &v);
+    *out = (float)v;
+}
+
+static void read_int(reader *in, const char *name, int32_t low, int32_t high, int32_t *out) {
+    double v = *out;
+    read_number(in, name, low, high, &v);
+    if (v != floor(v)) refuse_field(in, name, "a whole number is needed");
+    else *out = (int32_t)v;
+}
+
+static int read_bool(reader *in, uint32_t object, const char *name) {
+    const uint32_t node = json_get(&in->j, object, name);
+    const json_type type = json_kind(&in->j, node);
+    if (node && type != JSON_TRUE && type != JSON_FALSE)
+        refuse_field(in, name, "true or false is needed");
+    return node && type == JSON_TRUE;
+}
+
+/* The text of a string, which has no NUL inside; 0 if it is none. */
+static const char *string_of(const reader *in, uint32_t node) {
+    const json_node *v = &in->j.nodes[node];
+    if (!node || v->type != JSON_STRING || memchr(in->j.text + v->at, 0, v->len)) return 0;
+    return in->j.text + v->at;
+}
+
+/* ---- options ---- */
+
+static void read_stops(reader *in) {
+    const uint32_t node = field(in, "stop");
+    const int is_list = node && json_kind(&in->j, node) == JSON_ARRAY;
+    const uint32_t n = !node ? 0 : is_list ? in->j.nodes[node].n : 1;
+    uint32_t at = is_list ? node + 1 : node, i;
+    request *r = in->r;
+    if (n > MOST_STOPS) {
+        refuse_field(in, "stop", "too many strings");
+        return;
+    }
+    if (n > 0 && !(r->stops = (char **)calloc(n, sizeof *r->stops))) in->error = no_memory();
+    for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
+        const char *s = string_of(in, at);
+        if (!s || !s[0]) refuse_field(in, "stop", "a string, or a list of strings, is needed");
+        else if (!(r->stops[i] = strdup(s))) in->error = no_memory();
+        else r->n_stops++;
+    }
+}
+
+static void read_bias(reader *in, bitnet_sampler *s) {
+    const uint32_t node = field(in, "logit_bias");
+    uint32_t at = node + 1, i;
+    request *r = in->r;
+    if (!node) return;
+    if (json_kind(&in->j, node) != JSON_OBJECT) {
+        refuse_field(in, "logit_bias", "an object of tokens and numbers is needed");
+        return;
+    }
+    r->bias = (bitnet_logit_bias *)calloc(in->j.nodes[node].n + 1, sizeof *r->bias);
+    if (!r->bias) in->error = no_memory();
+    for (i = 0; i < in->j.nodes[node].n && !failed(in); i++, at = in->j.nodes[at + 1].next) {
+        const char *key = string_of(in, at);
+        char *end = 0;
+        const long token = key ? strtol(key, &end, 10) : -1;
+        const int is_number = json_kind(&in->j, at + 1) == JSON_NUMBER;
+        const double bias = is_number ? number_of(&in->j, at + 1) : NAN;
+        if (!key || *end || !key[0] || token < 0 || token >= in->r->service->info.n_vocab)
+            refuse_field(in, "logit_bias", "a key is no token of the vocabulary");
+        else if (!(bias >= -100 && bias <= 100))
+            refuse_field(in, "logit_bias", "a number from -100 to 100 is needed");
+        else {
+            r->bias[i].token = (bitnet_token)token;
+            r->bias[i].bias = bias == -100 ? -INFINITY : (float)bias;
+            s->n_bias++;
+        }
+    }
+    s->bias = r->bias;
+}
+
+static void read_logprobs(reader *in) {
+    request *r = in->r;
+    int32_t n = 0;
+    r->logprobs = -1;
+    if (!r->is_chat) {
+        if (!field(in, "logprobs") || json_kind(&in->j, field(in, "logprobs")) == JSON_FALSE) return;
+        read_int(in, "logprobs", 0, 20, &n);
+        r->logprobs = n;
+    } else if (read_bool(in, JSON_ROOT, "logprobs")) {
+        read_int(in, "top_logprobs", 0, 20, &n);
+        r->logprobs = n;
+    } else if (field(in, "top_logprobs")) {
+        refuse_field(in, "top_logprobs", "it needs logprobs: true");
+    }
+}
+
+/* Compiles what the reply has to keep to. */
+static void compile(reader *in, const char *name, const char *rules, size_t n, int is_schema) {
+    request *r = in->r;
+    service *s = r->service;
+    bitnet_grammar_params params;
+    bitnet_error err;
+    bitnet_result code = BITNET_OK;
+    memset(&params, 0, sizeof params);
+    if (!s->vocabulary)
+        code = bitnet_grammar_gbnf(s->model, "root ::= [a]*", 13, 0, &s->vocabulary, &err);
+    params.like = s->vocabulary;
+    if (code == BITNET_OK)
+        code = is_schema ? bitnet_grammar_json_schema(s->model, rules, n, &params, &r->grammar, &err)
+                         : bitnet_grammar_gbnf(s->model, rules, n, &params, &r->grammar, &err);
+    if (code) in->error = refuse(code == BITNET_ERR_MEMORY ? 503 : 400, name, "%s: %s", name,
+                                 err.text);
+}
+
+static void compile_schema(reader *in, uint32_t schema) {
+    buffer text = {0};
+    buffer_value(&text, &in->j, schema);
+    if (text.failed) in->error = no_memory();
+    else compile(in, "response_format", text.p, text.n, 1);
+    buffer_free(&text);
+}
+
+static void read_format(reader *in) {
+    const char *object = "{\"type\": \"object\"}", *grammar = string_of(in, field(in, "grammar"));
+    const uint32_t node = field(in, "response_format");
+    const uint32_t type = json_get(&in->j, node, "type"),
+                   format = json_get(&in->j, node, "json_schema"),
+                   schema = json_get(&in->j, format, "schema");
+    if (field(in, "grammar") && !grammar) refuse_field(in, "grammar", "a string is needed");
+    else if (grammar && node)
+        refuse_field(in, "grammar", "response_format and grammar exclude each other");
+    else if (grammar) compile(in, "grammar", grammar, strlen(grammar), 0);
+    if (!node || failed(in) || json_is(&in->j, type, "text")) return;
+    if (json_is(&in->j, type, "json_object")) compile(in, "response_format", object, strlen(object), 1);
+    else if (json_is(&in->j, type, "json_schema") && schema) compile_schema(in, schema);
+    else refuse_field(in, "response_format",
+                      "text, json_object, or json_schema with a schema is needed");
+}
+
+/* What nobody can do with this model. */
+static void refuse_tools(reader *in) {
+    static const char *const names[] = {"tools", "functions"};
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        const uint32_t node = field(in, names[i]);
+        if (node && json_kind(&in->j, node) == JSON_ARRAY && in->j.nodes[node].n > 0)
+            refuse_field(in, names[i], "the chat template of this model has no tools");
+    }
+}
+
+/* The defaults are OpenAI's: temperature 1 and top_p 1; top_k and min_p are those of generate. */
+static void read_sampler(reader *in, bitnet_sampler *s) {
+    memset(s, 0, sizeof *s);
+    s->temperature = s->top_p = 1;
+    s->top_k = 40;
+    s->min_p = 0.05f;
+    read_float(in, "temperature", 0, 100, &s->temperature);
+    read_float(in, "top_p", 0, 1, &s->top_p);
+    read_float(in, "min_p", 0, 1, &s->min_p);
+    read_float(in, "repeat_penalty", 0, 100, &s->repeat_penalty);
+    read_float(in, "frequency_penalty", -2, 2, &s->frequency_penalty);
+    read_float(in, "presence_penalty", -2, 2, &s->presence_penalty);
+    read_int(in, "top_k", -1, INT32_MAX, &s->top_k);
+    read_bias(in, s);
+}
+
+/* ---- prompts ---- */
+
+/* tokens[n] of a prompt that the texts of this number have. */
+static void set_prompt(reader *in, int32_t number, bitnet_token *tokens, int32_t n) {
+    request *r = in->r;
+    int32_t i;
+    r->prompts[number] = tokens;
+    if (n < 1) refuse_field(in, r->is_chat ? "messages" : "prompt", "it is empty");
+    else if (n >= r->service->n_ctx && !failed(in))
+        in->error = refuse(400, r->is_chat ? "messages" : "prompt", "the prompt has %d tokens, but "
+                           "the context holds %d with the reply", (int)n, (int)r->service->n_ctx);
+    for (i = number * r->n; i < (number + 1) * r->n; i++) {
+        r->texts[i].prompt = tokens;
+        r->texts[i].n_prompt = n;
+    }
+}
+
+static void tokenize_prompt(reader *in, int32_t number, uint32_t node) {
+    const service *s = in->r->service;
+    const json_node *v = &in->j.nodes[node];
+    const char *text = in->j.text + v->at;
+    const int flags = s->info.add_bos ? BITNET_ADD_BOS : 0;
+    const int n = bitnet_tokenize(s->model, text, v->len, flags, 0, 0);
+    bitnet_token *tokens = (bitnet_token *)malloc(((size_t)(n > 0 ? n : 0) + 1) * sizeof *tokens);
+    if (n < 0 || !tokens) {
+        free(tokens);
+        in->error = n < 0 ? of_library((bitnet_result)n, "prompt",
+                                       bitnet_result_text((bitnet_result)n)) : no_memory();
+        return;
+    }
+    bitnet_tokenize(s->model, text, v->len, flags, tokens, (size_t)n);
+    if (n == 0 && s->info.bos >= 0) {
+        tokens[0] = s->info.bos;
+        set_prompt(in, number, tokens, 1);
+    } else set_prompt(in, number, tokens, n);
+}
+
+/* Tokens that the client has made itself. */
+static void take_tokens(reader *in, int32_t number, uint32_t list) {
+    const uint32_t n = in->j.nodes[list].n;
+    bitnet_token *tokens = (bitnet_token *)malloc(((size_t)n + 1) * sizeof *tokens);
+    uint32_t at = list + 1, i;
+    uint64_t v = 0;
+    if (!tokens) {
+        in->error = no_memory();
+        return;
+    }
+    for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
+        if (!json_uint(&in->j, at, &v) || v >= (uint64_t)in->r->service->info.n_vocab)
+            refuse_field(in, "prompt", "a number is no token of the vocabulary");
+        tokens[i] = (bitnet_token)v;
+    }
+    set_prompt(in, number, tokens, (int32_t)n);
+}
+
+static void make_texts(reader *in, uint32_t n_prompts) {
+    request *r = in->r;
+    if ((uint64_t)n_prompts * (uint64_t)r->n > (uint64_t)r->service->n_best_of) {
+        in->error = refuse(400, "n", "at most %d texts are possible", (int)r->service->n_best_of);
+        return;
+    }
+    r->n_texts = (int32_t)n_prompts * r->n;
+    r->texts = (engine_text *)calloc((size_t)r->n_texts + 1, sizeof *r->texts);
+    r->prompts = (bitnet_token **)calloc((size_t)n_prompts + 1, sizeof *r->prompts);
+    if (!r->texts || !r->prompts) in->error = no_memory();
+}
+
+/* A text, tokens, or a list of texts or of lists of tokens. */
+static void read_prompt(reader *in) {
+    const uint32_t node = field(in, "prompt");
+    const json_type kind = json_kind(&in->j, node);
+    const json_type first = node && kind == JSON_ARRAY && in->j.nodes[node].n > 0
+                            ? json_kind(&in->j, node + 1) : JSON_NULL;
+    const int is_one = kind == JSON_STRING || first == JSON_NUMBER;
+    uint32_t at = is_one ? node : node + 1, i, n;
+    if (!node || (kind != JSON_STRING && first != JSON_NUMBER && first != JSON_STRING &&
+                  first != JSON_ARRAY)) {
+        refuse_field(in, "prompt", "a string, tokens, or a list of these is needed");
+        return;
+    }
+    make_texts(in, n = is_one ? 1 : in->j.nodes[node].n);
+    for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
+        if (json_kind(&in->j, at) == JSON_STRING) tokenize_prompt(in, (int32_t)i, at);
+        else if (json_kind(&in->j, at) == JSON_ARRAY) take_tokens(in, (int32_t)i, at);
+        else refuse_field(in, "prompt", "its parts must be of one kind");
+    }
+}
+
+/* The content of a message: a string, or parts whose texts are joined. Adds it to out, with a NUL. */
+static void read_content(reader *in, uint32_t content, buffer *out) {
+    uint32_t at = content + 1, i;
+    const char *s;
+    if (!content) refuse_field(in, "messages", "a content is missing");
+    else if ((s = string_of(in, content)) != 0) buffer_text(out, s);
+    else if (json_kind(&in->j, content) != JSON_ARRAY)
+        refuse_field(in, "messages", "a content must be a string, or a list of texts, without NUL");
+    else for (i = 0; i < in->j.nodes[content].n && !failed(in); i++, at = in->j.nodes[at].next) {
+        s = string_of(in, json_get(&in->j, at, "text"));
+        if (!json_is(&in->j, json_get(&in->j, at, "type"), "text") || !s)
+            refuse_field(in, "messages", "only parts of the type text are possible");
+        else buffer_text(out, s);
+    }
+    buffer_add(out, "", 1);
+}
+
+static void tokenize_messages(reader *in, const bitnet_message *messages, int n) {
+    const bitnet_model *m = in->r->service->model;
+    const int flags = BITNET_ADD_BOS | BITNET_OPEN_REPLY;
+    const int count = bitnet_chat_tokenize(m, messages, n, flags, 0, 0);
+    bitnet_token *tokens = (bitnet_token *)malloc(((size_t)(count > 0 ? count : 0) + 1) *
+                                                  sizeof *tokens);
+    if (count < 0 || !tokens) {
+        free(tokens);
+        in->error = count == BITNET_ERR_UNSUPPORTED
+                    ? refuse(400, "messages", "the chat template of this model is not known")
+                    : count < 0 ? of_library((bitnet_result)count, "messages",
+                                             bitnet_result_text((bitnet_result)count))
+                                : no_memory();
+        return;
+    }
+    bitnet_chat_tokenize(m, messages, n, flags, tokens, (size_t)count);
+    set_prompt(in, 0, tokens, count);
+}
+
+static void read_messages(reader *in) {
+    const uint32_t node = field(in, "messages");
+    const uint32_t n = json_kind(&in->j, node) == JSON_ARRAY && node ? in->j.nodes[node].n : 0;
+    bitnet_message *messages;
+    buffer texts = {0};
+    size_t *starts;
+    uint32_t at = node + 1, i;
+    if (n == 0 || n > MOST_MESSAGES) {
+        refuse_field(in, "messages", n ? "too many" : "a list of messages is needed");
+        return;
+    }
+    make_texts(in, 1);
+    messages = (bitnet_message *)calloc(n, sizeof *messages);
+    starts = (size_t *)calloc(n, sizeof *starts);
+    if (!messages || !starts) in->error = no_memory();
+    for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
+        const char *role = string_of(in, json_get(&in->j, at, "role"));
+        const uint32_t calls = json_get(&in->j, at, "tool_calls");
+        if (!role || !role[0]) refuse_field(in, "messages", "a role is missing");
+        else if (calls && in->j.nodes[calls].n > 0)
+            refuse_field(in, "messages", "the chat template of this model has no tool_calls");
+        else {
+            messages[i].role = !strcmp(role, "developer") ? "system" : role;
+            starts[i] = texts.n;
+            read_content(in, json_get(&in->j, at, "content"), &texts);
+        }
+    }
+    if (texts.failed) in->error = no_memory();
+    for (i = 0; i < n && !failed(in); i++) messages[i].content = texts.p + starts[i];
+    if (!failed(in)) tokenize_messages(in, messages, (int)n);
+    buffer_free(&texts);
+    free(messages);
+    free(starts);
+}
+
+/* ---- the request ---- */
+
+/* splitmix64: seeds that follow each other give texts that have nothing in common. */
+static uint64_t mix(uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* The seed of each text. OpenAI's are any whole numbers, negative ones too. */
+static void read_seed(reader *in, uint64_t seed) {
+    const uint32_t node = field(in, "seed");
+    double v = 0;
+    int32_t i;
+    if (node) {
+        read_number(in, "seed", -9007199254740991.0, 9007199254740991.0, &v);
+        if (v != floor(v)) refuse_field(in, "seed", "a whole number is needed");
+        seed = (uint64_t)(int64_t)v;
+    } else if (!seed) seed = mix(in->r->service->seed++);
+    for (i = 0; i < in->r->n_texts; i++)       /* the first text of each prompt has the seed itself */
+        in->r->texts[i].sampler.rng = i % in->r->n ? mix(seed + (uint64_t)(i % in->r->n)) : seed;
+}
+
+static void read_length(reader *in, int32_t *most) {
+    const int is_new = field(in, "max_completion_tokens") != 0;
+    *most = in->r->is_chat ? -1 : 16;  /* OpenAI's default for completions */
+    read_int(in, is_new ? "max_completion_tokens" : "max_tokens", -1, INT32_MAX, most);
+    if (*most == 0 && in->r->is_chat) refuse_field(in, "max_tokens", "at least 1 is needed");
+}
+
+static void read_request(reader *in, uint64_t seed) {
+    request *r = in->r;
+    bitnet_sampler sampler;
+    int32_t most = -1, i;
+    if (json_kind(&in->j, JSON_ROOT) != JSON_OBJECT) {
+        in->error = refuse(400, 0, "the body must be a JSON object");
+        return;
+    }
+    r->n = 1;
+    read_int(in, "n", 1, r->service->n_best_of, &r->n);
+    r->stream = read_bool(in, JSON_ROOT, "stream");
+    if (field(in, "stream_options"))
+        r->include_usage = read_bool(in, field(in, "stream_options"), "include_usage");
+    r->echo = !r->is_chat && read_bool(in, JSON_ROOT, "echo");
+    read_length(in, &most);
+    read_sampler(in, &sampler);
+    read_logprobs(in);
+    read_stops(in);
+    refuse_tools(in);
+    if (!failed(in)) read_format(in);
+    if (!failed(in) && r->is_chat) read_messages(in);
+    if (!failed(in) && !r->is_chat) read_prompt(in);
+    for (i = 0; i < r->n_texts && !failed(in); i++) {
+        engine_text *t = &r->texts[i];
+        t->sampler = sampler;
+        t->max_tokens = most;
+        t->stops = (const char *const *)r->stops;
+        t->n_stops = r->n_stops;
+        t->grammar = r->grammar;
+        t->logprobs = r->logprobs;
+        t->echo = r->echo;
+        t->first = i % r->n ? &r->texts[i - i % r->n] : 0;
+    }
+    if (!failed(in)) read_seed(in, seed);
+}
+
+static http_error parse_json(json *j, const char *name, char *body, size_t size) {
+    bitnet_error err;
+    bitnet_result r;
+    memset(j, 0, sizeof *j);
+    snprintf(j->name, sizeof j->name, "%s", name);
+    j->text = body;
+    j->size = size;
+    if (size > JSON_MAX_BYTES) return refuse(413, 0, "%s is too large", name);
+    r = json_parse(j, &err);
+    return r ? of_library(r, 0, err.text) : fine();
+}
+
+http_error request_parse(request *r, service *s, int is_chat, const char *name, char *body,
+                         size_t size, uint64_t seed) {
+    reader in;
+    memset(r, 0, sizeof *r);
+    r->service = s;
+    r->is_chat = is_chat;
+    r->created = (int64_t)time(0);
+    in.r = r;
+    in.error = parse_json(&in.j, name, body, size);
+    if (!failed(&in)) read_request(&in, seed);
+    json_free(&in.j);
+    return in.error;
+}
+
+void request_free(request *r) {
+    int32_t i;
+    for (i = 0; r->prompts && i < r->n_texts / r->n; i++) free(r->prompts[i]);
+    for (i = 0; i < r->n_stops; i++) free(r->stops[i]);
+    free(r->prompts);
+    free(r->stops);
+    free(r->texts);
+    free(r->bias);
+    bitnet_grammar_free(r->grammar);
+    memset(r, 0, sizeof *r);
+}
+
+/* ---- tokens and text ---- */
+
+http_error request_tokenize(service *s, char *body, size_t size, buffer *out) {
+    reader in;
+    request r;
+    uint32_t node;
+    int32_t i;
+    memset(&r, 0, sizeof r);
+    r.service = s;
+    r.n = 1;
+    in.r = &r;
+    in.error = parse_json(&in.j, "the body", body, size);
+    node = failed(&in) ? 0 : field(&in, "content");
+    if (!failed(&in) && (!node || json_kind(&in.j, node) != JSON_STRING))
+        refuse_field(&in, "content", "a string is needed");
+    if (!failed(&in)) {
+        const json_node *v = &in.j.nodes[node];
+        const int special = !field(&in, "parse_special") ||
+                            read_bool(&in, JSON_ROOT, "parse_special");
+        const int flags = (read_bool(&in, JSON_ROOT, "add_special") ? BITNET_ADD_BOS : 0) |
+                          (special ? BITNET_PARSE_SPECIAL : 0);
+        const int n = bitnet_tokenize(s->model, in.j.text + v->at, v->len, flags, 0, 0);
+        bitnet_token *tokens = (bitnet_token *)malloc(((size_t)(n > 0 ? n : 0) + 1) *
+                                                      sizeof *tokens);
+        if (n < 0 || !tokens) in.error = no_memory();
+        else {
+            bitnet_tokenize(s->model, in.j.text + v->at, v->len, flags, tokens, (size_t)n);
+            buffer_text(out, "{\"tokens\":[");
+            for (i = 0; i < n; i++) buffer_format(out, i ? ",%d" : "%d", (int)tokens[i]);
+            buffer_text(out, "]}");
+        }
+        free(tokens);
+    }
+    json_free(&in.j);
+    return in.error;
+}
+
+http_error request_detokenize(service *s, char *body, size_t size, buffer *out) {
+    reader in;
+    request r;
+    uint32_t node, at, i;
+    uint64_t v = 0;
+    buffer text = {0};
+    memset(&r, 0, sizeof r);
+    r.service = s;
+    in.r = &r;
+    in.error = parse_json(&in.j, "the body", body, size);
+    node = failed(&in) ? 0 : field(&in, "tokens");
+    if (!failed(&in) && (!node || json_kind(&in.j, node) != JSON_ARRAY))
+        refuse_field(&in, "tokens", "a list of tokens is needed");
+    for (i = 0, at = node + 1; !failed(&in) && i < in.j.nodes[node].n; i++) {
+        const char *piece;
+        size_t n;
+        if (!json_uint(&in.j, at, &v) || v >= (uint64_t)s->info.n_vocab) {
+            refuse_field(&in, "tokens", "a number is no token of the vocabulary");
+            break;
+        }
+        piece = bitnet_token_text(s->model, (bitnet_token)v, &n);
+        buffer_add(&text, piece ? piece : "", n);
+        at = in.j.nodes[at].next;
+    }
+    if (!failed(&in)) {
+        buffer_text(out, "{\"content\":");
+        buffer_json(out, text.p ? text.p : "", text.n);
+        buffer_text(out, "}");
+    }
+    buffer_free(&text);
+    json_free(&in.j);
+    return in.error;
+}

@@ -1,0 +1,63 @@
+/* request.h - the bodies of OpenAI's API: what a client asks for, as texts of the engine
+
+   https://platform.openai.com/docs/api-reference/chat and /completions describe the fields. Fields
+   that are not known are ignored, as clients expect; what is known and cannot be done is refused. */
+#ifndef SERVER_REQUEST_H
+#define SERVER_REQUEST_H
+
+#include "engine.h"
+#include "buffer.h"
+
+/* What texts of all requests share. */
+typedef struct service {
+    const bitnet_model *model;
+    bitnet_model_info info;
+    int32_t n_ctx;                     /* tokens that a text may have, with its prompt */
+    char name[128];                    /* the model's */
+    char fingerprint[64];              /* version and model */
+    bitnet_grammar *vocabulary;        /* shares its table with all grammars; made when needed */
+    uint64_t seed;                     /* of texts that name none; advances */
+    int32_t n_best_of;                 /* most texts of a request */
+} service;
+
+bitnet_result service_open(service *s, const bitnet_model *model, const char *path, int32_t n_ctx,
+                           bitnet_error *err);
+void service_close(service *s);
+
+/* A failure as a client sees it. */
+typedef struct http_error {
+    int status;                        /* 400 ...; 0: none */
+    char text[200], param[64];
+} http_error;
+
+typedef struct request {
+    service *service;
+    char id[48];
+    int64_t created;
+    int is_chat, stream, include_usage, echo;
+    int32_t logprobs;                  /* as text.logprobs */
+    int32_t n_texts;                   /* n for each prompt */
+    int32_t n;
+    engine_text *texts;                       /* [n_texts]; text i / n belongs to prompt i */
+    bitnet_token **prompts;            /* [n_texts / n] */
+    bitnet_logit_bias *bias;
+    char **stops;
+    int32_t n_stops;
+    bitnet_grammar *grammar;
+    int32_t temperature_is_zero;
+} request;
+
+/* Reads the body of /v1/chat/completions (is_chat) or /v1/completions, which is taken over: size
+   bytes and a NUL from malloc. name is for errors. seed 0: the service's next one. All texts have
+   their prompt and options; the caller adds piece_fn, end_fn, ud and client. request_free must
+   follow, even on failure. */
+http_error request_parse(request *r, service *s, int is_chat, const char *name, char *body,
+                         size_t size, uint64_t seed);
+void request_free(request *r);
+
+/* /tokenize {"content": "...", "add_special": false, "parse_special": true} and /detokenize
+   {"tokens": [...]}, as llama.cpp's server has them: the answer is added to out. */
+http_error request_tokenize(service *s, char *body, size_t size, buffer *out);
+http_error request_detokenize(service *s, char *body, size_t size, buffer *out);
+
+#endif

@@ -1,0 +1,959 @@
+/* serve.c - a server with OpenAI's API, for many clients at once
+
+       serve -m MODEL [options]; --help lists them. README.md has examples.
+
+   libmicrohttpd speaks HTTP, on a thread of its own. It reads a request, makes texts of it (request.h)
+   and suspends the connection. The main thread runs the engine (engine.h): a pass writes a token of
+   each text, and what a connection waits for resumes it. `lock` guards all that both threads see. */
+#include "reply.h"
+#include "../utf8.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { HEADER_BYTES = 32 << 10, ALIVE_SECONDS = 15 };
+
+/* ---- options ---- */
+
+static const char *model_path, *host = "127.0.0.1", *api_key, *allowed_origin, *page, *alias;
+static long port = 8080, n_slots = 4, n_ctx = 0, n_kv = 0, n_threads = 0, queue_length = 64,
+            idle_seconds = 60, grace_seconds = 10, body_megabytes = 16, n_connections = 512;
+static int open_to_all;
+
+static const struct option {
+    const char *name, *other, *arg, *help;
+    const char **text;
+    long *number, low, high;
+    int *flag;
+} options[] = {
+    {"--model", "-m", "FILE", "the model, a GGUF file", &model_path, 0, 0, 0, 0},
+    {"--host", 0, "ADDRESS", "where to listen (127.0.0.1)", &host, 0, 0, 0, 0},
+    {"--port", 0, "N", "the port (8080); 0: any that is free", 0, &port, 0, 65535, 0},
+    {"--parallel", "-np", "N", "texts that are written at the same time (4)", 0, &n_slots, 1, 1024,
+     0},
+    {"--ctx-size", "-c", "N", "tokens of a text with its prompt (4096, or what the model was "
+     "trained for)", 0, &n_ctx, 16, 1 << 20, 0},
+    {"--kv-tokens", 0, "N", "tokens that all texts hold together at most; bounds the memory", 0,
+     &n_kv, 64, 1L << 40, 0},
+    {"--threads", "-t", "N", "threads that compute (all processors)", 0, &n_threads, 1, 256, 0},
+    {"--queue", 0, "N", "texts that wait; then clients get 429 (64)", 0, &queue_length, 0, 1 << 20,
+     0},
+    {"--api-key", 0, "KEY", "what clients must send; also from BITNET_API_KEY", &api_key, 0, 0, 0,
+     0},
+    {"--no-key", 0, 0, "listens on other addresses than this machine's without a key", 0, 0, 0, 0,
+     &open_to_all},
+    {"--allow-origin", 0, "ORIGIN", "lets pages of this origin in, or of all (*)", &allowed_origin,
+     0, 0, 0, 0},
+    {"--page", 0, "FOLDER", "files to serve at /", &page, 0, 0, 0, 0},
+    {"--alias", 0, "NAME", "the model's name for clients", &alias, 0, 0, 0, 0},
+    {"--connections", 0, "N", "connections at the same time (512)", 0, &n_connections, 1, 1 << 16,
+     0},
+    {"--max-body", 0, "MB", "the largest request (16)", 0, &body_megabytes, 1, 256, 0},
+    {"--idle-timeout", 0, "S", "seconds after which a silent connection ends (60)", 0,
+     &idle_seconds, 1, 86400, 0},
+    {"--grace", 0, "S", "seconds that texts may go on after SIGTERM (10)", 0, &grace_seconds, 0,
+     86400, 0},
+};
+enum { N_OPTIONS = sizeof options / sizeof options[0] };
+
+static void fail(const char *format, const char *a, const char *b) {
+    fputs("serve: ", stderr);
+    fprintf(stderr, format, a, b);
+    fputs("\n", stderr);
+}
+
+static int help(void) {
+    size_t i;
+    puts("serve -m MODEL [options]: a server with OpenAI's API");
+    for (i = 0; i < N_OPTIONS; i++) {
+        const struct option *o = &options[i];
+        char name[64];
+        snprintf(name, sizeof name, "%s%s%s %s", o->other ? o->other : "", o->other ? ", " : "",
+                 o->name, o->arg ? o->arg : "");
+        printf("  %-24s %s\n", name, o->help);
+    }
+    return 0;
+}
+
+static const struct option *find_option(const char *name) {
+    size_t i;
+    for (i = 0; i < N_OPTIONS; i++)
+        if (!strcmp(name, options[i].name) || (options[i].other && !strcmp(name, options[i].other)))
+            return &options[i];
+    return 0;
+}
+
+/* Returns 0, or an exit code + 1. */
+static int read_options(int argc, char **argv) {
+    int i;
+    for (i = 1; i < argc; i++) {
+        const struct option *o = find_option(argv[i]);
+        const char *value = o && o->arg && i + 1 < argc ? argv[i + 1] : 0;
+        char *end = 0;
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return help() + 1;
+        if (!o) {
+            fail("there is no option %s; --help lists them%s", argv[i], "");
+            return 3;
+        }
+        if (o->flag) {
+            *o->flag = 1;
+            continue;
+        }
+        if (!value) {
+            fail("%s needs a value%s", argv[i], "");
+            return 3;
+        }
+        i++;
+        if (o->text) *o->text = value;
+        else *o->number = strtol(value, &end, 10);
+        if (o->number && (*end || !*value || *o->number < o->low || *o->number > o->high)) {
+            fprintf(stderr, "serve: %s %s: a whole number from %ld to %ld is needed\n", o->name,
+                    value, o->low, o->high);
+            return 3;
+        }
+    }
+    if (!api_key) api_key = getenv("BITNET_API_KEY");
+    if (api_key && !*api_key) api_key = 0;
+    if (model_path) return 0;
+    fail("-m MODEL is needed; --help lists all options%s%s", "", "");
+    return 3;
+}
+
+/* ---- jobs: the requests that become texts ---- */
+
+typedef struct job {
+    struct MHD_Connection *connection;
+    const struct route *route;
+    buffer body;                       /* of the request */
+    int too_large, is_submitted;
+
+    request request;
+    choice *choices;                   /* [request.n_texts] */
+    int32_t n_ended;
+    buffer out;                        /* what the client has not got yet */
+    size_t sent;                       /* bytes of out that are with the HTTP library */
+    int is_done;                       /* nothing more will come */
+    int is_suspended;
+    int is_gone;                       /* the client has left */
+    int has_engine, has_http;          /* who still knows it */
+    http_error error;                  /* in place of an answer */
+    double begun, first, last;         /* seconds; 0: not yet */
+    struct job *next;
+} job;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
+static job *inbox, **inbox_end = &inbox;         /* for the engine */
+static job *running;                             /* what the engine has */
+static long n_texts, n_jobs;                     /* that have not ended; that HTTP knows */
+static int is_ready, is_stopping;
+static volatile sig_atomic_t signalled;
+
+static engine *eng;
+static service serving;
+static struct MHD_Daemon *http;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void free_job(job *j) {
+    int32_t i;
+    for (i = 0; j->choices && i < j->request.n_texts; i++) choice_free(&j->choices[i]);
+    free(j->choices);
+    buffer_free(&j->body);
+    buffer_free(&j->out);
+    request_free(&j->request);
+    free(j);
+}
+
+/* With the lock. The connection's handler, or its reader, runs again. */
+static void wake(job *j) {
+    if (!j->is_suspended) return;
+    j->is_suspended = 0;
+    MHD_resume_connection(j->connection);
+}
+
+/* ---- figures for /metrics ---- */
+
+static const double bounds[] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
+enum { N_BOUNDS = sizeof bounds / sizeof bounds[0] };
+typedef struct histogram { unsigned long long count[N_BOUNDS + 1]; double sum; } histogram;
+
+static struct {
+    unsigned long long answers[6];     /* 2: 2xx ... */
+    unsigned long long full, gone, prompt, reused, written;
+    histogram first_token, per_token;
+} figures;
+static int32_t busy_slots, waiting_texts;
+static int64_t held_tokens;
+
+static void observe(histogram *h, double x) {
+    int i = 0;
+    while (i < N_BOUNDS && x > bounds[i]) i++;
+    h->count[i]++;
+    h->sum += x;
+}
+
+static void add_histogram(buffer *out, const char *name, const char *says, const histogram *h) {
+    unsigned long long n = 0;
+    int i;
+    buffer_format(out, "# HELP %s %s\n# TYPE %s histogram\n", name, says, name);
+    for (i = 0; i <= N_BOUNDS; i++) {
+        n += h->count[i];
+        if (i < N_BOUNDS) buffer_format(out, "%s_bucket{le=\"%g\"} %llu\n", name, bounds[i], n);
+    }
+    buffer_format(out, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %.9g\n%s_count %llu\n", name, n, name,
+                  h->sum, name, n);
+}
+
+static void add_figure(buffer *out, const char *name, const char *type, const char *says,
+                       unsigned long long value) {
+    buffer_format(out, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, says, name, type, name, value);
+}
+
+/* ---- the engine's side; all of it on the main thread ---- */
+
+/* Is the client of a suspended connection gone? libmicrohttpd does not look at it meanwhile. */
+static int has_left(const job *j) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(j->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    char c;
+    const ssize_t n = info ? recv(info->connect_fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) : 1;
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+/* Cancels the texts of clients that have left. Returns how many jobs that are. */
+static int look_for_the_gone(void) {
+    int32_t i;
+    int n = 0;
+    job *j;
+    pthread_mutex_lock(&lock);
+    for (j = running; j; j = j->next) {
+        if (!j->is_gone && j->is_suspended && has_left(j)) {
+            j->is_gone = 1;
+            wake(j);
+        }
+        if (!j->is_gone) continue;
+        n++;
+        for (i = 0; i < j->request.n_texts; i++) text_cancel(&j->request.texts[i]);
+    }
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+/* Asked during a pass, at least every 20 ms. */
+static int should_cancel(void *ud) {
+    (void)ud;
+    return look_for_the_gone() > 0;
+}
+
+static void on_piece(engine_text *t, const char *piece, size_t n, const token_info *token) {
+    job *j = (job *)t->ud;
+    const int32_t i = (int32_t)(t - j->request.texts);
+    const double time = now();
+    choice_add(&j->choices[i], &j->request, t, piece, n, token);
+    pthread_mutex_lock(&lock);
+    if (!j->first) observe(&figures.first_token, time - j->begun);
+    else if (j->request.n_texts == 1) observe(&figures.per_token, time - j->last);
+    if (!j->first) j->first = time;
+    j->last = time;
+    if (j->request.stream) {
+        reply_event(&j->out, &j->request, i, &j->choices[i]);
+        wake(j);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* With the lock: the last of a job's texts has ended. */
+static void finish(job *j) {
+    job **at = &running;
+    while (*at != j) at = &(*at)->next;
+    *at = j->next;
+    j->is_done = 1;
+    j->has_engine = 0;
+    if (j->request.stream && j->error.status) reply_error_event(&j->out, &j->error);
+    else if (j->request.stream) reply_done(&j->out, &j->request);
+    else if (!j->error.status) reply_whole(&j->out, &j->request, j->choices);
+    if (j->out.failed && !j->error.status) {
+        j->error.status = 503;
+        strcpy(j->error.text, "the server has no memory for this answer");
+    }
+    wake(j);
+    if (!j->has_http) free_job(j);
+}
+
+static void on_end(engine_text *t) {
+    job *j = (job *)t->ud;
+    const int32_t i = (int32_t)(t - j->request.texts);
+    pthread_mutex_lock(&lock);
+    n_texts--;
+    figures.prompt += (unsigned long long)(t->n_read - t->n_reused);
+    figures.reused += (unsigned long long)t->n_reused;
+    figures.written += (unsigned long long)t->n_new;
+    if (t->err.code && !j->error.status) j->error = reply_failure(t);
+    if (j->request.stream && !j->error.status)
+        reply_last_event(&j->out, &j->request, i, &j->choices[i]);
+    if (++j->n_ended == j->request.n_texts) finish(j);
+    else if (j->request.stream) wake(j);
+    pthread_mutex_unlock(&lock);
+}
+
+/* A comment, so that proxies and clients know that a stream lives. With the lock. */
+static void show_life(job *j, double time) {
+    if (!j->request.stream || time - j->last < ALIVE_SECONDS) return;
+    j->last = time;
+    buffer_text(&j->out, ": still here\n\n");
+    wake(j);
+}
+
+/* Waits for work. Hands what has arrived to the engine. */
+static void take_inbox(int is_idle) {
+    struct timespec until;
+    const double time = now();
+    job *list, *j;
+    int32_t i;
+    pthread_mutex_lock(&lock);
+    if (is_idle && !inbox && !signalled) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 100000000;
+        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+        pthread_cond_timedwait(&arrived, &lock, &until);
+    }
+    list = inbox;
+    inbox = 0;
+    inbox_end = &inbox;
+    busy_slots = engine_busy(eng);
+    waiting_texts = engine_waiting(eng);
+    held_tokens = engine_held(eng);
+    for (j = running; j; j = j->next) show_life(j, time);
+    pthread_mutex_unlock(&lock);
+    while ((j = list) != 0) {
+        list = j->next;
+        pthread_mutex_lock(&lock);
+        j->next = running;
+        running = j;
+        pthread_mutex_unlock(&lock);
+        for (i = 0; i < j->request.n_texts; i++) engine_add(eng, &j->request.texts[i]);
+    }
+}
+
+/* All texts that are left end with an error. */
+static void cancel_all(void) {
+    int32_t i;
+    job *j;
+    pthread_mutex_lock(&lock);
+    for (j = running; j; j = j->next) {
+        if (!j->error.status) {
+            j->error.status = 503;
+            strcpy(j->error.text, "the server is shutting down");
+        }
+        for (i = 0; i < j->request.n_texts; i++) text_cancel(&j->request.texts[i]);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void run_engine(void) {
+    double end = 0;
+    int n = 0;
+    for (;;) {
+        take_inbox(n == 0);
+        look_for_the_gone();
+        if (signalled && !is_stopping) {
+            pthread_mutex_lock(&lock);
+            is_stopping = 1;
+            pthread_mutex_unlock(&lock);
+            end = now() + (double)grace_seconds;
+            fprintf(stderr, "serve: stopping\n");
+        }
+        if (is_stopping && now() >= end) cancel_all();
+        n = engine_pass(eng);
+        if (!is_stopping || n) continue;
+        pthread_mutex_lock(&lock);
+        n = running || inbox;
+        pthread_mutex_unlock(&lock);
+        if (!n) return;
+    }
+}
+
+/* ---- HTTP ---- */
+
+typedef enum MHD_Result answer;
+
+static void count_answer(int status) {
+    pthread_mutex_lock(&lock);
+    if (status >= 100 && status < 600) figures.answers[status / 100]++;
+    figures.full += status == 429;
+    pthread_mutex_unlock(&lock);
+}
+
+static answer send_response(struct MHD_Connection *c, int status, struct MHD_Response *r,
+                            const char *type) {
+    const char *origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin");
+    answer result;
+    if (!r) return MHD_NO;
+    if (type) MHD_add_response_header(r, "Content-Type", type);
+    if (allowed_origin && origin) {
+        MHD_add_response_header(r, "Access-Control-Allow-Origin",
+                                strcmp(allowed_origin, "*") ? allowed_origin : "*");
+        MHD_add_response_header(r, "Vary", "Origin");
+    }
+    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    if (is_stopping) MHD_add_response_header(r, "Connection", "close");
+    if (status == 429 || status == 503) MHD_add_response_header(r, "Retry-After", "2");
+    if (status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
+    count_answer(status);
+    result = MHD_queue_response(c, (unsigned)status, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+static answer send_text(struct MHD_Connection *c, int status, const char *type, const char *text,
+                        size_t n) {
+    return send_response(c, status, MHD_create_response_from_buffer(n, (void *)(size_t)text,
+                                                                    MHD_RESPMEM_MUST_COPY), type);
+}
+
+static answer send_error(struct MHD_Connection *c, http_error error) {
+    buffer out = {0};
+    answer result;
+    reply_error(&out, &error);
+    result = out.failed ? MHD_NO
+                        : send_text(c, error.status, "application/json", out.p, out.n);
+    buffer_free(&out);
+    return result;
+}
+
+static http_error error_of(int status, const char *text) {
+    http_error e;
+    memset(&e, 0, sizeof e);
+    e.status = status;
+    snprintf(e.text, sizeof e.text, "%s", text);
+    return e;
+}
+
+/* ---- who may come in ---- */
+
+/* The same time for any wrong key. */
+static int same_key(const char *given) {
+    const size_t n = strlen(api_key), m = strlen(given);
+    unsigned difference = n != m;
+    size_t i;
+    for (i = 0; i < m; i++) difference |= (unsigned)(given[i] ^ api_key[n ? i % n : 0]);
+    return !difference;
+}
+
+static int is_this_machine(const char *name) {
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    size_t i;
+    for (i = 0; i < 3; i++) {
+        const size_t n = strlen(names[i]);
+        if (!strncmp(name, names[i], n) && (!name[n] || name[n] == ':')) return 1;
+    }
+    return 0;
+}
+
+/* A page of another site can send requests to this machine by name or by address. Without a key, the
+   names in its requests give it away. */
+static http_error check_client(struct MHD_Connection *c, int needs_key) {
+    const char *key = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
+    const char *origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin");
+    const char *name = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host");
+    const char *site = origin ? strstr(origin, "://") : 0;
+    if (api_key && needs_key && (!key || strncmp(key, "Bearer ", 7) || !same_key(key + 7)))
+        return error_of(401, "the API key is missing or wrong: send Authorization: Bearer KEY");
+    if (api_key || open_to_all) return error_of(0, "");
+    if (name && !is_this_machine(name))
+        return error_of(403, "this server is for this machine only: its name is localhost");
+    if (origin && allowed_origin && (!strcmp(allowed_origin, "*") || !strcmp(allowed_origin, origin)))
+        return error_of(0, "");
+    if (origin && (!site || !is_this_machine(site + 3)))
+        return error_of(403, "pages of this origin are not let in: see --allow-origin");
+    return error_of(0, "");
+}
+
+/* Whose request it is, so that slots are shared out fairly. */
+static uint64_t client_of(struct MHD_Connection *c) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const char *key = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
+    char name[64] = "";
+    uint64_t h = 0xcbf29ce484222325u;
+    const char *p;
+    if (info) getnameinfo(info->client_addr, info->client_addr->sa_family == AF_INET6
+                          ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), name,
+                          sizeof name, 0, 0, NI_NUMERICHOST);
+    for (p = name; *p; p++) h = (h ^ (uint8_t)*p) * 0x100000001b3u;
+    for (p = key ? key : ""; *p; p++) h = (h ^ (uint8_t)*p) * 0x100000001b3u;
+    return h;
+}
+
+/* ---- texts ---- */
+
+/* Gives libmicrohttpd what is there of a stream. */
+static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
+    job *j = (job *)cls;
+    ssize_t n;
+    (void)pos;
+    pthread_mutex_lock(&lock);
+    n = (ssize_t)(j->out.n - j->sent < max ? j->out.n - j->sent : max);
+    if (n > 0) memcpy(buf, j->out.p + j->sent, (size_t)n);
+    j->sent += (size_t)n;
+    if (j->sent == j->out.n) j->sent = j->out.n = 0;
+    if (j->out.failed) n = MHD_CONTENT_READER_END_WITH_ERROR;
+    else if (n == 0 && j->is_done) n = MHD_CONTENT_READER_END_OF_STREAM;
+    else if (n == 0) {
+        j->is_suspended = 1;
+        MHD_suspend_connection(j->connection);
+    }
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+static answer send_stream(job *j) {
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16 << 10, read_stream, j, 0);
+    if (!r) return MHD_NO;
+    MHD_add_response_header(r, "Cache-Control", "no-cache");
+    MHD_add_response_header(r, "X-Accel-Buffering", "no");       /* nginx would hold it back */
+    return send_response(j->connection, 200, r, "text/event-stream; charset=utf-8");
+}
+
+static void name_request(request *r) {
+    static unsigned long long number;
+    pthread_mutex_lock(&lock);
+    number++;
+    snprintf(r->id, sizeof r->id, "%s-%llx%05llx", r->is_chat ? "chatcmpl" : "cmpl",
+             (unsigned long long)time(0), number);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Hands a job to the engine, or says why not. */
+static http_error submit(job *j) {
+    request *r = &j->request;
+    const uint64_t client = client_of(j->connection);
+    http_error e = error_of(0, "");
+    int32_t i;
+    for (i = 0; i < r->n_texts; i++) {
+        r->texts[i].client = client;
+        r->texts[i].piece_fn = on_piece;
+        r->texts[i].end_fn = on_end;
+        r->texts[i].ud = j;
+    }
+    pthread_mutex_lock(&lock);
+    if (is_stopping) e = error_of(503, "the server is shutting down");
+    else if (r->n_texts > n_slots + queue_length)
+        e = error_of(400, "these are more texts than the server can take at once");
+    else if (n_texts + r->n_texts > n_slots + queue_length)
+        e = error_of(429, "all places are taken: try again");
+    else {
+        n_texts += r->n_texts;
+        j->begun = j->last = now();
+        j->has_engine = j->is_submitted = 1;
+        *inbox_end = j;
+        inbox_end = &j->next;
+        if (!r->stream) {
+            j->is_suspended = 1;
+            MHD_suspend_connection(j->connection);
+        }
+        pthread_cond_signal(&arrived);
+    }
+    pthread_mutex_unlock(&lock);
+    return e;
+}
+
+/* The body belongs to the parser from here on. */
+static char *take_body(job *j, size_t *size) {
+    char *p;
+    buffer_add(&j->body, "", 0);
+    p = j->body.p;
+    *size = j->body.n;
+    memset(&j->body, 0, sizeof j->body);
+    return p;
+}
+
+static answer answer_texts(job *j, int is_chat) {
+    size_t size;
+    char *body = take_body(j, &size);
+    http_error e = body ? request_parse(&j->request, &serving, is_chat, "the body", body, size, 0)
+                        : error_of(503, "no memory");
+    if (!e.status) {
+        j->choices = (choice *)calloc((size_t)j->request.n_texts, sizeof *j->choices);
+        if (!j->choices) e = error_of(503, "no memory");
+    }
+    if (!e.status) {
+        name_request(&j->request);
+        e = submit(j);
+    }
+    if (e.status) return send_error(j->connection, e);
+    return j->request.stream ? send_stream(j) : MHD_YES;
+}
+
+static answer answer_chat(job *j) { return answer_texts(j, 1); }
+static answer answer_completion(job *j) { return answer_texts(j, 0); }
+
+/* A connection that was suspended goes on: its texts have ended. */
+static answer answer_ended(job *j) {
+    if (j->error.status) return send_error(j->connection, j->error);
+    return send_text(j->connection, 200, "application/json", j->out.p, j->out.n);
+}
+
+/* ---- the other addresses ---- */
+
+static answer answer_tokens(job *j, http_error (*make)(service *, char *, size_t, buffer *)) {
+    buffer out = {0};
+    size_t size;
+    char *body = take_body(j, &size);
+    http_error e = body ? make(&serving, body, size, &out) : error_of(503, "no memory");
+    answer result;
+    if (!e.status && out.failed) e = error_of(503, "no memory");
+    result = e.status ? send_error(j->connection, e)
+                      : send_text(j->connection, 200, "application/json", out.p, out.n);
+    buffer_free(&out);
+    return result;
+}
+
+static answer answer_tokenize(job *j) { return answer_tokens(j, request_tokenize); }
+static answer answer_detokenize(job *j) { return answer_tokens(j, request_detokenize); }
+
+static answer answer_embeddings(job *j) {
+    return send_error(j->connection, error_of(501, "this model gives no embeddings"));
+}
+
+static answer answer_health(job *j) {
+    static const char fine[] = "{\"status\":\"ok\"}\n", loading[] = "{\"status\":\"loading\"}\n",
+                      stopping[] = "{\"status\":\"stopping\"}\n";
+    const char *text = is_stopping ? stopping : is_ready ? fine : loading;
+    return send_text(j->connection, text == fine ? 200 : 503, "application/json", text,
+                     strlen(text));
+}
+
+static answer answer_models(job *j) {
+    buffer out = {0};
+    answer result;
+    buffer_text(&out, "{\"object\":\"list\",\"data\":[{\"id\":");
+    buffer_json(&out, serving.name, strlen(serving.name));
+    buffer_format(&out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"bitnet.h\",\"meta\":"
+                  "{\"n_ctx\":%d,\"n_ctx_train\":%d,\"n_vocab\":%d,\"n_params\":%llu,\"size\":%llu,"
+                  "\"kernels\":\"%s\"}}]}", (long long)time(0), (int)serving.n_ctx,
+                  (int)serving.info.ctx_train, (int)serving.info.n_vocab,
+                  (unsigned long long)serving.info.n_params,
+                  (unsigned long long)serving.info.file_bytes, serving.info.kernels);
+    result = send_text(j->connection, 200, "application/json", out.p ? out.p : "", out.n);
+    buffer_free(&out);
+    return result;
+}
+
+static answer answer_metrics(job *j) {
+    buffer out = {0};
+    answer result;
+    int i;
+    pthread_mutex_lock(&lock);
+    buffer_text(&out, "# HELP bitnet_answers_total Answers by the first digit of their status\n"
+                      "# TYPE bitnet_answers_total counter\n");
+    for (i = 1; i < 6; i++)
+        buffer_format(&out, "bitnet_answers_total{status=\"%dxx\"} %llu\n", i, figures.answers[i]);
+    add_figure(&out, "bitnet_refused_total", "counter", "Requests that found no place (429)",
+               figures.full);
+    add_figure(&out, "bitnet_left_total", "counter", "Clients that left before their answer's end",
+               figures.gone);
+    add_figure(&out, "bitnet_prompt_tokens_total", "counter", "Prompt tokens that were evaluated",
+               figures.prompt);
+    add_figure(&out, "bitnet_reused_tokens_total", "counter",
+               "Prompt tokens that a slot already held", figures.reused);
+    add_figure(&out, "bitnet_written_tokens_total", "counter", "Tokens that were written",
+               figures.written);
+    add_figure(&out, "bitnet_slots", "gauge", "Texts that can be written at the same time",
+               (unsigned long long)n_slots);
+    add_figure(&out, "bitnet_slots_busy", "gauge", "Texts that are being written",
+               (unsigned long long)busy_slots);
+    add_figure(&out, "bitnet_texts_waiting", "gauge", "Texts that wait for a slot",
+               (unsigned long long)waiting_texts);
+    add_figure(&out, "bitnet_held_tokens", "gauge", "Tokens in all slots",
+               (unsigned long long)held_tokens);
+    add_histogram(&out, "bitnet_first_token_seconds", "From a request to its first token",
+                  &figures.first_token);
+    add_histogram(&out, "bitnet_token_seconds", "From a token to the next", &figures.per_token);
+    pthread_mutex_unlock(&lock);
+    result = send_text(j->connection, 200, "text/plain; version=0.0.4", out.p ? out.p : "", out.n);
+    buffer_free(&out);
+    return result;
+}
+
+static const char *type_of(const char *path) {
+    static const char *const types[][2] = {
+        {".html", "text/html; charset=utf-8"}, {".js", "text/javascript; charset=utf-8"},
+        {".css", "text/css; charset=utf-8"}, {".json", "application/json"},
+        {".svg", "image/svg+xml"}, {".png", "image/png"}, {".wasm", "application/wasm"},
+        {".txt", "text/plain; charset=utf-8"}
+    };
+    const char *dot = strrchr(path, '.');
+    size_t i;
+    for (i = 0; dot && i < sizeof types / sizeof types[0]; i++)
+        if (!strcmp(dot, types[i][0])) return types[i][1];
+    return "application/octet-stream";
+}
+
+/* A file of --page. Names that begin with a dot are none. */
+static answer answer_file(struct MHD_Connection *c, const char *path) {
+    static const char about[] = "This is a server with OpenAI's API. Its addresses: /v1/models, "
+        "/v1/chat/completions, /v1/completions, /tokenize, /detokenize, /health, /metrics.\n";
+    char name[1024];
+    struct MHD_Response *r;
+    struct stat st;
+    int fd;
+    if (!page && !strcmp(path, "/"))
+        return send_text(c, 200, "text/plain; charset=utf-8", about, sizeof about - 1);
+    if (!page || strstr(path, "/.") || strlen(path) > 512)
+        return send_error(c, error_of(404, "there is nothing at this address"));
+    snprintf(name, sizeof name, "%.400s%s%s", page, path, strcmp(path, "/") ? "" : "index.html");
+    fd = open(name, O_RDONLY | O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        if (fd >= 0) close(fd);
+        return send_error(c, error_of(404, "there is nothing at this address"));
+    }
+    r = MHD_create_response_from_fd64((uint64_t)st.st_size, fd);
+    if (!r) close(fd);
+    else {
+        MHD_add_response_header(r, "Cross-Origin-Opener-Policy", "same-origin");
+        MHD_add_response_header(r, "Cross-Origin-Embedder-Policy", "require-corp");
+        MHD_add_response_header(r, "Cache-Control", "no-cache");
+    }
+    return send_response(c, 200, r, type_of(name));
+}
+
+/* ---- which address does what ---- */
+
+static const struct route {
+    const char *method, *path;
+    answer (*run)(job *j);
+    int needs_key, needs_model;
+} routes[] = {
+    {"POST", "/v1/chat/completions", answer_chat, 1, 1},
+    {"POST", "/v1/completions", answer_completion, 1, 1},
+    {"POST", "/v1/embeddings", answer_embeddings, 1, 1},
+    {"POST", "/tokenize", answer_tokenize, 1, 1},
+    {"POST", "/detokenize", answer_detokenize, 1, 1},
+    {"GET", "/v1/models", answer_models, 1, 1},
+    {"GET", "/metrics", answer_metrics, 1, 0},
+    {"GET", "/health", answer_health, 0, 0},
+};
+
+static answer answer_preflight(struct MHD_Connection *c) {
+    struct MHD_Response *r = MHD_create_response_from_buffer(0, (void *)(size_t)"",
+                                                             MHD_RESPMEM_PERSISTENT);
+    if (!r) return MHD_NO;
+    MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST");
+    MHD_add_response_header(r, "Access-Control-Allow-Headers", "Authorization, Content-Type");
+    MHD_add_response_header(r, "Access-Control-Max-Age", "86400");
+    return send_response(c, 204, r, 0);
+}
+
+/* The route of a request. If there is none, *result is what was answered. */
+static const struct route *find_route(struct MHD_Connection *c, const char *method,
+                                      const char *path, answer *result) {
+    const int is_get = !strcmp(method, "GET") || !strcmp(method, "HEAD");
+    const struct route *other = 0;
+    http_error e;
+    size_t i;
+    for (i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (strcmp(path, routes[i].path)) continue;
+        other = &routes[i];
+        if (is_get ? strcmp(other->method, "GET") : strcmp(other->method, method)) continue;
+        e = check_client(c, other->needs_key);
+        if (!e.status && other->needs_model && !is_ready)
+            e = error_of(503, "the model is being loaded");
+        if (!e.status) return other;
+        *result = send_error(c, e);
+        return 0;
+    }
+    e = check_client(c, 0);
+    if (e.status) *result = send_error(c, e);
+    else if (!strcmp(method, "OPTIONS") && allowed_origin) *result = answer_preflight(c);
+    else if (other) *result = send_error(c, error_of(405, "this address has another method"));
+    else if (is_get) *result = answer_file(c, path);
+    else *result = send_error(c, error_of(404, "there is nothing at this address"));
+    return 0;
+}
+
+/* Before the body comes. */
+static answer begin_request(struct MHD_Connection *c, const char *method, const char *path,
+                            void **con_cls) {
+    const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
+    answer result = MHD_NO;
+    const struct route *route = find_route(c, method, path, &result);
+    job *j;
+    if (!route) return result;
+    if (length && strtoull(length, 0, 10) > (unsigned long long)body_megabytes << 20)
+        return send_error(c, error_of(413, "the body is too large: see --max-body"));
+    if (!(j = (job *)calloc(1, sizeof *j))) return send_error(c, error_of(503, "no memory"));
+    j->connection = c;
+    j->route = route;
+    j->has_http = 1;
+    *con_cls = j;
+    pthread_mutex_lock(&lock);
+    n_jobs++;
+    pthread_mutex_unlock(&lock);
+    return MHD_YES;
+}
+
+static answer on_request(void *cls, struct MHD_Connection *c, const char *path, const char *method,
+                         const char *version, const char *data, size_t *size, void **con_cls) {
+    job *j = (job *)*con_cls;
+    (void)cls;
+    (void)version;
+    if (!j) return begin_request(c, method, path, con_cls);
+    if (*size > 0) {
+        j->too_large |= j->body.n + *size > (size_t)body_megabytes << 20;
+        if (!j->too_large) buffer_add(&j->body, data, *size);
+        *size = 0;
+        return MHD_YES;
+    }
+    if (j->too_large) return send_error(c, error_of(413, "the body is too large: see --max-body"));
+    if (j->body.failed) return send_error(c, error_of(503, "no memory"));
+    return j->is_submitted ? answer_ended(j) : j->route->run(j);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *c, void **con_cls,
+                         enum MHD_RequestTerminationCode why) {
+    job *j = (job *)*con_cls;
+    int is_free;
+    (void)cls;
+    (void)c;
+    (void)why;
+    if (!j) return;
+    pthread_mutex_lock(&lock);
+    n_jobs--;
+    j->has_http = 0;
+    j->is_suspended = 0;
+    if (j->has_engine) {
+        j->is_gone = 1;
+        figures.gone++;
+    }
+    is_free = !j->has_engine;
+    pthread_cond_signal(&arrived);
+    pthread_mutex_unlock(&lock);
+    *con_cls = 0;
+    if (is_free) free_job(j);
+}
+
+/* ---- beginning and ending ---- */
+
+static int is_loopback(const struct sockaddr *a) {
+    if (a->sa_family == AF_INET)
+        return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24) == 127;
+    return a->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+}
+
+static int start_http(void) {
+    struct addrinfo hints, *found = 0;
+    const union MHD_DaemonInfo *info;
+    char number[16];
+    memset(&hints, 0, sizeof hints);
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+    snprintf(number, sizeof number, "%ld", port);
+    if (getaddrinfo(host, number, &hints, &found) || !found) {
+        fail("--host %s: there is no such address%s", host, "");
+        return 0;
+    }
+    if (!is_loopback(found->ai_addr) && !api_key && !open_to_all) {
+        fail("--host %s: other machines can come in. Set --api-key, or --no-key to let all in%s",
+             host, "");
+        freeaddrinfo(found);
+        return 0;
+    }
+    http = MHD_start_daemon(
+        MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+            (found->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0),
+        (uint16_t)port, 0, 0, on_request, (void *)0, MHD_OPTION_SOCK_ADDR, found->ai_addr,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)n_connections, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, (void *)0, MHD_OPTION_END);
+    freeaddrinfo(found);
+    if (!http) {
+        fprintf(stderr, "serve: cannot listen on %s, port %ld: %s\n", host, port, strerror(errno));
+        return 0;
+    }
+    info = MHD_get_daemon_info(http, MHD_DAEMON_INFO_BIND_PORT);
+    if (info && info->port) port = info->port;
+    return 1;
+}
+
+static bitnet_result load(bitnet_model **model, bitnet_error *err) {
+    engine_params p;
+    bitnet_result r = bitnet_model_load_file(model_path, 0, model, err);
+    if (r) return r;
+    memset(&p, 0, sizeof p);
+    p.n_slots = (int32_t)n_slots;
+    p.n_ctx = (int32_t)n_ctx;
+    p.n_kv = n_kv;
+    p.n_threads = (int32_t)n_threads;
+    p.cancel_fn = should_cancel;
+    if (!(eng = engine_create(*model, &p, err))) return err->code;
+    r = service_open(&serving, *model, model_path, engine_ctx(eng), err);
+    if (alias) snprintf(serving.name, sizeof serving.name, "%s", alias);
+    return r;
+}
+
+static void on_signal(int number) {
+    (void)number;
+    signalled = 1;
+}
+
+/* Lets the last answers reach their clients. */
+static void stop_http(void) {
+    const double end = now() + 2;
+    struct timespec pause = {0, 10000000};
+    long left = 1;
+    MHD_quiesce_daemon(http);
+    while (left && now() < end) {
+        pthread_mutex_lock(&lock);
+        left = n_jobs;
+        pthread_mutex_unlock(&lock);
+        if (left) nanosleep(&pause, 0);
+    }
+    MHD_stop_daemon(http);
+}
+
+int main(int argc, char **argv) {
+    bitnet_model *model = 0;
+    bitnet_error err;
+    struct sigaction action;
+    int code = read_options(argc, argv);
+    if (code) return code - 1;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    sigaction(SIGINT, &action, 0);
+    sigaction(SIGTERM, &action, 0);
+    signal(SIGPIPE, SIG_IGN);
+    if (!start_http()) return 1;
+    if (load(&model, &err)) {
+        fail("%s: %s", model_path, err.text);
+        code = 1;
+    } else {
+        pthread_mutex_lock(&lock);
+        is_ready = 1;
+        pthread_mutex_unlock(&lock);
+        fprintf(stderr, "serve: %s on http://%s:%ld, %ld texts of %d tokens at the same time\n",
+                serving.name, host, port, n_slots, (int)serving.n_ctx);
+        run_engine();
+    }
+    stop_http();
+    engine_free(eng);
+    if (model) service_close(&serving);
+    bitnet_model_free(model);
+    return code;
+}

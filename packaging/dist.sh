@@ -1,0 +1,122 @@
+# ./build.sh dist; build.sh sources this file. Makes the folder of a release, build/dist/bitnet-VERSION:
+#
+#   bitnet_all.h               bitnet.h and its kernel headers in one file
+#   bitnet*.h, examples/       the separate headers, and programs that use them
+#   page/                      the page, for any web server
+#   bitnet-h-VERSION.tgz       the npm package, for npm install or npm publish
+#   bitnet-VERSION.tar.gz      the sources: all that git has, in the state of this folder
+#   LICENSE, README.md, CHANGELOG.md
+#   SHA256SUMS                 of all these files, for sha256sum -c
+#
+# The same sources and tools give the same bytes. All times are that of the last commit, or
+# SOURCE_DATE_EPOCH (seconds since 1970). It also works in the unpacked sources, without git.
+
+refuse() { echo "dist: $1" >&2; exit 1; }
+
+# names FILE PATTERN: "FILE VERSION"; the first group of sed's pattern is the version.
+names() { found=$(sed -n "s/$2/\1/p" "$1"); echo "$1 ${found:-none}"; }
+
+# versions: what each place names that people read or that a package takes its version from.
+versions() {
+    names bitnet.h '^\/\* bitnet.h - v\([^ ]*\) .*'
+    names web/package.json '^ *"version": "\([^"]*\)".*'
+    names packaging/vcpkg/bitnet-h/vcpkg.json '^ *"version": "\([^"]*\)".*'
+    names CMakeLists.txt '^project(bitnet VERSION \([^ ]*\) .*' |
+        sed "s/ \${version}\$/ $version/"      # it reads bitnet.h
+    for file in README.md web/README.md packaging/README.md; do
+        grep -Eo 'bitnet(-h)?[-@]v?[0-9]+([.][0-9]+)+' $file | sed "s|.*[-@]v*|$file |"
+    done
+}
+
+check_versions() {
+    wrong=$(versions | awk -v version="$version" '$2 != version { print "    " $1 ": " $2 }')
+    [ -z "$wrong" ] || refuse "BITNET_VERSION is $version, but these name another:
+$wrong"
+    entry=$(awk -v version="$version" '$1 == "##" && $2 == version' CHANGELOG.md)
+    [ -n "$entry" ] || refuse "CHANGELOG.md has no entry for version $version"
+}
+
+check_tools() {
+    missing=
+    for tool in "${EMCC%% *}:emscripten" "${ESBUILD:-esbuild}:esbuild" node:nodejs npm:npm tar:tar \
+        gzip:gzip sha256sum:coreutils; do
+        have "${tool%:*}" || missing="$missing, ${tool%:*} (Debian: ${tool##*:})"
+    done
+    [ ! -e .git ] || have git || missing="$missing, git (Debian: git)"
+    [ -z "$missing" ] || refuse "not installed: ${missing#, }"
+    tar --version | grep -q GNU || refuse "tar is not GNU tar (Debian: tar)"
+}
+
+# sources_of_release: the names of the files that belong to the sources, sorted.
+sources_of_release() {
+    if [ -e .git ]; then git -c core.quotePath=off ls-files
+    else find . -path ./build -prune -o -type f -print | sed 's|^\./||'
+    fi | LC_ALL=C sort
+}
+
+# time_of_release: headers have that of the last commit where the sources were unpacked.
+time_of_release() {
+    if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then echo "$SOURCE_DATE_EPOCH"
+    elif [ -e .git ]; then git log -1 --format=%ct
+    else date -r bitnet.h +%s
+    fi
+}
+
+# source_tarball FILE.tar.gz: nothing of this machine is in it, nor its users and access rights.
+source_tarball() {
+    tar -cf "${1%.gz}" --format=ustar --no-recursion --mtime="@$(time_of_release)" \
+        --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+        --transform="s|^|bitnet-$version/|" -T build/dist/sources
+    gzip -n -9 "${1%.gz}"
+}
+
+# page FOLDER: build/web without what only the npm package needs.
+page() {
+    cp -R build/web "$1"
+    for file in package.json README.md bitnet.d.ts node.js inline.js; do
+        rm "$1/$file"
+        rm -f "$1/$file.map"
+    done
+}
+
+checksums() {
+    (cd "$1" && find . -type f ! -name SHA256SUMS | sed 's|^\./||' | LC_ALL=C sort |
+        xargs sha256sum >SHA256SUMS)
+}
+
+# The folder gets its name when all is in it. If anything fails, nothing is left.
+dist() {
+    version=$(sed -n 's/^#define BITNET_VERSION "\(.*\)"/\1/p' bitnet.h)
+    rm -rf build/dist
+    check_versions
+    check_tools
+    mkdir -p build                     # for its lock
+    make_web
+    trap 'rm -rf build/dist' EXIT
+    trap 'exit 130' INT TERM
+    new=$PWD/build/dist/unfinished
+    mkdir -p "$new"
+    sources_of_release >build/dist/sources
+    source_tarball "$new/bitnet-$version.tar.gz"
+    grep -E '^(examples/.*|bitnet[^/]*\.h|LICENSE|README\.md|CHANGELOG\.md)$' build/dist/sources |
+        xargs cp --parents -t "$new"
+    awk -f packaging/one_file.awk bitnet.h >"$new/bitnet_all.h"
+    (cd build/web && npm pack --silent --pack-destination "$new")
+    page "$new/page"
+    checksums "$new"
+    rm build/dist/sources
+    mv "$new" "build/dist/bitnet-$version"
+    trap - EXIT INT TERM
+    echo "build/dist/bitnet-$version:"
+    (cd "build/dist/bitnet-$version" && du -hs --apparent-size -- *)
+    notes
+}
+
+# notes: what a release should not have.
+notes() {
+    [ ! -e .git ] || [ -z "$(git status --porcelain)" ] ||
+        echo "note: it has changes that are not committed"
+    case $entry in *progress*) echo "note: CHANGELOG.md says '$entry', not a date" ;; esac
+    [ -e build/web/engine-relaxed.js ] ||
+        echo "note: the page and the package have no relaxed SIMD (EMCC_RELAXED, a newer emscripten)"
+}

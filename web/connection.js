@@ -1,0 +1,162 @@
+// The worker of a model, and the calls to it.
+import { engines } from 'bitnet-engines';
+import { startWorker } from 'bitnet-platform';
+import { BitNetError, abortError, engineCode } from './errors.js';
+
+/** Settles like the promise, or rejects with the signal's reason as soon as it is aborted. */
+export function abortable(promise, signal, onAbort) {
+    if (!signal) return promise;
+    return new Promise((resolve, reject) => {
+        const stop = () => {
+            onAbort();
+            reject(signal.reason);
+        };
+        if (signal.aborted) stop();
+        signal.addEventListener('abort', stop, { once: true });
+        promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop));
+    });
+}
+
+const revive = ({ name, code, message, status }) =>
+    name === 'AbortError' ? abortError() : new BitNetError(code, message, status);
+
+/** In Firefox (140, about 1 start in 100) a worker that creates a worker may hang. A start that takes
+ * longer than this is given up and tried again. */
+const START_MS = 4000;
+
+class Stalled extends BitNetError {}
+
+/** Calls to the worker and their answers. If the worker dies, all pending calls fail. */
+class Connection {
+    #worker;
+    #timer;
+    #calls = new Map(); // id -> { resolve, reject, onEvent }
+    #next = 1;
+    #dead = null; // the error that says why
+
+    constructor(engine) {
+        this.#worker = startWorker(engine, {
+            onMessage: data => this.#onMessage(data),
+            onLost: event => this.close(crash(event))
+        });
+    }
+
+    call(op, args, onEvent) {
+        if (this.#dead) return Object.assign(Promise.reject(this.#dead), { id: 0 });
+        const id = this.#next++;
+        const promise = new Promise((resolve, reject) => {
+            this.#calls.set(id, { resolve, reject, onEvent });
+        });
+        try {
+            this.#worker.postMessage({ id, op, ...args });
+        } catch (e) {
+            // something that cannot be cloned
+            this.#calls.delete(id);
+            return Object.assign(Promise.reject(new BitNetError('ERR_ARG', e.message)), { id });
+        }
+        this.#hold();
+        return Object.assign(promise, { id });
+    }
+
+    /** The worker stops at its next turn. This call gets no more events. */
+    cancel(id) {
+        const call = this.#calls.get(id);
+        if (!call) return;
+        call.onEvent = undefined;
+        this.#worker.postMessage({ cancel: id });
+    }
+
+    /** What a call has asked for. */
+    answer(id, answer) {
+        if (this.#calls.has(id)) this.#worker.postMessage({ answers: id, ...answer });
+    }
+
+    close(error) {
+        if (this.#dead) return;
+        this.#dead = error;
+        clearTimeout(this.#timer);
+        this.#worker.terminate(); // and its threads with it
+        for (const { reject } of this.#calls.values()) reject(error);
+        this.#calls.clear();
+    }
+
+    #watch(starting) {
+        clearTimeout(this.#timer);
+        if (!starting) return;
+        this.#timer = setTimeout(() => {
+            this.close(new Stalled('ERR_INTERNAL', 'the threads did not start'));
+        }, START_MS);
+    }
+
+    #onMessage({ id, event, value, error, starting }) {
+        if (starting !== undefined) return this.#watch(starting);
+        const call = this.#calls.get(id);
+        if (!call) return;
+        if (event) {
+            try {
+                return call.onEvent?.(event);
+            } catch (e) {
+                return call.reject(e); // thrown by the caller's handler
+            }
+        }
+        this.#calls.delete(id);
+        this.#hold();
+        if (!error) return call.resolve(value);
+        const revived = revive(error);
+        call.reject(revived);
+        // after a crash the module's memory is not reliable
+        if (revived.code === 'ERR_INTERNAL') this.close(revived);
+    }
+
+    /** Keeps Node running while a call is pending, but not because of an idle worker. */
+    #hold() {
+        this.#worker[this.#calls.size ? 'ref' : 'unref']?.();
+    }
+}
+
+function crash(event) {
+    event?.preventDefault?.();
+    const text =
+        event?.message ||
+        'perhaps it could not be started; a Content-Security-Policy must have "worker-src blob:"';
+    return new BitNetError(engineCode(text), `the worker crashed: ${text}`);
+}
+
+const bytesOf = base64 => Uint8Array.from(atob(base64), c => c.charCodeAt(0));
+
+async function startEngine(name, threads, signal) {
+    const engine = await engines[name]().catch(e => {
+        throw new BitNetError('ERR_INTERNAL', `no ${name} module: ${e.message}`);
+    });
+    const connection = new Connection(engine);
+    try {
+        const call = connection.call('startModule', {
+            name,
+            threads,
+            wasm: bytesOf(engine.wasm),
+            threadScript: engine.thread
+        });
+        await abortable(call, signal, () => {});
+        return connection;
+    } catch (e) {
+        connection.close(e);
+        throw e;
+    }
+}
+
+/** A connection to the first variant that starts. Notes why others did not. */
+export async function connect({ variants, notes }, threads, signal) {
+    let failure;
+    for (const name of variants) {
+        if (failure instanceof Stalled && name !== 'simd') continue; // it would stall again
+        const start = () => startEngine(name, threads, signal);
+        try {
+            return await start().catch(e => (e instanceof Stalled ? start() : Promise.reject(e)));
+        } catch (e) {
+            if (signal?.aborted) throw e;
+            failure = e;
+            notes.push(e instanceof Stalled ? 'one thread: threads did not start' : e.message);
+        }
+    }
+    throw failure;
+}

@@ -1,0 +1,186 @@
+// model.chat.completions.create: chats in the shape of OpenAI's client.
+// https://platform.openai.com/docs/api-reference/chat describes requests and answers.
+import { bad, checkNames } from './options.js';
+
+// What a request may hold, and the option of chat() that it becomes; null: see below. top_k, min_p,
+// repeat_penalty and grammar are no part of OpenAI's interface, but other servers have them.
+const REQUEST = {
+    temperature: 'temperature',
+    top_p: 'topP',
+    top_k: 'topK',
+    min_p: 'minP',
+    repeat_penalty: 'repeatPenalty',
+    frequency_penalty: 'frequencyPenalty',
+    presence_penalty: 'presencePenalty',
+    logit_bias: 'logitBias',
+    seed: 'seed',
+    stop: 'stop',
+    grammar: 'grammar',
+    max_tokens: 'maxTokens',
+    max_completion_tokens: 'maxTokens',
+    messages: null,
+    stream: null,
+    stream_options: null,
+    response_format: null,
+    logprobs: null,
+    top_logprobs: null,
+    n: null,
+    model: null,
+    user: null,
+    metadata: null,
+    store: null
+};
+
+const CALL_OPTIONS = ['signal', 'session', 'onPrompt'];
+const MESSAGE = ['role', 'content', 'name', 'refusal'];
+const given = value => value !== undefined && value !== null;
+
+function textOf(content, where) {
+    if (typeof content === 'string') return content;
+    if (!Array.isArray(content)) bad(`${where}.content: a string or an array of texts is needed`);
+    return content
+        .map((part, i) => {
+            if (part?.type !== 'text' || typeof part.text !== 'string')
+                bad(`${where}.content[${i}]: only text is possible`);
+            return part.text;
+        })
+        .join('');
+}
+
+function messagesOf(messages) {
+    if (!Array.isArray(messages)) bad('messages: an array is needed');
+    return messages.map((message, i) => {
+        const where = `messages[${i}]`;
+        if (typeof message !== 'object' || message === null) bad(`${where}: an object is needed`);
+        for (const [name, value] of Object.entries(message))
+            if (given(value) && !MESSAGE.includes(name)) bad(`${where}.${name}: it is not supported`);
+        const role = message.role === 'developer' ? 'system' : message.role;
+        return { role, content: textOf(message.content, where) };
+    });
+}
+
+/** The option of chat() for response_format. */
+function formatOf({ type, json_schema: format }) {
+    if (type === 'text') return {};
+    if (type === 'json_object') return { jsonSchema: { type: 'object' } };
+    if (type === 'json_schema' && typeof format?.schema === 'object')
+        return { jsonSchema: format.schema };
+    return bad('response_format: text, json_object, or json_schema with a schema is needed');
+}
+
+function logprobsOf({ logprobs, top_logprobs: top }) {
+    if (!logprobs && given(top)) bad('top_logprobs: it needs logprobs: true');
+    return logprobs ? { logprobs: top ?? 0 } : {};
+}
+
+/** The options of chat() for a request. */
+function optionsOf(request) {
+    const options = { temperature: 1, topP: 1 };
+    for (const [name, option] of Object.entries(REQUEST))
+        if (option && given(request[name])) options[option] = request[name];
+    if (given(request.n) && request.n !== 1) bad('n: only 1 is possible');
+    if (given(request.stream_options) && !request.stream) bad('stream_options: it needs stream: true');
+    if (given(request.response_format)) Object.assign(options, formatOf(request.response_format));
+    return Object.assign(options, logprobsOf(request));
+}
+
+const finishReason = { end: 'stop', stop: 'stop', mask: 'stop', length: 'length' };
+
+function logprob({ text, bytes, logprob: value, top }) {
+    const entry = { token: text, logprob: value, bytes: [...bytes] };
+    return top ? { ...entry, top_logprobs: top.map(t => logprob(t)) } : entry;
+}
+
+const usageOf = ({ promptTokens, reusedTokens, tokens }) => ({
+    prompt_tokens: promptTokens,
+    completion_tokens: tokens,
+    total_tokens: promptTokens + tokens,
+    prompt_tokens_details: { cached_tokens: reusedTokens }
+});
+
+/** A reply as it comes: { content, logprobs } for the tokens of each piece of text, then { stats }. */
+async function* reply(texts, tokens) {
+    try {
+        for (;;) {
+            const { done, value } = await texts.next();
+            const logprobs = tokens && { content: tokens.splice(0), refusal: null };
+            if (!done) yield { content: value, logprobs };
+            else return yield { stats: value, content: '', logprobs };
+        }
+    } finally {
+        await texts.return(); // the caller has left the loop
+    }
+}
+
+/** Begins the reply to a request; what is wrong with it is said now. */
+function begin(session, request, callOptions) {
+    const tokens = request.logprobs ? [] : null;
+    const onToken = event => tokens?.push(logprob(event.logprobs));
+    const options = { ...optionsOf(request), ...callOptions, onToken };
+    return reply(session.chat(messagesOf(request.messages), options), tokens);
+}
+
+async function whole(head, parts) {
+    let content = '',
+        logprobs = null,
+        stats;
+    for await (const part of parts) {
+        content += part.content;
+        stats = part.stats;
+        if (logprobs) logprobs.content.push(...part.logprobs.content);
+        else logprobs = part.logprobs;
+    }
+    const choice = {
+        index: 0,
+        message: { role: 'assistant', content, refusal: null },
+        logprobs,
+        finish_reason: finishReason[stats.reason]
+    };
+    return { ...head, object: 'chat.completion', choices: [choice], usage: usageOf(stats) };
+}
+
+async function* chunks(its, parts, withUsage) {
+    const head = { ...its, object: 'chat.completion.chunk' };
+    const usage = withUsage ? { usage: null } : {};
+    const chunk = (delta, logprobs, finish_reason) => ({
+        ...head,
+        choices: [{ index: 0, delta, logprobs, finish_reason }],
+        ...usage
+    });
+    yield chunk({ role: 'assistant', content: '', refusal: null }, null, null);
+    for await (const { content, logprobs, stats } of parts) {
+        if (content || logprobs?.content.length) yield chunk({ content }, logprobs, null);
+        if (!stats) continue;
+        yield chunk({}, null, finishReason[stats.reason]);
+        if (withUsage) yield { ...head, choices: [], usage: usageOf(stats) };
+    }
+}
+
+/** What OpenAI's client returns for stream: true: an iterable, which a controller can stop. */
+function streamOf(iterator, controller) {
+    return { controller, [Symbol.asyncIterator]: () => iterator };
+}
+
+const newId = () =>
+    `chatcmpl-${Array.from({ length: 24 }, () => Math.floor(Math.random() * 36).toString(36)).join('')}`;
+
+/** { create } for a model, whose own session writes the reply unless a call names another one. */
+export function completions(model) {
+    return {
+        async create(request, options = {}) {
+            checkNames(request, Object.keys(REQUEST));
+            checkNames(options, CALL_OPTIONS);
+            const { session = model, signal, onPrompt } = options;
+            const created = Math.floor(Date.now() / 1000);
+            const head = { id: newId(), created, model: request.model ?? 'bitnet' };
+            if (!request.stream) return whole(head, begin(session, request, { signal, onPrompt }));
+            const controller = new AbortController(),
+                stop = () => controller.abort(signal.reason);
+            signal?.addEventListener('abort', stop, { once: true });
+            if (signal?.aborted) stop();
+            const parts = begin(session, request, { signal: controller.signal, onPrompt });
+            const withUsage = Boolean(request.stream_options?.include_usage);
+            return streamOf(chunks(head, parts, withUsage), controller);
+        }
+    };
+}

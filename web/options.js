@@ -1,0 +1,114 @@
+// The arguments of the interface: what is wrong is said before anything is done.
+import { resolveSource } from 'bitnet-platform';
+import { BitNetError } from './errors.js';
+import { hubUrl } from './hub.js';
+
+export const bad = text => {
+    throw new BitNetError('ERR_ARG', text);
+};
+
+export function number(options, name, fallback, low, high, whole) {
+    const v = options[name] ?? fallback;
+    if (typeof v !== 'number' || !(v >= low && v <= high) || (whole && !Number.isInteger(v)))
+        bad(`${name}: ${v} is not a ${whole ? 'whole ' : ''}number from ${low} to ${high}`);
+    return v;
+}
+
+const GENERATE_OPTIONS = [
+    'maxTokens', 'temperature', 'topK', 'topP', 'minP', 'repeatPenalty', 'frequencyPenalty',
+    'presencePenalty', 'logitBias', 'seed', 'stop', 'grammar', 'jsonSchema', 'mask', 'logprobs',
+    'signal', 'onToken', 'onPrompt'
+];
+
+/** A misspelt option would be without effect, and nobody would notice. */
+export function checkNames(options, known) {
+    if (typeof options !== 'object' || options === null) bad('options: an object is needed');
+    for (const name of Object.keys(options))
+        if (!known.includes(name)) bad(`${name}: no such option. There are ${known.join(', ')}`);
+}
+
+const MOST = 2 ** 31 - 1;
+
+function stopStrings(stop) {
+    const list = typeof stop === 'string' ? [stop] : [...(stop ?? [])];
+    for (const s of list)
+        if (typeof s !== 'string' || !s || s.includes('\0'))
+            bad('stop: a string is empty or contains a NUL');
+    return list;
+}
+
+/** Pairs of a token and a number; -Infinity forbids the token. */
+function biases(logitBias) {
+    const isObject = typeof logitBias === 'object' && logitBias !== null;
+    if (!isObject) bad('logitBias: an object, or a Map, of tokens and numbers is needed');
+    const pairs = logitBias instanceof Map ? [...logitBias] : Object.entries(logitBias);
+    return pairs.map(([token, value]) => {
+        if (!Number.isInteger(Number(token)) || !(token >= 0 && token <= MOST))
+            bad(`logitBias: ${token} is not a token`);
+        if (typeof value !== 'number' || Number.isNaN(value))
+            bad(`logitBias: ${value} is not a number`);
+        return [Number(token), value];
+    });
+}
+
+function text(options, name) {
+    const value = options[name];
+    if (typeof value !== 'string') bad(`${name}: a string is needed`);
+    if (value.includes('\0')) bad(`${name}: it contains a NUL`);
+    return value;
+}
+
+/** What the text has to keep to, if anything. */
+function rules(o) {
+    if (o.mask !== undefined && typeof o.mask !== 'function') bad('mask: a function is needed');
+    if (o.grammar !== undefined && o.jsonSchema !== undefined)
+        bad('grammar and jsonSchema: only one of them is possible');
+    const masked = o.mask !== undefined;
+    if (o.grammar !== undefined) return { masked, grammar: text(o, 'grammar') };
+    if (o.jsonSchema === undefined) return { masked };
+    if (typeof o.jsonSchema === 'string') return { masked, jsonSchema: text(o, 'jsonSchema') };
+    const schema = JSON.stringify(o.jsonSchema);
+    if (schema === undefined) bad('jsonSchema: an object or a string is needed');
+    return { masked, jsonSchema: schema };
+}
+
+/** The options of a generation, as the worker gets them. The defaults are those of
+ * examples/generate.c, except for the temperature: 0, greedy. */
+export function generateOptions(o) {
+    checkNames(o, GENERATE_OPTIONS);
+    return {
+        maxTokens: o.maxTokens === Infinity ? 0 : number(o, 'maxTokens', 0, 0, MOST, true),
+        temperature: number(o, 'temperature', 0, 0, 1000),
+        topK: number(o, 'topK', 40, 0, MOST, true),
+        topP: number(o, 'topP', 0.95, 0, 1),
+        minP: number(o, 'minP', 0.05, 0, 1),
+        repeatPenalty: number(o, 'repeatPenalty', 0, 0, 9),
+        frequencyPenalty: number(o, 'frequencyPenalty', 0, -100, 100),
+        presencePenalty: number(o, 'presencePenalty', 0, -100, 100),
+        seed: number(o, 'seed', Math.floor(Math.random() * MOST), 0, Number.MAX_SAFE_INTEGER, true),
+        logprobs: o.logprobs === undefined ? undefined : number(o, 'logprobs', 0, 0, 20, true),
+        logitBias: biases(o.logitBias ?? {}),
+        stop: stopStrings(o.stop),
+        ...rules(o)
+    };
+}
+
+export function checkMessages(messages) {
+    if (!Array.isArray(messages) || messages.length === 0)
+        bad('messages: a non-empty array is needed');
+    return messages.map(({ role, content }) => {
+        if (typeof role !== 'string' || typeof content !== 'string')
+            bad('messages: role and content must be strings');
+        if ((role + content).includes('\0')) bad('messages: one contains a NUL');
+        return { role, content };
+    });
+}
+
+/** The source in a form that can be sent to the worker without copying it. */
+export function portable(source, hub) {
+    if (source instanceof Blob) return source;
+    if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return new Blob([source]);
+    if (source instanceof URL) return source.href;
+    if (typeof source !== 'string') bad('source: a URL, File, Blob or ArrayBuffer is needed');
+    return resolveSource(hubUrl(source, hub));
+}

@@ -1,0 +1,188 @@
+// A conversation, or a text: one sequence of a model's context. See bitnet.d.ts.
+import { BitNetError } from './errors.js';
+import { abortable } from './connection.js';
+import { bad, checkMessages, generateOptions } from './options.js';
+
+/** The stats of a generation that did not end by itself, from its last event about the prompt, or
+ * null, and the times when it started and when its first token came, or undefined. */
+function cutShort(prompt, tokens, start, first) {
+    const { promptTokens, reusedTokens, readTokens } = prompt ?? {
+        promptTokens: 0,
+        reusedTokens: 0,
+        readTokens: 0
+    };
+    const now = performance.now();
+    const prefillSeconds = ((first ?? now) - start) / 1000,
+        decodeSeconds = first === undefined ? 0 : (now - first) / 1000;
+    return {
+        reason: 'abort',
+        promptTokens,
+        reusedTokens,
+        tokens,
+        prefillSeconds,
+        decodeSeconds,
+        prefillPerSecond: Math.max(readTokens - reusedTokens, 0) / prefillSeconds || 0,
+        decodePerSecond: tokens / decodeSeconds || 0
+    };
+}
+
+/** A queue of the worker's events, for an iterator that may be slower or faster. */
+class Inbox {
+    #items = [];
+    #wake = () => {};
+    #end = null;
+
+    add(item) {
+        this.#items.push(item);
+        this.#wake();
+    }
+    end() {
+        this.#end ??= {};
+        this.#wake();
+    }
+    fail(error) {
+        this.#end ??= { error };
+        this.#wake();
+    }
+    cut(error) {
+        this.#items = [];
+        this.fail(error);
+    }
+
+    async *[Symbol.asyncIterator]() {
+        for (;;) {
+            while (this.#items.length) yield this.#items.shift();
+            if (this.#end && 'error' in this.#end) throw this.#end.error;
+            if (this.#end) return;
+            await new Promise(resolve => {
+                this.#wake = resolve;
+            });
+        }
+    }
+}
+
+/** What a mask allows, as tokens; null: all. */
+async function allowedBy(mask, tokens) {
+    const allowed = await mask(tokens);
+    if (allowed === undefined || allowed === null) return null;
+    if (typeof allowed[Symbol.iterator] !== 'function')
+        bad('mask: it must return tokens, or nothing');
+    return Int32Array.from(allowed);
+}
+
+export class Session {
+    #home;
+    #number;
+    #generating = false;
+    #freed = false;
+    stats = null;
+
+    /** home is the model: connection(), used(bytes) for the memory that is in use, and free(number).
+     * The model's own session has the number 0. */
+    constructor(home, number) {
+        this.#home = home;
+        this.#number = number;
+    }
+
+    generate(prompt, options = {}) {
+        if (typeof prompt !== 'string') bad('prompt: a string is needed');
+        return this.#run({ prompt }, options, generateOptions(options));
+    }
+
+    chat(messages, options = {}) {
+        return this.#run({ messages: checkMessages(messages) }, options, generateOptions(options));
+    }
+
+    async *#run(what, { signal, onToken, onPrompt, mask }, options) {
+        signal?.throwIfAborted();
+        const connection = this.#idle();
+        this.#generating = true;
+        const inbox = new Inbox(),
+            start = performance.now(),
+            written = [];
+        let prompt = null,
+            tokens = 0,
+            first,
+            finished = false;
+        const answer = () =>
+            allowedBy(mask, [...written]).then(
+                allowed => connection.answer(call.id, { tokens: allowed }),
+                error => inbox.cut(error)
+            );
+        const onEvent = event => {
+            if (event.ask) return void answer();
+            if ('promptTokens' in event) {
+                prompt = event;
+                return onPrompt?.(event);
+            }
+            first ??= performance.now();
+            if (event.token >= 0) {
+                tokens++;
+                written.push(event.token);
+            }
+            inbox.add(event);
+        };
+        const args = { session: this.#number, ...what, options };
+        const call = connection.call('generate', args, onEvent);
+        const done = abortable(call, signal, () => inbox.cut(signal.reason)).then(
+            ({ memoryBytes, ...stats }) => {
+                this.#home.used(memoryBytes);
+                this.stats = stats;
+                inbox.end();
+            },
+            error => inbox.fail(error)
+        );
+        try {
+            for await (const event of inbox) {
+                if (event.token >= 0) onToken?.(event);
+                if (event.text) yield event.text;
+            }
+            await done;
+            finished = true;
+            return this.stats;
+        } finally {
+            this.#generating = false;
+            if (!finished) {
+                // aborted, left by break or throw, or failed
+                call.catch(() => {});
+                connection.cancel(call.id);
+                this.stats = cutShort(prompt, tokens, start, first);
+            }
+        }
+    }
+
+    /** The connection, if the session can be used now. */
+    #idle() {
+        if (this.#freed) throw new BitNetError('ERR_FREED', 'this session has been freed');
+        const connection = this.#home.connection();
+        if (this.#generating)
+            throw new BitNetError('ERR_BUSY', 'this session is already generating');
+        return connection;
+    }
+
+    async save() {
+        return this.#idle().call('save', { session: this.#number });
+    }
+
+    async restore(bytes) {
+        if (bytes instanceof ArrayBuffer) bytes = new Uint8Array(bytes);
+        if (!(bytes instanceof Uint8Array)) bad('bytes: a Uint8Array or ArrayBuffer is needed');
+        return this.#idle().call('restore', { session: this.#number, bytes });
+    }
+
+    /** Forgets what the session holds. The model's own session can then be used again. */
+    async clear() {
+        await this.#idle().call('clear', { session: this.#number });
+    }
+
+    async free() {
+        if (this.#freed || this.#number === 0) return;
+        await this.clear();
+        this.#freed = true;
+        this.#home.free(this.#number);
+    }
+
+    async [Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')]() {
+        await this.free();
+    }
+}
