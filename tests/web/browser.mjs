@@ -78,7 +78,7 @@ function rebuilt(edits) {
         for (const variant of variants) writeFileSync(join(folder, `engine-${variant}.js`), '');
         // A machine may be too busy to start threads in the time that the page gives them.
         const patient = s => s.replace('START_MS = 4000', 'START_MS = 60000');
-        for (const [name, edit] of [['bitnet.js', patient], ...Object.entries(edits)]) {
+        for (const [name, edit] of [['connection.js', patient], ...Object.entries(edits)]) {
             const path = join(sources, name),
                 before = readFileSync(path, 'utf8'),
                 after = edit(before);
@@ -2441,6 +2441,113 @@ const tests = {
             await until(page, () => document.querySelector('#cache .name') !== null);
             expect((await texts(page, '#cache .name')).join(), name, 'the list');
             await stillWrites(page);
+        });
+    },
+
+    // Whether the server has another file, and the checksum of what is kept.
+    async kept_models_are_checked() {
+        const answers = [
+            [{}, 'The server has the same file.'],
+            [{ ETag: '"another"' }, 'The server has a newer file. Download it'],
+            [{ ETag: '' }, 'The server does not say whether it has another file.'],
+            [null, 'The URL cannot be reached from this page.'],
+        ];
+        hooks.set('/kept.gguf', asTiny);
+        await visit(async page => {
+            await ready(page);
+            await loads(page, () => openUrl(page, `${isolated.url}kept.gguf`));
+            await until(page, () => document.querySelector('#cache .check') !== null);
+            const press = what => page.$eval(`#cache .${what}`, b => b.click());
+            const found = what =>
+                until(
+                    page,
+                    t => document.querySelector('#cache .found').textContent.startsWith(t),
+                    what
+                );
+            for (const [headers, answer] of answers) {
+                hooks.set('/kept.gguf', (req, res) =>
+                    headers ? asTiny(req, res, { ...ISOLATED, ...headers }) : !!res.destroy()
+                );
+                await press('check');
+                await found(answer);
+            }
+            hooks.set('/kept.gguf', asTiny);
+            await press('verify');
+            await found(
+                `The SHA-256 of what is kept is ${createHash('sha256').update(tiny).digest('hex')}.`
+            );
+            hooks.set('/kept.gguf', (req, res) => asTiny(req, res, { ...ISOLATED, ETag: '"another"' }));
+            await press('check');
+            await found('The server has a newer file.');
+            requests = [];
+            await loads(page, () => page.$eval('#cache .found button', b => b.click()));
+            check(
+                requests.some(r => r.path === '/kept.gguf' && !r.range),
+                'the newer file was not downloaded'
+            );
+            await until(page, () => document.querySelector('#cache .found').textContent === '');
+            await press('check');
+            await found('The server has the same file.');
+        });
+    },
+
+    // As in other chats: the arrow in the empty field edits the last message.
+    async arrow_up_edits() {
+        await visit(async page => {
+            await ready(page);
+            await page.focus('#prompt');
+            await page.keyboard.press('ArrowUp'); // nothing was said
+            expect(await count(page, '.edit'), 0, 'fields');
+            const first = await write(page, 'Who are you?', { maxTokens: 20 });
+            await fill(page, 'prompt', 'typed');
+            await page.keyboard.press('ArrowUp');
+            expect(await count(page, '.edit'), 0, 'fields while something is typed');
+            await settings(page, { prompt: '' });
+            await page.keyboard.press('ArrowUp');
+            expect(await page.$eval('.edit textarea', e => e.value), 'Who are you?', 'the field');
+            await page.keyboard.press('Escape');
+            expect(await page.evaluate(() => document.activeElement.id), 'prompt', 'the focus');
+            await page.keyboard.press('ArrowUp');
+            await page.keyboard.type(' Tell me a story.');
+            await page.keyboard.press('Enter');
+            await until(page, () => Number(document.body.dataset.runs) === 2);
+            const [question, reply] = await texts(page, '.turn .body');
+            expect(question, 'Who are you? Tell me a story.', 'what was sent');
+            check(reply !== first, 'the same reply');
+        });
+    },
+
+    // A reply that was cut off goes on, and is in the end what it would have been.
+    async a_reply_goes_on() {
+        await visit(async page => {
+            await ready(page);
+            const press = () =>
+                page.$$eval('.turn:last-child button', all =>
+                    all.find(b => b.textContent === 'Continue' && b.checkVisibility()).click()
+                );
+            const offered = () =>
+                page.$$eval('.turn button', all =>
+                    all.filter(b => b.textContent === 'Continue' && b.checkVisibility()).length
+                );
+            const question = 'Tell me a story about a dragon.';
+            const whole = await write(page, question, { maxTokens: 90 });
+            expect(await lastNote(page), 'Stopped at the token limit.', 'note');
+            await page.click('#new');
+            const begun = await write(page, question, { maxTokens: 30 });
+            check(whole.startsWith(begun) && begun.length < whole.length, begun);
+            for (const runs of [3, 4]) {
+                expect(await offered(), 1, 'buttons');
+                await press();
+                await until(page, n => Number(document.body.dataset.runs) === n, runs);
+            }
+            expect(await lastReply(page), whole, 'the reply');
+            await page.reload();
+            await ready(page);
+            expect(await lastReply(page), whole, 'after a reload');
+            expect(await offered(), 1, 'buttons after a reload');
+            await write(page, 'Who are you?', { maxTokens: 400 });
+            expect(await lastNote(page), '', 'note of a reply that is whole');
+            expect(await offered(), 0, 'buttons of replies that are whole, or not the last');
         });
     },
 

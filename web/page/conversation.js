@@ -16,6 +16,7 @@ const NOTES = {
     length: 'Stopped at the token limit.',
     abort: 'Stopped.',
     full: 'The context is full, so the text ends here.',
+    mask: 'The text ends here: nothing else was allowed.',
     failed: 'An error ended the text here.',
     left: 'The page was left before the text was finished.',
 };
@@ -32,18 +33,20 @@ function addTurn(message) {
     body.dir = 'auto';
     show(body, message);
     turn.append(element('span', `${LABELS[role]}: `, 'hidden'), body);
-    if (note || dropped) turn.append(noteOf(message));
     turn.append(actions(message));
+    if (note || dropped) showNote(turn, message);
     $('log').append(turn);
     return turn;
 }
 
-function noteOf({ note, dropped }) {
+// Why the text ends where it does. A reply that was cut off can go on.
+function showNote(turn, { note, dropped }) {
     const parts = [];
     if (dropped)
         parts.push(`The context was full: the model no longer sees the first ${dropped} messages.`);
     if (note) parts.push(NOTES[note]);
-    return element('span', parts.join(' '), 'note');
+    turn.querySelector('.acts').before(element('span', parts.join(' '), 'note'));
+    turn.classList.toggle('cut', !!note);
 }
 
 function actions(message) {
@@ -60,8 +63,9 @@ function actions(message) {
     if (message.role === 'user') act('Answer', answer, 'if-last');
     else act('Regenerate', regenerate);
     act('Edit', edit);
-    if (message.role === 'text') act('Continue', continueText);
+    if (message.role === 'text') act('Continue', goOn);
     else act('Continue from here', branchAfter, 'unless-last');
+    if (message.role === 'assistant') act('Continue', goOn, 'if-cut');
     return box;
 }
 
@@ -279,7 +283,7 @@ function leaveOutOne(chat, end) {
     return true;
 }
 
-// The reply to the messages before `end`.
+// The reply to the messages before `end`. If the last of them is a reply, its text goes on.
 async function* chatReply(chat, end, model, options) {
     const system = $('system').value.trim(),
         first = system ? [{ role: 'system', content: system }] : [];
@@ -312,6 +316,7 @@ async function write(chat, message, turn, stream, takeBack) {
     if (fromButton) $('stop').focus();
     $('log').ariaBusy = 'true';
     turn.querySelector('.note')?.remove();
+    turn.classList.remove('cut');
     turn.classList.add('writing');
     toEnd();
     delete message.note;
@@ -360,8 +365,7 @@ async function write(chat, message, turn, stream, takeBack) {
         if ((chat.from ?? 0) > from) message.dropped = chat.from;
         if (shown) {
             const follow = nearEnd();
-            if (message.note || message.dropped)
-                turn.querySelector('.acts').before(noteOf(message));
+            if (message.note || message.dropped) showNote(turn, message);
             if (chat.from) showLeftOut();
             if (follow) toEnd();
         }
@@ -531,16 +535,20 @@ async function rewrite(message, i) {
     );
 }
 
-async function continueText(i) {
+// A completion, or a reply that was cut off, goes on where it ended.
+async function goOn(i) {
     if (!mayWrite()) return;
     const chat = current(),
         message = chat.messages[i],
-        { given, content, note } = message;
+        { role, given, content, note } = message;
     await write(
         chat,
         message,
         turns()[i],
-        (model, options) => model.generate(given + content, options),
+        (model, options) =>
+            role === 'text'
+                ? model.generate(given + content, options)
+                : chatReply(chat, i + 1, model, options),
         shown => {
             message.note = note;
             if (shown) render();
@@ -566,13 +574,14 @@ function edit(i) {
     const turn = turns()[i],
         body = turn.querySelector('.body'),
         form = element('form', undefined, 'edit'),
-        field = element('textarea');
+        field = element('textarea'),
+        from = document.activeElement;
     const yes = element('button', message.role === 'user' ? 'Send' : 'Keep'),
         no = button('Cancel', 'quiet', () => end());
     const end = () => {
         form.replaceWith(body);
         turn.classList.remove('editing');
-        turn.querySelector('.acts button').focus();
+        (from === $('prompt') ? from : turn.querySelector('.acts button')).focus();
     };
     field.value = message.content;
     field.dir = 'auto';
@@ -608,6 +617,12 @@ function edit(i) {
     turn.classList.add('editing');
     body.replaceWith(form);
     field.focus();
+}
+
+// What the user said last, or how the last text began.
+export function editLast() {
+    const i = current().messages.findLastIndex(m => m.role !== 'assistant');
+    if (i >= 0) edit(i);
 }
 
 // How a text begins goes back to the field, to be sent again.

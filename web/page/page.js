@@ -2,7 +2,7 @@
 // is done in workers (bitnet.js starts one, crosscheck.js others).
 import { cache } from './bitnet.js';
 import { app, hideError, mode, nearEnd, toEnd, togglePanel } from './app.js';
-import { reopen, send, showMode, startNew, stop } from './conversation.js';
+import { editLast, reopen, send, showMode, startNew, stop } from './conversation.js';
 import { offerCrosscheck } from './crosscheck.js';
 import { $, button, composing } from './dom.js';
 import { isolate, keepPage } from './isolation.js';
@@ -45,6 +45,11 @@ $('prompt').onkeydown = e => {
     if (e.key === 'Enter' && !e.shiftKey && !composing(e)) {
         e.preventDefault();
         send();
+    }
+    const modified = e.shiftKey || e.ctrlKey || e.altKey || e.metaKey;
+    if (e.key === 'ArrowUp' && !modified && !$('prompt').value && !composing(e)) {
+        e.preventDefault();
+        editLast();
     }
 };
 addEventListener('keydown', e => {
