@@ -2595,6 +2595,11 @@ const IN_ONE_BROWSER = [
     'thirty_messages',
     'a_reply_grows',
     'a_long_reply_does_not_block',
+    'composed_text',
+    'a_message_of_100_kb',
+    'kept_models_are_checked',
+    'arrow_up_edits',
+    'a_reply_goes_on',
 ];
 const unknown = [...IN_ONE_BROWSER, ...only].filter(title => !tests[title]);
 if (unknown.length) throw new Error(`there is no test ${unknown}`);

@@ -251,7 +251,7 @@ function row(entry, name, ambiguous) {
         tools.append(b);
     };
     if (entry.complete) {
-        tool('Check for a newer file', 'check', b => check(entry.url, b, found), ' of');
+        tool('Check for updates', 'check', b => check(entry.url, b, found), ' of');
         tool('Verify', 'verify', b => verify(entry.url, b, found));
     }
     tool('Delete', 'delete', async b => {
