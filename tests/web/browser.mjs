@@ -326,7 +326,9 @@ async function dragInPage(page) {
 
 // ---- Markdown ----
 
-const markdown = !readFileSync(join(site, 'markdown-it.js'), 'utf8').startsWith('export default null');
+const markdown = !readFileSync(join(site, 'markdown-it.js'), 'utf8').startsWith(
+    'export default null'
+);
 function needMarkdown() {
     if (!markdown) throw new Skip('this build has no Markdown: npm could not get it');
 }
@@ -1074,7 +1076,10 @@ const tests = {
                     expect(out.join(), '', `${where}: beyond the edge`);
                 };
                 await fits('the beginning');
-                const from = await page.$eval('#scroll', e => [e.scrollTop, e.scrollHeight - e.clientHeight]);
+                const from = await page.$eval('#scroll', e => [
+                    e.scrollTop,
+                    e.scrollHeight - e.clientHeight,
+                ]);
                 check(from[1] > 0 && from[0] === 0, `it shows the beginning from ${from}`);
                 await picture(page, 'phone');
                 await write(page, 'a'.repeat(300));
@@ -1152,7 +1157,9 @@ const tests = {
                         e.dispatchEvent(new Event('change'));
                     });
                     await checked(page);
-                    await page.evaluate(() => document.querySelector('#chats .tools button:last-child').click());
+                    await page.evaluate(() =>
+                        document.querySelector('#chats .tools button:last-child').click()
+                    );
                     await audit('settings');
                 },
                 { viewport: { width, height: 800 }, at: isolated.url, dark, reducedMotion: true }
@@ -1503,7 +1510,9 @@ const tests = {
                 const { drawer } = await import('./markdown.js'),
                     body = document.querySelector('.turn.reply .body');
                 drawer(body)('- שלום, עולם!\n- Hello!\n\nHello!');
-                return [...body.querySelectorAll('ul, p')].slice(-2).map(e => getComputedStyle(e).direction);
+                return [...body.querySelectorAll('ul, p')]
+                    .slice(-2)
+                    .map(e => getComputedStyle(e).direction);
             });
             expect(list.join(), 'rtl,ltr', 'a list, and what follows');
         });
@@ -2021,7 +2030,10 @@ const tests = {
                         for (const { name } of e.attributes)
                             if (!['dir', 'style', ...(names ?? [])].includes(name))
                                 found.push(`${e.outerHTML} of ${text}`);
-                        if (!names || (e.style.cssText && !/^text-align: \w+;$/.test(e.style.cssText)))
+                        if (
+                            !names ||
+                            (e.style.cssText && !/^text-align: \w+;$/.test(e.style.cssText))
+                        )
                             found.push(`${e.outerHTML} of ${text}`);
                         if (e.localName !== 'a') continue;
                         if (!/^https?:$/.test(e.protocol)) found.push(`${e.href} of ${text}`);
@@ -2326,7 +2338,11 @@ const tests = {
                     document
                         .getElementById('prompt')
                         .dispatchEvent(
-                            new KeyboardEvent('keydown', { bubbles: true, cancelable: true, ...init })
+                            new KeyboardEvent('keydown', {
+                                bubbles: true,
+                                cancelable: true,
+                                ...init,
+                            })
                         );
                 key({ key: 'Enter', isComposing: true });
                 key({ key: 'Enter', keyCode: 229 }); // Safari's, after the composition
@@ -2371,7 +2387,9 @@ const tests = {
             };
             await settings(page, { prompt: 'Who are you?' });
             await page.evaluate(() => document.getElementById('form').requestSubmit());
-            await until(page, () => /word word/.test(document.querySelector('.reply .body')?.textContent));
+            await until(page, () =>
+                /word word/.test(document.querySelector('.reply .body')?.textContent)
+            );
             await until(page, () => document.querySelector('#chats li') !== null);
             await deleted();
             await until(page, () => Number(document.body.dataset.runs) === 1);
@@ -2394,11 +2412,16 @@ const tests = {
 
     // A frame that may not have an origin has no storage, no cookies and no service worker.
     async sandboxed_frame() {
-        const everywhere = { 'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin' };
+        const everywhere = {
+            'Access-Control-Allow-Origin': '*',
+            'Cross-Origin-Resource-Policy': 'cross-origin',
+        };
         const open = await serve({ root: resolve(site), headers: everywhere });
         hooks.set('/frame.html', (req, res) => {
             res.writeHead(200, { 'Content-Type': 'text/html' });
-            res.end(`<iframe sandbox="allow-scripts allow-forms" width=1200 height=700 src="${open.url}"></iframe>`);
+            res.end(
+                `<iframe sandbox="allow-scripts allow-forms" width=1200 height=700 src="${open.url}"></iframe>`
+            );
             return true;
         });
         try {
@@ -2406,7 +2429,8 @@ const tests = {
                 async page => {
                     let frame;
                     await (async () => {
-                        while (!(frame = page.frames().find(f => f.url() === open.url))) await sleep(20);
+                        while (!(frame = page.frames().find(f => f.url() === open.url)))
+                            await sleep(20);
                     })();
                     await ready(frame);
                     expect(await frame.evaluate(() => origin), 'null', 'the origin');
@@ -2417,7 +2441,10 @@ const tests = {
                     });
                     await until(frame, () => Number(document.body.dataset.runs) === 1);
                     check((await texts(frame, '.reply .body'))[0].length > 5, 'no reply');
-                    check(await visible(frame, 'chats-lost'), 'it does not say that chats are lost');
+                    check(
+                        await visible(frame, 'chats-lost'),
+                        'it does not say that chats are lost'
+                    );
                 },
                 { at: `${plain.url}frame.html` }
             );
@@ -2476,7 +2503,9 @@ const tests = {
             await found(
                 `The SHA-256 of what is kept is ${createHash('sha256').update(tiny).digest('hex')}.`
             );
-            hooks.set('/kept.gguf', (req, res) => asTiny(req, res, { ...ISOLATED, ETag: '"another"' }));
+            hooks.set('/kept.gguf', (req, res) =>
+                asTiny(req, res, { ...ISOLATED, ETag: '"another"' })
+            );
             await press('check');
             await found('The server has a newer file.');
             requests = [];
@@ -2526,8 +2555,10 @@ const tests = {
                     all.find(b => b.textContent === 'Continue' && b.checkVisibility()).click()
                 );
             const offered = () =>
-                page.$$eval('.turn button', all =>
-                    all.filter(b => b.textContent === 'Continue' && b.checkVisibility()).length
+                page.$$eval(
+                    '.turn button',
+                    all =>
+                        all.filter(b => b.textContent === 'Continue' && b.checkVisibility()).length
                 );
             const question = 'Tell me a story about a dragon.';
             const whole = await write(page, question, { maxTokens: 90 });

@@ -1,6 +1,17 @@
 // conversation.js - the open chat: its messages in the page, what is sent of them to the model, and
 // what can be done with each of them.
-import { app, copyText, hideError, mode, nearEnd, notice, ready, showError, toEnd, whyNot } from './app.js';
+import {
+    app,
+    copyText,
+    hideError,
+    mode,
+    nearEnd,
+    notice,
+    ready,
+    showError,
+    toEnd,
+    whyNot,
+} from './app.js';
 import * as chats from './chats.js';
 import { $, announce, button, composing, element, once } from './dom.js';
 import { bytes, speed } from './format.js';

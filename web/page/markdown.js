@@ -77,7 +77,8 @@ function opened(token, outline) {
     const level = /^h([1-6])$/.exec(token.tag)?.[1];
     if (level) outline.level = Math.min(Number(level) + 1, outline.level + 1, 6);
     const e = element(level ? `h${outline.level}` : TAGS.has(token.tag) ? token.tag : 'span');
-    if (token.block && !token.level) e.dir = 'auto'; // with one of its own, an item would not count
+    // Only the outermost: “auto” of a list overlooks items that have a direction of their own.
+    if (token.block && !token.level) e.dir = 'auto';
     if (token.tag === 'ol') e.start = token.attrGet('start') ?? 1;
     e.style.textAlign = token.attrGet('style')?.split(':')[1] ?? ''; // of a table's column
     return e;
@@ -149,7 +150,10 @@ export function drawer(body) {
         for (const { node } of live.slice(blocks.length)) node.remove();
         // The first characters of a line do not tell yet whether it begins a block.
         const lines = rest.split('\n'),
-            last = Math.max(0, blocks.findLastIndex(({ line }) => line < lines.length - 1));
+            last = Math.max(
+                0,
+                blocks.findLastIndex(({ line }) => line < lines.length - 1)
+            );
         outline = { level: blocks[last]?.level ?? level };
         done += lines.slice(0, blocks[last]?.line ?? 0).join('\n').length;
         live = blocks.slice(last);

@@ -297,7 +297,11 @@ async function check(url, pressed, found) {
     try {
         const answer = await cache.check(url);
         tell(found, CHECKED[answer]);
-        if (answer === 'changed') found.append(' ', button('Download it', 'link', () => renew(url)));
+        if (answer === 'changed')
+            found.append(
+                ' ',
+                button('Download it', 'link', () => renew(url))
+            );
     } catch (e) {
         tellError(found, e);
     }
