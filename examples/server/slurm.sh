@@ -7,6 +7,8 @@
 "${BATCH:-build/batch}" -m "$MODEL" --shard auto -q \
     --resume "results.$SLURM_ARRAY_TASK_ID.jsonl" <"$REQUESTS"
 code=$?
-# 75: another try can help, so the task goes back to the queue.
-[ $code -ne 75 ] || scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+# Another try can help: 75 says so, and 137 is a kill, perhaps for memory. It goes on where it was.
+case $code in
+    75 | 137) [ "${SLURM_RESTART_COUNT:-0}" -ge 5 ] || scontrol requeue "$SLURM_JOB_ID" ;;
+esac
 exit $code

@@ -164,6 +164,15 @@ fails "shard 3/3" 2 "shard" -m "$model" --shard 3/3
 if command -v parallel >/dev/null 2>&1; then
     parallel --pipe -N 7 -j 2 "$program" -m "$model" -t 1 <"$requests" 2>"$tmp/err" | sort >"$tmp/got"
     check "GNU parallel" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+    mkdir "$tmp/parts"
+    grep . "$requests" | (cd "$tmp/parts" && split -l 10)
+    for try in 1 2; do
+        parallel -j 2 --joblog "$tmp/joblog" --resume \
+            "$program -m $model -t 1 --resume {}.results <{}; [ \$? -le 1 ]" ::: "$tmp"/parts/x?? 2>"$tmp/err"
+    done
+    cat "$tmp"/parts/*.results | sort >"$tmp/got"
+    check "GNU parallel with a log of jobs" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+    check "and resumed" "$(wc -l <"$tmp/joblog")" [ "$(wc -l <"$tmp/joblog")" -eq $((1 + (lines + 9) / 10)) ]
 else skip "GNU parallel" "parallel is not installed"; fi
 
 # ---- audit
