@@ -5,6 +5,7 @@ import { forgetModel } from './conversation.js';
 import { $, announce, ask, button, element, once } from './dom.js';
 import { explain } from './failures.js';
 import { bytes, count, digits, duration } from './format.js';
+import { isServer } from './server.js';
 import { LOAD, numbers } from './settings.js';
 import { local } from './storage.js';
 
@@ -17,7 +18,7 @@ const READ_SPEED = 250e6; // bytes per second from the browser's store, about
 // ---- names ----
 
 function nameOf(source) {
-    if (source instanceof Blob) return source.name ?? 'a file';
+    if (typeof source !== 'string') return source.name ?? 'a file';
     const { pathname } = new URL(source, location.href),
         name = pathname.slice(pathname.lastIndexOf('/') + 1);
     try {
@@ -121,7 +122,7 @@ async function keptOf(url) {
     return entries.find(entry => entry.url === url && !entry.complete)?.loaded ?? 0;
 }
 
-// Returns whether the model was opened. The previous one stays open until then if both fit in memory.
+// Opens an address, a file, or the model of a server. Returns whether that could be done. The previous one stays open until then if both fit in memory.
 export async function open(source) {
     let address, settings;
     try {
@@ -142,16 +143,18 @@ export async function open(source) {
     if (app.model?.info.fileBytes > LARGE) await close();
     ready();
     try {
-        const next = await BitNet.load(address.url, {
-            ...settings,
-            sha256: address.sha256,
-            variant: $('variant').value || undefined,
-            cache: source === TINY ? 'none' : 'auto',
-            signal: mine.signal,
-            onProgress: p => {
-                if (mine === app.loading) note(p);
-            },
-        });
+        const next = isServer(source)
+            ? source
+            : await BitNet.load(address.url, {
+                  ...settings,
+                  sha256: address.sha256,
+                  variant: $('variant').value || undefined,
+                  cache: source === TINY ? 'none' : 'auto',
+                  signal: mine.signal,
+                  onProgress: p => {
+                      if (mine === app.loading) note(p);
+                  },
+              });
         if (mine !== app.loading) {
             next.free();
             return false;

@@ -7,6 +7,7 @@ import { offerCrosscheck } from './crosscheck.js';
 import { $, button, composing } from './dom.js';
 import { isolate, keepPage } from './isolation.js';
 import { TINY, addressOf, open } from './models.js';
+import { serverModel } from './server.js';
 import { restore } from './settings.js';
 import { local } from './storage.js';
 
@@ -111,10 +112,12 @@ async function start() {
     await reopen(setMode);
     setMode();
     const settled = isolate();
+    const server = await serverModel();
     const before = local.get('model');
     const entries = await Promise.resolve(cache.list()).catch(() => []);
     const there = before && entries.some(e => e.url === addressOf(before).url && e.complete);
-    if (!(there && (await open(before)))) {
+    if (server) await open(server);
+    else if (!(there && (await open(before)))) {
         if (!there || !$('error').hidden) await open(TINY);
     }
     if (matchMedia('(hover: hover)').matches) $('prompt').focus();

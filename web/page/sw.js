@@ -19,6 +19,7 @@ const PAGE = [
     'markdown.js',
     'markdown-it.js',
     'models.js',
+    'server.js',
     'settings.js',
     'storage.js',
     'bitnet.js',
