@@ -893,6 +893,18 @@ static answer answer_preflight(struct MHD_Connection *c) {
     return send_response(c, 204, r, 0);
 }
 
+static answer refuse_method(struct MHD_Connection *c, const char *method) {
+    http_error e = error_of(405, "this address has another method: ");
+    buffer out = {0};
+    struct MHD_Response *r;
+    strcat(e.text, method);
+    reply_error(&out, &e);
+    r = MHD_create_response_from_buffer(out.n, out.p, MHD_RESPMEM_MUST_COPY);
+    buffer_free(&out);
+    if (r) MHD_add_response_header(r, "Allow", strcmp(method, "GET") ? method : "GET, HEAD");
+    return send_response(c, 405, r, "application/json");
+}
+
 /* The route of a request. If there is none, *result is what was answered. */
 static const struct route *find_route(struct MHD_Connection *c, const char *method,
                                       const char *path, answer *result) {
@@ -914,7 +926,7 @@ static const struct route *find_route(struct MHD_Connection *c, const char *meth
     e = check_client(c, 0);
     if (e.status) *result = send_error(c, e);
     else if (!strcmp(method, "OPTIONS") && allowed_origin) *result = answer_preflight(c);
-    else if (other) *result = send_error(c, error_of(405, "this address has another method"));
+    else if (other) *result = refuse_method(c, other->method);
     else if (is_get) *result = answer_file(c, path);
     else *result = send_error(c, error_of(404, "there is nothing at this address"));
     return 0;
