@@ -7,6 +7,8 @@
 #   ./build.sh test        installs the Debian packages that suites lack, then runs all suites
 #   ./build.sh suite NAME...   runs these suites and installs nothing; without a name it lists them
 #   ./build.sh examples    builds every example
+#   ./build.sh server      build/serve, a server with OpenAI's API, which needs Debian's
+#                          libmicrohttpd-dev, and build/batch
 #   ./build.sh web         the WASM modules and the page, into build/web; npm downloads markdown-it for
 #                          the page, once
 #   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
@@ -80,22 +82,28 @@ sources() {
         *) if [ -d "examples/$1" ]; then echo examples/"$1"/*.c; else echo "examples/$1.c"; fi ;;
     esac
 }
-SERVER='buffer engine reply request'    # what serve and batch share
+SERVER='buffer engine grammar reply request'     # what serve and batch share
 PROGRAMS='bench convert crosscheck'     # of several files
 
-# server: build/serve and build/batch.
-server() {
-    library $CC $CFLAGS &&
-        run $CC $CFLAGS $USE_OBJECT $(sources serve) "$object" -o build/serve -lmicrohttpd -lpthread &&
-        run $CC $CFLAGS $USE_OBJECT $(sources batch) "$object" -o build/batch -lpthread
+# server: build/batch and build/serve.
+server() { example batch && need_microhttpd && example serve; }
+
+need_microhttpd() {
+    echo '#include <microhttpd.h>' | $CC -E - >/dev/null 2>&1 && return 0
+    echo "serve: libmicrohttpd is not installed (Debian: libmicrohttpd-dev)" >&2
+    return 1
 }
 
 # example NAME: builds it to build/NAME.
 example() {
-    editline=''
+    libraries=''
     library $CC $CFLAGS || return 1
-    [ "$1" != generate ] || editline=$(editline_flags "$CC $CFLAGS")
-    run $CC $CFLAGS $USE_OBJECT $(sources "$1") "$object" -o "build/$1" $editline -lpthread
+    case $1 in
+        generate) libraries=$(editline_flags "$CC $CFLAGS") ;;
+        serve) libraries='-lmicrohttpd -lm' ;;
+        batch) libraries=-lm ;;
+    esac
+    run $CC $CFLAGS $USE_OBJECT $(sources "$1") "$object" -o "build/$1" $libraries -lpthread
 }
 
 # shared_example NAME: the same for suites that run at the same time: made once, and again only if a
@@ -577,5 +585,5 @@ case $command in
     fuzz | coverage) sh tests/fuzz/run.sh "$command" "$@" ;;
     deps) set_up $SUITES && [ ! -s build/set-up.txt ] ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,28s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,29s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -17,7 +17,7 @@
 # the same time.
 SUITES="cc web-node sanitizers web-chromium check bundlers analysis aarch64-max s390x web-cache
     aarch64-older i686 windows convert apple-windows armhf web-firefox riscv64 races wasm-simd
-    planted wasm-relaxed clang fuzz-replay crosscheck cli grammar packages
+    planted wasm-relaxed clang fuzz-replay server crosscheck cli grammar packages
     dist build"
 
 # Models whose reports must be the same on every machine, if they are there.
@@ -96,6 +96,49 @@ suite_grammar() {
         run $compiler -std=c99 $WARN -Werror $USE_OBJECT tests/tools/grammar_texts.c "$object" \
             -o build/grammar_texts -lpthread &&
         run sh tests/tools/test_grammar.sh build/grammar_texts examples/tiny.gguf $ajv
+}
+
+# The server with the clients that people have, and with those that nobody wants.
+suite_batch() {
+    shared_example generate && shared_example batch || return 1
+    bad=0
+    sh tests/server/test_batch.sh build/batch build/generate examples/tiny.gguf || bad=1
+    sh tests/server/test_slurm.sh build/batch examples/tiny.gguf || bad=1
+    verdict "the job for Spark is Python" python3 -c \
+        'compile(open("examples/server/spark.py").read(), "spark.py", "exec")'
+    if have yamllint; then
+        verdict "the job for Kubernetes is YAML" yamllint -d \
+            '{extends: default, rules: {line-length: {max: 120}}}' examples/server/kubernetes.yaml
+    else echo "skip the job for Kubernetes: yamllint is not installed"
+    fi
+    return $bad
+}
+
+suite_server() {
+    need node
+    need curl
+    need_microhttpd || lacks "libmicrohttpd is not installed"
+    shared_example generate && shared_example serve && library $CC $CFLAGS &&
+        run $CC $CFLAGS $USE_OBJECT tests/server/logprobs.c "$object" -o build/server-logprobs \
+            -lm -lpthread &&
+        run $CC $CFLAGS -shared -fPIC tests/server/slow_open.c -o build/slow_open.so -ldl || return 1
+    modules=build/npm-server tiny=examples/tiny.gguf bad=0
+    server_clients || echo "npm cannot install the clients: their cases are skipped"
+    run node tests/server/clients.mjs build/serve build/generate build/server-logprobs $tiny \
+        $modules || bad=1
+    run node tests/server/lifecycle.mjs build/serve $tiny "$PWD/build/slow_open.so" || bad=1
+    run node tests/server/hostile.mjs build/serve $tiny || bad=1
+    run node tests/server/load.mjs build/serve $tiny $modules || bad=1
+    return $bad
+}
+
+# The clients, in $modules.
+server_clients() {
+    have npm || return 1
+    cmp -s tests/server/package.json $modules/installed && return 0
+    mkdir -p $modules
+    cp tests/server/package.json $modules && npm_install $modules &&
+        cp tests/server/package.json $modules/installed
 }
 
 suite_crosscheck() {

@@ -2,19 +2,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BEST = 20, ECHO_ROWS = 16, BATCH = 256 };
+enum { MOST_BEST = 20, ECHO_ROWS = 16, BATCH = 256, PAGE = 64 };
 
 struct engine {
     const bitnet_model *model;
     bitnet_ctx *ctx;
     engine_params params;
-    engine_text **slots;                      /* [n_slots] 0: free */
+    engine_text **slots;               /* [n_slots] 0: free */
     uint64_t *used;                    /* [n_slots] when it was last used, in passes */
     bitnet_gen **gens;                 /* [n_slots] of a pass */
-    engine_text *queue, **queue_end;          /* those that have no slot */
+    engine_text *queue, **queue_end;   /* those that have no slot */
     int32_t n_waiting;
+    int is_crowded;                    /* one has lost its slot: none begins until another ends */
+    const engine_text *echoing;        /* whose pass it is; 0: of all that write */
     uint64_t now;
 };
+
+static int is_cancelled(const engine_text *t) {
+    return __atomic_load_n(&t->cancelled, __ATOMIC_ACQUIRE);
+}
+
+/* Asked during a pass. It goes on as long as one of its texts does: what a pass has done is lost
+   when it stops, and clients that come and go could keep all others from going on. */
+static int is_for_nobody(void *ud) {
+    const engine *e = (const engine *)ud;
+    int32_t i;
+    if (!e->params.cancel_fn(e->params.ud)) return 0;
+    if (e->echoing) return is_cancelled(e->echoing);
+    for (i = 0; i < e->params.n_slots; i++)
+        if (e->slots[i] && e->slots[i]->gen && !is_cancelled(e->slots[i])) return 0;
+    return 1;
+}
 
 engine *engine_create(const bitnet_model *model, const engine_params *params, bitnet_error *err) {
     engine *e = (engine *)calloc(1, sizeof *e);
@@ -27,8 +45,8 @@ engine *engine_create(const bitnet_model *model, const engine_params *params, bi
     cp.n_kv = params->n_slots > 1 ? params->n_kv : 0;
     cp.n_batch = BATCH;
     cp.n_logits = params->n_slots < ECHO_ROWS ? ECHO_ROWS : params->n_slots;
-    cp.cancel_fn = params->cancel_fn;
-    cp.cancel_ud = params->ud;
+    cp.cancel_fn = params->cancel_fn ? is_for_nobody : 0;
+    cp.cancel_ud = e;
     err->code = BITNET_ERR_MEMORY;
     strcpy(err->text, "no memory for the slots");
     if (!e) return 0;
@@ -63,16 +81,20 @@ int64_t engine_held(const engine *e) {
 
 /* ---- the end of a text ---- */
 
-static void end_text(engine *e, engine_text *t, bitnet_result code, const char *why) {
+static void leave_slot(engine *e, engine_text *t) {
     bitnet_gen_end(t->gen);
     bitnet_matcher_free(t->matcher);
     t->gen = 0;
     t->matcher = 0;
+    if (t->slot < 0 || e->slots[t->slot] != t) return;
+    e->slots[t->slot] = 0;
+    e->used[t->slot] = e->now;
+}
+
+static void end_text(engine *e, engine_text *t, bitnet_result code, const char *why) {
+    leave_slot(e, t);
     t->closed = 1;
-    if (t->slot >= 0 && e->slots[t->slot] == t) {
-        e->slots[t->slot] = 0;
-        e->used[t->slot] = e->now;
-    }
+    e->is_crowded = 0;
     if (code != t->err.code || code == BITNET_OK) {
         t->err.code = code;
         memset(t->err.text, 0, sizeof t->err.text);
@@ -82,7 +104,6 @@ static void end_text(engine *e, engine_text *t, bitnet_result code, const char *
 }
 
 void text_cancel(engine_text *t) { __atomic_store_n(&t->cancelled, 1, __ATOMIC_RELEASE); }
-static int is_cancelled(const engine_text *t) { return __atomic_load_n(&t->cancelled, __ATOMIC_ACQUIRE); }
 
 static engine_text *unqueue(engine *e, engine_text **at) {
     engine_text *t = *at;
@@ -135,6 +156,25 @@ static int is_ready(const engine_text *t) {
     return !t->first || t->first->closed || t->first->n_read == t->first->n_prompt;
 }
 
+/* What a text will hold in the end, in whole pages. Where that has no limit it is a guess. */
+static int64_t room_for(const engine *e, const engine_text *t) {
+    const int64_t most = engine_ctx(e);
+    int64_t n = t->max_tokens >= 0 ? t->max_tokens : (most - t->n_prompt) / 4;
+    n += t->n_prompt;
+    return ((n < most ? n : most) + PAGE - 1) / PAGE * PAGE;
+}
+
+/* May it begin, as far as memory matters? */
+static int has_room(const engine *e, const engine_text *t) {
+    int64_t n = room_for(e, t);
+    int32_t i;
+    if (engine_busy(e) == 0) return 1;
+    if (e->is_crowded) return 0;
+    for (i = 0; i < e->params.n_slots; i++)
+        if (e->slots[i]) n += room_for(e, e->slots[i]);
+    return e->params.n_kv == 0 || n <= e->params.n_kv;
+}
+
 /* The first text of the client that has the fewest slots. */
 static engine_text **next_in_queue(engine *e) {
     engine_text **at, **best = 0;
@@ -150,7 +190,7 @@ static engine_text **next_in_queue(engine *e) {
     return best;
 }
 
-/* How many tokens of the prompt a slot holds at its beginning; at least the last one is evaluated. */
+/* How many tokens of the prompt a slot holds at its beginning. The last one is always evaluated. */
 static int32_t common(const engine *e, int32_t slot, const engine_text *t) {
     const bitnet_token *held = bitnet_seq_tokens(e->ctx, slot);
     const int32_t length = bitnet_seq_length(e->ctx, slot);
@@ -203,6 +243,61 @@ static void start(engine *e, engine_text *t) {
     if (!t->echo && !begin_writing(e, t)) end_text(e, t, t->err.code, t->err.text);
 }
 
+/* ---- when the cache is full, or there is no memory ---- */
+
+/* Frees what is kept for later texts. */
+static int forget_kept(engine *e) {
+    int32_t i, n = 0;
+    for (i = 0; i < e->params.n_slots; i++)
+        if (!e->slots[i]) {
+            n += bitnet_seq_length(e->ctx, i);
+            bitnet_seq_rewind(e->ctx, i, 0);
+        }
+    return n > 0;
+}
+
+/* Its owner has not been told anything of it, so it can begin again. */
+static int is_untold(const engine_text *t) { return t->n_new == 0 && t->n_echoed == 0; }
+
+/* The text that loses least: one of those that can wait, if there are any. */
+static engine_text *choose_victim(const engine *e) {
+    engine_text *best = 0;
+    int32_t i, least = 0;
+    for (i = 0; i < e->params.n_slots; i++) {
+        engine_text *t = e->slots[i];
+        const int32_t done = !t ? 0 : t->n_read + t->n_new;
+        if (!t || (best && is_untold(best) > is_untold(t))) continue;
+        if (best && is_untold(best) == is_untold(t) && done >= least) continue;
+        best = t;
+        least = done;
+    }
+    return best;
+}
+
+/* Puts a text back in front of the queue. */
+static void requeue(engine *e, engine_text *t) {
+    const int32_t slot = t->slot;
+    leave_slot(e, t);
+    bitnet_seq_rewind(e->ctx, slot, 0);
+    t->n_reused = t->n_read = 0;
+    t->slot = -1;
+    t->next = e->queue;
+    if (!e->queue) e->queue_end = &t->next;
+    e->queue = t;
+    e->n_waiting++;
+    e->is_crowded = 1;
+}
+
+/* First goes what is kept for later. Then a text waits until another one has ended; if all have
+   written something, or there is only one, a text ends. */
+static void make_room(engine *e, bitnet_result code, const char *why) {
+    engine_text *t;
+    if (forget_kept(e)) return;
+    t = choose_victim(e);
+    if (is_untold(t) && engine_busy(e) > 1) requeue(e, t);
+    else end_text(e, t, code, why);
+}
+
 /* ---- logarithms of probabilities ---- */
 
 /* Those of token, in row `row` of the last pass. best has room for all. */
@@ -231,26 +326,33 @@ static void echo_token(engine *e, engine_text *t, int32_t row) {
     t->piece_fn(t, "", 0, &info);
 }
 
-/* Reads a part of a prompt with all its logits. The last token is left for writing. */
-static void echo_part(engine *e, engine_text *t) {
-    const int32_t left = t->n_prompt - 1 - t->n_read;
+/* Evaluates the next part of a prompt with all its logits. Returns 0 if that did not go well. */
+static int echo_rows(engine *e, engine_text *t, int32_t n) {
     bitnet_input in;
+    bitnet_error err;
+    bitnet_result r;
     int32_t i;
     memset(&in, 0, sizeof in);
     in.seq = t->slot;
     in.tokens = t->prompt + t->n_read;
-    in.n_tokens = in.n_logits = left < ECHO_ROWS ? left : ECHO_ROWS;
+    in.n_tokens = in.n_logits = n;
+    e->echoing = t;
+    r = bitnet_eval_many(e->ctx, &in, 1, &err);
+    e->echoing = 0;
+    if (r == BITNET_ERR_FULL || r == BITNET_ERR_MEMORY) make_room(e, r, err.text);
+    else if (r != BITNET_OK && r != BITNET_ERR_CANCELLED) end_text(e, t, r, err.text);
+    if (r != BITNET_OK) return 0;      /* again, unless the text has ended */
     if (t->n_echoed == 0) echo_token(e, t, -1);
-    if (left > 0) {
-        const bitnet_result r = bitnet_eval_many(e->ctx, &in, 1, &t->err);
-        if (r == BITNET_ERR_CANCELLED && !is_cancelled(t)) return;  /* another one was: again */
-        if (r) {
-            end_text(e, t, r, t->err.text);
-            return;
-        }
-        for (i = 0; i < in.n_tokens; i++) echo_token(e, t, in.row + i);
-        t->n_read += in.n_tokens;
-    }
+    for (i = 0; i < n; i++) echo_token(e, t, in.row + i);
+    t->n_read += n;
+    return 1;
+}
+
+/* Reads a part of a prompt that is to be echoed. The last token is left for writing. */
+static void echo_part(engine *e, engine_text *t) {
+    const int32_t left = t->n_prompt - 1 - t->n_read;
+    if (left > 0 && !echo_rows(e, t, left < ECHO_ROWS ? left : ECHO_ROWS)) return;
+    if (t->n_echoed == 0) echo_token(e, t, -1);
     if (t->n_read < t->n_prompt - 1) return;
     if (t->max_tokens == 0) {
         t->why = BITNET_STOP_LENGTH;
@@ -282,29 +384,17 @@ static void take_piece(engine *e, engine_text *t) {
     if (piece.ended) end_text(e, t, BITNET_OK, "");
 }
 
-/* Frees what is kept for later texts. */
-static int forget_kept(engine *e) {
-    int32_t i, n = 0;
-    for (i = 0; i < e->params.n_slots; i++)
-        if (!e->slots[i]) {
-            n += bitnet_seq_length(e->ctx, i);
-            bitnet_seq_rewind(e->ctx, i, 0);
-        }
-    return n > 0;
-}
-
-/* The cache is full, or there is no memory. First goes what is kept for later; then each text that
-   cannot go on alone ends. */
-static void recover(engine *e) {
+/* A text cannot go on, and nobody knows which. Each gets a pass of its own. */
+static void find_culprit(engine *e) {
+    bitnet_error err;
     bitnet_result r;
     int32_t i;
-    if (forget_kept(e)) return;
     for (i = 0; i < e->params.n_slots; i++) {
         engine_text *t = e->slots[i];
         if (!t || !t->gen) continue;
-        r = bitnet_gen_next(&t->gen, 1, &t->err);
+        r = bitnet_gen_next(&t->gen, 1, &err);
         if (r == BITNET_OK) take_piece(e, t);
-        else if (r != BITNET_ERR_CANCELLED) end_text(e, t, r, t->err.text);
+        else if (r != BITNET_ERR_CANCELLED) end_text(e, t, r, err.text);
     }
 }
 
@@ -315,23 +405,21 @@ int engine_pass(engine *e) {
     int32_t i, n = 0, echoes = 0;
     e->now++;
     end_cancelled(e);
-    while (engine_busy(e) < e->params.n_slots && (at = next_in_queue(e)) != 0)
+    while (engine_busy(e) < e->params.n_slots && (at = next_in_queue(e)) != 0 && has_room(e, *at))
         start(e, unqueue(e, at));
-    for (i = 0; i < e->params.n_slots; i++) {
-        engine_text *t = e->slots[i];
-        if (t && t->gen) e->gens[n++] = t->gen;
-        else if (t) {
+    for (i = 0; i < e->params.n_slots; i++)      /* first: they may end others */
+        if (e->slots[i] && !e->slots[i]->gen) {
             echoes++;
-            echo_part(e, t);
+            echo_part(e, e->slots[i]);
         }
-    }
+    for (i = 0; i < e->params.n_slots; i++)
+        if (e->slots[i] && e->slots[i]->gen) e->gens[n++] = e->slots[i]->gen;
     if (n == 0) return echoes + (e->n_waiting > 0);
     r = bitnet_gen_next(e->gens, n, &err);
     if (r == BITNET_ERR_CANCELLED) return n;     /* nothing has changed, and who it was ends next */
-    if (r != BITNET_OK) {
-        recover(e);
-        return n;
-    }
+    if (r == BITNET_ERR_FULL || r == BITNET_ERR_MEMORY) make_room(e, r, err.text);
+    else if (r != BITNET_OK) find_culprit(e);
+    if (r != BITNET_OK) return n;
     for (i = 0; i < e->params.n_slots; i++)
         if (e->slots[i] && e->slots[i]->gen) take_piece(e, e->slots[i]);
     return n + echoes;

@@ -2,7 +2,9 @@
 
    A text gets a sequence of the context ("slot") when one is free. Each pass over the weights then
    reads a part of its prompt or writes its next token, together with all others. A slot keeps what
-   it holds when its text has ended, so the next text with the same beginning need not read it again.
+   it holds when its text has ended, so the next text with the same beginning need not read that
+   again. Where all slots together may hold less than they could (n_kv) and it is full, what is kept
+   goes first; then texts that have not written anything wait until another one has ended.
 
    All calls come from one thread, that of the engine. */
 #ifndef SERVER_ENGINE_H
@@ -14,7 +16,7 @@
 typedef struct engine engine;
 typedef struct engine_text engine_text;
 
-/* A token of a text, with the logarithm of its probability before the sampler, and the best ones. */
+/* A token of a text, with the logarithm of its probability before the sampler, and the best. */
 typedef struct token_info {
     bitnet_token token;
     int has_logprobs;                  /* the first token of a prompt has none */
@@ -39,14 +41,14 @@ struct engine_text {
     const bitnet_grammar *grammar;     /* 0: any engine_text */
     int32_t logprobs;                  /* so many best tokens with each, 0 .. 20; < 0: none */
     int echo;                          /* piece_fn also gets the prompt's tokens */
-    const engine_text *first;                 /* 0, or one with the same prompt: this waits until it is read */
+    const engine_text *first;          /* 0, or one with this prompt, which is to be read first */
     uint64_t client;                   /* whose it is: slots are shared out fairly */
     text_piece_fn piece_fn;
     text_end_fn end_fn;
     void *ud;
 
     /* set by the engine */
-    int32_t n_reused, n_read;          /* of the prompt: found in a slot, and read in all */
+    int32_t n_reused, n_read;          /* of the prompt: found in a slot, and had in all */
     int32_t n_new;                     /* tokens written */
     bitnet_stop why;                   /* why it ended, if err.code is BITNET_OK */
     bitnet_error err;                  /* BITNET_ERR_CANCELLED after text_cancel */
@@ -61,7 +63,8 @@ struct engine_text {
     int cancelled;                     /* set by any thread */
 };
 
-/* cancel_fn is asked during a pass, at least every 20 ms; nonzero: some text has been cancelled.
+/* cancel_fn is asked during a pass, at least every 20 ms; nonzero: some text has been cancelled. A
+   pass stops only if all of its texts have: those who come and go do not hold up the others.
    Returns 0, and err says why. */
 typedef struct engine_params {
     int32_t n_slots;

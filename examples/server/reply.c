@@ -83,6 +83,8 @@ static void add_lists(choice *c, const request *r, const token_info *token) {
 void choice_add(choice *c, const request *r, const engine_text *t, const char *piece, size_t n,
                 const token_info *token) {
     const int echoed = token && t->n_new == 0;
+    if (token && !echoed && bitnet_token_is_end(r->service->model, token->token))
+        token = 0;                     /* OpenAI's lists have no end, which is no text either */
     if (token && r->logprobs >= 0 && r->is_chat) add_chat_logprobs(c, r, token);
     else if (token && r->logprobs >= 0) add_lists(c, r, token);
     if (echoed && !bitnet_token_is_special(r->service->model, token->token))

@@ -2,15 +2,18 @@
 
        serve -m MODEL [options]; --help lists them. README.md has examples.
 
-   libmicrohttpd speaks HTTP, on a thread of its own. It reads a request, makes texts of it (request.h)
-   and suspends the connection. The main thread runs the engine (engine.h): a pass writes a token of
-   each text, and what a connection waits for resumes it. `lock` guards all that both threads see. */
+   libmicrohttpd speaks HTTP, on a thread of its own. It reads a request, makes texts of it
+   (request.h) and suspends the connection. The main thread runs the engine (engine.h): a pass writes
+   a token of each text, and what a connection waits for resumes it. `lock` guards all that both
+   threads see. */
+#define _GNU_SOURCE 1                  /* POLLRDHUP */
 #include "reply.h"
 #include "../utf8.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <microhttpd.h>
 #include <netdb.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEADER_BYTES = 32 << 10, ALIVE_SECONDS = 15 };
+enum { HEADER_BYTES = 32 << 10, ALIVE_SECONDS = 15, MOST_BODIES = 8, PAGE_NAME = 400 };
 
 /* ---- options ---- */
 
@@ -58,8 +61,8 @@ static const struct option {
     {"--connections", 0, "N", "connections at the same time (512)", 0, &n_connections, 1, 1 << 16,
      0},
     {"--max-body", 0, "MB", "the largest request (16)", 0, &body_megabytes, 1, 256, 0},
-    {"--idle-timeout", 0, "S", "seconds after which a silent connection ends (60)", 0,
-     &idle_seconds, 1, 86400, 0},
+    {"--idle-timeout", 0, "S", "seconds after which a silent connection ends (60); a request has "
+     "twice as long to arrive", 0, &idle_seconds, 1, 86400, 0},
     {"--grace", 0, "S", "seconds that texts may go on after SIGTERM (10)", 0, &grace_seconds, 0,
      86400, 0},
 };
@@ -93,6 +96,22 @@ static const struct option *find_option(const char *name) {
 }
 
 /* Returns 0, or an exit code + 1. */
+static int check_options(void) {
+    struct stat st;
+    if (!api_key) api_key = getenv("BITNET_API_KEY");
+    if (api_key && !*api_key) api_key = 0;
+    if (!model_path) {
+        fail("-m MODEL is needed; --help lists all options%s%s", "", "");
+        return 3;
+    }
+    if (page && (strlen(page) > PAGE_NAME || stat(page, &st) || !S_ISDIR(st.st_mode))) {
+        fail("--page %s: there is no such folder%s", page, "");
+        return 3;
+    }
+    return 0;
+}
+
+/* The same. */
 static int read_options(int argc, char **argv) {
     int i;
     for (i = 1; i < argc; i++) {
@@ -121,11 +140,7 @@ static int read_options(int argc, char **argv) {
             return 3;
         }
     }
-    if (!api_key) api_key = getenv("BITNET_API_KEY");
-    if (api_key && !*api_key) api_key = 0;
-    if (model_path) return 0;
-    fail("-m MODEL is needed; --help lists all options%s%s", "", "");
-    return 3;
+    return check_options();
 }
 
 /* ---- jobs: the requests that become texts ---- */
@@ -134,7 +149,9 @@ typedef struct job {
     struct MHD_Connection *connection;
     const struct route *route;
     buffer body;                       /* of the request */
-    int too_large, is_submitted;
+    size_t n_body;                     /* of it, in body_bytes */
+    int too_large, too_many, is_submitted;
+    uint64_t client;                   /* see client_of */
 
     request request;
     choice *choices;                   /* [request.n_texts] */
@@ -153,14 +170,18 @@ typedef struct job {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
 static job *inbox, **inbox_end = &inbox;         /* for the engine */
-static job *running;                             /* what the engine has */
+static job *running, **running_end = &running;   /* what the engine has */
 static long n_texts, n_jobs;                     /* that have not ended; that HTTP knows */
-static int is_ready, is_stopping;
+static int ready_flag, stopping_flag;
 static volatile sig_atomic_t signalled;
 
 static engine *eng;
 static service serving;
 static struct MHD_Daemon *http;
+
+static int is_ready(void) { return __atomic_load_n(&ready_flag, __ATOMIC_ACQUIRE); }
+static int is_stopping(void) { return __atomic_load_n(&stopping_flag, __ATOMIC_ACQUIRE); }
+static void set(int *flag) { __atomic_store_n(flag, 1, __ATOMIC_RELEASE); }
 
 static double now(void) {
     struct timespec t;
@@ -225,13 +246,28 @@ static void add_figure(buffer *out, const char *name, const char *type, const ch
 
 /* ---- the engine's side; all of it on the main thread ---- */
 
-/* Is the client of a suspended connection gone? libmicrohttpd does not look at it meanwhile. */
+/* Is the client of a suspended connection gone? libmicrohttpd does not look at it meanwhile. The
+   client may have sent more before, hence poll where it sees the end behind that. */
 static int has_left(const job *j) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(j->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+#ifdef POLLRDHUP
+    struct pollfd p;
+    p.fd = info ? info->connect_fd : -1;
+    p.events = POLLRDHUP;
+    p.revents = 0;
+    return poll(&p, 1, 0) == 1;
+#else
     char c;
     const ssize_t n = info ? recv(info->connect_fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) : 1;
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+#endif
+}
+
+/* With the lock. */
+static void mark_gone(job *j) {
+    if (!j->is_gone) figures.gone++;
+    j->is_gone = 1;
 }
 
 /* Cancels the texts of clients that have left. Returns how many jobs that are. */
@@ -241,10 +277,7 @@ static int look_for_the_gone(void) {
     job *j;
     pthread_mutex_lock(&lock);
     for (j = running; j; j = j->next) {
-        if (!j->is_gone && j->is_suspended && has_left(j)) {
-            j->is_gone = 1;
-            wake(j);
-        }
+        if (!j->is_gone && j->is_suspended && has_left(j)) mark_gone(j);
         if (!j->is_gone) continue;
         n++;
         for (i = 0; i < j->request.n_texts; i++) text_cancel(&j->request.texts[i]);
@@ -253,9 +286,13 @@ static int look_for_the_gone(void) {
     return n;
 }
 
-/* Asked during a pass, at least every 20 ms. */
+/* Asked during a pass, at least every 20 ms but perhaps every microsecond; it looks every 5 ms. */
 static int should_cancel(void *ud) {
+    static double last;
+    const double time = now();
     (void)ud;
+    if (time - last < 0.005) return 0;
+    last = time;
     return look_for_the_gone() > 0;
 }
 
@@ -281,6 +318,7 @@ static void finish(job *j) {
     job **at = &running;
     while (*at != j) at = &(*at)->next;
     *at = j->next;
+    if (!j->next) running_end = at;
     j->is_done = 1;
     j->has_engine = 0;
     if (j->request.stream && j->error.status) reply_error_event(&j->out, &j->error);
@@ -318,11 +356,71 @@ static void show_life(job *j, double time) {
     wake(j);
 }
 
+/* ---- connections: none takes for ever to send its request ---- */
+
+typedef struct peer {
+    int fd;
+    double since;                      /* its last answer, or its begin; 0: a request is here */
+    struct peer *next, **at;           /* at: what points to it */
+} peer;
+static peer *peers;
+
+static void on_connection(void *cls, struct MHD_Connection *c, void **context,
+                          enum MHD_ConnectionNotificationCode what) {
+    const union MHD_ConnectionInfo *info;
+    peer *l = (peer *)*context;
+    (void)cls;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+        if (!info || !(l = (peer *)calloc(1, sizeof *l))) return;
+        l->fd = info->connect_fd;
+        l->since = now();
+        *context = l;
+        pthread_mutex_lock(&lock);
+        l->next = peers;
+        l->at = &peers;
+        if (peers) peers->at = &l->next;
+        peers = l;
+        pthread_mutex_unlock(&lock);
+    } else if (l) {
+        pthread_mutex_lock(&lock);
+        *l->at = l->next;
+        if (l->next) l->next->at = l->at;
+        pthread_mutex_unlock(&lock);
+        *context = 0;
+        free(l);
+    }
+}
+
+/* since: see peer. */
+static void set_since(struct MHD_Connection *c, double since) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    peer *l = info ? (peer *)info->socket_context : 0;
+    if (!l) return;
+    pthread_mutex_lock(&lock);
+    l->since = since;
+    pthread_mutex_unlock(&lock);
+}
+
+/* With the lock. libmicrohttpd's timeout begins anew with each byte, so that a client could keep a
+   connection with a byte in a minute. */
+static void end_slow_connections(double time) {
+    static double last;
+    const peer *l;
+    if (time - last < 0.25) return;
+    last = time;
+    for (l = peers; l; l = l->next)
+        if (l->since > 0 && time - l->since > 2 * (double)idle_seconds) shutdown(l->fd, SHUT_RDWR);
+}
+
+/* ---- the main loop ---- */
+
 /* Waits for work. Hands what has arrived to the engine. */
 static void take_inbox(int is_idle) {
     struct timespec until;
     const double time = now();
-    job *list, *j;
+    job *j, **at;
     int32_t i;
     pthread_mutex_lock(&lock);
     if (is_idle && !inbox && !signalled) {
@@ -331,22 +429,21 @@ static void take_inbox(int is_idle) {
         if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
         pthread_cond_timedwait(&arrived, &lock, &until);
     }
-    list = inbox;
-    inbox = 0;
-    inbox_end = &inbox;
+    if (inbox) {                       /* moves to the end of running, in this order */
+        at = running_end;
+        *at = inbox;
+        running_end = inbox_end;
+        inbox = 0;
+        inbox_end = &inbox;
+    } else at = 0;
     busy_slots = engine_busy(eng);
     waiting_texts = engine_waiting(eng);
     held_tokens = engine_held(eng);
     for (j = running; j; j = j->next) show_life(j, time);
+    end_slow_connections(time);
     pthread_mutex_unlock(&lock);
-    while ((j = list) != 0) {
-        list = j->next;
-        pthread_mutex_lock(&lock);
-        j->next = running;
-        running = j;
-        pthread_mutex_unlock(&lock);
+    for (j = at ? *at : 0; j; j = j->next)       /* only this thread changes running */
         for (i = 0; i < j->request.n_texts; i++) engine_add(eng, &j->request.texts[i]);
-    }
 }
 
 /* All texts that are left end with an error. */
@@ -370,16 +467,16 @@ static void run_engine(void) {
     for (;;) {
         take_inbox(n == 0);
         look_for_the_gone();
-        if (signalled && !is_stopping) {
+        if (signalled && !is_stopping()) {
             pthread_mutex_lock(&lock);
-            is_stopping = 1;
+            set(&stopping_flag);
             pthread_mutex_unlock(&lock);
             end = now() + (double)grace_seconds;
             fprintf(stderr, "serve: stopping\n");
         }
-        if (is_stopping && now() >= end) cancel_all();
+        if (is_stopping() && now() >= end) cancel_all();
         n = engine_pass(eng);
-        if (!is_stopping || n) continue;
+        if (!is_stopping() || n) continue;
         pthread_mutex_lock(&lock);
         n = running || inbox;
         pthread_mutex_unlock(&lock);
@@ -410,7 +507,7 @@ static answer send_response(struct MHD_Connection *c, int status, struct MHD_Res
         MHD_add_response_header(r, "Vary", "Origin");
     }
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-    if (is_stopping) MHD_add_response_header(r, "Connection", "close");
+    if (is_stopping()) MHD_add_response_header(r, "Connection", "close");
     if (status == 429 || status == 503) MHD_add_response_header(r, "Retry-After", "2");
     if (status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     count_answer(status);
@@ -455,17 +552,17 @@ static int same_key(const char *given) {
 }
 
 static int is_this_machine(const char *name) {
-    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    const char *const names[] = {"localhost", "127.0.0.1", "[::1]", host};
     size_t i;
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < 4; i++) {
         const size_t n = strlen(names[i]);
-        if (!strncmp(name, names[i], n) && (!name[n] || name[n] == ':')) return 1;
+        if (!strncasecmp(name, names[i], n) && (!name[n] || name[n] == ':')) return 1;
     }
     return 0;
 }
 
-/* A page of another site can send requests to this machine by name or by address. Without a key, the
-   names in its requests give it away. */
+/* A page of another site can send requests to this machine by name or by address. Without a key,
+   the names in its requests give it away. */
 static http_error check_client(struct MHD_Connection *c, int needs_key) {
     const char *key = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
     const char *origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin");
@@ -476,8 +573,8 @@ static http_error check_client(struct MHD_Connection *c, int needs_key) {
     if (api_key || open_to_all) return error_of(0, "");
     if (name && !is_this_machine(name))
         return error_of(403, "this server is for this machine only: its name is localhost");
-    if (origin && allowed_origin && (!strcmp(allowed_origin, "*") || !strcmp(allowed_origin, origin)))
-        return error_of(0, "");
+    if (origin && allowed_origin &&
+        (!strcmp(allowed_origin, "*") || !strcmp(allowed_origin, origin))) return error_of(0, "");
     if (origin && (!site || !is_this_machine(site + 3)))
         return error_of(403, "pages of this origin are not let in: see --allow-origin");
     return error_of(0, "");
@@ -539,25 +636,43 @@ static void name_request(request *r) {
     pthread_mutex_unlock(&lock);
 }
 
+/* With the lock. Has a client any texts that have not ended? */
+static int is_served(uint64_t client) {
+    const job *j;
+    for (j = running; j; j = j->next)
+        if (j->client == client) return 1;
+    for (j = inbox; j; j = j->next)
+        if (j->client == client) return 1;
+    return 0;
+}
+
+/* With the lock. Is there a place for a request? Some are only for clients that have none, so that
+   one who fills the queue does not shut out all others. */
+static http_error find_place(const job *j) {
+    const long most = n_slots + queue_length, n = n_texts + j->request.n_texts;
+    if (is_stopping()) return error_of(503, "the server is shutting down");
+    if (j->request.n_texts > most)
+        return error_of(400, "these are more texts than the server can take at once");
+    if (n > most && (n > most + n_slots || is_served(j->client)))
+        return error_of(429, "all places are taken: try again");
+    return error_of(0, "");
+}
+
 /* Hands a job to the engine, or says why not. */
 static http_error submit(job *j) {
     request *r = &j->request;
-    const uint64_t client = client_of(j->connection);
-    http_error e = error_of(0, "");
+    http_error e;
     int32_t i;
+    j->client = client_of(j->connection);
     for (i = 0; i < r->n_texts; i++) {
-        r->texts[i].client = client;
+        r->texts[i].client = j->client;
         r->texts[i].piece_fn = on_piece;
         r->texts[i].end_fn = on_end;
         r->texts[i].ud = j;
     }
     pthread_mutex_lock(&lock);
-    if (is_stopping) e = error_of(503, "the server is shutting down");
-    else if (r->n_texts > n_slots + queue_length)
-        e = error_of(400, "these are more texts than the server can take at once");
-    else if (n_texts + r->n_texts > n_slots + queue_length)
-        e = error_of(429, "all places are taken: try again");
-    else {
+    e = find_place(j);
+    if (!e.status) {
         n_texts += r->n_texts;
         j->begun = j->last = now();
         j->has_engine = j->is_submitted = 1;
@@ -573,9 +688,18 @@ static http_error submit(job *j) {
     return e;
 }
 
+/* Of all requests that are being received; only libmicrohttpd's thread sees it. */
+static size_t body_bytes;
+
+static void forget_body(job *j) {
+    body_bytes -= j->n_body;
+    j->n_body = 0;
+}
+
 /* The body belongs to the parser from here on. */
 static char *take_body(job *j, size_t *size) {
     char *p;
+    forget_body(j);
     buffer_add(&j->body, "", 0);
     p = j->body.p;
     *size = j->body.n;
@@ -605,6 +729,11 @@ static answer answer_completion(job *j) { return answer_texts(j, 0); }
 
 /* A connection that was suspended goes on: its texts have ended. */
 static answer answer_ended(job *j) {
+    int is_done;
+    pthread_mutex_lock(&lock);
+    is_done = j->is_done && !j->is_gone;
+    pthread_mutex_unlock(&lock);
+    if (!is_done) return MHD_NO;
     if (j->error.status) return send_error(j->connection, j->error);
     return send_text(j->connection, 200, "application/json", j->out.p, j->out.n);
 }
@@ -634,7 +763,7 @@ static answer answer_embeddings(job *j) {
 static answer answer_health(job *j) {
     static const char fine[] = "{\"status\":\"ok\"}\n", loading[] = "{\"status\":\"loading\"}\n",
                       stopping[] = "{\"status\":\"stopping\"}\n";
-    const char *text = is_stopping ? stopping : is_ready ? fine : loading;
+    const char *text = is_stopping() ? stopping : is_ready() ? fine : loading;
     return send_text(j->connection, text == fine ? 200 : 503, "application/json", text,
                      strlen(text));
 }
@@ -715,10 +844,10 @@ static answer answer_file(struct MHD_Connection *c, const char *path) {
     int fd;
     if (!page && !strcmp(path, "/"))
         return send_text(c, 200, "text/plain; charset=utf-8", about, sizeof about - 1);
-    if (!page || strstr(path, "/.") || strlen(path) > 512)
+    if (!page || path[0] != '/' || strstr(path, "/.") || strlen(path) > 512)
         return send_error(c, error_of(404, "there is nothing at this address"));
-    snprintf(name, sizeof name, "%.400s%s%s", page, path, strcmp(path, "/") ? "" : "index.html");
-    fd = open(name, O_RDONLY | O_NOFOLLOW);
+    snprintf(name, sizeof name, "%s%s%s", page, path, strcmp(path, "/") ? "" : "index.html");
+    fd = open(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);   /* a pipe would block */
     if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         if (fd >= 0) close(fd);
         return send_error(c, error_of(404, "there is nothing at this address"));
@@ -750,14 +879,30 @@ static const struct route {
     {"GET", "/health", answer_health, 0, 0},
 };
 
+/* OpenAI's client sends a dozen headers of its own, so all are allowed. */
 static answer answer_preflight(struct MHD_Connection *c) {
     struct MHD_Response *r = MHD_create_response_from_buffer(0, (void *)(size_t)"",
                                                              MHD_RESPMEM_PERSISTENT);
+    const char *wanted = MHD_lookup_connection_value(c, MHD_HEADER_KIND,
+                                                     "Access-Control-Request-Headers");
     if (!r) return MHD_NO;
     MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST");
-    MHD_add_response_header(r, "Access-Control-Allow-Headers", "Authorization, Content-Type");
+    MHD_add_response_header(r, "Access-Control-Allow-Headers",
+                            wanted && *wanted ? wanted : "Authorization, Content-Type");
     MHD_add_response_header(r, "Access-Control-Max-Age", "86400");
     return send_response(c, 204, r, 0);
+}
+
+static answer refuse_method(struct MHD_Connection *c, const char *method) {
+    http_error e = error_of(405, "this address has another method: ");
+    buffer out = {0};
+    struct MHD_Response *r;
+    strcat(e.text, method);
+    reply_error(&out, &e);
+    r = MHD_create_response_from_buffer(out.n, out.p, MHD_RESPMEM_MUST_COPY);
+    buffer_free(&out);
+    if (r) MHD_add_response_header(r, "Allow", strcmp(method, "GET") ? method : "GET, HEAD");
+    return send_response(c, 405, r, "application/json");
 }
 
 /* The route of a request. If there is none, *result is what was answered. */
@@ -772,7 +917,7 @@ static const struct route *find_route(struct MHD_Connection *c, const char *meth
         other = &routes[i];
         if (is_get ? strcmp(other->method, "GET") : strcmp(other->method, method)) continue;
         e = check_client(c, other->needs_key);
-        if (!e.status && other->needs_model && !is_ready)
+        if (!e.status && other->needs_model && !is_ready())
             e = error_of(503, "the model is being loaded");
         if (!e.status) return other;
         *result = send_error(c, e);
@@ -781,7 +926,7 @@ static const struct route *find_route(struct MHD_Connection *c, const char *meth
     e = check_client(c, 0);
     if (e.status) *result = send_error(c, e);
     else if (!strcmp(method, "OPTIONS") && allowed_origin) *result = answer_preflight(c);
-    else if (other) *result = send_error(c, error_of(405, "this address has another method"));
+    else if (other) *result = refuse_method(c, other->method);
     else if (is_get) *result = answer_file(c, path);
     else *result = send_error(c, error_of(404, "there is nothing at this address"));
     return 0;
@@ -808,6 +953,21 @@ static answer begin_request(struct MHD_Connection *c, const char *method, const 
     return MHD_YES;
 }
 
+/* A part of the body. What is too large is thrown away. */
+static void take_part(job *j, const char *data, size_t size) {
+    const size_t most = (size_t)body_megabytes << 20;
+    j->too_large |= j->body.n + size > most;
+    j->too_many |= body_bytes + size > MOST_BODIES * most;
+    if (j->too_large || j->too_many) {
+        forget_body(j);
+        buffer_free(&j->body);
+        return;
+    }
+    buffer_add(&j->body, data, size);
+    j->n_body += size;
+    body_bytes += size;
+}
+
 static answer on_request(void *cls, struct MHD_Connection *c, const char *path, const char *method,
                          const char *version, const char *data, size_t *size, void **con_cls) {
     job *j = (job *)*con_cls;
@@ -815,12 +975,13 @@ static answer on_request(void *cls, struct MHD_Connection *c, const char *path, 
     (void)version;
     if (!j) return begin_request(c, method, path, con_cls);
     if (*size > 0) {
-        j->too_large |= j->body.n + *size > (size_t)body_megabytes << 20;
-        if (!j->too_large) buffer_add(&j->body, data, *size);
+        take_part(j, data, *size);
         *size = 0;
         return MHD_YES;
     }
+    if (!j->is_submitted) set_since(c, 0);
     if (j->too_large) return send_error(c, error_of(413, "the body is too large: see --max-body"));
+    if (j->too_many) return send_error(c, error_of(503, "too many large requests come in"));
     if (j->body.failed) return send_error(c, error_of(503, "no memory"));
     return j->is_submitted ? answer_ended(j) : j->route->run(j);
 }
@@ -830,17 +991,15 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **con_cls,
     job *j = (job *)*con_cls;
     int is_free;
     (void)cls;
-    (void)c;
     (void)why;
+    set_since(c, now());
     if (!j) return;
+    forget_body(j);
     pthread_mutex_lock(&lock);
     n_jobs--;
     j->has_http = 0;
     j->is_suspended = 0;
-    if (j->has_engine) {
-        j->is_gone = 1;
-        figures.gone++;
-    }
+    if (j->has_engine) mark_gone(j);
     is_free = !j->has_engine;
     pthread_cond_signal(&arrived);
     pthread_mutex_unlock(&lock);
@@ -857,6 +1016,7 @@ static int is_loopback(const struct sockaddr *a) {
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
 }
 
+/* Returns 0, or an exit code. */
 static int start_http(void) {
     struct addrinfo hints, *found = 0;
     const union MHD_DaemonInfo *info;
@@ -867,34 +1027,47 @@ static int start_http(void) {
     snprintf(number, sizeof number, "%ld", port);
     if (getaddrinfo(host, number, &hints, &found) || !found) {
         fail("--host %s: there is no such address%s", host, "");
-        return 0;
+        return 2;
     }
     if (!is_loopback(found->ai_addr) && !api_key && !open_to_all) {
         fail("--host %s: other machines can come in. Set --api-key, or --no-key to let all in%s",
              host, "");
         freeaddrinfo(found);
-        return 0;
+        return 2;
     }
+    errno = 0;
     http = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
             (found->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0),
         (uint16_t)port, 0, 0, on_request, (void *)0, MHD_OPTION_SOCK_ADDR, found->ai_addr,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)n_connections, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, (void *)0, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, (void *)0, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, (void *)0, MHD_OPTION_END);
     freeaddrinfo(found);
     if (!http) {
         fprintf(stderr, "serve: cannot listen on %s, port %ld: %s\n", host, port, strerror(errno));
-        return 0;
+        return 1;
     }
     info = MHD_get_daemon_info(http, MHD_DAEMON_INFO_BIND_PORT);
     if (info && info->port) port = info->port;
-    return 1;
+    return 0;
+}
+
+static int asked_to_stop(void *ud, uint64_t done, uint64_t total) {
+    (void)ud;
+    (void)done;
+    (void)total;
+    return signalled;
 }
 
 static bitnet_result load(bitnet_model **model, bitnet_error *err) {
+    bitnet_model_params mp;
     engine_params p;
-    bitnet_result r = bitnet_model_load_file(model_path, 0, model, err);
+    bitnet_result r;
+    memset(&mp, 0, sizeof mp);
+    mp.progress_fn = asked_to_stop;
+    r = bitnet_model_load_file(model_path, &mp, model, err);
     if (r) return r;
     memset(&p, 0, sizeof p);
     p.n_slots = (int32_t)n_slots;
@@ -939,14 +1112,12 @@ int main(int argc, char **argv) {
     sigaction(SIGINT, &action, 0);
     sigaction(SIGTERM, &action, 0);
     signal(SIGPIPE, SIG_IGN);
-    if (!start_http()) return 1;
+    if ((code = start_http()) != 0) return code;
     if (load(&model, &err)) {
-        fail("%s: %s", model_path, err.text);
-        code = 1;
+        code = !signalled;             /* while it was loaded */
+        if (code) fail("%s: %s", model_path, err.text);
     } else {
-        pthread_mutex_lock(&lock);
-        is_ready = 1;
-        pthread_mutex_unlock(&lock);
+        set(&ready_flag);
         fprintf(stderr, "serve: %s on http://%s:%ld, %ld texts of %d tokens at the same time\n",
                 serving.name, host, port, n_slots, (int)serving.n_ctx);
         run_engine();

@@ -1,0 +1,414 @@
+// clients.mjs - the server with the clients that people have, and what it says
+//
+//     node tests/server/clients.mjs SERVE GENERATE LOGPROBS MODEL MODULES [FILTER]
+//
+// MODULES is a folder whose node_modules has tests/server/package.json's; a client that is not there
+// is skipped.
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { ask, check, endless, idle, metrics, runAll, same, Skip, start } from './server.mjs';
+
+const [serve, generate, logprobs, model, modules, filter = ''] = process.argv.slice(2);
+const PROMPT = 'Once upon a time',
+    SEEDED = { prompt: PROMPT, max_tokens: 60, temperature: 0.8, seed: 42 };
+const server = await start(serve, ['-m', model, '--queue', '200']);
+const NAME = (await ask(server, '/v1/models')).json.data[0].id;
+const baseURL = `${server.url}/v1`;
+
+/** A module of MODULES. */
+async function load(name) {
+    const at = join(resolve(modules), 'node_modules', name);
+    if (!existsSync(at)) throw new Skip(`npm has not installed ${name}`);
+    const { exports = {}, main } = JSON.parse(readFileSync(join(at, 'package.json'), 'utf8'));
+    const own = exports['.']?.import ?? exports['.'];
+    const file = typeof own === 'string' ? own : own?.default ?? main;
+    return import(pathToFileURL(file ? join(at, file) : createRequire(at).resolve(name)));
+}
+async function openai(options = {}) {
+    const { default: OpenAI } = await load('openai');
+    return new OpenAI({ baseURL, apiKey: 'none', maxRetries: 0, ...options });
+}
+const native = (...args) =>
+    execFileSync(generate, ['-m', model, '--log-disable', ...args], {
+        encoding: 'utf8',
+        stdio: ['ignore', 'pipe', 'ignore']
+    });
+const chat = (content, more = {}) => ({
+    model: NAME,
+    messages: [{ role: 'user', content }],
+    max_tokens: 5,
+    temperature: 0,
+    ...more
+});
+async function collect(stream) {
+    const chunks = [];
+    for await (const chunk of stream) chunks.push(chunk);
+    return chunks;
+}
+/** The events of a stream's text. */
+function events(text) {
+    const parts = text.split('\n\n');
+    same(parts.pop(), '', 'the end of a stream is');
+    same(parts.pop(), 'data: [DONE]', 'the last event is');
+    return parts.filter(p => !p.startsWith(':')).map(p => JSON.parse(p.replace(/^data: /, '')));
+}
+
+const SCHEMA = {
+    type: 'object',
+    properties: { name: { type: 'string', maxLength: 8 }, old: { type: 'boolean' } },
+    required: ['name', 'old'],
+    additionalProperties: false
+};
+
+const cases = {
+    async 'curl: a completion is generate\'s text'() {
+        const body = JSON.stringify({ prompt: PROMPT, max_tokens: 40, temperature: 0 });
+        const out = execFileSync('curl', ['-sS', `${baseURL}/completions`, '-d', body]);
+        const json = JSON.parse(out);
+        same(PROMPT + json.choices[0].text, native('-p', PROMPT, '-n', '40', '--temp', '0').slice(0, -1));
+        same(json.object, 'text_completion');
+        same(json.choices[0].finish_reason, 'length');
+        same(json.usage.completion_tokens, 40);
+        same(json.usage.total_tokens, json.usage.prompt_tokens + 40);
+    },
+
+    async 'a seed gives generate\'s text'() {
+        const options = { top_p: 0.9, top_k: 30, min_p: 0.02, frequency_penalty: 0.5 };
+        const { json } = await ask(server, '/v1/completions', { ...SEEDED, ...options });
+        const text = native('-p', PROMPT, '-n', '60', '-s', '42', '--temp', '0.8', '--top-p', '0.9',
+            '--top-k', '30', '--min-p', '0.02', '--frequency-penalty', '0.5');
+        same(`${PROMPT + json.choices[0].text}\n`, text);
+    },
+
+    async 'openai: chat'() {
+        const client = await openai();
+        const r = await client.chat.completions.create(chat('Tell me a story.'));
+        same(r.object, 'chat.completion');
+        same(r.choices[0].message.role, 'assistant');
+        same(r.choices[0].finish_reason, 'length');
+        check(/^chatcmpl-/.test(r.id) && r.created > 1.7e9, r);
+        check(/^bitnet\.h-\d+\.\d+\.\d+\S*-[0-9a-f]{16}$/.test(r.system_fingerprint), r);
+        same(r.model, NAME);
+        same(r.usage.completion_tokens, 5);
+        const text = native('-cnv', '-st', '-p', 'Tell me a story.', '-n', '5', '--temp', '0',
+            '--no-display-prompt');
+        same(r.choices[0].message.content.trim(), text.trim());
+        const again = await client.chat.completions.create(chat('Tell me a story.'));
+        check(again.id !== r.id && again.system_fingerprint === r.system_fingerprint, again);
+    },
+
+    async 'openai: a stream of chat is the same text'() {
+        const client = await openai();
+        const whole = await client.chat.completions.create(chat('A dog and a cat', { seed: 3 }));
+        const options = { stream: true, stream_options: { include_usage: true }, seed: 3 };
+        const chunks = await collect(
+            await client.chat.completions.create(chat('A dog and a cat', options))
+        );
+        const last = chunks.pop();
+        same(last.choices, []);
+        same(last.usage.completion_tokens, 5);
+        same(new Set([...chunks, last].map(c => c.id)).size, 1, 'ids:');
+        same(chunks[0].choices[0].delta.role, 'assistant');
+        const roles = chunks.filter(c => c.choices[0].delta.role);
+        same(roles.length, 1, 'roles:');
+        same(chunks.map(c => c.choices[0].delta.content ?? '').join(''),
+            whole.choices[0].message.content);
+        same(chunks.map(c => c.choices[0].finish_reason).filter(Boolean), ['length']);
+        same(chunks.at(-1).choices[0].finish_reason, 'length');
+        check(chunks.every(c => c.usage === null && c.object === 'chat.completion.chunk'), chunks);
+    },
+
+    async 'openai: the stream helper collects a chat'() {
+        const client = await openai();
+        const runner = client.chat.completions.stream(chat('A frog'));
+        const final = await runner.finalChatCompletion();
+        const whole = await client.chat.completions.create(chat('A frog'));
+        same(final.choices[0].message.content, whole.choices[0].message.content);
+    },
+
+    async 'openai: completions, whole and as a stream'() {
+        const client = await openai();
+        const request = { model: NAME, ...SEEDED };
+        const whole = await client.completions.create(request);
+        const chunks = await collect(await client.completions.create({ ...request, stream: true }));
+        same(chunks.map(c => c.choices[0].text).join(''), whole.choices[0].text);
+        check(chunks.every(c => c.object === 'text_completion'), chunks);
+    },
+
+    async 'openai: logprobs of chat'() {
+        const client = await openai();
+        const r = await client.chat.completions.create(
+            chat('A bird', { logprobs: true, top_logprobs: 3 })
+        );
+        const list = r.choices[0].logprobs.content;
+        same(list.length, r.usage.completion_tokens);
+        const bytes = Buffer.from(list.flatMap(t => t.bytes));
+        same(bytes.toString(), r.choices[0].message.content);
+        for (const t of list) {
+            same(t.top_logprobs.length, 3);
+            same(t.top_logprobs[0].token, t.token);        // greedy
+            same(t.top_logprobs[0].logprob, t.logprob);
+            check(t.logprob <= 0 && t.top_logprobs[1].logprob <= t.logprob, t);
+        }
+    },
+
+    async 'a text that ends has no end token among its logprobs'() {
+        const { json } = await ask(server, '/v1/completions',
+            { prompt: PROMPT, max_tokens: 400, temperature: 0, logprobs: 0 });
+        same(json.choices[0].finish_reason, 'stop');
+        same(json.choices[0].logprobs.tokens.join(''), json.choices[0].text);
+    },
+
+    async 'echo with logprobs: the library\'s own numbers'() {
+        const prompt = 'Once upon a time there was a little dog who lived in a big house near the ' +
+            'forest with a girl. They went to see the moon.';
+        const lines = execFileSync(logprobs, [model, prompt], { encoding: 'utf8' });
+        const own = lines.trim().split('\n').map(line => line.split(' '));
+        for (const max_tokens of [0, 4]) {
+            const { json, text } = await ask(server, '/v1/completions',
+                { prompt, max_tokens, temperature: 0, echo: true, logprobs: 1 });
+            check(json.choices, text);
+            const [choice] = json.choices, l = choice.logprobs;
+            same(l.tokens.length, own.length + max_tokens);
+            same(l.token_logprobs[0], null);
+            same(l.top_logprobs[0], null);
+            own.forEach(([, value], i) => {
+                check(i === 0 || Math.abs(value - l.token_logprobs[i]) < 2e-4,
+                    `token ${i}: ${l.token_logprobs[i]}, not ${value}`);
+            });
+            check(choice.text.startsWith(prompt), choice.text);
+            same(json.usage.completion_tokens, max_tokens);
+            same(json.usage.prompt_tokens, own.length);
+            for (let i = 1; i < l.tokens.length; i++)      // no token here is special, but the first
+                check(choice.text.slice(l.text_offset[i]).startsWith(l.tokens[i]), `offset ${i}`);
+        }
+    },
+
+    async 'echo beside writers changes nothing'() {
+        const request = { prompt: PROMPT, max_tokens: 8, temperature: 0, echo: true, logprobs: 2 };
+        const alone = await ask(server, '/v1/completions', request);
+        const all = await Promise.all([
+            ...Array.from({ length: 6 }, () => ask(server, '/v1/completions', SEEDED)),
+            ...Array.from({ length: 6 }, () => ask(server, '/v1/completions', request))
+        ]);
+        for (const r of all.slice(6)) same(r.json.choices, alone.json.choices);
+    },
+
+    async 'openai: json_schema with zod'() {
+        const client = await openai();
+        const { z } = await load('zod');
+        const { zodResponseFormat } = await load('openai/helpers/zod').catch(() =>
+            import(pathToFileURL(join(resolve(modules), 'node_modules/openai/helpers/zod.mjs'))));
+        const Person = z.object({ name: z.string().max(8), old: z.boolean() });
+        const r = await client.chat.completions.parse(
+            chat('Who?', { response_format: zodResponseFormat(Person, 'person'), max_tokens: 200 })
+        );
+        same(r.choices[0].finish_reason, 'stop');
+        check(typeof r.choices[0].message.parsed.old === 'boolean', r.choices[0]);
+    },
+
+    async 'json_object, a schema as a stream, and a grammar'() {
+        const object = await ask(server, '/v1/chat/completions',
+            chat('x', { response_format: { type: 'json_object' }, max_tokens: 300, seed: 1 }));
+        const choice = object.json.choices[0];
+        if (choice.finish_reason === 'stop') JSON.parse(choice.message.content);
+        const format = { type: 'json_schema', json_schema: { name: 'a', schema: SCHEMA } };
+        const stream = await ask(server, '/v1/chat/completions',
+            chat('x', { response_format: format, max_tokens: 200, stream: true, temperature: 1 }));
+        const text = events(stream.text).map(e => e.choices[0].delta.content ?? '').join('');
+        same(Object.keys(JSON.parse(text)), ['name', 'old']);
+        const yes = await ask(server, '/v1/completions',
+            { prompt: 'x', grammar: 'root ::= "yes" | "no"', max_tokens: 20 });
+        check(/^(yes|no)$/.test(yes.json.choices[0].text), yes.text);
+    },
+
+    async 'a schema or grammar that cannot be kept is a 400'() {
+        for (const more of [
+            { response_format: { type: 'json_schema', json_schema: { schema: { not: {} } } } },
+            { response_format: { type: 'json_schema' } },
+            { response_format: 'json' },
+            { grammar: 'root ::= (' },
+            { grammar: 'root ::= root "a"' }
+        ]) {
+            const r = await ask(server, '/v1/chat/completions', chat('x', more));
+            same(r.status, 400, r.text);
+            same(r.json.error.type, 'invalid_request_error');
+        }
+    },
+
+    async 'openai: tools are a clear error'() {
+        const client = await openai();
+        const tools = [{ type: 'function', function: { name: 'f', parameters: {} } }];
+        const e = await client.chat.completions.create(chat('x', { tools })).catch(e => e);
+        same(e.status, 400);
+        same(e.param, 'tools');
+        check(/template/.test(e.message), e.message);
+    },
+
+    async 'openai: a stream that is aborted frees its slot'() {
+        const client = await openai();
+        await idle(server);
+        const before = await metrics(server);
+        const stream = await client.completions.create(
+            { model: NAME, stream: true, ...(await endless(server)) }
+        );
+        for await (const _ of stream) break;
+        stream.controller.abort();
+        await idle(server);
+        const after = await metrics(server);
+        const written = after.bitnet_written_tokens_total - before.bitnet_written_tokens_total;
+        check(written < 480, `it wrote ${written} tokens`);
+    },
+
+    async 'openai: n texts, which differ'() {
+        const client = await openai();
+        const request = { model: NAME, ...SEEDED, n: 5 };
+        const r = await client.completions.create(request);
+        same(r.choices.map(c => c.index), [0, 1, 2, 3, 4]);
+        same(new Set(r.choices.map(c => c.text)).size, 5);
+        const one = await client.completions.create({ model: NAME, ...SEEDED });
+        same(r.choices[0].text, one.choices[0].text);
+        same(r.usage.prompt_tokens, one.usage.prompt_tokens);
+        const chunks = await collect(await client.completions.create({ ...request, stream: true }));
+        const texts = ['', '', '', '', ''];
+        for (const c of chunks) texts[c.choices[0].index] += c.choices[0].text;
+        same(texts, r.choices.map(c => c.text));
+    },
+
+    async 'a list of prompts, and tokens as a prompt'() {
+        const { json } = await ask(server, '/v1/completions',
+            { prompt: [PROMPT, 'The dog'], max_tokens: 6, temperature: 0, n: 2 });
+        same(json.choices.length, 4);
+        same(json.choices[0].text, json.choices[1].text);
+        const { json: { tokens } } = await ask(server, '/tokenize',
+            { content: PROMPT, add_special: true });
+        const own = await ask(server, '/v1/completions',
+            { prompt: tokens, max_tokens: 6, temperature: 0 });
+        same(own.json.choices[0].text, json.choices[0].text);
+        const back = await ask(server, '/detokenize', { tokens: tokens.slice(1) });
+        same(back.json.content, PROMPT);
+    },
+
+    async 'stop strings'() {
+        const whole = await ask(server, '/v1/completions',
+            { prompt: PROMPT, max_tokens: 100, temperature: 0 });
+        const text = whole.json.choices[0].text, word = text.split(' ')[6];
+        for (const stop of [word, ['never seen', word]]) {
+            for (const stream of [false, true]) {
+                const r = await ask(server, '/v1/completions',
+                    { prompt: PROMPT, max_tokens: 100, temperature: 0, stop, stream });
+                const parts = stream ? events(r.text) : [r.json];
+                same(parts.map(p => p.choices[0].text).join(''), text.slice(0, text.indexOf(word)));
+                same(parts.at(-1).choices[0].finish_reason, 'stop');
+            }
+        }
+    },
+
+    async 'logit_bias forbids and forces'() {
+        const { json: { tokens: [moon] } } = await ask(server, '/tokenize', { content: ' moon' });
+        const r = await ask(server, '/v1/completions',
+            { prompt: PROMPT, max_tokens: 3, temperature: 0, logit_bias: { [moon]: 100 } });
+        same(r.json.choices[0].text, ' moon moon moon');
+    },
+
+    async 'the next turn of a chat reads only what is new'() {
+        const messages = [{ role: 'user', content: 'Tell me of a dragon that nobody knows.' }];
+        const request = { messages, max_tokens: 20, temperature: 0 };
+        const first = (await ask(server, '/v1/chat/completions', request)).json;
+        messages.push(first.choices[0].message, { role: 'user', content: 'And then?' });
+        const second = (await ask(server, '/v1/chat/completions', request)).json;
+        const cached = second.usage.prompt_tokens_details.cached_tokens;
+        // The template ends in ": ", whose blank becomes a part of the reply's first token.
+        same(cached, first.usage.prompt_tokens - 1, 'cached:');
+        const other = await start(serve, ['-m', model, '--parallel', '1']);
+        const fresh = (await ask(other, '/v1/chat/completions', request)).json;
+        same(await other.stop(), 0);
+        same(fresh.choices[0].message.content, second.choices[0].message.content);
+        same(fresh.usage.prompt_tokens_details.cached_tokens, 0);
+    },
+
+    async 'the same request gives the same text under load'() {
+        const alone = await ask(server, '/v1/completions', { ...SEEDED, logprobs: 2 });
+        const many = Array.from({ length: 48 }, (_, i) =>
+            i % 3 === 0
+                ? ask(server, '/v1/completions', { ...SEEDED, logprobs: 2 })
+                : i % 3 === 1
+                  ? ask(server, '/v1/chat/completions', chat(`Story number ${i}`, { seed: i }))
+                  : ask(server, '/v1/completions', { prompt: `${PROMPT} ${i}`, max_tokens: i })
+        );
+        const all = await Promise.all(many);
+        check(all.every(r => r.status === 200), all.find(r => r.status !== 200)?.text);
+        for (let i = 0; i < 48; i += 3) same(all[i].json.choices, alone.json.choices, `text ${i}`);
+    },
+
+    async 'a model with a merged vocabulary streams whole characters'() {
+        const { text } = await ask(server, '/v1/completions',
+            { prompt: 'x', max_tokens: 60, temperature: 5, seed: 9, stream: true, top_k: -1, min_p: 0 });
+        const whole = await ask(server, '/v1/completions',
+            { prompt: 'x', max_tokens: 60, temperature: 5, seed: 9, top_k: -1, min_p: 0 });
+        same(events(text).map(e => e.choices[0].text).join(''), whole.json.choices[0].text);
+    },
+
+    async 'LangChain: invoke, stream, structured output'() {
+        const { ChatOpenAI } = await load('@langchain/openai');
+        const { z } = await load('zod');
+        const options = { model: NAME, apiKey: 'none', temperature: 0, maxTokens: 5, maxRetries: 0,
+            configuration: { baseURL } };
+        const llm = new ChatOpenAI(options);
+        const whole = await llm.invoke('A fox');
+        const plain = await ask(server, '/v1/chat/completions', chat('A fox'));
+        same(whole.content, plain.json.choices[0].message.content);
+        same(whole.usage_metadata.output_tokens, 5);
+        let text = '';
+        for await (const chunk of await llm.stream('A fox')) text += chunk.content;
+        same(text, whole.content);
+        const wide = new ChatOpenAI({ ...options, maxTokens: 200 });
+        const person = await wide
+            .withStructuredOutput(z.object({ old: z.boolean() }), { method: 'jsonSchema' })
+            .invoke('Who?');
+        check(typeof person.old === 'boolean', person);
+    },
+
+    async 'AI SDK: generateText, streamText, generateObject'() {
+        const { generateText, streamText, generateObject } = await load('ai');
+        const { createOpenAICompatible } = await load('@ai-sdk/openai-compatible');
+        const { z } = await load('zod');
+        const provider = createOpenAICompatible(
+            { name: 'here', baseURL, supportsStructuredOutputs: true, includeUsage: true }
+        );
+        const options = { model: provider(NAME), temperature: 0, maxOutputTokens: 5, maxRetries: 0 };
+        const whole = await generateText({ ...options, prompt: 'A wolf' });
+        const plain = await ask(server, '/v1/chat/completions', chat('A wolf'));
+        same(whole.text, plain.json.choices[0].message.content);
+        same(whole.finishReason, 'length');
+        const stream = streamText({ ...options, prompt: 'A wolf' });
+        let text = '';
+        for await (const part of stream.textStream) text += part;
+        same(text, whole.text);
+        same((await stream.usage).outputTokens, 5);
+        const { object } = await generateObject({ ...options, maxOutputTokens: 200, prompt: 'Who?',
+            schema: z.object({ old: z.boolean() }) });
+        check(typeof object.old === 'boolean', object);
+    },
+
+    async 'openai: errors are its own classes'() {
+        const OpenAI = await load('openai');
+        const client = await openai();
+        const bad = await client.chat.completions.create(chat('x', { temperature: 'hot' }))
+            .catch(e => e);
+        check(bad instanceof OpenAI.BadRequestError && bad.param === 'temperature', String(bad));
+        const none = await client.get('/v1/nothing').catch(e => e);
+        check(none instanceof OpenAI.NotFoundError, String(none));
+        const embeddings = await client.embeddings.create({ model: NAME, input: 'x' }).catch(e => e);
+        same(embeddings.status, 501);
+        const models = await collect(await client.models.list());
+        same(models.map(m => m.id), [NAME]);
+    }
+};
+
+const failed = await runAll('server clients', cases, filter);
+same(await server.stop(), 0, 'the exit code is');
+process.exit(failed ? 1 : 0);
