@@ -18,7 +18,7 @@
 SUITES="cc web-node sanitizers web-chromium check bundlers analysis aarch64-max s390x web-cache
     aarch64-older i686 windows convert apple-windows armhf web-firefox riscv64 races wasm-simd
     planted wasm-relaxed clang fuzz-replay server crosscheck cli grammar packages
-    dist build"
+    batch dist build"
 
 # Models whose reports must be the same on every machine, if they are there.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
