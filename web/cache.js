@@ -122,7 +122,7 @@ export async function check(url, { signal } = {}) {
         const meta = await keptMeta(url);
         const response = await headOf(browserUrl(url).href, job);
         cancel(response);
-        const size = sizeOf(response);
+        const size = meta.encoded ? null : sizeOf(response);      // of the compressed transfer
         if (size !== null && meta.size !== null && size !== meta.size) return 'changed';
         return sameFile(meta, response);
     } catch (error) {
@@ -880,6 +880,7 @@ async function saveResponse(cache, key, url, job) {
     })();
     try {
         await cache.put(CACHE_URL + key, new Response(streamOf(body)));
+        if (meta.done > meta.size) meta.encoded = true;
         meta.size = meta.done;
         await cache.put(`${CACHE_URL}${key}.json`, new Response(JSON.stringify(meta)));
         return null;
