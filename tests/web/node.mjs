@@ -1538,6 +1538,34 @@ function edit(file, from, to) {
     fs.writeFileSync(file, edited);
 }
 
+test('inline: a model after the other, in mid-text', async () => {
+    const { BitNet: Inline } = await import(pathToFileURL(path.join(web, 'inline.js')));
+    const file = new Blob([tiny]);
+    const text = native(TINY, PROMPT, '-n', '8', '--temp', '0');
+    let model = await Inline.load(file);
+    const write = async () => (await collect(model.generate(PROMPT, { maxTokens: 8 }))).text;
+    const early = new AbortController(); // aborted before the mask is asked
+    const options = { mask: () => undefined, onPrompt: () => early.abort() };
+    const running = collect(model.generate(PROMPT, { ...options, signal: early.signal }));
+    equal((await running.catch(e => e)).name, 'AbortError');
+    equal(await write(), text, 'after an abort');
+    equal((await Inline.load(file).catch(e => e)).code, 'ERR_BUSY');
+    const saved = await model.save();
+    const restored = model.restore(saved);
+    saved.fill(0);
+    ok((await restored) > 8, 'the bytes as they were');
+    for (let i = 0; i < 6; i++) {
+        const next = model.generate(PROMPT.repeat(1 + 30 * (i % 2))).next();
+        const freed = next.catch(e => equal(e.code, 'ERR_FREED'));
+        await delay(3 * i);
+        await model.free();
+        model = await Inline.load(file);
+        equal(await write(), text, `model ${i}`);
+        await freed;
+    }
+    await model.free();
+});
+
 test('broken parts', async () => {
     const expect = async (code, lib, options) => {
         const e = await lib.BitNet.load(TINY, options)
