@@ -100,11 +100,17 @@ export class Session {
             start = performance.now(),
             written = [];
         let prompt = null,
-            first,
-            finished = false;
+            first;
+        const leave = () => {
+            if (this.#stop !== stop) return;
+            this.#stop = null;
+            connection.cancel(call.id);
+            const { seed } = options;
+            this.stats = cutShort({ prompt, tokens: written.length, start, first, seed });
+        };
         const stop = (this.#stop = error => {
             inbox.cut(error);
-            connection.cancel(call.id); // now: perhaps nobody asks for the next text
+            leave(); // now: perhaps nobody asks for the next text
         });
         const answer = () =>
             allowedBy(mask, [...written]).then(
@@ -135,16 +141,10 @@ export class Session {
             }
             const { memoryBytes, ...stats } = await result;
             this.#home.used(memoryBytes);
-            finished = true;
+            this.#stop = null;
             return (this.stats = stats);
         } finally {
-            this.#stop = null;
-            if (!finished) {
-                // aborted, left by break or throw, or failed
-                connection.cancel(call.id);
-                const { seed } = options;
-                this.stats = cutShort({ prompt, tokens: written.length, start, first, seed });
-            }
+            leave(); // by break or throw, or because it failed
         }
     }
 

@@ -1306,6 +1306,18 @@ test('abort: before the start', () =>
         equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after it');
     }));
 
+test('abort: nobody asks for more', () =>
+    withModel(TINY, {}, async model => {
+        const controller = new AbortController();
+        const left = model.generate(PROMPT, { signal: controller.signal });
+        await left.next();
+        controller.abort();
+        const { text, stats } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
+        equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'the next one');
+        await fails('AbortError', left.next());
+        equal(model.stats, stats, 'stats are those of the last one');
+    }));
+
 test('abort: its reason is thrown', async () => {
     const mine = new Error('mine');
     const thrown = run => run.then(() => 'nothing', e => e);
