@@ -1,7 +1,7 @@
 // model.chat.completions.create: chats in the shape of OpenAI's client.
 // https://platform.openai.com/docs/api-reference/chat describes requests and answers.
 import { BitNetError } from './errors.js';
-import { bad, checkHooks, checkNames } from './options.js';
+import { bad, checkHooks, checkNames, isNone } from './options.js';
 
 // What a request may hold, and the option of chat() that it becomes; null: see below. top_k, min_p,
 // repeat_penalty and grammar are no part of OpenAI's interface, but other servers have them.
@@ -34,7 +34,6 @@ const REQUEST = {
 
 const CALL_OPTIONS = ['signal', 'session', 'onPrompt'];
 const MESSAGE = ['role', 'content', 'name', 'refusal'];
-const given = value => value !== undefined && value !== null;
 
 function textOf(content, where) {
     if (typeof content === 'string') return content;
@@ -54,7 +53,8 @@ function messagesOf(messages) {
         const where = `messages[${i}]`;
         if (typeof message !== 'object' || message === null) bad(`${where}: an object is needed`);
         for (const [name, value] of Object.entries(message))
-            if (given(value) && !MESSAGE.includes(name)) bad(`${where}.${name}: it is not supported`);
+            if (!isNone(value) && !MESSAGE.includes(name))
+                bad(`${where}.${name}: it is not supported`);
         const role = message.role === 'developer' ? 'system' : message.role;
         return { role, content: textOf(message.content, where) };
     });
@@ -73,19 +73,21 @@ function formatOf({ type, json_schema: format }) {
 function optionsOf(request) {
     const options = { temperature: 1, topP: 1 };
     for (const [name, option] of Object.entries(REQUEST))
-        if (option && given(request[name])) options[option] = request[name];
-    if (given(request.n) && request.n !== 1) bad('n: only 1 is possible');
-    if (given(request.stream_options) && !request.stream) bad('stream_options: it needs stream: true');
-    if (given(request.response_format)) Object.assign(options, formatOf(request.response_format));
-    if (options.maxTokens === 0) bad('max_tokens: at least 1 is needed'); // chat() has no limit then
+        if (option && !isNone(request[name])) options[option] = request[name];
+    if (!isNone(request.n) && request.n !== 1) bad('n: only 1 is possible');
+    if (!isNone(request.stream_options) && !request.stream)
+        bad('stream_options: it needs stream: true');
+    if (!isNone(request.response_format)) Object.assign(options, formatOf(request.response_format));
+    // chat() would have no limit then
+    if (options.maxTokens === 0) bad('max_tokens: at least 1 is needed');
     if (request.logprobs) options.logprobs ??= 0;
-    else if (given(options.logprobs)) bad('top_logprobs: it needs logprobs: true');
+    else if (!isNone(options.logprobs)) bad('top_logprobs: it needs logprobs: true');
     return options;
 }
 
 /** What is wrong with an option of chat(), by its name in the request. */
 function inItsWords(error, request) {
-    const of = ([name, option]) => given(request[name]) && error.message.startsWith(`${option}:`);
+    const of = ([name, option]) => !isNone(request[name]) && error.message.startsWith(`${option}:`);
     const [name, option] = Object.entries(REQUEST).find(of) ?? [];
     if (!option || error.code !== 'ERR_ARG') return error;
     return new BitNetError(error.code, name + error.message.slice(option.length));

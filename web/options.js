@@ -8,7 +8,7 @@ export const bad = text => {
 };
 
 /** null is an option that is not given. */
-const isNone = value => value === undefined || value === null;
+export const isNone = value => value === undefined || value === null;
 
 export function number(options, name, fallback, low, high, whole) {
     const v = options[name] ?? fallback;

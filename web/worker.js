@@ -570,8 +570,9 @@ async function generate({ session, prompt, messages, options }, signal, id) {
     };
 }
 
-// ---- saved sessions: SAVED, the SHA-256 of the held messages, their length, they as JSON, the state,
-// ---- which has a checksum of its own ----
+// ---- saved sessions ----
+// SAVED, the SHA-256 of the held messages, their length, they as JSON, and the state, which has a
+// checksum of its own.
 
 const SAVED = encoder.encode('bitnet-session1\n');
 const HEAD = SAVED.length + 32 + 4;

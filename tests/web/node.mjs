@@ -751,7 +751,7 @@ test('logprobs: bytes of each token, and no token', () =>
         const options = { logprobs: 20, onToken: e => events.push(e.logprobs) };
         const mask = written => tokens.slice(written.length, written.length + 1);
         const { stats } = await collect(model.generate(PROMPT, { ...options, mask }));
-        equal([stats.reason, stats.tokens], ['mask', tokens.length]); // the last time none is allowed
+        equal([stats.reason, stats.tokens], ['mask', tokens.length]); // at last none is allowed
         equal(events.map(e => e.token), tokens);
         equal(Buffer.concat(events.map(e => e.bytes)).toString(), text);
         ok(events.some(e => e.text === '\uFFFD'), 'a part of a character');
@@ -799,7 +799,8 @@ test('mask', () =>
         const three = await run(masks.all);
         equal(three.text, native(TINY, PROMPT, '-n', '8', '--temp', '1', '-s', '2'));
         equal(seen.length, 8 + 3 + 8);
-        for (const wrong of [7, '123', [1.5], [NaN], [1n], {}]) await fails('ERR_ARG', run(() => wrong));
+        for (const wrong of [7, '123', [1.5], [NaN], [1n], {}])
+            await fails('ERR_ARG', run(() => wrong));
         await fails('ERR_ARG', () => model.generate(PROMPT, { mask: digits }));
         const stop = new AbortController();
         const never = () => new Promise(() => setTimeout(() => stop.abort(), 10));
@@ -997,6 +998,7 @@ test('chat.completions', () =>
                 if (choices[0].delta.content) mine.abort(new RangeError('mine'));
         })().catch(e => e);
         equal(thrown?.message, 'mine', 'the reason of a signal');
+        const schemaless = { type: 'json_schema', json_schema: { schema: null } };
         for (const [words, request, options] of [
             [/^tools: no such option/, { messages, tools: [] }],
             [/^n: only 1/, { messages, n: 2 }],
@@ -1009,7 +1011,8 @@ test('chat.completions', () =>
             [/^top_logprobs: 21/, { messages, logprobs: true, top_logprobs: 21 }],
             [/^max_tokens: at least 1/, { messages, max_tokens: 0 }],
             [/^max_completion_tokens: 0.5/, { messages, max_completion_tokens: 0.5 }],
-            [/^response_format/, { messages, response_format: { type: 'json_schema', json_schema: { schema: null } } }],
+            [/^response_format/, { messages, response_format: { ...schemaless, json_schema: {} } }],
+            [/^response_format/, { messages, response_format: schemaless }],
             [/^messages\[0\]: an object/, { messages: Array(1) }],
             [/^session/, { messages }, { session: null }],
             [/^signal/, { messages }, { signal: 5 }],
