@@ -778,6 +778,7 @@ static answer answer_models(job *j) {
                   "\"n_params\":%llu,\"size\":%llu,"
                   "\"kernels\":\"%s\"}}]}", (long long)time(0), (int)serving.n_ctx,
                   (int)serving.info.ctx_train, (int)serving.info.n_vocab,
+                  (int)serving.info.n_layers,
                   (unsigned long long)serving.info.n_params,
                   (unsigned long long)serving.info.file_bytes, serving.info.kernels);
     result = send_text(j->connection, 200, "application/json", out.p ? out.p : "", out.n);

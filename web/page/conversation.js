@@ -394,7 +394,7 @@ async function write(chat, message, turn, stream, takeBack) {
 function showFigures({ info, stats: s }) {
     $('f-prefill').textContent = s ? speed(s.promptTokens - s.reusedTokens, s.prefillSeconds) : '–';
     $('f-decode').textContent = s ? speed(s.tokens, s.decodeSeconds) : '–';
-    $('f-memory').textContent = bytes(info.memoryBytes);
+    $('f-memory').textContent = info.memoryBytes ? bytes(info.memoryBytes) : '–';
 }
 
 export const stop = () => app.writing?.abort();

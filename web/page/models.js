@@ -209,6 +209,9 @@ export function showModel() {
     if (i && typeof last === 'string' && last !== TINY && !['opfs', 'cache'].includes(i.cache))
         notes.push('The model is not kept in this browser. The next visit downloads it again.');
     $('model-notes').replaceChildren(...notes.map(text => element('li', text)));
+    $('where').textContent = isServer(app.model)
+        ? `It runs on the server ${location.host}, which gets what you type.`
+        : 'It runs on your own processor. What you type stays on this machine.';
     $('f-memory').textContent = i?.memoryBytes ? bytes(i.memoryBytes) : '–';
     $('f-threads').textContent = i?.threads ?? '–';
     $('f-kernel').textContent = i?.kernels ?? '–';

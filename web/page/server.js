@@ -119,6 +119,13 @@ class ServerModel {
         };
     }
 
+    async tokenize(text) {
+        const body = JSON.stringify({ content: text, parse_special: false });
+        const response = await fetch(ADDRESS('tokenize'), { method: 'POST', body });
+        if (!response.ok) throw await failure(response);
+        return (await response.json()).tokens;
+    }
+
     async free() {}
 }
 
