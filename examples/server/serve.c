@@ -23,7 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEADER_BYTES = 32 << 10, ALIVE_SECONDS = 15, MOST_BODIES = 8, PAGE_NAME = 400 };
+enum { HEADER_BYTES = 32 << 10, ALIVE_SECONDS = 15, SMALL_BODY = 64 << 10, MOST_BODIES = 8,
+       PAGE_NAME = 400 };
 
 /* ---- options ---- */
 
@@ -957,7 +958,7 @@ static answer begin_request(struct MHD_Connection *c, const char *method, const 
 static void take_part(job *j, const char *data, size_t size) {
     const size_t most = (size_t)body_megabytes << 20;
     j->too_large |= j->body.n + size > most;
-    j->too_many |= body_bytes + size > MOST_BODIES * most;
+    j->too_many |= j->body.n + size > SMALL_BODY && body_bytes + size > MOST_BODIES * most;
     if (j->too_large || j->too_many) {
         forget_body(j);
         buffer_free(&j->body);
