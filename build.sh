@@ -7,8 +7,10 @@
 #   ./build.sh test        installs the Debian packages that suites lack, then runs all suites
 #   ./build.sh suite NAME...   runs these suites and installs nothing; without a name it lists them
 #   ./build.sh examples    builds every example
-#   ./build.sh server      the server with OpenAI's API, build/serve; needs Debian's libmicrohttpd-dev
-#   ./build.sh web         the WASM modules and the page, into build/web
+#   ./build.sh server      build/serve, a server with OpenAI's API, which needs Debian's
+#                          libmicrohttpd-dev, and build/batch
+#   ./build.sh web         the WASM modules and the page, into build/web; npm downloads markdown-it for
+#                          the page, once
 #   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
 #   ./build.sh dist        a release, into build/dist: headers, page, npm package, sources, checksums
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
@@ -83,11 +85,8 @@ sources() {
 SERVER='buffer engine grammar reply request'     # what serve and batch share
 PROGRAMS='bench convert crosscheck'     # of several files
 
-# server: build/serve, and build/batch where its source is.
-server() {
-    need_microhttpd && example serve || return 1
-    [ ! -e examples/server/batch.c ] || example batch
-}
+# server: build/batch and build/serve.
+server() { example batch && need_microhttpd && example serve; }
 
 need_microhttpd() {
     echo '#include <microhttpd.h>' | $CC -E - >/dev/null 2>&1 && return 0
@@ -241,6 +240,25 @@ web_crosscheck() {
     cp build/em/"$name".* build/web
 }
 
+# What the page draws replies with: one module of npm's markdown-it, which has all that it needs
+# inside. Without it the page is whole, but shows replies as plain text.
+page_markdown() {
+    from=build/npm-page/node_modules out=build/web/markdown-it
+    if ! have npm || ! npm_packages web/markdown-it.json build/npm-page; then
+        echo "web: npm cannot get markdown-it, so the page shows replies as plain text." \
+            "With a network, run ./build.sh web again." >&2
+        echo 'export default null;' >$out.js
+        return 0
+    fi
+    run "${ESBUILD:-esbuild}" $from/markdown-it/dist/browser/markdown-it.esm.min.mjs --minify \
+        --format=esm --log-level=warning --outfile=$out.js
+    for name in markdown-it entities linkify-it mdurl punycode.js uc.micro; do
+        printf '%s\n\n' "$name:"
+        cat $from/$name/LICENSE*
+        echo
+    done >$out.txt
+}
+
 web() {
     have "${EMCC%% *}" || { echo "web: $EMCC is not installed (Debian: emscripten)" >&2; exit 1; }
     have "${ESBUILD:-esbuild}" || { echo "web: esbuild is not installed (Debian: esbuild)" >&2; exit 1; }
@@ -265,6 +283,7 @@ web() {
     fi
     run node web/bundle.mjs engines build/em build/web $variants
     run node web/bundle.mjs modules web build/web
+    page_markdown
     echo "$made_with" >build/em/compiler
     shared_example crosscheck &&
         build/crosscheck --short -m examples/tiny.gguf -n 8 >build/web/crosscheck.txt
@@ -286,7 +305,7 @@ bench_web() {
     make_web
     have npm || missing=npm
     if [ -n "$missing" ]; then missing="$missing is not installed"
-    else npm_packages || missing="npm cannot install what drives it"
+    else npm_packages tests/web/package.json build/npm || missing="npm cannot install what drives it"
     fi
     shift
     BENCH_NO_CHROMIUM=$missing BENCH_MODULES=build/npm run node tests/web/bench.mjs "$@"

@@ -117,6 +117,8 @@ notes() {
     [ ! -e .git ] || [ -z "$(git status --porcelain)" ] ||
         echo "note: it has changes that are not committed"
     case $entry in *progress*) echo "note: CHANGELOG.md says '$entry', not a date" ;; esac
+    [ -e build/web/markdown-it.txt ] ||
+        echo "note: the page shows replies as plain text, since npm could not get markdown-it"
     [ -e build/web/engine-relaxed.js ] ||
         echo "note: the page and the package have no relaxed SIMD (EMCC_RELAXED, a newer emscripten)"
 }

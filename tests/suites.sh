@@ -18,7 +18,7 @@
 SUITES="cc web-node sanitizers web-chromium check bundlers analysis aarch64-max s390x web-cache
     aarch64-older i686 windows convert apple-windows armhf web-firefox riscv64 races wasm-simd
     planted wasm-relaxed clang fuzz-replay server crosscheck cli grammar packages
-    dist build"
+    batch dist build"
 
 # Models whose reports must be the same on every machine, if they are there.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
@@ -99,6 +99,21 @@ suite_grammar() {
 }
 
 # The server with the clients that people have, and with those that nobody wants.
+suite_batch() {
+    shared_example generate && shared_example batch || return 1
+    bad=0
+    sh tests/server/test_batch.sh build/batch build/generate examples/tiny.gguf || bad=1
+    sh tests/server/test_slurm.sh build/batch examples/tiny.gguf || bad=1
+    verdict "the job for Spark is Python" python3 -c \
+        'compile(open("examples/server/spark.py").read(), "spark.py", "exec")'
+    if have yamllint; then
+        verdict "the job for Kubernetes is YAML" yamllint -d \
+            '{extends: default, rules: {line-length: {max: 120}}}' examples/server/kubernetes.yaml
+    else echo "skip the job for Kubernetes: yamllint is not installed"
+    fi
+    return $bad
+}
+
 suite_server() {
     need node
     need curl
@@ -618,20 +633,21 @@ npm_install() {
     run npm install --prefix "$folder" --no-package-lock --no-audit --no-fund "$@"
 }
 
-# The npm packages that drive the browsers, in build/npm, for all suites.
+# npm_packages FILE FOLDER: the packages that FILE names, in FOLDER. From npm's cache if it has them.
 npm_packages() {
-    mkdir -p build/npm
+    mkdir -p "$2"
     (
         ! have flock || flock 9
-        ! cmp -s tests/web/package.json build/npm/installed || exit 0
-        cp tests/web/package.json build/npm && npm_install build/npm &&
-            cp tests/web/package.json build/npm/installed
-    ) 9>build/npm.lock
+        ! cmp -s "$1" "$2/installed" || exit 0
+        cp "$1" "$2/package.json" && npm_install "$2" --prefer-offline && cp "$1" "$2/installed"
+    ) 9>"$2.lock"
 }
+# Those that drive the browsers, for all suites.
 need_npm_packages() {
     need node
     need npm
-    npm_packages || lacks "npm cannot install what drives the browsers"
+    npm_packages tests/web/package.json build/npm ||
+        lacks "npm cannot install what drives the browsers"
 }
 
 # Firefox is called so by all but Debian.

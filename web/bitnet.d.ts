@@ -42,9 +42,9 @@ export type ErrorCode =
     | 'ERR_QUOTA'
     /** The file does not have the given `sha256`. */
     | 'ERR_CHECKSUM'
-    /** The model is generating, or the cached file is in use. */
+    /** The session is generating, or the cached file is in use. Inline: another model is open. */
     | 'ERR_BUSY'
-    /** free() has been called. */
+    /** free() of the model or session has been called. */
     | 'ERR_FREED'
     /** A crash. The model is lost, and all later calls fail with this code. */
     | 'ERR_INTERNAL';
@@ -132,7 +132,8 @@ export interface GenerateOptions {
     grammar?: string;
     jsonSchema?: object | string | boolean;
     /** Called before each token with those written so far. Returns the tokens that may come next, or
-     * nothing: all. If it allows none, the text ends with the reason 'mask'. */
+     * nothing: all. Numbers outside the vocabulary allow nothing. If it allows none, the text ends with
+     * the reason 'mask'. */
     mask?: (tokens: number[]) => MaybePromise<Iterable<number> | null | undefined | void>;
     /** 0 to 20: onToken gets the logarithms of probabilities, and so many of the best. They are those of
      * the model, before any option here. */
@@ -149,7 +150,8 @@ type MaybePromise<T> = T | Promise<T>;
 
 export interface TokenLogprob {
     token: number;
-    /** Its text. A token can be a part of a character: then U+FFFD stands for it. */
+    /** Its text. A token can be a part of a character: then U+FFFD stands for it. A special token has
+     * its name, such as '<|eot_id|>' at the end of a reply. */
     text: string;
     bytes: Uint8Array;
     /** The natural logarithm of its probability. */
@@ -209,18 +211,18 @@ export interface Info {
 
 /** A conversation, or a text, which keeps what it has computed. All sessions of a model share its
  * weights and can write at the same time: a pass over the weights then serves them all. */
-export class Session {
-    private constructor();
+export interface Session {
     /** Of the last generation. */
     readonly stats: Stats | null;
-    /** Continues a text. Starts when it is iterated; leaving the loop stops it. */
+    /** Continues a text. Starts when it is iterated; leaving the loop stops it. A session writes one
+     * text at a time: the next one is ERR_BUSY until this one has ended. */
     generate(prompt: string, options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
     /** The reply to messages, in the model's chat template. Messages that the session already holds
      * are not evaluated again, also when the last reply was stopped. If the last message is the
      * assistant's, and not the only one, its text goes on. */
     chat(messages: Message[], options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
     /** What the session holds, to be kept anywhere: with BitNet b1.58 2B-4T 77 KB for each token. They
-     * hold the text, too. ERR_BUSY while it generates; so do the others. */
+     * hold the text, too. save, restore and clear are ERR_BUSY while it generates. */
     save(): Promise<Uint8Array>;
     /** Puts a saved session in place of this one, also one of another machine: the text goes on with
      * the same bits. It needs the same model file. Returns how many tokens it holds. ERR_FORMAT,
@@ -228,7 +230,7 @@ export class Session {
     restore(bytes: Uint8Array | ArrayBuffer): Promise<number>;
     /** Forgets everything. */
     clear(): Promise<void>;
-    /** Clears it, and makes room for another session. */
+    /** Ends what it writes, clears it, and makes room for another session. */
     free(): Promise<void>;
     [Symbol.asyncDispose](): Promise<void>;
 }
@@ -248,7 +250,7 @@ export class BitNet {
         completions: {
             /** A chat in the shape of OpenAI's client. What is not supported is refused with its name.
              * The defaults are OpenAI's: temperature 1, top_p 1; those of top_k and min_p are those of
-             * generate(). */
+             * generate(). As with chat(), a last message of the assistant goes on. */
             create(
                 request: ChatRequest & { stream?: false | null },
                 options?: ChatCallOptions
@@ -279,6 +281,7 @@ export interface ChatMessage {
     /** 'developer' is the same as 'system'. */
     role: 'system' | 'developer' | 'user' | 'assistant' | (string & {});
     content: string | { type: 'text'; text: string }[];
+    /** Without effect. */
     name?: string | null;
     refusal?: null;
 }
@@ -298,8 +301,10 @@ export interface ChatRequest {
     frequency_penalty?: number | null;
     presence_penalty?: number | null;
     logit_bias?: Record<string, number> | null;
+    /** 0 to Number.MAX_SAFE_INTEGER. */
     seed?: number | null;
     stop?: string | string[] | null;
+    /** 1 or more. Default: until the context is full. */
     max_tokens?: number | null;
     max_completion_tokens?: number | null;
     logprobs?: boolean | null;
@@ -374,7 +379,8 @@ export interface ChatChunk {
     usage?: ChatUsage | null;
 }
 
-/** The chunks of a reply; `controller.abort()` stops it. */
+/** The chunks of a reply, which begins when they are read. `controller.abort()` ends the loop; an
+ * abort of the call's own signal fails with its reason. */
 export interface ChatStream extends AsyncIterable<ChatChunk> {
     controller: AbortController;
 }
@@ -391,7 +397,8 @@ export interface CachedModel {
     date: string;
 }
 
-/** The downloads that the browser keeps. */
+/** The downloads that the browser keeps. An hf: address is one of huggingface.co here; what was loaded
+ * from another hub has the URL that list() says. */
 export const cache: {
     /** The latest first. */
     list(): Promise<CachedModel[]>;
@@ -403,7 +410,8 @@ export const cache: {
      * 'unknown': it says neither. ERR_IO: no complete download is kept. */
     check(url: string | URL, options?: { signal?: AbortSignal }): Promise<'same' | 'changed' | 'unknown'>;
     /** Reads what is kept, without a request, and returns its SHA-256 in hexadecimal. ERR_CHECKSUM if it
-     * is not the given one. ERR_IO: no complete download is kept. */
+     * is not the given one. ERR_IO: no complete download is kept. It waits for one that is going on.
+     * Inline: ERR_BUSY while a model is open. */
     verify(
         url: string | URL,
         options?: { sha256?: string; signal?: AbortSignal; onProgress?: (p: Progress) => void }

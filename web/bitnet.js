@@ -6,9 +6,8 @@ import * as downloads from './cache.js';
 import { abortable, connect } from './connection.js';
 import { BitNetError } from './errors.js';
 import { choose } from './features.js';
-import { hubUrl } from './hub.js';
 import { completions } from './openai.js';
-import { bad, checkNames, number, portable } from './options.js';
+import { bad, checkHooks, checkNames, number, portable, tokenList } from './options.js';
 import { Session } from './session.js';
 
 export { BitNetError };
@@ -19,13 +18,14 @@ const LOAD_OPTIONS = [
 const VERIFY_OPTIONS = ['sha256', 'signal', 'onProgress'];
 
 function checkSha256(sha256) {
-    if (sha256 !== undefined && !/^[0-9a-f]{64}$/i.test(sha256))
+    if (sha256 !== undefined && !(typeof sha256 === 'string' && /^[0-9a-f]{64}$/i.test(sha256)))
         bad('sha256: 64 hexadecimal digits are needed');
 }
 
 /** A worker without a model: only a module has SHA-256 of a stream. */
 async function verify(source, options = {}) {
     checkNames(options, VERIFY_OPTIONS);
+    checkHooks(options);
     const { sha256, signal, onProgress } = options;
     checkSha256(sha256);
     signal?.throwIfAborted();
@@ -41,12 +41,18 @@ async function verify(source, options = {}) {
     }
 }
 
+async function check(url, options = {}) {
+    checkNames(options, ['signal']);
+    checkHooks(options);
+    return downloads.check(portable(String(url)), options);
+}
+
 export const cache = {
     list: downloads.list,
-    remove: url => downloads.remove(hubUrl(String(url))),
+    remove: async url => downloads.remove(portable(String(url))),
     clear: downloads.clear,
     persist: downloads.persist,
-    check: (url, options) => downloads.check(hubUrl(String(url)), options),
+    check,
     verify
 };
 
@@ -72,6 +78,7 @@ export class BitNet {
 
     static async load(source, options = {}) {
         checkNames(options, LOAD_OPTIONS);
+        checkHooks(options);
         const { signal, onProgress, sha256, cache = 'auto', variant, hub } = options;
         signal?.throwIfAborted();
         const context = number(options, 'context', 0, 0, 1 << 20, true);
@@ -136,13 +143,15 @@ export class BitNet {
         return this.#connection;
     }
 
-    async tokenize(text, { bos = false, special = false } = {}) {
+    async tokenize(text, options = {}) {
+        checkNames(options, ['bos', 'special']);
+        const { bos = false, special = false } = options;
         if (typeof text !== 'string') bad('text: a string is needed');
         return this.#alive().call('tokenize', { text, bos, special });
     }
 
     async detokenize(tokens) {
-        return this.#alive().call('detokenize', { tokens: Int32Array.from(tokens) });
+        return this.#alive().call('detokenize', { tokens: tokenList(tokens, 'tokens') });
     }
 
     async free() {

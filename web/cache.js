@@ -104,9 +104,9 @@ export async function persist() {
 
 /* A source of what is kept for this URL, without a request. ERR_IO: there is nothing complete. */
 export async function openKept(url, { signal, onProgress } = {}) {
-    const job = startJob(signal, onProgress), key = await keyOf(url);
+    const job = startJob(signal, onProgress);
     for (const store of await stores()) {
-        const source = await storedSource(store, key, job, true);
+        const source = await storedSource(store, await keyOf(url), job, true);
         if (source) return source;
     }
     job.end();
@@ -122,7 +122,7 @@ export async function check(url, { signal } = {}) {
         const meta = await keptMeta(url);
         const response = await headOf(browserUrl(url).href, job);
         cancel(response);
-        const size = sizeOf(response);
+        const size = meta.encoded ? null : sizeOf(response);      // of the compressed transfer
         if (size !== null && meta.size !== null && size !== meta.size) return 'changed';
         return sameFile(meta, response);
     } catch (error) {
@@ -134,9 +134,8 @@ export async function check(url, { signal } = {}) {
 }
 
 async function keptMeta(url) {
-    const key = await keyOf(url);
     for (const store of await stores()) {
-        const meta = await store.find(key);
+        const meta = await store.find(await keyOf(url));
         if (meta) return meta;
     }
     throw notKept(url);
@@ -566,6 +565,7 @@ function canKeep() {
     return !isNode && !!globalThis.navigator?.locks && !!globalThis.crypto?.subtle;
 }
 
+/* Only where there are stores: elsewhere there may be no crypto.subtle. */
 async function keyOf(url) {
     if (String(url).startsWith('unknown:')) return String(url).slice(8);    // from entries()
     const absolute = browserUrl(url);
@@ -581,7 +581,7 @@ function entryOf({ url, size, done, date }, complete) {
 /* A sentence for the user if the browser has no room for so many bytes, else null. */
 async function noRoom(bytes) {
     if (!(bytes > 0) || !navigator.storage?.estimate) return null;
-    const { quota, usage } = await navigator.storage.estimate();
+    const { quota, usage } = await navigator.storage.estimate().catch(() => ({}));
     if (!(quota - usage < bytes + SPARE_BYTES)) return null;
     return `not cached: the browser has room for ${megabytes(quota - usage)} more, ` +
         `and this takes ${megabytes(bytes)}`;
@@ -880,6 +880,7 @@ async function saveResponse(cache, key, url, job) {
     })();
     try {
         await cache.put(CACHE_URL + key, new Response(streamOf(body)));
+        if (meta.done > meta.size) meta.encoded = true;
         meta.size = meta.done;
         await cache.put(`${CACHE_URL}${key}.json`, new Response(JSON.stringify(meta)));
         return null;

@@ -118,7 +118,7 @@ export function choose(forced, threads) {
     };
     for (const name of Object.keys(why))
         if (!engines[name]) why[name] ||= `no ${name} module: this build has none`;
-    if (forced !== undefined && !(forced in why))
+    if (forced !== undefined && !Object.hasOwn(why, forced))
         throw new BitNetError('ERR_ARG', `variant '${forced}' is not simd, threads or relaxed`);
     if (forced && why[forced]) throw new BitNetError('ERR_UNSUPPORTED', why[forced]);
     const order = forced ? [forced] : ['relaxed', 'threads', 'simd'].filter(v => !why[v]);

@@ -7,17 +7,24 @@ const HUB = 'https://huggingface.co';
 /** The URL of an address that begins with hf:, in its hub; other strings as they are. */
 export function hubUrl(address, hub = HUB) {
     if (!/^hf:/i.test(address)) return address;
+    if (typeof hub !== 'string' && !(hub instanceof URL))
+        throw new BitNetError('ERR_ARG', 'hub: a URL is needed');
     const parts = /^hf:(?:\/\/)?([\w.-]+)\/([\w.-]+)(?:@([^/]+))?\/(.+)$/i.exec(address);
-    if (!parts)
+    const [, owner, repository, revision = 'main', path = ''] = parts ?? [];
+    const names = [owner, repository, revision, ...path.split('/')].map(decoded);
+    if (!parts || !names.every(isName))
         throw new BitNetError('ERR_ARG', `${address} is not hf:owner/repository/path/of/a/file.gguf`);
-    const [, owner, repository, revision = 'main', path] = parts;
-    const encoded = text => encodeURIComponent(decoded(text));
-    const file = path.split('/').map(encoded).join('/');
-    return `${hub.replace(/\/+$/, '')}/${owner}/${repository}/resolve/${encoded(revision)}/${file}`;
+    const [, , tag, ...file] = names.map(encodeURIComponent);
+    return [String(hub).replace(/\/+$/, ''), owner, repository, 'resolve', tag, ...file].join('/');
 }
 
+/** A URL would take '..' as a step up, out of the repository. Half a character cannot be encoded. A
+ * revision may have a slash. */
+const isName = name =>
+    name.split('/').every(part => !['', '.', '..'].includes(part)) && !/\p{Surrogate}/u.test(name);
+
 /** A name may be written as in a URL, with %20, or as it is, with a single %. */
-function decoded(text) {
+function decoded(text = '') {
     try {
         return decodeURIComponent(text);
     } catch {

@@ -1,6 +1,7 @@
 // model.chat.completions.create: chats in the shape of OpenAI's client.
 // https://platform.openai.com/docs/api-reference/chat describes requests and answers.
-import { bad, checkNames } from './options.js';
+import { BitNetError } from './errors.js';
+import { bad, checkHooks, checkNames, isNone } from './options.js';
 
 // What a request may hold, and the option of chat() that it becomes; null: see below. top_k, min_p,
 // repeat_penalty and grammar are no part of OpenAI's interface, but other servers have them.
@@ -18,12 +19,12 @@ const REQUEST = {
     grammar: 'grammar',
     max_tokens: 'maxTokens',
     max_completion_tokens: 'maxTokens',
+    top_logprobs: 'logprobs',
     messages: null,
     stream: null,
     stream_options: null,
     response_format: null,
     logprobs: null,
-    top_logprobs: null,
     n: null,
     model: null,
     user: null,
@@ -33,7 +34,6 @@ const REQUEST = {
 
 const CALL_OPTIONS = ['signal', 'session', 'onPrompt'];
 const MESSAGE = ['role', 'content', 'name', 'refusal'];
-const given = value => value !== undefined && value !== null;
 
 function textOf(content, where) {
     if (typeof content === 'string') return content;
@@ -49,11 +49,12 @@ function textOf(content, where) {
 
 function messagesOf(messages) {
     if (!Array.isArray(messages)) bad('messages: an array is needed');
-    return messages.map((message, i) => {
+    return Array.from(messages, (message, i) => {
         const where = `messages[${i}]`;
         if (typeof message !== 'object' || message === null) bad(`${where}: an object is needed`);
         for (const [name, value] of Object.entries(message))
-            if (given(value) && !MESSAGE.includes(name)) bad(`${where}.${name}: it is not supported`);
+            if (!isNone(value) && !MESSAGE.includes(name))
+                bad(`${where}.${name}: it is not supported`);
         const role = message.role === 'developer' ? 'system' : message.role;
         return { role, content: textOf(message.content, where) };
     });
@@ -63,25 +64,33 @@ function messagesOf(messages) {
 function formatOf({ type, json_schema: format }) {
     if (type === 'text') return {};
     if (type === 'json_object') return { jsonSchema: { type: 'object' } };
-    if (type === 'json_schema' && typeof format?.schema === 'object')
+    if (type === 'json_schema' && typeof format?.schema === 'object' && format.schema)
         return { jsonSchema: format.schema };
     return bad('response_format: text, json_object, or json_schema with a schema is needed');
-}
-
-function logprobsOf({ logprobs, top_logprobs: top }) {
-    if (!logprobs && given(top)) bad('top_logprobs: it needs logprobs: true');
-    return logprobs ? { logprobs: top ?? 0 } : {};
 }
 
 /** The options of chat() for a request. */
 function optionsOf(request) {
     const options = { temperature: 1, topP: 1 };
     for (const [name, option] of Object.entries(REQUEST))
-        if (option && given(request[name])) options[option] = request[name];
-    if (given(request.n) && request.n !== 1) bad('n: only 1 is possible');
-    if (given(request.stream_options) && !request.stream) bad('stream_options: it needs stream: true');
-    if (given(request.response_format)) Object.assign(options, formatOf(request.response_format));
-    return Object.assign(options, logprobsOf(request));
+        if (option && !isNone(request[name])) options[option] = request[name];
+    if (!isNone(request.n) && request.n !== 1) bad('n: only 1 is possible');
+    if (!isNone(request.stream_options) && !request.stream)
+        bad('stream_options: it needs stream: true');
+    if (!isNone(request.response_format)) Object.assign(options, formatOf(request.response_format));
+    // chat() would have no limit then
+    if (options.maxTokens === 0) bad('max_tokens: at least 1 is needed');
+    if (request.logprobs) options.logprobs ??= 0;
+    else if (!isNone(options.logprobs)) bad('top_logprobs: it needs logprobs: true');
+    return options;
+}
+
+/** What is wrong with an option of chat(), by its name in the request. */
+function inItsWords(error, request) {
+    const of = ([name, option]) => !isNone(request[name]) && error.message.startsWith(`${option}:`);
+    const [name, option] = Object.entries(REQUEST).find(of) ?? [];
+    if (!option || error.code !== 'ERR_ARG') return error;
+    return new BitNetError(error.code, name + error.message.slice(option.length));
 }
 
 const finishReason = { end: 'stop', stop: 'stop', mask: 'stop', length: 'length' };
@@ -117,7 +126,12 @@ function begin(session, request, callOptions) {
     const tokens = request.logprobs ? [] : null;
     const onToken = event => tokens?.push(logprob(event.logprobs));
     const options = { ...optionsOf(request), ...callOptions, onToken };
-    return reply(session.chat(messagesOf(request.messages), options), tokens);
+    const messages = messagesOf(request.messages);
+    try {
+        return reply(session.chat(messages, options), tokens);
+    } catch (e) {
+        throw inItsWords(e, request);
+    }
 }
 
 async function whole(head, parts) {
@@ -156,6 +170,21 @@ async function* chunks(its, parts, withUsage) {
     }
 }
 
+/** The chunks until the signal or the controller is aborted. As with OpenAI's client a loop just ends
+ * if the controller was, for whoever stops it knows. */
+async function* stoppable(all, signal, controller) {
+    const stop = () => controller.abort(signal.reason);
+    signal?.addEventListener('abort', stop);
+    if (signal?.aborted) stop();
+    try {
+        yield* all;
+    } catch (e) {
+        if (signal?.aborted || e !== controller.signal.reason) throw e;
+    } finally {
+        signal?.removeEventListener('abort', stop);
+    }
+}
+
 /** What OpenAI's client returns for stream: true: an iterable, which a controller can stop. */
 function streamOf(iterator, controller) {
     return { controller, [Symbol.asyncIterator]: () => iterator };
@@ -170,17 +199,17 @@ export function completions(model) {
         async create(request, options = {}) {
             checkNames(request, Object.keys(REQUEST));
             checkNames(options, CALL_OPTIONS);
+            checkHooks(options);
             const { session = model, signal, onPrompt } = options;
+            if (typeof session?.chat !== 'function') bad('session: a session is needed');
             const created = Math.floor(Date.now() / 1000);
             const head = { id: newId(), created, model: request.model ?? 'bitnet' };
             if (!request.stream) return whole(head, begin(session, request, { signal, onPrompt }));
-            const controller = new AbortController(),
-                stop = () => controller.abort(signal.reason);
-            signal?.addEventListener('abort', stop, { once: true });
-            if (signal?.aborted) stop();
+            const controller = new AbortController();
             const parts = begin(session, request, { signal: controller.signal, onPrompt });
             const withUsage = Boolean(request.stream_options?.include_usage);
-            return streamOf(chunks(head, parts, withUsage), controller);
+            const all = chunks(head, parts, withUsage);
+            return streamOf(stoppable(all, signal, controller), controller);
         }
     };
 }

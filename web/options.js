@@ -7,11 +7,25 @@ export const bad = text => {
     throw new BitNetError('ERR_ARG', text);
 };
 
+/** null is an option that is not given. */
+export const isNone = value => value === undefined || value === null;
+
 export function number(options, name, fallback, low, high, whole) {
     const v = options[name] ?? fallback;
     if (typeof v !== 'number' || !(v >= low && v <= high) || (whole && !Number.isInteger(v)))
-        bad(`${name}: ${v} is not a ${whole ? 'whole ' : ''}number from ${low} to ${high}`);
+        bad(`${name}: ${String(v)} is not a ${whole ? 'whole ' : ''}number from ${low} to ${high}`);
     return v;
+}
+
+const isSignal = v => typeof v.throwIfAborted === 'function' && 'aborted' in v;
+
+/** What would fail in the middle of the work, or never be called. */
+export function checkHooks(options) {
+    const { signal } = options;
+    if (!isNone(signal) && !isSignal(signal)) bad('signal: an AbortSignal is needed');
+    for (const name of ['onProgress', 'onPrompt', 'onToken', 'mask'])
+        if (!isNone(options[name]) && typeof options[name] !== 'function')
+            bad(`${name}: a function is needed`);
 }
 
 const GENERATE_OPTIONS = [
@@ -30,11 +44,24 @@ export function checkNames(options, known) {
 const MOST = 2 ** 31 - 1;
 
 function stopStrings(stop) {
-    const list = typeof stop === 'string' ? [stop] : [...(stop ?? [])];
+    const list = isNone(stop) ? [] : typeof stop === 'string' ? [stop] : stop;
+    if (typeof list !== 'object' || !list[Symbol.iterator])
+        bad('stop: a string or an array of strings is needed');
     for (const s of list)
         if (typeof s !== 'string' || !s || s.includes('\0'))
             bad('stop: a string is empty or contains a NUL');
-    return list;
+    return [...list];
+}
+
+/** Tokens by their numbers. A string is iterable, too, but holds none. */
+export function tokenList(tokens, name) {
+    if (typeof tokens !== 'object' || !tokens?.[Symbol.iterator]) bad(`${name}: tokens are needed`);
+    if (tokens instanceof Int32Array) return tokens.slice();
+    return Int32Array.from(tokens, token => {
+        if (typeof token !== 'number' || token !== (token | 0))
+            bad(`${name}: ${String(token)} is not a token`);
+        return token;
+    });
 }
 
 /** Pairs of a token and a number; -Infinity forbids the token. */
@@ -43,10 +70,10 @@ function biases(logitBias) {
     if (!isObject) bad('logitBias: an object, or a Map, of tokens and numbers is needed');
     const pairs = logitBias instanceof Map ? [...logitBias] : Object.entries(logitBias);
     return pairs.map(([token, value]) => {
-        if (!Number.isInteger(Number(token)) || !(token >= 0 && token <= MOST))
-            bad(`logitBias: ${token} is not a token`);
+        if (!/^\d+$/.test(String(token)) || Number(token) > MOST)
+            bad(`logitBias: ${String(token)} is not a token`);
         if (typeof value !== 'number' || Number.isNaN(value))
-            bad(`logitBias: ${value} is not a number`);
+            bad(`logitBias: ${String(value)} is not a number`);
         return [Number(token), value];
     });
 }
@@ -58,24 +85,29 @@ function text(options, name) {
     return value;
 }
 
+function schemaText(o) {
+    if (typeof o.jsonSchema === 'string') return text(o, 'jsonSchema');
+    try {
+        return JSON.stringify(o.jsonSchema) ?? bad('jsonSchema: an object or a string is needed');
+    } catch (e) {
+        return bad(`jsonSchema: it is not JSON: ${e.message}`); // a circle, or a BigInt
+    }
+}
+
 /** What the text has to keep to, if anything. */
 function rules(o) {
-    if (o.mask !== undefined && typeof o.mask !== 'function') bad('mask: a function is needed');
-    if (o.grammar !== undefined && o.jsonSchema !== undefined)
+    const masked = !isNone(o.mask);
+    if (!isNone(o.grammar) && !isNone(o.jsonSchema))
         bad('grammar and jsonSchema: only one of them is possible');
-    const masked = o.mask !== undefined;
-    if (o.grammar !== undefined) return { masked, grammar: text(o, 'grammar') };
-    if (o.jsonSchema === undefined) return { masked };
-    if (typeof o.jsonSchema === 'string') return { masked, jsonSchema: text(o, 'jsonSchema') };
-    const schema = JSON.stringify(o.jsonSchema);
-    if (schema === undefined) bad('jsonSchema: an object or a string is needed');
-    return { masked, jsonSchema: schema };
+    if (!isNone(o.grammar)) return { masked, grammar: text(o, 'grammar') };
+    return isNone(o.jsonSchema) ? { masked } : { masked, jsonSchema: schemaText(o) };
 }
 
 /** The options of a generation, as the worker gets them. The defaults are those of
  * examples/generate.c, except for the temperature: 0, greedy. */
 export function generateOptions(o) {
     checkNames(o, GENERATE_OPTIONS);
+    checkHooks(o);
     return {
         maxTokens: o.maxTokens === Infinity ? 0 : number(o, 'maxTokens', 0, 0, MOST, true),
         temperature: number(o, 'temperature', 0, 0, 1000),
@@ -86,7 +118,7 @@ export function generateOptions(o) {
         frequencyPenalty: number(o, 'frequencyPenalty', 0, -100, 100),
         presencePenalty: number(o, 'presencePenalty', 0, -100, 100),
         seed: number(o, 'seed', Math.floor(Math.random() * MOST), 0, Number.MAX_SAFE_INTEGER, true),
-        logprobs: o.logprobs === undefined ? undefined : number(o, 'logprobs', 0, 0, 20, true),
+        logprobs: isNone(o.logprobs) ? undefined : number(o, 'logprobs', 0, 0, 20, true),
         logitBias: biases(o.logitBias ?? {}),
         stop: stopStrings(o.stop),
         ...rules(o)
@@ -96,9 +128,11 @@ export function generateOptions(o) {
 export function checkMessages(messages) {
     if (!Array.isArray(messages) || messages.length === 0)
         bad('messages: a non-empty array is needed');
-    return messages.map(({ role, content }) => {
+    return Array.from(messages, message => {
+        const { role, content } = message ?? {}; // an array may have holes
         if (typeof role !== 'string' || typeof content !== 'string')
             bad('messages: role and content must be strings');
+        if (!role) bad('messages: a role is empty');
         if ((role + content).includes('\0')) bad('messages: one contains a NUL');
         return { role, content };
     });
@@ -108,7 +142,12 @@ export function checkMessages(messages) {
 export function portable(source, hub) {
     if (source instanceof Blob) return source;
     if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return new Blob([source]);
-    if (source instanceof URL) return source.href;
+    if (source instanceof URL) source = source.href;
     if (typeof source !== 'string') bad('source: a URL, File, Blob or ArrayBuffer is needed');
-    return resolveSource(hubUrl(source, hub));
+    const address = hubUrl(source, hub);
+    try {
+        return resolveSource(address);
+    } catch {
+        return bad(`'${address}' is not a URL`);
+    }
 }

@@ -8,19 +8,21 @@ export const processors = () => 1;
 export const resolveSource = text => new URL(text, location.href).href;
 
 let open = false;
+let before = Promise.resolve(); // the end of the model before this one
 
 export function startWorker({ createModule }, { onMessage }) {
     if (open) throw new BitNetError('ERR_BUSY', 'only one model can be open here: free the other');
     open = true;
-    const receive = start({
-        post: message => queueMicrotask(() => onMessage(message)),
-        createModule
-    });
+    const post = message => queueMicrotask(() => onMessage(message));
+    const started = before.then(() => start({ post, createModule }));
     return {
-        postMessage: receive,
+        postMessage(message) {
+            const copy = structuredClone(message); // as a worker gets it
+            started.then(receive => receive(copy));
+        },
         terminate() {
             open = false;
-            stop();
+            before = started.then(stop);
         }
     };
 }

@@ -1,11 +1,11 @@
 // A conversation, or a text: one sequence of a model's context. See bitnet.d.ts.
 import { BitNetError } from './errors.js';
 import { abortable } from './connection.js';
-import { bad, checkMessages, generateOptions } from './options.js';
+import { bad, checkMessages, generateOptions, tokenList } from './options.js';
 
 /** The stats of a generation that did not end by itself, from its last event about the prompt, or
  * null, and the times when it started and when its first token came, or undefined. */
-function cutShort(prompt, tokens, start, first) {
+function cutShort({ prompt, tokens, start, first, seed }) {
     const { promptTokens, reusedTokens, readTokens } = prompt ?? {
         promptTokens: 0,
         reusedTokens: 0,
@@ -22,7 +22,8 @@ function cutShort(prompt, tokens, start, first) {
         prefillSeconds,
         decodeSeconds,
         prefillPerSecond: Math.max(readTokens - reusedTokens, 0) / prefillSeconds || 0,
-        decodePerSecond: tokens / decodeSeconds || 0
+        decodePerSecond: tokens / decodeSeconds || 0,
+        seed
     };
 }
 
@@ -64,16 +65,15 @@ class Inbox {
 /** What a mask allows, as tokens; null: all. */
 async function allowedBy(mask, tokens) {
     const allowed = await mask(tokens);
-    if (allowed === undefined || allowed === null) return null;
-    if (typeof allowed[Symbol.iterator] !== 'function')
-        bad('mask: it must return tokens, or nothing');
-    return Int32Array.from(allowed);
+    return allowed === undefined || allowed === null ? null : tokenList(allowed, "mask's answer");
 }
+
+const freed = () => new BitNetError('ERR_FREED', 'this session has been freed');
 
 export class Session {
     #home;
     #number;
-    #generating = false;
+    #stop = null; // ends the generation that runs, with an error
     #freed = false;
     stats = null;
 
@@ -96,18 +96,26 @@ export class Session {
     async *#run(what, { signal, onToken, onPrompt, mask }, options) {
         signal?.throwIfAborted();
         const connection = this.#idle();
-        this.#generating = true;
         const inbox = new Inbox(),
             start = performance.now(),
             written = [];
         let prompt = null,
-            tokens = 0,
-            first,
-            finished = false;
+            first;
+        const leave = () => {
+            if (this.#stop !== stop) return;
+            this.#stop = null;
+            connection.cancel(call.id);
+            const { seed } = options;
+            this.stats = cutShort({ prompt, tokens: written.length, start, first, seed });
+        };
+        const stop = (this.#stop = error => {
+            inbox.cut(error);
+            leave(); // now: perhaps nobody asks for the next text
+        });
         const answer = () =>
             allowedBy(mask, [...written]).then(
                 allowed => connection.answer(call.id, { tokens: allowed }),
-                error => inbox.cut(error)
+                stop
             );
         const onEvent = event => {
             if (event.ask) return void answer();
@@ -116,20 +124,14 @@ export class Session {
                 return onPrompt?.(event);
             }
             first ??= performance.now();
-            if (event.token >= 0) {
-                tokens++;
-                written.push(event.token);
-            }
+            if (event.token >= 0) written.push(event.token);
             inbox.add(event);
         };
         const args = { session: this.#number, ...what, options };
         const call = connection.call('generate', args, onEvent);
-        const done = abortable(call, signal, () => inbox.cut(signal.reason)).then(
-            ({ memoryBytes, ...stats }) => {
-                this.#home.used(memoryBytes);
-                this.stats = stats;
-                inbox.end();
-            },
+        const result = abortable(call, signal, () => stop(signal.reason));
+        result.then(
+            () => inbox.end(),
             error => inbox.fail(error)
         );
         try {
@@ -137,26 +139,20 @@ export class Session {
                 if (event.token >= 0) onToken?.(event);
                 if (event.text) yield event.text;
             }
-            await done;
-            finished = true;
-            return this.stats;
+            const { memoryBytes, ...stats } = await result;
+            this.#home.used(memoryBytes);
+            this.#stop = null;
+            return (this.stats = stats);
         } finally {
-            this.#generating = false;
-            if (!finished) {
-                // aborted, left by break or throw, or failed
-                call.catch(() => {});
-                connection.cancel(call.id);
-                this.stats = cutShort(prompt, tokens, start, first);
-            }
+            leave(); // by break or throw, or because it failed
         }
     }
 
     /** The connection, if the session can be used now. */
     #idle() {
-        if (this.#freed) throw new BitNetError('ERR_FREED', 'this session has been freed');
+        if (this.#freed) throw freed();
         const connection = this.#home.connection();
-        if (this.#generating)
-            throw new BitNetError('ERR_BUSY', 'this session is already generating');
+        if (this.#stop) throw new BitNetError('ERR_BUSY', 'this session is already generating');
         return connection;
     }
 
@@ -175,10 +171,17 @@ export class Session {
         await this.#idle().call('clear', { session: this.#number });
     }
 
+    /** A second call, and one after the model's own end, find nothing to do: the number may already
+     * be that of another session. */
     async free() {
         if (this.#freed || this.#number === 0) return;
-        await this.clear();
         this.#freed = true;
+        this.#stop?.(freed());
+        try {
+            await this.#home.connection().call('clear', { session: this.#number });
+        } catch {
+            return; // the model is freed or lost
+        }
         this.#home.free(this.#number);
     }
 

@@ -253,8 +253,8 @@ async function loadFile(source, { cache, sha256, signal, report }) {
 /** The SHA-256 of what the cache keeps of a URL, without a request. */
 async function hash({ source }, signal, id) {
     const report = event => post({ id, event });
-    const opened = await openKept(source, { signal, onProgress: report });
     const room = extend(SLICE);
+    const opened = await openKept(source, { signal, onProgress: report });
     let size = 0;
     bw._bw_sha256_begin();
     try {
@@ -379,15 +379,16 @@ const chatTokens = (session, messages) =>
         ? continueReply(session, messages)
         : openReply(session, messages);
 
-/** Notes that the session also holds a reply, which began with this text. What was written lacks some
- * of its tokens if a stop string ended it, or if an abort came in the middle of a character. */
-function holdReply(session, begun, { tokens, reply }) {
+/** Notes that the session also holds a reply, which began with this text behind n tokens. What was
+ * written lacks some of its tokens if a stop string ended it, or if an abort came in the middle of a
+ * character. An abort may also come when a token is drawn that nobody has got: it is no part of it. */
+function holdReply(session, { n, begun }, { tokens, reply }) {
     const whole = bw._bw_reason(session) >= 0 && REASONS[bw._bw_reason(session)] !== 'stop';
     if (!tokens.length || (!whole && detokenize({ tokens: Int32Array.from(tokens) }) !== reply))
         return;
-    const cut = !bw._bw_held_ends(session);
-    const content = begun + reply;
-    held[session].push({ role: 'assistant', content, end: bw._bw_held(session), cut });
+    const end = n + tokens.length;
+    const cut = end < bw._bw_held(session) || !bw._bw_held_ends(session);
+    held[session].push({ role: 'assistant', content: begun + reply, end, cut });
 }
 
 // ---- passes ----
@@ -408,8 +409,9 @@ function step(some) {
     return withBytes(list, at => bw._bw_step(at, some.length));
 }
 
-/** If it fails, each session is tried alone, so that only those fail that cannot go on. */
-function pass() {
+/** If it fails, each session is tried alone, so that only those fail that cannot go on. Each then
+ * reads its logits before the next one's pass. */
+async function pass() {
     const all = waiting;
     waiting = [];
     try {
@@ -418,6 +420,7 @@ function pass() {
             const code = alone ? step([one]) : 0;
             if (code < 0) one.reject(failure(code));
             else one.resolve();
+            if (alone) await null;
         }
     } catch (e) {
         for (const one of all) one.reject(e); // a crash
@@ -450,19 +453,27 @@ const asked = new Map(); // id of a generation -> what takes the answer to its q
 
 /** Asks the caller's mask which tokens may come next. */
 async function askMask(id, session, signal) {
+    checkAbort(signal);
+    let stop;
     const tokens = await new Promise((resolve, reject) => {
+        stop = () => reject(abortError());
+        signal.addEventListener('abort', stop);
         asked.set(id, resolve);
-        signal.addEventListener('abort', () => reject(abortError()), { once: true });
         post({ id, event: { ask: 'mask' } });
+    }).finally(() => {
+        signal.removeEventListener('abort', stop);
+        asked.delete(id);
     });
-    asked.delete(id);
     if (!tokens) return check(bw._bw_allow(session, 0, -1));
     withBytes(new Uint8Array(tokens.buffer, tokens.byteOffset, tokens.byteLength), at =>
         check(bw._bw_allow(session, at, tokens.length))
     );
 }
 
-const tokenBytes = token => bytesAt(bw._bw_text(), check(bw._bw_token_bytes(token)));
+function tokenBytes(token) {
+    const n = check(bw._bw_token_bytes(token)); // first, for it sets the text
+    return bytesAt(bw._bw_text(), n);
+}
 
 /** The logarithms of probabilities: the token's own, and those of the n most likely ones. */
 function logprobsOf(session, n) {
@@ -487,7 +498,8 @@ async function decode(id, session, { logprobs, masked }, signal, got) {
         checkAbort(signal);
         const token = bw._bw_piece(session);
         const text = decoder.decode(bytesAt(bw._bw_text(), bw._bw_text_length()));
-        const more = logprobs === undefined ? {} : { logprobs: logprobsOf(session, logprobs) };
+        const some = logprobs !== undefined && token >= 0; // a mask may have allowed no token
+        const more = some ? { logprobs: logprobsOf(session, logprobs) } : {};
         if (token >= 0) got.tokens.push(token);
         got.reply += text;
         post({ id, event: { token, text, index, ...more } });
@@ -523,7 +535,7 @@ async function generate({ session, prompt, messages, options }, signal, id) {
     const hold = () => {
         bw._bw_end(session);
         held[session] = chat?.known ?? [];
-        if (chat) holdReply(session, chat.begun, got);
+        if (chat) holdReply(session, chat, got);
     };
     held[session] = [];
     let middle;
@@ -558,17 +570,27 @@ async function generate({ session, prompt, messages, options }, signal, id) {
     };
 }
 
-// ---- saved sessions: SAVED, the length of what follows, the held messages as JSON, the state ----
+// ---- saved sessions ----
+// SAVED, the SHA-256 of the held messages, their length, they as JSON, and the state, which has a
+// checksum of its own.
 
 const SAVED = encoder.encode('bitnet-session1\n');
+const HEAD = SAVED.length + 32 + 4;
+
+function sha256(bytes) {
+    bw._bw_sha256_begin();
+    withBytes(bytes, (at, n) => bw._bw_sha256_add(at, n));
+    return bytesAt(bw._bw_sha256_end(), 32);
+}
 
 function save({ session }) {
     const chat = encoder.encode(JSON.stringify(held[session]));
     const size = bw._bw_state_bytes(session);
-    const out = new Uint8Array(SAVED.length + 4 + chat.length + size);
+    const out = new Uint8Array(HEAD + chat.length + size);
     out.set(SAVED);
-    new DataView(out.buffer).setUint32(SAVED.length, chat.length, true);
-    out.set(chat, SAVED.length + 4);
+    out.set(sha256(chat), SAVED.length);
+    new DataView(out.buffer).setUint32(HEAD - 4, chat.length, true);
+    out.set(chat, HEAD);
     const at = bw._malloc(size) >>> 0;
     if (!at) throw outOfMemory(size);
     try {
@@ -582,31 +604,34 @@ function save({ session }) {
 
 /** The held messages of a saved session, of which any byte may be wrong. */
 function savedChat(bytes) {
-    const start = SAVED.length + 4;
     const damaged = new BitNetError('ERR_FORMAT', 'these bytes are no saved session');
-    if (bytes.length < start || SAVED.some((byte, i) => bytes[i] !== byte)) throw damaged;
-    const end = start + new DataView(bytes.buffer, bytes.byteOffset).getUint32(SAVED.length, true);
+    const begins = (start, expected) => expected.every((byte, i) => bytes[start + i] === byte);
+    if (bytes.length < HEAD || !begins(0, SAVED)) throw damaged;
+    const end = HEAD + new DataView(bytes.buffer, bytes.byteOffset).getUint32(HEAD - 4, true);
     if (end > bytes.length) throw damaged;
+    const text = bytes.slice(HEAD, end);
+    if (!begins(SAVED.length, sha256(text))) throw damaged;
     let chat;
     try {
-        chat = JSON.parse(decoder.decode(bytes.slice(start, end)));
+        chat = JSON.parse(decoder.decode(text));
     } catch {
         throw damaged;
     }
-    let last = 0;
+    let last = 0; // each message has at least one token
     const valid = m =>
         typeof m?.role === 'string' && typeof m.content === 'string' &&
-        Number.isSafeInteger(m.end) && m.end >= last && (last = m.end) < 2 ** 31 &&
+        Number.isSafeInteger(m.end) && m.end > last && (last = m.end) < 2 ** 31 &&
         typeof m.cut === 'boolean';
     if (!Array.isArray(chat) || !chat.every(valid)) throw damaged;
-    return { chat, state: bytes.subarray(end) };
+    const messages = chat.map(({ role, content, end, cut }) => ({ role, content, end, cut }));
+    return { messages, state: bytes.subarray(end) };
 }
 
 /** On failure the session is as before. */
 function restore({ session, bytes }) {
-    const { chat, state } = savedChat(bytes);
+    const { messages, state } = savedChat(bytes);
     withBytes(state, (at, n) => check(bw._bw_restore(session, at, n)));
-    held[session] = chat.filter(m => m.end <= bw._bw_held(session));
+    held[session] = messages.filter(m => m.end <= bw._bw_held(session));
     return bw._bw_held(session);
 }
 
@@ -668,11 +693,10 @@ export function start(its) {
     return onMessage;
 }
 
-/** Ends what runs, and forgets the model. */
-export function stop() {
+/** Ends what runs, and forgets the model. Only then start() may be called again. */
+export async function stop() {
     for (const controller of running.values()) controller.abort();
-    Promise.all(queues.values()).then(() => {
-        bw = memory = undefined;
-    });
+    await Promise.all(queues.values());
     queues.clear();
+    bw = memory = undefined;
 }

@@ -229,7 +229,8 @@ void reply_error(buffer *out, const http_error *error) {
     buffer_format(out, ",\"type\":\"%s\",\"param\":", type);
     if (error->param[0]) buffer_json(out, error->param, strlen(error->param));
     else buffer_text(out, "null");
-    buffer_format(out, ",\"code\":%d}}", error->status);
+    if (error->code) buffer_format(out, ",\"code\":\"%s\"}}", error->code);
+    else buffer_format(out, ",\"code\":%d}}", error->status);
 }
 
 http_error reply_failure(const engine_text *t) {

@@ -298,9 +298,11 @@ static void set_prompt(reader *in, int32_t number, bitnet_token *tokens, int32_t
     int32_t i;
     r->prompts[number] = tokens;
     if (n < 1) refuse_field(in, r->is_chat ? "messages" : "prompt", "it is empty");
-    else if (n >= r->service->n_ctx && !failed(in))
+    else if (n >= r->service->n_ctx && !failed(in)) {
         in->error = refuse(400, r->is_chat ? "messages" : "prompt", "the prompt has %d tokens, but "
                            "the context holds %d with the reply", (int)n, (int)r->service->n_ctx);
+        in->error.code = "context_length_exceeded";
+    }
     for (i = number * r->n; i < (number + 1) * r->n; i++) {
         r->texts[i].prompt = tokens;
         r->texts[i].n_prompt = n;

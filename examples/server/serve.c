@@ -775,7 +775,8 @@ static answer answer_models(job *j) {
     buffer_text(&out, "{\"object\":\"list\",\"data\":[{\"id\":");
     buffer_json(&out, serving.name, strlen(serving.name));
     buffer_format(&out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"bitnet.h\",\"meta\":"
-                  "{\"n_ctx\":%d,\"n_ctx_train\":%d,\"n_vocab\":%d,\"n_params\":%llu,\"size\":%llu,"
+                  "{\"n_ctx\":%d,\"n_ctx_train\":%d,\"n_vocab\":%d,\"n_layers\":%d,"
+                  "\"n_params\":%llu,\"size\":%llu,"
                   "\"kernels\":\"%s\"}}]}", (long long)time(0), (int)serving.n_ctx,
                   (int)serving.info.ctx_train, (int)serving.info.n_vocab,
                   (unsigned long long)serving.info.n_params,
@@ -835,6 +836,13 @@ static const char *type_of(const char *path) {
     return "application/octet-stream";
 }
 
+static answer send_to(struct MHD_Connection *c, const char *place) {
+    struct MHD_Response *r = MHD_create_response_from_buffer(0, (void *)(size_t)"",
+                                                             MHD_RESPMEM_PERSISTENT);
+    if (r) MHD_add_response_header(r, "Location", place);
+    return send_response(c, 302, r, 0);
+}
+
 /* A file of --page. Names that begin with a dot are none. */
 static answer answer_file(struct MHD_Connection *c, const char *path) {
     static const char about[] = "This is a server with OpenAI's API. Its addresses: /v1/models, "
@@ -843,6 +851,9 @@ static answer answer_file(struct MHD_Connection *c, const char *path) {
     struct MHD_Response *r;
     struct stat st;
     int fd;
+    if (page && !strcmp(path, "/") &&
+        !MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "server"))
+        return send_to(c, "/?server=1");       /* so the page knows that it has one to talk to */
     if (!page && !strcmp(path, "/"))
         return send_text(c, 200, "text/plain; charset=utf-8", about, sizeof about - 1);
     if (!page || path[0] != '/' || strstr(path, "/.") || strlen(path) > 512)

@@ -78,7 +78,7 @@ function rebuilt(edits) {
         for (const variant of variants) writeFileSync(join(folder, `engine-${variant}.js`), '');
         // A machine may be too busy to start threads in the time that the page gives them.
         const patient = s => s.replace('START_MS = 4000', 'START_MS = 60000');
-        for (const [name, edit] of [['bitnet.js', patient], ...Object.entries(edits)]) {
+        for (const [name, edit] of [['connection.js', patient], ...Object.entries(edits)]) {
             const path = join(sources, name),
                 before = readFileSync(path, 'utf8'),
                 after = edit(before);
@@ -98,7 +98,7 @@ const plain = await serve({ root: resolve(site), headers: {}, hook: hook({}) });
 
 // ---- the page ----
 
-const PHONE = { width: 360, height: 740, isMobile: true, hasTouch: true };
+const PHONE = { width: 360, height: 568, isMobile: true, hasTouch: true };
 const browser = await launch(name, modules);
 
 // What Firefox has only as a preference takes a browser of its own.
@@ -107,7 +107,10 @@ async function visit(f, { at = isolated.url, viewport, ...look } = {}) {
     const context = await (own || browser).createBrowserContext();
     const page = await newPage(context),
         faults = [];
-    page.on('pageerror', e => faults.push(String(e.stack ?? e)));
+    page.on('pageerror', e => {
+        // Firefox tells it although the page catches it.
+        if (!/Storage access is restricted/.test(e.message)) faults.push(String(e.stack ?? e));
+    });
     page.on('console', m => {
         if (/Content Security Policy/.test(m.text())) faults.push(m.text());
     });
@@ -320,6 +323,108 @@ async function dragInPage(page) {
             );
         }, type);
 }
+
+// ---- Markdown ----
+
+const markdown = !readFileSync(join(site, 'markdown-it.js'), 'utf8').startsWith(
+    'export default null'
+);
+function needMarkdown() {
+    if (!markdown) throw new Skip('this build has no Markdown: npm could not get it');
+}
+// Every reply consists of these pieces, which come ms apart.
+const sayings = (pieces, ms = 0) =>
+    hooks.set(
+        '/conversation.js',
+        edited('conversation.js', s => {
+            const after = s.replace(
+                'yield* model.chat([...first, ...sent], options);',
+                `for await (const _ of model.generate('a', { maxTokens: 1 }));
+                 for (const piece of ${JSON.stringify(pieces)}) {
+                     yield piece;
+                     options.signal.throwIfAborted();
+                     if (${ms}) await new Promise(next => setTimeout(next, ${ms}));
+                 }`
+            );
+            check(after !== s, 'conversation.js has another form');
+            return after;
+        })
+    );
+const ARTICLE = `# Sorting
+
+Some **bold** and *soft* words, \`code\`, ~~nothing~~ &amp; <b>no tag</b>.
+The next line, [a link](https://example.org/a "t") and https://example.org/b.
+
+### Steps
+
+1. One
+2. Two
+   - inner
+   - list
+
+3. Three
+
+> A quotation
+> of two lines.
+
+\`\`\`python
+def f(x):
+    return "<b>" * x
+
+print(f(3))
+\`\`\`
+
+| Name | Size |
+| --- | ---: |
+| a | 1 |
+| b \`c\` | 20 |
+
+---
+
+    indented code
+
+- [ ] open
+* another list
+
+[a]: https://example.org/defined
+
+The end.`;
+
+// What a model could say to run something, to load something, or to lead the reader astray.
+const HOSTILE = [
+    '<script>globalThis.ran = 1</script>',
+    '<img src=x onerror="globalThis.ran = 1">',
+    '<img src="/loaded.png">',
+    '<svg onload="globalThis.ran = 1"><a xlink:href="javascript:globalThis.ran = 1"><text>x',
+    '<iframe src="/loaded.html" srcdoc="<script>parent.ran = 1</script>"></iframe>',
+    '<form action="/loaded"><button formaction="javascript:globalThis.ran = 1">Send</button></form>',
+    '<style>body { display: none }</style><link rel="stylesheet" href="/loaded.css">',
+    '<a href="javascript:globalThis.ran = 1" onclick="globalThis.ran = 1">x</a>',
+    '<base href="https://example.org/"><meta http-equiv="refresh" content="0;url=/loaded">',
+    '<math><mtext><table><mglyph><style><img src=x onerror="globalThis.ran = 1">',
+    '<details open ontoggle="globalThis.ran = 1"><object data="/loaded"><embed src="/loaded">',
+    '&lt;script&gt;globalThis.ran = 1&lt;/script&gt; &#60;img src=x onerror=globalThis.ran=1&#62;',
+    '[x](javascript:globalThis.ran=1)',
+    '[x](JaVaScRiPt:globalThis.ran=1) [x](java&#115;cript:globalThis.ran=1)',
+    '[x](&#x6A&#x61&#x76&#x61&#x73&#x63&#x72&#x69&#x70&#x74:globalThis.ran=1)',
+    '[x](<java\nscript:globalThis.ran=1>) [x](\u0001javascript:globalThis.ran=1)',
+    '[x](data:text/html,<script>globalThis.ran=1</script>) [x](data:image/svg+xml,<svg/>)',
+    '[x](vbscript:x) [x](file:///etc/passwd) [x](blob:x) [x](about:blank) [x](filesystem:x)',
+    '[x](/loaded) [x](//example.org/a) [x](?a) [x](#a) [x](intent://a) [x](ms-word:a)',
+    '[x](data:image/png;base64,AAAA) ![x](data:image/svg+xml;base64,AAAA)',
+    '<javascript:globalThis.ran=1> javascript:globalThis.ran=1 <data:text/html,x>',
+    '![x](/loaded.png) ![x](https://example.org/loaded.png "t") ![](javascript:globalThis.ran=1)',
+    '[![x](/loaded.png)](javascript:globalThis.ran=1)',
+    '[x]: javascript:globalThis.ran=1\n\n[x] [y][x] ![x]',
+    '[x](https://example.org "\" onmouseover=globalThis.ran=1 x=\"")',
+    '[x](https://example.org/"onmouseover="globalThis.ran=1)',
+    '[https://example.com](https://example.org@example.net)',
+    '```"><script>globalThis.ran=1</script>\n</code></pre><script>globalThis.ran = 1</script>\n```',
+    '| <script> |\n|:-:|\n| <img src=x onerror=globalThis.ran=1> |',
+    '1. <b id=prompt>\n# <h1 class=error id=error>',
+    '\u202e\u2066\u0000\uFFFD\uD800',
+    '<!--><script>globalThis.ran = 1</script>--> <![CDATA[<script>]]> <?php ?> <!DOCTYPE html>',
+];
 
 // ---- tests ----
 
@@ -971,6 +1076,11 @@ const tests = {
                     expect(out.join(), '', `${where}: beyond the edge`);
                 };
                 await fits('the beginning');
+                const from = await page.$eval('#scroll', e => [
+                    e.scrollTop,
+                    e.scrollHeight - e.clientHeight,
+                ]);
+                check(from[1] > 0 && from[0] === 0, `it shows the beginning from ${from}`);
                 await picture(page, 'phone');
                 await write(page, 'a'.repeat(300));
                 await fits('with text');
@@ -991,40 +1101,68 @@ const tests = {
         );
     },
 
-    // Colours do not depend on the width, nor the layout on the colours.
+    // axe finds nothing in any state. Colours do not depend on the width, nor the layout on the colours.
     async accessible() {
         for (const [dark, width] of [
             [false, 1280],
             [true, 360],
         ]) {
+            sayings([ARTICLE]);
+            hooks.set('/kept.gguf', asTiny);
+            hooks.set('/tiny.gguf', (req, res, headers) => {
+                res.writeHead(404, headers).end();
+                return true;
+            });
+            let opened;
+            hooks.set('/slow.gguf', (req, res, headers) => {
+                res.writeHead(200, { 'Content-Length': tiny.length, ...headers });
+                res.write(tiny.subarray(0, 100000));
+                opened = () => res.end(tiny.subarray(100000));
+                return true;
+            });
             await visit(
                 async page => {
+                    const look = `${dark ? 'dark' : 'light'}-${width}`;
                     const audit = async where => {
                         await page.evaluate(axe);
                         const found = await page.evaluate(async () => {
                             const { violations } = await globalThis.axe.run();
-                            return violations
-                                .filter(v => ['serious', 'critical'].includes(v.impact))
-                                .map(v => `${v.id}: ${v.nodes.map(n => n.html.slice(0, 90))}`);
+                            return violations.map(
+                                v => `${v.id}: ${v.nodes.map(n => n.html.slice(0, 90))}`
+                            );
                         });
-                        expect(found.join('\n'), '', `${dark ? 'dark' : 'light'}, ${where}`);
+                        expect(found.join('\n'), '', `${look}, ${where}`);
+                        await picture(page, `${look}-${where.replaceAll(' ', '-')}`);
                     };
-                    await ready(page);
-                    const look = `${dark ? 'dark' : 'light'}-${width}`;
-                    await audit('the beginning');
-                    await picture(page, look);
-                    await write(page, 'Who are you?');
-                    if (width < 900) await page.click('#panel-toggle');
-                    await openUrl(page, `${isolated.url}nowhere.gguf`);
+                    const panel = async () => {
+                        if (width < 900) await page.click('#panel-toggle');
+                    };
                     await errorTitle(page);
-                    await audit('with text and an error');
-                    await picture(page, `${look}-error`);
-                    if (width < 900) await page.click('#panel-toggle');
+                    await audit('an error and no model');
+                    await page.click('#error-close');
+                    await panel();
+                    await openUrl(page, `${isolated.url}slow.gguf`);
+                    await until(page, () => document.querySelector('#loading-bar[value]') !== null);
+                    await audit('loading');
+                    opened();
+                    await ready(page);
+                    await write(page, 'Who are you?');
+                    await audit('a chat');
+                    await panel();
+                    await loads(page, () => openUrl(page, `${isolated.url}kept.gguf`));
+                    await panel();
+                    await page.$eval('details', e => (e.open = true));
+                    await page.$eval('#topP', e => {
+                        e.value = '7';
+                        e.dispatchEvent(new Event('change'));
+                    });
                     await checked(page);
-                    await audit('settings and cross-check');
-                    await picture(page, `${look}-check`);
+                    await page.evaluate(() =>
+                        document.querySelector('#chats .tools button:last-child').click()
+                    );
+                    await audit('settings');
                 },
-                { viewport: { width, height: 800 }, at: plain.url, dark, reducedMotion: true }
+                { viewport: { width, height: 800 }, at: isolated.url, dark, reducedMotion: true }
             );
         }
     },
@@ -1367,6 +1505,16 @@ const tests = {
             expect(await direction('.turn.user'), 'ltr', 'its place');
             await write(page, 'Hello!', { maxTokens: 5 });
             expect(await direction('.turn.user:nth-last-child(2) .body'), 'ltr', 'the next one');
+            if (!markdown) return;
+            const list = await page.evaluate(async () => {
+                const { drawer } = await import('./markdown.js'),
+                    body = document.querySelector('.turn.reply .body');
+                drawer(body)('- שלום, עולם!\n- Hello!\n\nHello!');
+                return [...body.querySelectorAll('ul, p')]
+                    .slice(-2)
+                    .map(e => getComputedStyle(e).direction);
+            });
+            expect(list.join(), 'rtl,ltr', 'a list, and what follows');
         });
     },
 
@@ -1792,6 +1940,182 @@ const tests = {
         });
     },
 
+    async markdown() {
+        needMarkdown();
+        sayings(ARTICLE.match(/[^]{1,7}/g));
+        await visit(async page => {
+            await ready(page);
+            await page.evaluate(() =>
+                Object.defineProperty(navigator, 'clipboard', {
+                    value: { writeText: async t => (globalThis.copied = t) },
+                })
+            );
+            await write(page, 'Explain it.');
+            const shape = () =>
+                page.$eval('.turn.reply .body', body => {
+                    const tags = e => [...e.children].map(c => c.tagName.toLowerCase() + inside(c)),
+                        inside = e => (e.children.length ? `(${tags(e).join(' ')})` : '');
+                    return tags(body).join(' ');
+                });
+            const wanted =
+                'h2 p(strong em code s a a) h3 ol(li(p) li(p ul(li li)) li(p)) blockquote(p) ' +
+                'div(div(span button) pre(code)) ' +
+                'div(table(thead(tr(th th)) tbody(tr(td td) tr(td(code) td)))) hr ' +
+                'div(div(span button) pre(code)) ul(li) ul(li) p(a) p';
+            expect(await shape(), wanted, 'elements');
+            const code = 'def f(x):\n    return "<b>" * x\n\nprint(f(3))';
+            expect(await page.$eval('.code code', e => e.textContent), code, 'the code');
+            expect(await page.$eval('.code-head span', e => e.textContent), 'python', 'language');
+            expect(
+                await page.$eval('td:last-child', e => getComputedStyle(e).textAlign),
+                'right',
+                'the column'
+            );
+            const [first] = await texts(page, '.turn.reply p');
+            expect(
+                first,
+                'Some bold and soft words, code, nothing & <b>no tag</b>.\n' +
+                    'The next line, a link and https://example.org/b.',
+                'a paragraph'
+            );
+            const links = await page.$$eval('.turn.reply a', all =>
+                all.map(a => [a.href, a.title, a.target, a.rel].join())
+            );
+            for (const [i, at] of ['a', 'b', 'defined'].entries())
+                expect(
+                    links[i],
+                    `https://example.org/${at},https://example.org/${at},_blank,noopener noreferrer`,
+                    'a link'
+                );
+            await page.click('.code-head button');
+            expect(await page.evaluate(() => globalThis.copied), code, 'the copied code');
+            await page.$$eval('.turn.reply .acts button', ([copy]) => copy.click());
+            expect(await page.evaluate(() => globalThis.copied), ARTICLE, 'the copied reply');
+            // drawn at once as piece by piece, and the user's words as they are
+            await write(page, '**Who** <b>are</b> you?');
+            expect((await texts(page, '.turn.user .body'))[1], '**Who** <b>are</b> you?', 'words');
+            await page.reload();
+            await ready(page);
+            expect(await shape(), wanted, 'elements after a reload');
+        });
+    },
+
+    // Whatever it says, only known elements come of it, none runs, and nothing is loaded.
+    async hostile_replies() {
+        needMarkdown();
+        await visit(async page => {
+            await ready(page);
+            const bad = await page.evaluate(async hostile => {
+                const { drawer } = await import('./markdown.js'),
+                    found = [];
+                const allowed = {
+                    a: ['href', 'title', 'target', 'rel'],
+                    ol: ['start'],
+                    pre: ['tabindex', 'role', 'aria-label'],
+                    div: ['class', 'tabindex', 'role', 'aria-label'],
+                    button: ['class', 'type', 'aria-label'],
+                };
+                const tags =
+                    'p ul li blockquote table thead tbody tr th td em strong s hr h2 h3 h4 h5 h6 span code';
+                for (const tag of tags.split(' ')) allowed[tag] = [];
+                const body = document.createElement('div');
+                body.className = 'body';
+                document.getElementById('log').append(body);
+                for (const text of hostile) {
+                    body.replaceChildren();
+                    const draw = drawer(body);
+                    for (let n = 1; n <= text.length; n++) draw(text.slice(0, n));
+                    for (const e of body.querySelectorAll('*')) {
+                        const names = allowed[e.localName];
+                        for (const { name } of e.attributes)
+                            if (!['dir', 'style', ...(names ?? [])].includes(name))
+                                found.push(`${e.outerHTML} of ${text}`);
+                        if (
+                            !names ||
+                            (e.style.cssText && !/^text-align: \w+;$/.test(e.style.cssText))
+                        )
+                            found.push(`${e.outerHTML} of ${text}`);
+                        if (e.localName !== 'a') continue;
+                        if (!/^https?:$/.test(e.protocol)) found.push(`${e.href} of ${text}`);
+                        if (e.rel !== 'noopener noreferrer') found.push(`${e.rel} of ${text}`);
+                        if (e.host !== 'example.org' && !e.title.includes(e.host))
+                            found.push(`nothing tells that ${text} leads to ${e.host}`);
+                    }
+                    for (const e of body.querySelectorAll('span, td, code, li, h2')) e.click();
+                    if (!body.textContent.trim()) found.push(`nothing is shown of ${text}`);
+                }
+                await new Promise(done => setTimeout(done, 100));
+                if (globalThis.ran) found.push('something ran');
+                return found.join('\n');
+            }, HOSTILE);
+            expect(bad, '', 'what came of it');
+            const loaded = requests.filter(r => r.path.includes('loaded'));
+            expect(loaded.map(r => r.path).join(), '', 'requests');
+        });
+    },
+
+    // A text that grows looks the same as the whole one, and its finished parts stay as they are.
+    async a_reply_grows() {
+        needMarkdown();
+        await visit(async page => {
+            await ready(page);
+            const bad = await page.evaluate(async article => {
+                const { drawer } = await import('./markdown.js'),
+                    whole = document.createElement('div'),
+                    body = document.createElement('div'),
+                    draw = drawer(body);
+                for (let n = 1; n <= article.length; n++) {
+                    draw(article.slice(0, n));
+                    whole.replaceChildren();
+                    drawer(whole)(article.slice(0, n));
+                    body.normalize();
+                    if (body.innerHTML !== whole.innerHTML)
+                        return `${article.slice(0, n)} is ${body.innerHTML} instead of ${whole.innerHTML}`;
+                }
+                let text = 'A paragraph.\n\n```js\n';
+                const long = document.createElement('div'),
+                    more = drawer(long);
+                more(text);
+                const [paragraph, code] = long.children;
+                for (let i = 0; i < 50; i++) more((text += `f(${i});\n`));
+                if (long.children[1] !== code || !code.textContent.includes('f(49);'))
+                    return 'code that grows is drawn anew';
+                for (let i = 0; i < 50; i++) more((text += `${i ? '' : '```'}\n\nAnother one.`));
+                if (long.children[0] !== paragraph || long.children[1] !== code)
+                    return 'what is finished is drawn anew';
+                return long.children.length === 52 ? '' : `${long.children.length} blocks`;
+            }, ARTICLE);
+            expect(bad, '', 'the text');
+        });
+    },
+
+    // A reply of 30 KB in one paragraph, of the kind that takes longest to draw: most of the time is left
+    // for other work.
+    async a_long_reply_does_not_block() {
+        needMarkdown();
+        sayings(Array(150).fill('[*a_ **b** `c` '.repeat(20).slice(0, 200)), 10);
+        await visit(async page => {
+            await ready(page);
+            await page.evaluate(() => {
+                globalThis.blocked = [];
+                const note = list => {
+                    globalThis.blocked.push(...list.getEntries().map(e => e.duration));
+                };
+                new PerformanceObserver(note).observe({ entryTypes: ['longtask'] });
+            });
+            const start = Date.now();
+            await write(page, 'Say much.');
+            const total = Date.now() - start;
+            const { length, blocked } = await page.evaluate(() => ({
+                length: document.querySelector('.turn.reply .body').textContent.length,
+                blocked: globalThis.blocked,
+            }));
+            check(length > 15000, `only ${length} characters are there`);
+            const sum = blocked.reduce((a, b) => a + b, 0);
+            check(sum < 0.6 * total, `the page was blocked for ${sum} of ${total} ms`);
+        });
+    },
+
     // Several chats, with names, in a list; as files; until they are deleted.
     async chats_are_kept() {
         await visit(async page => {
@@ -1989,6 +2313,275 @@ const tests = {
         });
     },
 
+    // The second click of a double click is where Send was, and now Stop is.
+    async double_click_on_send() {
+        await visit(async page => {
+            await ready(page);
+            const runs = () => page.evaluate(() => Number(document.body.dataset.runs ?? 0));
+            await settings(page, { temperature: 0, maxTokens: 20, prompt: 'Who are you?' });
+            await page.click('#send', { count: 2, delay: 20 });
+            await until(page, () => Number(document.body.dataset.runs) === 1);
+            expect(await lastNote(page), 'Stopped at the token limit.', 'note');
+            expect(await value(page, 'prompt'), '', 'the field');
+            expect(await runs(), 1, 'replies');
+            expect(await count(page, '.turn'), 2, 'turns');
+        });
+    },
+
+    // A word that an input method composes ends with Enter, which sends nothing; nor does Escape stop.
+    async composed_text() {
+        await visit(async page => {
+            await ready(page);
+            await settings(page, { prompt: 'にほんご' });
+            await page.evaluate(() => {
+                const key = init =>
+                    document
+                        .getElementById('prompt')
+                        .dispatchEvent(
+                            new KeyboardEvent('keydown', {
+                                bubbles: true,
+                                cancelable: true,
+                                ...init,
+                            })
+                        );
+                key({ key: 'Enter', isComposing: true });
+                key({ key: 'Enter', keyCode: 229 }); // Safari's, after the composition
+            });
+            expect(await count(page, '.turn'), 0, 'turns');
+            expect(await value(page, 'prompt'), 'にほんご', 'the field');
+            await openUrl(page, `${isolated.url}nowhere.gguf`);
+            await errorTitle(page);
+            await page.evaluate(() =>
+                dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', isComposing: true }))
+            );
+            check(await visible(page, 'error'), 'Escape closed the message');
+        });
+    },
+
+    // What does not fit comes back whole, and the page goes on.
+    async a_message_of_100_kb() {
+        const long = 'Some words, and more of them. '.repeat(3400);
+        await visit(async page => {
+            await ready(page);
+            await write(page, long);
+            expect(await errorTitle(page), 'The text is too long for the context', 'message');
+            expect(await value(page, 'prompt'), long, 'the field');
+            expect(await count(page, '.turn'), 0, 'turns');
+            const [field, all] = await page.evaluate(() => [
+                document.getElementById('prompt').clientHeight,
+                innerHeight,
+            ]);
+            check(field < all / 2, `the field has ${field} of ${all} px`);
+            check((await write(page, 'Who are you?', { maxTokens: 10 })).length > 5, 'no reply');
+        });
+    },
+
+    async deleting_the_chat_that_is_written() {
+        sayings(Array(1000).fill('word '), 10);
+        await visit(async page => {
+            await ready(page);
+            const deleted = async () => {
+                await page.$$eval('#chats li .tools button', all => all.at(-1).click());
+                await page.$$eval('.ask .yes', ([yes]) => yes.click());
+                await until(page, () => !document.querySelector('#chats li'));
+            };
+            await settings(page, { prompt: 'Who are you?' });
+            await page.evaluate(() => document.getElementById('form').requestSubmit());
+            await until(page, () =>
+                /word word/.test(document.querySelector('.reply .body')?.textContent)
+            );
+            await until(page, () => document.querySelector('#chats li') !== null);
+            await deleted();
+            await until(page, () => Number(document.body.dataset.runs) === 1);
+            expect(await count(page, '.turn'), 0, 'turns');
+            await sleep(600); // longer than a save is put off
+            expect(await count(page, '#chats li'), 0, 'chats');
+            await page.reload();
+            await ready(page);
+            expect(await count(page, '#chats li'), 0, 'chats after a reload');
+            // nor does it come back with the other mode
+            await completion(page);
+            await write(page, PROMPT, { maxTokens: 5 });
+            await page.$eval('input[value=chat]', e => e.click());
+            await until(page, () => document.querySelector('#chats li') !== null);
+            await deleted();
+            await completion(page);
+            expect(await count(page, '.turn'), 0, 'turns of the deleted text');
+        });
+    },
+
+    // A frame that may not have an origin has no storage, no cookies and no service worker.
+    async sandboxed_frame() {
+        const everywhere = {
+            'Access-Control-Allow-Origin': '*',
+            'Cross-Origin-Resource-Policy': 'cross-origin',
+        };
+        const open = await serve({ root: resolve(site), headers: everywhere });
+        hooks.set('/frame.html', (req, res) => {
+            res.writeHead(200, { 'Content-Type': 'text/html' });
+            res.end(
+                `<iframe sandbox="allow-scripts allow-forms" width=1200 height=700 src="${open.url}"></iframe>`
+            );
+            return true;
+        });
+        try {
+            await visit(
+                async page => {
+                    let frame;
+                    await (async () => {
+                        while (!(frame = page.frames().find(f => f.url() === open.url)))
+                            await sleep(20);
+                    })();
+                    await ready(frame);
+                    expect(await frame.evaluate(() => origin), 'null', 'the origin');
+                    await frame.evaluate(() => {
+                        document.getElementById('prompt').value = 'Who are you?';
+                        document.getElementById('maxTokens').value = '10';
+                        document.getElementById('form').requestSubmit();
+                    });
+                    await until(frame, () => Number(document.body.dataset.runs) === 1);
+                    check((await texts(frame, '.reply .body'))[0].length > 5, 'no reply');
+                    check(
+                        await visible(frame, 'chats-lost'),
+                        'it does not say that chats are lost'
+                    );
+                },
+                { at: `${plain.url}frame.html` }
+            );
+        } finally {
+            open.server.closeAllConnections();
+            open.server.close();
+        }
+    },
+
+    async names_in_any_script() {
+        const name = 'модель 模型 100% #1?.gguf',
+            path = join(scratch, name);
+        writeFileSync(path, tiny);
+        hooks.set(`/${name}`, asTiny);
+        await visit(async page => {
+            await ready(page);
+            await chooseFile(page, path);
+            await named(page, name);
+            await ready(page);
+            await openUrl(page, `${isolated.url}${encodeURIComponent(name)}`);
+            await until(page, () => document.querySelector('#cache .name') !== null);
+            expect((await texts(page, '#cache .name')).join(), name, 'the list');
+            await stillWrites(page);
+        });
+    },
+
+    // Whether the server has another file, and the checksum of what is kept.
+    async kept_models_are_checked() {
+        const answers = [
+            [{}, 'The server has the same file.'],
+            [{ ETag: '"another"' }, 'The server has a newer file. Download it'],
+            [{ ETag: '' }, 'The server does not say whether it has another file.'],
+            [null, 'The URL cannot be reached from this page.'],
+        ];
+        hooks.set('/kept.gguf', asTiny);
+        await visit(async page => {
+            await ready(page);
+            await loads(page, () => openUrl(page, `${isolated.url}kept.gguf`));
+            await until(page, () => document.querySelector('#cache .check') !== null);
+            const press = what => page.$eval(`#cache .${what}`, b => b.click());
+            const found = what =>
+                until(
+                    page,
+                    t => document.querySelector('#cache .found').textContent.startsWith(t),
+                    what
+                );
+            for (const [headers, answer] of answers) {
+                hooks.set('/kept.gguf', (req, res) =>
+                    headers ? asTiny(req, res, { ...ISOLATED, ...headers }) : !!res.destroy()
+                );
+                await press('check');
+                await found(answer);
+            }
+            hooks.set('/kept.gguf', asTiny);
+            await press('verify');
+            await found(
+                `The SHA-256 of what is kept is ${createHash('sha256').update(tiny).digest('hex')}.`
+            );
+            hooks.set('/kept.gguf', (req, res) =>
+                asTiny(req, res, { ...ISOLATED, ETag: '"another"' })
+            );
+            await press('check');
+            await found('The server has a newer file.');
+            requests = [];
+            await loads(page, () => page.$eval('#cache .found button', b => b.click()));
+            check(
+                requests.some(r => r.path === '/kept.gguf' && !r.range),
+                'the newer file was not downloaded'
+            );
+            await until(page, () => document.querySelector('#cache .found').textContent === '');
+            await press('check');
+            await found('The server has the same file.');
+        });
+    },
+
+    // As in other chats: the arrow in the empty field edits the last message.
+    async arrow_up_edits() {
+        await visit(async page => {
+            await ready(page);
+            await page.focus('#prompt');
+            await page.keyboard.press('ArrowUp'); // nothing was said
+            expect(await count(page, '.edit'), 0, 'fields');
+            const first = await write(page, 'Who are you?', { maxTokens: 20 });
+            await fill(page, 'prompt', 'typed');
+            await page.keyboard.press('ArrowUp');
+            expect(await count(page, '.edit'), 0, 'fields while something is typed');
+            await settings(page, { prompt: '' });
+            await page.keyboard.press('ArrowUp');
+            expect(await page.$eval('.edit textarea', e => e.value), 'Who are you?', 'the field');
+            await page.keyboard.press('Escape');
+            expect(await page.evaluate(() => document.activeElement.id), 'prompt', 'the focus');
+            await page.keyboard.press('ArrowUp');
+            await page.keyboard.type(' Tell me a story.');
+            await page.keyboard.press('Enter');
+            await until(page, () => Number(document.body.dataset.runs) === 2);
+            const [question, reply] = await texts(page, '.turn .body');
+            expect(question, 'Who are you? Tell me a story.', 'what was sent');
+            check(reply !== first, 'the same reply');
+        });
+    },
+
+    // A reply that was cut off goes on, and is in the end what it would have been.
+    async a_reply_goes_on() {
+        await visit(async page => {
+            await ready(page);
+            const press = () =>
+                page.$$eval('.turn:last-child button', all =>
+                    all.find(b => b.textContent === 'Continue' && b.checkVisibility()).click()
+                );
+            const offered = () =>
+                page.$$eval(
+                    '.turn button',
+                    all =>
+                        all.filter(b => b.textContent === 'Continue' && b.checkVisibility()).length
+                );
+            const question = 'Tell me a story about a dragon.';
+            const whole = await write(page, question, { maxTokens: 90 });
+            expect(await lastNote(page), 'Stopped at the token limit.', 'note');
+            await page.click('#new');
+            const begun = await write(page, question, { maxTokens: 30 });
+            check(whole.startsWith(begun) && begun.length < whole.length, begun);
+            for (const runs of [3, 4]) {
+                expect(await offered(), 1, 'buttons');
+                await press();
+                await until(page, n => Number(document.body.dataset.runs) === n, runs);
+            }
+            expect(await lastReply(page), whole, 'the reply');
+            await page.reload();
+            await ready(page);
+            expect(await lastReply(page), whole, 'after a reload');
+            expect(await offered(), 1, 'buttons after a reload');
+            await write(page, 'Who are you?', { maxTokens: 400 });
+            expect(await lastNote(page), '', 'note of a reply that is whole');
+            expect(await offered(), 0, 'buttons of replies that are whole, or not the last');
+        });
+    },
+
     // The model opens, and the page says that it is not kept.
     async no_room_in_the_store() {
         hooks.set('/full.gguf', asTiny);
@@ -2031,6 +2624,13 @@ const IN_ONE_BROWSER = [
     'checksum_of_a_wrong_length',
     'what_can_be_done_with_a_message',
     'thirty_messages',
+    'a_reply_grows',
+    'a_long_reply_does_not_block',
+    'composed_text',
+    'a_message_of_100_kb',
+    'kept_models_are_checked',
+    'arrow_up_edits',
+    'a_reply_goes_on',
 ];
 const unknown = [...IN_ONE_BROWSER, ...only].filter(title => !tests[title]);
 if (unknown.length) throw new Error(`there is no test ${unknown}`);

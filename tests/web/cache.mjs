@@ -56,6 +56,7 @@ async function startServer() {
         if (name === '/') return send(response, 'text/html', '<!doctype html><title>test</title>');
         if (name === '/worker.js') return send(response, 'text/javascript', WORKER);
         if (['/cache.js', '/errors.js'].includes(name)) {
+            response.setHeader('Access-Control-Allow-Origin', '*');   // for a sandboxed frame
             return send(response, 'text/javascript', readFileSync(`web${name}`));
         }
         if (name === '/favicon.ico') return response.writeHead(404).end();
@@ -149,6 +150,14 @@ const WORKER = `
         try {
             if (hide.includes('opfs')) delete StorageManager.prototype.getDirectory;
             if (hide.includes('cache')) Object.defineProperty(self, 'caches', { value: undefined });
+            if (hide.includes('blocked')) {               // as where cookies are
+                const blocked = async () => { throw new DOMException('no', 'SecurityError'); };
+                StorageManager.prototype.getDirectory = CacheStorage.prototype.open = blocked;
+                LockManager.prototype.request = LockManager.prototype.query = blocked;
+            }
+            if (hide.includes('subtle')) {
+                Object.defineProperty(Crypto.prototype, 'subtle', { value: undefined });
+            }
             if (hide.includes('estimate')) {
                 StorageManager.prototype.estimate = async () => ({ quota: 1e12, usage: 0 });
             }
@@ -571,12 +580,19 @@ inBrowser('another site, a changed file', async (tab) => {
         ['bytes=N-', 'all']);
 });
 
-inBrowser('another site, compressed', async (tab) => {
+inBrowser('another site, compressed', async (tab, state) => {
+    const headers = { ...CORS, 'Access-Control-Expose-Headers': 'ETag' };
     const there = server.host('gzip-site', {
-        headers: CORS, gzip: true, file: Buffer.alloc(3 * MB, 'abc')
+        headers, gzip: true, file: Buffer.alloc(3 * MB, 'abc')
     });
-    isFile(await tab.load(there.url), { file: there.file, cache: 'opfs' });
-    isFile(await tab.load(there.url), { file: there.file, fromCache: true });
+    for (const hide of [[], ['opfs']]) {
+        const own = hide[0] ? await browser.tab(state, hide) : tab;
+        isFile(await own.load(there.url), { file: there.file, cache: hide[0] ? 'cache' : 'opfs' });
+        isFile(await own.load(there.url), { file: there.file, fromCache: true });
+        equal(await own.work(({ check }, { url }) => check(url), there), 'same', 'check');
+        await own.work(({ remove }, { url }) => remove(url), there);
+        if (own !== tab) await own.close();
+    }
 });
 
 inBrowser('abort, then resumed', async (tab, state) => {
@@ -799,6 +815,74 @@ inBrowser('memory', async (tab, state) => {
     equal(state.log, ['all', 'all'], 'requests');
     equal(await tab.list(), [], 'list');
 }, { hide: ['opfs', 'cache'] });
+
+/* What cache.js says where nothing can be kept. */
+async function keepsNothing(module, { url }) {
+    const { openSource, list, remove, clear, check, openKept, persist } = module;
+    const source = await openSource(url), { cache, notes } = source;
+    const { size } = await new Response(source.stream()).blob();
+    source.close();
+    const code = (promise) => promise.then(() => 'none', (error) => error.code);
+    return [size, cache, /^not cached: /.test(notes[0]), await list(), await remove(url),
+        await clear() ?? null, typeof await persist(), await code(check(url)),
+        await code(openKept(url))];
+}
+
+const NOTHING = [FILE.length, 'memory', true, [], false, null, 'boolean', 'ERR_IO', 'ERR_IO'];
+
+for (const hide of [['blocked'], ['subtle']]) {
+    inBrowser(`storage that is ${hide}`, async (tab, state) => {
+        equal(await tab.work(keepsNothing, state), NOTHING, 'results');
+    }, { hide });
+}
+
+inBrowser('a sandboxed frame', async (tab, state) => {
+    state.headers = { 'Access-Control-Allow-Origin': '*' };
+    const script = `
+        const cache = await import('${state.origin}/cache.js');
+        const said = (${keepsNothing})(cache, { url: '${state.url}' });
+        parent.postMessage(await said.catch(String), '*');`;
+    const results = await tab.page.evaluate((script) => new Promise((resolve) => {
+        onmessage = ({ data }) => resolve(data);
+        const frame = document.createElement('iframe');
+        frame.sandbox = 'allow-scripts';
+        frame.srcdoc = `<script type="module">${script}</script>`;
+        document.body.append(frame);
+    }), script);
+    equal(results, NOTHING, 'results');
+});
+
+inBrowser('no tag, no date, no length', async (tab, state) => {
+    isFile(await tab.load(state.url), { cache: 'opfs' });
+    isFile(await tab.load(state.url), { fromCache: true });
+    equal(await tab.work(({ check }, { url }) => check(url), state), 'unknown', 'check');
+    equal(await tab.work(({ remove }, { url }) => remove(url), state), true, 'remove');
+    equal(await tab.page.evaluate(async () => (await navigator.locks.query()).held), [], 'locks');
+}, { state: { etag: '', length: false } });
+
+inBrowser('what is being downloaded is read after it', async (tab, state) => {
+    state.hold = CUT;
+    const read = ({ openKept, started }, { url }) => {
+        started.controller = new AbortController();
+        return openKept(url, { signal: started.controller.signal }).then(async (source) => {
+            const { size } = await new Response(source.stream()).blob();
+            source.close();
+            return size;
+        });
+    };
+    tab.load(state.url).catch(() => {});
+    await until(() => state.held, 'the download');
+    const aborted = failure(tab.work(read, state, 'second'));
+    await until(() => waiting(tab), 'a reader');
+    await tab.work(({ started }) => started.controller.abort(), {}, 'second');
+    equal((await aborted).name, 'AbortError', 'error');
+    state.hold = 0;
+    state.drop();
+    const load = tab.load(state.url);
+    await until(() => state.log.length === 2, 'the rest');
+    equal([await tab.work(read, state, 'second'), (await load).length],
+        [FILE.length, FILE.length], 'bytes');
+});
 
 inBrowser('File, Blob, ArrayBuffer', async (tab, state) => {
     const results = await tab.work(async ({ load }, { url }) => {

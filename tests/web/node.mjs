@@ -501,6 +501,34 @@ test('chat: what was stopped is kept', async () => {
     }
 });
 
+test('chat: an abort while a token is drawn', async () => {
+    const lib = await broken(at => {
+        edit(at('worker.js'), 'await nextToken(session);', `$& if (index === 5) ${pause}`);
+        edit(at('worker.js'), 'let bw;', 'let paused = false, bw;');
+    });
+    const model = await lib.BitNet.load(TINY, { sessions: 2 });
+    const chat = [{ role: 'user', content: 'Tell me a story.' }];
+    const controller = new AbortController(),
+        { signal } = controller;
+    let text = '';
+    const onToken = event => (text += event.text);
+    const from = heard.length;
+    const running = collect(model.chat(chat, { signal, onToken, seed: 9 })).catch(e => e);
+    await until(() => heard.slice(from).some(m => m.paused), 'the pause');
+    controller.abort();
+    equal((await running).name, 'AbortError');
+    equal([model.stats.tokens, model.stats.seed], [5, 9]);
+    chat.push({ role: 'assistant', content: text });
+    const session = model.session();
+    for (const messages of [chat, said(chat, 'user', 'And then?')]) {
+        const expected = await collect(session.chat(messages, { maxTokens: 9 }));
+        const got = await collect(model.chat(messages, { maxTokens: 9 }));
+        equal(got.text, expected.text, 'as if it had not been drawn');
+        await session.clear();
+    }
+    await model.free();
+});
+
 test('chat: a reply goes on', () =>
     withModel(TINY, {}, async model => {
         const chat = [{ role: 'user', content: 'Tell me a story.' }];
@@ -571,6 +599,27 @@ test('sessions: several at once, each as if it were alone', async () => {
     await refuses('ERR_FREED', () => collect(all[1].generate(PROMPT)));
 });
 
+test('sessions: free', () =>
+    withModel(TINY, { sessions: 2 }, async model => {
+        const one = model.session();
+        const running = one.generate(PROMPT);
+        await running.next();
+        await one.free(); // also in mid-text
+        await fails('ERR_FREED', collect(running));
+        const two = model.session(),
+            freed = [two.free(), two.free()];
+        await freed[0];
+        const three = model.session();
+        await Promise.all(freed);
+        await fails('ERR_LIMIT', () => model.session()); // it is still three's
+        const late = three.free();
+        await fails('ERR_FREED', collect(three.generate(PROMPT)));
+        await late;
+        const four = model.session();
+        await model.free();
+        await four.free();
+    }));
+
 test('sessions: what one does not finish does not stop another', () =>
     withModel(TINY, { sessions: 3 }, async model => {
         const [one, two] = [model.session(), model.session()];
@@ -589,6 +638,22 @@ test('sessions: what one does not finish does not stop another', () =>
         await collect(one.generate(PROMPT, { maxTokens: 5 }));
         await collect(two.generate(PROMPT, { maxTokens: 5 }));
     }));
+
+/** The messages in a saved session, and what makes one with another text of them, or length. */
+function openSaved(saved) {
+    const name = 'bitnet-session1\n'.length,
+        start = name + 32 + 4,
+        view = new DataView(saved.buffer),
+        end = start + view.getUint32(start - 4, true);
+    const edited = (text, length = text.length) => {
+        const size = Buffer.alloc(4);
+        size.writeUInt32LE(length);
+        const hash = createHash('sha256').update(text).digest();
+        const parts = [saved.subarray(0, name), hash, size, Buffer.from(text), saved.subarray(end)];
+        return Uint8Array.from(Buffer.concat(parts));
+    };
+    return { chat: JSON.parse(new TextDecoder().decode(saved.subarray(start, end))), edited };
+}
 
 test('sessions: saved and restored', () =>
     withModel(TINY, { sessions: 2 }, async model => {
@@ -620,13 +685,28 @@ test('sessions: saved and restored', () =>
             ['ERR_TRUNCATED', saved.subarray(0, -1)]
         ])
             await fails(code, model.restore(bytes));
+        const refused = async (bytes, what) => {
+            const e = await model.restore(bytes).catch(error => error);
+            ok(/^ERR_(FORMAT|TRUNCATED|UNSUPPORTED)$/.test(e.code), `${what}: ${e}`);
+        };
         for (let at = 0; at < saved.length; at = at < 400 ? at + 3 : at + 9973) {
             const bytes = saved.slice();
-            bytes[at] ^= 0x41;
-            const e = await model.restore(bytes).catch(error => error);
-            // the messages' text is not checked: only its form
-            if (!(e > 0)) ok(/^ERR_(FORMAT|TRUNCATED|UNSUPPORTED)$/.test(e.code), `${at}: ${e}`);
+            bytes[at] ^= 0x01;
+            await refused(bytes, at);
+            await refused(saved.slice(0, at), `the first ${at}`);
         }
+        const { chat, edited } = openSaved(saved);
+        const lies = [
+            ...[0, -1, 1.5, 2 ** 31, '9', null].map(end => [{ ...chat[0], end }]),
+            ...[null, {}, 'x', [null], [chat[0], chat[0]], [{ ...chat[0], cut: 1 }]]
+        ];
+        for (const lie of lies) await refused(edited(JSON.stringify(lie)), JSON.stringify(lie));
+        for (const text of ['', '[', '['.repeat(1e5)]) await refused(edited(text), text.slice(0, 9));
+        await refused(edited('[]', 2 ** 32 - 1), 'a length');
+        const far = [chat[0], { ...chat[1], end: 2 ** 31 - 1 }];
+        await model.restore(edited(JSON.stringify(far)));
+        const { stats } = await collect(model.chat(second, options));
+        ok(stats.reusedTokens <= chat[0].end + 3, 'an end beyond what it holds');
         await withModel(MODELS[1], {}, other => fails('ERR_UNSUPPORTED', other.restore(saved)));
         await expect(model);
         await model.clear();
@@ -663,6 +743,42 @@ test('logprobs', async () => {
     await model.free();
 });
 
+test('logprobs: bytes of each token, and no token', () =>
+    withModel(TINY, {}, async model => {
+        const text = 'Grüße, 世界 🌍',
+            tokens = [...(await model.tokenize(text))];
+        const events = [];
+        const options = { logprobs: 20, onToken: e => events.push(e.logprobs) };
+        const mask = written => tokens.slice(written.length, written.length + 1);
+        const { stats } = await collect(model.generate(PROMPT, { ...options, mask }));
+        equal([stats.reason, stats.tokens], ['mask', tokens.length]); // at last none is allowed
+        equal(events.map(e => e.token), tokens);
+        equal(Buffer.concat(events.map(e => e.bytes)).toString(), text);
+        ok(events.some(e => e.text === '\uFFFD'), 'a part of a character');
+        for (const { top } of events) {
+            equal(new Set(top.map(t => t.token)).size, 20);
+            for (const t of top.filter(e => e.text !== '\uFFFD'))
+                if (!t.text.startsWith('<|')) equal(t.text, await model.detokenize([t.token]));
+        }
+    }));
+
+test('logprobs: sessions that are tried alone', async () => {
+    const lib = await broken(at => edit(at('worker.js'), 'const alone = ', '$&all.length > 1 || '));
+    const model = await lib.BitNet.load(TINY, { sessions: 3 });
+    const run = async (session, prompt) => {
+        const seen = [];
+        const onToken = ({ logprobs: { token, logprob } }) => seen.push([token, logprob]);
+        await collect(session.generate(prompt, { maxTokens: 9, logprobs: 0, onToken }));
+        return seen;
+    };
+    const prompts = [PROMPT, 'The cat', 'A day'],
+        alone = [];
+    for (const prompt of prompts) alone.push(await run(model, prompt));
+    const sessions = [model, model.session(), model.session()];
+    equal(await Promise.all(sessions.map((s, i) => run(s, prompts[i]))), alone);
+    await model.free();
+});
+
 test('mask', () =>
     withModel(TINY, {}, async model => {
         const digits = [];
@@ -683,13 +799,34 @@ test('mask', () =>
         const three = await run(masks.all);
         equal(three.text, native(TINY, PROMPT, '-n', '8', '--temp', '1', '-s', '2'));
         equal(seen.length, 8 + 3 + 8);
-        await fails('ERR_ARG', run(() => 7));
+        for (const wrong of [7, '123', [1.5], [NaN], [1n], {}])
+            await fails('ERR_ARG', run(() => wrong));
         await fails('ERR_ARG', () => model.generate(PROMPT, { mask: digits }));
         const stop = new AbortController();
         const never = () => new Promise(() => setTimeout(() => stop.abort(), 10));
         await fails('AbortError', collect(model.generate(PROMPT, { mask: never, signal: stop.signal })));
         equal((await run(masks.all)).text, three.text, 'after it');
     }));
+
+test('mask: nothing is left behind', async () => {
+    const count = `let left = 0;
+        const change = (name, by) => {
+            const { [name]: own } = EventTarget.prototype;
+            AbortSignal.prototype[name] = function (...args) {
+                post({ left: (left += by) });
+                return own.apply(this, args);
+            };
+        };
+        change('addEventListener', 1);
+        change('removeEventListener', -1);`;
+    const lib = await broken(at => fs.appendFileSync(at('worker.js'), count));
+    const model = await lib.BitNet.load(TINY);
+    const from = heard.length;
+    await collect(model.generate(PROMPT, { maxTokens: 20, mask: () => undefined }));
+    const left = heard.slice(from).flatMap(m => m.left ?? []);
+    equal([left.length, Math.max(...left), left.at(-1)], [40, left[0], left[0] - 1], 'listeners');
+    await model.free();
+});
 
 test('grammar and jsonSchema', () =>
     withModel(TINY, { sessions: 2 }, async model => {
@@ -723,7 +860,8 @@ test('grammar and jsonSchema', () =>
             ['ERR_UNSUPPORTED', { jsonSchema: { not: {} } }, /not/],
             ['ERR_ARG', { grammar: 5 }, /^grammar:/],
             ['ERR_ARG', { grammar, jsonSchema: {} }, /only one/],
-            ['ERR_ARG', { grammar: 'root ::= "a\0"' }, /NUL/]
+            ['ERR_ARG', { grammar: 'root ::= "a\0"' }, /NUL/],
+            ['ERR_ARG', { jsonSchema: { const: 5n } }, /^jsonSchema: it is not JSON/]
         ]) {
             const e = await fails(code, () => collect(model.generate(PROMPT, options)));
             ok(words.test(e.message), e.message);
@@ -749,7 +887,8 @@ test('logitBias and penalties', () =>
             ok(text !== plain.text, name);
             equal(new Set(tokens).size, tokens.length, `${name}: each token once`);
         }
-        for (const logitBias of [5, { x: 1 }, { 5: 'a' }, { '-1': 1 }])
+        const wrong = [5, { x: 1 }, { 5: 'a' }, { '-1': 1 }, { '': 1 }, { '0x10': 1 }];
+        for (const logitBias of [...wrong, new Map([[null, 1]])])
             await fails('ERR_ARG', () => model.generate(PROMPT, { logitBias }));
     }));
 
@@ -839,18 +978,27 @@ test('chat.completions', () =>
         await fails('ERR_BUSY', create(greedy));
         await busy;
 
+        const [end] = await model.tokenize('<|eot_id|>', { special: true });
         const long = await create({ messages, temperature: 0, stream: true });
         let text = '';
         for await (const chunk of long) {
             text += chunk.choices[0].delta.content ?? '';
             if (text.length > 20) break;
         }
-        const stopped = await create({ messages, temperature: 0, stream: true });
-        setTimeout(() => stopped.controller.abort(), 20);
-        await fails('AbortError', async () => {
-            for await (const chunk of stopped) equal(chunk.object, 'chat.completion.chunk');
-            for (;;) await delay(1);
-        });
+        const endless = { messages, temperature: 0, stream: true, logit_bias: { [end]: -100 } };
+        const stopped = await create(endless);
+        for await (const { choices } of stopped) {
+            if (choices[0].delta.content) stopped.controller.abort(); // then the loop just ends
+            equal(choices[0].finish_reason, null);
+        }
+        const mine = new AbortController();
+        const aborted = await create(endless, { signal: mine.signal });
+        const thrown = await (async () => {
+            for await (const { choices } of aborted)
+                if (choices[0].delta.content) mine.abort(new RangeError('mine'));
+        })().catch(e => e);
+        equal(thrown?.message, 'mine', 'the reason of a signal');
+        const schemaless = { type: 'json_schema', json_schema: { schema: null } };
         for (const [words, request, options] of [
             [/^tools: no such option/, { messages, tools: [] }],
             [/^n: only 1/, { messages, n: 2 }],
@@ -859,6 +1007,15 @@ test('chat.completions', () =>
             [/^response_format/, { messages, response_format: { type: 'xml' } }],
             [/^top_logprobs/, { messages, top_logprobs: 2 }],
             [/^temperature/, { messages, temperature: 'hot' }],
+            [/^top_p: 2/, { messages, top_p: 2 }],
+            [/^top_logprobs: 21/, { messages, logprobs: true, top_logprobs: 21 }],
+            [/^max_tokens: at least 1/, { messages, max_tokens: 0 }],
+            [/^max_completion_tokens: 0.5/, { messages, max_completion_tokens: 0.5 }],
+            [/^response_format/, { messages, response_format: { ...schemaless, json_schema: {} } }],
+            [/^response_format/, { messages, response_format: schemaless }],
+            [/^messages\[0\]: an object/, { messages: Array(1) }],
+            [/^session/, { messages }, { session: null }],
+            [/^signal/, { messages }, { signal: 5 }],
             [/^stream_options/, { messages, stream_options: {} }],
             [/^timeout: no such option/, { messages }, { timeout: 5 }]
         ])
@@ -891,7 +1048,9 @@ test('tokens', () =>
             (await model.tokenize('x', { bos: true })).length,
             (await model.tokenize('x')).length + 1
         );
-        await fails('ERR_ARG', model.detokenize([1 << 30]));
+        for (const wrong of [[1 << 30], [NaN], [1.5], [2 ** 32], [1n], 'ab', null, 5])
+            await fails('ERR_ARG', model.detokenize(wrong));
+        await fails('ERR_ARG', model.tokenize('x', { bso: true }));
     }));
 
 // ---- sources ----
@@ -951,8 +1110,13 @@ test('hf: addresses', async () => {
         '/some-one/tiny.model/resolve/main/folder/a%20file%25.gguf',
         '/some-one/tiny.model/resolve/v1%2F2/folder/a%20file%25.gguf'
     ]);
-    for (const bad of ['hf:file.gguf', 'hf:a/b', 'hf:a/b/'])
-        await fails('ERR_ARG', async () => BitNet.load(bad, options));
+    const steps = ['../../x', 'a/./x', 'a/b/../../x', 'a/b/%2E%2e/x', 'a/b/c%2f../x', 'a/b@../x'];
+    const empty = ['file.gguf', 'a/b', 'a/b/', 'a/b/c/', 'a/b//c', 'a/b@/c'];
+    for (const bad of [...steps, ...empty, 'a/b/\uD800', 'ü/b/c'])
+        await fails('ERR_ARG', async () => BitNet.load(`hf:${bad}`, options));
+    await fails('ERR_ARG', async () => BitNet.load('hf:a/b/c', { hub: 5 }));
+    await fails('ERR_ARG', cache.remove('hf:a'));
+    await fails('ERR_ARG', cache.check('hf:a'));
 });
 
 test('Node keeps nothing', async () => {
@@ -1043,7 +1207,11 @@ test('options out of range', async () => {
         { threads: 1.5 },
         { context: -1 },
         { cache: 'x' },
-        { variant: 'x' }
+        { variant: 'x' },
+        { variant: 'toString' },
+        { sha256: ['a'.repeat(64)] },
+        { signal: 5 },
+        { onProgress: 5 }
     ])
         await fails('ERR_ARG', BitNet.load(TINY, options));
     await withModel(TINY, {}, async model => {
@@ -1052,10 +1220,26 @@ test('options out of range', async () => {
             { temperature: NaN },
             { topP: 2 },
             { seed: 0.5 },
-            { topK: '4' }
+            { seed: 5n },
+            { topK: '4' },
+            { topK: Symbol('x') },
+            { stop: 5 },
+            { stop: {} },
+            { stop: [5] },
+            { signal: {} },
+            { onToken: 5 },
+            { onPrompt: {} },
+            null
         ])
             await fails('ERR_ARG', () => collect(model.generate(PROMPT, options)));
         await fails('ERR_ARG', async () => collect(model.generate(7)));
+        const message = { role: 'user', content: PROMPT };
+        for (const messages of [[null], [message, , message], [{ ...message, role: '' }]])
+            await fails('ERR_ARG', async () => collect(model.chat(messages)));
+        const names = ['mask', 'grammar', 'jsonSchema', 'logprobs', 'logitBias', 'stop', 'signal'];
+        const nothing = Object.fromEntries([...names, 'topK', 'onToken'].map(name => [name, null]));
+        const { text } = await collect(model.generate(PROMPT, { maxTokens: 9, ...nothing }));
+        equal(text, native(TINY, PROMPT, '-n', '9', '--temp', '0'), 'null is not given');
     });
 });
 
@@ -1123,6 +1307,18 @@ test('abort: before the start', () =>
         await fails('AbortError', collect(model.generate(PROMPT, { signal })));
         const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
         equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after it');
+    }));
+
+test('abort: nobody asks for more', () =>
+    withModel(TINY, {}, async model => {
+        const controller = new AbortController();
+        const left = model.generate(PROMPT, { signal: controller.signal });
+        await left.next();
+        controller.abort();
+        const { text, stats } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
+        equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'the next one');
+        await fails('AbortError', left.next());
+        equal(model.stats, stats, 'stats are those of the last one');
     }));
 
 test('abort: its reason is thrown', async () => {
@@ -1356,6 +1552,34 @@ function edit(file, from, to) {
     ok(edited !== text, `${file} holds ${from}`);
     fs.writeFileSync(file, edited);
 }
+
+test('inline: a model after the other, in mid-text', async () => {
+    const { BitNet: Inline } = await import(pathToFileURL(path.join(web, 'inline.js')));
+    const file = new Blob([tiny]);
+    const text = native(TINY, PROMPT, '-n', '8', '--temp', '0');
+    let model = await Inline.load(file);
+    const write = async () => (await collect(model.generate(PROMPT, { maxTokens: 8 }))).text;
+    const early = new AbortController(); // aborted before the mask is asked
+    const options = { mask: () => undefined, onPrompt: () => early.abort() };
+    const running = collect(model.generate(PROMPT, { ...options, signal: early.signal }));
+    equal((await running.catch(e => e)).name, 'AbortError');
+    equal(await write(), text, 'after an abort');
+    equal((await Inline.load(file).catch(e => e)).code, 'ERR_BUSY');
+    const saved = await model.save();
+    const restored = model.restore(saved);
+    saved.fill(0);
+    ok((await restored) > 8, 'the bytes as they were');
+    for (let i = 0; i < 6; i++) {
+        const next = model.generate(PROMPT.repeat(1 + 30 * (i % 2))).next();
+        const freed = next.catch(e => equal(e.code, 'ERR_FREED'));
+        await delay(3 * i);
+        await model.free();
+        model = await Inline.load(file);
+        equal(await write(), text, `model ${i}`);
+        await freed;
+    }
+    await model.free();
+});
 
 test('broken parts', async () => {
     const expect = async (code, lib, options) => {
@@ -1627,7 +1851,7 @@ test('package: types', () => {
         equal(run.stdout, '', resolution);
     }
     const declared = [...read(home, 'bitnet.d.ts').matchAll(/\|? '(ERR_\w+)'/g)].map(m => m[1]);
-    for (const file of ['bitnet.js', 'worker.js', 'cache.js', 'errors.js'])
+    for (const file of fs.readdirSync(path.join(root, 'web')).filter(f => f.endsWith('.js')))
         for (const [, code] of read(root, 'web', file).matchAll(/'(ERR_[A-Z]\w+)'/g))
             ok(declared.includes(code), `${code} of ${file} is declared`);
 });

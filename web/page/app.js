@@ -1,11 +1,12 @@
 // app.js - what the page's modules share: the open model, what is going on, and its messages.
-import { $ } from './dom.js';
+import { $, announce } from './dom.js';
 import { explain } from './failures.js';
 
 export const app = {
     model: null,
     modelName: '',
     writing: null, // AbortController of the current generation
+    since: 0, // when it began
     loading: null, // AbortController of the current load
 };
 
@@ -41,8 +42,10 @@ export function whyNot() {
 
 export const nearEnd = () =>
     $('scroll').scrollHeight - $('scroll').scrollTop - $('scroll').clientHeight < 80;
+// A page without a conversation shows its beginning, unless something else is told below.
 export const toEnd = () => {
-    $('scroll').scrollTop = $('scroll').scrollHeight;
+    const welcoming = !$('welcome').hidden && $('loading').hidden && $('error').hidden;
+    $('scroll').scrollTop = welcoming ? 0 : $('scroll').scrollHeight;
 };
 
 export function showError(e, about) {
@@ -85,3 +88,20 @@ export function togglePanel(on = !document.body.classList.contains('panel-open')
     $('panel-toggle').textContent = on ? 'Done' : 'Settings';
 }
 $('panel-toggle').onclick = () => togglePanel();
+
+// ---- the clipboard ----
+
+// Copies the text. The button that was pressed says so for a while.
+export async function copyText(text, pressed) {
+    try {
+        await navigator.clipboard.writeText(text);
+    } catch (e) {
+        showError(Object.assign(new Error(e.message), { code: 'CLIPBOARD' }));
+        return;
+    }
+    announce('Copied.');
+    pressed.textContent = 'Copied';
+    setTimeout(() => {
+        pressed.textContent = 'Copy';
+    }, 2000);
+}

@@ -4,7 +4,7 @@
 //
 // A message has a role and content; a completion ('text') also what was given. revision counts the
 // saves: a chat that another tab has saved meanwhile is not overwritten, but goes on as a copy.
-import { $, announce, ask, button, element } from './dom.js';
+import { $, announce, ask, button, composing, element } from './dom.js';
 
 let opening = null,
     memory = null; // instead of the database, if there is none
@@ -79,9 +79,13 @@ export const newChat = mode => ({
 
 export const load = id => withStore('readonly', store => store.get(id));
 
+// The ids of chats that the user deleted: a reply that is still being written brings none of them back.
+const deleted = new Set();
+
 // Saves the chat. Returns whether it became a copy.
 export async function save(chat) {
     const copied = await withStore('readwrite', async store => {
+        if (deleted.has(chat.id)) return false;
         const there = await store.get(chat.id),
             copy = there && there.revision !== chat.revision;
         if (copy) {
@@ -171,8 +175,8 @@ function rename(chat, name, done) {
     field.ariaLabel = 'Name of the chat';
     field.onkeydown = e => {
         e.stopPropagation();
-        if (e.key === 'Enter' && !e.isComposing) end(true);
-        if (e.key === 'Escape') end(false);
+        if (e.key === 'Enter' && !composing(e)) end(true);
+        if (e.key === 'Escape' && !composing(e)) end(false);
     };
     field.onblur = () => end(true);
     name.replaceWith(field);
@@ -220,6 +224,7 @@ function row(chat, isCurrent, actions) {
         tool('Export', async () => download((await load(chat.id)) ?? chat)),
         tool('Delete', async () => {
             if (!(await ask(li, `Delete “${nameOf(chat)}”?`, 'Delete'))) return;
+            deleted.add(chat.id);
             await remove(chat.id);
             announce('The chat is deleted.');
             await actions.removed(chat.id);

@@ -1,9 +1,21 @@
 // conversation.js - the open chat: its messages in the page, what is sent of them to the model, and
-// what can be done with each of them. Text is added to the document once per frame.
-import { app, hideError, mode, nearEnd, notice, ready, showError, toEnd, whyNot } from './app.js';
+// what can be done with each of them.
+import {
+    app,
+    copyText,
+    hideError,
+    mode,
+    nearEnd,
+    notice,
+    ready,
+    showError,
+    toEnd,
+    whyNot,
+} from './app.js';
 import * as chats from './chats.js';
-import { $, announce, button, element, once } from './dom.js';
+import { $, announce, button, composing, element, once } from './dom.js';
 import { bytes, speed } from './format.js';
+import { canDraw, drawer } from './markdown.js';
 import { SAMPLER, numbers } from './settings.js';
 import { session } from './storage.js';
 
@@ -15,6 +27,7 @@ const NOTES = {
     length: 'Stopped at the token limit.',
     abort: 'Stopped.',
     full: 'The context is full, so the text ends here.',
+    mask: 'The text ends here: nothing else was allowed.',
     failed: 'An error ended the text here.',
     left: 'The page was left before the text was finished.',
 };
@@ -25,32 +38,35 @@ const LABELS = { user: 'You', assistant: 'Reply', text: 'Text' };
 const turns = () => [...$('log').querySelectorAll('.turn')];
 
 function addTurn(message) {
-    const { role, given, content, note, dropped } = message,
+    const { role, note, dropped } = message,
         turn = element('div', undefined, `turn ${role === 'user' ? 'user' : 'reply'}`),
         body = element('div', undefined, 'body');
     body.dir = 'auto';
-    if (given !== undefined) body.append(element('span', given, 'given'));
-    if (content) body.append(content);
+    show(body, message);
     turn.append(element('span', `${LABELS[role]}: `, 'hidden'), body);
-    if (note || dropped) turn.append(noteOf(message));
     turn.append(actions(message));
+    if (note || dropped) showNote(turn, message);
     $('log').append(turn);
     return turn;
 }
 
-function noteOf({ note, dropped }) {
+// Why the text ends where it does. A reply that was cut off can go on.
+function showNote(turn, { note, dropped }) {
     const parts = [];
     if (dropped)
         parts.push(`The context was full: the model no longer sees the first ${dropped} messages.`);
     if (note) parts.push(NOTES[note]);
-    return element('span', parts.join(' '), 'note');
+    turn.querySelector('.acts').before(element('span', parts.join(' '), 'note'));
+    turn.classList.toggle('cut', !!note);
 }
 
 function actions(message) {
     const box = element('div', undefined, 'acts');
     box.ariaLive = 'off'; // only the text is announced
     const act = (text, f, className = '') => {
-        const b = button(text, `quiet ${className}`, () => f(current().messages.indexOf(message)));
+        const b = button(text, `quiet ${className}`, () =>
+            f(current().messages.indexOf(message), b)
+        );
         if (f !== copy) b.dataset.needsModel = '';
         box.append(b);
     };
@@ -58,8 +74,9 @@ function actions(message) {
     if (message.role === 'user') act('Answer', answer, 'if-last');
     else act('Regenerate', regenerate);
     act('Edit', edit);
-    if (message.role === 'text') act('Continue', continueText);
+    if (message.role === 'text') act('Continue', goOn);
     else act('Continue from here', branchAfter, 'unless-last');
+    if (message.role === 'assistant') act('Continue', goOn, 'if-cut');
     return box;
 }
 
@@ -81,27 +98,44 @@ function showLeftOut() {
     if (first) first.before(element('p', 'The model no longer sees what is above.', 'left-out'));
 }
 
-// Collects text and appends it once per frame. Long text goes into several nodes, so that the work of
-// a frame does not grow with the text before it.
-function writer(body) {
-    let waiting = '',
+// Draws a message, and returns the function that draws it again when it has grown.
+function show(body, message) {
+    const { role, given, content } = message;
+    body.replaceChildren();
+    if (given !== undefined) body.append(element('span', given, 'given'));
+    const draw = role === 'assistant' && canDraw ? drawer(body) : plainDrawer(body);
+    if (content) draw(content);
+    return () => draw(message.content);
+}
+
+// Long text goes into several nodes, so that the work does not grow with the text before it.
+function plainDrawer(body) {
+    let done = 0,
         node = null;
-    const flush = () => {
-        if (!waiting) return;
-        const follow = nearEnd();
+    return text => {
         if (!node || node.length > 2000) body.append((node = document.createTextNode('')));
-        node.appendData(waiting);
-        waiting = '';
+        node.appendData(text.slice(done));
+        done = text.length;
+    };
+}
+
+// Calls draw at once, or soon: in the next frame, or later if drawing takes long, so that three
+// quarters of the time are left for the page's other work.
+function writer(draw) {
+    let next = 0;
+    const now = () => {
+        const follow = nearEnd(),
+            start = performance.now();
+        draw();
         if (follow) toEnd();
+        const end = performance.now();
+        next = end + 3 * (end - start);
     };
-    const soon = once(flush);
-    return {
-        add: text => {
-            waiting += text;
-            soon();
-        },
-        flush,
-    };
+    const soon = once(() => {
+        if (performance.now() < next) soon();
+        else now();
+    });
+    return { now, soon };
 }
 
 // ---- keeping the chat ----
@@ -120,7 +154,11 @@ export const showList = () =>
             showList();
         },
         removed: async id => {
-            if (current().id === id) startNew();
+            for (const kind of Object.keys(open)) {
+                if (open[kind].id !== id) continue;
+                if (kind === mode()) startNew();
+                else open[kind] = chats.newChat(kind);
+            }
             await showList();
         },
     });
@@ -256,7 +294,7 @@ function leaveOutOne(chat, end) {
     return true;
 }
 
-// The reply to the messages before `end`.
+// The reply to the messages before `end`. If the last of them is a reply, its text goes on.
 async function* chatReply(chat, end, model, options) {
     const system = $('system').value.trim(),
         first = system ? [{ role: 'system', content: system }] : [];
@@ -283,17 +321,19 @@ async function write(chat, message, turn, stream, takeBack) {
         fromButton = document.activeElement === $('send') || turn.contains(document.activeElement);
     const before = message.content.length,
         from = chat.from ?? 0;
+    app.since = performance.now();
     hideError();
     ready();
     if (fromButton) $('stop').focus();
     $('log').ariaBusy = 'true';
     turn.querySelector('.note')?.remove();
+    turn.classList.remove('cut');
     turn.classList.add('writing');
     toEnd();
     delete message.note;
     message.unfinished = true;
     save(chat);
-    const out = writer(body);
+    const out = writer(show(body, message));
     let tokens = 0,
         first = 0;
     const live = setInterval(() => {
@@ -313,7 +353,7 @@ async function write(chat, message, turn, stream, takeBack) {
         };
         for await (const piece of stream(model, options)) {
             message.content += piece;
-            out.add(piece);
+            out.soon();
             saveSoon(chat);
         }
         const { reason, tokens: made } = model.stats;
@@ -323,7 +363,7 @@ async function write(chat, message, turn, stream, takeBack) {
         note = error ? 'failed' : 'abort';
     }
     clearInterval(live);
-    out.flush();
+    out.now();
     turn.classList.remove('writing');
     $('log').ariaBusy = 'false';
     if (app.writing === mine) app.writing = null;
@@ -336,8 +376,7 @@ async function write(chat, message, turn, stream, takeBack) {
         if ((chat.from ?? 0) > from) message.dropped = chat.from;
         if (shown) {
             const follow = nearEnd();
-            if (message.note || message.dropped)
-                turn.querySelector('.acts').before(noteOf(message));
+            if (message.note || message.dropped) showNote(turn, message);
             if (chat.from) showLeftOut();
             if (follow) toEnd();
         }
@@ -440,14 +479,9 @@ async function complete(chat, given) {
 
 // ---- what can be done with a message ----
 
-async function copy(i) {
+function copy(i, pressed) {
     const { given = '', content } = current().messages[i];
-    try {
-        await navigator.clipboard.writeText(given + content);
-        announce('Copied.');
-    } catch (e) {
-        showError(e);
-    }
+    return copyText(given + content, pressed);
 }
 
 // Keeps the first n messages. If that takes away more than the last exchange, the chat goes on as a
@@ -500,7 +534,6 @@ async function rewrite(message, i) {
     const { content, note } = message,
         turn = turns()[i];
     message.content = '';
-    turn.querySelector('.body').replaceChildren(element('span', message.given, 'given'));
     await write(
         current(),
         message,
@@ -513,16 +546,20 @@ async function rewrite(message, i) {
     );
 }
 
-async function continueText(i) {
+// A completion, or a reply that was cut off, goes on where it ended.
+async function goOn(i) {
     if (!mayWrite()) return;
     const chat = current(),
         message = chat.messages[i],
-        { given, content, note } = message;
+        { role, given, content, note } = message;
     await write(
         chat,
         message,
         turns()[i],
-        (model, options) => model.generate(given + content, options),
+        (model, options) =>
+            role === 'text'
+                ? model.generate(given + content, options)
+                : chatReply(chat, i + 1, model, options),
         shown => {
             message.note = note;
             if (shown) render();
@@ -548,23 +585,24 @@ function edit(i) {
     const turn = turns()[i],
         body = turn.querySelector('.body'),
         form = element('form', undefined, 'edit'),
-        field = element('textarea');
+        field = element('textarea'),
+        from = document.activeElement;
     const yes = element('button', message.role === 'user' ? 'Send' : 'Keep'),
         no = button('Cancel', 'quiet', () => end());
     const end = () => {
         form.replaceWith(body);
         turn.classList.remove('editing');
-        turn.querySelector('.acts button').focus();
+        (from === $('prompt') ? from : turn.querySelector('.acts button')).focus();
     };
     field.value = message.content;
     field.dir = 'auto';
     field.ariaLabel = 'The message';
     field.rows = Math.min(12, message.content.split('\n').length + 1);
     field.onkeydown = e => {
-        if (e.key === 'Escape') {
+        if (e.key === 'Escape' && !composing(e)) {
             e.stopPropagation();
             end();
-        } else if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) {
+        } else if (e.key === 'Enter' && !e.shiftKey && !composing(e)) {
             e.preventDefault();
             form.requestSubmit();
         }
@@ -590,6 +628,12 @@ function edit(i) {
     turn.classList.add('editing');
     body.replaceWith(form);
     field.focus();
+}
+
+// What the user said last, or how the last text began.
+export function editLast() {
+    const i = current().messages.findLastIndex(m => m.role !== 'assistant');
+    if (i >= 0) edit(i);
 }
 
 // How a text begins goes back to the field, to be sent again.

@@ -16,6 +16,10 @@ export function button(text, className, onclick) {
     return b;
 }
 
+// Whether the key is for an input method, which composes a word. Safari says so with the code alone
+// where the composition has just ended.
+export const composing = e => e.isComposing || e.keyCode === 229;
+
 // once(f) returns a function that calls f in the next frame, once, however often it is called before.
 // A page in the background has no frames, but nobody looks at it.
 export function once(f) {

@@ -37,6 +37,10 @@ const FAILURES = {
     ],
     ERR_NETWORK: ['The download was interrupted', 'Open the URL again.'],
     ERR_BUSY: ['The model is busy', 'It is still generating.'],
+    CLIPBOARD: [
+        'The text could not be copied',
+        'This browser does not let the page write to the clipboard. Select the text instead.',
+    ],
     CHECKSUM: [
         'The checksum in the address is not complete',
         'It is a SHA-256: 64 digits from 0 to 9 and a to f after #sha256=.',

@@ -3,7 +3,9 @@ import { BitNet, cache } from './bitnet.js';
 import { app, hideError, nearEnd, ready, showError, toEnd, togglePanel } from './app.js';
 import { forgetModel } from './conversation.js';
 import { $, announce, ask, button, element, once } from './dom.js';
+import { explain } from './failures.js';
 import { bytes, count, digits, duration } from './format.js';
+import { isServer } from './server.js';
 import { LOAD, numbers } from './settings.js';
 import { local } from './storage.js';
 
@@ -16,7 +18,7 @@ const READ_SPEED = 250e6; // bytes per second from the browser's store, about
 // ---- names ----
 
 function nameOf(source) {
-    if (source instanceof Blob) return source.name ?? 'a file';
+    if (typeof source !== 'string') return source.name ?? 'a file';
     const { pathname } = new URL(source, location.href),
         name = pathname.slice(pathname.lastIndexOf('/') + 1);
     try {
@@ -120,7 +122,7 @@ async function keptOf(url) {
     return entries.find(entry => entry.url === url && !entry.complete)?.loaded ?? 0;
 }
 
-// Returns whether the model was opened. The previous one stays open until then if both fit in memory.
+// Opens an address, a file, or the model of a server. Returns whether that could be done. The previous one stays open until then if both fit in memory.
 export async function open(source) {
     let address, settings;
     try {
@@ -141,16 +143,18 @@ export async function open(source) {
     if (app.model?.info.fileBytes > LARGE) await close();
     ready();
     try {
-        const next = await BitNet.load(address.url, {
-            ...settings,
-            sha256: address.sha256,
-            variant: $('variant').value || undefined,
-            cache: source === TINY ? 'none' : 'auto',
-            signal: mine.signal,
-            onProgress: p => {
-                if (mine === app.loading) note(p);
-            },
-        });
+        const next = isServer(source)
+            ? source
+            : await BitNet.load(address.url, {
+                  ...settings,
+                  sha256: address.sha256,
+                  variant: $('variant').value || undefined,
+                  cache: source === TINY ? 'none' : 'auto',
+                  signal: mine.signal,
+                  onProgress: p => {
+                      if (mine === app.loading) note(p);
+                  },
+              });
         if (mine !== app.loading) {
             next.free();
             return false;
@@ -173,8 +177,10 @@ export async function open(source) {
         return false;
     } finally {
         if (mine === app.loading) {
+            const follow = nearEnd();
             app.loading = null;
             $('loading').hidden = true;
+            if (follow) toEnd();
             showModel();
             ready();
             listModels();
@@ -240,10 +246,21 @@ function row(entry, name, ambiguous) {
     const size = entry.complete
         ? bytes(entry.size)
         : `${entry.size ? `${loaded} of ${bytes(entry.size)}` : loaded}; open to resume`;
-    const del = button('Delete', 'delete quiet', async () => {
+    const found = element('p', '', 'found'),
+        tools = element('span', undefined, 'tools');
+    const tool = (text, className, f, of = '') => {
+        const b = button(text, `quiet ${className}`, () => f(b));
+        b.ariaLabel = `${text}${of} ${whole}`;
+        tools.append(b);
+    };
+    if (entry.complete) {
+        tool('Check for updates', 'check', b => check(entry.url, b, found), ' of');
+        tool('Verify', 'verify', b => verify(entry.url, b, found));
+    }
+    tool('Delete', 'delete', async b => {
         const question = `Delete ${whole}, ${loaded}? The next visit downloads it again.`;
         if (entry.loaded > LARGE && !(await ask(li, question, 'Delete'))) return;
-        del.disabled = true;
+        b.disabled = true;
         try {
             await cache.remove(entry.url);
             announce(`${whole} is deleted.`);
@@ -253,11 +270,80 @@ function row(entry, name, ambiguous) {
         await listModels();
         ($('cache').querySelector('.delete') ?? $('h-cache')).focus();
     });
-    del.ariaLabel = `Delete ${whole}`;
     li.append(opens, element('span', size, 'size'));
     if (ambiguous) li.append(element('span', place, 'place'));
-    li.append(del);
+    li.append(tools, found);
     return li;
+}
+
+// Says below a model what was found out about it.
+function tell(found, text) {
+    found.textContent = text;
+    announce(text);
+}
+
+function tellError(found, e) {
+    const { title, text } = explain(e);
+    tell(found, `${title}. ${text}`);
+}
+
+const CHECKED = {
+    same: 'The server has the same file.',
+    changed: 'The server has a newer file.',
+    unknown: 'The server does not say whether it has another file.',
+};
+
+async function check(url, pressed, found) {
+    if (pressed.ariaDisabled === 'true') return; // it is under way; the focus stays on the button
+    pressed.ariaDisabled = 'true';
+    tell(found, 'Asking the server…');
+    try {
+        const answer = await cache.check(url);
+        tell(found, CHECKED[answer]);
+        if (answer === 'changed')
+            found.append(
+                ' ',
+                button('Download it', 'link', () => renew(url))
+            );
+    } catch (e) {
+        tellError(found, e);
+    }
+    pressed.ariaDisabled = 'false';
+}
+
+async function renew(url) {
+    try {
+        await cache.remove(url);
+    } catch (e) {
+        showError(e);
+        return;
+    }
+    choose(url);
+}
+
+// The button stops it while it goes on.
+async function verify(url, pressed, found) {
+    const stopping = new AbortController(),
+        { onclick, ariaLabel } = pressed;
+    pressed.textContent = 'Stop';
+    pressed.ariaLabel = ariaLabel.replace('Verify', 'Stop');
+    pressed.onclick = () => stopping.abort();
+    tell(found, 'Reading what is kept…');
+    try {
+        const sha256 = await cache.verify(url, {
+            signal: stopping.signal,
+            onProgress: ({ loaded, total }) => {
+                if (total > 0)
+                    found.textContent = `Reading what is kept: ${Math.floor((100 * loaded) / total)} %`;
+            },
+        });
+        tell(found, `The SHA-256 of what is kept is ${sha256}.`);
+    } catch (e) {
+        if (stopping.signal.aborted) tell(found, 'Stopped.');
+        else tellError(found, e);
+    }
+    pressed.textContent = 'Verify';
+    Object.assign(pressed, { onclick, ariaLabel });
 }
 
 // ---- the ways to choose one ----

@@ -2,11 +2,12 @@
 // is done in workers (bitnet.js starts one, crosscheck.js others).
 import { cache } from './bitnet.js';
 import { app, hideError, mode, nearEnd, toEnd, togglePanel } from './app.js';
-import { reopen, send, showMode, startNew, stop } from './conversation.js';
+import { editLast, reopen, send, showMode, startNew, stop } from './conversation.js';
 import { offerCrosscheck } from './crosscheck.js';
-import { $, button } from './dom.js';
+import { $, button, composing } from './dom.js';
 import { isolate, keepPage } from './isolation.js';
 import { TINY, addressOf, open } from './models.js';
+import { serverModel } from './server.js';
 import { restore } from './settings.js';
 import { local } from './storage.js';
 
@@ -32,20 +33,28 @@ $('form').onsubmit = e => {
     e.preventDefault();
     send();
 };
-$('stop').onclick = stop;
+$('stop').onclick = e => {
+    // The second click of a double click on Send, which was in this place, stops nothing.
+    if (!e.detail || performance.now() - app.since > 500) stop();
+};
 $('new').onclick = () => {
     startNew();
     $('prompt').focus();
 };
 $('prompt').oninput = fit;
 $('prompt').onkeydown = e => {
-    if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) {
+    if (e.key === 'Enter' && !e.shiftKey && !composing(e)) {
         e.preventDefault();
         send();
     }
+    const modified = e.shiftKey || e.ctrlKey || e.altKey || e.metaKey;
+    if (e.key === 'ArrowUp' && !modified && !$('prompt').value && !composing(e)) {
+        e.preventDefault();
+        editLast();
+    }
 };
 addEventListener('keydown', e => {
-    if (e.key !== 'Escape') return;
+    if (e.key !== 'Escape' || composing(e)) return;
     if (app.writing) stop();
     else if (document.body.classList.contains('panel-open')) {
         togglePanel(false);
@@ -103,10 +112,12 @@ async function start() {
     await reopen(setMode);
     setMode();
     const settled = isolate();
+    const server = await serverModel();
     const before = local.get('model');
     const entries = await Promise.resolve(cache.list()).catch(() => []);
     const there = before && entries.some(e => e.url === addressOf(before).url && e.complete);
-    if (!(there && (await open(before)))) {
+    if (server) await open(server);
+    else if (!(there && (await open(before)))) {
         if (!there || !$('error').hidden) await open(TINY);
     }
     if (matchMedia('(hover: hover)').matches) $('prompt').focus();

@@ -1,0 +1,713 @@
+/* batch.c - a file of requests, many at a time: one line of JSON in, one line out
+
+       batch -m MODEL < requests.jsonl > results.jsonl
+       batch -m MODEL --resume results.jsonl < requests.jsonl
+
+   README.md has examples. A line is a request of OpenAI's batch API ("custom_id", "url", "body"), or
+   the body alone ("prompt" or "messages"). What a line gives depends on the line, the model and the
+   program's version alone, not on the machine or the other lines: its id and its seed are a hash of
+   the line. So lines can be computed anywhere, and twice. */
+#include "reply.h"
+#include "../utf8.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What schedulers make of exit codes: 75 is EX_TEMPFAIL of sysexits.h. */
+enum { ALL_DONE = 0, SOME_FAILED = 1, USAGE = 2, MODEL_REFUSED = 3, TRY_AGAIN = 75 };
+enum { LINE_BYTES = 256 << 20, SYNC_SECONDS = 5, SLOTS = 32 };
+
+/* ---- options ---- */
+
+static const char *model_path, *resume_path, *audit_path, *shard;
+static double sample = 0.01;
+static long n_slots, n_ctx, n_kv, n_threads;
+static int ordered, quiet;
+static uint64_t shard_index, shard_count = 1;
+
+static const struct option {
+    const char *name, *other, *arg, *help;
+    const char **text;
+    long *number, low, high;
+    int *flag;
+} options[] = {
+    {"--model", "-m", "FILE", "the model, a GGUF file", &model_path, 0, 0, 0, 0},
+    {"--resume", 0, "FILE", "adds to these results, and skips the lines that have one", &resume_path,
+     0, 0, 0, 0},
+    {"--ordered", 0, 0, "results in the order of the lines", 0, 0, 0, 0, &ordered},
+    {"--shard", 0, "I/N", "each N-th line, from line I (0 ...) on; auto: from Slurm's or Kubernetes' "
+     "variables", &shard, 0, 0, 0, 0},
+    {"--audit", 0, "FILE", "computes some lines again and compares them with these results",
+     &audit_path, 0, 0, 0, 0},
+    {"--sample", 0, "P", "which part of them (0.01)", 0, 0, 0, 0, 0},
+    {"--parallel", "-np", "N", "lines at the same time (32, or what the memory allows)", 0, &n_slots,
+     1, 1024, 0},
+    {"--ctx-size", "-c", "N", "tokens of a text with its prompt (4096, or what the model was "
+     "trained for)", 0, &n_ctx, 16, 1 << 20, 0},
+    {"--kv-tokens", 0, "N", "tokens of all lines at the same time (half of the free memory)", 0,
+     &n_kv, 64, 1L << 40, 0},
+    {"--threads", "-t", "N", "threads that compute (all processors)", 0, &n_threads, 1, 256, 0},
+    {"--quiet", "-q", 0, "no progress", 0, 0, 0, 0, &quiet},
+};
+enum { N_OPTIONS = sizeof options / sizeof options[0] };
+
+static int help(void) {
+    size_t i;
+    puts("batch -m MODEL [options] < requests.jsonl > results.jsonl");
+    for (i = 0; i < N_OPTIONS; i++) {
+        const struct option *o = &options[i];
+        char name[64];
+        snprintf(name, sizeof name, "%s%s%s %s", o->other ? o->other : "", o->other ? ", " : "",
+                 o->name, o->arg ? o->arg : "");
+        printf("  %-24s %s\n", name, o->help);
+    }
+    puts("exit codes: 0 all lines have a result, 1 some of them an error, 2 usage, 3 the model was\n"
+         "refused, 75 try again (no memory, no room, or it was stopped)");
+    return 0;
+}
+
+static int usage(const char *what, const char *value) {
+    fprintf(stderr, "batch: %s%s; --help lists the options\n", what, value);
+    return USAGE + 1;
+}
+
+static int read_number(const struct option *o, const char *value) {
+    char *end;
+    const long v = strtol(value, &end, 10);
+    *o->number = v;
+    return *value && !*end && v >= o->low && v <= o->high;
+}
+
+static int read_sample(const char *value) {
+    char *end;
+    sample = strtod(value, &end);
+    return *value && !*end && sample > 0 && sample <= 1;
+}
+
+/* I/N, or what a scheduler says. Returns 0 if it is neither. */
+static int read_shard(void) {
+    const char *task = getenv("SLURM_ARRAY_TASK_ID"), *tasks = getenv("SLURM_ARRAY_TASK_COUNT"),
+               *least = getenv("SLURM_ARRAY_TASK_MIN"), *pod = getenv("JOB_COMPLETION_INDEX"),
+               *pods = getenv("JOB_COMPLETIONS");
+    unsigned long long i, n, from = 0;
+    char more;
+    if (strcmp(shard, "auto")) {
+        if (sscanf(shard, "%llu/%llu%c", &i, &n, &more) != 2) return 0;
+    } else if (task && tasks) {
+        if (sscanf(task, "%llu%c", &i, &more) != 1 || sscanf(tasks, "%llu%c", &n, &more) != 1 ||
+            (least && sscanf(least, "%llu%c", &from, &more) != 1) || i < from) return 0;
+        i -= from;
+    } else if (!pod || !pods || sscanf(pod, "%llu%c", &i, &more) != 1 ||
+               sscanf(pods, "%llu%c", &n, &more) != 1) return 0;
+    shard_index = i;
+    shard_count = n;
+    return i < n;
+}
+
+/* Returns 0, or an exit code + 1. */
+static int read_options(int argc, char **argv) {
+    int i;
+    size_t k;
+    for (i = 1; i < argc; i++) {
+        const struct option *o = 0;
+        const char *value;
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return help() + 1;
+        for (k = 0; k < N_OPTIONS; k++)
+            if (!strcmp(argv[i], options[k].name) ||
+                (options[k].other && !strcmp(argv[i], options[k].other))) o = &options[k];
+        if (!o) return usage("there is no option ", argv[i]);
+        if (o->flag) {
+            *o->flag = 1;
+            continue;
+        }
+        if (i + 1 == argc) return usage("a value is missing after ", argv[i]);
+        value = argv[++i];
+        if (o->text) *o->text = value;
+        else if (o->number ? !read_number(o, value) : !read_sample(value)) {
+            fprintf(stderr, "batch: %s: ", o->name);
+            return usage("this value is not possible: ", value);
+        }
+    }
+    if (!model_path) return usage("-m MODEL is needed", "");
+    if (resume_path && audit_path) return usage("--resume and --audit exclude each other", "");
+    if (shard && !read_shard())
+        return usage("--shard: I/N with I < N is needed, or a scheduler's variables for auto: ",
+                     shard);
+    return 0;
+}
+
+/* ---- ids ---- */
+
+typedef struct id { uint64_t a, b; } id;
+
+static uint64_t mix(uint64_t x) {      /* splitmix64 */
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* 128 bits of a line, on every machine the same. */
+static id id_of(const char *line, size_t n) {
+    id h = {n, ~(uint64_t)n};
+    size_t i, k;
+    for (i = 0; i < n; i += 8) {
+        uint64_t word = 0;
+        for (k = 0; k < 8 && i + k < n; k++) word |= (uint64_t)(uint8_t)line[i + k] << 8 * k;
+        h.a = mix(h.a ^ word);
+        h.b = mix(h.b + word * 0xd1342543de82ef95u);
+    }
+    return h;
+}
+
+static int same_id(id x, id y) { return x.a == y.a && x.b == y.b; }
+
+/* ---- results that are there: how often each line has one ---- */
+
+/* at: of the last one in the file; its size is 0 once all have been met. */
+typedef struct known { id key; uint32_t n, size, n_failed; uint64_t at; } known;
+static known *table;
+static size_t table_size, n_known;
+
+static known *find_known(id key) {
+    size_t i = (size_t)key.a & (table_size - 1);
+    while (table[i].n && !same_id(table[i].key, key)) i = (i + 1) & (table_size - 1);
+    return &table[i];
+}
+
+static int add_known(id key, int has_failed, uint64_t at, uint32_t size) {
+    known *old = table, *k;
+    const size_t n = table_size;
+    size_t i;
+    if (2 * (n_known + 1) > table_size) {
+        table_size = n ? 2 * n : 1024;
+        table = (known *)calloc(table_size, sizeof *table);
+        if (!table) return 0;
+        for (i = 0; i < n; i++)
+            if (old[i].n) *find_known(old[i].key) = old[i];
+        free(old);
+    }
+    k = find_known(key);
+    n_known += k->n == 0;
+    k->key = key;
+    k->n++;
+    k->n_failed += (uint32_t)has_failed;
+    k->at = at;
+    k->size = size;
+    return 1;
+}
+
+/* The id in a result, which begins with {"id":"batch_req_ and 32 digits. */
+static int read_id(const char *line, id *out) {
+    static const char before[] = "{\"id\":\"batch_req_";
+    unsigned long long a, b;
+    char end;
+    if (strncmp(line, before, sizeof before - 1) ||
+        sscanf(line + sizeof before - 1, "%16llx%16llx%c", &a, &b, &end) != 3 || end != '"') return 0;
+    out->a = a;
+    out->b = b;
+    return 1;
+}
+
+/* ---- lines ---- */
+
+/* Lines of a file or a pipe. */
+typedef struct lines {
+    int fd, at_end;
+    char *p;                           /* [n] was read, from `at` on not yet taken */
+    size_t n, at, cap;
+} lines;
+
+enum { LINE_THERE, LINE_TORN, NO_LINE_YET, NO_MORE_LINES, LINE_FAILED };
+
+/* Reads on. wait 0: only what is there already. Returns what went wrong, or LINE_THERE. */
+static int read_more(lines *in, int wait) {
+    struct pollfd ready = {in->fd, POLLIN, 0};
+    ssize_t got;
+    if (!wait && poll(&ready, 1, 0) == 0) return NO_LINE_YET;
+    if (in->at > 0) memmove(in->p, in->p + in->at, in->n -= in->at);
+    in->at = 0;
+    if (in->cap - in->n < 65536) {
+        const size_t cap = 2 * in->cap + 131072;
+        char *more = cap > LINE_BYTES ? 0 : (char *)realloc(in->p, cap);
+        if (cap > LINE_BYTES) errno = EFBIG;
+        if (!more) return LINE_FAILED;
+        in->p = more;
+        in->cap = cap;
+    }
+    got = read(in->fd, in->p + in->n, 65535);
+    if (got < 0) return errno == EINTR ? NO_LINE_YET : LINE_FAILED;
+    in->at_end = got == 0;
+    in->n += (size_t)got;
+    return LINE_THERE;
+}
+
+/* The next line, [*n] and a NUL in place of its end, until the next call. LINE_TORN: it has no end,
+   and is the last one. */
+static int next_line(lines *in, int wait, char **line, size_t *n) {
+    size_t seen = 0;
+    for (;;) {
+        char *start = in->p + in->at,
+             *end = in->n > in->at + seen ? memchr(start + seen, '\n', in->n - in->at - seen) : 0;
+        int r;
+        if (!end && in->at_end && in->n > in->at) end = in->p + in->n;
+        if (end) {
+            const int torn = in->at_end && end == in->p + in->n;
+            *line = start;
+            *n = (size_t)(end - start);
+            *end = 0;                  /* there is room: read_more leaves a byte */
+            in->at += *n + !torn;
+            return torn ? LINE_TORN : LINE_THERE;
+        }
+        if (in->at_end) return NO_MORE_LINES;
+        seen = in->n - in->at;
+        if ((r = read_more(in, wait)) != LINE_THERE) return r;
+    }
+}
+
+static int io_error(const char *what, const char *path) {
+    fprintf(stderr, "batch: %s %s: %s\n", what, path, strerror(errno));
+    return TRY_AGAIN;
+}
+
+/* Learns what a file of results has. A last line that is torn is cut off if `mend`. */
+static int read_results(const char *path, int fd, int mend) {
+    lines in = {fd, 0, 0, 0, 0, 0};
+    char *line;
+    size_t n;
+    uint64_t at = 0;
+    int r, wrong = ALL_DONE;
+    id key;
+    while ((r = next_line(&in, 1, &line, &n)) == LINE_THERE && wrong == ALL_DONE) {
+        if (!read_id(line, &key)) {
+            fprintf(stderr, "batch: %s, byte %llu: this is no result of batch\n", path,
+                    (unsigned long long)at);
+            wrong = USAGE;
+        } else if (!add_known(key, !strstr(line, ",\"response\":{\"status_code\":200,"), at,
+                              (uint32_t)n)) wrong = TRY_AGAIN;
+        at += n + 1;
+    }
+    if (r == LINE_FAILED) wrong = io_error("cannot read", path);
+    if (r == LINE_TORN && mend && ftruncate(fd, (off_t)at)) wrong = io_error("cannot mend", path);
+    free(in.p);
+    return wrong;
+}
+
+/* ---- work ---- */
+
+/* A line that is being computed, or waits for those before it. */
+typedef struct work {
+    id key;
+    char *custom_id;                   /* JSON, or 0 */
+    request request;
+    choice *choices;
+    int32_t n_ended;
+    int is_done;
+    buffer out;                        /* its result */
+    struct work *next;
+} work;
+
+static work *first_work, **last_work = &first_work;
+static long n_work;
+static engine *eng;
+static service serving;
+static lines input;
+static int output = 1, code = ALL_DONE;
+static const char *output_name = "standard output";
+static volatile sig_atomic_t signalled;
+static unsigned long long n_lines, n_done, n_failed, n_skipped, n_tokens, n_total, n_audited,
+    n_different;
+static uint64_t line_number;
+static int at_end, is_closing;
+static FILE *audited;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Writes a whole line, or none: what could not be written to its end is taken back. */
+static void write_result(const char *p, size_t n) {
+    static double synced;
+    size_t done = 0;
+    while (done < n && code != TRY_AGAIN) {
+        const ssize_t k = write(output, p + done, n - done);
+        if (k > 0) done += (size_t)k;
+        else if (errno != EINTR) {
+            struct stat st;
+            code = io_error("cannot write to", output_name);
+            if (done && !fstat(output, &st) && S_ISREG(st.st_mode) &&
+                ftruncate(output, st.st_size - (off_t)done))
+                io_error("a torn line stays in", output_name);
+        }
+    }
+    if (resume_path && now() - synced > SYNC_SECONDS) {
+        fdatasync(output);
+        synced = now();
+    }
+}
+
+/* The same line as in the results? */
+static void compare(const work *w) {
+    const known *k = find_known(w->key);
+    char *line = (char *)malloc((size_t)k->size + 1);
+    n_audited++;
+    if (!line || fseeko(audited, (off_t)k->at, SEEK_SET) ||
+        fread(line, 1, k->size, audited) != k->size) code = TRY_AGAIN;
+    else if (k->size + 1u != w->out.n || memcmp(line, w->out.p, k->size)) {
+        n_different++;
+        write_result(w->out.p, w->out.n);
+    }
+    free(line);
+}
+
+static void free_work(work *w) {
+    int32_t i;
+    for (i = 0; w->choices && i < w->request.n_texts; i++) choice_free(&w->choices[i]);
+    free(w->choices);
+    free(w->custom_id);
+    buffer_free(&w->out);
+    request_free(&w->request);
+    free(w);
+}
+
+/* Hands out results, and forgets their lines. */
+static void write_results(void) {
+    work **at = &first_work, *w;
+    while ((w = *at) != 0 && code != TRY_AGAIN) {
+        if (!w->is_done) {
+            if (ordered) return;
+            at = &w->next;
+            continue;
+        }
+        if (w->out.failed) code = TRY_AGAIN;
+        else if (audit_path) compare(w);
+        else write_result(w->out.p, w->out.n);
+        n_done += code != TRY_AGAIN;
+        if (last_work == &w->next) last_work = at;
+        *at = w->next;
+        n_work--;
+        free_work(w);
+    }
+}
+
+/* {"id":...,"custom_id":...,"response":{"status_code":...,"body": */
+static void begin_result(work *w, int status) {
+    buffer_format(&w->out, "{\"id\":\"batch_req_%016llx%016llx\",\"custom_id\":%s,\"response\":"
+                  "{\"status_code\":%d,\"request_id\":\"%016llx\",\"body\":",
+                  (unsigned long long)w->key.a, (unsigned long long)w->key.b,
+                  w->custom_id ? w->custom_id : "null", status, (unsigned long long)w->key.a);
+}
+
+static void finish(work *w, const http_error *error) {
+    int32_t i;
+    begin_result(w, error->status ? error->status : 200);
+    for (i = 0; i < w->request.n_texts; i++)       /* depends on the other lines */
+        w->request.texts[i].n_reused = 0;
+    if (error->status) reply_error(&w->out, error);
+    else reply_whole(&w->out, &w->request, w->choices);
+    buffer_text(&w->out, "},\"error\":null}\n");
+    n_failed += error->status != 0;
+    w->is_done = 1;
+}
+
+static void on_piece(engine_text *t, const char *piece, size_t n, const token_info *token) {
+    work *w = (work *)t->ud;
+    n_tokens += token != 0;
+    choice_add(&w->choices[t - w->request.texts], &w->request, t, piece, n, token);
+}
+
+static void on_end(engine_text *t) {
+    work *w = (work *)t->ud;
+    int32_t i;
+    if (is_closing || ++w->n_ended < w->request.n_texts) return;
+    for (i = 0; i < w->request.n_texts; i++) {
+        const engine_text *one = &w->request.texts[i];
+        const http_error e = reply_failure(one);
+        if (!one->err.code) continue;
+        if (e.status == 503) code = TRY_AGAIN;     /* memory: another time, or another machine */
+        else finish(w, &e);
+        return;
+    }
+    finish(w, &(http_error){0});
+}
+
+/* ---- what a line asks for ---- */
+
+static const char *const addresses[] = {"/v1/completions", "/v1/chat/completions"};
+
+/* Takes the body out of a line of the batch API, or of a line that is one. *chat says which kind. */
+static http_error read_body(work *w, json *j, buffer *body, int *chat) {
+    const uint32_t url = json_get(j, JSON_ROOT, "url"), method = json_get(j, JSON_ROOT, "method");
+    const uint32_t inner = json_get(j, JSON_ROOT, "body"), own = json_get(j, JSON_ROOT, "custom_id");
+    http_error e;
+    buffer name = {0};
+    memset(&e, 0, sizeof e);
+    if (json_kind(j, own) == JSON_STRING) buffer_value(&name, j, own);
+    w->custom_id = name.p;
+    *chat = url ? json_is(j, url, addresses[1]) : json_get(j, JSON_ROOT, "messages") != 0;
+    if (own && !name.p) {
+        e.status = 400;
+        strcpy(e.text, "custom_id: a string is needed");
+    } else if (url && !*chat && !json_is(j, url, addresses[0])) {
+        e.status = json_is(j, url, "/v1/embeddings") ? 501 : 404;
+        strcpy(e.text, "url: /v1/chat/completions or /v1/completions is needed");
+    } else if (method && !json_is(j, method, "POST")) {
+        e.status = 405;
+        strcpy(e.text, "method: POST is needed");
+    } else if (url && json_kind(j, inner) != JSON_OBJECT) {
+        e.status = 400;
+        strcpy(e.text, "body: an object is needed");
+    } else buffer_value(body, j, url ? inner : JSON_ROOT);
+    if (body->failed || name.failed) code = TRY_AGAIN;
+    return e;
+}
+
+/* Begins a line. It is in the list already. */
+static void begin(work *w, char *line, size_t n) {
+    http_error e;
+    bitnet_error err;
+    buffer body = {0};
+    json j;
+    int32_t i;
+    int chat = 0;
+    memset(&e, 0, sizeof e);
+    memset(&j, 0, sizeof j);
+    snprintf(j.name, sizeof j.name, "the line");
+    j.text = line;
+    j.size = n;
+    if (json_parse(&j, &err)) {
+        if (err.code == BITNET_ERR_MEMORY) code = TRY_AGAIN;
+        e.status = 400;
+        snprintf(e.text, sizeof e.text, "%s", err.text);
+    } else if (json_kind(&j, JSON_ROOT) != JSON_OBJECT) {
+        e.status = 400;
+        strcpy(e.text, "the line must be a JSON object");
+    } else e = read_body(w, &j, &body, &chat);
+    if (!e.status && code != TRY_AGAIN) {
+        e = request_parse(&w->request, &serving, chat, "the body", body.p, body.n,
+                          mix(w->key.a) >> 11 | 1);
+        memset(&body, 0, sizeof body);
+    }
+    w->request.created = 0;            /* no time: the result is the same whenever it is made */
+    snprintf(w->request.id, sizeof w->request.id, "%s-%016llx", chat ? "chatcmpl" : "cmpl",
+             (unsigned long long)w->key.a);
+    json_free(&j);
+    buffer_free(&body);
+    w->choices = e.status ? 0 : (choice *)calloc((size_t)w->request.n_texts, sizeof *w->choices);
+    if (!e.status && !w->choices) code = TRY_AGAIN;
+    if (e.status == 503) code = TRY_AGAIN;
+    if (code == TRY_AGAIN) return;
+    if (e.status) finish(w, &e);
+    else for (i = 0; i < w->request.n_texts; i++) {
+        w->request.texts[i].piece_fn = on_piece;
+        w->request.texts[i].end_fn = on_end;
+        w->request.texts[i].ud = w;
+        engine_add(eng, &w->request.texts[i]);
+    }
+}
+
+/* Is this line ours, and not done yet? */
+static int is_wanted(id key) {
+    known *k = table_size ? find_known(key) : 0;
+    if (audit_path) return k && k->n && (double)(mix(key.b) >> 11) / 9007199254740992.0 < sample;
+    if (!k || !k->n || !k->size) return 1;
+    if (k->n_failed) k->n_failed--, n_failed++;
+    if (--k->n == 0) k->n = 1, k->size = 0;        /* it stays in its place of the table */
+    n_skipped++;
+    return 0;
+}
+
+/* Begins a line that is wanted. */
+static void add_line(char *line, size_t n) {
+    const id key = id_of(line, n);
+    char *copy;
+    work *w;
+    n_lines++;
+    if (!is_wanted(key)) return;
+    w = (work *)calloc(1, sizeof *w);
+    copy = (char *)malloc(n + 1);
+    if (!w || !copy) {
+        code = TRY_AGAIN;
+        free(w);
+        free(copy);
+        return;
+    }
+    memcpy(copy, line, n);
+    copy[n] = 0;
+    w->key = key;
+    *last_work = w;
+    last_work = &w->next;
+    n_work++;
+    begin(w, copy, n);
+}
+
+/* Takes one line of the input. Returns 0 if there is none now. */
+static int take_line(int wait) {
+    size_t n = 0, from = 0;
+    char *line = 0;
+    const int r = next_line(&input, wait, &line, &n);
+    if (r == LINE_FAILED) code = io_error("cannot read", "standard input");
+    if (r == NO_MORE_LINES) at_end = 1;
+    if (r != LINE_THERE && r != LINE_TORN) return 0;
+    while (n > 0 && strchr(" \t\r", line[n - 1])) n--;
+    while (from < n && strchr(" \t", line[from])) from++;
+    if (from < n && line_number++ % shard_count == shard_index) add_line(line + from, n - from);
+    return 1;
+}
+
+/* ---- progress ---- */
+
+static void show_progress(double begun, int is_last) {
+    static double shown;
+    const double time = now(), seconds = time - begun;
+    const unsigned long long all = n_done + n_skipped;
+    char left[64] = "";
+    if (quiet || !isatty(2) || (!is_last && time - shown < 0.5)) return;
+    shown = time;
+    if (n_total && n_done && all < n_total) {
+        const double s = seconds / (double)n_done * (double)(n_total - all);
+        snprintf(left, sizeof left, ", %d:%02d left", (int)(s / 60), (int)s % 60);
+    }
+    fprintf(stderr, "\r%llu%s%.0llu lines, %llu failed, %.1f tokens/s%s\033[K%s", all,
+            n_total ? " of " : "", n_total, n_failed, (double)n_tokens / seconds, left,
+            is_last ? "\n" : "");
+}
+
+/* How many lines a file has for us; 0 of a pipe. */
+static void count_lines(void) {
+    struct stat st;
+    char block[65536];
+    unsigned long long n = 0;
+    off_t at = 0;
+    ssize_t got, i;
+    char before = '\n';
+    if (fstat(0, &st) || !S_ISREG(st.st_mode) || !isatty(2)) return;
+    for (; (got = pread(0, block, sizeof block, at)) > 0; at += got)
+        for (i = 0; i < got; before = block[i++]) n += block[i] != '\n' && before == '\n';
+    n_total = (n + shard_count - 1 - shard_index) / shard_count;
+}
+
+/* ---- beginning and ending ---- */
+
+/* Opens the file that --resume or --audit names. */
+static int open_results(void) {
+    struct flock whole;
+    int fd, r;
+    memset(&whole, 0, sizeof whole);
+    whole.l_type = F_WRLCK;
+    if (audit_path) {
+        if (!(audited = fopen(audit_path, "rb"))) return io_error("cannot open", audit_path);
+        return read_results(audit_path, fileno(audited), 0);
+    }
+    if (!resume_path) return ALL_DONE;
+    fd = open(resume_path, O_RDWR | O_CREAT | O_APPEND, 0666);
+    if (fd < 0) return io_error("cannot open", resume_path);
+    if (fcntl(fd, F_SETLK, &whole)) {
+        fprintf(stderr, "batch: %s: another run writes to it\n", resume_path);
+        return TRY_AGAIN;
+    }
+    output = fd;
+    output_name = resume_path;
+    r = read_results(resume_path, fd, 1);
+    /* closing any descriptor of a file gives its lock back */
+    if (r == ALL_DONE && fcntl(fd, F_SETLK, &whole)) r = TRY_AGAIN;
+    return r;
+}
+
+/* Tokens that fit into half of the free memory, but at least one text. */
+static int64_t tokens_in_memory(const bitnet_model_info *info, int32_t context) {
+    const long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    const int64_t each = (int64_t)4 * info->n_layers * info->n_kv_heads * info->head_dim;
+    const int64_t n = pages > 0 ? (int64_t)pages * size / 2 / each : 0;
+    return n > context ? n : context;
+}
+
+static int open_model(bitnet_model **model) {
+    bitnet_error err;
+    engine_params p;
+    bitnet_model_info info;
+    bitnet_result r = bitnet_model_load_file(model_path, 0, model, &err);
+    memset(&p, 0, sizeof p);
+    if (r == BITNET_OK) {
+        bitnet_model_get_info(*model, &info);
+        p.n_ctx = n_ctx ? (int32_t)n_ctx
+                        : info.ctx_train > 0 && info.ctx_train < 4096 ? info.ctx_train : 4096;
+        p.n_kv = n_kv ? n_kv : tokens_in_memory(&info, p.n_ctx);
+        p.n_slots = n_slots ? (int32_t)n_slots : SLOTS;
+        p.n_threads = (int32_t)n_threads;
+        if (p.n_kv > (int64_t)p.n_slots * p.n_ctx) p.n_kv = 0;
+        eng = engine_create(*model, &p, &err);
+        r = eng ? service_open(&serving, *model, model_path, engine_ctx(eng), &err) : err.code;
+    }
+    if (r == BITNET_OK) return ALL_DONE;
+    fprintf(stderr, "batch: %s: %s\n", model_path, err.text);
+    return r == BITNET_ERR_MEMORY || r == BITNET_ERR_IO ? TRY_AGAIN : MODEL_REFUSED;
+}
+
+static void on_signal(int number) {
+    (void)number;
+    signalled = 1;
+}
+
+/* Reads ahead as many lines as have slots, and as many again. */
+static void run(void) {
+    const double begun = now();
+    const long most = 2 * (n_slots ? n_slots : SLOTS);
+    count_lines();
+    while (code != TRY_AGAIN && !signalled) {
+        while (!at_end && code != TRY_AGAIN && !signalled && engine_waiting(eng) < most / 2 &&
+               n_work < (ordered ? 64 * most : most) && take_line(n_work == 0)) {}
+        if (engine_pass(eng) == 0 && at_end) break;
+        write_results();
+        show_progress(begun, 0);
+    }
+    if (code != TRY_AGAIN && !signalled) write_results();
+    show_progress(begun, 1);
+}
+
+static void report_audit(void) {
+    fprintf(stderr, "batch: %llu lines computed again, %llu of them differ\n", n_audited,
+            n_different);
+    if (n_different) code = SOME_FAILED;
+}
+
+int main(int argc, char **argv) {
+    bitnet_model *model = 0;
+    struct sigaction action;
+    work *w;
+    int wrong = read_options(argc, argv);
+    if (wrong) return wrong - 1;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    sigaction(SIGINT, &action, 0);
+    sigaction(SIGTERM, &action, 0);
+    signal(SIGPIPE, SIG_IGN);
+    if ((code = open_results()) == ALL_DONE && (code = open_model(&model)) == ALL_DONE) {
+        run();
+        if (signalled && code != TRY_AGAIN) {
+            fprintf(stderr, "batch: stopped; what was begun is not in the results\n");
+            code = TRY_AGAIN;
+        }
+        if (code == ALL_DONE && n_failed && !audit_path) code = SOME_FAILED;
+        if (code != TRY_AGAIN && audit_path) report_audit();
+        if (resume_path && fdatasync(output)) code = io_error("cannot write to", output_name);
+    }
+    is_closing = 1;                    /* no results any more */
+    engine_free(eng);
+    while ((w = first_work) != 0) {
+        first_work = w->next;
+        free_work(w);
+    }
+    if (model) service_close(&serving);
+    bitnet_model_free(model);
+    free(table);
+    return code;
+}

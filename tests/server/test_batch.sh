@@ -1,0 +1,210 @@
+#!/bin/sh
+# Tests of the command batch, from the outside.
+#     test_batch.sh PATH_TO_BATCH PATH_TO_GENERATE PATH_TO_MODEL
+# The model is examples/tiny.gguf or another one that was trained on English. Prints a line for each case (ok, FAIL,
+# skip) and at the end `batch: N passed, N failed, N skipped`; exit code 1 if a case failed. BATCH_KILLS is how often
+# it is killed (20).
+[ $# -eq 3 ] || { echo "usage: $0 PATH_TO_BATCH PATH_TO_GENERATE PATH_TO_MODEL" >&2; exit 2; }
+program=$1 generate=$2 model=$3 root=$(dirname "$0")/../..
+. "$root/tests/cases.sh"
+requests=$tmp/requests.jsonl
+
+# A line of each kind, so many times.
+make_requests() {
+    awk -v n="$1" 'BEGIN {
+        for (i = 0; i < n; i++) {
+            printf "{\"custom_id\":\"chat %d\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\",", i
+            printf "\"body\":{\"messages\":[{\"role\":\"user\",\"content\":\"What is %d?\"}]}}\n", i
+            printf "{\"custom_id\":\"two %d\",\"url\":\"/v1/completions\",\"body\":{\"n\":2,\"logprobs\":1,", i
+            printf "\"prompt\":\"Once upon a time there was a cat. %d\",\"max_tokens\":30}}\n", i
+            printf "{\"prompt\": \"The %d\", \"max_tokens\": 50, \"temperature\": 0.7}\n", i
+            printf "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi %d\"}]}\n", i
+        }
+    }'
+}
+make_requests 12 >"$requests"
+cp "$requests" "$tmp/good.jsonl"
+printf '%s\n' '{"broken": ' '[]' '{"custom_id":"e","url":"/v1/embeddings","body":{}}' '' \
+    '{"custom_id":5,"prompt":"x"}' '{"prompt":"x","temperature":-1}' >>"$requests"
+lines=$(grep -c . "$requests")
+
+# sorted NAME CODE ARGS...: that exit code, and the results of all lines, in any order.
+sorted() {
+    name=$1 code=$2
+    shift 2
+    input=$requests run -m "$model" "$@"
+    sort "$tmp/out" >"$tmp/got"
+    [ $rc -eq "$code" ] || { bad "$name" "exit code $rc, not $code: $(head -n 2 "$tmp/err")"; return; }
+    check "$name" "other results: $(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+}
+
+# ---- results
+
+input=$requests run -m "$model" --parallel 1 -t 1 --ordered
+cp "$tmp/out" "$tmp/ordered"
+sort "$tmp/out" >"$tmp/want"
+check "a line for each line" "there are $(wc -l <"$tmp/out"), not $lines" [ "$(wc -l <"$tmp/out")" -eq "$lines" ]
+check "some failed: 1" "exit code $rc" [ $rc -eq 1 ]
+check "failures have a line, too" "$(grep -c '"status_code":4' "$tmp/out") of them" \
+    [ "$(grep -c '"status_code":40[04]' "$tmp/out")" -eq 4 ]
+check "no embeddings yet" "no 501" grep -q '"custom_id":"e","response":{"status_code":501' "$tmp/out"
+sorted "together: the same results" 1
+sorted "three at a time: the same results" 1 --parallel 3 -t 2
+sorted "with little memory: the same results" 1 --parallel 16 --kv-tokens 512
+input=$requests run -m "$model" --parallel 7 --ordered
+check "the order of the lines" "another order" cmp "$tmp/out" "$tmp/ordered"
+input=$tmp/good.jsonl run -m "$model"
+check "all done: 0" "exit code $rc" [ $rc -eq 0 ]
+printf '{"prompt":"Once upon a time","temperature":0,"max_tokens":40}' >"$tmp/one"
+input=$tmp/one run -m "$model"
+"$generate" -m "$model" -p "Once upon a time" -n 40 --temp 0 2>"$tmp/err" | sed 's/^Once upon a time//' >"$tmp/text"
+sed 's/.*"text":"//; s/","logprobs".*//' "$tmp/out" >"$tmp/got"
+check "the text of generate, from a line without an end" "$(cat "$tmp/got")" cmp "$tmp/text" "$tmp/got"
+input=/dev/null run -m "$model"
+check "no lines" "exit code $rc, $(cat "$tmp/out")" [ "$rc" -eq 0 -a ! -s "$tmp/out" ]
+
+# A result comes as soon as it is there, though the next line does not.
+mkfifo "$tmp/fifo"
+"$program" -m "$model" <"$tmp/fifo" >"$tmp/out" 2>"$tmp/err" &
+pid=$!
+exec 3>"$tmp/fifo"
+head -n 1 "$requests" >&3
+wait_for $pid test -s "$tmp/out"
+check "a pipe that waits" "no result" test -s "$tmp/out"
+exec 3>&-
+wait $pid
+
+# ---- resuming
+
+half() { head -n $((lines / 2)) "$tmp/ordered" >"$tmp/part"; }
+half
+size=$(sed -n "$((lines / 2 + 1))p" "$tmp/ordered" | head -c 60)
+printf '%s' "$size" >>"$tmp/part"      # torn
+input=$requests run -m "$model" --resume "$tmp/part"
+sort "$tmp/part" >"$tmp/got"
+check "resumes after a torn line" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+check "failures of the run before count" "exit code $rc" [ $rc -eq 1 ]
+cp "$tmp/part" "$tmp/before"
+input=$requests run -m "$model" --resume "$tmp/part"
+check "nothing is done twice" "the file has changed" cmp "$tmp/part" "$tmp/before"
+cat "$tmp/good.jsonl" "$tmp/good.jsonl" >"$tmp/twice.jsonl"
+input=$tmp/twice.jsonl run -m "$model" --resume "$tmp/twice"
+input=$tmp/twice.jsonl run -m "$model" --resume "$tmp/twice"
+check "lines that are there twice have two results" "$(wc -l <"$tmp/twice")" \
+    [ "$(wc -l <"$tmp/twice")" -eq "$(wc -l <"$tmp/twice.jsonl")" ]
+echo 'something else' >"$tmp/other"
+input=$requests fails "no file of results" 2 "no result of batch" -m "$model" --resume "$tmp/other"
+
+# kill -9 at any moment: whole lines only, and in the end each once.
+make_requests 60 >"$tmp/many.jsonl"
+rm -f "$tmp/killed"
+kills=0 torn=0
+while [ $kills -lt "${BATCH_KILLS:-20}" ]; do
+    "$program" -m "$model" -t 1 --resume "$tmp/killed" <"$tmp/many.jsonl" >"$tmp/out" 2>"$tmp/err" &
+    pid=$!
+    sleep "0.0$((kills % 9 + 1))"
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    kills=$((kills + 1))
+    [ ! -s "$tmp/killed" ] || [ -z "$(tail -c 1 "$tmp/killed")" ] || torn=$((torn + 1))
+    [ $((kills % 5)) -ne 0 ] || rm -f "$tmp/killed"
+done
+input=$tmp/many.jsonl run -m "$model" --resume "$tmp/killed"
+sort "$tmp/killed" >"$tmp/got"
+input=$tmp/many.jsonl run -m "$model"
+sort "$tmp/out" >"$tmp/all"
+check "killed $kills times" "$(cmp "$tmp/all" "$tmp/got" 2>&1)" cmp "$tmp/all" "$tmp/got"
+
+# SIGTERM ends it, and what was not finished is done later.
+rm -f "$tmp/stopped"
+mkfifo "$tmp/endless"
+"$program" -m "$model" --resume "$tmp/stopped" <"$tmp/endless" 2>"$tmp/err" &
+pid=$!
+exec 3>"$tmp/endless"
+cat "$tmp/good.jsonl" >&3
+wait_for $pid test -s "$tmp/stopped"
+input=$tmp/good.jsonl fails "one writer at a time: 75" 75 "another run" -m "$model" --resume "$tmp/stopped"
+kill -TERM $pid
+wait $pid
+check "stopped: 75" "exit code $?" [ $? -eq 75 ]
+exec 3>&-
+input=$tmp/good.jsonl run -m "$model" --resume "$tmp/stopped"
+check "and resumed" "$(wc -l <"$tmp/stopped")" [ "$(wc -l <"$tmp/stopped")" -eq "$(wc -l <"$tmp/good.jsonl")" ]
+
+# ---- shards
+
+: >"$tmp/shards"
+for i in 0 1 2; do
+    input=$requests run -m "$model" --shard $i/3
+    cat "$tmp/out" >>"$tmp/shards"
+done
+sort "$tmp/shards" >"$tmp/got"
+check "three shards make the whole" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+: >"$tmp/shards"
+for i in 4 5; do
+    export SLURM_ARRAY_TASK_ID=$i SLURM_ARRAY_TASK_MIN=4 SLURM_ARRAY_TASK_COUNT=2
+    input=$requests run -m "$model" --shard auto
+    cat "$tmp/out" >>"$tmp/shards"
+done
+unset SLURM_ARRAY_TASK_ID SLURM_ARRAY_TASK_MIN SLURM_ARRAY_TASK_COUNT
+sort "$tmp/shards" >"$tmp/got"
+check "shards of Slurm" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+: >"$tmp/shards"
+for i in 0 1 2 3; do
+    export JOB_COMPLETION_INDEX=$i JOB_COMPLETIONS=4
+    input=$requests run -m "$model" --shard auto
+    cat "$tmp/out" >>"$tmp/shards"
+done
+unset JOB_COMPLETION_INDEX JOB_COMPLETIONS
+sort "$tmp/shards" >"$tmp/got"
+check "shards of Kubernetes" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+fails "auto without a scheduler" 2 "shard" -m "$model" --shard auto
+fails "shard 3/3" 2 "shard" -m "$model" --shard 3/3
+
+if command -v parallel >/dev/null 2>&1; then
+    parallel --pipe -N 7 -j 2 "$program" -m "$model" -t 1 <"$requests" 2>"$tmp/err" | sort >"$tmp/got"
+    check "GNU parallel" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+    mkdir "$tmp/parts"
+    grep . "$requests" | (cd "$tmp/parts" && split -l 10)
+    for try in 1 2; do
+        parallel -j 2 --joblog "$tmp/joblog" --resume \
+            "$program -m $model -t 1 --resume {}.results <{}; [ \$? -le 1 ]" ::: "$tmp"/parts/x?? 2>"$tmp/err"
+    done
+    cat "$tmp"/parts/*.results | sort >"$tmp/got"
+    check "GNU parallel with a log of jobs" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+    check "and resumed" "$(wc -l <"$tmp/joblog")" [ "$(wc -l <"$tmp/joblog")" -eq $((1 + (lines + 9) / 10)) ]
+else skip "GNU parallel" "parallel is not installed"; fi
+
+# ---- audit
+
+input=$requests run -m "$model" --audit "$tmp/ordered" --sample 1
+check "an audit finds nothing" "exit code $rc, $(cat "$tmp/err")" grep -q "^batch: $lines lines computed again, 0" "$tmp/err"
+check "and says so: 0" "exit code $rc" [ $rc -eq 0 ]
+input=$requests run -m "$model" --audit "$tmp/ordered" --sample 0.3
+some=$(sed -n 's/^batch: \([0-9]*\) lines.*/\1/p' "$tmp/err")
+check "a part of the lines" "$some of $lines" [ "${some:-0}" -gt 4 -a "${some:-0}" -lt 30 ]
+sed '3s/The/the/2; 5s/"completion_tokens":\([0-9]\)/"completion_tokens":9\1/' "$tmp/ordered" >"$tmp/wrong"
+input=$requests run -m "$model" --audit "$tmp/wrong" --sample 1
+check "an audit finds what differs" "exit code $rc, $(cat "$tmp/err")" [ $rc -eq 1 ]
+check "and prints what it should be" "$(cat "$tmp/out")" sh -c "sed -n 5p '$tmp/ordered' | grep -qxFf - '$tmp/out'"
+
+# ---- exit codes
+
+fails "a flag that is none" 2 "--bogus" --bogus
+fails "no model" 2 "-m MODEL" --ordered
+fails "no such model" 75 "no-such" -m no-such.gguf
+echo text >"$tmp/model"
+fails "no model file: 3" 3 "model" -m "$tmp/model"
+if [ -c /dev/full ]; then
+    "$program" -m "$model" <"$requests" >/dev/full 2>"$tmp/err"
+    rc=$?
+    check "a full disk: 75" "exit code $rc" [ $rc -eq 75 ]
+    check "and it says so" "$(cat "$tmp/err")" grep -q "cannot write to standard output" "$tmp/err"
+fi
+if has_terminal; then
+    on_terminal "$program -m $model <$requests >$tmp/out"
+    check "progress on a terminal" "$(tail -n 1 "$tmp/tty")" grep -q "$lines of $lines lines, 5 failed" "$tmp/tty"
+else skip "progress on a terminal" "no terminal"; fi
+
+echo "batch: $passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
