@@ -3,9 +3,9 @@
        serve -m MODEL [options]; --help lists them. README.md has examples.
 
    libmicrohttpd speaks HTTP, on a thread of its own. It reads a request, makes texts of it
-   (request.h) and suspends the connection. The main thread runs the engine (engine.h): a pass writes
-   a token of each text, and what a connection waits for resumes it. `lock` guards all that both
-   threads see. */
+   (request.h) and suspends the connection. The main thread runs the engine (engine.h): a pass
+   writes a token of each text, and what a connection waits for resumes it. `lock` guards all that
+   both threads see. */
 #define _GNU_SOURCE 1                  /* POLLRDHUP */
 #include "reply.h"
 #include "../utf8.h"
@@ -242,7 +242,8 @@ static void add_histogram(buffer *out, const char *name, const char *says, const
 
 static void add_figure(buffer *out, const char *name, const char *type, const char *says,
                        unsigned long long value) {
-    buffer_format(out, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, says, name, type, name, value);
+    buffer_format(out, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, says, name, type, name,
+                  value);
 }
 
 /* ---- the engine's side; all of it on the main thread ---- */
@@ -303,9 +304,9 @@ static void on_piece(engine_text *t, const char *piece, size_t n, const token_in
     const double time = now();
     choice_add(&j->choices[i], &j->request, t, piece, n, token);
     pthread_mutex_lock(&lock);
-    if (!j->first) observe(&figures.first_token, time - j->begun);
+    if (j->first <= 0) observe(&figures.first_token, time - j->begun);
     else if (j->request.n_texts == 1) observe(&figures.per_token, time - j->last);
-    if (!j->first) j->first = time;
+    if (j->first <= 0) j->first = time;
     j->last = time;
     if (j->request.stream) {
         reply_event(&j->out, &j->request, i, &j->choices[i]);
@@ -779,6 +780,7 @@ static answer answer_models(job *j) {
                   "\"n_params\":%llu,\"size\":%llu,"
                   "\"kernels\":\"%s\"}}]}", (long long)time(0), (int)serving.n_ctx,
                   (int)serving.info.ctx_train, (int)serving.info.n_vocab,
+                  (int)serving.info.n_layers,
                   (unsigned long long)serving.info.n_params,
                   (unsigned long long)serving.info.file_bytes, serving.info.kernels);
     result = send_text(j->connection, 200, "application/json", out.p ? out.p : "", out.n);

@@ -1,6 +1,6 @@
 /* Bodies of requests to examples/server: the first byte says which address, 0 .. 3 for completions,
-   chat, tokenize and detokenize; the rest is the body. It is refused with a status and words, or all
-   of its texts have a prompt and options within their limits. */
+   chat, tokenize and detokenize; the rest is the body. It is refused with a status and words, or
+   all of its texts have a prompt and options within their limits. */
 #include "../../examples/server/buffer.c"
 #include "../../examples/server/request.c"
 
@@ -51,10 +51,12 @@ static char *request_body(const uint8_t *data, size_t size) {
 static void request_parse_one(service *s, int is_chat, const uint8_t *data, size_t size) {
     request r;
     int32_t i;
-    const http_error e = request_parse(&r, s, is_chat, "the body", request_body(data, size), size, 0);
+    const http_error e =
+        request_parse(&r, s, is_chat, "the body", request_body(data, size), size, 0);
     if (e.status) request_check_error(&e);
     else {
-        FUZZ_CHECK(r.n >= 1 && r.n_texts >= r.n && r.n_texts % r.n == 0 && r.n_texts <= s->n_best_of);
+        FUZZ_CHECK(r.n >= 1 && r.n_texts >= r.n && r.n_texts % r.n == 0);
+        FUZZ_CHECK(r.n_texts <= s->n_best_of);
         for (i = 0; i < r.n_texts; i++) request_check_text(&r, &r.texts[i]);
     }
     request_free(&r);

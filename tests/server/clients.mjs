@@ -2,8 +2,8 @@
 //
 //     node tests/server/clients.mjs SERVE GENERATE LOGPROBS MODEL MODULES [FILTER]
 //
-// MODULES is a folder whose node_modules has tests/server/package.json's; a client that is not there
-// is skipped.
+// MODULES is a folder whose node_modules has tests/server/package.json's; a client that is not
+// there is skipped.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -546,6 +546,9 @@ const cases = {
             .catch(e => e);
         same(embeddings.status, 501);
         const models = await collect(await client.models.list());
+        const { meta } = models[0];
+        check(meta.n_vocab === 2048 && meta.n_ctx === 512 && meta.n_layers < 100, models[0]);
+        check(meta.size > 1e6 && /^\w[\w-]*$/.test(meta.kernels), models[0]);
         same(
             models.map(m => m.id),
             [NAME]

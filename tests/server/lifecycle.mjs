@@ -30,7 +30,7 @@ const TINY = ['-m', model],
 const run = (args, env = {}) =>
     spawnSync(serve, args, { encoding: 'utf8', timeout: 20000, env: { ...process.env, ...env } });
 
-/** Sends a request, perhaps from another address of this machine, and gives its answer as it comes. */
+/** Sends a request, perhaps from another address of this machine. Its answer fills as it comes. */
 function open(server, body, { localAddress, path = '/v1/completions', headers = {} } = {}) {
     const answer = { text: '', status: 0, ended: false, failed: false };
     const request = http.request({

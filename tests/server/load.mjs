@@ -2,7 +2,7 @@
 //
 //     node tests/server/load.mjs SERVE MODEL MODULES [SECONDS [OPTIONS OF THE SERVER...]]
 //
-// Fails if there is an error that is not a 429, if a text is not that of a quiet server, or if memory
+// Fails if there is an error that is not a 429, if a text is not a quiet server's, or if memory
 // grows in the second half.
 import { existsSync } from 'node:fs';
 import http from 'node:http';
