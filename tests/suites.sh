@@ -98,7 +98,6 @@ suite_grammar() {
         run sh tests/tools/test_grammar.sh build/grammar_texts examples/tiny.gguf $ajv
 }
 
-# The server with the clients that people have, and with those that nobody wants.
 suite_batch() {
     shared_example generate && shared_example batch || return 1
     bad=0
@@ -114,6 +113,7 @@ suite_batch() {
     return $bad
 }
 
+# The server with the clients that people have, and with those that nobody wants.
 suite_server() {
     need node
     need curl
@@ -123,22 +123,14 @@ suite_server() {
             -lm -lpthread &&
         run $CC $CFLAGS -shared -fPIC tests/server/slow_open.c -o build/slow_open.so -ldl || return 1
     modules=build/npm-server tiny=examples/tiny.gguf bad=0
-    server_clients || echo "npm cannot install the clients: their cases are skipped"
+    { have npm && npm_packages tests/server/package.json $modules; } ||
+        echo "npm cannot install the clients: their cases are skipped"
     run node tests/server/clients.mjs build/serve build/generate build/server-logprobs $tiny \
         $modules || bad=1
     run node tests/server/lifecycle.mjs build/serve $tiny "$PWD/build/slow_open.so" || bad=1
     run node tests/server/hostile.mjs build/serve $tiny || bad=1
     run node tests/server/load.mjs build/serve $tiny $modules || bad=1
     return $bad
-}
-
-# The clients, in $modules.
-server_clients() {
-    have npm || return 1
-    cmp -s tests/server/package.json $modules/installed && return 0
-    mkdir -p $modules
-    cp tests/server/package.json $modules && npm_install $modules &&
-        cp tests/server/package.json $modules/installed
 }
 
 suite_crosscheck() {

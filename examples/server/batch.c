@@ -3,7 +3,7 @@
        batch -m MODEL < requests.jsonl > results.jsonl
        batch -m MODEL --resume results.jsonl < requests.jsonl
 
-   README.md has examples. A line is a request of OpenAI's batch API ("custom_id", "url", "body"), or
+   README.md has examples. A line is a request of OpenAI's batch API ("custom_id", "url", "body") or
    the body alone ("prompt" or "messages"). What a line gives depends on the line, the model and the
    program's version alone, not on the machine or the other lines: its id and its seed are a hash of
    the line. So lines can be computed anywhere, and twice. */
@@ -38,16 +38,16 @@ static const struct option {
     int *flag;
 } options[] = {
     {"--model", "-m", "FILE", "the model, a GGUF file", &model_path, 0, 0, 0, 0},
-    {"--resume", 0, "FILE", "adds to these results, and skips the lines that have one", &resume_path,
-     0, 0, 0, 0},
+    {"--resume", 0, "FILE", "adds to these results, and skips the lines that have one",
+     &resume_path, 0, 0, 0, 0},
     {"--ordered", 0, 0, "results in the order of the lines", 0, 0, 0, 0, &ordered},
-    {"--shard", 0, "I/N", "each N-th line, from line I (0 ...) on; auto: from Slurm's or Kubernetes' "
-     "variables", &shard, 0, 0, 0, 0},
+    {"--shard", 0, "I/N", "each N-th line, from line I (0 ...) on; auto: from the variables of "
+     "Slurm or Kubernetes", &shard, 0, 0, 0, 0},
     {"--audit", 0, "FILE", "computes some lines again and compares them with these results",
      &audit_path, 0, 0, 0, 0},
     {"--sample", 0, "P", "which part of them (0.01)", 0, 0, 0, 0, 0},
-    {"--parallel", "-np", "N", "lines at the same time (32, or what the memory allows)", 0, &n_slots,
-     1, 1024, 0},
+    {"--parallel", "-np", "N", "lines at the same time (32, or what the memory allows)", 0,
+     &n_slots, 1, 1024, 0},
     {"--ctx-size", "-c", "N", "tokens of a text with its prompt (4096, or what the model was "
      "trained for)", 0, &n_ctx, 16, 1 << 20, 0},
     {"--kv-tokens", 0, "N", "tokens of all lines at the same time (half of the free memory)", 0,
@@ -67,8 +67,8 @@ static int help(void) {
                  o->name, o->arg ? o->arg : "");
         printf("  %-24s %s\n", name, o->help);
     }
-    puts("exit codes: 0 all lines have a result, 1 some of them an error, 2 usage, 3 the model was\n"
-         "refused, 75 try again (no memory, no room, or it was stopped)");
+    puts("exit codes: 0 all lines have a result, 1 some of them an error, 2 usage, 3 the model was");
+    puts("refused, 75 try again (no memory, no room, or it was stopped)");
     return 0;
 }
 
@@ -209,7 +209,8 @@ static int read_id(const char *line, id *out) {
     unsigned long long a, b;
     char end;
     if (strncmp(line, before, sizeof before - 1) ||
-        sscanf(line + sizeof before - 1, "%16llx%16llx%c", &a, &b, &end) != 3 || end != '"') return 0;
+        sscanf(line + sizeof before - 1, "%16llx%16llx%c", &a, &b, &end) != 3 || end != '"')
+        return 0;
     out->a = a;
     out->b = b;
     return 1;
@@ -443,10 +444,11 @@ static void on_end(engine_text *t) {
 
 static const char *const addresses[] = {"/v1/completions", "/v1/chat/completions"};
 
-/* Takes the body out of a line of the batch API, or of a line that is one. *chat says which kind. */
+/* Takes the body out of a line of the batch API, or of a line that is one. *chat: which kind. */
 static http_error read_body(work *w, json *j, buffer *body, int *chat) {
     const uint32_t url = json_get(j, JSON_ROOT, "url"), method = json_get(j, JSON_ROOT, "method");
-    const uint32_t inner = json_get(j, JSON_ROOT, "body"), own = json_get(j, JSON_ROOT, "custom_id");
+    const uint32_t inner = json_get(j, JSON_ROOT, "body"),
+                   own = json_get(j, JSON_ROOT, "custom_id");
     http_error e;
     buffer name = {0};
     memset(&e, 0, sizeof e);

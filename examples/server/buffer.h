@@ -15,7 +15,7 @@ typedef struct buffer {
 void buffer_free(buffer *b);
 void buffer_add(buffer *b, const char *p, size_t n);
 void buffer_text(buffer *b, const char *text);
-#if defined(__GNUC__)
+#ifdef __GNUC__                        /* the compiler checks the arguments */
 __attribute__((format(printf, 2, 3)))
 #endif
 void buffer_format(buffer *b, const char *format, ...);

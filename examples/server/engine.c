@@ -53,9 +53,9 @@ engine *engine_create(const bitnet_model *model, const engine_params *params, bi
     e->model = model;
     e->params = *params;
     e->queue_end = &e->queue;
-    e->slots = (engine_text **)calloc(n, sizeof *e->slots);
+    e->slots = (engine_text **)calloc(n, sizeof(engine_text *));
     e->used = (uint64_t *)calloc(n, sizeof *e->used);
-    e->gens = (bitnet_gen **)calloc(n, sizeof *e->gens);
+    e->gens = (bitnet_gen **)calloc(n, sizeof(bitnet_gen *));
     if (!e->slots || !e->used || !e->gens || bitnet_ctx_create(model, &cp, &e->ctx, err)) {
         engine_free(e);
         return 0;

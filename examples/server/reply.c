@@ -109,8 +109,8 @@ static void add_logprobs(buffer *out, const request *r, const choice *c) {
 /* ---- what all answers begin and end with ---- */
 
 static void add_head(buffer *out, const request *r, const char *object) {
-    buffer_format(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", r->id, object,
-                  (long long)r->created);
+    buffer_format(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", r->id,
+                  object, (long long)r->created);
     buffer_json(out, r->service->name, strlen(r->service->name));
     buffer_format(out, ",\"system_fingerprint\":\"%s\"", r->service->fingerprint);
 }
@@ -146,7 +146,8 @@ static void end_event(buffer *out, const request *r) {
 }
 
 /* delta or text, which is JSON, with logprobs of c, which may be 0. */
-static void add_choice(buffer *out, const request *r, int32_t i, const choice *c, const char *finish) {
+static void add_choice(buffer *out, const request *r, int32_t i, const choice *c,
+                       const char *finish) {
     buffer_format(out, ",\"choices\":[{\"index\":%d,", (int)i);
     if (r->is_chat) buffer_text(out, "\"delta\":{");
     if (!c && r->is_chat && !finish)
@@ -208,7 +209,8 @@ void reply_whole(buffer *out, const request *r, choice *choices) {
     for (i = 0; i < r->n_texts; i++) {
         const choice *c = &choices[i];
         buffer_format(out, "%s{\"index\":%d,", i ? "," : "", (int)i);
-        buffer_text(out, r->is_chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":");
+        buffer_text(out, r->is_chat ? "\"message\":{\"role\":\"assistant\",\"content\":"
+                                    : "\"text\":");
         buffer_json(out, c->text.n ? c->text.p : "", c->text.n);
         buffer_text(out, r->is_chat ? ",\"refusal\":null},\"logprobs\":" : ",\"logprobs\":");
         add_logprobs(out, r, c);

@@ -174,6 +174,13 @@ static void read_stops(reader *in) {
     }
 }
 
+/* The token whose number a key is, or -1. */
+static bitnet_token token_of(const service *s, const char *key) {
+    char *end;
+    const long t = strtol(key, &end, 10);
+    return key[0] && !*end && t >= 0 && t < s->info.n_vocab ? (bitnet_token)t : -1;
+}
+
 static void read_bias(reader *in, bitnet_sampler *s) {
     const uint32_t node = field(in, "logit_bias");
     uint32_t at = node + 1, i;
@@ -187,16 +194,15 @@ static void read_bias(reader *in, bitnet_sampler *s) {
     if (!r->bias) in->error = no_memory();
     for (i = 0; i < in->j.nodes[node].n && !failed(in); i++, at = in->j.nodes[at + 1].next) {
         const char *key = string_of(in, at);
-        char *end = 0;
-        const long token = key ? strtol(key, &end, 10) : -1;
+        const bitnet_token token = key ? token_of(r->service, key) : -1;
         const int is_number = json_kind(&in->j, at + 1) == JSON_NUMBER;
         const double bias = is_number ? number_of(&in->j, at + 1) : NAN;
-        if (!key || *end || !key[0] || token < 0 || token >= in->r->service->info.n_vocab)
+        if (token < 0)
             refuse_field(in, "logit_bias", "a key is no token of the vocabulary");
         else if (!(bias >= -100 && bias <= 100))
             refuse_field(in, "logit_bias", "a number from -100 to 100 is needed");
         else {
-            r->bias[i].token = (bitnet_token)token;
+            r->bias[i].token = token;
             r->bias[i].bias = bias == -100 ? -INFINITY : (float)bias;
             s->n_bias++;
         }
@@ -206,10 +212,11 @@ static void read_bias(reader *in, bitnet_sampler *s) {
 
 static void read_logprobs(reader *in) {
     request *r = in->r;
+    const uint32_t node = field(in, "logprobs");
     int32_t n = 0;
     r->logprobs = -1;
     if (!r->is_chat) {
-        if (!field(in, "logprobs") || json_kind(&in->j, field(in, "logprobs")) == JSON_FALSE) return;
+        if (!node || json_kind(&in->j, node) == JSON_FALSE) return;
         read_int(in, "logprobs", 0, 20, &n);
         r->logprobs = n;
     } else if (read_bool(in, JSON_ROOT, "logprobs")) {
@@ -232,8 +239,8 @@ static void compile(reader *in, const char *name, const char *rules, size_t n, i
         code = bitnet_grammar_gbnf(s->model, "root ::= [a]*", 13, 0, &s->vocabulary, &err);
     params.like = s->vocabulary;
     if (code == BITNET_OK)
-        code = is_schema ? bitnet_grammar_json_schema(s->model, rules, n, &params, &r->grammar, &err)
-                         : bitnet_grammar_gbnf(s->model, rules, n, &params, &r->grammar, &err);
+        code = (is_schema ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)
+                   (s->model, rules, n, &params, &r->grammar, &err);
     if (code) in->error = refuse(code == BITNET_ERR_MEMORY ? 503 : 400, name, "%s: %s", name,
                                  err.text);
 }
@@ -257,7 +264,8 @@ static void read_format(reader *in) {
         refuse_field(in, "grammar", "response_format and grammar exclude each other");
     else if (grammar) compile(in, "grammar", grammar, strlen(grammar), 0);
     if (!node || failed(in) || json_is(&in->j, type, "text")) return;
-    if (json_is(&in->j, type, "json_object")) compile(in, "response_format", object, strlen(object), 1);
+    if (json_is(&in->j, type, "json_object"))
+        compile(in, "response_format", object, strlen(object), 1);
     else if (json_is(&in->j, type, "json_schema") && schema) compile_schema(in, schema);
     else refuse_field(in, "response_format",
                       "text, json_object, or json_schema with a schema is needed");
@@ -380,7 +388,7 @@ static void read_prompt(reader *in) {
     }
 }
 
-/* The content of a message: a string, or parts whose texts are joined. Adds it to out, with a NUL. */
+/* The content of a message: a string, or parts whose texts are joined. out gets it, with a NUL. */
 static void read_content(reader *in, uint32_t content, buffer *out) {
     uint32_t at = content + 1, i;
     const char *s;
@@ -471,7 +479,7 @@ static void read_seed(reader *in, uint64_t seed) {
         if (v != floor(v)) refuse_field(in, "seed", "a whole number is needed");
         seed = (uint64_t)(int64_t)v;
     } else if (!seed) seed = mix(in->r->service->seed++);
-    for (i = 0; i < in->r->n_texts; i++)       /* the first text of each prompt has the seed itself */
+    for (i = 0; i < in->r->n_texts; i++)         /* the first of each prompt has the seed itself */
         in->r->texts[i].sampler.rng = i % in->r->n ? mix(seed + (uint64_t)(i % in->r->n)) : seed;
 }
 

@@ -3,9 +3,9 @@
        serve -m MODEL [options]; --help lists them. README.md has examples.
 
    libmicrohttpd speaks HTTP, on a thread of its own. It reads a request, makes texts of it
-   (request.h) and suspends the connection. The main thread runs the engine (engine.h): a pass writes
-   a token of each text, and what a connection waits for resumes it. `lock` guards all that both
-   threads see. */
+   (request.h) and suspends the connection. The main thread runs the engine (engine.h): a pass
+   writes a token of each text, and what a connection waits for resumes it. `lock` guards all that
+   both threads see. */
 #define _GNU_SOURCE 1                  /* POLLRDHUP */
 #include "reply.h"
 #include "../utf8.h"
@@ -23,7 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEADER_BYTES = 32 << 10, ALIVE_SECONDS = 15, MOST_BODIES = 8, PAGE_NAME = 400 };
+enum { HEADER_BYTES = 32 << 10, ALIVE_SECONDS = 15, SMALL_BODY = 64 << 10, MOST_BODIES = 8,
+       PAGE_NAME = 400 };
 
 /* ---- options ---- */
 
@@ -241,7 +242,8 @@ static void add_histogram(buffer *out, const char *name, const char *says, const
 
 static void add_figure(buffer *out, const char *name, const char *type, const char *says,
                        unsigned long long value) {
-    buffer_format(out, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, says, name, type, name, value);
+    buffer_format(out, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, says, name, type, name,
+                  value);
 }
 
 /* ---- the engine's side; all of it on the main thread ---- */
@@ -302,9 +304,9 @@ static void on_piece(engine_text *t, const char *piece, size_t n, const token_in
     const double time = now();
     choice_add(&j->choices[i], &j->request, t, piece, n, token);
     pthread_mutex_lock(&lock);
-    if (!j->first) observe(&figures.first_token, time - j->begun);
+    if (j->first <= 0) observe(&figures.first_token, time - j->begun);
     else if (j->request.n_texts == 1) observe(&figures.per_token, time - j->last);
-    if (!j->first) j->first = time;
+    if (j->first <= 0) j->first = time;
     j->last = time;
     if (j->request.stream) {
         reply_event(&j->out, &j->request, i, &j->choices[i]);
@@ -969,7 +971,7 @@ static answer begin_request(struct MHD_Connection *c, const char *method, const 
 static void take_part(job *j, const char *data, size_t size) {
     const size_t most = (size_t)body_megabytes << 20;
     j->too_large |= j->body.n + size > most;
-    j->too_many |= body_bytes + size > MOST_BODIES * most;
+    j->too_many |= j->body.n + size > SMALL_BODY && body_bytes + size > MOST_BODIES * most;
     if (j->too_large || j->too_many) {
         forget_body(j);
         buffer_free(&j->body);

@@ -10,7 +10,7 @@
 
 #define FUZZ_TARGETS(X) \
     X(gguf) X(tokenizer) X(chat) X(sampler) X(safetensors) X(import) X(kernels) X(pipeline) \
-    X(state) X(sequences) X(grammar)
+    X(state) X(sequences) X(grammar) X(request)
 #define FUZZ_TARGET(name) static void fuzz_##name(const uint8_t *data, size_t size)
 
 #include "../../examples/convert/files.c"
@@ -33,6 +33,7 @@
 #include "fuzz_state.c"
 #include "fuzz_sequences.c"
 #include "fuzz_grammar.c"
+#include "fuzz_request.c"
 
 int test_unmapped;       /* of test.h; 0: files are mapped */
 

@@ -10,7 +10,7 @@
 set -eu
 
 CLANG=${CLANG:-clang}
-TARGETS="gguf tokenizer chat sampler safetensors import kernels pipeline state sequences grammar"
+TARGETS="gguf tokenizer chat sampler safetensors import kernels pipeline state sequences grammar request"
 FLAGS="-std=c99 -g -DBITNET_TL2 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
 SANITIZERS="-fsanitize=address,undefined -fno-sanitize-recover=all"
 OUT=build/fuzz

@@ -2,8 +2,8 @@
 //
 //     node tests/server/clients.mjs SERVE GENERATE LOGPROBS MODEL MODULES [FILTER]
 //
-// MODULES is a folder whose node_modules has tests/server/package.json's; a client that is not there
-// is skipped.
+// MODULES is a folder whose node_modules has tests/server/package.json's; a client that is not
+// there is skipped.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -24,7 +24,7 @@ async function load(name) {
     if (!existsSync(at)) throw new Skip(`npm has not installed ${name}`);
     const { exports = {}, main } = JSON.parse(readFileSync(join(at, 'package.json'), 'utf8'));
     const own = exports['.']?.import ?? exports['.'];
-    const file = typeof own === 'string' ? own : own?.default ?? main;
+    const file = typeof own === 'string' ? own : (own?.default ?? main);
     return import(pathToFileURL(file ? join(at, file) : createRequire(at).resolve(name)));
 }
 async function openai(options = {}) {
@@ -64,22 +64,41 @@ const SCHEMA = {
 };
 
 const cases = {
-    async 'curl: a completion is generate\'s text'() {
+    async "curl: a completion is generate's text"() {
         const body = JSON.stringify({ prompt: PROMPT, max_tokens: 40, temperature: 0 });
         const out = execFileSync('curl', ['-sS', `${baseURL}/completions`, '-d', body]);
         const json = JSON.parse(out);
-        same(PROMPT + json.choices[0].text, native('-p', PROMPT, '-n', '40', '--temp', '0').slice(0, -1));
+        same(
+            PROMPT + json.choices[0].text,
+            native('-p', PROMPT, '-n', '40', '--temp', '0').slice(0, -1)
+        );
         same(json.object, 'text_completion');
         same(json.choices[0].finish_reason, 'length');
         same(json.usage.completion_tokens, 40);
         same(json.usage.total_tokens, json.usage.prompt_tokens + 40);
     },
 
-    async 'a seed gives generate\'s text'() {
+    async "a seed gives generate's text"() {
         const options = { top_p: 0.9, top_k: 30, min_p: 0.02, frequency_penalty: 0.5 };
         const { json } = await ask(server, '/v1/completions', { ...SEEDED, ...options });
-        const text = native('-p', PROMPT, '-n', '60', '-s', '42', '--temp', '0.8', '--top-p', '0.9',
-            '--top-k', '30', '--min-p', '0.02', '--frequency-penalty', '0.5');
+        const text = native(
+            '-p',
+            PROMPT,
+            '-n',
+            '60',
+            '-s',
+            '42',
+            '--temp',
+            '0.8',
+            '--top-p',
+            '0.9',
+            '--top-k',
+            '30',
+            '--min-p',
+            '0.02',
+            '--frequency-penalty',
+            '0.5'
+        );
         same(`${PROMPT + json.choices[0].text}\n`, text);
     },
 
@@ -93,8 +112,17 @@ const cases = {
         check(/^bitnet\.h-\d+\.\d+\.\d+\S*-[0-9a-f]{16}$/.test(r.system_fingerprint), r);
         same(r.model, NAME);
         same(r.usage.completion_tokens, 5);
-        const text = native('-cnv', '-st', '-p', 'Tell me a story.', '-n', '5', '--temp', '0',
-            '--no-display-prompt');
+        const text = native(
+            '-cnv',
+            '-st',
+            '-p',
+            'Tell me a story.',
+            '-n',
+            '5',
+            '--temp',
+            '0',
+            '--no-display-prompt'
+        );
         same(r.choices[0].message.content.trim(), text.trim());
         const again = await client.chat.completions.create(chat('Tell me a story.'));
         check(again.id !== r.id && again.system_fingerprint === r.system_fingerprint, again);
@@ -114,11 +142,16 @@ const cases = {
         same(chunks[0].choices[0].delta.role, 'assistant');
         const roles = chunks.filter(c => c.choices[0].delta.role);
         same(roles.length, 1, 'roles:');
-        same(chunks.map(c => c.choices[0].delta.content ?? '').join(''),
-            whole.choices[0].message.content);
+        same(
+            chunks.map(c => c.choices[0].delta.content ?? '').join(''),
+            whole.choices[0].message.content
+        );
         same(chunks.map(c => c.choices[0].finish_reason).filter(Boolean), ['length']);
         same(chunks.at(-1).choices[0].finish_reason, 'length');
-        check(chunks.every(c => c.usage === null && c.object === 'chat.completion.chunk'), chunks);
+        check(
+            chunks.every(c => c.usage === null && c.object === 'chat.completion.chunk'),
+            chunks
+        );
     },
 
     async 'openai: the stream helper collects a chat'() {
@@ -135,7 +168,10 @@ const cases = {
         const whole = await client.completions.create(request);
         const chunks = await collect(await client.completions.create({ ...request, stream: true }));
         same(chunks.map(c => c.choices[0].text).join(''), whole.choices[0].text);
-        check(chunks.every(c => c.object === 'text_completion'), chunks);
+        check(
+            chunks.every(c => c.object === 'text_completion'),
+            chunks
+        );
     },
 
     async 'openai: logprobs of chat'() {
@@ -149,40 +185,57 @@ const cases = {
         same(bytes.toString(), r.choices[0].message.content);
         for (const t of list) {
             same(t.top_logprobs.length, 3);
-            same(t.top_logprobs[0].token, t.token);        // greedy
+            same(t.top_logprobs[0].token, t.token); // greedy
             same(t.top_logprobs[0].logprob, t.logprob);
             check(t.logprob <= 0 && t.top_logprobs[1].logprob <= t.logprob, t);
         }
     },
 
     async 'a text that ends has no end token among its logprobs'() {
-        const { json } = await ask(server, '/v1/completions',
-            { prompt: PROMPT, max_tokens: 400, temperature: 0, logprobs: 0 });
+        const { json } = await ask(server, '/v1/completions', {
+            prompt: PROMPT,
+            max_tokens: 400,
+            temperature: 0,
+            logprobs: 0
+        });
         same(json.choices[0].finish_reason, 'stop');
         same(json.choices[0].logprobs.tokens.join(''), json.choices[0].text);
     },
 
-    async 'echo with logprobs: the library\'s own numbers'() {
-        const prompt = 'Once upon a time there was a little dog who lived in a big house near the ' +
+    async "echo with logprobs: the library's own numbers"() {
+        const prompt =
+            'Once upon a time there was a little dog who lived in a big house near the ' +
             'forest with a girl. They went to see the moon.';
         const lines = execFileSync(logprobs, [model, prompt], { encoding: 'utf8' });
-        const own = lines.trim().split('\n').map(line => line.split(' '));
+        const own = lines
+            .trim()
+            .split('\n')
+            .map(line => line.split(' '));
         for (const max_tokens of [0, 4]) {
-            const { json, text } = await ask(server, '/v1/completions',
-                { prompt, max_tokens, temperature: 0, echo: true, logprobs: 1 });
+            const { json, text } = await ask(server, '/v1/completions', {
+                prompt,
+                max_tokens,
+                temperature: 0,
+                echo: true,
+                logprobs: 1
+            });
             check(json.choices, text);
-            const [choice] = json.choices, l = choice.logprobs;
+            const [choice] = json.choices,
+                l = choice.logprobs;
             same(l.tokens.length, own.length + max_tokens);
             same(l.token_logprobs[0], null);
             same(l.top_logprobs[0], null);
             own.forEach(([, value], i) => {
-                check(i === 0 || Math.abs(value - l.token_logprobs[i]) < 2e-4,
-                    `token ${i}: ${l.token_logprobs[i]}, not ${value}`);
+                check(
+                    i === 0 || Math.abs(value - l.token_logprobs[i]) < 2e-4,
+                    `token ${i}: ${l.token_logprobs[i]}, not ${value}`
+                );
             });
             check(choice.text.startsWith(prompt), choice.text);
             same(json.usage.completion_tokens, max_tokens);
             same(json.usage.prompt_tokens, own.length);
-            for (let i = 1; i < l.tokens.length; i++)      // no token here is special, but the first
+            for (let i = 1; i < l.tokens.length; i++)
+                // no token here is special, but the first
                 check(choice.text.slice(l.text_offset[i]).startsWith(l.tokens[i]), `offset ${i}`);
         }
     },
@@ -200,8 +253,10 @@ const cases = {
     async 'openai: json_schema with zod'() {
         const client = await openai();
         const { z } = await load('zod');
-        const { zodResponseFormat } = await load('openai/helpers/zod').catch(() =>
-            import(pathToFileURL(join(resolve(modules), 'node_modules/openai/helpers/zod.mjs'))));
+        const { zodResponseFormat } = await load('openai/helpers/zod').catch(
+            () =>
+                import(pathToFileURL(join(resolve(modules), 'node_modules/openai/helpers/zod.mjs')))
+        );
         const Person = z.object({ name: z.string().max(8), old: z.boolean() });
         const r = await client.chat.completions.parse(
             chat('Who?', { response_format: zodResponseFormat(Person, 'person'), max_tokens: 200 })
@@ -211,17 +266,28 @@ const cases = {
     },
 
     async 'json_object, a schema as a stream, and a grammar'() {
-        const object = await ask(server, '/v1/chat/completions',
-            chat('x', { response_format: { type: 'json_object' }, max_tokens: 300, seed: 1 }));
+        const object = await ask(
+            server,
+            '/v1/chat/completions',
+            chat('x', { response_format: { type: 'json_object' }, max_tokens: 300, seed: 1 })
+        );
         const choice = object.json.choices[0];
         if (choice.finish_reason === 'stop') JSON.parse(choice.message.content);
         const format = { type: 'json_schema', json_schema: { name: 'a', schema: SCHEMA } };
-        const stream = await ask(server, '/v1/chat/completions',
-            chat('x', { response_format: format, max_tokens: 200, stream: true, temperature: 1 }));
-        const text = events(stream.text).map(e => e.choices[0].delta.content ?? '').join('');
+        const stream = await ask(
+            server,
+            '/v1/chat/completions',
+            chat('x', { response_format: format, max_tokens: 200, stream: true, temperature: 1 })
+        );
+        const text = events(stream.text)
+            .map(e => e.choices[0].delta.content ?? '')
+            .join('');
         same(Object.keys(JSON.parse(text)), ['name', 'old']);
-        const yes = await ask(server, '/v1/completions',
-            { prompt: 'x', grammar: 'root ::= "yes" | "no"', max_tokens: 20 });
+        const yes = await ask(server, '/v1/completions', {
+            prompt: 'x',
+            grammar: 'root ::= "yes" | "no"',
+            max_tokens: 20
+        });
         check(/^(yes|no)$/.test(yes.json.choices[0].text), yes.text);
     },
 
@@ -252,9 +318,11 @@ const cases = {
         const client = await openai();
         await idle(server);
         const before = await metrics(server);
-        const stream = await client.completions.create(
-            { model: NAME, stream: true, ...(await endless(server)) }
-        );
+        const stream = await client.completions.create({
+            model: NAME,
+            stream: true,
+            ...(await endless(server))
+        });
         for await (const _ of stream) break;
         stream.controller.abort();
         await idle(server);
@@ -267,7 +335,10 @@ const cases = {
         const client = await openai();
         const request = { model: NAME, ...SEEDED, n: 5 };
         const r = await client.completions.create(request);
-        same(r.choices.map(c => c.index), [0, 1, 2, 3, 4]);
+        same(
+            r.choices.map(c => c.index),
+            [0, 1, 2, 3, 4]
+        );
         same(new Set(r.choices.map(c => c.text)).size, 5);
         const one = await client.completions.create({ model: NAME, ...SEEDED });
         same(r.choices[0].text, one.choices[0].text);
@@ -275,31 +346,51 @@ const cases = {
         const chunks = await collect(await client.completions.create({ ...request, stream: true }));
         const texts = ['', '', '', '', ''];
         for (const c of chunks) texts[c.choices[0].index] += c.choices[0].text;
-        same(texts, r.choices.map(c => c.text));
+        same(
+            texts,
+            r.choices.map(c => c.text)
+        );
     },
 
     async 'a list of prompts, and tokens as a prompt'() {
-        const { json } = await ask(server, '/v1/completions',
-            { prompt: [PROMPT, 'The dog'], max_tokens: 6, temperature: 0, n: 2 });
+        const { json } = await ask(server, '/v1/completions', {
+            prompt: [PROMPT, 'The dog'],
+            max_tokens: 6,
+            temperature: 0,
+            n: 2
+        });
         same(json.choices.length, 4);
         same(json.choices[0].text, json.choices[1].text);
-        const { json: { tokens } } = await ask(server, '/tokenize',
-            { content: PROMPT, add_special: true });
-        const own = await ask(server, '/v1/completions',
-            { prompt: tokens, max_tokens: 6, temperature: 0 });
+        const {
+            json: { tokens }
+        } = await ask(server, '/tokenize', { content: PROMPT, add_special: true });
+        const own = await ask(server, '/v1/completions', {
+            prompt: tokens,
+            max_tokens: 6,
+            temperature: 0
+        });
         same(own.json.choices[0].text, json.choices[0].text);
         const back = await ask(server, '/detokenize', { tokens: tokens.slice(1) });
         same(back.json.content, PROMPT);
     },
 
     async 'stop strings'() {
-        const whole = await ask(server, '/v1/completions',
-            { prompt: PROMPT, max_tokens: 100, temperature: 0 });
-        const text = whole.json.choices[0].text, word = text.split(' ')[6];
+        const whole = await ask(server, '/v1/completions', {
+            prompt: PROMPT,
+            max_tokens: 100,
+            temperature: 0
+        });
+        const text = whole.json.choices[0].text,
+            word = text.split(' ')[6];
         for (const stop of [word, ['never seen', word]]) {
             for (const stream of [false, true]) {
-                const r = await ask(server, '/v1/completions',
-                    { prompt: PROMPT, max_tokens: 100, temperature: 0, stop, stream });
+                const r = await ask(server, '/v1/completions', {
+                    prompt: PROMPT,
+                    max_tokens: 100,
+                    temperature: 0,
+                    stop,
+                    stream
+                });
                 const parts = stream ? events(r.text) : [r.json];
                 same(parts.map(p => p.choices[0].text).join(''), text.slice(0, text.indexOf(word)));
                 same(parts.at(-1).choices[0].finish_reason, 'stop');
@@ -308,9 +399,17 @@ const cases = {
     },
 
     async 'logit_bias forbids and forces'() {
-        const { json: { tokens: [moon] } } = await ask(server, '/tokenize', { content: ' moon' });
-        const r = await ask(server, '/v1/completions',
-            { prompt: PROMPT, max_tokens: 3, temperature: 0, logit_bias: { [moon]: 100 } });
+        const {
+            json: {
+                tokens: [moon]
+            }
+        } = await ask(server, '/tokenize', { content: ' moon' });
+        const r = await ask(server, '/v1/completions', {
+            prompt: PROMPT,
+            max_tokens: 3,
+            temperature: 0,
+            logit_bias: { [moon]: 100 }
+        });
         same(r.json.choices[0].text, ' moon moon moon');
     },
 
@@ -340,23 +439,50 @@ const cases = {
                   : ask(server, '/v1/completions', { prompt: `${PROMPT} ${i}`, max_tokens: i })
         );
         const all = await Promise.all(many);
-        check(all.every(r => r.status === 200), all.find(r => r.status !== 200)?.text);
+        check(
+            all.every(r => r.status === 200),
+            all.find(r => r.status !== 200)?.text
+        );
         for (let i = 0; i < 48; i += 3) same(all[i].json.choices, alone.json.choices, `text ${i}`);
     },
 
     async 'a model with a merged vocabulary streams whole characters'() {
-        const { text } = await ask(server, '/v1/completions',
-            { prompt: 'x', max_tokens: 60, temperature: 5, seed: 9, stream: true, top_k: -1, min_p: 0 });
-        const whole = await ask(server, '/v1/completions',
-            { prompt: 'x', max_tokens: 60, temperature: 5, seed: 9, top_k: -1, min_p: 0 });
-        same(events(text).map(e => e.choices[0].text).join(''), whole.json.choices[0].text);
+        const { text } = await ask(server, '/v1/completions', {
+            prompt: 'x',
+            max_tokens: 60,
+            temperature: 5,
+            seed: 9,
+            stream: true,
+            top_k: -1,
+            min_p: 0
+        });
+        const whole = await ask(server, '/v1/completions', {
+            prompt: 'x',
+            max_tokens: 60,
+            temperature: 5,
+            seed: 9,
+            top_k: -1,
+            min_p: 0
+        });
+        same(
+            events(text)
+                .map(e => e.choices[0].text)
+                .join(''),
+            whole.json.choices[0].text
+        );
     },
 
     async 'LangChain: invoke, stream, structured output'() {
         const { ChatOpenAI } = await load('@langchain/openai');
         const { z } = await load('zod');
-        const options = { model: NAME, apiKey: 'none', temperature: 0, maxTokens: 5, maxRetries: 0,
-            configuration: { baseURL } };
+        const options = {
+            model: NAME,
+            apiKey: 'none',
+            temperature: 0,
+            maxTokens: 5,
+            maxRetries: 0,
+            configuration: { baseURL }
+        };
         const llm = new ChatOpenAI(options);
         const whole = await llm.invoke('A fox');
         const plain = await ask(server, '/v1/chat/completions', chat('A fox'));
@@ -376,10 +502,18 @@ const cases = {
         const { generateText, streamText, generateObject } = await load('ai');
         const { createOpenAICompatible } = await load('@ai-sdk/openai-compatible');
         const { z } = await load('zod');
-        const provider = createOpenAICompatible(
-            { name: 'here', baseURL, supportsStructuredOutputs: true, includeUsage: true }
-        );
-        const options = { model: provider(NAME), temperature: 0, maxOutputTokens: 5, maxRetries: 0 };
+        const provider = createOpenAICompatible({
+            name: 'here',
+            baseURL,
+            supportsStructuredOutputs: true,
+            includeUsage: true
+        });
+        const options = {
+            model: provider(NAME),
+            temperature: 0,
+            maxOutputTokens: 5,
+            maxRetries: 0
+        };
         const whole = await generateText({ ...options, prompt: 'A wolf' });
         const plain = await ask(server, '/v1/chat/completions', chat('A wolf'));
         same(whole.text, plain.json.choices[0].message.content);
@@ -389,23 +523,36 @@ const cases = {
         for await (const part of stream.textStream) text += part;
         same(text, whole.text);
         same((await stream.usage).outputTokens, 5);
-        const { object } = await generateObject({ ...options, maxOutputTokens: 200, prompt: 'Who?',
-            schema: z.object({ old: z.boolean() }) });
+        const { object } = await generateObject({
+            ...options,
+            maxOutputTokens: 200,
+            prompt: 'Who?',
+            schema: z.object({ old: z.boolean() })
+        });
         check(typeof object.old === 'boolean', object);
     },
 
     async 'openai: errors are its own classes'() {
         const OpenAI = await load('openai');
         const client = await openai();
-        const bad = await client.chat.completions.create(chat('x', { temperature: 'hot' }))
+        const bad = await client.chat.completions
+            .create(chat('x', { temperature: 'hot' }))
             .catch(e => e);
         check(bad instanceof OpenAI.BadRequestError && bad.param === 'temperature', String(bad));
         const none = await client.get('/v1/nothing').catch(e => e);
         check(none instanceof OpenAI.NotFoundError, String(none));
-        const embeddings = await client.embeddings.create({ model: NAME, input: 'x' }).catch(e => e);
+        const embeddings = await client.embeddings
+            .create({ model: NAME, input: 'x' })
+            .catch(e => e);
         same(embeddings.status, 501);
         const models = await collect(await client.models.list());
-        same(models.map(m => m.id), [NAME]);
+        const { meta } = models[0];
+        check(meta.n_vocab === 2048 && meta.n_ctx === 512 && meta.n_layers < 100, models[0]);
+        check(meta.size > 1e6 && /^\w[\w-]*$/.test(meta.kernels), models[0]);
+        same(
+            models.map(m => m.id),
+            [NAME]
+        );
     }
 };
 

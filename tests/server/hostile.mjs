@@ -6,15 +6,31 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ask, check, endless, idle, memory, metrics, post, raw, runAll, same, sleep, start, until }
-    from './server.mjs';
+import {
+    ask,
+    check,
+    endless,
+    idle,
+    memory,
+    metrics,
+    post,
+    raw,
+    runAll,
+    same,
+    sleep,
+    start,
+    until
+} from './server.mjs';
 
 const [serve, model, filter = ''] = process.argv.slice(2);
 const server = await start(serve, ['-m', model, '--max-body', '2', '--idle-timeout', '1']);
 const status = text => Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1] ?? 0);
 const get = (path, headers = {}, method = 'GET') => {
     const lines = Object.entries({ Host: 'localhost', Connection: 'close', ...headers });
-    const head = lines.filter(([, v]) => v !== null).map(([k, v]) => `${k}: ${v}\r\n`).join('');
+    const head = lines
+        .filter(([, v]) => v !== null)
+        .map(([k, v]) => `${k}: ${v}\r\n`)
+        .join('');
     return `${method} ${path} HTTP/1.1\r\n${head}\r\n`;
 };
 const CLOSE = { Connection: 'close' };
@@ -25,74 +41,188 @@ async function refused(body, wanted, path = '/v1/completions') {
     const says = `${body.toString('latin1').slice(0, 80)}: ${text.slice(0, 400)}`;
     check(wanted.includes(status(text)), says);
     const { error } = JSON.parse(text.slice(text.indexOf('\r\n\r\n') + 4));
-    check(typeof error.message === 'string' && error.message && error.code === status(text), says);
+    check(
+        typeof error.message === 'string' &&
+            error.message &&
+            (typeof error.code === 'string' || error.code === status(text)),
+        says
+    );
     return error;
 }
 
 const cases = {
     async 'bodies that are no request'() {
         const bad = [
-            '', ' ', '{', '}', '[]', '"x"', 'null', '1', '{"prompt":"x"', '{"prompt":"x"}}',
-            '{"prompt":"x","prompt":"y"}', '{"a":{"b":1,"b":2},"prompt":"x"}', "{'prompt':'x'}",
-            '{"prompt":"\u0001"}', '{"prompt":"\\ud800"}', '{"prompt":"\\x"}', '{"prompt":01}',
-            '{"prompt":NaN}', '\ufeff{"prompt":"x"}', '{"prompt":"x",}', '{"prompt":"x"}\0',
-            `${'['.repeat(100)}${']'.repeat(100)}`, `{"a":${'['.repeat(1e5)}`,
-            '{"messages":'.repeat(1000), `{"prompt":"x","max_tokens":${'9'.repeat(1e5)}}`
+            '',
+            ' ',
+            '{',
+            '}',
+            '[]',
+            '"x"',
+            'null',
+            '1',
+            '{"prompt":"x"',
+            '{"prompt":"x"}}',
+            '{"prompt":"x","prompt":"y"}',
+            '{"a":{"b":1,"b":2},"prompt":"x"}',
+            "{'prompt':'x'}",
+            '{"prompt":"\u0001"}',
+            '{"prompt":"\\ud800"}',
+            '{"prompt":"\\x"}',
+            '{"prompt":01}',
+            '{"prompt":NaN}',
+            '\ufeff{"prompt":"x"}',
+            '{"prompt":"x",}',
+            '{"prompt":"x"}\0',
+            `${'['.repeat(100)}${']'.repeat(100)}`,
+            `{"a":${'['.repeat(1e5)}`,
+            '{"messages":'.repeat(1000),
+            `{"prompt":"x","max_tokens":${'9'.repeat(1e5)}}`
         ];
         for (const body of bad) await refused(Buffer.from(body), [400]);
         for (const hex of ['ff', 'c080', 'eda080', 'f4908080', 'e282', '80'])
-            await refused(Buffer.concat([Buffer.from('{"prompt":"'), Buffer.from(hex, 'hex'),
-                Buffer.from('"}')]), [400]);
+            await refused(
+                Buffer.concat([
+                    Buffer.from('{"prompt":"'),
+                    Buffer.from(hex, 'hex'),
+                    Buffer.from('"}')
+                ]),
+                [400]
+            );
     },
 
     async 'fields that are wrong name themselves'() {
         const bad = {
-            prompt: [[], {}, true, 1, [[]], [{}], ['a', 1], [1, 'a'], [-1], [1e9], [1.5],
-                [[1, [2]]], 'x '.repeat(2000)],
+            prompt: [
+                [],
+                {},
+                true,
+                1,
+                [[]],
+                [{}],
+                ['a', 1],
+                [1, 'a'],
+                [-1],
+                [1e9],
+                [1.5],
+                [[1, [2]]],
+                'x '.repeat(2000)
+            ],
             max_tokens: [-2, 1.5, '1', 1e10, [], {}, true],
-            temperature: [-1, 'x', 101, -1e-9, []], top_p: [-0.1, 1.1], min_p: [2], top_k: [-2, 0.5],
-            n: [0, -1, 129, 1.5, '1', 1e300], seed: [1.5, 'x', 1e300], stop: [1, '', [''], [1], {}, 'a\0b',
-                Array(65).fill('x')],
-            logprobs: [21, -1, 'x', [], 1.5], stream: [1, 'true', {}], echo: [1],
-            logit_bias: [[], 'x', { x: 1 }, { '-1': 1 }, { 99999999: 1 }, { '': 1 }, { 1: 101 }, { 1: 'x' },
-                { 1: null }, { '1e2': 1 }, { '99999999999999999999': 1 }],
-            frequency_penalty: [3], presence_penalty: [-3], grammar: [1, {}, ''],
+            temperature: [-1, 'x', 101, -1e-9, []],
+            top_p: [-0.1, 1.1],
+            min_p: [2],
+            top_k: [-2, 0.5],
+            n: [0, -1, 129, 1.5, '1', 1e300],
+            seed: [1.5, 'x', 1e300],
+            stop: [1, '', [''], [1], {}, 'a\0b', Array(65).fill('x')],
+            logprobs: [21, -1, 'x', [], 1.5],
+            stream: [1, 'true', {}],
+            echo: [1],
+            logit_bias: [
+                [],
+                'x',
+                { x: 1 },
+                { '-1': 1 },
+                { 99999999: 1 },
+                { '': 1 },
+                { 1: 101 },
+                { 1: 'x' },
+                { 1: null },
+                { '1e2': 1 },
+                { '99999999999999999999': 1 }
+            ],
+            frequency_penalty: [3],
+            presence_penalty: [-3],
+            grammar: [1, {}, ''],
             response_format: [1, [], {}, { type: 1 }, { type: 'json_schema', json_schema: [] }]
         };
         for (const [name, values] of Object.entries(bad))
             for (const value of values) {
-                const e = await refused(Buffer.from(JSON.stringify({ prompt: 'x', [name]: value })), [400]);
-                check(e.param === name || (e.param === 'n' && name === 'prompt'),
-                    `${name} ${JSON.stringify(value)}: ${JSON.stringify(e)}`);
+                const e = await refused(
+                    Buffer.from(JSON.stringify({ prompt: 'x', [name]: value })),
+                    [400]
+                );
+                check(
+                    e.param === name || (e.param === 'n' && name === 'prompt'),
+                    `${name} ${JSON.stringify(value)}: ${JSON.stringify(e)}`
+                );
             }
-        const chats = [[], {}, 'x', [1], [{}], [{ role: 'user' }], [{ role: '', content: 'x' }],
-            [{ role: 1, content: 'x' }], [{ role: 'user', content: 1 }], [{ role: 'user', content: 'a\0b' }],
+        const chats = [
+            [],
+            {},
+            'x',
+            [1],
+            [{}],
+            [{ role: 'user' }],
+            [{ role: '', content: 'x' }],
+            [{ role: 1, content: 'x' }],
+            [{ role: 'user', content: 1 }],
+            [{ role: 'user', content: 'a\0b' }],
             [{ role: 'user', content: [{ type: 'image_url', image_url: {} }] }],
-            [{ role: 'user', content: [{ type: 'text', text: 1 }] }], [{ role: 'a\0', content: 'x' }],
-            [{ role: 'assistant', content: 'x', tool_calls: [{}] }], [[]], [null]];
+            [{ role: 'user', content: [{ type: 'text', text: 1 }] }],
+            [{ role: 'a\0', content: 'x' }],
+            [{ role: 'assistant', content: 'x', tool_calls: [{}] }],
+            [[]],
+            [null]
+        ];
         for (const messages of chats) {
-            const e = await refused(Buffer.from(JSON.stringify({ messages })), [400],
-                '/v1/chat/completions');
+            const e = await refused(
+                Buffer.from(JSON.stringify({ messages })),
+                [400],
+                '/v1/chat/completions'
+            );
             same(e.param, 'messages', JSON.stringify(messages));
         }
-        for (const [path, body] of [['/tokenize', { content: 1 }], ['/tokenize', {}], ['/tokenize', []],
-            ['/detokenize', { tokens: 1 }], ['/detokenize', { tokens: [-1] }], ['/detokenize', [1]],
-            ['/detokenize', { tokens: ['a'] }]])
+        for (const [path, body] of [
+            ['/tokenize', { content: 1 }],
+            ['/tokenize', {}],
+            ['/tokenize', []],
+            ['/detokenize', { tokens: 1 }],
+            ['/detokenize', { tokens: [-1] }],
+            ['/detokenize', [1]],
+            ['/detokenize', { tokens: ['a'] }]
+        ])
             await refused(Buffer.from(JSON.stringify(body)), [400], path);
     },
 
     async 'values at the edge are taken'() {
-        for (const more of [{ seed: -1 }, { seed: 9007199254740991 }, { temperature: 100 }, { top_k: -1 },
-            { top_k: 2147483647 }, { stop: [] }, { stop: null }, { logit_bias: {} }, { n: 1 },
-            { unknown: { deep: [1, { x: null }] } }, { max_tokens: 1, stream_options: { x: 1 } },
-            { logprobs: 20 }, { logprobs: false }, { logprobs: null }, { user: '\ud83d\ude00' },
-            { temperature: 1e-300 }, { logit_bias: { 1: -100, 2: 100 } }, { max_tokens: 0 },
-            { prompt: [[5, 6], [7]] }, { prompt: '' }, { prompt: ['', 'x'] }]) {
+        for (const more of [
+            { seed: -1 },
+            { seed: 9007199254740991 },
+            { temperature: 100 },
+            { top_k: -1 },
+            { top_k: 2147483647 },
+            { stop: [] },
+            { stop: null },
+            { logit_bias: {} },
+            { n: 1 },
+            { unknown: { deep: [1, { x: null }] } },
+            { max_tokens: 1, stream_options: { x: 1 } },
+            { logprobs: 20 },
+            { logprobs: false },
+            { logprobs: null },
+            { user: '\ud83d\ude00' },
+            { temperature: 1e-300 },
+            { logit_bias: { 1: -100, 2: 100 } },
+            { max_tokens: 0 },
+            { prompt: [[5, 6], [7]] },
+            { prompt: '' },
+            { prompt: ['', 'x'] }
+        ]) {
             const r = await ask(server, '/v1/completions', { prompt: 'x', max_tokens: 2, ...more });
             same(r.status, 200, `${JSON.stringify(more)} ${r.text}`);
         }
-        const parts = [{ role: 'developer', content: 'Be kind.' },
-            { role: 'user', content: [{ type: 'text', text: 'a' }, { type: 'text', text: 'b' }] }];
+        const parts = [
+            { role: 'developer', content: 'Be kind.' },
+            {
+                role: 'user',
+                content: [
+                    { type: 'text', text: 'a' },
+                    { type: 'text', text: 'b' }
+                ]
+            }
+        ];
         const r = await ask(server, '/v1/chat/completions', { messages: parts, max_tokens: 2 });
         same(r.status, 200, r.text);
         const none = await ask(server, '/detokenize', { tokens: [] });
@@ -103,18 +233,35 @@ const cases = {
     async 'a body over --max-body is a 413, with and without a length'() {
         const large = Buffer.alloc(3 << 20, 'x');
         for (const headers of [{}, { Expect: '100-continue' }]) {
-            const text = await raw(server, post('/v1/completions', large, { ...CLOSE, ...headers }));
+            const text = await raw(
+                server,
+                post('/v1/completions', large, { ...CLOSE, ...headers })
+            );
             check(/^(HTTP\/1\.1 100[^]*)?HTTP\/1\.1 413/.test(text), text.slice(0, 200));
         }
-        const parts = Array.from({ length: 48 }, () => `10000\r\n${'y'.repeat(65536)}\r\n`).join('');
+        const parts = Array.from({ length: 48 }, () => `10000\r\n${'y'.repeat(65536)}\r\n`).join(
+            ''
+        );
         const chunked = get('/v1/completions', { 'Transfer-Encoding': 'chunked' }, 'POST');
         same(status(await raw(server, `${chunked}${parts}0\r\n\r\n`)), 413);
         const r = await fetch(`${server.url}/v1/completions`, { method: 'POST', body: large });
         same(r.status, 413, 'with fetch:');
         await r.text();
         writeFileSync(join(tmpdir(), 'large'), large);
-        const curl = spawnSync('curl', ['-sS', '-o', '/dev/null', '-w', '%{http_code}', '--data-binary',
-            `@${join(tmpdir(), 'large')}`, `${server.url}/v1/completions`], { encoding: 'utf8' });
+        const curl = spawnSync(
+            'curl',
+            [
+                '-sS',
+                '-o',
+                '/dev/null',
+                '-w',
+                '%{http_code}',
+                '--data-binary',
+                `@${join(tmpdir(), 'large')}`,
+                `${server.url}/v1/completions`
+            ],
+            { encoding: 'utf8' }
+        );
         same(curl.stdout, '413', curl.stderr);
         rmSync(join(tmpdir(), 'large'));
     },
@@ -139,8 +286,11 @@ const cases = {
 
     async 'Expect: 100-continue'() {
         const body = JSON.stringify({ prompt: 'x', max_tokens: 1 });
-        const out = execFileSync('curl', ['-sS', '-H', 'Expect: 100-continue', '-d', body,
-            `${server.url}/v1/completions`], { encoding: 'utf8' });
+        const out = execFileSync(
+            'curl',
+            ['-sS', '-H', 'Expect: 100-continue', '-d', body, `${server.url}/v1/completions`],
+            { encoding: 'utf8' }
+        );
         same(JSON.parse(out).object, 'text_completion');
     },
 
@@ -149,17 +299,32 @@ const cases = {
         const all = [1, 2, 3].map(n => post('/v1/completions', body(n)));
         all.splice(1, 0, Buffer.from(get('/health', { Connection: 'keep-alive' })));
         const text = await raw(server, Buffer.concat([...all, Buffer.from(get('/v1/models'))]));
-        same([...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(m => m[1]), Array(5).fill('200'));
-        same([...text.matchAll(/"completion_tokens":(\d+)/g)].map(m => m[1]), ['1', '2', '3']);
+        same(
+            [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(m => m[1]),
+            Array(5).fill('200')
+        );
+        same(
+            [...text.matchAll(/"completion_tokens":(\d+)/g)].map(m => m[1]),
+            ['1', '2', '3']
+        );
     },
 
     async 'wrong methods, HEAD, and addresses that are not there'() {
         for (const [method, path, wanted] of [
-            ['GET', '/v1/completions', 405], ['PUT', '/v1/models', 405], ['DELETE', '/health', 405],
-            ['HEAD', '/v1/chat/completions', 405], ['GET', '/nothing', 404], ['POST', '/nothing', 404],
-            ['OPTIONS', '/v1/completions', 405], ['TRACE', '/', 404], ['BREW', '/pot', 404],
-            ['GET', '/v1/models/', 404], ['GET', '//v1/models', 404], ['GET', '/v1/models?x=1', 200],
-            ['GET', '/', 200], ['GET', `/${'a'.repeat(5000)}`, 404]
+            ['GET', '/v1/completions', 405],
+            ['PUT', '/v1/models', 405],
+            ['DELETE', '/health', 405],
+            ['HEAD', '/v1/chat/completions', 405],
+            ['GET', '/nothing', 404],
+            ['POST', '/nothing', 404],
+            ['OPTIONS', '/v1/completions', 405],
+            ['TRACE', '/', 404],
+            ['BREW', '/pot', 404],
+            ['GET', '/v1/models/', 404],
+            ['GET', '//v1/models', 404],
+            ['GET', '/v1/models?x=1', 200],
+            ['GET', '/', 200],
+            ['GET', `/${'a'.repeat(5000)}`, 404]
         ]) {
             const text = await raw(server, get(path, {}, method));
             same(status(text), wanted, `${method} ${path.slice(0, 40)}:`);
@@ -170,22 +335,33 @@ const cases = {
     },
 
     async 'header floods, long lines, random bytes'() {
-        const flood = Array.from({ length: 5000 }, (_, i) => `X-${i}: ${'y'.repeat(50)}\r\n`).join('');
+        const flood = Array.from({ length: 5000 }, (_, i) => `X-${i}: ${'y'.repeat(50)}\r\n`).join(
+            ''
+        );
         const lines = [
             `GET /health HTTP/1.1\r\nHost: localhost\r\n${flood}\r\n`,
             `GET /health HTTP/1.1\r\nHost: localhost\r\nX: ${'y'.repeat(1e6)}\r\n\r\n`,
-            `GET /${'a'.repeat(1e6)} HTTP/1.1\r\n\r\n`, '\r\n'.repeat(1000), 'GET\r\n\r\n', '\0\0\0\0\r\n\r\n',
-            'GET /health HTTP/9.9\r\n\r\n', 'GET /health\r\n\r\n', 'POST /v1/completions HTTP/1.1\r\nHost: ' +
-                'localhost\r\nContent-Length: -5\r\n\r\n', 'POST /v1/completions HTTP/1.1\r\nHost: localhost' +
-                '\r\nContent-Length: 99999999999999999999999\r\n\r\n', 'POST /v1/completions HTTP/1.1\r\n' +
+            `GET /${'a'.repeat(1e6)} HTTP/1.1\r\n\r\n`,
+            '\r\n'.repeat(1000),
+            'GET\r\n\r\n',
+            '\0\0\0\0\r\n\r\n',
+            'GET /health HTTP/9.9\r\n\r\n',
+            'GET /health\r\n\r\n',
+            'POST /v1/completions HTTP/1.1\r\nHost: ' + 'localhost\r\nContent-Length: -5\r\n\r\n',
+            'POST /v1/completions HTTP/1.1\r\nHost: localhost' +
+                '\r\nContent-Length: 99999999999999999999999\r\n\r\n',
+            'POST /v1/completions HTTP/1.1\r\n' +
                 'Host: localhost\r\nContent-Length: 5\r\nContent-Length: 9\r\n\r\nhello'
         ];
         for (const line of lines) {
             const text = await raw(server, line, { enough: t => /^HTTP\/1\.1 [2-5]/.test(t) });
-            check(text === '' || status(text) >= 400 || /HTTP\/(9\.9)?/.test(line), text.slice(0, 200));
+            check(
+                text === '' || status(text) >= 400 || /HTTP\/(9\.9)?/.test(line),
+                text.slice(0, 200)
+            );
         }
         let seed = 1;
-        const random = () => (seed = (seed * 1103515245 + 12345) % 2147483648) >> 16 & 255;
+        const random = () => ((seed = (seed * 1103515245 + 12345) % 2147483648) >> 16) & 255;
         for (let i = 0; i < 40; i++) {
             const bytes = Buffer.from(Array.from({ length: 300 }, random));
             await raw(server, i % 2 ? bytes : post('/v1/completions', bytes), { end: true });
@@ -195,27 +371,44 @@ const cases = {
 
     async 'a request that never ends is cut off'() {
         const begun = Date.now();
-        const slow = [get('/health').slice(0, -2), post('/v1/completions', 'x'.repeat(900)).subarray(0, 90)];
-        await Promise.all(slow.map(bytes => new Promise((done, no) => {
-            const socket = net.connect(server.port, '127.0.0.1').on('error', () => {});
-            socket.write(bytes);
-            const more = setInterval(() => socket.write('X'), 200);
-            const timer = setTimeout(() => no(new Error('it stays open')), 6000);
-            socket.resume().on('close', () => {
-                clearInterval(more);
-                clearTimeout(timer);
-                done();
-            });
-        })));
+        const slow = [
+            get('/health').slice(0, -2),
+            post('/v1/completions', 'x'.repeat(900)).subarray(0, 90)
+        ];
+        await Promise.all(
+            slow.map(
+                bytes =>
+                    new Promise((done, no) => {
+                        const socket = net.connect(server.port, '127.0.0.1').on('error', () => {});
+                        socket.write(bytes);
+                        const more = setInterval(() => socket.write('X'), 200);
+                        const timer = setTimeout(() => no(new Error('it stays open')), 6000);
+                        socket.resume().on('close', () => {
+                            clearInterval(more);
+                            clearTimeout(timer);
+                            done();
+                        });
+                    })
+            )
+        );
         check(Date.now() - begun > 1500, 'it was cut off early');
-        const answer = await raw(server, '', { ms: 6000 });        // silent, and half-open
+        const answer = await raw(server, '', { ms: 6000 }); // silent, and half-open
         same(answer, '');
     },
 
     async 'slow readers do not hold up others, and get all in the end'() {
-        const text = await endless(server, { stream: true, max_tokens: 300, logprobs: 20, seed: 5 });
+        const text = await endless(server, {
+            stream: true,
+            max_tokens: 300,
+            logprobs: 20,
+            seed: 5
+        });
         const sockets = Array.from({ length: 8 }, () => {
-            const socket = net.connect({ port: server.port, host: '127.0.0.1', highWaterMark: 1024 });
+            const socket = net.connect({
+                port: server.port,
+                host: '127.0.0.1',
+                highWaterMark: 1024
+            });
             socket.pause();
             socket.write(post('/v1/completions', JSON.stringify(text), CLOSE));
             return socket;
@@ -225,12 +418,17 @@ const cases = {
         same(r.status, 200);
         await idle(server);
         check(Date.now() - begun < 10000, 'it took too long');
-        const all = await Promise.all(sockets.map(socket => new Promise(done => {
-            let got = '';
-            socket.on('data', d => (got += d));
-            socket.on('close', () => done(got));
-            socket.resume();
-        })));
+        const all = await Promise.all(
+            sockets.map(
+                socket =>
+                    new Promise(done => {
+                        let got = '';
+                        socket.on('data', d => (got += d));
+                        socket.on('close', () => done(got));
+                        socket.resume();
+                    })
+            )
+        );
         for (const got of all) {
             same(status(got), 200);
             check(got.includes('data: [DONE]'), `${got.length} bytes: ${got.slice(-200)}`);
@@ -239,15 +437,18 @@ const cases = {
 
     async 'many half-open connections leave room for others'() {
         const sockets = Array.from({ length: 300 }, () =>
-            net.connect(server.port, '127.0.0.1').on('error', () => {}));
+            net.connect(server.port, '127.0.0.1').on('error', () => {})
+        );
         await until(() => sockets.every(s => !s.connecting), 'all are connected');
         same((await ask(server, '/health')).status, 200);
         sockets.forEach(s => s.destroy());
     },
 
     async 'clients that leave at any moment'() {
-        const bytes = post('/v1/completions',
-            JSON.stringify(await endless(server, { stream: true, max_tokens: 100 })));
+        const bytes = post(
+            '/v1/completions',
+            JSON.stringify(await endless(server, { stream: true, max_tokens: 100 }))
+        );
         for (let i = 0; i < 60; i++) {
             const socket = net.connect(server.port, '127.0.0.1').on('error', () => {});
             socket.write(bytes.subarray(0, i % 2 ? bytes.length : 10 + i * 4));
@@ -260,24 +461,51 @@ const cases = {
     },
 
     async 'names and origins of other sites are refused'() {
-        for (const name of ['evil.example', 'localhost.evil.example', '127.0.0.1.nip.io', '192.168.0.1'])
+        for (const name of [
+            'evil.example',
+            'localhost.evil.example',
+            '127.0.0.1.nip.io',
+            '192.168.0.1'
+        ])
             same(status(await raw(server, get('/v1/models', { Host: name }))), 403, `${name}:`);
         for (const name of ['localhost', `LocalHost:${server.port}`, '127.0.0.1', '[::1]:80'])
             same(status(await raw(server, get('/v1/models', { Host: name }))), 200, `${name}:`);
-        for (const origin of ['http://evil.example', 'null', 'https://localhost.evil.example', 'file://', ''])
-            same(status(await raw(server, get('/v1/models', { Origin: origin }))), 403, `${origin}:`);
+        for (const origin of [
+            'http://evil.example',
+            'null',
+            'https://localhost.evil.example',
+            'file://',
+            ''
+        ])
+            same(
+                status(await raw(server, get('/v1/models', { Origin: origin }))),
+                403,
+                `${origin}:`
+            );
         for (const origin of ['http://localhost:3000', 'http://127.0.0.1']) {
             const text = await raw(server, get('/v1/models', { Origin: origin }));
             check(status(text) === 200 && !/Access-Control/i.test(text), text);
         }
     },
 
-    async '--allow-origin, and the preflights of openai\'s client'() {
-        const page = 'https://page.example', other = 'https://other.example';
+    async "--allow-origin, and the preflights of openai's client"() {
+        const page = 'https://page.example',
+            other = 'https://other.example';
         const one = await start(serve, ['-m', model, '--allow-origin', page]);
-        const preflight = origin => raw(one, get('/v1/chat/completions', { Origin: origin,
-            'Access-Control-Request-Method': 'POST',
-            'Access-Control-Request-Headers': 'authorization,content-type,x-stainless-os' }, 'OPTIONS'));
+        const preflight = origin =>
+            raw(
+                one,
+                get(
+                    '/v1/chat/completions',
+                    {
+                        Origin: origin,
+                        'Access-Control-Request-Method': 'POST',
+                        'Access-Control-Request-Headers':
+                            'authorization,content-type,x-stainless-os'
+                    },
+                    'OPTIONS'
+                )
+            );
         const text = await preflight(page);
         same(status(text), 204);
         check(text.includes(`Access-Control-Allow-Origin: ${page}\r\n`), text);
@@ -285,28 +513,67 @@ const cases = {
         check(/Access-Control-Allow-Methods: [^\r]*POST/.test(text), text);
         same(status(await preflight(other)), 403);
         const answer = await raw(one, get('/v1/models', { Origin: page }));
-        check(status(answer) === 200 && answer.includes(`Access-Control-Allow-Origin: ${page}`), answer);
+        check(
+            status(answer) === 200 && answer.includes(`Access-Control-Allow-Origin: ${page}`),
+            answer
+        );
         same(status(await raw(one, get('/v1/models', { Origin: other }))), 403);
         same(await one.stop(), 0);
     },
 
     async '--page gives its files, and no others'() {
-        const folder = mkdtempSync(join(tmpdir(), 'server-page-')), page = join(folder, 'page');
+        const folder = mkdtempSync(join(tmpdir(), 'server-page-')),
+            page = join(folder, 'page');
         mkdirSync(join(page, 'sub/.git'), { recursive: true });
-        for (const [name, text] of [['page/index.html', 'index'], ['page/sub/a.js', 'script'], ['secret', 'no'],
-            ['page/.hidden', 'no'], ['page/sub/.git/config', 'no']]) writeFileSync(join(folder, name), text);
+        for (const [name, text] of [
+            ['page/index.html', 'index'],
+            ['page/sub/a.js', 'script'],
+            ['secret', 'no'],
+            ['page/.hidden', 'no'],
+            ['page/sub/.git/config', 'no']
+        ])
+            writeFileSync(join(folder, name), text);
         symlinkSync(join(folder, 'secret'), join(page, 'link'));
         execFileSync('mkfifo', [join(page, 'pipe')]);
         const one = await start(serve, ['-m', model, '--page', page]);
-        for (const path of ['/', '/index.html', '/sub/a.js', '//sub//a.js', '/index.html?x']) {
+        check(
+            /^HTTP\/1\.1 302[^]*Location: \/\?server=1\r/.test(await raw(one, get('/'))),
+            'the page'
+        );
+        for (const path of [
+            '/?server=1',
+            '/index.html',
+            '/sub/a.js',
+            '//sub//a.js',
+            '/index.html?x'
+        ]) {
             const text = await raw(one, get(path));
             check(status(text) === 200 && /(index|script)$/.test(text), `${path} ${text}`);
         }
         check(/Content-Type: text\/javascript/.test(await raw(one, get('/sub/a.js'))), 'its type');
-        for (const path of ['/../secret', '/sub/../../secret', '/%2e%2e/secret', '/..%2fsecret',
-            '/sub/..%2f..%2fsecret', '//../secret', '/.hidden', '/%2ehidden', '/sub/.git/config', '/link',
-            '/pipe', '/sub', '/sub/', '/nothing', '/..\\secret', '/%00', '../secret', `${folder}/secret`,
-            '/%c0%ae%c0%ae/secret', `/${'sub/'.repeat(200)}`, '/%00/../secret']) {
+        for (const path of [
+            '/../secret',
+            '/sub/../../secret',
+            '/%2e%2e/secret',
+            '/..%2fsecret',
+            '/sub/..%2f..%2fsecret',
+            '//../secret',
+            '/.hidden',
+            '/%2ehidden',
+            '/sub/.git/config',
+            '/link',
+            '/pipe',
+            '/sub',
+            '/sub/',
+            '/nothing',
+            '/..\\secret',
+            '/%00',
+            '../secret',
+            `${folder}/secret`,
+            '/%c0%ae%c0%ae/secret',
+            `/${'sub/'.repeat(200)}`,
+            '/%00/../secret'
+        ]) {
             const text = await raw(one, get(path));
             check(status(text) !== 200 || path.startsWith('/%00'), `${path} ${text}`);
             check(!/\r\n\r\nno$/.test(text), `${path} ${text}`);
@@ -321,27 +588,47 @@ const cases = {
             const socket = net.connect(server.port, '127.0.0.1').on('error', () => {});
             socket.text = '';
             socket.on('data', d => (socket.text += d));
-            socket.write(post('/v1/completions', Buffer.alloc((2 << 20) - 10, ' ')).subarray(0, -5));
+            socket.write(
+                post('/v1/completions', Buffer.alloc((2 << 20) - 10, ' ')).subarray(0, -5)
+            );
             return socket;
         });
         await until(async () => (await ask(server, '/health')).status === 200, 'it answers');
         await sleep(500);
         const within = memory(server.child) - before;
         check(within < 60e3, `${within} KB for bodies`);
+        const small = await ask(server, '/v1/completions', { prompt: 'x', max_tokens: 1 });
+        same(small.status, 200, 'a small request meanwhile:');
         sockets.forEach(s => s.write('     '));
-        await until(() => sockets.every(s => status(s.text) || s.destroyed), 'all are answered', 5000);
+        await until(
+            () => sockets.every(s => status(s.text) || s.destroyed),
+            'all are answered',
+            5000
+        );
         const all = sockets.map(s => status(s.text));
         check(all.includes(400) && all.includes(503), all);
         sockets.forEach(s => s.destroy());
+        const large = JSON.stringify({ content: 'x'.repeat(1e6) });
+        await until(
+            async () => status(await raw(server, post('/tokenize', large, CLOSE))) === 200,
+            'there is room again'
+        );
     },
 
     async 'a long text is refused before much is done'() {
         const begun = Date.now();
-        await refused(Buffer.from(JSON.stringify({ prompt: 'once upon a time '.repeat(1e5) })), [400]);
+        await refused(
+            Buffer.from(JSON.stringify({ prompt: 'once upon a time '.repeat(1e5) })),
+            [400]
+        );
         await refused(Buffer.from(JSON.stringify({ prompt: 'x'.repeat(2e6) })), [400]);
         await refused(Buffer.from(JSON.stringify({ prompt: Array(9e5).fill(1) })), [400]);
         const messages = Array(30000).fill({ role: 'user', content: 'once upon a time' });
-        await refused(Buffer.from(JSON.stringify({ messages })), [400, 413], '/v1/chat/completions');
+        await refused(
+            Buffer.from(JSON.stringify({ messages })),
+            [400, 413],
+            '/v1/chat/completions'
+        );
         check(Date.now() - begun < 4000, `it took ${Date.now() - begun} ms`);
     }
 };

@@ -9,19 +9,38 @@ import http from 'node:http';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ask, check, endless, idle, metrics, post, raw, runAll, same, sleep, start, until }
-    from './server.mjs';
+import {
+    ask,
+    check,
+    endless,
+    idle,
+    metrics,
+    post,
+    raw,
+    runAll,
+    same,
+    sleep,
+    start,
+    until
+} from './server.mjs';
 
 const [serve, model, slowOpen, filter = ''] = process.argv.slice(2);
-const TINY = ['-m', model], LONG = ['-m', model, '-c', '16384'];
+const TINY = ['-m', model],
+    LONG = ['-m', model, '-c', '16384'];
 const run = (args, env = {}) =>
     spawnSync(serve, args, { encoding: 'utf8', timeout: 20000, env: { ...process.env, ...env } });
 
-/** Sends a request, perhaps from another address of this machine, and gives its answer as it comes. */
+/** Sends a request, perhaps from another address of this machine. Its answer fills as it comes. */
 function open(server, body, { localAddress, path = '/v1/completions', headers = {} } = {}) {
     const answer = { text: '', status: 0, ended: false, failed: false };
     const request = http.request({
-        host: '127.0.0.1', port: server.port, path, method: 'POST', localAddress, agent: false, headers
+        host: '127.0.0.1',
+        port: server.port,
+        path,
+        method: 'POST',
+        localAddress,
+        agent: false,
+        headers
     });
     answer.done = new Promise(done => {
         request.on('response', r => {
@@ -62,8 +81,10 @@ async function leaves(server, stream) {
     reading.leave();
     await idle(server);
     const read = await metrics(server);
-    check(read.bitnet_prompt_tokens_total - before.bitnet_prompt_tokens_total < 12000,
-        'the whole prompt was read');
+    check(
+        read.bitnet_prompt_tokens_total - before.bitnet_prompt_tokens_total < 12000,
+        'the whole prompt was read'
+    );
     const writers = [open(server, text), open(server, text)];
     await busy(server, 2);
     const waiting = open(server, text);
@@ -84,7 +105,7 @@ const cases = {
         for (const signal of ['SIGTERM', 'SIGINT']) {
             const server = await start(serve, TINY);
             const silent = net.connect(server.port, '127.0.0.1').on('error', () => {});
-            await ask(server, '/health');              // leaves a connection that is kept alive
+            await ask(server, '/health'); // leaves a connection that is kept alive
             const begun = Date.now();
             same(await server.stop(signal), 0);
             check(Date.now() - begun < 1500, `it took ${Date.now() - begun} ms`);
@@ -95,7 +116,11 @@ const cases = {
     async 'SIGTERM lets texts end within --grace'() {
         const server = await start(serve, [...LONG, '--grace', '20']);
         const text = await endless(server, { stream: true, max_tokens: 2000 });
-        const all = [open(server, text), open(server, text), open(server, { ...text, stream: false })];
+        const all = [
+            open(server, text),
+            open(server, text),
+            open(server, { ...text, stream: false })
+        ];
         await Promise.all(all.slice(0, 2).map(began));
         const stopped = server.stop();
         await until(() => server.said.includes('stopping'), 'stopping');
@@ -112,7 +137,9 @@ const cases = {
     async 'SIGTERM ends texts after --grace'() {
         const server = await start(serve, [...LONG, '--grace', '1']);
         const text = await endless(server);
-        const all = [true, true, true, false, true, true].map(s => open(server, { ...text, stream: s }));
+        const all = [true, true, true, false, true, true].map(s =>
+            open(server, { ...text, stream: s })
+        );
         await began(all[0]);
         const begun = Date.now();
         same(await server.stop(), 0);
@@ -142,9 +169,12 @@ const cases = {
 
     async '503 while the model is loaded, and SIGTERM then'() {
         for (const stop of [false, true]) {
-            const port = await freePort(), url = `http://127.0.0.1:${port}`;
-            const server = await start(serve, [...TINY, '--port', String(port)],
-                { wait: false, env: { LD_PRELOAD: slowOpen } });
+            const port = await freePort(),
+                url = `http://127.0.0.1:${port}`;
+            const server = await start(serve, [...TINY, '--port', String(port)], {
+                wait: false,
+                env: { LD_PRELOAD: slowOpen }
+            });
             await until(() => fetch(`${url}/health`).catch(() => false), 'it listens', 1500);
             const health = await ask({ url }, '/health');
             same([health.status, health.json], [503, { status: 'loading' }]);
@@ -160,11 +190,15 @@ const cases = {
 
     async 'wrong options: exit 2 and a clear error'() {
         const wrong = [
-            [[], '-m MODEL is needed'], [['-m'], '-m needs a value'],
-            [['-m', model, '--nothing'], 'no option --nothing'], [['x'], 'no option x'],
+            [[], '-m MODEL is needed'],
+            [['-m'], '-m needs a value'],
+            [['-m', model, '--nothing'], 'no option --nothing'],
+            [['x'], 'no option x'],
             [['-m', model, '--port', '65536'], '0 to 65535'],
-            [['-m', model, '--port', '-1'], '0 to 65535'], [['-m', model, '--port', '1x'], 'whole'],
-            [['-m', model, '--port', ''], 'whole'], [['-m', model, '--parallel', '0'], '1 to 1024'],
+            [['-m', model, '--port', '-1'], '0 to 65535'],
+            [['-m', model, '--port', '1x'], 'whole'],
+            [['-m', model, '--port', ''], 'whole'],
+            [['-m', model, '--parallel', '0'], '1 to 1024'],
             [['-m', model, '--ctx-size', '99999999999999999999'], 'whole number'],
             [['-m', model, '--page', '/nowhere'], '--page'],
             [['-m', model, '--host', '0.0.0.0'], '--api-key'],
@@ -180,7 +214,8 @@ const cases = {
     },
 
     async 'a model that cannot be loaded: exit 1'() {
-        const folder = mkdtempSync(join(tmpdir(), 'server-')), file = join(folder, 'x.gguf');
+        const folder = mkdtempSync(join(tmpdir(), 'server-')),
+            file = join(folder, 'x.gguf');
         writeFileSync(file, 'GGUF\u0003\0\0\0 no model');
         for (const name of [file, folder, join(folder, 'none')]) {
             const { status, stderr } = run(['-m', name, '--port', '0']);
@@ -194,20 +229,44 @@ const cases = {
     async 'a port in use: exit 1'() {
         const server = await start(serve, TINY);
         const { status, stderr } = run([...TINY, '--port', String(server.port)]);
-        check(status === 1 && stderr.includes(`port ${server.port}: Address already in use`), stderr);
+        check(
+            status === 1 && stderr.includes(`port ${server.port}: Address already in use`),
+            stderr
+        );
         await server.stop();
     },
 
     async 'an API key'() {
-        for (const [args, env] of [[['--api-key', 'secret'], {}], [[], { BITNET_API_KEY: 'secret' }]]) {
+        for (const [args, env] of [
+            [['--api-key', 'secret'], {}],
+            [[], { BITNET_API_KEY: 'secret' }]
+        ]) {
             const server = await start(serve, [...TINY, ...args], { env });
             const get = (path, key) =>
-                ask(server, path, undefined, key === undefined ? {} : { headers: { Authorization: key } });
-            for (const key of [undefined, '', 'secret', 'Bearer', 'Bearer ', 'Bearer secre',
-                'Bearer secrets', 'Bearer secretsecret', 'Basic secret']) {
+                ask(
+                    server,
+                    path,
+                    undefined,
+                    key === undefined ? {} : { headers: { Authorization: key } }
+                );
+            for (const key of [
+                undefined,
+                '',
+                'secret',
+                'Bearer',
+                'Bearer ',
+                'Bearer secre',
+                'Bearer secrets',
+                'Bearer secretsecret',
+                'Basic secret'
+            ]) {
                 for (const path of ['/v1/models', '/metrics']) {
                     const r = await get(path, key);
-                    same([r.status, r.json?.error.type], [401, 'authentication_error'], `${path} ${key}:`);
+                    same(
+                        [r.status, r.json?.error.type],
+                        [401, 'authentication_error'],
+                        `${path} ${key}:`
+                    );
                     same(r.headers.get('www-authenticate'), 'Bearer');
                 }
             }
@@ -238,17 +297,21 @@ const cases = {
         same(many.status, 400);
         all.forEach(a => a.leave());
         await idle(server);
-        same((await ask(server, '/v1/completions', { prompt: 'x', n: 3, max_tokens: 2 })).status, 200);
+        same(
+            (await ask(server, '/v1/completions', { prompt: 'x', n: 3, max_tokens: 2 })).status,
+            200
+        );
         same(await server.stop(), 0);
     },
 
-    async 'one client\'s flood leaves room for another'() {
+    async "one client's flood leaves room for another"() {
         const server = await start(serve, [...LONG, '--parallel', '2', '--queue', '8']);
         const text = await endless(server, { max_tokens: 400 });
         const flood = Array.from({ length: 30 }, () => open(server, text));
         await busy(server, 2);
         await until(async () => (await metrics(server)).bitnet_refused_total > 0, 'it is full');
-        const short = await open(server, { ...text, max_tokens: 5 }, { localAddress: '127.0.0.2' }).done;
+        const short = await open(server, { ...text, max_tokens: 5 }, { localAddress: '127.0.0.2' })
+            .done;
         const done = flood.filter(a => a.status === 200 && a.ended).length;
         same(short.status, 200, short.text);
         check(done <= 3, `${done} texts of the flood came first`);
@@ -277,12 +340,16 @@ const cases = {
             socket.write(Buffer.concat([post('/v1/completions', body), Buffer.from('GET /')]));
             await busy(server, 1);
             socket.destroy();
-            await until(async () => (await metrics(server)).bitnet_slots_busy === 0, 'it is free', 500);
+            await until(
+                async () => (await metrics(server)).bitnet_slots_busy === 0,
+                'it is free',
+                500
+            );
         }
         same(await server.stop(), 0);
     },
 
-    async 'clients that leave do not stop another one\'s text'() {
+    async "clients that leave do not stop another one's text"() {
         const server = await start(serve, [...LONG, '--parallel', '4']);
         const text = await endless(server, { stream: true });
         const writer = open(server, text);
@@ -299,7 +366,7 @@ const cases = {
         check(events > 100, `only ${events} tokens in a second`);
         writer.leave();
         await idle(server);
-        check(await written() > 0, 'metrics');
+        check((await written()) > 0, 'metrics');
         same(await server.stop(), 0);
     },
 
@@ -317,8 +384,15 @@ const cases = {
         const wanted = (await ask(alone, '/v1/completions', text)).json.choices[0].text;
         same(await alone.stop(), 0);
         const server = await start(serve, [...TINY, '--parallel', '4', '--kv-tokens', '512']);
-        const prompts = Array.from({ length: 8 }, (_, i) => ask(server, '/v1/completions',
-            i % 2 ? text : { ...text, prompt: Array.from({ length: 250 }, (_, k) => 300 + i + k) }));
+        const prompts = Array.from({ length: 8 }, (_, i) =>
+            ask(
+                server,
+                '/v1/completions',
+                i % 2
+                    ? text
+                    : { ...text, prompt: Array.from({ length: 250 }, (_, k) => 300 + i + k) }
+            )
+        );
         const all = await Promise.all(prompts);
         for (const [i, r] of all.entries()) {
             same(r.status, 200, r.text);
@@ -333,11 +407,20 @@ const cases = {
         for (const echo of [false, true]) {
             const request = { ...text, echo, ...(echo ? { logprobs: 1 } : {}) };
             const prompt = i => Array.from({ length: 100 + 20 * i }, (_, k) => 300 + 40 * i + k);
-            const all = await Promise.all(Array.from({ length: 8 },
-                (_, i) => ask(server, '/v1/completions', { ...request, prompt: prompt(i) })));
+            const all = await Promise.all(
+                Array.from({ length: 8 }, (_, i) =>
+                    ask(server, '/v1/completions', { ...request, prompt: prompt(i) })
+                )
+            );
             for (const r of all)
-                check(r.status === 200 || (r.status === 503 && /cache is full/.test(r.text)), r.text);
-            check(all.filter(r => r.status === 200).length >= 2, all.map(r => r.status));
+                check(
+                    r.status === 200 || (r.status === 503 && /cache is full/.test(r.text)),
+                    r.text
+                );
+            check(
+                all.filter(r => r.status === 200).length >= 2,
+                all.map(r => r.status)
+            );
             await idle(server);
             const last = await ask(server, '/v1/completions', { ...request, prompt: prompt(7) });
             same(last.json.choices[0].finish_reason, 'length');

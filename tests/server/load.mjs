@@ -2,7 +2,7 @@
 //
 //     node tests/server/load.mjs SERVE MODEL MODULES [SECONDS [OPTIONS OF THE SERVER...]]
 //
-// Fails if there is an error that is not a 429, if a text is not that of a quiet server, or if memory
+// Fails if there is an error that is not a 429, if a text is not a quiet server's, or if memory
 // grows in the second half.
 import { existsSync } from 'node:fs';
 import http from 'node:http';
@@ -12,7 +12,8 @@ import { ask, check, idle, memory, metrics, same, sleep, start } from './server.
 
 const [serve, model, modules, seconds = '20', ...options] = process.argv.slice(2);
 const TEXT = { prompt: 'Once upon a time', max_tokens: 48, temperature: 0.8, seed: 11 };
-const CLIENTS = 60, WATCHERS = 4;
+const CLIENTS = 60,
+    WATCHERS = 4;
 
 function finish(passed, says) {
     const counts = passed === null ? [0, 0, 1] : passed ? [1, 0, 0] : [0, 1, 0];
@@ -26,31 +27,47 @@ const autocannon = createRequire(resolve(modules, 'x.js'))('autocannon');
 
 const server = await start(serve, ['-m', model, '--parallel', '16', '-t', '1', ...options]);
 const wanted = (await ask(server, '/v1/completions', TEXT)).json.choices[0].text;
-const first = [], between = [];
-let stop = false, texts = 0, refused = 0, wrong = '';
+const first = [],
+    between = [];
+let stop = false,
+    texts = 0,
+    refused = 0,
+    wrong = '';
 
 /** One stream after the other. */
 async function watch(agent) {
     while (!stop && !wrong) {
         const begun = performance.now();
-        let text = '', rest = '', last = 0, status;
+        let text = '',
+            rest = '',
+            last = 0,
+            status;
         await new Promise(done => {
-            const request = http.request({ agent, host: '127.0.0.1', port: server.port, method: 'POST',
-                path: '/v1/completions' }, response => {
-                status = response.statusCode;
-                response.setEncoding('utf8').on('data', data => {
-                    const parts = (rest + data).split('\n\n'), time = performance.now();
-                    rest = parts.pop();
-                    for (const part of parts) {
-                        if (!part.startsWith('data: {')) continue;
-                        text += JSON.parse(part.slice(6)).choices[0].text;
-                        if (last) between.push(time - last);
-                        else first.push(time - begun);
-                        last = time;
-                    }
-                });
-                response.on('end', done);
-            });
+            const request = http.request(
+                {
+                    agent,
+                    host: '127.0.0.1',
+                    port: server.port,
+                    method: 'POST',
+                    path: '/v1/completions'
+                },
+                response => {
+                    status = response.statusCode;
+                    response.setEncoding('utf8').on('data', data => {
+                        const parts = (rest + data).split('\n\n'),
+                            time = performance.now();
+                        rest = parts.pop();
+                        for (const part of parts) {
+                            if (!part.startsWith('data: {')) continue;
+                            text += JSON.parse(part.slice(6)).choices[0].text;
+                            if (last) between.push(time - last);
+                            else first.push(time - begun);
+                            last = time;
+                        }
+                    });
+                    response.on('end', done);
+                }
+            );
             request.on('error', e => ((wrong = String(e)), done()));
             request.end(JSON.stringify({ ...TEXT, stream: true }));
         });
@@ -74,15 +91,23 @@ const requests = [
     { path: '/v1/completions', body: body({}) },
     { path: '/v1/chat/completions', body: chat('Tell me of a dog, a cat and the moon.') },
     { path: '/v1/completions', body: body({ stream: true, seed: 4, max_tokens: 30 }) },
-    { path: '/v1/completions', body: body({ prompt: 'The dragon said', logprobs: 3, max_tokens: 20 }) },
+    {
+        path: '/v1/completions',
+        body: body({ prompt: 'The dragon said', logprobs: 3, max_tokens: 20 })
+    },
     { path: '/v1/chat/completions', body: chat('Why is the sky blue?') }
 ].map(r => ({ ...r, method: 'POST', headers: { 'Content-Type': 'application/json' } }));
 
 const agent = new http.Agent({ keepAlive: true });
 const watchers = Array.from({ length: WATCHERS }, () => watch(agent));
 sample();
-const result = await autocannon({ url: server.url, connections: CLIENTS, duration: Number(seconds),
-    timeout: 30, requests });
+const result = await autocannon({
+    url: server.url,
+    connections: CLIENTS,
+    duration: Number(seconds),
+    timeout: 30,
+    requests
+});
 stop = true;
 await Promise.all(watchers);
 agent.destroy();
@@ -96,10 +121,13 @@ console.log(`requests: ${result.requests.total + texts} in ${seconds} s; autocan
 console.log(`tokens: ${Math.round(m.bitnet_written_tokens_total / Number(seconds))} a second`);
 console.log(`time to the first token, p50 / p95 / p99: ${row(first)} ms`);
 console.log(`between tokens, p50 / p95 / p99: ${row(between)} ms`);
-const half = Math.floor(samples.length / 2), tenth = Math.max(1, Math.floor(samples.length / 10));
-const before = at(samples.slice(half, half + tenth), 0.5), after = at(samples.slice(-tenth), 0.5);
+const half = Math.floor(samples.length / 2),
+    tenth = Math.max(1, Math.floor(samples.length / 10));
+const before = at(samples.slice(half, half + tenth), 0.5),
+    after = at(samples.slice(-tenth), 0.5);
 console.log(`memory: ${samples[0]} KB, in the middle ${before} KB, at the end ${after} KB`);
-let says = `${CLIENTS + WATCHERS} clients, ${seconds} s`, passed = true;
+let says = `${CLIENTS + WATCHERS} clients, ${seconds} s`,
+    passed = true;
 try {
     same(wrong, '', 'a watched text:');
     check(texts > refused && first.length > 0, 'the watchers got no text');

@@ -40,7 +40,11 @@ export async function start(program, args, { wait = true, env = {} } = {}) {
         return code;
     };
     if (!wait) return server;
-    await until(() => / on http:\S+:\d+,/.test(server.said) || child.exitCode !== null, 'ready', 30000);
+    await until(
+        () => / on http:\S+:\d+,/.test(server.said) || child.exitCode !== null,
+        'ready',
+        30000
+    );
     const found = / on http:\/\/(\S+):(\d+),/.exec(server.said);
     check(found, `the server did not start: ${server.said}`);
     server.port = Number(found[2]);
@@ -121,8 +125,12 @@ export function post(path, body, headers = {}) {
 
 /** Memory that the process has, in KB. */
 export const memory = child =>
-    Number(execFileSync('grep', ['VmRSS', `/proc/${child.pid}/status`], { encoding: 'utf8' })
-        .replace(/\D/g, ''));
+    Number(
+        execFileSync('grep', ['VmRSS', `/proc/${child.pid}/status`], { encoding: 'utf8' }).replace(
+            /\D/g,
+            ''
+        )
+    );
 
 /** Runs the cases whose names hold the filter, and says what came of them. */
 export async function runAll(suite, cases, filter) {

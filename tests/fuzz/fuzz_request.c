@@ -1,0 +1,86 @@
+/* Bodies of requests to examples/server: the first byte says which address, 0 .. 3 for completions,
+   chat, tokenize and detokenize; the rest is the body. It is refused with a status and words, or
+   all of its texts have a prompt and options within their limits. */
+#include "../../examples/server/buffer.c"
+#include "../../examples/server/request.c"
+
+enum { REQUEST_CTX = 64 };
+
+/* The service is made once: its vocabulary's table is shared by all grammars, as in the server. */
+static service *request_service(void) {
+    static service s;
+    static bitnet_model *m;
+    bitnet_error err;
+    if (!m) {
+        FUZZ_CHECK(!bitnet_model_load_file("examples/tiny.gguf", 0, &m, &err));
+        FUZZ_CHECK(!service_open(&s, m, "a/b.gguf", REQUEST_CTX, &err));
+    }
+    s.seed = 7;
+    return &s;
+}
+
+static void request_check_error(const http_error *e) {
+    FUZZ_CHECK_MSG(e->status == 400 || e->status == 413 || e->status == 503, "%d", e->status);
+    FUZZ_CHECK(e->text[0] && memchr(e->text, 0, sizeof e->text));
+    FUZZ_CHECK(memchr(e->param, 0, sizeof e->param) && fuzz_is_utf8(e->text, strlen(e->text)));
+}
+
+static void request_check_text(const request *r, const engine_text *t) {
+    int32_t i;
+    FUZZ_CHECK(t->n_prompt >= 1 && t->n_prompt < REQUEST_CTX && t->max_tokens >= -1);
+    for (i = 0; i < t->n_prompt; i++)
+        FUZZ_CHECK(t->prompt[i] >= 0 && t->prompt[i] < r->service->info.n_vocab);
+    FUZZ_CHECK(t->logprobs >= -1 && t->logprobs <= 20 && !t->first == (t == r->texts ||
+               (t - r->texts) % r->n == 0));
+    FUZZ_CHECK(t->sampler.temperature >= 0 && t->sampler.top_p >= 0 && t->sampler.top_p <= 1);
+    for (i = 0; i < t->sampler.n_bias; i++)
+        FUZZ_CHECK(t->sampler.bias[i].token >= 0 &&
+                   t->sampler.bias[i].token < r->service->info.n_vocab);
+    for (i = 0; i < t->n_stops; i++)
+        FUZZ_CHECK(t->stops[i][0] && fuzz_is_utf8(t->stops[i], strlen(t->stops[i])));
+}
+
+/* A body of exactly its size and a NUL, which is taken over. */
+static char *request_body(const uint8_t *data, size_t size) {
+    char *body = (char *)gb_malloc(size + 1);
+    if (size) memcpy(body, data, size);
+    body[size] = 0;
+    return body;
+}
+
+static void request_parse_one(service *s, int is_chat, const uint8_t *data, size_t size) {
+    request r;
+    int32_t i;
+    const http_error e =
+        request_parse(&r, s, is_chat, "the body", request_body(data, size), size, 0);
+    if (e.status) request_check_error(&e);
+    else {
+        FUZZ_CHECK(r.n >= 1 && r.n_texts >= r.n && r.n_texts % r.n == 0);
+        FUZZ_CHECK(r.n_texts <= s->n_best_of);
+        for (i = 0; i < r.n_texts; i++) request_check_text(&r, &r.texts[i]);
+    }
+    request_free(&r);
+}
+
+/* What tokenize and detokenize give is JSON again. */
+static void request_convert(service *s, int back, const uint8_t *data, size_t size) {
+    buffer out = {0};
+    json j;
+    const http_error e = back ? request_detokenize(s, request_body(data, size), size, &out)
+                              : request_tokenize(s, request_body(data, size), size, &out);
+    if (e.status) request_check_error(&e);
+    else {
+        memset(&j, 0, sizeof j);
+        j.text = request_body((const uint8_t *)out.p, j.size = out.n);
+        FUZZ_CHECK(!json_parse(&j, 0));
+        json_free(&j);
+    }
+    buffer_free(&out);
+}
+
+FUZZ_TARGET(request) {
+    service *s = request_service();
+    if (size == 0) return;
+    if (*data & 2) request_convert(s, *data & 1, data + 1, size - 1);
+    else request_parse_one(s, *data & 1, data + 1, size - 1);
+}
