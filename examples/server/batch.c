@@ -67,8 +67,8 @@ static int help(void) {
                  o->name, o->arg ? o->arg : "");
         printf("  %-24s %s\n", name, o->help);
     }
-    puts("exit codes: 0 all lines have a result, 1 some of them an error, 2 usage, 3 the model was");
-    puts("refused, 75 try again (no memory, no room, or it was stopped)");
+    puts("exit codes: 0 all lines have a result, 1 some of them an error, 2 usage, 3 the model");
+    puts("was refused, 75 try again (no memory, no room, or it was stopped)");
     return 0;
 }
 
