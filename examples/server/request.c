@@ -405,10 +405,23 @@ static void read_content(reader *in, uint32_t content, buffer *out) {
     buffer_add(out, "", 1);
 }
 
+/* The tokens of a chat with the beginning of a reply, in out [cap] as far as they fit. If the last
+   message is the assistant's, and not the only one, the reply begins with its text. */
+static int chat_tokens(const bitnet_model *m, const bitnet_message *messages, int n,
+                       bitnet_token *out, int cap) {
+    const int goes_on = n > 1 && !strcmp(messages[n - 1].role, "assistant");
+    const int head = bitnet_chat_tokenize(m, messages, n - goes_on, BITNET_ADD_BOS |
+                                          BITNET_OPEN_REPLY, out, (size_t)cap);
+    const char *begun = goes_on ? messages[n - 1].content : "";
+    const int room = cap > head ? cap - head : 0;
+    const int rest = head < 0 ? 0 : bitnet_tokenize(m, begun, strlen(begun), 0,
+                                                    room ? out + head : 0, (size_t)room);
+    return head < 0 ? head : rest < 0 ? rest : head + rest;
+}
+
 static void tokenize_messages(reader *in, const bitnet_message *messages, int n) {
     const bitnet_model *m = in->r->service->model;
-    const int flags = BITNET_ADD_BOS | BITNET_OPEN_REPLY;
-    const int count = bitnet_chat_tokenize(m, messages, n, flags, 0, 0);
+    const int count = chat_tokens(m, messages, n, 0, 0);
     bitnet_token *tokens = (bitnet_token *)malloc(((size_t)(count > 0 ? count : 0) + 1) *
                                                   sizeof *tokens);
     if (count < 0 || !tokens) {
@@ -420,7 +433,7 @@ static void tokenize_messages(reader *in, const bitnet_message *messages, int n)
                                 : no_memory();
         return;
     }
-    bitnet_chat_tokenize(m, messages, n, flags, tokens, (size_t)count);
+    chat_tokens(m, messages, n, tokens, count);
     set_prompt(in, 0, tokens, count);
 }
 

@@ -429,6 +429,18 @@ const cases = {
         same(fresh.usage.prompt_tokens_details.cached_tokens, 0);
     },
 
+    async 'a reply goes on'() {
+        const say = async (messages, max_tokens) => {
+            const body = { messages, max_tokens, temperature: 0 };
+            return (await ask(server, '/v1/chat/completions', body)).json.choices[0].message;
+        };
+        const chat = [{ role: 'user', content: 'Tell me a story.' }];
+        const whole = await say(chat, 60),
+            begun = await say(chat, 25),
+            rest = await say([...chat, begun], 35);
+        same(begun.content + rest.content, whole.content, 'the text in two parts is');
+    },
+
     async 'the same request gives the same text under load'() {
         const alone = await ask(server, '/v1/completions', { ...SEEDED, logprobs: 2 });
         const many = Array.from({ length: 48 }, (_, i) =>
