@@ -957,14 +957,17 @@ static answer begin_request(struct MHD_Connection *c, const char *method, const 
     const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
     answer result = MHD_NO;
     const struct route *route = find_route(c, method, path, &result);
+    const int is_large =
+        length && strtoull(length, 0, 10) > (unsigned long long)body_megabytes << 20;
     job *j;
     if (!route) return result;
-    if (length && strtoull(length, 0, 10) > (unsigned long long)body_megabytes << 20)
+    if (is_large && MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Expect"))
         return send_error(c, error_of(413, "the body is too large: see --max-body"));
     if (!(j = (job *)calloc(1, sizeof *j))) return send_error(c, error_of(503, "no memory"));
     j->connection = c;
     j->route = route;
     j->has_http = 1;
+    j->too_large = is_large;           /* it is read all the same: who still sends sees no answer */
     *con_cls = j;
     pthread_mutex_lock(&lock);
     n_jobs++;
