@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 enum { HEADER_BYTES = 32 << 10, ALIVE_SECONDS = 15, SMALL_BODY = 64 << 10, MOST_BODIES = 8,
-       PAGE_NAME = 400 };
+       PAGE_NAME = 400, MOST_UNREAD = 64 << 20 };
 
 /* ---- options ---- */
 
@@ -310,6 +310,7 @@ static void on_piece(engine_text *t, const char *piece, size_t n, const token_in
     j->last = time;
     if (j->request.stream) {
         reply_event(&j->out, &j->request, i, &j->choices[i]);
+        if (j->out.n > MOST_UNREAD) mark_gone(j);      /* it does not read */
         wake(j);
     }
     pthread_mutex_unlock(&lock);
@@ -609,7 +610,11 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
     n = (ssize_t)(j->out.n - j->sent < max ? j->out.n - j->sent : max);
     if (n > 0) memcpy(buf, j->out.p + j->sent, (size_t)n);
     j->sent += (size_t)n;
-    if (j->sent == j->out.n) j->sent = j->out.n = 0;
+    if (j->sent > j->out.n / 2) {      /* each byte is moved once at most, on average */
+        memmove(j->out.p, j->out.p + j->sent, j->out.n - j->sent);
+        j->out.n -= j->sent;
+        j->sent = 0;
+    }
     if (j->out.failed) n = MHD_CONTENT_READER_END_WITH_ERROR;
     else if (n == 0 && j->is_done) n = MHD_CONTENT_READER_END_OF_STREAM;
     else if (n == 0) {
@@ -952,14 +957,17 @@ static answer begin_request(struct MHD_Connection *c, const char *method, const 
     const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
     answer result = MHD_NO;
     const struct route *route = find_route(c, method, path, &result);
+    const int is_large =
+        length && strtoull(length, 0, 10) > (unsigned long long)body_megabytes << 20;
     job *j;
     if (!route) return result;
-    if (length && strtoull(length, 0, 10) > (unsigned long long)body_megabytes << 20)
+    if (is_large && MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Expect"))
         return send_error(c, error_of(413, "the body is too large: see --max-body"));
     if (!(j = (job *)calloc(1, sizeof *j))) return send_error(c, error_of(503, "no memory"));
     j->connection = c;
     j->route = route;
     j->has_http = 1;
+    j->too_large = is_large;           /* it is read all the same: who still sends sees no answer */
     *con_cls = j;
     pthread_mutex_lock(&lock);
     n_jobs++;
