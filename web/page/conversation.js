@@ -382,12 +382,13 @@ async function write(chat, message, turn, stream, takeBack) {
         }
     }
     if (model === app.model) showFigures(model);
-    save(chat);
+    const saving = save(chat);
     const focused =
         document.activeElement === $('stop') || document.activeElement === document.body;
     ready();
     if (error) showError(error, { info: model.info, system: $('system').value.trim() });
     if (focused && matchMedia('(hover: hover)').matches) $('prompt').focus();
+    await saving;
     document.body.dataset.runs = Number(document.body.dataset.runs ?? 0) + 1;
 }
 
