@@ -232,7 +232,7 @@ static void compile(reader *in, const char *name, const char *rules, size_t n, i
     request *r = in->r;
     service *s = r->service;
     bitnet_grammar_params params;
-    bitnet_error err;
+    bitnet_error err = {BITNET_OK, ""};
     bitnet_result code = BITNET_OK;
     memset(&params, 0, sizeof params);
     if (!s->vocabulary)

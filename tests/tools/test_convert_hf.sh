@@ -74,7 +74,7 @@ done < "$tmp/cases"
 # ---- a call of the system's that fails, one after the other: then there is an error, or nothing is lost
 calls="malloc calloc realloc fopen fopen64 fseek ftell fread lstat lstat64"
 wraps=$(for call in $calls; do printf ' -Wl,--wrap=%s' $call; done)
-if [ -z "$RUN" ] && ${CC:-cc} -O0 -DBITNET_NO_SIMD "$root"/examples/convert/*.c "$root/tests/tools/convert_faults.c" \
+if [ -z "$RUN" ] && ${CC:-cc} -O0 -DBITNET_NO_SIMD "$root"/examples/convert/*.c "$root"/examples/json/*.c "$root/tests/tools/convert_faults.c" \
     $wraps -o "$tmp/faulty" -lpthread > "$tmp/err" 2>&1; then
     program=$tmp/faulty
     rm -rf "$tmp/made"
