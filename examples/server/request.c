@@ -413,9 +413,10 @@ static int chat_tokens(const bitnet_model *m, const bitnet_message *messages, in
     const int head = bitnet_chat_tokenize(m, messages, n - goes_on, BITNET_ADD_BOS |
                                           BITNET_OPEN_REPLY, out, (size_t)cap);
     const char *begun = goes_on ? messages[n - 1].content : "";
-    const int room = cap > head ? cap - head : 0;
-    const int rest = head < 0 ? 0 : bitnet_tokenize(m, begun, strlen(begun), 0,
-                                                    room ? out + head : 0, (size_t)room);
+    int rest = 0;
+    if (head >= 0 && out && head < cap)
+        rest = bitnet_tokenize(m, begun, strlen(begun), 0, &out[head], (size_t)(cap - head));
+    else if (head >= 0) rest = bitnet_tokenize(m, begun, strlen(begun), 0, 0, 0);
     return head < 0 ? head : rest < 0 ? rest : head + rest;
 }
 
