@@ -232,13 +232,10 @@ const cases = {
 
     async 'a body over --max-body is a 413, with and without a length'() {
         const large = Buffer.alloc(3 << 20, 'x');
-        for (const headers of [{}, { Expect: '100-continue' }]) {
-            const text = await raw(
-                server,
-                post('/v1/completions', large, { ...CLOSE, ...headers })
-            );
-            check(/^(HTTP\/1\.1 100[^]*)?HTTP\/1\.1 413/.test(text), text.slice(0, 200));
-        }
+        same(status(await raw(server, post('/v1/completions', large, CLOSE))), 413);
+        const asks = post('/v1/completions', large, { ...CLOSE, Expect: '100-continue' }),
+            head = asks.subarray(0, -large.length); // who asks first sends no body
+        same(status(await raw(server, head)), 413, 'before the body:');
         const parts = Array.from({ length: 48 }, () => `10000\r\n${'y'.repeat(65536)}\r\n`).join(
             ''
         );
