@@ -303,11 +303,13 @@ static void make_room(engine *e, bitnet_result code, const char *why) {
 /* Those of token, in row `row` of the last pass. best has room for all. */
 static void describe(engine *e, const engine_text *t, int32_t row, bitnet_token token,
                      bitnet_logprob *best, token_info *out) {
-    const float *logits = bitnet_logits(e->ctx, row);
+    const float *logits;
     const int32_t n = t->logprobs > 0 ? t->logprobs : 1;
     memset(out, 0, sizeof *out);
     out->token = token;
-    if (t->logprobs < 0 || !logits || bitnet_logprobs(e->ctx, row, best, n)) return;
+    if (t->logprobs < 0) return;       /* nobody asks: all logits are not computed */
+    logits = bitnet_logits(e->ctx, row);
+    if (!logits || bitnet_logprobs(e->ctx, row, best, n)) return;
     out->has_logprobs = 1;
     out->logprob = best[0].logprob + (logits[token] - logits[best[0].token]);
     out->best = best;
