@@ -82,7 +82,7 @@ sources() {
         *) if [ -d "examples/$1" ]; then echo examples/"$1"/*.c; else echo "examples/$1.c"; fi ;;
     esac
 }
-SERVER='buffer engine grammar reply request'     # what serve and batch share
+SERVER='buffer engine grammar options reply request'     # what serve and batch share
 PROGRAMS='bench convert crosscheck'     # of several files
 
 # server: build/batch and build/serve.

@@ -7,6 +7,7 @@
    the body alone ("prompt" or "messages"). What a line gives depends on the line, the model and the
    program's version alone, not on the machine or the other lines: its id and its seed are a hash of
    the line. So lines can be computed anywhere, and twice. */
+#include "options.h"
 #include "reply.h"
 #include "../utf8.h"
 #include <errno.h>
@@ -31,63 +32,34 @@ static long n_slots, n_ctx, n_kv, n_threads;
 static int ordered, quiet;
 static uint64_t shard_index, shard_count = 1;
 
-static const struct option {
-    const char *name, *other, *arg, *help;
-    const char **text;
-    long *number, low, high;
-    int *flag;
-} options[] = {
-    {"--model", "-m", "FILE", "the model, a GGUF file", &model_path, 0, 0, 0, 0},
+static const option options[] = {
+    {"--model", "-m", "FILE", "the model, a GGUF file", &model_path, 0, 0, 0, 0, 0},
     {"--resume", 0, "FILE", "adds to these results, and skips the lines that have one",
-     &resume_path, 0, 0, 0, 0},
-    {"--ordered", 0, 0, "results in the order of the lines", 0, 0, 0, 0, &ordered},
+     &resume_path, 0, 0, 0, 0, 0},
+    {"--ordered", 0, 0, "results in the order of the lines", 0, 0, 0, 0, 0, &ordered},
     {"--shard", 0, "I/N", "each N-th line, from line I (0 ...) on; auto: from the variables of "
-     "Slurm or Kubernetes", &shard, 0, 0, 0, 0},
+     "Slurm or Kubernetes", &shard, 0, 0, 0, 0, 0},
     {"--audit", 0, "FILE", "computes some lines again and compares them with these results",
-     &audit_path, 0, 0, 0, 0},
-    {"--sample", 0, "P", "which part of them (0.01)", 0, 0, 0, 0, 0},
+     &audit_path, 0, 0, 0, 0, 0},
+    {"--sample", 0, "P", "which part of them (0.01)", 0, 0, 0, 0, &sample, 0},
     {"--parallel", "-np", "N", "lines at the same time (32, or what the memory allows)", 0,
-     &n_slots, 1, 1024, 0},
+     &n_slots, 1, 1024, 0, 0},
     {"--ctx-size", "-c", "N", "tokens of a text with its prompt (4096, or what the model was "
-     "trained for)", 0, &n_ctx, 16, 1 << 20, 0},
+     "trained for)", 0, &n_ctx, 16, 1 << 20, 0, 0},
     {"--kv-tokens", 0, "N", "tokens of all lines at the same time (half of the free memory)", 0,
-     &n_kv, 64, 1L << 40, 0},
-    {"--threads", "-t", "N", "threads that compute (all processors)", 0, &n_threads, 1, 256, 0},
-    {"--quiet", "-q", 0, "no progress", 0, 0, 0, 0, &quiet},
+     &n_kv, 64, 1L << 40, 0, 0},
+    {"--threads", "-t", "N", "threads that compute (all processors)", 0, &n_threads, 1, 256, 0, 0},
+    {"--quiet", "-q", 0, "no progress", 0, 0, 0, 0, 0, &quiet},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
-static int help(void) {
-    size_t i;
-    puts("batch -m MODEL [options] < requests.jsonl > results.jsonl");
-    for (i = 0; i < N_OPTIONS; i++) {
-        const struct option *o = &options[i];
-        char name[64];
-        snprintf(name, sizeof name, "%s%s%s %s", o->other ? o->other : "", o->other ? ", " : "",
-                 o->name, o->arg ? o->arg : "");
-        printf("  %-24s %s\n", name, o->help);
-    }
-    puts("exit codes: 0 all lines have a result, 1 some of them an error, 2 usage, 3 the model");
-    puts("was refused, 75 try again (no memory, no room, or it was stopped)");
-    return 0;
-}
+static const char notes[] =
+    "exit codes: 0 all lines have a result, 1 some of them an error, 2 usage, 3 the model was\n"
+    "refused, 75 try again (no memory, no room, or it was stopped)\n";
 
 static int usage(const char *what, const char *value) {
     fprintf(stderr, "batch: %s%s; --help lists the options\n", what, value);
     return USAGE + 1;
-}
-
-static int read_number(const struct option *o, const char *value) {
-    char *end;
-    const long v = strtol(value, &end, 10);
-    *o->number = v;
-    return *value && !*end && v >= o->low && v <= o->high;
-}
-
-static int read_sample(const char *value) {
-    char *end;
-    sample = strtod(value, &end);
-    return *value && !*end && sample > 0 && sample <= 1;
 }
 
 /* I/N, or what a scheduler says. Returns 0 if it is neither. */
@@ -112,28 +84,10 @@ static int read_shard(void) {
 
 /* Returns 0, or an exit code + 1. */
 static int read_options(int argc, char **argv) {
-    int i;
-    size_t k;
-    for (i = 1; i < argc; i++) {
-        const struct option *o = 0;
-        const char *value;
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return help() + 1;
-        for (k = 0; k < N_OPTIONS; k++)
-            if (!strcmp(argv[i], options[k].name) ||
-                (options[k].other && !strcmp(argv[i], options[k].other))) o = &options[k];
-        if (!o) return usage("there is no option ", argv[i]);
-        if (o->flag) {
-            *o->flag = 1;
-            continue;
-        }
-        if (i + 1 == argc) return usage("a value is missing after ", argv[i]);
-        value = argv[++i];
-        if (o->text) *o->text = value;
-        else if (o->number ? !read_number(o, value) : !read_sample(value)) {
-            fprintf(stderr, "batch: %s: ", o->name);
-            return usage("this value is not possible: ", value);
-        }
-    }
+    const int wrong = options_read(argc, argv, "batch", options, N_OPTIONS,
+                                   "batch -m MODEL [options] < requests.jsonl > results.jsonl",
+                                   notes);
+    if (wrong) return wrong;
     if (!model_path) return usage("-m MODEL is needed", "");
     if (resume_path && audit_path) return usage("--resume and --audit exclude each other", "");
     if (shard && !read_shard())
@@ -146,13 +100,6 @@ static int read_options(int argc, char **argv) {
 
 typedef struct id { uint64_t a, b; } id;
 
-static uint64_t mix(uint64_t x) {      /* splitmix64 */
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
 /* 128 bits of a line, on every machine the same. */
 static id id_of(const char *line, size_t n) {
     id h = {n, ~(uint64_t)n};
@@ -160,8 +107,8 @@ static id id_of(const char *line, size_t n) {
     for (i = 0; i < n; i += 8) {
         uint64_t word = 0;
         for (k = 0; k < 8 && i + k < n; k++) word |= (uint64_t)(uint8_t)line[i + k] << 8 * k;
-        h.a = mix(h.a ^ word);
-        h.b = mix(h.b + word * 0xd1342543de82ef95u);
+        h.a = request_mix(h.a ^ word);
+        h.b = request_mix(h.b + word * 0xd1342543de82ef95u);
     }
     return h;
 }
@@ -495,7 +442,7 @@ static void begin(work *w, char *line, size_t n) {
     } else e = read_body(w, &j, &body, &chat);
     if (!e.status && code != TRY_AGAIN) {
         e = request_parse(&w->request, &serving, chat, "the body", body.p, body.n,
-                          mix(w->key.a) >> 11 | 1);
+                          request_mix(w->key.a) >> 11 | 1);
         memset(&body, 0, sizeof body);
     }
     w->request.created = 0;            /* no time: the result is the same whenever it is made */
@@ -519,7 +466,8 @@ static void begin(work *w, char *line, size_t n) {
 /* Is this line ours, and not done yet? */
 static int is_wanted(id key) {
     known *k = table_size ? find_known(key) : 0;
-    if (audit_path) return k && k->n && (double)(mix(key.b) >> 11) / 9007199254740992.0 < sample;
+    if (audit_path)
+        return k && k->n && (double)(request_mix(key.b) >> 11) / 9007199254740992.0 < sample;
     if (!k || !k->n || !k->size) return 1;
     if (k->n_failed) k->n_failed--, n_failed++;
     if (--k->n == 0) k->n = 1, k->size = 0;        /* it stays in its place of the table */

@@ -475,8 +475,7 @@ static void read_messages(reader *in) {
 
 /* ---- the request ---- */
 
-/* splitmix64: seeds that follow each other give texts that have nothing in common. */
-static uint64_t mix(uint64_t x) {
+uint64_t request_mix(uint64_t x) {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
@@ -492,9 +491,11 @@ static void read_seed(reader *in, uint64_t seed) {
         read_number(in, "seed", -9007199254740991.0, 9007199254740991.0, &v);
         if (v != floor(v)) refuse_field(in, "seed", "a whole number is needed");
         seed = (uint64_t)(int64_t)v;
-    } else if (!seed) seed = mix(in->r->service->seed++);
-    for (i = 0; i < in->r->n_texts; i++)         /* the first of each prompt has the seed itself */
-        in->r->texts[i].sampler.rng = i % in->r->n ? mix(seed + (uint64_t)(i % in->r->n)) : seed;
+    } else if (!seed) seed = request_mix(in->r->service->seed++);
+    for (i = 0; i < in->r->n_texts; i++) {
+        const uint64_t number = (uint64_t)(i % in->r->n);        /* the first has the seed itself */
+        in->r->texts[i].sampler.rng = number ? request_mix(seed + number) : seed;
+    }
 }
 
 static void read_length(reader *in, int32_t *most) {

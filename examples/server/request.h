@@ -56,6 +56,9 @@ http_error request_parse(request *r, service *s, int is_chat, const char *name, 
                          size_t size, uint64_t seed);
 void request_free(request *r);
 
+/* splitmix64: numbers that follow each other become ones that have nothing in common. */
+uint64_t request_mix(uint64_t x);
+
 /* /tokenize {"content": "...", "add_special": false, "parse_special": true} and /detokenize
    {"tokens": [...]}, as llama.cpp's server has them: the answer is added to out. */
 http_error request_tokenize(service *s, char *body, size_t size, buffer *out);

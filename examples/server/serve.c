@@ -7,6 +7,7 @@
    writes a token of each text, and what a connection waits for resumes it. `lock` guards all that
    both threads see. */
 #define _GNU_SOURCE 1                  /* POLLRDHUP */
+#include "options.h"
 #include "reply.h"
 #include "../utf8.h"
 #include <errno.h>
@@ -33,39 +34,34 @@ static long port = 8080, n_slots = 4, n_ctx = 0, n_kv = 0, n_threads = 0, queue_
             idle_seconds = 60, grace_seconds = 10, body_megabytes = 16, n_connections = 512;
 static int open_to_all;
 
-static const struct option {
-    const char *name, *other, *arg, *help;
-    const char **text;
-    long *number, low, high;
-    int *flag;
-} options[] = {
-    {"--model", "-m", "FILE", "the model, a GGUF file", &model_path, 0, 0, 0, 0},
-    {"--host", 0, "ADDRESS", "where to listen (127.0.0.1)", &host, 0, 0, 0, 0},
-    {"--port", 0, "N", "the port (8080); 0: any that is free", 0, &port, 0, 65535, 0},
+static const option options[] = {
+    {"--model", "-m", "FILE", "the model, a GGUF file", &model_path, 0, 0, 0, 0, 0},
+    {"--host", 0, "ADDRESS", "where to listen (127.0.0.1)", &host, 0, 0, 0, 0, 0},
+    {"--port", 0, "N", "the port (8080); 0: any that is free", 0, &port, 0, 65535, 0, 0},
     {"--parallel", "-np", "N", "texts that are written at the same time (4)", 0, &n_slots, 1, 1024,
-     0},
+     0, 0},
     {"--ctx-size", "-c", "N", "tokens of a text with its prompt (4096, or what the model was "
-     "trained for)", 0, &n_ctx, 16, 1 << 20, 0},
+     "trained for)", 0, &n_ctx, 16, 1 << 20, 0, 0},
     {"--kv-tokens", 0, "N", "tokens that all texts hold together at most; bounds the memory", 0,
-     &n_kv, 64, 1L << 40, 0},
-    {"--threads", "-t", "N", "threads that compute (all processors)", 0, &n_threads, 1, 256, 0},
+     &n_kv, 64, 1L << 40, 0, 0},
+    {"--threads", "-t", "N", "threads that compute (all processors)", 0, &n_threads, 1, 256, 0, 0},
     {"--queue", 0, "N", "texts that wait; then clients get 429 (64)", 0, &queue_length, 0, 1 << 20,
-     0},
+     0, 0},
     {"--api-key", 0, "KEY", "what clients must send; also from BITNET_API_KEY", &api_key, 0, 0, 0,
-     0},
+     0, 0},
     {"--no-key", 0, 0, "listens on other addresses than this machine's without a key", 0, 0, 0, 0,
-     &open_to_all},
+     0, &open_to_all},
     {"--allow-origin", 0, "ORIGIN", "lets pages of this origin in, or of all (*)", &allowed_origin,
-     0, 0, 0, 0},
-    {"--page", 0, "FOLDER", "files to serve at /", &page, 0, 0, 0, 0},
-    {"--alias", 0, "NAME", "the model's name for clients", &alias, 0, 0, 0, 0},
+     0, 0, 0, 0, 0},
+    {"--page", 0, "FOLDER", "files to serve at /", &page, 0, 0, 0, 0, 0},
+    {"--alias", 0, "NAME", "the model's name for clients", &alias, 0, 0, 0, 0, 0},
     {"--connections", 0, "N", "connections at the same time (512)", 0, &n_connections, 1, 1 << 16,
-     0},
-    {"--max-body", 0, "MB", "the largest request (16)", 0, &body_megabytes, 1, 256, 0},
+     0, 0},
+    {"--max-body", 0, "MB", "the largest request (16)", 0, &body_megabytes, 1, 256, 0, 0},
     {"--idle-timeout", 0, "S", "seconds after which a silent connection ends (60); a request has "
-     "twice as long to arrive", 0, &idle_seconds, 1, 86400, 0},
+     "twice as long to arrive", 0, &idle_seconds, 1, 86400, 0, 0},
     {"--grace", 0, "S", "seconds that texts may go on after SIGTERM (10)", 0, &grace_seconds, 0,
-     86400, 0},
+     86400, 0, 0},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
@@ -73,27 +69,6 @@ static void fail(const char *format, const char *a, const char *b) {
     fputs("serve: ", stderr);
     fprintf(stderr, format, a, b);
     fputs("\n", stderr);
-}
-
-static int help(void) {
-    size_t i;
-    puts("serve -m MODEL [options]: a server with OpenAI's API");
-    for (i = 0; i < N_OPTIONS; i++) {
-        const struct option *o = &options[i];
-        char name[64];
-        snprintf(name, sizeof name, "%s%s%s %s", o->other ? o->other : "", o->other ? ", " : "",
-                 o->name, o->arg ? o->arg : "");
-        printf("  %-24s %s\n", name, o->help);
-    }
-    return 0;
-}
-
-static const struct option *find_option(const char *name) {
-    size_t i;
-    for (i = 0; i < N_OPTIONS; i++)
-        if (!strcmp(name, options[i].name) || (options[i].other && !strcmp(name, options[i].other)))
-            return &options[i];
-    return 0;
 }
 
 /* Returns 0, or an exit code + 1. */
@@ -114,34 +89,9 @@ static int check_options(void) {
 
 /* The same. */
 static int read_options(int argc, char **argv) {
-    int i;
-    for (i = 1; i < argc; i++) {
-        const struct option *o = find_option(argv[i]);
-        const char *value = o && o->arg && i + 1 < argc ? argv[i + 1] : 0;
-        char *end = 0;
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return help() + 1;
-        if (!o) {
-            fail("there is no option %s; --help lists them%s", argv[i], "");
-            return 3;
-        }
-        if (o->flag) {
-            *o->flag = 1;
-            continue;
-        }
-        if (!value) {
-            fail("%s needs a value%s", argv[i], "");
-            return 3;
-        }
-        i++;
-        if (o->text) *o->text = value;
-        else *o->number = strtol(value, &end, 10);
-        if (o->number && (*end || !*value || *o->number < o->low || *o->number > o->high)) {
-            fprintf(stderr, "serve: %s %s: a whole number from %ld to %ld is needed\n", o->name,
-                    value, o->low, o->high);
-            return 3;
-        }
-    }
-    return check_options();
+    const int code = options_read(argc, argv, "serve", options, N_OPTIONS,
+                                  "serve -m MODEL [options]: a server with OpenAI's API", "");
+    return code ? code : check_options();
 }
 
 /* ---- jobs: the requests that become texts ---- */

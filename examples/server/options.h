@@ -1,0 +1,22 @@
+/* options.h - a program's options, as a table */
+#ifndef SERVER_OPTIONS_H
+#define SERVER_OPTIONS_H
+
+#include <stddef.h>
+
+/* One of text, number, part and flag is where the value goes; the others are 0. */
+typedef struct option {
+    const char *name, *other;          /* "--model", and "-m" or 0 */
+    const char *arg, *help;            /* arg 0: it has no value */
+    const char **text;
+    long *number, low, high;           /* a whole number from low to high */
+    double *part;                      /* over 0, at most 1 */
+    int *flag;                         /* becomes 1 */
+} option;
+
+/* Reads the arguments. Returns 0 to go on, or an exit code + 1: after --help, which prints usage,
+   the n options and notes; or after an error, one line on stderr that begins with the program. */
+int options_read(int argc, char **argv, const char *program, const option *options, size_t n,
+                 const char *usage, const char *notes);
+
+#endif
