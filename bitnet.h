@@ -243,10 +243,12 @@
                      bitnet-b1.58, bitnet-25   BitNet b1.58-2B-4T, the official file as it is
                      bitnet                    1bitLLM's bitnet_b1_58-large and -3B
                      llama                     Llama3-8B-1.58, Falcon3-1.58, Falcon-E
+                     qwen3, gemma3             Microsoft's text embeddings, 0.6B and 270M
        Weights     linear layers in I2_S (all three packings), TL1, TL2, TQ1_0, TQ2_0;
                    embedding and head in F32, F16, BF16, Q8_0, Q6_K, Q4_0; norms in F32, F16, BF16
        Tokenizers  byte-level BPE with the pre-tokenizers llama-bpe (also called llama3, llama-v3,
-                   falcon3) and falcon_e; SentencePiece BPE (tokenizer.ggml.model = llama)
+                   falcon3), falcon_e and qwen2 (with NFC); SentencePiece BPE
+                   (tokenizer.ggml.model = llama)
        RoPE        without scaling, linear, or with one factor per pair (rope_freqs.weight)
    Refuses, with an error that names what it found: other architectures and tensor types; llama
    files with biases, experts or extra norms; RoPE scaling by yarn; other pre-tokenizers; GGUF v1;
@@ -320,6 +322,40 @@
    as TL2, 5 bits for 3 weights, when the model is loaded: lossless, the same logits, 5/6 of the
    bytes, in a copy that the model owns (434 MB and up to 1 s for the 2B model). They gain 6 % where
    memory bandwidth is the limit, and are used only if bitnet_model_params.kernels asks for them.
+
+   EMBEDDINGS
+   ----------
+   Microsoft's ternary embedding models (architectures qwen3 and gemma3) turn a text into a vector
+   of dim floats: texts that mean the like have vectors of a like direction. They write no text.
+
+       static double likeness(bitnet_ctx *ctx, int dim, const char *a, const char *b) {
+           bitnet_embed_input in[2] = {{a, strlen(a), 0, 0}, {b, strlen(b), 0, 0}};
+           float *v = (float *)malloc(2 * (size_t)dim * sizeof *v);
+           double dot = -2;
+           int i;
+           if (v && bitnet_embed(ctx, in, 2, NULL, v, NULL) == BITNET_OK)
+               for (i = 0, dot = 0; i < dim; i++) dot += (double)v[i] * (double)v[dim + i];
+           free(v);
+           return dot;  // 1: the same direction
+       }
+
+   Queries want an instruction in front, "Instruct: TASK\nQuery: TEXT", with what the model's card
+   recommends as TASK; documents go in as they are. Many texts in one call are packed into the same
+   passes: create the context with n_seqs of 16 to 64 for short texts. A text of n tokens takes as
+   much of the KV cache as a prompt would, and gives it back.
+
+   bitnet_vector_pack stores vectors of n elements in fewer bits, which these models are trained to
+   survive:
+
+       bits    bytes    1024 elements    element x becomes
+       8       n        1024             round(127 x / max|x|), as int8; halves to even
+       4       n / 2    512              u = 2 floor(x / (0.3352 r)) + 1, within -15 .. 15
+       2       n / 4    256              u = 2 floor(x / (0.9957 r)) + 1, within -3 .. 3
+       1       n / 8    128              u = 1 for x >= 0, else -1
+
+   r is the root of the mean square of x; the steps are those of the best uniform quantizer of a
+   Gaussian (Max 1960). Of u, (u + 2^bits - 1) / 2 is stored: element i in byte i * bits / 8, from
+   bit i * bits % 8 on. The cosine is sum(u v) / sqrt(sum(u u) sum(v v)), with exact sums.
 
    OUTPUT HEAD
    -----------
@@ -402,6 +438,7 @@
        @head      hidden state -> logits or exact top k  math threads kernels formats model forward
        @sampler   logits -> next token                   math forward head
        @generate  prompt -> text: the loop over it all   tokenizer model forward sampler
+       @embed     texts -> vectors; packed vectors       tokenizer model forward
        @selftest  a kernel table against the scalar one  math kernels model forward sampler
 */
 #ifndef BITNET_H
@@ -540,13 +577,19 @@ typedef struct bitnet_model_params {
     int32_t copy;                /* 1: bitnet_model_load_file reads the file and never maps it */
 } bitnet_model_params;
 
+/* How the rows of a text's tokens become one vector; the numbers are those of GGUF. */
+typedef enum bitnet_pooling {
+    BITNET_POOLING_MODEL,        /* as the file says */
+    BITNET_POOLING_MEAN, BITNET_POOLING_FIRST, BITNET_POOLING_LAST
+} bitnet_pooling;
+
 /* The strings belong to the model. */
 typedef struct bitnet_model_info {
     const char *arch;            /* general.architecture */
     const char *kernels;         /* name of the kernel table in use */
     const char *layout;          /* of the ternary weights in memory: I2_S, or the kernel table's */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
-    const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K or Q4_0 */
+    const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K or Q4_0; or "none" */
     uint64_t head_bytes;         /* of the output head, which may be the embedding */
     uint64_t n_params;           /* weights and norms; a head that is the embedding counts once */
     uint64_t file_bytes;
@@ -554,7 +597,9 @@ typedef struct bitnet_model_info {
     uint64_t head_copy_bytes;    /* of the int8 copy of the head, which the first context that uses
                                     it adds to own_bytes; 0: the head is too wide for one */
     bitnet_token bos, eos, eot;  /* -1: the file has none */
-    int32_t add_bos;             /* 1: the file wants BOS before a prompt */
+    int32_t add_bos, add_eos;    /* 1: the file wants BOS before a text, EOS behind it */
+    int32_t has_head;            /* 1: it writes text; 0: it only makes embeddings */
+    bitnet_pooling pooling;      /* of embeddings; BITNET_POOLING_MODEL: the file does not say */
     int32_t longest_token;       /* bytes of the longest token's text */
 } bitnet_model_info;
 
@@ -687,11 +732,30 @@ typedef struct bitnet_generate_params {
     void *ud;                    /* of both */
 } bitnet_generate_params;
 
+/* What bitnet_embed makes a vector of: a text, or tokens. */
+typedef struct bitnet_embed_input {
+    const char *text;            /* UTF-8; BOS and EOS are added as the file says. 0: see tokens */
+    size_t size;                 /* its bytes */
+    const bitnet_token *tokens;  /* if text is 0: these, as they are */
+    int32_t n_tokens;            /* 1 or more */
+} bitnet_embed_input;
+
+typedef struct bitnet_embed_params {
+    bitnet_pooling pooling;
+    int32_t raw;                 /* 1: the vector as it is; 0: divided by its length (L2 norm) */
+    int32_t cut;                 /* 1: what is over n_ctx tokens is cut off (an EOS that the file
+                                    asks for stays the last token); 0: BITNET_ERR_FULL */
+    /* Called after each pass with the inputs done and n. Nonzero cancels: BITNET_ERR_CANCELLED. */
+    bitnet_progress_fn progress_fn;      /* may be 0 */
+    void *ud;                    /* of progress_fn */
+} bitnet_embed_params;
+
 /* Flags for tokenizing. A function ignores those that its comment does not name. */
 typedef enum bitnet_tokenize_flags {
     BITNET_ADD_BOS = 1,          /* BOS first, if the vocabulary has one */
     BITNET_PARSE_SPECIAL = 2,    /* "<|eot_id|>" in the text becomes the special token */
-    BITNET_OPEN_REPLY = 4        /* end with "Assistant: " */
+    BITNET_OPEN_REPLY = 4,       /* end with "Assistant: " */
+    BITNET_ADD_EOS = 8           /* EOS last, if the vocabulary has one */
 } bitnet_tokenize_flags;
 
 /* CPU features, as bits of bitnet_kernels.needs. The operating system must support them too. */
@@ -765,6 +829,11 @@ struct bitnet_kernels {
     /* y[i] = max(gate[i] * gate_f, 0)^2 * (up[i] * up_f). */
     void (*relu2_gate)(const int32_t *gate, float gate_f, const int32_t *up, float up_f, int n,
                        float *y);
+    /* y[i] = g / (1 + e^((a + b g g) g)) * (up[i] * up_f), with g = gate[i] * gate_f. For a = -1,
+       b = 0 that is SiLU(g), for a = -2 sqrt(2/pi), b = 0.044715 a the tanh form of GELU(g), times
+       up. */
+    void (*sigmoid_gate)(const int32_t *gate, float gate_f, const int32_t *up, float up_f, float a,
+                         float b, int n, float *y);
     /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]. y may be x. */
     void (*rmsnorm)(const float *x, const float *gain, int n, float eps, float *y);
     /* out = sum over i of (w[i] - 128) * q[i], exact, for q[i] in -64 .. 64, so that the sum of two
@@ -1054,6 +1123,33 @@ BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out);
    The token sampled last is pending. A prompt that was not read to its end is taken back. End all
    generations before their context. */
 BITNET_API void bitnet_gen_end(bitnet_gen *g);
+
+/* ---- embeddings ---- */
+
+/* Turns n inputs into vectors: out is [n][dim] with dim of bitnet_model_info, in their order. The
+   texts are packed into passes of n_batch tokens, on all sequences of the context, which must be
+   empty, and are empty again afterwards. A vector has the same bits whatever else is in its pass,
+   with any n_batch, n_seqs and number of threads; kv_type matters. The keys and values of a text
+   are kept until its last token, and no head is read: for a model that has one, create the context
+   with no_head_copy. params (0: defaults) and err may be 0. Memory: one vector of double for each
+   sequence with BITNET_POOLING_MEAN. On failure out holds anything.
+   BITNET_ERR_FULL: an input has more than n_ctx tokens (err names it), or the KV cache has no room
+   for it (n_kv). BITNET_ERR_ARG: an input is empty, has a token outside the vocabulary, or pooling
+   is out of range or neither the file nor params name one; a sequence is not empty. _CANCELLED,
+   _FORMAT, _MEMORY, _BUSY: as bitnet_eval. */
+BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *inputs, int32_t n,
+                                      const bitnet_embed_params *params, float *out,
+                                      bitnet_error *err);
+
+/* Vectors of n elements with 8, 4, 2 or 1 bits each, for storage and search; see EMBEDDINGS. They
+   have no scale: only directions are compared. The bytes of one; 0: there are no such bits. */
+BITNET_API size_t bitnet_vector_bytes(int32_t n, int bits);
+/* Packs x [n], of any length, into out [bitnet_vector_bytes]. BITNET_ERR_ARG: there are no such
+   bits, or x has a NaN or an infinity. */
+BITNET_API bitnet_result bitnet_vector_pack(const float *x, int32_t n, int bits, void *out);
+/* The cosine of the angle between two packed vectors, from -1 to 1; the same on every machine. 0: a
+   vector is all zeros, or there are no such bits. n is at most 2^20. */
+BITNET_API double bitnet_vector_cosine(const void *a, const void *b, int32_t n, int bits);
 
 /* ---- kernels ---- */
 
@@ -1543,6 +1639,16 @@ static void bitnet__system_reason(char buf[BITNET__TEXT]) {
   #endif
 }
 #endif
+
+/* Writes a code point as UTF-8; returns its length. */
+static uint32_t bitnet__utf8_encode(uint32_t cp, uint8_t *out) {
+    const uint32_t n = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+    static const uint8_t lead[5] = {0, 0, 0xC0, 0xE0, 0xF0};
+    uint32_t i;
+    for (i = n - 1; i > 0; i--, cp >>= 6) out[i] = (uint8_t)(0x80 | (cp & 63));
+    out[0] = (uint8_t)(lead[n] | cp);
+    return n;
+}
 
 /* Compares two strings by bytes; a prefix comes first. */
 static int bitnet__compare(const uint8_t *a, size_t a_len, const uint8_t *b, size_t b_len) {
@@ -2543,6 +2649,17 @@ static void bitnet__relu2_gate_scalar(const int32_t *gate, float gate_f, const i
     }
 }
 
+/* 0.5 (1 + tanh(t)) = 1 / (1 + e^(-2t)), so GELU's tanh form is a sigmoid, too. bitnet__expf
+   clamps: below -88 a gate gives g / e^88, and the truth is smaller still. */
+static void bitnet__sigmoid_gate_scalar(const int32_t *gate, float gate_f, const int32_t *up,
+                                        float up_f, float a, float b, int n, float *y) {
+    int i;
+    for (i = 0; i < n; i++) {
+        float g = (float)gate[i] * gate_f;
+        y[i] = g / (1.0f + bitnet__expf((b * g * g + a) * g)) * ((float)up[i] * up_f);
+    }
+}
+
 static void bitnet__rmsnorm_scalar(const float *x, const float *gain, int n, float eps, float *y) {
     float lanes[BITNET__LANES] = {0}, mean, inv;
     int i;
@@ -2573,7 +2690,7 @@ static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const i
     bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, bitnet__sumrows_f32_scalar, \
     bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, bitnet__rope_scalar, \
     bitnet__store_f16_scalar, bitnet__dequantize_scalar, bitnet__relu2_gate_scalar, \
-    bitnet__rmsnorm_scalar, bitnet__dotrows_u8_scalar
+    bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, bitnet__dotrows_u8_scalar
 
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, 0, 0, 0, 0, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
@@ -2705,7 +2822,7 @@ BITNET__INLINE void bitnet__tiles_and_panels(const uint8_t *w, const int8_t *q,
 #endif
 
 /* A kernel header defines BITNET__HAVE_SIMD, its tables, and a list of them, best first. */
-#define BITNET__KERNEL_ABI 4
+#define BITNET__KERNEL_ABI 5
 #if defined(BITNET__KERNEL_HEADER) && defined(__has_include)
   #if __has_include(BITNET__KERNEL_HEADER)
     #include BITNET__KERNEL_HEADER
@@ -2754,9 +2871,9 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void) {
 }
 
 /* =============================================================================================
-   @unicode  the character classes that the pre-tokenizers use
-   Owns the tables of \p{L}, \p{N}, \s and \p{P} of Unicode 15.0. Neither the locale nor <ctype.h>
-   is used: the classes must not depend on the machine.
+   @unicode  the character classes that the pre-tokenizers use, and NFC
+   Owns the tables of \p{L}, \p{N}, \s and \p{P} of Unicode 15.0, and of its normalization form C.
+   Neither the locale nor <ctype.h> is used: the classes must not depend on the machine.
    ============================================================================================= */
 
 enum {                      /* 0 to 3 are also the low two bits of bitnet__class_runs */
@@ -2866,6 +2983,373 @@ static const uint32_t bitnet__punctuation[BITNET__PUNCTUATION_RUNS] = {
     0x47D0CD,0x47FFC1,0x491C05,0x4BFC42,0x5A9B82,0x5ABD41,0x5ACDC5,0x5AD101,0x5BA5C4,0x5BF881,
     0x6F27C1,0x76A1C5,0x7A5782
 };
+/* 14618 bytes: NFC. Code points that are not stable, `first << 11 | length`. */
+enum {
+    BITNET__UNSTABLE_RUNS = 278, BITNET__MARK_RUNS = 412, BITNET__SECONDS = 86,
+    BITNET__PART_RUNS = 231, BITNET__PART_ENTRIES = 2061, BITNET__COMPOSED = 941
+};
+static const uint32_t bitnet__unstable[BITNET__UNSTABLE_RUNS] = {
+    0x18004F,0x1A8020,0x1BA001,0x1BF001,0x1C3801,0x241805,0x2C882D,0x2DF801,0x2E0802,0x2E2002,
+    0x2E3801,0x30800B,0x325815,0x338001,0x36B007,0x36F806,0x373802,0x375004,0x388801,0x39801B,
+    0x3F5809,0x3FE801,0x40B004,0x40D809,0x412803,0x414805,0x42C803,0x44C008,0x465018,0x47181D,
+    0x49E001,0x4A6801,0x4A8804,0x4AC008,0x4DE001,0x4DF001,0x4E6801,0x4EB801,0x4EE002,0x4EF801,
+    0x4FF001,0x519801,0x51B001,0x51E001,0x526801,0x52C803,0x52F001,0x55E001,0x566801,0x59E001,
+    0x59F001,0x5A6801,0x5AB002,0x5AE002,0x5DF001,0x5E6801,0x5EB801,0x61E001,0x626801,0x62A802,
+    0x65E001,0x661001,0x666801,0x66A802,0x69D802,0x69F001,0x6A6801,0x6AB801,0x6E5001,0x6E7801,
+    0x6EF801,0x71C003,0x724004,0x75C003,0x764004,0x78C002,0x79A801,0x79B801,0x79C801,0x7A1801,
+    0x7A6801,0x7A9001,0x7AB801,0x7AE001,0x7B4801,0x7B8806,0x7BC001,0x7BD004,0x7C0005,0x7C3002,
+    0x7C9801,0x7CE801,0x7D1001,0x7D3801,0x7D6001,0x7DC801,0x7E3001,0x817001,0x81B801,0x81C802,
+    0x846801,0x8B0815,0x8D401B,0x9AE803,0xB8A002,0xB9A001,0xBE9001,0xBEE801,0xC54801,0xC9C803,
+    0xD0B802,0xD30001,0xD3A808,0xD3F801,0xD5800E,0xD5F810,0xD9A002,0xDA2001,0xDB5809,0xDD5002,
+    0xDF3001,0xDF9002,0xE1B801,0xE68003,0xE6A00D,0xE71007,0xE76801,0xE7A001,0xE7C002,0xEE0040,
+    0xFB8801,0xFB9801,0xFBA801,0xFBB801,0xFBC801,0xFBD801,0xFBE801,0xFDD801,0xFDF001,0xFE4801,
+    0xFE5801,0xFE9801,0xFED801,0xFF1801,0xFF5801,0xFF7002,0xFFC801,0xFFD801,0xFFE801,0x1000002,
+    0x106800D,0x1070801,0x107280C,0x1093001,0x1095002,0x1194802,0x156E001,0x1677803,0x16BF801,
+    0x16F0020,0x1815006,0x184C802,0x5337801,0x533A00A,0x534F002,0x5378002,0x5403001,0x5416001,
+    0x5462001,0x5470012,0x5495803,0x54A9801,0x54D9801,0x54E0001,0x5558001,0x5559003,0x555B802,
+    0x555F002,0x5560801,0x557B001,0x55F6801,0x7C8010E,0x7D08001,0x7D09001,0x7D0A80A,0x7D10001,
+    0x7D11001,0x7D12802,0x7D15044,0x7D3806A,0x7D8E803,0x7D9500D,0x7D9C005,0x7D9F001,0x7DA0002,
+    0x7DA1802,0x7DA3009,0x7F10010,0x80FE801,0x8170001,0x81BB005,0x8506801,0x8507801,0x851C003,
+    0x851F801,0x8572802,0x8692004,0x8755802,0x877E803,0x87A300B,0x87C1004,0x8823001,0x8838001,
+    0x883F801,0x885C802,0x8880003,0x8893801,0x8899802,0x88B9801,0x88E0001,0x88E5001,0x891A802,
+    0x8974802,0x899D802,0x899F001,0x89A6801,0x89AB801,0x89B3007,0x89B8005,0x8A21001,0x8A23001,
+    0x8A2F001,0x8A58001,0x8A5D001,0x8A5E801,0x8A61002,0x8AD7801,0x8ADF802,0x8B1F801,0x8B5B002,
+    0x8B95801,0x8C1C802,0x8C98001,0x8C9E802,0x8CA1801,0x8CF0001,0x8D1A001,0x8D23801,0x8D4C801,
+    0x8E1F801,0x8EA1001,0x8EA2002,0x8ECB801,0x8FA0802,0xB578005,0xB598007,0xB7F8002,0xDE4F001,
+    0xE8AF00C,0xE8B6806,0xE8BD808,0xE8C2807,0xE8D5004,0xE8DD806,0xE921003,0xF000007,0xF004011,
+    0xF00D807,0xF011802,0xF013005,0xF047801,0xF098007,0xF157001,0xF176004,0xF276004,0xF468007,
+    0xF4A2007,0x17C0021E
+};
+/* Combining classes, `first << 11 | length << 8 | class`. */
+static const uint32_t bitnet__marks[BITNET__MARK_RUNS] = {
+    0x1807E6,0x183FE6,0x1877E6,0x18A9E8,0x18B4DC,0x18D1E8,0x18D9D8,0x18E5DC,0x190ACA,0x191CDC,
+    0x193ACA,0x194FDC,0x1984DC,0x19A501,0x19CCDC,0x19EFE6,0x1A21E6,0x1A29F0,0x1A31E6,0x1A3BDC,
+    0x1A53E6,0x1A6ADC,0x1A83E6,0x1A9CDC,0x1AB9E6,0x1AC1E8,0x1ACADC,0x1AD9E6,0x1AE1E9,0x1AEAEA,
+    0x1AF9E9,0x1B02EA,0x1B11E9,0x1B1FE6,0x1B56E6,0x241DE6,0x2C89DC,0x2C94E6,0x2CB1DC,0x2CBBE6,
+    0x2CD1DE,0x2CD9DC,0x2CE6E6,0x2D16DC,0x2D42E6,0x2D51DC,0x2D5AE6,0x2D69DE,0x2D71E4,0x2D79E6,
+    0x2D810A,0x2D890B,0x2D910C,0x2D990D,0x2DA10E,0x2DA90F,0x2DB110,0x2DB911,0x2DC112,0x2DCA13,
+    0x2DD914,0x2DE115,0x2DE916,0x2DF917,0x2E0918,0x2E1119,0x2E21E6,0x2E29DC,0x2E3912,0x3087E6,
+    0x30B9E6,0x30C11E,0x30C91F,0x30D120,0x32591B,0x32611C,0x32691D,0x32711E,0x32791F,0x328120,
+    0x328921,0x329122,0x329AE6,0x32AADC,0x32BDE6,0x32E1DC,0x32EAE6,0x32F9DC,0x338123,0x36B7E6,
+    0x36FCE6,0x3719DC,0x3721E6,0x373AE6,0x3751DC,0x375AE6,0x3769DC,0x388924,0x3981E6,0x3989DC,
+    0x3992E6,0x39A1DC,0x39AAE6,0x39BBDC,0x39D1E6,0x39DADC,0x39E9E6,0x39F1DC,0x39FBE6,0x3A11DC,
+    0x3A19E6,0x3A21DC,0x3A29E6,0x3A31DC,0x3A39E6,0x3A41DC,0x3A4AE6,0x3F5FE6,0x3F91DC,0x3F99E6,
+    0x3FE9DC,0x40B4E6,0x40DFE6,0x4112E6,0x412BE6,0x414DE6,0x42CBDC,0x44C1E6,0x44CBDC,0x44E4E6,
+    0x4655E6,0x467DDC,0x46A7E6,0x46DFE6,0x4719DC,0x4722E6,0x4731DC,0x473AE6,0x4749DC,0x4753E6,
+    0x476BDC,0x47811B,0x47891C,0x47911D,0x479BE6,0x47B1DC,0x47BAE6,0x47CADC,0x47DDE6,0x49E107,
+    0x4A6909,0x4A89E6,0x4A91DC,0x4A9AE6,0x4DE107,0x4E6909,0x4FF1E6,0x51E107,0x526909,0x55E107,
+    0x566909,0x59E107,0x5A6909,0x5E6909,0x61E107,0x626909,0x62A954,0x62B15B,0x65E107,0x666909,
+    0x69DA09,0x6A6909,0x6E5109,0x71C267,0x71D109,0x72446B,0x75C276,0x75D109,0x76447A,0x78C2DC,
+    0x79A9DC,0x79B9DC,0x79C9D8,0x7B8981,0x7B9182,0x7BA184,0x7BD482,0x7C0182,0x7C12E6,0x7C2109,
+    0x7C32E6,0x7E31DC,0x81B907,0x81CA09,0x8469DC,0x9AEBE6,0xB8A209,0xB9A109,0xBE9109,0xBEE9E6,
+    0xC549E4,0xC9C9DE,0xC9D1E6,0xC9D9DC,0xD0B9E6,0xD0C1DC,0xD30109,0xD3AFE6,0xD3E1E6,0xD3F9DC,
+    0xD585E6,0xD5AEDC,0xD5DAE6,0xD5E9DC,0xD5FADC,0xD60AE6,0xD61ADC,0xD62DE6,0xD651DC,0xD65CE6,
+    0xD9A107,0xDA2109,0xDB59E6,0xDB61DC,0xDB6FE6,0xDD5209,0xDF3107,0xDF9209,0xE1B907,0xE683E6,
+    0xE6A101,0xE6ADDC,0xE6D2E6,0xE6E4DC,0xE701E6,0xE71701,0xE769DC,0xE7A1E6,0xE7C2E6,0xEE02E6,
+    0xEE11DC,0xEE1FE6,0xEE51DC,0xEE5AE6,0xEE69EA,0xEE71D6,0xEE79DC,0xEE81CA,0xEE8FE6,0xEEC7E6,
+    0xEEFFE6,0xEF37E6,0xEF6FE6,0xEFA2E6,0xEFB1E8,0xEFBAE4,0xEFC9DC,0xEFD1DA,0xEFD9E6,0xEFE1E9,
+    0xEFE9DC,0xEFF1E6,0xEFF9DC,0x10682E6,0x1069201,0x106A4E6,0x106C301,0x106DAE6,0x10709E6,
+    0x1072A01,0x10739E6,0x10741DC,0x10749E6,0x1075201,0x10764DC,0x10781E6,0x1677BE6,0x16BF909,
+    0x16F07E6,0x16F3FE6,0x16F77E6,0x16FAFE6,0x16FE4E6,0x18151DA,0x18159E4,0x18161E8,0x18169DE,
+    0x18172E0,0x184CA08,0x53379E6,0x533A7E6,0x533DBE6,0x534F2E6,0x53782E6,0x5403109,0x5416109,
+    0x5462109,0x54707E6,0x5473FE6,0x54774E6,0x5495BDC,0x54A9909,0x54D9907,0x54E0109,0x55581E6,
+    0x55592E6,0x555A1DC,0x555BAE6,0x555F2E6,0x55609E6,0x557B109,0x55F6909,0x7D8F11A,0x7F107E6,
+    0x7F13FDC,0x7F172E6,0x80FE9DC,0x81701DC,0x81BB5E6,0x85069DC,0x85079E6,0x851C1E6,0x851C901,
+    0x851D1DC,0x851F909,0x85729E6,0x85731DC,0x86924E6,0x8755AE6,0x877EBDC,0x87A32DC,0x87A43E6,
+    0x87A59DC,0x87A61E6,0x87A6CDC,0x87C11E6,0x87C19DC,0x87C21E6,0x87C29DC,0x8823109,0x8838109,
+    0x883F909,0x885C909,0x885D107,0x88803E6,0x8899A09,0x88B9907,0x88E0109,0x88E5107,0x891A909,
+    0x891B107,0x8974907,0x8975109,0x899DA07,0x89A6909,0x89B37E6,0x89B85E6,0x8A21109,0x8A23107,
+    0x8A2F1E6,0x8A61109,0x8A61907,0x8ADF909,0x8AE0107,0x8B1F909,0x8B5B109,0x8B5B907,0x8B95909,
+    0x8C1C909,0x8C1D107,0x8C9EA09,0x8CA1907,0x8CF0109,0x8D1A109,0x8D23909,0x8D4C909,0x8E1F909,
+    0x8EA1107,0x8EA2209,0x8ECB909,0x8FA0A09,0xB578501,0xB5987E6,0xB7F8206,0xDE4F101,0xE8B2AD8,
+    0xE8B3B01,0xE8B69E2,0xE8B75D8,0xE8BDFDC,0xE8C11DC,0xE8C2DE6,0xE8C52DC,0xE8D54E6,0xE9213E6,
+    0xF0007E6,0xF0047E6,0xF007FE6,0xF00B3E6,0xF00DFE6,0xF011AE6,0xF0135E6,0xF0479E6,0xF0987E6,
+    0xF1571E6,0xF1764E6,0xF2762E8,0xF2771DC,0xF2779E6,0xF4687DC,0xF4A26E6,0xF4A5107
+};
+/* Canonical decompositions: of a run's code points, from entry start[run] on. */
+static const uint32_t bitnet__part_first[BITNET__PART_RUNS] = {
+    0xC0,0xC7,0xD1,0xD9,0xE0,0xE7,0xF1,0xF9,0xFF,0x112,0x128,0x134,0x139,0x143,0x14C,0x154,
+    0x168,0x1A0,0x1AF,0x1CD,0x1DE,0x1E6,0x1F4,0x1F8,0x21E,0x226,0x340,0x343,0x374,0x37E,0x385,
+    0x38C,0x38E,0x3AA,0x3CA,0x3D3,0x400,0x403,0x407,0x40C,0x419,0x439,0x450,0x453,0x457,0x45C,
+    0x476,0x4C1,0x4D0,0x4D6,0x4DA,0x4E2,0x4EA,0x4F8,0x622,0x6C0,0x6C2,0x6D3,0x929,0x931,0x934,
+    0x958,0x9CB,0x9DC,0x9DF,0xA33,0xA36,0xA59,0xA5E,0xB48,0xB4B,0xB5C,0xB94,0xBCA,0xC48,0xCC0,
+    0xCC7,0xCCA,0xD4A,0xDDA,0xDDC,0xF43,0xF4D,0xF52,0xF57,0xF5C,0xF69,0xF73,0xF75,0xF78,0xF81,
+    0xF93,0xF9D,0xFA2,0xFA7,0xFAC,0xFB9,0x1026,0x1B06,0x1B08,0x1B0A,0x1B0C,0x1B0E,0x1B12,0x1B3B,
+    0x1B3D,0x1B40,0x1B43,0x1E00,0x1E9B,0x1EA0,0x1F00,0x1F18,0x1F20,0x1F48,0x1F50,0x1F59,0x1F5B,
+    0x1F5D,0x1F5F,0x1F80,0x1FB6,0x1FBE,0x1FC1,0x1FC6,0x1FD6,0x1FDD,0x1FF2,0x1FF6,0x2000,0x2126,
+    0x212A,0x219A,0x21AE,0x21CD,0x2204,0x2209,0x220C,0x2224,0x2226,0x2241,0x2244,0x2247,0x2249,
+    0x2260,0x2262,0x226D,0x2274,0x2278,0x2280,0x2284,0x2288,0x22AC,0x22E0,0x22EA,0x2329,0x2ADC,
+    0x304C,0x304E,0x3050,0x3052,0x3054,0x3056,0x3058,0x305A,0x305C,0x305E,0x3060,0x3062,0x3065,
+    0x3067,0x3069,0x3070,0x3073,0x3076,0x3079,0x307C,0x3094,0x309E,0x30AC,0x30AE,0x30B0,0x30B2,
+    0x30B4,0x30B6,0x30B8,0x30BA,0x30BC,0x30BE,0x30C0,0x30C2,0x30C5,0x30C7,0x30C9,0x30D0,0x30D3,
+    0x30D6,0x30D9,0x30DC,0x30F4,0x30F7,0x30FE,0xF900,0xFA10,0xFA12,0xFA15,0xFA20,0xFA22,0xFA25,
+    0xFA2A,0xFA70,0xFB1D,0xFB1F,0xFB2A,0xFB38,0xFB3E,0xFB40,0xFB43,0xFB46,0x1109A,0x1109C,
+    0x110AB,0x1112E,0x1134B,0x114BB,0x114BE,0x115BA,0x11938,0x1D15E,0x1D1BB,0x2F800
+};
+static const uint16_t bitnet__part_start[BITNET__PART_RUNS + 1] = {
+    0,6,15,21,26,32,41,47,52,69,89,98,102,108,114,120,138,161,163,165,181,187,198,200,236,238,
+    252,254,256,257,258,264,265,268,275,280,282,284,285,286,289,290,291,293,294,295,298,300,302,
+    306,308,314,320,332,334,339,340,341,342,343,344,345,353,355,357,358,359,360,363,364,365,367,
+    369,370,373,374,375,377,379,382,383,386,387,388,389,390,391,392,393,395,396,397,398,399,400,
+    401,402,403,404,405,406,407,408,409,410,411,412,414,415,569,570,660,682,688,726,732,740,741,
+    742,743,774,827,834,835,839,853,859,878,881,889,891,892,894,896,897,900,901,902,903,904,905,
+    906,907,908,909,910,911,916,918,920,922,924,926,930,934,938,940,941,942,943,944,945,946,947,
+    948,949,950,951,952,953,954,955,956,958,960,962,964,966,967,968,969,970,971,972,973,974,975,
+    976,977,978,979,980,981,982,983,985,987,989,991,993,994,998,999,1269,1270,1271,1281,1282,
+    1283,1285,1353,1459,1460,1461,1474,1479,1480,1482,1484,1493,1494,1495,1496,1498,1500,1502,
+    1503,1505,1506,1513,1519,2061
+};
+/* `second << 21 | first code point`; second: a place in bitnet__seconds. */
+static const uint32_t bitnet__part_entries[BITNET__PART_ENTRIES] = {
+    0x200041,0x400041,0x600041,0x800041,0x1000041,0x1400041,0x2C00043,0x200045,0x400045,
+    0x600045,0x1000045,0x200049,0x400049,0x600049,0x1000049,0x80004E,0x20004F,0x40004F,0x60004F,
+    0x80004F,0x100004F,0x200055,0x400055,0x600055,0x1000055,0x400059,0x200061,0x400061,0x600061,
+    0x800061,0x1000061,0x1400061,0x2C00063,0x200065,0x400065,0x600065,0x1000065,0x200069,
+    0x400069,0x600069,0x1000069,0x80006E,0x20006F,0x40006F,0x60006F,0x80006F,0x100006F,0x200075,
+    0x400075,0x600075,0x1000075,0x400079,0x1000079,0xA00041,0xA00061,0xC00041,0xC00061,
+    0x2E00041,0x2E00061,0x400043,0x400063,0x600043,0x600063,0xE00043,0xE00063,0x1800043,
+    0x1800063,0x1800044,0x1800064,0xA00045,0xA00065,0xC00045,0xC00065,0xE00045,0xE00065,
+    0x2E00045,0x2E00065,0x1800045,0x1800065,0x600047,0x600067,0xC00047,0xC00067,0xE00047,
+    0xE00067,0x2C00047,0x2C00067,0x600048,0x600068,0x800049,0x800069,0xA00049,0xA00069,0xC00049,
+    0xC00069,0x2E00049,0x2E00069,0xE00049,0x60004A,0x60006A,0x2C0004B,0x2C0006B,0x40004C,
+    0x40006C,0x2C0004C,0x2C0006C,0x180004C,0x180006C,0x40004E,0x40006E,0x2C0004E,0x2C0006E,
+    0x180004E,0x180006E,0xA0004F,0xA0006F,0xC0004F,0xC0006F,0x160004F,0x160006F,0x400052,
+    0x400072,0x2C00052,0x2C00072,0x1800052,0x1800072,0x400053,0x400073,0x600053,0x600073,
+    0x2C00053,0x2C00073,0x1800053,0x1800073,0x2C00054,0x2C00074,0x1800054,0x1800074,0x800055,
+    0x800075,0xA00055,0xA00075,0xC00055,0xC00075,0x1400055,0x1400075,0x1600055,0x1600075,
+    0x2E00055,0x2E00075,0x600057,0x600077,0x600059,0x600079,0x1000059,0x40005A,0x40007A,
+    0xE0005A,0xE0007A,0x180005A,0x180007A,0x220004F,0x220006F,0x2200055,0x2200075,0x1800041,
+    0x1800061,0x1800049,0x1800069,0x180004F,0x180006F,0x1800055,0x1800075,0xA000DC,0xA000FC,
+    0x4000DC,0x4000FC,0x18000DC,0x18000FC,0x2000DC,0x2000FC,0xA000C4,0xA000E4,0xA00226,0xA00227,
+    0xA000C6,0xA000E6,0x1800047,0x1800067,0x180004B,0x180006B,0x2E0004F,0x2E0006F,0xA001EA,
+    0xA001EB,0x18001B7,0x1800292,0x180006A,0x400047,0x400067,0x20004E,0x20006E,0x4000C5,
+    0x4000E5,0x4000C6,0x4000E6,0x4000D8,0x4000F8,0x1A00041,0x1A00061,0x1C00041,0x1C00061,
+    0x1A00045,0x1A00065,0x1C00045,0x1C00065,0x1A00049,0x1A00069,0x1C00049,0x1C00069,0x1A0004F,
+    0x1A0006F,0x1C0004F,0x1C0006F,0x1A00052,0x1A00072,0x1C00052,0x1C00072,0x1A00055,0x1A00075,
+    0x1C00055,0x1C00075,0x2A00053,0x2A00073,0x2A00054,0x2A00074,0x1800048,0x1800068,0xE00041,
+    0xE00061,0x2C00045,0x2C00065,0xA000D6,0xA000F6,0xA000D5,0xA000F5,0xE0004F,0xE0006F,0xA0022E,
+    0xA0022F,0xA00059,0xA00079,0x300,0x301,0x313,0x400308,0x2B9,0x3B,0x4000A8,0x400391,0xB7,
+    0x400395,0x400397,0x400399,0x40039F,0x4003A5,0x4003A9,0x4003CA,0x1000399,0x10003A5,0x4003B1,
+    0x4003B5,0x4003B7,0x4003B9,0x4003CB,0x10003B9,0x10003C5,0x4003BF,0x4003C5,0x4003C9,0x4003D2,
+    0x10003D2,0x200415,0x1000415,0x400413,0x1000406,0x40041A,0x200418,0xC00423,0xC00418,
+    0xC00438,0x200435,0x1000435,0x400433,0x1000456,0x40043A,0x200438,0xC00443,0x1A00474,
+    0x1A00475,0xC00416,0xC00436,0xC00410,0xC00430,0x1000410,0x1000430,0xC00415,0xC00435,
+    0x10004D8,0x10004D9,0x1000416,0x1000436,0x1000417,0x1000437,0xA00418,0xA00438,0x1000418,
+    0x1000438,0x100041E,0x100043E,0x10004E8,0x10004E9,0x100042D,0x100044D,0xA00423,0xA00443,
+    0x1000423,0x1000443,0x1600423,0x1600443,0x1000427,0x1000447,0x100042B,0x100044B,0x4E00627,
+    0x5000627,0x5000648,0x5200627,0x500064A,0x50006D5,0x50006C1,0x50006D2,0x5400928,0x5400930,
+    0x5400933,0x5400915,0x5400916,0x5400917,0x540091C,0x5400921,0x5400922,0x540092B,0x540092F,
+    0x58009C7,0x5A009C7,0x56009A1,0x56009A2,0x56009AF,0x5C00A32,0x5C00A38,0x5C00A16,0x5C00A17,
+    0x5C00A1C,0x5C00A2B,0x6200B47,0x6000B47,0x6400B47,0x5E00B21,0x5E00B22,0x6800B92,0x6600BC6,
+    0x6600BC7,0x6800BC6,0x6A00C46,0x6E00CBF,0x6E00CC6,0x7000CC6,0x6C00CC6,0x6E00CCA,0x7200D46,
+    0x7200D47,0x7400D46,0x7600DD9,0x7800DD9,0x7600DDC,0x7A00DD9,0x8400F42,0x8400F4C,0x8400F51,
+    0x8400F56,0x8400F5B,0x8200F40,0x7C00F71,0x7E00F71,0x8000FB2,0x8000FB3,0x8000F71,0x8400F92,
+    0x8400F9C,0x8400FA1,0x8400FA6,0x8400FAB,0x8200F90,0x8601025,0x8801B05,0x8801B07,0x8801B09,
+    0x8801B0B,0x8801B0D,0x8801B11,0x8801B3A,0x8801B3C,0x8801B3E,0x8801B3F,0x8801B42,0x2800041,
+    0x2800061,0xE00042,0xE00062,0x2400042,0x2400062,0x3600042,0x3600062,0x4000C7,0x4000E7,
+    0xE00044,0xE00064,0x2400044,0x2400064,0x3600044,0x3600064,0x2C00044,0x2C00064,0x3000044,
+    0x3000064,0x200112,0x200113,0x400112,0x400113,0x3000045,0x3000065,0x3400045,0x3400065,
+    0xC00228,0xC00229,0xE00046,0xE00066,0xA00047,0xA00067,0xE00048,0xE00068,0x2400048,0x2400068,
+    0x1000048,0x1000068,0x2C00048,0x2C00068,0x3200048,0x3200068,0x3400049,0x3400069,0x4000CF,
+    0x4000EF,0x40004B,0x40006B,0x240004B,0x240006B,0x360004B,0x360006B,0x240004C,0x240006C,
+    0xA01E36,0xA01E37,0x360004C,0x360006C,0x300004C,0x300006C,0x40004D,0x40006D,0xE0004D,
+    0xE0006D,0x240004D,0x240006D,0xE0004E,0xE0006E,0x240004E,0x240006E,0x360004E,0x360006E,
+    0x300004E,0x300006E,0x4000D5,0x4000F5,0x10000D5,0x10000F5,0x20014C,0x20014D,0x40014C,
+    0x40014D,0x400050,0x400070,0xE00050,0xE00070,0xE00052,0xE00072,0x2400052,0x2400072,0xA01E5A,
+    0xA01E5B,0x3600052,0x3600072,0xE00053,0xE00073,0x2400053,0x2400073,0xE0015A,0xE0015B,
+    0xE00160,0xE00161,0xE01E62,0xE01E63,0xE00054,0xE00074,0x2400054,0x2400074,0x3600054,
+    0x3600074,0x3000054,0x3000074,0x2600055,0x2600075,0x3400055,0x3400075,0x3000055,0x3000075,
+    0x400168,0x400169,0x100016A,0x100016B,0x800056,0x800076,0x2400056,0x2400076,0x200057,
+    0x200077,0x400057,0x400077,0x1000057,0x1000077,0xE00057,0xE00077,0x2400057,0x2400077,
+    0xE00058,0xE00078,0x1000058,0x1000078,0xE00059,0xE00079,0x60005A,0x60007A,0x240005A,
+    0x240007A,0x360005A,0x360007A,0x3600068,0x1000074,0x1400077,0x1400079,0xE0017F,0x2400041,
+    0x2400061,0x1200041,0x1200061,0x4000C2,0x4000E2,0x2000C2,0x2000E2,0x12000C2,0x12000E2,
+    0x8000C2,0x8000E2,0x601EA0,0x601EA1,0x400102,0x400103,0x200102,0x200103,0x1200102,0x1200103,
+    0x800102,0x800103,0xC01EA0,0xC01EA1,0x2400045,0x2400065,0x1200045,0x1200065,0x800045,
+    0x800065,0x4000CA,0x4000EA,0x2000CA,0x2000EA,0x12000CA,0x12000EA,0x8000CA,0x8000EA,0x601EB8,
+    0x601EB9,0x1200049,0x1200069,0x2400049,0x2400069,0x240004F,0x240006F,0x120004F,0x120006F,
+    0x4000D4,0x4000F4,0x2000D4,0x2000F4,0x12000D4,0x12000F4,0x8000D4,0x8000F4,0x601ECC,0x601ECD,
+    0x4001A0,0x4001A1,0x2001A0,0x2001A1,0x12001A0,0x12001A1,0x8001A0,0x8001A1,0x24001A0,
+    0x24001A1,0x2400055,0x2400075,0x1200055,0x1200075,0x4001AF,0x4001B0,0x2001AF,0x2001B0,
+    0x12001AF,0x12001B0,0x8001AF,0x8001B0,0x24001AF,0x24001B0,0x200059,0x200079,0x2400059,
+    0x2400079,0x1200059,0x1200079,0x800059,0x800079,0x1E003B1,0x20003B1,0x201F00,0x201F01,
+    0x401F00,0x401F01,0x3A01F00,0x3A01F01,0x1E00391,0x2000391,0x201F08,0x201F09,0x401F08,
+    0x401F09,0x3A01F08,0x3A01F09,0x1E003B5,0x20003B5,0x201F10,0x201F11,0x401F10,0x401F11,
+    0x1E00395,0x2000395,0x201F18,0x201F19,0x401F18,0x401F19,0x1E003B7,0x20003B7,0x201F20,
+    0x201F21,0x401F20,0x401F21,0x3A01F20,0x3A01F21,0x1E00397,0x2000397,0x201F28,0x201F29,
+    0x401F28,0x401F29,0x3A01F28,0x3A01F29,0x1E003B9,0x20003B9,0x201F30,0x201F31,0x401F30,
+    0x401F31,0x3A01F30,0x3A01F31,0x1E00399,0x2000399,0x201F38,0x201F39,0x401F38,0x401F39,
+    0x3A01F38,0x3A01F39,0x1E003BF,0x20003BF,0x201F40,0x201F41,0x401F40,0x401F41,0x1E0039F,
+    0x200039F,0x201F48,0x201F49,0x401F48,0x401F49,0x1E003C5,0x20003C5,0x201F50,0x201F51,
+    0x401F50,0x401F51,0x3A01F50,0x3A01F51,0x20003A5,0x201F59,0x401F59,0x3A01F59,0x1E003C9,
+    0x20003C9,0x201F60,0x201F61,0x401F60,0x401F61,0x3A01F60,0x3A01F61,0x1E003A9,0x20003A9,
+    0x201F68,0x201F69,0x401F68,0x401F69,0x3A01F68,0x3A01F69,0x2003B1,0x3AC,0x2003B5,0x3AD,
+    0x2003B7,0x3AE,0x2003B9,0x3AF,0x2003BF,0x3CC,0x2003C5,0x3CD,0x2003C9,0x3CE,0x3C01F00,
+    0x3C01F01,0x3C01F02,0x3C01F03,0x3C01F04,0x3C01F05,0x3C01F06,0x3C01F07,0x3C01F08,0x3C01F09,
+    0x3C01F0A,0x3C01F0B,0x3C01F0C,0x3C01F0D,0x3C01F0E,0x3C01F0F,0x3C01F20,0x3C01F21,0x3C01F22,
+    0x3C01F23,0x3C01F24,0x3C01F25,0x3C01F26,0x3C01F27,0x3C01F28,0x3C01F29,0x3C01F2A,0x3C01F2B,
+    0x3C01F2C,0x3C01F2D,0x3C01F2E,0x3C01F2F,0x3C01F60,0x3C01F61,0x3C01F62,0x3C01F63,0x3C01F64,
+    0x3C01F65,0x3C01F66,0x3C01F67,0x3C01F68,0x3C01F69,0x3C01F6A,0x3C01F6B,0x3C01F6C,0x3C01F6D,
+    0x3C01F6E,0x3C01F6F,0xC003B1,0xA003B1,0x3C01F70,0x3C003B1,0x3C003AC,0x3A003B1,0x3C01FB6,
+    0xC00391,0xA00391,0x200391,0x386,0x3C00391,0x3B9,0x3A000A8,0x3C01F74,0x3C003B7,0x3C003AE,
+    0x3A003B7,0x3C01FC6,0x200395,0x388,0x200397,0x389,0x3C00397,0x201FBF,0x401FBF,0x3A01FBF,
+    0xC003B9,0xA003B9,0x2003CA,0x390,0x3A003B9,0x3A003CA,0xC00399,0xA00399,0x200399,0x38A,
+    0x201FFE,0x401FFE,0x3A01FFE,0xC003C5,0xA003C5,0x2003CB,0x3B0,0x1E003C1,0x20003C1,0x3A003C5,
+    0x3A003CB,0xC003A5,0xA003A5,0x2003A5,0x38E,0x20003A1,0x2000A8,0x385,0x60,0x3C01F7C,
+    0x3C003C9,0x3C003CE,0x3A003C9,0x3C01FF6,0x20039F,0x38C,0x2003A9,0x38F,0x3C003A9,0xB4,0x2002,
+    0x2003,0x3A9,0x4B,0xC5,0x3802190,0x3802192,0x3802194,0x38021D0,0x38021D4,0x38021D2,
+    0x3802203,0x3802208,0x380220B,0x3802223,0x3802225,0x380223C,0x3802243,0x3802245,0x3802248,
+    0x380003D,0x3802261,0x380224D,0x380003C,0x380003E,0x3802264,0x3802265,0x3802272,0x3802273,
+    0x3802276,0x3802277,0x380227A,0x380227B,0x3802282,0x3802283,0x3802286,0x3802287,0x38022A2,
+    0x38022A8,0x38022A9,0x38022AB,0x380227C,0x380227D,0x3802291,0x3802292,0x38022B2,0x38022B3,
+    0x38022B4,0x38022B5,0x3008,0x3009,0x3802ADD,0x8A0304B,0x8A0304D,0x8A0304F,0x8A03051,
+    0x8A03053,0x8A03055,0x8A03057,0x8A03059,0x8A0305B,0x8A0305D,0x8A0305F,0x8A03061,0x8A03064,
+    0x8A03066,0x8A03068,0x8A0306F,0x8C0306F,0x8A03072,0x8C03072,0x8A03075,0x8C03075,0x8A03078,
+    0x8C03078,0x8A0307B,0x8C0307B,0x8A03046,0x8A0309D,0x8A030AB,0x8A030AD,0x8A030AF,0x8A030B1,
+    0x8A030B3,0x8A030B5,0x8A030B7,0x8A030B9,0x8A030BB,0x8A030BD,0x8A030BF,0x8A030C1,0x8A030C4,
+    0x8A030C6,0x8A030C8,0x8A030CF,0x8C030CF,0x8A030D2,0x8C030D2,0x8A030D5,0x8C030D5,0x8A030D8,
+    0x8C030D8,0x8A030DB,0x8C030DB,0x8A030A6,0x8A030EF,0x8A030F0,0x8A030F1,0x8A030F2,0x8A030FD,
+    0x8C48,0x66F4,0x8ECA,0x8CC8,0x6ED1,0x4E32,0x53E5,0x9F9C,0x9F9C,0x5951,0x91D1,0x5587,0x5948,
+    0x61F6,0x7669,0x7F85,0x863F,0x87BA,0x88F8,0x908F,0x6A02,0x6D1B,0x70D9,0x73DE,0x843D,0x916A,
+    0x99F1,0x4E82,0x5375,0x6B04,0x721B,0x862D,0x9E1E,0x5D50,0x6FEB,0x85CD,0x8964,0x62C9,0x81D8,
+    0x881F,0x5ECA,0x6717,0x6D6A,0x72FC,0x90CE,0x4F86,0x51B7,0x52DE,0x64C4,0x6AD3,0x7210,0x76E7,
+    0x8001,0x8606,0x865C,0x8DEF,0x9732,0x9B6F,0x9DFA,0x788C,0x797F,0x7DA0,0x83C9,0x9304,0x9E7F,
+    0x8AD6,0x58DF,0x5F04,0x7C60,0x807E,0x7262,0x78CA,0x8CC2,0x96F7,0x58D8,0x5C62,0x6A13,0x6DDA,
+    0x6F0F,0x7D2F,0x7E37,0x964B,0x52D2,0x808B,0x51DC,0x51CC,0x7A1C,0x7DBE,0x83F1,0x9675,0x8B80,
+    0x62CF,0x6A02,0x8AFE,0x4E39,0x5BE7,0x6012,0x7387,0x7570,0x5317,0x78FB,0x4FBF,0x5FA9,0x4E0D,
+    0x6CCC,0x6578,0x7D22,0x53C3,0x585E,0x7701,0x8449,0x8AAA,0x6BBA,0x8FB0,0x6C88,0x62FE,0x82E5,
+    0x63A0,0x7565,0x4EAE,0x5169,0x51C9,0x6881,0x7CE7,0x826F,0x8AD2,0x91CF,0x52F5,0x5442,0x5973,
+    0x5EEC,0x65C5,0x6FFE,0x792A,0x95AD,0x9A6A,0x9E97,0x9ECE,0x529B,0x66C6,0x6B77,0x8F62,0x5E74,
+    0x6190,0x6200,0x649A,0x6F23,0x7149,0x7489,0x79CA,0x7DF4,0x806F,0x8F26,0x84EE,0x9023,0x934A,
+    0x5217,0x52A3,0x54BD,0x70C8,0x88C2,0x8AAA,0x5EC9,0x5FF5,0x637B,0x6BAE,0x7C3E,0x7375,0x4EE4,
+    0x56F9,0x5BE7,0x5DBA,0x601C,0x73B2,0x7469,0x7F9A,0x8046,0x9234,0x96F6,0x9748,0x9818,0x4F8B,
+    0x79AE,0x91B4,0x96B8,0x60E1,0x4E86,0x50DA,0x5BEE,0x5C3F,0x6599,0x6A02,0x71CE,0x7642,0x84FC,
+    0x907C,0x9F8D,0x6688,0x962E,0x5289,0x677B,0x67F3,0x6D41,0x6E9C,0x7409,0x7559,0x786B,0x7D10,
+    0x985E,0x516D,0x622E,0x9678,0x502B,0x5D19,0x6DEA,0x8F2A,0x5F8B,0x6144,0x6817,0x7387,0x9686,
+    0x5229,0x540F,0x5C65,0x6613,0x674E,0x68A8,0x6CE5,0x7406,0x75E2,0x7F79,0x88CF,0x88E1,0x91CC,
+    0x96E2,0x533F,0x6EBA,0x541D,0x71D0,0x7498,0x85FA,0x96A3,0x9C57,0x9E9F,0x6797,0x6DCB,0x81E8,
+    0x7ACB,0x7B20,0x7C92,0x72C0,0x7099,0x8B58,0x4EC0,0x8336,0x523A,0x5207,0x5EA6,0x62D3,0x7CD6,
+    0x5B85,0x6D1E,0x66B4,0x8F3B,0x884C,0x964D,0x898B,0x5ED3,0x5140,0x55C0,0x585A,0x6674,0x51DE,
+    0x732A,0x76CA,0x793C,0x795E,0x7965,0x798F,0x9756,0x7CBE,0x7FBD,0x8612,0x8AF8,0x9038,0x90FD,
+    0x98EF,0x98FC,0x9928,0x9DB4,0x90DE,0x96B7,0x4FAE,0x50E7,0x514D,0x52C9,0x52E4,0x5351,0x559D,
+    0x5606,0x5668,0x5840,0x58A8,0x5C64,0x5C6E,0x6094,0x6168,0x618E,0x61F2,0x654F,0x65E2,0x6691,
+    0x6885,0x6D77,0x6E1A,0x6F22,0x716E,0x722B,0x7422,0x7891,0x793E,0x7949,0x7948,0x7950,0x7956,
+    0x795D,0x798D,0x798E,0x7A40,0x7A81,0x7BC0,0x7DF4,0x7E09,0x7E41,0x7F72,0x8005,0x81ED,0x8279,
+    0x8279,0x8457,0x8910,0x8996,0x8B01,0x8B39,0x8CD3,0x8D08,0x8FB6,0x9038,0x96E3,0x97FF,0x983B,
+    0x6075,0x242EE,0x8218,0x4E26,0x51B5,0x5168,0x4F80,0x5145,0x5180,0x52C7,0x52FA,0x559D,0x5555,
+    0x5599,0x55E2,0x585A,0x58B3,0x5944,0x5954,0x5A62,0x5B28,0x5ED2,0x5ED9,0x5F69,0x5FAD,0x60D8,
+    0x614E,0x6108,0x618E,0x6160,0x61F2,0x6234,0x63C4,0x641C,0x6452,0x6556,0x6674,0x6717,0x671B,
+    0x6756,0x6B79,0x6BBA,0x6D41,0x6EDB,0x6ECB,0x6F22,0x701E,0x716E,0x77A7,0x7235,0x72AF,0x732A,
+    0x7471,0x7506,0x753B,0x761D,0x761F,0x76CA,0x76DB,0x76F4,0x774A,0x7740,0x78CC,0x7AB1,0x7BC0,
+    0x7C7B,0x7D5B,0x7DF4,0x7F3E,0x8005,0x8352,0x83EF,0x8779,0x8941,0x8986,0x8996,0x8ABF,0x8AF8,
+    0x8ACB,0x8B01,0x8AFE,0x8AED,0x8B39,0x8B8A,0x8D08,0x8F38,0x9072,0x9199,0x9276,0x967C,0x96E3,
+    0x9756,0x97DB,0x97FF,0x980B,0x983B,0x9B12,0x9F9C,0x2284A,0x22844,0x233D5,0x3B9D,0x4018,
+    0x4039,0x25249,0x25CD0,0x27ED3,0x9F43,0x9F8E,0x3E005D9,0x40005F2,0x4A005E9,0x4C005E9,
+    0x4A0FB49,0x4C0FB49,0x40005D0,0x42005D0,0x46005D0,0x46005D1,0x46005D2,0x46005D3,0x46005D4,
+    0x46005D5,0x46005D6,0x46005D8,0x46005D9,0x46005DA,0x46005DB,0x46005DC,0x46005DE,0x46005E0,
+    0x46005E1,0x46005E3,0x46005E4,0x46005E6,0x46005E7,0x46005E8,0x46005E9,0x46005EA,0x44005D5,
+    0x48005D1,0x48005DB,0x48005E4,0x8E11099,0x8E1109B,0x8E110A5,0x9011131,0x9011132,0x9211347,
+    0x9411347,0x98114B9,0x96114B9,0x9A114B9,0x9C115B8,0x9C115B9,0x9E11935,0xA01D157,0xA01D158,
+    0xA21D15F,0xA41D15F,0xA61D15F,0xA81D15F,0xAA1D15F,0xA01D1B9,0xA01D1BA,0xA21D1BB,0xA21D1BC,
+    0xA41D1BB,0xA41D1BC,0x4E3D,0x4E38,0x4E41,0x20122,0x4F60,0x4FAE,0x4FBB,0x5002,0x507A,0x5099,
+    0x50E7,0x50CF,0x349E,0x2063A,0x514D,0x5154,0x5164,0x5177,0x2051C,0x34B9,0x5167,0x518D,
+    0x2054B,0x5197,0x51A4,0x4ECC,0x51AC,0x51B5,0x291DF,0x51F5,0x5203,0x34DF,0x523B,0x5246,
+    0x5272,0x5277,0x3515,0x52C7,0x52C9,0x52E4,0x52FA,0x5305,0x5306,0x5317,0x5349,0x5351,0x535A,
+    0x5373,0x537D,0x537F,0x537F,0x537F,0x20A2C,0x7070,0x53CA,0x53DF,0x20B63,0x53EB,0x53F1,
+    0x5406,0x549E,0x5438,0x5448,0x5468,0x54A2,0x54F6,0x5510,0x5553,0x5563,0x5584,0x5584,0x5599,
+    0x55AB,0x55B3,0x55C2,0x5716,0x5606,0x5717,0x5651,0x5674,0x5207,0x58EE,0x57CE,0x57F4,0x580D,
+    0x578B,0x5832,0x5831,0x58AC,0x214E4,0x58F2,0x58F7,0x5906,0x591A,0x5922,0x5962,0x216A8,
+    0x216EA,0x59EC,0x5A1B,0x5A27,0x59D8,0x5A66,0x36EE,0x36FC,0x5B08,0x5B3E,0x5B3E,0x219C8,
+    0x5BC3,0x5BD8,0x5BE7,0x5BF3,0x21B18,0x5BFF,0x5C06,0x5F53,0x5C22,0x3781,0x5C60,0x5C6E,0x5CC0,
+    0x5C8D,0x21DE4,0x5D43,0x21DE6,0x5D6E,0x5D6B,0x5D7C,0x5DE1,0x5DE2,0x382F,0x5DFD,0x5E28,
+    0x5E3D,0x5E69,0x3862,0x22183,0x387C,0x5EB0,0x5EB3,0x5EB6,0x5ECA,0x2A392,0x5EFE,0x22331,
+    0x22331,0x8201,0x5F22,0x5F22,0x38C7,0x232B8,0x261DA,0x5F62,0x5F6B,0x38E3,0x5F9A,0x5FCD,
+    0x5FD7,0x5FF9,0x6081,0x393A,0x391C,0x6094,0x226D4,0x60C7,0x6148,0x614C,0x614E,0x614C,0x617A,
+    0x618E,0x61B2,0x61A4,0x61AF,0x61DE,0x61F2,0x61F6,0x6210,0x621B,0x625D,0x62B1,0x62D4,0x6350,
+    0x22B0C,0x633D,0x62FC,0x6368,0x6383,0x63E4,0x22BF1,0x6422,0x63C5,0x63A9,0x3A2E,0x6469,
+    0x647E,0x649D,0x6477,0x3A6C,0x654F,0x656C,0x2300A,0x65E3,0x66F8,0x6649,0x3B19,0x6691,0x3B08,
+    0x3AE4,0x5192,0x5195,0x6700,0x669C,0x80AD,0x43D9,0x6717,0x671B,0x6721,0x675E,0x6753,0x233C3,
+    0x3B49,0x67FA,0x6785,0x6852,0x6885,0x2346D,0x688E,0x681F,0x6914,0x3B9D,0x6942,0x69A3,0x69EA,
+    0x6AA8,0x236A3,0x6ADB,0x3C18,0x6B21,0x238A7,0x6B54,0x3C4E,0x6B72,0x6B9F,0x6BBA,0x6BBB,
+    0x23A8D,0x21D0B,0x23AFA,0x6C4E,0x23CBC,0x6CBF,0x6CCD,0x6C67,0x6D16,0x6D3E,0x6D77,0x6D41,
+    0x6D69,0x6D78,0x6D85,0x23D1E,0x6D34,0x6E2F,0x6E6E,0x3D33,0x6ECB,0x6EC7,0x23ED1,0x6DF9,
+    0x6F6E,0x23F5E,0x23F8E,0x6FC6,0x7039,0x701E,0x701B,0x3D96,0x704A,0x707D,0x7077,0x70AD,
+    0x20525,0x7145,0x24263,0x719C,0x243AB,0x7228,0x7235,0x7250,0x24608,0x7280,0x7295,0x24735,
+    0x24814,0x737A,0x738B,0x3EAC,0x73A5,0x3EB8,0x3EB8,0x7447,0x745C,0x7471,0x7485,0x74CA,0x3F1B,
+    0x7524,0x24C36,0x753E,0x24C92,0x7570,0x2219F,0x7610,0x24FA1,0x24FB8,0x25044,0x3FFC,0x4008,
+    0x76F4,0x250F3,0x250F2,0x25119,0x25133,0x771E,0x771F,0x771F,0x774A,0x4039,0x778B,0x4046,
+    0x4096,0x2541D,0x784E,0x788C,0x78CC,0x40E3,0x25626,0x7956,0x2569A,0x256C5,0x798F,0x79EB,
+    0x412F,0x7A40,0x7A4A,0x7A4F,0x2597C,0x25AA7,0x25AA7,0x7AEE,0x4202,0x25BAB,0x7BC6,0x7BC9,
+    0x4227,0x25C80,0x7CD2,0x42A0,0x7CE8,0x7CE3,0x7D00,0x25F86,0x7D63,0x4301,0x7DC7,0x7E02,
+    0x7E45,0x4334,0x26228,0x26247,0x4359,0x262D9,0x7F7A,0x2633E,0x7F95,0x7FFA,0x8005,0x264DA,
+    0x26523,0x8060,0x265A8,0x8070,0x2335F,0x43D5,0x80B2,0x8103,0x440B,0x813E,0x5AB5,0x267A7,
+    0x267B5,0x23393,0x2339C,0x8201,0x8204,0x8F9E,0x446B,0x8291,0x828B,0x829D,0x52B3,0x82B1,
+    0x82B3,0x82BD,0x82E6,0x26B3C,0x82E5,0x831D,0x8363,0x83AD,0x8323,0x83BD,0x83E7,0x8457,0x8353,
+    0x83CA,0x83CC,0x83DC,0x26C36,0x26D6B,0x26CD5,0x452B,0x84F1,0x84F3,0x8516,0x273CA,0x8564,
+    0x26F2C,0x455D,0x4561,0x26FB1,0x270D2,0x456B,0x8650,0x865C,0x8667,0x8669,0x86A9,0x8688,
+    0x870E,0x86E2,0x8779,0x8728,0x876B,0x8786,0x45D7,0x87E1,0x8801,0x45F9,0x8860,0x8863,0x27667,
+    0x88D7,0x88DE,0x4635,0x88FA,0x34BB,0x278AE,0x27966,0x46BE,0x46C7,0x8AA0,0x8AED,0x8B8A,
+    0x8C55,0x27CA8,0x8CAB,0x8CC1,0x8D1B,0x8D77,0x27F2F,0x20804,0x8DCB,0x8DBC,0x8DF0,0x208DE,
+    0x8ED4,0x8F38,0x285D2,0x285ED,0x9094,0x90F1,0x9111,0x2872E,0x911B,0x9238,0x92D7,0x92D8,
+    0x927C,0x93F9,0x9415,0x28BFA,0x958B,0x4995,0x95B7,0x28D77,0x49E6,0x96C3,0x5DB2,0x9723,
+    0x29145,0x2921A,0x4A6E,0x4A76,0x97E0,0x2940A,0x4AB2,0x29496,0x980B,0x980B,0x9829,0x295B6,
+    0x98E2,0x4B33,0x9929,0x99A7,0x99C2,0x99FE,0x4BCE,0x29B30,0x9B12,0x9C40,0x9CFD,0x4CCE,0x4CED,
+    0x9D67,0x2A0CE,0x4CF8,0x2A105,0x2A20E,0x2A291,0x9EBB,0x4D56,0x9EF9,0x9EFE,0x9F05,0x9F0F,
+    0x9F16,0x9F3B,0x2A600
+};
+static const uint32_t bitnet__seconds[BITNET__SECONDS] = {
+    0x0,0x300,0x301,0x302,0x303,0x304,0x306,0x307,0x308,0x309,0x30A,0x30B,0x30C,0x30F,0x311,
+    0x313,0x314,0x31B,0x323,0x324,0x325,0x326,0x327,0x328,0x32D,0x32E,0x330,0x331,0x338,0x342,
+    0x345,0x5B4,0x5B7,0x5B8,0x5B9,0x5BC,0x5BF,0x5C1,0x5C2,0x653,0x654,0x655,0x93C,0x9BC,0x9BE,
+    0x9D7,0xA3C,0xB3C,0xB3E,0xB56,0xB57,0xBBE,0xBD7,0xC56,0xCC2,0xCD5,0xCD6,0xD3E,0xD57,0xDCA,
+    0xDCF,0xDDF,0xF72,0xF74,0xF80,0xFB5,0xFB7,0x102E,0x1B35,0x3099,0x309A,0x110BA,0x11127,
+    0x1133E,0x11357,0x114B0,0x114BA,0x114BD,0x115AF,0x11930,0x1D165,0x1D16E,0x1D16F,0x1D170,
+    0x1D171,0x1D172
+};
+/* The entries that NFC composes, sorted by first code point, then second. */
+static const uint16_t bitnet__composed[BITNET__COMPOSED] = {
+    912,909,913,0,1,2,3,53,55,238,4,572,5,165,208,210,570,415,57,417,419,421,59,61,63,65,6,425,
+    67,427,431,433,429,7,8,9,598,69,71,73,10,596,77,212,214,594,240,75,439,441,445,198,79,447,
+    81,83,187,85,87,449,453,236,451,455,457,11,12,13,89,91,93,97,14,610,167,216,218,612,95,459,
+    98,463,189,465,100,467,102,106,469,104,475,473,477,479,481,200,108,15,483,112,485,110,489,
+    487,16,17,18,19,114,116,246,20,616,118,169,220,222,161,614,191,499,501,120,503,124,224,226,
+    505,122,509,126,128,511,132,513,232,130,521,136,523,234,134,527,525,21,22,23,138,140,142,24,
+    640,144,146,171,228,230,163,638,529,148,533,531,539,541,543,545,150,549,547,551,553,555,652,
+    25,152,658,250,557,154,656,654,155,559,157,159,561,563,26,27,28,29,54,56,239,30,573,31,166,
+    209,211,571,416,58,418,420,422,60,62,64,66,32,426,68,428,432,434,430,33,34,35,599,70,72,74,
+    36,597,78,213,215,595,241,76,440,442,446,199,80,448,82,84,188,86,88,450,454,237,452,456,458,
+    565,37,38,39,90,92,94,40,611,168,217,219,613,96,460,99,197,464,190,466,101,468,103,107,470,
+    105,476,474,478,480,482,201,109,41,484,113,486,111,490,488,42,43,44,45,115,117,247,46,617,
+    119,170,221,223,162,615,192,500,502,121,504,125,225,227,506,123,510,127,129,512,133,514,233,
+    131,522,566,137,524,235,135,528,526,47,48,49,139,141,143,50,641,145,147,172,229,231,164,639,
+    530,149,534,532,540,542,544,546,151,550,548,567,552,554,556,653,51,153,659,251,558,52,657,
+    568,655,156,560,158,160,562,564,875,258,835,576,574,580,578,181,202,204,185,423,602,600,606,
+    604,461,620,618,624,622,491,244,493,242,206,179,175,173,177,577,575,581,579,182,203,205,186,
+    424,603,601,607,605,462,621,619,625,623,492,245,494,243,207,180,176,174,178,586,584,590,588,
+    587,585,591,589,435,437,436,438,495,497,496,498,515,516,517,518,535,536,537,538,569,630,628,
+    634,632,636,631,629,635,633,637,644,642,648,646,650,645,643,649,647,651,195,193,194,183,184,
+    443,444,248,249,196,831,259,830,829,668,669,833,841,261,682,683,843,262,696,697,845,857,263,
+    856,855,268,712,713,883,264,726,727,874,872,265,871,870,269,740,885,266,752,753,887,826,838,
+    760,270,823,822,660,661,827,825,762,271,676,677,764,272,688,689,839,837,766,273,850,849,275,
+    704,705,853,768,277,720,721,866,867,770,278,863,862,276,732,733,868,772,279,744,745,881,879,
+    851,267,854,864,274,869,880,280,281,285,302,304,284,282,306,283,300,310,312,287,314,289,316,
+    286,318,324,288,326,328,330,332,322,303,305,293,291,307,292,301,311,313,296,315,290,317,295,
+    319,325,297,327,329,331,333,323,294,298,299,308,309,320,321,334,335,337,336,338,340,341,339,
+    342,343,344,353,354,365,364,366,369,370,372,371,373,374,377,375,376,378,379,381,380,382,383,
+    385,384,403,404,405,406,407,408,409,410,411,412,413,414,471,472,507,508,519,520,582,592,583,
+    593,608,609,626,627,662,664,666,774,663,665,667,775,776,777,778,779,780,781,670,672,674,782,
+    671,673,675,783,784,785,786,787,788,789,678,680,679,681,684,686,685,687,690,692,694,790,691,
+    693,695,791,792,793,794,795,796,797,698,700,702,798,699,701,703,799,800,801,802,803,804,805,
+    706,708,710,707,709,711,714,716,718,715,717,719,722,724,723,725,728,730,729,731,734,736,738,
+    735,737,739,741,742,743,746,748,750,806,747,749,751,807,808,809,810,811,812,813,754,756,758,
+    814,755,757,759,815,816,817,818,819,820,821,824,836,878,828,846,847,848,840,882,859,860,861,
+    894,895,896,897,899,898,900,901,902,903,904,905,906,907,908,911,910,914,915,916,917,918,919,
+    920,921,930,931,922,923,924,925,932,933,926,927,928,929,934,935,936,937,966,941,942,943,944,
+    945,946,947,948,949,950,951,952,953,954,955,956,957,958,959,960,961,962,963,964,965,967,993,
+    968,969,970,971,972,973,974,975,976,977,978,979,980,981,982,983,984,985,986,987,988,989,990,
+    991,992,994,995,996,997,998,1493,1494,1495,1496,1497,1498,1499,1501,1500,1502,1503,1504,
+    1505
+};
 /* end of tables written by tests/checks/unicode_tables.py */
 /* The class of a code point. Finds the last index entry not above cp, then walks up to 16 runs. */
 static int bitnet__class_of(uint32_t cp) {
@@ -2887,15 +3371,23 @@ static int bitnet__class_of(uint32_t cp) {
     return BITNET__OTHER;                           /* beyond the last letter of Unicode */
 }
 
-/* Whether a code point beyond ASCII has general category P*, a part of OTHER. */
-static int bitnet__is_punctuation(uint32_t cp) {
-    uint32_t low = 0, high = BITNET__PUNCTUATION_RUNS;
-    while (high - low > 1) {                        /* [low] is not above cp, or is the first */
+/* The last of n > 0 sorted runs that does not begin above cp, or the first. A run begins at
+   runs[i] >> shift. */
+static uint32_t bitnet__find_run(const uint32_t *runs, uint32_t n, int shift, uint32_t cp) {
+    uint32_t low = 0, high = n;
+    while (high - low > 1) {
         uint32_t middle = (low + high) / 2;
-        if (bitnet__punctuation[middle] >> 6 <= cp) low = middle;
+        if (runs[middle] >> shift <= cp) low = middle;
         else high = middle;
     }
-    return cp - (bitnet__punctuation[low] >> 6) < (bitnet__punctuation[low] & 63);
+    return low;
+}
+
+/* Whether a code point beyond ASCII has general category P*, a part of OTHER. */
+static int bitnet__is_punctuation(uint32_t cp) {
+    const uint32_t run = bitnet__punctuation[bitnet__find_run(bitnet__punctuation,
+                                                              BITNET__PUNCTUATION_RUNS, 6, cp)];
+    return cp - (run >> 6) < (run & 63);
 }
 
 /* Class of the character at p, and its length in bytes. At the end: STOP and 0. At a byte that is
@@ -2910,6 +3402,179 @@ static int bitnet__class_at(const uint8_t *p, const uint8_t *end, uint32_t *leng
     if (*length) return bitnet__class_of(cp);
     *length = 1;
     return BITNET__STOP;
+}
+
+/* ---- NFC ----
+   Unicode Standard Annex 15: decompose, sort marks by their combining class, compose. A stable code
+   point is never changed by what precedes it, so a text falls into segments: a stable code point
+   and the unstable ones behind it. A segment of one stable code point is NFC already, and most
+   texts have no other. */
+
+/* Whether a code point begins a segment: it is no mark, NFC keeps it, and it never composes with
+   what is before it. */
+static int bitnet__is_stable(uint32_t cp) {
+    uint32_t run;
+    if (cp < 0x300) return 1;
+    run = bitnet__unstable[bitnet__find_run(bitnet__unstable, BITNET__UNSTABLE_RUNS, 11, cp)];
+    return cp - (run >> 11) >= (run & 2047);
+}
+
+static uint32_t bitnet__combining_class(uint32_t cp) {
+    const uint32_t run = bitnet__marks[bitnet__find_run(bitnet__marks, BITNET__MARK_RUNS, 11, cp)];
+    return cp - (run >> 11) < (run >> 8 & 7) ? run & 255 : 0;
+}
+
+/* Hangul syllables are composed by arithmetic, of 19 leading consonants, 21 vowels and 27 trailing
+   consonants or none. */
+enum { BITNET__HANGUL = 0xAC00, BITNET__HANGUL_L = 0x1100, BITNET__HANGUL_V = 0x1161,
+       BITNET__HANGUL_T = 0x11A7, BITNET__HANGUL_COUNT = 19 * 21 * 28 };
+
+/* Writes the code points of cp's canonical decomposition, at most 4; returns how many. */
+static size_t bitnet__decompose(uint32_t cp, uint64_t *out) {
+    uint32_t seconds[3], n = 0;
+    size_t count = 0;
+    if (cp - BITNET__HANGUL < BITNET__HANGUL_COUNT) {
+        const uint32_t i = cp - BITNET__HANGUL;
+        out[count++] = BITNET__HANGUL_L + i / 588;
+        out[count++] = BITNET__HANGUL_V + i / 28 % 21;
+        if (i % 28) out[count++] = BITNET__HANGUL_T + i % 28;
+        return count;
+    }
+    for (;;) {
+        const uint32_t run = bitnet__find_run(bitnet__part_first, BITNET__PART_RUNS, 0, cp);
+        const uint32_t i = bitnet__part_start[run] + (cp - bitnet__part_first[run]);
+        uint32_t entry;
+        if (cp < bitnet__part_first[run] || i >= bitnet__part_start[run + 1]) break;
+        entry = bitnet__part_entries[i];
+        if (entry >> 21) seconds[n++] = bitnet__seconds[entry >> 21];
+        cp = entry & 0x1FFFFF;
+    }
+    out[count++] = cp;
+    while (n > 0) out[count++] = seconds[--n];
+    return count;
+}
+
+/* The code point that a and b compose to, or 0. */
+static uint32_t bitnet__compose(uint32_t a, uint32_t b) {
+    uint32_t low = 0, high = BITNET__COMPOSED;
+    if (a - BITNET__HANGUL_L < 19 && b - BITNET__HANGUL_V < 21)
+        return BITNET__HANGUL + ((a - BITNET__HANGUL_L) * 21 + (b - BITNET__HANGUL_V)) * 28;
+    if (a - BITNET__HANGUL < BITNET__HANGUL_COUNT && (a - BITNET__HANGUL) % 28 == 0 &&
+        b - BITNET__HANGUL_T - 1 < 27)
+        return a + (b - BITNET__HANGUL_T);
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2, i = bitnet__composed[middle];
+        const uint32_t first = bitnet__part_entries[i] & 0x1FFFFF;
+        const uint32_t second = bitnet__seconds[bitnet__part_entries[i] >> 21];
+        uint32_t run = 0, last = BITNET__PART_RUNS;
+        if (first < a || (first == a && second < b)) low = middle + 1;
+        else high = middle;
+        if (first != a || second != b) continue;
+        while (last - run > 1) {                    /* the run that has entry i */
+            const uint32_t at = (run + last) / 2;
+            if (bitnet__part_start[at] <= i) run = at;
+            else last = at;
+        }
+        return bitnet__part_first[run] + (i - bitnet__part_start[run]);
+    }
+    return 0;
+}
+
+static int bitnet__key_after(const void *arg, const void *a, const void *b) {
+    (void)arg;
+    return *(const uint64_t *)a > *(const uint64_t *)b;
+}
+
+/* Sorts each run of marks among n code points by class; marks of one class keep their order. */
+static void bitnet__sort_marks(uint64_t *cps, size_t n) {
+    bitnet__heap heap = {0, 8, 8, bitnet__key_after, 0};
+    size_t from, i, k;
+    uint64_t c, x;
+    for (from = 0; from < n; from = i + 1) {
+        /* bits 63-56: class; 55-21: place; 20-0: code point */
+        for (i = from; i < n && (c = bitnet__combining_class((uint32_t)cps[i])) != 0; i++)
+            cps[i] |= c << 56 | (uint64_t)(i - from) << 21;
+        heap.first = cps + from;
+        bitnet__heap_make(&heap, i - from, &x);
+        for (k = i - from; k > 1; k--) bitnet__heap_pop(&heap, k, &x);
+        for (k = from; k < i; k++) cps[k] &= 0x1FFFFF;
+    }
+}
+
+/* Composes n sorted code points in place; returns how many remain. A mark composes with the last
+   starter (a code point of class 0) unless something between them is of class 0, or of a class that
+   is not lower. */
+static size_t bitnet__compose_marks(uint64_t *cps, size_t n) {
+    size_t i, out = 0, starter = 0;
+    uint32_t before = 0;               /* the class of what is between, 0: there is nothing */
+    int has_starter = 0;
+    for (i = 0; i < n; i++) {
+        const uint32_t cp = (uint32_t)cps[i], c = bitnet__combining_class(cp);
+        const int free = has_starter && (out == starter + 1 || before < c);
+        const uint32_t both = free ? bitnet__compose((uint32_t)cps[starter], cp) : 0;
+        if (both) {
+            cps[starter] = both;
+            continue;
+        }
+        if (c == 0) {
+            starter = out;
+            has_starter = 1;
+        }
+        before = c;
+        cps[out++] = cp;
+    }
+    return out;
+}
+
+/* The end of the segment that begins at p < end, and how many code points it has; 0: at p is a byte
+   that is not UTF-8. */
+static const uint8_t *bitnet__segment_end(const uint8_t *p, const uint8_t *end, size_t *count) {
+    uint32_t cp, n = bitnet__utf8_decode(p, end, &cp);
+    *count = n > 0;
+    if (n == 0) return p + 1;
+    for (p += n; p < end; p += n, ++*count) {
+        n = bitnet__utf8_decode(p, end, &cp);
+        if (n == 0 || bitnet__is_stable(cp)) break;
+    }
+    return p;
+}
+
+/* How many code points the longest segment of a text has that may not be NFC; 0: all is NFC. */
+static size_t bitnet__longest_unstable(const uint8_t *p, const uint8_t *end) {
+    size_t longest = 0, count;
+    uint32_t cp;
+    while (p < end) {
+        const uint8_t *from = p;
+        if (*p < 0x80 && (end - p < 2 || p[1] < 0x80)) {
+            p++;
+            continue;
+        }
+        p = bitnet__segment_end(p, end, &count);
+        bitnet__utf8_decode(from, end, &cp);
+        if (count > longest && (count > 1 || !bitnet__is_stable(cp))) longest = count;
+    }
+    return longest;
+}
+
+/* Writes a text in NFC to out, at most 3 times its bytes; returns the length. Bytes that are not
+   UTF-8 stay, and separate what is around them. cps: room for 4 times the longest segment. */
+static size_t bitnet__nfc(const uint8_t *p, const uint8_t *end, uint64_t *cps, uint8_t *out) {
+    uint8_t *to = out;
+    while (p < end) {
+        size_t count, n = 0, i;
+        const uint8_t *stop = bitnet__segment_end(p, end, &count);
+        if (stop - p == 1) *to++ = *p;     /* ASCII, or not UTF-8 */
+        else for (; count > 0; count--) {
+            uint32_t cp;
+            p += bitnet__utf8_decode(p, stop, &cp);
+            n += bitnet__decompose(cp, cps + n);
+        }
+        bitnet__sort_marks(cps, n);
+        n = bitnet__compose_marks(cps, n);
+        for (i = 0; i < n; i++) to += bitnet__utf8_encode((uint32_t)cps[i], to);
+        p = stop;
+    }
+    return (size_t)(to - out);
 }
 
 /* =============================================================================================
@@ -2951,6 +3616,19 @@ enum {                                  /* tokenizer.ggml.token_type */
 static const uint32_t bitnet__no_slot = 0xFFFFFFFFu;    /* an empty hash slot, or no rank */
 static const uint64_t bitnet__no_pair = ~(uint64_t)0;
 
+/* How a pre-tokenizer of byte-level BPE cuts text, by tokenizer.ggml.pre. */
+typedef struct bitnet__pre {
+    const char *name;
+    int nfc;                        /* 1: the text is brought to NFC first */
+    int digits;                     /* \p{N}{1,digits}; 0: falcon_e's own scanner */
+    int whole;                      /* 1: a piece that is a token is not merged (ignore_merges) */
+} bitnet__pre;
+
+static const bitnet__pre bitnet__pres[] = {
+    {"llama-bpe", 0, 3, 1}, {"llama3", 0, 3, 1}, {"llama-v3", 0, 3, 1}, {"falcon3", 0, 3, 1},
+    {"falcon_e", 0, 0, 0}, {"qwen2", 1, 1, 0},
+};
+
 /* A vocabulary. LLaMA 3's (128256 tokens, 280147 merges, 7.8 MB in the file) takes 8.1 MB.
 
    slots: open addressing, linear probing, at most 2/3 full; keys are the bytes of normal tokens
@@ -2961,7 +3639,7 @@ static const uint64_t bitnet__no_pair = ~(uint64_t)0;
    No entry is deleted, and none is more than MAX_PROBES from its home. */
 typedef struct bitnet__vocab {
     uint32_t n_tokens, n_merges, n_literals;
-    uint32_t n_special;             /* how many of the literals are control or user-defined */
+    uint32_t n_user, n_special;     /* literals that are user-defined; those and control tokens */
     uint32_t longest;               /* bytes of the longest normal token as the file writes it */
     uint32_t longest_token;         /* bytes of the longest token */
     size_t memory;                  /* bytes of the arena to which the arrays below belong */
@@ -2975,17 +3653,19 @@ typedef struct bitnet__vocab {
     uint32_t *ranks;                /* [n_tokens] SentencePiece: order of the scores; else null */
     uint64_t *powers;               /* [longest + 1] SentencePiece: powers of roll_factor */
     uint8_t *raw;                   /* [longest + 1] buffer for building */
-    uint32_t *literals;             /* [n_literals] tokens that are not normal: special ones,
-                                       then the rest, each sorted by bytes, then by id */
+    uint32_t *literals;             /* [n_literals] tokens that are not normal: user-defined ones,
+                                       control ones, the rest, each sorted by bytes, then by id */
     int32_t byte_token[256];        /* the token of each single byte */
-    uint8_t special_start[256];     /* 1 if some special token begins with this byte */
+    uint8_t special_start[256];     /* bit 0: some user-defined token begins with this byte; bit 1:
+                                       some control token */
 
     /* Set by the loader. */
     int32_t n_ids;                  /* >= n_tokens; ids from n_tokens on have no text */
     bitnet_token bos, eos, eot, end_of_text;    /* -1: none */
     int32_t add_bos, chat;          /* chat: 1: the chat template is known */
     int32_t space_prefix;           /* SentencePiece: 1: a space is put in front of a text */
-    int32_t falcon_e;               /* byte-level BPE: 1: pre-tokenizer falcon_e, else llama-bpe */
+    const bitnet__pre *pre;         /* byte-level BPE's pre-tokenizer */
+    int32_t add_eos;
 } bitnet__vocab;
 
 /* The raw bytes of token t < n_tokens. They live as long as the vocabulary. */
@@ -3142,13 +3822,27 @@ static int32_t bitnet__match_literal(const bitnet__vocab *v, uint32_t low, uint3
     return found;
 }
 
+/* The longest special token that the text at p begins with, and its length; or -1. Control tokens
+   only count with parse_special. */
+static int32_t bitnet__match_special(const bitnet__vocab *v, int parse_special, const uint8_t *p,
+                                     size_t n, size_t *length) {
+    size_t more = 0;
+    int32_t token = bitnet__match_literal(v, 0, v->n_user, p, n, length), control = -1;
+    if (parse_special) control = bitnet__match_literal(v, v->n_user, v->n_special, p, n, &more);
+    if (control < 0 || (token >= 0 && (more < *length || (more == *length && token < control))))
+        return token;
+    *length = more;
+    return control;
+}
+
 /* The first special token in [p, end), with its place and length; or -1 and *at = end. */
-static int32_t bitnet__find_special(const bitnet__vocab *v, const uint8_t *p, const uint8_t *end,
-                                    const uint8_t **at, size_t *length) {
-    for (; p < end && v->n_special > 0; p++) {
+static int32_t bitnet__find_special(const bitnet__vocab *v, int parse_special, const uint8_t *p,
+                                    const uint8_t *end, const uint8_t **at, size_t *length) {
+    const int wanted = parse_special ? 3 : 1;
+    for (; p < end && (parse_special ? v->n_special : v->n_user) > 0; p++) {
         int32_t token;
-        if (!v->special_start[*p]) continue;
-        token = bitnet__match_literal(v, 0, v->n_special, p, (size_t)(end - p), length);
+        if (!(v->special_start[*p] & wanted)) continue;
+        token = bitnet__match_special(v, parse_special, p, (size_t)(end - p), length);
         if (token >= 0) {
             *at = p;
             return token;
@@ -3163,7 +3857,7 @@ static int32_t bitnet__find_special(const bitnet__vocab *v, const uint8_t *p, co
 static int32_t bitnet__vocab_find(const bitnet__vocab *v, const char *text, size_t n) {
     const uint8_t *p = (const uint8_t *)text;
     size_t length = 0;
-    int32_t token = bitnet__match_literal(v, 0, v->n_special, p, n, &length);
+    int32_t token = bitnet__match_special(v, 1, p, n, &length);
     if (token >= 0 && length == n) return token;
     token = bitnet__find_normal(v, p, n);
     if (token >= 0) return token;
@@ -3234,6 +3928,7 @@ static bitnet_result bitnet__vocab_measure(bitnet__vocab *v, const bitnet__strin
             return bitnet__fail_item(err, BITNET_ERR_TRUNCATED, "token", t, "text ends early");
         v->n_literals += (uint32_t)bitnet__is_literal(type);
         v->n_special += (uint32_t)bitnet__is_special(type);
+        v->n_user += type == BITNET__TOKEN_USER;
         if (type == BITNET__TOKEN_NORMAL && n > v->longest) v->longest = (uint32_t)n;
     }
     v->slot_mask = bitnet__table_mask(v->n_tokens - v->n_literals);
@@ -3357,7 +4052,9 @@ static bitnet_result bitnet__add_token(bitnet__vocab *v, uint32_t t, const uint1
     if (literal && n > BITNET__MAX_SPECIAL)
         return bitnet__fail(err, BITNET_ERR_LIMIT, "token %u: a special token of over %d bytes",
                             (unsigned)t, (int)BITNET__MAX_SPECIAL);
-    if (literal) {
+    if (!map && v->types[t] == BITNET__TOKEN_USER) {
+        length = bitnet__unmark_spaces(p, n, dst);
+    } else if (literal) {
         memcpy(dst, p, n);
     } else if (map) {
         length = bitnet__decode_gpt2(map, &p, end, dst, n);
@@ -3387,7 +4084,7 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
                                         bitnet_error *err) {
     bitnet__strings unread = *tokens;
     const uint8_t *p = 0;
-    uint32_t t, special = 0, rest = v->n_special;
+    uint32_t t, user = 0, control = v->n_user, rest = v->n_special;
     size_t n = 0;
     for (t = 0; t < v->n_tokens; t++) {
         const uint32_t type = bitnet__token_type(types, t);
@@ -3396,14 +4093,16 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
         v->types[t] = (uint8_t)type;
         r = bitnet__add_token(v, t, map, p, n, err);
         if (r != BITNET_OK) return r;
-        if (bitnet__is_special(type)) {
-            v->literals[special++] = t;
-            if (n > 0) v->special_start[p[0]] = 1;
-        } else if (bitnet__is_literal(type)) {
-            v->literals[rest++] = t;
-        }
+        if (!bitnet__is_literal(type)) continue;
+        v->literals[type == BITNET__TOKEN_USER ? user++ :
+                    type == BITNET__TOKEN_CONTROL ? control++ : rest++] = t;
+        p = bitnet__vocab_bytes(v, (bitnet_token)t, &n);
+        if (bitnet__is_special(type) && n > 0)
+            v->special_start[p[0]] |= type == BITNET__TOKEN_USER ? 1 : 2;
     }
-    bitnet__sort(v->literals, sizeof *v->literals, v->n_special, bitnet__literal_less, v);
+    bitnet__sort(v->literals, sizeof *v->literals, v->n_user, bitnet__literal_less, v);
+    bitnet__sort(v->literals + v->n_user, sizeof *v->literals, v->n_special - v->n_user,
+                 bitnet__literal_less, v);
     bitnet__sort(v->literals + v->n_special, sizeof *v->literals, v->n_literals - v->n_special,
                  bitnet__literal_less, v);
     return BITNET_OK;
@@ -3508,6 +4207,7 @@ static bitnet_result bitnet__vocab_build(bitnet__vocab *v, const bitnet_allocato
     bitnet__make_gpt2_map(map);
     memset(v->byte_token, 0xFF, sizeof v->byte_token);      /* -1 */
     v->bos = v->eos = v->eot = v->end_of_text = -1;
+    v->pre = &bitnet__pres[0];
     r = bitnet__vocab_measure(v, tokens, types, merges, err);
     if (r == BITNET_OK)
         r = bitnet__vocab_alloc(v, a, tokens->size - 8 * v->n_tokens, scores != 0, err);
@@ -3569,8 +4269,9 @@ static size_t bitnet__space_length(const uint8_t *p, const uint8_t *end) {
     return (size_t)(q - p);
 }
 
-/* Length of the piece at p < end: at least 1, and 1 for a byte that is not UTF-8. */
-static size_t bitnet__piece_length(const uint8_t *p, const uint8_t *end) {
+/* Length of the piece at p < end: at least 1, and 1 for a byte that is not UTF-8. digits: the most
+   in a piece; Qwen's expression has \p{N} in the place of \p{N}{1,3}. */
+static size_t bitnet__piece_length(const uint8_t *p, const uint8_t *end, int digits) {
     const uint8_t *q = p;
     uint32_t n, next_n;
     int c = bitnet__class_at(p, end, &n), next, i;
@@ -3578,7 +4279,7 @@ static size_t bitnet__piece_length(const uint8_t *p, const uint8_t *end) {
     if (length > 0) return length;
     if (c == BITNET__STOP) return 1;
     if (c == BITNET__NUMBER) {
-        for (i = 0; i < 3 && c == BITNET__NUMBER; i++) {
+        for (i = 0; i < digits && c == BITNET__NUMBER; i++) {
             q += n;
             c = bitnet__class_at(q, end, &n);
         }
@@ -3800,15 +4501,13 @@ static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
     return BITNET_OK;
 }
 
-/* Encodes text without special tokens. With llama-bpe, a piece that is a token is emitted whole,
-   even if merging would not produce it (`ignore_merges` in the reference's tokenizer.json). */
-static bitnet_result bitnet__encode_stretch(bitnet__encoder *e, const uint8_t *p,
-                                            const uint8_t *end) {
-    if (e->vocab->ranks) return bitnet__encode_spm(e, p, end);
+/* Byte-level BPE: encodes text without special tokens, piece by piece. */
+static bitnet_result bitnet__encode_bpe(bitnet__encoder *e, const uint8_t *p, const uint8_t *end) {
+    const bitnet__pre *pre = e->vocab->pre;
     while (p < end) {
-        const int falcon_e = e->vocab->falcon_e;
-        size_t n = falcon_e ? bitnet__falcon_length(p, end) : bitnet__piece_length(p, end);
-        int32_t token = falcon_e ? -1 : bitnet__find_normal(e->vocab, p, n);
+        size_t n = pre->digits ? bitnet__piece_length(p, end, pre->digits)
+                               : bitnet__falcon_length(p, end);
+        int32_t token = pre->whole ? bitnet__find_normal(e->vocab, p, n) : -1;
         if (token >= 0) {
             bitnet__emit(e, token);
         } else {
@@ -3819,6 +4518,29 @@ static bitnet_result bitnet__encode_stretch(bitnet__encoder *e, const uint8_t *p
         p += n;
     }
     return BITNET_OK;
+}
+
+/* The same for a text that is brought to NFC first. */
+static bitnet_result bitnet__encode_nfc(bitnet__encoder *e, const uint8_t *p, const uint8_t *end) {
+    const size_t n = (size_t)(end - p), longest = bitnet__longest_unstable(p, end);
+    uint64_t *cps;
+    bitnet_result r;
+    uint8_t *text;
+    if (longest == 0) return bitnet__encode_bpe(e, p, end);
+    if (n > SIZE_MAX / 64) return BITNET_ERR_LIMIT;
+    cps = (uint64_t *)bitnet__alloc(e->allocator, 4 * longest * sizeof *cps + 3 * n);
+    if (!cps) return BITNET_ERR_MEMORY;
+    text = (uint8_t *)(cps + 4 * longest);
+    r = bitnet__encode_bpe(e, text, text + bitnet__nfc(p, end, cps, text));
+    bitnet__free(e->allocator, cps);
+    return r;
+}
+
+/* Encodes text without special tokens. */
+static bitnet_result bitnet__encode_stretch(bitnet__encoder *e, const uint8_t *p,
+                                            const uint8_t *end) {
+    if (e->vocab->ranks) return bitnet__encode_spm(e, p, end);
+    return e->vocab->pre->nfc ? bitnet__encode_nfc(e, p, end) : bitnet__encode_bpe(e, p, end);
 }
 
 /* Starts a list of tokens; out may be null. bitnet__encoder_close ends it. */
@@ -3844,21 +4566,24 @@ static int bitnet__encoder_close(bitnet__encoder *e) {
     return e->result == BITNET_OK ? (int)e->count : (int)e->result;
 }
 
-/* Adds the tokens of n bytes of text. With parse_special, the names of special tokens become these
-   tokens (leftmost first, the longest at each place). Sets e->result to BITNET_ERR_MEMORY, or to
-   BITNET_ERR_LIMIT for a piece of over 64 MiB. */
+/* Adds the tokens of n bytes of text. User-defined tokens in it become these tokens, and with
+   parse_special control tokens, too (leftmost first, the longest at each place). Sets e->result to
+   BITNET_ERR_MEMORY, or to BITNET_ERR_LIMIT for a piece of over 64 MiB. */
 static void bitnet__encode_text(bitnet__encoder *e, const void *text, size_t n,
                                 int parse_special) {
     const uint8_t *p = (const uint8_t *)text, *end = n > 0 ? p + n : p, *at;
     while (p < end && e->result == BITNET_OK) {
         size_t length = 0;
-        int32_t token = -1;
-        at = end;
-        if (parse_special) token = bitnet__find_special(e->vocab, p, end, &at, &length);
+        const int32_t token = bitnet__find_special(e->vocab, parse_special, p, end, &at, &length);
         e->result = bitnet__encode_stretch(e, p, at);
         if (token >= 0) bitnet__emit(e, token);
         p = at + length;
     }
+}
+
+/* Adds EOS if flags ask for it and the vocabulary has it. */
+static void bitnet__encode_eos(bitnet__encoder *e, int flags) {
+    if ((flags & BITNET_ADD_EOS) && e->vocab->eos >= 0) bitnet__emit(e, e->vocab->eos);
 }
 
 /* Adds BOS if flags ask for it and the vocabulary has it. */
@@ -3873,6 +4598,7 @@ static int bitnet__encode(const bitnet__vocab *v, const bitnet_allocator *a, con
     bitnet__encoder_open(&e, v, a, out, cap);
     bitnet__encode_bos(&e, flags);
     bitnet__encode_text(&e, text, n, (flags & BITNET_PARSE_SPECIAL) != 0);
+    if (e.result == BITNET_OK) bitnet__encode_eos(&e, flags);
     return bitnet__encoder_close(&e);
 }
 
@@ -5790,32 +6516,60 @@ enum {
     BITNET__MAX_PACKERS = 16           /* threads that pack: with more, memory is the limit */
 };
 
+/* Norms that only some families have. */
+enum {
+    BITNET__SUB_NORMS = 1,             /* in front of attn_output and ffn_down */
+    BITNET__IN_NORMS = 2,              /* in front of every linear layer */
+    BITNET__HEAD_NORMS = 4,            /* of each head's q and k, before RoPE */
+    BITNET__POST_NORMS = 8             /* of attention and FFN, before they are added to x */
+};
+
 /* How the supported networks differ, by general.architecture. */
 typedef struct bitnet__family {
     const char *arch;
-    int silu;                          /* gate: 1: SiLU; 0: squared ReLU */
+    int norms;                         /* BITNET__SUB_NORMS and so on */
+    float gate_a, gate_b;              /* the gate: see sigmoid_gate; both 0: squared ReLU */
     int adjacent;                      /* RoPE rotates 1: (2i, 2i + 1); 0: (i, i + n_rot / 2) */
-    int sub_norms;                     /* 1: there are attn_sub_norm and ffn_sub_norm; 0: none */
+    int embed_scaled;                  /* 1: the embedding is multiplied by sqrt(dim) */
+    int slide_except;                  /* with attention.sliding_window, layers see so many
+                                          positions, except each such one; 0: there is no window */
+    float slide_base;                  /* freq_base of the layers that slide */
     int no_extra_tensors;              /* 1: a tensor that is not used is an error */
     int default_pre;                   /* 1: without tokenizer.ggml.pre, llama-bpe is right */
     int chat;                          /* 1: the template under CHAT is this family's */
     float eps, freq_base;              /* defaults of absent keys; 0: the key must be there */
 } bitnet__family;
 
+#define BITNET__RELU2 0.0f, 0.0f
+#define BITNET__SILU -1.0f, 0.0f
+#define BITNET__GELU -1.59576912f, -0.0713548163f      /* -2 sqrt(2/pi), and 0.044715 of it */
+
 /* The official model under its two names; 1bitLLM's large and 3B; Llama3-8B-1.58, Falcon3-1.58 and
-   similar ones. Many other networks call themselves llama, with biases, experts or norms that are
-   not supported, hence no_extra_tensors. */
+   similar ones; Microsoft's text embeddings of 0.6B and 270M. Many other networks call themselves
+   llama, qwen3 or gemma3, with biases, experts or norms that are not supported, hence
+   no_extra_tensors. */
 static const bitnet__family bitnet__families[] = {
-    {"bitnet-b1.58", 0, 0, 1, 0, 1, 1, 1e-5f, 500000.0f},
-    {"bitnet-25", 0, 0, 1, 0, 1, 1, 1e-5f, 500000.0f},
-    {"bitnet", 1, 0, 1, 0, 1, 0, 0.0f, 10000.0f},
-    {"llama", 1, 1, 0, 1, 0, 0, 0.0f, 10000.0f},
+    {"bitnet-b1.58", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0.0f, 0, 1, 1, 1e-5f, 500000.0f},
+    {"bitnet-25", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0.0f, 0, 1, 1, 1e-5f, 500000.0f},
+    {"bitnet", BITNET__SUB_NORMS, BITNET__SILU, 0, 0, 0, 0.0f, 0, 1, 0, 0.0f, 10000.0f},
+    {"llama", 0, BITNET__SILU, 1, 0, 0, 0.0f, 1, 0, 0, 0.0f, 10000.0f},
+    {"qwen3", BITNET__IN_NORMS | BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0.0f, 1, 0, 0, 1e-6f,
+     1e6f},
+    {"gemma3", BITNET__IN_NORMS | BITNET__HEAD_NORMS | BITNET__POST_NORMS, BITNET__GELU, 0, 1, 6,
+     10000.0f, 1, 0, 0, 1e-6f, 10000.0f},
+};
+
+/* The linear layers and the norms of a layer. A linear layer's own norm in front has its number. */
+enum {
+    BITNET__ATTN_Q, BITNET__ATTN_K, BITNET__ATTN_V, BITNET__ATTN_OUTPUT, BITNET__FFN_GATE,
+    BITNET__FFN_UP, BITNET__FFN_DOWN, BITNET__LINEARS,
+    BITNET__ATTN_NORM = BITNET__LINEARS, BITNET__FFN_NORM, BITNET__Q_HEAD_NORM, BITNET__K_HEAD_NORM,
+    BITNET__POST_ATTN_NORM, BITNET__POST_FFN_NORM, BITNET__NORMS
 };
 
 typedef struct bitnet__layer {
-    const float *attn_norm, *attn_sub_norm,    /* [dim] [q_dim] */
-        *ffn_norm, *ffn_sub_norm;              /* [dim] [ffn_dim]; sub-norms may be 0 */
-    bitnet__linear attn_q, attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down;
+    const float *norm[BITNET__NORMS];  /* gains; 0: the family has none there */
+    bitnet__linear linear[BITNET__LINEARS];
 } bitnet__layer;
 
 typedef struct bitnet__block {         /* header of everything the model allocates */
@@ -5842,12 +6596,18 @@ struct bitnet_model {
     bitnet__vocab vocab;
     bitnet__layer *layers;             /* [n_layers] */
     const float *output_norm;          /* [dim] */
-    bitnet__matrix embed, head;        /* [n_vocab][dim]; the same data if they are tied */
-    const double *rope_freq;           /* [n_rot / 2] radians a position */
+    bitnet__matrix embed, head;        /* [n_vocab][dim]; the same data if they are tied; head.data
+                                          0: a model of embeddings, which has none */
+    const double *rope_freq[2];        /* [n_rot / 2] radians a position; [1]: of layers that slide,
+                                          0: none does */
     const bitnet__family *family;
     char arch[32];
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, n_rot, n_ctx;
     int32_t q_dim, kv_dim;             /* n_heads * head_dim, n_kv_heads * head_dim */
+    int32_t norm_dim;                  /* 1: rows of a norm */
+    int32_t window;                    /* positions that layers see which slide; 0: none slides */
+    int32_t embeds;                    /* 1: the file has a pooling_type: it is for embeddings */
+    int32_t pooling;                   /* BITNET_POOLING_*; 0: the file names none */
     float eps, freq_base, rope_factor; /* rope_factor divides positions: 1, or linear scaling */
     bitnet__head_copy *copy;
     uint64_t n_params, own_bytes;
@@ -6152,30 +6912,72 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
     return BITNET_OK;
 }
 
-/* A tensor of a layer: a norm, or a linear layer. */
+/* The tensors of a layer: linear layers, and norms. */
 typedef struct bitnet__part {
     const char *name;
-    const float **norm;
-    bitnet__linear *linear;
-    int32_t n_in, n_out;
+    int norms;                         /* families that have it: one of these; 0: all */
+    int linear, norm;                  /* its number; -1: it is of the other kind */
+    size_t n_in, n_out;                /* where in bitnet_model its size is */
 } bitnet__part;
 
+#define BITNET__DIM(name) offsetof(bitnet_model, name)
+#define BITNET__A_LINEAR(name, i, n_in, n_out) \
+    {name, 0, i, -1, BITNET__DIM(n_in), BITNET__DIM(n_out)}
+#define BITNET__A_NORM(name, norms, i, n_in) \
+    {name, norms, -1, i, BITNET__DIM(n_in), BITNET__DIM(norm_dim)}
+static const bitnet__part bitnet__parts[] = {
+    BITNET__A_NORM("attn_norm", 0, BITNET__ATTN_NORM, dim),
+    BITNET__A_NORM("attn_q_norm_in", BITNET__IN_NORMS, BITNET__ATTN_Q, dim),
+    BITNET__A_NORM("attn_k_norm_in", BITNET__IN_NORMS, BITNET__ATTN_K, dim),
+    BITNET__A_NORM("attn_v_norm_in", BITNET__IN_NORMS, BITNET__ATTN_V, dim),
+    BITNET__A_NORM("attn_q_norm", BITNET__HEAD_NORMS, BITNET__Q_HEAD_NORM, head_dim),
+    BITNET__A_NORM("attn_k_norm", BITNET__HEAD_NORMS, BITNET__K_HEAD_NORM, head_dim),
+    BITNET__A_NORM("attn_sub_norm", BITNET__SUB_NORMS, BITNET__ATTN_OUTPUT, q_dim),
+    BITNET__A_NORM("attn_output_norm_in", BITNET__IN_NORMS, BITNET__ATTN_OUTPUT, q_dim),
+    BITNET__A_NORM("post_attention_norm", BITNET__POST_NORMS, BITNET__POST_ATTN_NORM, dim),
+    BITNET__A_NORM("ffn_norm", 0, BITNET__FFN_NORM, dim),
+    BITNET__A_NORM("ffn_gate_norm_in", BITNET__IN_NORMS, BITNET__FFN_GATE, dim),
+    BITNET__A_NORM("ffn_up_norm_in", BITNET__IN_NORMS, BITNET__FFN_UP, dim),
+    BITNET__A_NORM("ffn_sub_norm", BITNET__SUB_NORMS, BITNET__FFN_DOWN, ffn_dim),
+    BITNET__A_NORM("ffn_down_norm_in", BITNET__IN_NORMS, BITNET__FFN_DOWN, ffn_dim),
+    BITNET__A_NORM("post_ffw_norm", BITNET__POST_NORMS, BITNET__POST_FFN_NORM, dim),
+    BITNET__A_LINEAR("attn_q", BITNET__ATTN_Q, dim, q_dim),
+    BITNET__A_LINEAR("attn_k", BITNET__ATTN_K, dim, kv_dim),
+    BITNET__A_LINEAR("attn_v", BITNET__ATTN_V, dim, kv_dim),
+    BITNET__A_LINEAR("attn_output", BITNET__ATTN_OUTPUT, q_dim, dim),
+    BITNET__A_LINEAR("ffn_gate", BITNET__FFN_GATE, dim, ffn_dim),
+    BITNET__A_LINEAR("ffn_up", BITNET__FFN_UP, dim, ffn_dim),
+    BITNET__A_LINEAR("ffn_down", BITNET__FFN_DOWN, ffn_dim, dim),
+};
+#undef BITNET__DIM
+#undef BITNET__A_LINEAR
+#undef BITNET__A_NORM
+enum { BITNET__PARTS = sizeof bitnet__parts / sizeof bitnet__parts[0] };
+
+static int bitnet__has_part(const bitnet_model *m, const bitnet__part *part) {
+    return !part->norms || (m->family->norms & part->norms);
+}
+
+/* A size of the model's that a part names. */
+static int32_t bitnet__part_size(const bitnet_model *m, size_t at) {
+    return *(const int32_t *)(const void *)((const char *)m + at);
+}
+
 /* Checks the codes of a layer on all CPUs, and packs what needs it into one piece of memory. */
-static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, const bitnet__part *parts,
-                                        size_t n_parts, bitnet_error *err) {
+static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__layer *layer,
+                                        bitnet_error *err) {
     const bitnet_kernels *kernels = &m->kernels;
     const int cpus = bitnet__usable_cpus();
     bitnet__packing p;
     uint64_t total = 0, widest = 0, weights = 0;
     char name[BITNET__TEXT];
     bitnet_result r;
-    size_t k;
+    int k;
     p.m = m;
     p.out = p.rows = 0;
     p.unit = kernels->row_group > 64 ? kernels->row_group : 64;
-    for (k = 0; k < n_parts; k++) {
-        const bitnet__linear *l = parts[k].linear;
-        if (!l) continue;
+    for (k = 0; k < BITNET__LINEARS; k++) {
+        const bitnet__linear *l = &layer->linear[k];
         weights += (uint64_t)l->file.n * (uint64_t)l->file.rows;
         if (!bitnet__needs_packing(m, l)) continue;
         total += kernels->packed_bytes(l->n_in, l->n_out) + 63;
@@ -6196,10 +6998,10 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, const bitnet
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors 'blk.%d.*' "
                             "(%llu bytes)", (int)i, (unsigned long long)total);
     bitnet__huge_pages(&m->params.allocator, p.out, (size_t)total);
-    for (k = 0; k < n_parts; k++) {
-        p.linear = parts[k].linear;
-        if (!p.linear) continue;
-        bitnet__format(name, "blk.%d.%s.weight", (int)i, parts[k].name);
+    for (k = 0; k < BITNET__PARTS; k++) {
+        if (bitnet__parts[k].linear < 0) continue;
+        p.linear = &layer->linear[bitnet__parts[k].linear];
+        bitnet__format(name, "blk.%d.%s.weight", (int)i, bitnet__parts[k].name);
         if ((r = bitnet__pack_linear(m, &p, name, err))) return r;
     }
     if (p.rows) bitnet__model_release(m, p.rows, 0);
@@ -6208,34 +7010,21 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, const bitnet
 
 static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
                                         bitnet_error *err) {
-    const bitnet__part parts[] = {
-        {"attn_norm", &l->attn_norm, 0, m->dim, 1},
-        {"attn_sub_norm", &l->attn_sub_norm, 0, m->q_dim, 1},
-        {"ffn_norm", &l->ffn_norm, 0, m->dim, 1},
-        {"ffn_sub_norm", &l->ffn_sub_norm, 0, m->ffn_dim, 1},
-        {"attn_q", 0, &l->attn_q, m->dim, m->q_dim},
-        {"attn_k", 0, &l->attn_k, m->dim, m->kv_dim},
-        {"attn_v", 0, &l->attn_v, m->dim, m->kv_dim},
-        {"attn_output", 0, &l->attn_output, m->q_dim, m->dim},
-        {"ffn_gate", 0, &l->ffn_gate, m->dim, m->ffn_dim},
-        {"ffn_up", 0, &l->ffn_up, m->dim, m->ffn_dim},
-        {"ffn_down", 0, &l->ffn_down, m->ffn_dim, m->dim},
-    };
-    const size_t n_parts = sizeof parts / sizeof parts[0];
     char name[BITNET__TEXT];
-    size_t k;
-    l->attn_sub_norm = l->ffn_sub_norm = 0;
-    for (k = 0; k < n_parts; k++) {
-        const bitnet__part *part = &parts[k];
+    int k;
+    memset(l, 0, sizeof *l);
+    for (k = 0; k < BITNET__PARTS; k++) {
+        const bitnet__part *part = &bitnet__parts[k];
+        const int32_t n_in = bitnet__part_size(m, part->n_in);
         bitnet_result r;
-        if (!m->family->sub_norms &&
-            (part->norm == &l->attn_sub_norm || part->norm == &l->ffn_sub_norm)) continue;
+        if (!bitnet__has_part(m, part)) continue;
         bitnet__format(name, "blk.%d.%s.weight", (int)i, part->name);
-        r = part->norm ? bitnet__load_norm(m, name, part->n_in, part->norm, err)
-                       : bitnet__load_linear(m, name, part->n_in, part->n_out, part->linear, err);
+        r = part->norm >= 0 ? bitnet__load_norm(m, name, n_in, &l->norm[part->norm], err)
+                            : bitnet__load_linear(m, name, n_in, bitnet__part_size(m, part->n_out),
+                                                  &l->linear[part->linear], err);
         if (r != BITNET_OK) return r;
     }
-    return bitnet__pack_layer(m, i, parts, n_parts, err);
+    return bitnet__pack_layer(m, i, l, err);
 }
 
 /* ---- metadata ---- */
@@ -6296,16 +7085,35 @@ static bitnet_result bitnet__load_rope_scaling(bitnet_model *m, bitnet_error *er
                               &m->rope_factor, err);
 }
 
+/* What embeddings need beside the shape: the window, and how tokens become one vector. */
+static bitnet_result bitnet__load_pooling(bitnet_model *m, bitnet_error *err) {
+    char name[BITNET__TEXT];
+    uint64_t v = 0;
+    bitnet_result r = BITNET_OK;
+    bitnet__format(name, "%s.attention.sliding_window", m->arch);
+    if (m->family->slide_except && bitnet__find_key(&m->gguf, name))
+        r = bitnet__get_size(m, "attention.sliding_window", 0, BITNET__MAX_CONTEXT, &m->window,
+                             err);
+    if (r != BITNET_OK) return r;
+    bitnet__format(name, "%s.pooling_type", m->arch);
+    r = bitnet__get_uint(&m->gguf, name, 0, 0, BITNET_POOLING_LAST, &v, err);
+    m->pooling = (int32_t)v;
+    m->embeds = bitnet__find_key(&m->gguf, name) != 0;
+    return r;
+}
+
 static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
-    int32_t value_length = 0;
-    bitnet_result r;
-    /* Each layer has 9 tensors or 11: that bounds n_layers by what the file holds. */
-    if ((r = bitnet__load_family(m, err)) ||
-        (r = bitnet__get_size(m, "embedding_length", 0, BITNET__MAX_ROW, &m->dim, err)) ||
+    int32_t value_length = 0, n_parts = 0, i;
+    bitnet_result r = bitnet__load_family(m, err);
+    if (r != BITNET_OK) return r;
+    m->norm_dim = 1;
+    /* The tensors of a layer bound n_layers by what the file holds. */
+    for (i = 0; i < BITNET__PARTS; i++) n_parts += bitnet__has_part(m, &bitnet__parts[i]);
+    if ((r = bitnet__get_size(m, "embedding_length", 0, BITNET__MAX_ROW, &m->dim, err)) ||
         (r = bitnet__get_size(m, "feed_forward_length", 0, BITNET__MAX_ROW, &m->ffn_dim, err)) ||
         (r = bitnet__get_size(m, "block_count", 0,
-                              (int64_t)(m->gguf.n_tensors / (m->family->sub_norms ? 11 : 9)),
-                              &m->n_layers, err)) ||
+                              (int64_t)(m->gguf.n_tensors / (uint64_t)n_parts), &m->n_layers,
+                              err)) ||
         (r = bitnet__get_size(m, "context_length", 0, BITNET__MAX_CONTEXT, &m->n_ctx, err)) ||
         (r = bitnet__get_size(m, "attention.head_count", 0, BITNET__MAX_HEADS, &m->n_heads,
                               err)) ||
@@ -6333,7 +7141,8 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     if ((r = bitnet__get_factor(m, "attention.layer_norm_rms_epsilon", m->family->eps, 1e-30f, 1.0f,
                                 &m->eps, err)) ||
         (r = bitnet__get_factor(m, "rope.freq_base", m->family->freq_base, 1.0f, 1e15f,
-                                &m->freq_base, err))) return r;
+                                &m->freq_base, err)) ||
+        (r = bitnet__load_pooling(m, err))) return r;
     return bitnet__load_rope_scaling(m, err);
 }
 
@@ -6367,31 +7176,38 @@ static bitnet_result bitnet__get_per_token(const bitnet__gguf *g, const char *na
                                               : "is not one 32-bit integer for each token", err);
 }
 
-/* The kind of tokenizer: SentencePiece, or byte-level BPE with a known pre-tokenizer. */
-static bitnet_result bitnet__load_tokenizer_kind(bitnet_model *m, int *spm, int *falcon_e,
-                                                 bitnet_error *err) {
-    /* The first three are names of one pre-tokenizer, the default. */
-    static const char *const pre[] = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon_e"};
-    char text[32];
+/* The pre-tokenizer of byte-level BPE; without a key, the first one. */
+static bitnet_result bitnet__load_pre(bitnet_model *m, const bitnet__pre **pre, bitnet_error *err) {
+    char text[32], names[BITNET__TEXT] = "", longer[BITNET__TEXT];
     size_t i;
-    bitnet_result r = bitnet__get_text(&m->gguf, "tokenizer.ggml.model", text, sizeof text, err);
-    if (r != BITNET_OK) return r;
-    *spm = !strcmp(text, "llama");
-    if (!*spm && strcmp(text, "gpt2"))
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model is '%s'; only gpt2 "
-                            "(byte-level BPE) and llama (SentencePiece) are supported", text);
-    if ((r = bitnet__get_text(&m->gguf, "tokenizer.ggml.pre", text, sizeof text, err))) return r;
-    if (*spm) return BITNET_OK;
-    if (!text[0] && !m->family->default_pre)
+    bitnet_result r = bitnet__get_text(&m->gguf, "tokenizer.ggml.pre", text, sizeof text, err);
+    *pre = &bitnet__pres[0];
+    if (r != BITNET_OK || (!text[0] && m->family->default_pre)) return r;
+    if (!text[0])
         bitnet__log_text(m, BITNET_LOG_WARNING, "the file has no tokenizer.ggml.pre; llama-bpe is "
                          "assumed, and if that is wrong, texts become wrong tokens");
-    for (i = 0; text[0] && strcmp(text, pre[i]); i++)
-        if (i + 1 == sizeof pre / sizeof pre[0])
-            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%s'; only "
-                                "llama-bpe (llama3, llama-v3), falcon3 and falcon_e are "
-                                "supported", text);
-    *falcon_e = !strcmp(text, "falcon_e");
-    return BITNET_OK;
+    for (i = 0; i < sizeof bitnet__pres / sizeof bitnet__pres[0]; i++) {
+        if (!text[0] || !strcmp(text, bitnet__pres[i].name)) {
+            *pre = &bitnet__pres[i];
+            return BITNET_OK;
+        }
+        bitnet__format(longer, "%s%s%s", names, i ? ", " : "", bitnet__pres[i].name);
+        memcpy(names, longer, sizeof names);
+    }
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%s'; only these are "
+                        "supported: %s", text, names);
+}
+
+/* The kind of tokenizer: SentencePiece (*pre is 0), or byte-level BPE with a known scanner. */
+static bitnet_result bitnet__load_tokenizer_kind(bitnet_model *m, const bitnet__pre **pre,
+                                                 bitnet_error *err) {
+    char text[32];
+    bitnet_result r = bitnet__get_text(&m->gguf, "tokenizer.ggml.model", text, sizeof text, err);
+    *pre = 0;
+    if (r != BITNET_OK || !strcmp(text, "llama")) return r;
+    if (!strcmp(text, "gpt2")) return bitnet__load_pre(m, pre, err);
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model is '%s'; only gpt2 "
+                        "(byte-level BPE) and llama (SentencePiece) are supported", text);
 }
 
 static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) {
@@ -6401,10 +7217,10 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     const uint8_t *types, *scores;
     char name[BITNET__TEXT];
     uint64_t v;
-    int spm, falcon_e = 0;
-    bitnet_result r;
-    if ((r = bitnet__load_tokenizer_kind(m, &spm, &falcon_e, err)) ||
-        (r = bitnet__get_strings(g, "tokenizer.ggml.tokens", &tokens, err)) ||
+    const bitnet__pre *pre;
+    bitnet_result r = bitnet__load_tokenizer_kind(m, &pre, err);
+    const int spm = !pre;
+    if (r != BITNET_OK || (r = bitnet__get_strings(g, "tokenizer.ggml.tokens", &tokens, err)) ||
         (!spm && (r = bitnet__get_strings(g, "tokenizer.ggml.merges", &merges, err))) ||
         (r = bitnet__get_per_token(g, "tokenizer.ggml.token_type", tokens.count, 0, &types, err)) ||
         (r = bitnet__get_per_token(g, "tokenizer.ggml.scores", tokens.count, 1, &scores, err)))
@@ -6416,7 +7232,7 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
         (r = bitnet__vocab_build(vocab, &m->params.allocator, &tokens, types, spm ? 0 : &merges,
                                  spm ? scores : 0, err))) return r;
     vocab->space_prefix = spm && v == 1;
-    vocab->falcon_e = falcon_e;
+    if (pre) vocab->pre = pre;
     vocab->chat = m->family->chat;
     bitnet__format(name, "%s.vocab_size", m->arch);
     if ((r = bitnet__get_uint(g, name, tokens.count, tokens.count, 1 << 24, &v, err))) return r;
@@ -6432,35 +7248,47 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
                                spm ? "<s>" : "<|begin_of_text|>", &vocab->bos, err)) ||
         (r = bitnet__get_token(m, "tokenizer.ggml.eos_token_id",
                                spm ? "</s>" : "<|end_of_text|>", &vocab->eos, err)) ||
-        (r = bitnet__get_uint(g, "tokenizer.ggml.add_bos_token", !falcon_e, 0, 1, &v, err)))
-        return r;
+        (r = bitnet__get_uint(g, "tokenizer.ggml.add_bos_token", !pre || pre->digits == 3, 0, 1, &v,
+                              err))) return r;
     vocab->add_bos = v && vocab->bos >= 0;
+    r = bitnet__get_uint(g, "tokenizer.ggml.add_eos_token", 0, 0, 1, &v, err);
+    if (r != BITNET_OK) return r;
+    vocab->add_eos = v && vocab->eos >= 0;
     return BITNET_OK;
 }
 
 /* ---- loading ---- */
 
-/* freq_base ^ (-2 i / n_rot) for each rotated pair i, divided by the factor of linear scaling and
-   by the pair's own factor, if the file has such (as LLaMA 3.1's converters write them). */
-static bitnet_result bitnet__load_rope(bitnet_model *m, bitnet_error *err) {
+/* base ^ (-2 i / n_rot) for each rotated pair i, divided by the factor of linear scaling and by the
+   pair's own factor, if the file has such (as LLaMA 3.1's converters write them). */
+static bitnet_result bitnet__make_rope(bitnet_model *m, float base, float factor, const float *own,
+                                       const double **out, bitnet_error *err) {
     double *freq = (double *)bitnet__model_alloc(m, (uint64_t)(m->n_rot / 2) * sizeof *freq);
-    double base = bitnet__log((double)m->freq_base);
-    const float *own = 0;
+    const double log_base = bitnet__log((double)base);
     int32_t i;
     if (!freq) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the rotary table");
-    if (bitnet__find_tensor(&m->gguf, "rope_freqs.weight")) {
-        bitnet_result r = bitnet__load_norm(m, "rope_freqs.weight", m->n_rot / 2, &own, err);
-        if (r != BITNET_OK) return r;
-    }
     for (i = 0; i < m->n_rot / 2; i++) {
         if (own && !(own[i] >= 1e-3f && own[i] <= 1e6f))
             return bitnet__fail(err, BITNET_ERR_FORMAT, "element %d of tensor 'rope_freqs.weight' "
                                 "is not a number from 1e-3 to 1e6", (int)i);
-        freq[i] = bitnet__exp(-2.0 * (double)i / (double)m->n_rot * base) /
-                  ((double)m->rope_factor * (own ? (double)own[i] : 1.0));
+        freq[i] = bitnet__exp(-2.0 * (double)i / (double)m->n_rot * log_base) /
+                  ((double)factor * (own ? (double)own[i] : 1.0));
     }
-    m->rope_freq = freq;
+    *out = freq;
     return BITNET_OK;
+}
+
+/* The layers that slide have a base of their own, and see too few positions to need scaling. */
+static bitnet_result bitnet__load_rope(bitnet_model *m, bitnet_error *err) {
+    const float *own = 0;
+    bitnet_result r = BITNET_OK;
+    if (bitnet__find_tensor(&m->gguf, "rope_freqs.weight"))
+        r = bitnet__load_norm(m, "rope_freqs.weight", m->n_rot / 2, &own, err);
+    if (r == BITNET_OK)
+        r = bitnet__make_rope(m, m->freq_base, m->rope_factor, own, &m->rope_freq[0], err);
+    if (r == BITNET_OK && m->window > 0)
+        r = bitnet__make_rope(m, m->family->slide_base, 1.0f, 0, &m->rope_freq[1], err);
+    return r;
 }
 
 /* An unused tensor means a network that computes something else. */
@@ -6486,7 +7314,7 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
     if (!m->layers) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the list of layers");
     if ((r = bitnet__load_matrix(m, "token_embd.weight", m->dim, m->n_vocab, 0, &m->embed, err)) ||
         (r = bitnet__load_norm(m, "output_norm.weight", m->dim, &m->output_norm, err))) return r;
-    m->head = m->embed;
+    if (!m->embeds) m->head = m->embed;
     if (bitnet__find_tensor(&m->gguf, "output.weight") &&
         (r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err)))
         return r;
@@ -6561,11 +7389,10 @@ static uint64_t bitnet__model_identity(const bitnet_model *m) {
     h = bitnet__hash(h, numbers, sizeof numbers);
     h = bitnet__hash_floats(h, m->output_norm, m->dim);
     for (i = 0; i < m->n_layers; i++) {
-        const bitnet__layer *l = &m->layers[i];
-        const float scales[7] = {l->attn_q.scale, l->attn_k.scale, l->attn_v.scale,
-                                 l->attn_output.scale, l->ffn_gate.scale, l->ffn_up.scale,
-                                 l->ffn_down.scale};
-        h = bitnet__hash_floats(h, scales, 7);
+        float scales[BITNET__LINEARS];
+        int k;
+        for (k = 0; k < BITNET__LINEARS; k++) scales[k] = m->layers[i].linear[k].scale;
+        h = bitnet__hash_floats(h, scales, BITNET__LINEARS);
     }
     return h;
 }
@@ -6635,7 +7462,7 @@ static uint64_t bitnet__head_copy_layout(const bitnet_model *m, bitnet__arena *a
                                          bitnet__head_copy *t) {
     const uint64_t rows = (uint64_t)m->n_vocab;
     const uint64_t n = (rows + BITNET__CHUNK - 1) / BITNET__CHUNK * BITNET__CHUNK;
-    if (m->dim > BITNET__MAX_INT8_DIM) return 0;
+    if (!m->head.data || m->dim > BITNET__MAX_INT8_DIM) return 0;
     t->rows = (uint8_t *)bitnet__arena_take(a, rows * (uint64_t)m->dim, 1);
     t->scale = (float *)bitnet__arena_take(a, n, 4);
     t->residual = (float *)bitnet__arena_take(a, n, 4);
@@ -6707,7 +7534,7 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->head_dim = m->head_dim;
     info->ctx_train = m->n_ctx;
     info->embed_type = bitnet_tensor_type_name(m->embed.type);
-    info->head_type = bitnet_tensor_type_name(m->head.type);
+    info->head_type = m->head.data ? bitnet_tensor_type_name(m->head.type) : "none";
     info->head_bytes = (uint64_t)m->head.row_bytes * (uint64_t)m->head.n_rows;
     info->n_params = m->n_params;
     info->file_bytes = m->gguf.src.size;
@@ -6722,6 +7549,9 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->eos = m->vocab.eos;
     info->eot = m->vocab.eot;
     info->add_bos = m->vocab.add_bos;
+    info->add_eos = m->vocab.add_eos;
+    info->has_head = m->head.data != 0;
+    info->pooling = (bitnet_pooling)m->pooling;
     info->longest_token = (int32_t)m->vocab.longest_token;
 }
 
@@ -6876,6 +7706,13 @@ typedef struct bitnet__place {
 /* Consecutive tokens [t, t + n) of a batch that attend together: neighbours in one sequence. */
 typedef struct bitnet__span { int32_t t, n; } bitnet__span;
 
+/* The int8 input of linear layers. */
+typedef struct bitnet__act {
+    int8_t *q;                         /* [n_batch][n, rounded up to 128] */
+    float *scale;                      /* [n_batch]  s of quantize */
+    int32_t *sum;                      /* [n_batch] */
+} bitnet__act;
+
 struct bitnet_ctx {
     const bitnet_model *m;
     bitnet_kernels k;
@@ -6909,14 +7746,13 @@ struct bitnet_ctx {
     float *kv;                         /* [n_batch][2][kv_dim]   new keys, then new values */
     float *queries;                    /* [n_kv_heads][n_tokens][group][head_dim]  q, rotated */
     float *o;                          /* [n_batch][q_dim]       attention's output */
-    float *g;                          /* [n_batch][ffn_dim]     relu(gate)^2 or silu(gate), * up */
-    int8_t *act;                       /* [n_batch][widest, rounded up to 128]  int8 */
-    float *act_scale;                  /* [n_batch]              s of quantize */
-    int32_t *act_sum;                  /* [n_batch] */
+    float *g;                          /* [n_batch][ffn_dim]     gate and up, joined */
+    bitnet__act act[3];                /* q, k, v or gate, up if their norms differ; else [0] */
     int32_t *dots;                     /* [n_threads][2][n_batch or BITNET__TOKENS][BITNET__ROWS] */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
     float *mixed;                      /* [n_threads][cols][head_dim]  of o */
-    float *rope;                       /* [n_batch][2][n_rot / 2]  cosines, sines */
+    float *rope[2];                    /* [n_batch][2][n_rot / 2]  cosines, sines; [1]: of layers
+                                          that slide */
     float *hidden;                     /* [n_logits][dim]        output_norm of the last tokens */
     float *logits;                     /* [n_logits][n_vocab] */
     float *scratch;                    /* [n_threads][4][dim]    rows of the head */
@@ -6990,7 +7826,7 @@ static void bitnet__int8_layout(const bitnet_model *m, const bitnet_ctx_params *
     const int32_t max_states = bitnet__min(p->n_logits, BITNET__BOUND_STATES);
     const uint64_t states = (uint64_t)max_states;
     memset(t, 0, sizeof *t);
-    if (p->no_head_copy || m->dim > BITNET__MAX_INT8_DIM) return;
+    if (!m->head.data || p->no_head_copy || m->dim > BITNET__MAX_INT8_DIM) return;
     t->n_chunks = (int32_t)chunks;
     t->max_states = max_states;
     t->low = (float *)bitnet__arena_take(a, states * n, 4);
@@ -7015,6 +7851,10 @@ static int32_t bitnet__dot_tokens(const bitnet_ctx_params *p) {
     return bitnet__min(p->n_batch, BITNET__TOKENS);
 }
 
+static int bitnet__in_norms(const bitnet_model *m) {
+    return (m->family->norms & BITNET__IN_NORMS) != 0;
+}
+
 static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p,
                                bitnet__arena *a, bitnet_ctx *c) {
     const int32_t group = m->n_heads / m->n_kv_heads;
@@ -7022,7 +7862,9 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     const uint64_t q_dim = (uint64_t)m->q_dim, threads = (uint64_t)p->n_threads;
     const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
     const uint64_t seqs = (uint64_t)p->n_seqs;
+    const uint64_t vocab = m->head.data ? (uint64_t)m->n_vocab : 0;
     uint64_t cols;
+    int i;
     c->page_len = bitnet__page_len(p);
     c->block = bitnet__max(BITNET__COLUMNS / group, 1);
     c->n_scores = (p->n_ctx + BITNET__LANES - 1) / BITNET__LANES * BITNET__LANES;
@@ -7044,23 +7886,28 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     c->queries = (float *)bitnet__arena_take(a, batch * q_dim, 4);
     c->o = (float *)bitnet__arena_take(a, batch * q_dim, 4);
     c->g = (float *)bitnet__arena_take(a, batch * (uint64_t)m->ffn_dim, 4);
-    c->act = (int8_t *)bitnet__arena_take(a, batch * (uint64_t)bitnet__padded_row(widest), 1);
-    c->act_scale = (float *)bitnet__arena_take(a, batch, 4);
-    c->act_sum = (int32_t *)bitnet__arena_take(a, batch, 4);
+    for (i = 0; i < 3; i++) {
+        const uint64_t tokens = i == 0 || bitnet__in_norms(m) ? batch : 0;
+        const int32_t n = bitnet__padded_row(i == 0 ? widest : m->dim);
+        c->act[i].q = (int8_t *)bitnet__arena_take(a, tokens * (uint64_t)n, 1);
+        c->act[i].scale = (float *)bitnet__arena_take(a, tokens, 4);
+        c->act[i].sum = (int32_t *)bitnet__arena_take(a, tokens, 4);
+    }
     c->dots = (int32_t *)bitnet__arena_take(
         a, threads * 2 * (uint64_t)bitnet__dot_tokens(p) * BITNET__ROWS, 4);
     c->scores = (float *)bitnet__arena_take(a, (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) *
                                              cols * (uint64_t)c->n_scores, 4);
     c->mixed = (float *)bitnet__arena_take(a, threads * cols * (uint64_t)m->head_dim, 4);
-    c->rope = (float *)bitnet__arena_take(a, batch * (uint64_t)m->n_rot, 4);
+    for (i = 0; i < 2; i++)
+        c->rope[i] = (float *)bitnet__arena_take(
+            a, m->rope_freq[i] ? batch * (uint64_t)m->n_rot : 0, 4);
     c->hidden = (float *)bitnet__arena_take(a, (uint64_t)p->n_logits * dim, 4);
-    c->logits = (float *)bitnet__arena_take(a, (uint64_t)p->n_logits * (uint64_t)m->n_vocab, 4);
+    c->logits = (float *)bitnet__arena_take(a, (uint64_t)p->n_logits * vocab, 4);
     c->scratch = (float *)bitnet__arena_take(a, threads * 4 * dim, 4);
     c->nonfinite = (int32_t *)bitnet__arena_take(a, threads, sizeof *c->nonfinite);
-    c->candidates = (bitnet__candidate *)bitnet__arena_take(a, (uint64_t)m->n_vocab,
-                                                         sizeof *c->candidates);
-    c->mask = (uint32_t *)bitnet__arena_take(a, ((uint64_t)m->n_vocab + 31) / 32, 4);
-    c->rewritten = (float *)bitnet__arena_take(a, (uint64_t)m->n_vocab, 4);
+    c->candidates = (bitnet__candidate *)bitnet__arena_take(a, vocab, sizeof *c->candidates);
+    c->mask = (uint32_t *)bitnet__arena_take(a, (vocab + 31) / 32, 4);
+    c->rewritten = (float *)bitnet__arena_take(a, vocab, 4);
     bitnet__int8_layout(m, p, a, &c->int8);
 }
 
@@ -7373,15 +8220,18 @@ typedef struct bitnet__step {
     bitnet_ctx *c;
     const bitnet__layer *layer;
     int32_t layer_index, n_tokens, n_items, n_tasks;
+    int32_t window;                    /* positions that this layer sees; 0: all */
     bitnet__atomic tasks;              /* that parallel_fn's jobs have not taken */
     const char *op;                    /* its name for step_fn */
     void (*fn)(const struct bitnet__step *s, int32_t from, int32_t to, int thread);
     void (*attend)(const struct bitnet__attention *a, int32_t i, int thread);
     const bitnet__span *span;          /* whose stage of attention this is */
-    const bitnet__linear *linear;      /* of the steps that add to x */
+    const bitnet__linear *linear;      /* of the steps that write to out */
+    float *out;                        /* [n_tokens][dim] */
+    int32_t add;                       /* 1: they add */
     const float *in, *gain;            /* see step_norm_quantize */
-    int8_t *act;
-    int32_t in_dim;
+    const float *const *gains;
+    int32_t in_dim, n_acts;
     int32_t row, n_rows;               /* of hidden; candidates that get their exact logits */
 } bitnet__step;
 
@@ -7480,41 +8330,64 @@ static bitnet_result bitnet__fail_nonfinite(const bitnet_ctx *c, bitnet_error *e
 
 /* ---- linear layers ---- */
 
-/* Tokens [from, to): h = rmsnorm(in), if there is a gain; then, if there is room for it, act =
-   int8(h) or int8(in), padded with zeros to whole blocks of 128. */
+/* act = int8(x) of a token, padded with zeros to whole blocks of 128. */
+static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_t t,
+                                   const bitnet__act *act, int thread) {
+    const bitnet_ctx *c = s->c;
+    const size_t n = (size_t)s->in_dim, padded = (size_t)bitnet__padded_row(s->in_dim);
+    int8_t *q = act->q + (size_t)t * padded;
+    act->scale[t] = c->k.quantize(x, s->in_dim, q, &act->sum[t]);
+    if (memchr(q, 0x80, n)) bitnet__note_nonfinite(c, t, thread);      /* -128 */
+    memset(q + n, 0, padded - n);
+}
+
+/* Tokens [from, to): h = rmsnorm(in), if there is a gain; then act[i] = int8(h) or int8(in), for
+   each i below n_acts, with a norm in front if there is gains[i]. */
 static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int32_t to,
                                        int thread) {
     bitnet_ctx *c = s->c;
-    size_t t, n = (size_t)s->in_dim, padded = (size_t)bitnet__padded_row(s->in_dim);
-    for (t = (size_t)from; t < (size_t)to; t++) {
-        const float *x = s->in + t * n;
-        int8_t *act;
-        if ((t == (size_t)from || t % 64 == 0) && bitnet__is_cancelled(c, thread)) return;
-        if (s->gain) c->k.rmsnorm(x, s->gain, s->in_dim, c->m->eps, c->h + t * n);
-        if (!s->act) continue;
-        act = s->act + t * padded;
-        c->act_scale[t] = c->k.quantize(s->gain ? c->h + t * n : x, s->in_dim, act,
-                                        &c->act_sum[t]);
-        if (memchr(act, 0x80, n)) bitnet__note_nonfinite(c, (int32_t)t, thread);   /* -128 */
-        memset(act + n, 0, padded - n);
+    const size_t n = (size_t)s->in_dim;
+    int32_t t, i;
+    for (t = from; t < to; t++) {
+        const float *x = s->in + (size_t)t * n;
+        float *h = c->h + (size_t)t * n;
+        if ((t == from || t % 64 == 0) && bitnet__is_cancelled(c, thread)) return;
+        if (s->gain) {
+            c->k.rmsnorm(x, s->gain, s->in_dim, c->m->eps, h);
+            x = h;
+            h = c->scratch + (size_t)thread * 4 * (size_t)c->m->dim;
+        }
+        for (i = 0; i < s->n_acts; i++) {
+            if (s->gains[i]) c->k.rmsnorm(x, s->gains[i], s->in_dim, c->m->eps, h);
+            bitnet__quantize_token(s, s->gains[i] ? h : x, t, &c->act[i], thread);
+        }
     }
 }
 
-/* The int8 input of a linear layer: in [n_tokens][n], normalised if there is a gain. */
-static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n,
-                                   const float *gain) {
+/* The int8 inputs of linear layers: in [n_tokens][n], normalised if there is a gain (then n is
+   dim), and then as gains, the layers' own, say. */
+static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, const float *gain,
+                                   const float *const *gains, int32_t n_acts) {
+    static const float *const none = 0;
+    const int64_t work = 16 * (int64_t)n;
+    const int32_t norms = (gain != 0) + (gains[0] ? n_acts : 0);
     s->in = in;
     s->in_dim = n;
     s->gain = gain;
-    s->act = s->c->act;
-    if (gain && s->c->p.step_fn) {     /* a profile shows them separately */
-        s->act = 0;
-        bitnet__run_step(s, "norm", s->n_tokens, 16 * n, bitnet__step_norm_quantize);
+    s->gains = gains;
+    s->n_acts = n_acts;
+    if (norms == 1 && s->c->p.step_fn) {       /* a profile shows them separately */
+        s->gain = gain ? gain : gains[0];
+        s->n_acts = 0;
+        bitnet__run_step(s, "norm", s->n_tokens, work, bitnet__step_norm_quantize);
         s->in = s->c->h;
         s->gain = 0;
-        s->act = s->c->act;
+        s->gains = &none;
+        s->n_acts = n_acts;
+        bitnet__run_step(s, "quantize", s->n_tokens, work, bitnet__step_norm_quantize);
+        return;
     }
-    bitnet__run_step(s, s->gain ? "norm" : "quantize", s->n_tokens, s->gain ? 32 * n : 16 * n,
+    bitnet__run_step(s, norms ? "norm" : "quantize", s->n_tokens, work * (norms + n_acts),
                      bitnet__step_norm_quantize);
 }
 
@@ -7547,10 +8420,10 @@ static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to,
 /* The integer products of this part of a layer, into dots [n_tokens][BITNET__ROWS]; then
    y = dot * (w_scale / s). */
 static void bitnet__products(const bitnet__step *s, const bitnet__linear *l,
-                             const bitnet__product *x, int32_t *dots) {
+                             const bitnet__act *act, const bitnet__product *x, int32_t *dots) {
     const bitnet_ctx *c = s->c;
     c->k.dotrows_ternary(l->w + c->k.packed_bytes(l->n_in, x->row),
-                         c->act + (size_t)x->t * (size_t)l->n_in, c->act_sum + x->t, l->n_in,
+                         act->q + (size_t)x->t * (size_t)l->n_in, act->sum + x->t, l->n_in,
                          x->n_rows, x->n_tokens, dots, BITNET__ROWS);
 }
 
@@ -7560,76 +8433,102 @@ static int32_t *bitnet__thread_dots(const bitnet_ctx *c, int thread) {
 }
 
 /* Rows [from, to): out = y, or out += y with add; out is [n_tokens][out_stride]. */
-static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l, int32_t from,
-                                int32_t to, int thread, float *out, int32_t out_stride, int add) {
+static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
+                                const bitnet__act *act, int32_t from, int32_t to, int thread,
+                                float *out, int32_t out_stride, int add) {
     bitnet_ctx *c = s->c;
     int32_t *dots = bitnet__thread_dots(c, thread), i;
     bitnet__product x = {0, 0, 0, 0};
     from = bitnet__round_rows(c, from, l->n_out);
     to = bitnet__round_rows(c, to, l->n_out);
     while (bitnet__next_product(s, from, to, thread, &x)) {
-        bitnet__products(s, l, &x, dots);
+        bitnet__products(s, l, act, &x, dots);
         for (i = 0; i < x.n_tokens; i++) {
             const int32_t t = x.t + i;
             float *y = out + (size_t)t * (size_t)out_stride + x.row;
-            c->k.dequantize(dots + (size_t)i * BITNET__ROWS, l->scale / c->act_scale[t], x.n_rows,
+            c->k.dequantize(dots + (size_t)i * BITNET__ROWS, l->scale / act->scale[t], x.n_rows,
                             add, y);
             if (add && !bitnet__all_finite(y, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
         }
     }
 }
 
+/* The input of the i-th of the layers that read the same. */
+static const bitnet__act *bitnet__act_of(const bitnet_ctx *c, int i) {
+    return &c->act[bitnet__in_norms(c->m) ? i : 0];
+}
+
 /* Rows of q, k and v, counted through as one matrix: one step, and equal shares for the threads. */
 static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
-    const bitnet__layer *l = s->layer;
+    const bitnet__linear *l = s->layer->linear;
     const int32_t q_dim = c->m->q_dim, kv_dim = c->m->kv_dim, v = q_dim + kv_dim;
-    bitnet__linear_rows(s, &l->attn_q, from, to, thread, c->q, q_dim, 0);
-    bitnet__linear_rows(s, &l->attn_k, from - q_dim, to - q_dim, thread, c->kv, 2 * kv_dim, 0);
-    bitnet__linear_rows(s, &l->attn_v, from - v, to - v, thread, c->kv + kv_dim, 2 * kv_dim, 0);
+    bitnet__linear_rows(s, &l[BITNET__ATTN_Q], bitnet__act_of(c, 0), from, to, thread, c->q, q_dim,
+                        0);
+    bitnet__linear_rows(s, &l[BITNET__ATTN_K], bitnet__act_of(c, 1), from - q_dim, to - q_dim,
+                        thread, c->kv, 2 * kv_dim, 0);
+    bitnet__linear_rows(s, &l[BITNET__ATTN_V], bitnet__act_of(c, 2), from - v, to - v, thread,
+                        c->kv + kv_dim, 2 * kv_dim, 0);
 }
 
-/* Rows of a layer that adds to the residual stream. */
-static void bitnet__step_add_to_x(const bitnet__step *s, int32_t from, int32_t to, int thread) {
-    bitnet__linear_rows(s, s->linear, from, to, thread, s->c->x, s->c->m->dim, 1);
-}
-
-/* y[i] = silu(gate[i] * gate_f) * (up[i] * up_f), where silu(g) = g / (1 + e^-g): our own e^x, and
-   each operation rounded in this order. */
-static void bitnet__silu_gate(const int32_t *gate, float gate_f, const int32_t *up, float up_f,
-                              int n, float *y) {
-    int i;
-    for (i = 0; i < n; i++) {
-        float g = (float)gate[i] * gate_f;
-        y[i] = g / (1.0f + bitnet__expf(-g)) * ((float)up[i] * up_f);
-    }
+/* Rows of a layer that writes to out. */
+static void bitnet__step_out(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    bitnet__linear_rows(s, s->linear, &s->c->act[0], from, to, thread, s->out, s->c->m->dim,
+                        s->add);
 }
 
 /* Rows of gate and up, and the activation that joins them. */
 static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
-    const bitnet__linear *gate = &s->layer->ffn_gate, *up = &s->layer->ffn_up;
+    const bitnet__family *f = c->m->family;
+    const bitnet__linear *gate = &s->layer->linear[BITNET__FFN_GATE];
+    const bitnet__linear *up = &s->layer->linear[BITNET__FFN_UP];
+    const bitnet__act *gate_act = bitnet__act_of(c, 0), *up_act = bitnet__act_of(c, 1);
     int32_t *gates = bitnet__thread_dots(c, thread), i;
     int32_t *ups = gates + (size_t)bitnet__dot_tokens(&c->p) * BITNET__ROWS;
-    void (*join)(const int32_t *, float, const int32_t *, float, int, float *) =
-        c->m->family->silu ? bitnet__silu_gate : c->k.relu2_gate;
     bitnet__product x = {0, 0, 0, 0};
     from = bitnet__round_rows(c, from, c->m->ffn_dim);
     to = bitnet__round_rows(c, to, c->m->ffn_dim);
     while (bitnet__next_product(s, from, to, thread, &x)) {
-        bitnet__products(s, gate, &x, gates);
-        bitnet__products(s, up, &x, ups);
+        bitnet__products(s, gate, gate_act, &x, gates);
+        bitnet__products(s, up, up_act, &x, ups);
         for (i = 0; i < x.n_tokens; i++) {
             const size_t t = (size_t)(x.t + i), at = (size_t)i * BITNET__ROWS;
-            join(gates + at, gate->scale / c->act_scale[t], ups + at, up->scale / c->act_scale[t],
-                 x.n_rows, c->g + t * (size_t)c->m->ffn_dim + x.row);
+            const float gate_f = gate->scale / gate_act->scale[t];
+            const float up_f = up->scale / up_act->scale[t];
+            float *y = c->g + t * (size_t)c->m->ffn_dim + x.row;
+            if (f->gate_a < 0.0f)
+                c->k.sigmoid_gate(gates + at, gate_f, ups + at, up_f, f->gate_a, f->gate_b,
+                                  x.n_rows, y);
+            else c->k.relu2_gate(gates + at, gate_f, ups + at, up_f, x.n_rows, y);
         }
     }
 }
 
-static void bitnet__add_linear_to_x(bitnet__step *s, const bitnet__linear *l) {
-    s->linear = l;
-    bitnet__run_step(s, "matmul", l->n_out, (int64_t)l->n_in * s->n_tokens, bitnet__step_add_to_x);
+/* Tokens [from, to): x += rmsnorm(h). */
+static void bitnet__step_post_norm(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    bitnet_ctx *c = s->c;
+    const int32_t dim = c->m->dim;
+    int32_t t, i;
+    for (t = from; t < to; t++) {
+        float *x = c->x + (size_t)t * (size_t)dim, *h = c->h + (size_t)t * (size_t)dim;
+        c->k.rmsnorm(h, s->gain, dim, c->m->eps, h);
+        for (i = 0; i < dim; i++) x[i] += h[i];
+        if (!bitnet__all_finite(x, dim)) bitnet__note_nonfinite(c, t, thread);
+    }
+}
+
+/* x += a linear layer's output, through a norm if there is a gain. */
+static void bitnet__add_linear_to_x(bitnet__step *s, int linear, const float *gain) {
+    bitnet_ctx *c = s->c;
+    s->linear = &s->layer->linear[linear];
+    s->out = gain ? c->h : c->x;
+    s->add = !gain;
+    bitnet__run_step(s, "matmul", s->linear->n_out, (int64_t)s->linear->n_in * s->n_tokens,
+                     bitnet__step_out);
+    if (!gain) return;
+    s->gain = gain;
+    bitnet__run_step(s, "norm", s->n_tokens, 20 * (int64_t)c->m->dim, bitnet__step_post_norm);
 }
 
 /* ---- attention ---- */
@@ -7669,25 +8568,30 @@ static void bitnet__pairs_to_halves(const float *x, int n_rot, int n, float *y) 
     for (i = n_rot; i < n; i++) y[i] = x[i];
 }
 
-/* Tokens [from, to): rotates q and k, stores k and v in the cache. In every family the cached keys
+/* Tokens [from, to): normalises the heads, if the family does; rotates q and k; stores k and v in
+   the cache. In every family the cached keys
    have the pairs (i, i + n_rot / 2). o is not in use yet and holds a key while it is reordered. */
 static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     int32_t t, i, j, hd = m->head_dim, group = m->n_heads / m->n_kv_heads;
     int round13 = c->p.kv_type == BITNET_KV_F16, adjacent = m->family->adjacent;
+    const float *q_gain = s->layer->norm[BITNET__Q_HEAD_NORM];
+    const float *k_gain = s->layer->norm[BITNET__K_HEAD_NORM];
     (void)thread;
     for (t = from; t < to; t++) {
-        const float *cos_sin = c->rope + (size_t)t * (size_t)m->n_rot;
-        const float *q = c->q + (size_t)t * (size_t)m->q_dim;
+        const float *cos_sin = c->rope[s->window > 0] + (size_t)t * (size_t)m->n_rot;
+        float *q = c->q + (size_t)t * (size_t)m->q_dim;
         float *k = c->kv + (size_t)t * 2 * (size_t)m->kv_dim, *v = k + m->kv_dim;
         float *o = c->o + (size_t)t * (size_t)m->q_dim;
         for (i = 0; i < m->n_kv_heads; i++, k += hd, v += hd) {
             for (j = 0; j < group; j++, q += hd) {
                 float *y = bitnet__queries_at(s, i, t) + (size_t)j * (size_t)hd;
+                if (q_gain) c->k.rmsnorm(q, q_gain, hd, m->eps, q);
                 if (adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
                 c->k.rope(adjacent ? y : q, cos_sin, m->n_rot, hd, round13, y);
             }
+            if (k_gain) c->k.rmsnorm(k, k_gain, hd, m->eps, k);
             if (adjacent) bitnet__pairs_to_halves(k, m->n_rot, hd, o);
             c->k.rope(adjacent ? o : k, cos_sin, m->n_rot, hd, 0, k);
             bitnet__cache_store(c, k, bitnet__cache_row(c, c->places[t], s->layer_index, i, 0));
@@ -7697,8 +8601,8 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
 }
 
 /* The tokens of a span and one KV head: the queries are columns, which are multiplied with the
-   head's keys and values. The last token sees all n_all positions of its sequence, each token
-   before it one less. */
+   head's keys and values. The last token sees the positions up to n_all - 1 of its sequence, each
+   token before it one less; a layer that slides sees only the last `window` of them. */
 typedef struct bitnet__attention {
     const bitnet__step *s;
     int32_t kv_head, t, n_tokens;      /* tokens [t, t + n_tokens) of the batch */
@@ -7720,6 +8624,14 @@ static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t k
     a.n_cols = a.n_tokens * (c->m->n_heads / c->m->n_kv_heads);
     a.scores = scores;
     return a;
+}
+
+/* The position of the span's token i, and the first position that it sees. */
+static int32_t bitnet__position(const bitnet__attention *a, int32_t i) {
+    return a->n_all - a->n_tokens + i;
+}
+static int32_t bitnet__first_seen(const bitnet__step *s, int32_t position) {
+    return s->window > 0 ? bitnet__max(position - s->window + 1, 0) : 0;
 }
 
 /* The rows of keys or values from a position on, and how many of the positions up to `to` they
@@ -7749,9 +8661,10 @@ static void bitnet__attend_keys(const bitnet__attention *a, int32_t from, int32_
 /* The scores of column i become probabilities. */
 static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int thread) {
     const bitnet_ctx *c = a->s->c;
-    int32_t token = i / (a->n_cols / a->n_tokens);
+    const int32_t at = bitnet__position(a, i / (a->n_cols / a->n_tokens));
+    const int32_t first = bitnet__first_seen(a->s, at);
     (void)thread;
-    c->k.softmax(a->scores + (size_t)i * (size_t)c->n_scores, a->n_all - a->n_tokens + 1 + token,
+    c->k.softmax(a->scores + (size_t)i * (size_t)c->n_scores + first, at + 1 - first,
                  (float)(1.0 / bitnet__sqrt((double)c->m->head_dim)),
                  c->p.kv_type == BITNET_KV_F16);
 }
@@ -7773,20 +8686,27 @@ static void bitnet__add_values(const bitnet__attention *a, int32_t from, int32_t
     }
 }
 
-/* Elements [from, from + count) of the heads' outputs: first the positions that all tokens see,
-   then for each token those that only it and later ones see. */
+/* Elements [from, from + count) of the heads' outputs: for each token first the positions before
+   those that all tokens see (in a layer that slides), then these, then those behind. So each sum
+   has the order of positions, whatever the span is. */
 static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int32_t count,
                                   int thread) {
     const bitnet_ctx *c = a->s->c;
     const bitnet_model *m = c->m;
-    const int32_t shared = a->n_all - a->n_tokens + 1, group = a->n_cols / a->n_tokens;
+    const int32_t group = a->n_cols / a->n_tokens, end = bitnet__position(a, 0) + 1;
+    const int32_t last = bitnet__first_seen(a->s, a->n_all - 1);
+    const int32_t begin = bitnet__min(last, end);      /* all see [begin, end) */
     const size_t hd = (size_t)m->head_dim;
     float *mixed = c->mixed + (size_t)thread * (size_t)(c->block * group) * hd;
     int32_t i;
     memset(mixed, 0, (size_t)a->n_cols * (size_t)count * sizeof *mixed);
-    bitnet__add_values(a, 0, shared, 0, a->n_cols, from, count, mixed);
+    for (i = 0; i < a->n_tokens; i++)
+        bitnet__add_values(a, bitnet__first_seen(a->s, bitnet__position(a, i)), begin, i * group,
+                           group, from, count, mixed + (size_t)(i * group) * (size_t)count);
+    bitnet__add_values(a, begin, end, 0, a->n_cols, from, count, mixed);
     for (i = 1; i < a->n_tokens; i++)
-        bitnet__add_values(a, shared, shared + i, i * group, group, from, count,
+        bitnet__add_values(a, bitnet__max(end, bitnet__first_seen(a->s, bitnet__position(a, i))),
+                           bitnet__position(a, i) + 1, i * group, group, from, count,
                            mixed + (size_t)(i * group) * (size_t)count);
     for (i = 0; i < a->n_cols; i++) {
         size_t head = (size_t)(a->kv_head * group + i % group);
@@ -7806,7 +8726,7 @@ static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t 
         bitnet__attention a = bitnet__make_attention(s, item % m->n_kv_heads,
                                                      &c->spans[item / m->n_kv_heads], scores);
         if (bitnet__is_cancelled(s->c, thread)) return;
-        bitnet__attend_keys(&a, 0, a.n_all);
+        bitnet__attend_keys(&a, bitnet__first_seen(s, bitnet__position(&a, 0)), a.n_all);
         for (i = 0; i < a.n_cols; i++) bitnet__attend_softmax(&a, i, thread);
         bitnet__attend_values(&a, 0, m->head_dim, thread);
     }
@@ -7828,9 +8748,10 @@ static void bitnet__step_attention_stage(const bitnet__step *s, int32_t from, in
 }
 
 static void bitnet__attend_key_rows(const bitnet__attention *a, int32_t i, int thread) {
-    const int32_t row = i * BITNET__PAGE;
+    const int32_t first = bitnet__first_seen(a->s, bitnet__position(a, 0));
+    const int32_t row = (first / BITNET__PAGE + i) * BITNET__PAGE;
     (void)thread;
-    bitnet__attend_keys(a, row, bitnet__min(row + BITNET__PAGE, a->n_all));
+    bitnet__attend_keys(a, bitnet__max(row, first), bitnet__min(row + BITNET__PAGE, a->n_all));
 }
 
 static void bitnet__attend_value_piece(const bitnet__attention *a, int32_t i, int thread) {
@@ -7846,7 +8767,9 @@ static int64_t bitnet__attention_work(const bitnet_model *m, const bitnet__span 
 
 static void bitnet__run_attention_stages(bitnet__step *s, const bitnet__span *span) {
     const bitnet_model *m = s->c->m;
-    const int32_t n = s->c->places[span->t + span->n - 1].pos + 1;
+    const int32_t end = s->c->places[span->t + span->n - 1].pos + 1;
+    const int32_t first = bitnet__first_seen(s, end - span->n) / BITNET__PAGE;
+    const int32_t n = end - first * BITNET__PAGE;
     const int32_t pieces = m->head_dim % BITNET__MIX_DIMS ? 1 : m->head_dim / BITNET__MIX_DIMS;
     const int64_t work = bitnet__attention_work(m, span);
     s->span = span;
@@ -7874,7 +8797,8 @@ static void bitnet__run_attention(bitnet__step *s) {
     }
     for (i = 0; i < c->n_spans; i++) {
         const bitnet__span *span = &c->spans[i];
-        work += 2 * bitnet__attention_work(m, span) * (c->places[span->t + span->n - 1].pos + 1);
+        const int32_t at = c->places[span->t + span->n - 1].pos;
+        work += 2 * bitnet__attention_work(m, span) * (at + 1 - bitnet__first_seen(s, at));
     }
     bitnet__run_step(s, "attention", n_items, work / c->n_spans, bitnet__step_attention);
 }
@@ -7885,40 +8809,55 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     const bitnet__layer *l = &m->layers[i];
+    const int several = bitnet__in_norms(m);
     s->layer = l;
     s->layer_index = i;
-    bitnet__quantize_input(s, c->x, m->dim, l->attn_norm);
+    s->window = m->window > 0 && (i + 1) % m->family->slide_except ? m->window : 0;
+    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], &l->norm[BITNET__ATTN_Q],
+                           several ? 3 : 1);
     bitnet__run_step(s, "matmul", m->q_dim + 2 * m->kv_dim, (int64_t)m->dim * s->n_tokens,
                      bitnet__step_qkv);
     bitnet__run_step(s, "attention", s->n_tokens, 32 * (int64_t)(m->q_dim + 2 * m->kv_dim),
                      bitnet__step_rope);
     bitnet__run_attention(s);
-    bitnet__quantize_input(s, c->o, m->q_dim, l->attn_sub_norm);
-    bitnet__add_linear_to_x(s, &l->attn_output);
-    bitnet__quantize_input(s, c->x, m->dim, l->ffn_norm);
+    bitnet__quantize_input(s, c->o, m->q_dim, 0, &l->norm[BITNET__ATTN_OUTPUT], 1);
+    bitnet__add_linear_to_x(s, BITNET__ATTN_OUTPUT, l->norm[BITNET__POST_ATTN_NORM]);
+    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__FFN_NORM], &l->norm[BITNET__FFN_GATE],
+                           several ? 2 : 1);
     bitnet__run_step(s, "matmul", m->ffn_dim, 2 * (int64_t)m->dim * s->n_tokens,
                      bitnet__step_gate_up);
-    bitnet__quantize_input(s, c->g, m->ffn_dim, l->ffn_sub_norm);
-    bitnet__add_linear_to_x(s, &l->ffn_down);
+    bitnet__quantize_input(s, c->g, m->ffn_dim, 0, &l->norm[BITNET__FFN_DOWN], 1);
+    bitnet__add_linear_to_x(s, BITNET__FFN_DOWN, l->norm[BITNET__POST_FFN_NORM]);
+}
+
+/* The cosines, then the sines of a position's angles. */
+static void bitnet__rotations(const bitnet_model *m, const double *freq, int32_t pos,
+                              float *cos_sin) {
+    int32_t i;
+    for (i = 0; i < m->n_rot / 2; i++) {
+        double sn, cs;
+        bitnet__sincos((double)pos * freq[i], &sn, &cs);
+        cos_sin[i] = (float)cs;
+        cos_sin[m->n_rot / 2 + i] = (float)sn;
+    }
 }
 
 /* Tokens [from, to): their embeddings, and the rotations of their positions. */
 static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
+    const float scale = m->family->embed_scaled ? (float)bitnet__sqrt((double)m->dim) : 1.0f;
     int32_t t, i;
     for (t = from; t < to; t++) {
-        float *cos_sin = c->rope + (size_t)t * (size_t)m->n_rot;
         const bitnet__place at = c->places[t];
         float *x = c->x + (size_t)t * (size_t)m->dim;
         bitnet__matrix_row(&m->embed, c->seqs[at.seq].history[at.pos], x);
+        for (i = 0; i < m->dim && m->family->embed_scaled; i++) x[i] *= scale;
         if (!bitnet__all_finite(x, m->dim)) bitnet__note_nonfinite(c, t, thread);
-        for (i = 0; i < m->n_rot / 2; i++) {
-            double sn, cs;
-            bitnet__sincos((double)at.pos * m->rope_freq[i], &sn, &cs);
-            cos_sin[i] = (float)cs;
-            cos_sin[m->n_rot / 2 + i] = (float)sn;
-        }
+        for (i = 0; i < 2; i++)
+            if (m->rope_freq[i])
+                bitnet__rotations(m, m->rope_freq[i], at.pos,
+                                  c->rope[i] + (size_t)t * (size_t)m->n_rot);
     }
 }
 
@@ -8558,10 +9497,10 @@ static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, i
                       c->logits + first * vocab + from, vocab, thread);
 }
 
-/* The number of a row, of which -1 is c->row; -1: there is no such row. */
+/* The number of a row, of which -1 is c->row; -1: there is no such row, or no head. */
 static int32_t bitnet__find_row(const bitnet_ctx *c, int32_t i) {
     if (i == -1) i = c->row;
-    return i >= 0 && i < c->n_rows && c->row_places[i].seq >= 0 ? i : -1;
+    return c->m->head.data && i >= 0 && i < c->n_rows && c->row_places[i].seq >= 0 ? i : -1;
 }
 
 static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
@@ -9584,6 +10523,9 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
                                             bitnet_error *err) {
     int32_t i, rows;
     if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "params is NULL");
+    if (!c->m->head.data)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "this model turns texts into vectors "
+                            "(bitnet_embed): it has no output head, so it writes no text");
     if (!bitnet__seq_of(c, p->seq))
         return bitnet__fail(err, BITNET_ERR_ARG, "sequence %lld is not in 0..%d",
                             (long long)p->seq, (int)c->p.n_seqs - 1);
@@ -9731,6 +10673,299 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
     return r;
 }
 /* =============================================================================================
+   @embed  texts to vectors, and vectors in few bits
+   Each text has a sequence until its last token is evaluated. A pass takes tokens of as many texts
+   as it has room for, so a text may begin in one pass and end in another.
+   ============================================================================================= */
+
+typedef struct bitnet__embedder {
+    bitnet_ctx *c;
+    const bitnet_embed_input *inputs;
+    const bitnet_embed_params *p;
+    float *out;                        /* [n_inputs][dim] */
+    int32_t n_inputs, next, done;      /* next: the first that has no sequence yet */
+    int32_t pooling;
+    int32_t *of_seq;                   /* [n_seqs]  the input of each sequence; -1: none */
+    double *sums;                      /* [n_seqs][dim]  for the mean */
+} bitnet__embedder;
+
+/* Stages the tokens of input i in an empty sequence. */
+BITNET__APART bitnet_result bitnet__embed_stage(const bitnet__embedder *e, int32_t i,
+                                                bitnet__seq *q, bitnet_error *err) {
+    const bitnet_embed_input *in = &e->inputs[i];
+    const bitnet__vocab *v = &e->c->m->vocab;
+    const int32_t cap = e->c->p.n_ctx;
+    const int flags = (v->add_bos ? BITNET_ADD_BOS : 0) | (v->add_eos ? BITNET_ADD_EOS : 0);
+    bitnet_result r;
+    int n;
+    if (!in->text) {
+        n = in->n_tokens;
+        if (e->p->cut && n > cap) n = cap;
+        r = bitnet__stage(e->c, q, in->tokens, n, err);
+    } else {
+        n = bitnet__encode(v, &e->c->m->params.allocator, in->text, in->size, flags, q->history,
+                           (size_t)cap);
+        if (n < 0) r = bitnet__fail(err, (bitnet_result)n, "the text cannot be tokenized: %s",
+                                    bitnet_result_text((bitnet_result)n));
+        else if (n == 0) r = bitnet__fail(err, BITNET_ERR_ARG, "the text has no tokens");
+        else r = e->p->cut ? BITNET_OK : bitnet__check_room(e->c, q, n, err);
+        if (r == BITNET_OK && n > cap && v->add_eos) q->history[cap - 1] = v->eos;
+        q->n_staged = bitnet__min(n, cap);
+    }
+    if (r != BITNET_OK && err) {       /* which one */
+        char text[sizeof err->text];
+        memcpy(text, err->text, sizeof text);
+        bitnet__fail(err, r, "input %d: %s", (int)i, text);
+    }
+    return r;
+}
+
+/* Gives the next input a sequence and pages. *begun 0: there is no sequence or, as long as others
+   have some, no page. */
+static bitnet_result bitnet__embed_begin(bitnet__embedder *e, int32_t n_open, int32_t *begun,
+                                         bitnet_error *err) {
+    bitnet_ctx *c = e->c;
+    bitnet_input in;
+    bitnet_result r;
+    int32_t seq = 0;
+    *begun = 0;
+    while (seq < c->p.n_seqs && e->of_seq[seq] >= 0) seq++;
+    if (seq == c->p.n_seqs || e->next == e->n_inputs) return BITNET_OK;
+    if ((r = bitnet__embed_stage(e, e->next, &c->seqs[seq], err))) return r;
+    memset(&in, 0, sizeof in);
+    in.seq = seq;
+    r = bitnet__reserve_pages(c, bitnet__pages_needed(c, &in, 1), n_open > 0 ? 0 : err);
+    if (r != BITNET_OK) {
+        c->seqs[seq].n_staged = 0;
+        if (n_open == 0) return r;
+        return r == BITNET_ERR_FULL ? BITNET_OK :
+               bitnet__fail(err, r, "no memory for the KV cache of input %d", (int)e->next);
+    }
+    bitnet__seq_extend(c, &c->seqs[seq], c->seqs[seq].n_staged);
+    e->of_seq[seq] = e->next++;
+    if (e->sums) memset(e->sums + (size_t)seq * (size_t)c->m->dim, 0,
+                        (size_t)c->m->dim * sizeof *e->sums);
+    *begun = 1;
+    return BITNET_OK;
+}
+
+/* Adds the tokens of a sequence that are not evaluated to the batch, as many as fit. */
+static int32_t bitnet__embed_add(bitnet_ctx *c, int32_t seq, int32_t n) {
+    const bitnet__seq *q = &c->seqs[seq];
+    int32_t pos;
+    for (pos = q->n_past; pos < q->n_staged && n < c->p.n_batch; pos++, n++) {
+        c->places[n].seq = seq;
+        c->places[n].pos = pos;
+        c->places[n].row = -1;
+    }
+    return n;
+}
+
+/* Fills the batch: first the texts that have begun, then new ones. Returns its tokens. */
+static bitnet_result bitnet__embed_fill(bitnet__embedder *e, int32_t *n_tokens,
+                                        bitnet_error *err) {
+    bitnet_ctx *c = e->c;
+    int32_t seq, n = 0, n_open = 0, begun = 1;
+    bitnet_result r = BITNET_OK;
+    for (seq = 0; seq < c->p.n_seqs; seq++) {
+        if (e->of_seq[seq] < 0) continue;
+        n = bitnet__embed_add(c, seq, n);
+        n_open++;
+    }
+    while (r == BITNET_OK && begun && n < c->p.n_batch) {
+        const int32_t input = e->next;
+        r = bitnet__embed_begin(e, n_open, &begun, err);
+        for (seq = 0; begun && seq < c->p.n_seqs; seq++)
+            if (e->of_seq[seq] == input) n = bitnet__embed_add(c, seq, n);
+        n_open += begun;
+    }
+    *n_tokens = n;
+    return r;
+}
+
+/* The end of a text: its vector, and the sequence is empty again. */
+static void bitnet__embed_end(bitnet__embedder *e, int32_t seq) {
+    bitnet_ctx *c = e->c;
+    const int32_t dim = c->m->dim, n_tokens = c->seqs[seq].n_staged;
+    float *out = e->out + (size_t)e->of_seq[seq] * (size_t)dim;
+    double sum = 0.0;
+    int32_t i;
+    for (i = 0; e->sums && i < dim; i++)
+        out[i] = (float)(e->sums[(size_t)seq * (size_t)dim + (size_t)i] / (double)n_tokens);
+    for (i = 0; i < dim; i++) sum += (double)out[i] * (double)out[i];
+    if (!e->p->raw && sum > 0.0) {
+        const double length = bitnet__sqrt(sum);
+        for (i = 0; i < dim; i++) out[i] = (float)((double)out[i] / length);
+    }
+    c->seqs[seq].n_staged = 0;
+    bitnet__seq_shorten(c, seq, 0);
+    e->of_seq[seq] = -1;
+    e->done++;
+}
+
+/* After a pass of n tokens: pools their rows. */
+static void bitnet__embed_pool(bitnet__embedder *e, int32_t n) {
+    bitnet_ctx *c = e->c;
+    const bitnet_model *m = c->m;
+    const size_t dim = (size_t)m->dim;
+    int32_t t, i;
+    for (t = 0; t < n; t++) {
+        const bitnet__place at = c->places[t];
+        const int32_t last = at.pos + 1 == c->seqs[at.seq].n_staged;
+        const float *x = c->x + (size_t)t * dim;
+        if (e->sums) {
+            double *sums = e->sums + (size_t)at.seq * dim;
+            c->k.rmsnorm(x, m->output_norm, m->dim, m->eps, c->h);
+            for (i = 0; i < m->dim; i++) sums[i] += (double)c->h[i];
+        } else if (e->pooling == BITNET_POOLING_FIRST ? at.pos == 0 : last) {
+            c->k.rmsnorm(x, m->output_norm, m->dim, m->eps,
+                         e->out + (size_t)e->of_seq[at.seq] * dim);
+        }
+        if (last) bitnet__embed_end(e, at.seq);
+    }
+}
+
+static bitnet_result bitnet__embed_all(bitnet__embedder *e, bitnet_error *err) {
+    while (e->done < e->n_inputs) {
+        int32_t n;
+        bitnet_result r = bitnet__embed_fill(e, &n, err);
+        if (r != BITNET_OK || (r = bitnet__forward(e->c, n, err))) return r;
+        bitnet__embed_pool(e, n);
+        if (e->p->progress_fn) {
+            const uintptr_t owner = bitnet__begin_callback(e->c);
+            const int stop = e->p->progress_fn(e->p->ud, (uint64_t)e->done, (uint64_t)e->n_inputs);
+            bitnet__end_callback(e->c, owner);
+            if (stop)
+                return bitnet__fail(err, BITNET_ERR_CANCELLED, "cancelled after %d of %d inputs",
+                                    (int)e->done, (int)e->n_inputs);
+        }
+    }
+    return BITNET_OK;
+}
+
+static bitnet_result bitnet__embed_check(const bitnet__embedder *e, bitnet_error *err) {
+    const bitnet_ctx *c = e->c;
+    int32_t i;
+    if (e->n_inputs < 0 || (e->n_inputs > 0 && (!e->inputs || !e->out)))
+        return bitnet__fail(err, BITNET_ERR_ARG, "inputs or out is 0, or n is negative");
+    if (e->pooling < BITNET_POOLING_MEAN || e->pooling > BITNET_POOLING_LAST)
+        return bitnet__fail(err, BITNET_ERR_ARG, "pooling %d%s", (int)e->pooling,
+                            e->pooling ? " is unknown" :
+                            ": the file has no pooling_type, so params must name one");
+    for (i = 0; i < c->p.n_seqs; i++)
+        if (c->seqs[i].n_past > 0 || c->seqs[i].pending >= 0 || c->seqs[i].in_generation)
+            return bitnet__fail(err, BITNET_ERR_ARG, "sequence %d of the context is not empty",
+                                (int)i);
+    return BITNET_OK;
+}
+
+static bitnet_result bitnet__embed(bitnet__embedder *e, bitnet_error *err) {
+    bitnet_ctx *c = e->c;
+    const bitnet_allocator *a = &c->m->params.allocator;
+    const size_t seqs = (size_t)c->p.n_seqs, dim = (size_t)c->m->dim;
+    bitnet_result r = bitnet__embed_check(e, err);
+    int32_t i;
+    if (r != BITNET_OK) return r;
+    e->of_seq = (int32_t *)bitnet__alloc(a, seqs * sizeof *e->of_seq);
+    if (e->of_seq && e->pooling == BITNET_POOLING_MEAN)
+        e->sums = (double *)bitnet__alloc(a, seqs * dim * sizeof *e->sums);
+    if (!e->of_seq || (e->pooling == BITNET_POOLING_MEAN && !e->sums))
+        r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to embed texts");
+    for (i = 0; e->of_seq && i < c->p.n_seqs; i++) e->of_seq[i] = -1;
+    bitnet__forget_rows(c);
+    if (r == BITNET_OK) r = bitnet__embed_all(e, err);
+    for (i = 0; e->of_seq && i < c->p.n_seqs; i++) {
+        c->seqs[i].n_staged = 0;
+        bitnet__seq_shorten(c, i, 0);
+    }
+    bitnet__free(a, e->sums);
+    bitnet__free(a, e->of_seq);
+    return r;
+}
+
+BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *inputs, int32_t n,
+                                      const bitnet_embed_params *params, float *out,
+                                      bitnet_error *err) {
+    static const bitnet_embed_params defaults;
+    bitnet__embedder e;
+    bitnet_result r = bitnet__acquire(c, err);
+    if (r != BITNET_OK) return r;
+    memset(&e, 0, sizeof e);
+    e.c = c;
+    e.inputs = inputs;
+    e.n_inputs = n;
+    e.p = params ? params : &defaults;
+    e.out = out;
+    e.pooling = e.p->pooling ? (int32_t)e.p->pooling : c->m->pooling;
+    r = bitnet__embed(&e, err);
+    bitnet__release(c);
+    return r;
+}
+
+/* ---- packed vectors ---- */
+
+static int bitnet__vector_bits(int bits) {
+    return bits == 8 || bits == 4 || bits == 2 || bits == 1;
+}
+
+BITNET_API size_t bitnet_vector_bytes(int32_t n, int bits) {
+    if (n < 1 || !bitnet__vector_bits(bits)) return 0;
+    return ((size_t)n * (size_t)bits + 7) / 8;
+}
+
+BITNET_API bitnet_result bitnet_vector_pack(const float *x, int32_t n, int bits, void *out) {
+    uint8_t *to = (uint8_t *)out;
+    double sum = 0.0, step;
+    int32_t i, half;
+    if (!x || !out || !bitnet_vector_bytes(n, bits) || n > BITNET__MAX_ROW ||
+        !bitnet__all_finite(x, n)) return BITNET_ERR_ARG;
+    if (bits == 8) {                   /* as bitlinear rounds, but without its least max|x| */
+        float top = 0.0f;
+        for (i = 0; i < n; i++) top = x[i] > top ? x[i] : -x[i] > top ? -x[i] : top;
+        for (i = 0; i < n; i++) {
+            const double q = top > 0.0f ? (double)x[i] * (127.0 / (double)top) : 0.0;
+            to[i] = (uint8_t)(int)bitnet__round(q);
+        }
+        return BITNET_OK;
+    }
+    for (i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    step = bitnet__sqrt(sum / (double)n) * (bits == 4 ? 0.3352 : 0.9957);
+    half = 1 << (bits - 1);
+    memset(to, 0, bitnet_vector_bytes(n, bits));
+    for (i = 0; i < n; i++) {
+        double level = step > 0.0 ? (double)x[i] / step : 0.0;
+        int code = level >= 0.0;       /* of 1 bit; else floor(level), clamped, plus half */
+        if (bits > 1) {
+            level = level < -(double)half ? -(double)half : level;
+            code = level >= (double)half ? half - 1 : (int)(level + (double)half) - half;
+            code += half;
+        }
+        to[(size_t)i * (size_t)bits / 8] |= (uint8_t)(code << (i * bits % 8));
+    }
+    return BITNET_OK;
+}
+
+/* u of element i; see EMBEDDINGS. */
+static int32_t bitnet__vector_level(const uint8_t *p, int32_t i, int bits) {
+    const int code = p[(size_t)i * (size_t)bits / 8] >> (i * bits % 8) & ((1 << bits) - 1);
+    return bits == 8 ? (int32_t)(int8_t)p[i] : 2 * code + 1 - (1 << bits);
+}
+
+BITNET_API double bitnet_vector_cosine(const void *a, const void *b, int32_t n, int bits) {
+    const uint8_t *p = (const uint8_t *)a, *q = (const uint8_t *)b;
+    int64_t dot = 0, aa = 0, bb = 0;   /* at most 2^14 * 2^20 */
+    int32_t i;
+    if (!p || !q || !bitnet_vector_bytes(n, bits) || n > BITNET__MAX_ROW) return 0.0;
+    for (i = 0; i < n; i++) {
+        const int64_t u = bitnet__vector_level(p, i, bits), v = bitnet__vector_level(q, i, bits);
+        dot += u * v;
+        aa += u * u;
+        bb += v * v;
+    }
+    return aa && bb ? (double)dot / bitnet__sqrt((double)aa * (double)bb) : 0.0;
+}
+
+/* =============================================================================================
    @selftest  does this build, on this machine, give the results that the scalar table defines?
    A kernel chooses its path by columns, rows and length, with thresholds that differ from table to
    table. Nothing here knows them: the shapes below cover ranges that go well past every threshold,
@@ -9793,10 +11028,11 @@ static const bitnet__test_entry bitnet__test_entries[] = {
 static const struct { const char *name; size_t offset; } bitnet__test_row_entries[] = {
     {BITNET__ENTRY(quantize)}, {BITNET__ENTRY(softmax)}, {BITNET__ENTRY(rope)},
     {BITNET__ENTRY(store_f16)}, {BITNET__ENTRY(dequantize)}, {BITNET__ENTRY(relu2_gate)},
-    {BITNET__ENTRY(rmsnorm)}
+    {BITNET__ENTRY(sigmoid_gate)}, {BITNET__ENTRY(rmsnorm)}
 };
 enum { BITNET__TEST_QUANTIZE, BITNET__TEST_SOFTMAX, BITNET__TEST_ROPE, BITNET__TEST_STORE,
-       BITNET__TEST_DEQUANTIZE, BITNET__TEST_GATE, BITNET__TEST_NORM, BITNET__TEST_ROW_ENTRIES };
+       BITNET__TEST_DEQUANTIZE, BITNET__TEST_GATE, BITNET__TEST_SIGMOID, BITNET__TEST_NORM,
+       BITNET__TEST_ROW_ENTRIES };
 #undef BITNET__ENTRY
 
 typedef struct bitnet__selftest {
@@ -10045,6 +11281,10 @@ static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k,
         case BITNET__TEST_DEQUANTIZE: k->dequantize(t->dots[dots], 0.1f, n, way, y); break;
         case BITNET__TEST_GATE:
             k->relu2_gate(t->dots[way], 0.1f, t->dots[!way], 0.3f, n, y);
+            break;
+        case BITNET__TEST_SIGMOID:     /* gates of both signs, small and large */
+            k->sigmoid_gate(t->dots[dots], 0.01f, t->dots[!dots], 0.3f, way ? -1.6f : -1.0f,
+                            way ? -0.07f : 0.0f, n, y);
             break;
         default: k->rmsnorm(x, gain, n, 1e-5f, y); break;
     }

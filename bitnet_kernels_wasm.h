@@ -68,7 +68,7 @@
                           at most 2^29. Relaxed: pairs of products are at most 2 * 255 * 64 = 32640
                           (unsigned) or 2 * 128 * 64 = 16384 (signed). */
 
-#if BITNET__KERNEL_ABI != 4
+#if BITNET__KERNEL_ABI != 5
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -992,6 +992,20 @@ static void bitnet__relu2_gate_wasm(const int32_t *gate, float gate_f, const int
     bitnet__relu2_gate_scalar(gate + whole, gate_f, up + whole, up_f, n - whole, y + whole);
 }
 
+static void bitnet__sigmoid_gate_wasm(const int32_t *gate, float gate_f, const int32_t *up,
+                                      float up_f, float a, float b, int n, float *y) {
+    int i, whole = n - n % 4;
+    for (i = 0; i < whole; i += 4) {
+        const v128_t g = bitnet__scaled_wasm(gate + i, gate_f);
+        v128_t t = wasm_f32x4_mul(wasm_f32x4_mul(wasm_f32x4_splat(b), g), g);
+        t = wasm_f32x4_mul(wasm_f32x4_add(t, wasm_f32x4_splat(a)), g);
+        t = wasm_f32x4_add(wasm_f32x4_const_splat(1.0f), bitnet__expf_wasm(t));
+        wasm_v128_store(y + i, wasm_f32x4_mul(wasm_f32x4_div(g, t),
+                                              bitnet__scaled_wasm(up + i, up_f)));
+    }
+    bitnet__sigmoid_gate_scalar(gate + whole, gate_f, up + whole, up_f, a, b, n - whole, y + whole);
+}
+
 static void bitnet__rmsnorm_wasm(const float *x, const float *gain, int n, float eps, float *y) {
     v128_t v, sum[4];
     float lanes[BITNET__LANES], mean, inv;
@@ -1032,7 +1046,8 @@ static uint32_t bitnet__cpu_features(void) {
     bitnet__quantize_wasm, ternary, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
     bitnet__dotrows_bf16_wasm, bitnet__dotrows_f16_wasm, bitnet__sumrows_f32_wasm, \
     bitnet__sumrows_f16_wasm, bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, \
-    bitnet__dequantize_wasm, bitnet__relu2_gate_wasm, bitnet__rmsnorm_wasm, u8
+    bitnet__dequantize_wasm, bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, \
+    bitnet__rmsnorm_wasm, u8
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
     "simd128", BITNET_CPU_SIMD128, 0, 0, 0, 0,

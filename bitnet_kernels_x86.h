@@ -80,7 +80,7 @@
 
 #ifndef BITNET__ISA
 
-#if BITNET__KERNEL_ABI != 4
+#if BITNET__KERNEL_ABI != 5
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -406,7 +406,8 @@ BITNET__INLINE BITNET__TARGET_avx2 void bitnet__end_column(__m128 s0, __m128 s1,
     bitnet__dotrows_f16_##base, bitnet__dotrows_bf16_##base, bitnet__scores_f16_##base, \
     bitnet__sumrows_f32_##base, bitnet__sumrows_f16_##base, bitnet__softmax_##base, \
     bitnet__rope_##base, bitnet__store_f16_##base, bitnet__dequantize_##base, \
-    bitnet__relu2_gate_##base, bitnet__rmsnorm_##base, bitnet__dotrows_u8_##isa
+    bitnet__relu2_gate_##base, bitnet__sigmoid_gate_##base, bitnet__rmsnorm_##base, \
+    bitnet__dotrows_u8_##isa
 
 #if BITNET__AVX2
 /* ---- AVX2: a v16 is two ymm ---- */
@@ -420,7 +421,8 @@ typedef struct bitnet__v16_avx2 { __m256 lo, hi; } bitnet__v16_avx2;
         a.hi = _mm256_##op##_ps(a.hi, b.hi); \
         return a; \
     }
-BITNET__V16(add) BITNET__V16(sub) BITNET__V16(mul) BITNET__V16(min) BITNET__V16(max)
+BITNET__V16(add) BITNET__V16(sub) BITNET__V16(mul) BITNET__V16(div) BITNET__V16(min)
+BITNET__V16(max)
 #undef BITNET__V16
 
 BITNET__FN bitnet__v16_avx2 bitnet__join_avx2(__m256i lo, __m256i hi) {
@@ -941,7 +943,8 @@ typedef __m512 bitnet__v16_avx512vnni;
     BITNET__FN __m512 bitnet__##op##_avx512vnni(__m512 a, __m512 b) { \
         return _mm512_##op##_ps(a, b); \
     }
-BITNET__V16(add) BITNET__V16(sub) BITNET__V16(mul) BITNET__V16(min) BITNET__V16(max)
+BITNET__V16(add) BITNET__V16(sub) BITNET__V16(mul) BITNET__V16(div) BITNET__V16(min)
+BITNET__V16(max)
 #undef BITNET__V16
 
 BITNET__FN __m512 bitnet__splat_avx512vnni(float x) { return _mm512_set1_ps(x); }
@@ -1724,6 +1727,22 @@ static BITNET__TARGET void BITNET__V(relu2_gate)(
         BITNET__V(store)(y + i, BITNET__V(mul)(BITNET__V(mul)(g, g), u));
     }
     bitnet__relu2_gate_scalar(gate + whole, gate_f, up + whole, up_f, n - whole, y + whole);
+}
+
+static BITNET__TARGET void BITNET__V(sigmoid_gate)(
+    const int32_t *gate, float gate_f, const int32_t *up, float up_f, float a, float b, int n,
+    float *y) {
+    int i, whole = n - n % BITNET__LANES;
+    BITNET__V(v16) g, u, t;
+    for (i = 0; i < whole; i += BITNET__LANES) {
+        g = BITNET__V(mul)(BITNET__V(load_i32)(gate + i), BITNET__V(splat)(gate_f));
+        u = BITNET__V(mul)(BITNET__V(load_i32)(up + i), BITNET__V(splat)(up_f));
+        t = BITNET__V(mul)(BITNET__V(mul)(BITNET__V(splat)(b), g), g);
+        t = BITNET__V(mul)(BITNET__V(add)(t, BITNET__V(splat)(a)), g);
+        t = BITNET__V(add)(BITNET__V(splat)(1.0f), BITNET__V(expf)(t));
+        BITNET__V(store)(y + i, BITNET__V(mul)(BITNET__V(div)(g, t), u));
+    }
+    bitnet__sigmoid_gate_scalar(gate + whole, gate_f, up + whole, up_f, a, b, n - whole, y + whole);
 }
 
 static BITNET__TARGET void BITNET__V(rmsnorm)(const float *x, const float *gain,

@@ -215,6 +215,13 @@ static void run_relu2_gate(const bitnet_kernels *k, const op *o, const shape *s,
     put_floats(out, y, (size_t)s->n);
 }
 
+/* Variant 0: SiLU; 1: GELU. */
+static void run_sigmoid_gate(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
+    ENTRY(k, sigmoid_gate)(ints, factor(0), ints + s->n, factor(1), o->variant ? -1.59576912f : -1,
+                           o->variant ? -0.0713548163f : 0, s->n, y);
+    put_floats(out, y, (size_t)s->n);
+}
+
 static void run_rmsnorm(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     (void)o;
     ENTRY(k, rmsnorm)(x, x + s->n, s->n, 1e-5f, y);
@@ -254,6 +261,8 @@ static const op ops[] = {
     {"dequantize", 0, 1, 0, vectors, run_dequantize},
     {"dequantize added", 0, 1, 1, vectors, run_dequantize},
     {"relu2_gate", 0, 1, 0, vectors, run_relu2_gate},
+    {"silu_gate", 0, 1, 0, vectors, run_sigmoid_gate},
+    {"gelu_gate", 0, 1, 1, vectors, run_sigmoid_gate},
     {"rmsnorm", 0, 1, 0, normed, run_rmsnorm}
 };
 

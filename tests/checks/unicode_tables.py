@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Write the character-class tables of bitnet.h from the Unicode Character Database, version 15.0.
+"""Write the Unicode tables of bitnet.h from the Unicode Character Database, version 15.0.
 
     tests/checks/unicode_tables.py                    print the generated block
     tests/checks/unicode_tables.py --write bitnet.h   put it between the two marker lines of bitnet.h
     tests/checks/unicode_tables.py --check bitnet.h   exit 1 if the block in bitnet.h is any other text
     tests/checks/unicode_tables.py --digest           print the numbers that tests/unit/test_tokenizer.c knows
 
-The data (UnicodeData.txt, PropList.txt, CaseFolding.txt) is read from /usr/share/unicode, where the
+The data (UnicodeData.txt, PropList.txt, CaseFolding.txt, CompositionExclusions.txt) is read from /usr/share/unicode, where the
 Debian package `unicode-data` puts it; `--data DIR` reads it from elsewhere. Data of any other
 version, or none, ends with exit status 2, so that a check that could not run is never taken for
 one that passed. Python standard library only.
@@ -18,6 +18,10 @@ so that a look-up is a short binary search and a short walk. CR and LF are class
 128-entry ASCII table, which comes first in every look-up, gives them class 4 of their own.
 Punctuation (general category P*) beyond ASCII, which only one pre-tokenizer asks for, is a table of
 its own: one number `first << 6 | length` for each run.
+
+NFC, which one tokenizer wants: the runs of code points that NFC may change or that may change what
+is before them, and the canonical decompositions. A decomposition is one number, `second << 21 |
+first`, where second is a place in a list of all second code points, of which number 0 is "none".
 """
 
 import argparse
@@ -147,7 +151,7 @@ def make_punctuation(flags):
     return runs
 
 
-def make_block(classes, flags):
+def make_block(classes, flags, folder):
     runs, index, end = make_runs(classes)
     ascii_classes = [NEWLINE if c in (10, 13) else classes[c] for c in range(128)]
     punctuation = make_punctuation(flags)
@@ -168,8 +172,102 @@ def make_block(classes, flags):
     out += ["enum { BITNET__PUNCTUATION_RUNS = %d };" % len(punctuation)]
     out += ["static const uint32_t bitnet__punctuation[BITNET__PUNCTUATION_RUNS] = {"]
     out += rows(punctuation, "0x%X") + ["};"]
-    out += [END]
+    out += make_nfc(folder) + [END]
     return "\n".join(out) + "\n"
+
+
+def load_canonical(folder):
+    """(combining classes, canonical decompositions one step deep, what NFC never composes)."""
+    classes, parts = {}, {}
+    for line in read_lines(folder, "UnicodeData.txt"):
+        fields = line.split(";")
+        if len(fields) < 6:
+            continue
+        cp = int(fields[0], 16)
+        if fields[3] != "0":
+            classes[cp] = int(fields[3])
+        if fields[5] and not fields[5].startswith("<"):
+            parts[cp] = tuple(int(f, 16) for f in fields[5].split())
+    excluded = set()
+    for line in read_lines(folder, "CompositionExclusions.txt"):
+        text = line.split("#")[0].strip()
+        if text:
+            excluded.add(int(text, 16))
+    for cp, p in parts.items():             # singletons, and what begins with a mark
+        if len(p) == 1 or cp in classes or p[0] in classes:
+            excluded.add(cp)
+        if len(p) > 2 or (len(p) == 2 and p[1] in parts):
+            die(1, "U+%04X has a decomposition of another form" % cp)
+    for cp in parts:
+        depth = 0
+        while cp in parts:
+            cp, depth = parts[cp][0], depth + len(parts[cp]) - 1
+        if depth > 3:
+            die(1, "U+%04X decomposes to more than 4 code points" % cp)
+    return classes, parts, excluded
+
+
+def runs_of(points, longest):
+    """[first, length] of the runs in a sorted list."""
+    runs = []
+    for c in points:
+        if runs and c == runs[-1][0] + runs[-1][1] and runs[-1][1] < longest:
+            runs[-1][1] += 1
+        else:
+            runs.append([c, 1])
+    return runs
+
+
+def table(kind, name, count, numbers, form):
+    return ["static const %s bitnet__%s[%s] = {" % (kind, name, count)] + rows(numbers, form) + ["};"]
+
+
+def make_nfc(folder):
+    classes, parts, excluded = load_canonical(folder)
+    composed = sorted(c for c in parts if c not in excluded)
+    seconds = [0] + sorted(set(p[1] for p in parts.values() if len(p) == 2))
+    hangul = list(range(0x1161, 0x1176)) + list(range(0x11A8, 0x11C3))
+    moving = sorted(set(classes) | (set(parts) & excluded) | set(parts[c][1] for c in composed)
+                    | set(hangul))
+    if moving[0] < 0x300:
+        die(1, "NFC changes U+%04X" % moving[0])
+    unstable = [first << 11 | n for first, n in runs_of(moving, 2047)]
+    marks = []
+    for first, n in runs_of(sorted(classes), 1 << 20):
+        start = first
+        for c in range(first, first + n):   # cut where the class changes
+            if c + 1 == first + n or classes[c + 1] != classes[c] or c - start == 6:
+                marks.append(start << 11 | (c - start + 1) << 8 | classes[c])
+                start = c + 1
+    points = sorted(parts)
+    entries = [seconds.index(parts[c][1] if len(parts[c]) == 2 else 0) << 21 | parts[c][0]
+               for c in points]
+    runs, at, starts = runs_of(points, 1 << 20), 0, []
+    for first, n in runs:
+        starts.append(at)
+        at += n
+    order = sorted((points.index(c) for c in composed),
+                   key=lambda i: (entries[i] & 0x1FFFFF, entries[i] >> 21))
+    size = 4 * (len(unstable) + len(marks) + len(seconds) + len(entries) + len(runs))
+    size += 2 * (len(starts) + 1 + len(order))
+    out = ["/* %d bytes: NFC. Code points that are not stable, `first << 11 | length`. */" % size]
+    out += ["enum {",
+            "    BITNET__UNSTABLE_RUNS = %d, BITNET__MARK_RUNS = %d, BITNET__SECONDS = %d,"
+            % (len(unstable), len(marks), len(seconds)),
+            "    BITNET__PART_RUNS = %d, BITNET__PART_ENTRIES = %d, BITNET__COMPOSED = %d"
+            % (len(runs), len(entries), len(order)), "};"]
+    out += table("uint32_t", "unstable", "BITNET__UNSTABLE_RUNS", unstable, "0x%X")
+    out += ["/* Combining classes, `first << 11 | length << 8 | class`. */"]
+    out += table("uint32_t", "marks", "BITNET__MARK_RUNS", marks, "0x%X")
+    out += ["/* Canonical decompositions: of a run's code points, from entry start[run] on. */"]
+    out += table("uint32_t", "part_first", "BITNET__PART_RUNS", [r[0] for r in runs], "0x%X")
+    out += table("uint16_t", "part_start", "BITNET__PART_RUNS + 1", starts + [at], "%d")
+    out += ["/* `second << 21 | first code point`; second: a place in bitnet__seconds. */"]
+    out += table("uint32_t", "part_entries", "BITNET__PART_ENTRIES", entries, "0x%X")
+    out += table("uint32_t", "seconds", "BITNET__SECONDS", seconds, "0x%X")
+    out += ["/* The entries that NFC composes, sorted by first code point, then second. */"]
+    out += table("uint16_t", "composed", "BITNET__COMPOSED", order, "%d")
+    return out
 
 
 def split_header(path):
@@ -210,7 +308,7 @@ def main():
     classes = load_classes(args.data)
     check_folding(args.data)
     flags = load_punctuation(args.data)
-    block = make_block(classes, flags)
+    block = make_block(classes, flags, args.data)
     if args.digest:
         print(digest(classes, flags))
     elif args.check:

@@ -5,7 +5,8 @@
 enum {
     KERNELS_QUANTIZE, KERNELS_TERNARY, KERNELS_F32, KERNELS_F16, KERNELS_BF16, KERNELS_KEYS,
     KERNELS_MIX_F32, KERNELS_MIX_F16, KERNELS_SOFTMAX, KERNELS_ROPE, KERNELS_STORE,
-    KERNELS_DEQUANTIZE, KERNELS_RELU2, KERNELS_RMSNORM, KERNELS_U8, KERNELS_ENTRIES,
+    KERNELS_DEQUANTIZE, KERNELS_RELU2, KERNELS_SIGMOID, KERNELS_RMSNORM, KERNELS_U8,
+    KERNELS_ENTRIES,
     KERNELS_WORK = 12000               /* products at most, or nearly */
 };
 
@@ -75,6 +76,10 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             break;
         case KERNELS_RELU2:
             k->relu2_gate(a->dots, a->f, a->dots + a->n, 0.25f * a->f, a->n, r->y);
+            break;
+        case KERNELS_SIGMOID:
+            k->sigmoid_gate(a->dots, a->f, a->dots + a->n, 0.25f * a->f, a->flag ? -1.6f : -1.0f,
+                            a->flag ? -0.07f : 0.0f, a->n, r->y);
             break;
         case KERNELS_RMSNORM: k->rmsnorm(a->x, a->x + a->n, a->n, 1e-5f, r->y); break;
         default: k->dotrows_u8(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots, stride); break;

@@ -70,10 +70,10 @@ static int tokenizer_expect(const bitnet_model *m, const uint8_t *p, size_t n, b
     }
     for (at = 0; at < n; at += length) {
         int32_t whole;
-        length = v->falcon_e ? bitnet__falcon_length(p + at, p + n)
-                             : bitnet__piece_length(p + at, p + n);
+        length = v->pre->digits ? bitnet__piece_length(p + at, p + n, v->pre->digits)
+                                : bitnet__falcon_length(p + at, p + n);
         FUZZ_CHECK(length > 0 && length <= n - at);
-        whole = v->falcon_e ? -1 : bitnet__find_normal(v, p + at, length);
+        whole = !v->pre->whole ? -1 : bitnet__find_normal(v, p + at, length);
         if (whole >= 0) out[count++] = whole;
         else count += tokenizer_merge(m, p + at, length, out + count);
     }

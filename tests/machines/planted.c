@@ -65,6 +65,7 @@ static bitnet_kernels entry_of(const bitnet_kernels *k, const char *entry) {
     KEEP(store_f16);
     KEEP(dequantize);
     KEEP(relu2_gate);
+    KEEP(sigmoid_gate);
     KEEP(rmsnorm);
     KEEP(dotrows_u8);
 #undef KEEP

@@ -1648,6 +1648,20 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     WRONG(bitnet_selftest(0, 0));
 }
 
+static void null_embeddings(bitnet_ctx *c) {
+    bitnet_embed_input text = {"text", 4, 0, 0};
+    bitnet_error err;
+    float x = 1;
+    WRONG(bitnet_embed(0, &text, 1, 0, &x, &err));
+    WRONG(bitnet_embed(c, 0, 1, 0, &x, &err));
+    WRONG(bitnet_embed(c, &text, 1, 0, 0, &err));
+    WRONG(bitnet_embed(c, &text, -1, 0, 0, &err));
+    WRONG(bitnet_vector_pack(0, 1, 8, &x));
+    WRONG(bitnet_vector_pack(&x, 1, 8, 0));
+    SAYS(0, bitnet_vector_cosine(0, &x, 1, 8) != 0);
+    SAYS(0, bitnet_vector_cosine(&x, 0, 1, 8) != 0);
+}
+
 static bitnet_result refuse_piece(void *ud, const void *data, size_t n) {
     (void)data;
     return ud && n ? BITNET_ERR_CANCELLED : BITNET_ERR_SELFTEST;
@@ -1906,6 +1920,7 @@ static void test_null(void) {
         null_models(&g, m);
         null_text(m);
         null_contexts(m, c);
+        null_embeddings(c);
         null_sequences(m, c);
         null_files(&g);
         null_writers();
@@ -1978,7 +1993,8 @@ static void test_call_numbers(void) {
     CHECK(bitnet_detok_push(m, &d, 'h', buf, 6) == BITNET_ERR_ARG);
     /* Flags that nobody knows have no effect. */
     n = bitnet_tokenize(m, "he<|eot_id|>", 12, BITNET_PARSE_SPECIAL, want, 64);
-    CHECK(n == 2 && bitnet_tokenize(m, "he<|eot_id|>", 12, ~BITNET_ADD_BOS, t, 64) == n);
+    CHECK(n == 2 && bitnet_tokenize(m, "he<|eot_id|>", 12, ~(BITNET_ADD_BOS | BITNET_ADD_EOS), t,
+                                    64) == n);
     CHECK(!memcmp(t, want, 2 * sizeof *t));
     n = bitnet_chat_tokenize(m, &msg, 1, 0, want, 64);
     CHECK(bitnet_chat_tokenize(m, &msg, 1, ~(BITNET_ADD_BOS | BITNET_OPEN_REPLY), t, 64) == n);

@@ -433,8 +433,8 @@ static void test_tokenizer_kinds(void) {
     expect(&m, BITNET_ERR_FORMAT, "tokenizer.ggml.scores", 0);
     m = tiny();
     m.file.add_keys = add_pre;
-    extra_text = "qwen2";
-    expect(&m, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre", "'qwen2'");
+    extra_text = "deepseek-llm";
+    expect(&m, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre", "'deepseek-llm'");
     m = tiny();
     m.file.add_keys = add_pre;
     extra_text = "llama-bpe";

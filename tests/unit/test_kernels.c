@@ -890,11 +890,14 @@ static void store_f16(const char *table) {
         }
 }
 
-/* y of dequantize (which 0, 1: add) and relu2_gate (2). */
+/* y of dequantize (which 0, 1: add), relu2_gate (2) and sigmoid_gate (3: SiLU, 4: GELU). */
 static void from_dots(const bitnet_kernels *k, int which, const int32_t *dots, float f, int n,
                       float *y) {
     if (which < 2) k->dequantize(dots, f, n, which, y);
-    else k->relu2_gate(dots, f, dots + n, f != f ? 0.3f : f * 0.3f, n, y);
+    else if (which == 2) k->relu2_gate(dots, f, dots + n, f != f ? 0.3f : f * 0.3f, n, y);
+    else
+        k->sigmoid_gate(dots, f, dots + n, f != f ? 0.3f : f * 0.3f,
+                        which == 3 ? -1.0f : -1.59576912f, which == 3 ? 0.0f : -0.0713548163f, n, y);
 }
 
 static void products(const char *table) {
@@ -903,7 +906,7 @@ static void products(const char *table) {
     k = bitnet__fill_kernels(&k);
     for (i = 1; i <= 73; i++)
         for (kind = 0; kind < N_FLOATS; kind++)
-            for (which = 0; which < 3; which++) {
+            for (which = 0; which < 5; which++) {
                 const int n = vector_length(i);
                 const size_t size = (size_t)n * 4;
                 const float f = kind == F_ANY_BITS && i % 16 == 0 ? NAN : random_float(kind);
@@ -1113,7 +1116,7 @@ static void dispatch(void) {
     CHECK(scalar()->dotrows_f16 && scalar()->dotrows_bf16 && scalar()->sumrows_f32);
     CHECK(scalar()->sumrows_f16 && scalar()->softmax && scalar()->rmsnorm);
     CHECK(scalar()->scores_f16 && scalar()->rope && scalar()->store_f16);
-    CHECK(scalar()->dequantize && scalar()->relu2_gate);
+    CHECK(scalar()->dequantize && scalar()->relu2_gate && scalar()->sigmoid_gate);
     CHECK(!bitnet_kernels_usable(0));
     for (i = 0; i < n; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);

@@ -662,6 +662,8 @@ static void test_ctx_bytes_2b(void) {
         {512, 0, 0, 100}, {2048, 0, 0, 219}, {4096, 0, 0, 378},
         {512, 0, 1, 98}, {512, 32, 1, 39 + 5}, {4096, 32, 1, 315 + 8},
     };
+    static const double rope = 1;      /* a context asks only whether they are there */
+    static const uint8_t head = 1;
     bitnet_model m;
     size_t i;
     memset(&m, 0, sizeof m);
@@ -669,6 +671,9 @@ static void test_ctx_bytes_2b(void) {
     m.n_heads = 20, m.n_kv_heads = 5, m.head_dim = m.n_rot = 128;
     m.q_dim = 2560, m.kv_dim = 640;
     m.n_vocab = 128256, m.n_ctx = 4096;
+    m.family = &bitnet__families[0];
+    m.rope_freq[0] = &rope;
+    m.head.data = &head;
     for (i = 0; i < sizeof want / sizeof want[0]; i++) {
         bitnet_ctx_params p;
         memset(&p, 0, sizeof p);
@@ -1413,6 +1418,11 @@ static void broken_gate(const int32_t *gate, float gate_f, const int32_t *up, fl
     bitnet__relu2_gate_scalar(gate, gate_f, up, up_f, n, y);
     flip(&y[n - 1]);
 }
+static void broken_sigmoid(const int32_t *gate, float gate_f, const int32_t *up, float up_f,
+                           float a, float b, int n, float *y) {
+    bitnet__sigmoid_gate_scalar(gate, gate_f, up, up_f, a, b, n, y);
+    flip(&y[n - 1]);
+}
 static void broken_rmsnorm(const float *x, const float *gain, int n, float eps, float *y) {
     bitnet__rmsnorm_scalar(x, gain, n, eps, y);
     flip(&y[n - 1]);
@@ -1422,7 +1432,8 @@ static void test_selftest_finds(void) {
     static const char *const names[] = {
         "quantize", "quantize", "quantize", "dotrows_ternary", "dotrows_f32", "dotrows_f16",
         "dotrows_bf16", "scores_f16", "sumrows_f32", "sumrows_f16", "dotrows_u8", "softmax",
-        "softmax", "rope", "rope", "store_f16", "dequantize", "relu2_gate", "rmsnorm"
+        "softmax", "rope", "rope", "store_f16", "dequantize", "relu2_gate", "sigmoid_gate",
+        "rmsnorm"
     };
     int i;
     for (i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
@@ -1447,7 +1458,8 @@ static void test_selftest_finds(void) {
             case 15: k.store_f16 = broken_store; break;
             case 16: k.dequantize = broken_dequantize; break;
             case 17: k.relu2_gate = broken_gate; break;
-            case 18: k.rmsnorm = broken_rmsnorm; break;
+            case 18: k.sigmoid_gate = broken_sigmoid; break;
+            case 19: k.rmsnorm = broken_rmsnorm; break;
             default: k.quantize = broken_quantize; break;
         }
         snprintf(expected, sizeof expected, "'broken': %s differs", names[i]);
