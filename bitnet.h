@@ -10886,7 +10886,7 @@ static bitnet_result bitnet__embed(bitnet__embedder *e, bitnet_error *err) {
 BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *inputs, int32_t n,
                                       const bitnet_embed_params *params, float *out,
                                       bitnet_error *err) {
-    static const bitnet_embed_params defaults;
+    bitnet_embed_params defaults;
     bitnet__embedder e;
     bitnet_result r = bitnet__acquire(c, err);
     if (r != BITNET_OK) return r;
@@ -10894,6 +10894,7 @@ BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *i
     e.c = c;
     e.inputs = inputs;
     e.n_inputs = n;
+    memset(&defaults, 0, sizeof defaults);
     e.p = params ? params : &defaults;
     e.out = out;
     e.pooling = e.p->pooling ? (int32_t)e.p->pooling : c->m->pooling;
