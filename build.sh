@@ -16,6 +16,7 @@
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
 #   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
 #   ./build.sh bench --web [MODEL] [-t N]   the same of the browser part, in Node and Chromium
+#   ./build.sh bench --server [MODEL] [-t N]   of serve with 64 clients, and of batch (50 minutes)
 #   ./build.sh fuzz SECONDS [TARGET...]   fuzzes each target of tests/fuzz for so long
 #   ./build.sh coverage    which lines of the library the fuzzers' inputs reach
 #   ./build.sh deps        installs what test would install, and runs nothing
@@ -311,6 +312,20 @@ bench_web() {
     BENCH_NO_CHROMIUM=$missing BENCH_MODULES=build/npm run node tests/web/bench.mjs "$@"
 }
 
+# bench_server --server ARGUMENTS...: the same of serve and batch.
+bench_server() {
+    have node || { echo "bench: node is not installed (Debian: nodejs)" >&2; exit 1; }
+    need_microhttpd || exit 1
+    missing=''
+    for name in bench batch serve; do shared_example $name || exit 1; done
+    have npm || missing="npm is not installed"
+    [ -n "$missing" ] || npm_packages tests/server/package.json build/npm-server ||
+        missing="npm cannot install autocannon"
+    shift
+    export BENCH_COMPILER="$($CC --version | head -n 1) $CFLAGS"
+    BENCH_NO_LOAD=$missing BENCH_MODULES=build/npm-server run node tests/server/bench.mjs "$@"
+}
+
 # ---- packages (Debian's; tests/packages.txt has them) ----
 
 # applies CONDITION...: of a line of tests/packages.txt, here.
@@ -579,11 +594,13 @@ case $command in
     dist) . packaging/dist.sh; dist ;;
     check) mkdir -p build && run sh tests/checks/check.sh ;;
     bench)
-        if [ "${1:-}" = --web ]; then bench_web "$@"
-        else example bench && run $RUN build/bench "$@"
-        fi ;;
+        case ${1:-} in
+            --web) bench_web "$@" ;;
+            --server) bench_server "$@" ;;
+            *) example bench && run $RUN build/bench "$@" ;;
+        esac ;;
     fuzz | coverage) sh tests/fuzz/run.sh "$command" "$@" ;;
     deps) set_up $SUITES && [ ! -s build/set-up.txt ] ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,29s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,30s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
