@@ -234,7 +234,7 @@ void reply_error(buffer *out, const http_error *error) {
     if (error->param[0]) buffer_json(out, error->param, strlen(error->param));
     else buffer_text(out, "null");
     if (error->code) buffer_format(out, ",\"code\":\"%s\"}}", error->code);
-    else buffer_format(out, ",\"code\":%d}}", error->status);
+    else buffer_text(out, ",\"code\":null}}");
 }
 
 http_error reply_failure(const engine_text *t) {

@@ -120,7 +120,7 @@ static void read_number(reader *in, const char *name, double low, double high, d
     v = json_kind(&in->j, node) == JSON_NUMBER ? number_of(&in->j, node) : NAN;
     if (v >= low && v <= high) *out = v;
     else {
-        snprintf(what, sizeof what, "a number from %.9g to %.9g is needed", low, high);
+        snprintf(what, sizeof what, "a number from %.0f to %.0f is needed", low, high);
         refuse_field(in, name, what);
     }
 }
@@ -277,7 +277,9 @@ static void refuse_tools(reader *in) {
     size_t i;
     for (i = 0; i < 2; i++) {
         const uint32_t node = field(in, names[i]);
-        if (node && json_kind(&in->j, node) == JSON_ARRAY && in->j.nodes[node].n > 0)
+        if (node && json_kind(&in->j, node) != JSON_ARRAY)
+            refuse_field(in, names[i], "a list is needed");
+        else if (node && in->j.nodes[node].n > 0)
             refuse_field(in, names[i], "the chat template of this model has no tools");
     }
 }
@@ -499,10 +501,18 @@ static void read_seed(reader *in, uint64_t seed) {
 }
 
 static void read_length(reader *in, int32_t *most) {
-    const int is_new = field(in, "max_completion_tokens") != 0;
+    const char *newer = "max_completion_tokens",
+               *name = field(in, newer) ? newer : "max_tokens";
     *most = in->r->is_chat ? -1 : 16;  /* OpenAI's default for completions */
-    read_int(in, is_new ? "max_completion_tokens" : "max_tokens", -1, INT32_MAX, most);
-    if (*most == 0 && in->r->is_chat) refuse_field(in, "max_tokens", "at least 1 is needed");
+    read_int(in, name, -1, INT32_MAX, most);
+    if (*most == 0 && in->r->is_chat) refuse_field(in, name, "at least 1 is needed");
+}
+
+static void read_stream_options(reader *in) {
+    const uint32_t node = field(in, "stream_options");
+    if (node && json_kind(&in->j, node) != JSON_OBJECT)
+        refuse_field(in, "stream_options", "an object is needed");
+    else if (node) in->r->include_usage = read_bool(in, node, "include_usage");
 }
 
 static void read_request(reader *in, uint64_t seed) {
@@ -516,8 +526,7 @@ static void read_request(reader *in, uint64_t seed) {
     r->n = 1;
     read_int(in, "n", 1, r->service->n_best_of, &r->n);
     r->stream = read_bool(in, JSON_ROOT, "stream");
-    if (field(in, "stream_options"))
-        r->include_usage = read_bool(in, field(in, "stream_options"), "include_usage");
+    read_stream_options(in);
     r->echo = !r->is_chat && read_bool(in, JSON_ROOT, "echo");
     read_length(in, &most);
     read_sampler(in, &sampler);

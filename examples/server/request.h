@@ -28,7 +28,7 @@ void service_close(service *s);
 typedef struct http_error {
     int status;                        /* 400 ...; 0: none */
     char text[200], param[64];
-    const char *code;                  /* OpenAI's name for it; 0: the status */
+    const char *code;                  /* OpenAI's name for it; 0: it has none */
 } http_error;
 
 typedef struct request {

@@ -53,7 +53,8 @@ static const option options[] = {
      0, &open_to_all},
     {"--allow-origin", 0, "ORIGIN", "lets pages of this origin in, or of all (*)", &allowed_origin,
      0, 0, 0, 0, 0},
-    {"--page", 0, "FOLDER", "files to serve at /", &page, 0, 0, 0, 0, 0},
+    {"--page", 0, "FOLDER", "files to serve at / (the folder web beside this program)", &page, 0, 0,
+     0, 0, 0},
     {"--alias", 0, "NAME", "the model's name for clients", &alias, 0, 0, 0, 0, 0},
     {"--connections", 0, "N", "connections at the same time (512)", 0, &n_connections, 1, 1 << 16,
      0, 0},
@@ -69,6 +70,19 @@ static void fail(const char *format, const char *a, const char *b) {
     fputs("serve: ", stderr);
     fprintf(stderr, format, a, b);
     fputs("\n", stderr);
+}
+
+/* The page that `./build.sh web` has put beside this program, if it has. */
+static void find_page(const char *program) {
+    static char name[PAGE_NAME];
+    const char *slash = strrchr(program, '/');
+    const size_t n = slash ? (size_t)(slash - program) : 0;
+    struct stat st;
+    if (page || !slash || n > PAGE_NAME - sizeof "/web/index.html") return;
+    snprintf(name, sizeof name, "%.*s/web/index.html", (int)n, program);
+    if (stat(name, &st)) return;
+    *strrchr(name, '/') = 0;
+    page = name;
 }
 
 /* Returns 0, or an exit code + 1. */
@@ -91,6 +105,7 @@ static int check_options(void) {
 static int read_options(int argc, char **argv) {
     const int code = options_read(argc, argv, "serve", options, N_OPTIONS,
                                   "serve -m MODEL [options]: a server with OpenAI's API", "");
+    find_page(argv[0]);
     return code ? code : check_options();
 }
 
@@ -101,7 +116,7 @@ typedef struct job {
     const struct route *route;
     buffer body;                       /* of the request */
     size_t n_body;                     /* of it, in body_bytes */
-    int too_large, too_many, is_submitted;
+    int is_submitted;
     uint64_t client;                   /* see client_of */
 
     request request;
@@ -521,7 +536,7 @@ static http_error check_client(struct MHD_Connection *c, int needs_key) {
     const char *origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin");
     const char *name = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host");
     const char *site = origin ? strstr(origin, "://") : 0;
-    if (api_key && needs_key && (!key || strncmp(key, "Bearer ", 7) || !same_key(key + 7)))
+    if (api_key && needs_key && (!key || strncasecmp(key, "Bearer ", 7) || !same_key(key + 7)))
         return error_of(401, "the API key is missing or wrong: send Authorization: Bearer KEY");
     if (api_key || open_to_all) return error_of(0, "");
     if (name && !is_this_machine(name))
@@ -803,7 +818,8 @@ static answer send_to(struct MHD_Connection *c, const char *place) {
 /* A file of --page. Names that begin with a dot are none. */
 static answer answer_file(struct MHD_Connection *c, const char *path) {
     static const char about[] = "This is a server with OpenAI's API. Its addresses: /v1/models, "
-        "/v1/chat/completions, /v1/completions, /tokenize, /detokenize, /health, /metrics.\n";
+        "/v1/chat/completions, /v1/completions, /tokenize, /detokenize, /health, /metrics.\n"
+        "There is no page to chat here: --page FOLDER gives one, which ./build.sh web makes.\n";
     char name[1024];
     struct MHD_Response *r;
     struct stat st;
@@ -874,50 +890,53 @@ static answer refuse_method(struct MHD_Connection *c, const char *method) {
     return send_response(c, 405, r, "application/json");
 }
 
-/* The route of a request. If there is none, *result is what was answered. */
-static const struct route *find_route(struct MHD_Connection *c, const char *method,
-                                      const char *path, answer *result) {
-    const int is_get = !strcmp(method, "GET") || !strcmp(method, "HEAD");
-    const struct route *other = 0;
-    http_error e;
+static int is_get(const char *method) { return !strcmp(method, "GET") || !strcmp(method, "HEAD"); }
+
+/* 0: there is none. */
+static const struct route *find_route(const char *method, const char *path) {
     size_t i;
-    for (i = 0; i < sizeof routes / sizeof routes[0]; i++) {
-        if (strcmp(path, routes[i].path)) continue;
-        other = &routes[i];
-        if (is_get ? strcmp(other->method, "GET") : strcmp(other->method, method)) continue;
-        e = check_client(c, other->needs_key);
-        if (!e.status && other->needs_model && !is_ready())
-            e = error_of(503, "the model is being loaded");
-        if (!e.status) return other;
-        *result = send_error(c, e);
-        return 0;
-    }
-    e = check_client(c, 0);
-    if (e.status) *result = send_error(c, e);
-    else if (!strcmp(method, "OPTIONS") && allowed_origin) *result = answer_preflight(c);
-    else if (other) *result = refuse_method(c, other->method);
-    else if (is_get) *result = answer_file(c, path);
-    else *result = send_error(c, error_of(404, "there is nothing at this address"));
+    for (i = 0; i < sizeof routes / sizeof routes[0]; i++)
+        if (!strcmp(path, routes[i].path) &&
+            !strcmp(is_get(method) ? "GET" : method, routes[i].method)) return &routes[i];
     return 0;
 }
 
-/* Before the body comes. */
+/* An answer to a request that has no route. */
+static answer answer_other(struct MHD_Connection *c, const char *method, const char *path) {
+    size_t i;
+    if (!strcmp(method, "OPTIONS") && allowed_origin) return answer_preflight(c);
+    for (i = 0; i < sizeof routes / sizeof routes[0]; i++)
+        if (!strcmp(path, routes[i].path)) return refuse_method(c, routes[i].method);
+    if (is_get(method)) return answer_file(c, path);
+    return send_error(c, error_of(404, "there is nothing at this address"));
+}
+
+/* What is wrong with a request, as far as one can see before its body comes. */
+static http_error check_head(struct MHD_Connection *c, const struct route *route) {
+    const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
+    const http_error e = check_client(c, route && route->needs_key);
+    if (e.status) return e;
+    if (route && route->needs_model && !is_ready())
+        return error_of(503, "the model is being loaded");
+    if (length && strtoull(length, 0, 10) > (unsigned long long)body_megabytes << 20)
+        return error_of(413, "the body is too large: see --max-body");
+    return e;
+}
+
+/* Before the body comes. Who has asked whether to send it is refused here. All others get their
+   answer behind the body: those who still send would not see it, and the connection would end. */
 static answer begin_request(struct MHD_Connection *c, const char *method, const char *path,
                             void **con_cls) {
-    const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
-    answer result = MHD_NO;
-    const struct route *route = find_route(c, method, path, &result);
-    const int is_large =
-        length && strtoull(length, 0, 10) > (unsigned long long)body_megabytes << 20;
+    const struct route *route = find_route(method, path);
+    const http_error e = check_head(c, route);
     job *j;
-    if (!route) return result;
-    if (is_large && MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Expect"))
-        return send_error(c, error_of(413, "the body is too large: see --max-body"));
+    if (e.status && MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Expect"))
+        return send_error(c, e);
     if (!(j = (job *)calloc(1, sizeof *j))) return send_error(c, error_of(503, "no memory"));
     j->connection = c;
     j->route = route;
     j->has_http = 1;
-    j->too_large = is_large;           /* it is read all the same: who still sends sees no answer */
+    j->error = e;
     *con_cls = j;
     pthread_mutex_lock(&lock);
     n_jobs++;
@@ -925,12 +944,14 @@ static answer begin_request(struct MHD_Connection *c, const char *method, const 
     return MHD_YES;
 }
 
-/* A part of the body. What is too large is thrown away. */
+/* A part of the body. What nobody will read is thrown away. */
 static void take_part(job *j, const char *data, size_t size) {
-    const size_t most = (size_t)body_megabytes << 20;
-    j->too_large |= j->body.n + size > most;
-    j->too_many |= j->body.n + size > SMALL_BODY && body_bytes + size > MOST_BODIES * most;
-    if (j->too_large || j->too_many) {
+    const size_t most = (size_t)body_megabytes << 20, n = j->body.n + size;
+    if (j->error.status || !j->route) return;
+    if (n > most) j->error = error_of(413, "the body is too large: see --max-body");
+    else if (n > SMALL_BODY && body_bytes + size > MOST_BODIES * most)
+        j->error = error_of(503, "too many large requests come in");
+    if (j->error.status) {
         forget_body(j);
         buffer_free(&j->body);
         return;
@@ -951,11 +972,11 @@ static answer on_request(void *cls, struct MHD_Connection *c, const char *path, 
         *size = 0;
         return MHD_YES;
     }
-    if (!j->is_submitted) set_since(c, 0);
-    if (j->too_large) return send_error(c, error_of(413, "the body is too large: see --max-body"));
-    if (j->too_many) return send_error(c, error_of(503, "too many large requests come in"));
+    if (j->is_submitted) return answer_ended(j);
+    set_since(c, 0);
+    if (j->error.status) return send_error(c, j->error);
     if (j->body.failed) return send_error(c, error_of(503, "no memory"));
-    return j->is_submitted ? answer_ended(j) : j->route->run(j);
+    return j->route ? j->route->run(j) : answer_other(c, method, path);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *c, void **con_cls,
@@ -1090,8 +1111,10 @@ int main(int argc, char **argv) {
         if (code) fail("%s: %s", model_path, err.text);
     } else {
         set(&ready_flag);
-        fprintf(stderr, "serve: %s on http://%s:%ld, %ld texts of %d tokens at the same time\n",
-                serving.name, host, port, n_slots, (int)serving.n_ctx);
+        fprintf(stderr, strchr(host, ':') ? "serve: %s on http://[%s]:%ld" :
+                "serve: %s on http://%s:%ld", serving.name, host, port);
+        fprintf(stderr, ", %ld texts of %d tokens at the same time%s%s\n", n_slots,
+                (int)serving.n_ctx, page ? ", with the page " : "", page ? page : "");
         run_engine();
     }
     stop_http();

@@ -7,7 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
-import { tmpdir } from 'node:os';
+import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
     ask,
@@ -273,6 +273,7 @@ const cases = {
             same((await ask(server, '/v1/completions', { prompt: 'x' })).status, 401);
             same((await get('/health')).status, 200);
             same((await get('/v1/models', 'Bearer secret')).status, 200);
+            same((await get('/v1/models', 'bearer secret')).status, 200);
             same(await server.stop(), 0);
         }
     },
@@ -281,6 +282,12 @@ const cases = {
         const server = await start(serve, [...TINY, '--host', '127.0.0.2']);
         same((await ask(server, '/v1/models')).status, 200);
         same(await server.stop(), 0);
+        if (!Object.values(networkInterfaces()).some(list => list.some(a => a.address === '::1')))
+            return;
+        const six = await start(serve, [...TINY, '--host', '::1']);
+        same(new URL(six.url).hostname, '[::1]', 'the address that it prints:');
+        same((await ask(six, '/v1/models')).status, 200);
+        same(await six.stop(), 0);
     },
 
     async '429 with Retry-After when the queue is full'() {
