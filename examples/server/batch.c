@@ -62,24 +62,37 @@ static int usage(const char *what, const char *value) {
     return USAGE + 1;
 }
 
-/* I/N, or what a scheduler says. Returns 0 if it is neither. */
-static int read_shard(void) {
-    const char *task = getenv("SLURM_ARRAY_TASK_ID"), *tasks = getenv("SLURM_ARRAY_TASK_COUNT"),
-               *least = getenv("SLURM_ARRAY_TASK_MIN"), *pod = getenv("JOB_COMPLETION_INDEX"),
-               *pods = getenv("JOB_COMPLETIONS");
-    unsigned long long i, n, from = 0;
+static int read_number(const char *text, unsigned long long *out) {
     char more;
-    if (strcmp(shard, "auto")) {
-        if (sscanf(shard, "%llu/%llu%c", &i, &n, &more) != 2) return 0;
-    } else if (task && tasks) {
-        if (sscanf(task, "%llu%c", &i, &more) != 1 || sscanf(tasks, "%llu%c", &n, &more) != 1 ||
-            (least && sscanf(least, "%llu%c", &from, &more) != 1) || i < from) return 0;
-        i -= from;
-    } else if (!pod || !pods || sscanf(pod, "%llu%c", &i, &more) != 1 ||
-               sscanf(pods, "%llu%c", &n, &more) != 1) return 0;
+    return text && !strchr(text, '-') && sscanf(text, "%llu%c", out, &more) == 1;
+}
+
+/* What a scheduler says. A Slurm array may begin anywhere, but its tasks must follow each other:
+   of others, nobody would compute some lines. */
+static int read_scheduler(unsigned long long *i, unsigned long long *n) {
+    const char *task = getenv("SLURM_ARRAY_TASK_ID"), *least = getenv("SLURM_ARRAY_TASK_MIN"),
+               *most = getenv("SLURM_ARRAY_TASK_MAX");
+    unsigned long long from = 0, to;
+    if (!task)
+        return read_number(getenv("JOB_COMPLETION_INDEX"), i) &&
+               read_number(getenv("JOB_COMPLETIONS"), n);
+    if (!read_number(task, i) || !read_number(getenv("SLURM_ARRAY_TASK_COUNT"), n) ||
+        (least && !read_number(least, &from)) || *i < from) return 0;
+    if (most && (!read_number(most, &to) || to - from + 1 != *n)) return 0;
+    *i -= from;
+    return 1;
+}
+
+/* I/N, or auto. Returns 0 if it is neither. */
+static int read_shard(void) {
+    unsigned long long i, n;
+    char more;
+    const int is_there = !strcmp(shard, "auto") ? read_scheduler(&i, &n)
+                         : !strchr(shard, '-') && sscanf(shard, "%llu/%llu%c", &i, &n, &more) == 2;
+    if (!is_there || i >= n) return 0;
     shard_index = i;
     shard_count = n;
-    return i < n;
+    return 1;
 }
 
 /* Returns 0, or an exit code + 1. */
@@ -91,8 +104,8 @@ static int read_options(int argc, char **argv) {
     if (!model_path) return usage("-m MODEL is needed", "");
     if (resume_path && audit_path) return usage("--resume and --audit exclude each other", "");
     if (shard && !read_shard())
-        return usage("--shard: I/N with I < N is needed, or a scheduler's variables for auto: ",
-                     shard);
+        return usage("--shard: I/N with I < N is needed, or auto in a Slurm array without gaps or "
+                     "with JOB_COMPLETION_INDEX and JOB_COMPLETIONS: ", shard);
     return 0;
 }
 

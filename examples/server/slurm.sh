@@ -1,7 +1,8 @@
 #!/bin/sh
 # An array job: each task computes its part of the lines, and can be repeated at any time.
 #     MODEL=model.gguf REQUESTS=requests.jsonl sbatch --array=0-7 examples/server/slurm.sh
-# The results are in results.0.jsonl ... results.7.jsonl, in the folder where sbatch was called.
+# The results are in results.0.jsonl ... results.7.jsonl, in the folder where sbatch was called. To go
+# on, call it again with the same --array: how many tasks there are decides who computes what.
 #SBATCH --job-name=bitnet
 #SBATCH --requeue
 "${BATCH:-build/batch}" -m "$MODEL" --shard auto -q \

@@ -15,7 +15,7 @@ def main(requests: str, results: str) -> None:
     spark = SparkSession.builder.appName("bitnet-batch").getOrCreate()
     lines = spark.sparkContext.textFile(requests)
     # 1 says that some lines have an error as their result
-    command = "sh -c './batch -m model.gguf -q || [ $? -eq 1 ]'"
+    command = "sh -c './batch -m model.gguf -q || { code=$?; [ $code -eq 1 ] || exit $code; }'"
     lines.pipe(command, checkCode=True).saveAsTextFile(results)
 
 

@@ -95,10 +95,12 @@ check "lines that are there twice have two results" "$(wc -l <"$tmp/twice")" \
 echo 'something else' >"$tmp/other"
 input=$requests fails "no file of results" 2 "no result of batch" -m "$model" --resume "$tmp/other"
 
-# kill -9 at any moment: whole lines only, and in the end each once.
+# kill -9 at any moment, five times to a file of results: in the end each line is there, once.
 make_requests 60 >"$tmp/many.jsonl"
+input=$tmp/many.jsonl run -m "$model"
+sort "$tmp/out" >"$tmp/all"
 rm -f "$tmp/killed"
-kills=0 torn=0
+kills=0 midway=0 wrong=0
 while [ $kills -lt "${BATCH_KILLS:-20}" ]; do
     "$program" -m "$model" -t 1 --resume "$tmp/killed" <"$tmp/many.jsonl" >"$tmp/out" 2>"$tmp/err" &
     pid=$!
@@ -106,14 +108,16 @@ while [ $kills -lt "${BATCH_KILLS:-20}" ]; do
     kill -9 $pid 2>/dev/null
     wait $pid 2>/dev/null
     kills=$((kills + 1))
-    [ ! -s "$tmp/killed" ] || [ -z "$(tail -c 1 "$tmp/killed")" ] || torn=$((torn + 1))
-    [ $((kills % 5)) -ne 0 ] || rm -f "$tmp/killed"
+    n=$(cat "$tmp/killed" 2>/dev/null | wc -l)
+    [ "$n" -eq 0 ] || [ "$n" -eq "$(wc -l <"$tmp/all")" ] || midway=$((midway + 1))
+    [ $((kills % 5)) -eq 0 ] || continue
+    input=$tmp/many.jsonl run -m "$model" --resume "$tmp/killed"
+    sort "$tmp/killed" >"$tmp/got"
+    cmp -s "$tmp/all" "$tmp/got" || wrong=$((wrong + 1))
+    rm -f "$tmp/killed"
 done
-input=$tmp/many.jsonl run -m "$model" --resume "$tmp/killed"
-sort "$tmp/killed" >"$tmp/got"
-input=$tmp/many.jsonl run -m "$model"
-sort "$tmp/out" >"$tmp/all"
-check "killed $kills times" "$(cmp "$tmp/all" "$tmp/got" 2>&1)" cmp "$tmp/all" "$tmp/got"
+check "killed $kills times, and nothing is lost or there twice" "$wrong files differ" [ $wrong -eq 0 ]
+check "and killed on the way" "$midway times of $kills" [ $midway -gt $((kills / 2)) ]
 
 # SIGTERM ends it, and what was not finished is done later.
 rm -f "$tmp/stopped"
@@ -146,7 +150,12 @@ for i in 4 5; do
     input=$requests run -m "$model" --shard auto
     cat "$tmp/out" >>"$tmp/shards"
 done
-unset SLURM_ARRAY_TASK_ID SLURM_ARRAY_TASK_MIN SLURM_ARRAY_TASK_COUNT
+export SLURM_ARRAY_TASK_MAX=6
+fails "an array with gaps: 2" 2 "without gaps" -m "$model" --shard auto
+export SLURM_ARRAY_TASK_MAX=5
+input=/dev/null run -m "$model" --shard auto
+check "an array without gaps: 0" "exit code $rc" [ $rc -eq 0 ]
+unset SLURM_ARRAY_TASK_ID SLURM_ARRAY_TASK_MIN SLURM_ARRAY_TASK_MAX SLURM_ARRAY_TASK_COUNT
 sort "$tmp/shards" >"$tmp/got"
 check "shards of Slurm" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
 : >"$tmp/shards"
@@ -159,7 +168,32 @@ unset JOB_COMPLETION_INDEX JOB_COMPLETIONS
 sort "$tmp/shards" >"$tmp/got"
 check "shards of Kubernetes" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
 fails "auto without a scheduler" 2 "shard" -m "$model" --shard auto
-fails "shard 3/3" 2 "shard" -m "$model" --shard 3/3
+for wrong in 3/3 0/0 1/-8 -1/8 1/8x 1 /; do fails "shard $wrong" 2 "shard" -m "$model" --shard $wrong; done
+
+# ---- the jobs, with a folder here in place of theirs
+
+mkdir "$tmp/data"
+cp "$model" "$tmp/data/model.gguf"
+cp "$requests" "$tmp/data/requests.jsonl"
+cp "$program" "$tmp/data/batch"
+job=$(sed -n '/- >-$/,/env:/p' "$root/examples/server/kubernetes.yaml" | sed '1d; $d' | tr '\n' ' ' |
+    sed "s|/data/|$tmp/data/|g; s|batch -m|$program -m|")
+pod() { JOB_COMPLETION_INDEX=$1 JOB_COMPLETIONS=2 sh -c "$job" 2>"$tmp/err"; }
+pod 0 && pod 1
+check "the pods of Kubernetes: 0, though lines failed" "exit code $?" [ $? -eq 0 ]
+cat "$tmp"/data/results.?.jsonl | sort >"$tmp/got"
+check "and their results" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+echo text >"$tmp/data/model.gguf"
+pod 0
+check "a pod whose model is refused: 3" "exit code $?" [ $? -eq 3 ]
+job=$(sed -n 's/.* command = "\(.*\)"$/\1/p' "$root/examples/server/spark.py")
+(cd "$tmp/data" && eval "$job" <requests.jsonl >"$tmp/out" 2>"$tmp/err")
+check "a partition of Spark whose model is refused: 3" "exit code $?" [ $? -eq 3 ]
+cp "$model" "$tmp/data/model.gguf"
+(cd "$tmp/data" && eval "$job" <requests.jsonl >"$tmp/out" 2>"$tmp/err")
+check "a partition of Spark: 0, though lines failed" "exit code $?" [ $? -eq 0 ]
+sort "$tmp/out" >"$tmp/got"
+check "and its results" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
 
 if command -v parallel >/dev/null 2>&1; then
     parallel --pipe -N 7 -j 2 "$program" -m "$model" -t 1 <"$requests" 2>"$tmp/err" | sort >"$tmp/got"
