@@ -207,6 +207,15 @@ if command -v parallel >/dev/null 2>&1; then
     cat "$tmp"/parts/*.results | sort >"$tmp/got"
     check "GNU parallel with a log of jobs" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
     check "and resumed" "$(wc -l <"$tmp/joblog")" [ "$(wc -l <"$tmp/joblog")" -eq $((1 + (lines + 9) / 10)) ]
+    rm "$tmp/joblog" "$tmp"/parts/*.results
+    mkdir "$tmp/parts/xaa.results"     # cannot be written to: 75
+    for try in 1 2; do
+        parallel -j 2 --joblog "$tmp/joblog" --resume-failed "$program -m $model -t 1 --resume {}.results <{}" \
+            ::: "$tmp"/parts/x?? 2>"$tmp/err"
+        [ $try -eq 2 ] || rmdir "$tmp/parts/xaa.results"
+    done
+    cat "$tmp"/parts/*.results | sort >"$tmp/got"
+    check "and a part that failed repeated" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
 else skip "GNU parallel" "parallel is not installed"; fi
 
 # ---- audit
@@ -221,6 +230,16 @@ sed '3s/The/the/2; 5s/"completion_tokens":\([0-9]\)/"completion_tokens":9\1/' "$
 input=$requests run -m "$model" --audit "$tmp/wrong" --sample 1
 check "an audit finds what differs" "exit code $rc, $(cat "$tmp/err")" [ $rc -eq 1 ]
 check "and prints what it should be" "$(cat "$tmp/out")" sh -c "sed -n 5p '$tmp/ordered' | grep -qxFf - '$tmp/out'"
+
+# ---- the compiler lines of README.md, without optimization
+
+grep '^cc ' "$root/examples/server/README.md" | sed "s/-O2/-O0/; s| -o | -o $tmp/|" >"$tmp/lines"
+echo '#include <microhttpd.h>' | cc -E - >"$tmp/out" 2>&1 ||
+    { grep -v microhttpd "$tmp/lines" >"$tmp/got"; mv "$tmp/got" "$tmp/lines"; }
+(cd "$root" && sh -e "$tmp/lines") >"$tmp/out" 2>"$tmp/err"
+check "one line each" "exit code $?" [ $? -eq 0 ]
+"$tmp/batch" -m "$model" <"$tmp/one" >"$tmp/out" 2>"$tmp/err"
+check "and it works" "$(cat "$tmp/out")" grep -qF "$(cat "$tmp/text")" "$tmp/out"
 
 # ---- exit codes
 
