@@ -7760,7 +7760,7 @@ struct bitnet_ctx {
     bitnet__candidate *candidates;     /* [n_vocab] */
     uint32_t *mask;                    /* [n_vocab / 32, rounded up]  what mask_fn allows */
     int32_t n_allowed;                 /* bits in mask; -1: no mask, all are allowed */
-    float *rewritten;                  /* [n_vocab]              what rewrite_fn makes of logits */
+    float *rewritten;                  /* [n_vocab]  what rewrite_fn makes of logits; then weights */
     bitnet__int8_head int8;
 };
 
@@ -9854,8 +9854,10 @@ static int bitnet__candidate_before(const void *of, const void *a, const void *b
     return x->logit > y->logit || (x->logit == y->logit && x->token < y->token);
 }
 
-/* exp(x) for x <= 0; 0 if x is very low. */
-static double bitnet__weight(double x) { return x > -700.0 ? bitnet__exp(x) : 0.0; }
+/* exp(x) for x <= 0, to 3e-7, so that a vocabulary takes under a millisecond; 0 below -64. */
+static double bitnet__weight(double x) {
+    return x > -64.0 ? (double)bitnet__expf((float)x) : 0.0;
+}
 
 /* ---- bias and penalty ---- */
 
@@ -9967,19 +9969,22 @@ static int32_t bitnet__truncate(bitnet__candidate *all, int32_t n, const bitnet_
 }
 
 /* Draws one of n candidates, which are read from first in strides, with the weights exp(logit /
-   temperature). */
+   temperature), for which there is room. */
 static bitnet_token bitnet__draw(const bitnet__candidate *first, int32_t n, int stride, double top,
-                                 bitnet_sampler *s) {
+                                 float *weights, bitnet_sampler *s) {
     double total = 0.0, at, t = (double)s->temperature;
     const bitnet__candidate *x = first;
     bitnet_token drawn = first->token;
     int32_t i;
-    for (i = 0; i < n; i++, x += stride) total += bitnet__weight(((double)x->logit - top) / t);
+    for (i = 0; i < n; i++, x += stride) {
+        const double w = bitnet__weight(((double)x->logit - top) / t);
+        weights[i] = (float)w;         /* exact: it comes from a float */
+        total += w;
+    }
     at = bitnet__random(&s->rng) * total;
     for (i = 0, x = first; i < n && at >= 0.0; i++, x += stride) {
-        double w = bitnet__weight(((double)x->logit - top) / t);
-        if (w > 0.0) drawn = x->token; /* rounding may leave a little of `at` at the end */
-        at -= w;
+        if (weights[i] > 0.0f) drawn = x->token;   /* rounding may leave a little at the end */
+        at -= (double)weights[i];
     }
     return drawn;
 }
@@ -9996,9 +10001,9 @@ static bitnet_token bitnet__sample_candidates(bitnet_ctx *c, bitnet_sampler *s,
     if (!(s->temperature > 0.0f) || !(best->logit > -3.4e38f && best->logit < 3.4e38f))
         return best->token;            /* beside an infinity, probabilities mean nothing */
     if (s->top_k <= 0 && !(s->top_p > 0.0f && s->top_p < 1.0f) && !(s->min_p > 0.0f))
-        return bitnet__draw(all, n, 1, (double)best->logit, s);
+        return bitnet__draw(all, n, 1, (double)best->logit, c->rewritten, s);
     kept = bitnet__truncate(all, n, s);
-    return bitnet__draw(&all[n - 1], kept, -1, (double)all[n - 1].logit, s);
+    return bitnet__draw(&all[n - 1], kept, -1, (double)all[n - 1].logit, c->rewritten, s);
 }
 
 /* Makes all tokens that the mask allows candidates; returns how many. */
