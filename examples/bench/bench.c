@@ -2,10 +2,12 @@
    table
 
        cc -O2 examples/bench/[a-z]*.c -o bench -lpthread
-       ./bench [MODEL] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] [--profile] [--json]
-               [--sequences LIST] [--chunks LIST]
+       ./bench [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] [--profile]
+               [--json] [--sequences LIST] [--chunks LIST]
 
-   Without MODEL it makes a random one in memory, with BitNet b1.58-2B-4T's shapes. --quick leaves
+   Without MODEL it makes a random one in memory, with BitNet b1.58-2B-4T's shapes, or those of the
+   text embeddings: --family qwen3-embedding (0.6B) or gemma3-embedding (270M). A model of
+   embeddings, which writes nothing, gets a table of its own: see the end. --quick leaves
    out the context of 4096 and one of three rounds. --profile prints instead where the time goes, in
    the first table. --sequences 1,2,4 and --chunks 16,32 print instead only the tables of sequences
    and of prompts beside them, for these numbers; then --json prints an object in each line. --save
@@ -28,11 +30,16 @@
    weights, the int8 copy of the head, the rows computed exactly and all keys and values, plus the
    time for multiplying the weights and the copy with the columns of all sequences. Kernels read and
    multiply at the same time, so a few sequences can beat this limit; it is meant for many. Then 8
-   sequences write while another one reads a prompt, a chunk of it in each pass. */
+   sequences write while another one reads a prompt, a chunk of it in each pass.
+
+   Embeddings: one text of some tokens, and 256 texts of 16 to 64 tokens that share passes of 512
+   ("to 512": over the speed of one text of 512). The limit is the one of prefill, and the ternary
+   weights are the work. "cosine" is between the vectors with an F16 and an F32 cache. */
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
 #include "../utf8.h"
 #include "ask.h"
+#include "embeddings.h"
 #include "limits.h"
 #include "model.h"
 #include "profile.h"
@@ -72,7 +79,7 @@ typedef struct scale {                 /* the first table with some number of th
 static table tables[MAX_TABLES];
 static scale scales[MAX_SCALES];
 static int n_tables, n_scales, rounds, threads, quick, profile, together, ask;
-static const char *path, *kernel, *save;
+static const char *path, *kernel, *save, *family;
 static double bandwidth[N_STAGES][MAX_TABLES * MAX_ROUNDS];   /* GB/s */
 
 /* ---- measuring ---- */
@@ -264,10 +271,12 @@ static void parse(char **a) {
         else if (!strcmp(*a, "-t")) threads = number(a++, MAX_THREADS);
         else if (!strcmp(*a, "-r")) rounds = number(a++, MAX_ROUNDS);
         else if (!strcmp(*a, "--kernel") && a[1]) kernel = *++a;
+        else if (!strcmp(*a, "--family") && a[1]) set_family(family = *++a);
         else if (**a != '-' && !path) path = *a;
-        else fail(2, "not [MODEL] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] [--profile] "
-                  "[--sequences LIST] [--chunks LIST] [--json]: ", *a);
+        else fail(2, "not [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] "
+                  "[--profile] [--sequences LIST] [--chunks LIST] [--json]: ", *a);
     }
+    if (path && family) fail(2, "--family makes a model, so it takes no file: ", path);
     if (profile && together) fail(2, "--profile takes neither --sequences nor --chunks", "");
     if (!rounds) rounds = quick ? 2 : 3;
     if (kernel && !bitnet_kernels_find(kernel)) fail(2, "this build has no kernels ", kernel);
@@ -308,6 +317,13 @@ int main(int argc, char **argv) {
     if (save) save_file(save);
     if (ask) answer_questions();
     if (save || ask) return 0;
+    bitnet_model_free(load_model(0));
+    if (!info.has_head) {
+        if (profile || together) fail(2, "this model writes no text, so there is nothing to show", "");
+        bench_embeddings(kernel, threads, rounds, quick);
+        free(file);
+        return 0;
+    }
     open_tables();
     if (!profile && !together) measure_tables();
     for (i = 0; i < n_tables; i++) bitnet_ctx_free(tables[i].ctx);

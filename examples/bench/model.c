@@ -45,8 +45,52 @@ static void put(const char *types, ...) {
     va_end(args);
 }
 
-enum { N_VOCAB = 128256, DIM = 2560, FFN = 6912, KV = 640, N_LAYERS = 30, N_PARTS = 11 };
-enum { F32 = 0, F16 = 1, I2_S = 36, U32 = 4, STRING = 8, ARRAY = 9 };
+enum { F32 = 0, F16 = 1, I2_S = 36, NORM = -1, U32 = 4, FLOAT = 6, STRING = 8, ARRAY = 9 };
+
+/* The families: a random model has one's published shapes. */
+enum { ONE, DIM, FFN, Q, KV, HEAD, SIZES };
+enum { BITNET = 1, QWEN = 2, GEMMA = 4, EMBEDS = QWEN | GEMMA, ALL = BITNET | EMBEDS };
+static const struct family {
+    const char *name, *arch;
+    int bit, norm_type, n_vocab, n_layers, n_ctx;
+    uint32_t freq_base;                /* the bits of a float */
+    int size[SIZES];
+} families[] = {
+    {"bitnet", "bitnet-b1.58", BITNET, F32, 128256, 30, 4096, 0x48f42400,
+     {1, 2560, 6912, 2560, 640, 128}},
+    {"qwen3-embedding", "qwen3", QWEN, F16, 151936, 28, 32768, 0x49742400,
+     {1, 1024, 3072, 2048, 1024, 128}},
+    {"gemma3-embedding", "gemma3", GEMMA, F16, 262144, 18, 32768, 0x461c4000,
+     {1, 640, 2048, 1024, 256, 256}}
+};
+static const struct family *family = &families[0];
+
+void set_family(const char *name) {
+    size_t i;
+    for (i = 0; i < sizeof families / sizeof families[0]; i++)
+        if (!strcmp(name, families[i].name)) {
+            family = &families[i];
+            return;
+        }
+    fail(2, "the families are bitnet, qwen3-embedding and gemma3-embedding, not ", name);
+}
+
+/* The first two are of the model, the others of each layer. */
+static const struct part { const char *name; int families, type, cols, rows; } parts[] = {
+    {"token_embd", ALL, F16, DIM, ONE}, {"output_norm", ALL, NORM, DIM, ONE},
+    {"attn_norm", ALL, NORM, DIM, ONE}, {"attn_q_norm_in", EMBEDS, NORM, DIM, ONE},
+    {"attn_q", ALL, I2_S, DIM, Q}, {"attn_k_norm_in", EMBEDS, NORM, DIM, ONE},
+    {"attn_k", ALL, I2_S, DIM, KV}, {"attn_v_norm_in", EMBEDS, NORM, DIM, ONE},
+    {"attn_v", ALL, I2_S, DIM, KV}, {"attn_q_norm", EMBEDS, NORM, HEAD, ONE},
+    {"attn_k_norm", EMBEDS, NORM, HEAD, ONE}, {"attn_sub_norm", BITNET, NORM, Q, ONE},
+    {"attn_output_norm_in", EMBEDS, NORM, Q, ONE}, {"attn_output", ALL, I2_S, Q, DIM},
+    {"post_attention_norm", GEMMA, NORM, DIM, ONE}, {"ffn_norm", ALL, NORM, DIM, ONE},
+    {"ffn_gate_norm_in", EMBEDS, NORM, DIM, ONE}, {"ffn_gate", ALL, I2_S, DIM, FFN},
+    {"ffn_up_norm_in", EMBEDS, NORM, DIM, ONE}, {"ffn_up", ALL, I2_S, DIM, FFN},
+    {"ffn_sub_norm", BITNET, NORM, FFN, ONE}, {"ffn_down_norm_in", EMBEDS, NORM, FFN, ONE},
+    {"ffn_down", ALL, I2_S, FFN, DIM}, {"post_ffw_norm", GEMMA, NORM, DIM, ONE}
+};
+enum { N_PARTS = sizeof parts / sizeof parts[0] };
 
 /* One pattern again and again. Its length, a prime number of F16, makes rows differ. */
 static void put_weights(int type, int bytes) {
@@ -54,7 +98,6 @@ static void put_weights(int type, int bytes) {
     static uint8_t patterns[2][PATTERN];
     uint8_t *p = patterns[type == F16];
     uint32_t i, v, r = 1;
-    for (; type == F32 && bytes > 0; bytes -= 4) put("i", 0x3f800000);   /* norms: 1.0 */
     for (i = 0; i < PATTERN && bytes && file && p[PATTERN - 1] == 0; i += 2) {
         v = (r = r * 1664525u + 1013904223u) >> 12;
         if (type == F16) v = (v & 0x83ff) | (5 + (v >> 16 & 3)) << 10;   /* +-2^-10 to 2^-6 */
@@ -67,34 +110,43 @@ static void put_weights(int type, int bytes) {
     if (type == I2_S) put("iiqqq", 0x3ca3d70a, 0, 0, 0, 0);              /* the scale, 0.02 */
 }
 
-/* All tensors: their entries in the directory, or their bytes. Sizes are multiples of 32. */
-static void put_tensors(int directory) {
-    static const struct { const char *name; int type, cols, n_rows; } parts[2 + N_PARTS] = {
-        {"token_embd", F16, DIM, N_VOCAB}, {"output_norm", F32, DIM, 1},
-        {"attn_norm", F32, DIM, 1}, {"attn_sub_norm", F32, DIM, 1}, {"attn_q", I2_S, DIM, DIM},
-        {"attn_k", I2_S, DIM, KV}, {"attn_v", I2_S, DIM, KV}, {"attn_output", I2_S, DIM, DIM},
-        {"ffn_norm", F32, DIM, 1}, {"ffn_sub_norm", F32, FFN, 1}, {"ffn_gate", I2_S, DIM, FFN},
-        {"ffn_up", I2_S, DIM, FFN}, {"ffn_down", I2_S, FFN, DIM}
-    };
+/* A norm's gains, all 1. */
+static void put_ones(int bytes) {
+    for (; bytes > 0; bytes -= 4) put("i", family->norm_type == F32 ? 0x3f800000 : 0x3c003c00);
+}
+
+/* A tensor: its entry in the directory, or its bytes. Sizes are multiples of 32. */
+static void put_tensor(const struct part *part, int layer, int directory, int *at) {
+    const int cols = family->size[part->cols];
+    const int rows = part == &parts[0] ? family->n_vocab : family->size[part->rows];
+    const int type = part->type == NORM ? family->norm_type : part->type, n = cols * rows;
+    const int bytes = type == F32 ? 4 * n : type == F16 ? 2 * n : n / 4;
     char name[64];
-    int i, at = 0;
-    for (i = 0; i < 2 + N_LAYERS * N_PARTS; i++) {
-        int k = i < 2 ? i : 2 + (i - 2) % N_PARTS, type = parts[k].type;
-        int n = parts[k].cols * parts[k].n_rows;
-        int bytes = type == F32 ? 4 * n : type == F16 ? 2 * n : n / 4;
-        if (i < 2) snprintf(name, sizeof name, "%s.weight", parts[k].name);
-        else snprintf(name, sizeof name, "blk.%d.%s.weight", (i - 2) / N_PARTS, parts[k].name);
-        if (directory) put("siqqiq", name, 2, parts[k].cols, parts[k].n_rows, type, at);
-        else put_weights(type, bytes);
-        at += bytes + (type == I2_S ? 32 : 0);
-    }
+    if (layer < 0) snprintf(name, sizeof name, "%s.weight", part->name);
+    else snprintf(name, sizeof name, "blk.%d.%s.weight", layer, part->name);
+    if (directory) put("siqqiq", name, 2, cols, rows, type, *at);
+    else if (part->type == NORM) put_ones(bytes);
+    else put_weights(type, bytes);
+    *at += bytes + (type == I2_S ? 32 : 0);
+}
+
+/* All tensors; returns their number. */
+static int put_tensors(int directory) {
+    int layer, k, at = 0, n = 0;
+    for (layer = -1; layer < family->n_layers; layer++)
+        for (k = layer < 0 ? 0 : 2; k < (layer < 0 ? 2 : N_PARTS); k++) {
+            if (!(parts[k].families & family->bit)) continue;
+            put_tensor(&parts[k], layer, directory, &at);
+            n++;
+        }
+    return n;
 }
 
 /* The 256 bytes in GPT-2's spelling (some as themselves, the rest from U+0100 on), then fillers. */
 static void put_vocabulary(void) {
     unsigned i, shifted = 256;
-    put("siiq", "tokenizer.ggml.tokens", ARRAY, STRING, N_VOCAB);
-    for (i = 0; i < N_VOCAB; i++) {
+    put("siiq", "tokenizer.ggml.tokens", ARRAY, STRING, family->n_vocab);
+    for (i = 0; i < (unsigned)family->n_vocab; i++) {
         unsigned u = (i >= 33 && i <= 126) || (i >= 161 && i != 173) ? i : shifted++;
         char text[16] = {(char)(0xc0 | (u >> 6 & 31)), (char)(0x80 | (u & 63)), 0};
         if (u < 128 || i > 255) snprintf(text, sizeof text, i < 256 ? "%c" : "x%u", u);
@@ -103,29 +155,43 @@ static void put_vocabulary(void) {
     put("siiqs", "tokenizer.ggml.merges", ARRAY, STRING, 1, "x2560 0");
 }
 
-static void put_model(void) {
+/* A key of the architecture's, with 32 bits. */
+static void put_key(const char *name, int type, uint32_t value) {
+    char key[64];
+    snprintf(key, sizeof key, "%s.%s", family->arch, name);
+    put("sii", key, type, (int)value);
+}
+
+/* n_tensors is known when the file is written for the second time. */
+static int put_model(int n_tensors) {
+    const int embeds = (family->bit & EMBEDS) != 0;
     file_size = 0;
     put_bytes("GGUF\3\0\0", 8);
-    put("qq", 2 + N_LAYERS * N_PARTS, 10);                /* tensors and keys */
-    put("sis", "general.architecture", STRING, "bitnet-b1.58");
-    put("sii", "bitnet-b1.58.context_length", U32, 4096);
-    put("sii", "bitnet-b1.58.embedding_length", U32, DIM);
-    put("sii", "bitnet-b1.58.block_count", U32, N_LAYERS);
-    put("sii", "bitnet-b1.58.feed_forward_length", U32, FFN);
-    put("sii", "bitnet-b1.58.attention.head_count", U32, DIM / 128);
-    put("sii", "bitnet-b1.58.attention.head_count_kv", U32, KV / 128);
+    put("qq", n_tensors, 13 + embeds);                    /* tensors and keys */
+    put("sis", "general.architecture", STRING, family->arch);
+    put_key("context_length", U32, (uint32_t)family->n_ctx);
+    put_key("embedding_length", U32, (uint32_t)family->size[DIM]);
+    put_key("block_count", U32, (uint32_t)family->n_layers);
+    put_key("feed_forward_length", U32, (uint32_t)family->size[FFN]);
+    put_key("attention.head_count", U32, (uint32_t)(family->size[Q] / family->size[HEAD]));
+    put_key("attention.head_count_kv", U32, (uint32_t)(family->size[KV] / family->size[HEAD]));
+    put_key("attention.key_length", U32, (uint32_t)family->size[HEAD]);
+    put_key("rope.freq_base", FLOAT, family->freq_base);
+    if (embeds) put_key("pooling_type", U32, 3);
     put("sis", "tokenizer.ggml.model", STRING, "gpt2");
+    put("sis", "tokenizer.ggml.pre", STRING, "llama-bpe");
     put_vocabulary();
-    put_tensors(1);
+    n_tensors = put_tensors(1);
     while (file_size % 32) put_bytes("", 1);
     put_tensors(0);
+    return n_tensors;
 }
 
 void make_model(void) {
-    put_model();
+    const int n_tensors = put_model(0);
     file = (uint8_t *)malloc(file_size);
     if (!file) fail(1, "no memory for a random model", "");
-    put_model();
+    put_model(n_tensors);
 }
 
 /* ---- reading and writing ---- */

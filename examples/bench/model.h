@@ -1,4 +1,4 @@
-/* model.h - the model in memory, a file's or a random one of BitNet b1.58-2B-4T's shapes, and how
+/* model.h - the model in memory, a file's or a random one of a family's published shapes, and how
    fast it reads and writes text */
 #ifndef BENCH_MODEL_H
 #define BENCH_MODEL_H
@@ -12,7 +12,9 @@ extern uint8_t *file;                  /* borrowed by all models */
 extern size_t file_size;
 
 void read_file(const char *path);
-/* A random model instead. */
+/* A random model instead, of a family: bitnet (BitNet b1.58-2B-4T, the default), qwen3-embedding
+   (0.6B) or gemma3-embedding (270M). */
+void set_family(const char *name);
 void make_model(void);
 
 /* Loads the file for these kernels and fills info. */

@@ -501,6 +501,9 @@ expect "version in the first line" sh -c "head -n 1 bitnet.h | grep -q 'v$versio
 expect "version in CHANGELOG.md" grep -q "^## $version" CHANGELOG.md
 if [ -e /usr/share/unicode/UnicodeData.txt ] && command -v python3 >/dev/null 2>&1; then
     expect "Unicode tables" python3 tests/checks/unicode_tables.py --check bitnet.h
+    expect "NFC: the test is compiled" $CC -O1 -I. tests/checks/nfc.c -o $dir/nfc -lpthread
+    expect "NFC: Unicode's own test" sh -c "python3 -c 'import bz2, sys
+sys.stdout.buffer.write(bz2.open(\"/usr/share/unicode/NormalizationTest.txt.bz2\").read())' | $dir/nfc"
 else skip "Unicode tables: python3 or unicode-data is not installed"; fi
 expect "examples and web use public names alone" sh -c \
     "! grep -rnI --include='*.[ch]' --include='*.js' -i bitnet__ examples web"

@@ -1,0 +1,209 @@
+#include "embeddings.h"
+#include "limits.h"
+#include "model.h"
+#include "report.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TABLES = 16, N_RUNS = 5, MANY = 256, SHORTEST = 16, LONGEST_OF_MANY = 64 };
+enum { SEQUENCES = 64, BATCH = 512 };
+
+/* One text of so many tokens; 0: the many short ones. */
+static const int32_t run_tokens[N_RUNS] = {16, 128, 512, LONGEST, 0};
+
+typedef struct table {
+    const bitnet_kernels *k;
+    bitnet_model *model;
+    bitnet_ctx *one, *many;            /* with one sequence, and with SEQUENCES */
+    double load_s, peak[MAX_ROUNDS], speed[N_RUNS][MAX_ROUNDS];
+} table;
+
+static table tables[MAX_TABLES];
+static int n_tables;
+static bitnet_token tokens[LONGEST + LONGEST_OF_MANY];
+static bitnet_embed_input texts[MANY];
+static double cosine[N_RUNS], mb[2];   /* mb: of the two contexts */
+static float *vectors;                 /* [MANY][dim] */
+
+/* ---- texts ---- */
+
+static void make_texts(void) {
+    uint32_t r = 1;
+    int i;
+    for (i = 0; i < LONGEST + LONGEST_OF_MANY; i++)
+        tokens[i] = (bitnet_token)((r = r * 1664525u + 1013904223u) >> 8) % info.n_vocab;
+    for (i = 0; i < MANY; i++) {
+        r = r * 1664525u + 1013904223u;
+        texts[i].tokens = tokens + (r >> 8) % LONGEST;
+        texts[i].n_tokens = SHORTEST + (int32_t)((r >> 20) % (LONGEST_OF_MANY - SHORTEST + 1));
+    }
+    vectors = (float *)malloc(MANY * (size_t)info.dim * sizeof *vectors);
+    if (!vectors) fail(1, "no memory for vectors", "");
+}
+
+/* The tokens of a run. */
+static int32_t tokens_of(int run) {
+    int32_t n = run_tokens[run];
+    int i;
+    for (i = 0; run_tokens[run] == 0 && i < MANY; i++) n += texts[i].n_tokens;
+    return n;
+}
+
+static void embed(bitnet_ctx *c, int run) {
+    bitnet_embed_input one = {0, 0, 0, 0};
+    bitnet_error err;
+    const int many = run_tokens[run] == 0;
+    one.tokens = tokens;
+    one.n_tokens = run_tokens[run];
+    if (bitnet_embed(c, many ? texts : &one, many ? MANY : 1, 0, vectors, &err))
+        fail(1, err.text, "");
+}
+
+/* ---- measuring ---- */
+
+static bitnet_ctx *new_ctx(const bitnet_model *m, int many, int n_threads, bitnet_kv_type kv,
+                           double *size) {
+    bitnet_ctx_params p = {0};
+    bitnet_ctx *c;
+    bitnet_error err;
+    p.n_ctx = many ? LONGEST_OF_MANY : LONGEST;
+    if (p.n_ctx > info.ctx_train) p.n_ctx = info.ctx_train;
+    p.n_seqs = many ? SEQUENCES : 1;
+    p.n_batch = BATCH;
+    p.n_threads = n_threads;
+    p.kv_type = kv;
+    p.no_head_copy = 1;
+    if (bitnet_ctx_create(m, &p, &c, &err)) fail(1, err.text, "");
+    if (size) *size = (double)bitnet_ctx_bytes(m, &p) * 1e-6;
+    return c;
+}
+
+static int fits(int run, int quick) {
+    return run_tokens[run] <= info.ctx_train && !(quick && run_tokens[run] == LONGEST);
+}
+
+static void open_table(const bitnet_kernels *k, int n_threads) {
+    table *t = &tables[n_tables++];
+    const double start = seconds();
+    t->k = k;
+    t->model = load_model(k);
+    t->load_s = seconds() - start;
+    t->one = new_ctx(t->model, 0, n_threads, BITNET_KV_F16, &mb[0]);
+    t->many = new_ctx(t->model, 1, n_threads, BITNET_KV_F16, &mb[1]);
+}
+
+static void open_tables(const char *kernel, int n_threads) {
+    int i;
+    for (i = 0; i < bitnet_kernels_count() && n_tables < MAX_TABLES; i++) {
+        const bitnet_kernels *k = bitnet_kernels_get(i);
+        const int slow = n_tables > 0 && !strncmp(k->name, "scalar", 6);
+        if (bitnet_kernels_usable(k) && !(kernel ? strcmp(k->name, kernel) : slow))
+            open_table(k, n_threads);
+    }
+}
+
+static void measure_table(table *t, int r, int quick) {
+    int i;
+    t->peak[r] = measure_peak(bitnet_ctx_threads(t->one), t->k);
+    for (i = 0; i < N_RUNS; i++) {
+        const double start = seconds();
+        int again = 0;
+        if (!fits(i, quick)) continue;
+        do embed(run_tokens[i] ? t->one : t->many, i);     /* a short text more than once */
+        while (++again < 512 / (tokens_of(i) + 1));
+        t->speed[i][r] = again * tokens_of(i) / (seconds() - start);
+    }
+}
+
+/* The cosine of the last vector of each run with that of an F32 cache; the tables agree. */
+static void measure_cosine(const table *t, int quick) {
+    const size_t dim = (size_t)info.dim;
+    float *other = (float *)malloc(dim * sizeof *other);
+    bitnet_ctx *c[2];
+    size_t i, at;
+    int run;
+    if (!other) fail(1, "no memory for vectors", "");
+    for (run = 0; run < 2; run++)
+        c[run] = new_ctx(t->model, run, bitnet_ctx_threads(t->one), BITNET_KV_F32, 0);
+    for (run = 0; run < N_RUNS; run++) {
+        if (!fits(run, quick)) continue;
+        at = run_tokens[run] ? 0 : (MANY - 1) * dim;
+        embed(run_tokens[run] ? t->one : t->many, run);
+        memcpy(other, vectors + at, dim * sizeof *other);
+        embed(c[run_tokens[run] == 0], run);
+        for (i = 0; i < dim; i++) cosine[run] += (double)other[i] * (double)vectors[at + i];
+    }
+    for (run = 0; run < 2; run++) bitnet_ctx_free(c[run]);
+    free(other);
+}
+
+/* ---- the report ---- */
+
+static void report_run(table *t, int run, int rounds) {
+    double *v = t->speed[run], speed = median(v, rounds);
+    const double gmac = speed * layer_weights() * 1e-9, peak = median(t->peak, rounds);
+    begin_row();
+    show_text("kernel", t->k->name, -15);
+    show("texts", run_tokens[run] ? 1 : MANY, 5, 0);
+    show("tokens", tokens_of(run), 7, 0);
+    show("tok_s", speed, 9, 1);
+    show("spread_percent", rounds > 1 ? (v[rounds - 1] - v[0]) / speed * 50 : -1, 6, 1);
+    show("gmac_s", gmac, 8, 1);
+    show("limit", peak, 8, 1);
+    show("limit_percent", peak > 0 ? gmac / peak * 100 : -1, 8, 1);
+    show("ratio", speed / median(t->speed[2], rounds), 8, 2);
+    show("cosine", cosine[run], 9, 5);
+    end_row();
+}
+
+static void report(int rounds, int quick) {
+    int i, run;
+    if (json) printf("{");
+    else puts("threads  rounds  M weights  file MB  ctx MB  many MB  most MB");
+    show("n_threads", bitnet_ctx_threads(tables[0].one), 7, 0);
+    show("rounds", rounds, 8, 0);
+    show("million_weights", (double)info.n_params * 1e-6, 11, 1);
+    show("file_mb", (double)info.file_bytes * 1e-6, 9, 1);
+    show("ctx_mb", mb[0], 8, 1);
+    show("many_mb", mb[1], 9, 1);
+    show("most_mb", most_mb(), 9, 1);
+    if (!json) puts("");
+    begin_list("kernels", "kernels        layout   load s  own MB");
+    for (i = 0; i < n_tables; i++) {
+        bitnet_model_get_info(tables[i].model, &info);
+        begin_row();
+        show_text("kernel", tables[i].k->name, -15);
+        show_text("layout", info.layout, 6);
+        show("load_s", tables[i].load_s, 9, 3);
+        show("own_mb", (double)info.own_bytes * 1e-6, 8, 1);
+        end_row();
+    }
+    end_list();
+    begin_list("embeddings", "kernels        texts tokens     tok/s  +- %  GMAC/s   limit % of it"
+               "  to 512   cosine");
+    for (i = 0; i < n_tables; i++)
+        for (run = 0; run < N_RUNS; run++)
+            if (fits(run, quick)) report_run(&tables[i], run, rounds);
+    end_list();
+    if (json) puts("\n}");
+    if (fflush(stdout) || ferror(stdout)) fail(1, "cannot write", "");
+}
+
+void bench_embeddings(const char *kernel, int n_threads, int rounds, int quick) {
+    int i, r;
+    make_texts();
+    open_tables(kernel, n_threads);
+    for (r = 0; r < rounds; r++) {
+        fprintf(stderr, "bench: embeddings, round %d of %d\n", r + 1, rounds);
+        for (i = 0; i < n_tables; i++) measure_table(&tables[i], r, quick);
+    }
+    measure_cosine(&tables[0], quick);
+    report(rounds, quick);
+    for (i = 0; i < n_tables; i++) {
+        bitnet_ctx_free(tables[i].one);
+        bitnet_ctx_free(tables[i].many);
+        bitnet_model_free(tables[i].model);
+    }
+    free(vectors);
+}
