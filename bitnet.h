@@ -219,9 +219,9 @@
    bitnet_eval, bitnet_logits and bitnet_sample allocate nothing, but for the pages of further
    sequences. Tokenizing allocates, and frees before it returns: 32 to 64 times the size of a word
    over 256 bytes; with a SentencePiece tokenizer, which has no words, 41 to 81 times a text over
-   255 bytes; and a copy of each chat message. bitnet_generate allocates, and frees before it
-   returns, a buffer for the text that it holds back, usually a few hundred bytes, and for stop
-   strings up to 9 bytes per byte and 32 per string.
+   255 bytes; with qwen2, 3 times a text that is not NFC; and a copy of each chat message.
+   bitnet_generate allocates, and frees before it returns, a buffer for the text that it holds back,
+   usually a few hundred bytes, and for stop strings up to 9 bytes per byte and 32 per string.
 
    ERRORS
    ------
@@ -284,7 +284,8 @@
    scalar C of this file defines them. Integer sums are exact. A float sum of n products keeps 16
    partial sums, with element i in sum i % 16 and each product rounded before it is added (no FMA);
    a tree adds the 16 (lanes 8 apart, then 4, 2, 1). exp, sin, cos, log and sqrt are our own. SiLU
-   is g / (1 + e^-g), each operation rounded. With an F16 cache, queries and probabilities are first
+   is g / (1 + e^-g) and GELU g / (1 + e^-2t), t = sqrt(2/pi) (g + 0.044715 g^3), each operation
+   rounded. With an F16 cache, queries and probabilities are first
    rounded to 13 significant bits: their products with the cache's 11 bits are then exact, so an FMA
    gives the same result, and kernels may use it.
 
@@ -385,8 +386,10 @@
    not positive and norms that are not finite are refused; values that become infinite or NaN later
    end the evaluation with an error. No accepted file causes an access out of bounds.
 
-   Prompts may be hostile, and may hold any bytes. The text of a special token becomes that token
-   only with BITNET_PARSE_SPECIAL, and never in messages or bitnet_generate_params.text. The model's
+   Prompts may be hostile, and may hold any bytes. The text of a control token becomes that token
+   only with BITNET_PARSE_SPECIAL, and never in messages or bitnet_generate_params.text. (Tokens
+   that a vocabulary calls user-defined, such as Gemma's runs of spaces, are text and always count.)
+   The model's
    output is valid UTF-8, but may contain control characters or markup: see bitnet_clean_text.
 
    The library never prints, exits, aborts, reads the environment or uses the network. It opens only
@@ -595,7 +598,7 @@ typedef struct bitnet_model_info {
     uint64_t file_bytes;
     uint64_t own_bytes;          /* allocated by the model, beyond the mapped or borrowed file */
     uint64_t head_copy_bytes;    /* of the int8 copy of the head, which the first context that uses
-                                    it adds to own_bytes; 0: the head is too wide for one */
+                                    it adds to own_bytes; 0: no head, or one too wide */
     bitnet_token bos, eos, eot;  /* -1: the file has none */
     int32_t add_bos, add_eos;    /* 1: the file wants BOS before a text, EOS behind it */
     int32_t has_head;            /* 1: it writes text; 0: it only makes embeddings */
@@ -753,7 +756,7 @@ typedef struct bitnet_embed_params {
 /* Flags for tokenizing. A function ignores those that its comment does not name. */
 typedef enum bitnet_tokenize_flags {
     BITNET_ADD_BOS = 1,          /* BOS first, if the vocabulary has one */
-    BITNET_PARSE_SPECIAL = 2,    /* "<|eot_id|>" in the text becomes the special token */
+    BITNET_PARSE_SPECIAL = 2,    /* "<|eot_id|>" in the text becomes the control token */
     BITNET_OPEN_REPLY = 4,       /* end with "Assistant: " */
     BITNET_ADD_EOS = 8           /* EOS last, if the vocabulary has one */
 } bitnet_tokenize_flags;
@@ -3586,14 +3589,14 @@ static size_t bitnet__nfc(const uint8_t *p, const uint8_t *end, uint64_t *cps, u
 
    Byte-level BPE, as in LLaMA 3 and BitNet:
 
-       text -> special tokens, if asked for -> scanner -> pieces -> merges by rank -> tokens
+       text -> special tokens -> NFC (qwen2) -> scanner -> pieces -> merges by rank -> tokens
 
-   SentencePiece's BPE, as in LLaMA 1 and 2, has no pieces: all characters of the text are merged,
-   in the order of the scores of the tokens that they make. By default a space is put in front of
-   the text; it stays there when the tokens are decoded.
+   SentencePiece's BPE, as in LLaMA 1 and 2 and Gemma, has no pieces: all characters of the text are
+   merged, in the order of the scores of the tokens that they make. By default a space is put in
+   front of the text; it stays there when the tokens are decoded.
 
    Each byte that is not UTF-8 is a piece of its own, and the text before and after it is tokenized
-   separately. Decoding always restores the same bytes.
+   separately. Decoding restores the same bytes, or with qwen2 those of the text in NFC.
    ============================================================================================= */
 
 enum {                                  /* limits; ids and ranks are packed into these widths */
@@ -7760,7 +7763,8 @@ struct bitnet_ctx {
     bitnet__candidate *candidates;     /* [n_vocab] */
     uint32_t *mask;                    /* [n_vocab / 32, rounded up]  what mask_fn allows */
     int32_t n_allowed;                 /* bits in mask; -1: no mask, all are allowed */
-    float *rewritten;                  /* [n_vocab]  what rewrite_fn makes of logits; then weights */
+    float *rewritten;                  /* [n_vocab]              what rewrite_fn makes of logits,
+                                          and the weights of a draw */
     bitnet__int8_head int8;
 };
 
