@@ -4,7 +4,7 @@
 #include "fuzz.h"
 #include "../../examples/convert/pack.h"
 
-enum { PIPELINE_MODELS = 12 };
+enum { PIPELINE_MODELS = 15 };
 
 typedef struct pipeline_model {
     gb_model g;
@@ -38,6 +38,12 @@ static uint8_t *pipeline_encode(gb_linear *l, uint32_t *type, size_t *size) {
     return p;
 }
 
+static void pipeline_pooling(gb_file *f) { gb_key_u32(f, "qwen3.pooling_type", 3); }
+static void pipeline_window(gb_file *f) {
+    gb_key_u32(f, "gemma3.pooling_type", 1);
+    gb_key_u32(f, "gemma3.attention.sliding_window", 2);
+}
+
 /* Built when first asked for, and kept. */
 static pipeline_model *pipeline_get(int i) {
     static pipeline_model models[PIPELINE_MODELS];
@@ -57,6 +63,9 @@ static pipeline_model *pipeline_get(int i) {
         {"bitnet-25", 64, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TL1, BITNET_I2S_128, {16, 32, 16}},
         {"bitnet", 128, 2, 1, 1, 0, 0, 1, 0, 0, BITNET_I2S_128, {0, 0, 0}},
         {0, 64, 2, 1, 1, 0, 0, 1, 0, 0, BITNET_I2S_128, {0, 0, 0}},
+        {"qwen3", 64, 2, 1, 1, 0, 0, 1, 0, 0, BITNET_I2S_128, {0, 0, 0}},
+        {"gemma3", 64, 2, 2, 2, 0, 0, 1, 0, 0, BITNET_I2S_128, {0, 0, 0}},
+        {"qwen3", 128, 4, 2, 1, 1, 0, 1, 1, 0, BITNET_I2S_64, {0, 0, 0}},      /* with a head */
         {0, 256, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TQ2_0, BITNET_I2S_128, {0, 0, 0}},
         {0, 256, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TQ1_0, BITNET_I2S_128, {0, 0, 0}},
         {0, 256, 2, 2, 1, 0, 0, 1, 0, BITNET_TENSOR_TL2, BITNET_I2S_128, {32, 192, 32}},
@@ -76,7 +85,9 @@ static pipeline_model *pipeline_get(int i) {
     g->embed_type = kinds[i].embed;
     g->head_type = kinds[i].head;
     g->packing = kinds[i].packing;
-    g->no_sub_norms = g->arch && !strcmp(g->arch, "llama");
+    g->no_sub_norms = g->arch && strncmp(g->arch, "bitnet", 6);
+    if (g->arch && !g->untied && !strcmp(g->arch, "qwen3")) g->file.add_keys = pipeline_pooling;
+    if (g->arch && !strcmp(g->arch, "gemma3")) g->file.add_keys = pipeline_window;
     g->n_ctx = 16;
     g->eps = 1e-5f;
     g->freq_base = 10000.0f;
@@ -152,6 +163,29 @@ static size_t pipeline_change(fuzz_input *in, const pipeline_model *m, uint8_t *
     return size;
 }
 
+/* Vectors of both tables, of texts that are cut. */
+static void pipeline_embed(bitnet_ctx *const *c, const bitnet_model_info *info) {
+    static const bitnet_token three[3] = {1, 2, 3};
+    bitnet_embed_input in[2] = {{"the \xFF", 5, 0, 0}, {0, 0, 0, 3}};
+    const size_t n = 2 * (size_t)info->dim;
+    float *x = (float *)gb_malloc(2 * n * sizeof *x);
+    bitnet_embed_params how;
+    bitnet_error err;
+    bitnet_result r[2];
+    int i;
+    memset(&how, 0, sizeof how);
+    how.cut = 1;
+    in[1].tokens = three;
+    for (i = 0; i < 2; i++) {
+        bitnet_ctx_rewind(c[i], 0);
+        r[i] = bitnet_embed(c[i], in, 2, &how, x + (size_t)i * n, &err);
+        fuzz_check_error(r[i], &err);
+    }
+    FUZZ_CHECK(r[0] == r[1]);
+    if (r[0] == BITNET_OK) FUZZ_CHECK(fuzz_same_floats(x, x + n, n));
+    free(x);
+}
+
 /* Text, logits of both tables, a few tokens. */
 static void pipeline_use(bitnet_model *const *m) {
     static const char text[] = "the tht <|eot_id|> \xFF";
@@ -182,7 +216,7 @@ static void pipeline_use(bitnet_model *const *m) {
         fuzz_check_error(r[i], &err);
     }
     FUZZ_CHECK(r[0] == r[1]);
-    for (k = 0; k < 2 && r[0] == BITNET_OK; k++) {
+    for (k = 0; k < 2 && r[0] == BITNET_OK && info.has_head; k++) {
         const float *a = bitnet_logits(c[0], k), *b = bitnet_logits(c[1], k);
         FUZZ_CHECK(a && b && fuzz_same_floats(a, b, (size_t)info.n_vocab));
     }
@@ -195,9 +229,10 @@ static void pipeline_use(bitnet_model *const *m) {
     gen.sampler = &s;
     if (r[0] == BITNET_OK) {
         bitnet_token t = bitnet_sample(c[0], &s);
-        FUZZ_CHECK(t >= 0 && t < info.n_vocab);
+        FUZZ_CHECK(info.has_head ? t >= 0 && t < info.n_vocab : t == -1);
         fuzz_check_error(bitnet_generate(c[0], &gen, 0, &err), &err);
     }
+    if (r[0] == BITNET_OK) pipeline_embed(c, &info);
     bitnet_ctx_free(c[0]);
     bitnet_ctx_free(c[1]);
 }

@@ -4,7 +4,7 @@
 #define FUZZ_VOCAB_H
 #include "fuzz.h"
 
-enum { VOCAB_LLAMA_BPE, VOCAB_FALCON_E, VOCAB_SPM, VOCAB_KINDS };
+enum { VOCAB_LLAMA_BPE, VOCAB_FALCON_E, VOCAB_SPM, VOCAB_QWEN2, VOCAB_KINDS };
 enum { VOCAB_MAX = 256 + 64 + 64 + 8, VOCAB_TEXT = 64 };
 
 typedef struct vocab_spec {
@@ -87,7 +87,7 @@ static void vocab_put_text(gb_buf *out, const vocab_spec *v, int t) {
 /* The file. flags: 1 no types, 2 no space in front, 4 BOS wanted, 8 architecture llama, 16 names
    its special tokens, 32 no names of a kind. */
 static uint8_t *vocab_file(const vocab_spec *v, uint32_t flags, size_t *size) {
-    static const char *const pre[] = {"llama-bpe", "falcon_e", "default"};
+    static const char *const pre[] = {"llama-bpe", "falcon_e", "default", "qwen2"};
     gb_file f;
     gb_buf both = {0, 0, 0};
     int i;

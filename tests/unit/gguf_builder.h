@@ -406,6 +406,23 @@ static inline void gb_put_sizes(gb_model *m) {
     if (m->freq_base > 0) gb_key_f32(&m->file, name, m->freq_base);
 }
 
+/* The norms of qwen3 and gemma3 that other families lack; nobody looks at them later. */
+static inline void gb_put_more_norms(gb_model *m, int i, int hd) {
+    const int gemma = !strcmp(m->arch, "gemma3"), q_dim = m->heads * hd;
+    const struct { const char *name; int n; } norms[] = {
+        {"attn_q_norm_in", m->dim}, {"attn_k_norm_in", m->dim}, {"attn_v_norm_in", m->dim},
+        {"attn_output_norm_in", q_dim}, {"ffn_gate_norm_in", m->dim}, {"ffn_up_norm_in", m->dim},
+        {"ffn_down_norm_in", m->ffn}, {"attn_q_norm", hd}, {"attn_k_norm", hd},
+        {"post_attention_norm", m->dim}, {"post_ffw_norm", m->dim}
+    };
+    char name[64];
+    int k;
+    for (k = 0; k < (gemma ? 11 : 9); k++) {
+        snprintf(name, sizeof name, "blk.%d.%s.weight", i, norms[k].name);
+        free(gb_make_norm(m, name, norms[k].n));
+    }
+}
+
 static inline void gb_make_layer(gb_model *m, int i, int hd) {
     gb_layer *l = &m->layer[i];
     char name[64];
@@ -422,6 +439,7 @@ static inline void gb_make_layer(gb_model *m, int i, int hd) {
     gb_make_linear(m, GB_NAME("ffn_up"), m->dim, m->ffn, 0, &l->up);
     if (!m->no_sub_norms) l->ffn_sub_norm = gb_make_norm(m, GB_NAME("ffn_sub_norm"), m->ffn);
     gb_make_linear(m, GB_NAME("ffn_down"), m->ffn, m->dim, m->identity, &l->down);
+    if (!strcmp(m->arch, "qwen3") || !strcmp(m->arch, "gemma3")) gb_put_more_norms(m, i, hd);
 #undef GB_NAME
 }
 
