@@ -2989,7 +2989,8 @@ static const uint32_t bitnet__punctuation[BITNET__PUNCTUATION_RUNS] = {
 /* 14618 bytes: NFC. Code points that are not stable, `first << 11 | length`. */
 enum {
     BITNET__UNSTABLE_RUNS = 278, BITNET__MARK_RUNS = 412, BITNET__SECONDS = 86,
-    BITNET__PART_RUNS = 231, BITNET__PART_ENTRIES = 2061, BITNET__COMPOSED = 941
+    BITNET__PART_RUNS = 231, BITNET__PART_ENTRIES = 2061, BITNET__COMPOSED = 941,
+    BITNET__STABLE_FROM = 0x309B, BITNET__STABLE_COUNT = 30164     /* the longest run */
 };
 static const uint32_t bitnet__unstable[BITNET__UNSTABLE_RUNS] = {
     0x18004F,0x1A8020,0x1BA001,0x1BF001,0x1C3801,0x241805,0x2C882D,0x2DF801,0x2E0802,0x2E2002,
@@ -3417,7 +3418,7 @@ static int bitnet__class_at(const uint8_t *p, const uint8_t *end, uint32_t *leng
    what is before it. */
 static int bitnet__is_stable(uint32_t cp) {
     uint32_t run;
-    if (cp < 0x300) return 1;
+    if (cp < 0x300 || cp - BITNET__STABLE_FROM < BITNET__STABLE_COUNT) return 1;
     run = bitnet__unstable[bitnet__find_run(bitnet__unstable, BITNET__UNSTABLE_RUNS, 11, cp)];
     return cp - (run >> 11) >= (run & 2047);
 }
@@ -3529,6 +3530,13 @@ static size_t bitnet__compose_marks(uint64_t *cps, size_t n) {
     return out;
 }
 
+/* The last of a run of ASCII characters, or the end: the others are segments of their own. */
+static const uint8_t *bitnet__skip_ascii(const uint8_t *p, const uint8_t *end) {
+    for (; end - p > 8 && !(bitnet__get_u64(p) & 0x8080808080808080u) && p[8] < 0x80; p += 8) {}
+    while (end - p > 1 && p[0] < 0x80 && p[1] < 0x80) p++;
+    return end - p == 1 && *p < 0x80 ? end : p;
+}
+
 /* The end of the segment that begins at p < end, and how many code points it has; 0: at p is a byte
    that is not UTF-8. */
 static const uint8_t *bitnet__segment_end(const uint8_t *p, const uint8_t *end, size_t *count) {
@@ -3542,19 +3550,19 @@ static const uint8_t *bitnet__segment_end(const uint8_t *p, const uint8_t *end, 
     return p;
 }
 
+static int bitnet__is_stable_at(const uint8_t *p, const uint8_t *end) {
+    uint32_t cp;
+    bitnet__utf8_decode(p, end, &cp);
+    return bitnet__is_stable(cp);
+}
+
 /* How many code points the longest segment of a text has that may not be NFC; 0: all is NFC. */
 static size_t bitnet__longest_unstable(const uint8_t *p, const uint8_t *end) {
     size_t longest = 0, count;
-    uint32_t cp;
-    while (p < end) {
+    for (p = bitnet__skip_ascii(p, end); p < end; p = bitnet__skip_ascii(p, end)) {
         const uint8_t *from = p;
-        if (*p < 0x80 && (end - p < 2 || p[1] < 0x80)) {
-            p++;
-            continue;
-        }
         p = bitnet__segment_end(p, end, &count);
-        bitnet__utf8_decode(from, end, &cp);
-        if (count > longest && (count > 1 || !bitnet__is_stable(cp))) longest = count;
+        if (count > longest && (count > 1 || !bitnet__is_stable_at(from, end))) longest = count;
     }
     return longest;
 }
@@ -3562,21 +3570,28 @@ static size_t bitnet__longest_unstable(const uint8_t *p, const uint8_t *end) {
 /* Writes a text in NFC to out, at most 3 times its bytes; returns the length. Bytes that are not
    UTF-8 stay, and separate what is around them. cps: room for 4 times the longest segment. */
 static size_t bitnet__nfc(const uint8_t *p, const uint8_t *end, uint64_t *cps, uint8_t *out) {
+    const uint8_t *from = p, *stop;
     uint8_t *to = out;
-    while (p < end) {
-        size_t count, n = 0, i;
-        const uint8_t *stop = bitnet__segment_end(p, end, &count);
-        if (stop - p == 1) *to++ = *p;     /* ASCII, or not UTF-8 */
-        else for (; count > 0; count--) {
-            uint32_t cp;
-            p += bitnet__utf8_decode(p, stop, &cp);
-            n += bitnet__decompose(cp, cps + n);
+    size_t count, n, i;
+    for (p = bitnet__skip_ascii(p, end); p < end; p = bitnet__skip_ascii(p, end)) {
+        stop = bitnet__segment_end(p, end, &count);
+        if (count > 1 || (count == 1 && !bitnet__is_stable_at(p, end))) {
+            memcpy(to, from, (size_t)(p - from));
+            to += p - from;
+            for (n = 0; count > 0; count--) {
+                uint32_t cp;
+                p += bitnet__utf8_decode(p, stop, &cp);
+                n += bitnet__decompose(cp, cps + n);
+            }
+            bitnet__sort_marks(cps, n);
+            n = bitnet__compose_marks(cps, n);
+            for (i = 0; i < n; i++) to += bitnet__utf8_encode((uint32_t)cps[i], to);
+            from = stop;
         }
-        bitnet__sort_marks(cps, n);
-        n = bitnet__compose_marks(cps, n);
-        for (i = 0; i < n; i++) to += bitnet__utf8_encode((uint32_t)cps[i], to);
         p = stop;
     }
+    memcpy(to, from, (size_t)(end - from));
+    to += end - from;
     return (size_t)(to - out);
 }
 

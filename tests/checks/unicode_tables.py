@@ -256,6 +256,10 @@ def make_nfc(folder):
             % (len(unstable), len(marks), len(seconds)),
             "    BITNET__PART_RUNS = %d, BITNET__PART_ENTRIES = %d, BITNET__COMPOSED = %d"
             % (len(runs), len(entries), len(order)), "};"]
+    gap, first = max((b - a, a) for a, b in zip(moving, moving[1:]) if b < 0x10000)
+    out[-2:] = ["%s," % out[-2],
+                "    BITNET__STABLE_FROM = 0x%X, BITNET__STABLE_COUNT = %d     /* the longest run */"
+                % (first + 1, gap - 1), "};"]
     out += table("uint32_t", "unstable", "BITNET__UNSTABLE_RUNS", unstable, "0x%X")
     out += ["/* Combining classes, `first << 11 | length << 8 | class`. */"]
     out += table("uint32_t", "marks", "BITNET__MARK_RUNS", marks, "0x%X")
