@@ -441,7 +441,7 @@
        @head      hidden state -> logits or exact top k  math threads kernels formats model forward
        @sampler   logits -> next token                   math forward head
        @generate  prompt -> text: the loop over it all   tokenizer model forward sampler
-       @embed     texts -> vectors; packed vectors       tokenizer model forward
+       @embed     texts -> vectors; packed vectors       math tokenizer forward
        @selftest  a kernel table against the scalar one  math kernels model forward sampler
 */
 #ifndef BITNET_H

@@ -21,7 +21,8 @@ SUITES="cc web-node sanitizers web-chromium check bundlers analysis aarch64-max 
     batch dist build"
 
 # Models whose reports must be the same on every machine, if they are there.
-MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf"
+MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf
+    $BITNET_TEST_DATA/models/q.gguf $BITNET_TEST_DATA/models/gw.gguf"
 
 # suite_commands NAME: runs a suite.
 suite_commands() {

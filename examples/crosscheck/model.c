@@ -119,6 +119,36 @@ static void report_tokens(int32_t n_new) {
     fputc('\n', stderr);
 }
 
+/* ---- embeddings ---- */
+
+/* A model without an output head: the vectors of the prompt and of its first half, packed into one
+   pass, by each pooling. */
+static void report_vectors(void) {
+    bitnet_embed_input in[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+    bitnet_embed_params how;
+    float *x = (float *)grow(0, 2 * (size_t)info.dim * sizeof *x);
+    bitnet_error err;
+    char what[64];
+    int pooling;
+    cp.layer_fn = 0;
+    cp.n_seqs = 2;
+    open_ctx(n_tokens, 1);
+    in[0].tokens = in[1].tokens = tokens;
+    in[0].n_tokens = n_tokens;
+    in[1].n_tokens = n_tokens / 2 + 1;
+    memset(&how, 0, sizeof how);
+    for (pooling = BITNET_POOLING_MEAN; pooling <= BITNET_POOLING_LAST; pooling++) {
+        how.pooling = (bitnet_pooling)pooling;
+        if (bitnet_embed(ctx, in, 2, &how, x, &err)) fail(1, "%s", err.text);
+        row.n = 0;
+        put_floats(&row, x, 2 * (size_t)info.dim);
+        snprintf(what, sizeof what, "two vectors, pooling %d", pooling);
+        write_line(what, "model", &row);
+    }
+    free(x);
+    bitnet_ctx_free(ctx);
+}
+
 /* ---- sequences ---- */
 
 enum { N_SEQS = 4, N_PASSES = 4 };
@@ -201,9 +231,10 @@ void report_model(const model_options *o) {
     fprintf(stderr, "crosscheck: model with kernels %s, %d threads\n", info.kernels,
             (int)bitnet_ctx_threads(ctx));
     report_prompt(o);
-    report_tokens(o->n_new);
+    if (info.has_head) report_tokens(o->n_new);
     bitnet_ctx_free(ctx);
-    report_sequences();
+    if (info.has_head) report_sequences();
+    else report_vectors();
     bitnet_model_free(model);
 }
 
@@ -257,6 +288,7 @@ void compare_layouts(const model_options *o) {
             continue;
         }
         bitnet_model_get_info(model, &info);
+        if (!info.has_head) fail(1, "%s: it writes no text, so nothing is likely in it", o->path);
         nats = likelihood(o->path, text);
         printf("%-5s %.3f nats per token\n", layout_names[i], nats);
         if (nats > best) {

@@ -1,6 +1,6 @@
-/* NFC against Unicode's NormalizationTest.txt on stdin, whose lines have five columns of code points:
-   of each line NFC(c1) = NFC(c2) = NFC(c3) = c2 and NFC(c4) = NFC(c5) = c4. And a code point that is
-   not in the first column of part 1 is its own NFC.
+/* NFC against Unicode's NormalizationTest.txt on stdin, whose lines have five columns of code
+   points: of each line NFC(c1) = NFC(c2) = NFC(c3) = c2 and NFC(c4) = NFC(c5) = c4. And a point
+   that is not in the first column of part 1 is its own NFC.
 
        cc -O2 -I. tests/checks/nfc.c -o nfc -lpthread && ./nfc <NormalizationTest.txt */
 #define BITNET_IMPLEMENTATION

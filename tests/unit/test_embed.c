@@ -1,6 +1,6 @@
 /* Tests of bitnet.h's `@embed` section and of the networks that it is for, qwen3 and gemma3:
-   against the float64 references, for equal bits whatever is packed with a text, and for what is refused.
-   The models q, g and gw are in the shared test data; gw has a window of 8 positions. */
+   against the float64 references, for equal bits whatever is packed with a text, and for what is
+   refused. The models q, g and gw are in the shared test data; gw has a window of 8 positions. */
 #include "test.h"
 
 #include "model_helpers.h"

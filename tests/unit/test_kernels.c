@@ -897,7 +897,8 @@ static void from_dots(const bitnet_kernels *k, int which, const int32_t *dots, f
     else if (which == 2) k->relu2_gate(dots, f, dots + n, f != f ? 0.3f : f * 0.3f, n, y);
     else
         k->sigmoid_gate(dots, f, dots + n, f != f ? 0.3f : f * 0.3f,
-                        which == 3 ? -1.0f : -1.59576912f, which == 3 ? 0.0f : -0.0713548163f, n, y);
+                        which == 3 ? -1.0f : -1.59576912f,
+                        which == 3 ? 0.0f : -0.0713548163f, n, y);
 }
 
 static void products(const char *table) {
