@@ -195,6 +195,61 @@ static void test_embed_packing(void) {
     check_packing(&embed_models[2], BITNET_KV_F32, BITNET_POOLING_MEAN);
 }
 
+/* ---- layers that slide ---- */
+
+static int slide_window;
+
+static void slide_keys(gb_file *f) {
+    gb_key_u32(f, "gemma3.pooling_type", 3);
+    if (slide_window) gb_key_u32(f, "gemma3.attention.sliding_window", (uint32_t)slide_window);
+}
+
+/* The last row of 12 tokens in a random gemma3 of `layers` layers, into out [64]. */
+static int slide_vector(int layers, int window, float freq_base, float *out) {
+    gb_model g;
+    bitnet_ctx_params p = ctx_params(16, 0, 1, BITNET_KV_F32);
+    bitnet_embed_input in = {0, 0, 0, 12};
+    bitnet_model *m;
+    bitnet_ctx *c;
+    int ok;
+    memset(&g, 0, sizeof g);
+    g.arch = "gemma3";
+    g.dim = g.ffn = 64;
+    g.heads = 2;
+    g.kv_heads = 1;
+    g.layers = layers;
+    g.eps = 1e-6f;
+    g.freq_base = freq_base;
+    g.no_sub_norms = 1;
+    g.file.add_keys = slide_keys;
+    slide_window = window;
+    gb_make_model(&g);
+    m = load(g.data, g.size, 0);
+    c = create(m, &p);
+    in.tokens = text_tokens[1];
+    ok = c && bitnet_embed(c, &in, 1, 0, out, 0) == BITNET_OK;
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    return ok;
+}
+
+/* Layers 0 to 4 slide: they rotate with base 10000, whatever the file says of the others. Layer 5
+   does not slide. A window of all positions is no window, but for that base. */
+static void test_embed_slides(void) {
+    float a[64], b[64];
+    bitnet_embed_input in[N_TEXTS];
+    make_texts(in, 256);
+    CHECK(slide_vector(5, 4, 10000.0f, a) && slide_vector(5, 4, 1e6f, b));
+    CHECK(!memcmp(a, b, sizeof a));
+    CHECK(slide_vector(6, 4, 10000.0f, a) && slide_vector(6, 4, 1e6f, b));
+    CHECK(memcmp(a, b, sizeof a));
+    CHECK(slide_vector(5, 0, 10000.0f, a) && slide_vector(5, 0, 1e6f, b));
+    CHECK(memcmp(a, b, sizeof a));
+    CHECK(slide_vector(5, 12, 10000.0f, b) && !memcmp(a, b, sizeof a));
+    CHECK(slide_vector(5, 11, 10000.0f, b) && memcmp(a, b, sizeof a));
+}
+
 /* ---- what it is given ---- */
 
 static int slow_pool(bitnet_ctx *c, const bitnet_embed_input *in, bitnet_pooling pooling, int raw,
@@ -540,6 +595,7 @@ const test_case embed_tests[] = {
     {"embed/g", test_embed_g},
     {"embed/gw", test_embed_gw},
     {"embed/packing", test_embed_packing},
+    {"embed/slides", test_embed_slides},
     {"embed/pooling", test_embed_pooling},
     {"embed/text", test_embed_text},
     {"embed/errors", test_embed_errors},
