@@ -423,8 +423,32 @@ int main(int argc, char **argv) {
 }
 EOF
 } >$dir/loops.c
+# And the one under EMBEDDINGS.
+{
+    printf '#define BITNET_IMPLEMENTATION\n#include "bitnet.h"\n'
+    printf '#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n'
+    sed -n '/^       static double likeness(/,/^       }$/s/^       //p' bitnet.h
+    cat <<'EOF'
+
+int main(int argc, char **argv) {
+    bitnet_model *model = NULL;
+    bitnet_ctx *ctx = NULL;
+    bitnet_ctx_params params;
+    bitnet_model_info info;
+    memset(&params, 0, sizeof params);
+    params.n_seqs = 2;
+    if (argc < 4 || bitnet_model_load_file(argv[1], NULL, &model, NULL) != BITNET_OK ||
+        bitnet_ctx_create(model, &params, &ctx, NULL) != BITNET_OK) return 1;
+    bitnet_model_get_info(model, &info);
+    printf("%.4f\n", likeness(ctx, info.dim, argv[2], argv[3]));
+    bitnet_ctx_free(ctx);
+    bitnet_model_free(model);
+    return 0;
+}
+EOF
+} >$dir/likeness.c
 # Both languages, no warning. Without the implementation, which is compiled in many ways above.
-for sample in manual loops; do
+for sample in manual loops likeness; do
     sed '/BITNET_IMPLEMENTATION/d' $dir/$sample.c | tee $dir/use.c >$dir/use.cc
     for compiler in gcc clang g++ clang++; do
         case $compiler in *++) file=$dir/use.cc std=c++11 ;; *) file=$dir/use.c std=c99 ;; esac
@@ -441,6 +465,13 @@ expect "its loop over sequences writes the same" sh -c \
     "$dir/loops $model 'The capital of' 'Once upon a time' | sed -n 's/^1: //p' | tr -d '\\n' |
      head -c 60 >$dir/second; [ -s $dir/second ] && tr -d '\\n' <$dir/ours | head -c 60 |
      cmp - $dir/second"
+expect "the manual's embeddings compile" $CC -std=c99 $STRICT -O0 -I. $dir/likeness.c $own \
+    -o $dir/likeness -lpthread
+if [ -f "$BITNET_TEST_DATA/models/q.gguf" ]; then
+    expect "the same text has the same direction" sh -c \
+        "[ \$($dir/likeness $BITNET_TEST_DATA/models/q.gguf 'a sky' 'a sky') = 1.0000 ] &&
+         [ \$($dir/likeness $BITNET_TEST_DATA/models/q.gguf 'a sky' 'two cats') != 1.0000 ]"
+else skip "the manual's embeddings: no q.gguf in the test data"; fi
 expect "the manual's chat answers each line" sh -c \
     "[ \$(printf 'Hello!\nWho are you?\n' | $dir/loops $model | grep -c '^[A-Z]') = 2 ]"
 
