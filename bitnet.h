@@ -897,7 +897,7 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf, size_t cap);
 
 /* The tokens of a text of n bytes, any bytes; text may be 0 if n is 0. flags: BITNET_ADD_BOS,
-   BITNET_PARSE_SPECIAL. BITNET_ERR_LIMIT: a single word, or with a SentencePiece tokenizer the
+   BITNET_ADD_EOS, BITNET_PARSE_SPECIAL. BITNET_ERR_LIMIT: a single word, or with a SentencePiece tokenizer the
    whole text, is over 64 MiB. BITNET_ERR_MEMORY. */
 BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n, int flags,
                                bitnet_token *out, size_t cap);
@@ -910,7 +910,7 @@ BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *toke
 
 /* Turns a stream of tokens into text: writes to buf the characters that t completes, without a NUL,
    and returns the bytes written. Keeps incomplete characters in *d. Bytes that cannot be UTF-8
-   become U+FFFD. A special token, or t = -1 for the end, only writes what is held back.
+   become U+FFFD. A control token, or t = -1 for the end, only writes what is held back.
    BITNET_ERR_ARG: t is outside the vocabulary, buf is 0, or cap is under 3 + 3 * t's bytes. */
 BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_token t,
                                  char *buf, size_t cap);
@@ -921,8 +921,8 @@ BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *tex
    outside the vocabulary. n may be 0. A special token has its name. */
 BITNET_API const char *bitnet_token_text(const bitnet_model *m, bitnet_token t, size_t *n);
 
-/* 1 if t is a special token (a control or user-defined one), which text becomes only with
-   BITNET_PARSE_SPECIAL; else 0. t may be any number. */
+/* 1 if t is a control token, which text becomes only with BITNET_PARSE_SPECIAL; else 0. (User-
+   defined tokens are text.) t may be any number. */
 BITNET_API int bitnet_token_is_special(const bitnet_model *m, bitnet_token t);
 
 /* 1 if t ends a text, else 0: EOS, <|eot_id|> or <|end_of_text|>; in the architectures bitnet and
@@ -7641,7 +7641,7 @@ BITNET_API const char *bitnet_token_text(const bitnet_model *m, bitnet_token t, 
 
 BITNET_API int bitnet_token_is_special(const bitnet_model *m, bitnet_token t) {
     return m && t >= 0 && (uint32_t)t < m->vocab.n_tokens &&
-           bitnet__is_special(m->vocab.types[t]);
+           m->vocab.types[t] == BITNET__TOKEN_CONTROL;
 }
 
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t) {
