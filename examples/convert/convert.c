@@ -23,8 +23,8 @@
 /* ---- options ---- */
 
 static const char *to_name, *i2s_name, *from_name, *tile_text, *from_tile_text, *head_name;
-static const char *pre_name, *model_name, *files[2];
-static int inspecting, verifying, forcing, helping, n_files;
+static const char *pre_name, *model_name, *pooling_name, *files[2];
+static int inspecting, verifying, forcing, helping, windowed, n_files;
 
 static const struct option {
     const char *name, *arg, *help;
@@ -40,6 +40,9 @@ static const struct option {
     {"--head", "TYPE", "embedding and head become f16, bf16, f32, q8_0 or q6_k", &head_name, 0},
     {"--name", "NAME", "general.name of a folder's model", &model_name, 0},
     {"--pre", "NAME", "tokenizer.ggml.pre of a folder's model (detected)", &pre_name, 0},
+    {"--pooling", "KIND", "of a folder's embeddings: mean, first or last (modules.json)",
+     &pooling_name, 0},
+    {"--window", 0, "write the sliding window of a folder's Gemma", 0, &windowed},
     {"--force", 0, "replace OUT.gguf", 0, &forcing},
     {"--inspect", 0, "print keys, tensors, checksums and warnings", 0, &inspecting},
     {"--verify", 0, "compare the weights of two files", 0, &verifying},
@@ -106,6 +109,12 @@ static bitnet_i2s_packing layout(const char *option, const char *text) {
     return (bitnet_i2s_packing)which(option, text, names, 3);
 }
 
+/* 0: as the folder says. */
+static uint32_t pooling(const char *text) {
+    static const char *const names[] = {"mean", "first", "last"};    /* in the order of the enum */
+    return text ? (uint32_t)BITNET_POOLING_MEAN + (uint32_t)which("--pooling", text, names, 3) : 0;
+}
+
 /* "BM,BK,bm" or "BM,BK" */
 static bitnet_tile tile(const char *option, const char *text) {
     int32_t v[3] = {0, 0, 0};
@@ -152,10 +161,11 @@ static void check(const repack_options *o) {
     if (inspecting && (i2s_name || tile_text || from_name || from_tile_text))
         fail(2, "--inspect does not use options for packings");
     if (inspecting || verifying) {
-        if (to_name || head_name || forcing || pre_name || model_name)
-            fail(2, "--to, --head, --pre, --name and --force are for writing a file");
-    } else if ((pre_name || model_name) && !is_folder(files[0]))
-        fail(2, "--pre and --name are for a folder's model");
+        if (to_name || head_name || forcing || pre_name || model_name || pooling_name || windowed)
+            fail(2, "--to, --head, --pre, --name, --pooling, --window and --force are for writing "
+                 "a file");
+    } else if ((pre_name || model_name || pooling_name || windowed) && !is_folder(files[0]))
+        fail(2, "--pre, --name, --pooling and --window are for a folder's model");
     else if (to_name && i2s_name && o->to.type != BITNET_TENSOR_I2_S)
         fail(2, "--i2s and --to %s exclude each other", to_name);
     else if (tile_text && o->to.type != BITNET_TENSOR_TL1 && o->to.type != BITNET_TENSOR_TL2)
@@ -177,6 +187,8 @@ static void convert_folder(const char *in, const char *out) {
     o.name = model_name;
     o.pre = pre_name;
     o.head_type = head_type(head_name);
+    o.pooling = pooling(pooling_name);
+    o.window = windowed;
     o.log_fn = log_text;
     if (to_name || i2s_name || from_name || from_tile_text)
         fail(2, "a folder becomes I2_S in groups of 128; convert that file for other types");

@@ -1,11 +1,71 @@
 #include "hf.h"
 #include "files.h"
 #include "pack.h"
+#include "pooling.h"
 #include "../json/text.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { HF_SLICE = 1 << 20 };           /* elements in memory at a time */
+
+/* ---- families and their tensors ---- */
+
+enum { HF_BITNET = 1, HF_QWEN3 = 2, HF_GEMMA3 = 4, HF_EMBED = HF_QWEN3 | HF_GEMMA3, HF_ALL = 7 };
+
+typedef struct hf_family {
+    const char *model_type;            /* of config.json; 0: the architecture is BitNetForCausalLM */
+    const char *arch;
+    const char *act_key, *act;
+    int tensors;                       /* HF_BITNET and so on: those that it has */
+    uint32_t norms;                    /* their type */
+    float shift;                       /* what is added to norms that are not of a linear layer */
+    const char *eos;                   /* always put behind a text; 0: as the tokenizer says */
+} hf_family;
+
+/* The official model; 1bitLLM's; Microsoft's embeddings. */
+static const hf_family hf_families[] = {
+    {0, "bitnet-b1.58", "hidden_act", "relu2", HF_BITNET, BITNET_TENSOR_F32, 0, 0},
+    {0, "bitnet", "hidden_act", "silu", HF_BITNET, BITNET_TENSOR_F32, 0, 0},
+    {"qwen3", "qwen3", "hidden_act", "silu", HF_QWEN3, BITNET_TENSOR_F16, 0, "<|endoftext|>"},
+    {"gemma3_text", "gemma3", "hidden_activation", "gelu_pytorch_tanh", HF_GEMMA3,
+     BITNET_TENSOR_F16, 1.0f, 0}
+};
+enum { HF_FAMILIES = sizeof hf_families / sizeof hf_families[0] };
+
+/* The tensors of a layer. rows HF_ONE: a norm. */
+static const struct hf_layer_part {
+    const char *name, *hf, *other;     /* other: an older name */
+    int tensors, rows, cols;
+    int shifted;                       /* it gets the family's shift */
+} hf_layer_parts[] = {
+    {"attn_norm", "input_layernorm", 0, HF_ALL, HF_ONE, HF_DIM, 1},
+    {"attn_q_norm_in", "self_attn.q_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0},
+    {"attn_q", "self_attn.q_proj", 0, HF_ALL, HF_Q, HF_DIM, 0},
+    {"attn_k_norm_in", "self_attn.k_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0},
+    {"attn_k", "self_attn.k_proj", 0, HF_ALL, HF_KV, HF_DIM, 0},
+    {"attn_v_norm_in", "self_attn.v_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0},
+    {"attn_v", "self_attn.v_proj", 0, HF_ALL, HF_KV, HF_DIM, 0},
+    {"attn_q_norm", "self_attn.q_norm", 0, HF_EMBED, HF_ONE, HF_HEAD, 1},
+    {"attn_k_norm", "self_attn.k_norm", 0, HF_EMBED, HF_ONE, HF_HEAD, 1},
+    {"attn_sub_norm", "self_attn.attn_sub_norm", "self_attn.inner_attn_ln", HF_BITNET, HF_ONE,
+     HF_Q, 1},
+    {"attn_output_norm_in", "self_attn.o_proj.norm", 0, HF_EMBED, HF_ONE, HF_Q, 0},
+    {"attn_output", "self_attn.o_proj", 0, HF_ALL, HF_DIM, HF_Q, 0},
+    {"post_attention_norm", "post_attention_layernorm", 0, HF_GEMMA3, HF_ONE, HF_DIM, 1},
+    {"ffn_norm", "post_attention_layernorm", 0, HF_BITNET | HF_QWEN3, HF_ONE, HF_DIM, 1},
+    {"ffn_norm", "pre_feedforward_layernorm", 0, HF_GEMMA3, HF_ONE, HF_DIM, 1},
+    {"ffn_gate_norm_in", "mlp.gate_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0},
+    {"ffn_gate", "mlp.gate_proj", 0, HF_ALL, HF_FFN, HF_DIM, 0},
+    {"ffn_up_norm_in", "mlp.up_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0},
+    {"ffn_up", "mlp.up_proj", 0, HF_ALL, HF_FFN, HF_DIM, 0},
+    {"ffn_sub_norm", "mlp.ffn_sub_norm", "mlp.ffn_layernorm", HF_BITNET, HF_ONE, HF_FFN, 1},
+    {"ffn_down_norm_in", "mlp.down_proj.norm", 0, HF_EMBED, HF_ONE, HF_FFN, 0},
+    {"ffn_down", "mlp.down_proj", 0, HF_ALL, HF_DIM, HF_FFN, 0},
+    {"post_ffw_norm", "post_feedforward_layernorm", 0, HF_GEMMA3, HF_ONE, HF_DIM, 1}
+};
+enum { HF_LAYER_PARTS = sizeof hf_layer_parts / sizeof hf_layer_parts[0] };
+
+static int hf_embeds(const hf_model *h) { return (h->family->tensors & HF_EMBED) != 0; }
 
 void hf_close(hf_model *h) {
     json_free(&h->config);
@@ -54,26 +114,101 @@ static bitnet_result hf_unsupported(const hf_model *h, const char *key, uint32_t
                      h->config.text + s->at, known);
 }
 
-static bitnet_result hf_read_kind(hf_model *h, bitnet_error *err) {
+/* The family: that of model_type, or BitNet's; of two, the one with this activation. */
+static bitnet_result hf_read_family(hf_model *h, bitnet_error *err) {
     const json *j = &h->config;
-    uint32_t archs = json_get(j, JSON_ROOT, "architectures"), act, bias, rope, type;
-    if (json_kind(j, archs) != JSON_ARRAY || j->nodes[archs].n != 1)
+    const uint32_t type = json_get(j, JSON_ROOT, "model_type");
+    const uint32_t archs = json_get(j, JSON_ROOT, "architectures");
+    const char *wanted = 0;            /* the model_type of the table */
+    const char *acts[2] = {0, 0}, *key = 0;
+    char known[64];
+    uint32_t act = 0;
+    int i;
+    for (i = 0; i < HF_FAMILIES; i++)
+        if (hf_families[i].model_type && json_is(j, type, hf_families[i].model_type))
+            wanted = hf_families[i].model_type;
+    if (!wanted && (json_kind(j, archs) != JSON_ARRAY || j->nodes[archs].n != 1))
         return hf_bad(h, "architectures", "must name one architecture", err);
-    if (!json_is(j, archs + 1, "BitNetForCausalLM") && !json_is(j, archs + 1, "BitnetForCausalLM"))
-        return hf_unsupported(h, "architecture", archs + 1, "BitNetForCausalLM is", err);
-    act = json_get(j, JSON_ROOT, "hidden_act");
-    h->arch = json_is(j, act, "relu2") ? "bitnet-b1.58" : json_is(j, act, "silu") ? "bitnet" : 0;
-    if (!h->arch) return hf_unsupported(h, "hidden_act", act, "relu2 and silu are", err);
-    bias = json_get(j, JSON_ROOT, "attention_bias");
-    if (bias && json_kind(j, bias) != JSON_FALSE)
-        return hf_bad(h, "attention_bias", "is not false", err);
+    if (!wanted && !json_is(j, archs + 1, "BitNetForCausalLM") &&
+        !json_is(j, archs + 1, "BitnetForCausalLM"))
+        return hf_unsupported(h, "architecture", archs + 1, "BitNetForCausalLM is, and model_type "
+                              "qwen3 and gemma3_text are", err);
+    for (i = 0; i < HF_FAMILIES; i++) {
+        if (hf_families[i].model_type != wanted) continue;
+        key = hf_families[i].act_key;
+        act = json_get(j, JSON_ROOT, key);
+        acts[acts[0] != 0] = hf_families[i].act;
+        if (json_is(j, act, hf_families[i].act)) h->family = &hf_families[i];
+    }
+    if (h->family) return BITNET_OK;
+    if (!act) return hf_bad(h, key, "is missing", err);
+    snprintf(known, sizeof known, "%s%s%s", acts[0], acts[1] ? " and " : "",
+             acts[1] ? acts[1] : "");
+    return hf_unsupported(h, key, act, known, err);
+}
+
+/* RoPE. Newer files have rope_parameters, which may be those of each kind of layer; others have
+   the same keys in the root. */
+static bitnet_result hf_read_rope(hf_model *h, bitnet_error *err) {
+    const json *j = &h->config;
+    uint32_t rope = json_get(j, JSON_ROOT, "rope_parameters"), type;
+    const uint32_t full = json_get(j, rope, "full_attention");
     if (json_get(j, JSON_ROOT, "rope_scaling"))
         return hf_bad(h, "rope_scaling", "is not supported", err);
-    rope = json_get(j, JSON_ROOT, "rope_parameters");  /* of newer files; others: in the root */
+    if (full) rope = full;
     type = json_get(j, rope, "rope_type");
     if (type && !json_is(j, type, "default"))
         return hf_unsupported(h, "rope_type", type, "default is", err);
     return hf_get_float(h, rope ? rope : JSON_ROOT, "rope_theta", &h->theta, err);
+}
+
+/* What would make the network another one. */
+static bitnet_result hf_check_network(hf_model *h, bitnet_error *err) {
+    static const char *const off[] = {
+        "attention_bias", "use_sliding_window", "use_bidirectional_attention"
+    };
+    const json *j = &h->config;
+    const uint32_t scalar = json_get(j, JSON_ROOT, "query_pre_attn_scalar");
+    uint64_t v;
+    size_t i;
+    for (i = 0; i < sizeof off / sizeof off[0]; i++) {
+        const uint32_t node = json_get(j, JSON_ROOT, off[i]);
+        if (node && json_kind(j, node) != JSON_FALSE) return hf_bad(h, off[i], "is not false", err);
+    }
+    if (json_get(j, JSON_ROOT, "attn_logit_softcapping"))
+        return hf_bad(h, "attn_logit_softcapping", "is not supported", err);
+    if (scalar && (!json_uint(j, scalar, &v) || v != h->sizes[HF_HEAD]))
+        return hf_bad(h, "query_pre_attn_scalar", "is not head_dim", err);
+    return BITNET_OK;
+}
+
+/* Gemma's sliding window: 5 of 6 layers see only so many positions, and rotate with base 10000. The
+   published files lack it. */
+static bitnet_result hf_read_window(hf_model *h, bitnet_error *err) {
+    const json *j = &h->config;
+    const uint32_t types = json_get(j, JSON_ROOT, "layer_types");
+    const uint32_t rope = json_get(j, json_get(j, JSON_ROOT, "rope_parameters"),
+                                   "sliding_attention");
+    const char *base_key = rope ? "rope_theta" : "rope_local_base_freq";
+    uint64_t step = 6, i;
+    uint32_t node = types + 1;
+    float base = 10000.0f;
+    bitnet_result r;
+    if (!(h->family->tensors & HF_GEMMA3) || !json_get(j, JSON_ROOT, "sliding_window"))
+        return h->options.window ? hf_bad(h, "sliding_window", "is missing, for --window", err)
+                                 : BITNET_OK;
+    if ((r = hf_get_uint(h, "sliding_window", 1 << 30, &h->window, err)) ||
+        (r = hf_get_uint(h, "sliding_window_pattern", 1000, &step, err))) return r;
+    if (!h->options.window) return BITNET_OK;
+    if (step != 6) return hf_bad(h, "sliding_window_pattern", "is not 6", err);
+    for (i = 0; types && i < j->nodes[types].n; i++, node = j->nodes[node].next)
+        if (!json_is(j, node, (i + 1) % 6 ? "sliding_attention" : "full_attention"))
+            return hf_bad(h, "layer_types", "does not have a full_attention in each sixth place",
+                          err);
+    if ((rope || json_get(j, JSON_ROOT, base_key)) &&
+        (r = hf_get_float(h, rope ? rope : JSON_ROOT, base_key, &base, err))) return r;
+    return base < 10000.0f || base > 10000.0f
+           ? hf_bad(h, base_key, "is not 10000 where layers slide", err) : BITNET_OK;
 }
 
 static bitnet_result hf_read_quantization(hf_model *h, bitnet_error *err) {
@@ -93,28 +228,40 @@ static bitnet_result hf_read_quantization(hf_model *h, bitnet_error *err) {
     return BITNET_OK;
 }
 
-static bitnet_result hf_read_config(hf_model *h, const char *dir, bitnet_error *err) {
-    uint64_t head;
+static bitnet_result hf_read_shape(hf_model *h, bitnet_error *err) {
+    uint64_t *s = h->sizes;
     bitnet_result r;
-    if ((r = file_load_json(dir, "config.json", 0, &h->config, err)) ||
-        (r = hf_read_kind(h, err)) || (r = hf_read_quantization(h, err)) ||
-        (r = hf_get_float(h, JSON_ROOT, "rms_norm_eps", &h->eps, err)) ||
+    if ((r = hf_get_float(h, JSON_ROOT, "rms_norm_eps", &h->eps, err)) ||
         (r = hf_get_uint(h, "num_hidden_layers", 1000, &h->n_layers, err)) ||
-        (r = hf_get_uint(h, "hidden_size", HF_SLICE, &h->dim, err)) ||
-        (r = hf_get_uint(h, "intermediate_size", HF_SLICE, &h->ffn, err)) ||
+        (r = hf_get_uint(h, "hidden_size", HF_SLICE, &s[HF_DIM], err)) ||
+        (r = hf_get_uint(h, "intermediate_size", HF_SLICE, &s[HF_FFN], err)) ||
         (r = hf_get_uint(h, "num_attention_heads", 4096, &h->heads, err)) ||
         (r = hf_get_uint(h, "max_position_embeddings", 1 << 30, &h->context, err)) ||
         (r = hf_get_uint(h, "vocab_size", TOK_MAX, &h->vocab, err))) return r;
     h->kv_heads = h->heads;
     if ((r = hf_get_uint(h, "num_key_value_heads", h->heads, &h->kv_heads, err))) return r;
-    head = h->dim / h->heads;
-    if (head * h->heads != h->dim || h->heads % h->kv_heads)
+    s[HF_HEAD] = s[HF_DIM] / h->heads;
+    if ((!hf_embeds(h) && s[HF_DIM] % h->heads) || h->heads % h->kv_heads)
         return hf_bad(h, "num_attention_heads", "does not fit hidden_size or num_key_value_heads",
                       err);
-    if ((r = hf_get_uint(h, "head_dim", HF_SLICE, &head, err))) return r;
-    if (head * h->heads != h->dim)
+    if ((r = hf_get_uint(h, "head_dim", HF_SLICE, &s[HF_HEAD], err))) return r;
+    s[HF_Q] = s[HF_HEAD] * h->heads;
+    s[HF_KV] = s[HF_HEAD] * h->kv_heads;
+    if (!hf_embeds(h) && s[HF_Q] != s[HF_DIM])
         return hf_bad(h, "head_dim", "is not hidden_size / num_attention_heads", err);
-    return BITNET_OK;
+    return s[HF_Q] <= HF_SLICE ? BITNET_OK : hf_bad(h, "head_dim", "is too large", err);
+}
+
+static bitnet_result hf_read_config(hf_model *h, const char *dir, bitnet_error *err) {
+    bitnet_result r;
+    if ((r = file_load_json(dir, "config.json", 0, &h->config, err)) ||
+        (r = hf_read_family(h, err)) || (r = hf_read_shape(h, err)) ||
+        (r = hf_check_network(h, err)) || (r = hf_read_rope(h, err)) ||
+        (r = hf_read_quantization(h, err)) || (r = hf_read_window(h, err))) return r;
+    h->pooling = h->options.pooling;
+    if (hf_embeds(h)) return h->pooling ? BITNET_OK : pooling_read(dir, &h->pooling, err);
+    return h->pooling ? hf_bad(h, "model_type", "is not that of a model of embeddings, for "
+                               "--pooling", err) : BITNET_OK;
 }
 
 /* ---- which tensors ---- */
@@ -127,17 +274,22 @@ static int hf_is_float(const st_tensor *t) {
     return !strcmp(t->dtype, "BF16") || !strcmp(t->dtype, "F16") || !strcmp(t->dtype, "F32");
 }
 
-/* Adds a tensor of rows x cols (rows 0: a vector), called hf or other in the folder. */
+/* Adds a tensor of rows x cols (rows 0: a vector), called hf or other, which may be 0, in the
+   folder, where ".weight" follows. */
 static bitnet_result hf_add(hf_model *h, const char *name, const char *hf, const char *other,
                             uint32_t type, uint64_t rows, uint64_t cols, bitnet_error *err) {
     hf_part *p = &h->parts[h->n_parts++];
-    st_tensor *t = hf_find(h, hf);
-    const int packed = t && !hf_is_float(t);
-    char scale[160];
-    if (!t && other) t = hf_find(h, other);
-    if (!t) return set_error(err, BITNET_ERR_FORMAT, "tensor '%s' is missing", hf);
-    snprintf(p->name, sizeof p->name, "%s", name);
-    snprintf(scale, sizeof scale, "%s_scale", hf);
+    char path[160], scale[168];
+    st_tensor *t;
+    int packed;
+    snprintf(path, sizeof path, "%s%s.weight", h->prefix, other ? other : hf);
+    if (other && !hf_find(h, path)) other = 0;
+    if (!other) snprintf(path, sizeof path, "%s%s.weight", h->prefix, hf);
+    t = hf_find(h, path);
+    if (!t) return set_error(err, BITNET_ERR_FORMAT, "tensor '%s' is missing", path);
+    packed = !hf_is_float(t);
+    snprintf(p->name, sizeof p->name, "%s.weight", name);
+    snprintf(scale, sizeof scale, "%s_scale", path);
     p->t = t;
     p->type = type;
     p->rows = rows ? rows : 1;
@@ -166,53 +318,60 @@ static bitnet_result hf_add(hf_model *h, const char *name, const char *hf, const
 }
 
 static bitnet_result hf_add_layer(hf_model *h, unsigned i, bitnet_error *err) {
-    const uint64_t d = h->dim, f = h->ffn, kv = h->dim / h->heads * h->kv_heads;
-    const struct { const char *name, *hf, *other; uint64_t rows, cols; } parts[] = {
-        {"attn_norm", "input_layernorm", 0, 0, d},
-        {"attn_q", "self_attn.q_proj", 0, d, d},
-        {"attn_k", "self_attn.k_proj", 0, kv, d},
-        {"attn_v", "self_attn.v_proj", 0, kv, d},
-        {"attn_sub_norm", "self_attn.attn_sub_norm", "self_attn.inner_attn_ln", 0, d},
-        {"attn_output", "self_attn.o_proj", 0, d, d},
-        {"ffn_norm", "post_attention_layernorm", 0, 0, d},
-        {"ffn_gate", "mlp.gate_proj", 0, f, d},
-        {"ffn_up", "mlp.up_proj", 0, f, d},
-        {"ffn_sub_norm", "mlp.ffn_sub_norm", "mlp.ffn_layernorm", 0, f},
-        {"ffn_down", "mlp.down_proj", 0, d, f},
-    };
     char name[64], hf[128], other[128];
     bitnet_result r = BITNET_OK;
-    size_t k;
-    for (k = 0; k < sizeof parts / sizeof parts[0] && !r; k++) {
-        snprintf(name, sizeof name, "blk.%u.%s.weight", i, parts[k].name);
-        snprintf(hf, sizeof hf, "model.layers.%u.%s.weight", i, parts[k].hf);
-        snprintf(other, sizeof other, "model.layers.%u.%s.weight", i,
-                 parts[k].other ? parts[k].other : "");
-        r = hf_add(h, name, hf, other, parts[k].rows ? BITNET_TENSOR_I2_S : BITNET_TENSOR_F32,
-                   parts[k].rows, parts[k].cols, err);
+    int k;
+    for (k = 0; k < HF_LAYER_PARTS && !r; k++) {
+        const struct hf_layer_part *part = &hf_layer_parts[k];
+        if (!(part->tensors & h->family->tensors)) continue;
+        snprintf(name, sizeof name, "blk.%u.%s", i, part->name);
+        snprintf(hf, sizeof hf, "layers.%u.%s", i, part->hf);
+        snprintf(other, sizeof other, "layers.%u.%s", i, part->other ? part->other : "");
+        r = hf_add(h, name, hf, part->other ? other : 0,
+                   part->rows ? BITNET_TENSOR_I2_S : h->family->norms, h->sizes[part->rows],
+                   h->sizes[part->cols], err);
+        if (part->shifted) h->parts[h->n_parts - 1].shift = h->family->shift;
     }
     return r;
 }
 
-static bitnet_result hf_add_all(hf_model *h, bitnet_error *err) {
+static void hf_log(const hf_model *h, const char *text) {
+    if (h->options.log_fn) h->options.log_fn(h->options.ud, text);
+}
+
+/* The output head. A model of embeddings never computes it. */
+static bitnet_result hf_add_head(hf_model *h, bitnet_error *err) {
     const uint32_t tie = json_get(&h->config, JSON_ROOT, "tie_word_embeddings");
-    const uint32_t head = h->options.head_type;
+    const int tied = json_kind(&h->config, tie) == JSON_TRUE;
+    const char *prefix = h->prefix;
     st_tensor *output = hf_find(h, "lm_head.weight");
     bitnet_result r;
-    uint32_t i;
-    h->parts = (hf_part *)calloc((size_t)(3 + 11 * h->n_layers), sizeof *h->parts);
-    if (!h->parts) return set_error(err, BITNET_ERR_MEMORY, "no memory for a list of tensors");
-    r = hf_add(h, "token_embd.weight", "model.embed_tokens.weight", 0, head, h->vocab, h->dim, err);
-    for (i = 0; i < h->n_layers && !r; i++) r = hf_add_layer(h, i, err);
-    if (!r) r = hf_add(h, "output_norm.weight", "model.norm.weight", 0, BITNET_TENSOR_F32, 0,
-                       h->dim, err);
-    if (r) return r;
-    if (json_kind(&h->config, tie) == JSON_TRUE) {
+    if (output && hf_embeds(h) && !tied)
+        hf_log(h, "lm_head.weight is left out: a model of embeddings has no head");
+    if (tied || hf_embeds(h)) {
         if (output) output->used = 1;  /* a copy of the embedding */
-    } else if (output || tie) {
-        r = hf_add(h, "output.weight", "lm_head.weight", 0, head, h->vocab, h->dim, err);
-        if (r) return r;
+        return BITNET_OK;
     }
+    if (!output && !tie) return BITNET_OK;
+    h->prefix = "";
+    r = hf_add(h, "output", "lm_head", 0, h->options.head_type, h->vocab, h->sizes[HF_DIM], err);
+    h->prefix = prefix;
+    return r;
+}
+
+static bitnet_result hf_add_all(hf_model *h, bitnet_error *err) {
+    const uint64_t dim = h->sizes[HF_DIM];
+    bitnet_result r;
+    uint32_t i;
+    h->parts = (hf_part *)calloc((size_t)(3 + HF_LAYER_PARTS * h->n_layers), sizeof *h->parts);
+    if (!h->parts) return set_error(err, BITNET_ERR_MEMORY, "no memory for a list of tensors");
+    h->prefix = hf_find(h, "embed_tokens.weight") ? "" : "model.";
+    r = hf_add(h, "token_embd", "embed_tokens", 0, h->options.head_type, h->vocab, dim, err);
+    for (i = 0; i < h->n_layers && !r; i++) r = hf_add_layer(h, i, err);
+    if (!r) r = hf_add(h, "output_norm", "norm", 0, h->family->norms, 0, dim, err);
+    if (r) return r;
+    h->parts[h->n_parts - 1].shift = h->family->shift;
+    if ((r = hf_add_head(h, err))) return r;
     for (i = 0; i < h->tensors.n_tensors; i++) {
         const st_tensor *t = &h->tensors.tensors[i];
         static const char rope[] = ".rotary_emb.inv_freq";       /* computed from rope_theta */
@@ -221,6 +380,36 @@ static bitnet_result hf_add_all(hf_model *h, bitnet_error *err) {
         return st_fail(&h->tensors, t, "the model has no place for it", err);
     }
     return BITNET_OK;
+}
+
+/* What the tokens of embeddings end with. The last one's row becomes the vector. */
+static bitnet_result hf_read_end(hf_model *h, bitnet_error *err) {
+    tok *t = &h->tokens;
+    if (h->family->eos) {
+        if (!t->ends) t->eos = tok_find(t, h->family->eos);
+        t->add_eos = 1;
+    }
+    if (t->add_eos && t->eos < 0)
+        return set_error(err, BITNET_ERR_FORMAT, "%s: no token is '%s', which ends a text",
+                         t->j.name, h->family->eos ? h->family->eos : "eos_token");
+    return BITNET_OK;
+}
+
+/* Says what the folder has and the file will not. */
+static void hf_log_left_out(const hf_model *h) {
+    char text[200];
+    if (h->tokens.n_beyond) {
+        snprintf(text, sizeof text, "%s: %u added tokens are left out: their ids are over the "
+                 "vocab_size of config.json", h->tokens.j.name, (unsigned)h->tokens.n_beyond);
+        hf_log(h, text);
+    }
+    if (h->window && !h->options.window) {
+        snprintf(text, sizeof text, "sliding_window %u is left out, as in the published file: all "
+                 "layers see all positions; --window writes it", (unsigned)h->window);
+        hf_log(h, text);
+    }
+    if (h->pooling == BITNET_POOLING_LAST && !h->tokens.add_eos)
+        hf_log(h, "the last token becomes the vector, and the tokenizer puts no EOS there");
 }
 
 bitnet_result hf_open(hf_model *h, const char *dir, const hf_options *options,
@@ -233,8 +422,10 @@ bitnet_result hf_open(hf_model *h, const char *dir, const hf_options *options,
         !(h->out = (uint8_t *)malloc(4 * (size_t)HF_SLICE)))
         return set_error(err, BITNET_ERR_MEMORY, "no memory for a slice of a tensor");
     if ((r = hf_read_config(h, dir, err)) || (r = st_open(&h->tensors, dir, err)) ||
-        (r = tok_open(&h->tokens, dir, &h->config, h->vocab, options->pre, err))) return r;
-    return hf_add_all(h, err);
+        (r = tok_open(&h->tokens, dir, &h->config, h->vocab, options->pre, err)) ||
+        (r = hf_read_end(h, err)) || (r = hf_add_all(h, err))) return r;
+    hf_log_left_out(h);
+    return BITNET_OK;
 }
 
 /* ---- reading floats, writing bytes ---- */
@@ -372,11 +563,11 @@ static bitnet_result hf_pack(hf_model *h, const hf_part *p, uint64_t at, size_t 
                              uint64_t *rounded, bitnet_error *err) {
     const int plain = p->type == BITNET_TENSOR_F32 || p->type == BITNET_TENSOR_F16 ||
                       p->type == BITNET_TENSOR_BF16;
-    const float *x = h->floats;
-    float *back = h->floats + HF_SLICE;
+    float *x = h->floats, *back = h->floats + HF_SLICE;
     bitnet_error why;
     size_t i;
     for (i = 0; i < n; i++) {
+        if (p->shift > 0) x[i] += p->shift;
         if (!(x[i] - x[i] == 0)) return hf_fail_float(h, p->t, at + i, x[i], "is not finite", err);
         if (p->type == BITNET_TENSOR_F16 && !(x[i] < 65520.0f && x[i] > -65520.0f))
             return hf_fail_float(h, p->t, at + i, x[i], "is too large for F16; BF16 could hold it",
@@ -388,6 +579,14 @@ static bitnet_result hf_pack(hf_model *h, const hf_part *p, uint64_t at, size_t 
     bitnet_floats_unpack(p->type, h->out, (int32_t)n, back, 0);
     for (i = 0; i < n; i++) *rounded += x[i] != back[i];
     return BITNET_OK;
+}
+
+static void hf_log_rounded(const hf_model *h, const char *name, uint64_t rounded, uint64_t n) {
+    char text[160];
+    if (!rounded) return;
+    snprintf(text, sizeof text, "%s: %llu of %llu numbers are rounded", name,
+             (unsigned long long)rounded, (unsigned long long)n);
+    hf_log(h, text);
 }
 
 static bitnet_result hf_write_floats(hf_model *h, const hf_part *p, gguf_writer *w,
@@ -403,12 +602,10 @@ static bitnet_result hf_write_floats(hf_model *h, const hf_part *p, gguf_writer 
             (r = hf_pack(h, p, at * cols, rows * (size_t)cols, &rounded, err)) ||
             (r = hf_put(w, h->out, rows * row_bytes, err))) return r;
     }
-    if (rounded && h->options.log_fn) {
-        char text[160];
-        snprintf(text, sizeof text, "%s: %llu of %llu numbers are rounded", p->name,
-                 (unsigned long long)rounded, (unsigned long long)(p->rows * cols));
-        h->options.log_fn(h->options.ud, text);
-    }
+    if (p->t->n_dims == 1) {           /* there are hundreds of norms */
+        h->rounded += rounded;
+        h->n_norms += cols;
+    } else hf_log_rounded(h, p->name, rounded, p->rows * cols);
     return BITNET_OK;
 }
 
@@ -426,56 +623,65 @@ static void hf_add_float_key(gguf_writer *w, const char *arch, const char *key, 
     gguf_add_f32(w, name, v);
 }
 
-static bitnet_result hf_add_tokenizer(const tok *t, gguf_writer *w, bitnet_error *err) {
-    float *scores = (float *)calloc(t->n_tokens, sizeof *scores);
-    if (!scores)
-        return set_error(err, BITNET_ERR_MEMORY, "no memory for the scores of %u tokens",
-                         (unsigned)t->n_tokens);
-    gguf_add_string(w, "tokenizer.ggml.model", "gpt2");
-    gguf_add_string(w, "tokenizer.ggml.pre", t->pre);
-    gguf_add_strings(w, "tokenizer.ggml.tokens", t->tokens, 0, t->n_tokens);
-    gguf_add_f32s(w, "tokenizer.ggml.scores", scores, t->n_tokens);
-    gguf_add_i32s(w, "tokenizer.ggml.token_type", t->types, t->n_tokens);
-    gguf_add_strings(w, "tokenizer.ggml.merges", t->merges, 0, t->n_merges);
-    if (t->bos >= 0) gguf_add_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)t->bos);
-    if (t->eos >= 0) gguf_add_u32(w, "tokenizer.ggml.eos_token_id", (uint32_t)t->eos);
-    if (t->pad >= 0) gguf_add_u32(w, "tokenizer.ggml.padding_token_id", (uint32_t)t->pad);
+static void hf_add_tokenizer(const hf_model *h, gguf_writer *w) {
+    const tok *t = &h->tokens;
+    const struct { const char *key; int64_t id; } ids[] = {
+        {"bos", t->bos}, {"eos", t->eos}, {"padding", t->pad}, {"unknown", t->unk}
+    };
+    char name[64];
+    size_t i;
+    tok_write_keys(t, t->pre, w);
+    for (i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        snprintf(name, sizeof name, "tokenizer.ggml.%s_token_id", ids[i].key);
+        if (ids[i].id >= 0) gguf_add_u32(w, name, (uint32_t)ids[i].id);
+    }
     gguf_add_bool(w, "tokenizer.ggml.add_bos_token", t->add_bos);
+    if (t->add_eos || hf_embeds(h)) gguf_add_bool(w, "tokenizer.ggml.add_eos_token", t->add_eos);
+    if (!t->kind->split) gguf_add_bool(w, "tokenizer.ggml.add_space_prefix", 0);
     if (t->template_text) gguf_add_string(w, "tokenizer.chat_template", t->template_text);
-    free(scores);
-    return BITNET_OK;
 }
 
-bitnet_result hf_write(hf_model *h, gguf_writer *w, bitnet_error *err) {
-    const char *arch = h->arch;
-    bitnet_result r;
-    uint32_t i;
+static void hf_add_keys(const hf_model *h, gguf_writer *w) {
+    const char *arch = h->family->arch;
     gguf_add_string(w, "general.architecture", arch);
     gguf_add_string(w, "general.name", h->options.name ? h->options.name : "bitnet");
     hf_add_key(w, arch, "vocab_size", h->vocab);
     hf_add_key(w, arch, "context_length", h->context);
-    hf_add_key(w, arch, "embedding_length", h->dim);
+    hf_add_key(w, arch, "embedding_length", h->sizes[HF_DIM]);
     hf_add_key(w, arch, "block_count", h->n_layers);
-    hf_add_key(w, arch, "feed_forward_length", h->ffn);
-    hf_add_key(w, arch, "rope.dimension_count", h->dim / h->heads);
+    hf_add_key(w, arch, "feed_forward_length", h->sizes[HF_FFN]);
+    hf_add_key(w, arch, "rope.dimension_count", h->sizes[HF_HEAD]);
     hf_add_key(w, arch, "attention.head_count", h->heads);
     hf_add_key(w, arch, "attention.head_count_kv", h->kv_heads);
+    if (hf_embeds(h)) {
+        hf_add_key(w, arch, "attention.key_length", h->sizes[HF_HEAD]);
+        hf_add_key(w, arch, "attention.value_length", h->sizes[HF_HEAD]);
+        if (h->options.window) hf_add_key(w, arch, "attention.sliding_window", h->window);
+        hf_add_key(w, arch, "pooling_type", h->pooling);
+    }
     hf_add_float_key(w, arch, "attention.layer_norm_rms_epsilon", h->eps);
     hf_add_float_key(w, arch, "rope.freq_base", h->theta);
     gguf_add_u32(w, "general.file_type", 40);
-    gguf_add_u32(w, "general.quantization_version", 2);
-    r = hf_add_tokenizer(&h->tokens, w, err);
+    if (!hf_embeds(h)) gguf_add_u32(w, "general.quantization_version", 2);
+}
+
+bitnet_result hf_write(hf_model *h, gguf_writer *w, bitnet_error *err) {
+    bitnet_result r;
+    uint32_t i;
+    hf_add_keys(h, w);
+    hf_add_tokenizer(h, w);
     for (i = 0; i < h->n_parts; i++) {
         const uint64_t dims[2] = {h->parts[i].cols, h->parts[i].rows};
         gguf_add_tensor(w, h->parts[i].name, h->parts[i].type, h->parts[i].t->n_dims == 2 ? 2
                                : 1, dims);
     }
-    if (!r && (r = gguf_write_header(w)) != BITNET_OK && err) *err = w->err;
+    if ((r = gguf_write_header(w)) != BITNET_OK && err) *err = w->err;
     for (i = 0; i < h->n_parts && !r; i++) {
         const hf_part *p = &h->parts[i];
         r = p->type != BITNET_TENSOR_I2_S || p->t->n_dims == 1 ? hf_write_floats(h, p, w, err)
             : p->scale ? hf_write_packed(h, p, w, err) : hf_write_absmean(h, p, w, err);
     }
+    if (!r) hf_log_rounded(h, "norms", h->rounded, h->n_norms);
     if (!r && (r = gguf_write_end(w)) != BITNET_OK && err) *err = w->err;
     gguf_writer_free(w);
     return r;

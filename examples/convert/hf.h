@@ -13,7 +13,11 @@
    Not packed (BF16, F16 or F32): scale = mean|w|, at least 1e-5, and weight = w / scale rounded to
    nearest, ties to even, limited to -1 .. 1. The sum is one of doubles: element i is added to
    partial sum i % 16, and these are added in order; the scale is then rounded to F32. The rows of q
-   and k keep their order: both sides rotate pairs (i, i + head_size / 2). */
+   and k keep their order: both sides rotate pairs (i, i + head_size / 2).
+
+   Microsoft's text embeddings (model_type qwen3 and gemma3_text) become what their published files
+   are: norms are F16, the head is left out, and a pooling_type is added. Gemma's norms multiply by
+   1 + w, so these get + 1; the norms in front of linear layers are not Gemma's and do not. */
 #ifndef HF_H
 #define HF_H
 
@@ -25,6 +29,8 @@ typedef struct hf_options {
     const char *name;                  /* general.name; 0: "bitnet" */
     const char *pre;                   /* tokenizer.ggml.pre; 0: found in tokenizer.json */
     uint32_t head_type;                /* BITNET_TENSOR_* of embedding and head; 0: F32 */
+    uint32_t pooling;                  /* BITNET_POOLING_*; 0: as modules.json says */
+    int window;                        /* 1: Gemma's sliding window is written too */
     void (*log_fn)(void *ud, const char *text);   /* may be 0 */
     void *ud;
 } hf_options;
@@ -34,7 +40,11 @@ typedef struct hf_part {               /* a tensor of the GGUF file */
     st_tensor *t, *scale;              /* scale: of packed weights; else 0 */
     uint32_t type;
     uint64_t rows, cols;
+    float shift;                       /* added to each number */
 } hf_part;
+
+/* The sizes that tensors have; HF_ONE: a vector has no rows. */
+enum { HF_ONE, HF_DIM, HF_Q, HF_KV, HF_FFN, HF_HEAD, HF_SIZES };
 
 typedef struct hf_model {
     hf_options options;
@@ -43,9 +53,12 @@ typedef struct hf_model {
     st_model tensors;
     hf_part *parts;                    /* [n_parts] */
     uint32_t n_parts;
-    const char *arch;
-    uint64_t n_layers, dim, ffn, heads, kv_heads, context, vocab;
+    const struct hf_family *family;
+    const char *prefix;                /* of the tensors' names: "model." or nothing */
+    uint64_t n_layers, heads, kv_heads, context, vocab, window, sizes[HF_SIZES];
     float eps, theta;
+    uint32_t pooling;
+    uint64_t rounded, n_norms;         /* numbers of norms: that are rounded; all */
     int divides, quantized;            /* how weight_scale works; is there a quantization_config? */
     float *floats;                     /* [HF_SLICE] */
     uint8_t *bytes, *out;              /* [4 * HF_SLICE] each */

@@ -122,7 +122,7 @@ static int is_known_key(const bitnet_gguf *g, const char *name) {
         ".block_count", ".feed_forward_length", ".rope.dimension_count", ".rope.freq_base",
         ".rope.scale_linear", ".rope.scaling.type", ".rope.scaling.factor", ".attention.head_count",
         ".attention.head_count_kv", ".attention.key_length", ".attention.value_length",
-        ".attention.layer_norm_rms_epsilon"
+        ".attention.layer_norm_rms_epsilon", ".attention.sliding_window", ".pooling_type"
     };
     const char *suffix = 0;            /* the name after the architecture, from the point on */
     bitnet_gguf_key arch;

@@ -5,7 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOK_NORMAL = 1, TOK_CONTROL = 3, TOK_USER = 4, TOK_UNUSED = 5 };   /* GGUF's token_type */
+enum {                                 /* GGUF's token_type */
+    TOK_NORMAL = 1, TOK_UNKNOWN = 2, TOK_CONTROL = 3, TOK_USER = 4, TOK_UNUSED = 5, TOK_BYTE = 6
+};
+
+#define TOK_SPLIT(digits) \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" digits "|" \
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+/* LLaMA 3's, Qwen's and Gemma's. The last has byte fallback, and is not split. */
+static const tok_kind tok_kinds[] = {
+    {"gpt2", "llama-bpe", TOK_SPLIT("{1,3}"), 0, "zeros", 0, 1},
+    {"gpt2", "qwen2", TOK_SPLIT(""), "NFC", 0, 1, 0},
+    {"llama", "default", 0, "Replace", "ranks", 1, 1}
+};
+enum { TOK_LLAMA3, TOK_QWEN, TOK_GEMMA, TOK_KINDS };
 
 void tok_free(tok *t) {
     json_free(&t->j);
@@ -13,6 +27,7 @@ void tok_free(tok *t) {
     free(t->tokens);
     free(t->merges);
     free(t->types);
+    free(t->scores);
     free(t->pads);
     free(t->template_file);
     memset(t, 0, sizeof *t);
@@ -49,24 +64,60 @@ static bitnet_result tok_add(tok *t, uint32_t text, uint32_t id_node, int32_t ty
     return BITNET_OK;
 }
 
+/* Does it look like <x> or [x]? */
+static int tok_looks_special(const char *s) {
+    const size_t n = strlen(s);
+    return n > 0 && strchr("<[", s[0]) && strchr(">]", s[n - 1]);
+}
+
+/* Other kinds' added tokens must fit into the model. Gemma's smallest models lack the rows of the
+   tokens for images, which come last. */
+static bitnet_result tok_read_added(tok *t, bitnet_error *err) {
+    const json *j = &t->j;
+    const uint32_t added = json_get(j, JSON_ROOT, "added_tokens");
+    uint32_t node, i;
+    bitnet_result r;
+    if (added && json_kind(j, added) != JSON_ARRAY)
+        return tok_fail(t, 0, "added_tokens is not an array", err);
+    for (i = 0, node = added + 1; added && i < j->nodes[added].n; i++, node = j->nodes[node].next) {
+        const uint32_t special = json_get(j, node, "special"), id = json_get(j, node, "id");
+        const uint32_t content = json_get(j, node, "content");
+        const char *s = tok_text(j, content);
+        const int control = (special && json_kind(j, special) == JSON_TRUE) ||
+                            (s && t->kind->looks && tok_looks_special(s));
+        uint64_t v;
+        if (t->kind == &tok_kinds[TOK_GEMMA] && json_uint(j, id, &v) && v >= t->n_tokens) {
+            t->n_beyond++;
+            continue;
+        }
+        if ((r = tok_add(t, content, id, control ? TOK_CONTROL : TOK_USER, err))) return r;
+    }
+    return BITNET_OK;
+}
+
+/* SentencePiece writes the bytes that no token has as <0x0A>. */
+static void tok_find_bytes(tok *t) {
+    static const char hex[] = "0123456789ABCDEF";
+    uint32_t i;
+    for (i = 0; i < t->n_tokens; i++) {
+        const char *s = t->tokens[i];
+        if (t->types[i] != TOK_NORMAL) continue;
+        if (!strcmp(s, "<unk>")) t->types[i] = TOK_UNKNOWN;
+        if (strlen(s) == 6 && !memcmp(s, "<0x", 3) && strchr(hex, s[3]) && strchr(hex, s[4]) &&
+            s[5] == '>') t->types[i] = TOK_BYTE;
+    }
+}
+
 static bitnet_result tok_read_tokens(tok *t, bitnet_error *err) {
     const json *j = &t->j;
     const uint32_t vocab = json_get(j, json_get(j, JSON_ROOT, "model"), "vocab");
-    const uint32_t added = json_get(j, JSON_ROOT, "added_tokens");
     uint32_t node, i, n;
     bitnet_result r;
     if (!vocab || json_kind(j, vocab) != JSON_OBJECT)
         return tok_fail(t, 0, "there is no model.vocab", err);
     for (i = 0, node = vocab + 1; i < j->nodes[vocab].n; i++, node = j->nodes[node + 1].next)
         if ((r = tok_add(t, node, node + 1, TOK_NORMAL, err))) return r;
-    if (added && json_kind(j, added) != JSON_ARRAY)
-        return tok_fail(t, 0, "added_tokens is not an array", err);
-    for (i = 0, node = added + 1; added && i < j->nodes[added].n; i++, node = j->nodes[node].next) {
-        const uint32_t special = json_get(j, node, "special");
-        r = tok_add(t, json_get(j, node, "content"), json_get(j, node, "id"),
-                    special && json_kind(j, special) == JSON_TRUE ? TOK_CONTROL : TOK_USER, err);
-        if (r) return r;
-    }
+    if ((r = tok_read_added(t, err))) return r;
     for (n = t->n_tokens; n > 0 && !t->tokens[n - 1];) n--;
     for (i = 0; i < n; i++)
         if (!t->tokens[i])
@@ -77,7 +128,15 @@ static bitnet_result tok_read_tokens(tok *t, bitnet_error *err) {
         t->tokens[i] = t->pads[i];
         t->types[i] = TOK_UNUSED;
     }
+    if (t->kind == &tok_kinds[TOK_GEMMA]) tok_find_bytes(t);
     return BITNET_OK;
+}
+
+int64_t tok_find(const tok *t, const char *text) {
+    uint32_t i;
+    for (i = 0; i < t->n_tokens; i++)
+        if (!strcmp(t->tokens[i], text)) return i;
+    return -1;
 }
 
 /* ---- merges: "a b", or ["a", "b"], which becomes "a b" in place ---- */
@@ -110,6 +169,73 @@ static bitnet_result tok_read_merges(tok *t, bitnet_error *err) {
     return BITNET_OK;
 }
 
+/* ---- scores ---- */
+
+typedef struct tok_entry { const char *text; uint32_t id; } tok_entry;
+
+static int tok_by_text(const void *a, const void *b) {
+    const tok_entry *x = (const tok_entry *)a, *y = (const tok_entry *)b;
+    const int order = strcmp(x->text, y->text);
+    return order ? order : x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Compares the text of an entry with those of a merge, "left right", without the blank. */
+static int tok_order(const char *text, const char *merge) {
+    for (; *text || *merge; text++, merge++) {
+        if (*merge == ' ') merge++;
+        if (*text != *merge) return (uint8_t)*text < (uint8_t)*merge ? -1 : 1;
+    }
+    return 0;
+}
+
+/* The token that a merge makes, among all of them sorted; TOK_MAX: none. */
+static uint32_t tok_merged(const tok_entry *sorted, uint32_t n, const char *merge) {
+    uint32_t low = 0, high = n;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (tok_order(sorted[middle].text, merge) < 0) low = middle + 1;
+        else high = middle;
+    }
+    return low < n && !tok_order(sorted[low].text, merge) ? sorted[low].id : TOK_MAX;
+}
+
+/* Minus the rank of the first merge that makes the token; 0 for characters and bytes, and what the
+   published files have for tokens that no text is merged to. */
+static bitnet_result tok_rank(tok *t, bitnet_error *err) {
+    tok_entry *sorted = (tok_entry *)malloc(t->n_tokens * sizeof *sorted);
+    uint32_t i, id;
+    if (!sorted)
+        return set_error(err, BITNET_ERR_MEMORY, "%s: no memory to rank its tokens", t->j.name);
+    for (i = 0; i < t->n_tokens; i++) {
+        sorted[i].text = t->tokens[i];
+        sorted[i].id = i;
+    }
+    qsort(sorted, t->n_tokens, sizeof *sorted, tok_by_text);
+    for (i = t->n_merges; i-- > 0;) {              /* the first merge has the last word */
+        id = tok_merged(sorted, t->n_tokens, t->merges[i]);
+        if (id == TOK_MAX) break;
+        t->scores[id] = -(float)i;
+    }
+    free(sorted);
+    if (i != UINT32_MAX)
+        return set_error(err, BITNET_ERR_FORMAT, "%s: merge %u, '%.64s': its result is not a token",
+                         t->j.name, (unsigned)i, t->merges[i]);
+    for (i = 0; i < t->n_tokens; i++)
+        if (t->types[i] != TOK_NORMAL)
+            t->scores[i] = t->types[i] == TOK_UNUSED ? -10000.0f :
+                           t->types[i] == TOK_CONTROL || t->types[i] == TOK_USER ? -1000.0f : 0;
+    return BITNET_OK;
+}
+
+static bitnet_result tok_make_scores(tok *t, bitnet_error *err) {
+    if (!t->kind->scores) return BITNET_OK;
+    t->scores = (float *)calloc(t->n_tokens, sizeof *t->scores);
+    if (!t->scores)
+        return set_error(err, BITNET_ERR_MEMORY, "%s: no memory for the scores of its tokens",
+                         t->j.name);
+    return strcmp(t->kind->scores, "ranks") ? BITNET_OK : tok_rank(t, err);
+}
+
 /* ---- the kind of tokenizer ---- */
 
 /* The regular expression of a Split pre-tokenizer, which may be alone or in a sequence; 0: none. */
@@ -121,24 +247,54 @@ static uint32_t tok_find_split(const json *j, uint32_t pre) {
     return 0;
 }
 
+/* Gemma's: every blank becomes U+2581, and nothing is put in front of a text. Its pre-tokenizer, if
+   there is one, splits at blanks, of which none are left. */
+static bitnet_result tok_check_fallback(tok *t, const char *pre, bitnet_error *err) {
+    const json *j = &t->j;
+    const uint32_t normalizer = json_get(j, JSON_ROOT, "normalizer");
+    const uint32_t before = json_get(j, JSON_ROOT, "pre_tokenizer");
+    t->kind = &tok_kinds[TOK_GEMMA];
+    t->pre = t->kind->pre;
+    if (pre)
+        return tok_fail(t, 0, "--pre is for byte-level BPE, and this is BPE with byte_fallback",
+                        err);
+    if (!json_is(j, json_get(j, normalizer, "type"), t->kind->normalizer) ||
+        !json_is(j, json_get(j, json_get(j, normalizer, "pattern"), "String"), " ") ||
+        !json_is(j, json_get(j, normalizer, "content"), "\342\226\201"))
+        return tok_fail(t, 0, "BPE with byte_fallback is supported only with Gemma's normalizer, "
+                        "which replaces blanks", err);
+    if (before && !json_is(j, json_get(j, json_get(j, before, "pattern"), "String"), " "))
+        return tok_fail(t, 0, "the pre-tokenizer is not Gemma's, which splits at blanks", err);
+    return BITNET_OK;
+}
+
 static bitnet_result tok_check_kind(tok *t, const char *pre, bitnet_error *err) {
-    static const char llama3[] =
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-        " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
     const json *j = &t->j;
     const uint32_t model = json_get(j, JSON_ROOT, "model"), type = json_get(j, model, "type");
     const uint32_t fallback = json_get(j, model, "byte_fallback");
     const uint32_t split = tok_find_split(j, json_get(j, JSON_ROOT, "pre_tokenizer"));
+    const uint32_t normalizer = json_get(j, JSON_ROOT, "normalizer");
+    int i;
     if (!model) return tok_fail(t, 0, "there is no model", err);
     if (type && !json_is(j, type, "BPE")) return tok_fail(t, type, "only BPE is supported", err);
-    if (fallback && json_kind(j, fallback) == JSON_TRUE)
-        return tok_fail(t, 0, "BPE with byte_fallback (of SentencePiece) is not supported", err);
-    t->pre = pre ? pre : "llama-bpe";
+    if (fallback && json_kind(j, fallback) == JSON_TRUE) return tok_check_fallback(t, pre, err);
+    for (i = 0; i < TOK_KINDS; i++) {
+        const char *name = tok_kinds[i].split;
+        if (name && (pre ? !strcmp(pre, tok_kinds[i].pre) : split && json_is(j, split, name)))
+            t->kind = &tok_kinds[i];
+    }
+    t->pre = pre ? pre : t->kind ? t->kind->pre : 0;
+    if (!t->kind) t->kind = &tok_kinds[TOK_LLAMA3];
     if (pre) return BITNET_OK;         /* the user has decided */
-    if (json_get(j, JSON_ROOT, "normalizer"))
-        return tok_fail(t, 0, "there is a normalizer, and LLaMA 3's tokenizer has none", err);
-    if (split && json_is(j, split, llama3)) return BITNET_OK;
-    return tok_fail(t, split, "the pre-tokenizer is not LLaMA 3's; name it with --pre", err);
+    if (!t->pre)
+        return tok_fail(t, split, "the pre-tokenizer is not LLaMA 3's or Qwen's; name it with "
+                        "--pre", err);
+    if (t->kind->normalizer ? !json_is(j, json_get(j, normalizer, "type"), t->kind->normalizer)
+                            : normalizer != 0)
+        return set_error(err, BITNET_ERR_UNSUPPORTED, "%s: the normalizer is not %s, which belongs "
+                         "to the pre-tokenizer %s", j->name, t->kind->normalizer
+                         ? t->kind->normalizer : "null", t->pre);
+    return BITNET_OK;
 }
 
 /* ---- can bitnet.h read it? ---- */
@@ -157,6 +313,16 @@ static int tok_write(void *ud, const void *p, size_t n) {
     memcpy(b->p + b->n, p, n);
     b->n += n;
     return 0;
+}
+
+void tok_write_keys(const tok *t, const char *pre, gguf_writer *w) {
+    gguf_add_string(w, "tokenizer.ggml.model", t->kind->model);
+    gguf_add_string(w, "tokenizer.ggml.pre", pre);
+    gguf_add_strings(w, "tokenizer.ggml.tokens", t->tokens, 0, t->n_tokens);
+    if (t->scores) gguf_add_f32s(w, "tokenizer.ggml.scores", t->scores, t->n_tokens);
+    gguf_add_i32s(w, "tokenizer.ggml.token_type", t->types, t->n_tokens);
+    if (!strcmp(t->kind->model, "gpt2"))
+        gguf_add_strings(w, "tokenizer.ggml.merges", t->merges, 0, t->n_merges);
 }
 
 /* A file with the tokenizer and the smallest model that bitnet.h loads: one layer, rows of 64. */
@@ -186,11 +352,7 @@ static bitnet_result tok_write_probe(const tok *t, gguf_writer *w) {
     gguf_add_u32(w, "llama.feed_forward_length", DIM);
     gguf_add_u32(w, "llama.attention.head_count", 1);
     gguf_add_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-    gguf_add_string(w, "tokenizer.ggml.model", "gpt2");
-    gguf_add_string(w, "tokenizer.ggml.pre", "llama-bpe");
-    gguf_add_strings(w, "tokenizer.ggml.tokens", t->tokens, 0, t->n_tokens);
-    gguf_add_i32s(w, "tokenizer.ggml.token_type", t->types, t->n_tokens);
-    gguf_add_strings(w, "tokenizer.ggml.merges", t->merges, 0, t->n_merges);
+    tok_write_keys(t, t->kind->pre, w);   /* one that bitnet.h knows, with any --pre */
     for (i = 0; i < N_TENSORS; i++) {
         dims[0] = (uint64_t)tensors[i].cols;
         dims[1] = tensors[i].rows ? (uint64_t)tensors[i].rows : t->n_tokens;
@@ -241,7 +403,7 @@ static bitnet_result tok_special(const tok *t, const json *model, const char *ke
                                  bitnet_error *err) {
     const json *j = &t->config;
     char id_key[32];
-    uint32_t node, i;
+    uint32_t node;
     uint64_t id;
     *out = -1;
     snprintf(id_key, sizeof id_key, "%s_id", key);
@@ -256,10 +418,65 @@ static bitnet_result tok_special(const tok *t, const json *model, const char *ke
     node = json_get(j, JSON_ROOT, key);
     if (node && json_kind(j, node) == JSON_OBJECT) node = json_get(j, node, "content");
     if (!node) return BITNET_OK;
-    for (i = 0; i < t->n_tokens && *out < 0; i++)
-        if (json_is(j, node, t->tokens[i])) *out = i;
+    if (tok_text(j, node)) *out = tok_find(t, tok_text(j, node));
     return *out >= 0 ? BITNET_OK : set_error(err, BITNET_ERR_FORMAT, "%s: no token has the text "
                                              "of %s", j->name, key);
+}
+
+/* ---- what is put around a text ---- */
+
+/* The template of tokenizer.json for a single text: [bos, text, eos], of which bos and eos may be
+   missing. It may be alone or one of several processors. 0: there is none. */
+static uint32_t tok_find_frame(const json *j) {
+    const uint32_t post = json_get(j, JSON_ROOT, "post_processor");
+    const uint32_t list = json_get(j, post, "processors");
+    uint32_t node = list ? list + 1 : post, n = list ? j->nodes[list].n : 1;
+    for (; n > 0; n--, node = j->nodes[node].next) {
+        const uint32_t single = json_get(j, node, "single");
+        if (single && json_kind(j, single) == JSON_ARRAY) return single;
+    }
+    return 0;
+}
+
+/* Reads it: out[0] is the token in front of a text, out[1] the one behind it; -1: none. */
+static bitnet_result tok_read_frame(const tok *t, uint32_t frame, int64_t out[2],
+                                    bitnet_error *err) {
+    const json *j = &t->j;
+    uint32_t node = frame + 1, i, behind = 0;
+    out[0] = out[1] = -1;
+    for (i = 0; frame && i < j->nodes[frame].n; i++, node = j->nodes[node].next) {
+        const uint32_t id = json_get(j, json_get(j, node, "SpecialToken"), "id");
+        const char *text = tok_text(j, id);
+        if (json_get(j, node, "Sequence")) {
+            behind = 1;
+            continue;
+        }
+        if (out[behind] >= 0)
+            return tok_fail(t, id, "the post_processor puts two tokens on a side of a text", err);
+        out[behind] = text ? tok_find(t, text) : -1;
+        if (out[behind] < 0)
+            return tok_fail(t, id, "the post_processor puts around a text what is no token", err);
+    }
+    return BITNET_OK;
+}
+
+/* tokenizer_config.json says whether a token is put there, else tokenizer.json, else the kind. */
+static int tok_flag(const tok *t, const char *key, int other) {
+    const uint32_t node = json_get(&t->config, JSON_ROOT, key);
+    return node ? json_kind(&t->config, node) == JSON_TRUE : other;
+}
+
+static bitnet_result tok_read_flags(tok *t, bitnet_error *err) {
+    const uint32_t frame = tok_find_frame(&t->j);
+    int64_t around[2];
+    const bitnet_result r = tok_read_frame(t, frame, around, err);
+    if (r) return r;
+    t->add_bos = tok_flag(t, "add_bos_token", frame ? around[0] >= 0 : t->kind->add_bos);
+    t->add_eos = tok_flag(t, "add_eos_token", around[1] >= 0);
+    t->ends = around[1] >= 0;
+    if (t->add_bos && around[0] >= 0) t->bos = around[0];
+    if (t->ends) t->eos = around[1];
+    return BITNET_OK;
 }
 
 /* chat_template is a string, or a list of {"name", "template"}; newer models have a file of it. */
@@ -292,9 +509,9 @@ static bitnet_result tok_read_template(tok *t, const char *dir, bitnet_error *er
 
 bitnet_result tok_open(tok *t, const char *dir, const json *model, uint64_t n_vocab,
                        const char *pre, bitnet_error *err) {
-    uint32_t node;
     bitnet_result r;
     memset(t, 0, sizeof *t);
+    t->unk = -1;
     if (n_vocab < 1 || n_vocab > TOK_MAX)
         return set_error(err, BITNET_ERR_LIMIT, "%s: vocab_size is not from 1 to %d",
                          model->name, (int)TOK_MAX);
@@ -308,12 +525,12 @@ bitnet_result tok_open(tok *t, const char *dir, const json *model, uint64_t n_vo
     if ((r = file_load_json(dir, "tokenizer.json", 0, &t->j, err)) ||
         (r = file_load_json(dir, "tokenizer_config.json", 1, &t->config, err)) ||
         (r = tok_check_kind(t, pre, err)) || (r = tok_read_tokens(t, err)) ||
-        (r = tok_read_merges(t, err)) || (r = tok_check(t, err)) ||
+        (r = tok_read_merges(t, err)) || (r = tok_make_scores(t, err)) ||
+        (r = tok_check(t, err)) ||
         (r = tok_special(t, model, "bos_token", &t->bos, err)) ||
         (r = tok_special(t, model, "eos_token", &t->eos, err)) ||
         (r = tok_special(t, model, "pad_token", &t->pad, err)) ||
-        (r = tok_read_template(t, dir, err))) return r;
-    node = json_get(&t->config, JSON_ROOT, "add_bos_token");
-    t->add_bos = !node || json_kind(&t->config, node) == JSON_TRUE;   /* as in the official file */
-    return BITNET_OK;
+        (!t->kind->split && (r = tok_special(t, model, "unk_token", &t->unk, err))) ||
+        (r = tok_read_flags(t, err))) return r;
+    return tok_read_template(t, dir, err);
 }

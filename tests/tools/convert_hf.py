@@ -627,9 +627,9 @@ CASES = {
         "tokenizer.json", lambda x: put(x, "added_tokens", 0, "content", "a\0b"))),
     "tokenizer-missing": ("auto", "tokenizer.json: cannot be read: No such file", lambda d: os.remove(
         d.path("tokenizer.json"))),
-    "tokenizer-split": ("auto", "not LLaMA 3's", lambda d: d.text(
+    "tokenizer-split": ("auto", "not LLaMA 3's or Qwen's", lambda d: d.text(
         "tokenizer.json", "{1,3}", "{1,2}")),
-    "tokenizer-no-split": ("auto", "not LLaMA 3's", lambda d: d.json(
+    "tokenizer-no-split": ("auto", "not LLaMA 3's or Qwen's", lambda d: d.json(
         "tokenizer.json", lambda x: x.pop("pre_tokenizer"))),
     "tokenizer-normalizer": ("auto", "normalizer", lambda d: d.json(
         "tokenizer.json", lambda x: put(x, "normalizer", {"type": "NFC"}))),
