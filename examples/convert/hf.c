@@ -13,7 +13,7 @@ enum { HF_SLICE = 1 << 20 };           /* elements in memory at a time */
 enum { HF_BITNET = 1, HF_QWEN3 = 2, HF_GEMMA3 = 4, HF_EMBED = HF_QWEN3 | HF_GEMMA3, HF_ALL = 7 };
 
 typedef struct hf_family {
-    const char *model_type;            /* of config.json; 0: the architecture is BitNetForCausalLM */
+    const char *model_type;            /* of config.json; 0: it is a BitNetForCausalLM */
     const char *arch;
     const char *act_key, *act;
     int tensors;                       /* HF_BITNET and so on: those that it has */
@@ -142,8 +142,7 @@ static bitnet_result hf_read_family(hf_model *h, bitnet_error *err) {
     }
     if (h->family) return BITNET_OK;
     if (!act) return hf_bad(h, key, "is missing", err);
-    snprintf(known, sizeof known, "%s%s%s", acts[0], acts[1] ? " and " : "",
-             acts[1] ? acts[1] : "");
+    snprintf(known, sizeof known, acts[1] ? "%s and %s are" : "%s is", acts[0], acts[1]);
     return hf_unsupported(h, key, act, known, err);
 }
 

@@ -30,7 +30,7 @@ typedef struct tok {
     float *scores;                     /* [n_tokens] */
     char (*pads)[16];                  /* [PAD123]: ids of the model that no token has */
     uint32_t n_tokens, n_merges;
-    uint32_t n_beyond;                 /* added tokens beyond the model's rows, which are left out */
+    uint32_t n_beyond;                 /* added tokens beyond the model's rows: left out */
     int64_t bos, eos, pad, unk;        /* -1: none */
     int add_bos, add_eos;
     int ends;                          /* 1: tokenizer.json puts eos behind a text */

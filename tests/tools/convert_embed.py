@@ -5,14 +5,15 @@
     convert_embed.py vocab VOCAB.gguf DIR      DIR/hf with that vocabulary and a network of zeros
     convert_embed.py same VOCAB.gguf A.gguf    has A the vocabulary's keys?
     convert_embed.py half MODEL.gguf OUT.gguf  scales that are F16, for TQ1_0 and TQ2_0
-    convert_embed.py break BASE DIR            DIR/CASE for each of CASES: BASE/ARCH-KIND/hf, damaged
+    convert_embed.py break BASE DIR            DIR/CASE for each of CASES: a folder of BASE, damaged
     convert_embed.py cases                     "name folder word" for each
 
 KIND is words with '-' between them: exact (want.gguf is MODEL.gguf), bf16, f16 or f32 (the weights'
-dtype); plain (names without "model."), shards, pairs (merges as such), newer (keys as later versions
-write them), frame (tokenizer.json, not tokenizer_config.json, says what is put around a text),
-window (it is kept), odd (floats that are no F16s), ids (more special tokens), beyond (a token that the model has no row for), head
-and untied (a head, of its own or not), mean or cls (pooling).
+dtype); plain (names without "model."), shards, pairs (merges as such), newer (keys as later
+versions write them), frame (tokenizer.json, not tokenizer_config.json, says what is put around a
+text), window (it is kept), odd (floats that are no F16s), ids (more special tokens), beyond (a
+token that the model has no row for), head and untied (a head, the embedding's or its own), mean or
+cls (pooling).
 
 Everything is worked out here from the definitions; only the standard library is needed.
 """
@@ -219,7 +220,8 @@ def make_config(keys, words):
     else:
         config.update(sliding_window=None, use_sliding_window=False)
     if "newer" in words:
-        for name in ("rope_theta", "rope_local_base_freq", "rope_scaling", "sliding_window_pattern"):
+        for name in ("rope_theta", "rope_local_base_freq", "rope_scaling",
+                     "sliding_window_pattern"):
             config.pop(name, None)
         rope = lambda base: {"rope_type": "default", "rope_theta": base}
         config["rope_parameters"] = rope(theta)
@@ -232,8 +234,8 @@ def make_config(keys, words):
 
 
 def gemma_merges(tokens, types, scores, words):
-    """Merges of which token t is the -scores[t]-th; the others make tokens that have lower ranks, or
-    are user-defined."""
+    """Merges of which token t is the -scores[t]-th; the others make tokens that have lower ranks,
+    or are user-defined."""
     have, ranked = set(tokens), {}
     for t, kind, score in zip(tokens, types, scores):
         if kind == 1 and score < 0:

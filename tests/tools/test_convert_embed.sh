@@ -156,6 +156,8 @@ for base in qwen3-f32 qwen3-head gemma3-f32 gemma3-plain gemma3-newer; do
     tool make "$tmp/${base%-*}.gguf" "$tmp/base/$base" "f32-${base#*-}"
 done
 fails window-of-qwen 1 "'sliding_window' is missing, for --window" "$tmp/base/qwen3-f32/hf" "$out" --window
+python3 "$root/tests/tools/convert_hf.py" make "$root/tests/data/a.gguf" "$tmp/text" auto
+fails pooling-of-text 1 "is not that of a model of embeddings, for --pooling" "$tmp/text/hf" "$out" --pooling last
 fails pre-of-gemma 1 "tokenizer.json: --pre is for byte-level BPE" "$tmp/base/gemma3-f32/hf" "$out" --pre qwen2
 for change in 's/"sliding_window_pattern": 6/"sliding_window_pattern": 5/:sliding_window_pattern' \
     's/"rope_local_base_freq": 10000.0/"rope_local_base_freq": 20000/:rope_local_base_freq'; do
