@@ -396,7 +396,7 @@ static bitnet_result hf_read_end(hf_model *h, bitnet_error *err) {
 
 /* Says what the folder has and the file will not. */
 static void hf_log_left_out(const hf_model *h) {
-    char text[200];
+    char text[256];
     if (h->tokens.n_beyond) {
         snprintf(text, sizeof text, "%s: %u added tokens are left out: their ids are over the "
                  "vocab_size of config.json", h->tokens.j.name, (unsigned)h->tokens.n_beyond);
