@@ -4,7 +4,7 @@
        batch -m MODEL --resume results.jsonl < requests.jsonl
 
    README.md has examples. A line is a request of OpenAI's batch API ("custom_id", "url", "body") or
-   the body alone ("prompt" or "messages"). What a line gives depends on the line, the model and the
+   the body alone ("prompt", "messages" or "input"). What a line gives depends on the line, the model and the
    program's version alone, not on the machine or the other lines: its id and its seed are a hash of
    the line. So lines can be computed anywhere, and twice. */
 #include "options.h"
@@ -270,6 +270,7 @@ typedef struct work {
     choice *choices;
     int32_t n_ended;
     int is_done;
+    buffer vectors;                    /* the body of a result with embeddings */
     buffer out;                        /* its result */
     struct work *next;
 } work;
@@ -334,6 +335,7 @@ static void free_work(work *w) {
     for (i = 0; w->choices && i < w->request.n_texts; i++) choice_free(&w->choices[i]);
     free(w->choices);
     free(w->custom_id);
+    buffer_free(&w->vectors);
     buffer_free(&w->out);
     request_free(&w->request);
     free(w);
@@ -373,10 +375,19 @@ static void finish(work *w, const http_error *error) {
     for (i = 0; i < w->request.n_texts; i++)       /* depends on the other lines */
         w->request.texts[i].n_reused = 0;
     if (error->status) reply_error(&w->out, error);
+    else if (w->request.embed.n) buffer_add(&w->out, w->vectors.p, w->vectors.n);
     else reply_whole(&w->out, &w->request, w->choices);
     buffer_text(&w->out, "},\"error\":null}\n");
+    w->out.failed |= w->vectors.failed;
     n_failed += error->status != 0;
     w->is_done = 1;
+}
+
+/* A line has ended, perhaps with an error. */
+static void end_line(work *w, const bitnet_error *err) {
+    const http_error e = err->code ? reply_failure(err) : (http_error){0};
+    if (e.status == 503) code = TRY_AGAIN;         /* memory: another time, or another machine */
+    else finish(w, &e);
 }
 
 static void on_piece(engine_text *t, const char *piece, size_t n, const token_info *token) {
@@ -387,25 +398,39 @@ static void on_piece(engine_text *t, const char *piece, size_t n, const token_in
 
 static void on_end(engine_text *t) {
     work *w = (work *)t->ud;
-    int32_t i;
+    int32_t i = 0;
     if (is_closing || ++w->n_ended < w->request.n_texts) return;
-    for (i = 0; i < w->request.n_texts; i++) {
-        const engine_text *one = &w->request.texts[i];
-        const http_error e = reply_failure(one);
-        if (!one->err.code) continue;
-        if (e.status == 503) code = TRY_AGAIN;     /* memory: another time, or another machine */
-        else finish(w, &e);
-        return;
-    }
-    finish(w, &(http_error){0});
+    while (i < w->request.n_texts - 1 && !w->request.texts[i].err.code) i++;
+    end_line(w, &w->request.texts[i].err);         /* of the first that failed, if any did */
+}
+
+static void on_vector(engine_embed *t, const float *vector) {
+    work *w = (work *)t->ud;
+    n_tokens += (unsigned long long)t->inputs[t->n_done].n_tokens;
+    reply_vector(&w->vectors, &w->request, vector);
+}
+
+static void on_embedded(engine_embed *t) {
+    if (!is_closing) end_line((work *)t->ud, &t->err);
 }
 
 /* ---- what a line asks for ---- */
 
-static const char *const addresses[] = {"/v1/completions", "/v1/chat/completions"};
+typedef enum line_kind { COMPLETION, CHAT, EMBEDDINGS, N_KINDS } line_kind;
+static const struct { const char *url, *field; } kinds[N_KINDS] = {
+    {"/v1/completions", "prompt"}, {"/v1/chat/completions", "messages"}, {"/v1/embeddings", "input"}
+};
 
-/* Takes the body out of a line of the batch API, or of a line that is one. *chat: which kind. */
-static http_error read_body(work *w, json *j, buffer *body, int *chat) {
+/* The kind that the url of a line names; without one, whose field is there. */
+static int kind_of(const json *j, uint32_t url) {
+    int kind = 0;
+    while (kind < N_KINDS && (url ? !json_is(j, url, kinds[kind].url)
+                                  : !json_get(j, JSON_ROOT, kinds[kind].field))) kind++;
+    return kind == N_KINDS && !url ? COMPLETION : kind;
+}
+
+/* Takes the body out of a line of the batch API, or of a line that is one. */
+static http_error read_body(work *w, json *j, buffer *body, int *kind) {
     const uint32_t url = json_get(j, JSON_ROOT, "url"), method = json_get(j, JSON_ROOT, "method");
     const uint32_t inner = json_get(j, JSON_ROOT, "body"),
                    own = json_get(j, JSON_ROOT, "custom_id");
@@ -414,13 +439,13 @@ static http_error read_body(work *w, json *j, buffer *body, int *chat) {
     memset(&e, 0, sizeof e);
     if (json_kind(j, own) == JSON_STRING) buffer_value(&name, j, own);
     w->custom_id = name.p;
-    *chat = url ? json_is(j, url, addresses[1]) : json_get(j, JSON_ROOT, "messages") != 0;
+    *kind = kind_of(j, url);
     if (own && !name.p) {
         e.status = 400;
         strcpy(e.text, "custom_id: a string is needed");
-    } else if (url && !*chat && !json_is(j, url, addresses[0])) {
-        e.status = json_is(j, url, "/v1/embeddings") ? 501 : 404;
-        strcpy(e.text, "url: /v1/chat/completions or /v1/completions is needed");
+    } else if (*kind == N_KINDS) {
+        e.status = 404;
+        strcpy(e.text, "url: /v1/chat/completions, /v1/completions or /v1/embeddings is needed");
     } else if (method && !json_is(j, method, "POST")) {
         e.status = 405;
         strcpy(e.text, "method: POST is needed");
@@ -439,7 +464,7 @@ static void begin(work *w, char *line, size_t n) {
     buffer body = {0};
     json j;
     int32_t i;
-    int chat = 0;
+    int kind = COMPLETION;
     memset(&e, 0, sizeof e);
     memset(&j, 0, sizeof j);
     snprintf(j.name, sizeof j.name, "the line");
@@ -452,28 +477,38 @@ static void begin(work *w, char *line, size_t n) {
     } else if (json_kind(&j, JSON_ROOT) != JSON_OBJECT) {
         e.status = 400;
         strcpy(e.text, "the line must be a JSON object");
-    } else e = read_body(w, &j, &body, &chat);
+    } else e = read_body(w, &j, &body, &kind);
     if (!e.status && code != TRY_AGAIN) {
-        e = request_parse(&w->request, &serving, chat, "the body", body.p, body.n,
-                          request_mix(w->key.a) >> 11 | 1);
+        e = kind == EMBEDDINGS
+            ? request_parse_embeddings(&w->request, &serving, "the body", body.p, body.n)
+            : request_parse(&w->request, &serving, kind == CHAT, "the body", body.p, body.n,
+                            request_mix(w->key.a) >> 11 | 1);
         memset(&body, 0, sizeof body);
     }
     w->request.created = 0;            /* no time: the result is the same whenever it is made */
-    snprintf(w->request.id, sizeof w->request.id, "%s-%016llx", chat ? "chatcmpl" : "cmpl",
+    snprintf(w->request.id, sizeof w->request.id, "%s-%016llx", kind == CHAT ? "chatcmpl" : "cmpl",
              (unsigned long long)w->key.a);
     json_free(&j);
     buffer_free(&body);
-    w->choices = e.status ? 0 : (choice *)calloc((size_t)w->request.n_texts, sizeof *w->choices);
+    w->choices = e.status ? 0 : (choice *)calloc((size_t)w->request.n_texts + 1,
+                                                 sizeof *w->choices);
     if (!e.status && !w->choices) code = TRY_AGAIN;
     if (e.status == 503) code = TRY_AGAIN;
     if (code == TRY_AGAIN) return;
-    if (e.status) finish(w, &e);
-    else for (i = 0; i < w->request.n_texts; i++) {
+    if (e.status) {
+        finish(w, &e);
+        return;
+    }
+    for (i = 0; i < w->request.n_texts; i++) {
         w->request.texts[i].piece_fn = on_piece;
         w->request.texts[i].end_fn = on_end;
         w->request.texts[i].ud = w;
         engine_add(eng, &w->request.texts[i]);
     }
+    w->request.embed.vector_fn = on_vector;
+    w->request.embed.end_fn = on_embedded;
+    w->request.embed.ud = w;
+    if (w->request.embed.n) engine_add_embed(eng, &w->request.embed);
 }
 
 /* Is this line ours, and not done yet? */
@@ -623,7 +658,7 @@ static void on_signal(int number) {
 /* Reads ahead as many lines as have slots, and as many again. */
 static void run(void) {
     const double begun = now();
-    const long most = 2 * (n_slots ? n_slots : SLOTS);
+    const long most = 2 * engine_most(eng);
     count_lines();
     while (code != TRY_AGAIN && !signalled) {
         while (!at_end && code != TRY_AGAIN && !signalled && engine_waiting(eng) < most / 2 &&

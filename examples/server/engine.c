@@ -3,10 +3,11 @@
 #include <string.h>
 
 enum { MOST_BEST = 20, ECHO_ROWS = 16, BATCH = 256, PAGE = 64 };
+enum { EMBED_TEXTS = 64, EMBED_TOKENS = 512, EMBED_CLIENTS = 256 };        /* of a pass; see turn_of */
 
 struct engine {
     const bitnet_model *model;
-    bitnet_ctx *ctx;
+    bitnet_ctx *ctx;                   /* of texts that are written; 0: the model writes none */
     engine_params params;
     engine_text **slots;               /* [n_slots] 0: free */
     uint64_t *used;                    /* [n_slots] when it was last used, in passes */
@@ -16,11 +17,19 @@ struct engine {
     int is_crowded;                    /* one has lost its slot: none begins until another ends */
     const engine_text *echoing;        /* whose pass it is; 0: of all that write */
     uint64_t now;
+
+    bitnet_ctx *embed_ctx;             /* 0: the model makes no embeddings */
+    engine_embed *embeds;              /* those that have inputs without a vector */
+    int32_t dim;
+    float *vectors;                    /* [EMBED_TEXTS][dim] */
+    engine_embed *owners[EMBED_TEXTS]; /* [n_called] of the inputs of this pass */
+    bitnet_embed_input inputs[EMBED_TEXTS];
+    int32_t n_called;
+    uint64_t turns[EMBED_CLIENTS], turn;         /* see turn_of; turn: the last client's */
 };
 
-static int is_cancelled(const engine_text *t) {
-    return __atomic_load_n(&t->cancelled, __ATOMIC_ACQUIRE);
-}
+static int is_set(const int *cancelled) { return __atomic_load_n(cancelled, __ATOMIC_ACQUIRE); }
+static int is_cancelled(const engine_text *t) { return is_set(&t->cancelled); }
 
 /* Asked during a pass. It goes on as long as one of its texts does: what a pass has done is lost
    when it stops, and clients that come and go could keep all others from going on. */
@@ -28,54 +37,92 @@ static int is_for_nobody(void *ud) {
     const engine *e = (const engine *)ud;
     int32_t i;
     if (!e->params.cancel_fn(e->params.ud)) return 0;
+    for (i = 0; i < e->n_called; i++)
+        if (!is_set(&e->owners[i]->cancelled)) return 0;
+    if (e->n_called) return 1;
     if (e->echoing) return is_cancelled(e->echoing);
     for (i = 0; i < e->params.n_slots; i++)
         if (e->slots[i] && e->slots[i]->gen && !is_cancelled(e->slots[i])) return 0;
     return 1;
 }
 
-engine *engine_create(const bitnet_model *model, const engine_params *params, bitnet_error *err) {
-    engine *e = (engine *)calloc(1, sizeof *e);
-    const size_t n = (size_t)params->n_slots;
+/* What the contexts have in common. */
+static bitnet_ctx_params ctx_params(engine *e) {
     bitnet_ctx_params cp;
     memset(&cp, 0, sizeof cp);
-    cp.n_seqs = params->n_slots;
-    cp.n_ctx = params->n_ctx;
-    cp.n_threads = params->n_threads;
-    cp.n_kv = params->n_slots > 1 ? params->n_kv : 0;
-    cp.n_batch = BATCH;
-    cp.n_logits = params->n_slots < ECHO_ROWS ? ECHO_ROWS : params->n_slots;
-    cp.cancel_fn = params->cancel_fn ? is_for_nobody : 0;
+    cp.n_ctx = e->params.n_ctx;
+    cp.n_threads = e->params.n_threads;
+    cp.cancel_fn = e->params.cancel_fn ? is_for_nobody : 0;
     cp.cancel_ud = e;
-    err->code = BITNET_ERR_MEMORY;
-    strcpy(err->text, "no memory for the slots");
-    if (!e) return 0;
-    e->model = model;
-    e->params = *params;
-    e->queue_end = &e->queue;
+    return cp;
+}
+
+static int create_ctx(engine *e, bitnet_error *err) {
+    const size_t n = (size_t)e->params.n_slots;
+    bitnet_ctx_params cp = ctx_params(e);
+    cp.n_seqs = e->params.n_slots;
+    cp.n_kv = e->params.n_slots > 1 ? e->params.n_kv : 0;
+    cp.n_batch = BATCH;
+    cp.n_logits = e->params.n_slots < ECHO_ROWS ? ECHO_ROWS : e->params.n_slots;
     e->slots = (engine_text **)calloc(n, sizeof(engine_text *));
     e->used = (uint64_t *)calloc(n, sizeof *e->used);
     e->gens = (bitnet_gen **)calloc(n, sizeof(bitnet_gen *));
-    if (!e->slots || !e->used || !e->gens || bitnet_ctx_create(model, &cp, &e->ctx, err)) {
-        engine_free(e);
-        return 0;
-    }
-    return e;
+    return e->slots && e->used && e->gens && !bitnet_ctx_create(e->model, &cp, &e->ctx, err);
 }
 
-int32_t engine_ctx(const engine *e) { return bitnet_ctx_capacity(e->ctx); }
-int32_t engine_waiting(const engine *e) { return e->n_waiting; }
+/* Its cache needs no limit: it holds what is in one pass, or one longer text. */
+static int create_embed_ctx(engine *e, bitnet_error *err) {
+    bitnet_ctx_params cp = ctx_params(e);
+    cp.n_seqs = EMBED_TEXTS;
+    cp.n_batch = EMBED_TOKENS;
+    cp.n_logits = cp.no_head_copy = 1;
+    e->vectors = (float *)malloc((size_t)e->dim * EMBED_TEXTS * sizeof *e->vectors);
+    return e->vectors && !bitnet_ctx_create(e->model, &cp, &e->embed_ctx, err);
+}
+
+engine *engine_create(const bitnet_model *model, const engine_params *params, bitnet_error *err) {
+    engine *e = (engine *)calloc(1, sizeof *e);
+    bitnet_model_info info;
+    err->code = BITNET_ERR_MEMORY;
+    strcpy(err->text, "no memory for the slots");
+    if (!e) return 0;
+    bitnet_model_get_info(model, &info);
+    e->model = model;
+    e->params = *params;
+    e->queue_end = &e->queue;
+    e->dim = info.dim;
+    if ((!info.has_head || create_ctx(e, err)) && (!info.pooling || create_embed_ctx(e, err))) {
+        if (e->ctx || e->embed_ctx) return e;
+        err->code = BITNET_ERR_UNSUPPORTED;
+        strcpy(err->text, "the file has neither an output head nor a pooling_type, so the model "
+               "neither writes text nor makes embeddings");
+    }
+    engine_free(e);
+    return 0;
+}
+
+int32_t engine_ctx(const engine *e) {
+    return bitnet_ctx_capacity(e->ctx ? e->ctx : e->embed_ctx);
+}
+int32_t engine_most(const engine *e) { return e->ctx ? e->params.n_slots : EMBED_TEXTS; }
+
+int32_t engine_waiting(const engine *e) {
+    const engine_embed *t;
+    int32_t n = e->n_waiting;
+    for (t = e->embeds; t; t = t->next) n += t->n - t->n_done;
+    return n;
+}
 
 int32_t engine_busy(const engine *e) {
     int32_t i, n = 0;
-    for (i = 0; i < e->params.n_slots; i++) n += e->slots[i] != 0;
+    for (i = 0; e->ctx && i < e->params.n_slots; i++) n += e->slots[i] != 0;
     return n;
 }
 
 int64_t engine_held(const engine *e) {
     int64_t n = 0;
     int32_t i;
-    for (i = 0; i < e->params.n_slots; i++) n += bitnet_seq_length(e->ctx, i);
+    for (i = 0; e->ctx && i < e->params.n_slots; i++) n += bitnet_seq_length(e->ctx, i);
     return n;
 }
 
@@ -126,15 +173,118 @@ static void end_cancelled(engine *e) {
     }
 }
 
+/* ---- embeddings ---- */
+
+static void add_last(engine *e, engine_embed *t) {
+    engine_embed **at = &e->embeds;
+    while (*at) at = &(*at)->next;
+    *at = t;
+    t->next = 0;
+}
+
+/* Counts the tokens that a client has had. Clients may share a place. */
+static uint64_t *turn_of(engine *e, const engine_embed *t) {
+    return &e->turns[t->client % EMBED_CLIENTS];
+}
+
+void engine_add_embed(engine *e, engine_embed *t) {
+    uint64_t *turn = turn_of(e, t);
+    if (*turn < e->turn) *turn = e->turn;        /* who was away has saved nothing up */
+    add_last(e, t);
+}
+
+void embed_cancel(engine_embed *t) { __atomic_store_n(&t->cancelled, 1, __ATOMIC_RELEASE); }
+
+/* Ends those that have all vectors, or will get no more. */
+static void end_embeds(engine *e) {
+    engine_embed **at = &e->embeds, *t;
+    while ((t = *at) != 0) {
+        if (is_set(&t->cancelled)) {
+            t->err.code = BITNET_ERR_CANCELLED;
+            strcpy(t->err.text, "cancelled");
+        }
+        if (t->err.code || t->n_done == t->n) {
+            *at = t->next;
+            t->end_fn(t);
+        } else at = &t->next;
+    }
+}
+
+/* Who is next: the client that has had the fewest tokens, and its first job. */
+static engine_embed **next_to_embed(engine *e) {
+    engine_embed **at, **best = 0;
+    for (at = &e->embeds; *at; at = &(*at)->next)
+        if ((*at)->n_begun < (*at)->n && (!best || *turn_of(e, *at) < *turn_of(e, *best)))
+            best = at;
+    return best;
+}
+
+/* An input has been chosen; the client's other jobs come before this one's next. */
+static void take_turn(engine *e, engine_embed **at) {
+    engine_embed *t = *at;
+    uint64_t *turn = turn_of(e, t);
+    e->turn = *turn;
+    *turn += (uint64_t)t->inputs[t->n_begun++].n_tokens;
+    *at = t->next;
+    add_last(e, t);
+}
+
+/* Chooses the inputs of a pass. One that is longer than that goes alone, so that its owner can stop
+   it in the middle. */
+static void choose_inputs(engine *e) {
+    engine_embed **at;
+    int32_t n_tokens = 0;
+    e->n_called = 0;
+    while (e->n_called < EMBED_TEXTS && (at = next_to_embed(e)) != 0) {
+        const bitnet_embed_input *in = &(*at)->inputs[(*at)->n_begun];
+        if (e->n_called && n_tokens + in->n_tokens > EMBED_TOKENS) return;
+        n_tokens += in->n_tokens;
+        e->inputs[e->n_called] = *in;
+        e->owners[e->n_called++] = *at;
+        take_turn(e, at);
+    }
+}
+
+/* Hands over a vector of the last pass. If that failed, nobody knows because of which input: each
+   gets a pass of its own. */
+static void take_vector(engine *e, int32_t i, const bitnet_error *why) {
+    engine_embed *t = e->owners[i];
+    float *v = e->vectors + (size_t)e->dim * (size_t)i;
+    if (t->err.code || is_set(&t->cancelled)) return;
+    if (why->code && e->n_called == 1) t->err = *why;
+    else if (why->code) bitnet_embed(e->embed_ctx, &e->inputs[i], 1, 0, v, &t->err);
+    if (t->err.code) return;
+    t->vector_fn(t, v);
+    t->n_done++;
+}
+
+static int embed_pass(engine *e) {
+    bitnet_error err = {BITNET_OK, ""};
+    int32_t i;
+    end_embeds(e);
+    choose_inputs(e);
+    if (e->n_called) bitnet_embed(e->embed_ctx, e->inputs, e->n_called, 0, e->vectors, &err);
+    for (i = 0; i < e->n_called; i++) take_vector(e, i, &err);
+    i = e->n_called;
+    e->n_called = 0;
+    end_embeds(e);
+    return i;
+}
+
 void engine_free(engine *e) {
     int32_t i;
     engine_text *t;
+    engine_embed *v;
     if (!e) return;
     for (i = 0; e->slots && i < e->params.n_slots; i++)
         if (e->slots[i]) text_cancel(e->slots[i]);
     for (t = e->queue; t; t = t->next) text_cancel(t);
-    if (e->slots) end_cancelled(e);
+    for (v = e->embeds; v; v = v->next) embed_cancel(v);
+    if (e->ctx) end_cancelled(e);
+    end_embeds(e);
     bitnet_ctx_free(e->ctx);
+    bitnet_ctx_free(e->embed_ctx);
+    free(e->vectors);
     free(e->slots);
     free(e->used);
     free(e->gens);
@@ -400,7 +550,7 @@ static void find_culprit(engine *e) {
     }
 }
 
-int engine_pass(engine *e) {
+static int write_pass(engine *e) {
     bitnet_error err;
     bitnet_result r;
     engine_text **at;
@@ -425,4 +575,9 @@ int engine_pass(engine *e) {
     for (i = 0; i < e->params.n_slots; i++)
         if (e->slots[i] && e->slots[i]->gen) take_piece(e, e->slots[i]);
     return n + echoes;
+}
+
+int engine_pass(engine *e) {
+    const int n = e->ctx ? write_pass(e) : 0;
+    return n + embed_pass(e);
 }

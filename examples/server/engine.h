@@ -6,6 +6,9 @@
    again. Where all slots together may hold less than they could (n_kv) and it is full, what is kept
    goes first; then texts that have not written anything wait until another one has ended.
 
+   A model of embeddings has no slots: texts of many jobs become vectors in the same pass. Each client
+   gets as many tokens as any other.
+
    All calls come from one thread, that of the engine. */
 #ifndef SERVER_ENGINE_H
 #define SERVER_ENGINE_H
@@ -63,9 +66,31 @@ struct engine_text {
     int cancelled;                     /* set by any thread */
 };
 
+/* Texts that become vectors, one after the other. The caller sets the first part, all else zero; it
+   lives until end_fn is called. */
+typedef struct engine_embed engine_embed;
+typedef void (*embed_vector_fn)(engine_embed *t, const float *vector);     /* of input n_done */
+typedef void (*embed_end_fn)(engine_embed *t);
+struct engine_embed {
+    bitnet_embed_input *inputs;        /* [n] tokens, each within the context */
+    int32_t n;                         /* 1 or more */
+    uint64_t client;                   /* whose they are */
+    embed_vector_fn vector_fn;
+    embed_end_fn end_fn;
+    void *ud;
+
+    /* set by the engine */
+    int32_t n_done;
+    bitnet_error err;                  /* BITNET_ERR_CANCELLED after embed_cancel */
+
+    /* the engine's own */
+    int32_t n_begun;
+    engine_embed *next;
+    int cancelled;                     /* set by any thread */
+};
+
 /* cancel_fn is asked during a pass, at least every 20 ms; nonzero: some text has been cancelled. A
-   pass stops only if all of its texts have: those who come and go do not hold up the others.
-   Returns 0, and err says why. */
+   pass stops only if all of its texts have: those who come and go do not hold up the others. */
 typedef struct engine_params {
     int32_t n_slots;
     int32_t n_ctx;                     /* of each slot; 0: the default */
@@ -74,6 +99,7 @@ typedef struct engine_params {
     bitnet_cancel_fn cancel_fn;
     void *ud;
 } engine_params;
+/* For a model that writes text, or makes embeddings, or both. Returns 0, and err says why. */
 engine *engine_create(const bitnet_model *model, const engine_params *params, bitnet_error *err);
 /* Ends all texts as cancelled. */
 void engine_free(engine *e);
@@ -82,12 +108,16 @@ void engine_free(engine *e);
 void engine_add(engine *e, engine_text *t);
 /* The text ends with the next pass; from any thread. */
 void text_cancel(engine_text *t);
+/* The same for texts that become vectors, if the model makes embeddings. */
+void engine_add_embed(engine *e, engine_embed *t);
+void embed_cancel(engine_embed *t);
 /* One pass. Returns how many texts it had, and so 0 when there is nothing to do. */
 int engine_pass(engine *e);
 
 int32_t engine_ctx(const engine *e);             /* tokens that a slot can hold */
 int32_t engine_busy(const engine *e);            /* texts that have a slot */
-int32_t engine_waiting(const engine *e);         /* texts that have none */
+int32_t engine_waiting(const engine *e);         /* texts that have none, or have no vector yet */
+int32_t engine_most(const engine *e);            /* texts that a pass can have */
 int64_t engine_held(const engine *e);            /* tokens in all slots */
 
 #endif

@@ -1,4 +1,5 @@
 #include "reply.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -223,6 +224,65 @@ void reply_whole(buffer *out, const request *r, choice *choices) {
     buffer_text(out, "}");
 }
 
+/* ---- vectors ---- */
+
+/* Nine digits give the same float back. JSON has no infinity. */
+static void add_floats(buffer *out, const float *v, int32_t n) {
+    int32_t i;
+    for (i = 0; i < n; i++) {
+        buffer_text(out, i ? "," : "[");
+        if (isfinite(v[i])) buffer_format(out, "%.9g", (double)v[i]);
+        else buffer_text(out, "null");
+    }
+    buffer_text(out, "]");
+}
+
+/* The bytes of the floats, the least significant one first, in base64. */
+static void add_base64(buffer *out, const float *v, int32_t n) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const size_t size = (size_t)n * sizeof *v;
+    uint32_t bits = 0;
+    size_t i;
+    char four[4];
+    buffer_text(out, "\"");
+    for (i = 0; i < size + 2 && i - i % 3 < size; i++) {
+        uint32_t word = 0;
+        if (i < size) memcpy(&word, &v[i / 4], sizeof word);
+        bits = bits << 8 | (word >> 8 * (i % 4) & 255);
+        if (i % 3 < 2) continue;
+        four[0] = digits[bits >> 18 & 63];
+        four[1] = digits[bits >> 12 & 63];
+        four[2] = i > size ? '=' : digits[bits >> 6 & 63];
+        four[3] = i >= size ? '=' : digits[bits & 63];
+        buffer_add(out, four, 4);
+    }
+    buffer_text(out, "\"");
+}
+
+static int64_t count_tokens(const engine_embed *t) {
+    int64_t n = 0;
+    int32_t i;
+    for (i = 0; i < t->n; i++) n += t->inputs[i].n_tokens;
+    return n;
+}
+
+void reply_vector(buffer *out, const request *r, const float *vector) {
+    const engine_embed *t = &r->embed;
+    const int32_t dim = r->service->info.dim;
+    long long n;
+    if (t->n_done == 0) buffer_text(out, "{\"object\":\"list\",\"data\":[");
+    buffer_format(out, "%s{\"object\":\"embedding\",\"index\":%d,\"embedding\":",
+                  t->n_done ? "," : "", (int)t->n_done);
+    if (r->is_base64) add_base64(out, vector, dim);
+    else add_floats(out, vector, dim);
+    buffer_text(out, "}");
+    if (t->n_done < t->n - 1) return;
+    n = count_tokens(t);
+    buffer_text(out, "],\"model\":");
+    buffer_json(out, r->service->name, strlen(r->service->name));
+    buffer_format(out, ",\"usage\":{\"prompt_tokens\":%lld,\"total_tokens\":%lld}}", n, n);
+}
+
 void reply_error(buffer *out, const http_error *error) {
     const char *type = error->status == 401 ? "authentication_error"
                        : error->status == 429 ? "rate_limit_error"
@@ -237,11 +297,11 @@ void reply_error(buffer *out, const http_error *error) {
     else buffer_text(out, ",\"code\":null}}");
 }
 
-http_error reply_failure(const engine_text *t) {
+http_error reply_failure(const bitnet_error *err) {
     http_error e;
     memset(&e, 0, sizeof e);
-    e.status = t->err.code == BITNET_ERR_MEMORY || t->err.code == BITNET_ERR_FULL ||
-               t->err.code == BITNET_ERR_CANCELLED ? 503 : 500;
-    snprintf(e.text, sizeof e.text, "%s", t->err.text);
+    e.status = err->code == BITNET_ERR_MEMORY || err->code == BITNET_ERR_FULL ||
+               err->code == BITNET_ERR_CANCELLED ? 503 : 500;
+    snprintf(e.text, sizeof e.text, "%s", err->text);
     return e;
 }

@@ -28,9 +28,12 @@ void reply_error_event(buffer *out, const http_error *error);
 
 /* The whole answer: n_texts choices. */
 void reply_whole(buffer *out, const request *r, choice *choices);
+/* Adds what the vector of input embed.n_done makes of the answer: the first also its beginning, the
+   last also its end. */
+void reply_vector(buffer *out, const request *r, const float *vector);
 /* {"error": {...}}. */
 void reply_error(buffer *out, const http_error *error);
-/* The failure of a text. */
-http_error reply_failure(const engine_text *t);
+/* Why the engine has ended a text. */
+http_error reply_failure(const bitnet_error *err);
 
 #endif

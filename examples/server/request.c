@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_STOPS = 64, MOST_TEXTS = 128, MOST_MESSAGES = 65536 };
+enum { MOST_STOPS = 64, MOST_TEXTS = 128, MOST_MESSAGES = 65536, MOST_INPUTS = 2048 };
 
 /* ---- failures ---- */
 
@@ -319,42 +319,57 @@ static void set_prompt(reader *in, int32_t number, bitnet_token *tokens, int32_t
     }
 }
 
-static void tokenize_prompt(reader *in, int32_t number, uint32_t node) {
+/* The tokens of a string, *n of them, for free; 0: refused. */
+static bitnet_token *tokens_of_text(reader *in, const char *name, uint32_t node, int flags,
+                                    int32_t *n) {
     const service *s = in->r->service;
     const json_node *v = &in->j.nodes[node];
     const char *text = in->j.text + v->at;
-    const int flags = s->info.add_bos ? BITNET_ADD_BOS : 0;
-    const int n = bitnet_tokenize(s->model, text, v->len, flags, 0, 0);
-    bitnet_token *tokens = (bitnet_token *)malloc(((size_t)(n > 0 ? n : 0) + 1) * sizeof *tokens);
-    if (n < 0 || !tokens) {
-        free(tokens);
-        in->error = n < 0 ? of_library((bitnet_result)n, "prompt",
-                                       bitnet_result_text((bitnet_result)n)) : no_memory();
-        return;
+    const int count = bitnet_tokenize(s->model, text, v->len, flags, 0, 0);
+    bitnet_token *tokens = (bitnet_token *)malloc(((size_t)(count > 0 ? count : 0) + 1) *
+                                                  sizeof *tokens);
+    *n = count;
+    if (count >= 0 && tokens) {
+        bitnet_tokenize(s->model, text, v->len, flags, tokens, (size_t)count);
+        return tokens;
     }
-    bitnet_tokenize(s->model, text, v->len, flags, tokens, (size_t)n);
-    if (n == 0 && s->info.bos >= 0) {
-        tokens[0] = s->info.bos;
-        set_prompt(in, number, tokens, 1);
-    } else set_prompt(in, number, tokens, n);
+    free(tokens);
+    in->error = count < 0 ? of_library((bitnet_result)count, name,
+                                       bitnet_result_text((bitnet_result)count)) : no_memory();
+    return 0;
 }
 
-/* Tokens that the client has made itself. */
-static void take_tokens(reader *in, int32_t number, uint32_t list) {
-    const uint32_t n = in->j.nodes[list].n;
-    bitnet_token *tokens = (bitnet_token *)malloc(((size_t)n + 1) * sizeof *tokens);
+/* Those that the client has made itself. */
+static bitnet_token *tokens_of_list(reader *in, const char *name, uint32_t list, int32_t *n) {
+    const uint32_t count = in->j.nodes[list].n;
+    bitnet_token *tokens = (bitnet_token *)malloc(((size_t)count + 1) * sizeof *tokens);
     uint32_t at = list + 1, i;
     uint64_t v = 0;
-    if (!tokens) {
-        in->error = no_memory();
-        return;
-    }
-    for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
+    *n = (int32_t)count;
+    if (!tokens) in->error = no_memory();
+    for (i = 0; i < count && !failed(in); i++, at = in->j.nodes[at].next) {
         if (!json_uint(&in->j, at, &v) || v >= (uint64_t)in->r->service->info.n_vocab)
-            refuse_field(in, "prompt", "a number is no token of the vocabulary");
+            refuse_field(in, name, "a number is no token of the vocabulary");
         tokens[i] = (bitnet_token)v;
     }
-    set_prompt(in, number, tokens, (int32_t)n);
+    if (!failed(in)) return tokens;
+    free(tokens);
+    return 0;
+}
+
+static void tokenize_prompt(reader *in, int32_t number, uint32_t node) {
+    const bitnet_model_info *info = &in->r->service->info;
+    int32_t n;
+    bitnet_token *tokens = tokens_of_text(in, "prompt", node, info->add_bos ? BITNET_ADD_BOS : 0,
+                                          &n);
+    if (tokens && n == 0 && info->bos >= 0) tokens[n++] = info->bos;
+    if (tokens) set_prompt(in, number, tokens, n);
+}
+
+static void take_tokens(reader *in, int32_t number, uint32_t list) {
+    int32_t n;
+    bitnet_token *tokens = tokens_of_list(in, "prompt", list, &n);
+    if (tokens) set_prompt(in, number, tokens, n);
 }
 
 static void make_texts(reader *in, uint32_t n_prompts) {
@@ -364,25 +379,31 @@ static void make_texts(reader *in, uint32_t n_prompts) {
         return;
     }
     r->n_texts = (int32_t)n_prompts * r->n;
+    r->n_prompts = (int32_t)n_prompts;
     r->texts = (engine_text *)calloc((size_t)r->n_texts + 1, sizeof *r->texts);
     r->prompts = (bitnet_token **)calloc((size_t)n_prompts + 1, sizeof *r->prompts);
     if (!r->texts || !r->prompts) in->error = no_memory();
 }
 
-/* A text, tokens, or a list of texts or of lists of tokens. */
-static void read_prompt(reader *in) {
-    const uint32_t node = field(in, "prompt");
+/* A field that is a text, tokens, or a list of texts or of lists of tokens: how many, and the first
+   of them. 0: refused. */
+static uint32_t count_parts(reader *in, const char *name, uint32_t *at) {
+    const uint32_t node = field(in, name);
     const json_type kind = json_kind(&in->j, node);
     const json_type first = node && kind == JSON_ARRAY && in->j.nodes[node].n > 0
                             ? json_kind(&in->j, node + 1) : JSON_NULL;
     const int is_one = kind == JSON_STRING || first == JSON_NUMBER;
-    uint32_t at = is_one ? node : node + 1, i, n;
-    if (!node || (kind != JSON_STRING && first != JSON_NUMBER && first != JSON_STRING &&
-                  first != JSON_ARRAY)) {
-        refuse_field(in, "prompt", "a string, tokens, or a list of these is needed");
-        return;
-    }
-    make_texts(in, n = is_one ? 1 : in->j.nodes[node].n);
+    *at = is_one ? node : node + 1;
+    if (node && (is_one || first == JSON_STRING || first == JSON_ARRAY))
+        return is_one ? 1 : in->j.nodes[node].n;
+    refuse_field(in, name, "a string, tokens, or a list of these is needed");
+    return 0;
+}
+
+static void read_prompt(reader *in) {
+    uint32_t at, i;
+    const uint32_t n = count_parts(in, "prompt", &at);
+    if (n > 0) make_texts(in, n);
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
         if (json_kind(&in->j, at) == JSON_STRING) tokenize_prompt(in, (int32_t)i, at);
         else if (json_kind(&in->j, at) == JSON_ARRAY) take_tokens(in, (int32_t)i, at);
@@ -515,12 +536,14 @@ static void read_stream_options(reader *in) {
     else if (node) in->r->include_usage = read_bool(in, node, "include_usage");
 }
 
+/* OpenAI's clients try again after any 5xx, so what the model cannot do is a 400. */
 static void read_request(reader *in, uint64_t seed) {
     request *r = in->r;
     bitnet_sampler sampler;
     int32_t most = -1, i;
-    if (json_kind(&in->j, JSON_ROOT) != JSON_OBJECT) {
-        in->error = refuse(400, 0, "the body must be a JSON object");
+    if (!r->service->info.has_head) {
+        in->error = refuse(400, "model", "this model makes embeddings: it has no output head, so "
+                           "it writes no text. Use /v1/embeddings");
         return;
     }
     r->n = 1;
@@ -550,6 +573,76 @@ static void read_request(reader *in, uint64_t seed) {
     if (!failed(in)) read_seed(in, seed);
 }
 
+/* ---- embeddings ---- */
+
+/* The tokens of input i. */
+static void read_input(reader *in, int32_t i, uint32_t node, const char *name) {
+    const bitnet_model_info *info = &in->r->service->info;
+    const json_type kind = json_kind(&in->j, node);
+    const int flags = (info->add_bos ? BITNET_ADD_BOS : 0) | (info->add_eos ? BITNET_ADD_EOS : 0);
+    bitnet_embed_input *out = &in->r->embed.inputs[i];
+    bitnet_token *tokens = 0;
+    if (kind != JSON_STRING && kind != JSON_ARRAY)
+        refuse_field(in, name, "the inputs must be of one kind");
+    else if (kind == JSON_STRING ? in->j.nodes[node].len == 0 : in->j.nodes[node].n == 0)
+        refuse_field(in, name, "it is empty");
+    else if (kind == JSON_STRING) tokens = tokens_of_text(in, name, node, flags, &out->n_tokens);
+    else tokens = tokens_of_list(in, name, node, &out->n_tokens);
+    in->r->prompts[i] = tokens;
+    out->tokens = tokens;
+    if (failed(in)) return;
+    if (out->n_tokens == 0) refuse_field(in, name, "it is empty");
+    if (out->n_tokens > in->r->service->n_ctx) {
+        in->error = refuse(400, name, "%s has %d tokens, but the context holds %d", name,
+                           (int)out->n_tokens, (int)in->r->service->n_ctx);
+        in->error.code = "context_length_exceeded";
+    }
+}
+
+static void read_inputs(reader *in) {
+    request *r = in->r;
+    const uint32_t node = field(in, "input");
+    uint32_t at, i, n;
+    char name[32] = "input";
+    if (node && json_kind(&in->j, node) == JSON_ARRAY && in->j.nodes[node].n == 0) {
+        refuse_field(in, "input", "it is empty");
+        return;
+    }
+    n = count_parts(in, "input", &at);
+    if (n > MOST_INPUTS) {
+        in->error = refuse(400, "input", "at most %d inputs are possible", MOST_INPUTS);
+        return;
+    }
+    r->prompts = (bitnet_token **)calloc((size_t)n + 1, sizeof *r->prompts);
+    r->embed.inputs = (bitnet_embed_input *)calloc((size_t)n + 1, sizeof *r->embed.inputs);
+    if (!r->prompts || !r->embed.inputs) in->error = no_memory();
+    else r->n_prompts = r->embed.n = (int32_t)n;
+    for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
+        if (at != node) snprintf(name, sizeof name, "input[%u]", (unsigned)i);
+        read_input(in, (int32_t)i, at, name);
+    }
+    if (failed(in) && in->error.param[0]) strcpy(in->error.param, "input");
+}
+
+static void read_embeddings(reader *in) {
+    const service *s = in->r->service;
+    const uint32_t format = field(in, "encoding_format");
+    int32_t dim = s->info.dim;
+    if (!s->info.pooling) {
+        in->error = refuse(400, "model", "this model writes text: its file does not say how to make "
+                           "embeddings");
+        return;
+    }
+    in->r->is_base64 = json_is(&in->j, format, "base64");
+    if (format && !in->r->is_base64 && !json_is(&in->j, format, "float"))
+        refuse_field(in, "encoding_format", "float or base64 is needed");
+    read_int(in, "dimensions", 1, INT32_MAX, &dim);
+    if (dim != s->info.dim && !failed(in))
+        in->error = refuse(400, "dimensions", "the vectors of this model have %d dimensions, and are "
+                           "not cut", (int)s->info.dim);
+    if (!failed(in)) read_inputs(in);
+}
+
 static http_error parse_json(json *j, const char *name, char *body, size_t size) {
     bitnet_error err;
     bitnet_result r;
@@ -562,27 +655,47 @@ static http_error parse_json(json *j, const char *name, char *body, size_t size)
     return r ? of_library(r, 0, err.text) : fine();
 }
 
+/* Opens the body of a request, which has to be an object. */
+static http_error open_request(reader *in, request *r, service *s, const char *name, char *body,
+                               size_t size) {
+    http_error e;
+    memset(r, 0, sizeof *r);
+    r->service = s;
+    r->created = (int64_t)time(0);
+    in->r = r;
+    e = parse_json(&in->j, name, body, size);
+    if (!e.status && json_kind(&in->j, JSON_ROOT) != JSON_OBJECT)
+        e = refuse(400, 0, "the body must be a JSON object");
+    return e;
+}
+
 http_error request_parse(request *r, service *s, int is_chat, const char *name, char *body,
                          size_t size, uint64_t seed) {
     reader in;
-    memset(r, 0, sizeof *r);
-    r->service = s;
+    in.error = open_request(&in, r, s, name, body, size);
     r->is_chat = is_chat;
-    r->created = (int64_t)time(0);
-    in.r = r;
-    in.error = parse_json(&in.j, name, body, size);
     if (!failed(&in)) read_request(&in, seed);
+    json_free(&in.j);
+    return in.error;
+}
+
+http_error request_parse_embeddings(request *r, service *s, const char *name, char *body,
+                                    size_t size) {
+    reader in;
+    in.error = open_request(&in, r, s, name, body, size);
+    if (!failed(&in)) read_embeddings(&in);
     json_free(&in.j);
     return in.error;
 }
 
 void request_free(request *r) {
     int32_t i;
-    for (i = 0; r->prompts && i < r->n_texts / r->n; i++) free(r->prompts[i]);
+    for (i = 0; r->prompts && i < r->n_prompts; i++) free(r->prompts[i]);
     for (i = 0; i < r->n_stops; i++) free(r->stops[i]);
     free(r->prompts);
     free(r->stops);
     free(r->texts);
+    free(r->embed.inputs);
     free(r->bias);
     bitnet_grammar_free(r->grammar);
     memset(r, 0, sizeof *r);

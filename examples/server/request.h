@@ -1,7 +1,7 @@
 /* request.h - the bodies of OpenAI's API: what a client asks for, as texts of the engine
 
-   https://platform.openai.com/docs/api-reference/chat and /completions describe the fields. Those
-   that are not known are ignored, as clients expect. What is known and cannot be is refused. */
+   https://platform.openai.com/docs/api-reference/chat, /completions and /embeddings describe the
+   fields. Those that are not known are ignored, as clients expect. What is known and cannot be is refused. */
 #ifndef SERVER_REQUEST_H
 #define SERVER_REQUEST_H
 
@@ -40,7 +40,10 @@ typedef struct request {
     int32_t n_texts;                   /* n for each prompt */
     int32_t n;
     engine_text *texts;                       /* [n_texts]; text i / n belongs to prompt i */
-    bitnet_token **prompts;            /* [n_texts / n] */
+    bitnet_token **prompts;            /* [n_prompts] of texts or embed */
+    int32_t n_prompts;
+    engine_embed embed;                /* of /v1/embeddings; n is 0 in all others */
+    int is_base64;
     bitnet_logit_bias *bias;
     char **stops;
     int32_t n_stops;
@@ -54,6 +57,9 @@ typedef struct request {
    follow, even on failure. */
 http_error request_parse(request *r, service *s, int is_chat, const char *name, char *body,
                          size_t size, uint64_t seed);
+/* The same of /v1/embeddings, for embed. */
+http_error request_parse_embeddings(request *r, service *s, const char *name, char *body,
+                                    size_t size);
 void request_free(request *r);
 
 /* splitmix64: numbers that follow each other become ones that have nothing in common. */

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 enum { HEADER_BYTES = 32 << 10, ALIVE_SECONDS = 15, SMALL_BODY = 64 << 10, MOST_BODIES = 8,
-       PAGE_NAME = 400, MOST_UNREAD = 64 << 20 };
+       PAGE_NAME = 400, MOST_UNREAD = 64 << 20, MOST_VECTORS = 8192 };
 
 /* ---- options ---- */
 
@@ -138,6 +138,7 @@ static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
 static job *inbox, **inbox_end = &inbox;         /* for the engine */
 static job *running, **running_end = &running;   /* what the engine has */
 static long n_texts, n_jobs;                     /* that have not ended; that HTTP knows */
+static long n_vectors;                           /* of the requests for embeddings among them */
 static int ready_flag, stopping_flag;
 static volatile sig_atomic_t signalled;
 
@@ -180,7 +181,7 @@ typedef struct histogram { unsigned long long count[N_BOUNDS + 1]; double sum; }
 
 static struct {
     unsigned long long answers[6];     /* 2: 2xx ... */
-    unsigned long long full, gone, prompt, reused, written;
+    unsigned long long full, gone, prompt, reused, written, embedded, embedded_tokens;
     histogram first_token, per_token;
 } figures;
 static int32_t busy_slots, waiting_texts;
@@ -237,9 +238,14 @@ static void mark_gone(job *j) {
     j->is_gone = 1;
 }
 
+static void cancel(job *j) {
+    int32_t i;
+    for (i = 0; i < j->request.n_texts; i++) text_cancel(&j->request.texts[i]);
+    embed_cancel(&j->request.embed);
+}
+
 /* Cancels the texts of clients that have left. Returns how many jobs that are. */
 static int look_for_the_gone(void) {
-    int32_t i;
     int n = 0;
     job *j;
     pthread_mutex_lock(&lock);
@@ -247,10 +253,39 @@ static int look_for_the_gone(void) {
         if (!j->is_gone && j->is_suspended && has_left(j)) mark_gone(j);
         if (!j->is_gone) continue;
         n++;
-        for (i = 0; i < j->request.n_texts; i++) text_cancel(&j->request.texts[i]);
+        cancel(j);
     }
     pthread_mutex_unlock(&lock);
     return n;
+}
+
+/* All texts that are left end with an error. */
+static void cancel_all(void) {
+    job *j;
+    pthread_mutex_lock(&lock);
+    for (j = running; j; j = j->next) {
+        if (!j->error.status) {
+            j->error.status = 503;
+            strcpy(j->error.text, "the server is shutting down");
+        }
+        cancel(j);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* After a signal no new text begins; --grace later all end. Returns 1 if they do. */
+static int should_end(void) {
+    static double end;
+    if (signalled && !is_stopping()) {
+        pthread_mutex_lock(&lock);
+        set(&stopping_flag);
+        pthread_mutex_unlock(&lock);
+        end = now() + (double)grace_seconds;
+        fprintf(stderr, "serve: stopping\n");
+    }
+    if (!is_stopping() || now() < end) return 0;
+    cancel_all();
+    return 1;
 }
 
 /* Asked during a pass, at least every 20 ms but perhaps every microsecond; it looks every 5 ms. */
@@ -260,7 +295,7 @@ static int should_cancel(void *ud) {
     (void)ud;
     if (time - last < 0.005) return 0;
     last = time;
-    return look_for_the_gone() > 0;
+    return (look_for_the_gone() > 0) | should_end();
 }
 
 static void on_piece(engine_text *t, const char *piece, size_t n, const token_info *token) {
@@ -291,7 +326,8 @@ static void finish(job *j) {
     j->has_engine = 0;
     if (j->request.stream && j->error.status) reply_error_event(&j->out, &j->error);
     else if (j->request.stream) reply_done(&j->out, &j->request);
-    else if (!j->error.status) reply_whole(&j->out, &j->request, j->choices);
+    else if (!j->error.status && !j->request.embed.n)
+        reply_whole(&j->out, &j->request, j->choices);
     if (j->out.failed && !j->error.status) {
         j->error.status = 503;
         strcpy(j->error.text, "the server has no memory for this answer");
@@ -308,11 +344,31 @@ static void on_end(engine_text *t) {
     figures.prompt += (unsigned long long)(t->n_read - t->n_reused);
     figures.reused += (unsigned long long)t->n_reused;
     figures.written += (unsigned long long)t->n_new;
-    if (t->err.code && !j->error.status) j->error = reply_failure(t);
+    if (t->err.code && !j->error.status) j->error = reply_failure(&t->err);
     if (j->request.stream && !j->error.status)
         reply_last_event(&j->out, &j->request, i, &j->choices[i]);
     if (++j->n_ended == j->request.n_texts) finish(j);
     else if (j->request.stream) wake(j);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Until the last vector nobody else looks at the answer. */
+static void on_vector(engine_embed *t, const float *vector) {
+    job *j = (job *)t->ud;
+    reply_vector(&j->out, &j->request, vector);
+    pthread_mutex_lock(&lock);
+    figures.embedded++;
+    figures.embedded_tokens += (unsigned long long)t->inputs[t->n_done].n_tokens;
+    pthread_mutex_unlock(&lock);
+}
+
+static void on_embedded(engine_embed *t) {
+    job *j = (job *)t->ud;
+    pthread_mutex_lock(&lock);
+    n_texts--;
+    n_vectors -= t->n;
+    if (t->err.code && !j->error.status) j->error = reply_failure(&t->err);
+    finish(j);
     pthread_mutex_unlock(&lock);
 }
 
@@ -410,39 +466,18 @@ static void take_inbox(int is_idle) {
     for (j = running; j; j = j->next) show_life(j, time);
     end_slow_connections(time);
     pthread_mutex_unlock(&lock);
-    for (j = at ? *at : 0; j; j = j->next)       /* only this thread changes running */
+    for (j = at ? *at : 0; j; j = j->next) {     /* only this thread changes running */
         for (i = 0; i < j->request.n_texts; i++) engine_add(eng, &j->request.texts[i]);
-}
-
-/* All texts that are left end with an error. */
-static void cancel_all(void) {
-    int32_t i;
-    job *j;
-    pthread_mutex_lock(&lock);
-    for (j = running; j; j = j->next) {
-        if (!j->error.status) {
-            j->error.status = 503;
-            strcpy(j->error.text, "the server is shutting down");
-        }
-        for (i = 0; i < j->request.n_texts; i++) text_cancel(&j->request.texts[i]);
+        if (j->request.embed.n) engine_add_embed(eng, &j->request.embed);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 static void run_engine(void) {
-    double end = 0;
     int n = 0;
     for (;;) {
         take_inbox(n == 0);
         look_for_the_gone();
-        if (signalled && !is_stopping()) {
-            pthread_mutex_lock(&lock);
-            set(&stopping_flag);
-            pthread_mutex_unlock(&lock);
-            end = now() + (double)grace_seconds;
-            fprintf(stderr, "serve: stopping\n");
-        }
-        if (is_stopping() && now() >= end) cancel_all();
+        should_end();
         n = engine_pass(eng);
         if (!is_stopping() || n) continue;
         pthread_mutex_lock(&lock);
@@ -618,14 +653,24 @@ static int is_served(uint64_t client) {
     return 0;
 }
 
-/* With the lock. Is there a place for a request? Some are only for clients that have none, so that
-   one who fills the queue does not shut out all others. */
+/* A request for embeddings is one text here, whatever the number of its inputs. */
+static long places_of(const request *r) { return r->embed.n ? 1 : r->n_texts; }
+
+/* With the lock. Are n more than all may have? Some are only for clients that have none, so that one
+   who fills the queue does not shut out all others. */
+static int is_full(const job *j, long n, long most, long more) {
+    return n > most && (n > most + more || is_served(j->client));
+}
+
+/* With the lock. Is there a place for a request? */
 static http_error find_place(const job *j) {
-    const long most = n_slots + queue_length, n = n_texts + j->request.n_texts;
+    const request *r = &j->request;
+    const long most = n_slots + queue_length;
     if (is_stopping()) return error_of(503, "the server is shutting down");
-    if (j->request.n_texts > most)
+    if (r->n_texts > most)
         return error_of(400, "these are more texts than the server can take at once");
-    if (n > most && (n > most + n_slots || is_served(j->client)))
+    if (is_full(j, n_texts + places_of(r), most, n_slots) ||
+        is_full(j, n_vectors + r->embed.n, MOST_VECTORS, MOST_VECTORS))
         return error_of(429, "all places are taken: try again");
     return error_of(0, "");
 }
@@ -642,10 +687,15 @@ static http_error submit(job *j) {
         r->texts[i].end_fn = on_end;
         r->texts[i].ud = j;
     }
+    r->embed.client = j->client;
+    r->embed.vector_fn = on_vector;
+    r->embed.end_fn = on_embedded;
+    r->embed.ud = j;
     pthread_mutex_lock(&lock);
     e = find_place(j);
     if (!e.status) {
-        n_texts += r->n_texts;
+        n_texts += places_of(r);
+        n_vectors += r->embed.n;
         j->begun = j->last = now();
         j->has_engine = j->is_submitted = 1;
         *inbox_end = j;
@@ -699,6 +749,15 @@ static answer answer_texts(job *j, int is_chat) {
 static answer answer_chat(job *j) { return answer_texts(j, 1); }
 static answer answer_completion(job *j) { return answer_texts(j, 0); }
 
+static answer answer_embeddings(job *j) {
+    size_t size;
+    char *body = take_body(j, &size);
+    http_error e = body ? request_parse_embeddings(&j->request, &serving, "the body", body, size)
+                        : error_of(503, "no memory");
+    if (!e.status) e = submit(j);
+    return e.status ? send_error(j->connection, e) : MHD_YES;
+}
+
 /* A connection that was suspended goes on: its texts have ended. */
 static answer answer_ended(job *j) {
     int is_done;
@@ -728,10 +787,6 @@ static answer answer_tokens(job *j, http_error (*make)(service *, char *, size_t
 static answer answer_tokenize(job *j) { return answer_tokens(j, request_tokenize); }
 static answer answer_detokenize(job *j) { return answer_tokens(j, request_detokenize); }
 
-static answer answer_embeddings(job *j) {
-    return send_error(j->connection, error_of(501, "this model gives no embeddings"));
-}
-
 static answer answer_health(job *j) {
     static const char fine[] = "{\"status\":\"ok\"}\n", loading[] = "{\"status\":\"loading\"}\n",
                       stopping[] = "{\"status\":\"stopping\"}\n";
@@ -741,18 +796,21 @@ static answer answer_health(job *j) {
 }
 
 static answer answer_models(job *j) {
+    const bitnet_model_info *info = &serving.info;
     buffer out = {0};
     answer result;
     buffer_text(&out, "{\"object\":\"list\",\"data\":[{\"id\":");
     buffer_json(&out, serving.name, strlen(serving.name));
-    buffer_format(&out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"bitnet.h\",\"meta\":"
-                  "{\"n_ctx\":%d,\"n_ctx_train\":%d,\"n_vocab\":%d,\"n_layers\":%d,"
+    buffer_format(&out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"bitnet.h\","
+                  "\"capabilities\":[%s%s%s],\"meta\":"
+                  "{\"n_ctx\":%d,\"n_ctx_train\":%d,\"n_vocab\":%d,\"n_embd\":%d,\"n_layers\":%d,"
                   "\"n_params\":%llu,\"size\":%llu,"
-                  "\"kernels\":\"%s\"}}]}", (long long)time(0), (int)serving.n_ctx,
-                  (int)serving.info.ctx_train, (int)serving.info.n_vocab,
-                  (int)serving.info.n_layers,
-                  (unsigned long long)serving.info.n_params,
-                  (unsigned long long)serving.info.file_bytes, serving.info.kernels);
+                  "\"kernels\":\"%s\"}}]}", (long long)time(0),
+                  info->has_head ? "\"completion\"" : "", info->has_head && info->pooling ? "," : "",
+                  info->pooling ? "\"embedding\"" : "", (int)serving.n_ctx, (int)info->ctx_train,
+                  (int)info->n_vocab, (int)info->dim, (int)info->n_layers,
+                  (unsigned long long)info->n_params, (unsigned long long)info->file_bytes,
+                  info->kernels);
     result = send_text(j->connection, 200, "application/json", out.p ? out.p : "", out.n);
     buffer_free(&out);
     return result;
@@ -777,11 +835,15 @@ static answer answer_metrics(job *j) {
                "Prompt tokens that a slot already held", figures.reused);
     add_figure(&out, "bitnet_written_tokens_total", "counter", "Tokens that were written",
                figures.written);
+    add_figure(&out, "bitnet_embedded_texts_total", "counter", "Texts that became vectors",
+               figures.embedded);
+    add_figure(&out, "bitnet_embedded_tokens_total", "counter", "Their tokens",
+               figures.embedded_tokens);
     add_figure(&out, "bitnet_slots", "gauge", "Texts that can be written at the same time",
                (unsigned long long)n_slots);
     add_figure(&out, "bitnet_slots_busy", "gauge", "Texts that are being written",
                (unsigned long long)busy_slots);
-    add_figure(&out, "bitnet_texts_waiting", "gauge", "Texts that wait for a slot",
+    add_figure(&out, "bitnet_texts_waiting", "gauge", "Texts that wait for a slot or a vector",
                (unsigned long long)waiting_texts);
     add_figure(&out, "bitnet_held_tokens", "gauge", "Tokens in all slots",
                (unsigned long long)held_tokens);
@@ -818,7 +880,7 @@ static answer send_to(struct MHD_Connection *c, const char *place) {
 /* A file of --page. Names that begin with a dot are none. */
 static answer answer_file(struct MHD_Connection *c, const char *path) {
     static const char about[] = "This is a server with OpenAI's API. Its addresses: /v1/models, "
-        "/v1/chat/completions, /v1/completions, /tokenize, /detokenize, /health, /metrics.\n"
+        "/v1/chat/completions, /v1/completions, /v1/embeddings, /tokenize, /detokenize, /health, /metrics.\n"
         "There is no page to chat here: --page FOLDER gives one, which ./build.sh web makes.\n";
     char name[1024];
     struct MHD_Response *r;
@@ -1113,7 +1175,7 @@ int main(int argc, char **argv) {
         set(&ready_flag);
         fprintf(stderr, strchr(host, ':') ? "serve: %s on http://[%s]:%ld" :
                 "serve: %s on http://%s:%ld", serving.name, host, port);
-        fprintf(stderr, ", %ld texts of %d tokens at the same time%s%s\n", n_slots,
+        fprintf(stderr, ", %ld texts of %d tokens at the same time%s%s\n", (long)engine_most(eng),
                 (int)serving.n_ctx, page ? ", with the page " : "", page ? page : "");
         run_engine();
     }

@@ -556,7 +556,8 @@ const cases = {
         const embeddings = await client.embeddings
             .create({ model: NAME, input: 'x' })
             .catch(e => e);
-        same(embeddings.status, 501);
+        check(embeddings instanceof OpenAI.BadRequestError, String(embeddings));
+        check(/does not say how to make embeddings/.test(embeddings.message), embeddings.message);
         const models = await collect(await client.models.list());
         const { meta } = models[0];
         check(meta.n_vocab === 2048 && meta.n_ctx === 512 && meta.n_layers < 100, models[0]);
@@ -565,6 +566,7 @@ const cases = {
             models.map(m => m.id),
             [NAME]
         );
+        same(models[0].capabilities, ['completion']);
     }
 };
 

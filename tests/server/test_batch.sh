@@ -46,8 +46,9 @@ sort "$tmp/out" >"$tmp/want"
 check "a line for each line" "there are $(wc -l <"$tmp/out"), not $lines" [ "$(wc -l <"$tmp/out")" -eq "$lines" ]
 check "some failed: 1" "exit code $rc" [ $rc -eq 1 ]
 check "failures have a line, too" "$(grep -c '"status_code":4' "$tmp/out") of them" \
-    [ "$(grep -c '"status_code":40[04]' "$tmp/out")" -eq 4 ]
-check "no embeddings yet" "no 501" grep -q '"custom_id":"e","response":{"status_code":501' "$tmp/out"
+    [ "$(grep -c '"status_code":40[04]' "$tmp/out")" -eq 5 ]
+check "a model of text makes no embeddings" "$(grep '"custom_id":"e"' "$tmp/out")" \
+    grep -q '"custom_id":"e","response":{"status_code":400.*does not say how to make embeddings' "$tmp/out"
 sorted "together: the same results" 1
 sorted "three at a time: the same results" 1 --parallel 3 -t 2
 sorted "with little memory: the same results" 1 --parallel 16 --kv-tokens 512
