@@ -357,6 +357,11 @@ static bitnet_token *tokens_of_list(reader *in, const char *name, uint32_t list,
     return 0;
 }
 
+/* What the model wants around a text that is not written on. */
+static int flags_of(const bitnet_model_info *info) {
+    return (info->add_bos ? BITNET_ADD_BOS : 0) | (info->add_eos ? BITNET_ADD_EOS : 0);
+}
+
 static void tokenize_prompt(reader *in, int32_t number, uint32_t node) {
     const bitnet_model_info *info = &in->r->service->info;
     int32_t n;
@@ -577,24 +582,24 @@ static void read_request(reader *in, uint64_t seed) {
 
 /* The tokens of input i. */
 static void read_input(reader *in, int32_t i, uint32_t node, const char *name) {
-    const bitnet_model_info *info = &in->r->service->info;
+    const service *s = in->r->service;
     const json_type kind = json_kind(&in->j, node);
-    const int flags = (info->add_bos ? BITNET_ADD_BOS : 0) | (info->add_eos ? BITNET_ADD_EOS : 0);
     bitnet_embed_input *out = &in->r->embed.inputs[i];
     bitnet_token *tokens = 0;
     if (kind != JSON_STRING && kind != JSON_ARRAY)
         refuse_field(in, name, "the inputs must be of one kind");
     else if (kind == JSON_STRING ? in->j.nodes[node].len == 0 : in->j.nodes[node].n == 0)
         refuse_field(in, name, "it is empty");
-    else if (kind == JSON_STRING) tokens = tokens_of_text(in, name, node, flags, &out->n_tokens);
+    else if (kind == JSON_STRING)
+        tokens = tokens_of_text(in, name, node, flags_of(&s->info), &out->n_tokens);
     else tokens = tokens_of_list(in, name, node, &out->n_tokens);
     in->r->prompts[i] = tokens;
     out->tokens = tokens;
     if (failed(in)) return;
     if (out->n_tokens == 0) refuse_field(in, name, "it is empty");
-    if (out->n_tokens > in->r->service->n_ctx) {
+    else if (out->n_tokens > s->n_ctx) {
         in->error = refuse(400, name, "%s has %d tokens, but the context holds %d", name,
-                           (int)out->n_tokens, (int)in->r->service->n_ctx);
+                           (int)out->n_tokens, (int)s->n_ctx);
         in->error.code = "context_length_exceeded";
     }
 }
@@ -720,7 +725,7 @@ http_error request_tokenize(service *s, char *body, size_t size, buffer *out) {
         const json_node *v = &in.j.nodes[node];
         const int special = !field(&in, "parse_special") ||
                             read_bool(&in, JSON_ROOT, "parse_special");
-        const int flags = (read_bool(&in, JSON_ROOT, "add_special") ? BITNET_ADD_BOS : 0) |
+        const int flags = (read_bool(&in, JSON_ROOT, "add_special") ? flags_of(&s->info) : 0) |
                           (special ? BITNET_PARSE_SPECIAL : 0);
         const int n = bitnet_tokenize(s->model, in.j.text + v->at, v->len, flags, 0, 0);
         bitnet_token *tokens = (bitnet_token *)malloc(((size_t)(n > 0 ? n : 0) + 1) *

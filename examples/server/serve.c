@@ -453,23 +453,21 @@ static void take_inbox(int is_idle) {
         if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
         pthread_cond_timedwait(&arrived, &lock, &until);
     }
-    if (inbox) {                       /* moves to the end of running, in this order */
-        at = running_end;
-        *at = inbox;
-        running_end = inbox_end;
-        inbox = 0;
-        inbox_end = &inbox;
-    } else at = 0;
+    at = running_end;
+    *at = inbox;                       /* moves to the end of running, in this order */
+    if (inbox) running_end = inbox_end;
+    inbox = 0;
+    inbox_end = &inbox;
+    for (j = *at; j; j = j->next) {
+        for (i = 0; i < j->request.n_texts; i++) engine_add(eng, &j->request.texts[i]);
+        if (j->request.embed.n) engine_add_embed(eng, &j->request.embed);
+    }
     busy_slots = engine_busy(eng);
     waiting_texts = engine_waiting(eng);
     held_tokens = engine_held(eng);
     for (j = running; j; j = j->next) show_life(j, time);
     end_slow_connections(time);
     pthread_mutex_unlock(&lock);
-    for (j = at ? *at : 0; j; j = j->next) {     /* only this thread changes running */
-        for (i = 0; i < j->request.n_texts; i++) engine_add(eng, &j->request.texts[i]);
-        if (j->request.embed.n) engine_add_embed(eng, &j->request.embed);
-    }
 }
 
 static void run_engine(void) {

@@ -9,6 +9,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { embeddings } from './embeddings.mjs';
 import { ask, check, endless, idle, metrics, runAll, same, Skip, start } from './server.mjs';
 
 const [serve, generate, logprobs, model, modules, filter = ''] = process.argv.slice(2);
@@ -570,6 +571,7 @@ const cases = {
     }
 };
 
-const failed = await runAll('server clients', cases, filter);
+const all = { ...cases, ...embeddings(serve, logprobs, load) };
+const failed = await runAll('server clients', all, filter);
 same(await server.stop(), 0, 'the exit code is');
 process.exit(failed ? 1 : 0);

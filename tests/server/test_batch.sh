@@ -232,6 +232,63 @@ input=$requests run -m "$model" --audit "$tmp/wrong" --sample 1
 check "an audit finds what differs" "exit code $rc, $(cat "$tmp/err")" [ $rc -eq 1 ]
 check "and prints what it should be" "$(cat "$tmp/out")" sh -c "sed -n 5p '$tmp/ordered' | grep -qxFf - '$tmp/out'"
 
+# ---- embeddings, with a model that writes no text
+
+text_model=$model text_requests=$requests
+models=${BITNET_TEST_DATA:-../shared}/models model=$models/q.gguf
+if [ -e "$model" ]; then
+    requests=$tmp/texts.jsonl
+    {
+        awk 'BEGIN {
+            for (i = 0; i < 60; i++) {
+                printf "{\"custom_id\":\"e %d\",\"method\":\"POST\",\"url\":\"/v1/embeddings\",", i
+                printf "\"body\":{\"model\":\"any\",\"input\":\"This is text %d.\"}}\n", i
+                printf "{\"input\": [\"The %d\", \"A dog\"], \"encoding_format\": \"base64\"}\n", i
+            }
+        }'
+        printf '%s\n' '{"custom_id":"empty","url":"/v1/embeddings","body":{"input":["x",""]}}' \
+            '{"custom_id":"text","url":"/v1/completions","body":{"prompt":"x"}}' '{"messages":[]}' '{"prompt":"x"}'
+    } >"$requests"
+    lines=$(wc -l <"$requests")
+    input=$requests run -m "$model" --parallel 1 -t 1 --ordered
+    cp "$tmp/out" "$tmp/ordered"
+    sort "$tmp/out" >"$tmp/want"
+    check "embeddings: some failed: 1" "exit code $rc" [ $rc -eq 1 ]
+    check "embeddings: a line for each line" "$(wc -l <"$tmp/out")" [ "$(wc -l <"$tmp/out")" -eq "$lines" ]
+    check "embeddings: the form of OpenAI's results" "$(head -n 1 "$tmp/out" | head -c 400)" grep -q -x \
+        '{"id":"batch_req_[0-9a-f]*","custom_id":"e 59","response":{"status_code":200,"request_id":"[0-9a-f]*","body":{'\
+'"object":"list","data":\[{"object":"embedding","index":0,"embedding":\[[-0-9.e,]*\]}\],"model":"random",'\
+'"usage":{"prompt_tokens":\([0-9]*\),"total_tokens":\1}}},"error":null}' "$tmp/out"
+    check "embeddings: a text is refused" "$(tail -n 3 "$tmp/out")" \
+        [ "$(tail -n 3 "$tmp/out" | grep -c '"status_code":400.*has no output head')" -eq 3 ]
+    check "embeddings: an empty input is named" "$(tail -n 4 "$tmp/out")" grep -q '"empty".*input\[1\]: it is' "$tmp/out"
+    sorted "embeddings together: the same results" 1
+    sorted "embeddings with two threads: the same results" 1 --parallel 3 -t 2
+    head -n 37 "$tmp/ordered" >"$tmp/part"
+    printf '{"id":"batch_req_' >>"$tmp/part"
+    input=$requests run -m "$model" --resume "$tmp/part"
+    sort "$tmp/part" >"$tmp/got"
+    check "embeddings resumed" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+    for i in 0 1 2; do
+        input=$requests run -m "$model" --shard $i/3
+        cat "$tmp/out"
+    done | sort >"$tmp/got"
+    check "embeddings in shards" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+    input=$requests run -m "$model" --audit "$tmp/ordered" --sample 1
+    check "an audit of embeddings" "exit code $rc, $(cat "$tmp/err")" grep -q "^batch: $lines lines .* 0 of" "$tmp/err"
+    sed '5s/"embedding":\[/&9.5,/' "$tmp/ordered" >"$tmp/wrong"
+    input=$requests run -m "$model" --audit "$tmp/wrong" --sample 1
+    check "an audit finds a number that differs" "exit code $rc, $(cat "$tmp/err")" \
+        grep -q "^batch: $lines lines .* 1 of" "$tmp/err"
+    tr -d '\n' <"$models/q.json" | sed 's/.*"tokens": *\(\[[^]]*\]\).*/{"input":\1}/' >"$tmp/reference"
+    input=$tmp/reference run -m "$model"
+    sed 's/.*"embedding":\[\([^]]*\)\].*/\1/' "$tmp/out" | tr ',' '\n' >"$tmp/got"
+    od -A n -v -t f4 -w4 "$models/q.embedding.f32" | paste - "$tmp/got" |
+        awk '{ off += ($1 - $2) ^ 2; all += $1 ^ 2 } END { exit !(NR == 256 && off < 0.0025 * all) }'
+    check "the vector of the reference" "another" [ $? -eq 0 ]
+else skip "embeddings" "models/q.gguf is not in BITNET_TEST_DATA"; fi
+model=$text_model requests=$text_requests lines=$(grep -c . "$text_requests")
+
 # ---- the compiler lines of README.md, without optimization
 
 grep '^cc ' "$root/examples/server/README.md" | sed "s/-O2/-O0/; s| -o | -o $tmp/|" >"$tmp/lines"
