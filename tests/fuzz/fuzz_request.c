@@ -1,6 +1,6 @@
-/* Bodies of requests to examples/server: the first byte says which address, 0 .. 3 for completions,
-   chat, tokenize and detokenize; the rest is the body. It is refused with a status and words, or
-   all of its texts have a prompt and options within their limits. */
+/* Bodies of requests to examples/server: the first byte says which address, 0 .. 4 for completions,
+   chat, tokenize, detokenize and embeddings; the rest is the body. It is refused with a status and
+   words, or all of its texts have a prompt and options within their limits. */
 #include "../../examples/server/buffer.c"
 #include "../../examples/server/request.c"
 
@@ -16,6 +16,7 @@ static service *request_service(void) {
         FUZZ_CHECK(!service_open(&s, m, "a/b.gguf", REQUEST_CTX, &err));
     }
     s.seed = 7;
+    s.info.pooling = BITNET_POOLING_MEAN;        /* as if the model also made embeddings */
     return &s;
 }
 
@@ -62,6 +63,22 @@ static void request_parse_one(service *s, int is_chat, const uint8_t *data, size
     request_free(&r);
 }
 
+static void request_parse_inputs(service *s, const uint8_t *data, size_t size) {
+    request r;
+    int32_t i, k;
+    const http_error e =
+        request_parse_embeddings(&r, s, "the body", request_body(data, size), size);
+    if (e.status) request_check_error(&e);
+    else FUZZ_CHECK(r.embed.n >= 1 && r.embed.n <= 2048);
+    for (i = 0; !e.status && i < r.embed.n; i++) {
+        const bitnet_embed_input *in = &r.embed.inputs[i];
+        FUZZ_CHECK(!in->text && in->n_tokens >= 1 && in->n_tokens <= REQUEST_CTX);
+        for (k = 0; k < in->n_tokens; k++)
+            FUZZ_CHECK(in->tokens[k] >= 0 && in->tokens[k] < s->info.n_vocab);
+    }
+    request_free(&r);
+}
+
 /* What tokenize and detokenize give is JSON again. */
 static void request_convert(service *s, int back, const uint8_t *data, size_t size) {
     buffer out = {0};
@@ -81,6 +98,7 @@ static void request_convert(service *s, int back, const uint8_t *data, size_t si
 FUZZ_TARGET(request) {
     service *s = request_service();
     if (size == 0) return;
-    if (*data & 2) request_convert(s, *data & 1, data + 1, size - 1);
+    if (*data & 4) request_parse_inputs(s, data + 1, size - 1);
+    else if (*data & 2) request_convert(s, *data & 1, data + 1, size - 1);
     else request_parse_one(s, *data & 1, data + 1, size - 1);
 }
