@@ -4,9 +4,9 @@
        batch -m MODEL --resume results.jsonl < requests.jsonl
 
    README.md has examples. A line is a request of OpenAI's batch API ("custom_id", "url", "body") or
-   the body alone ("prompt", "messages" or "input"). What a line gives depends on the line, the model and the
-   program's version alone, not on the machine or the other lines: its id and its seed are a hash of
-   the line. So lines can be computed anywhere, and twice. */
+   the body alone ("prompt", "messages" or "input"). What a line gives depends on the line, the
+   model and the program's version alone, not on the machine or the other lines: its id and its seed
+   are a hash of the line. So lines can be computed anywhere, and twice. */
 #include "options.h"
 #include "reply.h"
 #include "../utf8.h"

@@ -3,7 +3,8 @@
 #include <string.h>
 
 enum { MOST_BEST = 20, ECHO_ROWS = 16, BATCH = 256, PAGE = 64 };
-enum { EMBED_TEXTS = 64, EMBED_TOKENS = 512, EMBED_CLIENTS = 256 };        /* of a pass; see turn_of */
+enum { EMBED_TEXTS = 64, EMBED_TOKENS = 512 };   /* of a pass */
+enum { EMBED_CLIENTS = 256 };                    /* see turn_of */
 
 struct engine {
     const bitnet_model *model;

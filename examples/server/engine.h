@@ -6,7 +6,7 @@
    again. Where all slots together may hold less than they could (n_kv) and it is full, what is kept
    goes first; then texts that have not written anything wait until another one has ended.
 
-   A model of embeddings has no slots: texts of many jobs become vectors in the same pass. Each client
+   Embeddings need no slots: texts of many jobs become vectors in the same pass, and each client
    gets as many tokens as any other.
 
    All calls come from one thread, that of the engine. */

@@ -634,8 +634,8 @@ static void read_embeddings(reader *in) {
     const uint32_t format = field(in, "encoding_format");
     int32_t dim = s->info.dim;
     if (!s->info.pooling) {
-        in->error = refuse(400, "model", "this model writes text: its file does not say how to make "
-                           "embeddings");
+        in->error = refuse(400, "model", "this model writes text: its file does not say how to "
+                           "make embeddings");
         return;
     }
     in->r->is_base64 = json_is(&in->j, format, "base64");
@@ -643,8 +643,8 @@ static void read_embeddings(reader *in) {
         refuse_field(in, "encoding_format", "float or base64 is needed");
     read_int(in, "dimensions", 1, INT32_MAX, &dim);
     if (dim != s->info.dim && !failed(in))
-        in->error = refuse(400, "dimensions", "the vectors of this model have %d dimensions, and are "
-                           "not cut", (int)s->info.dim);
+        in->error = refuse(400, "dimensions", "the vectors of this model have %d dimensions, and "
+                           "are not cut", (int)s->info.dim);
     if (!failed(in)) read_inputs(in);
 }
 

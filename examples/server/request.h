@@ -1,7 +1,8 @@
 /* request.h - the bodies of OpenAI's API: what a client asks for, as texts of the engine
 
    https://platform.openai.com/docs/api-reference/chat, /completions and /embeddings describe the
-   fields. Those that are not known are ignored, as clients expect. What is known and cannot be is refused. */
+   fields. Those that are not known are ignored, as clients expect. What is known and cannot be is
+   refused. */
 #ifndef SERVER_REQUEST_H
 #define SERVER_REQUEST_H
 

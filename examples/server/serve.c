@@ -654,8 +654,8 @@ static int is_served(uint64_t client) {
 /* A request for embeddings is one text here, whatever the number of its inputs. */
 static long places_of(const request *r) { return r->embed.n ? 1 : r->n_texts; }
 
-/* With the lock. Are n more than all may have? Some are only for clients that have none, so that one
-   who fills the queue does not shut out all others. */
+/* With the lock. Are n more than all may have? Some are only for clients that have none, so that
+   one who fills the queue does not shut out all others. */
 static int is_full(const job *j, long n, long most, long more) {
     return n > most && (n > most + more || is_served(j->client));
 }
@@ -804,7 +804,8 @@ static answer answer_models(job *j) {
                   "{\"n_ctx\":%d,\"n_ctx_train\":%d,\"n_vocab\":%d,\"n_embd\":%d,\"n_layers\":%d,"
                   "\"n_params\":%llu,\"size\":%llu,"
                   "\"kernels\":\"%s\"}}]}", (long long)time(0),
-                  info->has_head ? "\"completion\"" : "", info->has_head && info->pooling ? "," : "",
+                  info->has_head ? "\"completion\"" : "",
+                  info->has_head && info->pooling ? "," : "",
                   info->pooling ? "\"embedding\"" : "", (int)serving.n_ctx, (int)info->ctx_train,
                   (int)info->n_vocab, (int)info->dim, (int)info->n_layers,
                   (unsigned long long)info->n_params, (unsigned long long)info->file_bytes,
@@ -878,7 +879,8 @@ static answer send_to(struct MHD_Connection *c, const char *place) {
 /* A file of --page. Names that begin with a dot are none. */
 static answer answer_file(struct MHD_Connection *c, const char *path) {
     static const char about[] = "This is a server with OpenAI's API. Its addresses: /v1/models, "
-        "/v1/chat/completions, /v1/completions, /v1/embeddings, /tokenize, /detokenize, /health, /metrics.\n"
+        "/v1/chat/completions, /v1/completions, /v1/embeddings, /tokenize, /detokenize, /health, "
+        "/metrics.\n"
         "There is no page to chat here: --page FOLDER gives one, which ./build.sh web makes.\n";
     char name[1024];
     struct MHD_Response *r;
@@ -1173,7 +1175,7 @@ int main(int argc, char **argv) {
         set(&ready_flag);
         fprintf(stderr, strchr(host, ':') ? "serve: %s on http://[%s]:%ld" :
                 "serve: %s on http://%s:%ld", serving.name, host, port);
-        fprintf(stderr, ", %ld texts of %d tokens at the same time%s%s\n", (long)engine_most(eng),
+        fprintf(stderr, ", %d texts of %d tokens at the same time%s%s\n", (int)engine_most(eng),
                 (int)serving.n_ctx, page ? ", with the page " : "", page ? page : "");
         run_engine();
     }

@@ -2,8 +2,8 @@
 
        logprobs MODEL TEXT
 
-   A line for each token: its number, and the logarithm of its probability after those before it. With
-   a model of embeddings a line for each number of the text's vector. */
+   A line for each token: its number, and the logarithm of its probability after those before it.
+   With a model of embeddings a line for each number of the text's vector. */
 #include "../../bitnet.h"
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,8 @@ static int print_vector(const bitnet_model *model, const char *text, int dim) {
     const bitnet_embed_input in = {text, strlen(text), 0, 0};
     float *v = (float *)malloc((size_t)dim * sizeof *v);
     bitnet_ctx *ctx = 0;
-    int i, failed = !v || bitnet_ctx_create(model, 0, &ctx, 0) || bitnet_embed(ctx, &in, 1, 0, v, 0);
+    int i, failed = !v || bitnet_ctx_create(model, 0, &ctx, 0) ||
+                    bitnet_embed(ctx, &in, 1, 0, v, 0);
     for (i = 0; !failed && i < dim; i++) printf("%.9g\n", (double)v[i]);
     bitnet_ctx_free(ctx);
     free(v);
