@@ -78,13 +78,14 @@ USE_OBJECT=-DBITNET__IMPLEMENTED
 sources() {
     case $1 in
         convert) echo examples/convert/*.c examples/json/*.c ;;
+        embed) echo examples/embed/*.c examples/server/buffer.c examples/json/*.c ;;
         serve | batch) echo "examples/server/$1.c" $(printf 'examples/server/%s.c ' $SERVER) \
             examples/json/*.c ;;
         *) if [ -d "examples/$1" ]; then echo examples/"$1"/*.c; else echo "examples/$1.c"; fi ;;
     esac
 }
 SERVER='buffer engine grammar options reply request'     # what serve and batch share
-PROGRAMS='bench convert crosscheck'     # of several files
+PROGRAMS='bench convert crosscheck embed'     # of several files
 
 # server: build/batch and build/serve.
 server() { example batch && need_microhttpd && example serve; }
@@ -102,7 +103,7 @@ example() {
     case $1 in
         generate) libraries=$(editline_flags "$CC $CFLAGS") ;;
         serve) libraries='-lmicrohttpd -lm' ;;
-        batch) libraries=-lm ;;
+        batch | embed) libraries=-lm ;;
     esac
     run $CC $CFLAGS $USE_OBJECT $(sources "$1") "$object" -o "build/$1" $libraries -lpthread
 }

@@ -1,0 +1,33 @@
+/* npy.h - arrays in NumPy's .npy form: a header, then rows of numbers
+
+       \x93NUMPY  1 0  length  {'descr': '<f4', 'fortran_order': False, 'shape': (3, 256), }
+
+   Files may be hostile. Several arrays may follow each other in a file, as numpy.load reads them from
+   an open one. */
+#ifndef EMBED_NPY_H
+#define EMBED_NPY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { NPY_HEADER = 128 };             /* bytes of a header that is written here */
+
+typedef struct npy_array {
+    const uint8_t *data;               /* [rows][cols] */
+    uint64_t rows, cols;               /* an array of one dimension is a row */
+    char type[8];                      /* '<f4', '|i1', '|u1' ... */
+    size_t end;                        /* where the array ends in the bytes that were read */
+} npy_array;
+
+/* Reads the array that begins at p [size]. elements of another type than `type` are refused. Returns
+   0, or what is wrong. */
+const char *npy_read(npy_array *a, const uint8_t *p, size_t size, const char *type);
+
+/* Writes a header. */
+void npy_header(char out[NPY_HEADER], const char *type, uint64_t rows, uint64_t cols);
+
+/* Little-endian floats on any machine. */
+float npy_float(const uint8_t *p);
+void npy_put_float(uint8_t *p, float x);
+
+#endif

@@ -1,0 +1,58 @@
+#define _DEFAULT_SOURCE 1              /* clock_gettime, also with -std=c99 */
+#include "say.h"
+#include "../../bitnet.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+int say_quiet;
+static int progress_shown;
+
+static void print(const char *before, const char *format, va_list args, const char *after) {
+    char line[1024];
+    vsnprintf(line, sizeof line, format, args);
+    bitnet_clean_text(line, strlen(line), line, sizeof line);
+    fprintf(stderr, "%s%s%s%s", progress_shown ? "\r\033[K" : "", before, line, after);
+    progress_shown = 0;
+}
+
+void say(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    print("embed: ", format, args, "\n");
+    va_end(args);
+}
+
+int fail(int code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    print("embed: ", format, args, "\n");
+    va_end(args);
+    return code;
+}
+
+void note(const char *format, ...) {
+    va_list args;
+    if (say_quiet) return;
+    va_start(args, format);
+    print("embed: ", format, args, "\n");
+    va_end(args);
+}
+
+void progress(const char *format, ...) {
+    static double last;
+    struct timespec t;
+    va_list args;
+    double now;
+    if (say_quiet || !isatty(2)) return;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    if (now - last < 0.25) return;
+    last = now;
+    va_start(args, format);
+    print("", format, args, "");
+    va_end(args);
+    progress_shown = 1;
+}

@@ -1,0 +1,25 @@
+/* say.h - what the program says on stderr, one line at a time */
+#ifndef EMBED_SAY_H
+#define EMBED_SAY_H
+
+/* Of all programs of this folder: done, a text or a file failed, wrong usage, a refused model. */
+enum { DONE, FAILED, USAGE, MODEL_REFUSED };
+
+#ifdef __GNUC__                        /* the compiler checks the arguments */
+  #define SAY_FORMAT(n) __attribute__((format(printf, n, n + 1)))
+#else
+  #define SAY_FORMAT(n)
+#endif
+
+/* A line, cleaned, since names of files and texts may contain anything. */
+void say(const char *format, ...) SAY_FORMAT(1);
+/* The same; returns the code. */
+int fail(int code, const char *format, ...) SAY_FORMAT(2);
+/* The same, but for --quiet. */
+void note(const char *format, ...) SAY_FORMAT(1);
+/* A line that replaces itself, on a terminal, a few times a second. */
+void progress(const char *format, ...) SAY_FORMAT(1);
+
+extern int say_quiet;                  /* 1: neither notes nor progress */
+
+#endif
