@@ -17,7 +17,7 @@
 # the same time.
 SUITES="cc web-node sanitizers web-chromium check bundlers analysis aarch64-max s390x web-cache
     aarch64-older i686 windows convert apple-windows armhf web-firefox riscv64 races wasm-simd
-    planted wasm-relaxed clang fuzz-replay server crosscheck cli grammar packages
+    planted wasm-relaxed clang fuzz-replay server crosscheck embed cli grammar packages
     batch dist build"
 
 # Models whose reports must be the same on every machine, if they are there.
@@ -136,6 +136,18 @@ suite_server() {
 
 suite_crosscheck() {
     shared_example crosscheck && sh tests/tools/test_crosscheck.sh build/crosscheck examples/tiny.gguf
+}
+
+# embed with gcc's sanitizers, where they are.
+suite_embed() {
+    need python3
+    compiler="$CC $CFLAGS"
+    ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
+        -DSTB_SPRINTF_NOUNALIGNED"
+    library $compiler &&
+        run $compiler -std=c99 $WARN -Werror $USE_OBJECT $(sources embed) "$object" \
+            -o build/embed-suite -lm -lpthread &&
+        run python3 tests/tools/test_embed_tool.py build/embed-suite examples/tiny.gguf
 }
 
 # convert with gcc's sanitizers, where they are. Models in Hugging Face's form need Python. The search

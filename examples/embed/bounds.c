@@ -22,7 +22,7 @@ int bounds_row(const uint8_t *row, int32_t dim, uint8_t *codes, float *a, float 
         sum += w * w;                  /* of floats: neither overflow nor 0 by underflow */
         top = magnitude > top ? magnitude : top;
     }
-    memset(codes, 128, (size_t)bounds_width(dim));
+    for (i = 0; i < bounds_width(dim); i++) codes[i] = 128;
     *a = *r = 0.0f;
     if (!(sum <= DBL_MAX)) return 0;
     if (sum == 0.0) return 1;

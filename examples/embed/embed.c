@@ -83,7 +83,7 @@ static int embed_all(job *j) {
         forget_batch(j);
     }
     if (j->in.n_empty)
-        note("%llu empty lines were passed over", (unsigned long long)j->in.n_empty);
+        note("empty lines, which are passed over: %llu", (unsigned long long)j->in.n_empty);
     return code;
 }
 

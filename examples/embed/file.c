@@ -41,8 +41,9 @@ void file_unmap(mapped *m) {
 
 static const char *name_of(const written *w) { return w->path ? w->path : "standard output"; }
 
+/* errno is that of the write that failed, perhaps some calls ago. */
 static int cannot_write(const written *w) {
-    return fail(FAILED, "cannot write to %s: %s", name_of(w), strerror(errno));
+    return fail(FAILED, "cannot write to %s: %s", name_of(w), strerror(errno ? errno : EIO));
 }
 
 int file_create(written *w, const char *path) {
@@ -67,7 +68,6 @@ int file_create(written *w, const char *path) {
 }
 
 int file_check(written *w) {
-    errno = 0;
     return fflush(w->f) || ferror(w->f) ? cannot_write(w) : DONE;
 }
 
@@ -78,7 +78,6 @@ int file_can_seek(const written *w) {
 }
 
 int file_replace_start(written *w, const void *p, size_t n) {
-    errno = 0;
     if (fseeko(w->f, (off_t)w->start, SEEK_SET) || fwrite(p, 1, n, w->f) != n ||
         fseeko(w->f, 0, SEEK_END)) return cannot_write(w);
     return DONE;

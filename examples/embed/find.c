@@ -210,7 +210,7 @@ static int print_json(const found *f, hit h, size_t at, int is_first) {
     buffer b = {0};
     json j;
     uint32_t key, i;
-    buffer_format(&b, "%s\n{\"row\":%llu,\"score\":%.9g", is_first ? "" : ",",
+    buffer_format(&b, "%s\n{\"row\":%llu,\"score\":%.15g", is_first ? "" : ",",
                   (unsigned long long)h.row, h.score);
     if (at < f->lines.size) {
         if (parse_line(&f->lines, &at, &j))
@@ -266,9 +266,8 @@ static int find(found *f) {
     if (what && row != UINT64_MAX)
         return fail(FAILED, "%s: row %llu: %s", path, (unsigned long long)row, what);
     if (what) return fail(FAILED, "%s: %s", path, what);
-    if (isatty(2))
-        note("%llu rows in %.0f ms, %llu of them computed exactly", (unsigned long long)f->v.n,
-             1000.0 * (now() - began), (unsigned long long)exact);
+    note("%llu rows in %.0f ms, %llu of them computed exactly", (unsigned long long)f->v.n,
+         1000.0 * (now() - began), (unsigned long long)exact);
     return DONE;
 }
 
@@ -291,10 +290,10 @@ int run_search(const settings *s) {
     code = open_index(&f);
     if (code == DONE) code = s->vector ? read_vector(&f) : read_query(&f);
     if (code == DONE) code = find(&f);
-    if (code == DONE) code = print_hits(&f);
     errno = 0;
+    if (code == DONE) code = print_hits(&f);
     if ((fflush(stdout) || ferror(stdout)) && code == DONE)
-        code = fail(FAILED, "cannot write to standard output: %s", strerror(errno));
+        code = fail(FAILED, "cannot write to standard output: %s", strerror(errno ? errno : EIO));
     query_free(&f.q);
     free(f.x);
     free(f.hits);

@@ -142,7 +142,7 @@ static int take_json(const input *in, text *t) {
     json j;
     int there = 1;
     memset(&j, 0, sizeof j);
-    snprintf(j.name, sizeof j.name, "JSON");
+    snprintf(j.name, sizeof j.name, "the line");
     j.size = in->piece.n;
     if (!(j.text = copy_of(in->piece.p, in->piece.n))) return 0;
     r = json_parse(&j, &err);

@@ -80,7 +80,7 @@ static int help(void) {
         char name[64];
         if (!o->help) continue;
         snprintf(name, sizeof name, "%s %s", o->names, o->arg ? o->arg : "");
-        printf("  %-32s %s\n", name, o->help);
+        printf("  %-38s %s\n", name, o->help);
     }
     puts("exit codes: 0 success, 1 a text or a file failed, 2 usage, 3 the model was refused");
     return fflush(stdout) ? FAILED + 1 : ENDED;

@@ -1,0 +1,613 @@
+"""Tests of the command examples/embed, from the outside.
+
+    python3 test_embed_tool.py PATH_TO_EMBED PATH_TO_MODEL
+
+The model is examples/tiny.gguf or another one. BITNET_TEST_DATA has models of embeddings with reference vectors
+(../shared). Prints a line for each case (ok, FAIL, skip) and at the end `embed: N passed, N failed, N skipped`; exit
+code 1 if a case failed. RUN in the environment is put in front of the program (an emulator). Needs Python's standard
+library alone.
+"""
+import array
+import ast
+import json
+import math
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+program, tiny = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+shared = os.path.join(os.environ.get("BITNET_TEST_DATA", "../shared"), "models")
+tmp = tempfile.mkdtemp()
+counts = {"ok": 0, "FAIL": 0, "skip": 0}
+USE = ["-m", tiny, "--pooling", "last"]       # tiny.gguf is no model of embeddings, but has rows
+
+
+def say(verdict, name, why=""):
+    counts[verdict] += 1
+    print(verdict, name + (": " + why if why else ""), flush=True)
+
+
+def check(name, good, why=""):
+    say("ok" if good else "FAIL", name, "" if good else str(why)[:300])
+
+
+def path(name):
+    return os.path.join(tmp, name)
+
+
+def write(name, data):
+    with open(path(name), "wb") as f:
+        f.write(data if isinstance(data, bytes) else data.encode())
+    return path(name)
+
+
+def read(name):
+    with open(path(name), "rb") as f:
+        return f.read()
+
+
+class Run:
+    """The program's exit code and outputs."""
+
+    def __init__(self, *args, text=b"", stdout=subprocess.PIPE):
+        done = subprocess.run(os.environ.get("RUN", "").split() + [program, *map(str, args)], stdout=stdout,
+                              input=text if isinstance(text, bytes) else text.encode(), stderr=subprocess.PIPE,
+                              timeout=600)
+        self.rc, self.out, self.err = done.returncode, done.stdout or b"", done.stderr.decode(errors="replace")
+
+    def rows(self):
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def vectors(self):
+        return [row["embedding"] for row in self.rows()]
+
+    def __str__(self):
+        return "exit code %d, stderr: %s" % (self.rc, self.err[:200])
+
+
+def fails(name, code, words, *args, text=b""):
+    """That exit code, nothing on stdout, one line on stderr that has the words."""
+    r = Run(*args, text=text)
+    check(name, r.rc == code and not r.out and r.err.count("\n") == 1 and words in r.err, r)
+
+
+def floats(values):
+    return array.array("f", values)
+
+
+def le_floats(data):
+    a = array.array("f", data)
+    if sys.byteorder == "big":
+        a.byteswap()
+    return a
+
+
+def npy(rows, cols, data, kind="<f4", order="False", version=1, shape=None):
+    text = "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }" % (kind, order, shape or "(%d, %d)" % (rows, cols))
+    size = struct.pack("<H", len(text) + 1) if version == 1 else struct.pack("<I", len(text) + 1)
+    return b"\x93NUMPY" + bytes([version, 0]) + size + text.encode() + b"\n" + data
+
+
+def npy_arrays(data):
+    """The arrays that follow each other in a file: (type, shape, bytes)."""
+    found = []
+    while data:
+        size = struct.unpack("<H", data[8:10])[0]
+        assert data[:8] == b"\x93NUMPY\x01\x00" and (10 + size) % 64 == 0 and data[9 + size:10 + size] == b"\n"
+        head = ast.literal_eval(data[10:10 + size].decode())
+        assert sorted(head) == ["descr", "fortran_order", "shape"] and head["fortran_order"] is False
+        length = math.prod(head["shape"]) * int(head["descr"][2])
+        found.append((head["descr"], head["shape"], data[10 + size:10 + size + length]))
+        data = data[10 + size + length:]
+    return found
+
+
+def cosine(a, b):
+    dot, aa, bb = (math.fsum(x * y for x, y in zip(p, q)) for p, q in ((a, b), (a, a), (b, b)))
+    return dot / math.sqrt(aa) / math.sqrt(bb) if aa and bb else 0.0
+
+
+# ---- vectors are those of the reference ----
+
+def test_reference():
+    for name in "q", "g", "gw":
+        model = os.path.join(shared, name + ".gguf")
+        if not os.path.exists(model):
+            say("skip", "reference-" + name, "models/%s.gguf is not in BITNET_TEST_DATA" % name)
+            continue
+        with open(os.path.join(shared, name + ".json")) as f:
+            ids = ",".join(map(str, json.load(f)["tokens"]))
+        with open(os.path.join(shared, name + ".embedding.f32"), "rb") as f:
+            wanted = le_floats(f.read())
+        r = Run("-m", model, "--tokens", ids, "--kv-type", "f32", "--format", "json")
+        got = json.loads(r.out)["data"][0]["embedding"] if r.rc == 0 else []
+        far = max((abs(x - y) for x, y in zip(got, wanted)), default=1)
+        check("reference-" + name, len(got) == len(wanted) and far < 1e-5, "off by %g; %s" % (far, r))
+        same = Run("-m", model, "--jsonl", "--kv-type", "f32", text='{"input": [%s]}' % ids)
+        check("reference-%s-jsonl" % name, same.rc == 0 and same.vectors()[0] == got, same)
+
+
+# ---- formats, batches, threads ----
+
+WORDS = "the cat sat on a mat while rain fell over old hills and rivers ran to seas of green light".split()
+
+
+def lines(n, seed):
+    r = random.Random(seed)
+    return ["".join(r.choice(WORDS) + " " for _ in range(r.randint(1, 30))).strip() for _ in range(n)]
+
+
+def test_formats():
+    text = "\n".join(lines(5, 1))
+    jsonl = Run(*USE, text=text)
+    rows = jsonl.rows() if jsonl.rc == 0 else []
+    wanted = floats(x for row in rows for x in row["embedding"])
+    dim = len(rows[0]["embedding"]) if rows else 0
+    check("jsonl", [row["index"] for row in rows] == list(range(5)) and dim > 0, jsonl)
+    norm = max(abs(cosine(v["embedding"], v["embedding"]) - 1) + abs(math.fsum(x * x for x in v["embedding"]) - 1)
+               for v in rows)
+    check("normalised", norm < 1e-6, norm)
+
+    def same(name, values):
+        check(name, floats(values) == wanted, "other numbers")
+
+    whole = json.loads(Run(*USE, "--format", "json", text=text).out)
+    check("json-openai", whole["object"] == "list" and {x["object"] for x in whole["data"]} == {"embedding"})
+    same("json", (x for row in whole["data"] for x in row["embedding"]))
+    llama = Run(*USE, "--embd-output-format", "json", text=text)
+    check("json-as-llama", json.loads(llama.out) == whole, llama)
+    for option in ("--format", "array"), ("--embd-output-format", "array"):
+        same("array " + option[0], (x for row in json.loads(Run(*USE, *option, text=text).out) for x in row))
+    for option in ("--format", "text"), ("--embd-output-format", "raw"):
+        out = Run(*USE, *option, text=text).out.decode()
+        same("text " + option[0], (float(x) for line in out.splitlines() for x in line.split(" ")))
+    out = Run(*USE, "--format", "csv", text=text).out.decode()
+    same("csv", (float(x) for line in out.splitlines() for x in line.split(",")))
+    raw = Run(*USE, "--format", "raw", text=text).out
+    same("raw", le_floats(raw))
+    Run(*USE, "--format", "npy", "-o", path("a.npy"), text=text)
+    check("npy", npy_arrays(read("a.npy")) == [("<f4", (5, dim), raw)], read("a.npy")[:128])
+    with open(path("b.npy"), "wb") as f:
+        Run(*USE, "--format", "npy", text=text, stdout=f)
+    check("npy-redirected", read("a.npy") == read("b.npy"), "another file")
+    Run(*USE, "--format", "npy", "-o", path("none.npy"))
+    check("npy-no-rows", npy_arrays(read("none.npy")) == [("<f4", (0, dim), b"")], read("none.npy")[:128])
+    check("no-part-left", not [x for x in os.listdir(tmp) if x.endswith(".part")], os.listdir(tmp))
+    fails("npy-pipe", 2, "-o FILE", *USE, "--format", "npy", text=text)
+    with open(path("c.npy"), "ab") as f:
+        r = Run(*USE, "--format", "npy", text=text, stdout=f)
+    check("npy-append", r.rc == 2 and not read("c.npy"), r)
+    for bits in 8, 4, 2, 1:
+        packed = Run(*USE, "--format", "raw", "--bits", bits, text=text).out
+        Run(*USE, "--format", "npy", "--bits", bits, "-o", path("p.npy"), text=text)
+        kind = "|i1" if bits == 8 else "|u1"
+        check("bits-%d-npy" % bits, npy_arrays(read("p.npy")) == [(kind, (5, dim * bits // 8), packed)], read("p.npy")[:99])
+        rows = [wanted[i * dim:(i + 1) * dim] for i in range(5)]
+        if bits == 8:
+            codes = [round(x * (127.0 / max(map(abs, v)))) & 255 for v in rows for x in v]
+            check("bits-8", bytes(codes) == packed, "other codes")
+        if bits == 1:
+            signs = [packed[i // 8] >> i % 8 & 1 for i in range(5 * dim)]
+            check("bits-1", signs == [int(x >= 0) for x in wanted], "other signs")
+
+
+def test_batches():
+    text = "\n".join(lines(600, 2)) + "\n"
+    wanted = Run(*USE, "--format", "raw", text=text)
+    check("many", wanted.rc == 0 and len(wanted.out) % 600 == 0 and len(wanted.out) > 0, wanted)
+    for args in ("-t", 1), ("-t", 3, "-b", 7), ("-np", 1), ("-ub", 33, "--parallel", 5), ("-c", 64):
+        got = Run(*USE, "--format", "raw", *args, text=text)
+        check("many %s" % " ".join(map(str, args)), got.out == wanted.out and got.rc == 0, got)
+    one = Run(*USE, "--format", "raw", "-p", lines(600, 2)[433]).out
+    check("alone", one and wanted.out[433 * len(one):434 * len(one)] == one, "another vector")
+
+
+# ---- input ----
+
+def one(text, *args):
+    """The vector of a whole text."""
+    r = Run(*USE, "--embd-separator", "", "-p", text, *args)
+    return r.vectors()[0] if r.rc == 0 and len(r.rows()) == 1 else r
+
+
+def test_input():
+    a, b = one("one text"), one("another")
+    r = Run(*USE, text="one text\n\n \t\nanother\r\n\r\n")
+    check("lines", r.rc == 0 and r.vectors() == [a, b] and "passed over: 3" in r.err, r)
+    check("no-last-newline", Run(*USE, text="one text\nanother").vectors() == [a, b])
+    check("file", Run(*USE, "-f", write("in.txt", "one text\nanother\n")).vectors() == [a, b])
+    check("file-stdin", Run(*USE, "-f", "-", text="one text").vectors() == [a])
+    check("prompt", Run(*USE, "-p", "one text\nanother").vectors() == [a, b])
+    check("separator", Run(*USE, "--embd-separator", "<#sep#>", text="one text<#sep#>another").vectors() == [a, b])
+    check("separator-in-part", Run(*USE, "--embd-separator", "aab", text="one textaaabanother").vectors() ==
+          [one("one texta"), b])
+    check("whole", one("one text\nanother") not in (a, b))
+    nothing = Run(*USE)
+    check("nothing", nothing.rc == 0 and nothing.out == b"", nothing)
+
+    r = Run(*USE, text=b"one text\nbad \xff\nanother\nbad \xed\xa0\x80\n")
+    rows = r.rows()
+    check("invalid-utf8", r.rc == 1 and [x["object"] for x in rows] == ["embedding", "error", "embedding", "error"] and
+          rows[0]["embedding"] == a and rows[2]["embedding"] == b and "line 2: byte 5 is not valid UTF-8" in r.err and
+          "line 4: byte 5" in r.err and "2 of 4 texts failed" in r.err, r)
+    r = Run(*USE, "--format", "raw", text=b"one text\nbad \xff\nanother\n")
+    got, dim = le_floats(r.out), len(a)
+    check("invalid-nan", r.rc == 1 and got[:dim] == floats(a) and all(map(math.isnan, got[dim:2 * dim])) and
+          got[2 * dim:] == floats(b), r)
+    r = Run(*USE, "--format", "raw", "--bits", 8, text=b"one text\nbad \xff\n")
+    check("invalid-packed", r.rc == 1 and r.out[dim:] == bytes(dim) and any(r.out[:dim]), r)
+    r = Run(*USE, "--format", "array", text=b"bad \xff\none text\n")
+    check("invalid-array", json.loads(r.out) == [None, a], r)
+    r = Run(*USE, text=b"one text\n" + b"long " * 1000000 + b"\nanother\n")
+    check("huge-line", r.rc == 1 and len(r.rows()) == 3 and "line 2: it has more than 4 MB" in r.err and
+          r.rows()[2]["embedding"] == b, r)
+    check("nul", Run(*USE, text=b"a\0b\n").rc == 0)
+    fails("file-missing", 1, "nowhere.txt", *USE, "-f", path("nowhere.txt"))
+    fails("file-folder", 1, tmp, *USE, "-f", tmp)
+
+
+def test_jsonl():
+    a = one("one text")
+    good = ['{"text": "one text", "id": "x\\"\\u00e9"}', '{"input": "one text", "id": {"n": [1, null]}, "more": 1}',
+            '{"text": "one\\u0020text", "id": 7}', '{"text": "one text"}']
+    r = Run(*USE, "--jsonl", text="\n".join(good))
+    rows = r.rows()
+    check("jsonl-in", r.rc == 0 and [x["embedding"] for x in rows] == 4 * [a], r)
+    check("jsonl-ids", [x.get("id", "none") for x in rows] == ['x"\u00e9', {"n": [1, None]}, 7, "none"], r.out[:200])
+    r = Run(*USE, "--jsonl", "--format", "csv", text="\n".join(good))
+    first = [line.rsplit('",', 1)[0] + '"' for line in r.out.decode().splitlines()]
+    check("csv-ids", [json.loads(x[1:-1].replace('""', '"') or '"none"') for x in first] ==
+          ['x"\u00e9', {"n": [1, None]}, 7, "none"], first)
+    bad = ['{"text": ""}', '[1]', '"x"', '{"nothing": 1}', 'x', '{"text": 5}', '{"input": ["a"]}', '{"input": [-1]}',
+           '{"input": [99999999]}', '{"input": [1e0]}', '{"input": []}', '{"text": [1]}', '{"input": [99999999999]}',
+           '{"text": "\\ud800"}', '{"text": "x"', '[' * 5000]
+    r = Run(*USE, "--jsonl", text="\n".join(bad + good[3:]))
+    check("jsonl-bad", r.rc == 1 and [x["object"] for x in r.rows()] == ["error"] * len(bad) + ["embedding"], r)
+    for i, line in enumerate(bad):
+        check("jsonl-bad " + line[:30], "line %d: " % (i + 1) in r.err, r.err)
+    r = Run(*USE, "--tokens", "5,99999999")
+    check("tokens-vocabulary", r.rc == 1 and "token 99999999 is not in the vocabulary" in r.err, r)
+
+
+def test_options():
+    task = one("Instruct: find it\nQuery: one text")
+    r = Run(*USE, "--query", "find it", text="one text\nanother\n")
+    check("query", r.rc == 0 and r.vectors() == [task, one("Instruct: find it\nQuery: another")], r)
+    r = Run(*USE, "--query", "find it", "--jsonl", text='{"text": "one text"}\n{"input": [1]}')
+    check("query-jsonl", r.rc == 1 and r.rows()[0]["embedding"] == task and "not tokens" in r.err, r)
+    raw, unit = one("one text", "--embd-normalize", -1), one("one text")
+    check("raw", raw == one("one text", "--raw") and abs(cosine(raw, unit) - 1) < 1e-6 and
+          abs(math.fsum(x * x for x in raw) - 1) > 1e-3, raw[:3])
+    top, total = max(map(abs, raw)), math.fsum(map(abs, raw))
+    for way, factor in (0, 32760 / top), (1, 1 / total):
+        got = one("one text", "--embd-normalize", way)
+        check("normalize-%d" % way, all(abs(x * factor - y) <= 1e-6 * abs(y) for x, y in zip(raw, got)), got[:3])
+    poolings = [one("one text", "--pooling", name) for name in ("mean", "cls", "last", "first")]
+    check("pooling", poolings[1] == poolings[3] and poolings[2] == unit and poolings[0] not in poolings[1:], "")
+    check("kv-type", one("one text", "--kv-type", "f32") != unit and one("one text", "--kv-type", "f16") == unit, "")
+
+    text = "one text\n" + "many words " * 40 + "\nanother\n"
+    r = Run(*USE, "-c", 16, text=text)
+    check("too-long", r.rc == 1 and "line 2: it has" in r.err and "--cut" in r.err and len(r.rows()) == 3 and
+          r.rows()[2]["embedding"] == one("another"), r)
+    r = Run(*USE, "-c", 16, "--cut", text=text)
+    check("cut", r.rc == 0 and len(r.vectors()) == 3, r)
+    r = Run(*USE, "-ngl", 99, "-p", "one text")
+    check("gpu", r.rc == 0 and "-ngl" in r.err and r.vectors() == [unit], r)
+    check("quiet", Run(*USE, "--log-disable", "-ngl", 99, text="\n\none text").err == "")
+
+
+def test_usage():
+    r = Run("--help")
+    check("help", r.rc == 0 and all(x in r.out.decode() for x in ("--embd-normalize", "--bits", "exit codes")), r)
+    fails("no-model", 2, "-m MODEL", text="x")
+    fails("bad-flag", 2, "--bogus", *USE, "--bogus")
+    fails("stray-word", 2, "stray", *USE, "stray")
+    fails("missing-value", 2, "-m needs a value", "-m")
+    fails("bad-number", 2, "-b 0", *USE, "-b", 0)
+    fails("bad-number-tail", 2, "2x", *USE, "-t", "2x")
+    fails("bad-bits", 2, "8, 4, 2, 1", *USE, "--bits", 3, "--format", "raw")
+    fails("bits-json", 2, "npy or raw", *USE, "--bits", 8)
+    fails("bad-format", 2, "jsonl", *USE, "--format", "xml")
+    fails("bad-llama-format", 2, "json, array, raw", *USE, "--embd-output-format", "json+")
+    fails("two-formats", 2, "exclude", *USE, "--embd-output-format", "raw", "--format", "npy")
+    fails("pooling-none", 2, "mean, cls", *USE, "--pooling", "none")
+    fails("bad-kv", 2, "f16, f32", *USE, "--kv-type", "q8_0")
+    fails("bad-tokens", 2, "commas", *USE, "--tokens", "1,,2")
+    fails("empty-tokens", 2, "commas", *USE, "--tokens", "")
+    fails("two-inputs", 2, "exclude", *USE, "-p", "x", "-f", "y")
+    fails("jsonl-separator", 2, "--jsonl", *USE, "--jsonl", "--embd-separator", "x")
+    fails("k-without-search", 2, "embed does not use -k", *USE, "-k", 3)
+    fails("index-nothing", 2, "folder", "index")
+    fails("index-without-model", 2, "-m MODEL", "index", tmp)
+    fails("index-without-name", 2, "-o NAME", "index", tmp, *USE)
+    fails("search-nothing", 2, "NAME.npy", "search")
+    fails("search-without-text", 2, "text", "search", "x.npy", *USE)
+    fails("model-missing", 3, "nowhere.gguf", "-m", path("nowhere.gguf"), "-p", "x")
+    fails("model-not-gguf", 3, "not a GGUF", "-m", write("no.gguf", "x" * 100), "-p", "x")
+    fails("model-no-embeddings", 3, "--pooling", "-m", tiny, "-p", "x")
+    fails("output-folder", 1, "not a file", *USE, "-p", "x", "-o", tmp)
+    fails("output-nowhere", 1, "nowhere", *USE, "-p", "x", "-o", path("nowhere/x"))
+    if os.path.exists("/dev/full"):
+        for name in "json", "jsonl", "csv", "raw", "array", "text":
+            with open("/dev/full", "wb") as f:
+                r = Run(*USE, "--format", name, text="\n".join(lines(40, 3)), stdout=f)
+            check("full " + name, r.rc == 1 and "cannot write" in r.err and "No space" in r.err, r)
+        fails("output-device", 1, "not a file", *USE, "-p", "x", "-o", "/dev/full")
+    else:
+        say("skip", "full", "there is no /dev/full here")
+
+
+# ---- the index of a folder ----
+
+def paragraphs(n, seed):
+    return "\n\n".join(" ".join(x.capitalize() + "." for x in lines(6, seed + i)) for i in range(n))
+
+
+def test_index():
+    folder = path("notes")
+    os.makedirs(os.path.join(folder, "sub", ".git"))
+    files = {"a.txt": "A short note about cats.", "b.md": paragraphs(9, 10), "sub/long.txt": " ".join(" ".join(lines(60, 4)).split()),
+             "sub/chinese.txt": "".join(chr(0x4e00 + i * 7 % 5000) for i in range(3000)), "white.txt": " \n\n\t", "none.txt": "",
+             "sub/.git/config": "hidden", ".hidden.txt": "hidden"}
+    for name, text in files.items():
+        write("notes/" + name, text)
+    write("notes/picture.png", b"\x89PNG\0\0\xff")
+    write("notes/nul.txt", b"a\0b")
+    os.symlink("a.txt", os.path.join(folder, "link.txt"))
+    r = Run("index", folder, *USE, "-o", os.path.join(folder, "index"))
+    check("index", r.rc == 0 and "files" in r.err, r)
+    check("index-skips", all("skipped %s/%s" % (folder, x) in r.err for x in ("picture.png", "nul.txt", "link.txt")) and
+          "2 hidden" in r.err, r.err)
+    made = {x: read("notes/index" + x) for x in (".npy", ".i8.npy", ".jsonl")} if r.rc == 0 else {}
+    again = Run("index", folder, *USE, "-o", os.path.join(folder, "index"))
+    check("index-again", made and made == {x: read("notes/index" + x) for x in made}, again)
+    check("index-no-part", not [x for x in os.listdir(folder) if x.endswith(".part")], os.listdir(folder))
+    entries = [json.loads(line) for line in made[".jsonl"].splitlines()]
+    head, entries = entries[0], entries[1:]
+    (kind, shape, data), = npy_arrays(made[".npy"])
+    check("index-rows", kind == "<f4" and shape == (len(entries), head["dim"]), (kind, shape, len(entries)))
+    pieces = {}
+    for e in entries:
+        with open(e["file"], "rb") as f:
+            text = f.read()[e["offset"]:e["offset"] + e["length"]].decode()
+        pieces.setdefault(os.path.relpath(e["file"], folder), []).append(text)
+        if " ".join(text.split())[:80] != e["text"][:80].strip() and not e["text"].startswith(text[:39]):
+            check("index-first-words", False, e)
+    wanted = {name for name, text in files.items() if text.strip() and "/." not in "/" + name}
+    check("index-files", set(pieces) == wanted, set(pieces) ^ wanted)
+    lost = [name for name in wanted if "".join("".join(pieces[name]).split()) != "".join(files[name].split())]
+    check("index-complete", not lost, lost)
+    check("index-sizes", all(len(p.split()) <= 200 and len(p.encode()) <= 2000 for x in pieces.values() for p in x))
+    check("index-sentences", all(p.endswith(".") for p in pieces["b.md"]) and len(pieces["b.md"]) > 1, pieces["b.md"])
+    whole = files["b.md"]
+    ends = [whole.find(p) + len(p) for p in pieces["b.md"]]
+    check("index-paragraphs", any(whole[e:e + 2] == "\n\n" for e in ends), ends)
+    vectors = le_floats(data)
+    dim = head["dim"]
+    for row in 0, len(entries) // 2, len(entries) - 1:
+        text = pieces_of(entries, folder, row)
+        check("index-vector-%d" % row, floats(one(text, "--cut")) == vectors[row * dim:(row + 1) * dim], text[:40])
+        r = Run("search", os.path.join(folder, "index.npy"), text, *USE, "-k", 3, "--json", "--cut")
+        hits = json.loads(r.out)["results"] if r.rc == 0 else [{}]
+        best = hits[0]
+        check("search-itself-%d" % row, best.get("row") == row and abs(best["score"] - 1) < 1e-6 and len(hits) == 3 and
+              best["file"] == entries[row]["file"] and best["offset"] == entries[row]["offset"], r)
+    r = Run("search", os.path.join(folder, "index.npy"), "A short note about cats.", *USE, "-k", 1)
+    check("search-text", r.rc == 0 and r.out.decode() == " 1.000000  %s/a.txt:0  A short note about cats.\n" % folder, r.out)
+    r = Run("search", os.path.join(folder, "index.npy"), "cats", *USE, "--query", "find", "--json")
+    v = one("Instruct: find\nQuery: cats")
+    best = json.loads(r.out)["results"][0]
+    check("search-query", abs(best["score"] - max(cosine(v, vectors[i * dim:(i + 1) * dim])
+                                                  for i in range(len(entries)))) < 1e-6, r)
+    index = os.path.join(folder, "index.npy")
+    fails("search-other-pooling", 1, "another model", "search", index, "x", "-m", tiny, "--pooling", "mean")
+    other = os.path.join(shared, "q.gguf")
+    if os.path.exists(other):
+        fails("search-other-model", 1, "another model", "search", index, "x", "-m", other)
+    else:
+        say("skip", "search-other-model", "models/q.gguf is not in BITNET_TEST_DATA")
+    for name, text in ("", "its .jsonl"), ("{}\n", "its .jsonl"), ("x", "its .jsonl"), (None, ""):
+        if name is None:
+            break
+        write("notes/index.jsonl", name)
+        r = Run("search", index, "cats", *USE)
+        check("jsonl-hostile %r" % name, r.rc == (0 if name == "" else 1) and r.rc in (0, 1), r)
+    write("notes/index.jsonl", made[".jsonl"].splitlines()[0] + b"\n{\"file\":5}\nxx\n[1]\n{\"file\":\"a\\nb\",\"offset\":-1}")
+    for option in [], ["--json"]:
+        r = Run("search", index, "cats", *USE, "-k", 100, *option)
+        check("jsonl-damaged %s" % option, r.rc == 0 and "row" in r.out.decode(), r)
+    os.remove(os.path.join(folder, "index.jsonl"))
+    r = Run("search", index, "cats", *USE, "-k", 2)
+    check("jsonl-missing", r.rc == 0 and r.out.decode().count("  row ") == 2, r)
+    os.makedirs(path("empty"))
+    fails("index-empty", 1, "no text", "index", path("empty"), *USE, "-o", path("empty/x"))
+    check("index-empty-leaves", os.listdir(path("empty")) == [], os.listdir(path("empty")))
+    fails("index-missing", 1, "nowhere", "index", path("nowhere"), *USE, "-o", path("x"))
+
+
+def pieces_of(entries, folder, row):
+    with open(entries[row]["file"], "rb") as f:
+        return f.read()[entries[row]["offset"]:entries[row]["offset"] + entries[row]["length"]].decode()
+
+
+# ---- search is exact ----
+
+def pack(rows):
+    return struct.pack("<%df" % sum(map(len, rows)), *(x for row in rows for x in row))
+
+
+def compare(name, rows, query, k=10):
+    """The same hits with and without int8 copies, and those of sums in Python. Returns the exact count."""
+    dim = len(query)
+    rows = [list(floats(row)) for row in rows]
+    query = list(floats(query))
+    write("v.npy", npy(len(rows), dim, pack(rows)))
+    write("q.npy", npy(1, dim, pack([query])))
+    made = Run("index", path("v.npy"))
+    fast = Run("search", path("v.npy"), "--vector", path("q.npy"), "-k", k, "--json")
+    one_thread = Run("search", path("v.npy"), "--vector", path("q.npy"), "-k", k, "--json", "-t", 1)
+    slow = Run("search", path("v.npy"), "--vector", path("q.npy"), "-k", k, "--json", "--all")
+    check(name + "-same", made.rc == 0 and fast.rc == 0 and fast.out == slow.out == one_thread.out, (made, fast, slow))
+    if fast.rc:
+        return len(rows)
+    hits = json.loads(slow.out)["results"]
+    scores = [cosine(row, query) for row in rows]
+    order = sorted(range(len(rows)), key=lambda i: (-scores[i], i))[:k]
+    check(name + "-scores", len(hits) == len(order) and
+          all(abs(h["score"] - scores[i]) < 1e-8 for h, i in zip(hits, order)) and
+          all(abs(h["score"] - scores[h["row"]]) < 1e-8 for h in hits) and
+          all((-p["score"], p["row"]) < (-q["score"], q["row"]) for p, q in zip(hits, hits[1:])),
+          (hits[:3], order[:3], [scores[i] for i in order[:3]]))
+    (_, (n, width), codes), (_, _, extra) = npy_arrays(read("v.i8.npy"))
+    extra = le_floats(extra)
+    worst = 0.0
+    for i, row in enumerate(rows[:40]):
+        a, r = extra[i], extra[n + i]
+        size = math.sqrt(math.fsum(x * x for x in row))
+        e = math.sqrt(math.fsum((x / size - a * (codes[i * width + j] - 128)) ** 2 for j, x in enumerate(row))) if size else 0
+        worst = max(worst, e - r)
+    check(name + "-residual", worst <= 0 and width % 64 == 0, worst)
+    return int(fast.err.split(", ")[1].split()[0])
+
+
+def test_search():
+    r = random.Random(7)
+
+    def normal(n, dim, scale=1.0):
+        return [[r.gauss(0, 1) * scale for _ in range(dim)] for _ in range(n)]
+
+    exact = compare("random", normal(3000, 128), normal(1, 128)[0])
+    check("prefilter", 10 <= exact < 600, exact)
+    for dim in 1, 7, 64, 100, 130:
+        compare("dim-%d" % dim, normal(500, dim), normal(1, dim)[0])
+    base = normal(1, 96)[0]
+    compare("equal", [base] * 700, normal(1, 96)[0], 25)
+    compare("zeros", [[0.0] * 64] * 300 + normal(20, 64) + [[0.0] * 64] * 30, normal(1, 64)[0], 340)
+    outliers = normal(900, 64)
+    for row in outliers[::3]:
+        row[r.randrange(64)] = r.choice((-1, 1)) * 10.0 ** r.uniform(3, 38)
+    compare("outliers", outliers, normal(1, 64)[0], 20)
+    compare("outlier-query", outliers, [1e30] + normal(1, 63)[0], 20)
+    near = [[x + r.gauss(0, 1e-4) for x in base] for _ in range(1500)]
+    compare("near", near, base, 12)
+    compare("near-opposite", near, [-x for x in base], 12)
+    compare("tiny", normal(300, 64, 1e-42), normal(1, 64, 1e-40)[0], 20)
+    compare("mixed", normal(100, 64, 1e-40) + normal(100, 64, 1e37) + normal(100, 64), normal(1, 64, 1e-20)[0], 50)
+    sparse = [[float(i == j) for j in range(64)] for i in range(64)]
+    compare("one-hot", sparse * 5, sparse[17], 9)
+    compare("k-over-n", normal(5, 64), normal(1, 64)[0], 100)
+    compare("many-shares", normal(20000, 16), normal(1, 16)[0], 7)
+    signs = [[r.choice((-1.0, 1.0)) for _ in range(64)] for _ in range(4000)]
+    compare("signs", signs, signs[5], 60)
+
+
+def test_hostile():
+    dim, n = 8, 5
+    r = random.Random(3)
+    data = pack([[r.gauss(0, 1) for _ in range(dim)] for _ in range(n)])
+    good = npy(n, dim, data)
+    q = write("hq.npy", npy(1, dim, data[:4 * dim]))
+
+    def search(name, *args):
+        return Run("search", path(name), "--vector", q, *args)
+
+    write("h.npy", good)
+    check("hostile-good", search("h.npy").rc == 0, search("h.npy"))
+    check("hostile-flat-query", Run("search", path("h.npy"), "--vector",
+                                    write("flat.npy", npy(1, dim, data[:4 * dim], shape="(8,)"))).rc == 0)
+    for version in 2, 3:
+        write("h.npy", npy(n, dim, data, version=version))
+        check("version-%d" % version, search("h.npy").rc == 0, search("h.npy"))
+    bad = {
+        "empty": b"", "magic": b"x" + good[1:], "version": good[:6] + b"\x09" + good[7:],
+        "other-type": npy(n, dim, data, kind="<f8"), "big-endian": npy(n, dim, data, kind=">f4"),
+        "object": npy(n, dim, data, kind="|O"), "fortran": npy(n, dim, data, order="True"),
+        "order": npy(n, dim, data, order="Maybe"), "one-number": npy(n, dim, data, shape="40"),
+        "scalar": npy(n, dim, data, shape="()"), "three": npy(n, dim, data, shape="(5, 4, 2)"),
+        "no-columns": npy(n, 0, data), "negative": npy(n, dim, data, shape="(-5, 8)"),
+        "overflow": npy(n, dim, data, shape="(4611686018427387904, 4)"),
+        "overflow-2": npy(n, dim, data, shape="(18446744073709551615, 8)"),
+        "overflow-3": npy(n, dim, data, shape="(5, 99999999999999999999999)"),
+        "truncated": good[:-1], "one-too-many": npy(n + 1, dim, data), "wide": npy(1, 70000, bytes(280000)),
+        "header-length": good[:8] + b"\xff\xff" + good[10:], "twice": good.replace(b"'shape'", b"'descr'"),
+        "key": good.replace(b"'shape'", b"'shame'"), "long-key": good.replace(b"'shape'", b"'" + b"s" * 5 + b"'"),
+        "structured": npy(n, dim, data, kind="X").replace(b"'X'", b"[('a', '<f4')]"),
+        "comma": good.replace(b"False,", b"False "), "folder": None}
+    for name, content in bad.items():
+        if content is None:
+            os.makedirs(path("h-folder.npy"))
+            for command in (["search", path("h-folder.npy"), "--vector", q], ["index", path("h-folder.npy")]):
+                fails("hostile-folder " + command[0], 1, "h-folder.npy", *command)
+            continue
+        write("h.npy", content)
+        fails("hostile-%s search" % name, 1, "h.npy: ", "search", path("h.npy"), "--vector", q, "-q")
+        fails("hostile-%s index" % name, 1, "h.npy: ", "index", path("h.npy"))
+    header = len(good) - len(data)
+    codes = set()
+    for size in range(0, header, 3):
+        write("h.npy", good[:size])
+        codes.add(search("h.npy").rc)
+    check("hostile-cut", codes == {1}, codes)
+    codes = set()
+    for i in range(0, header, 2):
+        changed = bytearray(good)
+        changed[i] ^= 1 << r.randrange(8)
+        write("h.npy", bytes(changed))
+        codes.add(search("h.npy", "-q").rc)
+    check("hostile-flips", codes <= {0, 1}, codes)
+    fails("missing", 1, "none-here.npy", "search", path("none-here.npy"), "--vector", q)
+    write("h.npy", good)
+    fails("query-missing", 1, "none-here.npy", "search", path("h.npy"), "--vector", path("none-here.npy"), "-q")
+    for name, values in ("dim", [1.0] * 7), ("zero", [0.0] * 8), ("nan", [math.nan] * 8), ("infinity", [math.inf] + [1.0] * 7):
+        fails("query-" + name, 1, "vector" if name != "dim" else "8 numbers", "search", path("h.npy"), "--vector",
+              write("bad-q.npy", npy(1, len(values), pack([values]))), "-q")
+
+    # rows that are no numbers, and int8 copies that are not those of the rows
+    for name, value in ("nan", math.nan), ("infinity", math.inf):
+        rows = [[1.0] * dim for _ in range(n)]
+        rows[3][5] = value
+        write("h.npy", npy(n, dim, pack(rows)))
+        fails("row-%s index" % name, 1, "row 3", "index", path("h.npy"))
+        fails("row-%s search" % name, 1, "row 3", "search", path("h.npy"), "--vector", q, "--all")
+    write("h.npy", good)
+    Run("index", path("h.npy"))
+    copy = read("h.i8.npy")
+    write("h.npy", npy(n, dim, pack([[r.gauss(0, 1) for _ in range(dim)] for _ in range(n)])))
+    fails("stale", 1, "another vector", "search", path("h.npy"), "--vector", q)
+    write("h.npy", npy(n - 1, dim, data[:-4 * dim]))
+    fails("stale-rows", 1, "another file", "search", path("h.npy"), "--vector", q)
+    write("h.npy", good)
+    for size in range(0, len(copy), 7):
+        write("h.i8.npy", copy[:size])
+        r2 = search("h.npy")
+        if r2.rc != 1 or "h.i8.npy" not in r2.err:
+            check("copy-cut-%d" % size, False, r2)
+            break
+    else:
+        check("copy-cut", True)
+    floats_at = len(copy) - 8 * n
+    for name, value in ("nan", math.nan), ("infinity", math.inf), ("negative", -1.0), ("large", 1e38):
+        write("h.i8.npy", copy[:floats_at] + struct.pack("<f", value) * (2 * n))
+        r2 = search("h.npy")
+        check("copy-" + name, r2.rc in (0, 1), r2)
+    if os.path.exists("/dev/full"):
+        write("h.i8.npy", copy)
+        with open("/dev/full", "wb") as f:
+            for option in [], ["--json"]:
+                r2 = Run("search", path("h.npy"), "--vector", q, *option, stdout=f)
+                check("full search %s" % option, r2.rc == 1 and "cannot write" in r2.err and "No space" in r2.err, r2)
+
+
+try:
+    for test in (test_reference, test_formats, test_batches, test_input, test_jsonl, test_options, test_usage, test_index,
+                 test_search, test_hostile):
+        test()
+finally:
+    shutil.rmtree(tmp)
+print("embed: %d passed, %d failed, %d skipped" % (counts["ok"], counts["FAIL"], counts["skip"]))
+sys.exit(counts["FAIL"] > 0)
