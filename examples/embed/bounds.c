@@ -70,14 +70,16 @@ static int write_all(written *to, const npy_array *from, const char *name) {
     const uint64_t width = (uint64_t)bounds_width((int32_t)from->cols);
     char header[NPY_HEADER];
     uint8_t *codes = (uint8_t *)malloc((size_t)width);
-    uint8_t *floats = (uint8_t *)malloc((size_t)(8 * from->rows + 1));
-    int code = codes && floats ? DONE : fail(FAILED, "there is no memory");
+    uint8_t *floats = (uint8_t *)calloc((size_t)from->rows, 8);
+    int code;
     npy_header(header, "|u1", from->rows, width);
     fwrite(header, 1, sizeof header, to->f);
-    if (code == DONE) code = write_codes(to, from, name, codes, floats);
-    npy_header(header, "<f4", 2, from->rows);
-    fwrite(header, 1, sizeof header, to->f);
-    if (code == DONE) fwrite(floats, 1, (size_t)(8 * from->rows), to->f);
+    if (codes && floats) {
+        code = write_codes(to, from, name, codes, floats);
+        npy_header(header, "<f4", 2, from->rows);
+        fwrite(header, 1, sizeof header, to->f);
+        fwrite(floats, 1, (size_t)(8 * from->rows), to->f);
+    } else code = fail(FAILED, "there is no memory");
     free(codes);
     free(floats);
     return code == DONE ? file_end(to) : code;

@@ -155,8 +155,8 @@ static int read_query(found *f) {
     embedder e;
     int code = embedder_open(&e, f->s, f->s->cut);
     if (code == DONE && e.info.dim != f->v.dim)
-        code = fail(FAILED, "the index has vectors of %d numbers, and this model of %d: it was made "
-                    "with another model", (int)f->v.dim, (int)e.info.dim);
+        code = fail(FAILED, "the index was made with another model: its vectors have %d numbers, "
+                    "and those of this model %d", (int)f->v.dim, (int)e.info.dim);
     if (code == DONE) code = check_model(f, &e);
     if (code == DONE) code = embed_query(f, &e);
     embedder_close(&e);
@@ -193,7 +193,8 @@ static void print_line(const found *f, hit h, size_t at) {
         return;
     }
     if (parse_line(&f->lines, &at, &j)) {
-        const uint32_t file = json_get(&j, JSON_ROOT, "file"), own = json_get(&j, JSON_ROOT, "text");
+        const uint32_t file = json_get(&j, JSON_ROOT, "file");
+        const uint32_t own = json_get(&j, JSON_ROOT, "text");
         const json_node *v = j.nodes;
         if (json_uint(&j, json_get(&j, JSON_ROOT, "offset"), &number)) offset = number;
         if (json_kind(&j, file) == JSON_STRING)
@@ -233,7 +234,8 @@ static int print_json(const found *f, hit h, size_t at, int is_first) {
 static int print_hits(const found *f) {
     size_t *at = find_lines(f);
     int32_t i;
-    int code = at ? DONE : fail(FAILED, "there is no memory");
+    int code = DONE;
+    if (!at) return fail(FAILED, "there is no memory");
     if (f->s->json) fputs("{\"results\":[", stdout);
     for (i = 0; code == DONE && i < f->n_hits; i++) {
         if (f->s->json) code = print_json(f, f->hits[i], at[i], i == 0);

@@ -31,6 +31,7 @@ typedef struct maker {
     const settings *s;
     embedder e;
     written npy, jsonl;
+    char *i8;                          /* the path of the int8 copies */
     text texts[BATCH];
     int32_t n_texts;
     buffer lines;                      /* of NAME.jsonl, for texts */
@@ -84,7 +85,10 @@ static int flush(maker *m) {
     return code;
 }
 
-/* Adds a passage, with its first words in one line. */
+/* Is it a byte of a character behind its first one? */
+static int is_inside(char c) { return ((uint8_t)c & 0xC0) == 0x80; }
+
+/* Adds a passage of UTF-8, with its first words in one line. */
 static int add_passage(maker *m, const char *path, const char *file, size_t at, size_t n) {
     text *t = &m->texts[m->n_texts++];
     char words[FIRST_WORDS + 1];
@@ -94,7 +98,10 @@ static int add_passage(maker *m, const char *path, const char *file, size_t at, 
         const int is_white = strchr(" \t\r\n\v\f", c) != 0;
         if (!is_white || (used && words[used - 1] != ' ')) words[used++] = is_white ? ' ' : c;
     }
-    while (i < n && used > 0 && ((uint8_t)words[used] & 0xC0) == 0x80) used--;
+    if (i < n && is_inside(file[at + i])) {            /* no part of a character */
+        while (is_inside(words[used - 1])) used--;
+        used--;
+    }
     memset(t, 0, sizeof *t);
     t->p = (char *)malloc(n);
     t->n = n;
@@ -112,17 +119,16 @@ static int add_passage(maker *m, const char *path, const char *file, size_t at, 
 
 /* Is this the index that is made, or the one that it replaces? */
 static int is_own(const maker *m, const struct stat *st) {
-    const written *all[2];
+    const char *all[5];
+    struct stat own;
     int i;
-    all[0] = &m->npy;
-    all[1] = &m->jsonl;
-    for (i = 0; i < 2; i++) {
-        struct stat own;
-        if (!stat(all[i]->part, &own) && own.st_ino == st->st_ino && own.st_dev == st->st_dev)
-            return 1;
-        if (!stat(all[i]->path, &own) && own.st_ino == st->st_ino && own.st_dev == st->st_dev)
-            return 1;
-    }
+    all[0] = m->npy.path;
+    all[1] = m->npy.part;
+    all[2] = m->jsonl.path;
+    all[3] = m->jsonl.part;
+    all[4] = m->i8;
+    for (i = 0; i < 5; i++)
+        if (!stat(all[i], &own) && own.st_ino == st->st_ino && own.st_dev == st->st_dev) return 1;
     return 0;
 }
 
@@ -206,7 +212,10 @@ static int add_folder(maker *m, const char *folder, int depth) {
 
 static int open_maker(maker *m) {
     char *npy = index_path(m->s->output, ".npy"), *jsonl = index_path(m->s->output, ".jsonl");
-    int code = npy && jsonl ? embedder_open(&m->e, m->s, 1) : fail(FAILED, "there is no memory");
+    int code;
+    m->i8 = index_path(m->s->output, ".i8.npy");
+    if (npy && jsonl && m->i8) code = embedder_open(&m->e, m->s, 1);
+    else code = fail(FAILED, "there is no memory");
     if (code == DONE) {
         m->bytes = (uint8_t *)malloc(4 * (size_t)m->e.info.dim);
         m->vectors = (float *)malloc(4 * BATCH * (size_t)m->e.info.dim);
@@ -223,14 +232,12 @@ static int open_maker(maker *m) {
 
 /* Gives the three files their names. */
 static int close_maker(maker *m) {
-    char *i8 = index_path(m->npy.path, ".i8.npy");
-    int code = i8 ? begin_rows(m) : fail(FAILED, "there is no memory");
+    int code = begin_rows(m);
     if (code == DONE) code = file_end(&m->npy);
     if (code == DONE) code = file_end(&m->jsonl);
-    if (code == DONE) code = bounds_write(m->npy.part, i8);
+    if (code == DONE) code = bounds_write(m->npy.part, m->i8);
     if (code == DONE) code = file_name(&m->npy);
     if (code == DONE) code = file_name(&m->jsonl);
-    free(i8);
     return code;
 }
 
@@ -269,6 +276,7 @@ int run_index(const settings *s) {
     file_free(&m->npy);
     file_free(&m->jsonl);
     buffer_free(&m->lines);
+    free(m->i8);
     free(m->bytes);
     free(m->vectors);
     embedder_close(&m->e);

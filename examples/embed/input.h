@@ -1,4 +1,4 @@
-/* input.h - the texts: of a file, a pipe or the command line; lines, or an object of JSON in each */
+/* input.h - the texts of a file, a pipe or the command line, as lines or as objects of JSON */
 #ifndef EMBED_INPUT_H
 #define EMBED_INPUT_H
 
@@ -6,7 +6,7 @@
 #include "model.h"
 #include <stdio.h>
 
-enum { TEXT_BYTES = 4 << 20 };         /* a longer text is refused; tokenizing takes 80 times this */
+enum { TEXT_BYTES = 4 << 20 };         /* longer texts are refused: tokenizing takes 80 times it */
 
 typedef struct input {
     const settings *s;

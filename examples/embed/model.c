@@ -24,8 +24,8 @@ static bitnet_result open_context(embedder *e, bitnet_error *err) {
     const settings *s = e->s;
     bitnet_ctx_params p;
     memset(&p, 0, sizeof p);
-    p.n_ctx = s->n_ctx ? (int32_t)s->n_ctx
-                       : e->info.ctx_train > 0 && e->info.ctx_train < 4096 ? e->info.ctx_train : 4096;
+    p.n_ctx = e->info.ctx_train > 0 && e->info.ctx_train < 4096 ? e->info.ctx_train : 4096;
+    if (s->n_ctx) p.n_ctx = (int32_t)s->n_ctx;
     p.n_batch = s->n_batch ? (int32_t)s->n_batch : 512;
     p.n_seqs = s->n_seqs ? (int32_t)s->n_seqs : 64;
     p.n_kv = (int64_t)p.n_ctx + p.n_batch + 64 * (int64_t)p.n_seqs;

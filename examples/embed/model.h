@@ -42,8 +42,8 @@ int embedder_run(embedder *e, text *texts, int32_t n, float *out);
 /* Puts "Instruct: TASK\nQuery: " in front of a text. Returns 0 without memory. */
 int add_task(text *t, const char *task);
 
-/* 64 bits of the vector of a fixed text: another model, pooling or kv_type gives others. The same on
-   every machine. Returns an exit code. */
+/* 64 bits of the vector of a fixed text: the same on every machine, others with another model,
+   pooling or kv_type. Returns an exit code. */
 int embedder_probe(embedder *e, uint64_t *out);
 
 #endif

@@ -2,8 +2,8 @@
 
        \x93NUMPY  1 0  length  {'descr': '<f4', 'fortran_order': False, 'shape': (3, 256), }
 
-   Files may be hostile. Several arrays may follow each other in a file, as numpy.load reads them from
-   an open one. */
+   Files may be hostile. Several arrays may follow each other in a file; numpy.load reads one after
+   the other from an open file. */
 #ifndef EMBED_NPY_H
 #define EMBED_NPY_H
 
@@ -19,8 +19,8 @@ typedef struct npy_array {
     size_t end;                        /* where the array ends in the bytes that were read */
 } npy_array;
 
-/* Reads the array that begins at p [size]. elements of another type than `type` are refused. Returns
-   0, or what is wrong. */
+/* Reads the array that begins at p [size] and has elements of this type. Returns 0, or what is
+   wrong. */
 const char *npy_read(npy_array *a, const uint8_t *p, size_t size, const char *type);
 
 /* Writes a header. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHARE = 8192, BLOCK = 256 };    /* rows that a thread takes; rows of one call of the kernel */
+enum { SHARE = 8192, BLOCK = 256 };    /* rows that a thread takes; that a kernel call has */
 enum { MAX_THREADS = 256 };
 
 /* ---- the k best hits: a heap whose first element is the worst of them ---- */
