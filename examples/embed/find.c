@@ -137,15 +137,14 @@ static int check_model(found *f, embedder *e) {
 
 static int embed_query(found *f, embedder *e) {
     text t;
-    int code = FAILED;
+    int code;
     memset(&t, 0, sizeof t);
     t.n = strlen(f->s->words[1]);
     t.p = (char *)malloc(t.n + 1);
-    if (t.p) {
-        memcpy(t.p, f->s->words[1], t.n + 1);
-        if (f->s->task && !add_task(&t, f->s->task)) code = fail(FAILED, "there is no memory");
-        else code = embedder_run(e, &t, 1, f->x);
-    }
+    if (t.p) memcpy(t.p, f->s->words[1], t.n + 1);
+    if (!t.p || (f->s->task && !add_task(&t, f->s->task)))
+        code = fail(FAILED, "there is no memory");
+    else code = embedder_run(e, &t, 1, f->x);
     if (code == DONE && t.error[0]) code = fail(FAILED, "the query: %s", t.error);
     text_free(&t);
     return code;

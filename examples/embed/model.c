@@ -147,6 +147,7 @@ int add_task(text *t, const char *task) {
 
 int embedder_probe(embedder *e, uint64_t *out) {
     char sentence[] = "The quick brown fox jumps over the lazy dog.";
+    const int32_t cut = e->params.cut;
     float *v = (float *)malloc((size_t)e->info.dim * sizeof *v);
     text t;
     int32_t i;
@@ -155,8 +156,12 @@ int embedder_probe(embedder *e, uint64_t *out) {
     t.p = sentence;
     t.n = sizeof sentence - 1;
     *out = 0xcbf29ce484222325u;        /* FNV-1a of the floats */
-    if (v) code = embedder_run(e, &t, 1, v);
-    if (code == DONE && t.error[0]) code = fail(FAILED, "the context is too short: %s", t.error);
+    e->params.cut = 0;
+    if (!v) say("there is no memory");
+    else code = embedder_run(e, &t, 1, v);
+    e->params.cut = cut;
+    if (code == DONE && t.error[0])
+        code = fail(FAILED, "the context is too short for a search: %s", t.error);
     for (i = 0; code == DONE && i < e->info.dim; i++) {
         uint32_t bits;
         memcpy(&bits, &v[i], sizeof bits);

@@ -235,6 +235,8 @@ def test_input():
     check("invalid-utf8", r.rc == 1 and [x["object"] for x in rows] == ["embedding", "error", "embedding", "error"] and
           rows[0]["embedding"] == a and rows[2]["embedding"] == b and "line 2: byte 5 is not valid UTF-8" in r.err and
           "line 4: byte 5" in r.err and "2 of 4 texts failed" in r.err, r)
+    r = Run(*USE, "--embd-separator", "#", text=b"one\ntext\n#bad \xff#another")
+    check("lines-of-separator", r.rc == 1 and "line 3: byte 5" in r.err and len(r.rows()) == 3, r)
     r = Run(*USE, "--format", "raw", text=b"one text\nbad \xff\nanother\n")
     got, dim = le_floats(r.out), len(a)
     check("invalid-nan", r.rc == 1 and got[:dim] == floats(a) and all(map(math.isnan, got[dim:2 * dim])) and
@@ -544,6 +546,10 @@ def test_hostile():
         "key": good.replace(b"'shape'", b"'shame'"), "long-key": good.replace(b"'shape'", b"'" + b"s" * 5 + b"'"),
         "structured": npy(n, dim, data, kind="X").replace(b"'X'", b"[('a', '<f4')]"),
         "comma": good.replace(b"False,", b"False "), "folder": None}
+    said = {"empty": "this is no .npy", "magic": "this is no .npy", "version": "its version",
+            "other-type": "its elements are of another type", "big-endian": "its elements are of another type",
+            "fortran": "it is in Fortran's order", "three": "its shape", "truncated": "it is truncated",
+            "one-too-many": "it is truncated", "overflow": "it is truncated", "key": "its header has an unknown key"}
     for name, content in bad.items():
         if content is None:
             os.makedirs(path("h-folder.npy"))
@@ -551,8 +557,9 @@ def test_hostile():
                 fails("hostile-folder " + command[0], 1, "h-folder.npy", *command)
             continue
         write("h.npy", content)
-        fails("hostile-%s search" % name, 1, "h.npy: ", "search", path("h.npy"), "--vector", q, "-q")
-        fails("hostile-%s index" % name, 1, "h.npy: ", "index", path("h.npy"))
+        words = "h.npy: " + said.get(name, "")
+        fails("hostile-%s search" % name, 1, words, "search", path("h.npy"), "--vector", q, "-q")
+        fails("hostile-%s index" % name, 1, words, "index", path("h.npy"))
     header = len(good) - len(data)
     codes = set()
     for size in range(0, header, 3):
