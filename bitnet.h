@@ -897,8 +897,8 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf, size_t cap);
 
 /* The tokens of a text of n bytes, any bytes; text may be 0 if n is 0. flags: BITNET_ADD_BOS,
-   BITNET_ADD_EOS, BITNET_PARSE_SPECIAL. BITNET_ERR_LIMIT: a single word, or with a SentencePiece tokenizer the
-   whole text, is over 64 MiB. BITNET_ERR_MEMORY. */
+   BITNET_ADD_EOS, BITNET_PARSE_SPECIAL. BITNET_ERR_LIMIT: a single word, or with a SentencePiece
+   tokenizer the whole text, is over 64 MiB. BITNET_ERR_MEMORY. */
 BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n, int flags,
                                bitnet_token *out, size_t cap);
 
