@@ -20,6 +20,7 @@
 #include "../../examples/convert/tokenizer.c"
 #include "../../examples/convert/gguf_write.c"
 #include "../../examples/convert/pack.c"
+#include "../../examples/convert/pooling.c"
 #include "../../examples/convert/hf.c"
 
 #include "fuzz_gguf.c"
