@@ -348,7 +348,7 @@ def test_usage():
 # ---- the index of a folder ----
 
 def paragraphs(n, seed):
-    return "\n\n".join(" ".join(x.capitalize() + "." for x in lines(6, seed + i)) for i in range(n))
+    return "\n\n".join("\n".join(x.capitalize() + "." for x in lines(6, seed + i)) for i in range(n))
 
 
 def test_index():
@@ -356,8 +356,10 @@ def test_index():
     os.makedirs(os.path.join(folder, "sub", ".git"))
     files = {"a.txt": "A short note about cats.", "b.md": paragraphs(9, 10),
              "sub/long.txt": " ".join(" ".join(lines(60, 4)).split()),
-             "sub/chinese.txt": "".join(chr(0x4e00 + i * 7 % 5000) for i in range(3000)),
+             "sub/chinese.txt": "a" + "".join(chr(0x4e00 + i * 7 % 5000) for i in range(3000)),
              "white.txt": " \n\n\t", "none.txt": "", "sub/.git/config": "hidden", ".hidden.txt": "hidden"}
+    files.update({name + ".txt": "Text " + name for name in "zkxcwqe"})
+    files["sentences.md"] = " ".join(x + "." for x in lines(40, 5))
     for name, text in files.items():
         write("notes/" + name, text)
     write("notes/picture.png", b"\x89PNG\0\0\xff")
@@ -390,10 +392,13 @@ def test_index():
     lost = [name for name in wanted if "".join("".join(pieces[name]).split()) != "".join(files[name].split())]
     check("index-complete", not lost, lost)
     check("index-sizes", all(len(p.split()) <= 200 and len(p.encode()) <= 2000 for x in pieces.values() for p in x))
-    check("index-sentences", all(p.endswith(".") for p in pieces["b.md"]) and len(pieces["b.md"]) > 1, pieces["b.md"])
+    sentences = pieces["sentences.md"]
+    check("index-sentences", all(p.endswith(".") for p in sentences) and len(sentences) > 2, sentences)
+    order = list(dict.fromkeys(os.path.relpath(e["file"], folder) for e in entries))
+    check("index-order", order == sorted(order), order)
     whole = files["b.md"]
     ends = [whole.find(p) + len(p) for p in pieces["b.md"]]
-    check("index-paragraphs", any(whole[e:e + 2] == "\n\n" for e in ends), ends)
+    check("index-paragraphs", all(whole[e:e + 2] == "\n\n" for e in ends[:-1]), ends)
     vectors = le_floats(data)
     dim = head["dim"]
     for row in 0, len(entries) // 2, len(entries) - 1:
@@ -403,7 +408,7 @@ def test_index():
         hits = json.loads(r.out)["results"] if r.rc == 0 else [{}]
         best = hits[0]
         check("search-itself-%d" % row, best.get("row") == row and abs(best["score"] - 1) < 1e-6 and len(hits) == 3 and
-              best["file"] == entries[row]["file"] and best["offset"] == entries[row]["offset"], r)
+              best.get("file") == entries[row]["file"] and best["offset"] == entries[row]["offset"], r)
     r = Run("search", os.path.join(folder, "index.npy"), "A short note about cats.", *USE, "-k", 1)
     line = " 1.000000  %s/a.txt:0  A short note about cats.\n" % folder
     check("search-text", r.rc == 0 and r.out.decode() == line, r.out)
