@@ -479,7 +479,7 @@ for program in generate bench crosscheck "convert json" "embed json server/buffe
     case $program in embed*) libm=-lm ;; *) libm= ;; esac
     expect "examples: $program compiles" $CC -std=c99 $STRICT -O0 $own \
         $(for part in $program; do ls examples/$part.c examples/$part/*.c 2>/dev/null; done) \
-        -o $dir/${program%% *} -lpthread
+        -o $dir/${program%% *} -lpthread $libm
 done
 
 # ---- bitnet_grammar.h, which needs bitnet.h's public interface alone ----
