@@ -604,8 +604,14 @@ static void read_input(reader *in, int32_t i, uint32_t node, const char *name) {
     }
 }
 
-static void read_inputs(reader *in) {
-    request *r = in->r;
+static http_error make_inputs(request *r, uint32_t n) {
+    r->n_prompts = r->embed.n = (int32_t)n;
+    r->prompts = (bitnet_token **)calloc(n, sizeof *r->prompts);
+    r->embed.inputs = (bitnet_embed_input *)calloc(n, sizeof *r->embed.inputs);
+    return r->prompts && r->embed.inputs ? fine() : no_memory();
+}
+
+static void read_inputs(reader *in, request *r) {
     const uint32_t node = field(in, "input");
     uint32_t at, i, n;
     char name[32] = "input";
@@ -618,10 +624,7 @@ static void read_inputs(reader *in) {
         in->error = refuse(400, "input", "at most %d inputs are possible", MOST_INPUTS);
         return;
     }
-    r->prompts = (bitnet_token **)calloc((size_t)n + 1, sizeof *r->prompts);
-    r->embed.inputs = (bitnet_embed_input *)calloc((size_t)n + 1, sizeof *r->embed.inputs);
-    if (!r->prompts || !r->embed.inputs) in->error = no_memory();
-    else r->n_prompts = r->embed.n = (int32_t)n;
+    if (n > 0) in->error = make_inputs(r, n);
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
         if (at != node) snprintf(name, sizeof name, "input[%u]", (unsigned)i);
         read_input(in, (int32_t)i, at, name);
@@ -629,7 +632,7 @@ static void read_inputs(reader *in) {
     if (failed(in) && in->error.param[0]) strcpy(in->error.param, "input");
 }
 
-static void read_embeddings(reader *in) {
+static void read_embeddings(reader *in, request *r) {
     const service *s = in->r->service;
     const uint32_t format = field(in, "encoding_format");
     int32_t dim = s->info.dim;
@@ -638,14 +641,14 @@ static void read_embeddings(reader *in) {
                            "make embeddings");
         return;
     }
-    in->r->is_base64 = json_is(&in->j, format, "base64");
+    r->is_base64 = json_is(&in->j, format, "base64");
     if (format && !in->r->is_base64 && !json_is(&in->j, format, "float"))
         refuse_field(in, "encoding_format", "float or base64 is needed");
     read_int(in, "dimensions", 1, INT32_MAX, &dim);
     if (dim != s->info.dim && !failed(in))
         in->error = refuse(400, "dimensions", "the vectors of this model have %d dimensions, and "
                            "are not cut", (int)s->info.dim);
-    if (!failed(in)) read_inputs(in);
+    if (!failed(in)) read_inputs(in, r);
 }
 
 static http_error parse_json(json *j, const char *name, char *body, size_t size) {
@@ -660,16 +663,15 @@ static http_error parse_json(json *j, const char *name, char *body, size_t size)
     return r ? of_library(r, 0, err.text) : fine();
 }
 
-/* Opens the body of a request, which has to be an object. */
-static http_error open_request(reader *in, request *r, service *s, const char *name, char *body,
+/* Begins a request, whose body has to be an object. */
+static http_error open_request(request *r, service *s, json *j, const char *name, char *body,
                                size_t size) {
     http_error e;
     memset(r, 0, sizeof *r);
     r->service = s;
     r->created = (int64_t)time(0);
-    in->r = r;
-    e = parse_json(&in->j, name, body, size);
-    if (!e.status && json_kind(&in->j, JSON_ROOT) != JSON_OBJECT)
+    e = parse_json(j, name, body, size);
+    if (!e.status && json_kind(j, JSON_ROOT) != JSON_OBJECT)
         e = refuse(400, 0, "the body must be a JSON object");
     return e;
 }
@@ -677,7 +679,8 @@ static http_error open_request(reader *in, request *r, service *s, const char *n
 http_error request_parse(request *r, service *s, int is_chat, const char *name, char *body,
                          size_t size, uint64_t seed) {
     reader in;
-    in.error = open_request(&in, r, s, name, body, size);
+    in.r = r;
+    in.error = open_request(r, s, &in.j, name, body, size);
     r->is_chat = is_chat;
     if (!failed(&in)) read_request(&in, seed);
     json_free(&in.j);
@@ -687,8 +690,9 @@ http_error request_parse(request *r, service *s, int is_chat, const char *name, 
 http_error request_parse_embeddings(request *r, service *s, const char *name, char *body,
                                     size_t size) {
     reader in;
-    in.error = open_request(&in, r, s, name, body, size);
-    if (!failed(&in)) read_embeddings(&in);
+    in.r = r;
+    in.error = open_request(r, s, &in.j, name, body, size);
+    if (!failed(&in)) read_embeddings(&in, r);
     json_free(&in.j);
     return in.error;
 }
