@@ -74,7 +74,8 @@ export interface LoadOptions {
     /** 1 to 256. Default: the number of CPUs, at most 8. Always 1 without SharedArrayBuffer. */
     threads?: number;
     /** Tokens of prompt and answer together, up to 2^20. Default: 4096, or what the model was trained
-     * for if that is less. A longer one works, and `Info.notes` says that texts may become worse. */
+     * for if that is less; 2048 for a model that only makes embeddings. A longer one works, and
+     * `Info.notes` says that texts may become worse. */
     context?: number;
     /** Conversations that the model can hold at once, 1 to 256: its own and those of `session()`. Their
      * memory grows with what they hold. Default: 1. */
@@ -203,10 +204,35 @@ export interface Info {
     threads: number;
     /** How many conversations it can hold. */
     sessions: number;
+    /** Elements of a vector of `embed`. */
+    dims: number;
+    /** false: it only makes embeddings, and `generate` and `chat` fail. */
+    hasHead: boolean;
+    /** How a vector is made of a text's tokens; null: the file does not say. */
+    pooling: Pooling | null;
     cache: CacheKind;
     /** Sentences for the user: why a faster variant or the cache was not used, or that the context is
      * longer than the model was trained for. */
     notes: string[];
+}
+
+export type Pooling = 'mean' | 'first' | 'last';
+
+/** An option that is not in this list is an error, as is a value out of range. */
+export interface EmbedOptions {
+    /** The texts are queries: each becomes "Instruct: TASK\nQuery: TEXT" with this as the task. The
+     * model's card says what to write here. */
+    query?: string;
+    /** What is over `Info.context` tokens is cut off. Default: false, it is ERR_FULL. */
+    cut?: boolean;
+    /** The vectors as they are. Default: false, they have the length 1. */
+    raw?: boolean;
+    /** Default: that of the file. Needed for a model that writes text. */
+    pooling?: Pooling;
+    /** When it is aborted, the call fails with the signal's reason. */
+    signal?: AbortSignal;
+    /** Called several times, the last time with all texts done. */
+    onProgress?: (progress: { done: number; total: number }) => void;
 }
 
 /** A conversation, or a text, which keeps what it has computed. All sessions of a model share its
@@ -266,6 +292,22 @@ export class BitNet {
     clear(): Promise<void>;
     /** Another conversation. ERR_LIMIT: the option `sessions` of load allows no more. */
     session(): Session;
+    /** The vectors of texts, in their order, which an embedding model makes: texts that mean the like
+     * have vectors of a like direction. Many texts in one call are faster than many calls. A vector has
+     * the same bits alone and among others. A model that writes text needs `pooling`, and no session
+     * may hold anything (`clear`). ERR_FULL: a text has more tokens than the context. */
+    embed(texts: string | readonly string[], options?: EmbedOptions): Promise<Float32Array[]>;
+    readonly embeddings: {
+        /** The same in the shape of OpenAI's client. */
+        create(
+            request: EmbeddingRequest & { encoding_format: 'base64' },
+            options?: EmbeddingCallOptions
+        ): Promise<EmbeddingList<string>>;
+        create(
+            request: EmbeddingRequest,
+            options?: EmbeddingCallOptions
+        ): Promise<EmbeddingList<number[]>>;
+    };
     /** bos: put BOS first. special: names of special tokens in the text become those tokens. */
     tokenize(text: string, options?: { bos?: boolean; special?: boolean }): Promise<Int32Array>;
     detokenize(tokens: Int32Array | number[]): Promise<string>;
@@ -383,6 +425,26 @@ export interface ChatChunk {
  * abort of the call's own signal fails with its reason. */
 export interface ChatStream extends AsyncIterable<ChatChunk> {
     controller: AbortController;
+}
+
+export interface EmbeddingRequest {
+    input: string | readonly string[];
+    /** Repeated in the answer. */
+    model?: string | null;
+    encoding_format?: 'float' | 'base64' | null;
+    /** Only what the model has: `Info.dims`. */
+    dimensions?: number | null;
+    /** Without effect. */
+    user?: string | null;
+}
+
+export type EmbeddingCallOptions = Pick<EmbedOptions, 'query' | 'cut' | 'signal'>;
+
+export interface EmbeddingList<Vector> {
+    object: 'list';
+    data: { object: 'embedding'; index: number; embedding: Vector }[];
+    model: string;
+    usage: { prompt_tokens: number; total_tokens: number };
 }
 
 export interface CachedModel {

@@ -4,10 +4,13 @@
 import { processors } from 'bitnet-platform';
 import * as downloads from './cache.js';
 import { abortable, connect } from './connection.js';
+import { embed } from './embed.js';
 import { BitNetError } from './errors.js';
 import { choose } from './features.js';
-import { completions } from './openai.js';
-import { bad, checkHooks, checkNames, number, portable, tokenList } from './options.js';
+import { completions, embeddings } from './openai.js';
+import {
+    bad, checkHooks, checkNames, embedArguments, number, portable, tokenList
+} from './options.js';
 import { Session } from './session.js';
 
 export { BitNetError };
@@ -74,6 +77,7 @@ export class BitNet {
         this.chat = Object.assign((messages, options) => this.#own.chat(messages, options), {
             completions: completions(this)
         });
+        this.embeddings = embeddings((texts, options) => this.#embed(texts, options), info.dims);
     }
 
     static async load(source, options = {}) {
@@ -107,6 +111,15 @@ export class BitNet {
 
     generate(prompt, options) {
         return this.#own.generate(prompt, options);
+    }
+
+    async #embed(texts, options = {}) {
+        const args = embedArguments(texts, options);
+        return embed(this.#alive(), args.texts, args.options, options);
+    }
+
+    async embed(texts, options) {
+        return (await this.#embed(texts, options)).vectors;
     }
 
     get stats() {

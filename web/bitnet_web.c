@@ -196,7 +196,18 @@ typedef struct session {
 static session *sessions;
 static int32_t n_sessions;
 
-/* n_ctx 0: the library's default. */
+enum { EMBED_CTX = 2048, EMBED_SEQS = 16, KV_PAGE = 64 };
+
+/* A model without a head reads several texts in a pass, each in a sequence of its own. Together they
+   take no more of the KV cache than the longest text does alone, or a page each. */
+static void for_embeddings(bitnet_ctx_params *cp) {
+    if (cp->n_ctx == 0) cp->n_ctx = EMBED_CTX;
+    if (cp->n_seqs < EMBED_SEQS) cp->n_seqs = EMBED_SEQS;
+    cp->n_kv = cp->n_seqs * KV_PAGE;
+    if (cp->n_kv < cp->n_ctx) cp->n_kv = cp->n_ctx;
+}
+
+/* n_ctx 0: the library's default, or EMBED_CTX. */
 EXPORT int bw_ctx(int32_t n_ctx, int32_t n_batch, int32_t n_threads, int32_t n_seqs) {
     bitnet_ctx_params cp;
     memset(&cp, 0, sizeof cp);
@@ -204,6 +215,7 @@ EXPORT int bw_ctx(int32_t n_ctx, int32_t n_batch, int32_t n_threads, int32_t n_s
     cp.n_batch = n_batch;
     cp.n_threads = n_threads;
     cp.n_seqs = n_sessions = n_seqs;
+    if (!info.has_head) for_embeddings(&cp);
     sessions = (session *)calloc((size_t)n_seqs, sizeof *sessions);
     if (!sessions) return fail_result(BITNET_ERR_MEMORY);
     return bitnet_ctx_create(model, &cp, &ctx, &err);
@@ -224,6 +236,9 @@ EXPORT double bw_number(int i) {
         case 5: return (double)info.file_bytes;
         case 6: return bitnet_ctx_threads(ctx);
         case 7: return n_sessions;
+        case 8: return info.dim;
+        case 9: return info.has_head;
+        case 10: return info.pooling;
     }
     return 0;
 }
@@ -427,9 +442,56 @@ EXPORT int bw_grammar(int q, char *grammar, int is_schema) {
     return r;
 }
 
+/* ---- embeddings ---- */
+
+static float *vectors;                 /* of the last bw_embed, one behind the other */
+static int32_t vectors_cap;
+
+EXPORT const float *bw_vectors(void) { return vectors; }
+
+/* How many tokens bitnet_embed reads of a text. */
+static int32_t tokens_read(const char *s, size_t n) {
+    const int flags = (info.add_bos ? BITNET_ADD_BOS : 0) | (info.add_eos ? BITNET_ADD_EOS : 0);
+    const int32_t count = bitnet_tokenize(model, s, n, flags, 0, 0), most = bitnet_ctx_capacity(ctx);
+    return count < most ? count : most;
+}
+
+/* The vectors of n texts, which stand one behind the other in s and have these sizes. Returns how
+   many tokens were read. */
+EXPORT int bw_embed(const char *s, const int32_t *sizes, int32_t n, int pooling, int raw, int cut) {
+    bitnet_embed_input *in = (bitnet_embed_input *)calloc((size_t)n + 1, sizeof *in);
+    bitnet_embed_params params;
+    int32_t i, count = 0;
+    int r;
+    if (!in) return fail_result(BITNET_ERR_MEMORY);
+    for (i = 0; i < n; i++) {
+        in[i].text = s;
+        in[i].size = (size_t)sizes[i];
+        s += sizes[i];
+    }
+    memset(&params, 0, sizeof params);
+    params.pooling = (bitnet_pooling)pooling;
+    params.raw = raw;
+    params.cut = cut;
+    r = reserve((void **)&vectors, &vectors_cap, n * info.dim, sizeof *vectors);
+    if (r == BITNET_OK) r = bitnet_embed(ctx, in, n, &params, vectors, &err);
+    for (i = 0; i < n && r == BITNET_OK; i++) count += tokens_read(in[i].text, in[i].size);
+    free(in);
+    return r == BITNET_OK ? count : r;
+}
+
 /* ---- generation ----
    bw_begin, then bw_prefill until one token is left, then bw_open and bw_step until bw_reason has
    one, then bw_end: each returns soon enough for the worker to look for messages. */
+
+/* Whether the model writes text at all. If not, the error is the library's. */
+EXPORT int bw_writes(void) {
+    bitnet_generate_params params;
+    bitnet_gen *gen = 0;
+    if (info.has_head) return BITNET_OK;
+    memset(&params, 0, sizeof params);
+    return bitnet_gen_begin(ctx, &params, &gen, &err);
+}
 
 /* Ends what a session writes. A token that is not evaluated yet stays pending. */
 EXPORT void bw_end(int q) {

@@ -125,6 +125,32 @@ export function generateOptions(o) {
     };
 }
 
+const EMBED_OPTIONS = ['query', 'cut', 'raw', 'pooling', 'signal', 'onProgress'];
+
+function flag(options, name) {
+    const value = options[name] ?? false;
+    if (typeof value !== 'boolean') bad(`${name}: true or false is needed`);
+    return value;
+}
+
+/** The texts as the model is to read them, and the options as the worker gets them. A query has its
+ * task in front, in the form that these models were trained with. */
+export function embedArguments(texts, o) {
+    checkNames(o, EMBED_OPTIONS);
+    checkHooks(o);
+    const list = typeof texts === 'string' ? [texts] : texts;
+    if (!Array.isArray(list)) bad('texts: a string or an array of strings is needed');
+    const { query, pooling = null } = o;
+    if (!isNone(query) && typeof query !== 'string') bad('query: a string is needed');
+    if (pooling !== null && !['mean', 'first', 'last'].includes(pooling))
+        bad(`pooling: '${String(pooling)}' is not mean, first or last`);
+    const written = Array.from(list, (text, i) => {
+        if (typeof text !== 'string') bad(`texts[${i}]: a string is needed`);
+        return isNone(query) ? text : `Instruct: ${query}\nQuery: ${text}`;
+    });
+    return { texts: written, options: { pooling, raw: flag(o, 'raw'), cut: flag(o, 'cut') } };
+}
+
 export function checkMessages(messages) {
     if (!Array.isArray(messages) || messages.length === 0)
         bad('messages: a non-empty array is needed');

@@ -18,11 +18,11 @@ function threadStarter(script) {
 
 if (node) {
     const { parentPort } = node;
-    const post = message => parentPort.postMessage(message);
+    const post = (message, transfer) => parentPort.postMessage(message, transfer);
     parentPort.on('message', start({ post, createModule: bitnetModule, threadStarter }));
 } else {
     const receive = start({
-        post: message => self.postMessage(message),
+        post: (message, transfer) => self.postMessage(message, transfer),
         createModule: bitnetModule,
         threadStarter
     });

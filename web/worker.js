@@ -16,14 +16,15 @@ const MOST_BYTES = 2 ** 32 - (1 << 24); // of a file, in 4 GB of memory
 const REASONS = ['end', 'length', 'stop', 'abort', 'mask']; // bitnet_stop
 const NUMBERS = [ // bw_number
     'layers', 'vocabulary', 'context', 'contextTrained', 'parameters', 'fileBytes', 'threads',
-    'sessions'
+    'sessions', 'dims', 'hasHead', 'pooling'
 ];
+const POOLINGS = [null, 'mean', 'first', 'last']; // bitnet_pooling
 
 let bw; // the module's functions
 let memory; // its WebAssembly.Memory
 let variant; // simd, threads or relaxed
 let host; // what start() was given
-const post = message => host.post(message);
+const post = (message, transfer) => host.post(message, transfer);
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true }); // which keeps it in the text
 const running = new Map(); // id of a call -> its AbortController
@@ -281,6 +282,8 @@ function describe(cache, notes) {
     NUMBERS.forEach((name, i) => {
         info[name] = bw._bw_number(i);
     });
+    info.hasHead = Boolean(info.hasHead);
+    info.pooling = POOLINGS[info.pooling];
     return { ...info, memoryBytes: memory.buffer.byteLength, variant, cache, notes };
 }
 
@@ -526,6 +529,7 @@ function setSampler(session, o) {
 }
 
 async function generate({ session, prompt, messages, options }, signal, id) {
+    check(bw._bw_writes());
     const start = performance.now();
     const chat = messages && chatTokens(session, messages);
     const n = chat ? chat.n : tokensOf(prompt, FILES_BOS);
@@ -568,6 +572,40 @@ async function generate({ session, prompt, messages, options }, signal, id) {
         seed,
         memoryBytes: memory.buffer.byteLength
     };
+}
+
+// ---- embeddings ----
+
+function joined(parts) {
+    const all = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
+    let at = 0;
+    for (const part of parts) {
+        all.set(part, at);
+        at += part.length;
+    }
+    return all;
+}
+
+/** The vectors of texts, of which the first has this number in the caller's list. */
+async function embed({ texts, first, pooling, raw, cut }, signal) {
+    await turn(); // a cancel may have come
+    checkAbort(signal);
+    const parts = texts.map(text => encoder.encode(text)),
+        sizes = Int32Array.from(parts, part => part.length);
+    const tokens = withBytes(joined(parts), at =>
+        withBytes(new Uint8Array(sizes.buffer), sizesAt =>
+            bw._bw_embed(at, sizesAt, sizes.length, POOLINGS.indexOf(pooling), raw, cut)
+        )
+    );
+    if (tokens < 0) {
+        const e = failure(tokens);
+        e.message = e.message.replace(/^input (\d+)/, (_, i) => `texts[${first + Number(i)}]`);
+        throw e;
+    }
+    const size = 4 * bw._bw_number(NUMBERS.indexOf('dims')),
+        start = bw._bw_vectors() >>> 0;
+    const vectors = texts.map((_, i) => new Float32Array(bytesAt(start + i * size, size).buffer));
+    return { vectors, tokens };
 }
 
 // ---- saved sessions ----
@@ -656,13 +694,14 @@ function plainError(e) {
 
 // Those of a session run one at a time, those of different sessions side by side. A quick one runs
 // at once, between two turns of a generation.
-const SLOW = { startModule, load, hash, generate, save, restore, clear };
+const SLOW = { startModule, load, hash, generate, embed, save, restore, clear };
 const QUICK = { tokenize, detokenize };
 const queues = new Map(); // session, or undefined -> the end of its last call
 
 async function answer(id, work) {
     try {
-        post({ id, value: await work() });
+        const value = await work();
+        post({ id, value }, value?.vectors?.map(vector => vector.buffer));
     } catch (e) {
         post({ id, error: plainError(e) });
     }
@@ -686,7 +725,7 @@ function onMessage({ id, op, cancel, answers, ...args }) {
     queues.set(args.session, now);
 }
 
-/** Begins, as the worker of one model. post(message) sends to bitnet.js; createModule is emscripten's;
+/** Begins, as the worker of one model. post(message, transfer) sends to bitnet.js; createModule is emscripten's;
  * threadStarter(script) makes what emscripten takes for the address of its threads' script. */
 export function start(its) {
     host = its;

@@ -74,6 +74,16 @@ async function withModel(source, options, use) {
     }
 }
 
+/** The same with another build of the module. */
+async function withLib(lib, source, use) {
+    const model = await lib.BitNet.load(source);
+    try {
+        return await use(model);
+    } finally {
+        await model.free();
+    }
+}
+
 async function collect(iterator) {
     let text = '',
         r;
@@ -714,6 +724,174 @@ test('sessions: saved and restored', () =>
     }));
 
 // ---- what may be written ----
+
+// ---- embeddings ----
+
+const EMBEDDING = ['q.gguf', 'g.gguf'].map(name =>
+    path.resolve(root, process.env.BITNET_TEST_DATA ?? '../shared', 'models', name)
+);
+const QWEN = EMBEDDING[0];
+const needEmbedding = () => {
+    for (const file of EMBEDDING) if (!fs.existsSync(file)) throw new Skip(`no ${path.basename(file)}: see BITNET_TEST_DATA`);
+};
+const TEXTS = [
+    ...Array.from({ length: 40 }, (_, i) => `Note ${i}: ${'the sky is blue. '.repeat(i % 7)}`),
+    'Grüße, 世界 🌍!',
+    'One text is longer than a pass. '.repeat(40)
+];
+
+/** The vectors of bitnet_embed as hexadecimal bits: those of tests/web/embed.c. */
+let embedExe;
+const nativeVectors = remembered((model, texts, { pooling = 0, raw = 0, context = 2048 } = {}) => {
+    if (!embedExe) {
+        embedExe = path.join(newFolder(), 'embed');
+        const command = `\${CC:-cc} -O1 ${path.join(root, 'tests/web/embed.c')} -o ${embedExe} -lpthread`;
+        execFileSync('sh', ['-c', command]);
+    }
+    const args = [model, pooling, raw, context].map(String);
+    const out = execFileSync(embedExe, [...args, ...texts], { encoding: 'utf8', maxBuffer: 1e9 });
+    return out.trimEnd().split('\n');
+});
+
+const vectorBits = vectors =>
+    vectors.map(v => Array.from(new Uint32Array(v.buffer), hex).join(' '));
+
+for (const variant of usable)
+    test(`${variant}/embed: the same vectors`, async () => {
+        needEmbedding();
+        for (const file of EMBEDDING)
+            await withModel(file, { variant, threads: 2 }, async model => {
+                const { dims, hasHead, pooling, context, sessions } = model.info;
+                equal([hasHead, pooling, context, sessions], [false, 'last', 2048, 1]);
+                const expected = nativeVectors(file, TEXTS);
+                const vectors = await model.embed(TEXTS);
+                equal(vectors.map(v => v.length), TEXTS.map(() => dims), 'elements');
+                ok(vectors.every(v => v.buffer.byteLength === 4 * dims), 'each has a buffer');
+                equal(vectorBits(vectors), expected, 'many');
+                for (const i of [3, 41])
+                    equal(vectorBits(await model.embed(TEXTS[i])), [expected[i]], 'alone');
+            });
+    });
+
+test('embed: options', async () => {
+    needEmbedding();
+    await withModel(QWEN, { context: 64 }, async model => {
+        equal(model.info.context, 64);
+        const vectorsAre = async (options, expected, texts = TEXTS.slice(0, 3)) =>
+            equal(vectorBits(await model.embed(texts, options)), expected, JSON.stringify(options));
+        const some = TEXTS.slice(0, 3);
+        await vectorsAre({ raw: true }, nativeVectors(QWEN, some, { raw: 1 }));
+        await vectorsAre({ pooling: 'mean' }, nativeVectors(QWEN, some, { pooling: 1 }));
+        await vectorsAre({ pooling: 'first' }, nativeVectors(QWEN, some, { pooling: 2 }));
+        const asked = some.map(text => `Instruct: find it\nQuery: ${text}`);
+        await vectorsAre({ query: 'find it', cut: null }, nativeVectors(QWEN, asked));
+        const long = [TEXTS.at(-1)];
+        await vectorsAre({ cut: true }, nativeVectors(QWEN, long, { context: 64 }), long);
+        equal(await model.embed([]), []);
+        const full = await fails('ERR_FULL', model.embed([...Array(200).fill(some[0]), ...long]));
+        ok(/^texts\[200\]: .*64/.test(full.message), full.message);
+        for (const [texts, options] of [
+            [5], [null], [[5]], [['a', , 'b']], [{ length: 1, 0: 'a' }],
+            ['a', { query: 5 }], ['a', { cut: 1 }], ['a', { raw: 'no' }], ['a', { pooling: 'max' }],
+            ['a', { pooling: 'toString' }], ['a', { signal: 5 }], ['a', { onProgress: 5 }],
+            ['a', { qery: 'x' }], ['a', null]
+        ])
+            await fails('ERR_ARG', model.embed(texts, options));
+        const why = await fails('ERR_UNSUPPORTED', collect(model.generate(PROMPT)));
+        ok(/bitnet_embed.*no output head/.test(why.message), why.message);
+        const message = { role: 'user', content: PROMPT };
+        equal((await fails('ERR_UNSUPPORTED', collect(model.chat([message])))).message, why.message);
+        await vectorsAre({}, nativeVectors(QWEN, some));
+        await model.free();
+        await fails('ERR_FREED', model.embed('a'));
+    });
+});
+
+test('embed: a model that writes text', () =>
+    withModel(TINY, { sessions: 2 }, async model => {
+        equal([model.info.hasHead, model.info.pooling], [true, null]);
+        const e = await fails('ERR_ARG', model.embed(PROMPT));
+        ok(/pooling/.test(e.message), e.message);
+        const bits = nativeVectors(TINY, PROMPTS, { pooling: 3 });
+        equal(vectorBits(await model.embed(PROMPTS, { pooling: 'last' })), bits);
+        const text = native(TINY, PROMPT, '-n', '9', '--temp', '0');
+        equal((await collect(model.generate(PROMPT, { maxTokens: 9 }))).text, text);
+        const full = await fails('ERR_ARG', model.embed(PROMPT, { pooling: 'last' }));
+        ok(/sequence 0/.test(full.message), full.message);
+        await model.clear();
+        equal(vectorBits(await model.embed(PROMPTS, { pooling: 'last' })), bits);
+    }));
+
+test('embed: pieces, an abort, and another call between them', async () => {
+    needEmbedding();
+    const lib = await broken(at =>
+        edit(
+            at('worker.js'),
+            'post({ id, value }, value?.vectors?.map(vector => vector.buffer));',
+            '$& if (value?.vectors) post({ left: value.vectors[0].length });'
+        )
+    );
+    await withLib(lib, QWEN, async model => {
+        const many = Array.from({ length: 3000 }, (_, i) => `a text with the number ${i}`);
+        const stop = new AbortController(),
+            seen = [];
+        const onProgress = p => {
+            seen.push(p.done);
+            if (p.done > 300) stop.abort(new RangeError('enough'));
+        };
+        const from = heard.length;
+        const e = await model.embed(many, { onProgress, signal: stop.signal }).catch(error => error);
+        equal(e.message, 'enough');
+        ok(seen.length > 1 && seen.at(-1) < 3000, `${seen} are done`);
+        const left = heard.slice(from).flatMap(m => m.left ?? []);
+        ok(left.length && left.every(n => n === 0), 'transferred, not copied');
+        const order = [];
+        const first = model.embed(many, { onProgress: p => order.push(p.done) });
+        const [one] = await model.embed(many[7]);
+        order.push('one');
+        const all = await first;
+        ok(order.indexOf('one') < order.length - 1, `${order}: between two pieces`);
+        equal(order.at(-1), 3000);
+        equal(vectorBits([one]), vectorBits([all[7]]));
+        equal(vectorBits([all[0], all[2999]]), nativeVectors(QWEN, [many[0], many[2999]]));
+        const early = model.embed(many, { signal: AbortSignal.abort() });
+        await early.then(() => ok(false, 'an abort before'), error => equal(error.name, 'AbortError'));
+        const cause = new Error('of a callback');
+        const thrown = model.embed(many, { onProgress: () => { throw cause; } });
+        ok((await thrown.catch(error => error)) === cause, 'what onProgress throws');
+    });
+});
+
+test('embeddings.create', async () => {
+    needEmbedding();
+    await withModel(QWEN, {}, async model => {
+        const { create } = model.embeddings;
+        const some = TEXTS.slice(0, 3),
+            expected = nativeVectors(QWEN, some);
+        const { data, usage, ...head } = await create({ input: some, model: 'x', dimensions: 256 });
+        equal(head, { object: 'list', model: 'x' });
+        equal(data.map(d => [d.object, d.index]), [0, 1, 2].map(i => ['embedding', i]));
+        equal(vectorBits(data.map(d => Float32Array.from(d.embedding))), expected);
+        const tokens = await Promise.all(some.map(text => model.tokenize(text)));
+        const each = tokens.map(t => t.length);
+        const { prompt_tokens, total_tokens } = usage;
+        const ends = prompt_tokens - each[0] - each[1] - each[2]; // what the file adds to a text
+        ok(prompt_tokens === total_tokens && [0, 3, 6].includes(ends), `${prompt_tokens} of ${each}`);
+        const packed = await create({ input: some[1], encoding_format: 'base64' });
+        const bytes = new Uint8Array(Buffer.from(packed.data[0].embedding, 'base64'));
+        equal(vectorBits([bytes]), [expected[1]]);
+        equal(packed.model, 'bitnet');
+        const e = await fails('ERR_ARG', create({ input: ['a', 5] }));
+        ok(/^input\[1\]/.test(e.message), e.message);
+        for (const request of [
+            {}, { input: [1, 2] }, { input: 'a', dimensions: 64 },
+            { input: 'a', encoding_format: 'x' }, { input: 'a', dimension: 256 }
+        ])
+            await fails('ERR_ARG', create(request));
+        const signal = AbortSignal.abort();
+        await fails('AbortError', create({ input: 'a' }, { signal }));
+    });
+});
 
 test('logprobs', async () => {
     const lib = await talkative();
@@ -1777,17 +1955,21 @@ test('package: what is in it', () => {
 test("package: README's examples", () => {
     const { folder, home } = packed();
     const examples = [...read(home, 'README.md').matchAll(/^```js\n(.*?)^```/gms)].map(m => m[1]);
+    const embedding = path.join(folder, 'embedding.gguf');
+    if (fs.existsSync(QWEN)) fs.symlinkSync(QWEN, embedding);
     const outputs = examples.map((text, i) => {
+        if (text.includes('embedding.gguf') && !fs.existsSync(embedding)) return null;
         fs.writeFileSync(path.join(folder, `${i}.mjs`), text);
         const run = spawnSync(process.execPath, [`${i}.mjs`], { cwd: folder, encoding: 'utf8' });
         equal([run.status, run.stderr], [0, ''], `example ${i}`);
         return run.stdout;
     });
-    equal(outputs.length, 4, 'examples');
+    equal(outputs.length, 5, 'examples');
     equal(outputs[0], native(TINY, 'Once upon a time', '-n', '50', '--temp', '0'));
     ok(/^ERR_IO /.test(outputs[1]), outputs[1]);
     ok(/Paris.*\n.*Rome/.test(outputs[2]), outputs[2]);
     ok(/^(yes|no)\n$/.test(outputs[3]), outputs[3]);
+    ok(/^(The sky|Bread).*\n$/.test(outputs[4] ?? 'Bread\n'), outputs[4]);
 });
 
 test('package: types', () => {
@@ -1819,6 +2001,9 @@ test('package: types', () => {
     session.generate('x', { mask, logitBias: { 5: -Infinity }, logprobs: 2, onToken: e => {
         const p: number | undefined = e.logprobs?.top[0].logprob; } });
     m.generate('x', { jsonSchema: { type: 'object' }, mask: () => [1] });
+    const [vector]: Float32Array[] = await m.embed(['x'] as const, { query: 'x', pooling: 'mean' });
+    const list: OpenAI.CreateEmbeddingResponse = await m.embeddings.create({ input: ['x'] });
+    const packedVector: string = (await m.embeddings.create({ input: 'x', encoding_format: 'base64' })).data[0].embedding;
     const { create } = m.chat.completions;
     const messages: OpenAI.ChatCompletionMessageParam[] = [], role = 'user';
     const answer: OpenAI.ChatCompletion = await create({ messages: [{ role, content: 'x' }] });
