@@ -73,9 +73,9 @@ export interface Progress {
 export interface LoadOptions {
     /** 1 to 256. Default: the number of CPUs, at most 8. Always 1 without SharedArrayBuffer. */
     threads?: number;
-    /** Tokens of prompt and answer together, up to 2^20. Default: 4096, or what the model was trained
-     * for if that is less; 2048 for a model that only makes embeddings. A longer one works, and
-     * `Info.notes` says that texts may become worse. */
+    /** Tokens of prompt and answer together, up to 2^20. Default: 4096 (2048 if the model only makes
+     * embeddings), or what it was trained for if that is less. A longer one works, and `Info.notes` says
+     * that texts may become worse. */
     context?: number;
     /** Conversations that the model can hold at once, 1 to 256: its own and those of `session()`. Their
      * memory grows with what they hold. Default: 1. */

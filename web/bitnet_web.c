@@ -201,13 +201,15 @@ enum { EMBED_CTX = 2048, EMBED_SEQS = 16, KV_PAGE = 64 };
 /* A model without a head reads several texts in a pass, each in a sequence of its own. Together they
    take no more of the KV cache than the longest text does alone, or a page each. */
 static void for_embeddings(bitnet_ctx_params *cp) {
+    if (cp->n_ctx == 0 && info.ctx_train > 0 && info.ctx_train < EMBED_CTX)
+        cp->n_ctx = info.ctx_train;
     if (cp->n_ctx == 0) cp->n_ctx = EMBED_CTX;
     if (cp->n_seqs < EMBED_SEQS) cp->n_seqs = EMBED_SEQS;
     cp->n_kv = cp->n_seqs * KV_PAGE;
     if (cp->n_kv < cp->n_ctx) cp->n_kv = cp->n_ctx;
 }
 
-/* n_ctx 0: the library's default, or EMBED_CTX. */
+/* n_ctx 0: the library's default, or EMBED_CTX in place of its 4096. */
 EXPORT int bw_ctx(int32_t n_ctx, int32_t n_batch, int32_t n_threads, int32_t n_seqs) {
     bitnet_ctx_params cp;
     memset(&cp, 0, sizeof cp);

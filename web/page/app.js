@@ -12,10 +12,18 @@ export const app = {
 
 export const mode = () => document.querySelector('input[name=mode]:checked').value;
 
+// What the open model cannot do in this mode, or ''.
+function unfit() {
+    const embeds = app.model?.info.hasHead === false;
+    if (mode() === 'search' && !embeds) return 'Search needs an embedding model.';
+    if (mode() !== 'search' && embeds) return `${app.modelName} writes no text. It is for “Search”.`;
+    return '';
+}
+
 // Shows and enables the buttons that can be used now.
 export function ready() {
     const { model, writing, loading } = app,
-        can = model && !writing && !loading;
+        can = model && !writing && !loading && !unfit();
     $('send').disabled = !can;
     $('send').hidden = !!writing;
     $('stop').hidden = !writing;
@@ -35,7 +43,7 @@ export function whyNot() {
     if (app.loading) return `${app.modelName} is still being opened. Your text stays in the field.`;
     if (app.writing) return 'The model is still writing. Your text stays in the field.';
     if (!app.model) return 'No model is open. Choose one under “Settings”.';
-    return '';
+    return unfit();
 }
 
 // ---- the end of the conversation, where messages appear ----
@@ -45,6 +53,7 @@ export const nearEnd = () =>
 // A page without a conversation shows its beginning, unless something else is told below.
 export const toEnd = () => {
     const welcoming = !$('welcome').hidden && $('loading').hidden && $('error').hidden;
+    if (mode() === 'search' && $('loading').hidden && $('error').hidden) return;
     $('scroll').scrollTop = welcoming ? 0 : $('scroll').scrollHeight;
 };
 

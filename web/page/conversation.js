@@ -20,7 +20,8 @@ import { SAMPLER, numbers } from './settings.js';
 import { session } from './storage.js';
 
 const open = { chat: chats.newChat('chat'), text: chats.newChat('text') }; // of each mode
-const current = () => open[mode()];
+const kind = () => (mode() === 'search' ? 'chat' : mode()); // what is open behind Search
+const current = () => open[kind()];
 const SAVE_MS = 400; // between two saves of a text that is being written
 
 const NOTES = {
@@ -142,7 +143,7 @@ function writer(draw) {
 
 const remember = () => {
     session.set('mode', mode());
-    session.set(mode(), current().id);
+    session.set(kind(), current().id);
 };
 
 export const showList = () =>
@@ -202,7 +203,7 @@ function settle(chat) {
 }
 
 async function openChat(id) {
-    if (id === current().id) return;
+    if (id === current().id && mode() !== 'search') return;
     const chat = await chats.load(id);
     if (!chat) return showList();
     stop();
@@ -231,8 +232,9 @@ export async function reopen(onMode) {
             chat = id && (await chats.load(id));
         if (chat) open[kind] = settle(chat);
     }
-    const kind = session.get('mode');
-    if (open[kind]) document.querySelector(`input[name=mode][value=${kind}]`).checked = true;
+    const before = session.get('mode');
+    for (const input of document.querySelectorAll('input[name=mode]'))
+        if (input.value === before) input.checked = true;
     chats.watch(async id => {
         for (const kind of ['chat', 'text']) {
             if (open[kind].id !== id || app.writing) continue;

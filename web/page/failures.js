@@ -47,6 +47,10 @@ const FAILURES = {
     ],
     ERR_ARG: ['This cannot be used', 'Check the address and the settings.'],
     SETTING: ['A setting is out of range', 'Correct it under “Settings”. Nothing was sent.'],
+    TEXT: [
+        'Not everything can be searched',
+        'Text files in UTF-8 of up to 20 MB can be searched.',
+    ],
     ERR_SELFTEST: [
         'This browser computes wrong results',
         'The kernels failed their self-test. The cross-check shows where.',

@@ -1,10 +1,11 @@
 // models.js - opening a model, how far that is, and the models that this browser keeps.
 import { BitNet, cache } from './bitnet.js';
-import { app, hideError, nearEnd, ready, showError, toEnd, togglePanel } from './app.js';
+import { app, hideError, mode, nearEnd, ready, showError, toEnd, togglePanel } from './app.js';
 import { forgetModel } from './conversation.js';
 import { $, announce, ask, button, element, once } from './dom.js';
 import { explain } from './failures.js';
 import { bytes, count, digits, duration } from './format.js';
+import { addFiles, modelChanged } from './search.js';
 import { isServer } from './server.js';
 import { LOAD, numbers } from './settings.js';
 import { local } from './storage.js';
@@ -218,6 +219,7 @@ export function showModel() {
     $('f-variant').textContent = i?.variant ?? '–';
     if (app.model !== shown) $('f-prefill').textContent = $('f-decode').textContent = '–';
     shown = app.model;
+    modelChanged();
 }
 
 export function choose(source) {
@@ -376,6 +378,8 @@ let dragDepth = 0; // dragenter fires for every element under the pointer
 const carriesFile = e => [...(e.dataTransfer?.types ?? [])].includes('Files');
 const showDrop = on => {
     $('drop').hidden = !on;
+    $('drop-text').textContent =
+        mode() === 'search' ? 'Drop text files, or a GGUF file' : 'Drop a GGUF file';
     if (!on) dragDepth = 0;
 };
 addEventListener('dragenter', e => {
@@ -394,5 +398,9 @@ addEventListener('drop', e => {
     if (!carriesFile(e)) return;
     e.preventDefault();
     showDrop(false);
-    if (e.dataTransfer.files[0]) choose(e.dataTransfer.files[0]);
+    const files = [...e.dataTransfer.files],
+        isText = file => mode() === 'search' && !/\.gguf$/i.test(file.name),
+        model = files.find(file => !isText(file));
+    if (files.some(isText)) addFiles(files.filter(isText));
+    if (model) choose(model);
 });

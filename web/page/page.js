@@ -8,6 +8,7 @@ import { $, button, composing } from './dom.js';
 import { isolate, keepPage } from './isolation.js';
 import { TINY, addressOf, open } from './models.js';
 import { serverModel } from './server.js';
+import { closeReader, newSearch, search } from './search.js';
 import { restore } from './settings.js';
 import { local } from './storage.js';
 
@@ -29,26 +30,30 @@ function fit() {
     $('prompt').style.height = `${$('prompt').scrollHeight}px`;
 }
 
+const submit = () => (mode() === 'search' ? search() : send());
+
 $('form').onsubmit = e => {
     e.preventDefault();
-    send();
+    submit();
 };
 $('stop').onclick = e => {
     // The second click of a double click on Send, which was in this place, stops nothing.
     if (!e.detail || performance.now() - app.since > 500) stop();
 };
 $('new').onclick = () => {
-    startNew();
+    if (mode() === 'search') newSearch();
+    else startNew();
     $('prompt').focus();
 };
 $('prompt').oninput = fit;
 $('prompt').onkeydown = e => {
     if (e.key === 'Enter' && !e.shiftKey && !composing(e)) {
         e.preventDefault();
-        send();
+        submit();
     }
     const modified = e.shiftKey || e.ctrlKey || e.altKey || e.metaKey;
-    if (e.key === 'ArrowUp' && !modified && !$('prompt').value && !composing(e)) {
+    const writes = mode() !== 'search';
+    if (e.key === 'ArrowUp' && writes && !modified && !$('prompt').value && !composing(e)) {
         e.preventDefault();
         editLast();
     }
@@ -59,17 +64,26 @@ addEventListener('keydown', e => {
     else if (document.body.classList.contains('panel-open')) {
         togglePanel(false);
         $('panel-toggle').focus();
-    } else hideError();
+    } else if (!closeReader()) hideError();
 });
 
 // ---- the mode ----
 
+const PLACEHOLDERS = {
+    chat: 'Say something',
+    text: 'How the text begins',
+    search: 'What do you look for?',
+};
+
 function setMode() {
-    const chat = mode() === 'chat';
-    $('prompt').placeholder = chat ? 'Say something' : 'How the text begins';
-    $('system-row').hidden = !chat;
+    const searching = mode() === 'search';
+    document.body.dataset.mode = mode();
+    $('prompt').placeholder = PLACEHOLDERS[mode()];
+    $('send').textContent = searching ? 'Search' : 'Send';
+    $('keys').hidden = searching;
+    $('system-row').hidden = mode() !== 'chat';
     $('ideas').replaceChildren(
-        ...IDEAS[mode()].map(text =>
+        ...(IDEAS[mode()] ?? []).map(text =>
             button(text, undefined, () => {
                 $('prompt').value = text;
                 send();
@@ -77,6 +91,8 @@ function setMode() {
         )
     );
     showMode();
+    if (searching) $('scroll').scrollTop = 0;
+    else closeReader();
 }
 for (const input of document.querySelectorAll('input[name=mode]')) input.onchange = setMode;
 
