@@ -1279,6 +1279,11 @@ const tests = {
             expect(await errorTitle(page), 'Not everything can be searched', 'an error');
             const code = await text(page, 'error-code');
             check(/zero\.txt is not a text\. none\.txt is empty\./.test(code), code);
+            await page.reload();
+            await named(page, 'q.gguf');
+            await indexed(page, 6);
+            const left = (await texts(page, '#texts .name')).sort().join();
+            expect(left, 'Milk and bread.,b.md', 'texts after a reload');
         });
     },
 

@@ -894,6 +894,27 @@ test('embeddings.create', async () => {
     });
 });
 
+test('page: passages', async () => {
+    const { passages } = await import(pathToFileURL(path.join(root, 'web/page/passages.js')));
+    const cut = text => [...passages(text)].map(place => text.slice(...place));
+    const long = 'This is a paragraph that is longer than a heading, and is one passage.';
+    equal(cut(` ${long}\r\n \t\r\n\n\n${long} \n`), [long, long]);
+    equal(cut(`# One\n\n## Two\n\n${long}\nmore\n\nend`), [`# One\n\n## Two\n\n${long}\nmore`, 'end']);
+    equal(cut(' \n\n'), []);
+    const sentence = 'The cat sat on the mat. ';
+    const parts = cut(sentence.repeat(100)); // 600 words
+    ok(parts.every(part => part.endsWith('mat.') && part.split(' ').length <= 200), parts);
+    equal(parts.join(' '), sentence.repeat(100).trim(), 'nothing is lost');
+    for (const text of ['🌍'.repeat(2001), 'x' + '🌍'.repeat(2001), 'Grüße。'.repeat(900)]) {
+        const all = cut(text);
+        equal(all.join(''), text, 'nothing is lost');
+        ok(all.every(part => part.length <= 1600 && part.isWellFormed()), 'whole characters');
+    }
+    const start = performance.now();
+    equal(cut('a b\n'.repeat(1e6)).join('').replace(/\s/g, '').length, 2e6);
+    ok(performance.now() - start < HANG / 10, 'the time grows with the text');
+});
+
 test('logprobs', async () => {
     const lib = await talkative();
     const model = await lib.BitNet.load(TINY, { sessions: 2 });

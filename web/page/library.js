@@ -115,7 +115,6 @@ export async function index({ signal, onProgress }) {
         place(text, entry);
         if (texts.includes(text)) await store.keepVectors(entry);
         onProgress(text, indexed());
-        signal.throwIfAborted();
         const took = performance.now() - start;
         if (took < SHORT / 2) most = Math.min(2 * most, AT_ONCE);
         else if (took > SHORT) most = Math.max(1, most >> 1);

@@ -44,7 +44,6 @@ function row(text) {
 function showTexts() {
     rows.clear();
     $('texts').replaceChildren(...texts.map(row));
-    $('texts-box').hidden = !texts.length;
     showState();
 }
 
@@ -53,8 +52,9 @@ function showState() {
     const missing = library.total() - library.indexed(),
         again = library.indexed() > 0 ? 'the rest' : 'them';
     for (const [text, about] of rows) about.textContent = aboutOf(text);
-    $('texts-about').textContent =
-        `${plural(texts.length, 'text')}, ${plural(library.total(), 'passage')}`;
+    $('texts-about').textContent = texts.length
+        ? `${plural(texts.length, 'text')}, ${plural(library.total(), 'passage')}`
+        : 'No texts yet';
     $('search-none').hidden = ready() || !!app.loading;
     $('unindexed').hidden = !ready() || !missing || !!running || loading;
     $('unindexed-text').textContent =
@@ -89,6 +89,7 @@ function showNoteForm(on) {
     $('note-form').hidden = !on;
     $('add-note').ariaExpanded = String(on);
     (on ? $('note') : $('add-note')).focus();
+    $('note-form').scrollIntoView({ block: 'nearest' });
 }
 $('add-note').onclick = () => showNoteForm($('note-form').hidden);
 $('note-cancel').onclick = () => showNoteForm(false);
@@ -236,6 +237,7 @@ export async function search() {
 function showResults(best) {
     shown = best;
     $('results-box').hidden = !best.length;
+    $('search').classList.toggle('found', best.length > 0);
     $('results').replaceChildren(
         ...best.map(({ text, i, score }) => {
             const li = element('li'),
