@@ -604,7 +604,7 @@ make_web() {
 # The JavaScript API in Node. Its relaxed SIMD needs Node 20 to be asked for it.
 suite_web_node() {
     need node
-    make_web && shared_example generate || return 1
+    make_web && shared_example generate && shared_example embed || return 1
     bad=0 options=
     node tests/web/node.mjs build/generate || bad=1
     if [ -e build/web/engine-relaxed.js ]; then

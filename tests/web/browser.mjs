@@ -1274,16 +1274,26 @@ const tests = {
             await page.click('#note-form button');
             await indexed(page, 3);
             expect((await texts(page, '#texts .name')).join(), 'b.md,Milk and bread.', 'a note');
+            await page.evaluate(() => {
+                const files = new DataTransfer();
+                files.items.add(new File(['Dropped text.'], 'c.txt'));
+                const how = { dataTransfer: files, bubbles: true, cancelable: true };
+                document.dispatchEvent(new DragEvent('dragenter', how));
+                document.dispatchEvent(new DragEvent('drop', how));
+            });
+            await indexed(page, 4);
+            expect(await text(page, 'model-name'), 'q.gguf', 'the model after a drop');
+            expect(await text(page, 'drop-text'), 'Drop text files, or a GGUF file', 'what it says');
             await addTexts(page, { 'b.md': paragraphs(5), 'zero.txt': 'a\0b', 'none.txt': ' \n' });
-            await indexed(page, 6);
+            await indexed(page, 7);
             expect(await errorTitle(page), 'Not everything can be searched', 'an error');
             const code = await text(page, 'error-code');
             check(/zero\.txt is not a text\. none\.txt is empty\./.test(code), code);
             await page.reload();
             await named(page, 'q.gguf');
-            await indexed(page, 6);
+            await indexed(page, 7);
             const left = (await texts(page, '#texts .name')).sort().join();
-            expect(left, 'Milk and bread.,b.md', 'texts after a reload');
+            expect(left, 'Milk and bread.,b.md,c.txt', 'texts after a reload');
         });
     },
 

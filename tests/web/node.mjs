@@ -740,17 +740,16 @@ const TEXTS = [
     'One text is longer than a pass. '.repeat(25)
 ];
 
-/** The vectors of bitnet_embed as hexadecimal bits: those of tests/web/embed.c. */
-let embedExe;
-const nativeVectors = remembered((model, texts, { pooling = 0, raw = 0, context = 2048 } = {}) => {
-    if (!embedExe) {
-        embedExe = path.join(newFolder(), 'embed');
-        const command = `\${CC:-cc} -O1 ${path.join(root, 'tests/web/embed.c')} -o ${embedExe} -lpthread`;
-        execFileSync('sh', ['-c', command]);
-    }
-    const args = [model, pooling, raw, context].map(String);
-    const out = execFileSync(embedExe, [...args, ...texts], { encoding: 'utf8', maxBuffer: 1e9 });
-    return out.trimEnd().split('\n');
+/** The vectors of examples/embed, as hexadecimal bits. */
+const nativeVectors = remembered((model, texts, ...options) => {
+    const input = texts.map(text => JSON.stringify({ text }) + '\n').join('');
+    const out = execFileSync(
+        path.join(path.dirname(generateExe), 'embed'),
+        ['-q', '-m', model, '--jsonl', '--format', 'raw', ...options],
+        { input, maxBuffer: 1e9 }
+    );
+    const size = out.length / texts.length;
+    return vectorBits(texts.map((_, i) => Uint8Array.from(out.subarray(i * size, (i + 1) * size))));
 });
 
 const vectorBits = vectors =>
@@ -781,13 +780,12 @@ test('embed: options', async () => {
         const vectorsAre = async (options, expected, texts = TEXTS.slice(0, 3)) =>
             equal(vectorBits(await model.embed(texts, options)), expected, JSON.stringify(options));
         const some = TEXTS.slice(0, 3);
-        await vectorsAre({ raw: true }, nativeVectors(QWEN, some, { raw: 1 }));
-        await vectorsAre({ pooling: 'mean' }, nativeVectors(QWEN, some, { pooling: 1 }));
-        await vectorsAre({ pooling: 'first' }, nativeVectors(QWEN, some, { pooling: 2 }));
-        const asked = some.map(text => `Instruct: find it\nQuery: ${text}`);
-        await vectorsAre({ query: 'find it', cut: null }, nativeVectors(QWEN, asked));
+        await vectorsAre({ raw: true }, nativeVectors(QWEN, some, '--raw'));
+        await vectorsAre({ pooling: 'mean' }, nativeVectors(QWEN, some, '--pooling', 'mean'));
+        await vectorsAre({ pooling: 'first' }, nativeVectors(QWEN, some, '--pooling', 'cls'));
+        await vectorsAre({ query: 'find it', cut: null }, nativeVectors(QWEN, some, '--query', 'find it'));
         const long = [TEXTS.at(-1)];
-        await vectorsAre({ cut: true }, nativeVectors(QWEN, long, { context: 64 }), long);
+        await vectorsAre({ cut: true }, nativeVectors(QWEN, long, '--cut', '-c', '64'), long);
         equal(await model.embed([]), []);
         const full = await fails('ERR_FULL', model.embed([...Array(200).fill(some[0]), ...long]));
         ok(/^texts\[200\]: .*64/.test(full.message), full.message);
@@ -813,7 +811,7 @@ test('embed: a model that writes text', () =>
         equal([model.info.hasHead, model.info.pooling], [true, null]);
         const e = await fails('ERR_ARG', model.embed(PROMPT));
         ok(/pooling/.test(e.message), e.message);
-        const bits = nativeVectors(TINY, PROMPTS, { pooling: 3 });
+        const bits = nativeVectors(TINY, PROMPTS, '--pooling', 'last');
         equal(vectorBits(await model.embed(PROMPTS, { pooling: 'last' })), bits);
         const text = native(TINY, PROMPT, '-n', '9', '--temp', '0');
         equal((await collect(model.generate(PROMPT, { maxTokens: 9 }))).text, text);
@@ -860,6 +858,21 @@ test('embed: pieces, an abort, and another call between them', async () => {
         const cause = new Error('of a callback');
         const thrown = model.embed(many, { onProgress: () => { throw cause; } });
         ok((await thrown.catch(error => error)) === cause, 'what onProgress throws');
+    });
+});
+
+// All is computed in the thread that calls.
+test('embed: inline, an abort by a timer', async () => {
+    needEmbedding();
+    const { BitNet: Inline } = await import(pathToFileURL(path.join(web, 'inline.js')));
+    await withLib({ BitNet: Inline }, new Blob([fs.readFileSync(QWEN)]), async model => {
+        const signal = AbortSignal.timeout(30);
+        let seen = 0;
+        const onProgress = p => (seen = p.done);
+        const many = Array(20000).fill(TEXTS[6]);
+        const e = await model.embed(many, { signal, onProgress }).catch(error => error);
+        equal([e.name, seen < many.length], ['TimeoutError', true]);
+        equal(vectorBits(await model.embed(TEXTS[6])), nativeVectors(QWEN, [TEXTS[6]]));
     });
 });
 
