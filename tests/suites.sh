@@ -682,12 +682,14 @@ suite_bundlers() {
 suite_web_chromium() { web_page chromium; }
 suite_web_firefox() { web_page firefox; }
 
-# web_page chromium|firefox: the page in it.
+# web_page chromium|firefox: the page in it, also as the server's. Without libmicrohttpd the tests of
+# the latter are skipped.
 web_page() {
     find_browsers
     [ -n "$([ $1 = firefox ] && echo "$FIREFOX" || echo "$CHROMIUM")" ] || lacks "$1 is not installed"
     need_npm_packages
     make_web && shared_example generate || return 1
+    ! need_microhttpd || shared_example serve || return 1
     run node tests/web/browser.mjs $1 build/web build/generate build/npm
 }
 

@@ -5,6 +5,7 @@
 // BROWSER is chromium or firefox, SITE the folder that ./build.sh web made, GENERATE the native
 // program whose text is expected, MODULES a folder whose node_modules has tests/web/package.json's;
 // MODULES/screenshots gets pictures. NAMEs choose tests. For CHROMIUM and FIREFOX see browsers.mjs.
+// The server, which some tests need, is the program serve beside GENERATE.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
@@ -19,8 +20,9 @@ import {
 } from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism, tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { ask, idle, metrics, start } from '../server/server.mjs';
 import { HANG, launch, newPage } from './browsers.mjs';
 import { ISOLATED, sendFile, serve } from './serve.mjs';
 
@@ -102,8 +104,9 @@ const plain = await serve({ root: resolve(site), headers: {}, hook: hook({}) });
 const PHONE = { width: 360, height: 568, isMobile: true, hasTouch: true };
 const browser = await launch(name, modules);
 
-// What Firefox has only as a preference takes a browser of its own.
-async function visit(f, { at = isolated.url, viewport, ...look } = {}) {
+// What Firefox has only as a preference takes a browser of its own. errors: those of the console that
+// may come; without it, all may.
+async function visit(f, { at = isolated.url, viewport, errors, ...look } = {}) {
     const own = firefox && Object.keys(look).length && (await launch(name, modules, look));
     const context = await (own || browser).createBrowserContext();
     const page = await newPage(context),
@@ -113,7 +116,8 @@ async function visit(f, { at = isolated.url, viewport, ...look } = {}) {
         if (!/Storage access is restricted/.test(e.message)) faults.push(String(e.stack ?? e));
     });
     page.on('console', m => {
-        if (/Content Security Policy/.test(m.text())) faults.push(m.text());
+        const wrong = errors && m.type() === 'error' && !errors.test(m.text());
+        if (wrong || /Content Security Policy/.test(m.text())) faults.push(m.text());
     });
     try {
         await page.setViewport(viewport ?? { width: 1280, height: 800 });
@@ -356,7 +360,7 @@ async function addTexts(page, files) {
     await (await page.$('#text-files')).uploadFile(...paths);
 }
 // The passages that are nearest: "file score passage" of each.
-async function ask(page, question) {
+async function found(page, question) {
     const before = await page.evaluate(() => Number(document.body.dataset.searches ?? 0));
     await settings(page, { prompt: question });
     await page.focus('#prompt');
@@ -372,6 +376,100 @@ const asked = question =>
     `Query: ${question}`;
 const paragraph = i => `Paragraph ${i} of a text has this sentence, which is long enough not to be a heading.`;
 const paragraphs = n => Array.from({ length: n }, (_, i) => paragraph(i)).join('\n\n');
+
+// ---- the page of a server ----
+
+// Starts the server with the page. f may let it begin again at the same address.
+async function withServer(f, args = [], folder = site) {
+    const program = join(dirname(resolve(generate)), 'serve');
+    if (!existsSync(program)) throw new Skip('there is no build/serve: libmicrohttpd is not installed');
+    let server;
+    const begin = async (...more) => {
+        const port = server ? ['--port', `${server.port}`] : [];
+        server = await start(program, ['-m', tinyPath, '--page', folder, ...args, ...more, ...port]);
+        return server;
+    };
+    try {
+        await f(await begin(), begin);
+    } finally {
+        await server?.stop('SIGKILL');
+    }
+}
+// A folder with the page, whose replies of 4000 tokens have no end but that of the context.
+async function endlessSite() {
+    const folder = join(scratch, 'endless');
+    cpSync(site, folder, { recursive: true });
+    await withServer(async server => {
+        const content = '<|eot_id|><|end_of_text|>',
+            { json } = await ask(server, '/tokenize', { content }),
+            bias = Object.fromEntries(json.tokens.map(t => [t, -100])),
+            path = join(folder, 'server.js'),
+            before = readFileSync(path, 'utf8'),
+            after = before.replace(
+                'max_tokens: o.maxTokens',
+                `logit_bias: ${JSON.stringify(bias)}, max_tokens: o.maxTokens !== 4000 && o.maxTokens`
+            );
+        check(json.tokens.length === 2 && after !== before, 'server.js has another form');
+        writeFileSync(path, after);
+    });
+    return folder;
+}
+// What the server gives to others for a chat of the page.
+const SAMPLED = { temperature: 0.8, seed: 7, maxTokens: 60 };
+async function servedReply(server, lines, key) {
+    const messages = lines.map((content, i) => ({ role: i % 2 ? 'assistant' : 'user', content }));
+    if (lines.system) messages.unshift({ role: 'system', content: lines.system });
+    const { json } = await ask(
+        server,
+        '/v1/chat/completions',
+        {
+            messages,
+            temperature: 0.8,
+            seed: 7,
+            max_tokens: 60,
+            top_k: 40,
+            top_p: 0.95,
+            min_p: 0.05,
+        },
+        key && { headers: { Authorization: `Bearer ${key}` } }
+    );
+    return json.choices[0].message.content;
+}
+const pressLast = (page, what) =>
+    page.$$eval(
+        '.turn:last-child button',
+        (all, t) => all.find(b => b.textContent === t && b.checkVisibility()).click(),
+        what
+    );
+// As by a key: a click right after the begin would be the second of a double click on Send.
+const pressStop = page => page.$eval('#stop', b => b.click());
+const runsAre = (page, n) => until(page, m => Number(document.body.dataset.runs) === m, n);
+// Sends a text whose reply has no end, and waits until some of it is there.
+async function writesForLong(page) {
+    await settings(page, { temperature: 0, maxTokens: 4000, prompt: PROMPT });
+    await page.focus('#prompt');
+    await page.keyboard.press('Enter');
+    await until(
+        page,
+        () => document.querySelector('.turn.writing .body')?.textContent.length > 20
+    );
+}
+async function violations(page) {
+    await page.evaluate(axe);
+    const found = await page.evaluate(async () => {
+        const all = (await globalThis.axe.run()).violations;
+        return all.map(v => `${v.id}: ${v.nodes.map(n => n.html.slice(0, 90))}`);
+    });
+    return found.join('\n');
+}
+// Nothing is wider than the page.
+const wide = page =>
+    page.evaluate(() =>
+        [...document.querySelectorAll('body *')]
+            .filter(e => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth + 1)
+            .map(e => e.id || e.className || e.tagName)
+            .join()
+    );
 
 // ---- Markdown ----
 
@@ -1233,10 +1331,10 @@ const tests = {
             });
             await indexed(page, 34);
             expect((await texts(page, '#texts .size')).join(), '32 passages,2 passages', 'texts');
-            const found = await ask(page, 'Where is the cat?');
-            expect(found.length, 20, 'passages');
-            expect(found[0], `a.txt 1.00 ${asked('Where is the cat?')}`, 'the first');
-            const scores = found.map(f => Number(/ (-?\d\.\d\d) /.exec(f)[1]));
+            const nearest = await found(page, 'Where is the cat?');
+            expect(nearest.length, 20, 'passages');
+            expect(nearest[0], `a.txt 1.00 ${asked('Where is the cat?')}`, 'the first');
+            const scores = nearest.map(f => Number(/ (-?\d\.\d\d) /.exec(f)[1]));
             check(scores[1] < 1 && scores.every((s, i) => !i || s <= scores[i - 1]), `${scores}`);
             await page.click('#results li');
             expect((await texts(page, '#reader mark')).join(), asked('Where is the cat?'), 'mark');
@@ -1259,14 +1357,14 @@ const tests = {
                 'what has the focus'
             );
             const bold = '<b>Who</b> sings?';
-            expect((await ask(page, bold))[0], `b.md 1.00 ${asked(bold)}`, 'text is text');
+            expect((await found(page, bold))[0], `b.md 1.00 ${asked(bold)}`, 'text is text');
             await page.click('#texts-about');
             await page.click('#texts li:first-child button:last-of-type');
             await page.click('.ask .yes');
             await indexed(page, 2);
             expect((await texts(page, '#texts .name')).join(), 'b.md', 'what is left');
             check((await texts(page, '#results .name')).every(t => t === 'b.md'), 'its passages stay');
-            expect((await ask(page, 'Where is the cat?')).length, 2, 'passages that are left');
+            expect((await found(page, 'Where is the cat?')).length, 2, 'passages that are left');
             await page.click('#new');
             check(!(await visible(page, 'results-box')), 'New leaves the passages');
             await page.click('#add-note');
@@ -1305,13 +1403,13 @@ const tests = {
             await openEmbedding(page, 'q.gguf');
             await addTexts(page, { 'a.txt': `${paragraphs(8)}\n\n${asked('a cat')}` });
             await indexed(page, 9);
-            const first = await ask(page, 'a cat');
+            const first = await found(page, 'a cat');
             await page.reload();
             await named(page, 'q.gguf');
             await indexed(page, 9);
             expect(await page.$eval('input[value=search]', e => e.checked), true, 'the mode');
             check(!(await visible(page, 'unindexed')), 'it asks to index again');
-            expect((await ask(page, 'a cat')).join('\n'), first.join('\n'), 'after a reload');
+            expect((await found(page, 'a cat')).join('\n'), first.join('\n'), 'after a reload');
             await openEmbedding(page, 'g.gguf');
             check(await visible(page, 'unindexed'), 'another model does not ask to index');
             check(!(await visible(page, 'results-box')), 'passages of another model');
@@ -1322,9 +1420,9 @@ const tests = {
             );
             await page.click('#index');
             await indexed(page, 9);
-            check((await ask(page, 'a cat'))[0].startsWith('a.txt 1.00'), 'with another model');
+            check((await found(page, 'a cat'))[0].startsWith('a.txt 1.00'), 'with another model');
             await openEmbedding(page, 'q.gguf', 9);
-            expect((await ask(page, 'a cat')).join('\n'), first.join('\n'), 'with the first');
+            expect((await found(page, 'a cat')).join('\n'), first.join('\n'), 'with the first');
             await page.evaluate(() => document.getElementById('use-tiny').click());
             await named(page, 'tiny.gguf');
             check(await visible(page, 'search-none'), 'a model that writes text can search');
@@ -1351,15 +1449,15 @@ const tests = {
             const done = await page.evaluate(() => Number(document.body.dataset.indexed));
             check(done > 0 && done < 1501, `${done} passages are done`);
             check(await visible(page, 'unindexed'), 'the rest cannot be indexed');
-            expect((await ask(page, 'a cat')).length, Math.min(done, 20), 'what is done is found');
+            expect((await found(page, 'a cat')).length, Math.min(done, 20), 'what is done is found');
             await page.reload();
             await named(page, 'q.gguf');
             await indexed(page, done);
             await page.click('#index');
             await until(page, () => document.getElementById('indexing').checkVisibility());
-            check((await ask(page, 'a cat')).length > 0, 'a question while it is indexed');
+            check((await found(page, 'a cat')).length > 0, 'a question while it is indexed');
             await indexed(page, 1501);
-            expect((await ask(page, 'a cat'))[0], `b.txt 1.00 ${asked('a cat')}`, 'all is found');
+            expect((await found(page, 'a cat'))[0], `b.txt 1.00 ${asked('a cat')}`, 'all is found');
         });
     },
 
@@ -1460,7 +1558,7 @@ const tests = {
                         await page.click('#add-note');
                         await look('note');
                         await page.click('#note-cancel');
-                        await ask(page, 'When do I sow?');
+                        await found(page, 'When do I sow?');
                         await look('results');
                         await page.click('#results .name');
                         await look('reader');
@@ -2884,6 +2982,345 @@ const tests = {
         });
     },
 
+    // The page of a server shows what the server gives to others for the same request.
+    async served_chat() {
+        await withServer(async server => {
+            await visit(
+                async page => {
+                    const posts = [];
+                    page.on('request', r => r.method() === 'POST' && posts.push(r.url()));
+                    await ready(page);
+                    expect(await text(page, 'f-variant'), 'server', 'variant');
+                    expect(await text(page, 'model-name'), 'bitnet.h tiny', 'model');
+                    check((await text(page, 'where')).includes(new URL(server.url).host), 'where');
+                    await picture(page, 'served');
+                    const lines = [];
+                    for (const line of ['Tell me a story about a dragon.', 'Why?']) {
+                        lines.push(line);
+                        const wanted = await servedReply(server, lines);
+                        expect(await write(page, line, SAMPLED), wanted.trim(), line);
+                        lines.push(wanted);
+                    }
+                    check(/tok\/s/.test(await text(page, 'f-decode')), 'no speed');
+                    await picture(page, 'served-chat');
+                    // the last message is changed, and then the system prompt
+                    await page.focus('#prompt');
+                    await page.keyboard.press('ArrowUp');
+                    await page.keyboard.type(' Who is it?');
+                    await page.keyboard.press('Enter');
+                    await runsAre(page, 3);
+                    const changed = [...lines.slice(0, 2), 'Why? Who is it?'];
+                    const before = await servedReply(server, changed);
+                    expect(await lastReply(page), before.trim(), 'the changed message');
+                    await fill(page, 'system', 'You are a cat. You answer with one word.');
+                    await pressLast(page, 'Regenerate');
+                    await runsAre(page, 4);
+                    changed.system = 'You are a cat. You answer with one word.';
+                    const after = await servedReply(server, changed);
+                    check(after !== before, 'the model does not look at the system prompt');
+                    expect(await lastReply(page), after.trim(), 'with a system prompt');
+                    await completion(page);
+                    expect(await write(page, PROMPT), story(), 'a completion');
+                    await idle(server);
+                    check(
+                        posts.length > 5 && posts.every(url => url.startsWith(server.url)),
+                        `it asked ${posts}`
+                    );
+                    expect(await count(page, '#error:not([hidden])'), 0, 'messages');
+                },
+                { at: server.url, errors: /^$/ }
+            );
+        });
+    },
+
+    // A reply is stopped by the user and by the end of the server; then the server begins again.
+    async served_reply_ends_early() {
+        await withServer(
+            async (server, begin) => {
+                await visit(
+                    async page => {
+                        await ready(page);
+                        await keptPage(page);
+                        await writesForLong(page);
+                        const { bitnet_left_total: left } = await metrics(server);
+                        await pressStop(page);
+                        await ready(page);
+                        await idle(server);
+                        const now = await metrics(server);
+                        expect(now.bitnet_left_total, left + 1, 'clients that left');
+                        check(now.bitnet_written_tokens_total < 15000, 'the whole text was written');
+                        expect(await lastNote(page), 'Stopped.', 'note');
+                        expect(await visible(page, 'error'), false, 'a message');
+
+                        const gone = 'The server stopped in the middle of the reply';
+                        await page.click('#new');
+                        await writesForLong(page);
+                        await server.stop(); // with --grace 0: the stream says why it ends
+                        expect(await errorTitle(page), gone, 'message');
+                        check(/shutting down/.test(await text(page, 'error-code')), 'no reason');
+
+                        server = await begin();
+                        await page.click('#new');
+                        await writesForLong(page);
+                        await server.stop('SIGKILL');
+                        expect(await errorTitle(page), gone, 'message');
+                        await ready(page);
+                        const begun = await lastReply(page);
+                        check(begun.length > 20, 'what was written is lost');
+                        expect(await lastNote(page), 'An error ended the text here.', 'note');
+                        await picture(page, 'served-gone');
+                        await write(page, 'Are you there?');
+                        expect(await errorTitle(page), 'The server does not answer', 'message');
+                        expect(await value(page, 'prompt'), 'Are you there?', 'what was not sent');
+                        await settings(page, { prompt: '' });
+
+                        await page.reload(); // the browser has kept the page
+                        expect(await errorTitle(page), 'The server does not answer', 'message');
+                        expect(await text(page, 'model-name'), 'no model open', 'model');
+                        const top = await page.$eval('#notice', e => e.getBoundingClientRect().top);
+                        check(top > 0, 'the way to open it is out of sight');
+                        await picture(page, 'served-no-answer');
+                        server = await begin();
+                        await loads(page, () => page.click('#notice-action'));
+                        check(!(await visible(page, 'notice')), 'the notice is still there');
+                        expect(await lastReply(page), begun, 'the reply after the reload');
+                        await settings(page, { temperature: 0, maxTokens: 20 });
+                        await pressLast(page, 'Continue');
+                        await runsAre(page, 1);
+                        const more = await lastReply(page);
+                        check(more.startsWith(begun) && more.length > begun.length, more);
+                    },
+                    { at: server.url, errors: /Failed to load resource|Failed to fetch/ }
+                );
+            },
+            ['-c', '16384', '--grace', '0'],
+            await endlessSite()
+        );
+    },
+
+    // A server that wants a key: the page asks for it, and keeps it for the tab.
+    async served_with_a_key() {
+        const KEY = 'Schlüssel 1';
+        await withServer(
+            async (server, begin) => {
+                for (const [path, status] of [
+                    ['/', 200],
+                    ['/page.js', 200],
+                    ['/health', 200],
+                    ['/v1/models', 401],
+                    ['/metrics', 401],
+                ])
+                    expect((await ask(server, path)).status, status, path);
+                const asked = (page, problem) =>
+                    until(
+                        page,
+                        t =>
+                            !document.querySelector('#key-form').hidden &&
+                            !document.querySelector('#key-send').disabled &&
+                            document.querySelector('#key-problem').textContent === t,
+                        problem
+                    );
+                const WRONG = 'The server refuses this key. Check it, and send it again.';
+                const focused = page => page.evaluate(() => document.activeElement.id);
+                const send = async (page, key) => {
+                    await fill(page, 'key', key);
+                    await page.keyboard.press('Enter');
+                };
+                const inStore = page => page.evaluate(() => sessionStorage.getItem('bitnet.key'));
+                const settled = page =>
+                    until(page, () => document.querySelector('#key-form').hidden);
+                const at = server.url,
+                    errors = /401/,
+                    lines = ['Who are you?'],
+                    bytes = Buffer.from(KEY).toString('latin1');
+                const wanted = (await servedReply(server, lines, bytes)).trim();
+                const check401 = async page => {
+                    const urls = [],
+                        keys = new Map();
+                    page.on('request', r => {
+                        urls.push(r.url());
+                        if (r.method() === 'POST') keys.set(r.url(), r.headers().authorization);
+                    });
+                    await asked(page, '');
+                    expect(await focused(page), 'key', 'the focus');
+                    expect(await violations(page), '', 'axe');
+                    expect(await wide(page), '', 'beyond the edge');
+                    check(!(await visible(page, 'loading')), 'it seems to load');
+                    await send(page, 'no');
+                    await asked(page, WRONG);
+                    expect(await focused(page), 'key', 'the focus after a wrong key');
+                    const invalid = await page.$eval('#key', e => e.getAttribute('aria-invalid'));
+                    expect(invalid, 'true', 'aria-invalid');
+                    expect(await violations(page), '', 'axe, a wrong key');
+                    expect(await wide(page), '', 'beyond the edge');
+                    return { urls, keys };
+                };
+                await visit(
+                    async page => {
+                        const { urls, keys } = await check401(page);
+                        await picture(page, 'served-wrong-key');
+                        expect(await inStore(page), null, 'a wrong key in the store');
+                        await send(page, KEY);
+                        await ready(page);
+                        check(!(await visible(page, 'key-form')), 'the question is still there');
+                        expect(await value(page, 'key'), '', 'the field');
+                        expect(await inStore(page), KEY, 'the key in the store');
+                        expect(await write(page, lines[0], SAMPLED), wanted, 'reply');
+                        expect(keys.size, 2, 'addresses that were asked');
+                        for (const [url, header] of keys) {
+                            const shown = [bytes, KEY].map(k => `Bearer ${k}`); // by each browser
+                            check(shown.includes(header), `${url} got ${header}`);
+                        }
+                        await page.reload();
+                        await ready(page); // it does not ask again
+                        urls.push(page.url());
+                        check(
+                            urls.length > 20 && !urls.some(u => /Schl|%C3/i.test(u)),
+                            'the key is in an address'
+                        );
+                        const local = await page.evaluate(() => JSON.stringify(localStorage));
+                        check(!local.includes('Schl'), 'it is kept for longer than the tab');
+
+                        // a key that is no longer right, and a user who has none
+                        await page.evaluate(() => sessionStorage.setItem('bitnet.key', 'old'));
+                        await page.reload();
+                        await asked(page, WRONG);
+                        await page.keyboard.press('Escape');
+                        await settled(page);
+                        await until(page, () => !document.getElementById('notice').hidden);
+                        expect(await text(page, 'model-name'), 'no model open', 'model');
+                        expect(await inStore(page), null, 'the old key');
+                        await picture(page, 'served-no-key');
+                        await page.click('#notice-action');
+                        await asked(page, '');
+                        await send(page, KEY);
+                        await ready(page);
+
+                        // the key changes while the page is open
+                        await server.stop();
+                        server = await begin('--api-key', 'second');
+                        await page.click('#new');
+                        await settings(page, { ...SAMPLED, prompt: lines[0] });
+                        await page.focus('#prompt');
+                        await page.keyboard.press('Enter');
+                        await asked(page, WRONG);
+                        await page.click('#key-cancel');
+                        expect(await errorTitle(page), 'The server needs its key', 'message');
+                        expect(await value(page, 'prompt'), lines[0], 'what was not sent');
+                        await page.focus('#prompt');
+                        await page.keyboard.press('Enter');
+                        await asked(page, '');
+                        await pressStop(page); // ends the question, too
+                        await settled(page);
+                        await ready(page);
+                        await settings(page, { prompt: lines[0] });
+                        await page.focus('#prompt');
+                        await page.keyboard.press('Enter');
+                        await asked(page, '');
+                        await picture(page, 'served-key-in-a-chat');
+                        await send(page, 'second');
+                        await ready(page);
+                        expect(await lastReply(page), wanted, 'reply with the second key');
+                    },
+                    { at, errors }
+                );
+
+                // a phone whose browser keeps nothing
+                await visit(
+                    async page => {
+                        await page.evaluateOnNewDocument(() =>
+                            Object.defineProperty(globalThis, 'sessionStorage', {
+                                get() {
+                                    throw new DOMException('It is insecure.', 'SecurityError');
+                                },
+                            })
+                        );
+                        await page.reload();
+                        await check401(page);
+                        await picture(page, 'served-phone-wrong-key');
+                        await send(page, 'second');
+                        await ready(page);
+                        expect(await write(page, lines[0], SAMPLED), wanted, 'reply');
+                        expect(await wide(page), '', 'beyond the edge');
+                        await picture(page, 'served-phone');
+                        await page.reload();
+                        await asked(page, '');
+                    },
+                    { at, errors, viewport: PHONE, dark: true }
+                );
+            },
+            ['--api-key', KEY]
+        );
+    },
+
+    // A server that is not ready yet, one that has no place, one that fails, and a host that is none.
+    async served_by_others() {
+        const say = (status, body) =>
+            hooks.set('/v1/models', (req, res, headers) => {
+                res.writeHead(status, { 'Content-Type': 'application/json', ...headers });
+                res.end(JSON.stringify(body));
+                return true;
+            });
+        const meta = {
+            n_ctx: 64,
+            n_ctx_train: 4096,
+            n_vocab: 9,
+            n_layers: 2,
+            n_params: 1000,
+            size: 1000,
+            kernels: 'scalar',
+        };
+        const model = { data: [{ id: 'fake', owned_by: 'bitnet.h', meta }] };
+        say(503, { error: { message: 'the model is being loaded' } });
+        await visit(
+            async page => {
+                await until(
+                    page,
+                    () =>
+                        document.getElementById('loading-text').textContent ===
+                        'Waiting for the server: the model is being loaded'
+                );
+                await picture(page, 'served-waiting');
+                say(200, model);
+                await ready(page);
+                expect(await text(page, 'model-name'), 'fake', 'model');
+                const answers = [
+                    [429, { message: 'all places are taken' }, 'The server answered 429'],
+                    [500, { message: 'it broke' }, 'The server answered 500'],
+                    [
+                        400,
+                        { message: 'too long', code: 'context_length_exceeded' },
+                        'The text is too long for the context',
+                    ],
+                ];
+                for (const [status, error, title] of answers) {
+                    for (const path of ['/tokenize', '/v1/completions'])
+                        hooks.set(path, (req, res, headers) => {
+                            res.writeHead(status, headers).end(JSON.stringify({ error }));
+                            return true;
+                        });
+                    await completion(page);
+                    await write(page, PROMPT);
+                    expect(await errorTitle(page), title, 'message');
+                    expect(await value(page, 'prompt'), PROMPT, 'what was not sent');
+                }
+                check(/--ctx-size/.test(await text(page, 'error-text')), 'no advice');
+                for (const [status, body] of [
+                    [404, { error: { message: 'there is nothing' } }],
+                    [200, { data: [{ id: 'x', owned_by: 'somebody' }] }],
+                ]) {
+                    say(status, body);
+                    await page.reload();
+                    expect(await errorTitle(page), 'This host has no server of bitnet.h', 'message');
+                }
+                await page.$eval('#use-tiny', b => b.click());
+                await ready(page);
+                check(/own processor/.test(await text(page, 'where')), 'where it runs');
+            },
+            { at: `${isolated.url}?server=1` }
+        );
+    },
+
     // The model opens, and the page says that it is not kept.
     async no_room_in_the_store() {
         hooks.set('/full.gguf', asTiny);
@@ -2933,6 +3370,8 @@ const IN_ONE_BROWSER = [
     'kept_models_are_checked',
     'arrow_up_edits',
     'a_reply_goes_on',
+    'served_with_a_key',
+    'served_by_others',
 ];
 const unknown = [...IN_ONE_BROWSER, ...only].filter(title => !tests[title]);
 if (unknown.length) throw new Error(`there is no test ${unknown}`);

@@ -40,6 +40,7 @@ export function ready() {
 
 // Why nothing can be sent now, or ''.
 export function whyNot() {
+    if (!$('key-form').hidden) return 'The server waits for its key. Your text stays in the field.';
     if (app.loading) return `${app.modelName} is still being opened. Your text stays in the field.`;
     if (app.writing) return 'The model is still writing. Your text stays in the field.';
     if (!app.model) return 'No model is open. Choose one under “Settings”.';
@@ -52,8 +53,9 @@ export const nearEnd = () =>
     $('scroll').scrollHeight - $('scroll').scrollTop - $('scroll').clientHeight < 80;
 // A page without a conversation shows its beginning, unless something else is told below.
 export const toEnd = () => {
-    const welcoming = !$('welcome').hidden && $('loading').hidden && $('error').hidden;
-    if (mode() === 'search' && $('loading').hidden && $('error').hidden) return;
+    const told = ['loading', 'key-form', 'error'].some(id => !$(id).hidden),
+        welcoming = !$('welcome').hidden && !told;
+    if (mode() === 'search' && !told) return;
     $('scroll').scrollTop = welcoming ? 0 : $('scroll').scrollHeight;
 };
 

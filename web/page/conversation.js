@@ -267,8 +267,8 @@ export function forgetModel() {
     showLeftOut();
 }
 
-async function cost(model, { content }) {
-    if (!costs.has(content)) costs.set(content, (await model.tokenize(content)).length);
+async function cost(model, { content }, signal) {
+    if (!costs.has(content)) costs.set(content, (await model.tokenize(content, { signal })).length);
     return costs.get(content) + PER_MESSAGE;
 }
 
@@ -278,12 +278,12 @@ const nextOfUser = ({ messages }, i, end) =>
 
 // If the messages before `end` and a reply are too long for the context, leaves out the oldest: so many
 // that they need at most half of it, or else the whole chat would have to be read anew for each message.
-async function leaveOut(chat, end, model, system, maxTokens) {
+async function leaveOut(chat, end, model, system, { maxTokens, signal }) {
     const { context } = model.info,
         reply = Math.min(maxTokens || context, context >> 2),
         sizes = [];
-    for (const m of chat.messages.slice(0, end)) sizes.push(await cost(model, m));
-    const base = system ? await cost(model, { content: system }) : 0;
+    for (const m of chat.messages.slice(0, end)) sizes.push(await cost(model, m, signal));
+    const base = system ? await cost(model, { content: system }, signal) : 0;
     const needed = () => sizes.slice(chat.from ?? 0).reduce((a, b) => a + b, base);
     if (needed() + reply <= context) return;
     while (needed() > context >> 1) if (!leaveOutOne(chat, end)) return;
@@ -300,7 +300,7 @@ function leaveOutOne(chat, end) {
 async function* chatReply(chat, end, model, options) {
     const system = $('system').value.trim(),
         first = system ? [{ role: 'system', content: system }] : [];
-    await leaveOut(chat, end, model, system, options.maxTokens);
+    await leaveOut(chat, end, model, system, options);
     for (;;) {
         const sent = chat.messages
             .slice(chat.from ?? 0, end)

@@ -37,6 +37,16 @@ const FAILURES = {
     ],
     ERR_NETWORK: ['The download was interrupted', 'Open the URL again.'],
     ERR_BUSY: ['The model is busy', 'It is still generating.'],
+    NO_ANSWER: ['The server does not answer', 'Check that it runs, then try again.'],
+    NO_SERVER: [
+        'This host has no server of bitnet.h',
+        'Choose another model under “Settings”, or open the page without ?server in its address.',
+    ],
+    SERVER_GONE: [
+        'The server stopped in the middle of the reply',
+        'Check that it still runs. “Continue” goes on with the reply.',
+    ],
+    KEY: ['The server needs its key', 'Nothing was sent. Send it again to enter the key.'],
     CLIPBOARD: [
         'The text could not be copied',
         'This browser does not let the page write to the clipboard. Select the text instead.',
@@ -69,7 +79,11 @@ function tooLong({ info, system }) {
     const advice = ['Make it shorter'];
     if (system) advice.push('shorten the system prompt');
     if (info && info.context < info.contextTrained)
-        advice.push('choose a larger context under “Load options”');
+        advice.push(
+            info.variant === 'server'
+                ? 'start the server with a larger context (--ctx-size)'
+                : 'choose a larger context under “Load options”'
+        );
     const last = advice.pop();
     const all = advice.length ? `${advice.join(', ')}, or ${last}` : last;
     return [

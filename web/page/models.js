@@ -1,12 +1,22 @@
 // models.js - opening a model, how far that is, and the models that this browser keeps.
 import { BitNet, cache } from './bitnet.js';
-import { app, hideError, mode, nearEnd, ready, showError, toEnd, togglePanel } from './app.js';
+import {
+    app,
+    hideError,
+    mode,
+    nearEnd,
+    notice,
+    ready,
+    showError,
+    toEnd,
+    togglePanel
+} from './app.js';
 import { forgetModel } from './conversation.js';
 import { $, announce, ask, button, element, once } from './dom.js';
 import { explain } from './failures.js';
 import { bytes, count, digits, duration } from './format.js';
 import { addFiles, modelChanged } from './search.js';
-import { isServer } from './server.js';
+import { SERVER, hasServer, isServer, serverModel } from './server.js';
 import { LOAD, numbers } from './settings.js';
 import { local } from './storage.js';
 
@@ -123,7 +133,22 @@ async function keptOf(url) {
     return entries.find(entry => entry.url === url && !entry.complete)?.loaded ?? 0;
 }
 
-// Opens an address, a file, or the model of a server. Returns whether that could be done. The previous one stays open until then if both fit in memory.
+// The way to the server's model while it is not open.
+const openServer = () => choose(SERVER);
+const offerServer = () =>
+    notice(`The model of the server ${location.host} is not open.`, 'Open it', openServer);
+
+// The server has a model but cannot give it yet.
+function showWaiting(why) {
+    const text = `Waiting for the server: ${why}`;
+    $('loading').hidden = false;
+    if ($('loading-text').textContent === text) return;
+    $('loading-text').textContent = text;
+    announce(text);
+}
+
+// Opens an address, a file, or the server's model. Returns whether that could be done. The previous one
+// stays open until then if both fit in memory.
 export async function open(source) {
     let address, settings;
     try {
@@ -139,13 +164,14 @@ export async function open(source) {
     const mine = (app.loading = new AbortController()),
         before = app.modelName;
     hideError();
+    if ($('notice-action').onclick === openServer) $('notice').hidden = true;
     app.modelName = nameOf(source);
     showLoading();
     if (app.model?.info.fileBytes > LARGE) await close();
     ready();
     try {
-        const next = isServer(source)
-            ? source
+        const next = source === SERVER
+            ? await serverModel({ signal: mine.signal, onWait: showWaiting })
             : await BitNet.load(address.url, {
                   ...settings,
                   sha256: address.sha256,
@@ -162,15 +188,17 @@ export async function open(source) {
         }
         await close();
         app.model = next;
+        if (source === SERVER) app.modelName = next.name;
         last = source;
         if (typeof source === 'string') local.set('model', source);
         forgetModel();
         announce(`${app.modelName} is ready.`);
         return true;
     } catch (e) {
+        if (source === SERVER) offerServer();
         if (mine !== app.loading) return false;
         app.modelName = app.model ? before : '';
-        if (mine.signal.aborted) announce('Cancelled.');
+        if (mine.signal.aborted || e.code === 'KEY') announce('Cancelled.');
         else {
             const kept = e.code === 'ERR_NETWORK' ? await keptOf(address.url) : undefined;
             showError(e, { kept });
@@ -195,6 +223,17 @@ async function close() {
     if (old) await Promise.resolve(old.free()).catch(() => {});
 }
 
+// Where the model runs, or will run.
+export function showPlace() {
+    const remote = app.model ? isServer(app.model) : hasServer;
+    $('welcome-title').textContent = remote
+        ? 'A language model on a server.'
+        : 'A language model in this page.';
+    $('where').textContent = remote
+        ? `It runs on the server ${location.host}, which gets what you type.`
+        : 'It runs on your own processor. What you type stays on this machine.';
+}
+
 let shown = null; // the model whose figures are there
 
 export function showModel() {
@@ -210,9 +249,7 @@ export function showModel() {
     if (i && typeof last === 'string' && last !== TINY && !['opfs', 'cache'].includes(i.cache))
         notes.push('The model is not kept in this browser. The next visit downloads it again.');
     $('model-notes').replaceChildren(...notes.map(text => element('li', text)));
-    $('where').textContent = isServer(app.model)
-        ? `It runs on the server ${location.host}, which gets what you type.`
-        : 'It runs on your own processor. What you type stays on this machine.';
+    showPlace();
     $('f-memory').textContent = i?.memoryBytes ? bytes(i.memoryBytes) : '–';
     $('f-threads').textContent = i?.threads ?? '–';
     $('f-kernel').textContent = i?.kernels ?? '–';

@@ -6,9 +6,9 @@ import { editLast, reopen, send, showMode, startNew, stop } from './conversation
 import { offerCrosscheck } from './crosscheck.js';
 import { $, button, composing } from './dom.js';
 import { isolate, keepPage } from './isolation.js';
-import { TINY, addressOf, open } from './models.js';
-import { serverModel } from './server.js';
+import { TINY, addressOf, open, showPlace } from './models.js';
 import { closeReader, newSearch, search } from './search.js';
+import { SERVER, hasServer } from './server.js';
 import { restore } from './settings.js';
 import { local } from './storage.js';
 
@@ -119,20 +119,21 @@ addEventListener('resize', measure);
 
 // ---- start ----
 
-// Opens the model of the last visit if the browser has it, else the tiny one beside the page.
+// Opens the model of the server if there is one; or that of the last visit if the browser has it, else
+// the tiny one beside the page.
 async function start() {
+    showPlace();
     measure();
     restore();
     offerCrosscheck();
     $('h-cache').tabIndex = $('h-chats').tabIndex = -1; // get the focus when their last entry goes
     await reopen(setMode);
     setMode();
-    const settled = isolate();
-    const server = await serverModel();
+    const settled = hasServer ? null : isolate(); // the server needs no threads of the page
     const before = local.get('model');
     const entries = await Promise.resolve(cache.list()).catch(() => []);
     const there = before && entries.some(e => e.url === addressOf(before).url && e.complete);
-    if (server) await open(server);
+    if (hasServer) await open(SERVER);
     else if (!(there && (await open(before)))) {
         if (!there || !$('error').hidden) await open(TINY);
     }

@@ -1,15 +1,43 @@
 // server.js - the model of a server that serves this page (examples/server): what models.js opens in
 // place of a file. It has the part of bitnet.js's interface that the page uses.
 import { BitNetError } from './bitnet.js';
+import { askKey, authorization, keyIsSettled } from './key.js';
 
-const ADDRESS = name => new URL(name, location.href);
+/** What models.js opens. */
+export const SERVER = { name: `the model of ${location.host}` };
+/** Whether there is a server to talk to: it says so by ?server in the page's address. To ask other
+ * hosts would be an error in their logs. */
+export const hasServer = new URLSearchParams(location.search).has('server');
+const RETRY_MS = 2000; // while the server loads its model
+
+/** fetch from the server. If the server refuses the key, the page asks for another one. */
+async function call(address, { signal, headers, ...options } = {}) {
+    for (;;) {
+        const url = new URL(address, location.href),
+            all = { ...headers, ...authorization() };
+        let response;
+        try {
+            response = await fetch(url, { ...options, headers: all, signal });
+        } catch (e) {
+            keyIsSettled();
+            throw new BitNetError('NO_ANSWER', e.message);
+        }
+        if (response.status !== 401) {
+            keyIsSettled(true);
+            return response;
+        }
+        await askKey(signal);
+    }
+}
 
 /** The lines of server-sent events, without "data: ". */
 async function* events(body) {
     const reader = body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = '';
     for (;;) {
-        const { done, value } = await reader.read();
+        const { done, value } = await reader.read().catch(e => {
+            throw new BitNetError('SERVER_GONE', e.message);
+        });
         if (done) return;
         const lines = (rest + value).split('\n');
         rest = lines.pop();
@@ -72,7 +100,7 @@ class ServerModel {
             usage,
             reason = 'abort';
         try {
-            const response = await fetch(ADDRESS(address), {
+            const response = await call(address, {
                 method: 'POST',
                 headers: { 'Content-Type': 'application/json' },
                 body: JSON.stringify({ ...what, ...fields(options) }),
@@ -82,7 +110,7 @@ class ServerModel {
             for await (const line of events(response.body)) {
                 if (line === '[DONE]') break;
                 const { choices, error, ...more } = JSON.parse(line);
-                if (error) throw new BitNetError('ERR_NETWORK', error.message);
+                if (error) throw new BitNetError('SERVER_GONE', error.message);
                 usage = more.usage ?? usage;
                 const [choice] = choices;
                 const ended = choice?.finish_reason;
@@ -93,8 +121,7 @@ class ServerModel {
                 onToken?.({ text, index: tokens++ });
                 yield text;
             }
-            if (reason === 'abort')
-                throw new BitNetError('ERR_NETWORK', 'the server stopped in the middle');
+            if (reason === 'abort') throw new BitNetError('SERVER_GONE', 'the reply has no end');
         } finally {
             this.stats = this.#stats(reason, usage, tokens, start, first ?? performance.now());
         }
@@ -119,9 +146,9 @@ class ServerModel {
         };
     }
 
-    async tokenize(text) {
+    async tokenize(text, { signal } = {}) {
         const body = JSON.stringify({ content: text, parse_special: false });
-        const response = await fetch(ADDRESS('tokenize'), { method: 'POST', body });
+        const response = await call('tokenize', { method: 'POST', body, signal });
         if (!response.ok) throw await failure(response);
         return (await response.json()).tokens;
     }
@@ -129,16 +156,28 @@ class ServerModel {
     async free() {}
 }
 
-export const isServer = source => source instanceof ServerModel;
+export const isServer = model => model instanceof ServerModel;
 
-/** The server's model, or null: then the page comes from an ordinary server of files. ?server in the
- * page's address says that there is one: to ask others would be an error in their logs. */
-export async function serverModel() {
-    if (!new URLSearchParams(location.search).has('server')) return null;
-    try {
-        const { data } = await (await fetch(ADDRESS('v1/models'))).json();
-        return data[0].owned_by === 'bitnet.h' ? new ServerModel(data[0]) : null;
-    } catch {
-        return null;
+const pause = (ms, signal) =>
+    new Promise((resolve, reject) => {
+        const timer = setTimeout(resolve, ms);
+        signal.addEventListener('abort', () => {
+            clearTimeout(timer);
+            reject(signal.reason);
+        });
+    });
+
+/** The server's model. onWait(why) is called while it is not ready yet. */
+export async function serverModel({ signal, onWait }) {
+    let response;
+    while ((response = await call('v1/models', { signal })).status === 503) {
+        onWait((await failure(response)).message);
+        await pause(RETRY_MS, signal);
     }
+    if (!response.ok && response.status !== 404) throw await failure(response);
+    const said = await response.json().catch(() => null),
+        model = said?.data?.[0];
+    if (model?.owned_by !== 'bitnet.h')
+        throw new BitNetError('NO_SERVER', `${response.url} names no model of bitnet.h`);
+    return new ServerModel(model);
 }

@@ -16,6 +16,7 @@ const PAGE = [
     'failures.js',
     'format.js',
     'isolation.js',
+    'key.js',
     'library.js',
     'markdown.js',
     'markdown-it.js',
@@ -82,6 +83,11 @@ addEventListener('fetch', event => {
     event.respondWith(answer(event, key));
 });
 
+// The same response, as if it had come from the address that was asked: a browser opens no page from a
+// response that was redirected. examples/server redirects its first page.
+const direct = ({ body, headers, status, statusText }) =>
+    new Response(body, { headers, status, statusText });
+
 // Keeps everything. Returns whether it could; a missing module is no failure.
 async function keep() {
     const store = await open();
@@ -89,7 +95,7 @@ async function keep() {
     const one = async (file, needed) => {
         if (file === 'tiny.gguf' && (await store.match(address(file)))) return;
         const response = await fetch(address(file), { cache: 'no-cache' });
-        if (response.ok) await store.put(address(file), response);
+        if (response.ok) await store.put(address(file), direct(response));
         else if (needed) throw new Error(`${file}: ${response.status}`);
     };
     for (const file of PAGE) await one(file, true);
