@@ -1426,6 +1426,9 @@ const tests = {
             await page.evaluate(() => document.getElementById('use-tiny').click());
             await named(page, 'tiny.gguf');
             check(await visible(page, 'search-none'), 'a model that writes text can search');
+            await page.reload();
+            await named(page, 'tiny.gguf');
+            await until(page, () => document.querySelectorAll('#texts li').length === 1);
             await page.$eval('input[value=chat]', e => e.click());
             check((await write(page, 'Hello')).length > 0, 'a chat');
             await openEmbedding(page, 'q.gguf', 9);

@@ -14,6 +14,7 @@ const PART = 1000; // passages that are compared without a pause
 
 export const texts = [];
 let space = null; // { model, key } of the vectors
+let newest = null; // the model that useModel() was called with last
 
 const pause = () => new Promise(next => setTimeout(next));
 export const embeds = model => model?.info.hasHead === false;
@@ -23,7 +24,8 @@ export const indexed = () => texts.reduce((n, text) => n + text.done, 0);
 export const spanOf = (text, i) => [text.spans[2 * i], text.spans[2 * i + 1]];
 const passageOf = (text, i) => text.text.slice(...spanOf(text, i));
 
-const opened = store.all().then(kept => {
+// When the texts that were kept are there.
+export const opened = store.all().then(kept => {
     for (const text of kept) texts.push({ ...text, vectors: null, done: 0 });
 });
 
@@ -86,12 +88,14 @@ function place(text, { first, vectors }) {
 // Takes the vectors that were kept of this model; null, or one that writes text: there are none.
 export async function useModel(model) {
     space = null;
+    newest = model;
     for (const text of texts) Object.assign(text, { vectors: null, done: 0 });
     if (!embeds(model)) return;
     const now = { model, key: await keyOf(model) };
     await opened;
     const kept = [];
     for (const text of texts) kept.push([text, await store.vectorsOf(text.id, now.key)]);
+    if (model !== newest) return;
     space = now;
     for (const [text, entries] of kept)
         for (const entry of entries) if (entry.first === text.done) place(text, entry);

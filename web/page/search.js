@@ -107,6 +107,8 @@ $('note-form').onkeydown = e => {
     showNoteForm(false);
 };
 
+library.opened.then(showTexts);
+
 // ---- the index ----
 
 let running = null; // AbortController of the indexing
