@@ -1426,9 +1426,15 @@ const tests = {
             await page.evaluate(() => document.getElementById('use-tiny').click());
             await named(page, 'tiny.gguf');
             check(await visible(page, 'search-none'), 'a model that writes text can search');
+            hooks.set('/tiny.gguf', (req, res, headers) => {
+                res.writeHead(404, headers).end();
+                return true;
+            });
             await page.reload();
-            await named(page, 'tiny.gguf');
-            await until(page, () => document.querySelectorAll('#texts li').length === 1);
+            await errorTitle(page);
+            expect(await count(page, '#texts li'), 1, 'texts without a model');
+            hooks.delete('/tiny.gguf');
+            await loads(page, () => page.evaluate(() => document.getElementById('use-tiny').click()));
             await page.$eval('input[value=chat]', e => e.click());
             check((await write(page, 'Hello')).length > 0, 'a chat');
             await openEmbedding(page, 'q.gguf', 9);
