@@ -1511,7 +1511,7 @@ const tests = {
                 await addTexts(page, files);
                 await indexed(page, 10000);
             });
-            const find = await took(() => ask(page, 'a cat'));
+            const find = await took(() => found(page, 'a cat'));
             expect(await count(page, '#results li'), 20, 'passages');
             const reload = await took(async () => {
                 await page.reload();

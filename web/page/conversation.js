@@ -16,6 +16,7 @@ import * as chats from './chats.js';
 import { $, announce, button, composing, element, once } from './dom.js';
 import { bytes, speed } from './format.js';
 import { canDraw, drawer } from './markdown.js';
+import { isServer } from './server.js';
 import { SAMPLER, numbers } from './settings.js';
 import { session } from './storage.js';
 
@@ -268,7 +269,8 @@ export function forgetModel() {
 }
 
 async function cost(model, { content }, signal) {
-    if (!costs.has(content)) costs.set(content, (await model.tokenize(content, { signal })).length);
+    const options = isServer(model) ? { signal } : {}; // a model in this page answers at once
+    if (!costs.has(content)) costs.set(content, (await model.tokenize(content, options)).length);
     return costs.get(content) + PER_MESSAGE;
 }
 

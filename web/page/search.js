@@ -178,6 +178,7 @@ export async function modelChanged() {
     seen = model;
     running?.abort();
     loading = true;
+    showState();
     showResults([]);
     if ($('notice-action').onclick === toSearch) $('notice').hidden = true;
     if (ready() && mode() !== 'search')
