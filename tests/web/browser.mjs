@@ -1839,7 +1839,7 @@ const tests = {
             expect(await count(page, '.turn'), 0, 'turns');
             await fill(page, 'temperature', '0.33'); // between two steps
             await page.focus('#topK');
-            expect(await count(page, '.problem'), 0, 'problems');
+            expect(await count(page, '#panel .problem'), 0, 'problems');
             await settings(page, { threads: '0' });
             await page.evaluate(() => document.getElementById('reload-model').click());
             expect(await errorTitle(page), 'A setting is out of range', 'message');
