@@ -403,6 +403,7 @@ static bitnet_result tok_special(const tok *t, const json *model, const char *ke
                                  bitnet_error *err) {
     const json *j = &t->config;
     char id_key[32];
+    const char *text;
     uint32_t node;
     uint64_t id;
     *out = -1;
@@ -418,7 +419,8 @@ static bitnet_result tok_special(const tok *t, const json *model, const char *ke
     node = json_get(j, JSON_ROOT, key);
     if (node && json_kind(j, node) == JSON_OBJECT) node = json_get(j, node, "content");
     if (!node) return BITNET_OK;
-    if (tok_text(j, node)) *out = tok_find(t, tok_text(j, node));
+    text = tok_text(j, node);
+    if (text) *out = tok_find(t, text);
     return *out >= 0 ? BITNET_OK : set_error(err, BITNET_ERR_FORMAT, "%s: no token has the text "
                                              "of %s", j->name, key);
 }
