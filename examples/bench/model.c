@@ -45,7 +45,7 @@ static void put(const char *types, ...) {
     va_end(args);
 }
 
-enum { F32 = 0, F16 = 1, I2_S = 36, NORM = -1, U32 = 4, FLOAT = 6, STRING = 8, ARRAY = 9 };
+enum { F32 = 0, F16 = 1, I2_S = 36, NORM = -1, U32 = 4, FLOAT32 = 6, STRING = 8, ARRAY = 9 };
 
 /* The families: a random model has one's published shapes. */
 enum { ONE, DIM, FFN, Q, KV, HEAD, SIZES };
@@ -176,7 +176,7 @@ static int put_model(int n_tensors) {
     put_key("attention.head_count", U32, (uint32_t)(family->size[Q] / family->size[HEAD]));
     put_key("attention.head_count_kv", U32, (uint32_t)(family->size[KV] / family->size[HEAD]));
     put_key("attention.key_length", U32, (uint32_t)family->size[HEAD]);
-    put_key("rope.freq_base", FLOAT, family->freq_base);
+    put_key("rope.freq_base", FLOAT32, family->freq_base);
     if (embeds) put_key("pooling_type", U32, 3);
     put("sis", "tokenizer.ggml.model", STRING, "gpt2");
     put("sis", "tokenizer.ggml.pre", STRING, "llama-bpe");
