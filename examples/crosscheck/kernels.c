@@ -231,6 +231,7 @@ static void run_rmsnorm(const bitnet_kernels *k, const op *o, const shape *s, va
 /* 2560 and 6912 are the row lengths of the official model. */
 static const shape vectors[] = {{1, 1, 1, 0}, {2, 1, 1, 0}, {3, 1, 1, 0}, {5, 1, 1, 0},
     {8, 1, 1, 0}, {16, 1, 1, 0}, {33, 1, 1, 0}, {80, 1, 1, 0}, {129, 1, 1, 2}, {0, 0, 0, 0}};
+static const shape gated[] = {{1, 1, 1, 0}, {8, 1, 1, 0}, {33, 1, 1, 0}, {0, 0, 0, 0}};
 static const shape normed[] = {{1, 1, 1, 0}, {3, 1, 1, 0}, {8, 1, 1, 0}, {33, 1, 1, 0},
     {129, 1, 1, 0}, {2560, 1, 1, 1}, {0, 0, 0, 0}};
 static const shape quantized[] = {{1, 1, 1, 5}, {3, 1, 1, 5}, {8, 1, 1, 5}, {33, 1, 1, 5},
@@ -261,8 +262,8 @@ static const op ops[] = {
     {"dequantize", 0, 1, 0, vectors, run_dequantize},
     {"dequantize added", 0, 1, 1, vectors, run_dequantize},
     {"relu2_gate", 0, 1, 0, vectors, run_relu2_gate},
-    {"silu_gate", 0, 1, 0, vectors, run_sigmoid_gate},
-    {"gelu_gate", 0, 1, 1, vectors, run_sigmoid_gate},
+    {"silu_gate", 0, 1, 0, gated, run_sigmoid_gate},
+    {"gelu_gate", 0, 1, 1, gated, run_sigmoid_gate},
     {"rmsnorm", 0, 1, 0, normed, run_rmsnorm}
 };
 
