@@ -10744,15 +10744,15 @@ BITNET__APART bitnet_result bitnet__embed_stage(const bitnet__embedder *e, int32
     return r;
 }
 
-/* Gives the next input a sequence and pages. *begun 0: there is no sequence or, as long as others
-   have some, no page. */
+/* Gives the next input a sequence, *begun, and pages. *begun -1: there is no sequence or, as long
+   as others have some, no page. */
 static bitnet_result bitnet__embed_begin(bitnet__embedder *e, int32_t n_open, int32_t *begun,
                                          bitnet_error *err) {
     bitnet_ctx *c = e->c;
     bitnet_input in;
     bitnet_result r;
     int32_t seq = 0;
-    *begun = 0;
+    *begun = -1;
     while (seq < c->p.n_seqs && e->of_seq[seq] >= 0) seq++;
     if (seq == c->p.n_seqs || e->next == e->n_inputs) return BITNET_OK;
     if ((r = bitnet__embed_stage(e, e->next, &c->seqs[seq], err))) return r;
@@ -10769,7 +10769,7 @@ static bitnet_result bitnet__embed_begin(bitnet__embedder *e, int32_t n_open, in
     e->of_seq[seq] = e->next++;
     if (e->sums) memset(e->sums + (size_t)seq * (size_t)c->m->dim, 0,
                         (size_t)c->m->dim * sizeof *e->sums);
-    *begun = 1;
+    *begun = seq;
     return BITNET_OK;
 }
 
@@ -10789,19 +10789,16 @@ static int32_t bitnet__embed_add(bitnet_ctx *c, int32_t seq, int32_t n) {
 static bitnet_result bitnet__embed_fill(bitnet__embedder *e, int32_t *n_tokens,
                                         bitnet_error *err) {
     bitnet_ctx *c = e->c;
-    int32_t seq, n = 0, n_open = 0, begun = 1;
+    int32_t seq, n = 0, n_open = 0, begun = 0;
     bitnet_result r = BITNET_OK;
     for (seq = 0; seq < c->p.n_seqs; seq++) {
         if (e->of_seq[seq] < 0) continue;
         n = bitnet__embed_add(c, seq, n);
         n_open++;
     }
-    while (r == BITNET_OK && begun && n < c->p.n_batch) {
-        const int32_t input = e->next;
+    for (; r == BITNET_OK && begun >= 0 && n < c->p.n_batch; n_open++) {
         r = bitnet__embed_begin(e, n_open, &begun, err);
-        for (seq = 0; begun && seq < c->p.n_seqs; seq++)
-            if (e->of_seq[seq] == input) n = bitnet__embed_add(c, seq, n);
-        n_open += begun;
+        if (begun >= 0) n = bitnet__embed_add(c, begun, n);
     }
     *n_tokens = n;
     return r;

@@ -292,8 +292,8 @@ export class BitNet {
     clear(): Promise<void>;
     /** Another conversation. ERR_LIMIT: the option `sessions` of load allows no more. */
     session(): Session;
-    /** The vectors of texts, in their order, which an embedding model makes: texts that mean the like
-     * have vectors of a like direction. Many texts in one call are faster than many calls. A vector has
+    /** The vectors of texts, in their order, which an embedding model makes: texts of similar
+     * meaning have vectors of similar direction. Many texts in one call are faster than many calls. A vector has
      * the same bits alone and among others. A model that writes text needs `pooling`, and no session
      * may hold anything (`clear`). ERR_FULL: a text has more tokens than the context. */
     embed(texts: string | readonly string[], options?: EmbedOptions): Promise<Float32Array[]>;
