@@ -576,6 +576,7 @@ typedef struct bitnet_model_params {
     const bitnet_kernels *kernels;       /* 0: bitnet_kernels_default(); its strings are borrowed */
     bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: 128-group */
     bitnet_tile tile;            /* of all TL1 and TL2 weights of the file; 0: by their shape */
+    int32_t q2_0_block;          /* weights in a block of Q2_0: 64 or 128; 0: told from the file */
     uint64_t max_bytes;          /* refuse larger files; 0: 16 GiB */
     int32_t copy;                /* 1: bitnet_model_load_file reads the file and never maps it */
 } bitnet_model_params;
@@ -590,9 +591,11 @@ typedef enum bitnet_pooling {
 typedef struct bitnet_model_info {
     const char *arch;            /* general.architecture */
     const char *kernels;         /* name of the kernel table in use */
-    const char *layout;          /* of the ternary weights in memory: I2_S, or the kernel table's */
+    const char *layout;          /* of the ternary weights in memory: I2_S, or the kernel table's;
+                                    GROUPS: as drawn in @kernels, each group with its scale */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
-    const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K or Q4_0; or "none" */
+    const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K, Q4_0, Q2_0, PQ2_0, TQ1_0 or
+                                            TQ2_0; or "none" */
     uint64_t head_bytes;         /* of the output head, which may be the embedding */
     uint64_t n_params;           /* weights and norms; a head that is the embedding counts once */
     uint64_t file_bytes;
@@ -604,6 +607,8 @@ typedef struct bitnet_model_info {
     int32_t has_head;            /* 1: it writes text; 0: it only makes embeddings */
     bitnet_pooling pooling;      /* of embeddings; BITNET_POOLING_MODEL: the file does not say */
     int32_t longest_token;       /* bytes of the longest token's text */
+    int32_t group;               /* weights that share a scale: 64, 128 or 256, the fewest if
+                                    matrices differ; 0: each matrix has one scale */
 } bitnet_model_info;
 
 typedef enum bitnet_kv_type { BITNET_KV_F16 = 0, BITNET_KV_F32 = 1 } bitnet_kv_type;
@@ -804,6 +809,14 @@ struct bitnet_kernels {
        n is a multiple of 128, at most 2^20. q is [cols][n]; sums [cols] come from quantize. */
     void (*dotrows_ternary)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
                             int cols, int32_t *out, size_t out_stride);
+    /* Weights with a scale d per group of `group` weights, 64, 128 or 256: out, or with add
+       out += sum over the groups g, in order, of dot * (d * step), where dot is the sum over the
+       group of (code - 1) * q, exact. w is as drawn under "a scale per group" in @kernels, without
+       a code 3; n is a multiple of group, at most 2^20. q is [cols][n]; sums and steps are
+       [cols][n / group]: the sum of a group's q, and what one step of q is worth. */
+    void (*dotrows_groups)(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                           const float *steps, int n, int group, int rows, int cols, int add,
+                           float *out, size_t out_stride);
     /* out = sum over i of w[i] * x[i] in the order under DETERMINISM; w is little-endian. */
     void (*dotrows_f32)(const uint8_t *w, const float *x, int n, int rows, int cols,
                         float *out, size_t out_stride);
@@ -829,14 +842,11 @@ struct bitnet_kernels {
     void (*store_f16)(const float *x, int n, uint8_t *out);
     /* y[i] = dots[i] * f, or with add y[i] += dots[i] * f. */
     void (*dequantize)(const int32_t *dots, float f, int n, int add, float *y);
-    /* y[i] = max(gate[i] * gate_f, 0)^2 * (up[i] * up_f). */
-    void (*relu2_gate)(const int32_t *gate, float gate_f, const int32_t *up, float up_f, int n,
-                       float *y);
-    /* y[i] = g / (1 + e^((a + b g g) g)) * (up[i] * up_f), with g = gate[i] * gate_f. For a = -1,
-       b = 0 that is SiLU(g), for a = -2 sqrt(2/pi), b = 0.044715 a the tanh form of GELU(g), times
-       up. */
-    void (*sigmoid_gate)(const int32_t *gate, float gate_f, const int32_t *up, float up_f, float a,
-                         float b, int n, float *y);
+    /* y[i] = max(gate[i], 0)^2 * up[i]. */
+    void (*relu2_gate)(const float *gate, const float *up, int n, float *y);
+    /* y[i] = g / (1 + e^((a + b g g) g)) * up[i], with g = gate[i]. For a = -1, b = 0 that is
+       SiLU(g), for a = -2 sqrt(2/pi), b = 0.044715 a the tanh form of GELU(g), times up. */
+    void (*sigmoid_gate)(const float *gate, const float *up, float a, float b, int n, float *y);
     /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]. y may be x. */
     void (*rmsnorm)(const float *x, const float *gain, int n, float eps, float *y);
     /* out = sum over i of (w[i] - 128) * q[i], exact, for q[i] in -64 .. 64, so that the sum of two
@@ -1186,7 +1196,9 @@ typedef enum bitnet_tensor_type {
     BITNET_TENSOR_F32 = 0, BITNET_TENSOR_F16 = 1, BITNET_TENSOR_Q4_0 = 2, BITNET_TENSOR_Q8_0 = 8,
     BITNET_TENSOR_Q6_K = 14, BITNET_TENSOR_BF16 = 30, BITNET_TENSOR_TQ1_0 = 34,
     BITNET_TENSOR_TQ2_0 = 35, BITNET_TENSOR_I2_S = 36, BITNET_TENSOR_TL1 = 38,
-    BITNET_TENSOR_TL2 = 39
+    BITNET_TENSOR_TL2 = 39,
+    BITNET_TENSOR_Q2_0 = 42,     /* 64 weights a block. With 128 under this number: PQ2_0 */
+    BITNET_TENSOR_PQ2_0 = 142    /* 128 weights a block */
 } bitnet_tensor_type;
 
 typedef struct bitnet_gguf bitnet_gguf;   /* an open file; any number of threads; see FILES */
@@ -1208,7 +1220,8 @@ typedef struct bitnet_gguf_key {
 
 typedef struct bitnet_gguf_tensor {
     char name[257];              /* NUL-terminated */
-    uint32_t type;               /* ggml's number, any */
+    uint32_t type;               /* ggml's number, any; see Q2_0 */
+    uint32_t stored_type;        /* the number in the file: 42 for either kind of Q2_0 */
     const char *type_name;       /* ggml's; 0: unknown. Number 39 is TL2, or else MXFP4 */
     int32_t n_dims;              /* 1 .. 4 */
     uint64_t dims[4];            /* row length, rows, ...; 1 beyond n_dims */
@@ -1266,15 +1279,15 @@ BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint
 
 /* A matrix of ternary weights as stored in a file. */
 typedef struct bitnet_ternary {
-    uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1, _TL2, _TQ1_0 or _TQ2_0 */
+    uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1, _TL2, _TQ1_0, _TQ2_0, _Q2_0, _PQ2_0 */
     int32_t n, rows;             /* weights per row; number of rows */
     bitnet_i2s_packing i2s_packing;    /* of I2_S; see PACKINGS */
     bitnet_tile tile;            /* of TL1 and TL2; 0: the published one for this shape */
 } bitnet_ternary;
 
 /* Checks that such a matrix can exist, and sets its tile. name is for err's text; err may be 0. The
-   tensor has bitnet_tensor_size bytes. Its last 32 bytes begin with the scale, an F32; TQ1_0 and
-   TQ2_0 have an F16 scale in each block of 256 weights instead. BITNET_ERR_ARG: n, rows or
+   tensor has bitnet_tensor_size bytes. Its last 32 bytes begin with the scale, an F32; TQ1_0,
+   TQ2_0, Q2_0 and PQ2_0 have an F16 scale in each block instead. BITNET_ERR_ARG: n, rows or
    i2s_packing is out of range. BITNET_ERR_FORMAT, _UNSUPPORTED: no such matrix has this type. */
 BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
                                               bitnet_error *err);
@@ -1291,8 +1304,9 @@ BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const ui
 BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uint8_t *data,
                                               float *out, bitnet_error *err);
 
-/* Converts n weights in F32, F16, BF16, Q8_0, Q4_0 or Q6_K to floats. n must be whole blocks (32
-   weights, of Q6_K 256), or BITNET_ERR_ARG; err may be 0. BITNET_ERR_UNSUPPORTED: another type. */
+/* Converts n weights in F32, F16, BF16, Q8_0, Q4_0, Q6_K, TQ1_0, TQ2_0, Q2_0 or PQ2_0 to floats. n
+   must be whole blocks, or BITNET_ERR_ARG; err may be 0. BITNET_ERR_UNSUPPORTED: another type. An
+   invalid code 3 counts as weight 2; bitnet_ternary_unpack finds it. */
 BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
                                               float *out, bitnet_error *err);
 
@@ -2569,6 +2583,68 @@ static void bitnet__dotrows_i2s_scalar(const uint8_t *w, const int8_t *q, const 
 
 static size_t bitnet__i2s_bytes(int n, int rows) { return (size_t)rows * (size_t)(n / 4); }
 
+/* A scale per group: the weights of 16 rows lie together, since then no sum goes across the lanes
+   of a vector, and a scale costs 4 instructions for 16 rows. First come their scales, then, for
+   each 16 weights of a row, 64 bytes. The last rows of a matrix may be missing: all zeros.
+
+       scales    [n / group][16]   F16; padded with zeros to a multiple of 64 bytes
+       codes     [n / 16][16][4]   byte b of row r:  bits   7-6     5-4    3-2    1-0
+                                                     weight 12 + b  8 + b  4 + b  b
+
+   So 4 bytes of a row, shifted and masked, meet 4 neighbouring activations. Read in place, Q2_0
+   would have such a word in a byte, but each row's sums would end in lanes of their own, and adding
+   these up for each group takes half as many instructions as the products. Making this costs one
+   pass over the file when it is loaded.
+
+   Bound: a code is at most 2, so |sum of code * q| is at most 256 group, 65536. (float)dot is
+   exact. */
+enum { BITNET__GROUP_ROWS = 16 };
+
+static size_t bitnet__group_scales_bytes(int n, int group) {
+    return ((size_t)(n / group) * 2 * BITNET__GROUP_ROWS + 63) / 64 * 64;
+}
+
+/* The bytes of `rows` rows. */
+static size_t bitnet__groups_bytes(int n, int group, int rows) {
+    const size_t bytes = bitnet__group_scales_bytes(n, group) + (size_t)n * 4;
+    return (size_t)((rows + BITNET__GROUP_ROWS - 1) / BITNET__GROUP_ROWS) * bytes;
+}
+
+/* The sum of code * q over a group of a row; w: the row's first byte. */
+static int32_t bitnet__dot_group(const uint8_t *w, const int8_t *q, int group) {
+    int32_t dot = 0;
+    int i, b;
+    for (i = 0; i < group; i += 16, w += 4 * BITNET__GROUP_ROWS, q += 16)
+        for (b = 0; b < 4; b++)
+            dot += (w[b] & 3) * q[b] + (w[b] >> 2 & 3) * q[4 + b] + (w[b] >> 4 & 3) * q[8 + b] +
+                   (w[b] >> 6) * q[12 + b];
+    return dot;
+}
+
+static void bitnet__dotrows_groups_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                          const float *steps, int n, int group, int rows, int cols,
+                                          int add, float *out, size_t out_stride) {
+    const size_t row_bytes = 4 * (size_t)group, groups = (size_t)(n / group);
+    int r, c;
+    size_t g;
+    for (r = 0; r < rows; r++) {
+        const int lane = r % BITNET__GROUP_ROWS;
+        const uint8_t *scales = w + bitnet__groups_bytes(n, group, r - lane) + 2 * lane;
+        const uint8_t *codes = scales + bitnet__group_scales_bytes(n, group) + 2 * lane;
+        for (c = 0; c < cols; c++) {
+            float sum = 0.0f, *y = out + (size_t)c * out_stride + (size_t)r;
+            for (g = 0; g < groups; g++) {
+                const size_t at = (size_t)c * groups + g;
+                const int32_t dot = bitnet__dot_group(codes + g * row_bytes, q + at * (size_t)group,
+                                                      group) - sums[at];
+                const float d = bitnet__load_f16(scales + g * 2 * BITNET__GROUP_ROWS);
+                sum += (float)dot * (d * steps[at]);
+            }
+            *y = add ? *y + sum : sum;
+        }
+    }
+}
+
 /* Three float formats, one loop each: dot products of rows, and weighted sums of rows. */
 #define BITNET__DEFINE_DOTROWS(type, bytes) \
     static void bitnet__dotrows_##type##_scalar(const uint8_t *w, const float *x, int n, int rows, \
@@ -2642,24 +2718,22 @@ static void bitnet__dequantize_scalar(const int32_t *dots, float f, int n, int a
     for (i = 0; i < n; i++) y[i] = add ? y[i] + (float)dots[i] * f : (float)dots[i] * f;
 }
 
-static void bitnet__relu2_gate_scalar(const int32_t *gate, float gate_f, const int32_t *up,
-                                      float up_f, int n, float *y) {
+static void bitnet__relu2_gate_scalar(const float *gate, const float *up, int n, float *y) {
     int i;
     for (i = 0; i < n; i++) {
-        float g = (float)gate[i] * gate_f;
-        g = g > 0.0f ? g : 0.0f;
-        y[i] = g * g * ((float)up[i] * up_f);
+        float g = gate[i] > 0.0f ? gate[i] : 0.0f;
+        y[i] = g * g * up[i];
     }
 }
 
 /* 0.5 (1 + tanh(t)) = 1 / (1 + e^(-2t)), so GELU's tanh form is a sigmoid, too. bitnet__expf
    clamps: below -88 a gate gives g / e^88, and the truth is smaller still. */
-static void bitnet__sigmoid_gate_scalar(const int32_t *gate, float gate_f, const int32_t *up,
-                                        float up_f, float a, float b, int n, float *y) {
+static void bitnet__sigmoid_gate_scalar(const float *gate, const float *up, float a, float b,
+                                        int n, float *y) {
     int i;
     for (i = 0; i < n; i++) {
-        float g = (float)gate[i] * gate_f;
-        y[i] = g / (1.0f + bitnet__expf((b * g * g + a) * g)) * ((float)up[i] * up_f);
+        float g = gate[i];
+        y[i] = g / (1.0f + bitnet__expf((b * g * g + a) * g)) * up[i];
     }
 }
 
@@ -2689,11 +2763,12 @@ static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const i
 }
 
 #define BITNET__SCALAR_ENTRIES(ternary) \
-    bitnet__quantize_scalar, ternary, bitnet__dotrows_f32_scalar, bitnet__dotrows_f16_scalar, \
-    bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, bitnet__sumrows_f32_scalar, \
-    bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, bitnet__rope_scalar, \
-    bitnet__store_f16_scalar, bitnet__dequantize_scalar, bitnet__relu2_gate_scalar, \
-    bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, bitnet__dotrows_u8_scalar
+    bitnet__quantize_scalar, ternary, bitnet__dotrows_groups_scalar, bitnet__dotrows_f32_scalar, \
+    bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
+    bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
+    bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
+    bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, \
+    bitnet__dotrows_u8_scalar
 
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, 0, 0, 0, 0, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
@@ -2825,7 +2900,7 @@ BITNET__INLINE void bitnet__tiles_and_panels(const uint8_t *w, const int8_t *q,
 #endif
 
 /* A kernel header defines BITNET__HAVE_SIMD, its tables, and a list of them, best first. */
-#define BITNET__KERNEL_ABI 5
+#define BITNET__KERNEL_ABI 6
 #if defined(BITNET__KERNEL_HEADER) && defined(__has_include)
   #if __has_include(BITNET__KERNEL_HEADER)
     #include BITNET__KERNEL_HEADER
@@ -4722,7 +4797,8 @@ typedef struct bitnet__type {
 } bitnet__type;
 
 /* By ggml's number; 0 if that is unknown. Types 36 to 39 follow BitNet's fork of ggml; upstream
-   uses 39 for MXFP4 (see bitnet__gguf_resolve_39). */
+   uses 39 for MXFP4 (see bitnet__gguf_resolve_39). 142 is the number of Bonsai's publisher, whose
+   earlier files have such blocks under 42 (see bitnet__gguf_resolve_42). */
 BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
     static const bitnet__type types[] = {
         {"F32", 1, 4}, {"F16", 1, 2}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {"Q4_2", 16, 10},
@@ -4734,8 +4810,10 @@ BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
         {"I64", 1, 8}, {"F64", 1, 8}, {"IQ1_M", 256, 56}, {"BF16", 1, 2}, {"Q4_0_4_4", 32, 18},
         {"Q4_0_4_8", 32, 18}, {"Q4_0_8_8", 32, 18}, {"TQ1_0", 256, 54}, {"TQ2_0", 256, 66},
         {"I2_S", 0, 0}, {"I8_S", 0, 0}, {"TL1", 0, 0}, {"TL2", 0, 0}, {"NVFP4", 64, 36},
-        {"Q1_0", 128, 18}
+        {"Q1_0", 128, 18}, {"Q2_0", 64, 18}
     };
+    static const bitnet__type pq2_0 = {"PQ2_0", 128, 34};
+    if (type == BITNET_TENSOR_PQ2_0) return &pq2_0;
     return type < sizeof types / sizeof types[0] ? &types[type] : 0;
 }
 static const bitnet__type bitnet__type_mxfp4 = {"MXFP4", 32, 17};
@@ -5041,12 +5119,15 @@ static int bitnet__unpack_tl2(const bitnet_ternary *t, const uint8_t *data, int3
     return 1;
 }
 
-/* The 256 codes of a block of TQ1_0 or TQ2_0 (llama.cpp), which ends with an F16, its scale.
+/* The codes of a block, whose scale is an F16: TQ1_0, TQ2_0 (llama.cpp) and Q2_0 (ggml).
 
        TQ2_0   64 bytes  byte 32 a + j has weights 128 a + j, + 32, + 64, + 96 from the lowest bits
        TQ1_0   32 bytes  byte j has weights j, 32 + j, 64 + j, 96 + j, 128 + j
                16        byte j has weights 160 + j, 176 + j, 192 + j, 208 + j, 224 + j
                 4        byte j has weights 240 + j, 244 + j, 248 + j, 252 + j
+                         behind the codes of either: the scale
+       Q2_0     2        the scale
+       PQ2_0   16, 32    byte j has weights 4 j, 4 j + 1, 4 j + 2, 4 j + 3 from the lowest bits
 
    A byte of TQ1_0 is a fraction of 256 in base 3: multiplied by 3 it carries out the first digit,
    and so on. */
@@ -5069,38 +5150,99 @@ static void bitnet__block_tq2_0(const uint8_t *p, uint8_t *codes) {
     for (i = 0; i < 256; i++) codes[i] = p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
 }
 
+/* 4 bytes of codes at a time: byte j of a word gets code j of a byte, bits 2 j + 1 and 2 j. */
+static void bitnet__block_q2_0(const uint8_t *p, uint8_t *codes, int n) {
+    int i;
+    for (i = 0; i < n; i += 4, p++) {
+        const uint32_t x = *p;
+        const uint32_t four = (x | x << 6 | x << 12 | x << 18) & 0x03030303u;
+        bitnet__put_u32(codes + i, four);
+    }
+}
+
+static void bitnet__block_codes(uint32_t type, const uint8_t *p, uint8_t *codes) {
+    switch (type) {
+        case BITNET_TENSOR_TQ1_0: bitnet__block_tq1_0(p, codes); break;
+        case BITNET_TENSOR_TQ2_0: bitnet__block_tq2_0(p, codes); break;
+        case BITNET_TENSOR_Q2_0: bitnet__block_q2_0(p + 2, codes, 64); break;
+        default: bitnet__block_q2_0(p + 2, codes, 128); break;
+    }
+}
+
+static uint16_t bitnet__block_scale(uint32_t type, const uint8_t *p) {
+    const int at_end = type == BITNET_TENSOR_TQ1_0 || type == BITNET_TENSOR_TQ2_0;
+    return bitnet__get_u16(at_end ? p + bitnet__type_info(type)->bytes - 2 : p);
+}
+
+/* Block `block` of a row. */
+static const uint8_t *bitnet__block_at(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                                       size_t block) {
+    const bitnet__type *info = bitnet__type_info(t->type);
+    return data + ((size_t)row * (size_t)t->n / info->block + block) * info->bytes;
+}
+
 /* A block of zeros may have any scale. */
-static int bitnet__unpack_tq(const bitnet_ternary *t, const uint8_t *data, int32_t row,
-                             size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
-    const size_t bytes = bitnet__type_info(t->type)->bytes;
-    const uint8_t *p = data + ((size_t)row * (size_t)t->n + from) / 256 * bytes;
+static int bitnet__unpack_blocks(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                                 size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
+    const bitnet__type *info = bitnet__type_info(t->type);
+    const size_t block = info->block;
+    const uint8_t *p = bitnet__block_at(t, data, row, from / block);
     size_t k, i;
-    for (k = from; k < to; k += 256, codes += 256, p += bytes) {
-        const uint16_t scale = bitnet__get_u16(p + bytes - 2);
-        int zeros = 1;
-        if (t->type == BITNET_TENSOR_TQ1_0) bitnet__block_tq1_0(p, codes);
-        else bitnet__block_tq2_0(p, codes);
-        for (i = 0; i < 256; i++) {
-            if (codes[i] == 3) return bitnet__unpacked_invalid(u, "code", 3, row, k + i);
-            if (codes[i] != 1) zeros = 0;
+    for (k = from; k < to; k += block, codes += block, p += info->bytes) {
+        uint8_t bad = 0, other = 0;
+        bitnet__block_codes(t->type, p, codes);
+        for (i = 0; i < block; i++) {
+            bad |= (uint8_t)(codes[i] & codes[i] >> 1);
+            other |= codes[i] ^ 1;
         }
-        if (zeros || u->any_scale) continue;
+        for (i = 0; bad; i++)
+            if (codes[i] == 3) return bitnet__unpacked_invalid(u, "code", 3, row, k + i);
+        if (!other || u->any_scale) continue;
         if (u->scale_row < 0) {
             u->scale_row = row;
             u->scale_column = (int32_t)k;
-            u->scale = scale;
-        } else if (u->scale != scale) {
-            return bitnet__unpacked_invalid(u, bitnet__second_scale, scale, row, k);
+            u->scale = bitnet__block_scale(t->type, p);
+        } else if (u->scale != bitnet__block_scale(t->type, p)) {
+            return bitnet__unpacked_invalid(u, bitnet__second_scale,
+                                            bitnet__block_scale(t->type, p), row, k);
         }
     }
     return 1;
+}
+
+/* Blocks as floats, for embeddings. */
+static void bitnet__unpack_scaled(uint32_t type, const uint8_t *p, size_t n, float *out) {
+    const bitnet__type *info = bitnet__type_info(type);
+    uint8_t codes[256];
+    size_t i;
+    for (; n > 0; n -= info->block, p += info->bytes, out += info->block) {
+        const float d = bitnet__f16_to_f32(bitnet__block_scale(type, p));
+        bitnet__block_codes(type, p, codes);
+        for (i = 0; i < info->block; i++) out[i] = d * (float)(codes[i] - 1);
+    }
+}
+
+static void bitnet__unpack_tq1_0(const uint8_t *p, size_t n, float *out) {
+    bitnet__unpack_scaled(BITNET_TENSOR_TQ1_0, p, n, out);
+}
+
+static void bitnet__unpack_tq2_0(const uint8_t *p, size_t n, float *out) {
+    bitnet__unpack_scaled(BITNET_TENSOR_TQ2_0, p, n, out);
+}
+
+static void bitnet__unpack_q2_0(const uint8_t *p, size_t n, float *out) {
+    bitnet__unpack_scaled(BITNET_TENSOR_Q2_0, p, n, out);
+}
+
+static void bitnet__unpack_pq2_0(const uint8_t *p, size_t n, float *out) {
+    bitnet__unpack_scaled(BITNET_TENSOR_PQ2_0, p, n, out);
 }
 
 /* ---- the types that can be read ---- */
 
 typedef struct bitnet__unpacker {
     uint32_t type;
-    void (*floats)(const uint8_t *p, size_t n, float *out);    /* n: whole blocks; or */
+    void (*floats)(const uint8_t *p, size_t n, float *out);    /* n: whole blocks; or, or both */
     int (*codes)(const bitnet_ternary *t, const uint8_t *data, int32_t row, size_t from, size_t to,
                  uint8_t *codes, bitnet__unpacked *u);
 } bitnet__unpacker;
@@ -5117,8 +5259,10 @@ BITNET__APART const bitnet__unpacker *bitnet__find_unpacker(uint32_t type) {
         {BITNET_TENSOR_I2_S, 0, bitnet__unpack_i2s},
         {BITNET_TENSOR_TL1, 0, bitnet__unpack_tl1},
         {BITNET_TENSOR_TL2, 0, bitnet__unpack_tl2},
-        {BITNET_TENSOR_TQ1_0, 0, bitnet__unpack_tq},
-        {BITNET_TENSOR_TQ2_0, 0, bitnet__unpack_tq}
+        {BITNET_TENSOR_TQ1_0, bitnet__unpack_tq1_0, bitnet__unpack_blocks},
+        {BITNET_TENSOR_TQ2_0, bitnet__unpack_tq2_0, bitnet__unpack_blocks},
+        {BITNET_TENSOR_Q2_0, bitnet__unpack_q2_0, bitnet__unpack_blocks},
+        {BITNET_TENSOR_PQ2_0, bitnet__unpack_pq2_0, bitnet__unpack_blocks}
     };
     size_t i;
     for (i = 0; i < sizeof unpackers / sizeof unpackers[0]; i++)
@@ -5343,6 +5487,126 @@ BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uin
     return BITNET_OK;
 }
 
+/* A ternary matrix as kernels read it: rows of I2_S, or what a table with pack made of them. Until
+   that is done w is the file's tensor, which file describes. */
+typedef struct bitnet__linear {
+    const uint8_t *w;
+    int32_t n_in;                      /* a multiple of 128; beyond file.n: zeros */
+    int32_t n_out;
+    int32_t group;                     /* weights that share a scale; 0: all, and it is scale. With
+                                          groups n_in is file.n, and w as drawn in @kernels */
+    float scale;
+    bitnet_ternary file;
+} bitnet__linear;
+
+/* ---- repacking blocks with a scale each; the layout is drawn in @kernels ---- */
+
+/* 16 codes of 2 bits: byte s, code b becomes byte b, code s. A swap of codes with the lowest bits of
+   s and b exchanged, and one with the highest. In 64 bits, two such words at once. */
+static uint64_t bitnet__transpose_codes(uint64_t x) {
+    uint64_t t = (x ^ x >> 6) & 0x00cc00cc00cc00ccu;
+    x ^= t ^ t << 6;
+    t = (x ^ x >> 12) & 0x0000f0f00000f0f0u;
+    return x ^ t ^ t << 12;
+}
+
+/* A block's codes as n / 16 words of the layout. 0: one is invalid. */
+static int bitnet__block_words(uint32_t type, const uint8_t *p, int n, uint32_t *words) {
+    uint8_t codes[256];
+    uint64_t x, bad = 0;
+    int i, j;
+    if (type == BITNET_TENSOR_Q2_0 || type == BITNET_TENSOR_PQ2_0) {
+        for (i = 0; i < n / 32; i++) {
+            x = bitnet__get_u64(p + 2 + 8 * i);
+            bad |= x & x >> 1;
+            x = bitnet__transpose_codes(x);
+            words[2 * i] = (uint32_t)x;
+            words[2 * i + 1] = (uint32_t)(x >> 32);
+        }
+        return !(bad & 0x5555555555555555u);
+    }
+    bitnet__block_codes(type, p, codes);
+    for (i = 0; i < n / 16; i++) {
+        words[i] = 0;
+        for (j = 0; j < 16; j++) {
+            bad |= codes[16 * i + j] == 3;
+            words[i] |= (uint32_t)codes[16 * i + j] << (j % 4 * 8 + j / 4 * 2);
+        }
+    }
+    return !bad;
+}
+
+/* Rows [row, row + n_rows), a multiple of 16 except at the end of the matrix. 0: something is
+   invalid. */
+static int bitnet__repack_groups(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                                 int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
+    const bitnet__type *info = bitnet__type_info(t->type);
+    const int group = info->block;
+    const size_t scales = bitnet__group_scales_bytes(t->n, group);
+    uint8_t codes[256];
+    uint32_t words[16];
+    int32_t i, k, lane;
+    int j;
+    memset(out, 0, bitnet__groups_bytes(t->n, group, n_rows));
+    for (i = 0; i < n_rows; i++) {
+        const uint8_t *p = bitnet__block_at(t, data, row + i, 0);
+        uint8_t *to;
+        lane = i % BITNET__GROUP_ROWS;
+        to = out + bitnet__groups_bytes(t->n, group, i - lane);
+        for (k = 0; k < t->n; k += group, p += info->bytes) {
+            const uint16_t scale = bitnet__block_scale(t->type, p);
+            if ((scale & 0x7c00) == 0x7c00)
+                return bitnet__unpacked_invalid(u, "scale (not finite), F16 bits", scale, row + i,
+                                                (size_t)k);
+            if (!bitnet__block_words(t->type, p, group, words))
+                return bitnet__unpack_blocks(t, data, row + i, (size_t)k, (size_t)(k + group),
+                                             codes, u);
+            bitnet__put_u16(to + (k / group * BITNET__GROUP_ROWS + lane) * 2, scale);
+            for (j = 0; j < group / 16; j++)
+                bitnet__put_u32(to + scales + (size_t)(k / 16 + j) * 64 + 4 * (size_t)lane,
+                                words[j]);
+        }
+    }
+    return 1;
+}
+
+/* A row of such a matrix as floats. */
+static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out) {
+    const int32_t lane = row % BITNET__GROUP_ROWS;
+    const uint8_t *p = l->w + bitnet__groups_bytes(l->n_in, l->group, row - lane) + 2 * lane;
+    const uint8_t *codes = p + bitnet__group_scales_bytes(l->n_in, l->group) + 2 * lane;
+    int32_t k;
+    int j;
+    for (k = 0; k < l->n_in; k += 16, codes += 64) {
+        const float d = bitnet__load_f16(p + k / l->group * 2 * BITNET__GROUP_ROWS);
+        for (j = 0; j < 16; j++)
+            out[k + j] = d * (float)((codes[j % 4] >> (j / 4 * 2) & 3) - 1);
+    }
+}
+
+/* Do the blocks of a tensor have different scales, those of zeros apart? */
+static int bitnet__scales_differ(const bitnet_ternary *t, const uint8_t *data) {
+    const bitnet__type *info = bitnet__type_info(t->type);
+    const size_t blocks = (size_t)(t->n / info->block);
+    uint32_t first = 0x10000;
+    uint8_t codes[256];
+    int32_t r;
+    size_t b;
+    int i;
+    for (r = 0; r < t->rows; r++)
+        for (b = 0; b < blocks; b++) {
+            const uint8_t *p = bitnet__block_at(t, data, r, b);
+            const uint16_t scale = bitnet__block_scale(t->type, p);
+            if (scale == first) continue;
+            bitnet__block_codes(t->type, p, codes);
+            for (i = 0; i < info->block && codes[i] == 1; i++) {}
+            if (i == info->block) continue;
+            if (first < 0x10000) return 1;
+            first = scale;
+        }
+    return 0;
+}
+
 /* ---- repacking to I2_S in rows of whole 128-groups ---- */
 
 /* Weights of such a row. */
@@ -5367,16 +5631,6 @@ static int bitnet__repack_rows(const bitnet_ternary *t, const uint8_t *data, int
         }
     return 1;
 }
-
-/* A ternary matrix as kernels read it: rows of I2_S, or what a table with pack made of them. Until
-   that is done w is the file's tensor, which file describes. */
-typedef struct bitnet__linear {
-    const uint8_t *w;
-    int32_t n_in;                      /* a multiple of 128; beyond file.n: zeros */
-    int32_t n_out;
-    float scale;
-    bitnet_ternary file;
-} bitnet__linear;
 
 /* =============================================================================================
    @gguf  the container: header, metadata, tensor directory; and the files it comes from
@@ -5751,7 +6005,7 @@ typedef struct bitnet__tensor {
     uint64_t dims[2];                  /* row length, rows; more dimensions multiply into rows */
     const bitnet__type *info;          /* 0: unknown; then, and if rows are not whole blocks, size
                                           is 0 */
-    uint32_t type;
+    uint32_t type, stored_type;        /* stored_type: the number in the file */
     uint32_t used;                     /* 1: the network has asked for it */
 } bitnet__tensor;
 
@@ -5762,6 +6016,8 @@ typedef struct bitnet__gguf {
     uint64_t n_keys, n_tensors;
     uint64_t data_start;               /* offset of the tensors' data */
     uint64_t alignment;                /* of each tensor's data */
+    int32_t q2_0_block;                /* of type 42, 64 or 128; 0: as the tensors' room says */
+    int32_t q2_0_unclear;              /* 1: nobody says, and both fit */
 } bitnet__gguf;
 
 static const uint8_t *bitnet__value_of(const bitnet__gguf *g, const bitnet__key *k) {
@@ -5972,7 +6228,7 @@ static void bitnet__reader_tensor(bitnet__reader *r, bitnet__tensor *t) {
             bitnet__reader_fail(r, BITNET_ERR_LIMIT, "a dimension is 0 or the tensor is too large");
         *into *= d;
     }
-    t->type = bitnet__reader_u32(r);
+    t->type = t->stored_type = bitnet__reader_u32(r);
     t->offset = bitnet__reader_u64(r);
     t->info = bitnet__type_info(t->type);
     t->size = bitnet__tensor_size(t->type, t->info, t->dims[0], t->dims[1]);
@@ -6059,10 +6315,23 @@ static int bitnet__tensor_before(const void *of, uint32_t a, uint32_t b) {
     return t[a].offset != t[b].offset ? t[a].offset < t[b].offset : a < b;
 }
 
+/* The bytes from tensor i, in the order of offsets, to the next one or the end. Offsets are still
+   from the start of the tensors' data, which has `left` bytes; tensor i begins in it. */
+static uint64_t bitnet__tensor_room(const bitnet__gguf *g, uint64_t i, uint64_t left) {
+    const bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
+    const bitnet__tensor *next = i + 1 < g->n_tensors ?
+                                 &g->tensors[g->tensors[i + 1].name.order] : 0;
+    return (next && next->offset < left ? next->offset : left) - t->offset;
+}
+
+/* Does a tensor of this size leave no more room than alignment takes? 0 is no size. */
+static int bitnet__fits_room(const bitnet__gguf *g, uint64_t size, uint64_t room) {
+    return size > 0 && size <= room && room - size < g->alignment;
+}
+
 /* Type 39 is TL2 in BitNet's fork of ggml and MXFP4 in ggml itself. MXFP4 takes over twice as many
    bytes, so the distance to the next tensor tells them apart; if both or neither fits, architecture
-   and file type decide. left: bytes of all tensors. Offsets are still from the start of these, and
-   tensors are ordered by offset. */
+   and file type decide. */
 static void bitnet__gguf_resolve_39(bitnet__gguf *g, uint64_t left) {
     const bitnet__key *arch = bitnet__find_key(g, "general.architecture");
     const bitnet__key *ftype = bitnet__find_key(g, "general.file_type");
@@ -6073,18 +6342,52 @@ static void bitnet__gguf_resolve_39(bitnet__gguf *g, uint64_t left) {
     uint64_t i;
     for (i = 0; i < g->n_tensors; i++) {
         bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
-        uint64_t end = left, room, mxfp4;
-        int fits_tl2, fits_mxfp4;
+        uint64_t room, mxfp4;
+        int fits_tl2;
         if (t->type != BITNET_TENSOR_TL2 || t->offset > left) continue;
-        if (i + 1 < g->n_tensors && g->tensors[g->tensors[i + 1].name.order].offset < left)
-            end = g->tensors[g->tensors[i + 1].name.order].offset;
-        room = end - t->offset;
+        room = bitnet__tensor_room(g, i, left);
         mxfp4 = bitnet__tensor_size(t->type, &bitnet__type_mxfp4, t->dims[0], t->dims[1]);
-        fits_tl2 = t->size > 0 && t->size <= room && room - t->size < g->alignment;
-        fits_mxfp4 = mxfp4 > 0 && mxfp4 <= room && room - mxfp4 < g->alignment;
-        if (fits_tl2 != fits_mxfp4 ? fits_tl2 : fork && t->size > 0) continue;
+        fits_tl2 = bitnet__fits_room(g, t->size, room);
+        if (fits_tl2 != bitnet__fits_room(g, mxfp4, room) ? fits_tl2 : fork && t->size > 0) continue;
         t->info = &bitnet__type_mxfp4;
         t->size = mxfp4 <= room ? mxfp4 : 0;
+    }
+}
+
+/* Type 42 is Q2_0, with 64 weights a block in ggml and 128 in files of Bonsai's publisher. 128 take
+   1/16 fewer bytes, so the room of the tensors tells which all of a file have, unless all of them
+   are tiny. Those of 128 become type 142. */
+static void bitnet__gguf_resolve_42(bitnet__gguf *g, uint64_t left, bitnet__reader *r) {
+    const bitnet__tensor *misfit[2] = {0, 0};
+    char what[BITNET__TEXT];
+    uint64_t i, found = 0;
+    int k, large;
+    for (i = 0; i < g->n_tensors; i++) {
+        const bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
+        if (t->type != BITNET_TENSOR_Q2_0 || t->offset > left) continue;
+        found++;
+        for (k = 0; k < 2; k++) {
+            const bitnet__type *info = bitnet__type_info(k ? (uint32_t)BITNET_TENSOR_PQ2_0
+                                                              : t->type);
+            const uint64_t size = bitnet__tensor_size(t->type, info, t->dims[0], t->dims[1]);
+            if (!misfit[k] && !bitnet__fits_room(g, size, bitnet__tensor_room(g, i, left)))
+                misfit[k] = t;
+        }
+    }
+    g->q2_0_unclear = found > 0 && !g->q2_0_block && !misfit[0] && !misfit[1];
+    large = g->q2_0_block ? g->q2_0_block == 128 : misfit[0] && !misfit[1];
+    if (misfit[large]) {
+        bitnet__format(what, "its data has not the size of blocks of %s weights",
+                       g->q2_0_block ? large ? "128" : "64" : "64 or of 128");
+        bitnet__reader_fail_name(r, &misfit[large]->name, BITNET_ERR_FORMAT, what);
+        return;
+    }
+    for (i = 0; i < g->n_tensors && large; i++) {
+        bitnet__tensor *t = &g->tensors[i];
+        if (t->type != BITNET_TENSOR_Q2_0) continue;
+        t->type = BITNET_TENSOR_PQ2_0;
+        t->info = bitnet__type_info(t->type);
+        t->size = bitnet__tensor_size(t->type, t->info, t->dims[0], t->dims[1]);
     }
 }
 
@@ -6119,6 +6422,7 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
     bitnet__sort(&g->tensors[0].name.order, sizeof *g->tensors, (uint32_t)g->n_tensors,
                  bitnet__tensor_before, g);
     bitnet__gguf_resolve_39(g, left);
+    bitnet__gguf_resolve_42(g, left, r);
     for (i = 0; i < g->n_tensors && r->result == BITNET_OK; i++) {
         bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
         const uint64_t size = t->size ? t->size : 1;
@@ -6470,6 +6774,7 @@ static bitnet_result bitnet__gguf_tensor_at(const bitnet_gguf *g, const bitnet__
     p = g->file.src.data + t->name.at + t->name.len;
     memcpy(out->name, p - t->name.len, t->name.len);
     out->type = t->type;
+    out->stored_type = t->stored_type;
     out->n_dims = (int32_t)bitnet__get_u32(p);
     for (i = 0; i < 4; i++) out->dims[i] = i < out->n_dims ? bitnet__get_u64(p + 4 + 8 * i) : 1;
     out->offset = t->offset;
@@ -6563,14 +6868,16 @@ typedef struct bitnet__family {
 #define BITNET__GELU -1.59576912f, -0.0713548163f      /* -2 sqrt(2/pi), and 0.044715 of it */
 
 /* The official model under its two names; 1bitLLM's large and 3B; Llama3-8B-1.58, Falcon3-1.58 and
-   similar ones; Microsoft's text embeddings of 0.6B and 270M. Many other networks call themselves
-   llama, qwen3 or gemma3, with biases, experts or norms that are not supported, hence
+   similar ones; Ternary Bonsai; Microsoft's text embeddings of 0.6B and 270M. Of two families with
+   one name the file's tensors decide: see load_family. Many other networks call themselves llama,
+   qwen3 or gemma3, with biases, experts or norms that are not supported, hence
    no_extra_tensors. */
 static const bitnet__family bitnet__families[] = {
     {"bitnet-b1.58", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0.0f, 0, 1, 1, 1e-5f, 500000.0f},
     {"bitnet-25", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0.0f, 0, 1, 1, 1e-5f, 500000.0f},
     {"bitnet", BITNET__SUB_NORMS, BITNET__SILU, 0, 0, 0, 0.0f, 0, 1, 0, 0.0f, 10000.0f},
     {"llama", 0, BITNET__SILU, 1, 0, 0, 0.0f, 1, 0, 0, 0.0f, 10000.0f},
+    {"qwen3", BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0.0f, 1, 0, 0, 1e-6f, 1e6f},
     {"qwen3", BITNET__IN_NORMS | BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0.0f, 1, 0, 0, 1e-6f,
      1e6f},
     {"gemma3", BITNET__IN_NORMS | BITNET__HEAD_NORMS | BITNET__POST_NORMS, BITNET__GELU, 0, 1, 6,
@@ -6626,7 +6933,12 @@ struct bitnet_model {
     int32_t window;                    /* positions that layers see which slide; 0: none slides */
     int32_t embeds;                    /* 1: the file has a pooling_type: it is for embeddings */
     int32_t pooling;                   /* BITNET_POOLING_*; 0: the file names none */
-    float eps, freq_base, rope_factor; /* rope_factor divides positions: 1, or linear scaling */
+    float eps, freq_base, rope_factor; /* rope_factor divides positions: 1, or a scaling's */
+    double rope_length;                /* of (cosine, sine): 1, or YaRN's */
+    struct { int32_t original; float beta_fast, beta_slow; } yarn;     /* original 0: no YaRN */
+    int32_t group;                     /* see bitnet_model_info */
+    int32_t tied;                      /* 1: the head is the embedding */
+    bitnet__linear ternary_head;       /* group 0: the head is of another type */
     bitnet__head_copy *copy;
     uint64_t n_params, own_bytes;
     uint64_t bytes_read;               /* of tensors, for progress */
@@ -6708,6 +7020,9 @@ static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int3
                             "tensor '%s' is %llu x %llu; the metadata wants %d x %d", name,
                             (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
                             (int)n_cols, (int)n_rows);
+    if (t->stored_type == BITNET_TENSOR_Q2_0 && m->gguf.q2_0_unclear)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' (Q2_0): its data could be blocks "
+                            "of 64 weights or of 128; set q2_0_block", name);
     m->gguf.tensors[t - m->gguf.tensors].used = 1;
     return BITNET_OK;
 }
@@ -6751,8 +7066,8 @@ static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int3
     if (only_floats && !bitnet__is_float(t->type))
         return bitnet__refuse_type(name, t, "a norm needs F32, F16 or BF16", err);
     if (!unpacker || !unpacker->floats)
-        return bitnet__refuse_type(name, t, "F32, F16, BF16, Q8_0, Q6_K or Q4_0 is needed there",
-                                   err);
+        return bitnet__refuse_type(name, t, "F32, F16, BF16, Q8_0, Q6_K, Q4_0, Q2_0, TQ1_0 or TQ2_0 "
+                                   "is needed there", err);
     out->type = t->type;
     out->n_cols = n_cols;
     out->n_rows = n_rows;
@@ -6810,6 +7125,12 @@ static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const
     return bitnet__check_scale(name, *out, err);
 }
 
+/* Each block of a layer keeps its scale. */
+static void bitnet__set_group(bitnet__linear *l) {
+    l->group = bitnet__type_info(l->file.type)->block;
+    l->n_in = l->file.n;
+}
+
 static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int32_t n_in,
                                          int32_t n_out, bitnet__linear *l, bitnet_error *err) {
     const bitnet__tensor *t;
@@ -6818,8 +7139,8 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     if (r != BITNET_OK) return r;
     unpacker = bitnet__find_unpacker(t->type);
     if (!unpacker || !unpacker->codes || t->info != bitnet__type_info(t->type))
-        return bitnet__refuse_type(name, t, "a linear layer needs I2_S, TL1, TL2, TQ1_0 or TQ2_0",
-                                   err);
+        return bitnet__refuse_type(name, t, "a linear layer needs I2_S, TL1, TL2, TQ1_0, TQ2_0 or "
+                                   "Q2_0", err);
     memset(l, 0, sizeof *l);
     l->file.type = t->type;
     l->file.n = n_in;
@@ -6833,6 +7154,7 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     l->n_in = bitnet__padded_row(n_in);
     l->n_out = n_out;
     m->n_params += (uint64_t)n_in * (uint64_t)n_out;
+    if (t->type == BITNET_TENSOR_Q2_0 || t->type == BITNET_TENSOR_PQ2_0) bitnet__set_group(l);
     if ((r = bitnet__tensor_bytes(m, t, &l->w, err)) ||
         (r = bitnet__load_scale(m, name, t, l->w, &l->scale, err))) return r;
     return bitnet__check_padding(&l->file, name, l->w, t->size, err);
@@ -6846,6 +7168,7 @@ typedef struct bitnet__packing {
     bitnet__linear *linear;
     uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], between the two steps */
     int jobs, unit;                    /* unit: rows handled together, a multiple of row_group */
+    int only_check;
     bitnet__unpacked start;            /* with the scale that all blocks must have */
     bitnet__unpacked found[BITNET__MAX_PACKERS];
 } bitnet__packing;
@@ -6853,12 +7176,18 @@ typedef struct bitnet__packing {
 static const char bitnet__cannot_pack[] = "cannot pack";       /* found by a table's pack */
 
 static int bitnet__needs_repacking(const bitnet__linear *l) {
-    return l->file.type != BITNET_TENSOR_I2_S || l->file.i2s_packing != BITNET_I2S_128 ||
+    return l->group > 0 || l->file.type != BITNET_TENSOR_I2_S || l->file.i2s_packing != BITNET_I2S_128 ||
            l->file.n != l->n_in;
 }
 
 static int bitnet__needs_packing(const bitnet_model *m, const bitnet__linear *l) {
     return m->kernels.pack || bitnet__needs_repacking(l);
+}
+
+/* The bytes of a layer's first rows, as kernels read them. */
+static size_t bitnet__linear_bytes(const bitnet_kernels *k, const bitnet__linear *l, int32_t rows) {
+    return l->group > 0 ? bitnet__groups_bytes(l->n_in, l->group, rows)
+                        : k->packed_bytes(l->n_in, rows);
 }
 
 /* A share of the rows. Only I2_S that is read in place is checked separately: other weights are
@@ -6878,12 +7207,20 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
         const int32_t count = to - from < p->unit ? to - from : p->unit;
         const uint8_t *w = repack ? 0 : l->w + bitnet__i2s_bytes(l->n_in, from);
         uint8_t *out, *rows;
+        if (p->only_check) {
+            bitnet__check_rows(&l->file, l->w, from, count, u);
+            continue;
+        }
         if (!repack && !k->pack) {
             if (bitnet__any_code_3(w, bitnet__i2s_bytes(l->n_in, count)))
                 bitnet__check_rows(&l->file, l->w, from, count, u);
             continue;
         }
-        out = rows = p->out + k->packed_bytes(l->n_in, from);
+        out = rows = p->out + bitnet__linear_bytes(k, l, from);
+        if (l->group > 0) {
+            if (!bitnet__repack_groups(&l->file, l->w, from, count, out, u)) return;
+            continue;
+        }
         if (repack) {
             if (k->pack) rows = p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit);
             if (!bitnet__repack_rows(&l->file, l->w, from, count, rows, u)) return;
@@ -6904,7 +7241,8 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
     bitnet_result r;
     int32_t i;
     bitnet__unpacked_reset(start);
-    if (bitnet__type_info(l->file.type)->block)        /* the first block that is not all zeros */
+    start->any_scale = l->group > 0;
+    if (bitnet__type_info(l->file.type)->block && !l->group)       /* the first block that is not all zeros */
         for (i = 0; i < l->n_out && start->scale_row < 0; i++)
             if (!bitnet__check_rows(&l->file, l->w, i, 1, start)) break;
     start->invalid = 0;                /* the jobs find that, too */
@@ -6921,12 +7259,12 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
         l->scale *= bitnet__f16_to_f32(start->scale);
         if ((r = bitnet__check_scale(name, l->scale, err))) return r;
     }
-    if (!bitnet__needs_packing(m, l)) return BITNET_OK;
+    if (p->only_check || !bitnet__needs_packing(m, l)) return BITNET_OK;
     bitnet__model_release(m, l->w, (size_t)bitnet__tensor_size(
                               l->file.type, bitnet__type_info(l->file.type),
                               (uint64_t)l->file.n, (uint64_t)l->file.rows));
     l->w = p->out;
-    p->out += (m->kernels.packed_bytes(l->n_in, l->n_out) + 63) / 64 * 64;
+    p->out += (bitnet__linear_bytes(&m->kernels, l, l->n_out) + 63) / 64 * 64;
     return BITNET_OK;
 }
 
@@ -6981,8 +7319,17 @@ static int32_t bitnet__part_size(const bitnet_model *m, size_t at) {
     return *(const int32_t *)(const void *)((const char *)m + at);
 }
 
-/* Checks the codes of a layer on all CPUs, and packs what needs it into one piece of memory. */
-static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__layer *layer,
+/* The name of a linear layer; layer -1: the head. */
+static void bitnet__linear_name(const bitnet_model *m, int32_t layer, int linear, char *name) {
+    const bitnet__part *part = bitnet__parts;
+    while (part->linear != linear) part++;
+    if (layer >= 0) bitnet__format(name, "blk.%d.%s.weight", (int)layer, part->name);
+    else bitnet__format(name, m->tied ? "token_embd.weight" : "output.weight");
+}
+
+/* Checks the codes of a layer's n matrices, or of the head, on all CPUs, and packs what needs it
+   into one piece of memory. */
+static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__linear *linear, int n,
                                         bitnet_error *err) {
     const bitnet_kernels *kernels = &m->kernels;
     const int cpus = bitnet__usable_cpus();
@@ -6993,18 +7340,19 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     int k;
     p.m = m;
     p.out = p.rows = 0;
+    p.only_check = 0;
     p.unit = kernels->row_group > 64 ? kernels->row_group : 64;
-    for (k = 0; k < BITNET__LINEARS; k++) {
-        const bitnet__linear *l = &layer->linear[k];
+    for (k = 0; k < n; k++) {
+        const bitnet__linear *l = &linear[k];
         weights += (uint64_t)l->file.n * (uint64_t)l->file.rows;
         if (!bitnet__needs_packing(m, l)) continue;
-        total += kernels->packed_bytes(l->n_in, l->n_out) + 63;
-        if (kernels->pack && bitnet__needs_repacking(l) &&
+        total += bitnet__linear_bytes(kernels, l, l->n_out) + 63;
+        if (kernels->pack && bitnet__needs_repacking(l) && !l->group &&
             bitnet__i2s_bytes(l->n_in, p.unit) > widest)
             widest = bitnet__i2s_bytes(l->n_in, p.unit);
     }
     /* One team for all layers, unless there is too little work. */
-    if (i == 0 && (total > 0 || weights > 4000000) &&
+    if (i <= 0 && !m->team && (total > 0 || weights > 4000000) &&
         (r = bitnet__team_create(&m->params.allocator,
                                  cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS, &m->team,
                                  err))) return r;
@@ -7012,29 +7360,58 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__laye
     if (total > 0) p.out = (uint8_t *)bitnet__model_alloc(m, total);
     if (p.out && widest > 0)
         p.rows = (uint8_t *)bitnet__model_alloc(m, widest * (uint64_t)p.jobs);
-    if ((total > 0 && !p.out) || (widest > 0 && !p.rows))
-        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors 'blk.%d.*' "
-                            "(%llu bytes)", (int)i, (unsigned long long)total);
+    if ((total > 0 && !p.out) || (widest > 0 && !p.rows)) {
+        bitnet__linear_name(m, i, 0, name);
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors from '%s' on "
+                            "(%llu bytes)", name, (unsigned long long)total);
+    }
     bitnet__huge_pages(&m->params.allocator, p.out, (size_t)total);
-    for (k = 0; k < BITNET__PARTS; k++) {
-        if (bitnet__parts[k].linear < 0) continue;
-        p.linear = &layer->linear[bitnet__parts[k].linear];
-        bitnet__format(name, "blk.%d.%s.weight", (int)i, bitnet__parts[k].name);
+    for (k = 0; k < n; k++) {
+        p.linear = &linear[k];
+        bitnet__linear_name(m, i, k, name);
         if ((r = bitnet__pack_linear(m, &p, name, err))) return r;
     }
     if (p.rows) bitnet__model_release(m, p.rows, 0);
     return bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
 }
 
+/* Layers that read the same input round it in the same way. So if the scales of one differ, all
+   that can have such scales keep theirs, and the others must not be there. */
+static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitnet__linear *l,
+                                           bitnet_error *err) {
+    static const int8_t input[BITNET__LINEARS] = {0, 0, 0, 1, 2, 2, 3};
+    char first[BITNET__TEXT], other[BITNET__TEXT];
+    int differ[4] = {0}, a, b;
+    for (a = 0; a < BITNET__LINEARS; a++)
+        if (l[a].group > 0 || (bitnet__type_info(l[a].file.type)->block &&
+                               bitnet__scales_differ(&l[a].file, l[a].w))) differ[input[a]] = 1;
+    for (a = 0; a < BITNET__LINEARS; a++) {
+        if (!differ[input[a]]) continue;
+        bitnet__linear_name(m, layer, a, other);
+        if (bitnet__type_info(l[a].file.type)->block) bitnet__set_group(&l[a]);
+        for (b = 0; input[b] != input[a]; b++) {}
+        bitnet__linear_name(m, layer, b, first);
+        if (l[b].group != l[a].group)
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensors '%s' and '%s' read the same "
+                                "input, but share scales among %d and %d weights (0: all)", first,
+                                other, (int)l[b].group, (int)l[a].group);
+        if (l[a].scale != 1.0f)
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has a scale for each "
+                                "block and another one, %g", other, (double)l[a].scale);
+        if (!m->group || l[a].group < m->group) m->group = l[a].group;
+    }
+    return BITNET_OK;
+}
+
 static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
                                         bitnet_error *err) {
     char name[BITNET__TEXT];
+    bitnet_result r;
     int k;
     memset(l, 0, sizeof *l);
     for (k = 0; k < BITNET__PARTS; k++) {
         const bitnet__part *part = &bitnet__parts[k];
         const int32_t n_in = bitnet__part_size(m, part->n_in);
-        bitnet_result r;
         if (!bitnet__has_part(m, part)) continue;
         bitnet__format(name, "blk.%d.%s.weight", (int)i, part->name);
         r = part->norm >= 0 ? bitnet__load_norm(m, name, n_in, &l->norm[part->norm], err)
@@ -7042,7 +7419,8 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
                                                   &l->linear[part->linear], err);
         if (r != BITNET_OK) return r;
     }
-    return bitnet__pack_layer(m, i, l, err);
+    if ((r = bitnet__choose_groups(m, i, l->linear, err))) return r;
+    return bitnet__pack_layer(m, i, l->linear, BITNET__LINEARS, err);
 }
 
 /* ---- metadata ---- */
@@ -7068,39 +7446,94 @@ static bitnet_result bitnet__get_factor(bitnet_model *m, const char *suffix, flo
     return bitnet__get_float(&m->gguf, name, fallback, low, high, out, err);
 }
 
-static bitnet_result bitnet__load_family(bitnet_model *m, bitnet_error *err) {
+/* Networks that a name seems to promise, but that compute something else. */
+static const struct { const char *arch, *why; } bitnet__refused[] = {
+    {"qwen35", "a hybrid network, most of whose layers have linear attention"},
+    {"qwen35moe", "a hybrid network, most of whose layers have linear attention"},
+    {"qwen3next", "a hybrid network, most of whose layers have linear attention"},
+    {"qwen3moe", "its layers have experts"}
+};
+
+static bitnet_result bitnet__refuse_arch(const bitnet_model *m, bitnet_error *err) {
     char names[BITNET__TEXT] = "", longer[BITNET__TEXT];
     size_t i;
-    bitnet_result r = bitnet__get_text(&m->gguf, "general.architecture", m->arch, sizeof m->arch,
-                                       err);
-    if (r != BITNET_OK) return r;
-    if (!m->arch[0]) return bitnet__fail_key("general.architecture", 0, "is missing", err);
+    for (i = 0; i < sizeof bitnet__refused / sizeof bitnet__refused[0]; i++)
+        if (!strcmp(m->arch, bitnet__refused[i].arch))
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "architecture '%s' is not supported: "
+                                "%s", m->arch, bitnet__refused[i].why);
     for (i = 0; i < sizeof bitnet__families / sizeof bitnet__families[0]; i++) {
         const char *arch = bitnet__families[i].arch;
-        if (!strcmp(m->arch, arch)) m->family = &bitnet__families[i];
+        if (i > 0 && !strcmp(arch, bitnet__families[i - 1].arch)) continue;
         bitnet__format(longer, "%s%s%s", names, i ? ", " : "", arch);
         memcpy(names, longer, sizeof names);
     }
-    if (m->family) return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "architecture '%s' is not supported; these "
                         "are: %s", m->arch, names);
 }
 
-/* Linear scaling divides positions; other kinds are not supported. */
+/* Weights that were multiplied by a Hadamard matrix need activations that are, too. */
+static bitnet_result bitnet__refuse_hadamard(const bitnet_model *m, bitnet_error *err) {
+    static const char prefix[] = "prism.hadamard.";
+    uint64_t i;
+    for (i = 0; i < m->gguf.n_keys; i++) {
+        const bitnet__name *name = &m->gguf.keys[i].name;
+        if (name->len >= sizeof prefix - 1 &&
+            !memcmp(m->gguf.src.data + name->at, prefix, sizeof prefix - 1))
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF key '%.*s': the weights are "
+                                "folded with a Hadamard matrix, which is not supported",
+                                (int)name->len, (const char *)m->gguf.src.data + name->at);
+    }
+    return BITNET_OK;
+}
+
+static bitnet_result bitnet__load_family(bitnet_model *m, bitnet_error *err) {
+    const int in_norms = bitnet__find_tensor(&m->gguf, "blk.0.attn_q_norm_in.weight") != 0;
+    const bitnet__family *f = bitnet__families;
+    bitnet_result r = bitnet__get_text(&m->gguf, "general.architecture", m->arch, sizeof m->arch,
+                                       err);
+    if (r != BITNET_OK) return r;
+    if (!m->arch[0]) return bitnet__fail_key("general.architecture", 0, "is missing", err);
+    for (; f < bitnet__families + sizeof bitnet__families / sizeof *f; f++)
+        if (!strcmp(m->arch, f->arch) &&
+            (!m->family || !(f->norms & BITNET__IN_NORMS) == !in_norms)) m->family = f;
+    return m->family ? bitnet__refuse_hadamard(m, err) : bitnet__refuse_arch(m, err);
+}
+
+/* Linear scaling divides positions. YaRN (Peng et al., 2023) divides those of slow pairs only, see
+   bitnet__yarn_share, and makes cosines and sines longer. */
 static bitnet_result bitnet__load_rope_scaling(bitnet_model *m, bitnet_error *err) {
     char name[BITNET__TEXT], type[32];
+    float attention = 1.0f, other = 1.0f;
     bitnet_result r;
     bitnet__format(name, "%s.rope.scaling.type", m->arch);
     if ((r = bitnet__get_text(&m->gguf, name, type, sizeof type, err))) return r;
-    if (type[0] && strcmp(type, "none") && strcmp(type, "linear"))
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s is '%s'; only none and linear are "
-                            "supported", name, type);
+    m->yarn.original = !strcmp(type, "yarn");
+    if (type[0] && strcmp(type, "none") && strcmp(type, "linear") && !m->yarn.original)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s is '%s'; only none, linear and yarn "
+                            "are supported", name, type);
     m->rope_factor = 1.0f;
+    m->rope_length = 1.0;
     if (!strcmp(type, "none")) return BITNET_OK;
-    if ((r = bitnet__get_factor(m, "rope.scale_linear", 1.0f, 1e-3f, 1e6f, &m->rope_factor, err)))
-        return r;                      /* that was the older name */
-    return bitnet__get_factor(m, "rope.scaling.factor", m->rope_factor, 1e-3f, 1e6f,
-                              &m->rope_factor, err);
+    if ((r = bitnet__get_factor(m, "rope.scale_linear", 1.0f, 1e-3f, 1e6f, &m->rope_factor, err)) ||
+        (r = bitnet__get_factor(m, "rope.scaling.factor", m->rope_factor, 1e-3f, 1e6f,
+                                &m->rope_factor, err)) || !m->yarn.original)
+        return r;                      /* scale_linear was the older name */
+    if ((r = bitnet__get_size(m, "rope.scaling.original_context_length", 0, BITNET__MAX_CONTEXT,
+                              &m->yarn.original, err)) ||
+        (r = bitnet__get_factor(m, "rope.scaling.yarn_beta_fast", 32.0f, 1e-3f, 1e6f,
+                                &m->yarn.beta_fast, err)) ||
+        (r = bitnet__get_factor(m, "rope.scaling.yarn_beta_slow", 1.0f, 1e-3f, 1e6f,
+                                &m->yarn.beta_slow, err)) ||
+        (r = bitnet__get_factor(m, "rope.scaling.attn_factor", 1.0f, 1e-3f, 1e3f, &attention,
+                                err)) ||
+        (r = bitnet__get_factor(m, "rope.scaling.yarn_ext_factor", 1.0f, 1.0f, 1.0f, &other,
+                                err)) ||
+        (r = bitnet__get_factor(m, "rope.scaling.yarn_attn_factor", 1.0f, 1.0f, 1.0f, &other,
+                                err))) return r;
+    if (m->rope_factor > 1.0f)
+        m->rope_length = (double)attention * (1.0 + 0.1 * bitnet__log((double)m->rope_factor));
+    else m->rope_length = (double)attention;
+    return BITNET_OK;
 }
 
 /* What embeddings need beside the shape: the window, and how tokens become one vector. */
@@ -7277,20 +7710,45 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
 
 /* ---- loading ---- */
 
-/* base ^ (-2 i / n_rot) for each rotated pair i, divided by the factor of linear scaling and by the
-   pair's own factor, if the file has such (as LLaMA 3.1's converters write them). */
+/* The pair that turns `turns` times within YaRN's original length: not a whole number. */
+static double bitnet__yarn_pair(const bitnet_model *m, float turns) {
+    const double length = (double)m->yarn.original / ((double)turns * 6.283185307179586);
+    return (double)m->n_rot * bitnet__log(length) / (2.0 * bitnet__log((double)m->freq_base));
+}
+
+/* How much of its own frequency YaRN leaves to pair i: 1 to those that turn beta_fast times or
+   more, 0 to those that turn beta_slow times or less, and the share falls evenly between them. */
+static double bitnet__yarn_share(const bitnet_model *m, int32_t i) {
+    const double last = (double)(m->n_rot - 1);
+    const double fast = bitnet__yarn_pair(m, m->yarn.beta_fast);
+    const double slow = bitnet__yarn_pair(m, m->yarn.beta_slow);
+    const double low = fast > 0.0 ? fast < last ? (double)(int32_t)fast : last : 0.0;
+    double high = slow > 0.0 ? slow < last ? (double)(int32_t)slow : last : 0.0, x;
+    if (high < slow && high < last) high += 1.0;       /* rounded up, and low down */
+    x = ((double)i - low) / (high - low > 0.001 ? high - low : 0.001);
+    return 1.0 - (x < 0.0 ? 0.0 : x > 1.0 ? 1.0 : x);
+}
+
+/* base ^ (-2 i / n_rot) for each rotated pair i, divided by the scaling's factor and by the pair's
+   own factor, if the file has such (as LLaMA 3.1's converters write them). */
 static bitnet_result bitnet__make_rope(bitnet_model *m, float base, float factor, const float *own,
                                        const double **out, bitnet_error *err) {
     double *freq = (double *)bitnet__model_alloc(m, (uint64_t)(m->n_rot / 2) * sizeof *freq);
     const double log_base = bitnet__log((double)base);
+    double own_factor;
     int32_t i;
     if (!freq) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the rotary table");
     for (i = 0; i < m->n_rot / 2; i++) {
+        const double kept = factor != 1.0f && m->yarn.original ? bitnet__yarn_share(m, i) : 0.0;
         if (own && !(own[i] >= 1e-3f && own[i] <= 1e6f))
             return bitnet__fail(err, BITNET_ERR_FORMAT, "element %d of tensor 'rope_freqs.weight' "
                                 "is not a number from 1e-3 to 1e6", (int)i);
-        freq[i] = bitnet__exp(-2.0 * (double)i / (double)m->n_rot * log_base) /
-                  ((double)factor * (own ? (double)own[i] : 1.0));
+        freq[i] = bitnet__exp(-2.0 * (double)i / (double)m->n_rot * log_base);
+        own_factor = own ? (double)own[i] : 1.0;
+        if (kept > 0.0)
+            freq[i] = freq[i] / ((double)factor * own_factor) * (1.0 - kept) +
+                      freq[i] / own_factor * kept;
+        else freq[i] /= (double)factor * own_factor;
     }
     *out = freq;
     return BITNET_OK;
@@ -7322,6 +7780,44 @@ static bitnet_result bitnet__check_unused(const bitnet_model *m, bitnet_error *e
     return BITNET_OK;
 }
 
+/* Ternary rows of a matrix as a linear layer with a scale per block. */
+static bitnet_result bitnet__as_linear(const bitnet__matrix *a, const char *name,
+                                       bitnet__linear *l, bitnet_error *err) {
+    memset(l, 0, sizeof *l);
+    l->file.type = a->type;
+    l->file.n = a->n_cols;
+    l->file.rows = l->n_out = a->n_rows;
+    l->scale = 1.0f;
+    l->w = a->data;
+    bitnet__set_group(l);
+    return bitnet_ternary_check(&l->file, name, err);
+}
+
+/* A ternary head becomes a linear layer; if it is the embedding, rows of that are read from it. An
+   embedding of its own is checked. */
+static bitnet_result bitnet__load_ternary_head(bitnet_model *m, bitnet_error *err) {
+    static const char embedding[] = "token_embd.weight";
+    bitnet__linear *head = &m->ternary_head, embed;
+    bitnet__packing p;
+    bitnet_result r;
+    if (m->head.data && bitnet__find_unpacker(m->head.type)->codes) {
+        if ((r = bitnet__as_linear(&m->head, "output.weight", head, err)) ||
+            (r = bitnet__pack_layer(m, -1, head, 1, err))) return r;
+        m->head.data = head->w;
+        if (m->tied) m->embed.data = head->w;
+        if (!m->group || head->group < m->group) m->group = head->group;
+    }
+    if (m->tied || !bitnet__find_unpacker(m->embed.type)->codes) return BITNET_OK;
+    if ((r = bitnet__as_linear(&m->embed, embedding, &embed, err))) return r;
+    memset(&p, 0, sizeof p);
+    p.m = m;
+    p.linear = &embed;
+    p.only_check = 1;
+    p.jobs = bitnet__team_size(m->team);
+    p.unit = 64;
+    return bitnet__pack_linear(m, &p, embedding, err);
+}
+
 static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
     bitnet_result r;
     int32_t i;
@@ -7336,9 +7832,10 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
     if (bitnet__find_tensor(&m->gguf, "output.weight") &&
         (r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err)))
         return r;
+    else m->tied = m->head.data != 0;
     for (i = 0; i < m->n_layers; i++)
         if ((r = bitnet__load_layer(m, i, &m->layers[i], err))) return r;
-    return BITNET_OK;
+    return bitnet__load_ternary_head(m, err);
 }
 
 /* Checks a table, which may be the caller's own. */
@@ -7393,7 +7890,7 @@ static uint64_t bitnet__hash_floats(uint64_t h, const float *x, int32_t n) {
 }
 
 /* What saved sequences know their model by: the header, how the weights are read, the last norm
-   and the scales of all linear layers. Another training of the same shape has other scales. Not all
+   and the scales of all linear layers (of those with groups, of 16 rows). Another training of the same shape has other scales. Not all
    weights, because loading does not read the embedding. */
 static uint64_t bitnet__model_identity(const bitnet_model *m) {
     const bitnet_tile tile = m->params.tile;
@@ -7409,10 +7906,19 @@ static uint64_t bitnet__model_identity(const bitnet_model *m) {
     for (i = 0; i < m->n_layers; i++) {
         float scales[BITNET__LINEARS];
         int k;
-        for (k = 0; k < BITNET__LINEARS; k++) scales[k] = m->layers[i].linear[k].scale;
+        for (k = 0; k < BITNET__LINEARS; k++) {
+            const bitnet__linear *l = &m->layers[i].linear[k];
+            scales[k] = l->scale;
+            if (l->group > 0)
+                h = bitnet__hash(h, l->w, bitnet__group_scales_bytes(l->n_in, l->group));
+        }
         h = bitnet__hash_floats(h, scales, BITNET__LINEARS);
     }
     return h;
+}
+
+static const char *bitnet__layout(const bitnet_model *m) {
+    return m->group > 0 ? "GROUPS" : m->kernels.layout;
 }
 
 static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
@@ -7426,6 +7932,7 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
                             (unsigned long long)max_bytes);
     if ((r = bitnet__check_kernels(k, err))) return r;
     m->kernels = bitnet__fill_kernels(k);
+    m->gguf.q2_0_block = m->params.q2_0_block;
     if ((r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
         (r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
@@ -7434,7 +7941,7 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
     m->identity = bitnet__model_identity(m);
     bitnet__format(text, "%s, %d layers of %d, vocabulary of %d, kernels %s, weights in %s",
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
-                   m->kernels.layout);
+                   bitnet__layout(m));
     bitnet__log_text(m, BITNET_LOG_INFO, text);
 #ifdef BITNET__SLOW
     if (!m->params.kernels) bitnet__log_text(m, BITNET_LOG_WARNING, BITNET__SLOW);
@@ -7454,6 +7961,9 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     r = bitnet__check_open(&src, out != 0, &p.allocator, err);
     if (r == BITNET_OK) r = bitnet__check_layout(p.i2s_packing, err);
     if (r == BITNET_OK) r = bitnet__check_tile(p.tile, err);
+    if (r == BITNET_OK && p.q2_0_block && p.q2_0_block != 64 && p.q2_0_block != 128)
+        r = bitnet__fail(err, BITNET_ERR_ARG, "q2_0_block %lld is not 64 or 128",
+                         (long long)p.q2_0_block);
     if (r == BITNET_OK && !(m = (bitnet_model *)bitnet__alloc(&p.allocator, sizeof *m)))
         r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
     if (r != BITNET_OK) {
@@ -7480,7 +7990,7 @@ static uint64_t bitnet__head_copy_layout(const bitnet_model *m, bitnet__arena *a
                                          bitnet__head_copy *t) {
     const uint64_t rows = (uint64_t)m->n_vocab;
     const uint64_t n = (rows + BITNET__CHUNK - 1) / BITNET__CHUNK * BITNET__CHUNK;
-    if (!m->head.data || m->dim > BITNET__MAX_INT8_DIM) return 0;
+    if (!m->head.data || m->ternary_head.group || m->dim > BITNET__MAX_INT8_DIM) return 0;
     t->rows = (uint8_t *)bitnet__arena_take(a, rows * (uint64_t)m->dim, 1);
     t->scale = (float *)bitnet__arena_take(a, n, 4);
     t->residual = (float *)bitnet__arena_take(a, n, 4);
@@ -7542,7 +8052,7 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     if (!m) return;
     info->arch = m->arch;
     info->kernels = m->kernels.name;
-    info->layout = m->kernels.layout;
+    info->layout = bitnet__layout(m);
     info->n_vocab = m->n_vocab;
     info->n_layers = m->n_layers;
     info->dim = m->dim;
@@ -7571,6 +8081,7 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->has_head = m->head.data != 0;
     info->pooling = (bitnet_pooling)m->pooling;
     info->longest_token = (int32_t)m->vocab.longest_token;
+    info->group = m->group;
 }
 
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf,
@@ -7724,11 +8235,12 @@ typedef struct bitnet__place {
 /* Consecutive tokens [t, t + n) of a batch that attend together: neighbours in one sequence. */
 typedef struct bitnet__span { int32_t t, n; } bitnet__span;
 
-/* The int8 input of linear layers. */
+/* The int8 input of linear layers. Of layers with groups, q is [n_batch][n], each group of it has
+   its own sum, and scale is 1 / s, what one step of q is worth. */
 typedef struct bitnet__act {
     int8_t *q;                         /* [n_batch][n, rounded up to 128] */
-    float *scale;                      /* [n_batch]  s of quantize */
-    int32_t *sum;                      /* [n_batch] */
+    float *scale;                      /* [n_batch][1 or groups]  s of quantize */
+    int32_t *sum;                      /* [n_batch][1 or groups] */
 } bitnet__act;
 
 struct bitnet_ctx {
@@ -7845,7 +8357,8 @@ static void bitnet__int8_layout(const bitnet_model *m, const bitnet_ctx_params *
     const int32_t max_states = bitnet__min(p->n_logits, BITNET__BOUND_STATES);
     const uint64_t states = (uint64_t)max_states;
     memset(t, 0, sizeof *t);
-    if (!m->head.data || p->no_head_copy || m->dim > BITNET__MAX_INT8_DIM) return;
+    if (!m->head.data || m->ternary_head.group || p->no_head_copy ||
+        m->dim > BITNET__MAX_INT8_DIM) return;
     t->n_chunks = (int32_t)chunks;
     t->max_states = max_states;
     t->low = (float *)bitnet__arena_take(a, states * n, 4);
@@ -7908,9 +8421,10 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     for (i = 0; i < 3; i++) {
         const uint64_t tokens = i == 0 || bitnet__in_norms(m) ? batch : 0;
         const int32_t n = bitnet__padded_row(i == 0 ? widest : m->dim);
+        const uint64_t scales = m->group > 0 ? (uint64_t)(n / m->group) : 1;
         c->act[i].q = (int8_t *)bitnet__arena_take(a, tokens * (uint64_t)n, 1);
-        c->act[i].scale = (float *)bitnet__arena_take(a, tokens, 4);
-        c->act[i].sum = (int32_t *)bitnet__arena_take(a, tokens, 4);
+        c->act[i].scale = (float *)bitnet__arena_take(a, tokens * scales, 4);
+        c->act[i].sum = (int32_t *)bitnet__arena_take(a, tokens * scales, 4);
     }
     c->dots = (int32_t *)bitnet__arena_take(
         a, threads * 2 * (uint64_t)bitnet__dot_tokens(p) * BITNET__ROWS, 4);
@@ -8250,7 +8764,7 @@ typedef struct bitnet__step {
     int32_t add;                       /* 1: they add */
     const float *in, *gain;            /* see step_norm_quantize */
     const float *const *gains;
-    int32_t in_dim, n_acts;
+    int32_t in_dim, n_acts, group;     /* group: of the layers that read in */
     int32_t row, n_rows;               /* of hidden; candidates that get their exact logits */
 } bitnet__step;
 
@@ -8349,13 +8863,21 @@ static bitnet_result bitnet__fail_nonfinite(const bitnet_ctx *c, bitnet_error *e
 
 /* ---- linear layers ---- */
 
-/* act = int8(x) of a token, padded with zeros to whole blocks of 128. */
+/* act = int8(x) of a token: each group by itself, or all at once and padded with zeros to whole
+   blocks of 128. */
 static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_t t,
                                    const bitnet__act *act, int thread) {
     const bitnet_ctx *c = s->c;
-    const size_t n = (size_t)s->in_dim, padded = (size_t)bitnet__padded_row(s->in_dim);
+    const size_t n = (size_t)s->in_dim;
+    const size_t padded = s->group > 0 ? n : (size_t)bitnet__padded_row(s->in_dim);
     int8_t *q = act->q + (size_t)t * padded;
-    act->scale[t] = c->k.quantize(x, s->in_dim, q, &act->sum[t]);
+    if (s->group > 0) {
+        size_t i = 0, at = (size_t)t * (n / (size_t)s->group);
+        for (; i < n; i += (size_t)s->group, at++)
+            act->scale[at] = 1.0f / c->k.quantize(x + i, s->group, q + i, &act->sum[at]);
+    } else {
+        act->scale[t] = c->k.quantize(x, s->in_dim, q, &act->sum[t]);
+    }
     if (memchr(q, 0x80, n)) bitnet__note_nonfinite(c, t, thread);      /* -128 */
     memset(q + n, 0, padded - n);
 }
@@ -8383,15 +8905,17 @@ static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int3
     }
 }
 
-/* The int8 inputs of linear layers: in [n_tokens][n], normalised if there is a gain (then n is
-   dim), and then as gains, the layers' own, say. */
+/* The int8 inputs of linear layers, the given one and those after it: in [n_tokens][n], normalised
+   if there is a gain (then n is dim), and then as the gains of these layers say. */
 static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, const float *gain,
-                                   const float *const *gains, int32_t n_acts) {
+                                   int linear, int32_t n_acts) {
     static const float *const none = 0;
+    const float *const *gains = &s->layer->norm[linear];
     const int64_t work = 16 * (int64_t)n;
     const int32_t norms = (gain != 0) + (gains[0] ? n_acts : 0);
     s->in = in;
     s->in_dim = n;
+    s->group = s->layer->linear[linear].group;
     s->gain = gain;
     s->gains = gains;
     s->n_acts = n_acts;
@@ -8436,14 +8960,39 @@ static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to,
     return x->row < to && !bitnet__is_cancelled(c, thread);
 }
 
-/* The integer products of this part of a layer, into dots [n_tokens][BITNET__ROWS]; then
-   y = dot * (w_scale / s). */
+/* Products of this part of a layer that has groups: y, or with add out += y. */
+static void bitnet__group_products(const bitnet__step *s, const bitnet__linear *l,
+                                   const bitnet__act *act, const bitnet__product *x, int add,
+                                   float *out, size_t out_stride) {
+    const size_t groups = (size_t)(l->n_in / l->group), t = (size_t)x->t;
+    s->c->k.dotrows_groups(l->w + bitnet__groups_bytes(l->n_in, l->group, x->row),
+                           act->q + t * (size_t)l->n_in, act->sum + t * groups,
+                           act->scale + t * groups, l->n_in, l->group, x->n_rows, x->n_tokens,
+                           add, out, out_stride);
+}
+
+/* The products of this part of a layer into dots [n_tokens][BITNET__ROWS]: integers, from which
+   y = dot * (w_scale / s), or y itself, if the layer has groups. */
 static void bitnet__products(const bitnet__step *s, const bitnet__linear *l,
                              const bitnet__act *act, const bitnet__product *x, int32_t *dots) {
     const bitnet_ctx *c = s->c;
+    if (l->group > 0) {
+        bitnet__group_products(s, l, act, x, 0, (float *)(void *)dots, BITNET__ROWS);
+        return;
+    }
     c->k.dotrows_ternary(l->w + c->k.packed_bytes(l->n_in, x->row),
                          act->q + (size_t)x->t * (size_t)l->n_in, act->sum + x->t, l->n_in,
                          x->n_rows, x->n_tokens, dots, BITNET__ROWS);
+}
+
+/* y of the part's token i, which may be written to room [BITNET__ROWS]. */
+static const float *bitnet__outputs(const bitnet__step *s, const bitnet__linear *l,
+                                    const bitnet__act *act, const bitnet__product *x, int32_t i,
+                                    const int32_t *dots, float *room) {
+    dots += (size_t)i * BITNET__ROWS;
+    if (l->group > 0) return (const float *)(const void *)dots;
+    s->c->k.dequantize(dots, l->scale / act->scale[x->t + i], x->n_rows, 0, room);
+    return room;
 }
 
 /* A thread's buffer for two such products. */
@@ -8461,12 +9010,15 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
     from = bitnet__round_rows(c, from, l->n_out);
     to = bitnet__round_rows(c, to, l->n_out);
     while (bitnet__next_product(s, from, to, thread, &x)) {
-        bitnet__products(s, l, act, &x, dots);
+        float *part = out + (size_t)x.t * (size_t)out_stride + x.row;
+        if (l->group > 0) bitnet__group_products(s, l, act, &x, add, part, (size_t)out_stride);
+        else bitnet__products(s, l, act, &x, dots);
         for (i = 0; i < x.n_tokens; i++) {
             const int32_t t = x.t + i;
-            float *y = out + (size_t)t * (size_t)out_stride + x.row;
-            c->k.dequantize(dots + (size_t)i * BITNET__ROWS, l->scale / act->scale[t], x.n_rows,
-                            add, y);
+            float *y = part + (size_t)i * (size_t)out_stride;
+            if (!l->group)
+                c->k.dequantize(dots + (size_t)i * BITNET__ROWS, l->scale / act->scale[t], x.n_rows,
+                                add, y);
             if (add && !bitnet__all_finite(y, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
         }
     }
@@ -8505,6 +9057,7 @@ static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to
     const bitnet__act *gate_act = bitnet__act_of(c, 0), *up_act = bitnet__act_of(c, 1);
     int32_t *gates = bitnet__thread_dots(c, thread), i;
     int32_t *ups = gates + (size_t)bitnet__dot_tokens(&c->p) * BITNET__ROWS;
+    float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
     bitnet__product x = {0, 0, 0, 0};
     from = bitnet__round_rows(c, from, c->m->ffn_dim);
     to = bitnet__round_rows(c, to, c->m->ffn_dim);
@@ -8512,14 +9065,12 @@ static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to
         bitnet__products(s, gate, gate_act, &x, gates);
         bitnet__products(s, up, up_act, &x, ups);
         for (i = 0; i < x.n_tokens; i++) {
-            const size_t t = (size_t)(x.t + i), at = (size_t)i * BITNET__ROWS;
-            const float gate_f = gate->scale / gate_act->scale[t];
-            const float up_f = up->scale / up_act->scale[t];
-            float *y = c->g + t * (size_t)c->m->ffn_dim + x.row;
+            const float *g = bitnet__outputs(s, gate, gate_act, &x, i, gates, gate_room);
+            const float *u = bitnet__outputs(s, up, up_act, &x, i, ups, up_room);
+            float *y = c->g + (size_t)(x.t + i) * (size_t)c->m->ffn_dim + x.row;
             if (f->gate_a < 0.0f)
-                c->k.sigmoid_gate(gates + at, gate_f, ups + at, up_f, f->gate_a, f->gate_b,
-                                  x.n_rows, y);
-            else c->k.relu2_gate(gates + at, gate_f, ups + at, up_f, x.n_rows, y);
+                c->k.sigmoid_gate(g, u, f->gate_a, f->gate_b, x.n_rows, y);
+            else c->k.relu2_gate(g, u, x.n_rows, y);
         }
     }
 }
@@ -8832,32 +9383,32 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
     s->layer = l;
     s->layer_index = i;
     s->window = m->window > 0 && (i + 1) % m->family->slide_except ? m->window : 0;
-    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], &l->norm[BITNET__ATTN_Q],
+    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__ATTN_Q,
                            several ? 3 : 1);
     bitnet__run_step(s, "matmul", m->q_dim + 2 * m->kv_dim, (int64_t)m->dim * s->n_tokens,
                      bitnet__step_qkv);
     bitnet__run_step(s, "attention", s->n_tokens, 32 * (int64_t)(m->q_dim + 2 * m->kv_dim),
                      bitnet__step_rope);
     bitnet__run_attention(s);
-    bitnet__quantize_input(s, c->o, m->q_dim, 0, &l->norm[BITNET__ATTN_OUTPUT], 1);
+    bitnet__quantize_input(s, c->o, m->q_dim, 0, BITNET__ATTN_OUTPUT, 1);
     bitnet__add_linear_to_x(s, BITNET__ATTN_OUTPUT, l->norm[BITNET__POST_ATTN_NORM]);
-    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__FFN_NORM], &l->norm[BITNET__FFN_GATE],
+    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__FFN_NORM], BITNET__FFN_GATE,
                            several ? 2 : 1);
     bitnet__run_step(s, "matmul", m->ffn_dim, 2 * (int64_t)m->dim * s->n_tokens,
                      bitnet__step_gate_up);
-    bitnet__quantize_input(s, c->g, m->ffn_dim, 0, &l->norm[BITNET__FFN_DOWN], 1);
+    bitnet__quantize_input(s, c->g, m->ffn_dim, 0, BITNET__FFN_DOWN, 1);
     bitnet__add_linear_to_x(s, BITNET__FFN_DOWN, l->norm[BITNET__POST_FFN_NORM]);
 }
 
-/* The cosines, then the sines of a position's angles. */
-static void bitnet__rotations(const bitnet_model *m, const double *freq, int32_t pos,
+/* The cosines, then the sines of a position's angles, times length. */
+static void bitnet__rotations(const bitnet_model *m, const double *freq, double length, int32_t pos,
                               float *cos_sin) {
     int32_t i;
     for (i = 0; i < m->n_rot / 2; i++) {
         double sn, cs;
         bitnet__sincos((double)pos * freq[i], &sn, &cs);
-        cos_sin[i] = (float)cs;
-        cos_sin[m->n_rot / 2 + i] = (float)sn;
+        cos_sin[i] = (float)(cs * length);
+        cos_sin[m->n_rot / 2 + i] = (float)(sn * length);
     }
 }
 
@@ -8870,12 +9421,14 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     for (t = from; t < to; t++) {
         const bitnet__place at = c->places[t];
         float *x = c->x + (size_t)t * (size_t)m->dim;
-        bitnet__matrix_row(&m->embed, c->seqs[at.seq].history[at.pos], x);
+        const bitnet_token token = c->seqs[at.seq].history[at.pos];
+        if (m->tied && m->ternary_head.group) bitnet__groups_row(&m->ternary_head, token, x);
+        else bitnet__matrix_row(&m->embed, token, x);
         for (i = 0; i < m->dim && m->family->embed_scaled; i++) x[i] *= scale;
         if (!bitnet__all_finite(x, m->dim)) bitnet__note_nonfinite(c, t, thread);
         for (i = 0; i < 2; i++)
             if (m->rope_freq[i])
-                bitnet__rotations(m, m->rope_freq[i], at.pos,
+                bitnet__rotations(m, m->rope_freq[i], i == 0 ? m->rope_length : 1.0, at.pos,
                                   c->rope[i] + (size_t)t * (size_t)m->n_rot);
     }
 }
@@ -9509,6 +10062,37 @@ static void bitnet__head_rows(const bitnet_ctx *c, int32_t row, int32_t rows, co
     }
 }
 
+/* A ternary head takes its hidden states as int8, as a linear layer does. Nothing here can be
+   cancelled. */
+static void bitnet__step_quantize_hidden(const bitnet__step *s, int32_t from, int32_t to,
+                                         int thread) {
+    int32_t t;
+    for (t = from; t < to; t++)
+        bitnet__quantize_token(s, s->in + (size_t)t * (size_t)s->in_dim, t, &s->c->act[0], thread);
+}
+
+static void bitnet__step_ternary_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    const bitnet__linear *head = &s->c->m->ternary_head;
+    bitnet__product x = {0, 0, 0, 0};
+    x.row = bitnet__round_rows(s->c, from, head->n_out);
+    x.n_rows = bitnet__round_rows(s->c, to, head->n_out) - x.row;
+    x.n_tokens = s->n_tokens;
+    (void)thread;
+    bitnet__group_products(s, head, &s->c->act[0], &x, 0, s->out + x.row, (size_t)head->n_out);
+}
+
+/* The logits of n rows of hidden states, at most n_batch. */
+static void bitnet__ternary_logits(bitnet_ctx *c, int32_t first, int32_t n) {
+    const int32_t dim = c->m->dim;
+    bitnet__step s = bitnet__make_step(c, n);
+    s.in = c->hidden + (size_t)first * (size_t)dim;
+    s.in_dim = dim;
+    s.group = c->m->ternary_head.group;
+    s.out = c->logits + (size_t)first * (size_t)c->m->n_vocab;
+    bitnet__run_step(&s, "quantize", n, 16 * (int64_t)dim, bitnet__step_quantize_hidden);
+    bitnet__run_step(&s, "head", c->m->n_vocab, (int64_t)dim * n, bitnet__step_ternary_head);
+}
+
 static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const size_t first = (size_t)c->n_ready, vocab = (size_t)c->m->n_vocab;
@@ -9524,6 +10108,11 @@ static int32_t bitnet__find_row(const bitnet_ctx *c, int32_t i) {
 
 static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
     if ((i = bitnet__find_row(c, i)) < 0) return 0;
+    while (c->m->ternary_head.group && c->n_ready < c->n_rows) {
+        const int32_t n = bitnet__min(c->n_rows - c->n_ready, c->p.n_batch);
+        bitnet__ternary_logits(c, c->n_ready, n);
+        c->n_ready += n;
+    }
     if (c->n_ready < c->n_rows) {
         bitnet__step s = bitnet__make_step(c, c->n_rows - c->n_ready);
         bitnet__run_step(&s, "head", c->m->n_vocab, 8 * (int64_t)c->m->dim * s.n_tokens,
@@ -11008,7 +11597,8 @@ enum {
 };
 
 /* The entries that multiply rows with columns. The columns of MIX are weights of rows. */
-enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_DOT, BITNET__TEST_MIX };
+enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_GROUPS, BITNET__TEST_DOT,
+       BITNET__TEST_MIX };
 
 /* All parts of a matrix with this many rows and columns: all columns, then `step` fewer each time;
    and the same with rows. The shapes of DOT also serve MIX, where step is 1. */
@@ -11023,6 +11613,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_U8, 320, 9, 13, 1}, {BITNET__TEST_U8, 96, 9, 13, 1},
     {BITNET__TEST_U8, 80, 9, 13, 1}, {BITNET__TEST_U8, 48, 9, 13, 1},
     {BITNET__TEST_U8, 37, 3, 3, 1},
+    {BITNET__TEST_GROUPS, 256, 37, 40, 1}, {BITNET__TEST_GROUPS, 768, 70, 13, 3},
     {BITNET__TEST_DOT, 272, 37, 13, 1}, {BITNET__TEST_DOT, 80, 70, 9, 3},
     {BITNET__TEST_DOT, 37, 5, 5, 2}, {BITNET__TEST_DOT, 4112, 5, 7, 1}
 };
@@ -11030,7 +11621,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
 typedef struct bitnet__test_entry {
     const char *name;
     size_t offset;                     /* in bitnet_kernels */
-    int kind, type;                    /* type of the matrix, if that is of floats */
+    int kind, type;                    /* type of the matrix, if that is of floats; or the group */
     int round13;                       /* columns have 13 significant bits */
 } bitnet__test_entry;
 
@@ -11038,6 +11629,9 @@ typedef struct bitnet__test_entry {
 static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(dotrows_ternary), BITNET__TEST_TERNARY, 0, 0},
     {BITNET__ENTRY(dotrows_u8), BITNET__TEST_U8, 0, 0},
+    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 64, 0},
+    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 128, 0},
+    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 256, 0},
     {BITNET__ENTRY(dotrows_f32), BITNET__TEST_DOT, BITNET_TENSOR_F32, 0},
     {BITNET__ENTRY(dotrows_f16), BITNET__TEST_DOT, BITNET_TENSOR_F16, 0},
     {BITNET__ENTRY(dotrows_bf16), BITNET__TEST_DOT, BITNET_TENSOR_BF16, 0},
@@ -11067,7 +11661,9 @@ typedef struct bitnet__selftest {
     float x[BITNET__TEST_FLOATS];      /* ... the columns, floats or int8, and ... */
     float want[BITNET__TEST_FLOATS], got[BITNET__TEST_FLOATS];     /* ... results, maybe int32 */
     float blank[BITNET__TEST_STRIDE];  /* what a column contains before a call, and a guard after */
-    int32_t sums[BITNET__TEST_COLS], dots[2][BITNET__TEST_LENGTH];
+    int32_t sums[12 * BITNET__TEST_COLS];      /* of columns, or of their groups: up to 12 */
+    float steps[12 * BITNET__TEST_COLS];
+    int32_t dots[2][BITNET__TEST_LENGTH];
     uint8_t w[BITNET__TEST_WEIGHTS];
     uint8_t *packed;                   /* behind this structure */
 } bitnet__selftest;
@@ -11122,6 +11718,30 @@ static void bitnet__test_fill_ints(bitnet__selftest *t) {
         for (i = t->sums[c] = 0; i < t->n; i++) t->sums[c] += *q++;
 }
 
+/* The same for a matrix with a scale per group, whose scales may be negative, subnormal or 0. */
+static void bitnet__test_fill_groups(bitnet__selftest *t) {
+    const int group = t->entry->type, groups = t->n / group;
+    const int scales = (int)bitnet__group_scales_bytes(t->n, group);
+    const int size = (int)bitnet__groups_bytes(t->n, group, 16);
+    const int8_t *q = (const int8_t *)t->x;
+    int r, i, j;
+    bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, -128, 127);
+    for (i = 0; i < t->cols * groups; i++) {
+        t->steps[i] = (float)bitnet__random(&t->random);
+        for (j = t->sums[i] = 0; j < group; j++) t->sums[i] += *q++;
+    }
+    for (r = 0; r < t->rows; r += 16) {
+        uint8_t *p = t->w + r / 16 * size;
+        for (i = 0; i < scales; i += 2)
+            bitnet__put_u16(p + i, (uint32_t)bitnet__test_below(t, 0x4000) |
+                                   (uint32_t)(i % 6 ? 0 : 0x8000));
+        for (; i < size; i++) {        /* no code 3 */
+            p[i] = (uint8_t)bitnet__test_below(t, 256);
+            p[i] ^= (uint8_t)(p[i] & p[i] >> 1 & 0x55);
+        }
+    }
+}
+
 /* The same for floats. Some rows have F16 subnormals, an infinity or a NaN. */
 static void bitnet__test_fill_floats(bitnet__selftest *t) {
     const int stride = (int)t->w_stride, columns = t->cols * (int)t->x_stride;
@@ -11160,6 +11780,8 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     union {
         void (*ints)(const uint8_t *, const int8_t *, const int32_t *, int, int, int, int32_t *,
                      size_t);
+        void (*groups)(const uint8_t *, const int8_t *, const int32_t *, const float *, int, int,
+                       int, int, int, float *, size_t);
         void (*dot)(const uint8_t *, const float *, int, int, int, float *, size_t);
         void (*mix)(const uint8_t *, size_t, const float *, size_t, int, int, int, float *);
     } f;
@@ -11169,7 +11791,11 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     memcpy(&f, (const char *)k + t->entry->offset, sizeof f);
     if (t->entry->kind <= BITNET__TEST_U8)
         f.ints(w, q, t->sums + from, t->n, t->rows, t->cols, (int32_t *)out, t->stride);
-    else if (t->entry->kind == BITNET__TEST_DOT)
+    else if (t->entry->kind == BITNET__TEST_GROUPS) {
+        const int group = t->entry->type, at = from * (t->n / group);
+        f.groups(w, q, t->sums + at, t->steps + at, t->n, group, t->rows, t->cols, t->n > 256,
+                 (float *)out, t->stride);
+    } else if (t->entry->kind == BITNET__TEST_DOT)
         f.dot(w, x, t->n, t->rows, t->cols, (float *)out, t->stride);
     else f.mix(w, t->w_stride, x, t->x_stride, t->n, t->rows, t->cols, (float *)out);
 }
@@ -11220,7 +11846,7 @@ static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from,
         const float *want = t->want + (size_t)(from + c) * t->stride + first;
         const float *got = t->got + (size_t)c * t->stride;
         const size_t n = c == cols ? 0 : kind == BITNET__TEST_MIX ? t->stride : (size_t)rows;
-        if (!bitnet__test_same(want, got, n, kind >= BITNET__TEST_DOT) ||
+        if (!bitnet__test_same(want, got, n, kind >= BITNET__TEST_GROUPS) ||
             memcmp(got + n, t->blank + n, (t->stride - n) * sizeof *got)) return 0;
     }
     return 1;
@@ -11253,6 +11879,7 @@ static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__tes
     t->x_stride = (size_t)(mix ? s->rows + 3 : s->n);
     t->stride = (size_t)(mix ? s->n : s->rows + 3);
     if (t->entry->kind <= BITNET__TEST_U8) bitnet__test_fill_ints(t);
+    else if (t->entry->kind == BITNET__TEST_GROUPS) bitnet__test_fill_groups(t);
     else bitnet__test_fill_floats(t);
     if (t->packs) bad = bitnet__test_pack(t, s == bitnet__test_shapes);
     bitnet__test_multiply(t, &bitnet__kernels_scalar, t->w, 0, t->want);
@@ -11302,11 +11929,10 @@ static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k,
         case BITNET__TEST_STORE: k->store_f16(t->x, n, (uint8_t *)y); break;
         case BITNET__TEST_DEQUANTIZE: k->dequantize(t->dots[dots], 0.1f, n, way, y); break;
         case BITNET__TEST_GATE:
-            k->relu2_gate(t->dots[way], 0.1f, t->dots[!way], 0.3f, n, y);
+            k->relu2_gate(way ? gain : t->x, way ? t->x : gain, n, y);
             break;
-        case BITNET__TEST_SIGMOID:     /* gates of both signs, small and large */
-            k->sigmoid_gate(t->dots[dots], 0.01f, t->dots[!dots], 0.3f, way ? -1.6f : -1.0f,
-                            way ? -0.07f : 0.0f, n, y);
+        case BITNET__TEST_SIGMOID:
+            k->sigmoid_gate(t->x, gain, way ? -1.6f : -1.0f, way ? -0.07f : 0.0f, n, y);
             break;
         default: k->rmsnorm(x, gain, n, 1e-5f, y); break;
     }

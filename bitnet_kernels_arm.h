@@ -90,7 +90,7 @@
        dotrows_u8         |w - 128| <= 128, |q| <= 64: a product is at most 8192. An int16 gets two
                           before it is emptied, 16384. All lanes together 8192 n, at most 2^29. */
 
-#if BITNET__KERNEL_ABI != 5
+#if BITNET__KERNEL_ABI != 6
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -1191,28 +1191,26 @@ static void bitnet__dequantize_neon(const int32_t *dots, float f, int n, int add
     bitnet__dequantize_scalar(dots + whole, f, n - whole, add, y + whole);
 }
 
-static void bitnet__relu2_gate_neon(const int32_t *gate, float gate_f, const int32_t *up,
-                                    float up_f, int n, float *y) {
+static void bitnet__relu2_gate_neon(const float *gate, const float *up, int n, float *y) {
     int i, whole = n - n % 4;
     for (i = 0; i < whole; i += 4) {
-        float32x4_t g = bitnet__scaled_neon(gate + i, gate_f);
-        g = vmaxnmq_f32(g, vdupq_n_f32(0.0f));
-        vst1q_f32(y + i, vmulq_f32(vmulq_f32(g, g), bitnet__scaled_neon(up + i, up_f)));
+        const float32x4_t g = vmaxnmq_f32(vld1q_f32(gate + i), vdupq_n_f32(0.0f));
+        vst1q_f32(y + i, vmulq_f32(vmulq_f32(g, g), vld1q_f32(up + i)));
     }
-    bitnet__relu2_gate_scalar(gate + whole, gate_f, up + whole, up_f, n - whole, y + whole);
+    bitnet__relu2_gate_scalar(gate + whole, up + whole, n - whole, y + whole);
 }
 
-static void bitnet__sigmoid_gate_neon(const int32_t *gate, float gate_f, const int32_t *up,
-                                      float up_f, float a, float b, int n, float *y) {
+static void bitnet__sigmoid_gate_neon(const float *gate, const float *up, float a, float b, int n,
+                                      float *y) {
     int i, whole = n - n % 4;
     for (i = 0; i < whole; i += 4) {
-        const float32x4_t g = bitnet__scaled_neon(gate + i, gate_f);
+        const float32x4_t g = vld1q_f32(gate + i);
         float32x4_t t = vmulq_f32(vmulq_f32(vdupq_n_f32(b), g), g);
         t = vmulq_f32(vaddq_f32(t, vdupq_n_f32(a)), g);
         t = vdivq_f32(g, vaddq_f32(vdupq_n_f32(1.0f), bitnet__expf_neon(t)));
-        vst1q_f32(y + i, vmulq_f32(t, bitnet__scaled_neon(up + i, up_f)));
+        vst1q_f32(y + i, vmulq_f32(t, vld1q_f32(up + i)));
     }
-    bitnet__sigmoid_gate_scalar(gate + whole, gate_f, up + whole, up_f, a, b, n - whole, y + whole);
+    bitnet__sigmoid_gate_scalar(gate + whole, up + whole, a, b, n - whole, y + whole);
 }
 
 static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float eps, float *y) {
@@ -1244,8 +1242,8 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
 /* ---- the tables ---- */
 
 #define BITNET__KERNEL_ENTRIES(ternary, u8) \
-    bitnet__quantize_neon, ternary, bitnet__dotrows_f32_neon, bitnet__dotrows_f16_neon, \
-    bitnet__dotrows_bf16_neon, bitnet__scores_f16_neon, bitnet__sumrows_f32_neon, \
+    bitnet__quantize_neon, ternary, bitnet__dotrows_groups_scalar, bitnet__dotrows_f32_neon, \
+    bitnet__dotrows_f16_neon, bitnet__dotrows_bf16_neon, bitnet__scores_f16_neon, bitnet__sumrows_f32_neon, \
     bitnet__sumrows_f16_neon, bitnet__softmax_neon, bitnet__rope_neon, bitnet__store_f16_neon, \
     bitnet__dequantize_neon, bitnet__relu2_gate_neon, bitnet__sigmoid_gate_neon, \
     bitnet__rmsnorm_neon, u8
@@ -1254,8 +1252,8 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
 #ifdef __arm__
   #undef BITNET__KERNEL_ENTRIES
   #define BITNET__KERNEL_ENTRIES(ternary, u8) \
-      bitnet__quantize_scalar, ternary, bitnet__dotrows_f32_scalar, bitnet__dotrows_f16_scalar, \
-      bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, bitnet__sumrows_f32_scalar, \
+      bitnet__quantize_scalar, ternary, bitnet__dotrows_groups_scalar, \
+      bitnet__dotrows_f32_scalar, bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, bitnet__sumrows_f32_scalar, \
       bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, bitnet__rope_scalar, \
       bitnet__store_f16_scalar, bitnet__dequantize_scalar, bitnet__relu2_gate_scalar, \
       bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u8

@@ -68,7 +68,7 @@
                           at most 2^29. Relaxed: pairs of products are at most 2 * 255 * 64 = 32640
                           (unsigned) or 2 * 128 * 64 = 16384 (signed). */
 
-#if BITNET__KERNEL_ABI != 5
+#if BITNET__KERNEL_ABI != 6
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -980,30 +980,26 @@ static void bitnet__dequantize_wasm(const int32_t *dots, float f, int n, int add
     bitnet__dequantize_scalar(dots + whole, f, n - whole, add, y + whole);
 }
 
-static void bitnet__relu2_gate_wasm(const int32_t *gate, float gate_f, const int32_t *up,
-                                    float up_f, int n, float *y) {
+static void bitnet__relu2_gate_wasm(const float *gate, const float *up, int n, float *y) {
     int i, whole = n - n % 4;
     for (i = 0; i < whole; i += 4) {
-        v128_t g = bitnet__scaled_wasm(gate + i, gate_f);
-        g = wasm_f32x4_pmax(wasm_f32x4_const_splat(0.0f), g);
-        wasm_v128_store(y + i, wasm_f32x4_mul(wasm_f32x4_mul(g, g),
-                                              bitnet__scaled_wasm(up + i, up_f)));
+        const v128_t g = wasm_f32x4_pmax(wasm_f32x4_const_splat(0.0f), wasm_v128_load(gate + i));
+        wasm_v128_store(y + i, wasm_f32x4_mul(wasm_f32x4_mul(g, g), wasm_v128_load(up + i)));
     }
-    bitnet__relu2_gate_scalar(gate + whole, gate_f, up + whole, up_f, n - whole, y + whole);
+    bitnet__relu2_gate_scalar(gate + whole, up + whole, n - whole, y + whole);
 }
 
-static void bitnet__sigmoid_gate_wasm(const int32_t *gate, float gate_f, const int32_t *up,
-                                      float up_f, float a, float b, int n, float *y) {
+static void bitnet__sigmoid_gate_wasm(const float *gate, const float *up, float a, float b, int n,
+                                      float *y) {
     int i, whole = n - n % 4;
     for (i = 0; i < whole; i += 4) {
-        const v128_t g = bitnet__scaled_wasm(gate + i, gate_f);
+        const v128_t g = wasm_v128_load(gate + i);
         v128_t t = wasm_f32x4_mul(wasm_f32x4_mul(wasm_f32x4_splat(b), g), g);
         t = wasm_f32x4_mul(wasm_f32x4_add(t, wasm_f32x4_splat(a)), g);
         t = wasm_f32x4_add(wasm_f32x4_const_splat(1.0f), bitnet__expf_wasm(t));
-        wasm_v128_store(y + i, wasm_f32x4_mul(wasm_f32x4_div(g, t),
-                                              bitnet__scaled_wasm(up + i, up_f)));
+        wasm_v128_store(y + i, wasm_f32x4_mul(wasm_f32x4_div(g, t), wasm_v128_load(up + i)));
     }
-    bitnet__sigmoid_gate_scalar(gate + whole, gate_f, up + whole, up_f, a, b, n - whole, y + whole);
+    bitnet__sigmoid_gate_scalar(gate + whole, up + whole, a, b, n - whole, y + whole);
 }
 
 static void bitnet__rmsnorm_wasm(const float *x, const float *gain, int n, float eps, float *y) {
@@ -1043,8 +1039,8 @@ static uint32_t bitnet__cpu_features(void) {
 /* ---- the tables ---- */
 
 #define BITNET__KERNEL_ENTRIES(ternary, u8) \
-    bitnet__quantize_wasm, ternary, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
-    bitnet__dotrows_bf16_wasm, bitnet__dotrows_f16_wasm, bitnet__sumrows_f32_wasm, \
+    bitnet__quantize_wasm, ternary, bitnet__dotrows_groups_scalar, bitnet__dotrows_f32_wasm, \
+    bitnet__dotrows_f16_wasm, bitnet__dotrows_bf16_wasm, bitnet__dotrows_f16_wasm, bitnet__sumrows_f32_wasm, \
     bitnet__sumrows_f16_wasm, bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, \
     bitnet__dequantize_wasm, bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, \
     bitnet__rmsnorm_wasm, u8

@@ -80,7 +80,7 @@
 
 #ifndef BITNET__ISA
 
-#if BITNET__KERNEL_ABI != 5
+#if BITNET__KERNEL_ABI != 6
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -402,7 +402,7 @@ BITNET__INLINE BITNET__TARGET_avx2 void bitnet__end_column(__m128 s0, __m128 s1,
 
 /* Float kernels of base, dotrows_u8 of isa. */
 #define BITNET__KERNEL_ENTRIES(isa, base, ternary) \
-    bitnet__quantize_##base, ternary, bitnet__dotrows_f32_##base, \
+    bitnet__quantize_##base, ternary, bitnet__dotrows_groups_scalar, bitnet__dotrows_f32_##base, \
     bitnet__dotrows_f16_##base, bitnet__dotrows_bf16_##base, bitnet__scores_f16_##base, \
     bitnet__sumrows_f32_##base, bitnet__sumrows_f16_##base, bitnet__softmax_##base, \
     bitnet__rope_##base, bitnet__store_f16_##base, bitnet__dequantize_##base, \
@@ -1717,32 +1717,30 @@ static BITNET__TARGET void BITNET__V(dequantize)(const int32_t *dots, float f, i
 }
 
 static BITNET__TARGET void BITNET__V(relu2_gate)(
-    const int32_t *gate, float gate_f, const int32_t *up, float up_f, int n, float *y) {
+    const float *gate, const float *up, int n, float *y) {
     int i, whole = n - n % BITNET__LANES;
     BITNET__V(v16) g, u;
     for (i = 0; i < whole; i += BITNET__LANES) {
-        g = BITNET__V(mul)(BITNET__V(load_i32)(gate + i), BITNET__V(splat)(gate_f));
-        u = BITNET__V(mul)(BITNET__V(load_i32)(up + i), BITNET__V(splat)(up_f));
-        g = BITNET__V(max)(g, BITNET__V(splat)(0.0f));
+        g = BITNET__V(max)(BITNET__V(load_f32)(gate + i), BITNET__V(splat)(0.0f));
+        u = BITNET__V(load_f32)(up + i);
         BITNET__V(store)(y + i, BITNET__V(mul)(BITNET__V(mul)(g, g), u));
     }
-    bitnet__relu2_gate_scalar(gate + whole, gate_f, up + whole, up_f, n - whole, y + whole);
+    bitnet__relu2_gate_scalar(gate + whole, up + whole, n - whole, y + whole);
 }
 
 static BITNET__TARGET void BITNET__V(sigmoid_gate)(
-    const int32_t *gate, float gate_f, const int32_t *up, float up_f, float a, float b, int n,
-    float *y) {
+    const float *gate, const float *up, float a, float b, int n, float *y) {
     int i, whole = n - n % BITNET__LANES;
     BITNET__V(v16) g, u, t;
     for (i = 0; i < whole; i += BITNET__LANES) {
-        g = BITNET__V(mul)(BITNET__V(load_i32)(gate + i), BITNET__V(splat)(gate_f));
-        u = BITNET__V(mul)(BITNET__V(load_i32)(up + i), BITNET__V(splat)(up_f));
+        g = BITNET__V(load_f32)(gate + i);
+        u = BITNET__V(load_f32)(up + i);
         t = BITNET__V(mul)(BITNET__V(mul)(BITNET__V(splat)(b), g), g);
         t = BITNET__V(mul)(BITNET__V(add)(t, BITNET__V(splat)(a)), g);
         t = BITNET__V(add)(BITNET__V(splat)(1.0f), BITNET__V(expf)(t));
         BITNET__V(store)(y + i, BITNET__V(mul)(BITNET__V(div)(g, t), u));
     }
-    bitnet__sigmoid_gate_scalar(gate + whole, gate_f, up + whole, up_f, a, b, n - whole, y + whole);
+    bitnet__sigmoid_gate_scalar(gate + whole, up + whole, a, b, n - whole, y + whole);
 }
 
 static BITNET__TARGET void BITNET__V(rmsnorm)(const float *x, const float *gain,

@@ -211,13 +211,13 @@ static void run_dequantize(const bitnet_kernels *k, const op *o, const shape *s,
 
 static void run_relu2_gate(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     (void)o;
-    ENTRY(k, relu2_gate)(ints, factor(0), ints + s->n, factor(1), s->n, y);
+    ENTRY(k, relu2_gate)(x, x + s->n, s->n, y);
     put_floats(out, y, (size_t)s->n);
 }
 
 /* Variant 0: SiLU; 1: GELU. */
 static void run_sigmoid_gate(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
-    ENTRY(k, sigmoid_gate)(ints, factor(0), ints + s->n, factor(1), o->variant ? -1.59576912f : -1,
+    ENTRY(k, sigmoid_gate)(x, x + s->n, o->variant ? -1.59576912f : -1,
                            o->variant ? -0.0713548163f : 0, s->n, y);
     put_floats(out, y, (size_t)s->n);
 }

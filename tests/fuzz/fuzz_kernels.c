@@ -75,11 +75,11 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             k->dequantize(a->dots, a->f, a->n, a->flag, r->y);
             break;
         case KERNELS_RELU2:
-            k->relu2_gate(a->dots, a->f, a->dots + a->n, 0.25f * a->f, a->n, r->y);
+            k->relu2_gate(a->x, a->x + a->n, a->n, r->y);
             break;
         case KERNELS_SIGMOID:
-            k->sigmoid_gate(a->dots, a->f, a->dots + a->n, 0.25f * a->f, a->flag ? -1.6f : -1.0f,
-                            a->flag ? -0.07f : 0.0f, a->n, r->y);
+            k->sigmoid_gate(a->x, a->x + a->n, a->flag ? -1.6f : -1.0f, a->flag ? -0.07f : 0.0f,
+                            a->n, r->y);
             break;
         case KERNELS_RMSNORM: k->rmsnorm(a->x, a->x + a->n, a->n, 1e-5f, r->y); break;
         default: k->dotrows_u8(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots, stride); break;

@@ -54,6 +54,7 @@ static bitnet_kernels entry_of(const bitnet_kernels *k, const char *entry) {
     one.needs = k->needs;
 #define KEEP(e) if (!strcmp(entry, #e)) one.e = k->e
     KEEP(quantize);
+    KEEP(dotrows_groups);
     KEEP(dotrows_f32);
     KEEP(dotrows_f16);
     KEEP(dotrows_bf16);

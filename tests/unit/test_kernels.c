@@ -890,14 +890,14 @@ static void store_f16(const char *table) {
         }
 }
 
-/* y of dequantize (which 0, 1: add), relu2_gate (2) and sigmoid_gate (3: SiLU, 4: GELU). */
-static void from_dots(const bitnet_kernels *k, int which, const int32_t *dots, float f, int n,
-                      float *y) {
+/* y of dequantize (which 0, 1: add), relu2_gate (2) and sigmoid_gate (3: SiLU, 4: GELU). x: n gates
+   and n ups; dots: n integers. */
+static void from_products(const bitnet_kernels *k, int which, const int32_t *dots, float f,
+                          const float *x, int n, float *y) {
     if (which < 2) k->dequantize(dots, f, n, which, y);
-    else if (which == 2) k->relu2_gate(dots, f, dots + n, f != f ? 0.3f : f * 0.3f, n, y);
+    else if (which == 2) k->relu2_gate(x, x + n, n, y);
     else
-        k->sigmoid_gate(dots, f, dots + n, f != f ? 0.3f : f * 0.3f,
-                        which == 3 ? -1.0f : -1.59576912f,
+        k->sigmoid_gate(x, x + n, which == 3 ? -1.0f : -1.59576912f,
                         which == 3 ? 0.0f : -0.0713548163f, n, y);
 }
 
@@ -911,16 +911,19 @@ static void products(const char *table) {
                 const int n = vector_length(i);
                 const size_t size = (size_t)n * 4;
                 const float f = kind == F_ANY_BITS && i % 16 == 0 ? NAN : random_float(kind);
-                int32_t *dots = (int32_t *)block(2 * size, 4);
+                int32_t *dots = (int32_t *)block(size, 4);
+                float *x = (float *)block(2 * size, 4);
                 float *want = (float *)block(size, 4), *got = (float *)block(size, 0);
                 int at, j;
-                for (j = 0; j < 2 * n; j++) dots[j] = (int32_t)random_bits() >> (j % 24);
+                for (j = 0; j < n; j++) dots[j] = (int32_t)random_bits() >> (j % 24);
+                fill_floats(x, 2 * (size_t)n, kind);
                 fill_floats(want, (size_t)n, kind);
                 memcpy(got, want, size);
-                from_dots(scalar(), which, dots, f, n, want);
-                from_dots(&k, which, dots, f, n, got);
+                from_products(scalar(), which, dots, f, x, n, want);
+                from_products(&k, which, dots, f, x, n, got);
                 at = first_difference(want, got, (size_t)n);
                 release(dots, 4);
+                release(x, 4);
                 release(want, 4);
                 free(got);
                 CHECK_MSG(at < 0, "%s: %d: n %d, kind %d: [%d], seed %llu", table, which, n, kind,

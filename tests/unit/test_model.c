@@ -1413,14 +1413,12 @@ static void broken_dequantize(const int32_t *dots, float f, int n, int add, floa
     bitnet__dequantize_scalar(dots, f, n, add, y);
     flip(&y[n - 1]);
 }
-static void broken_gate(const int32_t *gate, float gate_f, const int32_t *up, float up_f, int n,
-                        float *y) {
-    bitnet__relu2_gate_scalar(gate, gate_f, up, up_f, n, y);
+static void broken_gate(const float *gate, const float *up, int n, float *y) {
+    bitnet__relu2_gate_scalar(gate, up, n, y);
     flip(&y[n - 1]);
 }
-static void broken_sigmoid(const int32_t *gate, float gate_f, const int32_t *up, float up_f,
-                           float a, float b, int n, float *y) {
-    bitnet__sigmoid_gate_scalar(gate, gate_f, up, up_f, a, b, n, y);
+static void broken_sigmoid(const float *gate, const float *up, float a, float b, int n, float *y) {
+    bitnet__sigmoid_gate_scalar(gate, up, a, b, n, y);
     flip(&y[n - 1]);
 }
 static void broken_rmsnorm(const float *x, const float *gain, int n, float eps, float *y) {
