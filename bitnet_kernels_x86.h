@@ -402,7 +402,7 @@ BITNET__INLINE BITNET__TARGET_avx2 void bitnet__end_column(__m128 s0, __m128 s1,
 
 /* Float kernels of base, dotrows_u8 of isa. */
 #define BITNET__KERNEL_ENTRIES(isa, base, ternary) \
-    bitnet__quantize_##base, ternary, bitnet__dotrows_groups_scalar, bitnet__dotrows_f32_##base, \
+    bitnet__quantize_##base, ternary, bitnet__dotrows_groups_##isa, bitnet__dotrows_f32_##base, \
     bitnet__dotrows_f16_##base, bitnet__dotrows_bf16_##base, bitnet__scores_f16_##base, \
     bitnet__sumrows_f32_##base, bitnet__sumrows_f16_##base, bitnet__softmax_##base, \
     bitnet__rope_##base, bitnet__store_f16_##base, bitnet__dequantize_##base, \
@@ -548,6 +548,7 @@ typedef __m256i bitnet__i32_avx2;
 typedef struct bitnet__pair_avx2 { __m256i lo, hi; } bitnet__pair_avx2;
 enum { bitnet__lanes_avx2 = 8, bitnet__key_cols_avx2 = 1, bitnet__mix_vectors_avx2 = 1,
        bitnet__together_avx2 = 1, bitnet__tile_cols_avx2 = 4, bitnet__depth_avx2 = 4,
+       bitnet__group_cols_avx2 = 4,
        bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__byte_cols_avx2 = 2,
        bitnet__tl2_cols_avx2 = 4 };
 
@@ -566,6 +567,11 @@ BITNET__FN __m256i bitnet__repeat4_avx2(const int8_t *q) {
     int32_t four;
     memcpy(&four, q, 4);
     return _mm256_set1_epi32(four);
+}
+
+/* The bits of mask, after a shift. */
+BITNET__FN __m256i bitnet__masked_avx2(__m256i v, const int shift, __m256i mask) {
+    return _mm256_and_si256(shift ? _mm256_srli_epi32(v, shift) : v, mask);
 }
 
 BITNET__FN __m256i bitnet__shift_right_avx2(__m256i v, int count) {
@@ -670,6 +676,45 @@ BITNET__FN void bitnet__steps_avx2(const __m256i (*panel)[2], int steps, const i
             sum[c][1] = _mm256_add_epi32(sum[c][1], _mm256_madd_epi16(part[c][1], ones));
         }
     }
+}
+
+/* A group of 16 rows with some columns, all of it in int16. A step has 8 sums, 2 vectors of codes as
+   they lie, 2 of codes, 1 of activations, 2 of products and a mask. */
+BITNET__FN void bitnet__group_avx2(const uint8_t *w, const int8_t *q, int n, int group,
+                                   __m256i (*dots)[2], const int tile_cols) {
+    const __m256i mask = _mm256_set1_epi8(3), ones = _mm256_set1_epi16(1);
+    __m256i part[4][2], w0, w1;
+    int c, i, s;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) part[c][0] = part[c][1] = _mm256_setzero_si256();
+    for (i = 0; i < group; i += 16, w += 64, q += 16) {
+        const __m256i v0 = bitnet__load256_avx2(w), v1 = bitnet__load256_avx2(w + 32);
+        BITNET__STREAM(w);
+        BITNET__UNROLL for (s = 0; s < 4; s++) {
+            w0 = _mm256_and_si256(s > 0 ? _mm256_srli_epi16(v0, 2 * s) : v0, mask);
+            w1 = _mm256_and_si256(s > 0 ? _mm256_srli_epi16(v1, 2 * s) : v1, mask);
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                const __m256i a = bitnet__repeat4_avx2(q + (size_t)c * (size_t)n + 4 * s);
+                const __m256i p0 = _mm256_maddubs_epi16(w0, a), p1 = _mm256_maddubs_epi16(w1, a);
+                part[c][0] = _mm256_add_epi16(part[c][0], p0);
+                part[c][1] = _mm256_add_epi16(part[c][1], p1);
+                BITNET__ADDED(part[c][0], p0);
+                BITNET__ADDED(part[c][1], p1);
+            }
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        dots[c][0] = _mm256_madd_epi16(part[c][0], ones);
+        dots[c][1] = _mm256_madd_epi16(part[c][1], ones);
+    }
+}
+
+/* 16 integers as floats, each minus less. */
+BITNET__FN bitnet__v16_avx2 bitnet__minus_avx2(const __m256i *dots, int32_t less) {
+    const __m256i v = _mm256_set1_epi32(less);
+    bitnet__v16_avx2 y;
+    y.lo = _mm256_cvtepi32_ps(_mm256_sub_epi32(dots[0], v));
+    y.hi = _mm256_cvtepi32_ps(_mm256_sub_epi32(dots[1], v));
+    return y;
 }
 
 BITNET__FN __m256i bitnet__products_avx2(__m256i sum, __m256i w, __m256i a) {
@@ -901,7 +946,7 @@ static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
    panel. 12 sums hide a latency of 5 or 6. */
 enum { bitnet__together_avxvnni = 2, bitnet__tile_cols_avxvnni = 3,
        bitnet__depth_avxvnni = BITNET__MAX_ROW / 128, bitnet__panel_cols_avxvnni = 6,
-       bitnet__panels_from_avxvnni = 10,
+       bitnet__panels_from_avxvnni = 10, bitnet__group_cols_avxvnni = 4,
        bitnet__byte_cols_avxvnni = 2 };
 
 BITNET__FN __m256i bitnet__products_avxvnni(__m256i sum, __m256i w, __m256i a) {
@@ -1050,7 +1095,7 @@ enum { bitnet__lanes_avx512vnni = 16, bitnet__key_cols_avx512vnni = 4,
        bitnet__mix_vectors_avx512vnni = 4, bitnet__together_avx512vnni = 4,
        bitnet__tile_cols_avx512vnni = 6, bitnet__depth_avx512vnni = BITNET__MAX_ROW / 128,
        bitnet__panel_cols_avx512vnni = 8, bitnet__panels_from_avx512vnni = 24,
-       bitnet__byte_cols_avx512vnni = 6,
+       bitnet__byte_cols_avx512vnni = 6, bitnet__group_cols_avx512vnni = 8,
        bitnet__tl2_cols_avx512vnni = 8 };
 
 #define BITNET__I32(op) \
@@ -1062,6 +1107,11 @@ BITNET__I32(unpacklo_epi32) BITNET__I32(unpackhi_epi32)
 BITNET__I32(unpacklo_epi64) BITNET__I32(unpackhi_epi64)
 #undef BITNET__I32
 
+/* 16 integers as floats, each minus less. */
+BITNET__FN __m512 bitnet__minus_avx512vnni(const __m512i *dots, int32_t less) {
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(*dots, _mm512_set1_epi32(less)));
+}
+
 BITNET__FN __m512i bitnet__splat_i32_avx512vnni(int32_t x) { return _mm512_set1_epi32(x); }
 BITNET__FN __m512i bitnet__load_i_avx512vnni(const void *p) { return _mm512_loadu_si512(p); }
 BITNET__FN __m512i bitnet__no_pair_avx512vnni(void) { return _mm512_setzero_si512(); }
@@ -1070,6 +1120,10 @@ BITNET__FN __m512i bitnet__repeat4_avx512vnni(const int8_t *q) {
     int32_t four;
     memcpy(&four, q, 4);
     return _mm512_set1_epi32(four);
+}
+
+BITNET__FN __m512i bitnet__masked_avx512vnni(__m512i v, const int shift, __m512i mask) {
+    return _mm512_and_si512(shift ? _mm512_srli_epi32(v, (unsigned)shift) : v, mask);
 }
 
 BITNET__FN __m512i bitnet__shift_right_avx512vnni(__m512i v, int count) {
@@ -2007,6 +2061,116 @@ static BITNET__TARGET void BITNET__I(dotrows_i2s)(const uint8_t *w, const int8_t
     bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tiles_i2s),
                              BITNET__I(panels_i2s), BITNET__I(panel_cols), BITNET__I(panels_from),
                              bitnet__i2s_bytes);
+}
+
+/* ---- a scale per group ---- */
+
+#if BITNET__PARTS & BITNET__VNNI_STEPS
+/* A group of 16 rows with some columns. With few columns a sum is shared out among several, since
+   vpdpbusd takes 4 or 5 cycles, and two can start in a cycle. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(group)(
+    const uint8_t *w, const int8_t *q, int n, int group,
+    BITNET__V(i32) (*dots)[16 / BITNET__V(lanes)], const int tile_cols) {
+    enum { halves = 16 / BITNET__V(lanes) };
+    const int chains = halves * tile_cols < 3 ? 4 : 3 - halves;
+    const BITNET__V(i32) mask = BITNET__V(splat_i32)(0x03030303);
+    BITNET__V(i32) sum[BITNET__I(group_cols)][halves][4], v[halves];
+    int c, h, i, s;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        BITNET__UNROLL for (h = 0; h < halves; h++) {
+            BITNET__UNROLL for (s = 0; s < chains; s++) sum[c][h][s] = BITNET__V(splat_i32)(0);
+        }
+    }
+    for (i = 0; i < group; i += 16, w += 64, q += 16) {
+        BITNET__STREAM(w);
+        BITNET__UNROLL for (h = 0; h < halves; h++) v[h] = BITNET__V(load_i)(w + 64 / halves * h);
+        BITNET__UNROLL for (s = 0; s < 4; s++) {
+            BITNET__V(i32) codes[halves];
+            BITNET__UNROLL for (h = 0; h < halves; h++)
+                codes[h] = BITNET__V(masked)(v[h], 2 * s, mask);
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                const BITNET__V(i32) a = BITNET__V(repeat4)(q + (size_t)c * (size_t)n + 4 * s);
+                BITNET__UNROLL for (h = 0; h < halves; h++) {
+                    BITNET__V(i32) *to = &sum[c][h][s % chains];
+                    *to = BITNET__I(products)(*to, codes[h], a);
+                    BITNET__IN_PLACE(*to);
+                }
+            }
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        BITNET__UNROLL for (h = 0; h < halves; h++) {
+            dots[c][h] = sum[c][h][0];
+            BITNET__UNROLL for (s = 1; s < chains; s++)
+                dots[c][h] = BITNET__V(add_epi32)(dots[c][h], sum[c][h][s]);
+        }
+    }
+}
+#endif
+
+/* 16 rows, or those that are left, with some columns. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(tile_groups)(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
+    int rows, int add, float *out, size_t out_stride, const int tile_cols) {
+    enum { most = BITNET__I(group_cols), halves = 16 / BITNET__V(lanes) };
+    const size_t groups = (size_t)(n / group);
+    const uint8_t *codes = w + bitnet__group_scales_bytes(n, group);
+    BITNET__V(v16) y[most];
+    float last[16];
+    size_t g;
+    int c, r;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) y[c] = BITNET__V(splat)(0.0f);
+    for (g = 0; g < groups; g++, w += 32, codes += 4 * (size_t)group, q += group) {
+        const BITNET__V(v16) d = BITNET__V(load_f16)(w);
+        BITNET__V(i32) dots[most][halves];
+        BITNET__I(group)(codes, q, n, group, dots, tile_cols);
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+            const size_t at = (size_t)c * groups + g;
+            const BITNET__V(v16) f = BITNET__V(mul)(d, BITNET__V(splat)(steps[at]));
+            y[c] = BITNET__V(add)(y[c], BITNET__V(mul)(BITNET__V(minus)(dots[c], sums[at]), f));
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++, out += out_stride) {
+        if (rows >= 16) {
+            if (add) y[c] = BITNET__V(add)(BITNET__V(load_f32)(out), y[c]);
+            BITNET__V(store)(out, y[c]);
+            continue;
+        }
+        BITNET__V(store)(last, y[c]);
+        for (r = 0; r < rows; r++) out[r] = add ? out[r] + last[r] : last[r];
+    }
+}
+
+/* Blocks of rows that stay in the L2 cache, or in L1 if a row is short: for each tile of columns,
+   which stay in L1, all rows of the block. */
+BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
+    int rows, int cols, int add, float *out, size_t out_stride) {
+    const int most = BITNET__I(group_cols);
+    const size_t bytes = bitnet__groups_bytes(n, group, 16), groups = (size_t)(n / group);
+    const int block = bytes < 65536 ? 131072 / (int)bytes * 16 : 16;
+    int r, c, i, end, count;
+    for (r = 0; r < rows; r = end) {
+        end = rows - r < block ? rows : r + block;
+        for (c = 0; c < cols; c += count) {
+            const size_t col = (size_t)c;
+            count = bitnet__share(cols - c, most);
+            count = count == 5 ? 3 : count == 7 ? 4 : count;       /* and as many again, but one */
+            for (i = r; i < end; i += 16) {
+#define BITNET__TILE_OF(tile_cols) \
+    BITNET__I(tile_groups)(w + (size_t)(i / 16) * bytes, q + col * (size_t)n, sums + col * groups, \
+                           steps + col * groups, n, group, rows - i, add, \
+                           out + col * out_stride + (size_t)i, out_stride, tile_cols)
+                if (count == 1) BITNET__TILE_OF(1);
+                else if (count == 2) BITNET__TILE_OF(2);
+                else if (count == 3) BITNET__TILE_OF(3);
+                else if (count == 4 || most == 4) BITNET__TILE_OF(4);
+                else if (count == 6) BITNET__TILE_OF(6);
+                else BITNET__TILE_OF(most);
+#undef BITNET__TILE_OF
+            }
+        }
+    }
 }
 
 /* ---- bytes ----
