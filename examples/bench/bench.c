@@ -5,9 +5,10 @@
        ./bench [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] [--profile]
                [--json] [--sequences LIST] [--chunks LIST]
 
-   Without MODEL it makes a random one in memory, with BitNet b1.58-2B-4T's shapes, or those of the
-   text embeddings: --family qwen3-embedding (0.6B) or gemma3-embedding (270M). A model of
-   embeddings, which writes nothing, gets a table of its own: see the end. --quick leaves
+   Without MODEL it makes a random one in memory, with BitNet b1.58-2B-4T's shapes, or those of
+   --family qwen3-q2 (Ternary Bonsai 1.7B, a scale per 128 weights) and of the text embeddings,
+   qwen3-embedding (0.6B) and gemma3-embedding (270M). A model of embeddings, which writes nothing,
+   gets a table of its own: see the end. --quick leaves
    out the context of 4096 and one of three rounds. --profile prints instead where the time goes, in
    the first table. --sequences 1,2,4 and --chunks 16,32 print instead only the tables of sequences
    and of prompts beside them, for these numbers; then --json prints an object in each line. --save
@@ -141,7 +142,8 @@ static void measure_scales(void) {
    weights; the rows of the head that are computed exactly; F16 keys and values of the
    earlier positions. */
 static double token_bytes(const table *t, int run) {
-    double screen = runs[run].kind == SCREENED ? (double)info.n_vocab * info.dim : 0;
+    int screened = runs[run].kind == SCREENED && info.head_copy_bytes > 0;
+    double screen = screened ? (double)info.n_vocab * info.dim : 0;
     double exact = t->exact_logits[run] * (double)info.head_bytes / info.n_vocab;
     double last = runs[run].tokens ? runs[run].tokens : N_DECODE;
     double kv = 4.0 * info.n_layers * info.n_kv_heads * info.head_dim;

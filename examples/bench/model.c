@@ -45,11 +45,12 @@ static void put(const char *types, ...) {
     va_end(args);
 }
 
-enum { F32 = 0, F16 = 1, I2_S = 36, NORM = -1, U32 = 4, FLOAT32 = 6, STRING = 8, ARRAY = 9 };
+enum { F32 = 0, F16 = 1, I2_S = 36, PQ2_0 = 142, NORM = -1, U32 = 4, FLOAT32 = 6, STRING = 8, ARRAY = 9 };
 
 /* The families: a random model has one's published shapes. */
 enum { ONE, DIM, FFN, Q, KV, HEAD, SIZES };
-enum { BITNET = 1, QWEN = 2, GEMMA = 4, EMBEDS = QWEN | GEMMA, ALL = BITNET | EMBEDS };
+enum { BITNET = 1, QWEN = 2, GEMMA = 4, GROUPS = 8, EMBEDS = QWEN | GEMMA,
+       HEAD_NORMS = EMBEDS | GROUPS, ALL = BITNET | HEAD_NORMS };
 static const struct family {
     const char *name, *arch;
     int bit, norm_type, n_vocab, n_layers, n_ctx;
@@ -61,7 +62,9 @@ static const struct family {
     {"qwen3-embedding", "qwen3", QWEN, F16, 151936, 28, 32768, 0x49742400,
      {1, 1024, 3072, 2048, 1024, 128}},
     {"gemma3-embedding", "gemma3", GEMMA, F16, 262144, 18, 32768, 0x461c4000,
-     {1, 640, 2048, 1024, 256, 256}}
+     {1, 640, 2048, 1024, 256, 256}},
+    {"qwen3-q2", "qwen3", GROUPS, F32, 151936, 28, 32768, 0x49742400,
+     {1, 2048, 6144, 2048, 1024, 128}}
 };
 static const struct family *family = &families[0];
 
@@ -72,7 +75,7 @@ void set_family(const char *name) {
             family = &families[i];
             return;
         }
-    fail(2, "the families are bitnet, qwen3-embedding and gemma3-embedding, not ", name);
+    fail(2, "the families are bitnet, qwen3-embedding, gemma3-embedding and qwen3-q2, not ", name);
 }
 
 /* The first two are of the model, the others of each layer. */
@@ -81,8 +84,8 @@ static const struct part { const char *name; int families, type, cols, rows; } p
     {"attn_norm", ALL, NORM, DIM, ONE}, {"attn_q_norm_in", EMBEDS, NORM, DIM, ONE},
     {"attn_q", ALL, I2_S, DIM, Q}, {"attn_k_norm_in", EMBEDS, NORM, DIM, ONE},
     {"attn_k", ALL, I2_S, DIM, KV}, {"attn_v_norm_in", EMBEDS, NORM, DIM, ONE},
-    {"attn_v", ALL, I2_S, DIM, KV}, {"attn_q_norm", EMBEDS, NORM, HEAD, ONE},
-    {"attn_k_norm", EMBEDS, NORM, HEAD, ONE}, {"attn_sub_norm", BITNET, NORM, Q, ONE},
+    {"attn_v", ALL, I2_S, DIM, KV}, {"attn_q_norm", HEAD_NORMS, NORM, HEAD, ONE},
+    {"attn_k_norm", HEAD_NORMS, NORM, HEAD, ONE}, {"attn_sub_norm", BITNET, NORM, Q, ONE},
     {"attn_output_norm_in", EMBEDS, NORM, Q, ONE}, {"attn_output", ALL, I2_S, Q, DIM},
     {"post_attention_norm", GEMMA, NORM, DIM, ONE}, {"ffn_norm", ALL, NORM, DIM, ONE},
     {"ffn_gate_norm_in", EMBEDS, NORM, DIM, ONE}, {"ffn_gate", ALL, I2_S, DIM, FFN},
@@ -92,20 +95,23 @@ static const struct part { const char *name; int families, type, cols, rows; } p
 };
 enum { N_PARTS = sizeof parts / sizeof parts[0] };
 
-/* One pattern again and again. Its length, a prime number of F16, makes rows differ. */
+/* One pattern again and again. Its length, a prime number of F16 or of blocks, makes rows differ. */
 static void put_weights(int type, int bytes) {
-    enum { PATTERN = 2 * 524287 };
-    static uint8_t patterns[2][PATTERN];
-    uint8_t *p = patterns[type == F16];
-    uint32_t i, v, r = 1;
-    for (i = 0; i < PATTERN && bytes && file && p[PATTERN - 1] == 0; i += 2) {
+    enum { PATTERN = 2 * 524287, BLOCKS = 34 * 30829 };
+    static uint8_t patterns[3][PATTERN];
+    const int length = type == PQ2_0 ? BLOCKS : PATTERN;
+    uint8_t *p = patterns[type == PQ2_0 ? 2 : type == F16];
+    uint32_t v, r = 1;
+    int i;
+    for (i = 0; i < length && bytes && file && p[length - 1] == 0; i += 2) {
         v = (r = r * 1664525u + 1013904223u) >> 12;
         if (type == F16) v = (v & 0x83ff) | (5 + (v >> 16 & 3)) << 10;   /* +-2^-10 to 2^-6 */
+        else if (type == PQ2_0 && i % 34 == 0) v = 0x2500 | (v & 0x3ff);    /* about 0.02 */
         else v = (v & 0x5555) | (v & ~(v << 1) & 0xaaaa);                /* codes 0, 1, 1, 2 */
         p[i] = (uint8_t)v;
         p[i + 1] = (uint8_t)(v >> 8);
     }
-    for (; bytes > PATTERN; bytes -= PATTERN) put_bytes(p, PATTERN);
+    for (; bytes > length; bytes -= length) put_bytes(p, (size_t)length);
     put_bytes(p, (size_t)bytes);
     if (type == I2_S) put("iiqqq", 0x3ca3d70a, 0, 0, 0, 0);              /* the scale, 0.02 */
 }
@@ -119,8 +125,11 @@ static void put_ones(int bytes) {
 static void put_tensor(const struct part *part, int layer, int directory, int *at) {
     const int cols = family->size[part->cols];
     const int rows = part == &parts[0] ? family->n_vocab : family->size[part->rows];
-    const int type = part->type == NORM ? family->norm_type : part->type, n = cols * rows;
-    const int bytes = type == F32 ? 4 * n : type == F16 ? 2 * n : n / 4;
+    const int type = part->type == NORM ? family->norm_type : family->bit == GROUPS ? PQ2_0
+                                                            : part->type;
+    const int n = cols * rows;
+    const int bytes = type == F32 ? 4 * n : type == F16 ? 2 * n : type == I2_S ? n / 4
+                                                                             : n / 128 * 34;
     char name[64];
     if (layer < 0) snprintf(name, sizeof name, "%s.weight", part->name);
     else snprintf(name, sizeof name, "blk.%d.%s.weight", layer, part->name);
@@ -211,8 +220,11 @@ double layer_weights(void) {
     return info.n_layers * (double)info.dim * (2 * q + 2 * kv + 3.0 * info.ffn_dim);
 }
 
-/* 2 bits for each weight, or 5/3. */
-double layer_bytes(const bitnet_kernels *k) { return layer_weights() / (k->pack ? 4.8 : 4); }
+/* 2 bits for each weight, or 5/3; or 2, and 16 for each group. */
+double layer_bytes(const bitnet_kernels *k) {
+    if (info.group > 0) return layer_weights() * (0.25 + 2.0 / info.group);
+    return layer_weights() / (k->pack ? 4.8 : 4);
+}
 
 static void eval_random(bitnet_ctx *c, int32_t n) {
     static bitnet_token tokens[LONGEST];

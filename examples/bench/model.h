@@ -13,7 +13,7 @@ extern size_t file_size;
 
 void read_file(const char *path);
 /* A random model instead, of a family: bitnet (BitNet b1.58-2B-4T, the default), qwen3-embedding
-   (0.6B) or gemma3-embedding (270M). */
+   (0.6B), gemma3-embedding (270M) or qwen3-q2 (Ternary Bonsai 1.7B). */
 void set_family(const char *name);
 void make_model(void);
 
