@@ -243,15 +243,18 @@
                      bitnet-b1.58, bitnet-25   BitNet b1.58-2B-4T, the official file as it is
                      bitnet                    1bitLLM's bitnet_b1_58-large and -3B
                      llama                     Llama3-8B-1.58, Falcon3-1.58, Falcon-E
+                     qwen3                     Ternary Bonsai 1.7B, 4B, 8B
                      qwen3, gemma3             Microsoft's text embeddings, 0.6B and 270M
-       Weights     linear layers in I2_S (all three packings), TL1, TL2, TQ1_0, TQ2_0;
-                   embedding and head in F32, F16, BF16, Q8_0, Q6_K, Q4_0; norms in F32, F16, BF16
+       Weights     linear layers in I2_S (all three packings), TL1, TL2; and in blocks with a scale
+                   each, TQ1_0, TQ2_0, Q2_0, PQ2_0, which may also be embedding and head; these in
+                   F32, F16, BF16, Q8_0, Q6_K, Q4_0, too; norms in F32, F16, BF16
        Tokenizers  byte-level BPE with the pre-tokenizers llama-bpe (also called llama3, llama-v3,
                    falcon3), falcon_e and qwen2 (with NFC); SentencePiece BPE
                    (tokenizer.ggml.model = llama)
-       RoPE        without scaling, linear, or with one factor per pair (rope_freqs.weight)
+       RoPE        without scaling, linear, YaRN, or with one factor per pair (rope_freqs.weight)
    Refuses, with an error that names what it found: other architectures and tensor types; llama
-   files with biases, experts or extra norms; RoPE scaling by yarn; other pre-tokenizers; GGUF v1;
+   files with biases, experts or extra norms; weights folded with a Hadamard matrix (Bonsai 2);
+   hybrid networks (qwen35); RoPE scaling by longrope; other pre-tokenizers; GGUF v1;
    big-endian files; chat templates other than BitNet's; files over 16 GiB, unless
    bitnet_model_params.max_bytes allows them; on 32-bit machines, files larger than the address
    space. examples/convert turns Hugging Face folders into GGUF and converts between all packings.
@@ -278,10 +281,20 @@
    For other shapes set bitnet_model_params.tile, which then applies to all such tensors of the
    file. The results are the same.
 
+   Weights with a scale per block are repacked, too, into as many bytes as the file has: rows are
+   interleaved, so that kernels need not add up lanes for each block. Q2_0 has 64 weights a block in
+   ggml, and 128 in files of Bonsai's publisher, with the same number; the room that the tensors
+   have tells them apart. If all of them are tiny, both fit, and q2_0_block must say it. TQ1_0 and
+   TQ2_0 count as weights with one scale if all their blocks have the same.
+
    DETERMINISM
    -----------
    The logits are the same bits for every kernel table, thread count, batch split and machine. The
-   scalar C of this file defines them. Integer sums are exact. A float sum of n products keeps 16
+   scalar C of this file defines them. Integer sums are exact. Linear layers round their input to
+   int8, with one step for all of a token; where weights have a scale per block, with one step for
+   each block, and the blocks' results are added as floats, in order. (Those models were not trained
+   so. With random weights it changes the logits by 2 to 3 % RMS. Steps for each 32 elements would
+   make that a quarter less, and prompts take a quarter longer.) A float sum of n products keeps 16
    partial sums, with element i in sum i % 16 and each product rounded before it is added (no FMA);
    a tree adds the 16 (lanes 8 apart, then 4, 2, 1). exp, sin, cos, log and sqrt are our own. SiLU
    is g / (1 + e^-g) and GELU g / (1 + e^-2t), t = sqrt(2/pi) (g + 0.044715 g^3), each operation
