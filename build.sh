@@ -9,6 +9,7 @@
 #   ./build.sh examples    builds every example
 #   ./build.sh server      build/serve, a server with OpenAI's API, which needs Debian's
 #                          libmicrohttpd-dev, and build/batch
+#   ./build.sh perplexity  build/perplexity, which compares models by a text
 #   ./build.sh web         the WASM modules and the page, into build/web; npm downloads markdown-it for
 #                          the page, once
 #   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
@@ -79,13 +80,14 @@ sources() {
     case $1 in
         convert) echo examples/convert/*.c examples/json/*.c ;;
         embed) echo examples/embed/*.c examples/server/buffer.c examples/json/*.c ;;
+        perplexity) echo examples/perplexity/*.c examples/embed/file.c examples/embed/say.c ;;
         serve | batch) echo "examples/server/$1.c" $(printf 'examples/server/%s.c ' $SERVER) \
             examples/json/*.c ;;
         *) if [ -d "examples/$1" ]; then echo examples/"$1"/*.c; else echo "examples/$1.c"; fi ;;
     esac
 }
 SERVER='buffer engine grammar options reply request'     # what serve and batch share
-PROGRAMS='bench convert crosscheck embed'     # of several files
+PROGRAMS='bench convert crosscheck embed perplexity'     # of several files
 
 # server: build/batch and build/serve.
 server() { example batch && need_microhttpd && example serve; }
@@ -103,7 +105,7 @@ example() {
     case $1 in
         generate) libraries=$(editline_flags "$CC $CFLAGS") ;;
         serve) libraries='-lmicrohttpd -lm' ;;
-        batch | embed) libraries=-lm ;;
+        batch | embed | perplexity) libraries=-lm ;;
     esac
     run $CC $CFLAGS $USE_OBJECT $(sources "$1") "$object" -o "build/$1" $libraries -lpthread
 }
@@ -578,6 +580,7 @@ case $command in
     examples)
         for name in examples/*.c $PROGRAMS; do example "$(basename "$name" .c)"; done ;;
     server) server ;;
+    perplexity) example perplexity ;;
     t) t "$@" ;;
     test)
         [ -z "$RUN" ] || SUITES="cc cli"
@@ -603,5 +606,5 @@ case $command in
     fuzz | coverage) sh tests/fuzz/run.sh "$command" "$@" ;;
     deps) set_up $SUITES && [ ! -s build/set-up.txt ] ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,30s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,31s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 int say_quiet;
+const char *say_name = "embed";
 static int progress_shown;
 
 static void print(const char *before, const char *format, va_list args, const char *after) {
@@ -18,17 +19,23 @@ static void print(const char *before, const char *format, va_list args, const ch
     progress_shown = 0;
 }
 
+static void print_line(const char *format, va_list args) {
+    char before[32];
+    snprintf(before, sizeof before, "%s: ", say_name);
+    print(before, format, args, "\n");
+}
+
 void say(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    print("embed: ", format, args, "\n");
+    print_line(format, args);
     va_end(args);
 }
 
 int fail(int code, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    print("embed: ", format, args, "\n");
+    print_line(format, args);
     va_end(args);
     return code;
 }
@@ -37,7 +44,7 @@ void note(const char *format, ...) {
     va_list args;
     if (say_quiet) return;
     va_start(args, format);
-    print("embed: ", format, args, "\n");
+    print_line(format, args);
     va_end(args);
 }
 

@@ -1,8 +1,8 @@
-/* say.h - what the program says on stderr, one line at a time */
+/* say.h - what embed and perplexity say on stderr, one line at a time */
 #ifndef EMBED_SAY_H
 #define EMBED_SAY_H
 
-/* Of all programs of this folder: done, a text or a file failed, wrong usage, a refused model. */
+/* Exit codes: done, a text or a file failed, wrong usage, a refused model. */
 enum { DONE, FAILED, USAGE, MODEL_REFUSED };
 
 #ifdef __GNUC__                        /* the compiler checks the arguments */
@@ -21,5 +21,6 @@ void note(const char *format, ...) SAY_FORMAT(1);
 void progress(const char *format, ...) SAY_FORMAT(1);
 
 extern int say_quiet;                  /* 1: neither notes nor progress */
+extern const char *say_name;           /* the program's, in front of each line */
 
 #endif
