@@ -17,7 +17,7 @@
 # the same time.
 SUITES="cc web-node sanitizers web-chromium check bundlers analysis aarch64-max s390x web-cache
     aarch64-older i686 windows convert apple-windows armhf web-firefox riscv64 races wasm-simd
-    planted wasm-relaxed clang fuzz-replay server crosscheck embed cli grammar packages
+    planted wasm-relaxed clang fuzz-replay server crosscheck embed perplexity cli grammar packages
     batch dist build"
 
 # Models whose reports must be the same on every machine, if they are there.
@@ -148,6 +148,21 @@ suite_embed() {
         run $compiler -std=c99 $WARN -Werror $USE_OBJECT $(sources embed) "$object" \
             -o build/embed-suite -lm -lpthread &&
         run python3 tests/tools/test_embed_tool.py build/embed-suite examples/tiny.gguf
+}
+
+# perplexity with gcc's sanitizers, where they are.
+suite_perplexity() {
+    need python3
+    compiler="$CC $CFLAGS"
+    ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
+        -DSTB_SPRINTF_NOUNALIGNED"
+    library $compiler &&
+        run $compiler -std=c99 $WARN -Werror $USE_OBJECT $(sources perplexity) "$object" \
+            -o build/perplexity-suite -lm -lpthread &&
+        run $compiler -std=c99 $WARN -Werror $USE_OBJECT tests/tools/token_logits.c "$object" \
+            -o build/token_logits -lpthread &&
+        run python3 tests/tools/test_perplexity.py build/perplexity-suite build/token_logits \
+            examples/tiny.gguf
 }
 
 # convert with gcc's sanitizers, where they are. Models in Hugging Face's form need Python. The search

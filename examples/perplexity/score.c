@@ -50,13 +50,14 @@ static void compare(const float *logits, double log_total, const uint8_t *row, i
 
 static void score_row(const scorer *s, const piece *p, int32_t i, score *out) {
     const float *logits = p->logits + (size_t)i * (size_t)s->n_vocab;
-    uint8_t *row = s->rows ? s->rows + (size_t)i * base_row_bytes(s->n_vocab) : 0;
+    uint8_t *row;
     float largest;
     const double log_sum = log(sum_of_exps(logits, s->n_vocab, &largest));
     const double log_total = (double)largest + log_sum;
     memset(out, 0, sizeof *out);
     out->nll = log_total - (double)logits[p->next[i]];
-    if (!isfinite(out->nll)) return;
+    if (s->kind == SCORE_ONLY || !isfinite(out->nll)) return;
+    row = s->rows + (size_t)i * base_row_bytes(s->n_vocab);
     if (s->kind == SCORE_SAVE) base_row_pack(logits, s->n_vocab, log_sum, row);
     if (s->kind == SCORE_COMPARE) compare(logits, log_total, row, s->n_vocab, p->next[i], out);
 }
