@@ -122,7 +122,8 @@ static int read_header(base *b, uint64_t size, int32_t n_vocab) {
     if (ferror(b->f)) return fail(FAILED, "%s: cannot read: %s", b->path, strerror(errno));
     if (n < 8 || memcmp(header, magic, 8))
         return fail(FAILED, "%s: this is no file of log-probabilities", b->path);
-    if (n < sizeof header) return fail(FAILED, "%s: it is truncated: it ends in its header", b->path);
+    if (n < sizeof header)
+        return fail(FAILED, "%s: it is truncated: it ends in its header", b->path);
     b->n_ctx = (int32_t)base_get_u32(header + 8);
     b->n_vocab = (int32_t)base_get_u32(header + 12);
     b->n_chunks = (int32_t)base_get_u32(header + 16);
