@@ -518,8 +518,8 @@ def test_wrong():
     with open(tiny, "rb") as f:
         damaged = bytearray(f.read())
     damaged[72448 + 512 * 2040:72450 + 512 * 2040] = b"\x00\x7e"
-    fails("nan", 1, "the logits after token 32 of chunk 1 are no numbers", "-m", write("nan.gguf", damaged), "-f", FILE, "-c",
-          64)
+    fails("nan", 1, "the logits after token 32 of chunk 1 are no numbers", "-m", write("nan.gguf", damaged), "-f", FILE,
+          "-c", 64)
 
     # a base is complete or not there
     before = read("base")
@@ -539,7 +539,8 @@ def test_wrong():
     for number in signal.SIGINT, signal.SIGTERM:
         write("long", TEXT * 60)
         p = subprocess.Popen([program, "-m", tiny, "-f", path("long"), "-c", "64", "-b", "64", "--kl-divergence-base",
-                              path("base")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+                              path("base")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         begun = p.stdout.read(4)
         p.send_signal(number)
         out, err = p.communicate(timeout=60)
