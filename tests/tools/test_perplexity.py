@@ -547,6 +547,16 @@ def test_wrong():
         check("signal-%d" % number, begun[:3] == b"[1]" and p.returncode == 130 and b"Final" not in out and
               out.endswith(b",\n") and re.search(rb"stopped after \d+ of \d+ chunks\n$", err) and
               read("base") == before and not os.path.exists(path("base.part")), (p.returncode, out[-40:], err[-99:]))
+    # within a pass, of 8192 tokens
+    p = subprocess.Popen([program, "-m", tiny, "-f", path("long"), "-c", "16384", "-b", "1", "-ub", "65536"],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    said = b""
+    while b"calculating" not in said and p.poll() is None:
+        said += p.stderr.read(1)
+    p.send_signal(signal.SIGTERM)
+    out, err = p.communicate(timeout=60)
+    check("signal-in-pass", p.returncode == 130 and not out and err.endswith(b"stopped after 0 of 5 chunks\n") and
+          b"seconds per pass" not in err, (p.returncode, out, err))
 
 
 def test_float64():
