@@ -2131,7 +2131,7 @@ static bitnet_grammar__frag bitnet_grammar__build_object(bitnet_grammar__builder
     open = bitnet_grammar__seq(b, open, bitnet_grammar__named(b, "space"));
     first = open.end;
     for (i = 0; i <= b->properties.n && !b->code; i++) {
-        const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + i;
+        const bitnet_grammar__property *p = 0;
         const int last = i == b->properties.n;
         uint32_t next_first = bitnet_grammar__join(b), next_rest = bitnet_grammar__join(b);
         if (last && !others) {
@@ -2141,6 +2141,7 @@ static bitnet_grammar__frag bitnet_grammar__build_object(bitnet_grammar__builder
         }
         if (last) f = bitnet_grammar__other_key(b);
         else {
+            p = (bitnet_grammar__property *)b->properties.p + i;
             b->bytes.n = 0;
             bitnet_grammar__dump_string(b, BITNET_GRAMMAR__POOL(b, p->key), p->n_key);
             f = bitnet_grammar__literal(b, (const char *)b->bytes.p, b->bytes.n);
