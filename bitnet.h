@@ -3708,6 +3708,7 @@ enum {                                  /* limits; ids and ranks are packed into
     BITNET__MAX_TOKENS = (1 << BITNET__ID_BITS) - 1,
     BITNET__MAX_MERGES = 1 << BITNET__RANK_BITS,
     BITNET__MAX_PROBES = 1024,          /* a longer hash chain is an attack */
+    BITNET__POWERS = 16,                /* bytes of most tokens of SentencePiece */
     BITNET__MAX_SPECIAL = 1024,         /* bytes in the text of a special token */
     BITNET__MAX_PIECE = 1 << 26,        /* bytes in one piece, which needs 32 or 40 times as much */
     BITNET__SMALL_PIECE = 256           /* bytes of a piece that is merged on the stack */
@@ -3737,7 +3738,8 @@ static const bitnet__pre bitnet__pres[] = {
 
 /* A vocabulary. LLaMA 3's (128256 tokens, 280147 merges, 7.8 MB in the file) takes 8.1 MB.
 
-   slots: open addressing, linear probing, at most 2/3 full; keys are the bytes of normal tokens
+   slots: open addressing, linear probing, at most 2/3 full; keys are the bytes of normal tokens,
+       and without SentencePiece of byte tokens, which are then like them
        bits 31-20  top bits of the hash, so that few other tokens' bytes are compared
        bits 19-0   token
    pairs: the same; keys are (left token, right token)
@@ -3746,7 +3748,8 @@ static const bitnet__pre bitnet__pres[] = {
 typedef struct bitnet__vocab {
     uint32_t n_tokens, n_merges, n_literals;
     uint32_t n_user, n_special;     /* literals that are user-defined; those and control tokens */
-    uint32_t longest;               /* bytes of the longest normal token as the file writes it */
+    uint32_t longest;               /* bytes of the longest token that is no literal, as the file
+                                       writes it */
     uint32_t longest_token;         /* bytes of the longest token */
     size_t memory;                  /* bytes of the arena to which the arrays below belong */
     uint32_t slot_mask, pair_mask;  /* size of each table minus one; sizes are powers of two */
@@ -3757,7 +3760,7 @@ typedef struct bitnet__vocab {
     uint64_t *pairs;                /* [pair_mask + 1] */
     uint32_t *results;              /* [n_merges] token that the merge of this rank makes */
     uint32_t *ranks;                /* [n_tokens] SentencePiece: order of the scores; else null */
-    uint64_t *powers;               /* [longest + 1] SentencePiece: powers of roll_factor */
+    uint64_t powers[BITNET__POWERS + 1];    /* SentencePiece: of roll_factor */
     uint8_t *raw;                   /* [longest + 1] buffer for building */
     uint32_t *literals;             /* [n_literals] tokens that are not normal: user-defined ones,
                                        control ones, the rest, each sorted by bytes, then by id */
@@ -4035,7 +4038,7 @@ static bitnet_result bitnet__vocab_measure(bitnet__vocab *v, const bitnet__strin
         v->n_literals += (uint32_t)bitnet__is_literal(type);
         v->n_special += (uint32_t)bitnet__is_special(type);
         v->n_user += type == BITNET__TOKEN_USER;
-        if (type == BITNET__TOKEN_NORMAL && n > v->longest) v->longest = (uint32_t)n;
+        if (!bitnet__is_literal(type) && n > v->longest) v->longest = (uint32_t)n;
     }
     v->slot_mask = bitnet__table_mask(v->n_tokens - v->n_literals);
     v->pair_mask = bitnet__table_mask(v->n_merges);
@@ -4055,7 +4058,6 @@ static void bitnet__vocab_layout(bitnet__vocab *v, bitnet__arena *a, size_t text
     v->literals = (uint32_t *)bitnet__arena_take(a, v->n_literals, 4);
     v->raw = (uint8_t *)bitnet__arena_take(a, (uint64_t)v->longest + 1, 1);
     if (spm) v->ranks = (uint32_t *)bitnet__arena_take(a, n, 4);
-    if (spm) v->powers = (uint64_t *)bitnet__arena_take(a, (uint64_t)v->longest + 1, 8);
 }
 
 static bitnet_result bitnet__vocab_alloc(bitnet__vocab *v, const bitnet_allocator *allocator,
@@ -4293,7 +4295,7 @@ static bitnet_result bitnet__add_scores(bitnet__vocab *v, const uint8_t *scores,
         v->ranks[t] = bits >> 31 ? bits : ~(bits | 0x80000000u);
     }
     v->powers[0] = 1;
-    for (i = 0; i < v->longest; i++) v->powers[i + 1] = v->powers[i] * bitnet__roll_factor;
+    for (i = 0; i < BITNET__POWERS; i++) v->powers[i + 1] = v->powers[i] * bitnet__roll_factor;
     return BITNET_OK;
 }
 
@@ -4514,12 +4516,20 @@ static int bitnet__key_before(const void *arg, const void *a, const void *b) {
     return *(const uint64_t *)a < *(const uint64_t *)b;
 }
 
+/* roll_factor^n: few tokens have more bytes than the table has powers. */
+static uint64_t bitnet__power(const bitnet__vocab *v, size_t n) {
+    uint64_t p = v->powers[n % BITNET__POWERS], square = v->powers[BITNET__POWERS];
+    for (n /= BITNET__POWERS; n > 0; n /= 2, square *= square)
+        if (n % 2) p *= square;
+    return p;
+}
+
 /* SentencePiece: the token of bytes [from, to) of the piece, or -1. */
 static int32_t bitnet__find_stretch(const bitnet__encoder *e, size_t from, size_t to) {
     const bitnet__vocab *v = e->vocab;
     uint64_t h = e->rolled[to - 1];
     if (to - from > v->longest) return -1;
-    if (from > 0) h -= e->rolled[from - 1] * v->powers[to - from];
+    if (from > 0) h -= e->rolled[from - 1] * bitnet__power(v, to - from);
     return bitnet__find_hashed(v, e->piece + from, to - from, bitnet__mix(h));
 }
 

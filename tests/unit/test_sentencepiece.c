@@ -130,6 +130,58 @@ static void test_spm_long(void) {
     CHECK(hash == (((uint64_t)0x1413a874u << 32) | 0xceafe788u));
 }
 
+/* Tokens of 2, 4, ... 1024 bytes, far more than the table has powers: a text of 2046 bytes is one of
+   each. And a file that is nearly all one token takes no more than four times its size. */
+static void test_spm_long_tokens(void) {
+    enum { STEPS = 10, LAST = 2 << (STEPS - 1), LONG = 1 << 20 };
+    static char as[LONG];
+    bitnet_allocator counted;
+    gb_counter count;
+    spm s = spm_start();
+    bitnet__vocab v;
+    bitnet_allocator a;
+    bitnet__strings tokens;
+    bitnet_token got[32];
+    bitnet_result r;
+    uint64_t power = 1;
+    int64_t n;
+    int i, ok = 1;
+    memset(&a, 0, sizeof a);
+    memset(as, 'a', sizeof as);
+    for (i = 0; i < STEPS; i++) {
+        gb_string(&s.tokens, as, (size_t)2 << i);
+        gb_uint(&s.types, 1, 4);
+        gb_float(&s.scores, 1.0f);
+    }
+    memset(&tokens, 0, sizeof tokens);
+    tokens.data = s.tokens.p;
+    tokens.size = s.tokens.n;
+    tokens.count = SPM_TOKENS + STEPS;
+    CHECK(!bitnet__vocab_build(&v, &a, &tokens, s.types.p, 0, s.scores.p, 0));
+    n = spm_encode(&v, as, 2 * LAST - 2, 0, got, 32);
+    for (i = 0; i < STEPS && i < n; i++) ok = ok && got[i] == SPM_TOKENS + STEPS - 1 - i;
+    for (i = 0; i < LAST && bitnet__power(&v, (size_t)i) == power; i++)
+        power *= bitnet__roll_factor;
+    bitnet__vocab_free(&v, &a);
+    CHECK_MSG(n == STEPS && ok, "%d tokens", (int)n);
+    CHECK_MSG(i == LAST, "power %d", i);
+    gb_string(&s.tokens, as, LONG);
+    gb_uint(&s.types, 1, 4);
+    gb_float(&s.scores, 1.0f);
+    tokens.data = s.tokens.p;
+    tokens.size = s.tokens.n;
+    tokens.count++;
+    counted = gb_counting(&count);
+    r = bitnet__vocab_build(&v, &counted, &tokens, s.types.p, 0, s.scores.p, 0);
+    bitnet__vocab_free(&v, &counted);
+    CHECK(r == BITNET_OK && count.live == 0);
+    CHECK_MSG(count.peak <= 4 * tokens.size, "%.1f times the file",
+              (double)count.peak / (double)tokens.size);
+    free(s.tokens.p);
+    free(s.types.p);
+    free(s.scores.p);
+}
+
 /* Two pairs that overlap: the higher score goes first, of equal ones the left pair. No prefix. */
 static void test_spm_ties(void) {
     int i, an = 0;
@@ -295,6 +347,7 @@ static void test_spm_damage(void) {
 const test_case sentencepiece_tests[] = {
     {"sentencepiece/texts", test_spm_texts},
     {"sentencepiece/long", test_spm_long},
+    {"sentencepiece/long_tokens", test_spm_long_tokens},
     {"sentencepiece/ties", test_spm_ties},
     {"sentencepiece/characters", test_spm_characters},
     {"sentencepiece/bytes", test_spm_bytes},

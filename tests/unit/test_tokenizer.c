@@ -1655,6 +1655,35 @@ static void test_no_types(void) {
     CHECK(ok);
 }
 
+/* In byte-level BPE a byte token is as a normal one: found, made by a merge, encoded; this one is
+   the longest of all. */
+static void test_byte_types(void) {
+    static const bitnet_token want[] = {257, 256, -1};
+    small_vocab s;
+    bitnet__vocab v;
+    bitnet_error err;
+    counter c;
+    bitnet_allocator a = counter_allocator(&c);
+    int found, ok;
+    small_init(&s);
+    small_token(&s, "ab", 2, 1);
+    small_token(&s, "long", 4, BITNET__TOKEN_BYTE);
+    small_token(&s, "lo", 2, 1);
+    small_token(&s, "ng", 2, 1);
+    small_merge(&s, "l", 1, "o", 1);
+    small_merge(&s, "n", 1, "g", 1);
+    small_merge(&s, "lo", 2, "ng", 2);
+    small_merge(&s, "a", 1, "b", 1);
+    CHECK_MSG(small_build(&s, &a, &v, &err) == BITNET_OK, "%s", err.text);
+    small_free(&s);
+    v.pre = &bitnet__pres[4];                       /* falcon_e's merges every piece */
+    found = bitnet__vocab_find(&v, "long", 4);
+    ok = encodes_as(&v, &a, "longab", 6, 0, want);
+    bitnet__vocab_free(&v, &a);
+    CHECK(found == 257);
+    CHECK(ok);
+}
+
 /* Mutations of a good vocabulary: any result will do, as long as nothing is read or written out
    of place, nothing leaks, and what was accepted works. */
 static void test_mutations(void) {
@@ -1830,6 +1859,7 @@ const test_case tokenizer_tests[] = {
     {"tokenizer/long_pair_chain", test_long_pair_chain},
     {"tokenizer/duplicates", test_duplicates},
     {"tokenizer/no_types", test_no_types},
+    {"tokenizer/byte_types", test_byte_types},
     {"tokenizer/mutations", test_mutations},
     {"tokenizer/detok_examples", test_detok_examples},
     {"tokenizer/detok_random", test_detok_random},
