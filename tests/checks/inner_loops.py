@@ -8,6 +8,9 @@
     inner_loops.py table COMPILER...
                                 prints for the loops for prompts what llvm-mca-19 expects of CPUs:
                                 cycles an iteration, the bound of ports and width, and the bound
+    inner_loops.py embed COMPILER
+                                prints what llvm-mca-19 expects of ARM CPUs that read a text with
+                                the embedding model of 0.6B: cycles of each part of the work
 
 COMPILER may have flags, such as "clang --target=aarch64-linux-gnu". A vector that a loop only loads
 from the stack is a constant, and no slower than one from elsewhere in memory. Run from the
@@ -70,6 +73,35 @@ PROMPTS = {
 # takes the ports of vpdpbusd.
 NOT_CHECKED = [('bitnet__panels_neon', 'cortex-a53'), ('bitnet__panels_dotprod', 'cortex-a55'),
                ('bitnet__multiply_avx512vnni', 'znver4')]
+
+# The embedding model of 0.6B: layers, elements of a hidden state, of the FFN, of the queries, of
+# the keys or values, and of a head.
+LAYERS, DIM, FFN, Q, KV, HEAD = 28, 1024, 3072, 2048, 1024, 128
+NORMS = LAYERS * (7 * DIM + FFN + 2 * Q + KV)  # before 7 linear layers, attention and FFN; of heads
+INPUTS, OUTPUTS = LAYERS * (5 * DIM + FFN + Q), LAYERS * (2 * DIM + Q + 2 * KV)  # not the gate's
+SCORES = LAYERS * Q // HEAD                    # a position that a token sees
+# The loops that do most of its work: part, function, vector instructions by which to know the loop
+# (of several the one that loads least), items of an iteration, items a token, or a token and
+# position. Of panels an item is a product.
+TERNARY = LAYERS * (DIM * (2 * Q + 2 * KV) + 3 * DIM * FFN)
+PANELS = {'bitnet__panels_neon': 256, 'bitnet__panels_dotprod': 1024, 'bitnet__panels_i8mm': 1024}
+PARTS = [
+    ('attention', 'scores_f16', {'fmla': 16, 'fcvtl': 0}, 64, SCORES * HEAD),
+    ('attention', 'sumrows_f16', {'fmla': 16, 'fcvtl': 0}, 64, SCORES * HEAD),
+    ('attention', 'softmax', {'fmaxnm': 1, 'fadd': 0}, 4, SCORES),
+    ('attention', 'softmax', {'fmaxnm': 4}, 16, SCORES),
+    ('attention', 'softmax', {'fmul': 2, 'fsub': 2, 'fmaxnm': 0}, 4, SCORES),
+    ('gate', 'sigmoid_gate', {'fdiv': 1}, 4, LAYERS * FFN),
+    ('norms', 'rmsnorm', {'fmul': 4, 'fadd': 4}, 16, NORMS),
+    ('norms', 'rmsnorm', {'fmul': 2, 'fadd': 0}, 4, NORMS),
+    ('others', 'quantize', {'fabs': 1}, 4, INPUTS),
+    ('others', 'quantize', {'fcvtns': 4}, 16, INPUTS),
+    ('others', 'dequantize', {'scvtf': 1}, 4, OUTPUTS),
+    ('others', 'rope', {'fmul': 6}, 8, LAYERS * (Q + KV)),
+    ('others', 'store_f16', {'fcvtn': 1}, 8, LAYERS * 2 * KV),
+]
+SEEN = [128, 512, 4096]                        # tokens of a text
+BLOCK = 16                                     # tokens that see the positions up to the last one's
 
 
 def compiled(compiler):
@@ -155,15 +187,15 @@ def spilled(loop, target, frame):
     return stored & loaded
 
 
-def simulated(loop, target, cpu):
+def simulated(loop, target, cpu, apart=0):
     """(cycles an iteration, bound of ports and width) by llvm-mca. A load waits for the stores
-    before it."""
+    before it, unless all are apart: 1."""
     triple, more = (('aarch64-linux-gnu', '+dotprod,+i8mm') if target is ARM else
                     ('x86_64-linux-gnu', '+avxvnni,+avx512vl,+avx512bw'))
     times = 300
     run = subprocess.run(['llvm-mca-19', '-mtriple=' + triple, '-mcpu=' + cpu, '-mattr=' + more,
-                          '-iterations=%d' % times, '-noalias=0', '-instruction-info=0',
-                          '-resource-pressure=0'],
+                          '-iterations=%d' % times, '-noalias=%d' % apart,
+                          '-instruction-info=0', '-resource-pressure=0'],
                          input='\n'.join(loop), stdout=subprocess.PIPE, check=True,
                          universal_newlines=True)
     cycles = re.search(r'Total Cycles:\s+(\d+)', run.stdout)
@@ -229,9 +261,54 @@ def table(compilers):
                           ((name, row[0], len(loop)) + row[1:]))
 
 
+def loop_with(loops, wanted):
+    """The one of these loops with so many of some vector instructions; see PARTS."""
+    def count(loop, name):
+        return sum(bool(re.match(name + r'\s+v', line)) for line in loop)
+
+    def loaded(loop):
+        return sum(len(re.findall(r'\bq\d+', line)) for line in loop if line.startswith('ld'))
+    return min((loop for loop in loops if all(count(loop, i) == n for i, n in wanted.items())),
+               key=loaded)
+
+
+def parts_of(loops, panels, target, cpu):
+    """{part: [cycles a token, bound of ports and width]}; of attention, a token and position."""
+    loop = max(loops[panels], key=multiplications)
+    costs = {'ternary': [x * TERNARY / PANELS[panels] for x in simulated(loop, target, cpu)]}
+    for part, name, wanted, items, times in PARTS:
+        loop = loop_with(loops['bitnet__%s_neon' % name], wanted)
+        cost = costs.setdefault(part, [0, 0])
+        for i, x in enumerate(simulated(loop, target, cpu, 1)):
+            cost[i] += x * times / items
+    return costs
+
+
+def embed(compiler):
+    print('Million cycles a token (share of the bound of ports and width), attention in texts of')
+    print('%d, %d, %d tokens; of sigmoid_gate and rmsnorm cycles for 16 elements' % tuple(SEEN))
+    print('%-23s %-12s' % ('panels', 'CPU') + '%13s' * 7 % (
+        'ternary', 'gate', 'norms', 'others', *SEEN) + '%13s%8s' % ('sigmoid_gate', 'rmsnorm'))
+    target, text = compiled(compiler)
+    loops = {name: list(innermost(lines, target)) for name, lines in functions(text)}
+    for panels in PANELS:
+        for cpu in PROMPTS[panels]:
+            if cpu in ('cortex-a53', 'cortex-a55'):
+                continue                       # nothing hides a latency
+            costs = parts_of(loops, panels, target, cpu)
+            attention = costs.pop('attention')
+            rows = list(costs.values()) + [[x * (n + BLOCK) / 2 for x in attention] for n in SEEN]
+            print('%-23s %-12s' % (panels, cpu) +
+                  ''.join('%7.2f (%3.0f%%)' % (x / 1e6, 100 * y / x) for x, y in rows) +
+                  '%13.1f%8.1f' % (costs['gate'][0] / (LAYERS * FFN) * 16,
+                                   costs['norms'][0] / NORMS * 16))
+
+
 if len(sys.argv) == 3 and sys.argv[1] == 'check':
     check(sys.argv[2])
 elif len(sys.argv) >= 3 and sys.argv[1] == 'table':
     table(sys.argv[2:])
+elif len(sys.argv) == 3 and sys.argv[1] == 'embed':
+    embed(sys.argv[2])
 else:
     sys.exit(__doc__)
