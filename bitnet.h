@@ -7855,7 +7855,7 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
     if (bitnet__find_tensor(&m->gguf, "output.weight") &&
         (r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err)))
         return r;
-    else m->tied = m->head.data != 0;
+    m->tied = m->head.data && m->head.data == m->embed.data;
     for (i = 0; i < m->n_layers; i++)
         if ((r = bitnet__load_layer(m, i, &m->layers[i], err))) return r;
     return bitnet__load_ternary_head(m, err);

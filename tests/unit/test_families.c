@@ -312,9 +312,8 @@ static void refused_rope(const char *type, const char *key, float value, bitnet_
 }
 
 static void test_family_rope_refused(void) {
-    refused_rope("yarn", 0, 0, BITNET_ERR_UNSUPPORTED, "llama.rope.scaling.type");
     refused_rope("longrope", 0, 0, BITNET_ERR_UNSUPPORTED, "llama.rope.scaling.type");
-    refused_rope("llama3", 0, 0, BITNET_ERR_UNSUPPORTED, "linear");
+    refused_rope("llama3", 0, 0, BITNET_ERR_UNSUPPORTED, "linear and yarn");
     refused_rope(0, "llama.rope.scaling.factor", 0.0f, BITNET_ERR_FORMAT, "rope.scaling.factor");
     refused_rope(0, "llama.rope.scaling.factor", -2.0f, BITNET_ERR_FORMAT, "rope.scaling.factor");
     refused_rope(0, "llama.rope.scale_linear", 1e30f, BITNET_ERR_FORMAT, "rope.scale_linear");

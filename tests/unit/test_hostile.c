@@ -965,7 +965,7 @@ static int retype(const char *name, uint32_t *type, uint32_t *n_dims, uint64_t d
 static void test_types(void) {
     static const struct { uint32_t type; const char *name; } types[] = {
         {4, "Q4_2"}, {5, "Q4_3"}, {31, "Q4_0_4_4"}, {32, "Q4_0_4_8"}, {33, "Q4_0_8_8"},
-        {37, "I8_S"}, {42, "unknown"}, {99, "unknown"}, {UINT32_MAX, "unknown"}
+        {37, "I8_S"}, {43, "unknown"}, {99, "unknown"}, {UINT32_MAX, "unknown"}
     };
     static const char *const some[] = {"token_embd.weight", "blk.0.attn_q.weight",
                                        "blk.0.ffn_norm.weight", "output_norm.weight"};
