@@ -8444,7 +8444,7 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     for (i = 0; i < 3; i++) {
         const uint64_t tokens = i == 0 || bitnet__in_norms(m) ? batch : 0;
         const int32_t n = bitnet__padded_row(i == 0 ? widest : m->dim);
-        const uint64_t scales = m->group > 0 ? (uint64_t)(n / m->group) : 1;
+        const uint64_t scales = m->group > 0 ? (uint64_t)bitnet__max(1, n / m->group) : 1;
         c->act[i].q = (int8_t *)bitnet__arena_take(a, tokens * (uint64_t)n, 1);
         c->act[i].scale = (float *)bitnet__arena_take(a, tokens * scales, 4);
         c->act[i].sum = (int32_t *)bitnet__arena_take(a, tokens * scales, 4);
