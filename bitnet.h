@@ -10101,7 +10101,8 @@ static void bitnet__step_ternary_head(const bitnet__step *s, int32_t from, int32
     x.n_rows = bitnet__round_rows(s->c, to, head->n_out) - x.row;
     x.n_tokens = s->n_tokens;
     (void)thread;
-    bitnet__group_products(s, head, &s->c->act[0], &x, 0, s->out + x.row, (size_t)head->n_out);
+    if (x.n_rows > 0)
+        bitnet__group_products(s, head, &s->c->act[0], &x, 0, s->out + x.row, (size_t)head->n_out);
 }
 
 /* The logits of n rows of hidden states, at most n_batch. */
