@@ -6384,18 +6384,23 @@ static void bitnet__gguf_resolve_42(bitnet__gguf *g, uint64_t left, bitnet__read
     const bitnet__tensor *misfit[2] = {0, 0};
     char what[BITNET__TEXT];
     uint64_t i, found = 0;
-    int k, large;
+    int k, large, fits[2];
     for (i = 0; i < g->n_tensors; i++) {
         const bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
+        uint64_t room;
         if (t->type != BITNET_TENSOR_Q2_0 || t->offset > left) continue;
         found++;
+        room = bitnet__tensor_room(g, i, left);
         for (k = 0; k < 2; k++) {
             const bitnet__type *info = bitnet__type_info(k ? (uint32_t)BITNET_TENSOR_PQ2_0
                                                               : t->type);
-            const uint64_t size = bitnet__tensor_size(t->type, info, t->dims[0], t->dims[1]);
-            if (!misfit[k] && !bitnet__fits_room(g, size, bitnet__tensor_room(g, i, left)))
-                misfit[k] = t;
+            fits[k] = bitnet__fits_room(
+                g, bitnet__tensor_size(t->type, info, t->dims[0], t->dims[1]), room);
         }
+        /* The file may be cut in its last tensor, or go on behind it: that says nothing. */
+        if (!fits[0] && !fits[1] && room == left - t->offset) continue;
+        for (k = 0; k < 2; k++)
+            if (!misfit[k] && !fits[k]) misfit[k] = t;
     }
     g->q2_0_unclear = found > 0 && !g->q2_0_block && !misfit[0] && !misfit[1];
     large = g->q2_0_block ? g->q2_0_block == 128 : misfit[0] && !misfit[1];
