@@ -180,7 +180,13 @@ static inline double gb_uniform(uint64_t *state, double low, double high) {
 
 /* ---- models ---- */
 
-typedef struct gb_linear { int8_t *w; int n_in, n_out; float scale; } gb_linear;
+typedef struct gb_linear {
+    int8_t *w;
+    int n_in, n_out;
+    float scale;
+    int group;                         /* 0: none; else scale is not used, but */
+    float *scales;                     /* [n_out][n_in / group] */
+} gb_linear;
 typedef struct gb_layer {
     float *attn_norm, *attn_sub_norm, *ffn_norm, *ffn_sub_norm;
     gb_linear q, k, v, o, gate, up, down;
@@ -197,6 +203,7 @@ typedef struct gb_model {
     int spare_rows; /* vocab_size beyond the tokens, as padded files have it (0) */
     uint32_t embed_type;               /* (F32) */
     int no_sub_norms;                  /* 1: as architecture llama has it */
+    int no_in_norms;                   /* 1: qwen3 has no norm in front of each layer */
     int untied;                        /* 1: output.weight of head_type */
     uint32_t head_type;
     const uint8_t *embed_raw, *head_raw;   /* the matrix as it is stored (0: made of the floats) */
@@ -309,6 +316,7 @@ static inline void gb_make_linear(gb_model *m, const char *name, int n_in, int n
     int shift;
     uint8_t *bytes = (uint8_t *)gb_malloc(size);
     char scale_name[128];
+    memset(l, 0, sizeof *l);
     l->n_in = n_in;
     l->n_out = n_out;
     l->scale = (float)(gb_uniform(&m->seed, 0.8, 1.6) * sqrt(2.0 / n_in));
@@ -417,7 +425,7 @@ static inline void gb_put_more_norms(gb_model *m, int i, int hd) {
     };
     char name[64];
     int k;
-    for (k = 0; k < (gemma ? 11 : 9); k++) {
+    for (k = m->no_in_norms ? 7 : 0; k < (gemma ? 11 : 9); k++) {
         snprintf(name, sizeof name, "blk.%d.%s.weight", i, norms[k].name);
         free(gb_make_norm(m, name, norms[k].n));
     }
@@ -480,6 +488,11 @@ static inline void gb_make_model(gb_model *m) {
     m->data = gb_finish(f, &m->size, &m->header);
 }
 
+static inline void gb_free_linear(gb_linear *l) {
+    free(l->w);
+    free(l->scales);
+}
+
 static inline void gb_free_model(gb_model *m) {
     int i;
     for (i = 0; i < m->layers && i < GB_MAX_LAYERS; i++) {
@@ -488,13 +501,13 @@ static inline void gb_free_model(gb_model *m) {
         free(l->attn_sub_norm);
         free(l->ffn_norm);
         free(l->ffn_sub_norm);
-        free(l->q.w);
-        free(l->k.w);
-        free(l->v.w);
-        free(l->o.w);
-        free(l->gate.w);
-        free(l->up.w);
-        free(l->down.w);
+        gb_free_linear(&l->q);
+        gb_free_linear(&l->k);
+        gb_free_linear(&l->v);
+        gb_free_linear(&l->o);
+        gb_free_linear(&l->gate);
+        gb_free_linear(&l->up);
+        gb_free_linear(&l->down);
     }
     if (m->head != m->embed) free(m->head);
     free(m->embed);

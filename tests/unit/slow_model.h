@@ -19,18 +19,24 @@ static inline void slow_norm(const slow *s, const double *x, const float *gain, 
     for (i = 0; i < n; i++) y[i] = x[i] * inv * (double)gain[i];
 }
 
-/* y = bitlinear(l, x); quantizing is float, as in every engine, the rest double. */
+/* y = bitlinear(l, x), each group of it by itself, if it has groups; quantizing is float, as in every
+   engine, the rest double. */
 static inline void slow_linear(const gb_linear *l, const double *x, double *y) {
-    int *q = (int *)gb_malloc((size_t)l->n_in * sizeof *q);
-    float a = 1e-5f, scale;
-    int i, r;
-    for (i = 0; i < l->n_in; i++) if (fabsf((float)x[i]) > a) a = fabsf((float)x[i]);
-    scale = 127.0f / a;
-    for (i = 0; i < l->n_in; i++) q[i] = (int)rintf((float)x[i] * scale);
-    for (r = 0; r < l->n_out; r++) {
-        long dot = 0;
-        for (i = 0; i < l->n_in; i++) dot += q[i] * l->w[(size_t)r * (size_t)l->n_in + (size_t)i];
-        y[r] = (double)dot * (double)a / 127.0 * (double)l->scale;
+    const int group = l->group ? l->group : l->n_in;
+    int *q = (int *)gb_malloc((size_t)group * sizeof *q);
+    int from, i, r;
+    for (r = 0; r < l->n_out; r++) y[r] = 0;
+    for (from = 0; from < l->n_in; from += group, x += group) {
+        float a = 1e-5f;
+        for (i = 0; i < group; i++) if (fabsf((float)x[i]) > a) a = fabsf((float)x[i]);
+        for (i = 0; i < group; i++) q[i] = (int)rintf((float)x[i] * (127.0f / a));
+        for (r = 0; r < l->n_out; r++) {
+            const size_t at = (size_t)r * (size_t)l->n_in + (size_t)from;
+            const float d = l->group ? l->scales[at / (size_t)group] : l->scale;
+            long dot = 0;
+            for (i = 0; i < group; i++) dot += q[i] * l->w[at + (size_t)i];
+            y[r] += (double)dot * (double)a / 127.0 * (double)d;
+        }
     }
     free(q);
 }

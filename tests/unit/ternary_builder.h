@@ -1,17 +1,20 @@
 /* Encoders of the other ternary types, place by place from the formats' definitions: TL1 and TL2 in
-   tiles, TQ1_0 and TQ2_0 in blocks; and models that hold them. */
+   tiles, TQ1_0, TQ2_0 and both kinds of Q2_0 in blocks; and models that hold them. */
 #ifndef TERNARY_BUILDER_H
 #define TERNARY_BUILDER_H
 
 #include "gguf_builder.h"
 
-enum { IMP_TQ1 = 34, IMP_TQ2 = 35, IMP_I2S = 36, IMP_TL1 = 38, IMP_TL2 = 39, IMP_MXFP4 = 1000 };
+enum { IMP_TQ1 = 34, IMP_TQ2 = 35, IMP_I2S = 36, IMP_TL1 = 38, IMP_TL2 = 39, IMP_Q2 = 42,
+       IMP_PQ2 = 142, IMP_MXFP4 = 1000 };
 
 static struct imp_setting {
     uint32_t type;
     bitnet_tile tile;
-    float block;                       /* TQ: every block's scale; 0: the tensor's, cut to F16 */
+    float block;                       /* every block's scale; 0: the tensor's, cut to F16 */
     int separate;                      /* 1: the block's scale times a tensor of its own */
+    int differ;                        /* 1: blocks differ, half to one and a half times that */
+    uint32_t number;                   /* the type's number in the file; 0: its own */
 } imp;
 
 static inline int imp_pair(const int8_t *w) { return 3 * w[0] + w[1] + 4; }
@@ -83,11 +86,23 @@ static inline void imp_tl2(const gb_linear *l, uint8_t *out) {
     }
 }
 
-/* One block of 256 weights. TQ1_0: digits in base 3, most significant first, of a number that is
+/* Weights, bytes and the scale's place in a block; 0 weights: the type has no blocks. */
+typedef struct imp_shape { int weights, bytes, scale_at; } imp_shape;
+static inline imp_shape imp_shape_of(uint32_t type) {
+    const imp_shape none = {0, 0, 0}, tq1 = {256, 54, 52}, tq2 = {256, 66, 64}, q2 = {64, 18, 0},
+                    pq2 = {128, 34, 0};
+    return type == IMP_TQ1 ? tq1 : type == IMP_TQ2 ? tq2 : type == IMP_Q2 ? q2
+         : type == IMP_PQ2 ? pq2 : none;
+}
+
+/* The weights of one block. TQ1_0: digits in base 3, most significant first, of a number that is
    then scaled from 243 to 256, rounded up. */
-static inline void imp_tq(const int8_t *w, uint8_t *out) {
+static inline void imp_block(uint32_t type, const int8_t *w, uint8_t *out) {
     int i, j, n;
-    if (imp.type == IMP_TQ2)
+    if (type == IMP_Q2 || type == IMP_PQ2)
+        for (i = 0; i < imp_shape_of(type).weights; i++)
+            out[2 + i / 4] |= (uint8_t)((w[i] + 1) << 2 * (i % 4));
+    else if (type == IMP_TQ2)
         for (i = 0; i < 64; i++)
             for (j = 0; j < 4; j++)
                 out[i] |= (uint8_t)((w[i / 32 * 128 + i % 32 + 32 * j] + 1) << 2 * j);
@@ -104,33 +119,62 @@ static inline void imp_tq(const int8_t *w, uint8_t *out) {
 
 static inline float imp_cut(float x) { return bitnet__f16_to_f32(bitnet__f32_to_f16(x)); }
 
+/* n weights with these scales, one a block: a heap block. */
+static inline uint8_t *imp_blocks(uint32_t type, const int8_t *w, size_t n, const float *scales,
+                                  size_t *size) {
+    const imp_shape s = imp_shape_of(type);
+    const size_t count = n / (size_t)s.weights;
+    uint8_t *out;
+    size_t i;
+    *size = count * (size_t)s.bytes;
+    out = (uint8_t *)calloc(*size, 1);
+    if (!out) exit(3);
+    for (i = 0; i < count; i++) {
+        uint8_t *block = out + i * (size_t)s.bytes;
+        const uint16_t half = bitnet__f32_to_f16(scales[i]);
+        imp_block(type, w + i * (size_t)s.weights, block);
+        block[s.scale_at] = (uint8_t)half;
+        block[s.scale_at + 1] = (uint8_t)(half >> 8);
+    }
+    return out;
+}
+
+/* Blocks. Where they are groups, l says so. */
+static inline uint8_t *imp_encode_blocks(gb_linear *l, size_t *size) {
+    const size_t n = (size_t)l->n_in * (size_t)l->n_out;
+    const int weights = imp_shape_of(imp.type).weights;
+    const size_t count = n / (size_t)weights;
+    const float scale = imp.block == 0.0f ? l->scale : imp.block;
+    uint64_t random = 77 + n;
+    uint8_t *out;
+    size_t i;
+    l->scales = (float *)gb_malloc(count * sizeof *l->scales);
+    for (i = 0; i < count; i++)
+        l->scales[i] = imp_cut(imp.differ ? scale * (float)gb_uniform(&random, 0.5, 1.5) : scale);
+    if (imp.differ || weights < 256) l->group = weights;
+    out = imp_blocks(imp.type, l->w, n, l->scales, size);
+    return out;
+}
+
 static inline uint8_t *imp_encode(gb_linear *l, uint32_t *type, size_t *size) {
     const size_t n = (size_t)l->n_in * (size_t)l->n_out;
-    const int tq = imp.type == IMP_TQ1 || imp.type == IMP_TQ2;
-    const size_t block = imp.type == IMP_TQ1 ? 54 : 66;
-    uint16_t half;
     uint8_t *out;
     size_t i;
     int shift;
-    *type = imp.type == IMP_MXFP4 ? IMP_TL2 : imp.type;
-    *size = tq ? n / 256 * block : imp.type == IMP_TL2 ? imp_tl2_size(l)
-          : imp.type == IMP_MXFP4 ? n / 32 * 17 : n / 4 + 32;
+    *type = imp.number ? imp.number : imp.type == IMP_MXFP4 ? IMP_TL2 : imp.type;
+    if (!imp.separate && imp.block == 0.0f) l->scale = imp_cut(l->scale);
+    if (imp_shape_of(imp.type).weights) return imp_encode_blocks(l, size);
+    *size = imp.type == IMP_TL2 ? imp_tl2_size(l) : imp.type == IMP_MXFP4 ? n / 32 * 17
+                                                                        : n / 4 + 32;
     out = (uint8_t *)calloc(*size, 1);
     if (!out) exit(3);
-    if (!imp.separate && imp.block == 0.0f) l->scale = imp_cut(l->scale);
     if (imp.type == IMP_TL1) imp_tl1(l, out);
     if (imp.type == IMP_TL2) imp_tl2(l, out);
     for (i = 0; imp.type == IMP_I2S && i < n; i++) {
         const size_t at = gb_code_at(BITNET_I2S_128, (size_t)l->n_in, i, &shift);
         out[at] |= (uint8_t)((l->w[i] + 1) << shift);
     }
-    half = bitnet__f32_to_f16(imp.block == 0.0f ? l->scale : imp.block);
-    for (i = 0; tq && i < n / 256; i++) {
-        imp_tq(l->w + 256 * i, out + block * i);
-        out[block * i + block - 2] = (uint8_t)half;
-        out[block * i + block - 1] = (uint8_t)(half >> 8);
-    }
-    if (!tq && imp.type != IMP_MXFP4) {
+    if (imp.type != IMP_MXFP4) {
         gb_buf b = {0};
         gb_float(&b, imp.type == IMP_I2S && imp.separate ? imp.block * l->scale : l->scale);
         memcpy(out + (imp.type == IMP_TL2 ? *size - 32 : n / 4), b.p, 4);

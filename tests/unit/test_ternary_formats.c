@@ -1,67 +1,9 @@
 /* Ternary weights in the other types that files have: TL1 and TL2 in tiles, TQ1_0 and TQ2_0 in
    blocks. A model written so must give the bits of the same model in I2_S, and what is wrong with
    it must be said. The encoders here go by the formats' definitions, place by place. */
-#include "ternary_builder.h"
-#include "own_table.h"
+#include "ternary_helpers.h"
 #include "test.h"
 #include "../../examples/convert/pack.h"
-
-/* ---- writing ---- */
-
-/* ---- reading ---- */
-
-/* The logits of three tokens; 0 and err filled if it does not load. */
-static float *imp_logits(const void *data, size_t size, const bitnet_kernels *k, bitnet_tile tile,
-                         int through_io, bitnet_error *err) {
-    static const bitnet_token tokens[3] = {7, 42, 99};
-    gb_reader reader;
-    bitnet_io io = gb_io(&reader, data, size);
-    bitnet_model_params p;
-    bitnet_ctx_params cp;
-    bitnet_model_info info;
-    bitnet_model *m = 0;
-    bitnet_ctx *c = 0;
-    float *out = 0;
-    memset(&p, 0, sizeof p);
-    memset(&cp, 0, sizeof cp);
-    memset(err, 0, sizeof *err);
-    p.kernels = k;
-    p.tile = tile;
-    cp.n_ctx = cp.n_logits = 3;
-    cp.n_threads = 1;
-    if (!(through_io ? bitnet_model_load_io(&io, &p, &m, err)
-                     : bitnet_model_load_memory(data, size, &p, &m, err)) &&
-        !bitnet_ctx_create(m, &cp, &c, err) && !bitnet_eval(c, tokens, 3, 1, err)) {
-        size_t n;
-        int i;
-        bitnet_model_get_info(m, &info);
-        n = (size_t)info.n_vocab;
-        out = (float *)gb_malloc(3 * n * sizeof *out);
-        for (i = 0; i < 3; i++) memcpy(out + (size_t)i * n, bitnet_logits(c, i), n * sizeof *out);
-    }
-    bitnet_ctx_free(c);
-    bitnet_model_free(m);
-    return out;
-}
-
-/* Every usable table, from memory and through callbacks: the bits of want. */
-static void imp_check(const void *data, size_t size, bitnet_tile tile, const float *want,
-                      size_t n_vocab, const char *what) {
-    bitnet_error err;
-    int i, io;
-    for (i = 0; i < all_tables_count(); i++)
-        for (io = 0; io < 2; io++) {
-            const bitnet_kernels *k = all_tables(i);
-            float *got;
-            int same;
-            if (!bitnet_kernels_usable(k)) continue;
-            got = imp_logits(data, size, k, tile, io, &err);
-            same = got && !memcmp(got, want, 3 * n_vocab * sizeof *got);
-            free(got);
-            CHECK_MSG(got, "%s, kernels %s: %s", what, k->name, err.text);
-            CHECK_MSG(same, "%s, kernels %s: other bits", what, k->name);
-        }
-}
 
 /* The model of imp's setting against the same in I2_S. */
 static void imp_compare(int shape, const char *what) {
@@ -80,50 +22,6 @@ static void imp_compare(int shape, const char *what) {
     gb_free_model(&g);
     free(want);
 }
-
-/* Loads a file that must be refused with a text that has the two words. Takes the file over. */
-static void imp_refused(uint8_t *data, size_t size, bitnet_tile tile, bitnet_result code,
-                        const char *word, const char *word2) {
-    bitnet_model_params p;
-    bitnet_model *m = 0;
-    bitnet_error err = {BITNET_OK, ""};
-    bitnet_result r;
-    memset(&p, 0, sizeof p);
-    p.tile = tile;
-    r = bitnet_model_load_memory(data, size, &p, &m, &err);
-    bitnet_model_free(m);
-    free(data);
-    CHECK_MSG(r == code, "%s instead of %s: %s (%s, %s)", bitnet_result_text(r),
-              bitnet_result_text(code), err.text, word, word2);
-    CHECK_MSG(strstr(err.text, word) && strstr(err.text, word2), "\"%s\" lacks '%s' or '%s'",
-              err.text, word, word2);
-}
-
-static uint8_t *imp_copy(const gb_model *g) {
-    uint8_t *p = (uint8_t *)gb_malloc(g->size);
-    memcpy(p, g->data, g->size);
-    return p;
-}
-
-/* Where a tensor's bytes begin in the file. */
-static size_t imp_offset(const gb_model *g, const char *name) {
-    bitnet_allocator a = {0, 0, 0};
-    const bitnet__tensor *t;
-    bitnet__gguf f;
-    size_t at = 0;
-    memset(&f, 0, sizeof f);
-    f.src.data = g->data;
-    f.src.size = f.src.have = g->size;
-    if (bitnet__gguf_parse(&f, &a, 0) == BITNET_OK) {
-        t = bitnet__find_tensor(&f, name);
-        at = t ? (size_t)t->offset : 0;
-    }
-    bitnet__free(&a, f.keys);
-    bitnet__free(&a, f.tensors);
-    return at;
-}
-
-static const bitnet_tile imp_none = {0, 0, 0};
 
 /* ---- tests: tiles ---- */
 
@@ -157,12 +55,12 @@ static void test_import_tl1(void) {
         {64, 64, 32}, {64, 128, 32}, {32, 32, 32}, {64, 64, 64}, {32, 64, 16}, {64, 128, 64}};
     size_t i;
     for (i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
-        imp = (struct imp_setting){IMP_TL1, tiles[i], 0, 0};
+        imp = (struct imp_setting){IMP_TL1, tiles[i], 0, 0, 0, 0};
         imp_compare(0, "TL1");
     }
-    imp = (struct imp_setting){IMP_TL1, {32, 64, 32}, 0, 0};
+    imp = (struct imp_setting){IMP_TL1, {32, 64, 32}, 0, 0, 0, 0};
     imp_compare(1, "TL1 of filled-up rows");
-    imp = (struct imp_setting){IMP_TL1, {32, 32, 16}, 0, 0};
+    imp = (struct imp_setting){IMP_TL1, {32, 32, 16}, 0, 0, 0, 0};
     imp_compare(1, "TL1 of filled-up rows");
 }
 
@@ -170,10 +68,10 @@ static void test_import_tl2(void) {
     static const bitnet_tile tiles[] = {{64, 96, 32}, {32, 96, 32}, {64, 192, 32}};
     size_t i;
     for (i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
-        imp = (struct imp_setting){IMP_TL2, tiles[i], 0, 0};
+        imp = (struct imp_setting){IMP_TL2, tiles[i], 0, 0, 0, 0};
         imp_compare(0, "TL2");
     }
-    imp = (struct imp_setting){IMP_TL2, {32, 96, 32}, 0, 0};
+    imp = (struct imp_setting){IMP_TL2, {32, 96, 32}, 0, 0, 0, 0};
     imp_compare(1, "TL2 of filled-up rows");
 }
 
@@ -188,7 +86,7 @@ static void test_import_wrong_tiles(void) {
     size_t bytes;
     gb_model g;
     float *want;
-    imp = (struct imp_setting){IMP_TL2, tile, 0, 0};
+    imp = (struct imp_setting){IMP_TL2, tile, 0, 0, 0, 0};
     g = imp_model(0);
     bytes = 3 * (size_t)g.n_vocab * sizeof *want;
     want = imp_logits(g.data, g.size, 0, tile, 0, &err);
@@ -255,7 +153,7 @@ static void test_import_flaws(void) {
     const gb_linear *l;
     size_t at, k3 = 576, end;          /* end: of what is before the place that is changed */
     int m, k, bit, i;
-    imp = (struct imp_setting){IMP_TL2, tile, 0, 0};
+    imp = (struct imp_setting){IMP_TL2, tile, 0, 0, 0, 0};
     g = imp_model(0);
     l = &g.layer[0].down;              /* 384 rows of 576 + 64 */
     at = imp_offset(&g, down);
@@ -288,7 +186,7 @@ static void test_import_flaws(void) {
         imp_refused(p, g.size, tile, BITNET_ERR_FORMAT, down, "padding");
     }
     gb_free_model(&g);
-    imp = (struct imp_setting){IMP_TL1, {64, 64, 32}, 0, 0};
+    imp = (struct imp_setting){IMP_TL1, {64, 64, 32}, 0, 0, 0, 0};
     g = imp_model(0);
     at = imp_offset(&g, down);
     g.data[at + 384 * 640 / 4 - 1] = 0x49;
@@ -340,7 +238,7 @@ static void test_import_tile_arguments(void) {
                                         {96, 64, 64}, {64, 36, 64}, {INT32_MAX, INT32_MAX, 32}};
     gb_model g;
     size_t i;
-    imp = (struct imp_setting){IMP_TL1, {64, 64, 32}, 0, 0};
+    imp = (struct imp_setting){IMP_TL1, {64, 64, 32}, 0, 0, 0, 0};
     g = imp_model(0);
     imp_refused(imp_copy(&g), g.size, imp_none, BITNET_ERR_UNSUPPORTED, "'blk.0.attn_q.weight'",
                 "TL1 of 384 rows of 384");
@@ -358,11 +256,11 @@ static void test_import_tq(void) {
     static const uint32_t types[] = {IMP_TQ1, IMP_TQ2};
     int i;
     for (i = 0; i < 2; i++) {
-        imp = (struct imp_setting){types[i], imp_none, 0, 0};
+        imp = (struct imp_setting){types[i], imp_none, 0, 0, 0, 0};
         imp_compare(2, "scale in the blocks");
-        imp = (struct imp_setting){types[i], imp_none, 1.0f, 1};
+        imp = (struct imp_setting){types[i], imp_none, 1.0f, 1, 0, 0};
         imp_compare(2, "scale beside");
-        imp = (struct imp_setting){types[i], imp_none, 0.7001953125f, 1};
+        imp = (struct imp_setting){types[i], imp_none, 0.7001953125f, 1, 0, 0};
         imp_compare(2, "both");
     }
 }
@@ -386,7 +284,7 @@ static void test_import_tq1_bytes(void) {
             w[i] = (int8_t)(v / power[j] % 3 - 1);
         }
         memset(block, 0, sizeof block);
-        imp_tq(w, block);
+        imp_block(imp.type, w, block);
         if (bitnet_ternary_unpack(&t, block, 0, 1, codes, 0)) bad++;
         for (i = 0; i < 256; i++) bad += codes[i] != w[i];
     }
@@ -416,7 +314,7 @@ static void test_import_tq_files(void) {
         memset(data, 0xee, sizeof data);
         for (k = 0; k < BLOCKS; k++) {
             p = want + (size_t)k * block;
-            imp_tq(w + 256 * k, p);
+            imp_block(imp.type, w + 256 * k, p);
             p[block - 2] = p[block - 1] = 0xee;
         }
         CHECK_MSG(!bitnet_ternary_check(&t, "t", &err), "%s", err.text);
@@ -471,19 +369,16 @@ static void test_import_scales(void) {
         float *want, *got;
         bitnet_error err;
         uint8_t *p;
-        imp = (struct imp_setting){i ? IMP_TQ2 : IMP_TQ1, imp_none, 0, 0};
+        imp = (struct imp_setting){i ? IMP_TQ2 : IMP_TQ1, imp_none, 0, 0, 0, 0};
         g = imp_model(2);
         at = imp_offset(&g, up);       /* 512 rows of one block */
-        p = imp_copy(&g);
-        p[at + 511 * block + block - 2] ^= 1;
-        imp_refused(p, g.size, imp_none, BITNET_ERR_UNSUPPORTED, up, "(row 511, column 0)");
-        p = imp_copy(&g);
-        p[at + 1 * block + block - 1] ^= 0x80;
-        imp_refused(p, g.size, imp_none, BITNET_ERR_UNSUPPORTED, "(row 0, column 0)",
-                    "(row 1, column 0)");
-        p = imp_copy(&g);              /* perhaps where another thread begins */
-        for (k = 256; k < 512; k++) p[at + k * block + block - 2] ^= 1;
-        imp_refused(p, g.size, imp_none, BITNET_ERR_UNSUPPORTED, up, "(row 256, column 0)");
+        g.data[at + 511 * block + block - 2] ^= 1;         /* groups: see test_groups.c */
+        imp_grouped(&g, 256);
+        g.data[at + 511 * block + block - 2] ^= 1;
+        g.data[at + 1 * block + block - 1] ^= 0x80;
+        imp_grouped(&g, 256);
+        g.data[at + 1 * block + block - 1] ^= 0x80;
+        imp_grouped(&g, 0);
         p = imp_copy(&g);
         for (k = 0; k < 512; k++) {    /* NaN everywhere */
             p[at + k * block + block - 2] = 0;
@@ -553,7 +448,7 @@ static void test_import_names(void) {
         {15, "Q8_K"}, {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
         {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"}, {23, "IQ4_XS"}, {24, "I8"}, {25, "I16"},
         {26, "I32"}, {27, "I64"}, {28, "F64"}, {29, "IQ1_M"}, {30, "BF16"}, {37, "I8_S"},
-        {40, "NVFP4"}, {42, "unknown"}, {1u << 31, "unknown"}};
+        {40, "NVFP4"}, {41, "Q1_0"}, {43, "unknown"}, {1u << 31, "unknown"}};
     size_t i;
     for (i = 0; i < sizeof types / sizeof types[0]; i++) {
         gb_model g;
@@ -578,7 +473,7 @@ static void test_import_names(void) {
 /* Type 39 with the bytes of MXFP4, in a file that says it is BitNet's. */
 static void test_import_mxfp4(void) {
     gb_model g;
-    imp = (struct imp_setting){IMP_MXFP4, {64, 96, 32}, 0, 0};
+    imp = (struct imp_setting){IMP_MXFP4, {64, 96, 32}, 0, 0, 0, 0};
     g = imp_model(0);
     imp_refused(imp_copy(&g), g.size, imp.tile, BITNET_ERR_UNSUPPORTED, "'blk.0.attn_q.weight'",
                 "unsupported tensor type 39 (MXFP4)");
@@ -606,7 +501,7 @@ static void test_import_memory(void) {
                 bitnet_error err = {BITNET_OK, ""};
                 long calls = 0;
                 imp = (struct imp_setting){way ? types[i] : (uint32_t)IMP_I2S,
-                                           i == 1 ? tile2 : tile, 0, 0};
+                                           i == 1 ? tile2 : tile, 0, 0, 0, 0};
                 g = imp_model(shape);
                 io = gb_io(&reader, g.data, g.size);
                 memset(&p, 0, sizeof p);
@@ -643,7 +538,7 @@ static void test_import_damage(void) {
     int i, k;
     for (i = 0; i < 4; i++) {
         gb_model g;
-        imp = (struct imp_setting){types[i], {32, i ? 96 : 64, 32}, 0, 0};
+        imp = (struct imp_setting){types[i], {32, i ? 96 : 64, 32}, 0, 0, 0, 0};
         g = imp_model(i < 2 ? 1 : 2);
         for (k = 0; k < rounds; k++) {
             size_t size = k % 4 == 3 ? g.header + gb_random(&seed) % (g.size - g.header) : g.size;
