@@ -7,6 +7,7 @@
 #include "gguf_helpers.h"
 #include "model_helpers.h"
 #include "slow_model.h"
+#include "ternary_builder.h"
 
 /* ---- the reference ---- */
 
@@ -197,6 +198,28 @@ FAMILY(test_family_llama_wide, 1, 1, .arch = "llama", .dim = 128, .ffn = 192, .l
 FAMILY(test_family_llama_heads, 1, 1, .arch = "llama", .dim = 192, .ffn = 128, .layers = 2,
        .heads = 6, .kv_heads = 6, .eps = 1e-5f, .no_sub_norms = 1, .untied = 1,
        .head_type = GB_TENSOR_BF16, .spare_rows = 5, .seed = 5)
+
+/* Weights with a scale per group, of each kind, in families that have no such models so far: rows of
+   64 and 128 that are not whole blocks of the other, and with norms that come between. */
+static void test_family_groups(void) {
+    static const struct { uint32_t type; const char *arch; int silu, adjacent; } cases[] = {
+        {IMP_Q2, "llama", 1, 1}, {IMP_PQ2, "bitnet", 1, 0}, {IMP_TQ1, "bitnet-b1.58", 0, 0},
+        {IMP_TQ2, "llama", 1, 1}
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int tq = cases[i].type < IMP_I2S, q2 = cases[i].type == IMP_Q2;
+        family f = {cases[i].silu, cases[i].adjacent, 0, 0};
+        gb_model m = {.dim = tq ? 256 : q2 ? 192 : 384, .ffn = tq ? 512 : q2 ? 320 : 640,
+                      .layers = 2, .heads = tq ? 4 : 3, .kv_heads = 1, .eps = 1e-5f,
+                      .freq_base = 10000.0f, .embed_type = GB_TENSOR_F16, .encode = imp_encode,
+                      .seed = 31 + i};
+        m.arch = cases[i].arch;
+        m.no_sub_norms = !strcmp(m.arch, "llama");
+        imp = (struct imp_setting){cases[i].type, {0, 0, 0}, 0, 0, 1, 0};
+        check_family(&m, f, i % 2 == 0 || !test_quick());
+    }
+}
 
 /* An untied head is read at all: with the embedding in its place all is different. */
 static void test_family_head(void) {
@@ -617,6 +640,7 @@ const test_case families_tests[] = {
     {"families/llama", test_family_llama},
     {"families/llama_wide", test_family_llama_wide},
     {"families/llama_heads", test_family_llama_heads},
+    {"families/groups", test_family_groups},
     {"families/head", test_family_head},
     {"families/profile", test_family_profile},
     {"families/linear_rope", test_family_linear_rope},
