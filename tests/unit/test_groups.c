@@ -419,6 +419,425 @@ static void test_floats(void) {
     }
 }
 
+/* ---- models built here ---- */
+
+typedef struct grouped {
+    gb_model g;
+    gb_linear embed, head;             /* w of ternary ones, else empty */
+    uint8_t *raw[2];
+} grouped;
+
+/* A random ternary matrix of the vocabulary: the file's bytes, and the floats it stands for. */
+static uint8_t *vocab_matrix(const gb_model *g, uint32_t type, uint64_t seed, gb_linear *l,
+                             float **floats, size_t *size) {
+    const size_t rows = 259, n = rows * (size_t)g->dim;
+    const int group = imp_shape_of(type).weights;
+    size_t i;
+    memset(l, 0, sizeof *l);
+    l->n_in = g->dim;
+    l->n_out = (int)rows;
+    l->group = group;
+    l->w = (int8_t *)gb_malloc(n);
+    l->scales = (float *)gb_malloc(n / (size_t)group * sizeof *l->scales);
+    *floats = (float *)gb_malloc(n * sizeof **floats);
+    for (i = 0; i < n / (size_t)group; i++)
+        l->scales[i] = imp_cut((float)gb_uniform(&seed, 0.02, 0.06));
+    for (i = 0; i < n; i++) {
+        l->w[i] = product_weight(&seed, W_RANDOM);
+        (*floats)[i] = (float)l->w[i] * l->scales[i / (size_t)group];
+    }
+    return imp_blocks(type, l->w, n, l->scales, size);
+}
+
+static uint32_t stored_number(uint32_t type) {
+    return imp.number && imp_shape_of(type).weights < 256 ? imp.number : type;
+}
+
+/* A qwen3 of two layers of `layers`, I2_S or a type with blocks that differ; its embedding of type
+   embed (F16 or one with blocks), and its head of type head (0: tied). gb_make_model comes next.
+   Set imp.number before. */
+static void start_grouped(grouped *x, uint32_t layers, uint32_t embed, uint32_t head) {
+    gb_model *g = &x->g;
+    memset(x, 0, sizeof *x);
+    imp.type = layers;
+    imp.tile.rows = 0;
+    imp.block = 0;
+    imp.separate = 0;
+    imp.differ = 1;
+    g->arch = "qwen3";
+    g->no_in_norms = g->no_sub_norms = 1;
+    g->dim = 256, g->ffn = 512, g->layers = 2, g->heads = 4, g->kv_heads = 2;
+    g->n_ctx = 64;
+    g->eps = 1e-6f;
+    g->seed = 40;
+    g->encode = imp_encode;
+    g->embed_type = embed;
+    if (imp_shape_of(embed).weights) {
+        x->raw[0] = vocab_matrix(g, embed, 3, &x->embed, &g->embed, &g->embed_raw_size);
+        g->embed_raw = x->raw[0];
+        g->embed_type = stored_number(embed);
+    }
+    g->untied = head > 0;
+    g->head_type = head;
+    if (imp_shape_of(head).weights) {
+        x->raw[1] = vocab_matrix(g, head, 4, &x->head, &g->head, &g->head_raw_size);
+        g->head_raw = x->raw[1];
+        g->head_type = stored_number(head);
+    }
+}
+
+static grouped make_grouped(uint32_t layers, uint32_t embed, uint32_t head) {
+    grouped x;
+    imp.number = 0;
+    start_grouped(&x, layers, embed, head);
+    gb_make_model(&x.g);
+    return x;
+}
+
+static void free_grouped(grouped *x) {
+    gb_free_model(&x->g);
+    gb_free_linear(&x->embed);
+    gb_free_linear(&x->head);
+    free(x->raw[0]);
+    free(x->raw[1]);
+}
+
+static bitnet_result load_blocks(const void *data, size_t size, int block, bitnet_model **m,
+                                 bitnet_error *err) {
+    bitnet_model_params p;
+    memset(&p, 0, sizeof p);
+    memset(err, 0, sizeof *err);
+    p.q2_0_block = block;
+    return bitnet_model_load_memory(data, size, &p, m, err);
+}
+
+/* Refused with this code and these words; takes nothing over. */
+static void check_refused(const uint8_t *data, size_t size, int block, bitnet_result code,
+                          const char *word, const char *word2) {
+    bitnet_model *m = 0;
+    bitnet_error err;
+    const bitnet_result r = load_blocks(data, size, block, &m, &err);
+    bitnet_model_free(m);
+    CHECK_MSG(r == code && strstr(err.text, word) && strstr(err.text, word2) &&
+              clean_text(err.text), "%s: \"%s\" instead of %s with '%s', '%s'",
+              bitnet_result_text(r), err.text, bitnet_result_text(code), word, word2);
+}
+
+/* ---- Q2_0: blocks of 64 or of 128 ---- */
+
+static const uint8_t *view_of(const grouped *x, uint32_t type, uint32_t stored) {
+    bitnet_gguf *f = 0;
+    bitnet_gguf_tensor t;
+    bitnet_error err = {BITNET_OK, ""};
+    const imp_shape s = imp_shape_of(type);
+    const uint64_t n = 256 * 512;
+    const uint8_t *data = 0;
+    memset(&t, 0, sizeof t);
+    if (bitnet_gguf_open_memory(x->g.data, x->g.size, 0, &f, &err) ||
+        bitnet_gguf_find_tensor(f, "blk.1.ffn_down.weight", &t))
+        test_fail(__FILE__, __LINE__, "%s", err.text);
+    else if (t.type != type || t.stored_type != stored ||
+             strcmp(t.type_name, type == IMP_Q2 ? "Q2_0" : "PQ2_0") ||
+             t.size != n / (uint64_t)s.weights * (uint64_t)s.bytes ||
+             t.size != bitnet_tensor_size(type, t.n_dims, t.dims))
+        test_fail(__FILE__, __LINE__, "type %d (%d, %s), %d bytes", (int)t.type,
+                  (int)t.stored_type, t.type_name, (int)t.size);
+    else data = t.data;
+    bitnet_gguf_close(f);
+    return data;
+}
+
+/* Each kind under each number, with small and large gaps between tensors. */
+static void test_blocks(void) {
+    static const struct { uint32_t type, number; } cases[] = {{IMP_Q2, 42}, {IMP_PQ2, 42},
+                                                              {IMP_PQ2, 142}};
+    float *want[3] = {0, 0, 0};
+    size_t i;
+    int wide;
+    for (wide = 0; wide < 2; wide++)
+        for (i = 0; i < 3; i++) {
+            const int block = imp_shape_of(cases[i].type).weights, other = 192 - block;
+            const int told = cases[i].number == 142 || !wide;
+            bitnet_ctx_params p = ctx_params(3, 0, 1, BITNET_KV_F16);
+            const bitnet_token tokens[3] = {7, 42, 99};
+            bitnet_error err;
+            bitnet_model *m = 0;
+            bitnet_model_info info;
+            bitnet_ctx *c;
+            float *got = (float *)gb_malloc(3 * 259 * sizeof *got);
+            grouped x;
+            imp.number = cases[i].number;
+            start_grouped(&x, cases[i].type, cases[i].type, 0);
+            if (wide) x.g.file.alignment = 16384;
+            gb_make_model(&x.g);
+            memset(&info, 0, sizeof info);
+            if (!told) {
+                check_refused(x.g.data, x.g.size, 0, BITNET_ERR_FORMAT, "token_embd.weight",
+                              "q2_0_block");
+            } else {
+                const uint8_t *data = view_of(&x, cases[i].type, cases[i].number);
+                CHECK(data && !memcmp(data, x.g.data + imp_offset(&x.g, "blk.1.ffn_down.weight"),
+                                      100));
+                CHECK_MSG(!load_blocks(x.g.data, x.g.size, 0, &m, &err), "%s", err.text);
+                bitnet_model_free(m);
+            }
+            CHECK_MSG(!load_blocks(x.g.data, x.g.size, block, &m, &err), "%s", err.text);
+            bitnet_model_get_info(m, &info);
+            CHECK(info.group == block && !strcmp(info.layout, "GROUPS"));
+            CHECK(!strcmp(info.embed_type, block == 64 ? "Q2_0" : "PQ2_0") &&
+                  !strcmp(info.head_type, info.embed_type));
+            CHECK(info.head_bytes == (uint64_t)(259 * 256 / block * (block / 4 + 2)));
+            c = create(m, &p);
+            CHECK(c && all_logits(c, tokens, 3, 3, got));
+            bitnet_ctx_free(c);
+            bitnet_model_free(m);
+            if (cases[i].number == 42 && !wide)
+                check_refused(x.g.data, x.g.size, other, BITNET_ERR_FORMAT, "weight'",
+                              other == 64 ? "of 64 weights" : "of 128 weights");
+            if (cases[i].number == 142)
+                CHECK(!load_blocks(x.g.data, x.g.size, other, &m, &err));
+            if (cases[i].number == 142) bitnet_model_free(m);
+            if (!wide) want[i] = got;
+            else CHECK(!memcmp(got, want[i], 3 * 259 * sizeof *got));
+            if (wide) free(got);
+            free_grouped(&x);
+        }
+    CHECK(!memcmp(want[1], want[2], 3 * 259 * sizeof *want[1]));
+    CHECK(memcmp(want[0], want[1], 3 * 259 * sizeof *want[1]));
+    for (i = 0; i < 3; i++) free(want[i]);
+    {
+        grouped x = make_grouped(IMP_Q2, IMP_Q2, 0);
+        check_refused(x.g.data, x.g.size, 32, BITNET_ERR_ARG, "q2_0_block", "32");
+        check_refused(x.g.data, x.g.size, -64, BITNET_ERR_ARG, "q2_0_block", "-64");
+        free_grouped(&x);
+    }
+}
+
+/* ffn_down in blocks of 128, all else in blocks of 64. */
+static uint8_t *encode_both(gb_linear *l, uint32_t *type, size_t *size) {
+    uint8_t *p;
+    imp.type = l->n_in == 512 ? IMP_PQ2 : IMP_Q2;
+    p = imp_encode(l, type, size);
+    imp.type = IMP_Q2;
+    return p;
+}
+
+static void test_blocks_both(void) {
+    grouped x;
+    imp.number = 42;
+    start_grouped(&x, IMP_Q2, GB_TENSOR_F16, 0);
+    x.g.encode = encode_both;
+    gb_make_model(&x.g);
+    check_refused(x.g.data, x.g.size, 0, BITNET_ERR_FORMAT, "blk.0.ffn_down.weight",
+                  "64 or of 128");
+    check_refused(x.g.data, x.g.size, 64, BITNET_ERR_FORMAT, "blk.0.ffn_down.weight",
+                  "of 64 weights");
+    check_refused(x.g.data, x.g.size, 128, BITNET_ERR_FORMAT, "blk.0.attn_q.weight",
+                  "of 128 weights");
+    free_grouped(&x);
+    imp.number = 0;                    /* under their own numbers they may be in one file */
+    start_grouped(&x, IMP_Q2, GB_TENSOR_F16, 0);
+    x.g.encode = encode_both;
+    gb_make_model(&x.g);
+    imp_grouped(&x.g, 64);
+    free_grouped(&x);
+}
+
+/* The last tensor ends with the file, or with padding, or with anything; or the file is cut in it. */
+static void test_blocks_last(void) {
+    int i;
+    for (i = 0; i < 2; i++) {
+        const uint32_t type = i ? IMP_PQ2 : IMP_Q2;
+        const imp_shape small = imp_shape_of(IMP_PQ2);
+        size_t at, k, more[] = {0, 1, 31, 32, 1000, 40000};
+        uint8_t *longer;
+        grouped x;
+        imp.number = 42;
+        start_grouped(&x, type, GB_TENSOR_F16, type);
+        gb_make_model(&x.g);
+        at = imp_offset(&x.g, "output.weight");
+        CHECK(at > 0 && at + x.g.head_raw_size == x.g.size && x.g.size % 32);
+        longer = (uint8_t *)gb_malloc(x.g.size + 40000);
+        memset(longer + x.g.size, 0, 40000);
+        memcpy(longer, x.g.data, x.g.size);
+        for (k = 0; k < sizeof more / sizeof more[0]; k++) {
+            bitnet_error err;
+            bitnet_model *m = 0;
+            bitnet_model_info info;
+            memset(&info, 0, sizeof info);
+            CHECK_MSG(!load_blocks(longer, x.g.size + more[k], 0, &m, &err), "%d more: %s",
+                      (int)more[k], err.text);
+            bitnet_model_get_info(m, &info);
+            bitnet_model_free(m);
+            CHECK(info.group == imp_shape_of(type).weights);
+        }
+        for (k = at; k < x.g.size; k += test_quick() ? 97 : 3) {
+            const size_t as_128 = (size_t)(259 * 256 / 128 * small.bytes), room = k - at;
+            uint8_t *cut = (uint8_t *)gb_malloc(k);
+            memcpy(cut, x.g.data, k);
+            if (i == 0 && room >= as_128 && room - as_128 < 32)
+                check_refused(cut, k, 0, BITNET_ERR_FORMAT, "output.weight", "64 or of 128");
+            else check_refused(cut, k, 0, BITNET_ERR_TRUNCATED, "output.weight", "past the end");
+            free(cut);
+        }
+        free(longer);
+        free_grouped(&x);
+    }
+}
+
+static void test_damage(void) {
+    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_TQ2};
+    int i;
+    for (i = 0; i < 3; i++) {
+        grouped x;
+        imp.number = i == 1 ? 42 : 0;
+        start_grouped(&x, types[i], types[i], types[2 - i]);
+        damage(&x.g);
+        memset(&x.g, 0, sizeof x.g);
+        free_grouped(&x);
+    }
+}
+
+/* ---- what a tensor may not hold ---- */
+
+/* Column c of a row becomes code 3; bytes: the tensor's. */
+static void put_code_3(uint32_t type, uint8_t *bytes, int n, int row, int c) {
+    const imp_shape s = imp_shape_of(type);
+    uint8_t *block = bytes + (size_t)(row * (n / s.weights) + c / s.weights) * (size_t)s.bytes;
+    const int i = c % s.weights;
+    if (type == IMP_TQ2) block[i / 128 * 32 + i % 32] |= (uint8_t)(3 << i % 128 / 32 * 2);
+    else block[2 + i / 4] |= (uint8_t)(3 << 2 * (i % 4));
+}
+
+static void put_scale(uint32_t type, uint8_t *bytes, int n, int row, int c, unsigned half) {
+    const imp_shape s = imp_shape_of(type);
+    uint8_t *block = bytes + (size_t)(row * (n / s.weights) + c / s.weights) * (size_t)s.bytes;
+    block[s.scale_at] = (uint8_t)half;
+    block[s.scale_at + 1] = (uint8_t)(half >> 8);
+}
+
+static void test_contents(void) {
+    static const struct { uint32_t type, head; const char *name; int row, column; } cases[] = {
+        {IMP_Q2, 0, "blk.1.attn_k.weight", 100, 255}, {IMP_PQ2, 0, "blk.0.ffn_down.weight", 3, 385},
+        {IMP_TQ2, 0, "blk.0.ffn_up.weight", 511, 77}, {IMP_Q2, 0, "token_embd.weight", 258, 64},
+        {IMP_PQ2, 0, "token_embd.weight", 64, 0}, {IMP_TQ2, 0, "token_embd.weight", 65, 130},
+        {IMP_Q2, IMP_PQ2, "token_embd.weight", 258, 191}, {IMP_PQ2, 1, "token_embd.weight", 7, 1},
+        {IMP_TQ2, IMP_TQ1, "token_embd.weight", 200, 255}, {IMP_Q2, IMP_Q2, "output.weight", 0, 2},
+        {IMP_PQ2, IMP_PQ2, "output.weight", 258, 255}
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        grouped x = make_grouped(cases[i].type, cases[i].type, cases[i].head);
+        const int own = cases[i].head && !strcmp(cases[i].name, "token_embd.weight");
+        const int n = strstr(cases[i].name, "down") ? 512 : 256, at = (int)cases[i].column;
+        const int block = imp_shape_of(cases[i].type).weights;
+        uint8_t *bytes = x.g.data + imp_offset(&x.g, cases[i].name), *copy;
+        char place[60];
+        unsigned half;
+        CHECK(bytes > x.g.data);
+        copy = imp_copy(&x.g);
+        put_code_3(cases[i].type, bytes, n, cases[i].row, at);
+        snprintf(place, sizeof place, "code 3 at row %d, column %d", cases[i].row, at);
+        check_refused(x.g.data, x.g.size, 0, BITNET_ERR_FORMAT, cases[i].name, place);
+        for (half = 0x7c00; half < 0x7f00; half += 0x280) {    /* infinity, NaN */
+            memcpy(x.g.data, copy, x.g.size);
+            put_scale(cases[i].type, bytes, n, cases[i].row, at, half ^ (at % 2 ? 0x8000 : 0));
+            snprintf(place, sizeof place, "row %d, column %d", cases[i].row, at / block * block);
+            if (!own) {
+                check_refused(x.g.data, x.g.size, 0, BITNET_ERR_FORMAT, cases[i].name, place);
+                check_refused(x.g.data, x.g.size, 0, BITNET_ERR_FORMAT, "scale", "not finite");
+            } else {                   /* only read when its token comes */
+                bitnet_model *m = load(x.g.data, x.g.size, 0);
+                bitnet_ctx_params p = ctx_params(8, 0, 1, BITNET_KV_F16);
+                bitnet_ctx *c = create(m, &p);
+                bitnet_token other = 1, bad = cases[i].row;
+                CHECK(c && !bitnet_eval(c, &other, 1, 1, 0));
+                CHECK(bitnet_eval(c, &bad, 1, 1, 0) == BITNET_ERR_FORMAT);
+                CHECK(!bitnet_eval(c, &other, 1, 1, 0));
+                bitnet_ctx_free(c);
+                bitnet_model_free(m);
+            }
+        }
+        free(copy);
+        free_grouped(&x);
+    }
+}
+
+/* ---- ways to load, and memory that runs out ---- */
+
+static void test_ways(void) {
+    grouped x = make_grouped(IMP_Q2, IMP_PQ2, IMP_TQ1);
+    const bitnet_token tokens[5] = {7, 42, 99, 0, 258};
+    bitnet_ctx_params p = ctx_params(5, 0, 1, BITNET_KV_F16);
+    float *want = logits_of(x.g.data, x.g.size, 0, &p, tokens, 5, 5);
+    float *got = (float *)gb_malloc(5 * 259 * sizeof *got);
+    uint8_t *shifted = (uint8_t *)gb_malloc(x.g.size + 3);
+    char path[1024];
+    FILE *f;
+    int i, differs = -1;
+    snprintf(path, sizeof path, "%s", test_path("groups.gguf"));
+    f = fopen(path, "wb");
+    CHECK(f && fwrite(x.g.data, 1, x.g.size, f) == x.g.size && !fclose(f));
+    for (i = 0; i < 6; i++) {
+        gb_reader reader;
+        bitnet_io io = gb_io(&reader, x.g.data, x.g.size);
+        bitnet_model_params mp;
+        bitnet_model *m = 0;
+        bitnet_ctx *c;
+        bitnet_error err = {BITNET_OK, ""};
+        memset(&mp, 0, sizeof mp);
+        mp.copy = i == 1;
+        memcpy(shifted + i % 4, x.g.data, x.g.size);
+        if (i < 2) bitnet_model_load_file(path, &mp, &m, &err);
+        else if (i == 2) bitnet_model_load_io(&io, &mp, &m, &err);
+        else bitnet_model_load_memory(shifted + i % 4, x.g.size, &mp, &m, &err);
+        c = create(m, &p);
+        if (!c || !all_logits(c, tokens, 5, 2, got) || memcmp(got, want, 5 * 259 * sizeof *got))
+            differs = i;
+        bitnet_ctx_free(c);
+        bitnet_model_free(m);
+    }
+    remove(path);
+    free(want);
+    free(got);
+    free(shifted);
+    free_grouped(&x);
+    CHECK_MSG(differs < 0, "way %d", differs);
+}
+
+/* Each allocation of loading fails once, and all give their memory back. */
+static void test_load_memory(void) {
+    static const uint32_t heads[] = {0, IMP_TQ2};
+    int way;
+    for (way = 0; way < 4; way++) {
+        grouped x = make_grouped(IMP_PQ2, IMP_Q2, heads[way / 2]);
+        int done = 0;
+        long k;
+        for (k = 0; k < 1000 && !done; k++) {
+            gb_counter count;
+            gb_reader reader;
+            bitnet_io io = gb_io(&reader, x.g.data, x.g.size);
+            bitnet_model_params p;
+            bitnet_model *m = 0;
+            bitnet_error err = {BITNET_OK, ""};
+            bitnet_result r;
+            memset(&p, 0, sizeof p);
+            p.allocator = gb_counting(&count);
+            count.fail_at = k;
+            r = way % 2 ? bitnet_model_load_io(&io, &p, &m, &err)
+                        : bitnet_model_load_memory(x.g.data, x.g.size, &p, &m, &err);
+            done = r == BITNET_OK;
+            CHECK_MSG(done == (m != 0) && done == (count.calls <= k), "allocation %ld", k);
+            bitnet_model_free(m);
+            CHECK_MSG(done || (r == BITNET_ERR_MEMORY && err.text[0]), "allocation %ld: %s", k,
+                      err.text);
+            CHECK_MSG(count.live == 0, "%ld blocks leak when allocation %ld fails", count.live, k);
+        }
+        free_grouped(&x);
+        CHECK(done && k > 6);
+    }
+}
+
 const test_case groups_tests[] = {
     {"groups/s64", test_s64},
     {"groups/s128", test_s128},
@@ -428,5 +847,12 @@ const test_case groups_tests[] = {
     {"groups/sequences", test_s_sequences},
     {"groups/products", test_products},
     {"groups/floats", test_floats},
+    {"groups/blocks", test_blocks},
+    {"groups/blocks_both", test_blocks_both},
+    {"groups/blocks_last", test_blocks_last},
+    {"groups/damage", test_damage},
+    {"groups/contents", test_contents},
+    {"groups/ways", test_ways},
+    {"groups/load_memory", test_load_memory},
     {0, 0}
 };
