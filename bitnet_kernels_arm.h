@@ -779,6 +779,324 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(
 BITNET__DEFINE_PANELS(i8mm, bitnet__tiles_dotprod, 16, 4, 1024, 8)
 #endif
 
+/* ---- ternary weights with a scale per group ----
+   bitnet.h has the layout. A register is 16 bytes, a word of 4 bytes from each of 4 rows:
+
+       word                   0            1            2            3
+       row                   4j         4j + 1       4j + 2       4j + 3
+       bits 2s+1 and 2s    weights 4s .. 4s+3 of each row's 16, one in each byte
+
+   A tile is 4 or 2 such registers, 16 or 8 rows, and 1 to 8 columns, exactly as many as there are:
+   its sums of integers stay in registers for a group. Then they become floats, and the sums of
+   floats, which are needed once a group, wait in memory. Rows past the end are computed and
+   dropped; their weights are there. */
+enum { BITNET__GROUP_COLS = 8 };
+
+/* The arguments of dotrows_groups. */
+typedef struct bitnet__grouped {
+    const uint8_t *w;
+    const int8_t *q;
+    const int32_t *sums;
+    const float *steps;
+    int n, group, rows, cols, add;
+    float *out;
+    size_t out_stride;
+} bitnet__grouped;
+
+/* dots[c][j]: those of the rows of register j with column c over a group, whose first bytes are at
+   w and whose activations are at q. */
+typedef void bitnet__group_fn(const uint8_t *w, const int8_t *q, int n, int group,
+                              int32x4_t (*dots)[4], const int regs, const int cols);
+
+/* total[c] += (dots - sum) * (d * step). On AArch32 floats are scalar; see INSTRUCTIONS. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__add_group(
+    float (*total)[BITNET__GROUP_ROWS], int32x4_t (*dots)[4], const uint8_t *scales,
+    const int32_t *sums, const float *steps, size_t groups, int first, const int regs,
+    const int cols) {
+    int c, j;
+#ifdef __arm__
+    float d[BITNET__GROUP_ROWS];
+    int32_t four[4];
+    int r;
+    for (r = 0; r < 4 * regs; r++) d[r] = bitnet__load_f16(scales + 2 * (first + r));
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (j = 0; j < regs; j++) {
+            vst1q_s32(four, dots[c][j]);
+            for (r = 0; r < 4; r++)
+                total[c][first + 4 * j + r] += (float)(four[r] - sums[(size_t)c * groups]) *
+                                               (d[4 * j + r] * steps[(size_t)c * groups]);
+        }
+    }
+#else
+    float32x4_t d[4], v;
+    BITNET__UNROLL for (j = 0; j < regs; j++)
+        d[j] = vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(scales + 2 * first + 8 * j)));
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        const int32x4_t sum = vdupq_n_s32(sums[(size_t)c * groups]);
+        const float32x4_t step = vdupq_n_f32(steps[(size_t)c * groups]);
+        BITNET__UNROLL for (j = 0; j < regs; j++) {
+            float *to = total[c] + first + 4 * j;
+            v = vmulq_f32(vcvtq_f32_s32(vsubq_s32(dots[c][j], sum)), vmulq_f32(d[j], step));
+            vst1q_f32(to, vaddq_f32(vld1q_f32(to), v));
+        }
+    }
+#endif
+}
+
+/* The first 16 rows, or as many as there are, with `cols` columns from column `from` on. */
+BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups_shaped(const bitnet__grouped *p,
+                                                                  int from, const int regs,
+                                                                  const int cols,
+                                                                  bitnet__group_fn *dot) {
+    const int n = p->n, group = p->group;
+    const int rows = p->rows < BITNET__GROUP_ROWS ? p->rows : BITNET__GROUP_ROWS;
+    const size_t groups = (size_t)(n / group), at = (size_t)from * groups;
+    const uint8_t *codes = p->w + bitnet__group_scales_bytes(n, group);
+    const int8_t *q = p->q + (size_t)from * (size_t)n;
+    float total[BITNET__GROUP_COLS][BITNET__GROUP_ROWS];
+    int32x4_t dots[BITNET__GROUP_COLS][4];
+    int first, c, r;
+    size_t g;
+    memset(total, 0, (size_t)cols * sizeof total[0]);
+    for (first = 0; first < rows; first += 4 * regs) {
+        for (g = 0; g < groups; g++) {
+            dot(codes + g * 4 * (size_t)group + 4 * first, q + g * (size_t)group, n, group, dots,
+                regs, cols);
+            bitnet__add_group(total, dots, p->w + g * 2 * BITNET__GROUP_ROWS, p->sums + at + g,
+                              p->steps + at + g, groups, first, regs, cols);
+        }
+    }
+    for (c = 0; c < cols; c++) {
+        float *y = p->out + (size_t)(from + c) * p->out_stride;
+        for (r = 0; r < rows; r++) y[r] = p->add ? y[r] + total[c][r] : total[c][r];
+    }
+    return cols;
+}
+
+/* A field's low 8 bytes are two rows and its high 8 bytes the other two. SMLAL multiplies each by
+   the same 4 activations, twice. An int16 gets a product for every 4 weights, at most 64; see
+   BOUNDS. The lane must be a literal, hence the macro. */
+#ifdef __arm__
+  #define BITNET__REPEAT(a, s) \
+      vreinterpret_s8_s32(vdup_lane_s32((s) < 2 ? vget_low_s32(a) : vget_high_s32(a), (s) % 2))
+  #define BITNET__MLAL_HIGH(sum, w, a) vmlal_s8(sum, vget_high_s8(w), a)
+  #define BITNET__REPEATED(a) (a)
+#else
+  #define BITNET__REPEAT(a, s) vreinterpretq_s8_s32(vdupq_laneq_s32(a, s))
+  #define BITNET__MLAL_HIGH(sum, w, a) vmlal_high_s8(sum, w, a)
+  #define BITNET__REPEATED(a) vget_low_s8(a)
+#endif
+#define BITNET__STEP(s) \
+    BITNET__UNROLL for (j = 0; j < regs; j++) \
+        field[j] = vreinterpretq_s8_u8(bitnet__codes_neon(v[j], 3 - (s))); \
+    BITNET__UNROLL for (c = 0; c < cols; c++) { \
+        four = BITNET__REPEAT(a[c], s); \
+        BITNET__UNROLL for (j = 0; j < regs; j++) { \
+            low[c][j] = vmlal_s8(low[c][j], vget_low_s8(field[j]), BITNET__REPEATED(four)); \
+            high[c][j] = BITNET__MLAL_HIGH(high[c][j], field[j], four); \
+            BITNET__IN_PLACE(low[c][j]); \
+            BITNET__IN_PLACE(high[c][j]); \
+        } \
+    }
+BITNET__INLINE BITNET__TARGET_neon void bitnet__group_neon(const uint8_t *w, const int8_t *q, int n,
+                                                           int group, int32x4_t (*dots)[4],
+                                                           const int regs, const int cols) {
+    int16x8_t low[4][4], high[4][4];
+    uint8x16_t v[4];
+    int8x16_t field[4];
+    int32x4_t a[4], two[2];
+#ifdef __arm__
+    int8x8_t four;
+#else
+    int8x16_t four;
+#endif
+    int c, j, k;
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (j = 0; j < regs; j++) low[c][j] = high[c][j] = vdupq_n_s16(0);
+    }
+    for (k = 0; k < group; k += 16) {
+        BITNET__UNROLL for (j = 0; j < regs; j++) v[j] = vld1q_u8(w + 4 * k + 16 * j);
+        BITNET__UNROLL for (c = 0; c < cols; c++)
+            a[c] = vreinterpretq_s32_s8(vld1q_s8(q + (size_t)c * (size_t)n + k));
+        BITNET__STEP(0)
+        BITNET__STEP(1)
+        BITNET__STEP(2)
+        BITNET__STEP(3)
+    }
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (j = 0; j < regs; j++) {
+            two[0] = vpaddlq_s16(low[c][j]);
+            two[1] = vpaddlq_s16(high[c][j]);
+#ifdef __arm__
+            dots[c][j] = vcombine_s32(vpadd_s32(vget_low_s32(two[0]), vget_high_s32(two[0])),
+                                      vpadd_s32(vget_low_s32(two[1]), vget_high_s32(two[1])));
+#else
+            dots[c][j] = vpaddq_s32(two[0], two[1]);
+#endif
+        }
+    }
+}
+#undef BITNET__STEP
+#undef BITNET__REPEAT
+#undef BITNET__REPEATED
+#undef BITNET__MLAL_HIGH
+
+#if BITNET__DOTPROD
+/* A field of 4 rows by a lane of a column's activations: the next 4 products of each row. For up to
+   2 columns, where codes are used so seldom, fields are not shifted and have their own sums, as in
+   tiles of I2_S. */
+#define BITNET__STEP(s) \
+    BITNET__UNROLL for (j = 0; j < regs; j++) \
+        field[j] = parts ? bitnet__field_neon(v[j], mask, 3 - (s)) \
+                         : vreinterpretq_s8_u8(bitnet__codes_neon(v[j], 3 - (s))); \
+    BITNET__UNROLL for (c = 0; c < cols; c++) { \
+        BITNET__UNROLL for (j = 0; j < regs; j++) \
+            BITNET__SDOT_LANE(part[c][j][parts ? (s) % 3 : 0], field[j], a[c], s); \
+    }
+BITNET__INLINE BITNET__TARGET_dotprod void bitnet__group_dotprod(const uint8_t *w, const int8_t *q,
+                                                                 int n, int group,
+                                                                 int32x4_t (*dots)[4],
+                                                                 const int regs, const int cols) {
+    const int parts = cols <= 2;
+    int32x4_t part[BITNET__GROUP_COLS][4][3];
+    uint8x16_t v[4], mask[3];
+    int8x16_t field[4], a[BITNET__GROUP_COLS];
+    int c, j, k;
+    BITNET__UNROLL for (j = 0; j < 3; j++) {
+        mask[j] = vdupq_n_u8((uint8_t)(3 << 2 * j));
+        BITNET__IN_PLACE(mask[j]);
+    }
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (j = 0; j < regs; j++)
+            part[c][j][0] = part[c][j][1] = part[c][j][2] = vdupq_n_s32(0);
+    }
+    for (k = 0; k < group; k += 16) {
+        BITNET__UNROLL for (j = 0; j < regs; j++) v[j] = vld1q_u8(w + 4 * k + 16 * j);
+        BITNET__UNROLL for (c = 0; c < cols; c++) a[c] = vld1q_s8(q + (size_t)c * (size_t)n + k);
+        BITNET__STEP(0)
+        BITNET__STEP(1)
+        BITNET__STEP(2)
+        BITNET__STEP(3)
+    }
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (j = 0; j < regs; j++)
+            dots[c][j] = parts ? bitnet__add_parts(vdupq_n_s32(0), part[c][j], 0) : part[c][j][0];
+    }
+}
+#undef BITNET__STEP
+#endif
+
+#if BITNET__I8MM
+/* SMMLA takes 8 weights of a row at a time. Words of a register v and of v >> 2, in turn, are
+
+       register    word 0         1                2             3
+       z[0]        v of row 4j    v >> 2 of 4j     v of 4j + 1   v >> 2 of 4j + 1
+       z[1]        4j + 2         4j + 2           4j + 3        4j + 3
+
+   Bits 1-0 of that are weights 0 .. 7 of two rows, and bits 5-4 weights 8 .. 15. A sum's lanes: two
+   rows with the first of two columns, then with the second. */
+BITNET__INLINE BITNET__TARGET_i8mm void bitnet__group_i8mm(const uint8_t *w, const int8_t *q, int n,
+                                                           int group, int32x4_t (*dots)[4],
+                                                           const int regs, const int cols) {
+    int32x4_t sum[BITNET__GROUP_COLS / 2][8];
+    int8x16_t a[BITNET__GROUP_COLS / 2][2], codes;
+    uint32x4_t v, z[2];
+    int c, j, h, k;
+    BITNET__UNROLL for (c = 0; c < cols / 2; c++) {
+        BITNET__UNROLL for (j = 0; j < 2 * regs; j++) sum[c][j] = vdupq_n_s32(0);
+    }
+    for (k = 0; k < group; k += 16) {
+        BITNET__UNROLL for (c = 0; c < cols / 2; c++) {
+            const int8_t *from = q + (size_t)(2 * c) * (size_t)n + k;
+            const int64x2_t a0 = vreinterpretq_s64_s8(vld1q_s8(from));
+            const int64x2_t a1 = vreinterpretq_s64_s8(vld1q_s8(from + n));
+            a[c][0] = vreinterpretq_s8_s64(vtrn1q_s64(a0, a1));
+            a[c][1] = vreinterpretq_s8_s64(vtrn2q_s64(a0, a1));
+        }
+        BITNET__UNROLL for (j = 0; j < regs; j++) {
+            const uint8x16_t bytes = vld1q_u8(w + 4 * k + 16 * j);
+            v = vreinterpretq_u32_u8(bytes);
+            z[0] = vreinterpretq_u32_u8(vshrq_n_u8(bytes, 2));
+            z[1] = vzip2q_u32(v, z[0]);
+            z[0] = vzip1q_u32(v, z[0]);
+            BITNET__UNROLL for (h = 0; h < 4; h++) {
+                const uint8x16_t fields = vreinterpretq_u8_u32(z[h / 2]);
+                codes = vreinterpretq_s8_u8(bitnet__codes_neon(fields, h % 2 ? 1 : 3));
+                BITNET__UNROLL for (c = 0; c < cols / 2; c++)
+                    BITNET__SMMLA(sum[c][2 * j + h / 2], a[c][h % 2], codes);
+            }
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (j = 0; j < regs; j++) {
+            const int64x2_t s0 = vreinterpretq_s64_s32(sum[c / 2][2 * j]);
+            const int64x2_t s1 = vreinterpretq_s64_s32(sum[c / 2][2 * j + 1]);
+            dots[c][j] = vreinterpretq_s32_s64(c % 2 ? vtrn2q_s64(s0, s1) : vtrn1q_s64(s0, s1));
+        }
+    }
+}
+#endif
+
+/* The next tile takes 8, 4, 2 or 1 columns, and returns how many. */
+BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups_neon(const bitnet__grouped *p, int from) {
+#ifdef __arm__
+    return p->cols - from >= 2 ? bitnet__tile_groups_shaped(p, from, 2, 2, bitnet__group_neon)
+                               : bitnet__tile_groups_shaped(p, from, 4, 1, bitnet__group_neon);
+#else
+    const int left = p->cols - from;
+    return left >= 4   ? bitnet__tile_groups_shaped(p, from, 2, 4, bitnet__group_neon)
+           : left >= 2 ? bitnet__tile_groups_shaped(p, from, 4, 2, bitnet__group_neon)
+                       : bitnet__tile_groups_shaped(p, from, 4, 1, bitnet__group_neon);
+#endif
+}
+
+#if BITNET__DOTPROD
+BITNET__INLINE BITNET__TARGET_dotprod int bitnet__tile_groups_dotprod(const bitnet__grouped *p,
+                                                                      int from) {
+    const int left = p->cols - from;
+    return left >= 8   ? bitnet__tile_groups_shaped(p, from, 2, 8, bitnet__group_dotprod)
+           : left >= 4 ? bitnet__tile_groups_shaped(p, from, 2, 4, bitnet__group_dotprod)
+           : left >= 2 ? bitnet__tile_groups_shaped(p, from, 2, 2, bitnet__group_dotprod)
+                       : bitnet__tile_groups_shaped(p, from, 4, 1, bitnet__group_dotprod);
+}
+#endif
+
+#if BITNET__I8MM
+BITNET__INLINE BITNET__TARGET_i8mm int bitnet__tile_groups_i8mm(const bitnet__grouped *p,
+                                                                int from) {
+    const int left = p->cols - from;
+    return left >= 8   ? bitnet__tile_groups_shaped(p, from, 2, 8, bitnet__group_i8mm)
+           : left >= 4 ? bitnet__tile_groups_shaped(p, from, 4, 4, bitnet__group_i8mm)
+           : left >= 2 ? bitnet__tile_groups_shaped(p, from, 2, 2, bitnet__group_dotprod)
+                       : bitnet__tile_groups_shaped(p, from, 4, 1, bitnet__group_dotprod);
+}
+#endif
+
+/* All columns before the next 16 rows: weights are the longer array. */
+#define BITNET__DEFINE_GROUPS(isa) \
+    static BITNET__TARGET_##isa void bitnet__dotrows_groups_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, \
+        int group, int rows, int cols, int add, float *out, size_t out_stride) { \
+        bitnet__grouped p; \
+        int c; \
+        p.w = w, p.q = q, p.sums = sums, p.steps = steps; \
+        p.n = n, p.group = group, p.rows = rows, p.cols = cols, p.add = add; \
+        p.out = out, p.out_stride = out_stride; \
+        for (; p.rows > 0; p.rows -= BITNET__GROUP_ROWS, p.out += BITNET__GROUP_ROWS) { \
+            for (c = 0; c < cols;) c += bitnet__tile_groups_##isa(&p, c); \
+            p.w += bitnet__groups_bytes(n, group, BITNET__GROUP_ROWS); \
+        } \
+    }
+#if BITNET__NEON
+BITNET__DEFINE_GROUPS(neon)
+#endif
+#if BITNET__DOTPROD
+BITNET__DEFINE_GROUPS(dotprod)
+#endif
+#if BITNET__I8MM
+BITNET__DEFINE_GROUPS(i8mm)
+#endif
+
 #ifndef __arm__
 
 /* ---- floats ----
@@ -1241,9 +1559,9 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, u8) \
-    bitnet__quantize_neon, ternary, bitnet__dotrows_groups_scalar, bitnet__dotrows_f32_neon, \
-    bitnet__dotrows_f16_neon, bitnet__dotrows_bf16_neon, bitnet__scores_f16_neon, bitnet__sumrows_f32_neon, \
+#define BITNET__KERNEL_ENTRIES(ternary, groups, u8) \
+    bitnet__quantize_neon, ternary, groups, bitnet__dotrows_f32_neon, bitnet__dotrows_f16_neon, \
+    bitnet__dotrows_bf16_neon, bitnet__scores_f16_neon, bitnet__sumrows_f32_neon, \
     bitnet__sumrows_f16_neon, bitnet__softmax_neon, bitnet__rope_neon, bitnet__store_f16_neon, \
     bitnet__dequantize_neon, bitnet__relu2_gate_neon, bitnet__sigmoid_gate_neon, \
     bitnet__rmsnorm_neon, u8
@@ -1251,9 +1569,10 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
 /* On AArch32 vectors always flush subnormals to zero, so all floats are scalar there. */
 #ifdef __arm__
   #undef BITNET__KERNEL_ENTRIES
-  #define BITNET__KERNEL_ENTRIES(ternary, u8) \
-      bitnet__quantize_scalar, ternary, bitnet__dotrows_groups_scalar, \
-      bitnet__dotrows_f32_scalar, bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, bitnet__sumrows_f32_scalar, \
+  #define BITNET__KERNEL_ENTRIES(ternary, groups, u8) \
+      bitnet__quantize_scalar, ternary, groups, bitnet__dotrows_f32_scalar, \
+      bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
+      bitnet__sumrows_f32_scalar, \
       bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, bitnet__rope_scalar, \
       bitnet__store_f16_scalar, bitnet__dequantize_scalar, bitnet__relu2_gate_scalar, \
       bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u8
@@ -1262,19 +1581,22 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
 #if BITNET__NEON
 static const bitnet_kernels bitnet__kernels_neon = {
     "neon", BITNET_CPU_NEON, 0, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_neon, bitnet__dotrows_u8_neon)
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_neon, bitnet__dotrows_groups_neon,
+                           bitnet__dotrows_u8_neon)
 };
 #endif
 #if BITNET__DOTPROD
 static const bitnet_kernels bitnet__kernels_dotprod = {
     "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, 0, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_dotprod, bitnet__dotrows_u8_dotprod)
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_dotprod, bitnet__dotrows_groups_dotprod,
+                           bitnet__dotrows_u8_dotprod)
 };
 #endif
 #if BITNET__I8MM
 static const bitnet_kernels bitnet__kernels_i8mm = {
     "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, 0, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_i8mm, bitnet__dotrows_u8_dotprod)
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_i8mm, bitnet__dotrows_groups_i8mm,
+                           bitnet__dotrows_u8_dotprod)
 };
 #endif
 
