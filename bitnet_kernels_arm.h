@@ -808,125 +808,58 @@ typedef struct bitnet__grouped {
 typedef void bitnet__group_fn(const uint8_t *w, const int8_t *q, int n, int group,
                               int32x4_t (*dots)[4], const int regs, const int cols);
 
-/* total[c] += (dots - sum) * (d * step). On AArch32 floats are scalar; see INSTRUCTIONS. */
-BITNET__INLINE BITNET__TARGET_neon void bitnet__add_group(
-    float (*total)[BITNET__GROUP_ROWS], int32x4_t (*dots)[4], const uint8_t *scales,
-    const int32_t *sums, const float *steps, size_t groups, int first, const int regs,
-    const int cols) {
-    int c, j;
-#ifdef __arm__
-    float d[BITNET__GROUP_ROWS];
-    int32_t four[4];
-    int r;
-    for (r = 0; r < 4 * regs; r++) d[r] = bitnet__load_f16(scales + 2 * (first + r));
-    BITNET__UNROLL for (c = 0; c < cols; c++) {
-        BITNET__UNROLL for (j = 0; j < regs; j++) {
-            vst1q_s32(four, dots[c][j]);
-            for (r = 0; r < 4; r++)
-                total[c][first + 4 * j + r] += (float)(four[r] - sums[(size_t)c * groups]) *
-                                               (d[4 * j + r] * steps[(size_t)c * groups]);
-        }
-    }
-#else
-    float32x4_t d[4], v;
-    BITNET__UNROLL for (j = 0; j < regs; j++)
-        d[j] = vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(scales + 2 * first + 8 * j)));
-    BITNET__UNROLL for (c = 0; c < cols; c++) {
-        const int32x4_t sum = vdupq_n_s32(sums[(size_t)c * groups]);
-        const float32x4_t step = vdupq_n_f32(steps[(size_t)c * groups]);
-        BITNET__UNROLL for (j = 0; j < regs; j++) {
-            float *to = total[c] + first + 4 * j;
-            v = vmulq_f32(vcvtq_f32_s32(vsubq_s32(dots[c][j], sum)), vmulq_f32(d[j], step));
-            vst1q_f32(to, vaddq_f32(vld1q_f32(to), v));
-        }
-    }
+/* Four activations, four times. If clang knew that, it would swap the halves of the weights, so as
+   to use SMLAL for SMLAL2. */
+BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__repeat_neon(const int8_t *q) {
+    int32x4_t v;
+    int32_t four;
+    memcpy(&four, q, 4);
+    v = vdupq_n_s32(four);
+#ifdef __clang__
+    BITNET__IN_PLACE(v);
 #endif
+    return vreinterpretq_s8_s32(v);
 }
 
-/* The first 16 rows, or as many as there are, with `cols` columns from column `from` on. */
-BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups_shaped(const bitnet__grouped *p,
-                                                                  int from, const int regs,
-                                                                  const int cols,
-                                                                  bitnet__group_fn *dot) {
-    const int n = p->n, group = p->group;
-    const int rows = p->rows < BITNET__GROUP_ROWS ? p->rows : BITNET__GROUP_ROWS;
-    const size_t groups = (size_t)(n / group), at = (size_t)from * groups;
-    const uint8_t *codes = p->w + bitnet__group_scales_bytes(n, group);
-    const int8_t *q = p->q + (size_t)from * (size_t)n;
-    float total[BITNET__GROUP_COLS][BITNET__GROUP_ROWS];
-    int32x4_t dots[BITNET__GROUP_COLS][4];
-    int first, c, r;
-    size_t g;
-    memset(total, 0, (size_t)cols * sizeof total[0]);
-    for (first = 0; first < rows; first += 4 * regs) {
-        for (g = 0; g < groups; g++) {
-            dot(codes + g * 4 * (size_t)group + 4 * first, q + g * (size_t)group, n, group, dots,
-                regs, cols);
-            bitnet__add_group(total, dots, p->w + g * 2 * BITNET__GROUP_ROWS, p->sums + at + g,
-                              p->steps + at + g, groups, first, regs, cols);
-        }
-    }
-    for (c = 0; c < cols; c++) {
-        float *y = p->out + (size_t)(from + c) * p->out_stride;
-        for (r = 0; r < rows; r++) y[r] = p->add ? y[r] + total[c][r] : total[c][r];
-    }
-    return cols;
-}
-
-/* A field's low 8 bytes are two rows and its high 8 bytes the other two. SMLAL multiplies each by
-   the same 4 activations, twice. An int16 gets a product for every 4 weights, at most 64; see
-   BOUNDS. The lane must be a literal, hence the macro. */
-#ifdef __arm__
-  #define BITNET__REPEAT(a, s) \
-      vreinterpret_s8_s32(vdup_lane_s32((s) < 2 ? vget_low_s32(a) : vget_high_s32(a), (s) % 2))
-  #define BITNET__MLAL_HIGH(sum, w, a) vmlal_s8(sum, vget_high_s8(w), a)
-  #define BITNET__REPEATED(a) (a)
-#else
-  #define BITNET__REPEAT(a, s) vreinterpretq_s8_s32(vdupq_laneq_s32(a, s))
-  #define BITNET__MLAL_HIGH(sum, w, a) vmlal_high_s8(sum, w, a)
-  #define BITNET__REPEATED(a) vget_low_s8(a)
-#endif
-#define BITNET__STEP(s) \
-    BITNET__UNROLL for (j = 0; j < regs; j++) \
-        field[j] = vreinterpretq_s8_u8(bitnet__codes_neon(v[j], 3 - (s))); \
-    BITNET__UNROLL for (c = 0; c < cols; c++) { \
-        four = BITNET__REPEAT(a[c], s); \
-        BITNET__UNROLL for (j = 0; j < regs; j++) { \
-            low[c][j] = vmlal_s8(low[c][j], vget_low_s8(field[j]), BITNET__REPEATED(four)); \
-            high[c][j] = BITNET__MLAL_HIGH(high[c][j], field[j], four); \
-            BITNET__IN_PLACE(low[c][j]); \
-            BITNET__IN_PLACE(high[c][j]); \
-        } \
-    }
+/* SMLAL multiplies 8 bytes of a field, which are two rows, by the same 4 activations, twice. An
+   int16 gets a product for every 4 weights, at most 64 in a group; see BOUNDS. */
 BITNET__INLINE BITNET__TARGET_neon void bitnet__group_neon(const uint8_t *w, const int8_t *q, int n,
                                                            int group, int32x4_t (*dots)[4],
                                                            const int regs, const int cols) {
-    int16x8_t low[4][4], high[4][4];
+    int16x8_t sum[4][4][2];
     uint8x16_t v[4];
-    int8x16_t field[4];
-    int32x4_t a[4], two[2];
-#ifdef __arm__
-    int8x8_t four;
-#else
-    int8x16_t four;
-#endif
-    int c, j, k;
+    int8x16_t field[4], a;
+    int32x4_t two[2];
+    int c, j, k, s;
     BITNET__UNROLL for (c = 0; c < cols; c++) {
-        BITNET__UNROLL for (j = 0; j < regs; j++) low[c][j] = high[c][j] = vdupq_n_s16(0);
+        BITNET__UNROLL for (j = 0; j < regs; j++) sum[c][j][0] = sum[c][j][1] = vdupq_n_s16(0);
     }
     for (k = 0; k < group; k += 16) {
         BITNET__UNROLL for (j = 0; j < regs; j++) v[j] = vld1q_u8(w + 4 * k + 16 * j);
-        BITNET__UNROLL for (c = 0; c < cols; c++)
-            a[c] = vreinterpretq_s32_s8(vld1q_s8(q + (size_t)c * (size_t)n + k));
-        BITNET__STEP(0)
-        BITNET__STEP(1)
-        BITNET__STEP(2)
-        BITNET__STEP(3)
+        BITNET__UNROLL for (s = 0; s < 4; s++) {
+            BITNET__UNROLL for (j = 0; j < regs; j++)
+                field[j] = vreinterpretq_s8_u8(bitnet__codes_neon(v[j], 3 - s));
+            BITNET__UNROLL for (c = 0; c < cols; c++) {
+                a = bitnet__repeat_neon(q + (size_t)c * (size_t)n + k + 4 * s);
+                BITNET__UNROLL for (j = 0; j < regs; j++) {
+                    int16x8_t *to = sum[c][j];
+                    to[0] = vmlal_s8(to[0], vget_low_s8(field[j]), vget_low_s8(a));
+#ifdef __arm__
+                    to[1] = vmlal_s8(to[1], vget_high_s8(field[j]), vget_low_s8(a));
+#else
+                    to[1] = vmlal_high_s8(to[1], field[j], a);
+#endif
+                    BITNET__IN_PLACE(to[0]);
+                    BITNET__IN_PLACE(to[1]);
+                }
+            }
+            BITNET__NO_AHEAD();
+        }
     }
     BITNET__UNROLL for (c = 0; c < cols; c++) {
         BITNET__UNROLL for (j = 0; j < regs; j++) {
-            two[0] = vpaddlq_s16(low[c][j]);
-            two[1] = vpaddlq_s16(high[c][j]);
+            two[0] = vpaddlq_s16(sum[c][j][0]);
+            two[1] = vpaddlq_s16(sum[c][j][1]);
 #ifdef __arm__
             dots[c][j] = vcombine_s32(vpadd_s32(vget_low_s32(two[0]), vget_high_s32(two[0])),
                                       vpadd_s32(vget_low_s32(two[1]), vget_high_s32(two[1])));
@@ -936,15 +869,11 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__group_neon(const uint8_t *w, con
         }
     }
 }
-#undef BITNET__STEP
-#undef BITNET__REPEAT
-#undef BITNET__REPEATED
-#undef BITNET__MLAL_HIGH
 
 #if BITNET__DOTPROD
-/* A field of 4 rows by a lane of a column's activations: the next 4 products of each row. For up to
-   2 columns, where codes are used so seldom, fields are not shifted and have their own sums, as in
-   tiles of I2_S. */
+/* A field of 4 rows by a lane of a column's activations: 4 products of each row. For up to 2
+   columns, which use a field so seldom, fields are not shifted and have sums of their own, as in
+   tiles of I2_S. A lane must be a literal, hence the macro. */
 #define BITNET__STEP(s) \
     BITNET__UNROLL for (j = 0; j < regs; j++) \
         field[j] = parts ? bitnet__field_neon(v[j], mask, 3 - (s)) \
@@ -1022,8 +951,11 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__group_i8mm(const uint8_t *w, con
             BITNET__UNROLL for (h = 0; h < 4; h++) {
                 const uint8x16_t fields = vreinterpretq_u8_u32(z[h / 2]);
                 codes = vreinterpretq_s8_u8(bitnet__codes_neon(fields, h % 2 ? 1 : 3));
-                BITNET__UNROLL for (c = 0; c < cols / 2; c++)
+                BITNET__UNROLL for (c = 0; c < cols / 2; c++) {
                     BITNET__SMMLA(sum[c][2 * j + h / 2], a[c][h % 2], codes);
+                    BITNET__IN_PLACE(sum[c][2 * j + h / 2]);
+                }
+                BITNET__NO_AHEAD();
             }
         }
     }
@@ -1037,65 +969,129 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__group_i8mm(const uint8_t *w, con
 }
 #endif
 
-/* The next tile takes 8, 4, 2 or 1 columns, and returns how many. */
-BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups_neon(const bitnet__grouped *p, int from) {
+/* Calls `dot`, a constant, inline; see bitnet__dot. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__group(bitnet__group_fn *dot, const uint8_t *w,
+                                                      const int8_t *q, int n, int group,
+                                                      int32x4_t (*dots)[4], const int regs,
+                                                      const int cols) {
+#if defined(_MSC_VER) && !defined(__clang__)
+    if (dot == bitnet__group_neon) {
+        bitnet__group_neon(w, q, n, group, dots, regs, cols);
+        return;
+    }
+  #if BITNET__DOTPROD
+    if (dot == bitnet__group_dotprod) {
+        bitnet__group_dotprod(w, q, n, group, dots, regs, cols);
+        return;
+    }
+  #endif
+#endif
+    dot(w, q, n, group, dots, regs, cols);
+}
+
+/* total[c] += (dots - sum) * (d * step). On AArch32 floats are scalar; see INSTRUCTIONS. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__add_group(
+    float (*total)[BITNET__GROUP_ROWS], int32x4_t (*dots)[4], const uint8_t *scales,
+    const int32_t *sums, const float *steps, size_t groups, int first, const int regs,
+    const int cols) {
+    int c, j;
 #ifdef __arm__
-    return p->cols - from >= 2 ? bitnet__tile_groups_shaped(p, from, 2, 2, bitnet__group_neon)
-                               : bitnet__tile_groups_shaped(p, from, 4, 1, bitnet__group_neon);
+    float d[BITNET__GROUP_ROWS];
+    int32_t four[4];
+    int r;
+    for (r = 0; r < 4 * regs; r++) d[r] = bitnet__load_f16(scales + 2 * (first + r));
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (j = 0; j < regs; j++) {
+            vst1q_s32(four, dots[c][j]);
+            for (r = 0; r < 4; r++)
+                total[c][first + 4 * j + r] += (float)(four[r] - sums[(size_t)c * groups]) *
+                                               (d[4 * j + r] * steps[(size_t)c * groups]);
+        }
+    }
 #else
-    const int left = p->cols - from;
-    return left >= 4   ? bitnet__tile_groups_shaped(p, from, 2, 4, bitnet__group_neon)
-           : left >= 2 ? bitnet__tile_groups_shaped(p, from, 4, 2, bitnet__group_neon)
-                       : bitnet__tile_groups_shaped(p, from, 4, 1, bitnet__group_neon);
+    float32x4_t d[4], v;
+    BITNET__UNROLL for (j = 0; j < regs; j++)
+        d[j] = vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(scales + 2 * first + 8 * j)));
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        const int32x4_t sum = vdupq_n_s32(sums[(size_t)c * groups]);
+        const float32x4_t step = vdupq_n_f32(steps[(size_t)c * groups]);
+        BITNET__UNROLL for (j = 0; j < regs; j++) {
+            float *to = total[c] + first + 4 * j;
+            v = vmulq_f32(vcvtq_f32_s32(vsubq_s32(dots[c][j], sum)), vmulq_f32(d[j], step));
+            vst1q_f32(to, vaddq_f32(vld1q_f32(to), v));
+        }
+    }
 #endif
 }
 
-#if BITNET__DOTPROD
-BITNET__INLINE BITNET__TARGET_dotprod int bitnet__tile_groups_dotprod(const bitnet__grouped *p,
-                                                                      int from) {
-    const int left = p->cols - from;
-    return left >= 8   ? bitnet__tile_groups_shaped(p, from, 2, 8, bitnet__group_dotprod)
-           : left >= 4 ? bitnet__tile_groups_shaped(p, from, 2, 4, bitnet__group_dotprod)
-           : left >= 2 ? bitnet__tile_groups_shaped(p, from, 2, 2, bitnet__group_dotprod)
-                       : bitnet__tile_groups_shaped(p, from, 4, 1, bitnet__group_dotprod);
+/* The first 16 rows, or as many as there are, with `cols` columns from column `from` on. */
+BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups_shaped(const bitnet__grouped *p,
+                                                                  int from, const int regs,
+                                                                  const int cols,
+                                                                  bitnet__group_fn *dot) {
+    const int n = p->n, group = p->group;
+    const int rows = p->rows < BITNET__GROUP_ROWS ? p->rows : BITNET__GROUP_ROWS;
+    const size_t groups = (size_t)(n / group), at = (size_t)from * groups;
+    const uint8_t *codes = p->w + bitnet__group_scales_bytes(n, group);
+    const int8_t *q = p->q + (size_t)from * (size_t)n;
+    float total[BITNET__GROUP_COLS][BITNET__GROUP_ROWS];
+    int32x4_t dots[BITNET__GROUP_COLS][4];
+    int first, c, r;
+    size_t g;
+    memset(total, 0, (size_t)cols * sizeof total[0]);
+    for (first = 0; first < rows; first += 4 * regs) {
+        for (g = 0; g < groups; g++) {
+            bitnet__group(dot, codes + g * 4 * (size_t)group + 4 * first, q + g * (size_t)group, n,
+                          group, dots, regs, cols);
+            bitnet__add_group(total, dots, p->w + g * 2 * BITNET__GROUP_ROWS, p->sums + at + g,
+                              p->steps + at + g, groups, first, regs, cols);
+        }
+    }
+    for (c = 0; c < cols; c++) {
+        float *y = p->out + (size_t)(from + c) * p->out_stride;
+        for (r = 0; r < rows; r++) y[r] = p->add ? y[r] + total[c][r] : total[c][r];
+    }
+    return cols;
 }
-#endif
 
-#if BITNET__I8MM
-BITNET__INLINE BITNET__TARGET_i8mm int bitnet__tile_groups_i8mm(const bitnet__grouped *p,
-                                                                int from) {
+/* Takes 8, 4, 2 or 1 columns, at most `most`, and returns how many. few: for 1 or 2 columns. */
+BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups(const bitnet__grouped *p, int from,
+                                                           const int most, bitnet__group_fn *few,
+                                                           bitnet__group_fn *many) {
     const int left = p->cols - from;
-    return left >= 8   ? bitnet__tile_groups_shaped(p, from, 2, 8, bitnet__group_i8mm)
-           : left >= 4 ? bitnet__tile_groups_shaped(p, from, 4, 4, bitnet__group_i8mm)
-           : left >= 2 ? bitnet__tile_groups_shaped(p, from, 2, 2, bitnet__group_dotprod)
-                       : bitnet__tile_groups_shaped(p, from, 4, 1, bitnet__group_dotprod);
+    if (most >= 8 && left >= 8) return bitnet__tile_groups_shaped(p, from, 2, 8, many);
+    if (most >= 4 && left >= 4) return bitnet__tile_groups_shaped(p, from, 2, 4, many);
+    if (left >= 2) return bitnet__tile_groups_shaped(p, from, 2, 2, few);
+    return bitnet__tile_groups_shaped(p, from, 4, 1, few);
 }
-#endif
 
 /* All columns before the next 16 rows: weights are the longer array. */
-#define BITNET__DEFINE_GROUPS(isa) \
+#define BITNET__DEFINE_GROUPS(isa, most, few, many) \
     static BITNET__TARGET_##isa void bitnet__dotrows_groups_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, \
         int group, int rows, int cols, int add, float *out, size_t out_stride) { \
-        bitnet__grouped p; \
+        bitnet__grouped p = {w, q, sums, steps, n, group, rows, cols, add, out, out_stride}; \
         int c; \
-        p.w = w, p.q = q, p.sums = sums, p.steps = steps; \
-        p.n = n, p.group = group, p.rows = rows, p.cols = cols, p.add = add; \
-        p.out = out, p.out_stride = out_stride; \
         for (; p.rows > 0; p.rows -= BITNET__GROUP_ROWS, p.out += BITNET__GROUP_ROWS) { \
-            for (c = 0; c < cols;) c += bitnet__tile_groups_##isa(&p, c); \
+            for (c = 0; c < cols;) c += bitnet__tile_groups(&p, c, most, few, many); \
             p.w += bitnet__groups_bytes(n, group, BITNET__GROUP_ROWS); \
         } \
     }
+#ifdef __arm__
+  #define BITNET__MOST 2
+#else
+  #define BITNET__MOST 4
+#endif
 #if BITNET__NEON
-BITNET__DEFINE_GROUPS(neon)
+BITNET__DEFINE_GROUPS(neon, BITNET__MOST, bitnet__group_neon, bitnet__group_neon)
 #endif
 #if BITNET__DOTPROD
-BITNET__DEFINE_GROUPS(dotprod)
+BITNET__DEFINE_GROUPS(dotprod, 8, bitnet__group_dotprod, bitnet__group_dotprod)
 #endif
 #if BITNET__I8MM
-BITNET__DEFINE_GROUPS(i8mm)
+BITNET__DEFINE_GROUPS(i8mm, 8, bitnet__group_dotprod, bitnet__group_i8mm)
 #endif
+#undef BITNET__MOST
 
 #ifndef __arm__
 
