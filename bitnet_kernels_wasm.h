@@ -798,6 +798,418 @@ static void bitnet__sumrows_f16_wasm(const uint8_t *w, size_t w_stride, const fl
     }
 }
 
+/* ---- a scale per group ----
+   One function for both: what differs is how a column's tile and a panel are computed. */
+
+typedef struct bitnet__groups_call {   /* the arguments of dotrows_groups */
+    const uint8_t *w;
+    const int8_t *q;
+    const int32_t *sums;
+    const float *steps;
+    int n, group, rows, cols, add;
+    float *out;
+    size_t out_stride;
+} bitnet__groups_call;
+
+/* Vectors of 4 rows in a block of 16; rows and columns whose float sums are kept at a time. */
+enum { BITNET__BLOCK = 4, BITNET__BAND_ROWS = 256, BITNET__BAND_COLS = 60 };
+
+/* The scales of rows r to r + 15 from weight k on; if these rows are not there, the last block's
+   are. */
+BITNET__INLINE const uint8_t *bitnet__group_scales_wasm(const bitnet__groups_call *x, int r,
+                                                        int k) {
+    if (r >= x->rows) r -= BITNET__GROUP_ROWS;
+    return x->w + bitnet__groups_bytes(x->n, x->group, r) +
+           (size_t)(k / x->group) * 2 * BITNET__GROUP_ROWS;
+}
+
+BITNET__INLINE const uint8_t *bitnet__group_codes_wasm(const bitnet__groups_call *x, int r,
+                                                       int k) {
+    return bitnet__group_scales_wasm(x, r, 0) + bitnet__group_scales_bytes(x->n, x->group) +
+           (size_t)k * 4;
+}
+
+BITNET__INLINE void bitnet__load_scales_wasm(const uint8_t *scales, v128_t *d) {
+    bitnet__load8_wasm(d, scales, BITNET__ROWS_F16);
+    bitnet__load8_wasm(d + 2, scales + 16, BITNET__ROWS_F16);
+}
+
+/* The number of a column's group, in sums and steps. */
+BITNET__INLINE size_t bitnet__group_at(const bitnet__groups_call *x, int c, int k) {
+    return (size_t)c * (size_t)(x->n / x->group) + (size_t)(k / x->group);
+}
+
+BITNET__INLINE v128_t bitnet__add_group_wasm(v128_t sum, v128_t dot, v128_t d, v128_t step) {
+    return wasm_f32x4_add(sum, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dot),
+                                              wasm_f32x4_mul(d, step)));
+}
+
+/* Writes the sums of rows r to r + 3 of column c, as far as they are there. */
+BITNET__INLINE void bitnet__put_groups_wasm(const bitnet__groups_call *x, int r, int c,
+                                            v128_t sum) {
+    float four[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float *to = x->out + (size_t)c * x->out_stride + (size_t)r;
+    if (r >= x->rows) return;
+    if (x->add) {
+        bitnet__put(four, to, x->rows - r);
+        sum = wasm_f32x4_add(wasm_v128_load(four), sum);
+    }
+    wasm_v128_store(four, sum);
+    bitnet__put(to, four, x->rows - r);
+}
+
+/* 8 pairs of words for 16 weights, in the order in which the tile takes them. */
+static void bitnet__prepare_groups_simd128(const int8_t *q, int len, v128_t *act) {
+    const v128_t even = wasm_i16x8_make(256, 256, 64, 64, 16, 16, 4, 4);
+    const v128_t odd = wasm_i16x8_make(1, 1, 16, 16, 4, 4, 1, 1);
+    int i;
+    for (i = 0; i < len; i += 16, act += 2) {
+        const v128_t a = wasm_v128_load(q + i);
+        act[0] = wasm_i16x8_mul(wasm_i16x8_shr(wasm_i16x8_shl(a, 8), 8), even);
+        act[1] = wasm_i16x8_mul(wasm_i16x8_shr(a, 8), odd);
+    }
+}
+
+/* Rows r to r + 15, weights k to k + len - 1 of column c, which act has; their sums so far are in
+   sum. */
+BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__groups_call *x, int r, int c, int k,
+                                                int len, const v128_t *act, v128_t *sum) {
+    const uint8_t *scales = bitnet__group_scales_wasm(x, r, k);
+    const uint8_t *w = bitnet__group_codes_wasm(x, r, k);
+    const size_t at = bitnet__group_at(x, c, k);
+    const int32_t *pair = (const int32_t *)(const void *)act;
+    v128_t dot[BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK], mask[5], a;
+    int g, i, j, b;
+    BITNET__UNROLL for (i = 0; i < 5; i++) mask[i] = wasm_i16x8_splat((int16_t)(3 << 2 * i));
+    for (g = 0; g < len / x->group; g++, scales += 2 * BITNET__GROUP_ROWS) {
+        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+            dot[b] = wasm_i32x4_splat(-256 * x->sums[at + (size_t)g]);
+        for (j = 0; j < x->group; j += 16, w += 64, pair += 8) {
+            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) v[b] = wasm_v128_load(w + 16 * b);
+            BITNET__UNROLL for (i = 0; i < 8; i++) {
+                if (i == 5) {
+                    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+                        v[b] = wasm_u16x8_shr(v[b], 6);
+                }
+                a = wasm_v128_load32_splat(pair + i);
+                BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+                    dot[b] = wasm_i32x4_add(
+                        dot[b], wasm_i32x4_dot_i16x8(
+                                    wasm_v128_and(v[b], mask[i < 5 ? i : i - 3]), a));
+            }
+        }
+        bitnet__load_scales_wasm(scales, d);
+        a = wasm_v128_load32_splat(x->steps + at + (size_t)g);
+        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+            sum[b] = bitnet__add_group_wasm(sum[b], wasm_i32x4_shr(dot[b], 8), d[b], a);
+    }
+}
+
+BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__groups_call *x) {
+    v128_t act[BITNET__DEPTH / 8], sum[BITNET__BAND_ROWS / 4];
+    int c, first, r, k, b, len, rows;
+    for (c = 0; c < x->cols; c++) {
+        for (first = 0; first < x->rows; first += BITNET__BAND_ROWS) {
+            rows = x->rows - first < BITNET__BAND_ROWS ? x->rows - first : BITNET__BAND_ROWS;
+            for (b = 0; b < BITNET__BAND_ROWS / 4; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
+            for (k = 0; k < x->n; k += len) {
+                len = x->n - k < BITNET__DEPTH ? x->n - k : BITNET__DEPTH;
+                bitnet__prepare_groups_simd128(x->q + (size_t)c * (size_t)x->n + k, len, act);
+                for (r = 0; r < rows; r += BITNET__GROUP_ROWS)
+                    bitnet__tile_groups_simd128(x, first + r, c, k, len, act, sum + r / 4);
+            }
+            for (r = 0; r < rows; r += 4) bitnet__put_groups_wasm(x, first + r, c, sum[r / 4]);
+        }
+    }
+}
+
+/* A panel of rows and `len` weights, and their scales, the vectors of a group together. */
+typedef void bitnet__unpack_groups_fn(const bitnet__groups_call *x, int r, int k, int len,
+                                      v128_t *panel, v128_t *d);
+/* Adds a panel's products with some columns, from c on, to their sums. */
+typedef void bitnet__multiply_groups_fn(const bitnet__groups_call *x, int c, int k, int len,
+                                        const v128_t *panel, const v128_t *d, v128_t *sum);
+
+/* A panel has `vectors` vectors of 4 rows, and `depth` weights of each. Its columns' sums are in
+   memory, but in out only at the end: with add, that has terms of its own, which come last. */
+BITNET__INLINE void bitnet__panels_groups(const bitnet__groups_call *x,
+                                          bitnet__unpack_groups_fn *unpack,
+                                          bitnet__multiply_groups_fn *multiply, v128_t *panel,
+                                          v128_t *d, v128_t *sum, const int vectors,
+                                          const int depth, const int panel_cols) {
+    int first, r, k, c, len, cols, i;
+    for (first = 0; first < x->cols; first += BITNET__BAND_COLS) {
+        cols = x->cols - first < BITNET__BAND_COLS ? x->cols - first : BITNET__BAND_COLS;
+        for (r = 0; r < x->rows; r += 4 * vectors) {
+            for (i = 0; i < BITNET__BAND_COLS * vectors; i++) sum[i] = wasm_f32x4_const_splat(0.0f);
+            for (k = 0; k < x->n; k += len) {
+                len = x->n - k < depth ? x->n - k : depth;
+                unpack(x, r, k, len, panel, d);
+                for (c = 0; c < cols; c += panel_cols)
+                    multiply(x, first + c, k, len, panel, d, sum + c * vectors);
+            }
+            for (c = 0; c < cols; c++)
+                for (i = 0; i < vectors; i++)
+                    bitnet__put_groups_wasm(x, r + 4 * i, first + c, sum[c * vectors + i]);
+        }
+    }
+}
+
+/* The table entry: panels from min_cols columns on. */
+#define BITNET__DEFINE_GROUPS(isa, unpack, vectors, panel_vectors, depth, panel_cols, min_cols) \
+    BITNET__APART void bitnet__panels_groups_##isa(const bitnet__groups_call *x) { \
+        v128_t panel[panel_vectors], d[(depth) / 64 * (vectors)]; \
+        v128_t sum[BITNET__BAND_COLS * (vectors)]; \
+        bitnet__panels_groups(x, unpack, bitnet__multiply_groups_##isa, panel, d, sum, vectors, \
+                              depth, panel_cols); \
+    } \
+    static void bitnet__dotrows_groups_##isa(const uint8_t *w, const int8_t *q, \
+                                             const int32_t *sums, const float *steps, int n, \
+                                             int group, int rows, int cols, int add, float *out, \
+                                             size_t out_stride) { \
+        const bitnet__groups_call x = {w, q, sums, steps, n, group, rows, cols, add, out, \
+                                       out_stride}; \
+        if (cols < (min_cols)) bitnet__tiles_groups_##isa(&x); \
+        else bitnet__panels_groups_##isa(&x); \
+    }
+
+/* The scales of the groups of a panel. */
+BITNET__INLINE void bitnet__unpack_scales_wasm(const bitnet__groups_call *x, int r, int k, int len,
+                                               const int vectors, v128_t *d) {
+    int b, g;
+    for (g = 0; g < len / x->group; g++)
+        for (b = 0; b < vectors; b += BITNET__BLOCK)
+            bitnet__load_scales_wasm(bitnet__group_scales_wasm(x, r + 4 * b, k + g * x->group),
+                                     d + g * vectors + b);
+}
+
+/* A panel is 32 rows, two to a word, so that one product serves both: weight of one row + 16384 *
+   weight of the other, 4 rows further on. A vector is two neighbouring weights of 8 rows; 4 of
+   them follow each other. */
+BITNET__INLINE void bitnet__unpack_groups_simd128(const bitnet__groups_call *x, int r, int k,
+                                                  int len, v128_t *panel, v128_t *d) {
+    const v128_t fields = wasm_i16x8_const_splat((int16_t)0xc003);
+    const v128_t ones = wasm_i16x8_const_splat(16384 + 1);
+    int b, i, j;
+    bitnet__unpack_scales_wasm(x, r, k, len, 2 * BITNET__BLOCK, d);
+    for (b = 0; b < 4; b++) {
+        const uint8_t *w = bitnet__group_codes_wasm(x, r + b / 2 * BITNET__GROUP_ROWS, k);
+        v128_t *to = panel + b;
+        w += b % 2 * 32;
+        for (j = 0; j < len; j += 16, w += 64) {
+            const v128_t low = wasm_v128_load(w), high = wasm_v128_load(w + 16);
+            BITNET__UNROLL for (i = 0; i < 4; i++, to += 8) {
+                const v128_t v = wasm_v128_or(
+                    wasm_v128_and(wasm_u16x8_shr(low, (uint32_t)(2 * i)),
+                                  wasm_i8x16_const_splat(3)),
+                    wasm_v128_and(wasm_i16x8_shl(high, (uint32_t)(6 - 2 * i)),
+                                  wasm_i8x16_const_splat((int8_t)0xc0)));
+                const v128_t s = wasm_i8x16_shuffle(v, v, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6,
+                                                    7, 7);
+                const v128_t t = wasm_i8x16_shuffle(v, v, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13,
+                                                    13, 14, 14, 15, 15);
+                to[0] = wasm_i16x8_sub(
+                    wasm_v128_and(wasm_i32x4_shuffle(s, t, 0, 2, 4, 6), fields), ones);
+                to[4] = wasm_i16x8_sub(
+                    wasm_v128_and(wasm_i32x4_shuffle(s, t, 1, 3, 5, 7), fields), ones);
+            }
+        }
+    }
+}
+
+/* 8 sums of pairs, 1 vector of weights, 2 of activations. What a lower row adds in 32 weights fits
+   14 bits, in which the upper row adds nothing. So it can be taken out of the sum, and 16384 times
+   the upper row's sum is left. */
+BITNET__INLINE void bitnet__multiply_groups_simd128(const bitnet__groups_call *x, int c, int k,
+                                                    int len, const v128_t *panel, const v128_t *d,
+                                                    v128_t *sum) {
+    v128_t both[2][4], low[2][4], v, a[2], s[2];
+    const int8_t *col[2];
+    size_t at[2];
+    int g, i, j, m, p, r;
+    BITNET__UNROLL for (i = 0; i < 2; i++) {
+        const int one = (int)bitnet__clamp(c + i, x->cols);
+        col[i] = x->q + (size_t)one * (size_t)x->n + (size_t)k;
+        at[i] = bitnet__group_at(x, one, k);
+    }
+    for (g = 0; g < len / x->group; g++, d += 8) {
+        BITNET__UNROLL for (i = 0; i < 2; i++) {
+            BITNET__UNROLL for (r = 0; r < 4; r++)
+                both[i][r] = low[i][r] = wasm_i32x4_const_splat(0);
+        }
+        for (j = 0; j < x->group; j += 32) {
+            for (m = 0; m < 4; m++, panel += 16) {
+                BITNET__UNROLL for (i = 0; i < 2; i++, col[i - 1] += 8)
+                    a[i] = wasm_i16x8_load8x8(col[i]);
+                BITNET__UNROLL for (p = 0; p < 4; p++) {
+                    BITNET__UNROLL for (i = 0; i < 2; i++)
+                        s[i] = p == 0   ? wasm_i32x4_shuffle(a[i], a[i], 0, 0, 0, 0)
+                               : p == 1 ? wasm_i32x4_shuffle(a[i], a[i], 1, 1, 1, 1)
+                               : p == 2 ? wasm_i32x4_shuffle(a[i], a[i], 2, 2, 2, 2)
+                                        : wasm_i32x4_shuffle(a[i], a[i], 3, 3, 3, 3);
+                    BITNET__UNROLL for (r = 0; r < 4; r++) {
+                        v = panel[4 * p + r];
+                        BITNET__UNROLL for (i = 0; i < 2; i++)
+                            both[i][r] = wasm_i32x4_add(both[i][r], wasm_i32x4_dot_i16x8(v, s[i]));
+                    }
+                }
+            }
+            BITNET__UNROLL for (i = 0; i < 2; i++) {
+                BITNET__UNROLL for (r = 0; r < 4; r++) {
+                    v = wasm_i32x4_shl(wasm_i32x4_sub(both[i][r], low[i][r]), 18);
+                    low[i][r] = wasm_i32x4_add(low[i][r], wasm_i32x4_shr(v, 18));
+                }
+            }
+        }
+        BITNET__UNROLL for (i = 0; i < 2; i++) {
+            v128_t *to = sum + 8 * i;
+            a[i] = wasm_v128_load32_splat(x->steps + at[i] + (size_t)g);
+            BITNET__UNROLL for (r = 0; r < 4; r++) {
+                v = wasm_i32x4_shr(wasm_i32x4_sub(both[i][r], low[i][r]), 14);
+                to[2 * r] = bitnet__add_group_wasm(to[2 * r], low[i][r], d[2 * r], a[i]);
+                to[2 * r + 1] = bitnet__add_group_wasm(to[2 * r + 1], v, d[2 * r + 1], a[i]);
+            }
+        }
+    }
+}
+
+BITNET__DEFINE_GROUPS(simd128, bitnet__unpack_groups_simd128, 8, 512, 256, 2, 4)
+
+#if BITNET__RELAXED
+/* The same with relaxed dots; halves: sums are 8 lanes of int16, else 4 lanes of int32. */
+BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__groups_call *x, int r, int c,
+                                                const int halves) {
+    const uint8_t *scales = bitnet__group_scales_wasm(x, r, 0);
+    const uint8_t *w = bitnet__group_codes_wasm(x, r, 0);
+    const int8_t *q = x->q + (size_t)c * (size_t)x->n;
+    const size_t at = bitnet__group_at(x, c, 0);
+    const int part = x->group < 128 ? x->group : 128;
+    const v128_t zero = wasm_i32x4_const_splat(0);
+    v128_t sum[BITNET__BLOCK], dot[2][BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK], mask[2], a;
+    int g, i, j, b, end;
+    mask[0] = wasm_i8x16_splat(0x03);
+    mask[1] = wasm_i8x16_splat(0x0c);
+    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
+    for (g = 0; g < x->n / x->group; g++, scales += 2 * BITNET__GROUP_ROWS) {
+        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) dot[0][b] = zero;
+        for (end = part; end <= x->group; end += part) {
+            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) dot[1][b] = zero;
+            for (j = 0; j < part; j += 16, w += 64, q += 16) {
+                BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) v[b] = wasm_v128_load(w + 16 * b);
+                BITNET__UNROLL for (i = 0; i < 4; i++) {
+                    if (i == 2) {
+                        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+                            v[b] = wasm_u16x8_shr(v[b], 4);
+                    }
+                    a = wasm_v128_load32_splat(q + 4 * i);
+                    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+                        dot[i % 2][b] = bitnet__dot_relaxed(
+                            dot[i % 2][b], wasm_v128_and(v[b], mask[i % 2]), a, halves);
+                }
+            }
+            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+                dot[0][b] = halves ? wasm_i16x8_add(dot[0][b], wasm_i16x8_shr(dot[1][b], 2))
+                                   : wasm_i32x4_add(dot[0][b], wasm_i32x4_shr(dot[1][b], 2));
+        }
+        bitnet__load_scales_wasm(scales, d);
+        a = wasm_v128_load32_splat(x->steps + at + (size_t)g);
+        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+            sum[b] = bitnet__add_group_wasm(
+                sum[b], wasm_i32x4_sub(bitnet__to_int32_relaxed(dot[0][b], halves),
+                                       wasm_i32x4_splat(x->sums[at + (size_t)g])), d[b], a);
+    }
+    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+        bitnet__put_groups_wasm(x, r + 4 * b, c, sum[b]);
+}
+
+BITNET__INLINE void bitnet__tiles_groups_relaxed(const bitnet__groups_call *x, const int halves) {
+    int r, c;
+    for (r = 0; r < x->rows; r += BITNET__GROUP_ROWS)
+        for (c = 0; c < x->cols; c++) bitnet__tile_groups_relaxed(x, r, c, halves);
+}
+
+/* A panel is 16 rows of codes, a byte each: 4 vectors of 4 rows and 4 weights, in turn. */
+BITNET__INLINE void bitnet__unpack_groups_relaxed(const bitnet__groups_call *x, int r, int k,
+                                                  int len, v128_t *panel, v128_t *d) {
+    const uint8_t *w = bitnet__group_codes_wasm(x, r, k);
+    int j, b, i;
+    bitnet__unpack_scales_wasm(x, r, k, len, BITNET__BLOCK, d);
+    for (j = 0; j < len; j += 16, w += 64, panel += 16) {
+        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) {
+            const v128_t v = wasm_v128_load(w + 16 * b);
+            BITNET__UNROLL for (i = 0; i < 4; i++)
+                panel[4 * i + b] = bitnet__codes_wasm(v, 3 - i);
+        }
+    }
+}
+
+/* 12 sums, as in bitnet__multiply_relaxed. */
+BITNET__INLINE void bitnet__multiply_groups_relaxed(const bitnet__groups_call *x, int c, int k,
+                                                    int len, const v128_t *panel, const v128_t *d,
+                                                    v128_t *sum, const int halves) {
+    v128_t dot[3][BITNET__BLOCK], v, a[3];
+    const int8_t *col[3];
+    size_t at[3];
+    int g, i, j, m, b;
+    BITNET__UNROLL for (i = 0; i < 3; i++) {
+        const int one = (int)bitnet__clamp(c + i, x->cols);
+        col[i] = x->q + (size_t)one * (size_t)x->n + (size_t)k;
+        at[i] = bitnet__group_at(x, one, k);
+    }
+    for (g = 0; g < len / x->group; g++, d += BITNET__BLOCK) {
+        BITNET__UNROLL for (i = 0; i < 3; i++) {
+            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+                dot[i][b] = wasm_i32x4_const_splat(0);
+        }
+        for (j = 0; j < x->group; j += 16, panel += 16) {
+            BITNET__UNROLL for (m = 0; m < 4; m++) {
+                BITNET__UNROLL for (i = 0; i < 3; i++)
+                    a[i] = wasm_v128_load32_splat(col[i] + 4 * m);
+                BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) {
+                    v = panel[4 * m + b];
+                    BITNET__UNROLL for (i = 0; i < 3; i++)
+                        dot[i][b] = bitnet__dot_relaxed(dot[i][b], v, a[i], halves);
+                }
+            }
+            BITNET__UNROLL for (i = 0; i < 3; i++) col[i] += 16;
+        }
+        BITNET__UNROLL for (i = 0; i < 3; i++) {
+            v128_t *to = sum + BITNET__BLOCK * i;
+            a[i] = wasm_v128_load32_splat(x->steps + at[i] + (size_t)g);
+            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+                to[b] = bitnet__add_group_wasm(
+                    to[b], wasm_i32x4_sub(bitnet__to_int32_relaxed(dot[i][b], halves),
+                                          wasm_i32x4_splat(x->sums[at[i] + (size_t)g])),
+                    d[b], a[i]);
+        }
+    }
+}
+
+#define BITNET__DEFINE_GROUPS_RELAXED(isa, halves) \
+    BITNET__APART void bitnet__tiles_groups_##isa(const bitnet__groups_call *x) { \
+        bitnet__tiles_groups_relaxed(x, halves); \
+    } \
+    BITNET__INLINE void bitnet__multiply_groups_##isa(const bitnet__groups_call *x, int c, int k, \
+                                                      int len, const v128_t *panel, \
+                                                      const v128_t *d, v128_t *sum) { \
+        bitnet__multiply_groups_relaxed(x, c, k, len, panel, d, sum, halves); \
+    } \
+    BITNET__DEFINE_GROUPS(isa, bitnet__unpack_groups_relaxed, BITNET__BLOCK, 512, 512, 3, 6)
+BITNET__DEFINE_GROUPS_RELAXED(relaxed16, 1)
+BITNET__DEFINE_GROUPS_RELAXED(relaxed32, 0)
+
+static void bitnet__dotrows_groups_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                           const float *steps, int n, int group, int rows,
+                                           int cols, int add, float *out, size_t out_stride) {
+    if (bitnet__relaxed_kind() == BITNET__SATURATED)
+        bitnet__dotrows_groups_relaxed16(w, q, sums, steps, n, group, rows, cols, add, out,
+                                         out_stride);
+    else
+        bitnet__dotrows_groups_relaxed32(w, q, sums, steps, n, group, rows, cols, add, out,
+                                         out_stride);
+}
+#endif
+
 /* ---- one row ----
    These functions and those of bitnet_kernels_arm.h are alike, step for step: change both.
 
@@ -1038,21 +1450,23 @@ static uint32_t bitnet__cpu_features(void) {
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, u8) \
-    bitnet__quantize_wasm, ternary, bitnet__dotrows_groups_scalar, bitnet__dotrows_f32_wasm, \
-    bitnet__dotrows_f16_wasm, bitnet__dotrows_bf16_wasm, bitnet__dotrows_f16_wasm, bitnet__sumrows_f32_wasm, \
+#define BITNET__KERNEL_ENTRIES(ternary, groups, u8) \
+    bitnet__quantize_wasm, ternary, groups, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
+    bitnet__dotrows_bf16_wasm, bitnet__dotrows_f16_wasm, bitnet__sumrows_f32_wasm, \
     bitnet__sumrows_f16_wasm, bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, \
     bitnet__dequantize_wasm, bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, \
     bitnet__rmsnorm_wasm, u8
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
     "simd128", BITNET_CPU_SIMD128, 0, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_simd128, bitnet__dotrows_u8_simd128)
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_simd128, bitnet__dotrows_groups_simd128,
+                           bitnet__dotrows_u8_simd128)
 };
 #if BITNET__RELAXED
 static const bitnet_kernels bitnet__kernels_relaxed = {
     "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, 0, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_u8_relaxed)
+    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_groups_relaxed,
+                           bitnet__dotrows_u8_relaxed)
 };
   #define BITNET__KERNEL_TABLES &bitnet__kernels_relaxed, &bitnet__kernels_simd128,
 #else
