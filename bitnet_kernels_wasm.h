@@ -858,15 +858,14 @@ BITNET__INLINE void bitnet__put_groups_wasm(const bitnet__groups_call *x, int r,
     bitnet__put(to, four, x->rows - r);
 }
 
-/* 8 pairs of words for 16 weights, in the order in which the tile takes them. */
+/* 8 pairs of words for 16 weights: of even bytes, then of odd ones. */
 static void bitnet__prepare_groups_simd128(const int8_t *q, int len, v128_t *act) {
-    const v128_t even = wasm_i16x8_make(256, 256, 64, 64, 16, 16, 4, 4);
-    const v128_t odd = wasm_i16x8_make(1, 1, 16, 16, 4, 4, 1, 1);
+    const v128_t places = wasm_i16x8_make(256, 256, 64, 64, 16, 16, 4, 4);
     int i;
     for (i = 0; i < len; i += 16, act += 2) {
         const v128_t a = wasm_v128_load(q + i);
-        act[0] = wasm_i16x8_mul(wasm_i16x8_shr(wasm_i16x8_shl(a, 8), 8), even);
-        act[1] = wasm_i16x8_mul(wasm_i16x8_shr(a, 8), odd);
+        act[0] = wasm_i16x8_mul(wasm_i16x8_shr(wasm_i16x8_shl(a, 8), 8), places);
+        act[1] = wasm_i16x8_mul(wasm_i16x8_shr(a, 8), places);
     }
 }
 
@@ -878,24 +877,24 @@ BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__groups_call *x, in
     const uint8_t *w = bitnet__group_codes_wasm(x, r, k);
     const size_t at = bitnet__group_at(x, c, k);
     const int32_t *pair = (const int32_t *)(const void *)act;
-    v128_t dot[BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK], mask[5], a;
+    v128_t dot[BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK], mask[4], a;
     int g, i, j, b;
-    BITNET__UNROLL for (i = 0; i < 5; i++) mask[i] = wasm_i16x8_splat((int16_t)(3 << 2 * i));
+    BITNET__UNROLL for (i = 0; i < 4; i++) mask[i] = wasm_i16x8_splat((int16_t)(3 << 2 * i));
     for (g = 0; g < len / x->group; g++, scales += 2 * BITNET__GROUP_ROWS) {
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
             dot[b] = wasm_i32x4_splat(-256 * x->sums[at + (size_t)g]);
         for (j = 0; j < x->group; j += 16, w += 64, pair += 8) {
             BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) v[b] = wasm_v128_load(w + 16 * b);
             BITNET__UNROLL for (i = 0; i < 8; i++) {
-                if (i == 5) {
+                if (i == 4) {
                     BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-                        v[b] = wasm_u16x8_shr(v[b], 6);
+                        v[b] = wasm_u16x8_shr(v[b], 8);
                 }
                 a = wasm_v128_load32_splat(pair + i);
                 BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
                     dot[b] = wasm_i32x4_add(
                         dot[b], wasm_i32x4_dot_i16x8(
-                                    wasm_v128_and(v[b], mask[i < 5 ? i : i - 3]), a));
+                                    wasm_v128_and(v[b], mask[i % 4]), a));
             }
         }
         bitnet__load_scales_wasm(scales, d);
@@ -1023,13 +1022,14 @@ BITNET__INLINE void bitnet__unpack_groups_simd128(const bitnet__groups_call *x, 
 BITNET__INLINE void bitnet__multiply_groups_simd128(const bitnet__groups_call *x, int c, int k,
                                                     int len, const v128_t *panel, const v128_t *d,
                                                     v128_t *sum) {
-    v128_t both[2][4], low[2][4], v, a[2], s[2];
-    const int8_t *col[2];
+    v128_t both[2][4], low[2][4], act[2][32], v, a[2];
+    const int32_t *words = (const int32_t *)(const void *)act;
     size_t at[2];
-    int g, i, j, m, p, r;
+    int g, i, j, p, r;
     BITNET__UNROLL for (i = 0; i < 2; i++) {
         const int one = (int)bitnet__clamp(c + i, x->cols);
-        col[i] = x->q + (size_t)one * (size_t)x->n + (size_t)k;
+        const int8_t *q = x->q + (size_t)one * (size_t)x->n + (size_t)k;
+        for (j = 0; j < len; j += 8) act[i][j / 8] = wasm_i16x8_load8x8(q + j);
         at[i] = bitnet__group_at(x, one, k);
     }
     for (g = 0; g < len / x->group; g++, d += 8) {
@@ -1038,20 +1038,12 @@ BITNET__INLINE void bitnet__multiply_groups_simd128(const bitnet__groups_call *x
                 both[i][r] = low[i][r] = wasm_i32x4_const_splat(0);
         }
         for (j = 0; j < x->group; j += 32) {
-            for (m = 0; m < 4; m++, panel += 16) {
-                BITNET__UNROLL for (i = 0; i < 2; i++, col[i - 1] += 8)
-                    a[i] = wasm_i16x8_load8x8(col[i]);
-                BITNET__UNROLL for (p = 0; p < 4; p++) {
+            for (p = 0; p < 16; p++, panel += 4, words += 1) {
+                BITNET__UNROLL for (i = 0; i < 2; i++) a[i] = wasm_v128_load32_splat(words + 128 * i);
+                BITNET__UNROLL for (r = 0; r < 4; r++) {
+                    v = panel[r];
                     BITNET__UNROLL for (i = 0; i < 2; i++)
-                        s[i] = p == 0   ? wasm_i32x4_shuffle(a[i], a[i], 0, 0, 0, 0)
-                               : p == 1 ? wasm_i32x4_shuffle(a[i], a[i], 1, 1, 1, 1)
-                               : p == 2 ? wasm_i32x4_shuffle(a[i], a[i], 2, 2, 2, 2)
-                                        : wasm_i32x4_shuffle(a[i], a[i], 3, 3, 3, 3);
-                    BITNET__UNROLL for (r = 0; r < 4; r++) {
-                        v = panel[4 * p + r];
-                        BITNET__UNROLL for (i = 0; i < 2; i++)
-                            both[i][r] = wasm_i32x4_add(both[i][r], wasm_i32x4_dot_i16x8(v, s[i]));
-                    }
+                        both[i][r] = wasm_i32x4_add(both[i][r], wasm_i32x4_dot_i16x8(v, a[i]));
                 }
             }
             BITNET__UNROLL for (i = 0; i < 2; i++) {
