@@ -1139,33 +1139,32 @@ BITNET__INLINE void bitnet__unpack_groups_relaxed(const bitnet__groups_call *x, 
 BITNET__INLINE void bitnet__multiply_groups_relaxed(const bitnet__groups_call *x, int c, int k,
                                                     int len, const v128_t *panel, const v128_t *d,
                                                     v128_t *sum, const int halves) {
-    v128_t dot[3][BITNET__BLOCK], v, a[3];
-    const int8_t *col[3];
-    size_t at[3];
-    int g, i, j, m, b;
-    BITNET__UNROLL for (i = 0; i < 3; i++) {
+    v128_t dot[2][BITNET__BLOCK], v, a[2];
+    const int8_t *col[2];
+    size_t at[2];
+    int g, i, j, b;
+    BITNET__UNROLL for (i = 0; i < 2; i++) {
         const int one = (int)bitnet__clamp(c + i, x->cols);
         col[i] = x->q + (size_t)one * (size_t)x->n + (size_t)k;
         at[i] = bitnet__group_at(x, one, k);
     }
     for (g = 0; g < len / x->group; g++, d += BITNET__BLOCK) {
-        BITNET__UNROLL for (i = 0; i < 3; i++) {
+        BITNET__UNROLL for (i = 0; i < 2; i++) {
             BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
                 dot[i][b] = wasm_i32x4_const_splat(0);
         }
-        for (j = 0; j < x->group; j += 16, panel += 16) {
-            BITNET__UNROLL for (m = 0; m < 4; m++) {
-                BITNET__UNROLL for (i = 0; i < 3; i++)
-                    a[i] = wasm_v128_load32_splat(col[i] + 4 * m);
-                BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) {
-                    v = panel[4 * m + b];
-                    BITNET__UNROLL for (i = 0; i < 3; i++)
-                        dot[i][b] = bitnet__dot_relaxed(dot[i][b], v, a[i], halves);
-                }
+        for (j = 0; j < x->group; j += 4, panel += 4) {
+            BITNET__UNROLL for (i = 0; i < 2; i++) {
+                a[i] = wasm_v128_load32_splat(col[i]);
+                col[i] += 4;
             }
-            BITNET__UNROLL for (i = 0; i < 3; i++) col[i] += 16;
+            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) {
+                v = panel[b];
+                BITNET__UNROLL for (i = 0; i < 2; i++)
+                    dot[i][b] = bitnet__dot_relaxed(dot[i][b], v, a[i], halves);
+            }
         }
-        BITNET__UNROLL for (i = 0; i < 3; i++) {
+        BITNET__UNROLL for (i = 0; i < 2; i++) {
             v128_t *to = sum + BITNET__BLOCK * i;
             a[i] = wasm_v128_load32_splat(x->steps + at[i] + (size_t)g);
             BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
@@ -1186,7 +1185,7 @@ BITNET__INLINE void bitnet__multiply_groups_relaxed(const bitnet__groups_call *x
                                                       const v128_t *d, v128_t *sum) { \
         bitnet__multiply_groups_relaxed(x, c, k, len, panel, d, sum, halves); \
     } \
-    BITNET__DEFINE_GROUPS(isa, bitnet__unpack_groups_relaxed, BITNET__BLOCK, 512, 512, 3, 6)
+    BITNET__DEFINE_GROUPS(isa, bitnet__unpack_groups_relaxed, BITNET__BLOCK, 512, 512, 2, 6)
 BITNET__DEFINE_GROUPS_RELAXED(relaxed16, 1)
 BITNET__DEFINE_GROUPS_RELAXED(relaxed32, 0)
 
