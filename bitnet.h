@@ -447,13 +447,13 @@
        @kernels   the scalar kernel table; CPU features  math
        @unicode   character classes                      -
        @tokenizer text -> tokens -> text; chat template  unicode
-       @formats   each weight type: sizes, unpacking     -
+       @formats   each weight type: sizes, unpacking     kernels
        @gguf      a file -> metadata, tensor directory   formats
        @model     a file -> network and vocabulary       math threads kernels tokenizer formats gguf
-       @forward   tokens -> hidden states; contexts      math threads formats gguf model
+       @forward   tokens -> hidden states; contexts      math threads kernels formats gguf model
        @head      hidden state -> logits or exact top k  math threads kernels formats model forward
        @sampler   logits -> next token                   math forward head
-       @generate  prompt -> text: the loop over it all   tokenizer model forward sampler
+       @generate  prompt -> text: the loop over it all   tokenizer gguf model forward sampler
        @embed     texts -> vectors; packed vectors       math tokenizer forward
        @selftest  a kernel table against the scalar one  math kernels model forward sampler
 */
@@ -622,6 +622,7 @@ typedef struct bitnet_model_info {
     int32_t longest_token;       /* bytes of the longest token's text */
     int32_t group;               /* weights that share a scale: 64, 128 or 256, the fewest if
                                     matrices differ; 0: each matrix has one scale */
+    const char *chat_template;   /* name of the chat template, such as "chatml"; 0: none is known */
 } bitnet_model_info;
 
 typedef enum bitnet_kv_type { BITNET_KV_F16 = 0, BITNET_KV_F32 = 1 } bitnet_kv_type;
@@ -703,9 +704,69 @@ typedef struct bitnet_sampler {
     void *ud;                    /* of all three */
 } bitnet_sampler;
 
-/* Both strings NUL-terminated and not 0. role may be anything but "": the template writes its first
-   letter in upper case and the rest in lower case ("User"), and trims white space off content. */
+/* Both strings NUL-terminated and not 0. role is "system", "user", "assistant", "tool" (what a
+   function has answered) or another one that the template knows; never "". See CHAT. */
 typedef struct bitnet_message { const char *role, *content; } bitnet_message;
+
+/* What is written before and behind a message. Special tokens in it become tokens; {role} stands
+   for the message's role, {Role} for the same with its first letter in upper case and the rest in
+   lower case. 0: see below. */
+typedef struct bitnet_chat_turn { const char *prefix, *suffix; } bitnet_chat_turn;
+
+/* How a model thinks before it replies. */
+typedef enum bitnet_thinking {
+    BITNET_THINK_AUTO = 0,       /* as the template does by default: often the model decides */
+    BITNET_THINK_OFF,            /* the reply begins behind thinking that is empty */
+    BITNET_THINK_ON              /* the reply begins with thinking */
+} bitnet_thinking;
+
+/* A chat template as strings: one of the library's (bitnet_model_chat_template) or the caller's.
+   All strings are NUL-terminated; 0: there is none. A caller needs user, assistant, reply and end,
+   and perhaps system. */
+typedef struct bitnet_chat_template {
+    const char *name;            /* for people */
+    bitnet_chat_turn system, user, assistant, tool;    /* a prefix that is 0: as other */
+    bitnet_chat_turn other;      /* all other roles; a prefix that is 0: they are an error */
+    bitnet_chat_turn tools_turn; /* around messages of the role tool that follow each other */
+    const char *reply;           /* opens the reply */
+    const char *end;             /* the token that ends a reply, with which assistant.suffix begins;
+                                    0: only the end tokens of the model */
+    const char *system_text;     /* of chats that begin without a system message */
+    const char *think, *no_think;        /* behind reply, for BITNET_THINK_ON and _OFF */
+    const char *tools_before, *tools_behind;     /* around bitnet_chat_params.tools in the system
+                                                    message */
+    bitnet_thinking thinking;    /* what BITNET_THINK_AUTO does; AUTO: neither think nor no_think */
+    int32_t trim;                /* 1: white space around a message is left out */
+    int32_t drop_thinking;       /* 1: <think>...</think> in the assistant's messages is left out if
+                                    a user's message follows, as Qwen3 wants it */
+} bitnet_chat_template;
+
+typedef struct bitnet_chat_params {
+    const bitnet_chat_template *chat_template;   /* 0: the model's */
+    bitnet_thinking thinking;
+    /* Functions that the model may call, at the beginning of a chat: a JSON object for each, as in
+       OpenAI's API ({"type": "function", "function": {...}}), one per line. 0: none. */
+    const char *tools;
+} bitnet_chat_params;
+
+/* What a piece of a reply is; see bitnet_reply_next. */
+typedef enum bitnet_reply_part {
+    BITNET_REPLY_TEXT,
+    BITNET_REPLY_THINKING,       /* between <think> and </think> */
+    BITNET_REPLY_TOOL_CALL       /* between <tool_call> and </tool_call> */
+} bitnet_reply_part;
+
+/* The state of bitnet_reply_next. All zero: a reply without thinking and tool calls. */
+typedef struct bitnet_reply {
+    int32_t thinks, calls;       /* 1: look for <think>; for <tool_call> */
+    bitnet_reply_part part;      /* of the text that comes next */
+    int32_t n_calls;             /* tool calls that have begun */
+    int32_t begun;               /* 1: text has come, so there is no <think> any more */
+    int32_t n_newlines;          /* held back: newlines in front of what is held ... */
+    int32_t n_held;              /* ... bytes that may become a tag */
+    int32_t skips;               /* 1: newlines are left out until something else comes */
+    char held[16];
+} bitnet_reply;
 
 /* The state of bitnet_detok_push: the bytes of an incomplete character. All zero to begin. */
 typedef struct bitnet_detok { uint8_t pending[4]; int32_t n_pending; } bitnet_detok;
@@ -734,6 +795,7 @@ typedef struct bitnet_generate_params {
                                     front if the context is empty and the file asks for it. */
     const bitnet_message *messages;      /* written in the chat template; see CHAT */
     int32_t n_messages;          /* 1 or more */
+    const bitnet_chat_params *chat;      /* how they are written; 0: defaults */
     int32_t max_tokens;          /* 0 or less: until the context is full */
     int32_t ignore_end;          /* 1: go on past end tokens */
     int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see PROMPT LOOKUP */
@@ -775,7 +837,7 @@ typedef struct bitnet_embed_params {
 typedef enum bitnet_tokenize_flags {
     BITNET_ADD_BOS = 1,          /* BOS first, if the vocabulary has one */
     BITNET_PARSE_SPECIAL = 2,    /* "<|eot_id|>" in the text becomes the control token */
-    BITNET_OPEN_REPLY = 4,       /* end with "Assistant: " */
+    BITNET_OPEN_REPLY = 4,       /* end with the beginning of a reply */
     BITNET_ADD_EOS = 8           /* EOS last, if the vocabulary has one */
 } bitnet_tokenize_flags;
 
@@ -933,7 +995,8 @@ BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *toke
 
 /* Turns a stream of tokens into text: writes to buf the characters that t completes, without a NUL,
    and returns the bytes written. Keeps incomplete characters in *d. Bytes that cannot be UTF-8
-   become U+FFFD. A control token, or t = -1 for the end, only writes what is held back.
+   become U+FFFD. A control token, or t = -1 for the end, only writes what is held back; but <think>
+   and <tool_call>, which a program has to see, are text.
    BITNET_ERR_ARG: t is outside the vocabulary, buf is 0, or cap is under 3 + 3 * t's bytes. */
 BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_token t,
                                  char *buf, size_t cap);
@@ -948,15 +1011,37 @@ BITNET_API const char *bitnet_token_text(const bitnet_model *m, bitnet_token t, 
    defined tokens are text.) t may be any number. */
 BITNET_API int bitnet_token_is_special(const bitnet_model *m, bitnet_token t);
 
-/* 1 if t ends a text, else 0: EOS, <|eot_id|> or <|end_of_text|>; in the architectures bitnet and
-   llama also the file's eot_token_id, or <|im_end|>. t may be any number. */
+/* 1 if t ends a text, else 0: EOS, <|eot_id|>, <|end_of_text|>, the file's eot_token_id (without
+   one, <|im_end|>), or an end token of the chat template. t may be any number. */
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
 
-/* The tokens of n messages in the model's chat template; messages may be 0 if n is 0. flags:
-   BITNET_ADD_BOS, BITNET_OPEN_REPLY. BITNET_ERR_ARG: a role or content is 0, or a role "".
-   BITNET_ERR_UNSUPPORTED: the model's template is not known; see CHAT. */
-BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message *messages, int n,
-                                    int flags, bitnet_token *out, size_t cap);
+/* The model's chat template; 0: the file has none, or one that is not known. It belongs to the
+   model; a copy may be changed. */
+BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_model *m);
+
+/* The tokens of n messages in a chat template; messages may be 0 if n is 0. chat may be 0. flags:
+   BITNET_ADD_BOS (the chat begins: BOS, if the template has it, and what it writes into the system
+   message), BITNET_OPEN_REPLY. BITNET_ERR_ARG: a role or content is 0, a role "" or one that the
+   template does not know. BITNET_ERR_UNSUPPORTED: the model's template is not known, or has no
+   tools or thinking. See CHAT. */
+BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
+                                    const bitnet_message *messages, int n, int flags,
+                                    bitnet_token *out, size_t cap);
+
+/* Divides the text of a reply into its parts, while it comes. bitnet_reply_begin prepares *r for
+   what bitnet_generate writes with the same chat parameters, which may be 0; without tools, a tool
+   call is text. Then give each piece of text:
+
+       while (bitnet_reply_next(&reply, &text, &n, &part, &part_text, &part_n)) ...
+
+   takes bytes off the beginning of *text, *n of them, and returns 1 with a part of them, or 0 when
+   nothing is left. Tags, and newlines at the ends of thinking, of tool calls and in front of what
+   follows them, are left out. text 0 says that the reply has ended: what was held back comes out.
+   part_text lives until the next call, or as long as text. */
+BITNET_API void bitnet_reply_begin(bitnet_reply *r, const bitnet_model *m,
+                                   const bitnet_chat_params *chat);
+BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
+                                 bitnet_reply_part *part, const char **part_text, size_t *part_n);
 
 /* ---- contexts ---- */
 
@@ -1117,8 +1202,8 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
 
 /* The same piece by piece, for any number of sequences of a context at once. A bitnet_gen writes on
    one sequence, and no other call may change that sequence meanwhile (BITNET_ERR_BUSY). params is
-   copied. What it points to must live until bitnet_gen_end; prompt, text and messages are only read
-   now. Errors are those of bitnet_generate that need no evaluation. */
+   copied. What it points to must live until bitnet_gen_end; prompt, text, messages and chat are only
+   read now. Errors are those of bitnet_generate that need no evaluation. */
 typedef struct bitnet_gen bitnet_gen;
 BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_params *params,
                                           bitnet_gen **out, bitnet_error *err);
@@ -3770,8 +3855,11 @@ typedef struct bitnet__vocab {
 
     /* Set by the loader. */
     int32_t n_ids;                  /* >= n_tokens; ids from n_tokens on have no text */
-    bitnet_token bos, eos, eot, end_of_text;    /* -1: none */
-    int32_t add_bos, chat;          /* chat: 1: the chat template is known */
+    bitnet_token bos, eos, eot;     /* -1: none */
+    bitnet_token ends[8];           /* [n_ends] eos, eot and all others that end a text */
+    int32_t add_bos, n_ends;
+    const bitnet_chat_template *chat;   /* 0: the file has none that is known */
+    int32_t chat_bos;               /* 1: it puts BOS in front */
     int32_t space_prefix;           /* SentencePiece: 1: a space is put in front of a text */
     const bitnet__pre *pre;         /* byte-level BPE's pre-tokenizer */
     int32_t add_eos;
@@ -4314,7 +4402,7 @@ static bitnet_result bitnet__vocab_build(bitnet__vocab *v, const bitnet_allocato
     if (scores) merges = &none;
     bitnet__make_gpt2_map(map);
     memset(v->byte_token, 0xFF, sizeof v->byte_token);      /* -1 */
-    v->bos = v->eos = v->eot = v->end_of_text = -1;
+    v->bos = v->eos = v->eot = -1;
     v->pre = &bitnet__pres[0];
     r = bitnet__vocab_measure(v, tokens, types, merges, err);
     if (r == BITNET_OK)
@@ -4682,19 +4770,34 @@ static int bitnet__encoder_close(bitnet__encoder *e) {
     return e->result == BITNET_OK ? (int)e->count : (int)e->result;
 }
 
+static int bitnet__is_among(const bitnet_token *list, int32_t n, bitnet_token t) {
+    while (n > 0 && list[n - 1] != t) n--;
+    return n > 0;
+}
+
 /* Adds the tokens of n bytes of text. User-defined tokens in it become these tokens, and with
-   parse_special control tokens, too (leftmost first, the longest at each place). Sets e->result to
-   BITNET_ERR_MEMORY, or to BITNET_ERR_LIMIT for a piece of over 64 MiB. */
-static void bitnet__encode_text(bitnet__encoder *e, const void *text, size_t n,
-                                int parse_special) {
-    const uint8_t *p = (const uint8_t *)text, *end = n > 0 ? p + n : p, *at;
+   parse_special control tokens, too (leftmost first, the longest at each place), except those in
+   not_these [n_not], which stay text. Sets e->result to BITNET_ERR_MEMORY, or to BITNET_ERR_LIMIT
+   for a piece of over 64 MiB. */
+static void bitnet__encode_except(bitnet__encoder *e, const void *text, size_t n, int parse_special,
+                                  const bitnet_token *not_these, int32_t n_not) {
+    const uint8_t *p = (const uint8_t *)text, *end = n > 0 ? p + n : p, *at = p;
     while (p < end && e->result == BITNET_OK) {
         size_t length = 0;
-        const int32_t token = bitnet__find_special(e->vocab, parse_special, p, end, &at, &length);
+        const int32_t token = bitnet__find_special(e->vocab, parse_special, at, end, &at, &length);
+        if (token >= 0 && bitnet__is_among(not_these, n_not, token)) {
+            at++;
+            continue;
+        }
         e->result = bitnet__encode_stretch(e, p, at);
         if (token >= 0) bitnet__emit(e, token);
-        p = at + length;
+        p = at += length;
     }
+}
+
+static void bitnet__encode_text(bitnet__encoder *e, const void *text, size_t n,
+                                int parse_special) {
+    bitnet__encode_except(e, text, n, parse_special, 0, 0);
 }
 
 /* Adds EOS if flags ask for it and the vocabulary has it. */
@@ -4718,49 +4821,550 @@ static int bitnet__encode(const bitnet__vocab *v, const bitnet_allocator *a, con
     return bitnet__encoder_close(&e);
 }
 
-/* ---- the chat template ---- */
+/* ---- chat templates ----
+
+   A file's template is a program in Jinja. It is never executed: what it contains says which of
+   these it is, and tables of strings say what that one writes. They follow tokenizer_config.json
+   of these models on Hugging Face:
+
+       bitnet-2b-4t    microsoft/bitnet-b1.58-2B-4T. The one in its GGUF file ("Human: ...
+                       BITNETAssistant: ") is not what the model was trained with.
+       llama-3         meta-llama/Meta-Llama-3-8B-Instruct. That of 3.1 writes two dates into the
+                       system message besides; whoever wants them puts them there.
+       qwen-3          Qwen/Qwen3-8B, and for tools; -thinking: Qwen3-4B-Thinking-2507
+       chatml          Qwen/Qwen2.5-7B-Instruct, and all others with <|im_start|>
+       falcon-3        tiiuae/Falcon3-7B-Instruct, whose tools have another form
+
+   A string of the template becomes tokens with its special tokens. A message never does, but its
+   text and what is around it are cut into pieces together. */
+
+typedef struct bitnet__jinja {
+    bitnet_chat_template t;
+    const char *has[3];             /* all must be in the template; 0: none more */
+    const char *lacks;              /* must not be in it, or 0 */
+    const char *needs;              /* a token without which there is no chat, or 0; t.end is one */
+    const char *ends[3];            /* tokens that end a text, beside t.end */
+    const char *system_mark;        /* behind this, the template may have a default system text */
+} bitnet__jinja;
+
+#define BITNET__CHATML_TURNS                                                                \
+    {0, 0}, {0, 0}, {0, 0}, {"\n<tool_response>\n", "\n</tool_response>"},                  \
+    {"<|im_start|>{role}\n", "<|im_end|>\n"}, {"<|im_start|>user", "<|im_end|>\n"},         \
+    "<|im_start|>assistant\n", "<|im_end|>", 0
+
+/* Qwen2.5's and Qwen3's. */
+#define BITNET__TOOLS                                                                       \
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou "  \
+    "are provided with function signatures within <tools></tools> XML tags:\n<tools>\n",    \
+    "\n</tools>\n\nFor each function call, return a json object with function name and "    \
+    "arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": "          \
+    "<function-name>, \"arguments\": <args-json-object>}\n</tool_call>"
+
+#define BITNET__EMPTY_THINKING "<think>\n\n</think>\n\n"
+#define BITNET__CHATML_MARKS "<|im_start|>", {"<|endoftext|>", 0, 0}, "<|im_start|>system\n"
+
+/* The first that fits is taken. A newline in `has` is one in the template, or the escape \n. */
+static const bitnet__jinja bitnet__jinjas[] = {
+    {{"bitnet-2b-4t", {0, 0}, {0, 0}, {0, 0}, {0, 0}, {"{Role}: ", "<|eot_id|>"}, {0, 0},
+      "Assistant: ", "<|eot_id|>", 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 1, 0},
+     {"<|eot_id|>", "capitalize", 0}, 0, 0, {"<|end_of_text|>", 0, 0}, 0},
+    {{"llama-3", {0, 0}, {0, 0}, {0, 0}, {0, 0},
+      {"<|start_header_id|>{role}<|end_header_id|>\n\n", "<|eot_id|>"}, {0, 0},
+      "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>", 0, 0, 0, 0, 0,
+      BITNET_THINK_AUTO, 1, 0},
+     {"<|start_header_id|>", 0, 0}, 0, "<|start_header_id|>", {"<|end_of_text|>", "<|eom_id|>", 0},
+     0},
+    /* Thinking that is closed, whatever one asks for; thinking that is always opened. */
+    {{"qwen-3", BITNET__CHATML_TURNS, "<think>\n", BITNET__EMPTY_THINKING, BITNET__TOOLS,
+      BITNET_THINK_OFF, 0, 1},
+     {"<|im_start|>", "assistant\n<think>\n\n</think>", 0}, 0, BITNET__CHATML_MARKS},
+    {{"qwen-3-thinking", BITNET__CHATML_TURNS, "<think>\n", 0, BITNET__TOOLS, BITNET_THINK_ON, 0,
+      1},
+     {"<|im_start|>", "assistant\n<think>\n", 0}, 0, BITNET__CHATML_MARKS},
+    {{"qwen-3", BITNET__CHATML_TURNS, "<think>\n", BITNET__EMPTY_THINKING, BITNET__TOOLS,
+      BITNET_THINK_AUTO, 0, 1},
+     {"<|im_start|>", "</think>", "enable_thinking"}, 0, BITNET__CHATML_MARKS},
+    {{"qwen-3", BITNET__CHATML_TURNS, 0, 0, BITNET__TOOLS, BITNET_THINK_AUTO, 0, 1},
+     {"<|im_start|>", "</think>", 0}, 0, BITNET__CHATML_MARKS},
+    {{"chatml", BITNET__CHATML_TURNS, 0, 0, BITNET__TOOLS, BITNET_THINK_AUTO, 0, 0},
+     {"<|im_start|>", 0, 0}, 0, BITNET__CHATML_MARKS},
+    {{"falcon-3", {"<|system|>\n", "\n"}, {"<|user|>\n", "\n"},
+      {"<|assistant|>\n", "<|endoftext|>\n"}, {0, 0}, {0, 0}, {0, 0}, "<|assistant|>\n",
+      "<|endoftext|>", 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 0, 0},
+     {"<|assistant|>", "<|user|>", 0}, "<|end|>", 0, {0, 0, 0}, 0},     /* <|end|>: Phi 3 */
+};
+
+enum { BITNET__SYSTEM_TEXT = 512, BITNET__MARKS = 32 };
+
+/* The place of a mark in n bytes of Jinja, and *length, what it takes there; or 0. */
+static const char *bitnet__find_mark(const char *jinja, size_t n, const char *mark,
+                                     size_t *length) {
+    size_t from, at, i;
+    for (from = 0; from < n; from++) {
+        for (at = from, i = 0; mark[i] && at < n; i++, at++) {
+            if (mark[i] == '\n' && jinja[at] == '\\' && at + 1 < n && jinja[at + 1] == 'n') at++;
+            else if (jinja[at] != mark[i]) break;
+        }
+        *length = at - from;
+        if (!mark[i]) return jinja + from;
+    }
+    return 0;
+}
+
+static int bitnet__has_mark(const char *jinja, size_t n, const char *mark) {
+    size_t length;
+    return bitnet__find_mark(jinja, n, mark, &length) != 0;
+}
+
+/* Which template this is, or 0. */
+static const bitnet__jinja *bitnet__recognise(const char *jinja, size_t n) {
+    const size_t most = sizeof bitnet__jinjas / sizeof bitnet__jinjas[0];
+    size_t i, k;
+    for (i = 0; i < most; i++) {
+        const bitnet__jinja *j = &bitnet__jinjas[i];
+        for (k = 0; k < 3 && j->has[k] && bitnet__has_mark(jinja, n, j->has[k]);) k++;
+        if ((k == 3 || !j->has[k]) && !(j->lacks && bitnet__has_mark(jinja, n, j->lacks))) return j;
+    }
+    return 0;
+}
+
+/* Are the tokens there that it cannot do without? */
+static int bitnet__has_tokens(const bitnet__vocab *v, const bitnet__jinja *j) {
+    return bitnet__vocab_find(v, j->t.end, strlen(j->t.end)) >= 0 &&
+           (!j->needs || bitnet__vocab_find(v, j->needs, strlen(j->needs)) >= 0);
+}
+
+/* Does the template put BOS in front? */
+static int bitnet__names_bos(const bitnet__vocab *v, const char *jinja, size_t n) {
+    char text[BITNET__MAX_SPECIAL + 1];
+    size_t size = 0;
+    const uint8_t *p = v->bos >= 0 && (uint32_t)v->bos < v->n_tokens
+                       ? bitnet__vocab_bytes(v, v->bos, &size) : 0;
+    if (bitnet__has_mark(jinja, n, "bos_token")) return 1;
+    if (!p || size == 0 || size > BITNET__MAX_SPECIAL) return 0;
+    memcpy(text, p, size);
+    text[size] = 0;
+    return bitnet__has_mark(jinja, n, text);
+}
+
+/* Takes out of a template what this file's does not have: the tools, if they are not those of
+   Qwen2.5 and Qwen3. */
+static void bitnet__fit_template(bitnet_chat_template *t, const char *jinja, size_t n) {
+    static const bitnet_chat_turn none = {0, 0};
+    if (!t->tools_before || (bitnet__has_mark(jinja, n, "<function-name>") &&
+                             bitnet__has_mark(jinja, n, "<tool_response>"))) return;
+    t->tools_before = t->tools_behind = 0;
+    t->tool = t->tools_turn = none;
+}
+
+/* The text between mark and end in the template, if it stands there as it is: Qwen2.5's
+   "You are Qwen, ...". Returns its size, 0: there is none. */
+static size_t bitnet__default_system(const char *jinja, size_t n, const char *mark, const char *end,
+                                     char text[BITNET__SYSTEM_TEXT]) {
+    size_t length, size;
+    const char *p;
+    for (; (p = bitnet__find_mark(jinja, n, mark, &length)) != 0; jinja = p) {
+        n -= (size_t)(p - jinja) + length;
+        p += length;
+        for (size = 0; size < n && size < BITNET__SYSTEM_TEXT - 1; size++) {
+            if (strchr("'\"\\{}", p[size])) break;
+            if (p[size] == end[0] && bitnet__has_mark(p + size, strlen(end) < n - size
+                                                      ? strlen(end) : n - size, end)) {
+                memcpy(text, p, size);
+                text[size] = 0;
+                return size;
+            }
+        }
+    }
+    return 0;
+}
+
+static void bitnet__add_end(bitnet__vocab *v, bitnet_token t) {
+    const int32_t most = (int32_t)(sizeof v->ends / sizeof v->ends[0]);
+    if (t >= 0 && v->n_ends < most && !bitnet__is_among(v->ends, v->n_ends, t))
+        v->ends[v->n_ends++] = t;
+}
+
+static void bitnet__add_ends(bitnet__vocab *v, const bitnet__jinja *j) {
+    size_t i;
+    bitnet__add_end(v, bitnet__vocab_find(v, j->t.end, strlen(j->t.end)));
+    for (i = 0; i < 3 && j->ends[i]; i++)
+        bitnet__add_end(v, bitnet__vocab_find(v, j->ends[i], strlen(j->ends[i])));
+}
+
+/* ---- chats ---- */
+
+static const char *const bitnet__tags[] = {"<think>", "</think>", "<tool_call>", "</tool_call>"};
+enum { BITNET__OPEN_THINK, BITNET__CLOSE_THINK, BITNET__OPEN_CALL, BITNET__CLOSE_CALL,
+       BITNET__N_TAGS };
+
+/* What the assistant writes to be read by programs. */
+static int bitnet__is_tag(const char *p, size_t n) {
+    int i;
+    for (i = 0; i < BITNET__N_TAGS; i++)
+        if (strlen(bitnet__tags[i]) == n && !memcmp(bitnet__tags[i], p, n)) return 1;
+    return 0;
+}
+
+/* Text that is waiting for its neighbours, between tokens of the template. */
+typedef struct bitnet__chat {
+    bitnet__encoder *e;
+    const bitnet_chat_template *t;
+    uint8_t *text;                  /* [cap] */
+    size_t n, cap;
+    bitnet_token marks[BITNET__MARKS];  /* [n_marks] the template's tokens, and the tags: no message
+                                           has them */
+    int32_t n_marks;
+} bitnet__chat;
+
+static void bitnet__chat_put(bitnet__chat *c, const char *p, size_t n) {
+    bitnet__encoder *e = c->e;
+    if (e->result == BITNET_OK && n > INT32_MAX / 2 - c->n) e->result = BITNET_ERR_LIMIT;
+    if (e->result != BITNET_OK || n == 0) return;
+    if (n > c->cap - c->n) {
+        const size_t cap = 2 * (c->n + n);
+        uint8_t *text = (uint8_t *)bitnet__alloc(e->allocator, cap);
+        if (!text) {
+            e->result = BITNET_ERR_MEMORY;
+            return;
+        }
+        if (c->n) memcpy(text, c->text, c->n);
+        bitnet__free(e->allocator, c->text);
+        c->text = text;
+        c->cap = cap;
+    }
+    memcpy(c->text + c->n, p, n);
+    c->n += n;
+}
+
+/* Encodes what is waiting; then adds a token, if it is one. */
+static void bitnet__chat_flush(bitnet__chat *c, bitnet_token t) {
+    if (c->e->result == BITNET_OK)
+        bitnet__encode_except(c->e, c->text, c->n, 0, c->marks, c->n_marks);
+    c->n = 0;
+    if (t >= 0) bitnet__emit(c->e, t);
+}
+
+/* Is the token the template's business, rather than part of the text as spaces can be? */
+static int bitnet__is_mark(const bitnet__vocab *v, bitnet_token t) {
+    size_t n;
+    return v->types[t] == BITNET__TOKEN_CONTROL || *bitnet__vocab_bytes(v, t, &n) == '<';
+}
+
+/* Adds text whose special tokens are tokens: those of the template, or with only_tags the tags. */
+static void bitnet__chat_parse(bitnet__chat *c, const char *text, size_t n, int only_tags) {
+    const bitnet__vocab *v = c->e->vocab;
+    const uint8_t *p = (const uint8_t *)text, *end = p + n, *at = p;
+    size_t length = 0;
+    while (p < end) {
+        const int32_t t = bitnet__find_special(v, 1, at, end, &at, &length);
+        if (t >= 0 && (only_tags ? !bitnet__is_tag((const char *)at, length)
+                                 : !bitnet__is_mark(v, t))) {
+            at++;
+            continue;
+        }
+        bitnet__chat_put(c, (const char *)p, (size_t)(at - p));
+        if (t < 0) break;
+        bitnet__chat_flush(c, t);
+        p = at += length;
+    }
+}
+
+/* Collects the tokens of a string of the template. */
+static void bitnet__chat_collect(bitnet__chat *c, const char *text) {
+    const bitnet__vocab *v = c->e->vocab;
+    const uint8_t *at = (const uint8_t *)text, *end = at + (text ? strlen(text) : 0);
+    size_t length;
+    while (at < end) {
+        const int32_t t = bitnet__find_special(v, 1, at, end, &at, &length);
+        if (t < 0) break;
+        if (bitnet__is_mark(v, t) && c->n_marks < BITNET__MARKS &&
+            !bitnet__is_among(c->marks, c->n_marks, t)) c->marks[c->n_marks++] = t;
+        at += length;
+    }
+}
+
+static void bitnet__chat_open(bitnet__chat *c, bitnet__encoder *e, const bitnet_chat_template *t) {
+    const bitnet_chat_turn turns[] = {t->system, t->user, t->assistant, t->tool, t->other,
+                                      t->tools_turn};
+    size_t i;
+    memset(c, 0, sizeof *c);
+    c->e = e;
+    c->t = t;
+    for (i = 0; i < BITNET__N_TAGS; i++) bitnet__chat_collect(c, bitnet__tags[i]);
+    for (i = 0; i < sizeof turns / sizeof turns[0]; i++) {
+        bitnet__chat_collect(c, turns[i].prefix);
+        bitnet__chat_collect(c, turns[i].suffix);
+    }
+    bitnet__chat_collect(c, t->reply);
+}
+
+/* The strings around a message of this role; 0: the template has no such role. */
+static const bitnet_chat_turn *bitnet__turn_of(const bitnet_chat_template *t, const char *role) {
+    const bitnet_chat_turn *turn = !strcmp(role, "system") ? &t->system :
+                                   !strcmp(role, "user") ? &t->user :
+                                   !strcmp(role, "assistant") ? &t->assistant :
+                                   !strcmp(role, "tool") ? &t->tool : &t->other;
+    if (!turn->prefix) turn = &t->other;
+    return turn->prefix ? turn : 0;
+}
+
+/* The role as {Role} wants it: its first letter in upper case, the rest in lower case. */
+static void bitnet__chat_put_role(bitnet__chat *c, const char *role) {
+    size_t i;
+    for (i = 0; role[i]; i++) {
+        const char b = role[i];
+        const char other = i == 0 && b >= 'a' && b <= 'z' ? (char)(b - 'a' + 'A') :
+                           i > 0 && b >= 'A' && b <= 'Z' ? (char)(b - 'A' + 'a') : b;
+        bitnet__chat_put(c, &other, 1);
+    }
+}
+
+/* Adds a string of the template, which may be 0. */
+static void bitnet__chat_write(bitnet__chat *c, const char *text, const char *role) {
+    const char *p = text;
+    while (p && *p) {
+        const int as_is = role && !strncmp(p, "{role}", 6);
+        const int title = role && !strncmp(p, "{Role}", 6);
+        const char *next = p + 1;
+        if (as_is) bitnet__chat_put(c, role, strlen(role));
+        else if (title) bitnet__chat_put_role(c, role);
+        if (as_is || title) {
+            p += 6;
+            continue;
+        }
+        while (*next && (!role || (strncmp(next, "{role}", 6) && strncmp(next, "{Role}", 6))))
+            next++;
+        bitnet__chat_parse(c, p, (size_t)(next - p), 0);
+        p = next;
+    }
+}
 
 static int bitnet__is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* Adds "Role: text": the role's first letter in upper case, the rest in lower case, the text
-   trimmed. */
-static bitnet_result bitnet__encode_message(bitnet__encoder *e, const bitnet_message *msg) {
-    const char *from = msg->content, *to;
-    size_t n, i;
-    char *line;
-    if (!msg->role || !msg->role[0] || !from) return BITNET_ERR_ARG;
-    for (to = from + strlen(from); to > from && bitnet__is_space(to[-1]); to--) {}
-    while (from < to && bitnet__is_space(*from)) from++;
-    n = strlen(msg->role);
-    if (n > INT32_MAX / 2 || to - from > INT32_MAX / 2) return BITNET_ERR_LIMIT;
-    line = (char *)bitnet__alloc(e->allocator, n + 2 + (size_t)(to - from));
-    if (!line) return BITNET_ERR_MEMORY;
-    for (i = 0; i < n; i++) {
-        const char c = msg->role[i];
-        line[i] = i == 0 && c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') :
-                  i > 0 && c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
-    }
-    line[n] = ':';
-    line[n + 1] = ' ';
-    memcpy(line + n + 2, from, (size_t)(to - from));
-    bitnet__encode_text(e, line, n + 2 + (size_t)(to - from), 0);
-    bitnet__free(e->allocator, line);
-    return e->result;
+/* A stretch of a message. */
+typedef struct bitnet__stretch { const char *p; size_t n; } bitnet__stretch;
+
+static bitnet__stretch bitnet__content(const bitnet_chat_template *t, const char *content) {
+    bitnet__stretch s = {content, strlen(content)};
+    while (t->trim && s.n > 0 && bitnet__is_space(s.p[s.n - 1])) s.n--;
+    while (t->trim && s.n > 0 && bitnet__is_space(*s.p)) s.p++, s.n--;
+    return s;
 }
 
-/* The template of BitNet b1.58-2B-4T: {BOS} {"Role: text" <|eot_id|>}... {"Assistant: "}. */
-static void bitnet__encode_chat(bitnet__encoder *e, const bitnet_message *messages, int n,
-                                int flags) {
+static bitnet__stretch bitnet__strip_newlines(bitnet__stretch s) {
+    while (s.n > 0 && s.p[s.n - 1] == '\n') s.n--;
+    while (s.n > 0 && *s.p == '\n') s.p++, s.n--;
+    return s;
+}
+
+/* What Qwen3's template takes for thinking: from the last <think> in front of the first </think>.
+   The text begins behind the last </think>. */
+static void bitnet__split_thinking(bitnet__stretch all, bitnet__stretch *thinking, bitnet__stretch *text) {
+    const char *open = bitnet__tags[BITNET__OPEN_THINK], *close = bitnet__tags[BITNET__CLOSE_THINK];
+    const size_t n_open = strlen(open), n_close = strlen(close);
+    size_t i, first = SIZE_MAX, last = 0;
+    *text = all;
+    thinking->p = all.p;
+    thinking->n = 0;
+    for (i = 0; i + n_close <= all.n; i++) {
+        if (memcmp(all.p + i, close, n_close)) continue;
+        if (first == SIZE_MAX) first = i;
+        last = i + n_close;
+    }
+    if (first == SIZE_MAX) return;
+    text->p = all.p + last;
+    text->n = all.n - last;
+    while (text->n > 0 && *text->p == '\n') text->p++, text->n--;
+    thinking->n = first;
+    for (i = first; i >= n_open; i--)
+        if (!memcmp(all.p + i - n_open, open, n_open)) {
+            thinking->p = all.p + i;
+            thinking->n = first - i;
+            break;
+        }
+    *thinking = bitnet__strip_newlines(*thinking);
+}
+
+/* Adds the assistant's text. Its tags are tokens, as they were when the model wrote it. */
+static void bitnet__chat_assistant(bitnet__chat *c, const char *content, int keep_thinking,
+                                   int is_last) {
+    bitnet__stretch all = bitnet__content(c->t, content), thinking, text;
+    if (c->t->drop_thinking) {
+        bitnet__split_thinking(all, &thinking, &text);
+        all = text;
+        if (keep_thinking && (thinking.n > 0 || is_last)) {
+            while (all.n > 0 && *all.p == '\n') all.p++, all.n--;
+            bitnet__chat_parse(c, "<think>\n", 8, 0);
+            bitnet__chat_put(c, thinking.p, thinking.n);
+            bitnet__chat_parse(c, "\n</think>\n\n", 11, 0);
+        }
+    }
+    bitnet__chat_parse(c, all.p, all.n, 1);
+}
+
+static int bitnet__has_role(const bitnet_message *messages, int n, int i, const char *role) {
+    return i >= 0 && i < n && messages[i].role && !strcmp(messages[i].role, role);
+}
+
+/* The last message that a user wrote, and no tool. */
+static int bitnet__last_query(const bitnet_message *messages, int n) {
+    static const char open[] = "<tool_response>", close[] = "</tool_response>";
     int i;
-    if (e->vocab->eot < 0 || !e->vocab->chat) e->result = BITNET_ERR_UNSUPPORTED;
-    bitnet__encode_bos(e, flags);
-    for (i = 0; i < n && e->result == BITNET_OK; i++) {
-        e->result = bitnet__encode_message(e, &messages[i]);
-        bitnet__emit(e, e->vocab->eot);
+    for (i = n - 1; i >= 0; i--) {
+        const char *text = messages[i].content;
+        size_t size;
+        if (!bitnet__has_role(messages, n, i, "user") || !text) continue;
+        size = strlen(text);
+        if (strncmp(text, open, sizeof open - 1) || size < sizeof close - 1 ||
+            strcmp(text + size - (sizeof close - 1), close)) return i;
     }
-    if (flags & BITNET_OPEN_REPLY) bitnet__encode_text(e, "Assistant: ", 11, 0);
+    return n - 1;
 }
 
+static void bitnet__chat_message(bitnet__chat *c, const bitnet_message *messages, int n, int i,
+                                 int last_query) {
+    const bitnet_message *msg = &messages[i];
+    const bitnet_chat_turn *turn;
+    const int is_tool = msg->role && !strcmp(msg->role, "tool") && c->t->tool.prefix;
+    bitnet__stretch text;
+    if (!msg->role || !msg->role[0] || !msg->content ||
+        !(turn = bitnet__turn_of(c->t, msg->role))) {
+        c->e->result = BITNET_ERR_ARG;
+        return;
+    }
+    if (is_tool && !bitnet__has_role(messages, n, i - 1, "tool"))
+        bitnet__chat_write(c, c->t->tools_turn.prefix, 0);
+    bitnet__chat_write(c, turn->prefix, msg->role);
+    text = bitnet__content(c->t, msg->content);
+    if (!strcmp(msg->role, "assistant"))
+        bitnet__chat_assistant(c, msg->content, i > last_query, i == n - 1);
+    else bitnet__chat_put(c, text.p, text.n);
+    bitnet__chat_write(c, turn->suffix, msg->role);
+    if (is_tool && !bitnet__has_role(messages, n, i + 1, "tool"))
+        bitnet__chat_write(c, c->t->tools_turn.suffix, 0);
+}
+
+/* The system message with the tools, or the template's own; 1: it stands for the first message. */
+static int bitnet__chat_begin(bitnet__chat *c, const char *tools, const bitnet_message *messages,
+                              int n) {
+    const int given = bitnet__has_role(messages, n, 0, "system") && messages[0].content;
+    const bitnet_chat_turn *turn = bitnet__turn_of(c->t, "system");
+    const char *content = given ? messages[0].content : c->t->system_text;
+    bitnet__stretch text = {0, 0};
+    if (!turn || (!tools && (given || !content || n == 0))) return 0;
+    if (content) text = bitnet__content(c->t, content);
+    bitnet__chat_write(c, turn->prefix, "system");
+    bitnet__chat_put(c, text.p, text.n);
+    if (tools) {
+        if (content) bitnet__chat_put(c, "\n\n", 2);
+        bitnet__chat_write(c, c->t->tools_before, 0);
+        bitnet__chat_put(c, tools, strlen(tools));
+        bitnet__chat_write(c, c->t->tools_behind, 0);
+    }
+    bitnet__chat_write(c, turn->suffix, "system");
+    return given;
+}
+
+/* What ends the reply whose last token is pending: all of the suffix, or what is behind its end
+   token, if the model has ended it. */
+static void bitnet__chat_end_reply(bitnet__chat *c, bitnet_token pending) {
+    const bitnet__vocab *v = c->e->vocab;
+    const bitnet_chat_turn *turn = bitnet__turn_of(c->t, "assistant");
+    const char *suffix = turn && turn->suffix ? turn->suffix : "";
+    const size_t n = c->t->end ? strlen(c->t->end) : 0;
+    if (n && !strncmp(suffix, c->t->end, n) &&
+        (bitnet__is_among(v->ends, v->n_ends, pending) ||
+         pending == bitnet__vocab_find(v, c->t->end, n))) suffix += n;
+    bitnet__chat_write(c, suffix, "assistant");
+}
+
+/* Opens the reply, with thinking as it is wanted. BITNET_ERR_UNSUPPORTED: the template thinks, but
+   not so; or it does not think at all. */
+static bitnet_result bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinking) {
+    const bitnet_chat_template *t = c->t;
+    const char *text = 0;
+    if (thinking == BITNET_THINK_ON && !t->think) return BITNET_ERR_UNSUPPORTED;
+    if (thinking == BITNET_THINK_OFF && t->think && !t->no_think) return BITNET_ERR_UNSUPPORTED;
+    if (thinking == BITNET_THINK_AUTO) thinking = t->thinking;
+    if (thinking == BITNET_THINK_ON) text = t->think;
+    if (thinking == BITNET_THINK_OFF) text = t->no_think;
+    bitnet__chat_write(c, t->reply, 0);
+    bitnet__chat_write(c, text, 0);
+    return BITNET_OK;
+}
+
+/* Adds a chat: bitnet_chat_tokenize on an encoder. pending: the last token of a reply in front of
+   it, which is to be ended first, or -1. */
+static void bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_params *params,
+                                bitnet_token pending, const bitnet_message *messages, int n,
+                                int flags) {
+    static const bitnet_chat_params defaults = {0, BITNET_THINK_AUTO, 0};
+    const bitnet_chat_params *p = params ? params : &defaults;
+    const bitnet_chat_template *t = p->chat_template ? p->chat_template : e->vocab->chat;
+    const int bos = p->chat_template ? e->vocab->add_bos : e->vocab->chat_bos;
+    bitnet__chat c;
+    bitnet_result r = BITNET_OK;
+    int i = 0, last_query;
+    if (!t || (p->tools && !t->tools_before)) {
+        e->result = BITNET_ERR_UNSUPPORTED;
+        return;
+    }
+    bitnet__chat_open(&c, e, t);
+    if (bos) bitnet__encode_bos(e, flags);
+    if (pending >= 0) bitnet__chat_end_reply(&c, pending);
+    if (flags & BITNET_ADD_BOS) i = bitnet__chat_begin(&c, p->tools, messages, n);
+    last_query = bitnet__last_query(messages, n);
+    for (; i < n && e->result == BITNET_OK; i++)
+        bitnet__chat_message(&c, messages, n, i, last_query);
+    if (flags & BITNET_OPEN_REPLY) r = bitnet__chat_reply(&c, p->thinking);
+    bitnet__chat_flush(&c, -1);
+    bitnet__free(e->allocator, c.text);
+    if (e->result == BITNET_OK) e->result = r;
+}
+
+/* ---- parts of a reply ---- */
+
+static int bitnet__is_wanted(const bitnet_reply *r, int tag) {
+    if (tag == BITNET__OPEN_THINK)
+        return r->part == BITNET_REPLY_TEXT && r->thinks && !r->begun;
+    if (tag == BITNET__CLOSE_THINK) return r->part == BITNET_REPLY_THINKING;
+    if (tag == BITNET__OPEN_CALL) return r->part == BITNET_REPLY_TEXT && r->calls;
+    return r->part == BITNET_REPLY_TOOL_CALL;
+}
+
+/* Takes a byte into what may become a tag. 0: it cannot; 1: it can; 2: it has, and the next part
+   has begun. */
+static int bitnet__take_tag(bitnet_reply *r, char b) {
+    int i;
+    for (i = 0; i < BITNET__N_TAGS; i++) {
+        const char *tag = bitnet__tags[i];
+        if (!bitnet__is_wanted(r, i) || memcmp(tag, r->held, (size_t)r->n_held) ||
+            tag[r->n_held] != b) continue;
+        r->held[r->n_held++] = b;
+        if (tag[r->n_held]) return 1;
+        r->n_held = r->n_newlines = 0;
+        r->begun = r->skips = 1;
+        r->part = i == BITNET__OPEN_THINK ? BITNET_REPLY_THINKING :
+                  i == BITNET__OPEN_CALL ? BITNET_REPLY_TOOL_CALL : BITNET_REPLY_TEXT;
+        r->n_calls += i == BITNET__OPEN_CALL;
+        return 2;
+    }
+    return 0;
+}
+
+/* Gives out what was held back: newlines first. 0: nothing was. */
+static int bitnet__give_held(bitnet_reply *r, const char **text, size_t *n) {
+    static const char newlines[] = "\n\n\n\n\n\n\n\n";
+    int32_t *count = r->n_newlines > 0 ? &r->n_newlines : &r->n_held;
+    const int32_t most = count == &r->n_held ? (int32_t)sizeof r->held : 8;
+    *text = count == &r->n_held ? r->held : newlines;
+    *n = (size_t)(*count < most ? *count : most);
+    *count -= (int32_t)*n;
+    r->skips = 0;
+    r->begun = 1;
+    return *n > 0;
+}
 /* ---- the decoder ---- */
 
 /* The bytes of token t; null if there is no such token. */
@@ -6887,7 +7491,7 @@ typedef struct bitnet__family {
     float slide_base;                  /* freq_base of the layers that slide */
     int no_extra_tensors;              /* 1: a tensor that is not used is an error */
     int default_pre;                   /* 1: without tokenizer.ggml.pre, llama-bpe is right */
-    int chat;                          /* 1: the template under CHAT is this family's */
+    int chat;                          /* 1: the template of bitnet-2b-4t, whatever the file has */
     float eps, freq_base;              /* defaults of absent keys; 0: the key must be there */
 } bitnet__family;
 
@@ -6954,6 +7558,7 @@ struct bitnet_model {
     const double *rope_freq[2];        /* [n_rot / 2] radians a position; [1]: of layers that slide,
                                           0: none does */
     const bitnet__family *family;
+    bitnet_chat_template chat;         /* vocab.chat, if it is not 0 */
     char arch[32];
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, n_rot, n_ctx;
     int32_t q_dim, kv_dim;             /* n_heads * head_dim, n_kv_heads * head_dim */
@@ -7689,6 +8294,40 @@ static bitnet_result bitnet__load_tokenizer_kind(bitnet_model *m, const bitnet__
                         "(byte-level BPE) and llama (SentencePiece) are supported", text);
 }
 
+/* The chat template, and the tokens that end a text. The official BitNet model's own file has a
+   template that is not the one which it was trained with, so its architecture decides. */
+static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *err) {
+    static const char name[] = "tokenizer.chat_template";
+    bitnet__vocab *v = &m->vocab;
+    const bitnet__key *k = bitnet__find_key(&m->gguf, name);
+    const bitnet__jinja *known = 0;
+    const char *jinja = 0;
+    size_t n = 0;
+    if (k && k->type != BITNET_GGUF_STRING) return bitnet__fail_key(name, k, "is not a string", err);
+    if (k) jinja = (const char *)bitnet__value_of(&m->gguf, k), n = (size_t)k->size;
+    if (m->family->chat) known = &bitnet__jinjas[0];
+    else if (k) known = bitnet__recognise(jinja, n);
+    bitnet__add_end(v, v->eos);
+    bitnet__add_end(v, v->eot);
+    bitnet__add_end(v, bitnet__vocab_find(v, "<|end_of_text|>", 15));
+    if (!known || !bitnet__has_tokens(v, known)) return BITNET_OK;
+    bitnet__add_ends(v, known);
+    m->chat = known->t;
+    v->chat = &m->chat;
+    v->chat_bos = known == &bitnet__jinjas[0] || bitnet__names_bos(v, jinja, n);
+    if (known != &bitnet__jinjas[0]) bitnet__fit_template(&m->chat, jinja, n);
+    if (known->system_mark) {
+        char text[BITNET__SYSTEM_TEXT];
+        const size_t size = bitnet__default_system(jinja, n, known->system_mark, m->chat.end, text);
+        char *own = size ? (char *)bitnet__model_alloc(m, size + 1) : 0;
+        if (size && !own)
+            return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the chat template");
+        if (own) memcpy(own, text, size + 1);
+        m->chat.system_text = own;
+    }
+    return BITNET_OK;
+}
+
 static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) {
     const bitnet__gguf *g = &m->gguf;
     bitnet__vocab *vocab = &m->vocab;
@@ -7712,13 +8351,11 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
                                  spm ? scores : 0, err))) return r;
     vocab->space_prefix = spm && v == 1;
     if (pre) vocab->pre = pre;
-    vocab->chat = m->family->chat;
     bitnet__format(name, "%s.vocab_size", m->arch);
     if ((r = bitnet__get_uint(g, name, tokens.count, tokens.count, 1 << 24, &v, err))) return r;
     m->n_vocab = (int32_t)v;
     vocab->n_ids = m->n_vocab;
-    vocab->end_of_text = bitnet__vocab_find(vocab, "<|end_of_text|>", 15);
-    /* The end of a turn. The template under CHAT needs this very token, whatever a key says. */
+    /* The end of a turn. The template of bitnet-2b-4t needs this very token, whatever a key says. */
     if ((r = bitnet__get_token(m, "tokenizer.ggml.eot_token_id", "<|eot_id|>", &vocab->eot, err)))
         return r;
     if (m->family->chat) vocab->eot = bitnet__vocab_find(vocab, "<|eot_id|>", 10);
@@ -7733,7 +8370,7 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     r = bitnet__get_uint(g, "tokenizer.ggml.add_eos_token", 0, 0, 1, &v, err);
     if (r != BITNET_OK) return r;
     vocab->add_eos = v && vocab->eos >= 0;
-    return BITNET_OK;
+    return bitnet__load_chat_template(m, err);
 }
 
 /* ---- loading ---- */
@@ -8104,6 +8741,7 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->bos = m->vocab.bos;
     info->eos = m->vocab.eos;
     info->eot = m->vocab.eot;
+    info->chat_template = m->vocab.chat ? m->vocab.chat->name : 0;
     info->add_bos = m->vocab.add_bos;
     info->add_eos = m->vocab.add_eos;
     info->has_head = m->head.data != 0;
@@ -8130,13 +8768,66 @@ BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n
     return bitnet__encode(&m->vocab, &m->params.allocator, text, n, flags, out, cap);
 }
 
-BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_message *messages, int n,
-                                    int flags, bitnet_token *out, size_t cap) {
+BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_model *m) {
+    return m ? m->vocab.chat : 0;
+}
+
+BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
+                                    const bitnet_message *messages, int n, int flags,
+                                    bitnet_token *out, size_t cap) {
     bitnet__encoder e;
     if (!m || n < 0 || (!messages && n > 0)) return BITNET_ERR_ARG;
     bitnet__encoder_open(&e, &m->vocab, &m->params.allocator, out, cap);
-    bitnet__encode_chat(&e, messages, n, flags);
+    bitnet__encode_chat(&e, chat, -1, messages, n, flags);
     return bitnet__encoder_close(&e);
+}
+
+BITNET_API void bitnet_reply_begin(bitnet_reply *r, const bitnet_model *m,
+                                   const bitnet_chat_params *chat) {
+    const bitnet_chat_template *t = chat && chat->chat_template ? chat->chat_template
+                                    : m ? m->vocab.chat : 0;
+    bitnet_thinking thinking = chat ? chat->thinking : BITNET_THINK_AUTO;
+    if (!r) return;
+    memset(r, 0, sizeof *r);
+    if (!t) return;
+    if (thinking == BITNET_THINK_AUTO) thinking = t->thinking;
+    r->thinks = t->think || t->no_think || t->drop_thinking;
+    r->calls = chat && chat->tools;
+    if (!t->think || thinking != BITNET_THINK_ON) return;
+    r->part = BITNET_REPLY_THINKING;
+    r->skips = 1;
+}
+
+BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
+                                 bitnet_reply_part *part, const char **part_text, size_t *part_n) {
+    const char *end;
+    if (!r || !text || (*text && !n) || !part || !part_text || !part_n) return 0;
+    *part = r->part;
+    if (!*text) return bitnet__give_held(r, part_text, part_n);
+    for (end = *text + *n; *text < end; *n = (size_t)(end - *text)) {
+        const char b = **text, *p = *text;
+        const int taken = b == '\n' && !r->n_held ? 0 : bitnet__take_tag(r, b);
+        if (!taken && r->n_held) {     /* it was no tag; b comes again */
+            if (bitnet__give_held(r, part_text, part_n)) return 1;
+        } else if (taken || b == '\n') {
+            if (!taken && !r->skips) r->n_newlines++;
+            ++*text;
+            *part = r->part;
+        } else if (r->n_newlines > 0) {
+            return bitnet__give_held(r, part_text, part_n);
+        } else {                       /* up to what may have to be held back */
+            do ++p;
+            while (p < end && *p != '\n' && *p != '<');
+            *part_text = *text;
+            *part_n = (size_t)(p - *text);
+            *text = p;
+            *n = (size_t)(end - p);
+            r->begun = 1;
+            r->skips = 0;
+            return 1;
+        }
+    }
+    return 0;
 }
 
 BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *tokens, int n,
@@ -8162,7 +8853,8 @@ BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_
     if (!m || !d || !buf || (t != -1 && !p) || cap < 3 || (cap - 3) / 3 < n || d->n_pending < 0 ||
         d->n_pending > 3)
         return BITNET_ERR_ARG;
-    if (t == -1 || n == 0 || m->vocab.types[t] == BITNET__TOKEN_CONTROL)
+    if (t == -1 || n == 0 || (m->vocab.types[t] == BITNET__TOKEN_CONTROL &&
+                              !bitnet__is_tag((const char *)p, n)))
         return (int)bitnet__detok_flush(d, buf);
     return (int)bitnet__detok_push(d, p, n, buf);
 }
@@ -8184,7 +8876,7 @@ BITNET_API int bitnet_token_is_special(const bitnet_model *m, bitnet_token t) {
 }
 
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t) {
-    return m && t >= 0 && (t == m->vocab.eos || t == m->vocab.eot || t == m->vocab.end_of_text);
+    return m && t >= 0 && bitnet__is_among(m->vocab.ends, m->vocab.n_ends, t);
 }
 
 /* =============================================================================================
@@ -10829,6 +11521,7 @@ struct bitnet_gen {
     int32_t n_hidden;                  /* evaluated draft tokens behind q->n_past */
     int32_t max_draft, n_draft;        /* length limit of the next draft, length of the last */
     int32_t n_new;                     /* tokens generated so far */
+    bitnet_token end;                  /* ends a reply in the caller's chat template, or -1 */
     int32_t ended, cancelled;          /* cancelled: by progress_fn */
     bitnet_stop why;
     bitnet_detok detok;
@@ -11036,7 +11729,8 @@ static void bitnet__gen_sample(bitnet_gen *g) {
     bitnet_ctx *c = g->c;
     do {
         const bitnet_token t = bitnet__sample(c, c->row = g->row, g->p.sampler);
-        const int ended = !g->p.ignore_end && bitnet_token_is_end(c->m, t);
+        const int ended = !g->p.ignore_end &&
+                          (bitnet_token_is_end(c->m, t) || (t >= 0 && t == g->end));
         if (t < 0) {                   /* the prompt's logits remain */
             g->ended = 1;
             g->why = BITNET_STOP_MASK;
@@ -11121,6 +11815,20 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
 
 /* ---- beginning and ending ---- */
 
+/* What a chat lacks that is BITNET_ERR_UNSUPPORTED. */
+static const char *bitnet__why_no_chat(const bitnet_model *m, const bitnet_chat_params *chat) {
+    const bitnet_chat_template *t = chat && chat->chat_template ? chat->chat_template
+                                                                : m->vocab.chat;
+    if (!t && !bitnet__find_key(&m->gguf, "tokenizer.chat_template"))
+        return "no chat: the file has no tokenizer.chat_template; give one of your own, see "
+               "bitnet_chat_template";
+    if (!t)
+        return "no chat: the file's tokenizer.chat_template is none of LLaMA 3, ChatML (Qwen) and "
+               "Falcon 3; give one of your own, see bitnet_chat_template";
+    return chat->tools && !t->tools_before ? "the chat template has no tools"
+                                           : "the chat template cannot turn thinking on or off";
+}
+
 /* Stages the pending token, then the text or the messages. APART: an encoder has 10 KB. */
 BITNET__APART bitnet_result bitnet__stage_text(bitnet_ctx *c, bitnet__seq *q,
                                                const bitnet_generate_params *p,
@@ -11131,19 +11839,16 @@ BITNET__APART bitnet_result bitnet__stage_text(bitnet_ctx *c, bitnet__seq *q,
     bitnet__encoder_open(&e, &m->vocab, &m->params.allocator, q->history + q->n_past,
                          (size_t)(c->p.n_ctx - q->n_past));
     if (q->pending >= 0) bitnet__emit(&e, q->pending);
-    if (p->messages) {                 /* a reply that was cut off is ended first */
-        if (q->pending >= 0 && !bitnet_token_is_end(m, q->pending))
-            bitnet__emit(&e, m->vocab.eot);
-        bitnet__encode_chat(&e, p->messages, p->n_messages,
-                            BITNET_OPEN_REPLY | (q->n_past == 0 ? BITNET_ADD_BOS : 0));
+    if (p->messages) {
+        bitnet__encode_chat(&e, p->chat, q->pending, p->messages, p->n_messages, BITNET_OPEN_REPLY |
+                            (q->n_past == 0 && q->pending < 0 ? BITNET_ADD_BOS : 0));
     } else if (p->text) {
         if (q->n_past == 0 && m->vocab.add_bos) bitnet__encode_bos(&e, BITNET_ADD_BOS);
         bitnet__encode_text(&e, p->text, strlen(p->text), 0);
     }
     n = bitnet__encoder_close(&e);
     if (n == BITNET_ERR_UNSUPPORTED)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "no chat: the template of this file, "
-                            "architecture '%s', is not known", m->arch);
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s", bitnet__why_no_chat(m, p->chat));
     if (n < 0)
         return bitnet__fail(err, (bitnet_result)n, "the prompt cannot be tokenized: %s",
                             bitnet_result_text((bitnet_result)n));
@@ -11163,8 +11868,10 @@ static int bitnet__is_utf8(const char *text) {
 /* Checks all parameters before anything is done. */
 static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_generate_params *p,
                                             bitnet_error *err) {
+    const bitnet_chat_template *t = c->m->vocab.chat;
     int32_t i, rows;
     if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "params is NULL");
+    if (p->chat && p->chat->chat_template) t = p->chat->chat_template;
     if (!c->m->head.data)
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "this model turns texts into vectors "
                             "(bitnet_embed): it has no output head, so it writes no text");
@@ -11182,6 +11889,9 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
         if (!msg->role || !msg->role[0] || !msg->content)
             return bitnet__fail(err, BITNET_ERR_ARG, "message %d has no %s", (int)i,
                                 msg->role && msg->role[0] ? "text" : "role");
+        if (t && !bitnet__turn_of(t, msg->role))
+            return bitnet__fail(err, BITNET_ERR_ARG, "message %d: the chat template has no role "
+                                "'%.20s'", (int)i, msg->role);
     }
     if (p->lookup < 0 || p->lookup > BITNET__MAX_LOOKUP)
         return bitnet__fail(err, BITNET_ERR_ARG, "lookup %lld is not in 0..%d",
@@ -11216,6 +11926,8 @@ static bitnet_result bitnet__gen_start(bitnet_gen *g, bitnet_ctx *c,
     bitnet_result r = bitnet__check_generate(c, p, err);
     if (r != BITNET_OK || (r = bitnet__gen_alloc(g, c, p, err))) return r;
     q = g->q;
+    g->end = p->chat && p->chat->chat_template && p->chat->chat_template->end
+             ? bitnet_token_find(c->m, p->chat->chat_template->end) : -1;
     r = p->prompt ? bitnet__stage(c, q, p->prompt, p->n_prompt, err)
                   : bitnet__stage_text(c, q, p, err);
     g->n_prompt = q->n_staged;

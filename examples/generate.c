@@ -1050,7 +1050,7 @@ static int begin_conversation(void) {
     const bitnet_message message = {"system", system_text};
     int bos = chatting || info.add_bos ? BITNET_ADD_BOS : 0, n;
     if (chatting)
-        n = bitnet_chat_tokenize(model, &message, system_text ? 1 : 0, bos, tokens, capacity);
+        n = bitnet_chat_tokenize(model, 0, &message, system_text ? 1 : 0, bos, tokens, capacity);
     else n = bitnet_tokenize(model, "", 0, bos, tokens, capacity);
     if (n < 0) return fail(1, "%s", bitnet_result_text((bitnet_result)n));
     if (system_text && (size_t)n > capacity / 2)
@@ -1095,7 +1095,7 @@ static void close_reply(void) {
 static int tokenize_turn(const char *text, bitnet_token *out, size_t cap) {
     const bitnet_message message = {"user", text};
     if (!chatting) return bitnet_tokenize(model, text, strlen(text), 0, out, cap);
-    return bitnet_chat_tokenize(model, &message, 1, BITNET_OPEN_REPLY, out, cap);
+    return bitnet_chat_tokenize(model, 0, &message, 1, BITNET_OPEN_REPLY, out, cap);
 }
 
 /* With --keep: the tokens of the first turn that are never dropped. */
@@ -1465,7 +1465,7 @@ static int load(void) {
 
 /* Chats if asked to, and on a terminal without a prompt if the model can. */
 static int choose_mode(void) {
-    int can_chat = bitnet_chat_tokenize(model, 0, 0, 0, 0, 0) >= 0;
+    int can_chat = bitnet_chat_tokenize(model, 0, 0, 0, 0, 0, 0) >= 0;
     int wants = chatting == YES || (chatting == AUTO && (interactive || (!prompt && isatty(0))));
     if (chatting == YES && !can_chat)
         return fail(1, "%s: no chat: its template is not known, or has no token", model_path);

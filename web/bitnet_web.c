@@ -292,11 +292,11 @@ EXPORT int bw_chat_tokenize(int q, const char *s, int n, int keep, int close, in
         m[i].content = s += strlen(s) + 1;
         s += strlen(s) + 1;
     }
-    count = bitnet_chat_tokenize(model, m, n, flags, 0, 0);
+    count = bitnet_chat_tokenize(model, 0, m, n, flags, 0, 0);
     if (count >= 0 && reserve((void **)&tokens, &tokens_cap, before + count, sizeof *tokens))
         count = BITNET_ERR_MEMORY;
     if (count >= 0)
-        count = bitnet_chat_tokenize(model, m, n, flags, tokens + before, (size_t)count);
+        count = bitnet_chat_tokenize(model, 0, m, n, flags, tokens + before, (size_t)count);
     free(m);
     if (count == BITNET_ERR_UNSUPPORTED)
         return fail(count, "no chat: the template of this file, architecture '%s', is not known",

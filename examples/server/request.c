@@ -438,7 +438,7 @@ static void read_content(reader *in, uint32_t content, buffer *out) {
 static int chat_tokens(const bitnet_model *m, const bitnet_message *messages, int n,
                        bitnet_token *out, int cap) {
     const int goes_on = n > 1 && !strcmp(messages[n - 1].role, "assistant");
-    const int head = bitnet_chat_tokenize(m, messages, n - goes_on, BITNET_ADD_BOS |
+    const int head = bitnet_chat_tokenize(m, 0, messages, n - goes_on, BITNET_ADD_BOS |
                                           BITNET_OPEN_REPLY, out, (size_t)cap);
     const char *begun = goes_on ? messages[n - 1].content : "";
     int rest = 0;

@@ -67,13 +67,13 @@ FUZZ_TARGET(chat) {
     }
     if (flags & BITNET_OPEN_REPLY)
         want += bitnet_tokenize(&m, "Assistant: ", 11, 0, expected + want, cap - (size_t)want);
-    count = bitnet_chat_tokenize(&m, messages, n, flags, 0, 0);
+    count = bitnet_chat_tokenize(&m, 0, messages, n, flags, 0, 0);
     FUZZ_CHECK_MSG(count == (bad ? (int)BITNET_ERR_ARG : want), "%d, not %d", count, want);
     if (!bad) {
         const size_t room = (size_t)(count - (flags >> 4)) < (size_t)count
                             ? (size_t)(count - (flags >> 4)) : (size_t)count;
         got = (bitnet_token *)gb_malloc(room * sizeof *got);
-        FUZZ_CHECK(bitnet_chat_tokenize(&m, messages, n, flags, got, room) == count);
+        FUZZ_CHECK(bitnet_chat_tokenize(&m, 0, messages, n, flags, got, room) == count);
         FUZZ_CHECK(!memcmp(got, expected, room * sizeof *got));
         free(got);
         for (i = 0, count = 0; i < want; i++)

@@ -53,7 +53,7 @@ static inline void use_model(const bitnet_model *m) {
     memset(&detok, 0, sizeof detok);
     bitnet_detokenize(m, tokens, n < 0 ? 0 : n > 64 ? 64 : n, buf, sizeof buf);
     for (i = 0; i < n && i < 64; i++) bitnet_detok_push(m, &detok, tokens[i], buf, sizeof buf);
-    bitnet_chat_tokenize(m, &msg, 1, BITNET_ADD_BOS | BITNET_OPEN_REPLY, tokens, 64);
+    bitnet_chat_tokenize(m, 0, &msg, 1, BITNET_ADD_BOS | BITNET_OPEN_REPLY, tokens, 64);
     bitnet_token_is_end(m, bitnet_token_find(m, "<|eot_id|>"));
     memset(&p, 0, sizeof p);
     p.n_ctx = 4;

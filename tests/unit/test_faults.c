@@ -231,7 +231,7 @@ static bitnet_result mach_chat(machine *x) {
     bitnet_message talk[2] = {{"user", "hello"}, {"assistant", 0}};
     int n;
     talk[1].content = mach_long_text();
-    n = bitnet_chat_tokenize(x->m, talk, 2, BITNET_ADD_BOS | BITNET_OPEN_REPLY, x->out,
+    n = bitnet_chat_tokenize(x->m, 0, talk, 2, BITNET_ADD_BOS | BITNET_OPEN_REPLY, x->out,
                              MACH_TOKENS);
     if (n > 0) mach_note(x, x->out, (size_t)n * sizeof *x->out);
     return mach_length(x, n);
@@ -1561,14 +1561,14 @@ static void null_text(const bitnet_model *m) {
     SAYS(0, bitnet_token_is_end(0, 1));
     SAYS(0, bitnet_token_is_special(0, 1));
     SAYS(0, bitnet_token_text(0, 1, 0) != 0);
-    WRONG(bitnet_chat_tokenize(0, &msg, 1, 0, t, 4));
-    WRONG(bitnet_chat_tokenize(m, 0, 1, 0, t, 4));
-    SAYS(0, bitnet_chat_tokenize(m, 0, 0, 0, t, 4));
-    SAYS(1, bitnet_chat_tokenize(m, &msg, 1, 0, 0, 4) > 4);
+    WRONG(bitnet_chat_tokenize(0, 0, &msg, 1, 0, t, 4));
+    WRONG(bitnet_chat_tokenize(m, 0, 0, 1, 0, t, 4));
+    SAYS(0, bitnet_chat_tokenize(m, 0, 0, 0, 0, t, 4));
+    SAYS(1, bitnet_chat_tokenize(m, 0, &msg, 1, 0, 0, 4) > 4);
     msg.content = 0;
-    WRONG(bitnet_chat_tokenize(m, &msg, 1, 0, t, 4));
+    WRONG(bitnet_chat_tokenize(m, 0, &msg, 1, 0, t, 4));
     msg.content = "x", msg.role = 0;
-    WRONG(bitnet_chat_tokenize(m, &msg, 1, 0, t, 4));
+    WRONG(bitnet_chat_tokenize(m, 0, &msg, 1, 0, t, 4));
 }
 
 static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
@@ -1973,7 +1973,7 @@ static void test_call_numbers(void) {
     t[1] = 2;
     for (i = 0; i < 4; i++) {          /* counts */
         CHECK(wild[i] > 0 || bitnet_detokenize(m, t, wild[i], buf, sizeof buf) == BITNET_ERR_ARG);
-        CHECK(wild[i] > 0 || bitnet_chat_tokenize(m, &msg, wild[i], 0, t, 9) == BITNET_ERR_ARG);
+        CHECK(wild[i] > 0 || bitnet_chat_tokenize(m, 0, &msg, wild[i], 0, t, 9) == BITNET_ERR_ARG);
         CHECK(bitnet_eval(c, t, wild[i], 0, &err) ==
               (wild[i] > 0 ? BITNET_ERR_FULL : BITNET_ERR_ARG));
         CHECK(bitnet_ctx_rewind(c, wild[i]) == BITNET_ERR_ARG);
@@ -1996,8 +1996,8 @@ static void test_call_numbers(void) {
     CHECK(n == 2 && bitnet_tokenize(m, "he<|eot_id|>", 12, ~(BITNET_ADD_BOS | BITNET_ADD_EOS), t,
                                     64) == n);
     CHECK(!memcmp(t, want, 2 * sizeof *t));
-    n = bitnet_chat_tokenize(m, &msg, 1, 0, want, 64);
-    CHECK(bitnet_chat_tokenize(m, &msg, 1, ~(BITNET_ADD_BOS | BITNET_OPEN_REPLY), t, 64) == n);
+    n = bitnet_chat_tokenize(m, 0, &msg, 1, 0, want, 64);
+    CHECK(bitnet_chat_tokenize(m, 0, &msg, 1, ~(BITNET_ADD_BOS | BITNET_OPEN_REPLY), t, 64) == n);
     CHECK(n > 0 && !memcmp(t, want, (size_t)n * sizeof *t));
     bitnet_ctx_free(c);
     bitnet_model_free(m);

@@ -203,25 +203,25 @@ static void test_chat(void) {
             want[n++] = g.eot;
         }
         if (flags & BITNET_OPEN_REPLY) n = add_text(m, want, n, "Assistant: ");
-        CHECK(bitnet_chat_tokenize(m, talk, 5, flags, 0, 0) == n);
+        CHECK(bitnet_chat_tokenize(m, 0, talk, 5, flags, 0, 0) == n);
         memset(got, 0x55, sizeof got);
-        CHECK(bitnet_chat_tokenize(m, talk, 5, flags, got, 400) == n);
+        CHECK(bitnet_chat_tokenize(m, 0, talk, 5, flags, got, 400) == n);
         CHECK_MSG(!memcmp(got, want, (size_t)n * sizeof *got) && got[n] == 0x55555555, "flags %d",
                   flags);
         for (cap = 0; cap < n; cap += 3) {
             memset(got, 0x55, sizeof got);
-            CHECK(bitnet_chat_tokenize(m, talk, 5, flags, got, (size_t)cap) == n);
+            CHECK(bitnet_chat_tokenize(m, 0, talk, 5, flags, got, (size_t)cap) == n);
             CHECK(!memcmp(got, want, (size_t)cap * sizeof *got) && got[cap] == 0x55555555);
         }
     }
-    CHECK(bitnet_chat_tokenize(m, 0, 0, 0, got, 400) == 0);
-    CHECK(bitnet_chat_tokenize(m, 0, 0, BITNET_ADD_BOS, got, 400) == 1 && got[0] == g.bos);
+    CHECK(bitnet_chat_tokenize(m, 0, 0, 0, 0, got, 400) == 0);
+    CHECK(bitnet_chat_tokenize(m, 0, 0, 0, BITNET_ADD_BOS, got, 400) == 1 && got[0] == g.bos);
     bad.role = 0, bad.content = "x";
-    CHECK(bitnet_chat_tokenize(m, &bad, 1, 0, got, 400) == BITNET_ERR_ARG);
+    CHECK(bitnet_chat_tokenize(m, 0, &bad, 1, 0, got, 400) == BITNET_ERR_ARG);
     bad.role = "", bad.content = "x";
-    CHECK(bitnet_chat_tokenize(m, &bad, 1, 0, got, 400) == BITNET_ERR_ARG);
+    CHECK(bitnet_chat_tokenize(m, 0, &bad, 1, 0, got, 400) == BITNET_ERR_ARG);
     bad.role = "user", bad.content = 0;
-    CHECK(bitnet_chat_tokenize(m, &bad, 1, 0, got, 400) == BITNET_ERR_ARG);
+    CHECK(bitnet_chat_tokenize(m, 0, &bad, 1, 0, got, 400) == BITNET_ERR_ARG);
     bitnet_model_free(m);
     gb_free_model(&g);
     memset(&g, 0, sizeof g);
@@ -229,7 +229,7 @@ static void test_chat(void) {
     g.no_specials = 1;
     gb_make_model(&g);
     m = load_built(&g);
-    CHECK(m && bitnet_chat_tokenize(m, talk, 2, 0, got, 400) == BITNET_ERR_UNSUPPORTED);
+    CHECK(m && bitnet_chat_tokenize(m, 0, talk, 2, 0, got, 400) == BITNET_ERR_UNSUPPORTED);
     bitnet_model_free(m);
     gb_free_model(&g);
 }
@@ -1412,13 +1412,13 @@ static void test_generate_messages(void) {
             p.max_tokens = cut ? 1 : 0;
             CHECK_MSG(!bitnet_generate(s.c, &p, &why, &err), "%s", err.text);
             CHECK(why == (cut ? BITNET_STOP_LENGTH : BITNET_STOP_END) && s.calls == (cut ? 1 : 3));
-            n += bitnet_chat_tokenize(s.m, talk, 2, BITNET_OPEN_REPLY, want + n, (size_t)(256 - n));
+            n += bitnet_chat_tokenize(s.m, 0, talk, 2, BITNET_OPEN_REPLY, want + n, (size_t)(256 - n));
             memcpy(want + n, s.seen, (size_t)s.calls * sizeof *want);
             n += s.calls;
             CHECK(holds(s.c, other, want, n - 1) && bitnet_ctx_pending(s.c) == want[n - 1]);
             if (cut) want[n++] = s.g.eot;
             CHECK(want[n - 1] == s.g.eot);
-            n += bitnet_chat_tokenize(s.m, talk + 2, 1, BITNET_OPEN_REPLY, want + n,
+            n += bitnet_chat_tokenize(s.m, 0, talk + 2, 1, BITNET_OPEN_REPLY, want + n,
                                       (size_t)(256 - n));
             p.messages = talk + 2;
             p.n_messages = 1;
@@ -1547,7 +1547,7 @@ static void test_generate_memory(void) {
     count.fail_at = 0;                                     /* the chat template allocates as well */
     {
         bitnet_message msg = {"user", "hello"};
-        CHECK(bitnet_chat_tokenize(m, &msg, 1, 0, 0, 0) == BITNET_ERR_MEMORY && count.live == live);
+        CHECK(bitnet_chat_tokenize(m, 0, &msg, 1, 0, 0, 0) == BITNET_ERR_MEMORY && count.live == live);
     }
     count.fail_at = -1;
     bitnet_ctx_free(c);
