@@ -5097,6 +5097,7 @@ static void bitnet__chat_open(bitnet__chat *c, bitnet__encoder *e, const bitnet_
         bitnet__chat_collect(c, turns[i].suffix);
     }
     bitnet__chat_collect(c, t->reply);
+    bitnet__chat_collect(c, "<tool_response></tool_response>");
 }
 
 /* The strings around a message of this role; 0: the template has no such role. */

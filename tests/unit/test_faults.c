@@ -1538,6 +1538,10 @@ static void null_text(const bitnet_model *m) {
     bitnet_token t[4] = {'a', 'b', 0, 0};
     bitnet_detok d = {{0, 0, 0, 0}, 0};
     bitnet_message msg = {"user", "x"};
+    bitnet_reply reply;
+    bitnet_reply_part part;
+    const char *text = "ab";
+    size_t n_text = 2;
     char buf[512];
     WRONG(bitnet_tokenize(0, "a", 1, 0, t, 4));
     WRONG(bitnet_tokenize(m, 0, 1, 0, t, 4));
@@ -1569,6 +1573,16 @@ static void null_text(const bitnet_model *m) {
     WRONG(bitnet_chat_tokenize(m, 0, &msg, 1, 0, t, 4));
     msg.content = "x", msg.role = 0;
     WRONG(bitnet_chat_tokenize(m, 0, &msg, 1, 0, t, 4));
+    SAYS(0, bitnet_model_chat_template(0) != 0);
+    DOES(bitnet_reply_begin(0, m, 0));
+    DOES(bitnet_reply_begin(&reply, 0, 0));
+    SAYS(1, bitnet_reply_next(&reply, &text, &n_text, &part, &text, &n_text));
+    SAYS(0, bitnet_reply_next(0, &text, &n_text, &part, &text, &n_text));
+    SAYS(0, bitnet_reply_next(&reply, 0, &n_text, &part, &text, &n_text));
+    SAYS(0, bitnet_reply_next(&reply, &text, 0, &part, &text, &n_text));
+    SAYS(0, bitnet_reply_next(&reply, &text, &n_text, 0, &text, &n_text));
+    SAYS(0, bitnet_reply_next(&reply, &text, &n_text, &part, 0, &n_text));
+    SAYS(0, bitnet_reply_next(&reply, &text, &n_text, &part, &text, 0));
 }
 
 static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
