@@ -122,12 +122,20 @@ suite_server() {
     shared_example generate && shared_example serve && library $CC $CFLAGS &&
         run $CC $CFLAGS $USE_OBJECT tests/server/logprobs.c "$object" -o build/server-logprobs \
             -lm -lpthread &&
-        run $CC $CFLAGS -shared -fPIC tests/server/slow_open.c -o build/slow_open.so -ldl || return 1
+        run $CC $CFLAGS -shared -fPIC tests/server/slow_open.c -o build/slow_open.so -ldl &&
+        run $CC $CFLAGS -DBITNET_STATIC tests/server/chat_model.c tests/unit/hooks.c \
+            -o build/server-chat-model -lm -lpthread && mkdir -p build/chat || return 1
     modules=build/npm-server tiny=examples/tiny.gguf bad=0
     { have npm && npm_packages tests/server/package.json $modules; } ||
         echo "npm cannot install the clients: their cases are skipped"
     run node tests/server/clients.mjs build/serve build/generate build/server-logprobs $tiny \
         $modules || bad=1
+    run node tests/server/chat.mjs build/serve build/server-chat-model tests/data/chat.json \
+        build/chat $modules || bad=1
+    if [ -d $modules/node_modules/@huggingface/jinja ]; then
+        run cp tests/tools/chat_templates.mjs $modules/ &&
+            run node $modules/chat_templates.mjs tests/data/chat.json || bad=1
+    fi
     run node tests/server/lifecycle.mjs build/serve $tiny "$PWD/build/slow_open.so" || bad=1
     run node tests/server/hostile.mjs build/serve $tiny || bad=1
     run node tests/server/load.mjs build/serve $tiny $modules || bad=1

@@ -65,7 +65,8 @@ void buffer_json(buffer *b, const char *p, size_t n) {
 }
 
 /* Values nest at most JSON_DEPTH deep. */
-void buffer_value(buffer *b, const json *j, uint32_t node) {
+static void put_value(buffer *b, const json *j, uint32_t node, const char *comma,
+                      const char *colon) {
     static const char *const words[] = {"null", "false", "true"};
     const json_node *v = &j->nodes[node];
     uint32_t child = node + 1, i;
@@ -75,14 +76,18 @@ void buffer_value(buffer *b, const json *j, uint32_t node) {
     else {
         buffer_text(b, v->type == JSON_ARRAY ? "[" : "{");
         for (i = 0; i < v->n; i++, child = j->nodes[child].next) {
-            if (i) buffer_text(b, ",");
+            if (i) buffer_text(b, comma);
             if (v->type == JSON_OBJECT) {
                 buffer_json(b, j->text + j->nodes[child].at, j->nodes[child].len);
-                buffer_text(b, ":");
+                buffer_text(b, colon);
                 child++;
             }
-            buffer_value(b, j, child);
+            put_value(b, j, child, comma, colon);
         }
         buffer_text(b, v->type == JSON_ARRAY ? "]" : "}");
     }
 }
+
+void buffer_value(buffer *b, const json *j, uint32_t node) { put_value(b, j, node, ",", ":"); }
+
+void buffer_spaced(buffer *b, const json *j, uint32_t node) { put_value(b, j, node, ", ", ": "); }

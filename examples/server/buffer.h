@@ -24,5 +24,7 @@ void buffer_format(buffer *b, const char *format, ...);
 void buffer_json(buffer *b, const char *p, size_t n);
 /* A value as it was parsed, without white space. */
 void buffer_value(buffer *b, const json *j, uint32_t node);
+/* The same with a space behind each comma and colon, as Python and chat templates write it. */
+void buffer_spaced(buffer *b, const json *j, uint32_t node);
 
 #endif

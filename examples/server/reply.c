@@ -1,16 +1,21 @@
 #include "reply.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- what a text has given ---- */
 
 static void empty(choice *c) {
     c->text.n = c->tokens.n = c->values.n = c->best.n = c->offsets.n = 0;
+    c->thinking.n = c->calls.n = 0;
 }
 
 void choice_free(choice *c) {
     buffer_free(&c->text);
+    buffer_free(&c->thinking);
+    buffer_free(&c->calls);
+    buffer_free(&c->call);
     buffer_free(&c->tokens);
     buffer_free(&c->values);
     buffer_free(&c->best);
@@ -81,6 +86,92 @@ static void add_lists(choice *c, const request *r, const token_info *token) {
     buffer_format(&c->offsets, "%s%llu", comma, (unsigned long long)c->length);
 }
 
+/* A call that the model has written: {"name": "...", "arguments": {...}}. 0: it is not one. */
+static int add_call(choice *c, const request *r, int32_t choice_number) {
+    json j;
+    bitnet_error err;
+    uint32_t name, arguments;
+    buffer text = {0};
+    int ok = 0;
+    memset(&j, 0, sizeof j);
+    j.size = c->call.n;
+    j.text = (char *)malloc(j.size + 1);
+    if (!j.text) c->text.failed = 1;
+    if (!j.text || !j.size) {
+        free(j.text);
+        return 0;
+    }
+    memcpy(j.text, c->call.p, j.size + 1);
+    if (json_parse(&j, &err) == BITNET_OK && json_kind(&j, JSON_ROOT) == JSON_OBJECT) {
+        name = json_get(&j, JSON_ROOT, "name");
+        arguments = json_get(&j, JSON_ROOT, "arguments");
+        ok = name && json_kind(&j, name) == JSON_STRING && j.nodes[name].len > 0 &&
+             (!arguments || json_kind(&j, arguments) == JSON_OBJECT);
+        if (ok) {
+            const char *id = strchr(r->id, '-');
+            if (arguments) buffer_value(&text, &j, arguments);
+            else buffer_text(&text, "{}");
+            buffer_format(&c->calls, "%s{\"index\":%d,\"id\":\"call%s-%d-%d\",\"type\":"
+                          "\"function\",\"function\":{\"name\":", c->calls.n ? "," : "",
+                          (int)c->n_calls, id ? id : "", (int)choice_number, (int)c->n_calls);
+            buffer_json(&c->calls, j.text + j.nodes[name].at, j.nodes[name].len);
+            buffer_text(&c->calls, ",\"arguments\":");
+            buffer_json(&c->calls, text.p ? text.p : "", text.n);
+            buffer_text(&c->calls, "}}");
+            c->calls.failed |= text.failed;
+            c->n_calls++;
+        }
+    }
+    buffer_free(&text);
+    json_free(&j);
+    return ok;
+}
+
+/* A call has ended, or with is_cut the text has before it did. What is no call is text. */
+static void end_call(choice *c, const request *r, int32_t choice_number, int is_cut) {
+    if (is_cut || !add_call(c, r, choice_number)) {
+        buffer_text(&c->text, "<tool_call>\n");
+        buffer_add(&c->text, c->call.n ? c->call.p : "", c->call.n);
+        if (!is_cut) buffer_text(&c->text, "\n</tool_call>");
+    }
+    c->text.failed |= c->call.failed;
+    c->call.n = 0;
+}
+
+/* Gives the parts of a reply to their buffers. piece 0: the text has ended. */
+static void divide(choice *c, const request *r, int32_t number, const char *piece, size_t n) {
+    bitnet_reply_part part;
+    const char *text;
+    size_t size;
+    int32_t calls = c->parts.n_calls;
+    int was_call = c->parts.part == BITNET_REPLY_TOOL_CALL, more = 1;
+    while (more) {
+        more = bitnet_reply_next(&c->parts, &piece, &n, &part, &text, &size);
+        if (was_call && (c->parts.n_calls != calls || c->parts.part != BITNET_REPLY_TOOL_CALL))
+            end_call(c, r, number, 0);
+        calls = c->parts.n_calls;
+        was_call = c->parts.part == BITNET_REPLY_TOOL_CALL;
+        if (more)
+            buffer_add(part == BITNET_REPLY_TEXT ? &c->text : part == BITNET_REPLY_THINKING
+                       ? &c->thinking : &c->call, text, size);
+    }
+    if (!piece && was_call) end_call(c, r, number, 1);
+}
+
+/* Where it begins with a text of the client's, that comes first. */
+static void begin_parts(choice *c, const request *r, int32_t number) {
+    c->is_divided = 1;
+    bitnet_reply_begin(&c->parts, r->service->model, &r->chat);
+    if (r->begun && r->begun[0]) divide(c, r, number, r->begun, strlen(r->begun));
+    c->text.n = c->thinking.n = c->calls.n = 0;
+    c->n_calls = c->parts.n_held = c->parts.n_newlines = 0;
+}
+
+/* The text of a choice has ended: what was held back belongs to it. */
+static void end_choice(choice *c, const request *r, int32_t number) {
+    if (r->is_chat && c->is_divided) divide(c, r, number, 0, 0);
+}
+
 void choice_add(choice *c, const request *r, const engine_text *t, const char *piece, size_t n,
                 const token_info *token) {
     const int echoed = token && t->n_new == 0;
@@ -91,13 +182,17 @@ void choice_add(choice *c, const request *r, const engine_text *t, const char *p
     if (echoed && !bitnet_token_is_special(r->service->model, token->token))
         piece = bitnet_token_text(r->service->model, token->token, &n);
     if (!piece) return;
-    buffer_add(&c->text, piece, n);
     c->length += n;
+    if (!r->is_chat) buffer_add(&c->text, piece, n);
+    else {
+        if (!c->is_divided) begin_parts(c, r, (int32_t)(t - r->texts));
+        divide(c, r, (int32_t)(t - r->texts), piece, n);
+    }
 }
 
 static void add_logprobs(buffer *out, const request *r, const choice *c) {
-    if (c->text.failed || c->tokens.failed || c->values.failed || c->best.failed ||
-        c->offsets.failed) out->failed = 1;    /* rather no answer than one with gaps */
+    if (c->text.failed || c->thinking.failed || c->calls.failed || c->tokens.failed ||
+        c->values.failed || c->best.failed || c->offsets.failed) out->failed = 1;    /* rather no answer than one with gaps */
     if (r->logprobs < 0) buffer_text(out, "null");
     else if (r->is_chat)
         buffer_format(out, "{\"content\":[%s],\"refusal\":null}", c->tokens.n ? c->tokens.p : "");
@@ -118,8 +213,8 @@ static void add_head(buffer *out, const request *r, const char *object) {
     buffer_format(out, ",\"system_fingerprint\":\"%s\"", r->service->fingerprint);
 }
 
-static const char *finish_reason(const engine_text *t) {
-    return t->why == BITNET_STOP_LENGTH ? "length" : "stop";
+static const char *finish_reason(const engine_text *t, const choice *c) {
+    return t->why == BITNET_STOP_LENGTH ? "length" : c->n_calls > 0 ? "tool_calls" : "stop";
 }
 
 static void add_usage(buffer *out, const request *r) {
@@ -148,6 +243,21 @@ static void end_event(buffer *out, const request *r) {
     buffer_format(out, "%s}\n\n", r->include_usage ? ",\"usage\":null" : "");
 }
 
+/* What is new of thinking, text and calls. */
+static void add_delta(buffer *out, const choice *c) {
+    if (c->thinking.n) {
+        buffer_text(out, "\"reasoning_content\":");
+        buffer_json(out, c->thinking.p, c->thinking.n);
+    }
+    if (c->text.n || (!c->thinking.n && !c->calls.n)) {
+        buffer_text(out, c->thinking.n ? ",\"content\":" : "\"content\":");
+        buffer_json(out, c->text.n ? c->text.p : "", c->text.n);
+    }
+    if (c->calls.n)
+        buffer_format(out, "%s\"tool_calls\":[%s]", c->thinking.n || c->text.n ? "," : "",
+                      c->calls.p);
+}
+
 /* delta or text, which is JSON, with logprobs of c, which may be 0. */
 static void add_choice(buffer *out, const request *r, int32_t i, const choice *c,
                        const char *finish) {
@@ -155,8 +265,9 @@ static void add_choice(buffer *out, const request *r, int32_t i, const choice *c
     if (r->is_chat) buffer_text(out, "\"delta\":{");
     if (!c && r->is_chat && !finish)
         buffer_text(out, "\"role\":\"assistant\",\"content\":\"\",\"refusal\":null");
-    else if (c || !r->is_chat) {
-        buffer_text(out, r->is_chat ? "\"content\":" : "\"text\":");
+    else if (c && r->is_chat) add_delta(out, c);
+    else if (!r->is_chat) {
+        buffer_text(out, "\"text\":");
         buffer_json(out, c && c->text.n ? c->text.p : "", c ? c->text.n : 0);
     }
     if (r->is_chat) buffer_text(out, "}");
@@ -177,14 +288,15 @@ static void add_event(buffer *out, const request *r, int32_t i, const choice *c,
 void reply_event(buffer *out, const request *r, int32_t i, choice *c) {
     if (r->is_chat && !c->begun) add_event(out, r, i, 0, 0);
     c->begun = 1;
-    if (c->text.n == 0 && c->tokens.n == 0) return;
+    if (c->text.n == 0 && c->thinking.n == 0 && c->calls.n == 0 && c->tokens.n == 0) return;
     add_event(out, r, i, c, 0);
     empty(c);
 }
 
 void reply_last_event(buffer *out, const request *r, int32_t i, choice *c) {
+    end_choice(c, r, i);
     reply_event(out, r, i, c);
-    add_event(out, r, i, 0, finish_reason(&r->texts[i]));
+    add_event(out, r, i, 0, finish_reason(&r->texts[i], c));
 }
 
 void reply_done(buffer *out, const request *r) {
@@ -205,19 +317,35 @@ void reply_error_event(buffer *out, const http_error *error) {
 
 /* ---- whole answers ---- */
 
+static void add_message(buffer *out, const choice *c) {
+    buffer_text(out, "\"message\":{\"role\":\"assistant\",\"content\":");
+    if (c->text.n == 0 && c->calls.n) buffer_text(out, "null");
+    else buffer_json(out, c->text.n ? c->text.p : "", c->text.n);
+    buffer_text(out, ",\"refusal\":null");
+    if (c->thinking.n) {
+        buffer_text(out, ",\"reasoning_content\":");
+        buffer_json(out, c->thinking.p, c->thinking.n);
+    }
+    if (c->calls.n) buffer_format(out, ",\"tool_calls\":[%s]", c->calls.p);
+    buffer_text(out, "}");
+}
+
 void reply_whole(buffer *out, const request *r, choice *choices) {
     int32_t i;
     add_head(out, r, r->is_chat ? "chat.completion" : "text_completion");
     buffer_text(out, ",\"choices\":[");
     for (i = 0; i < r->n_texts; i++) {
-        const choice *c = &choices[i];
+        choice *c = &choices[i];
         buffer_format(out, "%s{\"index\":%d,", i ? "," : "", (int)i);
-        buffer_text(out, r->is_chat ? "\"message\":{\"role\":\"assistant\",\"content\":"
-                                    : "\"text\":");
-        buffer_json(out, c->text.n ? c->text.p : "", c->text.n);
-        buffer_text(out, r->is_chat ? ",\"refusal\":null},\"logprobs\":" : ",\"logprobs\":");
+        end_choice(c, r, i);
+        if (r->is_chat) add_message(out, c);
+        else {
+            buffer_text(out, "\"text\":");
+            buffer_json(out, c->text.n ? c->text.p : "", c->text.n);
+        }
+        buffer_text(out, ",\"logprobs\":");
         add_logprobs(out, r, c);
-        buffer_format(out, ",\"finish_reason\":\"%s\"}", finish_reason(&r->texts[i]));
+        buffer_format(out, ",\"finish_reason\":\"%s\"}", finish_reason(&r->texts[i], c));
     }
     buffer_text(out, "],");
     add_usage(out, r);

@@ -6,7 +6,12 @@
 
 /* What one text of a request has given, and the client has not been told yet; all zero to begin. */
 typedef struct choice {
-    buffer text;
+    buffer text, thinking;
+    buffer calls;                            /* tool calls, a list of JSON without brackets */
+    buffer call;                             /* what a call that is being written has so far */
+    bitnet_reply parts;
+    int is_divided;                          /* parts is ready */
+    int32_t n_calls;                         /* complete ones, told or not */
     buffer tokens, values, best, offsets;    /* lists of log-probabilities, without brackets */
     size_t length;                           /* bytes of all text so far, for text_offset */
     int begun;                               /* the first event was sent */

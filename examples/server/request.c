@@ -271,17 +271,88 @@ static void read_format(reader *in) {
                       "text, json_object, or json_schema with a schema is needed");
 }
 
-/* What nobody can do with this model. */
-static void refuse_tools(reader *in) {
-    static const char *const names[] = {"tools", "functions"};
-    size_t i;
-    for (i = 0; i < 2; i++) {
-        const uint32_t node = field(in, names[i]);
-        if (node && json_kind(&in->j, node) != JSON_ARRAY)
-            refuse_field(in, names[i], "a list is needed");
-        else if (node && in->j.nodes[node].n > 0)
-            refuse_field(in, names[i], "the chat template of this model has no tools");
+/* ---- tools and thinking ---- */
+
+static const bitnet_chat_template *template_of(const reader *in) {
+    return bitnet_model_chat_template(in->r->service->model);
+}
+
+/* A function that the model may call: {"type": "function", "function": {"name": ...}}. */
+static void read_tool(reader *in, uint32_t node, buffer *out) {
+    const uint32_t function = json_get(&in->j, node, "function");
+    const char *name = string_of(in, json_get(&in->j, function, "name"));
+    if (!json_is(&in->j, json_get(&in->j, node, "type"), "function"))
+        refuse_field(in, "tools", "only tools of the type function are possible");
+    else if (!name || !name[0]) refuse_field(in, "tools", "a function needs a name");
+    else {
+        if (out->n) buffer_text(out, "\n");
+        buffer_spaced(out, &in->j, node);
     }
+}
+
+/* none: the model does not see them. A call cannot be forced. */
+static int wants_tools(reader *in) {
+    const uint32_t choice = field(in, "tool_choice");
+    if (!choice || json_is(&in->j, choice, "auto")) return 1;
+    if (!json_is(&in->j, choice, "none"))
+        refuse_field(in, "tool_choice", "only auto and none are possible");
+    return 0;
+}
+
+static void read_tools(reader *in) {
+    const uint32_t node = field(in, "tools"), old = field(in, "functions");
+    const int wanted = wants_tools(in);
+    const bitnet_chat_template *t = template_of(in);
+    uint32_t at = node + 1, i;
+    buffer out = {0};
+    if (old && json_kind(&in->j, old) != JSON_ARRAY)
+        refuse_field(in, "functions", "a list is needed");
+    else if (old && in->j.nodes[old].n > 0)
+        refuse_field(in, "functions", "this was replaced by tools");
+    if (node && json_kind(&in->j, node) != JSON_ARRAY) refuse_field(in, "tools", "a list is needed");
+    if (!node || failed(in) || in->j.nodes[node].n == 0) return;
+    if (!in->r->is_chat) refuse_field(in, "tools", "only chats have tools");
+    else if (!t || !t->tools_before)
+        refuse_field(in, "tools", "the chat template of this model has no tools");
+    for (i = 0; i < in->j.nodes[node].n && !failed(in); i++, at = in->j.nodes[at].next)
+        read_tool(in, at, &out);
+    if (out.failed) in->error = no_memory();
+    if (failed(in) || !wanted) {
+        buffer_free(&out);
+        return;
+    }
+    in->r->tools = out.p;
+    in->r->chat.tools = out.p;
+}
+
+/* What a client says of thinking: enable_thinking, in chat_template_kwargs or as a field, as vLLM
+   and llama.cpp's server have it, or OpenAI's reasoning_effort. 1: yes, 0: no, -1: nothing. */
+static int wants_thinking(reader *in) {
+    static const char name[] = "enable_thinking", effort[] = "reasoning_effort";
+    const uint32_t options = field(in, "chat_template_kwargs"), node = field(in, effort);
+    if (options && json_kind(&in->j, options) != JSON_OBJECT)
+        refuse_field(in, "chat_template_kwargs", "an object is needed");
+    else if (json_get(&in->j, options, name)) return read_bool(in, options, name);
+    if (field(in, name)) return read_bool(in, JSON_ROOT, name);
+    if (!node) return -1;
+    if (json_is(&in->j, node, "none")) return 0;
+    if (!json_is(&in->j, node, "minimal") && !json_is(&in->j, node, "low") &&
+        !json_is(&in->j, node, "medium") && !json_is(&in->j, node, "high") &&
+        !json_is(&in->j, node, "xhigh"))
+        refuse_field(in, effort, "none, minimal, low, medium, high or xhigh is needed");
+    return 1;
+}
+
+/* With yes, Qwen3's template leaves it to the model. */
+static void read_thinking(reader *in) {
+    const bitnet_chat_template *t = template_of(in);
+    const int wanted = wants_thinking(in);
+    if (failed(in) || !t || wanted < 0) return;
+    if (wanted == 0 && t->think && !t->no_think)
+        refuse_field(in, field(in, "reasoning_effort") ? "reasoning_effort" : "enable_thinking",
+                     "this model always thinks");
+    if (wanted == 0) in->r->chat.thinking = BITNET_THINK_OFF;
+    else if (t->think && t->thinking == BITNET_THINK_OFF) in->r->chat.thinking = BITNET_THINK_ON;
 }
 
 /* The defaults are OpenAI's: temperature 1 and top_p 1; top_k and min_p are those of generate. */
@@ -416,7 +487,7 @@ static void read_prompt(reader *in) {
     }
 }
 
-/* The content of a message: a string, or parts whose texts are joined. out gets it, with a NUL. */
+/* The content of a message: a string, or parts whose texts are joined. */
 static void read_content(reader *in, uint32_t content, buffer *out) {
     uint32_t at = content + 1, i;
     const char *s;
@@ -430,17 +501,106 @@ static void read_content(reader *in, uint32_t content, buffer *out) {
             refuse_field(in, "messages", "only parts of the type text are possible");
         else buffer_text(out, s);
     }
+}
+
+/* Is the text a JSON object? */
+static int is_object(const char *text) {
+    json j;
+    bitnet_error err;
+    int ok;
+    memset(&j, 0, sizeof j);
+    j.size = strlen(text);
+    j.text = strdup(text);
+    ok = j.text && j.size && json_parse(&j, &err) == BITNET_OK &&
+         json_kind(&j, JSON_ROOT) == JSON_OBJECT;
+    json_free(&j);
+    return ok;
+}
+
+/* A call that the assistant made, as the model writes it. Its arguments are JSON in a string. */
+static void read_call(reader *in, uint32_t node, buffer *out) {
+    const uint32_t function = json_get(&in->j, node, "function");
+    const char *name = string_of(in, json_get(&in->j, function, "name"));
+    const char *arguments = string_of(in, json_get(&in->j, function, "arguments"));
+    const uint32_t type = json_get(&in->j, node, "type");
+    if (type && !json_is(&in->j, type, "function"))
+        refuse_field(in, "messages", "only tool_calls of the type function are possible");
+    else if (!name || !name[0] || !arguments || (arguments[0] && !is_object(arguments)))
+        refuse_field(in, "messages", "a function in tool_calls needs a name and, as a string, "
+                     "arguments in JSON");
+    else {
+        buffer_text(out, "<tool_call>\n{\"name\": ");
+        buffer_json(out, name, strlen(name));
+        buffer_format(out, ", \"arguments\": %s}\n</tool_call>", arguments[0] ? arguments : "{}");
+    }
+}
+
+static void read_calls(reader *in, uint32_t calls, int has_text, buffer *out) {
+    const bitnet_chat_template *t = template_of(in);
+    uint32_t at = calls + 1, i;
+    if (json_kind(&in->j, calls) != JSON_ARRAY)
+        refuse_field(in, "messages", "tool_calls must be a list");
+    else if (in->j.nodes[calls].n > 0 && (!t || !t->tools_before))
+        refuse_field(in, "messages", "the chat template of this model has no tool_calls");
+    else for (i = 0; i < in->j.nodes[calls].n && !failed(in); i++, at = in->j.nodes[at].next) {
+        if (i || has_text) buffer_text(out, "\n");
+        read_call(in, at, out);
+    }
+}
+
+/* What the assistant wrote: reasoning_content, content and tool_calls, of which some may be
+   missing. Templates without thinking leave the first one out. */
+static void read_assistant(reader *in, uint32_t node, buffer *out) {
+    const bitnet_chat_template *t = template_of(in);
+    const uint32_t thinking = json_get(&in->j, node, "reasoning_content"),
+                   content = json_get(&in->j, node, "content"),
+                   calls = json_get(&in->j, node, "tool_calls");
+    const char *thought = string_of(in, thinking);
+    size_t before;
+    if (thinking && !thought)
+        refuse_field(in, "messages", "reasoning_content must be a string without NUL");
+    if (thought && thought[0] && t && t->drop_thinking) {
+        buffer_text(out, "<think>\n");
+        buffer_text(out, thought);
+        buffer_text(out, "\n</think>\n\n");
+    }
+    before = out->n;
+    if (content || !calls) read_content(in, content, out);
+    if (calls) read_calls(in, calls, out->n > before, out);
+}
+
+/* Its content, with a NUL. Returns the role; 0: refused. */
+static const char *read_message(reader *in, uint32_t node, buffer *out) {
+    const char *role = string_of(in, json_get(&in->j, node, "role"));
+    const bitnet_chat_template *t = template_of(in);
+    const uint32_t calls = json_get(&in->j, node, "tool_calls");
+    if (!role || !role[0]) {
+        refuse_field(in, "messages", "a role is missing");
+        return 0;
+    }
+    if (!strcmp(role, "developer")) role = "system";
+    if (t && !t->other.prefix && strcmp(role, "system") && strcmp(role, "user") &&
+        strcmp(role, "assistant"))
+        refuse_field(in, "messages", "the chat template of this model has no such role");
+    if (!strcmp(role, "tool") && t && t->tool.prefix &&
+        !string_of(in, json_get(&in->j, node, "tool_call_id")))
+        refuse_field(in, "messages", "a message of the role tool needs a tool_call_id");
+    if (!strcmp(role, "assistant")) read_assistant(in, node, out);
+    else if (calls && in->j.nodes[calls].n > 0)
+        refuse_field(in, "messages", "only the assistant has tool_calls");
+    else read_content(in, json_get(&in->j, node, "content"), out);
     buffer_add(out, "", 1);
+    return role;
 }
 
 /* The tokens of a chat with the beginning of a reply, in out [cap] as far as they fit. If the last
    message is the assistant's, and not the only one, the reply begins with its text. */
-static int chat_tokens(const bitnet_model *m, const bitnet_message *messages, int n,
-                       bitnet_token *out, int cap) {
-    const int goes_on = n > 1 && !strcmp(messages[n - 1].role, "assistant");
-    const int head = bitnet_chat_tokenize(m, 0, messages, n - goes_on, BITNET_ADD_BOS |
-                                          BITNET_OPEN_REPLY, out, (size_t)cap);
-    const char *begun = goes_on ? messages[n - 1].content : "";
+static int chat_tokens(request *r, const bitnet_message *messages, int n, bitnet_token *out,
+                       int cap) {
+    const bitnet_model *m = r->service->model;
+    const char *begun = r->begun ? r->begun : "";
+    const int head = bitnet_chat_tokenize(m, &r->chat, messages, n - (r->begun != 0),
+                                          BITNET_ADD_BOS | BITNET_OPEN_REPLY, out, (size_t)cap);
     int rest = 0;
     if (head >= 0 && out && head < cap)
         rest = bitnet_tokenize(m, begun, strlen(begun), 0, &out[head], (size_t)(cap - head));
@@ -449,10 +609,15 @@ static int chat_tokens(const bitnet_model *m, const bitnet_message *messages, in
 }
 
 static void tokenize_messages(reader *in, const bitnet_message *messages, int n) {
-    const bitnet_model *m = in->r->service->model;
-    const int count = chat_tokens(m, messages, n, 0, 0);
-    bitnet_token *tokens = (bitnet_token *)malloc(((size_t)(count > 0 ? count : 0) + 1) *
-                                                  sizeof *tokens);
+    request *r = in->r;
+    bitnet_token *tokens = 0;
+    int count = BITNET_ERR_MEMORY;
+    if (n > 1 && !strcmp(messages[n - 1].role, "assistant"))
+        r->begun = strdup(messages[n - 1].content);
+    if (n < 2 || strcmp(messages[n - 1].role, "assistant") || r->begun) {
+        count = chat_tokens(r, messages, n, 0, 0);
+        tokens = (bitnet_token *)malloc(((size_t)(count > 0 ? count : 0) + 1) * sizeof *tokens);
+    }
     if (count < 0 || !tokens) {
         free(tokens);
         in->error = count == BITNET_ERR_UNSUPPORTED
@@ -462,7 +627,7 @@ static void tokenize_messages(reader *in, const bitnet_message *messages, int n)
                                 : no_memory();
         return;
     }
-    chat_tokens(m, messages, n, tokens, count);
+    chat_tokens(r, messages, n, tokens, count);
     set_prompt(in, 0, tokens, count);
 }
 
@@ -482,16 +647,8 @@ static void read_messages(reader *in) {
     starts = (size_t *)calloc(n, sizeof *starts);
     if (!messages || !starts) in->error = no_memory();
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
-        const char *role = string_of(in, json_get(&in->j, at, "role"));
-        const uint32_t calls = json_get(&in->j, at, "tool_calls");
-        if (!role || !role[0]) refuse_field(in, "messages", "a role is missing");
-        else if (calls && in->j.nodes[calls].n > 0)
-            refuse_field(in, "messages", "the chat template of this model has no tool_calls");
-        else {
-            messages[i].role = !strcmp(role, "developer") ? "system" : role;
-            starts[i] = texts.n;
-            read_content(in, json_get(&in->j, at, "content"), &texts);
-        }
+        starts[i] = texts.n;
+        messages[i].role = read_message(in, at, &texts);
     }
     if (texts.failed) in->error = no_memory();
     for (i = 0; i < n && !failed(in); i++) messages[i].content = texts.p + starts[i];
@@ -560,7 +717,8 @@ static void read_request(reader *in, uint64_t seed) {
     read_sampler(in, &sampler);
     read_logprobs(in);
     read_stops(in);
-    refuse_tools(in);
+    read_tools(in);
+    if (r->is_chat) read_thinking(in);
     if (!failed(in)) read_format(in);
     if (!failed(in) && r->is_chat) read_messages(in);
     if (!failed(in) && !r->is_chat) read_prompt(in);
@@ -706,6 +864,8 @@ void request_free(request *r) {
     free(r->texts);
     free(r->embed.inputs);
     free(r->bias);
+    free(r->tools);
+    free(r->begun);
     bitnet_grammar_free(r->grammar);
     memset(r, 0, sizeof *r);
 }

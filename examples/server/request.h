@@ -49,6 +49,9 @@ typedef struct request {
     char **stops;
     int32_t n_stops;
     bitnet_grammar *grammar;
+    bitnet_chat_params chat;           /* how the messages were written */
+    char *tools;                       /* chat.tools */
+    char *begun;                       /* what the reply begins with, which is not its text; or 0 */
     int32_t temperature_is_zero;
 } request;
 

@@ -1,0 +1,241 @@
+// chat.mjs - thinking and tools, with OpenAI's client and without
+//
+//     node tests/server/chat.mjs SERVE CHAT_MODEL TEMPLATES FOLDER MODULES [FILTER]
+//
+// CHAT_MODEL makes models with the templates of TEMPLATES (tests/data/chat.json) in FOLDER. Their
+// weights are random: a grammar says what they write, so that is known to the byte.
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { ask, check, runAll, same, Skip, start } from './server.mjs';
+
+const [serve, maker, data, folder, modules, filter = ''] = process.argv.slice(2);
+const { templates, cases: rendered } = JSON.parse(readFileSync(data, 'utf8'));
+
+function make(name) {
+    const [jinja, out] = [join(folder, `${name}.jinja`), join(folder, `${name}.gguf`)];
+    writeFileSync(jinja, templates[name]);
+    execFileSync(maker, [jinja, out]);
+    return out;
+}
+const server = await start(serve, ['-m', make('qwen-3'), '--ctx-size', '2048']);
+const others = {};
+for (const name of ['qwen-3-thinking', 'falcon-3'])
+    others[name] = await start(serve, ['-m', make(name), '--ctx-size', '2048']);
+
+async function openai() {
+    const at = join(resolve(modules), 'node_modules', 'openai');
+    if (!existsSync(at)) throw new Skip('npm has not installed openai');
+    const { default: OpenAI } = await import(
+        pathToFileURL(createRequire(join(at, 'index.mjs')).resolve('openai'))
+    );
+    return new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0 });
+}
+
+/** A request whose reply is exactly this text. */
+const says = (text, more = {}) => ({
+    model: 'any',
+    messages: [{ role: 'user', content: 'x' }],
+    grammar: `root ::= ${JSON.stringify(text).replace(/[^\x20-\x7e]/g, c =>
+        `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)}`,
+    max_tokens: 400,
+    ...more
+});
+const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] };
+const tools = [{ type: 'function', function: { name: 'weather', parameters } }];
+const call = text => `<tool_call>\n${text}\n</tool_call>`;
+const chat = async (body, to = server) => {
+    const { status, json, text } = await ask(to, '/v1/chat/completions', body);
+    same(status, 200, text);
+    return json;
+};
+/** A stream's deltas put together, and the reasons. */
+async function stream(body) {
+    const { text } = await ask(server, '/v1/chat/completions', { ...body, stream: true });
+    const all = { content: '', reasoning: '', calls: [], reasons: [] };
+    for (const line of text.split('\n\n').filter(l => l.startsWith('data: {'))) {
+        const [choice] = JSON.parse(line.slice(6)).choices;
+        all.content += choice.delta.content ?? '';
+        all.reasoning += choice.delta.reasoning_content ?? '';
+        for (const c of choice.delta.tool_calls ?? []) (all.calls[c.index] = c), all.reasons.push('call');
+        if (choice.finish_reason) all.reasons.push(choice.finish_reason);
+    }
+    return all;
+}
+const promptOf = async (body, to = server) =>
+    (await chat({ ...body, max_tokens: 1, grammar: undefined }, to)).usage.prompt_tokens;
+/** A byte is a token here, and so is a tag. */
+const tokensIn = text => text.replace(/<\|\w+\|>|<\/?(think|tool_call|tool_response)>/g, 'T').length +
+    [...text.matchAll(/[\u0080-\u07ff]/g)].length;
+
+const cases = {
+    async 'prompts have the tokens of the texts that a Jinja engine makes'() {
+        let n = 0;
+        for (const one of rendered.filter(c => c.template === 'qwen-3' && c.open !== false)) {
+            const messages = one.messages.map(m => ({
+                ...m,
+                ...m.jinja,
+                jinja: undefined,
+                tool_calls: m.jinja?.tool_calls?.map((c, i) => ({ id: `${i}`, ...c })),
+                ...(m.role === 'tool' && { tool_call_id: '1' })
+            }));
+            if (messages.some(m => m.content.startsWith('<tool_response>'))) continue;
+            const body = { messages, tools: one.tools?.map(t => JSON.parse(t)) };
+            if (one.thinking === 'off') body.chat_template_kwargs = { enable_thinking: false };
+            same(await promptOf(body), tokensIn(one.text), one.text);
+            n++;
+        }
+        check(n > 8, `${n} cases`);
+    },
+
+    async 'thinking is reasoning_content, whole and as a stream'() {
+        const body = says('<think>\nHm,\nwell.\n</think>\n\nYes é.');
+        const { choices } = await chat(body);
+        same(choices[0].message, {
+            role: 'assistant',
+            content: 'Yes é.',
+            refusal: null,
+            reasoning_content: 'Hm,\nwell.'
+        });
+        same(choices[0].finish_reason, 'stop');
+        const all = await stream(body);
+        same(all, { content: 'Yes é.', reasoning: 'Hm,\nwell.', calls: [], reasons: ['stop'] });
+        const cut = await chat({ ...body, max_tokens: 12 });
+        check('Hm,\nwell.'.startsWith(cut.choices[0].message.reasoning_content), cut);
+        same(cut.choices[0].message.content, '');
+        same(cut.choices[0].finish_reason, 'length');
+    },
+
+    async 'thinking can be turned off in three ways'() {
+        const n = await promptOf(says('x'));
+        for (const more of [
+            { chat_template_kwargs: { enable_thinking: false } },
+            { enable_thinking: false },
+            { reasoning_effort: 'none' }
+        ])
+            same(await promptOf(says('x', more)), n + tokensIn('<think>\n\n</think>\n\n'));
+        for (const more of [{ enable_thinking: true }, { reasoning_effort: 'high' }])
+            same(await promptOf(says('x', more)), n);
+        const thinking = others['qwen-3-thinking'];
+        const { choices } = await chat(says('Hm.\n</think>\n\nYes.'), thinking);
+        same(choices[0].message.reasoning_content, 'Hm.');
+        same(choices[0].message.content, 'Yes.');
+        const e = await ask(thinking, '/v1/chat/completions', says('x', { enable_thinking: false }));
+        same([e.status, e.json.error.param], [400, 'enable_thinking']);
+    },
+
+    async 'calls of tools'() {
+        const two = `Let me see.\n${call('{"name": "weather", "arguments": {"city": "Oslo"}}')}\n` +
+            call('{"name": "weather", "arguments": {"city": "R\\"om"}}');
+        const { choices } = await chat(says(two, { tools }));
+        same(choices[0].finish_reason, 'tool_calls');
+        same(choices[0].message.content, 'Let me see.');
+        const calls = choices[0].message.tool_calls;
+        same(calls.map(c => [c.type, c.function.name, JSON.parse(c.function.arguments).city]), [
+            ['function', 'weather', 'Oslo'],
+            ['function', 'weather', 'R"om']
+        ]);
+        check(calls[0].id && calls[0].id !== calls[1].id, calls);
+        const all = await stream(says(two, { tools }));
+        same(all.content, 'Let me see.');
+        same(all.calls.map(c => c.function), calls.map(c => c.function));
+        same(all.reasons, ['call', 'call', 'tool_calls']);
+        const thought = await chat(says(`<think>\nI ask.\n</think>\n\n${call('{"name": "now"}')}`, { tools }));
+        same(thought.choices[0].message.content, null);
+        same(thought.choices[0].message.reasoning_content, 'I ask.');
+        same(thought.choices[0].message.tool_calls[0].function, { name: 'now', arguments: '{}' });
+    },
+
+    async 'what is no call is text'() {
+        for (const text of [
+            call('{"name": 1}'),
+            call('{"name": "a", "arguments": 3}'),
+            call('{"name": "a"'),
+            `x ${call('[]')} y`.replace(' <', '\n<'),
+            '<tool_call>\n{"name": "a"}'
+        ]) {
+            const { choices } = await chat(says(text, { tools }));
+            const got = choices[0].message.content;
+            same(got.replace(/\s/g, ''), text.replace(/\s/g, ''));
+            same(choices[0].finish_reason, 'stop');
+            check(!choices[0].message.tool_calls, choices);
+        }
+        const none = says(call('{"name": "weather"}'), { tools, tool_choice: 'none' });
+        const { choices } = await chat(none);
+        same(choices[0].message.content, call('{"name": "weather"}'));
+        same(await promptOf(none), await promptOf(says('x')));
+    },
+
+    async 'openai: a tool is called and answers'() {
+        const client = await openai();
+        const messages = [{ role: 'user', content: 'Rain in Oslo?' }];
+        const first = await client.chat.completions.create(
+            says(call('{"name": "weather", "arguments": {"city": "Oslo"}}'), { messages, tools })
+        );
+        const { message, finish_reason } = first.choices[0];
+        same(finish_reason, 'tool_calls');
+        messages.push(message, { role: 'tool', tool_call_id: message.tool_calls[0].id, content: 'wet' });
+        const second = await client.chat.completions.create(says('It rains.', { messages, tools }));
+        same(second.choices[0].message.content, 'It rains.');
+        const chunks = [];
+        const body = says(call('{"name": "weather", "arguments": {}}'), { tools, stream: true });
+        for await (const chunk of await client.chat.completions.create(body)) chunks.push(chunk);
+        const told = chunks.flatMap(c => c.choices[0].delta.tool_calls ?? []);
+        same(told.map(c => c.function), [{ name: 'weather', arguments: '{}' }]);
+        const runner = client.chat.completions.stream(body);
+        same((await runner.finalMessage()).tool_calls[0].function.name, 'weather');
+    },
+
+    async 'a reply goes on from an assistant that has begun to think'() {
+        const messages = [
+            { role: 'user', content: 'x' },
+            { role: 'assistant', content: '<think>\nHm' }
+        ];
+        const { choices } = await chat(says(', well.\n</think>\n\nYes.', { messages }));
+        same(choices[0].message.reasoning_content, ', well.');
+        same(choices[0].message.content, 'Yes.');
+    },
+
+    async 'messages and tools of a wrong shape are refused'() {
+        const user = { role: 'user', content: 'x' };
+        const asked = call => [user, { role: 'assistant', content: null, tool_calls: call }];
+        for (const [param, body] of [
+            ['tools', { tools: [{ type: 'x', function: { name: 'a' } }] }],
+            ['tools', { tools: [{ type: 'function', function: {} }] }],
+            ['tools', { tools: [1] }],
+            ['tool_choice', { tools, tool_choice: 'required' }],
+            ['tool_choice', { tools, tool_choice: { type: 'function', function: { name: 'weather' } } }],
+            ['functions', { functions: [{ name: 'a' }] }],
+            ['messages', { messages: [user, { role: 'tool', content: 'x' }] }],
+            ['messages', { messages: asked([{}]) }],
+            ['messages', { messages: asked(1) }],
+            ['messages', { messages: asked([{ type: 'function', function: { name: 'a' } }]) }],
+            ['messages', { messages: asked([{ function: { name: 'a', arguments: '{' } }]) }],
+            ['messages', { messages: asked([{ function: { name: 'a', arguments: '[]' } }]) }],
+            ['messages', { messages: [{ ...user, tool_calls: [{}] }] }],
+            ['messages', { messages: [user, { role: 'assistant', content: 'x', reasoning_content: 1 }] }],
+            ['messages', { messages: [user, { role: 'assistant', content: null }] }],
+            ['chat_template_kwargs', { chat_template_kwargs: [] }],
+            ['enable_thinking', { chat_template_kwargs: { enable_thinking: 'no' } }],
+            ['reasoning_effort', { reasoning_effort: 'much' }]
+        ]) {
+            const { status, json, text } = await ask(server, '/v1/chat/completions', says('x', body));
+            same([status, json?.error?.param], [400, param], text);
+        }
+        for (const [param, body] of [
+            ['tools', { tools }],
+            ['messages', { messages: [user, { role: 'tool', tool_call_id: '1', content: 'x' }] }]
+        ]) {
+            const e = await ask(others['falcon-3'], '/v1/chat/completions', says('x', body));
+            same([e.status, e.json.error.param], [400, param], e.text);
+        }
+        const { status } = await ask(server, '/v1/completions', { prompt: 'x', tools, max_tokens: 1 });
+        same(status, 400);
+    }
+};
+
+const failed = await runAll('server chat', cases, filter);
+for (const one of [server, ...Object.values(others)]) same(await one.stop(), 0, 'the exit code is');
+process.exit(failed ? 1 : 0);
