@@ -838,7 +838,9 @@ typedef enum bitnet_tokenize_flags {
     BITNET_ADD_BOS = 1,          /* BOS first, if the vocabulary has one */
     BITNET_PARSE_SPECIAL = 2,    /* "<|eot_id|>" in the text becomes the control token */
     BITNET_OPEN_REPLY = 4,       /* end with the beginning of a reply */
-    BITNET_ADD_EOS = 8           /* EOS last, if the vocabulary has one */
+    BITNET_ADD_EOS = 8,          /* EOS last, if the vocabulary has one */
+    BITNET_CUT_REPLY = 16,       /* a reply that was cut off is in front: end it first */
+    BITNET_ENDED_REPLY = 32      /* a reply with its end token is in front: what is behind that */
 } bitnet_tokenize_flags;
 
 /* CPU features, as bits of bitnet_kernels.needs. The operating system must support them too. */
@@ -1021,7 +1023,7 @@ BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_m
 
 /* The tokens of n messages in a chat template; messages may be 0 if n is 0. chat may be 0. flags:
    BITNET_ADD_BOS (the chat begins: BOS, if the template has it, and what it writes into the system
-   message), BITNET_OPEN_REPLY. BITNET_ERR_ARG: a role or content is 0, a role "" or one that the
+   message), BITNET_OPEN_REPLY, BITNET_CUT_REPLY, BITNET_ENDED_REPLY. BITNET_ERR_ARG: a role or content is 0, a role "" or one that the
    template does not know. BITNET_ERR_UNSUPPORTED: the model's template is not known, or has no
    tools or thinking. See CHAT. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
@@ -5253,7 +5255,7 @@ static int bitnet__chat_begin(bitnet__chat *c, const char *tools, const bitnet_m
     const bitnet_chat_turn *turn = bitnet__turn_of(c->t, "system");
     const char *content = given ? messages[0].content : c->t->system_text;
     bitnet__stretch text = {0, 0};
-    if (!turn || (!tools && (given || !content || n == 0))) return 0;
+    if (!turn || (!tools && (given || !content))) return 0;
     if (content) text = bitnet__content(c->t, content);
     bitnet__chat_write(c, turn->prefix, "system");
     bitnet__chat_put(c, text.p, text.n);
@@ -5267,16 +5269,13 @@ static int bitnet__chat_begin(bitnet__chat *c, const char *tools, const bitnet_m
     return given;
 }
 
-/* What ends the reply whose last token is pending: all of the suffix, or what is behind its end
-   token, if the model has ended it. */
-static void bitnet__chat_end_reply(bitnet__chat *c, bitnet_token pending) {
-    const bitnet__vocab *v = c->e->vocab;
+/* What ends a reply that was cut: all of the suffix. If the model has ended it: what is behind its
+   end token. */
+static void bitnet__chat_end_reply(bitnet__chat *c, int ended) {
     const bitnet_chat_turn *turn = bitnet__turn_of(c->t, "assistant");
     const char *suffix = turn && turn->suffix ? turn->suffix : "";
     const size_t n = c->t->end ? strlen(c->t->end) : 0;
-    if (n && !strncmp(suffix, c->t->end, n) &&
-        (bitnet__is_among(v->ends, v->n_ends, pending) ||
-         pending == bitnet__vocab_find(v, c->t->end, n))) suffix += n;
+    if (ended && n && !strncmp(suffix, c->t->end, n)) suffix += n;
     bitnet__chat_write(c, suffix, "assistant");
 }
 
@@ -5295,11 +5294,9 @@ static bitnet_result bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinkin
     return BITNET_OK;
 }
 
-/* Adds a chat: bitnet_chat_tokenize on an encoder. pending: the last token of a reply in front of
-   it, which is to be ended first, or -1. */
+/* Adds a chat: bitnet_chat_tokenize on an encoder. */
 static void bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_params *params,
-                                bitnet_token pending, const bitnet_message *messages, int n,
-                                int flags) {
+                                const bitnet_message *messages, int n, int flags) {
     static const bitnet_chat_params defaults = {0, BITNET_THINK_AUTO, 0};
     const bitnet_chat_params *p = params ? params : &defaults;
     const bitnet_chat_template *t = p->chat_template ? p->chat_template : e->vocab->chat;
@@ -5313,7 +5310,8 @@ static void bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_params *pa
     }
     bitnet__chat_open(&c, e, t);
     if (bos) bitnet__encode_bos(e, flags);
-    if (pending >= 0) bitnet__chat_end_reply(&c, pending);
+    if (flags & (BITNET_CUT_REPLY | BITNET_ENDED_REPLY))
+        bitnet__chat_end_reply(&c, (flags & BITNET_ENDED_REPLY) != 0);
     if (flags & BITNET_ADD_BOS) i = bitnet__chat_begin(&c, p->tools, messages, n);
     last_query = bitnet__last_query(messages, n);
     for (; i < n && e->result == BITNET_OK; i++)
@@ -8779,7 +8777,7 @@ BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_par
     bitnet__encoder e;
     if (!m || n < 0 || (!messages && n > 0)) return BITNET_ERR_ARG;
     bitnet__encoder_open(&e, &m->vocab, &m->params.allocator, out, cap);
-    bitnet__encode_chat(&e, chat, -1, messages, n, flags);
+    bitnet__encode_chat(&e, chat, messages, n, flags);
     return bitnet__encoder_close(&e);
 }
 
@@ -11816,6 +11814,13 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
 
 /* ---- beginning and ending ---- */
 
+/* Does the token end a reply, for the model or the caller's template? */
+static int bitnet__ends_reply(const bitnet_model *m, const bitnet_generate_params *p,
+                              bitnet_token t) {
+    const char *end = p->chat && p->chat->chat_template ? p->chat->chat_template->end : 0;
+    return bitnet_token_is_end(m, t) || (end && t == bitnet_token_find(m, end));
+}
+
 /* What a chat lacks that is BITNET_ERR_UNSUPPORTED. */
 static const char *bitnet__why_no_chat(const bitnet_model *m, const bitnet_chat_params *chat) {
     const bitnet_chat_template *t = chat && chat->chat_template ? chat->chat_template
@@ -11841,8 +11846,10 @@ BITNET__APART bitnet_result bitnet__stage_text(bitnet_ctx *c, bitnet__seq *q,
                          (size_t)(c->p.n_ctx - q->n_past));
     if (q->pending >= 0) bitnet__emit(&e, q->pending);
     if (p->messages) {
-        bitnet__encode_chat(&e, p->chat, q->pending, p->messages, p->n_messages, BITNET_OPEN_REPLY |
-                            (q->n_past == 0 && q->pending < 0 ? BITNET_ADD_BOS : 0));
+        const int in_front = q->pending < 0 ? q->n_past == 0 ? BITNET_ADD_BOS : 0
+                             : bitnet__ends_reply(m, p, q->pending) ? BITNET_ENDED_REPLY
+                             : BITNET_CUT_REPLY;
+        bitnet__encode_chat(&e, p->chat, p->messages, p->n_messages, BITNET_OPEN_REPLY | in_front);
     } else if (p->text) {
         if (q->n_past == 0 && m->vocab.add_bos) bitnet__encode_bos(&e, BITNET_ADD_BOS);
         bitnet__encode_text(&e, p->text, strlen(p->text), 0);

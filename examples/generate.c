@@ -56,6 +56,7 @@ static char *stops[MAX_STOPS];
 static int32_t chatting = AUTO, interactive, single_turn;
 static int32_t escapes = AUTO;         /* AUTO: in texts of the command line, not in files */
 static int32_t shifting = AUTO;        /* AUTO: in chats */
+static int32_t reasoning = AUTO, reasoning_budget = -1;
 static int32_t colours = AUTO;         /* AUTO: on terminals */
 static int32_t show_prompt = YES, show_statistics = YES, quiet, plain_input, verbose;
 static int32_t want_help, want_version, want_kernels;
@@ -250,6 +251,7 @@ static int put(const char *text, size_t n) {
 
 #define COLOUR_PROMPT "\033[33m"
 #define COLOUR_INPUT "\033[1;32m"
+#define COLOUR_THINKING "\033[2m"
 #define COLOUR_NONE "\033[0m"
 
 static void paint(FILE *to, const char *colour) {
@@ -443,6 +445,10 @@ static const struct option options[] = {
     {"-cnv --conversation --chat", 0, "chat (default on a terminal without -p)", take_yes,
      &chatting, 0, 0},
     {"-no-cnv --no-conversation", 0, "no chat", take_no, &chatting, 0, 0},
+    {"-rea --reasoning", "[on|off|auto]", "thinking before replies (auto: as the model does)",
+     take_switch, &reasoning, 0, 0},
+    {"--reasoning-budget", "N", "0: the same as --reasoning off; -1: no limit (-1)", take_whole,
+     &reasoning_budget, -1, 0},
     {"-sys --system-prompt --system", "TEXT", "the chat's system message", take_text, &system_text,
      0, 0},
     {"-sysf --system-prompt-file", "FILE", "the same from a file", take_text, &system_path, 0, 0},
@@ -490,7 +496,7 @@ static const char ignored_values[] =
     "--top-n-sigma --typical --typical-p --xtc-probability "
     "--xtc-threshold --dynatemp-range --dynatemp-exp --mirostat --mirostat-lr --mirostat-ent "
     "--dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker "
-    "--reasoning-format --reasoning-budget -rea --reasoning --log-file -lv "
+    "--reasoning-format --log-file -lv "
     "--verbosity --log-verbosity --log-colors -ptc --print-token-count";
 /* Without these the text would not be the expected one. */
 static const char impossible[] =
@@ -1001,6 +1007,31 @@ static int32_t n_keep;                 /* these are never dropped: n_system, or 
 static const char *echo;               /* a prompt to be repeated once it is evaluated */
 static bitnet_stop why;
 static bitnet_error err;
+static bitnet_chat_params chat;
+static bitnet_reply reply;             /* its parts, where thinking is shown in another colour */
+enum { MOST_END = 16 };                /* tokens that end a reply of a chat */
+
+/* Writes a piece of a reply. text 0: what was held back comes out. */
+static int put_reply(const char *text, size_t n) {
+    static bitnet_reply_part last;
+    bitnet_reply_part part;
+    const char *piece;
+    size_t size;
+    int stop = 0;
+    if (!chatting || !painting) return text ? put(text, n) : 0;
+    while (!stop && bitnet_reply_next(&reply, &text, &n, &part, &piece, &size)) {
+        if (part != last && last == BITNET_REPLY_THINKING) {
+            paint(stdout, COLOUR_NONE);
+            put("\n\n", 2);
+        }
+        if (part != last && part == BITNET_REPLY_THINKING) paint(stdout, COLOUR_THINKING);
+        last = part;
+        stop = put(piece, size);
+    }
+    if (!text && last == BITNET_REPLY_THINKING) paint(stdout, COLOUR_NONE);
+    if (!text) last = BITNET_REPLY_TEXT;
+    return stop;
+}
 
 static int on_text(void *ud, const char *s, size_t n, bitnet_token t) {
     (void)ud;
@@ -1008,7 +1039,7 @@ static int on_text(void *ud, const char *s, size_t n, bitnet_token t) {
         tokens[n_tokens++] = t;
         n_new++;
     }
-    return put(s, n) || interrupted;
+    return put_reply(s, n) || interrupted;
 }
 
 static int on_prompt(void *ud, uint64_t done, uint64_t total) {
@@ -1029,7 +1060,7 @@ static int on_prompt(void *ud, uint64_t done, uint64_t total) {
 }
 
 static int allocate_conversation(void) {
-    size_t room = (size_t)bitnet_ctx_capacity(ctx) + 2;
+    size_t room = (size_t)bitnet_ctx_capacity(ctx) + 2 + MOST_END;
     tokens = (bitnet_token *)malloc(room * sizeof *tokens);
     turns = (int32_t *)malloc(room * sizeof *turns);
     return tokens && turns ? GO_ON : fail(1, "out of memory");
@@ -1050,7 +1081,7 @@ static int begin_conversation(void) {
     const bitnet_message message = {"system", system_text};
     int bos = chatting || info.add_bos ? BITNET_ADD_BOS : 0, n;
     if (chatting)
-        n = bitnet_chat_tokenize(model, 0, &message, system_text ? 1 : 0, bos, tokens, capacity);
+        n = bitnet_chat_tokenize(model, &chat, &message, system_text ? 1 : 0, bos, tokens, capacity);
     else n = bitnet_tokenize(model, "", 0, bos, tokens, capacity);
     if (n < 0) return fail(1, "%s", bitnet_result_text((bitnet_result)n));
     if (system_text && (size_t)n > capacity / 2)
@@ -1081,11 +1112,21 @@ static void drop_oldest(int32_t n_more) {
     bitnet_ctx_rewind(ctx, n_keep);
 }
 
-/* Prepares the next turn: a reply of a chat that was cut off gets an end token; a text that goes on
-   loses its end token. */
+/* Whether the text so far ends a reply, as a flag for tokenizing. */
+static int reply_flag(void) {
+    if (n_tokens <= n_system) return 0;
+    return bitnet_token_is_end(model, tokens[n_tokens - 1]) ? BITNET_ENDED_REPLY : BITNET_CUT_REPLY;
+}
+
+/* The tokens that end the last reply, in out [cap] as far as they fit. */
+static int tokenize_end(bitnet_token *out, size_t cap) {
+    return chatting ? bitnet_chat_tokenize(model, &chat, 0, 0, reply_flag(), out, cap) : 0;
+}
+
+/* Prepares the next turn: a reply of a chat gets its end; a text that goes on loses its end token. */
 static void close_reply(void) {
-    int ended = n_tokens > n_system && bitnet_token_is_end(model, tokens[n_tokens - 1]);
-    if (chatting && !ended && n_tokens > n_system) tokens[n_tokens++] = info.eot;
+    int ended = reply_flag() == BITNET_ENDED_REPLY;
+    n_tokens += tokenize_end(tokens + n_tokens, MOST_END);
     if (!chatting && ended) {
         n_tokens--;
         bitnet_ctx_rewind(ctx, bitnet_ctx_length(ctx));   /* it was pending */
@@ -1095,7 +1136,7 @@ static void close_reply(void) {
 static int tokenize_turn(const char *text, bitnet_token *out, size_t cap) {
     const bitnet_message message = {"user", text};
     if (!chatting) return bitnet_tokenize(model, text, strlen(text), 0, out, cap);
-    return bitnet_chat_tokenize(model, 0, &message, 1, BITNET_OPEN_REPLY, out, cap);
+    return bitnet_chat_tokenize(model, &chat, &message, 1, BITNET_OPEN_REPLY, out, cap);
 }
 
 /* With --keep: the tokens of the first turn that are never dropped. */
@@ -1119,7 +1160,8 @@ static int add_turn(const char *text) {
         return fail(1, "the %s is not read: its %d tokens do not fit; the context has %d, and %d "
                     "of them are taken or kept for the reply; see -c", what, n, capacity,
                     n_keep + reserve);
-    if (n_tokens + 1 + n + reserve > capacity && n_tokens > n_keep) {
+    if (tokenize_end(0, 0) > MOST_END) return fail(1, "the end of a reply has too many tokens");
+    if (n_tokens + tokenize_end(0, 0) + n + reserve > capacity && n_tokens > n_keep) {
         if (!shifting)
             return fail(1, "the %s is not read: its %d tokens do not fit; the context has %d, and "
                         "%d of them are taken; /clear empties it", what, n, capacity,
@@ -1265,7 +1307,9 @@ static int respond(void) {
     bitnet_matcher_reset(matcher);
     catch_interrupt(on_interrupt_writing);
     if (cache_path && n_replies == 1 && use_cache() != GO_ON) return 1;
+    bitnet_reply_begin(&reply, model, &chat);
     r = stream();
+    put_reply(0, 0);
     if (r == BITNET_ERR_CANCELLED && n_new == before) remove_turn();
     if (line_open || r == BITNET_OK) put("\n", 1);
     line_open = 0;
@@ -1465,11 +1509,18 @@ static int load(void) {
 
 /* Chats if asked to, and on a terminal without a prompt if the model can. */
 static int choose_mode(void) {
-    int can_chat = bitnet_chat_tokenize(model, 0, 0, 0, 0, 0, 0) >= 0;
+    const bitnet_chat_template *t = bitnet_model_chat_template(model);
+    int can_chat = t != 0;
     int wants = chatting == YES || (chatting == AUTO && (interactive || (!prompt && isatty(0))));
     if (chatting == YES && !can_chat)
-        return fail(1, "%s: no chat: its template is not known, or has no token", model_path);
+        return fail(1, "%s: no chat: it has no chat template, or one that is not known", model_path);
     chatting = wants && can_chat;
+    if (reasoning_budget == 0) reasoning = NO;
+    chat.thinking = reasoning == AUTO ? BITNET_THINK_AUTO
+                    : reasoning == NO ? BITNET_THINK_OFF : BITNET_THINK_ON;
+    if (chatting && bitnet_chat_tokenize(model, &chat, 0, 0, BITNET_OPEN_REPLY, 0, 0) < 0)
+        return fail(2, "--reasoning: the model's chat template '%s' %s", t->name,
+                    reasoning == NO ? "always thinks" : "does not think");
     if (!chatting && !interactive && !prompt) return fail(2, "no prompt: give -p, --file or -cnv");
     if (shifting == AUTO) shifting = chatting;
     return GO_ON;
