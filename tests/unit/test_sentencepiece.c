@@ -130,8 +130,8 @@ static void test_spm_long(void) {
     CHECK(hash == (((uint64_t)0x1413a874u << 32) | 0xceafe788u));
 }
 
-/* Tokens of 2, 4, ... 1024 bytes, far more than the table has powers: a text of 2046 bytes is one of
-   each. And a file that is nearly all one token takes no more than four times its size. */
+/* Tokens of 2, 4, ... 1024 bytes, far more than the table has powers: a text of 2046 bytes is one
+   of each. And a file that is nearly all one token takes no more than four times its size. */
 static void test_spm_long_tokens(void) {
     enum { STEPS = 10, LAST = 2 << (STEPS - 1), LONG = 1 << 20 };
     static char as[LONG];
