@@ -10,25 +10,37 @@ enum { HF_SLICE = 1 << 20 };           /* elements in memory at a time */
 
 /* ---- families and their tensors ---- */
 
-enum { HF_BITNET = 1, HF_QWEN3 = 2, HF_GEMMA3 = 4, HF_EMBED = HF_QWEN3 | HF_GEMMA3, HF_ALL = 7 };
+enum {
+    HF_BITNET = 1, HF_QWEN3 = 2, HF_GEMMA3 = 4, HF_LLAMA = 8, HF_EMBED = HF_QWEN3 | HF_GEMMA3,
+    HF_ALL = 15
+};
 
 typedef struct hf_family {
     const char *model_type;            /* of config.json; 0: it is a BitNetForCausalLM */
+    const char *class_name;            /* the only one of architectures; 0: any */
     const char *arch;
     const char *act_key, *act;
     int tensors;                       /* HF_BITNET and so on: those that it has */
     uint32_t norms;                    /* their type */
     float shift;                       /* what is added to norms that are not of a linear layer */
     const char *eos;                   /* always put behind a text; 0: as the tokenizer says */
+    float theta;                       /* rope_theta where the file does not say; 0: it must */
+    int adjacent;                      /* 1: GGUF's rotary pairs are neighbours, so the rows of q
+                                          and k are reordered */
+    int masters;                       /* 1: floats are what the network rounds to ternary weights;
+                                          0: only if quantization_mode is online */
 } hf_family;
 
-/* The official model; 1bitLLM's; Microsoft's embeddings. */
+/* The official model; 1bitLLM's; Microsoft's embeddings; Llama3-8B-1.58, Falcon3-1.58, Falcon-E. */
 static const hf_family hf_families[] = {
-    {0, "bitnet-b1.58", "hidden_act", "relu2", HF_BITNET, BITNET_TENSOR_F32, 0, 0},
-    {0, "bitnet", "hidden_act", "silu", HF_BITNET, BITNET_TENSOR_F32, 0, 0},
-    {"qwen3", "qwen3", "hidden_act", "silu", HF_QWEN3, BITNET_TENSOR_F16, 0, "<|endoftext|>"},
-    {"gemma3_text", "gemma3", "hidden_activation", "gelu_pytorch_tanh", HF_GEMMA3,
-     BITNET_TENSOR_F16, 1.0f, 0}
+    {0, 0, "bitnet-b1.58", "hidden_act", "relu2", HF_BITNET, BITNET_TENSOR_F32, 0, 0, 0, 0, 1},
+    {0, 0, "bitnet", "hidden_act", "silu", HF_BITNET, BITNET_TENSOR_F32, 0, 0, 0, 0, 1},
+    {"qwen3", 0, "qwen3", "hidden_act", "silu", HF_QWEN3, BITNET_TENSOR_F16, 0, "<|endoftext|>", 0,
+     0, 1},
+    {"gemma3_text", 0, "gemma3", "hidden_activation", "gelu_pytorch_tanh", HF_GEMMA3,
+     BITNET_TENSOR_F16, 1.0f, 0, 0, 0, 1},
+    {"llama", "LlamaForCausalLM", "llama", "hidden_act", "silu", HF_LLAMA, BITNET_TENSOR_F32, 0, 0,
+     10000.0f, 1, 0}
 };
 enum { HF_FAMILIES = sizeof hf_families / sizeof hf_families[0] };
 
@@ -37,31 +49,33 @@ static const struct hf_layer_part {
     const char *name, *hf, *other;     /* other: an older name */
     int tensors, rows, cols;
     int shifted;                       /* it gets the family's shift */
+    int rotated;                       /* its rows are rotated by RoPE */
 } hf_layer_parts[] = {
-    {"attn_norm", "input_layernorm", 0, HF_ALL, HF_ONE, HF_DIM, 1},
-    {"attn_q_norm_in", "self_attn.q_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0},
-    {"attn_q", "self_attn.q_proj", 0, HF_ALL, HF_Q, HF_DIM, 0},
-    {"attn_k_norm_in", "self_attn.k_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0},
-    {"attn_k", "self_attn.k_proj", 0, HF_ALL, HF_KV, HF_DIM, 0},
-    {"attn_v_norm_in", "self_attn.v_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0},
-    {"attn_v", "self_attn.v_proj", 0, HF_ALL, HF_KV, HF_DIM, 0},
-    {"attn_q_norm", "self_attn.q_norm", 0, HF_EMBED, HF_ONE, HF_HEAD, 1},
-    {"attn_k_norm", "self_attn.k_norm", 0, HF_EMBED, HF_ONE, HF_HEAD, 1},
+    {"attn_norm", "input_layernorm", 0, HF_ALL, HF_ONE, HF_DIM, 1, 0},
+    {"attn_q_norm_in", "self_attn.q_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0, 0},
+    {"attn_q", "self_attn.q_proj", 0, HF_ALL, HF_Q, HF_DIM, 0, 1},
+    {"attn_k_norm_in", "self_attn.k_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0, 0},
+    {"attn_k", "self_attn.k_proj", 0, HF_ALL, HF_KV, HF_DIM, 0, 1},
+    {"attn_v_norm_in", "self_attn.v_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0, 0},
+    {"attn_v", "self_attn.v_proj", 0, HF_ALL, HF_KV, HF_DIM, 0, 0},
+    {"attn_q_norm", "self_attn.q_norm", 0, HF_EMBED, HF_ONE, HF_HEAD, 1, 0},
+    {"attn_k_norm", "self_attn.k_norm", 0, HF_EMBED, HF_ONE, HF_HEAD, 1, 0},
     {"attn_sub_norm", "self_attn.attn_sub_norm", "self_attn.inner_attn_ln", HF_BITNET, HF_ONE,
-     HF_Q, 1},
-    {"attn_output_norm_in", "self_attn.o_proj.norm", 0, HF_EMBED, HF_ONE, HF_Q, 0},
-    {"attn_output", "self_attn.o_proj", 0, HF_ALL, HF_DIM, HF_Q, 0},
-    {"post_attention_norm", "post_attention_layernorm", 0, HF_GEMMA3, HF_ONE, HF_DIM, 1},
-    {"ffn_norm", "post_attention_layernorm", 0, HF_BITNET | HF_QWEN3, HF_ONE, HF_DIM, 1},
-    {"ffn_norm", "pre_feedforward_layernorm", 0, HF_GEMMA3, HF_ONE, HF_DIM, 1},
-    {"ffn_gate_norm_in", "mlp.gate_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0},
-    {"ffn_gate", "mlp.gate_proj", 0, HF_ALL, HF_FFN, HF_DIM, 0},
-    {"ffn_up_norm_in", "mlp.up_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0},
-    {"ffn_up", "mlp.up_proj", 0, HF_ALL, HF_FFN, HF_DIM, 0},
-    {"ffn_sub_norm", "mlp.ffn_sub_norm", "mlp.ffn_layernorm", HF_BITNET, HF_ONE, HF_FFN, 1},
-    {"ffn_down_norm_in", "mlp.down_proj.norm", 0, HF_EMBED, HF_ONE, HF_FFN, 0},
-    {"ffn_down", "mlp.down_proj", 0, HF_ALL, HF_DIM, HF_FFN, 0},
-    {"post_ffw_norm", "post_feedforward_layernorm", 0, HF_GEMMA3, HF_ONE, HF_DIM, 1}
+     HF_Q, 1, 0},
+    {"attn_output_norm_in", "self_attn.o_proj.norm", 0, HF_EMBED, HF_ONE, HF_Q, 0, 0},
+    {"attn_output", "self_attn.o_proj", 0, HF_ALL, HF_DIM, HF_Q, 0, 0},
+    {"post_attention_norm", "post_attention_layernorm", 0, HF_GEMMA3, HF_ONE, HF_DIM, 1, 0},
+    {"ffn_norm", "post_attention_layernorm", 0, HF_BITNET | HF_QWEN3 | HF_LLAMA, HF_ONE, HF_DIM, 1,
+     0},
+    {"ffn_norm", "pre_feedforward_layernorm", 0, HF_GEMMA3, HF_ONE, HF_DIM, 1, 0},
+    {"ffn_gate_norm_in", "mlp.gate_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0, 0},
+    {"ffn_gate", "mlp.gate_proj", 0, HF_ALL, HF_FFN, HF_DIM, 0, 0},
+    {"ffn_up_norm_in", "mlp.up_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0, 0},
+    {"ffn_up", "mlp.up_proj", 0, HF_ALL, HF_FFN, HF_DIM, 0, 0},
+    {"ffn_sub_norm", "mlp.ffn_sub_norm", "mlp.ffn_layernorm", HF_BITNET, HF_ONE, HF_FFN, 1, 0},
+    {"ffn_down_norm_in", "mlp.down_proj.norm", 0, HF_EMBED, HF_ONE, HF_FFN, 0, 0},
+    {"ffn_down", "mlp.down_proj", 0, HF_ALL, HF_DIM, HF_FFN, 0, 0},
+    {"post_ffw_norm", "post_feedforward_layernorm", 0, HF_GEMMA3, HF_ONE, HF_DIM, 1, 0}
 };
 enum { HF_LAYER_PARTS = sizeof hf_layer_parts / sizeof hf_layer_parts[0] };
 
@@ -72,6 +86,7 @@ void hf_close(hf_model *h) {
     tok_free(&h->tokens);
     st_close(&h->tensors);
     free(h->parts);
+    free(h->rope_factors);
     free(h->floats);
     free(h->bytes);
     free(h->out);
@@ -96,10 +111,12 @@ static bitnet_result hf_get_uint(const hf_model *h, const char *key, uint64_t hi
                      h->config.name, key, (unsigned long long)high);
 }
 
+/* Reads a positive number. If *out is not 0, it is the default of a missing key. */
 static bitnet_result hf_get_float(const hf_model *h, uint32_t object, const char *key, float *out,
                                   bitnet_error *err) {
     const json *j = &h->config;
     const uint32_t node = json_get(j, object, key);
+    if (!node && *out > 0) return BITNET_OK;
     if (!node) return hf_bad(h, key, "is missing", err);
     *out = json_kind(j, node) == JSON_NUMBER ? (float)strtod(j->text + j->nodes[node].at, 0) : 0;
     return *out > 0 && *out < 1e30f ? BITNET_OK : hf_bad(h, key, "is not a positive number", err);
@@ -132,7 +149,7 @@ static bitnet_result hf_read_family(hf_model *h, bitnet_error *err) {
     if (!wanted && !json_is(j, archs + 1, "BitNetForCausalLM") &&
         !json_is(j, archs + 1, "BitnetForCausalLM"))
         return hf_unsupported(h, "architecture", archs + 1, "BitNetForCausalLM is, and model_type "
-                              "qwen3 and gemma3_text are", err);
+                              "llama, qwen3 and gemma3_text are", err);
     for (i = 0; i < HF_FAMILIES; i++) {
         if (hf_families[i].model_type != wanted) continue;
         key = hf_families[i].act_key;
@@ -140,6 +157,11 @@ static bitnet_result hf_read_family(hf_model *h, bitnet_error *err) {
         acts[acts[0] != 0] = hf_families[i].act;
         if (json_is(j, act, hf_families[i].act)) h->family = &hf_families[i];
     }
+    if (h->family && h->family->class_name && archs &&
+        (json_kind(j, archs) != JSON_ARRAY || j->nodes[archs].n != 1 ||
+         !json_is(j, archs + 1, h->family->class_name)))
+        return set_error(err, BITNET_ERR_UNSUPPORTED, "%s: of model_type %s only %s is supported",
+                         j->name, h->family->model_type, h->family->class_name);
     if (h->family) return BITNET_OK;
     if (!act) return hf_bad(h, key, "is missing", err);
     snprintf(known, sizeof known, acts[1] ? "%s and %s are" : "%s is", acts[0], acts[1]);
@@ -147,24 +169,41 @@ static bitnet_result hf_read_family(hf_model *h, bitnet_error *err) {
 }
 
 /* RoPE. Newer files have rope_parameters, which may be those of each kind of layer; others have
-   the same keys in the root. */
+   rope_theta in the root, and rope_scaling for the rest. */
 static bitnet_result hf_read_rope(hf_model *h, bitnet_error *err) {
+    static const char *const kinds[] = {"default", "linear", "llama3"};   /* HF_ROPE_DEFAULT, .. */
     const json *j = &h->config;
-    uint32_t rope = json_get(j, JSON_ROOT, "rope_parameters"), type;
-    const uint32_t full = json_get(j, rope, "full_attention");
-    if (json_get(j, JSON_ROOT, "rope_scaling"))
-        return hf_bad(h, "rope_scaling", "is not supported", err);
-    if (full) rope = full;
-    type = json_get(j, rope, "rope_type");
-    if (type && !json_is(j, type, "default"))
-        return hf_unsupported(h, "rope_type", type, "default is", err);
-    return hf_get_float(h, rope ? rope : JSON_ROOT, "rope_theta", &h->theta, err);
+    hf_rope *rope = &h->rope;
+    const uint32_t newer = json_get(j, JSON_ROOT, "rope_parameters");
+    const uint32_t full = json_get(j, newer, "full_attention");
+    const uint32_t scaling = full ? full : newer ? newer : json_get(j, JSON_ROOT, "rope_scaling");
+    uint32_t type = json_get(j, scaling, "rope_type");
+    int n = hf_embeds(h) ? 1 : (int)(sizeof kinds / sizeof kinds[0]);
+    bitnet_result r;
+    if (!type) type = json_get(j, scaling, "type");      /* the older name */
+    if (!newer && scaling && !type) return hf_bad(h, "rope_scaling", "has no rope_type", err);
+    while (type && n > 0 && !json_is(j, type, kinds[n - 1])) n--;
+    if (type && n == 0)
+        return hf_unsupported(h, "rope_type", type, hf_embeds(h) ? "default is"
+                              : "default, linear and llama3 are", err);
+    rope->kind = type ? n - 1 : HF_ROPE_DEFAULT;
+    h->theta = h->family->theta;
+    if ((r = hf_get_float(h, newer ? scaling : JSON_ROOT, "rope_theta", &h->theta, err)) ||
+        rope->kind == HF_ROPE_DEFAULT) return r;
+    if ((r = hf_get_float(h, scaling, "factor", &rope->factor, err)) ||
+        rope->kind == HF_ROPE_LINEAR) return r;
+    if ((r = hf_get_float(h, scaling, "low_freq_factor", &rope->low, err)) ||
+        (r = hf_get_float(h, scaling, "high_freq_factor", &rope->high, err)) ||
+        (r = hf_get_float(h, scaling, "original_max_position_embeddings", &rope->original, err)))
+        return r;
+    return rope->high > rope->low
+           ? BITNET_OK : hf_bad(h, "high_freq_factor", "is not over low_freq_factor", err);
 }
 
 /* What would make the network another one. */
 static bitnet_result hf_check_network(hf_model *h, bitnet_error *err) {
     static const char *const off[] = {
-        "attention_bias", "use_sliding_window", "use_bidirectional_attention"
+        "attention_bias", "mlp_bias", "use_sliding_window", "use_bidirectional_attention"
     };
     const json *j = &h->config;
     const uint32_t scalar = json_get(j, JSON_ROOT, "query_pre_attn_scalar");
@@ -215,6 +254,8 @@ static bitnet_result hf_read_quantization(hf_model *h, bitnet_error *err) {
     const uint32_t q = json_get(j, JSON_ROOT, "quantization_config");
     const uint32_t method = json_get(j, q, "quant_method"), norm = json_get(j, q, "use_rms_norm");
     const uint32_t linear = json_get(j, q, "linear_class");
+    const uint32_t mode = json_get(j, q, "quantization_mode");
+    h->masters = h->family->masters;
     if (!q) return BITNET_OK;
     if (!json_is(j, method, "bitnet"))
         return hf_unsupported(h, "quant_method", method, "bitnet is", err);
@@ -223,6 +264,7 @@ static bitnet_result hf_read_quantization(hf_model *h, bitnet_error *err) {
     if (linear && !json_is(j, linear, "bitlinear") && !json_is(j, linear, "autobitlinear"))
         return hf_unsupported(h, "linear_class", linear, "bitlinear and autobitlinear are", err);
     h->divides = !json_is(j, linear, "autobitlinear");
+    h->masters |= !h->divides && json_is(j, mode, "online");
     h->quantized = 1;
     return BITNET_OK;
 }
@@ -246,8 +288,9 @@ static bitnet_result hf_read_shape(hf_model *h, bitnet_error *err) {
     if ((r = hf_get_uint(h, "head_dim", HF_SLICE, &s[HF_HEAD], err))) return r;
     s[HF_Q] = s[HF_HEAD] * h->heads;
     s[HF_KV] = s[HF_HEAD] * h->kv_heads;
-    if (!hf_embeds(h) && s[HF_Q] != s[HF_DIM])
+    if (h->family->tensors == HF_BITNET && s[HF_Q] != s[HF_DIM])
         return hf_bad(h, "head_dim", "is not hidden_size / num_attention_heads", err);
+    if (s[HF_HEAD] % 2) return hf_bad(h, "head_dim", "is odd, and RoPE rotates pairs", err);
     return s[HF_Q] <= HF_SLICE ? BITNET_OK : hf_bad(h, "head_dim", "is too large", err);
 }
 
@@ -330,6 +373,8 @@ static bitnet_result hf_add_layer(hf_model *h, unsigned i, bitnet_error *err) {
                    part->rows ? BITNET_TENSOR_I2_S : h->family->norms, h->sizes[part->rows],
                    h->sizes[part->cols], err);
         if (part->shifted) h->parts[h->n_parts - 1].shift = h->family->shift;
+        if (part->rotated && h->family->adjacent)
+            h->parts[h->n_parts - 1].half = h->sizes[HF_HEAD] / 2;
     }
     return r;
 }
@@ -358,11 +403,54 @@ static bitnet_result hf_add_head(hf_model *h, bitnet_error *err) {
     return r;
 }
 
+/* The x with x^n = 1 / v, for v >= 1: by bisection, to the last bit. */
+static double hf_root(double v, uint64_t n) {
+    double low = 0, high = 1, x = 0.5;
+    int i;
+    for (i = 0; i < 120; i++) {
+        double power = 1;
+        uint64_t k;
+        x = low + (high - low) / 2;
+        for (k = 0; k < n; k++) power *= x;
+        if (power * v < 1) low = x;
+        else high = x;
+    }
+    return x;
+}
+
+/* LLaMA 3.1's scaling divides the frequency of pair i, theta ^ (-2 i / head_dim), by a factor: 1 for
+   wave lengths up to original / high, `factor` from original / low on, and between them what makes
+   the frequency's share rise linearly with original / length. bitnet.h reads one for each pair. */
+static bitnet_result hf_add_rope(hf_model *h, bitnet_error *err) {
+    const hf_rope *rope = &h->rope;
+    const uint64_t n = h->sizes[HF_HEAD] / 2;
+    const double step = hf_root((double)h->theta, n), tau = 6.283185307179586;
+    hf_part *p = &h->parts[h->n_parts];
+    double frequency = 1;
+    uint64_t i;
+    if (rope->kind != HF_ROPE_LLAMA3) return BITNET_OK;
+    if (!(h->rope_factors = (float *)malloc((size_t)n * sizeof *h->rope_factors)))
+        return set_error(err, BITNET_ERR_MEMORY, "no memory for the factors of RoPE");
+    for (i = 0; i < n; i++, frequency *= step) {
+        const double turns = (double)rope->original * frequency / tau;    /* original / length */
+        const double low = (double)rope->low, high = (double)rope->high;
+        const double share = turns <= low ? 0 : turns >= high ? 1 : (turns - low) / (high - low);
+        h->rope_factors[i] = (float)(1 / ((1 - share) / (double)rope->factor + share));
+    }
+    snprintf(p->name, sizeof p->name, "rope_freqs.weight");
+    p->own = h->rope_factors;
+    p->type = BITNET_TENSOR_F32;
+    p->rows = 1;
+    p->cols = n;
+    h->n_parts++;
+    return BITNET_OK;
+}
+
 static bitnet_result hf_add_all(hf_model *h, bitnet_error *err) {
     const uint64_t dim = h->sizes[HF_DIM];
     bitnet_result r;
     uint32_t i;
-    h->parts = (hf_part *)calloc((size_t)(3 + HF_LAYER_PARTS * h->n_layers), sizeof *h->parts);
+    h->parts = (hf_part *)calloc((size_t)(4 + HF_LAYER_PARTS * h->n_layers), sizeof *h->parts);
     if (!h->parts) return set_error(err, BITNET_ERR_MEMORY, "no memory for a list of tensors");
     h->prefix = hf_find(h, "embed_tokens.weight") ? "" : "model.";
     r = hf_add(h, "token_embd", "embed_tokens", 0, h->options.head_type, h->vocab, dim, err);
@@ -370,7 +458,7 @@ static bitnet_result hf_add_all(hf_model *h, bitnet_error *err) {
     if (!r) r = hf_add(h, "output_norm", "norm", 0, h->family->norms, 0, dim, err);
     if (r) return r;
     h->parts[h->n_parts - 1].shift = h->family->shift;
-    if ((r = hf_add_head(h, err))) return r;
+    if ((r = hf_add_head(h, err)) || (r = hf_add_rope(h, err))) return r;
     for (i = 0; i < h->tensors.n_tensors; i++) {
         const st_tensor *t = &h->tensors.tensors[i];
         static const char rope[] = ".rotary_emb.inv_freq";       /* computed from rope_theta */
@@ -381,9 +469,11 @@ static bitnet_result hf_add_all(hf_model *h, bitnet_error *err) {
     return BITNET_OK;
 }
 
-/* What the tokens of embeddings end with. The last one's row becomes the vector. */
-static bitnet_result hf_read_end(hf_model *h, bitnet_error *err) {
+/* What is put around a text. Embeddings end with a token of their own, whose row becomes the vector.
+   Falcon's tokenizers put nothing in front, and their files say nothing about it. */
+static bitnet_result hf_read_ends(hf_model *h, bitnet_error *err) {
     tok *t = &h->tokens;
+    if (h->family->tensors == HF_LLAMA && tok_is_bpe(t) && !t->says_bos) t->add_bos = 0;
     if (h->family->eos) {
         if (!t->ends) t->eos = tok_find(t, h->family->eos);
         t->add_eos = 1;
@@ -422,7 +512,7 @@ bitnet_result hf_open(hf_model *h, const char *dir, const hf_options *options,
         return set_error(err, BITNET_ERR_MEMORY, "no memory for a slice of a tensor");
     if ((r = hf_read_config(h, dir, err)) || (r = st_open(&h->tensors, dir, err)) ||
         (r = tok_open(&h->tokens, dir, &h->config, h->vocab, options->pre, err)) ||
-        (r = hf_read_end(h, err)) || (r = hf_add_all(h, err))) return r;
+        (r = hf_read_ends(h, err)) || (r = hf_add_all(h, err))) return r;
     hf_log_left_out(h);
     return BITNET_OK;
 }
@@ -438,6 +528,14 @@ static bitnet_result hf_floats(hf_model *h, const st_tensor *t, uint64_t at, siz
     return r ? r : bitnet_floats_unpack(type, h->bytes, (int32_t)n, out, err);
 }
 
+/* An error at element i of a tensor of floats. */
+static bitnet_result hf_fail_float(const hf_model *h, const st_tensor *t, uint64_t i, float x,
+                                   const char *what, bitnet_error *err) {
+    return set_error(err, BITNET_ERR_FORMAT, "%s: tensor '%.*s' at offset %llu: %g %s",
+                     h->tensors.files[t->file].header.name, (int)t->name_len, t->name,
+                     (unsigned long long)(t->offset + i * t->item), (double)x, what);
+}
+
 /* Writes n bytes to the file. */
 static bitnet_result hf_put(gguf_writer *w, const void *p, size_t n, bitnet_error *err) {
     const bitnet_result r = gguf_write_data(w, p, n);
@@ -450,6 +548,32 @@ static size_t hf_slice(uint64_t left, uint64_t most) {
 }
 
 /* ---- linear layers ---- */
+
+/* Where element at of the output is in the input, and how many follow it there in the same order.
+   GGUF's llama rotates the pairs (2i, 2i + 1) of a head, Hugging Face's (i, half + i):
+
+       row of a head    0    1       2    3         ...
+       is its row       0    half    1    half + 1  ... */
+static uint64_t hf_place(const hf_part *p, uint64_t at, uint64_t *run) {
+    const uint64_t row = at / p->cols, column = at % p->cols, in_head = p->half ? row % (2 * p->half)
+                                                                                : 0;
+    *run = p->half ? p->cols - column : p->rows * p->cols - at;
+    if (!p->half) return at;
+    return (row - in_head + in_head % 2 * p->half + in_head / 2) * p->cols + column;
+}
+
+/* Reads n weights of the output, from at on, which are floats in the input. */
+static bitnet_result hf_weights(hf_model *h, const hf_part *p, uint64_t at, size_t n,
+                                bitnet_error *err) {
+    size_t k, len;
+    bitnet_result r;
+    for (k = 0; k < n; k += len) {
+        uint64_t run, from = hf_place(p, at + k, &run);
+        len = hf_slice(run, n - k);
+        if ((r = hf_floats(h, p->t, from, len, h->floats + k, err))) return r;
+    }
+    return BITNET_OK;
+}
 
 /* Writes n codes, whole blocks of 128, as I2_S; PACKINGS in bitnet.h draws it. */
 static bitnet_result hf_put_codes(const hf_model *h, gguf_writer *w, const uint8_t *codes,
@@ -468,7 +592,7 @@ static bitnet_result hf_put_scale(gguf_writer *w, float scale, bitnet_error *err
     return hf_put(w, tail, sizeof tail, err);
 }
 
-/* Weight e of the output is in byte e % (n / 4) of the input, so each byte is read four times. */
+/* Weight e of the input is in its byte e % (n / 4), so each byte is read four times. */
 static bitnet_result hf_write_packed(hf_model *h, const hf_part *p, gguf_writer *w,
                                      bitnet_error *err) {
     const uint64_t n = p->rows * p->cols, block = n / 4;
@@ -483,9 +607,9 @@ static bitnet_result hf_write_packed(hf_model *h, const hf_part *p, gguf_writer 
         const size_t len = hf_slice(n - at, HF_SLICE);
         size_t k, part, i;
         for (k = 0; k < len; k += part) {
-            const int shift = 2 * (int)((at + k) / block);
-            const uint64_t from = (at + k) % block;
-            part = hf_slice(block - from, len - k);
+            uint64_t run, e = hf_place(p, at + k, &run), from = e % block;
+            const int shift = 2 * (int)(e / block);
+            part = hf_slice(block - from, hf_slice(run, len - k));
             if ((r = st_read(&h->tensors, p->t, from, h->bytes + k, part, err))) return r;
             for (i = k; i < k + part; i++) {
                 h->bytes[i] = (uint8_t)(h->bytes[i] >> shift & 3);
@@ -526,19 +650,44 @@ static bitnet_result hf_absmean(hf_model *h, const hf_part *p, float *out, bitne
     return BITNET_OK;
 }
 
-/* round(w / scale), limited to -1 .. 1, is 1 exactly if w > scale / 2, because a tie goes to 0.
-   Halving a scale of at least 1e-5 is exact. */
-static bitnet_result hf_write_absmean(hf_model *h, const hf_part *p, gguf_writer *w,
+/* The s of weights that are -s, 0 and s; 1 if all are 0. */
+static bitnet_result hf_exact_scale(hf_model *h, const hf_part *p, float *out, bitnet_error *err) {
+    const uint64_t n = p->rows * p->cols;
+    float scale = 0;
+    uint64_t at;
+    size_t len, i;
+    for (at = 0; at < n; at += len) {
+        bitnet_result r;
+        len = hf_slice(n - at, HF_SLICE);
+        if ((r = hf_floats(h, p->t, at, len, h->floats, err))) return r;
+        for (i = 0; i < len; i++) {
+            const float x = h->floats[i] < 0 ? -h->floats[i] : h->floats[i];
+            if (x - x == 0 && !(x > 0)) continue;
+            if (scale == 0 && x >= 1e-30f && x <= 1e30f) scale = x;
+            if (!(x >= scale && x <= scale && scale > 0))
+                return hf_fail_float(h, p->t, at + i, h->floats[i], "is none of -s, 0 and s, and "
+                                     "quantization_mode is not online", err);
+        }
+    }
+    *out = scale > 0 ? scale : 1.0f;
+    return BITNET_OK;
+}
+
+/* Floats become 1 if they are over half of the scale, -1 under minus that. For masters that is
+   round(w / scale), limited to -1 .. 1, because a tie goes to 0; halving a scale of at least 1e-5 is
+   exact. */
+static bitnet_result hf_write_rounded(hf_model *h, const hf_part *p, gguf_writer *w,
                                       bitnet_error *err) {
     const uint64_t n = p->rows * p->cols;
     float scale = 0, half;
     uint64_t at;
     size_t len, i;
-    bitnet_result r = hf_absmean(h, p, &scale, err);
+    bitnet_result r = h->masters ? hf_absmean(h, p, &scale, err)
+                                 : hf_exact_scale(h, p, &scale, err);
     half = r ? 0 : scale / 2;
     for (at = 0; at < n && !r; at += len) {
         len = hf_slice(n - at, HF_SLICE);
-        if ((r = hf_floats(h, p->t, at, len, h->floats, err))) return r;
+        if ((r = hf_weights(h, p, at, len, err))) return r;
         for (i = 0; i < len; i++)
             h->bytes[i] = (uint8_t)(1 + (h->floats[i] > half) - (h->floats[i] < -half));
         r = hf_put_codes(h, w, h->bytes, len, err);
@@ -547,14 +696,6 @@ static bitnet_result hf_write_absmean(hf_model *h, const hf_part *p, gguf_writer
 }
 
 /* ---- embedding, head and norms ---- */
-
-/* An error at element i of a tensor of floats. */
-static bitnet_result hf_fail_float(const hf_model *h, const st_tensor *t, uint64_t i, float x,
-                                   const char *what, bitnet_error *err) {
-    return set_error(err, BITNET_ERR_FORMAT, "%s: tensor '%.*s' at offset %llu: %g %s",
-                     h->tensors.files[t->file].header.name, (int)t->name_len, t->name,
-                     (unsigned long long)(t->offset + i * t->item), (double)x, what);
-}
 
 /* Packs n floats, which begin at element at of p's tensor, into h->out. Counts those that are
    rounded, if the type has no blocks. */
@@ -636,7 +777,7 @@ static void hf_add_tokenizer(const hf_model *h, gguf_writer *w) {
     }
     gguf_add_bool(w, "tokenizer.ggml.add_bos_token", t->add_bos);
     if (t->add_eos || hf_embeds(h)) gguf_add_bool(w, "tokenizer.ggml.add_eos_token", t->add_eos);
-    if (!t->kind->split) gguf_add_bool(w, "tokenizer.ggml.add_space_prefix", 0);
+    if (!tok_is_bpe(t)) gguf_add_bool(w, "tokenizer.ggml.add_space_prefix", t->space_prefix);
     if (t->template_text) gguf_add_string(w, "tokenizer.chat_template", t->template_text);
 }
 
@@ -652,16 +793,36 @@ static void hf_add_keys(const hf_model *h, gguf_writer *w) {
     hf_add_key(w, arch, "rope.dimension_count", h->sizes[HF_HEAD]);
     hf_add_key(w, arch, "attention.head_count", h->heads);
     hf_add_key(w, arch, "attention.head_count_kv", h->kv_heads);
-    if (hf_embeds(h)) {
+    if (hf_embeds(h) || h->sizes[HF_Q] != h->sizes[HF_DIM]) {
         hf_add_key(w, arch, "attention.key_length", h->sizes[HF_HEAD]);
         hf_add_key(w, arch, "attention.value_length", h->sizes[HF_HEAD]);
+    }
+    if (hf_embeds(h)) {
         if (h->options.window) hf_add_key(w, arch, "attention.sliding_window", h->window);
         hf_add_key(w, arch, "pooling_type", h->pooling);
     }
     hf_add_float_key(w, arch, "attention.layer_norm_rms_epsilon", h->eps);
     hf_add_float_key(w, arch, "rope.freq_base", h->theta);
+    if (h->rope.kind == HF_ROPE_LINEAR) {
+        char name[96];
+        snprintf(name, sizeof name, "%s.rope.scaling.type", arch);
+        gguf_add_string(w, name, "linear");
+        hf_add_float_key(w, arch, "rope.scaling.factor", h->rope.factor);
+    }
     gguf_add_u32(w, "general.file_type", 40);
     if (!hf_embeds(h)) gguf_add_u32(w, "general.quantization_version", 2);
+}
+
+/* Writes the data of a tensor. */
+static bitnet_result hf_write_part(hf_model *h, const hf_part *p, gguf_writer *w,
+                                   bitnet_error *err) {
+    uint64_t i;
+    if (p->own) {
+        for (i = 0; i < p->cols; i++) pack_floats(p->type, p->own + i, 1, h->out + 4 * i, 0);
+        return hf_put(w, h->out, 4 * (size_t)p->cols, err);
+    }
+    if (p->type != BITNET_TENSOR_I2_S) return hf_write_floats(h, p, w, err);
+    return p->scale ? hf_write_packed(h, p, w, err) : hf_write_rounded(h, p, w, err);
 }
 
 bitnet_result hf_write(hf_model *h, gguf_writer *w, bitnet_error *err) {
@@ -670,16 +831,12 @@ bitnet_result hf_write(hf_model *h, gguf_writer *w, bitnet_error *err) {
     hf_add_keys(h, w);
     hf_add_tokenizer(h, w);
     for (i = 0; i < h->n_parts; i++) {
-        const uint64_t dims[2] = {h->parts[i].cols, h->parts[i].rows};
-        gguf_add_tensor(w, h->parts[i].name, h->parts[i].type, h->parts[i].t->n_dims == 2 ? 2
-                               : 1, dims);
+        const hf_part *p = &h->parts[i];
+        const uint64_t dims[2] = {p->cols, p->rows};
+        gguf_add_tensor(w, p->name, p->type, p->t && p->t->n_dims == 2 ? 2 : 1, dims);
     }
     if ((r = gguf_write_header(w)) != BITNET_OK && err) *err = w->err;
-    for (i = 0; i < h->n_parts && !r; i++) {
-        const hf_part *p = &h->parts[i];
-        r = p->type != BITNET_TENSOR_I2_S || p->t->n_dims == 1 ? hf_write_floats(h, p, w, err)
-            : p->scale ? hf_write_packed(h, p, w, err) : hf_write_absmean(h, p, w, err);
-    }
+    for (i = 0; i < h->n_parts && !r; i++) r = hf_write_part(h, &h->parts[i], w, err);
     if (!r) hf_log_rounded(h, "norms", h->rounded, h->n_norms);
     if (!r && (r = gguf_write_end(w)) != BITNET_OK && err) *err = w->err;
     gguf_writer_free(w);

@@ -15,6 +15,11 @@
    partial sum i % 16, and these are added in order; the scale is then rounded to F32. The rows of q
    and k keep their order: both sides rotate pairs (i, i + head_size / 2).
 
+   LlamaForCausalLM (Llama3-8B-1.58, Falcon3-1.58, Falcon-E) becomes "llama", where the pairs are
+   neighbours: the rows of q and k are reordered. Its floats must be -s, 0 and s, and s is the scale,
+   unless quantization_config says that the network rounds them (autobitlinear, online). RoPE's
+   scaling becomes keys (linear) or rope_freqs.weight (llama3).
+
    Microsoft's text embeddings (model_type qwen3 and gemma3_text) become what their published files
    are: norms are F16, the head is left out, and a pooling_type is added. Gemma's norms multiply by
    1 + w, so these get + 1; the norms in front of linear layers are not Gemma's and do not. */
@@ -38,10 +43,19 @@ typedef struct hf_options {
 typedef struct hf_part {               /* a tensor of the GGUF file */
     char name[64];
     st_tensor *t, *scale;              /* scale: of packed weights; else 0 */
+    const float *own;                  /* [cols] instead of t: what is computed from config.json */
     uint32_t type;
     uint64_t rows, cols;
     float shift;                       /* added to each number */
+    uint64_t half;                     /* the rows of half a head, if they are reordered; else 0 */
 } hf_part;
+
+enum { HF_ROPE_DEFAULT, HF_ROPE_LINEAR, HF_ROPE_LLAMA3 };
+
+typedef struct hf_rope {               /* how RoPE is scaled */
+    int kind;                          /* HF_ROPE_* */
+    float factor, low, high, original; /* the last three of llama3 */
+} hf_rope;
 
 /* The sizes that tensors have; HF_ONE: a vector has no rows. */
 enum { HF_ONE, HF_DIM, HF_Q, HF_KV, HF_FFN, HF_HEAD, HF_SIZES };
@@ -57,9 +71,12 @@ typedef struct hf_model {
     const char *prefix;                /* of the tensors' names: "model." or nothing */
     uint64_t n_layers, heads, kv_heads, context, vocab, window, sizes[HF_SIZES];
     float eps, theta;
+    hf_rope rope;
+    float *rope_factors;               /* [head_dim / 2], or 0 */
     uint32_t pooling;
     uint64_t rounded, n_norms;         /* numbers of norms: that are rounded; all */
     int divides, quantized;            /* how weight_scale works; is there a quantization_config? */
+    int masters;                       /* 1: floats are rounded by absmean; 0: they are -s, 0, s */
     float *floats;                     /* [HF_SLICE] */
     uint8_t *bytes, *out;              /* [4 * HF_SLICE] each */
 } hf_model;

@@ -13,17 +13,25 @@ enum {                                 /* GGUF's token_type */
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" digits "|" \
     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-/* LLaMA 3's, Qwen's and Gemma's. The last has byte fallback, and is not split. */
+/* LLaMA 3's, Qwen's and Falcon-E's; then those with byte fallback, which are not split: Gemma's,
+   LLaMA 1's and 2's as tokenizer.json, and tokenizer.model. */
 static const tok_kind tok_kinds[] = {
     {"gpt2", "llama-bpe", TOK_SPLIT("{1,3}"), 0, "zeros", 0, 1},
     {"gpt2", "qwen2", TOK_SPLIT(""), "NFC", 0, 1, 0},
-    {"llama", "default", 0, "Replace", "ranks", 1, 1}
+    {"gpt2", "falcon_e", 0, 0, 0, 0, 0},
+    {"llama", "default", 0, 0, "ranks", 1, 1},
+    {"llama", "default", 0, 0, "ranks", 0, 1},
+    {"llama", "default", 0, 0, "model", 0, 1}
 };
-enum { TOK_LLAMA3, TOK_QWEN, TOK_GEMMA, TOK_KINDS };
+enum { TOK_LLAMA3, TOK_QWEN, TOK_FALCON_E, TOK_GEMMA, TOK_LLAMA2, TOK_MODEL, TOK_KINDS };
+
+int tok_is_bpe(const tok *t) { return !strcmp(t->kind->model, "gpt2"); }
 
 void tok_free(tok *t) {
     json_free(&t->j);
     json_free(&t->config);
+    json_free(&t->added);
+    spm_free(&t->model);
     free(t->tokens);
     free(t->merges);
     free(t->types);
@@ -95,12 +103,17 @@ static bitnet_result tok_read_added(tok *t, bitnet_error *err) {
     return BITNET_OK;
 }
 
-/* SentencePiece writes the bytes that no token has as <0x0A>. */
+/* SentencePiece writes the bytes that no token has as <0x0A>, and characters that not even bytes can
+   replace as the unknown token. Gemma's is a control token in the published files. */
 static void tok_find_bytes(tok *t) {
     static const char hex[] = "0123456789ABCDEF";
+    const uint32_t model = json_get(&t->j, JSON_ROOT, "model");
+    const char *unknown = t->kind == &tok_kinds[TOK_LLAMA2]
+                          ? tok_text(&t->j, json_get(&t->j, model, "unk_token")) : 0;
     uint32_t i;
     for (i = 0; i < t->n_tokens; i++) {
         const char *s = t->tokens[i];
+        if (unknown && !strcmp(s, unknown)) t->types[i] = TOK_UNKNOWN;
         if (t->types[i] != TOK_NORMAL) continue;
         if (!strcmp(s, "<unk>")) t->types[i] = TOK_UNKNOWN;
         if (strlen(s) == 6 && !memcmp(s, "<0x", 3) && strchr(hex, s[3]) && strchr(hex, s[4]) &&
@@ -108,28 +121,107 @@ static void tok_find_bytes(tok *t) {
     }
 }
 
-static bitnet_result tok_read_tokens(tok *t, bitnet_error *err) {
-    const json *j = &t->j;
-    const uint32_t vocab = json_get(j, json_get(j, JSON_ROOT, "model"), "vocab");
-    uint32_t node, i, n;
-    bitnet_result r;
-    if (!vocab || json_kind(j, vocab) != JSON_OBJECT)
-        return tok_fail(t, 0, "there is no model.vocab", err);
-    for (i = 0, node = vocab + 1; i < j->nodes[vocab].n; i++, node = j->nodes[node + 1].next)
-        if ((r = tok_add(t, node, node + 1, TOK_NORMAL, err))) return r;
-    if ((r = tok_read_added(t, err))) return r;
+/* Ids over the highest one that a token has are padding; there may be no others without a token. */
+static bitnet_result tok_fill(tok *t, bitnet_error *err) {
+    uint32_t n, i;
     for (n = t->n_tokens; n > 0 && !t->tokens[n - 1];) n--;
     for (i = 0; i < n; i++)
         if (!t->tokens[i])
             return set_error(err, BITNET_ERR_FORMAT, "%s: no token has the id %u, but some "
-                             "have higher ids", j->name, (unsigned)i);
+                             "have higher ids", t->j.name, (unsigned)i);
     for (; i < t->n_tokens; i++) {
         snprintf(t->pads[i], sizeof t->pads[i], "[PAD%u]", (unsigned)i);
         t->tokens[i] = t->pads[i];
         t->types[i] = TOK_UNUSED;
     }
-    if (t->kind == &tok_kinds[TOK_GEMMA]) tok_find_bytes(t);
     return BITNET_OK;
+}
+
+static bitnet_result tok_read_tokens(tok *t, bitnet_error *err) {
+    const json *j = &t->j;
+    const uint32_t vocab = json_get(j, json_get(j, JSON_ROOT, "model"), "vocab");
+    uint32_t node, i;
+    bitnet_result r;
+    if (!vocab || json_kind(j, vocab) != JSON_OBJECT)
+        return tok_fail(t, 0, "there is no model.vocab", err);
+    for (i = 0, node = vocab + 1; i < j->nodes[vocab].n; i++, node = j->nodes[node + 1].next)
+        if ((r = tok_add(t, node, node + 1, TOK_NORMAL, err))) return r;
+    if ((r = tok_read_added(t, err)) || (r = tok_fill(t, err))) return r;
+    if (!tok_is_bpe(t)) tok_find_bytes(t);
+    return BITNET_OK;
+}
+
+/* ---- tokenizer.model ---- */
+
+/* Adds a token that tokenizer.model lacks, or makes one of its tokens special. */
+static bitnet_result tok_add_to_model(tok *t, const json *j, uint32_t text, uint64_t id,
+                                      int special, bitnet_error *err) {
+    const char *s = tok_text(j, text);
+    if (!s || !*s || id >= t->n_tokens)
+        return set_error(err, BITNET_ERR_FORMAT, "%s: the added token '%.64s' is no text, or its "
+                         "id is not in 0 .. vocab_size - 1 of config.json", j->name, s ? s : "?");
+    if (t->tokens[id] && strcmp(t->tokens[id], s))
+        return set_error(err, BITNET_ERR_FORMAT, "%s: the added token '%.64s' has the id of '%.64s'",
+                         j->name, s, t->tokens[id]);
+    if (!t->tokens[id] || t->types[id] == TOK_NORMAL || t->types[id] == TOK_USER)
+        t->types[id] = special ? TOK_CONTROL : TOK_USER;
+    t->tokens[id] = s;
+    return BITNET_OK;
+}
+
+/* added_tokens.json is {"text": id}; added_tokens_decoder of tokenizer_config.json, which has the
+   last word, {"id": {"content": "text", "special": true}}. */
+static bitnet_result tok_read_later(tok *t, bitnet_error *err) {
+    const json *j = &t->added;
+    const uint32_t decoder = json_get(&t->config, JSON_ROOT, "added_tokens_decoder");
+    uint32_t node = JSON_ROOT + 1, i;
+    uint64_t id;
+    bitnet_result r;
+    if (json_kind(j, JSON_ROOT) != JSON_OBJECT && j->n_nodes)
+        return json_fail(j, 0, "this is not an object", err);
+    for (i = 0; j->n_nodes && i < j->nodes[JSON_ROOT].n; i++, node = j->nodes[node + 1].next)
+        if ((r = tok_add_to_model(t, j, node, json_uint(j, node + 1, &id) ? id : TOK_MAX, 0, err)))
+            return r;
+    j = &t->config;
+    if (json_kind(j, decoder) != JSON_OBJECT) return BITNET_OK;
+    for (i = 0, node = decoder + 1; i < j->nodes[decoder].n; i++, node = j->nodes[node + 1].next) {
+        const char *key = j->text + j->nodes[node].at;
+        char *end;
+        id = strtoul(key, &end, 10);
+        if (*key < '0' || *key > '9' || *end) id = TOK_MAX;
+        r = tok_add_to_model(t, j, json_get(j, node + 1, "content"), id,
+                             json_kind(j, json_get(j, node + 1, "special")) == JSON_TRUE, err);
+        if (r) return r;
+    }
+    return BITNET_OK;
+}
+
+/* Reads tokenizer.model, which f is at the start of, and what was added to it later. */
+static bitnet_result tok_read_model(tok *t, const char *dir, FILE *f, uint64_t size,
+                                    bitnet_error *err) {
+    char *bytes = 0;
+    uint32_t i;
+    bitnet_result r;
+    snprintf(t->j.name, sizeof t->j.name, "tokenizer.model");
+    t->kind = &tok_kinds[TOK_MODEL];
+    t->pre = t->kind->pre;
+    if (size > JSON_MAX_BYTES)
+        return set_error(err, BITNET_ERR_LIMIT, "%s: %llu bytes are too many", t->j.name,
+                         (unsigned long long)size);
+    r = file_read(f, t->j.name, (size_t)size, &bytes, err);
+    if (r) free(bytes);
+    if (r || (r = spm_parse(&t->model, t->j.name, bytes, (size_t)size, err)) ||
+        (r = file_load_json(dir, "added_tokens.json", 1, &t->added, err))) return r;
+    if (t->model.n_pieces > t->n_tokens)
+        return set_error(err, BITNET_ERR_FORMAT, "%s: it has %u tokens, more than vocab_size of "
+                         "config.json", t->j.name, (unsigned)t->model.n_pieces);
+    for (i = 0; i < t->model.n_pieces; i++) {
+        t->tokens[i] = t->model.pieces[i].text;
+        t->types[i] = t->model.pieces[i].type;
+    }
+    t->space_prefix = t->model.space_prefix;
+    r = tok_read_later(t, err);
+    return r ? r : tok_fill(t, err);
 }
 
 int64_t tok_find(const tok *t, const char *text) {
@@ -199,8 +291,7 @@ static uint32_t tok_merged(const tok_entry *sorted, uint32_t n, const char *merg
     return low < n && !tok_order(sorted[low].text, merge) ? sorted[low].id : TOK_MAX;
 }
 
-/* Minus the rank of the first merge that makes the token; 0 for characters and bytes, and what the
-   published files have for tokens that no text is merged to. */
+/* Minus the rank of the first merge that makes the token; 0 for characters and bytes. */
 static bitnet_result tok_rank(tok *t, bitnet_error *err) {
     tok_entry *sorted = (tok_entry *)malloc(t->n_tokens * sizeof *sorted);
     uint32_t i, id;
@@ -220,20 +311,31 @@ static bitnet_result tok_rank(tok *t, bitnet_error *err) {
     if (i != UINT32_MAX)
         return set_error(err, BITNET_ERR_FORMAT, "%s: merge %u, '%.64s': its result is not a token",
                          t->j.name, (unsigned)i, t->merges[i]);
+    return BITNET_OK;
+}
+
+/* What the published files have for tokens that no text is merged to. */
+static void tok_score_others(tok *t) {
+    uint32_t i;
     for (i = 0; i < t->n_tokens; i++)
         if (t->types[i] != TOK_NORMAL)
             t->scores[i] = t->types[i] == TOK_UNUSED ? -10000.0f :
                            t->types[i] == TOK_CONTROL || t->types[i] == TOK_USER ? -1000.0f : 0;
-    return BITNET_OK;
 }
 
 static bitnet_result tok_make_scores(tok *t, bitnet_error *err) {
+    uint32_t i;
+    bitnet_result r;
     if (!t->kind->scores) return BITNET_OK;
     t->scores = (float *)calloc(t->n_tokens, sizeof *t->scores);
     if (!t->scores)
         return set_error(err, BITNET_ERR_MEMORY, "%s: no memory for the scores of its tokens",
                          t->j.name);
-    return strcmp(t->kind->scores, "ranks") ? BITNET_OK : tok_rank(t, err);
+    if (!strcmp(t->kind->scores, "zeros")) return BITNET_OK;
+    if (!strcmp(t->kind->scores, "ranks") && (r = tok_rank(t, err))) return r;
+    tok_score_others(t);
+    for (i = 0; i < t->model.n_pieces; i++) t->scores[i] = t->model.pieces[i].score;
+    return BITNET_OK;
 }
 
 /* ---- the kind of tokenizer ---- */
@@ -247,22 +349,66 @@ static uint32_t tok_find_split(const json *j, uint32_t pre) {
     return 0;
 }
 
-/* Gemma's: every blank becomes U+2581, and nothing is put in front of a text. Its pre-tokenizer, if
-   there is one, splits at blanks, of which none are left. */
+/* Falcon-E's three steps, of which bitnet.h draws the expressions:
+
+       Punctuation, Contiguous    ByteLevel with its expression    each digit by itself
+
+   The last is Digits, or a Split at [0-9]. */
+static int tok_is_falcon_e(const json *j, uint32_t pre) {
+    const uint32_t list = json_get(j, pre, "pretokenizers");
+    const uint32_t first = list + 1, second = list ? j->nodes[first].next : 0;
+    const uint32_t third = second ? j->nodes[second].next : 0;
+    const uint32_t regex = json_get(j, second, "use_regex");
+    if (json_kind(j, list) != JSON_ARRAY || j->nodes[list].n != 3) return 0;
+    if (!json_is(j, json_get(j, first, "type"), "Punctuation") ||
+        !json_is(j, json_get(j, first, "behavior"), "Contiguous")) return 0;
+    if (!json_is(j, json_get(j, second, "type"), "ByteLevel") ||
+        json_kind(j, json_get(j, second, "add_prefix_space")) != JSON_FALSE ||
+        (regex && json_kind(j, regex) != JSON_TRUE)) return 0;
+    if (json_is(j, json_get(j, third, "type"), "Digits"))
+        return json_kind(j, json_get(j, third, "individual_digits")) == JSON_TRUE;
+    return json_is(j, json_get(j, json_get(j, third, "pattern"), "Regex"), "[0-9]") &&
+           json_is(j, json_get(j, third, "behavior"), "Isolated");
+}
+
+/* Does the normalizer replace blanks by U+2581? */
+static int tok_marks_blanks(const json *j, uint32_t normalizer) {
+    return json_is(j, json_get(j, normalizer, "type"), "Replace") &&
+           json_is(j, json_get(j, json_get(j, normalizer, "pattern"), "String"), " ") &&
+           json_is(j, json_get(j, normalizer, "content"), "\342\226\201");
+}
+
+/* LLaMA's: a blank is put in front of a text, and every blank becomes U+2581. Newer files say that
+   as a pre-tokenizer, which does not split. */
+static int tok_is_llama2(const json *j, uint32_t normalizer, uint32_t before) {
+    const uint32_t list = json_get(j, normalizer, "normalizers"), scheme =
+        json_get(j, before, "prepend_scheme"), split = json_get(j, before, "split");
+    if (json_is(j, json_get(j, before, "type"), "Metaspace"))
+        return !normalizer && json_is(j, json_get(j, before, "replacement"), "\342\226\201") &&
+               (json_is(j, scheme, "first") || json_is(j, scheme, "always")) &&
+               split && json_kind(j, split) == JSON_FALSE;
+    return !before && json_kind(j, list) == JSON_ARRAY && j->nodes[list].n == 2 &&
+           json_is(j, json_get(j, list + 1, "type"), "Prepend") &&
+           json_is(j, json_get(j, list + 1, "prepend"), "\342\226\201") &&
+           tok_marks_blanks(j, j->nodes[list + 1].next);
+}
+
+/* BPE with byte fallback: LLaMA's, or Gemma's, where nothing is put in front of a text. Its
+   pre-tokenizer, if there is one, splits at blanks, of which none are left. */
 static bitnet_result tok_check_fallback(tok *t, const char *pre, bitnet_error *err) {
     const json *j = &t->j;
     const uint32_t normalizer = json_get(j, JSON_ROOT, "normalizer");
     const uint32_t before = json_get(j, JSON_ROOT, "pre_tokenizer");
-    t->kind = &tok_kinds[TOK_GEMMA];
+    t->space_prefix = tok_is_llama2(j, normalizer, before);
+    t->kind = &tok_kinds[t->space_prefix ? TOK_LLAMA2 : TOK_GEMMA];
     t->pre = t->kind->pre;
     if (pre)
         return tok_fail(t, 0, "--pre is for byte-level BPE, and this is BPE with byte_fallback",
                         err);
-    if (!json_is(j, json_get(j, normalizer, "type"), t->kind->normalizer) ||
-        !json_is(j, json_get(j, json_get(j, normalizer, "pattern"), "String"), " ") ||
-        !json_is(j, json_get(j, normalizer, "content"), "\342\226\201"))
-        return tok_fail(t, 0, "BPE with byte_fallback is supported only with Gemma's normalizer, "
-                        "which replaces blanks", err);
+    if (t->space_prefix) return BITNET_OK;
+    if (!tok_marks_blanks(j, normalizer))
+        return tok_fail(t, 0, "BPE with byte_fallback is supported only with LLaMA's or Gemma's "
+                        "normalizer, which replaces blanks", err);
     if (before && !json_is(j, json_get(j, json_get(j, before, "pattern"), "String"), " "))
         return tok_fail(t, 0, "the pre-tokenizer is not Gemma's, which splits at blanks", err);
     return BITNET_OK;
@@ -272,23 +418,25 @@ static bitnet_result tok_check_kind(tok *t, const char *pre, bitnet_error *err) 
     const json *j = &t->j;
     const uint32_t model = json_get(j, JSON_ROOT, "model"), type = json_get(j, model, "type");
     const uint32_t fallback = json_get(j, model, "byte_fallback");
-    const uint32_t split = tok_find_split(j, json_get(j, JSON_ROOT, "pre_tokenizer"));
+    const uint32_t before = json_get(j, JSON_ROOT, "pre_tokenizer");
+    const uint32_t split = tok_find_split(j, before);
     const uint32_t normalizer = json_get(j, JSON_ROOT, "normalizer");
     int i;
     if (!model) return tok_fail(t, 0, "there is no model", err);
     if (type && !json_is(j, type, "BPE")) return tok_fail(t, type, "only BPE is supported", err);
     if (fallback && json_kind(j, fallback) == JSON_TRUE) return tok_check_fallback(t, pre, err);
-    for (i = 0; i < TOK_KINDS; i++) {
+    for (i = 0; i < TOK_GEMMA; i++) {
         const char *name = tok_kinds[i].split;
-        if (name && (pre ? !strcmp(pre, tok_kinds[i].pre) : split && json_is(j, split, name)))
+        if (pre ? !strcmp(pre, tok_kinds[i].pre)
+                : name ? split && json_is(j, split, name) : tok_is_falcon_e(j, before))
             t->kind = &tok_kinds[i];
     }
     t->pre = pre ? pre : t->kind ? t->kind->pre : 0;
     if (!t->kind) t->kind = &tok_kinds[TOK_LLAMA3];
     if (pre) return BITNET_OK;         /* the user has decided */
     if (!t->pre)
-        return tok_fail(t, split, "the pre-tokenizer is not LLaMA 3's or Qwen's; name it with "
-                        "--pre", err);
+        return tok_fail(t, split, "the pre-tokenizer is not LLaMA 3's, Qwen's or Falcon-E's; name "
+                        "it with --pre", err);
     if (t->kind->normalizer ? !json_is(j, json_get(j, normalizer, "type"), t->kind->normalizer)
                             : normalizer != 0)
         return set_error(err, BITNET_ERR_UNSUPPORTED, "%s: the normalizer is not %s, which belongs "
@@ -321,7 +469,7 @@ void tok_write_keys(const tok *t, const char *pre, gguf_writer *w) {
     gguf_add_strings(w, "tokenizer.ggml.tokens", t->tokens, 0, t->n_tokens);
     if (t->scores) gguf_add_f32s(w, "tokenizer.ggml.scores", t->scores, t->n_tokens);
     gguf_add_i32s(w, "tokenizer.ggml.token_type", t->types, t->n_tokens);
-    if (!strcmp(t->kind->model, "gpt2"))
+    if (tok_is_bpe(t))
         gguf_add_strings(w, "tokenizer.ggml.merges", t->merges, 0, t->n_merges);
 }
 
@@ -398,7 +546,7 @@ static bitnet_result tok_check(const tok *t, bitnet_error *err) {
 /* ---- tokenizer_config.json ---- */
 
 /* The id of a special token: config.json gives its number, or tokenizer_config.json its text, as a
-   string or as the "content" of an object. -1: neither does. */
+   string or as the "content" of an object. *out stays as it is if neither does. */
 static bitnet_result tok_special(const tok *t, const json *model, const char *key, int64_t *out,
                                  bitnet_error *err) {
     const json *j = &t->config;
@@ -406,7 +554,6 @@ static bitnet_result tok_special(const tok *t, const json *model, const char *ke
     const char *text;
     uint32_t node;
     uint64_t id;
-    *out = -1;
     snprintf(id_key, sizeof id_key, "%s_id", key);
     if ((node = json_get(model, JSON_ROOT, id_key)) != 0) {
         if (json_kind(model, node) == JSON_ARRAY) node++;       /* the first of several */
@@ -420,7 +567,7 @@ static bitnet_result tok_special(const tok *t, const json *model, const char *ke
     if (node && json_kind(j, node) == JSON_OBJECT) node = json_get(j, node, "content");
     if (!node) return BITNET_OK;
     text = tok_text(j, node);
-    if (text) *out = tok_find(t, text);
+    *out = text ? tok_find(t, text) : -1;
     return *out >= 0 ? BITNET_OK : set_error(err, BITNET_ERR_FORMAT, "%s: no token has the text "
                                              "of %s", j->name, key);
 }
@@ -432,7 +579,7 @@ static bitnet_result tok_special(const tok *t, const json *model, const char *ke
 static uint32_t tok_find_frame(const json *j) {
     const uint32_t post = json_get(j, JSON_ROOT, "post_processor");
     const uint32_t list = json_get(j, post, "processors");
-    uint32_t node = list ? list + 1 : post, n = list ? j->nodes[list].n : 1;
+    uint32_t node = list ? list + 1 : post, n = list ? j->nodes[list].n : post ? 1 : 0;
     for (; n > 0; n--, node = j->nodes[node].next) {
         const uint32_t single = json_get(j, node, "single");
         if (single && json_kind(j, single) == JSON_ARRAY) return single;
@@ -473,7 +620,9 @@ static bitnet_result tok_read_flags(tok *t, bitnet_error *err) {
     int64_t around[2];
     const bitnet_result r = tok_read_frame(t, frame, around, err);
     if (r) return r;
+    if (!tok_is_bpe(t)) t->space_prefix = tok_flag(t, "add_prefix_space", t->space_prefix);
     t->add_bos = tok_flag(t, "add_bos_token", frame ? around[0] >= 0 : t->kind->add_bos);
+    t->says_bos = frame || json_get(&t->config, JSON_ROOT, "add_bos_token");
     t->add_eos = tok_flag(t, "add_eos_token", around[1] >= 0);
     t->ends = around[1] >= 0;
     if (t->add_bos && around[0] >= 0) t->bos = around[0];
@@ -509,11 +658,31 @@ static bitnet_result tok_read_template(tok *t, const char *dir, bitnet_error *er
                                         "text of under 1 MB");
 }
 
+/* Reads tokens, types and scores, of tokenizer.json or else of tokenizer.model. */
+static bitnet_result tok_read_vocabulary(tok *t, const char *dir, const char *pre,
+                                         bitnet_error *err) {
+    uint64_t size;
+    FILE *f = 0;
+    bitnet_result r = file_load_json(dir, "tokenizer.json", 1, &t->j, err);
+    if (r) return r;
+    if (!t->j.n_nodes && (r = file_open(dir, "tokenizer.model", 1, &f, &size, err))) return r;
+    if (f) {
+        r = pre ? set_error(err, BITNET_ERR_UNSUPPORTED, "tokenizer.model: --pre is for byte-level "
+                            "BPE, and this is SentencePiece")
+                : tok_read_model(t, dir, f, size, err);
+        fclose(f);
+    } else if (!t->j.n_nodes) {
+        return set_error(err, BITNET_ERR_IO, "there is neither tokenizer.json nor tokenizer.model");
+    } else if (!(r = tok_check_kind(t, pre, err)) && !(r = tok_read_tokens(t, err))) {
+        r = tok_read_merges(t, err);
+    }
+    return r ? r : tok_make_scores(t, err);
+}
+
 bitnet_result tok_open(tok *t, const char *dir, const json *model, uint64_t n_vocab,
                        const char *pre, bitnet_error *err) {
     bitnet_result r;
     memset(t, 0, sizeof *t);
-    t->unk = -1;
     if (n_vocab < 1 || n_vocab > TOK_MAX)
         return set_error(err, BITNET_ERR_LIMIT, "%s: vocab_size is not from 1 to %d",
                          model->name, (int)TOK_MAX);
@@ -524,15 +693,19 @@ bitnet_result tok_open(tok *t, const char *dir, const json *model, uint64_t n_vo
     if (!t->tokens || !t->types || !t->pads)
         return set_error(err, BITNET_ERR_MEMORY, "no memory for %u tokens",
                          (unsigned)t->n_tokens);
-    if ((r = file_load_json(dir, "tokenizer.json", 0, &t->j, err)) ||
-        (r = file_load_json(dir, "tokenizer_config.json", 1, &t->config, err)) ||
-        (r = tok_check_kind(t, pre, err)) || (r = tok_read_tokens(t, err)) ||
-        (r = tok_read_merges(t, err)) || (r = tok_make_scores(t, err)) ||
-        (r = tok_check(t, err)) ||
-        (r = tok_special(t, model, "bos_token", &t->bos, err)) ||
+    if ((r = file_load_json(dir, "tokenizer_config.json", 1, &t->config, err)) ||
+        (r = tok_read_vocabulary(t, dir, pre, err)) || (r = tok_check(t, err))) return r;
+    t->bos = t->eos = t->pad = t->unk = -1;
+    if (t->model.n_pieces) {
+        t->bos = t->model.bos;
+        t->eos = t->model.eos;
+        t->pad = t->model.pad;
+        t->unk = t->model.unk;
+    }
+    if ((r = tok_special(t, model, "bos_token", &t->bos, err)) ||
         (r = tok_special(t, model, "eos_token", &t->eos, err)) ||
         (r = tok_special(t, model, "pad_token", &t->pad, err)) ||
-        (!t->kind->split && (r = tok_special(t, model, "unk_token", &t->unk, err))) ||
+        (!tok_is_bpe(t) && (r = tok_special(t, model, "unk_token", &t->unk, err))) ||
         (r = tok_read_flags(t, err))) return r;
     return tok_read_template(t, dir, err);
 }

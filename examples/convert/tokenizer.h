@@ -1,13 +1,14 @@
-/* tokenizer.h - tokenizer.json and tokenizer_config.json as GGUF's arrays: byte-level BPE with
-   LLaMA 3's or Qwen's pre-tokenizer, and Gemma's BPE with byte fallback; any other kind is an error
-   that names it
+/* tokenizer.h - tokenizer.json, or without it tokenizer.model, and tokenizer_config.json as GGUF's
+   arrays: byte-level BPE with the pre-tokenizer of LLaMA 3, Qwen or Falcon-E, and SentencePiece's
+   BPE with byte fallback, LLaMA's or Gemma's; any other kind is an error that names it
 
-   Gemma's becomes a SentencePiece vocabulary, which has scores in the place of merges: minus the
-   rank of the first merge that makes the token. */
+   The latter have scores in the place of merges. In tokenizer.json, where SentencePiece's scores
+   were turned into merges, they are minus the rank of the first merge that makes the token. */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 
 #include "gguf_write.h"
+#include "sentencepiece.h"
 #include "../json/json.h"
 
 enum { TOK_MAX = 1 << 20 };
@@ -16,14 +17,16 @@ typedef struct tok_kind {
     const char *model, *pre;           /* tokenizer.ggml.model, .pre */
     const char *split;                 /* the pre-tokenizer's regular expression; 0: none */
     const char *normalizer;            /* its type; 0: there is none */
-    const char *scores;                /* tokenizer.ggml.scores are "zeros" or "ranks"; 0: none */
+    const char *scores;                /* tokenizer.ggml.scores are "zeros", "ranks", or those of
+                                          the "model"; 0: none */
     int looks;                         /* 1: an added token that looks like <x> or [x] is a control
                                           token, even if the file does not call it special */
     int add_bos;                       /* where the files do not say */
 } tok_kind;
 
 typedef struct tok {
-    json j, config;                    /* config has no nodes if the file is missing */
+    json j, config, added;             /* without nodes if the file is missing, or not needed */
+    spm_model model;                   /* tokenizer.model, if it is needed */
     const tok_kind *kind;
     const char **tokens, **merges;     /* [n_tokens], [n_merges]: in j's text, or in pads */
     int32_t *types;                    /* [n_tokens]: GGUF's token_type */
@@ -32,7 +35,8 @@ typedef struct tok {
     uint32_t n_tokens, n_merges;
     uint32_t n_beyond;                 /* added tokens beyond the model's rows: left out */
     int64_t bos, eos, pad, unk;        /* -1: none */
-    int add_bos, add_eos;
+    int add_bos, add_eos, space_prefix;
+    int says_bos;                      /* 1: the files say whether BOS is added */
     int ends;                          /* 1: tokenizer.json puts eos behind a text */
     const char *pre, *template_text;   /* template_text 0: there is no template */
     char *template_file;
@@ -46,6 +50,8 @@ bitnet_result tok_open(tok *t, const char *dir, const json *model, uint64_t n_vo
 void tok_free(tok *t);
 /* Adds the keys of its arrays, with this tokenizer.ggml.pre. */
 void tok_write_keys(const tok *t, const char *pre, gguf_writer *w);
+/* Is it byte-level BPE? Otherwise SentencePiece's. */
+int tok_is_bpe(const tok *t);
 /* The first token with this text; -1: none. */
 int64_t tok_find(const tok *t, const char *text);
 

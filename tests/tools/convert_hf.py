@@ -9,13 +9,18 @@
 KIND is words with '-' between them: auto or div (packed, the scale multiplies or divides; bf16scale
 or f32scale), bf16, f16 or f32 (weights as floats); shards, pad (rows without a token), pairs
 (merges as such), ascii (escapes in JSON), newer (keys as later versions write them), older
-(1bitLLM's names and SiLU), untied (a head of its own), extras (tensors that GGUF has no use for).
+(1bitLLM's names and SiLU), untied (a head of its own), extras (tensors that GGUF has no use for);
+llama (a LlamaForCausalLM: no sub-norms, and rows of q and k in Hugging Face's order), exact (floats
+that are -s, 0 and s), online (floats that are rounded), linear or llama3 (RoPE's scaling), bare
+(nothing says whether BOS is added), falcon or digits (Falcon-E's tokenizer, with a Split or Digits),
+and SentencePiece's: spm (tokenizer.model, added_tokens.json), prepend or metaspace (tokenizer.json).
 Everything is worked out here from the definitions, with exact sums; only the standard library is
 needed.
 """
 import array
 import fractions
 import json
+import math
 import os
 import random
 import shutil
@@ -174,6 +179,34 @@ def weights(codes, dtype, rng, ties):
     return raw, bytes(rounded[i] for i in picks), scale
 
 
+# ---- rows of q and k: a head's pair i is rows i and half + i in Hugging Face's form, 2i and 2i + 1 in
+# ---- GGUF's llama; converters there do w.reshape(heads, 2, half, -1).swapaxes(1, 2)
+
+def reorder(codes, rows, head, to_gguf):
+    n = len(codes) // rows
+    row = [codes[i * n:i * n + n] for i in range(rows)]
+    out = [None] * rows
+    for first in range(0, rows, head):
+        for j in range(2):
+            for i in range(head // 2):
+                theirs, ours = first + j * (head // 2) + i, first + 2 * i + j
+                if to_gguf:
+                    out[ours] = row[theirs]
+                else:
+                    out[theirs] = row[ours]
+    return b"".join(out)
+
+
+def rope_factors(theta, head, factor, low, high, original):    # LLaMA 3.1's, in double
+    out = []
+    for i in range(head // 2):
+        length = 2 * math.pi * theta ** (2 * i / head)
+        smooth = (original / length - low) / (high - low)
+        out.append(1.0 if length < original / high else factor if length > original / low
+                   else 1 / ((1 - smooth) / factor + smooth))
+    return out
+
+
 # ---- models ----
 
 def write_safetensors(path, tensors, dump):
@@ -189,8 +222,8 @@ def write_safetensors(path, tensors, dump):
             f.write(raw)
 
 
-def make_tensors(tensors, words, rng, padding):
-    """What Hugging Face has, and what it is to become."""
+def make_tensors(tensors, words, rng, padding, head, theta):
+    """What Hugging Face has, and what it is to become. head: rows of a head."""
     hf, want, tied = {}, {}, False
     dtype = "BF16" if "f32scale" not in words else "F32"
     for kind in ("bf16", "f16", "f32"):
@@ -202,6 +235,9 @@ def make_tensors(tensors, words, rng, padding):
             old = OLDER.get(parts[2]) if "older" in words else None
             where = "layers.%s.%s" % (parts[1], old or NAMES[parts[2]])
         where = "model.%s.weight" % where
+        if "llama" in words and "sub_norm" in name:
+            continue
+        moves = "llama" in words and parts[-2] in ("attn_q", "attn_k")
         shape = dims[::-1]
         if kind != I2_S:
             old, new = ("F16", dtype) if kind == 1 else ("F32", dtype)
@@ -225,15 +261,23 @@ def make_tensors(tensors, words, rng, padding):
             want[name] = kind, dims, raw
             continue
         codes, scale = unpack(raw), struct.unpack("<f", raw[-32:-28])[0]
+        if moves:
+            codes = reorder(codes, shape[0], head, False)
         if "auto" in words or "div" in words:
             stored = STORE[dtype](1 / scale if "div" in words else scale)
             scale = f32(1 / LOAD[dtype](stored)) if "div" in words else LOAD[dtype](stored)
             hf[where] = "U8", [shape[0] // 4, shape[1]], pack_hf(codes)
             hf[where + "_scale"] = dtype, [1], stored
+        elif "exact" in words:
+            stored = [STORE[dtype](x * scale) for x in (-1, 0, 1)]
+            scale = LOAD[dtype](stored[2])
+            hf[where] = dtype, shape, b"".join([stored[c] for c in codes])
         else:
             stored, codes, scale = weights(codes, dtype, rng, not tied)
             tied = True
             hf[where] = dtype, shape, stored
+        if moves:
+            codes = reorder(codes, shape[0], head, True)
         want[name] = kind, dims, pack(codes, scale)
     if "untied" in words or "extras" in words:
         kind, dims, raw = want["token_embd.weight"]
@@ -245,12 +289,18 @@ def make_tensors(tensors, words, rng, padding):
             want["output.weight"] = kind, dims, turn(raw)
     if "extras" in words:
         hf["model.layers.0.self_attn.rotary_emb.inv_freq"] = "F32", [4], bytes(16)
+    if "llama3" in words:
+        factors = rope_factors(theta, head, *LLAMA3)
+        want["rope_freqs.weight"] = 0, [head // 2], b"".join(struct.pack("<f", x) for x in factors)
     return hf, want
+
+
+LLAMA3 = 8.0, 1.0, 4.0, 64             # factor, low, high, original length
 
 
 def make_keys(keys, words, padding):
     old = keys["general.architecture"][1]
-    arch = "bitnet" if "older" in words else old
+    arch = "bitnet" if "older" in words else "llama" if "llama" in words else old
     names = ["vocab_size", "context_length", "embedding_length", "block_count",
              "feed_forward_length", "rope.dimension_count", "attention.head_count",
              "attention.head_count_kv", "attention.layer_norm_rms_epsilon", "rope.freq_base"]
@@ -273,7 +323,16 @@ def make_keys(keys, words, padding):
         name = "tokenizer.ggml.%s_token_id" % name
         if name in keys:
             want[name] = keys[name]
-    want["tokenizer.ggml.add_bos_token"] = BOOL, True
+    want["tokenizer.ggml.add_bos_token"] = BOOL, "bare" not in words
+    if "linear" in words:
+        want[arch + ".rope.scaling.type"] = STR, "linear"
+        want[arch + ".rope.scaling.factor"] = F32, 2.0
+    if "falcon" in words or "digits" in words:
+        want["tokenizer.ggml.pre"] = STR, "falcon_e"
+        del want["tokenizer.ggml.scores"]
+    if spm_kind(words):
+        want.update(make_spm(n + padding, words)[0])
+        del want["tokenizer.ggml.merges"]
     want["tokenizer.chat_template"] = STR, "{{ 'Ä\n' }}"
     return want
 
@@ -294,11 +353,24 @@ def make_config(want, words):
               "rope_theta": get("rope.freq_base"), "rope_scaling": None,
               "tie_word_embeddings": "untied" not in words, "use_cache": True,
               "vocab_size": get("vocab_size")}
+    if "llama" in words:
+        config.update(architectures=["LlamaForCausalLM"], model_type="llama", hidden_act="silu",
+                      mlp_bias=False, attention_bias=False, pretraining_tp=1)
+    if "linear" in words:
+        config["rope_scaling"] = {"type": "linear", "factor": 2.0}
+    if "llama3" in words:
+        config["rope_scaling"] = dict(zip(("factor", "low_freq_factor", "high_freq_factor",
+                                           "original_max_position_embeddings"), LLAMA3),
+                                      rope_type="llama3")
+    if "online" in words:
+        config["quantization_config"] = {"quant_method": "bitnet", "linear_class": "autobitlinear",
+                                         "quantization_mode": "online"}
     if "older" in words:
         config["hidden_act"] = "silu"
         del config["tie_word_embeddings"]
     if "newer" in words:
-        config["rope_parameters"] = {"rope_type": "default", "rope_theta": config.pop("rope_theta")}
+        config["rope_parameters"] = config.pop("rope_scaling") or {"rope_type": "default"}
+        config["rope_parameters"]["rope_theta"] = config.pop("rope_theta")
         config["eos_token_id"] = [config["eos_token_id"], 0]
     if "auto" in words:
         config["quantization_config"] = {"quant_method": "bitnet", "linear_class": "autobitlinear",
@@ -310,6 +382,86 @@ def make_config(want, words):
     return config
 
 
+# ---- SentencePiece ----
+
+MARK = "\u2581"
+
+
+def spm_kind(words):
+    return [w for w in words if w in ("spm", "prepend", "metaspace")]
+
+
+def make_spm(size, words):
+    """The keys of a vocabulary, its pieces, the tokens that were added later, and its merges."""
+    pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3)]
+    pieces += [("<0x%02X>" % b, 0.0, 6) for b in range(256)]
+    rng, parts, merges = random.Random(size), [MARK] + list("abcdefghij"), []
+    while len(parts) < size - 259 - 3:
+        a, b = rng.choice(parts), rng.choice(parts)
+        if a + b not in parts and len(a + b) < 12:
+            parts.append(a + b)
+            merges.append((a, b))
+    parts = parts[11:] + parts[:11]    # characters come last
+    pieces += [(p, -float(i), 1) for i, p in enumerate(parts)]
+    added = [("<line>", 4), ("<pad>", 3)]
+    tokens = pieces + [(t, -1000.0, kind) for t, kind in added] + [("[PAD%d]" % (size - 1), -10000.0, 5)]
+    if "spm" not in words:             # scores are ranks, by the first merge of a token
+        rank = {}
+        for i, (a, b) in enumerate(merges):
+            rank.setdefault(a + b, i)
+        tokens = [(t, -1000.0 if kind in (3, 4) else -10000.0 if kind == 5 else
+                   -float(rank.get(t, 0)), kind) for t, _, kind in tokens]
+    keys = {"tokenizer.ggml.model": (STR, "llama"), "tokenizer.ggml.pre": (STR, "default"),
+            "tokenizer.ggml.tokens": (ARR, (STR, [t for t, _, _ in tokens])),
+            "tokenizer.ggml.scores": (ARR, (F32, [x for _, x, _ in tokens])),
+            "tokenizer.ggml.token_type": (ARR, (I32, [kind for _, _, kind in tokens])),
+            "tokenizer.ggml.bos_token_id": (U32, 1), "tokenizer.ggml.eos_token_id": (U32, 2),
+            "tokenizer.ggml.unknown_token_id": (U32, 0),
+            "tokenizer.ggml.padding_token_id": (U32, len(pieces) + 1),
+            "tokenizer.ggml.add_space_prefix": (BOOL, True)}
+    return keys, pieces, [(len(pieces) + i, t, kind) for i, (t, kind) in enumerate(added)], merges
+
+
+def pb_varint(v):
+    v %= 1 << 64
+    out = b""
+    while v > 127:
+        out += bytes([v & 127 | 128])
+        v >>= 7
+    return out + bytes([v])
+
+
+def pb(number, v):                     # a field of a message of protocol buffers
+    if isinstance(v, bytes):
+        return pb_varint(number << 3 | 2) + pb_varint(len(v)) + v
+    if isinstance(v, float):
+        return pb_varint(number << 3 | 5) + struct.pack("<f", v)
+    return pb_varint(number << 3) + pb_varint(v)
+
+
+def spm_model(pieces, trainer=((3, 2), (35, 1), (43, -1)),
+              normalizer=((1, b"identity"), (3, 1), (4, 0), (5, 1))):
+    return b"".join([pb(1, pb(1, t.encode()) + pb(2, score) + (pb(3, kind) if kind != 1 else b""))
+                     for t, score, kind in pieces] +
+                    [pb(2, b"".join(pb(*f) for f in trainer)),
+                     pb(3, b"".join(pb(*f) for f in normalizer))])
+
+
+def spm_tokenizer(pieces, added, merges, words):
+    lines = [{"id": i, "content": pieces[i][0], "special": True} for i in range(3)]
+    lines += [{"id": i, "content": t, "special": kind == 3} for i, t, kind in added]
+    replace = {"type": "Replace", "pattern": {"String": " "}, "content": MARK}
+    newer = "metaspace" in words
+    return {"version": "1.0", "added_tokens": lines,
+            "normalizer": None if newer else {"type": "Sequence", "normalizers": [
+                {"type": "Prepend", "prepend": MARK}, replace]},
+            "pre_tokenizer": {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "first",
+                              "split": False} if newer else None,
+            "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": True,
+                      "vocab": {t: i for i, (t, _, _) in enumerate(pieces)},
+                      "merges": [list(m) if newer else " ".join(m) for m in merges]}}
+
+
 def make_tokenizer(keys, words):
     tokens, types = keys["tokenizer.ggml.tokens"][1][1], keys["tokenizer.ggml.token_type"][1][1]
     merges = keys["tokenizer.ggml.merges"][1][1]
@@ -317,9 +469,15 @@ def make_tokenizer(keys, words):
              for i, t in enumerate(tokens) if types[i] != 1]
     split = {"type": "Split", "pattern": {"Regex": PATTERN}, "behavior": "Isolated",
              "invert": False}
+    steps = [split, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]
+    if "falcon" in words or "digits" in words:
+        steps = [{"type": "Punctuation", "behavior": "Contiguous"},
+                 {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+                  "use_regex": True},
+                 {"type": "Digits", "individual_digits": True} if "digits" in words else
+                 dict(split, pattern={"Regex": "[0-9]"})]
     return {"version": "1.0", "truncation": None, "added_tokens": added, "normalizer": None,
-            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-                split, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]},
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
             "model": {"type": "BPE", "unk_token": None, "byte_fallback": False,
                       "vocab": {t: i for i, t in enumerate(tokens) if types[i] == 1},
                       "merges": [m.split(" ") for m in merges] if "pairs" in words else merges}}
@@ -334,11 +492,29 @@ def make(model, folder, kind):
     save = lambda name, x: open(os.path.join(to, name), "wb").write(dump(x))
     padding = 5 if "pad" in words else 0
     want = make_keys(keys, words, padding)
-    hf, want_tensors = make_tensors(tensors, words, rng, padding)
+    old = keys["general.architecture"][1]
+    hf, want_tensors = make_tensors(tensors, words, rng, padding,
+                                    keys[old + ".rope.dimension_count"][1],
+                                    keys[old + ".rope.freq_base"][1])
     write_gguf(os.path.join(folder, "want.gguf"), want, want_tensors)
     save("config.json", make_config(want, words))
-    save("tokenizer.json", make_tokenizer(keys, words))
     config = {"add_bos_token": True, "chat_template": want["tokenizer.chat_template"][1]}
+    if "bare" in words:
+        del config["add_bos_token"]
+    if spm_kind(words):
+        _, pieces, added, merges = make_spm(want["llama.vocab_size"][1] if "llama" in words else
+                                            len(want["tokenizer.ggml.tokens"][1][1]), words)
+        config["unk_token"] = "<unk>"
+    if "spm" in words:
+        open(os.path.join(to, "tokenizer.model"), "wb").write(spm_model(pieces))
+        save("added_tokens.json", {t: i for i, t, _ in added})
+        config["added_tokens_decoder"] = {str(i): {"content": t, "special": kind == 3}
+                                          for i, t, kind in added[1:]}
+        config["added_tokens_decoder"]["1"] = {"content": "<s>", "special": True}
+    elif spm_kind(words):
+        save("tokenizer.json", spm_tokenizer(pieces, added, merges, words))
+    else:
+        save("tokenizer.json", make_tokenizer(keys, words))
     if "newer" in words:
         config["chat_template"] = [{"name": "tool", "template": "x"},
                                    {"name": "default", "template": config["chat_template"]}]
@@ -460,7 +636,65 @@ def template_file(d):                  # the template in a file of its own
 
 
 # name: the kind of model, a word of the error, the damage
+def spm(trainer=None, normalizer=None, pieces=None, cut=0, more=b""):
+    """tokenizer.model, other than it should be."""
+    def damage(d):
+        made = pieces or make_spm(300, ["spm"])[1]
+        args = {k: v for k, v in (("trainer", trainer), ("normalizer", normalizer)) if v}
+        data = spm_model(made, **args) + more
+        rewrite(d.path("tokenizer.model"), data[:len(data) - cut])
+    return damage
+
+
 CASES = {
+    "llama-class": ("llama-exact-bf16", "of model_type llama only LlamaForCausalLM", lambda d: d.json(
+        "config.json", lambda x: put(x, "architectures", ["LlamaForSequenceClassification"]))),
+    "llama-bias": ("llama-exact-bf16", "mlp_bias", lambda d: d.json(
+        "config.json", lambda x: put(x, "mlp_bias", True))),
+    "llama-not-ternary": ("llama-exact-bf16", "q_proj.weight' at offset", lambda d: d.data(
+        Q, b"\x80\x3f\x00\x40")),
+    "llama-nan": ("llama-exact-bf16", "is none of -s, 0 and s", lambda d: d.data(Q, b"\xc0\x7f")),
+    "llama-masters": ("llama-exact-bf16", "quantization_mode online", lambda d: d.data(
+        Q, b"\x80\x3f\x81\x3f")),
+    "llama-rope-no-type": ("llama-exact-bf16", "rope_type", lambda d: d.json(
+        "config.json", lambda x: put(x, "rope_scaling", {"factor": 8.0}))),
+    "llama-rope-factors": ("llama-exact-bf16", "'high_freq_factor' is not over", lambda d: d.json(
+        "config.json", lambda x: put(x, "rope_scaling", {
+            "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64}))),
+    "spm-truncated": ("llama-div-spm", "tokenizer.model: offset", spm(cut=1)),
+    "spm-empty": ("llama-div-spm", "there are no pieces", lambda d: rewrite(
+        d.path("tokenizer.model"), b"")),
+    "spm-text": ("llama-div-spm", "not a SentencePiece model", lambda d: rewrite(
+        d.path("tokenizer.model"), b"version 1")),
+    "spm-long-number": ("llama-div-spm", "has no end", spm(more=b"\x18" + b"\x80" * 11)),
+    "spm-unigram": ("llama-div-spm", "model_type", spm(trainer=((3, 1),))),
+    "spm-suffix": ("llama-div-spm", "treat_whitespace_as_suffix", spm(trainer=((3, 2), (24, 1)))),
+    "spm-charsmap": ("llama-div-spm", "precompiled_charsmap", spm(normalizer=((2, b"x"), (4, 0)))),
+    "spm-strips": ("llama-div-spm", "remove_extra_whitespaces", spm(normalizer=((3, 1),))),
+    "spm-escapes": ("llama-div-spm", "escape_whitespaces", spm(normalizer=((4, 0), (5, 0)))),
+    "spm-no-text": ("llama-div-spm", "the text of a piece", spm(pieces=[("", 0.0, 1)])),
+    "spm-nul": ("llama-div-spm", "the text of a piece", spm(pieces=[("a\0b", 0.0, 1)])),
+    "spm-nan": ("llama-div-spm", "not a finite number", spm(pieces=[("a", float("nan"), 1)])),
+    "spm-type": ("llama-div-spm", "not in 1 .. 6", spm(pieces=[("a", 0.0, 7)])),
+    "spm-twice": ("llama-div-spm", "tokenizer.model: ", spm(
+        pieces=make_spm(300, ["spm"])[1] + [("a", 0.0, 1)])),
+    "spm-too-many": ("llama-div-spm", "more than vocab_size", lambda d: d.json(
+        "config.json", lambda x: put(x, "vocab_size", 300))),
+    "spm-added-over": ("llama-div-spm", "added_tokens.json: the added token", lambda d: d.json(
+        "added_tokens.json", lambda x: put(x, "<line>", 10 ** 6))),
+    "spm-added-other": ("llama-div-spm", "has the id of '<unk>'", lambda d: d.json(
+        "added_tokens.json", lambda x: put(x, "<line>", 0))),
+    "spm-added-list": ("llama-div-spm", "is not an object", lambda d: rewrite(
+        d.path("added_tokens.json"), b"[1]")),
+    "spm-later-id": ("llama-div-spm", "tokenizer_config.json: the added token", lambda d: d.json(
+        "tokenizer_config.json", lambda x: put(x, "added_tokens_decoder", "1x", {"content": "y"}))),
+    "spm-prepends-twice": ("llama-exact-f16-prepend", "LLaMA's or Gemma's normalizer", lambda d: d.json(
+        "tokenizer.json", lambda x: x["normalizer"]["normalizers"].append(
+            {"type": "Prepend", "prepend": "x"}))),
+    "falcon-triples": ("llama-exact-f32-falcon", "Falcon-E's", lambda d: d.text(
+        "tokenizer.json", '"[0-9]"', '"[0-9][0-9][0-9]"')),
+
     "header-over-file": ("auto", "longer than the file",
                          lambda d: d.raw(lambda r: struct.pack("<Q", len(r) - 7) + r[8:])),
     "header-huge": ("auto", "longer than 100 MB",
@@ -589,7 +823,7 @@ CASES = {
         "config.json", lambda x: put(x, "hidden_act", "gelu"))),
     "config-bias": ("auto", "attention_bias", lambda d: d.json(
         "config.json", lambda x: put(x, "attention_bias", True))),
-    "config-rope": ("auto", "rope_scaling", lambda d: d.json(
+    "config-rope": ("auto", "rope_type 'yarn' is not supported", lambda d: d.json(
         "config.json", lambda x: put(x, "rope_scaling", {"type": "yarn"}))),
     "config-untied": ("auto", "'lm_head.weight' is missing", lambda d: d.json(
         "config.json", lambda x: put(x, "tie_word_embeddings", False))),
@@ -625,11 +859,11 @@ CASES = {
         "tokenizer.json", lambda x: put(x, "model", "vocab", "qqqqq", 10 ** 6))),
     "vocab-nul": ("auto", "not the text of a token", lambda d: d.json(
         "tokenizer.json", lambda x: put(x, "added_tokens", 0, "content", "a\0b"))),
-    "tokenizer-missing": ("auto", "tokenizer.json: cannot be read: No such file", lambda d: os.remove(
+    "tokenizer-missing": ("auto", "neither tokenizer.json nor tokenizer.model", lambda d: os.remove(
         d.path("tokenizer.json"))),
-    "tokenizer-split": ("auto", "not LLaMA 3's or Qwen's", lambda d: d.text(
+    "tokenizer-split": ("auto", "not LLaMA 3's, Qwen's or Falcon-E's", lambda d: d.text(
         "tokenizer.json", "{1,3}", "{1,2}")),
-    "tokenizer-no-split": ("auto", "not LLaMA 3's or Qwen's", lambda d: d.json(
+    "tokenizer-no-split": ("auto", "not LLaMA 3's, Qwen's or Falcon-E's", lambda d: d.json(
         "tokenizer.json", lambda x: x.pop("pre_tokenizer"))),
     "tokenizer-normalizer": ("auto", "normalizer", lambda d: d.json(
         "tokenizer.json", lambda x: put(x, "normalizer", {"type": "NFC"}))),

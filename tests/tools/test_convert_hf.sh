@@ -37,6 +37,13 @@ for model; do
     converts "$short-exact" "$model" auto-f32scale
     check "$short-exact-tensors" "not the model's" tool compare "$model" "$out" tensors
     check "$short-exact-logits" "not the model's" same_report "$model" "$out"
+    # LlamaForCausalLM: the same weights with their rows in another order, and other tokenizers
+    for kind in llama-div-bf16scale-untied llama-div-newer-shards-linear llama-auto-llama3-newer llama-auto-llama3 \
+        llama-exact-bf16-untied-digits-bare llama-exact-f32-falcon llama-online-bf16-untied llama-div-spm \
+        llama-exact-f16-prepend-pairs older-f16-spm older-bf16-metaspace-shards; do
+        converts "$short-$kind" "$model" $kind
+        check "$short-$kind-loads" "it does not" sh -c "report() { '$crosscheck' -m '$out' -n 1; }; report > '$tmp/a'"
+    done
 done
 model=$1
 converts name "$model" auto --name "a name"
@@ -56,7 +63,9 @@ if [ -z "$RUN" ] && has_terminal; then         # what is told meanwhile has line
 else skip bar-note "script gives no terminal here, or an emulator"; fi
 
 # ---- what is damaged: exit code 1, one line that says what, and no file
-for kind in auto auto-shards div bf16 f32; do tool make "$model" "$tmp/base/$kind" $kind; done
+for kind in auto auto-shards div bf16 f32 llama-exact-bf16 llama-div-spm llama-exact-f16-prepend llama-exact-f32-falcon; do
+    tool make "$model" "$tmp/base/$kind" $kind
+done
 rm -f "$out"
 tool cases > "$tmp/cases"
 tool break "$tmp/base" "$tmp/broken" || bad broken "they cannot be made"
@@ -106,6 +115,11 @@ if [ -z "$RUN" ] && ${CC:-cc} -O0 -DBITNET_NO_SIMD "$root"/examples/convert/*.c 
     check fault-none "exit code $rc: $(cat "$tmp/err")" test $rc -eq 0
     check fault-template "no chat template" grep -aq tokenizer.chat_template "$tmp/want.gguf"
     faults fault "$tmp/made/hf"
+    rm -rf "$tmp/made" "$tmp/want.gguf"
+    tool make "$model" "$tmp/made" llama-auto-spm-llama3
+    run "$tmp/made/hf" "$tmp/want.gguf"
+    check fault-spm-none "exit code $rc: $(cat "$tmp/err")" test $rc -eq 0
+    faults fault-spm "$tmp/made/hf"
     rm -rf "$tmp/made" "$tmp/want.gguf"
     python3 "$root/tests/tools/convert_embed.py" new gemma3 "$tmp/gemma3.gguf"
     python3 "$root/tests/tools/convert_embed.py" make "$tmp/gemma3.gguf" "$tmp/made" f32
