@@ -278,8 +278,16 @@
    The default is 128-group. For the others set bitnet_model_params.i2s_packing; the model then
    repacks the weights into memory of its own (521 MB for the 2B model), as it does TL1 and TL2. The
    library knows the tiles of bitnet_b1_58-large, bitnet_b1_58-3B and Llama3-8B-1.58 by the shapes.
-   For other shapes set bitnet_model_params.tile, which then applies to all such tensors of the
-   file. The results are the same.
+   For other shapes set bitnet_model_params.tile, which applies to all such tensors of the file, or
+   .tiles, for each shape its own. The results are the same.
+
+   For TL1 of Llama3-8B-1.58 bitnet.cpp has two sets of tiles (BM,BK,bm). The library takes the
+   first; a file that was packed with the second (setup_env.py --use-pretuned) loads, and writes
+   noise unless .tiles says so:
+
+       rows x columns       14336 x 4096    4096 x 14336    1024 x 4096    4096 x 4096
+       as generated         256,128,32      128,64,64       256,128,32     128,64,64
+       --use-pretuned       256,128,64      256,128,32      128,64,64      128,64,32
 
    Weights with a scale per block are repacked, too, into as many bytes as the file has: rows are
    interleaved, so that kernels need not add up lanes for each block. Q2_0 has 64 weights a block in
@@ -578,6 +586,12 @@ typedef enum bitnet_i2s_packing {
    size that TL2 has). bitnet.cpp calls them BM, BK and bm. See PACKINGS. */
 typedef struct bitnet_tile { int32_t rows, cols, group; } bitnet_tile;
 
+/* The tile of the matrices of one shape: rows, each of n weights. */
+typedef struct bitnet_shape_tile {
+    int32_t rows, n;
+    bitnet_tile tile;
+} bitnet_shape_tile;
+
 /* In this and every other parameter struct, all zero means defaults. */
 typedef struct bitnet_model_params {
     bitnet_allocator allocator;  /* also for the contexts of the model; copied */
@@ -589,6 +603,8 @@ typedef struct bitnet_model_params {
     const bitnet_kernels *kernels;       /* 0: bitnet_kernels_default(); its strings are borrowed */
     bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: 128-group */
     bitnet_tile tile;            /* of all TL1 and TL2 weights of the file; 0: by their shape */
+    const bitnet_shape_tile *tiles;      /* [n_tiles] for these shapes instead; used while loading */
+    int32_t n_tiles;
     int32_t q2_0_block;          /* weights in a block of Q2_0: 64 or 128; 0: told from the file */
     uint64_t max_bytes;          /* refuse larger files; 0: 16 GiB */
     int32_t copy;                /* 1: bitnet_model_load_file reads the file and never maps it */
@@ -5939,6 +5955,24 @@ static bitnet_result bitnet__check_tile(bitnet_tile t, bitnet_error *err) {
                         "at all", (long long)t.rows, (long long)t.cols, (long long)t.group);
 }
 
+static bitnet_result bitnet__check_tiles(const bitnet_model_params *p, bitnet_error *err) {
+    bitnet_result r = bitnet__check_tile(p->tile, err);
+    int32_t i;
+    if (r == BITNET_OK && (p->n_tiles < 0 || (p->n_tiles > 0 && !p->tiles)))
+        return bitnet__fail(err, BITNET_ERR_ARG, "%lld tiles at tiles, which is %s",
+                            (long long)p->n_tiles, p->tiles ? "not 0" : "0");
+    for (i = 0; i < p->n_tiles && r == BITNET_OK; i++) r = bitnet__check_tile(p->tiles[i].tile, err);
+    return r;
+}
+
+/* The tile that the caller gives for a shape; all 0: none. */
+static bitnet_tile bitnet__tile_for(const bitnet_model_params *p, int32_t rows, int32_t n) {
+    int32_t i;
+    for (i = 0; i < p->n_tiles; i++)
+        if (p->tiles[i].rows == rows && p->tiles[i].n == n) return p->tiles[i].tile;
+    return p->tile;
+}
+
 static bitnet_result bitnet__check_layout(bitnet_i2s_packing layout, bitnet_error *err) {
     if (bitnet__i2s_group(layout)) return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_ARG, "i2s_packing %lld is unknown", (long long)layout);
@@ -7778,7 +7812,8 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     l->file.n = n_in;
     l->file.rows = n_out;
     l->file.i2s_packing = m->params.i2s_packing;
-    if (!t->info->block && t->type != BITNET_TENSOR_I2_S) l->file.tile = m->params.tile;
+    if (!t->info->block && t->type != BITNET_TENSOR_I2_S)
+        l->file.tile = bitnet__tile_for(&m->params, n_out, n_in);
     if ((r = bitnet_ternary_check(&l->file, name, err))) return r;
     if (n_in < 64)                     /* padded to 128, they would take too much memory */
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has rows of %d weights; at "
@@ -8559,13 +8594,22 @@ static uint64_t bitnet__hash_floats(uint64_t h, const float *x, int32_t n) {
 static uint64_t bitnet__model_identity(const bitnet_model *m) {
     const bitnet_tile tile = m->params.tile;
     uint64_t h = bitnet__hash(BITNET__HASH_START, m->gguf.src.data, (size_t)m->gguf.data_start);
-    uint8_t numbers[16];
+    uint8_t numbers[20];
     int32_t i;
     bitnet__put_u32(numbers, (uint32_t)m->params.i2s_packing);
     bitnet__put_u32(numbers + 4, (uint32_t)tile.rows);
     bitnet__put_u32(numbers + 8, (uint32_t)tile.cols);
     bitnet__put_u32(numbers + 12, (uint32_t)tile.group);
-    h = bitnet__hash(h, numbers, sizeof numbers);
+    h = bitnet__hash(h, numbers, 16);
+    for (i = 0; i < m->params.n_tiles; i++) {
+        const bitnet_shape_tile *t = &m->params.tiles[i];
+        bitnet__put_u32(numbers, (uint32_t)t->rows);
+        bitnet__put_u32(numbers + 4, (uint32_t)t->n);
+        bitnet__put_u32(numbers + 8, (uint32_t)t->tile.rows);
+        bitnet__put_u32(numbers + 12, (uint32_t)t->tile.cols);
+        bitnet__put_u32(numbers + 16, (uint32_t)t->tile.group);
+        h = bitnet__hash(h, numbers, sizeof numbers);
+    }
     h = bitnet__hash_floats(h, m->output_norm, m->dim);
     for (i = 0; i < m->n_layers; i++) {
         float scales[BITNET__LINEARS];
@@ -8624,7 +8668,7 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     if (params) p = *params;
     r = bitnet__check_open(&src, out != 0, &p.allocator, err);
     if (r == BITNET_OK) r = bitnet__check_layout(p.i2s_packing, err);
-    if (r == BITNET_OK) r = bitnet__check_tile(p.tile, err);
+    if (r == BITNET_OK) r = bitnet__check_tiles(&p, err);
     if (r == BITNET_OK && p.q2_0_block && p.q2_0_block != 64 && p.q2_0_block != 128)
         r = bitnet__fail(err, BITNET_ERR_ARG, "q2_0_block %lld is not 64 or 128",
                          (long long)p.q2_0_block);
@@ -8640,6 +8684,8 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     r = bitnet__load_parts(m, err);
     bitnet__team_free(&m->params.allocator, m->team);
     m->team = 0;
+    m->params.tiles = 0;               /* the caller's, who may free it now */
+    m->params.n_tiles = 0;
     if (r != BITNET_OK) {
         bitnet_model_free(m);
         return r;

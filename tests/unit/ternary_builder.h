@@ -17,6 +17,16 @@ static struct imp_setting {
     uint32_t number;                   /* the type's number in the file; 0: its own */
 } imp;
 
+static struct imp_shapes { const bitnet_shape_tile *tiles; int n; } imp_shapes;  /* first, if any */
+
+/* Gives imp the tile of a shape; n 0: it stays. */
+static inline void imp_take_tile(int rows, int n) {
+    int i;
+    for (i = 0; i < imp_shapes.n; i++)
+        if (imp_shapes.tiles[i].rows == rows && imp_shapes.tiles[i].n == n)
+            imp.tile = imp_shapes.tiles[i].tile;
+}
+
 static inline int imp_pair(const int8_t *w) { return 3 * w[0] + w[1] + 4; }
 
 static inline void imp_tl1(const gb_linear *l, uint8_t *out) {
@@ -161,6 +171,7 @@ static inline uint8_t *imp_encode(gb_linear *l, uint32_t *type, size_t *size) {
     uint8_t *out;
     size_t i;
     int shift;
+    imp_take_tile(l->n_out, l->n_in);
     *type = imp.number ? imp.number : imp.type == IMP_MXFP4 ? IMP_TL2 : imp.type;
     if (!imp.separate && imp.block == 0.0f) l->scale = imp_cut(l->scale);
     if (imp_shape_of(imp.type).weights) return imp_encode_blocks(l, size);

@@ -24,6 +24,8 @@ static inline float *imp_logits(const void *data, size_t size, const bitnet_kern
     memset(err, 0, sizeof *err);
     p.kernels = k;
     p.tile = tile;
+    p.tiles = imp_shapes.tiles;
+    p.n_tiles = imp_shapes.n;
     cp.n_ctx = cp.n_logits = 3;
     cp.n_threads = 1;
     if (!(through_io ? bitnet_model_load_io(&io, &p, &m, err)

@@ -75,6 +75,67 @@ static void test_import_tl2(void) {
     imp_compare(1, "TL2 of filled-up rows");
 }
 
+/* Each shape has its own tile, and .tile is of none of them. One that another shape's tile takes the
+   place of loads, but has other logits; one that does not fit is named. */
+static void test_import_shapes(void) {
+    static const bitnet_shape_tile tl1[] = {
+        {384, 384, {64, 64, 32}}, {192, 384, {32, 32, 16}}, {640, 384, {64, 64, 64}},
+        {384, 640, {32, 64, 16}}, {384, 640, {64, 64, 32}}};     /* the last is never reached */
+    static const bitnet_shape_tile tl2[] = {
+        {384, 384, {64, 96, 32}}, {192, 384, {32, 96, 0}}, {640, 384, {64, 192, 32}},
+        {384, 640, {128, 96, 32}}};
+    static const bitnet_tile other = {96, 24, 32};
+    bitnet_shape_tile wrong[4];
+    bitnet_model_params p;
+    bitnet_model *m = 0;
+    bitnet_error err;
+    float *want, *got;
+    gb_model g;
+    imp_shapes.tiles = tl1;
+    imp_shapes.n = 4;                  /* the builder takes the last that fits */
+    imp = (struct imp_setting){IMP_TL1, other, 0, 0, 0, 0};
+    imp_compare(0, "TL1, a tile for each shape");
+    imp_shapes.tiles = tl2;
+    imp = (struct imp_setting){IMP_TL2, other, 0, 0, 0, 0};
+    imp_compare(0, "TL2, a tile for each shape");
+    imp_shapes.tiles = tl1;
+    imp = (struct imp_setting){IMP_TL1, other, 0, 0, 0, 0};
+    g = imp_model(0);
+    want = imp_logits(g.data, g.size, 0, other, 0, &err);
+    imp_shapes.n = 5;
+    got = imp_logits(g.data, g.size, 0, other, 0, &err);
+    CHECK(want && got && !memcmp(want, got, 3 * (size_t)g.n_vocab * sizeof *want));
+    free(got);
+    memcpy(wrong, tl1, sizeof wrong);
+    wrong[1].tile.group = 32;
+    imp_shapes.tiles = wrong;
+    imp_shapes.n = 4;
+    got = imp_logits(g.data, g.size, 0, other, 0, &err);
+    CHECK(want && got && memcmp(want, got, 3 * (size_t)g.n_vocab * sizeof *want));
+    free(got);
+    free(want);
+    memset(&p, 0, sizeof p);
+    p.tiles = wrong;
+    p.n_tiles = 3;                     /* none for the last shape */
+    CHECK(bitnet_model_load_memory(g.data, g.size, &p, &m, &err) == BITNET_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(err.text, "384 rows of 640"), "%s", err.text);
+    p.n_tiles = 4;
+    wrong[3].tile.cols = 48;
+    CHECK(bitnet_model_load_memory(g.data, g.size, &p, &m, &err) == BITNET_ERR_FORMAT);
+    CHECK_MSG(strstr(err.text, "'blk.0.ffn_down.weight'") && strstr(err.text, "32,48,16"), "%s",
+              err.text);
+    wrong[3].tile.cols = 0;
+    CHECK(bitnet_model_load_memory(g.data, g.size, &p, &m, &err) == BITNET_ERR_ARG);
+    p.n_tiles = -1;
+    CHECK(bitnet_model_load_memory(g.data, g.size, &p, &m, &err) == BITNET_ERR_ARG);
+    p.tiles = 0;
+    p.n_tiles = 1;
+    CHECK(bitnet_model_load_memory(g.data, g.size, &p, &m, &err) == BITNET_ERR_ARG);
+    gb_free_model(&g);
+    imp_shapes.tiles = 0;
+    imp_shapes.n = 0;
+}
+
 /* Of all tiles of TL2, those that divide the shapes into the same triplets and pairs load: the
    others are found out. Those that load are a permutation of the right rows and columns, which
    nothing in the file contradicts, but other logits. */
@@ -561,6 +622,7 @@ const test_case ternary_formats_tests[] = {
     {"ternary_formats/files", test_import_files},
     {"ternary_formats/tl1", test_import_tl1},
     {"ternary_formats/tl2", test_import_tl2},
+    {"ternary_formats/shapes", test_import_shapes},
     {"ternary_formats/wrong_tiles", test_import_wrong_tiles},
     {"ternary_formats/wrong_tiles_files", test_import_wrong_tiles_files},
     {"ternary_formats/flaws", test_import_flaws},
