@@ -603,7 +603,7 @@ typedef struct bitnet_model_params {
     const bitnet_kernels *kernels;       /* 0: bitnet_kernels_default(); its strings are borrowed */
     bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: 128-group */
     bitnet_tile tile;            /* of all TL1 and TL2 weights of the file; 0: by their shape */
-    const bitnet_shape_tile *tiles;      /* [n_tiles] for these shapes instead; used while loading */
+    const bitnet_shape_tile *tiles;      /* [n_tiles], of these shapes instead; used in loading */
     int32_t n_tiles;
     int32_t q2_0_block;          /* weights in a block of Q2_0: 64 or 128; 0: told from the file */
     uint64_t max_bytes;          /* refuse larger files; 0: 16 GiB */
@@ -5961,7 +5961,8 @@ static bitnet_result bitnet__check_tiles(const bitnet_model_params *p, bitnet_er
     if (r == BITNET_OK && (p->n_tiles < 0 || (p->n_tiles > 0 && !p->tiles)))
         return bitnet__fail(err, BITNET_ERR_ARG, "%lld tiles at tiles, which is %s",
                             (long long)p->n_tiles, p->tiles ? "not 0" : "0");
-    for (i = 0; i < p->n_tiles && r == BITNET_OK; i++) r = bitnet__check_tile(p->tiles[i].tile, err);
+    for (i = 0; i < p->n_tiles && r == BITNET_OK; i++)
+        r = bitnet__check_tile(p->tiles[i].tile, err);
     return r;
 }
 

@@ -187,6 +187,7 @@ suite_convert() {
     sh tests/tools/test_convert_hf.sh "build/convert-$suite" build/crosscheck \
         examples/tiny.gguf tests/data/a.gguf || bad=1
     sh tests/tools/test_convert_embed.sh "build/convert-$suite" build/crosscheck || bad=1
+    sh tests/tools/test_convert_groups.sh "build/convert-$suite" build/crosscheck || bad=1
     return $bad
 }
 

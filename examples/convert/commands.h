@@ -8,6 +8,9 @@ typedef struct repack_options {
     packing from, to;                  /* from.type is not used */
     int wants_ternary, wants_head;     /* fail if the file has no weights of that kind */
     uint32_t head_type;                /* of embedding and head, with wants_head */
+    int pq2_0_as_42;                   /* PQ2_0 gets Q2_0's number */
+    int round_scales;                  /* to F16, where the type needs that */
+    int copy;                          /* layers that are not ternary are copied */
     int force;
 } repack_options;
 

@@ -24,21 +24,24 @@
 
 static const char *to_name, *i2s_name, *from_name, *tile_text, *from_tile_text, *head_name;
 static const char *pre_name, *model_name, *pooling_name, *files[2];
-static int inspecting, verifying, forcing, helping, windowed, n_files;
+static int inspecting, verifying, forcing, helping, windowed, rounding, copying, n_files;
 
 static const struct option {
     const char *name, *arg, *help;
     const char **text;                 /* where the argument goes */
     int *flag;                         /* instead, what an option without an argument sets */
 } options[] = {
-    {"--to", "TYPE", "ternary weights become i2_s, tl1, tl2, tq1_0 or tq2_0 (i2_s)", &to_name, 0},
+    {"--to", "TYPE", "ternary weights become i2_s, tl1, tl2, tq1_0, tq2_0, q2_0, q2_0_128 or pq2_0 "
+     "(i2_s)", &to_name, 0},
     {"--i2s", "L", "packing of I2_S: 128, 64 or 4row (128); with --verify: B's", &i2s_name, 0},
-    {"--tile", "BM,BK,bm", "tile of TL1 or TL2 (the published one); with --verify: B's",
-     &tile_text, 0},
+    {"--tile", "BM,BK,bm", "tile of TL1 or TL2, or a kernel_config.ini (the published one); with "
+     "--verify: B's", &tile_text, 0},
     {"--from-layout", "L", "the input's packing of I2_S, or A's (128)", &from_name, 0},
     {"--from-tile", "BM,BK,bm", "the input's tile, or A's (the published one)", &from_tile_text, 0},
     {"--head", "TYPE", "embedding and head become f16, bf16, f32, q8_0 or q6_k", &head_name, 0},
-    {"--name", "NAME", "general.name of a folder's model", &model_name, 0},
+    {"--round-scales", 0, "scales become F16, which all from tq1_0 on need", 0, &rounding},
+    {"--copy", 0, "copy layers that are not ternary", 0, &copying},
+    {"--name", "NAME", "general.name of a folder's model (the folder's)", &model_name, 0},
     {"--pre", "NAME", "tokenizer.ggml.pre of a folder's model (detected)", &pre_name, 0},
     {"--pooling", "KIND", "of a folder's embeddings: mean, first or last (modules.json)",
      &pooling_name, 0},
@@ -72,15 +75,17 @@ static void print_help(void) {
     int i;
     puts("convert FOLDER|IN.gguf OUT.gguf, convert --inspect FILE, convert --verify A B");
     for (i = 0; i < N_OPTIONS; i++)
-        printf("  %-13s %-8s %s\n", options[i].name, options[i].arg ? options[i].arg : "",
+        printf("  %-14s %-8s %s\n", options[i].name, options[i].arg ? options[i].arg : "",
                options[i].help);
 }
 
 /* ---- the options' values ---- */
 
+#define Q2_0_128 "q2_0_128"            /* blocks of PQ2_0 under the number of Q2_0 */
+
 /* The index of text among n names; 0 without a text. */
 static int which(const char *option, const char *text, const char *const *names, int n) {
-    char all[64] = "";
+    char all[128] = "";
     int i;
     for (i = 0; text && i < n && strcmp(text, names[i]); i++) {
         strcat(all, i == 0 ? "" : i == n - 1 ? " or " : ", ");
@@ -91,10 +96,12 @@ static int which(const char *option, const char *text, const char *const *names,
 }
 
 static uint32_t ternary_type(const char *text) {
-    static const char *const names[] = {"i2_s", "tl1", "tl2", "tq1_0", "tq2_0"};
+    static const char *const names[] = {"i2_s", "tl1", "tl2", "tq1_0", "tq2_0", "q2_0", "pq2_0",
+                                        Q2_0_128};
     static const uint32_t types[] = {BITNET_TENSOR_I2_S, BITNET_TENSOR_TL1, BITNET_TENSOR_TL2,
-                                     BITNET_TENSOR_TQ1_0, BITNET_TENSOR_TQ2_0};
-    return types[which("--to", text, names, 5)];
+                                     BITNET_TENSOR_TQ1_0, BITNET_TENSOR_TQ2_0, BITNET_TENSOR_Q2_0,
+                                     BITNET_TENSOR_PQ2_0, BITNET_TENSOR_PQ2_0};
+    return types[which("--to", text, names, 8)];
 }
 
 static uint32_t head_type(const char *text) {
@@ -115,39 +122,31 @@ static uint32_t pooling(const char *text) {
     return text ? (uint32_t)BITNET_POOLING_MEAN + (uint32_t)which("--pooling", text, names, 3) : 0;
 }
 
-/* "BM,BK,bm" or "BM,BK" */
-static bitnet_tile tile(const char *option, const char *text) {
-    int32_t v[3] = {0, 0, 0};
-    bitnet_tile t = {0, 0, 0};
-    const char *p = text;
-    char *end;
-    int i;
-    if (!text) return t;
-    for (i = 0; i < 3; i++) {
-        const long n = strtol(p, &end, 10);
-        if (end == p || *p < '0' || *p > '9' || n < 1 || n > 65536) break;
-        v[i] = (int32_t)n;
-        p = end + (*end == ',');
-        if (!*end) break;
-    }
-    if (i == 3 || *p || p[-1] == ',' || !v[1])
-        fail(2, "%s: '%s' is not a tile such as 128,96,32", option, text);
-    t.rows = v[0];
-    t.cols = v[1];
-    t.group = v[2];
-    return t;
+static tile_set tiles(const char *option, const char *text) {
+    bitnet_error err = {BITNET_OK, ""};
+    tile_set set;
+    memset(&set, 0, sizeof set);
+    if (text && tiles_read(&set, text, &err)) fail(2, "%s: %s", option, err.text);
+    return set;
 }
 
 static void resolve(repack_options *o) {
     memset(o, 0, sizeof *o);
     o->to.type = ternary_type(to_name);
     o->to.i2s_packing = layout("--i2s", i2s_name);
-    o->to.tile = tile("--tile", tile_text);
+    o->to.tiles = tiles("--tile", tile_text);
+    o->to.tile_option = "--tile";
+    o->to.i2s_option = "--i2s";
     o->from.i2s_packing = layout("--from-layout", from_name);
-    o->from.tile = tile("--from-tile", from_tile_text);
+    o->from.tiles = tiles("--from-tile", from_tile_text);
+    o->from.tile_option = "--from-tile";
+    o->from.i2s_option = "--from-layout";
     o->wants_ternary = to_name || i2s_name;
     o->wants_head = head_name != 0;
     o->head_type = head_type(head_name);
+    o->pq2_0_as_42 = to_name && !strcmp(to_name, Q2_0_128);
+    o->round_scales = rounding;
+    o->copy = copying;
     o->force = forcing;
 }
 
@@ -161,11 +160,16 @@ static void check(const repack_options *o) {
     if (inspecting && (i2s_name || tile_text || from_name || from_tile_text))
         fail(2, "--inspect does not use options for packings");
     if (inspecting || verifying) {
-        if (to_name || head_name || forcing || pre_name || model_name || pooling_name || windowed)
-            fail(2, "--to, --head, --pre, --name, --pooling, --window and --force are for writing "
-                 "a file");
+        if (to_name || head_name || forcing || pre_name || model_name || pooling_name || windowed ||
+            rounding || copying)
+            fail(2, "--to, --head, --pre, --name, --pooling, --window, --round-scales, --copy and "
+                 "--force are for writing a file");
     } else if ((pre_name || model_name || pooling_name || windowed) && !is_folder(files[0]))
         fail(2, "--pre, --name, --pooling and --window are for a folder's model");
+    else if ((rounding || copying) && is_folder(files[0]))
+        fail(2, "--round-scales and --copy are for a GGUF file");
+    else if (rounding && !in_blocks(o->to.type))
+        fail(2, "--round-scales is for --to tq1_0, tq2_0, q2_0, q2_0_128 and pq2_0");
     else if (to_name && i2s_name && o->to.type != BITNET_TENSOR_I2_S)
         fail(2, "--i2s and --to %s exclude each other", to_name);
     else if (tile_text && o->to.type != BITNET_TENSOR_TL1 && o->to.type != BITNET_TENSOR_TL2)
@@ -187,11 +191,17 @@ static void convert_folder(const char *in, const char *out) {
     o.name = model_name;
     o.pre = pre_name;
     o.head_type = head_type(head_name);
+    o.wants_head = head_name != 0;
+    o.group_type = to_name ? ternary_type(to_name) : 0;
+    o.group_number = to_name && !strcmp(to_name, Q2_0_128) ? BITNET_TENSOR_Q2_0 : o.group_type;
     o.pooling = pooling(pooling_name);
     o.window = windowed;
     o.log_fn = log_text;
-    if (to_name || i2s_name || from_name || from_tile_text)
-        fail(2, "a folder becomes I2_S in groups of 128; convert that file for other types");
+    if (o.group_type == BITNET_TENSOR_I2_S) o.group_type = 0;
+    if ((o.group_type && o.group_type != BITNET_TENSOR_Q2_0 &&
+         o.group_type != BITNET_TENSOR_PQ2_0) || i2s_name || from_name || from_tile_text)
+        fail(2, "a folder becomes I2_S in groups of 128, or q2_0, q2_0_128 or pq2_0; convert that "
+             "file for other types");
     if (hf_open(&h, in, &o, &err)) fail(1, "%s: %s", in, err.text);
     output_open(out, in, forcing);
     if (hf_write(&h, &writer, &err)) fail(1, "%s: %s", in, err.text);

@@ -83,6 +83,31 @@ static int file_is_absent(const char *path) {
     return errno == ENOENT;
 }
 
+int file_exists(const char *dir, const char *name) {
+    char path[FILE_PATH];
+    const int n = snprintf(path, sizeof path, "%s/%s", dir, name);
+    return n > 0 && n < FILE_PATH && !file_is_absent(path);
+}
+
+void file_base_name(const char *path, char *out, size_t cap) {
+    char full[FILE_PATH];
+    const char *base;
+    size_t n;
+#ifdef _WIN32
+    WCHAR wide[FILE_PATH], wide_full[FILE_PATH];
+    if (!file_wide(path, wide) || !_wfullpath(wide_full, wide, FILE_PATH) ||
+        !WideCharToMultiByte(CP_UTF8, 0, wide_full, -1, full, sizeof full, 0, 0))
+        snprintf(full, sizeof full, "%s", path);
+#else
+    char *real = realpath(path, 0);
+    snprintf(full, sizeof full, "%s", real ? real : path);
+    free(real);
+#endif
+    for (n = strlen(full); n > 0 && strchr("/\\", full[n - 1]);) full[--n] = 0;
+    for (base = full + n; base > full && !strchr("/\\", base[-1]);) base--;
+    bitnet_clean_text(base, strlen(base), out, cap);
+}
+
 /* ---- offsets ---- */
 
 int file_seek(FILE *f, uint64_t at) {
@@ -114,6 +139,21 @@ static bitnet_result file_fail(const char *name, int reason, bitnet_error *err) 
                      reason ? strerror(reason) : "the file has become shorter");
 }
 
+/* Does the file, which is at its start, begin as a pointer of git-lfs? */
+static int file_begins_as_pointer(FILE *f) {
+    static const char first[] = "version https://git-lfs.github.com/spec/";
+    char bytes[sizeof first - 1];
+    const size_t n = fread(bytes, 1, sizeof bytes, f);
+    return n == sizeof bytes && !memcmp(bytes, first, n);
+}
+
+int file_is_pointer(const char *path) {
+    FILE *f = utf8_fopen(path, "rb");
+    const int yes = f && file_begins_as_pointer(f);
+    if (f) fclose(f);
+    return yes;
+}
+
 bitnet_result file_open(const char *dir, const char *name, int optional, FILE **f, uint64_t *size,
                         bitnet_error *err) {
     char path[FILE_PATH];
@@ -131,11 +171,14 @@ bitnet_result file_open(const char *dir, const char *name, int optional, FILE **
     if (!*f) return file_fail(name, errno, err);
     end = file_size(*f);
     /* Some file systems open what they cannot read: try the first byte. */
-    if (end >= 0 && !file_seek(*f, 0) && (fgetc(*f) != EOF || !ferror(*f)) && !file_seek(*f, 0)) {
-        *size = (uint64_t)end;
-        return BITNET_OK;
-    }
-    file_fail(name, errno, err);
+    if (end >= 0 && !file_seek(*f, 0)) {
+        const int is_pointer = file_begins_as_pointer(*f);
+        if (is_pointer) set_error(err, BITNET_ERR_FORMAT, "%s: %s", name, FILE_POINTER);
+        else if (!ferror(*f) && !file_seek(*f, 0)) {
+            *size = (uint64_t)end;
+            return BITNET_OK;
+        } else file_fail(name, errno, err);
+    } else file_fail(name, errno, err);
     fclose(*f);
     *f = 0;
     return BITNET_ERR_IO;

@@ -28,6 +28,14 @@ int is_folder(const char *path);
 /* Something that exists and is not a regular file, such as a pipe, which would block a reader. */
 int is_not_a_file(const char *path);
 
+/* Is it what git leaves in the place of a large file? Then an error says FILE_POINTER. */
+#define FILE_POINTER "this is a pointer of git-lfs, not the file itself; 'git lfs pull' gets that"
+int file_is_pointer(const char *path);
+/* Does something in the folder have that name? */
+int file_exists(const char *dir, const char *name);
+/* The last part of a path, also of "." and "..", as one line of clean text. */
+void file_base_name(const char *path, char *out, size_t cap);
+
 /* Moves to an offset from the start. Nonzero: it failed. */
 int file_seek(FILE *f, uint64_t at);
 

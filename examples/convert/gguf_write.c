@@ -317,6 +317,11 @@ bitnet_result gguf_add_strings(gguf_writer *w, const char *name, const char *con
 
 bitnet_result gguf_add_tensor(gguf_writer *w, const char *name, uint32_t type, int32_t n_dims,
                               const uint64_t *dims) {
+    return gguf_add_tensor_as(w, name, type, type, n_dims, dims);
+}
+
+bitnet_result gguf_add_tensor_as(gguf_writer *w, const char *name, uint32_t type, uint32_t number,
+                                 int32_t n_dims, const uint64_t *dims) {
     const uint64_t size = bitnet_tensor_size(type, n_dims, dims);
     const char *type_name = bitnet_tensor_type_name(type);
     gguf_bytes *b;
@@ -333,7 +338,7 @@ bitnet_result gguf_add_tensor(gguf_writer *w, const char *name, uint32_t type, i
     e->size = size;
     gguf_append_int(w, b, (uint64_t)n_dims, 4);
     for (i = 0; i < n_dims; i++) gguf_append_int(w, b, dims[i], 8);
-    gguf_append_int(w, b, type, 4);
+    gguf_append_int(w, b, number, 4);
     e->offset_at = b->n;
     gguf_append_int(w, b, 0, 8);
     return w->err.code;

@@ -42,6 +42,9 @@ bitnet_result gguf_add_value(gguf_writer *w, const char *name, const bitnet_gguf
 /* dims is [n_dims]: row length, rows, ... The tensor has bitnet_tensor_size bytes. */
 bitnet_result gguf_add_tensor(gguf_writer *w, const char *name, uint32_t type, int32_t n_dims,
                               const uint64_t *dims);
+/* The same with another number for the type: PQ2_0 as 42, which is also Q2_0's. */
+bitnet_result gguf_add_tensor_as(gguf_writer *w, const char *name, uint32_t type, uint32_t number,
+                                 int32_t n_dims, const uint64_t *dims);
 
 bitnet_result gguf_write_header(gguf_writer *w);
 /* The next n bytes of the current tensor. One call must not run over into the next tensor. */

@@ -11,8 +11,8 @@ enum { HF_SLICE = 1 << 20 };           /* elements in memory at a time */
 /* ---- families and their tensors ---- */
 
 enum {
-    HF_BITNET = 1, HF_QWEN3 = 2, HF_GEMMA3 = 4, HF_LLAMA = 8, HF_EMBED = HF_QWEN3 | HF_GEMMA3,
-    HF_ALL = 15
+    HF_BITNET = 1, HF_QWEN3 = 2, HF_GEMMA3 = 4, HF_LLAMA = 8, HF_GROUPS = 16,
+    HF_EMBED = HF_QWEN3 | HF_GEMMA3, HF_ALL = 31
 };
 
 typedef struct hf_family {
@@ -31,7 +31,8 @@ typedef struct hf_family {
                                           0: only if quantization_mode is online */
 } hf_family;
 
-/* The official model; 1bitLLM's; Microsoft's embeddings; Llama3-8B-1.58, Falcon3-1.58, Falcon-E. */
+/* The official model; 1bitLLM's; Microsoft's embeddings; Llama3-8B-1.58, Falcon3-1.58, Falcon-E;
+   Ternary Bonsai. */
 static const hf_family hf_families[] = {
     {0, 0, "bitnet-b1.58", "hidden_act", "relu2", HF_BITNET, BITNET_TENSOR_F32, 0, 0, 0, 0, 1},
     {0, 0, "bitnet", "hidden_act", "silu", HF_BITNET, BITNET_TENSOR_F32, 0, 0, 0, 0, 1},
@@ -40,7 +41,9 @@ static const hf_family hf_families[] = {
     {"gemma3_text", 0, "gemma3", "hidden_activation", "gelu_pytorch_tanh", HF_GEMMA3,
      BITNET_TENSOR_F16, 1.0f, 0, 0, 0, 1},
     {"llama", "LlamaForCausalLM", "llama", "hidden_act", "silu", HF_LLAMA, BITNET_TENSOR_F32, 0, 0,
-     10000.0f, 1, 0}
+     10000.0f, 1, 0},
+    {"qwen3", "Qwen3ForCausalLM", "qwen3", "hidden_act", "silu", HF_GROUPS, BITNET_TENSOR_F32, 0, 0,
+     0, 0, 0}
 };
 enum { HF_FAMILIES = sizeof hf_families / sizeof hf_families[0] };
 
@@ -58,15 +61,15 @@ static const struct hf_layer_part {
     {"attn_k", "self_attn.k_proj", 0, HF_ALL, HF_KV, HF_DIM, 0, 1},
     {"attn_v_norm_in", "self_attn.v_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0, 0},
     {"attn_v", "self_attn.v_proj", 0, HF_ALL, HF_KV, HF_DIM, 0, 0},
-    {"attn_q_norm", "self_attn.q_norm", 0, HF_EMBED, HF_ONE, HF_HEAD, 1, 0},
-    {"attn_k_norm", "self_attn.k_norm", 0, HF_EMBED, HF_ONE, HF_HEAD, 1, 0},
+    {"attn_q_norm", "self_attn.q_norm", 0, HF_EMBED | HF_GROUPS, HF_ONE, HF_HEAD, 1, 0},
+    {"attn_k_norm", "self_attn.k_norm", 0, HF_EMBED | HF_GROUPS, HF_ONE, HF_HEAD, 1, 0},
     {"attn_sub_norm", "self_attn.attn_sub_norm", "self_attn.inner_attn_ln", HF_BITNET, HF_ONE,
      HF_Q, 1, 0},
     {"attn_output_norm_in", "self_attn.o_proj.norm", 0, HF_EMBED, HF_ONE, HF_Q, 0, 0},
     {"attn_output", "self_attn.o_proj", 0, HF_ALL, HF_DIM, HF_Q, 0, 0},
     {"post_attention_norm", "post_attention_layernorm", 0, HF_GEMMA3, HF_ONE, HF_DIM, 1, 0},
-    {"ffn_norm", "post_attention_layernorm", 0, HF_BITNET | HF_QWEN3 | HF_LLAMA, HF_ONE, HF_DIM, 1,
-     0},
+    {"ffn_norm", "post_attention_layernorm", 0, HF_BITNET | HF_QWEN3 | HF_LLAMA | HF_GROUPS, HF_ONE,
+     HF_DIM, 1, 0},
     {"ffn_norm", "pre_feedforward_layernorm", 0, HF_GEMMA3, HF_ONE, HF_DIM, 1, 0},
     {"ffn_gate_norm_in", "mlp.gate_proj.norm", 0, HF_EMBED, HF_ONE, HF_DIM, 0, 0},
     {"ffn_gate", "mlp.gate_proj", 0, HF_ALL, HF_FFN, HF_DIM, 0, 0},
@@ -78,6 +81,11 @@ static const struct hf_layer_part {
     {"post_ffw_norm", "post_feedforward_layernorm", 0, HF_GEMMA3, HF_ONE, HF_DIM, 1, 0}
 };
 enum { HF_LAYER_PARTS = sizeof hf_layer_parts / sizeof hf_layer_parts[0] };
+
+/* Qwen3 is a model of text embeddings, or, with a type for groups, one of Ternary Bonsai. */
+static int hf_is_wanted(const hf_model *h, const hf_family *family) {
+    return !(family->tensors & (h->options.group_type ? HF_EMBED : HF_GROUPS));
+}
 
 static int hf_embeds(const hf_model *h) { return (h->family->tensors & HF_EMBED) != 0; }
 
@@ -142,7 +150,8 @@ static bitnet_result hf_read_family(hf_model *h, bitnet_error *err) {
     uint32_t act = 0;
     int i;
     for (i = 0; i < HF_FAMILIES; i++)
-        if (hf_families[i].model_type && json_is(j, type, hf_families[i].model_type))
+        if (hf_families[i].model_type && hf_is_wanted(h, &hf_families[i]) &&
+            json_is(j, type, hf_families[i].model_type))
             wanted = hf_families[i].model_type;
     if (!wanted && (json_kind(j, archs) != JSON_ARRAY || j->nodes[archs].n != 1))
         return hf_bad(h, "architectures", "must name one architecture", err);
@@ -151,7 +160,7 @@ static bitnet_result hf_read_family(hf_model *h, bitnet_error *err) {
         return hf_unsupported(h, "architecture", archs + 1, "BitNetForCausalLM is, and model_type "
                               "llama, qwen3 and gemma3_text are", err);
     for (i = 0; i < HF_FAMILIES; i++) {
-        if (hf_families[i].model_type != wanted) continue;
+        if (hf_families[i].model_type != wanted || !hf_is_wanted(h, &hf_families[i])) continue;
         key = hf_families[i].act_key;
         act = json_get(j, JSON_ROOT, key);
         acts[acts[0] != 0] = hf_families[i].act;
@@ -171,7 +180,9 @@ static bitnet_result hf_read_family(hf_model *h, bitnet_error *err) {
 /* RoPE. Newer files have rope_parameters, which may be those of each kind of layer; others have
    rope_theta in the root, and rope_scaling for the rest. */
 static bitnet_result hf_read_rope(hf_model *h, bitnet_error *err) {
-    static const char *const kinds[] = {"default", "linear", "llama3"};   /* HF_ROPE_DEFAULT, .. */
+    static const char *const kinds[] = {"default", "linear", "llama3", "yarn"};    /* HF_ROPE_* */
+    static const char *const others[] = {"attention_factor", "mscale", "mscale_all_dim",
+                                         "truncate"};
     const json *j = &h->config;
     hf_rope *rope = &h->rope;
     const uint32_t newer = json_get(j, JSON_ROOT, "rope_parameters");
@@ -179,23 +190,35 @@ static bitnet_result hf_read_rope(hf_model *h, bitnet_error *err) {
     const uint32_t scaling = full ? full : newer ? newer : json_get(j, JSON_ROOT, "rope_scaling");
     uint32_t type = json_get(j, scaling, "rope_type");
     int n = hf_embeds(h) ? 1 : (int)(sizeof kinds / sizeof kinds[0]);
+    size_t i;
     bitnet_result r;
     if (!type) type = json_get(j, scaling, "type");      /* the older name */
     if (!newer && scaling && !type) return hf_bad(h, "rope_scaling", "has no rope_type", err);
     while (type && n > 0 && !json_is(j, type, kinds[n - 1])) n--;
     if (type && n == 0)
         return hf_unsupported(h, "rope_type", type, hf_embeds(h) ? "default is"
-                              : "default, linear and llama3 are", err);
+                              : "default, linear, llama3 and yarn are", err);
     rope->kind = type ? n - 1 : HF_ROPE_DEFAULT;
     h->theta = h->family->theta;
     if ((r = hf_get_float(h, newer ? scaling : JSON_ROOT, "rope_theta", &h->theta, err)) ||
         rope->kind == HF_ROPE_DEFAULT) return r;
     if ((r = hf_get_float(h, scaling, "factor", &rope->factor, err)) ||
         rope->kind == HF_ROPE_LINEAR) return r;
+    if (!json_uint(j, json_get(j, scaling, "original_max_position_embeddings"), &rope->original) ||
+        rope->original < 1 || rope->original > 1 << 30)
+        return hf_bad(h, "original_max_position_embeddings", "of its scaling is not an integer "
+                      "from 1 to 2^30", err);
+    if (rope->kind == HF_ROPE_YARN) {
+        rope->fast = 32;
+        rope->slow = 1;
+        for (i = 0; i < sizeof others / sizeof others[0]; i++)
+            if (json_get(j, scaling, others[i]))
+                return hf_bad(h, others[i], "is not supported", err);
+        r = hf_get_float(h, scaling, "beta_fast", &rope->fast, err);
+        return r ? r : hf_get_float(h, scaling, "beta_slow", &rope->slow, err);
+    }
     if ((r = hf_get_float(h, scaling, "low_freq_factor", &rope->low, err)) ||
-        (r = hf_get_float(h, scaling, "high_freq_factor", &rope->high, err)) ||
-        (r = hf_get_float(h, scaling, "original_max_position_embeddings", &rope->original, err)))
-        return r;
+        (r = hf_get_float(h, scaling, "high_freq_factor", &rope->high, err))) return r;
     return rope->high > rope->low
            ? BITNET_OK : hf_bad(h, "high_freq_factor", "is not over low_freq_factor", err);
 }
@@ -328,7 +351,10 @@ static bitnet_result hf_add(hf_model *h, const char *name, const char *hf, const
     if (other && !hf_find(h, path)) other = 0;
     if (!other) snprintf(path, sizeof path, "%s%s.weight", h->prefix, hf);
     t = hf_find(h, path);
-    if (!t) return set_error(err, BITNET_ERR_FORMAT, "tensor '%s' is missing", path);
+    if (!t)
+        return set_error(err, BITNET_ERR_FORMAT, "tensor '%s' is missing%s", path,
+                         strstr(name, "_norm_in") ? ", which text embeddings have; --to q2_0 is "
+                         "for weights with a scale per group" : "");
     packed = !hf_is_float(t);
     snprintf(p->name, sizeof p->name, "%s.weight", name);
     snprintf(scale, sizeof scale, "%s_scale", path);
@@ -353,6 +379,8 @@ static bitnet_result hf_add(hf_model *h, const char *name, const char *hf, const
         return st_fail(&h->tensors, t, "its shape is not what config.json says", err);
     if (type == BITNET_TENSOR_I2_S && rows * cols % 128)
         return st_fail(&h->tensors, t, "its weights are not whole blocks of 128", err);
+    if (pack_group(type) && cols % (uint64_t)pack_group(type))
+        return st_fail(&h->tensors, t, "its rows are not whole blocks of the type", err);
     if (!p->scale) return BITNET_OK;
     p->scale->used = 1;
     return hf_is_float(p->scale) && p->scale->n == 1
@@ -370,7 +398,8 @@ static bitnet_result hf_add_layer(hf_model *h, unsigned i, bitnet_error *err) {
         snprintf(hf, sizeof hf, "layers.%u.%s", i, part->hf);
         snprintf(other, sizeof other, "layers.%u.%s", i, part->other ? part->other : "");
         r = hf_add(h, name, hf, part->other ? other : 0,
-                   part->rows ? BITNET_TENSOR_I2_S : h->family->norms, h->sizes[part->rows],
+                   !part->rows ? h->family->norms : h->options.group_type ? h->options.group_type
+                   : BITNET_TENSOR_I2_S, h->sizes[part->rows],
                    h->sizes[part->cols], err);
         if (part->shifted) h->parts[h->n_parts - 1].shift = h->family->shift;
         if (part->rotated && h->family->adjacent)
@@ -381,6 +410,12 @@ static bitnet_result hf_add_layer(hf_model *h, unsigned i, bitnet_error *err) {
 
 static void hf_log(const hf_model *h, const char *text) {
     if (h->options.log_fn) h->options.log_fn(h->options.ud, text);
+}
+
+/* Of embedding and head. */
+static uint32_t hf_head_type(const hf_model *h) {
+    return h->options.group_type && !h->options.wants_head ? h->options.group_type
+                                                           : h->options.head_type;
 }
 
 /* The output head. A model of embeddings never computes it. */
@@ -398,7 +433,7 @@ static bitnet_result hf_add_head(hf_model *h, bitnet_error *err) {
     }
     if (!output && !tie) return BITNET_OK;
     h->prefix = "";
-    r = hf_add(h, "output", "lm_head", 0, h->options.head_type, h->vocab, h->sizes[HF_DIM], err);
+    r = hf_add(h, "output", "lm_head", 0, hf_head_type(h), h->vocab, h->sizes[HF_DIM], err);
     h->prefix = prefix;
     return r;
 }
@@ -418,9 +453,10 @@ static double hf_root(double v, uint64_t n) {
     return x;
 }
 
-/* LLaMA 3.1's scaling divides the frequency of pair i, theta ^ (-2 i / head_dim), by a factor: 1 for
-   wave lengths up to original / high, `factor` from original / low on, and between them what makes
-   the frequency's share rise linearly with original / length. bitnet.h reads one for each pair. */
+/* LLaMA 3.1's scaling divides the frequency of pair i, theta ^ (-2 i / head_dim), by a factor: 1
+   for wave lengths up to original / high, `factor` from original / low on, and between them what
+   makes the frequency's share rise linearly with original / length. bitnet.h reads one for each
+   pair. */
 static bitnet_result hf_add_rope(hf_model *h, bitnet_error *err) {
     const hf_rope *rope = &h->rope;
     const uint64_t n = h->sizes[HF_HEAD] / 2;
@@ -453,7 +489,7 @@ static bitnet_result hf_add_all(hf_model *h, bitnet_error *err) {
     h->parts = (hf_part *)calloc((size_t)(4 + HF_LAYER_PARTS * h->n_layers), sizeof *h->parts);
     if (!h->parts) return set_error(err, BITNET_ERR_MEMORY, "no memory for a list of tensors");
     h->prefix = hf_find(h, "embed_tokens.weight") ? "" : "model.";
-    r = hf_add(h, "token_embd", "embed_tokens", 0, h->options.head_type, h->vocab, dim, err);
+    r = hf_add(h, "token_embd", "embed_tokens", 0, hf_head_type(h), h->vocab, dim, err);
     for (i = 0; i < h->n_layers && !r; i++) r = hf_add_layer(h, i, err);
     if (!r) r = hf_add(h, "output_norm", "norm", 0, h->family->norms, 0, dim, err);
     if (r) return r;
@@ -469,8 +505,8 @@ static bitnet_result hf_add_all(hf_model *h, bitnet_error *err) {
     return BITNET_OK;
 }
 
-/* What is put around a text. Embeddings end with a token of their own, whose row becomes the vector.
-   Falcon's tokenizers put nothing in front, and their files say nothing about it. */
+/* What is put around a text. Embeddings end with a token of their own, whose row becomes the
+   vector. Falcon's tokenizers put nothing in front, and their files say nothing about it. */
 static bitnet_result hf_read_ends(hf_model *h, bitnet_error *err) {
     tok *t = &h->tokens;
     if (h->family->tensors == HF_LLAMA && tok_is_bpe(t) && !t->says_bos) t->add_bos = 0;
@@ -506,6 +542,7 @@ bitnet_result hf_open(hf_model *h, const char *dir, const hf_options *options,
     bitnet_result r;
     memset(h, 0, sizeof *h);
     h->options = *options;
+    file_base_name(dir, h->name, sizeof h->name);
     if (!(h->floats = (float *)malloc(2 * sizeof *h->floats * HF_SLICE)) ||
         !(h->bytes = (uint8_t *)malloc(4 * (size_t)HF_SLICE)) ||
         !(h->out = (uint8_t *)malloc(4 * (size_t)HF_SLICE)))
@@ -555,8 +592,8 @@ static size_t hf_slice(uint64_t left, uint64_t most) {
        row of a head    0    1       2    3         ...
        is its row       0    half    1    half + 1  ... */
 static uint64_t hf_place(const hf_part *p, uint64_t at, uint64_t *run) {
-    const uint64_t row = at / p->cols, column = at % p->cols, in_head = p->half ? row % (2 * p->half)
-                                                                                : 0;
+    const uint64_t row = at / p->cols, column = at % p->cols;
+    const uint64_t in_head = p->half ? row % (2 * p->half) : 0;
     *run = p->half ? p->cols - column : p->rows * p->cols - at;
     if (!p->half) return at;
     return (row - in_head + in_head % 2 * p->half + in_head / 2) * p->cols + column;
@@ -674,8 +711,8 @@ static bitnet_result hf_exact_scale(hf_model *h, const hf_part *p, float *out, b
 }
 
 /* Floats become 1 if they are over half of the scale, -1 under minus that. For masters that is
-   round(w / scale), limited to -1 .. 1, because a tie goes to 0; halving a scale of at least 1e-5 is
-   exact. */
+   round(w / scale), limited to -1 .. 1, because a tie goes to 0; halving a scale of at least 1e-5
+   is exact. */
 static bitnet_result hf_write_rounded(hf_model *h, const hf_part *p, gguf_writer *w,
                                       bitnet_error *err) {
     const uint64_t n = p->rows * p->cols;
@@ -693,6 +730,29 @@ static bitnet_result hf_write_rounded(hf_model *h, const hf_part *p, gguf_writer
         r = hf_put_codes(h, w, h->bytes, len, err);
     }
     return r ? r : hf_put_scale(w, scale, err);
+}
+
+/* Floats with a scale for each block of a row. */
+static bitnet_result hf_write_groups(hf_model *h, const hf_part *p, gguf_writer *w,
+                                     bitnet_error *err) {
+    const uint64_t row_dims[1] = {p->cols};
+    const size_t row_bytes = (size_t)bitnet_tensor_size(p->type, 1, row_dims);
+    bitnet_error why = {BITNET_OK, ""};
+    bitnet_ternary t;
+    uint64_t at;
+    size_t rows;
+    memset(&t, 0, sizeof t);
+    t.type = p->type;
+    t.n = (int32_t)p->cols;
+    for (at = 0; at < p->rows; at += rows) {
+        bitnet_result r;
+        rows = hf_slice(p->rows - at, HF_SLICE / p->cols);
+        if ((r = hf_weights(h, p, at * p->cols, rows * (size_t)p->cols, err))) return r;
+        if (pack_rows(&t, h->floats, (int32_t)at, (int32_t)rows, (int8_t *)h->bytes, h->out, &why))
+            return st_fail(&h->tensors, p->t, why.text, err);
+        if ((r = hf_put(w, h->out, rows * row_bytes, err))) return r;
+    }
+    return BITNET_OK;
 }
 
 /* ---- embedding, head and norms ---- */
@@ -784,7 +844,7 @@ static void hf_add_tokenizer(const hf_model *h, gguf_writer *w) {
 static void hf_add_keys(const hf_model *h, gguf_writer *w) {
     const char *arch = h->family->arch;
     gguf_add_string(w, "general.architecture", arch);
-    gguf_add_string(w, "general.name", h->options.name ? h->options.name : "bitnet");
+    gguf_add_string(w, "general.name", h->options.name ? h->options.name : h->name);
     hf_add_key(w, arch, "vocab_size", h->vocab);
     hf_add_key(w, arch, "context_length", h->context);
     hf_add_key(w, arch, "embedding_length", h->sizes[HF_DIM]);
@@ -793,7 +853,7 @@ static void hf_add_keys(const hf_model *h, gguf_writer *w) {
     hf_add_key(w, arch, "rope.dimension_count", h->sizes[HF_HEAD]);
     hf_add_key(w, arch, "attention.head_count", h->heads);
     hf_add_key(w, arch, "attention.head_count_kv", h->kv_heads);
-    if (hf_embeds(h) || h->sizes[HF_Q] != h->sizes[HF_DIM]) {
+    if ((h->family->tensors & (HF_EMBED | HF_GROUPS)) || h->sizes[HF_Q] != h->sizes[HF_DIM]) {
         hf_add_key(w, arch, "attention.key_length", h->sizes[HF_HEAD]);
         hf_add_key(w, arch, "attention.value_length", h->sizes[HF_HEAD]);
     }
@@ -803,13 +863,18 @@ static void hf_add_keys(const hf_model *h, gguf_writer *w) {
     }
     hf_add_float_key(w, arch, "attention.layer_norm_rms_epsilon", h->eps);
     hf_add_float_key(w, arch, "rope.freq_base", h->theta);
-    if (h->rope.kind == HF_ROPE_LINEAR) {
+    if (h->rope.kind == HF_ROPE_LINEAR || h->rope.kind == HF_ROPE_YARN) {
         char name[96];
         snprintf(name, sizeof name, "%s.rope.scaling.type", arch);
-        gguf_add_string(w, name, "linear");
+        gguf_add_string(w, name, h->rope.kind == HF_ROPE_YARN ? "yarn" : "linear");
         hf_add_float_key(w, arch, "rope.scaling.factor", h->rope.factor);
     }
-    gguf_add_u32(w, "general.file_type", 40);
+    if (h->rope.kind == HF_ROPE_YARN) {
+        hf_add_key(w, arch, "rope.scaling.original_context_length", h->rope.original);
+        hf_add_float_key(w, arch, "rope.scaling.yarn_beta_fast", h->rope.fast);
+        hf_add_float_key(w, arch, "rope.scaling.yarn_beta_slow", h->rope.slow);
+    }
+    gguf_add_u32(w, "general.file_type", h->options.group_type ? 41 : 40);
     if (!hf_embeds(h)) gguf_add_u32(w, "general.quantization_version", 2);
 }
 
@@ -821,6 +886,7 @@ static bitnet_result hf_write_part(hf_model *h, const hf_part *p, gguf_writer *w
         for (i = 0; i < p->cols; i++) pack_floats(p->type, p->own + i, 1, h->out + 4 * i, 0);
         return hf_put(w, h->out, 4 * (size_t)p->cols, err);
     }
+    if (pack_group(p->type)) return hf_write_groups(h, p, w, err);
     if (p->type != BITNET_TENSOR_I2_S) return hf_write_floats(h, p, w, err);
     return p->scale ? hf_write_packed(h, p, w, err) : hf_write_rounded(h, p, w, err);
 }
@@ -833,7 +899,8 @@ bitnet_result hf_write(hf_model *h, gguf_writer *w, bitnet_error *err) {
     for (i = 0; i < h->n_parts; i++) {
         const hf_part *p = &h->parts[i];
         const uint64_t dims[2] = {p->cols, p->rows};
-        gguf_add_tensor(w, p->name, p->type, p->t && p->t->n_dims == 2 ? 2 : 1, dims);
+        gguf_add_tensor_as(w, p->name, p->type, pack_group(p->type) ? h->options.group_number
+                           : p->type, p->t && p->t->n_dims == 2 ? 2 : 1, dims);
     }
     if ((r = gguf_write_header(w)) != BITNET_OK && err) *err = w->err;
     for (i = 0; i < h->n_parts && !r; i++) r = hf_write_part(h, &h->parts[i], w, err);

@@ -16,9 +16,13 @@
    and k keep their order: both sides rotate pairs (i, i + head_size / 2).
 
    LlamaForCausalLM (Llama3-8B-1.58, Falcon3-1.58, Falcon-E) becomes "llama", where the pairs are
-   neighbours: the rows of q and k are reordered. Its floats must be -s, 0 and s, and s is the scale,
-   unless quantization_config says that the network rounds them (autobitlinear, online). RoPE's
-   scaling becomes keys (linear) or rope_freqs.weight (llama3).
+   neighbours: the rows of q and k are reordered. Its floats must be -s, 0 and s, and s is the
+   scale, unless quantization_config says that the network rounds them (autobitlinear, online).
+   RoPE's scaling becomes keys (linear, yarn) or rope_freqs.weight (llama3).
+
+   With group_type the weights are floats of which each block of a row, embedding and head included,
+   holds -s, 0 and s, for an s of its own that is an F16 (Ternary Bonsai, a Qwen3ForCausalLM). They
+   are packed exactly or not at all.
 
    Microsoft's text embeddings (model_type qwen3 and gemma3_text) become what their published files
    are: norms are F16, the head is left out, and a pooling_type is added. Gemma's norms multiply by
@@ -31,9 +35,13 @@
 #include "tokenizer.h"
 
 typedef struct hf_options {
-    const char *name;                  /* general.name; 0: "bitnet" */
+    const char *name;                  /* general.name; 0: the folder's */
     const char *pre;                   /* tokenizer.ggml.pre; 0: found in tokenizer.json */
     uint32_t head_type;                /* BITNET_TENSOR_* of embedding and head; 0: F32 */
+    int wants_head;                    /* 1: also with group_type, which they have otherwise */
+    uint32_t group_type;               /* BITNET_TENSOR_Q2_0 or _PQ2_0 of all matrices, whose groups
+                                          hold -s, 0 and s; 0: I2_S */
+    uint32_t group_number;             /* the number of group_type in the file */
     uint32_t pooling;                  /* BITNET_POOLING_*; 0: as modules.json says */
     int window;                        /* 1: Gemma's sliding window is written too */
     void (*log_fn)(void *ud, const char *text);   /* may be 0 */
@@ -50,11 +58,13 @@ typedef struct hf_part {               /* a tensor of the GGUF file */
     uint64_t half;                     /* the rows of half a head, if they are reordered; else 0 */
 } hf_part;
 
-enum { HF_ROPE_DEFAULT, HF_ROPE_LINEAR, HF_ROPE_LLAMA3 };
+enum { HF_ROPE_DEFAULT, HF_ROPE_LINEAR, HF_ROPE_LLAMA3, HF_ROPE_YARN };
 
 typedef struct hf_rope {               /* how RoPE is scaled */
     int kind;                          /* HF_ROPE_* */
-    float factor, low, high, original; /* the last three of llama3 */
+    float factor, low, high;           /* the last two of llama3 */
+    uint64_t original;                 /* the context before scaling, of llama3 and yarn */
+    float fast, slow;                  /* yarn's beta_fast and beta_slow */
 } hf_rope;
 
 /* The sizes that tensors have; HF_ONE: a vector has no rows. */
@@ -62,6 +72,7 @@ enum { HF_ONE, HF_DIM, HF_Q, HF_KV, HF_FFN, HF_HEAD, HF_SIZES };
 
 typedef struct hf_model {
     hf_options options;
+    char name[128];                    /* the folder's */
     json config;
     tok tokens;
     st_model tensors;

@@ -1,6 +1,7 @@
 #include "input.h"
 #include "files.h"
 #include "output.h"
+#include "pack.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ bitnet_gguf *open_input(const char *path) {
     if (is_not_a_file(path)) fail(1, "%s: this is not a file", path);
     if (bitnet_gguf_open_file(path, 0, &g, &err)) {
         if (strstr(err.text, path)) fail(1, "%s", err.text);   /* it could not be opened */
+        if (file_is_pointer(path)) fail(1, "%s: %s", path, FILE_POINTER);
         fail(1, "%s: %s", path, err.text);
     }
     return g;
@@ -37,15 +39,13 @@ int is_type(const bitnet_gguf_tensor *t, uint32_t type) {
            !strcmp(t->type_name, bitnet_tensor_type_name(type));
 }
 
-int in_blocks(uint32_t type) {
-    return type == BITNET_TENSOR_TQ1_0 || type == BITNET_TENSOR_TQ2_0;
-}
+int in_blocks(uint32_t type) { return pack_group(type) > 0; }
 
 int is_float(const bitnet_gguf_tensor *t) {
     switch (t->type) {
         case BITNET_TENSOR_F32: case BITNET_TENSOR_F16: case BITNET_TENSOR_BF16:
         case BITNET_TENSOR_Q4_0: case BITNET_TENSOR_Q8_0: case BITNET_TENSOR_Q6_K: return 1;
-        default: return 0;
+        default: return in_blocks(t->type);
     }
 }
 
@@ -57,6 +57,21 @@ int is_head(const bitnet_gguf_tensor *t) {
 int is_ternary(const bitnet_gguf_tensor *t) {
     return !is_head(t) && (is_type(t, BITNET_TENSOR_I2_S) || is_type(t, BITNET_TENSOR_TL1) ||
                            is_type(t, BITNET_TENSOR_TL2) || in_blocks(t->type));
+}
+
+int is_layer(const bitnet_gguf_tensor *t) {
+    static const char *const names[] = {
+        "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"
+    };
+    const char *p = t->name + 4;
+    size_t i, n;
+    if (strncmp(t->name, "blk.", 4) || *p < '0' || *p > '9') return 0;
+    while (*p >= '0' && *p <= '9') p++;
+    for (i = 0; *p == '.' && i < sizeof names / sizeof names[0]; i++) {
+        n = strlen(names[i]);
+        if (!strncmp(p + 1, names[i], n) && !strcmp(p + 1 + n, ".weight")) return 1;
+    }
+    return 0;
 }
 
 int key_is(const bitnet_gguf *g, const char *name, const char *text) {
@@ -73,6 +88,18 @@ int means_llama_bpe(const bitnet_gguf *g) {
            key_is(g, "tokenizer.ggml.model", "gpt2");
 }
 
+/* The library names a field of its parameters, where the user has an option. */
+static void fail_with_hint(const char *text, const packing *p) {
+    static const char *const fields[] = {"(see tile)", "(see i2s_packing)"};
+    int i;
+    for (i = 0; i < 2; i++) {
+        const char *at = strstr(text, fields[i]), *option = i ? p->i2s_option : p->tile_option;
+        if (at && option)
+            fail(1, "%.*s(see %s)%s", (int)(at - text), text, option, at + strlen(fields[i]));
+    }
+    fail(1, "%s", text);
+}
+
 bitnet_ternary ternary_of(const bitnet_gguf_tensor *t, uint32_t type, const packing *p) {
     bitnet_error err = {BITNET_OK, ""};
     bitnet_ternary m;
@@ -83,17 +110,20 @@ bitnet_ternary ternary_of(const bitnet_gguf_tensor *t, uint32_t type, const pack
     m.n = (int32_t)t->dims[0];
     m.rows = (int32_t)rows;
     m.i2s_packing = type == BITNET_TENSOR_I2_S ? p->i2s_packing : BITNET_I2S_128;
-    if (type == BITNET_TENSOR_TL1 || type == BITNET_TENSOR_TL2) m.tile = p->tile;
-    if (bitnet_ternary_check(&m, t->name, &err)) fail(1, "%s", err.text);
+    if (type == BITNET_TENSOR_TL1 || type == BITNET_TENSOR_TL2)
+        m.tile = tiles_find(&p->tiles, m.rows, m.n);
+    if (bitnet_ternary_check(&m, t->name, &err)) fail_with_hint(err.text, p);
     return m;
 }
 
-void unpack(const bitnet_ternary *m, const char *name, const uint8_t *data, int32_t row, int32_t n,
-            int8_t **out) {
+void unpack(const bitnet_ternary *m, const packing *p, const char *name, const uint8_t *data,
+            int32_t row, int32_t n, int8_t **out) {
+    char text[sizeof(bitnet_error) + 256];
     bitnet_error err = {BITNET_OK, ""};
     *out = (int8_t *)grow(*out, (uint64_t)ROWS * (uint64_t)m->n);
-    if (bitnet_ternary_unpack(m, data, row, n, *out, &err))
-        fail(1, "tensor '%s': %s", name, err.text);
+    if (!bitnet_ternary_unpack(m, data, row, n, *out, &err)) return;
+    snprintf(text, sizeof text, "tensor '%s': %s", name, err.text);
+    fail_with_hint(text, p);
 }
 
 int has_own_scale(const bitnet_gguf *g, const char *name) {
@@ -105,6 +135,21 @@ int has_own_scale(const bitnet_gguf *g, const char *name) {
     if (!bitnet_gguf_find_tensor(g, other, &t)) return 1;
     snprintf(other, sizeof other, "%s_scale", name);
     return !bitnet_gguf_find_tensor(g, other, &t);
+}
+
+float read_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, bitnet_error *err) {
+    const uint64_t size = in_blocks(t->type) ? t->size : 32;
+    float scale = 0;
+    bytes_in = (uint8_t *)grow(bytes_in, size);
+    read_bytes(g, t, t->size - size, bytes_in, size);
+    if (in_blocks(t->type)) {
+        packing unused;
+        bitnet_ternary m;
+        memset(&unused, 0, sizeof unused);
+        m = ternary_of(t, t->type, &unused);
+        bitnet_ternary_scale(&m, bytes_in, &scale, err);
+    } else bitnet_floats_unpack(BITNET_TENSOR_F32, bytes_in, 1, &scale, err);
+    return scale;
 }
 
 float scale_of(const bitnet_ternary *m, const char *name, const uint8_t *data) {

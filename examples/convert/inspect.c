@@ -1,5 +1,8 @@
 #include "commands.h"
 #include "output.h"
+#include "pack.h"
+#include "../json/text.h"
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const value_types[] = {"u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool",
@@ -69,25 +72,51 @@ static void warn(const char *format, ...) {
     va_end(args);
 }
 
-/* The scale of ternary weights; err if they have none. The tile need not be known. */
-static float inspect_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, bitnet_error *err) {
-    const uint64_t size = in_blocks(t->type) ? t->size : 32;
-    float scale = 0;
+/* The scales of blocks, those of zeros apart: from low to high, by size. */
+static void inspect_blocks(const bitnet_gguf *g, const bitnet_gguf_tensor *t, float *low,
+                           float *high, bitnet_error *err) {
+    const int32_t group = pack_group(t->type), n = (int32_t)t->dims[0];
+    const uint64_t dims[1] = {t->dims[0]}, rows = t->dims[1] * t->dims[2] * t->dims[3];
+    const uint64_t size = bitnet_tensor_size(t->type, 1, dims);
+    float *x = (float *)grow(0, t->dims[0] * sizeof *x);
+    uint64_t row;
+    int32_t k, i;
+    *low = *high = 0;
     bytes_in = (uint8_t *)grow(bytes_in, size);
-    read_bytes(g, t, t->size - size, bytes_in, size);
+    for (row = 0; row < rows && !err->code; row++) {
+        read_bytes(g, t, row * size, bytes_in, size);
+        if (bitnet_floats_unpack(t->type, bytes_in, n, x, err)) break;
+        for (k = 0; k < n; k += group) {
+            float a = 0;
+            for (i = 0; i < group && !(a > 0); i++) a = x[k + i] < 0 ? -x[k + i] : x[k + i];
+            if (!(a > 0)) continue;
+            if (a < *low || !(*high > 0)) *low = a;
+            if (a > *high) *high = a;
+        }
+    }
+    free(x);
+}
+
+/* What is known of a tensor's scale or scales. */
+static void inspect_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, bitnet_error *err) {
+    float low = 0, high = 0;
     if (in_blocks(t->type)) {
-        const packing unused = {BITNET_TENSOR_I2_S, BITNET_I2S_128, {0, 0, 0}};
-        const bitnet_ternary m = ternary_of(t, t->type, &unused);
-        bitnet_ternary_scale(&m, bytes_in, &scale, err);
-    } else bitnet_floats_unpack(BITNET_TENSOR_F32, bytes_in, 1, &scale, err);
-    return scale;
+        printf(", blocks of %d", (int)pack_group(t->type));
+        if (t->stored_type != t->type) printf(" under number %u", (unsigned)t->stored_type);
+        inspect_blocks(g, t, &low, &high, err);
+    } else low = high = read_scale(g, t, err);
+    if (err->code) return;
+    if (high > low) printf(", scales %.9g to %.9g", (double)low, (double)high);
+    else printf(", scale %.9g", (double)low);
+    if (!in_blocks(t->type) && has_own_scale(g, t->name)) return;
+    if ((low >= 1e-6f && high <= 1e3f) || (in_blocks(t->type) && !(high > 0))) return;
+    set_error(err, BITNET_ERR_FORMAT, "the scale %g is unusual",
+              (double)(low >= 1e-6f ? high : low));
 }
 
 static void inspect_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
-    const int scaled = is_ternary(t) && t->size;
     uint64_t threes = 0, h = checksum(g, t, &threes);
     bitnet_error err = {BITNET_OK, ""};
-    const float scale = scaled ? inspect_scale(g, t, &err) : 0;
     int i;
     printf("tensor  ");
     print_clean(t->name, (int)strlen(t->name));
@@ -95,7 +124,8 @@ static void inspect_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
     for (i = 0; i < t->n_dims; i++) printf("%s%.0f", i ? ", " : "", (double)t->dims[i]);
     printf("] at %.0f, %.0f bytes, fnv %08lx%08lx", (double)t->offset, (double)t->size,
            (unsigned long)(h >> 32), (unsigned long)(h & 0xffffffff));
-    if (scaled && !err.code) printf(", scale %.9g", (double)scale);
+    if (t->size && t->dims[0] <= INT32_MAX && (is_ternary(t) || in_blocks(t->type)))
+        inspect_scale(g, t, &err);
     putchar('\n');
     if (!t->size)
         warn("tensor '%s': unsupported tensor type %u (%s)", t->name, (unsigned)t->type,
@@ -103,9 +133,6 @@ static void inspect_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
     if (is_type(t, BITNET_TENSOR_I2_S) && threes)
         warn("tensor '%s': %.0f invalid codes (3)", t->name, (double)threes);
     if (err.code) warn("tensor '%s': %s", t->name, err.text);
-    else if (scaled && (in_blocks(t->type) || !has_own_scale(g, t->name)) &&
-             !(scale >= 1e-6f && scale <= 1e3f))
-        warn("tensor '%s': the scale %g is unusual", t->name, (double)scale);
 }
 
 /* Keys that the library reads, or that any GGUF file may have. A star matches anything; the
@@ -120,7 +147,9 @@ static int is_known_key(const bitnet_gguf *g, const char *name) {
         "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
         "tokenizer.ggml.add_space_prefix", ".vocab_size", ".context_length", ".embedding_length",
         ".block_count", ".feed_forward_length", ".rope.dimension_count", ".rope.freq_base",
-        ".rope.scale_linear", ".rope.scaling.type", ".rope.scaling.factor", ".attention.head_count",
+        ".rope.scale_linear", ".rope.scaling.type", ".rope.scaling.factor",
+        ".rope.scaling.original_context_length", ".rope.scaling.attn_factor",
+        ".rope.scaling.yarn_beta_fast", ".rope.scaling.yarn_beta_slow", ".attention.head_count",
         ".attention.head_count_kv", ".attention.key_length", ".attention.value_length",
         ".attention.layer_norm_rms_epsilon", ".attention.sliding_window", ".pooling_type"
     };
@@ -144,6 +173,21 @@ static int has_text(const bitnet_gguf_value *v, const char *text) {
     for (i = 0; v->size >= n && i <= v->size - n; i++)
         if (!memcmp(v->data + i, text, (size_t)n)) return 1;
     return 0;
+}
+
+/* A linear layer whose weights are not ternary cannot run. */
+static void inspect_layers(const bitnet_gguf *g) {
+    bitnet_gguf_tensor t, first;
+    uint64_t i, all = 0, others = 0;
+    for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) {
+        if (!is_layer(&t)) continue;
+        all++;
+        if (is_ternary(&t) || !t.size) continue;
+        if (!others++) first = t;
+    }
+    if (others)
+        warn("%.0f of %.0f matrices of layers are not ternary, '%s' (%s) and others: bitnet.h "
+             "cannot run them", (double)others, (double)all, first.name, first.type_name);
 }
 
 /* Warnings about the file as a whole. */
@@ -179,6 +223,7 @@ void inspect(const char *path) {
     for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) inspect_tensor(g, &t);
     for (i = 0; !bitnet_gguf_get_key(g, i, &k); i++)
         if (!is_known_key(g, k.name)) warn("key '%s' is unknown", k.name);
+    inspect_layers(g);
     inspect_model(g);
     printf("%d warning%s\n", n_warnings, n_warnings == 1 ? "" : "s");
     bitnet_gguf_close(g);

@@ -356,6 +356,18 @@ static void rename_output(void) {
 #endif
 }
 
+static void print_on_stdout(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    print_line(stdout, format, args);
+    va_end(args);
+}
+
+/* The last line of a run that succeeds. */
+static void print_written(void) {
+    print_on_stdout("%s: %.1f MB written", output.path, (double)output.done / 1e6);
+}
+
 void output_close(int force) {
     FILE *f = output.file;
     int bad;
@@ -370,4 +382,5 @@ void output_close(int force) {
     free(output.temporary);
     output.temporary = 0;
     if (output.terminal && output.percent >= 0) fputc('\n', stderr);
+    print_written();
 }

@@ -27,10 +27,38 @@ static float pack_f16(float x, uint8_t *out) {
     return y;
 }
 
+static float pack_abs(float x) { return x < 0 ? -x : x; }
+
+float pack_half(float x) {
+    uint8_t bytes[2];
+    return pack_f16(x, bytes);
+}
+
 /* ---- ternary weights; PACKINGS in bitnet.h draws those of I2_S ---- */
 
-static int pack_in_blocks(uint32_t type) {
-    return type == BITNET_TENSOR_TQ1_0 || type == BITNET_TENSOR_TQ2_0;
+/* The types with an F16 scale in each block: its weights, its bytes, and where the scale is. */
+static const struct pack_blocks { uint32_t type; int32_t weights, bytes, scale; } pack_blocks[] = {
+    {BITNET_TENSOR_TQ1_0, 256, 54, 52}, {BITNET_TENSOR_TQ2_0, 256, 66, 64},
+    {BITNET_TENSOR_Q2_0, 64, 18, 0}, {BITNET_TENSOR_PQ2_0, 128, 34, 0}
+};
+
+static const struct pack_blocks *pack_find(uint32_t type) {
+    size_t i;
+    for (i = 0; i < sizeof pack_blocks / sizeof pack_blocks[0]; i++)
+        if (pack_blocks[i].type == type) return &pack_blocks[i];
+    return 0;
+}
+
+int32_t pack_group(uint32_t type) {
+    const struct pack_blocks *b = pack_find(type);
+    return b ? b->weights : 0;
+}
+
+/* Where the scale of a block is, as an offset into the tensor. */
+static size_t pack_scale_at(const bitnet_ternary *t, int32_t row, int32_t block) {
+    const struct pack_blocks *b = pack_find(t->type);
+    const size_t per_row = (size_t)(t->n / b->weights);
+    return ((size_t)row * per_row + (size_t)block) * (size_t)b->bytes + (size_t)b->scale;
 }
 
 static size_t pack_tensor_size(const bitnet_ternary *t) {
@@ -138,14 +166,21 @@ static void pack_block_tq2(const int8_t *w, uint8_t *out) {
     }
 }
 
-static void pack_row_tq(const bitnet_ternary *t, size_t row, const int8_t *w, uint8_t *data) {
-    const int tq1 = t->type == BITNET_TENSOR_TQ1_0;
-    const size_t size = tq1 ? 54 : 66;
-    uint8_t *p = data + row * (size_t)(t->n / 256) * size;
+/* n weights as n / 4 bytes of four neighbours (Q2_0), the first in the lowest bits. */
+static void pack_block_q2(const int8_t *w, int32_t n, uint8_t *out) {
+    int32_t i;
+    for (i = 0; i < n; i += 4, w += 4)
+        *out++ = (uint8_t)((w[0] + 1) | (w[1] + 1) << 2 | (w[2] + 1) << 4 | (w[3] + 1) << 6);
+}
+
+static void pack_row_blocks(const bitnet_ternary *t, int32_t row, const int8_t *w, uint8_t *data) {
+    const struct pack_blocks *b = pack_find(t->type);
+    uint8_t *p = data + (size_t)row * (size_t)(t->n / b->weights) * (size_t)b->bytes;
     int32_t k;
-    for (k = 0; k < t->n; k += 256, w += 256, p += size) {
-        if (tq1) pack_block_tq1(w, p);
-        else pack_block_tq2(w, p);
+    for (k = 0; k < t->n; k += b->weights, w += b->weights, p += b->bytes) {
+        if (t->type == BITNET_TENSOR_TQ1_0) pack_block_tq1(w, p);
+        else if (t->type == BITNET_TENSOR_TQ2_0) pack_block_tq2(w, p);
+        else pack_block_q2(w, b->weights, p + 2);
     }
 }
 
@@ -175,24 +210,104 @@ bitnet_result pack_ternary(const bitnet_ternary *t, const int8_t *weights, int32
             case BITNET_TENSOR_I2_S: pack_row_i2s(t, (size_t)r, w, data); break;
             case BITNET_TENSOR_TL1: pack_row_tl1(t, (size_t)r, w, data); break;
             case BITNET_TENSOR_TL2: pack_row_tl2(t, (size_t)r, w, data); break;
-            default: pack_row_tq(t, (size_t)r, w, data); break;
+            default: pack_row_blocks(t, r, w, data); break;
         }
     }
     return BITNET_OK;
 }
 
+static int pack_any(const int8_t *w, int32_t n) {
+    int32_t i;
+    for (i = 0; i < n && !w[i]; i++) {}
+    return i < n;
+}
+
 /* The scale of row r's blocks: half, an F16; 0 in blocks whose weights are all 0. */
 static void pack_block_scales(const bitnet_ternary *t, int32_t r, const int8_t *w,
                               const uint8_t half[2], uint8_t *data) {
-    const size_t size = t->type == BITNET_TENSOR_TQ1_0 ? 54 : 66, blocks = (size_t)t->n / 256;
-    uint8_t *p = data + (size_t)r * blocks * size;
-    size_t k;
-    int i, any;
-    for (k = 0; k < blocks; k++, p += size, w += 256) {
-        for (i = 0, any = 0; i < 256; i++) any |= w[i];
-        p[size - 2] = any ? half[0] : 0;
-        p[size - 1] = any ? half[1] : 0;
+    const int32_t group = pack_group(t->type);
+    int32_t k;
+    for (k = 0; k < t->n; k += group, w += group) {
+        uint8_t *p = data + pack_scale_at(t, r, k / group);
+        const int any = pack_any(w, group);
+        p[0] = any ? half[0] : 0;
+        p[1] = any ? half[1] : 0;
     }
+}
+
+/* The block of `from` whose scale a block of `to`, weights [k, k + group) of a row, gets: the only
+   one there, or the only one with weights other than 0, or one with the same scale as all such. -1:
+   there are several; these are other[0] and other[1]. */
+static int32_t pack_source(const bitnet_ternary *from, const uint8_t *data, int32_t row, int32_t k,
+                           int32_t group, const int8_t *w, int32_t other[2]) {
+    const int32_t step = pack_group(from->type), first = k / step;
+    int32_t found = -1, b;
+    for (b = first; b * step < k + group; b++) {
+        const int32_t low = b * step > k ? b * step : k;
+        const int32_t high = (b + 1) * step < k + group ? (b + 1) * step : k + group;
+        if (!pack_any(w + low, high - low)) continue;
+        if (found >= 0 && memcmp(data + pack_scale_at(from, row, found),
+                                 data + pack_scale_at(from, row, b), 2)) {
+            other[0] = found * step;
+            other[1] = b * step;
+            return -1;
+        }
+        if (found < 0) found = b;
+    }
+    return found < 0 ? first : found;
+}
+
+bitnet_result pack_scales(const bitnet_ternary *to, uint8_t *out, const bitnet_ternary *from,
+                          const uint8_t *data, const int8_t *weights, int32_t row, int32_t n_rows,
+                          bitnet_error *err) {
+    const int32_t group = pack_group(to->type);
+    int32_t r, k, other[2] = {0, 0};
+    for (r = row; r < row + n_rows; r++, weights += to->n)
+        for (k = 0; k < to->n; k += group) {
+            const int32_t source = pack_source(from, data, r, k, group, weights, other);
+            if (source < 0)
+                return set_error(err, BITNET_ERR_UNSUPPORTED, "row %d has other scales from column "
+                                 "%d on than from %d on, and in %s %d weights share one", (int)r,
+                                 (int)other[1], (int)other[0], pack_type_name(to->type),
+                                 (int)group);
+            if (out)
+                memcpy(out + pack_scale_at(to, r, k / group),
+                       data + pack_scale_at(from, r, source), 2);
+        }
+    return BITNET_OK;
+}
+
+/* The s of floats that are -s, 0 and s, and their signs; 0 if all are 0, -1: they are not so. */
+static float pack_signs(const float *x, int32_t n, int8_t *signs) {
+    float scale = 0;
+    int32_t i;
+    for (i = 0; i < n; i++) {
+        const float a = pack_abs(x[i]);
+        signs[i] = (int8_t)((x[i] > 0) - (x[i] < 0));
+        if (signs[i] && !(scale > 0)) scale = a;
+        if (signs[i] ? !(a >= scale && a <= scale) : a - a != 0) return -1;
+    }
+    return scale;
+}
+
+bitnet_result pack_rows(const bitnet_ternary *t, const float *x, int32_t row, int32_t n_rows,
+                        int8_t *weights, uint8_t *data, bitnet_error *err) {
+    const int32_t group = pack_group(t->type);
+    bitnet_ternary rows = *t;
+    int32_t r, k;
+    rows.rows = n_rows;
+    for (r = 0; r < n_rows; r++)
+        for (k = 0; k < t->n; k += group, x += group) {
+            uint8_t half[2] = {0, 0};
+            const float scale = pack_signs(x, group, weights + (size_t)r * (size_t)t->n + k);
+            if (scale < 0 || scale > 65504.0f || pack_f16(scale, half) < scale ||
+                pack_half(scale) > scale)
+                return set_error(err, BITNET_ERR_UNSUPPORTED, "row %d, columns %d to %d: %s",
+                                 (int)(row + r), (int)k, (int)(k + group - 1), scale < 0
+                                 ? "they are not -s, 0 and s" : "their scale is not an F16");
+            if (data) memcpy(data + pack_scale_at(&rows, r, k / group), half, 2);
+        }
+    return data ? pack_ternary(&rows, weights, 0, n_rows, data, err) : BITNET_OK;
 }
 
 bitnet_result pack_scale(const bitnet_ternary *t, float scale, uint8_t *data, bitnet_error *err) {
@@ -201,7 +316,7 @@ bitnet_result pack_scale(const bitnet_ternary *t, float scale, uint8_t *data, bi
     int8_t *w;
     int32_t r;
     if (result != BITNET_OK) return result;
-    if (!pack_in_blocks(t->type)) {
+    if (!pack_find(t->type)) {
         pack_store(data + pack_tensor_size(t) - 32, pack_float_bits(scale), 4);
         return BITNET_OK;
     }
@@ -219,8 +334,6 @@ bitnet_result pack_scale(const bitnet_ternary *t, float scale, uint8_t *data, bi
 }
 
 /* ---- floats ---- */
-
-static float pack_abs(float x) { return x < 0 ? -x : x; }
 
 /* The nearest integer within [low, high], halves away from 0; a NaN gives low. */
 static int pack_nearest(float x, int low, int high) {

@@ -9,10 +9,26 @@
    tensor. t must have passed bitnet_ternary_check. Padding and the scale stay as they are. */
 bitnet_result pack_ternary(const bitnet_ternary *t, const int8_t *weights, int32_t row,
                            int32_t n_rows, uint8_t *data, bitnet_error *err);
-/* Sets the scale of a tensor whose rows are all packed. TQ1_0 and TQ2_0 store it as an F16 in each
-   block: a scale that is not exactly an F16 is BITNET_ERR_UNSUPPORTED. Blocks of zeros get 0, as
-   ggml's quantizer writes it. */
+/* Sets the scale of a tensor whose rows are all packed. TQ1_0, TQ2_0, Q2_0 and PQ2_0 store it as an
+   F16 in each block: a scale that is not exactly an F16 is BITNET_ERR_UNSUPPORTED. Blocks of zeros
+   get 0, as ggml's quantizer writes it. */
 bitnet_result pack_scale(const bitnet_ternary *t, float scale, uint8_t *data, bitnet_error *err);
+/* How many weights share a scale in a block of this type; 0: it has no such blocks. */
+int32_t pack_group(uint32_t type);
+/* Gives the blocks of out, rows of `to`, the scales of data, the tensor `from` in blocks of another
+   size: those of the blocks that lie in them. weights [n_rows][n] are those of both. out may be 0,
+   to check. BITNET_ERR_UNSUPPORTED: blocks become one, but their scales differ, and neither is all
+   zeros. */
+bitnet_result pack_scales(const bitnet_ternary *to, uint8_t *out, const bitnet_ternary *from,
+                          const uint8_t *data, const int8_t *weights, int32_t row, int32_t n_rows,
+                          bitnet_error *err);
+/* Packs floats x [n_rows][n], rows from `row` on of a tensor in blocks, to data, these rows' own
+   bytes. Each block holds -s, 0 and s for an s of its own that is an F16; else
+   BITNET_ERR_UNSUPPORTED. weights gets [n_rows][n]. data may be 0, to check. */
+bitnet_result pack_rows(const bitnet_ternary *t, const float *x, int32_t row, int32_t n_rows,
+                        int8_t *weights, uint8_t *data, bitnet_error *err);
+/* The nearest F16; an infinity if it is too large. */
+float pack_half(float x);
 /* Packs n floats, in whole blocks, as F32, F16, BF16, Q8_0 or Q6_K. A NaN or a value out of the
    type's range is BITNET_ERR_FORMAT. */
 bitnet_result pack_floats(uint32_t type, const float *x, int32_t n, uint8_t *out,

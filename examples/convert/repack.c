@@ -4,24 +4,226 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- header ---- */
+/* ---- what becomes of each tensor ----
 
-static uint32_t type_out(const bitnet_gguf_tensor *t, const repack_options *o) {
+   All that can fail is checked before the output is begun: shapes, scales, and floats that have to
+   be ternary. */
+
+typedef enum plan_kind {
+    PLAN_COPY,
+    PLAN_REPACK,                       /* ternary weights, to another packing */
+    PLAN_PACK,                         /* floats that are -s, 0 and s */
+    PLAN_HEAD                          /* floats, to another type of floats */
+} plan_kind;
+
+typedef struct plan {
+    plan_kind kind;
+    uint32_t type;                     /* of the output */
+    float scale;                       /* of PLAN_PACK without blocks */
+} plan;
+
+static uint64_t n_rounded;             /* scales */
+
+static int is_q2_0(uint32_t type) {
+    return type == BITNET_TENSOR_Q2_0 || type == BITNET_TENSOR_PQ2_0;
+}
+
+/* Is it to be packed as the ternary weights are? Models in Q2_0 have their embedding and head so,
+   and only one of the two sizes of blocks may be in a file. */
+static int is_repacked(const bitnet_gguf_tensor *t, const repack_options *o) {
+    return is_ternary(t) || (is_head(t) && is_q2_0(t->type) && is_q2_0(o->to.type) &&
+                             !o->wants_head);
+}
+
+/* The number of an output type in the file: what is copied keeps its own. */
+static uint32_t number_of(const bitnet_gguf_tensor *t, const plan *p, const repack_options *o) {
+    if (p->kind == PLAN_COPY) return t->stored_type;
+    return p->type == BITNET_TENSOR_PQ2_0 && o->pq2_0_as_42 ? BITNET_TENSOR_Q2_0 : p->type;
+}
+
+/* A scale as the output stores it. */
+static float stored_scale(const char *name, float scale, const repack_options *o) {
+    const float half = pack_half(scale), most = 65504.0f;
+    if (!in_blocks(o->to.type) || (half >= scale && half <= scale)) return scale;
+    if (!o->round_scales)
+        fail(1, "tensor '%s': its scale, %.9g, is not an F16, which %s needs; --round-scales "
+             "rounds it", name, (double)scale, bitnet_tensor_type_name(o->to.type));
+    if (!(half > 0 || half < 0) || half > most || half < -most)
+        fail(1, "tensor '%s': its scale, %.9g, is too small or too large for an F16", name,
+             (double)scale);
+    return half;
+}
+
+/* Do the blocks of `from` keep their scales in those of `to`? */
+static int keeps_blocks(const bitnet_ternary *from, const bitnet_ternary *to) {
+    return in_blocks(from->type) && in_blocks(to->type);
+}
+
+/* The one scale of a tensor, as it is to be written: a scale in a tensor of its own is copied with
+   that tensor, and then the scale in blocks must be 1. */
+static float one_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const bitnet_ternary *to,
+                       const repack_options *o) {
+    const int own = has_own_scale(g, t->name);
+    bitnet_error err = {BITNET_OK, ""};
+    float scale = 1;
+    if (in_blocks(t->type) || !own) scale = read_scale(g, t, &err);
+    if (err.code) fail(1, "tensor '%s': %s", t->name, err.text);
+    if (in_blocks(t->type) && !in_blocks(to->type) && own && scale != 1)
+        fail(1, "tensor '%s': its blocks have the scale %g, and another tensor has a second one; "
+             "%s stores only one", t->name, (double)scale, bitnet_tensor_type_name(to->type));
+    return stored_scale(t->name, scale, o);
+}
+
+/* Reads all of a tensor of ternary weights into bytes_in. */
+static void read_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
+    bytes_in = (uint8_t *)grow(bytes_in, t->size);
+    read_bytes(g, t, 0, bytes_in, t->size);
+}
+
+/* The scales of all rows, in blocks as large as `to` has. out 0: only a check. */
+static void convert_scales(const bitnet_gguf_tensor *t, const bitnet_ternary *from,
+                           const bitnet_ternary *to, const repack_options *o, uint8_t *out) {
+    bitnet_error err = {BITNET_OK, ""};
+    int32_t row, n;
+    for (row = 0; row < to->rows; row += n) {
+        n = to->rows - row < ROWS ? to->rows - row : ROWS;
+        unpack(from, &o->from, t->name, bytes_in, row, n, &weights[0]);
+        if (pack_scales(to, out, from, bytes_in, weights[0], row, n, &err))
+            fail(1, "tensor '%s': %s", t->name, err.text);
+    }
+}
+
+static void plan_ternary(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
+                         const repack_options *o) {
+    const bitnet_ternary from = ternary_of(t, t->type, &o->from);
+    const bitnet_ternary to = ternary_of(t, o->to.type, &o->to);
+    float scale;
+    if (keeps_blocks(&from, &to)) {
+        if (pack_group(to.type) <= pack_group(from.type)) return;
+        read_tensor(g, t);
+        convert_scales(t, &from, &to, o, 0);
+        return;
+    }
+    if (!in_blocks(from.type) && !in_blocks(to.type)) return;
+    scale = one_scale(g, t, &to, o);
+    if (in_blocks(from.type) || has_own_scale(g, t->name)) return;
+    read_tensor(g, t);
+    n_rounded += memcmp(&scale, bytes_in + t->size - 32, sizeof scale) != 0;
+}
+
+/* ---- floats that are ternary ---- */
+
+/* Reads n <= ROWS rows of floats into *x. */
+static void read_rows(const bitnet_gguf *g, const bitnet_gguf_tensor *t, int32_t row, int32_t n,
+                      float **x) {
+    const uint64_t dims[1] = {t->dims[0]};
+    const uint64_t size = bitnet_tensor_size(t->type, 1, dims) * (uint64_t)n;
+    bitnet_error err = {BITNET_OK, ""};
+    bytes_in = (uint8_t *)grow(bytes_in, size);
+    *x = (float *)grow(*x, (uint64_t)ROWS * dims[0] * sizeof **x);
+    read_bytes(g, t, (uint64_t)row * (size / (uint64_t)n), bytes_in, size);
+    if (bitnet_floats_unpack(t->type, bytes_in, n * (int32_t)dims[0], *x, &err))
+        fail(1, "tensor '%s': %s", t->name, err.text);
+}
+
+/* Fails if the numbers are not 0 and one s, which *scale gets, or -s. */
+static void check_ternary(const char *name, const float *x, int32_t row, int32_t n, int32_t rows,
+                          float *scale) {
+    int64_t i;
+    for (i = 0; i < (int64_t)n * rows; i++) {
+        const float a = x[i] < 0 ? -x[i] : x[i];
+        if (a - a == 0 && !(a > 0)) continue;
+        if (!(*scale > 0) && a - a == 0) *scale = a;
+        if (!(a >= *scale && a <= *scale))
+            fail(1, "tensor '%s': its numbers are not -s, 0 and s: row %d, column %d is %.9g; "
+                 "--copy copies what is not ternary", name, (int)(row + i / n), (int)(i % n),
+                 (double)x[i]);
+    }
+}
+
+/* Packs floats into out, or only checks them if it is 0, and returns the scale. */
+static float pack_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
+                         const bitnet_ternary *to, float scale, uint8_t *out) {
+    const int blocks = in_blocks(to->type);
+    const uint64_t dims[1] = {t->dims[0]}, row_bytes = bitnet_tensor_size(to->type, 1, dims);
+    bitnet_error err = {BITNET_OK, ""};
+    float *x = 0;
+    int32_t row, n;
+    int64_t i;
+    for (row = 0; row < to->rows; row += n) {
+        n = to->rows - row < ROWS ? to->rows - row : ROWS;
+        read_rows(g, t, row, n, &x);
+        weights[0] = (int8_t *)grow(weights[0], (uint64_t)ROWS * (uint64_t)to->n);
+        if (blocks && pack_rows(to, x, row, n, weights[0],
+                                out ? out + (uint64_t)row * row_bytes : 0, &err))
+            fail(1, "tensor '%s': %s; --copy copies what is not ternary", t->name, err.text);
+        if (blocks) continue;
+        check_ternary(t->name, x, row, to->n, n, &scale);
+        for (i = 0; i < (int64_t)n * to->n; i++)
+            weights[0][i] = (int8_t)((x[i] > 0) - (x[i] < 0));
+        if (out && pack_ternary(to, weights[0], row, n, out, &err))
+            fail(1, "tensor '%s': %s", t->name, err.text);
+    }
+    free(x);
+    return scale > 0 ? scale : 1.0f;   /* all are 0 */
+}
+
+static plan plan_layer(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const repack_options *o) {
+    plan p = {PLAN_COPY, 0, 0};
+    bitnet_ternary to;
+    p.type = t->type;
+    if (o->copy) return p;
+    if (t->type != BITNET_TENSOR_F32 && t->type != BITNET_TENSOR_F16 &&
+        t->type != BITNET_TENSOR_BF16)
+        fail(1, "tensor '%s' is %s, which is not ternary; --copy copies it", t->name, t->type_name);
+    if (has_own_scale(g, t->name))
+        fail(1, "tensor '%s' is %s, and a scale is in another tensor; --copy copies both", t->name,
+             t->type_name);
+    to = ternary_of(t, o->to.type, &o->to);
+    p.kind = PLAN_PACK;
+    p.type = to.type;
+    p.scale = pack_tensor(g, t, &to, 0, 0);
+    return p;
+}
+
+static plan make_plan(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const repack_options *o) {
+    plan p = {PLAN_COPY, 0, 0};
+    p.type = t->type;
     if (!t->size)
         fail(1, "tensor '%s': unsupported tensor type %u (%s)", t->name, (unsigned)t->type,
              t->type_name ? t->type_name : "unknown");
-    if (is_ternary(t)) return o->to.type;
-    if (!is_head(t) || !o->wants_head) return t->type;
-    if (!is_float(t))
-        fail(1, "tensor '%s': --head cannot read type %u (%s)", t->name, (unsigned)t->type,
-             t->type_name);
-    return o->head_type;
+    if (is_repacked(t, o)) {
+        plan_ternary(g, t, o);
+        p.kind = PLAN_REPACK;
+        p.type = o->to.type;
+    } else if (is_layer(t)) {
+        p = plan_layer(g, t, o);
+    } else if (is_head(t) && o->wants_head) {
+        if (!is_float(t))
+            fail(1, "tensor '%s': --head cannot read type %u (%s)", t->name, (unsigned)t->type,
+                 t->type_name);
+        p.kind = o->head_type == t->type ? PLAN_COPY : PLAN_HEAD;
+        p.type = o->head_type;
+    }
+    return p;
 }
 
-/* Copies the keys. Sets general.file_type for a new packing (its numbers differ from the tensor
-   types'), and adds a tokenizer.ggml.pre that is missing. */
+/* ---- header ---- */
+
+/* general.file_type of an output type, whose numbers are others. */
+static uint32_t file_type_of(uint32_t type) {
+    switch (type) {
+        case BITNET_TENSOR_I2_S: return 40;
+        case BITNET_TENSOR_TQ1_0: case BITNET_TENSOR_TQ2_0: return type + 2;
+        case BITNET_TENSOR_Q2_0: case BITNET_TENSOR_PQ2_0: return 41;
+        default: return type;
+    }
+}
+
+/* Copies the keys. Sets general.file_type for a new packing, and adds a tokenizer.ggml.pre that is
+   missing. */
 static void add_keys(const bitnet_gguf *g, int has_ternary, uint32_t type) {
-    const uint32_t file_type = type == BITNET_TENSOR_I2_S ? 40 : in_blocks(type) ? type + 2 : type;
+    const uint32_t file_type = file_type_of(type);
     bitnet_gguf_key k, other;
     uint64_t i;
     for (i = 0; !bitnet_gguf_get_key(g, i, &k); i++) {
@@ -52,43 +254,45 @@ static void write_copy(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
     }
 }
 
-/* Except in blocks, the last 32 bytes contain the scale and are the same in all packings. A scale
-   in a tensor of its own is copied with that tensor: then the scale in blocks must be 1. */
-static void write_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
-                        const bitnet_ternary *from, const bitnet_ternary *to, uint64_t size) {
-    const int own = has_own_scale(g, t->name);
-    bitnet_error err = {BITNET_OK, ""};
-    float scale = 1;
-    if (!in_blocks(from->type) && !in_blocks(to->type)) {
-        memcpy(bytes_out + size - 32, bytes_in + t->size - 32, 32);
-        return;
-    }
-    if (in_blocks(from->type) || !own) scale = scale_of(from, t->name, bytes_in);
-    if (in_blocks(from->type) && !in_blocks(to->type) && own && scale != 1)
-        fail(1, "tensor '%s': its blocks have the scale %g, and another tensor has a second one; "
-             "%s stores only one", t->name, (double)scale, bitnet_tensor_type_name(to->type));
-    if (pack_scale(to, scale, bytes_out, &err))
-        fail(1, "tensor '%s': %s", t->name, err.text);
+/* Zeros, for the output tensor. */
+static uint64_t clear_output(const bitnet_gguf_tensor *t, const bitnet_ternary *to) {
+    const uint64_t size = bitnet_tensor_size(to->type, t->n_dims, t->dims);
+    bytes_out = (uint8_t *)grow(bytes_out, size);
+    memset(bytes_out, 0, (size_t)size);
+    return size;
 }
 
+/* Except in blocks, the last 32 bytes contain the scale and are the same in all packings. */
 static void write_ternary(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
                           const repack_options *o) {
     const bitnet_ternary from = ternary_of(t, t->type, &o->from);
     const bitnet_ternary to = ternary_of(t, o->to.type, &o->to);
-    const uint64_t size = bitnet_tensor_size(to.type, t->n_dims, t->dims);
+    const uint64_t size = clear_output(t, &to);
+    const int plain = !in_blocks(from.type) && !in_blocks(to.type);
+    const float scale = plain || keeps_blocks(&from, &to) ? 1 : one_scale(g, t, &to, o);
     bitnet_error err = {BITNET_OK, ""};
     int32_t row, n;
-    bytes_in = (uint8_t *)grow(bytes_in, t->size);
-    bytes_out = (uint8_t *)grow(bytes_out, size);
-    read_bytes(g, t, 0, bytes_in, t->size);
-    memset(bytes_out, 0, (size_t)size);
+    read_tensor(g, t);
     for (row = 0; row < to.rows; row += n) {
         n = to.rows - row < ROWS ? to.rows - row : ROWS;
-        unpack(&from, t->name, bytes_in, row, n, &weights[0]);
+        unpack(&from, &o->from, t->name, bytes_in, row, n, &weights[0]);
         if (pack_ternary(&to, weights[0], row, n, bytes_out, &err))
             fail(1, "tensor '%s': %s", t->name, err.text);
     }
-    write_scale(g, t, &from, &to, size);
+    if (plain) memcpy(bytes_out + size - 32, bytes_in + t->size - 32, 32);
+    else if (keeps_blocks(&from, &to)) convert_scales(t, &from, &to, o, bytes_out);
+    else if (pack_scale(&to, scale, bytes_out, &err)) fail(1, "tensor '%s': %s", t->name, err.text);
+    write_bytes(bytes_out, size);
+}
+
+static void write_packed(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const plan *p,
+                         const repack_options *o) {
+    const bitnet_ternary to = ternary_of(t, p->type, &o->to);
+    const uint64_t size = clear_output(t, &to);
+    bitnet_error err = {BITNET_OK, ""};
+    pack_tensor(g, t, &to, p->scale, bytes_out);
+    if (!in_blocks(to.type) && pack_scale(&to, p->scale, bytes_out, &err))
+        fail(1, "tensor '%s': %s", t->name, err.text);
     write_bytes(bytes_out, size);
 }
 
@@ -112,32 +316,43 @@ static void write_head(const bitnet_gguf *g, const bitnet_gguf_tensor *t, uint32
     free(x);
 }
 
+static void write_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const plan *p,
+                         const repack_options *o) {
+    switch (p->kind) {
+        case PLAN_REPACK: write_ternary(g, t, o); break;
+        case PLAN_PACK: write_packed(g, t, p, o); break;
+        case PLAN_HEAD: write_head(g, t, p->type); break;
+        default: write_copy(g, t); break;
+    }
+}
+
 void repack(const char *in, const char *out, const repack_options *o) {
     bitnet_gguf *g = open_input(in);
     bitnet_gguf_tensor t;
     int has_ternary = 0, has_head = 0;
-    uint64_t i;
-    for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) {
-        has_ternary |= is_ternary(&t);
-        has_head |= is_head(&t);
-        if (is_ternary(&t)) ternary_of(&t, o->to.type, &o->to);  /* may fail: better now */
-    }
-    if (o->wants_ternary && !has_ternary)
-        fail(1, "%s: it has no ternary weights", in);
+    uint64_t i, n;
+    plan *plans;
+    for (n = 0; !bitnet_gguf_get_tensor(g, n, &t); n++) has_head |= is_head(&t);
     if (o->wants_head && !has_head)
         fail(1, "%s: --head finds neither token_embd.weight nor output.weight", in);
+    plans = (plan *)grow(0, n * sizeof *plans);
+    for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) {
+        plans[i] = make_plan(g, &t, o);
+        has_ternary |= plans[i].kind == PLAN_REPACK || plans[i].kind == PLAN_PACK;
+    }
+    if (!has_ternary && (o->wants_ternary || (!o->copy && !o->wants_head)))
+        fail(1, "%s: it has no ternary weights%s", in,
+             o->wants_ternary ? "" : "; --copy copies it");
     output_open(out, in, o->force);
     add_keys(g, has_ternary, o->to.type);
     for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++)
-        gguf_add_tensor(&writer, t.name, type_out(&t, o), t.n_dims, t.dims);
+        gguf_add_tensor_as(&writer, t.name, plans[i].type, number_of(&t, &plans[i], o), t.n_dims,
+                           t.dims);
     if (gguf_write_header(&writer)) fail(1, "%s: %s", in, writer.err.text);
-    for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) {
-        const uint32_t type = type_out(&t, o);
-        if (is_ternary(&t)) write_ternary(g, &t, o);
-        else if (type != t.type) write_head(g, &t, type);
-        else write_copy(g, &t);
-    }
+    for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) write_tensor(g, &t, &plans[i], o);
     bitnet_gguf_close(g);
+    free(plans);
     if (gguf_write_end(&writer)) fail(1, "%s: %s", out, writer.err.text);
+    if (n_rounded) say("%.0f scales are rounded to F16", (double)n_rounded);
     output_close(o->force);
 }

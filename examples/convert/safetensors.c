@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ST_MAX_HEADER = 100 << 20, ST_MAX_FILES = 1000 };
+/* A header of the largest model that hf.h allows, 1000 layers, has under 10 MB. One that consists
+   of nothing but "[[[[..." takes 21 times its size in memory. */
+enum { ST_MAX_HEADER = 16 << 20, ST_MAX_FILES = 1000 };
 
 /* ---- files ---- */
 
@@ -132,7 +134,7 @@ static bitnet_result st_add_file(st_model *m, const char *name, bitnet_error *er
     if (n > file->size - 8 || n > ST_MAX_HEADER)
         return set_error(err, BITNET_ERR_FORMAT, "%s: offset 0: a header of %llu bytes is "
                          "longer than %s", name, (unsigned long long)n,
-                         n > ST_MAX_HEADER ? "100 MB" : "the file");
+                         n > ST_MAX_HEADER ? "16 MB" : "the file");
     file->data = end = 8 + n;
     if ((r = file_parse(file->f, name, 8, n, j, err))) return r;
     if (j->nodes[JSON_ROOT].type != JSON_OBJECT || j->text[0] != '{')
@@ -206,13 +208,30 @@ static bitnet_result st_shard(st_model *m, uint32_t value, uint32_t *file, bitne
     return st_add_file(m, name, err);
 }
 
+/* Neither model.safetensors nor its index. What else is there says why. */
+static bitnet_result st_fail_missing(const st_model *m, bitnet_error *err) {
+    static const struct { const char *file, *why; } others[] = {
+        {"adapter_config.json", ", but adapter_config.json: an adapter has to be merged into its "
+         "model first"},
+        {"pytorch_model.bin", ", but pytorch_model.bin, which is not read; save the model as "
+         "safetensors"},
+        {"pytorch_model.bin.index.json", ", but pytorch_model.bin.index.json, whose files are not "
+         "read; save the model as safetensors"}
+    };
+    const char *why = "";
+    size_t i;
+    for (i = 0; i < sizeof others / sizeof others[0] && !*why; i++)
+        if (file_exists(m->dir, others[i].file)) why = others[i].why;
+    return set_error(err, BITNET_ERR_IO, "there is neither model.safetensors nor "
+                     "model.safetensors.index.json%s", why);
+}
+
 static bitnet_result st_open_shards(st_model *m, bitnet_error *err) {
     json *j = &m->index;
     uint32_t map, node, i, file = 0, pass;
     bitnet_result r = file_load_json(m->dir, "model.safetensors.index.json", 1, j, err);
     if (r) return r;
-    if (!j->n_nodes) return set_error(err, BITNET_ERR_IO, "there is neither "
-                                      "model.safetensors nor model.safetensors.index.json");
+    if (!j->n_nodes) return st_fail_missing(m, err);
     map = json_get(j, JSON_ROOT, "weight_map");
     if (!map || j->nodes[map].type != JSON_OBJECT) return json_fail(j, 0, "no weight_map", err);
     for (pass = 0; pass < 2; pass++) {                           /* 0 opens, 1 compares */

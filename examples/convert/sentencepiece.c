@@ -15,7 +15,7 @@ enum { PB_VARINT = 0, PB_EIGHT = 1, PB_BYTES = 2, PB_FOUR = 5 };
 
 typedef struct pb_reader {
     const char *name;                  /* the file's */
-    uint8_t *start, *p, *end;          /* start: of the file; p to end: what is left of the message */
+    uint8_t *start, *p, *end;          /* of the file; what is left of the message: p to end */
 } pb_reader;
 
 typedef struct pb_field {

@@ -103,8 +103,8 @@ static bitnet_result tok_read_added(tok *t, bitnet_error *err) {
     return BITNET_OK;
 }
 
-/* SentencePiece writes the bytes that no token has as <0x0A>, and characters that not even bytes can
-   replace as the unknown token. Gemma's is a control token in the published files. */
+/* SentencePiece writes the bytes that no token has as <0x0A>, and characters that not even bytes
+   can replace as the unknown token. Gemma's is a control token in the published files. */
 static void tok_find_bytes(tok *t) {
     static const char hex[] = "0123456789ABCDEF";
     const uint32_t model = json_get(&t->j, JSON_ROOT, "model");
@@ -161,8 +161,8 @@ static bitnet_result tok_add_to_model(tok *t, const json *j, uint32_t text, uint
         return set_error(err, BITNET_ERR_FORMAT, "%s: the added token '%.64s' is no text, or its "
                          "id is not in 0 .. vocab_size - 1 of config.json", j->name, s ? s : "?");
     if (t->tokens[id] && strcmp(t->tokens[id], s))
-        return set_error(err, BITNET_ERR_FORMAT, "%s: the added token '%.64s' has the id of '%.64s'",
-                         j->name, s, t->tokens[id]);
+        return set_error(err, BITNET_ERR_FORMAT, "%s: the added token '%.64s' has the id of "
+                         "'%.64s'", j->name, s, t->tokens[id]);
     if (!t->tokens[id] || t->types[id] == TOK_NORMAL || t->types[id] == TOK_USER)
         t->types[id] = special ? TOK_CONTROL : TOK_USER;
     t->tokens[id] = s;

@@ -22,6 +22,60 @@ static float inner_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
     return !in_blocks(t->type) && has_own_scale(g, t->name) ? 1 : scale_of(m, t->name, data);
 }
 
+/* Prints the first place where the numbers of two tensors differ. */
+static int same_numbers(const bitnet_gguf_tensor *a, const bitnet_gguf_tensor *b, uint64_t row,
+                        const float *x, const float *y) {
+    uint64_t i;
+    for (i = 0; i < a->dims[0] && (!memcmp(&x[i], &y[i], sizeof *x) ||
+                                   (!(x[i] < 0 || x[i] > 0) && !(y[i] < 0 || y[i] > 0) &&
+                                    x[i] - x[i] == 0 && y[i] - y[i] == 0 && is_layer(a))); i++) {}
+    if (i == a->dims[0]) return 1;
+    different(a->name, "row %.0f, column %.0f is %.9g and %.9g (%s, %s)", (double)row, (double)i,
+              (double)x[i], (double)y[i], a->type_name, b->type_name);
+    return 0;
+}
+
+/* The numbers of a row: of floats and blocks as they are, of other ternary weights times the scale,
+   for which data is the whole tensor. */
+static void row_numbers(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const packing *p,
+                        const uint8_t *data, uint64_t row, int8_t **codes, float *x) {
+    const uint64_t dims[1] = {t->dims[0]}, size = bitnet_tensor_size(t->type, 1, dims);
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_ternary m;
+    uint64_t i;
+    float scale;
+    if (is_float(t)) {
+        if (bitnet_floats_unpack(t->type, data + row * size, (int32_t)dims[0], x, &err))
+            fail(1, "tensor '%s': %s", t->name, err.text);
+        return;
+    }
+    m = ternary_of(t, t->type, p);
+    scale = inner_scale(g, t, &m, data);
+    unpack(&m, p, t->name, data, (int32_t)row, 1, codes);
+    for (i = 0; i < dims[0]; i++) x[i] = scale * (float)(*codes)[i];
+}
+
+static int same_floats(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, const packing *pack_a,
+                       const bitnet_gguf *gb, const bitnet_gguf_tensor *b, const packing *pack_b) {
+    const uint64_t rows = a->dims[1] * a->dims[2] * a->dims[3];
+    float *x = (float *)grow(0, a->dims[0] * sizeof *x);
+    float *y = (float *)grow(0, a->dims[0] * sizeof *y);
+    uint64_t row;
+    int same = 1;
+    bytes_in = (uint8_t *)grow(bytes_in, a->size);
+    bytes_out = (uint8_t *)grow(bytes_out, b->size);
+    read_bytes(ga, a, 0, bytes_in, a->size);
+    read_bytes(gb, b, 0, bytes_out, b->size);
+    for (row = 0; row < rows && same; row++) {
+        row_numbers(ga, a, pack_a, bytes_in, row, &weights[0], x);
+        row_numbers(gb, b, pack_b, bytes_out, row, &weights[1], y);
+        same = same_numbers(a, b, row, x, y);
+    }
+    free(x);
+    free(y);
+    return same;
+}
+
 static int same_ternary(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, const packing *pack_a,
                         const bitnet_gguf *gb, const bitnet_gguf_tensor *b,
                         const packing *pack_b) {
@@ -36,45 +90,20 @@ static int same_ternary(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, cons
     read_bytes(gb, b, 0, bytes_out, b->size);
     for (row = 0; row < ma.rows; row += n) {
         n = ma.rows - row < ROWS ? ma.rows - row : ROWS;
-        unpack(&ma, a->name, bytes_in, row, n, &weights[0]);
-        unpack(&mb, b->name, bytes_out, row, n, &weights[1]);
+        unpack(&ma, pack_a, a->name, bytes_in, row, n, &weights[0]);
+        unpack(&mb, pack_b, b->name, bytes_out, row, n, &weights[1]);
         for (i = 0; i < n * ma.n && weights[0][i] == weights[1][i]; i++) any |= weights[0][i];
         if (i == n * ma.n) continue;
         different(a->name, "row %d, column %d is %d and %d", (int)(row + i / ma.n),
                   (int)(i % ma.n), weights[0][i], weights[1][i]);
         return 0;
     }
+    if (in_blocks(a->type) && in_blocks(b->type)) return same_floats(ga, a, pack_a, gb, b, pack_b);
     scale_a = inner_scale(ga, a, &ma, bytes_in);
     scale_b = inner_scale(gb, b, &mb, bytes_out);
     if (!any || !memcmp(&scale_a, &scale_b, sizeof scale_a)) return 1;
     different(a->name, "the scale is %.9g and %.9g", (double)scale_a, (double)scale_b);
     return 0;
-}
-
-static int same_floats(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, const bitnet_gguf *gb,
-                       const bitnet_gguf_tensor *b) {
-    const uint64_t dims[1] = {a->dims[0]};
-    const uint64_t size_a = bitnet_tensor_size(a->type, 1, dims);
-    const uint64_t size_b = bitnet_tensor_size(b->type, 1, dims);
-    const uint64_t rows = a->dims[1] * a->dims[2] * a->dims[3];
-    float *x = (float *)grow(0, dims[0] * sizeof *x), *y = (float *)grow(0, dims[0] * sizeof *y);
-    uint64_t row, i = 0;
-    bytes_in = (uint8_t *)grow(bytes_in, size_a);
-    bytes_out = (uint8_t *)grow(bytes_out, size_b);
-    for (row = 0; row < rows; row++) {
-        read_bytes(ga, a, row * size_a, bytes_in, size_a);
-        read_bytes(gb, b, row * size_b, bytes_out, size_b);
-        bitnet_floats_unpack(a->type, bytes_in, (int32_t)dims[0], x, 0);
-        bitnet_floats_unpack(b->type, bytes_out, (int32_t)dims[0], y, 0);
-        for (i = 0; i < dims[0] && !memcmp(&x[i], &y[i], sizeof *x); i++) {}
-        if (i < dims[0]) break;
-    }
-    if (row < rows)
-        different(a->name, "row %.0f, column %.0f is %.9g and %.9g (%s, %s)", (double)row,
-                  (double)i, (double)x[i], (double)y[i], a->type_name, b->type_name);
-    free(x);
-    free(y);
-    return row == rows;
 }
 
 static int same_bytes(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, const bitnet_gguf *gb,
@@ -103,8 +132,8 @@ static void verify_tensor(const bitnet_gguf *ga, const bitnet_gguf_tensor *a,
         return;
     }
     if (is_ternary(a) && is_ternary(b)) same = same_ternary(ga, a, pack_a, gb, b, pack_b);
-    else if (is_float(a) && is_float(b) && a->dims[0] <= INT32_MAX)
-        same = same_floats(ga, a, gb, b);
+    else if ((is_float(a) || is_ternary(a)) && (is_float(b) || is_ternary(b)) &&
+             a->dims[0] <= INT32_MAX) same = same_floats(ga, a, pack_a, gb, b, pack_b);
     else if (a->size && a->size == b->size && a->type == b->type) same = same_bytes(ga, a, gb, b);
     else {
         different(a->name, "%s and %s cannot be compared", a->type_name ? a->type_name : "?",

@@ -1,5 +1,6 @@
 /* What convert.c reads of a Hugging Face folder. The input is the folder: a byte that says which
-   file, its bytes, FF FE, the next one. To keep inputs small, FF FC in a JSON file stands for the
+   file, its bytes, FF FE, the next one. In tokenizer.model each FF FB stands for 256 pieces, the
+   bytes. To keep inputs small, FF FC in a JSON file stands for the
    256 tokens that each vocabulary needs, "x": 0, ...; and the header of a safetensors file ends
    with FF FD: its length is put in front, and the two bytes that follow are how many bytes of data
    are made from the rest. Without it the bytes are the file as it is. */
@@ -9,7 +10,8 @@
 
 static const char *const folder_files[] = {
     "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
-    "chat_template.jinja", "model.safetensors.index.json", "a.safetensors"
+    "chat_template.jinja", "model.safetensors.index.json", "a.safetensors", "tokenizer.model",
+    "added_tokens.json"
 };
 enum { FOLDER_FILES = sizeof folder_files / sizeof folder_files[0] };
 
@@ -55,10 +57,38 @@ static void folder_put_tokens(gb_buf *b) {
     }
 }
 
+/* The field of a piece: its length, then its text and type. */
+static void folder_put_pieces(gb_buf *b) {
+    char text[16];
+    int i;
+    for (i = 0; i < 256; i++) {
+        snprintf(text, sizeof text, "\n\012\n\006<0x%02X>\030\006", (unsigned)i);
+        gb_put(b, text, 12);
+    }
+}
+
+static void folder_put_model(const uint8_t *p, size_t n) {
+    gb_buf b = {0, 0, 0};
+    while (n > 0) {
+        const size_t at = folder_find(p, n, 0xFB);
+        gb_put(&b, p, at);
+        if (at == n) break;
+        folder_put_pieces(&b);
+        p += at + 2;
+        n -= at + 2;
+    }
+    fuzz_put_file("tokenizer.model", b.p ? b.p : (const uint8_t *)"", b.n);
+    free(b.p);
+}
+
 static void folder_put(const char *name, const uint8_t *p, size_t n) {
     const int tensors = strstr(name, "safetensors") && !strstr(name, "json");
     const size_t at = folder_find(p, n, tensors ? 0xFD : 0xFC);
     gb_buf b = {0, 0, 0};
+    if (!strcmp(name, "tokenizer.model")) {
+        folder_put_model(p, n);
+        return;
+    }
     if (at < n && tensors) {
         fuzz_input rest = {p + at + 2, n - at - 2};
         const size_t size = fuzz_uint(&rest, 2);
@@ -84,7 +114,7 @@ static int folder_write(void *ud, const void *p, size_t n) {
     return 0;
 }
 
-static void folder_open(int head) {
+static void folder_open(int head, int group) {
     static const uint32_t heads[] = {BITNET_TENSOR_F16, BITNET_TENSOR_F32, BITNET_TENSOR_BF16,
                                      BITNET_TENSOR_Q8_0};
     bitnet_error err = {BITNET_OK, ""};
@@ -98,6 +128,8 @@ static void folder_open(int head) {
     memset(&o, 0, sizeof o);
     o.head_type = heads[head % 4];
     o.pre = head & 8 ? "falcon3" : 0;
+    o.group_type = group ? BITNET_TENSOR_Q2_0 : 0;
+    o.group_number = BITNET_TENSOR_Q2_0;
     r = hf_open(&h, dir, &o, &err);
     fuzz_check_error(r, &err);
     if (r == BITNET_OK) {
@@ -155,6 +187,9 @@ FUZZ_TARGET(safetensors) {
     }
     for (i = 0; i < FOLDER_FILES; i++)
         if (!present[i]) fuzz_put_file(folder_files[i], 0, 0);
-    if (present[1] || present[2] || present[5]) folder_parts();
-    if (present[0]) folder_open(head);
+    if (present[1] || present[2] || present[5] || present[7]) folder_parts();
+    if (present[0]) {
+        folder_open(head, 0);
+        folder_open(head, 1);
+    }
 }

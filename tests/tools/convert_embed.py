@@ -444,7 +444,7 @@ CASES = {
         CONFIG, "use_bidirectional_attention", True)),
     "qwen-window": ("qwen3-f32", "use_sliding_window", change(
         CONFIG, "use_sliding_window", True)),
-    "yarn": ("qwen3-f32", "rope_scaling", change(CONFIG, "rope_scaling", {"type": "yarn"})),
+    "yarn": ("qwen3-f32", "rope_type 'yarn'", change(CONFIG, "rope_scaling", {"type": "yarn"})),
     "rope-of-layers": ("gemma3-newer", "rope_type 'yarn' is not supported", change(
         CONFIG, "rope_parameters", "full_attention", "rope_type", "yarn")),
     "modules-missing": ("qwen3-f32", "modules.json is missing, which says how tokens become one "
@@ -476,7 +476,7 @@ CASES = {
     "no-nfc": ("qwen3-f32", "the normalizer is not NFC", change(TOKENIZER, "normalizer", None)),
     "nfkc": ("qwen3-f32", "the normalizer is not NFC", change(
         TOKENIZER, "normalizer", "type", "NFKC")),
-    "other-split": ("qwen3-f32", "the pre-tokenizer is not LLaMA 3's or Qwen's", lambda d: d.text(
+    "other-split": ("qwen3-f32", "the pre-tokenizer is not LLaMA 3's, Qwen's or Falcon-E's", lambda d: d.text(
         TOKENIZER, r"|\\p{N}|", r"|\\p{N}{1,2}|")),
     "no-endoftext": ("qwen3-f32", "no token is '<|endoftext|>', which ends", lambda d: d.text(
         TOKENIZER, "<|endoftext|>", "<|end|>")),

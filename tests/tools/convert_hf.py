@@ -75,11 +75,15 @@ def read_gguf(path):
         dims = [take("Q") for _ in range(take("I"))]
         tensors[name] = take("I"), dims, take("Q")
     start = (at + 31) // 32 * 32
+    ends = sorted([offset for _, _, offset in tensors.values()] + [len(raw) - start])
     for name, (kind, dims, offset) in tensors.items():
         n = 1
         for d in dims:
             n *= d
-        size = {0: 4 * n, 1: 2 * n, I2_S: n // 4 + 32}[kind]
+        size = {0: 4 * n, 1: 2 * n, 30: 2 * n, I2_S: n // 4 + 32, 142: n // 128 * 34}.get(kind)
+        if kind == 42:                 # blocks of 64 or of 128: what its room says
+            room = ends[ends.index(offset) + 1] - offset
+            size = next(s for s in (n // 64 * 18, n // 128 * 34) if 0 <= room - s < 32)
         assert start + offset + size <= len(raw)
         tensors[name] = kind, dims, raw[start + offset:start + offset + size]
     return keys, tensors
@@ -654,7 +658,7 @@ CASES = {
     "llama-not-ternary": ("llama-exact-bf16", "q_proj.weight' at offset", lambda d: d.data(
         Q, b"\x80\x3f\x00\x40")),
     "llama-nan": ("llama-exact-bf16", "is none of -s, 0 and s", lambda d: d.data(Q, b"\xc0\x7f")),
-    "llama-masters": ("llama-exact-bf16", "quantization_mode online", lambda d: d.data(
+    "llama-masters": ("llama-exact-bf16", "quantization_mode is not online", lambda d: d.data(
         Q, b"\x80\x3f\x81\x3f")),
     "llama-rope-no-type": ("llama-exact-bf16", "rope_type", lambda d: d.json(
         "config.json", lambda x: put(x, "rope_scaling", {"factor": 8.0}))),
@@ -697,7 +701,7 @@ CASES = {
 
     "header-over-file": ("auto", "longer than the file",
                          lambda d: d.raw(lambda r: struct.pack("<Q", len(r) - 7) + r[8:])),
-    "header-huge": ("auto", "longer than 100 MB",
+    "header-huge": ("auto", "longer than 16 MB",
                     lambda d: d.raw(lambda r: struct.pack("<Q", 1 << 63) + r[8:])),
     "header-no-object": ("auto", "does not begin with", lambda d: d.header(lambda t: b" " + t)),
     "header-cut": ("auto", "JSON at offset", lambda d: d.header(lambda t: t.rstrip()[:-1])),
@@ -745,6 +749,17 @@ CASES = {
         lambda h, n: put(h, n[0], "x", 1))),
     "file-truncated": ("auto", "outside the file", lambda d: d.raw(lambda r: r[:-1])),
     "file-longer": ("auto", "no tensor owns", lambda d: d.raw(lambda r: r + b"\0")),
+    "file-missing-adapter": ("auto", "an adapter has to be merged", lambda d: (
+        os.remove(d.path("model.safetensors")), open(d.path("adapter_config.json"), "w").close())),
+    "file-missing-bin": ("auto", "but pytorch_model.bin, which is not read", lambda d: (
+        os.remove(d.path("model.safetensors")), open(d.path("pytorch_model.bin"), "w").close())),
+    "file-missing-bins": ("auto", "but pytorch_model.bin.index.json", lambda d: (
+        os.remove(d.path("model.safetensors")),
+        open(d.path("pytorch_model.bin.index.json"), "w").close())),
+    "file-pointer": ("auto", "model.safetensors: this is a pointer of git-lfs", lambda d: rewrite(
+        d.path("model.safetensors"), b"version https://git-lfs.github.com/spec/v1\noid x\n")),
+    "tokenizer-pointer": ("auto", "tokenizer.json: this is a pointer of git-lfs", lambda d: rewrite(
+        d.path("tokenizer.json"), b"version https://git-lfs.github.com/spec/v1\noid x\n")),
     "file-missing": ("auto", "neither model.safetensors nor",
                      lambda d: os.remove(d.path("model.safetensors"))),
     "file-a-folder": ("auto", "config.json: cannot be read: it is not a file",
@@ -823,8 +838,8 @@ CASES = {
         "config.json", lambda x: put(x, "hidden_act", "gelu"))),
     "config-bias": ("auto", "attention_bias", lambda d: d.json(
         "config.json", lambda x: put(x, "attention_bias", True))),
-    "config-rope": ("auto", "rope_type 'yarn' is not supported", lambda d: d.json(
-        "config.json", lambda x: put(x, "rope_scaling", {"type": "yarn"}))),
+    "config-rope": ("auto", "rope_type 'dynamic' is not supported", lambda d: d.json(
+        "config.json", lambda x: put(x, "rope_scaling", {"type": "dynamic"}))),
     "config-untied": ("auto", "'lm_head.weight' is missing", lambda d: d.json(
         "config.json", lambda x: put(x, "tie_word_embeddings", False))),
     "quant-none": ("auto", "no quantization_config", lambda d: d.json(

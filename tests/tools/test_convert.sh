@@ -69,7 +69,7 @@ fails output-folder 1 "is not a file" "$a" "$tmp/made" --force
 [ ! -e /dev/full ] || fails output-device 1 "is not a file" "$a" /dev/full --force
 fails no-name 2 "name is empty" "" "$out"
 fails no-output-name 2 "name is empty" "$a" ""
-fails type-in-capitals 2 "is not i2_s, tl1, tl2, tq1_0 or tq2_0$" "$a" "$out" --to I2_S
+fails type-in-capitals 2 "is not i2_s, tl1, .* pq2_0 or q2_0_128$" "$a" "$out" --to I2_S
 fails pre-of-gguf 2 "for a folder" "$a" "$out" --pre llama-bpe
 fails name-of-gguf 2 "for a folder" "$a" "$out" --name x
 fails verify-name 2 "writing" --verify "$a" "$a" --name x
@@ -90,7 +90,7 @@ if ln -s nothing "$tmp/link" 2> /dev/null; then
     fails output-link 1 "this is a link" "$a" "$tmp/link" --force
     check output-link-stays "it is gone, or what it leads to" test -L "$tmp/link" -a "$(cat "$tmp/nothing")" = old
 fi
-fails no-tile 1 "no tile was published\|a shape for which" "$a" "$out" --to tl2
+fails no-tile 1 "a shape for which no tile was published; .* (see --tile)$" "$a" "$out" --to tl2
 fails tile-does-not-fit 1 "cannot have been made with tile 96,96,32" "$a" "$out" --to tl2 --tile 96,96
 run --help
 check help "no help, or exit code $rc" grep -q -e "--from-layout" "$tmp/out"
@@ -142,6 +142,39 @@ packed i2s64 "$a" a-i2s64.gguf --from-layout 64 -- --i2s 64
 packed i2s4row "$a" a-i2s4row.gguf --from-layout 4row -- --i2s 4row
 packed tl1 "$a" a-tl1.gguf --from-tile 128,64,32 -- --to tl1 --tile 128,64,32
 packed tl2 "$a" a-tl2.gguf --from-tile 128,96 -- --to tl2 --tile 128,96,32
+# a tile for each shape, as kernel_config.ini has them: the same as with one where they are equal; else there and back
+ini() { # NAME ROWS,N,BM,BK,bm...
+    file=$1
+    shift
+    printf '; %s\n' "tiles" > "$file"
+    for section; do
+        echo "$section" | tr , ' ' | { read -r m k bm bk bmm; printf '[Kernels]\r\n m = %s\nk=%s\n\nbm = %s\nbk = %s\nbmm =%s\n' $m $k $bm $bk $bmm; } >> "$file"
+    done
+}
+ini "$tmp/one.ini" 256,256,128,64,32 128,256,128,64,32 768,256,128,64,32 256,768,128,64,32
+packed tl1-ini "$a" a-tl1.gguf --from-tile "$tmp/one.ini" -- --to tl1 --tile "$tmp/one.ini"
+ini "$tmp/four.ini" 256,256,128,64,32 128,256,64,32,64 768,256,256,128,32 256,768,128,128,64
+packed tl1-shapes "$a" none --from-tile "$tmp/four.ini" -- --to tl1 --tile "$tmp/four.ini"
+run --verify "$a" "$tmp/made/tl1-shapes.gguf" --tile "$tmp/one.ini"
+check tl1-shapes-differ "exit code $rc, not 1" test $rc -eq 1 -a "$(grep -c '^differs .*: row' "$tmp/out")" -ge 1
+rm -f "$out"
+ini "$tmp/lacks.ini" 256,256,128,64,32 128,256,128,64,32 768,256,128,64,32
+fails ini-lacks 1 "256 rows of 768, a shape for which .* (see --from-tile)$" "$tmp/made/tl1.gguf" "$out" --from-tile "$tmp/lacks.ini"
+# bad_ini NAME WORD TEXT: no such file of tiles
+bad_ini() {
+    printf "$3" > "$tmp/bad.ini"
+    fails "ini-$1" 2 "bad.ini: line $2" "$a" "$out" --to tl1 --tile "$tmp/bad.ini"
+}
+bad_ini empty "1: there is no" ""
+bad_ini no-section "1: no .section. is in front" "m = 1\n"
+bad_ini lacks "6: the section that ends here lacks" "[a]\nm=1\nk=1\nbm=1\nbk=1\n"
+bad_ini key "2: this key is none of" "[a]\nn = 1\n"
+bad_ini twice "3: this key occurs twice" "[a]\nm = 1\nm = 1\n"
+bad_ini number "2: this is not a number" "[a]\nm = 1x\n"
+bad_ini text "2: this is neither" "[a]\nm\n"
+bad_ini same "12: two sections" "[a]\nm=1\nk=1\nbm=1\nbk=1\nbmm=1\n[b]\nm=1\nk=1\nbm=1\nbk=1\nbmm=1"
+fails ini-missing 2 "no kernel_config.ini either: No such file" "$a" "$out" --to tl1 --tile "$tmp/nowhere.ini"
+fails ini-folder 2 "it is not a file" "$a" "$out" --to tl1 --tile "$tmp/made"
 packed b-tl2 "$b" b-tl2.gguf --from-tile 192,96 -- --to tl2 --tile 192,96,32
 for from in "i2s64 --from-layout 64" "i2s4row --from-layout 4row" "tl1 --from-tile 128,64" "tl2 --from-tile 128,96"; do
     for to in "i2s64 --i2s 64" "i2s4row --i2s 4row" "tl1 --to tl1 --tile 128,64" "tl2 --to tl2 --tile 128,96"; do
@@ -151,13 +184,28 @@ for from in "i2s64 --from-layout 64" "i2s4row --from-layout 4row" "tl1 --from-ti
     done
 done
 rm -f "$out"
-fails wrong-tile 1 "is tile 128,264,32 right" "$tmp/made/tl2.gguf" "$out" --from-tile 128,264
+fails wrong-tile 1 "cannot have been made with tile 128,264,32" "$tmp/made/tl2.gguf" "$out" --from-tile 128,264
 run --verify "$a" "$tmp/made/i2s64.gguf"
 check wrong-layout "exit code $rc, not 1" test $rc -eq 1
 
 # ---- TQ1_0 and TQ2_0: the scale has to be an F16, here with the last bits of its mantissa cut off
 rm -f "$out"
 fails tq-scale 1 "'blk.0.attn_q.weight': its scale, 0.109593831, is not an F16" "$a" "$out" --to tq2_0
+fails tq-scale-way-out 1 "which TQ2_0 needs; --round-scales rounds it$" "$tmp/made/tl1.gguf" "$out" --from-tile 128,64 --to tq2_0
+fails round-for-i2s 2 "is for --to tq1_0" "$a" "$out" --round-scales
+fails inspect-copy 2 "writing a file" --inspect "$a" --copy
+makes tq-rounded "$a" "$out" --to tq2_0 --round-scales
+check tq-rounded-says "$(cat "$tmp/err")" grep -qx -e "convert: [0-9]* scales are rounded to F16" "$tmp/err"
+run --inspect "$out"
+says tq-rounded-scale "^tensor  blk.0.attn_q.weight TQ2_0 .*, blocks of 256, scale 0.10961914[0-9]*$"
+# the last scale is none that an F16 could be: that is found before anything is written
+cp "$tmp/made/128.gguf" "$tmp/other.gguf"
+run --inspect "$tmp/other.gguf"
+last=$(sed -n 's/^tensor  \([^ ]*\) I2_S .*/\1/p' "$tmp/out" | tail -n 1)
+at=$(($(place $last 1) + $(place $last 2) - 32))
+for i in 0 1 2 3; do poke "$tmp/other.gguf" $((at + i)) $((i == 3 ? 0x7e : 0)); done
+rm -f "$out"
+fails tq-scale-range 1 "'$last': its scale, .*, is too small or too large for an F16" "$tmp/other.gguf" "$out" --to tq2_0 --round-scales
 fails tq-shape 1 "rows of 384 weights, which are not whole blocks of 256" "$b" "$out" --to tq1_0
 fails tq-tile 2 "--from-tile" "$a" "$out" --to tq1_0 --tile 128,96
 cp "$tmp/made/128.gguf" "$tmp/half.gguf"
@@ -225,7 +273,7 @@ poke "$tmp/other.gguf" $at $(($(byte "$tmp/other.gguf" $at) ^ 1))
 scales="'blk.0.attn_q.weight': blocks of different scales: .*(row 0, column 0).*(row 100, column 0)"
 fails tq-scales 1 "$scales" "$tmp/other.gguf" "$out"
 run --inspect "$tmp/other.gguf"
-says tq-scales-inspect "^warning tensor $scales"
+says tq-scales-inspect "^tensor  blk.0.attn_q.weight TQ2_0 .*, blocks of 256, scales 0.10[0-9]* to 0.1[0-9]*$"
 check tq-scales-inspect-code "exit code $rc" test $rc -eq 0
 cp "$tmp/half.gguf" "$tmp/zeros.gguf"
 run --inspect "$tmp/zeros.gguf"
@@ -235,8 +283,61 @@ makes tq-zeros "$tmp/zeros.gguf" "$out" --to tq1_0
 run --verify "$out" "$tmp/zeros.gguf"
 check tq-zeros-verify "exit code $rc: $(tail -n 1 "$tmp/out")" test $rc -eq 0
 { one_tensor 042 '\002\000\000'; head -c 15 /dev/zero; tail -c 108 "$tiny"; head -c 20 /dev/zero; } > "$tmp/embedding.gguf"
-makes tq-embedding "$tmp/embedding.gguf" "$out"
+rm -f "$out"
+fails tq-embedding-copied 1 "has no ternary weights; --copy copies it" "$tmp/embedding.gguf" "$out"
+makes tq-embedding "$tmp/embedding.gguf" "$out" --copy
 same_data tq-embedding-data "$tmp/embedding.gguf"
+
+# ---- floats that are -s, 0 and s are packed; others are copied only on demand
+if command -v python3 > /dev/null; then
+    cat > "$tmp/floats.py" << 'END'
+"""floats.py IN OUT F32|F16|BF16 [BYTE]: linear layers of I2_S as floats, of which the last may have another lowest byte"""
+import struct, sys
+sys.path.insert(0, sys.argv[1])
+import convert_hf as hf
+keys, tensors = hf.read_gguf(sys.argv[2])
+kind = sys.argv[4]
+number = {"F32": 0, "F16": 1, "BF16": 30}[kind]
+for name, (old, dims, raw) in list(tensors.items()):
+    if old != hf.I2_S:
+        continue
+    scale, = struct.unpack("<f", raw[-32:-28])
+    table = [hf.STORE[kind](x * scale) for x in (-1, 0, 1)]
+    data = b"".join([table[c] for c in hf.unpack(raw)])
+    if len(sys.argv) > 5 and "ffn_down" in name:
+        data = data[:-len(table[0])] + hf.STORE[kind](float(sys.argv[5]))
+    tensors[name] = number, dims, data
+hf.write_gguf(sys.argv[3], keys, tensors)
+END
+    floats() { python3 "$tmp/floats.py" "$root/tests/tools" "$@"; }
+    for kind in F32 F16 BF16; do
+        floats "$a" "$tmp/floats.gguf" $kind
+        rm -f "$out"
+        makes "floats-$kind" "$tmp/floats.gguf" "$out"
+        cp "$out" "$tmp/other.gguf"
+        [ $kind != F32 ] || check floats-file "another file" cmp "$out" "$tmp/made/128.gguf"
+        run --verify "$tmp/floats.gguf" "$tmp/other.gguf"
+        check "floats-$kind-verify" "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
+        run --inspect "$tmp/floats.gguf"
+        says "floats-$kind-inspect" "^warning 21 of 21 matrices of layers are not ternary, 'blk.0.attn_q.weight' ($kind) and"
+    done
+    makes floats-to-tl1 "$tmp/floats.gguf" "$out" --to tl1 --tile 128,64
+    floats "$a" "$tmp/floats.gguf" F16
+    makes floats-to-tq "$tmp/floats.gguf" "$out" --to tq2_0
+    run --verify "$tmp/floats.gguf" "$out"
+    check floats-to-tq-verify "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
+    for last in 7 nan inf; do
+        floats "$a" "$tmp/floats.gguf" F32 $last
+        rm -f "$out"
+        fails "floats-$last" 1 "'blk.0.ffn_down.weight': its numbers are not -s, 0 and s: row 255, column 767 is .*; --copy" "$tmp/floats.gguf" "$out"
+    done
+    makes floats-copied "$tmp/floats.gguf" "$out" --copy
+    same_data floats-copied-data "$tmp/floats.gguf"
+    rm -f "$out"
+    fails floats-nothing 1 "it has no ternary weights$" "$tmp/floats.gguf" "$out" --copy --to i2_s
+else skip floats "python3 is not installed"; fi
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n' > "$tmp/pointer.gguf"
+fails pointer 1 "this is a pointer of git-lfs" "$tmp/pointer.gguf" "$out"
 
 # ---- head and embedding
 for type in f32 f16 bf16 q8_0 q6_k; do
@@ -365,7 +466,7 @@ LC_ALL=C sed "s/output_norm.w/output_n$bidi.w/" "$a" > "$tmp/keyed.gguf"     # a
 run --verify "$tmp/keyed.gguf" "$a"
 check verify-clean-name "$(cat "$tmp/out")" sh -c "[ $rc -eq 1 ] && grep -q '^differs output_n?.weight: only' '$tmp/out'"
 keyed $arch=bitnet $model=llama > "$tmp/keyed.gguf"
-makes spm "$tmp/keyed.gguf" "$out"
+makes spm "$tmp/keyed.gguf" "$out" --copy
 run --inspect "$out"
 check spm-no-pre "$(grep "$pre" "$tmp/out")" test $rc -eq 0 -a -z "$(grep "$pre" "$tmp/out")"
 printf 'GGUF\3\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0' > "$tmp/zero.gguf"
@@ -389,13 +490,14 @@ fails three 1 "code 3.* at row 0, column 5" "$tmp/other.gguf" "$out" --i2s 64
 
 # ---- the progress bar: on a terminal, and nowhere else
 run "$a" "$out" --force
-check no-bar "stdout or stderr is not empty" test $rc -eq 0 -a ! -s "$tmp/out" -a ! -s "$tmp/err"
+check no-bar "stderr is not empty" test $rc -eq 0 -a ! -s "$tmp/err"
+check written "$(cat "$tmp/out")" test "$(cat "$tmp/out")" = "$out: 1.2 MB written"
 rm -f "$out"
 if [ -z "$RUN" ] && has_terminal; then
     on_terminal "'$program' '$a' '$out'"
     check bar "exit code $rc, or another file" cmp "$out" "$tmp/made/128.gguf"
     check bar-only "there is more: $(grep -v '^convert: \[' "$tmp/tty" | head -n 3)" \
-        test -z "$(grep -v -x -e 'convert: \[#*\.*\] *[0-9]* %' -e '' "$tmp/tty")"
+        test -z "$(grep -v -x -e 'convert: \[#*\.*\] *[0-9]* %' -e '' -e "$out: .* MB written" "$tmp/tty")"
     check bar-width "it is not 32 wide" test "$(sed -n 's/.*\[\(.*\)\].*/\1/p' "$tmp/tty" | awk '{ print length }' | sort -u)" = 32
     sed -n 's/.*\] *\([0-9]*\) %/\1/p' "$tmp/tty" > "$tmp/percents"
     check bar-grows "it goes back" sort -n -u -c "$tmp/percents"
@@ -403,10 +505,10 @@ if [ -z "$RUN" ] && has_terminal; then
         test "$(tail -n 1 "$tmp/percents")" = 100 -a "$(head -n 1 "$tmp/percents")" -lt 10 -a "$(wc -l < "$tmp/percents")" -ge 10
     for to in "> '$tmp/file' 2>&1" "2>&1 | cat > '$tmp/file'" "2> '$tmp/file'"; do
         on_terminal "'$program' '$a' '$out' --force $to"
-        check "no-bar $to" "there is something" test ! -s "$tmp/file" -a ! -s "$tmp/raw"
+        check "no-bar $to" "there is something" test -z "$(cat "$tmp/file" "$tmp/raw" | tr -d '\r' | grep -v "MB written$")"
     done
     on_terminal "'$program' '$a' '$out' --force > '$tmp/file'"
-    check bar-of-stderr "in a file, or not on the terminal" test ! -s "$tmp/file" -a -s "$tmp/raw"
+    check bar-of-stderr "in a file, or not on the terminal" test -s "$tmp/raw" -a "$(cat "$tmp/file")" = "$out: 1.2 MB written"
     rm -f "$out"
     on_terminal "'$program' '$tmp/other.gguf' '$out' --i2s 64"
     erased=$(printf '\033[K')

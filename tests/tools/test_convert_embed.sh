@@ -127,7 +127,7 @@ for model in $models; do
         qwen3) tile=32,64 tile2=32,96 ;;
         gemma3) tile=64,64 tile2= ;;           # its rows are too short for TL2
     esac
-    $RUN "$program" "$model" "$tmp/from.gguf" --force   # its keys in this program's order
+    $RUN "$program" "$model" "$tmp/from.gguf" --force > "$tmp/out"   # its keys in this program's order
     check "$short-copy" "another file" compare "$model" "$tmp/from.gguf"
     packed "$short-i2s64" "$tmp/from.gguf" --from-layout 64 -- --i2s 64
     packed "$short-i2s4row" "$tmp/from.gguf" --from-layout 4row -- --i2s 4row

@@ -48,6 +48,11 @@ done
 model=$1
 converts name "$model" auto --name "a name"
 check name-key "another name" grep -q "a name" "$out"
+rm -f "$out"
+run "$tmp/made/hf" "$out"
+check name-folder "another name, or exit code $rc" sh -c "'$program' --inspect '$out' | grep -q 'general.name (string) = \"hf\"$'"
+run "$tmp/made/hf/./../hf/." "$out" --force
+check name-folder-dot "another name, or exit code $rc" sh -c "'$program' --inspect '$out' | grep -q 'general.name (string) = \"hf\"$'"
 check no-overwriting "it does" sh -c "! $program '$tmp/made/hf' '$out'"
 converts pre "$model" auto --pre llama-bpe
 rm -rf "$tmp/made"

@@ -75,8 +75,8 @@ static void test_import_tl2(void) {
     imp_compare(1, "TL2 of filled-up rows");
 }
 
-/* Each shape has its own tile, and .tile is of none of them. One that another shape's tile takes the
-   place of loads, but has other logits; one that does not fit is named. */
+/* Each shape has its own tile, and .tile is of none of them. A file loads with a wrong one that
+   fits, but has other logits; one that does not fit is named. */
 static void test_import_shapes(void) {
     static const bitnet_shape_tile tl1[] = {
         {384, 384, {64, 64, 32}}, {192, 384, {32, 32, 16}}, {640, 384, {64, 64, 64}},

@@ -1,0 +1,135 @@
+#!/bin/sh
+# Tests of examples/convert with weights that have a scale per group: Q2_0 in blocks of 64 and of 128, from folders and
+# from one to the other. tests/tools/convert_groups.py makes the models.
+#     test_convert_groups.sh PATH_TO_CONVERT PATH_TO_CROSSCHECK
+# Prints a line for each case (ok, FAIL, skip) and at the end `convert-groups: N passed, ...`; exit code 1 if one failed.
+[ $# -eq 2 ] || { echo "usage: $0 PATH_TO_CONVERT PATH_TO_CROSSCHECK" >&2; exit 2; }
+case $1 in */*) program=$1 ;; *) program=./$1 ;; esac
+crosscheck=$2 root=$(dirname "$0")/../..
+[ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
+. "$root/tests/cases.sh"
+tool() { python3 "$root/tests/tools/convert_groups.py" "$@"; }
+compare() { python3 "$root/tests/tools/convert_hf.py" compare "$@"; }
+shared=${BITNET_TEST_DATA:-$root/../shared}/models
+mkdir "$tmp/o"
+out=$tmp/o/out.gguf
+# becomes NAME INPUT WANT [tensors] -- ARGS...: the output has the keys and tensors, or only the tensors, of WANT
+becomes() {
+    name=$1 from=$2 want=$3 what=
+    shift 3
+    [ "$1" = -- ] || { what=$1; shift; }
+    shift
+    rm -f "$out"
+    run "$from" "$out" "$@"
+    if [ $rc -ne 0 ]; then bad "$name" "exit code $rc: $(head -n 3 "$tmp/err")"
+    elif ! compare "$want" "$out" $what 2> "$tmp/err"; then bad "$name" "$(head -c 200 "$tmp/err")"
+    else ok "$name"; fi
+}
+# refuses NAME WORD ARGS...: exit code 1, one line with the word, no output
+refuses() {
+    name=$1 word=$2
+    shift 2
+    rm -f "$out"
+    run "$@"
+    if [ $rc -ne 1 ]; then bad "$name" "exit code $rc, not 1: $(head -n 2 "$tmp/err")"
+    elif [ "$(wc -l < "$tmp/err")" -ne 1 ] || ! grep -qF -e "$word" "$tmp/err"; then
+        bad "$name" "'$word' is not in: $(cat "$tmp/err")"
+    elif [ -n "$(ls -A "$tmp/o")" ]; then bad "$name" "it left a file"; rm -f "$tmp/o/"*
+    else ok "$name"; fi
+}
+says() { check "$1" "'$2' is not in: $(grep -m 3 '^tensor\|^warn' "$tmp/out")" grep -q -e "$2" "$tmp/out"; }
+
+# ---- one size to the other; what is copied keeps its bytes
+for kind in 128 128-pq 128-yarn-untied; do
+    model=$tmp/$kind.gguf
+    tool new "$model" $kind
+    check "$kind-loads" "it does not" "$crosscheck" -m "$model" -n 1
+    tool to "$model" "$tmp/64.want" 64 42
+    tool to "$model" "$tmp/128.want" 128 42
+    tool to "$model" "$tmp/pq.want" 128 142
+    becomes "$kind-64" "$model" "$tmp/64.want" -- --to q2_0
+    cp "$out" "$tmp/64.gguf"
+    check "$kind-64-loads" "it does not" "$crosscheck" -m "$tmp/64.gguf" -n 1
+    becomes "$kind-128" "$model" "$tmp/128.want" -- --to q2_0_128
+    becomes "$kind-pq" "$model" "$tmp/pq.want" -- --to pq2_0
+    becomes "$kind-back" "$tmp/64.gguf" "$tmp/pq.want" -- --to pq2_0
+    becomes "$kind-back-128" "$tmp/64.gguf" "$tmp/128.want" -- --to q2_0_128
+    becomes "$kind-64-again" "$tmp/64.gguf" "$tmp/64.want" -- --to q2_0
+    run --verify "$model" "$tmp/64.gguf"
+    check "$kind-verify" "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
+done
+tool new "$tmp/64.gguf" 64
+tool new "$tmp/equal.gguf" 64-equal
+tool to "$tmp/equal.gguf" "$tmp/equal.want" 128 142
+becomes equal-128 "$tmp/equal.gguf" "$tmp/equal.want" -- --to pq2_0
+run --verify "$tmp/equal.gguf" "$out"
+check equal-verify "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
+refuses other-scales "'token_embd.weight': row 0 has other scales from column 64 on than from 0 on, and in PQ2_0 128 weights share one" \
+    "$tmp/64.gguf" "$out" --to pq2_0
+refuses to-i2s "blocks of different scales" "$tmp/128.gguf" "$out" --to i2_s
+refuses to-tq "and in TQ2_0 256 weights share one" "$tmp/128.gguf" "$out" --to tq2_0
+run --verify "$tmp/64.gguf" "$tmp/equal.gguf"
+check other-verify "exit code $rc, not 1" test $rc -eq 1
+
+# ---- --inspect tells the size of the blocks
+run --inspect "$tmp/64.gguf"
+says inspect-64 "^tensor  blk.0.attn_q.weight Q2_0 .*, blocks of 64, scales 0.0[0-9]* to 0.[12][0-9]*$"
+run --inspect "$tmp/128.gguf"
+says inspect-128 "^tensor  token_embd.weight PQ2_0 .*, blocks of 128 under number 42, scales"
+run --inspect "$tmp/128-pq.gguf"
+says inspect-pq "^tensor  blk.0.attn_q.weight PQ2_0 .*, blocks of 128, scales"
+says inspect-clean "^0 warnings$"
+
+# ---- one scale for all: from I2_S and back
+one=$root/tests/data/a.gguf
+rm -f "$out"
+run "$one" "$out" --to q2_0 --round-scales
+check one-scale "exit code $rc: $(cat "$tmp/err")" grep -q "scales are rounded to F16" "$tmp/err"
+cp "$out" "$tmp/one.gguf"
+check one-scale-loads "it does not" "$crosscheck" -m "$tmp/one.gguf" -n 1
+rm -f "$out"
+run "$tmp/one.gguf" "$out"
+cp "$out" "$tmp/back.gguf"
+run --verify "$tmp/one.gguf" "$tmp/back.gguf"
+check one-scale-back "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
+refuses one-scale-exact "is not an F16, which Q2_0 needs; --round-scales rounds it" "$one" "$out" --to q2_0
+
+# ---- folders: exactly, in either size of blocks
+for kind in f32 f16 f16-shards; do
+    for model in 128 128-yarn-untied; do
+        rm -rf "$tmp/made"
+        tool make "$tmp/$model.gguf" "$tmp/made" $kind
+        tool to "$tmp/$model.gguf" "$tmp/64.want" 64 42
+        tool to "$tmp/$model.gguf" "$tmp/pq.want" 128 142
+        becomes "$kind-$model-128" "$tmp/made/hf" "$tmp/$model.gguf" -- --to q2_0_128
+        becomes "$kind-$model-64" "$tmp/made/hf" "$tmp/64.want" -- --to q2_0
+        becomes "$kind-$model-pq" "$tmp/made/hf" "$tmp/pq.want" -- --to pq2_0
+        check "$kind-$model-loads" "it does not" "$crosscheck" -m "$out" -n 1
+    done
+done
+tool new "$tmp/bf16.gguf" 128-bf16
+rm -rf "$tmp/made"
+tool make "$tmp/bf16.gguf" "$tmp/made" bf16
+becomes bf16 "$tmp/made/hf" "$tmp/bf16.gguf" -- --to q2_0_128
+rm -rf "$tmp/made"
+tool make "$tmp/64.gguf" "$tmp/made" f16
+becomes groups-of-64 "$tmp/made/hf" "$tmp/64.gguf" -- --to q2_0
+refuses groups-of-64-as-128 "embed_tokens.weight' at offset" "$tmp/made/hf" "$out" --to pq2_0
+refuses not-embeddings "--to q2_0 is for weights with a scale per group" "$tmp/made/hf" "$out" --pooling last
+rm -rf "$tmp/made"
+tool make "$tmp/128.gguf" "$tmp/made" f16
+tool break "$tmp/made" "$tmp/broken" || bad broken "they cannot be made"
+tool cases > "$tmp/cases"
+while read -r name word; do refuses "$name" "$word" "$tmp/broken/$name" "$out" --to pq2_0; done < "$tmp/cases"
+
+# ---- models that another program wrote
+for model in s64 s128 s128p; do
+    [ -f "$shared/$model.gguf" ] || { skip "$model" "models/$model.gguf is not in BITNET_TEST_DATA"; continue; }
+    case $model in s64) to=q2_0 ;; s128) to=q2_0_128 ;; *) to=pq2_0 ;; esac
+    rm -rf "$tmp/made"
+    tool make "$shared/$model.gguf" "$tmp/made" f16
+    becomes "$model" "$tmp/made/hf" "$shared/$model.gguf" tensors -- --to $to
+done
+
+echo "convert-groups: $passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
