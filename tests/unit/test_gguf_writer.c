@@ -413,6 +413,120 @@ static void test_floats(void) {
     CHECK(bitnet_floats_unpack(99, data, 32, x, &err) == BITNET_ERR_UNSUPPORTED);
 }
 
+/* ---- weights with a scale per group ---- */
+
+enum { GROUP_ROWS = 3, GROUP_N = 512, GROUP_MOST = 400 * GROUP_ROWS };
+
+/* A block by the format's definition: an F16, then weight j in bits 2 (j % 4) of byte j / 4. */
+static size_t put_group(uint8_t *out, float d, const int8_t *w, int n) {
+    const uint16_t half = bitnet__f32_to_f16(d);
+    int j;
+    out[0] = (uint8_t)half;
+    out[1] = (uint8_t)(half >> 8);
+    for (j = 0; j < n / 4; j++) out[2 + j] = 0;
+    for (j = 0; j < n; j++) out[2 + j / 4] |= (uint8_t)((w[j] + 1) << 2 * (j % 4));
+    return 2 + (size_t)n / 4;
+}
+
+/* Weights and their groups' scales, as bytes and as floats. */
+static size_t make_groups(int group, const float *scales, const int8_t *w, uint8_t *out, float *x) {
+    size_t at = 0;
+    int i;
+    for (i = 0; i < GROUP_ROWS * GROUP_N; i++) x[i] = scales[i / group] * (float)w[i];
+    for (i = 0; i < GROUP_ROWS * GROUP_N; i += group)
+        at += put_group(out + at, scales[i / group], w + i, group);
+    return at;
+}
+
+static bitnet_ternary group_matrix(uint32_t type) {
+    bitnet_ternary t;
+    memset(&t, 0, sizeof t);
+    t.type = type;
+    t.n = GROUP_N;
+    t.rows = GROUP_ROWS;
+    return t;
+}
+
+static void test_groups(void) {
+    static int8_t w[GROUP_ROWS * GROUP_N], got[GROUP_ROWS * GROUP_N];
+    static float x[GROUP_ROWS * GROUP_N], scales[2][GROUP_ROWS * GROUP_N / 64];
+    static uint8_t want[2][GROUP_MOST], data[GROUP_MOST];
+    const bitnet_ternary t[2] = {group_matrix(BITNET_TENSOR_Q2_0),
+                                 group_matrix(BITNET_TENSOR_PQ2_0)};
+    bitnet_error err = {BITNET_OK, ""};
+    size_t size[2];
+    int i, k;
+    for (i = 0; i < GROUP_ROWS * GROUP_N; i++) w[i] = (int8_t)(i * 7 % 11 % 3 - 1);
+    for (i = 0; i < GROUP_ROWS * GROUP_N / 64; i++) {
+        scales[0][i] = (float)(1 + i / 2) / 64;
+        scales[1][i / 2] = scales[0][i];
+    }
+    for (k = 0; k < 2; k++) {          /* blocks of 64 and of 128: floats, bytes, weights */
+        CHECK(pack_group(t[k].type) == 64 << k);
+        size[k] = make_groups(64 << k, scales[k], w, want[k], x);
+        memset(data, 0xcd, sizeof data);
+        CHECK(!pack_rows(&t[k], x, 0, GROUP_ROWS, got, data, &err));
+        CHECK(!memcmp(data, want[k], size[k]) && data[size[k]] == 0xcd);
+        CHECK(!bitnet_ternary_unpack(&t[k], data, 0, GROUP_ROWS, got, 0));
+        CHECK(!memcmp(got, w, sizeof w));
+        CHECK(!pack_rows(&t[k], x + GROUP_N, 1, 1, got, data, &err));
+        CHECK(!memcmp(data, want[k] + size[k] / GROUP_ROWS, size[k] / GROUP_ROWS));
+    }
+    for (k = 0; k < 2; k++) {          /* each from the other */
+        memset(data, 0, sizeof data);
+        CHECK(!pack_ternary(&t[k], w, 0, GROUP_ROWS, data, 0));
+        CHECK(!pack_scales(&t[k], data, &t[!k], want[!k], w, 0, GROUP_ROWS, &err));
+        CHECK(!memcmp(data, want[k], size[k]));
+    }
+    scales[0][9] = 3;                  /* row 1, columns 64 to 127, unlike those before */
+    make_groups(64, scales[0], w, want[0], x);
+    CHECK(pack_scales(&t[1], 0, &t[0], want[0], w, 0, GROUP_ROWS, &err) == BITNET_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(err.text, "row 1") && strstr(err.text, "column 64"), "%s", err.text);
+    CHECK(!pack_scales(&t[1], 0, &t[0], want[0], w, 0, 1, &err));
+    for (k = 0; k < 2; k++) {          /* but not if either half is all zeros */
+        memset(w + GROUP_N + 64 * k, 0, 64);
+        make_groups(64, scales[0], w, want[0], x);
+        CHECK(!pack_scales(&t[1], want[1], &t[0], want[0], w, 0, GROUP_ROWS, &err));
+        bitnet_floats_unpack(BITNET_TENSOR_F16, want[1] + size[1] / 3, 32, x, 0);
+        CHECK(x[0] >= scales[0][k ? 8 : 9] && x[0] <= scales[0][k ? 8 : 9]);
+        for (i = 0; i < 64; i++) w[GROUP_N + 64 * k + i] = (int8_t)(i % 3 - 1);
+    }
+    x[5] = 0.1f;                       /* not an F16, in a group where it is the only weight */
+    for (i = 0; i < 128; i++) x[i] = i == 5 ? 0.1f : 0;
+    CHECK(pack_rows(&t[0], x, 7, 1, got, 0, &err) == BITNET_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(err.text, "row 7, columns 0 to 63: their scale is not"), "%s", err.text);
+    x[5] = 0.5f;
+    x[6] = -0.25f;
+    CHECK(pack_rows(&t[0], x, 0, 1, got, 0, &err) == BITNET_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(err.text, "they are not -s, 0 and s"), "%s", err.text);
+}
+
+/* Blocks of 128 under the number 42, which only the room in the file tells from those of 64. */
+static void test_group_number(void) {
+    static const uint64_t dims[2] = {GROUP_N, GROUP_ROWS};
+    static uint8_t zeros[GROUP_MOST];
+    bitnet_gguf_tensor t;
+    bitnet_error err = {BITNET_OK, ""};
+    int k;
+    for (k = 0; k < 3; k++) {
+        const uint32_t type = k ? BITNET_TENSOR_PQ2_0 : BITNET_TENSOR_Q2_0;
+        const uint32_t number = k == 2 ? BITNET_TENSOR_PQ2_0 : BITNET_TENSOR_Q2_0;
+        bitnet_gguf *g = 0;
+        gguf_writer w;
+        sink s;
+        start_writer(&w, &s);
+        gguf_add_tensor_as(&w, "t", type, number, 2, dims);
+        gguf_write_header(&w);
+        gguf_write_data(&w, zeros, (size_t)bitnet_tensor_size(type, 2, dims));
+        CHECK(!gguf_write_end(&w));
+        CHECK_MSG(!bitnet_gguf_open_memory(s.p, s.n, 0, &g, &err), "%s", err.text);
+        CHECK(!bitnet_gguf_get_tensor(g, 0, &t));
+        CHECK(t.type == type && t.stored_type == number);
+        bitnet_gguf_close(g);
+        free(s.p);
+    }
+}
+
 extern const test_case gguf_writer_tests[];
 const test_case gguf_writer_tests[] = {
     {"gguf_writer/copy", test_copy_file},
@@ -423,5 +537,7 @@ const test_case gguf_writer_tests[] = {
     {"gguf_writer/ternary", test_ternary_files},
     {"gguf_writer/no_ternary", test_no_ternary},
     {"gguf_writer/floats", test_floats},
+    {"gguf_writer/groups", test_groups},
+    {"gguf_writer/group_number", test_group_number},
     {0, 0}
 };
