@@ -79,11 +79,45 @@
    BITNET_ERR_FULL. To go on, rewind the context to 0, or to the end of the system message, and pass
    again the messages worth keeping.
 
-   The only built-in template is that of BitNet b1.58-2B-4T: "Role: text<|eot_id|>" for each
-   message, and "Assistant: " to open the reply. The templates of the architectures bitnet and llama
-   differ from model to model, so chat with those is BITNET_ERR_UNSUPPORTED: tokenize the template
-   as text, with BITNET_PARSE_SPECIAL. bitnet_chat_tokenize returns the tokens of messages without
-   evaluating them.
+   What the file's tokenizer.chat_template contains chooses the template; it is never executed.
+   Known are (bitnet_model_info.chat_template):
+
+       bitnet-2b-4t              BitNet b1.58-2B-4T, whatever its file has
+       llama-3                   <|start_header_id|>
+       qwen-3, qwen-3-thinking   ChatML with <think>; also tools
+       chatml                    <|im_start|>, as Qwen2.5; with its default system text and tools
+       falcon-3                  <|user|> and <|assistant|>
+
+   For a file without one, or with another one, chat is BITNET_ERR_UNSUPPORTED, unless you give a
+   template: strings around the messages of each role, in which special tokens are tokens.
+
+       static void own_template(bitnet_generate_params *gen) {
+           static bitnet_chat_template mine;  // all else is 0
+           static bitnet_chat_params chat;
+           mine.user.prefix = "[USER] ";
+           mine.user.suffix = "\n";
+           mine.assistant.prefix = mine.reply = "[BOT] ";
+           mine.assistant.suffix = "</s>\n";
+           mine.end = "</s>";
+           chat.chat_template = &mine;
+           gen->chat = &chat;
+       }
+
+   The text of a message never becomes a special token, and none of the template's tokens, such as
+   <|im_end|> or <tool_response>. Only in the assistant's messages, which the model has written,
+   <think> and <tool_call> are tokens again. bitnet_chat_tokenize returns the tokens of messages
+   without evaluating them; for a chat that goes on, it says with BITNET_CUT_REPLY or _ENDED_REPLY
+   how the reply in front ended.
+
+   Thinking. Some models think before they reply: <think> ... </think>. bitnet_chat_params.thinking
+   leaves that to the model, turns it off, or opens it. text_fn gets the tags as text;
+   bitnet_reply_next divides what it gets. The templates of Qwen3 leave the thinking of earlier
+   replies out of messages; a context that goes on still holds it.
+
+   Tools. Give the functions in bitnet_chat_params.tools when a chat begins. A call is
+   BITNET_REPLY_TOOL_CALL, {"name": "...", "arguments": {...}}; answer it with a message of the role
+   "tool". In messages of earlier replies, a call stands in the assistant's text as the model wrote
+   it, with <tool_call> and </tool_call>.
 
    YOUR OWN LOOP
    -------------
@@ -255,7 +289,7 @@
    Refuses, with an error that names what it found: other architectures and tensor types; llama
    files with biases, experts or extra norms; weights folded with a Hadamard matrix (Bonsai 2);
    hybrid networks (qwen35); RoPE scaling by longrope; other pre-tokenizers; GGUF v1;
-   big-endian files; chat templates other than BitNet's; files over 16 GiB, unless
+   big-endian files; chats with templates that CHAT does not name; files over 16 GiB, unless
    bitnet_model_params.max_bytes allows them; on 32-bit machines, files larger than the address
    space. examples/convert turns Hugging Face folders into GGUF and converts between all packings.
 
@@ -1039,9 +1073,9 @@ BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_m
 
 /* The tokens of n messages in a chat template; messages may be 0 if n is 0. chat may be 0. flags:
    BITNET_ADD_BOS (the chat begins: BOS, if the template has it, and what it writes into the system
-   message), BITNET_OPEN_REPLY, BITNET_CUT_REPLY, BITNET_ENDED_REPLY. BITNET_ERR_ARG: a role or content is 0, a role "" or one that the
-   template does not know. BITNET_ERR_UNSUPPORTED: the model's template is not known, or has no
-   tools or thinking. See CHAT. */
+   message), BITNET_OPEN_REPLY, BITNET_CUT_REPLY, BITNET_ENDED_REPLY. BITNET_ERR_ARG: a role or
+   content is 0, a role "" or one that the template does not know. BITNET_ERR_UNSUPPORTED: the
+   model's template is not known, or has no tools or thinking. See CHAT. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
                                     const bitnet_message *messages, int n, int flags,
                                     bitnet_token *out, size_t cap);
@@ -1220,8 +1254,8 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
 
 /* The same piece by piece, for any number of sequences of a context at once. A bitnet_gen writes on
    one sequence, and no other call may change that sequence meanwhile (BITNET_ERR_BUSY). params is
-   copied. What it points to must live until bitnet_gen_end; prompt, text, messages and chat are only
-   read now. Errors are those of bitnet_generate that need no evaluation. */
+   copied. What it points to must live until bitnet_gen_end; prompt, text, messages and chat are
+   only read now. Errors are those of bitnet_generate that need no evaluation. */
 typedef struct bitnet_gen bitnet_gen;
 BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_params *params,
                                           bitnet_gen **out, bitnet_error *err);
@@ -5103,16 +5137,16 @@ static void bitnet__chat_collect(bitnet__chat *c, const char *text) {
 }
 
 static void bitnet__chat_open(bitnet__chat *c, bitnet__encoder *e, const bitnet_chat_template *t) {
-    const bitnet_chat_turn turns[] = {t->system, t->user, t->assistant, t->tool, t->other,
-                                      t->tools_turn};
+    const bitnet_chat_turn *const turns[] = {&t->system, &t->user, &t->assistant, &t->tool,
+                                             &t->other, &t->tools_turn};
     size_t i;
     memset(c, 0, sizeof *c);
     c->e = e;
     c->t = t;
     for (i = 0; i < BITNET__N_TAGS; i++) bitnet__chat_collect(c, bitnet__tags[i]);
     for (i = 0; i < sizeof turns / sizeof turns[0]; i++) {
-        bitnet__chat_collect(c, turns[i].prefix);
-        bitnet__chat_collect(c, turns[i].suffix);
+        bitnet__chat_collect(c, turns[i]->prefix);
+        bitnet__chat_collect(c, turns[i]->suffix);
     }
     bitnet__chat_collect(c, t->reply);
     bitnet__chat_collect(c, "<tool_response></tool_response>");
@@ -5179,7 +5213,8 @@ static bitnet__stretch bitnet__strip_newlines(bitnet__stretch s) {
 
 /* What Qwen3's template takes for thinking: from the last <think> in front of the first </think>.
    The text begins behind the last </think>. */
-static void bitnet__split_thinking(bitnet__stretch all, bitnet__stretch *thinking, bitnet__stretch *text) {
+static void bitnet__split_thinking(bitnet__stretch all, bitnet__stretch *thinking,
+                                   bitnet__stretch *text) {
     const char *open = bitnet__tags[BITNET__OPEN_THINK], *close = bitnet__tags[BITNET__CLOSE_THINK];
     const size_t n_open = strlen(open), n_close = strlen(close);
     size_t i, first = SIZE_MAX, last = 0;
@@ -8338,7 +8373,8 @@ static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *e
     const bitnet__jinja *known = 0;
     const char *jinja = 0;
     size_t n = 0;
-    if (k && k->type != BITNET_GGUF_STRING) return bitnet__fail_key(name, k, "is not a string", err);
+    if (k && k->type != BITNET_GGUF_STRING)
+        return bitnet__fail_key(name, k, "is not a string", err);
     if (k) jinja = (const char *)bitnet__value_of(&m->gguf, k), n = (size_t)k->size;
     if (m->family->chat) known = &bitnet__jinjas[0];
     else if (k) known = bitnet__recognise(jinja, n);
@@ -8390,7 +8426,7 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     if ((r = bitnet__get_uint(g, name, tokens.count, tokens.count, 1 << 24, &v, err))) return r;
     m->n_vocab = (int32_t)v;
     vocab->n_ids = m->n_vocab;
-    /* The end of a turn. The template of bitnet-2b-4t needs this very token, whatever a key says. */
+    /* The end of a turn. The template bitnet-2b-4t needs this very token, whatever a key says. */
     if ((r = bitnet__get_token(m, "tokenizer.ggml.eot_token_id", "<|eot_id|>", &vocab->eot, err)))
         return r;
     if (m->family->chat) vocab->eot = bitnet__vocab_find(vocab, "<|eot_id|>", 10);

@@ -1081,7 +1081,8 @@ static int begin_conversation(void) {
     const bitnet_message message = {"system", system_text};
     int bos = chatting || info.add_bos ? BITNET_ADD_BOS : 0, n;
     if (chatting)
-        n = bitnet_chat_tokenize(model, &chat, &message, system_text ? 1 : 0, bos, tokens, capacity);
+        n = bitnet_chat_tokenize(model, &chat, &message, system_text ? 1 : 0, bos, tokens,
+                                 capacity);
     else n = bitnet_tokenize(model, "", 0, bos, tokens, capacity);
     if (n < 0) return fail(1, "%s", bitnet_result_text((bitnet_result)n));
     if (system_text && (size_t)n > capacity / 2)
@@ -1123,7 +1124,7 @@ static int tokenize_end(bitnet_token *out, size_t cap) {
     return chatting ? bitnet_chat_tokenize(model, &chat, 0, 0, reply_flag(), out, cap) : 0;
 }
 
-/* Prepares the next turn: a reply of a chat gets its end; a text that goes on loses its end token. */
+/* Prepares the next turn: a chat's reply gets its end; a text that goes on loses its end token. */
 static void close_reply(void) {
     int ended = reply_flag() == BITNET_ENDED_REPLY;
     n_tokens += tokenize_end(tokens + n_tokens, MOST_END);
@@ -1513,7 +1514,7 @@ static int choose_mode(void) {
     int can_chat = t != 0;
     int wants = chatting == YES || (chatting == AUTO && (interactive || (!prompt && isatty(0))));
     if (chatting == YES && !can_chat)
-        return fail(1, "%s: no chat: it has no chat template, or one that is not known", model_path);
+        return fail(1, "%s: no chat: it has no chat template, or an unknown one", model_path);
     chatting = wants && can_chat;
     if (reasoning_budget == 0) reasoning = NO;
     chat.thinking = reasoning == AUTO ? BITNET_THINK_AUTO

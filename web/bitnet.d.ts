@@ -128,6 +128,9 @@ export interface GenerateOptions {
     seed?: number;
     /** The text ends before the first of these strings. */
     stop?: string | string[];
+    /** false: a chat's reply is written without thinking, by models that think (default: true, as the
+     * model does). Thinking comes as text, between <think> and </think>. */
+    thinking?: boolean;
     /** The text keeps to a grammar, in llama.cpp's GBNF, or to a JSON schema (an object, or its text);
      * bitnet_grammar.h says what is possible. Only what `maxTokens` or an abort cuts is incomplete. */
     grammar?: string;
@@ -358,6 +361,10 @@ export interface ChatRequest {
         | null;
     /** GBNF. */
     grammar?: string | null;
+    /** false: no thinking, by models that think. `reasoning_effort` 'none' says the same. */
+    enable_thinking?: boolean | null;
+    chat_template_kwargs?: { enable_thinking?: boolean } | null;
+    reasoning_effort?: string | null;
     n?: 1 | null;
     /** Without effect. */
     user?: string;
@@ -400,7 +407,13 @@ export interface ChatCompletion {
     model: string;
     choices: {
         index: 0;
-        message: { role: 'assistant'; content: string; refusal: null };
+        message: {
+            role: 'assistant';
+            content: string;
+            refusal: null;
+            /** What the model thought before it replied. */
+            reasoning_content?: string;
+        };
         logprobs: ChatLogprobs;
         finish_reason: FinishReason;
     }[];
@@ -414,7 +427,12 @@ export interface ChatChunk {
     model: string;
     choices: {
         index: 0;
-        delta: { role?: 'assistant'; content?: string; refusal?: null };
+        delta: {
+            role?: 'assistant';
+            content?: string;
+            refusal?: null;
+            reasoning_content?: string;
+        };
         logprobs: ChatLogprobs;
         finish_reason: FinishReason | null;
     }[];

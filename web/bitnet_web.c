@@ -268,23 +268,36 @@ EXPORT int bw_tokenize(const char *s, size_t n, int flags) {
     return count < 0 ? fail_result(count) : count;
 }
 
-/* How many tokens a session holds, with the pending one, and whether that ends a reply. */
+/* How many tokens a session holds, with the pending one, and token i of them, or -1. */
 EXPORT int bw_held(int q) {
     return bitnet_seq_length(ctx, q) + (bitnet_seq_pending(ctx, q) >= 0);
 }
-EXPORT int bw_held_ends(int q) {
-    const bitnet_token last = bitnet_seq_pending(ctx, q);
-    return last >= 0 && bitnet_token_is_end(model, last);
+static bitnet_token held_token(int q, int i) {
+    if (i < 0 || i >= bw_held(q)) return -1;
+    return i < bitnet_seq_length(ctx, q) ? bitnet_seq_tokens(ctx, q)[i]
+                                         : bitnet_seq_pending(ctx, q);
 }
 
-/* The first `keep` tokens that a session holds, for messages that it knows; an end of turn, if
-   `close`; then n messages, which are pairs of a role and a text, each with a NUL behind it; and
-   the start of a reply, if `open`. */
+/* Does token i of a session end a reply? */
+EXPORT int bw_ends(int q, int i) { return bitnet_token_is_end(model, held_token(q, i)); }
+
+/* The tokens that the chat template writes behind a reply: all of them, or with `ended` those
+   behind its end token. */
+EXPORT int bw_reply_rest(int ended) {
+    const int n = bitnet_chat_tokenize(model, 0, 0, 0,
+                                       ended ? BITNET_ENDED_REPLY : BITNET_CUT_REPLY, 0, 0);
+    return n < 0 ? 0 : n;
+}
+
+/* The first `keep` tokens that a session holds, for messages that it knows; what is missing behind
+   the reply there, if `close`; then n messages, which are pairs of a role and a text, each with a
+   NUL behind it; and the start of a reply, if `open`: 1, or 2 without thinking. */
 EXPORT int bw_chat_tokenize(int q, const char *s, int n, int keep, int close, int open) {
     bitnet_message *m = (bitnet_message *)malloc(((size_t)n + 1) * sizeof *m);
-    const int flags = (open ? BITNET_OPEN_REPLY : 0) | (keep ? 0 : BITNET_ADD_BOS);
-    const int before = keep + !!close;
-    const int32_t length = bitnet_seq_length(ctx, q);
+    const int in_front = !keep ? BITNET_ADD_BOS : !close ? 0
+                         : bw_ends(q, keep - 1) ? BITNET_ENDED_REPLY : BITNET_CUT_REPLY;
+    const int flags = (open ? BITNET_OPEN_REPLY : 0) | in_front;
+    const bitnet_chat_params chat = {0, open == 2 ? BITNET_THINK_OFF : BITNET_THINK_AUTO, 0};
     int count, i;
     if (!m) return fail_result(BITNET_ERR_MEMORY);
     for (i = 0; i < n; i++) {
@@ -292,20 +305,21 @@ EXPORT int bw_chat_tokenize(int q, const char *s, int n, int keep, int close, in
         m[i].content = s += strlen(s) + 1;
         s += strlen(s) + 1;
     }
-    count = bitnet_chat_tokenize(model, 0, m, n, flags, 0, 0);
-    if (count >= 0 && reserve((void **)&tokens, &tokens_cap, before + count, sizeof *tokens))
+    count = bitnet_chat_tokenize(model, &chat, m, n, flags, 0, 0);
+    if (count >= 0 && reserve((void **)&tokens, &tokens_cap, keep + count, sizeof *tokens))
         count = BITNET_ERR_MEMORY;
     if (count >= 0)
-        count = bitnet_chat_tokenize(model, 0, m, n, flags, tokens + before, (size_t)count);
+        count = bitnet_chat_tokenize(model, &chat, m, n, flags, tokens + keep, (size_t)count);
     free(m);
+    if (count == BITNET_ERR_UNSUPPORTED && bitnet_model_chat_template(model))
+        return fail(count, "thinking: the model of this file always thinks");
     if (count == BITNET_ERR_UNSUPPORTED)
-        return fail(count, "no chat: the template of this file, architecture '%s', is not known",
-                    info.arch);
+        return fail(count, "no chat: the file has no chat template, or one that is not known");
+    if (count == BITNET_ERR_ARG)
+        return fail(count, "messages: the chat template has no such role");
     if (count < 0) return fail_result(count);
-    for (i = 0; i < keep; i++)
-        tokens[i] = i < length ? bitnet_seq_tokens(ctx, q)[i] : bitnet_seq_pending(ctx, q);
-    if (close) tokens[keep] = info.eot;
-    return before + count;
+    for (i = 0; i < keep; i++) tokens[i] = held_token(q, i);
+    return keep + count;
 }
 
 /* The tokens of a text behind those of the last bw_chat_tokenize, which were so many: a reply that

@@ -2,6 +2,7 @@
 // https://platform.openai.com/docs/api-reference/chat describes requests and answers.
 import { BitNetError } from './errors.js';
 import { bad, checkHooks, checkNames, isNone } from './options.js';
+import { divider, join } from './thinking.js';
 
 // What a request may hold, and the option of chat() that it becomes; null: see below. top_k, min_p,
 // repeat_penalty and grammar are no part of OpenAI's interface, but other servers have them.
@@ -17,6 +18,7 @@ const REQUEST = {
     seed: 'seed',
     stop: 'stop',
     grammar: 'grammar',
+    enable_thinking: 'thinking',
     max_tokens: 'maxTokens',
     max_completion_tokens: 'maxTokens',
     top_logprobs: 'logprobs',
@@ -24,6 +26,8 @@ const REQUEST = {
     stream: null,
     stream_options: null,
     response_format: null,
+    chat_template_kwargs: null,
+    reasoning_effort: null,
     logprobs: null,
     n: null,
     model: null,
@@ -33,7 +37,7 @@ const REQUEST = {
 };
 
 const CALL_OPTIONS = ['signal', 'session', 'onPrompt'];
-const MESSAGE = ['role', 'content', 'name', 'refusal'];
+const MESSAGE = ['role', 'content', 'name', 'refusal', 'reasoning_content'];
 
 function textOf(content, where) {
     if (typeof content === 'string') return content;
@@ -56,7 +60,8 @@ function messagesOf(messages) {
             if (!isNone(value) && !MESSAGE.includes(name))
                 bad(`${where}.${name}: it is not supported`);
         const role = message.role === 'developer' ? 'system' : message.role;
-        return { role, content: textOf(message.content, where) };
+        const content = textOf(message.content, where);
+        return { role, content: join(message.reasoning_content, content) };
     });
 }
 
@@ -78,6 +83,10 @@ function optionsOf(request) {
     if (!isNone(request.stream_options) && !request.stream)
         bad('stream_options: it needs stream: true');
     if (!isNone(request.response_format)) Object.assign(options, formatOf(request.response_format));
+    const { enable_thinking: thinking } = request.chat_template_kwargs ?? {};
+    if (!isNone(thinking)) options.thinking = thinking;
+    else if (!isNone(request.reasoning_effort) && isNone(options.thinking))
+        options.thinking = request.reasoning_effort !== 'none';
     // chat() would have no limit then
     if (options.maxTokens === 0) bad('max_tokens: at least 1 is needed');
     if (request.logprobs) options.logprobs ??= 0;
@@ -113,14 +122,16 @@ const usageOf = ({ promptTokens, reusedTokens, tokens }) => ({
     prompt_tokens_details: { cached_tokens: reusedTokens }
 });
 
-/** A reply as it comes: { content, logprobs } for the tokens of each piece of text, then { stats }. */
+/** A reply as it comes: { thinking, content, logprobs } for the tokens of each piece of text, then
+ * { stats } with what was held back. */
 async function* reply(texts, tokens) {
+    const parts = divider();
     try {
         for (;;) {
             const { done, value } = await texts.next();
             const logprobs = tokens && { content: tokens.splice(0), refusal: null };
-            if (!done) yield { content: value, logprobs };
-            else return yield { stats: value, content: '', logprobs };
+            if (!done) yield { ...parts.add(value), logprobs };
+            else return yield { stats: value, ...parts.end(), logprobs };
         }
     } finally {
         await texts.return(); // the caller has left the loop
@@ -142,17 +153,24 @@ function begin(session, request, callOptions) {
 
 async function whole(head, parts) {
     let content = '',
+        thinking = '',
         logprobs = null,
         stats;
     for await (const part of parts) {
         content += part.content;
+        thinking += part.thinking;
         stats = part.stats;
         if (logprobs) logprobs.content.push(...part.logprobs.content);
         else logprobs = part.logprobs;
     }
     const choice = {
         index: 0,
-        message: { role: 'assistant', content, refusal: null },
+        message: {
+            role: 'assistant',
+            content,
+            refusal: null,
+            ...(thinking && { reasoning_content: thinking })
+        },
         logprobs,
         finish_reason: finishReason[stats.reason]
     };
@@ -168,8 +186,11 @@ async function* chunks(its, parts, withUsage) {
         ...usage
     });
     yield chunk({ role: 'assistant', content: '', refusal: null }, null, null);
-    for await (const { content, logprobs, stats } of parts) {
-        if (content || logprobs?.content.length) yield chunk({ content }, logprobs, null);
+    for await (const { thinking, content, logprobs, stats } of parts) {
+        const delta = thinking
+            ? { reasoning_content: thinking, ...(content && { content }) }
+            : { content };
+        if (thinking || content || logprobs?.content.length) yield chunk(delta, logprobs, null);
         if (!stats) continue;
         yield chunk({}, null, finishReason[stats.reason]);
         if (withUsage) yield { ...head, choices: [], usage: usageOf(stats) };

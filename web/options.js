@@ -31,7 +31,7 @@ export function checkHooks(options) {
 const GENERATE_OPTIONS = [
     'maxTokens', 'temperature', 'topK', 'topP', 'minP', 'repeatPenalty', 'frequencyPenalty',
     'presencePenalty', 'logitBias', 'seed', 'stop', 'grammar', 'jsonSchema', 'mask', 'logprobs',
-    'signal', 'onToken', 'onPrompt'
+    'thinking', 'signal', 'onToken', 'onPrompt'
 ];
 
 /** A misspelt option would be without effect, and nobody would notice. */
@@ -121,6 +121,7 @@ export function generateOptions(o) {
         logprobs: isNone(o.logprobs) ? undefined : number(o, 'logprobs', 0, 0, 20, true),
         logitBias: biases(o.logitBias ?? {}),
         stop: stopStrings(o.stop),
+        thinking: isNone(o.thinking) || flag(o, 'thinking'),
         ...rules(o)
     };
 }

@@ -322,7 +322,7 @@ function detokenize({ tokens }) {
 // ---- chats ----
 
 // What each session holds of its last chat: the first messages, each with the number of tokens up to
-// its end. cut: the token that ends it is missing, since it is a reply that was not finished.
+// its end. cut: it is a reply, and what the chat template has behind it is missing, at least in part.
 let held;
 
 const sameMessage = (a, b) => a.role === b.role && a.content === b.content;
@@ -341,8 +341,9 @@ function heldMessages(session, messages) {
     return before.slice(0, same).map(m => ({ ...m }));
 }
 
-/** Tokenizes messages behind the `keep` tokens that the session holds; returns how many there are. */
-const tokenizeChat = (session, messages, keep, { close = false, open = false }) =>
+/** Tokenizes messages behind the `keep` tokens that the session holds; returns how many there are.
+ * open: 1, or 2 without thinking. */
+const tokenizeChat = (session, messages, keep, { close = false, open = 0 }) =>
     withBytes(zeroEnded(messages.flatMap(m => [m.role, m.content])), at =>
         check(bw._bw_chat_tokenize(session, at, messages.length, keep, close, open))
     );
@@ -350,37 +351,42 @@ const tokenizeChat = (session, messages, keep, { close = false, open = false }) 
 /** A chat's messages as tokens, and what the session will hold of them. Only new messages are
  * tokenized: the tokens of a generated reply may differ from those of its text, so tokenizing the
  * whole chat again would not match the session. */
-function openReply(session, messages) {
+function openReply(session, messages, open) {
     const known = heldMessages(session, messages.slice(0, -1)), // at least one is tokenized
         { end: keep = 0, cut: close = false } = known.at(-1) ?? {},
         rest = messages.slice(known.length);
-    if (close) Object.assign(known.at(-1), { end: keep + 1, cut: false });
+    if (close)
+        Object.assign(known.at(-1), {
+            end: tokenizeChat(session, [], keep, { close }),
+            cut: false
+        });
     for (const message of rest) {
         const end = tokenizeChat(session, [message], known.at(-1)?.end ?? 0, {});
         known.push({ ...message, end, cut: false });
     }
-    return { n: tokenizeChat(session, rest, keep, { close, open: true }), known, begun: '' };
+    return { n: tokenizeChat(session, rest, keep, { close, open }), known, begun: '' };
 }
 
 /** The same for a chat whose last message is a reply: the text goes on behind it. */
-function continueReply(session, messages) {
+function continueReply(session, messages, open) {
     const known = heldMessages(session, messages),
         { content } = messages.at(-1);
     if (known.length === messages.length) {
-        const { end, cut } = known.pop(); // without the token that ended it
-        return { n: tokenizeChat(session, [], cut ? end : end - 1, {}), known, begun: content };
+        const { end, cut } = known.pop(), // without what ended it
+            rest = cut ? Number(bw._bw_ends(session, end - 1)) : bw._bw_reply_rest(0);
+        return { n: tokenizeChat(session, [], end - rest, {}), known, begun: content };
     }
-    const { n, known: others } = openReply(session, messages.slice(0, -1));
+    const { n, known: others } = openReply(session, messages.slice(0, -1), open);
     const more = withBytes(encoder.encode(content), (at, size) =>
         check(bw._bw_append(n, at, size))
     );
     return { n: more, known: others, begun: content };
 }
 
-const chatTokens = (session, messages) =>
+const chatTokens = (session, messages, open) =>
     messages.length > 1 && messages.at(-1).role === 'assistant'
-        ? continueReply(session, messages)
-        : openReply(session, messages);
+        ? continueReply(session, messages, open)
+        : openReply(session, messages, open);
 
 /** Notes that the session also holds a reply, which began with this text behind n tokens. What was
  * written lacks some of its tokens if a stop string ended it, or if an abort came in the middle of a
@@ -390,7 +396,8 @@ function holdReply(session, { n, begun }, { tokens, reply }) {
     if (!tokens.length || (!whole && detokenize({ tokens: Int32Array.from(tokens) }) !== reply))
         return;
     const end = n + tokens.length;
-    const cut = end < bw._bw_held(session) || !bw._bw_held_ends(session);
+    const ended = end === bw._bw_held(session) && bw._bw_ends(session, end - 1);
+    const cut = !ended || bw._bw_reply_rest(1) > 0;
     held[session].push({ role: 'assistant', content: begun + reply, end, cut });
 }
 
@@ -531,7 +538,7 @@ function setSampler(session, o) {
 async function generate({ session, prompt, messages, options }, signal, id) {
     check(bw._bw_writes());
     const start = performance.now();
-    const chat = messages && chatTokens(session, messages);
+    const chat = messages && chatTokens(session, messages, options.thinking ? 1 : 2);
     const n = chat ? chat.n : tokensOf(prompt, FILES_BOS);
     const { stop, maxTokens, seed } = options;
     const reused = check(bw._bw_begin(session, n, maxTokens, put(zeroEnded(stop)), stop.length));

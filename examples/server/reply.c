@@ -192,7 +192,8 @@ void choice_add(choice *c, const request *r, const engine_text *t, const char *p
 
 static void add_logprobs(buffer *out, const request *r, const choice *c) {
     if (c->text.failed || c->thinking.failed || c->calls.failed || c->tokens.failed ||
-        c->values.failed || c->best.failed || c->offsets.failed) out->failed = 1;    /* rather no answer than one with gaps */
+        c->values.failed || c->best.failed || c->offsets.failed)
+        out->failed = 1;               /* rather no answer than one with gaps */
     if (r->logprobs < 0) buffer_text(out, "null");
     else if (r->is_chat)
         buffer_format(out, "{\"content\":[%s],\"refusal\":null}", c->tokens.n ? c->tokens.p : "");

@@ -309,7 +309,8 @@ static void read_tools(reader *in) {
         refuse_field(in, "functions", "a list is needed");
     else if (old && in->j.nodes[old].n > 0)
         refuse_field(in, "functions", "this was replaced by tools");
-    if (node && json_kind(&in->j, node) != JSON_ARRAY) refuse_field(in, "tools", "a list is needed");
+    if (node && json_kind(&in->j, node) != JSON_ARRAY)
+        refuse_field(in, "tools", "a list is needed");
     if (!node || failed(in) || in->j.nodes[node].n == 0) return;
     if (!in->r->is_chat) refuse_field(in, "tools", "only chats have tools");
     else if (!t || !t->tools_before)

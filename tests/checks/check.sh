@@ -377,6 +377,7 @@ refuse "it names a missing file" "no-such-file" $dir/manual no-such-file
 {
     sed '/^int main/,$d' $dir/manual.c
     sed -n '/^       static void chat(/,/^       }$/s/^       //p' bitnet.h
+    sed -n '/^       static void own_template(/,/^       }$/s/^       //p' bitnet.h
     sed -n '/^       static bitnet_result write_on(/,/^       }$/s/^       //p' bitnet.h
     sed -n '/^       static bitnet_result write_all(/,/^       }$/s/^       //p' bitnet.h
     cat <<'EOF'

@@ -19,6 +19,7 @@ import { canDraw, drawer } from './markdown.js';
 import { isServer } from './server.js';
 import { SAMPLER, numbers } from './settings.js';
 import { session } from './storage.js';
+import { divide } from './thinking.js';
 
 const open = { chat: chats.newChat('chat'), text: chats.newChat('text') }; // of each mode
 const kind = () => (mode() === 'search' ? 'chat' : mode()); // what is open behind Search
@@ -105,9 +106,33 @@ function show(body, message) {
     const { role, given, content } = message;
     body.replaceChildren();
     if (given !== undefined) body.append(element('span', given, 'given'));
-    const draw = role === 'assistant' && canDraw ? drawer(body) : plainDrawer(body);
+    const drawText = role === 'assistant' && canDraw ? drawer : plainDrawer;
+    const draw = role === 'assistant' ? thinkingDrawer(body, drawText) : drawText(body);
     if (content) draw(content);
     return () => draw(message.content);
+}
+
+// Thinking stands in a block that can be opened.
+function thinkingDrawer(body, drawText) {
+    let details, drawThinking, draw;
+    return text => {
+        const { thinking, content } = divide(text);
+        if (thinking && !details) {
+            const block = element('div');
+            details = element('details', undefined, 'thinking');
+            details.append(element('summary', 'Thinking'), block);
+            body.append(details);
+            drawThinking = plainDrawer(block);
+        }
+        if (thinking) drawThinking(thinking);
+        if (content === null) return;
+        if (!draw) {
+            const block = details ? element('div') : body;
+            if (details) body.append(block);
+            draw = drawText(block);
+        }
+        draw(content);
+    };
 }
 
 // Long text goes into several nodes, so that the work does not grow with the text before it.

@@ -86,7 +86,15 @@ class ServerModel {
     }
 
     chat(messages, options = {}) {
-        return this.#run('v1/chat/completions', { messages }, options, c => c.delta.content);
+        let thinks = false; // as a model in the page writes it: with tags
+        return this.#run('v1/chat/completions', { messages }, options, ({ delta }) => {
+            const thinking = delta.reasoning_content ?? '',
+                content = delta.content ?? '';
+            const open = thinking && !thinks ? '<think>\n' : '',
+                close = content && (thinks || thinking) ? '\n</think>\n\n' : '';
+            thinks = Boolean(thinking || thinks) && !content;
+            return open + thinking + close + content;
+        });
     }
 
     generate(prompt, options = {}) {
