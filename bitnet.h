@@ -794,8 +794,8 @@ typedef struct bitnet_chat_template {
 typedef struct bitnet_chat_params {
     const bitnet_chat_template *chat_template;   /* 0: the model's */
     bitnet_thinking thinking;
-    /* Functions that the model may call, at the beginning of a chat: a JSON object for each, as in
-       OpenAI's API ({"type": "function", "function": {...}}), one per line. 0: none. */
+    /* Functions that the model may call, at the beginning of a chat: for each a line with a JSON
+       object as in OpenAI's API, {"type": "function", "function": ...}. 0: none. */
     const char *tools;
 } bitnet_chat_params;
 
@@ -11908,7 +11908,7 @@ static int bitnet__ends_reply(const bitnet_model *m, const bitnet_generate_param
 static const char *bitnet__why_no_chat(const bitnet_model *m, const bitnet_chat_params *chat) {
     const bitnet_chat_template *t = chat && chat->chat_template ? chat->chat_template
                                                                 : m->vocab.chat;
-    if (!t && !bitnet__find_key(&m->gguf, "tokenizer.chat_template"))
+    if (!t && bitnet_model_get_meta(m, "tokenizer.chat_template", 0, 0) < 0)
         return "no chat: the file has no tokenizer.chat_template; give one of your own, see "
                "bitnet_chat_template";
     if (!t)

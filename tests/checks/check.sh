@@ -413,6 +413,7 @@ int main(int argc, char **argv) {
     memset(&gen, 0, sizeof gen);
     gen.text_fn = print;
     gen.max_tokens = 40;
+    if (argc > 9) own_template(&gen);
     r = bitnet_model_load_file(argv[1], NULL, &model, NULL);
     if (r == BITNET_OK) r = bitnet_ctx_create(model, NULL, &ctx, NULL);
     if (r == BITNET_OK && argc > 3) r = together(model, argv + 2, argc - 2, &gen);

@@ -1,5 +1,5 @@
 /* The chat template: roles and contents are the input's strings. What comes out is the parts'
-   tokens, and no special token is from a text. */
+   tokens, and no special token is from a text. And all other templates, and the parts of replies. */
 #include "fuzz_vocab.h"
 
 enum { CHAT_MESSAGES = 8 };
@@ -36,6 +36,60 @@ static char *chat_string(fuzz_input *in, size_t n) {
     return s;
 }
 
+/* The parts of a reply in steps of so many bytes: each with its number in front. */
+static void chat_parts(const char *text, size_t step, bitnet_reply r, gb_buf *out) {
+    const size_t size = strlen(text);
+    size_t at = 0;
+    int last = -1;
+    while (at <= size) {
+        size_t n = size - at < step ? size - at : step, n_piece;
+        const char *p = at < size ? text + at : 0, *piece;
+        bitnet_reply_part part;
+        at += p ? n : 1;
+        while (bitnet_reply_next(&r, &p, &n, &part, &piece, &n_piece)) {
+            const int now = (int)part + 4 * r.n_calls;
+            FUZZ_CHECK(n_piece > 0);
+            if (now != last) gb_uint(out, (uint64_t)now, 4);
+            last = now;
+            gb_put(out, piece, n_piece);
+        }
+        FUZZ_CHECK(!p || n == 0);
+    }
+}
+
+/* However a reply is cut into pieces, its parts are the same. */
+static void chat_divide(const char *text, size_t step) {
+    gb_buf whole = {0, 0, 0}, pieces = {0, 0, 0};
+    bitnet_reply r;
+    memset(&r, 0, sizeof r);
+    r.thinks = r.calls = 1;
+    chat_parts(text, strlen(text) + 1, r, &whole);
+    chat_parts(text, step, r, &pieces);
+    FUZZ_CHECK(whole.n == pieces.n && (!whole.n || !memcmp(whole.p, pieces.p, whole.n)));
+    FUZZ_CHECK(whole.n <= 5 * strlen(text));
+    free(whole.p);
+    free(pieces.p);
+}
+
+/* All templates: what is counted is what is written, and control tokens are the template's. */
+static void chat_templates(const bitnet_model *m, const bitnet_message *messages, int n,
+                           int flags) {
+    size_t k;
+    for (k = 0; k < sizeof bitnet__jinjas / sizeof bitnet__jinjas[0]; k++) {
+        const bitnet_chat_params p = {&bitnet__jinjas[k].t, (bitnet_thinking)(flags >> 6 & 3),
+                                      flags & 8 && n > 0 ? messages[0].content : 0};
+        const int count = bitnet_chat_tokenize(m, &p, messages, n, flags, 0, 0);
+        bitnet_token *got = (bitnet_token *)gb_malloc((size_t)(count > 0 ? count : 0) *
+                                                      sizeof *got);
+        int i, control = 0;
+        FUZZ_CHECK(bitnet_chat_tokenize(m, &p, messages, n, flags, got,
+                                        (size_t)(count > 0 ? count : 0)) == count);
+        for (i = 0; i < count; i++) control += m->vocab.types[got[i]] == BITNET__TOKEN_CONTROL;
+        FUZZ_CHECK(control <= 2 * n + 3);
+        free(got);
+    }
+}
+
 FUZZ_TARGET(chat) {
     static const char words[] =        /* description of a vocabulary, see vocab_describe */
         "\0\5\0\5hello\0\0\5 user\0\4\5<|x|>\0\5\4User\0\0\2: \0"
@@ -47,12 +101,13 @@ FUZZ_TARGET(chat) {
     bitnet_token *expected, *got;
     bitnet_error err = {BITNET_OK, ""};
     size_t n_file, cap = 2 * size + 64 * CHAT_MESSAGES;
-    int n, i, flags, want = 0, bad = 0, count;
+    int n, i, flags, asked, want = 0, bad = 0, count;
     if (!file)
         FUZZ_CHECK_MSG(!vocab_load(&in, &m, &file, &n_file, 0, &err), "%s", err.text);
     in.p = data;
     in.n = size;
     flags = (int)fuzz_uint(&in, 1);
+    asked = flags & (BITNET_ADD_BOS | BITNET_OPEN_REPLY);
     n = fuzz_range(&in, 0, CHAT_MESSAGES);
     expected = (bitnet_token *)gb_malloc(cap * sizeof *expected);
     if (flags & BITNET_ADD_BOS) expected[want++] = m.vocab.bos;
@@ -67,19 +122,21 @@ FUZZ_TARGET(chat) {
     }
     if (flags & BITNET_OPEN_REPLY)
         want += bitnet_tokenize(&m, "Assistant: ", 11, 0, expected + want, cap - (size_t)want);
-    count = bitnet_chat_tokenize(&m, 0, messages, n, flags, 0, 0);
+    count = bitnet_chat_tokenize(&m, 0, messages, n, asked, 0, 0);
     FUZZ_CHECK_MSG(count == (bad ? (int)BITNET_ERR_ARG : want), "%d, not %d", count, want);
     if (!bad) {
         const size_t room = (size_t)(count - (flags >> 4)) < (size_t)count
                             ? (size_t)(count - (flags >> 4)) : (size_t)count;
         got = (bitnet_token *)gb_malloc(room * sizeof *got);
-        FUZZ_CHECK(bitnet_chat_tokenize(&m, 0, messages, n, flags, got, room) == count);
+        FUZZ_CHECK(bitnet_chat_tokenize(&m, 0, messages, n, asked, got, room) == count);
         FUZZ_CHECK(!memcmp(got, expected, room * sizeof *got));
         free(got);
         for (i = 0, count = 0; i < want; i++)
             count += m.vocab.types[expected[i]] == BITNET__TOKEN_CONTROL;
         FUZZ_CHECK(count == n + (flags & BITNET_ADD_BOS));
     }
+    chat_templates(&m, messages, n, flags);
+    for (i = 0; i < n; i++) chat_divide(messages[i].content, 1 + (size_t)(flags >> 2 & 15));
     for (i = 0; i < n; i++) {
         free((void *)(uintptr_t)messages[i].role);
         free((void *)(uintptr_t)messages[i].content);

@@ -2011,8 +2011,9 @@ static void test_call_numbers(void) {
                                     64) == n);
     CHECK(!memcmp(t, want, 2 * sizeof *t));
     n = bitnet_chat_tokenize(m, 0, &msg, 1, 0, want, 64);
-    CHECK(bitnet_chat_tokenize(m, 0, &msg, 1, ~(BITNET_ADD_BOS | BITNET_OPEN_REPLY |
-                                                  BITNET_CUT_REPLY | BITNET_ENDED_REPLY), t, 64) == n);
+    CHECK(bitnet_chat_tokenize(m, 0, &msg, 1,
+                               ~(BITNET_ADD_BOS | BITNET_OPEN_REPLY | BITNET_CUT_REPLY |
+                                 BITNET_ENDED_REPLY), t, 64) == n);
     CHECK(n > 0 && !memcmp(t, want, (size_t)n * sizeof *t));
     bitnet_ctx_free(c);
     bitnet_model_free(m);

@@ -111,7 +111,8 @@ static void test_tiny_chat(void) {
     text out;
     int why;
     if (!m) return;
-    p.n_prompt = bitnet_chat_tokenize(m, 0, turns, 2, BITNET_ADD_BOS | BITNET_OPEN_REPLY, prompt, 128);
+    p.n_prompt = bitnet_chat_tokenize(m, 0, turns, 2, BITNET_ADD_BOS | BITNET_OPEN_REPLY, prompt,
+                                      128);
     p.prompt = prompt;
     p.max_tokens = 200;
     CHECK(p.n_prompt > 0 && p.n_prompt <= 128);
