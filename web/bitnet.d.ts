@@ -49,6 +49,10 @@ export type ErrorCode =
     /** A crash. The model is lost, and all later calls fail with this code. */
     | 'ERR_INTERNAL';
 
+/** Divides what a model has written so far: thinking, which stands between <think> and </think> in
+ * front, and content; null: there may still be thinking before it. */
+export function divideReply(text: string): { thinking: string; content: string | null };
+
 export class BitNetError extends Error {
     constructor(code: ErrorCode, message: string, status?: number);
     readonly code: ErrorCode;

@@ -14,6 +14,7 @@ import {
 import { Session } from './session.js';
 
 export { BitNetError };
+export { divide as divideReply } from './thinking.js';
 
 const LOAD_OPTIONS = [
     'threads', 'context', 'sessions', 'variant', 'cache', 'hub', 'sha256', 'signal', 'onProgress'

@@ -42,9 +42,12 @@ export function divider() {
     return {
         add: piece => news(divide((text += piece))),
         end() {
-            const parts = divide(text);
-            const isShort = parts.content === null && !text.trimStart().startsWith(OPEN);
-            return news(isShort ? { ...parts, content: text } : parts);
+            const parts = divide(text),
+                start = text.trimStart();
+            if (parts.content === null && start.startsWith(OPEN))
+                parts.thinking = start.slice(OPEN.length).replace(/^\n+/, '');
+            else parts.content ??= text;
+            return news(parts);
         }
     };
 }

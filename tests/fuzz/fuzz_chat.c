@@ -1,5 +1,6 @@
 /* The chat template: roles and contents are the input's strings. What comes out is the parts'
-   tokens, and no special token is from a text. And all other templates, and the parts of replies. */
+   tokens, and no special token is from a text. Besides, all other templates, and the parts of a
+   reply. */
 #include "fuzz_vocab.h"
 
 enum { CHAT_MESSAGES = 8 };

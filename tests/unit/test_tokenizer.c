@@ -911,6 +911,57 @@ static void test_golden_special(void) {
     CHECK_MSG(count == 300, "%d texts", count);
 }
 
+/* Chats with real vocabularies, whose pieces reach over the ends of messages: the tokens are those
+   of the whole text. */
+static int real_chat(const char *vocab, int pre, const char *name, const char *text) {
+    static const bitnet_message talk[] = {
+        {"system", "\n\nBe brief.\n"}, {"user", "  don't\n\n"}, {"assistant", "\xC3\xA9: 1234 \n"},
+        {"user", "\nx"}
+    };
+    static bitnet_token got[200], want[200];
+    static bitnet__encoder e;
+    bitnet_chat_params p = {0, BITNET_THINK_OFF, 0};
+    bitnet__vocab v;
+    bitnet_error err;
+    counter c;
+    bitnet_allocator a = counter_allocator(&c);
+    size_t total, k = 0;
+    int n, n_want;
+    if (shared_build(vocab, pre, &v, &a, &total, &err) != BITNET_OK) return 0;
+    while (strcmp(bitnet__jinjas[k].t.name, name)) k++;
+    p.chat_template = &bitnet__jinjas[k].t;
+    bitnet__encoder_open(&e, &v, &a, got, 200);
+    bitnet__encode_chat(&e, &p, talk, 4, BITNET_OPEN_REPLY);
+    n = bitnet__encoder_close(&e);
+    n_want = bitnet__encode(&v, &a, text, strlen(text), BITNET_PARSE_SPECIAL, want, 200);
+    bitnet__vocab_free(&v, &a);
+    return n > 20 && n == n_want && !memcmp(got, want, (size_t)n * sizeof *got) && c.live == 0;
+}
+
+static void test_chat_llama(void) {
+    NEED_LLAMA();
+    CHECK(real_chat("tokenizer/llama3-vocab.gguf", 0, "llama-3",
+                    "<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
+                    "<|start_header_id|>user<|end_header_id|>\n\ndon't<|eot_id|>"
+                    "<|start_header_id|>assistant<|end_header_id|>\n\n\xC3\xA9: 1234<|eot_id|>"
+                    "<|start_header_id|>user<|end_header_id|>\n\nx<|eot_id|>"
+                    "<|start_header_id|>assistant<|end_header_id|>\n\n"));
+    CHECK(real_chat("tokenizer/llama3-vocab.gguf", 0, "bitnet-2b-4t",
+                    "System: Be brief.<|eot_id|>User: don't<|eot_id|>Assistant: \xC3\xA9: 1234"
+                    "<|eot_id|>User: x<|eot_id|>Assistant: "));
+}
+
+static void test_chat_qwen(void) {
+    int pre = 0;
+    NEED_VOCAB("qwen3");
+    while (strcmp(bitnet__pres[pre].name, "qwen2")) pre++;
+    CHECK(real_chat("tokenizer/qwen3-vocab.gguf", pre, "qwen-3",
+                    "<|im_start|>system\n\n\nBe brief.\n<|im_end|>\n<|im_start|>user\n  don't\n\n"
+                    "<|im_end|>\n<|im_start|>assistant\n\xC3\xA9: 1234 \n<|im_end|>\n"
+                    "<|im_start|>user\n\nx<|im_end|>\n<|im_start|>assistant\n"
+                    "<think>\n\n</think>\n\n"));
+}
+
 static void test_golden_qwen(void) {
     int count, bad, pre = 0;
     NEED_VOCAB("qwen3");
@@ -1842,6 +1893,8 @@ const test_case tokenizer_tests[] = {
     {"tokenizer/golden", test_golden},
     {"tokenizer/golden_special", test_golden_special},
     {"tokenizer/golden_qwen", test_golden_qwen},
+    {"tokenizer/chat_llama", test_chat_llama},
+    {"tokenizer/chat_qwen", test_chat_qwen},
     {"tokenizer/golden_gemma", test_golden_gemma},
     {"tokenizer/small_encodings", test_small_encodings},
     {"tokenizer/special", test_special},

@@ -12,6 +12,7 @@ import {
     toEnd,
     whyNot,
 } from './app.js';
+import { divideReply } from './bitnet.js';
 import * as chats from './chats.js';
 import { $, announce, button, composing, element, once } from './dom.js';
 import { bytes, speed } from './format.js';
@@ -19,7 +20,6 @@ import { canDraw, drawer } from './markdown.js';
 import { isServer } from './server.js';
 import { SAMPLER, numbers } from './settings.js';
 import { session } from './storage.js';
-import { divide } from './thinking.js';
 
 const open = { chat: chats.newChat('chat'), text: chats.newChat('text') }; // of each mode
 const kind = () => (mode() === 'search' ? 'chat' : mode()); // what is open behind Search
@@ -116,7 +116,7 @@ function show(body, message) {
 function thinkingDrawer(body, drawText) {
     let details, drawThinking, draw;
     return text => {
-        const { thinking, content } = divide(text);
+        const { thinking, content } = divideReply(text);
         if (thinking && !details) {
             const block = element('div');
             details = element('details', undefined, 'thinking');
