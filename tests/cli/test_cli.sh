@@ -60,6 +60,8 @@ fails empty-stop 2 "empty" -m "$model" -p x --stop ""
 fails bad-lookup 2 "from 0 to 64" -m "$model" -p x --lookup 65
 fails bad-lookup-negative 2 "'-1'" -m "$model" -p x --lookup -1
 fails two-prompts 2 "file" -m "$model" -p x --file "$model"
+fails reasoning-on 2 "'bitnet-2b-4t' does not think" -m "$model" -cnv -st -p x --reasoning on
+fails reasoning-bad 2 "'maybe' is not on, off or auto" -m "$model" -p x --reasoning=maybe
 fails system-without-chat 2 "-no-cnv" -m "$model" -p x --system y -no-cnv
 fails two-systems 2 "-sysf" -m "$model" -p x -sys y -sysf z
 fails zero-escape 2 "-p: .x00" -m "$model" -p 'a\x00b'
