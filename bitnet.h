@@ -8098,7 +8098,7 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensors '%s' and '%s' read the same "
                                 "input, but share scales among %d and %d weights (0: all)", first,
                                 other, (int)l[b].group, (int)l[a].group);
-        if (l[a].scale != 1.0f)
+        if (l[a].group > 0 && l[a].scale != 1.0f)
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has a scale for each "
                                 "block and another one, %g", other, (double)l[a].scale);
         if (!m->group || l[a].group < m->group) m->group = l[a].group;
