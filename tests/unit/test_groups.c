@@ -838,6 +838,406 @@ static void test_load_memory(void) {
     }
 }
 
+/* ---- TQ1_0 and TQ2_0: one scale, or groups of 256 ---- */
+
+/* The seven layers in the file's order; what the one `odd_one` becomes. */
+static struct { int next, one; uint32_t type, other; int separate; } odd;
+
+static uint8_t *encode_odd(gb_linear *l, uint32_t *type, size_t *size) {
+    uint8_t *p;
+    imp.type = odd.next % 7 == odd.one ? odd.other : odd.type;
+    odd.next++;
+    p = imp_encode(l, type, size);
+    if (imp.type == IMP_I2S) l->group = 0;
+    return p;
+}
+
+static grouped make_odd(uint32_t type, int one, uint32_t other, int differ) {
+    grouped x;
+    imp.number = 0;
+    start_grouped(&x, type, GB_TENSOR_F16, 0);
+    imp.differ = differ;
+    x.g.encode = encode_odd;
+    odd.next = 0;
+    odd.one = one;
+    odd.type = type;
+    odd.other = other;
+    gb_make_model(&x.g);
+    return x;
+}
+
+/* One block of one matrix gets a scale that is the next number to all others'. So little changes,
+   but each matrix that reads the same input is now in groups. The rest is as in I2_S. */
+static void test_one_differs(void) {
+    static const struct { const char *name; int groups[7]; } cases[] = {
+        {"blk.0.attn_q.weight", {256, 256, 256, 0, 0, 0, 0}},
+        {"blk.0.attn_v.weight", {256, 256, 256, 0, 0, 0, 0}},
+        {"blk.0.attn_output.weight", {0, 0, 0, 256, 0, 0, 0}},
+        {"blk.0.ffn_up.weight", {0, 0, 0, 0, 256, 256, 0}},
+        {"blk.0.ffn_down.weight", {0, 0, 0, 0, 0, 0, 256}}
+    };
+    int i, k, type;
+    for (type = IMP_TQ1; type <= IMP_TQ2; type++)
+        for (i = 0; i < 5; i++) {
+            const imp_shape s = imp_shape_of((uint32_t)type);
+            grouped x = make_odd((uint32_t)type, -1, 0, 0);
+            bitnet_error err;
+            float *plain = imp_logits(x.g.data, x.g.size, 0, imp_none, 0, &err), *want;
+            bitnet_model *m;
+            double e;
+            int wrong = 0;
+            imp_grouped(&x.g, 0);
+            x.g.data[imp_offset(&x.g, cases[i].name) + (size_t)(9 * s.bytes + s.scale_at)] ^= 1;
+            imp_grouped(&x.g, 256);
+            want = imp_logits(x.g.data, x.g.size, &bitnet__kernels_scalar, imp_none, 0, &err);
+            CHECK_MSG(plain && want, "%s", err.text);
+            e = nrmse(want, plain, 3 * 259);
+            CHECK_MSG(e < 2e-2, "%s: %g", cases[i].name, e);
+            imp_check(x.g.data, x.g.size, imp_none, want, 259, cases[i].name);
+            m = load(x.g.data, x.g.size, 0);
+            for (k = 0; k < 7; k++) wrong += m->layers[0].linear[k].group != cases[i].groups[k];
+            for (k = 0; k < 7; k++) wrong += m->layers[1].linear[k].group != 0;
+            CHECK_MSG(!wrong && !strcmp(bitnet__layout(m), "GROUPS"), "%s: %d layers are wrong",
+                      cases[i].name, wrong);
+            bitnet_model_free(m);
+            free(plain);
+            free(want);
+            free_grouped(&x);
+        }
+}
+
+static void test_mixed(void) {
+    static const struct { uint32_t type; int one; uint32_t other; const char *a, *b; } cases[] = {
+        {IMP_TQ2, 1, IMP_I2S, "'blk.0.attn_q.weight'", "'blk.0.attn_k.weight'"},
+        {IMP_TQ1, 0, IMP_I2S, "'blk.0.attn_q.weight'", "'blk.0.attn_k.weight'"},
+        {IMP_I2S, 2, IMP_TQ1, "'blk.0.attn_q.weight'", "'blk.0.attn_v.weight'"},
+        {IMP_Q2, 5, IMP_PQ2, "'blk.0.ffn_gate.weight'", "'blk.0.ffn_up.weight'"},
+        {IMP_Q2, 4, IMP_I2S, "'blk.0.ffn_gate.weight'", "'blk.0.ffn_up.weight'"},
+        {IMP_Q2, 2, IMP_TQ2, "among 64 and 256", "'blk.0.attn_v.weight'"}
+    };
+    static const struct { int one; uint32_t other; int group; } fine[] = {
+        {3, IMP_I2S, 64}, {6, IMP_TQ1, 64}, {3, IMP_PQ2, 64}
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        grouped x = make_odd(cases[i].type, cases[i].one, cases[i].other, 1);
+        check_refused(x.g.data, x.g.size, 0, BITNET_ERR_UNSUPPORTED, cases[i].a, cases[i].b);
+        free_grouped(&x);
+    }
+    for (i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+        grouped x = make_odd(IMP_Q2, fine[i].one, fine[i].other, 1);
+        bitnet_error err;
+        float *want = imp_logits(x.g.data, x.g.size, &bitnet__kernels_scalar, imp_none, 0, &err);
+        imp_grouped(&x.g, fine[i].group);
+        CHECK_MSG(want, "%s", err.text);
+        imp_check(x.g.data, x.g.size, imp_none, want, 259, "mixed");
+        free(want);
+        free_grouped(&x);
+    }
+}
+
+/* A scale per block, and one more in a tensor of its own. */
+static void test_separate(void) {
+    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_TQ1, IMP_TQ2};
+    static const char *const suffixes[] = {".scale", "_scale"};
+    int i;
+    for (i = 0; i < 8; i++) {
+        grouped x;
+        imp.number = 0;
+        start_grouped(&x, types[i / 2], GB_TENSOR_F16, 0);
+        x.g.scale_suffix = suffixes[i % 2];
+        gb_make_model(&x.g);
+        check_refused(x.g.data, x.g.size, 0, BITNET_ERR_UNSUPPORTED, "'blk.0.attn_q.weight'",
+                      "scale for each block and another one");
+        free_grouped(&x);
+    }
+}
+
+/* With a norm in front of each layer, three inputs are rounded one by one. Rows of 128 have no
+   group of 256, which attn_output has: this leaves them as they were. */
+static uint8_t *encode_wide(gb_linear *l, uint32_t *type, size_t *size) {
+    imp.type = l->n_in == 256 ? IMP_TQ2 : IMP_I2S;
+    return imp_encode(l, type, size);
+}
+
+static void test_narrow(void) {
+    grouped x;
+    bitnet_token tokens[16];
+    bitnet_error err;
+    float *plain;
+    double e;
+    int i;
+    imp.number = 0;
+    start_grouped(&x, IMP_TQ2, GB_TENSOR_F16, 0);
+    imp.differ = 0;
+    x.g.no_in_norms = 0;
+    x.g.dim = x.g.ffn = 128;
+    x.g.head_dim = 64;
+    x.g.encode = encode_wide;
+    gb_make_model(&x.g);
+    plain = imp_logits(x.g.data, x.g.size, 0, imp_none, 0, &err);
+    x.g.data[imp_offset(&x.g, "blk.0.attn_output.weight") + 5 * 66 + 64] ^= 1;
+    x.g.data[imp_offset(&x.g, "blk.1.attn_output.weight") + 5 * 66 + 64] ^= 1;
+    imp_grouped(&x.g, 256);
+    {
+        float *got = imp_logits(x.g.data, x.g.size, 0, imp_none, 0, &err);
+        CHECK_MSG(plain && got, "%s", err.text);
+        e = nrmse(got, plain, 3 * 259);
+        free(got);
+    }
+    for (i = 0; i < 16; i++) tokens[i] = 3 + 11 * i;
+    check_variants(x.g.data, x.g.size, tokens, 16, 259, 0);
+    free(plain);
+    free_grouped(&x);
+    CHECK_MSG(e < 2e-2, "NRMSE %g", e);
+}
+
+/* ---- embeddings and heads ---- */
+
+enum { HEAD_TOKENS = 9 };
+
+typedef struct head_streams { float x[2][HEAD_TOKENS * 256]; int last; } head_streams;
+
+static void head_layer(void *ud, int layer, const float *x, int n_tokens) {
+    head_streams *s = (head_streams *)ud;
+    if (layer != -1 && layer != s->last) return;
+    memcpy(s->x[layer >= 0], x, (size_t)n_tokens * 256 * sizeof *x);
+}
+
+/* The rows of the embedding, and logits computed from the last stream, in double. */
+static void check_head(uint32_t layers, uint32_t embed, uint32_t head) {
+    static const bitnet_token tokens[HEAD_TOKENS] = {0, 258, 16, 15, 17, 100, 31, 200, 33};
+    bitnet_ctx_params p = ctx_params(HEAD_TOKENS, 0, 2, BITNET_KV_F32);
+    grouped x = make_grouped(layers, embed, head);
+    const gb_linear *ternary = head ? &x.head : &x.embed;
+    head_streams *s = (head_streams *)gb_malloc(sizeof *s);
+    float *got = (float *)gb_malloc(HEAD_TOKENS * 259 * sizeof *got);
+    float *want = (float *)gb_malloc(259 * sizeof *want);
+    double h[256], y[259], worst = 0;
+    int wrong_rows = 0, argmax = 0, ok, t, r, i;
+    slow shape;
+    bitnet_model *m = load(x.g.data, x.g.size, 0);
+    bitnet_model_info info;
+    bitnet_ctx *c;
+    memset(&shape, 0, sizeof shape);
+    shape.eps = (double)x.g.eps;
+    bitnet_model_get_info(m, &info);
+    p.layer_fn = head_layer;
+    p.layer_ud = s;
+    s->last = 1;
+    c = create(m, &p);
+    ok = c && all_logits(c, tokens, HEAD_TOKENS, HEAD_TOKENS, got);
+    for (t = 0; t < HEAD_TOKENS && ok; t++) {
+        double stream[256], e;
+        for (i = 0; i < 256; i++) {
+            wrong_rows += s->x[0][t * 256 + i] != x.g.embed[tokens[t] * 256 + i];
+            stream[i] = (double)s->x[1][t * 256 + i];
+        }
+        slow_norm(&shape, stream, x.g.output_norm, 256, h);
+        if (ternary->w) slow_linear(ternary, h, y);
+        else
+            for (r = 0; r < 259; r++)
+                for (i = 0, y[r] = 0; i < 256; i++)
+                    y[r] += (double)x.g.head[r * 256 + i] * h[i];
+        for (r = 0; r < 259; r++) want[r] = (float)y[r];
+        e = nrmse(got + t * 259, want, 259);
+        if (!(e <= worst)) worst = e;
+        argmax += largest(got + t * 259, 259) != largest(want, 259);
+    }
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    free(s);
+    free(want);
+    free(got);
+    free_grouped(&x);
+    CHECK(ok && !wrong_rows);
+    CHECK_MSG(worst <= 1e-5 && !argmax, "layers %d, embedding %d, head %d: NRMSE %.3g",
+              (int)layers, (int)embed, (int)head, worst);
+    CHECK(!strcmp(info.embed_type, bitnet_tensor_type_name(embed)) &&
+          !strcmp(info.head_type, bitnet_tensor_type_name(head ? head : embed)));
+}
+
+static void test_heads(void) {
+    static const uint32_t cases[][3] = {
+        {IMP_Q2, IMP_Q2, 0}, {IMP_PQ2, IMP_TQ1, 0}, {IMP_Q2, IMP_Q2, IMP_Q2},
+        {IMP_PQ2, IMP_Q2, IMP_PQ2}, {IMP_I2S, IMP_TQ2, 0}, {IMP_I2S, GB_TENSOR_F16, IMP_TQ1},
+        {IMP_Q2, GB_TENSOR_F16, 0}, {IMP_Q2, IMP_PQ2, GB_TENSOR_F16}, {IMP_TQ2, IMP_Q2, IMP_TQ2}
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_head(cases[i][0], cases[i][1], cases[i][2]);
+}
+
+/* More rows of logits than tokens fit a batch, with I2_S layers beside. */
+static void test_head_batches(void) {
+    static const uint32_t layers[] = {IMP_Q2, IMP_I2S};
+    bitnet_token tokens[50];
+    int i, k;
+    for (i = 0; i < 50; i++) tokens[i] = (bitnet_token)((i * 41) % 259);
+    for (k = 0; k < 2; k++) {
+        grouped x = make_grouped(layers[k], IMP_PQ2, k ? 0 : IMP_Q2);
+        bitnet_ctx_params p = ctx_params(50, 0, 1, BITNET_KV_F16);
+        float *want = logits_of(x.g.data, x.g.size, &bitnet__kernels_scalar, &p, tokens, 50, 50);
+        for (i = 1; i <= 3 && want; i++) {
+            const variant v = {0, i, 3 + 8 * i, 50, 0}, one = {0, i, 1, 1, 0};
+            same_logits(x.g.data, x.g.size, &v, BITNET_KV_F16, tokens, 50, 259, want);
+            same_logits(x.g.data, x.g.size, &one, BITNET_KV_F16, tokens, 50, 259, want);
+        }
+        free(want);
+        check_variants(x.g.data, x.g.size, tokens, 20, 259, 0);
+        free_grouped(&x);
+    }
+}
+
+static int asked, cancel_from;
+static int cancel_later(void *ud) {
+    (void)ud;
+    return asked++ >= cancel_from;
+}
+
+/* Logits are computed when somebody asks: then nothing is cancelled, and an evaluation that was
+   cancelled before leaves nothing behind. */
+static void test_cancelled(void) {
+    grouped x = make_grouped(IMP_Q2, IMP_Q2, 0);
+    const bitnet_token tokens[6] = {7, 42, 99, 0, 258, 5};
+    bitnet_ctx_params p = ctx_params(12, 0, 2, BITNET_KV_F16);
+    float *want = logits_of(x.g.data, x.g.size, 0, &p, tokens, 6, 6);
+    bitnet_model *m = load(x.g.data, x.g.size, 0);
+    bitnet_ctx *c;
+    int i, at, cancelled = 0, bad = 0;
+    p.cancel_fn = cancel_later;
+    c = create(m, &p);
+    for (at = 0; at < 40 && c && want && !bad; at++) {
+        bitnet_result r;
+        cancel_from = 1 << 30;
+        if (bitnet_ctx_rewind(c, 0) || bitnet_eval(c, tokens, 3, 1, 0)) bad = 1;
+        cancel_from = asked = 0;                   /* from now on, always */
+        for (i = 0; i < 3 && !bad && at % 2; i++)
+            if (memcmp(bitnet_logits(c, i), want + i * 259, 259 * sizeof *want)) bad = 2;
+        cancel_from = at;
+        asked = 0;
+        r = bitnet_eval(c, tokens + 3, 3, 1, 0);
+        if (r != BITNET_OK && r != BITNET_ERR_CANCELLED) bad = 3;
+        cancelled += r == BITNET_ERR_CANCELLED;
+        if (r == BITNET_ERR_CANCELLED) {
+            const float *row = bitnet_logits(c, 0);
+            if (row && memcmp(row, want, 259 * sizeof *want)) bad = 4;
+            if (bitnet_ctx_length(c) != 3) bad = 5;
+            cancel_from = 1 << 30;
+            if (bitnet_eval(c, tokens + 3, 3, 1, 0)) bad = 6;
+        }
+        for (i = 0; i < 3 && !bad; i++)
+            if (memcmp(bitnet_logits(c, i), want + (3 + i) * 259, 259 * sizeof *want)) bad = 7;
+    }
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    free(want);
+    free_grouped(&x);
+    CHECK_MSG(!bad && cancelled > 3, "at check %d, %d cancelled", bad, cancelled);
+}
+
+static void pooling_key(gb_file *f) { gb_key_u32(f, "qwen3.pooling_type", 3); }
+
+/* Vectors of texts: the last stream of the last token, normalised. Such a file has no head. */
+static void test_embedding(void) {
+    static const uint32_t embeds[] = {GB_TENSOR_F16, IMP_Q2, IMP_TQ1};
+    static const bitnet_token tokens[HEAD_TOKENS] = {0, 258, 16, 15, 17, 100, 31, 200, 33};
+    int k, i;
+    for (k = 0; k < 3; k++) {
+        bitnet_ctx_params p = ctx_params(HEAD_TOKENS, 0, 2, BITNET_KV_F32);
+        bitnet_embed_input in[2];
+        float got[2][256];
+        double h[256], stream[256], length = 0, error = 0;
+        head_streams *s = (head_streams *)gb_malloc(sizeof *s);
+        slow shape;
+        grouped x;
+        bitnet_model *m;
+        bitnet_model_info info;
+        bitnet_error err = {BITNET_OK, ""};
+        bitnet_ctx *c;
+        imp.number = 0;
+        start_grouped(&x, IMP_Q2, embeds[k], 0);
+        x.g.file.add_keys = pooling_key;
+        gb_make_model(&x.g);
+        memset(&shape, 0, sizeof shape);
+        shape.eps = (double)x.g.eps;
+        m = load(x.g.data, x.g.size, 0);
+        bitnet_model_get_info(m, &info);
+        p.layer_fn = head_layer;
+        p.layer_ud = s;
+        s->last = 1;
+        c = create(m, &p);
+        memset(in, 0, sizeof in);
+        in[0].tokens = in[1].tokens = tokens;
+        in[0].n_tokens = in[1].n_tokens = HEAD_TOKENS;
+        CHECK_MSG(c && !bitnet_embed(c, in, 1, 0, got[0], &err), "%s", err.text);
+        for (i = 0; i < 256; i++) stream[i] = (double)s->x[1][(HEAD_TOKENS - 1) * 256 + i];
+        CHECK(s->x[0][300] == x.g.embed[258 * 256 + 300 - 256]);
+        bitnet_ctx_free(c);
+        p.layer_fn = 0;
+        p.n_seqs = 2;
+        c = create(m, &p);                         /* two of them at once */
+        CHECK(c && !bitnet_embed(c, in, 2, 0, got[0], &err) && !memcmp(got[0], got[1], 1024));
+        slow_norm(&shape, stream, x.g.output_norm, 256, h);
+        for (i = 0; i < 256; i++) length += h[i] * h[i];
+        for (i = 0; i < 256; i++) error += fabs(h[i] / sqrt(length) - (double)got[0][i]);
+        CHECK_MSG(error < 256 * 1e-6, "off by %g", error);
+        CHECK(!info.has_head && info.group == 64 && !strcmp(info.head_type, "none"));
+        CHECK(!strcmp(info.embed_type, bitnet_tensor_type_name(embeds[k])));
+        bitnet_ctx_free(c);
+        bitnet_model_free(m);
+        free(s);
+        free_grouped(&x);
+    }
+}
+
+/* ---- saved sequences ---- */
+
+/* A model knows its own by the scales of its groups: the same file but for one of them refuses. */
+static void test_state(void) {
+    grouped x = make_grouped(IMP_Q2, IMP_Q2, 0);
+    const bitnet_token tokens[6] = {7, 42, 99, 0, 258, 5};
+    bitnet_ctx_params p = ctx_params(12, 0, 1, BITNET_KV_F16);
+    uint8_t *saved = 0;
+    size_t size = 0;
+    int way;
+    for (way = 0; way < 4; way++) {
+        const bitnet_kernels *table = way == 1 ? &bitnet__kernels_scalar : 0;
+        bitnet_error err = {BITNET_OK, ""};
+        bitnet_model *m;
+        bitnet_ctx *c;
+        bitnet_result r;
+        if (way == 2) put_scale(IMP_Q2, x.g.data + imp_offset(&x.g, "blk.1.ffn_up.weight"), 256, 3,
+                                192, 0x2801);
+        if (way == 3) {                            /* another training of this shape */
+            free_grouped(&x);
+            imp.number = 0;
+            start_grouped(&x, IMP_Q2, IMP_Q2, 0);
+            x.g.seed = 41;
+            gb_make_model(&x.g);
+        }
+        m = load(x.g.data, x.g.size, table);
+        c = create(m, &p);
+        CHECK(c);
+        if (way == 0) {
+            CHECK(!bitnet_eval(c, tokens, 6, 1, 0));
+            size = (size_t)bitnet_seq_state_bytes(c, 0);
+            saved = (uint8_t *)gb_malloc(size);
+            CHECK(!bitnet_seq_save_memory(c, 0, saved, size, &err));
+        } else {
+            r = bitnet_seq_load_memory(c, 0, saved, size, &err);
+            CHECK_MSG(way == 1 ? !r && bitnet_seq_length(c, 0) == 6
+                               : r == BITNET_ERR_UNSUPPORTED &&
+                                     strstr(err.text, "another model"),
+                      "way %d: %s, %s", way, bitnet_result_text(r), err.text);
+        }
+        bitnet_ctx_free(c);
+        bitnet_model_free(m);
+    }
+    free(saved);
+    free_grouped(&x);
+}
+
 const test_case groups_tests[] = {
     {"groups/s64", test_s64},
     {"groups/s128", test_s128},
@@ -854,5 +1254,14 @@ const test_case groups_tests[] = {
     {"groups/contents", test_contents},
     {"groups/ways", test_ways},
     {"groups/load_memory", test_load_memory},
+    {"groups/one_differs", test_one_differs},
+    {"groups/mixed", test_mixed},
+    {"groups/separate", test_separate},
+    {"groups/narrow", test_narrow},
+    {"groups/heads", test_heads},
+    {"groups/head_batches", test_head_batches},
+    {"groups/cancelled", test_cancelled},
+    {"groups/embedding", test_embedding},
+    {"groups/state", test_state},
     {0, 0}
 };
