@@ -19,7 +19,7 @@ static inline void slow_norm(const slow *s, const double *x, const float *gain, 
     for (i = 0; i < n; i++) y[i] = x[i] * inv * (double)gain[i];
 }
 
-/* y = bitlinear(l, x), each group of it by itself, if it has groups; quantizing is float, as in every
+/* y = bitlinear(l, x), each group by itself if it has groups; quantizing is float, as in every
    engine, the rest double. */
 static inline void slow_linear(const gb_linear *l, const double *x, double *y) {
     const int group = l->group ? l->group : l->n_in;

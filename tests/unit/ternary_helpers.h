@@ -1,4 +1,4 @@
-/* Models of ternary weights in other types: their logits, their places, and what must be refused. */
+/* Models of ternary weights in other types: logits, places in the file, what must be refused. */
 #ifndef TERNARY_HELPERS_H
 #define TERNARY_HELPERS_H
 

@@ -199,8 +199,8 @@ FAMILY(test_family_llama_heads, 1, 1, .arch = "llama", .dim = 192, .ffn = 128, .
        .heads = 6, .kv_heads = 6, .eps = 1e-5f, .no_sub_norms = 1, .untied = 1,
        .head_type = GB_TENSOR_BF16, .spare_rows = 5, .seed = 5)
 
-/* Weights with a scale per group, of each kind, in families that have no such models so far: rows of
-   64 and 128 that are not whole blocks of the other, and with norms that come between. */
+/* Weights with a scale per group, of each kind, in families that have no such models so far; rows
+   that are whole blocks of 64 but not of 128, and norms that come between. */
 static void test_family_groups(void) {
     static const struct { uint32_t type; const char *arch; int silu, adjacent; } cases[] = {
         {IMP_Q2, "llama", 1, 1}, {IMP_PQ2, "bitnet", 1, 0}, {IMP_TQ1, "bitnet-b1.58", 0, 0},

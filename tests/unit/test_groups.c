@@ -291,7 +291,7 @@ static float product_scale(uint64_t *seed, int kind) {
         : kind == D_MINUS ? 0x9400 + r % 0x2800 : 0x7bff));
 }
 
-/* y of row r and column c in double, and the sum of all magnitudes, for the rounding that is due. */
+/* y of row r and column c in double, and the sum of all magnitudes, for the rounding error. */
 static double product_slow(const bitnet_ternary *t, int group, const int8_t *w, const float *d,
                            const int8_t *q, const float *steps, int r, int c, double *magnitude) {
     const int groups = t->n / group;
@@ -643,7 +643,7 @@ static void test_blocks_both(void) {
     free_grouped(&x);
 }
 
-/* The last tensor ends with the file, or with padding, or with anything; or the file is cut in it. */
+/* The last tensor ends with the file, or with padding, or with anything, or the file is cut. */
 static void test_blocks_last(void) {
     int i;
     for (i = 0; i < 2; i++) {
@@ -1238,6 +1238,218 @@ static void test_state(void) {
     free_grouped(&x);
 }
 
+/* ---- YaRN ---- */
+
+typedef struct yarn { float factor, fast, slow, attention, base; int original; } yarn;
+static yarn yarn_keys;
+static const char *yarn_omit, *yarn_extra;
+
+/* Betas and the factor of the length are left out where they are 0. */
+static void add_yarn(gb_file *f) {
+    f->omit = yarn_omit;
+    gb_key_str(f, "qwen3.rope.scaling.type", "yarn");
+    gb_key_f32(f, "qwen3.rope.scaling.factor", yarn_keys.factor);
+    gb_key_u32(f, "qwen3.rope.scaling.original_context_length", (uint32_t)yarn_keys.original);
+    if (yarn_keys.fast > 0)
+        gb_key_f32(f, "qwen3.rope.scaling.yarn_beta_fast", yarn_keys.fast);
+    if (yarn_keys.slow > 0)
+        gb_key_f32(f, "qwen3.rope.scaling.yarn_beta_slow", yarn_keys.slow);
+    if (yarn_keys.attention > 0)
+        gb_key_f32(f, "qwen3.rope.scaling.attn_factor", yarn_keys.attention);
+    if (yarn_extra) gb_key_f32(f, yarn_extra, 0.5f);
+    f->omit = 0;
+}
+
+static grouped yarn_model(const yarn *y, int n_rot) {
+    grouped x;
+    yarn_keys = *y;
+    imp.number = 0;
+    start_grouped(&x, IMP_Q2, GB_TENSOR_F16, 0);
+    x.g.freq_base = y->base;
+    x.g.n_rot = n_rot;
+    x.g.file.add_keys = add_yarn;
+    return x;
+}
+
+/* The pair, not a whole number, that turns `beta` times in the original length. */
+static double yarn_at(const yarn *y, int n_rot, double beta) {
+    return n_rot * log(y->original / (beta * 2 * acos(-1.0))) / (2 * log((double)y->base));
+}
+
+static double yarn_frequency(const yarn *y, int n_rot, int i) {
+    const double turns_fast = y->fast > 0 ? (double)y->fast : 32;
+    const double turns_slow = y->slow > 0 ? (double)y->slow : 1;
+    const double freq = pow((double)y->base, -2.0 * i / n_rot);
+    double low = floor(yarn_at(y, n_rot, turns_fast)), ramp;
+    double high = ceil(yarn_at(y, n_rot, turns_slow));
+    if (low < 0) low = 0;
+    if (high > n_rot - 1) high = n_rot - 1;
+    ramp = (i - low) / (high - low > 0.001 ? high - low : 0.001);
+    ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+    return freq / (double)y->factor * ramp + freq * (1 - ramp);
+}
+
+static void test_yarn(void) {
+    static const yarn cases[] = {
+        {4, 0, 0, 0, 1e6f, 64}, {2, 0, 0, 0, 5e6f, 32768}, {8, 16, 2, 0.8f, 1e7f, 8192},
+        {0.5f, 0, 0, 0, 1e6f, 64}, {1, 0, 0, 2, 1e6f, 1024}, {4, 0, 0, 0, 1e4f, 1 << 20},
+        {32, 0, 0, 0, 1e6f, 16}, {3, 8, 8, 0, 1e6f, 512}, {16, 64, 0.25f, 1, 5e5f, 4096}
+    };
+    size_t i;
+    for (i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        const yarn *y = &cases[i / 2];
+        const int n_rot = i % 2 ? 64 : 48;
+        const double attention = y->attention > 0 ? (double)y->attention : 1;
+        const double length = attention * (y->factor > 1 ? 1 + 0.1 * log((double)y->factor) : 1);
+        grouped x = yarn_model(y, n_rot);
+        float cos_sin[64];
+        bitnet_model *m;
+        double worst = 0, e;
+        int k, bad = 0;
+        gb_make_model(&x.g);
+        m = load(x.g.data, x.g.size, 0);
+        if (m) {
+            bitnet__rotations(m, m->rope_freq[0], m->rope_length, 1000, cos_sin);
+            for (k = 0; k < n_rot / 2; k++) {
+                const double want = yarn_frequency(y, n_rot, k);
+                e = fabs(m->rope_freq[0][k] - want) / want;
+                if (!(e <= worst)) worst = e;
+                bad += !(fabs((double)cos_sin[k] - length * cos(1000 * want)) < 1e-6);
+                bad += !(fabs((double)cos_sin[n_rot / 2 + k] - length * sin(1000 * want)) < 1e-6);
+            }
+        }
+        bitnet_model_free(m);
+        free_grouped(&x);
+        CHECK_MSG(m && worst < 1e-12 && !bad, "case %d: off by %g, %d angles", (int)i, worst, bad);
+    }
+}
+
+static void test_yarn_refused(void) {
+    static const yarn plain = {4, 0, 0, 0, 1e6f, 64};
+    static const struct { const char *omit, *extra; yarn y; const char *word, *word2; } cases[] = {
+        {"qwen3.rope.scaling.original_context_length", 0, {4, 0, 0, 0, 1e6f, 64},
+         "original_context_length", "missing"},
+        {0, 0, {4, 0, 0, 0, 1e6f, 0}, "original_context_length", "0"},
+        {0, 0, {0, 0, 0, 0, 1e6f, 64}, "rope.scaling.factor", "0"},
+        {0, 0, {4, 1e9f, 0, 0, 1e6f, 64}, "yarn_beta_fast", "0.001 to"},
+        {0, 0, {4, 0, 0, 1e9f, 1e6f, 64}, "attn_factor", "0.001 to 1000"},
+        {0, "qwen3.rope.scaling.yarn_ext_factor", {4, 0, 0, 0, 1e6f, 64}, "yarn_ext_factor", "1"},
+        {0, "qwen3.rope.scaling.yarn_attn_factor", {4, 0, 0, 0, 1e6f, 64}, "yarn_attn_factor", "1"}
+    };
+    grouped x = yarn_model(&plain, 0);
+    size_t i;
+    yarn_extra = 0;
+    yarn_omit = "qwen3.rope.scaling.factor";       /* then it is 1 */
+    gb_make_model(&x.g);
+    imp_grouped(&x.g, 64);
+    free_grouped(&x);
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        x = yarn_model(&cases[i].y, 0);
+        yarn_omit = cases[i].omit;
+        yarn_extra = cases[i].extra;
+        gb_make_model(&x.g);
+        check_refused(x.g.data, x.g.size, 0, BITNET_ERR_FORMAT, cases[i].word, cases[i].word2);
+        free_grouped(&x);
+    }
+    yarn_omit = yarn_extra = 0;
+}
+
+/* A context of 65536 and a large base, as these models have them. */
+static void test_long(void) {
+    static const yarn y = {4, 0, 0, 0, 5e6f, 16384};
+    const bitnet_token tokens[5] = {7, 42, 99, 0, 258};
+    grouped x = yarn_model(&y, 0);
+    bitnet_ctx_params p = ctx_params(5, 0, 1, BITNET_KV_F16);
+    bitnet_model_info info;
+    bitnet_model *m;
+    bitnet_ctx *c;
+    float *want, got[5 * 259];
+    int same;
+    x.g.n_ctx = 65536;
+    x.g.heads = 2;
+    x.g.kv_heads = 1;
+    x.g.head_dim = 64;
+    gb_make_model(&x.g);
+    want = logits_of(x.g.data, x.g.size, 0, &p, tokens, 5, 5);
+    m = load(x.g.data, x.g.size, 0);
+    bitnet_model_get_info(m, &info);
+    p.n_ctx = 65536;
+    c = create(m, &p);
+    same = c && want && bitnet_ctx_capacity(c) == 65536 && all_logits(c, tokens, 5, 5, got) &&
+           !memcmp(got, want, sizeof got);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    free(want);
+    free_grouped(&x);
+    CHECK(same && info.ctx_train == 65536);
+}
+
+/* ---- what is refused by its name ---- */
+
+static void test_refused_arch(void) {
+    static const struct { const char *arch, *why; } cases[] = {
+        {"qwen35", "linear attention"}, {"qwen35moe", "linear attention"},
+        {"qwen3next", "linear attention"}, {"qwen3moe", "experts"}
+    };
+    static const char *const all[] = {"bitnet-b1.58", "bitnet-25", "bitnet", "llama", "qwen3",
+                                      "gemma3"};
+    bitnet_error err;
+    bitnet_model *m = 0;
+    char list[300], *word;
+    size_t i, n = 0;
+    grouped x;
+    for (i = 0; i <= sizeof cases / sizeof cases[0]; i++) {
+        const int known = i < sizeof cases / sizeof cases[0];
+        imp.number = 0;
+        start_grouped(&x, IMP_Q2, IMP_Q2, 0);
+        x.g.arch = known ? cases[i].arch : "qwen2";
+        gb_make_model(&x.g);
+        check_refused(x.g.data, x.g.size, 0, BITNET_ERR_UNSUPPORTED, x.g.arch,
+                      known ? cases[i].why : "these are");
+        if (!known) load_blocks(x.g.data, x.g.size, 0, &m, &err);
+        free_grouped(&x);
+    }
+    CHECK(!m && strstr(err.text, "are: "));
+    snprintf(list, sizeof list, "%s", strstr(err.text, "are: ") + 5);
+    for (word = strtok(list, ", "); word; word = strtok(0, ", "), n++)
+        CHECK_MSG(n < 6 && !strcmp(word, all[n]), "%s", err.text);
+    CHECK_MSG(n == 6, "%s", err.text);
+}
+
+static const char *hadamard_key;
+static void add_hadamard(gb_file *f) { gb_key_u32(f, hadamard_key, 128); }
+
+static void test_hadamard(void) {
+    static const char *const keys[] = {
+        "prism.hadamard.block_size", "prism.hadamard.", "prism.hadamard.\x1b[31mred",
+        "prism.hadamard.a.name.that.is.much.longer.than.the.text.of.an.error.may.be.a.name.that.is"
+        ".much.longer.than.the.text.of.an.error.may.be.a.name.that.is.much.longer.than.the.text.of"
+        ".an.error.may.be"
+    };
+    static const char *const fine[] = {"prism.hadamard", "prism.hadamards.size",
+                                       "a.prism.hadamard.b"};
+    size_t i;
+    for (i = 0; i < 7; i++) {
+        grouped x;
+        imp.number = 0;
+        start_grouped(&x, IMP_Q2, IMP_Q2, 0);
+        hadamard_key = i < 4 ? keys[i] : fine[i - 4];
+        x.g.file.add_keys = add_hadamard;
+        gb_make_model(&x.g);
+        if (i < 4)
+            check_refused(x.g.data, x.g.size, 0, BITNET_ERR_UNSUPPORTED, "prism.hadamard.",
+                          i < 3 ? "Hadamard matrix, which is not supported" : "GGUF key");
+        else imp_grouped(&x.g, 64);
+        free_grouped(&x);
+    }
+    {
+        gb_model g = tiny();                       /* of any family */
+        hadamard_key = keys[0];
+        g.file.add_keys = add_hadamard;
+        expect(&g, BITNET_ERR_UNSUPPORTED, keys[0], "Hadamard");
+    }
+}
+
 const test_case groups_tests[] = {
     {"groups/s64", test_s64},
     {"groups/s128", test_s128},
@@ -1263,5 +1475,10 @@ const test_case groups_tests[] = {
     {"groups/cancelled", test_cancelled},
     {"groups/embedding", test_embedding},
     {"groups/state", test_state},
+    {"groups/yarn", test_yarn},
+    {"groups/yarn_refused", test_yarn_refused},
+    {"groups/long", test_long},
+    {"groups/refused_arch", test_refused_arch},
+    {"groups/hadamard", test_hadamard},
     {0, 0}
 };
