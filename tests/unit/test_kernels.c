@@ -253,6 +253,157 @@ static void dotrows_u8(const char *table) {
         if (!compare_u8(&k, 65536, 2, 2, turn % 2 ? ALL_MINUS_128 : ALL_127, turn % 3, 1)) return;
 }
 
+/* ---- a scale per group ---- */
+
+enum { SCALE_NORMAL, SCALE_SUBNORMAL, SCALE_EXTREME, N_SCALES };
+static const char *const scale_names[] = {"normal", "subnormal", "extreme"};
+
+/* F16, of either sign: 2^-5 to 2, below 2^-14 or 0, and from the least to the largest at once. */
+static uint32_t group_scale(int kind) {
+    const uint32_t r = random_bits(), sign = r & 0x8000;
+    if (kind == SCALE_SUBNORMAL) return sign | (r & (r & 0x10000 ? 0x3ff : 0));
+    if (kind == SCALE_EXTREME) return sign | (r & 0x10000 ? 0x7bff : r & 0x20000 ? 1 : 0);
+    return sign | (0x2800 + r % 0x1800);
+}
+
+/* As drawn in @kernels. Rows beyond the last one are zeros. */
+static void fill_groups(uint8_t *w, int n, int group, int rows, int weights, int scales) {
+    const size_t head = bitnet__group_scales_bytes(n, group), codes = (size_t)n * 4;
+    size_t i;
+    int lane;
+    memset(w, 0, bitnet__groups_bytes(n, group, rows));
+    for (; rows > 0; rows -= 16, w += head + codes) {
+        for (i = 0; i < (size_t)(n / group); i++)
+            for (lane = 0; lane < 16 && lane < rows; lane++)
+                bitnet__put_u16(w + (i * 16 + (size_t)lane) * 2, group_scale(scales));
+        for (i = 0; i < codes; i += 64)
+            for (lane = 0; lane < 16 && lane < rows; lane++)
+                fill_weights(w + head + i + 4 * (size_t)lane, 4, weights);
+    }
+}
+
+typedef struct groups_shape { int group, n, rows, cols, weights, activations, scales, add; }
+groups_shape;
+
+/* 0 and a recorded failure if the results are not scalar's, or something beside them changes. */
+static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t offset) {
+    const size_t w_size = bitnet__groups_bytes(g->n, g->group, g->rows);
+    const size_t q_size = (size_t)g->cols * (size_t)g->n, n_sums = q_size / (size_t)g->group;
+    const size_t stride = (size_t)g->rows + (offset & 3);
+    const size_t size = ((size_t)g->cols - 1) * stride + (size_t)g->rows;
+    uint8_t *w = (uint8_t *)block(w_size, offset);
+    int8_t *q = (int8_t *)block(q_size, offset ^ 2);
+    int32_t *sums = (int32_t *)block(n_sums * 4, 4);
+    float *steps = (float *)block(n_sums * 4, 4);
+    float *want = (float *)results(size * 4), *got = (float *)results(size * 4);
+    size_t i;
+    int same;
+    fill_groups(w, g->n, g->group, g->rows, g->weights, g->scales);
+    fill_activations(q, q_size, g->activations);
+    sum_columns(q, g->group, (int)n_sums, sums);
+    for (i = 0; i < n_sums; i++)
+        steps[i] = fabsf(random_unit()) * (random_bits() % 8 ? 0.1f : 1e-34f);
+    for (i = 0; i < size && g->add; i++) want[i] = got[i] = random_unit() * 9.0f;
+    scalar()->dotrows_groups(w, q, sums, steps, g->n, g->group, g->rows, g->cols, g->add, want,
+                             stride);
+    k->dotrows_groups(w, q, sums, steps, g->n, g->group, g->rows, g->cols, g->add, got, stride);
+    same = memcmp(want, got, size * 4) == 0;
+    if (!same)
+        test_fail(__FILE__, __LINE__,
+                  "%s: groups of %d, n %d, %d rows, %d columns, weights %s, activations %s, scales "
+                  "%s, add %d, offset %d: result %d, seed %llu", k->name, g->group, g->n, g->rows,
+                  g->cols, weight_names[g->weights], activation_names[g->activations],
+                  scale_names[g->scales], g->add, (int)offset, first_difference(want, got, size),
+                  (unsigned long long)seed);
+    release(w, offset);
+    release(q, offset ^ 2);
+    release(sums, 4);
+    release(steps, 4);
+    free(want);
+    free(got);
+    return same;
+}
+
+static void dotrows_groups(const char *table) {
+    static const int kinds[] = {ALL_PLUS, ALL_MINUS, ALL_ZERO, VALID};
+    static const int group_rows[] = {1, 2, 7, 15, 16, 17, 31, 32, 33, 48, 65, 70};
+    static const int group_counts[] = {1, 2, 3, 4, 5, 7, 12};
+    size_t i, r, c;
+    int group, turn = 0;
+    USE_TABLE(k, table);
+    if (!k.dotrows_groups) return;
+    for (group = 64; group <= 256; group *= 2) {
+        /* Every triple of contents, with and without a sum before ... */
+        for (i = 0; i < 4 * N_ACTIVATIONS * N_SCALES * 2; i++) {
+            const groups_shape g = {group, 3 * group, 19, 3, kinds[i % 4],
+                                    (int)(i / 4 % N_ACTIVATIONS),
+                                    (int)(i / 4 / N_ACTIVATIONS % N_SCALES),
+                                    i >= 4 * N_ACTIVATIONS * N_SCALES};
+            if (!compare_groups(&k, &g, i % 9)) return;
+        }
+        /* ... and every shape, with contents in turn. */
+        for (i = 0; i < COUNT(group_counts); i++)
+            for (r = 0; r < COUNT(group_rows); r++)
+                for (c = 0; c < COUNT(col_counts); c++, turn++) {
+                    const groups_shape g = {group, group * group_counts[i], group_rows[r],
+                                            col_counts[c], turn % 3 ? VALID : kinds[turn % 4],
+                                            turn % 2 ? RANDOM : turn % N_ACTIVATIONS,
+                                            turn % 5 % N_SCALES, turn % 7 % 2};
+                    if (test_quick() && turn % 3) continue;
+                    if (!compare_groups(&k, &g, (size_t)(turn % 9))) return;
+                }
+        {                              /* long rows, and more rows and columns at once */
+            const groups_shape g[] = {
+                {group, 12288, 35, 3, VALID, RANDOM, SCALE_NORMAL, 1},
+                {group, 1 << 20, 2, 1, ALL_PLUS, ALL_MINUS_128, SCALE_NORMAL, 0},
+                {group, 512, 523, 29, VALID, RANDOM, SCALE_NORMAL, 0}
+            };
+            for (i = 0; i < 3; i++)
+                if (!compare_groups(&k, &g[i], 3)) return;
+        }
+    }
+}
+
+/* The scalar code against the drawing: whole numbers, so that no sum is rounded. */
+static void groups_definition(void) {
+    enum { ROWS = 37, COLS = 3, GROUPS = 5 };
+    int group, r, c, i, ok = 1;
+    restart();
+    for (group = 64; group <= 256; group *= 2) {
+        const int n = GROUPS * group, panel = (GROUPS * 32 + 63) / 64 * 64 + 4 * n;
+        uint8_t *w = (uint8_t *)block((size_t)(3 * panel), 1);
+        int8_t *q = (int8_t *)block((size_t)(COLS * n), 1);
+        int32_t sums[COLS * GROUPS];
+        float steps[COLS * GROUPS], out[COLS * (ROWS + 1)];
+        CHECK(bitnet__groups_bytes(n, group, ROWS) == (size_t)(3 * panel));
+        fill_groups(w, n, group, ROWS, VALID, SCALE_NORMAL);
+        fill_activations(q, (size_t)(COLS * n), RANDOM);
+        sum_columns(q, group, COLS * GROUPS, sums);
+        for (i = 0; i < COLS * GROUPS; i++) steps[i] = (float)(1 + i % 4);
+        for (r = 0; r < 48; r++)       /* scales of -2, -1, 0, 1, 2 */
+            for (i = 0; i < GROUPS; i++)
+                bitnet__put_u16(w + r / 16 * panel + (i * 16 + r % 16) * 2,
+                                bitnet__f32_to_f16((float)((r + i) % 5 - 2)));
+        for (i = 0; i < COLS * (ROWS + 1); i++) out[i] = 7.0f;
+        scalar()->dotrows_groups(w, q, sums, steps, n, group, ROWS, COLS, 1, out, ROWS + 1);
+        for (c = 0; c < COLS; c++)
+            for (r = 0; r <= ROWS; r++) {
+                const uint8_t *codes = w + r / 16 * panel + (GROUPS * 32 + 63) / 64 * 64 +
+                                       r % 16 * 4;
+                int64_t want = 7;
+                for (i = 0; i < n && r < ROWS; i++) {
+                    const int code = codes[i / 16 * 64 + i % 4] >> (i % 16 / 4 * 2) & 3;
+                    want += (int64_t)(code - 1) * q[c * n + i] * ((r + i / group) % 5 - 2) *
+                            (1 + (c * GROUPS + i / group) % 4);
+                }
+                ok &= (int64_t)out[c * (ROWS + 1) + r] == want;
+            }
+        release(w, 1);
+        release(q, 1);
+    }
+    CHECK_MSG(ok, "seed %llu", (unsigned long long)seed);
+}
+
 /* The longest row, with contents that make the largest sums: their values are known. */
 static void dotrows_i2s_longest(const char *table) {
     static const int32_t known[N_WEIGHTS][2] = {   /* with 127, with -128; over 2^20 */
@@ -1210,6 +1361,7 @@ static void cpu_features(void) {
     X(dotrows_i2s, table) \
     X(dotrows_i2s_longest, table) \
     X(dotrows_u8, table) \
+    X(dotrows_groups, table) \
     X(dotrows_f32, table) \
     X(dotrows_f16, table) \
     X(dotrows_bf16, table) \
@@ -1281,6 +1433,7 @@ const test_case kernels_tests[] = {
     {"kernels/scalar/dotrows_i2s", i2s_definition},
     TABLE_ROW(dotrows_i2s_longest, scalar)
     TABLE_ROW(dotrows_u8, scalar)
+    {"kernels/scalar/dotrows_groups", groups_definition},
     {"kernels/scalar/rows", rows_definition},
     {"kernels/scalar/softmax", softmax_definition},
     {"kernels/scalar/softmax_floor", softmax_floor},

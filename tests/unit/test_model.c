@@ -1409,6 +1409,13 @@ static void broken_store(const float *x, int n, uint8_t *out) {
     bitnet__store_f16_scalar(x, n, out);
     out[2 * n - 1] ^= 1;
 }
+static void broken_groups(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                          const float *steps, int n, int group, int rows, int cols, int add,
+                          float *out, size_t stride) {
+    bitnet__dotrows_groups_scalar(w, q, sums, steps, n, group, rows, cols, add, out, stride);
+    if (group == 64 << (broken_part - 20))
+        flip(&out[(size_t)(cols - 1) * stride + (size_t)rows - 1]);
+}
 static void broken_dequantize(const int32_t *dots, float f, int n, int add, float *y) {
     bitnet__dequantize_scalar(dots, f, n, add, y);
     flip(&y[n - 1]);
@@ -1431,7 +1438,7 @@ static void test_selftest_finds(void) {
         "quantize", "quantize", "quantize", "dotrows_ternary", "dotrows_f32", "dotrows_f16",
         "dotrows_bf16", "scores_f16", "sumrows_f32", "sumrows_f16", "dotrows_u8", "softmax",
         "softmax", "rope", "rope", "store_f16", "dequantize", "relu2_gate", "sigmoid_gate",
-        "rmsnorm"
+        "rmsnorm", "dotrows_groups", "dotrows_groups", "dotrows_groups"
     };
     int i;
     for (i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
@@ -1458,6 +1465,9 @@ static void test_selftest_finds(void) {
             case 17: k.relu2_gate = broken_gate; break;
             case 18: k.sigmoid_gate = broken_sigmoid; break;
             case 19: k.rmsnorm = broken_rmsnorm; break;
+            case 20:
+            case 21:
+            case 22: k.dotrows_groups = broken_groups; break;
             default: k.quantize = broken_quantize; break;
         }
         snprintf(expected, sizeof expected, "'broken': %s differs", names[i]);
@@ -1480,6 +1490,11 @@ static void late_keys(const uint8_t *w, const float *x, int n, int rows, int col
     bitnet__dotrows_f16_scalar(w, x, n, rows, cols, out, stride);
     if (n >= late.n && rows >= late.rows && cols >= late.cols) flip(&out[0]);
 }
+static void late_groups(const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps,
+                        int n, int group, int rows, int cols, int add, float *out, size_t stride) {
+    bitnet__dotrows_groups_scalar(w, q, sums, steps, n, group, rows, cols, add, out, stride);
+    if (n >= late.n && rows >= late.rows && cols >= late.cols) flip(&out[0]);
+}
 
 /* Any number of columns may have a path of its own, also for the elements after the last 16. */
 static int mix_cols;
@@ -1500,9 +1515,11 @@ static void test_selftest_finds_mix(void) {
 }
 
 static void test_selftest_finds_late(void) {
-    static const struct { int n, rows, cols, keys; } cases[] = {
+    static const char *const names[] = {"dotrows_ternary", "scores_f16", "dotrows_groups"};
+    static const struct { int n, rows, cols, entry; } cases[] = {
         {0, 0, 40, 0}, {0, 70, 33, 0}, {0, 300, 24, 0}, {2100, 33, 24, 0}, {4300, 9, 6, 0},
-        {0, 37, 13, 1}, {256, 17, 9, 1}, {4100, 5, 7, 1}
+        {0, 37, 13, 1}, {256, 17, 9, 1}, {4100, 5, 7, 1},
+        {0, 37, 40, 2}, {768, 70, 13, 2}, {512, 33, 9, 2}
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -1511,11 +1528,11 @@ static void test_selftest_finds_late(void) {
         late.n = cases[i].n;
         late.rows = cases[i].rows;
         late.cols = cases[i].cols;
-        if (cases[i].keys) k.scores_f16 = late_keys;
-        else k.dotrows_ternary = late_i2s;
+        if (cases[i].entry == 0) k.dotrows_ternary = late_i2s;
+        if (cases[i].entry == 1) k.scores_f16 = late_keys;
+        if (cases[i].entry == 2) k.dotrows_groups = late_groups;
         CHECK_MSG(bitnet_selftest(&k, &err) == BITNET_ERR_SELFTEST &&
-                  strstr(err.text, cases[i].keys ? "scores_f16" : "dotrows_ternary"), "case %d: %s",
-                  (int)i, err.text);
+                  strstr(err.text, names[cases[i].entry]), "case %d: %s", (int)i, err.text);
     }
 }
 
