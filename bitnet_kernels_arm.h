@@ -1505,10 +1505,13 @@ static void bitnet__dequantize_neon(const int32_t *dots, float f, int n, int add
     bitnet__dequantize_scalar(dots + whole, f, n - whole, add, y + whole);
 }
 
+/* A gate may be a signalling NaN, which FMAXNM would keep, so it is compared. */
 static void bitnet__relu2_gate_neon(const float *gate, const float *up, int n, float *y) {
     int i, whole = n - n % 4;
     for (i = 0; i < whole; i += 4) {
-        const float32x4_t g = vmaxnmq_f32(vld1q_f32(gate + i), vdupq_n_f32(0.0f));
+        float32x4_t g = vld1q_f32(gate + i);
+        const uint32x4_t above = vcgtq_f32(g, vdupq_n_f32(0.0f));
+        g = vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(g), above));
         vst1q_f32(y + i, vmulq_f32(vmulq_f32(g, g), vld1q_f32(up + i)));
     }
     bitnet__relu2_gate_scalar(gate + whole, up + whole, n - whole, y + whole);
@@ -1568,10 +1571,9 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
   #define BITNET__KERNEL_ENTRIES(ternary, groups, u8) \
       bitnet__quantize_scalar, ternary, groups, bitnet__dotrows_f32_scalar, \
       bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
-      bitnet__sumrows_f32_scalar, \
-      bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, bitnet__rope_scalar, \
-      bitnet__store_f16_scalar, bitnet__dequantize_scalar, bitnet__relu2_gate_scalar, \
-      bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u8
+      bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
+      bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
+      bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u8
 #endif
 
 #if BITNET__NEON
