@@ -1065,7 +1065,7 @@ BITNET__INLINE void bitnet__multiply_groups_simd128(const bitnet__groups_call *x
     }
 }
 
-BITNET__DEFINE_GROUPS(simd128, bitnet__unpack_groups_simd128, 8, 512, 256, 2, 4)
+BITNET__DEFINE_GROUPS(simd128, bitnet__unpack_groups_simd128, 8, 512, 256, 2, 2)
 
 #if BITNET__RELAXED
 /* The same with relaxed dots; halves: sums are 8 lanes of int16, else 4 lanes of int32. */
@@ -1185,7 +1185,7 @@ BITNET__INLINE void bitnet__multiply_groups_relaxed(const bitnet__groups_call *x
                                                       const v128_t *d, v128_t *sum) { \
         bitnet__multiply_groups_relaxed(x, c, k, len, panel, d, sum, halves); \
     } \
-    BITNET__DEFINE_GROUPS(isa, bitnet__unpack_groups_relaxed, BITNET__BLOCK, 512, 512, 2, 6)
+    BITNET__DEFINE_GROUPS(isa, bitnet__unpack_groups_relaxed, BITNET__BLOCK, 512, 512, 2, 2)
 BITNET__DEFINE_GROUPS_RELAXED(relaxed16, 1)
 BITNET__DEFINE_GROUPS_RELAXED(relaxed32, 0)
 
