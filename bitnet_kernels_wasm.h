@@ -1077,7 +1077,8 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__groups_call *x, in
     const size_t at = bitnet__group_at(x, c, 0);
     const int part = x->group < 128 ? x->group : 128;
     const v128_t zero = wasm_i32x4_const_splat(0);
-    v128_t sum[BITNET__BLOCK], dot[2][BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK], mask[2], a;
+    v128_t sum[BITNET__BLOCK], dot[2][BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK];
+    v128_t mask[2], a, s;
     int g, i, j, b, end;
     mask[0] = wasm_i8x16_splat(0x03);
     mask[1] = wasm_i8x16_splat(0x0c);
@@ -1105,10 +1106,10 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__groups_call *x, in
         }
         bitnet__load_scales_wasm(scales, d);
         a = wasm_v128_load32_splat(x->steps + at + (size_t)g);
+        s = wasm_v128_load32_splat(x->sums + at + (size_t)g);
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
             sum[b] = bitnet__add_group_wasm(
-                sum[b], wasm_i32x4_sub(bitnet__to_int32_relaxed(dot[0][b], halves),
-                                       wasm_i32x4_splat(x->sums[at + (size_t)g])), d[b], a);
+                sum[b], wasm_i32x4_sub(bitnet__to_int32_relaxed(dot[0][b], halves), s), d[b], a);
     }
     BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
         bitnet__put_groups_wasm(x, r + 4 * b, c, sum[b]);
