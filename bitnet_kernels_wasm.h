@@ -38,6 +38,31 @@
        v >> 4 (a shift of words: the mask removes the neighbour's bits). There are two sums, of
        codes and of 4 times the codes.
 
+   WEIGHTS WITH A SCALE PER GROUP
+       A register is 16 weights of 4 rows, 4 bytes each. It meets the same activations in all lanes,
+       so that a row's sum stays in its lane. Code = weight + 1; there is no code 3.
+
+       simd128, one column: as above, each field of a word is masked in place, in v and in v >> 8,
+       and its activations, a pair of words, are made 4^(4-k) times as large, once for many rows.
+       That is AND, PMADDWD and PADDD for 8 products; a table of partial sums would take about as
+       many (SWIZZLE is two instructions on x86, and its bytes must be widened).
+
+           bits of the word v     15-14  13-12  11-10   9-8    7-6    5-4    3-2    1-0
+           byte 0 or 2, weight                                 12 +   8 +    4 +    0 + byte
+           byte 1 or 3, weight    12 +   8 +    4 +    0 + byte
+           masked in              v >> 8 v >> 8 v >> 8 v >> 8  v      v      v      v
+           k there                3      2      1      0       3      2      1      0
+
+       simd128, more columns: weights of two rows to a word, unpacked once. That is PMADDWD and
+       PADDD for 16 products.
+
+       relaxed-simd: bytes masked by 0x03 and 0x0c as above, or, for more columns, unpacked once.
+       The relaxed dot and an addition do 16 products.
+
+       V8 moves the loads of a basic block to its beginning. So a panel's loop takes one step at a
+       time, 4 registers of weights and 2 of activations: with 8 sums these are 14 of the 15 that V8
+       uses. Unrolled, it would spill them and take a third longer.
+
    WHY THE RELAXED DOT IS EXACT
        i16x8.relaxed_dot_i8x16_i7x16_s gives sums of two products of a signed byte and one of 7
        bits. An engine may take the latter as signed or unsigned, and may wrap or saturate the sum.
@@ -50,7 +75,7 @@
        Bytes of dotrows_u8 have 8 bits, not 7. They are passed as signed or unsigned, as the engine
        takes them. The standard leaves that choice to the engine, but only once for a program.
 
-   BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
+   BOUNDS, for q from -128 to 127; of I2_S for codes up to 3, n <= 2^20: 8192 blocks
        simd128, tile      A product is at most 256 * 3 * 128 = 98304. A lane gets 16 a block, 32
                           blocks: 50331648; four lanes 201326592.
        simd128, panel     The weight 2 of code 3 counts too: words are -8193 to 16386. In 64 weights
@@ -66,7 +91,18 @@
                           at most 128 n = 2^27, is subtracted. int32 goes to 2^31.
        dotrows_u8         255 * 64 n, at most 1069547520 for n = 2^16, and 128 times the sum of q,
                           at most 2^29. Relaxed: pairs of products are at most 2 * 255 * 64 = 32640
-                          (unsigned) or 2 * 128 * 64 = 16384 (signed). */
+                          (unsigned) or 2 * 128 * 64 = 16384 (signed).
+
+   BOUNDS of a group of 256, for codes up to 2. int32 holds the exact dot product.
+       simd128, tile      A product is at most 256 * 2 * 128 = 65536, a lane's sum 2^24; 256 times
+                          the sum of q, at most 2^23, is subtracted.
+       simd128, panel     Words are -16385 to 16385. In 32 weights a lane gets 32 products of the
+                          lower row, -128 to 128 each: -4096 to 4096, in 14 bits (64 weights would
+                          reach 8192). The group: 2^15 + 16384 * 2^15 < 2^30.
+       relaxed, tile      int16: 128 weights are 16 pairs of 4 code, -2048 to 2032 each: -32768 to
+                          32512. A quarter of that, twice, and 32 pairs of code, -512 to 508 each:
+                          the same.
+       relaxed, panel     int16: 64 pairs of code: the same. */
 
 #if BITNET__KERNEL_ABI != 6
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
@@ -799,7 +835,8 @@ static void bitnet__sumrows_f16_wasm(const uint8_t *w, size_t w_stride, const fl
 }
 
 /* ---- a scale per group ----
-   One function for both: what differs is how a column's tile and a panel are computed. */
+   One column: tiles of 16 rows, straight from the packed rows. More columns: panels of rows, two
+   columns at a time. */
 
 typedef struct bitnet__groups_call {   /* the arguments of dotrows_groups */
     const uint8_t *w;
@@ -811,8 +848,10 @@ typedef struct bitnet__groups_call {   /* the arguments of dotrows_groups */
     size_t out_stride;
 } bitnet__groups_call;
 
-/* Vectors of 4 rows in a block of 16; rows and columns whose float sums are kept at a time. */
-enum { BITNET__BLOCK = 4, BITNET__BAND_ROWS = 256, BITNET__BAND_COLS = 60 };
+/* Vectors of 4 rows in a block of 16; the weights of a row for which activations are prepared, and
+   the vectors of a panel; the rows of the only column, or the columns of a panel, whose float sums
+   are kept at a time. */
+enum { BITNET__BLOCK = 4, BITNET__PART = 512, BITNET__BAND_ROWS = 64, BITNET__BAND_COLS = 32 };
 
 /* The scales of rows r to r + 15 from weight k on; if these rows are not there, the last block's
    are. */
@@ -840,8 +879,8 @@ BITNET__INLINE size_t bitnet__group_at(const bitnet__groups_call *x, int c, int 
 }
 
 BITNET__INLINE v128_t bitnet__add_group_wasm(v128_t sum, v128_t dot, v128_t d, v128_t step) {
-    return wasm_f32x4_add(sum, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dot),
-                                              wasm_f32x4_mul(d, step)));
+    const v128_t scale = wasm_f32x4_mul(d, step);
+    return wasm_f32x4_add(sum, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dot), scale));
 }
 
 /* Writes the sums of rows r to r + 3 of column c, as far as they are there. */
@@ -869,20 +908,18 @@ static void bitnet__prepare_groups_simd128(const int8_t *q, int len, v128_t *act
     }
 }
 
-/* Rows r to r + 15, weights k to k + len - 1 of column c, which act has; their sums so far are in
-   sum. */
-BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__groups_call *x, int r, int c, int k,
+/* Rows r to r + 15 and weights k to k + len - 1, for which act has the activations. Adds to sum. */
+BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__groups_call *x, int r, int k,
                                                 int len, const v128_t *act, v128_t *sum) {
     const uint8_t *scales = bitnet__group_scales_wasm(x, r, k);
     const uint8_t *w = bitnet__group_codes_wasm(x, r, k);
-    const size_t at = bitnet__group_at(x, c, k);
     const int32_t *pair = (const int32_t *)(const void *)act;
     v128_t dot[BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK], mask[4], a;
     int g, i, j, b;
     BITNET__UNROLL for (i = 0; i < 4; i++) mask[i] = wasm_i16x8_splat((int16_t)(3 << 2 * i));
-    for (g = 0; g < len / x->group; g++, scales += 2 * BITNET__GROUP_ROWS) {
+    for (g = k / x->group; g < (k + len) / x->group; g++, scales += 2 * BITNET__GROUP_ROWS) {
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-            dot[b] = wasm_i32x4_splat(-256 * x->sums[at + (size_t)g]);
+            dot[b] = wasm_i32x4_splat(-256 * x->sums[g]);
         for (j = 0; j < x->group; j += 16, w += 64, pair += 8) {
             BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) v[b] = wasm_v128_load(w + 16 * b);
             BITNET__UNROLL for (i = 0; i < 8; i++) {
@@ -893,39 +930,36 @@ BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__groups_call *x, in
                 a = wasm_v128_load32_splat(pair + i);
                 BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
                     dot[b] = wasm_i32x4_add(
-                        dot[b], wasm_i32x4_dot_i16x8(
-                                    wasm_v128_and(v[b], mask[i % 4]), a));
+                        dot[b], wasm_i32x4_dot_i16x8(wasm_v128_and(v[b], mask[i % 4]), a));
             }
         }
         bitnet__load_scales_wasm(scales, d);
-        a = wasm_v128_load32_splat(x->steps + at + (size_t)g);
+        a = wasm_v128_load32_splat(x->steps + g);
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
             sum[b] = bitnet__add_group_wasm(sum[b], wasm_i32x4_shr(dot[b], 8), d[b], a);
     }
 }
 
 BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__groups_call *x) {
-    v128_t act[BITNET__DEPTH / 8], sum[BITNET__BAND_ROWS / 4];
-    int c, first, r, k, b, len, rows;
-    for (c = 0; c < x->cols; c++) {
-        for (first = 0; first < x->rows; first += BITNET__BAND_ROWS) {
-            rows = x->rows - first < BITNET__BAND_ROWS ? x->rows - first : BITNET__BAND_ROWS;
-            for (b = 0; b < BITNET__BAND_ROWS / 4; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
-            for (k = 0; k < x->n; k += len) {
-                len = x->n - k < BITNET__DEPTH ? x->n - k : BITNET__DEPTH;
-                bitnet__prepare_groups_simd128(x->q + (size_t)c * (size_t)x->n + k, len, act);
-                for (r = 0; r < rows; r += BITNET__GROUP_ROWS)
-                    bitnet__tile_groups_simd128(x, first + r, c, k, len, act, sum + r / 4);
-            }
-            for (r = 0; r < rows; r += 4) bitnet__put_groups_wasm(x, first + r, c, sum[r / 4]);
+    v128_t act[BITNET__PART / 8], sum[BITNET__BAND_ROWS / 4];
+    int first, r, k, b, len, rows;
+    for (first = 0; first < x->rows; first += BITNET__BAND_ROWS) {
+        rows = x->rows - first < BITNET__BAND_ROWS ? x->rows - first : BITNET__BAND_ROWS;
+        for (b = 0; b < BITNET__BAND_ROWS / 4; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
+        for (k = 0; k < x->n; k += len) {
+            len = x->n - k < BITNET__PART ? x->n - k : BITNET__PART;
+            bitnet__prepare_groups_simd128(x->q + k, len, act);
+            for (r = 0; r < rows; r += BITNET__GROUP_ROWS)
+                bitnet__tile_groups_simd128(x, first + r, k, len, act, sum + r / 4);
         }
+        for (r = 0; r < rows; r += 4) bitnet__put_groups_wasm(x, first + r, 0, sum[r / 4]);
     }
 }
 
 /* A panel of rows and `len` weights, and their scales, the vectors of a group together. */
 typedef void bitnet__unpack_groups_fn(const bitnet__groups_call *x, int r, int k, int len,
                                       v128_t *panel, v128_t *d);
-/* Adds a panel's products with some columns, from c on, to their sums. */
+/* Adds a panel's products with columns c and c + 1 to their sums. */
 typedef void bitnet__multiply_groups_fn(const bitnet__groups_call *x, int c, int k, int len,
                                         const v128_t *panel, const v128_t *d, v128_t *sum);
 
@@ -935,7 +969,7 @@ BITNET__INLINE void bitnet__panels_groups(const bitnet__groups_call *x,
                                           bitnet__unpack_groups_fn *unpack,
                                           bitnet__multiply_groups_fn *multiply, v128_t *panel,
                                           v128_t *d, v128_t *sum, const int vectors,
-                                          const int depth, const int panel_cols) {
+                                          const int depth) {
     int first, r, k, c, len, cols, i;
     for (first = 0; first < x->cols; first += BITNET__BAND_COLS) {
         cols = x->cols - first < BITNET__BAND_COLS ? x->cols - first : BITNET__BAND_COLS;
@@ -944,7 +978,7 @@ BITNET__INLINE void bitnet__panels_groups(const bitnet__groups_call *x,
             for (k = 0; k < x->n; k += len) {
                 len = x->n - k < depth ? x->n - k : depth;
                 unpack(x, r, k, len, panel, d);
-                for (c = 0; c < cols; c += panel_cols)
+                for (c = 0; c < cols; c += 2)
                     multiply(x, first + c, k, len, panel, d, sum + c * vectors);
             }
             for (c = 0; c < cols; c++)
@@ -954,13 +988,13 @@ BITNET__INLINE void bitnet__panels_groups(const bitnet__groups_call *x,
     }
 }
 
-/* The table entry: panels from min_cols columns on. */
-#define BITNET__DEFINE_GROUPS(isa, unpack, vectors, panel_vectors, depth, panel_cols, min_cols) \
+/* The table entry. */
+#define BITNET__DEFINE_GROUPS(isa, unpack, vectors, depth) \
     BITNET__APART void bitnet__panels_groups_##isa(const bitnet__groups_call *x) { \
-        v128_t panel[panel_vectors], d[(depth) / 64 * (vectors)]; \
+        v128_t panel[BITNET__PART], d[(depth) / 64 * (vectors)]; \
         v128_t sum[BITNET__BAND_COLS * (vectors)]; \
         bitnet__panels_groups(x, unpack, bitnet__multiply_groups_##isa, panel, d, sum, vectors, \
-                              depth, panel_cols); \
+                              depth); \
     } \
     static void bitnet__dotrows_groups_##isa(const uint8_t *w, const int8_t *q, \
                                              const int32_t *sums, const float *steps, int n, \
@@ -968,7 +1002,7 @@ BITNET__INLINE void bitnet__panels_groups(const bitnet__groups_call *x,
                                              size_t out_stride) { \
         const bitnet__groups_call x = {w, q, sums, steps, n, group, rows, cols, add, out, \
                                        out_stride}; \
-        if (cols < (min_cols)) bitnet__tiles_groups_##isa(&x); \
+        if (cols == 1) bitnet__tiles_groups_##isa(&x); \
         else bitnet__panels_groups_##isa(&x); \
     }
 
@@ -1016,14 +1050,14 @@ BITNET__INLINE void bitnet__unpack_groups_simd128(const bitnet__groups_call *x, 
     }
 }
 
-/* 8 sums of pairs, 1 vector of weights, 2 of activations. What a lower row adds in 32 weights fits
+/* 8 sums of pairs, 4 vectors of weights, 2 of activations. What a lower row adds in 32 weights fits
    14 bits, in which the upper row adds nothing. So it can be taken out of the sum, and 16384 times
    the upper row's sum is left. */
 BITNET__INLINE void bitnet__multiply_groups_simd128(const bitnet__groups_call *x, int c, int k,
                                                     int len, const v128_t *panel, const v128_t *d,
                                                     v128_t *sum) {
     v128_t both[2][4], low[2][4], act[2][32], v, a[2];
-    const int32_t *words = (const int32_t *)(const void *)act;
+    const int32_t *pair = (const int32_t *)(const void *)act;
     size_t at[2];
     int g, i, j, p, r;
     BITNET__UNROLL for (i = 0; i < 2; i++) {
@@ -1038,8 +1072,9 @@ BITNET__INLINE void bitnet__multiply_groups_simd128(const bitnet__groups_call *x
                 both[i][r] = low[i][r] = wasm_i32x4_const_splat(0);
         }
         for (j = 0; j < x->group; j += 32) {
-            for (p = 0; p < 16; p++, panel += 4, words += 1) {
-                BITNET__UNROLL for (i = 0; i < 2; i++) a[i] = wasm_v128_load32_splat(words + 128 * i);
+            for (p = 0; p < 16; p++, panel += 4, pair++) {
+                BITNET__UNROLL for (i = 0; i < 2; i++)
+                    a[i] = wasm_v128_load32_splat(pair + 128 * i);
                 BITNET__UNROLL for (r = 0; r < 4; r++) {
                     v = panel[r];
                     BITNET__UNROLL for (i = 0; i < 2; i++)
@@ -1065,16 +1100,15 @@ BITNET__INLINE void bitnet__multiply_groups_simd128(const bitnet__groups_call *x
     }
 }
 
-BITNET__DEFINE_GROUPS(simd128, bitnet__unpack_groups_simd128, 8, 512, 256, 2, 2)
+BITNET__DEFINE_GROUPS(simd128, bitnet__unpack_groups_simd128, 8, 256)
 
 #if BITNET__RELAXED
 /* The same with relaxed dots; halves: sums are 8 lanes of int16, else 4 lanes of int32. */
-BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__groups_call *x, int r, int c,
+BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__groups_call *x, int r,
                                                 const int halves) {
     const uint8_t *scales = bitnet__group_scales_wasm(x, r, 0);
     const uint8_t *w = bitnet__group_codes_wasm(x, r, 0);
-    const int8_t *q = x->q + (size_t)c * (size_t)x->n;
-    const size_t at = bitnet__group_at(x, c, 0);
+    const int8_t *q = x->q;
     const int part = x->group < 128 ? x->group : 128;
     const v128_t zero = wasm_i32x4_const_splat(0);
     v128_t sum[BITNET__BLOCK], dot[2][BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK];
@@ -1088,7 +1122,8 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__groups_call *x, in
         for (end = part; end <= x->group; end += part) {
             BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) dot[1][b] = zero;
             for (j = 0; j < part; j += 16, w += 64, q += 16) {
-                BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) v[b] = wasm_v128_load(w + 16 * b);
+                BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+                    v[b] = wasm_v128_load(w + 16 * b);
                 BITNET__UNROLL for (i = 0; i < 4; i++) {
                     if (i == 2) {
                         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
@@ -1105,20 +1140,19 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__groups_call *x, in
                                    : wasm_i32x4_add(dot[0][b], wasm_i32x4_shr(dot[1][b], 2));
         }
         bitnet__load_scales_wasm(scales, d);
-        a = wasm_v128_load32_splat(x->steps + at + (size_t)g);
-        s = wasm_v128_load32_splat(x->sums + at + (size_t)g);
+        a = wasm_v128_load32_splat(x->steps + g);
+        s = wasm_v128_load32_splat(x->sums + g);
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
             sum[b] = bitnet__add_group_wasm(
                 sum[b], wasm_i32x4_sub(bitnet__to_int32_relaxed(dot[0][b], halves), s), d[b], a);
     }
     BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-        bitnet__put_groups_wasm(x, r + 4 * b, c, sum[b]);
+        bitnet__put_groups_wasm(x, r + 4 * b, 0, sum[b]);
 }
 
 BITNET__INLINE void bitnet__tiles_groups_relaxed(const bitnet__groups_call *x, const int halves) {
-    int r, c;
-    for (r = 0; r < x->rows; r += BITNET__GROUP_ROWS)
-        for (c = 0; c < x->cols; c++) bitnet__tile_groups_relaxed(x, r, c, halves);
+    int r;
+    for (r = 0; r < x->rows; r += BITNET__GROUP_ROWS) bitnet__tile_groups_relaxed(x, r, halves);
 }
 
 /* A panel is 16 rows of codes, a byte each: 4 vectors of 4 rows and 4 weights, in turn. */
@@ -1136,7 +1170,7 @@ BITNET__INLINE void bitnet__unpack_groups_relaxed(const bitnet__groups_call *x, 
     }
 }
 
-/* 12 sums, as in bitnet__multiply_relaxed. */
+/* 8 sums, 4 vectors of weights, 2 of activations. */
 BITNET__INLINE void bitnet__multiply_groups_relaxed(const bitnet__groups_call *x, int c, int k,
                                                     int len, const v128_t *panel, const v128_t *d,
                                                     v128_t *sum, const int halves) {
@@ -1186,7 +1220,7 @@ BITNET__INLINE void bitnet__multiply_groups_relaxed(const bitnet__groups_call *x
                                                       const v128_t *d, v128_t *sum) { \
         bitnet__multiply_groups_relaxed(x, c, k, len, panel, d, sum, halves); \
     } \
-    BITNET__DEFINE_GROUPS(isa, bitnet__unpack_groups_relaxed, BITNET__BLOCK, 512, 512, 2, 2)
+    BITNET__DEFINE_GROUPS(isa, bitnet__unpack_groups_relaxed, BITNET__BLOCK, 512)
 BITNET__DEFINE_GROUPS_RELAXED(relaxed16, 1)
 BITNET__DEFINE_GROUPS_RELAXED(relaxed32, 0)
 
