@@ -495,7 +495,7 @@
        @forward   tokens -> hidden states; contexts      math threads kernels formats gguf model
        @head      hidden state -> logits or exact top k  math threads kernels formats model forward
        @sampler   logits -> next token                   math forward head
-       @generate  prompt -> text: the loop over it all   tokenizer gguf model forward sampler
+       @generate  prompt -> text: the loop over it all   tokenizer model forward sampler
        @embed     texts -> vectors; packed vectors       math tokenizer forward
        @selftest  a kernel table against the scalar one  math kernels model forward sampler
 */
