@@ -7,7 +7,7 @@
        neon          Any ARMv8. Integer dot products use SMULL and SMLAL (products of int8 added
                      into int16) and SADALP (pairs of int16 added into int32). On ARMv7-A only
                      ternary weights and bytes use NEON: vectors there flush subnormals to zero, so
-                     the scalar code computes all floats.
+                     all floats are scalar, also those of a scale per group.
        neon-dotprod  SDOT: four products of int8 added into int32. Most CPUs since 2018.
        neon-i8mm     SDOT, and SMMLA for many columns: 2 x 2 dot products of 8. Most since 2021.
        All           Floats use multiplications and additions, with 16 partial sums in four
@@ -31,6 +31,8 @@
        Shifting would cost two more instructions for every 64 codes, and most cores shift vectors
        in only one of two pipes. The kernels sum code * q and subtract sums[c], the sum of q.
 
+   WEIGHTS with a scale per group are drawn below, where their kernels are.
+
    INSTRUCTIONS PER WEIGHT in the inner loops, by gcc 12 at -O2
                                      weights, columns   vector arithmetic    loads    all
            tile, SMLAL                     512, 1       100, 0.20 a weight     16     123
@@ -41,9 +43,16 @@
            panel, SMMLA                    256, 4        36, 0.04 a product    20      52
            bytes, SMLAL                     64, 1        16, 0.25 a weight      5      29
            bytes, SDOT                      64, 1         8, 0.13 a weight      5      18
+           groups, SMLAL                   256, 1        59, 0.23 a weight      6      69
+           groups, SMLAL                   128, 4       101, 0.20 a product    17     125
+           groups, SDOT                    256, 1        32, 0.13 a weight      3      38
+           groups, SDOT                    128, 8        76, 0.07 a product     9      90
+           groups, SMMLA                   128, 8        58, 0.06 a product    10      73
        With two vector pipes that both run SDOT, a core takes at most 16 weights (4 bytes) a cycle
        in a tile of one column. That is more than its share of the memory bandwidth. With SMLAL,
-       which runs in one pipe, it takes 8.
+       which runs in one pipe, it takes 8. At the end of a group each 4 rows of a column take 5 more
+       instructions for floats, and 3 (SMLAL), 2 (SDOT, 1 or 2 columns) or 1 (SMMLA) to add up
+       integers: in a group of 64 that is 0.02 to 0.03 a product, in one of 128 half as much.
 
    CYCLES PER ITERATION of the prompt loops, by gcc 12 at -O2 and llvm-mca 19:
        python3 tests/checks/inner_loops.py table aarch64-linux-gnu-gcc
@@ -58,6 +67,16 @@
                            Apple M1                  80     21.4    21.3
            panel, SMMLA    Neoverse N2               52     18.0    18.0
                            Neoverse V1               52      9.0     9.0
+           groups, SMLAL   Cortex-A53               125    139.0   101.0
+                           Cortex-A76               125     64.1    64.0
+                           Neoverse N1              125     64.0    64.0
+                           Apple M1                 125     36.0    35.0
+           groups, SDOT    Cortex-A55                90    114.0    73.0
+                           Cortex-A76                90     38.0    38.0
+                           Neoverse N1               90     38.0    35.0
+                           Apple M1                  90     26.0    25.3
+           groups, SMMLA   Neoverse N2               73     29.0    26.0
+                           Neoverse V1               73     14.6    13.0
        Cortex-A53 and A55 execute in order: the loads of a step come before its products, and
        nothing hides their latency. llvm-mca models the Cortex-A76 as a Cortex-A57 and the M1 as a
        Cyclone.
@@ -88,7 +107,11 @@
        all, int32         All lanes together 384 n, at most 402653184; before or after the sum of q,
                           at most 128 n = 2^27, is subtracted. int32 goes to 2^31.
        dotrows_u8         |w - 128| <= 128, |q| <= 64: a product is at most 8192. An int16 gets two
-                          before it is emptied, 16384. All lanes together 8192 n, at most 2^29. */
+                          before it is emptied, 16384. All lanes together 8192 n, at most 2^29.
+       groups             At most 256 weights before the sums are emptied. SMLAL: an int16 gets
+                          every fourth product of a row, 64 of them, 64 * 384 = 24576. SDOT, SMMLA:
+                          a lane gets all products of a row, 98304; of 16 code 64 products of 6144,
+                          393216. Minus the sum of q, at most 2^16: exact as a float. */
 
 #if BITNET__KERNEL_ABI != 6
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"

@@ -68,10 +68,15 @@ PROMPTS = {
     'bitnet__panels_neon': ARMS,
     'bitnet__panels_dotprod': ['cortex-a55', 'cortex-a76', 'neoverse-n1', 'apple-m1'],
     'bitnet__panels_i8mm': ['neoverse-n2', 'neoverse-v1'],
+    'bitnet__dotrows_groups_neon': ARMS,
+    'bitnet__dotrows_groups_dotprod': ['cortex-a55', 'cortex-a76', 'neoverse-n1', 'apple-m1'],
+    'bitnet__dotrows_groups_i8mm': ['neoverse-n2', 'neoverse-v1'],
 }
 # For information: CPUs on which nothing hides a latency, and the model of Zen 4, where a broadcast
 # takes the ports of vpdpbusd.
 NOT_CHECKED = [('bitnet__panels_neon', 'cortex-a53'), ('bitnet__panels_dotprod', 'cortex-a55'),
+               ('bitnet__dotrows_groups_neon', 'cortex-a53'),
+               ('bitnet__dotrows_groups_dotprod', 'cortex-a55'),
                ('bitnet__multiply_avx512vnni', 'znver4')]
 
 # The embedding model of 0.6B: layers, elements of a hidden state, of the FFN, of the queries, of
@@ -248,7 +253,7 @@ def check(compiler):
 
 
 def table(compilers):
-    print('%-28s %-15s %12s %7s %6s %6s' %
+    print('%-30s %-15s %12s %7s %6s %6s' %
           ('loop', 'CPU', 'instructions', 'cycles', 'ports', 'bound'))
     for compiler in compilers:
         print(compiler)
@@ -257,7 +262,7 @@ def table(compilers):
             if name in PROMPTS:
                 loop = max(innermost(lines, target), key=multiplications)
                 for row in bounds(name, loop, target):
-                    print('%-28s %-15s %12d %7.1f %6.1f %6.1f' %
+                    print('%-30s %-15s %12d %7.1f %6.1f %6.1f' %
                           ((name, row[0], len(loop)) + row[1:]))
 
 
