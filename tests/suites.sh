@@ -115,6 +115,13 @@ suite_batch() {
 }
 
 # The server with the clients that people have, and with those that nobody wants.
+# Makes small models with a chat template; see tests/server/chat_model.c.
+chat_model() {
+    mkdir -p build/chat &&
+        run $CC $CFLAGS -DBITNET_STATIC tests/server/chat_model.c tests/unit/hooks.c \
+            -o build/server-chat-model -lm -lpthread
+}
+
 suite_server() {
     need node
     need curl
@@ -123,8 +130,7 @@ suite_server() {
         run $CC $CFLAGS $USE_OBJECT tests/server/logprobs.c "$object" -o build/server-logprobs \
             -lm -lpthread &&
         run $CC $CFLAGS -shared -fPIC tests/server/slow_open.c -o build/slow_open.so -ldl &&
-        run $CC $CFLAGS -DBITNET_STATIC tests/server/chat_model.c tests/unit/hooks.c \
-            -o build/server-chat-model -lm -lpthread && mkdir -p build/chat || return 1
+        chat_model || return 1
     modules=build/npm-server tiny=examples/tiny.gguf bad=0
     { have npm && npm_packages tests/server/package.json $modules; } ||
         echo "npm cannot install the clients: their cases are skipped"
@@ -631,6 +637,8 @@ suite_web_node() {
     make_web && shared_example generate && shared_example embed || return 1
     bad=0 options=
     node tests/web/node.mjs build/generate || bad=1
+    chat_model && run node tests/web/chat.mjs build/web build/server-chat-model \
+        tests/data/chat.json build/chat || bad=1
     if [ -e build/web/engine-relaxed.js ]; then
         for option in --experimental-wasm-relaxed-simd --no-liftoff; do
             ! node $option -e 0 2>/dev/null || options="$options $option"

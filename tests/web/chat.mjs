@@ -1,0 +1,82 @@
+// chat.mjs - chats with templates other than BitNet's, in Node.js
+//
+//     node tests/web/chat.mjs WEB CHAT_MODEL TEMPLATES FOLDER
+//
+// CHAT_MODEL makes models with the templates of TEMPLATES (tests/data/chat.json) in FOLDER. Their
+// weights are random: a grammar says what they write. Each byte is a token, and each tag.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const [web, maker, data, folder] = process.argv.slice(2);
+const { BitNet, divideReply } = await import(pathToFileURL(resolve(web, 'node.js')));
+const { templates } = JSON.parse(readFileSync(data, 'utf8'));
+const tokensIn = text => text.replace(/<\|im_\w+\|>|<\|endoftext\|>|<\|(user|assistant)\|>/g, 'T')
+    .replace(/<\/?think>/g, 'T').length;
+const user = content => ({ role: 'user', content }),
+    assistant = content => ({ role: 'assistant', content });
+const THOUGHT = '<think>\nHm\n</think>\n\nYes';
+
+const open = '<|im_start|>assistant\n';
+const ask = text => `<|im_start|>user\n${text}<|im_end|>\n${open}`;
+const falcon = text => `<|user|>\n${text}\n<|assistant|>\n`;
+let passed = 0;
+
+for (const [name, turn, behind] of [
+    ['qwen-3', ask, '\n'],
+    ['falcon-3', falcon, '\n']
+]) {
+    const [jinja, gguf] = [join(folder, `web-${name}.jinja`), join(folder, `web-${name}.gguf`)];
+    writeFileSync(jinja, templates[name]);
+    execFileSync(maker, [jinja, gguf]);
+    const model = await BitNet.load(readFileSync(gguf));
+    const write = async (messages, text, options = {}) => {
+        const grammar = `root ::= ${JSON.stringify(text)}`;
+        let reply = '';
+        const pieces = model.chat(messages, { grammar, maxTokens: 200, ...options });
+        for (;;) {
+            const { done, value } = await pieces.next();
+            if (done) return { reply, ...value };
+            reply += value;
+        }
+    };
+    const first = await write([user('x')], THOUGHT);
+    assert.equal(first.reply, THOUGHT);
+    assert.equal(first.reason, 'end');
+    assert.equal(first.promptTokens, tokensIn(turn('x')));
+    // the next turn finds the reply with its end token, and writes what is behind that
+    const second = await write([user('x'), assistant(THOUGHT), user('y')], 'No');
+    const held = first.promptTokens + first.tokens;
+    assert.equal(second.promptTokens, held + tokensIn(behind + turn('y')));
+    assert(second.reusedTokens >= held - 1, `${second.reusedTokens} of ${held}`);
+    // a reply that was cut gets all that ends it
+    const cut = await write([user('x')], 'abcdef', { maxTokens: 3 });
+    const after = await write([user('x'), assistant(cut.reply), user('y')], 'No');
+    const end = name === 'qwen-3' ? '<|im_end|>\n' : '<|endoftext|>\n';
+    assert.equal(after.promptTokens, cut.promptTokens + cut.tokens + tokensIn(end + turn('y')));
+    // a reply goes on in front of its end
+    const messages = [user('x'), assistant(cut.reply), user('y'), assistant('No')];
+    const more = await write(messages, 'more');
+    assert.equal(more.promptTokens, after.promptTokens + 2);
+    const off = await write([user('q')], 'A', { thinking: false });
+    const none = name === 'qwen-3' ? '<think>\n\n</think>\n\n' : '';
+    assert.equal(off.promptTokens, tokensIn(turn('q') + none));
+
+    assert.deepEqual(divideReply(THOUGHT), { thinking: 'Hm', content: 'Yes' });
+    const request = { messages: [user('q')], grammar: `root ::= ${JSON.stringify(THOUGHT)}` };
+    const whole = await model.chat.completions.create(request);
+    const { content, reasoning_content: thinking } = whole.choices[0].message;
+    assert.deepEqual([thinking, content], ['Hm', 'Yes']);
+    const told = { thinking: '', content: '' };
+    for await (const { choices } of await model.chat.completions.create({ ...request, stream: true })) {
+        told.thinking += choices[0].delta.reasoning_content ?? '';
+        told.content += choices[0].delta.content ?? '';
+    }
+    assert.deepEqual(told, { thinking: 'Hm', content: 'Yes' });
+    await model.free();
+    passed++;
+}
+console.log(`web chat: ${passed} passed, 0 failed, 0 skipped`);
+process.exit(0);
