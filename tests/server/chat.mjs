@@ -38,8 +38,10 @@ async function openai() {
 const says = (text, more = {}) => ({
     model: 'any',
     messages: [{ role: 'user', content: 'x' }],
-    grammar: `root ::= ${JSON.stringify(text).replace(/[^\x20-\x7e]/g, c =>
-        `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)}`,
+    grammar: `root ::= ${JSON.stringify(text).replace(
+        /[^\x20-\x7e]/g,
+        c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
+    )}`,
     max_tokens: 400,
     ...more
 });
@@ -59,7 +61,8 @@ async function stream(body) {
         const [choice] = JSON.parse(line.slice(6)).choices;
         all.content += choice.delta.content ?? '';
         all.reasoning += choice.delta.reasoning_content ?? '';
-        for (const c of choice.delta.tool_calls ?? []) (all.calls[c.index] = c), all.reasons.push('call');
+        for (const c of choice.delta.tool_calls ?? [])
+            ((all.calls[c.index] = c), all.reasons.push('call'));
         if (choice.finish_reason) all.reasons.push(choice.finish_reason);
     }
     return all;
@@ -67,7 +70,8 @@ async function stream(body) {
 const promptOf = async (body, to = server) =>
     (await chat({ ...body, max_tokens: 1, grammar: undefined }, to)).usage.prompt_tokens;
 /** A byte is a token here, and so is a tag. */
-const tokensIn = text => text.replace(/<\|\w+\|>|<\/?(think|tool_call|tool_response)>/g, 'T').length +
+const tokensIn = text =>
+    text.replace(/<\|\w+\|>|<\/?(think|tool_call|tool_response)>/g, 'T').length +
     [...text.matchAll(/[\u0080-\u07ff]/g)].length;
 
 const cases = {
@@ -122,27 +126,40 @@ const cases = {
         const { choices } = await chat(says('Hm.\n</think>\n\nYes.'), thinking);
         same(choices[0].message.reasoning_content, 'Hm.');
         same(choices[0].message.content, 'Yes.');
-        const e = await ask(thinking, '/v1/chat/completions', says('x', { enable_thinking: false }));
+        const e = await ask(
+            thinking,
+            '/v1/chat/completions',
+            says('x', { enable_thinking: false })
+        );
         same([e.status, e.json.error.param], [400, 'enable_thinking']);
     },
 
     async 'calls of tools'() {
-        const two = `Let me see.\n${call('{"name": "weather", "arguments": {"city": "Oslo"}}')}\n` +
+        const two =
+            `Let me see.\n${call('{"name": "weather", "arguments": {"city": "Oslo"}}')}\n` +
             call('{"name": "weather", "arguments": {"city": "R\\"om"}}');
         const { choices } = await chat(says(two, { tools }));
         same(choices[0].finish_reason, 'tool_calls');
         same(choices[0].message.content, 'Let me see.');
         const calls = choices[0].message.tool_calls;
-        same(calls.map(c => [c.type, c.function.name, JSON.parse(c.function.arguments).city]), [
-            ['function', 'weather', 'Oslo'],
-            ['function', 'weather', 'R"om']
-        ]);
+        same(
+            calls.map(c => [c.type, c.function.name, JSON.parse(c.function.arguments).city]),
+            [
+                ['function', 'weather', 'Oslo'],
+                ['function', 'weather', 'R"om']
+            ]
+        );
         check(calls[0].id && calls[0].id !== calls[1].id, calls);
         const all = await stream(says(two, { tools }));
         same(all.content, 'Let me see.');
-        same(all.calls.map(c => c.function), calls.map(c => c.function));
+        same(
+            all.calls.map(c => c.function),
+            calls.map(c => c.function)
+        );
         same(all.reasons, ['call', 'call', 'tool_calls']);
-        const thought = await chat(says(`<think>\nI ask.\n</think>\n\n${call('{"name": "now"}')}`, { tools }));
+        const thought = await chat(
+            says(`<think>\nI ask.\n</think>\n\n${call('{"name": "now"}')}`, { tools })
+        );
         same(thought.choices[0].message.content, null);
         same(thought.choices[0].message.reasoning_content, 'I ask.');
         same(thought.choices[0].message.tool_calls[0].function, { name: 'now', arguments: '{}' });
@@ -176,14 +193,21 @@ const cases = {
         );
         const { message, finish_reason } = first.choices[0];
         same(finish_reason, 'tool_calls');
-        messages.push(message, { role: 'tool', tool_call_id: message.tool_calls[0].id, content: 'wet' });
+        messages.push(message, {
+            role: 'tool',
+            tool_call_id: message.tool_calls[0].id,
+            content: 'wet'
+        });
         const second = await client.chat.completions.create(says('It rains.', { messages, tools }));
         same(second.choices[0].message.content, 'It rains.');
         const chunks = [];
         const body = says(call('{"name": "weather", "arguments": {}}'), { tools, stream: true });
         for await (const chunk of await client.chat.completions.create(body)) chunks.push(chunk);
         const told = chunks.flatMap(c => c.choices[0].delta.tool_calls ?? []);
-        same(told.map(c => c.function), [{ name: 'weather', arguments: '{}' }]);
+        same(
+            told.map(c => c.function),
+            [{ name: 'weather', arguments: '{}' }]
+        );
         const runner = client.chat.completions.stream(body);
         same((await runner.finalMessage()).tool_calls[0].function.name, 'weather');
     },
@@ -206,7 +230,10 @@ const cases = {
             ['tools', { tools: [{ type: 'function', function: {} }] }],
             ['tools', { tools: [1] }],
             ['tool_choice', { tools, tool_choice: 'required' }],
-            ['tool_choice', { tools, tool_choice: { type: 'function', function: { name: 'weather' } } }],
+            [
+                'tool_choice',
+                { tools, tool_choice: { type: 'function', function: { name: 'weather' } } }
+            ],
             ['functions', { functions: [{ name: 'a' }] }],
             ['messages', { messages: [user, { role: 'tool', content: 'x' }] }],
             ['messages', { messages: asked([{}]) }],
@@ -215,13 +242,20 @@ const cases = {
             ['messages', { messages: asked([{ function: { name: 'a', arguments: '{' } }]) }],
             ['messages', { messages: asked([{ function: { name: 'a', arguments: '[]' } }]) }],
             ['messages', { messages: [{ ...user, tool_calls: [{}] }] }],
-            ['messages', { messages: [user, { role: 'assistant', content: 'x', reasoning_content: 1 }] }],
+            [
+                'messages',
+                { messages: [user, { role: 'assistant', content: 'x', reasoning_content: 1 }] }
+            ],
             ['messages', { messages: [user, { role: 'assistant', content: null }] }],
             ['chat_template_kwargs', { chat_template_kwargs: [] }],
             ['enable_thinking', { chat_template_kwargs: { enable_thinking: 'no' } }],
             ['reasoning_effort', { reasoning_effort: 'much' }]
         ]) {
-            const { status, json, text } = await ask(server, '/v1/chat/completions', says('x', body));
+            const { status, json, text } = await ask(
+                server,
+                '/v1/chat/completions',
+                says('x', body)
+            );
             same([status, json?.error?.param], [400, param], text);
         }
         for (const [param, body] of [
@@ -231,7 +265,11 @@ const cases = {
             const e = await ask(others['falcon-3'], '/v1/chat/completions', says('x', body));
             same([e.status, e.json.error.param], [400, param], e.text);
         }
-        const { status } = await ask(server, '/v1/completions', { prompt: 'x', tools, max_tokens: 1 });
+        const { status } = await ask(server, '/v1/completions', {
+            prompt: 'x',
+            tools,
+            max_tokens: 1
+        });
         same(status, 400);
     }
 };

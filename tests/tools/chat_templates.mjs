@@ -3,19 +3,19 @@
 // in bitnet.h), and test_chat.c compares the library with the texts.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
-import {Template} from '@huggingface/jinja';
+import { Template } from '@huggingface/jinja';
 
 const [file, write] = process.argv.slice(2);
 const data = JSON.parse(fs.readFileSync(file, 'utf8'));
 
 function render(one) {
     return new Template(data.templates[one.template]).render({
-        messages: one.messages.map(({role, content, jinja}) => ({role, content, ...jinja})),
-        ...(one.tools && {tools: one.tools.map(text => JSON.parse(text))}),
-        ...(one.thinking === 'off' && {enable_thinking: false}),
+        messages: one.messages.map(({ role, content, jinja }) => ({ role, content, ...jinja })),
+        ...(one.tools && { tools: one.tools.map(text => JSON.parse(text)) }),
+        ...(one.thinking === 'off' && { enable_thinking: false }),
         bos_token: '<|begin_of_text|>',
         eos_token: '<|endoftext|>',
-        add_generation_prompt: one.open !== false,
+        add_generation_prompt: one.open !== false
     });
 }
 

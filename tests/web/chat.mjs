@@ -13,8 +13,10 @@ import { pathToFileURL } from 'node:url';
 const [web, maker, data, folder] = process.argv.slice(2);
 const { BitNet, divideReply } = await import(pathToFileURL(resolve(web, 'node.js')));
 const { templates } = JSON.parse(readFileSync(data, 'utf8'));
-const tokensIn = text => text.replace(/<\|im_\w+\|>|<\|endoftext\|>|<\|(user|assistant)\|>/g, 'T')
-    .replace(/<\/?think>/g, 'T').length;
+const tokensIn = text =>
+    text
+        .replace(/<\|im_\w+\|>|<\|endoftext\|>|<\|(user|assistant)\|>/g, 'T')
+        .replace(/<\/?think>/g, 'T').length;
 const user = content => ({ role: 'user', content }),
     assistant = content => ({ role: 'assistant', content });
 const THOUGHT = '<think>\nHm\n</think>\n\nYes';
@@ -70,7 +72,10 @@ for (const [name, turn, behind] of [
     const { content, reasoning_content: thinking } = whole.choices[0].message;
     assert.deepEqual([thinking, content], ['Hm', 'Yes']);
     const told = { thinking: '', content: '' };
-    for await (const { choices } of await model.chat.completions.create({ ...request, stream: true })) {
+    for await (const { choices } of await model.chat.completions.create({
+        ...request,
+        stream: true
+    })) {
         told.thinking += choices[0].delta.reasoning_content ?? '';
         told.content += choices[0].delta.content ?? '';
     }
