@@ -253,7 +253,7 @@
    bitnet_eval, bitnet_logits and bitnet_sample allocate nothing, but for the pages of further
    sequences. Tokenizing allocates, and frees before it returns: 32 to 64 times the size of a word
    over 256 bytes; with a SentencePiece tokenizer, which has no words, 41 to 81 times a text over
-   255 bytes; with qwen2, 3 times a text that is not NFC; and a copy of each chat message.
+   255 bytes; with qwen2, 3 times a text that is not NFC; and 3 times the longest chat message.
    bitnet_generate allocates, and frees before it returns, a buffer for the text that it holds back,
    usually a few hundred bytes, and for stop strings up to 9 bytes per byte and 32 per string.
 
@@ -5389,7 +5389,7 @@ static int bitnet__take_tag(bitnet_reply *r, char b) {
     int i;
     for (i = 0; i < BITNET__N_TAGS; i++) {
         const char *tag = bitnet__tags[i];
-        if (!bitnet__is_wanted(r, i) || memcmp(tag, r->held, (size_t)r->n_held) ||
+        if (!bitnet__is_wanted(r, i) || strncmp(tag, r->held, (size_t)r->n_held) ||
             tag[r->n_held] != b) continue;
         r->held[r->n_held++] = b;
         if (tag[r->n_held]) return 1;
