@@ -488,14 +488,15 @@
        @threads   a team of worker threads               -
        @kernels   the scalar kernel table; CPU features  math
        @unicode   character classes                      -
-       @tokenizer text -> tokens -> text; chat template  unicode
+       @tokenizer text -> tokens -> text                 unicode
+       @chat      messages -> tokens; parts of a reply   tokenizer
        @formats   each weight type: sizes, unpacking     kernels
        @gguf      a file -> metadata, tensor directory   formats
-       @model     a file -> network and vocabulary       math threads kernels tokenizer formats gguf
+       @model     a file -> network and vocabulary       math threads kernels tokenizer chat formats gguf
        @forward   tokens -> hidden states; contexts      math threads kernels formats gguf model
        @head      hidden state -> logits or exact top k  math threads kernels formats model forward
        @sampler   logits -> next token                   math forward head
-       @generate  prompt -> text: the loop over it all   tokenizer model forward sampler
+       @generate  prompt -> text: the loop over it all   tokenizer chat model forward sampler
        @embed     texts -> vectors; packed vectors       math tokenizer forward
        @selftest  a kernel table against the scalar one  math kernels model forward sampler
 */
@@ -3823,7 +3824,7 @@ static size_t bitnet__nfc(const uint8_t *p, const uint8_t *end, uint64_t *cps, u
 /* =============================================================================================
    @tokenizer  text to tokens and back
    Owns the vocabulary (built once from GGUF arrays, then read-only and shared by threads), the
-   scanners that cut text into pieces, the merging of pieces, the chat template and the decoder.
+   scanners that cut text into pieces, the merging of pieces, and the decoder.
    Nothing in the arrays is trusted except their sizes, and the text may be any bytes. The tests
    compare the tokens with those of the reference implementation.
 
@@ -4873,8 +4874,53 @@ static int bitnet__encode(const bitnet__vocab *v, const bitnet_allocator *a, con
     return bitnet__encoder_close(&e);
 }
 
-/* ---- chat templates ----
+/* ---- the decoder ---- */
 
+/* The bytes of token t; null if there is no such token. */
+static const uint8_t *bitnet__token_bytes(const bitnet__vocab *v, bitnet_token t, size_t *n) {
+    *n = 0;
+    if (t < 0 || t >= v->n_ids) return 0;
+    return (uint32_t)t < v->n_tokens ? bitnet__vocab_bytes(v, t, n) : v->bytes;
+}
+
+/* Tokens are byte strings and may end inside a character. The functions below take their bytes in
+   any portions and give out well-formed UTF-8, whole code points only. Bytes that cannot be part of
+   a character become U+FFFD, one for each maximal subpart (Unicode Standard, section 3.9; Python's
+   errors='replace'). */
+
+/* Whether byte b can follow the n_pending >= 1 bytes of an unfinished character. */
+static int bitnet__detok_continues(const bitnet_detok *d, uint8_t b) {
+    if (d->n_pending == 1) return bitnet__utf8_second_ok(d->pending[0], b);
+    return (b & 0xC0) == 0x80;
+}
+
+/* Writes the pending bytes, or U+FFFD if they are not a whole character; returns the length. */
+static size_t bitnet__detok_flush(bitnet_detok *d, char *out) {
+    static const uint8_t replacement[3] = {0xEF, 0xBF, 0xBD};
+    const size_t n = (size_t)d->n_pending;
+    const int whole = bitnet__utf8_length(d->pending[0]) == n;
+    if (n == 0) return 0;
+    d->n_pending = 0;
+    memcpy(out, whole ? d->pending : replacement, whole ? n : 3);
+    return whole ? n : 3;
+}
+
+/* Takes n more bytes; returns how many come out, at most 3 * n + 3. A zeroed state starts a new
+   text. */
+static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n, char *out) {
+    size_t at = 0, i;
+    for (i = 0; i < n; i++) {
+        if (d->n_pending > 0 && !bitnet__detok_continues(d, bytes[i]))
+            at += bitnet__detok_flush(d, out + at);
+        d->pending[d->n_pending++] = bytes[i];
+        if (bitnet__utf8_length(d->pending[0]) <= (uint32_t)d->n_pending)
+            at += bitnet__detok_flush(d, out + at);
+    }
+    return at;
+}
+
+/* =============================================================================================
+   @chat  messages to tokens, and the text of a reply to its parts
    A file's template is a program in Jinja. It is never executed: what it contains says which of
    these it is, and tables of strings say what that one writes. They follow tokenizer_config.json
    of these models on Hugging Face:
@@ -4888,7 +4934,8 @@ static int bitnet__encode(const bitnet__vocab *v, const bitnet_allocator *a, con
        falcon-3        tiiuae/Falcon3-7B-Instruct, whose tools have another form
 
    A string of the template becomes tokens with its special tokens. A message never does, but its
-   text and what is around it are cut into pieces together. */
+   text and what is around it are cut into pieces together.
+   ============================================================================================= */
 
 typedef struct bitnet__jinja {
     bitnet_chat_template t;
@@ -5415,50 +5462,7 @@ static int bitnet__give_held(bitnet_reply *r, const char **text, size_t *n) {
     r->begun = 1;
     return *n > 0;
 }
-/* ---- the decoder ---- */
 
-/* The bytes of token t; null if there is no such token. */
-static const uint8_t *bitnet__token_bytes(const bitnet__vocab *v, bitnet_token t, size_t *n) {
-    *n = 0;
-    if (t < 0 || t >= v->n_ids) return 0;
-    return (uint32_t)t < v->n_tokens ? bitnet__vocab_bytes(v, t, n) : v->bytes;
-}
-
-/* Tokens are byte strings and may end inside a character. The functions below take their bytes in
-   any portions and give out well-formed UTF-8, whole code points only. Bytes that cannot be part of
-   a character become U+FFFD, one for each maximal subpart (Unicode Standard, section 3.9; Python's
-   errors='replace'). */
-
-/* Whether byte b can follow the n_pending >= 1 bytes of an unfinished character. */
-static int bitnet__detok_continues(const bitnet_detok *d, uint8_t b) {
-    if (d->n_pending == 1) return bitnet__utf8_second_ok(d->pending[0], b);
-    return (b & 0xC0) == 0x80;
-}
-
-/* Writes the pending bytes, or U+FFFD if they are not a whole character; returns the length. */
-static size_t bitnet__detok_flush(bitnet_detok *d, char *out) {
-    static const uint8_t replacement[3] = {0xEF, 0xBF, 0xBD};
-    const size_t n = (size_t)d->n_pending;
-    const int whole = bitnet__utf8_length(d->pending[0]) == n;
-    if (n == 0) return 0;
-    d->n_pending = 0;
-    memcpy(out, whole ? d->pending : replacement, whole ? n : 3);
-    return whole ? n : 3;
-}
-
-/* Takes n more bytes; returns how many come out, at most 3 * n + 3. A zeroed state starts a new
-   text. */
-static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n, char *out) {
-    size_t at = 0, i;
-    for (i = 0; i < n; i++) {
-        if (d->n_pending > 0 && !bitnet__detok_continues(d, bytes[i]))
-            at += bitnet__detok_flush(d, out + at);
-        d->pending[d->n_pending++] = bytes[i];
-        if (bitnet__utf8_length(d->pending[0]) <= (uint32_t)d->n_pending)
-            at += bitnet__detok_flush(d, out + at);
-    }
-    return at;
-}
 /* =============================================================================================
    @formats  weights as files store them: types, sizes, layouts, and how to read each
    Floats and blocks of floats are unpacked to F32, ternary weights to codes (weight + 1: 0, 1, 2),
