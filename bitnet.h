@@ -480,25 +480,25 @@
 
    CONTENTS (search for the tag; a section uses only what is above it)
    --------
-       tag        what it owns                           leans on
-       @api       types and functions for programs       -
-       @setup     compilers, systems, switches           -
-       @util      memory, UTF-8, error texts, a heap     -
-       @math      exp, log, sqrt, sin, cos, bit for bit  -
-       @threads   a team of worker threads               -
-       @kernels   the scalar kernel table; CPU features  math
-       @unicode   character classes                      -
-       @tokenizer text -> tokens -> text                 unicode
-       @chat      messages -> tokens; parts of a reply   tokenizer
-       @formats   each weight type: sizes, unpacking     kernels
-       @gguf      a file -> metadata, tensor directory   formats
-       @model     a file -> network and vocabulary       math threads kernels tokenizer chat formats gguf
-       @forward   tokens -> hidden states; contexts      math threads kernels formats gguf model
-       @head      hidden state -> logits or exact top k  math threads kernels formats model forward
-       @sampler   logits -> next token                   math forward head
-       @generate  prompt -> text: the loop over it all   tokenizer chat model forward sampler
-       @embed     texts -> vectors; packed vectors       math tokenizer forward
-       @selftest  a kernel table against the scalar one  math kernels model forward sampler
+    tag        what it owns                         leans on
+    @api       types and functions for programs     -
+    @setup     compilers, systems, switches         -
+    @util      memory, UTF-8, error texts, a heap   -
+    @math      exp, log, sqrt, sin, cos, to the bit -
+    @threads   a team of worker threads             -
+    @kernels   the scalar kernels; CPU features     math
+    @unicode   character classes                    -
+    @tokenizer text -> tokens -> text               unicode
+    @chat      messages -> tokens; parts of a reply tokenizer
+    @formats   each weight type: sizes, unpacking   kernels
+    @gguf      a file -> metadata, tensor directory formats
+    @model     a file -> network and vocabulary     math threads kernels tokenizer chat formats gguf
+    @forward   tokens -> hidden states; contexts    math threads kernels formats gguf model
+    @head      hidden state -> logits, exact top k  math threads kernels formats model forward
+    @sampler   logits -> next token                 math forward head
+    @generate  prompt -> text: the loop over it all tokenizer chat model forward sampler
+    @embed     texts -> vectors; packed vectors     math tokenizer forward
+    @selftest  a kernel table against the scalar    math kernels model forward sampler
 */
 #ifndef BITNET_H
 #define BITNET_H
