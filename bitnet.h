@@ -484,19 +484,19 @@
     @api       types and functions for programs     -
     @setup     compilers, systems, switches         -
     @util      memory, UTF-8, error texts, a heap   -
-    @math      exp, log, sqrt, sin, cos, to the bit -
+    @math      exp, log, sqrt, sin, cos             -
     @threads   a team of worker threads             -
     @kernels   the scalar kernels; CPU features     math
     @unicode   character classes                    -
     @tokenizer text -> tokens -> text               unicode
-    @chat      messages -> tokens; parts of a reply tokenizer
+    @chat      messages -> tokens; reply -> parts   tokenizer
     @formats   each weight type: sizes, unpacking   kernels
-    @gguf      a file -> metadata, tensor directory formats
+    @gguf      a file -> metadata, tensors          formats
     @model     a file -> network and vocabulary     math threads kernels tokenizer chat formats gguf
     @forward   tokens -> hidden states; contexts    math threads kernels formats gguf model
     @head      hidden state -> logits, exact top k  math threads kernels formats model forward
     @sampler   logits -> next token                 math forward head
-    @generate  prompt -> text: the loop over it all tokenizer chat model forward sampler
+    @generate  prompt -> text: the loop over all   tokenizer chat model forward sampler
     @embed     texts -> vectors; packed vectors     math tokenizer forward
     @selftest  a kernel table against the scalar    math kernels model forward sampler
 */
@@ -6201,8 +6201,8 @@ typedef struct bitnet__linear {
 
 /* ---- repacking blocks with a scale each; the layout is drawn in @kernels ---- */
 
-/* 16 codes of 2 bits: byte s, code b becomes byte b, code s. A swap of codes with the lowest bits of
-   s and b exchanged, and one with the highest. In 64 bits, two such words at once. */
+/* 16 codes of 2 bits: byte s, code b becomes byte b, code s. A swap of codes with the lowest bits
+   of s and b exchanged, and one with the highest. In 64 bits, two such words at once. */
 static uint64_t bitnet__transpose_codes(uint64_t x) {
     uint64_t t = (x ^ x >> 6) & 0x00cc00cc00cc00ccu;
     x ^= t ^ t << 6;
@@ -7043,12 +7043,13 @@ static void bitnet__gguf_resolve_39(bitnet__gguf *g, uint64_t left) {
     for (i = 0; i < g->n_tensors; i++) {
         bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
         uint64_t room, mxfp4;
-        int fits_tl2;
+        int fits_tl2, fits_mxfp4;
         if (t->type != BITNET_TENSOR_TL2 || t->offset > left) continue;
         room = bitnet__tensor_room(g, i, left);
         mxfp4 = bitnet__tensor_size(t->type, &bitnet__type_mxfp4, t->dims[0], t->dims[1]);
         fits_tl2 = bitnet__fits_room(g, t->size, room);
-        if (fits_tl2 != bitnet__fits_room(g, mxfp4, room) ? fits_tl2 : fork && t->size > 0) continue;
+        fits_mxfp4 = bitnet__fits_room(g, mxfp4, room);
+        if (fits_tl2 != fits_mxfp4 ? fits_tl2 : fork && t->size > 0) continue;
         t->info = &bitnet__type_mxfp4;
         t->size = mxfp4 <= room ? mxfp4 : 0;
     }
@@ -7772,8 +7773,8 @@ static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int3
     if (only_floats && !bitnet__is_float(t->type))
         return bitnet__refuse_type(name, t, "a norm needs F32, F16 or BF16", err);
     if (!unpacker || !unpacker->floats)
-        return bitnet__refuse_type(name, t, "F32, F16, BF16, Q8_0, Q6_K, Q4_0, Q2_0, TQ1_0 or TQ2_0 "
-                                   "is needed there", err);
+        return bitnet__refuse_type(name, t, "F32, F16, BF16, Q8_0, Q6_K, Q4_0, Q2_0, TQ1_0 or "
+                                   "TQ2_0 is needed there", err);
     out->type = t->type;
     out->n_cols = n_cols;
     out->n_rows = n_rows;
@@ -7883,8 +7884,8 @@ typedef struct bitnet__packing {
 static const char bitnet__cannot_pack[] = "cannot pack";       /* found by a table's pack */
 
 static int bitnet__needs_repacking(const bitnet__linear *l) {
-    return l->group > 0 || l->file.type != BITNET_TENSOR_I2_S || l->file.i2s_packing != BITNET_I2S_128 ||
-           l->file.n != l->n_in;
+    return l->group > 0 || l->file.type != BITNET_TENSOR_I2_S ||
+           l->file.i2s_packing != BITNET_I2S_128 || l->file.n != l->n_in;
 }
 
 static int bitnet__needs_packing(const bitnet_model *m, const bitnet__linear *l) {
@@ -7949,7 +7950,8 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
     int32_t i;
     bitnet__unpacked_reset(start);
     start->any_scale = l->group > 0;
-    if (bitnet__type_info(l->file.type)->block && !l->group)       /* the first block that is not all zeros */
+    /* The first block that is not all zeros. */
+    if (bitnet__type_info(l->file.type)->block && !l->group)
         for (i = 0; i < l->n_out && start->scale_row < 0; i++)
             if (!bitnet__check_rows(&l->file, l->w, i, 1, start)) break;
     start->invalid = 0;                /* the jobs find that, too */
@@ -8630,8 +8632,8 @@ static uint64_t bitnet__hash_floats(uint64_t h, const float *x, int32_t n) {
 }
 
 /* What saved sequences know their model by: the header, how the weights are read, the last norm
-   and the scales of all linear layers (of those with groups, of 16 rows). Another training of the same shape has other scales. Not all
-   weights, because loading does not read the embedding. */
+   and the scales of all linear layers (of those with groups, of 16 rows). Another training of the
+   same shape has other scales. Not all weights, because loading does not read the embedding. */
 static uint64_t bitnet__model_identity(const bitnet_model *m) {
     const bitnet_tile tile = m->params.tile;
     uint64_t h = bitnet__hash(BITNET__HASH_START, m->gguf.src.data, (size_t)m->gguf.data_start);

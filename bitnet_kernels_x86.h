@@ -678,8 +678,8 @@ BITNET__FN void bitnet__steps_avx2(const __m256i (*panel)[2], int steps, const i
     }
 }
 
-/* A group of 16 rows with some columns, all of it in int16. A step has 8 sums, 2 vectors of codes as
-   they lie, 2 of codes, 1 of activations, 2 of products and a mask. */
+/* A group of 16 rows with some columns, all of it in int16. A step has 8 sums, 2 vectors of codes
+   as they lie, 2 of codes, 1 of activations, 2 of products and a mask. */
 BITNET__FN void bitnet__group_avx2(const uint8_t *w, const int8_t *q, int n, int group,
                                    __m256i (*dots)[2], const int tile_cols) {
     const __m256i mask = _mm256_set1_epi8(3), ones = _mm256_set1_epi16(1);

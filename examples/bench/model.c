@@ -45,7 +45,8 @@ static void put(const char *types, ...) {
     va_end(args);
 }
 
-enum { F32 = 0, F16 = 1, I2_S = 36, PQ2_0 = 142, NORM = -1, U32 = 4, FLOAT32 = 6, STRING = 8, ARRAY = 9 };
+enum { F32 = 0, F16 = 1, I2_S = 36, PQ2_0 = 142, NORM = -1 };
+enum { U32 = 4, FLOAT32 = 6, STRING = 8, ARRAY = 9 };
 
 /* The families: a random model has one's published shapes. */
 enum { ONE, DIM, FFN, Q, KV, HEAD, SIZES };
@@ -95,7 +96,7 @@ static const struct part { const char *name; int families, type, cols, rows; } p
 };
 enum { N_PARTS = sizeof parts / sizeof parts[0] };
 
-/* One pattern again and again. Its length, a prime number of F16 or of blocks, makes rows differ. */
+/* One pattern again and again. Its length, a prime number of F16 or blocks, makes rows differ. */
 static void put_weights(int type, int bytes) {
     enum { PATTERN = 2 * 524287, BLOCKS = 34 * 30829 };
     static uint8_t patterns[3][PATTERN];
