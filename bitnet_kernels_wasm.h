@@ -897,14 +897,20 @@ BITNET__INLINE void bitnet__put_groups_wasm(const bitnet__groups_call *x, int r,
     bitnet__put(to, four, x->rows - r);
 }
 
+/* Words 256 times too large: pair i is divided by 4^i. A multiplication would do, but LLVM makes
+   shifts of it, one for each lane. */
+BITNET__INLINE v128_t bitnet__places_simd128(v128_t v) {
+    v = wasm_i32x4_shuffle(v, wasm_i16x8_shr(v, 2), 0, 5, 2, 7);
+    return wasm_i32x4_shuffle(v, wasm_i16x8_shr(v, 4), 0, 1, 6, 7);
+}
+
 /* 8 pairs of words for 16 weights: of even bytes, then of odd ones. */
 static void bitnet__prepare_groups_simd128(const int8_t *q, int len, v128_t *act) {
-    const v128_t places = wasm_i16x8_make(256, 256, 64, 64, 16, 16, 4, 4);
     int i;
     for (i = 0; i < len; i += 16, act += 2) {
         const v128_t a = wasm_v128_load(q + i);
-        act[0] = wasm_i16x8_mul(wasm_i16x8_shr(wasm_i16x8_shl(a, 8), 8), places);
-        act[1] = wasm_i16x8_mul(wasm_i16x8_shr(a, 8), places);
+        act[0] = bitnet__places_simd128(wasm_i16x8_shl(a, 8));
+        act[1] = bitnet__places_simd128(wasm_v128_and(a, wasm_i16x8_const_splat(-256)));
     }
 }
 
