@@ -5222,8 +5222,8 @@ static void bitnet__chat_put_role(bitnet__chat *c, const char *role) {
 
 /* Adds a string of the template, which may be 0. */
 static void bitnet__chat_write(bitnet__chat *c, const char *text, const char *role) {
-    const char *p = text;
-    while (p && *p) {
+    const char *p = text ? text : "";
+    while (*p) {
         const int as_is = role && !strncmp(p, "{role}", 6);
         const int title = role && !strncmp(p, "{Role}", 6);
         const char *next = p + 1;

@@ -107,7 +107,7 @@ const cases = {
         const all = await stream(body);
         same(all, { content: 'Yes é.', reasoning: 'Hm,\nwell.', calls: [], reasons: ['stop'] });
         const cut = await chat({ ...body, max_tokens: 12 });
-        check('Hm,\nwell.'.startsWith(cut.choices[0].message.reasoning_content), cut);
+        check('Hm,\nwell.\n'.startsWith(cut.choices[0].message.reasoning_content), cut);
         same(cut.choices[0].message.content, '');
         same(cut.choices[0].finish_reason, 'length');
     },
