@@ -97,7 +97,7 @@ static void plan_ternary(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
                          const repack_options *o) {
     const bitnet_ternary from = ternary_of(t, t->type, &o->from);
     const bitnet_ternary to = ternary_of(t, o->to.type, &o->to);
-    float scale;
+    float scale, exact;
     if (keeps_blocks(&from, &to)) {
         if (pack_group(to.type) <= pack_group(from.type)) return;
         read_tensor(g, t);
@@ -107,8 +107,8 @@ static void plan_ternary(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
     if (!in_blocks(from.type) && !in_blocks(to.type)) return;
     scale = one_scale(g, t, &to, o);
     if (in_blocks(from.type) || has_own_scale(g, t->name)) return;
-    read_tensor(g, t);
-    n_rounded += memcmp(&scale, bytes_in + t->size - 32, sizeof scale) != 0;
+    exact = read_scale(g, t, 0);
+    n_rounded += scale < exact || scale > exact;
 }
 
 /* ---- floats that are ternary ---- */

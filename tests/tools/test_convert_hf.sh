@@ -45,6 +45,25 @@ for model; do
         check "$short-$kind-loads" "it does not" sh -c "report() { '$crosscheck' -m '$out' -n 1; }; report > '$tmp/a'"
     done
 done
+# ---- the network that the folder describes, computed from it alone, gives these logits
+numpy=
+for python in python3 /usr/bin/python3; do
+    [ -n "$numpy" ] || ! $python -c 'import numpy' 2> /dev/null || numpy=$python
+done
+if [ -n "$numpy" ] && ${CC:-cc} -O1 -DBITNET_IMPLEMENTATION -include "$root/bitnet.h" "$root/tests/tools/token_logits.c" \
+    -o "$tmp/token_logits" -lpthread > "$tmp/err" 2>&1; then
+    for model; do
+        for kind in llama-div-bf16scale-untied llama-auto-llama3-newer llama-div-newer-shards-linear llama-exact-bf16-untied \
+            llama-online-bf16-untied auto-bf16scale div-newer-shards older-f16-spm; do
+            label=$(basename "$model" .gguf)-$kind-forward
+            converts "$label-made" "$model" $kind
+            rm -f "$out"
+            run "$tmp/made/hf" "$out" --head f32
+            check "$label" "$(tail -n 1 "$tmp/err")" "$numpy" "$root/tests/tools/convert_forward.py" "$tmp/made/hf" "$out" "$tmp/token_logits"
+        done
+    done
+else skip forward "numpy is not installed, or the library cannot be compiled: $(head -c 200 "$tmp/err")"; fi
+
 model=$1
 converts name "$model" auto --name "a name"
 check name-key "another name" grep -q "a name" "$out"
