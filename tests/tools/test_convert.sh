@@ -125,7 +125,8 @@ packed() {
     shift
     makes "$label" "$from" "$out" "$@"
     cp "$out" "$tmp/made/$label.gguf"
-    if [ -f "$other" ]; then same_data "$label-data" "$other"; else skip "$label-data" "models/${other##*/} is not in BITNET_TEST_DATA"; fi
+    if [ "${other##*/}" = - ]; then :          # nobody else has written it
+    elif [ -f "$other" ]; then same_data "$label-data" "$other"; else skip "$label-data" "models/${other##*/} is not in BITNET_TEST_DATA"; fi
     check "$label-file-type" "another general.file_type" file_type "$out" "$@"
     makes "$label-back" "$tmp/made/$label.gguf" "$out" $back
     same_data "$label-back-data" "$from"
@@ -154,7 +155,7 @@ ini() { # NAME ROWS,N,BM,BK,bm...
 ini "$tmp/one.ini" 256,256,128,64,32 128,256,128,64,32 768,256,128,64,32 256,768,128,64,32
 packed tl1-ini "$a" a-tl1.gguf --from-tile "$tmp/one.ini" -- --to tl1 --tile "$tmp/one.ini"
 ini "$tmp/four.ini" 256,256,128,64,32 128,256,64,32,64 768,256,256,128,32 256,768,128,128,64
-packed tl1-shapes "$a" none --from-tile "$tmp/four.ini" -- --to tl1 --tile "$tmp/four.ini"
+packed tl1-shapes "$a" - --from-tile "$tmp/four.ini" -- --to tl1 --tile "$tmp/four.ini"
 run --verify "$a" "$tmp/made/tl1-shapes.gguf" --tile "$tmp/one.ini"
 check tl1-shapes-differ "exit code $rc, not 1" test $rc -eq 1 -a "$(grep -c '^differs .*: row' "$tmp/out")" -ge 1
 rm -f "$out"
