@@ -22,7 +22,8 @@ SUITES="cc web-node sanitizers web-chromium check bundlers analysis aarch64-max 
 
 # Models whose reports must be the same on every machine, if they are there.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf
-    $BITNET_TEST_DATA/models/q.gguf $BITNET_TEST_DATA/models/gw.gguf"
+    $BITNET_TEST_DATA/models/q.gguf $BITNET_TEST_DATA/models/gw.gguf
+    $BITNET_TEST_DATA/models/s64.gguf $BITNET_TEST_DATA/models/s128.gguf"
 
 # suite_commands NAME: runs a suite.
 suite_commands() {

@@ -12,7 +12,8 @@ typedef struct shape {
 } shape;
 typedef struct op {
     const char *name;
-    char weights;                      /* t ternary, u bytes, f F32, h F16, b BF16, 0 none */
+    char weights;                      /* t ternary, g ternary in groups of variant, u bytes,
+                                          f F32, h F16, b BF16, 0 none */
     int seeds, variant;
     const shape *shapes;               /* the last one has n = 0 */
     void (*run)(const bitnet_kernels *k, const struct op *o, const shape *s, values *out);
@@ -26,12 +27,12 @@ static const struct kind { const char *name; uint32_t low, high; } kinds[] = {
 };
 enum { NORMAL, WIDE, SUBNORMAL, HUGE_KIND, HALVES };
 static const char *const int_kinds[] = {"random", "saturated"};
-enum { MOST_X = 1 << 17, MOST_W = 1 << 20 };
+enum { MOST_X = 1 << 17, MOST_W = 1 << 20, MOST_SUMS = 2048 };
 static uint64_t random_state;
 static uint8_t weights[MOST_W];
 static int8_t q[MOST_X];
 static float x[MOST_X], y[MOST_X];
-static int32_t ints[MOST_X], sums[64];
+static int32_t ints[MOST_X], sums[MOST_SUMS];
 static int kind;                       /* of the floats; for integers 1 means saturated */
 static values expected, got;
 static const bitnet_kernels *scalar;   /* the table */
@@ -107,6 +108,24 @@ static void make_weights(char type, size_t n, size_t rows) {
         }
 }
 
+/* Rows of 16 together, as drawn in bitnet.h under "a scale per group". */
+static void make_groups(size_t n, size_t rows, size_t group) {
+    const size_t head = (n / group * 32 + 63) / 64 * 64;
+    uint8_t *w = weights + 1;
+    size_t row, i, b;
+    for (row = 0; row < (rows + 15) / 16 * 16; row++) {
+        uint8_t *scales = w + row / 16 * (head + 4 * n), *codes = scales + head + row % 16 * 4;
+        scales += row % 16 * 2;
+        for (i = 0; i < n / group; i++, scales += 32) {
+            const uint32_t v = row < rows ? half_bits() : 0;
+            scales[0] = (uint8_t)v;
+            scales[1] = (uint8_t)(v >> 8);
+        }
+        for (i = 0; i < n / 16; i++, codes += 64)
+            for (b = 0; b < 4; b++) codes[b] = (uint8_t)(row < rows ? ternary_byte(row) : 0);
+    }
+}
+
 /* Activations from -128 to 127, or from -64 to 64 for weights of a byte. */
 static void make_activations(int bytes, size_t n, size_t cols) {
     size_t c, i;
@@ -120,10 +139,19 @@ static void make_activations(int bytes, size_t n, size_t cols) {
         }
 }
 
-static int is_int(const op *o) { return o->weights == 't' || o->weights == 'u'; }
+static int is_int(const op *o) {
+    return o->weights == 't' || o->weights == 'u' || o->weights == 'g';
+}
 
 static void make_inputs(const op *o, const shape *s) {
     size_t i, n = (size_t)s->n, rows = (size_t)s->rows, cols = (size_t)s->cols;
+    if (o->weights == 'g') {           /* each group is a column of its own, with a step */
+        const size_t group = (size_t)o->variant;
+        make_groups(n, rows, group);
+        make_activations(0, group, cols * n / group);
+        for (i = 0; i < cols * (n / group); i++) x[i] = number(kind);
+        return;
+    }
     make_weights(o->weights, n, rows);
     if (is_int(o)) make_activations(o->weights == 'u', n, cols);
     else for (i = 0; i < (n + rows) * cols + 2 * n; i++) {
@@ -158,6 +186,15 @@ static void run_int_dots(const bitnet_kernels *k, const op *o, const shape *s, v
     }
     for (c = 0; c < (size_t)s->cols; c++) put_ints(out, ints + c * stride, (size_t)s->rows);
     free(packed);
+}
+
+/* An odd number of rows adds. Each column is followed by one unused element. */
+static void run_group_dots(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
+    size_t stride = (size_t)s->rows + 1, c, i;
+    for (i = 0; i < stride * (size_t)s->cols; i++) y[i] = (float)i - 7;
+    ENTRY(k, dotrows_groups)(weights + 1, q, sums, x, s->n, o->variant, s->rows, s->cols,
+                             s->rows % 2, y, stride);
+    for (c = 0; c < (size_t)s->cols; c++) put_floats(out, y + c * stride, (size_t)s->rows);
 }
 
 static void run_float_dots(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
@@ -239,6 +276,8 @@ static const shape quantized[] = {{1, 1, 1, 5}, {3, 1, 1, 5}, {8, 1, 1, 5}, {33,
 static const shape integer[] = {{128, 37, 1, 0}, {128, 5, 2, 0}, {256, 35, 3, 0}, {384, 9, 5, 0},
     {128, 17, 8, 0}, {256, 19, 33, 0}, {2560, 33, 1, 0}, {2560, 2, 33, 0}, {6912, 3, 2, 0},
     {6912, 2, 5, 0}, {0, 0, 0, 0}};
+static const shape grouped[] = {{256, 37, 1, 0}, {256, 6, 2, 0}, {256, 35, 3, 0}, {512, 9, 5, 0},
+    {768, 16, 8, 0}, {2560, 33, 1, 0}, {2560, 2, 33, 0}, {6912, 3, 2, 0}, {0, 0, 0, 0}};
 static const shape floats[] = {{1, 3, 1, 0}, {17, 5, 2, 0}, {33, 6, 3, 0}, {64, 17, 5, 0},
     {80, 3, 8, 0}, {128, 4, 33, 0}, {2560, 5, 1, 0}, {6912, 3, 2, 0}, {0, 0, 0, 0}};
 static const shape mixes[] = {{1, 3, 1, 0}, {17, 5, 2, 0}, {64, 9, 1, 0}, {20, 21, 3, 0},
@@ -246,8 +285,11 @@ static const shape mixes[] = {{1, 3, 1, 0}, {17, 5, 2, 0}, {64, 9, 1, 0}, {20, 2
 
 static const op ops[] = {
     {"quantize", 0, 1, 0, quantized, run_quantize},
-    {"dotrows_ternary", 't', 2, 0, integer, run_int_dots},
+    {"dotrows_ternary", 't', 1, 0, integer, run_int_dots},
     {"dotrows_u8", 'u', 1, 0, integer, run_int_dots},
+    {"dotrows_groups 64", 'g', 1, 64, grouped, run_group_dots},
+    {"dotrows_groups 128", 'g', 1, 128, grouped, run_group_dots},
+    {"dotrows_groups 256", 'g', 1, 256, grouped, run_group_dots},
     {"dotrows_f32", 'f', 1, 0, floats, run_float_dots},
     {"dotrows_f16", 'h', 1, 0, floats, run_float_dots},
     {"dotrows_bf16", 'b', 1, 0, floats, run_float_dots},
