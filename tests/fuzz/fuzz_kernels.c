@@ -6,17 +6,18 @@ enum {
     KERNELS_QUANTIZE, KERNELS_TERNARY, KERNELS_F32, KERNELS_F16, KERNELS_BF16, KERNELS_KEYS,
     KERNELS_MIX_F32, KERNELS_MIX_F16, KERNELS_SOFTMAX, KERNELS_ROPE, KERNELS_STORE,
     KERNELS_DEQUANTIZE, KERNELS_RELU2, KERNELS_SIGMOID, KERNELS_RMSNORM, KERNELS_U8,
-    KERNELS_ENTRIES,
+    KERNELS_GROUPS, KERNELS_ENTRIES,
     KERNELS_WORK = 12000               /* products at most, or nearly */
 };
 
 /* A call's arguments; weights at an odd address if need be. */
 typedef struct kernels_call {
     int entry, n, rows, cols, spare, flag;     /* spare: elements between rows of results */
+    int group;                         /* of KERNELS_GROUPS; else n */
     uint8_t *w_block, *w;
     float *x;                          /* [cols][n], and as much again */
     int8_t *q;                         /* [cols][n] */
-    int32_t *sums, *dots;              /* [cols]; [n] */
+    int32_t *sums, *dots;              /* [cols][n / group]; [n] */
     float f;
 } kernels_call;
 
@@ -82,6 +83,10 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
                             a->n, r->y);
             break;
         case KERNELS_RMSNORM: k->rmsnorm(a->x, a->x + a->n, a->n, 1e-5f, r->y); break;
+        case KERNELS_GROUPS:
+            k->dotrows_groups(a->w, a->q, a->sums, a->x, a->n, a->group, a->rows, a->cols, a->flag,
+                              r->y, stride);
+            break;
         default: k->dotrows_u8(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots, stride); break;
     }
     for (c = 0; a->entry == KERNELS_STORE && c < a->n; c++) {
@@ -111,6 +116,24 @@ static void kernels_free(kernels_results *r) {
     free(r->q);
 }
 
+/* Groups have finite scales and no code 3, and are zeros in rows that are not there. */
+static void kernels_prepare_groups(kernels_call *a) {
+    const size_t scales = bitnet__group_scales_bytes(a->n, a->group), codes = 4 * (size_t)a->n;
+    uint8_t *w = a->w;
+    int row;
+    size_t i;
+    for (row = 0; row < a->rows; row += 16, w += scales + codes) {
+        for (i = 0; i < scales; i += 2) {
+            if (row + (int)(i / 2 % 16) >= a->rows) w[i] = w[i + 1] = 0;
+            if ((w[i + 1] & 0x7c) == 0x7c) w[i + 1] ^= 0x40;
+        }
+        for (i = scales; i < scales + codes; i++) {
+            if (row + (int)((i - scales) / 4 % 16) >= a->rows) w[i] = 0;
+            w[i] ^= (uint8_t)(w[i] & w[i] >> 1 & 0x55);
+        }
+    }
+}
+
 /* What the entries ask of their arguments. */
 static void kernels_prepare(kernels_call *a, size_t x_size) {
     const int n = a->n * a->cols;
@@ -120,8 +143,9 @@ static void kernels_prepare(kernels_call *a, size_t x_size) {
         if (a->x[i] != a->x[i]) a->x[i] = 0;
     }
     for (i = 0; i < n && a->entry == KERNELS_U8; i++) a->q[i] = (int8_t)(a->q[i] / 2);
-    for (c = 0; c < a->cols; c++)
-        for (i = 0, a->sums[c] = 0; i < a->n; i++) a->sums[c] += a->q[c * a->n + i];
+    if (a->entry == KERNELS_GROUPS) kernels_prepare_groups(a);
+    for (c = 0; c < n / a->group; c++)
+        for (i = 0, a->sums[c] = 0; i < a->group; i++) a->sums[c] += a->q[c * a->group + i];
 }
 
 FUZZ_TARGET(kernels) {
@@ -132,6 +156,11 @@ FUZZ_TARGET(kernels) {
     int i, tame;
     a.entry = fuzz_range(&in, 0, KERNELS_ENTRIES - 1);
     a.n = a.entry == KERNELS_TERNARY ? 128 * fuzz_range(&in, 1, 10) : fuzz_range(&in, 1, 300);
+    a.group = a.n;
+    if (a.entry == KERNELS_GROUPS) {
+        a.group = 64 << a.n % 3;
+        a.n = a.group * (1 + a.n / 3 % 4);
+    }
     a.rows = fuzz_range(&in, 1, 40);
     a.cols = fuzz_range(&in, 1, 12);
     a.spare = fuzz_range(&in, 0, 3);
@@ -142,13 +171,14 @@ FUZZ_TARGET(kernels) {
     a.f = bitnet__float_from_bits(fuzz_uint(&in, 4));
     x_size = 2 * (size_t)a.n * (size_t)a.cols + (size_t)a.rows * (size_t)a.cols;
     w_size = (size_t)a.n * (size_t)a.rows;
-    w_size = a.entry == KERNELS_TERNARY ? w_size / 4 : a.entry == KERNELS_U8 ? w_size
+    w_size = a.entry == KERNELS_GROUPS ? bitnet__groups_bytes(a.n, a.group, a.rows)
+             : a.entry == KERNELS_TERNARY ? w_size / 4 : a.entry == KERNELS_U8 ? w_size
              : a.entry == KERNELS_F32 || a.entry == KERNELS_MIX_F32 ? 4 * w_size : 2 * w_size;
     a.w_block = (uint8_t *)gb_malloc(w_size + offset);
     a.w = a.w_block + offset;
     a.x = (float *)gb_malloc(x_size * sizeof *a.x);
     a.q = (int8_t *)gb_malloc((size_t)a.n * (size_t)a.cols);
-    a.sums = (int32_t *)gb_malloc((size_t)a.cols * sizeof *a.sums);
+    a.sums = (int32_t *)gb_malloc((size_t)(a.cols * (a.n / a.group)) * sizeof *a.sums);
     a.dots = (int32_t *)gb_malloc(2 * (size_t)a.n * sizeof *a.dots);
     fuzz_fill(&in, a.w, w_size);
     fuzz_fill(&in, a.x, x_size * sizeof *a.x);

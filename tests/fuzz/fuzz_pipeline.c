@@ -3,8 +3,11 @@
    in two kernel tables, within its memory and without a leak. */
 #include "fuzz.h"
 #include "../../examples/convert/pack.h"
+#include "../unit/ternary_builder.h"
 
-enum { PIPELINE_MODELS = 15 };
+/* The first 12 are small. Of the others one input in 64 has one of 3, and one in 21 one of 2 whose
+   weights have a scale per group. */
+enum { PIPELINE_SMALL = 12, PIPELINE_GROUPED = 15, PIPELINE_MODELS = 17 };
 
 typedef struct pipeline_model {
     gb_model g;
@@ -38,6 +41,31 @@ static uint8_t *pipeline_encode(gb_linear *l, uint32_t *type, size_t *size) {
     return p;
 }
 
+/* Layers and a vocabulary's matrix of Q2_0, under number 42, whatever their blocks. Returns what to
+   free when the file is made. */
+static uint8_t *pipeline_groups(gb_model *g, uint32_t type) {
+    const size_t n = 260 * (size_t)g->dim;         /* 256 bytes, a word, 3 special tokens */
+    float *scales = (float *)gb_malloc(n * sizeof *scales);
+    int8_t *w = (int8_t *)gb_malloc(n);
+    size_t i, size;
+    uint8_t *raw;
+    imp.type = type;
+    imp.number = IMP_Q2;
+    imp.differ = 1;
+    g->encode = imp_encode;
+    g->no_in_norms = 1;
+    for (i = 0; i < n; i++) {
+        w[i] = (int8_t)((int)(i * 7 % 11 % 3) - 1);
+        scales[i] = 0.03125f * (float)(1 + i % 3);
+    }
+    raw = imp_blocks(type, w, n, scales, &size);
+    if (g->untied) g->head_raw = raw, g->head_raw_size = size;
+    else g->embed_raw = raw, g->embed_raw_size = size;
+    free(scales);
+    free(w);
+    return raw;
+}
+
 static void pipeline_pooling(gb_file *f) { gb_key_u32(f, "qwen3.pooling_type", 3); }
 static void pipeline_window(gb_file *f) {
     gb_key_u32(f, "gemma3.pooling_type", 1);
@@ -69,12 +97,15 @@ static pipeline_model *pipeline_get(int i) {
         {0, 256, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TQ2_0, BITNET_I2S_128, {0, 0, 0}},
         {0, 256, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TQ1_0, BITNET_I2S_128, {0, 0, 0}},
         {0, 256, 2, 2, 1, 0, 0, 1, 0, BITNET_TENSOR_TL2, BITNET_I2S_128, {32, 192, 32}},
+        {"llama", 128, 2, 1, 1, 0, 0, 42, 0, IMP_Q2, BITNET_I2S_128, {0, 0, 0}},
+        {"qwen3", 128, 2, 1, 1, 1, 0, 1, 42, IMP_PQ2, BITNET_I2S_128, {0, 0, 0}}
     };
     static const char *const words[] = {"the", " a"}, *const merges[] = {"t h", "h e", "th e"};
     pipeline_model *m = &models[i];
     gb_model *g = &m->g;
     bitnet_gguf_key k;
     bitnet_gguf_tensor t;
+    uint8_t *raw = 0;
     if (m->file) return m;
     g->arch = kinds[i].arch;
     g->dim = g->ffn = kinds[i].dim;
@@ -99,8 +130,10 @@ static pipeline_model *pipeline_get(int i) {
     g->seed = (uint64_t)i;
     pipeline_type = kinds[i].type;
     pipeline_tile = m->tile = kinds[i].tile;
-    if (pipeline_type) g->encode = pipeline_encode;
+    if (i >= PIPELINE_GROUPED) raw = pipeline_groups(g, pipeline_type);
+    else if (pipeline_type) g->encode = pipeline_encode;
     gb_make_model(g);
+    free(raw);
     FUZZ_CHECK(!bitnet_gguf_open_memory(g->data, g->size, 0, &m->file, 0));
     while (!bitnet_gguf_get_key(m->file, m->n_keys, &k)) m->n_keys++;
     while (!bitnet_gguf_get_tensor(m->file, m->n_tensors, &t)) m->n_tensors++;
@@ -240,8 +273,9 @@ static void pipeline_use(bitnet_model *const *m) {
 FUZZ_TARGET(pipeline) {
     fuzz_input in = {data, size};
     const int chosen = fuzz_range(&in, 0, 255), fail = fuzz_range(&in, 0, 95);
-    const pipeline_model *m = pipeline_get(chosen < 252 ? chosen % (PIPELINE_MODELS - 3)
-                                                        : PIPELINE_MODELS - 3 + chosen % 3);
+    const pipeline_model *m = pipeline_get(
+        chosen < 240   ? chosen % PIPELINE_SMALL
+        : chosen < 252 ? PIPELINE_GROUPED + chosen % 2 : PIPELINE_SMALL + chosen % 3);
     const int other = fuzz_range(&in, 0, 15) % bitnet_kernels_count();
     size_t n = m->g.size;
     uint8_t *file = (uint8_t *)gb_malloc(n);
