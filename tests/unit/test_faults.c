@@ -424,6 +424,8 @@ static void test_import_refused(void) {
     const bitnet_tile tile = {32, 96, 32};
     imp = (struct imp_setting){IMP_TL2, tile, 0, 0, 0, 0};
     mach_load_refused(imp_model(1), 0, 1, "TL2", 0);
+    imp = (struct imp_setting){IMP_PQ2, tile, 0, 0, 1, IMP_Q2};
+    mach_load_refused(imp_model(2), 0, 1, "Q2_0", 0);
     if (test_quick()) return;
     imp = (struct imp_setting){IMP_TQ1, tile, 0, 0, 0, 0};
     mach_load_refused(imp_model(2), 0, 1, "TQ1_0", "own");
