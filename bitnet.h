@@ -9087,6 +9087,7 @@ struct bitnet_ctx {
     float *g;                          /* [n_batch][ffn_dim]     gate and up, joined */
     bitnet__act act[3];                /* q, k, v or gate, up if their norms differ; else [0] */
     int32_t *dots;                     /* [n_threads][2][n_batch or BITNET__TOKENS][BITNET__ROWS] */
+    float *outputs;                    /* the same, if the model has groups */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
     float *mixed;                      /* [n_threads][cols][head_dim]  of o */
     float *rope[2];                    /* [n_batch][2][n_rot / 2]  cosines, sines; [1]: of layers
@@ -9203,7 +9204,7 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
     const uint64_t seqs = (uint64_t)p->n_seqs;
     const uint64_t vocab = m->head.data ? (uint64_t)m->n_vocab : 0;
-    uint64_t cols;
+    uint64_t cols, dots;
     int i;
     c->page_len = bitnet__page_len(p);
     c->block = bitnet__max(BITNET__COLUMNS / group, 1);
@@ -9234,8 +9235,9 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
         c->act[i].scale = (float *)bitnet__arena_take(a, tokens * scales, 4);
         c->act[i].sum = (int32_t *)bitnet__arena_take(a, tokens * scales, 4);
     }
-    c->dots = (int32_t *)bitnet__arena_take(
-        a, threads * 2 * (uint64_t)bitnet__dot_tokens(p) * BITNET__ROWS, 4);
+    dots = threads * 2 * (uint64_t)bitnet__dot_tokens(p) * BITNET__ROWS;
+    c->dots = (int32_t *)bitnet__arena_take(a, dots, 4);
+    c->outputs = (float *)bitnet__arena_take(a, m->group > 0 ? dots : 0, 4);
     c->scores = (float *)bitnet__arena_take(a, (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) *
                                              cols * (uint64_t)c->n_scores, 4);
     c->mixed = (float *)bitnet__arena_take(a, threads * cols * (uint64_t)m->head_dim, 4);
@@ -9779,33 +9781,34 @@ static void bitnet__group_products(const bitnet__step *s, const bitnet__linear *
                            add, out, out_stride);
 }
 
-/* The products of this part of a layer into dots [n_tokens][BITNET__ROWS]: integers, from which
-   y = dot * (w_scale / s), or y itself, if the layer has groups. */
+/* The products of this part of a layer [n_tokens][BITNET__ROWS], from element at of dots on:
+   integers, from which y = dot * (w_scale / s). If the layer has groups, y itself, in outputs. */
 static void bitnet__products(const bitnet__step *s, const bitnet__linear *l,
-                             const bitnet__act *act, const bitnet__product *x, int32_t *dots) {
+                             const bitnet__act *act, const bitnet__product *x, size_t at) {
     const bitnet_ctx *c = s->c;
     if (l->group > 0) {
-        bitnet__group_products(s, l, act, x, 0, (float *)(void *)dots, BITNET__ROWS);
+        bitnet__group_products(s, l, act, x, 0, c->outputs + at, BITNET__ROWS);
         return;
     }
     c->k.dotrows_ternary(l->w + c->k.packed_bytes(l->n_in, x->row),
                          act->q + (size_t)x->t * (size_t)l->n_in, act->sum + x->t, l->n_in,
-                         x->n_rows, x->n_tokens, dots, BITNET__ROWS);
+                         x->n_rows, x->n_tokens, c->dots + at, BITNET__ROWS);
 }
 
 /* y of the part's token i, which may be written to room [BITNET__ROWS]. */
 static const float *bitnet__outputs(const bitnet__step *s, const bitnet__linear *l,
                                     const bitnet__act *act, const bitnet__product *x, int32_t i,
-                                    const int32_t *dots, float *room) {
-    dots += (size_t)i * BITNET__ROWS;
-    if (l->group > 0) return (const float *)(const void *)dots;
-    s->c->k.dequantize(dots, l->scale / act->scale[x->t + i], x->n_rows, 0, room);
+                                    size_t at, float *room) {
+    const bitnet_ctx *c = s->c;
+    at += (size_t)i * BITNET__ROWS;
+    if (l->group > 0) return c->outputs + at;
+    c->k.dequantize(c->dots + at, l->scale / act->scale[x->t + i], x->n_rows, 0, room);
     return room;
 }
 
-/* A thread's buffer for two such products. */
-static int32_t *bitnet__thread_dots(const bitnet_ctx *c, int thread) {
-    return c->dots + (size_t)thread * 2 * (size_t)bitnet__dot_tokens(&c->p) * BITNET__ROWS;
+/* Where a thread has room for two such products: `which` is 0 or 1. */
+static size_t bitnet__thread_dots(const bitnet_ctx *c, int thread, int which) {
+    return ((size_t)thread * 2 + (size_t)which) * (size_t)bitnet__dot_tokens(&c->p) * BITNET__ROWS;
 }
 
 /* Rows [from, to): out = y, or out += y with add; out is [n_tokens][out_stride]. */
@@ -9813,20 +9816,21 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
                                 const bitnet__act *act, int32_t from, int32_t to, int thread,
                                 float *out, int32_t out_stride, int add) {
     bitnet_ctx *c = s->c;
-    int32_t *dots = bitnet__thread_dots(c, thread), i;
+    const size_t at = bitnet__thread_dots(c, thread, 0);
     bitnet__product x = {0, 0, 0, 0};
+    int32_t i;
     from = bitnet__round_rows(c, from, l->n_out);
     to = bitnet__round_rows(c, to, l->n_out);
     while (bitnet__next_product(s, from, to, thread, &x)) {
         float *part = out + (size_t)x.t * (size_t)out_stride + x.row;
         if (l->group > 0) bitnet__group_products(s, l, act, &x, add, part, (size_t)out_stride);
-        else bitnet__products(s, l, act, &x, dots);
+        else bitnet__products(s, l, act, &x, at);
         for (i = 0; i < x.n_tokens; i++) {
             const int32_t t = x.t + i;
             float *y = part + (size_t)i * (size_t)out_stride;
             if (!l->group)
-                c->k.dequantize(dots + (size_t)i * BITNET__ROWS, l->scale / act->scale[t], x.n_rows,
-                                add, y);
+                c->k.dequantize(c->dots + at + (size_t)i * BITNET__ROWS, l->scale / act->scale[t],
+                                x.n_rows, add, y);
             if (add && !bitnet__all_finite(y, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
         }
     }
@@ -9863,10 +9867,11 @@ static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to
     const bitnet__linear *gate = &s->layer->linear[BITNET__FFN_GATE];
     const bitnet__linear *up = &s->layer->linear[BITNET__FFN_UP];
     const bitnet__act *gate_act = bitnet__act_of(c, 0), *up_act = bitnet__act_of(c, 1);
-    int32_t *gates = bitnet__thread_dots(c, thread), i;
-    int32_t *ups = gates + (size_t)bitnet__dot_tokens(&c->p) * BITNET__ROWS;
+    const size_t gates = bitnet__thread_dots(c, thread, 0);
+    const size_t ups = bitnet__thread_dots(c, thread, 1);
     float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
     bitnet__product x = {0, 0, 0, 0};
+    int32_t i;
     from = bitnet__round_rows(c, from, c->m->ffn_dim);
     to = bitnet__round_rows(c, to, c->m->ffn_dim);
     while (bitnet__next_product(s, from, to, thread, &x)) {
