@@ -57,7 +57,8 @@ int32_t pack_group(uint32_t type) {
 /* Where the scale of a block is, as an offset into the tensor. */
 static size_t pack_scale_at(const bitnet_ternary *t, int32_t row, int32_t block) {
     const struct pack_blocks *b = pack_find(t->type);
-    const size_t per_row = (size_t)(t->n / b->weights);
+    const size_t per_row = b ? (size_t)(t->n / b->weights) : 0;
+    if (!b) return 0;                  /* no such type comes here */
     return ((size_t)row * per_row + (size_t)block) * (size_t)b->bytes + (size_t)b->scale;
 }
 
