@@ -33,7 +33,7 @@ expect() {
 }
 
 # What bitnet.h may call: of the C library everywhere, of POSIX and macOS, and of Windows.
-c_library="errno free malloc memchr memcmp memcpy memmove memset strcmp strlen vsnprintf"
+c_library="errno free malloc memchr memcmp memcpy memmove memset strchr strcmp strlen strncmp vsnprintf"
 macos="clock_gettime close fstat getpid lseek madvise mmap munmap open pread
     pthread_cond_broadcast pthread_cond_destroy pthread_cond_init pthread_cond_wait pthread_create
     pthread_join pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock
