@@ -496,7 +496,7 @@
     @forward   tokens -> hidden states; contexts    math threads kernels formats gguf model
     @head      hidden state -> logits, exact top k  math threads kernels formats model forward
     @sampler   logits -> next token                 math forward head
-    @generate  prompt -> text: the loop over all   tokenizer chat model forward sampler
+    @generate  prompt -> text: the loop over all    tokenizer chat model forward sampler
     @embed     texts -> vectors; packed vectors     math tokenizer forward
     @selftest  a kernel table against the scalar    math kernels model forward sampler
 */
@@ -2970,6 +2970,17 @@ typedef void bitnet__unpack_fn(const uint8_t *w, int n, int rows, int r, int k, 
 typedef void bitnet__multiply_fn(const void *panel, int len, const int8_t *q, int n,
                                  const int32_t *sums, int rows, int cols, int32_t *out,
                                  size_t out_stride);
+
+/* The arguments of dotrows_groups. */
+typedef struct bitnet__grouped {
+    const uint8_t *w;
+    const int8_t *q;
+    const int32_t *sums;
+    const float *steps;
+    int n, group, rows, cols, add;
+    float *out;
+    size_t out_stride;
+} bitnet__grouped;
 
 /* Index i, or the last one: past the end a tile repeats the last row or column. */
 BITNET__INLINE size_t bitnet__clamp(int i, int count) {

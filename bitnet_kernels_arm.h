@@ -815,17 +815,6 @@ BITNET__DEFINE_PANELS(i8mm, bitnet__tiles_dotprod, 16, 4, 1024, 8)
    dropped; their weights are there. */
 enum { BITNET__GROUP_COLS = 8 };
 
-/* The arguments of dotrows_groups. */
-typedef struct bitnet__grouped {
-    const uint8_t *w;
-    const int8_t *q;
-    const int32_t *sums;
-    const float *steps;
-    int n, group, rows, cols, add;
-    float *out;
-    size_t out_stride;
-} bitnet__grouped;
-
 /* dots[c][j]: those of the rows of register j with column c over a group, whose first bytes are at
    w and whose activations are at q. */
 typedef void bitnet__group_fn(const uint8_t *w, const int8_t *q, int n, int group,

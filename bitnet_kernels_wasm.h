@@ -838,16 +838,6 @@ static void bitnet__sumrows_f16_wasm(const uint8_t *w, size_t w_stride, const fl
    One column: tiles of 16 rows, straight from the packed rows. More columns: panels of rows, two
    columns at a time. */
 
-typedef struct bitnet__groups_call {   /* the arguments of dotrows_groups */
-    const uint8_t *w;
-    const int8_t *q;
-    const int32_t *sums;
-    const float *steps;
-    int n, group, rows, cols, add;
-    float *out;
-    size_t out_stride;
-} bitnet__groups_call;
-
 /* Vectors of 4 rows in a block of 16; the weights of a row for which activations are prepared, and
    the vectors of a panel; the rows of the only column, or the columns of a panel, whose float sums
    are kept at a time. */
@@ -855,14 +845,14 @@ enum { BITNET__BLOCK = 4, BITNET__PART = 512, BITNET__BAND_ROWS = 64, BITNET__BA
 
 /* The scales of rows r to r + 15 from weight k on; if these rows are not there, the last block's
    are. */
-BITNET__INLINE const uint8_t *bitnet__group_scales_wasm(const bitnet__groups_call *x, int r,
+BITNET__INLINE const uint8_t *bitnet__group_scales_wasm(const bitnet__grouped *x, int r,
                                                         int k) {
     if (r >= x->rows) r -= BITNET__GROUP_ROWS;
     return x->w + bitnet__groups_bytes(x->n, x->group, r) +
            (size_t)(k / x->group) * 2 * BITNET__GROUP_ROWS;
 }
 
-BITNET__INLINE const uint8_t *bitnet__group_codes_wasm(const bitnet__groups_call *x, int r,
+BITNET__INLINE const uint8_t *bitnet__group_codes_wasm(const bitnet__grouped *x, int r,
                                                        int k) {
     return bitnet__group_scales_wasm(x, r, 0) + bitnet__group_scales_bytes(x->n, x->group) +
            (size_t)k * 4;
@@ -874,7 +864,7 @@ BITNET__INLINE void bitnet__load_scales_wasm(const uint8_t *scales, v128_t *d) {
 }
 
 /* The number of a column's group, in sums and steps. */
-BITNET__INLINE size_t bitnet__group_at(const bitnet__groups_call *x, int c, int k) {
+BITNET__INLINE size_t bitnet__group_at(const bitnet__grouped *x, int c, int k) {
     return (size_t)c * (size_t)(x->n / x->group) + (size_t)(k / x->group);
 }
 
@@ -884,7 +874,7 @@ BITNET__INLINE v128_t bitnet__add_group_wasm(v128_t sum, v128_t dot, v128_t d, v
 }
 
 /* Writes the sums of rows r to r + 3 of column c, as far as they are there. */
-BITNET__INLINE void bitnet__put_groups_wasm(const bitnet__groups_call *x, int r, int c,
+BITNET__INLINE void bitnet__put_groups_wasm(const bitnet__grouped *x, int r, int c,
                                             v128_t sum) {
     float four[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     float *to = x->out + (size_t)c * x->out_stride + (size_t)r;
@@ -915,7 +905,7 @@ static void bitnet__prepare_groups_simd128(const int8_t *q, int len, v128_t *act
 }
 
 /* Rows r to r + 15 and weights k to k + len - 1, for which act has the activations. Adds to sum. */
-BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__groups_call *x, int r, int k,
+BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r, int k,
                                                 int len, const v128_t *act, v128_t *sum) {
     const uint8_t *scales = bitnet__group_scales_wasm(x, r, k);
     const uint8_t *w = bitnet__group_codes_wasm(x, r, k);
@@ -946,7 +936,7 @@ BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__groups_call *x, in
     }
 }
 
-BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__groups_call *x) {
+BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__grouped *x) {
     v128_t act[BITNET__PART / 8], sum[BITNET__BAND_ROWS / 4];
     int first, r, k, b, len, rows;
     for (first = 0; first < x->rows; first += BITNET__BAND_ROWS) {
@@ -963,15 +953,15 @@ BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__groups_call *x) {
 }
 
 /* A panel of rows and `len` weights, and their scales, the vectors of a group together. */
-typedef void bitnet__unpack_groups_fn(const bitnet__groups_call *x, int r, int k, int len,
+typedef void bitnet__unpack_groups_fn(const bitnet__grouped *x, int r, int k, int len,
                                       v128_t *panel, v128_t *d);
 /* Adds a panel's products with columns c and c + 1 to their sums. */
-typedef void bitnet__multiply_groups_fn(const bitnet__groups_call *x, int c, int k, int len,
+typedef void bitnet__multiply_groups_fn(const bitnet__grouped *x, int c, int k, int len,
                                         const v128_t *panel, const v128_t *d, v128_t *sum);
 
 /* A panel has `vectors` vectors of 4 rows, and `depth` weights of each. Its columns' sums are in
    memory, but in out only at the end: with add, that has terms of its own, which come last. */
-BITNET__INLINE void bitnet__panels_groups(const bitnet__groups_call *x,
+BITNET__INLINE void bitnet__panels_groups(const bitnet__grouped *x,
                                           bitnet__unpack_groups_fn *unpack,
                                           bitnet__multiply_groups_fn *multiply, v128_t *panel,
                                           v128_t *d, v128_t *sum, const int vectors,
@@ -996,7 +986,7 @@ BITNET__INLINE void bitnet__panels_groups(const bitnet__groups_call *x,
 
 /* The table entry. */
 #define BITNET__DEFINE_GROUPS(isa, unpack, vectors, depth) \
-    BITNET__APART void bitnet__panels_groups_##isa(const bitnet__groups_call *x) { \
+    BITNET__APART void bitnet__panels_groups_##isa(const bitnet__grouped *x) { \
         v128_t panel[BITNET__PART], d[(depth) / 64 * (vectors)]; \
         v128_t sum[BITNET__BAND_COLS * (vectors)]; \
         bitnet__panels_groups(x, unpack, bitnet__multiply_groups_##isa, panel, d, sum, vectors, \
@@ -1006,14 +996,14 @@ BITNET__INLINE void bitnet__panels_groups(const bitnet__groups_call *x,
                                              const int32_t *sums, const float *steps, int n, \
                                              int group, int rows, int cols, int add, float *out, \
                                              size_t out_stride) { \
-        const bitnet__groups_call x = {w, q, sums, steps, n, group, rows, cols, add, out, \
+        const bitnet__grouped x = {w, q, sums, steps, n, group, rows, cols, add, out, \
                                        out_stride}; \
         if (cols == 1) bitnet__tiles_groups_##isa(&x); \
         else bitnet__panels_groups_##isa(&x); \
     }
 
 /* The scales of the groups of a panel. */
-BITNET__INLINE void bitnet__unpack_scales_wasm(const bitnet__groups_call *x, int r, int k, int len,
+BITNET__INLINE void bitnet__unpack_scales_wasm(const bitnet__grouped *x, int r, int k, int len,
                                                const int vectors, v128_t *d) {
     int b, g;
     for (g = 0; g < len / x->group; g++)
@@ -1025,7 +1015,7 @@ BITNET__INLINE void bitnet__unpack_scales_wasm(const bitnet__groups_call *x, int
 /* A panel is 32 rows, two to a word, so that one product serves both: weight of one row + 16384 *
    weight of the other, 4 rows further on. A vector is two neighbouring weights of 8 rows; 4 of
    them follow each other. */
-BITNET__INLINE void bitnet__unpack_groups_simd128(const bitnet__groups_call *x, int r, int k,
+BITNET__INLINE void bitnet__unpack_groups_simd128(const bitnet__grouped *x, int r, int k,
                                                   int len, v128_t *panel, v128_t *d) {
     const v128_t fields = wasm_i16x8_const_splat((int16_t)0xc003);
     const v128_t ones = wasm_i16x8_const_splat(16384 + 1);
@@ -1059,7 +1049,7 @@ BITNET__INLINE void bitnet__unpack_groups_simd128(const bitnet__groups_call *x, 
 /* 8 sums of pairs, 4 vectors of weights, 2 of activations. What a lower row adds in 32 weights fits
    14 bits, in which the upper row adds nothing. So it can be taken out of the sum, and 16384 times
    the upper row's sum is left. */
-BITNET__INLINE void bitnet__multiply_groups_simd128(const bitnet__groups_call *x, int c, int k,
+BITNET__INLINE void bitnet__multiply_groups_simd128(const bitnet__grouped *x, int c, int k,
                                                     int len, const v128_t *panel, const v128_t *d,
                                                     v128_t *sum) {
     v128_t both[2][4], low[2][4], act[2][32], v, a[2];
@@ -1110,7 +1100,7 @@ BITNET__DEFINE_GROUPS(simd128, bitnet__unpack_groups_simd128, 8, 256)
 
 #if BITNET__RELAXED
 /* The same with relaxed dots; halves: sums are 8 lanes of int16, else 4 lanes of int32. */
-BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__groups_call *x, int r,
+BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r,
                                                 const int halves) {
     const uint8_t *scales = bitnet__group_scales_wasm(x, r, 0);
     const uint8_t *w = bitnet__group_codes_wasm(x, r, 0);
@@ -1156,13 +1146,13 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__groups_call *x, in
         bitnet__put_groups_wasm(x, r + 4 * b, 0, sum[b]);
 }
 
-BITNET__INLINE void bitnet__tiles_groups_relaxed(const bitnet__groups_call *x, const int halves) {
+BITNET__INLINE void bitnet__tiles_groups_relaxed(const bitnet__grouped *x, const int halves) {
     int r;
     for (r = 0; r < x->rows; r += BITNET__GROUP_ROWS) bitnet__tile_groups_relaxed(x, r, halves);
 }
 
 /* A panel is 16 rows of codes, a byte each: 4 vectors of 4 rows and 4 weights, in turn. */
-BITNET__INLINE void bitnet__unpack_groups_relaxed(const bitnet__groups_call *x, int r, int k,
+BITNET__INLINE void bitnet__unpack_groups_relaxed(const bitnet__grouped *x, int r, int k,
                                                   int len, v128_t *panel, v128_t *d) {
     const uint8_t *w = bitnet__group_codes_wasm(x, r, k);
     int j, b, i;
@@ -1177,7 +1167,7 @@ BITNET__INLINE void bitnet__unpack_groups_relaxed(const bitnet__groups_call *x, 
 }
 
 /* 8 sums, 4 vectors of weights, 2 of activations. */
-BITNET__INLINE void bitnet__multiply_groups_relaxed(const bitnet__groups_call *x, int c, int k,
+BITNET__INLINE void bitnet__multiply_groups_relaxed(const bitnet__grouped *x, int c, int k,
                                                     int len, const v128_t *panel, const v128_t *d,
                                                     v128_t *sum, const int halves) {
     v128_t dot[2][BITNET__BLOCK], v, a[2];
@@ -1218,10 +1208,10 @@ BITNET__INLINE void bitnet__multiply_groups_relaxed(const bitnet__groups_call *x
 }
 
 #define BITNET__DEFINE_GROUPS_RELAXED(isa, halves) \
-    BITNET__APART void bitnet__tiles_groups_##isa(const bitnet__groups_call *x) { \
+    BITNET__APART void bitnet__tiles_groups_##isa(const bitnet__grouped *x) { \
         bitnet__tiles_groups_relaxed(x, halves); \
     } \
-    BITNET__INLINE void bitnet__multiply_groups_##isa(const bitnet__groups_call *x, int c, int k, \
+    BITNET__INLINE void bitnet__multiply_groups_##isa(const bitnet__grouped *x, int c, int k, \
                                                       int len, const v128_t *panel, \
                                                       const v128_t *d, v128_t *sum) { \
         bitnet__multiply_groups_relaxed(x, c, k, len, panel, d, sum, halves); \
