@@ -166,8 +166,11 @@ async function until(page, f, ...args) {
             error = `: ${e.message}`;
         }
     }
-    const seen = await page.evaluate(() => `${document.body?.dataset.state}: ${document.body?.innerText}`).catch(e => e.message);
-    throw new Error(`it never comes: ${f} ${args}${error}; the page: ${seen.replace(/\s+/g, " ")}`);
+    const seen = await page
+        .evaluate(() => `${document.body?.dataset.state}: ${document.body?.innerText}`)
+        .catch(e => e.message);
+    const message = `it never comes: ${f} ${args}${error}; the page: ${seen}`;
+    throw new Error(message.replace(/\s+/g, ' ')); // on one line, for the summary of a run
 }
 
 const state = (page, wanted) => until(page, s => document.body?.dataset.state === s, wanted);
@@ -214,8 +217,10 @@ async function chooseFile(page, path) {
     await (await page.$('#file')).uploadFile(path);
 }
 
+// By the keyboard: a click goes to a place, from which the button may move while the page grows.
 async function checked(page) {
-    await page.click('#check');
+    await page.focus('#check');
+    await page.keyboard.press('Enter');
     await until(page, () =>
         /Pass|Fail/.test(document.getElementById('check-status').textContent)
     );

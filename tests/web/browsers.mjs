@@ -16,7 +16,7 @@ const CHROMIUM_FLAGS = [
 ];
 
 // ms; no machine is so slow: whatever takes longer never comes
-export const HANG = 600000;
+export const HANG = 300000;
 
 // modules: a folder whose node_modules has tests/web/package.json's. CHROMIUM and FIREFOX name the
 // programs. folder: a profile to be kept. Firefox has its looks and limits from its preferences, so
