@@ -1044,7 +1044,7 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups_shaped(const bitnet__
     const int n = p->n, group = p->group;
     const int rows = p->rows < BITNET__GROUP_ROWS ? p->rows : BITNET__GROUP_ROWS;
     const size_t groups = (size_t)(n / group), at = (size_t)from * groups;
-    const uint8_t *codes = p->w + bitnet__group_scales_bytes(n, group);
+    const uint8_t *w;
     const int8_t *q = p->q + (size_t)from * (size_t)n;
     float total[BITNET__GROUP_COLS][BITNET__GROUP_ROWS];
     int32x4_t dots[BITNET__GROUP_COLS][4];
@@ -1052,11 +1052,11 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups_shaped(const bitnet__
     size_t g;
     memset(total, 0, (size_t)cols * sizeof total[0]);
     for (first = 0; first < rows; first += 4 * regs) {
-        for (g = 0; g < groups; g++) {
-            bitnet__group(dot, codes + g * 4 * (size_t)group + 4 * first, q + g * (size_t)group, n,
+        for (g = 0, w = p->w; g < groups; g++, w += bitnet__group_bytes(group)) {
+            bitnet__group(dot, w + BITNET__GROUP_SCALES + 4 * first, q + g * (size_t)group, n,
                           group, dots, regs, cols);
-            bitnet__add_group(total, dots, p->w + g * 2 * BITNET__GROUP_ROWS, p->sums + at + g,
-                              p->steps + at + g, groups, first, regs, cols);
+            bitnet__add_group(total, dots, w, p->sums + at + g, p->steps + at + g, groups, first,
+                              regs, cols);
         }
     }
     for (c = 0; c < cols; c++) {

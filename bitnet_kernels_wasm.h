@@ -843,19 +843,12 @@ static void bitnet__sumrows_f16_wasm(const uint8_t *w, size_t w_stride, const fl
    are kept at a time. */
 enum { BITNET__BLOCK = 4, BITNET__PART = 512, BITNET__BAND_ROWS = 64, BITNET__BAND_COLS = 32 };
 
-/* The scales of rows r to r + 15 from weight k on; if these rows are not there, the last block's
-   are. */
-BITNET__INLINE const uint8_t *bitnet__group_scales_wasm(const bitnet__grouped *x, int r,
-                                                        int k) {
+/* Rows r to r + 15 from weight k on, the first of a group; if these rows are not there, the last
+   block's. */
+BITNET__INLINE const uint8_t *bitnet__groups_wasm(const bitnet__grouped *x, int r, int k) {
     if (r >= x->rows) r -= BITNET__GROUP_ROWS;
     return x->w + bitnet__groups_bytes(x->n, x->group, r) +
-           (size_t)(k / x->group) * 2 * BITNET__GROUP_ROWS;
-}
-
-BITNET__INLINE const uint8_t *bitnet__group_codes_wasm(const bitnet__grouped *x, int r,
-                                                       int k) {
-    return bitnet__group_scales_wasm(x, r, 0) + bitnet__group_scales_bytes(x->n, x->group) +
-           (size_t)k * 4;
+           (size_t)(k / x->group) * bitnet__group_bytes(x->group);
 }
 
 BITNET__INLINE void bitnet__load_scales_wasm(const uint8_t *scales, v128_t *d) {
@@ -907,13 +900,14 @@ static void bitnet__prepare_groups_simd128(const int8_t *q, int len, v128_t *act
 /* Rows r to r + 15 and weights k to k + len - 1, for which act has the activations. Adds to sum. */
 BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r, int k,
                                                 int len, const v128_t *act, v128_t *sum) {
-    const uint8_t *scales = bitnet__group_scales_wasm(x, r, k);
-    const uint8_t *w = bitnet__group_codes_wasm(x, r, k);
+    const uint8_t *w = bitnet__groups_wasm(x, r, k);
     const int32_t *pair = (const int32_t *)(const void *)act;
     v128_t dot[BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK], mask[4], a;
     int g, i, j, b;
     BITNET__UNROLL for (i = 0; i < 4; i++) mask[i] = wasm_i16x8_splat((int16_t)(3 << 2 * i));
-    for (g = k / x->group; g < (k + len) / x->group; g++, scales += 2 * BITNET__GROUP_ROWS) {
+    for (g = k / x->group; g < (k + len) / x->group; g++) {
+        bitnet__load_scales_wasm(w, d);
+        w += BITNET__GROUP_SCALES;
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
             dot[b] = wasm_i32x4_splat(-256 * x->sums[g]);
         for (j = 0; j < x->group; j += 16, w += 64, pair += 8) {
@@ -929,7 +923,6 @@ BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r,
                         dot[b], wasm_i32x4_dot_i16x8(wasm_v128_and(v[b], mask[i % 4]), a));
             }
         }
-        bitnet__load_scales_wasm(scales, d);
         a = wasm_v128_load32_splat(x->steps + g);
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
             sum[b] = bitnet__add_group_wasm(sum[b], wasm_i32x4_shr(dot[b], 8), d[b], a);
@@ -1008,7 +1001,7 @@ BITNET__INLINE void bitnet__unpack_scales_wasm(const bitnet__grouped *x, int r, 
     int b, g;
     for (g = 0; g < len / x->group; g++)
         for (b = 0; b < vectors; b += BITNET__BLOCK)
-            bitnet__load_scales_wasm(bitnet__group_scales_wasm(x, r + 4 * b, k + g * x->group),
+            bitnet__load_scales_wasm(bitnet__groups_wasm(x, r + 4 * b, k + g * x->group),
                                      d + g * vectors + b);
 }
 
@@ -1022,11 +1015,12 @@ BITNET__INLINE void bitnet__unpack_groups_simd128(const bitnet__grouped *x, int 
     int b, i, j;
     bitnet__unpack_scales_wasm(x, r, k, len, 2 * BITNET__BLOCK, d);
     for (b = 0; b < 4; b++) {
-        const uint8_t *w = bitnet__group_codes_wasm(x, r + b / 2 * BITNET__GROUP_ROWS, k);
-        v128_t *to = panel + b;
-        w += b % 2 * 32;
+        const uint8_t *w = bitnet__groups_wasm(x, r + b / 2 * BITNET__GROUP_ROWS, k) + b % 2 * 32;
+        v128_t *to = panel + b, low, high;
         for (j = 0; j < len; j += 16, w += 64) {
-            const v128_t low = wasm_v128_load(w), high = wasm_v128_load(w + 16);
+            if (j % x->group == 0) w += BITNET__GROUP_SCALES;
+            low = wasm_v128_load(w);
+            high = wasm_v128_load(w + 16);
             BITNET__UNROLL for (i = 0; i < 4; i++, to += 8) {
                 const v128_t v = wasm_v128_or(
                     wasm_v128_and(wasm_u16x8_shr(low, (uint32_t)(2 * i)),
@@ -1102,8 +1096,7 @@ BITNET__DEFINE_GROUPS(simd128, bitnet__unpack_groups_simd128, 8, 256)
 /* The same with relaxed dots; halves: sums are 8 lanes of int16, else 4 lanes of int32. */
 BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r,
                                                 const int halves) {
-    const uint8_t *scales = bitnet__group_scales_wasm(x, r, 0);
-    const uint8_t *w = bitnet__group_codes_wasm(x, r, 0);
+    const uint8_t *w = bitnet__groups_wasm(x, r, 0);
     const int8_t *q = x->q;
     const int part = x->group < 128 ? x->group : 128;
     const v128_t zero = wasm_i32x4_const_splat(0);
@@ -1113,7 +1106,9 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r,
     mask[0] = wasm_i8x16_splat(0x03);
     mask[1] = wasm_i8x16_splat(0x0c);
     BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
-    for (g = 0; g < x->n / x->group; g++, scales += 2 * BITNET__GROUP_ROWS) {
+    for (g = 0; g < x->n / x->group; g++) {
+        bitnet__load_scales_wasm(w, d);
+        w += BITNET__GROUP_SCALES;
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) dot[0][b] = zero;
         for (end = part; end <= x->group; end += part) {
             BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) dot[1][b] = zero;
@@ -1135,7 +1130,6 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r,
                 dot[0][b] = halves ? wasm_i16x8_add(dot[0][b], wasm_i16x8_shr(dot[1][b], 2))
                                    : wasm_i32x4_add(dot[0][b], wasm_i32x4_shr(dot[1][b], 2));
         }
-        bitnet__load_scales_wasm(scales, d);
         a = wasm_v128_load32_splat(x->steps + g);
         s = wasm_v128_load32_splat(x->sums + g);
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
@@ -1154,10 +1148,11 @@ BITNET__INLINE void bitnet__tiles_groups_relaxed(const bitnet__grouped *x, const
 /* A panel is 16 rows of codes, a byte each: 4 vectors of 4 rows and 4 weights, in turn. */
 BITNET__INLINE void bitnet__unpack_groups_relaxed(const bitnet__grouped *x, int r, int k,
                                                   int len, v128_t *panel, v128_t *d) {
-    const uint8_t *w = bitnet__group_codes_wasm(x, r, k);
+    const uint8_t *w = bitnet__groups_wasm(x, r, k);
     int j, b, i;
     bitnet__unpack_scales_wasm(x, r, k, len, BITNET__BLOCK, d);
     for (j = 0; j < len; j += 16, w += 64, panel += 16) {
+        if (j % x->group == 0) w += BITNET__GROUP_SCALES;
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) {
             const v128_t v = wasm_v128_load(w + 16 * b);
             BITNET__UNROLL for (i = 0; i < 4; i++)

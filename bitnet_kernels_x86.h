@@ -2114,16 +2114,15 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_groups)(
     int rows, int add, float *out, size_t out_stride, const int tile_cols) {
     enum { most = BITNET__I(group_cols), halves = 16 / BITNET__V(lanes) };
     const size_t groups = (size_t)(n / group);
-    const uint8_t *codes = w + bitnet__group_scales_bytes(n, group);
     BITNET__V(v16) y[most];
     float last[16];
     size_t g;
     int c, r;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) y[c] = BITNET__V(splat)(0.0f);
-    for (g = 0; g < groups; g++, w += 32, codes += 4 * (size_t)group, q += group) {
+    for (g = 0; g < groups; g++, w += bitnet__group_bytes(group), q += group) {
         const BITNET__V(v16) d = BITNET__V(load_f16)(w);
         BITNET__V(i32) dots[most][halves];
-        BITNET__I(group)(codes, q, n, group, dots, tile_cols);
+        BITNET__I(group)(w + BITNET__GROUP_SCALES, q, n, group, dots, tile_cols);
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
             const size_t at = (size_t)c * groups + g;
             const BITNET__V(v16) f = BITNET__V(mul)(d, BITNET__V(splat)(steps[at]));

@@ -118,17 +118,18 @@ static void kernels_free(kernels_results *r) {
 
 /* Groups have finite scales and no code 3, and are zeros in rows that are not there. */
 static void kernels_prepare_groups(kernels_call *a) {
-    const size_t scales = bitnet__group_scales_bytes(a->n, a->group), codes = 4 * (size_t)a->n;
+    const int size = (int)bitnet__group_bytes(a->group), groups = a->n / a->group;
+    const int n_all = (a->rows + 15) / 16 * groups;
     uint8_t *w = a->w;
-    int row;
-    size_t i;
-    for (row = 0; row < a->rows; row += 16, w += scales + codes) {
-        for (i = 0; i < scales; i += 2) {
-            if (row + (int)(i / 2 % 16) >= a->rows) w[i] = w[i + 1] = 0;
+    int g, i;
+    for (g = 0; g < n_all; g++, w += size) {
+        const int rows = a->rows - g / groups * 16;
+        for (i = 0; i < 32; i += 2) {
+            if (i / 2 >= rows) w[i] = w[i + 1] = 0;
             if ((w[i + 1] & 0x7c) == 0x7c) w[i + 1] ^= 0x40;
         }
-        for (i = scales; i < scales + codes; i++) {
-            if (row + (int)((i - scales) / 4 % 16) >= a->rows) w[i] = 0;
+        for (; i < size; i++) {
+            if ((i - 32) / 4 % 16 >= rows) w[i] = 0;
             w[i] ^= (uint8_t)(w[i] & w[i] >> 1 & 0x55);
         }
     }

@@ -268,18 +268,16 @@ static uint32_t group_scale(int kind) {
 
 /* As drawn in @kernels. Rows beyond the last one are zeros. */
 static void fill_groups(uint8_t *w, int n, int group, int rows, int weights, int scales) {
-    const size_t head = bitnet__group_scales_bytes(n, group), codes = (size_t)n * 4;
-    size_t i;
-    int lane;
+    int g, i, lane;
     memset(w, 0, bitnet__groups_bytes(n, group, rows));
-    for (; rows > 0; rows -= 16, w += head + codes) {
-        for (i = 0; i < (size_t)(n / group); i++)
+    for (; rows > 0; rows -= 16)
+        for (g = 0; g < n / group; g++, w += 32 + 4 * group) {
             for (lane = 0; lane < 16 && lane < rows; lane++)
-                bitnet__put_u16(w + (i * 16 + (size_t)lane) * 2, group_scale(scales));
-        for (i = 0; i < codes; i += 64)
-            for (lane = 0; lane < 16 && lane < rows; lane++)
-                fill_weights(w + head + i + 4 * (size_t)lane, 4, weights);
-    }
+                bitnet__put_u16(w + 2 * lane, group_scale(scales));
+            for (i = 0; i < group / 16; i++)
+                for (lane = 0; lane < 16 && lane < rows; lane++)
+                    fill_weights(w + 32 + 64 * i + 4 * lane, 4, weights);
+        }
 }
 
 typedef struct groups_shape { int group, n, rows, cols, weights, activations, scales, add; }
@@ -370,7 +368,7 @@ static void groups_definition(void) {
     int group, r, c, i, ok = 1;
     restart();
     for (group = 64; group <= 256; group *= 2) {
-        const int n = GROUPS * group, panel = (GROUPS * 32 + 63) / 64 * 64 + 4 * n;
+        const int n = GROUPS * group, size = 32 + 4 * group, panel = GROUPS * size;
         uint8_t *w = (uint8_t *)block((size_t)(3 * panel), 1);
         int8_t *q = (int8_t *)block((size_t)(COLS * n), 1);
         int32_t sums[COLS * GROUPS];
@@ -382,17 +380,17 @@ static void groups_definition(void) {
         for (i = 0; i < COLS * GROUPS; i++) steps[i] = (float)(1 + i % 4);
         for (r = 0; r < 48; r++)       /* scales of -2, -1, 0, 1, 2 */
             for (i = 0; i < GROUPS; i++)
-                bitnet__put_u16(w + r / 16 * panel + (i * 16 + r % 16) * 2,
+                bitnet__put_u16(w + r / 16 * panel + i * size + r % 16 * 2,
                                 bitnet__f32_to_f16((float)((r + i) % 5 - 2)));
         for (i = 0; i < COLS * (ROWS + 1); i++) out[i] = 7.0f;
         scalar()->dotrows_groups(w, q, sums, steps, n, group, ROWS, COLS, 1, out, ROWS + 1);
         for (c = 0; c < COLS; c++)
             for (r = 0; r <= ROWS; r++) {
-                const uint8_t *codes = w + r / 16 * panel + (GROUPS * 32 + 63) / 64 * 64 +
-                                       r % 16 * 4;
+                const uint8_t *row = w + r / 16 * panel + 32 + r % 16 * 4;
                 int64_t want = 7;
                 for (i = 0; i < n && r < ROWS; i++) {
-                    const int code = codes[i / 16 * 64 + i % 4] >> (i % 16 / 4 * 2) & 3;
+                    const uint8_t *codes = row + i / group * size + i % group / 16 * 64;
+                    const int code = codes[i % 4] >> (i % 16 / 4 * 2) & 3;
                     want += (int64_t)(code - 1) * q[c * n + i] * ((r + i / group) % 5 - 2) *
                             (1 + (c * GROUPS + i / group) % 4);
                 }

@@ -394,6 +394,68 @@ static void test_distribution(void) {
     gb_free_model(&g);
 }
 
+static void all_candidates(bitnet_ctx *c, const float *x) {
+    int i;
+    for (i = 0; i < V; i++) c->candidates[i].token = i, c->candidates[i].logit = x[i];
+}
+
+/* A sample that looks only at the largest logits, against one that looks at all of them: with a
+   mask, bias and penalties that lift tokens and push them down, equal logits, NaN, infinities. */
+static void test_few_candidates(void) {
+    static const bitnet_token history[] = {5, 6, 5, 7, 5, 8};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    uint64_t seed = 23;
+    int round, fewer = 0;
+    gb_make_model(&g);
+    m = load_built(&g);
+    c = new_ctx(m, 8, 0);
+    CHECK(c && !bitnet_eval(c, history, 6, 0, 0));
+    for (round = 0; round < 6000; round++) {
+        const bitnet__tokens before = bitnet__row_tokens(c, 0);
+        bitnet_logit_bias bias[3];
+        bitnet_sampler s, all;
+        bitnet_token few, want;
+        float x[V];
+        int i, n = 0;
+        random_logits(x, round % 4, &seed);
+        for (i = 0; i < V && round % 5 == 0; i++) x[i] = floorf(x[i]); /* many are equal */
+        for (i = 0; i < 3; i++) {
+            bias[i].token = (int32_t)(gb_random(&seed) % (V + 2)) - 1;
+            bias[i].bias = (float)gb_uniform(&seed, -20, 20);
+        }
+        memset(&s, 0, sizeof s);
+        s.temperature = round % 7 ? 1.0f : 0.0f;
+        s.top_k = 1 + (int32_t)(gb_random(&seed) % 20);
+        s.rng = gb_random(&seed);
+        s.bias = bias;
+        s.n_bias = (int32_t)(gb_random(&seed) % 4);
+        s.repeat_window = (int32_t)(gb_random(&seed) % 6) + 1;
+        if (gb_random(&seed) % 2) s.top_p = (float)gb_uniform(&seed, 0.01, 0.999);
+        if (gb_random(&seed) % 2) s.repeat_penalty = (float)gb_uniform(&seed, 0.2, 3.0);
+        if (gb_random(&seed) % 2) s.presence_penalty = (float)gb_uniform(&seed, -9, 9);
+        c->n_allowed = -1;
+        memset(c->mask, 0, (V + 31) / 32 * 4);
+        if (gb_random(&seed) % 2)
+            for (i = c->n_allowed = 0; i < V; i++)
+                if (gb_random(&seed) % 3 || (i == V - 1 && c->n_allowed == 0))
+                    c->mask[i / 32] |= 1u << i % 32, c->n_allowed++;
+        all = s;
+        fewer += bitnet__fill_candidates(c, &s, before, x) < V / 2;
+        few = bitnet__sample_logits(c, &s, before, x);
+        for (i = 0; i < V; i++)
+            if (bitnet__is_allowed(c, i))
+                c->candidates[n].token = i, c->candidates[n++].logit = x[i];
+        want = bitnet__sample_candidates(c, &all, before, n);
+        CHECK_MSG(few == want && s.rng == all.rng, "round %d: token %d for %d", round, few, want);
+    }
+    CHECK_MSG(fewer > 2000, "only %d samples looked at few", fewer);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
 /* The cut sets themselves, against sorting: which candidates bitnet__truncate keeps, best first. */
 static void test_cut_sets(void) {
     const bitnet__tokens no_tokens = {0, 0};
@@ -418,7 +480,7 @@ static void test_cut_sets(void) {
         if (gb_random(&seed) % 2) s.top_p = (float)gb_uniform(&seed, 0.01, 0.999);
         if (gb_random(&seed) % 2) s.min_p = (float)gb_uniform(&seed, 0.0001, 0.9);
         slow_sampler(x, &s, p);
-        bitnet__fill_candidates(c, x);
+        all_candidates(c, x);
         bitnet__adjust(c, &s, no_tokens, c->m->n_vocab);
         kept = bitnet__truncate(c->candidates, V, &s);
         CHECK(kept >= 1 && kept <= V);
@@ -506,7 +568,7 @@ static void test_repeat_penalty(void) {
         s.repeat_window = window;
         for (i = 0; i < V; i++) x[i] = (float)(i % 2 ? i + 1 : -i - 1);
         x[6] = 0.0f;
-        bitnet__fill_candidates(c, x);
+        all_candidates(c, x);
         bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
         for (i = 0; i < V; i++) {
             int j, repeated = 0;
@@ -521,7 +583,7 @@ static void test_repeat_penalty(void) {
         s.repeat_penalty = i == 0 ? 0.0f : i == 1 ? 1.0f : 0.5f;
         s.repeat_window = 0;
         for (window = 0; window < V; window++) x[window] = 1.0f;
-        bitnet__fill_candidates(c, x);
+        all_candidates(c, x);
         bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
         CHECK(c->candidates[5].logit == (i == 2 ? 2.0f : 1.0f) && c->candidates[9].logit == 1.0f);
     }
@@ -560,11 +622,11 @@ static void test_logit_bias(void) {
     s.repeat_penalty = 2.0f;                               /* a bias comes before the penalty */
     bias[0].token = 1;
     bias[0].bias = 3.0f;
-    bitnet__fill_candidates(c, x);
+    all_candidates(c, x);
     bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
     CHECK(c->candidates[1].logit == 1.5f);
     bias[1].token = 1;                                     /* two for one token add up */
-    bitnet__fill_candidates(c, x);
+    all_candidates(c, x);
     bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
     CHECK(c->candidates[1].logit == 1.625f);
     bitnet_ctx_free(c);
@@ -596,7 +658,7 @@ static void test_subtracted_penalties(void) {
         if (round & 16) s.presence_penalty = round & 32 ? 1.0f : -2.0f;
         if (round % 3 == 1) s.repeat_penalty = 2.0f;
         if (round == 63) s.frequency_penalty = s.presence_penalty = (float)(infinite - infinite);
-        bitnet__fill_candidates(c, x);
+        all_candidates(c, x);
         bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
         for (i = 0; i < V; i++) {
             float want = x[i];
@@ -1567,6 +1629,7 @@ const test_case text_tests[] = {
     {"text/chat", test_chat},
     {"text/greedy", test_greedy},
     {"text/distribution", test_distribution},
+    {"text/few_candidates", test_few_candidates},
     {"text/cut_sets", test_cut_sets},
     {"text/extreme_draws", test_extreme_draws},
     {"text/repeat_penalty", test_repeat_penalty},
