@@ -110,20 +110,18 @@ static void make_weights(char type, size_t n, size_t rows) {
 
 /* Rows of 16 together, as drawn in bitnet.h under "a scale per group". */
 static void make_groups(size_t n, size_t rows, size_t group) {
-    const size_t head = (n / group * 32 + 63) / 64 * 64;
-    uint8_t *w = weights + 1;
-    size_t row, i, b;
-    for (row = 0; row < (rows + 15) / 16 * 16; row++) {
-        uint8_t *scales = w + row / 16 * (head + 4 * n), *codes = scales + head + row % 16 * 4;
-        scales += row % 16 * 2;
-        for (i = 0; i < n / group; i++, scales += 32) {
+    const size_t bytes = 32 + 4 * group;                   /* of 16 rows */
+    size_t row, i, j, b;
+    for (row = 0; row < (rows + 15) / 16 * 16; row++)
+        for (i = 0; i < n / group; i++) {
+            uint8_t *p = weights + 1 + (row / 16 * (n / group) + i) * bytes;
+            uint8_t *scale = p + row % 16 * 2, *codes = p + 32 + row % 16 * 4;
             const uint32_t v = row < rows ? half_bits() : 0;
-            scales[0] = (uint8_t)v;
-            scales[1] = (uint8_t)(v >> 8);
+            scale[0] = (uint8_t)v;
+            scale[1] = (uint8_t)(v >> 8);
+            for (j = 0; j < group / 16; j++, codes += 64)
+                for (b = 0; b < 4; b++) codes[b] = (uint8_t)(row < rows ? ternary_byte(row) : 0);
         }
-        for (i = 0; i < n / 16; i++, codes += 64)
-            for (b = 0; b < 4; b++) codes[b] = (uint8_t)(row < rows ? ternary_byte(row) : 0);
-    }
 }
 
 /* Activations from -128 to 127, or from -64 to 64 for weights of a byte. */
