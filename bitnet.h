@@ -2013,7 +2013,8 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 /* =============================================================================================
    @math  exp, log, sqrt, sin, cos
    The last bit of libm's results differs between machines. These functions consist of additions,
-   multiplications and divisions in a fixed order, which IEEE 754 defines to the bit.
+   multiplications and divisions in a fixed order, which IEEE 754 defines to the bit. It defines the
+   square root, too.
    ============================================================================================= */
 
 /* The nearest integer, ties to even, for |x| < 2^51. A double near 1.5 * 2^52 has no fraction, so
@@ -2031,17 +2032,29 @@ static double bitnet__scale2(double x, int e) {
     return x * two_e;
 }
 
-/* sqrt by Newton's iteration, for positive normal x. The first guess halves the exponent and is off
-   by at most 6 %; 5 steps reach double precision. Other x give a useless number. */
+/* sqrt rounded to nearest, as IEEE 754 defines it, for 0, infinity, NaN and positive normal x; other
+   x give a useless number. x = m 2^e with e even: the root of m 2^54, digit by digit, has 54 bits,
+   one more than a double. That bit rounds. The root is never halfway: an odd number has an odd
+   square. Kernels may use an instruction instead. Bound: rest <= 2 root, under 2^55. */
 BITNET__APART double bitnet__sqrt(double x) {
-    uint64_t bits;
-    double y;
-    int i;
-    memcpy(&bits, &x, 8);
-    bits = (bits >> 1) + 0x1ff8000000000000u;
-    memcpy(&y, &bits, 8);
-    for (i = 0; i < 5; i++) y = 0.5 * (y + x / y);
-    return y;
+    uint64_t m, root = 0, rest = 0;
+    int e, i;
+    memcpy(&m, &x, 8);
+    e = (int)(m >> 52 & 0x7ff) - 1023 - 52;
+    if (x == 0 || e == 1024 - 52) return x;
+    m = (m & 0xfffffffffffffu) | 0x10000000000000u;
+    if (e % 2 != 0) {
+        m *= 2;
+        e--;
+    }
+    m <<= 10;
+    for (i = 0; i < 54; i++, m <<= 2) {
+        const uint64_t next = rest << 2 | m >> 62;
+        const uint64_t digit = 4 * root + 1;       /* (2 root + 1)^2 - (2 root)^2 */
+        root = 2 * root + (next >= digit);
+        rest = next >= digit ? next - digit : next;
+    }
+    return bitnet__scale2((double)((root + 1) / 2), e / 2 - 26);
 }
 
 /* exp for |x| <= 700: x = n ln 2 + r, |r| <= 0.35, Taylor to r^14 / 14! (under 1e-17). ln 2 is
@@ -7656,6 +7669,7 @@ struct bitnet_model {
     int32_t pooling;                   /* BITNET_POOLING_*; 0: the file names none */
     float eps, freq_base, rope_factor; /* rope_factor divides positions: 1, or a scaling's */
     double rope_length;                /* of (cosine, sine): 1, or YaRN's */
+    float score_scale;                 /* of the scores of attention: 1 / sqrt(head_dim) */
     struct { int32_t original; float beta_fast, beta_slow; } yarn;     /* original 0: no YaRN */
     int32_t group;                     /* see bitnet_model_info */
     int32_t tied;                      /* 1: the head is the embedding */
@@ -8310,6 +8324,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     if (m->n_rot % 2)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s.rope.dimension_count': %d is "
                             "odd, and RoPE rotates pairs", m->arch, (int)m->n_rot);
+    m->score_scale = (float)(1.0 / bitnet__sqrt((double)m->head_dim));
     m->q_dim = m->n_heads * m->head_dim;
     m->kv_dim = m->n_kv_heads * m->head_dim;
     if ((r = bitnet__get_factor(m, "attention.layer_norm_rms_epsilon", m->family->eps, 1e-30f, 1.0f,
@@ -10071,8 +10086,7 @@ static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int th
     const int32_t first = bitnet__first_seen(a->s, at);
     (void)thread;
     c->k.softmax(a->scores + (size_t)i * (size_t)c->n_scores + first, at + 1 - first,
-                 (float)(1.0 / bitnet__sqrt((double)c->m->head_dim)),
-                 c->p.kv_type == BITNET_KV_F16);
+                 c->m->score_scale, c->p.kv_type == BITNET_KV_F16);
 }
 
 /* Adds to out [n_cols][count] the values of positions [from, to), elements [first, first + count),
@@ -12970,7 +12984,7 @@ static const char *bitnet__check_arithmetic(void) {
     if (5.0f * one / 3.0f != 1.66666663f)
         return "this build multiplies by a reciprocal where it should divide; compile without "
                "-freciprocal-math";
-    if (bitnet__math_hash() != 0xc5aa8df7u)
+    if (bitnet__math_hash() != 0x0bd2fd98u)
         return "exp, log, sqrt, sin or cos differ from other builds; compile without options that "
                "relax floating point";
     return 0;

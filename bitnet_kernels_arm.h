@@ -1542,6 +1542,14 @@ static void bitnet__sigmoid_gate_neon(const float *gate, const float *up, float 
     bitnet__sigmoid_gate_scalar(gate + whole, up + whole, a, b, n - whole, y + whole);
 }
 
+BITNET__INLINE double bitnet__root_neon(double x) {
+#if defined(__arm__)                   /* NEON has no doubles there */
+    return bitnet__sqrt(x);
+#else
+    return vget_lane_f64(vsqrt_f64(vdup_n_f64(x)), 0);
+#endif
+}
+
 static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float eps, float *y) {
     float32x4_t v, sum[4];
     float lanes[BITNET__LANES], mean, inv;
@@ -1559,7 +1567,7 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
     }
     for (j = 0; j < 4; j++) vst1q_f32(lanes + 4 * j, sum[j]);
     mean = bitnet__sum_lanes(lanes) / (float)n;
-    inv = (float)(1.0 / bitnet__sqrt((double)mean + (double)eps));
+    inv = (float)(1.0 / bitnet__root_neon((double)mean + (double)eps));
     for (i = 0; i < n; i += 4) {
         v = vmulq_f32(vld1q_f32(x + i), vdupq_n_f32(inv));
         vst1q_f32(y + i, vmulq_f32(v, vld1q_f32(gain + i)));

@@ -1448,7 +1448,7 @@ static void bitnet__rmsnorm_wasm(const float *x, const float *gain, int n, float
     }
     for (j = 0; j < 4; j++) wasm_v128_store(lanes + 4 * j, sum[j]);
     mean = bitnet__sum_lanes(lanes) / (float)n;
-    inv = (float)(1.0 / bitnet__sqrt((double)mean + (double)eps));
+    inv = (float)(1.0 / __builtin_sqrt((double)mean + (double)eps));        /* f64.sqrt */
     for (i = 0; i < n; i += 4) {
         v = wasm_f32x4_mul(wasm_v128_load(x + i), wasm_f32x4_splat(inv));
         wasm_v128_store(y + i, wasm_f32x4_mul(v, wasm_v128_load(gain + i)));

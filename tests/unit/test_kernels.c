@@ -1183,8 +1183,8 @@ static void math_exp(void) {
 }
 
 static void math_log_sqrt(void) {
-    double worst_log = 0, worst_sqrt = 0, e;
-    int i;
+    double worst_log = 0, e;
+    int i, exact = 1;
     restart();
     for (i = 0; i < 200000; i++) {
         /* Any exponent, and the neighbourhood of 1, where log passes 0. */
@@ -1192,12 +1192,18 @@ static void math_log_sqrt(void) {
         double x = i % 2 ? ldexp(1.5 + 0.49 * u, (int)(random_bits() % 2000) - 1000) : 1 + 0.3 * u;
         e = relative_error(bitnet__log(x), log(x));
         if (e > worst_log) worst_log = e;
-        e = relative_error(bitnet__sqrt(x), sqrt(x));
-        if (e > worst_sqrt) worst_sqrt = e;
+        if (bitnet__sqrt(x) != sqrt(x)) exact = 0;     /* which IEEE 754 rounds to nearest */
     }
     CHECK_MSG(worst_log < 1e-15, "log: %g", worst_log);
-    CHECK_MSG(worst_sqrt < 4e-16, "sqrt: %g", worst_sqrt);
-    CHECK(bitnet__log(1) == 0 && bitnet__sqrt(1) == 1 && bitnet__sqrt(4) == 2);
+    CHECK(exact);
+    for (i = 1; i < 3000; i++)                 /* numbers beside a square, and beside 1 and 4 */
+        if (bitnet__sqrt((double)i * i) != i ||
+            bitnet__sqrt(nextafter((double)i * i, 0)) != sqrt(nextafter((double)i * i, 0)) ||
+            bitnet__sqrt(nextafter((double)i * i, 1e9)) != sqrt(nextafter((double)i * i, 1e9)))
+            exact = 0;
+    CHECK(exact);
+    CHECK(bitnet__log(1) == 0 && bitnet__sqrt(0) == 0 && bitnet__sqrt(INFINITY) == INFINITY);
+    CHECK(bitnet__sqrt(NAN) != bitnet__sqrt(NAN));
 }
 
 static void math_sincos(void) {
