@@ -676,7 +676,12 @@ typedef struct bitnet_model_info {
     const char *chat_template;   /* name of the chat template, such as "chatml"; 0: none is known */
 } bitnet_model_info;
 
-typedef enum bitnet_kv_type { BITNET_KV_F16 = 0, BITNET_KV_F32 = 1 } bitnet_kv_type;
+/* How keys and values are kept. I8: 8 bits for each number and one scale for each position and head,
+   half the memory of F16, and attention is computed in integers: faster in long contexts, and not
+   as close to the model. The size of a head must be a multiple of 4. */
+typedef enum bitnet_kv_type {
+    BITNET_KV_F16 = 0, BITNET_KV_F32 = 1, BITNET_KV_I8 = 2
+} bitnet_kv_type;
 
 typedef struct bitnet_ctx_params {
     int32_t n_ctx;               /* positions, 1 .. 2^20; 0: 4096, or ctx_train if that is less */
@@ -981,6 +986,22 @@ struct bitnet_kernels {
        products fits 16 bits. n is at most 2^16. Otherwise like dotrows_ternary. */
     void (*dotrows_u8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
                        int cols, int32_t *out, size_t out_stride);
+    /* Attention over an int8 cache, drawn under "an int8 cache" in @kernels: w has keys or values
+       of heads of n elements, n a multiple of 4 up to 2^16, at `rows` positions, a multiple of 64.
+       Scores: out[c * out_stride + r] = dot * (what a code of position r is worth), where dot is
+       the sum over i of key code * q[c][i], exact. q is in -127 .. 127; sums as in dotrows_u8. */
+    void (*scores_i8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                      int cols, float *out, size_t out_stride);
+    /* The weights of values: p [rows] times what a code of the position is worth, as multiples in
+       0 .. 127 of one step for each 64 positions: q [rows], steps [rows / 64]. Positions outside
+       [from, to) weigh 0. */
+    void (*weigh_i8)(const float *p, const uint8_t *w, int n, int rows, int from, int to,
+                     uint8_t *q, float *steps);
+    /* Elements [first, first + count) of the sums of values: out[c][i] += dot * steps[c][b] for
+       each 64 positions b in order, where dot is the exact sum over these of p * value code. p is
+       [cols][p_stride], steps [cols][p_stride / 64], out [cols][count]. */
+    void (*sumrows_i8)(const uint8_t *w, const uint8_t *p, const float *steps, size_t p_stride,
+                       int n, int first, int count, int rows, int cols, float *out);
 };
 
 /* BITNET_VERSION, "major.minor.patch", and BITNET_VERSION_NUMBER of the library that is linked. */
@@ -2930,13 +2951,89 @@ static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const i
     }
 }
 
+/* ---- an int8 cache ----
+   Keys, or values, of a KV head with n elements at 64 positions take 64 (4 + n) bytes. Each code is
+   in -127 .. 127 as quantize makes it:
+
+       steps    [64]             float, little-endian: what a code of the position is worth
+       keys     [n / 4][64][4]   byte b of position r in row d: element 4 d + b, plus 128
+       values   [16][n][4]       byte b of element i in row g: position 4 g + b
+
+   So 4 neighbouring bytes meet 4 elements of a query, or the weights of 4 positions, and no sum
+   goes across the lanes of a vector.
+
+   Bounds: a key's byte is at most 255 and |q| at most 127, so |sum of byte * q| <= 32385 n, under
+   2^31 for n <= 2^16; so is 128 times the sum of q. 64 weights of at most 127 and values of at most
+   128 give sums up to 1,040,384, and two products fit 16 bits: 2 * 127 * 128 = 32512. */
+enum { BITNET__KV_BLOCK = 64, BITNET__KV_STEPS = 4 * BITNET__KV_BLOCK };       /* bytes */
+
+static size_t bitnet__kv_block_bytes(int n) { return (size_t)BITNET__KV_BLOCK * (size_t)(4 + n); }
+
+static void bitnet__scores_i8_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
+                                     int rows, int cols, float *out, size_t out_stride) {
+    int r, c, i;
+    for (c = 0; c < cols; c++, q += n) {
+        for (r = 0; r < rows; r++) {
+            const uint8_t *block = w + (size_t)(r / 64) * bitnet__kv_block_bytes(n);
+            const uint8_t *key = block + BITNET__KV_STEPS + r % 64 * 4;
+            int32_t dot = 0;
+            for (i = 0; i < n; i++) dot += key[(size_t)(i / 4) * 256 + (size_t)(i % 4)] * q[i];
+            out[(size_t)c * out_stride + (size_t)r] =
+                (float)(dot - 128 * sums[c]) * bitnet__load_f32(block + r % 64 * 4);
+        }
+    }
+}
+
+/* A weight under 1e-30 counts as 0; so does a NaN, which falls through the comparisons. */
+static void bitnet__weigh_i8_scalar(const float *p, const uint8_t *w, int n, int rows, int from,
+                                    int to, uint8_t *q, float *steps) {
+    float t[BITNET__KV_BLOCK], top, scale;
+    int b, r;
+    for (b = 0; b < rows / 64; b++, p += 64, w += bitnet__kv_block_bytes(n), q += 64) {
+        top = 1e-30f;
+        for (r = 0; r < 64; r++) {
+            const int at = 64 * b + r;
+            t[r] = at >= from && at < to ? p[r] * bitnet__load_f32(w + 4 * r) : 0.0f;
+            top = t[r] > top ? t[r] : top;
+        }
+        scale = 127.0f / top;
+        for (r = 0; r < 64; r++) {
+            float x = t[r] * scale;
+            x = x > 0.0f ? x : 0.0f;
+            x = x < 127.0f ? x : 127.0f;
+            q[r] = (uint8_t)(bitnet__float_bits(x + 12582912.0f) & 0xff);   /* as in quantize */
+        }
+        steps[b] = top / 127.0f;
+    }
+}
+
+static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const float *steps,
+                                      size_t p_stride, int n, int first, int count, int rows,
+                                      int cols, float *out) {
+    int b, c, i, r;
+    for (c = 0; c < cols; c++, p += p_stride, steps += p_stride / 64, out += count) {
+        for (b = 0; b < rows / 64; b++) {
+            const uint8_t *v = w + (size_t)b * bitnet__kv_block_bytes(n) + BITNET__KV_STEPS;
+            for (i = 0; i < count; i++) {
+                int32_t dot = 0;
+                for (r = 0; r < 64; r++)
+                    dot += p[64 * b + r] *
+                           (int8_t)v[((size_t)(r / 4) * (size_t)n + (size_t)(first + i)) * 4 +
+                                     (size_t)(r % 4)];
+                out[i] += (float)dot * steps[b];
+            }
+        }
+    }
+}
+
 #define BITNET__SCALAR_ENTRIES(ternary) \
     bitnet__quantize_scalar, ternary, bitnet__dotrows_groups_scalar, bitnet__dotrows_f32_scalar, \
     bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
     bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
     bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
     bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, \
-    bitnet__dotrows_u8_scalar
+    bitnet__dotrows_u8_scalar, bitnet__scores_i8_scalar, bitnet__weigh_i8_scalar, \
+    bitnet__sumrows_i8_scalar
 
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, 0, 0, 0, 0, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
@@ -3079,7 +3176,7 @@ BITNET__INLINE void bitnet__tiles_and_panels(const uint8_t *w, const int8_t *q,
 #endif
 
 /* A kernel header defines BITNET__HAVE_SIMD, its tables, and a list of them, best first. */
-#define BITNET__KERNEL_ABI 6
+#define BITNET__KERNEL_ABI 7
 #if defined(BITNET__KERNEL_HEADER) && defined(__has_include)
   #if __has_include(BITNET__KERNEL_HEADER)
     #include BITNET__KERNEL_HEADER
@@ -9051,8 +9148,8 @@ typedef struct bitnet__candidate {
 } bitnet__candidate;
 
 /* Keys and values of page_len consecutive positions, for all layers; the data follows:
-   [n_layers][n_kv_heads][keys, values][page_len][head_dim], F16 or F32. Sequences that begin with
-   the same tokens may share pages. A page is written only by a sequence that has it alone. */
+   [n_layers][n_kv_heads][keys, values][page_len][head_dim], F16 or F32, or for I8 in blocks of 64
+   positions as drawn in @kernels. Sequences that begin with the same tokens may share pages. A page is written only by a sequence that has it alone. */
 typedef struct bitnet__page {
     struct bitnet__page *next;         /* in the list of free pages */
     int32_t n_users;                   /* sequences that have it */
@@ -9084,7 +9181,7 @@ typedef struct bitnet__span { int32_t t, n; } bitnet__span;
    its own sum, and scale is 1 / s, what one step of q is worth. */
 typedef struct bitnet__act {
     int8_t *q;                         /* [n_batch][n, rounded up to 128] */
-    float *scale;                      /* [n_batch][1 or groups]  s of quantize */
+    float *scale;                      /* [n_batch][1 or groups]  s of quantize, or 1 / s */
     int32_t *sum;                      /* [n_batch][1 or groups] */
 } bitnet__act;
 
@@ -9099,7 +9196,7 @@ struct bitnet_ctx {
     int32_t n_rows;                    /* rows of hidden */
     int32_t n_ready;                   /* rows of logits computed from hidden */
     int32_t row;                       /* the one that -1 means; -1: there is none */
-    int32_t block, n_scores;           /* tokens that attend together; n_ctx, rounded up to 16 */
+    int32_t block, n_scores;           /* tokens that attend together; n_ctx, rounded up to 64 */
     int32_t nonfinite_token, nonfinite_layer;    /* the batch's first such token, and where */
     int32_t n_spans;                   /* of the batch */
     int32_t page_len;                  /* positions in a page */
@@ -9126,6 +9223,9 @@ struct bitnet_ctx {
     int32_t *dots;                     /* [n_threads][2][n_batch or BITNET__TOKENS][BITNET__ROWS] */
     float *outputs;                    /* the same, if the model has groups */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
+    bitnet__act query;                 /* of I8: queries as int8, for each head a sum and a scale */
+    bitnet__act weight;                /* of I8: weights of values [...][cols][n_scores]; scale
+                                          [...][cols][n_scores / 64] */
     float *mixed;                      /* [n_threads][cols][head_dim]  of o */
     float *rope[2];                    /* [n_batch][2][n_rot / 2]  cosines, sines; [1]: of layers
                                           that slide */
@@ -9167,6 +9267,16 @@ static bitnet_result bitnet__check_range(const char *name, int32_t value, int32_
                         (int)most);
 }
 
+static bitnet_result bitnet__check_kv_type(const bitnet_model *m, bitnet_kv_type type,
+                                           bitnet_error *err) {
+    if (type != BITNET_KV_F16 && type != BITNET_KV_F32 && type != BITNET_KV_I8)
+        return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)type);
+    if (type != BITNET_KV_I8 || (m->head_dim % 4 == 0 && m->head_dim <= 65536)) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "kv_type BITNET_KV_I8 needs heads whose size "
+                        "is a multiple of 4 and at most 65536; this model's is %d",
+                        (int)m->head_dim);
+}
+
 /* Defaults and ranges of all context parameters. */
 static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ctx_params *given,
                                           bitnet_ctx_params *p, bitnet_error *err) {
@@ -9187,8 +9297,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     r = bitnet__check_range("n_logits", p->n_logits, all < INT32_MAX ? (int32_t)all : INT32_MAX,
                             err);
     if (r != BITNET_OK) return r;
-    if (p->kv_type != BITNET_KV_F16 && p->kv_type != BITNET_KV_F32)
-        return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)p->kv_type);
+    if ((r = bitnet__check_kv_type(m, p->kv_type, err)) != BITNET_OK) return r;
     all = (int64_t)p->n_seqs * bitnet__round_page(p->n_ctx);
     if (p->n_kv < 0 || p->n_kv > all)
         return bitnet__fail(err, BITNET_ERR_ARG, "n_kv is not in 0..%lld", (long long)all);
@@ -9217,11 +9326,16 @@ static void bitnet__int8_layout(const bitnet_model *m, const bitnet_ctx_params *
     t->q = (int8_t *)bitnet__arena_take(a, states * 2 * dim, 1);
 }
 
+/* Bytes of one head's key, or value, at a position. */
+static size_t bitnet__cell_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
+    const size_t n = (size_t)m->head_dim;
+    return p->kv_type == BITNET_KV_I8 ? n + 4 : p->kv_type == BITNET_KV_F32 ? 4 * n : 2 * n;
+}
+
 /* Bytes of a page and its header, a multiple of 64; under 2^38 for each position. */
 static uint64_t bitnet__page_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
-    const uint64_t cell = p->kv_type == BITNET_KV_F32 ? 4 : 2;
-    return 64 + (uint64_t)m->n_layers * (uint64_t)m->kv_dim * 2 * cell *
-                (uint64_t)bitnet__page_len(p);
+    return 64 + (uint64_t)m->n_layers * (uint64_t)m->n_kv_heads * 2 *
+                bitnet__cell_bytes(m, p) * (uint64_t)bitnet__page_len(p);
 }
 
 /* Tokens whose products a thread computes at a time. */
@@ -9241,11 +9355,12 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
     const uint64_t seqs = (uint64_t)p->n_seqs;
     const uint64_t vocab = m->head.data ? (uint64_t)m->n_vocab : 0;
-    uint64_t cols, dots;
+    const uint64_t i8 = p->kv_type == BITNET_KV_I8;
+    uint64_t cols, dots, scores;
     int i;
     c->page_len = bitnet__page_len(p);
     c->block = bitnet__max(BITNET__COLUMNS / group, 1);
-    c->n_scores = (p->n_ctx + BITNET__LANES - 1) / BITNET__LANES * BITNET__LANES;
+    c->n_scores = bitnet__round_page(p->n_ctx);
     cols = (uint64_t)c->block * (uint64_t)group;
     c->seqs = (bitnet__seq *)bitnet__arena_take(a, seqs, sizeof *c->seqs);
     c->history = (bitnet_token *)bitnet__arena_take(a, seqs * ctx, sizeof *c->history);
@@ -9275,8 +9390,14 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     dots = threads * 2 * (uint64_t)bitnet__dot_tokens(p) * BITNET__ROWS;
     c->dots = (int32_t *)bitnet__arena_take(a, dots, 4);
     c->outputs = (float *)bitnet__arena_take(a, m->group > 0 ? dots : 0, 4);
-    c->scores = (float *)bitnet__arena_take(a, (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) *
-                                             cols * (uint64_t)c->n_scores, 4);
+    scores = (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) * cols * (uint64_t)c->n_scores;
+    c->scores = (float *)bitnet__arena_take(a, scores, 4);
+    c->query.q = (int8_t *)bitnet__arena_take(a, i8 * batch * q_dim, 1);
+    c->query.scale = (float *)bitnet__arena_take(a, i8 * batch * (uint64_t)m->n_heads, 4);
+    c->query.sum = (int32_t *)bitnet__arena_take(a, i8 * batch * (uint64_t)m->n_heads, 4);
+    c->weight.q = (int8_t *)bitnet__arena_take(a, i8 * scores, 1);
+    c->weight.scale = (float *)bitnet__arena_take(a, i8 * scores / BITNET__PAGE, 4);
+    c->weight.sum = 0;
     c->mixed = (float *)bitnet__arena_take(a, threads * cols * (uint64_t)m->head_dim, 4);
     for (i = 0; i < 2; i++)
         c->rope[i] = (float *)bitnet__arena_take(
@@ -9955,27 +10076,64 @@ static void bitnet__add_linear_to_x(bitnet__step *s, int linear, const float *ga
 /* ---- attention ---- */
 
 /* One head's row [head_dim] of the cache at a position of a sequence; what 0: the key, 1: the
-   value. The rows of the later positions in the same page follow it. */
+   value. The rows of the later positions in the same page follow it. For I8 the position must be a
+   multiple of 64, and blocks follow. */
 static uint8_t *bitnet__cache_row(const bitnet_ctx *c, bitnet__place at, int32_t layer,
                                   int32_t kv_head, int what) {
     const bitnet_model *m = c->m;
     const size_t head = ((size_t)layer * (size_t)m->n_kv_heads + (size_t)kv_head) * 2;
     const size_t row = (head + (size_t)what) * (size_t)c->page_len + (size_t)(at.pos % c->page_len);
     return (uint8_t *)c->seqs[at.seq].pages[at.pos / c->page_len] + 64 +
-           row * (size_t)m->head_dim * (c->p.kv_type == BITNET_KV_F32 ? 4u : 2u);
+           row * bitnet__cell_bytes(m, &c->p);
 }
 
-static void bitnet__cache_store(const bitnet_ctx *c, const float *v, uint8_t *row) {
-    int32_t i, n = c->m->head_dim;
+/* Element i of the key, or value, at a position of a block of I8. */
+static uint8_t *bitnet__cache_code(uint8_t *block, int32_t n, int32_t position, int32_t i,
+                                   int what) {
+    const size_t r = (size_t)(position % BITNET__PAGE), e = (size_t)i;
+    return block + BITNET__KV_STEPS + (what ? (r / 4 * (size_t)n + e) * 4 + r % 4
+                                            : (e / 4 * BITNET__PAGE + r) * 4 + e % 4);
+}
+
+/* I8: q [head_dim] has the codes of what is stored. */
+static void bitnet__cache_store_i8(const bitnet_ctx *c, uint8_t *block, int32_t position, int what,
+                                   const int8_t *q, float step) {
+    const int32_t n = c->m->head_dim;
+    int32_t i;
+    bitnet__put_u32(block + 4 * (position % BITNET__PAGE), bitnet__float_bits(step));
+    for (i = 0; i < n; i++)
+        *bitnet__cache_code(block, n, position, i, what) = (uint8_t)(q[i] + (what ? 0 : 128));
+}
+
+/* Stores v [head_dim], a key or a value of token t. Returns 0, or 1 if a NaN would be lost, which
+   only int8 does. room [head_dim] may be written. */
+static int bitnet__cache_store(const bitnet__step *s, int32_t t, int32_t kv_head, int what,
+                               const float *v, int8_t *room) {
+    const bitnet_ctx *c = s->c;
+    const int32_t n = c->m->head_dim, position = c->places[t].pos;
+    bitnet__place at = c->places[t];
+    int32_t i, sum;
+    uint8_t *row;
+    float step;
+    if (c->p.kv_type == BITNET_KV_I8) at.pos -= at.pos % BITNET__PAGE;
+    row = bitnet__cache_row(c, at, s->layer_index, kv_head, what);
     if (c->p.kv_type == BITNET_KV_F16) c->k.store_f16(v, n, row);
-    else for (i = 0; i < n; i++) bitnet__put_u32(row + 4 * i, bitnet__float_bits(v[i]));
+    else if (c->p.kv_type == BITNET_KV_F32)
+        for (i = 0; i < n; i++) bitnet__put_u32(row + 4 * i, bitnet__float_bits(v[i]));
+    else {
+        step = 1.0f / c->k.quantize(v, n, room, &sum);
+        bitnet__cache_store_i8(c, row, position, what, room, step);
+        return memchr(room, 0x80, (size_t)n) != 0;                     /* -128 */
+    }
+    return 0;
 }
 
-/* The queries of a KV head at a token of the batch: [group][head_dim]. */
-static float *bitnet__queries_at(const bitnet__step *s, int32_t kv_head, int32_t t) {
+/* The queries of a KV head at a token of the batch: [group], from this head on in c->query and, in
+   steps of head_dim, in c->queries. */
+static size_t bitnet__query_at(const bitnet__step *s, int32_t kv_head, int32_t t) {
     const bitnet_model *m = s->c->m;
-    size_t row = (size_t)kv_head * (size_t)s->n_tokens + (size_t)t;
-    return s->c->queries + row * (size_t)(m->q_dim / m->n_kv_heads);
+    return ((size_t)kv_head * (size_t)s->n_tokens + (size_t)t) *
+           (size_t)(m->n_heads / m->n_kv_heads);
 }
 
 /* Reorders a head from pairs (2i, 2i + 1) to pairs (i, i + n_rot / 2), which the kernels rotate.
@@ -9989,17 +10147,32 @@ static void bitnet__pairs_to_halves(const float *x, int n_rot, int n, float *y) 
     for (i = n_rot; i < n; i++) y[i] = x[i];
 }
 
+/* A query, rotated, from q to its place; for I8 also as int8. */
+static void bitnet__store_query(const bitnet__step *s, const float *q, const float *cos_sin,
+                                size_t at, int32_t t, int thread) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const int32_t hd = m->head_dim;
+    float *y = c->queries + at * (size_t)hd;
+    if (m->family->adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
+    c->k.rope(m->family->adjacent ? y : q, cos_sin, m->n_rot, hd, c->p.kv_type == BITNET_KV_F16, y);
+    if (c->p.kv_type != BITNET_KV_I8) return;
+    c->query.scale[at] = 1.0f / c->k.quantize(y, hd, c->query.q + at * (size_t)hd,
+                                              &c->query.sum[at]);
+    if (memchr(c->query.q + at * (size_t)hd, 0x80, (size_t)hd))
+        bitnet__note_nonfinite(c, t, thread);                          /* -128 */
+}
+
 /* Tokens [from, to): normalises the heads, if the family does; rotates q and k; stores k and v in
-   the cache. In every family the cached keys
-   have the pairs (i, i + n_rot / 2). o is not in use yet and holds a key while it is reordered. */
+   the cache. In every family the cached keys have the pairs (i, i + n_rot / 2). o is not in use yet
+   and holds a key while it is reordered or becomes int8. */
 static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     int32_t t, i, j, hd = m->head_dim, group = m->n_heads / m->n_kv_heads;
-    int round13 = c->p.kv_type == BITNET_KV_F16, adjacent = m->family->adjacent;
+    const int adjacent = m->family->adjacent;
     const float *q_gain = s->layer->norm[BITNET__Q_HEAD_NORM];
     const float *k_gain = s->layer->norm[BITNET__K_HEAD_NORM];
-    (void)thread;
     for (t = from; t < to; t++) {
         const float *cos_sin = c->rope[s->window > 0] + (size_t)t * (size_t)m->n_rot;
         float *q = c->q + (size_t)t * (size_t)m->q_dim;
@@ -10007,16 +10180,16 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
         float *o = c->o + (size_t)t * (size_t)m->q_dim;
         for (i = 0; i < m->n_kv_heads; i++, k += hd, v += hd) {
             for (j = 0; j < group; j++, q += hd) {
-                float *y = bitnet__queries_at(s, i, t) + (size_t)j * (size_t)hd;
                 if (q_gain) c->k.rmsnorm(q, q_gain, hd, m->eps, q);
-                if (adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
-                c->k.rope(adjacent ? y : q, cos_sin, m->n_rot, hd, round13, y);
+                bitnet__store_query(s, q, cos_sin, bitnet__query_at(s, i, t) + (size_t)j, t,
+                                    thread);
             }
             if (k_gain) c->k.rmsnorm(k, k_gain, hd, m->eps, k);
             if (adjacent) bitnet__pairs_to_halves(k, m->n_rot, hd, o);
             c->k.rope(adjacent ? o : k, cos_sin, m->n_rot, hd, 0, k);
-            bitnet__cache_store(c, k, bitnet__cache_row(c, c->places[t], s->layer_index, i, 0));
-            bitnet__cache_store(c, v, bitnet__cache_row(c, c->places[t], s->layer_index, i, 1));
+            if (bitnet__cache_store(s, t, i, 0, k, (int8_t *)o) |
+                bitnet__cache_store(s, t, i, 1, v, (int8_t *)o))
+                bitnet__note_nonfinite(c, t, thread);
         }
     }
 }
@@ -10029,11 +10202,16 @@ typedef struct bitnet__attention {
     int32_t kv_head, t, n_tokens;      /* tokens [t, t + n_tokens) of the batch */
     int32_t seq, n_all, n_cols;
     float *scores;                     /* [n_cols][n_scores] */
+    uint8_t *weights;                  /* of I8: [n_cols][n_scores], and ... */
+    float *steps;                      /* ... [n_cols][n_scores / 64] */
 } bitnet__attention;
 
+/* place: which share of the scores is this one's; each is for a whole block of tokens. */
 static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t kv_head,
-                                                const bitnet__span *span, float *scores) {
+                                                const bitnet__span *span, int32_t place) {
     const bitnet_ctx *c = s->c;
+    const int32_t group = c->m->n_heads / c->m->n_kv_heads;
+    const size_t at = (size_t)(place * c->block * group) * (size_t)c->n_scores;
     const bitnet__place last = c->places[span->t + span->n - 1];
     bitnet__attention a;
     a.s = s;
@@ -10042,8 +10220,10 @@ static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t k
     a.n_tokens = span->n;
     a.seq = last.seq;
     a.n_all = last.pos + 1;
-    a.n_cols = a.n_tokens * (c->m->n_heads / c->m->n_kv_heads);
-    a.scores = scores;
+    a.n_cols = a.n_tokens * group;
+    a.scores = c->scores + at;
+    a.weights = (uint8_t *)c->weight.q + at;
+    a.steps = c->weight.scale + at / BITNET__PAGE;
     return a;
 }
 
@@ -10067,15 +10247,37 @@ static const uint8_t *bitnet__cache_rows(const bitnet__attention *a, int32_t fro
     return bitnet__cache_row(c, at, a->s->layer_index, a->kv_head, what);
 }
 
-/* Products of the queries with the keys of positions [from, to). */
+/* Products of the queries with the keys of positions [from, to); for I8 of whole blocks of 64. */
 static void bitnet__attend_keys(const bitnet__attention *a, int32_t from, int32_t to) {
     const bitnet_ctx *c = a->s->c;
-    const float *queries = bitnet__queries_at(a->s, a->kv_head, a->t);
+    const int32_t hd = c->m->head_dim, i8 = c->p.kv_type == BITNET_KV_I8;
+    const size_t at = bitnet__query_at(a->s, a->kv_head, a->t), stride = (size_t)c->n_scores;
     int32_t n;
-    for (; from < to; from += n) {
+    if (i8) from -= from % BITNET__PAGE;
+    for (to = i8 ? bitnet__round_page(to) : to; from < to; from += n) {
         const uint8_t *keys = bitnet__cache_rows(a, from, to, 0, &n);
-        (c->p.kv_type == BITNET_KV_F32 ? c->k.dotrows_f32 : c->k.scores_f16)(
-            keys, queries, c->m->head_dim, n, a->n_cols, a->scores + from, (size_t)c->n_scores);
+        float *scores = a->scores + from;
+        if (i8)
+            c->k.scores_i8(keys, c->query.q + at * (size_t)hd, c->query.sum + at, hd, n, a->n_cols,
+                           scores, stride);
+        else
+            (c->p.kv_type == BITNET_KV_F32 ? c->k.dotrows_f32 : c->k.scores_f16)(
+                keys, c->queries + at * (size_t)hd, hd, n, a->n_cols, scores, stride);
+    }
+}
+
+/* I8: the probabilities of column i, of positions [first, end), become weights of the values that
+   any column of the span sees. */
+static void bitnet__attend_weights(const bitnet__attention *a, int32_t i, int32_t first,
+                                   int32_t end) {
+    const bitnet_ctx *c = a->s->c;
+    const int32_t to = bitnet__round_page(a->n_all);
+    const size_t at = (size_t)i * (size_t)c->n_scores;
+    int32_t from = bitnet__first_seen(a->s, bitnet__position(a, 0)), n;
+    for (from -= from % BITNET__PAGE; from < to; from += n) {
+        const uint8_t *values = bitnet__cache_rows(a, from, to, 1, &n);
+        c->k.weigh_i8(a->scores + at + from, values, c->m->head_dim, n, first - from, end - from,
+                      a->weights + at + from, a->steps + (at + (size_t)from) / BITNET__PAGE);
     }
 }
 
@@ -10083,10 +10285,13 @@ static void bitnet__attend_keys(const bitnet__attention *a, int32_t from, int32_
 static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int thread) {
     const bitnet_ctx *c = a->s->c;
     const int32_t at = bitnet__position(a, i / (a->n_cols / a->n_tokens));
-    const int32_t first = bitnet__first_seen(a->s, at);
+    const int32_t first = bitnet__first_seen(a->s, at), i8 = c->p.kv_type == BITNET_KV_I8;
+    const size_t query = bitnet__query_at(a->s, a->kv_head, a->t) + (size_t)i;
     (void)thread;
     c->k.softmax(a->scores + (size_t)i * (size_t)c->n_scores + first, at + 1 - first,
-                 c->m->score_scale, c->p.kv_type == BITNET_KV_F16);
+                 i8 ? c->m->score_scale * c->query.scale[query] : c->m->score_scale,
+                 c->p.kv_type == BITNET_KV_F16);
+    if (i8) bitnet__attend_weights(a, i, first, at + 1);
 }
 
 /* Adds to out [n_cols][count] the values of positions [from, to), elements [first, first + count),
@@ -10106,28 +10311,50 @@ static void bitnet__add_values(const bitnet__attention *a, int32_t from, int32_t
     }
 }
 
-/* Elements [from, from + count) of the heads' outputs: for each token first the positions before
-   those that all tokens see (in a layer that slides), then these, then those behind. So each sum
-   has the order of positions, whatever the span is. */
+/* Floats, elements [first, first + count): for each token first the positions before those that all
+   tokens see (in a layer that slides), then these, then those behind. So each sum has the order of
+   positions, whatever the span is. */
+static void bitnet__sum_values(const bitnet__attention *a, int32_t first, int32_t count,
+                               float *out) {
+    const int32_t group = a->n_cols / a->n_tokens, end = bitnet__position(a, 0) + 1;
+    const int32_t last = bitnet__first_seen(a->s, a->n_all - 1);
+    const int32_t begin = bitnet__min(last, end);      /* all see [begin, end) */
+    int32_t i;
+    for (i = 0; i < a->n_tokens; i++)
+        bitnet__add_values(a, bitnet__first_seen(a->s, bitnet__position(a, i)), begin, i * group,
+                           group, first, count, out + (size_t)(i * group) * (size_t)count);
+    bitnet__add_values(a, begin, end, 0, a->n_cols, first, count, out);
+    for (i = 1; i < a->n_tokens; i++)
+        bitnet__add_values(a, bitnet__max(end, bitnet__first_seen(a->s, bitnet__position(a, i))),
+                           bitnet__position(a, i) + 1, i * group, group, first, count,
+                           out + (size_t)(i * group) * (size_t)count);
+}
+
+/* I8: all blocks that a column sees, in order. What a column does not see weighs 0 there. */
+static void bitnet__sum_values_i8(const bitnet__attention *a, int32_t first, int32_t count,
+                                  float *out) {
+    const bitnet_ctx *c = a->s->c;
+    const int32_t to = bitnet__round_page(a->n_all);
+    int32_t from = bitnet__first_seen(a->s, bitnet__position(a, 0)), n;
+    for (from -= from % BITNET__PAGE; from < to; from += n) {
+        const uint8_t *values = bitnet__cache_rows(a, from, to, 1, &n);
+        c->k.sumrows_i8(values, a->weights + from, a->steps + from / BITNET__PAGE,
+                        (size_t)c->n_scores, c->m->head_dim, first, count, n, a->n_cols, out);
+    }
+}
+
+/* Elements [from, from + count) of the heads' outputs. */
 static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int32_t count,
                                   int thread) {
     const bitnet_ctx *c = a->s->c;
     const bitnet_model *m = c->m;
-    const int32_t group = a->n_cols / a->n_tokens, end = bitnet__position(a, 0) + 1;
-    const int32_t last = bitnet__first_seen(a->s, a->n_all - 1);
-    const int32_t begin = bitnet__min(last, end);      /* all see [begin, end) */
+    const int32_t group = a->n_cols / a->n_tokens;
     const size_t hd = (size_t)m->head_dim;
     float *mixed = c->mixed + (size_t)thread * (size_t)(c->block * group) * hd;
     int32_t i;
     memset(mixed, 0, (size_t)a->n_cols * (size_t)count * sizeof *mixed);
-    for (i = 0; i < a->n_tokens; i++)
-        bitnet__add_values(a, bitnet__first_seen(a->s, bitnet__position(a, i)), begin, i * group,
-                           group, from, count, mixed + (size_t)(i * group) * (size_t)count);
-    bitnet__add_values(a, begin, end, 0, a->n_cols, from, count, mixed);
-    for (i = 1; i < a->n_tokens; i++)
-        bitnet__add_values(a, bitnet__max(end, bitnet__first_seen(a->s, bitnet__position(a, i))),
-                           bitnet__position(a, i) + 1, i * group, group, from, count,
-                           mixed + (size_t)(i * group) * (size_t)count);
+    if (c->p.kv_type == BITNET_KV_I8) bitnet__sum_values_i8(a, from, count, mixed);
+    else bitnet__sum_values(a, from, count, mixed);
     for (i = 0; i < a->n_cols; i++) {
         size_t head = (size_t)(a->kv_head * group + i % group);
         memcpy(c->o + (size_t)(a->t + i / group) * (size_t)m->q_dim + head * hd + from,
@@ -10140,11 +10367,10 @@ static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int3
 static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     const bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    int32_t item, i, cols = c->block * (m->n_heads / m->n_kv_heads);
-    float *scores = c->scores + (size_t)(thread * cols) * (size_t)c->n_scores;
+    int32_t item, i;
     for (item = s->n_items - 1 - from; item >= s->n_items - to; item--) {
         bitnet__attention a = bitnet__make_attention(s, item % m->n_kv_heads,
-                                                     &c->spans[item / m->n_kv_heads], scores);
+                                                     &c->spans[item / m->n_kv_heads], thread);
         if (bitnet__is_cancelled(s->c, thread)) return;
         bitnet__attend_keys(&a, bitnet__first_seen(s, bitnet__position(&a, 0)), a.n_all);
         for (i = 0; i < a.n_cols; i++) bitnet__attend_softmax(&a, i, thread);
@@ -10158,11 +10384,9 @@ static void bitnet__step_attention_stage(const bitnet__step *s, int32_t from, in
                                          int thread) {
     const bitnet_ctx *c = s->c;
     const int32_t n = s->n_items / c->m->n_kv_heads;
-    const size_t cols = (size_t)(s->span->n * (c->m->n_heads / c->m->n_kv_heads));
     int32_t item;
     for (item = from; item < to; item++) {
-        float *scores = c->scores + (size_t)(item / n) * cols * (size_t)c->n_scores;
-        bitnet__attention a = bitnet__make_attention(s, item / n, s->span, scores);
+        bitnet__attention a = bitnet__make_attention(s, item / n, s->span, item / n);
         s->attend(&a, item % n, thread);
     }
 }
@@ -10592,7 +10816,8 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
        36  u32 n                          tokens
        40  i32 pending                    -1: none
        44  u32 tokens [n]
-           keys and values, F16 or F32    [n_layers][n_kv_heads][keys, values][n][head_dim]
+           keys and values                [n_layers][n_kv_heads][keys, values][n]; each is
+                                          [head_dim] F16 or F32, or a float and [head_dim] int8
            u64 checksum                   bitnet__hash of all bytes before it
 
    So neither pages nor anything else of the context shows, except kv_type. */
@@ -10615,23 +10840,48 @@ static void bitnet__state_header(const bitnet_ctx *c, uint32_t n, bitnet_token p
 
 /* Under 2^60, since n is at most 2^20 and a position under 2^38 bytes. */
 static uint64_t bitnet__state_size(const bitnet_ctx *c, uint32_t n) {
-    const uint64_t position = (bitnet__page_bytes(c->m, &c->p) - 64) /
-                              (uint64_t)c->page_len;
+    const uint64_t position = (uint64_t)c->m->n_layers * (uint64_t)c->m->n_kv_heads * 2 *
+                              bitnet__cell_bytes(c->m, &c->p);
     return BITNET__STATE_HEADER + n * (4 + position) + 8;
+}
+
+/* What state_rows calls: writes the bytes to a file, or replaces them by those of a file. */
+typedef void bitnet__state_fn(void *ud, uint8_t *rows, size_t size);
+
+/* Calls fn for a key, or value, of I8: its step, then its codes in order. */
+static void bitnet__state_row_i8(const bitnet_ctx *c, uint8_t *block, int32_t position, int what,
+                                 void *ud, bitnet__state_fn *fn) {
+    const int32_t n = c->m->head_dim;
+    uint8_t codes[256];
+    int32_t i, j, count;
+    fn(ud, block + 4 * (position % BITNET__PAGE), 4);
+    for (i = 0; i < n; i += count) {
+        count = bitnet__min(n - i, (int32_t)sizeof codes);
+        for (j = 0; j < count; j++)
+            codes[j] = *bitnet__cache_code(block, n, position, i + j, what);
+        fn(ud, codes, (size_t)count);
+        for (j = 0; j < count; j++)
+            *bitnet__cache_code(block, n, position, i + j, what) = codes[j];
+    }
 }
 
 /* Calls fn for all keys and values of the first n positions, in the order above. */
 static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void *ud,
-                               void (*fn)(void *ud, uint8_t *rows, size_t size)) {
+                               bitnet__state_fn *fn) {
     const bitnet_model *m = c->m;
-    const size_t row = (size_t)m->head_dim * (c->p.kv_type == BITNET_KV_F32 ? 4u : 2u);
+    const int32_t i8 = c->p.kv_type == BITNET_KV_I8, step = i8 ? BITNET__PAGE : c->page_len;
     bitnet__place at = {0, 0, -1};
-    int32_t i;
+    int32_t i, j, count;
     at.seq = seq;
     for (i = 0; i < m->n_layers * m->n_kv_heads * 2; i++)
-        for (at.pos = 0; at.pos < n; at.pos += c->page_len)
-            fn(ud, bitnet__cache_row(c, at, i / 2 / m->n_kv_heads, i / 2 % m->n_kv_heads, i % 2),
-               row * (size_t)bitnet__min(n - at.pos, c->page_len));
+        for (at.pos = 0; at.pos < n; at.pos += count) {
+            uint8_t *rows = bitnet__cache_row(c, at, i / 2 / m->n_kv_heads, i / 2 % m->n_kv_heads,
+                                              i % 2);
+            count = bitnet__min(n - at.pos, step);
+            for (j = 0; j < count && i8; j++)
+                bitnet__state_row_i8(c, rows, at.pos + j, i % 2, ud, fn);
+            if (!i8) fn(ud, rows, bitnet__cell_bytes(m, &c->p) * (size_t)count);
+        }
 }
 
 /* After a failure it takes no more bytes. */

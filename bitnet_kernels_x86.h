@@ -80,7 +80,7 @@
 
 #ifndef BITNET__ISA
 
-#if BITNET__KERNEL_ABI != 6
+#if BITNET__KERNEL_ABI != 7
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -404,6 +404,11 @@ BITNET__INLINE BITNET__TARGET_avx2 void bitnet__end_column(__m128 s0, __m128 s1,
     bitnet__put(out, dots, rows);
 }
 
+BITNET__INLINE BITNET__TARGET_avx2 float bitnet__largest_of_4(__m128 v) {
+    v = _mm_max_ps(v, _mm_movehl_ps(v, v));
+    return _mm_cvtss_f32(_mm_max_ss(v, _mm_shuffle_ps(v, v, 1)));
+}
+
 /* The same for one tree. */
 BITNET__INLINE BITNET__TARGET_avx2 float bitnet__fold_to_1(__m128 s) {
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
@@ -418,7 +423,8 @@ BITNET__INLINE BITNET__TARGET_avx2 float bitnet__fold_to_1(__m128 s) {
     bitnet__sumrows_f32_##base, bitnet__sumrows_f16_##base, bitnet__softmax_##base, \
     bitnet__rope_##base, bitnet__store_f16_##base, bitnet__dequantize_##base, \
     bitnet__relu2_gate_##base, bitnet__sigmoid_gate_##base, bitnet__rmsnorm_##base, \
-    bitnet__dotrows_u8_##isa
+    bitnet__dotrows_u8_##isa, bitnet__scores_i8_##isa, bitnet__weigh_i8_##base, \
+    bitnet__sumrows_i8_##isa
 
 #if BITNET__AVX2
 /* ---- AVX2: a v16 is two ymm ---- */
@@ -536,6 +542,13 @@ BITNET__FN bitnet__v16_avx2 bitnet__top_avx2(bitnet__v16_avx2 top, bitnet__v16_a
     __m256i hi = _mm256_and_si256(_mm256_castps_si256(x.hi), magnitude);
     return bitnet__join_avx2(_mm256_max_epi32(_mm256_castps_si256(top.lo), lo),
                              _mm256_max_epi32(_mm256_castps_si256(top.hi), hi));
+}
+
+/* The largest element. */
+BITNET__FN float bitnet__largest_avx2(bitnet__v16_avx2 v) {
+    const __m256 m = _mm256_max_ps(v.lo, v.hi);
+    return bitnet__largest_of_4(_mm_max_ps(_mm256_castps256_ps128(m),
+                                           _mm256_extractf128_ps(m, 1)));
 }
 
 /* Rounded, ties to even. The first pack works in each half: the order of 8s is 0 2 1 3, undone. */
@@ -732,6 +745,16 @@ BITNET__FN __m256i bitnet__products_avx2(__m256i sum, __m256i w, __m256i a) {
     const __m256i pairs = _mm256_maddubs_epi16(w, a);
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
+
+/* Bytes of keys times a query: the sum of two products would not fit 16 bits. So the sign of a key
+   goes to the query: 2 * 128 * 127 fits. */
+BITNET__FN __m256i bitnet__key_products_avx2(__m256i sum, __m256i w, __m256i a) {
+    const __m256i k = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
+    return bitnet__products_avx2(sum, _mm256_abs_epi8(k), _mm256_sign_epi8(a, k));
+}
+/* What key_products has added to a sum, in units of the sum of q. */
+enum { bitnet__key_offset_avx2 = 0, bitnet__key_offset_avxvnni = 128,
+       bitnet__key_offset_avx512vnni = 128 };
 
 #ifdef BITNET_TL2
 /* ---- TL2, AVX2 ---- */
@@ -964,6 +987,12 @@ BITNET__FN __m256i bitnet__products_avxvnni(__m256i sum, __m256i w, __m256i a) {
     return _mm256_dpbusd_avx_epi32(sum, w, a);
 }
 
+BITNET__FN __m256i bitnet__key_products_avxvnni(__m256i sum, __m256i w, __m256i a) {
+    sum = bitnet__products_avxvnni(sum, w, a);
+    BITNET__IN_PLACE(sum);
+    return sum;
+}
+
 BITNET__FN bitnet__pair_avx2 bitnet__dot_avxvnni(bitnet__pair_avx2 sum, bitnet__pair_avx2 w,
                                                  const int8_t *a) {
     sum.lo = bitnet__products_avxvnni(sum.lo, w.lo, bitnet__load256_avx2(a));
@@ -1060,6 +1089,12 @@ BITNET__FN __m512 bitnet__add_shifted_avx512vnni(__m512 p, __m512 t) {
 BITNET__FN __m512 bitnet__top_avx512vnni(__m512 top, __m512 x) {
     __m512i bits = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
     return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(top), bits));
+}
+
+BITNET__FN float bitnet__largest_avx512vnni(__m512 v) {
+    const __m256 m = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    return bitnet__largest_of_4(_mm_max_ps(_mm256_castps256_ps128(m),
+                                           _mm256_extractf128_ps(m, 1)));
 }
 
 BITNET__FN __m128i bitnet__to_int8_avx512vnni(__m512 v) {
@@ -1167,6 +1202,12 @@ BITNET__FN __m512i bitnet__spread_avx512vnni(const uint8_t *p, const int i) {
 
 BITNET__FN __m512i bitnet__products_avx512vnni(__m512i sum, __m512i w, __m512i a) {
     return _mm512_dpbusd_epi32(sum, w, a);
+}
+
+BITNET__FN __m512i bitnet__key_products_avx512vnni(__m512i sum, __m512i w, __m512i a) {
+    sum = bitnet__products_avx512vnni(sum, w, a);
+    BITNET__IN_PLACE(sum);
+    return sum;
 }
 
 BITNET__FN __m512i bitnet__dot_avx512vnni(__m512i sum, __m512i w, const int8_t *a) {
@@ -1836,6 +1877,42 @@ static BITNET__TARGET void BITNET__V(rmsnorm)(const float *x, const float *gain,
     }
 }
 
+/* 64 positions. */
+BITNET__INLINE BITNET__TARGET float BITNET__V(weigh_block)(const float *p, const uint8_t *w,
+                                                           uint8_t *q) {
+    BITNET__V(v16) t[4], tops = BITNET__V(splat)(1e-30f), scale;
+    float top;
+    int i;
+    BITNET__UNROLL for (i = 0; i < 4; i++) {
+        t[i] = BITNET__V(mul)(BITNET__V(load_f32)(p + 16 * i), BITNET__V(load_f32)(w + 64 * i));
+        tops = BITNET__V(max)(t[i], tops);
+    }
+    top = BITNET__V(largest)(tops);
+    scale = BITNET__V(splat)(127.0f / top);
+    BITNET__UNROLL for (i = 0; i < 4; i++) {
+        t[i] = BITNET__V(max)(BITNET__V(mul)(t[i], scale), BITNET__V(splat)(0.0f));
+        t[i] = BITNET__V(min)(t[i], BITNET__V(splat)(127.0f));
+        _mm_storeu_si128((__m128i *)(void *)(q + 16 * i), BITNET__V(to_int8)(t[i]));
+    }
+    return top / 127.0f;
+}
+
+static BITNET__TARGET void BITNET__V(weigh_i8)(const float *p, const uint8_t *w, int n, int rows,
+                                               int from, int to, uint8_t *q, float *steps) {
+    float part[64];
+    int r;
+    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), steps++) {
+        const int begin = from > r ? from - r : 0, end = to < r + 64 ? to - r : 64;
+        const float *x = p + r;
+        if (begin > 0 || end < 64) {
+            memset(part, 0, sizeof part);
+            if (begin < end) memcpy(part + begin, x + begin, (size_t)(end - begin) * sizeof *x);
+            x = part;
+        }
+        *steps = BITNET__V(weigh_block)(x, w, q + r);
+    }
+}
+
 /* ---- I2_S, panels ----
    A block's 32 bytes are two pieces of 4 words. A vector takes the piece of every 4th row: i,
    i + 4 and so on; four vectors have all rows of the half. Transposing 4 x 4 words in each 16
@@ -2182,6 +2259,127 @@ BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(
                 else if (count == 4 || most == 4) BITNET__TILE_OF(4);
                 else if (count == 6) BITNET__TILE_OF(6);
                 else BITNET__TILE_OF(most);
+#undef BITNET__TILE_OF
+            }
+        }
+    }
+}
+
+/* ---- an int8 cache ----
+   A tile is 64 positions, or elements of values, with ymm 16, and up to 4 columns. */
+
+BITNET__INLINE BITNET__TARGET void BITNET__I(tile_scores)(
+    const uint8_t *w, int at, const int8_t *q, const int32_t *sums, int n, int cols, float *out,
+    size_t out_stride, const int tile_cols) {
+    enum { halves = 16 / BITNET__V(lanes), units = halves == 1 ? 4 : 1, all = units * halves };
+    const uint8_t *keys = w + BITNET__KV_STEPS + 4 * (size_t)at;
+    const int8_t *col[4];
+    BITNET__V(i32) sum[4][all], k[all];
+    int c, i, j;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
+        BITNET__UNROLL for (j = 0; j < all; j++) sum[c][j] = BITNET__V(splat_i32)(0);
+    }
+    for (i = 0; i < n; i += 4, keys += 4 * BITNET__KV_BLOCK) {
+        BITNET__UNROLL for (j = 0; j < all; j++)
+            k[j] = BITNET__V(load_i)(keys + 64 / halves * j);
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+            const BITNET__V(i32) a = BITNET__V(repeat4)(col[c] + i);
+            BITNET__UNROLL for (j = 0; j < all; j++)
+                sum[c][j] = BITNET__I(key_products)(sum[c][j], k[j], a);
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        const size_t column = bitnet__clamp(c, cols);
+        const int32_t less = BITNET__I(key_offset) * sums[column];
+        BITNET__UNROLL for (j = 0; j < units; j++)
+            BITNET__V(store)(out + column * out_stride + (size_t)at + 16 * j,
+                             BITNET__V(mul)(BITNET__V(minus)(sum[c] + j * halves, less),
+                                            BITNET__V(load_f32)(w + 4 * (size_t)at + 64 * j)));
+    }
+}
+
+BITNET__HOT BITNET__TARGET void BITNET__I(scores_i8)(const uint8_t *w, const int8_t *q,
+                                                     const int32_t *sums, int n, int rows,
+                                                     int cols, float *out, size_t out_stride) {
+    enum { step = BITNET__V(lanes) == 16 ? 64 : 16 };
+    int r, c, at;
+    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), out += 64) {
+        for (c = 0; c < cols; c += 4) {
+            const int8_t *col = q + (size_t)c * (size_t)n;
+            float *to = out + (size_t)c * out_stride;
+            for (at = 0; at < 64; at += step) {
+                if (cols - c == 1)
+                    BITNET__I(tile_scores)(w, at, col, sums + c, n, 1, to, out_stride, 1);
+                else if (cols - c == 2)
+                    BITNET__I(tile_scores)(w, at, col, sums + c, n, 2, to, out_stride, 2);
+                else
+                    BITNET__I(tile_scores)(w, at, col, sums + c, n, cols - c, to, out_stride, 4);
+            }
+        }
+    }
+}
+
+/* The sums of 64 positions, added to out. v: the first elements of the block's values. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(tile_values)(
+    const uint8_t *v, const uint8_t *p, const float *steps, size_t p_stride, int n, int cols,
+    float *out, int count, const int units, const int tile_cols) {
+    enum { halves = 16 / BITNET__V(lanes) };
+    const uint8_t *col[4];
+    BITNET__V(i32) sum[4][4], w[4];
+    int c, r, j;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        col[c] = p + bitnet__clamp(c, cols) * p_stride;
+        BITNET__UNROLL for (j = 0; j < units * halves; j++)
+            sum[c][j] = BITNET__V(splat_i32)(0);
+    }
+    for (r = 0; r < 64; r += 4, v += 4 * (size_t)n) {
+        BITNET__UNROLL for (j = 0; j < units * halves; j++)
+            w[j] = BITNET__V(load_i)(v + 64 / halves * j);
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+            const BITNET__V(i32) a = BITNET__V(repeat4)((const int8_t *)col[c] + r);
+            BITNET__UNROLL for (j = 0; j < units * halves; j++) {
+                sum[c][j] = BITNET__I(products)(sum[c][j], a, w[j]);
+                BITNET__IN_PLACE(sum[c][j]);
+            }
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        const size_t column = bitnet__clamp(c, cols);
+        const BITNET__V(v16) step = BITNET__V(splat)(steps[column * (p_stride / 64)]);
+        float *to = out + column * (size_t)count;
+        if (c >= cols) break;
+        BITNET__UNROLL for (j = 0; j < units; j++, to += 16)
+            BITNET__V(store)(to, BITNET__V(add)(BITNET__V(load_f32)(to),
+                                                BITNET__V(mul)(BITNET__V(minus)(sum[c] + j * halves,
+                                                                                0), step)));
+    }
+}
+
+BITNET__HOT BITNET__TARGET void BITNET__I(sumrows_i8)(const uint8_t *w, const uint8_t *p,
+                                                      const float *steps, size_t p_stride, int n,
+                                                      int first, int count, int rows, int cols,
+                                                      float *out) {
+    const int most = BITNET__V(lanes) == 16 ? 4 : 1;
+    int r, c, i, units;
+    if (count % 16) {
+        bitnet__sumrows_i8_scalar(w, p, steps, p_stride, n, first, count, rows, cols, out);
+        return;
+    }
+    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), p += 64, steps++) {
+        for (c = 0; c < cols; c += 4) {
+            const size_t column = (size_t)c;
+            for (i = 0; i < count; i += 16 * units) {
+                const uint8_t *v = w + BITNET__KV_STEPS + 4 * (size_t)(first + i);
+                units = count - i < 16 * most ? 1 : most;
+#define BITNET__TILE_OF(units, tile_cols) \
+    BITNET__I(tile_values)(v, p + column * p_stride, steps + column * (p_stride / 64), p_stride, \
+                           n, cols - c, out + column * (size_t)count + i, count, units, tile_cols)
+                if (units == 1 && cols - c == 1) BITNET__TILE_OF(1, 1);
+                else if (units == 1) BITNET__TILE_OF(1, 4);
+                else if (cols - c == 1) BITNET__TILE_OF(most, 1);
+                else if (cols - c == 2) BITNET__TILE_OF(most, 2);
+                else BITNET__TILE_OF(most, 4);
 #undef BITNET__TILE_OF
             }
         }

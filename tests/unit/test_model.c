@@ -632,7 +632,7 @@ static void test_ctx_params(void) {
             case 6: p.n_logits = 17; break;
             case 7: p.n_threads = -1; break;
             case 8: p.n_threads = 257; break;
-            case 9: p.kv_type = (bitnet_kv_type)2; break;
+            case 9: p.kv_type = (bitnet_kv_type)3; break;
             case 10: p.n_threads = INT32_MAX; break;
             case 11: p.n_batch = INT32_MIN; break;
             default: p.n_ctx = INT32_MIN; break;
