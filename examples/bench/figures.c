@@ -152,7 +152,6 @@ static void read_json(const char *text, size_t n, found *to) {
     if (json_parse(&doc, 0)) doc.n_nodes = 0;
     for (node = JSON_ROOT; node < doc.n_nodes; node++) {
         const char *row[N_FIELDS];
-        if (json_kind(&doc, node) != JSON_OBJECT) continue;
         for (k = 0; k < N_FIELDS; k++) {
             const uint32_t v = json_get(&doc, node, fields[k][0]);
             const json_type type = json_kind(&doc, v);

@@ -531,15 +531,21 @@ compare_tests() {
         "echo \$\$ > $tmp/pid; echo so far; sleep 300 & sleep 300" --compare-limit 1
     check compare-hang-killed "it still runs" gone "$tmp/pid"
     refuses_command compare-hang-closed "is not done in time" "exec >&-; sleep 300" --compare-limit 1
+    echo 0 > "$tmp/fake.calls"
     refuses_command compare-other-test "has another test than at first: pp9+tg4" \
-        "last=\$((\$(cat $tmp/fake.calls || echo 0) + 8)) sh $tmp/fake csv"
-    refuses_command compare-fewer-tests "has another number of tests" "sh $tmp/fake jsonl | head -n \$((5 - \$(cat $tmp/fake.calls)))"
+        "last=\$((\$(cat $tmp/fake.calls) + 8)) sh $tmp/fake csv"
+    echo 0 > "$tmp/fake.calls"
+    refuses_command compare-fewer-tests "has another number of tests" \
+        "lines=\$((4 - \$(cat $tmp/fake.calls))); sh $tmp/fake jsonl | head -n \$lines"
     refuses_command compare-too-long "pp99999+tg4 needs a context of 100003; the model has " "last=99999 sh $tmp/fake md"
     refuses_command compare-unknown-test "has an unknown test: speed" "pp=speed sh $tmp/fake md"
     refuses_command compare-zero "has a speed that is none: -0.5" "sh $tmp/fake csv | sed s/50.5/-0.5/"
     refuses_command compare-no-tokens "has a test of no tokens" "last=0 sh $tmp/fake json | sed 's/\"n_gen\": 4/\"n_gen\": 0/'"
     refuses_command compare-no-line "printed no line that fits the form {pp16} apples" "cat $tmp/timings" --compare-form "{pp16} apples"
-    refuses_command compare-thousands "printed no line that fits" "cat $tmp/thousands" --compare-form "{pp16} tokens"
+    for form in "{pp16} tokens" "pp {pp16}"; do
+        refuses_command compare-thousands "printed no line that fits" "cat $tmp/thousands" --compare-form "$form"
+    done
+    refuses_command compare-too-many "has too many tests" "for i in \$(seq 17); do sh $tmp/fake jsonl; done"
 
     # a killed bench leaves no command behind
     rm -f "$tmp/pid"
@@ -561,6 +567,7 @@ compare_tests() {
     for form in md csv json jsonl; do compared "compare-$form" "sh $tmp/fake $form"; done
     check compare-calls "$(cat "$tmp/fake.calls") calls" test "$(cat "$tmp/fake.calls")" -eq 3
     compared compare-noise "echo 'warning: no GPU, [x], {y}'; echo '| a | b |'; sh $tmp/fake json; echo 'done.'"
+    compared compare-noise-jsonl "echo '{\"event\": \"start\"}'; sh $tmp/fake jsonl"
     compared compare-noise-csv "echo 'warning: no GPU, no BLAS'; sh $tmp/fake csv | sed 's/\$/\r/'"
     compared compare-old-name "pp='pp 16' sh $tmp/fake md | sed 's/tg4 @ d8/tg4@pp8/'"
     json_is compare-command "j['command'] == \"pp='pp 16' sh $tmp/fake md | sed 's/tg4 @ d8/tg4@pp8/'\""
@@ -575,7 +582,8 @@ compare_tests() {
         --compare-form "print: prompt eval time *{pp16} tokens per" --compare-form "print: eval time *{tg4 @ d16} tokens"
     json_is compare-forms "[(r['test'], r['their_tok_s'], r['their_threads']) for r in j['comparison']] ==
         [('pp16', 1280.5, None), ('tg4 @ d16', 7.75, None), ('tg4 @ d16', 7.75, None)]"
-    run "$model" -r 1 -t 1 --json --compare "echo 'read 120.5, wrote 30 tokens/s'" --compare-form "read {pp16}, wrote {tg4}"
+    run "$model" -r 1 -t 1 --json --compare "echo 'read 120.5, wrote 9 files, wrote 30 tokens/s'" \
+        --compare-form "read {pp16}*wrote {tg4} tokens"
     json_is compare-form-of-two "[(r['test'], r['their_tok_s']) for r in j['comparison']][:2] == [('pp16', 120.5), ('tg4', 30)]"
 }
 
