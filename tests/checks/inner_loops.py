@@ -330,15 +330,18 @@ def table(compilers):
                           ((name, row[0], len(loop)) + row[1:]))
 
 
-def loop_with(loops, wanted):
-    """The one of these loops with so many of some vector instructions; see PARTS."""
+def loop_with(loops, function, wanted):
+    """The loop of a function with so many of some vector instructions; see PANELS."""
     def count(loop, name):
         return sum(bool(re.match(name + r'\s+v', line)) for line in loop)
 
     def loaded(loop):
         return sum(len(re.findall(r'\bq\d+', line)) for line in loop if line.startswith('ld'))
-    return min((loop for loop in loops if all(count(loop, i) == n for i, n in wanted.items())),
-               key=loaded)
+    found = [loop for loop in loops['bitnet__' + function]
+             if all(count(loop, name) == n for name, n in wanted.items())]
+    if not found:
+        sys.exit('%s has no loop with %s' % (function, wanted))
+    return min(found, key=loaded)
 
 
 def items_of(m):
@@ -363,12 +366,13 @@ def items_of(m):
 
 
 def costs_of(loops, parts, items, target, cpu):
-    """{part: [cycles a token, bound of ports and width]}; of attention, a token and position."""
+    """{part: [cycles a token, bound of ports and width, instructions]}; of attention, a token and
+    position."""
     costs = {}
     for part, name, wanted, size, kind in parts:
-        loop = loop_with(loops['bitnet__' + name], wanted)
-        cost = costs.setdefault(part, [0, 0])
-        for i, x in enumerate(simulated(loop, target, cpu, 1)):
+        loop = loop_with(loops, name, wanted)
+        cost = costs.setdefault(part, [0, 0, 0])
+        for i, x in enumerate((*simulated(loop, target, cpu, 1), len(loop))):
             cost[i] += x * items[kind] / size
     return costs
 
@@ -424,9 +428,9 @@ def bytes_of(m, context):
             EXACT_ROWS * m['dim'] * BYTES['head'] + kv * positions_at(context))
 
 
-def in_all(costs, positions):
-    """Cycles of all parts."""
-    return sum(cost[0] * (positions if part == 'attention' else 1) for part, cost in costs.items())
+def in_all(costs, positions, of=0):
+    """Cycles of all parts; of=2: instructions."""
+    return sum(cost[of] * (positions if part == 'attention' else 1) for part, cost in costs.items())
 
 
 def predicted(cycles, read_bytes, machine):
@@ -455,7 +459,7 @@ def print_loops(m, loops, target):
     print('%-38s %5s %12s' % ('loop', 'items', 'instructions') +
           ''.join('%15s' % machine[1] for machine in MACHINES))
     for key, part in sorted(rows.items()):
-        loop = loop_with(loops['bitnet__' + part[1]], part[2])
+        loop = loop_with(loops, part[1], part[2])
         cells = ['%.1f / %.1f' % simulated(loop, target, cpu, 1) if cpu in used[key] else '-'
                  for name, cpu, *rest in MACHINES]
         print('%-38s %5d %12d' % (key, part[3], len(loop)) + ''.join('%15s' % c for c in cells))
@@ -463,10 +467,11 @@ def print_loops(m, loops, target):
 
 def print_costs(what, parts, places, seen, costs):
     print('\n%-13s' % what + '%16s' * len(parts) % tuple(parts) +
-          ''.join('%17s' % ('attention, %d' % n) for n in places))
+          ''.join('%17s' % ('attention, %d' % n) for n in places) + '   million instructions')
     for machine, cost in zip(MACHINES, costs):
         print('%-13s' % machine[1] + ' '.join(shown(cost[part]) for part in parts) + '  ' +
-              '  '.join(shown(cost['attention'], n) for n in seen))
+              '  '.join(shown(cost['attention'], n) for n in seen) + '   ' +
+              ', '.join('%.1f' % (in_all(cost, n, 2) / 1e6) for n in seen))
 
 
 def text_model(compiler):
