@@ -352,7 +352,8 @@ int main(int argc, char **argv) {
     if (save || ask) return 0;
     bitnet_model_free(load_model(0));
     if (!info.has_head) {
-        if (profile || together || command) fail(2, "this model writes no text: nothing to show", "");
+        if (profile || together || command)
+            fail(2, "this model writes no text: nothing to show", "");
         bench_embeddings(kernel, threads, rounds, quick);
         free(file);
         return 0;

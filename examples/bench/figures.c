@@ -78,7 +78,8 @@ static void add_row(const char *const row[N_FIELDS], found *to) {
     if (!row[SPEED]) return;
     if (row[TEST]) {
         bitnet_clean_text(row[TEST], strlen(row[TEST]), name, sizeof name);
-        if (!read_name(row[TEST], &f)) fail(1, "the command of --compare has an unknown test: ", name);
+        if (!read_name(row[TEST], &f))
+            fail(1, "the command of --compare has an unknown test: ", name);
     } else {
         f.n_prompt = whole(row[N_PROMPT]);
         f.n_gen = whole(row[N_GEN]);

@@ -14,13 +14,13 @@ typedef struct figure {
     double tok_s;
 } figure;
 
-/* Keeps a form: a part of a line with placeholders for speeds, as in "prompt: {pp512} tokens/s". A *
-   stands for any text, a blank for one or more. Fails if the form is a bad one. form must stay.
-   Returns 1. */
+/* Keeps a form: a part of a line with placeholders for speeds, as in "prompt: {pp512} tokens/s".
+   A * stands for any text, a blank for one or more. Fails if the form is a bad one. form must
+   stay. Returns 1. */
 int add_form(const char *form);
-/* Reads the figures in a text, which it changes for a while: those of the forms, if there are some, in the last
-   line that fits each; else those of llama-bench's json, jsonl, csv or md. Returns how many; never
-   0, for it fails if there are none. */
+/* Reads the figures in a text, which it changes for a while: those of the forms, if there are
+   some, in the last line that fits each; else those of llama-bench's json, jsonl, csv or md.
+   Returns how many; never 0, for it fails if there are none. */
 int read_figures(char *text, figure out[MAX_FIGURES]);
 void figure_name(const figure *f, char name[64]);
 

@@ -84,8 +84,8 @@ NOT_CHECKED = [('bitnet__panels_neon', 'cortex-a53'), ('bitnet__panels_dotprod',
                ('bitnet__dotrows_groups_dotprod', 'cortex-a55'),
                ('bitnet__multiply_avx512vnni', 'znver4')]
 
-# Models: their shapes (kv: elements of a token's keys, or of its values); how many norms and quantized
-# inputs of each size a layer has; and the function of the gate.
+# Models: their shapes (kv: elements of a token's keys, or of its values); how many norms and
+# quantized inputs of each size a layer has; and the function of the gate.
 MODELS = {
     'embed': {                                 # the embedding model of 0.6B
         'layers': 28, 'dim': 1024, 'ffn': 3072, 'q': 2048, 'kv': 1024, 'head': 128,
@@ -150,10 +150,13 @@ TILES['bitnet__panels_i8mm'] = TILES['bitnet__panels_dotprod']
 
 # Machines: name, CPU, panels, cores, GHz, and GB/s that its memory can give at most and that a
 # program was seen to read, where that is published.
-#   Raspberry Pi 5: LPDDR4X-4267, 32 bits wide; 10.3 is file size times speed of an 0.5B model in
-#   Q2_K, the first row of https://github.com/ggml-org/llama.cpp/issues/26484.
-#   Graviton2, Graviton3 (c6g.2xlarge, c7g.2xlarge; the GB/s are for all 64 cores): GHz by https://github.com/aws/aws-graviton-getting-started; 8
-#   channels of DDR4-3200 (https://www.anandtech.com/show/15578) and of DDR5-4800
+#   Raspberry Pi 5: LPDDR4X-4267, 32 bits wide
+#   (https://threedots.ovh/blog/2023/09/gathering-some-raspberry-pi-5-details/); 10.3 is the size
+#   of a file times the speed of writing, the first row of
+#   https://github.com/ggml-org/llama.cpp/issues/26484.
+#   Graviton2, Graviton3 (c6g.2xlarge, c7g.2xlarge; the memory is that of all 64 cores): GHz by
+#   https://github.com/aws/aws-graviton-getting-started; 8 channels of DDR4-3200
+#   (https://www.anandtech.com/show/15578) and of DDR5-4800
 #   (https://en.wikichip.org/wiki/AWS_Graviton3).
 #   Apple M1: the 4 fast cores (https://www.anandtech.com/show/16252); LPDDR4X-4266, 128 bits wide.
 MACHINES = [
@@ -448,7 +451,7 @@ def predicted(cycles, read_bytes, machine):
 
 
 def print_loops(m, loops, target):
-    """For each loop its items and instructions, and for each CPU that runs it what llvm-mca says."""
+    """Each loop's items and instructions, and what llvm-mca says of the CPUs that run it."""
     rows, used = {}, {}
     for name, cpu, panels, *rest in MACHINES:
         for part in read_parts(m, panels) + written_parts(m, panels):
