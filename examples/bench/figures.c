@@ -234,6 +234,7 @@ static int fits_line(const char *form, const char *line, figure *out, int *n) {
             n_star = *n;
         } else if (*f == '{') {
             f = placeholder(f + 1, &out[*n]);
+            if (!f) return 0;          /* add_form has seen to that */
             after = read_number(s, line, &out[*n].tok_s);
             *n += after != 0;
         } else if (*f == ' ') {
