@@ -56,7 +56,7 @@ char *run_command(const char *command, int limit_s) {
     size_t n;
     int ended;
     FILE *f = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, command, -1, wide, 32768)
-                  ? _wpopen(wide, L"rb") : 0;
+                  ? _wpopen(wide, L"r") : 0;
     (void)limit_s;
     if (!f) fail(1, "cannot start the command ", command);
     append(&p, "", 0);
