@@ -12542,6 +12542,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_U8, 80, 9, 13, 1}, {BITNET__TEST_U8, 48, 9, 13, 1},
     {BITNET__TEST_U8, 37, 3, 3, 1},
     {BITNET__TEST_GROUPS, 256, 37, 40, 1}, {BITNET__TEST_GROUPS, 768, 70, 13, 3},
+    {BITNET__TEST_GROUPS, 512, 33, 150, 149},          /* more columns than panels take at once */
     {BITNET__TEST_DOT, 272, 37, 13, 1}, {BITNET__TEST_DOT, 80, 70, 9, 3},
     {BITNET__TEST_DOT, 37, 5, 5, 2}, {BITNET__TEST_DOT, 4112, 5, 7, 1}
 };
