@@ -2753,9 +2753,10 @@ static size_t bitnet__i2s_bytes(int n, int rows) { return (size_t)rows * (size_t
 
    Activations have one step per token and group of the weights. With a step for 32 activations, as
    in other engines, the logits of three random models differ from those of unrounded activations
-   by 2.0 to 2.3 % (RMS), with these by 2.3 to 3.0 % (tests/checks/activation_groups.py). But 4 times
-   as many sums become floats: the same loops with groups of 32 compute 240 and 107 GMAC/s instead of
-   370 and 136 (AVX-512 VNNI and AVX2, one thread of an Intel Xeon, 128 columns, rows of 2048).
+   by 2.0 to 2.3 % (RMS), with these by 2.3 to 3.0 % (tests/checks/activation_groups.py). But 4
+   times as many sums become floats: the same loops with groups of 32 compute 240 and 107 GMAC/s
+   instead of 370 and 136 (AVX-512 VNNI and AVX2, one thread of an Intel Xeon, 128 columns, rows of
+   2048).
 
    Bound: a code is at most 2, so |sum of code * q| is at most 256 group, 65536. (float)dot is
    exact. */
@@ -5693,7 +5694,7 @@ static bitnet_result bitnet__fail_unpacked(const bitnet_ternary *t, const char *
                        (int)t->tile.cols, (int)t->tile.group);
     if (u->invalid == bitnet__second_scale)
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%sblocks of different scales: %g (row "
-                            "%d, column %d), %g (row %d, column %d); a layer needs one", title,
+                            "%d, column %d), %g (row %d, column %d); one is needed here", title,
                             (double)bitnet__f16_to_f32(u->scale), (int)u->scale_row,
                             (int)u->scale_column, (double)bitnet__f16_to_f32((uint16_t)u->value),
                             (int)u->row, (int)u->column);
