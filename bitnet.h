@@ -4955,6 +4955,9 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
        chatml          Qwen/Qwen2.5-7B-Instruct, and all others with <|im_start|>
        falcon-3        tiiuae/Falcon3-7B-Instruct, whose tools have another form
 
+   Nothing is known here about the template of Falcon-E's files: if it has the marks of one of
+   these, it is taken for that one; if not, chat is unsupported.
+
    A string of the template becomes tokens with its special tokens. A message never does, but its
    text and what is around it are cut into pieces together.
    ============================================================================================= */
