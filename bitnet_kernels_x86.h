@@ -981,7 +981,7 @@ static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
 enum { bitnet__together_avxvnni = 2, bitnet__tile_cols_avxvnni = 3,
        bitnet__depth_avxvnni = BITNET__MAX_ROW / 128, bitnet__panel_cols_avxvnni = 6,
        bitnet__panels_from_avxvnni = 10, bitnet__group_cols_avxvnni = 4,
-       bitnet__byte_cols_avxvnni = 2 };
+       bitnet__group_panels_from_avxvnni = 12, bitnet__byte_cols_avxvnni = 2 };
 
 BITNET__FN __m256i bitnet__products_avxvnni(__m256i sum, __m256i w, __m256i a) {
     return _mm256_dpbusd_avx_epi32(sum, w, a);
@@ -1142,7 +1142,7 @@ enum { bitnet__lanes_avx512vnni = 16, bitnet__key_cols_avx512vnni = 4,
        bitnet__tile_cols_avx512vnni = 6, bitnet__depth_avx512vnni = BITNET__MAX_ROW / 128,
        bitnet__panel_cols_avx512vnni = 8, bitnet__panels_from_avx512vnni = 24,
        bitnet__byte_cols_avx512vnni = 6, bitnet__group_cols_avx512vnni = 8,
-       bitnet__tl2_cols_avx512vnni = 8 };
+       bitnet__group_panels_from_avx512vnni = 16, bitnet__tl2_cols_avx512vnni = 8 };
 
 #define BITNET__I32(op) \
     BITNET__FN __m512i bitnet__##op##_avx512vnni(__m512i a, __m512i b) { \
@@ -2233,6 +2233,116 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_groups)(
     }
 }
 
+#if BITNET__PARTS & BITNET__VNNI_STEPS
+/* With many columns, panels: their codes are unpacked once for all columns, and each activation,
+   once loaded, serves twice as many rows. A panel of 2 L rows is one group of 16 rows, or two. */
+enum { BITNET__I(group_wide) = 16 * BITNET__I(panel_cols) };       /* columns at a time */
+
+/* The codes of a group of weights: w[half] begins with those of the half's rows. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(unpack_group)(const uint8_t *const *w, int group,
+                                                           BITNET__V(i32) (*panel)[2]) {
+    const BITNET__V(i32) mask = BITNET__V(splat_i32)(0x03030303);
+    int i, h, s;
+    for (i = 0; i < group / 16; i++, panel += 4) {
+        BITNET__UNROLL for (h = 0; h < 2; h++) {
+            const BITNET__V(i32) v = BITNET__V(load_i)(w[h] + 64 * i);
+            BITNET__STREAM(w[h] + 64 * i);
+            BITNET__UNROLL for (s = 0; s < 4; s++) panel[s][h] = BITNET__V(masked)(v, 2 * s, mask);
+        }
+    }
+}
+
+/* y += the products of a group of a panel's weights with a tile of columns, whose groups lie
+   `groups` apart in sums and steps. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(multiply_group)(
+    const BITNET__V(i32) (*panel)[2], const BITNET__V(v16) *d, const int8_t *q,
+    const int32_t *sums, const float *steps, int n, int group,
+    BITNET__V(v16) (*y)[BITNET__V(lanes) / 8]) {
+    enum { most = BITNET__I(panel_cols), pieces = BITNET__V(lanes) / 8 };
+    const size_t groups = (size_t)(n / group);
+    BITNET__V(i32) sum[most][2], dots[2];
+    const int8_t *col[most];
+    int c, p;
+    BITNET__UNROLL for (c = 0; c < most; c++) {
+        col[c] = q + (size_t)c * (size_t)n;
+        sum[c][0] = sum[c][1] = BITNET__V(splat_i32)(0);
+    }
+    BITNET__I(steps)(panel, group / 4, col, sum);
+    BITNET__UNROLL for (c = 0; c < most; c++) {
+        const size_t at = (size_t)c * groups;
+        dots[0] = sum[c][0];
+        dots[1] = sum[c][1];
+        BITNET__UNROLL for (p = 0; p < pieces; p++) {
+            const BITNET__V(v16) f = BITNET__V(mul)(d[p], BITNET__V(splat)(steps[at]));
+            const BITNET__V(v16) dot = BITNET__V(minus)(dots + (pieces == 2 ? p : 0), sums[at]);
+            y[c][p] = BITNET__V(add)(y[c][p], BITNET__V(mul)(dot, f));
+        }
+    }
+}
+
+/* A panel, or the rows that are left, with some whole tiles of columns, at most `group_wide`. */
+BITNET__HOT BITNET__TARGET void BITNET__I(panel_groups)(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
+    int rows, int cols, int add, float *out, size_t out_stride) {
+    enum { pieces = BITNET__V(lanes) / 8 };            /* groups of 16 rows */
+    const size_t groups = (size_t)(n / group);
+    const size_t second = rows > 16 ? bitnet__groups_bytes(n, group, 16) : 0;
+    BITNET__V(i32) panel[64][2];                       /* a group has at most 256 weights */
+    BITNET__V(v16) y[BITNET__I(group_wide)][pieces], d[pieces];
+    const uint8_t *half[2];
+    float last[16];
+    size_t g;
+    int c, p, r;
+    for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (p = 0; p < pieces; p++) y[c][p] = BITNET__V(splat)(0.0f);
+    }
+    for (g = 0; g < groups; g++, w += bitnet__group_bytes(group)) {
+        BITNET__UNROLL for (p = 0; p < pieces; p++)
+            d[p] = BITNET__V(load_f16)(w + (p ? second : 0));
+        half[0] = w + BITNET__GROUP_SCALES;
+        half[1] = half[0] + (pieces == 2 ? second : 32);           /* or its rows 8 to 15 */
+        BITNET__I(unpack_group)(half, group, panel);
+        for (c = 0; c < cols; c += BITNET__I(panel_cols)) {
+            const size_t at = (size_t)c * groups + g;
+            BITNET__I(multiply_group)((const BITNET__V(i32) (*)[2])panel, d,
+                                      q + at * (size_t)group, sums + at, steps + at, n, group,
+                                      y + c);
+        }
+    }
+    for (c = 0; c < cols; c++, out += out_stride) {
+        for (p = 0; p < pieces && 16 * p < rows; p++) {
+            float *to = out + 16 * p;
+            if (rows - 16 * p >= 16) {
+                if (add) y[c][p] = BITNET__V(add)(BITNET__V(load_f32)(to), y[c][p]);
+                BITNET__V(store)(to, y[c][p]);
+                continue;
+            }
+            BITNET__V(store)(last, y[c][p]);
+            for (r = 0; r < rows - 16 * p; r++) to[r] = add ? to[r] + last[r] : last[r];
+        }
+    }
+}
+
+/* Whole tiles of columns; returns how many they are. */
+static BITNET__TARGET int BITNET__I(panels_groups)(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
+    int rows, int cols, int add, float *out, size_t out_stride) {
+    enum { tall = 2 * BITNET__V(lanes), wide = BITNET__I(group_wide) };
+    const int whole = cols - cols % BITNET__I(panel_cols);
+    int r, c;
+    for (c = 0; c < whole; c += wide) {
+        const size_t col = (size_t)c, at = col * (size_t)(n / group);
+        for (r = 0; r < rows; r += tall)
+            BITNET__I(panel_groups)(w + bitnet__groups_bytes(n, group, r), q + col * (size_t)n,
+                                    sums + at, steps + at, n, group,
+                                    rows - r < tall ? rows - r : tall,
+                                    whole - c < wide ? whole - c : wide, add,
+                                    out + col * out_stride + r, out_stride);
+    }
+    return whole;
+}
+#endif
+
 /* Blocks of rows that stay in the L2 cache, or in L1 if a row is short: for each tile of columns,
    which stay in L1, all rows of the block. */
 BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(
@@ -2241,10 +2351,15 @@ BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(
     const int most = BITNET__I(group_cols);
     const size_t bytes = bitnet__groups_bytes(n, group, 16), groups = (size_t)(n / group);
     const int block = bytes < 65536 ? 131072 / (int)bytes * 16 : 16;
-    int r, c, i, end, count;
-    for (r = 0; r < rows; r = end) {
+    int r, c, i, end, count, first = 0;
+#if BITNET__PARTS & BITNET__VNNI_STEPS
+    if (cols >= BITNET__I(group_panels_from))
+        first = BITNET__I(panels_groups)(w, q, sums, steps, n, group, rows, cols, add, out,
+                                         out_stride);
+#endif
+    for (r = 0; r < rows && first < cols; r = end) {
         end = rows - r < block ? rows : r + block;
-        for (c = 0; c < cols; c += count) {
+        for (c = first; c < cols; c += count) {
             const size_t col = (size_t)c;
             count = bitnet__share(cols - c, most);
             count = count == 5 ? 3 : count == 7 ? 4 : count;       /* and as many again, but one */

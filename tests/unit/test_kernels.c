@@ -354,9 +354,11 @@ static void dotrows_groups(const char *table) {
             const groups_shape g[] = {
                 {group, 12288, 35, 3, VALID, RANDOM, SCALE_NORMAL, 1},
                 {group, 1 << 20, 2, 1, ALL_PLUS, ALL_MINUS_128, SCALE_NORMAL, 0},
-                {group, 512, 523, 29, VALID, RANDOM, SCALE_NORMAL, 0}
+                {group, 512, 523, 29, VALID, RANDOM, SCALE_NORMAL, 0},
+                {group, 512, 49, 283, VALID, RANDOM, SCALE_NORMAL, 1},
+                {group, 256, 33, 25, ALL_PLUS, ALL_MINUS_128, SCALE_EXTREME, 1}
             };
-            for (i = 0; i < 3; i++)
+            for (i = 0; i < COUNT(g); i++)
                 if (!compare_groups(&k, &g[i], 3)) return;
         }
     }
