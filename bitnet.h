@@ -676,9 +676,9 @@ typedef struct bitnet_model_info {
     const char *chat_template;   /* name of the chat template, such as "chatml"; 0: none is known */
 } bitnet_model_info;
 
-/* How keys and values are kept. I8: 8 bits for each number and one scale for each position and head,
-   half the memory of F16, and attention is computed in integers: faster in long contexts, and not
-   as close to the model. The size of a head must be a multiple of 4. */
+/* How keys and values are kept. I8: 8 bits for each number, and a scale for each position and
+   head. That is half the memory of F16, and attention is computed in integers: faster in long
+   contexts, and not as close to the model. The size of a head must be a multiple of 4. */
 typedef enum bitnet_kv_type {
     BITNET_KV_F16 = 0, BITNET_KV_F32 = 1, BITNET_KV_I8 = 2
 } bitnet_kv_type;
@@ -2053,10 +2053,10 @@ static double bitnet__scale2(double x, int e) {
     return x * two_e;
 }
 
-/* sqrt rounded to nearest, as IEEE 754 defines it, for 0, infinity, NaN and positive normal x; other
-   x give a useless number. x = m 2^e with e even: the root of m 2^54, digit by digit, has 54 bits,
-   one more than a double. That bit rounds. The root is never halfway: an odd number has an odd
-   square. Kernels may use an instruction instead. Bound: rest <= 2 root, under 2^55. */
+/* sqrt rounded to nearest, as IEEE 754 defines it, for 0, infinity, NaN and positive normal x;
+   other x give a useless number. x = m 2^e with e even: the root of m 2^54, digit by digit, has 54
+   bits, one more than a double. That bit rounds. The root is never halfway: an odd number has an
+   odd square. Kernels may use an instruction instead. Bound: rest <= 2 root, under 2^55. */
 BITNET__APART double bitnet__sqrt(double x) {
     uint64_t m, root = 0, rest = 0;
     int e, i;
@@ -9159,7 +9159,8 @@ typedef struct bitnet__candidate {
 
 /* Keys and values of page_len consecutive positions, for all layers; the data follows:
    [n_layers][n_kv_heads][keys, values][page_len][head_dim], F16 or F32, or for I8 in blocks of 64
-   positions as drawn in @kernels. Sequences that begin with the same tokens may share pages. A page is written only by a sequence that has it alone. */
+   positions as drawn in @kernels. Sequences that begin with the same tokens may share pages. A page
+   is written only by a sequence that has it alone. */
 typedef struct bitnet__page {
     struct bitnet__page *next;         /* in the list of free pages */
     int32_t n_users;                   /* sequences that have it */

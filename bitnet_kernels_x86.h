@@ -574,7 +574,7 @@ enum { bitnet__lanes_avx2 = 8, bitnet__key_cols_avx2 = 1, bitnet__mix_vectors_av
        bitnet__together_avx2 = 1, bitnet__tile_cols_avx2 = 4, bitnet__depth_avx2 = 4,
        bitnet__group_cols_avx2 = 4,
        bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__byte_cols_avx2 = 2,
-       bitnet__tl2_cols_avx2 = 4 };
+       bitnet__tl2_cols_avx2 = 4, bitnet__key_offset_avx2 = 0 };
 
 #define BITNET__I32(op) \
     BITNET__FN __m256i bitnet__##op##_avx2(__m256i a, __m256i b) { return _mm256_##op(a, b); }
@@ -747,14 +747,12 @@ BITNET__FN __m256i bitnet__products_avx2(__m256i sum, __m256i w, __m256i a) {
 }
 
 /* Bytes of keys times a query: the sum of two products would not fit 16 bits. So the sign of a key
-   goes to the query: 2 * 128 * 127 fits. */
+   goes to the query: 2 * 128 * 127 fits. Then nothing is to be subtracted: key_offset, which
+   elsewhere is 128 times the sum of q, is 0. */
 BITNET__FN __m256i bitnet__key_products_avx2(__m256i sum, __m256i w, __m256i a) {
-    const __m256i k = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
+    const __m256i k = _mm256_xor_si256(w, _mm256_set1_epi8((char)-128));
     return bitnet__products_avx2(sum, _mm256_abs_epi8(k), _mm256_sign_epi8(a, k));
 }
-/* What key_products has added to a sum, in units of the sum of q. */
-enum { bitnet__key_offset_avx2 = 0, bitnet__key_offset_avxvnni = 128,
-       bitnet__key_offset_avx512vnni = 128 };
 
 #ifdef BITNET_TL2
 /* ---- TL2, AVX2 ---- */
@@ -981,7 +979,8 @@ static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
 enum { bitnet__together_avxvnni = 2, bitnet__tile_cols_avxvnni = 3,
        bitnet__depth_avxvnni = BITNET__MAX_ROW / 128, bitnet__panel_cols_avxvnni = 6,
        bitnet__panels_from_avxvnni = 10, bitnet__group_cols_avxvnni = 4,
-       bitnet__group_panels_from_avxvnni = 12, bitnet__byte_cols_avxvnni = 2 };
+       bitnet__group_panels_from_avxvnni = 12, bitnet__byte_cols_avxvnni = 2,
+       bitnet__key_offset_avxvnni = 128 };
 
 BITNET__FN __m256i bitnet__products_avxvnni(__m256i sum, __m256i w, __m256i a) {
     return _mm256_dpbusd_avx_epi32(sum, w, a);
@@ -1142,7 +1141,8 @@ enum { bitnet__lanes_avx512vnni = 16, bitnet__key_cols_avx512vnni = 4,
        bitnet__tile_cols_avx512vnni = 6, bitnet__depth_avx512vnni = BITNET__MAX_ROW / 128,
        bitnet__panel_cols_avx512vnni = 8, bitnet__panels_from_avx512vnni = 24,
        bitnet__byte_cols_avx512vnni = 6, bitnet__group_cols_avx512vnni = 8,
-       bitnet__group_panels_from_avx512vnni = 16, bitnet__tl2_cols_avx512vnni = 8 };
+       bitnet__group_panels_from_avx512vnni = 16, bitnet__tl2_cols_avx512vnni = 8,
+       bitnet__key_offset_avx512vnni = 128 };
 
 #define BITNET__I32(op) \
     BITNET__FN __m512i bitnet__##op##_avx512vnni(__m512i a, __m512i b) { \
@@ -2463,11 +2463,13 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_values)(
         const size_t column = bitnet__clamp(c, cols);
         const BITNET__V(v16) step = BITNET__V(splat)(steps[column * (p_stride / 64)]);
         float *to = out + column * (size_t)count;
-        if (c >= cols) break;
-        BITNET__UNROLL for (j = 0; j < units; j++, to += 16)
-            BITNET__V(store)(to, BITNET__V(add)(BITNET__V(load_f32)(to),
-                                                BITNET__V(mul)(BITNET__V(minus)(sum[c] + j * halves,
-                                                                                0), step)));
+        if (c < cols) {
+            BITNET__UNROLL for (j = 0; j < units; j++) {
+                const BITNET__V(v16) x = BITNET__V(minus)(sum[c] + j * halves, 0);
+                BITNET__V(store)(to + 16 * j, BITNET__V(add)(BITNET__V(load_f32)(to + 16 * j),
+                                                             BITNET__V(mul)(x, step)));
+            }
+        }
     }
 }
 
