@@ -5065,8 +5065,10 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
        chatml          Qwen/Qwen2.5-7B-Instruct, and all others with <|im_start|>
        falcon-3        tiiuae/Falcon3-7B-Instruct, whose tools have another form
 
-   Nothing is known here about the template of Falcon-E's files: if it has the marks of one of
-   these, it is taken for that one; if not, chat is unsupported.
+       falcon-e        what the publisher added to bitnet.cpp's engine (Eddie-Wang1120/llama.cpp,
+                       pull request 8): the role, the text, a newline, without marks between. The
+                       Jinja of these files could not be seen. A reply is opened by "assistant" and
+                       a newline, so that is also how one is written in front of a later message.
 
    A string of the template becomes tokens with its special tokens. A message never does, but its
    text and what is around it are cut into pieces together.
@@ -5079,6 +5081,7 @@ typedef struct bitnet__jinja {
     const char *needs;              /* a token without which there is no chat, or 0; t.end is one */
     const char *ends[3];            /* tokens that end a text, beside t.end */
     const char *system_mark;        /* behind this, the template may have a default system text */
+    const char *pre;                /* only files with this tokenizer.ggml.pre; 0: any */
 } bitnet__jinja;
 
 #define BITNET__CHATML_TURNS                                                                \
@@ -5095,19 +5098,19 @@ typedef struct bitnet__jinja {
     "<function-name>, \"arguments\": <args-json-object>}\n</tool_call>"
 
 #define BITNET__EMPTY_THINKING "<think>\n\n</think>\n\n"
-#define BITNET__CHATML_MARKS "<|im_start|>", {"<|endoftext|>", 0, 0}, "<|im_start|>system\n"
+#define BITNET__CHATML_MARKS "<|im_start|>", {"<|endoftext|>", 0, 0}, "<|im_start|>system\n", 0
 
 /* The first that fits is taken. A newline in `has` is one in the template, or the escape \n. */
 static const bitnet__jinja bitnet__jinjas[] = {
     {{"bitnet-2b-4t", {0, 0}, {0, 0}, {0, 0}, {0, 0}, {"{Role}: ", "<|eot_id|>"}, {0, 0},
       "Assistant: ", "<|eot_id|>", 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 1, 0},
-     {"<|eot_id|>", "capitalize", 0}, 0, 0, {"<|end_of_text|>", 0, 0}, 0},
+     {"<|eot_id|>", "capitalize", 0}, 0, 0, {"<|end_of_text|>", 0, 0}, 0, 0},
     {{"llama-3", {0, 0}, {0, 0}, {0, 0}, {0, 0},
       {"<|start_header_id|>{role}<|end_header_id|>\n\n", "<|eot_id|>"}, {0, 0},
       "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>", 0, 0, 0, 0, 0,
       BITNET_THINK_AUTO, 1, 0},
      {"<|start_header_id|>", 0, 0}, 0, "<|start_header_id|>", {"<|end_of_text|>", "<|eom_id|>", 0},
-     0},
+     0, 0},
     /* Thinking that is closed, whatever one asks for; thinking that is always opened. */
     {{"qwen-3", BITNET__CHATML_TURNS, "<think>\n", BITNET__EMPTY_THINKING, BITNET__TOOLS,
       BITNET_THINK_OFF, 0, 1},
@@ -5125,7 +5128,10 @@ static const bitnet__jinja bitnet__jinjas[] = {
     {{"falcon-3", {"<|system|>\n", "\n"}, {"<|user|>\n", "\n"},
       {"<|assistant|>\n", "<|endoftext|>\n"}, {0, 0}, {0, 0}, {0, 0}, "<|assistant|>\n",
       "<|endoftext|>", 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 0, 0},
-     {"<|assistant|>", "<|user|>", 0}, "<|end|>", 0, {0, 0, 0}, 0},     /* <|end|>: Phi 3 */
+     {"<|assistant|>", "<|user|>", 0}, "<|end|>", 0, {0, 0, 0}, 0, 0},  /* <|end|>: Phi 3 */
+    {{"falcon-e", {0, 0}, {0, 0}, {"assistant\n", "\n"}, {0, 0}, {"{role}", "\n"}, {0, 0},
+      "assistant\n", 0, 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 0, 0},
+     {"assistant", "user", 0}, 0, 0, {0, 0, 0}, 0, "falcon_e"},
 };
 
 enum { BITNET__SYSTEM_TEXT = 512, BITNET__MARKS = 32 };
@@ -5150,12 +5156,13 @@ static int bitnet__has_mark(const char *jinja, size_t n, const char *mark) {
     return bitnet__find_mark(jinja, n, mark, &length) != 0;
 }
 
-/* Which template this is, or 0. */
-static const bitnet__jinja *bitnet__recognise(const char *jinja, size_t n) {
+/* Which template this is, or 0. pre: the name of the pre-tokenizer, or "". */
+static const bitnet__jinja *bitnet__recognise(const char *jinja, size_t n, const char *pre) {
     const size_t most = sizeof bitnet__jinjas / sizeof bitnet__jinjas[0];
     size_t i, k;
     for (i = 0; i < most; i++) {
         const bitnet__jinja *j = &bitnet__jinjas[i];
+        if (j->pre && strcmp(j->pre, pre)) continue;
         for (k = 0; k < 3 && j->has[k] && bitnet__has_mark(jinja, n, j->has[k]);) k++;
         if ((k == 3 || !j->has[k]) && !(j->lacks && bitnet__has_mark(jinja, n, j->lacks))) return j;
     }
@@ -5164,7 +5171,7 @@ static const bitnet__jinja *bitnet__recognise(const char *jinja, size_t n) {
 
 /* Are the tokens there that it cannot do without? */
 static int bitnet__has_tokens(const bitnet__vocab *v, const bitnet__jinja *j) {
-    return bitnet__vocab_find(v, j->t.end, strlen(j->t.end)) >= 0 &&
+    return (!j->t.end || bitnet__vocab_find(v, j->t.end, strlen(j->t.end)) >= 0) &&
            (!j->needs || bitnet__vocab_find(v, j->needs, strlen(j->needs)) >= 0);
 }
 
@@ -5221,7 +5228,7 @@ static void bitnet__add_end(bitnet__vocab *v, bitnet_token t) {
 
 static void bitnet__add_ends(bitnet__vocab *v, const bitnet__jinja *j) {
     size_t i;
-    bitnet__add_end(v, bitnet__vocab_find(v, j->t.end, strlen(j->t.end)));
+    if (j->t.end) bitnet__add_end(v, bitnet__vocab_find(v, j->t.end, strlen(j->t.end)));
     for (i = 0; i < 3 && j->ends[i]; i++)
         bitnet__add_end(v, bitnet__vocab_find(v, j->ends[i], strlen(j->ends[i])));
 }
@@ -8519,7 +8526,7 @@ static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *e
         return bitnet__fail_key(name, k, "is not a string", err);
     if (k) jinja = (const char *)bitnet__value_of(&m->gguf, k), n = (size_t)k->size;
     if (m->family->chat) known = &bitnet__jinjas[0];
-    else if (k) known = bitnet__recognise(jinja, n);
+    else if (k) known = bitnet__recognise(jinja, n, v->pre ? v->pre->name : "");
     bitnet__add_end(v, v->eos);
     bitnet__add_end(v, v->eot);
     bitnet__add_end(v, bitnet__vocab_find(v, "<|end_of_text|>", 15));
