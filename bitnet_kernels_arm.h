@@ -218,9 +218,11 @@ extern "C" {
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__IN_PLACE(sum) __asm__("" : "+w"(sum))
   #define BITNET__NO_AHEAD() __asm__ volatile("" : : : "memory")
+  #define BITNET__DONE(sum) __asm__ volatile("" : : "w"(sum) : "memory")
 #else
   #define BITNET__IN_PLACE(sum) ((void)0)
   #define BITNET__NO_AHEAD() ((void)0)
+  #define BITNET__DONE(sum) ((void)0)
 #endif
 
 /* Prefetches the cache line `distance` bytes after p. It may be past the end, where a prefetch
@@ -1149,14 +1151,46 @@ BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__load_words(const uint8_t *w
     return vreinterpretq_s8_u8(keys ? veorq_u8(v, vdupq_n_u8(128)) : v);
 }
 
-/* Products of two rows fit int16. SADALP adds the pairs of a word to two lanes of int32, which are
-   added at the end. */
+/* v[j]: register j of two rows, a: 4 bytes of a column for each. Two products fit int16. SADALP adds
+   the pairs of a word to two lanes of int32. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__add_words_neon(int32x4_t (*sum)[2],
+                                                               int8x16_t (*v)[2],
+                                                               const int8x16_t *a) {
+    int16x8_t low[2], high[2];
+    int j;
+    BITNET__UNROLL for (j = 0; j < 2; j++) {
+        low[j] = vmull_s8(vget_low_s8(v[j][0]), vget_low_s8(a[0]));
+#ifdef __arm__
+        high[j] = vmull_s8(vget_high_s8(v[j][0]), vget_low_s8(a[0]));
+#else
+        high[j] = vmull_high_s8(v[j][0], a[0]);
+#endif
+    }
+    BITNET__UNROLL for (j = 0; j < 2; j++) {
+        low[j] = vmlal_s8(low[j], vget_low_s8(v[j][1]), vget_low_s8(a[1]));
+#ifdef __arm__
+        high[j] = vmlal_s8(high[j], vget_high_s8(v[j][1]), vget_low_s8(a[1]));
+#else
+        high[j] = vmlal_high_s8(high[j], v[j][1], a[1]);
+#endif
+    }
+    BITNET__UNROLL for (j = 0; j < 2; j++) {
+        sum[j][0] = vpadalq_s16(sum[j][0], low[j]);
+        sum[j][1] = vpadalq_s16(sum[j][1], high[j]);
+        BITNET__IN_PLACE(sum[j][0]);
+        BITNET__IN_PLACE(sum[j][1]);
+    }
+    BITNET__UNROLL for (j = 0; j < 2; j++) {
+        BITNET__DONE(sum[j][0]);
+        BITNET__DONE(sum[j][1]);
+    }
+}
+
 BITNET__INLINE BITNET__TARGET_neon void bitnet__words_neon(const bitnet__words *p,
                                                            int32x4_t (*dots)[4], const int regs,
                                                            const int cols, const int keys) {
     const uint8_t *w = p->w;
     int32x4_t sum[4][4][2];
-    int16x8_t pairs;
     int8x16_t v[4][2], a[2];
     int c, j, h, k;
     BITNET__UNROLL for (c = 0; c < cols; c++) {
@@ -1170,20 +1204,8 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__words_neon(const bitnet__words *
         BITNET__UNROLL for (c = 0; c < cols; c++) {
             BITNET__UNROLL for (h = 0; h < 2; h++)
                 a[h] = bitnet__repeat_neon(p->q + (size_t)c * p->q_stride + k + 4 * h);
-            BITNET__UNROLL for (j = 0; j < regs; j++) {
-                pairs = vmull_s8(vget_low_s8(v[j][0]), vget_low_s8(a[0]));
-                pairs = vmlal_s8(pairs, vget_low_s8(v[j][1]), vget_low_s8(a[1]));
-                sum[c][j][0] = vpadalq_s16(sum[c][j][0], pairs);
-#ifdef __arm__
-                pairs = vmull_s8(vget_high_s8(v[j][0]), vget_low_s8(a[0]));
-                pairs = vmlal_s8(pairs, vget_high_s8(v[j][1]), vget_low_s8(a[1]));
-#else
-                pairs = vmlal_high_s8(vmull_high_s8(v[j][0], a[0]), v[j][1], a[1]);
-#endif
-                sum[c][j][1] = vpadalq_s16(sum[c][j][1], pairs);
-                BITNET__IN_PLACE(sum[c][j][0]);
-                BITNET__IN_PLACE(sum[c][j][1]);
-            }
+            BITNET__UNROLL for (j = 0; j < regs; j += 2)
+                bitnet__add_words_neon(sum[c] + j, v + j, a);
         }
     }
     BITNET__UNROLL for (c = 0; c < cols; c++) {
@@ -1198,7 +1220,8 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__words_neon(const bitnet__words *
     BITNET__UNROLL for (c = 0; c < cols; c++) { \
         BITNET__UNROLL for (j = 0; j < regs; j++) BITNET__SDOT_LANE(dots[c][j], v[j], a[c], s); \
     } \
-    w += p->w_stride;
+    w += p->w_stride; \
+    BITNET__NO_AHEAD();
 BITNET__INLINE BITNET__TARGET_dotprod void bitnet__words_dotprod(const bitnet__words *p,
                                                                  int32x4_t (*dots)[4],
                                                                  const int regs, const int cols,
@@ -1256,6 +1279,7 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__words_i8mm(const bitnet__words *
                         else BITNET__SMMLA(sum[c][j][i], vreinterpretq_s8_u8(two[i]), a[c][h]);
                     }
                 }
+                BITNET__NO_AHEAD();
             }
         }
     }
@@ -1337,14 +1361,13 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__all_words(bitnet__words p, int c
                                                           const int keys, const int most,
                                                           bitnet__words_fn *one,
                                                           bitnet__words_fn *many) {
-    const int few = most < 4 ? 2 : 4;
     int c, taken;
     for (c = 0; c < cols; c += taken) {
         if (most >= 8 && cols - c >= 8) taken = bitnet__tile_words(p, count, 2, 8, keys, many);
         else if (most >= 4 && cols - c >= 4)
             taken = bitnet__tile_words(p, count, most < 8 ? 2 : 4, 4, keys, many);
-        else if (cols - c >= 2) taken = bitnet__tile_words(p, count, few, 2, keys, many);
-        else taken = bitnet__tile_words(p, count, few, 1, keys, one);
+        else if (cols - c >= 2) taken = bitnet__tile_words(p, count, most < 8 ? 2 : 4, 2, keys, many);
+        else taken = bitnet__tile_words(p, count, most < 4 ? 2 : 4, 1, keys, one);
         p.q += (size_t)taken * p.q_stride;
         if (keys) p.sums += taken;
         p.steps += (size_t)taken * p.step_stride;
