@@ -9149,7 +9149,8 @@ typedef struct bitnet__candidate {
 
 /* Keys and values of page_len consecutive positions, for all layers; the data follows:
    [n_layers][n_kv_heads][keys, values][page_len][head_dim], F16 or F32, or for I8 in blocks of 64
-   positions as drawn in @kernels. Sequences that begin with the same tokens may share pages. A page is written only by a sequence that has it alone. */
+   positions as drawn in @kernels. Sequences that begin with the same tokens may share pages. A page
+   is written only by a sequence that has it alone. */
 typedef struct bitnet__page {
     struct bitnet__page *next;         /* in the list of free pages */
     int32_t n_users;                   /* sequences that have it */
@@ -12788,12 +12789,14 @@ enum {
     BITNET__TEST_MARGIN = 8192         /* guard bytes behind packed weights */
 };
 
-/* The entries that multiply rows with columns. The columns of MIX are weights of rows. */
-enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_GROUPS, BITNET__TEST_DOT,
-       BITNET__TEST_MIX };
+/* The entries that multiply rows with columns. KEYS and VALUES are those of an int8 cache. The
+   columns of VALUES and MIX are weights of rows. */
+enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_GROUPS, BITNET__TEST_KEYS,
+       BITNET__TEST_VALUES, BITNET__TEST_DOT, BITNET__TEST_MIX };
 
 /* All parts of a matrix with this many rows and columns: all columns, then `step` fewer each time;
-   and the same with rows. The shapes of DOT also serve MIX, where step is 1. */
+   and the same with rows, or with blocks of 64 rows. The shapes of DOT also serve MIX, where step
+   is 1. */
 typedef struct bitnet__test_shape { int kind, n, rows, cols, step; } bitnet__test_shape;
 
 static const bitnet__test_shape bitnet__test_shapes[] = {
@@ -12806,6 +12809,10 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_U8, 80, 9, 13, 1}, {BITNET__TEST_U8, 48, 9, 13, 1},
     {BITNET__TEST_U8, 37, 3, 3, 1},
     {BITNET__TEST_GROUPS, 256, 37, 40, 1}, {BITNET__TEST_GROUPS, 768, 70, 13, 3},
+    {BITNET__TEST_KEYS, 4, 64, 5, 1}, {BITNET__TEST_KEYS, 100, 192, 13, 1},
+    {BITNET__TEST_KEYS, 256, 192, 13, 1},
+    {BITNET__TEST_VALUES, 36, 128, 5, 1}, {BITNET__TEST_VALUES, 112, 192, 13, 1},
+    {BITNET__TEST_VALUES, 256, 192, 13, 1},
     {BITNET__TEST_DOT, 272, 37, 13, 1}, {BITNET__TEST_DOT, 80, 70, 9, 3},
     {BITNET__TEST_DOT, 37, 5, 5, 2}, {BITNET__TEST_DOT, 4112, 5, 7, 1}
 };
@@ -12824,6 +12831,8 @@ static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 64, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 128, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 256, 0},
+    {BITNET__ENTRY(scores_i8), BITNET__TEST_KEYS, 0, 0},
+    {BITNET__ENTRY(sumrows_i8), BITNET__TEST_VALUES, 0, 0},
     {BITNET__ENTRY(dotrows_f32), BITNET__TEST_DOT, BITNET_TENSOR_F32, 0},
     {BITNET__ENTRY(dotrows_f16), BITNET__TEST_DOT, BITNET_TENSOR_F16, 0},
     {BITNET__ENTRY(dotrows_bf16), BITNET__TEST_DOT, BITNET_TENSOR_BF16, 0},
@@ -12836,11 +12845,11 @@ static const bitnet__test_entry bitnet__test_entries[] = {
 static const struct { const char *name; size_t offset; } bitnet__test_row_entries[] = {
     {BITNET__ENTRY(quantize)}, {BITNET__ENTRY(softmax)}, {BITNET__ENTRY(rope)},
     {BITNET__ENTRY(store_f16)}, {BITNET__ENTRY(dequantize)}, {BITNET__ENTRY(relu2_gate)},
-    {BITNET__ENTRY(sigmoid_gate)}, {BITNET__ENTRY(rmsnorm)}
+    {BITNET__ENTRY(sigmoid_gate)}, {BITNET__ENTRY(rmsnorm)}, {BITNET__ENTRY(weigh_i8)}
 };
 enum { BITNET__TEST_QUANTIZE, BITNET__TEST_SOFTMAX, BITNET__TEST_ROPE, BITNET__TEST_STORE,
        BITNET__TEST_DEQUANTIZE, BITNET__TEST_GATE, BITNET__TEST_SIGMOID, BITNET__TEST_NORM,
-       BITNET__TEST_ROW_ENTRIES };
+       BITNET__TEST_WEIGH, BITNET__TEST_ROW_ENTRIES };
 #undef BITNET__ENTRY
 
 typedef struct bitnet__selftest {
@@ -12933,6 +12942,23 @@ static void bitnet__test_fill_groups(bitnet__selftest *t) {
     }
 }
 
+/* The same for an int8 cache. */
+static void bitnet__test_fill_cache(bitnet__selftest *t) {
+    const int values = t->entry->kind == BITNET__TEST_VALUES, stride = (int)t->x_stride;
+    const int8_t *q = (const int8_t *)t->x;
+    int c, i;
+    bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, stride, values ? 0 : -127, 127);
+    bitnet__test_bytes(t, t->w, t->rows, 4 + t->n, 0, 255);
+    bitnet__test_floats(t, t->got, t->rows, 0);
+    for (i = 0; i < t->rows; i++)
+        bitnet__put_u32(t->w + (size_t)(i / 64) * bitnet__kv_block_bytes(t->n) + i % 64 * 4,
+                        bitnet__float_bits(t->got[i]));
+    for (c = 0; c < t->cols; c++)
+        for (i = t->sums[c] = 0; i < stride; i++) t->sums[c] += *q++;
+    for (i = 0; values && i < t->cols * stride / 64; i++)
+        t->steps[i] = (float)bitnet__random(&t->random);
+}
+
 /* The same for floats. Some rows have F16 subnormals, an infinity or a NaN. */
 static void bitnet__test_fill_floats(bitnet__selftest *t) {
     const int stride = (int)t->w_stride, columns = t->cols * (int)t->x_stride;
@@ -12973,6 +12999,10 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
                      size_t);
         void (*groups)(const uint8_t *, const int8_t *, const int32_t *, const float *, int, int,
                        int, int, int, float *, size_t);
+        void (*keys)(const uint8_t *, const int8_t *, const int32_t *, int, int, int, float *,
+                     size_t);
+        void (*values)(const uint8_t *, const uint8_t *, const float *, size_t, int, int, int, int,
+                       int, float *);
         void (*dot)(const uint8_t *, const float *, int, int, int, float *, size_t);
         void (*mix)(const uint8_t *, size_t, const float *, size_t, int, int, int, float *);
     } f;
@@ -12986,7 +13016,12 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
         const int group = t->entry->type, at = from * (t->n / group);
         f.groups(w, q, t->sums + at, t->steps + at, t->n, group, t->rows, t->cols, t->n > 256,
                  (float *)out, t->stride);
-    } else if (t->entry->kind == BITNET__TEST_DOT)
+    } else if (t->entry->kind == BITNET__TEST_KEYS)
+        f.keys(w, q, t->sums + from, t->n, t->rows, t->cols, (float *)out, t->stride);
+    else if (t->entry->kind == BITNET__TEST_VALUES)            /* the last t->stride elements */
+        f.values(w, (const uint8_t *)q, t->steps + (size_t)from * (t->x_stride / 64), t->x_stride,
+                 t->n, t->n - (int)t->stride, (int)t->stride, t->rows, t->cols, (float *)out);
+    else if (t->entry->kind == BITNET__TEST_DOT)
         f.dot(w, x, t->n, t->rows, t->cols, (float *)out, t->stride);
     else f.mix(w, t->w_stride, x, t->x_stride, t->n, t->rows, t->cols, (float *)out);
 }
@@ -13024,6 +13059,11 @@ static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
     return memcmp(t->packed + packed, t->blank, BITNET__TEST_MARGIN) ? "pack" : 0;
 }
 
+/* Do the sums contain all rows? Else each row has its own. */
+static int bitnet__test_mixes(const bitnet__selftest *t) {
+    return t->entry->kind == BITNET__TEST_MIX || t->entry->kind == BITNET__TEST_VALUES;
+}
+
 /* Does a part, `rows` rows from `first` on and `cols` columns from `from` on, give the same as in
    the whole, and is nothing else written? first is 0 unless rows are packed. */
 static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from, int cols) {
@@ -13036,7 +13076,7 @@ static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from,
     for (c = 0; c <= cols; c++) {
         const float *want = t->want + (size_t)(from + c) * t->stride + first;
         const float *got = t->got + (size_t)c * t->stride;
-        const size_t n = c == cols ? 0 : kind == BITNET__TEST_MIX ? t->stride : (size_t)rows;
+        const size_t n = c == cols ? 0 : bitnet__test_mixes(t) ? t->stride : (size_t)rows;
         if (!bitnet__test_same(want, got, n, kind >= BITNET__TEST_GROUPS) ||
             memcmp(got + n, t->blank + n, (t->stride - n) * sizeof *got)) return 0;
     }
@@ -13044,14 +13084,15 @@ static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from,
 }
 
 /* All parts of a shape. Up to four columns are tested in four places, to meet columns of each kind.
-   The sums of mix contain all rows. Packed rows are also read from the second group on. */
+   Packed rows are also read from the second group on. */
 static int bitnet__test_parts(bitnet__selftest *t, const bitnet__test_shape *s) {
-    const int group = t->k.row_group, mix = t->entry->kind == BITNET__TEST_MIX;
+    const int group = t->k.row_group, mix = bitnet__test_mixes(t);
+    const int unit = t->entry->kind == BITNET__TEST_KEYS ? BITNET__KV_BLOCK : 1;
     int i, from, cols;
     for (i = s->cols; i > 0; i -= mix ? 1 : s->step)
         for (from = 0; from == 0 || (from < 4 && i <= 4 && from + i <= s->cols); from++)
             if (!bitnet__test_part(t, 0, s->rows, from, i)) return 0;
-    for (i = s->rows; i > 0 && !mix; i -= s->step) {
+    for (i = s->rows; i > 0 && !mix; i -= s->step * unit) {
         cols = 1 + i * 7 % s->cols;
         if (!bitnet__test_part(t, 0, i, s->cols - cols, cols)) return 0;
     }
@@ -13061,16 +13102,18 @@ static int bitnet__test_parts(bitnet__selftest *t, const bitnet__test_shape *s) 
 
 /* Tests the entry with a shape. Returns the name of the entry that fails; 0: none. */
 static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__test_shape *s) {
-    const int mix = t->entry->kind == BITNET__TEST_MIX;
+    const int kind = t->entry->kind, mix = kind == BITNET__TEST_MIX;
+    const int values = kind == BITNET__TEST_VALUES;
     const char *bad = 0;
     t->n = s->n;
     t->rows = s->rows;
     t->cols = s->cols;
     t->w_stride = (size_t)(mix ? s->n + 8 : s->n);
-    t->x_stride = (size_t)(mix ? s->rows + 3 : s->n);
-    t->stride = (size_t)(mix ? s->n : s->rows + 3);
-    if (t->entry->kind <= BITNET__TEST_U8) bitnet__test_fill_ints(t);
-    else if (t->entry->kind == BITNET__TEST_GROUPS) bitnet__test_fill_groups(t);
+    t->x_stride = (size_t)(mix ? s->rows + 3 : values ? s->rows + 64 : s->n);
+    t->stride = (size_t)(mix ? s->n : values ? s->n - s->n / 128 * 16 : s->rows + 3);
+    if (kind <= BITNET__TEST_U8) bitnet__test_fill_ints(t);
+    else if (kind == BITNET__TEST_GROUPS) bitnet__test_fill_groups(t);
+    else if (kind == BITNET__TEST_KEYS || values) bitnet__test_fill_cache(t);
     else bitnet__test_fill_floats(t);
     if (t->packs) bad = bitnet__test_pack(t, s == bitnet__test_shapes);
     bitnet__test_multiply(t, &bitnet__kernels_scalar, t->w, 0, t->want);
@@ -13125,6 +13168,11 @@ static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k,
         case BITNET__TEST_SIGMOID:
             k->sigmoid_gate(t->x, gain, way ? -1.6f : -1.0f, way ? -0.07f : 0.0f, n, y);
             break;
+        case BITNET__TEST_WEIGH: {     /* of heads of 4 elements */
+            const int rows = bitnet__round_page(n);
+            k->weigh_i8(t->x, t->w, 4, rows, way ? n * 3 / 4 : -1, n, (uint8_t *)y, y + rows / 4);
+            break;
+        }
         default: k->rmsnorm(x, gain, n, 1e-5f, y); break;
     }
 }
@@ -13140,6 +13188,10 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
         t->dots[0][i] = bitnet__test_below(t, 2001) - 1000;
         t->dots[1][i] = (bitnet__test_below(t, 1 << 15) - (1 << 14)) * (1 << 14);
     }
+    bitnet__test_floats(t, t->want, 2 * BITNET__KV_BLOCK, special);    /* steps of a cache */
+    for (i = 0; i < 2 * BITNET__KV_BLOCK; i++)
+        bitnet__put_u32(t->w + (size_t)(i / 64) * bitnet__kv_block_bytes(4) + i % 64 * 4,
+                        bitnet__float_bits(t->want[i]));
     for (i = 0; i < BITNET__TEST_ROW_ENTRIES; i++) {
         if (bitnet__test_is_scalar(t, bitnet__test_row_entries[i].offset)) continue;
         for (rot = 0; rot <= (i == BITNET__TEST_ROPE ? n : 0); rot += 2)
