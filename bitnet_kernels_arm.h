@@ -1151,8 +1151,8 @@ BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__load_words(const uint8_t *w
     return vreinterpretq_s8_u8(keys ? veorq_u8(v, vdupq_n_u8(128)) : v);
 }
 
-/* v[j]: register j of two rows, a: 4 bytes of a column for each. Two products fit int16. SADALP adds
-   the pairs of a word to two lanes of int32. */
+/* v[j]: register j of two rows; a: 4 bytes of a column for each. Two products fit int16. SADALP
+   adds the pairs of a word to two lanes of int32. */
 BITNET__INLINE BITNET__TARGET_neon void bitnet__add_words_neon(int32x4_t (*sum)[2],
                                                                int8x16_t (*v)[2],
                                                                const int8x16_t *a) {
@@ -1361,12 +1361,13 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__all_words(bitnet__words p, int c
                                                           const int keys, const int most,
                                                           bitnet__words_fn *one,
                                                           bitnet__words_fn *many) {
+    const int regs = most < 8 ? 2 : 4;
     int c, taken;
     for (c = 0; c < cols; c += taken) {
         if (most >= 8 && cols - c >= 8) taken = bitnet__tile_words(p, count, 2, 8, keys, many);
         else if (most >= 4 && cols - c >= 4)
-            taken = bitnet__tile_words(p, count, most < 8 ? 2 : 4, 4, keys, many);
-        else if (cols - c >= 2) taken = bitnet__tile_words(p, count, most < 8 ? 2 : 4, 2, keys, many);
+            taken = bitnet__tile_words(p, count, regs, 4, keys, many);
+        else if (cols - c >= 2) taken = bitnet__tile_words(p, count, regs, 2, keys, many);
         else taken = bitnet__tile_words(p, count, most < 4 ? 2 : 4, 1, keys, one);
         p.q += (size_t)taken * p.q_stride;
         if (keys) p.sums += taken;
@@ -1885,10 +1886,10 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
     }
 }
 
-/* 64 positions. A NaN counts as 0: FCVTNU makes it 0, and also saturates, as the narrowing does. */
+/* 64 positions. FCVTNU makes what is negative, or a NaN, 0. The largest becomes 127. */
 BITNET__INLINE float bitnet__weigh_block_neon(const float *p, const uint8_t *w, uint8_t *q) {
     float32x4_t t[16], tops = vdupq_n_f32(1e-30f);
-    uint16x8_t words[2];
+    uint16x4_t words[4];
     float top, scale;
     int i, j;
     for (i = 0; i < 16; i++) {
@@ -1898,12 +1899,10 @@ BITNET__INLINE float bitnet__weigh_block_neon(const float *p, const uint8_t *w, 
     top = vmaxnmvq_f32(tops);
     scale = 127.0f / top;
     for (i = 0; i < 16; i += 4) {
-        BITNET__UNROLL for (j = 0; j < 2; j++)
-            words[j] = vcombine_u16(
-                vqmovn_u32(vcvtnq_u32_f32(vmulq_f32(t[i + 2 * j], vdupq_n_f32(scale)))),
-                vqmovn_u32(vcvtnq_u32_f32(vmulq_f32(t[i + 2 * j + 1], vdupq_n_f32(scale)))));
-        vst1q_u8(q + 4 * i, vminq_u8(vcombine_u8(vqmovn_u16(words[0]), vqmovn_u16(words[1])),
-                                     vdupq_n_u8(127)));
+        BITNET__UNROLL for (j = 0; j < 4; j++)
+            words[j] = vmovn_u32(vcvtnq_u32_f32(vmulq_f32(t[i + j], vdupq_n_f32(scale))));
+        vst1q_u8(q + 4 * i, vcombine_u8(vmovn_u16(vcombine_u16(words[0], words[1])),
+                                        vmovn_u16(vcombine_u16(words[2], words[3]))));
     }
     return top / 127.0f;
 }
