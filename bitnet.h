@@ -10818,7 +10818,8 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
        40  i32 pending                    -1: none
        44  u32 tokens [n]
            keys and values                [n_layers][n_kv_heads][keys, values][n]; each is
-                                          [head_dim] F16 or F32, or a float and [head_dim] int8
+                                          [head_dim] F16 or F32, or a float and [head_dim] bytes
+                                          of I8: codes of values, codes of keys plus 128
            u64 checksum                   bitnet__hash of all bytes before it
 
    So neither pages nor anything else of the context shows, except kv_type. */

@@ -86,6 +86,54 @@ static void test_error(void) {
     CHECK_MSG(fabs(scores) < 2e-3, "scores are off by the factor 1 + %.3g", scores);
 }
 
+/* What is saved of one layer's keys and values, in two types: header and tokens, then for each head
+   keys and values of all positions. Keys' codes are bytes less 128. */
+static void test_codes(void) {
+    enum { N = 100, HEAD = 64, HEADS = 2 };
+    gb_model g = {.dim = 256, .ffn = 128, .layers = 1, .heads = 4, .kv_heads = HEADS, .seed = 32};
+    bitnet_token tokens[N];
+    uint8_t *file[2] = {0, 0}, *p, *f;
+    size_t size[2] = {0, 0};
+    bitnet_model *m;
+    double worst = 0;
+    int kv, i, row, wrong = -1, written = 0;
+    gb_make_model(&g);
+    m = load(g.data, g.size, 0);
+    for (i = 0; i < N; i++) tokens[i] = (bitnet_token)(i * 37 % g.n_vocab);
+    for (kv = 0; kv < 2; kv++) {
+        bitnet_ctx_params params = ctx_params(N, 0, 1, kv ? BITNET_KV_I8 : BITNET_KV_F32);
+        bitnet_ctx *c = create(m, &params);
+        if (c && !bitnet_eval(c, tokens, N, 0, 0)) {
+            size[kv] = (size_t)bitnet_seq_state_bytes(c, 0);
+            file[kv] = (uint8_t *)gb_malloc(size[kv]);
+            written += bitnet_seq_save_memory(c, 0, file[kv], size[kv], 0) == BITNET_OK;
+        }
+        bitnet_ctx_free(c);
+    }
+    if (written == 2 && size[0] == 52 + N * (4 + 4 * HEADS * 2 * HEAD) &&
+        size[1] == 52 + N * (4 + HEADS * 2 * (4 + HEAD))) {
+        f = file[0] + 44 + 4 * N;
+        p = file[1] + 44 + 4 * N;
+        for (row = 0; row < 2 * HEADS * N; row++, f += 4 * HEAD, p += 4 + HEAD) {
+            const double step = (double)bitnet__load_f32(p);
+            double top = 0;
+            for (i = 0; i < HEAD; i++) {
+                const int code = row / N % 2 ? (int8_t)p[4 + i] : p[4 + i] - 128;
+                const double x = (double)bitnet__load_f32(f + 4 * i), off = fabs(code * step - x);
+                if (fabs(x) > top) top = fabs(x);
+                if (off / step > worst) worst = off / step;
+            }
+            if (fabs(step / (top / 127) - 1) > 1e-6) wrong = row;
+        }
+    } else wrong = 0;
+    free(file[0]);
+    free(file[1]);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    CHECK_MSG(wrong < 0, "row %d: its step is not its largest number / 127", wrong);
+    CHECK_MSG(worst <= 0.5001 && worst > 0.49, "a code is off by %g steps", worst);
+}
+
 /* ---- the same bits ---- */
 
 static void random_tokens(bitnet_token *tokens, int n, int n_vocab, uint64_t seed) {
@@ -275,6 +323,7 @@ static void test_sizes(void) {
 extern const test_case kv_i8_tests[];
 const test_case kv_i8_tests[] = {
     {"kv_i8/error", test_error},
+    {"kv_i8/codes", test_codes},
     {"kv_i8/same_bits", test_same_bits},
     {"kv_i8/stale", test_stale},
     {"kv_i8/copies", test_copies},
