@@ -1099,6 +1099,7 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups(const bitnet__grouped
             p.w += bitnet__groups_bytes(n, group, BITNET__GROUP_ROWS); \
         } \
     }
+/* Columns of a tile with SMLAL. */
 #ifdef __arm__
   #define BITNET__MOST 2
 #else
@@ -1113,7 +1114,6 @@ BITNET__DEFINE_GROUPS(dotprod, 8, bitnet__group_dotprod, bitnet__group_dotprod)
 #if BITNET__I8MM
 BITNET__DEFINE_GROUPS(i8mm, 8, bitnet__group_dotprod, bitnet__group_i8mm)
 #endif
-#undef BITNET__MOST
 
 /* ---- an int8 cache ----
    bitnet.h has the layout: rows of words of 4 bytes, of 64 positions (keys) or of n elements
@@ -1266,6 +1266,7 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__words_i8mm(const bitnet__words *
             const int64x2_t a1 = vreinterpretq_s64_s8(vld1q_s8(from + p->q_stride));
             a[c][0] = vreinterpretq_s8_s64(vtrn1q_s64(a0, a1));
             a[c][1] = vreinterpretq_s8_s64(vtrn2q_s64(a0, a1));
+            BITNET__IN_PLACE(a[c][1]);
         }
         BITNET__UNROLL for (h = 0; h < 2; h++, w += 2 * p->w_stride) {
             BITNET__UNROLL for (j = 0; j < regs; j++) {
@@ -1401,11 +1402,6 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__all_words(bitnet__words p, int c
                                    v.steps += 4) \
             bitnet__all_words(v, count, cols, 0, most, one, many); \
     }
-#ifdef __arm__
-  #define BITNET__MOST 2
-#else
-  #define BITNET__MOST 4
-#endif
 #if BITNET__NEON
 BITNET__DEFINE_I8(neon, BITNET__MOST, bitnet__words_neon, bitnet__words_neon)
 #endif
