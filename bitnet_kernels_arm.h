@@ -6,10 +6,11 @@
    INSTRUCTIONS
        neon          Any ARMv8. Integer dot products use SMULL and SMLAL (products of int8 added
                      into int16) and SADALP (pairs of int16 added into int32). On ARMv7-A only
-                     ternary weights and bytes use NEON: vectors there flush subnormals to zero, so
-                     all floats are scalar, also those of a scale per group.
+                     integer dot products use NEON: vectors there flush subnormals to zero, so all
+                     floats are scalar, also those of a scale per group and of an int8 cache.
        neon-dotprod  SDOT: four products of int8 added into int32. Most CPUs since 2018.
-       neon-i8mm     SDOT, and SMMLA for many columns: 2 x 2 dot products of 8. Most since 2021.
+       neon-i8mm     SDOT, and SMMLA or USMMLA for many columns: 2 x 2 dot products of 8. Most
+                     since 2021.
        All           Floats use multiplications and additions, with 16 partial sums in four
                      registers. FMLA is used only in attention over an F16 cache, where products
                      are exact. F16 is converted by FCVTL and FCVTN.
@@ -31,7 +32,7 @@
        Shifting would cost two more instructions for every 64 codes, and most cores shift vectors
        in only one of two pipes. The kernels sum code * q and subtract sums[c], the sum of q.
 
-   WEIGHTS with a scale per group are drawn below, where their kernels are.
+   WEIGHTS with a scale per group and an int8 cache are drawn below, where their kernels are.
 
    INSTRUCTIONS PER WEIGHT in the inner loops, by gcc 12 at -O2
                                      weights, columns   vector arithmetic    loads    all
@@ -48,6 +49,16 @@
            groups, SDOT                    256, 1        32, 0.13 a weight      3      38
            groups, SDOT                    128, 8        76, 0.07 a product     9      90
            groups, SMMLA                   128, 8        58, 0.06 a product    10      73
+           int8 keys, SMLAL                128, 1        33, 0.26 a product     6      44
+           int8 keys, SMLAL                 64, 4        58, 0.23 a product    10      74
+           int8 keys, SDOT                 256, 1        32, 0.13 a product     9      45
+           int8 keys, SDOT                 128, 8        72, 0.07 a product    12      88
+           int8 keys, USMMLA               128, 8        48, 0.05 a product    16      69
+           int8 values, SMLAL              128, 1        25, 0.20 a product     6      37
+           int8 values, SMLAL               64, 4        55, 0.21 a product    11      72
+           int8 values, SDOT               256, 1        16, 0.06 a product    17      38
+           int8 values, SDOT               128, 8        64, 0.06 a product    15      84
+           int8 values, SMMLA              128, 8        48, 0.05 a product    16      70
        With two vector pipes that both run SDOT, a core takes at most 16 weights (4 bytes) a cycle
        in a tile of one column. That is more than its share of the memory bandwidth. With SMLAL,
        which runs in one pipe, it takes 8. At the end of a group each 4 rows of a column take 5 more
@@ -77,6 +88,26 @@
                            Apple M1                  90     26.0    25.3
            groups, SMMLA   Neoverse N2               73     29.0    26.0
                            Neoverse V1               73     14.6    13.0
+           keys, SMLAL     Cortex-A53                74    118.0    59.0
+                           Cortex-A76                74     32.1    32.0
+                           Neoverse N1               74     32.1    32.0
+                           Apple M1                  74     24.1    24.0
+           keys, SDOT      Cortex-A55                88    107.0    72.0
+                           Cortex-A76                88     37.1    36.0
+                           Neoverse N1               88     36.0    36.0
+                           Apple M1                  88     24.0    24.0
+           keys, USMMLA    Neoverse N2               69     24.0    24.0
+                           Neoverse V1               69     12.0    12.0
+           values, SMLAL   Cortex-A53                72    122.0    57.0
+                           Cortex-A76                72     32.1    32.0
+                           Neoverse N1               72     32.1    32.0
+                           Apple M1                  72     24.6    24.0
+           values, SDOT    Cortex-A55                84    107.0    64.0
+                           Cortex-A76                84     33.0    32.3
+                           Neoverse N1               84     32.0    32.0
+                           Apple M1                  84     21.4    21.3
+           values, SMMLA   Neoverse N2               70     24.0    24.0
+                           Neoverse V1               70     12.0    12.0
        Cortex-A53 and A55 execute in order: the loads of a step come before its products, and
        nothing hides their latency. llvm-mca models the Cortex-A76 as a Cortex-A57 and the M1 as a
        Cyclone.
@@ -111,7 +142,12 @@
        groups             At most 256 weights before the sums are emptied. SMLAL: an int16 gets
                           every fourth product of a row, 64 of them, 64 * 384 = 24576. SDOT, SMMLA:
                           a lane gets all products of a row, 98304; of 16 code 64 products of 6144,
-                          393216. Minus the sum of q, at most 2^16: exact as a float. */
+                          393216. Minus the sum of q, at most 2^16: exact as a float.
+       int8 cache         SMLAL: a product is at most 128 * 127 = 16256, of a key minus 128 or a
+                          value. An int16 gets two before it is emptied, 32512. All lanes together
+                          16256 n for keys, n <= 2^16: 1065353216; for values 64 products, 1040384.
+                          SDOT, SMMLA: the same. USMMLA: keys as they are, 255 * 127 n = 32385 n, at
+                          most 2122383360, minus 128 times the sum of q, at most 1065353216. */
 
 #if BITNET__KERNEL_ABI != 7
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
@@ -214,7 +250,8 @@ extern "C" {
 
 /* IN_PLACE: gcc carries sums from one step to the next through a second set of registers, unless a
    statement may have changed them. NO_AHEAD: both compilers move loads far ahead and spill sums for
-   that, but not past a statement that may have changed memory. */
+   that, but not past a statement that may have changed memory. DONE: and neither is this sum
+   computed later, so that the registers of its products are free again. */
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__IN_PLACE(sum) __asm__("" : "+w"(sum))
   #define BITNET__NO_AHEAD() __asm__ volatile("" : : : "memory")
@@ -1125,19 +1162,20 @@ BITNET__DEFINE_GROUPS(i8mm, 8, bitnet__group_dotprod, bitnet__group_i8mm)
        values          element 4j       4j + 1           4j + 2           4j + 3
        column          4 bytes          the same         the same         the same
 
-   A tile is 4 such registers, or 2 with 8 columns (SMLAL: 4), and 1, 2, 4 or 8 columns, exactly as
-   many as there are. Its sums stay in registers. Keys are bytes minus 128, which is the byte with
-   its sign bit flipped, or has 128 times the sum of the query subtracted at the end. The scalar
-   functions take heads and shares of heads whose sizes are not multiples of 16. */
+   A tile is 2 or 4 such registers and 1, 2, 4 or 8 columns, exactly as many as there are. Its sums
+   stay in registers for the whole length. Keys are bytes minus 128, which is the byte with its sign
+   bit flipped. Or they are used as they are, and 128 times the sum of the query is subtracted at
+   the end. The scalar functions take heads, and parts of heads, whose sizes are not multiples of
+   16. */
 typedef struct bitnet__words {
-    const uint8_t *w;                  /* rows of words: of all positions, or from `first` on */
+    const uint8_t *w;                  /* the first row of words */
     size_t w_stride;                   /* bytes from a row to the next */
     const int8_t *q;                   /* columns of n bytes */
     size_t q_stride;
-    const int32_t *sums;               /* of the columns; of values 0 */
+    const int32_t *sums;               /* of each column; with values 0 */
     int n;                             /* a multiple of 16 */
-    const uint8_t *steps;              /* floats: of each position, or of each column */
-    size_t step_stride;                /* bytes from a column's to the next one's; of keys 0 */
+    const uint8_t *steps;              /* floats: of each position (keys) or column (values) */
+    size_t step_stride;                /* bytes from a column's to the next one's; with keys 0 */
     float *out;
     size_t out_stride;
 } bitnet__words;

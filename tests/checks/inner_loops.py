@@ -88,7 +88,8 @@ PROMPTS = {
 NOT_CHECKED = [('bitnet__panels_neon', 'cortex-a53'), ('bitnet__panels_dotprod', 'cortex-a55'),
                ('bitnet__dotrows_groups_neon', 'cortex-a53'),
                ('bitnet__dotrows_groups_dotprod', 'cortex-a55'),
-               ('bitnet__scores_i8_neon', 'cortex-a53'), ('bitnet__scores_i8_dotprod', 'cortex-a55'),
+               ('bitnet__scores_i8_neon', 'cortex-a53'),
+               ('bitnet__scores_i8_dotprod', 'cortex-a55'),
                ('bitnet__sumrows_i8_neon', 'cortex-a53'),
                ('bitnet__sumrows_i8_dotprod', 'cortex-a55'),
                ('bitnet__multiply_avx512vnni', 'znver4')]
