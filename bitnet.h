@@ -87,6 +87,7 @@
        qwen-3, qwen-3-thinking   ChatML with <think>; also tools
        chatml                    <|im_start|>, as Qwen2.5; with its default system text and tools
        falcon-3                  <|user|> and <|assistant|>
+       falcon-e                  the pre-tokenizer falcon_e, with none of these marks
 
    For a file without one, or with another one, chat is BITNET_ERR_UNSUPPORTED, unless you give a
    template: strings around the messages of each role, in which special tokens are tokens.
@@ -10835,7 +10836,8 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
        40  i32 pending                    -1: none
        44  u32 tokens [n]
            keys and values                [n_layers][n_kv_heads][keys, values][n]; each is
-                                          [head_dim] F16 or F32, or a float and [head_dim] int8
+                                          [head_dim] F16 or F32, or a float and [head_dim] bytes
+                                          of I8: codes of values, codes of keys plus 128
            u64 checksum                   bitnet__hash of all bytes before it
 
    So neither pages nor anything else of the context shows, except kv_type. */
@@ -12290,8 +12292,8 @@ static const char *bitnet__why_no_chat(const bitnet_model *m, const bitnet_chat_
         return "no chat: the file has no tokenizer.chat_template; give one of your own, see "
                "bitnet_chat_template";
     if (!t)
-        return "no chat: the file's tokenizer.chat_template is none of LLaMA 3, ChatML (Qwen) and "
-               "Falcon 3; give one of your own, see bitnet_chat_template";
+        return "no chat: the file's tokenizer.chat_template is none of LLaMA 3, ChatML (Qwen), "
+               "Falcon 3 and Falcon-E; give one of your own, see bitnet_chat_template";
     return chat->tools && !t->tools_before ? "the chat template has no tools"
                                            : "the chat template cannot turn thinking on or off";
 }
@@ -12806,12 +12808,14 @@ enum {
     BITNET__TEST_MARGIN = 8192         /* guard bytes behind packed weights */
 };
 
-/* The entries that multiply rows with columns. The columns of MIX are weights of rows. */
-enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_GROUPS, BITNET__TEST_DOT,
-       BITNET__TEST_MIX };
+/* The entries that multiply rows with columns. KEYS and VALUES are those of an int8 cache. The
+   columns of VALUES and MIX are weights of rows. */
+enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_GROUPS, BITNET__TEST_KEYS,
+       BITNET__TEST_VALUES, BITNET__TEST_DOT, BITNET__TEST_MIX };
 
 /* All parts of a matrix with this many rows and columns: all columns, then `step` fewer each time;
-   and the same with rows. The shapes of DOT also serve MIX, where step is 1. */
+   and the same with rows, or with blocks of 64 rows. The shapes of DOT also serve MIX, where step
+   is 1. */
 typedef struct bitnet__test_shape { int kind, n, rows, cols, step; } bitnet__test_shape;
 
 static const bitnet__test_shape bitnet__test_shapes[] = {
@@ -12825,6 +12829,10 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_U8, 37, 3, 3, 1},
     {BITNET__TEST_GROUPS, 256, 37, 40, 1}, {BITNET__TEST_GROUPS, 768, 70, 13, 3},
     {BITNET__TEST_GROUPS, 512, 33, 150, 149},          /* more columns than panels take at once */
+    {BITNET__TEST_KEYS, 4, 64, 5, 1}, {BITNET__TEST_KEYS, 100, 192, 13, 1},
+    {BITNET__TEST_KEYS, 256, 192, 13, 1},
+    {BITNET__TEST_VALUES, 36, 128, 5, 1}, {BITNET__TEST_VALUES, 112, 192, 13, 1},
+    {BITNET__TEST_VALUES, 256, 192, 13, 1},
     {BITNET__TEST_DOT, 272, 37, 13, 1}, {BITNET__TEST_DOT, 80, 70, 9, 3},
     {BITNET__TEST_DOT, 37, 5, 5, 2}, {BITNET__TEST_DOT, 4112, 5, 7, 1}
 };
@@ -12843,6 +12851,8 @@ static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 64, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 128, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 256, 0},
+    {BITNET__ENTRY(scores_i8), BITNET__TEST_KEYS, 0, 0},
+    {BITNET__ENTRY(sumrows_i8), BITNET__TEST_VALUES, 0, 0},
     {BITNET__ENTRY(dotrows_f32), BITNET__TEST_DOT, BITNET_TENSOR_F32, 0},
     {BITNET__ENTRY(dotrows_f16), BITNET__TEST_DOT, BITNET_TENSOR_F16, 0},
     {BITNET__ENTRY(dotrows_bf16), BITNET__TEST_DOT, BITNET_TENSOR_BF16, 0},
@@ -12855,11 +12865,11 @@ static const bitnet__test_entry bitnet__test_entries[] = {
 static const struct { const char *name; size_t offset; } bitnet__test_row_entries[] = {
     {BITNET__ENTRY(quantize)}, {BITNET__ENTRY(softmax)}, {BITNET__ENTRY(rope)},
     {BITNET__ENTRY(store_f16)}, {BITNET__ENTRY(dequantize)}, {BITNET__ENTRY(relu2_gate)},
-    {BITNET__ENTRY(sigmoid_gate)}, {BITNET__ENTRY(rmsnorm)}
+    {BITNET__ENTRY(sigmoid_gate)}, {BITNET__ENTRY(rmsnorm)}, {BITNET__ENTRY(weigh_i8)}
 };
 enum { BITNET__TEST_QUANTIZE, BITNET__TEST_SOFTMAX, BITNET__TEST_ROPE, BITNET__TEST_STORE,
        BITNET__TEST_DEQUANTIZE, BITNET__TEST_GATE, BITNET__TEST_SIGMOID, BITNET__TEST_NORM,
-       BITNET__TEST_ROW_ENTRIES };
+       BITNET__TEST_WEIGH, BITNET__TEST_ROW_ENTRIES };
 #undef BITNET__ENTRY
 
 typedef struct bitnet__selftest {
@@ -12952,6 +12962,23 @@ static void bitnet__test_fill_groups(bitnet__selftest *t) {
     }
 }
 
+/* The same for an int8 cache. */
+static void bitnet__test_fill_cache(bitnet__selftest *t) {
+    const int values = t->entry->kind == BITNET__TEST_VALUES, stride = (int)t->x_stride;
+    const int8_t *q = (const int8_t *)t->x;
+    int c, i;
+    bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, stride, values ? 0 : -127, 127);
+    bitnet__test_bytes(t, t->w, t->rows, 4 + t->n, 0, 255);
+    bitnet__test_floats(t, t->got, t->rows, 0);
+    for (i = 0; i < t->rows; i++)
+        bitnet__put_u32(t->w + (size_t)(i / 64) * bitnet__kv_block_bytes(t->n) + i % 64 * 4,
+                        bitnet__float_bits(t->got[i]));
+    for (c = 0; c < t->cols; c++)
+        for (i = t->sums[c] = 0; i < stride; i++) t->sums[c] += *q++;
+    for (i = 0; values && i < t->cols * stride / 64; i++)
+        t->steps[i] = (float)bitnet__random(&t->random);
+}
+
 /* The same for floats. Some rows have F16 subnormals, an infinity or a NaN. */
 static void bitnet__test_fill_floats(bitnet__selftest *t) {
     const int stride = (int)t->w_stride, columns = t->cols * (int)t->x_stride;
@@ -12992,6 +13019,10 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
                      size_t);
         void (*groups)(const uint8_t *, const int8_t *, const int32_t *, const float *, int, int,
                        int, int, int, float *, size_t);
+        void (*keys)(const uint8_t *, const int8_t *, const int32_t *, int, int, int, float *,
+                     size_t);
+        void (*values)(const uint8_t *, const uint8_t *, const float *, size_t, int, int, int, int,
+                       int, float *);
         void (*dot)(const uint8_t *, const float *, int, int, int, float *, size_t);
         void (*mix)(const uint8_t *, size_t, const float *, size_t, int, int, int, float *);
     } f;
@@ -13005,7 +13036,12 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
         const int group = t->entry->type, at = from * (t->n / group);
         f.groups(w, q, t->sums + at, t->steps + at, t->n, group, t->rows, t->cols, t->n > 256,
                  (float *)out, t->stride);
-    } else if (t->entry->kind == BITNET__TEST_DOT)
+    } else if (t->entry->kind == BITNET__TEST_KEYS)
+        f.keys(w, q, t->sums + from, t->n, t->rows, t->cols, (float *)out, t->stride);
+    else if (t->entry->kind == BITNET__TEST_VALUES)            /* the last t->stride elements */
+        f.values(w, (const uint8_t *)q, t->steps + (size_t)from * (t->x_stride / 64), t->x_stride,
+                 t->n, t->n - (int)t->stride, (int)t->stride, t->rows, t->cols, (float *)out);
+    else if (t->entry->kind == BITNET__TEST_DOT)
         f.dot(w, x, t->n, t->rows, t->cols, (float *)out, t->stride);
     else f.mix(w, t->w_stride, x, t->x_stride, t->n, t->rows, t->cols, (float *)out);
 }
@@ -13043,6 +13079,11 @@ static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
     return memcmp(t->packed + packed, t->blank, BITNET__TEST_MARGIN) ? "pack" : 0;
 }
 
+/* Do the sums contain all rows? Else each row has its own. */
+static int bitnet__test_mixes(const bitnet__selftest *t) {
+    return t->entry->kind == BITNET__TEST_MIX || t->entry->kind == BITNET__TEST_VALUES;
+}
+
 /* Does a part, `rows` rows from `first` on and `cols` columns from `from` on, give the same as in
    the whole, and is nothing else written? first is 0 unless rows are packed. */
 static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from, int cols) {
@@ -13055,7 +13096,7 @@ static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from,
     for (c = 0; c <= cols; c++) {
         const float *want = t->want + (size_t)(from + c) * t->stride + first;
         const float *got = t->got + (size_t)c * t->stride;
-        const size_t n = c == cols ? 0 : kind == BITNET__TEST_MIX ? t->stride : (size_t)rows;
+        const size_t n = c == cols ? 0 : bitnet__test_mixes(t) ? t->stride : (size_t)rows;
         if (!bitnet__test_same(want, got, n, kind >= BITNET__TEST_GROUPS) ||
             memcmp(got + n, t->blank + n, (t->stride - n) * sizeof *got)) return 0;
     }
@@ -13063,14 +13104,15 @@ static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from,
 }
 
 /* All parts of a shape. Up to four columns are tested in four places, to meet columns of each kind.
-   The sums of mix contain all rows. Packed rows are also read from the second group on. */
+   Packed rows are also read from the second group on. */
 static int bitnet__test_parts(bitnet__selftest *t, const bitnet__test_shape *s) {
-    const int group = t->k.row_group, mix = t->entry->kind == BITNET__TEST_MIX;
+    const int group = t->k.row_group, mix = bitnet__test_mixes(t);
+    const int unit = t->entry->kind == BITNET__TEST_KEYS ? BITNET__KV_BLOCK : 1;
     int i, from, cols;
     for (i = s->cols; i > 0; i -= mix ? 1 : s->step)
         for (from = 0; from == 0 || (from < 4 && i <= 4 && from + i <= s->cols); from++)
             if (!bitnet__test_part(t, 0, s->rows, from, i)) return 0;
-    for (i = s->rows; i > 0 && !mix; i -= s->step) {
+    for (i = s->rows; i > 0 && !mix; i -= s->step * unit) {
         cols = 1 + i * 7 % s->cols;
         if (!bitnet__test_part(t, 0, i, s->cols - cols, cols)) return 0;
     }
@@ -13080,16 +13122,18 @@ static int bitnet__test_parts(bitnet__selftest *t, const bitnet__test_shape *s) 
 
 /* Tests the entry with a shape. Returns the name of the entry that fails; 0: none. */
 static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__test_shape *s) {
-    const int mix = t->entry->kind == BITNET__TEST_MIX;
+    const int kind = t->entry->kind, mix = kind == BITNET__TEST_MIX;
+    const int values = kind == BITNET__TEST_VALUES;
     const char *bad = 0;
     t->n = s->n;
     t->rows = s->rows;
     t->cols = s->cols;
     t->w_stride = (size_t)(mix ? s->n + 8 : s->n);
-    t->x_stride = (size_t)(mix ? s->rows + 3 : s->n);
-    t->stride = (size_t)(mix ? s->n : s->rows + 3);
-    if (t->entry->kind <= BITNET__TEST_U8) bitnet__test_fill_ints(t);
-    else if (t->entry->kind == BITNET__TEST_GROUPS) bitnet__test_fill_groups(t);
+    t->x_stride = (size_t)(mix ? s->rows + 3 : values ? s->rows + 64 : s->n);
+    t->stride = (size_t)(mix ? s->n : values ? s->n - s->n / 128 * 16 : s->rows + 3);
+    if (kind <= BITNET__TEST_U8) bitnet__test_fill_ints(t);
+    else if (kind == BITNET__TEST_GROUPS) bitnet__test_fill_groups(t);
+    else if (kind == BITNET__TEST_KEYS || values) bitnet__test_fill_cache(t);
     else bitnet__test_fill_floats(t);
     if (t->packs) bad = bitnet__test_pack(t, s == bitnet__test_shapes);
     bitnet__test_multiply(t, &bitnet__kernels_scalar, t->w, 0, t->want);
@@ -13144,6 +13188,11 @@ static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k,
         case BITNET__TEST_SIGMOID:
             k->sigmoid_gate(t->x, gain, way ? -1.6f : -1.0f, way ? -0.07f : 0.0f, n, y);
             break;
+        case BITNET__TEST_WEIGH: {     /* of heads of 4 elements */
+            const int rows = bitnet__round_page(n);
+            k->weigh_i8(t->x, t->w, 4, rows, way ? n * 3 / 4 : -1, n, (uint8_t *)y, y + rows / 4);
+            break;
+        }
         default: k->rmsnorm(x, gain, n, 1e-5f, y); break;
     }
 }
@@ -13159,6 +13208,10 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
         t->dots[0][i] = bitnet__test_below(t, 2001) - 1000;
         t->dots[1][i] = (bitnet__test_below(t, 1 << 15) - (1 << 14)) * (1 << 14);
     }
+    bitnet__test_floats(t, t->want, 2 * BITNET__KV_BLOCK, special);    /* steps of a cache */
+    for (i = 0; i < 2 * BITNET__KV_BLOCK; i++)
+        bitnet__put_u32(t->w + (size_t)(i / 64) * bitnet__kv_block_bytes(4) + i % 64 * 4,
+                        bitnet__float_bits(t->want[i]));
     for (i = 0; i < BITNET__TEST_ROW_ENTRIES; i++) {
         if (bitnet__test_is_scalar(t, bitnet__test_row_entries[i].offset)) continue;
         for (rot = 0; rot <= (i == BITNET__TEST_ROPE ? n : 0); rot += 2)

@@ -64,7 +64,7 @@ ARM = {
 
 # What multiplies weights in the loops that read prompts, and the CPUs to look at, with the
 # instructions that the model of one lacks.
-WORK = r'(\{vex\} *)?(vpmaddubsw|vpdpbusd|smlal2?|sdot|smmla)\b'
+WORK = r'(\{vex\} *)?(vpmaddubsw|vpdpbusd|smlal2?|sdot|u?smmla)\b'
 ARMS = ['cortex-a53', 'cortex-a76', 'neoverse-n1', 'apple-m1']
 PROMPTS = {
     'bitnet__multiply_avx2': ['znver2', 'znver3', 'znver4', 'icelake-server'],
@@ -76,12 +76,22 @@ PROMPTS = {
     'bitnet__dotrows_groups_neon': ARMS,
     'bitnet__dotrows_groups_dotprod': ['cortex-a55', 'cortex-a76', 'neoverse-n1', 'apple-m1'],
     'bitnet__dotrows_groups_i8mm': ['neoverse-n2', 'neoverse-v1'],
+    'bitnet__scores_i8_neon': ARMS,
+    'bitnet__scores_i8_dotprod': ['cortex-a55', 'cortex-a76', 'neoverse-n1', 'apple-m1'],
+    'bitnet__scores_i8_i8mm': ['neoverse-n2', 'neoverse-v1'],
+    'bitnet__sumrows_i8_neon': ARMS,
+    'bitnet__sumrows_i8_dotprod': ['cortex-a55', 'cortex-a76', 'neoverse-n1', 'apple-m1'],
+    'bitnet__sumrows_i8_i8mm': ['neoverse-n2', 'neoverse-v1'],
 }
 # For information: CPUs on which nothing hides a latency, and the model of Zen 4, where a broadcast
 # takes the ports of vpdpbusd.
 NOT_CHECKED = [('bitnet__panels_neon', 'cortex-a53'), ('bitnet__panels_dotprod', 'cortex-a55'),
                ('bitnet__dotrows_groups_neon', 'cortex-a53'),
                ('bitnet__dotrows_groups_dotprod', 'cortex-a55'),
+               ('bitnet__scores_i8_neon', 'cortex-a53'),
+               ('bitnet__scores_i8_dotprod', 'cortex-a55'),
+               ('bitnet__sumrows_i8_neon', 'cortex-a53'),
+               ('bitnet__sumrows_i8_dotprod', 'cortex-a55'),
                ('bitnet__multiply_avx512vnni', 'znver4')]
 
 # Models: their shapes (kv: elements of a token's keys, or of its values); how many norms and
@@ -297,6 +307,16 @@ def multiplications(loop):
     return sum(bool(re.match(WORK, line)) for line in loop)
 
 
+def loaded(loop):
+    """Vectors of 16 bytes that an ARM loop loads."""
+    return sum(len(re.findall(r'\bq\d+', line)) for line in loop if line.startswith('ld'))
+
+
+def main_loop(loops):
+    """The one that multiplies most, and of several the one that loads least."""
+    return max(loops, key=lambda loop: (multiplications(loop), -loaded(loop)))
+
+
 def check(compiler):
     target, text = compiled(compiler)
     loops = []
@@ -310,7 +330,7 @@ def check(compiler):
                 print('%s: %s: a loop of %d instructions keeps %d vectors in memory' %
                       (compiler, name, len(loop), n))
         if name in PROMPTS and shutil.which('llvm-mca-19'):
-            loop = max(own, key=multiplications)
+            loop = main_loop(own)
             for cpu, cycles, ports, bound in bounds(name, loop, target):
                 if cycles > 1.15 * bound and (name, cpu) not in NOT_CHECKED:
                     print('%s: %s: on %s an iteration takes %.1f cycles, not %.1f' %
@@ -327,7 +347,7 @@ def table(compilers):
         target, text = compiled(compiler)
         for name, lines in functions(text):
             if name in PROMPTS:
-                loop = max(innermost(lines, target), key=multiplications)
+                loop = main_loop(innermost(lines, target))
                 for row in bounds(name, loop, target):
                     print('%-30s %-15s %12d %7.1f %6.1f %6.1f' %
                           ((name, row[0], len(loop)) + row[1:]))
@@ -337,9 +357,6 @@ def loop_with(loops, function, wanted):
     """The loop of a function with so many of some vector instructions; see PANELS."""
     def count(loop, name):
         return sum(bool(re.match(name + r'\s+v', line)) for line in loop)
-
-    def loaded(loop):
-        return sum(len(re.findall(r'\bq\d+', line)) for line in loop if line.startswith('ld'))
     found = [loop for loop in loops['bitnet__' + function]
              if all(count(loop, name) == n for name, n in wanted.items())]
     if not found:
