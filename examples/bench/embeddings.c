@@ -148,7 +148,7 @@ static void report_run(table *t, int run, int rounds) {
     show("texts", run_tokens[run] ? 1 : MANY, 5, 0);
     show("tokens", tokens_of(run), 7, 0);
     show("tok_s", speed, 9, 1);
-    show("spread_percent", rounds > 1 ? (v[rounds - 1] - v[0]) / speed * 50 : -1, 6, 1);
+    show("spread_percent", spread_percent(v, rounds), 6, 1);
     show("gmac_s", gmac, 8, 1);
     show("limit", peak, 8, 1);
     show("limit_percent", peak > 0 ? gmac / peak * 100 : -1, 8, 1);
@@ -159,7 +159,7 @@ static void report_run(table *t, int run, int rounds) {
 
 static void report(int rounds, int quick) {
     int i, run;
-    if (json) printf("{");
+    if (as_json) printf("{");
     else puts("threads  rounds  M weights  file MB  ctx MB  many MB  most MB");
     show("n_threads", bitnet_ctx_threads(tables[0].one), 7, 0);
     show("rounds", rounds, 8, 0);
@@ -168,7 +168,7 @@ static void report(int rounds, int quick) {
     show("ctx_mb", mb[0], 8, 1);
     show("many_mb", mb[1], 9, 1);
     show("most_mb", most_mb(), 9, 1);
-    if (!json) puts("");
+    if (!as_json) puts("");
     begin_list("kernels", "kernels        layout   load s  own MB");
     for (i = 0; i < n_tables; i++) {
         bitnet_model_get_info(tables[i].model, &info);
@@ -186,7 +186,7 @@ static void report(int rounds, int quick) {
         for (run = 0; run < N_RUNS; run++)
             if (fits(run, quick)) report_run(&tables[i], run, rounds);
     end_list();
-    if (json) puts("\n}");
+    if (as_json) puts("\n}");
     if (fflush(stdout) || ferror(stdout)) fail(1, "cannot write", "");
 }
 

@@ -227,14 +227,25 @@ double layer_bytes(const bitnet_kernels *k) {
     return layer_weights() / (k->pack ? 4.8 : 4);
 }
 
-static void eval_random(bitnet_ctx *c, int32_t n) {
+double token_bytes(const bitnet_kernels *k, int screened, double exact_logits, double positions) {
+    const double screen = screened && info.head_copy_bytes > 0 ? (double)info.n_vocab * info.dim
+                                                               : 0;
+    const double exact = exact_logits * (double)info.head_bytes / info.n_vocab;
+    const double kv = 4.0 * info.n_layers * info.n_kv_heads * info.head_dim;
+    return layer_bytes(k) + screen + exact + kv * positions;
+}
+
+void eval_random(bitnet_ctx *c, int32_t n) {
     static bitnet_token tokens[LONGEST];
     bitnet_error err;
     uint32_t r = 1;
-    int32_t i;
-    for (i = 0; i < n; i++)
+    int32_t i, some;
+    for (i = 0; i < LONGEST && i < n; i++)
         tokens[i] = (bitnet_token)((r = r * 1664525u + 1013904223u) >> 8) % info.n_vocab;
-    if (n > 0 && bitnet_eval(c, tokens, n, 0, &err)) fail(1, err.text, "");
+    for (; n > 0; n -= some) {
+        some = n < LONGEST ? n : LONGEST;
+        if (bitnet_eval(c, tokens, some, 0, &err)) fail(1, err.text, "");
+    }
 }
 
 bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,
@@ -261,11 +272,12 @@ void prefill(bitnet_ctx *c, int32_t n) {
     eval_random(c, n);
 }
 
-void go_back(bitnet_ctx *c, int32_t context) {
-    int32_t from = context ? context - N_DECODE : 0;
-    eval_random(c, from - bitnet_ctx_length(c));
-    bitnet_ctx_rewind(c, from);
+void fill(bitnet_ctx *c, int32_t length) {
+    eval_random(c, length - bitnet_ctx_length(c));
+    bitnet_ctx_rewind(c, length);
 }
+
+void go_back(bitnet_ctx *c, int32_t context) { fill(c, context ? context - N_DECODE : 0); }
 
 static bitnet_token largest_logit(bitnet_ctx *c) {
     const float *logits = bitnet_logits(c, -1);
@@ -275,11 +287,11 @@ static bitnet_token largest_logit(bitnet_ctx *c) {
     return best;
 }
 
-void decode(bitnet_ctx *c, int full, double exact_logits[N_DECODE]) {
+void decode(bitnet_ctx *c, int n, int full, double *exact_logits) {
     bitnet_token token = 0;
     bitnet_error err;
     int i;
-    for (i = 0; i < N_DECODE; i++) {
+    for (i = 0; i < n; i++) {
         if (bitnet_eval(c, &token, 1, 0, &err)) fail(1, err.text, "");
         token = full ? largest_logit(c) : bitnet_sample(c, 0);
         exact_logits[i] = full ? info.n_vocab : bitnet_ctx_exact_logits(c);
@@ -296,7 +308,7 @@ double decode_speed(bitnet_ctx *c, int32_t context, int full, double *exact_logi
     double rows[N_DECODE], start;
     go_back(c, context);
     start = seconds();
-    decode(c, full, rows);
+    decode(c, N_DECODE, full, rows);
     start = seconds() - start;
     *exact_logits = median(rows, N_DECODE);
     return N_DECODE / start;
