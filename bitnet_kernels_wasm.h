@@ -166,23 +166,236 @@ BITNET__INLINE v128_t bitnet__codes_wasm(v128_t v, const int i) {
                          wasm_i8x16_const_splat(3));
 }
 
-/* The table entry for ternary weights: panels of panel_rows rows and panel_cols columns, from
-   min_cols columns on; else tiles. bitnet.h has the loops. With 1 for `wide` they leave no columns
-   to the tiles. */
-#define BITNET__DEFINE_PANELS(isa, unpack, panel_rows, panel_cols, depth, vectors, min_cols) \
-    BITNET__APART void bitnet__panels_##isa(const uint8_t *w, const int8_t *q, \
-                                            const int32_t *sums, int n, int rows, int cols, \
-                                            int32_t *out, size_t out_stride) { \
-        v128_t panel[vectors]; \
-        bitnet__panels(w, q, sums, n, rows, cols, out, out_stride, panel, unpack, \
-                       bitnet__multiply_##isa, panel_rows, depth, panel_cols); \
-    } \
+/* ---- many columns: sums of four activations, looked up ----
+   See there. A step is 8 bytes of every row, 32 weights. */
+enum {
+    BITNET__SUMS = 81,                 /* that a byte of weights can select, without a code 3 */
+    BITNET__LOOK_ROWS = 512,           /* that share the sums of a step, at most */
+    BITNET__LOOK_LEAST = 32,           /* and at least: for fewer, the sums would take most time */
+    BITNET__LOOK_STEPS = 8,            /* whose entries are known at a time */
+    BITNET__LOOK_COLS = 16,            /* of a table, in two vectors */
+    BITNET__LOOK_TABLE = 8 * BITNET__SUMS * 2 + 128    /* vectors; with what a code 3 would select */
+};
+
+/* Where a step's rows find their sums: the addresses of 8 entries for each row. */
+typedef uint32_t bitnet__look[BITNET__LOOK_ROWS * 8];
+
+BITNET__INLINE v128_t bitnet__zip_low_wasm(v128_t a, v128_t b) {
+    return wasm_i8x16_shuffle(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+
+BITNET__INLINE v128_t bitnet__zip_high_wasm(v128_t a, v128_t b) {
+    return wasm_i8x16_shuffle(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+
+/* 8 bytes of 16 columns become 8 vectors of 16 columns. */
+BITNET__INLINE void bitnet__turn_wasm(const int8_t *const *col, int k, v128_t *to) {
+    v128_t a[8], b[8];
+    int i, stage;
+    BITNET__UNROLL for (i = 0; i < 8; i++)
+        a[i] = bitnet__zip_low_wasm(wasm_v128_load64_zero(col[i] + k),
+                                    wasm_v128_load64_zero(col[i + 8] + k));
+    BITNET__UNROLL for (stage = 0; stage < 3; stage++) {
+        BITNET__UNROLL for (i = 0; i < 4; i++) {
+            b[2 * i] = bitnet__zip_low_wasm(a[i], a[i + 4]);
+            b[2 * i + 1] = bitnet__zip_high_wasm(a[i], a[i + 4]);
+        }
+        BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = b[i];
+    }
+    BITNET__UNROLL for (i = 0; i < 8; i++) to[i] = a[i];
+}
+
+/* The sums of (code - 1) * q for the codes of one byte and 8 columns, q[0] for bits 7-6. Entry
+   27 c0 + 9 c1 + 3 c2 + c3 is to[2 * entry]. */
+BITNET__APART void bitnet__sums_wasm(v128_t q0, v128_t q1, v128_t q2, v128_t q3, v128_t *to) {
+    v128_t low[9], sum, high = wasm_i16x8_neg(wasm_i16x8_add(q0, q1));
+    int i, j, l;
+    low[0] = wasm_i16x8_neg(wasm_i16x8_add(q2, q3));
+    BITNET__UNROLL for (l = 1; l < 9; l++)
+        low[l] = l % 3 ? wasm_i16x8_add(low[l - 1], q3) : wasm_i16x8_add(low[l - 3], q2);
+    for (i = 0; i < 3; i++, high = wasm_i16x8_add(high, q0)) {
+        for (j = 0, sum = high; j < 3; j++, sum = wasm_i16x8_add(sum, q1), to += 18) {
+            BITNET__UNROLL for (l = 0; l < 8; l++) to[2 * l] = wasm_i16x8_add(sum, low[l]);
+            to[16] = wasm_i16x8_add(sum, low[8]);
+        }
+    }
+}
+
+/* The table of a step that begins with weight k, for up to 16 columns. */
+static void bitnet__step_table_wasm(const int8_t *const *col, int k, int vectors, int groups,
+                                    v128_t *table) {
+    v128_t q[32], a[4];
+    int i, j, at;
+    if (!groups) k = k / 128 * 128 + k % 128 / 4;
+    for (i = 0; i < 4; i++) bitnet__turn_wasm(col, k + i * (groups ? 8 : 32), q + 8 * i);
+    for (j = 0; j < 8; j++, table += 2 * BITNET__SUMS) {
+        for (i = 0; i < 4; i++) {
+            at = groups ? j / 4 * 16 + 12 - 4 * i + j % 4 : 8 * i + j;
+            a[i] = q[at];
+        }
+        bitnet__sums_wasm(wasm_i16x8_extend_low_i8x16(a[0]), wasm_i16x8_extend_low_i8x16(a[1]),
+                          wasm_i16x8_extend_low_i8x16(a[2]), wasm_i16x8_extend_low_i8x16(a[3]),
+                          table);
+        if (vectors == 2)
+            bitnet__sums_wasm(wasm_i16x8_extend_high_i8x16(a[0]),
+                              wasm_i16x8_extend_high_i8x16(a[1]),
+                              wasm_i16x8_extend_high_i8x16(a[2]),
+                              wasm_i16x8_extend_high_i8x16(a[3]), table + 1);
+    }
+}
+
+/* The entries that the 8 bytes in the lower half of v select. The codes of a byte are a number of
+   base 4; half a byte, 4 a + b, becomes 3 a + b, and the whole, 16 a + b, 9 a + b. */
+BITNET__INLINE void bitnet__find_wasm(v128_t v, const v128_t *table, uint32_t *at) {
+    const uint32_t place = BITNET__SUMS * 2 * sizeof *table;
+    const v128_t first = wasm_i32x4_add(wasm_i32x4_splat((int32_t)(uintptr_t)table),
+                                        wasm_i32x4_const(0, place, 2 * place, 3 * place));
+    v = wasm_i8x16_sub(v, wasm_v128_and(wasm_u16x8_shr(v, 2), wasm_i8x16_const_splat(0x33)));
+    v = wasm_i8x16_add(
+        wasm_i8x16_sub(v, wasm_v128_and(wasm_u16x8_shr(v, 1), wasm_i8x16_const_splat(0x78))),
+        wasm_v128_and(wasm_u16x8_shr(v, 4), wasm_i8x16_const_splat(0x0f)));
+    v = wasm_i16x8_shl(wasm_u16x8_extend_low_u8x16(v), 5);         /* entries have 32 bytes */
+    wasm_v128_store(at, wasm_i32x4_add(first, wasm_u32x4_extend_low_u16x8(v)));
+    wasm_v128_store(at + 4, wasm_i32x4_add(wasm_i32x4_add(first, wasm_i32x4_splat(4 * place)),
+                                           wasm_u32x4_extend_high_u16x8(v)));
+}
+
+/* Adds to the sums of each row, two vectors, what its 8 bytes select; `first`: to 0. */
+BITNET__INLINE void bitnet__look_up_wasm(const uint32_t *at, int rows, int first, v128_t *sum,
+                                         const int vectors) {
+    int r, h, i, j;
+    for (r = 0; r < rows; r++, sum += 2) {
+        v128_t s[2];
+        BITNET__UNROLL for (j = 0; j < vectors; j++)
+            s[j] = first ? wasm_i32x4_const_splat(0) : sum[j];
+        _Pragma("clang loop unroll(disable)") for (h = 0; h < 2; h++, at += 4) {
+            BITNET__UNROLL for (i = 0; i < 4; i++) {
+                const v128_t *from = (const v128_t *)(uintptr_t)at[i];
+                BITNET__UNROLL for (j = 0; j < vectors; j++) s[j] = wasm_i16x8_add(s[j], from[j]);
+            }
+        }
+        BITNET__UNROLL for (j = 0; j < vectors; j++) sum[j] = s[j];
+    }
+}
+
+BITNET__APART void bitnet__look_up1_wasm(const uint32_t *at, int rows, int first, v128_t *sum) {
+    bitnet__look_up_wasm(at, rows, first, sum, 1);
+}
+
+BITNET__APART void bitnet__look_up2_wasm(const uint32_t *at, int rows, int first, v128_t *sum) {
+    bitnet__look_up_wasm(at, rows, first, sum, 2);
+}
+
+/* The sums of up to 16 columns, from column c on, over `steps` steps from weight k on. */
+static void bitnet__look_up_steps_wasm(const int8_t *q, int n, int c, int cols, int k, int steps,
+                                       int groups, const bitnet__look *at, int rows, v128_t *table,
+                                       v128_t *sum) {
+    const int vectors = cols - c > 8 ? 2 : 1;
+    const int8_t *col[BITNET__LOOK_COLS];
+    int i;
+    for (i = 0; i < BITNET__LOOK_COLS; i++) col[i] = q + bitnet__clamp(c + i, cols) * (size_t)n;
+    for (i = 0; i < steps; i++) {
+        bitnet__step_table_wasm(col, k + 32 * i, vectors, groups, table);
+        if (vectors == 2) bitnet__look_up2_wasm(at[i], rows, i == 0, sum);
+        else bitnet__look_up1_wasm(at[i], rows, i == 0, sum);
+    }
+}
+
+/* ---- I2_S, looked up ---- */
+
+/* Writes the sums of 8 rows and up to 8 columns, at sum[2 * row]; or adds them, with add. */
+BITNET__INLINE void bitnet__put_sums_wasm(const v128_t *sum, int cols, int add, int32_t *out,
+                                          size_t out_stride) {
+    v128_t a[8], b[8];
+    int i, stage;
+    BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = sum[2 * i];
+    BITNET__UNROLL for (stage = 0; stage < 3; stage++) {
+        BITNET__UNROLL for (i = 0; i < 4; i++) {
+            b[2 * i] = wasm_i16x8_shuffle(a[i], a[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+            b[2 * i + 1] = wasm_i16x8_shuffle(a[i], a[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+        }
+        BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = b[i];
+    }
+    BITNET__UNROLL for (i = 0; i < 8; i++, out += out_stride) {
+        v128_t low = wasm_i32x4_extend_low_i16x8(a[i]), high = wasm_i32x4_extend_high_i16x8(a[i]);
+        if (i < cols) {
+            if (add) {
+                low = wasm_i32x4_add(low, wasm_v128_load(out));
+                high = wasm_i32x4_add(high, wasm_v128_load(out + 4));
+            }
+            wasm_v128_store(out, low);
+            wasm_v128_store(out + 4, high);
+        }
+    }
+}
+
+/* The same for fewer than 8 rows. */
+static void bitnet__put_few_sums_wasm(const v128_t *sum, int rows, int cols, int add, int32_t *out,
+                                      size_t out_stride) {
+    const size_t bytes = (size_t)rows * sizeof *out;
+    int32_t part[64] = {0};
+    int c;
+    for (c = 0; c < 8 && c < cols; c++) memcpy(part + 8 * c, out + (size_t)c * out_stride, bytes);
+    bitnet__put_sums_wasm(sum, cols, add, part, 8);
+    for (c = 0; c < 8 && c < cols; c++) memcpy(out + (size_t)c * out_stride, part + 8 * c, bytes);
+}
+
+/* The sums of up to 8 columns. */
+BITNET__APART void bitnet__put_all_sums_wasm(const v128_t *sum, int rows, int cols, int add,
+                                             int32_t *out, size_t out_stride) {
+    for (; rows >= 8; rows -= 8, sum += 16, out += 8) {
+        if (add) bitnet__put_sums_wasm(sum, cols, 1, out, out_stride);
+        else bitnet__put_sums_wasm(sum, cols, 0, out, out_stride);
+    }
+    if (rows > 0) bitnet__put_few_sums_wasm(sum, rows, cols, add, out, out_stride);
+}
+
+/* The entries of `rows` rows in a step; 0: there is a code 3. */
+static int bitnet__find_i2s_wasm(const uint8_t *w, int n, int rows, const v128_t *table,
+                                 uint32_t *at) {
+    v128_t threes = wasm_i32x4_const_splat(0);
+    int r;
+    for (r = 0; r < rows; r++, w += n / 4, at += 8) {
+        const v128_t v = wasm_v128_load64_zero(w);
+        threes = wasm_v128_or(threes, wasm_v128_and(v, wasm_u16x8_shr(v, 1)));
+        bitnet__find_wasm(v, table, at);
+    }
+    return !wasm_v128_any_true(wasm_v128_and(threes, wasm_i8x16_const_splat(0x55)));
+}
+
+/* Up to LOOK_ROWS rows. 224 weights at a time, the most whose sums fit int16. Returns 0, and
+   leaves out unfinished, if there is a code 3. */
+BITNET__APART int bitnet__look_up_i2s_wasm(const uint8_t *w, const int8_t *q, int n, int rows,
+                                           int cols, int32_t *out, size_t out_stride) {
+    v128_t table[BITNET__LOOK_TABLE], sum[BITNET__LOOK_ROWS * 2 + 16];
+    bitnet__look at[BITNET__LOOK_STEPS];
+    int k, c, i, steps;
+    for (k = 0; k < n; k += 32 * steps) {
+        steps = n - k < 224 ? (n - k) / 32 : 7;
+        for (i = 0; i < steps; i++)
+            if (!bitnet__find_i2s_wasm(w + k / 4 + 8 * i, n, rows, table, at[i])) return 0;
+        for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
+            bitnet__look_up_steps_wasm(q, n, c, cols, k, steps, 0, at, rows, table, sum);
+            for (i = 0; i < 2 && c + 8 * i < cols; i++)
+                bitnet__put_all_sums_wasm(sum + i, rows, cols - c - 8 * i, k > 0,
+                                          out + (size_t)(c + 8 * i) * out_stride, out_stride);
+        }
+    }
+    return 1;
+}
+
+/* The table entry: from min_cols columns on, looked-up sums, if there are enough rows. */
+#define BITNET__DEFINE_I2S(isa, min_cols) \
     static void bitnet__dotrows_i2s_##isa(const uint8_t *w, const int8_t *q, const int32_t *sums, \
                                           int n, int rows, int cols, int32_t *out, \
                                           size_t out_stride) { \
-        bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride, \
-                                 bitnet__tiles_##isa, bitnet__panels_##isa, 1, min_cols, \
-                                 bitnet__i2s_bytes); \
+        int count; \
+        for (; rows > 0; rows -= count, w += bitnet__i2s_bytes(n, count), out += count) { \
+            count = bitnet__share(rows, BITNET__LOOK_ROWS); \
+            if (cols < min_cols || count < BITNET__LOOK_LEAST || \
+                !bitnet__look_up_i2s_wasm(w, q, n, count, cols, out, out_stride)) \
+                bitnet__tiles_##isa(w, q, sums, n, count, cols, out, out_stride); \
+        } \
     }
 
 /* ---- I2_S, SIMD128 ----
@@ -192,7 +405,8 @@ BITNET__INLINE v128_t bitnet__codes_wasm(v128_t v, const int i) {
    The rows of a tile are a quarter of the call's rows apart. There is no prefetch here, and the
    CPU's own prefetcher follows a stream only within its page. Four neighbouring rows would share a
    page, and be read from memory at half the speed. */
-enum { BITNET__DEPTH = 4096, BITNET__PANEL = 1024 };
+enum { BITNET__DEPTH = 4096, BITNET__FEW_SIMD128 = 5, BITNET__FEW_RELAXED16 = 8,
+       BITNET__FEW_RELAXED32 = 16 };
 
 BITNET__INLINE int bitnet__quarter(int rows) { return (rows + 3) / 4; }
 
@@ -268,80 +482,7 @@ BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, cons
     }
 }
 
-/* A panel is 8 rows, two to a word, so that one product serves both: weight of one row + 8192 *
-   weight of the other. 4 vectors of such pairs follow each other, in the order of the
-   activations. */
-BITNET__INLINE void bitnet__unpack_simd128(const uint8_t *w, int n, int rows, int first, int k,
-                                           int len, void *panel) {
-    const v128_t ones = wasm_i16x8_const_splat(8192 + 1);
-    int r, piece, i;
-    w += k / 4;
-    for (r = 0; r < 8; r += 2) {
-        const uint8_t *low = w + bitnet__clamp(first + r, rows) * (size_t)(n / 4);
-        const uint8_t *high = w + bitnet__clamp(first + r + 1, rows) * (size_t)(n / 4);
-        for (piece = 0; piece < len / 64; piece++) {
-            const v128_t v = wasm_v128_load(low + (size_t)piece * 16);
-            const v128_t u = wasm_v128_load(high + (size_t)piece * 16);
-            v128_t *to = (v128_t *)panel + (piece / 2 * 16 + piece % 2 * 2) * 4 + r / 2;
-            BITNET__UNROLL for (i = 0; i < 4; i++) {
-                const v128_t a = bitnet__codes_wasm(v, i), b = bitnet__codes_wasm(u, i);
-                to[i * 16] = wasm_i16x8_sub(
-                    wasm_i16x8_add(wasm_u16x8_extend_low_u8x16(a),
-                                   wasm_i16x8_shl(wasm_u16x8_extend_low_u8x16(b), 13)), ones);
-                to[i * 16 + 4] = wasm_i16x8_sub(
-                    wasm_i16x8_add(wasm_u16x8_extend_high_u8x16(a),
-                                   wasm_i16x8_shl(wasm_u16x8_extend_high_u8x16(b), 13)), ones);
-            }
-        }
-    }
-}
-
-/* 8 sums of pairs, 1 vector of weights, 2 of activations. What a lower row adds in 64 weights fits
-   13 bits, in which the upper row adds nothing. So it can be taken out of the sum, and 8192 times
-   the upper row's sum is left. */
-BITNET__INLINE void bitnet__multiply_simd128(const void *panel, int len, const int8_t *q, int n,
-                                             const int32_t *sums, int rows, int cols, int32_t *out,
-                                             size_t out_stride) {
-    const v128_t *w = (const v128_t *)panel;
-    const int32_t none = 0;
-    v128_t both[2][4], low[2][4], v, a[2];
-    const int8_t *col[2];
-    int r, c, k;
-    BITNET__UNROLL for (c = 0; c < 2; c++) {
-        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
-        BITNET__UNROLL for (r = 0; r < 4; r++) both[c][r] = low[c][r] = wasm_i32x4_const_splat(0);
-    }
-    for (; len > 0; len -= 64) {
-        BITNET__UNROLL for (k = 0; k < 8; k++, w += 4) {
-            BITNET__UNROLL for (c = 0; c < 2; c++) a[c] = wasm_i16x8_load8x8(col[c] + 8 * k);
-            BITNET__UNROLL for (r = 0; r < 4; r++) {
-                v = w[r];
-                BITNET__UNROLL for (c = 0; c < 2; c++)
-                    both[c][r] = wasm_i32x4_add(both[c][r], wasm_i32x4_dot_i16x8(v, a[c]));
-            }
-        }
-        BITNET__UNROLL for (c = 0; c < 2; c++) {
-            col[c] += 64;
-            BITNET__UNROLL for (r = 0; r < 4; r++) {
-                v = wasm_i32x4_shl(wasm_i32x4_sub(both[c][r], low[c][r]), 19);
-                low[c][r] = wasm_i32x4_add(low[c][r], wasm_i32x4_shr(v, 19));
-            }
-        }
-    }
-    BITNET__UNROLL for (c = 0; c < 2; c++) {
-        int32_t *to = out + (size_t)c * out_stride;
-        if (c >= cols) continue;
-        BITNET__UNROLL for (r = 0; r < 4; r++)
-            both[c][r] = wasm_i32x4_shr(wasm_i32x4_sub(both[c][r], low[c][r]), 13);
-        v = bitnet__fold4_wasm(low[c]);
-        a[0] = bitnet__fold4_wasm(both[c]);
-        bitnet__put_dots_wasm(to, wasm_i32x4_shuffle(v, a[0], 0, 4, 1, 5), rows, sums ? &none : 0);
-        bitnet__put_dots_wasm(to + 4, wasm_i32x4_shuffle(v, a[0], 2, 6, 3, 7), rows - 4,
-                              sums ? &none : 0);
-    }
-}
-
-BITNET__DEFINE_PANELS(simd128, bitnet__unpack_simd128, 8, 2, BITNET__PANEL, BITNET__PANEL / 2, 4)
+BITNET__DEFINE_I2S(simd128, BITNET__FEW_SIMD128)
 
 /* ---- bytes: tiles of 4 rows and 1 or 2 columns ---- */
 
@@ -526,67 +667,15 @@ BITNET__INLINE void bitnet__tiles_relaxed(const uint8_t *w, const int8_t *q, con
                                  sums + c, out + (size_t)c * out_stride + (size_t)r, halves);
 }
 
-/* A panel is 4 rows of codes, a byte each: 4 vectors, one of each row, in turn. */
-BITNET__INLINE void bitnet__unpack_relaxed(const uint8_t *w, int n, int rows, int first, int k,
-                                           int len, void *panel) {
-    int r, piece, i;
-    w += k / 4;
-    for (r = 0; r < 4; r++) {
-        const uint8_t *row = w + bitnet__clamp(first + r, rows) * (size_t)(n / 4);
-        for (piece = 0; piece < len / 64; piece++) {
-            const v128_t v = wasm_v128_load(row + (size_t)piece * 16);
-            v128_t *to = (v128_t *)panel + (piece / 2 * 8 + piece % 2) * 4 + r;
-            BITNET__UNROLL for (i = 0; i < 4; i++) to[i * 8] = bitnet__codes_wasm(v, i);
-        }
-    }
-}
-
-/* 12 sums, so that no addition waits for the one before: that of AVX-VNNI takes 5 cycles. */
-BITNET__INLINE void bitnet__multiply_relaxed(const void *panel, int len, const int8_t *q, int n,
-                                             const int32_t *sums, int rows, int cols, int32_t *out,
-                                             size_t out_stride, const int halves) {
-    const v128_t *w = (const v128_t *)panel;
-    v128_t dot[3][4], v, a[3];
-    const int8_t *col[3];
-    int r, c, k;
-    BITNET__UNROLL for (c = 0; c < 3; c++) {
-        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
-        BITNET__UNROLL for (r = 0; r < 4; r++) dot[c][r] = wasm_i32x4_const_splat(0);
-    }
-    for (; len > 0; len -= 64) {
-        BITNET__UNROLL for (k = 0; k < 4; k++, w += 4) {
-            BITNET__UNROLL for (c = 0; c < 3; c++) a[c] = wasm_v128_load(col[c] + 16 * k);
-            BITNET__UNROLL for (r = 0; r < 4; r++) {
-                v = w[r];
-                BITNET__UNROLL for (c = 0; c < 3; c++)
-                    dot[c][r] = bitnet__dot_relaxed(dot[c][r], v, a[c], halves);
-            }
-        }
-        BITNET__UNROLL for (c = 0; c < 3; c++) col[c] += 64;
-    }
-    BITNET__UNROLL for (c = 0; c < 3; c++) {
-        if (c >= cols) continue;
-        BITNET__UNROLL for (r = 0; r < 4; r++)
-            dot[c][r] = bitnet__to_int32_relaxed(dot[c][r], halves);
-        bitnet__put_dots_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows,
-                              sums ? sums + c : 0);
-    }
-}
-
-#define BITNET__DEFINE_RELAXED(isa, halves) \
+#define BITNET__DEFINE_RELAXED(isa, halves, min_cols) \
     BITNET__APART void bitnet__tiles_##isa(const uint8_t *w, const int8_t *q, \
                                            const int32_t *sums, int n, int rows, int cols, \
                                            int32_t *out, size_t out_stride) { \
         bitnet__tiles_relaxed(w, q, sums, n, rows, cols, out, out_stride, halves); \
     } \
-    BITNET__INLINE void bitnet__multiply_##isa(const void *panel, int len, const int8_t *q, \
-                                               int n, const int32_t *sums, int rows, int cols, \
-                                               int32_t *out, size_t out_stride) { \
-        bitnet__multiply_relaxed(panel, len, q, n, sums, rows, cols, out, out_stride, halves); \
-    } \
-    BITNET__DEFINE_PANELS(isa, bitnet__unpack_relaxed, 4, 3, 640, 160, 6)
-BITNET__DEFINE_RELAXED(relaxed16, 1)
-BITNET__DEFINE_RELAXED(relaxed32, 0)
+    BITNET__DEFINE_I2S(isa, min_cols)
+BITNET__DEFINE_RELAXED(relaxed16, 1, BITNET__FEW_RELAXED16)
+BITNET__DEFINE_RELAXED(relaxed32, 0, BITNET__FEW_RELAXED32)
 
 static void bitnet__dotrows_i2s_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                         int n, int rows, int cols, int32_t *out,
@@ -897,10 +986,12 @@ static void bitnet__prepare_groups_simd128(const int8_t *q, int len, v128_t *act
     }
 }
 
-/* Rows r to r + 15 and weights k to k + len - 1, for which act has the activations. Adds to sum. */
-BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r, int k,
+/* Rows r to r + 15 and weights k to k + len - 1, for which act has the activations of column c.
+   Adds to sum. */
+BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r, int c, int k,
                                                 int len, const v128_t *act, v128_t *sum) {
     const uint8_t *w = bitnet__groups_wasm(x, r, k);
+    const size_t at = bitnet__group_at(x, c, 0);
     const int32_t *pair = (const int32_t *)(const void *)act;
     v128_t dot[BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK], mask[4], a;
     int g, i, j, b;
@@ -909,7 +1000,7 @@ BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r,
         bitnet__load_scales_wasm(w, d);
         w += BITNET__GROUP_SCALES;
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-            dot[b] = wasm_i32x4_splat(-256 * x->sums[g]);
+            dot[b] = wasm_i32x4_splat(-256 * x->sums[at + (size_t)g]);
         for (j = 0; j < x->group; j += 16, w += 64, pair += 8) {
             BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) v[b] = wasm_v128_load(w + 16 * b);
             BITNET__UNROLL for (i = 0; i < 8; i++) {
@@ -923,13 +1014,14 @@ BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r,
                         dot[b], wasm_i32x4_dot_i16x8(wasm_v128_and(v[b], mask[i % 4]), a));
             }
         }
-        a = wasm_v128_load32_splat(x->steps + g);
+        a = wasm_v128_load32_splat(x->steps + at + (size_t)g);
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
             sum[b] = bitnet__add_group_wasm(sum[b], wasm_i32x4_shr(dot[b], 8), d[b], a);
     }
 }
 
-BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__grouped *x) {
+BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__grouped *x, int c) {
+    const int8_t *q = x->q + (size_t)c * (size_t)x->n;
     v128_t act[BITNET__PART / 8], sum[BITNET__BAND_ROWS / 4];
     int first, r, k, b, len, rows;
     for (first = 0; first < x->rows; first += BITNET__BAND_ROWS) {
@@ -937,167 +1029,123 @@ BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__grouped *x) {
         for (b = 0; b < BITNET__BAND_ROWS / 4; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
         for (k = 0; k < x->n; k += len) {
             len = x->n - k < BITNET__PART ? x->n - k : BITNET__PART;
-            bitnet__prepare_groups_simd128(x->q + k, len, act);
+            bitnet__prepare_groups_simd128(q + k, len, act);
             for (r = 0; r < rows; r += BITNET__GROUP_ROWS)
-                bitnet__tile_groups_simd128(x, first + r, k, len, act, sum + r / 4);
+                bitnet__tile_groups_simd128(x, first + r, c, k, len, act, sum + r / 4);
         }
-        for (r = 0; r < rows; r += 4) bitnet__put_groups_wasm(x, first + r, 0, sum[r / 4]);
+        for (r = 0; r < rows; r += 4) bitnet__put_groups_wasm(x, first + r, c, sum[r / 4]);
     }
 }
 
-/* A panel of rows and `len` weights, and their scales, the vectors of a group together. */
-typedef void bitnet__unpack_groups_fn(const bitnet__grouped *x, int r, int k, int len,
-                                      v128_t *panel, v128_t *d);
-/* Adds a panel's products with columns c and c + 1 to their sums. */
-typedef void bitnet__multiply_groups_fn(const bitnet__grouped *x, int c, int k, int len,
-                                        const v128_t *panel, const v128_t *d, v128_t *sum);
+/* The entries of `rows` rows in the step from byte `at_byte` of their groups on. */
+static void bitnet__find_groups_wasm(const uint8_t *w, size_t block_bytes, int rows,
+                                     const v128_t *table, uint32_t *at) {
+    int r;
+    for (r = 0; r < rows; r++, at += 8) {
+        const uint8_t *p = w + (size_t)(r / BITNET__GROUP_ROWS) * block_bytes +
+                           4 * (r % BITNET__GROUP_ROWS);
+        bitnet__find_wasm(wasm_v128_load32_lane(p + 64, wasm_v128_load32_zero(p), 1), table, at);
+    }
+}
 
-/* A panel has `vectors` vectors of 4 rows, and `depth` weights of each. Its columns' sums are in
-   memory, but in out only at the end: with add, that has terms of its own, which come last. */
-BITNET__INLINE void bitnet__panels_groups(const bitnet__grouped *x,
-                                          bitnet__unpack_groups_fn *unpack,
-                                          bitnet__multiply_groups_fn *multiply, v128_t *panel,
-                                          v128_t *d, v128_t *sum, const int vectors,
-                                          const int depth) {
-    int first, r, k, c, len, cols, i;
-    for (first = 0; first < x->cols; first += BITNET__BAND_COLS) {
-        cols = x->cols - first < BITNET__BAND_COLS ? x->cols - first : BITNET__BAND_COLS;
-        for (r = 0; r < x->rows; r += 4 * vectors) {
-            for (i = 0; i < BITNET__BAND_COLS * vectors; i++) sum[i] = wasm_f32x4_const_splat(0.0f);
-            for (k = 0; k < x->n; k += len) {
-                len = x->n - k < depth ? x->n - k : depth;
-                unpack(x, r, k, len, panel, d);
-                for (c = 0; c < cols; c += 2)
-                    multiply(x, first + c, k, len, panel, d, sum + c * vectors);
-            }
-            for (c = 0; c < cols; c++)
-                for (i = 0; i < vectors; i++)
-                    bitnet__put_groups_wasm(x, r + 4 * i, first + c, sum[c * vectors + i]);
+/* Adds the sums of a group, and `more` of them if that is not null, to the totals of 8 columns. */
+BITNET__INLINE void bitnet__add_groups_wasm(const v128_t *sum, const v128_t *more, const float *d,
+                                            const float *steps, int rows, v128_t *total) {
+    const v128_t step0 = wasm_v128_load(steps), step1 = wasm_v128_load(steps + 4);
+    int r;
+    for (r = 0; r < rows; r++, total += BITNET__BAND_COLS / 4) {
+        const v128_t scale = wasm_v128_load32_splat(d + r);
+        v128_t low = wasm_i32x4_extend_low_i16x8(sum[2 * r]);
+        v128_t high = wasm_i32x4_extend_high_i16x8(sum[2 * r]);
+        if (more) {
+            low = wasm_i32x4_add(low, wasm_i32x4_extend_low_i16x8(more[2 * r]));
+            high = wasm_i32x4_add(high, wasm_i32x4_extend_high_i16x8(more[2 * r]));
         }
+        total[0] = bitnet__add_group_wasm(total[0], low, scale, step0);
+        total[1] = bitnet__add_group_wasm(total[1], high, scale, step1);
+    }
+}
+
+/* Writes the totals of columns c to c + cols - 1. */
+static void bitnet__put_totals_wasm(const bitnet__grouped *x, int first, int rows, int c, int cols,
+                                    const v128_t *total) {
+    int r, i;
+    for (r = 0; r < rows; r += 4) {
+        for (i = 0; i < cols; i++) {
+            const float *from = (const float *)(total + r * BITNET__BAND_COLS / 4) + i;
+            bitnet__put_groups_wasm(x, first + r, c + i, wasm_f32x4_make(
+                from[0], from[BITNET__BAND_COLS], from[2 * BITNET__BAND_COLS],
+                from[3 * BITNET__BAND_COLS]));
+        }
+    }
+}
+
+/* Rows from `first` on, a multiple of 16, up to LOOK_ROWS, with up to BAND_COLS columns at a time,
+   whose totals are in memory, but in out only at the end: with add, that has terms of its own,
+   which come last. The sums of a group of 256 do not fit int16, those of its halves do. */
+BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x, int first, int rows) {
+    v128_t table[BITNET__LOOK_TABLE], sum[2][BITNET__LOOK_ROWS * 2];
+    v128_t total[BITNET__LOOK_ROWS * BITNET__BAND_COLS / 4];
+    bitnet__look at[BITNET__LOOK_STEPS];
+    float d[BITNET__LOOK_ROWS], steps[BITNET__LOOK_COLS];
+    const size_t block_bytes = bitnet__groups_bytes(x->n, x->group, BITNET__GROUP_ROWS);
+    const uint8_t *w = x->w + bitnet__groups_bytes(x->n, x->group, first);
+    const int groups = x->n / x->group, halves = x->group > 128 ? 2 : 1;
+    const int half = x->group / 32 / halves;           /* steps */
+    int band, g, c, i, cols;
+    for (band = 0; band < x->cols; band += BITNET__BAND_COLS) {
+        cols = x->cols - band < BITNET__BAND_COLS ? x->cols - band : BITNET__BAND_COLS;
+        memset(total, 0, (size_t)rows * BITNET__BAND_COLS * sizeof(float));
+        for (g = 0; g < groups; g++) {
+            const uint8_t *p = w + (size_t)g * bitnet__group_bytes(x->group);
+            for (i = 0; i < rows; i += BITNET__GROUP_ROWS)
+                bitnet__load_scales_wasm(p + (size_t)(i / BITNET__GROUP_ROWS) * block_bytes,
+                                         (v128_t *)(void *)(d + i));
+            for (i = 0; i < half * halves; i++)
+                bitnet__find_groups_wasm(p + BITNET__GROUP_SCALES + 128 * i, block_bytes, rows,
+                                         table, at[i]);
+            for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
+                for (i = 0; i < halves; i++)
+                    bitnet__look_up_steps_wasm(x->q + (size_t)band * (size_t)x->n, x->n, c, cols,
+                                               g * x->group + 128 * i, half, 1, at + half * i, rows,
+                                               table, sum[i]);
+                for (i = 0; i < BITNET__LOOK_COLS; i++)
+                    steps[i] = x->steps[(size_t)(band + (int)bitnet__clamp(c + i, cols)) *
+                                        (size_t)groups + (size_t)g];
+                for (i = 0; i < 2 && c + 8 * i < cols; i++)
+                    bitnet__add_groups_wasm(sum[0] + i, halves == 2 ? sum[1] + i : 0, d,
+                                            steps + 8 * i, rows, total + c / 4 + 2 * i);
+            }
+        }
+        bitnet__put_totals_wasm(x, first, rows, band, cols, total);
     }
 }
 
 /* The table entry. */
-#define BITNET__DEFINE_GROUPS(isa, unpack, vectors, depth) \
-    BITNET__APART void bitnet__panels_groups_##isa(const bitnet__grouped *x) { \
-        v128_t panel[BITNET__PART], d[(depth) / 64 * (vectors)]; \
-        v128_t sum[BITNET__BAND_COLS * (vectors)]; \
-        bitnet__panels_groups(x, unpack, bitnet__multiply_groups_##isa, panel, d, sum, vectors, \
-                              depth); \
-    } \
+#define BITNET__DEFINE_GROUPS(isa, min_cols) \
     static void bitnet__dotrows_groups_##isa(const uint8_t *w, const int8_t *q, \
                                              const int32_t *sums, const float *steps, int n, \
                                              int group, int rows, int cols, int add, float *out, \
                                              size_t out_stride) { \
-        const bitnet__grouped x = {w, q, sums, steps, n, group, rows, cols, add, out, \
-                                       out_stride}; \
-        if (cols == 1) bitnet__tiles_groups_##isa(&x); \
-        else bitnet__panels_groups_##isa(&x); \
+        const bitnet__grouped x = {w, q, sums, steps, n, group, rows, cols, add, out, out_stride}; \
+        const int few = cols < min_cols || rows < BITNET__LOOK_LEAST; \
+        int i, count; \
+        for (i = 0; few && i < cols; i++) bitnet__tiles_groups_##isa(&x, i); \
+        for (i = 0; !few && i < rows; i += count) { \
+            count = rows - i < BITNET__LOOK_ROWS ? rows - i : BITNET__LOOK_ROWS; \
+            bitnet__look_up_groups_wasm(&x, i, (count + 15) / 16 * 16); \
+        } \
     }
 
-/* The scales of the groups of a panel. */
-BITNET__INLINE void bitnet__unpack_scales_wasm(const bitnet__grouped *x, int r, int k, int len,
-                                               const int vectors, v128_t *d) {
-    int b, g;
-    for (g = 0; g < len / x->group; g++)
-        for (b = 0; b < vectors; b += BITNET__BLOCK)
-            bitnet__load_scales_wasm(bitnet__groups_wasm(x, r + 4 * b, k + g * x->group),
-                                     d + g * vectors + b);
-}
-
-/* A panel is 32 rows, two to a word, so that one product serves both: weight of one row + 16384 *
-   weight of the other, 4 rows further on. A vector is two neighbouring weights of 8 rows; 4 of
-   them follow each other. */
-BITNET__INLINE void bitnet__unpack_groups_simd128(const bitnet__grouped *x, int r, int k,
-                                                  int len, v128_t *panel, v128_t *d) {
-    const v128_t fields = wasm_i16x8_const_splat((int16_t)0xc003);
-    const v128_t ones = wasm_i16x8_const_splat(16384 + 1);
-    int b, i, j;
-    bitnet__unpack_scales_wasm(x, r, k, len, 2 * BITNET__BLOCK, d);
-    for (b = 0; b < 4; b++) {
-        const uint8_t *w = bitnet__groups_wasm(x, r + b / 2 * BITNET__GROUP_ROWS, k) + b % 2 * 32;
-        v128_t *to = panel + b, low, high;
-        for (j = 0; j < len; j += 16, w += 64) {
-            if (j % x->group == 0) w += BITNET__GROUP_SCALES;
-            low = wasm_v128_load(w);
-            high = wasm_v128_load(w + 16);
-            BITNET__UNROLL for (i = 0; i < 4; i++, to += 8) {
-                const v128_t v = wasm_v128_or(
-                    wasm_v128_and(wasm_u16x8_shr(low, (uint32_t)(2 * i)),
-                                  wasm_i8x16_const_splat(3)),
-                    wasm_v128_and(wasm_i16x8_shl(high, (uint32_t)(6 - 2 * i)),
-                                  wasm_i8x16_const_splat((int8_t)0xc0)));
-                const v128_t s = wasm_i8x16_shuffle(v, v, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6,
-                                                    7, 7);
-                const v128_t t = wasm_i8x16_shuffle(v, v, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13,
-                                                    13, 14, 14, 15, 15);
-                to[0] = wasm_i16x8_sub(
-                    wasm_v128_and(wasm_i32x4_shuffle(s, t, 0, 2, 4, 6), fields), ones);
-                to[4] = wasm_i16x8_sub(
-                    wasm_v128_and(wasm_i32x4_shuffle(s, t, 1, 3, 5, 7), fields), ones);
-            }
-        }
-    }
-}
-
-/* 8 sums of pairs, 4 vectors of weights, 2 of activations. What a lower row adds in 32 weights fits
-   14 bits, in which the upper row adds nothing. So it can be taken out of the sum, and 16384 times
-   the upper row's sum is left. */
-BITNET__INLINE void bitnet__multiply_groups_simd128(const bitnet__grouped *x, int c, int k,
-                                                    int len, const v128_t *panel, const v128_t *d,
-                                                    v128_t *sum) {
-    v128_t both[2][4], low[2][4], act[2][32], v, a[2];
-    const int32_t *pair = (const int32_t *)(const void *)act;
-    size_t at[2];
-    int g, i, j, p, r;
-    BITNET__UNROLL for (i = 0; i < 2; i++) {
-        const int one = (int)bitnet__clamp(c + i, x->cols);
-        const int8_t *q = x->q + (size_t)one * (size_t)x->n + (size_t)k;
-        for (j = 0; j < len; j += 8) act[i][j / 8] = wasm_i16x8_load8x8(q + j);
-        at[i] = bitnet__group_at(x, one, k);
-    }
-    for (g = 0; g < len / x->group; g++, d += 8) {
-        BITNET__UNROLL for (i = 0; i < 2; i++) {
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                both[i][r] = low[i][r] = wasm_i32x4_const_splat(0);
-        }
-        for (j = 0; j < x->group; j += 32) {
-            for (p = 0; p < 16; p++, panel += 4, pair++) {
-                BITNET__UNROLL for (i = 0; i < 2; i++)
-                    a[i] = wasm_v128_load32_splat(pair + 128 * i);
-                BITNET__UNROLL for (r = 0; r < 4; r++) {
-                    v = panel[r];
-                    BITNET__UNROLL for (i = 0; i < 2; i++)
-                        both[i][r] = wasm_i32x4_add(both[i][r], wasm_i32x4_dot_i16x8(v, a[i]));
-                }
-            }
-            BITNET__UNROLL for (i = 0; i < 2; i++) {
-                BITNET__UNROLL for (r = 0; r < 4; r++) {
-                    v = wasm_i32x4_shl(wasm_i32x4_sub(both[i][r], low[i][r]), 18);
-                    low[i][r] = wasm_i32x4_add(low[i][r], wasm_i32x4_shr(v, 18));
-                }
-            }
-        }
-        BITNET__UNROLL for (i = 0; i < 2; i++) {
-            v128_t *to = sum + 8 * i;
-            a[i] = wasm_v128_load32_splat(x->steps + at[i] + (size_t)g);
-            BITNET__UNROLL for (r = 0; r < 4; r++) {
-                v = wasm_i32x4_shr(wasm_i32x4_sub(both[i][r], low[i][r]), 14);
-                to[2 * r] = bitnet__add_group_wasm(to[2 * r], low[i][r], d[2 * r], a[i]);
-                to[2 * r + 1] = bitnet__add_group_wasm(to[2 * r + 1], v, d[2 * r + 1], a[i]);
-            }
-        }
-    }
-}
-
-BITNET__DEFINE_GROUPS(simd128, bitnet__unpack_groups_simd128, 8, 256)
+BITNET__DEFINE_GROUPS(simd128, BITNET__FEW_SIMD128)
 
 #if BITNET__RELAXED
 /* The same with relaxed dots; halves: sums are 8 lanes of int16, else 4 lanes of int32. */
-BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r,
+BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r, int c,
                                                 const int halves) {
     const uint8_t *w = bitnet__groups_wasm(x, r, 0);
-    const int8_t *q = x->q;
+    const int8_t *q = x->q + (size_t)c * (size_t)x->n;
+    const size_t at = bitnet__group_at(x, c, 0);
     const int part = x->group < 128 ? x->group : 128;
     const v128_t zero = wasm_i32x4_const_splat(0);
     v128_t sum[BITNET__BLOCK], dot[2][BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK];
@@ -1130,90 +1178,25 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r,
                 dot[0][b] = halves ? wasm_i16x8_add(dot[0][b], wasm_i16x8_shr(dot[1][b], 2))
                                    : wasm_i32x4_add(dot[0][b], wasm_i32x4_shr(dot[1][b], 2));
         }
-        a = wasm_v128_load32_splat(x->steps + g);
-        s = wasm_v128_load32_splat(x->sums + g);
+        a = wasm_v128_load32_splat(x->steps + at + (size_t)g);
+        s = wasm_v128_load32_splat(x->sums + at + (size_t)g);
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
             sum[b] = bitnet__add_group_wasm(
                 sum[b], wasm_i32x4_sub(bitnet__to_int32_relaxed(dot[0][b], halves), s), d[b], a);
     }
     BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-        bitnet__put_groups_wasm(x, r + 4 * b, 0, sum[b]);
+        bitnet__put_groups_wasm(x, r + 4 * b, c, sum[b]);
 }
 
-BITNET__INLINE void bitnet__tiles_groups_relaxed(const bitnet__grouped *x, const int halves) {
-    int r;
-    for (r = 0; r < x->rows; r += BITNET__GROUP_ROWS) bitnet__tile_groups_relaxed(x, r, halves);
-}
-
-/* A panel is 16 rows of codes, a byte each: 4 vectors of 4 rows and 4 weights, in turn. */
-BITNET__INLINE void bitnet__unpack_groups_relaxed(const bitnet__grouped *x, int r, int k,
-                                                  int len, v128_t *panel, v128_t *d) {
-    const uint8_t *w = bitnet__groups_wasm(x, r, k);
-    int j, b, i;
-    bitnet__unpack_scales_wasm(x, r, k, len, BITNET__BLOCK, d);
-    for (j = 0; j < len; j += 16, w += 64, panel += 16) {
-        if (j % x->group == 0) w += BITNET__GROUP_SCALES;
-        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) {
-            const v128_t v = wasm_v128_load(w + 16 * b);
-            BITNET__UNROLL for (i = 0; i < 4; i++)
-                panel[4 * i + b] = bitnet__codes_wasm(v, 3 - i);
-        }
-    }
-}
-
-/* 8 sums, 4 vectors of weights, 2 of activations. */
-BITNET__INLINE void bitnet__multiply_groups_relaxed(const bitnet__grouped *x, int c, int k,
-                                                    int len, const v128_t *panel, const v128_t *d,
-                                                    v128_t *sum, const int halves) {
-    v128_t dot[2][BITNET__BLOCK], v, a[2];
-    const int8_t *col[2];
-    size_t at[2];
-    int g, i, j, b;
-    BITNET__UNROLL for (i = 0; i < 2; i++) {
-        const int one = (int)bitnet__clamp(c + i, x->cols);
-        col[i] = x->q + (size_t)one * (size_t)x->n + (size_t)k;
-        at[i] = bitnet__group_at(x, one, k);
-    }
-    for (g = 0; g < len / x->group; g++, d += BITNET__BLOCK) {
-        BITNET__UNROLL for (i = 0; i < 2; i++) {
-            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-                dot[i][b] = wasm_i32x4_const_splat(0);
-        }
-        for (j = 0; j < x->group; j += 4, panel += 4) {
-            BITNET__UNROLL for (i = 0; i < 2; i++) {
-                a[i] = wasm_v128_load32_splat(col[i]);
-                col[i] += 4;
-            }
-            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) {
-                v = panel[b];
-                BITNET__UNROLL for (i = 0; i < 2; i++)
-                    dot[i][b] = bitnet__dot_relaxed(dot[i][b], v, a[i], halves);
-            }
-        }
-        BITNET__UNROLL for (i = 0; i < 2; i++) {
-            v128_t *to = sum + BITNET__BLOCK * i;
-            a[i] = wasm_v128_load32_splat(x->steps + at[i] + (size_t)g);
-            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-                to[b] = bitnet__add_group_wasm(
-                    to[b], wasm_i32x4_sub(bitnet__to_int32_relaxed(dot[i][b], halves),
-                                          wasm_i32x4_splat(x->sums[at[i] + (size_t)g])),
-                    d[b], a[i]);
-        }
-    }
-}
-
-#define BITNET__DEFINE_GROUPS_RELAXED(isa, halves) \
-    BITNET__APART void bitnet__tiles_groups_##isa(const bitnet__grouped *x) { \
-        bitnet__tiles_groups_relaxed(x, halves); \
+#define BITNET__DEFINE_GROUPS_RELAXED(isa, halves, min_cols) \
+    BITNET__APART void bitnet__tiles_groups_##isa(const bitnet__grouped *x, int c) { \
+        int r; \
+        for (r = 0; r < x->rows; r += BITNET__GROUP_ROWS) \
+            bitnet__tile_groups_relaxed(x, r, c, halves); \
     } \
-    BITNET__INLINE void bitnet__multiply_groups_##isa(const bitnet__grouped *x, int c, int k, \
-                                                      int len, const v128_t *panel, \
-                                                      const v128_t *d, v128_t *sum) { \
-        bitnet__multiply_groups_relaxed(x, c, k, len, panel, d, sum, halves); \
-    } \
-    BITNET__DEFINE_GROUPS(isa, bitnet__unpack_groups_relaxed, BITNET__BLOCK, 512)
-BITNET__DEFINE_GROUPS_RELAXED(relaxed16, 1)
-BITNET__DEFINE_GROUPS_RELAXED(relaxed32, 0)
+    BITNET__DEFINE_GROUPS(isa, min_cols)
+BITNET__DEFINE_GROUPS_RELAXED(relaxed16, 1, BITNET__FEW_RELAXED16)
+BITNET__DEFINE_GROUPS_RELAXED(relaxed32, 0, BITNET__FEW_RELAXED32)
 
 static void bitnet__dotrows_groups_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                            const float *steps, int n, int group, int rows,
