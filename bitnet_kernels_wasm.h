@@ -178,7 +178,7 @@ enum {
 };
 
 /* Where a step's rows find their sums: the addresses of 8 entries for each row. */
-typedef uint32_t bitnet__look[BITNET__LOOK_ROWS * 8];
+typedef uint32_t bitnet__look[BITNET__LOOK_ROWS * 8 + 8];
 
 BITNET__INLINE v128_t bitnet__zip_low_wasm(v128_t a, v128_t b) {
     return wasm_i8x16_shuffle(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
@@ -244,20 +244,25 @@ static void bitnet__step_table_wasm(const int8_t *const *col, int k, int vectors
     }
 }
 
-/* The entries that the 8 bytes in the lower half of v select. The codes of a byte are a number of
-   base 4; half a byte, 4 a + b, becomes 3 a + b, and the whole, 16 a + b, 9 a + b. */
+/* The entries that 8 bytes of each of two rows select. The codes of a byte are a number of base 4;
+   half a byte, 4 a + b, becomes 3 a + b, and the whole, 16 a + b, 9 a + b. */
 BITNET__INLINE void bitnet__find_wasm(v128_t v, const v128_t *table, uint32_t *at) {
     const uint32_t place = BITNET__SUMS * 2 * sizeof *table;
-    const v128_t first = wasm_i32x4_add(wasm_i32x4_splat((int32_t)(uintptr_t)table),
-                                        wasm_i32x4_const(0, place, 2 * place, 3 * place));
+    v128_t first[2], eight[2];
+    int r;
+    first[0] = wasm_i32x4_add(wasm_i32x4_splat((int32_t)(uintptr_t)table),
+                              wasm_i32x4_const(0, place, 2 * place, 3 * place));
+    first[1] = wasm_i32x4_add(first[0], wasm_i32x4_const_splat(4 * place));
     v = wasm_i8x16_sub(v, wasm_v128_and(wasm_u16x8_shr(v, 2), wasm_i8x16_const_splat(0x33)));
     v = wasm_i8x16_add(
         wasm_i8x16_sub(v, wasm_v128_and(wasm_u16x8_shr(v, 1), wasm_i8x16_const_splat(0x78))),
         wasm_v128_and(wasm_u16x8_shr(v, 4), wasm_i8x16_const_splat(0x0f)));
-    v = wasm_i16x8_shl(wasm_u16x8_extend_low_u8x16(v), 5);         /* entries have 32 bytes */
-    wasm_v128_store(at, wasm_i32x4_add(first, wasm_u32x4_extend_low_u16x8(v)));
-    wasm_v128_store(at + 4, wasm_i32x4_add(wasm_i32x4_add(first, wasm_i32x4_splat(4 * place)),
-                                           wasm_u32x4_extend_high_u16x8(v)));
+    eight[0] = wasm_i16x8_shl(wasm_u16x8_extend_low_u8x16(v), 5);  /* entries have 32 bytes */
+    eight[1] = wasm_i16x8_shl(wasm_u16x8_extend_high_u8x16(v), 5);
+    BITNET__UNROLL for (r = 0; r < 2; r++, at += 8) {
+        wasm_v128_store(at, wasm_i32x4_add(first[0], wasm_u32x4_extend_low_u16x8(eight[r])));
+        wasm_v128_store(at + 4, wasm_i32x4_add(first[1], wasm_u32x4_extend_high_u16x8(eight[r])));
+    }
 }
 
 /* Adds to the sums of each row, two vectors, what its 8 bytes select; `first`: to 0. */
@@ -350,30 +355,37 @@ BITNET__APART void bitnet__put_all_sums_wasm(const v128_t *sum, int rows, int co
     if (rows > 0) bitnet__put_few_sums_wasm(sum, rows, cols, add, out, out_stride);
 }
 
-/* The entries of `rows` rows in a step; 0: there is a code 3. */
-static int bitnet__find_i2s_wasm(const uint8_t *w, int n, int rows, const v128_t *table,
-                                 uint32_t *at) {
-    v128_t threes = wasm_i32x4_const_splat(0);
-    int r;
-    for (r = 0; r < rows; r++, w += n / 4, at += 8) {
-        const v128_t v = wasm_v128_load64_zero(w);
+/* Is there a code 3? n is a multiple of 32. This also brings the weights into the cache, in order;
+   a step reads 8 bytes of each row, which no prefetcher foresees. */
+BITNET__APART int bitnet__has_code3_wasm(const uint8_t *w, size_t n) {
+    v128_t threes = wasm_i32x4_const_splat(0), v;
+    size_t i;
+    for (i = 0; i < n; i += 16) {
+        v = wasm_v128_load(w + i);
         threes = wasm_v128_or(threes, wasm_v128_and(v, wasm_u16x8_shr(v, 1)));
-        bitnet__find_wasm(v, table, at);
     }
-    return !wasm_v128_any_true(wasm_v128_and(threes, wasm_i8x16_const_splat(0x55)));
+    return wasm_v128_any_true(wasm_v128_and(threes, wasm_i8x16_const_splat(0x55)));
 }
 
-/* Up to LOOK_ROWS rows. 224 weights at a time, the most whose sums fit int16. Returns 0, and
-   leaves out unfinished, if there is a code 3. */
-BITNET__APART int bitnet__look_up_i2s_wasm(const uint8_t *w, const int8_t *q, int n, int rows,
-                                           int cols, int32_t *out, size_t out_stride) {
+/* The entries of a step's rows. */
+static void bitnet__find_i2s_wasm(const uint8_t *w, size_t row_bytes, int rows,
+                                  const v128_t *table, uint32_t *at) {
+    int r;
+    for (r = 0; r < rows; r += 2, w += 2 * row_bytes, at += 16)
+        bitnet__find_wasm(wasm_v128_load64_lane(r + 1 < rows ? w + row_bytes : w,
+                                                wasm_v128_load64_zero(w), 1), table, at);
+}
+
+/* Up to LOOK_ROWS rows without a code 3. 224 weights at a time, the most whose sums fit int16. */
+BITNET__APART void bitnet__look_up_i2s_wasm(const uint8_t *w, const int8_t *q, int n, int rows,
+                                            int cols, int32_t *out, size_t out_stride) {
     v128_t table[BITNET__LOOK_TABLE], sum[BITNET__LOOK_ROWS * 2 + 16];
     bitnet__look at[BITNET__LOOK_STEPS];
     int k, c, i, steps;
     for (k = 0; k < n; k += 32 * steps) {
         steps = n - k < 224 ? (n - k) / 32 : 7;
         for (i = 0; i < steps; i++)
-            if (!bitnet__find_i2s_wasm(w + k / 4 + 8 * i, n, rows, table, at[i])) return 0;
+            bitnet__find_i2s_wasm(w + k / 4 + 8 * i, (size_t)(n / 4), rows, table, at[i]);
         for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
             bitnet__look_up_steps_wasm(q, n, c, cols, k, steps, 0, at, rows, table, sum);
             for (i = 0; i < 2 && c + 8 * i < cols; i++)
@@ -381,7 +393,6 @@ BITNET__APART int bitnet__look_up_i2s_wasm(const uint8_t *w, const int8_t *q, in
                                           out + (size_t)(c + 8 * i) * out_stride, out_stride);
         }
     }
-    return 1;
 }
 
 /* The table entry: from min_cols columns on, looked-up sums, if there are enough rows. */
@@ -393,8 +404,9 @@ BITNET__APART int bitnet__look_up_i2s_wasm(const uint8_t *w, const int8_t *q, in
         for (; rows > 0; rows -= count, w += bitnet__i2s_bytes(n, count), out += count) { \
             count = bitnet__share(rows, BITNET__LOOK_ROWS); \
             if (cols < min_cols || count < BITNET__LOOK_LEAST || \
-                !bitnet__look_up_i2s_wasm(w, q, n, count, cols, out, out_stride)) \
+                bitnet__has_code3_wasm(w, bitnet__i2s_bytes(n, count))) \
                 bitnet__tiles_##isa(w, q, sums, n, count, cols, out, out_stride); \
+            else bitnet__look_up_i2s_wasm(w, q, n, count, cols, out, out_stride); \
         } \
     }
 
@@ -1037,14 +1049,16 @@ BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__grouped *x, int c)
     }
 }
 
-/* The entries of `rows` rows in the step from byte `at_byte` of their groups on. */
+/* The entries of a step's rows. Two rows have 8 bytes for 16 weights, and 8 for the next 16. */
 static void bitnet__find_groups_wasm(const uint8_t *w, size_t block_bytes, int rows,
                                      const v128_t *table, uint32_t *at) {
-    int r;
-    for (r = 0; r < rows; r++, at += 8) {
-        const uint8_t *p = w + (size_t)(r / BITNET__GROUP_ROWS) * block_bytes +
-                           4 * (r % BITNET__GROUP_ROWS);
-        bitnet__find_wasm(wasm_v128_load32_lane(p + 64, wasm_v128_load32_zero(p), 1), table, at);
+    v128_t v;
+    int r, i;
+    for (r = 0; r < rows; r += BITNET__GROUP_ROWS, w += block_bytes) {
+        for (i = 0; i < BITNET__GROUP_ROWS; i += 2, at += 16) {
+            v = wasm_v128_load64_lane(w + 64 + 4 * i, wasm_v128_load64_zero(w + 4 * i), 1);
+            bitnet__find_wasm(wasm_i32x4_shuffle(v, v, 0, 2, 1, 3), table, at);
+        }
     }
 }
 
