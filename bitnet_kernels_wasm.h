@@ -604,6 +604,8 @@ static int bitnet__relaxed_kind(void) {
    as the one of 7 bits. */
 static int bitnet__relaxed_correct(void) {
     static volatile int8_t minus = -128, three = 3;
+    const v128_t product = wasm_f32x4_relaxed_madd(
+        wasm_f32x4_splat((float)minus), wasm_f32x4_splat((float)three), wasm_f32x4_splat(1.0f));
     const v128_t dot = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
         wasm_i8x16_splat(minus), wasm_i8x16_splat(three), wasm_i32x4_splat(minus));
     const v128_t halves = wasm_i16x8_relaxed_dot_i8x16_i7x16(wasm_i8x16_splat(minus),
@@ -611,7 +613,8 @@ static int bitnet__relaxed_correct(void) {
     return wasm_i32x4_extract_lane(dot, 0) == 4 * -128 * 3 - 128 &&
            wasm_i32x4_extract_lane(dot, 3) == 4 * -128 * 3 - 128 &&
            wasm_i16x8_extract_lane(halves, 0) == 2 * -128 * 3 &&
-           wasm_i16x8_extract_lane(halves, 7) == 2 * -128 * 3;
+           wasm_i16x8_extract_lane(halves, 7) == 2 * -128 * 3 &&
+           wasm_f32x4_extract_lane(product, 0) == 1 + -128 * 3;
 }
 
 /* ---- I2_S, relaxed SIMD ----
@@ -726,19 +729,31 @@ BITNET__INLINE v128_t bitnet__from_f16_wasm(v128_t high) {
     return wasm_v128_or(wasm_v128_or(x, sign), inf);
 }
 
+/* Eight halves, each in the upper half of a word. */
+BITNET__INLINE void bitnet__spread_wasm(v128_t halves, v128_t *v) {
+    const v128_t zero = wasm_i32x4_const_splat(0);
+    v[0] = wasm_i16x8_shuffle(zero, halves, 0, 8, 1, 9, 2, 10, 3, 11);
+    v[1] = wasm_i16x8_shuffle(zero, halves, 0, 12, 1, 13, 2, 14, 3, 15);
+}
+
 /* Eight elements. */
 BITNET__INLINE void bitnet__load8_wasm(v128_t *v, const uint8_t *p, const int kind) {
     v[0] = wasm_v128_load(p);
     if (kind == BITNET__ROWS_F32) v[1] = wasm_v128_load(p + 16);
-    else {
-        const v128_t zero = wasm_i32x4_const_splat(0);
-        v[1] = wasm_i16x8_shuffle(zero, v[0], 0, 12, 1, 13, 2, 14, 3, 15);
-        v[0] = wasm_i16x8_shuffle(zero, v[0], 0, 8, 1, 9, 2, 10, 3, 11);
-    }
+    else bitnet__spread_wasm(v[0], v);
     if (kind == BITNET__ROWS_F16) {
         v[0] = bitnet__from_f16_wasm(v[0]);
         v[1] = bitnet__from_f16_wasm(v[1]);
     }
+}
+
+/* sum + a * b. exact: the product is exact, so that a fused operation gives the same bits. */
+BITNET__INLINE v128_t bitnet__add_product_wasm(v128_t sum, v128_t a, v128_t b, const int exact) {
+#if BITNET__RELAXED
+    if (exact) return wasm_f32x4_relaxed_madd(a, b, sum);
+#endif
+    (void)exact;
+    return wasm_f32x4_add(sum, wasm_f32x4_mul(a, b));
 }
 
 /* Adds the 16 partial sums in the order of bitnet__sum_lanes. */
@@ -753,7 +768,7 @@ BITNET__INLINE float bitnet__fold_wasm(const v128_t *sum) {
    last row it repeats that row and drops the result. */
 BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int n, int rows,
                                            float *out, size_t out_stride, const int tile_cols,
-                                           const int kind) {
+                                           const int kind, const int exact) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
     const int tile_rows = 2 / tile_cols;
     v128_t sum[2][2][4], v[2][2], a;
@@ -774,7 +789,7 @@ BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int
                     a = wasm_v128_load(x + (size_t)c * (size_t)n + i + 4 * (j + k));
                     BITNET__UNROLL for (r = 0; r < tile_rows; r++)
                         sum[r][c][j + k] =
-                            wasm_f32x4_add(sum[r][c][j + k], wasm_f32x4_mul(v[r][k], a));
+                            bitnet__add_product_wasm(sum[r][c][j + k], v[r][k], a, exact);
                 }
             }
         }
@@ -785,9 +800,42 @@ BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int
     }
 }
 
+/* Two rows of floats and 4 columns. Each of the four registers of 16 floats by itself, so that the
+   sums of all 8 products are in registers: the loads of a step, which come first, leave no more. */
+BITNET__INLINE void bitnet__tile_dots8_wasm(const float *w, const float *x, int n, int rows,
+                                           float *out, size_t out_stride, const int exact) {
+    v128_t part[4][2][4], sum[2][4], a, v[2];
+    const float *row = w + bitnet__clamp(1, rows) * (size_t)n;
+    int r, c, i, j;
+    for (j = 0; j < 4; j++) {
+        BITNET__UNROLL for (r = 0; r < 2; r++) {
+            BITNET__UNROLL for (c = 0; c < 4; c++) sum[r][c] = wasm_f32x4_const_splat(0.0f);
+        }
+        _Pragma("clang loop unroll(disable)") for (i = 4 * j; i < n; i += BITNET__LANES) {
+            v[0] = wasm_v128_load(w + i);
+            v[1] = wasm_v128_load(row + i);
+            BITNET__UNROLL for (c = 0; c < 4; c++) {
+                a = wasm_v128_load(x + (size_t)c * (size_t)n + i);
+                BITNET__UNROLL for (r = 0; r < 2; r++)
+                    sum[r][c] = bitnet__add_product_wasm(sum[r][c], v[r], a, exact);
+            }
+        }
+        BITNET__UNROLL for (r = 0; r < 2; r++) {
+            BITNET__UNROLL for (c = 0; c < 4; c++) part[j][r][c] = sum[r][c];
+        }
+    }
+    for (c = 0; c < 4; c++, out += out_stride) {
+        for (r = 0; r < 2 && r < rows; r++) {
+            for (j = 0; j < 4; j++) sum[0][j] = part[j][r][c];
+            out[r] = bitnet__fold_wasm(sum[0]);
+        }
+    }
+}
+
 /* Rows are in the outer loop because they are the longer array. */
 BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                      float *out, size_t out_stride, const int kind) {
+                                      float *out, size_t out_stride, const int kind,
+                                     const int exact) {
     const size_t row_bytes = (size_t)n * BITNET__ROW_BYTES(kind);
     int r, c;
     for (; rows > 0; rows -= 2, w += 2 * row_bytes, out += 2) {
@@ -796,23 +844,42 @@ BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, i
         for (c = cols; c >= 2; c -= 2, col += 2 * (size_t)n, to += 2 * out_stride)
             for (r = 0; r < 2 && r < rows; r++)
                 bitnet__tile_dots_wasm(w + (size_t)r * row_bytes, col, n, 1, to + r, out_stride, 2,
-                                       kind);
-        if (c) bitnet__tile_dots_wasm(w, col, n, rows, to, out_stride, 1, kind);
+                                       kind, exact);
+        if (c) bitnet__tile_dots_wasm(w, col, n, rows, to, out_stride, 1, kind, exact);
     }
 }
 
-/* With several columns, rows of F16 are converted to floats once, in blocks of up to 16 KB, which
-   then stay in the L1 cache for all columns. */
+/* Rows of F16 are converted to floats once, in blocks of up to 16 KB, which then stay in the L1
+   cache for all columns. For one column, long rows are not worth that. */
 enum { BITNET__WIDE = 4096 };
+
+/* One row, as if it were finite. Returns 0 if it is not. Like bitnet__from_f16_wasm, but for the
+   sign, which is copied down and masked away there. */
+BITNET__INLINE int bitnet__widen_finite_wasm(const uint8_t *w, int n, float *wide) {
+    const v128_t fields = wasm_i32x4_const_splat((int32_t)0x8fffffff);
+    const v128_t scale = wasm_f32x4_const_splat(5.192296858534828e33f);
+    v128_t most = wasm_i32x4_const_splat(0), v, half[2];
+    int i, j;
+    for (i = 0; i < n; i += 8) {
+        v = wasm_v128_load(w + 2 * (size_t)i);
+        most = wasm_u16x8_max(most, wasm_v128_and(v, wasm_i16x8_const_splat(0x7fff)));
+        bitnet__spread_wasm(v, half);
+        BITNET__UNROLL for (j = 0; j < 2; j++)
+            wasm_v128_store(wide + i + 4 * j, wasm_f32x4_mul(
+                wasm_v128_and(wasm_i32x4_shr(half[j], 3), fields), scale));
+    }
+    return !wasm_v128_any_true(wasm_i16x8_gt(most, wasm_i16x8_const_splat(0x7bff)));
+}
 
 static void bitnet__widen_wasm(const uint8_t *w, size_t w_stride, int n, int rows, float *wide) {
     v128_t v[2];
     int r, i;
-    for (r = 0; r < rows; r++, w += w_stride * 2) {
-        for (i = 0; i < n; i += 8, wide += 8) {
+    for (r = 0; r < rows; r++, w += w_stride * 2, wide += n) {
+        if (bitnet__widen_finite_wasm(w, n, wide)) continue;
+        for (i = 0; i < n; i += 8) {
             bitnet__load8_wasm(v, w + 2 * (size_t)i, BITNET__ROWS_F16);
-            wasm_v128_store(wide, v[0]);
-            wasm_v128_store(wide + 4, v[1]);
+            wasm_v128_store(wide + i, v[0]);
+            wasm_v128_store(wide + i + 4, v[1]);
         }
     }
 }
@@ -820,44 +887,55 @@ static void bitnet__widen_wasm(const uint8_t *w, size_t w_stride, int n, int row
 static void bitnet__dotrows_f32_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
                                      float *out, size_t out_stride) {
     if (n % BITNET__LANES) bitnet__dotrows_f32_scalar(w, x, n, rows, cols, out, out_stride);
-    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F32);
+    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F32, 0);
 }
 
 static void bitnet__dotrows_bf16_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
                                       float *out, size_t out_stride) {
     if (n % BITNET__LANES) bitnet__dotrows_bf16_scalar(w, x, n, rows, cols, out, out_stride);
-    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_BF16);
+    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_BF16, 0);
 }
 
-static void bitnet__dotrows_f16_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                     float *out, size_t out_stride) {
+BITNET__INLINE void bitnet__dots_f16_wasm(const uint8_t *w, const float *x, int n, int rows,
+                                          int cols, float *out, size_t out_stride,
+                                          const int exact) {
     float wide[BITNET__WIDE];
-    int r, c, count, step;
+    int r, c, i, count, step;
     if (n % BITNET__LANES) {
         bitnet__dotrows_f16_scalar(w, x, n, rows, cols, out, out_stride);
         return;
     }
-    if (cols == 1 || n > BITNET__WIDE) {
-        bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F16);
+    if (n > BITNET__WIDE || (cols == 1 && n > BITNET__WIDE / 2)) {
+        bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F16, exact);
         return;
     }
     for (r = 0; r < rows; r += count) {
         count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
         bitnet__widen_wasm(w + (size_t)r * (size_t)n * 2, (size_t)n, n, count, wide);
         for (c = 0; c < cols; c += step) {     /* columns outside: they are the longer array */
-            step = cols - c >= 2 ? 2 : 1;
-            bitnet__dots_wasm((const uint8_t *)wide, x + (size_t)c * (size_t)n, n, count, step,
-                              out + (size_t)c * out_stride + (size_t)r, out_stride,
-                              BITNET__ROWS_F32);
+            const float *col = x + (size_t)c * (size_t)n;
+            float *to = out + (size_t)c * out_stride + (size_t)r;
+            step = cols - c >= 4 && count > 1 ? 4 : cols - c >= 2 ? 2 : 1;
+            for (i = 0; step == 4 && i < count; i += 2)
+                bitnet__tile_dots8_wasm(wide + (size_t)i * (size_t)n, col, n, count - i, to + i,
+                                        out_stride, exact);
+            if (step < 4)
+                bitnet__dots_wasm((const uint8_t *)wide, col, n, count, step, to, out_stride,
+                                  BITNET__ROWS_F32, exact);
         }
     }
+}
+
+static void bitnet__dotrows_f16_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                     float *out, size_t out_stride) {
+    bitnet__dots_f16_wasm(w, x, n, rows, cols, out, out_stride, 0);
 }
 
 /* A tile of the weighted sums over all rows of a block: 1 or 2 columns of 4 registers each. out
    carries the sums from one block to the next, so the order of additions stays the same. */
 BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, const float *p,
                                           size_t p_stride, int n, int rows, float *out,
-                                          const int tile_cols, const int kind) {
+                                          const int tile_cols, const int kind, const int exact) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
     v128_t sum[2][4], v[2], a[2];
     int r, c, j, k;
@@ -872,7 +950,7 @@ BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, con
             bitnet__load8_wasm(v, w + (size_t)j * 4 * bytes, kind);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 BITNET__UNROLL for (k = 0; k < 2; k++)
-                    sum[c][j + k] = wasm_f32x4_add(sum[c][j + k], wasm_f32x4_mul(a[c], v[k]));
+                    sum[c][j + k] = bitnet__add_product_wasm(sum[c][j + k], a[c], v[k], exact);
             }
         }
     }
@@ -884,15 +962,18 @@ BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, con
 
 BITNET__INLINE void bitnet__mix_wasm(const uint8_t *w, size_t w_stride, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out,
-                                     const int kind) {
+                                     const int kind, const int exact) {
     int c, i, step;
     for (c = 0; c < cols; c += step) {
         step = cols - c >= 2 ? 2 : 1;
         for (i = 0; i < n; i += BITNET__LANES) {
             const uint8_t *from = w + (size_t)i * BITNET__ROW_BYTES(kind);
             if (step == 2)
-                bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 2, kind);
-            else bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 1, kind);
+                bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 2, kind,
+                                      exact);
+            else
+                bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 1, kind,
+                                      exact);
         }
         p += (size_t)step * p_stride;
         out += (size_t)step * (size_t)n;
@@ -910,12 +991,13 @@ static void bitnet__sumrows_f32_wasm(const uint8_t *w, size_t w_stride, const fl
     for (r = 0; r < rows; r += count) {
         count = rows - r < 32 ? rows - r : 32;
         bitnet__mix_wasm(w + (size_t)r * w_stride * 4, w_stride, p + r, p_stride, n, count, cols,
-                         out, BITNET__ROWS_F32);
+                         out, BITNET__ROWS_F32, 0);
     }
 }
 
-static void bitnet__sumrows_f16_wasm(const uint8_t *w, size_t w_stride, const float *p,
-                                     size_t p_stride, int n, int rows, int cols, float *out) {
+BITNET__INLINE void bitnet__mix_f16_wasm(const uint8_t *w, size_t w_stride, const float *p,
+                                         size_t p_stride, int n, int rows, int cols, float *out,
+                                         const int exact) {
     float wide[BITNET__WIDE];
     int r, count;
     if (n % BITNET__LANES) {
@@ -923,17 +1005,36 @@ static void bitnet__sumrows_f16_wasm(const uint8_t *w, size_t w_stride, const fl
         return;
     }
     for (r = 0; r < rows; r += count, w += (size_t)count * w_stride * 2) {
-        if (cols == 1 || n > BITNET__WIDE) {
+        if (n > BITNET__WIDE) {
             count = rows - r < 32 ? rows - r : 32;
-            bitnet__mix_wasm(w, w_stride, p + r, p_stride, n, count, cols, out, BITNET__ROWS_F16);
+            bitnet__mix_wasm(w, w_stride, p + r, p_stride, n, count, cols, out, BITNET__ROWS_F16,
+                             exact);
         } else {
             count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
             bitnet__widen_wasm(w, w_stride, n, count, wide);
             bitnet__mix_wasm((const uint8_t *)wide, (size_t)n, p + r, p_stride, n, count, cols, out,
-                             BITNET__ROWS_F32);
+                             BITNET__ROWS_F32, exact);
         }
     }
 }
+
+static void bitnet__sumrows_f16_wasm(const uint8_t *w, size_t w_stride, const float *p,
+                                     size_t p_stride, int n, int rows, int cols, float *out) {
+    bitnet__mix_f16_wasm(w, w_stride, p, p_stride, n, rows, cols, out, 0);
+}
+
+#if BITNET__RELAXED
+/* Columns, or weights of rows, that have 13 bits: products with F16 are exact. */
+static void bitnet__scores_f16_relaxed(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                       float *out, size_t out_stride) {
+    bitnet__dots_f16_wasm(w, x, n, rows, cols, out, out_stride, 1);
+}
+
+static void bitnet__sumrows_f16_relaxed(const uint8_t *w, size_t w_stride, const float *p,
+                                        size_t p_stride, int n, int rows, int cols, float *out) {
+    bitnet__mix_f16_wasm(w, w_stride, p, p_stride, n, rows, cols, out, 1);
+}
+#endif
 
 /* ---- a scale per group ----
    One column: tiles of 16 rows, straight from the packed rows. More columns: panels of rows, two
@@ -1464,22 +1565,23 @@ static uint32_t bitnet__cpu_features(void) {
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, groups, u8) \
+#define BITNET__KERNEL_ENTRIES(ternary, groups, scores, mix, u8) \
     bitnet__quantize_wasm, ternary, groups, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
-    bitnet__dotrows_bf16_wasm, bitnet__dotrows_f16_wasm, bitnet__sumrows_f32_wasm, \
-    bitnet__sumrows_f16_wasm, bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, \
+    bitnet__dotrows_bf16_wasm, scores, bitnet__sumrows_f32_wasm, mix, bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, \
     bitnet__dequantize_wasm, bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, \
     bitnet__rmsnorm_wasm, u8
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
     "simd128", BITNET_CPU_SIMD128, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_simd128, bitnet__dotrows_groups_simd128,
+                           bitnet__dotrows_f16_wasm, bitnet__sumrows_f16_wasm,
                            bitnet__dotrows_u8_simd128)
 };
 #if BITNET__RELAXED
 static const bitnet_kernels bitnet__kernels_relaxed = {
     "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_groups_relaxed,
+                           bitnet__scores_f16_relaxed, bitnet__sumrows_f16_relaxed,
                            bitnet__dotrows_u8_relaxed)
 };
   #define BITNET__KERNEL_TABLES &bitnet__kernels_relaxed, &bitnet__kernels_simd128,
