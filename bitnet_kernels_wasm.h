@@ -9,12 +9,15 @@
                      there is no product of bytes, and x86 has no shift of bytes.
        relaxed-simd  Also needs -mrelaxed-simd. Integer dot products of bytes use relaxed dots, one
                      of whose operands has 7 bits.
-       Both          Floats use multiplications and additions, with 16 partial sums in four
-                     registers. F16 is converted by integer operations, because there is no
-                     instruction for it.
+       Both          Many columns are not multiplied, but looked up: see there. Floats have 16
+                     partial sums in four registers. F16 is converted by integer operations, because
+                     there is no instruction for it. relaxed-simd multiplies and adds at once where
+                     a product is exact (scores_f16, sumrows_f16).
    An engine does not load a module with instructions that it does not know. So the command line
    decides what is compiled, and the page decides which module to load. bitnet__cpu_features reports
    what the module has, and tests whether this engine computes the relaxed dot correctly.
+   dotrows_groups takes 260 KB of the stack, dotrows_ternary 160 KB: give each thread 512 KB
+   (-sSTACK_SIZE).
 
    WEIGHTS: I2_S, 128-group, read in place
        A row of n weights is n / 4 bytes. A block of 128 weights is 32 of them, two registers.
@@ -38,6 +41,19 @@
        v >> 4 (a shift of words: the mask removes the neighbour's bits). There are two sums, of
        codes and of 4 times the codes.
 
+   LOOKED-UP SUMS, for many columns
+       A byte of weights has four codes: 81 values without code 3. For each place of a byte in a row
+       and 16 columns, the 81 possible sums of (code - 1) * q are computed once, as int16. A row
+       then adds, for each of its bytes, one of them: two vectors, 64 products for two loads and two
+       additions. A byte of weights is turned once into the address of its sum, for all columns.
+
+           step     8 bytes of each row, 32 weights: a table [8][81][16] of int16, 20 KB, in L1
+           entry    27 c0 + 9 c1 + 3 c2 + c3 of a byte with the codes c0 (bits 7-6) to c3 (1-0)
+
+       That takes no product, so it is the same with and without relaxed SIMD. A table costs about
+       as much as looking up 80 rows, so up to 512 rows share it, and few rows or columns go to the
+       tiles. So do I2_S rows with a code 3.
+
    WEIGHTS WITH A SCALE PER GROUP
        A register is 16 weights of 4 rows, 4 bytes each. It meets the same activations in all lanes,
        so that a row's sum stays in its lane. Code = weight + 1; there is no code 3.
@@ -53,15 +69,11 @@
            masked in              v >> 8 v >> 8 v >> 8 v >> 8  v      v      v      v
            k there                3      2      1      0       3      2      1      0
 
-       simd128, more columns: weights of two rows to a word, unpacked once. That is PMADDWD and
-       PADDD for 16 products.
+       relaxed-simd, one column: bytes masked by 0x03 and 0x0c as above.
 
-       relaxed-simd: bytes masked by 0x03 and 0x0c as above, or, for more columns, unpacked once.
-       The relaxed dot and an addition do 16 products.
-
-       V8 moves the loads of a basic block to its beginning. So a panel's loop takes one step at a
-       time, 4 registers of weights and 2 of activations: with 8 sums these are 14 of the 15 that V8
-       uses. Unrolled, it would spill them and take a third longer.
+       V8 moves the loads of a basic block to its beginning, and spills what does not fit into the
+       15 registers that it uses. So the inner loops of floats and of looked-up sums take one small
+       step at a time.
 
    WHY THE RELAXED DOT IS EXACT
        i16x8.relaxed_dot_i8x16_i7x16_s gives sums of two products of a signed byte and one of 7
@@ -78,15 +90,11 @@
    BOUNDS, for q from -128 to 127; of I2_S for codes up to 3, n <= 2^20: 8192 blocks
        simd128, tile      A product is at most 256 * 3 * 128 = 98304. A lane gets 16 a block, 32
                           blocks: 50331648; four lanes 201326592.
-       simd128, panel     The weight 2 of code 3 counts too: words are -8193 to 16386. In 64 weights
-                          a lane gets 16 products of the lower row, -256 to 254 each: -4096 to 4064,
-                          in 13 bits. The upper row has 19 bits: 256 products of one depth, -65536
-                          to 65024. The sum of both may wrap; their difference does not.
        relaxed, tile      int16: a block is 4 pairs of 4 code to a lane, 4 * 3072 = 12288, and 4 of
                           code, 3072. Two blocks: 24576 and 6144; code + 4 code / 4 <= 12288.
                           int32: all lanes together 4 code, n / 2 products of 1536, at most
                           805306368; code, a quarter of that.
-       relaxed, panel     int16: 640 weights are 80 products of 384, 30720.
+       looked-up sums     int16: no code 3, so 224 weights are at most 224 * 128 = 28672.
        all, int32         All lanes together 384 n, at most 402653184; before or after the sum of q,
                           at most 128 n = 2^27, is subtracted. int32 goes to 2^31.
        dotrows_u8         255 * 64 n, at most 1069547520 for n = 2^16, and 128 times the sum of q,
@@ -96,13 +104,11 @@
    BOUNDS of a group of 256, for codes up to 2. int32 holds the exact dot product.
        simd128, tile      A product is at most 256 * 2 * 128 = 65536, a lane's sum 2^24; 256 times
                           the sum of q, at most 2^23, is subtracted.
-       simd128, panel     Words are -16385 to 16385. In 32 weights a lane gets 32 products of the
-                          lower row, -128 to 128 each: -4096 to 4096, in 14 bits (64 weights would
-                          reach 8192). The group: 2^15 + 16384 * 2^15 < 2^30.
        relaxed, tile      int16: 128 weights are 16 pairs of 4 code, -2048 to 2032 each: -32768 to
                           32512. A quarter of that, twice, and 32 pairs of code, -512 to 508 each:
                           the same.
-       relaxed, panel     int16: 64 pairs of code: the same. */
+       looked-up sums     int16: 128 weights are at most 128 * 128 = 16384; a group of 256 is two
+                          such sums. */
 
 #if BITNET__KERNEL_ABI != 6
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
@@ -136,21 +142,8 @@ BITNET__INLINE v128_t bitnet__fold4_wasm(const v128_t *s) {
                           wasm_i32x4_shuffle(a, b, 2, 3, 6, 7));
 }
 
-/* Writes the dots of a column with `rows` rows, at most 4 of them, minus *sum. If sum is null, adds
-   the dots to what is there. */
-BITNET__INLINE void bitnet__put_dots_wasm(int32_t *to, v128_t dots, int rows, const int32_t *sum) {
-    int32_t four[4] = {0, 0, 0, 0};
-    if (rows <= 0) return;
-    if (sum) dots = wasm_i32x4_sub(dots, wasm_i32x4_splat(*sum));
-    else {
-        bitnet__put(four, to, rows);
-        dots = wasm_i32x4_add(dots, wasm_v128_load(four));
-    }
-    wasm_v128_store(four, dots);
-    bitnet__put(to, four, rows);
-}
-
-/* The same where the rows are at distances of `apart`. */
+/* Writes the dots of a column with up to 4 rows at distances of `apart`, minus *sum. If sum is
+   null, adds the dots to what is there. */
 BITNET__INLINE void bitnet__put_apart_wasm(int32_t *to, v128_t dots, int rows, int apart,
                                            const int32_t *sum) {
     int32_t four[4];
@@ -160,21 +153,18 @@ BITNET__INLINE void bitnet__put_apart_wasm(int32_t *to, v128_t dots, int rows, i
         to[r * apart] = sum ? four[r] - *sum : to[r * apart] + four[r];
 }
 
-/* The codes of bits 7-6 (i = 0) to 1-0 (i = 3), a byte each. */
-BITNET__INLINE v128_t bitnet__codes_wasm(v128_t v, const int i) {
-    return wasm_v128_and(i == 3 ? v : wasm_u16x8_shr(v, (uint32_t)(6 - 2 * i)),
-                         wasm_i8x16_const_splat(3));
-}
-
 /* ---- many columns: sums of four activations, looked up ----
-   See there. A step is 8 bytes of every row, 32 weights. */
+   See LOOKED-UP SUMS. A step is 8 bytes of every row, 32 weights. */
 enum {
     BITNET__SUMS = 81,                 /* that a byte of weights can select, without a code 3 */
     BITNET__LOOK_ROWS = 512,           /* that share the sums of a step, at most */
     BITNET__LOOK_LEAST = 32,           /* and at least: for fewer, the sums would take most time */
     BITNET__LOOK_STEPS = 8,            /* whose entries are known at a time */
     BITNET__LOOK_COLS = 16,            /* of a table, in two vectors */
-    BITNET__LOOK_TABLE = 8 * BITNET__SUMS * 2 + 128    /* vectors; with what a code 3 would select */
+    BITNET__LOOK_TABLE = 8 * BITNET__SUMS * 2 + 128,   /* vectors; also what a code 3 selects */
+
+    /* The columns from which on they are faster than the tiles of a table. */
+    BITNET__FEW_SIMD128 = 5, BITNET__FEW_RELAXED16 = 8, BITNET__FEW_RELAXED32 = 16
 };
 
 /* Where a step's rows find their sums: the addresses of 8 entries for each row. */
@@ -412,13 +402,12 @@ BITNET__APART void bitnet__look_up_i2s_wasm(const uint8_t *w, const int8_t *q, i
 
 /* ---- I2_S, SIMD128 ----
    Few columns: tiles of 4 rows and a column, straight from the packed rows, over DEPTH weights of
-   prepared activations. Many columns: panels of rows.
+   prepared activations.
 
    The rows of a tile are a quarter of the call's rows apart. There is no prefetch here, and the
    CPU's own prefetcher follows a stream only within its page. Four neighbouring rows would share a
    page, and be read from memory at half the speed. */
-enum { BITNET__DEPTH = 4096, BITNET__FEW_SIMD128 = 5, BITNET__FEW_RELAXED16 = 8,
-       BITNET__FEW_RELAXED32 = 16 };
+enum { BITNET__DEPTH = 4096 };
 
 BITNET__INLINE int bitnet__quarter(int rows) { return (rows + 3) / 4; }
 
@@ -1037,12 +1026,10 @@ static void bitnet__sumrows_f16_relaxed(const uint8_t *w, size_t w_stride, const
 #endif
 
 /* ---- a scale per group ----
-   One column: tiles of 16 rows, straight from the packed rows. More columns: panels of rows, two
-   columns at a time. */
+   Few columns: tiles of 16 rows, straight from the packed rows. */
 
-/* Vectors of 4 rows in a block of 16; the weights of a row for which activations are prepared, and
-   the vectors of a panel; the rows of the only column, or the columns of a panel, whose float sums
-   are kept at a time. */
+/* Vectors of 4 rows in a block of 16; the weights of a row for which activations are prepared; the
+   rows of one column, or the columns of LOOK_ROWS rows, whose float sums are kept at a time. */
 enum { BITNET__BLOCK = 4, BITNET__PART = 512, BITNET__BAND_ROWS = 64, BITNET__BAND_COLS = 32 };
 
 /* Rows r to r + 15 from weight k on, the first of a group; if these rows are not there, the last
@@ -1058,9 +1045,9 @@ BITNET__INLINE void bitnet__load_scales_wasm(const uint8_t *scales, v128_t *d) {
     bitnet__load8_wasm(d + 2, scales + 16, BITNET__ROWS_F16);
 }
 
-/* The number of a column's group, in sums and steps. */
-BITNET__INLINE size_t bitnet__group_at(const bitnet__grouped *x, int c, int k) {
-    return (size_t)c * (size_t)(x->n / x->group) + (size_t)(k / x->group);
+/* Where a column's groups begin, in sums and steps. */
+BITNET__INLINE size_t bitnet__group_at(const bitnet__grouped *x, int c) {
+    return (size_t)c * (size_t)(x->n / x->group);
 }
 
 BITNET__INLINE v128_t bitnet__add_group_wasm(v128_t sum, v128_t dot, v128_t d, v128_t step) {
@@ -1104,7 +1091,7 @@ static void bitnet__prepare_groups_simd128(const int8_t *q, int len, v128_t *act
 BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r, int c, int k,
                                                 int len, const v128_t *act, v128_t *sum) {
     const uint8_t *w = bitnet__groups_wasm(x, r, k);
-    const size_t at = bitnet__group_at(x, c, 0);
+    const size_t at = bitnet__group_at(x, c);
     const int32_t *pair = (const int32_t *)(const void *)act;
     v128_t dot[BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK], mask[4], a;
     int g, i, j, b;
@@ -1205,14 +1192,16 @@ BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x, int fir
     float d[BITNET__LOOK_ROWS], steps[BITNET__LOOK_COLS];
     const size_t block_bytes = bitnet__groups_bytes(x->n, x->group, BITNET__GROUP_ROWS);
     const uint8_t *w = x->w + bitnet__groups_bytes(x->n, x->group, first);
-    const int groups = x->n / x->group, halves = x->group > 128 ? 2 : 1;
+    const size_t groups = (size_t)(x->n / x->group);
+    const int halves = x->group > 128 ? 2 : 1;
     const int half = x->group / 32 / halves;           /* steps */
-    int band, g, c, i, cols;
+    size_t g;
+    int band, c, i, cols;
     for (band = 0; band < x->cols; band += BITNET__BAND_COLS) {
         cols = x->cols - band < BITNET__BAND_COLS ? x->cols - band : BITNET__BAND_COLS;
         memset(total, 0, (size_t)rows * BITNET__BAND_COLS * sizeof(float));
         for (g = 0; g < groups; g++) {
-            const uint8_t *p = w + (size_t)g * bitnet__group_bytes(x->group);
+            const uint8_t *p = w + g * bitnet__group_bytes(x->group);
             for (i = 0; i < rows; i += BITNET__GROUP_ROWS)
                 bitnet__load_scales_wasm(p + (size_t)(i / BITNET__GROUP_ROWS) * block_bytes,
                                          (v128_t *)(void *)(d + i));
@@ -1222,11 +1211,11 @@ BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x, int fir
             for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
                 for (i = 0; i < halves; i++)
                     bitnet__look_up_steps_wasm(x->q + (size_t)band * (size_t)x->n, x->n, c, cols,
-                                               g * x->group + 128 * i, half, 1, at + half * i, rows,
-                                               table, sum[i]);
+                                               (int)g * x->group + 128 * i, half, 1, at + half * i,
+                                               rows, table, sum[i]);
                 for (i = 0; i < BITNET__LOOK_COLS; i++)
-                    steps[i] = x->steps[(size_t)(band + (int)bitnet__clamp(c + i, cols)) *
-                                        (size_t)groups + (size_t)g];
+                    steps[i] = x->steps[g + bitnet__group_at(
+                        x, band + (int)bitnet__clamp(c + i, cols))];
                 for (i = 0; i < 2 && c + 8 * i < cols; i++)
                     bitnet__add_groups_wasm(sum[0] + i, halves == 2 ? sum[1] + i : 0, d,
                                             steps + 8 * i, rows, total + c / 4 + 2 * i);
@@ -1260,7 +1249,7 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r,
                                                 const int halves) {
     const uint8_t *w = bitnet__groups_wasm(x, r, 0);
     const int8_t *q = x->q + (size_t)c * (size_t)x->n;
-    const size_t at = bitnet__group_at(x, c, 0);
+    const size_t at = bitnet__group_at(x, c);
     const int part = x->group < 128 ? x->group : 128;
     const v128_t zero = wasm_i32x4_const_splat(0);
     v128_t sum[BITNET__BLOCK], dot[2][BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK];
@@ -1567,9 +1556,9 @@ static uint32_t bitnet__cpu_features(void) {
 
 #define BITNET__KERNEL_ENTRIES(ternary, groups, scores, mix, u8) \
     bitnet__quantize_wasm, ternary, groups, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
-    bitnet__dotrows_bf16_wasm, scores, bitnet__sumrows_f32_wasm, mix, bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, \
-    bitnet__dequantize_wasm, bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, \
-    bitnet__rmsnorm_wasm, u8
+    bitnet__dotrows_bf16_wasm, scores, bitnet__sumrows_f32_wasm, mix, bitnet__softmax_wasm, \
+    bitnet__rope_wasm, bitnet__store_f16_wasm, bitnet__dequantize_wasm, \
+    bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, bitnet__rmsnorm_wasm, u8
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
     "simd128", BITNET_CPU_SIMD128, 0, 0, 0, 0,
