@@ -681,7 +681,9 @@ static void test_ctx_bytes_2b(void) {
         p.n_batch = want[i].n_batch;
         p.no_head_copy = want[i].no_head_copy;
         p.n_threads = 1;
-        CHECK_MSG((bitnet_ctx_bytes(&m, &p) + 500000) / 1000000 - (uint64_t)want[i].mb + 1 <= 2,
+        /* WebAssembly computes more rows at a time, which is half a MB for each thread. */
+        CHECK_MSG((bitnet_ctx_bytes(&m, &p) + 500000) / 1000000 - (uint64_t)want[i].mb + 1 <=
+                      2 + BITNET__ARCH_WASM,
                   "n_ctx %d: %llu bytes", want[i].n_ctx,
                   (unsigned long long)bitnet_ctx_bytes(&m, &p));
     }
