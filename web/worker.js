@@ -290,8 +290,8 @@ function describe(cache, notes) {
 async function load({ source, options }, signal, id) {
     const report = event => post({ id, event });
     const { cache, said } = await loadFile(source, { ...options, signal, report });
-    const { context, threads, sessions } = options;
-    check(bw._bw_ctx(context, BATCH, variant === 'simd' ? 1 : threads, sessions));
+    const { context, threads, sessions, kvType } = options;
+    check(bw._bw_ctx(context, BATCH, variant === 'simd' ? 1 : threads, sessions, kvType));
     held = Array.from({ length: sessions }, () => []);
     const info = describe(cache, said);
     if (info.contextTrained && info.context > info.contextTrained)

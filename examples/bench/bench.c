@@ -2,14 +2,15 @@
    table
 
        cc -O2 examples/bench/[a-z]*.c examples/json/[a-z]*.c -o bench -lpthread
-       ./bench [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] [--profile]
-               [--json] [--sequences LIST] [--chunks LIST]
+       ./bench [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--kv-type TYPE]
+               [--quick] [--profile] [--json] [--sequences LIST] [--chunks LIST]
                [--compare COMMAND] [--compare-form FORM]... [--compare-limit SECONDS]
 
    Without MODEL it makes a random one in memory, with BitNet b1.58-2B-4T's shapes, or those of
    --family qwen3-q2 (Ternary Bonsai 1.7B, a scale per 128 weights) and of the text embeddings,
    qwen3-embedding (0.6B) and gemma3-embedding (270M). A model of embeddings, which writes nothing,
-   gets a table of its own: see the end. --quick leaves
+   gets a table of its own: see the end. --kv-type f16, f32 or i8 is how the contexts keep keys and
+   values (f16); the embeddings show f16 and i8. --quick leaves
    out the context of 4096 and one of three rounds. --profile prints instead where the time goes, in
    the first table. --sequences 1,2,4 and --chunks 16,32 print instead only the tables of sequences
    and of prompts beside them, for these numbers; then --json prints an object in each line. --save
@@ -36,7 +37,7 @@
 
    Embeddings: one text of some tokens, and 256 texts of 16 to 64 tokens that share passes of 512
    ("to 512": over the speed of one text of 512). The limit is the one of prefill, and the ternary
-   weights are the work. "cosine" is between the vectors with an F16 and an F32 cache.
+   weights are the work. "cosine" is between the vectors with the cache of the row and an F32 cache.
 
    --compare prints instead only how fast another program is beside this one:
 
@@ -298,10 +299,11 @@ static void parse(char **a) {
         else if (!strcmp(*a, "-t")) threads = number(a++, MAX_THREADS);
         else if (!strcmp(*a, "-r")) rounds = number(a++, MAX_ROUNDS);
         else if (!strcmp(*a, "--kernel") && a[1]) kernel = *++a;
+        else if (!strcmp(*a, "--kv-type") && a[1]) set_kv_type(*++a);
         else if (!strcmp(*a, "--family") && a[1]) set_family(family = *++a);
         else if (**a != '-' && !path) path = *a;
-        else fail(2, "not [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] "
-                  "[--profile] [--sequences LIST] [--chunks LIST] [--compare COMMAND] "
+        else fail(2, "not [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--kv-type TYPE] "
+                  "[--quick] [--profile] [--sequences LIST] [--chunks LIST] [--compare COMMAND] "
                   "[--compare-form FORM] [--compare-limit SECONDS] [--json]: ", *a);
     }
     if (path && family) fail(2, "--family makes a model, so it takes no file: ", path);

@@ -7,8 +7,20 @@
 #include <string.h>
 
 bitnet_model_info info;
+bitnet_kv_type kv_type;
 uint8_t *file;
 size_t file_size;
+
+void set_kv_type(const char *name) {
+    static const char *const names[] = {"f16", "f32", "i8"};       /* as bitnet_kv_type */
+    int i;
+    for (i = 0; i < 3; i++)
+        if (!strcmp(name, names[i])) {
+            kv_type = (bitnet_kv_type)i;
+            return;
+        }
+    fail(2, "--kv-type can be f16, f32 or i8, not ", name);
+}
 
 void read_file(const char *path) {
     long n = 0;
@@ -231,7 +243,9 @@ double token_bytes(const bitnet_kernels *k, int screened, double exact_logits, d
     const double screen = screened && info.head_copy_bytes > 0 ? (double)info.n_vocab * info.dim
                                                                : 0;
     const double exact = exact_logits * (double)info.head_bytes / info.n_vocab;
-    const double kv = 4.0 * info.n_layers * info.n_kv_heads * info.head_dim;
+    const double cell = kv_type == BITNET_KV_I8    ? info.head_dim + 4
+                        : kv_type == BITNET_KV_F32 ? 4.0 * info.head_dim : 2.0 * info.head_dim;
+    const double kv = 2 * cell * info.n_layers * info.n_kv_heads;
     return layer_bytes(k) + screen + exact + kv * positions;
 }
 
@@ -258,6 +272,7 @@ bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,
     cp.n_ctx = n_ctx < info.ctx_train ? n_ctx : info.ctx_train;
     cp.n_threads = n_threads;
     cp.step_fn = step_fn;
+    cp.kv_type = kv_type;
     if (bitnet_ctx_create(m, &cp, &c, &err)) fail(1, err.text, "");
     eval_random(c, 1);
     start = seconds();

@@ -15,6 +15,9 @@ void read_file(const char *path);
 /* A random model instead, of a family: bitnet (BitNet b1.58-2B-4T, the default), qwen3-embedding
    (0.6B), gemma3-embedding (270M) or qwen3-q2 (Ternary Bonsai 1.7B). */
 void set_family(const char *name);
+/* What contexts keep keys and values as: f16 (the default), f32 or i8. */
+void set_kv_type(const char *name);
+extern bitnet_kv_type kv_type;
 void make_model(void);
 
 /* Loads the file for these kernels and fills info. */
@@ -23,7 +26,7 @@ bitnet_model *load_model(const bitnet_kernels *k);
 double layer_weights(void);
 double layer_bytes(const bitnet_kernels *k);
 /* Bytes to read for a token: the ternary weights; with the screened head 8 bits for each of its
-   weights; the rows of the head that are computed exactly; F16 keys and values of that many
+   weights; the rows of the head that are computed exactly; keys and values of that many
    positions. */
 double token_bytes(const bitnet_kernels *k, int screened, double exact_logits, double positions);
 /* A context whose int8 copy of the output head is built. *screen_s is how long that took, *mb the

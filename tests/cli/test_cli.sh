@@ -31,6 +31,7 @@ fails missing-prompt 2 "no prompt" -m "$model"
 fails missing-prompt-no-chat 2 "no prompt" -m "$model" -no-cnv
 fails value-of-a-flag 2 "--ignore-eos takes no value" -m "$model" -p x --ignore-eos=1
 fails unknown-with-value 2 "'--bogus=1'" -m "$model" -p x --bogus=1
+fails bad-kv-type 2 "'q8_0' is not f16, f32 or i8" -m "$model" -p x --kv-type q8_0
 fails bad-switch 2 "'purple' is not on, off or auto" -m "$model" -p x --color=purple
 fails bad-grammar 2 "--grammar: line 1, column 10: the rule x is not defined" -m "$model" -p x --grammar "root ::= x"
 fails bad-schema 2 "--json-schema: line 1, column 9: #/type: no type" -m "$model" -p x -j '{"type":"x"}'
@@ -125,6 +126,14 @@ same threads-3 -t 3
 same threads-default
 for k in $kernels; do same "kernel-$k" --kernel "$k"; done
 same context-size -c 64
+same kv-f16 --kv-type f16
+say --kv-type i8 -t 1
+cp "$tmp/out" "$tmp/i8"
+check kv-i8 "exit code $rc or an empty text" test $rc -eq 0 -a -s "$tmp/i8"
+mv "$tmp/want" "$tmp/f16"
+mv "$tmp/i8" "$tmp/want"
+for k in $kernels; do same "kv-i8-$k" --kernel "$k" --kv-type i8 -t 2; done
+mv "$tmp/f16" "$tmp/want"
 same long-names --ctx-size 64 --threads 1
 same llama-names --predict=24 --seed 7 --temp=0.8 --top_k 40 --threads -1 --batch-size 3
 same llama-defaults --escape --mmap --display-prompt --no-context-shift --keep 3 --color off
