@@ -1044,7 +1044,9 @@ static int check_weigh_i8(const bitnet_kernels *k, int n, int rows, int from, in
 }
 
 static void weigh_i8(const char *table) {
-    static const int ends[] = {-70, -1, 0, 1, 15, 16, 63, 64, 65, 100, 127, 128, 191, 192, 193, 300};
+    static const int ends[] = {
+        -70, -1, 0, 1, 15, 16, 63, 64, 65, 100, 127, 128, 191, 192, 193, 300
+    };
     size_t from, to;
     int rows, turn = 0;
     USE_TABLE(k, table);
