@@ -865,7 +865,7 @@ static void bitnet__sumrows_i8_relaxed(const uint8_t *w, const uint8_t *p, const
 BITNET__INLINE float bitnet__weigh_block_wasm(const float *p, const uint8_t *w, uint8_t *q) {
     const v128_t magic = wasm_f32x4_const_splat(12582912.0f);
     v128_t t[16], v[4], tops = wasm_f32x4_const_splat(1e-30f), scale;
-    float lanes[4], top = 1e-30f;
+    float lanes[4], top = 0.0f;
     int i, j;
     for (i = 0; i < 16; i++) {
         t[i] = wasm_f32x4_mul(wasm_v128_load(p + 4 * i), wasm_v128_load(w + 16 * i));
