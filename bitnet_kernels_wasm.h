@@ -781,8 +781,8 @@ BITNET__INLINE void bitnet__tile_words_wasm(const bitnet__words *p, int word, co
     v128_t sum[2][4][2], v[4][2], a;
     int c, j, h, k;
     BITNET__UNROLL for (c = 0; c < cols; c++) {
-        BITNET__UNROLL for (j = 0; j < regs; j++) sum[c][j][0] = sum[c][j][1] =
-            wasm_i32x4_const_splat(0);
+        BITNET__UNROLL for (j = 0; j < regs; j++)
+            sum[c][j][0] = sum[c][j][1] = wasm_i32x4_const_splat(0);
     }
     for (k = 0; k < p->n; k += 4, w += p->w_stride) {
         BITNET__UNROLL for (j = 0; j < regs; j++) {
