@@ -100,6 +100,12 @@
        dotrows_u8         255 * 64 n, at most 1069547520 for n = 2^16, and 128 times the sum of q,
                           at most 2^29. Relaxed: pairs of products are at most 2 * 255 * 64 = 32640
                           (unsigned) or 2 * 128 * 64 = 16384 (signed).
+       scores_i8          Keys as they are, |q| <= 127: all lanes together 255 * 127 n, at most
+                          2122383360 for n = 2^16, minus 128 times the sum of q, at most
+                          1065353216.
+       sumrows_i8         64 products of at most 128 * 127, all lanes together 1040384. Relaxed:
+                          pairs of products are at most 2 * 128 * 127 = 32512, and weights of
+                          positions have 7 bits.
 
    BOUNDS of a group of 256, for codes up to 2. int32 holds the exact dot product.
        simd128, tile      A product is at most 256 * 2 * 128 = 65536, a lane's sum 2^24; 256 times
@@ -697,6 +703,205 @@ static void bitnet__dotrows_u8_relaxed(const uint8_t *w, const int8_t *q, const 
     else bitnet__dotrows_u8_wasm(w, q, sums, n, rows, cols, out, out_stride, BITNET__UNSIGNED);
 }
 #endif
+
+/* ---- an int8 cache ----
+   bitnet.h has the layout: rows of words of 4 bytes, of 64 positions (keys) or of n elements
+   (values). Each word meets the same 4 bytes of a column, which is a query or the weights of 64
+   positions. A tile is 2 or 4 registers of 4 words with 1 or 2 columns. Its 8 sums stay in
+   registers for the whole length. Keys are bytes plus 128, used as they are; 128 times the sum of
+   the query is subtracted at the end.
+
+       word          0             1             2             3
+       keys          position 4j   4j + 1        4j + 2        4j + 3
+       values        element 4j    4j + 1        4j + 2        4j + 3
+       column        4 bytes       the same      the same      the same
+
+   DOT_BYTES multiplies bytes by the relaxed dot: weights of positions have 7 bits. Otherwise bytes
+   become int16, two words to a register, and a sum has two lanes for each word. */
+enum { BITNET__KEYS, BITNET__VALUES, BITNET__VALUES_DOT_BYTES };
+
+typedef struct bitnet__words {
+    const uint8_t *w;                  /* the first row of words */
+    size_t w_stride;                   /* bytes from a row to the next */
+    const int8_t *q;                   /* columns of n bytes */
+    size_t q_stride;
+    const int32_t *sums;               /* keys: of each column */
+    int n;                             /* a multiple of 4 */
+    const float *steps;                /* of each position (keys) or column (values) */
+    size_t step_stride;                /* from a column's to the next one's; with keys 0 */
+    float *out;
+    size_t out_stride;
+} bitnet__words;
+
+/* 2 words, or with DOT_BYTES 4. */
+BITNET__INLINE v128_t bitnet__load_words_wasm(const uint8_t *w, const int kind) {
+    return kind == BITNET__KEYS     ? wasm_u16x8_load8x8(w)
+           : kind == BITNET__VALUES ? wasm_i16x8_load8x8(w)
+                                    : wasm_v128_load(w);
+}
+
+/* 4 bytes of a column, as often as a register has words. */
+BITNET__INLINE v128_t bitnet__repeat_wasm(const int8_t *q, const int kind) {
+    const v128_t a = wasm_v128_load32_splat(q);
+    return kind == BITNET__VALUES_DOT_BYTES ? a : wasm_i16x8_extend_low_i8x16(a);
+}
+
+BITNET__INLINE v128_t bitnet__dot_words_wasm(v128_t sum, v128_t w, v128_t a, const int kind) {
+#if BITNET__RELAXED
+    if (kind == BITNET__VALUES_DOT_BYTES) return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(w, a, sum);
+#endif
+    (void)kind;
+    return wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(w, a));
+}
+
+/* The sums of 4 words with column c, times what they are worth. */
+BITNET__INLINE void bitnet__put_words_wasm(const bitnet__words *p, int c, int word,
+                                           const v128_t *sum, const int kind) {
+    float *to = p->out + (size_t)c * p->out_stride + word;
+    v128_t v = sum[0];
+    if (kind != BITNET__VALUES_DOT_BYTES)
+        v = wasm_i32x4_add(wasm_i32x4_shuffle(sum[0], sum[1], 0, 2, 4, 6),
+                           wasm_i32x4_shuffle(sum[0], sum[1], 1, 3, 5, 7));
+    if (kind == BITNET__KEYS) {
+        v = wasm_i32x4_sub(v, wasm_i32x4_splat(128 * p->sums[c]));
+        v = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(v), wasm_v128_load(p->steps + word));
+    } else {
+        v = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(v),
+                           wasm_v128_load32_splat(p->steps + (size_t)c * p->step_stride));
+        v = wasm_f32x4_add(wasm_v128_load(to), v);
+    }
+    wasm_v128_store(to, v);
+}
+
+/* 4 * regs words from number `word` on. */
+BITNET__INLINE void bitnet__tile_words_wasm(const bitnet__words *p, int word, const int regs,
+                                            const int cols, const int kind) {
+    const int halves = kind == BITNET__VALUES_DOT_BYTES ? 1 : 2;
+    const uint8_t *w = p->w + 4 * (size_t)word;
+    v128_t sum[2][4][2], v[4][2], a;
+    int c, j, h, k;
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (j = 0; j < regs; j++)
+            sum[c][j][0] = sum[c][j][1] = wasm_i32x4_const_splat(0);
+    }
+    for (k = 0; k < p->n; k += 4, w += p->w_stride) {
+        BITNET__UNROLL for (j = 0; j < regs; j++) {
+            BITNET__UNROLL for (h = 0; h < halves; h++)
+                v[j][h] = bitnet__load_words_wasm(w + 16 * j + 8 * h, kind);
+        }
+        BITNET__UNROLL for (c = 0; c < cols; c++) {
+            a = bitnet__repeat_wasm(p->q + (size_t)c * p->q_stride + k, kind);
+            BITNET__UNROLL for (j = 0; j < regs; j++) {
+                BITNET__UNROLL for (h = 0; h < halves; h++)
+                    sum[c][j][h] = bitnet__dot_words_wasm(sum[c][j][h], v[j][h], a, kind);
+            }
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (j = 0; j < regs; j++)
+            bitnet__put_words_wasm(p, c, word + 4 * j, sum[c][j], kind);
+    }
+}
+
+/* `count` words of each row, a multiple of 16, with all columns. */
+BITNET__INLINE void bitnet__all_words_wasm(bitnet__words p, int count, int cols, const int kind) {
+    const int regs = kind == BITNET__VALUES_DOT_BYTES ? 4 : 2;
+    int c, i, step;
+    for (c = 0; c < cols; c += step) {
+        step = cols - c >= 2 ? 2 : 1;
+        if (step == 2)
+            for (i = 0; i < count; i += 4 * regs) bitnet__tile_words_wasm(&p, i, regs, 2, kind);
+        else for (i = 0; i < count; i += 16) bitnet__tile_words_wasm(&p, i, 4, 1, kind);
+        p.q += (size_t)step * p.q_stride;
+        if (kind == BITNET__KEYS) p.sums += step;
+        p.steps += (size_t)step * p.step_stride;
+        p.out += (size_t)step * p.out_stride;
+    }
+}
+
+static void bitnet__scores_i8_wasm(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
+                                   int rows, int cols, float *out, size_t out_stride) {
+    bitnet__words p = {0, BITNET__KV_STEPS, q, (size_t)n, sums, n, 0, 0, out, out_stride};
+    int r;
+    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), p.out += 64) {
+        p.w = w + BITNET__KV_STEPS;
+        p.steps = (const float *)(const void *)w;
+        bitnet__all_words_wasm(p, 64, cols, BITNET__KEYS);
+    }
+}
+
+BITNET__INLINE void bitnet__sumrows_i8_wasm(const uint8_t *w, const uint8_t *p,
+                                            const float *steps, size_t p_stride, int n, int first,
+                                            int count, int rows, int cols, float *out,
+                                            const int kind) {
+    bitnet__words v = {w + BITNET__KV_STEPS + 4 * (size_t)first, 4 * (size_t)n, (const int8_t *)p,
+                       p_stride, 0, 64, steps, p_stride / 64, out, (size_t)count};
+    int r;
+    if (count % 16) {
+        bitnet__sumrows_i8_scalar(w, p, steps, p_stride, n, first, count, rows, cols, out);
+        return;
+    }
+    for (r = 0; r < rows; r += 64, v.w += bitnet__kv_block_bytes(n), v.q += 64, v.steps++)
+        bitnet__all_words_wasm(v, count, cols, kind);
+}
+
+static void bitnet__sumrows_i8_simd128(const uint8_t *w, const uint8_t *p, const float *steps,
+                                       size_t p_stride, int n, int first, int count, int rows,
+                                       int cols, float *out) {
+    bitnet__sumrows_i8_wasm(w, p, steps, p_stride, n, first, count, rows, cols, out,
+                            BITNET__VALUES);
+}
+
+#if BITNET__RELAXED
+static void bitnet__sumrows_i8_relaxed(const uint8_t *w, const uint8_t *p, const float *steps,
+                                       size_t p_stride, int n, int first, int count, int rows,
+                                       int cols, float *out) {
+    bitnet__sumrows_i8_wasm(w, p, steps, p_stride, n, first, count, rows, cols, out,
+                            BITNET__VALUES_DOT_BYTES);
+}
+#endif
+
+/* 64 positions. See "one row" for pmax and pmin. */
+BITNET__INLINE float bitnet__weigh_block_wasm(const float *p, const uint8_t *w, uint8_t *q) {
+    const v128_t magic = wasm_f32x4_const_splat(12582912.0f);
+    v128_t t[16], v[4], tops = wasm_f32x4_const_splat(1e-30f), scale;
+    float lanes[4], top = 0.0f;
+    int i, j;
+    for (i = 0; i < 16; i++) {
+        t[i] = wasm_f32x4_mul(wasm_v128_load(p + 4 * i), wasm_v128_load(w + 16 * i));
+        tops = wasm_f32x4_pmax(tops, t[i]);
+    }
+    wasm_v128_store(lanes, tops);
+    for (i = 0; i < 4; i++) top = lanes[i] > top ? lanes[i] : top;
+    scale = wasm_f32x4_splat(127.0f / top);
+    for (i = 0; i < 16; i += 4) {
+        BITNET__UNROLL for (j = 0; j < 4; j++) {
+            v[j] = wasm_f32x4_mul(t[i + j], scale);
+            v[j] = wasm_f32x4_pmax(wasm_f32x4_const_splat(0.0f), v[j]);
+            v[j] = wasm_f32x4_pmin(wasm_f32x4_const_splat(127.0f), v[j]);
+            v[j] = wasm_i32x4_sub(wasm_f32x4_add(v[j], magic), magic);
+        }
+        wasm_v128_store(q + 4 * i, wasm_i8x16_narrow_i16x8(wasm_i16x8_narrow_i32x4(v[0], v[1]),
+                                                           wasm_i16x8_narrow_i32x4(v[2], v[3])));
+    }
+    return top / 127.0f;
+}
+
+static void bitnet__weigh_i8_wasm(const float *p, const uint8_t *w, int n, int rows, int from,
+                                  int to, uint8_t *q, float *steps) {
+    float part[BITNET__KV_BLOCK];
+    int r;
+    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), steps++) {
+        const int begin = from > r ? from - r : 0, end = to < r + 64 ? to - r : 64;
+        const float *x = p + r;
+        if (begin > 0 || end < 64) {
+            memset(part, 0, sizeof part);
+            if (begin < end) memcpy(part + begin, x + begin, (size_t)(end - begin) * sizeof *x);
+            x = part;
+        }
+        *steps = bitnet__weigh_block_wasm(x, w, q + r);
+    }
+}
 
 /* ---- floats ----
    Four registers hold 16 floats, so that element i of a sum stays in lane i % 16 by itself: lane
@@ -1554,25 +1759,25 @@ static uint32_t bitnet__cpu_features(void) {
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, groups, scores, mix, u8) \
+#define BITNET__KERNEL_ENTRIES(ternary, groups, scores, mix, u8, sumrows) \
     bitnet__quantize_wasm, ternary, groups, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
     bitnet__dotrows_bf16_wasm, scores, bitnet__sumrows_f32_wasm, mix, bitnet__softmax_wasm, \
     bitnet__rope_wasm, bitnet__store_f16_wasm, bitnet__dequantize_wasm, \
     bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, bitnet__rmsnorm_wasm, u8, \
-    bitnet__scores_i8_scalar, bitnet__weigh_i8_scalar, bitnet__sumrows_i8_scalar
+    bitnet__scores_i8_wasm, bitnet__weigh_i8_wasm, sumrows
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
     "simd128", BITNET_CPU_SIMD128, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_simd128, bitnet__dotrows_groups_simd128,
                            bitnet__dotrows_f16_wasm, bitnet__sumrows_f16_wasm,
-                           bitnet__dotrows_u8_simd128)
+                           bitnet__dotrows_u8_simd128, bitnet__sumrows_i8_simd128)
 };
 #if BITNET__RELAXED
 static const bitnet_kernels bitnet__kernels_relaxed = {
     "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_groups_relaxed,
                            bitnet__scores_f16_relaxed, bitnet__sumrows_f16_relaxed,
-                           bitnet__dotrows_u8_relaxed)
+                           bitnet__dotrows_u8_relaxed, bitnet__sumrows_i8_relaxed)
 };
   #define BITNET__KERNEL_TABLES &bitnet__kernels_relaxed, &bitnet__kernels_simd128,
 #else
