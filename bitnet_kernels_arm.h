@@ -113,7 +113,7 @@
                           a lane gets all products of a row, 98304; of 16 code 64 products of 6144,
                           393216. Minus the sum of q, at most 2^16: exact as a float. */
 
-#if BITNET__KERNEL_ABI != 6
+#if BITNET__KERNEL_ABI != 7
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -1575,7 +1575,7 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
     bitnet__dotrows_bf16_neon, bitnet__scores_f16_neon, bitnet__sumrows_f32_neon, \
     bitnet__sumrows_f16_neon, bitnet__softmax_neon, bitnet__rope_neon, bitnet__store_f16_neon, \
     bitnet__dequantize_neon, bitnet__relu2_gate_neon, bitnet__sigmoid_gate_neon, \
-    bitnet__rmsnorm_neon, u8
+    bitnet__rmsnorm_neon, u8, ternary
 
 /* On AArch32 vectors always flush subnormals to zero, so all floats are scalar there. */
 #ifdef __arm__
@@ -1585,7 +1585,8 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
       bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
       bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
       bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
-      bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u8
+      bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u8, \
+      ternary
 #endif
 
 #if BITNET__NEON

@@ -104,7 +104,7 @@
                           the same.
        relaxed, panel     int16: 64 pairs of code: the same. */
 
-#if BITNET__KERNEL_ABI != 6
+#if BITNET__KERNEL_ABI != 7
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -1472,7 +1472,7 @@ static uint32_t bitnet__cpu_features(void) {
     bitnet__dotrows_bf16_wasm, bitnet__dotrows_f16_wasm, bitnet__sumrows_f32_wasm, \
     bitnet__sumrows_f16_wasm, bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, \
     bitnet__dequantize_wasm, bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, \
-    bitnet__rmsnorm_wasm, u8
+    bitnet__rmsnorm_wasm, u8, ternary
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
     "simd128", BITNET_CPU_SIMD128, 0, 0, 0, 0,

@@ -183,15 +183,15 @@ static void test_bounds(void) {
             else x[i] = (row[i] - b.m->copy->scale[of] * h) * (round % 4 ? 1.0f : -1000.0f);
         }
         if (round % 2) x[DIM - 1] = 8192.0f;       /* so that b is 1 */
-        b.c->int8.n_bound = 0;
-        CHECK(bitnet__bound_logits(b.c, 0) && b.c->int8.n_bound == 1);
+        b.c->screen.n_bound = 0;
+        CHECK(bitnet__bound_logits(b.c, 0) && b.c->screen.n_bound == 1);
         bitnet__head_rows(b.c, 0, HEAD_ROWS, x, 1, b.full, HEAD_ROWS, 0);
         for (r = 0; r < HEAD_ROWS; r++) {
-            double low = (double)b.c->int8.low[r], high = (double)b.c->int8.high[r];
+            double low = (double)b.c->screen.low[r], high = (double)b.c->screen.high[r];
             double err = (high - low) / 2, off = fabs((double)b.full[r] - (low + high) / 2);
             bad += !((double)b.full[r] >= low && (double)b.full[r] <= high);
-            bad += !(b.c->int8.max_low[r / BITNET__CHUNK] >= b.c->int8.low[r]);
-            bad += !(b.c->int8.max_high[r / BITNET__CHUNK] >= b.c->int8.high[r]);
+            bad += !(b.c->screen.max_low[r / BITNET__CHUNK] >= b.c->screen.low[r]);
+            bad += !(b.c->screen.max_high[r / BITNET__CHUNK] >= b.c->screen.high[r]);
             if (r == of && off / err > tightest) tightest = off / err;
         }
     }
@@ -360,7 +360,7 @@ static void test_ahead(void) {
             memcpy(b.full, full[i], sizeof b.full);
             CHECK_MSG(same_draw(&b, &s), "round %d, row %d of %d", round, i, n);
             s.rng++;
-            if (b.c->int8.n_bound > widest) widest = b.c->int8.n_bound;
+            if (b.c->screen.n_bound > widest) widest = b.c->screen.n_bound;
         }
     }
     tear_down(&b);
