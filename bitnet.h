@@ -11078,15 +11078,18 @@ static float bitnet__upper_norm(float *lanes) {
     return (float)bitnet__sqrt((double)bitnet__sum_lanes(lanes) * 1.01 + 1e-30);
 }
 
-/* Puts n 8-bit integers + 128, whole blocks of 128, into the two planes; see dotrows_u4 and I2_S. */
-static void bitnet__pack_planes(const uint8_t *h, int32_t n, uint8_t *high, uint8_t *low) {
+/* Puts a block of 8-bit integers + 128 into the two planes; see dotrows_u4 and I2_S. Arrays that
+   cannot overlap let compilers use SIMD. */
+static void bitnet__pack_planes(const uint8_t *block, uint8_t *high, uint8_t *low) {
+    uint8_t h[128], upper[64], next[32];
     int j;
-    for (; n > 0; n -= 128, h += 128, high += 64, low += 32) {
-        for (j = 0; j < 64; j++) high[j] = (uint8_t)((h[j] & 0xf0) | h[64 + j] >> 4);
-        for (j = 0; j < 32; j++)
-            low[j] = (uint8_t)((h[j] << 4 & 0xc0) | (h[32 + j] << 2 & 0x30) | (h[64 + j] & 0x0c) |
-                               (h[96 + j] >> 2 & 3));
-    }
+    memcpy(h, block, sizeof h);
+    for (j = 0; j < 64; j++) upper[j] = (uint8_t)((h[j] & 0xf0) | h[64 + j] >> 4);
+    for (j = 0; j < 32; j++)
+        next[j] = (uint8_t)((h[j] << 4 & 0xc0) | (h[32 + j] << 2 & 0x30) | (h[64 + j] & 0x0c) |
+                            (h[96 + j] >> 2 & 3));
+    memcpy(high, upper, sizeof upper);
+    memcpy(low, next, sizeof next);
 }
 
 /* Rows [from, to) of the copy: planes, scale and norms. The row's 8-bit integers lie behind its
@@ -11107,8 +11110,10 @@ static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int3
         a = 0.5f / c->k.quantize(w, n, (int8_t *)h, &sum);
         memset(h + n, 0, (size_t)(padded - n));
         for (i = 0; i < padded; i++) h[i] ^= 128;
-        bitnet__pack_planes(h, padded, t->high + (size_t)r * (size_t)padded / 2,
-                            t->low + (size_t)r * (size_t)padded / 4);
+        for (i = 0; i < padded; i += 128) {
+            const size_t at = (size_t)r * (size_t)padded + (size_t)i;
+            bitnet__pack_planes(h + i, t->high + at / 2, t->low + at / 4);
+        }
         for (i = 0; i < whole; i += BITNET__LANES)
             bitnet__add_squares(w + i, h + i, a, BITNET__LANES, norm2, coarse2, fine2);
         bitnet__add_squares(w + i, h + i, a, n - i, norm2, coarse2, fine2);
@@ -11190,7 +11195,7 @@ static void bitnet__bound_chunk(const bitnet__screen *t, const bitnet__head_copy
 
 /* Does a pass take u and v? v makes bounds a little closer, and is free only while the time goes
    into reading the planes. */
-static int bitnet__takes_v(const bitnet__screen *t) { return t->fine && t->n_bound <= 4; }
+static int bitnet__takes_v(const bitnet__screen *t) { return t->fine && t->n_bound == 1; }
 
 /* Chunks [from, to), for all hidden states. The rows that the last chunk lacks get bounds around 0,
    which at worst make a search look at the chunk. */
@@ -12692,8 +12697,8 @@ enum {
 };
 
 /* The entries that multiply rows with columns. The columns of MIX are weights of rows. */
-enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_GROUPS, BITNET__TEST_DOT,
-       BITNET__TEST_MIX };
+enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_U4, BITNET__TEST_GROUPS,
+       BITNET__TEST_DOT, BITNET__TEST_MIX };
 
 /* All parts of a matrix with this many rows and columns: all columns, then `step` fewer each time;
    and the same with rows. The shapes of DOT also serve MIX, where step is 1. */
@@ -12708,6 +12713,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_U8, 320, 9, 13, 1}, {BITNET__TEST_U8, 96, 9, 13, 1},
     {BITNET__TEST_U8, 80, 9, 13, 1}, {BITNET__TEST_U8, 48, 9, 13, 1},
     {BITNET__TEST_U8, 37, 3, 3, 1},
+    {BITNET__TEST_U4, 128, 9, 13, 1}, {BITNET__TEST_U4, 384, 37, 13, 3},
     {BITNET__TEST_GROUPS, 256, 37, 40, 1}, {BITNET__TEST_GROUPS, 768, 70, 13, 3},
     {BITNET__TEST_DOT, 272, 37, 13, 1}, {BITNET__TEST_DOT, 80, 70, 9, 3},
     {BITNET__TEST_DOT, 37, 5, 5, 2}, {BITNET__TEST_DOT, 4112, 5, 7, 1}
@@ -12725,6 +12731,7 @@ static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(dotrows_ternary), BITNET__TEST_TERNARY, 0, 0},
     {BITNET__ENTRY(dotrows_i2s), BITNET__TEST_TERNARY, 0, 0},
     {BITNET__ENTRY(dotrows_u8), BITNET__TEST_U8, 0, 0},
+    {BITNET__ENTRY(dotrows_u4), BITNET__TEST_U4, 0, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 64, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 128, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 256, 0},
@@ -12806,10 +12813,11 @@ static void bitnet__test_bytes(bitnet__selftest *t, uint8_t *p, int rows, int n,
 /* Columns and matrix of an entry that takes int8, and the columns' sums. */
 static void bitnet__test_fill_ints(bitnet__selftest *t) {
     const int8_t *q = (const int8_t *)t->x;
-    const int ternary = t->entry->kind == BITNET__TEST_TERNARY;
+    const int kind = t->entry->kind, half = kind == BITNET__TEST_U8;
+    const int bits = half ? 8 : kind == BITNET__TEST_U4 ? 4 : 2;
     int c, i;
-    bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, ternary ? -128 : -64, ternary ? 127 : 64);
-    bitnet__test_bytes(t, t->w, t->rows, ternary ? t->n / 4 : t->n, 0, 255);
+    bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, half ? -64 : -128, half ? 64 : 127);
+    bitnet__test_bytes(t, t->w, t->rows, t->n * bits / 8, 0, 255);
     for (c = 0; c < t->cols; c++)
         for (i = t->sums[c] = 0; i < t->n; i++) t->sums[c] += *q++;
 }
@@ -12884,7 +12892,7 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     for (c = 0; c <= t->cols; c++)
         memcpy((float *)out + (size_t)c * t->stride, t->blank, t->stride * sizeof(float));
     memcpy(&f, (const char *)k + t->entry->offset, sizeof f);
-    if (t->entry->kind <= BITNET__TEST_U8)
+    if (t->entry->kind <= BITNET__TEST_U4)
         f.ints(w, q, t->sums + from, t->n, t->rows, t->cols, (int32_t *)out, t->stride);
     else if (t->entry->kind == BITNET__TEST_GROUPS) {
         const int group = t->entry->type, at = from * (t->n / group);
@@ -12973,7 +12981,7 @@ static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__tes
     t->w_stride = (size_t)(mix ? s->n + 8 : s->n);
     t->x_stride = (size_t)(mix ? s->rows + 3 : s->n);
     t->stride = (size_t)(mix ? s->n : s->rows + 3);
-    if (t->entry->kind <= BITNET__TEST_U8) bitnet__test_fill_ints(t);
+    if (t->entry->kind <= BITNET__TEST_U4) bitnet__test_fill_ints(t);
     else if (t->entry->kind == BITNET__TEST_GROUPS) bitnet__test_fill_groups(t);
     else bitnet__test_fill_floats(t);
     if (t->packs) bad = bitnet__test_pack(t, s == bitnet__test_shapes);

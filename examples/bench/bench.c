@@ -17,18 +17,18 @@
    Limits and speeds are measured in the same rounds, with as many threads, and the tables take
    turns, so that other load on the machine affects all alike. Printed are medians; "+- %" is half
    the range from the slowest round to the fastest. "first s" is the time from the start of loading
-   to the first token, including the context and its int8 copy of the output head ("screen s").
+   to the first token, including the context and its copy of the output head ("screen s").
 
    Decoding at a context writes the last N_DECODE positions of it (0: the first ones), greedily, by
-   exact top-k over an int8 copy of the output head ("screened") or with all logits ("full"). Its
-   limit is memory bandwidth: a token needs all ternary weights, the head, and the keys and values
-   before it. Prefill is bitnet_eval of a prompt, without the head. Its limit is what the kernels'
+   exact top k by means of a copy of the output head ("screened") or with all logits ("full"). Its
+   limit is memory bandwidth: a token needs all ternary weights, what it reads of the head and its
+   copy, and the keys and values before it ("MB"). Prefill is bitnet_eval of a prompt, without the head. Its limit is what the kernels'
    instructions multiply and accumulate in registers; the ternary weights are the work. The next
    table shows the first kernels with 1, 2, 4, ... threads.
 
    The last two are of sequences in one context, again with the first kernels. In each pass every
    sequence writes a token, greedily. The limit of a pass is the time for reading, each once, the
-   weights, the int8 copy of the head, the rows computed exactly and all keys and values, plus the
+   weights, what the samples need of the head and its copy, and all keys and values, plus the
    time for multiplying the weights and the copy with the columns of all sequences. Kernels read and
    multiply at the same time, so a few sequences can beat this limit; it is meant for many. Then 8
    sequences write while another one reads a prompt, a chunk of it in each pass.
@@ -67,7 +67,8 @@ typedef struct table {                 /* one kernel table */
     bitnet_model *model;
     bitnet_ctx *ctx;
     const char *layout;
-    double load_s, first_s, screen_s, own_mb, ctx_mb, exact_logits[N_RUNS];
+    double load_s, first_s, screen_s, own_mb, ctx_mb;
+    head_use head[N_RUNS];
     double peak[MAX_ROUNDS], speed[N_RUNS][MAX_ROUNDS];   /* GMAC/s; tok/s */
 } table;
 
@@ -102,7 +103,7 @@ static void measure_table(table *t, int stage, int r) {
     for (i = 0; i < N_RUNS; i++) {
         if (runs[i].stage != stage || !fits(runs[i].tokens) || r >= rounds_of(i)) continue;
         t->speed[i][r] = runs[i].kind == PREFILL ? prefill_speed(t->ctx, runs[i].tokens)
-            : decode_speed(t->ctx, runs[i].tokens, runs[i].kind == FULL, &t->exact_logits[i]);
+            : decode_speed(t->ctx, runs[i].tokens, runs[i].kind == FULL, &t->head[i]);
     }
 }
 
@@ -117,7 +118,6 @@ static void measure_tables(void) {
 }
 
 static void measure_scales(void) {
-    double exact_logits;
     int i, r, n;
     for (n = 1; threads > 1 && fits(128); n = 2 * n < threads ? 2 * n : threads) {
         scales[n_scales].ctx = open_ctx(tables[0].model, 128, n, 0, 0, 0);
@@ -130,7 +130,7 @@ static void measure_scales(void) {
             scale *s = &scales[i];
             s->bandwidth[r] = measure_bandwidth(s->threads, file, file_size);
             s->prefill[r] = prefill_speed(s->ctx, 128);
-            s->decode[r] = decode_speed(s->ctx, 0, 0, &exact_logits);
+            s->decode[r] = decode_speed(s->ctx, 0, 0, 0);
         }
     }
     for (i = 0; i < n_scales; i++) bitnet_ctx_free(scales[i].ctx);
@@ -138,16 +138,12 @@ static void measure_scales(void) {
 
 /* ---- the report ---- */
 
-/* Bytes to read for a token: the ternary weights; with the screened head 8 bits for each of its
-   weights; the rows of the head that are computed exactly; F16 keys and values of the
-   earlier positions. */
+/* Bytes to read for a token: the ternary weights; what it needs of the head and its copy; F16 keys
+   and values of the earlier positions. */
 static double token_bytes(const table *t, int run) {
-    int screened = runs[run].kind == SCREENED && info.head_copy_bytes > 0;
-    double screen = screened ? (double)info.n_vocab * info.dim : 0;
-    double exact = t->exact_logits[run] * (double)info.head_bytes / info.n_vocab;
     double last = runs[run].tokens ? runs[run].tokens : N_DECODE;
     double kv = 4.0 * info.n_layers * info.n_kv_heads * info.head_dim;
-    return layer_bytes(t->k) + screen + exact + kv * (last - (N_DECODE - 1) / 2.0);
+    return layer_bytes(t->k) + t->head[run].bytes + kv * (last - (N_DECODE - 1) / 2.0);
 }
 
 static void report_run(table *t, int run) {
@@ -163,7 +159,8 @@ static void report_run(table *t, int run) {
     show_text("run", is_decode ? "decode" : "prefill", -7);
     show("tokens", runs[run].tokens, 7, 0);
     show_text("head", heads[runs[run].kind], 10);
-    show("exact_logits", is_decode ? t->exact_logits[run] : -1, 7, 0);
+    show("exact_logits", is_decode ? t->head[run].exact_logits : -1, 7, 0);
+    show("token_mb", is_decode ? token_bytes(t, run) * 1e-6 : -1, 8, 1);
     show("tok_s", speed, 9, 1);
     show("spread_percent", n > 1 ? (v[n - 1] - v[0]) / speed * 50 : -1, 6, 1);
     show("gb_s", gb, 8, 1);
@@ -191,7 +188,7 @@ static void report_tables(void) {
         end_row();
     }
     end_list();
-    begin_list("runs", "kernels        run     tokens      head   rows    tok/s  +- %    GB/s"
+    begin_list("runs", "kernels        run     tokens      head   rows      MB    tok/s  +- %    GB/s"
                "  GMAC/s   limit % of it");
     for (i = 0; i < n_tables; i++)
         for (run = 0; run < N_RUNS; run++)

@@ -275,15 +275,20 @@ static bitnet_token largest_logit(bitnet_ctx *c) {
     return best;
 }
 
-void decode(bitnet_ctx *c, int full, double exact_logits[N_DECODE]) {
+void decode(bitnet_ctx *c, int full, head_use *use) {
+    double rows[N_DECODE], bytes = 0;
     bitnet_token token = 0;
     bitnet_error err;
     int i;
     for (i = 0; i < N_DECODE; i++) {
         if (bitnet_eval(c, &token, 1, 0, &err)) fail(1, err.text, "");
         token = full ? largest_logit(c) : bitnet_sample(c, 0);
-        exact_logits[i] = full ? info.n_vocab : bitnet_ctx_exact_logits(c);
+        rows[i] = full ? info.n_vocab : bitnet_ctx_exact_logits(c);
+        bytes += full ? (double)info.head_bytes : (double)bitnet_ctx_head_bytes(c);
     }
+    if (!use) return;
+    use->exact_logits = median(rows, N_DECODE);
+    use->bytes = bytes / N_DECODE;
 }
 
 double prefill_speed(bitnet_ctx *c, int32_t n) {
@@ -292,12 +297,11 @@ double prefill_speed(bitnet_ctx *c, int32_t n) {
     return n / (seconds() - start);
 }
 
-double decode_speed(bitnet_ctx *c, int32_t context, int full, double *exact_logits) {
-    double rows[N_DECODE], start;
+double decode_speed(bitnet_ctx *c, int32_t context, int full, head_use *use) {
+    double start;
     go_back(c, context);
     start = seconds();
-    decode(c, full, rows);
+    decode(c, full, use);
     start = seconds() - start;
-    *exact_logits = median(rows, N_DECODE);
     return N_DECODE / start;
 }

@@ -22,7 +22,7 @@ bitnet_model *load_model(const bitnet_kernels *k);
 /* The ternary weights of the model, and the bytes they take in these kernels' layout. */
 double layer_weights(void);
 double layer_bytes(const bitnet_kernels *k);
-/* A context whose int8 copy of the output head is built. *screen_s is how long that took, *mb the
+/* A context whose copy of the output head is built. *screen_s is how long that took, *mb the
    context's size; both may be 0. */
 bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,
                      void (*step_fn)(void *, const char *, int, int), double *screen_s,
@@ -33,12 +33,15 @@ void prefill(bitnet_ctx *c, int32_t n);
 /* Goes to where decoding that ends at this context starts; 0: to the start. The first time it fills
    the context. */
 void go_back(bitnet_ctx *c, int32_t context);
-/* Writes N_DECODE tokens, with all logits or with the exact top-k over the int8 head. exact_logits
-   counts the logits that were computed for each of them. */
-void decode(bitnet_ctx *c, int full, double exact_logits[N_DECODE]);
+/* What tokens need of the head: logits that are computed exactly, the median; and bytes, of the head
+   and its copy, the mean. */
+typedef struct head_use { double exact_logits, bytes; } head_use;
 
-/* Tokens per second; *exact_logits is the median. */
+/* Writes N_DECODE tokens, with all logits or with the exact top k. use may be 0. */
+void decode(bitnet_ctx *c, int full, head_use *use);
+
+/* Tokens per second. */
 double prefill_speed(bitnet_ctx *c, int32_t n);
-double decode_speed(bitnet_ctx *c, int32_t context, int full, double *exact_logits);
+double decode_speed(bitnet_ctx *c, int32_t context, int full, head_use *use);
 
 #endif

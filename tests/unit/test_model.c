@@ -1396,6 +1396,11 @@ static void broken_u8(const uint8_t *w, const int8_t *q, const int32_t *sums, in
     bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, stride);
     out[0] ^= 1;
 }
+static void broken_u4(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                      int cols, int32_t *out, size_t stride) {
+    bitnet__dotrows_u4_scalar(w, q, sums, n, rows, cols, out, stride);
+    out[0] ^= 1;
+}
 static void broken_softmax(float *x, int n, float scale, int to_f13) {
     bitnet__softmax_scalar(x, n, scale, to_f13);
     if (to_f13 == broken_part - 11) flip(&x[n - 1]);
@@ -1438,7 +1443,8 @@ static void test_selftest_finds(void) {
         "quantize", "quantize", "quantize", "dotrows_ternary", "dotrows_f32", "dotrows_f16",
         "dotrows_bf16", "scores_f16", "sumrows_f32", "sumrows_f16", "dotrows_u8", "softmax",
         "softmax", "rope", "rope", "store_f16", "dequantize", "relu2_gate", "sigmoid_gate",
-        "rmsnorm", "dotrows_groups", "dotrows_groups", "dotrows_groups"
+        "rmsnorm", "dotrows_groups", "dotrows_groups", "dotrows_groups", "dotrows_u4",
+        "dotrows_i2s"
     };
     int i;
     for (i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
@@ -1468,6 +1474,8 @@ static void test_selftest_finds(void) {
             case 20:
             case 21:
             case 22: k.dotrows_groups = broken_groups; break;
+            case 23: k.dotrows_u4 = broken_u4; break;
+            case 24: k.dotrows_i2s = broken_i2s; break;
             default: k.quantize = broken_quantize; break;
         }
         snprintf(expected, sizeof expected, "'broken': %s differs", names[i]);
