@@ -179,8 +179,7 @@ static void make_tight(bench *b, int round, int of, int fine, int with_v, float 
     for (i = 0; i < DIM; i++) {
         const float rest = with_v ? 0.45f : 63.0f, sign = row[i] > 0 ? 1.0f : -1.0f;
         const int v = with_v ? (int)(gb_random(&b->seed) % 120) - 60 : 0;
-        if (round % 2)
-            x[i] = (float)(((int)(gb_random(&b->seed) % 200) - 100) * 128 + v) + rest * sign;
+        if (round % 2) x[i] = (float)(((int)(gb_random(&b->seed) % 3) - 1) * 128 + v) + rest * sign;
         else
             x[i] = (float)((double)row[i] - copied_weight(b, of, i, fine)) *
                    (round % 4 ? 1.0f : -1000.0f);
@@ -201,9 +200,12 @@ static void test_bounds(void) {
     bitnet_ctx_free(b.c);
     p.n_logits = p.n_threads = 2;
     CHECK(!bitnet_ctx_create(b.m, &p, &b.c, 0));
-    for (r = 0; r < 100; r++)
-        for (i = 0; i < DIM; i++) {    /* multiples of 1/64 up to 127/64 */
-            float w = (float)(i == 0 ? 127 : (int)(gb_random(&b.seed) % 255) - 127) / 64.0f;
+    for (r = 0; r < 100; r++)          /* up to 127/64, the others exact in one plane or in both */
+        for (i = 0; i < DIM; i++) {
+            const int negative = gb_random(&b.seed) % 2 == 0;
+            float w = negative ? -120.5f : 119.5f;
+            if (r >= 50) w = negative ? -126.5f : 125.5f;
+            w = (i == 0 ? 127.0f : w) / 64.0f;
             memcpy(head_row(&b, r) + 4 * i, &w, 4);
         }
     set_hidden(&b, 0);
@@ -212,8 +214,9 @@ static void test_bounds(void) {
     for (round = 0; round < 600; round++) {
         bitnet__screen *t = &b.c->screen;
         float *x = b.c->hidden;
-        int of = (int)(gb_random(&b.seed) % (round % 2 ? 100 : 2000)) + (round % 2 ? 0 : 100);
+        int of = (int)(gb_random(&b.seed) % (round % 2 ? 50 : 2000)) + (round % 2 ? 0 : 100);
         kind = round / 4 % 3;
+        of += round % 2 && kind > 0 ? 50 : 0;
         make_tight(&b, round, of, kind > 0, kind == 1, x);
         memcpy(x + DIM, x, DIM * sizeof *x);
         b.c->n_ready = t->n_bound = 0;
