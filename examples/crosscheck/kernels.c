@@ -93,10 +93,11 @@ static void make_weights(char type, size_t n, size_t rows) {
     size_t row, i, bytes = type == 'f' ? 4 : type == 'h' || type == 'b' ? 2 : 1;
     uint8_t *w = weights + 1;          /* no alignment is promised */
     if (type == 't') n /= 4;
+    if (type == 'n') n /= 2;           /* nibbles */
     for (row = 0; row < rows; row++)
         for (i = 0; i < n; i++, w += bytes) {
             uint32_t v = type == 't' ? ternary_byte(row)
-                : type == 'u' ? (kind ? either_end(row, 0, 255) : random_bits() & 255)
+                : type == 'u' || type == 'n' ? (kind ? either_end(row, 0, 255) : random_bits() & 255)
                 : type == 'h' ? half_bits() : float_bits(number(kind));
             if (type == 'b') v >>= 16;
             w[0] = (uint8_t)v;
@@ -138,7 +139,7 @@ static void make_activations(int bytes, size_t n, size_t cols) {
 }
 
 static int is_int(const op *o) {
-    return o->weights == 't' || o->weights == 'u' || o->weights == 'g';
+    return o->weights == 't' || o->weights == 'u' || o->weights == 'n' || o->weights == 'g';
 }
 
 static void make_inputs(const op *o, const shape *s) {
@@ -180,6 +181,8 @@ static void run_int_dots(const bitnet_kernels *k, const op *o, const shape *s, v
     if (!packs || !k->pack(weights + 1, s->n, s->rows, packed)) {  /* if refused: zeros */
         if (o->weights == 't')
             ENTRY(k, dotrows_ternary)(w, q, sums, s->n, s->rows, s->cols, ints, stride);
+        else if (o->weights == 'n')
+            ENTRY(k, dotrows_u4)(w, q, sums, s->n, s->rows, s->cols, ints, stride);
         else ENTRY(k, dotrows_u8)(w, q, sums, s->n, s->rows, s->cols, ints, stride);
     }
     for (c = 0; c < (size_t)s->cols; c++) put_ints(out, ints + c * stride, (size_t)s->rows);
@@ -285,6 +288,7 @@ static const op ops[] = {
     {"quantize", 0, 1, 0, quantized, run_quantize},
     {"dotrows_ternary", 't', 1, 0, integer, run_int_dots},
     {"dotrows_u8", 'u', 1, 0, integer, run_int_dots},
+    {"dotrows_u4", 'n', 1, 0, integer, run_int_dots},
     {"dotrows_groups 64", 'g', 1, 64, grouped, run_group_dots},
     {"dotrows_groups 128", 'g', 1, 128, grouped, run_group_dots},
     {"dotrows_groups 256", 'g', 1, 256, grouped, run_group_dots},
