@@ -277,6 +277,7 @@ static const shape quantized[] = {{1, 1, 1, 5}, {3, 1, 1, 5}, {8, 1, 1, 5}, {33,
 static const shape integer[] = {{128, 37, 1, 0}, {128, 5, 2, 0}, {256, 35, 3, 0}, {384, 9, 5, 0},
     {128, 17, 8, 0}, {256, 19, 33, 0}, {2560, 33, 1, 0}, {2560, 2, 33, 0}, {6912, 3, 2, 0},
     {6912, 2, 5, 0}, {0, 0, 0, 0}};
+static const shape halves[] = {{256, 9, 1, 0}, {128, 2, 33, 0}, {0, 0, 0, 0}};
 static const shape grouped[] = {{256, 37, 1, 0}, {256, 6, 2, 0}, {256, 35, 3, 0}, {512, 9, 5, 0},
     {768, 16, 8, 0}, {2560, 33, 1, 0}, {2560, 2, 33, 0}, {6912, 3, 2, 0}, {0, 0, 0, 0}};
 static const shape floats[] = {{1, 3, 1, 0}, {17, 5, 2, 0}, {33, 6, 3, 0}, {64, 17, 5, 0},
@@ -288,7 +289,7 @@ static const op ops[] = {
     {"quantize", 0, 1, 0, quantized, run_quantize},
     {"dotrows_ternary", 't', 1, 0, integer, run_int_dots},
     {"dotrows_u8", 'u', 1, 0, integer, run_int_dots},
-    {"dotrows_u4", 'n', 1, 0, integer, run_int_dots},
+    {"dotrows_u4", 'n', 1, 0, halves, run_int_dots},
     {"dotrows_groups 64", 'g', 1, 64, grouped, run_group_dots},
     {"dotrows_groups 128", 'g', 1, 128, grouped, run_group_dots},
     {"dotrows_groups 256", 'g', 1, 256, grouped, run_group_dots},
