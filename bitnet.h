@@ -8820,7 +8820,10 @@ static int bitnet__head_copy_alloc(const bitnet_model *m) {
     bitnet__arena a = {0, 0};
     if (!bitnet__head_copy_layout(m, &a, &unused) ||
         !bitnet__swap_if(&t->state, BITNET__COPY_NONE, BITNET__COPY_BUSY)) return 1;
-    if (bitnet__arena_alloc(&a, &m->params.allocator)) bitnet__head_copy_layout(m, &a, t);
+    if (bitnet__arena_alloc(&a, &m->params.allocator)) {
+        bitnet__head_copy_layout(m, &a, t);
+        bitnet__huge_pages(&m->params.allocator, a.base, (size_t)a.used);
+    }
     bitnet__store_release(&t->state, a.base ? BITNET__COPY_EMPTY : BITNET__COPY_NONE);
     return a.base != 0;
 }
