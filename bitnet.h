@@ -8820,10 +8820,7 @@ static int bitnet__head_copy_alloc(const bitnet_model *m) {
     bitnet__arena a = {0, 0};
     if (!bitnet__head_copy_layout(m, &a, &unused) ||
         !bitnet__swap_if(&t->state, BITNET__COPY_NONE, BITNET__COPY_BUSY)) return 1;
-    if (bitnet__arena_alloc(&a, &m->params.allocator)) {
-        bitnet__head_copy_layout(m, &a, t);
-        bitnet__huge_pages(&m->params.allocator, a.base, (size_t)a.used);
-    }
+    if (bitnet__arena_alloc(&a, &m->params.allocator)) bitnet__head_copy_layout(m, &a, t);
     bitnet__store_release(&t->state, a.base ? BITNET__COPY_EMPTY : BITNET__COPY_NONE);
     return a.base != 0;
 }
@@ -11061,15 +11058,15 @@ static void bitnet__head_weights(const bitnet_ctx *c, int32_t r, float *w) {
     else bitnet__matrix_row(a, r, w);
 }
 
-/* Adds the squares of w and of its two residuals to count lanes; inlined with a constant count,
-   which compilers turn into SIMD. h is the 8-bit integer + 128; a half of the scale times twice the
-   h above. */
+/* Adds the squares of count weights w, and of w - a 2h, to lanes; inlined with a constant count, which
+   compilers turn into SIMD. 2h is twice the upper bits of the 8-bit integer + 128 less 241 or 253,
+   which is added to w first. */
 BITNET__INLINE void bitnet__add_squares(const float *w, const uint8_t *h, float a, int count,
                                         float *norm2, float *coarse2, float *fine2) {
     int j;
     for (j = 0; j < count; j++) {
-        const float coarse = w[j] - a * (float)((h[j] >> 4) * 32 - 241);
-        const float fine = w[j] - a * (float)((h[j] >> 2) * 8 - 253);
+        const float coarse = w[j] + 241.0f * a - 2.0f * a * (float)(h[j] & 0xf0);
+        const float fine = w[j] + 253.0f * a - 2.0f * a * (float)(h[j] & 0xfc);
         norm2[j] += w[j] * w[j];
         coarse2[j] += coarse * coarse;
         fine2[j] += fine * fine;
@@ -11103,12 +11100,13 @@ static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int3
     bitnet__head_copy *t = c->m->copy;
     const int32_t n = c->m->dim, whole = n / BITNET__LANES * BITNET__LANES;
     const int32_t padded = bitnet__padded_row(n);
+    const float root = (float)bitnet__sqrt((double)n);
     float *w = (float *)(void *)bitnet__row_buffer(c, thread);
     uint8_t *h = (uint8_t *)(w + n);
     int32_t r, i, sum;
     for (r = from; r < to; r++) {
         float norm2[BITNET__LANES] = {0}, coarse2[BITNET__LANES] = {0};
-        float fine2[BITNET__LANES] = {0}, a;
+        float fine2[BITNET__LANES] = {0}, a, off;
         bitnet__head_weights(c, r, w);
         a = 0.5f / c->k.quantize(w, n, (int8_t *)h, &sum);
         memset(h + n, 0, (size_t)(padded - n));
@@ -11120,11 +11118,13 @@ static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int3
         for (i = 0; i < whole; i += BITNET__LANES)
             bitnet__add_squares(w + i, h + i, a, BITNET__LANES, norm2, coarse2, fine2);
         bitnet__add_squares(w + i, h + i, a, n - i, norm2, coarse2, fine2);
-        /* 1e-6 |w| covers the rounding of each difference (2^-23 |w_i|). */
+        /* Each difference is rounded thrice, and none of its numbers is over 512 a: 3 * 2^-24 *
+           512 a < 1e-4 a. */
+        off = 1e-4f * a * root;
         t->scale[r] = a;
         t->norm[r] = bitnet__upper_norm(norm2);
-        t->coarse[r] = bitnet__upper_norm(coarse2) + 1e-6f * t->norm[r];
-        t->fine[r] = bitnet__upper_norm(fine2) + 1e-6f * t->norm[r];
+        t->coarse[r] = bitnet__upper_norm(coarse2) + off;
+        t->fine[r] = bitnet__upper_norm(fine2) + off;
     }
 }
 
