@@ -7653,12 +7653,13 @@ typedef struct bitnet__block {         /* header of everything the model allocat
 } bitnet__block;
 
 /* The head with 6 bits per weight, in two planes; see @head. All contexts share it, and whoever
-   needs it first fills it in. Whoever finds it BUSY does not wait, but computes all logits. Here
+   needs it fills it in, part by part. Whoever finds it BUSY does not wait, but computes all logits. Here
    n_vocab is rounded up to whole chunks, n_chunks * BITNET__CHUNK, and dim to blocks of 128. */
 enum { BITNET__COPY_NONE, BITNET__COPY_BUSY, BITNET__COPY_EMPTY, BITNET__COPY_READY };
 
 typedef struct bitnet__head_copy {
     bitnet__atomic state;              /* BITNET__COPY_*; EMPTY: there is memory */
+    int32_t n_built;                   /* rows that are filled in */
     uint8_t *high;                     /* [n_vocab][dim / 2]  the plane of 4 bits */
     uint8_t *low;                      /* [n_vocab][dim / 4]  the plane of 2 bits */
     float *scale, *norm;               /* [n_vocab]  a / 2; upper bounds of |w|, ... */
@@ -11092,7 +11093,7 @@ static void bitnet__pack_planes(const uint8_t *block, uint8_t *high, uint8_t *lo
     memcpy(low, next, sizeof next);
 }
 
-/* Rows [from, to) of the copy: planes, scale and norms. The row's 8-bit integers lie behind its
+/* Rows [from, to) of a part of the copy: planes, scale and norms. The row's 8-bit integers lie behind its
    floats in the row buffer, which has room for them from MIN_COPY_DIM on. */
 static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int32_t to,
                                     int thread) {
@@ -11104,7 +11105,7 @@ static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int3
     float *w = (float *)(void *)bitnet__row_buffer(c, thread);
     uint8_t *h = (uint8_t *)(w + n);
     int32_t r, i, sum;
-    for (r = from; r < to; r++) {
+    for (r = step->row + from; r < step->row + to; r++) {
         float norm2[BITNET__LANES] = {0}, coarse2[BITNET__LANES] = {0};
         float fine2[BITNET__LANES] = {0}, a, off;
         bitnet__head_weights(c, r, w);
@@ -11128,20 +11129,29 @@ static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int3
     }
 }
 
-/* Is the copy filled in? Whoever needs it first fills it in; others do without it meanwhile. */
+/* Is the copy filled in? Whoever needs it fills in the next part: a quarter or, of a small head, all
+   of it. So the first token of a large model does not wait for the whole copy; until that is
+   complete, all logits are computed. */
 static int bitnet__build_copy(bitnet_ctx *c) {
     bitnet__head_copy *t = c->m->copy;
     bitnet__step step = bitnet__make_step(c, 0);
-    const size_t rows = (size_t)c->m->n_vocab;
-    const size_t rest = ((size_t)c->screen.n_chunks * BITNET__CHUNK - rows) * sizeof(float);
+    const int32_t rows = c->m->n_vocab;
+    const int32_t part = bitnet__max((rows + 3) / 4, (1 << 24) / c->m->dim);
+    const size_t rest = ((size_t)c->screen.n_chunks * BITNET__CHUNK - (size_t)rows) * sizeof(float);
     if (!bitnet__swap_if(&t->state, BITNET__COPY_EMPTY, BITNET__COPY_BUSY))
         return bitnet__load_acquire(&t->state) == BITNET__COPY_READY;
+    step.row = t->n_built;
+    step.n_rows = bitnet__min(part, rows - t->n_built);
+    bitnet__run_step(&step, "head", step.n_rows, 64 * (int64_t)c->m->dim, bitnet__step_build_copy);
+    t->n_built += step.n_rows;
+    if (t->n_built < rows) {
+        bitnet__store_release(&t->state, BITNET__COPY_EMPTY);
+        return 0;
+    }
     memset(t->scale + rows, 0, rest);
     memset(t->norm + rows, 0, rest);
     memset(t->coarse + rows, 0, rest);
     memset(t->fine + rows, 0, rest);
-    bitnet__run_step(&step, "head", c->m->n_vocab, 64 * (int64_t)c->m->dim,
-                     bitnet__step_build_copy);
     bitnet__store_release(&t->state, BITNET__COPY_READY);
     return 1;
 }

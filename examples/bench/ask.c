@@ -23,7 +23,7 @@ static bitnet_ctx *find_ctx(const bitnet_kernels *k, int n_threads) {
     if (n == MAX_ASKED) fail(1, "too many kernels are asked for", "");
     held[n].k = k;
     held[n].n_threads = n_threads;
-    held[n].c = open_ctx(load_model(k), 2048, n_threads, 0, 0, 0);
+    held[n].c = open_ctx(load_model(k), 2048, n_threads, 0, 0, 0, 0);
     return held[n++].c;
 }
 

@@ -120,7 +120,7 @@ static void measure_tables(void) {
 static void measure_scales(void) {
     int i, r, n;
     for (n = 1; threads > 1 && fits(128); n = 2 * n < threads ? 2 * n : threads) {
-        scales[n_scales].ctx = open_ctx(tables[0].model, 128, n, 0, 0, 0);
+        scales[n_scales].ctx = open_ctx(tables[0].model, 128, n, 0, 0, 0, 0);
         scales[n_scales++].threads = n;
         if (n == threads) break;
     }
@@ -291,8 +291,9 @@ static void open_table(const bitnet_kernels *k) {
     t->load_s = seconds() - start;
     t->own_mb = (double)info.own_bytes * 1e-6;
     t->layout = info.layout;
-    t->ctx = open_ctx(t->model, quick ? 1024 : LONGEST, threads, 0, &t->screen_s, &t->ctx_mb);
-    t->first_s = seconds() - start;
+    t->ctx = open_ctx(t->model, quick ? 1024 : LONGEST, threads, 0, &t->screen_s, &t->first_s,
+                      &t->ctx_mb);
+    t->first_s -= start;
     threads = bitnet_ctx_threads(t->ctx);
 }
 

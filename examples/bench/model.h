@@ -22,11 +22,12 @@ bitnet_model *load_model(const bitnet_kernels *k);
 /* The ternary weights of the model, and the bytes they take in these kernels' layout. */
 double layer_weights(void);
 double layer_bytes(const bitnet_kernels *k);
-/* A context whose copy of the output head is built. *screen_s is how long that took, *mb the
-   context's size; both may be 0. */
+/* A context whose copy of the output head is built: the first samples do that, part by part.
+   *screen_s is how long they took, *first_s the clock after the first of them, *mb the context's
+   size; all may be 0. */
 bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,
                      void (*step_fn)(void *, const char *, int, int), double *screen_s,
-                     double *mb);
+                     double *first_s, double *mb);
 
 /* Evaluates a prompt of n tokens in an empty context. */
 void prefill(bitnet_ctx *c, int32_t n);

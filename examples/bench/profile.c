@@ -133,7 +133,7 @@ void measure_profile(const bitnet_model *m, int n_threads, int rounds) {
     writers w[N_PROFILES];
     int i, r;
     start_logs(n_threads);
-    c = open_ctx(m, 1024, n_threads, log_run, 0, 0);
+    c = open_ctx(m, 1024, n_threads, log_run, 0, 0, 0);
     for (i = N_ALONE; i < N_PROFILES; i++)
         open_writers(&w[i], m, profiled_runs[i].tokens, 0, n_threads, log_run);
     for (r = 0; r < rounds; r++) {

@@ -442,6 +442,45 @@ static void test_switch(void) {
     tear_down(&b);
 }
 
+/* The copy of a large head is filled in by the first samples, which compute all logits meanwhile;
+   another context finds it where they left it. */
+static void test_parts(void) {
+    enum { ROWS = (1 << 17) + 1000 };      /* of 128: one part is 2^17 */
+    gb_model g;
+    bitnet_ctx_params p = {0};
+    bitnet_model *m;
+    bitnet_ctx *c[3];
+    bitnet_token t[3];
+    int round, i;
+    memset(&g, 0, sizeof g);
+    g.dim = g.ffn = 128, g.layers = 1, g.heads = 2, g.kv_heads = 1;
+    g.n_ctx = 64, g.seed = 5, g.embed_type = BITNET_TENSOR_F16;
+    g.spare_rows = ROWS - 259;
+    gb_make_model(&g);
+    CHECK(!bitnet_model_load_memory(g.data, g.size, 0, &m, 0) && m->n_vocab == ROWS);
+    p.n_threads = 2;
+    for (i = 0; i < 3; i++) {
+        p.no_head_copy = i == 2;
+        CHECK(!bitnet_ctx_create(m, &p, &c[i], 0));
+        t[i] = 5;
+    }
+    for (round = 0; round < 8; round++) {
+        for (i = 0; i < 3; i++) {
+            CHECK(!bitnet_eval(c[i], &t[i], 1, 0, 0));
+            t[i] = bitnet_sample(c[i], 0);
+            CHECK((bitnet_ctx_exact_logits(c[i]) == ROWS) == (i == 2 || (round == 0 && i == 0)));
+            CHECK(m->copy->n_built == (round > 0 || i > 0 ? ROWS : 1 << 17));
+        }
+        CHECK_MSG(t[0] == t[2] && t[1] == t[2], "round %d: %d and %d, not %d", round, (int)t[0],
+                  (int)t[1], (int)t[2]);
+    }
+    for (i = 0; i < ROWS; i++)
+        CHECK_MSG(m->copy->norm[i] > 0 && m->copy->fine[i] > 0, "row %d is not filled in", i);
+    for (i = 0; i < 3; i++) bitnet_ctx_free(c[i]);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
 extern const test_case head_tests[];
 const test_case head_tests[] = {
     {"head/f16", test_f16},
@@ -454,5 +493,6 @@ const test_case head_tests[] = {
     {"head/rewrite", test_rewrite},
     {"head/ahead", test_ahead},
     {"head/switch", test_switch},
+    {"head/parts", test_parts},
     {0, 0}
 };
