@@ -234,7 +234,7 @@
        the mapped file                1188    (521 ternary weights, 657 the embedding and head;
                                               the system can drop these pages and read them again)
        tokenizer and norms              10    once per model
-       int8 copy of the head           331    once per model, unless no context uses it: see
+       copy of the head                248    once per model, unless no context uses it: see
                                               OUTPUT HEAD
        a context with n_ctx            512    2048    4096
            KV cache                     39     157     315     77 KB per position
@@ -415,13 +415,20 @@
 
    OUTPUT HEAD
    -----------
-   More than half of the bytes read per token of the 2B model are the output head. Greedy and top-k
-   sampling need only the largest logits. bitnet_sample bounds every logit using an int8 copy of the
-   head, and computes exactly only those that can be among the k largest. The sampled token is
-   always the same. Other samplers, and bitnet_logits, compute all logits. The copy belongs to the
-   model: its first context without no_head_copy allocates it (head_copy_bytes of
-   bitnet_model_info), the first bitnet_sample fills it in, and all contexts share it. While one
-   fills it in, the others compute all logits.
+   More than half of the bytes that a token of the 2B model can need are the output head. Greedy and
+   top-k sampling need only the largest logits. bitnet_sample bounds every logit using a copy of
+   the head with 6 bits per weight, and computes exactly only those that can be among the k largest.
+   The sampled token is always the same. Other samplers, and bitnet_logits, compute all logits.
+
+   The copy has two planes. The first one, 4 bits of each weight (164 MB of the 2B model), suffices
+   where few logits are near the largest, as a trained model's greedy choice usually is. If it
+   leaves over an eighth of the rows, both planes are read (248 MB), and at once for the next
+   tokens. The head itself has 657 MB. bitnet_ctx_head_bytes says what a sample has read.
+
+   The copy belongs to the model: its first context without no_head_copy allocates it
+   (head_copy_bytes of bitnet_model_info), and all contexts share it. The first samples fill it in,
+   a quarter each of a large head, and compute all logits meanwhile, so that the first token does
+   not wait for it. While one context fills in a part, the others compute all logits.
 
    PROMPT LOOKUP
    -------------
@@ -664,7 +671,7 @@ typedef struct bitnet_model_info {
     uint64_t n_params;           /* weights and norms; a head that is the embedding counts once */
     uint64_t file_bytes;
     uint64_t own_bytes;          /* allocated by the model, beyond the mapped or borrowed file */
-    uint64_t head_copy_bytes;    /* of the int8 copy of the head, which the first context that uses
+    uint64_t head_copy_bytes;    /* of the copy of the head, which the first context that uses
                                     it adds to own_bytes; 0: no head, or one too wide */
     bitnet_token bos, eos, eot;  /* -1: the file has none */
     int32_t add_bos, add_eos;    /* 1: the file wants BOS before a text, EOS behind it */
@@ -687,7 +694,7 @@ typedef struct bitnet_ctx_params {
                                     to pages of 64; 0: all that they can take */
     int32_t n_threads;           /* 1 .. 256; 0: as many as the process may use; see THREADS */
     bitnet_kv_type kv_type;      /* of the KV cache */
-    int32_t no_head_copy;           /* 1: no int8 copy of the output head; see OUTPUT HEAD */
+    int32_t no_head_copy;           /* 1: no copy of the output head; see OUTPUT HEAD */
     /* The program's own thread pool; 0: the library's threads. It must call job(arg, i) once for
        each i in 0 .. jobs - 1, on any threads and in any order, and return when all are done. jobs
        is n_threads. It does not get steps too small to share. */
@@ -11119,8 +11126,7 @@ static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int3
         for (i = 0; i < whole; i += BITNET__LANES)
             bitnet__add_squares(w + i, h + i, a, BITNET__LANES, norm2, coarse2, fine2);
         bitnet__add_squares(w + i, h + i, a, n - i, norm2, coarse2, fine2);
-        /* Each difference is rounded thrice, and none of its numbers is over 512 a: 3 * 2^-24 *
-           512 a < 1e-4 a. */
+        /* The roundings of a difference: (253 + 507 + 504 + 16) 2^-24 a < 1e-4 a. */
         off = 1e-4f * a * root;
         t->scale[r] = a;
         t->norm[r] = bitnet__upper_norm(norm2);
