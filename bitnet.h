@@ -9076,6 +9076,7 @@ typedef struct bitnet__screen {
     int32_t n_chunks, max_states;
     int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have bounds ... */
     int32_t fine;                      /* ... from: 0: the high plane, 1: both */
+    int32_t with_v;                    /* and from: 0: u alone, 1: u and v */
     int32_t n_fine, pause;             /* the next passes that read both at once; see refine */
     int32_t exact_logits;              /* of the last bitnet_sample */
     uint64_t bytes;                    /* that it read of the head and its copy */
@@ -11048,10 +11049,13 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i) {
    (|w| + |e|) b (128 |u| + |v|) for the first part; the rest is widened by 1e-6. A row with a NaN
    or an infinity gets no bounds and is always computed exactly.
 
+   v is taken only if it has more than 1/64 of the norm of x, which needs elements far larger than
+   the others; else the columns are half as many, and the bounds hardly wider.
+
    A pass over the copy, a chunk of rows at a time, bounds the logits of all hidden states that wait
-   for them. It reads the high plane and takes u alone. Where a few logits stand out, as those of
-   trained models do, that leaves few rows; if it leaves many, a second pass reads both planes. A
-   search then looks at each chunk's largest bound first. */
+   for them. It reads the high plane. Where a few logits stand out, as those of trained models do,
+   that leaves few rows; if it leaves many, a second pass reads both planes. A search then looks at
+   each chunk's largest bound first. */
 
 /* A row of the head as floats; -0 may become +0. sumrows is faster than bitnet__matrix_row. */
 static void bitnet__head_weights(const bitnet_ctx *c, int32_t r, float *w) {
@@ -11212,10 +11216,6 @@ static void bitnet__bound_chunk(const bitnet__screen *t, const bitnet__head_copy
     t->max_high[at] = max_high[0];
 }
 
-/* Does a pass take u and v? v makes bounds a little closer, and is free only while the time goes
-   into reading the planes. */
-static int bitnet__takes_v(const bitnet__screen *t) { return t->fine && t->n_bound == 1; }
-
 /* Chunks [from, to), for all hidden states. The rows that the last chunk lacks get bounds around 0,
    which at worst make a search look at the chunk. */
 static void bitnet__step_bound_chunks(const bitnet__step *step, int32_t from, int32_t to,
@@ -11224,7 +11224,7 @@ static void bitnet__step_bound_chunks(const bitnet__step *step, int32_t from, in
     bitnet__screen *t = &c->screen;
     const bitnet__head_copy *copy = c->m->copy;
     const int32_t n = bitnet__padded_row(c->m->dim);
-    const int32_t cols = t->n_bound * (1 + bitnet__takes_v(t));
+    const int32_t cols = t->n_bound * (1 + t->with_v);
     const size_t plane = (size_t)t->max_states * 2 * BITNET__CHUNK;
     int32_t *high = t->dots + (size_t)thread * 2 * plane, *low = t->fine ? high + plane : 0;
     int32_t chunk, i, j, u[2][BITNET__CHUNK];
@@ -11239,7 +11239,7 @@ static void bitnet__step_bound_chunks(const bitnet__step *step, int32_t from, in
             for (j = i; j < cols; j += t->n_bound)
                 bitnet__join_planes(high + j * BITNET__CHUNK, low ? low + j * BITNET__CHUNK : 0,
                                     t->sums[j], u[j != i]);
-            bitnet__bound_chunk(t, copy, chunk, i, u[0], cols > t->n_bound ? u[1] : 0);
+            bitnet__bound_chunk(t, copy, chunk, i, u[0], t->with_v ? u[1] : 0);
         }
     }
 }
@@ -11252,8 +11252,9 @@ static int bitnet__is_moderate(const float *x, int32_t n) {
     return 1;
 }
 
-/* Splits x into b (128 u + v) + f, as hidden state number `state` of t->n_bound. */
-static void bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
+/* Splits x into b (128 u + v) + f, as hidden state number `state` of t->n_bound. Returns 1 if its
+   bounds need v. */
+static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
     bitnet__screen *t = &c->screen;
     bitnet__bound *k = &t->bound[state];
     const int32_t n = c->m->dim, padded = bitnet__padded_row(n);
@@ -11291,6 +11292,7 @@ static void bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
         k->per_norm[j] = (float)((((double)n / 16.0 + 8.0) / 16777216.0 * norm_x + off) * 1.000002);
         k->per_residual[j] = (float)((norm_x + off) * 1.000002);
     }
+    return norm_v > norm_x / 64.0;
 }
 
 /* Bounds the logits of t->n_bound hidden states: from the high plane or, if fine, from both. */
@@ -11320,8 +11322,8 @@ static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
     t->first = row;
     for (t->n_bound = 0; t->n_bound < n; t->n_bound++)
         if (!bitnet__is_moderate(bitnet__hidden_row(c, row + t->n_bound), c->m->dim)) break;
-    for (i = 0; i < t->n_bound; i++)
-        bitnet__split_hidden(c, bitnet__hidden_row(c, row + i), i);
+    for (i = t->with_v = 0; i < t->n_bound; i++)
+        t->with_v |= bitnet__split_hidden(c, bitnet__hidden_row(c, row + i), i);
     if (t->n_bound > 0) bitnet__bound_pass(c, t->n_fine > 0);
     t->n_fine -= t->n_fine > 0;
     return t->n_bound > 0;

@@ -177,25 +177,25 @@ static void make_tight(bench *b, int round, int of, int fine, int with_v, float 
     int i;
     bitnet__matrix_row(&b->m->head, of, row);
     for (i = 0; i < DIM; i++) {
-        const float rest = with_v ? 0.45f : 63.0f, sign = row[i] > 0 ? 1.0f : -1.0f;
+        const float rest = with_v ? 0.45f : 17.0f, sign = row[i] > 0 ? 1.0f : -1.0f;
         const int v = with_v ? (int)(gb_random(&b->seed) % 120) - 60 : 0;
         if (round % 2) x[i] = (float)(((int)(gb_random(&b->seed) % 3) - 1) * 128 + v) + rest * sign;
         else
             x[i] = (float)((double)row[i] - copied_weight(b, of, i, fine)) *
                    (round % 4 ? 1.0f : -1000.0f);
     }
-    if (round % 2) x[DIM - 1] = 16256.0f;
+    if (round % 2) x[0] = 16256.0f;    /* where these rows have all of their rest */
 }
 
-/* The bounds themselves, where they are tight: of the high plane, and of both with u and v or, of
-   two hidden states, with u alone. */
+/* The bounds themselves, where they are tight: of the high plane and of both, with u alone and, if v
+   matters, with u and v; also of two hidden states. */
 static void test_bounds(void) {
-    static const char *const names[] = {"coarse", "fine", "of two"};
+    static const char *const names[] = {"coarse", "fine", "coarse with v", "fine with v"};
     static bench b;
     bitnet_ctx_params p = {0};
     bitnet_sampler greedy;
     int round, kind, r, i, bad = 0;
-    double tightest[3] = {0, 0, 0};
+    double tightest[4] = {0, 0, 0, 0};
     CHECK(set_up(&b, BITNET_TENSOR_F32, 0));
     bitnet_ctx_free(b.c);
     p.n_logits = p.n_threads = 2;
@@ -215,14 +215,16 @@ static void test_bounds(void) {
         bitnet__screen *t = &b.c->screen;
         float *x = b.c->hidden;
         int of = (int)(gb_random(&b.seed) % (round % 2 ? 50 : 2000)) + (round % 2 ? 0 : 100);
-        kind = round / 4 % 3;
-        of += round % 2 && kind > 0 ? 50 : 0;
-        make_tight(&b, round, of, kind > 0, kind == 1, x);
+        const int fine = round / 4 % 2, with_v = round / 8 % 2 && round % 2;
+        kind = fine + 2 * with_v;
+        of += round % 2 && fine ? 50 : 0;
+        make_tight(&b, round, of, fine, with_v, x);
         memcpy(x + DIM, x, DIM * sizeof *x);
         b.c->n_ready = t->n_bound = 0;
-        t->n_fine = kind > 0;
-        show_rows(b.c, kind == 2 ? 2 : 1);
-        CHECK(bitnet__bound_logits(b.c, 0) && t->n_bound == b.c->n_rows && t->fine == (kind > 0));
+        t->n_fine = fine;
+        show_rows(b.c, 1 + round % 3 % 2);
+        CHECK(bitnet__bound_logits(b.c, 0) && t->n_bound == b.c->n_rows);
+        CHECK(t->fine == fine && t->with_v == with_v);
         bitnet__head_rows(b.c, 0, HEAD_ROWS, x, 1, b.full, HEAD_ROWS, 0);
         for (r = 0; r < HEAD_ROWS * t->n_bound; r++) {
             const int state = r / HEAD_ROWS, row = r % HEAD_ROWS, at = state * t->n_chunks;
@@ -236,10 +238,11 @@ static void test_bounds(void) {
                 tightest[kind] = off / ((high - low) / 2);
         }
     }
-    printf("within %.2f, %.2f and %.2f of the bound ... ", tightest[0], tightest[1], tightest[2]);
+    printf("within %.2f, %.2f, %.2f and %.2f of the bound ... ", tightest[0], tightest[1],
+           tightest[2], tightest[3]);
     tear_down(&b);
     CHECK_MSG(bad == 0, "%d logits lie outside their bounds", bad);
-    for (kind = 0; kind < 3; kind++)
+    for (kind = 0; kind < 4; kind++)
         CHECK_MSG(tightest[kind] > 0.8, "%s: only within %.2f", names[kind], tightest[kind]);
 }
 
