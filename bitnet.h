@@ -2935,8 +2935,8 @@ static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const i
     }
 }
 
-/* Weights are halves of bytes minus 8. Bound: the sum of products is at most 15 * 128 n, and 8 times
-   the sum of q at most 1024 n: each under 2^31 for n <= 2^20, and so is their difference. */
+/* Weights are halves of bytes minus 8. Bound: the sum of products is at most 15 * 128 n, and 8
+   times the sum of q at most 1024 n: each under 2^31 for n <= 2^20, and so is their difference. */
 static void bitnet__dotrows_u4_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                       int n, int rows, int cols, int32_t *out,
                                       size_t out_stride) {
@@ -7660,8 +7660,9 @@ typedef struct bitnet__block {         /* header of everything the model allocat
 } bitnet__block;
 
 /* The head with 6 bits per weight, in two planes; see @head. All contexts share it, and whoever
-   needs it fills it in, part by part. Whoever finds it BUSY does not wait, but computes all logits. Here
-   n_vocab is rounded up to whole chunks, n_chunks * BITNET__CHUNK, and dim to blocks of 128. */
+   needs it fills it in, part by part. Whoever finds it BUSY does not wait, but computes all logits.
+   Here n_vocab is rounded up to whole chunks, n_chunks * BITNET__CHUNK, and dim to blocks of
+   128. */
 enum { BITNET__COPY_NONE, BITNET__COPY_BUSY, BITNET__COPY_EMPTY, BITNET__COPY_READY };
 
 typedef struct bitnet__head_copy {
@@ -11070,9 +11071,9 @@ static void bitnet__head_weights(const bitnet_ctx *c, int32_t r, float *w) {
     else bitnet__matrix_row(a, r, w);
 }
 
-/* Adds the squares of count weights w, and of w - a 2h, to lanes; inlined with a constant count, which
-   compilers turn into SIMD. 2h is twice the upper bits of the 8-bit integer + 128 less 241 or 253,
-   which is added to w first. */
+/* Adds the squares of count weights w, and of w - a 2h, to lanes; inlined with a constant count,
+   which compilers turn into SIMD. 2h is twice the upper bits of the 8-bit integer + 128 less 241 or
+   253, which is added to w first. */
 BITNET__INLINE void bitnet__add_squares(const float *w, const uint8_t *h, float a, int count,
                                         float *norm2, float *coarse2, float *fine2) {
     int j;
@@ -11104,8 +11105,8 @@ static void bitnet__pack_planes(const uint8_t *block, uint8_t *high, uint8_t *lo
     memcpy(low, next, sizeof next);
 }
 
-/* Rows [from, to) of a part of the copy: planes, scale and norms. The row's 8-bit integers lie behind its
-   floats in the row buffer, which has room for them from MIN_COPY_DIM on. */
+/* Rows [from, to) of a part of the copy: planes, scale and norms. The row's 8-bit integers lie
+   behind its floats in the row buffer, which has room for them from MIN_COPY_DIM on. */
 static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int32_t to,
                                     int thread) {
     bitnet_ctx *c = step->c;
@@ -11139,8 +11140,8 @@ static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int3
     }
 }
 
-/* Is the copy filled in? Whoever needs it fills in the next part: a quarter or, of a small head, all
-   of it. So the first token of a large model does not wait for the whole copy; until that is
+/* Is the copy filled in? Whoever needs it fills in the next part: a quarter or, of a small head,
+   all of it. So the first token of a large model does not wait for the whole copy; until that is
    complete, all logits are computed. */
 static int bitnet__build_copy(bitnet_ctx *c) {
     bitnet__head_copy *t = c->m->copy;
@@ -11423,8 +11424,8 @@ static int32_t bitnet__exact_logits(bitnet_ctx *c, int32_t row, int32_t n) {
     return n;
 }
 
-/* Writes the tokens whose bound, of a hidden state's, is at least the threshold to candidates, in id
-   order, without those that the mask forbids; returns how many. */
+/* Writes the tokens whose bound, of a hidden state's, is at least the threshold to candidates, in
+   id order, without those that the mask forbids; returns how many. */
 static int32_t bitnet__list_bounds(bitnet_ctx *c, const float *bound, const float *max_bound,
                                    float threshold) {
     int32_t chunk, end, r, found = 0;

@@ -92,8 +92,8 @@
        dotrows_u8         255 * 64 n, at most 1069547520 for n = 2^16, and 128 times the sum of q,
                           at most 2^29. Relaxed: pairs of products are at most 2 * 255 * 64 = 32640
                           (unsigned) or 2 * 128 * 64 = 16384 (signed).
-       dotrows_u4         1920 n, at most 2013265920, and 8 times the sum of q, at most 2^30. Pairs of
-                          products are at most 2 * 15 * 128 = 3840.
+       dotrows_u4         1920 n, at most 2013265920, and 8 times the sum of q, at most 2^30. Pairs
+                          of products are at most 2 * 15 * 128 = 3840.
 
    BOUNDS of a group of 256, for codes up to 2. int32 holds the exact dot product.
        simd128, tile      A product is at most 256 * 2 * 128 = 65536, a lane's sum 2^24; 256 times

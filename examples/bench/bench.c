@@ -17,14 +17,15 @@
    Limits and speeds are measured in the same rounds, with as many threads, and the tables take
    turns, so that other load on the machine affects all alike. Printed are medians; "+- %" is half
    the range from the slowest round to the fastest. "first s" is the time from the start of loading
-   to the first token, including the context and its copy of the output head ("screen s").
+   to the first token, including the context; "screen s" that of the first tokens' samples, which
+   fill in the copy of the output head.
 
    Decoding at a context writes the last N_DECODE positions of it (0: the first ones), greedily, by
    exact top k by means of a copy of the output head ("screened") or with all logits ("full"). Its
    limit is memory bandwidth: a token needs all ternary weights, what it reads of the head and its
-   copy, and the keys and values before it ("MB"). Prefill is bitnet_eval of a prompt, without the head. Its limit is what the kernels'
-   instructions multiply and accumulate in registers; the ternary weights are the work. The next
-   table shows the first kernels with 1, 2, 4, ... threads.
+   copy, and the keys and values before it ("MB"). Prefill is bitnet_eval of a prompt, without the
+   head. Its limit is what the kernels' instructions multiply and accumulate in registers; the
+   ternary weights are the work. The next table shows the first kernels with 1, 2, 4, ... threads.
 
    The last two are of sequences in one context, again with the first kernels. In each pass every
    sequence writes a token, greedily. The limit of a pass is the time for reading, each once, the
@@ -188,7 +189,8 @@ static void report_tables(void) {
         end_row();
     }
     end_list();
-    begin_list("runs", "kernels        run     tokens      head   rows      MB    tok/s  +- %    GB/s"
+    begin_list("runs",
+               "kernels        run     tokens      head   rows      MB    tok/s  +- %    GB/s"
                "  GMAC/s   limit % of it");
     for (i = 0; i < n_tables; i++)
         for (run = 0; run < N_RUNS; run++)

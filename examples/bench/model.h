@@ -34,8 +34,8 @@ void prefill(bitnet_ctx *c, int32_t n);
 /* Goes to where decoding that ends at this context starts; 0: to the start. The first time it fills
    the context. */
 void go_back(bitnet_ctx *c, int32_t context);
-/* What tokens need of the head: logits that are computed exactly, the median; and bytes, of the head
-   and its copy, the mean. */
+/* What tokens need of the head: logits that are computed exactly, the median; and bytes, of the
+   head and its copy, the mean. */
 typedef struct head_use { double exact_logits, bytes; } head_use;
 
 /* Writes N_DECODE tokens, with all logits or with the exact top k. use may be 0. */

@@ -187,8 +187,8 @@ static void make_tight(bench *b, int round, int of, int fine, int with_v, float 
     if (round % 2) x[0] = 16256.0f;    /* where these rows have all of their rest */
 }
 
-/* The bounds themselves, where they are tight: of the high plane and of both, with u alone and, if v
-   matters, with u and v; also of two hidden states. */
+/* The bounds themselves, where they are tight: of the high plane and of both, with u alone and, if
+   v matters, with u and v; also of two hidden states. */
 static void test_bounds(void) {
     static const char *const names[] = {"coarse", "fine", "coarse with v", "fine with v"};
     static bench b;
