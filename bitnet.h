@@ -87,6 +87,7 @@
        qwen-3, qwen-3-thinking   ChatML with <think>; also tools
        chatml                    <|im_start|>, as Qwen2.5; with its default system text and tools
        falcon-3                  <|user|> and <|assistant|>
+       falcon-e                  the pre-tokenizer falcon_e, with none of these marks
 
    For a file without one, or with another one, chat is BITNET_ERR_UNSUPPORTED, unless you give a
    template: strings around the messages of each role, in which special tokens are tokens.
@@ -242,7 +243,18 @@
            total                        98     216     376
 
    A context with one sequence takes bitnet_ctx_bytes when it is created, and nothing later. The KV
-   cache takes 4*layers*kv_heads*head_size bytes per position, and twice that with BITNET_KV_F32.
+   cache takes 4*layers*kv_heads*head_size bytes per position, twice that with BITNET_KV_F32, and
+   2*layers*kv_heads*(head_size+4) with BITNET_KV_I8, which also makes the attention of long texts
+   faster. What I8 changes, against F32 (x86-64; build/perplexity and build/embed with --kv-type):
+
+       tiny.gguf, chunks of 512 of tests/data/tiny-heldout.txt         F32       F16       I8
+           perplexity                                                  3.8121    3.8120    3.8172
+           mean KL divergence from F32                                           0.00035   0.00077
+           same likeliest token                                                  99.6 %    99.3 %
+       embeddings of random models, 1 minus the cosine with F32
+           0.6B (bench --family qwen3-embedding), 512 tokens                     7e-5      1.3e-4
+           the same, 4096 tokens                                                 5e-5      1.5e-4
+
    n_ctx 0 means 4096, or the length that the model was trained for if that is less. It can be
    longer, but the 32768 positions of Falcon3 take gigabytes.
 
@@ -683,7 +695,13 @@ typedef struct bitnet_model_info {
     const char *chat_template;   /* name of the chat template, such as "chatml"; 0: none is known */
 } bitnet_model_info;
 
-typedef enum bitnet_kv_type { BITNET_KV_F16 = 0, BITNET_KV_F32 = 1 } bitnet_kv_type;
+/* How keys and values are kept. I8: 8 bits for each number, and a scale for each position and
+   head. That is half the memory of F16, and attention is computed in integers: faster in long
+   contexts, and not as close to the model (MEMORY has figures). The size of a head must be a
+   multiple of 4. */
+typedef enum bitnet_kv_type {
+    BITNET_KV_F16 = 0, BITNET_KV_F32 = 1, BITNET_KV_I8 = 2
+} bitnet_kv_type;
 
 typedef struct bitnet_ctx_params {
     int32_t n_ctx;               /* positions, 1 .. 2^20; 0: 4096, or ctx_train if that is less */
@@ -996,6 +1014,22 @@ struct bitnet_kernels {
     /* dotrows_ternary for I2_S with codes 0 to 3, whatever the table's own layout. */
     void (*dotrows_i2s)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
                         int cols, int32_t *out, size_t out_stride);
+    /* Attention over an int8 cache, drawn under "an int8 cache" in @kernels: w has keys or values
+       of heads of n elements, n a multiple of 4 up to 2^16, at `rows` positions, a multiple of 64.
+       Scores: out[c * out_stride + r] = dot * (what a code of position r is worth), where dot is
+       the sum over i of key code * q[c][i], exact. q is in -127 .. 127; sums as in dotrows_u8. */
+    void (*scores_i8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                      int cols, float *out, size_t out_stride);
+    /* The weights of values: p [rows] times what a code of the position is worth, as multiples in
+       0 .. 127 of one step for each 64 positions: q [rows], steps [rows / 64]. Positions outside
+       [from, to) weigh 0. */
+    void (*weigh_i8)(const float *p, const uint8_t *w, int n, int rows, int from, int to,
+                     uint8_t *q, float *steps);
+    /* Elements [first, first + count) of the sums of values: out[c][i] += dot * steps[c][b] for
+       each 64 positions b in order, where dot is the exact sum over these of p * value code. p is
+       [cols][p_stride], steps [cols][p_stride / 64], out [cols][count]. */
+    void (*sumrows_i8)(const uint8_t *w, const uint8_t *p, const float *steps, size_t p_stride,
+                       int n, int first, int count, int rows, int cols, float *out);
 };
 
 /* BITNET_VERSION, "major.minor.patch", and BITNET_VERSION_NUMBER of the library that is linked. */
@@ -1175,7 +1209,7 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
                                            bitnet_error *err);
 
 /* The bytes that bitnet_seq_save writes: 52, and for each token 4 and its keys and values
-   (4*layers*kv_heads*head_size, twice that with BITNET_KV_F32). 0: there is no such sequence. */
+   (MEMORY has how many that are for each bitnet_kv_type). 0: there is no such sequence. */
 BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq);
 
 /* Saves a sequence: its tokens, their keys and values, and the pending token. write_fn gets the
@@ -2031,7 +2065,8 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
 /* =============================================================================================
    @math  exp, log, sqrt, sin, cos
    The last bit of libm's results differs between machines. These functions consist of additions,
-   multiplications and divisions in a fixed order, which IEEE 754 defines to the bit.
+   multiplications and divisions in a fixed order, which IEEE 754 defines to the bit. It defines the
+   square root, too.
    ============================================================================================= */
 
 /* The nearest integer, ties to even, for |x| < 2^51. A double near 1.5 * 2^52 has no fraction, so
@@ -2049,17 +2084,29 @@ static double bitnet__scale2(double x, int e) {
     return x * two_e;
 }
 
-/* sqrt by Newton's iteration, for positive normal x. The first guess halves the exponent and is off
-   by at most 6 %; 5 steps reach double precision. Other x give a useless number. */
+/* sqrt rounded to nearest, as IEEE 754 defines it, for 0, infinity, NaN and positive normal x;
+   other x give a useless number. x = m 2^e with e even: the root of m 2^54, digit by digit, has 54
+   bits, one more than a double. That bit rounds. The root is never halfway: an odd number has an
+   odd square. Kernels may use an instruction instead. Bound: rest <= 2 root, under 2^55. */
 BITNET__APART double bitnet__sqrt(double x) {
-    uint64_t bits;
-    double y;
-    int i;
-    memcpy(&bits, &x, 8);
-    bits = (bits >> 1) + 0x1ff8000000000000u;
-    memcpy(&y, &bits, 8);
-    for (i = 0; i < 5; i++) y = 0.5 * (y + x / y);
-    return y;
+    uint64_t m, root = 0, rest = 0;
+    int e, i;
+    memcpy(&m, &x, 8);
+    e = (int)(m >> 52 & 0x7ff) - 1023 - 52;
+    if (x == 0 || e == 1024 - 52) return x;
+    m = (m & 0xfffffffffffffu) | 0x10000000000000u;
+    if (e % 2 != 0) {
+        m *= 2;
+        e--;
+    }
+    m <<= 10;
+    for (i = 0; i < 54; i++, m <<= 2) {
+        const uint64_t next = rest << 2 | m >> 62;
+        const uint64_t digit = 4 * root + 1;       /* (2 root + 1)^2 - (2 root)^2 */
+        root = 2 * root + (next >= digit);
+        rest = next >= digit ? next - digit : next;
+    }
+    return bitnet__scale2((double)((root + 1) / 2), e / 2 - 26);
 }
 
 /* exp for |x| <= 700: x = n ln 2 + r, |r| <= 0.35, Taylor to r^14 / 14! (under 1e-17). ln 2 is
@@ -2769,6 +2816,13 @@ static size_t bitnet__i2s_bytes(int n, int rows) { return (size_t)rows * (size_t
    these up for each group takes half as many instructions as the products. Making this costs one
    pass over the file when it is loaded.
 
+   Activations have one step per token and group of the weights. With a step for 32 activations, as
+   in other engines, the logits of three random models differ from those of unrounded activations
+   by 2.0 to 2.3 % (RMS), with these by 2.3 to 3.0 % (tests/checks/activation_groups.py). But 4
+   times as many sums become floats: the same loops with groups of 32 compute 240 and 107 GMAC/s
+   instead of 370 and 136 (AVX-512 VNNI and AVX2, one thread of an Intel Xeon, 128 columns, rows of
+   2048).
+
    Bound: a code is at most 2, so |sum of code * q| is at most 256 group, 65536. (float)dot is
    exact. */
 enum { BITNET__GROUP_ROWS = 16 };
@@ -2953,13 +3007,89 @@ static void bitnet__dotrows_u4_scalar(const uint8_t *w, const int8_t *q, const i
     }
 }
 
+/* ---- an int8 cache ----
+   Keys, or values, of a KV head with n elements at 64 positions take 64 (4 + n) bytes. Each code is
+   in -127 .. 127 as quantize makes it:
+
+       steps    [64]             float, little-endian: what a code of the position is worth
+       keys     [n / 4][64][4]   byte b of position r in row d: element 4 d + b, plus 128
+       values   [16][n][4]       byte b of element i in row g: position 4 g + b
+
+   So 4 neighbouring bytes meet 4 elements of a query, or the weights of 4 positions, and no sum
+   goes across the lanes of a vector.
+
+   Bounds: a key's byte is at most 255 and |q| at most 127, so |sum of byte * q| <= 32385 n, under
+   2^31 for n <= 2^16; so is 128 times the sum of q. 64 weights of at most 127 and values of at most
+   128 give sums up to 1,040,384, and two products fit 16 bits: 2 * 127 * 128 = 32512. */
+enum { BITNET__KV_BLOCK = 64, BITNET__KV_STEPS = 4 * BITNET__KV_BLOCK };       /* bytes */
+
+static size_t bitnet__kv_block_bytes(int n) { return (size_t)BITNET__KV_BLOCK * (size_t)(4 + n); }
+
+static void bitnet__scores_i8_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
+                                     int rows, int cols, float *out, size_t out_stride) {
+    int r, c, i;
+    for (c = 0; c < cols; c++, q += n) {
+        for (r = 0; r < rows; r++) {
+            const uint8_t *block = w + (size_t)(r / 64) * bitnet__kv_block_bytes(n);
+            const uint8_t *key = block + BITNET__KV_STEPS + r % 64 * 4;
+            int32_t dot = 0;
+            for (i = 0; i < n; i++) dot += key[(size_t)(i / 4) * 256 + (size_t)(i % 4)] * q[i];
+            out[(size_t)c * out_stride + (size_t)r] =
+                (float)(dot - 128 * sums[c]) * bitnet__load_f32(block + r % 64 * 4);
+        }
+    }
+}
+
+/* A weight under 1e-30 counts as 0; so does a NaN, which falls through the comparisons. */
+static void bitnet__weigh_i8_scalar(const float *p, const uint8_t *w, int n, int rows, int from,
+                                    int to, uint8_t *q, float *steps) {
+    float t[BITNET__KV_BLOCK], top, scale;
+    int b, r;
+    for (b = 0; b < rows / 64; b++, p += 64, w += bitnet__kv_block_bytes(n), q += 64) {
+        top = 1e-30f;
+        for (r = 0; r < 64; r++) {
+            const int at = 64 * b + r;
+            t[r] = at >= from && at < to ? p[r] * bitnet__load_f32(w + 4 * r) : 0.0f;
+            top = t[r] > top ? t[r] : top;
+        }
+        scale = 127.0f / top;
+        for (r = 0; r < 64; r++) {
+            float x = t[r] * scale;
+            x = x > 0.0f ? x : 0.0f;
+            x = x < 127.0f ? x : 127.0f;
+            q[r] = (uint8_t)(bitnet__float_bits(x + 12582912.0f) & 0xff);   /* as in quantize */
+        }
+        steps[b] = top / 127.0f;
+    }
+}
+
+static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const float *steps,
+                                      size_t p_stride, int n, int first, int count, int rows,
+                                      int cols, float *out) {
+    int b, c, i, r;
+    for (c = 0; c < cols; c++, p += p_stride, steps += p_stride / 64, out += count) {
+        for (b = 0; b < rows / 64; b++) {
+            const uint8_t *v = w + (size_t)b * bitnet__kv_block_bytes(n) + BITNET__KV_STEPS;
+            for (i = 0; i < count; i++) {
+                int32_t dot = 0;
+                for (r = 0; r < 64; r++)
+                    dot += p[64 * b + r] *
+                           (int8_t)v[((size_t)(r / 4) * (size_t)n + (size_t)(first + i)) * 4 +
+                                     (size_t)(r % 4)];
+                out[i] += (float)dot * steps[b];
+            }
+        }
+    }
+}
+
 #define BITNET__SCALAR_ENTRIES(ternary) \
     bitnet__quantize_scalar, ternary, bitnet__dotrows_groups_scalar, bitnet__dotrows_f32_scalar, \
     bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
     bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
     bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
     bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, \
-    bitnet__dotrows_u8_scalar, bitnet__dotrows_u4_scalar, bitnet__dotrows_i2s_scalar
+    bitnet__dotrows_u8_scalar, bitnet__dotrows_u4_scalar, bitnet__dotrows_i2s_scalar, \
+    bitnet__scores_i8_scalar, bitnet__weigh_i8_scalar, bitnet__sumrows_i8_scalar
 
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, 0, 0, 0, 0, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
@@ -3102,7 +3232,7 @@ BITNET__INLINE void bitnet__tiles_and_panels(const uint8_t *w, const int8_t *q,
 #endif
 
 /* A kernel header defines BITNET__HAVE_SIMD, its tables, and a list of them, best first. */
-#define BITNET__KERNEL_ABI 7
+#define BITNET__KERNEL_ABI 8
 #if defined(BITNET__KERNEL_HEADER) && defined(__has_include)
   #if __has_include(BITNET__KERNEL_HEADER)
     #include BITNET__KERNEL_HEADER
@@ -4984,6 +5114,11 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
        chatml          Qwen/Qwen2.5-7B-Instruct, and all others with <|im_start|>
        falcon-3        tiiuae/Falcon3-7B-Instruct, whose tools have another form
 
+       falcon-e        what the publisher added to bitnet.cpp's engine (Eddie-Wang1120/llama.cpp,
+                       pull request 8): the role, the text, a newline, without marks between. The
+                       Jinja of these files could not be seen. A reply is opened by "assistant" and
+                       a newline, so that is also how one is written in front of a later message.
+
    A string of the template becomes tokens with its special tokens. A message never does, but its
    text and what is around it are cut into pieces together.
    ============================================================================================= */
@@ -4995,6 +5130,7 @@ typedef struct bitnet__jinja {
     const char *needs;              /* a token without which there is no chat, or 0; t.end is one */
     const char *ends[3];            /* tokens that end a text, beside t.end */
     const char *system_mark;        /* behind this, the template may have a default system text */
+    const char *pre;                /* only files with this tokenizer.ggml.pre; 0: any */
 } bitnet__jinja;
 
 #define BITNET__CHATML_TURNS                                                                \
@@ -5011,19 +5147,19 @@ typedef struct bitnet__jinja {
     "<function-name>, \"arguments\": <args-json-object>}\n</tool_call>"
 
 #define BITNET__EMPTY_THINKING "<think>\n\n</think>\n\n"
-#define BITNET__CHATML_MARKS "<|im_start|>", {"<|endoftext|>", 0, 0}, "<|im_start|>system\n"
+#define BITNET__CHATML_MARKS "<|im_start|>", {"<|endoftext|>", 0, 0}, "<|im_start|>system\n", 0
 
 /* The first that fits is taken. A newline in `has` is one in the template, or the escape \n. */
 static const bitnet__jinja bitnet__jinjas[] = {
     {{"bitnet-2b-4t", {0, 0}, {0, 0}, {0, 0}, {0, 0}, {"{Role}: ", "<|eot_id|>"}, {0, 0},
       "Assistant: ", "<|eot_id|>", 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 1, 0},
-     {"<|eot_id|>", "capitalize", 0}, 0, 0, {"<|end_of_text|>", 0, 0}, 0},
+     {"<|eot_id|>", "capitalize", 0}, 0, 0, {"<|end_of_text|>", 0, 0}, 0, 0},
     {{"llama-3", {0, 0}, {0, 0}, {0, 0}, {0, 0},
       {"<|start_header_id|>{role}<|end_header_id|>\n\n", "<|eot_id|>"}, {0, 0},
       "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>", 0, 0, 0, 0, 0,
       BITNET_THINK_AUTO, 1, 0},
      {"<|start_header_id|>", 0, 0}, 0, "<|start_header_id|>", {"<|end_of_text|>", "<|eom_id|>", 0},
-     0},
+     0, 0},
     /* Thinking that is closed, whatever one asks for; thinking that is always opened. */
     {{"qwen-3", BITNET__CHATML_TURNS, "<think>\n", BITNET__EMPTY_THINKING, BITNET__TOOLS,
       BITNET_THINK_OFF, 0, 1},
@@ -5041,7 +5177,10 @@ static const bitnet__jinja bitnet__jinjas[] = {
     {{"falcon-3", {"<|system|>\n", "\n"}, {"<|user|>\n", "\n"},
       {"<|assistant|>\n", "<|endoftext|>\n"}, {0, 0}, {0, 0}, {0, 0}, "<|assistant|>\n",
       "<|endoftext|>", 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 0, 0},
-     {"<|assistant|>", "<|user|>", 0}, "<|end|>", 0, {0, 0, 0}, 0},     /* <|end|>: Phi 3 */
+     {"<|assistant|>", "<|user|>", 0}, "<|end|>", 0, {0, 0, 0}, 0, 0},  /* <|end|>: Phi 3 */
+    {{"falcon-e", {0, 0}, {0, 0}, {"assistant\n", "\n"}, {0, 0}, {"{role}", "\n"}, {0, 0},
+      "assistant\n", 0, 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 0, 0},
+     {"assistant", "user", 0}, 0, 0, {0, 0, 0}, 0, "falcon_e"},
 };
 
 enum { BITNET__SYSTEM_TEXT = 512, BITNET__MARKS = 32 };
@@ -5066,12 +5205,13 @@ static int bitnet__has_mark(const char *jinja, size_t n, const char *mark) {
     return bitnet__find_mark(jinja, n, mark, &length) != 0;
 }
 
-/* Which template this is, or 0. */
-static const bitnet__jinja *bitnet__recognise(const char *jinja, size_t n) {
+/* Which template this is, or 0. pre: the name of the pre-tokenizer, or "". */
+static const bitnet__jinja *bitnet__recognise(const char *jinja, size_t n, const char *pre) {
     const size_t most = sizeof bitnet__jinjas / sizeof bitnet__jinjas[0];
     size_t i, k;
     for (i = 0; i < most; i++) {
         const bitnet__jinja *j = &bitnet__jinjas[i];
+        if (j->pre && strcmp(j->pre, pre)) continue;
         for (k = 0; k < 3 && j->has[k] && bitnet__has_mark(jinja, n, j->has[k]);) k++;
         if ((k == 3 || !j->has[k]) && !(j->lacks && bitnet__has_mark(jinja, n, j->lacks))) return j;
     }
@@ -5080,7 +5220,7 @@ static const bitnet__jinja *bitnet__recognise(const char *jinja, size_t n) {
 
 /* Are the tokens there that it cannot do without? */
 static int bitnet__has_tokens(const bitnet__vocab *v, const bitnet__jinja *j) {
-    return bitnet__vocab_find(v, j->t.end, strlen(j->t.end)) >= 0 &&
+    return (!j->t.end || bitnet__vocab_find(v, j->t.end, strlen(j->t.end)) >= 0) &&
            (!j->needs || bitnet__vocab_find(v, j->needs, strlen(j->needs)) >= 0);
 }
 
@@ -5137,7 +5277,7 @@ static void bitnet__add_end(bitnet__vocab *v, bitnet_token t) {
 
 static void bitnet__add_ends(bitnet__vocab *v, const bitnet__jinja *j) {
     size_t i;
-    bitnet__add_end(v, bitnet__vocab_find(v, j->t.end, strlen(j->t.end)));
+    if (j->t.end) bitnet__add_end(v, bitnet__vocab_find(v, j->t.end, strlen(j->t.end)));
     for (i = 0; i < 3 && j->ends[i]; i++)
         bitnet__add_end(v, bitnet__vocab_find(v, j->ends[i], strlen(j->ends[i])));
 }
@@ -5723,7 +5863,7 @@ static bitnet_result bitnet__fail_unpacked(const bitnet_ternary *t, const char *
                        (int)t->tile.cols, (int)t->tile.group);
     if (u->invalid == bitnet__second_scale)
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%sblocks of different scales: %g (row "
-                            "%d, column %d), %g (row %d, column %d); a layer needs one", title,
+                            "%d, column %d), %g (row %d, column %d); one is needed here", title,
                             (double)bitnet__f16_to_f32(u->scale), (int)u->scale_row,
                             (int)u->scale_column, (double)bitnet__f16_to_f32((uint16_t)u->value),
                             (int)u->row, (int)u->column);
@@ -7697,6 +7837,7 @@ struct bitnet_model {
     int32_t pooling;                   /* BITNET_POOLING_*; 0: the file names none */
     float eps, freq_base, rope_factor; /* rope_factor divides positions: 1, or a scaling's */
     double rope_length;                /* of (cosine, sine): 1, or YaRN's */
+    float score_scale;                 /* of the scores of attention: 1 / sqrt(head_dim) */
     struct { int32_t original; float beta_fast, beta_slow; } yarn;     /* original 0: no YaRN */
     int32_t group;                     /* see bitnet_model_info */
     int32_t tied;                      /* 1: the head is the embedding */
@@ -8351,6 +8492,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     if (m->n_rot % 2)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s.rope.dimension_count': %d is "
                             "odd, and RoPE rotates pairs", m->arch, (int)m->n_rot);
+    m->score_scale = (float)(1.0 / bitnet__sqrt((double)m->head_dim));
     m->q_dim = m->n_heads * m->head_dim;
     m->kv_dim = m->n_kv_heads * m->head_dim;
     if ((r = bitnet__get_factor(m, "attention.layer_norm_rms_epsilon", m->family->eps, 1e-30f, 1.0f,
@@ -8438,7 +8580,7 @@ static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *e
         return bitnet__fail_key(name, k, "is not a string", err);
     if (k) jinja = (const char *)bitnet__value_of(&m->gguf, k), n = (size_t)k->size;
     if (m->family->chat) known = &bitnet__jinjas[0];
-    else if (k) known = bitnet__recognise(jinja, n);
+    else if (k) known = bitnet__recognise(jinja, n, v->pre ? v->pre->name : "");
     bitnet__add_end(v, v->eos);
     bitnet__add_end(v, v->eot);
     bitnet__add_end(v, bitnet__vocab_find(v, "<|end_of_text|>", 15));
@@ -9048,7 +9190,8 @@ BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t) {
 
 enum {
     BITNET__MIN_TASK = 1 << 18,        /* products: 5 us with AVX2, 0.2 ms in plain C */
-    BITNET__ROWS = BITNET__MAX_GROUP,  /* rows of a layer whose products are computed at a time */
+    BITNET__ROWS = BITNET__ARCH_WASM ? 512 : BITNET__MAX_GROUP,    /* rows of a layer whose products
+                                          are computed at a time: LOOK_ROWS of the WASM kernels */
     BITNET__TOKENS = 512,              /* for at most so many tokens: the products fit the L2 cache,
                                           and take a few ms, between which cancel_fn is asked */
     BITNET__COLUMNS = 32,              /* tokens times heads of a group that attend together */
@@ -9089,8 +9232,9 @@ typedef struct bitnet__candidate {
 } bitnet__candidate;
 
 /* Keys and values of page_len consecutive positions, for all layers; the data follows:
-   [n_layers][n_kv_heads][keys, values][page_len][head_dim], F16 or F32. Sequences that begin with
-   the same tokens may share pages. A page is written only by a sequence that has it alone. */
+   [n_layers][n_kv_heads][keys, values][page_len][head_dim], F16 or F32, or for I8 in blocks of 64
+   positions as drawn in @kernels. Sequences that begin with the same tokens may share pages. A page
+   is written only by a sequence that has it alone. */
 typedef struct bitnet__page {
     struct bitnet__page *next;         /* in the list of free pages */
     int32_t n_users;                   /* sequences that have it */
@@ -9122,7 +9266,7 @@ typedef struct bitnet__span { int32_t t, n; } bitnet__span;
    its own sum, and scale is 1 / s, what one step of q is worth. */
 typedef struct bitnet__act {
     int8_t *q;                         /* [n_batch][n, rounded up to 128] */
-    float *scale;                      /* [n_batch][1 or groups]  s of quantize */
+    float *scale;                      /* [n_batch][1 or groups]  s of quantize, or 1 / s */
     int32_t *sum;                      /* [n_batch][1 or groups] */
 } bitnet__act;
 
@@ -9137,7 +9281,7 @@ struct bitnet_ctx {
     int32_t n_rows;                    /* rows of hidden */
     int32_t n_ready;                   /* rows of logits computed from hidden */
     int32_t row;                       /* the one that -1 means; -1: there is none */
-    int32_t block, n_scores;           /* tokens that attend together; n_ctx, rounded up to 16 */
+    int32_t block, n_scores;           /* tokens that attend together; n_ctx, rounded up to 64 */
     int32_t nonfinite_token, nonfinite_layer;    /* the batch's first such token, and where */
     int32_t n_spans;                   /* of the batch */
     int32_t page_len;                  /* positions in a page */
@@ -9164,6 +9308,9 @@ struct bitnet_ctx {
     int32_t *dots;                     /* [n_threads][2][n_batch or BITNET__TOKENS][BITNET__ROWS] */
     float *outputs;                    /* the same, if the model has groups */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
+    bitnet__act query;                 /* of I8: queries as int8, for each head a sum and a scale */
+    bitnet__act weight;                /* of I8: weights of values [...][cols][n_scores]; scale
+                                          [...][cols][n_scores / 64] */
     float *mixed;                      /* [n_threads][cols][head_dim]  of o */
     float *rope[2];                    /* [n_batch][2][n_rot / 2]  cosines, sines; [1]: of layers
                                           that slide */
@@ -9205,6 +9352,16 @@ static bitnet_result bitnet__check_range(const char *name, int32_t value, int32_
                         (int)most);
 }
 
+static bitnet_result bitnet__check_kv_type(const bitnet_model *m, bitnet_kv_type type,
+                                           bitnet_error *err) {
+    if (type != BITNET_KV_F16 && type != BITNET_KV_F32 && type != BITNET_KV_I8)
+        return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)type);
+    if (type != BITNET_KV_I8 || (m->head_dim % 4 == 0 && m->head_dim <= 65536)) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "kv_type BITNET_KV_I8 needs heads whose size "
+                        "is a multiple of 4 and at most 65536; this model's is %d",
+                        (int)m->head_dim);
+}
+
 /* Defaults and ranges of all context parameters. */
 static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ctx_params *given,
                                           bitnet_ctx_params *p, bitnet_error *err) {
@@ -9225,8 +9382,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     r = bitnet__check_range("n_logits", p->n_logits, all < INT32_MAX ? (int32_t)all : INT32_MAX,
                             err);
     if (r != BITNET_OK) return r;
-    if (p->kv_type != BITNET_KV_F16 && p->kv_type != BITNET_KV_F32)
-        return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)p->kv_type);
+    if ((r = bitnet__check_kv_type(m, p->kv_type, err)) != BITNET_OK) return r;
     all = (int64_t)p->n_seqs * bitnet__round_page(p->n_ctx);
     if (p->n_kv < 0 || p->n_kv > all)
         return bitnet__fail(err, BITNET_ERR_ARG, "n_kv is not in 0..%lld", (long long)all);
@@ -9254,11 +9410,16 @@ static void bitnet__screen_layout(const bitnet_model *m, const bitnet_ctx_params
     t->q = (int8_t *)bitnet__arena_take(a, states * 2 * dim, 1);
 }
 
+/* Bytes of one head's key, or value, at a position. */
+static size_t bitnet__cell_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
+    const size_t n = (size_t)m->head_dim;
+    return p->kv_type == BITNET_KV_I8 ? n + 4 : p->kv_type == BITNET_KV_F32 ? 4 * n : 2 * n;
+}
+
 /* Bytes of a page and its header, a multiple of 64; under 2^38 for each position. */
 static uint64_t bitnet__page_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
-    const uint64_t cell = p->kv_type == BITNET_KV_F32 ? 4 : 2;
-    return 64 + (uint64_t)m->n_layers * (uint64_t)m->kv_dim * 2 * cell *
-                (uint64_t)bitnet__page_len(p);
+    return 64 + (uint64_t)m->n_layers * (uint64_t)m->n_kv_heads * 2 *
+                bitnet__cell_bytes(m, p) * (uint64_t)bitnet__page_len(p);
 }
 
 /* Tokens whose products a thread computes at a time. */
@@ -9278,11 +9439,12 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
     const uint64_t seqs = (uint64_t)p->n_seqs;
     const uint64_t vocab = m->head.data ? (uint64_t)m->n_vocab : 0;
-    uint64_t cols, dots;
+    const uint64_t i8 = p->kv_type == BITNET_KV_I8;
+    uint64_t cols, dots, scores;
     int i;
     c->page_len = bitnet__page_len(p);
     c->block = bitnet__max(BITNET__COLUMNS / group, 1);
-    c->n_scores = (p->n_ctx + BITNET__LANES - 1) / BITNET__LANES * BITNET__LANES;
+    c->n_scores = bitnet__round_page(p->n_ctx);
     cols = (uint64_t)c->block * (uint64_t)group;
     c->seqs = (bitnet__seq *)bitnet__arena_take(a, seqs, sizeof *c->seqs);
     c->history = (bitnet_token *)bitnet__arena_take(a, seqs * ctx, sizeof *c->history);
@@ -9312,8 +9474,14 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     dots = threads * 2 * (uint64_t)bitnet__dot_tokens(p) * BITNET__ROWS;
     c->dots = (int32_t *)bitnet__arena_take(a, dots, 4);
     c->outputs = (float *)bitnet__arena_take(a, m->group > 0 ? dots : 0, 4);
-    c->scores = (float *)bitnet__arena_take(a, (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) *
-                                             cols * (uint64_t)c->n_scores, 4);
+    scores = (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) * cols * (uint64_t)c->n_scores;
+    c->scores = (float *)bitnet__arena_take(a, scores, 4);
+    c->query.q = (int8_t *)bitnet__arena_take(a, i8 * batch * q_dim, 1);
+    c->query.scale = (float *)bitnet__arena_take(a, i8 * batch * (uint64_t)m->n_heads, 4);
+    c->query.sum = (int32_t *)bitnet__arena_take(a, i8 * batch * (uint64_t)m->n_heads, 4);
+    c->weight.q = (int8_t *)bitnet__arena_take(a, i8 * scores, 1);
+    c->weight.scale = (float *)bitnet__arena_take(a, i8 * scores / BITNET__PAGE, 4);
+    c->weight.sum = 0;
     c->mixed = (float *)bitnet__arena_take(a, threads * cols * (uint64_t)m->head_dim, 4);
     for (i = 0; i < 2; i++)
         c->rope[i] = (float *)bitnet__arena_take(
@@ -9993,27 +10161,64 @@ static void bitnet__add_linear_to_x(bitnet__step *s, int linear, const float *ga
 /* ---- attention ---- */
 
 /* One head's row [head_dim] of the cache at a position of a sequence; what 0: the key, 1: the
-   value. The rows of the later positions in the same page follow it. */
+   value. The rows of the later positions in the same page follow it. For I8 the position must be a
+   multiple of 64, and blocks follow. */
 static uint8_t *bitnet__cache_row(const bitnet_ctx *c, bitnet__place at, int32_t layer,
                                   int32_t kv_head, int what) {
     const bitnet_model *m = c->m;
     const size_t head = ((size_t)layer * (size_t)m->n_kv_heads + (size_t)kv_head) * 2;
     const size_t row = (head + (size_t)what) * (size_t)c->page_len + (size_t)(at.pos % c->page_len);
     return (uint8_t *)c->seqs[at.seq].pages[at.pos / c->page_len] + 64 +
-           row * (size_t)m->head_dim * (c->p.kv_type == BITNET_KV_F32 ? 4u : 2u);
+           row * bitnet__cell_bytes(m, &c->p);
 }
 
-static void bitnet__cache_store(const bitnet_ctx *c, const float *v, uint8_t *row) {
-    int32_t i, n = c->m->head_dim;
+/* Element i of the key, or value, at a position of a block of I8. */
+static uint8_t *bitnet__cache_code(uint8_t *block, int32_t n, int32_t position, int32_t i,
+                                   int what) {
+    const size_t r = (size_t)(position % BITNET__PAGE), e = (size_t)i;
+    return block + BITNET__KV_STEPS + (what ? (r / 4 * (size_t)n + e) * 4 + r % 4
+                                            : (e / 4 * BITNET__PAGE + r) * 4 + e % 4);
+}
+
+/* I8: q [head_dim] has the codes of what is stored. */
+static void bitnet__cache_store_i8(const bitnet_ctx *c, uint8_t *block, int32_t position, int what,
+                                   const int8_t *q, float step) {
+    const int32_t n = c->m->head_dim;
+    int32_t i;
+    bitnet__put_u32(block + 4 * (position % BITNET__PAGE), bitnet__float_bits(step));
+    for (i = 0; i < n; i++)
+        *bitnet__cache_code(block, n, position, i, what) = (uint8_t)(q[i] + (what ? 0 : 128));
+}
+
+/* Stores v [head_dim], a key or a value of token t. Returns 0, or 1 if a NaN would be lost, which
+   only int8 does. room [head_dim] may be written. */
+static int bitnet__cache_store(const bitnet__step *s, int32_t t, int32_t kv_head, int what,
+                               const float *v, int8_t *room) {
+    const bitnet_ctx *c = s->c;
+    const int32_t n = c->m->head_dim, position = c->places[t].pos;
+    bitnet__place at = c->places[t];
+    int32_t i, sum;
+    uint8_t *row;
+    float step;
+    if (c->p.kv_type == BITNET_KV_I8) at.pos -= at.pos % BITNET__PAGE;
+    row = bitnet__cache_row(c, at, s->layer_index, kv_head, what);
     if (c->p.kv_type == BITNET_KV_F16) c->k.store_f16(v, n, row);
-    else for (i = 0; i < n; i++) bitnet__put_u32(row + 4 * i, bitnet__float_bits(v[i]));
+    else if (c->p.kv_type == BITNET_KV_F32)
+        for (i = 0; i < n; i++) bitnet__put_u32(row + 4 * i, bitnet__float_bits(v[i]));
+    else {
+        step = 1.0f / c->k.quantize(v, n, room, &sum);
+        bitnet__cache_store_i8(c, row, position, what, room, step);
+        return memchr(room, 0x80, (size_t)n) != 0;                     /* -128 */
+    }
+    return 0;
 }
 
-/* The queries of a KV head at a token of the batch: [group][head_dim]. */
-static float *bitnet__queries_at(const bitnet__step *s, int32_t kv_head, int32_t t) {
+/* The queries of a KV head at a token of the batch: [group], from this head on in c->query and, in
+   steps of head_dim, in c->queries. */
+static size_t bitnet__query_at(const bitnet__step *s, int32_t kv_head, int32_t t) {
     const bitnet_model *m = s->c->m;
-    size_t row = (size_t)kv_head * (size_t)s->n_tokens + (size_t)t;
-    return s->c->queries + row * (size_t)(m->q_dim / m->n_kv_heads);
+    return ((size_t)kv_head * (size_t)s->n_tokens + (size_t)t) *
+           (size_t)(m->n_heads / m->n_kv_heads);
 }
 
 /* Reorders a head from pairs (2i, 2i + 1) to pairs (i, i + n_rot / 2), which the kernels rotate.
@@ -10027,17 +10232,32 @@ static void bitnet__pairs_to_halves(const float *x, int n_rot, int n, float *y) 
     for (i = n_rot; i < n; i++) y[i] = x[i];
 }
 
+/* A query, rotated, from q to its place; for I8 also as int8. */
+static void bitnet__store_query(const bitnet__step *s, const float *q, const float *cos_sin,
+                                size_t at, int32_t t, int thread) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const int32_t hd = m->head_dim;
+    float *y = c->queries + at * (size_t)hd;
+    if (m->family->adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
+    c->k.rope(m->family->adjacent ? y : q, cos_sin, m->n_rot, hd, c->p.kv_type == BITNET_KV_F16, y);
+    if (c->p.kv_type != BITNET_KV_I8) return;
+    c->query.scale[at] = 1.0f / c->k.quantize(y, hd, c->query.q + at * (size_t)hd,
+                                              &c->query.sum[at]);
+    if (memchr(c->query.q + at * (size_t)hd, 0x80, (size_t)hd))
+        bitnet__note_nonfinite(c, t, thread);                          /* -128 */
+}
+
 /* Tokens [from, to): normalises the heads, if the family does; rotates q and k; stores k and v in
-   the cache. In every family the cached keys
-   have the pairs (i, i + n_rot / 2). o is not in use yet and holds a key while it is reordered. */
+   the cache. In every family the cached keys have the pairs (i, i + n_rot / 2). o is not in use yet
+   and holds a key while it is reordered or becomes int8. */
 static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     int32_t t, i, j, hd = m->head_dim, group = m->n_heads / m->n_kv_heads;
-    int round13 = c->p.kv_type == BITNET_KV_F16, adjacent = m->family->adjacent;
+    const int adjacent = m->family->adjacent;
     const float *q_gain = s->layer->norm[BITNET__Q_HEAD_NORM];
     const float *k_gain = s->layer->norm[BITNET__K_HEAD_NORM];
-    (void)thread;
     for (t = from; t < to; t++) {
         const float *cos_sin = c->rope[s->window > 0] + (size_t)t * (size_t)m->n_rot;
         float *q = c->q + (size_t)t * (size_t)m->q_dim;
@@ -10045,16 +10265,16 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
         float *o = c->o + (size_t)t * (size_t)m->q_dim;
         for (i = 0; i < m->n_kv_heads; i++, k += hd, v += hd) {
             for (j = 0; j < group; j++, q += hd) {
-                float *y = bitnet__queries_at(s, i, t) + (size_t)j * (size_t)hd;
                 if (q_gain) c->k.rmsnorm(q, q_gain, hd, m->eps, q);
-                if (adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
-                c->k.rope(adjacent ? y : q, cos_sin, m->n_rot, hd, round13, y);
+                bitnet__store_query(s, q, cos_sin, bitnet__query_at(s, i, t) + (size_t)j, t,
+                                    thread);
             }
             if (k_gain) c->k.rmsnorm(k, k_gain, hd, m->eps, k);
             if (adjacent) bitnet__pairs_to_halves(k, m->n_rot, hd, o);
             c->k.rope(adjacent ? o : k, cos_sin, m->n_rot, hd, 0, k);
-            bitnet__cache_store(c, k, bitnet__cache_row(c, c->places[t], s->layer_index, i, 0));
-            bitnet__cache_store(c, v, bitnet__cache_row(c, c->places[t], s->layer_index, i, 1));
+            if (bitnet__cache_store(s, t, i, 0, k, (int8_t *)o) |
+                bitnet__cache_store(s, t, i, 1, v, (int8_t *)o))
+                bitnet__note_nonfinite(c, t, thread);
         }
     }
 }
@@ -10067,11 +10287,16 @@ typedef struct bitnet__attention {
     int32_t kv_head, t, n_tokens;      /* tokens [t, t + n_tokens) of the batch */
     int32_t seq, n_all, n_cols;
     float *scores;                     /* [n_cols][n_scores] */
+    uint8_t *weights;                  /* of I8: [n_cols][n_scores], and ... */
+    float *steps;                      /* ... [n_cols][n_scores / 64] */
 } bitnet__attention;
 
+/* place: which share of the scores is this one's; each is for a whole block of tokens. */
 static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t kv_head,
-                                                const bitnet__span *span, float *scores) {
+                                                const bitnet__span *span, int32_t place) {
     const bitnet_ctx *c = s->c;
+    const int32_t group = c->m->n_heads / c->m->n_kv_heads;
+    const size_t at = (size_t)(place * c->block * group) * (size_t)c->n_scores;
     const bitnet__place last = c->places[span->t + span->n - 1];
     bitnet__attention a;
     a.s = s;
@@ -10080,8 +10305,10 @@ static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t k
     a.n_tokens = span->n;
     a.seq = last.seq;
     a.n_all = last.pos + 1;
-    a.n_cols = a.n_tokens * (c->m->n_heads / c->m->n_kv_heads);
-    a.scores = scores;
+    a.n_cols = a.n_tokens * group;
+    a.scores = c->scores + at;
+    a.weights = (uint8_t *)c->weight.q + at;
+    a.steps = c->weight.scale + at / BITNET__PAGE;
     return a;
 }
 
@@ -10105,15 +10332,37 @@ static const uint8_t *bitnet__cache_rows(const bitnet__attention *a, int32_t fro
     return bitnet__cache_row(c, at, a->s->layer_index, a->kv_head, what);
 }
 
-/* Products of the queries with the keys of positions [from, to). */
+/* Products of the queries with the keys of positions [from, to); for I8 of whole blocks of 64. */
 static void bitnet__attend_keys(const bitnet__attention *a, int32_t from, int32_t to) {
     const bitnet_ctx *c = a->s->c;
-    const float *queries = bitnet__queries_at(a->s, a->kv_head, a->t);
+    const int32_t hd = c->m->head_dim, i8 = c->p.kv_type == BITNET_KV_I8;
+    const size_t at = bitnet__query_at(a->s, a->kv_head, a->t), stride = (size_t)c->n_scores;
     int32_t n;
-    for (; from < to; from += n) {
+    if (i8) from -= from % BITNET__PAGE;
+    for (to = i8 ? bitnet__round_page(to) : to; from < to; from += n) {
         const uint8_t *keys = bitnet__cache_rows(a, from, to, 0, &n);
-        (c->p.kv_type == BITNET_KV_F32 ? c->k.dotrows_f32 : c->k.scores_f16)(
-            keys, queries, c->m->head_dim, n, a->n_cols, a->scores + from, (size_t)c->n_scores);
+        float *scores = a->scores + from;
+        if (i8)
+            c->k.scores_i8(keys, c->query.q + at * (size_t)hd, c->query.sum + at, hd, n, a->n_cols,
+                           scores, stride);
+        else
+            (c->p.kv_type == BITNET_KV_F32 ? c->k.dotrows_f32 : c->k.scores_f16)(
+                keys, c->queries + at * (size_t)hd, hd, n, a->n_cols, scores, stride);
+    }
+}
+
+/* I8: the probabilities of column i, of positions [first, end), become weights of the values that
+   any column of the span sees. */
+static void bitnet__attend_weights(const bitnet__attention *a, int32_t i, int32_t first,
+                                   int32_t end) {
+    const bitnet_ctx *c = a->s->c;
+    const int32_t to = bitnet__round_page(a->n_all);
+    const size_t at = (size_t)i * (size_t)c->n_scores;
+    int32_t from = bitnet__first_seen(a->s, bitnet__position(a, 0)), n;
+    for (from -= from % BITNET__PAGE; from < to; from += n) {
+        const uint8_t *values = bitnet__cache_rows(a, from, to, 1, &n);
+        c->k.weigh_i8(a->scores + at + from, values, c->m->head_dim, n, first - from, end - from,
+                      a->weights + at + from, a->steps + (at + (size_t)from) / BITNET__PAGE);
     }
 }
 
@@ -10121,11 +10370,13 @@ static void bitnet__attend_keys(const bitnet__attention *a, int32_t from, int32_
 static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int thread) {
     const bitnet_ctx *c = a->s->c;
     const int32_t at = bitnet__position(a, i / (a->n_cols / a->n_tokens));
-    const int32_t first = bitnet__first_seen(a->s, at);
+    const int32_t first = bitnet__first_seen(a->s, at), i8 = c->p.kv_type == BITNET_KV_I8;
+    const size_t query = bitnet__query_at(a->s, a->kv_head, a->t) + (size_t)i;
     (void)thread;
     c->k.softmax(a->scores + (size_t)i * (size_t)c->n_scores + first, at + 1 - first,
-                 (float)(1.0 / bitnet__sqrt((double)c->m->head_dim)),
+                 i8 ? c->m->score_scale * c->query.scale[query] : c->m->score_scale,
                  c->p.kv_type == BITNET_KV_F16);
+    if (i8) bitnet__attend_weights(a, i, first, at + 1);
 }
 
 /* Adds to out [n_cols][count] the values of positions [from, to), elements [first, first + count),
@@ -10145,28 +10396,50 @@ static void bitnet__add_values(const bitnet__attention *a, int32_t from, int32_t
     }
 }
 
-/* Elements [from, from + count) of the heads' outputs: for each token first the positions before
-   those that all tokens see (in a layer that slides), then these, then those behind. So each sum
-   has the order of positions, whatever the span is. */
+/* Floats, elements [first, first + count): for each token first the positions before those that all
+   tokens see (in a layer that slides), then these, then those behind. So each sum has the order of
+   positions, whatever the span is. */
+static void bitnet__sum_values(const bitnet__attention *a, int32_t first, int32_t count,
+                               float *out) {
+    const int32_t group = a->n_cols / a->n_tokens, end = bitnet__position(a, 0) + 1;
+    const int32_t last = bitnet__first_seen(a->s, a->n_all - 1);
+    const int32_t begin = bitnet__min(last, end);      /* all see [begin, end) */
+    int32_t i;
+    for (i = 0; i < a->n_tokens; i++)
+        bitnet__add_values(a, bitnet__first_seen(a->s, bitnet__position(a, i)), begin, i * group,
+                           group, first, count, out + (size_t)(i * group) * (size_t)count);
+    bitnet__add_values(a, begin, end, 0, a->n_cols, first, count, out);
+    for (i = 1; i < a->n_tokens; i++)
+        bitnet__add_values(a, bitnet__max(end, bitnet__first_seen(a->s, bitnet__position(a, i))),
+                           bitnet__position(a, i) + 1, i * group, group, first, count,
+                           out + (size_t)(i * group) * (size_t)count);
+}
+
+/* I8: all blocks that a column sees, in order. What a column does not see weighs 0 there. */
+static void bitnet__sum_values_i8(const bitnet__attention *a, int32_t first, int32_t count,
+                                  float *out) {
+    const bitnet_ctx *c = a->s->c;
+    const int32_t to = bitnet__round_page(a->n_all);
+    int32_t from = bitnet__first_seen(a->s, bitnet__position(a, 0)), n;
+    for (from -= from % BITNET__PAGE; from < to; from += n) {
+        const uint8_t *values = bitnet__cache_rows(a, from, to, 1, &n);
+        c->k.sumrows_i8(values, a->weights + from, a->steps + from / BITNET__PAGE,
+                        (size_t)c->n_scores, c->m->head_dim, first, count, n, a->n_cols, out);
+    }
+}
+
+/* Elements [from, from + count) of the heads' outputs. */
 static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int32_t count,
                                   int thread) {
     const bitnet_ctx *c = a->s->c;
     const bitnet_model *m = c->m;
-    const int32_t group = a->n_cols / a->n_tokens, end = bitnet__position(a, 0) + 1;
-    const int32_t last = bitnet__first_seen(a->s, a->n_all - 1);
-    const int32_t begin = bitnet__min(last, end);      /* all see [begin, end) */
+    const int32_t group = a->n_cols / a->n_tokens;
     const size_t hd = (size_t)m->head_dim;
     float *mixed = c->mixed + (size_t)thread * (size_t)(c->block * group) * hd;
     int32_t i;
     memset(mixed, 0, (size_t)a->n_cols * (size_t)count * sizeof *mixed);
-    for (i = 0; i < a->n_tokens; i++)
-        bitnet__add_values(a, bitnet__first_seen(a->s, bitnet__position(a, i)), begin, i * group,
-                           group, from, count, mixed + (size_t)(i * group) * (size_t)count);
-    bitnet__add_values(a, begin, end, 0, a->n_cols, from, count, mixed);
-    for (i = 1; i < a->n_tokens; i++)
-        bitnet__add_values(a, bitnet__max(end, bitnet__first_seen(a->s, bitnet__position(a, i))),
-                           bitnet__position(a, i) + 1, i * group, group, from, count,
-                           mixed + (size_t)(i * group) * (size_t)count);
+    if (c->p.kv_type == BITNET_KV_I8) bitnet__sum_values_i8(a, from, count, mixed);
+    else bitnet__sum_values(a, from, count, mixed);
     for (i = 0; i < a->n_cols; i++) {
         size_t head = (size_t)(a->kv_head * group + i % group);
         memcpy(c->o + (size_t)(a->t + i / group) * (size_t)m->q_dim + head * hd + from,
@@ -10179,11 +10452,10 @@ static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int3
 static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     const bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    int32_t item, i, cols = c->block * (m->n_heads / m->n_kv_heads);
-    float *scores = c->scores + (size_t)(thread * cols) * (size_t)c->n_scores;
+    int32_t item, i;
     for (item = s->n_items - 1 - from; item >= s->n_items - to; item--) {
         bitnet__attention a = bitnet__make_attention(s, item % m->n_kv_heads,
-                                                     &c->spans[item / m->n_kv_heads], scores);
+                                                     &c->spans[item / m->n_kv_heads], thread);
         if (bitnet__is_cancelled(s->c, thread)) return;
         bitnet__attend_keys(&a, bitnet__first_seen(s, bitnet__position(&a, 0)), a.n_all);
         for (i = 0; i < a.n_cols; i++) bitnet__attend_softmax(&a, i, thread);
@@ -10197,11 +10469,9 @@ static void bitnet__step_attention_stage(const bitnet__step *s, int32_t from, in
                                          int thread) {
     const bitnet_ctx *c = s->c;
     const int32_t n = s->n_items / c->m->n_kv_heads;
-    const size_t cols = (size_t)(s->span->n * (c->m->n_heads / c->m->n_kv_heads));
     int32_t item;
     for (item = from; item < to; item++) {
-        float *scores = c->scores + (size_t)(item / n) * cols * (size_t)c->n_scores;
-        bitnet__attention a = bitnet__make_attention(s, item / n, s->span, scores);
+        bitnet__attention a = bitnet__make_attention(s, item / n, s->span, item / n);
         s->attend(&a, item % n, thread);
     }
 }
@@ -10631,7 +10901,9 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
        36  u32 n                          tokens
        40  i32 pending                    -1: none
        44  u32 tokens [n]
-           keys and values, F16 or F32    [n_layers][n_kv_heads][keys, values][n][head_dim]
+           keys and values                [n_layers][n_kv_heads][keys, values][n]; each is
+                                          [head_dim] F16 or F32, or a float and [head_dim] bytes
+                                          of I8: codes of values, codes of keys plus 128
            u64 checksum                   bitnet__hash of all bytes before it
 
    So neither pages nor anything else of the context shows, except kv_type. */
@@ -10654,23 +10926,48 @@ static void bitnet__state_header(const bitnet_ctx *c, uint32_t n, bitnet_token p
 
 /* Under 2^60, since n is at most 2^20 and a position under 2^38 bytes. */
 static uint64_t bitnet__state_size(const bitnet_ctx *c, uint32_t n) {
-    const uint64_t position = (bitnet__page_bytes(c->m, &c->p) - 64) /
-                              (uint64_t)c->page_len;
+    const uint64_t position = (uint64_t)c->m->n_layers * (uint64_t)c->m->n_kv_heads * 2 *
+                              bitnet__cell_bytes(c->m, &c->p);
     return BITNET__STATE_HEADER + n * (4 + position) + 8;
+}
+
+/* What state_rows calls: writes the bytes to a file, or replaces them by those of a file. */
+typedef void bitnet__state_fn(void *ud, uint8_t *rows, size_t size);
+
+/* Calls fn for a key, or value, of I8: its step, then its codes in order. */
+static void bitnet__state_row_i8(const bitnet_ctx *c, uint8_t *block, int32_t position, int what,
+                                 void *ud, bitnet__state_fn *fn) {
+    const int32_t n = c->m->head_dim;
+    uint8_t codes[256];
+    int32_t i, j, count;
+    fn(ud, block + 4 * (position % BITNET__PAGE), 4);
+    for (i = 0; i < n; i += count) {
+        count = bitnet__min(n - i, (int32_t)sizeof codes);
+        for (j = 0; j < count; j++)
+            codes[j] = *bitnet__cache_code(block, n, position, i + j, what);
+        fn(ud, codes, (size_t)count);
+        for (j = 0; j < count; j++)
+            *bitnet__cache_code(block, n, position, i + j, what) = codes[j];
+    }
 }
 
 /* Calls fn for all keys and values of the first n positions, in the order above. */
 static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void *ud,
-                               void (*fn)(void *ud, uint8_t *rows, size_t size)) {
+                               bitnet__state_fn *fn) {
     const bitnet_model *m = c->m;
-    const size_t row = (size_t)m->head_dim * (c->p.kv_type == BITNET_KV_F32 ? 4u : 2u);
+    const int32_t i8 = c->p.kv_type == BITNET_KV_I8, step = i8 ? BITNET__PAGE : c->page_len;
     bitnet__place at = {0, 0, -1};
-    int32_t i;
+    int32_t i, j, count;
     at.seq = seq;
     for (i = 0; i < m->n_layers * m->n_kv_heads * 2; i++)
-        for (at.pos = 0; at.pos < n; at.pos += c->page_len)
-            fn(ud, bitnet__cache_row(c, at, i / 2 / m->n_kv_heads, i / 2 % m->n_kv_heads, i % 2),
-               row * (size_t)bitnet__min(n - at.pos, c->page_len));
+        for (at.pos = 0; at.pos < n; at.pos += count) {
+            uint8_t *rows = bitnet__cache_row(c, at, i / 2 / m->n_kv_heads, i / 2 % m->n_kv_heads,
+                                              i % 2);
+            count = bitnet__min(n - at.pos, step);
+            for (j = 0; j < count && i8; j++)
+                bitnet__state_row_i8(c, rows, at.pos + j, i % 2, ud, fn);
+            if (!i8) fn(ud, rows, bitnet__cell_bytes(m, &c->p) * (size_t)count);
+        }
 }
 
 /* After a failure it takes no more bytes. */
@@ -12202,8 +12499,8 @@ static const char *bitnet__why_no_chat(const bitnet_model *m, const bitnet_chat_
         return "no chat: the file has no tokenizer.chat_template; give one of your own, see "
                "bitnet_chat_template";
     if (!t)
-        return "no chat: the file's tokenizer.chat_template is none of LLaMA 3, ChatML (Qwen) and "
-               "Falcon 3; give one of your own, see bitnet_chat_template";
+        return "no chat: the file's tokenizer.chat_template is none of LLaMA 3, ChatML (Qwen), "
+               "Falcon 3 and Falcon-E; give one of your own, see bitnet_chat_template";
     return chat->tools && !t->tools_before ? "the chat template has no tools"
                                            : "the chat template cannot turn thinking on or off";
 }
@@ -12718,27 +13015,39 @@ enum {
     BITNET__TEST_MARGIN = 8192         /* guard bytes behind packed weights */
 };
 
-/* The entries that multiply rows with columns. The columns of MIX are weights of rows. */
+/* The entries that multiply rows with columns. KEYS and VALUES are those of an int8 cache. The
+   columns of VALUES and MIX are weights of rows. */
 enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_U4, BITNET__TEST_GROUPS,
-       BITNET__TEST_DOT, BITNET__TEST_MIX };
+       BITNET__TEST_KEYS, BITNET__TEST_VALUES, BITNET__TEST_DOT, BITNET__TEST_MIX };
 
 /* All parts of a matrix with this many rows and columns: all columns, then `step` fewer each time;
-   and the same with rows. The shapes of DOT also serve MIX, where step is 1. */
-typedef struct bitnet__test_shape { int kind, n, rows, cols, step; } bitnet__test_shape;
+   and the same with rows, or with blocks of 64 rows. The shapes of DOT also serve MIX, where step
+   is 1. */
+typedef struct bitnet__test_shape {
+    int kind, n, rows, cols, step;
+    int valid;                         /* 1: I2_S without a code 3 */
+} bitnet__test_shape;
 
 static const bitnet__test_shape bitnet__test_shapes[] = {
-    {BITNET__TEST_TERNARY, 128, 37, 40, 1},            /* the ends of tiles and panels */
-    {BITNET__TEST_TERNARY, 128, 70, 33, 7}, {BITNET__TEST_TERNARY, 128, 304, 26, 25},
-    {BITNET__TEST_TERNARY, 384, 19, 34, 5},            /* rows that end with a whole block of TL2 */
-    {BITNET__TEST_TERNARY, 4352, 37, 8, 3},            /* sums that are widened; blocks of tiles */
-    {BITNET__TEST_TERNARY, 2176, 35, 26, 9},           /* several panels */
-    {BITNET__TEST_U8, 320, 9, 13, 1}, {BITNET__TEST_U8, 96, 9, 13, 1},
-    {BITNET__TEST_U8, 80, 9, 13, 1}, {BITNET__TEST_U8, 48, 9, 13, 1},
-    {BITNET__TEST_U8, 37, 3, 3, 1},
-    {BITNET__TEST_U4, 128, 9, 13, 1}, {BITNET__TEST_U4, 384, 37, 13, 3},
-    {BITNET__TEST_GROUPS, 256, 37, 40, 1}, {BITNET__TEST_GROUPS, 768, 70, 13, 3},
-    {BITNET__TEST_DOT, 272, 37, 13, 1}, {BITNET__TEST_DOT, 80, 70, 9, 3},
-    {BITNET__TEST_DOT, 37, 5, 5, 2}, {BITNET__TEST_DOT, 4112, 5, 7, 1}
+    {BITNET__TEST_TERNARY, 128, 37, 40, 1, 0},         /* the ends of tiles and panels */
+    {BITNET__TEST_TERNARY, 128, 70, 33, 7, 0}, {BITNET__TEST_TERNARY, 128, 304, 26, 25, 0},
+    {BITNET__TEST_TERNARY, 384, 19, 34, 5, 0},         /* rows that end with a whole block of TL2 */
+    {BITNET__TEST_TERNARY, 4352, 37, 8, 3, 0},         /* sums that are widened; blocks of tiles */
+    {BITNET__TEST_TERNARY, 2176, 35, 26, 9, 0},        /* several panels */
+    {BITNET__TEST_TERNARY, 640, 37, 40, 3, 1}, {BITNET__TEST_TERNARY, 128, 590, 17, 293, 1},
+    {BITNET__TEST_U8, 320, 9, 13, 1, 0}, {BITNET__TEST_U8, 96, 9, 13, 1, 0},
+    {BITNET__TEST_U8, 80, 9, 13, 1, 0}, {BITNET__TEST_U8, 48, 9, 13, 1, 0},
+    {BITNET__TEST_U8, 37, 3, 3, 1, 0},
+    {BITNET__TEST_U4, 128, 9, 13, 1, 0}, {BITNET__TEST_U4, 384, 37, 13, 3, 0},
+    {BITNET__TEST_GROUPS, 256, 37, 40, 1, 0}, {BITNET__TEST_GROUPS, 768, 70, 13, 3, 0},
+    {BITNET__TEST_GROUPS, 512, 33, 150, 149, 0},       /* more columns than panels take at once */
+    {BITNET__TEST_GROUPS, 256, 530, 17, 263, 0},
+    {BITNET__TEST_KEYS, 4, 64, 5, 1, 0}, {BITNET__TEST_KEYS, 100, 192, 13, 1, 0},
+    {BITNET__TEST_KEYS, 256, 192, 13, 1, 0},
+    {BITNET__TEST_VALUES, 36, 128, 5, 1, 0}, {BITNET__TEST_VALUES, 112, 192, 13, 1, 0},
+    {BITNET__TEST_VALUES, 256, 192, 13, 1, 0},
+    {BITNET__TEST_DOT, 272, 37, 13, 1, 0}, {BITNET__TEST_DOT, 80, 70, 9, 3, 0},
+    {BITNET__TEST_DOT, 37, 5, 5, 2, 0}, {BITNET__TEST_DOT, 4112, 5, 7, 1, 0}
 };
 
 typedef struct bitnet__test_entry {
@@ -12757,6 +13066,8 @@ static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 64, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 128, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 256, 0},
+    {BITNET__ENTRY(scores_i8), BITNET__TEST_KEYS, 0, 0},
+    {BITNET__ENTRY(sumrows_i8), BITNET__TEST_VALUES, 0, 0},
     {BITNET__ENTRY(dotrows_f32), BITNET__TEST_DOT, BITNET_TENSOR_F32, 0},
     {BITNET__ENTRY(dotrows_f16), BITNET__TEST_DOT, BITNET_TENSOR_F16, 0},
     {BITNET__ENTRY(dotrows_bf16), BITNET__TEST_DOT, BITNET_TENSOR_BF16, 0},
@@ -12769,11 +13080,11 @@ static const bitnet__test_entry bitnet__test_entries[] = {
 static const struct { const char *name; size_t offset; } bitnet__test_row_entries[] = {
     {BITNET__ENTRY(quantize)}, {BITNET__ENTRY(softmax)}, {BITNET__ENTRY(rope)},
     {BITNET__ENTRY(store_f16)}, {BITNET__ENTRY(dequantize)}, {BITNET__ENTRY(relu2_gate)},
-    {BITNET__ENTRY(sigmoid_gate)}, {BITNET__ENTRY(rmsnorm)}
+    {BITNET__ENTRY(sigmoid_gate)}, {BITNET__ENTRY(rmsnorm)}, {BITNET__ENTRY(weigh_i8)}
 };
 enum { BITNET__TEST_QUANTIZE, BITNET__TEST_SOFTMAX, BITNET__TEST_ROPE, BITNET__TEST_STORE,
        BITNET__TEST_DEQUANTIZE, BITNET__TEST_GATE, BITNET__TEST_SIGMOID, BITNET__TEST_NORM,
-       BITNET__TEST_ROW_ENTRIES };
+       BITNET__TEST_WEIGH, BITNET__TEST_ROW_ENTRIES };
 #undef BITNET__ENTRY
 
 typedef struct bitnet__selftest {
@@ -12867,6 +13178,23 @@ static void bitnet__test_fill_groups(bitnet__selftest *t) {
     }
 }
 
+/* The same for an int8 cache. */
+static void bitnet__test_fill_cache(bitnet__selftest *t) {
+    const int values = t->entry->kind == BITNET__TEST_VALUES, stride = (int)t->x_stride;
+    const int8_t *q = (const int8_t *)t->x;
+    int c, i;
+    bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, stride, values ? 0 : -127, 127);
+    bitnet__test_bytes(t, t->w, t->rows, 4 + t->n, 0, 255);
+    bitnet__test_floats(t, t->got, t->rows, 0);
+    for (i = 0; i < t->rows; i++)
+        bitnet__put_u32(t->w + (size_t)(i / 64) * bitnet__kv_block_bytes(t->n) + i % 64 * 4,
+                        bitnet__float_bits(t->got[i]));
+    for (c = 0; c < t->cols; c++)
+        for (i = t->sums[c] = 0; i < stride; i++) t->sums[c] += *q++;
+    for (i = 0; values && i < t->cols * stride / 64; i++)
+        t->steps[i] = (float)bitnet__random(&t->random);
+}
+
 /* The same for floats. Some rows have F16 subnormals, an infinity or a NaN. */
 static void bitnet__test_fill_floats(bitnet__selftest *t) {
     const int stride = (int)t->w_stride, columns = t->cols * (int)t->x_stride;
@@ -12907,6 +13235,10 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
                      size_t);
         void (*groups)(const uint8_t *, const int8_t *, const int32_t *, const float *, int, int,
                        int, int, int, float *, size_t);
+        void (*keys)(const uint8_t *, const int8_t *, const int32_t *, int, int, int, float *,
+                     size_t);
+        void (*values)(const uint8_t *, const uint8_t *, const float *, size_t, int, int, int, int,
+                       int, float *);
         void (*dot)(const uint8_t *, const float *, int, int, int, float *, size_t);
         void (*mix)(const uint8_t *, size_t, const float *, size_t, int, int, int, float *);
     } f;
@@ -12920,7 +13252,12 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
         const int group = t->entry->type, at = from * (t->n / group);
         f.groups(w, q, t->sums + at, t->steps + at, t->n, group, t->rows, t->cols, t->n > 256,
                  (float *)out, t->stride);
-    } else if (t->entry->kind == BITNET__TEST_DOT)
+    } else if (t->entry->kind == BITNET__TEST_KEYS)
+        f.keys(w, q, t->sums + from, t->n, t->rows, t->cols, (float *)out, t->stride);
+    else if (t->entry->kind == BITNET__TEST_VALUES)            /* the last t->stride elements */
+        f.values(w, (const uint8_t *)q, t->steps + (size_t)from * (t->x_stride / 64), t->x_stride,
+                 t->n, t->n - (int)t->stride, (int)t->stride, t->rows, t->cols, (float *)out);
+    else if (t->entry->kind == BITNET__TEST_DOT)
         f.dot(w, x, t->n, t->rows, t->cols, (float *)out, t->stride);
     else f.mix(w, t->w_stride, x, t->x_stride, t->n, t->rows, t->cols, (float *)out);
 }
@@ -12938,14 +13275,21 @@ static int bitnet__test_refusals(bitnet__selftest *t) {
     return refused;
 }
 
-/* Packs the I2_S rows at t->w, without their invalid codes 3: one group, another, and the rest. */
+/* Takes the invalid codes 3 out of the I2_S rows at t->w. */
+static void bitnet__test_make_valid(bitnet__selftest *t) {
+    const int bytes = t->rows * (t->n / 4);
+    int i;
+    for (i = 0; i < bytes; i++) t->w[i] ^= (uint8_t)(t->w[i] & t->w[i] >> 1 & 0x55);
+}
+
+/* Packs the I2_S rows at t->w, without codes 3: one group, another, and the rest. */
 static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
     const bitnet_kernels *k = &t->k;
-    const size_t row_bytes = (size_t)(t->n / 4), bytes = (size_t)t->rows * row_bytes;
+    const size_t row_bytes = (size_t)(t->n / 4);
     const size_t packed = k->packed_bytes(t->n, t->rows);
-    size_t i, at;
+    size_t at;
     int r, count;
-    for (i = 0; i < bytes; i++) t->w[i] ^= (uint8_t)(t->w[i] & t->w[i] >> 1 & 0x55);
+    bitnet__test_make_valid(t);
     memset(t->packed, 0xa5, packed);
     memcpy(t->packed + packed, t->blank, BITNET__TEST_MARGIN);
     if (refusals && !bitnet__test_refusals(t)) return "pack";
@@ -12956,6 +13300,11 @@ static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
         if (k->pack(t->w + (size_t)r * row_bytes, t->n, count, t->packed + at)) return "pack";
     }
     return memcmp(t->packed + packed, t->blank, BITNET__TEST_MARGIN) ? "pack" : 0;
+}
+
+/* Do the sums contain all rows? Else each row has its own. */
+static int bitnet__test_mixes(const bitnet__selftest *t) {
+    return t->entry->kind == BITNET__TEST_MIX || t->entry->kind == BITNET__TEST_VALUES;
 }
 
 /* Does a part, `rows` rows from `first` on and `cols` columns from `from` on, give the same as in
@@ -12970,7 +13319,7 @@ static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from,
     for (c = 0; c <= cols; c++) {
         const float *want = t->want + (size_t)(from + c) * t->stride + first;
         const float *got = t->got + (size_t)c * t->stride;
-        const size_t n = c == cols ? 0 : kind == BITNET__TEST_MIX ? t->stride : (size_t)rows;
+        const size_t n = c == cols ? 0 : bitnet__test_mixes(t) ? t->stride : (size_t)rows;
         if (!bitnet__test_same(want, got, n, kind >= BITNET__TEST_GROUPS) ||
             memcmp(got + n, t->blank + n, (t->stride - n) * sizeof *got)) return 0;
     }
@@ -12978,14 +13327,15 @@ static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from,
 }
 
 /* All parts of a shape. Up to four columns are tested in four places, to meet columns of each kind.
-   The sums of mix contain all rows. Packed rows are also read from the second group on. */
+   Packed rows are also read from the second group on. */
 static int bitnet__test_parts(bitnet__selftest *t, const bitnet__test_shape *s) {
-    const int group = t->k.row_group, mix = t->entry->kind == BITNET__TEST_MIX;
+    const int group = t->k.row_group, mix = bitnet__test_mixes(t);
+    const int unit = t->entry->kind == BITNET__TEST_KEYS ? BITNET__KV_BLOCK : 1;
     int i, from, cols;
     for (i = s->cols; i > 0; i -= mix ? 1 : s->step)
         for (from = 0; from == 0 || (from < 4 && i <= 4 && from + i <= s->cols); from++)
             if (!bitnet__test_part(t, 0, s->rows, from, i)) return 0;
-    for (i = s->rows; i > 0 && !mix; i -= s->step) {
+    for (i = s->rows; i > 0 && !mix; i -= s->step * unit) {
         cols = 1 + i * 7 % s->cols;
         if (!bitnet__test_part(t, 0, i, s->cols - cols, cols)) return 0;
     }
@@ -12995,17 +13345,20 @@ static int bitnet__test_parts(bitnet__selftest *t, const bitnet__test_shape *s) 
 
 /* Tests the entry with a shape. Returns the name of the entry that fails; 0: none. */
 static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__test_shape *s) {
-    const int mix = t->entry->kind == BITNET__TEST_MIX;
+    const int kind = t->entry->kind, mix = kind == BITNET__TEST_MIX;
+    const int values = kind == BITNET__TEST_VALUES;
     const char *bad = 0;
     t->n = s->n;
     t->rows = s->rows;
     t->cols = s->cols;
     t->w_stride = (size_t)(mix ? s->n + 8 : s->n);
-    t->x_stride = (size_t)(mix ? s->rows + 3 : s->n);
-    t->stride = (size_t)(mix ? s->n : s->rows + 3);
-    if (t->entry->kind <= BITNET__TEST_U4) bitnet__test_fill_ints(t);
-    else if (t->entry->kind == BITNET__TEST_GROUPS) bitnet__test_fill_groups(t);
+    t->x_stride = (size_t)(mix ? s->rows + 3 : values ? s->rows + 64 : s->n);
+    t->stride = (size_t)(mix ? s->n : values ? s->n - s->n / 128 * 16 : s->rows + 3);
+    if (kind <= BITNET__TEST_U4) bitnet__test_fill_ints(t);
+    else if (kind == BITNET__TEST_GROUPS) bitnet__test_fill_groups(t);
+    else if (kind == BITNET__TEST_KEYS || values) bitnet__test_fill_cache(t);
     else bitnet__test_fill_floats(t);
+    if (s->valid) bitnet__test_make_valid(t);
     if (t->packs) bad = bitnet__test_pack(t, s == bitnet__test_shapes);
     bitnet__test_multiply(t, &bitnet__kernels_scalar, t->w, 0, t->want);
     return bad ? bad : bitnet__test_parts(t, s) ? 0 : t->entry->name;
@@ -13066,6 +13419,11 @@ static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k,
         case BITNET__TEST_SIGMOID:
             k->sigmoid_gate(t->x, gain, way ? -1.6f : -1.0f, way ? -0.07f : 0.0f, n, y);
             break;
+        case BITNET__TEST_WEIGH: {     /* of heads of 4 elements */
+            const int rows = bitnet__round_page(n);
+            k->weigh_i8(t->x, t->w, 4, rows, way ? n * 3 / 4 : -1, n, (uint8_t *)y, y + rows / 4);
+            break;
+        }
         default: k->rmsnorm(x, gain, n, 1e-5f, y); break;
     }
 }
@@ -13081,6 +13439,10 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
         t->dots[0][i] = bitnet__test_below(t, 2001) - 1000;
         t->dots[1][i] = (bitnet__test_below(t, 1 << 15) - (1 << 14)) * (1 << 14);
     }
+    bitnet__test_floats(t, t->want, 2 * BITNET__KV_BLOCK, special);    /* steps of a cache */
+    for (i = 0; i < 2 * BITNET__KV_BLOCK; i++)
+        bitnet__put_u32(t->w + (size_t)(i / 64) * bitnet__kv_block_bytes(4) + i % 64 * 4,
+                        bitnet__float_bits(t->want[i]));
     for (i = 0; i < BITNET__TEST_ROW_ENTRIES; i++) {
         if (bitnet__test_is_scalar(t, bitnet__test_row_entries[i].offset)) continue;
         for (rot = 0; rot <= (i == BITNET__TEST_ROPE ? n : 0); rot += 2)
@@ -13175,7 +13537,7 @@ static const char *bitnet__check_arithmetic(void) {
     if (5.0f * one / 3.0f != 1.66666663f)
         return "this build multiplies by a reciprocal where it should divide; compile without "
                "-freciprocal-math";
-    if (bitnet__math_hash() != 0xc5aa8df7u)
+    if (bitnet__math_hash() != 0x0bd2fd98u)
         return "exp, log, sqrt, sin or cos differ from other builds; compile without options that "
                "relax floating point";
     return 0;

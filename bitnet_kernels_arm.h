@@ -6,10 +6,11 @@
    INSTRUCTIONS
        neon          Any ARMv8. Integer dot products use SMULL and SMLAL (products of int8 added
                      into int16) and SADALP (pairs of int16 added into int32). On ARMv7-A only
-                     ternary weights and bytes use NEON: vectors there flush subnormals to zero, so
-                     all floats are scalar, also those of a scale per group.
+                     integer dot products use NEON: vectors there flush subnormals to zero, so all
+                     floats are scalar, also those of a scale per group and of an int8 cache.
        neon-dotprod  SDOT: four products of int8 added into int32. Most CPUs since 2018.
-       neon-i8mm     SDOT, and SMMLA for many columns: 2 x 2 dot products of 8. Most since 2021.
+       neon-i8mm     SDOT, and SMMLA or USMMLA for many columns: 2 x 2 dot products of 8. Most
+                     since 2021.
        All           Floats use multiplications and additions, with 16 partial sums in four
                      registers. FMLA is used only in attention over an F16 cache, where products
                      are exact. F16 is converted by FCVTL and FCVTN.
@@ -31,7 +32,7 @@
        Shifting would cost two more instructions for every 64 codes, and most cores shift vectors
        in only one of two pipes. The kernels sum code * q and subtract sums[c], the sum of q.
 
-   WEIGHTS with a scale per group are drawn below, where their kernels are.
+   WEIGHTS with a scale per group and an int8 cache are drawn below, where their kernels are.
 
    INSTRUCTIONS PER WEIGHT in the inner loops, by gcc 12 at -O2
                                      weights, columns   vector arithmetic    loads    all
@@ -48,6 +49,16 @@
            groups, SDOT                    256, 1        32, 0.13 a weight      3      38
            groups, SDOT                    128, 8        76, 0.07 a product     9      90
            groups, SMMLA                   128, 8        58, 0.06 a product    10      73
+           int8 keys, SMLAL                128, 1        33, 0.26 a product     6      44
+           int8 keys, SMLAL                 64, 4        58, 0.23 a product    10      74
+           int8 keys, SDOT                 256, 1        32, 0.13 a product     9      45
+           int8 keys, SDOT                 128, 8        72, 0.07 a product    12      88
+           int8 keys, USMMLA               128, 8        48, 0.05 a product    16      69
+           int8 values, SMLAL              128, 1        25, 0.20 a product     6      37
+           int8 values, SMLAL               64, 4        55, 0.21 a product    11      72
+           int8 values, SDOT               256, 1        16, 0.06 a product    17      38
+           int8 values, SDOT               128, 8        64, 0.06 a product    15      84
+           int8 values, SMMLA              128, 8        48, 0.05 a product    16      70
        With two vector pipes that both run SDOT, a core takes at most 16 weights (4 bytes) a cycle
        in a tile of one column. That is more than its share of the memory bandwidth. With SMLAL,
        which runs in one pipe, it takes 8. At the end of a group each 4 rows of a column take 5 more
@@ -77,6 +88,26 @@
                            Apple M1                  90     26.0    25.3
            groups, SMMLA   Neoverse N2               73     29.0    26.0
                            Neoverse V1               73     14.6    13.0
+           keys, SMLAL     Cortex-A53                74    118.0    59.0
+                           Cortex-A76                74     32.1    32.0
+                           Neoverse N1               74     32.1    32.0
+                           Apple M1                  74     24.1    24.0
+           keys, SDOT      Cortex-A55                88    107.0    72.0
+                           Cortex-A76                88     37.1    36.0
+                           Neoverse N1               88     36.0    36.0
+                           Apple M1                  88     24.0    24.0
+           keys, USMMLA    Neoverse N2               69     24.0    24.0
+                           Neoverse V1               69     12.0    12.0
+           values, SMLAL   Cortex-A53                72    122.0    57.0
+                           Cortex-A76                72     32.1    32.0
+                           Neoverse N1               72     32.1    32.0
+                           Apple M1                  72     24.6    24.0
+           values, SDOT    Cortex-A55                84    107.0    64.0
+                           Cortex-A76                84     33.0    32.3
+                           Neoverse N1               84     32.0    32.0
+                           Apple M1                  84     21.4    21.3
+           values, SMMLA   Neoverse N2               70     24.0    24.0
+                           Neoverse V1               70     12.0    12.0
        Cortex-A53 and A55 execute in order: the loads of a step come before its products, and
        nothing hides their latency. llvm-mca models the Cortex-A76 as a Cortex-A57 and the M1 as a
        Cyclone.
@@ -112,9 +143,14 @@
        groups             At most 256 weights before the sums are emptied. SMLAL: an int16 gets
                           every fourth product of a row, 64 of them, 64 * 384 = 24576. SDOT, SMMLA:
                           a lane gets all products of a row, 98304; of 16 code 64 products of 6144,
-                          393216. Minus the sum of q, at most 2^16: exact as a float. */
+                          393216. Minus the sum of q, at most 2^16: exact as a float.
+       int8 cache         SMLAL: a product is at most 128 * 127 = 16256, of a key minus 128 or a
+                          value. An int16 gets two before it is emptied, 32512. All lanes together
+                          16256 n for keys, n <= 2^16: 1065353216; for values 64 products, 1040384.
+                          SDOT, SMMLA: the same. USMMLA: keys as they are, 255 * 127 n = 32385 n, at
+                          most 2122383360, minus 128 times the sum of q, at most 1065353216. */
 
-#if BITNET__KERNEL_ABI != 7
+#if BITNET__KERNEL_ABI != 8
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -182,10 +218,13 @@ extern "C" {
       __asm__("sdot %0.4s, %1.16b, %2.4b[" #i "]" : "+w"(sum) : "w"(w), "w"(a))
   #define BITNET__SMMLA(sum, a, w) \
       __asm__("smmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(a), "w"(w))
+  #define BITNET__USMMLA(sum, w, a) \
+      __asm__("usmmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(a))
 #else
   #define BITNET__SDOT(sum, w, a) ((sum) = vdotq_s32(sum, w, a))
   #define BITNET__SDOT_LANE(sum, w, a, i) ((sum) = vdotq_laneq_s32(sum, w, a, i))
   #define BITNET__SMMLA(sum, a, w) ((sum) = vmmlaq_s32(sum, a, w))
+  #define BITNET__USMMLA(sum, w, a) ((sum) = vusmmlaq_s32(sum, w, a))
 #endif
 
 #if defined(__arm__) && !defined(__ARM_NEON)
@@ -212,13 +251,16 @@ extern "C" {
 
 /* IN_PLACE: gcc carries sums from one step to the next through a second set of registers, unless a
    statement may have changed them. NO_AHEAD: both compilers move loads far ahead and spill sums for
-   that, but not past a statement that may have changed memory. */
+   that, but not past a statement that may have changed memory. DONE: and neither is this sum
+   computed later, so that the registers of its products are free again. */
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__IN_PLACE(sum) __asm__("" : "+w"(sum))
   #define BITNET__NO_AHEAD() __asm__ volatile("" : : : "memory")
+  #define BITNET__DONE(sum) __asm__ volatile("" : : "w"(sum) : "memory")
 #else
   #define BITNET__IN_PLACE(sum) ((void)0)
   #define BITNET__NO_AHEAD() ((void)0)
+  #define BITNET__DONE(sum) ((void)0)
 #endif
 
 /* Prefetches the cache line `distance` bytes after p. It may be past the end, where a prefetch
@@ -860,6 +902,16 @@ BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__repeat_neon(const int8_t *q
     return vreinterpretq_s8_s32(v);
 }
 
+/* The sums of neighbouring lanes. */
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__add_pairs(const int32x4_t *two) {
+#ifdef __arm__
+    return vcombine_s32(vpadd_s32(vget_low_s32(two[0]), vget_high_s32(two[0])),
+                        vpadd_s32(vget_low_s32(two[1]), vget_high_s32(two[1])));
+#else
+    return vpaddq_s32(two[0], two[1]);
+#endif
+}
+
 /* SMLAL multiplies 8 bytes of a field, which are two rows, by the same 4 activations, twice. An
    int16 gets a product for every 4 weights, at most 64 in a group; see BOUNDS. */
 BITNET__INLINE BITNET__TARGET_neon void bitnet__group_neon(const uint8_t *w, const int8_t *q, int n,
@@ -899,12 +951,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__group_neon(const uint8_t *w, con
         BITNET__UNROLL for (j = 0; j < regs; j++) {
             two[0] = vpaddlq_s16(sum[c][j][0]);
             two[1] = vpaddlq_s16(sum[c][j][1]);
-#ifdef __arm__
-            dots[c][j] = vcombine_s32(vpadd_s32(vget_low_s32(two[0]), vget_high_s32(two[0])),
-                                      vpadd_s32(vget_low_s32(two[1]), vget_high_s32(two[1])));
-#else
-            dots[c][j] = vpaddq_s32(two[0], two[1]);
-#endif
+            dots[c][j] = bitnet__add_pairs(two);
         }
     }
 }
@@ -1116,6 +1163,7 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups(const bitnet__grouped
             p.w += bitnet__groups_bytes(n, group, BITNET__GROUP_ROWS); \
         } \
     }
+/* Columns of a tile with SMLAL. */
 #ifdef __arm__
   #define BITNET__MOST 2
 #else
@@ -1129,6 +1177,304 @@ BITNET__DEFINE_GROUPS(dotprod, 8, bitnet__group_dotprod, bitnet__group_dotprod)
 #endif
 #if BITNET__I8MM
 BITNET__DEFINE_GROUPS(i8mm, 8, bitnet__group_dotprod, bitnet__group_i8mm)
+#endif
+
+/* ---- an int8 cache ----
+   bitnet.h has the layout: rows of words of 4 bytes, of 64 positions (keys) or of n elements
+   (values). A register has 4 words, and each word meets the same 4 bytes of a column, which is a
+   query or the weights of 64 positions:
+
+       word            0                1                2                3
+       keys            position 4j      4j + 1           4j + 2           4j + 3
+       values          element 4j       4j + 1           4j + 2           4j + 3
+       column          4 bytes          the same         the same         the same
+
+   A tile is 2 or 4 such registers and 1, 2, 4 or 8 columns, exactly as many as there are. Its sums
+   stay in registers for the whole length. Keys are bytes minus 128, which is the byte with its sign
+   bit flipped. Or they are used as they are, and 128 times the sum of the query is subtracted at
+   the end. The scalar functions take heads, and parts of heads, whose sizes are not multiples of
+   16. */
+typedef struct bitnet__words {
+    const uint8_t *w;                  /* the first row of words */
+    size_t w_stride;                   /* bytes from a row to the next */
+    const int8_t *q;                   /* columns of n bytes */
+    size_t q_stride;
+    const int32_t *sums;               /* of each column; with values 0 */
+    int n;                             /* a multiple of 16 */
+    const uint8_t *steps;              /* floats: of each position (keys) or column (values) */
+    size_t step_stride;                /* bytes from a column's to the next one's; with keys 0 */
+    float *out;
+    size_t out_stride;
+} bitnet__words;
+
+/* dots[c][j]: the words of register j of all n / 4 rows with column c. */
+typedef void bitnet__words_fn(const bitnet__words *p, int32x4_t (*dots)[4], const int regs,
+                              const int cols, const int keys);
+
+BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__load_words(const uint8_t *w, const int keys) {
+    const uint8x16_t v = vld1q_u8(w);
+    return vreinterpretq_s8_u8(keys ? veorq_u8(v, vdupq_n_u8(128)) : v);
+}
+
+/* v[j]: register j of two rows; a: 4 bytes of a column for each. Two products fit int16. SADALP
+   adds the pairs of a word to two lanes of int32. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__add_words_neon(int32x4_t (*sum)[2],
+                                                               int8x16_t (*v)[2],
+                                                               const int8x16_t *a) {
+    int16x8_t low[2], high[2];
+    int j;
+    BITNET__UNROLL for (j = 0; j < 2; j++) {
+        low[j] = vmull_s8(vget_low_s8(v[j][0]), vget_low_s8(a[0]));
+#ifdef __arm__
+        high[j] = vmull_s8(vget_high_s8(v[j][0]), vget_low_s8(a[0]));
+#else
+        high[j] = vmull_high_s8(v[j][0], a[0]);
+#endif
+    }
+    BITNET__UNROLL for (j = 0; j < 2; j++) {
+        low[j] = vmlal_s8(low[j], vget_low_s8(v[j][1]), vget_low_s8(a[1]));
+#ifdef __arm__
+        high[j] = vmlal_s8(high[j], vget_high_s8(v[j][1]), vget_low_s8(a[1]));
+#else
+        high[j] = vmlal_high_s8(high[j], v[j][1], a[1]);
+#endif
+    }
+    BITNET__UNROLL for (j = 0; j < 2; j++) {
+        sum[j][0] = vpadalq_s16(sum[j][0], low[j]);
+        sum[j][1] = vpadalq_s16(sum[j][1], high[j]);
+        BITNET__IN_PLACE(sum[j][0]);
+        BITNET__IN_PLACE(sum[j][1]);
+    }
+    BITNET__UNROLL for (j = 0; j < 2; j++) {
+        BITNET__DONE(sum[j][0]);
+        BITNET__DONE(sum[j][1]);
+    }
+}
+
+BITNET__INLINE BITNET__TARGET_neon void bitnet__words_neon(const bitnet__words *p,
+                                                           int32x4_t (*dots)[4], const int regs,
+                                                           const int cols, const int keys) {
+    const uint8_t *w = p->w;
+    int32x4_t sum[4][4][2];
+    int8x16_t v[4][2], a[2];
+    int c, j, h, k;
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (j = 0; j < regs; j++) sum[c][j][0] = sum[c][j][1] = vdupq_n_s32(0);
+    }
+    for (k = 0; k < p->n; k += 8) {
+        BITNET__UNROLL for (h = 0; h < 2; h++, w += p->w_stride) {
+            BITNET__UNROLL for (j = 0; j < regs; j++)
+                v[j][h] = bitnet__load_words(w + 16 * j, keys);
+        }
+        BITNET__UNROLL for (c = 0; c < cols; c++) {
+            BITNET__UNROLL for (h = 0; h < 2; h++)
+                a[h] = bitnet__repeat_neon(p->q + (size_t)c * p->q_stride + k + 4 * h);
+            BITNET__UNROLL for (j = 0; j < regs; j += 2)
+                bitnet__add_words_neon(sum[c] + j, v + j, a);
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (j = 0; j < regs; j++) dots[c][j] = bitnet__add_pairs(sum[c][j]);
+    }
+}
+
+#if BITNET__DOTPROD
+/* A lane of a column's 16 bytes for each of 4 rows. It must be a literal, hence the macro. */
+#define BITNET__STEP(s) \
+    BITNET__UNROLL for (j = 0; j < regs; j++) v[j] = bitnet__load_words(w + 16 * j, keys); \
+    BITNET__UNROLL for (c = 0; c < cols; c++) { \
+        BITNET__UNROLL for (j = 0; j < regs; j++) BITNET__SDOT_LANE(dots[c][j], v[j], a[c], s); \
+    } \
+    w += p->w_stride; \
+    BITNET__NO_AHEAD();
+BITNET__INLINE BITNET__TARGET_dotprod void bitnet__words_dotprod(const bitnet__words *p,
+                                                                 int32x4_t (*dots)[4],
+                                                                 const int regs, const int cols,
+                                                                 const int keys) {
+    const uint8_t *w = p->w;
+    int8x16_t v[4], a[8];
+    int c, j, k;
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (j = 0; j < regs; j++) dots[c][j] = vdupq_n_s32(0);
+    }
+    for (k = 0; k < p->n; k += 16) {
+        BITNET__UNROLL for (c = 0; c < cols; c++)
+            a[c] = vld1q_s8(p->q + (size_t)c * p->q_stride + k);
+        BITNET__STEP(0)
+        BITNET__STEP(1)
+        BITNET__STEP(2)
+        BITNET__STEP(3)
+    }
+}
+#undef BITNET__STEP
+#endif
+
+#if BITNET__I8MM
+/* Words of two rows in turn are 8 bytes of a position, or element. SMMLA and, for keys as they
+   are, USMMLA multiply two of these by 8 bytes of two columns. A sum's lanes: the first position
+   with the first column and with the second, then the next position. */
+BITNET__INLINE BITNET__TARGET_i8mm void bitnet__words_i8mm(const bitnet__words *p,
+                                                           int32x4_t (*dots)[4], const int regs,
+                                                           const int cols, const int keys) {
+    const uint8_t *w = p->w;
+    int32x4_t sum[4][4][2], less;
+    int8x16_t a[4][2];
+    uint8x16_t two[2];
+    int c, j, h, i, k;
+    BITNET__UNROLL for (c = 0; c < cols / 2; c++) {
+        BITNET__UNROLL for (j = 0; j < regs; j++) sum[c][j][0] = sum[c][j][1] = vdupq_n_s32(0);
+    }
+    for (k = 0; k < p->n; k += 16) {
+        BITNET__UNROLL for (c = 0; c < cols / 2; c++) {
+            const int8_t *from = p->q + (size_t)(2 * c) * p->q_stride + k;
+            const int64x2_t a0 = vreinterpretq_s64_s8(vld1q_s8(from));
+            const int64x2_t a1 = vreinterpretq_s64_s8(vld1q_s8(from + p->q_stride));
+            a[c][0] = vreinterpretq_s8_s64(vtrn1q_s64(a0, a1));
+            a[c][1] = vreinterpretq_s8_s64(vtrn2q_s64(a0, a1));
+            BITNET__IN_PLACE(a[c][1]);
+        }
+        BITNET__UNROLL for (h = 0; h < 2; h++, w += 2 * p->w_stride) {
+            BITNET__UNROLL for (j = 0; j < regs; j++) {
+                const uint32x4_t w0 = vreinterpretq_u32_u8(vld1q_u8(w + 16 * j));
+                const uint32x4_t w1 = vreinterpretq_u32_u8(vld1q_u8(w + p->w_stride + 16 * j));
+                two[0] = vreinterpretq_u8_u32(vzip1q_u32(w0, w1));
+                two[1] = vreinterpretq_u8_u32(vzip2q_u32(w0, w1));
+                BITNET__UNROLL for (c = 0; c < cols / 2; c++) {
+                    BITNET__UNROLL for (i = 0; i < 2; i++) {
+                        if (keys) BITNET__USMMLA(sum[c][j][i], two[i], a[c][h]);
+                        else BITNET__SMMLA(sum[c][j][i], vreinterpretq_s8_u8(two[i]), a[c][h]);
+                    }
+                }
+                BITNET__NO_AHEAD();
+            }
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < cols; c++) {
+        less = vdupq_n_s32(keys ? 128 * p->sums[c] : 0);
+        BITNET__UNROLL for (j = 0; j < regs; j++) {
+            const int32x4_t *s = sum[c / 2][j];
+            dots[c][j] = vsubq_s32(c % 2 ? vuzp2q_s32(s[0], s[1]) : vuzp1q_s32(s[0], s[1]), less);
+        }
+    }
+}
+#endif
+
+/* Calls `dot`, a constant, inline; see bitnet__dot. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__dot_words(bitnet__words_fn *dot,
+                                                          const bitnet__words *p,
+                                                          int32x4_t (*dots)[4], const int regs,
+                                                          const int cols, const int keys) {
+#if defined(_MSC_VER) && !defined(__clang__)
+    if (dot == bitnet__words_neon) {
+        bitnet__words_neon(p, dots, regs, cols, keys);
+        return;
+    }
+  #if BITNET__DOTPROD
+    if (dot == bitnet__words_dotprod) {
+        bitnet__words_dotprod(p, dots, regs, cols, keys);
+        return;
+    }
+  #endif
+#endif
+    dot(p, dots, regs, cols, keys);
+}
+
+/* Keys: to = dots * (the step of each). Values: to += dots * *step. On AArch32 floats are scalar;
+   see INSTRUCTIONS. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__put_words(float *to, int32x4_t dots,
+                                                          const uint8_t *steps, const int keys) {
+#ifdef __arm__
+    int32_t four[4];
+    int r;
+    vst1q_s32(four, dots);
+    for (r = 0; r < 4; r++) {
+        const float x = (float)four[r] * bitnet__load_f32(steps + (keys ? 4 * r : 0));
+        to[r] = keys ? x : to[r] + x;
+    }
+#else
+    const float32x4_t v = vcvtq_f32_s32(dots);
+    if (keys) vst1q_f32(to, vmulq_f32(v, vreinterpretq_f32_u8(vld1q_u8(steps))));
+    else {
+        const float32x4_t step = vdupq_n_f32(bitnet__load_f32(steps));
+        vst1q_f32(to, vaddq_f32(vld1q_f32(to), vmulq_f32(v, step)));
+    }
+#endif
+}
+
+/* `count` words of a row, a multiple of 16, with the first `cols` columns. */
+BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_words(bitnet__words p, int count,
+                                                          const int regs, const int cols,
+                                                          const int keys, bitnet__words_fn *dot) {
+    int32x4_t dots[8][4];
+    int i, c, j;
+    for (i = 0; i < count; i += 4 * regs) {
+        bitnet__dot_words(dot, &p, dots, regs, cols, keys);
+        BITNET__UNROLL for (c = 0; c < cols; c++) {
+            BITNET__UNROLL for (j = 0; j < regs; j++)
+                bitnet__put_words(p.out + (size_t)c * p.out_stride + 4 * j, dots[c][j],
+                                  p.steps + (keys ? (size_t)(16 * j) : (size_t)c * p.step_stride),
+                                  keys);
+        }
+        p.w += 16 * regs;
+        p.steps += keys ? 16 * regs : 0;
+        p.out += 4 * regs;
+    }
+    return cols;
+}
+
+/* All columns, 8, 4, 2 or 1 at a time, at most `most`. one: for 1 column. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__all_words(bitnet__words p, int count, int cols,
+                                                          const int keys, const int most,
+                                                          bitnet__words_fn *one,
+                                                          bitnet__words_fn *many) {
+    const int regs = most < 8 ? 2 : 4;
+    int c, taken;
+    for (c = 0; c < cols; c += taken) {
+        if (most >= 8 && cols - c >= 8) taken = bitnet__tile_words(p, count, 2, 8, keys, many);
+        else if (most >= 4 && cols - c >= 4)
+            taken = bitnet__tile_words(p, count, regs, 4, keys, many);
+        else if (cols - c >= 2) taken = bitnet__tile_words(p, count, regs, 2, keys, many);
+        else taken = bitnet__tile_words(p, count, most < 4 ? 2 : 4, 1, keys, one);
+        p.q += (size_t)taken * p.q_stride;
+        if (keys) p.sums += taken;
+        p.steps += (size_t)taken * p.step_stride;
+        p.out += (size_t)taken * p.out_stride;
+    }
+}
+
+/* Blocks of 64 positions. */
+#define BITNET__DEFINE_I8(isa, most, one, many) \
+    static BITNET__TARGET_##isa void bitnet__scores_i8_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        float *out, size_t out_stride) { \
+        const size_t bytes = bitnet__kv_block_bytes(n), at = BITNET__KV_STEPS; \
+        bitnet__words p = {w + at, at, q, (size_t)n, sums, n, w, 0, out, out_stride}; \
+        int r; \
+        if (n % 16) bitnet__scores_i8_scalar(w, q, sums, n, rows, cols, out, out_stride); \
+        else for (r = 0; r < rows; r += 64, p.w += bytes, p.steps += bytes, p.out += 64) \
+            bitnet__all_words(p, 64, cols, 1, most, one, many); \
+    } \
+    static BITNET__TARGET_##isa void bitnet__sumrows_i8_##isa( \
+        const uint8_t *w, const uint8_t *p, const float *steps, size_t p_stride, int n, int first, \
+        int count, int rows, int cols, float *out) { \
+        bitnet__words v = {w + BITNET__KV_STEPS + 4 * (size_t)first, 4 * (size_t)n, \
+                           (const int8_t *)p, p_stride, 0, 64, (const uint8_t *)steps, \
+                           p_stride / 16, out, (size_t)count}; \
+        int r; \
+        if (count % 16) \
+            bitnet__sumrows_i8_scalar(w, p, steps, p_stride, n, first, count, rows, cols, out); \
+        else for (r = 0; r < rows; r += 64, v.w += bitnet__kv_block_bytes(n), v.q += 64, \
+                                   v.steps += 4) \
+            bitnet__all_words(v, count, cols, 0, most, one, many); \
+    }
+#if BITNET__NEON
+BITNET__DEFINE_I8(neon, BITNET__MOST, bitnet__words_neon, bitnet__words_neon)
+#endif
+#if BITNET__DOTPROD
+BITNET__DEFINE_I8(dotprod, 8, bitnet__words_dotprod, bitnet__words_dotprod)
+#endif
+#if BITNET__I8MM
+BITNET__DEFINE_I8(i8mm, 8, bitnet__words_dotprod, bitnet__words_i8mm)
 #endif
 #undef BITNET__MOST
 
@@ -1569,6 +1915,14 @@ static void bitnet__sigmoid_gate_neon(const float *gate, const float *up, float 
     bitnet__sigmoid_gate_scalar(gate + whole, up + whole, a, b, n - whole, y + whole);
 }
 
+BITNET__INLINE double bitnet__root_neon(double x) {
+#if defined(__arm__)                   /* NEON has no doubles there */
+    return bitnet__sqrt(x);
+#else
+    return vget_lane_f64(vsqrt_f64(vdup_n_f64(x)), 0);
+#endif
+}
+
 static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float eps, float *y) {
     float32x4_t v, sum[4];
     float lanes[BITNET__LANES], mean, inv;
@@ -1586,10 +1940,47 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
     }
     for (j = 0; j < 4; j++) vst1q_f32(lanes + 4 * j, sum[j]);
     mean = bitnet__sum_lanes(lanes) / (float)n;
-    inv = (float)(1.0 / bitnet__sqrt((double)mean + (double)eps));
+    inv = (float)(1.0 / bitnet__root_neon((double)mean + (double)eps));
     for (i = 0; i < n; i += 4) {
         v = vmulq_f32(vld1q_f32(x + i), vdupq_n_f32(inv));
         vst1q_f32(y + i, vmulq_f32(v, vld1q_f32(gain + i)));
+    }
+}
+
+/* 64 positions. FCVTNU makes what is negative, or a NaN, 0. The largest becomes 127. */
+BITNET__INLINE float bitnet__weigh_block_neon(const float *p, const uint8_t *w, uint8_t *q) {
+    float32x4_t t[16], tops = vdupq_n_f32(1e-30f);
+    uint16x4_t words[4];
+    float top, scale;
+    int i, j;
+    for (i = 0; i < 16; i++) {
+        t[i] = vmulq_f32(vld1q_f32(p + 4 * i), vreinterpretq_f32_u8(vld1q_u8(w + 16 * i)));
+        tops = vmaxnmq_f32(t[i], tops);
+    }
+    top = vmaxnmvq_f32(tops);
+    scale = 127.0f / top;
+    for (i = 0; i < 16; i += 4) {
+        BITNET__UNROLL for (j = 0; j < 4; j++)
+            words[j] = vmovn_u32(vcvtnq_u32_f32(vmulq_f32(t[i + j], vdupq_n_f32(scale))));
+        vst1q_u8(q + 4 * i, vcombine_u8(vmovn_u16(vcombine_u16(words[0], words[1])),
+                                        vmovn_u16(vcombine_u16(words[2], words[3]))));
+    }
+    return top / 127.0f;
+}
+
+static void bitnet__weigh_i8_neon(const float *p, const uint8_t *w, int n, int rows, int from,
+                                  int to, uint8_t *q, float *steps) {
+    float part[BITNET__KV_BLOCK];
+    int r;
+    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), steps++) {
+        const int begin = from > r ? from - r : 0, end = to < r + 64 ? to - r : 64;
+        const float *x = p + r;
+        if (begin > 0 || end < 64) {
+            memset(part, 0, sizeof part);
+            if (begin < end) memcpy(part + begin, x + begin, (size_t)(end - begin) * sizeof *x);
+            x = part;
+        }
+        *steps = bitnet__weigh_block_neon(x, w, q + r);
     }
 }
 
@@ -1597,44 +1988,47 @@ static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, groups, u8, u4) \
+#define BITNET__KERNEL_ENTRIES(ternary, groups, u8, u4, scores, sumrows) \
     bitnet__quantize_neon, ternary, groups, bitnet__dotrows_f32_neon, bitnet__dotrows_f16_neon, \
     bitnet__dotrows_bf16_neon, bitnet__scores_f16_neon, bitnet__sumrows_f32_neon, \
     bitnet__sumrows_f16_neon, bitnet__softmax_neon, bitnet__rope_neon, bitnet__store_f16_neon, \
     bitnet__dequantize_neon, bitnet__relu2_gate_neon, bitnet__sigmoid_gate_neon, \
-    bitnet__rmsnorm_neon, u8, u4, ternary
+    bitnet__rmsnorm_neon, u8, u4, ternary, scores, bitnet__weigh_i8_neon, sumrows
 
 /* On AArch32 vectors always flush subnormals to zero, so all floats are scalar there. */
 #ifdef __arm__
   #undef BITNET__KERNEL_ENTRIES
-  #define BITNET__KERNEL_ENTRIES(ternary, groups, u8, u4) \
+  #define BITNET__KERNEL_ENTRIES(ternary, groups, u8, u4, scores, sumrows) \
       bitnet__quantize_scalar, ternary, groups, bitnet__dotrows_f32_scalar, \
       bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
       bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
       bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
       bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u8, \
-      u4, ternary
+      u4, ternary, scores, bitnet__weigh_i8_scalar, sumrows
 #endif
 
 #if BITNET__NEON
 static const bitnet_kernels bitnet__kernels_neon = {
     "neon", BITNET_CPU_NEON, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_neon, bitnet__dotrows_groups_neon,
-                           bitnet__dotrows_u8_neon, bitnet__dotrows_u4_neon)
+                           bitnet__dotrows_u8_neon, bitnet__dotrows_u4_neon,
+                           bitnet__scores_i8_neon, bitnet__sumrows_i8_neon)
 };
 #endif
 #if BITNET__DOTPROD
 static const bitnet_kernels bitnet__kernels_dotprod = {
     "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_dotprod, bitnet__dotrows_groups_dotprod,
-                           bitnet__dotrows_u8_dotprod, bitnet__dotrows_u4_dotprod)
+                           bitnet__dotrows_u8_dotprod, bitnet__dotrows_u4_dotprod,
+                           bitnet__scores_i8_dotprod, bitnet__sumrows_i8_dotprod)
 };
 #endif
 #if BITNET__I8MM
 static const bitnet_kernels bitnet__kernels_i8mm = {
     "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_i8mm, bitnet__dotrows_groups_i8mm,
-                           bitnet__dotrows_u8_dotprod, bitnet__dotrows_u4_dotprod)
+                           bitnet__dotrows_u8_dotprod, bitnet__dotrows_u4_dotprod,
+                           bitnet__scores_i8_i8mm, bitnet__sumrows_i8_i8mm)
 };
 #endif
 

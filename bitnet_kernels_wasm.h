@@ -9,12 +9,15 @@
                      there is no product of bytes, and x86 has no shift of bytes.
        relaxed-simd  Also needs -mrelaxed-simd. Integer dot products of bytes use relaxed dots, one
                      of whose operands has 7 bits.
-       Both          Floats use multiplications and additions, with 16 partial sums in four
-                     registers. F16 is converted by integer operations, because there is no
-                     instruction for it.
+       Both          Many columns are not multiplied, but looked up: see there. Floats have 16
+                     partial sums in four registers. F16 is converted by integer operations, because
+                     there is no instruction for it. relaxed-simd multiplies and adds at once where
+                     a product is exact (scores_f16, sumrows_f16).
    An engine does not load a module with instructions that it does not know. So the command line
    decides what is compiled, and the page decides which module to load. bitnet__cpu_features reports
    what the module has, and tests whether this engine computes the relaxed dot correctly.
+   dotrows_groups takes 260 KB of the stack, dotrows_ternary 160 KB: give each thread 512 KB
+   (-sSTACK_SIZE).
 
    WEIGHTS: I2_S, 128-group, read in place
        A row of n weights is n / 4 bytes. A block of 128 weights is 32 of them, two registers.
@@ -38,6 +41,19 @@
        v >> 4 (a shift of words: the mask removes the neighbour's bits). There are two sums, of
        codes and of 4 times the codes.
 
+   LOOKED-UP SUMS, for many columns
+       A byte of weights has four codes: 81 values without code 3. For each place of a byte in a row
+       and 16 columns, the 81 possible sums of (code - 1) * q are computed once, as int16. A row
+       then adds, for each of its bytes, one of them: two vectors, 64 products for two loads and two
+       additions. A byte of weights is turned once into the address of its sum, for all columns.
+
+           step     8 bytes of each row, 32 weights: a table [8][81][16] of int16, 20 KB, in L1
+           entry    27 c0 + 9 c1 + 3 c2 + c3 of a byte with the codes c0 (bits 7-6) to c3 (1-0)
+
+       That takes no product, so it is the same with and without relaxed SIMD. A table costs about
+       as much as looking up 80 rows, so up to 512 rows share it, and few rows or columns go to the
+       tiles. So do I2_S rows with a code 3.
+
    WEIGHTS WITH A SCALE PER GROUP
        A register is 16 weights of 4 rows, 4 bytes each. It meets the same activations in all lanes,
        so that a row's sum stays in its lane. Code = weight + 1; there is no code 3.
@@ -53,15 +69,11 @@
            masked in              v >> 8 v >> 8 v >> 8 v >> 8  v      v      v      v
            k there                3      2      1      0       3      2      1      0
 
-       simd128, more columns: weights of two rows to a word, unpacked once. That is PMADDWD and
-       PADDD for 16 products.
+       relaxed-simd, one column: bytes masked by 0x03 and 0x0c as above.
 
-       relaxed-simd: bytes masked by 0x03 and 0x0c as above, or, for more columns, unpacked once.
-       The relaxed dot and an addition do 16 products.
-
-       V8 moves the loads of a basic block to its beginning. So a panel's loop takes one step at a
-       time, 4 registers of weights and 2 of activations: with 8 sums these are 14 of the 15 that V8
-       uses. Unrolled, it would spill them and take a third longer.
+       V8 moves the loads of a basic block to its beginning, and spills what does not fit into the
+       15 registers that it uses. So the inner loops of floats and of looked-up sums take one small
+       step at a time.
 
    WHY THE RELAXED DOT IS EXACT
        i16x8.relaxed_dot_i8x16_i7x16_s gives sums of two products of a signed byte and one of 7
@@ -78,15 +90,11 @@
    BOUNDS, for q from -128 to 127; of I2_S for codes up to 3, n <= 2^20: 8192 blocks
        simd128, tile      A product is at most 256 * 3 * 128 = 98304. A lane gets 16 a block, 32
                           blocks: 50331648; four lanes 201326592.
-       simd128, panel     The weight 2 of code 3 counts too: words are -8193 to 16386. In 64 weights
-                          a lane gets 16 products of the lower row, -256 to 254 each: -4096 to 4064,
-                          in 13 bits. The upper row has 19 bits: 256 products of one depth, -65536
-                          to 65024. The sum of both may wrap; their difference does not.
        relaxed, tile      int16: a block is 4 pairs of 4 code to a lane, 4 * 3072 = 12288, and 4 of
                           code, 3072. Two blocks: 24576 and 6144; code + 4 code / 4 <= 12288.
                           int32: all lanes together 4 code, n / 2 products of 1536, at most
                           805306368; code, a quarter of that.
-       relaxed, panel     int16: 640 weights are 80 products of 384, 30720.
+       looked-up sums     int16: no code 3, so 224 weights are at most 224 * 128 = 28672.
        all, int32         All lanes together 384 n, at most 402653184; before or after the sum of q,
                           at most 128 n = 2^27, is subtracted. int32 goes to 2^31.
        dotrows_u8         255 * 64 n, at most 1069547520 for n = 2^16, and 128 times the sum of q,
@@ -98,15 +106,13 @@
    BOUNDS of a group of 256, for codes up to 2. int32 holds the exact dot product.
        simd128, tile      A product is at most 256 * 2 * 128 = 65536, a lane's sum 2^24; 256 times
                           the sum of q, at most 2^23, is subtracted.
-       simd128, panel     Words are -16385 to 16385. In 32 weights a lane gets 32 products of the
-                          lower row, -128 to 128 each: -4096 to 4096, in 14 bits (64 weights would
-                          reach 8192). The group: 2^15 + 16384 * 2^15 < 2^30.
        relaxed, tile      int16: 128 weights are 16 pairs of 4 code, -2048 to 2032 each: -32768 to
                           32512. A quarter of that, twice, and 32 pairs of code, -512 to 508 each:
                           the same.
-       relaxed, panel     int16: 64 pairs of code: the same. */
+       looked-up sums     int16: 128 weights are at most 128 * 128 = 16384; a group of 256 is two
+                          such sums. */
 
-#if BITNET__KERNEL_ABI != 7
+#if BITNET__KERNEL_ABI != 8
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -138,21 +144,8 @@ BITNET__INLINE v128_t bitnet__fold4_wasm(const v128_t *s) {
                           wasm_i32x4_shuffle(a, b, 2, 3, 6, 7));
 }
 
-/* Writes the dots of a column with `rows` rows, at most 4 of them, minus *sum. If sum is null, adds
-   the dots to what is there. */
-BITNET__INLINE void bitnet__put_dots_wasm(int32_t *to, v128_t dots, int rows, const int32_t *sum) {
-    int32_t four[4] = {0, 0, 0, 0};
-    if (rows <= 0) return;
-    if (sum) dots = wasm_i32x4_sub(dots, wasm_i32x4_splat(*sum));
-    else {
-        bitnet__put(four, to, rows);
-        dots = wasm_i32x4_add(dots, wasm_v128_load(four));
-    }
-    wasm_v128_store(four, dots);
-    bitnet__put(to, four, rows);
-}
-
-/* The same where the rows are at distances of `apart`. */
+/* Writes the dots of a column with up to 4 rows at distances of `apart`, minus *sum. If sum is
+   null, adds the dots to what is there. */
 BITNET__INLINE void bitnet__put_apart_wasm(int32_t *to, v128_t dots, int rows, int apart,
                                            const int32_t *sum) {
     int32_t four[4];
@@ -162,39 +155,261 @@ BITNET__INLINE void bitnet__put_apart_wasm(int32_t *to, v128_t dots, int rows, i
         to[r * apart] = sum ? four[r] - *sum : to[r * apart] + four[r];
 }
 
-/* The codes of bits 7-6 (i = 0) to 1-0 (i = 3), a byte each. */
-BITNET__INLINE v128_t bitnet__codes_wasm(v128_t v, const int i) {
-    return wasm_v128_and(i == 3 ? v : wasm_u16x8_shr(v, (uint32_t)(6 - 2 * i)),
-                         wasm_i8x16_const_splat(3));
+/* ---- many columns: sums of four activations, looked up ----
+   See LOOKED-UP SUMS. A step is 8 bytes of every row, 32 weights. */
+enum {
+    BITNET__SUMS = 81,                 /* that a byte of weights can select, without a code 3 */
+    BITNET__LOOK_ROWS = 512,           /* that share the sums of a step, at most */
+    BITNET__LOOK_LEAST = 32,           /* and at least: for fewer, the sums would take most time */
+    BITNET__LOOK_STEPS = 8,            /* whose entries are known at a time */
+    BITNET__LOOK_COLS = 16,            /* of a table, in two vectors */
+    BITNET__LOOK_TABLE = 8 * BITNET__SUMS * 2 + 128,   /* vectors; also what a code 3 selects */
+
+    /* The columns from which on they are faster than the tiles of a table. */
+    BITNET__FEW_SIMD128 = 5, BITNET__FEW_RELAXED16 = 8, BITNET__FEW_RELAXED32 = 16
+};
+
+/* Where a step's rows find their sums: the addresses of 8 entries for each row. */
+typedef uint32_t bitnet__look[BITNET__LOOK_ROWS * 8 + 8];
+
+BITNET__INLINE v128_t bitnet__zip_low_wasm(v128_t a, v128_t b) {
+    return wasm_i8x16_shuffle(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
 
-/* The table entry for ternary weights: panels of panel_rows rows and panel_cols columns, from
-   min_cols columns on; else tiles. bitnet.h has the loops. With 1 for `wide` they leave no columns
-   to the tiles. */
-#define BITNET__DEFINE_PANELS(isa, unpack, panel_rows, panel_cols, depth, vectors, min_cols) \
-    BITNET__APART void bitnet__panels_##isa(const uint8_t *w, const int8_t *q, \
-                                            const int32_t *sums, int n, int rows, int cols, \
-                                            int32_t *out, size_t out_stride) { \
-        v128_t panel[vectors]; \
-        bitnet__panels(w, q, sums, n, rows, cols, out, out_stride, panel, unpack, \
-                       bitnet__multiply_##isa, panel_rows, depth, panel_cols); \
-    } \
+BITNET__INLINE v128_t bitnet__zip_high_wasm(v128_t a, v128_t b) {
+    return wasm_i8x16_shuffle(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+
+/* 8 bytes of 16 columns become 8 vectors of 16 columns. */
+BITNET__INLINE void bitnet__turn_wasm(const int8_t *const *col, int k, v128_t *to) {
+    v128_t a[8], b[8];
+    int i, stage;
+    BITNET__UNROLL for (i = 0; i < 8; i++)
+        a[i] = bitnet__zip_low_wasm(wasm_v128_load64_zero(col[i] + k),
+                                    wasm_v128_load64_zero(col[i + 8] + k));
+    BITNET__UNROLL for (stage = 0; stage < 3; stage++) {
+        BITNET__UNROLL for (i = 0; i < 4; i++) {
+            b[2 * i] = bitnet__zip_low_wasm(a[i], a[i + 4]);
+            b[2 * i + 1] = bitnet__zip_high_wasm(a[i], a[i + 4]);
+        }
+        BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = b[i];
+    }
+    BITNET__UNROLL for (i = 0; i < 8; i++) to[i] = a[i];
+}
+
+/* The sums of (code - 1) * q for the codes of one byte and 8 columns, q[0] for bits 7-6. Entry
+   27 c0 + 9 c1 + 3 c2 + c3 is to[2 * entry]. */
+BITNET__APART void bitnet__sums_wasm(v128_t q0, v128_t q1, v128_t q2, v128_t q3, v128_t *to) {
+    v128_t low[9], sum, high = wasm_i16x8_neg(wasm_i16x8_add(q0, q1));
+    int i, j, l;
+    low[0] = wasm_i16x8_neg(wasm_i16x8_add(q2, q3));
+    BITNET__UNROLL for (l = 1; l < 9; l++)
+        low[l] = l % 3 ? wasm_i16x8_add(low[l - 1], q3) : wasm_i16x8_add(low[l - 3], q2);
+    for (i = 0; i < 3; i++, high = wasm_i16x8_add(high, q0)) {
+        for (j = 0, sum = high; j < 3; j++, sum = wasm_i16x8_add(sum, q1), to += 18) {
+            BITNET__UNROLL for (l = 0; l < 8; l++) to[2 * l] = wasm_i16x8_add(sum, low[l]);
+            to[16] = wasm_i16x8_add(sum, low[8]);
+        }
+    }
+}
+
+/* The table of a step that begins with weight k, for up to 16 columns. */
+static void bitnet__step_table_wasm(const int8_t *const *col, int k, int vectors, int groups,
+                                    v128_t *table) {
+    v128_t q[32], a[4];
+    int i, j, at;
+    if (!groups) k = k / 128 * 128 + k % 128 / 4;
+    for (i = 0; i < 4; i++) bitnet__turn_wasm(col, k + i * (groups ? 8 : 32), q + 8 * i);
+    for (j = 0; j < 8; j++, table += 2 * BITNET__SUMS) {
+        for (i = 0; i < 4; i++) {
+            at = groups ? j / 4 * 16 + 12 - 4 * i + j % 4 : 8 * i + j;
+            a[i] = q[at];
+        }
+        bitnet__sums_wasm(wasm_i16x8_extend_low_i8x16(a[0]), wasm_i16x8_extend_low_i8x16(a[1]),
+                          wasm_i16x8_extend_low_i8x16(a[2]), wasm_i16x8_extend_low_i8x16(a[3]),
+                          table);
+        if (vectors == 2)
+            bitnet__sums_wasm(wasm_i16x8_extend_high_i8x16(a[0]),
+                              wasm_i16x8_extend_high_i8x16(a[1]),
+                              wasm_i16x8_extend_high_i8x16(a[2]),
+                              wasm_i16x8_extend_high_i8x16(a[3]), table + 1);
+    }
+}
+
+/* The entries that 8 bytes of each of two rows select. The codes of a byte are a number of base 4;
+   half a byte, 4 a + b, becomes 3 a + b, and the whole, 16 a + b, 9 a + b. */
+BITNET__INLINE void bitnet__find_wasm(v128_t v, const v128_t *table, uint32_t *at) {
+    const uint32_t place = BITNET__SUMS * 2 * sizeof *table;
+    v128_t first[2], eight[2];
+    int r;
+    first[0] = wasm_i32x4_add(wasm_i32x4_splat((int32_t)(uintptr_t)table),
+                              wasm_i32x4_const(0, place, 2 * place, 3 * place));
+    first[1] = wasm_i32x4_add(first[0], wasm_i32x4_const_splat(4 * place));
+    v = wasm_i8x16_sub(v, wasm_v128_and(wasm_u16x8_shr(v, 2), wasm_i8x16_const_splat(0x33)));
+    v = wasm_i8x16_add(
+        wasm_i8x16_sub(v, wasm_v128_and(wasm_u16x8_shr(v, 1), wasm_i8x16_const_splat(0x78))),
+        wasm_v128_and(wasm_u16x8_shr(v, 4), wasm_i8x16_const_splat(0x0f)));
+    eight[0] = wasm_i16x8_shl(wasm_u16x8_extend_low_u8x16(v), 5);  /* entries have 32 bytes */
+    eight[1] = wasm_i16x8_shl(wasm_u16x8_extend_high_u8x16(v), 5);
+    BITNET__UNROLL for (r = 0; r < 2; r++, at += 8) {
+        wasm_v128_store(at, wasm_i32x4_add(first[0], wasm_u32x4_extend_low_u16x8(eight[r])));
+        wasm_v128_store(at + 4, wasm_i32x4_add(first[1], wasm_u32x4_extend_high_u16x8(eight[r])));
+    }
+}
+
+/* Adds to the sums of each row, two vectors, what its 8 bytes select; `first`: to 0. */
+BITNET__INLINE void bitnet__look_up_wasm(const uint32_t *at, int rows, int first, v128_t *sum,
+                                         const int vectors) {
+    int r, h, i, j;
+    for (r = 0; r < rows; r++, sum += 2) {
+        v128_t s[2];
+        BITNET__UNROLL for (j = 0; j < vectors; j++)
+            s[j] = first ? wasm_i32x4_const_splat(0) : sum[j];
+        _Pragma("clang loop unroll(disable)") for (h = 0; h < 2; h++, at += 4) {
+            BITNET__UNROLL for (i = 0; i < 4; i++) {
+                const v128_t *from = (const v128_t *)(uintptr_t)at[i];
+                BITNET__UNROLL for (j = 0; j < vectors; j++) s[j] = wasm_i16x8_add(s[j], from[j]);
+            }
+        }
+        BITNET__UNROLL for (j = 0; j < vectors; j++) sum[j] = s[j];
+    }
+}
+
+BITNET__APART void bitnet__look_up1_wasm(const uint32_t *at, int rows, int first, v128_t *sum) {
+    bitnet__look_up_wasm(at, rows, first, sum, 1);
+}
+
+BITNET__APART void bitnet__look_up2_wasm(const uint32_t *at, int rows, int first, v128_t *sum) {
+    bitnet__look_up_wasm(at, rows, first, sum, 2);
+}
+
+/* The sums of up to 16 columns, from column c on, over `steps` steps from weight k on. */
+static void bitnet__look_up_steps_wasm(const int8_t *q, int n, int c, int cols, int k, int steps,
+                                       int groups, const bitnet__look *at, int rows, v128_t *table,
+                                       v128_t *sum) {
+    const int vectors = cols - c > 8 ? 2 : 1;
+    const int8_t *col[BITNET__LOOK_COLS];
+    int i;
+    for (i = 0; i < BITNET__LOOK_COLS; i++) col[i] = q + bitnet__clamp(c + i, cols) * (size_t)n;
+    for (i = 0; i < steps; i++) {
+        bitnet__step_table_wasm(col, k + 32 * i, vectors, groups, table);
+        if (vectors == 2) bitnet__look_up2_wasm(at[i], rows, i == 0, sum);
+        else bitnet__look_up1_wasm(at[i], rows, i == 0, sum);
+    }
+}
+
+/* ---- I2_S, looked up ---- */
+
+/* Writes the sums of 8 rows and up to 8 columns, at sum[2 * row]; or adds them, with add. */
+BITNET__INLINE void bitnet__put_sums_wasm(const v128_t *sum, int cols, int add, int32_t *out,
+                                          size_t out_stride) {
+    v128_t a[8], b[8];
+    int i, stage;
+    BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = sum[2 * i];
+    BITNET__UNROLL for (stage = 0; stage < 3; stage++) {
+        BITNET__UNROLL for (i = 0; i < 4; i++) {
+            b[2 * i] = wasm_i16x8_shuffle(a[i], a[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+            b[2 * i + 1] = wasm_i16x8_shuffle(a[i], a[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+        }
+        BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = b[i];
+    }
+    BITNET__UNROLL for (i = 0; i < 8; i++, out += out_stride) {
+        v128_t low = wasm_i32x4_extend_low_i16x8(a[i]), high = wasm_i32x4_extend_high_i16x8(a[i]);
+        if (i < cols) {
+            if (add) {
+                low = wasm_i32x4_add(low, wasm_v128_load(out));
+                high = wasm_i32x4_add(high, wasm_v128_load(out + 4));
+            }
+            wasm_v128_store(out, low);
+            wasm_v128_store(out + 4, high);
+        }
+    }
+}
+
+/* The same for fewer than 8 rows. */
+static void bitnet__put_few_sums_wasm(const v128_t *sum, int rows, int cols, int add, int32_t *out,
+                                      size_t out_stride) {
+    const size_t bytes = (size_t)rows * sizeof *out;
+    int32_t part[64] = {0};
+    int c;
+    for (c = 0; c < 8 && c < cols; c++) memcpy(part + 8 * c, out + (size_t)c * out_stride, bytes);
+    bitnet__put_sums_wasm(sum, cols, add, part, 8);
+    for (c = 0; c < 8 && c < cols; c++) memcpy(out + (size_t)c * out_stride, part + 8 * c, bytes);
+}
+
+/* The sums of up to 8 columns. */
+BITNET__APART void bitnet__put_all_sums_wasm(const v128_t *sum, int rows, int cols, int add,
+                                             int32_t *out, size_t out_stride) {
+    for (; rows >= 8; rows -= 8, sum += 16, out += 8) {
+        if (add) bitnet__put_sums_wasm(sum, cols, 1, out, out_stride);
+        else bitnet__put_sums_wasm(sum, cols, 0, out, out_stride);
+    }
+    if (rows > 0) bitnet__put_few_sums_wasm(sum, rows, cols, add, out, out_stride);
+}
+
+/* Is there a code 3? n is a multiple of 32. This also brings the weights into the cache, in order;
+   a step reads 8 bytes of each row, which no prefetcher foresees. */
+BITNET__APART int bitnet__has_code3_wasm(const uint8_t *w, size_t n) {
+    v128_t threes = wasm_i32x4_const_splat(0), v;
+    size_t i;
+    for (i = 0; i < n; i += 16) {
+        v = wasm_v128_load(w + i);
+        threes = wasm_v128_or(threes, wasm_v128_and(v, wasm_u16x8_shr(v, 1)));
+    }
+    return wasm_v128_any_true(wasm_v128_and(threes, wasm_i8x16_const_splat(0x55)));
+}
+
+/* The entries of a step's rows. */
+static void bitnet__find_i2s_wasm(const uint8_t *w, size_t row_bytes, int rows,
+                                  const v128_t *table, uint32_t *at) {
+    int r;
+    for (r = 0; r < rows; r += 2, w += 2 * row_bytes, at += 16)
+        bitnet__find_wasm(wasm_v128_load64_lane(r + 1 < rows ? w + row_bytes : w,
+                                                wasm_v128_load64_zero(w), 1), table, at);
+}
+
+/* Up to LOOK_ROWS rows without a code 3. 224 weights at a time, the most whose sums fit int16. */
+BITNET__APART void bitnet__look_up_i2s_wasm(const uint8_t *w, const int8_t *q, int n, int rows,
+                                            int cols, int32_t *out, size_t out_stride) {
+    v128_t table[BITNET__LOOK_TABLE], sum[BITNET__LOOK_ROWS * 2 + 16];
+    bitnet__look at[BITNET__LOOK_STEPS];
+    int k, c, i, steps;
+    for (k = 0; k < n; k += 32 * steps) {
+        steps = n - k < 224 ? (n - k) / 32 : 7;
+        for (i = 0; i < steps; i++)
+            bitnet__find_i2s_wasm(w + k / 4 + 8 * i, (size_t)(n / 4), rows, table, at[i]);
+        for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
+            bitnet__look_up_steps_wasm(q, n, c, cols, k, steps, 0, at, rows, table, sum);
+            for (i = 0; i < 2 && c + 8 * i < cols; i++)
+                bitnet__put_all_sums_wasm(sum + i, rows, cols - c - 8 * i, k > 0,
+                                          out + (size_t)(c + 8 * i) * out_stride, out_stride);
+        }
+    }
+}
+
+/* The table entry: from min_cols columns on, looked-up sums, if there are enough rows. */
+#define BITNET__DEFINE_I2S(isa, min_cols) \
     static void bitnet__dotrows_i2s_##isa(const uint8_t *w, const int8_t *q, const int32_t *sums, \
                                           int n, int rows, int cols, int32_t *out, \
                                           size_t out_stride) { \
-        bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride, \
-                                 bitnet__tiles_##isa, bitnet__panels_##isa, 1, min_cols, \
-                                 bitnet__i2s_bytes); \
+        int count; \
+        for (; rows > 0; rows -= count, w += bitnet__i2s_bytes(n, count), out += count) { \
+            count = bitnet__share(rows, BITNET__LOOK_ROWS); \
+            if (cols < min_cols || count < BITNET__LOOK_LEAST || \
+                bitnet__has_code3_wasm(w, bitnet__i2s_bytes(n, count))) \
+                bitnet__tiles_##isa(w, q, sums, n, count, cols, out, out_stride); \
+            else bitnet__look_up_i2s_wasm(w, q, n, count, cols, out, out_stride); \
+        } \
     }
 
 /* ---- I2_S, SIMD128 ----
    Few columns: tiles of 4 rows and a column, straight from the packed rows, over DEPTH weights of
-   prepared activations. Many columns: panels of rows.
+   prepared activations.
 
    The rows of a tile are a quarter of the call's rows apart. There is no prefetch here, and the
    CPU's own prefetcher follows a stream only within its page. Four neighbouring rows would share a
    page, and be read from memory at half the speed. */
-enum { BITNET__DEPTH = 4096, BITNET__PANEL = 1024 };
+enum { BITNET__DEPTH = 4096 };
 
 BITNET__INLINE int bitnet__quarter(int rows) { return (rows + 3) / 4; }
 
@@ -270,80 +485,7 @@ BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, cons
     }
 }
 
-/* A panel is 8 rows, two to a word, so that one product serves both: weight of one row + 8192 *
-   weight of the other. 4 vectors of such pairs follow each other, in the order of the
-   activations. */
-BITNET__INLINE void bitnet__unpack_simd128(const uint8_t *w, int n, int rows, int first, int k,
-                                           int len, void *panel) {
-    const v128_t ones = wasm_i16x8_const_splat(8192 + 1);
-    int r, piece, i;
-    w += k / 4;
-    for (r = 0; r < 8; r += 2) {
-        const uint8_t *low = w + bitnet__clamp(first + r, rows) * (size_t)(n / 4);
-        const uint8_t *high = w + bitnet__clamp(first + r + 1, rows) * (size_t)(n / 4);
-        for (piece = 0; piece < len / 64; piece++) {
-            const v128_t v = wasm_v128_load(low + (size_t)piece * 16);
-            const v128_t u = wasm_v128_load(high + (size_t)piece * 16);
-            v128_t *to = (v128_t *)panel + (piece / 2 * 16 + piece % 2 * 2) * 4 + r / 2;
-            BITNET__UNROLL for (i = 0; i < 4; i++) {
-                const v128_t a = bitnet__codes_wasm(v, i), b = bitnet__codes_wasm(u, i);
-                to[i * 16] = wasm_i16x8_sub(
-                    wasm_i16x8_add(wasm_u16x8_extend_low_u8x16(a),
-                                   wasm_i16x8_shl(wasm_u16x8_extend_low_u8x16(b), 13)), ones);
-                to[i * 16 + 4] = wasm_i16x8_sub(
-                    wasm_i16x8_add(wasm_u16x8_extend_high_u8x16(a),
-                                   wasm_i16x8_shl(wasm_u16x8_extend_high_u8x16(b), 13)), ones);
-            }
-        }
-    }
-}
-
-/* 8 sums of pairs, 1 vector of weights, 2 of activations. What a lower row adds in 64 weights fits
-   13 bits, in which the upper row adds nothing. So it can be taken out of the sum, and 8192 times
-   the upper row's sum is left. */
-BITNET__INLINE void bitnet__multiply_simd128(const void *panel, int len, const int8_t *q, int n,
-                                             const int32_t *sums, int rows, int cols, int32_t *out,
-                                             size_t out_stride) {
-    const v128_t *w = (const v128_t *)panel;
-    const int32_t none = 0;
-    v128_t both[2][4], low[2][4], v, a[2];
-    const int8_t *col[2];
-    int r, c, k;
-    BITNET__UNROLL for (c = 0; c < 2; c++) {
-        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
-        BITNET__UNROLL for (r = 0; r < 4; r++) both[c][r] = low[c][r] = wasm_i32x4_const_splat(0);
-    }
-    for (; len > 0; len -= 64) {
-        BITNET__UNROLL for (k = 0; k < 8; k++, w += 4) {
-            BITNET__UNROLL for (c = 0; c < 2; c++) a[c] = wasm_i16x8_load8x8(col[c] + 8 * k);
-            BITNET__UNROLL for (r = 0; r < 4; r++) {
-                v = w[r];
-                BITNET__UNROLL for (c = 0; c < 2; c++)
-                    both[c][r] = wasm_i32x4_add(both[c][r], wasm_i32x4_dot_i16x8(v, a[c]));
-            }
-        }
-        BITNET__UNROLL for (c = 0; c < 2; c++) {
-            col[c] += 64;
-            BITNET__UNROLL for (r = 0; r < 4; r++) {
-                v = wasm_i32x4_shl(wasm_i32x4_sub(both[c][r], low[c][r]), 19);
-                low[c][r] = wasm_i32x4_add(low[c][r], wasm_i32x4_shr(v, 19));
-            }
-        }
-    }
-    BITNET__UNROLL for (c = 0; c < 2; c++) {
-        int32_t *to = out + (size_t)c * out_stride;
-        if (c >= cols) continue;
-        BITNET__UNROLL for (r = 0; r < 4; r++)
-            both[c][r] = wasm_i32x4_shr(wasm_i32x4_sub(both[c][r], low[c][r]), 13);
-        v = bitnet__fold4_wasm(low[c]);
-        a[0] = bitnet__fold4_wasm(both[c]);
-        bitnet__put_dots_wasm(to, wasm_i32x4_shuffle(v, a[0], 0, 4, 1, 5), rows, sums ? &none : 0);
-        bitnet__put_dots_wasm(to + 4, wasm_i32x4_shuffle(v, a[0], 2, 6, 3, 7), rows - 4,
-                              sums ? &none : 0);
-    }
-}
-
-BITNET__DEFINE_PANELS(simd128, bitnet__unpack_simd128, 8, 2, BITNET__PANEL, BITNET__PANEL / 2, 4)
+BITNET__DEFINE_I2S(simd128, BITNET__FEW_SIMD128)
 
 /* ---- bytes and halves of bytes: tiles of 4 rows and 1 or 2 columns ---- */
 
@@ -475,6 +617,8 @@ static int bitnet__relaxed_kind(void) {
    as the one of 7 bits. */
 static int bitnet__relaxed_correct(void) {
     static volatile int8_t minus = -128, three = 3;
+    const v128_t product = wasm_f32x4_relaxed_madd(
+        wasm_f32x4_splat((float)minus), wasm_f32x4_splat((float)three), wasm_f32x4_splat(1.0f));
     const v128_t dot = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
         wasm_i8x16_splat(minus), wasm_i8x16_splat(three), wasm_i32x4_splat(minus));
     const v128_t halves = wasm_i16x8_relaxed_dot_i8x16_i7x16(wasm_i8x16_splat(minus),
@@ -482,7 +626,8 @@ static int bitnet__relaxed_correct(void) {
     return wasm_i32x4_extract_lane(dot, 0) == 4 * -128 * 3 - 128 &&
            wasm_i32x4_extract_lane(dot, 3) == 4 * -128 * 3 - 128 &&
            wasm_i16x8_extract_lane(halves, 0) == 2 * -128 * 3 &&
-           wasm_i16x8_extract_lane(halves, 7) == 2 * -128 * 3;
+           wasm_i16x8_extract_lane(halves, 7) == 2 * -128 * 3 &&
+           wasm_f32x4_extract_lane(product, 0) == 1 + -128 * 3;
 }
 
 /* ---- I2_S, relaxed SIMD ----
@@ -550,67 +695,15 @@ BITNET__INLINE void bitnet__tiles_relaxed(const uint8_t *w, const int8_t *q, con
                                  sums + c, out + (size_t)c * out_stride + (size_t)r, halves);
 }
 
-/* A panel is 4 rows of codes, a byte each: 4 vectors, one of each row, in turn. */
-BITNET__INLINE void bitnet__unpack_relaxed(const uint8_t *w, int n, int rows, int first, int k,
-                                           int len, void *panel) {
-    int r, piece, i;
-    w += k / 4;
-    for (r = 0; r < 4; r++) {
-        const uint8_t *row = w + bitnet__clamp(first + r, rows) * (size_t)(n / 4);
-        for (piece = 0; piece < len / 64; piece++) {
-            const v128_t v = wasm_v128_load(row + (size_t)piece * 16);
-            v128_t *to = (v128_t *)panel + (piece / 2 * 8 + piece % 2) * 4 + r;
-            BITNET__UNROLL for (i = 0; i < 4; i++) to[i * 8] = bitnet__codes_wasm(v, i);
-        }
-    }
-}
-
-/* 12 sums, so that no addition waits for the one before: that of AVX-VNNI takes 5 cycles. */
-BITNET__INLINE void bitnet__multiply_relaxed(const void *panel, int len, const int8_t *q, int n,
-                                             const int32_t *sums, int rows, int cols, int32_t *out,
-                                             size_t out_stride, const int halves) {
-    const v128_t *w = (const v128_t *)panel;
-    v128_t dot[3][4], v, a[3];
-    const int8_t *col[3];
-    int r, c, k;
-    BITNET__UNROLL for (c = 0; c < 3; c++) {
-        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
-        BITNET__UNROLL for (r = 0; r < 4; r++) dot[c][r] = wasm_i32x4_const_splat(0);
-    }
-    for (; len > 0; len -= 64) {
-        BITNET__UNROLL for (k = 0; k < 4; k++, w += 4) {
-            BITNET__UNROLL for (c = 0; c < 3; c++) a[c] = wasm_v128_load(col[c] + 16 * k);
-            BITNET__UNROLL for (r = 0; r < 4; r++) {
-                v = w[r];
-                BITNET__UNROLL for (c = 0; c < 3; c++)
-                    dot[c][r] = bitnet__dot_relaxed(dot[c][r], v, a[c], halves);
-            }
-        }
-        BITNET__UNROLL for (c = 0; c < 3; c++) col[c] += 64;
-    }
-    BITNET__UNROLL for (c = 0; c < 3; c++) {
-        if (c >= cols) continue;
-        BITNET__UNROLL for (r = 0; r < 4; r++)
-            dot[c][r] = bitnet__to_int32_relaxed(dot[c][r], halves);
-        bitnet__put_dots_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows,
-                              sums ? sums + c : 0);
-    }
-}
-
-#define BITNET__DEFINE_RELAXED(isa, halves) \
+#define BITNET__DEFINE_RELAXED(isa, halves, min_cols) \
     BITNET__APART void bitnet__tiles_##isa(const uint8_t *w, const int8_t *q, \
                                            const int32_t *sums, int n, int rows, int cols, \
                                            int32_t *out, size_t out_stride) { \
         bitnet__tiles_relaxed(w, q, sums, n, rows, cols, out, out_stride, halves); \
     } \
-    BITNET__INLINE void bitnet__multiply_##isa(const void *panel, int len, const int8_t *q, \
-                                               int n, const int32_t *sums, int rows, int cols, \
-                                               int32_t *out, size_t out_stride) { \
-        bitnet__multiply_relaxed(panel, len, q, n, sums, rows, cols, out, out_stride, halves); \
-    } \
-    BITNET__DEFINE_PANELS(isa, bitnet__unpack_relaxed, 4, 3, 640, 160, 6)
-BITNET__DEFINE_RELAXED(relaxed16, 1)
-BITNET__DEFINE_RELAXED(relaxed32, 0)
+    BITNET__DEFINE_I2S(isa, min_cols)
+BITNET__DEFINE_RELAXED(relaxed16, 1, BITNET__FEW_RELAXED16)
+BITNET__DEFINE_RELAXED(relaxed32, 0, BITNET__FEW_RELAXED32)
 
 static void bitnet__dotrows_i2s_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                         int n, int rows, int cols, int32_t *out,
@@ -658,19 +751,31 @@ BITNET__INLINE v128_t bitnet__from_f16_wasm(v128_t high) {
     return wasm_v128_or(wasm_v128_or(x, sign), inf);
 }
 
+/* Eight halves, each in the upper half of a word. */
+BITNET__INLINE void bitnet__spread_wasm(v128_t halves, v128_t *v) {
+    const v128_t zero = wasm_i32x4_const_splat(0);
+    v[0] = wasm_i16x8_shuffle(zero, halves, 0, 8, 1, 9, 2, 10, 3, 11);
+    v[1] = wasm_i16x8_shuffle(zero, halves, 0, 12, 1, 13, 2, 14, 3, 15);
+}
+
 /* Eight elements. */
 BITNET__INLINE void bitnet__load8_wasm(v128_t *v, const uint8_t *p, const int kind) {
     v[0] = wasm_v128_load(p);
     if (kind == BITNET__ROWS_F32) v[1] = wasm_v128_load(p + 16);
-    else {
-        const v128_t zero = wasm_i32x4_const_splat(0);
-        v[1] = wasm_i16x8_shuffle(zero, v[0], 0, 12, 1, 13, 2, 14, 3, 15);
-        v[0] = wasm_i16x8_shuffle(zero, v[0], 0, 8, 1, 9, 2, 10, 3, 11);
-    }
+    else bitnet__spread_wasm(v[0], v);
     if (kind == BITNET__ROWS_F16) {
         v[0] = bitnet__from_f16_wasm(v[0]);
         v[1] = bitnet__from_f16_wasm(v[1]);
     }
+}
+
+/* sum + a * b. exact: the product is exact, so that a fused operation gives the same bits. */
+BITNET__INLINE v128_t bitnet__add_product_wasm(v128_t sum, v128_t a, v128_t b, const int exact) {
+#if BITNET__RELAXED
+    if (exact) return wasm_f32x4_relaxed_madd(a, b, sum);
+#endif
+    (void)exact;
+    return wasm_f32x4_add(sum, wasm_f32x4_mul(a, b));
 }
 
 /* Adds the 16 partial sums in the order of bitnet__sum_lanes. */
@@ -685,7 +790,7 @@ BITNET__INLINE float bitnet__fold_wasm(const v128_t *sum) {
    last row it repeats that row and drops the result. */
 BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int n, int rows,
                                            float *out, size_t out_stride, const int tile_cols,
-                                           const int kind) {
+                                           const int kind, const int exact) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
     const int tile_rows = 2 / tile_cols;
     v128_t sum[2][2][4], v[2][2], a;
@@ -706,7 +811,7 @@ BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int
                     a = wasm_v128_load(x + (size_t)c * (size_t)n + i + 4 * (j + k));
                     BITNET__UNROLL for (r = 0; r < tile_rows; r++)
                         sum[r][c][j + k] =
-                            wasm_f32x4_add(sum[r][c][j + k], wasm_f32x4_mul(v[r][k], a));
+                            bitnet__add_product_wasm(sum[r][c][j + k], v[r][k], a, exact);
                 }
             }
         }
@@ -717,9 +822,42 @@ BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int
     }
 }
 
+/* Two rows of floats and 4 columns. Each of the four registers of 16 floats by itself, so that the
+   sums of all 8 products are in registers: the loads of a step, which come first, leave no more. */
+BITNET__INLINE void bitnet__tile_dots8_wasm(const float *w, const float *x, int n, int rows,
+                                           float *out, size_t out_stride, const int exact) {
+    v128_t part[4][2][4], sum[2][4], a, v[2];
+    const float *row = w + bitnet__clamp(1, rows) * (size_t)n;
+    int r, c, i, j;
+    for (j = 0; j < 4; j++) {
+        BITNET__UNROLL for (r = 0; r < 2; r++) {
+            BITNET__UNROLL for (c = 0; c < 4; c++) sum[r][c] = wasm_f32x4_const_splat(0.0f);
+        }
+        _Pragma("clang loop unroll(disable)") for (i = 4 * j; i < n; i += BITNET__LANES) {
+            v[0] = wasm_v128_load(w + i);
+            v[1] = wasm_v128_load(row + i);
+            BITNET__UNROLL for (c = 0; c < 4; c++) {
+                a = wasm_v128_load(x + (size_t)c * (size_t)n + i);
+                BITNET__UNROLL for (r = 0; r < 2; r++)
+                    sum[r][c] = bitnet__add_product_wasm(sum[r][c], v[r], a, exact);
+            }
+        }
+        BITNET__UNROLL for (r = 0; r < 2; r++) {
+            BITNET__UNROLL for (c = 0; c < 4; c++) part[j][r][c] = sum[r][c];
+        }
+    }
+    for (c = 0; c < 4; c++, out += out_stride) {
+        for (r = 0; r < 2 && r < rows; r++) {
+            for (j = 0; j < 4; j++) sum[0][j] = part[j][r][c];
+            out[r] = bitnet__fold_wasm(sum[0]);
+        }
+    }
+}
+
 /* Rows are in the outer loop because they are the longer array. */
 BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                      float *out, size_t out_stride, const int kind) {
+                                      float *out, size_t out_stride, const int kind,
+                                     const int exact) {
     const size_t row_bytes = (size_t)n * BITNET__ROW_BYTES(kind);
     int r, c;
     for (; rows > 0; rows -= 2, w += 2 * row_bytes, out += 2) {
@@ -728,23 +866,42 @@ BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, i
         for (c = cols; c >= 2; c -= 2, col += 2 * (size_t)n, to += 2 * out_stride)
             for (r = 0; r < 2 && r < rows; r++)
                 bitnet__tile_dots_wasm(w + (size_t)r * row_bytes, col, n, 1, to + r, out_stride, 2,
-                                       kind);
-        if (c) bitnet__tile_dots_wasm(w, col, n, rows, to, out_stride, 1, kind);
+                                       kind, exact);
+        if (c) bitnet__tile_dots_wasm(w, col, n, rows, to, out_stride, 1, kind, exact);
     }
 }
 
-/* With several columns, rows of F16 are converted to floats once, in blocks of up to 16 KB, which
-   then stay in the L1 cache for all columns. */
+/* Rows of F16 are converted to floats once, in blocks of up to 16 KB, which then stay in the L1
+   cache for all columns. For one column, long rows are not worth that. */
 enum { BITNET__WIDE = 4096 };
+
+/* One row, as if it were finite. Returns 0 if it is not. Like bitnet__from_f16_wasm, but for the
+   sign, which is copied down and masked away there. */
+BITNET__INLINE int bitnet__widen_finite_wasm(const uint8_t *w, int n, float *wide) {
+    const v128_t fields = wasm_i32x4_const_splat((int32_t)0x8fffffff);
+    const v128_t scale = wasm_f32x4_const_splat(5.192296858534828e33f);
+    v128_t most = wasm_i32x4_const_splat(0), v, half[2];
+    int i, j;
+    for (i = 0; i < n; i += 8) {
+        v = wasm_v128_load(w + 2 * (size_t)i);
+        most = wasm_u16x8_max(most, wasm_v128_and(v, wasm_i16x8_const_splat(0x7fff)));
+        bitnet__spread_wasm(v, half);
+        BITNET__UNROLL for (j = 0; j < 2; j++)
+            wasm_v128_store(wide + i + 4 * j, wasm_f32x4_mul(
+                wasm_v128_and(wasm_i32x4_shr(half[j], 3), fields), scale));
+    }
+    return !wasm_v128_any_true(wasm_i16x8_gt(most, wasm_i16x8_const_splat(0x7bff)));
+}
 
 static void bitnet__widen_wasm(const uint8_t *w, size_t w_stride, int n, int rows, float *wide) {
     v128_t v[2];
     int r, i;
-    for (r = 0; r < rows; r++, w += w_stride * 2) {
-        for (i = 0; i < n; i += 8, wide += 8) {
+    for (r = 0; r < rows; r++, w += w_stride * 2, wide += n) {
+        if (bitnet__widen_finite_wasm(w, n, wide)) continue;
+        for (i = 0; i < n; i += 8) {
             bitnet__load8_wasm(v, w + 2 * (size_t)i, BITNET__ROWS_F16);
-            wasm_v128_store(wide, v[0]);
-            wasm_v128_store(wide + 4, v[1]);
+            wasm_v128_store(wide + i, v[0]);
+            wasm_v128_store(wide + i + 4, v[1]);
         }
     }
 }
@@ -752,44 +909,55 @@ static void bitnet__widen_wasm(const uint8_t *w, size_t w_stride, int n, int row
 static void bitnet__dotrows_f32_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
                                      float *out, size_t out_stride) {
     if (n % BITNET__LANES) bitnet__dotrows_f32_scalar(w, x, n, rows, cols, out, out_stride);
-    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F32);
+    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F32, 0);
 }
 
 static void bitnet__dotrows_bf16_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
                                       float *out, size_t out_stride) {
     if (n % BITNET__LANES) bitnet__dotrows_bf16_scalar(w, x, n, rows, cols, out, out_stride);
-    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_BF16);
+    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_BF16, 0);
 }
 
-static void bitnet__dotrows_f16_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                     float *out, size_t out_stride) {
+BITNET__INLINE void bitnet__dots_f16_wasm(const uint8_t *w, const float *x, int n, int rows,
+                                          int cols, float *out, size_t out_stride,
+                                          const int exact) {
     float wide[BITNET__WIDE];
-    int r, c, count, step;
+    int r, c, i, count, step;
     if (n % BITNET__LANES) {
         bitnet__dotrows_f16_scalar(w, x, n, rows, cols, out, out_stride);
         return;
     }
-    if (cols == 1 || n > BITNET__WIDE) {
-        bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F16);
+    if (n > BITNET__WIDE || (cols == 1 && n > BITNET__WIDE / 2)) {
+        bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F16, exact);
         return;
     }
     for (r = 0; r < rows; r += count) {
         count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
         bitnet__widen_wasm(w + (size_t)r * (size_t)n * 2, (size_t)n, n, count, wide);
         for (c = 0; c < cols; c += step) {     /* columns outside: they are the longer array */
-            step = cols - c >= 2 ? 2 : 1;
-            bitnet__dots_wasm((const uint8_t *)wide, x + (size_t)c * (size_t)n, n, count, step,
-                              out + (size_t)c * out_stride + (size_t)r, out_stride,
-                              BITNET__ROWS_F32);
+            const float *col = x + (size_t)c * (size_t)n;
+            float *to = out + (size_t)c * out_stride + (size_t)r;
+            step = cols - c >= 4 && count > 1 ? 4 : cols - c >= 2 ? 2 : 1;
+            for (i = 0; step == 4 && i < count; i += 2)
+                bitnet__tile_dots8_wasm(wide + (size_t)i * (size_t)n, col, n, count - i, to + i,
+                                        out_stride, exact);
+            if (step < 4)
+                bitnet__dots_wasm((const uint8_t *)wide, col, n, count, step, to, out_stride,
+                                  BITNET__ROWS_F32, exact);
         }
     }
+}
+
+static void bitnet__dotrows_f16_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                     float *out, size_t out_stride) {
+    bitnet__dots_f16_wasm(w, x, n, rows, cols, out, out_stride, 0);
 }
 
 /* A tile of the weighted sums over all rows of a block: 1 or 2 columns of 4 registers each. out
    carries the sums from one block to the next, so the order of additions stays the same. */
 BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, const float *p,
                                           size_t p_stride, int n, int rows, float *out,
-                                          const int tile_cols, const int kind) {
+                                          const int tile_cols, const int kind, const int exact) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
     v128_t sum[2][4], v[2], a[2];
     int r, c, j, k;
@@ -804,7 +972,7 @@ BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, con
             bitnet__load8_wasm(v, w + (size_t)j * 4 * bytes, kind);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 BITNET__UNROLL for (k = 0; k < 2; k++)
-                    sum[c][j + k] = wasm_f32x4_add(sum[c][j + k], wasm_f32x4_mul(a[c], v[k]));
+                    sum[c][j + k] = bitnet__add_product_wasm(sum[c][j + k], a[c], v[k], exact);
             }
         }
     }
@@ -816,15 +984,18 @@ BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, con
 
 BITNET__INLINE void bitnet__mix_wasm(const uint8_t *w, size_t w_stride, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out,
-                                     const int kind) {
+                                     const int kind, const int exact) {
     int c, i, step;
     for (c = 0; c < cols; c += step) {
         step = cols - c >= 2 ? 2 : 1;
         for (i = 0; i < n; i += BITNET__LANES) {
             const uint8_t *from = w + (size_t)i * BITNET__ROW_BYTES(kind);
             if (step == 2)
-                bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 2, kind);
-            else bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 1, kind);
+                bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 2, kind,
+                                      exact);
+            else
+                bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 1, kind,
+                                      exact);
         }
         p += (size_t)step * p_stride;
         out += (size_t)step * (size_t)n;
@@ -842,12 +1013,13 @@ static void bitnet__sumrows_f32_wasm(const uint8_t *w, size_t w_stride, const fl
     for (r = 0; r < rows; r += count) {
         count = rows - r < 32 ? rows - r : 32;
         bitnet__mix_wasm(w + (size_t)r * w_stride * 4, w_stride, p + r, p_stride, n, count, cols,
-                         out, BITNET__ROWS_F32);
+                         out, BITNET__ROWS_F32, 0);
     }
 }
 
-static void bitnet__sumrows_f16_wasm(const uint8_t *w, size_t w_stride, const float *p,
-                                     size_t p_stride, int n, int rows, int cols, float *out) {
+BITNET__INLINE void bitnet__mix_f16_wasm(const uint8_t *w, size_t w_stride, const float *p,
+                                         size_t p_stride, int n, int rows, int cols, float *out,
+                                         const int exact) {
     float wide[BITNET__WIDE];
     int r, count;
     if (n % BITNET__LANES) {
@@ -855,25 +1027,42 @@ static void bitnet__sumrows_f16_wasm(const uint8_t *w, size_t w_stride, const fl
         return;
     }
     for (r = 0; r < rows; r += count, w += (size_t)count * w_stride * 2) {
-        if (cols == 1 || n > BITNET__WIDE) {
+        if (n > BITNET__WIDE) {
             count = rows - r < 32 ? rows - r : 32;
-            bitnet__mix_wasm(w, w_stride, p + r, p_stride, n, count, cols, out, BITNET__ROWS_F16);
+            bitnet__mix_wasm(w, w_stride, p + r, p_stride, n, count, cols, out, BITNET__ROWS_F16,
+                             exact);
         } else {
             count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
             bitnet__widen_wasm(w, w_stride, n, count, wide);
             bitnet__mix_wasm((const uint8_t *)wide, (size_t)n, p + r, p_stride, n, count, cols, out,
-                             BITNET__ROWS_F32);
+                             BITNET__ROWS_F32, exact);
         }
     }
 }
 
-/* ---- a scale per group ----
-   One column: tiles of 16 rows, straight from the packed rows. More columns: panels of rows, two
-   columns at a time. */
+static void bitnet__sumrows_f16_wasm(const uint8_t *w, size_t w_stride, const float *p,
+                                     size_t p_stride, int n, int rows, int cols, float *out) {
+    bitnet__mix_f16_wasm(w, w_stride, p, p_stride, n, rows, cols, out, 0);
+}
 
-/* Vectors of 4 rows in a block of 16; the weights of a row for which activations are prepared, and
-   the vectors of a panel; the rows of the only column, or the columns of a panel, whose float sums
-   are kept at a time. */
+#if BITNET__RELAXED
+/* Columns, or weights of rows, that have 13 bits: products with F16 are exact. */
+static void bitnet__scores_f16_relaxed(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                       float *out, size_t out_stride) {
+    bitnet__dots_f16_wasm(w, x, n, rows, cols, out, out_stride, 1);
+}
+
+static void bitnet__sumrows_f16_relaxed(const uint8_t *w, size_t w_stride, const float *p,
+                                        size_t p_stride, int n, int rows, int cols, float *out) {
+    bitnet__mix_f16_wasm(w, w_stride, p, p_stride, n, rows, cols, out, 1);
+}
+#endif
+
+/* ---- a scale per group ----
+   Few columns: tiles of 16 rows, straight from the packed rows. */
+
+/* Vectors of 4 rows in a block of 16; the weights of a row for which activations are prepared; the
+   rows of one column, or the columns of LOOK_ROWS rows, whose float sums are kept at a time. */
 enum { BITNET__BLOCK = 4, BITNET__PART = 512, BITNET__BAND_ROWS = 64, BITNET__BAND_COLS = 32 };
 
 /* Rows r to r + 15 from weight k on, the first of a group; if these rows are not there, the last
@@ -889,9 +1078,9 @@ BITNET__INLINE void bitnet__load_scales_wasm(const uint8_t *scales, v128_t *d) {
     bitnet__load8_wasm(d + 2, scales + 16, BITNET__ROWS_F16);
 }
 
-/* The number of a column's group, in sums and steps. */
-BITNET__INLINE size_t bitnet__group_at(const bitnet__grouped *x, int c, int k) {
-    return (size_t)c * (size_t)(x->n / x->group) + (size_t)(k / x->group);
+/* Where a column's groups begin, in sums and steps. */
+BITNET__INLINE size_t bitnet__group_at(const bitnet__grouped *x, int c) {
+    return (size_t)c * (size_t)(x->n / x->group);
 }
 
 BITNET__INLINE v128_t bitnet__add_group_wasm(v128_t sum, v128_t dot, v128_t d, v128_t step) {
@@ -930,10 +1119,12 @@ static void bitnet__prepare_groups_simd128(const int8_t *q, int len, v128_t *act
     }
 }
 
-/* Rows r to r + 15 and weights k to k + len - 1, for which act has the activations. Adds to sum. */
-BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r, int k,
+/* Rows r to r + 15 and weights k to k + len - 1, for which act has the activations of column c.
+   Adds to sum. */
+BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r, int c, int k,
                                                 int len, const v128_t *act, v128_t *sum) {
     const uint8_t *w = bitnet__groups_wasm(x, r, k);
+    const size_t at = bitnet__group_at(x, c);
     const int32_t *pair = (const int32_t *)(const void *)act;
     v128_t dot[BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK], mask[4], a;
     int g, i, j, b;
@@ -942,7 +1133,7 @@ BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r,
         bitnet__load_scales_wasm(w, d);
         w += BITNET__GROUP_SCALES;
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-            dot[b] = wasm_i32x4_splat(-256 * x->sums[g]);
+            dot[b] = wasm_i32x4_splat(-256 * x->sums[at + (size_t)g]);
         for (j = 0; j < x->group; j += 16, w += 64, pair += 8) {
             BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) v[b] = wasm_v128_load(w + 16 * b);
             BITNET__UNROLL for (i = 0; i < 8; i++) {
@@ -956,13 +1147,14 @@ BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r,
                         dot[b], wasm_i32x4_dot_i16x8(wasm_v128_and(v[b], mask[i % 4]), a));
             }
         }
-        a = wasm_v128_load32_splat(x->steps + g);
+        a = wasm_v128_load32_splat(x->steps + at + (size_t)g);
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
             sum[b] = bitnet__add_group_wasm(sum[b], wasm_i32x4_shr(dot[b], 8), d[b], a);
     }
 }
 
-BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__grouped *x) {
+BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__grouped *x, int c) {
+    const int8_t *q = x->q + (size_t)c * (size_t)x->n;
     v128_t act[BITNET__PART / 8], sum[BITNET__BAND_ROWS / 4];
     int first, r, k, b, len, rows;
     for (first = 0; first < x->rows; first += BITNET__BAND_ROWS) {
@@ -970,167 +1162,127 @@ BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__grouped *x) {
         for (b = 0; b < BITNET__BAND_ROWS / 4; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
         for (k = 0; k < x->n; k += len) {
             len = x->n - k < BITNET__PART ? x->n - k : BITNET__PART;
-            bitnet__prepare_groups_simd128(x->q + k, len, act);
+            bitnet__prepare_groups_simd128(q + k, len, act);
             for (r = 0; r < rows; r += BITNET__GROUP_ROWS)
-                bitnet__tile_groups_simd128(x, first + r, k, len, act, sum + r / 4);
+                bitnet__tile_groups_simd128(x, first + r, c, k, len, act, sum + r / 4);
         }
-        for (r = 0; r < rows; r += 4) bitnet__put_groups_wasm(x, first + r, 0, sum[r / 4]);
+        for (r = 0; r < rows; r += 4) bitnet__put_groups_wasm(x, first + r, c, sum[r / 4]);
     }
 }
 
-/* A panel of rows and `len` weights, and their scales, the vectors of a group together. */
-typedef void bitnet__unpack_groups_fn(const bitnet__grouped *x, int r, int k, int len,
-                                      v128_t *panel, v128_t *d);
-/* Adds a panel's products with columns c and c + 1 to their sums. */
-typedef void bitnet__multiply_groups_fn(const bitnet__grouped *x, int c, int k, int len,
-                                        const v128_t *panel, const v128_t *d, v128_t *sum);
-
-/* A panel has `vectors` vectors of 4 rows, and `depth` weights of each. Its columns' sums are in
-   memory, but in out only at the end: with add, that has terms of its own, which come last. */
-BITNET__INLINE void bitnet__panels_groups(const bitnet__grouped *x,
-                                          bitnet__unpack_groups_fn *unpack,
-                                          bitnet__multiply_groups_fn *multiply, v128_t *panel,
-                                          v128_t *d, v128_t *sum, const int vectors,
-                                          const int depth) {
-    int first, r, k, c, len, cols, i;
-    for (first = 0; first < x->cols; first += BITNET__BAND_COLS) {
-        cols = x->cols - first < BITNET__BAND_COLS ? x->cols - first : BITNET__BAND_COLS;
-        for (r = 0; r < x->rows; r += 4 * vectors) {
-            for (i = 0; i < BITNET__BAND_COLS * vectors; i++) sum[i] = wasm_f32x4_const_splat(0.0f);
-            for (k = 0; k < x->n; k += len) {
-                len = x->n - k < depth ? x->n - k : depth;
-                unpack(x, r, k, len, panel, d);
-                for (c = 0; c < cols; c += 2)
-                    multiply(x, first + c, k, len, panel, d, sum + c * vectors);
-            }
-            for (c = 0; c < cols; c++)
-                for (i = 0; i < vectors; i++)
-                    bitnet__put_groups_wasm(x, r + 4 * i, first + c, sum[c * vectors + i]);
+/* The entries of a step's rows. Two rows have 8 bytes for 16 weights, and 8 for the next 16. */
+static void bitnet__find_groups_wasm(const uint8_t *w, size_t block_bytes, int rows,
+                                     const v128_t *table, uint32_t *at) {
+    v128_t v;
+    int r, i;
+    for (r = 0; r < rows; r += BITNET__GROUP_ROWS, w += block_bytes) {
+        for (i = 0; i < BITNET__GROUP_ROWS; i += 2, at += 16) {
+            v = wasm_v128_load64_lane(w + 64 + 4 * i, wasm_v128_load64_zero(w + 4 * i), 1);
+            bitnet__find_wasm(wasm_i32x4_shuffle(v, v, 0, 2, 1, 3), table, at);
         }
+    }
+}
+
+/* Adds the sums of a group, and `more` of them if that is not null, to the totals of 8 columns. */
+BITNET__INLINE void bitnet__add_groups_wasm(const v128_t *sum, const v128_t *more, const float *d,
+                                            const float *steps, int rows, v128_t *total) {
+    const v128_t step0 = wasm_v128_load(steps), step1 = wasm_v128_load(steps + 4);
+    int r;
+    for (r = 0; r < rows; r++, total += BITNET__BAND_COLS / 4) {
+        const v128_t scale = wasm_v128_load32_splat(d + r);
+        v128_t low = wasm_i32x4_extend_low_i16x8(sum[2 * r]);
+        v128_t high = wasm_i32x4_extend_high_i16x8(sum[2 * r]);
+        if (more) {
+            low = wasm_i32x4_add(low, wasm_i32x4_extend_low_i16x8(more[2 * r]));
+            high = wasm_i32x4_add(high, wasm_i32x4_extend_high_i16x8(more[2 * r]));
+        }
+        total[0] = bitnet__add_group_wasm(total[0], low, scale, step0);
+        total[1] = bitnet__add_group_wasm(total[1], high, scale, step1);
+    }
+}
+
+/* Writes the totals of columns c to c + cols - 1. */
+static void bitnet__put_totals_wasm(const bitnet__grouped *x, int first, int rows, int c, int cols,
+                                    const v128_t *total) {
+    int r, i;
+    for (r = 0; r < rows; r += 4) {
+        for (i = 0; i < cols; i++) {
+            const float *from = (const float *)(total + r * BITNET__BAND_COLS / 4) + i;
+            bitnet__put_groups_wasm(x, first + r, c + i, wasm_f32x4_make(
+                from[0], from[BITNET__BAND_COLS], from[2 * BITNET__BAND_COLS],
+                from[3 * BITNET__BAND_COLS]));
+        }
+    }
+}
+
+/* Rows from `first` on, a multiple of 16, up to LOOK_ROWS, with up to BAND_COLS columns at a time,
+   whose totals are in memory, but in out only at the end: with add, that has terms of its own,
+   which come last. The sums of a group of 256 do not fit int16, those of its halves do. */
+BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x, int first, int rows) {
+    v128_t table[BITNET__LOOK_TABLE], sum[2][BITNET__LOOK_ROWS * 2];
+    v128_t total[BITNET__LOOK_ROWS * BITNET__BAND_COLS / 4];
+    bitnet__look at[BITNET__LOOK_STEPS];
+    float d[BITNET__LOOK_ROWS], steps[BITNET__LOOK_COLS];
+    const size_t block_bytes = bitnet__groups_bytes(x->n, x->group, BITNET__GROUP_ROWS);
+    const uint8_t *w = x->w + bitnet__groups_bytes(x->n, x->group, first);
+    const size_t groups = (size_t)(x->n / x->group);
+    const int halves = x->group > 128 ? 2 : 1;
+    const int half = x->group / 32 / halves;           /* steps */
+    size_t g;
+    int band, c, i, cols;
+    for (band = 0; band < x->cols; band += BITNET__BAND_COLS) {
+        cols = x->cols - band < BITNET__BAND_COLS ? x->cols - band : BITNET__BAND_COLS;
+        memset(total, 0, (size_t)rows * BITNET__BAND_COLS * sizeof(float));
+        for (g = 0; g < groups; g++) {
+            const uint8_t *p = w + g * bitnet__group_bytes(x->group);
+            for (i = 0; i < rows; i += BITNET__GROUP_ROWS)
+                bitnet__load_scales_wasm(p + (size_t)(i / BITNET__GROUP_ROWS) * block_bytes,
+                                         (v128_t *)(void *)(d + i));
+            for (i = 0; i < half * halves; i++)
+                bitnet__find_groups_wasm(p + BITNET__GROUP_SCALES + 128 * i, block_bytes, rows,
+                                         table, at[i]);
+            for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
+                for (i = 0; i < halves; i++)
+                    bitnet__look_up_steps_wasm(x->q + (size_t)band * (size_t)x->n, x->n, c, cols,
+                                               (int)g * x->group + 128 * i, half, 1, at + half * i,
+                                               rows, table, sum[i]);
+                for (i = 0; i < BITNET__LOOK_COLS; i++)
+                    steps[i] = x->steps[g + bitnet__group_at(
+                        x, band + (int)bitnet__clamp(c + i, cols))];
+                for (i = 0; i < 2 && c + 8 * i < cols; i++)
+                    bitnet__add_groups_wasm(sum[0] + i, halves == 2 ? sum[1] + i : 0, d,
+                                            steps + 8 * i, rows, total + c / 4 + 2 * i);
+            }
+        }
+        bitnet__put_totals_wasm(x, first, rows, band, cols, total);
     }
 }
 
 /* The table entry. */
-#define BITNET__DEFINE_GROUPS(isa, unpack, vectors, depth) \
-    BITNET__APART void bitnet__panels_groups_##isa(const bitnet__grouped *x) { \
-        v128_t panel[BITNET__PART], d[(depth) / 64 * (vectors)]; \
-        v128_t sum[BITNET__BAND_COLS * (vectors)]; \
-        bitnet__panels_groups(x, unpack, bitnet__multiply_groups_##isa, panel, d, sum, vectors, \
-                              depth); \
-    } \
+#define BITNET__DEFINE_GROUPS(isa, min_cols) \
     static void bitnet__dotrows_groups_##isa(const uint8_t *w, const int8_t *q, \
                                              const int32_t *sums, const float *steps, int n, \
                                              int group, int rows, int cols, int add, float *out, \
                                              size_t out_stride) { \
-        const bitnet__grouped x = {w, q, sums, steps, n, group, rows, cols, add, out, \
-                                       out_stride}; \
-        if (cols == 1) bitnet__tiles_groups_##isa(&x); \
-        else bitnet__panels_groups_##isa(&x); \
+        const bitnet__grouped x = {w, q, sums, steps, n, group, rows, cols, add, out, out_stride}; \
+        const int few = cols < min_cols || rows < BITNET__LOOK_LEAST; \
+        int i, count; \
+        for (i = 0; few && i < cols; i++) bitnet__tiles_groups_##isa(&x, i); \
+        for (i = 0; !few && i < rows; i += count) { \
+            count = rows - i < BITNET__LOOK_ROWS ? rows - i : BITNET__LOOK_ROWS; \
+            bitnet__look_up_groups_wasm(&x, i, (count + 15) / 16 * 16); \
+        } \
     }
 
-/* The scales of the groups of a panel. */
-BITNET__INLINE void bitnet__unpack_scales_wasm(const bitnet__grouped *x, int r, int k, int len,
-                                               const int vectors, v128_t *d) {
-    int b, g;
-    for (g = 0; g < len / x->group; g++)
-        for (b = 0; b < vectors; b += BITNET__BLOCK)
-            bitnet__load_scales_wasm(bitnet__groups_wasm(x, r + 4 * b, k + g * x->group),
-                                     d + g * vectors + b);
-}
-
-/* A panel is 32 rows, two to a word, so that one product serves both: weight of one row + 16384 *
-   weight of the other, 4 rows further on. A vector is two neighbouring weights of 8 rows; 4 of
-   them follow each other. */
-BITNET__INLINE void bitnet__unpack_groups_simd128(const bitnet__grouped *x, int r, int k,
-                                                  int len, v128_t *panel, v128_t *d) {
-    const v128_t fields = wasm_i16x8_const_splat((int16_t)0xc003);
-    const v128_t ones = wasm_i16x8_const_splat(16384 + 1);
-    int b, i, j;
-    bitnet__unpack_scales_wasm(x, r, k, len, 2 * BITNET__BLOCK, d);
-    for (b = 0; b < 4; b++) {
-        const uint8_t *w = bitnet__groups_wasm(x, r + b / 2 * BITNET__GROUP_ROWS, k) + b % 2 * 32;
-        v128_t *to = panel + b, low, high;
-        for (j = 0; j < len; j += 16, w += 64) {
-            if (j % x->group == 0) w += BITNET__GROUP_SCALES;
-            low = wasm_v128_load(w);
-            high = wasm_v128_load(w + 16);
-            BITNET__UNROLL for (i = 0; i < 4; i++, to += 8) {
-                const v128_t v = wasm_v128_or(
-                    wasm_v128_and(wasm_u16x8_shr(low, (uint32_t)(2 * i)),
-                                  wasm_i8x16_const_splat(3)),
-                    wasm_v128_and(wasm_i16x8_shl(high, (uint32_t)(6 - 2 * i)),
-                                  wasm_i8x16_const_splat((int8_t)0xc0)));
-                const v128_t s = wasm_i8x16_shuffle(v, v, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6,
-                                                    7, 7);
-                const v128_t t = wasm_i8x16_shuffle(v, v, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13,
-                                                    13, 14, 14, 15, 15);
-                to[0] = wasm_i16x8_sub(
-                    wasm_v128_and(wasm_i32x4_shuffle(s, t, 0, 2, 4, 6), fields), ones);
-                to[4] = wasm_i16x8_sub(
-                    wasm_v128_and(wasm_i32x4_shuffle(s, t, 1, 3, 5, 7), fields), ones);
-            }
-        }
-    }
-}
-
-/* 8 sums of pairs, 4 vectors of weights, 2 of activations. What a lower row adds in 32 weights fits
-   14 bits, in which the upper row adds nothing. So it can be taken out of the sum, and 16384 times
-   the upper row's sum is left. */
-BITNET__INLINE void bitnet__multiply_groups_simd128(const bitnet__grouped *x, int c, int k,
-                                                    int len, const v128_t *panel, const v128_t *d,
-                                                    v128_t *sum) {
-    v128_t both[2][4], low[2][4], act[2][32], v, a[2];
-    const int32_t *pair = (const int32_t *)(const void *)act;
-    size_t at[2];
-    int g, i, j, p, r;
-    BITNET__UNROLL for (i = 0; i < 2; i++) {
-        const int one = (int)bitnet__clamp(c + i, x->cols);
-        const int8_t *q = x->q + (size_t)one * (size_t)x->n + (size_t)k;
-        for (j = 0; j < len; j += 8) act[i][j / 8] = wasm_i16x8_load8x8(q + j);
-        at[i] = bitnet__group_at(x, one, k);
-    }
-    for (g = 0; g < len / x->group; g++, d += 8) {
-        BITNET__UNROLL for (i = 0; i < 2; i++) {
-            BITNET__UNROLL for (r = 0; r < 4; r++)
-                both[i][r] = low[i][r] = wasm_i32x4_const_splat(0);
-        }
-        for (j = 0; j < x->group; j += 32) {
-            for (p = 0; p < 16; p++, panel += 4, pair++) {
-                BITNET__UNROLL for (i = 0; i < 2; i++)
-                    a[i] = wasm_v128_load32_splat(pair + 128 * i);
-                BITNET__UNROLL for (r = 0; r < 4; r++) {
-                    v = panel[r];
-                    BITNET__UNROLL for (i = 0; i < 2; i++)
-                        both[i][r] = wasm_i32x4_add(both[i][r], wasm_i32x4_dot_i16x8(v, a[i]));
-                }
-            }
-            BITNET__UNROLL for (i = 0; i < 2; i++) {
-                BITNET__UNROLL for (r = 0; r < 4; r++) {
-                    v = wasm_i32x4_shl(wasm_i32x4_sub(both[i][r], low[i][r]), 18);
-                    low[i][r] = wasm_i32x4_add(low[i][r], wasm_i32x4_shr(v, 18));
-                }
-            }
-        }
-        BITNET__UNROLL for (i = 0; i < 2; i++) {
-            v128_t *to = sum + 8 * i;
-            a[i] = wasm_v128_load32_splat(x->steps + at[i] + (size_t)g);
-            BITNET__UNROLL for (r = 0; r < 4; r++) {
-                v = wasm_i32x4_shr(wasm_i32x4_sub(both[i][r], low[i][r]), 14);
-                to[2 * r] = bitnet__add_group_wasm(to[2 * r], low[i][r], d[2 * r], a[i]);
-                to[2 * r + 1] = bitnet__add_group_wasm(to[2 * r + 1], v, d[2 * r + 1], a[i]);
-            }
-        }
-    }
-}
-
-BITNET__DEFINE_GROUPS(simd128, bitnet__unpack_groups_simd128, 8, 256)
+BITNET__DEFINE_GROUPS(simd128, BITNET__FEW_SIMD128)
 
 #if BITNET__RELAXED
 /* The same with relaxed dots; halves: sums are 8 lanes of int16, else 4 lanes of int32. */
-BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r,
+BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r, int c,
                                                 const int halves) {
     const uint8_t *w = bitnet__groups_wasm(x, r, 0);
-    const int8_t *q = x->q;
+    const int8_t *q = x->q + (size_t)c * (size_t)x->n;
+    const size_t at = bitnet__group_at(x, c);
     const int part = x->group < 128 ? x->group : 128;
     const v128_t zero = wasm_i32x4_const_splat(0);
     v128_t sum[BITNET__BLOCK], dot[2][BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK];
@@ -1163,90 +1315,25 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r,
                 dot[0][b] = halves ? wasm_i16x8_add(dot[0][b], wasm_i16x8_shr(dot[1][b], 2))
                                    : wasm_i32x4_add(dot[0][b], wasm_i32x4_shr(dot[1][b], 2));
         }
-        a = wasm_v128_load32_splat(x->steps + g);
-        s = wasm_v128_load32_splat(x->sums + g);
+        a = wasm_v128_load32_splat(x->steps + at + (size_t)g);
+        s = wasm_v128_load32_splat(x->sums + at + (size_t)g);
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
             sum[b] = bitnet__add_group_wasm(
                 sum[b], wasm_i32x4_sub(bitnet__to_int32_relaxed(dot[0][b], halves), s), d[b], a);
     }
     BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-        bitnet__put_groups_wasm(x, r + 4 * b, 0, sum[b]);
+        bitnet__put_groups_wasm(x, r + 4 * b, c, sum[b]);
 }
 
-BITNET__INLINE void bitnet__tiles_groups_relaxed(const bitnet__grouped *x, const int halves) {
-    int r;
-    for (r = 0; r < x->rows; r += BITNET__GROUP_ROWS) bitnet__tile_groups_relaxed(x, r, halves);
-}
-
-/* A panel is 16 rows of codes, a byte each: 4 vectors of 4 rows and 4 weights, in turn. */
-BITNET__INLINE void bitnet__unpack_groups_relaxed(const bitnet__grouped *x, int r, int k,
-                                                  int len, v128_t *panel, v128_t *d) {
-    const uint8_t *w = bitnet__groups_wasm(x, r, k);
-    int j, b, i;
-    bitnet__unpack_scales_wasm(x, r, k, len, BITNET__BLOCK, d);
-    for (j = 0; j < len; j += 16, w += 64, panel += 16) {
-        if (j % x->group == 0) w += BITNET__GROUP_SCALES;
-        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) {
-            const v128_t v = wasm_v128_load(w + 16 * b);
-            BITNET__UNROLL for (i = 0; i < 4; i++)
-                panel[4 * i + b] = bitnet__codes_wasm(v, 3 - i);
-        }
-    }
-}
-
-/* 8 sums, 4 vectors of weights, 2 of activations. */
-BITNET__INLINE void bitnet__multiply_groups_relaxed(const bitnet__grouped *x, int c, int k,
-                                                    int len, const v128_t *panel, const v128_t *d,
-                                                    v128_t *sum, const int halves) {
-    v128_t dot[2][BITNET__BLOCK], v, a[2];
-    const int8_t *col[2];
-    size_t at[2];
-    int g, i, j, b;
-    BITNET__UNROLL for (i = 0; i < 2; i++) {
-        const int one = (int)bitnet__clamp(c + i, x->cols);
-        col[i] = x->q + (size_t)one * (size_t)x->n + (size_t)k;
-        at[i] = bitnet__group_at(x, one, k);
-    }
-    for (g = 0; g < len / x->group; g++, d += BITNET__BLOCK) {
-        BITNET__UNROLL for (i = 0; i < 2; i++) {
-            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-                dot[i][b] = wasm_i32x4_const_splat(0);
-        }
-        for (j = 0; j < x->group; j += 4, panel += 4) {
-            BITNET__UNROLL for (i = 0; i < 2; i++) {
-                a[i] = wasm_v128_load32_splat(col[i]);
-                col[i] += 4;
-            }
-            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) {
-                v = panel[b];
-                BITNET__UNROLL for (i = 0; i < 2; i++)
-                    dot[i][b] = bitnet__dot_relaxed(dot[i][b], v, a[i], halves);
-            }
-        }
-        BITNET__UNROLL for (i = 0; i < 2; i++) {
-            v128_t *to = sum + BITNET__BLOCK * i;
-            a[i] = wasm_v128_load32_splat(x->steps + at[i] + (size_t)g);
-            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-                to[b] = bitnet__add_group_wasm(
-                    to[b], wasm_i32x4_sub(bitnet__to_int32_relaxed(dot[i][b], halves),
-                                          wasm_i32x4_splat(x->sums[at[i] + (size_t)g])),
-                    d[b], a[i]);
-        }
-    }
-}
-
-#define BITNET__DEFINE_GROUPS_RELAXED(isa, halves) \
-    BITNET__APART void bitnet__tiles_groups_##isa(const bitnet__grouped *x) { \
-        bitnet__tiles_groups_relaxed(x, halves); \
+#define BITNET__DEFINE_GROUPS_RELAXED(isa, halves, min_cols) \
+    BITNET__APART void bitnet__tiles_groups_##isa(const bitnet__grouped *x, int c) { \
+        int r; \
+        for (r = 0; r < x->rows; r += BITNET__GROUP_ROWS) \
+            bitnet__tile_groups_relaxed(x, r, c, halves); \
     } \
-    BITNET__INLINE void bitnet__multiply_groups_##isa(const bitnet__grouped *x, int c, int k, \
-                                                      int len, const v128_t *panel, \
-                                                      const v128_t *d, v128_t *sum) { \
-        bitnet__multiply_groups_relaxed(x, c, k, len, panel, d, sum, halves); \
-    } \
-    BITNET__DEFINE_GROUPS(isa, bitnet__unpack_groups_relaxed, BITNET__BLOCK, 512)
-BITNET__DEFINE_GROUPS_RELAXED(relaxed16, 1)
-BITNET__DEFINE_GROUPS_RELAXED(relaxed32, 0)
+    BITNET__DEFINE_GROUPS(isa, min_cols)
+BITNET__DEFINE_GROUPS_RELAXED(relaxed16, 1, BITNET__FEW_RELAXED16)
+BITNET__DEFINE_GROUPS_RELAXED(relaxed32, 0, BITNET__FEW_RELAXED32)
 
 static void bitnet__dotrows_groups_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                            const float *steps, int n, int group, int rows,
@@ -1481,7 +1568,7 @@ static void bitnet__rmsnorm_wasm(const float *x, const float *gain, int n, float
     }
     for (j = 0; j < 4; j++) wasm_v128_store(lanes + 4 * j, sum[j]);
     mean = bitnet__sum_lanes(lanes) / (float)n;
-    inv = (float)(1.0 / bitnet__sqrt((double)mean + (double)eps));
+    inv = (float)(1.0 / __builtin_sqrt((double)mean + (double)eps));        /* f64.sqrt */
     for (i = 0; i < n; i += 4) {
         v = wasm_f32x4_mul(wasm_v128_load(x + i), wasm_f32x4_splat(inv));
         wasm_v128_store(y + i, wasm_f32x4_mul(v, wasm_v128_load(gain + i)));
@@ -1500,22 +1587,25 @@ static uint32_t bitnet__cpu_features(void) {
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, groups, u8, u4) \
+#define BITNET__KERNEL_ENTRIES(ternary, groups, scores, mix, u8, u4) \
     bitnet__quantize_wasm, ternary, groups, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
-    bitnet__dotrows_bf16_wasm, bitnet__dotrows_f16_wasm, bitnet__sumrows_f32_wasm, \
-    bitnet__sumrows_f16_wasm, bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, \
-    bitnet__dequantize_wasm, bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, \
-    bitnet__rmsnorm_wasm, u8, u4, ternary
+    bitnet__dotrows_bf16_wasm, scores, bitnet__sumrows_f32_wasm, mix, bitnet__softmax_wasm, \
+    bitnet__rope_wasm, bitnet__store_f16_wasm, bitnet__dequantize_wasm, \
+    bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, bitnet__rmsnorm_wasm, u8, \
+    u4, ternary, bitnet__scores_i8_scalar, bitnet__weigh_i8_scalar, \
+    bitnet__sumrows_i8_scalar
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
     "simd128", BITNET_CPU_SIMD128, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_simd128, bitnet__dotrows_groups_simd128,
+                           bitnet__dotrows_f16_wasm, bitnet__sumrows_f16_wasm,
                            bitnet__dotrows_u8_simd128, bitnet__dotrows_u4_simd128)
 };
 #if BITNET__RELAXED
 static const bitnet_kernels bitnet__kernels_relaxed = {
     "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_groups_relaxed,
+                           bitnet__scores_f16_relaxed, bitnet__sumrows_f16_relaxed,
                            bitnet__dotrows_u8_relaxed, bitnet__dotrows_u4_relaxed)
 };
   #define BITNET__KERNEL_TABLES &bitnet__kernels_relaxed, &bitnet__kernels_simd128,

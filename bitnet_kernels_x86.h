@@ -82,7 +82,7 @@
 
 #ifndef BITNET__ISA
 
-#if BITNET__KERNEL_ABI != 7
+#if BITNET__KERNEL_ABI != 8
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -184,6 +184,11 @@ extern "C" {
 #else
   #define BITNET__HOT static
 #endif
+
+/* Before plain C is called from a kernel. Until the upper halves of the wide registers are zero
+   again, SSE instructions wait for them. Compilers see to that where a kernel returns, but gcc 12
+   forgets it where a kernel ends with a call: dequantize alone made a prompt 16 % slower so. */
+#define BITNET__LEAVE() _mm256_zeroupper()
 
 /* Prefetches for arrays that are read from start to end. Only a few lines at a time can be on their
    way into L1, so a line goes into L2 16 KB before it is needed, and into L1 4 KB before. Once for
@@ -400,6 +405,17 @@ BITNET__INLINE BITNET__TARGET_avx2 void bitnet__end_column(__m128 s0, __m128 s1,
     _mm_storeu_ps(dots, _mm_add_ps(_mm_add_ps(s0, s2), _mm_add_ps(s1, s3)));
     bitnet__put(out, dots, rows);
 }
+
+BITNET__INLINE BITNET__TARGET_avx2 float bitnet__largest_of_4(__m128 v) {
+    v = _mm_max_ps(v, _mm_movehl_ps(v, v));
+    return _mm_cvtss_f32(_mm_max_ss(v, _mm_shuffle_ps(v, v, 1)));
+}
+
+/* The same for one tree. */
+BITNET__INLINE BITNET__TARGET_avx2 float bitnet__fold_to_1(__m128 s) {
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
 #endif
 
 /* Float kernels of base, integer ones of isa. */
@@ -409,7 +425,8 @@ BITNET__INLINE BITNET__TARGET_avx2 void bitnet__end_column(__m128 s0, __m128 s1,
     bitnet__sumrows_f32_##base, bitnet__sumrows_f16_##base, bitnet__softmax_##base, \
     bitnet__rope_##base, bitnet__store_f16_##base, bitnet__dequantize_##base, \
     bitnet__relu2_gate_##base, bitnet__sigmoid_gate_##base, bitnet__rmsnorm_##base, \
-    bitnet__dotrows_u8_##isa, bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##isa
+    bitnet__dotrows_u8_##isa, bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##isa, \
+    bitnet__scores_i8_##isa, bitnet__weigh_i8_##base, bitnet__sumrows_i8_##isa
 
 #if BITNET__AVX2
 /* ---- AVX2: a v16 is two ymm ---- */
@@ -529,6 +546,13 @@ BITNET__FN bitnet__v16_avx2 bitnet__top_avx2(bitnet__v16_avx2 top, bitnet__v16_a
                              _mm256_max_epi32(_mm256_castps_si256(top.hi), hi));
 }
 
+/* The largest element. */
+BITNET__FN float bitnet__largest_avx2(bitnet__v16_avx2 v) {
+    const __m256 m = _mm256_max_ps(v.lo, v.hi);
+    return bitnet__largest_of_4(_mm_max_ps(_mm256_castps256_ps128(m),
+                                           _mm256_extractf128_ps(m, 1)));
+}
+
 /* Rounded, ties to even. The first pack works in each half: the order of 8s is 0 2 1 3, undone. */
 BITNET__FN __m128i bitnet__to_int8_avx2(bitnet__v16_avx2 v) {
     __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi));
@@ -552,7 +576,7 @@ enum { bitnet__lanes_avx2 = 8, bitnet__key_cols_avx2 = 1, bitnet__mix_vectors_av
        bitnet__together_avx2 = 1, bitnet__tile_cols_avx2 = 4, bitnet__depth_avx2 = 4,
        bitnet__group_cols_avx2 = 4,
        bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__byte_cols_avx2 = 2,
-       bitnet__tl2_cols_avx2 = 4 };
+       bitnet__tl2_cols_avx2 = 4, bitnet__key_offset_avx2 = 0 };
 
 #define BITNET__I32(op) \
     BITNET__FN __m256i bitnet__##op##_avx2(__m256i a, __m256i b) { return _mm256_##op(a, b); }
@@ -722,6 +746,14 @@ BITNET__FN bitnet__v16_avx2 bitnet__minus_avx2(const __m256i *dots, int32_t less
 BITNET__FN __m256i bitnet__products_avx2(__m256i sum, __m256i w, __m256i a) {
     const __m256i pairs = _mm256_maddubs_epi16(w, a);
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+/* Bytes of keys times a query: the sum of two products would not fit 16 bits. So the sign of a key
+   goes to the query: 2 * 128 * 127 fits. Then nothing is to be subtracted: key_offset, which
+   elsewhere is 128 times the sum of q, is 0. */
+BITNET__FN __m256i bitnet__key_products_avx2(__m256i sum, __m256i w, __m256i a) {
+    const __m256i k = _mm256_xor_si256(w, _mm256_set1_epi8((char)-128));
+    return bitnet__products_avx2(sum, _mm256_abs_epi8(k), _mm256_sign_epi8(a, k));
 }
 
 #ifdef BITNET_TL2
@@ -949,10 +981,17 @@ static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
 enum { bitnet__together_avxvnni = 2, bitnet__tile_cols_avxvnni = 3,
        bitnet__depth_avxvnni = BITNET__MAX_ROW / 128, bitnet__panel_cols_avxvnni = 6,
        bitnet__panels_from_avxvnni = 10, bitnet__group_cols_avxvnni = 4,
-       bitnet__byte_cols_avxvnni = 2 };
+       bitnet__group_panels_from_avxvnni = 12, bitnet__byte_cols_avxvnni = 2,
+       bitnet__key_offset_avxvnni = 128 };
 
 BITNET__FN __m256i bitnet__products_avxvnni(__m256i sum, __m256i w, __m256i a) {
     return _mm256_dpbusd_avx_epi32(sum, w, a);
+}
+
+BITNET__FN __m256i bitnet__key_products_avxvnni(__m256i sum, __m256i w, __m256i a) {
+    sum = bitnet__products_avxvnni(sum, w, a);
+    BITNET__IN_PLACE(sum);
+    return sum;
 }
 
 BITNET__FN bitnet__pair_avx2 bitnet__dot_avxvnni(bitnet__pair_avx2 sum, bitnet__pair_avx2 w,
@@ -1053,6 +1092,12 @@ BITNET__FN __m512 bitnet__top_avx512vnni(__m512 top, __m512 x) {
     return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(top), bits));
 }
 
+BITNET__FN float bitnet__largest_avx512vnni(__m512 v) {
+    const __m256 m = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    return bitnet__largest_of_4(_mm_max_ps(_mm256_castps256_ps128(m),
+                                           _mm256_extractf128_ps(m, 1)));
+}
+
 BITNET__FN __m128i bitnet__to_int8_avx512vnni(__m512 v) {
     return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v));
 }
@@ -1098,7 +1143,8 @@ enum { bitnet__lanes_avx512vnni = 16, bitnet__key_cols_avx512vnni = 4,
        bitnet__tile_cols_avx512vnni = 6, bitnet__depth_avx512vnni = BITNET__MAX_ROW / 128,
        bitnet__panel_cols_avx512vnni = 8, bitnet__panels_from_avx512vnni = 24,
        bitnet__byte_cols_avx512vnni = 6, bitnet__group_cols_avx512vnni = 8,
-       bitnet__tl2_cols_avx512vnni = 8 };
+       bitnet__group_panels_from_avx512vnni = 16, bitnet__tl2_cols_avx512vnni = 8,
+       bitnet__key_offset_avx512vnni = 128 };
 
 #define BITNET__I32(op) \
     BITNET__FN __m512i bitnet__##op##_avx512vnni(__m512i a, __m512i b) { \
@@ -1158,6 +1204,12 @@ BITNET__FN __m512i bitnet__spread_avx512vnni(const uint8_t *p, const int i) {
 
 BITNET__FN __m512i bitnet__products_avx512vnni(__m512i sum, __m512i w, __m512i a) {
     return _mm512_dpbusd_epi32(sum, w, a);
+}
+
+BITNET__FN __m512i bitnet__key_products_avx512vnni(__m512i sum, __m512i w, __m512i a) {
+    sum = bitnet__products_avx512vnni(sum, w, a);
+    BITNET__IN_PLACE(sum);
+    return sum;
 }
 
 BITNET__FN __m512i bitnet__dot_avx512vnni(__m512i sum, __m512i w, const int8_t *a) {
@@ -1757,6 +1809,7 @@ static BITNET__TARGET void BITNET__V(store_f16)(const float *x, int n,
     for (i = 0; i < whole; i += BITNET__LANES)
         _mm256_storeu_si256((__m256i *)(void *)(out + 2 * (size_t)i),
                             BITNET__V(to_f16)(BITNET__V(load_f32)(x + i)));
+    BITNET__LEAVE();
     bitnet__store_f16_scalar(x + whole, n - whole, out + 2 * (size_t)whole);
 }
 
@@ -1769,6 +1822,7 @@ static BITNET__TARGET void BITNET__V(dequantize)(const int32_t *dots, float f, i
         if (add) v = BITNET__V(add)(BITNET__V(load_f32)(y + i), v);
         BITNET__V(store)(y + i, v);
     }
+    BITNET__LEAVE();
     bitnet__dequantize_scalar(dots + whole, f, n - whole, add, y + whole);
 }
 
@@ -1781,6 +1835,7 @@ static BITNET__TARGET void BITNET__V(relu2_gate)(
         u = BITNET__V(load_f32)(up + i);
         BITNET__V(store)(y + i, BITNET__V(mul)(BITNET__V(mul)(g, g), u));
     }
+    BITNET__LEAVE();
     bitnet__relu2_gate_scalar(gate + whole, up + whole, n - whole, y + whole);
 }
 
@@ -1796,13 +1851,15 @@ static BITNET__TARGET void BITNET__V(sigmoid_gate)(
         t = BITNET__V(add)(BITNET__V(splat)(1.0f), BITNET__V(expf)(t));
         BITNET__V(store)(y + i, BITNET__V(mul)(BITNET__V(div)(g, t), u));
     }
+    BITNET__LEAVE();
     bitnet__sigmoid_gate_scalar(gate + whole, up + whole, a, b, n - whole, y + whole);
 }
 
 static BITNET__TARGET void BITNET__V(rmsnorm)(const float *x, const float *gain,
                                                        int n, float eps, float *y) {
     BITNET__V(v16) v, sum = BITNET__V(splat)(0.0f);
-    float lanes[BITNET__LANES], mean, inv;
+    __m128d root;
+    float mean, inv;
     int i;
     if (n % BITNET__LANES) {
         bitnet__rmsnorm_scalar(x, gain, n, eps, y);
@@ -1812,13 +1869,49 @@ static BITNET__TARGET void BITNET__V(rmsnorm)(const float *x, const float *gain,
         v = BITNET__V(load_f32)(x + i);
         sum = BITNET__V(add)(sum, BITNET__V(mul)(v, v));
     }
-    BITNET__V(store)(lanes, sum);
-    mean = bitnet__sum_lanes(lanes) / (float)n;
-    inv = (float)(1.0 / bitnet__sqrt((double)mean + (double)eps));
+    mean = bitnet__fold_to_1(BITNET__V(fold)(sum)) / (float)n;
+    root = _mm_set_sd((double)mean + (double)eps);
+    inv = (float)(1.0 / _mm_cvtsd_f64(_mm_sqrt_sd(root, root)));
     for (i = 0; i < n; i += BITNET__LANES) {
         v = BITNET__V(mul)(BITNET__V(load_f32)(x + i), BITNET__V(splat)(inv));
         v = BITNET__V(mul)(v, BITNET__V(load_f32)(gain + i));
         BITNET__V(store)(y + i, v);
+    }
+}
+
+/* 64 positions. */
+BITNET__INLINE BITNET__TARGET float BITNET__V(weigh_block)(const float *p, const uint8_t *w,
+                                                           uint8_t *q) {
+    BITNET__V(v16) t[4], tops = BITNET__V(splat)(1e-30f), scale;
+    float top;
+    int i;
+    BITNET__UNROLL for (i = 0; i < 4; i++) {
+        t[i] = BITNET__V(mul)(BITNET__V(load_f32)(p + 16 * i), BITNET__V(load_f32)(w + 64 * i));
+        tops = BITNET__V(max)(t[i], tops);
+    }
+    top = BITNET__V(largest)(tops);
+    scale = BITNET__V(splat)(127.0f / top);
+    BITNET__UNROLL for (i = 0; i < 4; i++) {
+        t[i] = BITNET__V(max)(BITNET__V(mul)(t[i], scale), BITNET__V(splat)(0.0f));
+        t[i] = BITNET__V(min)(t[i], BITNET__V(splat)(127.0f));
+        _mm_storeu_si128((__m128i *)(void *)(q + 16 * i), BITNET__V(to_int8)(t[i]));
+    }
+    return top / 127.0f;
+}
+
+static BITNET__TARGET void BITNET__V(weigh_i8)(const float *p, const uint8_t *w, int n, int rows,
+                                               int from, int to, uint8_t *q, float *steps) {
+    float part[64];
+    int r;
+    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), steps++) {
+        const int begin = from > r ? from - r : 0, end = to < r + 64 ? to - r : 64;
+        const float *x = p + r;
+        if (begin > 0 || end < 64) {
+            memset(part, 0, sizeof part);
+            if (begin < end) memcpy(part + begin, x + begin, (size_t)(end - begin) * sizeof *x);
+            x = part;
+        }
+        *steps = BITNET__V(weigh_block)(x, w, q + r);
     }
 }
 
@@ -2142,6 +2235,116 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_groups)(
     }
 }
 
+#if BITNET__PARTS & BITNET__VNNI_STEPS
+/* With many columns, panels: their codes are unpacked once for all columns, and each activation,
+   once loaded, serves twice as many rows. A panel of 2 L rows is one group of 16 rows, or two. */
+enum { BITNET__I(group_wide) = 16 * BITNET__I(panel_cols) };       /* columns at a time */
+
+/* The codes of a group of weights: w[half] begins with those of the half's rows. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(unpack_group)(const uint8_t *const *w, int group,
+                                                           BITNET__V(i32) (*panel)[2]) {
+    const BITNET__V(i32) mask = BITNET__V(splat_i32)(0x03030303);
+    int i, h, s;
+    for (i = 0; i < group / 16; i++, panel += 4) {
+        BITNET__UNROLL for (h = 0; h < 2; h++) {
+            const BITNET__V(i32) v = BITNET__V(load_i)(w[h] + 64 * i);
+            BITNET__STREAM(w[h] + 64 * i);
+            BITNET__UNROLL for (s = 0; s < 4; s++) panel[s][h] = BITNET__V(masked)(v, 2 * s, mask);
+        }
+    }
+}
+
+/* y += the products of a group of a panel's weights with a tile of columns, whose groups lie
+   `groups` apart in sums and steps. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(multiply_group)(
+    const BITNET__V(i32) (*panel)[2], const BITNET__V(v16) *d, const int8_t *q,
+    const int32_t *sums, const float *steps, int n, int group,
+    BITNET__V(v16) (*y)[BITNET__V(lanes) / 8]) {
+    enum { most = BITNET__I(panel_cols), pieces = BITNET__V(lanes) / 8 };
+    const size_t groups = (size_t)(n / group);
+    BITNET__V(i32) sum[most][2], dots[2];
+    const int8_t *col[most];
+    int c, p;
+    BITNET__UNROLL for (c = 0; c < most; c++) {
+        col[c] = q + (size_t)c * (size_t)n;
+        sum[c][0] = sum[c][1] = BITNET__V(splat_i32)(0);
+    }
+    BITNET__I(steps)(panel, group / 4, col, sum);
+    BITNET__UNROLL for (c = 0; c < most; c++) {
+        const size_t at = (size_t)c * groups;
+        dots[0] = sum[c][0];
+        dots[1] = sum[c][1];
+        BITNET__UNROLL for (p = 0; p < pieces; p++) {
+            const BITNET__V(v16) f = BITNET__V(mul)(d[p], BITNET__V(splat)(steps[at]));
+            const BITNET__V(v16) dot = BITNET__V(minus)(dots + (pieces == 2 ? p : 0), sums[at]);
+            y[c][p] = BITNET__V(add)(y[c][p], BITNET__V(mul)(dot, f));
+        }
+    }
+}
+
+/* A panel, or the rows that are left, with some whole tiles of columns, at most `group_wide`. */
+BITNET__HOT BITNET__TARGET void BITNET__I(panel_groups)(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
+    int rows, int cols, int add, float *out, size_t out_stride) {
+    enum { pieces = BITNET__V(lanes) / 8 };            /* groups of 16 rows */
+    const size_t groups = (size_t)(n / group);
+    const size_t second = rows > 16 ? bitnet__groups_bytes(n, group, 16) : 0;
+    BITNET__V(i32) panel[64][2];                       /* a group has at most 256 weights */
+    BITNET__V(v16) y[BITNET__I(group_wide)][pieces], d[pieces];
+    const uint8_t *half[2];
+    float last[16];
+    size_t g;
+    int c, p, r;
+    for (c = 0; c < cols; c++) {
+        BITNET__UNROLL for (p = 0; p < pieces; p++) y[c][p] = BITNET__V(splat)(0.0f);
+    }
+    for (g = 0; g < groups; g++, w += bitnet__group_bytes(group)) {
+        BITNET__UNROLL for (p = 0; p < pieces; p++)
+            d[p] = BITNET__V(load_f16)(w + (p ? second : 0));
+        half[0] = w + BITNET__GROUP_SCALES;
+        half[1] = half[0] + (pieces == 2 ? second : 32);           /* or its rows 8 to 15 */
+        BITNET__I(unpack_group)(half, group, panel);
+        for (c = 0; c < cols; c += BITNET__I(panel_cols)) {
+            const size_t at = (size_t)c * groups + g;
+            BITNET__I(multiply_group)((const BITNET__V(i32) (*)[2])panel, d,
+                                      q + at * (size_t)group, sums + at, steps + at, n, group,
+                                      y + c);
+        }
+    }
+    for (c = 0; c < cols; c++, out += out_stride) {
+        for (p = 0; p < pieces && 16 * p < rows; p++) {
+            float *to = out + 16 * p;
+            if (rows - 16 * p >= 16) {
+                if (add) y[c][p] = BITNET__V(add)(BITNET__V(load_f32)(to), y[c][p]);
+                BITNET__V(store)(to, y[c][p]);
+                continue;
+            }
+            BITNET__V(store)(last, y[c][p]);
+            for (r = 0; r < rows - 16 * p; r++) to[r] = add ? to[r] + last[r] : last[r];
+        }
+    }
+}
+
+/* Whole tiles of columns; returns how many they are. */
+static BITNET__TARGET int BITNET__I(panels_groups)(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
+    int rows, int cols, int add, float *out, size_t out_stride) {
+    enum { tall = 2 * BITNET__V(lanes), wide = BITNET__I(group_wide) };
+    const int whole = cols - cols % BITNET__I(panel_cols);
+    int r, c;
+    for (c = 0; c < whole; c += wide) {
+        const size_t col = (size_t)c, at = col * (size_t)(n / group);
+        for (r = 0; r < rows; r += tall)
+            BITNET__I(panel_groups)(w + bitnet__groups_bytes(n, group, r), q + col * (size_t)n,
+                                    sums + at, steps + at, n, group,
+                                    rows - r < tall ? rows - r : tall,
+                                    whole - c < wide ? whole - c : wide, add,
+                                    out + col * out_stride + r, out_stride);
+    }
+    return whole;
+}
+#endif
+
 /* Blocks of rows that stay in the L2 cache, or in L1 if a row is short: for each tile of columns,
    which stay in L1, all rows of the block. */
 BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(
@@ -2150,10 +2353,15 @@ BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(
     const int most = BITNET__I(group_cols);
     const size_t bytes = bitnet__groups_bytes(n, group, 16), groups = (size_t)(n / group);
     const int block = bytes < 65536 ? 131072 / (int)bytes * 16 : 16;
-    int r, c, i, end, count;
-    for (r = 0; r < rows; r = end) {
+    int r, c, i, end, count, first = 0;
+#if BITNET__PARTS & BITNET__VNNI_STEPS
+    if (cols >= BITNET__I(group_panels_from))
+        first = BITNET__I(panels_groups)(w, q, sums, steps, n, group, rows, cols, add, out,
+                                         out_stride);
+#endif
+    for (r = 0; r < rows && first < cols; r = end) {
         end = rows - r < block ? rows : r + block;
-        for (c = 0; c < cols; c += count) {
+        for (c = first; c < cols; c += count) {
             const size_t col = (size_t)c;
             count = bitnet__share(cols - c, most);
             count = count == 5 ? 3 : count == 7 ? 4 : count;       /* and as many again, but one */
@@ -2168,6 +2376,129 @@ BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(
                 else if (count == 4 || most == 4) BITNET__TILE_OF(4);
                 else if (count == 6) BITNET__TILE_OF(6);
                 else BITNET__TILE_OF(most);
+#undef BITNET__TILE_OF
+            }
+        }
+    }
+}
+
+/* ---- an int8 cache ----
+   A tile is 64 positions, or elements of values, with ymm 16, and up to 4 columns. */
+
+BITNET__INLINE BITNET__TARGET void BITNET__I(tile_scores)(
+    const uint8_t *w, int at, const int8_t *q, const int32_t *sums, int n, int cols, float *out,
+    size_t out_stride, const int tile_cols) {
+    enum { halves = 16 / BITNET__V(lanes), units = halves == 1 ? 4 : 1, all = units * halves };
+    const uint8_t *keys = w + BITNET__KV_STEPS + 4 * (size_t)at;
+    const int8_t *col[4];
+    BITNET__V(i32) sum[4][all], k[all];
+    int c, i, j;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
+        BITNET__UNROLL for (j = 0; j < all; j++) sum[c][j] = BITNET__V(splat_i32)(0);
+    }
+    for (i = 0; i < n; i += 4, keys += 4 * BITNET__KV_BLOCK) {
+        BITNET__UNROLL for (j = 0; j < all; j++)
+            k[j] = BITNET__V(load_i)(keys + 64 / halves * j);
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+            const BITNET__V(i32) a = BITNET__V(repeat4)(col[c] + i);
+            BITNET__UNROLL for (j = 0; j < all; j++)
+                sum[c][j] = BITNET__I(key_products)(sum[c][j], k[j], a);
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        const size_t column = bitnet__clamp(c, cols);
+        const int32_t less = BITNET__I(key_offset) * sums[column];
+        BITNET__UNROLL for (j = 0; j < units; j++)
+            BITNET__V(store)(out + column * out_stride + (size_t)at + 16 * j,
+                             BITNET__V(mul)(BITNET__V(minus)(sum[c] + j * halves, less),
+                                            BITNET__V(load_f32)(w + 4 * (size_t)at + 64 * j)));
+    }
+}
+
+BITNET__HOT BITNET__TARGET void BITNET__I(scores_i8)(const uint8_t *w, const int8_t *q,
+                                                     const int32_t *sums, int n, int rows,
+                                                     int cols, float *out, size_t out_stride) {
+    enum { step = BITNET__V(lanes) == 16 ? 64 : 16 };
+    int r, c, at;
+    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), out += 64) {
+        for (c = 0; c < cols; c += 4) {
+            const int8_t *col = q + (size_t)c * (size_t)n;
+            float *to = out + (size_t)c * out_stride;
+            for (at = 0; at < 64; at += step) {
+                if (cols - c == 1)
+                    BITNET__I(tile_scores)(w, at, col, sums + c, n, 1, to, out_stride, 1);
+                else if (cols - c == 2)
+                    BITNET__I(tile_scores)(w, at, col, sums + c, n, 2, to, out_stride, 2);
+                else
+                    BITNET__I(tile_scores)(w, at, col, sums + c, n, cols - c, to, out_stride, 4);
+            }
+        }
+    }
+}
+
+/* The sums of 64 positions, added to out. v: the first elements of the block's values. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(tile_values)(
+    const uint8_t *v, const uint8_t *p, const float *steps, size_t p_stride, int n, int cols,
+    float *out, int count, const int units, const int tile_cols) {
+    enum { halves = 16 / BITNET__V(lanes) };
+    const uint8_t *col[4];
+    BITNET__V(i32) sum[4][4], w[4];
+    int c, r, j;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        col[c] = p + bitnet__clamp(c, cols) * p_stride;
+        BITNET__UNROLL for (j = 0; j < units * halves; j++)
+            sum[c][j] = BITNET__V(splat_i32)(0);
+    }
+    for (r = 0; r < 64; r += 4, v += 4 * (size_t)n) {
+        BITNET__UNROLL for (j = 0; j < units * halves; j++)
+            w[j] = BITNET__V(load_i)(v + 64 / halves * j);
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+            const BITNET__V(i32) a = BITNET__V(repeat4)((const int8_t *)col[c] + r);
+            BITNET__UNROLL for (j = 0; j < units * halves; j++) {
+                sum[c][j] = BITNET__I(products)(sum[c][j], a, w[j]);
+                BITNET__IN_PLACE(sum[c][j]);
+            }
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+        const size_t column = bitnet__clamp(c, cols);
+        const BITNET__V(v16) step = BITNET__V(splat)(steps[column * (p_stride / 64)]);
+        float *to = out + column * (size_t)count;
+        if (c < cols) {
+            BITNET__UNROLL for (j = 0; j < units; j++) {
+                const BITNET__V(v16) x = BITNET__V(minus)(sum[c] + j * halves, 0);
+                BITNET__V(store)(to + 16 * j, BITNET__V(add)(BITNET__V(load_f32)(to + 16 * j),
+                                                             BITNET__V(mul)(x, step)));
+            }
+        }
+    }
+}
+
+BITNET__HOT BITNET__TARGET void BITNET__I(sumrows_i8)(const uint8_t *w, const uint8_t *p,
+                                                      const float *steps, size_t p_stride, int n,
+                                                      int first, int count, int rows, int cols,
+                                                      float *out) {
+    const int most = BITNET__V(lanes) == 16 ? 4 : 1;
+    int r, c, i, units;
+    if (count % 16) {
+        bitnet__sumrows_i8_scalar(w, p, steps, p_stride, n, first, count, rows, cols, out);
+        return;
+    }
+    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), p += 64, steps++) {
+        for (c = 0; c < cols; c += 4) {
+            const size_t column = (size_t)c;
+            for (i = 0; i < count; i += 16 * units) {
+                const uint8_t *v = w + BITNET__KV_STEPS + 4 * (size_t)(first + i);
+                units = count - i < 16 * most ? 1 : most;
+#define BITNET__TILE_OF(units, tile_cols) \
+    BITNET__I(tile_values)(v, p + column * p_stride, steps + column * (p_stride / 64), p_stride, \
+                           n, cols - c, out + column * (size_t)count + i, count, units, tile_cols)
+                if (units == 1 && cols - c == 1) BITNET__TILE_OF(1, 1);
+                else if (units == 1) BITNET__TILE_OF(1, 4);
+                else if (cols - c == 1) BITNET__TILE_OF(most, 1);
+                else if (cols - c == 2) BITNET__TILE_OF(most, 2);
+                else BITNET__TILE_OF(most, 4);
 #undef BITNET__TILE_OF
             }
         }

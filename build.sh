@@ -78,7 +78,7 @@ USE_OBJECT=-DBITNET__IMPLEMENTED
 # sources NAME: the files of an example, examples/NAME.c or examples/NAME/*.c and what they share.
 sources() {
     case $1 in
-        convert) echo examples/convert/*.c examples/json/*.c ;;
+        bench | convert) echo examples/$1/*.c examples/json/*.c ;;
         embed) echo examples/embed/*.c examples/server/buffer.c examples/json/*.c ;;
         perplexity) echo examples/perplexity/*.c examples/embed/file.c examples/embed/say.c ;;
         serve | batch) echo "examples/server/$1.c" $(printf 'examples/server/%s.c ' $SERVER) \

@@ -370,6 +370,16 @@ static int take_layout(const struct option *o, const char *name, char *value) {
     return GO_ON;
 }
 
+static int take_kv_type(const struct option *o, const char *name, char *value) {
+    static const char *const types[] = {"f16", "f32", "i8"};       /* as bitnet_kv_type */
+    int i;
+    for (i = 0; i < 3; i++)
+        if (!strcmp(value, types[i])) break;
+    if (i == 3) return fail(2, "%s: '%s' is not f16, f32 or i8", name, value);
+    *(bitnet_kv_type *)o->to = (bitnet_kv_type)i;
+    return GO_ON;
+}
+
 static int take_tile(const struct option *o, const char *name, char *value) {
     bitnet_tile *tile = (bitnet_tile *)o->to;
     char more;
@@ -393,6 +403,8 @@ static const struct option options[] = {
      take_whole, &max_tokens, -2, TOP},
     {"-c --ctx-size", "N", "context in tokens; 0: the model's (that, up to 4096)", take_whole,
      &ctx_params.n_ctx, 0, 1 << 20},
+    {"--kv-type", "TYPE", "keys and values as f16, f32 or i8, which takes half the memory (f16)",
+     take_kv_type, &ctx_params.kv_type, 0, 0},
     {"--context-shift", 0, "drop the oldest tokens of a full context (default in chats)", take_yes,
      &shifting, 0, 0},
     {"--no-context-shift", 0, "end the text or the reply then", take_no, &shifting, 0, 0},

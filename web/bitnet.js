@@ -17,8 +17,10 @@ export { BitNetError };
 export { divide as divideReply } from './thinking.js';
 
 const LOAD_OPTIONS = [
-    'threads', 'context', 'sessions', 'variant', 'cache', 'hub', 'sha256', 'signal', 'onProgress'
+    'threads', 'context', 'sessions', 'kvType', 'variant', 'cache', 'hub', 'sha256', 'signal',
+    'onProgress'
 ];
+const KV_TYPES = ['f16', 'f32', 'i8']; // as bitnet_kv_type
 const VERIFY_OPTIONS = ['sha256', 'signal', 'onProgress'];
 
 function checkSha256(sha256) {
@@ -89,12 +91,14 @@ export class BitNet {
         const context = number(options, 'context', 0, 0, 1 << 20, true);
         const sessions = number(options, 'sessions', 1, 1, 256, true);
         const threads = number(options, 'threads', Math.min(processors() || 1, 8), 1, 256, true);
+        const kvType = KV_TYPES.indexOf(options.kvType ?? 'f16');
+        if (kvType < 0) bad(`kvType: '${options.kvType}' is not ${KV_TYPES.join(', ')}`);
         if (cache !== 'auto' && cache !== 'none') bad(`cache: '${cache}' is not auto or none`);
         checkSha256(sha256);
         const chosen = choose(variant, threads);
         const args = {
             source: portable(source, hub),
-            options: { context, sessions, threads, cache, sha256 }
+            options: { context, sessions, kvType, threads, cache, sha256 }
         };
         const connection = await connect(chosen, threads, signal);
         const call = connection.call('load', args, onProgress);

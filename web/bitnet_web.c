@@ -209,13 +209,15 @@ static void for_embeddings(bitnet_ctx_params *cp) {
     if (cp->n_kv < cp->n_ctx) cp->n_kv = cp->n_ctx;
 }
 
-/* n_ctx 0: the library's default, or EMBED_CTX in place of its 4096. */
-EXPORT int bw_ctx(int32_t n_ctx, int32_t n_batch, int32_t n_threads, int32_t n_seqs) {
+/* n_ctx 0: the library's default, or EMBED_CTX in place of its 4096. kv_type: a bitnet_kv_type. */
+EXPORT int bw_ctx(int32_t n_ctx, int32_t n_batch, int32_t n_threads, int32_t n_seqs,
+                  int32_t kv_type) {
     bitnet_ctx_params cp;
     memset(&cp, 0, sizeof cp);
     cp.n_ctx = n_ctx;
     cp.n_batch = n_batch;
     cp.n_threads = n_threads;
+    cp.kv_type = (bitnet_kv_type)kv_type;
     cp.n_seqs = n_sessions = n_seqs;
     if (!info.has_head) for_embeddings(&cp);
     sessions = (session *)calloc((size_t)n_seqs, sizeof *sessions);

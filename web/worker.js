@@ -290,8 +290,8 @@ function describe(cache, notes) {
 async function load({ source, options }, signal, id) {
     const report = event => post({ id, event });
     const { cache, said } = await loadFile(source, { ...options, signal, report });
-    const { context, threads, sessions } = options;
-    check(bw._bw_ctx(context, BATCH, variant === 'simd' ? 1 : threads, sessions));
+    const { context, threads, sessions, kvType } = options;
+    check(bw._bw_ctx(context, BATCH, variant === 'simd' ? 1 : threads, sessions, kvType));
     held = Array.from({ length: sessions }, () => []);
     const info = describe(cache, said);
     if (info.contextTrained && info.context > info.contextTrained)
@@ -440,20 +440,23 @@ async function pass() {
 // ---- generation ----
 
 let reading = 0; // generations that read their prompts
+let pace = 0; // tokens per ms of the last chunk; 0: there was none
 
-/** Evaluates the prompt, but for its last token, in chunks that are small enough for a cancel to take
- * effect soon, and for others to write on. */
+/** Evaluates the prompt, but for its last token, in chunks of about a second, so that a cancel takes
+ * effect soon; shorter ones if others write. */
 async function prefill(id, session, n, reused, signal) {
     const report = left =>
         post({ id, event: { promptTokens: n, reusedTokens: reused, readTokens: n - left } });
     let left = n - reused;
     report(left);
-    for (let chunk = 16; left > 1; ) {
-        const start = performance.now();
+    while (left > 1) {
+        const start = performance.now(),
+            before = left;
         const most = waiting.length || reading > 1 ? BATCH_BESIDE : BATCH;
+        const chunk = 16 * Math.max(1, Math.round((1000 * pace) / 16)); // kernels take 16 at a time
         left = check(bw._bw_prefill(session, Math.min(chunk, most)));
         report(left);
-        if (performance.now() - start < 500) chunk = Math.min(2 * chunk, BATCH);
+        pace = (before - left) / Math.max(performance.now() - start, 1);
         await turn();
         checkAbort(signal);
     }

@@ -45,7 +45,7 @@ void answer_questions(void) {
         c = find_ctx(k, n_threads);
         speed = prefill_speed(c, 128);
         start = seconds();
-        for (i = 0; i < 2; i++) decode(c, 0, 0);
+        for (i = 0; i < 2; i++) decode(c, N_DECODE, 0, 0);
         printf("%.2f %.2f\n", speed, 2 * N_DECODE / (seconds() - start));
     }
 }

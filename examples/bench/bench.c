@@ -1,14 +1,16 @@
 /* bench.c - how close to this machine's limits a model reads prompts and writes, with every kernel
    table
 
-       cc -O2 examples/bench/[a-z]*.c -o bench -lpthread
-       ./bench [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] [--profile]
-               [--json] [--sequences LIST] [--chunks LIST]
+       cc -O2 examples/bench/[a-z]*.c examples/json/[a-z]*.c -o bench -lpthread
+       ./bench [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--kv-type TYPE]
+               [--quick] [--profile] [--json] [--sequences LIST] [--chunks LIST]
+               [--compare COMMAND] [--compare-form FORM]... [--compare-limit SECONDS]
 
    Without MODEL it makes a random one in memory, with BitNet b1.58-2B-4T's shapes, or those of
    --family qwen3-q2 (Ternary Bonsai 1.7B, a scale per 128 weights) and of the text embeddings,
    qwen3-embedding (0.6B) and gemma3-embedding (270M). A model of embeddings, which writes nothing,
-   gets a table of its own: see the end. --quick leaves
+   gets a table of its own: see the end. --kv-type f16, f32 or i8 is how the contexts keep keys and
+   values (f16); the embeddings show f16 and i8. --quick leaves
    out the context of 4096 and one of three rounds. --profile prints instead where the time goes, in
    the first table. --sequences 1,2,4 and --chunks 16,32 print instead only the tables of sequences
    and of prompts beside them, for these numbers; then --json prints an object in each line. --save
@@ -36,12 +38,34 @@
 
    Embeddings: one text of some tokens, and 256 texts of 16 to 64 tokens that share passes of 512
    ("to 512": over the speed of one text of 512). The limit is the one of prefill, and the ternary
-   weights are the work. "cosine" is between the vectors with an F16 and an F32 cache. */
+   weights are the work. "cosine" is between the vectors with the cache of the row and an F32 cache.
+
+   --compare prints instead only how fast another program is beside this one:
+
+       ./bench ours.gguf -t 2 --compare "llama-bench -m other.gguf -t 2 -p 512 -n 128 -r 1"
+
+   The shell runs the command in each round, after the limits are measured; it must print its
+   figures as llama-bench does (-o md, csv, json or jsonl) to its standard output. Then we run the
+   tests that it has named, with the first kernels: pp512, a prompt of 512 tokens; tg128, 128
+   written; both, pp512+tg128; behind 4096 tokens, "tg128 @ d4096". Writing is measured with both
+   heads. Here it includes the choice of the token; llama-bench computes all logits and chooses
+   nothing. "ratio" is the median of the rounds' ratios, ours over theirs. "threads" are theirs, if
+   it tells them. Other programs need forms, parts of the lines that they print, with a test's name
+   in braces where its tokens per second are; * is any text, and the last line that fits counts:
+
+       ./bench ours.gguf --compare "llama-cli -m other.gguf -f prompt.txt -n 64 2>&1"
+               --compare-form "print: prompt eval time *{pp300} tokens per second"
+               --compare-form "print: eval time *{tg64 @ d300} tokens per second"
+
+   A run that takes over 600 seconds, or --compare-limit, is killed, and bench ends. */
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
 #include "../utf8.h"
 #include "ask.h"
+#include "command.h"
+#include "compare.h"
 #include "embeddings.h"
+#include "figures.h"
 #include "limits.h"
 #include "model.h"
 #include "profile.h"
@@ -81,8 +105,9 @@ typedef struct scale {                 /* the first table with some number of th
 
 static table tables[MAX_TABLES];
 static scale scales[MAX_SCALES];
-static int n_tables, n_scales, rounds, threads, quick, profile, together, ask;
-static const char *path, *kernel, *save, *family;
+static int n_tables, n_scales, rounds, threads, quick, profile, together, ask, n_forms;
+static int limit_s;                    /* of each run of the command */
+static const char *path, *kernel, *save, *family, *command;
 static double bandwidth[N_STAGES][MAX_TABLES * MAX_ROUNDS];   /* GB/s */
 
 /* ---- measuring ---- */
@@ -139,19 +164,17 @@ static void measure_scales(void) {
 
 /* ---- the report ---- */
 
-/* Bytes to read for a token: the ternary weights; what it needs of the head and its copy; F16 keys
-   and values of the earlier positions. */
-static double token_bytes(const table *t, int run) {
-    double last = runs[run].tokens ? runs[run].tokens : N_DECODE;
-    double kv = 4.0 * info.n_layers * info.n_kv_heads * info.head_dim;
-    return layer_bytes(t->k) + t->head[run].bytes + kv * (last - (N_DECODE - 1) / 2.0);
+/* Bytes to read for a token of a run that decodes. */
+static double run_bytes(const table *t, int run) {
+    const double last = runs[run].tokens ? runs[run].tokens : N_DECODE;
+    return token_bytes(t->k, t->head[run].bytes, last - (N_DECODE - 1) / 2.0);
 }
 
 static void report_run(table *t, int run) {
     static const char *const heads[] = {"-", "screened", "full"};
     int n = rounds_of(run), is_decode = runs[run].kind != PREFILL, stage = runs[run].stage;
     double *v = t->speed[run], speed = median(v, n);
-    double gb = is_decode ? speed * token_bytes(t, run) * 1e-9 : -1;
+    double gb = is_decode ? speed * run_bytes(t, run) * 1e-9 : -1;
     double gmac = speed * layer_weights() * 1e-9;
     double limit = is_decode ? median(bandwidth[stage], rounds * n_tables)
         : median(t->peak, rounds);
@@ -161,9 +184,9 @@ static void report_run(table *t, int run) {
     show("tokens", runs[run].tokens, 7, 0);
     show_text("head", heads[runs[run].kind], 10);
     show("exact_logits", is_decode ? t->head[run].exact_logits : -1, 7, 0);
-    show("token_mb", is_decode ? token_bytes(t, run) * 1e-6 : -1, 8, 1);
+    show("token_mb", is_decode ? run_bytes(t, run) * 1e-6 : -1, 8, 1);
     show("tok_s", speed, 9, 1);
-    show("spread_percent", n > 1 ? (v[n - 1] - v[0]) / speed * 50 : -1, 6, 1);
+    show("spread_percent", spread_percent(v, n), 6, 1);
     show("gb_s", gb, 8, 1);
     show("gmac_s", gmac, 8, 1);
     show("limit", limit, 8, 1);
@@ -207,7 +230,7 @@ static void report_scales(void) {
         scale *s = &scales[i];
         double p = median(s->prefill, rounds), d = median(s->decode, rounds);
         double read_gb = median(s->bandwidth, rounds);
-        double gb = d * token_bytes(&tables[0], FIRST_DECODE) * 1e-9;
+        double gb = d * run_bytes(&tables[0], FIRST_DECODE) * 1e-9;
         if (i == 0) {
             one_prefill = p;
             one_decode = d;
@@ -227,7 +250,7 @@ static void report_scales(void) {
 }
 
 static void report_all(void) {
-    if (json) printf("{");
+    if (as_json) printf("{");
     else puts("random  threads  rounds  M weights  file MB  most MB");
     show("random_model", !path, 6, 0);
     show("n_threads", threads, 9, 0);
@@ -235,12 +258,15 @@ static void report_all(void) {
     show("million_weights", (double)info.n_params * 1e-6, 11, 1);
     show("file_mb", (double)info.file_bytes * 1e-6, 9, 1);
     show("most_mb", most_mb(), 9, 1);
-    if (!json) puts("");
+    if (!as_json) puts("");
     if (profile) report_profile(rounds);
-    else report_tables();
-    if (n_scales) report_scales();
-    if (!profile) report_sequences(rounds, 0);
-    if (json) puts("\n}");
+    else if (command) report_comparison();
+    else {
+        report_tables();
+        if (n_scales) report_scales();
+        report_sequences(rounds, 0);
+    }
+    if (as_json) puts("\n}");
 }
 
 static void report(void) {
@@ -262,23 +288,33 @@ static int number(char **a, long high) {
 
 static void parse(char **a) {
     for (; *a; a++) {
-        if (!strcmp(*a, "--json")) json = 1;
+        if (!strcmp(*a, "--json")) as_json = 1;
         else if (!strcmp(*a, "--quick")) quick = 1;
         else if (!strcmp(*a, "--profile")) profile = 1;
         else if (!strcmp(*a, "--sequences")) together |= list_sequences(a++);
         else if (!strcmp(*a, "--chunks")) together |= list_chunks(a++);
+        else if (!strcmp(*a, "--compare") && a[1]) command = *++a;
+        else if (!strcmp(*a, "--compare-form") && a[1]) n_forms += add_form(*++a);
+        else if (!strcmp(*a, "--compare-limit")) limit_s = number(a++, MOST_SECONDS);
         else if (!strcmp(*a, "--ask")) ask = 1;
         else if (!strcmp(*a, "--save") && a[1]) save = *++a;
         else if (!strcmp(*a, "-t")) threads = number(a++, MAX_THREADS);
         else if (!strcmp(*a, "-r")) rounds = number(a++, MAX_ROUNDS);
         else if (!strcmp(*a, "--kernel") && a[1]) kernel = *++a;
+        else if (!strcmp(*a, "--kv-type") && a[1]) set_kv_type(*++a);
         else if (!strcmp(*a, "--family") && a[1]) set_family(family = *++a);
         else if (**a != '-' && !path) path = *a;
-        else fail(2, "not [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--quick] "
-                  "[--profile] [--sequences LIST] [--chunks LIST] [--json]: ", *a);
+        else fail(2, "not [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--kv-type TYPE] "
+                  "[--quick] [--profile] [--sequences LIST] [--chunks LIST] [--compare COMMAND] "
+                  "[--compare-form FORM] [--compare-limit SECONDS] [--json]: ", *a);
     }
     if (path && family) fail(2, "--family makes a model, so it takes no file: ", path);
     if (profile && together) fail(2, "--profile takes neither --sequences nor --chunks", "");
+    if (command && (profile || together || ask || save))
+        fail(2, "--compare is a measurement of its own: it takes no --profile, --sequences, "
+             "--chunks, --ask or --save", "");
+    if (!command && (n_forms || limit_s)) fail(2, "there is no --compare COMMAND", "");
+    if (!limit_s) limit_s = 600;
     if (!rounds) rounds = quick ? 2 : 3;
     if (kernel && !bitnet_kernels_find(kernel)) fail(2, "this build has no kernels ", kernel);
     if (kernel && !bitnet_kernels_usable(bitnet_kernels_find(kernel)))
@@ -301,7 +337,7 @@ static void open_table(const bitnet_kernels *k) {
 
 /* All usable tables, or the named one. Plain C would take minutes with a large model. */
 static void open_tables(void) {
-    const int most = profile || together ? 1 : MAX_TABLES;
+    const int most = profile || together || command ? 1 : MAX_TABLES;
     int i;
     for (i = 0; i < bitnet_kernels_count() && n_tables < most; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
@@ -321,20 +357,24 @@ int main(int argc, char **argv) {
     if (save || ask) return 0;
     bitnet_model_free(load_model(0));
     if (!info.has_head) {
-        if (profile || together) fail(2, "this model writes no text: nothing to show", "");
+        if (profile || together || command)
+            fail(2, "this model writes no text: nothing to show", "");
         bench_embeddings(kernel, threads, rounds, quick);
         free(file);
         return 0;
     }
     open_tables();
-    if (!profile && !together) measure_tables();
+    if (!profile && !together && !command) measure_tables();
     for (i = 0; i < n_tables; i++) bitnet_ctx_free(tables[i].ctx);
     if (profile) measure_profile(tables[0].model, threads, rounds);
-    else if (!together) {
-        list_all(quick);
-        measure_scales();
+    else if (command) compare(command, limit_s, tables[0].model, tables[0].k, threads, rounds);
+    else {
+        if (!together) {
+            list_all(quick);
+            measure_scales();
+        }
+        measure_sequences(tables[0].model, tables[0].k, threads, rounds);
     }
-    if (!profile) measure_sequences(tables[0].model, tables[0].k, threads, rounds);
     report();
     for (i = 0; i < n_tables; i++) bitnet_model_free(tables[i].model);
     free(file);

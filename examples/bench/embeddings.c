@@ -6,16 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TABLES = 16, N_RUNS = 5, MANY = 256, SHORTEST = 16, LONGEST_OF_MANY = 64 };
+enum { MAX_TABLES = 16, N_RUNS = 6, MANY = 256, SHORTEST = 16, LONGEST_OF_MANY = 64 };
 enum { SEQUENCES = 64, BATCH = 512 };
 
-/* One text of so many tokens; 0: the many short ones. */
-static const int32_t run_tokens[N_RUNS] = {16, 128, 512, LONGEST, 0};
+/* One text of so many tokens; 0: the many short ones. The last one is with a cache of int8. */
+static const int32_t run_tokens[N_RUNS] = {16, 128, 512, LONGEST, 0, LONGEST};
+enum { INT8_RUN = N_RUNS - 1 };
 
 typedef struct table {
     const bitnet_kernels *k;
     bitnet_model *model;
-    bitnet_ctx *one, *many;            /* with one sequence, and with SEQUENCES */
+    bitnet_ctx *one, *many, *i8;       /* with one sequence, and with SEQUENCES */
     double load_s, peak[MAX_ROUNDS], speed[N_RUNS][MAX_ROUNDS];
 } table;
 
@@ -23,7 +24,7 @@ static table tables[MAX_TABLES];
 static int n_tables;
 static bitnet_token tokens[LONGEST + LONGEST_OF_MANY];
 static bitnet_embed_input texts[MANY];
-static double cosine[N_RUNS], mb[2];   /* mb: of the two contexts */
+static double cosine[N_RUNS], mb[3];   /* mb: of the three contexts */
 static float *vectors;                 /* [MANY][dim] */
 
 /* ---- texts ---- */
@@ -91,6 +92,11 @@ static void open_table(const bitnet_kernels *k, int n_threads) {
     t->load_s = seconds() - start;
     t->one = new_ctx(t->model, 0, n_threads, BITNET_KV_F16, &mb[0]);
     t->many = new_ctx(t->model, 1, n_threads, BITNET_KV_F16, &mb[1]);
+    t->i8 = new_ctx(t->model, 0, n_threads, BITNET_KV_I8, &mb[2]);
+}
+
+static bitnet_ctx *ctx_of(const table *t, int run) {
+    return run == INT8_RUN ? t->i8 : run_tokens[run] ? t->one : t->many;
 }
 
 static void open_tables(const char *kernel, int n_threads) {
@@ -110,7 +116,7 @@ static void measure_table(table *t, int r, int quick) {
         const double start = seconds();
         int again = 0;
         if (!fits(i, quick)) continue;
-        do embed(run_tokens[i] ? t->one : t->many, i);     /* a short text more than once */
+        do embed(ctx_of(t, i), i);                         /* a short text more than once */
         while (++again < 512 / (tokens_of(i) + 1));
         t->speed[i][r] = again * tokens_of(i) / (seconds() - start);
     }
@@ -129,7 +135,7 @@ static void measure_cosine(const table *t, int quick) {
     for (run = 0; run < N_RUNS; run++) {
         if (!fits(run, quick)) continue;
         at = run_tokens[run] ? 0 : (MANY - 1) * dim;
-        embed(run_tokens[run] ? t->one : t->many, run);
+        embed(ctx_of(t, run), run);
         memcpy(other, vectors + at, dim * sizeof *other);
         embed(c[run_tokens[run] == 0], run);
         for (i = 0; i < dim; i++) cosine[run] += (double)other[i] * (double)vectors[at + i];
@@ -145,10 +151,11 @@ static void report_run(table *t, int run, int rounds) {
     const double gmac = speed * layer_weights() * 1e-9, peak = median(t->peak, rounds);
     begin_row();
     show_text("kernel", t->k->name, -15);
+    show_text("kv", run == INT8_RUN ? "i8" : "f16", -4);
     show("texts", run_tokens[run] ? 1 : MANY, 5, 0);
     show("tokens", tokens_of(run), 7, 0);
     show("tok_s", speed, 9, 1);
-    show("spread_percent", rounds > 1 ? (v[rounds - 1] - v[0]) / speed * 50 : -1, 6, 1);
+    show("spread_percent", spread_percent(v, rounds), 6, 1);
     show("gmac_s", gmac, 8, 1);
     show("limit", peak, 8, 1);
     show("limit_percent", peak > 0 ? gmac / peak * 100 : -1, 8, 1);
@@ -159,16 +166,17 @@ static void report_run(table *t, int run, int rounds) {
 
 static void report(int rounds, int quick) {
     int i, run;
-    if (json) printf("{");
-    else puts("threads  rounds  M weights  file MB  ctx MB  many MB  most MB");
+    if (as_json) printf("{");
+    else puts("threads  rounds  M weights  file MB  ctx MB  many MB    i8 MB  most MB");
     show("n_threads", bitnet_ctx_threads(tables[0].one), 7, 0);
     show("rounds", rounds, 8, 0);
     show("million_weights", (double)info.n_params * 1e-6, 11, 1);
     show("file_mb", (double)info.file_bytes * 1e-6, 9, 1);
     show("ctx_mb", mb[0], 8, 1);
     show("many_mb", mb[1], 9, 1);
+    show("i8_mb", mb[2], 9, 1);
     show("most_mb", most_mb(), 9, 1);
-    if (!json) puts("");
+    if (!as_json) puts("");
     begin_list("kernels", "kernels        layout   load s  own MB");
     for (i = 0; i < n_tables; i++) {
         bitnet_model_get_info(tables[i].model, &info);
@@ -180,13 +188,13 @@ static void report(int rounds, int quick) {
         end_row();
     }
     end_list();
-    begin_list("embeddings", "kernels        texts tokens     tok/s  +- %  GMAC/s   limit % of it"
+    begin_list("embeddings", "kernels        kv   texts tokens     tok/s  +- %  GMAC/s   limit % of it"
                "  to 512   cosine");
     for (i = 0; i < n_tables; i++)
         for (run = 0; run < N_RUNS; run++)
             if (fits(run, quick)) report_run(&tables[i], run, rounds);
     end_list();
-    if (json) puts("\n}");
+    if (as_json) puts("\n}");
     if (fflush(stdout) || ferror(stdout)) fail(1, "cannot write", "");
 }
 
@@ -203,6 +211,7 @@ void bench_embeddings(const char *kernel, int n_threads, int rounds, int quick) 
     for (i = 0; i < n_tables; i++) {
         bitnet_ctx_free(tables[i].one);
         bitnet_ctx_free(tables[i].many);
+        bitnet_ctx_free(tables[i].i8);
         bitnet_model_free(tables[i].model);
     }
     free(vectors);

@@ -7,8 +7,20 @@
 #include <string.h>
 
 bitnet_model_info info;
+bitnet_kv_type kv_type;
 uint8_t *file;
 size_t file_size;
+
+void set_kv_type(const char *name) {
+    static const char *const names[] = {"f16", "f32", "i8"};       /* as bitnet_kv_type */
+    int i;
+    for (i = 0; i < 3; i++)
+        if (!strcmp(name, names[i])) {
+            kv_type = (bitnet_kv_type)i;
+            return;
+        }
+    fail(2, "--kv-type can be f16, f32 or i8, not ", name);
+}
 
 void read_file(const char *path) {
     long n = 0;
@@ -227,14 +239,24 @@ double layer_bytes(const bitnet_kernels *k) {
     return layer_weights() / (k->pack ? 4.8 : 4);
 }
 
-static void eval_random(bitnet_ctx *c, int32_t n) {
+double token_bytes(const bitnet_kernels *k, double head_bytes, double positions) {
+    const double cell = kv_type == BITNET_KV_I8    ? info.head_dim + 4
+                        : kv_type == BITNET_KV_F32 ? 4.0 * info.head_dim : 2.0 * info.head_dim;
+    const double kv = 2 * cell * info.n_layers * info.n_kv_heads;
+    return layer_bytes(k) + head_bytes + kv * positions;
+}
+
+void eval_random(bitnet_ctx *c, int32_t n) {
     static bitnet_token tokens[LONGEST];
     bitnet_error err;
     uint32_t r = 1;
-    int32_t i;
-    for (i = 0; i < n; i++)
+    int32_t i, some;
+    for (i = 0; i < LONGEST && i < n; i++)
         tokens[i] = (bitnet_token)((r = r * 1664525u + 1013904223u) >> 8) % info.n_vocab;
-    if (n > 0 && bitnet_eval(c, tokens, n, 0, &err)) fail(1, err.text, "");
+    for (; n > 0; n -= some) {
+        some = n < LONGEST ? n : LONGEST;
+        if (bitnet_eval(c, tokens, some, 0, &err)) fail(1, err.text, "");
+    }
 }
 
 bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,
@@ -248,6 +270,7 @@ bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,
     cp.n_ctx = n_ctx < info.ctx_train ? n_ctx : info.ctx_train;
     cp.n_threads = n_threads;
     cp.step_fn = step_fn;
+    cp.kv_type = kv_type;
     if (bitnet_ctx_create(m, &cp, &c, &err)) fail(1, err.text, "");
     for (i = 0; i < 8 && (i == 0 || bitnet_ctx_exact_logits(c) == info.n_vocab); i++) {
         eval_random(c, 1);
@@ -266,11 +289,12 @@ void prefill(bitnet_ctx *c, int32_t n) {
     eval_random(c, n);
 }
 
-void go_back(bitnet_ctx *c, int32_t context) {
-    int32_t from = context ? context - N_DECODE : 0;
-    eval_random(c, from - bitnet_ctx_length(c));
-    bitnet_ctx_rewind(c, from);
+void fill(bitnet_ctx *c, int32_t length) {
+    eval_random(c, length - bitnet_ctx_length(c));
+    bitnet_ctx_rewind(c, length);
 }
+
+void go_back(bitnet_ctx *c, int32_t context) { fill(c, context ? context - N_DECODE : 0); }
 
 static bitnet_token largest_logit(bitnet_ctx *c) {
     const float *logits = bitnet_logits(c, -1);
@@ -280,20 +304,23 @@ static bitnet_token largest_logit(bitnet_ctx *c) {
     return best;
 }
 
-void decode(bitnet_ctx *c, int full, head_use *use) {
-    double rows[N_DECODE], bytes = 0;
+void decode(bitnet_ctx *c, int n, int full, head_use *use) {
+    double *rows = (double *)malloc(((size_t)n + 1) * sizeof *rows), bytes = 0;
     bitnet_token token = 0;
     bitnet_error err;
     int i;
-    for (i = 0; i < N_DECODE; i++) {
+    if (!rows) fail(1, "no memory for decoding", "");
+    for (i = 0; i < n; i++) {
         if (bitnet_eval(c, &token, 1, 0, &err)) fail(1, err.text, "");
         token = full ? largest_logit(c) : bitnet_sample(c, 0);
         rows[i] = full ? info.n_vocab : bitnet_ctx_exact_logits(c);
         bytes += full ? (double)info.head_bytes : (double)bitnet_ctx_head_bytes(c);
     }
-    if (!use) return;
-    use->exact_logits = median(rows, N_DECODE);
-    use->bytes = bytes / N_DECODE;
+    if (use && n > 0) {
+        use->exact_logits = median(rows, n);
+        use->bytes = bytes / n;
+    }
+    free(rows);
 }
 
 double prefill_speed(bitnet_ctx *c, int32_t n) {
@@ -306,7 +333,7 @@ double decode_speed(bitnet_ctx *c, int32_t context, int full, head_use *use) {
     double start;
     go_back(c, context);
     start = seconds();
-    decode(c, full, use);
+    decode(c, N_DECODE, full, use);
     start = seconds() - start;
     return N_DECODE / start;
 }

@@ -15,6 +15,9 @@ void read_file(const char *path);
 /* A random model instead, of a family: bitnet (BitNet b1.58-2B-4T, the default), qwen3-embedding
    (0.6B), gemma3-embedding (270M) or qwen3-q2 (Ternary Bonsai 1.7B). */
 void set_family(const char *name);
+/* What contexts keep keys and values as: f16 (the default), f32 or i8. */
+void set_kv_type(const char *name);
+extern bitnet_kv_type kv_type;
 void make_model(void);
 
 /* Loads the file for these kernels and fills info. */
@@ -22,6 +25,9 @@ bitnet_model *load_model(const bitnet_kernels *k);
 /* The ternary weights of the model, and the bytes they take in these kernels' layout. */
 double layer_weights(void);
 double layer_bytes(const bitnet_kernels *k);
+/* Bytes to read for a token: the ternary weights; what it needs of the head and its copy; keys and
+   values of that many positions. */
+double token_bytes(const bitnet_kernels *k, double head_bytes, double positions);
 /* A context whose copy of the output head is built: the first samples do that, part by part.
    *screen_s is how long they took, *first_s the clock after the first of them, *mb the context's
    size; all may be 0. */
@@ -29,8 +35,12 @@ bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,
                      void (*step_fn)(void *, const char *, int, int), double *screen_s,
                      double *first_s, double *mb);
 
+/* Appends n random tokens, if n > 0. */
+void eval_random(bitnet_ctx *c, int32_t n);
 /* Evaluates a prompt of n tokens in an empty context. */
 void prefill(bitnet_ctx *c, int32_t n);
+/* Makes the context so long: forgets its end, or appends random tokens. */
+void fill(bitnet_ctx *c, int32_t length);
 /* Goes to where decoding that ends at this context starts; 0: to the start. The first time it fills
    the context. */
 void go_back(bitnet_ctx *c, int32_t context);
@@ -38,8 +48,8 @@ void go_back(bitnet_ctx *c, int32_t context);
    head and its copy, the mean. */
 typedef struct head_use { double exact_logits, bytes; } head_use;
 
-/* Writes N_DECODE tokens, with all logits or with the exact top k. use may be 0. */
-void decode(bitnet_ctx *c, int full, head_use *use);
+/* Writes n tokens, with all logits or with the exact top k. use may be 0. */
+void decode(bitnet_ctx *c, int n, int full, head_use *use);
 
 /* Tokens per second. */
 double prefill_speed(bitnet_ctx *c, int32_t n);

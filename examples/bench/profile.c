@@ -123,7 +123,7 @@ static void profile_run(bitnet_ctx *c, int i, int n_threads, double sums[N_PROFI
     if (is_decode) go_back(c, tokens);
     clear_logs(n_threads);
     start = seconds();
-    if (is_decode) decode(c, 0, 0);
+    if (is_decode) decode(c, N_DECODE, 0, 0);
     else prefill(c, tokens);
     add_logs(n_threads, seconds() - start, sums);
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int json;
+int as_json;
 
 void fail(int code, const char *what, const char *which) {
     fprintf(stderr, "bench: %s%s\n", what, which);
@@ -18,6 +18,10 @@ int ascending(const void *x, const void *y) {
 double median(double *v, int n) {
     qsort(v, (size_t)n, sizeof *v, ascending);
     return (v[n / 2] + v[(n - 1) / 2]) / 2;
+}
+
+double spread_percent(const double *v, int n) {
+    return n > 1 ? (v[n - 1] - v[0]) / (v[n / 2] + v[(n - 1) / 2]) * 100 : -1;
 }
 
 double most_mb(void) {
@@ -41,35 +45,40 @@ static void show_key(const char *key) {
 }
 
 void show_text(const char *key, const char *text, int width) {
-    if (json) {
+    if (!as_json) printf("%*s", width, text);
+    else {
         show_key(key);
-        printf("\"%s\"", text);
-    } else printf("%*s", width, text);
+        for (putchar('"'); *text; text++)
+            if (*text == '"' || *text == '\\') printf("\\%c", *text);
+            else if ((unsigned char)*text < ' ') printf("\\u%04x", (unsigned)*text);
+            else putchar(*text);
+        putchar('"');
+    }
 }
 
 void show(const char *key, double v, int width, int digits) {
-    if (json) show_key(key);
-    if (v < 0) printf("%*s", json ? 0 : width, json ? "null" : "-");
-    else printf("%*.*f", json ? 0 : width, json && digits ? digits + 2 : digits, v);
+    if (as_json) show_key(key);
+    if (v < 0) printf("%*s", as_json ? 0 : width, as_json ? "null" : "-");
+    else printf("%*.*f", as_json ? 0 : width, as_json && digits ? digits + 2 : digits, v);
 }
 
 void begin_list(const char *key, const char *heading) {
     in_list = key != 0;
-    if (!json) printf("\n%s\n", heading);
+    if (!as_json) printf("\n%s\n", heading);
     else if (in_list) printf(",\n\"%s\": [", key);
     comma = "";
 }
 
 void begin_row(void) {
-    if (json) printf("%s%s{", in_list ? comma : "", in_list ? "\n" : "");
+    if (as_json) printf("%s%s{", in_list ? comma : "", in_list ? "\n" : "");
     comma = "";
 }
 
 void end_row(void) {
-    printf(!json ? "\n" : in_list ? "}" : "}\n");
+    printf(!as_json ? "\n" : in_list ? "}" : "}\n");
     comma = ",";
 }
 
 void end_list(void) {
-    if (json && in_list) printf("]");
+    if (as_json && in_list) printf("]");
 }

@@ -15,10 +15,12 @@ void fail(int code, const char *what, const char *which);
 int ascending(const void *x, const void *y);
 /* Leaves v sorted. */
 double median(double *v, int n);
+/* Half the range of v, which median has sorted, over the median; -1 if there is only one. */
+double spread_percent(const double *v, int n);
 /* The most MB of memory used so far; -1 if the system has no /proc that says it. */
 double most_mb(void);
 
-extern int json;                       /* --json */
+extern int as_json;                    /* --json */
 /* key 0: with --json each row is a line of its own, in no list. */
 void begin_list(const char *key, const char *heading);
 void end_list(void);

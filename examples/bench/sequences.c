@@ -54,6 +54,7 @@ void open_writers(writers *w, const bitnet_model *m, int n, int chunk, int n_thr
     cp.n_batch = n + chunk > BEGINNING ? n + chunk : BEGINNING;    /* a pass is one batch */
     cp.n_threads = n_threads;
     cp.step_fn = step_fn;
+    cp.kv_type = kv_type;
     if (bitnet_ctx_create(m, &cp, &w->ctx, &err)) fail(1, err.text, "");
     begin_alike(w);
     write_together(w, 1, 0);           /* each gets memory of its own */
@@ -187,11 +188,6 @@ static double least_seconds(const row *r, double gb_s, double gmac_s) {
     return bytes * 1e-9 / gb_s + (gmac_s > 0 ? macs * 1e-9 / gmac_s : 0);
 }
 
-/* Half the range of v, which median has sorted. */
-static double spread_percent(const double *v, int n) {
-    return n > 1 ? (v[n - 1] - v[0]) / (v[n / 2] + v[(n - 1) / 2]) * 100 : -1;
-}
-
 static void report_counts(int rounds, int lines) {
     const double gb_s = median(bandwidth, rounds * n_counts);
     const double gmac_s = median(peak, rounds * n_counts);
@@ -210,7 +206,7 @@ static void report_counts(int rounds, int lines) {
         show("sequences", counts[i].n, 9, 0);
         show("tok_s", passes * counts[i].n, 9, 1);
         show("ratio", one > 0 ? passes * counts[i].n / one : -1, 7, 2);
-        show("share", json ? share : share * 100, 7, 1 + json);
+        show("share", as_json ? share : share * 100, 7, 1 + as_json);
         show("spread_percent", spread_percent(counts[i].speed, rounds), 5, 1);
         end_row();
     }

@@ -67,6 +67,9 @@ static float one_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const 
     bitnet_error err = {BITNET_OK, ""};
     float scale = 1;
     if (in_blocks(t->type) || !own) scale = read_scale(g, t, &err);
+    if (err.code == BITNET_ERR_UNSUPPORTED)            /* it has blocks of different scales */
+        fail(1, "tensor '%s': %s; --to q2_0, q2_0_128, pq2_0, tq1_0 or tq2_0 keeps one for each "
+             "block", t->name, err.text);
     if (err.code) fail(1, "tensor '%s': %s", t->name, err.text);
     if (in_blocks(t->type) && !in_blocks(to->type) && own && scale != 1)
         fail(1, "tensor '%s': its blocks have the scale %g, and another tensor has a second one; "

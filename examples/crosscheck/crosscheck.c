@@ -44,7 +44,7 @@ static const struct option {
     {"-t", "N", "threads; 0: one per CPU (0)", 'W', &model.ctx.n_threads, 0, 256},
     {"-b", "N", "prompt tokens evaluated together; 0: 512 (0)", 'W', &model.ctx.n_batch, 0, 65536},
     {"--kernel", "NAME", "only this table; the model uses it too", 'T', &kernel_name, 0, 0},
-    {"--kv", "TYPE", "keys and values as f16 or f32 (f16)", 'T', &model.kv_name, 0, 0},
+    {"--kv", "TYPE", "keys and values as f16, f32 or i8 (f16)", 'T', &model.kv_name, 0, 0},
     {"--i2s-packing", "L", "how the file packs its weights: 128, 64 or 4row (128)", 'T',
      &layout_name, 0, 0},
     {"--tile", "B,B,b", "BM,BK,bm of its weights, if they are TL1 or TL2 (by their shape)", 'T',
@@ -148,8 +148,9 @@ static void resolve(void) {
     char more[2];                      /* text after the tile */
     int i;
     if (!strcmp(model.kv_name, "f32")) model.ctx.kv_type = BITNET_KV_F32;
+    else if (!strcmp(model.kv_name, "i8")) model.ctx.kv_type = BITNET_KV_I8;
     else if (strcmp(model.kv_name, "f16"))
-        fail(2, "--kv: '%s' is neither f16 nor f32", model.kv_name);
+        fail(2, "--kv: '%s' is not f16, f32 or i8", model.kv_name);
     if (model.bug && strcmp(model.bug, "arm64-layout"))
         fail(2, "--emulate-bug: '%s' is not arm64-layout", model.bug);
     if (model.bug && layout_name) fail(2, "--emulate-bug and --i2s-packing exclude each other");

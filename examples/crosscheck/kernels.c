@@ -13,7 +13,8 @@ typedef struct shape {
 typedef struct op {
     const char *name;
     char weights;                      /* t ternary, g ternary in groups of variant, u bytes,
-                                          f F32, h F16, b BF16, 0 none */
+                                          n halves of bytes, f F32, h F16, b BF16, k keys and v
+                                          values of an int8 cache, 0 none */
     int seeds, variant;
     const shape *shapes;               /* the last one has n = 0 */
     void (*run)(const bitnet_kernels *k, const struct op *o, const shape *s, values *out);
@@ -93,11 +94,11 @@ static void make_weights(char type, size_t n, size_t rows) {
     size_t row, i, bytes = type == 'f' ? 4 : type == 'h' || type == 'b' ? 2 : 1;
     uint8_t *w = weights + 1;          /* no alignment is promised */
     if (type == 't') n /= 4;
-    if (type == 'n') n /= 2;           /* nibbles */
+    if (type == 'n') n /= 2;
     for (row = 0; row < rows; row++)
         for (i = 0; i < n; i++, w += bytes) {
             uint32_t v = type == 't' ? ternary_byte(row)
-                : type == 'u' || type == 'n' ? (kind ? either_end(row, 0, 255) : random_bits() & 255)
+                : bytes == 1 ? (kind ? either_end(row, 0, 255) : random_bits() & 255)
                 : type == 'h' ? half_bits() : float_bits(number(kind));
             if (type == 'b') v >>= 16;
             w[0] = (uint8_t)v;
@@ -125,6 +126,36 @@ static void make_groups(size_t n, size_t rows, size_t group) {
         }
 }
 
+static void put_float(uint8_t *p, float f) {
+    int i;
+    for (i = 0; i < 4; i++) p[i] = (uint8_t)(float_bits(f) >> 8 * i);
+}
+
+/* Blocks of 64 positions, as drawn in bitnet.h under "an int8 cache". */
+static void make_cache(size_t n, size_t rows) {
+    const size_t size = 64 * (4 + n);
+    size_t i, b;
+    for (b = 0; b < rows / 64; b++) {
+        uint8_t *p = weights + 1 + b * size;
+        for (i = 0; i < 64; i++) put_float(p + 4 * i, number(NORMAL));
+        for (i = 256; i < size; i++)
+            p[i] = (uint8_t)(kind ? either_end(i / 256, 0, 255) : random_bits() & 255);
+    }
+}
+
+/* Queries from -127 to 127, n to a column, or weights of values from 0 to 127. */
+static void make_codes(int of_values, size_t n, size_t cols) {
+    size_t c, i;
+    for (c = 0; c < cols; c++)
+        for (i = 0, sums[c] = 0; i < n; i++) {
+            int32_t v = kind ? (either_end(c, 0, 1) ? 127 : -127)
+                : (int32_t)(random_bits() % 255) - 127;
+            if (of_values) v = abs(v);
+            q[c * n + i] = (int8_t)v;
+            sums[c] += v;
+        }
+}
+
 /* Activations from -128 to 127, or from -64 to 64 for weights of a byte. */
 static void make_activations(int bytes, size_t n, size_t cols) {
     size_t c, i;
@@ -139,7 +170,7 @@ static void make_activations(int bytes, size_t n, size_t cols) {
 }
 
 static int is_int(const op *o) {
-    return o->weights == 't' || o->weights == 'u' || o->weights == 'n' || o->weights == 'g';
+    return o->weights && strchr("tungkv", o->weights);
 }
 
 static void make_inputs(const op *o, const shape *s) {
@@ -149,6 +180,12 @@ static void make_inputs(const op *o, const shape *s) {
         make_groups(n, rows, group);
         make_activations(0, group, cols * n / group);
         for (i = 0; i < cols * (n / group); i++) x[i] = number(kind);
+        return;
+    }
+    if (o->weights == 'k' || o->weights == 'v') {
+        make_cache(n, rows);
+        make_codes(o->weights == 'v', o->weights == 'v' ? rows : n, cols);
+        for (i = 0; i < cols * rows / 64; i++) x[i] = number(NORMAL);
         return;
     }
     make_weights(o->weights, n, rows);
@@ -219,6 +256,35 @@ static void run_sumrows(const bitnet_kernels *k, const op *o, const shape *s, va
     put_floats(out, y, n * (size_t)s->cols);
 }
 
+static void run_scores_i8(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
+    size_t stride = (size_t)s->rows + 1, c;
+    (void)o;
+    ENTRY(k, scores_i8)(weights + 1, q, sums, s->n, s->rows, s->cols, y, stride);
+    for (c = 0; c < (size_t)s->cols; c++) put_floats(out, y + c * stride, (size_t)s->rows);
+}
+
+/* All elements but the first 16, if there are more than 20. */
+static void run_sumrows_i8(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
+    const int first = s->n > 20 ? 16 : 0, count = s->n - first;
+    const size_t size = (size_t)count * (size_t)s->cols;
+    size_t i;
+    (void)o;
+    for (i = 0; i < size; i++) y[i] = (float)i - 7;
+    ENTRY(k, sumrows_i8)(weights + 1, (const uint8_t *)q, x, (size_t)s->rows, s->n, first, count,
+                         s->rows, s->cols, y);
+    put_floats(out, y, size);
+}
+
+/* n positions of heads of 4 elements; variant: so many at either end are outside. */
+static void run_weigh_i8(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
+    static uint8_t w[128 * 8], to[128];
+    int i;
+    for (i = 0; i < s->n; i++) put_float(w + i / 64 * 512 + i % 64 * 4, x[s->n + i]);
+    ENTRY(k, weigh_i8)(x, w, 4, s->n, o->variant, s->n - o->variant, to, y);
+    for (i = 0; i < s->n; i++) put(out, 'b', to[i]);
+    put_floats(out, y, (size_t)s->n / 64);
+}
+
 static void run_softmax(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     memcpy(y, x, (size_t)s->n * sizeof *y);
     ENTRY(k, softmax)(y, s->n, 0.125f, o->variant);
@@ -271,9 +337,9 @@ static const shape vectors[] = {{1, 1, 1, 0}, {2, 1, 1, 0}, {3, 1, 1, 0}, {5, 1,
     {8, 1, 1, 0}, {16, 1, 1, 0}, {33, 1, 1, 0}, {80, 1, 1, 0}, {129, 1, 1, 2}, {0, 0, 0, 0}};
 static const shape gated[] = {{1, 1, 1, 0}, {8, 1, 1, 0}, {33, 1, 1, 0}, {0, 0, 0, 0}};
 static const shape normed[] = {{1, 1, 1, 0}, {3, 1, 1, 0}, {8, 1, 1, 0}, {33, 1, 1, 0},
-    {129, 1, 1, 0}, {2560, 1, 1, 1}, {0, 0, 0, 0}};
+    {129, 1, 1, 0}, {320, 1, 1, 1}, {0, 0, 0, 0}};
 static const shape quantized[] = {{1, 1, 1, 5}, {3, 1, 1, 5}, {8, 1, 1, 5}, {33, 1, 1, 5},
-    {129, 1, 1, 5}, {2560, 1, 1, 1}, {6912, 1, 1, 1}, {0, 0, 0, 0}};
+    {129, 1, 1, 5}, {6912, 1, 1, 1}, {0, 0, 0, 0}};
 static const shape integer[] = {{128, 37, 1, 0}, {128, 5, 2, 0}, {256, 35, 3, 0}, {384, 9, 5, 0},
     {128, 17, 8, 0}, {256, 19, 33, 0}, {2560, 33, 1, 0}, {2560, 2, 33, 0}, {6912, 3, 2, 0},
     {6912, 2, 5, 0}, {0, 0, 0, 0}};
@@ -284,6 +350,9 @@ static const shape floats[] = {{1, 3, 1, 0}, {17, 5, 2, 0}, {33, 6, 3, 0}, {64, 
     {80, 3, 8, 0}, {128, 4, 33, 0}, {2560, 5, 1, 0}, {6912, 3, 2, 0}, {0, 0, 0, 0}};
 static const shape mixes[] = {{1, 3, 1, 0}, {17, 5, 2, 0}, {64, 9, 1, 0}, {20, 21, 3, 0},
     {16, 70, 5, 0}, {8, 9, 8, 0}, {3, 40, 33, 0}, {0, 0, 0, 0}};
+static const shape keys[] = {{4, 64, 2, 0}, {36, 64, 1, 0}, {128, 64, 3, 0}, {0, 0, 0, 0}};
+static const shape cached[] = {{20, 64, 2, 0}, {80, 64, 1, 0}, {64, 128, 3, 0}, {0, 0, 0, 0}};
+static const shape blocks[] = {{64, 1, 1, 0}, {128, 1, 1, 0}, {0, 0, 0, 0}};
 
 static const op ops[] = {
     {"quantize", 0, 1, 0, quantized, run_quantize},
@@ -299,6 +368,10 @@ static const op ops[] = {
     {"scores_f16", 'h', 1, 1, floats, run_float_dots},
     {"sumrows_f32", 'f', 1, 0, mixes, run_sumrows},
     {"sumrows_f16", 'h', 1, 0, mixes, run_sumrows},
+    {"scores_i8", 'k', 1, 0, keys, run_scores_i8},
+    {"weigh_i8", 0, 1, 0, blocks, run_weigh_i8},
+    {"weigh_i8 part", 0, 1, 9, blocks, run_weigh_i8},
+    {"sumrows_i8", 'v', 1, 0, cached, run_sumrows_i8},
     {"softmax", 0, 1, 0, vectors, run_softmax},
     {"softmax shortened", 0, 1, 1, vectors, run_softmax},
     {"rope", 0, 1, 0, vectors, run_rope},

@@ -50,7 +50,7 @@ static const option options[] = {
     {"--raw", 0, "the same as --embd-normalize -1", EMBED, 0, 0, 0, 0, &raw},
     {"--cut", 0, "cuts texts that are longer than the context", EMBED | SEARCH, FLAG(cut)},
     {"--pooling", "NAME", "mean, cls or last (the model's)", ANY, &pooling_name, 0, 0, 0, 0},
-    {"--kv-type", "TYPE", "of keys and values: f16 (default) or f32", ANY, &kv_name, 0, 0, 0, 0},
+    {"--kv-type", "TYPE", "of keys and values: f16 (default), f32 or i8", ANY, &kv_name, 0, 0, 0, 0},
     {"-c --ctx-size", "N", "longest text in tokens (4096, or what the model was trained for)", ANY,
      NUMBER(n_ctx, 0, 1 << 20)},
     {"-b --batch-size -ub --ubatch-size", "N", "tokens of a pass (512)", ANY,
@@ -157,7 +157,7 @@ static const name poolings[] = {
     {"mean", BITNET_POOLING_MEAN}, {"cls", BITNET_POOLING_FIRST}, {"first", BITNET_POOLING_FIRST},
     {"last", BITNET_POOLING_LAST}, {0, BITNET_POOLING_MODEL}};
 static const name kv_types[] = {
-    {"f16", BITNET_KV_F16}, {"f32", BITNET_KV_F32}, {0, BITNET_KV_F16}};
+    {"f16", BITNET_KV_F16}, {"f32", BITNET_KV_F32}, {"i8", BITNET_KV_I8}, {0, BITNET_KV_F16}};
 static const name bit_counts[] = {{"8", 8}, {"4", 4}, {"2", 2}, {"1", 1}, {0, 0}};
 
 /* The value of a text among names, which end with the value of no text; -1: it is another one. */

@@ -40,7 +40,7 @@ static const option options[] = {
      "--kl-divergence: reads them", TEXT(base)},
     {"--kl-divergence", 0, "compares the model with the one that saved the base", 0, 0, 0, 0,
      &values.compare},
-    {"--kv-type", "TYPE", "of keys and values: f16 (default) or f32", &kv_name, 0, 0, 0, 0},
+    {"--kv-type", "TYPE", "of keys and values: f16 (default), f32 or i8", &kv_name, 0, 0, 0, 0},
     {"--kernel", "NAME", "kernel table", TEXT(kernel)},
     {"-t --threads", "N", "threads (all processors)", NUMBER(n_threads, -1, 256)},
     {"-q --quiet --log-disable", 0, "no notes", 0, 0, 0, 0, &say_quiet},
@@ -111,7 +111,8 @@ static int take(const char *name, const char *value, int *used) {
 static int read_kv_type(settings *s) {
     if (!kv_name || !strcmp(kv_name, "f16")) s->kv_type = BITNET_KV_F16;
     else if (!strcmp(kv_name, "f32")) s->kv_type = BITNET_KV_F32;
-    else return fail(WRONG, "--kv-type '%s': it can be f16, f32", kv_name);
+    else if (!strcmp(kv_name, "i8")) s->kv_type = BITNET_KV_I8;
+    else return fail(WRONG, "--kv-type '%s': it can be f16, f32, i8", kv_name);
     return GO_ON;
 }
 

@@ -26,10 +26,11 @@ enum { LINE_BYTES = 256 << 20, SYNC_SECONDS = 5, SLOTS = 32 };
 
 /* ---- options ---- */
 
-static const char *model_path, *resume_path, *audit_path, *shard;
+static const char *model_path, *resume_path, *audit_path, *shard, *kv_name;
 static double sample = 0.01;
 static long n_slots, n_ctx, n_kv, n_threads;
 static int ordered, quiet;
+static bitnet_kv_type kv_type;
 static uint64_t shard_index, shard_count = 1;
 
 static const option options[] = {
@@ -48,6 +49,8 @@ static const option options[] = {
      "trained for)", 0, &n_ctx, 16, 1 << 20, 0, 0},
     {"--kv-tokens", 0, "N", "tokens of all lines at the same time (half of the free memory)", 0,
      &n_kv, 64, 1L << 40, 0, 0},
+    {"--kv-type", 0, "TYPE", "keys and values as f16, f32 or i8, which takes half the memory (f16)",
+     &kv_name, 0, 0, 0, 0, 0},
     {"--threads", "-t", "N", "threads that compute (all processors)", 0, &n_threads, 1, 256, 0, 0},
     {"--quiet", "-q", 0, "no progress", 0, 0, 0, 0, 0, &quiet},
 };
@@ -97,9 +100,9 @@ static int read_shard(void) {
 
 /* Returns 0, or an exit code + 1. */
 static int read_options(int argc, char **argv) {
-    const int wrong = options_read(argc, argv, "batch", options, N_OPTIONS,
-                                   "batch -m MODEL [options] < requests.jsonl > results.jsonl",
-                                   notes);
+    int wrong = options_read(argc, argv, "batch", options, N_OPTIONS,
+                             "batch -m MODEL [options] < requests.jsonl > results.jsonl", notes);
+    if (!wrong) wrong = options_kv_type("batch", kv_name, &kv_type);
     if (wrong) return wrong;
     if (!model_path) return usage("-m MODEL is needed", "");
     if (resume_path && audit_path) return usage("--resume and --audit exclude each other", "");
@@ -623,7 +626,9 @@ static int open_results(void) {
 /* Tokens that fit into half of the free memory, but at least one text. */
 static int64_t tokens_in_memory(const bitnet_model_info *info, int32_t context) {
     const long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    const int64_t each = (int64_t)4 * info->n_layers * info->n_kv_heads * info->head_dim;
+    const int64_t head = kv_type == BITNET_KV_I8    ? info->head_dim + 4
+                         : kv_type == BITNET_KV_F32 ? 4 * info->head_dim : 2 * info->head_dim;
+    const int64_t each = 2 * head * info->n_layers * info->n_kv_heads;
     const int64_t n = pages > 0 ? (int64_t)pages * size / 2 / each : 0;
     return n > context ? n : context;
 }
@@ -641,6 +646,7 @@ static int open_model(bitnet_model **model) {
         p.n_kv = n_kv ? n_kv : tokens_in_memory(&info, p.n_ctx);
         p.n_slots = n_slots ? (int32_t)n_slots : SLOTS;
         p.n_threads = (int32_t)n_threads;
+        p.kv_type = kv_type;
         if (p.n_kv > (int64_t)p.n_slots * p.n_ctx) p.n_kv = 0;
         eng = engine_create(*model, &p, &err);
         r = eng ? service_open(&serving, *model, model_path, engine_ctx(eng), &err) : err.code;

@@ -53,6 +53,7 @@ static bitnet_ctx_params ctx_params(engine *e) {
     memset(&cp, 0, sizeof cp);
     cp.n_ctx = e->params.n_ctx;
     cp.n_threads = e->params.n_threads;
+    cp.kv_type = e->params.kv_type;
     cp.cancel_fn = e->params.cancel_fn ? is_for_nobody : 0;
     cp.cancel_ud = e;
     return cp;

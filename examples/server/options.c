@@ -72,3 +72,15 @@ int options_read(int argc, char **argv, const char *program, const option *optio
     }
     return 0;
 }
+
+int options_kv_type(const char *program, const char *name, bitnet_kv_type *type) {
+    static const char *const names[] = {"f16", "f32", "i8"};       /* as bitnet_kv_type */
+    int i;
+    for (i = 0; name && i < 3 && strcmp(name, names[i]); i++) {}
+    if (i == 3) {
+        fprintf(stderr, "%s: --kv-type %s: f16, f32 or i8 is needed\n", program, name);
+        return USAGE;
+    }
+    if (name) *type = (bitnet_kv_type)i;
+    return 0;
+}

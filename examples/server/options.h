@@ -2,6 +2,7 @@
 #ifndef SERVER_OPTIONS_H
 #define SERVER_OPTIONS_H
 
+#include "../../bitnet.h"
 #include <stddef.h>
 
 /* One of text, number, part and flag is where the value goes; the others are 0. */
@@ -18,5 +19,8 @@ typedef struct option {
    the n options and notes; or after an error, one line on stderr that begins with the program. */
 int options_read(int argc, char **argv, const char *program, const option *options, size_t n,
                  const char *usage, const char *notes);
+
+/* The value of --kv-type: f16, f32 or i8; 0 leaves *type. Returns 0, or an exit code + 1, too. */
+int options_kv_type(const char *program, const char *name, bitnet_kv_type *type);
 
 #endif

@@ -29,10 +29,12 @@ enum { HEADER_BYTES = 32 << 10, ALIVE_SECONDS = 15, SMALL_BODY = 64 << 10, MOST_
 
 /* ---- options ---- */
 
-static const char *model_path, *host = "127.0.0.1", *api_key, *allowed_origin, *page, *alias;
+static const char *model_path, *host = "127.0.0.1", *api_key, *allowed_origin, *page, *alias,
+                  *kv_name;
 static long port = 8080, n_slots = 4, n_ctx = 0, n_kv = 0, n_threads = 0, queue_length = 64,
             idle_seconds = 60, grace_seconds = 10, body_megabytes = 16, n_connections = 512;
 static int open_to_all;
+static bitnet_kv_type kv_type;
 
 static const option options[] = {
     {"--model", "-m", "FILE", "the model, a GGUF file", &model_path, 0, 0, 0, 0, 0},
@@ -44,6 +46,8 @@ static const option options[] = {
      "trained for)", 0, &n_ctx, 16, 1 << 20, 0, 0},
     {"--kv-tokens", 0, "N", "tokens that all texts hold together at most; bounds the memory", 0,
      &n_kv, 64, 1L << 40, 0, 0},
+    {"--kv-type", 0, "TYPE", "keys and values as f16, f32 or i8, which takes half the memory (f16)",
+     &kv_name, 0, 0, 0, 0, 0},
     {"--threads", "-t", "N", "threads that compute (all processors)", 0, &n_threads, 1, 256, 0, 0},
     {"--queue", 0, "N", "texts that wait; then clients get 429 (64)", 0, &queue_length, 0, 1 << 20,
      0, 0},
@@ -103,8 +107,9 @@ static int check_options(void) {
 
 /* The same. */
 static int read_options(int argc, char **argv) {
-    const int code = options_read(argc, argv, "serve", options, N_OPTIONS,
-                                  "serve -m MODEL [options]: a server with OpenAI's API", "");
+    int code = options_read(argc, argv, "serve", options, N_OPTIONS,
+                            "serve -m MODEL [options]: a server with OpenAI's API", "");
+    if (!code) code = options_kv_type("serve", kv_name, &kv_type);
     find_page(argv[0]);
     return code ? code : check_options();
 }
@@ -1129,6 +1134,7 @@ static bitnet_result load(bitnet_model **model, bitnet_error *err) {
     p.n_ctx = (int32_t)n_ctx;
     p.n_kv = n_kv;
     p.n_threads = (int32_t)n_threads;
+    p.kv_type = kv_type;
     p.cancel_fn = should_cancel;
     if (!(eng = engine_create(*model, &p, err))) return err->code;
     r = service_open(&serving, *model, model_path, engine_ctx(eng), err);

@@ -477,7 +477,7 @@ else skip "the manual's embeddings: no q.gguf in the test data"; fi
 expect "the manual's chat answers each line" sh -c \
     "[ \$(printf 'Hello!\nWho are you?\n' | $dir/loops $model | grep -c '^[A-Z]') = 2 ]"
 
-for program in generate bench crosscheck "convert json" "embed json server/buffer" \
+for program in generate "bench json" crosscheck "convert json" "embed json server/buffer" \
     "perplexity embed/file embed/say"; do
     case $program in embed* | perplexity*) libm=-lm ;; *) libm= ;; esac
     expect "examples: $program compiles" $CC -std=c99 $STRICT -O0 $own \

@@ -31,6 +31,7 @@ fails missing-prompt 2 "no prompt" -m "$model"
 fails missing-prompt-no-chat 2 "no prompt" -m "$model" -no-cnv
 fails value-of-a-flag 2 "--ignore-eos takes no value" -m "$model" -p x --ignore-eos=1
 fails unknown-with-value 2 "'--bogus=1'" -m "$model" -p x --bogus=1
+fails bad-kv-type 2 "'q8_0' is not f16, f32 or i8" -m "$model" -p x --kv-type q8_0
 fails bad-switch 2 "'purple' is not on, off or auto" -m "$model" -p x --color=purple
 fails bad-grammar 2 "--grammar: line 1, column 10: the rule x is not defined" -m "$model" -p x --grammar "root ::= x"
 fails bad-schema 2 "--json-schema: line 1, column 9: #/type: no type" -m "$model" -p x -j '{"type":"x"}'
@@ -125,6 +126,14 @@ same threads-3 -t 3
 same threads-default
 for k in $kernels; do same "kernel-$k" --kernel "$k"; done
 same context-size -c 64
+same kv-f16 --kv-type f16
+say --kv-type i8 -t 1
+cp "$tmp/out" "$tmp/i8"
+check kv-i8 "exit code $rc or an empty text" test $rc -eq 0 -a -s "$tmp/i8"
+mv "$tmp/want" "$tmp/f16"
+mv "$tmp/i8" "$tmp/want"
+for k in $kernels; do same "kv-i8-$k" --kernel "$k" --kv-type i8 -t 2; done
+mv "$tmp/f16" "$tmp/want"
 same long-names --ctx-size 64 --threads 1
 same llama-names --predict=24 --seed 7 --temp=0.8 --top_k 40 --threads -1 --batch-size 3
 same llama-defaults --escape --mmap --display-prompt --no-context-shift --keep 3 --color off
@@ -457,6 +466,136 @@ bench_rows() { # NAME TEXT COUNT: so many rows of the last output hold the text
 json_is() { # NAME CONDITION: Python's, of the last output as j
     check "$1" "not so: $2" python3 -c "import json, sys; j = json.load(open(sys.argv[1])); sys.exit(not ($2))" "$tmp/out"
 }
+# A stand-in for llama-bench: "fake FORM [LAST]" prints what that does with -o FORM, for tests of 16 read, 4 written, 4
+# written behind 8, and 8 read and 4 written. The first test is faster by 100 tokens/s in each call.
+fake_bench() {
+    cat > "$tmp/fake" << 'END'
+calls=$(($(cat "$0.calls" 2>/dev/null || echo 0) + 1))
+echo $calls > "$0.calls"
+row() { # N_PROMPT N_GEN N_DEPTH TEST SPEED
+    case $form in
+        csv) printf '"8cf4","A ""fast"", CPU","m.gguf","2","%s","%s","%s","2025-04-24T11:57:09Z","702","98","%s","1.25"\n' $1 $2 $3 $5 ;;
+        md) printf '| bitnet 2B I2_S - 2 bpw         |   1.10 GiB |     2.41 B | CPU        |       2 | %15s | %15s ± 0.55 |\n' "$4" $5 ;;
+        *) printf '%s{"cpu_info": "A \\"fast\\", CPU", "n_threads": 2, "use_mmap": true, "n_prompt": %s, "n_gen": %s, "n_depth": %s, "avg_ns": 702, "avg_ts": %s, "stddev_ts": 1.25, "samples_ts": [ 1.5, 2.5 ]}' "$comma" $1 $2 $3 $5
+           [ $form = json ] && comma=',
+  ' || echo ;;
+    esac
+}
+form=$1 comma=
+case $form in
+    csv) echo build_commit,cpu_info,model_filename,n_threads,n_prompt,n_gen,n_depth,test_time,avg_ns,stddev_ns,avg_ts,stddev_ts ;;
+    md) echo '| model                          |       size |     params | backend    | threads |            test |                  t/s |'
+        echo '| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: | -------------------: |' ;;
+    json) echo '['; comma='  ' ;;
+esac
+row 16 0 0 "${pp:-pp16}" $((calls * 100)).25
+row 0 4 0 tg4 50.5
+row 0 4 8 'tg4 @ d8' 40.125
+row ${last:-8} 4 0 pp${last:-8}+tg4 60
+case $form in md) printf '\nbuild: 8cf4 (5163)\n' ;; json) printf '\n]\n' ;; esac
+END
+    printf 'print: prompt eval time =   12.50 ms /    16 tokens ( 0.78 ms per token,  1280.5 tokens per second)\n' > "$tmp/timings"
+    printf 'print:        eval time =  100.00 ms /     4 runs   ( 25.0 ms per token,    40.25 tokens per second)\n' >> "$tmp/timings"
+    printf 'pp 1,234.5 tokens/s\n' > "$tmp/thousands"
+}
+# compared NAME COMMAND: runs it in three rounds; the command's own figures must come back, in whatever form
+compared() {
+    name=$1
+    rm -f "$tmp/fake.calls"
+    run "$model" -r 3 -t 2 --json --compare "$2"
+    json_is "$name" "[(r['test'], r['their_tok_s'], r['their_spread_percent'], r['their_threads']) for r in j['comparison']
+        if r['head'] != 'full'] == [('pp16', 200.25, 49.938, 2), ('tg4', 50.5, 0, 2), ('tg4 @ d8', 40.125, 0, 2),
+        ('pp8+tg4', 60, 0, 2)]"
+}
+# refuses_command NAME WORD COMMAND ARGS...: exit code 1, nothing on stdout, and a line on stderr that holds the word
+refuses_command() {
+    name=$1 word=$2
+    shift 2
+    run "$model" -r 2 -t 1 --compare "$@"
+    check "$name" "exit code $rc" sh -c "[ $rc -eq 1 ] && [ ! -s '$tmp/out' ] && grep -q -e \"\$1\" '$tmp/err'" sh "$word"
+}
+gone() { n=0; while kill -0 "$(cat "$1")" 2> /dev/null; do [ $n -lt 50 ] || return 1; n=$((n + 1)); sleep 0.1; done; }
+compare_tests() {
+    fails compare-missing 2 "--compare" "$model" --compare
+    fails compare-form-alone 2 "there is no --compare" "$model" --compare-form "{pp16}"
+    fails compare-limit-alone 2 "there is no --compare" "$model" --compare-limit 9
+    fails compare-bad-limit 2 "--compare-limit needs a number from 1" "$model" --compare true --compare-limit 0
+    for option in --profile --ask "--sequences 2" "--chunks 8" "--save $tmp/no"; do
+        fails "compare-with-${option%% *}" 2 "it takes no --profile" "$model" --compare true $option
+    done
+    n=0
+    for form in "" "tokens" "{pp}" "{pp16" "{tg0}" "{pp-5}" "{pp16x}" "{tg9 @ 8}" "{pp16} {x}" "{pp16}{pp16}{pp16}{pp16}{pp16}{pp16}{pp16}{pp16}{pp16}"; do
+        fails "compare-bad-form-$((n += 1))" 2 "needs placeholders such as {pp512}" "$model" --compare true --compare-form "$form"
+    done
+
+    fake_bench
+    refuses_command compare-not-found "was not found (exit code 127)" "$tmp/no-such-program -m x"
+    refuses_command compare-exit-code "ended with exit code 3; it printed:" "seq 7 20; exit 3"
+    check compare-last-lines "not the last ten lines" sh -c "sed -n 's/^    //p' '$tmp/err' | tr '\n' ' ' | grep -qx '11 12 .* 20 '"
+    refuses_command compare-signal "was ended by signal 15; it printed nothing" 'kill -TERM $$'
+    refuses_command compare-no-figure "printed no speed in a form that is known" "echo \"INSERT INTO llama_bench ('512', '9.5');\""
+    check compare-shows-output "it is not shown" grep -q "^    INSERT INTO" "$tmp/err"
+    refuses_command compare-control "^    a?\[31mb" "printf 'a\\033[31mb'"
+    refuses_command compare-hang "is not done in time (see --compare-limit); it printed:" \
+        "echo \$\$ > $tmp/pid; echo so far; sleep 300 & sleep 300" --compare-limit 1
+    check compare-hang-killed "it still runs" gone "$tmp/pid"
+    refuses_command compare-hang-closed "is not done in time" "exec >&-; sleep 300" --compare-limit 1
+    echo 0 > "$tmp/fake.calls"
+    refuses_command compare-other-test "has another test than at first: pp9+tg4" \
+        "last=\$((\$(cat $tmp/fake.calls) + 8)) sh $tmp/fake csv"
+    echo 0 > "$tmp/fake.calls"
+    refuses_command compare-fewer-tests "has another number of tests" \
+        "lines=\$((4 - \$(cat $tmp/fake.calls))); sh $tmp/fake jsonl | head -n \$lines"
+    refuses_command compare-too-long "pp99999+tg4 needs a context of 100003; the model has " "last=99999 sh $tmp/fake md"
+    refuses_command compare-unknown-test "has an unknown test: speed" "pp=speed sh $tmp/fake md"
+    refuses_command compare-zero "has a speed that is none: -0.5" "sh $tmp/fake csv | sed s/50.5/-0.5/"
+    refuses_command compare-no-tokens "has a test of no tokens" "last=0 sh $tmp/fake json | sed 's/\"n_gen\": 4/\"n_gen\": 0/'"
+    refuses_command compare-no-line "printed no line that fits the form {pp16} apples" "cat $tmp/timings" --compare-form "{pp16} apples"
+    for form in "{pp16} tokens" "pp {pp16}"; do
+        refuses_command compare-thousands "printed no line that fits" "cat $tmp/thousands" --compare-form "$form"
+    done
+    refuses_command compare-too-many "has too many tests" "for i in \$(seq 17); do sh $tmp/fake jsonl; done"
+
+    # a killed bench leaves no command behind
+    rm -f "$tmp/pid"
+    $RUN "$bench" "$model" --compare "echo \$\$ > $tmp/pid; sleep 300; sleep 300" > "$tmp/out" 2> "$tmp/err" &
+    job=$!
+    wait_for $job test -s "$tmp/pid"
+    kill -TERM $job
+    wait $job 2> /dev/null
+    check compare-interrupted "the command still runs" gone "$tmp/pid"
+
+    rm -f "$tmp/fake.calls"
+    run "$model" -r 1 -t 2 --compare "sh $tmp/fake md"
+    bench_rows compare-text "^pp16  *-  *[0-9.]*  *-  *100.2  *-  *[0-9.]* .* 2$" 1
+    bench_rows compare-text-heads "^tg4  *[sf][cu][rl][el][e ].* 50.5 " 2
+    check compare-threads "no such line" sh -c "! grep -q 'we have' '$tmp/err'"
+    run "$model" -r 1 -t 1 --compare "sh $tmp/fake csv"
+    check compare-other-threads "no such line" grep -qx "bench: pp16 has 2 threads, we have 1 (-t)" "$tmp/err"
+    command -v python3 > /dev/null || { skip compare-json "python3 is not installed"; return; }
+    for form in md csv json jsonl; do compared "compare-$form" "sh $tmp/fake $form"; done
+    check compare-calls "$(cat "$tmp/fake.calls") calls" test "$(cat "$tmp/fake.calls")" -eq 3
+    compared compare-noise "echo 'warning: no GPU, [x], {y}'; echo '| a | b |'; sh $tmp/fake json; echo 'done.'"
+    compared compare-noise-jsonl "echo '{\"event\": \"start\"}'; sh $tmp/fake jsonl"
+    compared compare-noise-csv "echo 'warning: no GPU, no BLAS'; sh $tmp/fake csv | sed 's/\$/\r/'"
+    compared compare-old-name "pp='pp 16' sh $tmp/fake md | sed 's/tg4 @ d8/tg4@pp8/'"
+    json_is compare-command "j['command'] == \"pp='pp 16' sh $tmp/fake md | sed 's/tg4 @ d8/tg4@pp8/'\""
+    run "$model" -r 1 -t 1 --json --compare "printf '\"\\\\\\\\' > $tmp/odd; sh $tmp/fake md"
+    json_is compare-escapes "j['command'].startswith('printf \\'\"' + 4 * chr(92) + '\\' >')"
+    json_is compare-heads "[r['head'] for r in j['comparison']] == ['-'] + 3 * ['screened', 'full']"
+    json_is compare-ratio "all(abs(r['ratio'] - r['tok_s'] / r['their_tok_s']) < 0.002 * r['ratio'] + 0.0001 for r in j['comparison'])"
+    json_is compare-limits "all((r['limit'] is None or r['limit'] > 0) and (r['limit'] is None) == ('+' in r['test'])
+        for r in j['comparison'] if r['test'][0] == 't' or '+' in r['test'])"
+    json_is compare-positive "all(r['tok_s'] > 0 for r in j['comparison'])"
+    run "$model" -r 1 -t 1 --json --compare "cat $tmp/timings; sed 's/40.25/7.75/' $tmp/timings" \
+        --compare-form "print: prompt eval time *{pp16} tokens per" --compare-form "print: eval time *{tg4 @ d16} tokens"
+    json_is compare-forms "[(r['test'], r['their_tok_s'], r['their_threads']) for r in j['comparison']] ==
+        [('pp16', 1280.5, None), ('tg4 @ d16', 7.75, None), ('tg4 @ d16', 7.75, None)]"
+    run "$model" -r 1 -t 1 --json --compare "echo 'read 120.5, wrote 9 files, wrote 30 tokens/s'" \
+        --compare-form "read {pp16}*wrote {tg4} tokens"
+    json_is compare-form-of-two "[(r['test'], r['their_tok_s']) for r in j['comparison']][:2] == [('pp16', 120.5), ('tg4', 30)]"
+}
+
 bench_tests() {
     program=$bench                                  # what run and fails start
     fails bench-bad-flag 2 "--bogus" "$model" --bogus
@@ -543,7 +682,7 @@ assert c[0]['prompt_tok_s'] is None and c[1]['prompt_tok_s'] > c[1]['writers_tok
         ('norm', 'quantize', 'matmul', 'attention', 'embed', 'waiting', 'rest'))"
     json_is bench-profile-head "all((r['head'] > 0) == (r['run'] != 'prefill') for r in j['profile'])"
 }
-if [ -n "$bench" ]; then bench_tests; else skip bench "no program was named"; fi
+if [ -n "$bench" ]; then bench_tests; compare_tests; else skip bench "no program was named"; fi
 
 echo "cli: $passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ] && [ $terminal -eq 0 ]

@@ -6,14 +6,15 @@ enum {
     KERNELS_QUANTIZE, KERNELS_TERNARY, KERNELS_F32, KERNELS_F16, KERNELS_BF16, KERNELS_KEYS,
     KERNELS_MIX_F32, KERNELS_MIX_F16, KERNELS_SOFTMAX, KERNELS_ROPE, KERNELS_STORE,
     KERNELS_DEQUANTIZE, KERNELS_RELU2, KERNELS_SIGMOID, KERNELS_RMSNORM, KERNELS_U8,
-    KERNELS_GROUPS, KERNELS_ENTRIES,
-    KERNELS_WORK = 12000               /* products at most, or nearly */
+    KERNELS_GROUPS, KERNELS_CACHED_KEYS, KERNELS_WEIGH, KERNELS_CACHED_VALUES, KERNELS_ENTRIES,
+    KERNELS_WORK = 12000               /* products at most, or nearly; more of an int8 cache */
 };
 
 /* A call's arguments; weights at an odd address if need be. */
 typedef struct kernels_call {
     int entry, n, rows, cols, spare, flag;     /* spare: elements between rows of results */
     int group;                         /* of KERNELS_GROUPS; else n */
+    int first, from, to;               /* of an int8 cache: an element, positions */
     uint8_t *w_block, *w;
     float *x;                          /* [cols][n], and as much again */
     int8_t *q;                         /* [cols][n] */
@@ -87,6 +88,18 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             k->dotrows_groups(a->w, a->q, a->sums, a->x, a->n, a->group, a->rows, a->cols, a->flag,
                               r->y, stride);
             break;
+        case KERNELS_CACHED_KEYS:
+            k->scores_i8(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->y, stride);
+            break;
+        case KERNELS_WEIGH:
+            k->weigh_i8(a->x, a->w, a->n, a->rows, a->from, a->to, (uint8_t *)r->q, r->y);
+            break;
+        case KERNELS_CACHED_VALUES:
+            memcpy(r->y, a->x + a->rows * a->cols / 64,
+                   (size_t)(a->n - a->first) * (size_t)a->cols * sizeof *r->y);
+            k->sumrows_i8(a->w, (const uint8_t *)a->q, a->x, (size_t)a->rows, a->n, a->first,
+                          a->n - a->first, a->rows, a->cols, r->y);
+            break;
         default: k->dotrows_u8(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots, stride); break;
     }
     for (c = 0; a->entry == KERNELS_STORE && c < a->n; c++) {
@@ -99,7 +112,7 @@ static kernels_results kernels_room(const kernels_call *a) {
     kernels_results r;
     const size_t rows = (size_t)(a->rows + a->spare) * (size_t)a->cols;
     const size_t n = (size_t)a->n * (size_t)a->cols;
-    r.n = rows > n ? rows : n;
+    r.n = rows > n ? rows : n;         /* weigh_i8 has a result for each row and each 64 of them */
     r.y = (float *)gb_malloc(r.n * sizeof *r.y);
     r.dots = (int32_t *)gb_malloc(r.n * sizeof *r.dots);
     r.q = (int8_t *)gb_malloc(r.n);
@@ -145,6 +158,8 @@ static void kernels_prepare(kernels_call *a, size_t x_size) {
     }
     for (i = 0; i < n && a->entry == KERNELS_U8; i++) a->q[i] = (int8_t)(a->q[i] / 2);
     if (a->entry == KERNELS_GROUPS) kernels_prepare_groups(a);
+    for (i = 0; i < n && a->entry == KERNELS_CACHED_KEYS; i++) a->q[i] |= a->q[i] == -128;
+    for (i = 0; i < a->rows * a->cols && a->entry == KERNELS_CACHED_VALUES; i++) a->q[i] &= 127;
     for (c = 0; c < n / a->group; c++)
         for (i = 0, a->sums[c] = 0; i < a->group; i++) a->sums[c] += a->q[c * a->group + i];
 }
@@ -153,8 +168,8 @@ FUZZ_TARGET(kernels) {
     fuzz_input in = {data, size};
     kernels_call a;
     kernels_results want, got;
-    size_t offset, w_size, x_size;
-    int i, tame;
+    size_t offset, w_size, x_size, q_size;
+    int i, tame, cached;
     a.entry = fuzz_range(&in, 0, KERNELS_ENTRIES - 1);
     a.n = a.entry == KERNELS_TERNARY ? 128 * fuzz_range(&in, 1, 10) : fuzz_range(&in, 1, 300);
     a.group = a.n;
@@ -162,28 +177,37 @@ FUZZ_TARGET(kernels) {
         a.group = 64 << a.n % 3;
         a.n = a.group * (1 + a.n / 3 % 4);
     }
+    cached = a.entry == KERNELS_CACHED_KEYS || a.entry == KERNELS_WEIGH ||
+             a.entry == KERNELS_CACHED_VALUES;
+    if (cached) a.n = a.group = (a.n + 3) / 4 * 4;
     a.rows = fuzz_range(&in, 1, 40);
     a.cols = fuzz_range(&in, 1, 12);
     a.spare = fuzz_range(&in, 0, 3);
     a.flag = fuzz_range(&in, 0, 1);
     offset = (size_t)fuzz_range(&in, 0, 3);
     tame = fuzz_range(&in, 0, 3);
-    while (a.rows > 1 && a.rows * a.cols * a.n > KERNELS_WORK) a.rows = a.rows * 2 / 3;
+    a.first = a.n * (a.rows % 3) / 4;
+    a.from = a.rows * 7 - 60;
+    a.to = 200 - a.cols * a.spare * 9;
+    if (cached) a.rows = 64 * (1 + a.rows % 3);
+    while (!cached && a.rows > 1 && a.rows * a.cols * a.n > KERNELS_WORK) a.rows = a.rows * 2 / 3;
     a.f = bitnet__float_from_bits(fuzz_uint(&in, 4));
     x_size = 2 * (size_t)a.n * (size_t)a.cols + (size_t)a.rows * (size_t)a.cols;
     w_size = (size_t)a.n * (size_t)a.rows;
-    w_size = a.entry == KERNELS_GROUPS ? bitnet__groups_bytes(a.n, a.group, a.rows)
+    q_size = (size_t)a.cols * (size_t)(a.n > a.rows ? a.n : a.rows);
+    w_size = cached ? (size_t)a.rows * (size_t)(4 + a.n)
+             : a.entry == KERNELS_GROUPS ? bitnet__groups_bytes(a.n, a.group, a.rows)
              : a.entry == KERNELS_TERNARY ? w_size / 4 : a.entry == KERNELS_U8 ? w_size
              : a.entry == KERNELS_F32 || a.entry == KERNELS_MIX_F32 ? 4 * w_size : 2 * w_size;
     a.w_block = (uint8_t *)gb_malloc(w_size + offset);
     a.w = a.w_block + offset;
     a.x = (float *)gb_malloc(x_size * sizeof *a.x);
-    a.q = (int8_t *)gb_malloc((size_t)a.n * (size_t)a.cols);
+    a.q = (int8_t *)gb_malloc(q_size);
     a.sums = (int32_t *)gb_malloc((size_t)(a.cols * (a.n / a.group)) * sizeof *a.sums);
     a.dots = (int32_t *)gb_malloc(2 * (size_t)a.n * sizeof *a.dots);
     fuzz_fill(&in, a.w, w_size);
     fuzz_fill(&in, a.x, x_size * sizeof *a.x);
-    fuzz_fill(&in, a.q, (size_t)a.n * (size_t)a.cols);
+    fuzz_fill(&in, a.q, q_size);
     fuzz_fill(&in, a.dots, 2 * (size_t)a.n * sizeof *a.dots);
     for (i = 0; tame && i < (int)x_size; i++) {    /* most bits make wild floats */
         const int32_t v = (int32_t)bitnet__float_bits(a.x[i]);

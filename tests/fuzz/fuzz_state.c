@@ -27,7 +27,7 @@ static bitnet_ctx *state_ctx(const bitnet_model *m, int kv) {
     p.n_seqs = 2;
     p.n_threads = 1;
     p.no_head_copy = 1;
-    p.kv_type = kv ? BITNET_KV_F32 : BITNET_KV_F16;
+    p.kv_type = (bitnet_kv_type)kv;
     FUZZ_CHECK(!bitnet_ctx_create(m, &p, &c, 0));
     return c;
 }
@@ -77,7 +77,7 @@ static size_t state_change(fuzz_input *in, uint8_t *p, size_t n) {
 FUZZ_TARGET(state) {
     fuzz_input in = {data, size};
     const gb_model *g = state_model();
-    const int kv = fuzz_range(&in, 0, 1), kv2 = kv ^ (fuzz_range(&in, 0, 15) == 0);
+    const int kv = fuzz_range(&in, 0, 2), kv2 = (kv + (fuzz_range(&in, 0, 15) == 0)) % 3;
     static const int lengths[] = {0, 1, 3, STATE_LONG};
     const int n = lengths[fuzz_range(&in, 0, 3)];
     bitnet_model_params mp;

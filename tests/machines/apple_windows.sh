@@ -86,7 +86,7 @@ for target; do
     for example in generate minimal village convert bench crosscheck; do
         sources=examples/$example.c
         [ ! -d "examples/$example" ] || sources=$(echo examples/"$example"/*.c)
-        [ "$example" != convert ] || sources="$sources $(echo examples/json/*.c)"
+        case $example in bench | convert) sources="$sources $(echo examples/json/*.c)" ;; esac
         rm -f $dir/program
         expect $example "$@" -DBITNET__IMPLEMENTED $sources $dir/library.o -o $dir/program
         expect "$example's libraries" unexpected_libraries $dir/program

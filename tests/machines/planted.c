@@ -71,6 +71,9 @@ static bitnet_kernels entry_of(const bitnet_kernels *k, const char *entry) {
     KEEP(dotrows_u8);
     KEEP(dotrows_u4);
     KEEP(dotrows_i2s);
+    KEEP(scores_i8);
+    KEEP(weigh_i8);
+    KEEP(sumrows_i8);
 #undef KEEP
     if (strcmp(entry, "dotrows_ternary") && strcmp(entry, "pack")) return one;
     one.layout = k->layout;

@@ -201,6 +201,7 @@ const cases = {
             [['-m', model, '--parallel', '0'], '1 to 1024'],
             [['-m', model, '--ctx-size', '99999999999999999999'], 'whole number'],
             [['-m', model, '--page', '/nowhere'], '--page'],
+            [['-m', model, '--kv-type', 'q8_0'], 'f16, f32 or i8'],
             [['-m', model, '--host', '0.0.0.0'], '--api-key'],
             [['-m', model, '--host', '::'], '--api-key'],
             [['-m', model, '--host', 'no such host'], 'no such address']

@@ -302,6 +302,7 @@ check "and it works" "$(cat "$tmp/out")" grep -qF "$(cat "$tmp/text")" "$tmp/out
 # ---- exit codes
 
 fails "a flag that is none" 2 "--bogus" --bogus
+fails "a kv_type that is none" 2 "f16, f32 or i8" -m "$model" --kv-type q8_0
 fails "no model" 2 "-m MODEL" --ordered
 fails "no such model" 75 "no-such" -m no-such.gguf
 echo text >"$tmp/model"

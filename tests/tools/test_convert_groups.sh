@@ -66,7 +66,7 @@ run --verify "$tmp/equal.gguf" "$out"
 check equal-verify "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
 refuses other-scales "'token_embd.weight': row 0 has other scales from column 64 on than from 0 on, and in PQ2_0 128 weights share one" \
     "$tmp/64.gguf" "$out" --to pq2_0
-refuses to-i2s "blocks of different scales" "$tmp/128.gguf" "$out" --to i2_s
+refuses to-i2s "; one is needed here; --to q2_0, q2_0_128" "$tmp/128.gguf" "$out" --to i2_s
 refuses to-tq "and in TQ2_0 256 weights share one" "$tmp/128.gguf" "$out" --to tq2_0
 run --verify "$tmp/64.gguf" "$tmp/equal.gguf"
 check other-verify "exit code $rc, not 1" test $rc -eq 1

@@ -43,7 +43,7 @@ fails one-report 2 "A B" --compare "$model"
 fails bad-number 2 "'0'" -m "$model" -n 0
 fails bad-number-tail 2 "'2x'" -m "$model" -t 2x
 fails empty-prompt 2 "empty" -m "$model" -p ""
-fails bad-kv 2 "f16 nor f32" -m "$model" --kv f8
+fails bad-kv 2 "not f16, f32 or i8" -m "$model" --kv f8
 fails bad-layout 2 "128, 64 or 4row" -m "$model" --i2s-packing 32
 fails bad-bug 2 "arm64-layout" -m "$model" --emulate-bug other
 fails bad-tile 2 "'1,2' is not BM,BK,bm" -m "$model" --tile 1,2
@@ -67,6 +67,9 @@ for op in quantize dotrows_ternary dotrows_f32 dotrows_f16 dotrows_bf16 scores_f
     store_f16 dequantize relu2_gate silu_gate gelu_gate rmsnorm dotrows_u8 dotrows_u4 "dotrows_groups 64" \
     "dotrows_groups 128" "dotrows_groups 256"; do
     check "kernels-$op" "no such lines" grep -q "^$op n=33 .*| scalar |\|^$op n=.* cols=33 .*| scalar |" "$tmp/out"
+done
+for op in scores_i8 weigh_i8 "weigh_i8 part" sumrows_i8; do
+    check "kernels-$op" "no such lines" grep -q "^$op n=64 .*| scalar |\|^$op n=128 .*| scalar |" "$tmp/out"
 done
 cp "$tmp/out" "$tmp/kernels"
 kernels=$(sed -n 's/^crosscheck: kernels://p' "$tmp/err" | sed 's/ (default)//; s/[^ ]* (not usable here)//g')
@@ -92,6 +95,12 @@ report --kv f32
 check kv-f32 "exit code $rc" test $rc -eq 0
 cp "$tmp/out" "$tmp/other"
 differs kv-differs "different runs" "kv f16" "kv f32"
+cp "$tmp/want" "$tmp/f16"
+report --kv i8 -t 1
+cp "$tmp/out" "$tmp/want"
+check kv-i8 "exit code $rc" test $rc -eq 0
+for k in $kernels; do same "kv-i8-$k" --kernel "$k" --kv i8 -t 2 -b 20; done
+cp "$tmp/f16" "$tmp/want"
 report --short
 cp "$tmp/out" "$tmp/short"
 

@@ -319,7 +319,7 @@ def test_usage():
     fails("bad-llama-format", 2, "json, array, raw", *USE, "--embd-output-format", "json+")
     fails("two-formats", 2, "exclude", *USE, "--embd-output-format", "raw", "--format", "npy")
     fails("pooling-none", 2, "mean, cls", *USE, "--pooling", "none")
-    fails("bad-kv", 2, "f16, f32", *USE, "--kv-type", "q8_0")
+    fails("bad-kv", 2, "f16, f32, i8", *USE, "--kv-type", "q8_0")
     fails("bad-tokens", 2, "commas", *USE, "--tokens", "1,,2")
     fails("empty-tokens", 2, "commas", *USE, "--tokens", "")
     fails("two-inputs", 2, "exclude", *USE, "-p", "x", "-f", "y")

@@ -13,8 +13,10 @@ enum { N_TAGS = sizeof tags / sizeof tags[0], IM_START = 256, IM_END, ENDOFTEXT,
 
 static const char *jinja;              /* the file's template; 0: it has none */
 static size_t n_jinja;
+static const char *pre;                /* its tokenizer.ggml.pre; 0: it has none */
 
 static void add_jinja(gb_file *f) {
+    if (pre) gb_key_str(f, "tokenizer.ggml.pre", pre);
     if (!jinja) return;
     gb_key(f, "tokenizer.chat_template", GB_STR);
     gb_string(&f->keys, jinja, n_jinja);
@@ -171,6 +173,37 @@ static void test_chosen(void) {
                   thinks, tools);
         bitnet_model_free(m);
     }
+}
+
+/* Falcon-E's template has no mark of its own: the pre-tokenizer tells. */
+static void test_falcon_e(void) {
+    static const bitnet_message messages[] = {
+        {"system", "Be brief."}, {"user", "Hi\nuser"}, {"assistant", "Hello."}, {"user", "Bye"}};
+    static const char jinjas[2][80] = {"{{ message['role'] }} assistant user",
+                                       "{{ message['role'] }} assistant"};
+    static bitnet_token tokens[512];
+    char text[512];
+    bitnet_model *m;
+    int n, i;
+    for (i = 0; i < 3; i++) {
+        pre = i == 1 ? "falcon3" : "falcon_e";
+        m = chat_model("llama", jinjas[i == 2], 4);
+        CHECK(!bitnet_model_chat_template(m) == (i > 0));
+        bitnet_model_free(m);
+    }
+    pre = "falcon_e";
+    m = chat_model("llama", "<|user|> <|assistant|>", 4);  /* known marks come first */
+    CHECK(!strcmp(bitnet_model_chat_template(m)->name, "falcon-3"));
+    bitnet_model_free(m);
+    m = chat_model("llama", jinjas[0], 4);
+    CHECK(!strcmp(bitnet_model_chat_template(m)->name, "falcon-e"));
+    n = bitnet_chat_tokenize(m, 0, messages, 4, BITNET_OPEN_REPLY, tokens, 512);
+    n = bitnet_detokenize(m, tokens, n, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0;
+    CHECK_MSG(!strcmp(text, "systemBe brief.\nuserHi\nuser\nassistant\nHello.\nuserBye\n"
+                            "assistant\n"), "%s", text);
+    bitnet_model_free(m);
+    pre = 0;
 }
 
 /* A system text that is not there as it is, is no default; without its tokens there is no chat. */
@@ -527,6 +560,7 @@ extern const test_case chat_tests[];
 const test_case chat_tests[] = {
     {"chat/jinja", test_jinja},
     {"chat/chosen", test_chosen},
+    {"chat/falcon_e", test_falcon_e},
     {"chat/default_system", test_default_system},
     {"chat/ends", test_ends},
     {"chat/hostile", test_hostile_messages},

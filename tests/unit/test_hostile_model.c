@@ -543,7 +543,8 @@ static void test_wild_embedding(void) {
                 p[2 * at] = (uint8_t)(type == 1 ? i : 0x80);
             }
             if (i == 0 || !test_quick())
-                hm_eval_fails(&g, BITNET_KV_F16, "token 5 at position 3: its embedding");
+                hm_eval_fails(&g, i % 2 ? BITNET_KV_F16 : BITNET_KV_I8,
+                              "token 5 at position 3: its embedding");
             gb_free_model(&g);
         }
 }
@@ -618,6 +619,40 @@ static void hm_overflow(int down) {
 static void test_overflow(void) {
     hm_overflow(0);
     hm_overflow(1);
+}
+
+/* Queries, keys or values of layer 1 that overflow: in int8 an infinity would be a number, and so
+   would a NaN. The error has the first token, and the layer. */
+static void test_wild_attention(void) {
+    static const char *const names[] = {"blk.1.attn_q.weight", "blk.1.attn_k.weight",
+                                        "blk.1.attn_v.weight"};
+    int i, j, kv, batch;
+    for (i = 0; i < 3; i++)
+        for (kv = BITNET_KV_F16; kv <= BITNET_KV_I8; kv += 2)  /* F32: softmax may hide it */
+            for (batch = 1; batch <= 6; batch += 5) {
+                gb_model g = hm_floats();
+                bitnet_ctx_params p = ctx_params(8, batch, 1 + i % 2, (bitnet_kv_type)kv);
+                bitnet_error err = {BITNET_OK, ""};
+                bitnet_result r;
+                bitnet_model *m;
+                bitnet_ctx *c;
+                uint64_t size;
+                int length;
+                uint8_t *w = hm_bytes(&g, names[i], &size);
+                hm_put_u32(w + size - 32, 0x7149f2cau);            /* 1e30 */
+                w = hm_bytes(&g, "blk.1.attn_norm.weight", 0);
+                for (j = 0; j < 64; j++) hm_put_u32(w + 4 * j, 0x5d5e0b6bu);   /* 1e18 */
+                m = load(g.data, g.size, 0);
+                c = create(m, &p);
+                r = c ? bitnet_eval(c, hm_tokens, 6, 0, &err) : BITNET_OK;
+                length = c ? bitnet_ctx_length(c) : -1;
+                bitnet_ctx_free(c);
+                bitnet_model_free(m);
+                gb_free_model(&g);
+                CHECK_MSG(r == BITNET_ERR_FORMAT && length == 0 &&
+                          strstr(err.text, "token 7 at position 0: the output of layer 1"),
+                          "%s, kv_type %d: %s", names[i], kv, err.text);
+            }
 }
 
 /* Nothing but zeros: defined, and the same with every table. */
@@ -852,6 +887,7 @@ const test_case hostile_model_tests[] = {
     {"hostile_model/wild_embedding", test_wild_embedding},
     {"hostile_model/wild_layers", test_wild_layers},
     {"hostile_model/overflow", test_overflow},
+    {"hostile_model/wild_attention", test_wild_attention},
     {"hostile_model/zeros", test_zeros},
     {"hostile_model/wild_guess", test_wild_guess},
     {"hostile_model/wild_prompt", test_wild_prompt},

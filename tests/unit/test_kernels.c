@@ -382,9 +382,11 @@ static void dotrows_groups(const char *table) {
             const groups_shape g[] = {
                 {group, 12288, 35, 3, VALID, RANDOM, SCALE_NORMAL, 1},
                 {group, 1 << 20, 2, 1, ALL_PLUS, ALL_MINUS_128, SCALE_NORMAL, 0},
-                {group, 512, 523, 29, VALID, RANDOM, SCALE_NORMAL, 0}
+                {group, 512, 523, 29, VALID, RANDOM, SCALE_NORMAL, 0},
+                {group, 512, 49, 283, VALID, RANDOM, SCALE_NORMAL, 1},
+                {group, 256, 33, 25, ALL_PLUS, ALL_MINUS_128, SCALE_EXTREME, 1}
             };
-            for (i = 0; i < 3; i++)
+            for (i = 0; i < COUNT(g); i++)
                 if (!compare_groups(&k, &g[i], 3)) return;
         }
     }
@@ -919,6 +921,234 @@ static void softmax_floor(void) {
     release(x, 0);
 }
 
+/* ---- an int8 cache ---- */
+
+enum { CODES_RANDOM, CODES_0, CODES_255, CODES_128, CODES_127, N_CODES };
+static const char *const code_names[] = {"random", "all 0", "all 255", "all 128", "all 127"};
+enum { KEY_CODES, VALUE_CODES };
+enum { GUARD = 16 };                   /* floats, or bytes, behind results */
+
+/* From 0 to 1; if special, now and then one that only a hostile file has, or a broken model. */
+static float cache_float(int special) {
+    static const float numbers[] = {
+        NAN, -NAN, INFINITY, -INFINITY, 0.0f, -0.0f, -1.0f, 3.4e38f, 1e38f, 1e-30f, 9.9e-31f,
+        1e-38f, 1e-40f, 1e-45f
+    };
+    if (special && random_bits() % 4 == 0) return numbers[random_bits() % COUNT(numbers)];
+    return fabsf(random_unit());
+}
+
+/* What is in front of and behind blocks: nothing. So a step beyond them shows. */
+static uint8_t *make_cache(int n, int rows, int codes, int special) {
+    const size_t size = (size_t)rows * (size_t)(4 + n);
+    uint8_t *w = (uint8_t *)block(size, 1);
+    size_t i;
+    int r;
+    for (i = 0; i < size; i++)
+        w[i] = (uint8_t)(codes == CODES_0 ? 0 : codes == CODES_255 ? 255 : codes == CODES_128 ? 128
+                         : codes == CODES_127 ? 127 : random_bits() & 255);
+    for (r = 0; r < rows; r++)
+        bitnet__put_u32(w + (size_t)(r / 64 * 64) * (size_t)(4 + n) + r % 64 * 4,
+                        bitnet__float_bits(cache_float(special)));
+    return w;
+}
+
+/* Goes through the bytes in their order, as drawn in @kernels: steps [rows], codes [rows][n]. */
+static void read_cache(const uint8_t *w, int n, int rows, int what, float *steps, int *codes) {
+    int r, i, b;
+    for (; rows > 0; rows -= 64, steps += 64, codes += 64 * n) {
+        for (r = 0; r < 64; r++, w += 4) steps[r] = bitnet__load_f32(w);
+        if (what == KEY_CODES) {
+            for (i = 0; i < n; i += 4)
+                for (r = 0; r < 64; r++)
+                    for (b = 0; b < 4; b++) codes[r * n + i + b] = *w++ - 128;
+        } else for (r = 0; r < 64; r += 4)
+            for (i = 0; i < n; i++)
+                for (b = 0; b < 4; b++) codes[(r + b) * n + i] = (int8_t)*w++;
+    }
+}
+
+static int check_scores_i8(const bitnet_kernels *k, int n, int rows, int cols, int codes,
+                           int queries, int special) {
+    const size_t stride = (size_t)rows + (size_t)(cols % 3), q_size = (size_t)cols * (size_t)n;
+    const size_t size = ((size_t)cols - 1) * stride + (size_t)rows + GUARD;
+    uint8_t *w = make_cache(n, rows, codes, special);
+    int8_t *q = (int8_t *)block(q_size, 3);
+    int32_t *sums = (int32_t *)block((size_t)cols * 4, 4);
+    float *steps = (float *)block((size_t)rows * 4, 0);
+    int *keys = (int *)block((size_t)rows * (size_t)n * sizeof *keys, 0), c, r, i, at;
+    float *want = (float *)results(size * 4), *got = (float *)results(size * 4);
+    fill_activations(q, q_size, queries);
+    for (i = 0; i < (int)q_size; i++) q[i] = (int8_t)(q[i] == -128 ? -127 : q[i]);
+    sum_columns(q, n, cols, sums);
+    read_cache(w, n, rows, KEY_CODES, steps, keys);
+    for (c = 0; c < cols; c++)
+        for (r = 0; r < rows; r++) {
+            int64_t dot = 0;
+            for (i = 0; i < n; i++) dot += (int64_t)keys[r * n + i] * q[c * n + i];
+            want[(size_t)c * stride + (size_t)r] = (float)dot * steps[r];
+        }
+    k->scores_i8(w, q, sums, n, rows, cols, got, stride);
+    at = first_difference(want, got, size);
+    if (at >= 0)
+        test_fail(__FILE__, __LINE__, "%s: n %d, %d rows, %d columns, codes %s, queries %s: [%d] "
+                  "is %a, not %a, seed %llu", k->name, n, rows, cols, code_names[codes],
+                  activation_names[queries], at, (double)got[at], (double)want[at],
+                  (unsigned long long)seed);
+    release(w, 1);
+    release(q, 3);
+    release(sums, 4);
+    free(steps);
+    free(keys);
+    free(want);
+    free(got);
+    return at < 0;
+}
+
+static const int cache_lengths[] = {4, 8, 12, 16, 20, 36, 64, 80, 100, 128, 256};
+static const int cache_cols[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 32};
+
+static void scores_i8(const char *table) {
+    size_t n, c;
+    int rows, turn = 0;
+    USE_TABLE(k, table);
+    if (!k.scores_i8) return;
+    for (n = 0; n < COUNT(cache_lengths); n++)
+        for (c = 0; c < COUNT(cache_cols); c++)
+            for (rows = 64; rows <= 192; rows += 64, turn++)
+                if (!check_scores_i8(&k, cache_lengths[n], rows, cache_cols[c],
+                                     turn % 2 ? CODES_RANDOM : turn / 2 % N_CODES,
+                                     turn % 2 ? RANDOM : turn / 2 % N_ACTIVATIONS, turn % 3 == 2))
+                    return;
+    for (turn = 0; turn < N_CODES * 2; turn++)         /* the largest sums */
+        if (!check_scores_i8(&k, 65536, 64, 1 + turn % 3, turn / 2,
+                             turn % 2 ? ALL_127 : ALL_MINUS_128, 0)) return;
+}
+
+/* One block of 64 positions, as bitnet_kernels says; t: p times steps, or 0 outside the range. */
+static float weigh_block(const float *t, uint8_t *q) {
+    float top = 1e-30f;
+    int r;
+    for (r = 0; r < 64; r++)
+        if (t[r] > top) top = t[r];
+    for (r = 0; r < 64; r++) {
+        const float x = t[r] * (127.0f / top);
+        q[r] = (uint8_t)(x != x || x < 0.0f ? 0 : x > 127.0f ? 127 : lrintf(x));
+    }
+    return top / 127.0f;
+}
+
+static int check_weigh_i8(const bitnet_kernels *k, int n, int rows, int from, int to,
+                          int special) {
+    const size_t size = (size_t)rows;
+    uint8_t *w = make_cache(n, rows, CODES_RANDOM, special), *want_q = (uint8_t *)results(size);
+    uint8_t *got_q = (uint8_t *)results(size + GUARD);
+    float *p = (float *)block(size * 4, 4), *got = (float *)results(size / 64 * 4 + GUARD * 4);
+    float *want = (float *)results(size / 64 * 4 + GUARD * 4);
+    const int tiny = random_bits() % 4 == 0;
+    int r, i, same = 1;
+    for (r = 0; r < rows; r++) p[r] = cache_float(special) * (tiny ? 4e-30f : 1.0f);
+    for (r = 0; r < rows; r += 64) {
+        float t[64];
+        for (i = 0; i < 64; i++) {
+            const uint8_t *step = w + (size_t)r * (size_t)(4 + n) + 4 * i;
+            t[i] = r + i >= from && r + i < to ? p[r + i] * bitnet__load_f32(step) : 0.0f;
+        }
+        want[r / 64] = weigh_block(t, want_q + r);
+    }
+    k->weigh_i8(p, w, n, rows, from, to, got_q, got);
+    same = first_difference(want, got, size / 64 + GUARD) < 0 && !memcmp(want_q, got_q, size);
+    for (i = 0; i < GUARD; i++) same &= got_q[size + (size_t)i] == UNTOUCHED;
+    if (!same)
+        test_fail(__FILE__, __LINE__, "%s: n %d, %d rows, [%d, %d), special %d, seed %llu", k->name,
+                  n, rows, from, to, special, (unsigned long long)seed);
+    release(w, 1);
+    release(p, 4);
+    free(want_q);
+    free(got_q);
+    free(want);
+    free(got);
+    return same;
+}
+
+static void weigh_i8(const char *table) {
+    static const int ends[] = {-70, -1, 0, 1, 15, 16, 63, 64, 65, 100, 127, 128, 191, 192, 193, 300};
+    size_t from, to;
+    int rows, turn = 0;
+    USE_TABLE(k, table);
+    if (!k.weigh_i8) return;
+    for (rows = 64; rows <= 192; rows += 64)
+        for (from = 0; from < COUNT(ends); from++)
+            for (to = 0; to < COUNT(ends); to++, turn++)
+                if (!check_weigh_i8(&k, 4 * (1 + turn % 40), rows, ends[from], ends[to], turn % 2))
+                    return;
+    for (turn = 0; turn < 400; turn++)
+        if (!check_weigh_i8(&k, 8, 64, 0, 64, turn % 4 != 0)) return;
+}
+
+static int check_sumrows_i8(const bitnet_kernels *k, int n, int first, int count, int rows,
+                            int cols, int codes, int special) {
+    const size_t stride = (size_t)rows + 64 * (size_t)(cols % 2);
+    const size_t p_size = ((size_t)cols - 1) * stride + (size_t)rows;
+    const size_t size = (size_t)cols * (size_t)count, s_size = p_size / 64;
+    uint8_t *w = make_cache(n, rows, codes, 0), *p = (uint8_t *)block(p_size, 1);
+    float *steps = (float *)block(s_size * 4, 4), *unused = (float *)block((size_t)rows * 4, 0);
+    float *want = (float *)results(size * 4 + GUARD * 4), *got;
+    int *v = (int *)block((size_t)rows * (size_t)n * sizeof *v, 0), c, i, r, at;
+    size_t j;
+    for (j = 0; j < p_size; j++) p[j] = (uint8_t)(codes ? 127 : random_bits() & 127);
+    for (j = 0; j < s_size; j++) steps[j] = cache_float(special);
+    for (j = 0; j < size; j++) want[j] = random_unit();
+    got = (float *)memcpy(results(size * 4 + GUARD * 4), want, size * 4);
+    read_cache(w, n, rows, VALUE_CODES, unused, v);
+    for (c = 0; c < cols; c++)
+        for (i = 0; i < count; i++)
+            for (r = 0; r < rows; r += 64) {
+                const size_t b = ((size_t)c * stride + (size_t)r) / 64;
+                int64_t dot = 0;
+                float y;
+                for (at = r; at < r + 64; at++)
+                    dot += (int64_t)p[(size_t)c * stride + (size_t)at] * v[at * n + first + i];
+                y = (float)dot * steps[b];
+                want[c * count + i] += y;
+            }
+    k->sumrows_i8(w, p, steps, stride, n, first, count, rows, cols, got);
+    at = first_difference(want, got, size + GUARD);
+    if (at >= 0)
+        test_fail(__FILE__, __LINE__, "%s: n %d, elements %d + %d, %d rows, %d columns, codes %s: "
+                  "[%d] is %a, not %a, seed %llu", k->name, n, first, count, rows, cols,
+                  code_names[codes], at, (double)got[at], (double)want[at],
+                  (unsigned long long)seed);
+    release(w, 1);
+    release(p, 1);
+    release(steps, 4);
+    free(unused);
+    free(v);
+    free(want);
+    free(got);
+    return at < 0;
+}
+
+static void sumrows_i8(const char *table) {
+    size_t n, c;
+    int rows, turn = 0;
+    USE_TABLE(k, table);
+    if (!k.sumrows_i8) return;
+    for (n = 0; n < COUNT(cache_lengths); n++)
+        for (c = 0; c < COUNT(cache_cols); c++)
+            for (rows = 64; rows <= 192; rows += 64, turn++) {
+                const int all = cache_lengths[n], special = turn % 3 == 2;
+                const int some = all > 16 ? 16 * (1 + turn % (all / 16)) : all;   /* any part */
+                const int codes = turn % 2 ? CODES_RANDOM : turn / 2 % N_CODES;
+                const int few = 1 + (int)(random_bits() % (uint32_t)all);
+                const int at = (int)(random_bits() % (uint32_t)(all - some + 1));
+                if (!check_sumrows_i8(&k, all, 0, all, rows, cache_cols[c], codes, special) ||
+                    !check_sumrows_i8(&k, all, at, some, rows, cache_cols[c], codes, special) ||
+                    !check_sumrows_i8(&k, all, all - few, few, rows, cache_cols[c], codes,
+                                      special)) return;
+            }
+}
+
 /* ---- softmax, rmsnorm ---- */
 
 static int vector_length(int i) { return i <= 70 ? i : i == 71 ? 1000 : i == 72 ? 2560 : 4099; }
@@ -1211,8 +1441,8 @@ static void math_exp(void) {
 }
 
 static void math_log_sqrt(void) {
-    double worst_log = 0, worst_sqrt = 0, e;
-    int i;
+    double worst_log = 0, e;
+    int i, exact = 1;
     restart();
     for (i = 0; i < 200000; i++) {
         /* Any exponent, and the neighbourhood of 1, where log passes 0. */
@@ -1220,12 +1450,18 @@ static void math_log_sqrt(void) {
         double x = i % 2 ? ldexp(1.5 + 0.49 * u, (int)(random_bits() % 2000) - 1000) : 1 + 0.3 * u;
         e = relative_error(bitnet__log(x), log(x));
         if (e > worst_log) worst_log = e;
-        e = relative_error(bitnet__sqrt(x), sqrt(x));
-        if (e > worst_sqrt) worst_sqrt = e;
+        if (bitnet__sqrt(x) != sqrt(x)) exact = 0;     /* which IEEE 754 rounds to nearest */
     }
     CHECK_MSG(worst_log < 1e-15, "log: %g", worst_log);
-    CHECK_MSG(worst_sqrt < 4e-16, "sqrt: %g", worst_sqrt);
-    CHECK(bitnet__log(1) == 0 && bitnet__sqrt(1) == 1 && bitnet__sqrt(4) == 2);
+    CHECK(exact);
+    for (i = 1; i < 3000; i++)                 /* numbers beside a square, and beside 1 and 4 */
+        if (bitnet__sqrt((double)i * i) != i ||
+            bitnet__sqrt(nextafter((double)i * i, 0)) != sqrt(nextafter((double)i * i, 0)) ||
+            bitnet__sqrt(nextafter((double)i * i, 1e9)) != sqrt(nextafter((double)i * i, 1e9)))
+            exact = 0;
+    CHECK(exact);
+    CHECK(bitnet__log(1) == 0 && bitnet__sqrt(0) == 0 && bitnet__sqrt(INFINITY) == INFINITY);
+    CHECK(bitnet__sqrt(NAN) != bitnet__sqrt(NAN));
 }
 
 static void math_sincos(void) {
@@ -1298,6 +1534,7 @@ static void dispatch(void) {
     CHECK(scalar()->sumrows_f16 && scalar()->softmax && scalar()->rmsnorm);
     CHECK(scalar()->scores_f16 && scalar()->rope && scalar()->store_f16);
     CHECK(scalar()->dequantize && scalar()->relu2_gate && scalar()->sigmoid_gate);
+    CHECK(scalar()->scores_i8 && scalar()->weigh_i8 && scalar()->sumrows_i8);
     CHECK(!bitnet_kernels_usable(0));
     for (i = 0; i < n; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
@@ -1395,6 +1632,9 @@ static void cpu_features(void) {
     X(scores_f16, table) \
     X(sumrows_f32, table) \
     X(sumrows_f16, table) \
+    X(scores_i8, table) \
+    X(weigh_i8, table) \
+    X(sumrows_i8, table) \
     X(softmax, table) \
     X(rmsnorm, table) \
     X(rope, table) \
@@ -1432,6 +1672,9 @@ RELAXED_SUMS_TEST(32)
 TABLE_TEST(dotrows_i2s_longest, scalar)
 TABLE_TEST(dotrows_u8, scalar)
 TABLE_TEST(dotrows_u4, scalar)
+TABLE_TEST(scores_i8, scalar)
+TABLE_TEST(weigh_i8, scalar)
+TABLE_TEST(sumrows_i8, scalar)
 EACH_ENTRY(TABLE_TEST, avx2)
 EACH_ENTRY(TABLE_TEST, avxvnni)
 EACH_ENTRY(TABLE_TEST, avx512vnni)
@@ -1462,6 +1705,9 @@ const test_case kernels_tests[] = {
     TABLE_ROW(dotrows_i2s_longest, scalar)
     TABLE_ROW(dotrows_u8, scalar)
     TABLE_ROW(dotrows_u4, scalar)
+    TABLE_ROW(scores_i8, scalar)
+    TABLE_ROW(weigh_i8, scalar)
+    TABLE_ROW(sumrows_i8, scalar)
     {"kernels/scalar/dotrows_groups", groups_definition},
     {"kernels/scalar/rows", rows_definition},
     {"kernels/scalar/softmax", softmax_definition},

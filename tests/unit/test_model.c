@@ -632,7 +632,7 @@ static void test_ctx_params(void) {
             case 6: p.n_logits = 17; break;
             case 7: p.n_threads = -1; break;
             case 8: p.n_threads = 257; break;
-            case 9: p.kv_type = (bitnet_kv_type)2; break;
+            case 9: p.kv_type = (bitnet_kv_type)3; break;
             case 10: p.n_threads = INT32_MAX; break;
             case 11: p.n_batch = INT32_MIN; break;
             default: p.n_ctx = INT32_MIN; break;
@@ -681,7 +681,9 @@ static void test_ctx_bytes_2b(void) {
         p.n_batch = want[i].n_batch;
         p.no_head_copy = want[i].no_head_copy;
         p.n_threads = 1;
-        CHECK_MSG((bitnet_ctx_bytes(&m, &p) + 500000) / 1000000 - (uint64_t)want[i].mb + 1 <= 2,
+        /* WebAssembly computes more rows at a time, which is half a MB for each thread. */
+        CHECK_MSG((bitnet_ctx_bytes(&m, &p) + 500000) / 1000000 - (uint64_t)want[i].mb + 1 <=
+                      2 + BITNET__ARCH_WASM,
                   "n_ctx %d: %llu bytes", want[i].n_ctx,
                   (unsigned long long)bitnet_ctx_bytes(&m, &p));
     }
@@ -700,7 +702,7 @@ static void test_ctx_bytes(void) {
     CHECK(!bitnet_model_load_memory(g.data, g.size, &mp, &m, 0));
     bitnet_ctx_free(create(m, 0));     /* the first one adds the copy of the head to the model */
     for (i = 0; i < 12; i++)
-        for (kv = 0; kv < 2; kv++) {
+        for (kv = 0; kv < 3; kv++) {
             bitnet_ctx_params p = ctx_params(1 + i * 7, i % 4, 1 + i % 3, (bitnet_kv_type)kv);
             size_t before = count.live_bytes, calls = (size_t)count.calls;
             bitnet_token t[3] = {1, 2, 3};
@@ -762,13 +764,13 @@ static void test_ctx_memory_failures(void) {
     bitnet_model_params mp;
     bitnet_model *m = 0;
     long k;
-    int threads, done = 0;
+    int turn, done = 0;
     memset(&mp, 0, sizeof mp);
     mp.allocator = gb_counting(&count);
     CHECK(!bitnet_model_load_memory(g.data, g.size, &mp, &m, 0));
-    for (threads = 1; threads <= 2; threads++)
+    for (turn = 0; turn < 6; turn++)
         for (k = 0, done = 0; k < 20 && !done; k++) {
-            bitnet_ctx_params p = ctx_params(8, 0, threads, BITNET_KV_F16);
+            bitnet_ctx_params p = ctx_params(8, 0, 1 + turn / 3, (bitnet_kv_type)(turn % 3));
             bitnet_ctx *c = (bitnet_ctx *)(void *)&p;
             bitnet_error err = {BITNET_OK, ""};
             long live = count.live;
@@ -781,7 +783,7 @@ static void test_ctx_memory_failures(void) {
             bitnet_ctx_free(c);
             CHECK_MSG(done || (r == BITNET_ERR_MEMORY && err.code == r && err.text[0]),
                       "allocation %ld: %s (%s)", k, bitnet_result_text(r), err.text);
-            CHECK_MSG(count.live == live + (done && threads == 1),     /* the copy of the head */
+            CHECK_MSG(count.live == live + (done && turn == 0),        /* the copy of the head */
                       "a block leaks when allocation %ld fails", k);
         }
     CHECK(done && k >= 3);
@@ -1421,6 +1423,22 @@ static void broken_groups(const uint8_t *w, const int8_t *q, const int32_t *sums
     if (group == 64 << (broken_part - 20))
         flip(&out[(size_t)(cols - 1) * stride + (size_t)rows - 1]);
 }
+static void broken_scores_i8(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                             int cols, float *out, size_t stride) {
+    bitnet__scores_i8_scalar(w, q, sums, n, rows, cols, out, stride);
+    flip(&out[(size_t)(cols - 1) * stride + (size_t)rows - 1]);
+}
+static void broken_sums_i8(const uint8_t *w, const uint8_t *p, const float *steps, size_t p_stride,
+                           int n, int first, int count, int rows, int cols, float *out) {
+    bitnet__sumrows_i8_scalar(w, p, steps, p_stride, n, first, count, rows, cols, out);
+    flip(&out[(size_t)cols * (size_t)count - 1]);
+}
+static void broken_weigh(const float *p, const uint8_t *w, int n, int rows, int from, int to,
+                         uint8_t *q, float *steps) {
+    bitnet__weigh_i8_scalar(p, w, n, rows, from, to, q, steps);
+    if (broken_part == 27) q[rows - 1] ^= 1;
+    else flip(&steps[rows / 64 - 1]);
+}
 static void broken_dequantize(const int32_t *dots, float f, int n, int add, float *y) {
     bitnet__dequantize_scalar(dots, f, n, add, y);
     flip(&y[n - 1]);
@@ -1444,7 +1462,7 @@ static void test_selftest_finds(void) {
         "dotrows_bf16", "scores_f16", "sumrows_f32", "sumrows_f16", "dotrows_u8", "softmax",
         "softmax", "rope", "rope", "store_f16", "dequantize", "relu2_gate", "sigmoid_gate",
         "rmsnorm", "dotrows_groups", "dotrows_groups", "dotrows_groups", "dotrows_u4",
-        "dotrows_i2s"
+        "dotrows_i2s", "scores_i8", "sumrows_i8", "weigh_i8", "weigh_i8"
     };
     int i;
     for (i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
@@ -1476,6 +1494,10 @@ static void test_selftest_finds(void) {
             case 22: k.dotrows_groups = broken_groups; break;
             case 23: k.dotrows_u4 = broken_u4; break;
             case 24: k.dotrows_i2s = broken_i2s; break;
+            case 25: k.scores_i8 = broken_scores_i8; break;
+            case 26: k.sumrows_i8 = broken_sums_i8; break;
+            case 27:
+            case 28: k.weigh_i8 = broken_weigh; break;
             default: k.quantize = broken_quantize; break;
         }
         snprintf(expected, sizeof expected, "'broken': %s differs", names[i]);
@@ -1496,6 +1518,16 @@ static void late_i2s(const uint8_t *w, const int8_t *q, const int32_t *sums, int
 static void late_keys(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
                       size_t stride) {
     bitnet__dotrows_f16_scalar(w, x, n, rows, cols, out, stride);
+    if (n >= late.n && rows >= late.rows && cols >= late.cols) flip(&out[0]);
+}
+static void late_scores_i8(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                           int cols, float *out, size_t stride) {
+    bitnet__scores_i8_scalar(w, q, sums, n, rows, cols, out, stride);
+    if (n >= late.n && rows >= late.rows && cols >= late.cols) flip(&out[0]);
+}
+static void late_sums_i8(const uint8_t *w, const uint8_t *p, const float *steps, size_t p_stride,
+                         int n, int first, int count, int rows, int cols, float *out) {
+    bitnet__sumrows_i8_scalar(w, p, steps, p_stride, n, first, count, rows, cols, out);
     if (n >= late.n && rows >= late.rows && cols >= late.cols) flip(&out[0]);
 }
 static void late_groups(const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps,
@@ -1523,11 +1555,14 @@ static void test_selftest_finds_mix(void) {
 }
 
 static void test_selftest_finds_late(void) {
-    static const char *const names[] = {"dotrows_ternary", "scores_f16", "dotrows_groups"};
+    static const char *const names[] = {
+        "dotrows_ternary", "scores_f16", "dotrows_groups", "scores_i8", "sumrows_i8"
+    };
     static const struct { int n, rows, cols, entry; } cases[] = {
         {0, 0, 40, 0}, {0, 70, 33, 0}, {0, 300, 24, 0}, {2100, 33, 24, 0}, {4300, 9, 6, 0},
         {0, 37, 13, 1}, {256, 17, 9, 1}, {4100, 5, 7, 1},
-        {0, 37, 40, 2}, {768, 70, 13, 2}, {512, 33, 9, 2}
+        {0, 37, 40, 2}, {768, 70, 13, 2}, {512, 33, 9, 2},
+        {256, 192, 13, 3}, {128, 64, 9, 3}, {256, 192, 13, 4}, {112, 128, 9, 4}
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -1539,6 +1574,8 @@ static void test_selftest_finds_late(void) {
         if (cases[i].entry == 0) k.dotrows_ternary = late_i2s;
         if (cases[i].entry == 1) k.scores_f16 = late_keys;
         if (cases[i].entry == 2) k.dotrows_groups = late_groups;
+        if (cases[i].entry == 3) k.scores_i8 = late_scores_i8;
+        if (cases[i].entry == 4) k.sumrows_i8 = late_sums_i8;
         CHECK_MSG(bitnet_selftest(&k, &err) == BITNET_ERR_SELFTEST &&
                   strstr(err.text, names[cases[i].entry]), "case %d: %s", (int)i, err.text);
     }

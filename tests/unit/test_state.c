@@ -146,7 +146,7 @@ static void test_round_trip(void) {
     gb_model g;
     int kv, k, t, i, ok = 1;
     make(&g, 3);
-    for (kv = 0; kv < 2; kv++) {
+    for (kv = 0; kv < 3; kv++) {
         bitnet_ctx_params p = ctx_params(N + MORE, 0, 1, (bitnet_kv_type)kv);
         bitnet_model *m = load(g.data, g.size, &bitnet__kernels_scalar);
         bitnet_ctx *c = create(m, &p);
@@ -217,18 +217,19 @@ static void test_pending(void) {
     gb_free_model(&g);
 }
 
-/* The checksums at the end of what was saved for this model and text, F16 and F32. This test, which
+/* The checksums at the end of what was saved for this model and text, F16, F32 and I8. This test, which
    prints them when they differ, computed them on x86-64; another machine, kernel table or compiler
    must find the same. A change of the format, of the identity of models, of make or of
    gguf_builder.h makes others. */
 static void test_portable(void) {
-    static const uint64_t want[2] = {0x040fe3e708f2bc43u, 0x1d7d20d377165e31u};
+    static const uint64_t want[3] = {0x040fe3e708f2bc43u, 0x1d7d20d377165e31u,
+                                     0xc1ef42505c94336cu};
     gb_model g;
     bitnet_model *m;
     int kv;
     make(&g, 1);
     m = load(g.data, g.size, 0);
-    for (kv = 0; kv < 2; kv++) {
+    for (kv = 0; kv < 3; kv++) {
         bitnet_ctx *c = ctx_of(m, N, 1, 1, (bitnet_kv_type)kv);
         saved s;
         uint64_t sum;
@@ -251,7 +252,7 @@ static void seal(uint8_t *p, size_t n) {
 }
 
 /* Every byte changed, every cut, a byte too many; into a sequence that shares a page. */
-static void test_damage(void) {
+static void check_damage(bitnet_kv_type kv, size_t cell) {
     gb_model g;
     bitnet_model *m;
     bitnet_ctx *c, *other;
@@ -261,12 +262,12 @@ static void test_damage(void) {
     size_t i;
     make(&g, 5);
     m = load(g.data, g.size, 0);
-    c = three(m, BITNET_KV_F16);
-    other = ctx_of(m, 16, 1, 1, BITNET_KV_F16);
+    c = three(m, kv);
+    other = ctx_of(m, 16, 1, 1, kv);
     CHECK(c && other && eval_text(other, 0, 11, FEW));
     s = save(other, 0);
     b = look(c);
-    CHECK(s.bytes.n == 52 + FEW * (4 + 2 * 2 * 2 * 32 * 2));
+    CHECK(s.bytes.n == 52 + FEW * (4 + 2 * 2 * 2 * cell));
     for (i = 0; i < s.bytes.n; i++) {
         const uint8_t change = (uint8_t)(i % 3 == 0 ? 1 : i % 3 == 1 ? 0x80 : 1 + i * 37 % 255);
         bitnet_result r;
@@ -302,6 +303,11 @@ static void test_damage(void) {
     gb_free_model(&g);
 }
 
+static void test_damage(void) {
+    check_damage(BITNET_KV_F16, 32 * 2);
+    check_damage(BITNET_KV_I8, 4 + 32);
+}
+
 static void refuses(bitnet_ctx *c, const gb_buf *f, bitnet_result want, const char *word) {
     bitnet_error err = {BITNET_OK, ""};
     before b = look(c);
@@ -323,11 +329,11 @@ static void refuses_number(bitnet_ctx *c, gb_buf *f, size_t at, uint32_t x, bitn
     seal(f->p, f->n);
 }
 
-static void test_foreign(void) {
+static void check_foreign(bitnet_kv_type kv) {
     gb_model g, g2;
     bitnet_model *m, *m2;
     bitnet_ctx *c, *c2, *f32, *small;
-    bitnet_ctx_params p = ctx_params(64, 0, 1, BITNET_KV_F16);
+    bitnet_ctx_params p = ctx_params(64, 0, 1, kv);
     saved s;
     size_t i;
     make(&g2, 6);
@@ -336,8 +342,8 @@ static void test_foreign(void) {
     m2 = load(g2.data, g2.size, 0);
     CHECK(m && m2 && m->gguf.data_start == m2->gguf.data_start);
     CHECK(!memcmp(g.data, g2.data, (size_t)m->gguf.data_start));
-    c = three(m, BITNET_KV_F16);
-    c2 = three(m2, BITNET_KV_F16);
+    c = three(m, kv);
+    c2 = three(m2, kv);
     f32 = three(m, BITNET_KV_F32);
     p.n_seqs = SEQS;
     small = create(m, &p);
@@ -376,6 +382,11 @@ static void test_foreign(void) {
     bitnet_model_free(m2);
     gb_free_model(&g);
     gb_free_model(&g2);
+}
+
+static void test_foreign(void) {
+    check_foreign(BITNET_KV_F16);
+    check_foreign(BITNET_KV_I8);
 }
 
 /* ---- what runs out: the code says so, and nothing has changed ---- */

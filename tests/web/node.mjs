@@ -1589,6 +1589,22 @@ test('options with unknown names', async () => {
     });
 });
 
+test('kvType', async () => {
+    const e = await fails('ERR_ARG', () => BitNet.load(TINY, { kvType: 'q8_0' }));
+    ok(/^kvType: 'q8_0' is not f16, f32, i8/.test(e.message), e.message);
+    const prompt = 'Once upon a time', // the three types give three texts
+        given = { maxTokens: 150, temperature: 1, seed: 6 },
+        texts = new Set();
+    for (const kvType of ['f16', 'f32', 'i8'])
+        await withModel(TINY, { kvType }, async model => {
+            const { text } = await collect(model.generate(prompt, given)),
+                options = ['-n', '150', '--temp', '1', '-s', '6', '--kv-type', kvType];
+            equal(text, native(TINY, prompt, ...options), kvType);
+            texts.add(text);
+        });
+    equal(texts.size, 3);
+});
+
 test('a context longer than trained for', async () => {
     const notes = async context => withModel(TINY, { context }, async m => m.info.notes.join());
     const trained = await withModel(TINY, {}, async m => m.info.contextTrained);
