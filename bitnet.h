@@ -382,6 +382,7 @@
        x86            avx2, avxvnni, avx512vnni
        ARM            neon, neon-dotprod, neon-i8mm; on 32-bit ARM only the integer kernels use NEON
        WebAssembly    simd128 (-msimd128), relaxed-simd (and -mrelaxed-simd); threads: -pthread
+                      (stacks of 512 KB: -sSTACK_SIZE, and -sDEFAULT_PTHREAD_STACK_SIZE)
        every CPU      scalar: plain C, for IEEE-754 floats
 
    The best one that the CPU and the operating system support is chosen at run time, without any -m

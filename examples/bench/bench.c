@@ -304,9 +304,10 @@ static void parse(char **a) {
         else if (!strcmp(*a, "--kv-type") && a[1]) set_kv_type(*++a);
         else if (!strcmp(*a, "--family") && a[1]) set_family(family = *++a);
         else if (**a != '-' && !path) path = *a;
-        else fail(2, "not [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--kv-type TYPE] "
-                  "[--quick] [--profile] [--sequences LIST] [--chunks LIST] [--compare COMMAND] "
-                  "[--compare-form FORM] [--compare-limit SECONDS] [--json]: ", *a);
+        else fail(2, "not [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] "
+                  "[--kv-type TYPE] [--quick] [--profile] [--sequences LIST] [--chunks LIST] "
+                  "[--compare COMMAND] [--compare-form FORM] [--compare-limit SECONDS] "
+                  "[--json]: ", *a);
     }
     if (path && family) fail(2, "--family makes a model, so it takes no file: ", path);
     if (profile && together) fail(2, "--profile takes neither --sequences nor --chunks", "");

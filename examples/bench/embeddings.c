@@ -188,8 +188,8 @@ static void report(int rounds, int quick) {
         end_row();
     }
     end_list();
-    begin_list("embeddings", "kernels        kv   texts tokens     tok/s  +- %  GMAC/s   limit % of it"
-               "  to 512   cosine");
+    begin_list("embeddings", "kernels        kv   texts tokens     tok/s  +- %  GMAC/s   limit"
+               " % of it  to 512   cosine");
     for (i = 0; i < n_tables; i++)
         for (run = 0; run < N_RUNS; run++)
             if (fits(run, quick)) report_run(&tables[i], run, rounds);

@@ -80,9 +80,9 @@ static void (*other_ternary)(const uint8_t *w, const int8_t *q, const int32_t *s
 
 /* ---- I2_S ---- */
 
-enum { ALL_PLUS, ALL_MINUS, ALL_ZERO, ALL_THREE, VALID, ANY_BYTES, N_WEIGHTS };
+enum { ALL_PLUS, ALL_MINUS, ALL_ZERO, ALL_THREE, VALID, ONE_THREE, ANY_BYTES, N_WEIGHTS };
 static const char *const weight_names[] = {
-    "all +1", "all -1", "all 0", "all code 3", "random", "random bytes"
+    "all +1", "all -1", "all 0", "all code 3", "random", "random, one code 3", "random bytes"
 };
 enum { ALL_127, ALL_MINUS_128, ALTERNATING, PERIOD_251, RANDOM, N_ACTIVATIONS };
 static const char *const activation_names[] = {
@@ -98,9 +98,10 @@ static void fill_weights(uint8_t *w, size_t n, int kind) {
                          : kind == ALL_MINUS ? 0x00
                          : kind == ALL_ZERO  ? 0x55
                          : kind == ALL_THREE ? 0xff
-                         : kind == VALID     ? valid
-                                             : r & 0xff);
+                         : kind == ANY_BYTES ? r & 0xff
+                                             : valid);
     }
+    if (kind == ONE_THREE) w[random_bits() % n] |= (uint8_t)(3 << random_bits() % 4 * 2);
 }
 
 static void fill_activations(int8_t *q, size_t n, int kind) {
@@ -196,7 +197,17 @@ static void dotrows_i2s(const char *table) {
             for (activations = ALL_127; activations <= ALL_MINUS_128; activations++)
                 if (!compare_ternary(&k, depths[n], 5, depth_cols[c], ALL_THREE, activations, 1))
                     return;
+    /* Enough rows to share sums that are looked up, unless there is a code 3. */
+    for (n = 0; n < COUNT(depths); n++)
+        for (c = 0; c < COUNT(depth_cols); c++)
+            for (weights = 0; weights < N_WEIGHTS; weights++, pair++) {
+                activations = pair % 2 ? ALL_MINUS_128 : pair / 2 % N_ACTIVATIONS;
+                if (!compare_ternary(&k, depths[n], 33 + pair % 9, depth_cols[c], weights,
+                                     activations, (size_t)(pair % 9)))
+                    return;
+            }
     /* More rows than the kernels take at a time. */
+    if (!compare_ternary(&k, 384, 1041, 9, VALID, RANDOM, 3)) return;
     if (!compare_ternary(&k, 128, 523, 5, ANY_BYTES, RANDOM, 3)) return;
     if (!compare_ternary(&k, 1152, 523, 29, ANY_BYTES, RANDOM, 3)) return;
 }
@@ -1072,7 +1083,9 @@ static int check_weigh_i8(const bitnet_kernels *k, int n, int rows, int from, in
 }
 
 static void weigh_i8(const char *table) {
-    static const int ends[] = {-70, -1, 0, 1, 15, 16, 63, 64, 65, 100, 127, 128, 191, 192, 193, 300};
+    static const int ends[] = {
+        -70, -1, 0, 1, 15, 16, 63, 64, 65, 100, 127, 128, 191, 192, 193, 300
+    };
     size_t from, to;
     int rows, turn = 0;
     USE_TABLE(k, table);

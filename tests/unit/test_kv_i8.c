@@ -1,5 +1,5 @@
-/* An int8 cache in a model: how far attention is from that with F32, with a bound for each way to be
-   wrong; the same bits whatever computes them, over several blocks of 64 positions; what a block
+/* An int8 cache in a model: how far attention is from that with F32, with a bound for each way to
+   be wrong; the same bits whatever computes them, over several blocks of 64 positions; what a block
    held before does not matter. test_kernels.c tests the kernels; the tests of models, sequences and
    saved sequences go through all kinds of caches. */
 #include "model_helpers.h"
@@ -41,16 +41,16 @@ static double product(const float *a, const float *b, size_t n) {
 /* A code of a head's numbers is off by up to half a step, evenly: by step / sqrt(12) in the root
    mean square, where step is the largest number / 127. In these heads of 64 the largest number is
    2 to 3.5 times the root mean square r, so codes are off by d = 0.5 % to 0.8 % of r. Each of query
-   and key moves a score by d of what scores are, here up to about 1: sqrt(2) d. Each value is off by
-   d, each weight by 1 / 127 / sqrt(12) of the block's largest, which is a few times the others:
+   and key moves a score by d of what scores are, here up to about 1: sqrt(2) d. Each value is off
+   by d, each weight by 1 / 127 / sqrt(12) of the block's largest, which is a few times the others:
    again about d. The four are independent: together 2.2 d, at most 1.8 %.
 
    These errors have no direction. So whatever is wrong by a factor shows long before: `values` is
-   the part of the result along the right one, less 1; `scores` the part along what a larger scale of
-   scores would change. Both are near 0, and near 1/127 if 127 should have been 128 somewhere. */
+   the part of the result along the right one, less 1; `scores` the part along what a larger scale
+   of scores would change. Both are near 0, and near 1/127 if 127 should have been 128 somewhere. */
 static void test_error(void) {
-    gb_model g = {.dim = 256, .ffn = 128, .layers = 1, .heads = 4, .kv_heads = 2, .n_ctx = I8_TOKENS,
-                  .embed_type = GB_TENSOR_F16, .seed = 31};
+    gb_model g = {.dim = 256, .ffn = 128, .layers = 1, .heads = 4, .kv_heads = 2,
+                  .n_ctx = I8_TOKENS, .embed_type = GB_TENSOR_F16, .seed = 31};
     const double step = 1.0 / 64;
     bitnet_model *m;
     float *want, *got, *more, *half;
@@ -141,8 +141,8 @@ static void random_tokens(bitnet_token *tokens, int n, int n_vocab, uint64_t see
     for (i = 0; i < n; i++) tokens[i] = (bitnet_token)(gb_random(&seed) % (uint32_t)n_vocab);
 }
 
-/* Heads of 256 and of 20; several queries for a key, and one; pairs that are adjacent; heads that are
-   rotated in part. 150 positions are two blocks and a part. */
+/* Heads of 256 and of 20; several queries for a key, and one; pairs that are adjacent; heads that
+   are rotated in part. 150 positions are two blocks and a part. */
 static const gb_model i8_models[] = {
     {.dim = 128, .ffn = 128, .layers = 2, .heads = 2, .kv_heads = 1, .head_dim = 256, .seed = 41},
     {.dim = 160, .ffn = 128, .layers = 2, .heads = 8, .kv_heads = 2, .seed = 42},
@@ -288,7 +288,9 @@ static void test_copies(void) {
 /* ---- what it takes, and what it does not take ---- */
 
 static void test_sizes(void) {
-    static const struct { int head_dim, ok; } cases[] = {{6, 0}, {10, 0}, {4, 1}, {12, 1}, {256, 1}};
+    static const struct { int head_dim, ok; } cases[] = {
+        {6, 0}, {10, 0}, {4, 1}, {12, 1}, {256, 1}
+    };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gb_model g = {.dim = 128, .ffn = 128, .layers = 3, .heads = 64, .kv_heads = 16, .seed = 71};

@@ -1423,8 +1423,8 @@ static void broken_groups(const uint8_t *w, const int8_t *q, const int32_t *sums
     if (group == 64 << (broken_part - 20))
         flip(&out[(size_t)(cols - 1) * stride + (size_t)rows - 1]);
 }
-static void broken_scores_i8(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                             int cols, float *out, size_t stride) {
+static void broken_scores_i8(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
+                             int rows, int cols, float *out, size_t stride) {
     bitnet__scores_i8_scalar(w, q, sums, n, rows, cols, out, stride);
     flip(&out[(size_t)(cols - 1) * stride + (size_t)rows - 1]);
 }
