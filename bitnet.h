@@ -3041,7 +3041,8 @@ static void bitnet__scores_i8_scalar(const uint8_t *w, const int8_t *q, const in
     }
 }
 
-/* A weight under 1e-30 counts as 0; so does a NaN, which falls through the comparisons. */
+/* The largest of 64 counts as 1e-30 at least, so that the scale is finite. A NaN falls through the
+   comparisons and counts as 0. */
 static void bitnet__weigh_i8_scalar(const float *p, const uint8_t *w, int n, int rows, int from,
                                     int to, uint8_t *q, float *steps) {
     float t[BITNET__KV_BLOCK], top, scale;
