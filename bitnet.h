@@ -13012,7 +13012,7 @@ enum {
     BITNET__TEST_STRIDE = 4112,        /* the longest column of results */
     BITNET__TEST_FLOATS = 8 * BITNET__TEST_STRIDE,     /* seven of them, and a guard */
     BITNET__TEST_WEIGHTS = 5 * 4 * 4120,   /* bytes of the largest matrix: 5 rows of F32 */
-    BITNET__TEST_COLS = 40,            /* the most columns */
+    BITNET__TEST_SUMS = 8 * 150,       /* of the most columns and their groups */
     BITNET__TEST_LENGTH = 96,          /* entries without rows: every length up to this */
     BITNET__TEST_MARGIN = 8192         /* guard bytes behind packed weights */
 };
@@ -13099,8 +13099,8 @@ typedef struct bitnet__selftest {
     float x[BITNET__TEST_FLOATS];      /* ... the columns, floats or int8, and ... */
     float want[BITNET__TEST_FLOATS], got[BITNET__TEST_FLOATS];     /* ... results, maybe int32 */
     float blank[BITNET__TEST_STRIDE];  /* what a column contains before a call, and a guard after */
-    int32_t sums[12 * BITNET__TEST_COLS];      /* of columns, or of their groups: up to 12 */
-    float steps[12 * BITNET__TEST_COLS];
+    int32_t sums[BITNET__TEST_SUMS];   /* of columns, or of their groups */
+    float steps[BITNET__TEST_SUMS];
     int32_t dots[2][BITNET__TEST_LENGTH];
     uint8_t w[BITNET__TEST_WEIGHTS];
     uint8_t *packed;                   /* behind this structure */
