@@ -576,7 +576,8 @@ enum { bitnet__lanes_avx2 = 8, bitnet__key_cols_avx2 = 1, bitnet__mix_vectors_av
        bitnet__together_avx2 = 1, bitnet__tile_cols_avx2 = 4, bitnet__depth_avx2 = 4,
        bitnet__group_cols_avx2 = 4,
        bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__byte_cols_avx2 = 2,
-       bitnet__tl2_cols_avx2 = 4, bitnet__key_offset_avx2 = 0 };
+       bitnet__tl2_cols_avx2 = 4, bitnet__key_offset_avx2 = 0,
+       bitnet__score_cols_avx2 = 3 };
 
 #define BITNET__I32(op) \
     BITNET__FN __m256i bitnet__##op##_avx2(__m256i a, __m256i b) { return _mm256_##op(a, b); }
@@ -982,7 +983,7 @@ enum { bitnet__together_avxvnni = 2, bitnet__tile_cols_avxvnni = 3,
        bitnet__depth_avxvnni = BITNET__MAX_ROW / 128, bitnet__panel_cols_avxvnni = 6,
        bitnet__panels_from_avxvnni = 10, bitnet__group_cols_avxvnni = 4,
        bitnet__group_panels_from_avxvnni = 12, bitnet__byte_cols_avxvnni = 2,
-       bitnet__key_offset_avxvnni = 128 };
+       bitnet__key_offset_avxvnni = 128, bitnet__score_cols_avxvnni = 4 };
 
 BITNET__FN __m256i bitnet__products_avxvnni(__m256i sum, __m256i w, __m256i a) {
     return _mm256_dpbusd_avx_epi32(sum, w, a);
@@ -1144,7 +1145,7 @@ enum { bitnet__lanes_avx512vnni = 16, bitnet__key_cols_avx512vnni = 4,
        bitnet__panel_cols_avx512vnni = 8, bitnet__panels_from_avx512vnni = 24,
        bitnet__byte_cols_avx512vnni = 6, bitnet__group_cols_avx512vnni = 8,
        bitnet__group_panels_from_avx512vnni = 16, bitnet__tl2_cols_avx512vnni = 8,
-       bitnet__key_offset_avx512vnni = 128 };
+       bitnet__key_offset_avx512vnni = 128, bitnet__score_cols_avx512vnni = 4 };
 
 #define BITNET__I32(op) \
     BITNET__FN __m512i bitnet__##op##_avx512vnni(__m512i a, __m512i b) { \
@@ -1899,19 +1900,22 @@ BITNET__INLINE BITNET__TARGET float BITNET__V(weigh_block)(const float *p, const
     return top / 127.0f;
 }
 
+/* 64 positions of which those outside [begin, end) weigh 0. */
+BITNET__APART BITNET__TARGET float BITNET__V(weigh_part)(const float *p, const uint8_t *w,
+                                                         int begin, int end, uint8_t *q) {
+    float part[64];
+    memset(part, 0, sizeof part);
+    if (begin < end) memcpy(part + begin, p + begin, (size_t)(end - begin) * sizeof *p);
+    return BITNET__V(weigh_block)(part, w, q);
+}
+
 static BITNET__TARGET void BITNET__V(weigh_i8)(const float *p, const uint8_t *w, int n, int rows,
                                                int from, int to, uint8_t *q, float *steps) {
-    float part[64];
     int r;
-    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), steps++) {
+    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), p += 64, q += 64, steps++) {
         const int begin = from > r ? from - r : 0, end = to < r + 64 ? to - r : 64;
-        const float *x = p + r;
-        if (begin > 0 || end < 64) {
-            memset(part, 0, sizeof part);
-            if (begin < end) memcpy(part + begin, x + begin, (size_t)(end - begin) * sizeof *x);
-            x = part;
-        }
-        *steps = BITNET__V(weigh_block)(x, w, q + r);
+        *steps = begin > 0 || end < 64 ? BITNET__V(weigh_part)(p, w, begin, end, q)
+                                       : BITNET__V(weigh_block)(p, w, q);
     }
 }
 
@@ -2383,7 +2387,8 @@ BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(
 }
 
 /* ---- an int8 cache ----
-   A tile is 64 positions, or elements of values, with ymm 16, and up to 4 columns. */
+   A tile is 64 positions, or elements of values, with ymm 16, and up to 4 columns (keys with AVX2:
+   3, since the signs of the keys take registers, too). */
 
 BITNET__INLINE BITNET__TARGET void BITNET__I(tile_scores)(
     const uint8_t *w, int at, const int8_t *q, const int32_t *sums, int n, int cols, float *out,
@@ -2419,10 +2424,10 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_scores)(
 BITNET__HOT BITNET__TARGET void BITNET__I(scores_i8)(const uint8_t *w, const int8_t *q,
                                                      const int32_t *sums, int n, int rows,
                                                      int cols, float *out, size_t out_stride) {
-    enum { step = BITNET__V(lanes) == 16 ? 64 : 16 };
+    enum { step = BITNET__V(lanes) == 16 ? 64 : 16, most = BITNET__I(score_cols) };
     int r, c, at;
     for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), out += 64) {
-        for (c = 0; c < cols; c += 4) {
+        for (c = 0; c < cols; c += most) {
             const int8_t *col = q + (size_t)c * (size_t)n;
             float *to = out + (size_t)c * out_stride;
             for (at = 0; at < 64; at += step) {
@@ -2431,7 +2436,7 @@ BITNET__HOT BITNET__TARGET void BITNET__I(scores_i8)(const uint8_t *w, const int
                 else if (cols - c == 2)
                     BITNET__I(tile_scores)(w, at, col, sums + c, n, 2, to, out_stride, 2);
                 else
-                    BITNET__I(tile_scores)(w, at, col, sums + c, n, cols - c, to, out_stride, 4);
+                    BITNET__I(tile_scores)(w, at, col, sums + c, n, cols - c, to, out_stride, most);
             }
         }
     }
@@ -2494,8 +2499,7 @@ BITNET__HOT BITNET__TARGET void BITNET__I(sumrows_i8)(const uint8_t *w, const ui
 #define BITNET__TILE_OF(units, tile_cols) \
     BITNET__I(tile_values)(v, p + column * p_stride, steps + column * (p_stride / 64), p_stride, \
                            n, cols - c, out + column * (size_t)count + i, count, units, tile_cols)
-                if (units == 1 && cols - c == 1) BITNET__TILE_OF(1, 1);
-                else if (units == 1) BITNET__TILE_OF(1, 4);
+                if (most > 1 && units == 1) BITNET__TILE_OF(1, 4);
                 else if (cols - c == 1) BITNET__TILE_OF(most, 1);
                 else if (cols - c == 2) BITNET__TILE_OF(most, 2);
                 else BITNET__TILE_OF(most, 4);
