@@ -235,7 +235,7 @@
        the mapped file                1188    (521 ternary weights, 657 the embedding and head;
                                               the system can drop these pages and read them again)
        tokenizer and norms              10    once per model
-       int8 copy of the head           331    once per model, unless no context uses it: see
+       copy of the head                248    once per model, unless no context uses it: see
                                               OUTPUT HEAD
        a context with n_ctx            512    2048    4096
            KV cache                     39     157     315     77 KB per position
@@ -428,13 +428,20 @@
 
    OUTPUT HEAD
    -----------
-   More than half of the bytes read per token of the 2B model are the output head. Greedy and top-k
-   sampling need only the largest logits. bitnet_sample bounds every logit using an int8 copy of the
-   head, and computes exactly only those that can be among the k largest. The sampled token is
-   always the same. Other samplers, and bitnet_logits, compute all logits. The copy belongs to the
-   model: its first context without no_head_copy allocates it (head_copy_bytes of
-   bitnet_model_info), the first bitnet_sample fills it in, and all contexts share it. While one
-   fills it in, the others compute all logits.
+   More than half of the bytes that a token of the 2B model can need are the output head. Greedy and
+   top-k sampling need only the largest logits. bitnet_sample bounds every logit using a copy of
+   the head with 6 bits per weight, and computes exactly only those that can be among the k largest.
+   The sampled token is always the same. Other samplers, and bitnet_logits, compute all logits.
+
+   The copy has two planes. The first one, 4 bits of each weight (164 MB of the 2B model), suffices
+   where few logits are near the largest, as a trained model's greedy choice usually is. If it
+   leaves over an eighth of the rows, both planes are read (248 MB), and at once for the next
+   tokens. The head itself has 657 MB. bitnet_ctx_head_bytes says what a sample has read.
+
+   The copy belongs to the model: its first context without no_head_copy allocates it
+   (head_copy_bytes of bitnet_model_info), and all contexts share it. The first samples fill it in,
+   a quarter each of a large head, and compute all logits meanwhile, so that the first token does
+   not wait for it. While one context fills in a part, the others compute all logits.
 
    PROMPT LOOKUP
    -------------
@@ -677,7 +684,7 @@ typedef struct bitnet_model_info {
     uint64_t n_params;           /* weights and norms; a head that is the embedding counts once */
     uint64_t file_bytes;
     uint64_t own_bytes;          /* allocated by the model, beyond the mapped or borrowed file */
-    uint64_t head_copy_bytes;    /* of the int8 copy of the head, which the first context that uses
+    uint64_t head_copy_bytes;    /* of the copy of the head, which the first context that uses
                                     it adds to own_bytes; 0: no head, or one too wide */
     bitnet_token bos, eos, eot;  /* -1: the file has none */
     int32_t add_bos, add_eos;    /* 1: the file wants BOS before a text, EOS behind it */
@@ -706,7 +713,7 @@ typedef struct bitnet_ctx_params {
                                     to pages of 64; 0: all that they can take */
     int32_t n_threads;           /* 1 .. 256; 0: as many as the process may use; see THREADS */
     bitnet_kv_type kv_type;      /* of the KV cache */
-    int32_t no_head_copy;           /* 1: no int8 copy of the output head; see OUTPUT HEAD */
+    int32_t no_head_copy;           /* 1: no copy of the output head; see OUTPUT HEAD */
     /* The program's own thread pool; 0: the library's threads. It must call job(arg, i) once for
        each i in 0 .. jobs - 1, on any threads and in any order, and return when all are done. jobs
        is n_threads. It does not get steps too small to share. */
@@ -1000,6 +1007,14 @@ struct bitnet_kernels {
        products fits 16 bits. n is at most 2^16. Otherwise like dotrows_ternary. */
     void (*dotrows_u8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
                        int cols, int32_t *out, size_t out_stride);
+    /* out = sum over i of (code - 8) * q[i], exact, for codes of 4 bits: of 128 weights, byte j of
+       64 has weight j in its upper half and weight 64 + j in its lower. Otherwise like
+       dotrows_ternary. */
+    void (*dotrows_u4)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                       int cols, int32_t *out, size_t out_stride);
+    /* dotrows_ternary for I2_S with codes 0 to 3, whatever the table's own layout. */
+    void (*dotrows_i2s)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                        int cols, int32_t *out, size_t out_stride);
     /* Attention over an int8 cache, drawn under "an int8 cache" in @kernels: w has keys or values
        of heads of n elements, n a multiple of 4 up to 2^16, at `rows` positions, a multiple of 64.
        Scores: out[c * out_stride + r] = dot * (what a code of position r is worth), where dot is
@@ -1157,6 +1172,9 @@ BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);
 /* How many of the n_vocab logits the last bitnet_sample computed exactly; see OUTPUT HEAD. */
 BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c);
+/* How many bytes of the head and its copy that bitnet_sample read. Rows of logits that wait are
+   bounded together, by the first sample of one of them. */
+BITNET_API uint64_t bitnet_ctx_head_bytes(const bitnet_ctx *c);
 
 /* The same of a sequence, 0 .. n_seqs - 1; those above are of sequence 0. For other numbers they
    return 0, 0, -1 and BITNET_ERR_ARG. BITNET_ERR_BUSY: the context is in use, or a generation has
@@ -2973,6 +2991,24 @@ static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const i
     }
 }
 
+/* Weights are halves of bytes minus 8. Bound: the sum of products is at most 15 * 128 n, and 8
+   times the sum of q at most 1024 n: each under 2^31 for n <= 2^20, and so is their difference. */
+static void bitnet__dotrows_u4_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                      int n, int rows, int cols, int32_t *out,
+                                      size_t out_stride) {
+    int r, c, b, j;
+    for (r = 0; r < rows; r++, w += n / 2) {
+        for (c = 0; c < cols; c++) {
+            const int8_t *a = q + (size_t)c * (size_t)n;
+            const uint8_t *p = w;
+            int32_t dot = 0;
+            for (b = 0; b < n / 128; b++, p += 64, a += 128)
+                for (j = 0; j < 64; j++) dot += (p[j] >> 4) * a[j] + (p[j] & 15) * a[64 + j];
+            out[(size_t)c * out_stride + (size_t)r] = dot - 8 * sums[c];
+        }
+    }
+}
+
 /* ---- an int8 cache ----
    Keys, or values, of a KV head with n elements at 64 positions take 64 (4 + n) bytes. Each code is
    in -127 .. 127 as quantize makes it:
@@ -3055,8 +3091,8 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
     bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
     bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
     bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, \
-    bitnet__dotrows_u8_scalar, bitnet__scores_i8_scalar, bitnet__weigh_i8_scalar, \
-    bitnet__sumrows_i8_scalar
+    bitnet__dotrows_u8_scalar, bitnet__dotrows_u4_scalar, bitnet__dotrows_i2s_scalar, \
+    bitnet__scores_i8_scalar, bitnet__weigh_i8_scalar, bitnet__sumrows_i8_scalar
 
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, 0, 0, 0, 0, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
@@ -3199,7 +3235,7 @@ BITNET__INLINE void bitnet__tiles_and_panels(const uint8_t *w, const int8_t *q,
 #endif
 
 /* A kernel header defines BITNET__HAVE_SIMD, its tables, and a list of them, best first. */
-#define BITNET__KERNEL_ABI 7
+#define BITNET__KERNEL_ABI 8
 #if defined(BITNET__KERNEL_HEADER) && defined(__has_include)
   #if __has_include(BITNET__KERNEL_HEADER)
     #include BITNET__KERNEL_HEADER
@@ -7698,7 +7734,8 @@ enum {
     BITNET__DEFAULT_CONTEXT = 4096,    /* or what the model was trained for, if that is less */
     BITNET__MAX_HEADS = 4096,
     BITNET__CHUNK = 64,                /* rows of the head's copy that are bounded together */
-    BITNET__MAX_INT8_DIM = 65536,      /* limit of dotrows_u8 */
+    BITNET__MAX_COPY_DIM = 32768,      /* limits of the head's copy: see join_planes, ... */
+    BITNET__MIN_COPY_DIM = 16,         /* ... and step_build_copy */
     BITNET__MAX_PACKERS = 16           /* threads that pack: with more, memory is the limit */
 };
 
@@ -7765,15 +7802,19 @@ typedef struct bitnet__block {         /* header of everything the model allocat
     uint64_t size;
 } bitnet__block;
 
-/* The head with 8 bits per weight; see @head. All contexts share it, and whoever needs it first
-   fills it in. Whoever finds it BUSY does not wait, but computes all logits. Here n_vocab is
-   rounded up to whole chunks: n_chunks * BITNET__CHUNK. */
+/* The head with 6 bits per weight, in two planes; see @head. All contexts share it, and whoever
+   needs it fills it in, part by part. Whoever finds it BUSY does not wait, but computes all logits.
+   Here n_vocab is rounded up to whole chunks, n_chunks * BITNET__CHUNK, and dim to blocks of
+   128. */
 enum { BITNET__COPY_NONE, BITNET__COPY_BUSY, BITNET__COPY_EMPTY, BITNET__COPY_READY };
 
 typedef struct bitnet__head_copy {
     bitnet__atomic state;              /* BITNET__COPY_*; EMPTY: there is memory */
-    uint8_t *rows;                     /* [n_vocab][dim]  h + 128 */
-    float *scale, *residual, *norm;    /* [n_vocab]       a; upper bounds of |w - a h| and |w| */
+    int32_t n_built;                   /* rows that are filled in */
+    uint8_t *high;                     /* [n_vocab][dim / 2]  the plane of 4 bits */
+    uint8_t *low;                      /* [n_vocab][dim / 4]  the plane of 2 bits */
+    float *scale, *norm;               /* [n_vocab]  a / 2; upper bounds of |w|, ... */
+    float *coarse, *fine;              /* ... of |e| with the high plane, and with both */
 } bitnet__head_copy;
 
 struct bitnet_model {
@@ -8906,16 +8947,23 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     return BITNET_OK;
 }
 
+static int bitnet__can_copy_head(const bitnet_model *m) {
+    return m->head.data && !m->ternary_head.group && m->dim >= BITNET__MIN_COPY_DIM &&
+           m->dim <= BITNET__MAX_COPY_DIM;
+}
+
 /* Divides the arena of the head's copy; returns its bytes, 0 if the model cannot have one. */
 static uint64_t bitnet__head_copy_layout(const bitnet_model *m, bitnet__arena *a,
                                          bitnet__head_copy *t) {
-    const uint64_t rows = (uint64_t)m->n_vocab;
+    const uint64_t rows = (uint64_t)m->n_vocab, dim = (uint64_t)bitnet__padded_row(m->dim);
     const uint64_t n = (rows + BITNET__CHUNK - 1) / BITNET__CHUNK * BITNET__CHUNK;
-    if (!m->head.data || m->ternary_head.group || m->dim > BITNET__MAX_INT8_DIM) return 0;
-    t->rows = (uint8_t *)bitnet__arena_take(a, rows * (uint64_t)m->dim, 1);
+    if (!bitnet__can_copy_head(m)) return 0;
+    t->high = (uint8_t *)bitnet__arena_take(a, rows * dim / 2, 1);
+    t->low = (uint8_t *)bitnet__arena_take(a, rows * dim / 4, 1);
     t->scale = (float *)bitnet__arena_take(a, n, 4);
-    t->residual = (float *)bitnet__arena_take(a, n, 4);
     t->norm = (float *)bitnet__arena_take(a, n, 4);
+    t->coarse = (float *)bitnet__arena_take(a, n, 4);
+    t->fine = (float *)bitnet__arena_take(a, n, 4);
     return a->used;
 }
 
@@ -8936,7 +8984,7 @@ BITNET_API void bitnet_model_free(bitnet_model *m) {
     bitnet__block *b, *next;
     if (!m) return;
     a = m->params.allocator;
-    if (m->copy) bitnet__free(&a, m->copy->rows);      /* the arena's first array */
+    if (m->copy) bitnet__free(&a, m->copy->high);      /* the arena's first array */
     bitnet__vocab_free(&m->vocab, &a);
     for (b = m->blocks; b; b = next) {
         next = b->next;
@@ -9160,21 +9208,26 @@ enum {
 
 /* What the bounds of all logits need to know about one hidden state. */
 typedef struct bitnet__bound {
-    float b, per_norm, per_residual;
+    float b;
+    float per_norm[2], per_residual[2];    /* [0]: with u alone, [1]: with u and v */
 } bitnet__bound;
 
 /* What a context needs to bound logits by means of the head's copy; low is 0 if it does not. */
-typedef struct bitnet__int8_head {
+typedef struct bitnet__screen {
     float *low, *high;                 /* [max_states][n_vocab]   bounds of the logits */
     float *max_low, *max_high;         /* [max_states][n_chunks]  the largest in each chunk */
-    int32_t *dots;                     /* [n_threads][max_states][2][BITNET__CHUNK] */
-    int8_t *q;                         /* [max_states][2][dim]    halves of the hidden states */
+    int32_t *dots;                     /* [n_threads][plane][2 max_states][BITNET__CHUNK] */
+    int8_t *q;                         /* [2][n_bound][dim]       u, then v, of hidden states */
     bitnet__bound bound[BITNET__BOUND_STATES];
     int32_t sums[2 * BITNET__BOUND_STATES];    /* of q */
     int32_t n_chunks, max_states;
-    int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have bounds */
+    int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have bounds ... */
+    int32_t fine;                      /* ... from: 0: the high plane, 1: both */
+    int32_t with_v;                    /* and from: 0: u alone, 1: u and v */
+    int32_t n_fine, pause;             /* the next passes that read both at once; see refine */
     int32_t exact_logits;              /* of the last bitnet_sample */
-} bitnet__int8_head;
+    uint64_t bytes;                    /* that it read of the head and its copy */
+} bitnet__screen;
 
 typedef struct bitnet__candidate {
     float logit;
@@ -9274,7 +9327,7 @@ struct bitnet_ctx {
     int32_t n_allowed;                 /* bits in mask; -1: no mask, all are allowed */
     float *rewritten;                  /* [n_vocab]              what rewrite_fn makes of logits,
                                           and the weights of a draw */
-    bitnet__int8_head int8;
+    bitnet__screen screen;
 };
 
 static int32_t bitnet__max(int32_t a, int32_t b) { return a > b ? a : b; }
@@ -9341,23 +9394,22 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     return BITNET_OK;
 }
 
-static void bitnet__int8_layout(const bitnet_model *m, const bitnet_ctx_params *p,
-                                bitnet__arena *a, bitnet__int8_head *t) {
+static void bitnet__screen_layout(const bitnet_model *m, const bitnet_ctx_params *p,
+                                  bitnet__arena *a, bitnet__screen *t) {
     const uint64_t chunks = ((uint64_t)m->n_vocab + BITNET__CHUNK - 1) / BITNET__CHUNK;
-    const uint64_t n = chunks * BITNET__CHUNK, dim = (uint64_t)m->dim;
+    const uint64_t n = chunks * BITNET__CHUNK, dim = (uint64_t)bitnet__padded_row(m->dim);
     const int32_t max_states = bitnet__min(p->n_logits, BITNET__BOUND_STATES);
     const uint64_t states = (uint64_t)max_states;
     memset(t, 0, sizeof *t);
-    if (!m->head.data || m->ternary_head.group || p->no_head_copy ||
-        m->dim > BITNET__MAX_INT8_DIM) return;
+    if (!bitnet__can_copy_head(m) || p->no_head_copy) return;
     t->n_chunks = (int32_t)chunks;
     t->max_states = max_states;
     t->low = (float *)bitnet__arena_take(a, states * n, 4);
     t->high = (float *)bitnet__arena_take(a, states * n, 4);
     t->max_low = (float *)bitnet__arena_take(a, states * chunks, 4);
     t->max_high = (float *)bitnet__arena_take(a, states * chunks, 4);
-    t->dots = (int32_t *)bitnet__arena_take(a, (uint64_t)p->n_threads * states * 2,
-                                         BITNET__CHUNK * 4);
+    t->dots = (int32_t *)bitnet__arena_take(a, (uint64_t)p->n_threads * 2 * states * 2,
+                                            BITNET__CHUNK * 4);
     t->q = (int8_t *)bitnet__arena_take(a, states * 2 * dim, 1);
 }
 
@@ -9445,7 +9497,7 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     c->largest = (float *)bitnet__arena_take(a, vocab / 16, sizeof *c->largest);
     c->mask = (uint32_t *)bitnet__arena_take(a, (vocab + 31) / 32, 4);
     c->rewritten = (float *)bitnet__arena_take(a, vocab, 4);
-    bitnet__int8_layout(m, p, a, &c->int8);
+    bitnet__screen_layout(m, p, a, &c->screen);
 }
 
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params) {
@@ -9596,15 +9648,15 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->min_task = BITNET__MIN_TASK;
     bitnet__ctx_layout(m, &p, &arena, c);
     bitnet__seqs_init(c);
-    if (c->int8.dots)                  /* of rows that the last chunk lacks */
-        memset(c->int8.dots, 0, (size_t)p.n_threads * (size_t)c->int8.max_states * 2 *
-                                BITNET__CHUNK * 4);
+    if (c->screen.dots)                /* of rows that the last chunk lacks */
+        memset(c->screen.dots, 0, (size_t)p.n_threads * (size_t)c->screen.max_states * 4 *
+                                  BITNET__CHUNK * 4);
     if (p.n_threads > 1 && !p.parallel_fn) {
         r = bitnet__team_create(a, p.n_threads, &c->team, err);
         c->p.n_threads = bitnet__team_size(c->team);   /* the arena has room for all */
     }
     if (r == BITNET_OK && !p.no_head_copy && !bitnet__head_copy_alloc(m))
-        r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for an int8 copy of the output head "
+        r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a copy of the output head "
                          "(no_head_copy does without)");
     if (r == BITNET_OK) *out = c;
     else bitnet_ctx_free(c);
@@ -9665,12 +9717,13 @@ BITNET_API void bitnet_ctx_free(bitnet_ctx *c) {
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c) { return c ? c->p.n_ctx : 0; }
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c ? c->p.n_threads : 0; }
 BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c) {
-    return c ? c->int8.exact_logits : 0;
+    return c ? c->screen.exact_logits : 0;
 }
+BITNET_API uint64_t bitnet_ctx_head_bytes(const bitnet_ctx *c) { return c ? c->screen.bytes : 0; }
 
 /* Drops logits and hidden states. */
 static void bitnet__forget_rows(bitnet_ctx *c) {
-    c->n_rows = c->n_ready = c->int8.n_bound = 0;
+    c->n_rows = c->n_ready = c->screen.n_bound = 0;
     c->row = -1;
 }
 
@@ -11140,10 +11193,11 @@ BITNET_API bitnet_result bitnet_seq_load_memory(bitnet_ctx *c, int32_t seq, cons
 }
 
 /* =============================================================================================
-   @head  the output head: all logits, or the exact top k by means of an int8 copy
+   @head  the output head: all logits, or the exact top k by means of a copy in 4 + 2 bits
    For a small batch the head is most of the work, so logits are computed only on demand. Greedy and
-   top-k sampling need few of them: an int8 copy of the head bounds every logit at half the memory
-   traffic, and only the rows that can be among the k largest are computed exactly.
+   top-k sampling need few of them: a copy of the head in two planes bounds every logit at a quarter
+   to 3/8 of the memory traffic, and only the rows that can be among the k largest are computed
+   exactly.
    ============================================================================================= */
 
 /* Products of cols hidden states x [cols][dim] with rows at w: rows as in the file or, for block
@@ -11245,6 +11299,7 @@ static int32_t bitnet__find_row(const bitnet_ctx *c, int32_t i) {
 
 static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
     if ((i = bitnet__find_row(c, i)) < 0) return 0;
+    c->screen.bytes += c->n_ready < c->n_rows ? c->m->head.row_bytes * (uint64_t)c->m->n_vocab : 0;
     while (c->m->ternary_head.group && c->n_ready < c->n_rows) {
         const int32_t n = bitnet__min(c->n_rows - c->n_ready, c->p.n_batch);
         bitnet__ternary_logits(c, c->n_ready, n);
@@ -11270,21 +11325,38 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i) {
     return row;
 }
 
-/* ---- the int8 copy ----
-   A row of the head is w = a h + e: h are 8-bit integers, a is a scale, e the residual. A hidden
-   state is x = b (128 u + v) + f, with u and v in [-64, 64] and |f_i| <= 0.51 b. Then
+/* ---- the copy in two planes ----
+   A row of the head is w = a h + e, with a scale a and a residual e. h comes from w rounded to 8
+   bits, of which the copy keeps 6, in two planes; what is not read of them counts as the middle of
+   its values:
+
+       bits of the 8-bit integer + 128     7-4     3-2     1-0
+                                           high    low     not kept
+
+       coarse    h = 16 (high - 8) + 7.5
+       fine      h = 16 (high - 8) + 4 (low - 1) + 5.5
+
+   A hidden state is x = b (128 u + v) + f, with integers u from -127 to 127 and v from -64 to 63,
+   and |f_i| <= 0.51 b. Then
 
        w.x = a b (128 h.u + h.v) + a h.f + e.x
+           = a b 128 h.u + a h.(b v + f) + e.x
 
-   The first part is computed in exact integers. By Cauchy-Schwarz, |a h.f| <= (|w| + |e|) |f| and
-   |e.x| <= |e| |x|. The logit itself is a float sum of n products and is off by at most
-   (n / 16 + 8) 2^-24 |w| |x| (each lane adds n / 16 products, the tree has 4 levels). The bounds
-   are computed in floats, where each operation is off by at most 2^-24 of its result: less than
-   7 * 2^-24 (|w| + |e|) b (128 |u| + |v|) for the first part; the rest is widened by 1e-6. A row
-   with a NaN or an infinity gets no bounds and is always computed exactly.
+   The first part is computed in exact integers, of 2 h. By Cauchy-Schwarz, |a h.f| <= (|w| + |e|)
+   |f| and |e.x| <= |e| |x|. Without v, b |v| + |f| takes the place of |f|. The logit itself is a
+   float sum of n products and is off by at most (n / 16 + 8) 2^-24 |w| |x| (each lane adds n / 16
+   products, the tree has 4 levels), if no sum overflows: see bound_chunk. The bounds are computed
+   in floats, where each operation is off by at most 2^-24 of its result: less than 7 * 2^-24
+   (|w| + |e|) b (128 |u| + |v|) for the first part; the rest is widened by 1e-6. A row with a NaN
+   or an infinity gets no bounds and is always computed exactly.
 
-   One pass over the copy, a chunk of rows at a time, bounds the logits of all hidden states that
-   wait for them. A search then looks at each chunk's largest bound first. */
+   v is taken only if it has more than 1/64 of the norm of x, which needs elements far larger than
+   the others; else the columns are half as many, and the bounds hardly wider.
+
+   A pass over the copy, a chunk of rows at a time, bounds the logits of all hidden states that wait
+   for them. It reads the high plane. Where a few logits stand out, as those of trained models do,
+   that leaves few rows; if it leaves many, a second pass reads both planes. A search then looks at
+   each chunk's largest bound first. */
 
 /* A row of the head as floats; -0 may become +0. sumrows is faster than bitnet__matrix_row. */
 static void bitnet__head_weights(const bitnet_ctx *c, int32_t r, float *w) {
@@ -11299,79 +11371,134 @@ static void bitnet__head_weights(const bitnet_ctx *c, int32_t r, float *w) {
     else bitnet__matrix_row(a, r, w);
 }
 
-/* Adds the squares of w and of its residual to count lanes; inlined with a constant count, which
-   compilers turn into SIMD. */
-BITNET__INLINE void bitnet__add_squares(const float *w, const int8_t *q, float a, int count,
-                                        float *norm2, float *residual2) {
+/* Adds the squares of count weights w, and of w - a 2h, to lanes; inlined with a constant count,
+   which compilers turn into SIMD. 2h is twice the upper bits of the 8-bit integer + 128 less 241 or
+   253, which is added to w first. */
+BITNET__INLINE void bitnet__add_squares(const float *w, const uint8_t *h, float a, int count,
+                                        float *norm2, float *coarse2, float *fine2) {
     int j;
     for (j = 0; j < count; j++) {
-        const float e = w[j] - a * (float)q[j];
+        const float coarse = w[j] + 241.0f * a - 2.0f * a * (float)(h[j] & 0xf0);
+        const float fine = w[j] + 253.0f * a - 2.0f * a * (float)(h[j] & 0xfc);
         norm2[j] += w[j] * w[j];
-        residual2[j] += e * e;
+        coarse2[j] += coarse * coarse;
+        fine2[j] += fine * fine;
     }
 }
 
-/* Rows [from, to) of the copy: h, a and the norms. */
-static void bitnet__step_build_int8(const bitnet__step *step, int32_t from, int32_t to,
+/* A norm from partial sums of squares: 1 % covers the rounding of the sums. */
+static float bitnet__upper_norm(float *lanes) {
+    return (float)bitnet__sqrt((double)bitnet__sum_lanes(lanes) * 1.01 + 1e-30);
+}
+
+/* Puts a block of 8-bit integers + 128 into the two planes; see dotrows_u4 and I2_S. Arrays that
+   cannot overlap let compilers use SIMD. */
+static void bitnet__pack_planes(const uint8_t *block, uint8_t *high, uint8_t *low) {
+    uint8_t h[128], upper[64], next[32];
+    int j;
+    memcpy(h, block, sizeof h);
+    for (j = 0; j < 64; j++) upper[j] = (uint8_t)((h[j] & 0xf0) | h[64 + j] >> 4);
+    for (j = 0; j < 32; j++)
+        next[j] = (uint8_t)((h[j] << 4 & 0xc0) | (h[32 + j] << 2 & 0x30) | (h[64 + j] & 0x0c) |
+                            (h[96 + j] >> 2 & 3));
+    memcpy(high, upper, sizeof upper);
+    memcpy(low, next, sizeof next);
+}
+
+/* Rows [from, to) of a part of the copy: planes, scale and norms. The row's 8-bit integers lie
+   behind its floats in the row buffer, which has room for them from MIN_COPY_DIM on. */
+static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int32_t to,
                                     int thread) {
     bitnet_ctx *c = step->c;
     bitnet__head_copy *t = c->m->copy;
     const int32_t n = c->m->dim, whole = n / BITNET__LANES * BITNET__LANES;
+    const int32_t padded = bitnet__padded_row(n);
+    const float root = (float)bitnet__sqrt((double)n);
     float *w = (float *)(void *)bitnet__row_buffer(c, thread);
-    int32_t r, i, j, sum;
-    for (r = from; r < to; r++) {
-        uint8_t *h = t->rows + (size_t)r * (size_t)n;
-        const int8_t *q = (const int8_t *)h;
-        float norm2[BITNET__LANES] = {0}, residual2[BITNET__LANES] = {0}, a;
+    uint8_t *h = (uint8_t *)(w + n);
+    int32_t r, i, sum;
+    for (r = step->row + from; r < step->row + to; r++) {
+        float norm2[BITNET__LANES] = {0}, coarse2[BITNET__LANES] = {0};
+        float fine2[BITNET__LANES] = {0}, a, off;
         bitnet__head_weights(c, r, w);
-        a = 1.0f / c->k.quantize(w, n, (int8_t *)h, &sum);
+        a = 0.5f / c->k.quantize(w, n, (int8_t *)h, &sum);
+        memset(h + n, 0, (size_t)(padded - n));
+        for (i = 0; i < padded; i++) h[i] ^= 128;
+        for (i = 0; i < padded; i += 128) {
+            const size_t at = (size_t)r * (size_t)padded + (size_t)i;
+            bitnet__pack_planes(h + i, t->high + at / 2, t->low + at / 4);
+        }
         for (i = 0; i < whole; i += BITNET__LANES)
-            bitnet__add_squares(w + i, q + i, a, BITNET__LANES, norm2, residual2);
-        bitnet__add_squares(w + i, q + i, a, n - i, norm2, residual2);
-        for (i = 0; i < whole; i += BITNET__LANES)
-            for (j = 0; j < BITNET__LANES; j++) h[i + j] ^= 128;
-        for (; i < n; i++) h[i] ^= 128;
-        /* 1 % covers the rounding of the sums, 1e-6 |w| that of each difference (2^-23 |w_i|). */
+            bitnet__add_squares(w + i, h + i, a, BITNET__LANES, norm2, coarse2, fine2);
+        bitnet__add_squares(w + i, h + i, a, n - i, norm2, coarse2, fine2);
+        /* The roundings of a difference: (253 + 507 + 504 + 16) 2^-24 a < 1e-4 a. */
+        off = 1e-4f * a * root;
         t->scale[r] = a;
-        t->norm[r] = (float)bitnet__sqrt((double)bitnet__sum_lanes(norm2) * 1.01 + 1e-30);
-        t->residual[r] = (float)bitnet__sqrt((double)bitnet__sum_lanes(residual2) * 1.01 + 1e-30) +
-                         1e-6f * t->norm[r];
+        t->norm[r] = bitnet__upper_norm(norm2);
+        t->coarse[r] = bitnet__upper_norm(coarse2) + off;
+        t->fine[r] = bitnet__upper_norm(fine2) + off;
     }
 }
 
-/* Is the copy filled in? Whoever needs it first fills it in; others do without it meanwhile. */
-static int bitnet__build_int8(bitnet_ctx *c) {
+/* Is the copy filled in? Whoever needs it fills in the next part: a quarter or, of a small head,
+   all of it. So the first token of a large model does not wait for the whole copy; until that is
+   complete, all logits are computed. */
+static int bitnet__build_copy(bitnet_ctx *c) {
     bitnet__head_copy *t = c->m->copy;
     bitnet__step step = bitnet__make_step(c, 0);
-    const size_t whole = (size_t)c->int8.n_chunks * BITNET__CHUNK, rows = (size_t)c->m->n_vocab;
+    const int32_t rows = c->m->n_vocab;
+    const int32_t part = bitnet__max((rows + 3) / 4, (1 << 24) / c->m->dim);
+    const size_t rest = ((size_t)c->screen.n_chunks * BITNET__CHUNK - (size_t)rows) * sizeof(float);
     if (!bitnet__swap_if(&t->state, BITNET__COPY_EMPTY, BITNET__COPY_BUSY))
         return bitnet__load_acquire(&t->state) == BITNET__COPY_READY;
-    memset(t->scale + rows, 0, (whole - rows) * 4);
-    memset(t->norm + rows, 0, (whole - rows) * 4);
-    memset(t->residual + rows, 0, (whole - rows) * 4);
-    bitnet__run_step(&step, "head", c->m->n_vocab, 64 * (int64_t)c->m->dim,
-                     bitnet__step_build_int8);
+    step.row = t->n_built;
+    step.n_rows = bitnet__min(part, rows - t->n_built);
+    bitnet__run_step(&step, "head", step.n_rows, 64 * (int64_t)c->m->dim, bitnet__step_build_copy);
+    t->n_built += step.n_rows;
+    if (t->n_built < rows) {
+        bitnet__store_release(&t->state, BITNET__COPY_EMPTY);
+        return 0;
+    }
+    memset(t->scale + rows, 0, rest);
+    memset(t->norm + rows, 0, rest);
+    memset(t->coarse + rows, 0, rest);
+    memset(t->fine + rows, 0, rest);
     bitnet__store_release(&t->state, BITNET__COPY_READY);
     return 1;
 }
 
-/* Bounds the logits of a chunk for one hidden state, from the products of h with u and v. */
-static void bitnet__bound_chunk(const bitnet__int8_head *t, const bitnet__head_copy *copy,
+/* Twice the products of h with a column of q, whose sum is given, for the rows of a chunk. low 0:
+   coarse. Bound: |2 h| <= 255 and |q| <= 127, so they are at most 32385 n; 32 |high| <= 32512 n, 8
+   |low| <= 2032 n and 15 |sum| <= 1905 n. All are under 2^31 for n <= 2^15. */
+static void bitnet__join_planes(const int32_t *high, const int32_t *low, int32_t sum,
+                                int32_t *out) {
+    int i;
+    for (i = 0; i < BITNET__CHUNK && !low; i++) out[i] = 32 * high[i] + 15 * sum;
+    for (i = 0; i < BITNET__CHUNK && low; i++) out[i] = 32 * high[i] + 8 * low[i] + 11 * sum;
+}
+
+/* Bounds the logits of a chunk for one hidden state, from twice the products of h with u and v; v
+   0: with u alone. If an error is under 1e30, no sum of the logit overflows: its products add up to
+   less than 2^24 / 8 times the error. Otherwise, or if it is NaN, there are no bounds. */
+static void bitnet__bound_chunk(const bitnet__screen *t, const bitnet__head_copy *copy,
                                 int32_t chunk, int32_t state, const int32_t *u,
                                 const int32_t *v) {
-    const bitnet__bound k = t->bound[state];
+    static const int32_t none[BITNET__CHUNK] = {0};
+    const bitnet__bound *k = &t->bound[state];
     const float infinity = bitnet__float_from_bits(0x7f800000u);
+    const float per_norm = k->per_norm[v != 0], per_residual = k->per_residual[v != 0];
     const size_t first = (size_t)chunk * BITNET__CHUNK;
     const size_t at = (size_t)state * (size_t)t->n_chunks + (size_t)chunk;
     const float *scale = copy->scale + first, *norm = copy->norm + first;
-    const float *residual = copy->residual + first;
+    const float *residual = (t->fine ? copy->fine : copy->coarse) + first, b = k->b;
     float low[BITNET__CHUNK], high[BITNET__CHUNK], max_low[BITNET__LANES], max_high[BITNET__LANES];
     int i, j;
+    if (!v) v = none;
     for (i = 0; i < BITNET__CHUNK; i++) {
-        const float middle = scale[i] * k.b * (128.0f * (float)u[i] + (float)v[i]);
-        const float err = norm[i] * k.per_norm + residual[i] * k.per_residual + 1e-30f;
-        low[i] = middle - err < infinity ? middle - err : -infinity;       /* also for NaN */
-        high[i] = middle + err > -infinity ? middle + err : infinity;
+        const float middle = scale[i] * b * (128.0f * (float)u[i] + (float)v[i]);
+        const float err = norm[i] * per_norm + residual[i] * per_residual + 1e-30f;
+        low[i] = err < 1e30f ? middle - err : -infinity;
+        high[i] = err < 1e30f ? middle + err : infinity;
     }
     memcpy(max_low, low, sizeof max_low);
     memcpy(max_high, high, sizeof max_high);
@@ -11395,55 +11522,89 @@ static void bitnet__bound_chunk(const bitnet__int8_head *t, const bitnet__head_c
 static void bitnet__step_bound_chunks(const bitnet__step *step, int32_t from, int32_t to,
                                       int thread) {
     bitnet_ctx *c = step->c;
-    bitnet__int8_head *t = &c->int8;
+    bitnet__screen *t = &c->screen;
     const bitnet__head_copy *copy = c->m->copy;
-    int32_t *dots = t->dots + (size_t)thread * (size_t)t->max_states * 2 * BITNET__CHUNK;
-    int32_t chunk, i;
+    const int32_t n = bitnet__padded_row(c->m->dim);
+    const int32_t cols = t->n_bound * (1 + t->with_v);
+    const size_t plane = (size_t)t->max_states * 2 * BITNET__CHUNK;
+    int32_t *high = t->dots + (size_t)thread * 2 * plane, *low = t->fine ? high + plane : 0;
+    int32_t chunk, i, j, u[2][BITNET__CHUNK];
     for (chunk = from; chunk < to; chunk++) {
-        int32_t first = chunk * BITNET__CHUNK;
-        c->k.dotrows_u8(copy->rows + (size_t)first * (size_t)c->m->dim, t->q, t->sums, c->m->dim,
-                        bitnet__min(BITNET__CHUNK, c->m->n_vocab - first), 2 * t->n_bound, dots,
+        const size_t first = (size_t)chunk * BITNET__CHUNK, row = (size_t)n;
+        const int32_t rows = bitnet__min(BITNET__CHUNK, c->m->n_vocab - (int32_t)first);
+        c->k.dotrows_u4(copy->high + first * row / 2, t->q, t->sums, n, rows, cols, high,
                         BITNET__CHUNK);
-        for (i = 0; i < t->n_bound; i++)
-            bitnet__bound_chunk(t, copy, chunk, i, dots + 2 * i * BITNET__CHUNK,
-                                dots + (2 * i + 1) * BITNET__CHUNK);
+        if (low) c->k.dotrows_i2s(copy->low + first * row / 4, t->q, t->sums, n, rows, cols, low,
+                                  BITNET__CHUNK);
+        for (i = 0; i < t->n_bound; i++) {
+            for (j = i; j < cols; j += t->n_bound)
+                bitnet__join_planes(high + j * BITNET__CHUNK, low ? low + j * BITNET__CHUNK : 0,
+                                    t->sums[j], u[j != i]);
+            bitnet__bound_chunk(t, copy, chunk, i, u[0], t->with_v ? u[1] : 0);
+        }
     }
 }
 
-/* Splits x into b (128 u + v) + f, as hidden state number `state` of a pass. Returns 0 if it is not
-   finite. */
+/* Can this hidden state be split? */
+static int bitnet__is_moderate(const float *x, int32_t n) {
+    int32_t i;
+    for (i = 0; i < n; i++)
+        if (!(x[i] > -1e30f && x[i] < 1e30f)) return 0;
+    return 1;
+}
+
+/* Splits x into b (128 u + v) + f, as hidden state number `state` of t->n_bound. Returns 1 if its
+   bounds need v. */
 static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
-    bitnet__int8_head *t = &c->int8;
+    bitnet__screen *t = &c->screen;
     bitnet__bound *k = &t->bound[state];
-    int32_t i, n = c->m->dim, *sums = t->sums + 2 * state;
-    int8_t *u = t->q + 2 * (size_t)state * (size_t)n, *v = u + n;
+    const int32_t n = c->m->dim, padded = bitnet__padded_row(n);
+    int32_t *sum_u = t->sums + state, *sum_v = sum_u + t->n_bound, i, j;
+    int8_t *u = t->q + (size_t)state * (size_t)padded, *v = u + (size_t)t->n_bound * (size_t)padded;
     float top = 1e-20f, inverse;
-    double b, sum = 0.0, norm_x, norm_f, off, u2 = 0.0, v2 = 0.0;
+    double b, sum = 0.0, norm_x, norm_f, norm_u, norm_v, u2 = 0.0, v2 = 0.0;
     for (i = 0; i < n; i++) {
-        float magnitude = x[i] < 0.0f ? -x[i] : x[i];
-        if (!(magnitude < 1e30f)) return 0;
+        const float magnitude = x[i] < 0.0f ? -x[i] : x[i];
         top = magnitude > top ? magnitude : top;
         sum += (double)x[i] * (double)x[i];
     }
-    inverse = 8192.0f / top;           /* 64 * 128; below 1e24, so finite */
-    sums[0] = sums[1] = 0;
+    inverse = 16256.0f / top;          /* 127 * 128; below 2e24, so finite */
+    memset(u + n, 0, (size_t)(padded - n));
+    memset(v + n, 0, (size_t)(padded - n));
+    *sum_u = *sum_v = 0;
     for (i = 0; i < n; i++) {
-        int32_t q = (int32_t)bitnet__round((double)(x[i] * inverse));
+        const int32_t q = (int32_t)bitnet__round((double)(x[i] * inverse));
         u[i] = (int8_t)((q + 64 + 128 * 128) / 128 - 128);  /* floor((q + 64) / 128) */
         v[i] = (int8_t)(q - 128 * u[i]);
-        sums[0] += u[i];
-        sums[1] += v[i];
+        *sum_u += u[i];
+        *sum_v += v[i];
         u2 += u[i] * u[i];
         v2 += v[i] * v[i];
     }
-    b = (double)top / 8192.0;
+    b = (double)top / 16256.0;
     norm_x = bitnet__sqrt(sum + 1e-60);
     norm_f = 0.51 * b * bitnet__sqrt((double)n);
-    off = norm_f + 8.0 / 16777216.0 * b * (128.0 * bitnet__sqrt(u2) + bitnet__sqrt(v2));
+    norm_u = 128.0 * b * bitnet__sqrt(u2);
+    norm_v = b * bitnet__sqrt(v2);
     k->b = (float)b;
-    k->per_norm = (float)((((double)n / 16.0 + 8.0) / 16777216.0 * norm_x + off) * 1.000002);
-    k->per_residual = (float)((norm_x + off) * 1.000002);
-    return 1;
+    for (j = 0; j < 2; j++) {          /* with u alone; with u and v */
+        const double off = norm_f + (j ? 0.0 : norm_v) +
+                           8.0 / 16777216.0 * (norm_u + (j ? norm_v : 0.0));
+        k->per_norm[j] = (float)((((double)n / 16.0 + 8.0) / 16777216.0 * norm_x + off) * 1.000002);
+        k->per_residual[j] = (float)((norm_x + off) * 1.000002);
+    }
+    return norm_v > norm_x / 64.0;
+}
+
+/* Bounds the logits of t->n_bound hidden states: from the high plane or, if fine, from both. */
+static void bitnet__bound_pass(bitnet_ctx *c, int fine) {
+    bitnet__screen *t = &c->screen;
+    bitnet__step step = bitnet__make_step(c, 0);
+    const uint64_t n = (uint64_t)bitnet__padded_row(c->m->dim);
+    t->fine = fine;
+    t->bytes += (uint64_t)c->m->n_vocab * (n / 2 + (fine ? n / 4 : 0) + 3 * sizeof(float));
+    bitnet__run_step(&step, "head", t->n_chunks, BITNET__CHUNK * (int64_t)c->m->dim *
+                     (4 + 2 * t->n_bound), bitnet__step_bound_chunks);
 }
 
 static const float *bitnet__hidden_row(const bitnet_ctx *c, int32_t row) {
@@ -11451,27 +11612,42 @@ static const float *bitnet__hidden_row(const bitnet_ctx *c, int32_t row) {
 }
 
 /* Bounds the logits of a row and of those behind it, unless that is done. Returns 0 if there is no
-   int8 copy, or if the row is not finite. */
+   copy, or if the row is not finite. */
 static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
-    bitnet__int8_head *t = &c->int8;
-    bitnet__step step = bitnet__make_step(c, 0);
+    bitnet__screen *t = &c->screen;
     const int32_t n = bitnet__min(c->n_rows - row, t->max_states);
+    int32_t i;
     if (!t->low) return 0;
     if (t->n_bound > 0 && row >= t->first && row < t->first + t->n_bound) return 1;
-    if (!bitnet__build_int8(c)) return 0;
+    if (!bitnet__build_copy(c)) return 0;
     t->first = row;
     for (t->n_bound = 0; t->n_bound < n; t->n_bound++)
-        if (!bitnet__split_hidden(c, bitnet__hidden_row(c, row + t->n_bound), t->n_bound)) break;
-    if (t->n_bound > 0)
-        bitnet__run_step(&step, "head", t->n_chunks, BITNET__CHUNK * (int64_t)c->m->dim *
-                         (4 + 2 * t->n_bound), bitnet__step_bound_chunks);
+        if (!bitnet__is_moderate(bitnet__hidden_row(c, row + t->n_bound), c->m->dim)) break;
+    for (i = t->with_v = 0; i < t->n_bound; i++)
+        t->with_v |= bitnet__split_hidden(c, bitnet__hidden_row(c, row + i), i);
+    if (t->n_bound > 0) bitnet__bound_pass(c, t->n_fine > 0);
+    t->n_fine -= t->n_fine > 0;
     return t->n_bound > 0;
+}
+
+/* A search in the bounds has found n rows. If these are so many that a pass over both planes is
+   faster than computing them, makes that pass and returns 1. Coarse passes that leave many rows are
+   in vain: after one, and after two in turn, and so on, the next 1, 3, 7 ... 63 read both planes at
+   once. */
+static int bitnet__refine_bounds(bitnet_ctx *c, int32_t n) {
+    bitnet__screen *t = &c->screen;
+    if (t->fine) return 0;
+    t->pause = n <= c->m->n_vocab / 16 ? 0 : bitnet__min(2 * t->pause + 1, 63);
+    t->n_fine = t->pause;
+    if (n <= c->m->n_vocab / 8) return 0;
+    bitnet__bound_pass(c, 1);
+    return 1;
 }
 
 /* Before a search in a row's bounds: makes it find this token, and not count it among the k. The
    bounds become infinite and stay so, which is wider than needed, but correct. */
 static void bitnet__require_token(bitnet_ctx *c, int32_t row, bitnet_token token) {
-    bitnet__int8_head *t = &c->int8;
+    bitnet__screen *t = &c->screen;
     const float infinity = bitnet__float_from_bits(0x7f800000u);
     const size_t at = (size_t)(row - t->first) * (size_t)t->n_chunks;
     t->low[at * BITNET__CHUNK + (size_t)token] = -infinity;
@@ -11518,33 +11694,6 @@ static float bitnet__keep_none(bitnet_ctx *c, int32_t k) {
     return c->largest[0];
 }
 
-/* Writes the required tokens, and those that can be among the k largest logits of the others, to
-   candidates, in id order, without those that the mask forbids; returns how many. The threshold is
-   the least of the k largest lower bounds: a row whose upper bound lies below it is not among the k
-   largest. */
-static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t state, int32_t k) {
-    bitnet__int8_head *t = &c->int8;
-    const size_t at = (size_t)state * (size_t)t->n_chunks;
-    const float *low = t->low + at * BITNET__CHUNK, *high = t->high + at * BITNET__CHUNK;
-    const float *max_low = t->max_low + at, *max_high = t->max_high + at;
-    float threshold = bitnet__keep_none(c, k);
-    int32_t chunk, end, r, found = 0;
-    for (chunk = 0; chunk < t->n_chunks; chunk++) {
-        end = bitnet__min((chunk + 1) * BITNET__CHUNK, c->m->n_vocab);
-        if (max_low[chunk] > threshold)
-            threshold = bitnet__keep_largest(c, low, chunk * BITNET__CHUNK, end, k);
-    }
-    for (chunk = 0; chunk < t->n_chunks; chunk++) {
-        if (max_high[chunk] < threshold) continue;
-        end = bitnet__min((chunk + 1) * BITNET__CHUNK, c->m->n_vocab);
-        for (r = chunk * BITNET__CHUNK; r < end; r++) {    /* no branch to mispredict */
-            c->candidates[found].token = r;
-            found += (high[r] >= threshold) & bitnet__is_allowed(c, r);
-        }
-    }
-    return found;
-}
-
 /* Fours of candidates, [from, to), get their exact logits. Four rows take hardly longer than one,
    whose sums are one chain of additions. */
 static void bitnet__step_exact_logits(const bitnet__step *step, int32_t from, int32_t to,
@@ -11569,16 +11718,52 @@ static int32_t bitnet__exact_logits(bitnet_ctx *c, int32_t row, int32_t n) {
     step.row = row;
     step.n_rows = n;
     if (n > c->m->n_vocab / 4) return 0;
+    c->screen.bytes += (uint64_t)n * c->m->head.row_bytes;
     bitnet__run_step(&step, "head", (n + 3) / 4, 64 * (int64_t)c->m->dim,
                      bitnet__step_exact_logits);
     return n;
 }
 
-/* Writes the required tokens and the k with the largest logits of the others (and some more) to
-   candidates, in id order with exact logits; returns how many, or 0: compute all.
-   bitnet__bound_logits comes first. */
-static int32_t bitnet__top_rows(bitnet_ctx *c, int32_t row, int32_t k) {
-    return bitnet__exact_logits(c, row, bitnet__select_rows(c, row - c->int8.first, k));
+/* Writes the tokens whose bound, of a hidden state's, is at least the threshold to candidates, in
+   id order, without those that the mask forbids; returns how many. */
+static int32_t bitnet__list_bounds(bitnet_ctx *c, const float *bound, const float *max_bound,
+                                   float threshold) {
+    int32_t chunk, end, r, found = 0;
+    for (chunk = 0; chunk < c->screen.n_chunks; chunk++) {
+        if (max_bound[chunk] < threshold) continue;
+        end = bitnet__min((chunk + 1) * BITNET__CHUNK, c->m->n_vocab);
+        for (r = chunk * BITNET__CHUNK; r < end; r++) {    /* no branch to mispredict */
+            c->candidates[found].token = r;
+            found += (bound[r] >= threshold) & bitnet__is_allowed(c, r);
+        }
+    }
+    return found;
+}
+
+/* Writes the required tokens, and those that can be among the k largest logits of the others, to
+   candidates, in id order, without those that the mask forbids; returns how many. The k-th largest
+   logit is not below the k-th largest lower bound, nor below the least logit of the k rows with the
+   largest lower bounds. The larger of both is the threshold: a row whose upper bound lies below it
+   is not among the k largest. */
+static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t row, int32_t k) {
+    const bitnet__screen *t = &c->screen;
+    const float infinity = bitnet__float_from_bits(0x7f800000u);
+    const size_t at = (size_t)(row - t->first) * (size_t)t->n_chunks;
+    const float *low = t->low + at * BITNET__CHUNK, *max_low = t->max_low + at;
+    float threshold = bitnet__keep_none(c, k), least = infinity;
+    int32_t chunk, i, n;
+    for (chunk = 0; chunk < t->n_chunks; chunk++)
+        if (max_low[chunk] > threshold)
+            threshold = bitnet__keep_largest(
+                c, low, chunk * BITNET__CHUNK,
+                bitnet__min((chunk + 1) * BITNET__CHUNK, c->m->n_vocab), k);
+    if (threshold > -infinity) {       /* k rows have bounds */
+        n = bitnet__exact_logits(c, row, bitnet__list_bounds(c, low, max_low, threshold));
+        for (i = 0; i < n; i++)
+            least = c->candidates[i].logit < least ? c->candidates[i].logit : least;
+        if (n > 0 && least > threshold) threshold = least;
+    }
+    return bitnet__list_bounds(c, t->high + at * BITNET__CHUNK, t->max_high + at, threshold);
 }
 
 /* Writes the tokens with the k largest of all logits (and more if some are equal) to candidates, in
@@ -11851,22 +12036,30 @@ static int32_t bitnet__ask_mask(bitnet_ctx *c, const bitnet_sampler *s) {
     return c->n_allowed;
 }
 
-/* All candidates on which this sample can depend, with exact logits; 0: use all logits, because
-   they are computed already or the candidates are too many. Bias and penalty change logits, so the
-   bounds of these tokens mean nothing. */
-static int32_t bitnet__top_candidates(bitnet_ctx *c, int32_t row, const bitnet_sampler *s) {
-    const int32_t k = bitnet__top_k(s);
+/* Requires the tokens whose logits bias or penalty change: their bounds mean nothing. */
+static void bitnet__require_changed(bitnet_ctx *c, int32_t row, const bitnet_sampler *s) {
     const bitnet__tokens recent = bitnet__penalized(s, bitnet__row_tokens(c, row));
     int32_t i;
-    if (c->n_ready >= c->n_rows || s->rewrite_fn) return 0;
-    if (c->n_allowed >= 0 && c->n_allowed <= bitnet__few(c))
-        return bitnet__exact_logits(c, row, bitnet__list_allowed(c));
-    if (k < 1 || k > bitnet__few(c) || !bitnet__bound_logits(c, row)) return 0;
     for (i = 0; i < s->n_bias; i++)
         if (s->bias[i].token >= 0 && s->bias[i].token < c->m->n_vocab)
             bitnet__require_token(c, row, s->bias[i].token);
     for (i = 0; i < recent.n; i++) bitnet__require_token(c, row, recent.p[i]);
-    return bitnet__top_rows(c, row, k);
+}
+
+/* All candidates on which this sample can depend, with exact logits; 0: use all logits, because
+   they are computed already or the candidates are too many. */
+static int32_t bitnet__top_candidates(bitnet_ctx *c, int32_t row, const bitnet_sampler *s) {
+    const int32_t k = bitnet__top_k(s);
+    int32_t n;
+    if (c->n_ready >= c->n_rows || s->rewrite_fn) return 0;
+    if (c->n_allowed >= 0 && c->n_allowed <= bitnet__few(c))
+        return bitnet__exact_logits(c, row, bitnet__list_allowed(c));
+    if (k < 1 || k > bitnet__few(c) || !bitnet__bound_logits(c, row)) return 0;
+    do {
+        bitnet__require_changed(c, row, s);
+        n = bitnet__select_rows(c, row, k);
+    } while (bitnet__refine_bounds(c, n));
+    return bitnet__exact_logits(c, row, n);
 }
 
 static int bitnet__sampler_valid(const bitnet_sampler *s) {
@@ -11883,8 +12076,9 @@ static bitnet_token bitnet__sample(bitnet_ctx *c, int32_t row, bitnet_sampler *s
     if (!bitnet__sampler_valid(s) || row < 0) return -1;
     if (!s) s = &greedy;
     if (bitnet__ask_mask(c, s) == 0) return -1;
+    c->screen.bytes = 0;
     n = bitnet__top_candidates(c, row, s);
-    c->int8.exact_logits = n > 0 ? n : c->m->n_vocab;
+    c->screen.exact_logits = n > 0 ? n : c->m->n_vocab;
     before = bitnet__row_tokens(c, row);
     t = n > 0 ? bitnet__sample_candidates(c, s, before, n) :
                 bitnet__sample_logits(c, s, before, bitnet__logits(c, row));
@@ -12826,8 +13020,8 @@ enum {
 
 /* The entries that multiply rows with columns. KEYS and VALUES are those of an int8 cache. The
    columns of VALUES and MIX are weights of rows. */
-enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_GROUPS, BITNET__TEST_KEYS,
-       BITNET__TEST_VALUES, BITNET__TEST_DOT, BITNET__TEST_MIX };
+enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_U4, BITNET__TEST_GROUPS,
+       BITNET__TEST_KEYS, BITNET__TEST_VALUES, BITNET__TEST_DOT, BITNET__TEST_MIX };
 
 /* All parts of a matrix with this many rows and columns: all columns, then `step` fewer each time;
    and the same with rows, or with blocks of 64 rows. The shapes of DOT also serve MIX, where step
@@ -12847,6 +13041,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_U8, 320, 9, 13, 1, 0}, {BITNET__TEST_U8, 96, 9, 13, 1, 0},
     {BITNET__TEST_U8, 80, 9, 13, 1, 0}, {BITNET__TEST_U8, 48, 9, 13, 1, 0},
     {BITNET__TEST_U8, 37, 3, 3, 1, 0},
+    {BITNET__TEST_U4, 128, 9, 13, 1, 0}, {BITNET__TEST_U4, 384, 37, 13, 3, 0},
     {BITNET__TEST_GROUPS, 256, 37, 40, 1, 0}, {BITNET__TEST_GROUPS, 768, 70, 13, 3, 0},
     {BITNET__TEST_GROUPS, 512, 33, 150, 149, 0},       /* more columns than panels take at once */
     {BITNET__TEST_GROUPS, 256, 530, 17, 263, 0},
@@ -12868,7 +13063,9 @@ typedef struct bitnet__test_entry {
 #define BITNET__ENTRY(name) #name, offsetof(bitnet_kernels, name)
 static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(dotrows_ternary), BITNET__TEST_TERNARY, 0, 0},
+    {BITNET__ENTRY(dotrows_i2s), BITNET__TEST_TERNARY, 0, 0},
     {BITNET__ENTRY(dotrows_u8), BITNET__TEST_U8, 0, 0},
+    {BITNET__ENTRY(dotrows_u4), BITNET__TEST_U4, 0, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 64, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 128, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 256, 0},
@@ -12952,10 +13149,11 @@ static void bitnet__test_bytes(bitnet__selftest *t, uint8_t *p, int rows, int n,
 /* Columns and matrix of an entry that takes int8, and the columns' sums. */
 static void bitnet__test_fill_ints(bitnet__selftest *t) {
     const int8_t *q = (const int8_t *)t->x;
-    const int ternary = t->entry->kind == BITNET__TEST_TERNARY;
+    const int kind = t->entry->kind, half = kind == BITNET__TEST_U8;
+    const int bits = half ? 8 : kind == BITNET__TEST_U4 ? 4 : 2;
     int c, i;
-    bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, ternary ? -128 : -64, ternary ? 127 : 64);
-    bitnet__test_bytes(t, t->w, t->rows, ternary ? t->n / 4 : t->n, 0, 255);
+    bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, half ? -64 : -128, half ? 64 : 127);
+    bitnet__test_bytes(t, t->w, t->rows, t->n * bits / 8, 0, 255);
     for (c = 0; c < t->cols; c++)
         for (i = t->sums[c] = 0; i < t->n; i++) t->sums[c] += *q++;
 }
@@ -13051,7 +13249,7 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     for (c = 0; c <= t->cols; c++)
         memcpy((float *)out + (size_t)c * t->stride, t->blank, t->stride * sizeof(float));
     memcpy(&f, (const char *)k + t->entry->offset, sizeof f);
-    if (t->entry->kind <= BITNET__TEST_U8)
+    if (t->entry->kind <= BITNET__TEST_U4)
         f.ints(w, q, t->sums + from, t->n, t->rows, t->cols, (int32_t *)out, t->stride);
     else if (t->entry->kind == BITNET__TEST_GROUPS) {
         const int group = t->entry->type, at = from * (t->n / group);
@@ -13159,7 +13357,7 @@ static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__tes
     t->w_stride = (size_t)(mix ? s->n + 8 : s->n);
     t->x_stride = (size_t)(mix ? s->rows + 3 : values ? s->rows + 64 : s->n);
     t->stride = (size_t)(mix ? s->n : values ? s->n - s->n / 128 * 16 : s->rows + 3);
-    if (kind <= BITNET__TEST_U8) bitnet__test_fill_ints(t);
+    if (kind <= BITNET__TEST_U4) bitnet__test_fill_ints(t);
     else if (kind == BITNET__TEST_GROUPS) bitnet__test_fill_groups(t);
     else if (kind == BITNET__TEST_KEYS || values) bitnet__test_fill_cache(t);
     else bitnet__test_fill_floats(t);
@@ -13175,14 +13373,21 @@ static int bitnet__test_is_scalar(const bitnet__selftest *t, size_t offset) {
                    sizeof(void (*)(void)));
 }
 
+/* Does the entry need no test, because it is the scalar one, or one that was tested before it? */
+static int bitnet__test_is_known(const bitnet__selftest *t) {
+    return !t->packs && (bitnet__test_is_scalar(t, t->entry->offset) ||
+                         (t->entry->offset == offsetof(bitnet_kernels, dotrows_i2s) &&
+                          t->k.dotrows_i2s == t->k.dotrows_ternary));
+}
+
 static const char *bitnet__test_one_entry(bitnet__selftest *t, const bitnet__test_entry *e) {
     const bitnet__test_shape *s = bitnet__test_shapes;
     const size_t count = sizeof bitnet__test_shapes / sizeof *s;
     const char *bad = 0;
     t->entry = e;
-    t->packs = e->kind == BITNET__TEST_TERNARY && t->k.pack;
+    t->packs = e->offset == offsetof(bitnet_kernels, dotrows_ternary) && t->k.pack;
     t->random = 1;                     /* an entry gets the same numbers whatever the others are */
-    if (!t->packs && bitnet__test_is_scalar(t, e->offset)) return 0;
+    if (bitnet__test_is_known(t)) return 0;
     for (; s < bitnet__test_shapes + count && !bad; s++)
         if (s->kind == bitnet__min(e->kind, BITNET__TEST_DOT)) bad = bitnet__test_one_shape(t, s);
     return bad;

@@ -139,6 +139,7 @@
                           at most 128 n = 2^27, is subtracted. int32 goes to 2^31.
        dotrows_u8         |w - 128| <= 128, |q| <= 64: a product is at most 8192. An int16 gets two
                           before it is emptied, 16384. All lanes together 8192 n, at most 2^29.
+       dotrows_u4         |w - 8| <= 8: a product is at most 1024, all lanes together 2^30.
        groups             At most 256 weights before the sums are emptied. SMLAL: an int16 gets
                           every fourth product of a row, 64 of them, 64 * 384 = 24576. SDOT, SMMLA:
                           a lane gets all products of a row, 98304; of 16 code 64 products of 6144,
@@ -149,7 +150,7 @@
                           SDOT, SMMLA: the same. USMMLA: keys as they are, 255 * 127 n = 32385 n, at
                           most 2122383360, minus 128 times the sum of q, at most 1065353216. */
 
-#if BITNET__KERNEL_ABI != 7
+#if BITNET__KERNEL_ABI != 8
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -528,35 +529,49 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_i2s_any(
     return taken;
 }
 
-/* ---- bytes: tiles of 4 rows and 1, 2 or 4 columns ---- */
+/* ---- bytes and halves of bytes: tiles of 4 rows and 1, 2 or 4 columns ---- */
 
-/* Uses byte - 128, which is the byte with its sign bit flipped. */
-BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_u8_shaped(
+/* 16 weights: bytes minus 128, which are the bytes with their sign bits flipped, or the upper or
+   lower halves minus 8. */
+BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__byte_weights(uint8x16_t v, const int lower,
+                                                                  const int bits) {
+    if (bits == 8) return vreinterpretq_s8_u8(veorq_u8(v, vdupq_n_u8(128)));
+    v = lower ? vandq_u8(v, vdupq_n_u8(15)) : vshrq_n_u8(v, 4);
+    return vsubq_s8(vreinterpretq_s8_u8(v), vdupq_n_s8(8));
+}
+
+BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_bytes_shaped(
     const uint8_t *w, const int8_t *q, int n, int rows, int cols, int32_t *out, size_t out_stride,
-    const int tile_cols, bitnet__dot_fn *dot) {
+    const int tile_cols, const int bits, bitnet__dot_fn *dot) {
     int32x4_t sum[BITNET__TILE][BITNET__TILE];
+    uint8x16_t both[BITNET__TILE];
     int8x16_t v[BITNET__TILE], a;
     const uint8_t *row[BITNET__TILE];
     const int8_t *col[BITNET__TILE];
     const int32_t none = 0;
-    int r, c, i;
+    const int row_bytes = n / 8 * bits;
+    int r, c, i, lower;
     BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++)
-        row[r] = w + bitnet__clamp(r, rows) * (size_t)n;
+        row[r] = w + bitnet__clamp(r, rows) * (size_t)row_bytes;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
         col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
         BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) sum[c][r] = vdupq_n_s32(0);
     }
-    for (i = 0; i < n; i += 16) {
-        BITNET__PREFETCH(w, 4 * (size_t)n + 4 * (size_t)i);
-        BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++)
-            v[r] = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(row[r] + i), vdupq_n_u8(128)));
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-            a = vld1q_s8(col[c] + i);
-            BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) {
-                sum[c][r] = bitnet__dot(dot, sum[c][r], v[r], a, 0);
-                BITNET__IN_PLACE(sum[c][r]);
+    for (i = 0; i < row_bytes; i += 16) {      /* of 4 bits, 64 bytes are 128 weights */
+        const int first = bits == 8 ? i : 2 * i - i % 64;
+        BITNET__PREFETCH(w, 4 * (size_t)row_bytes + 4 * (size_t)i);
+        BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) both[r] = vld1q_u8(row[r] + i);
+        BITNET__UNROLL for (lower = 0; lower < 8 / bits; lower++) {
+            BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++)
+                v[r] = bitnet__byte_weights(both[r], lower, bits);
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                a = vld1q_s8(col[c] + first + 64 * lower);
+                BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) {
+                    sum[c][r] = bitnet__dot(dot, sum[c][r], v[r], a, 0);
+                    BITNET__IN_PLACE(sum[c][r]);
+                }
+                BITNET__NO_AHEAD();
             }
-            BITNET__NO_AHEAD();
         }
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++)
@@ -566,12 +581,12 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_u8_shaped(
 }
 
 /* Takes up to 4 columns and returns how many. */
-BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_u8_any(
+BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_bytes_any(
     const uint8_t *w, const int8_t *q, int n, int rows, int cols, int32_t *out, size_t out_stride,
-    bitnet__dot_fn *dot) {
-    if (cols == 1) bitnet__tile_u8_shaped(w, q, n, rows, 1, out, out_stride, 1, dot);
-    else if (cols == 2) bitnet__tile_u8_shaped(w, q, n, rows, 2, out, out_stride, 2, dot);
-    else bitnet__tile_u8_shaped(w, q, n, rows, cols, out, out_stride, 4, dot);
+    const int bits, bitnet__dot_fn *dot) {
+    if (cols == 1) bitnet__tile_bytes_shaped(w, q, n, rows, 1, out, out_stride, 1, bits, dot);
+    else if (cols == 2) bitnet__tile_bytes_shaped(w, q, n, rows, 2, out, out_stride, 2, bits, dot);
+    else bitnet__tile_bytes_shaped(w, q, n, rows, cols, out, out_stride, 4, bits, dot);
     return cols < 4 ? cols : 4;
 }
 
@@ -593,7 +608,13 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_u8_any(
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
         int32_t *out, size_t out_stride) { \
         (void)sums; \
-        return bitnet__tile_u8_any(w, q, n, rows, cols, out, out_stride, dot_u8); \
+        return bitnet__tile_bytes_any(w, q, n, rows, cols, out, out_stride, 8, dot_u8); \
+    } \
+    BITNET__INLINE BITNET__TARGET_##isa int bitnet__tile_u4_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        (void)sums; \
+        return bitnet__tile_bytes_any(w, q, n, rows, cols, out, out_stride, 4, dot_u8); \
     } \
     static BITNET__TARGET_##isa void bitnet__dotrows_u8_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
@@ -602,6 +623,12 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_u8_any(
         else \
             bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, bitnet__tile_u8_##isa, \
                           BITNET__TILE, 4 * (size_t)n); \
+    } \
+    static BITNET__TARGET_##isa void bitnet__dotrows_u4_##isa( \
+        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
+        int32_t *out, size_t out_stride) { \
+        bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, bitnet__tile_u4_##isa, \
+                      BITNET__TILE, 2 * (size_t)n); \
     }
 
 /* The table entry for ternary weights: panels of panel_rows rows and panel_cols columns, from
@@ -1961,47 +1988,47 @@ static void bitnet__weigh_i8_neon(const float *p, const uint8_t *w, int n, int r
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, groups, u8, scores, sumrows) \
+#define BITNET__KERNEL_ENTRIES(ternary, groups, u8, u4, scores, sumrows) \
     bitnet__quantize_neon, ternary, groups, bitnet__dotrows_f32_neon, bitnet__dotrows_f16_neon, \
     bitnet__dotrows_bf16_neon, bitnet__scores_f16_neon, bitnet__sumrows_f32_neon, \
     bitnet__sumrows_f16_neon, bitnet__softmax_neon, bitnet__rope_neon, bitnet__store_f16_neon, \
     bitnet__dequantize_neon, bitnet__relu2_gate_neon, bitnet__sigmoid_gate_neon, \
-    bitnet__rmsnorm_neon, u8, scores, bitnet__weigh_i8_neon, sumrows
+    bitnet__rmsnorm_neon, u8, u4, ternary, scores, bitnet__weigh_i8_neon, sumrows
 
 /* On AArch32 vectors always flush subnormals to zero, so all floats are scalar there. */
 #ifdef __arm__
   #undef BITNET__KERNEL_ENTRIES
-  #define BITNET__KERNEL_ENTRIES(ternary, groups, u8, scores, sumrows) \
+  #define BITNET__KERNEL_ENTRIES(ternary, groups, u8, u4, scores, sumrows) \
       bitnet__quantize_scalar, ternary, groups, bitnet__dotrows_f32_scalar, \
       bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
       bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
       bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
       bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u8, \
-      scores, bitnet__weigh_i8_scalar, sumrows
+      u4, ternary, scores, bitnet__weigh_i8_scalar, sumrows
 #endif
 
 #if BITNET__NEON
 static const bitnet_kernels bitnet__kernels_neon = {
     "neon", BITNET_CPU_NEON, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_neon, bitnet__dotrows_groups_neon,
-                           bitnet__dotrows_u8_neon, bitnet__scores_i8_neon,
-                           bitnet__sumrows_i8_neon)
+                           bitnet__dotrows_u8_neon, bitnet__dotrows_u4_neon,
+                           bitnet__scores_i8_neon, bitnet__sumrows_i8_neon)
 };
 #endif
 #if BITNET__DOTPROD
 static const bitnet_kernels bitnet__kernels_dotprod = {
     "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_dotprod, bitnet__dotrows_groups_dotprod,
-                           bitnet__dotrows_u8_dotprod, bitnet__scores_i8_dotprod,
-                           bitnet__sumrows_i8_dotprod)
+                           bitnet__dotrows_u8_dotprod, bitnet__dotrows_u4_dotprod,
+                           bitnet__scores_i8_dotprod, bitnet__sumrows_i8_dotprod)
 };
 #endif
 #if BITNET__I8MM
 static const bitnet_kernels bitnet__kernels_i8mm = {
     "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_i8mm, bitnet__dotrows_groups_i8mm,
-                           bitnet__dotrows_u8_dotprod, bitnet__scores_i8_i8mm,
-                           bitnet__sumrows_i8_i8mm)
+                           bitnet__dotrows_u8_dotprod, bitnet__dotrows_u4_dotprod,
+                           bitnet__scores_i8_i8mm, bitnet__sumrows_i8_i8mm)
 };
 #endif
 

@@ -106,6 +106,8 @@
        sumrows_i8         64 products of at most 128 * 127, all lanes together 1040384. Relaxed:
                           pairs of products are at most 2 * 128 * 127 = 32512, and weights of
                           positions have 7 bits.
+       dotrows_u4         1920 n, at most 2013265920, and 8 times the sum of q, at most 2^30. Pairs
+                          of products are at most 2 * 15 * 128 = 3840.
 
    BOUNDS of a group of 256, for codes up to 2. int32 holds the exact dot product.
        simd128, tile      A product is at most 256 * 2 * 128 = 65536, a lane's sum 2^24; 256 times
@@ -116,7 +118,7 @@
        looked-up sums     int16: 128 weights are at most 128 * 128 = 16384; a group of 256 is two
                           such sums. */
 
-#if BITNET__KERNEL_ABI != 7
+#if BITNET__KERNEL_ABI != 8
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -491,7 +493,7 @@ BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, cons
 
 BITNET__DEFINE_I2S(simd128, BITNET__FEW_SIMD128)
 
-/* ---- bytes: tiles of 4 rows and 1 or 2 columns ---- */
+/* ---- bytes and halves of bytes: tiles of 4 rows and 1 or 2 columns ---- */
 
 /* How bytes are multiplied: as words, or by the relaxed dot, whose second operand the engine takes
    as signed or unsigned. SATURATED is unsigned too, with sums of two products in int16. */
@@ -502,6 +504,13 @@ BITNET__INLINE v128_t bitnet__load_u8_wasm(const uint8_t *w, const int way) {
     return way == BITNET__WORDS    ? wasm_u16x8_load8x8(w)
            : way == BITNET__SIGNED ? wasm_v128_xor(wasm_v128_load(w), wasm_i8x16_const_splat(-128))
                                    : wasm_v128_load(w);
+}
+
+/* 8 or 16 weights of 4 bits: the upper or lower halves of bytes. */
+BITNET__INLINE v128_t bitnet__load_u4_wasm(const uint8_t *w, const int lower, const int way) {
+    const v128_t v = bitnet__load_u8_wasm(w, way);
+    if (lower) return wasm_v128_and(v, wasm_i8x16_const_splat(15));
+    return way == BITNET__WORDS ? wasm_u16x8_shr(v, 4) : wasm_u8x16_shr(v, 4);
 }
 
 BITNET__INLINE v128_t bitnet__load_q_wasm(const int8_t *q, const int way) {
@@ -517,30 +526,38 @@ BITNET__INLINE v128_t bitnet__dot_u8_wasm(v128_t sum, v128_t w, v128_t a, const 
     return wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(w, a));
 }
 
-BITNET__INLINE void bitnet__tile_u8_wasm(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                         int n, int rows, int apart, int32_t *out,
-                                         size_t out_stride, const int tile_cols, const int way) {
-    const int wide = way == BITNET__WORDS ? 8 : 16, less = way == BITNET__SIGNED ? 0 : 128;
+/* Of 4 bits, 64 bytes are 128 weights. */
+BITNET__INLINE void bitnet__tile_bytes_wasm(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                            int n, int rows, int apart, int32_t *out,
+                                            size_t out_stride, const int tile_cols,
+                                            const int bits, const int way) {
+    const int wide = way == BITNET__WORDS ? 8 : 16;
+    const int less = bits == 4 ? 8 : way == BITNET__SIGNED ? 0 : 128;
     v128_t dot[2][4], v[4], a;
     const uint8_t *row[4];
     const int8_t *col[2];
-    int r, c, h;
+    int left = n / 8 * bits, r, c, h, lower;
     BITNET__UNROLL for (r = 0; r < 4; r++) {
-        row[r] = w + bitnet__clamp(r * apart, rows) * (size_t)n;
+        row[r] = w + bitnet__clamp(r * apart, rows) * (size_t)left;
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) dot[c][r] = wasm_i32x4_const_splat(0);
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = q + (size_t)c * (size_t)n;
-    for (; n > 0; n -= 32) {
-        BITNET__UNROLL for (h = 0; h < 32; h += wide) {
-            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = bitnet__load_u8_wasm(row[r] + h, way);
+    for (; left > 0; left -= 32) {
+        BITNET__UNROLL for (h = 0; h < 32 * 8 / bits; h += wide) {
+            const int at = h % 32;
+            lower = h / 32;
+            BITNET__UNROLL for (r = 0; r < 4; r++)
+                v[r] = bits == 8 ? bitnet__load_u8_wasm(row[r] + at, way)
+                                 : bitnet__load_u4_wasm(row[r] + at, lower, way);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-                a = bitnet__load_q_wasm(col[c] + h, way);
+                a = bitnet__load_q_wasm(col[c] + at + 64 * lower, way);
                 BITNET__UNROLL for (r = 0; r < 4; r++)
                     dot[c][r] = bitnet__dot_u8_wasm(dot[c][r], v[r], a, way);
             }
         }
         BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32;
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] += 32;
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++)
+            col[c] += bits == 4 && left % 64 ? 96 : 32;
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
         const int32_t sum = less * sums[c];
@@ -549,9 +566,10 @@ BITNET__INLINE void bitnet__tile_u8_wasm(const uint8_t *w, const int8_t *q, cons
     }
 }
 
-BITNET__INLINE void bitnet__dotrows_u8_wasm(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                            int n, int rows, int cols, int32_t *out,
-                                            size_t out_stride, const int way) {
+BITNET__INLINE void bitnet__dotrows_bytes_wasm(const uint8_t *w, const int8_t *q,
+                                               const int32_t *sums, int n, int rows, int cols,
+                                               int32_t *out, size_t out_stride, const int bits,
+                                               const int way) {
     const int quarter = bitnet__quarter(rows);
     int r, c, step;
     if (n % 32) {
@@ -560,16 +578,16 @@ BITNET__INLINE void bitnet__dotrows_u8_wasm(const uint8_t *w, const int8_t *q, c
     }
     for (r = 0; r < quarter; r++) {
         for (c = 0; c < cols; c += step) {
-            const uint8_t *row = w + (size_t)r * (size_t)n;
+            const uint8_t *row = w + (size_t)r * (size_t)(n / 8 * bits);
             const int8_t *col = q + (size_t)c * (size_t)n;
             int32_t *to = out + (size_t)c * out_stride + (size_t)r;
             step = cols - c >= 2 ? 2 : 1;
             if (step == 2)
-                bitnet__tile_u8_wasm(row, col, sums + c, n, rows - r, quarter, to, out_stride, 2,
-                                     way);
+                bitnet__tile_bytes_wasm(row, col, sums + c, n, rows - r, quarter, to, out_stride,
+                                        2, bits, way);
             else
-                bitnet__tile_u8_wasm(row, col, sums + c, n, rows - r, quarter, to, out_stride, 1,
-                                     way);
+                bitnet__tile_bytes_wasm(row, col, sums + c, n, rows - r, quarter, to, out_stride,
+                                        1, bits, way);
         }
     }
 }
@@ -577,7 +595,13 @@ BITNET__INLINE void bitnet__dotrows_u8_wasm(const uint8_t *w, const int8_t *q, c
 static void bitnet__dotrows_u8_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                        int n, int rows, int cols, int32_t *out,
                                        size_t out_stride) {
-    bitnet__dotrows_u8_wasm(w, q, sums, n, rows, cols, out, out_stride, BITNET__WORDS);
+    bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 8, BITNET__WORDS);
+}
+
+static void bitnet__dotrows_u4_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                       int n, int rows, int cols, int32_t *out,
+                                       size_t out_stride) {
+    bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 4, BITNET__WORDS);
 }
 
 #if BITNET__RELAXED
@@ -699,8 +723,17 @@ static void bitnet__dotrows_u8_relaxed(const uint8_t *w, const int8_t *q, const 
                                        int n, int rows, int cols, int32_t *out,
                                        size_t out_stride) {
     if (bitnet__relaxed_kind() == BITNET__SIGNED)
-        bitnet__dotrows_u8_wasm(w, q, sums, n, rows, cols, out, out_stride, BITNET__SIGNED);
-    else bitnet__dotrows_u8_wasm(w, q, sums, n, rows, cols, out, out_stride, BITNET__UNSIGNED);
+        bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 8, BITNET__SIGNED);
+    else
+        bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 8,
+                                   BITNET__UNSIGNED);
+}
+
+/* 4 bits are the same for every engine. */
+static void bitnet__dotrows_u4_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                       int n, int rows, int cols, int32_t *out,
+                                       size_t out_stride) {
+    bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 4, BITNET__UNSIGNED);
 }
 #endif
 
@@ -1759,25 +1792,27 @@ static uint32_t bitnet__cpu_features(void) {
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, groups, scores, mix, u8, sumrows) \
+#define BITNET__KERNEL_ENTRIES(ternary, groups, scores, mix, u8, u4, sumrows) \
     bitnet__quantize_wasm, ternary, groups, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
     bitnet__dotrows_bf16_wasm, scores, bitnet__sumrows_f32_wasm, mix, bitnet__softmax_wasm, \
     bitnet__rope_wasm, bitnet__store_f16_wasm, bitnet__dequantize_wasm, \
     bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, bitnet__rmsnorm_wasm, u8, \
-    bitnet__scores_i8_wasm, bitnet__weigh_i8_wasm, sumrows
+    u4, ternary, bitnet__scores_i8_wasm, bitnet__weigh_i8_wasm, sumrows
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
     "simd128", BITNET_CPU_SIMD128, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_simd128, bitnet__dotrows_groups_simd128,
                            bitnet__dotrows_f16_wasm, bitnet__sumrows_f16_wasm,
-                           bitnet__dotrows_u8_simd128, bitnet__sumrows_i8_simd128)
+                           bitnet__dotrows_u8_simd128, bitnet__dotrows_u4_simd128,
+                           bitnet__sumrows_i8_simd128)
 };
 #if BITNET__RELAXED
 static const bitnet_kernels bitnet__kernels_relaxed = {
     "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_groups_relaxed,
                            bitnet__scores_f16_relaxed, bitnet__sumrows_f16_relaxed,
-                           bitnet__dotrows_u8_relaxed, bitnet__sumrows_i8_relaxed)
+                           bitnet__dotrows_u8_relaxed, bitnet__dotrows_u4_relaxed,
+                           bitnet__sumrows_i8_relaxed)
 };
   #define BITNET__KERNEL_TABLES &bitnet__kernels_relaxed, &bitnet__kernels_simd128,
 #else

@@ -76,11 +76,13 @@
        quantize           The sum of q + 128: at most 255 n < 2^28.
        dotrows_u8         |q| <= 64, so a vpmaddubsw gives at most 2 * 255 * 64 = 32640 and does not
                           saturate. All lanes together 16320 n, for n <= 2^16 under 2^31; then
-                          minus 128 times the sum of q, at most 8192 n. */
+                          minus 128 times the sum of q, at most 8192 n.
+       dotrows_u4         A vpmaddubsw gives at most 2 * 15 * 128 = 3840. All lanes together 1920 n,
+                          for n <= 2^20 under 2^31; then minus 8 times the sum of q, 1024 n. */
 
 #ifndef BITNET__ISA
 
-#if BITNET__KERNEL_ABI != 7
+#if BITNET__KERNEL_ABI != 8
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -416,15 +418,15 @@ BITNET__INLINE BITNET__TARGET_avx2 float bitnet__fold_to_1(__m128 s) {
 }
 #endif
 
-/* Float kernels of base, dotrows_u8 of isa. */
+/* Float kernels of base, integer ones of isa. */
 #define BITNET__KERNEL_ENTRIES(isa, base, ternary) \
     bitnet__quantize_##base, ternary, bitnet__dotrows_groups_##isa, bitnet__dotrows_f32_##base, \
     bitnet__dotrows_f16_##base, bitnet__dotrows_bf16_##base, bitnet__scores_f16_##base, \
     bitnet__sumrows_f32_##base, bitnet__sumrows_f16_##base, bitnet__softmax_##base, \
     bitnet__rope_##base, bitnet__store_f16_##base, bitnet__dequantize_##base, \
     bitnet__relu2_gate_##base, bitnet__sigmoid_gate_##base, bitnet__rmsnorm_##base, \
-    bitnet__dotrows_u8_##isa, bitnet__scores_i8_##isa, bitnet__weigh_i8_##base, \
-    bitnet__sumrows_i8_##isa
+    bitnet__dotrows_u8_##isa, bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##isa, \
+    bitnet__scores_i8_##isa, bitnet__weigh_i8_##base, bitnet__sumrows_i8_##isa
 
 #if BITNET__AVX2
 /* ---- AVX2: a v16 is two ymm ---- */
@@ -2507,42 +2509,58 @@ BITNET__HOT BITNET__TARGET void BITNET__I(sumrows_i8)(const uint8_t *w, const ui
     }
 }
 
-/* ---- bytes ----
-   Weights are bytes minus 128. A tile has 4 rows and 2 or more columns. The scalar function takes
-   rows whose length is not a multiple of 64. */
-BITNET__INLINE BITNET__TARGET void BITNET__I(tile_u8)(const uint8_t *w, const int8_t *q,
-                                                      const int32_t *sums, int n, int rows,
-                                                      int cols, int32_t *out, size_t out_stride,
-                                                      const int tile_cols) {
+/* ---- bytes and halves of bytes ----
+   Weights are bytes minus 128, or 4 bits minus 8. A tile has 4 rows and some columns. The scalar
+   function takes rows of bytes whose length is not a multiple of 64. */
+
+/* As many weights as a register has bytes: from bytes at p, or at number i of a block of 128. */
+BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(load_weights)(const uint8_t *p, const int i,
+                                                                     const int bits) {
+    if (bits == 8) return BITNET__V(load_i)(p);
+    return BITNET__V(masked)(BITNET__V(load_i)(p + i % 64), i < 64 ? 4 : 0,
+                             BITNET__V(splat_i32)(0x0f0f0f0f));
+}
+
+BITNET__INLINE BITNET__TARGET void BITNET__I(tile_bytes)(const uint8_t *w, const int8_t *q,
+                                                         const int32_t *sums, int n, int rows,
+                                                         int cols, int32_t *out,
+                                                         size_t out_stride, const int tile_cols,
+                                                         const int bits) {
     enum { most = BITNET__I(byte_cols), wide = 4 * BITNET__V(lanes) };
+    const int block = bits == 8 ? wide : 128;
     BITNET__V(i32) sum[most][4], h[4];
     int32_t dots[most][4];
     const uint8_t *row[4];
     const int8_t *col[most];
-    int r, c, i;
-    BITNET__UNROLL for (r = 0; r < 4; r++) row[r] = w + bitnet__clamp(r, rows) * (size_t)n;
+    int r, c, i, j;
+    BITNET__UNROLL for (r = 0; r < 4; r++)
+        row[r] = w + bitnet__clamp(r, rows) * (size_t)(n / 8 * bits);
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
         col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
         BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = BITNET__V(splat_i32)(0);
     }
-    for (i = 0; i < n; i += wide) {
-        BITNET__UNROLL for (r = 0; r < 4; r++) {
-            h[r] = BITNET__V(load_i)(row[r] + i);
-            if (i % 64 == 0) BITNET__STREAM(row[r] + i);
-        }
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-            const BITNET__V(i32) a = BITNET__V(load_i)(col[c] + i);
+    for (i = 0; i < n; i += block) {
+        BITNET__UNROLL for (j = 0; j < block; j += wide) {
             BITNET__UNROLL for (r = 0; r < 4; r++) {
-                sum[c][r] = BITNET__I(products)(sum[c][r], h[r], a);
-                if (tile_cols > 2) BITNET__IN_PLACE(sum[c][r]);
-                else BITNET__ADDED(sum[c][r], h[r]);       /* gcc 12 then copies no sums */
+                const uint8_t *p = row[r] + i / 8 * bits;
+                h[r] = BITNET__I(load_weights)(p, j, bits);
+                if (j == 0 && i / 8 * bits % 64 == 0) BITNET__STREAM(p);
+            }
+            BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+                const BITNET__V(i32) a = BITNET__V(load_i)(col[c] + i + j);
+                BITNET__UNROLL for (r = 0; r < 4; r++) {
+                    sum[c][r] = BITNET__I(products)(sum[c][r], h[r], a);
+                    if (tile_cols > 2) BITNET__IN_PLACE(sum[c][r]);
+                    else BITNET__ADDED(sum[c][r], h[r]);   /* gcc 12 then copies no sums */
+                }
             }
         }
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++)
         _mm_storeu_si128((__m128i *)(void *)dots[c],
                          _mm_sub_epi32(BITNET__V(fold4)(sum[c]),
-                                       _mm_set1_epi32(128 * sums[bitnet__clamp(c, cols)])));
+                                       _mm_set1_epi32((1 << (bits - 1)) *
+                                                      sums[bitnet__clamp(c, cols)])));
     for (c = 0; c < tile_cols && c < cols; c++, out += out_stride)
         bitnet__put(out, dots[c], rows);
 }
@@ -2554,10 +2572,10 @@ BITNET__INLINE BITNET__TARGET int BITNET__I(tile_u8_cols)(const uint8_t *w, cons
                                                           size_t out_stride) {
     const int most = BITNET__I(byte_cols);
     const int count = cols > 4 ? most : cols > 2 && most > 2 ? 4 : 2;
-    if (count == 2) BITNET__I(tile_u8)(w, q, sums, n, rows, cols, out, out_stride, 2);
+    if (count == 2) BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 2, 8);
     else if (count == 4 && most > 4)
-        BITNET__I(tile_u8)(w, q, sums, n, rows, cols, out, out_stride, 4);
-    else BITNET__I(tile_u8)(w, q, sums, n, rows, cols, out, out_stride, most);
+        BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 4, 8);
+    else BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, most, 8);
     return count;
 }
 
@@ -2569,6 +2587,29 @@ BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_u8)(const uint8_t *w, const in
     else
         bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tile_u8_cols), 4,
                       4 * (size_t)n);
+}
+
+/* Also one column: a text that is written alone. */
+BITNET__INLINE BITNET__TARGET int BITNET__I(tile_u4_cols)(const uint8_t *w, const int8_t *q,
+                                                          const int32_t *sums, int n, int rows,
+                                                          int cols, int32_t *out,
+                                                          size_t out_stride) {
+    const int most = BITNET__I(byte_cols);
+    const int count = cols > 4 ? most : cols > 2 && most > 2 ? 4 : cols > 1 ? 2 : 1;
+    if (count == 1) BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 1, 4);
+    else if (count == 2) BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 2, 4);
+    else if (count == 4 && most > 4)
+        BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 4, 4);
+    else BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, most, 4);
+    return count;
+}
+
+BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_u4)(const uint8_t *w, const int8_t *q,
+                                                      const int32_t *sums, int n, int rows,
+                                                      int cols, int32_t *out,
+                                                      size_t out_stride) {
+    bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tile_u4_cols), 4,
+                  2 * (size_t)n);
 }
 #endif /* BITNET__DOTS */
 

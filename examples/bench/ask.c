@@ -23,7 +23,7 @@ static bitnet_ctx *find_ctx(const bitnet_kernels *k, int n_threads) {
     if (n == MAX_ASKED) fail(1, "too many kernels are asked for", "");
     held[n].k = k;
     held[n].n_threads = n_threads;
-    held[n].c = open_ctx(load_model(k), 2048, n_threads, 0, 0, 0);
+    held[n].c = open_ctx(load_model(k), 2048, n_threads, 0, 0, 0, 0);
     return held[n++].c;
 }
 
@@ -38,14 +38,14 @@ void answer_questions(void) {
     puts("");
     while (!fflush(stdout) && fgets(line, sizeof line, stdin)) {
         const bitnet_kernels *k = 0;
-        double rows[N_DECODE], speed, start;
+        double speed, start;
         bitnet_ctx *c;
         if (sscanf(line, "%63s %d", name, &n_threads) == 2) k = bitnet_kernels_find(name);
         if (!k || !bitnet_kernels_usable(k)) fail(2, "no kernels for ", line);
         c = find_ctx(k, n_threads);
         speed = prefill_speed(c, 128);
         start = seconds();
-        for (i = 0; i < 2; i++) decode(c, N_DECODE, 0, rows);
+        for (i = 0; i < 2; i++) decode(c, N_DECODE, 0, 0);
         printf("%.2f %.2f\n", speed, 2 * N_DECODE / (seconds() - start));
     }
 }

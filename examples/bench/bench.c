@@ -19,18 +19,19 @@
    Limits and speeds are measured in the same rounds, with as many threads, and the tables take
    turns, so that other load on the machine affects all alike. Printed are medians; "+- %" is half
    the range from the slowest round to the fastest. "first s" is the time from the start of loading
-   to the first token, including the context and its int8 copy of the output head ("screen s").
+   to the first token, including the context; "screen s" that of the first tokens' samples, which
+   fill in the copy of the output head.
 
    Decoding at a context writes the last N_DECODE positions of it (0: the first ones), greedily, by
-   exact top-k over an int8 copy of the output head ("screened") or with all logits ("full"). Its
-   limit is memory bandwidth: a token needs all ternary weights, the head, and the keys and values
-   before it. Prefill is bitnet_eval of a prompt, without the head. Its limit is what the kernels'
-   instructions multiply and accumulate in registers; the ternary weights are the work. The next
-   table shows the first kernels with 1, 2, 4, ... threads.
+   exact top k by means of a copy of the output head ("screened") or with all logits ("full"). Its
+   limit is memory bandwidth: a token needs all ternary weights, what it reads of the head and its
+   copy, and the keys and values before it ("MB"). Prefill is bitnet_eval of a prompt, without the
+   head. Its limit is what the kernels' instructions multiply and accumulate in registers; the
+   ternary weights are the work. The next table shows the first kernels with 1, 2, 4, ... threads.
 
    The last two are of sequences in one context, again with the first kernels. In each pass every
    sequence writes a token, greedily. The limit of a pass is the time for reading, each once, the
-   weights, the int8 copy of the head, the rows computed exactly and all keys and values, plus the
+   weights, what the samples need of the head and its copy, and all keys and values, plus the
    time for multiplying the weights and the copy with the columns of all sequences. Kernels read and
    multiply at the same time, so a few sequences can beat this limit; it is meant for many. Then 8
    sequences write while another one reads a prompt, a chunk of it in each pass.
@@ -91,7 +92,8 @@ typedef struct table {                 /* one kernel table */
     bitnet_model *model;
     bitnet_ctx *ctx;
     const char *layout;
-    double load_s, first_s, screen_s, own_mb, ctx_mb, exact_logits[N_RUNS];
+    double load_s, first_s, screen_s, own_mb, ctx_mb;
+    head_use head[N_RUNS];
     double peak[MAX_ROUNDS], speed[N_RUNS][MAX_ROUNDS];   /* GMAC/s; tok/s */
 } table;
 
@@ -127,7 +129,7 @@ static void measure_table(table *t, int stage, int r) {
     for (i = 0; i < N_RUNS; i++) {
         if (runs[i].stage != stage || !fits(runs[i].tokens) || r >= rounds_of(i)) continue;
         t->speed[i][r] = runs[i].kind == PREFILL ? prefill_speed(t->ctx, runs[i].tokens)
-            : decode_speed(t->ctx, runs[i].tokens, runs[i].kind == FULL, &t->exact_logits[i]);
+            : decode_speed(t->ctx, runs[i].tokens, runs[i].kind == FULL, &t->head[i]);
     }
 }
 
@@ -142,10 +144,9 @@ static void measure_tables(void) {
 }
 
 static void measure_scales(void) {
-    double exact_logits;
     int i, r, n;
     for (n = 1; threads > 1 && fits(128); n = 2 * n < threads ? 2 * n : threads) {
-        scales[n_scales].ctx = open_ctx(tables[0].model, 128, n, 0, 0, 0);
+        scales[n_scales].ctx = open_ctx(tables[0].model, 128, n, 0, 0, 0, 0);
         scales[n_scales++].threads = n;
         if (n == threads) break;
     }
@@ -155,7 +156,7 @@ static void measure_scales(void) {
             scale *s = &scales[i];
             s->bandwidth[r] = measure_bandwidth(s->threads, file, file_size);
             s->prefill[r] = prefill_speed(s->ctx, 128);
-            s->decode[r] = decode_speed(s->ctx, 0, 0, &exact_logits);
+            s->decode[r] = decode_speed(s->ctx, 0, 0, 0);
         }
     }
     for (i = 0; i < n_scales; i++) bitnet_ctx_free(scales[i].ctx);
@@ -166,8 +167,7 @@ static void measure_scales(void) {
 /* Bytes to read for a token of a run that decodes. */
 static double run_bytes(const table *t, int run) {
     const double last = runs[run].tokens ? runs[run].tokens : N_DECODE;
-    return token_bytes(t->k, runs[run].kind == SCREENED, t->exact_logits[run],
-                       last - (N_DECODE - 1) / 2.0);
+    return token_bytes(t->k, t->head[run].bytes, last - (N_DECODE - 1) / 2.0);
 }
 
 static void report_run(table *t, int run) {
@@ -183,7 +183,8 @@ static void report_run(table *t, int run) {
     show_text("run", is_decode ? "decode" : "prefill", -7);
     show("tokens", runs[run].tokens, 7, 0);
     show_text("head", heads[runs[run].kind], 10);
-    show("exact_logits", is_decode ? t->exact_logits[run] : -1, 7, 0);
+    show("exact_logits", is_decode ? t->head[run].exact_logits : -1, 7, 0);
+    show("token_mb", is_decode ? run_bytes(t, run) * 1e-6 : -1, 8, 1);
     show("tok_s", speed, 9, 1);
     show("spread_percent", spread_percent(v, n), 6, 1);
     show("gb_s", gb, 8, 1);
@@ -211,7 +212,8 @@ static void report_tables(void) {
         end_row();
     }
     end_list();
-    begin_list("runs", "kernels        run     tokens      head   rows    tok/s  +- %    GB/s"
+    begin_list("runs",
+               "kernels        run     tokens      head   rows      MB    tok/s  +- %    GB/s"
                "  GMAC/s   limit % of it");
     for (i = 0; i < n_tables; i++)
         for (run = 0; run < N_RUNS; run++)
@@ -328,8 +330,9 @@ static void open_table(const bitnet_kernels *k) {
     t->load_s = seconds() - start;
     t->own_mb = (double)info.own_bytes * 1e-6;
     t->layout = info.layout;
-    t->ctx = open_ctx(t->model, quick ? 1024 : LONGEST, threads, 0, &t->screen_s, &t->ctx_mb);
-    t->first_s = seconds() - start;
+    t->ctx = open_ctx(t->model, quick ? 1024 : LONGEST, threads, 0, &t->screen_s, &t->first_s,
+                      &t->ctx_mb);
+    t->first_s -= start;
     threads = bitnet_ctx_threads(t->ctx);
 }
 

@@ -11,7 +11,8 @@
 typedef struct test {
     figure f;
     double theirs[MAX_ROUNDS];         /* tok/s */
-    double ours[2][MAX_ROUNDS], ratio[2][MAX_ROUNDS], exact_logits[2];     /* of each head */
+    double ours[2][MAX_ROUNDS], ratio[2][MAX_ROUNDS];      /* of each head */
+    head_use head[2];
 } test;
 
 static test tests[MAX_FIGURES];
@@ -23,17 +24,13 @@ static double bandwidth[MAX_ROUNDS], peak[MAX_ROUNDS];    /* GB/s and GMAC/s */
 /* A test that writes has two heads: screened, and (1) full. */
 static int heads_of(const test *t) { return t->f.n_gen ? 2 : 1; }
 
-static double own_speed(bitnet_ctx *c, const figure *f, int full, double *exact_logits) {
-    double *rows = (double *)malloc(((size_t)f->n_gen + 1) * sizeof *rows);
+static double own_speed(bitnet_ctx *c, const figure *f, int full, head_use *use) {
     double start;
-    if (!rows) fail(1, "no memory for a comparison", "");
     fill(c, f->n_depth);
     start = seconds();
     eval_random(c, f->n_prompt);
-    decode(c, f->n_gen, full, rows);
+    decode(c, f->n_gen, full, use);
     start = seconds() - start;
-    *exact_logits = f->n_gen ? median(rows, f->n_gen) : 0;
-    free(rows);
     return (f->n_prompt + f->n_gen) / start;
 }
 
@@ -74,7 +71,7 @@ static bitnet_ctx *open_tests(const bitnet_model *m, int n_threads) {
                     n_threads);
         if (n > longest) longest = n;
     }
-    return open_ctx(m, longest, n_threads, 0, 0, 0);
+    return open_ctx(m, longest, n_threads, 0, 0, 0, 0);
 }
 
 void compare(const char *a_command, int limit_s, const bitnet_model *m, const bitnet_kernels *k,
@@ -93,7 +90,7 @@ void compare(const char *a_command, int limit_s, const bitnet_model *m, const bi
         for (i = 0; i < n_tests; i++) {
             test *t = &tests[i];
             for (full = 0; full < heads_of(t); full++) {
-                t->ours[full][r] = own_speed(c, &t->f, full, &t->exact_logits[full]);
+                t->ours[full][r] = own_speed(c, &t->f, full, &t->head[full]);
                 t->ratio[full][r] = t->ours[full][r] / t->theirs[r];
             }
         }
@@ -111,7 +108,7 @@ static void show_limit(const test *t, int full, double tok_s) {
     double limit = -1, reached = 0;
     if (!f->n_prompt) {
         limit = median(bandwidth, rounds);
-        reached = tok_s * token_bytes(kernels, !full, t->exact_logits[full], positions) * 1e-9;
+        reached = tok_s * token_bytes(kernels, t->head[full].bytes, positions) * 1e-9;
     } else if (!f->n_gen) {
         limit = median(peak, rounds);
         reached = tok_s * layer_weights() * 1e-9;

@@ -25,15 +25,15 @@ bitnet_model *load_model(const bitnet_kernels *k);
 /* The ternary weights of the model, and the bytes they take in these kernels' layout. */
 double layer_weights(void);
 double layer_bytes(const bitnet_kernels *k);
-/* Bytes to read for a token: the ternary weights; with the screened head 8 bits for each of its
-   weights; the rows of the head that are computed exactly; keys and values of that many
-   positions. */
-double token_bytes(const bitnet_kernels *k, int screened, double exact_logits, double positions);
-/* A context whose int8 copy of the output head is built. *screen_s is how long that took, *mb the
-   context's size; both may be 0. */
+/* Bytes to read for a token: the ternary weights; what it needs of the head and its copy; keys and
+   values of that many positions. */
+double token_bytes(const bitnet_kernels *k, double head_bytes, double positions);
+/* A context whose copy of the output head is built: the first samples do that, part by part.
+   *screen_s is how long they took, *first_s the clock after the first of them, *mb the context's
+   size; all may be 0. */
 bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,
                      void (*step_fn)(void *, const char *, int, int), double *screen_s,
-                     double *mb);
+                     double *first_s, double *mb);
 
 /* Appends n random tokens, if n > 0. */
 void eval_random(bitnet_ctx *c, int32_t n);
@@ -44,12 +44,15 @@ void fill(bitnet_ctx *c, int32_t length);
 /* Goes to where decoding that ends at this context starts; 0: to the start. The first time it fills
    the context. */
 void go_back(bitnet_ctx *c, int32_t context);
-/* Writes n tokens, with all logits or with the exact top-k over the int8 head. exact_logits[n]
-   counts the logits that were computed for each of them. */
-void decode(bitnet_ctx *c, int n, int full, double *exact_logits);
+/* What tokens need of the head: logits that are computed exactly, the median; and bytes, of the
+   head and its copy, the mean. */
+typedef struct head_use { double exact_logits, bytes; } head_use;
 
-/* Tokens per second; *exact_logits is the median. */
+/* Writes n tokens, with all logits or with the exact top k. use may be 0. */
+void decode(bitnet_ctx *c, int n, int full, head_use *use);
+
+/* Tokens per second. */
 double prefill_speed(bitnet_ctx *c, int32_t n);
-double decode_speed(bitnet_ctx *c, int32_t context, int full, double *exact_logits);
+double decode_speed(bitnet_ctx *c, int32_t context, int full, head_use *use);
 
 #endif

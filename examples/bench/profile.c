@@ -117,13 +117,13 @@ static void profile_together(writers *w, int n_threads, double sums[N_PROFILED])
 }
 
 static void profile_run(bitnet_ctx *c, int i, int n_threads, double sums[N_PROFILED]) {
-    double start, rows[N_DECODE];
+    double start;
     int32_t tokens = profiled_runs[i].tokens;
     int is_decode = profiled_runs[i].what[0] == 'd';
     if (is_decode) go_back(c, tokens);
     clear_logs(n_threads);
     start = seconds();
-    if (is_decode) decode(c, N_DECODE, 0, rows);
+    if (is_decode) decode(c, N_DECODE, 0, 0);
     else prefill(c, tokens);
     add_logs(n_threads, seconds() - start, sums);
 }
@@ -133,7 +133,7 @@ void measure_profile(const bitnet_model *m, int n_threads, int rounds) {
     writers w[N_PROFILES];
     int i, r;
     start_logs(n_threads);
-    c = open_ctx(m, 1024, n_threads, log_run, 0, 0);
+    c = open_ctx(m, 1024, n_threads, log_run, 0, 0, 0);
     for (i = N_ALONE; i < N_PROFILES; i++)
         open_writers(&w[i], m, profiled_runs[i].tokens, 0, n_threads, log_run);
     for (r = 0; r < rounds; r++) {

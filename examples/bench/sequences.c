@@ -69,7 +69,7 @@ void close_writers(writers *w) {
 void write_together(writers *w, int passes, int chunk) {
     static bitnet_token prompt[PROMPT];
     int pass, i;
-    double exact_rows = 0;
+    double head_bytes = 0;
     for (i = 0; i < w->n; i++) {
         go_to(w, i, BEGINNING);
         w->tokens[i] = (bitnet_token)(i * 7919 % info.n_vocab);
@@ -77,19 +77,16 @@ void write_together(writers *w, int passes, int chunk) {
     for (i = 0; i < PROMPT; i++) prompt[i] = (bitnet_token)(i * 104729 % info.n_vocab);
     if (chunk > 0) go_to(w, w->n, 0);
     for (pass = 0; pass < passes; pass++) {
-        double rows = 0;
         w->inputs[w->n].seq = w->n;
         w->inputs[w->n].tokens = prompt + pass * chunk;
         w->inputs[w->n].n_tokens = chunk;
         eval_inputs(w, w->n + (chunk > 0));
         for (i = 0; i < w->n; i++) {
             w->tokens[i] = bitnet_sample_row(w->ctx, w->inputs[i].row, 0);
-            rows += bitnet_ctx_exact_logits(w->ctx);
+            head_bytes += (double)bitnet_ctx_head_bytes(w->ctx);
         }
-        /* One that needs all logits leaves them for the others. */
-        exact_rows += rows < info.n_vocab ? rows : info.n_vocab;
     }
-    w->exact_rows = exact_rows / passes;
+    w->head_bytes = head_bytes / passes;
 }
 
 /* ---- what is measured ---- */
@@ -178,16 +175,15 @@ void measure_sequences(const bitnet_model *m, const bitnet_kernels *k, int n_thr
 
 /* ---- the report ---- */
 
-/* The shortest time of a pass. It reads the ternary weights and the int8 copy of the head once, the
-   rows of the head that are computed exactly, and the keys and values of each sequence. It
-   multiplies each ternary weight with one column for each sequence, and each weight of the copy
-   with two, the halves of a hidden state. */
+/* The shortest time of a pass. It reads the ternary weights once, what the samples need of the head
+   and its copy, and the keys and values of each sequence. It multiplies each ternary weight with
+   one column for each sequence, and so each weight of the copy, in both planes. */
 static double least_seconds(const row *r, double gb_s, double gmac_s) {
     const double copy = info.head_copy_bytes ? (double)info.n_vocab * info.dim : 0;
     const double kv = 4.0 * info.n_layers * info.n_kv_heads * info.head_dim;
     const double positions = BEGINNING + (N_DECODE + 1) / 2.0;
-    const double bytes = layer_bytes(kernels) + copy + r->n * kv * positions +
-                         r->w->exact_rows * (double)info.head_bytes / info.n_vocab;
+    const double bytes = layer_bytes(kernels) + r->n * kv * positions +
+                         r->w->head_bytes;
     const double macs = r->n * (layer_weights() + 2 * copy);
     return bytes * 1e-9 / gb_s + (gmac_s > 0 ? macs * 1e-9 / gmac_s : 0);
 }

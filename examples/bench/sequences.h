@@ -10,7 +10,7 @@ typedef struct writers {
     int n;
     bitnet_input *inputs;              /* [n + 1]  the last is the prompt beside them */
     bitnet_token *tokens;              /* [n]      to be evaluated next */
-    double exact_rows;                 /* of the head, computed in a pass; see write_together */
+    double head_bytes;                 /* that a pass reads of the head and its copy */
 } writers;
 
 /* A context with n writers, which begin alike and then differ, and one sequence more for the prompt

@@ -13,8 +13,8 @@ typedef struct shape {
 typedef struct op {
     const char *name;
     char weights;                      /* t ternary, g ternary in groups of variant, u bytes,
-                                          f F32, h F16, b BF16, k keys and v values of an
-                                          int8 cache, 0 none */
+                                          n halves of bytes, f F32, h F16, b BF16, k keys and v
+                                          values of an int8 cache, 0 none */
     int seeds, variant;
     const shape *shapes;               /* the last one has n = 0 */
     void (*run)(const bitnet_kernels *k, const struct op *o, const shape *s, values *out);
@@ -94,10 +94,11 @@ static void make_weights(char type, size_t n, size_t rows) {
     size_t row, i, bytes = type == 'f' ? 4 : type == 'h' || type == 'b' ? 2 : 1;
     uint8_t *w = weights + 1;          /* no alignment is promised */
     if (type == 't') n /= 4;
+    if (type == 'n') n /= 2;
     for (row = 0; row < rows; row++)
         for (i = 0; i < n; i++, w += bytes) {
             uint32_t v = type == 't' ? ternary_byte(row)
-                : type == 'u' ? (kind ? either_end(row, 0, 255) : random_bits() & 255)
+                : bytes == 1 ? (kind ? either_end(row, 0, 255) : random_bits() & 255)
                 : type == 'h' ? half_bits() : float_bits(number(kind));
             if (type == 'b') v >>= 16;
             w[0] = (uint8_t)v;
@@ -169,7 +170,7 @@ static void make_activations(int bytes, size_t n, size_t cols) {
 }
 
 static int is_int(const op *o) {
-    return o->weights && strchr("tugkv", o->weights);
+    return o->weights && strchr("tungkv", o->weights);
 }
 
 static void make_inputs(const op *o, const shape *s) {
@@ -217,6 +218,8 @@ static void run_int_dots(const bitnet_kernels *k, const op *o, const shape *s, v
     if (!packs || !k->pack(weights + 1, s->n, s->rows, packed)) {  /* if refused: zeros */
         if (o->weights == 't')
             ENTRY(k, dotrows_ternary)(w, q, sums, s->n, s->rows, s->cols, ints, stride);
+        else if (o->weights == 'n')
+            ENTRY(k, dotrows_u4)(w, q, sums, s->n, s->rows, s->cols, ints, stride);
         else ENTRY(k, dotrows_u8)(w, q, sums, s->n, s->rows, s->cols, ints, stride);
     }
     for (c = 0; c < (size_t)s->cols; c++) put_ints(out, ints + c * stride, (size_t)s->rows);
@@ -336,10 +339,11 @@ static const shape gated[] = {{1, 1, 1, 0}, {8, 1, 1, 0}, {33, 1, 1, 0}, {0, 0, 
 static const shape normed[] = {{1, 1, 1, 0}, {3, 1, 1, 0}, {8, 1, 1, 0}, {33, 1, 1, 0},
     {129, 1, 1, 0}, {320, 1, 1, 1}, {0, 0, 0, 0}};
 static const shape quantized[] = {{1, 1, 1, 5}, {3, 1, 1, 5}, {8, 1, 1, 5}, {33, 1, 1, 5},
-    {129, 1, 1, 5}, {2560, 1, 1, 1}, {6912, 1, 1, 1}, {0, 0, 0, 0}};
+    {129, 1, 1, 5}, {6912, 1, 1, 1}, {0, 0, 0, 0}};
 static const shape integer[] = {{128, 37, 1, 0}, {128, 5, 2, 0}, {256, 35, 3, 0}, {384, 9, 5, 0},
     {128, 17, 8, 0}, {256, 19, 33, 0}, {2560, 33, 1, 0}, {2560, 2, 33, 0}, {6912, 3, 2, 0},
     {6912, 2, 5, 0}, {0, 0, 0, 0}};
+static const shape halves[] = {{256, 9, 1, 0}, {128, 2, 33, 0}, {0, 0, 0, 0}};
 static const shape grouped[] = {{256, 37, 1, 0}, {256, 6, 2, 0}, {256, 35, 3, 0}, {512, 9, 5, 0},
     {768, 16, 8, 0}, {2560, 33, 1, 0}, {2560, 2, 33, 0}, {6912, 3, 2, 0}, {0, 0, 0, 0}};
 static const shape floats[] = {{1, 3, 1, 0}, {17, 5, 2, 0}, {33, 6, 3, 0}, {64, 17, 5, 0},
@@ -354,6 +358,7 @@ static const op ops[] = {
     {"quantize", 0, 1, 0, quantized, run_quantize},
     {"dotrows_ternary", 't', 1, 0, integer, run_int_dots},
     {"dotrows_u8", 'u', 1, 0, integer, run_int_dots},
+    {"dotrows_u4", 'n', 1, 0, halves, run_int_dots},
     {"dotrows_groups 64", 'g', 1, 64, grouped, run_group_dots},
     {"dotrows_groups 128", 'g', 1, 128, grouped, run_group_dots},
     {"dotrows_groups 256", 'g', 1, 256, grouped, run_group_dots},

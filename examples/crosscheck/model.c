@@ -91,7 +91,7 @@ static void report_prompt(const model_options *o) {
     }
 }
 
-/* Greedy tokens, by exact top-k over an int8 copy of the output head, then all logits. */
+/* Greedy tokens, by exact top-k with a copy of the output head, then all logits. */
 static void report_tokens(int32_t n_new) {
     bitnet_sampler greedy = {0};
     bitnet_detok detok = {{0}, 0};

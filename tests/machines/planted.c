@@ -69,6 +69,8 @@ static bitnet_kernels entry_of(const bitnet_kernels *k, const char *entry) {
     KEEP(sigmoid_gate);
     KEEP(rmsnorm);
     KEEP(dotrows_u8);
+    KEEP(dotrows_u4);
+    KEEP(dotrows_i2s);
     KEEP(scores_i8);
     KEEP(weigh_i8);
     KEEP(sumrows_i8);

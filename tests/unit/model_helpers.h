@@ -124,7 +124,8 @@ static inline int same_logits(const void *data, size_t size, const variant *v, b
                   "other bits from token %d on: kernels %s, %d threads, n_batch %d, "
                   "calls of %d, %s cache%s",
                   row, v->kernels ? v->kernels->name : "best", v->threads, v->batch, v->step,
-                  kv == BITNET_KV_F32 ? "F32" : kv == BITNET_KV_I8 ? "I8" : "F16", v->parallel_fn ? ", caller's pool" : "");
+                  kv == BITNET_KV_F32 ? "F32" : kv == BITNET_KV_I8 ? "I8" : "F16",
+                  v->parallel_fn ? ", caller's pool" : "");
     if (v->parallel_fn && v->threads > 1 && !calls)
         test_fail(__FILE__, __LINE__, "the caller's pool was not used");
     return row < 0;

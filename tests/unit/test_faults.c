@@ -1610,6 +1610,7 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     SAYS(0, bitnet_ctx_capacity(0));
     SAYS(0, bitnet_ctx_threads(0));
     SAYS(0, bitnet_ctx_exact_logits(0));
+    SAYS(0, bitnet_ctx_head_bytes(0));
     WRONG(bitnet_ctx_rewind(0, 0));
     WRONG(bitnet_eval(0, prompt, 2, 0, &err));
     CHECK(strstr(err.text, "context is NULL"));

@@ -12,7 +12,8 @@ typedef struct bench {
     bitnet_ctx *c;
     float full[HEAD_ROWS];                  /* all logits of the hidden state */
     uint64_t seed;
-    long draws, exact;                 /* how many were screened, and their exact rows */
+    long draws, exact, fine;           /* how many were screened, their exact rows, and how many
+                                          read both planes */
 } bench;
 
 static float normal(uint64_t *seed) {  /* about: the sum of 12 uniform numbers */
@@ -119,6 +120,7 @@ static int same_draw(bench *b, const bitnet_sampler *sampler) {
     if (n < HEAD_ROWS) {
         b->draws++;
         b->exact += n;
+        b->fine += b->c->screen.fine;
         for (i = 0; i < n && !sampler->n_bias && !(sampler->repeat_penalty > 0.0f); i++) {
             const bitnet__candidate *x = &b->c->candidates[i];
             float logit = b->full[x->token];
@@ -141,12 +143,14 @@ static void run_screen(uint32_t type, int wild) {
         set_sampler(&b, round / 10 % 7, &s, bias);
         ok = same_draw(&b, &s);
     }
-    printf("%ld of %d draws screened, %.1f of %d rows exact ... ", b.draws, round,
-           (double)b.exact / (double)(b.draws ? b.draws : 1), (int)HEAD_ROWS);
+    printf("%ld of %d draws screened, %ld by both planes, %.1f of %d rows exact ... ", b.draws,
+           round, b.fine, (double)b.exact / (double)(b.draws ? b.draws : 1), (int)HEAD_ROWS);
     round--;
     tear_down(&b);
     CHECK_MSG(ok, "hidden %d, sampler %d, round %d", round % 10, round / 10 % 7, round);
     CHECK_MSG(b.draws > rounds / 2, "only %ld draws were screened", b.draws);
+    CHECK_MSG(b.fine > rounds / 20 && b.draws - b.fine > rounds / 20, "%ld of %ld by both planes",
+              b.fine, b.draws);
 }
 
 static void test_f16(void) { run_screen(BITNET_TENSOR_F16, 0); }
@@ -155,49 +159,91 @@ static void test_bf16(void) { run_screen(BITNET_TENSOR_BF16, 0); }
 static void test_wild_f16(void) { run_screen(BITNET_TENSOR_F16, 1); }
 static void test_wild_f32(void) { run_screen(BITNET_TENSOR_F32, 1); }
 
-/* The bounds themselves, where they are tight: a hidden state along the rest e of a row, or against
-   it, and one whose own rest f has the signs of a row that 8 bits hold exactly. */
-static void test_bounds(void) {
-    static bench b;
-    bitnet_sampler greedy;
+/* What the copy says of a weight. */
+static double copied_weight(const bench *b, int row, int i, int fine) {
+    const bitnet__head_copy *t = b->m->copy;
+    const size_t first = (size_t)row * (size_t)bitnet__padded_row(DIM);
+    const int both = t->high[first / 2 + (size_t)(i / 128 * 64 + i % 64)];
+    const int high = i % 128 < 64 ? both >> 4 : both & 15;
+    const int low = t->low[first / 4 + (size_t)(i / 128 * 32 + i % 32)] >> (6 - i / 32 % 4 * 2) & 3;
+    const double h = fine ? 16.0 * (high - 8) + 4.0 * (low - 1) + 5.5 : 16.0 * (high - 8) + 7.5;
+    return 2 * (double)t->scale[row] * h;
+}
+
+/* A hidden state along what the copy leaves of a row, or against it; or one whose own rest has the
+   signs of a row. b is then 1. */
+static void make_tight(bench *b, int round, int of, int fine, int with_v, float *x) {
     float row[DIM];
-    int round, r, i, bad = 0;
-    double tightest = 0;
+    int i;
+    bitnet__matrix_row(&b->m->head, of, row);
+    for (i = 0; i < DIM; i++) {
+        const float rest = with_v ? 0.45f : 17.0f, sign = row[i] > 0 ? 1.0f : -1.0f;
+        const int v = with_v ? (int)(gb_random(&b->seed) % 120) - 60 : 0;
+        if (round % 2) x[i] = (float)(((int)(gb_random(&b->seed) % 3) - 1) * 128 + v) + rest * sign;
+        else
+            x[i] = (float)((double)row[i] - copied_weight(b, of, i, fine)) *
+                   (round % 4 ? 1.0f : -1000.0f);
+    }
+    if (round % 2) x[0] = 16256.0f;    /* where these rows have all of their rest */
+}
+
+/* The bounds themselves, where they are tight: of the high plane and of both, with u alone and, if
+   v matters, with u and v; also of two hidden states. */
+static void test_bounds(void) {
+    static const char *const names[] = {"coarse", "fine", "coarse with v", "fine with v"};
+    static bench b;
+    bitnet_ctx_params p = {0};
+    bitnet_sampler greedy;
+    int round, kind, r, i, bad = 0;
+    double tightest[4] = {0, 0, 0, 0};
     CHECK(set_up(&b, BITNET_TENSOR_F32, 0));
-    for (r = 0; r < 100; r++)
-        for (i = 0; i < DIM; i++) {    /* multiples of 1/64 up to 127/64 */
-            float w = (float)(i == 0 ? 127 : (int)(gb_random(&b.seed) % 255) - 127) / 64.0f;
+    bitnet_ctx_free(b.c);
+    p.n_logits = p.n_threads = 2;
+    CHECK(!bitnet_ctx_create(b.m, &p, &b.c, 0));
+    for (r = 0; r < 100; r++)          /* up to 127/64, the others exact in one plane or in both */
+        for (i = 0; i < DIM; i++) {
+            const int negative = gb_random(&b.seed) % 2 == 0;
+            float w = negative ? -120.5f : 119.5f;
+            if (r >= 50) w = negative ? -126.5f : 125.5f;
+            w = (i == 0 ? 127.0f : w) / 64.0f;
             memcpy(head_row(&b, r) + 4 * i, &w, 4);
         }
     set_hidden(&b, 0);
     memset(&greedy, 0, sizeof greedy);
     CHECK(bitnet_sample(b.c, &greedy) >= 0 && bitnet_ctx_exact_logits(b.c) < HEAD_ROWS);
-    for (round = 0; round < 300; round++) {
+    for (round = 0; round < 600; round++) {
+        bitnet__screen *t = &b.c->screen;
         float *x = b.c->hidden;
-        int of = (int)(gb_random(&b.seed) % (round % 2 ? 100 : 2000)) + (round % 2 ? 0 : 100);
-        bitnet__matrix_row(&b.m->head, of, row);
-        for (i = 0; i < DIM; i++) {
-            float h = (float)((int)b.m->copy->rows[(size_t)of * DIM + (size_t)i] - 128);
-            if (round % 2) x[i] = (float)((int)(gb_random(&b.seed) % 16000) - 8000) +
-                                  (row[i] > 0 ? 0.45f : -0.45f);
-            else x[i] = (row[i] - b.m->copy->scale[of] * h) * (round % 4 ? 1.0f : -1000.0f);
-        }
-        if (round % 2) x[DIM - 1] = 8192.0f;       /* so that b is 1 */
-        b.c->int8.n_bound = 0;
-        CHECK(bitnet__bound_logits(b.c, 0) && b.c->int8.n_bound == 1);
+        int of = (int)(gb_random(&b.seed) % (round % 2 ? 50 : 2000)) + (round % 2 ? 0 : 100);
+        const int fine = round / 4 % 2, with_v = round / 8 % 2 && round % 2;
+        kind = fine + 2 * with_v;
+        of += round % 2 && fine ? 50 : 0;
+        make_tight(&b, round, of, fine, with_v, x);
+        memcpy(x + DIM, x, DIM * sizeof *x);
+        b.c->n_ready = t->n_bound = 0;
+        t->n_fine = fine;
+        show_rows(b.c, 1 + round % 3 % 2);
+        CHECK(bitnet__bound_logits(b.c, 0) && t->n_bound == b.c->n_rows);
+        CHECK(t->fine == fine && t->with_v == with_v);
         bitnet__head_rows(b.c, 0, HEAD_ROWS, x, 1, b.full, HEAD_ROWS, 0);
-        for (r = 0; r < HEAD_ROWS; r++) {
-            double low = (double)b.c->int8.low[r], high = (double)b.c->int8.high[r];
-            double err = (high - low) / 2, off = fabs((double)b.full[r] - (low + high) / 2);
-            bad += !((double)b.full[r] >= low && (double)b.full[r] <= high);
-            bad += !(b.c->int8.max_low[r / BITNET__CHUNK] >= b.c->int8.low[r]);
-            bad += !(b.c->int8.max_high[r / BITNET__CHUNK] >= b.c->int8.high[r]);
-            if (r == of && off / err > tightest) tightest = off / err;
+        for (r = 0; r < HEAD_ROWS * t->n_bound; r++) {
+            const int state = r / HEAD_ROWS, row = r % HEAD_ROWS, at = state * t->n_chunks;
+            const int chunk = at + row / BITNET__CHUNK;
+            const double low = (double)t->low[at * BITNET__CHUNK + row];
+            const double high = (double)t->high[at * BITNET__CHUNK + row];
+            const double full = (double)b.full[row], off = fabs(full - (low + high) / 2);
+            bad += !(full >= low && full <= high);
+            bad += !((double)t->max_low[chunk] >= low && (double)t->max_high[chunk] >= high);
+            if (row == of && off / ((high - low) / 2) > tightest[kind])
+                tightest[kind] = off / ((high - low) / 2);
         }
     }
-    printf("within %.2f of the bound ... ", tightest);
+    printf("within %.2f, %.2f, %.2f and %.2f of the bound ... ", tightest[0], tightest[1],
+           tightest[2], tightest[3]);
     tear_down(&b);
     CHECK_MSG(bad == 0, "%d logits lie outside their bounds", bad);
+    for (kind = 0; kind < 4; kind++)
+        CHECK_MSG(tightest[kind] > 0.8, "%s: only within %.2f", names[kind], tightest[kind]);
 }
 
 /* ---- the sampler's hooks ---- */
@@ -360,7 +406,7 @@ static void test_ahead(void) {
             memcpy(b.full, full[i], sizeof b.full);
             CHECK_MSG(same_draw(&b, &s), "round %d, row %d of %d", round, i, n);
             s.rng++;
-            if (b.c->int8.n_bound > widest) widest = b.c->int8.n_bound;
+            if (b.c->screen.n_bound > widest) widest = b.c->screen.n_bound;
         }
     }
     tear_down(&b);
@@ -389,11 +435,53 @@ static void test_switch(void) {
         CHECK_MSG(t == u, "token %d at %d, without the screen %d", (int)t, i, (int)u);
         CHECK(bitnet_ctx_exact_logits(b.c) < HEAD_ROWS);
         CHECK(bitnet_ctx_exact_logits(full) == HEAD_ROWS);
+        CHECK(bitnet_ctx_head_bytes(b.c) > HEAD_ROWS * DIM / 2);
+        CHECK(bitnet_ctx_head_bytes(b.c) < bitnet_ctx_head_bytes(full));
+        CHECK(bitnet_ctx_head_bytes(full) == info.head_bytes);
         CHECK(bitnet_logits(b.c, -1)[t] == bitnet_logits(full, -1)[t]);
         CHECK(bitnet_sample(b.c, 0) == t && bitnet_ctx_exact_logits(b.c) == HEAD_ROWS);
     }
     bitnet_ctx_free(full);
     tear_down(&b);
+}
+
+/* The copy of a large head is filled in by the first samples, which compute all logits meanwhile;
+   another context finds it where they left it. */
+static void test_parts(void) {
+    enum { ROWS = (1 << 17) + 1000 };      /* of 128: one part is 2^17 */
+    gb_model g;
+    bitnet_ctx_params p = {0};
+    bitnet_model *m;
+    bitnet_ctx *c[3];
+    bitnet_token t[3];
+    int round, i;
+    memset(&g, 0, sizeof g);
+    g.dim = g.ffn = 128, g.layers = 1, g.heads = 2, g.kv_heads = 1;
+    g.n_ctx = 64, g.seed = 5, g.embed_type = BITNET_TENSOR_F16;
+    g.spare_rows = ROWS - 259;
+    gb_make_model(&g);
+    CHECK(!bitnet_model_load_memory(g.data, g.size, 0, &m, 0) && m->n_vocab == ROWS);
+    p.n_threads = 2;
+    for (i = 0; i < 3; i++) {
+        p.no_head_copy = i == 2;
+        CHECK(!bitnet_ctx_create(m, &p, &c[i], 0));
+        t[i] = 5;
+    }
+    for (round = 0; round < 8; round++) {
+        for (i = 0; i < 3; i++) {
+            CHECK(!bitnet_eval(c[i], &t[i], 1, 0, 0));
+            t[i] = bitnet_sample(c[i], 0);
+            CHECK((bitnet_ctx_exact_logits(c[i]) == ROWS) == (i == 2 || (round == 0 && i == 0)));
+            CHECK(m->copy->n_built == (round > 0 || i > 0 ? ROWS : 1 << 17));
+        }
+        CHECK_MSG(t[0] == t[2] && t[1] == t[2], "round %d: %d and %d, not %d", round, (int)t[0],
+                  (int)t[1], (int)t[2]);
+    }
+    for (i = 0; i < ROWS; i++)
+        CHECK_MSG(m->copy->norm[i] > 0 && m->copy->fine[i] > 0, "row %d is not filled in", i);
+    for (i = 0; i < 3; i++) bitnet_ctx_free(c[i]);
+    bitnet_model_free(m);
+    gb_free_model(&g);
 }
 
 extern const test_case head_tests[];
@@ -408,5 +496,6 @@ const test_case head_tests[] = {
     {"head/rewrite", test_rewrite},
     {"head/ahead", test_ahead},
     {"head/switch", test_switch},
+    {"head/parts", test_parts},
     {0, 0}
 };

@@ -217,9 +217,9 @@ static void test_pending(void) {
     gb_free_model(&g);
 }
 
-/* The checksums at the end of what was saved for this model and text, F16, F32 and I8. This test, which
-   prints them when they differ, computed them on x86-64; another machine, kernel table or compiler
-   must find the same. A change of the format, of the identity of models, of make or of
+/* The checksums at the end of what was saved for this model and text, F16, F32 and I8. This test,
+   which prints them when they differ, computed them on x86-64; another machine, kernel table or
+   compiler must find the same. A change of the format, of the identity of models, of make or of
    gguf_builder.h makes others. */
 static void test_portable(void) {
     static const uint64_t want[3] = {0x040fe3e708f2bc43u, 0x1d7d20d377165e31u,
