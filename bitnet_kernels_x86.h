@@ -2554,6 +2554,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_bytes)(const uint8_t *w, const
                     else BITNET__ADDED(sum[c][r], h[r]);   /* gcc 12 then copies no sums */
                 }
             }
+            if (bits == 4) BITNET__NO_AHEAD();
         }
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++)
