@@ -932,7 +932,8 @@ typedef enum bitnet_cpu_features {
     BITNET_CPU_DOTPROD = 128,    /* SDOT and UDOT */
     BITNET_CPU_I8MM = 256,       /* SMMLA */
     BITNET_CPU_SIMD128 = 512,    /* WebAssembly: what the module was compiled for */
-    BITNET_CPU_RELAXED = 1024    /* and relaxed SIMD, if the engine computes it correctly */
+    BITNET_CPU_RELAXED = 1024,   /* and relaxed SIMD, if the engine computes it correctly */
+    BITNET_CPU_AMX = 2048        /* AMX's tiles of int8, which Linux has permitted */
 } bitnet_cpu_features;
 
 /* A kernel table, so that programs can call kernels without a model or pass their own. An entry

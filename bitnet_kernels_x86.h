@@ -135,6 +135,15 @@ extern "C" {
   #define BITNET__AVXVNNI 1
 #endif
 
+/* AMX: gcc from 11, clang from 12 (Apple counts one more), on Linux, whose permission it needs. */
+#if !BITNET__AVX512 || defined(BITNET_NO_AMX) || !defined(__x86_64__) || !defined(__linux__) || \
+    (defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 11) || \
+    (defined(__clang__) && __clang_major__ < 12)
+  #define BITNET__AMX 0
+#else
+  #define BITNET__AMX 1
+#endif
+
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__TARGET_avx2 __attribute__((target("avx2,fma,f16c")))
   #define BITNET__TARGET_avxvnni __attribute__((target("avx2,fma,f16c,avxvnni")))
@@ -143,6 +152,9 @@ extern "C" {
   #define BITNET__TARGET_avx512vbmi \
       __attribute__(( \
           target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi")))
+  #define BITNET__TARGET_amx \
+      __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni," \
+                            "amx-tile,amx-int8")))
 #else
   #define BITNET__TARGET_avx2
   #define BITNET__TARGET_avxvnni
@@ -373,8 +385,22 @@ static uint32_t bitnet__saved_registers(void) {
 #endif
 }
 
+#if BITNET__AMX
+/* Whether Linux lets this process use tiles of AMX: ARCH_REQ_XCOMP_PERM for XFEATURE_XTILEDATA.
+   Permission holds until the process ends. It may be asked for any number of times. */
+static int bitnet__may_use_tiles(void) {
+    enum { arch_prctl = 158, request_permission = 0x1023, tile_data = 18 };
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "0"((long)arch_prctl), "D"((long)request_permission), "S"((long)tile_data)
+                     : "rcx", "r11", "memory");
+    return result == 0;
+}
+#endif
+
 static uint32_t bitnet__cpu_features(void) {
-    const uint32_t ymm = 0x06, zmm = 0xe6;
+    const uint32_t ymm = 0x06, zmm = 0xe6, tiles = 3u << 17;
     const uint32_t f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
     uint32_t leaf0[4], leaf1[4], leaf7[4], more7[4] = {0}, saved, features = 0;
     bitnet__cpuid(0, 0, leaf0);
@@ -392,6 +418,10 @@ static uint32_t bitnet__cpu_features(void) {
     features |= BITNET_CPU_AVX512;
     if (leaf7[2] >> 11 & 1) features |= BITNET_CPU_AVX512VNNI;
     if (leaf7[2] >> 1 & 1) features |= BITNET_CPU_AVX512VBMI;
+#if BITNET__AMX
+    if ((leaf7[3] >> 24 & 3) == 3 && (saved & tiles) == tiles && bitnet__may_use_tiles())
+        features |= BITNET_CPU_AMX;
+#endif
     return features;
 }
 
@@ -1372,7 +1402,153 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
 #undef BITNET__FN
 #endif
 
+#if BITNET__AMX
+/* ---- AMX: panels by tiles; what is not a panel is AVX-512's ----
+   A tile register has up to 16 rows of 64 bytes. TDPBSUD multiplies a tile A, 16 columns (tokens)
+   by 64 activations, by a tile B, 16 steps of a panel's half, and adds the dots to a tile C, int32:
+
+       C[column][row] += sum over i of A[column][i] * B[i / 4][4 * row + i % 4]
+
+   So A is read from the activations as they lie, B from the panel, and C from out and back. Two
+   halves of a panel and two tiles of columns make four C; each A and B serves two of them. */
+
+#define BITNET__FN BITNET__INLINE BITNET__TARGET_amx
+
+enum { bitnet__tile_cols_amx = 32, bitnet__panels_from_amx = 8 };
+
+/* The shapes of the tile registers: 0 to 3 are C, 4 and 5 A, 6 and 7 B. */
+typedef struct bitnet__tile_shapes {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t bytes[16];                /* in a row */
+    uint8_t rows[16];
+} bitnet__tile_shapes;
+
+/* For 1 to 32 columns. */
+BITNET__FN void bitnet__shape_tiles(int cols) {
+    const int second = cols > 16 ? cols - 16 : 1;      /* of no use: then one column */
+    bitnet__tile_shapes s;
+    int i;
+    memset(&s, 0, sizeof s);
+    s.palette = 1;
+    for (i = 0; i < 8; i++) {
+        s.bytes[i] = 64;
+        s.rows[i] = 16;
+    }
+    s.rows[0] = s.rows[1] = s.rows[4] = (uint8_t)(cols < 16 ? cols : 16);
+    s.rows[2] = s.rows[3] = s.rows[5] = (uint8_t)second;
+    _tile_loadconfig(&s);
+}
+
+/* Adds the dots of a whole panel with as many columns as the tiles have been shaped for. */
+BITNET__HOT BITNET__TARGET_amx void bitnet__multiply_amx(const void *panel, int len,
+                                                         const int8_t *q, int n, int cols,
+                                                         int32_t *out, size_t out_stride) {
+    const uint8_t *codes = (const uint8_t *)panel;
+    const size_t column = (size_t)n, dots = out_stride * 4;
+    int k;
+    BITNET__NO_AHEAD();                /* the intrinsics do not say that they read memory */
+    _tile_loadd(0, out, dots);
+    _tile_loadd(1, out + 16, dots);
+    if (cols > 16) {
+        _tile_loadd(2, out + 16 * out_stride, dots);
+        _tile_loadd(3, out + 16 * out_stride + 16, dots);
+        for (k = 0; k < len; k += 64, q += 64, codes += 2048) {
+            _tile_loadd(6, codes, 128);
+            _tile_loadd(4, q, column);
+            _tile_dpbsud(0, 4, 6);
+            _tile_loadd(5, q + 16 * column, column);
+            _tile_dpbsud(2, 5, 6);
+            _tile_loadd(7, codes + 64, 128);
+            _tile_dpbsud(1, 4, 7);
+            _tile_dpbsud(3, 5, 7);
+        }
+        _tile_stored(2, out + 16 * out_stride, dots);
+        _tile_stored(3, out + 16 * out_stride + 16, dots);
+    } else {
+        for (k = 0; k < len; k += 64, q += 64, codes += 2048) {
+            _tile_loadd(4, q, column);
+            _tile_loadd(6, codes, 128);
+            _tile_dpbsud(0, 4, 6);
+            _tile_loadd(7, codes + 64, 128);
+            _tile_dpbsud(1, 4, 7);
+        }
+    }
+    _tile_stored(0, out, dots);
+    _tile_stored(1, out + 16, dots);
+    BITNET__NO_AHEAD();
+}
+
+/* The dots begin with minus the sums of the columns. Rows that are no whole panel are left to
+   vpdpbusd. */
+BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_amx(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
+    int32_t *out, size_t out_stride, bitnet__unpack_fn *unpack, const int depth) {
+    __m512i panel[BITNET__PANEL][2];
+    int r, k, c, len, count, shape = 0;
+    for (c = 0; c < cols; c++)
+        for (r = 0; r < rows; r += 16)
+            bitnet__store_first_avx512vnni(out + (size_t)c * out_stride + r, rows - r,
+                                           _mm512_set1_epi32(-sums[c]));
+    for (k = 0; k < n; k += len) {
+        len = n - k < depth ? n - k : depth;
+        for (r = 0; r < rows; r += 32) {
+            const int whole = rows - r >= 32;
+            unpack(w, n, rows, r, k, len, panel);
+            for (c = 0; c < cols; c += count) {
+                const int8_t *col = q + (size_t)c * (size_t)n + (size_t)k;
+                int32_t *to = out + (size_t)c * out_stride + (size_t)r;
+                count = bitnet__share(cols - c, whole ? bitnet__tile_cols_amx
+                                                      : bitnet__panel_cols_avx512vnni);
+                if (!whole) {
+                    bitnet__multiply_avx512vnni(panel, len, col, n, 0, rows - r, count, to,
+                                                out_stride);
+                    continue;
+                }
+                if (shape != count) bitnet__shape_tiles(shape = count);
+                bitnet__multiply_amx(panel, len, col, n, count, to, out_stride);
+            }
+        }
+    }
+    if (shape) _tile_release();
+}
+
+static BITNET__TARGET_amx void bitnet__panels_i2s_amx(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
+    int32_t *out, size_t out_stride) {
+    bitnet__panels_amx(w, q, sums, n, rows, cols, out, out_stride, bitnet__unpack_i2s_avx512vnni,
+                       4 * BITNET__PANEL);
+}
+
+static BITNET__TARGET_amx void bitnet__dotrows_i2s_amx(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
+    int32_t *out, size_t out_stride) {
+    bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride,
+                             bitnet__tiles_i2s_avx512vnni, bitnet__panels_i2s_amx, 1,
+                             bitnet__panels_from_amx, bitnet__i2s_bytes);
+}
+
+#define bitnet__dotrows_groups_amx bitnet__dotrows_groups_avx512vnni
+#define bitnet__dotrows_u8_amx bitnet__dotrows_u8_avx512vnni
+#define bitnet__dotrows_u4_amx bitnet__dotrows_u4_avx512vnni
+#define bitnet__scores_i8_amx bitnet__scores_i8_avx512vnni
+#define bitnet__sumrows_i8_amx bitnet__sumrows_i8_avx512vnni
+#define BITNET__NEEDS_AMX \
+    (BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI | \
+     BITNET_CPU_AMX)
+
+static const bitnet_kernels bitnet__kernels_amx = {
+    "amx", BITNET__NEEDS_AMX, 0, 0, 0, 0,
+    BITNET__KERNEL_ENTRIES(amx, avx512vnni, bitnet__dotrows_i2s_amx)
+};
+#undef BITNET__FN
+#endif
+
 /* Best first. */
+#if BITNET__AMX
+  #define BITNET__TABLES_AMX &bitnet__kernels_amx,
+#else
+  #define BITNET__TABLES_AMX
+#endif
 #if BITNET__AVX512
   #define BITNET__TABLES_AVX512 &bitnet__kernels_avx512vnni,
   #define BITNET__TABLES_AVX512_TL2 \
@@ -1395,11 +1571,11 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
 #endif
 #ifdef BITNET_TL2
   #define BITNET__KERNEL_TABLES \
-      BITNET__TABLES_AVX512 BITNET__TABLES_AVXVNNI BITNET__TABLES_AVX2 \
+      BITNET__TABLES_AMX BITNET__TABLES_AVX512 BITNET__TABLES_AVXVNNI BITNET__TABLES_AVX2 \
       BITNET__TABLES_AVX512_TL2 BITNET__TABLES_AVX2_TL2 &bitnet__kernels_scalar_tl2,
 #else
   #define BITNET__KERNEL_TABLES \
-      BITNET__TABLES_AVX512 BITNET__TABLES_AVXVNNI BITNET__TABLES_AVX2
+      BITNET__TABLES_AMX BITNET__TABLES_AVX512 BITNET__TABLES_AVXVNNI BITNET__TABLES_AVX2
 #endif
 
 #if defined(__GNUC__) && !defined(__clang__)

@@ -89,7 +89,25 @@ PEAK(avxvnni, "avx2", VEX_DP(0xe2, 0xd0) VEX_DP(0xe2, 0xd8) VEX_DP(0xe2, 0xe0) V
 /* As in the kernel: int16 sums of 32 products, then vpmaddwd widens them. */
 PEAK(avx2, "avx2", MADD4 MADD4 MADD4 MADD4 MADD4 MADD4 MADD4 MADD4
      "vpmaddwd %%ymm0, %%ymm2, %%ymm10\nvpaddd %%ymm10, %%ymm11, %%ymm11\n")
-#define X86_PROBES {"avx512vnni", read_avx512f, peak_avx512vnni, 12 * 64}, \
+/* Four tiles of sums, two of each factor. Opcodes as bytes because older assemblers do not know
+   them: TDPBSUD of tile s by a and b is c4 e2 (v) 5e (m). */
+#define TILE_DP(v, m) ".byte 0xc4, 0xe2, " #v ", 0x5e, " #m "\n"
+static void peak_amx(job *j) {
+    static const uint8_t shapes[64] = {
+        1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,        /* palette */
+        64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,        /* bytes of a row */
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        16, 16, 16, 16, 16, 16, 16, 16};                       /* rows */
+    uint64_t n = j->passes / 16;
+    __asm__ volatile(".byte 0xc4, 0xe2, 0x78, 0x49, 0x01\n"    /* ldtilecfg (%rcx) */
+                     "1:\n" TILE_DP(0x4a, 0xc4) TILE_DP(0x42, 0xcc) TILE_DP(0x4a, 0xd5)
+                     TILE_DP(0x42, 0xdd)
+                     "dec %0\njnz 1b\n"
+                     ".byte 0xc4, 0xe2, 0x78, 0x49, 0xc0\n"    /* tilerelease */
+                     : "+r"(n) : "c"(shapes) : "cc", "memory");
+}
+#define X86_PROBES {"amx", read_avx512f, peak_amx, 4 * 16384 / 16}, \
+    {"avx512vnni", read_avx512f, peak_avx512vnni, 12 * 64}, \
     {"avx512vbmi", read_avx512f, peak_avx512vnni, 12 * 64}, \
     {"avxvnni", read_avx2, peak_avxvnni, 12 * 32}, \
     {"avx2", read_avx2, peak_avx2, 32 * 32},
