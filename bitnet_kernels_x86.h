@@ -1414,7 +1414,14 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
 
 #define BITNET__FN BITNET__INLINE BITNET__TARGET_amx
 
-enum { bitnet__tile_cols_amx = 32, bitnet__panels_from_amx = 8 };
+/* TILE_COLS: of two tiles A. UNITS of a panel are unpacked at a time: 128 weights of I2_S, or 192 of
+   TL2, of 32 rows. A panel has some of them, so that it stays in the L1 cache with the activations
+   of 32 columns. */
+enum { bitnet__tile_cols_amx = 32, bitnet__units_amx = 4, bitnet__panels_from_amx = 7 };
+
+/* Unpacks a unit, or the weights that are left, of the 32 rows that begin with row r. */
+typedef void bitnet__unit_fn_amx(const uint8_t *w, int n, int r, int k, int left,
+                                 __m512i (*to)[2]);
 
 /* The shapes of the tile registers: 0 to 3 are C, 4 and 5 A, 6 and 7 B. */
 typedef struct bitnet__tile_shapes {
@@ -1439,95 +1446,281 @@ BITNET__FN void bitnet__shape_tiles(int cols) {
     _tile_loadconfig(&s);
 }
 
-/* Adds the dots of a whole panel with as many columns as the tiles have been shaped for. */
-BITNET__HOT BITNET__TARGET_amx void bitnet__multiply_amx(const void *panel, int len,
-                                                         const int8_t *q, int n, int cols,
-                                                         int32_t *out, size_t out_stride) {
-    const uint8_t *codes = (const uint8_t *)panel;
-    const size_t column = (size_t)n, dots = out_stride * 4;
-    int k;
-    BITNET__NO_AHEAD();                /* the intrinsics do not say that they read memory */
+/* 64 weights of a panel times up to 16 columns, or with `two` up to 32. */
+BITNET__FN void bitnet__step_amx(const void *codes, const int8_t *q, size_t n, const int two) {
+    _tile_loadd(6, codes, 128);
+    _tile_loadd(4, q, n);
+    _tile_dpbsud(0, 4, 6);
+    if (two) {
+        _tile_loadd(5, q + 16 * n, n);
+        _tile_dpbsud(2, 5, 6);
+    }
+    _tile_loadd(7, (const char *)codes + 64, 128);
+    _tile_dpbsud(1, 4, 7);
+    if (two) _tile_dpbsud(3, 5, 7);
+}
+
+/* Adds the dots of weights k to k + len - 1 of 32 rows with as many columns as the tiles have been
+   shaped for. With unit, which unpacks `wide` weights, the panel is made here: while the tiles
+   multiply a unit, which takes few instructions and much time, the next one is unpacked. If len is
+   longer than the panel, it keeps only the last units. */
+BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
+    bitnet__unit_fn_amx *unit, const uint8_t *w, int r, int k, int len, __m512i (*panel)[2],
+    const int8_t *q, int n, int32_t *out, size_t out_stride, const int wide, const int two) {
+    const size_t dots = out_stride * 4;
+    int i, j, last;
+    q += k;
     _tile_loadd(0, out, dots);
     _tile_loadd(1, out + 16, dots);
-    if (cols > 16) {
+    if (two) {
         _tile_loadd(2, out + 16 * out_stride, dots);
         _tile_loadd(3, out + 16 * out_stride + 16, dots);
-        for (k = 0; k < len; k += 64, q += 64, codes += 2048) {
-            _tile_loadd(6, codes, 128);
-            _tile_loadd(4, q, column);
-            _tile_dpbsud(0, 4, 6);
-            _tile_loadd(5, q + 16 * column, column);
-            _tile_dpbsud(2, 5, 6);
-            _tile_loadd(7, codes + 64, 128);
-            _tile_dpbsud(1, 4, 7);
-            _tile_dpbsud(3, 5, 7);
-        }
-        _tile_stored(2, out + 16 * out_stride, dots);
-        _tile_stored(3, out + 16 * out_stride + 16, dots);
-    } else {
-        for (k = 0; k < len; k += 64, q += 64, codes += 2048) {
-            _tile_loadd(4, q, column);
-            _tile_loadd(6, codes, 128);
-            _tile_dpbsud(0, 4, 6);
-            _tile_loadd(7, codes + 64, 128);
-            _tile_dpbsud(1, 4, 7);
-        }
+    }
+    if (unit) unit(w, n, r, k, len, panel);
+    for (i = 0; i < len; i = last) {
+        __m512i(*now)[2] = panel + i / wide % bitnet__units_amx * (wide / 4);
+        last = len - i < wide ? len : i + wide;
+        BITNET__NO_AHEAD();            /* the intrinsics do not say that they read memory */
+        for (j = i; j < last; j += 64)
+            bitnet__step_amx(now + (j - i) / 4, q + j, (size_t)n, two);
+        if (unit && last < len)
+            unit(w, n, r, k + last, len - last,
+                 panel + last / wide % bitnet__units_amx * (wide / 4));
     }
     _tile_stored(0, out, dots);
     _tile_stored(1, out + 16, dots);
+    if (two) {
+        _tile_stored(2, out + 16 * out_stride, dots);
+        _tile_stored(3, out + 16 * out_stride + 16, dots);
+    }
     BITNET__NO_AHEAD();
 }
 
-/* The dots begin with minus the sums of the columns. Rows that are no whole panel are left to
-   vpdpbusd. */
+/* All columns with whole panels of rows. The dots begin with minus the sums of the columns. */
 BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_amx(
     const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
-    int32_t *out, size_t out_stride, bitnet__unpack_fn *unpack, const int depth) {
-    __m512i panel[BITNET__PANEL][2];
+    int32_t *out, size_t out_stride, bitnet__unit_fn_amx *unit, const int wide) {
+    const int depth = cols > bitnet__tile_cols_amx ? bitnet__units_amx * wide : n;
+    __m512i panel[bitnet__units_amx * 48][2];
     int r, k, c, len, count, shape = 0;
     for (c = 0; c < cols; c++)
         for (r = 0; r < rows; r += 16)
-            bitnet__store_first_avx512vnni(out + (size_t)c * out_stride + r, rows - r,
-                                           _mm512_set1_epi32(-sums[c]));
+            _mm512_storeu_si512(out + (size_t)c * out_stride + r, _mm512_set1_epi32(-sums[c]));
     for (k = 0; k < n; k += len) {
         len = n - k < depth ? n - k : depth;
         for (r = 0; r < rows; r += 32) {
-            const int whole = rows - r >= 32;
-            unpack(w, n, rows, r, k, len, panel);
             for (c = 0; c < cols; c += count) {
-                const int8_t *col = q + (size_t)c * (size_t)n + (size_t)k;
+                const int8_t *col = q + (size_t)c * (size_t)n;
                 int32_t *to = out + (size_t)c * out_stride + (size_t)r;
-                count = bitnet__share(cols - c, whole ? bitnet__tile_cols_amx
-                                                      : bitnet__panel_cols_avx512vnni);
-                if (!whole) {
-                    bitnet__multiply_avx512vnni(panel, len, col, n, 0, rows - r, count, to,
-                                                out_stride);
-                    continue;
-                }
+                count = bitnet__share(cols - c, bitnet__tile_cols_amx);
                 if (shape != count) bitnet__shape_tiles(shape = count);
-                bitnet__multiply_amx(panel, len, col, n, count, to, out_stride);
+#define BITNET__MULTIPLY(unit, two) \
+    bitnet__multiply_amx(unit, w, r, k, len, panel, col, n, to, out_stride, wide, two)
+                if (c == 0 && count > 16) BITNET__MULTIPLY(unit, 1);
+                else if (c == 0) BITNET__MULTIPLY(unit, 0);
+                else if (count > 16) BITNET__MULTIPLY(0, 1);
+                else BITNET__MULTIPLY(0, 0);
+#undef BITNET__MULTIPLY
             }
         }
     }
-    if (shape) _tile_release();
+    _tile_release();
 }
 
-static BITNET__TARGET_amx void bitnet__panels_i2s_amx(
+/* A unit of I2_S, as unpack_i2s makes it of whole rows; meanwhile the same of the next panel, every
+   line of it once, comes into the L2 cache. */
+BITNET__FN void bitnet__unit_i2s_amx(const uint8_t *w, int n, int r, int k, int left,
+                                     __m512i (*to)[2]) {
+    const size_t row = (size_t)(n / 4);
+    const uint8_t *p = w + (size_t)r * row + (size_t)(k / 4);
+    const uint8_t *next = p + 32 * row + (k / 128 % 2 ? 16 * row : 0);
+    __m512i v[4], t[4];
+    int half, piece, i;
+    (void)left;
+    for (i = 0; i < 16; i++) _mm_prefetch((const char *)(next + (size_t)i * row), _MM_HINT_T1);
+    for (half = 0; half < 2; half++, p += 16 * row) {
+        for (piece = 0; piece < 2; piece++) {
+            const uint8_t *at = p + 16 * piece;
+            BITNET__UNROLL for (i = 0; i < 4; i++, at += row) {
+                v[i] = _mm512_castsi128_si512(bitnet__load128_avx512vnni(at));
+                v[i] = _mm512_inserti32x4(v[i], bitnet__load128_avx512vnni(at + 4 * row), 1);
+                v[i] = _mm512_inserti32x4(v[i], bitnet__load128_avx512vnni(at + 8 * row), 2);
+                v[i] = _mm512_inserti32x4(v[i], bitnet__load128_avx512vnni(at + 12 * row), 3);
+            }
+            t[0] = _mm512_unpacklo_epi32(v[0], v[1]);
+            t[1] = _mm512_unpackhi_epi32(v[0], v[1]);
+            t[2] = _mm512_unpacklo_epi32(v[2], v[3]);
+            t[3] = _mm512_unpackhi_epi32(v[2], v[3]);
+            v[0] = _mm512_unpacklo_epi64(t[0], t[2]);
+            v[1] = _mm512_unpackhi_epi64(t[0], t[2]);
+            v[2] = _mm512_unpacklo_epi64(t[1], t[3]);
+            v[3] = _mm512_unpackhi_epi64(t[1], t[3]);
+            BITNET__UNROLL for (i = 0; i < 4; i++) {
+                to[4 * piece + i][half] = bitnet__codes_avx512vnni(v[i], 6);
+                to[4 * piece + i + 8][half] = bitnet__codes_avx512vnni(v[i], 4);
+                to[4 * piece + i + 16][half] = bitnet__codes_avx512vnni(v[i], 2);
+                to[4 * piece + i + 24][half] = bitnet__codes_avx512vnni(v[i], 0);
+            }
+        }
+    }
+}
+
+BITNET__HOT BITNET__TARGET_amx void bitnet__panels_i2s_amx(
     const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
     int32_t *out, size_t out_stride) {
-    bitnet__panels_amx(w, q, sums, n, rows, cols, out, out_stride, bitnet__unpack_i2s_avx512vnni,
-                       4 * BITNET__PANEL);
+    bitnet__panels_amx(w, q, sums, n, rows, cols, out, out_stride, bitnet__unit_i2s_amx, 128);
 }
 
+/* Rows that are no whole panel, and few columns, are AVX-512's. */
 static BITNET__TARGET_amx void bitnet__dotrows_i2s_amx(
     const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
     int32_t *out, size_t out_stride) {
-    bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride,
-                             bitnet__tiles_i2s_avx512vnni, bitnet__panels_i2s_amx, 1,
-                             bitnet__panels_from_amx, bitnet__i2s_bytes);
+    const int whole = cols < bitnet__panels_from_amx ? 0 : rows - rows % 32;
+    if (whole) bitnet__panels_i2s_amx(w, q, sums, n, whole, cols, out, out_stride);
+    if (whole < rows)
+        bitnet__dotrows_i2s_avx512vnni(w + bitnet__i2s_bytes(n, whole), q, sums, n, rows - whole,
+                                       cols, out + whole, out_stride);
 }
 
-#define bitnet__dotrows_groups_amx bitnet__dotrows_groups_avx512vnni
+#ifdef BITNET_TL2
+/* A unit of TL2: two blocks. */
+BITNET__FN void bitnet__unit_tl2_amx(const uint8_t *w, int n, int r, int k, int left,
+                                     __m512i (*to)[2]) {
+    const size_t group = bitnet__tl2_bytes((n + 23) / 24);
+    const uint8_t *p = w + (size_t)(r / 16) * group + (size_t)(k / 96) * BITNET__TL2_BLOCK;
+    const int count = left < 192 ? (left + 23) / 24 : 8;
+    const bitnet__tl2_avx512vnni t = bitnet__start_tl2_avx512vnni();
+    __m512i codes[2][3];
+    int half, i, x;
+    for (half = 0; half < 2; half++, p += group) {
+        __m512i fifths = _mm512_setzero_si512();
+        for (i = 0; i < count; i++, fifths = _mm512_srli_epi32(fifths, 2)) {
+            const uint8_t *block = p + i / 4 * BITNET__TL2_BLOCK;
+            if (i % 4 == 0) {
+                fifths = _mm512_loadu_si512(block);
+                _mm_prefetch((const char *)((uintptr_t)block + 2 * group), _MM_HINT_T1);
+            }
+            _mm_prefetch((const char *)((uintptr_t)block + 2 * group + 64 + (size_t)(i % 4) * 64),
+                         _MM_HINT_T1);
+            bitnet__triples_tl2_avx512vnni(&t, fifths, block + 64 + i % 4 * 64, 0, codes);
+            BITNET__UNROLL for (x = 0; x < 6; x++) to[6 * i + x][half] = codes[x / 3][x % 3];
+        }
+    }
+}
+
+BITNET__HOT BITNET__TARGET_amx void bitnet__panels_tl2_amx(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
+    int32_t *out, size_t out_stride) {
+    bitnet__panels_amx(w, q, sums, n, rows, cols, out, out_stride, bitnet__unit_tl2_amx, 192);
+}
+
+/* Few columns are those of avx512vbmi-tl2, which every CPU with AMX can run. */
+static BITNET__TARGET_amx void bitnet__dotrows_tl2_amx(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
+    int32_t *out, size_t out_stride) {
+    const int whole = cols < bitnet__panels_from_amx ? 0 : rows - rows % 32;
+    if (whole) bitnet__panels_tl2_amx(w, q, sums, n, whole, cols, out, out_stride);
+    if (whole < rows)
+        bitnet__dotrows_tl2_avx512vbmi(w + bitnet__packed_bytes_tl2(n, whole), q, sums, n,
+                                       rows - whole, cols, out + whole, out_stride);
+}
+#endif
+
+/* ---- a scale per group ---- */
+
+/* y += the products of a group of a panel's weights with up to 32 columns. */
+BITNET__FN void bitnet__multiply_group_amx(const __m512i (*panel)[2], const __m512 *d,
+                                           const int8_t *q, const int32_t *sums,
+                                           const float *steps, int n, int group, int cols,
+                                           __m512 (*y)[2]) {
+    const size_t groups = (size_t)(n / group);
+    int32_t dots[32][32];
+    int c, p, k;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    BITNET__NO_AHEAD();                /* the intrinsics do not say that they read memory */
+    for (k = 0; k < group; k += 64) {
+        if (cols > 16) bitnet__step_amx(panel + k / 4, q + k, (size_t)n, 1);
+        else bitnet__step_amx(panel + k / 4, q + k, (size_t)n, 0);
+    }
+    _tile_stored(0, dots, 128);
+    _tile_stored(1, dots[0] + 16, 128);
+    if (cols > 16) {
+        _tile_stored(2, dots[16], 128);
+        _tile_stored(3, dots[16] + 16, 128);
+    }
+    BITNET__NO_AHEAD();
+    for (c = 0; c < cols; c++) {
+        const size_t at = (size_t)c * groups;
+        BITNET__UNROLL for (p = 0; p < 2; p++) {
+            const __m512i dot = _mm512_sub_epi32(_mm512_loadu_si512(dots[c] + 16 * p),
+                                                 _mm512_set1_epi32(sums[at]));
+            const __m512 f = _mm512_mul_ps(d[p], _mm512_set1_ps(steps[at]));
+            y[c][p] = _mm512_add_ps(y[c][p], _mm512_mul_ps(_mm512_cvtepi32_ps(dot), f));
+        }
+    }
+}
+
+enum { bitnet__group_wide_amx = 128, bitnet__group_panels_from_amx = 8 };
+
+/* 32 rows with at most `group_wide` columns. */
+BITNET__HOT BITNET__TARGET_amx void bitnet__panel_groups_amx(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
+    int cols, int add, float *out, size_t out_stride) {
+    const size_t groups = (size_t)(n / group), second = bitnet__groups_bytes(n, group, 16);
+    __m512i panel[64][2];              /* a group has at most 256 weights */
+    __m512 y[bitnet__group_wide_amx][2], d[2];
+    const uint8_t *half[2];
+    size_t g;
+    int c, count, shape = 0;
+    for (c = 0; c < cols; c++) y[c][0] = y[c][1] = _mm512_setzero_ps();
+    for (g = 0; g < groups; g++, w += bitnet__group_bytes(group)) {
+        half[0] = w + BITNET__GROUP_SCALES;
+        half[1] = half[0] + second;
+        d[0] = bitnet__load_f16_avx512vnni(w);
+        d[1] = bitnet__load_f16_avx512vnni(w + second);
+        bitnet__unpack_group_avx512vnni(half, group, panel);
+        for (c = 0; c < cols; c += count) {
+            const size_t at = (size_t)c * groups + g;
+            count = bitnet__share(cols - c, bitnet__tile_cols_amx);
+            if (shape != count) bitnet__shape_tiles(shape = count);
+            bitnet__multiply_group_amx((const __m512i (*)[2])panel, d, q + at * (size_t)group,
+                                       sums + at, steps + at, n, group, count, y + c);
+        }
+    }
+    _tile_release();
+    for (c = 0; c < cols; c++, out += out_stride) {
+        if (add) {
+            y[c][0] = _mm512_add_ps(_mm512_loadu_ps(out), y[c][0]);
+            y[c][1] = _mm512_add_ps(_mm512_loadu_ps(out + 16), y[c][1]);
+        }
+        _mm512_storeu_ps(out, y[c][0]);
+        _mm512_storeu_ps(out + 16, y[c][1]);
+    }
+}
+
+static BITNET__TARGET_amx void bitnet__dotrows_groups_amx(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
+    int rows, int cols, int add, float *out, size_t out_stride) {
+    enum { wide = bitnet__group_wide_amx };
+    const int whole = cols < bitnet__group_panels_from_amx ? 0 : rows - rows % 32;
+    int r, c;
+    for (c = 0; c < cols; c += wide) {
+        const size_t col = (size_t)c, at = col * (size_t)(n / group);
+        for (r = 0; r < whole; r += 32)
+            bitnet__panel_groups_amx(w + bitnet__groups_bytes(n, group, r), q + col * (size_t)n,
+                                     sums + at, steps + at, n, group,
+                                     cols - c < wide ? cols - c : wide, add,
+                                     out + col * out_stride + r, out_stride);
+    }
+    if (whole < rows)
+        bitnet__dotrows_groups_avx512vnni(w + bitnet__groups_bytes(n, group, whole), q, sums,
+                                          steps, n, group, rows - whole, cols, add, out + whole,
+                                          out_stride);
+}
+
 #define bitnet__dotrows_u8_amx bitnet__dotrows_u8_avx512vnni
 #define bitnet__dotrows_u4_amx bitnet__dotrows_u4_avx512vnni
 #define bitnet__scores_i8_amx bitnet__scores_i8_avx512vnni
@@ -1540,14 +1733,24 @@ static const bitnet_kernels bitnet__kernels_amx = {
     "amx", BITNET__NEEDS_AMX, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(amx, avx512vnni, bitnet__dotrows_i2s_amx)
 };
+
+#ifdef BITNET_TL2
+static const bitnet_kernels bitnet__kernels_amx_tl2 = {
+    "amx-tl2", BITNET__NEEDS_AMX | BITNET_CPU_AVX512VBMI, "TL2", BITNET__TL2_ROWS,
+    bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
+    BITNET__KERNEL_ENTRIES(amx, avx512vnni, bitnet__dotrows_tl2_amx)
+};
+#endif
 #undef BITNET__FN
 #endif
 
 /* Best first. */
 #if BITNET__AMX
   #define BITNET__TABLES_AMX &bitnet__kernels_amx,
+  #define BITNET__TABLES_AMX_TL2 &bitnet__kernels_amx_tl2,
 #else
   #define BITNET__TABLES_AMX
+  #define BITNET__TABLES_AMX_TL2
 #endif
 #if BITNET__AVX512
   #define BITNET__TABLES_AVX512 &bitnet__kernels_avx512vnni,
@@ -1572,7 +1775,8 @@ static const bitnet_kernels bitnet__kernels_amx = {
 #ifdef BITNET_TL2
   #define BITNET__KERNEL_TABLES \
       BITNET__TABLES_AMX BITNET__TABLES_AVX512 BITNET__TABLES_AVXVNNI BITNET__TABLES_AVX2 \
-      BITNET__TABLES_AVX512_TL2 BITNET__TABLES_AVX2_TL2 &bitnet__kernels_scalar_tl2,
+      BITNET__TABLES_AMX_TL2 BITNET__TABLES_AVX512_TL2 BITNET__TABLES_AVX2_TL2 \
+      &bitnet__kernels_scalar_tl2,
 #else
   #define BITNET__KERNEL_TABLES \
       BITNET__TABLES_AMX BITNET__TABLES_AVX512 BITNET__TABLES_AVXVNNI BITNET__TABLES_AVX2
