@@ -105,7 +105,7 @@ done
 # ---- switches, one at a time, and together with another copy ----
 
 case $(uname -m) in
-    x86_64) family=x86 tables="NO_AVX2 NO_AVXVNNI NO_AVX512" intrinsics=immintrin.h ;;
+    x86_64) family=x86 tables="NO_AVX2 NO_AVXVNNI NO_AVX512 NO_AMX" intrinsics=immintrin.h ;;
     aarch64) family=arm tables="NO_NEON NO_DOTPROD NO_I8MM" intrinsics=arm_neon.h ;;
     *) family=none tables= intrinsics=stddef.h ;;
 esac

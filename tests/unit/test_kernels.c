@@ -1525,7 +1525,8 @@ static void math_round(void) {
 /* Every table that is compiled in must be one that is tested below. */
 static void tables(void) {
     static const char *const tested[] = {
-        "avx512vnni", "avxvnni", "avx2", "avx512vbmi-tl2", "avx512vnni-tl2", "avx2-tl2",
+        "amx", "avx512vnni", "avxvnni", "avx2", "amx-tl2", "avx512vbmi-tl2", "avx512vnni-tl2",
+        "avx2-tl2",
         "neon-i8mm", "neon-dotprod", "neon", "relaxed-simd", "simd128", "scalar-tl2", "scalar"
     };
     int i, n = bitnet_kernels_count();
@@ -1633,6 +1634,29 @@ static void cpu_features(void) {
 #endif
 }
 
+/* Linux lists the tiles of AMX only if it would let programs use them. */
+static void amx_permission(void) {
+#ifdef __linux__
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[4096];
+    int tiles = 0, int8 = 0;
+    if (!bitnet_kernels_find("amx")) {
+        if (f) fclose(f);
+        SKIP("amx is not compiled in");
+    }
+    if (!f) SKIP("no /proc/cpuinfo");
+    while (fgets(line, sizeof line, f)) {
+        tiles |= strstr(line, " amx_tile") != 0;
+        int8 |= strstr(line, " amx_int8") != 0;
+    }
+    fclose(f);
+    CHECK(!!(bitnet__cpu_features() & BITNET_CPU_AMX) == (tiles && int8));
+    CHECK(bitnet_kernels_usable(bitnet_kernels_find("amx")) == (tiles && int8));
+#else
+    SKIP("not Linux");
+#endif
+}
+
 /* ---- the list ---- */
 
 #define TABLE_TEST(entry, table) \
@@ -1703,6 +1727,7 @@ TABLE_TEST(sumrows_i8, scalar)
 EACH_ENTRY(TABLE_TEST, avx2)
 EACH_ENTRY(TABLE_TEST, avxvnni)
 EACH_ENTRY(TABLE_TEST, avx512vnni)
+EACH_ENTRY(TABLE_TEST, amx)
 EACH_ENTRY(TABLE_TEST, neon)
 EACH_ENTRY(NEON_TEST, dotprod)
 EACH_ENTRY(NEON_TEST, i8mm)
@@ -1712,12 +1737,14 @@ EACH_TL2(TL2_TEST, scalar)
 EACH_TL2(TL2_TEST, avx2)
 EACH_TL2(TL2_TEST, avx512vnni)
 EACH_TL2(TL2_TEST, avx512vbmi)
+EACH_TL2(TL2_TEST, amx)
 
 extern const test_case kernels_tests[];
 const test_case kernels_tests[] = {
     {"kernels/tables", tables},
     {"kernels/dispatch", dispatch},
     {"kernels/cpu_features", cpu_features},
+    {"kernels/amx_permission", amx_permission},
     {"kernels/math/exp", math_exp},
     {"kernels/math/log_sqrt", math_log_sqrt},
     {"kernels/math/sincos", math_sincos},
@@ -1742,6 +1769,7 @@ const test_case kernels_tests[] = {
     EACH_ENTRY(TABLE_ROW, avx2)
     EACH_ENTRY(TABLE_ROW, avxvnni)
     EACH_ENTRY(TABLE_ROW, avx512vnni)
+    EACH_ENTRY(TABLE_ROW, amx)
     EACH_ENTRY(TABLE_ROW, neon)
     EACH_ENTRY(NEON_ROW, dotprod)
     EACH_ENTRY(NEON_ROW, i8mm)
@@ -1753,5 +1781,6 @@ const test_case kernels_tests[] = {
     EACH_TL2(TL2_ROW, avx2)
     EACH_TL2(TL2_ROW, avx512vnni)
     EACH_TL2(TL2_ROW, avx512vbmi)
+    EACH_TL2(TL2_ROW, amx)
     {0, 0}
 };
