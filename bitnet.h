@@ -379,14 +379,17 @@
    -------
    A kernel table is a set of inner loops for one instruction set and one weight layout:
 
-       x86            avx2, avxvnni, avx512vnni
+       x86            avx2, avxvnni, avx512vnni; amx (Linux, 64 bits)
        ARM            neon, neon-dotprod, neon-i8mm; on 32-bit ARM only the integer kernels use NEON
        WebAssembly    simd128 (-msimd128), relaxed-simd (and -mrelaxed-simd); threads: -pthread
                       (stacks of 512 KB: -sSTACK_SIZE, and -sDEFAULT_PTHREAD_STACK_SIZE)
        every CPU      scalar: plain C, for IEEE-754 floats
 
    The best one that the CPU and the operating system support is chosen at run time, without any -m
-   flag; in WebAssembly when compiling. These tables read I2_S, 2 bits a weight, in place. With
+   flag; in WebAssembly when compiling. The tiles of AMX, which read prompts over twice as fast, need
+   Linux's permission. Asking for a table gets it for the whole process, until it ends; from then on
+   sigaltstack() refuses stacks that are too small for tiles (under 12 KB or so). A process that has
+   such a stack already gets no permission, and avx512vnni. These tables read I2_S, 2 bits a weight, in place. With
    BITNET_TL2 there are also tables named -tl2 (x86; scalar-tl2 is their slow twin). They repack it
    as TL2, 5 bits for 3 weights, when the model is loaded: lossless, the same logits, 5/6 of the
    bytes, in a copy that the model owns (434 MB and up to 1 s for the 2B model). They gain 6 % where
@@ -481,10 +484,10 @@
        BITNET_NO_MMAP         reads files instead of mapping them
        BITNET_NO_THREADS      starts no threads; bitnet_ctx_params.parallel_fn still works
        BITNET_NO_SIMD         plain C only, without the note that a kernel header is missing
-       BITNET_NO_AVX2, BITNET_NO_AVXVNNI, BITNET_NO_AVX512, BITNET_NO_NEON, BITNET_NO_DOTPROD,
-       BITNET_NO_I8MM, BITNET_NO_RELAXED
-                              leaves out a kernel table. NO_AVX2 also leaves out avxvnni, and
-                              NO_DOTPROD neon-i8mm, which build on those tables
+       BITNET_NO_AVX2, BITNET_NO_AVXVNNI, BITNET_NO_AVX512, BITNET_NO_AMX, BITNET_NO_NEON,
+       BITNET_NO_DOTPROD, BITNET_NO_I8MM, BITNET_NO_RELAXED
+                              leaves out a kernel table. NO_AVX2 also leaves out avxvnni, NO_AVX512
+                              amx, and NO_DOTPROD neon-i8mm, which build on those tables
        BITNET_TL2             adds the kernel tables named -tl2 (x86)
        BITNET_REQUIRE_SIMD    #error if there is no kernel header beside this file
        BITNET_VSNPRINTF       formats error texts; default vsnprintf; stbsp_vsnprintf works

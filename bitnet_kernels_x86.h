@@ -1,4 +1,4 @@
-/* bitnet_kernels_x86.h - AVX2, AVX-VNNI and AVX-512 kernels for bitnet.h; MIT licence, see there
+/* bitnet_kernels_x86.h - AVX2, AVX-VNNI, AVX-512 and AMX kernels for bitnet.h; MIT licence, see there
 
    Put this file beside bitnet.h, which includes it by name. Every entry gives the same bits as the
    scalar function of that name in bitnet.h, which says what is computed; this file says how.
@@ -12,11 +12,14 @@
                    is shared with avx2.
        avx512vnni  AVX-512 F, BW, DQ, VL and VNNI. Integer dots by vpdpbusd on zmm.
        avx512vbmi  VBMI as well: vpermb looks codes up in a table of 64. Only for one column of TL2.
+       amx         AMX with int8 as well, for many columns: TDPBSUD multiplies tiles of 16 rows of 64
+                   bytes, 8 times as many products a cycle as vpdpbusd. Only on Linux, x86-64.
        All         vcvtph2ps for F16. Floats are multiplied, then added: an FMA would round once
                    where the scalar code rounds twice. It is used only where the products are
                    exact, in attention over an F16 cache.
    bitnet__cpu_features asks CPUID for the instructions and XGETBV whether the system saves the wide
-   registers. Each function names its target in an attribute, so no -m flag is needed.
+   registers; for AMX it also asks Linux for permission. Each function names its target in an
+   attribute, so no -m flag is needed.
 
    TWO PARTS
        The first part has what depends on the instruction set. The second part, at the end, has
@@ -71,6 +74,8 @@
        TL2                Codes up to 2. avx2, int16: 2 * 2 * 128 = 512 from a vpmaddubsw, 24 of
                           them, a block, 12288. avx512: 4 * 2 * 128 = 1024 to a lane from a
                           vpdpbusd, all of a row in one lane: 256 n, within the next line's.
+       AMX                4 * 3 * 128 = 1536 to an element of C for 4 weights, and 128 n less at the
+                          beginning, minus the sum of q: within the next line's.
        all, int32         All lanes together 384 n, at most 402653184; before or after that minus
                           the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
        quantize           The sum of q + 128: at most 255 n < 2^28.
@@ -1410,7 +1415,11 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
        C[column][row] += sum over i of A[column][i] * B[i / 4][4 * row + i % 4]
 
    So A is read from the activations as they lie, B from the panel, and C from out and back. Two
-   halves of a panel and two tiles of columns make four C; each A and B serves two of them. */
+   halves of a panel and two tiles of columns make four C; each A and B serves two of them. 64
+   weights of 32 rows times 32 columns are 64 cycles, in which the tiles are loaded, too.
+
+   Each function that shapes the tiles releases them before it returns, so that the system need not
+   save them when it changes threads, and calls of other libraries find none. */
 
 #define BITNET__FN BITNET__INLINE BITNET__TARGET_amx
 
