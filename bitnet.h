@@ -13050,9 +13050,9 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_GROUPS, 512, 33, 150, 149, 0},       /* more columns than panels take at once */
     {BITNET__TEST_GROUPS, 256, 530, 17, 263, 0},
     {BITNET__TEST_KEYS, 4, 64, 5, 1, 0}, {BITNET__TEST_KEYS, 100, 192, 13, 1, 0},
-    {BITNET__TEST_KEYS, 256, 192, 13, 1, 0},
+    {BITNET__TEST_KEYS, 256, 192, 13, 1, 0}, {BITNET__TEST_KEYS, 128, 128, 20, 7, 0},
     {BITNET__TEST_VALUES, 36, 128, 5, 1, 0}, {BITNET__TEST_VALUES, 112, 192, 13, 1, 0},
-    {BITNET__TEST_VALUES, 256, 192, 13, 1, 0},
+    {BITNET__TEST_VALUES, 256, 192, 13, 1, 0}, {BITNET__TEST_VALUES, 288, 192, 20, 7, 0},
     {BITNET__TEST_DOT, 272, 37, 13, 1, 0}, {BITNET__TEST_DOT, 80, 70, 9, 3, 0},
     {BITNET__TEST_DOT, 37, 5, 5, 2, 0}, {BITNET__TEST_DOT, 4112, 5, 7, 1, 0}
 };

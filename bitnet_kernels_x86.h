@@ -1439,9 +1439,8 @@ typedef struct bitnet__tile_shapes {
     uint8_t rows[16];
 } bitnet__tile_shapes;
 
-/* For 1 to 32 columns. */
-BITNET__FN void bitnet__shape_tiles(int cols) {
-    const int second = cols > 16 ? cols - 16 : 1;      /* of no use: then one column */
+/* C and A for `first` and `second` columns, 1 to 16 each. */
+BITNET__FN void bitnet__shape_tiles(int first, int second) {
     bitnet__tile_shapes s;
     int i;
     memset(&s, 0, sizeof s);
@@ -1450,9 +1449,14 @@ BITNET__FN void bitnet__shape_tiles(int cols) {
         s.bytes[i] = 64;
         s.rows[i] = 16;
     }
-    s.rows[0] = s.rows[1] = s.rows[4] = (uint8_t)(cols < 16 ? cols : 16);
+    s.rows[0] = s.rows[1] = s.rows[4] = (uint8_t)first;
     s.rows[2] = s.rows[3] = s.rows[5] = (uint8_t)second;
     _tile_loadconfig(&s);
+}
+
+/* For up to 32 columns. Up to 16 leave the second C and A without use, but no shape is empty. */
+BITNET__FN void bitnet__shape_columns(int cols) {
+    bitnet__shape_tiles(cols < 16 ? cols : 16, cols > 16 ? cols - 16 : 1);
 }
 
 /* 64 weights of a panel times up to 16 columns, or with `two` up to 32. */
@@ -1522,7 +1526,7 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_amx(
                 const int8_t *col = q + (size_t)c * (size_t)n;
                 int32_t *to = out + (size_t)c * out_stride + (size_t)r;
                 count = bitnet__share(cols - c, bitnet__tile_cols_amx);
-                if (shape != count) bitnet__shape_tiles(shape = count);
+                if (shape != count) bitnet__shape_columns(shape = count);
 #define BITNET__MULTIPLY(unit, two) \
     bitnet__multiply_amx(unit, w, r, k, len, panel, col, n, to, out_stride, wide, two)
                 if (c == 0 && count > 16) BITNET__MULTIPLY(unit, 1);
@@ -1694,7 +1698,7 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__panel_groups_amx(
         for (c = 0; c < cols; c += count) {
             const size_t at = (size_t)c * groups + g;
             count = bitnet__share(cols - c, bitnet__tile_cols_amx);
-            if (shape != count) bitnet__shape_tiles(shape = count);
+            if (shape != count) bitnet__shape_columns(shape = count);
             bitnet__multiply_group_amx((const __m512i (*)[2])panel, d, q + at * (size_t)group,
                                        sums + at, steps + at, n, group, count, y + c);
         }
@@ -1730,10 +1734,130 @@ static BITNET__TARGET_amx void bitnet__dotrows_groups_amx(
                                           out_stride);
 }
 
+/* ---- an int8 cache ----
+   A block of 64 positions of 64 elements is four tiles B as it lies: of keys one for 16 positions
+   each, of values one for 16 elements each. The four C are for up to 16 columns. */
+
+enum { bitnet__cache_cols_amx = 16, bitnet__cache_from_amx = 4 };
+
+BITNET__FN void bitnet__store_tiles_amx(int32_t (*dots)[64]) {
+    _tile_stored(0, dots[0], 256);
+    _tile_stored(1, dots[0] + 16, 256);
+    _tile_stored(2, dots[0] + 32, 256);
+    _tile_stored(3, dots[0] + 48, 256);
+    BITNET__NO_AHEAD();
+}
+
+BITNET__FN void bitnet__zero_tiles_amx(void) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    BITNET__NO_AHEAD();                /* the intrinsics do not say that they read memory */
+}
+
+/* The scores of a block of keys. */
+BITNET__FN void bitnet__block_scores_amx(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                         int n, int cols, float *out, size_t out_stride) {
+    const uint8_t *keys = w + BITNET__KV_STEPS;
+    int32_t dots[bitnet__cache_cols_amx][64];
+    int c, i;
+    bitnet__zero_tiles_amx();
+    for (i = 0; i < n; i += 64, keys += 64 * BITNET__KV_BLOCK) {
+        _tile_loadd(4, q + i, (size_t)n);
+        _tile_loadd(6, keys, 256);
+        _tile_dpbsud(0, 4, 6);
+        _tile_loadd(7, keys + 64, 256);
+        _tile_dpbsud(1, 4, 7);
+        _tile_loadd(6, keys + 128, 256);
+        _tile_dpbsud(2, 4, 6);
+        _tile_loadd(7, keys + 192, 256);
+        _tile_dpbsud(3, 4, 7);
+    }
+    bitnet__store_tiles_amx(dots);
+    for (c = 0; c < cols; c++, out += out_stride) {
+        BITNET__UNROLL for (i = 0; i < 64; i += 16) {
+            const __m512 dot = bitnet__minus_avx512vnni((const __m512i *)(const void *)(dots[c] + i),
+                                                        128 * sums[c]);
+            _mm512_storeu_ps(out + i, _mm512_mul_ps(dot, _mm512_loadu_ps(w + 4 * (size_t)i)));
+        }
+    }
+}
+
+BITNET__HOT BITNET__TARGET_amx void bitnet__scores_i8_amx(const uint8_t *w, const int8_t *q,
+                                                          const int32_t *sums, int n, int rows,
+                                                          int cols, float *out,
+                                                          size_t out_stride) {
+    int c, r, count;
+    if (n % 64 || cols < bitnet__cache_from_amx) {
+        bitnet__scores_i8_avx512vnni(w, q, sums, n, rows, cols, out, out_stride);
+        return;
+    }
+    for (c = 0; c < cols; c += count) {
+        count = bitnet__share(cols - c, bitnet__cache_cols_amx);
+        bitnet__shape_tiles(count, count);
+        for (r = 0; r < rows; r += 64)
+            bitnet__block_scores_amx(w + (size_t)(r / 64) * bitnet__kv_block_bytes(n),
+                                     q + (size_t)c * (size_t)n, sums + c, n, count,
+                                     out + (size_t)c * out_stride + r, out_stride);
+    }
+    _tile_release();
+}
+
+/* 64 elements of a block of values. */
+BITNET__FN void bitnet__block_values_amx(const uint8_t *v, const uint8_t *p, const float *steps,
+                                         size_t p_stride, int n, int cols, float *out,
+                                         int count) {
+    const size_t row = 4 * (size_t)n;
+    int32_t dots[bitnet__cache_cols_amx][64];
+    int c, i;
+    bitnet__zero_tiles_amx();
+    _tile_loadd(4, p, p_stride);
+    _tile_loadd(6, v, row);
+    _tile_dpbusd(0, 4, 6);
+    _tile_loadd(7, v + 64, row);
+    _tile_dpbusd(1, 4, 7);
+    _tile_loadd(6, v + 128, row);
+    _tile_dpbusd(2, 4, 6);
+    _tile_loadd(7, v + 192, row);
+    _tile_dpbusd(3, 4, 7);
+    bitnet__store_tiles_amx(dots);
+    for (c = 0; c < cols; c++, out += count, steps += p_stride / 64) {
+        BITNET__UNROLL for (i = 0; i < 64; i += 16) {
+            const __m512 x = _mm512_cvtepi32_ps(_mm512_loadu_si512(dots[c] + i));
+            _mm512_storeu_ps(out + i,
+                             _mm512_add_ps(_mm512_loadu_ps(out + i),
+                                           _mm512_mul_ps(x, _mm512_set1_ps(*steps))));
+        }
+    }
+}
+
+BITNET__HOT BITNET__TARGET_amx void bitnet__sumrows_i8_amx(const uint8_t *w, const uint8_t *p,
+                                                           const float *steps, size_t p_stride,
+                                                           int n, int first, int count, int rows,
+                                                           int cols, float *out) {
+    int c, i, r, some;
+    if (count % 64 || cols < bitnet__cache_from_amx) {
+        bitnet__sumrows_i8_avx512vnni(w, p, steps, p_stride, n, first, count, rows, cols, out);
+        return;
+    }
+    for (c = 0; c < cols; c += some) {
+        const size_t col = (size_t)c;
+        some = bitnet__share(cols - c, bitnet__cache_cols_amx);
+        bitnet__shape_tiles(some, some);
+        for (i = 0; i < count; i += 64) {
+            const uint8_t *v = w + BITNET__KV_STEPS + 4 * (size_t)(first + i);
+            for (r = 0; r < rows; r += 64, v += bitnet__kv_block_bytes(n))
+                bitnet__block_values_amx(v, p + col * p_stride + r,
+                                         steps + col * (p_stride / 64) + r / 64, p_stride, n,
+                                         some, out + col * (size_t)count + i, count);
+        }
+    }
+    _tile_release();
+}
+
 #define bitnet__dotrows_u8_amx bitnet__dotrows_u8_avx512vnni
 #define bitnet__dotrows_u4_amx bitnet__dotrows_u4_avx512vnni
-#define bitnet__scores_i8_amx bitnet__scores_i8_avx512vnni
-#define bitnet__sumrows_i8_amx bitnet__sumrows_i8_avx512vnni
 #define BITNET__NEEDS_AMX \
     (BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI | \
      BITNET_CPU_AMX)
