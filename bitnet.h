@@ -386,14 +386,16 @@
        every CPU      scalar: plain C, for IEEE-754 floats
 
    The best one that the CPU and the operating system support is chosen at run time, without any -m
-   flag; in WebAssembly when compiling. The tiles of AMX, which read prompts over twice as fast, need
-   Linux's permission. Asking for a table gets it for the whole process, until it ends; from then on
-   sigaltstack() refuses stacks that are too small for tiles (under 12 KB or so). A process that has
-   such a stack already gets no permission, and avx512vnni. These tables read I2_S, 2 bits a weight, in place. With
+   flag; in WebAssembly when compiling. These tables read I2_S, 2 bits a weight, in place. With
    BITNET_TL2 there are also tables named -tl2 (x86; scalar-tl2 is their slow twin). They repack it
    as TL2, 5 bits for 3 weights, when the model is loaded: lossless, the same logits, 5/6 of the
    bytes, in a copy that the model owns (434 MB and up to 1 s for the 2B model). They gain 6 % where
    memory bandwidth is the limit, and are used only if bitnet_model_params.kernels asks for them.
+
+   The tiles of AMX, which read prompts over twice as fast, need Linux's permission. Asking whether
+   a table is usable, as loading does, gets it for the whole process, until it ends. From then on
+   sigaltstack() refuses stacks that are too small for tiles (below 11 KB or so). A process that has
+   such a stack already gets no permission, and uses avx512vnni. BITNET_NO_AMX never asks.
 
    EMBEDDINGS
    ----------

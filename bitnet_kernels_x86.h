@@ -1,4 +1,4 @@
-/* bitnet_kernels_x86.h - AVX2, AVX-VNNI, AVX-512 and AMX kernels for bitnet.h; MIT licence, see there
+/* bitnet_kernels_x86.h - AVX2, AVX-VNNI, AVX-512, AMX kernels for bitnet.h; MIT licence, see there
 
    Put this file beside bitnet.h, which includes it by name. Every entry gives the same bits as the
    scalar function of that name in bitnet.h, which says what is computed; this file says how.
@@ -12,8 +12,8 @@
                    is shared with avx2.
        avx512vnni  AVX-512 F, BW, DQ, VL and VNNI. Integer dots by vpdpbusd on zmm.
        avx512vbmi  VBMI as well: vpermb looks codes up in a table of 64. Only for one column of TL2.
-       amx         AMX with int8 as well, for many columns: TDPBSUD multiplies tiles of 16 rows of 64
-                   bytes, 8 times as many products a cycle as vpdpbusd. Only on Linux, x86-64.
+       amx         AMX with int8 as well, for many columns: TDPBSUD multiplies tiles of 16 rows of
+                   64 bytes, 8 times as many products a cycle as vpdpbusd. Only on Linux, x86-64.
        All         vcvtph2ps for F16. Floats are multiplied, then added: an FMA would round once
                    where the scalar code rounds twice. It is used only where the products are
                    exact, in attention over an F16 cache.
@@ -379,7 +379,8 @@ static void bitnet__cpuid(uint32_t leaf, uint32_t subleaf, uint32_t *regs) {   /
 #endif
 }
 
-/* The registers that the system saves: bits 1 and 2 for xmm and ymm, 5 to 7 for opmask and zmm. */
+/* The registers that the system saves: bits 1 and 2 for xmm and ymm, 5 to 7 for opmask and zmm, 17
+   and 18 for tiles. */
 static uint32_t bitnet__saved_registers(void) {
 #ifdef _MSC_VER
     return (uint32_t)_xgetbv(0);
@@ -405,7 +406,7 @@ static int bitnet__may_use_tiles(void) {
 #endif
 
 static uint32_t bitnet__cpu_features(void) {
-    const uint32_t ymm = 0x06, zmm = 0xe6, tiles = 3u << 17;
+    const uint32_t ymm = 0x06, zmm = 0xe6;
     const uint32_t f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
     uint32_t leaf0[4], leaf1[4], leaf7[4], more7[4] = {0}, saved, features = 0;
     bitnet__cpuid(0, 0, leaf0);
@@ -424,7 +425,7 @@ static uint32_t bitnet__cpu_features(void) {
     if (leaf7[2] >> 11 & 1) features |= BITNET_CPU_AVX512VNNI;
     if (leaf7[2] >> 1 & 1) features |= BITNET_CPU_AVX512VBMI;
 #if BITNET__AMX
-    if ((leaf7[3] >> 24 & 3) == 3 && (saved & tiles) == tiles && bitnet__may_use_tiles())
+    if ((leaf7[3] >> 24 & 3) == 3 && (saved >> 17 & 3) == 3 && bitnet__may_use_tiles())
         features |= BITNET_CPU_AMX;
 #endif
     return features;
@@ -453,15 +454,17 @@ BITNET__INLINE BITNET__TARGET_avx2 float bitnet__fold_to_1(__m128 s) {
 }
 #endif
 
-/* Float kernels of base, integer ones of isa. */
+/* Float kernels of base, integer ones of isa; of these the panels' and the int8 cache's of tile. */
 #define BITNET__KERNEL_ENTRIES(isa, base, ternary) \
-    bitnet__quantize_##base, ternary, bitnet__dotrows_groups_##isa, bitnet__dotrows_f32_##base, \
+    BITNET__KERNEL_ENTRIES_OF(isa, base, isa, ternary)
+#define BITNET__KERNEL_ENTRIES_OF(isa, base, tile, ternary) \
+    bitnet__quantize_##base, ternary, bitnet__dotrows_groups_##tile, bitnet__dotrows_f32_##base, \
     bitnet__dotrows_f16_##base, bitnet__dotrows_bf16_##base, bitnet__scores_f16_##base, \
     bitnet__sumrows_f32_##base, bitnet__sumrows_f16_##base, bitnet__softmax_##base, \
     bitnet__rope_##base, bitnet__store_f16_##base, bitnet__dequantize_##base, \
     bitnet__relu2_gate_##base, bitnet__sigmoid_gate_##base, bitnet__rmsnorm_##base, \
-    bitnet__dotrows_u8_##isa, bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##isa, \
-    bitnet__scores_i8_##isa, bitnet__weigh_i8_##base, bitnet__sumrows_i8_##isa
+    bitnet__dotrows_u8_##isa, bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##tile, \
+    bitnet__scores_i8_##tile, bitnet__weigh_i8_##base, bitnet__sumrows_i8_##tile
 
 #if BITNET__AVX2
 /* ---- AVX2: a v16 is two ymm ---- */
@@ -1423,9 +1426,9 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
 
 #define BITNET__FN BITNET__INLINE BITNET__TARGET_amx
 
-/* TILE_COLS: of two tiles A. UNITS of a panel are unpacked at a time: 128 weights of I2_S, or 192 of
-   TL2, of 32 rows. A panel has some of them, so that it stays in the L1 cache with the activations
-   of 32 columns. */
+/* TILE_COLS: of two tiles A. A unit of a panel is what is unpacked at a time: 128 weights of I2_S,
+   or 192 of TL2, of 32 rows. A panel has so many units that it stays in the L1 cache with the
+   activations of 32 columns. */
 enum { bitnet__tile_cols_amx = 32, bitnet__units_amx = 4, bitnet__panels_from_amx = 7 };
 
 /* Unpacks a unit, or the weights that are left, of the 32 rows that begin with row r. */
@@ -1777,9 +1780,10 @@ BITNET__FN void bitnet__block_scores_amx(const uint8_t *w, const int8_t *q, cons
     bitnet__store_tiles_amx(dots);
     for (c = 0; c < cols; c++, out += out_stride) {
         BITNET__UNROLL for (i = 0; i < 64; i += 16) {
-            const __m512 dot = bitnet__minus_avx512vnni((const __m512i *)(const void *)(dots[c] + i),
-                                                        128 * sums[c]);
-            _mm512_storeu_ps(out + i, _mm512_mul_ps(dot, _mm512_loadu_ps(w + 4 * (size_t)i)));
+            const __m512i dot = _mm512_sub_epi32(_mm512_loadu_si512(dots[c] + i),
+                                                 _mm512_set1_epi32(128 * sums[c]));
+            _mm512_storeu_ps(out + i, _mm512_mul_ps(_mm512_cvtepi32_ps(dot),
+                                                    _mm512_loadu_ps(w + 4 * (size_t)i)));
         }
     }
 }
@@ -1856,22 +1860,21 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__sumrows_i8_amx(const uint8_t *w, con
     _tile_release();
 }
 
-#define bitnet__dotrows_u8_amx bitnet__dotrows_u8_avx512vnni
-#define bitnet__dotrows_u4_amx bitnet__dotrows_u4_avx512vnni
+#define BITNET__ENTRIES_AMX(ternary) \
+    BITNET__KERNEL_ENTRIES_OF(avx512vnni, avx512vnni, amx, ternary)
 #define BITNET__NEEDS_AMX \
     (BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI | \
      BITNET_CPU_AMX)
 
 static const bitnet_kernels bitnet__kernels_amx = {
-    "amx", BITNET__NEEDS_AMX, 0, 0, 0, 0,
-    BITNET__KERNEL_ENTRIES(amx, avx512vnni, bitnet__dotrows_i2s_amx)
+    "amx", BITNET__NEEDS_AMX, 0, 0, 0, 0, BITNET__ENTRIES_AMX(bitnet__dotrows_i2s_amx)
 };
 
 #ifdef BITNET_TL2
 static const bitnet_kernels bitnet__kernels_amx_tl2 = {
     "amx-tl2", BITNET__NEEDS_AMX | BITNET_CPU_AVX512VBMI, "TL2", BITNET__TL2_ROWS,
     bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
-    BITNET__KERNEL_ENTRIES(amx, avx512vnni, bitnet__dotrows_tl2_amx)
+    BITNET__ENTRIES_AMX(bitnet__dotrows_tl2_amx)
 };
 #endif
 #undef BITNET__FN
