@@ -607,8 +607,8 @@ on_older_cpus() {
     shared_example generate || return 1
     bad=0
     for cpu in qemu64 Nehalem Haswell; do
-        emulator="qemu-x86_64 -cpu $cpu" has='' lacks='avx2 avxvnni avx512vnni'
-        [ $cpu != Haswell ] || has=avx2 lacks='avxvnni avx512vnni'
+        emulator="qemu-x86_64 -cpu $cpu" has='' lacks='avx2 avxvnni avx512vnni amx'
+        [ $cpu != Haswell ] || has=avx2 lacks='avxvnni avx512vnni amx'
         check_levels build/generate || bad=1
         [ $cpu != Haswell ] ||         # the others have only the scalar tables, tested above
             BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite/tests" kernels/avx2 || bad=1
