@@ -256,8 +256,9 @@ enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE
 
    Step k multiplies this by activations 4k .. 4k+3 of a column, repeated in all lanes. PANEL steps
    of zmm are 32 KB. TL2 has panels of whole blocks of TL2 (24 steps) and of I2_S (32). WIDE floats
-   are what attention converts at a time. */
-enum { BITNET__TILE = 4, BITNET__PANEL = 256, BITNET__PANEL_TL2 = 192, BITNET__WIDE = 4096 };
+   are what attention converts at a time; with few columns it takes MIX_ROWS rows of F16. */
+enum { BITNET__TILE = 4, BITNET__PANEL = 256, BITNET__PANEL_TL2 = 192, BITNET__WIDE = 4096,
+       BITNET__MIX_ROWS = 16 };
 
 #ifdef BITNET_TL2
 /* ---- TL2, in plain C: the twin of the -tl2 tables, and what they share ---- */
@@ -2046,6 +2047,39 @@ static BITNET__TARGET void BITNET__V(widen)(const uint8_t *w, size_t w_stride, i
             BITNET__V(store)(wide + i, BITNET__V(load_f16)(w + 2 * (size_t)i));
 }
 
+/* The scores of a row of keys, each element of which is converted once for all columns. Vectors of
+   8 floats have no registers for more rows; the sums of a row alone hide the latency of an FMA. */
+BITNET__INLINE BITNET__TARGET void BITNET__V(row_scores)(const uint8_t *w, const float *x, int n,
+                                                         float *out, size_t out_stride,
+                                                         const int cols) {
+    BITNET__V(v16) sum[4], v;
+    float dots[4];
+    int c, i;
+    BITNET__UNROLL for (c = 0; c < 4; c++) sum[c] = BITNET__V(splat)(0.0f);
+    for (i = 0; i < n; i += BITNET__LANES) {
+        const float *a = x + i;
+        if (i % 32 == 0) BITNET__STREAM(w + 2 * (size_t)i);
+        v = BITNET__V(load_f16)(w + 2 * (size_t)i);
+        BITNET__UNROLL for (c = 0; c < cols; c++)
+            sum[c] = BITNET__V(fma)(v, BITNET__V(load_f32)(a + (size_t)c * (size_t)n), sum[c]);
+    }
+    bitnet__end_column(BITNET__V(fold)(sum[0]), BITNET__V(fold)(sum[1]), BITNET__V(fold)(sum[2]),
+                       BITNET__V(fold)(sum[3]), 4, dots);
+    BITNET__UNROLL for (c = 0; c < cols; c++) out[(size_t)c * out_stride] = dots[c];
+}
+
+/* 2 to 4 columns. */
+BITNET__HOT BITNET__TARGET void BITNET__V(few_scores)(const uint8_t *w, const float *x, int n,
+                                                      int rows, int cols, float *out,
+                                                      size_t out_stride) {
+    int r;
+    for (r = 0; r < rows; r++, w += 2 * (size_t)n, out++) {
+        if (cols == 2) BITNET__V(row_scores)(w, x, n, out, out_stride, 2);
+        else if (cols == 3) BITNET__V(row_scores)(w, x, n, out, out_stride, 3);
+        else BITNET__V(row_scores)(w, x, n, out, out_stride, 4);
+    }
+}
+
 BITNET__HOT BITNET__TARGET void BITNET__V(scores_f16)(const uint8_t *w, const float *x, int n,
                                                       int rows, int cols, float *out,
                                                       size_t out_stride) {
@@ -2054,6 +2088,10 @@ BITNET__HOT BITNET__TARGET void BITNET__V(scores_f16)(const uint8_t *w, const fl
     int r, c, k, count;
     if (n % BITNET__LANES || most == 0) {
         BITNET__V(dotrows_f16)(w, x, n, rows, cols, out, out_stride);
+        return;
+    }
+    if (tile_cols == 1 && cols > 1 && cols <= 4) {
+        BITNET__V(few_scores)(w, x, n, rows, cols, out, out_stride);
         return;
     }
     for (r = 0; cols <= tile_cols && r < rows; r += 4, w += 4 * (size_t)n * 2) {
@@ -2149,23 +2187,28 @@ BITNET__HOT BITNET__TARGET void BITNET__V(mix_cache)(const uint8_t *w, size_t ro
     BITNET__V(mix)(w, row_bytes, p, p_stride, n, rows, cols, out, BITNET__ROWS_CACHE);
 }
 
+/* A tile of one column, or 4, reads a part of each row. So blocks are short: the next part of a row
+   is then still in the L1 cache, and memory, which only the first part of a line reads, is not idle
+   for long. */
 static BITNET__TARGET void BITNET__V(sumrows_f16)(const uint8_t *w, size_t w_stride,
                                                   const float *p, size_t p_stride, int n, int rows,
                                                   int cols, float *out) {
     float wide[BITNET__WIDE];
     const int most = n > 0 ? BITNET__WIDE / n : 0;
+    const int few = cols <= BITNET__TILE, block = few ? BITNET__MIX_ROWS : most;
     int r, count;
     if (n % BITNET__LANES || most == 0) {
         bitnet__sumrows_f16_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
         return;
     }
-    if (cols <= BITNET__TILE) {
-        BITNET__V(mix_cache)(w, w_stride * 2, p, p_stride, n, rows, cols, out);
-        return;
-    }
     for (r = 0; r < rows; r += count) {
-        count = rows - r < most ? rows - r : most;
-        BITNET__V(widen)(w + (size_t)r * w_stride * 2, w_stride, n, count, wide);
+        const uint8_t *from = w + (size_t)r * w_stride * 2;
+        count = rows - r < block ? rows - r : block;
+        if (few) {
+            BITNET__V(mix_cache)(from, w_stride * 2, p + r, p_stride, n, count, cols, out);
+            continue;
+        }
+        BITNET__V(widen)(from, w_stride, n, count, wide);
         BITNET__V(mix)((const uint8_t *)wide, (size_t)n * 4, p + r, p_stride, n, count, cols, out,
                        BITNET__ROWS_WIDE);
     }

@@ -7,7 +7,8 @@
                                 than its bound
     inner_loops.py table COMPILER...
                                 prints for the loops for prompts what llvm-mca-19 expects of CPUs:
-                                cycles an iteration, the bound of ports and width, and the bound
+                                cycles an iteration, the bound of ports and width, the bound, and
+                                the share of the peak: of the multiplications alone
     inner_loops.py embed COMPILER
                                 prints what llvm-mca-19 expects of ARM CPUs that read a text with
                                 the embedding model of 0.6B: cycles of each part of the work
@@ -64,10 +65,10 @@ ARM = {
 
 # What multiplies weights in the loops that read prompts, and the CPUs to look at, with the
 # instructions that the model of one lacks.
-WORK = r'(\{vex\} *)?(vpmaddubsw|vpdpbusd|smlal2?|sdot|u?smmla)\b'
+WORK = r'(\{vex\}\s*)?(vpmaddubsw|vpdpbusd|smlal2?|sdot|u?smmla)\b'
 ARMS = ['cortex-a53', 'cortex-a76', 'neoverse-n1', 'apple-m1']
 PROMPTS = {
-    'bitnet__multiply_avx2': ['znver2', 'znver3', 'znver4', 'icelake-server'],
+    'bitnet__multiply_avx2': ['haswell', 'skylake', 'icelake-server', 'znver2', 'znver3', 'znver4'],
     'bitnet__multiply_avxvnni': ['alderlake'],
     'bitnet__multiply_avx512vnni': ['znver4', 'icelake-server'],
     'bitnet__panels_neon': ARMS,
@@ -286,8 +287,12 @@ def simulated(loop, target, cpu, apart=0):
 
 
 def unchained(loop, target):
-    """A loop of AVX2 whose additions do not wait for those of the step before."""
-    return [re.sub(r'^(vpaddw.*, )%ymm\d+$', r'\1%ymm31', line) for line in loop
+    """A loop of AVX2 whose additions do not wait for those of the step before: a product is added
+    to itself."""
+    return [re.sub(r'^(vpaddw\s+)(?:(%ymm\d+), (%ymm\d+), \3|(%ymm\d+), (%ymm\d+), \4)$',
+                   lambda m: '%s%s, %s, %s' % (m[1], m[2] or m[5], m[2] or m[5], m[3] or m[4]),
+                   line)
+            for line in loop
             if not (re.search(target['stack'], line) and re.match(target['store'], line))]
 
 
@@ -340,17 +345,19 @@ def check(compiler):
 
 
 def table(compilers):
-    print('%-30s %-15s %12s %7s %6s %6s' %
-          ('loop', 'CPU', 'instructions', 'cycles', 'ports', 'bound'))
+    print('%-30s %-15s %12s %7s %6s %6s %5s' %
+          ('loop', 'CPU', 'instructions', 'cycles', 'ports', 'bound', 'peak'))
     for compiler in compilers:
         print(compiler)
         target, text = compiled(compiler)
         for name, lines in functions(text):
             if name in PROMPTS:
                 loop = main_loop(innermost(lines, target))
+                alone = [line for line in loop if re.match(WORK, line)]
                 for row in bounds(name, loop, target):
-                    print('%-30s %-15s %12d %7.1f %6.1f %6.1f' %
-                          ((name, row[0], len(loop)) + row[1:]))
+                    peak = simulated(alone, target, row[0])[1]
+                    print('%-30s %-15s %12d %7.1f %6.1f %6.1f %4.0f%%' %
+                          ((name, row[0], len(loop)) + row[1:] + (100 * peak / row[1],)))
 
 
 def loop_with(loops, function, wanted):
