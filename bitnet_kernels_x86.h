@@ -52,17 +52,25 @@
 
    CYCLES of an iteration of the loops for prompts, as gcc 12 compiles them at -O2, by llvm-mca 19:
        python3 tests/checks/inner_loops.py table gcc
-                                                     instructions   cycles   ports   bound
-           panel, AVX2            Zen 2                        48     16.1    16.0    16.1
-             2 steps              Zen 3, Zen 4                 48     12.1     8.0    12.1
-                                  Ice Lake                     48     10.7     8.0    10.7
-           panel, AVX-VNNI        Alder Lake                   24      6.0     6.0     6.0
-           panel, AVX-512 VNNI    Ice Lake                     34     10.1    10.0    10.0
-                                  Zen 4                        34     40.0    32.0    32.0
+                                              instructions   cycles   ports   bound   of peak
+           panel, AVX2            Haswell               48     16.1    16.0    16.1     100 %
+             2 steps              Skylake, Ice Lake     48     10.7     8.0    10.7      75 %
+                                  Zen 2                 48     16.1    16.0    16.1     100 %
+                                  Zen 3, Zen 4          48     12.1     8.0    12.1      66 %
+           panel, AVX-VNNI        Alder Lake            24      6.0     6.0     6.0      99 %
+           panel, AVX-512 VNNI    Ice Lake              34     10.1    10.0    10.0      80 %
+                                  Zen 4                 34     40.0    32.0    32.0      80 %
        ports: the bound of ports and width alone. For AVX2, bound is the same loop without its chain
-       of sums, which shows whether the chain limits it; in these models additions seem to take
-       ports that the multiplications need. A Zen 3 reaches 87 to 97 % of its vpmaddubsw peak in
-       this loop, which is 8.2 to 9.2 cycles. In Zen 4's model broadcasts take vpdpbusd's ports.
+       of sums, which shows whether the chain limits it. Of peak: the share of what vpmaddubsw or
+       vpdpbusd alone would take. On Skylake and Ice Lake a vpmaddubsw and its addition have three
+       ports, which makes 75 % the most. In the models of Zen additions seem to take ports that the
+       multiplications need. A Zen 3 reaches 87 to 97 % of its vpmaddubsw peak in this loop, which
+       is 8.2 to 9.2 cycles. In Zen 4's model broadcasts take vpdpbusd's ports.
+
+       Sums of four activations, looked up in a table (LOOKED-UP SUMS in bitnet_kernels_wasm.h),
+       are not here: 512 products take 6.7 cycles of Skylake so, not 10.7, but with the making of
+       the tables and the end of the sums 9.9, on Zen 3 8.9, and 1.2 times the speed on Emerald
+       Rapids, for tables of 20 KB that two threads of a core would not both find in its L1 cache.
 
    BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
        avx2, int16        Tile: lo, of 4 * code, 2 * 12 * 128 = 3072 from a vpmaddubsw, far from its
