@@ -13041,13 +13041,14 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_TERNARY, 128, 37, 40, 1, 0},         /* the ends of tiles and panels */
     {BITNET__TEST_TERNARY, 128, 70, 33, 7, 0}, {BITNET__TEST_TERNARY, 128, 304, 26, 25, 0},
     {BITNET__TEST_TERNARY, 384, 19, 34, 5, 0},         /* rows that end with a whole block of TL2 */
-    {BITNET__TEST_TERNARY, 4352, 37, 8, 3, 0},         /* sums that are widened; blocks of tiles */
+    {BITNET__TEST_TERNARY, 8448, 37, 8, 3, 0},         /* sums that are widened; blocks of tiles */
     {BITNET__TEST_TERNARY, 2176, 35, 26, 9, 0},        /* several panels */
     {BITNET__TEST_TERNARY, 1152, 37, 40, 3, 1}, {BITNET__TEST_TERNARY, 128, 590, 17, 293, 1},
     {BITNET__TEST_U8, 320, 9, 13, 1, 0}, {BITNET__TEST_U8, 96, 9, 13, 1, 0},
     {BITNET__TEST_U8, 80, 9, 13, 1, 0}, {BITNET__TEST_U8, 48, 9, 13, 1, 0},
     {BITNET__TEST_U8, 37, 3, 3, 1, 0},
     {BITNET__TEST_U4, 128, 9, 13, 1, 0}, {BITNET__TEST_U4, 384, 37, 13, 3, 0},
+    {BITNET__TEST_U4, 8320, 9, 1, 1, 0},               /* blocks of tiles */
     {BITNET__TEST_GROUPS, 256, 37, 40, 1, 0}, {BITNET__TEST_GROUPS, 768, 70, 13, 3, 0},
     {BITNET__TEST_GROUPS, 512, 33, 150, 149, 0},       /* more columns than panels take at once */
     {BITNET__TEST_GROUPS, 256, 530, 17, 263, 0},

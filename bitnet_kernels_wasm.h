@@ -29,13 +29,19 @@
            bits 3-2, weight      64    65    66   ...  95        64 ..  95
            bits 1-0, weight      96    97    98   ... 127        96 .. 127
 
-       simd128, few columns: a word of two bytes has eight fields. Each is masked in place, which
-       makes it 4^k times too large at place k. Its activation, as a word, is made 4^(4-k) times as
-       large, once for all rows. So all products are 256 times too large and go into one sum.
+       simd128, few columns: two rows are multiplied at once, because i32x4.dot_i16x8 has room for
+       both. A word takes a byte of the first row below, and one of the second above, of which one is
+       moved by 4 bits: so of the same weight, the second row's code is 2^12 times as large. A word
+       is masked for one weight of both. Once, the codes are 4 times as large; the other time, the
+       activations are. The second code of these is in the sign: its upper bit is turned over, which
+       makes it code - 2.
 
-           bits of the word v    15-14  13-12  11-10   9-8    7-6    5-4    3-2    1-0
-           masked in             v >> 6 v >> 6 v >> 6  v      v      v      v      v
-           k there               4      3      2       4      3      2      1      0
+           bits of the word      15-14  13-12  11-8   7-4    3-2    1-0       masks
+           weights, first time   64 +   96 +   -      -      64 +   96 +      0x3003, 0xc00c
+           second time           0 +    32 +   -      -      0 +    32 +      the same
+
+       After 8 products, the first row's sum is in the lower 14 bits of an int32, once it is made
+       positive; the second's is above. Both are added up from there.
 
        relaxed-simd: bytes in place, masked by 0x03 and 0x0c in v and, for the other two fields, in
        v >> 4 (a shift of words: the mask removes the neighbour's bits). There are two sums, of
@@ -58,7 +64,7 @@
        A register is 16 weights of 4 rows, 4 bytes each. It meets the same activations in all lanes,
        so that a row's sum stays in its lane. Code = weight + 1; there is no code 3.
 
-       simd128, one column: as above, each field of a word is masked in place, in v and in v >> 8,
+       simd128, one column: each field of a word is masked in place, in v and in v >> 8,
        and its activations, a pair of words, are made 4^(4-k) times as large, once for many rows.
        That is AND, PMADDWD and PADDD for 8 products; a table of partial sums would take about as
        many (SWIZZLE is two instructions on x86, and its bytes must be widened).
@@ -88,8 +94,11 @@
        takes them. The standard leaves that choice to the engine, but only once for a program.
 
    BOUNDS, for q from -128 to 127; of I2_S for codes up to 3, n <= 2^20: 8192 blocks
-       simd128, tile      A product is at most 256 * 3 * 128 = 98304. A lane gets 16 a block, 32
-                          blocks: 50331648; four lanes 201326592.
+       simd128, tile      Of 8 products of a lane, 4 times the first row's are from 0 to
+                          4 * 8 * 3 * 128 = 12288, under 2^14, once 4 * 3 * |q| is added for each
+                          q < 0. A lane gets 32 products a block, 16 of codes up to 3 and 16 of
+                          -2 to 1: the second row's are at most 16 * 5 * 128 = 10240, 12 blocks
+                          122880, times 2^14 under 2^31.
        relaxed, tile      int16: a block is 4 pairs of 4 code to a lane, 4 * 3072 = 12288, and 4 of
                           code, 3072. Two blocks: 24576 and 6144; code + 4 code / 4 <= 12288.
                           int32: all lanes together 4 code, n / 2 products of 1536, at most
@@ -107,7 +116,8 @@
                           pairs of products are at most 2 * 128 * 127 = 32512, and weights of
                           positions have 7 bits.
        dotrows_u4         1920 n, at most 2013265920, and 8 times the sum of q, at most 2^30. Pairs
-                          of products are at most 2 * 15 * 128 = 3840.
+                          of products are at most 2 * 15 * 128 = 3840. simd128, one column: 16 times
+                          as much, but only for 8192 weights: 251658240.
 
    BOUNDS of a group of 256, for codes up to 2. int32 holds the exact dot product.
        simd128, tile      A product is at most 256 * 2 * 128 = 65536, a lane's sum 2^24; 256 times
@@ -412,81 +422,145 @@ BITNET__APART void bitnet__look_up_i2s_wasm(const uint8_t *w, const int8_t *q, i
    Few columns: tiles of 4 rows and a column, straight from the packed rows, over DEPTH weights of
    prepared activations.
 
-   The rows of a tile are a quarter of the call's rows apart. There is no prefetch here, and the
-   CPU's own prefetcher follows a stream only within its page. Four neighbouring rows would share a
-   page, and be read from memory at half the speed. */
-enum { BITNET__DEPTH = 4096 };
+   The rows of a tile are a quarter of the call's rows apart. The CPU's prefetcher follows a stream
+   only within its page. Four neighbouring rows would share a page, and be read from memory at half
+   the speed. Where it reaches a new page, the CPU waits for the page's address and for memory. There
+   is no prefetch here. So a tile in which its first row reaches a new page loads a byte of the next
+   page of all four rows: it waits for them together, once. */
+enum {
+    BITNET__DEPTH = 8192,
+    BITNET__PAIR_BLOCKS = 12,          /* whose sums of a pair of rows fit a lane */
+    BITNET__AHEAD = 4096
+};
 
 BITNET__INLINE int bitnet__quarter(int rows) { return (rows + 3) / 4; }
 
-/* 8 vectors for 16 bytes of weights, in the order in which the tile takes them. */
-static void bitnet__prepare_simd128(const int8_t *q, int len, v128_t *act) {
-    const v128_t high = wasm_i16x8_const_splat(-256);
-    int b, h, i;
-    for (b = 0; b < len; b += 128) {
-        for (h = 0; h < 32; h += 16, act += 8) {
-            v128_t even[4], odd[4];
-            BITNET__UNROLL for (i = 0; i < 4; i++) {     /* each times 256 */
-                const v128_t a = wasm_v128_load(q + b + 96 - 32 * i + h);
-                even[i] = wasm_i16x8_shl(a, 8);
-                odd[i] = wasm_v128_and(a, high);
-            }
-            act[0] = even[0];
-            act[1] = wasm_i16x8_shr(even[1], 2);
-            act[2] = wasm_i16x8_shr(even[2], 4);
-            act[3] = wasm_i16x8_shr(even[3], 6);
-            act[4] = wasm_i16x8_shr(odd[0], 8);
-            act[5] = wasm_i16x8_shr(odd[1], 4);
-            act[6] = wasm_i16x8_shr(odd[2], 6);
-            act[7] = wasm_i16x8_shr(odd[3], 8);
+/* Loads the first byte of the next page of each of 4 rows, if it is before `end`. */
+BITNET__APART void bitnet__touch_pages_wasm(const uint8_t *w, size_t apart, const uint8_t *end) {
+    size_t ahead;
+    int r;
+    for (r = 0; r < 4; r++) {
+        ahead = (size_t)r * apart;
+        ahead += BITNET__AHEAD - ((uintptr_t)w + ahead) % BITNET__AHEAD;
+        if (ahead < (size_t)(end - w)) (void)*(const volatile uint8_t *)(w + ahead);
+    }
+}
+
+/* Before a tile whose rows have `bytes` bytes, of which the first is at w: see above. */
+BITNET__INLINE void bitnet__touch_wasm(const uint8_t *w, size_t bytes, size_t apart,
+                                       const uint8_t *end) {
+    if ((uintptr_t)w % BITNET__AHEAD + bytes >= BITNET__AHEAD && bytes < (size_t)(end - w))
+        bitnet__touch_pages_wasm(w + bytes, apart, end);
+}
+
+BITNET__INLINE int32_t bitnet__sum4_wasm(v128_t v) {
+    v = wasm_i32x4_add(v, wasm_i32x4_shuffle(v, v, 2, 3, 0, 1));
+    v = wasm_i32x4_add(v, wasm_i32x4_shuffle(v, v, 1, 0, 3, 2));
+    return wasm_i32x4_extract_lane(v, 0);
+}
+
+/* The activations of a column for a pair of rows: for 16 bytes of weights 2 fields, then the other
+   2. Each time 4 vectors, and what keeps the sums of the first row positive. */
+typedef struct bitnet__pairs {
+    v128_t act[BITNET__DEPTH / 128 * 20];
+    int32_t less, more;                /* what the sums of the first row have too much, and those of
+                                          the second too little */
+} bitnet__pairs;
+
+static void bitnet__prepare_simd128(const int8_t *q, int len, bitnet__pairs *p) {
+    const v128_t zero = wasm_i32x4_const_splat(0);
+    v128_t *act = p->act, less = zero, more = zero, low, high;
+    int i, j;
+    for (i = 0; i < len; i += 32, act += 5) {
+        const int8_t *from = q + i / 128 * 128 + i % 128 / 64 * 16 + (i % 64 ? 0 : 64);
+        act[4] = zero;
+        for (j = 0; j < 2; j++) {      /* the lower field, which is the later weight, comes first */
+            act[j] = wasm_i16x8_load8x8(from + 32 - 32 * j);
+            act[2 + j] = wasm_i16x8_load8x8(from + 40 - 32 * j);
+            low = wasm_i16x8_min(act[j], zero);
+            high = wasm_i16x8_min(act[2 + j], zero);
+            act[4] = wasm_i32x4_add(act[4], wasm_i32x4_dot_i16x8(wasm_i16x8_add(low, high),
+                                                                 wasm_i16x8_const_splat(-12)));
         }
+        more = wasm_i32x4_add(more, wasm_i32x4_dot_i16x8(wasm_i16x8_add(act[1], act[3]),
+                                                         wasm_i16x8_const_splat(2)));
+        less = wasm_i32x4_add(less, wasm_i32x4_shr(act[4], 2));
+        act[0] = wasm_i16x8_shl(act[0], 2);
+        act[2] = wasm_i16x8_shl(act[2], 2);
+    }
+    p->less = bitnet__sum4_wasm(less);
+    p->more = bitnet__sum4_wasm(more);
+}
+
+/* 16 bytes of a pair of rows: adds what is in the low bits to low, and all of it to all. */
+BITNET__INLINE void bitnet__dot_pair_simd128(v128_t a, v128_t b, const v128_t *act, v128_t *low,
+                                             v128_t *all) {
+    const v128_t even = wasm_i16x8_const_splat(0x3003), odd = wasm_i16x8_const_splat(-0x3ff4);
+    v128_t v, sum;
+    int h, i;
+    b = wasm_v128_xor(b, wasm_i8x16_const_splat(-0x78));
+    BITNET__UNROLL for (h = 0; h < 2; h++, act += 5) {
+        const v128_t first = h ? wasm_u16x8_shr(a, 4) : a, second = h ? b : wasm_i16x8_shl(b, 4);
+        sum = act[4];
+        BITNET__UNROLL for (i = 0; i < 4; i += 2) {
+            v = i ? bitnet__zip_high_wasm(first, second) : bitnet__zip_low_wasm(first, second);
+            sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(wasm_v128_and(v, even), act[i]));
+            sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(wasm_v128_and(v, odd), act[i + 1]));
+        }
+        *low = wasm_i32x4_add(*low, wasm_v128_and(sum, wasm_i32x4_const_splat(0x3fff)));
+        *all = wasm_i32x4_add(*all, sum);
     }
 }
 
 /* w is the first of up to 4 rows at distances of `apart`; `rows` rows are left. */
-BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes, const v128_t *act,
-                                         int len, int rows, int apart, const int32_t *sum,
-                                         int32_t *out) {
-    v128_t dot[4], v[4], mask[5];
+BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes,
+                                         const bitnet__pairs *p, int len, int rows, int apart,
+                                         const int32_t *sum, int32_t *out) {
+    v128_t dot[4], low[2], all[2];
+    const v128_t *act = p->act;
     const uint8_t *row[4];
-    int r, i, h;
-    BITNET__UNROLL for (i = 0; i < 5; i++) mask[i] = wasm_i16x8_splat((int16_t)(3 << 2 * i));
+    int r, i, step;
     BITNET__UNROLL for (r = 0; r < 4; r++) {
         row[r] = w + bitnet__clamp(r * apart, rows) * row_bytes;
         dot[r] = wasm_i32x4_const_splat(0);
     }
-    for (; len > 0; len -= 128) {
-        BITNET__UNROLL for (h = 0; h < 2; h++, act += 8) {
-            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_v128_load(row[r] + 16 * h);
-            BITNET__UNROLL for (i = 0; i < 8; i++) {
-                if (i == 5) {
-                    BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_shr(v[r], 6);
-                }
-                BITNET__UNROLL for (r = 0; r < 4; r++)
-                    dot[r] = wasm_i32x4_add(
-                        dot[r], wasm_i32x4_dot_i16x8(
-                                    wasm_v128_and(v[r], mask[i < 5 ? i : i - 3]), act[i]));
-            }
+    for (; len > 0; len -= step) {
+        step = len < 128 * BITNET__PAIR_BLOCKS ? len : 128 * BITNET__PAIR_BLOCKS;
+        low[0] = low[1] = all[0] = all[1] = wasm_i32x4_const_splat(0);
+        for (i = 0; i < step; i += 64, act += 10) {
+            BITNET__UNROLL for (r = 0; r < 2; r++)
+                bitnet__dot_pair_simd128(wasm_v128_load(row[2 * r]),
+                                         wasm_v128_load(row[2 * r + 1]), act, low + r, all + r);
+            BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 16;
         }
-        BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32;
+        BITNET__UNROLL for (r = 0; r < 2; r++) {
+            all[r] = wasm_i32x4_shr(wasm_i32x4_sub(all[r], low[r]), 14);
+            dot[2 * r] = wasm_i32x4_add(dot[2 * r], wasm_i32x4_shr(low[r], 2));
+            dot[2 * r + 1] = wasm_i32x4_add(dot[2 * r + 1], all[r]);
+        }
     }
-    bitnet__put_apart_wasm(out, wasm_i32x4_shr(bitnet__fold4_wasm(dot), 8), rows, apart, sum);
+    bitnet__put_apart_wasm(out, wasm_i32x4_add(bitnet__fold4_wasm(dot), wasm_i32x4_make(
+        -p->less, p->more, -p->less, p->more)), rows, apart, sum);
 }
 
 BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                          int n, int rows, int cols, int32_t *out,
                                          size_t out_stride) {
-    v128_t act[BITNET__DEPTH / 8];
+    bitnet__pairs act;
     const size_t row_bytes = (size_t)(n / 4);
+    const uint8_t *const end = w + (size_t)rows * row_bytes;
     const int quarter = bitnet__quarter(rows);
     int r, c, k, len;
     for (c = 0; c < cols; c++, q += n, out += out_stride) {
         for (k = 0; k < n; k += len) {
+            const uint8_t *row = w + k / 4;
             len = n - k < BITNET__DEPTH ? n - k : BITNET__DEPTH;
-            bitnet__prepare_simd128(q + k, len, act);
-            for (r = 0; r < quarter; r++)
-                bitnet__tile_simd128(w + (size_t)r * row_bytes + (size_t)(k / 4), row_bytes, act,
-                                     len, rows - r, quarter, k ? 0 : sums + c, out + r);
+            bitnet__prepare_simd128(q + k, len, &act);
+            for (r = 0; r < quarter; r++, row += row_bytes) {
+                bitnet__touch_wasm(row, row_bytes, row_bytes * (size_t)quarter, end);
+                bitnet__tile_simd128(row, row_bytes, &act, len, rows - r, quarter,
+                                     k ? 0 : sums + c, out + r);
+            }
         }
     }
 }
@@ -570,15 +644,18 @@ BITNET__INLINE void bitnet__dotrows_bytes_wasm(const uint8_t *w, const int8_t *q
                                                const int32_t *sums, int n, int rows, int cols,
                                                int32_t *out, size_t out_stride, const int bits,
                                                const int way) {
+    const size_t row_bytes = (size_t)(n / 8 * bits);
+    const uint8_t *row = w;
     const int quarter = bitnet__quarter(rows);
     int r, c, step;
     if (n % 32) {
         bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride);
         return;
     }
-    for (r = 0; r < quarter; r++) {
+    for (r = 0; r < quarter; r++, row += row_bytes) {
+        bitnet__touch_wasm(row, row_bytes, row_bytes * (size_t)quarter,
+                           w + row_bytes * (size_t)rows);
         for (c = 0; c < cols; c += step) {
-            const uint8_t *row = w + (size_t)r * (size_t)(n / 8 * bits);
             const int8_t *col = q + (size_t)c * (size_t)n;
             int32_t *to = out + (size_t)c * out_stride + (size_t)r;
             step = cols - c >= 2 ? 2 : 1;
@@ -598,10 +675,74 @@ static void bitnet__dotrows_u8_simd128(const uint8_t *w, const int8_t *q, const 
     bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 8, BITNET__WORDS);
 }
 
+/* 4 vectors for 16 bytes of 4 bits, all for sums that are 16 times too large: of the bytes with even
+   numbers, lower halves, then upper ones; then of the others. */
+static void bitnet__prepare_u4_simd128(const int8_t *q, int len, v128_t *act) {
+    int i, h;
+    for (i = 0; i < len; i += 128) {
+        for (h = 0; h < 64; h += 16, act += 4) {
+            const v128_t lower = wasm_v128_load(q + i + 64 + h), upper = wasm_v128_load(q + i + h);
+            act[0] = wasm_i16x8_shr(wasm_i16x8_shl(lower, 8), 4);
+            act[1] = wasm_i16x8_shr(wasm_i16x8_shl(upper, 8), 8);
+            act[2] = wasm_i16x8_shl(wasm_i16x8_shr(lower, 8), 4);
+            act[3] = wasm_i16x8_shr(upper, 8);
+        }
+    }
+}
+
+/* One column: halves of bytes are masked in place, as words. */
+BITNET__INLINE void bitnet__tile_u4_simd128(const uint8_t *w, size_t row_bytes, const v128_t *act,
+                                            int len, int rows, int apart, const int32_t *sum,
+                                            int32_t *out) {
+    v128_t dot[4], v[4], mask[2];
+    const uint8_t *row[4];
+    int r, i;
+    mask[0] = wasm_i16x8_splat(0x0f);
+    mask[1] = wasm_i16x8_splat(0xf0);
+    BITNET__UNROLL for (r = 0; r < 4; r++) {
+        row[r] = w + bitnet__clamp(r * apart, rows) * row_bytes;
+        dot[r] = wasm_i32x4_const_splat(0);
+    }
+    for (; len > 0; len -= 32, act += 4) {
+        BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_v128_load(row[r]);
+        BITNET__UNROLL for (i = 0; i < 4; i++) {
+            if (i == 2) {
+                BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_shr(v[r], 8);
+            }
+            BITNET__UNROLL for (r = 0; r < 4; r++)
+                dot[r] = wasm_i32x4_add(
+                    dot[r], wasm_i32x4_dot_i16x8(wasm_v128_and(v[r], mask[i % 2]), act[i]));
+        }
+        BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 16;
+    }
+    bitnet__put_apart_wasm(out, wasm_i32x4_shr(bitnet__fold4_wasm(dot), 4), rows, apart, sum);
+}
+
+BITNET__APART void bitnet__tiles_u4_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                            int n, int rows, int32_t *out) {
+    v128_t act[BITNET__DEPTH / 8];
+    const size_t row_bytes = (size_t)(n / 2);
+    const uint8_t *const end = w + (size_t)rows * row_bytes;
+    const int32_t less = 8 * *sums;
+    const int quarter = bitnet__quarter(rows);
+    int r, k, len;
+    for (k = 0; k < n; k += len) {
+        const uint8_t *row = w + k / 2;
+        len = n - k < BITNET__DEPTH ? n - k : BITNET__DEPTH;
+        bitnet__prepare_u4_simd128(q + k, len, act);
+        for (r = 0; r < quarter; r++, row += row_bytes) {
+            bitnet__touch_wasm(row, row_bytes, row_bytes * (size_t)quarter, end);
+            bitnet__tile_u4_simd128(row, row_bytes, act, len, rows - r, quarter,
+                                    k ? 0 : &less, out + r);
+        }
+    }
+}
+
 static void bitnet__dotrows_u4_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                        int n, int rows, int cols, int32_t *out,
                                        size_t out_stride) {
-    bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 4, BITNET__WORDS);
+    if (cols == 1) bitnet__tiles_u4_simd128(w, q, sums, n, rows, out);
+    else bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 4, BITNET__WORDS);
 }
 
 #if BITNET__RELAXED
@@ -693,12 +834,15 @@ BITNET__INLINE void bitnet__tiles_relaxed(const uint8_t *w, const int8_t *q, con
                                           int n, int rows, int cols, int32_t *out,
                                           size_t out_stride, const int halves) {
     const size_t row_bytes = (size_t)(n / 4);
+    const uint8_t *const end = w + (size_t)rows * row_bytes;
     const int quarter = bitnet__quarter(rows);
     int r, c;
-    for (r = 0; r < quarter; r++, w += row_bytes)
+    for (r = 0; r < quarter; r++, w += row_bytes) {
+        bitnet__touch_wasm(w, row_bytes, row_bytes * (size_t)quarter, end);
         for (c = 0; c < cols; c++)
             bitnet__tile_relaxed(w, row_bytes, q + (size_t)c * (size_t)n, n, rows - r, quarter,
                                  sums + c, out + (size_t)c * out_stride + (size_t)r, halves);
+    }
 }
 
 #define BITNET__DEFINE_RELAXED(isa, halves, min_cols) \
@@ -1359,6 +1503,8 @@ BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r,
 }
 
 BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__grouped *x, int c) {
+    const size_t block_bytes = bitnet__groups_bytes(x->n, x->group, BITNET__GROUP_ROWS);
+    const uint8_t *const end = x->w + bitnet__groups_bytes(x->n, x->group, x->rows);
     const int8_t *q = x->q + (size_t)c * (size_t)x->n;
     v128_t act[BITNET__PART / 8], sum[BITNET__BAND_ROWS / 4];
     int first, r, k, b, len, rows;
@@ -1368,6 +1514,9 @@ BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__grouped *x, int c)
         for (k = 0; k < x->n; k += len) {
             len = x->n - k < BITNET__PART ? x->n - k : BITNET__PART;
             bitnet__prepare_groups_simd128(q + k, len, act);
+            bitnet__touch_wasm(bitnet__groups_wasm(x, first, k),
+                               (size_t)(len / x->group) * bitnet__group_bytes(x->group),
+                               block_bytes, end);
             for (r = 0; r < rows; r += BITNET__GROUP_ROWS)
                 bitnet__tile_groups_simd128(x, first + r, c, k, len, act, sum + r / 4);
         }
