@@ -20,6 +20,7 @@ import { BitNetError, abortError } from './errors.js';
 
 const FOLDER = 'bitnet-cache';
 const SLICE = 4 << 20;                    // bytes read at a time
+const AHEAD = 4;                          // slices of a blob that are asked for at a time
 const CHECKPOINT_MS = 1000;               // a killed tab loses at most this time's download
 const REPORT_MS = 100;
 const SMOOTH_MS = 2000;                   // time constant of the displayed speed
@@ -284,11 +285,20 @@ async function directSource(url, job, parts, response) {
 
 // ---- chunks: async generators of Uint8Array ----
 
+/* Several slices are on their way at a time: the browser reads them in another process. */
 async function* blobChunks(blob) {
-    for (let at = 0; at < blob.size; at += SLICE) {
+    const slices = [];
+    const ask = (at) => {
+        const slice = blob.slice(at, at + SLICE).arrayBuffer();
+        slice.catch(() => {});                    // the reader may have left
+        slices.push(slice);
+    };
+    for (let at = 0; at < blob.size || slices.length; at += SLICE) {
+        if (at < blob.size) ask(at);
+        if (at + SLICE < blob.size && slices.length < AHEAD) continue;
         let buffer;
         try {
-            buffer = await blob.slice(at, at + SLICE).arrayBuffer();
+            buffer = await slices.shift();
         } catch (error) {                         // the user has changed or moved the file
             throw new BitNetError('ERR_IO', `the file cannot be read: ${error.message}`);
         }

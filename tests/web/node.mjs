@@ -1342,6 +1342,15 @@ test('Node keeps nothing', async () => {
     await fails('ERR_ARG', cache.verify(at('tiny.gguf'), { sha: 'x' }));
 });
 
+test('a Blob of many slices, in order', async () => {
+    const bytes = new Uint8Array(6 * (4 << 20) + 5); // no model: only its hash tells the order
+    for (let i = 0; i < bytes.length; i += 1 << 20) bytes[i] = i >> 20;
+    const sha256 = createHash('sha256').update(bytes).digest('hex');
+    await fails('ERR_FORMAT', BitNet.load(new Blob([bytes]), { sha256 }));
+    const other = sha256.replace(/./, c => (c === '0' ? '1' : '0'));
+    await fails('ERR_CHECKSUM', BitNet.load(new Blob([bytes]), { sha256: other }));
+});
+
 test('SHA-256', async () => {
     const sha256 = createHash('sha256').update(tiny).digest('hex');
     await withModel(at('tiny.gguf'), { sha256: sha256.toUpperCase() }, async () => {});
