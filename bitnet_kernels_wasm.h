@@ -30,7 +30,7 @@
            bits 1-0, weight      96    97    98   ... 127        96 .. 127
 
        simd128, few columns: two rows are multiplied at once, because i32x4.dot_i16x8 has room for
-       both. A word takes a byte of the first row below, and one of the second above, of which one is
+       both. A word takes a byte of the first row below, and one of the second above. One of them is
        moved by 4 bits: so of the same weight, the second row's code is 2^12 times as large. A word
        is masked for one weight of both. Once, the codes are 4 times as large; the other time, the
        activations are. The second code of these is in the sign: its upper bit is turned over, which
@@ -182,7 +182,8 @@ enum {
     BITNET__LOOK_TABLE = 8 * BITNET__SUMS * 2 + 128,   /* vectors; also what a code 3 selects */
 
     /* The columns from which on they are faster than the tiles of a table. */
-    BITNET__FEW_SIMD128 = 5, BITNET__FEW_RELAXED16 = 8, BITNET__FEW_RELAXED32 = 16
+    BITNET__FEW_SIMD128 = 5, BITNET__FEW_RELAXED16 = 8, BITNET__FEW_RELAXED32 = 16,
+    BITNET__FEW_GROUPS32 = 8
 };
 
 /* Where a step's rows find their sums: the addresses of 8 entries for each row. */
@@ -424,13 +425,13 @@ BITNET__APART void bitnet__look_up_i2s_wasm(const uint8_t *w, const int8_t *q, i
 
    The rows of a tile are a quarter of the call's rows apart. The CPU's prefetcher follows a stream
    only within its page. Four neighbouring rows would share a page, and be read from memory at half
-   the speed. Where it reaches a new page, the CPU waits for the page's address and for memory. There
-   is no prefetch here. So a tile in which its first row reaches a new page loads a byte of the next
-   page of all four rows: it waits for them together, once. */
+   the speed. At a new page, the CPU waits for the page's address and for memory; there is no
+   prefetch here. So where the first row of a tile reaches a new page, a byte of the next page
+   of all four rows is loaded: the CPU waits for them together, once. */
 enum {
     BITNET__DEPTH = 8192,
     BITNET__PAIR_BLOCKS = 12,          /* whose sums of a pair of rows fit a lane */
-    BITNET__AHEAD = 4096
+    BITNET__AHEAD = 4096               /* bytes of a page */
 };
 
 BITNET__INLINE int bitnet__quarter(int rows) { return (rows + 3) / 4; }
@@ -675,8 +676,8 @@ static void bitnet__dotrows_u8_simd128(const uint8_t *w, const int8_t *q, const 
     bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 8, BITNET__WORDS);
 }
 
-/* 4 vectors for 16 bytes of 4 bits, all for sums that are 16 times too large: of the bytes with even
-   numbers, lower halves, then upper ones; then of the others. */
+/* 4 vectors for 16 bytes of 4 bits, all for sums that are 16 times too large: of the bytes with
+   even numbers, lower halves, then upper ones; then of the others. */
 static void bitnet__prepare_u4_simd128(const int8_t *q, int len, v128_t *act) {
     int i, h;
     for (i = 0; i < len; i += 128) {
@@ -1687,7 +1688,7 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r,
     } \
     BITNET__DEFINE_GROUPS(isa, min_cols)
 BITNET__DEFINE_GROUPS_RELAXED(relaxed16, 1, BITNET__FEW_RELAXED16)
-BITNET__DEFINE_GROUPS_RELAXED(relaxed32, 0, BITNET__FEW_RELAXED32)
+BITNET__DEFINE_GROUPS_RELAXED(relaxed32, 0, BITNET__FEW_GROUPS32)
 
 static void bitnet__dotrows_groups_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                            const float *steps, int n, int group, int rows,
