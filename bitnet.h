@@ -291,9 +291,9 @@
                      llama                     Llama3-8B-1.58, Falcon3-1.58, Falcon-E
                      qwen3                     Ternary Bonsai 1.7B, 4B, 8B
                      qwen3, gemma3             Microsoft's text embeddings, 0.6B and 270M
-       Weights     linear layers in I2_S (all three packings), TL1, TL2; and in blocks with a scale
-                   each, TQ1_0, TQ2_0, Q2_0, PQ2_0, which may also be embedding and head; these in
-                   F32, F16, BF16, Q8_0, Q6_K, Q4_0, too; norms in F32, F16, BF16
+       Weights     linear layers in I2_S (all three packings), TL1, TL2, TL2_R16; and in blocks
+                   with a scale each, TQ1_0, TQ2_0, Q2_0, PQ2_0, which may also be embedding and
+                   head; these in F32, F16, BF16, Q8_0, Q6_K, Q4_0, too; norms in F32, F16, BF16
        Tokenizers  byte-level BPE with the pre-tokenizers llama-bpe (also called llama3, llama-v3,
                    falcon3), falcon_e and qwen2 (with NFC); SentencePiece BPE
                    (tokenizer.ggml.model = llama)
@@ -334,6 +334,16 @@
        rows x columns       14336 x 4096    4096 x 14336    1024 x 4096    4096 x 4096
        as generated         256,128,32      128,64,64       256,128,32     128,64,64
        --use-pretuned       256,128,64      256,128,32      128,64,64      128,64,32
+
+   TL2_R16, type 20016, is this library's own: the weights of TL2, 5 bits for 3, in the order in
+   which the kernel tables named -tl2 read them. With such a table a mapped file needs no copy and
+   nothing is repacked; a file in TL2_R16 uses the best of them by default. Where there is none, or
+   rows are not whole 128-groups, the weights are repacked as I2_S. Writing reads 87 MB less for a
+   token of the 2B model than with I2_S. llama.cpp and other engines refuse the file, because they
+   do not know the number; examples/convert turns it back into every other packing, without loss.
+   The layout is drawn in @kernels. Like I2_S, TL1 and TL2 a tensor ends with 32 bytes, which begin
+   with its scale. An unused value, a code other than 0 where a row is filled up, and a group of
+   rows that is not filled up with the last one, are refused.
 
    Weights with a scale per block are repacked, too, into as many bytes as the file has: rows are
    interleaved, so that kernels need not add up lanes for each block. Q2_0 has 64 weights a block in
@@ -386,11 +396,12 @@
        every CPU      scalar: plain C, for IEEE-754 floats
 
    The best one that the CPU and the operating system support is chosen at run time, without any -m
-   flag; in WebAssembly when compiling. These tables read I2_S, 2 bits a weight, in place. With
-   BITNET_TL2 there are also tables named -tl2 (x86; scalar-tl2 is their slow twin). They repack it
-   as TL2, 5 bits for 3 weights, when the model is loaded: lossless, the same logits, 5/6 of the
-   bytes, in a copy that the model owns (434 MB and up to 1 s for the 2B model). They gain 6 % where
-   memory bandwidth is the limit, and are used only if bitnet_model_params.kernels asks for them.
+   flag; in WebAssembly when compiling. These tables read I2_S, 2 bits a weight, in place. On x86
+   there are also tables named -tl2 (scalar-tl2 is their slow twin). They read TL2_R16, 5 bits for 3
+   weights, in place: lossless, the same logits, 5/6 of the bytes, which gains 6 % where memory
+   bandwidth is the limit. A file in TL2_R16 uses the best of them. For another file
+   bitnet_model_params.kernels can ask for one, which then repacks the weights when the model is
+   loaded, into a copy that the model owns (434 MB and up to 1 s for the 2B model).
 
    The tiles of AMX, which read prompts over twice as fast, need Linux's permission. Asking whether
    a table is usable, as loading does, gets it for the whole process, until it ends. From then on
@@ -490,7 +501,8 @@
        BITNET_NO_DOTPROD, BITNET_NO_I8MM, BITNET_NO_RELAXED
                               leaves out a kernel table. NO_AVX2 also leaves out avxvnni, NO_AVX512
                               amx, and NO_DOTPROD neon-i8mm, which build on those tables
-       BITNET_TL2             adds the kernel tables named -tl2 (x86)
+       BITNET_NO_TL2          leaves out the kernel tables named -tl2 (x86; 24 KB). A file in
+                              TL2_R16 is then repacked as I2_S
        BITNET_REQUIRE_SIMD    #error if there is no kernel header beside this file
        BITNET_VSNPRINTF       formats error texts; default vsnprintf; stbsp_vsnprintf works
 
@@ -660,7 +672,8 @@ typedef struct bitnet_model_params {
     bitnet_progress_fn progress_fn;
     bitnet_log_fn log_fn;        /* 0: silent */
     void *ud;                    /* of both hooks, which are called only while loading */
-    const bitnet_kernels *kernels;       /* 0: bitnet_kernels_default(); its strings are borrowed */
+    const bitnet_kernels *kernels;       /* its strings are borrowed; 0: bitnet_kernels_default(),
+                                            or for TL2_R16 the best one that reads that in place */
     bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: 128-group */
     bitnet_tile tile;            /* of all TL1 and TL2 weights of the file; 0: by their shape */
     const bitnet_shape_tile *tiles;      /* [n_tiles], of these shapes instead; used in loading */
@@ -958,7 +971,8 @@ struct bitnet_kernels {
        last group is padded. Row r, a multiple of row_group, begins packed_bytes(n, r) bytes into
        the matrix. pack returns 0, or 1 if i2s has an invalid code 3. Loading and bitnet_selftest
        return BITNET_ERR_ARG for a table that breaks these rules. */
-    const char *layout;          /* its name, for bitnet_model_info.layout: TL2 ... */
+    const char *layout;          /* its name, for bitnet_model_info.layout. "TL2_R16" is the layout
+                                    of that tensor type, which the table then reads in place */
     int row_group;
     size_t (*packed_bytes)(int n, int rows);
     int (*pack)(const uint8_t *i2s, int n, int rows, uint8_t *out);
@@ -1384,7 +1398,8 @@ BITNET_API const bitnet_kernels *bitnet_kernels_get(int i);
 BITNET_API const bitnet_kernels *bitnet_kernels_find(const char *name);
 /* 1 if this CPU and operating system can run the table, else 0. */
 BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);
-/* The table that models use by default: the best usable one that reads I2_S in place. Never 0. */
+/* The table that models use by default, except those in TL2_R16: the best usable one that reads
+   I2_S in place. Never 0. */
 BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 
 /* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs that reach
@@ -1408,7 +1423,8 @@ typedef enum bitnet_tensor_type {
     BITNET_TENSOR_TQ2_0 = 35, BITNET_TENSOR_I2_S = 36, BITNET_TENSOR_TL1 = 38,
     BITNET_TENSOR_TL2 = 39,
     BITNET_TENSOR_Q2_0 = 42,     /* 64 weights a block. With 128 under this number: PQ2_0 */
-    BITNET_TENSOR_PQ2_0 = 142    /* 128 weights a block */
+    BITNET_TENSOR_PQ2_0 = 142,   /* 128 weights a block */
+    BITNET_TENSOR_TL2_R16 = 20016        /* of this library alone; see PACKINGS */
 } bitnet_tensor_type;
 
 typedef struct bitnet_gguf bitnet_gguf;   /* an open file; any number of threads; see FILES */
@@ -1432,7 +1448,7 @@ typedef struct bitnet_gguf_tensor {
     char name[257];              /* NUL-terminated */
     uint32_t type;               /* ggml's number, any; see Q2_0 */
     uint32_t stored_type;        /* the number in the file: 42 for either kind of Q2_0 */
-    const char *type_name;       /* ggml's; 0: unknown. Number 39 is TL2, or else MXFP4 */
+    const char *type_name;       /* ggml's, or TL2_R16; 0: unknown. Number 39 is TL2, or MXFP4 */
     int32_t n_dims;              /* 1 .. 4 */
     uint64_t dims[4];            /* row length, rows, ...; 1 beyond n_dims */
     uint64_t offset;             /* of its data from the start of the file */
@@ -1482,14 +1498,15 @@ BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_
 BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
                                           uint64_t at, void *dst, size_t n, bitnet_error *err);
 
-/* ggml's name of a tensor type, static; 0: unknown. Number 39 is TL2 here. */
+/* ggml's name of a tensor type, or TL2_R16; static; 0: unknown. Number 39 is TL2 here. */
 BITNET_API const char *bitnet_tensor_type_name(uint32_t type);
 /* The bytes of a tensor; dims as in bitnet_gguf_tensor. 0: unknown type, or not of this shape. */
 BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims);
 
 /* A matrix of ternary weights as stored in a file. */
 typedef struct bitnet_ternary {
-    uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1, _TL2, _TQ1_0, _TQ2_0, _Q2_0, _PQ2_0 */
+    uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1, _TL2, _TL2_R16, _TQ1_0, _TQ2_0, _Q2_0,
+                                    _PQ2_0 */
     int32_t n, rows;             /* weights per row; number of rows */
     bitnet_i2s_packing i2s_packing;    /* of I2_S; see PACKINGS */
     bitnet_tile tile;            /* of TL1 and TL2; 0: the published one for this shape */
@@ -2807,6 +2824,31 @@ static void bitnet__dotrows_i2s_scalar(const uint8_t *w, const int8_t *q, const 
 
 static size_t bitnet__i2s_bytes(int n, int rows) { return (size_t)rows * (size_t)(n / 4); }
 
+/* TL2_R16: three ternary weights in 5 bits, four of them and a fifth. A group is 16 rows; a row's
+   weights are taken 24 at a time (the last 24 filled up with code 0, which adds nothing), eight
+   triples: triple (h, t), h < 2, t < 4, has weights 12 h + t, 12 h + 4 + t and 12 h + 8 + t, so
+   that place k of four triples meets four neighbouring activations. Four times 24 weights, i = 0
+   to 3, are a block:
+
+       bytes   0 ..  63   fifths    byte 4 row + t, bit 2 i + h
+              64 .. 127   nibbles   i = 0: byte 4 row + t, bits 3-0 for h = 0, 7-4 for h = 1
+             128 .. 319             the same for i = 1, 2, 3
+
+   A last block of fewer than four ends after the nibbles it needs, and its other fifths are 0.
+   Groups follow one another; a group's missing rows repeat the matrix's last one. Nibble 5 b + m
+   and fifth s stand for the codes (weight + 1) a, b, c of a triple:
+
+       m   0 1 2    3      4
+       a   m        2 s    1      s = 0 in the last column
+       c   s        2      2
+
+   so b depends on the nibble alone, and the fifth decides only between two values of a or c. Five
+   of 32 values stand for nothing: nibble 15, and fifth 1 with m = 4. */
+enum { BITNET__TL2_ROWS = 16, BITNET__TL2_BLOCK = 320 };
+
+/* Bytes of a group whose rows are count times 24 weights. */
+static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count + 3) / 4); }
+
 /* A scale per group: the weights of 16 rows lie together, since then no sum goes across the lanes
    of a vector, and a scale costs 4 instructions for 16 rows. A group of them begins with their
    scales; then follow, for each 16 weights of a row, 64 bytes. The groups of a row follow each
@@ -3287,6 +3329,11 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void) {
     int i = 0;                         /* the last one, scalar, is always usable */
     while (bitnet_kernels_get(i)->pack || !bitnet_kernels_usable(bitnet_kernels_get(i))) i++;
     return bitnet_kernels_get(i);
+}
+
+/* Is a table's layout that of the tensor type TL2_R16? */
+static int bitnet__reads_tl2_r16(const bitnet_kernels *k) {
+    return k->pack && !strcmp(k->layout, "TL2_R16");
 }
 
 /* =============================================================================================
@@ -5679,7 +5726,8 @@ typedef struct bitnet__type {
 
 /* By ggml's number; 0 if that is unknown. Types 36 to 39 follow BitNet's fork of ggml; upstream
    uses 39 for MXFP4 (see bitnet__gguf_resolve_39). 142 is the number of Bonsai's publisher, whose
-   earlier files have such blocks under 42 (see bitnet__gguf_resolve_42). */
+   earlier files have such blocks under 42 (see bitnet__gguf_resolve_42). 20016 is this library's
+   own: llama.cpp counts to 42, its fork ik_llama.cpp to 399, and both refuse higher numbers. */
 BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
     static const bitnet__type types[] = {
         {"F32", 1, 4}, {"F16", 1, 2}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {"Q4_2", 16, 10},
@@ -5693,17 +5741,19 @@ BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
         {"I2_S", 0, 0}, {"I8_S", 0, 0}, {"TL1", 0, 0}, {"TL2", 0, 0}, {"NVFP4", 64, 36},
         {"Q1_0", 128, 18}, {"Q2_0", 64, 18}
     };
-    static const bitnet__type pq2_0 = {"PQ2_0", 128, 34};
+    static const bitnet__type pq2_0 = {"PQ2_0", 128, 34}, tl2_r16 = {"TL2_R16", 0, 0};
     if (type == BITNET_TENSOR_PQ2_0) return &pq2_0;
+    if (type == BITNET_TENSOR_TL2_R16) return &tl2_r16;
     return type < sizeof types / sizeof types[0] ? &types[type] : 0;
 }
 static const bitnet__type bitnet__type_mxfp4 = {"MXFP4", 32, 17};
 
 /* Bytes of a tensor; 0 if the type cannot have this shape, or is unknown. n_cols * n_rows is at
-   most 2^40, so nothing overflows. */
+   most 2^40, so nothing overflows: TL2_R16 has most, 128 bytes for 16 rows of one weight or 1 row
+   of 24. */
 static uint64_t bitnet__tensor_size(uint32_t type, const bitnet__type *info, uint64_t n_cols,
                                     uint64_t n_rows) {
-    const uint64_t n = n_cols * n_rows;
+    const uint64_t n = n_cols * n_rows, triples = (n_cols + 23) / 24;
     if (!info) return 0;
     if (info->block) return n_cols % info->block ? 0 : n / info->block * info->bytes;
     switch (type) {                    /* codes, then 32 bytes that begin with the F32 scale */
@@ -5712,6 +5762,8 @@ static uint64_t bitnet__tensor_size(uint32_t type, const bitnet__type *info, uin
         case BITNET_TENSOR_TL2:        /* always with room for 256 columns in pairs */
             if (n_cols < 256) return 0;
             return ((n_cols - 256) * n_rows / 3 * 5 / 8 + 128 * n_rows * 4 / 8 + 31) / 32 * 32 + 32;
+        case BITNET_TENSOR_TL2_R16:    /* see bitnet__tl2_bytes */
+            return (n_rows + 15) / 16 * (triples + (triples + 3) / 4) * 64 + 32;
         default: return 0;
     }
 }
@@ -6000,6 +6052,74 @@ static int bitnet__unpack_tl2(const bitnet_ternary *t, const uint8_t *data, int3
     return 1;
 }
 
+/* At the end of a row of TL2_R16, whether unused fifths are 0, and at the end of the last row
+   whether it repeats itself to the end of the group. */
+static int bitnet__check_tl2_end(const bitnet_ternary *t, const uint8_t *group, int32_t row,
+                                 bitnet__unpacked *u) {
+    const int count = (t->n + 23) / 24;
+    const size_t bytes = bitnet__tl2_bytes(count), r = (size_t)(row % BITNET__TL2_ROWS) * 4;
+    const uint8_t *fifths = group + (size_t)(count / 4) * BITNET__TL2_BLOCK + r;
+    size_t at, j;
+    for (j = 0; j < 4 && count % 4; j++)
+        if (fifths[j] >> count % 4 * 2)
+            return bitnet__unpacked_invalid(u, "unused fifths", fifths[j], row, (size_t)t->n);
+    if (row + 1 < t->rows) return 1;
+    for (at = 0; at < bytes; at += 64)
+        for (j = r + 4; j < 64; j++)
+            if (group[at + j] != group[at + r + j % 4])
+                return bitnet__unpacked_invalid(u, "repetition of the last row", group[at + j],
+                                                row + (int32_t)(j - r) / 4, at / 320 * 96);
+    return 1;
+}
+
+/* The codes a, b and c of eight triples, a byte for each. Returns bit 0 of the bytes of those that
+   are invalid. x + 16 - y has bit 4 where x >= y; no sum is over 31. */
+static uint64_t bitnet__tl2_triples(uint64_t nibbles, uint64_t fifths, uint64_t abc[3]) {
+    const uint64_t ones = 0x0101010101010101u;
+    const uint64_t b = ((nibbles + 11 * ones) >> 4 & ones) + ((nibbles + 6 * ones) >> 4 & ones);
+    const uint64_t m = nibbles - 5 * b;
+    const uint64_t from3 = (m + 13 * ones) >> 4 & ones, from4 = (m + 12 * ones) >> 4 & ones;
+    const uint64_t low = (ones - from3) * 255;         /* bytes with m < 3 */
+    abc[0] = (m & low) + 2 * (fifths & from3 & ~from4) + from4;
+    abc[1] = b;
+    abc[2] = (fifths & low) + 2 * from3;
+    return (fifths & from4) | ((m + 11 * ones) >> 4 & ones);
+}
+
+/* TL2_R16, drawn in @kernels; then 32 bytes that begin with the scale. 24 weights of a row at a
+   time, as eight triples: byte 4 h + t of a word is triple (h, t). */
+static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                                  size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
+    const uint8_t *group = data + (size_t)(row / BITNET__TL2_ROWS) *
+                                  bitnet__tl2_bytes((t->n + 23) / 24);
+    size_t k, i, j;
+    for (k = from; k < to; k += 24, codes += 24) {
+        const uint8_t *block = group + k / 96 * BITNET__TL2_BLOCK + row % BITNET__TL2_ROWS * 4;
+        const uint32_t nibbles = bitnet__get_u32(block + 64 + k % 96 / 24 * 64);
+        const uint32_t fifths = bitnet__get_u32(block) >> k % 96 / 24 * 2;
+        const size_t left = (size_t)t->n - k;
+        uint64_t abc[3], bad;
+        uint8_t set[24];
+        bad = bitnet__tl2_triples((nibbles & 0x0f0f0f0fu) |
+                                  (uint64_t)(nibbles >> 4 & 0x0f0f0f0fu) << 32,
+                                  (fifths & 0x01010101u) |
+                                  (uint64_t)(fifths >> 1 & 0x01010101u) << 32, abc);
+        if (bad) {
+            for (j = 0; !(bad >> 8 * j & 1); j++) {}
+            return bitnet__unpacked_invalid(
+                u, "triple", (nibbles >> 8 * (j % 4) >> j / 4 * 4 & 15) |
+                (fifths >> 8 * (j % 4) >> j / 4 & 1) << 4, row, k + j / 4 * 12 + j % 4);
+        }
+        for (i = 0; i < 2; i++)
+            for (j = 0; j < 3; j++)
+                bitnet__put_u32(set + 12 * i + 4 * j, (uint32_t)(abc[j] >> 32 * i));
+        memcpy(codes, set, left < 24 ? left : 24);
+        for (j = left; j < 24; j++)
+            if (set[j]) return bitnet__unpacked_invalid(u, "padding", set[j], row, k + j);
+    }
+    return to < (size_t)t->n || bitnet__check_tl2_end(t, group, row, u);
+}
+
 /* The codes of a block, whose scale is an F16: TQ1_0, TQ2_0 (llama.cpp) and Q2_0 (ggml).
 
        TQ2_0   64 bytes  byte 32 a + j has weights 128 a + j, + 32, + 64, + 96 from the lowest bits
@@ -6140,6 +6260,7 @@ BITNET__APART const bitnet__unpacker *bitnet__find_unpacker(uint32_t type) {
         {BITNET_TENSOR_I2_S, 0, bitnet__unpack_i2s},
         {BITNET_TENSOR_TL1, 0, bitnet__unpack_tl1},
         {BITNET_TENSOR_TL2, 0, bitnet__unpack_tl2},
+        {BITNET_TENSOR_TL2_R16, 0, bitnet__unpack_tl2_r16},
         {BITNET_TENSOR_TQ1_0, bitnet__unpack_tq1_0, bitnet__unpack_blocks},
         {BITNET_TENSOR_TQ2_0, bitnet__unpack_tq2_0, bitnet__unpack_blocks},
         {BITNET_TENSOR_Q2_0, bitnet__unpack_q2_0, bitnet__unpack_blocks},
@@ -6288,6 +6409,7 @@ BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *nam
                             "(%s)", name, (unsigned)t->type, info ? info->name : "unknown");
     r = bitnet__check_shape(name, t->type, info, (uint64_t)t->n, (uint64_t)t->rows, err);
     if (r != BITNET_OK || info->block) return r;
+    if (t->type == BITNET_TENSOR_TL2_R16) return BITNET_OK;
     if (t->type != BITNET_TENSOR_I2_S) return bitnet__fit_tile(t, name, err);
     if ((r = bitnet__check_layout(t->i2s_packing, err))) return r;
     group = bitnet__i2s_group(t->i2s_packing);
@@ -6336,6 +6458,43 @@ static int bitnet__any_code_3(const uint8_t *p, size_t n) {
     }
     for (; n > 0; n--, p++) bad[0] |= (uint64_t)(*p & *p >> 1);
     return ((bad[0] | bad[1] | bad[2] | bad[3]) & 0x5555555555555555u) != 0;
+}
+
+/* Whether one of 8 bytes of nibbles has no meaning with its fifths, bit 0 of a byte for the low
+   nibble and bit 1 for the high one: bits 0 and 4 of the bytes of the result. */
+static uint64_t bitnet__bad_triples(uint64_t nibbles, uint64_t fifths) {
+    const uint64_t a = nibbles, b = nibbles >> 1, c = nibbles >> 2, d = nibbles >> 3;
+    const uint64_t s = (fifths & 0x0101010101010101u) | (fifths << 3 & 0x1010101010101010u);
+    const uint64_t four = (c & ~a & ~(b ^ d)) | (a & ~b & ~c & d);     /* 4, 14, or 9 */
+    return ((a & b & c & d) | (s & four)) & 0x1111111111111111u;
+}
+
+/* Whether something is invalid in rows [row, row + n_rows) of TL2_R16; row is the first of a group.
+   The blocks 8 bytes at a time, which a compiler vectorises; what is padded by the unpacker. */
+static int bitnet__any_bad_triple(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                                  int32_t n_rows) {
+    const int count = (t->n + 23) / 24;
+    const size_t bytes = bitnet__tl2_bytes(count), last = (size_t)(count - 1) * 24;
+    const uint8_t *w = data + (size_t)(row / BITNET__TL2_ROWS) * bytes;
+    const int32_t end = row + n_rows;
+    bitnet__unpacked unused;
+    uint64_t f[8], x[8], bad = 0;
+    uint8_t codes[24];
+    int32_t r;
+    int i, j;
+    for (r = row; r < end; r += BITNET__TL2_ROWS)
+        for (i = 0; i < count; i++, w += 64) {
+            if (i % 4 == 0) {
+                memcpy(f, w, sizeof f);
+                w += 64;
+            }
+            memcpy(x, w, sizeof x);
+            for (j = 0; j < 8; j++) bad |= bitnet__bad_triples(x[j], f[j]);
+            for (j = 0; j < 8; j++) f[j] = f[j] >> 2 & 0x3f3f3f3f3f3f3f3fu;
+        }
+    for (r = row; r < end && !bad; r++)
+        bad = !bitnet__unpack_tl2_r16(t, data, r, last, (size_t)t->n, codes, &unused);
+    return bad != 0;
 }
 
 /* ---- public: rows of a tensor, and its scale ---- */
@@ -8051,14 +8210,14 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     if (r != BITNET_OK) return r;
     unpacker = bitnet__find_unpacker(t->type);
     if (!unpacker || !unpacker->codes || t->info != bitnet__type_info(t->type))
-        return bitnet__refuse_type(name, t, "a linear layer needs I2_S, TL1, TL2, TQ1_0, TQ2_0 or "
-                                   "Q2_0", err);
+        return bitnet__refuse_type(name, t, "a linear layer needs I2_S, TL1, TL2, TL2_R16, TQ1_0, "
+                                   "TQ2_0 or Q2_0", err);
     memset(l, 0, sizeof *l);
     l->file.type = t->type;
     l->file.n = n_in;
     l->file.rows = n_out;
     l->file.i2s_packing = m->params.i2s_packing;
-    if (!t->info->block && t->type != BITNET_TENSOR_I2_S)
+    if (t->type == BITNET_TENSOR_TL1 || t->type == BITNET_TENSOR_TL2)
         l->file.tile = bitnet__tile_for(&m->params, n_out, n_in);
     if ((r = bitnet_ternary_check(&l->file, name, err))) return r;
     if (n_in < 64)                     /* padded to 128, they would take too much memory */
@@ -8093,8 +8252,11 @@ static int bitnet__needs_repacking(const bitnet__linear *l) {
            l->file.i2s_packing != BITNET_I2S_128 || l->file.n != l->n_in;
 }
 
-static int bitnet__needs_packing(const bitnet_model *m, const bitnet__linear *l) {
-    return m->kernels.pack || bitnet__needs_repacking(l);
+/* Does a table read the file's tensor as it is? */
+static int bitnet__in_place(const bitnet_kernels *k, const bitnet__linear *l) {
+    if (l->file.type == BITNET_TENSOR_TL2_R16)
+        return bitnet__reads_tl2_r16(k) && l->file.n == l->n_in;
+    return !k->pack && !bitnet__needs_repacking(l);
 }
 
 /* The bytes of a layer's first rows, as kernels read them. */
@@ -8103,13 +8265,13 @@ static size_t bitnet__linear_bytes(const bitnet_kernels *k, const bitnet__linear
                         : k->packed_bytes(l->n_in, rows);
 }
 
-/* A share of the rows. Only I2_S that is read in place is checked separately: other weights are
-   checked when they are unpacked, and a table that packs detects invalid codes itself. */
+/* A share of the rows. Only what is read in place is checked separately: other weights are checked
+   when they are unpacked, and a table that packs detects invalid codes itself. */
 static void bitnet__pack_job(void *arg, int i, int thread) {
     bitnet__packing *p = (bitnet__packing *)arg;
     const bitnet_kernels *k = &p->m->kernels;
     const bitnet__linear *l = p->linear;
-    const int repack = bitnet__needs_repacking(l);
+    const int repack = bitnet__needs_repacking(l), in_place = bitnet__in_place(k, l);
     const int64_t units = (l->n_out + p->unit - 1) / p->unit;
     int32_t from = (int32_t)(units * i / p->jobs) * p->unit;
     int32_t to = (int32_t)(units * (i + 1) / p->jobs) * p->unit;
@@ -8120,12 +8282,10 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
         const int32_t count = to - from < p->unit ? to - from : p->unit;
         const uint8_t *w = repack ? 0 : l->w + bitnet__i2s_bytes(l->n_in, from);
         uint8_t *out, *rows;
-        if (p->only_check) {
-            bitnet__check_rows(&l->file, l->w, from, count, u);
-            continue;
-        }
-        if (!repack && !k->pack) {
-            if (bitnet__any_code_3(w, bitnet__i2s_bytes(l->n_in, count)))
+        if (p->only_check || in_place) {
+            if (p->only_check ? 1
+                : repack      ? bitnet__any_bad_triple(&l->file, l->w, from, count)
+                              : bitnet__any_code_3(w, bitnet__i2s_bytes(l->n_in, count)))
                 bitnet__check_rows(&l->file, l->w, from, count, u);
             continue;
         }
@@ -8173,7 +8333,7 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
         l->scale *= bitnet__f16_to_f32(start->scale);
         if ((r = bitnet__check_scale(name, l->scale, err))) return r;
     }
-    if (p->only_check || !bitnet__needs_packing(m, l)) return BITNET_OK;
+    if (p->only_check || bitnet__in_place(&m->kernels, l)) return BITNET_OK;
     bitnet__model_release(m, l->w, (size_t)bitnet__tensor_size(
                               l->file.type, bitnet__type_info(l->file.type),
                               (uint64_t)l->file.n, (uint64_t)l->file.rows));
@@ -8259,7 +8419,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__line
     for (k = 0; k < n; k++) {
         const bitnet__linear *l = &linear[k];
         weights += (uint64_t)l->file.n * (uint64_t)l->file.rows;
-        if (!bitnet__needs_packing(m, l)) continue;
+        if (bitnet__in_place(kernels, l)) continue;
         total += bitnet__linear_bytes(kernels, l, l->n_out) + 63;
         if (kernels->pack && bitnet__needs_repacking(l) && !l->group &&
             bitnet__i2s_bytes(l->n_in, p.unit) > widest)
@@ -8887,20 +9047,32 @@ static const char *bitnet__layout(const bitnet_model *m) {
     return m->group > 0 ? "GROUPS" : m->kernels.layout;
 }
 
+/* The default table for a file: if it has weights in TL2_R16, the best one that reads them in
+   place. */
+static const bitnet_kernels *bitnet__kernels_for(const bitnet__gguf *g) {
+    uint64_t t = 0;
+    int i;
+    while (t < g->n_tensors && g->tensors[t].type != BITNET_TENSOR_TL2_R16) t++;
+    for (i = 0; t < g->n_tensors && i < bitnet_kernels_count(); i++)
+        if (bitnet__reads_tl2_r16(bitnet_kernels_get(i)) &&
+            bitnet_kernels_usable(bitnet_kernels_get(i))) return bitnet_kernels_get(i);
+    return bitnet_kernels_default();
+}
+
 static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
     const uint64_t max_bytes = m->params.max_bytes ? m->params.max_bytes : (uint64_t)16 << 30;
-    const bitnet_kernels *k = m->params.kernels ? m->params.kernels : bitnet_kernels_default();
+    const bitnet_kernels *k = m->params.kernels;
     char text[BITNET__TEXT];
     bitnet_result r;
     if (m->gguf.src.size > max_bytes)
         return bitnet__fail(err, BITNET_ERR_LIMIT, "the file has %llu bytes; the limit is %llu "
                             "(max_bytes)", (unsigned long long)m->gguf.src.size,
                             (unsigned long long)max_bytes);
-    if ((r = bitnet__check_kernels(k, err))) return r;
-    m->kernels = bitnet__fill_kernels(k);
+    if (k && (r = bitnet__check_kernels(k, err))) return r;
     m->gguf.q2_0_block = m->params.q2_0_block;
-    if ((r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
-        (r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
+    if ((r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err))) return r;
+    m->kernels = bitnet__fill_kernels(k ? k : bitnet__kernels_for(&m->gguf));
+    if ((r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
         (r = bitnet__check_unused(m, err)) || (r = bitnet__gguf_check_end(&m->gguf, err)) ||
         (r = bitnet__progress(m, m->gguf.src.size, err))) return r;

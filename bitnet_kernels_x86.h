@@ -41,8 +41,8 @@
        So a mask gives the codes of 32 neighbours, in the order of their activations, after a shift
        or times a power of 4. The kernels sum code * q and subtract sums[c], the sum of q.
 
-   WEIGHTS: TL2, with BITNET_TL2; drawn below, with its twin in plain C
-       Made by pack from I2_S. 64 bytes are 16 rows by 4 triples of codes, the three in a nibble and
+   WEIGHTS: TL2_R16, without BITNET_NO_TL2; drawn in bitnet.h, the twin in plain C is below
+       Read in place, or made by pack from I2_S. 64 bytes are 16 rows by 4 triples of codes, the three in a nibble and
        a fifth bit. Uops for 64 triples, 192 weights, and one column:
 
                     nibble, fifth   codes   products    weights a cycle
@@ -230,7 +230,7 @@ extern "C" {
 #define BITNET__WIDTH 1
 #define BITNET__DOTS 2
 #define BITNET__VNNI_STEPS 4
-#ifdef BITNET_TL2
+#ifndef BITNET_NO_TL2
   #define BITNET__TL2 8
   #define BITNET__TL2_ZMM 16
 #else
@@ -268,29 +268,8 @@ enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE
 enum { BITNET__TILE = 4, BITNET__PANEL = 256, BITNET__PANEL_TL2 = 192, BITNET__WIDE = 4096,
        BITNET__MIX_ROWS = 16 };
 
-#ifdef BITNET_TL2
+#ifndef BITNET_NO_TL2
 /* ---- TL2, in plain C: the twin of the -tl2 tables, and what they share ---- */
-
-/* TL2: three ternary weights in 5 bits, four of them and a fifth. A group is 16 rows; a row's
-   weights are taken 24 at a time (the last 24 filled up with code 0, which adds nothing), eight
-   triples: triple (h, t), h < 2, t < 4, has weights 12 h + t, 12 h + 4 + t and 12 h + 8 + t, so
-   that place k of four triples meets four neighbouring activations. Four times 24 weights, i = 0
-   to 3, are a block:
-
-       bytes   0 ..  63   fifths    byte 4 row + t, bit 2 i + h
-              64 .. 127   nibbles   i = 0: byte 4 row + t, bits 3-0 for h = 0, 7-4 for h = 1
-             128 .. 319             the same for i = 1, 2, 3
-
-   A last block of fewer than four ends after the nibbles it needs. Groups follow one another; a
-   group's missing rows repeat the matrix's last one. Nibble 5 b + m and fifth s stand for the
-   codes (weight + 1) a, b, c of a triple:
-
-       m   0 1 2    3      4
-       a   m        2 s    1      s = 0 in the last column
-       c   s        2      2
-
-   so b depends on the nibble alone, and the fifth decides only between two values of a or c. */
-enum { BITNET__TL2_ROWS = 16, BITNET__TL2_BLOCK = 320 };
 
 static const uint8_t bitnet__tl2_codes[3][32] = {   /* a, b, c; by nibble, then fifth 0 and 1 */
     {0, 1, 2, 0, 1, 0, 1, 2, 0, 1, 0, 1, 2, 0, 1, 0,
@@ -304,12 +283,6 @@ static const uint8_t bitnet__tl2_pack[2][16] = {    /* the way back: m, s by a +
     {0, 1, 2, 0, 0, 1, 2, 0, 3, 4, 3, 0, 0, 0, 0, 0},
     {0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0}
 };
-
-/* Bytes of a group whose rows are count times 24 weights. */
-static size_t bitnet__tl2_bytes(int count) {
-    size_t rest = count % 4 ? 64 + (size_t)(count % 4) * 64 : 0;
-    return (size_t)(count / 4) * BITNET__TL2_BLOCK + rest;
-}
 
 static size_t bitnet__packed_bytes_tl2(int n, int rows) {
     return (size_t)((rows + 15) / 16) * bitnet__tl2_bytes((n + 23) / 24);
@@ -372,7 +345,7 @@ static void bitnet__dotrows_tl2_scalar(const uint8_t *w, const int8_t *q, const 
 }
 
 static const bitnet_kernels bitnet__kernels_scalar_tl2 = {
-    "scalar-tl2", 0, "TL2", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_scalar,
+    "scalar-tl2", 0, "TL2_R16", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_scalar,
     BITNET__SCALAR_ENTRIES(bitnet__dotrows_tl2_scalar)
 };
 #endif
@@ -804,7 +777,7 @@ BITNET__FN __m256i bitnet__key_products_avx2(__m256i sum, __m256i w, __m256i a) 
     return bitnet__products_avx2(sum, _mm256_abs_epi8(k), _mm256_sign_epi8(a, k));
 }
 
-#ifdef BITNET_TL2
+#ifndef BITNET_NO_TL2
 /* ---- TL2, AVX2 ---- */
 
 typedef struct bitnet__tl2_avx2 { __m256i a, b, c, low, one; } bitnet__tl2_avx2;
@@ -952,7 +925,7 @@ static const bitnet_kernels bitnet__kernels_avx2 = {
     BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_i2s_avx2)
 };
 
-#ifdef BITNET_TL2
+#ifndef BITNET_NO_TL2
 /* Packs TL2 from panels of I2_S: steps 3 j, 3 j + 1 and 3 j + 2 hold the codes a, b and
    c of 4 triples of each row. The panel is padded with zeros to whole 24 weights. */
 static BITNET__TARGET_avx2 int bitnet__pack_tl2_avx2(const uint8_t *i2s, int n, int rows,
@@ -1009,7 +982,7 @@ static BITNET__TARGET_avx2 int bitnet__pack_tl2_avx2(const uint8_t *i2s, int n, 
 
 static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
     "avx2-tl2", BITNET_CPU_AVX2 | BITNET_CPU_F16C,
-    "TL2", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx2,
+    "TL2_R16", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx2,
     BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_tl2_avx2)
 };
 #endif
@@ -1294,7 +1267,7 @@ BITNET__FN __m512i bitnet__codes_avx512vnni(__m512i v, unsigned shift) {
     return _mm512_and_si512(_mm512_srli_epi32(v, shift), _mm512_set1_epi8(3));
 }
 
-#ifdef BITNET_TL2
+#ifndef BITNET_NO_TL2
 /* ---- TL2, AVX-512 ---- */
 
 typedef struct bitnet__tl2_avx512vnni { __m512i a, b, c, low, one; } bitnet__tl2_avx512vnni;
@@ -1378,7 +1351,7 @@ static const bitnet_kernels bitnet__kernels_avx512vnni = {
     BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_i2s_avx512vnni)
 };
 
-#ifdef BITNET_TL2
+#ifndef BITNET_NO_TL2
 #define BITNET__ISA avx512vbmi
 #define BITNET__BASE avx512vnni
 #define BITNET__PARTS BITNET__TL2_ZMM
@@ -1405,14 +1378,14 @@ static BITNET__TARGET_avx512vbmi void bitnet__dotrows_tl2_avx512vbmi(
 static const bitnet_kernels bitnet__kernels_avx512vnni_tl2 = {
     "avx512vnni-tl2",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
-    "TL2", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
+    "TL2_R16", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
     BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vnni)
 };
 static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
     "avx512vbmi-tl2",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI |
         BITNET_CPU_AVX512VBMI,
-    "TL2", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
+    "TL2_R16", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
     BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vbmi)
 };
 #endif
@@ -1607,7 +1580,7 @@ static BITNET__TARGET_amx void bitnet__dotrows_i2s_amx(
                                        cols, out + whole, out_stride);
 }
 
-#ifdef BITNET_TL2
+#ifndef BITNET_NO_TL2
 /* A unit of TL2: two blocks. */
 BITNET__FN void bitnet__unit_tl2_amx(const uint8_t *w, int n, int r, int k, int left,
                                      __m512i (*to)[2]) {
@@ -1879,7 +1852,7 @@ static const bitnet_kernels bitnet__kernels_amx = {
     "amx", BITNET__NEEDS_AMX, 0, 0, 0, 0, BITNET__ENTRIES_AMX(bitnet__dotrows_i2s_amx)
 };
 
-#ifdef BITNET_TL2
+#ifndef BITNET_NO_TL2
 static const bitnet_kernels bitnet__kernels_amx_tl2 = {
     "amx-tl2", BITNET__NEEDS_AMX | BITNET_CPU_AVX512VBMI, "TL2", BITNET__TL2_ROWS,
     bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
@@ -1917,7 +1890,7 @@ static const bitnet_kernels bitnet__kernels_amx_tl2 = {
   #define BITNET__TABLES_AVX2
   #define BITNET__TABLES_AVX2_TL2
 #endif
-#ifdef BITNET_TL2
+#ifndef BITNET_NO_TL2
   #define BITNET__KERNEL_TABLES \
       BITNET__TABLES_AMX BITNET__TABLES_AVX512 BITNET__TABLES_AVXVNNI BITNET__TABLES_AVX2 \
       BITNET__TABLES_AMX_TL2 BITNET__TABLES_AVX512_TL2 BITNET__TABLES_AVX2_TL2 \

@@ -37,7 +37,6 @@ CFLAGS=${CFLAGS:--O2}
 RUN=${RUN:-}
 export CC CFLAGS RUN BITNET_TEST_DATA="${BITNET_TEST_DATA:-../shared}"
 WARN="-Wall -Wextra -Wpedantic -Wconversion -Wshadow"
-SWITCHES=-DBITNET_TL2                  # examples and tests have all kernel tables
 
 have() { command -v "$1" >/dev/null 2>&1; }
 run() { echo "+ $*"; "$@"; }
@@ -68,7 +67,7 @@ library() {
         ! have flock || flock 9
         [ -e "$object" ] && [ -z "$(find bitnet*.h -newer "$object")" ] || {
             printf '#define BITNET_IMPLEMENTATION\n#include "../bitnet.h"\n' >build/bitnet.c &&
-                run "$@" $SWITCHES $(stb_flags "$1") -c build/bitnet.c -o "$object.new" &&
+                run "$@" $(stb_flags "$1") -c build/bitnet.c -o "$object.new" &&
                 mv "$object.new" "$object"
         }
     ) 9>"$object.lock"
@@ -149,7 +148,7 @@ unit_tests() {
     folder=$1 names=$(test_files $2)
     shift 2
     [ -n "$names" ] || { echo "no test has such a name"; return 1; }
-    set -- "$@" -std=c99 $WARN -Werror $SWITCHES $(stb_flags "$1") -DSTB_SPRINTF_NOUNALIGNED
+    set -- "$@" -std=c99 $WARN -Werror $(stb_flags "$1") -DSTB_SPRINTF_NOUNALIGNED
     [ "$(cat "$folder/made" 2>/dev/null)" = "$*" ] || rm -rf "$folder"
     mkdir -p "$folder"
     echo "$*" >"$folder/made"

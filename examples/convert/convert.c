@@ -31,8 +31,8 @@ static const struct option {
     const char **text;                 /* where the argument goes */
     int *flag;                         /* instead, what an option without an argument sets */
 } options[] = {
-    {"--to", "TYPE", "ternary weights become i2_s, tl1, tl2, tq1_0, tq2_0, q2_0, q2_0_128 or pq2_0 "
-     "(i2_s)", &to_name, 0},
+    {"--to", "TYPE", "ternary weights become i2_s, tl1, tl2, tl2_r16, tq1_0, tq2_0, q2_0, q2_0_128 "
+     "or pq2_0 (i2_s)", &to_name, 0},
     {"--i2s", "L", "packing of I2_S: 128, 64 or 4row (128); with --verify: B's", &i2s_name, 0},
     {"--tile", "BM,BK,bm", "tile of TL1 or TL2, or a kernel_config.ini (the published one); with "
      "--verify: B's", &tile_text, 0},
@@ -96,12 +96,13 @@ static int which(const char *option, const char *text, const char *const *names,
 }
 
 static uint32_t ternary_type(const char *text) {
-    static const char *const names[] = {"i2_s", "tl1", "tl2", "tq1_0", "tq2_0", "q2_0", "pq2_0",
-                                        Q2_0_128};
+    static const char *const names[] = {"i2_s", "tl1", "tl2", "tl2_r16", "tq1_0", "tq2_0",
+                                        "q2_0", "pq2_0", Q2_0_128};
     static const uint32_t types[] = {BITNET_TENSOR_I2_S, BITNET_TENSOR_TL1, BITNET_TENSOR_TL2,
-                                     BITNET_TENSOR_TQ1_0, BITNET_TENSOR_TQ2_0, BITNET_TENSOR_Q2_0,
-                                     BITNET_TENSOR_PQ2_0, BITNET_TENSOR_PQ2_0};
-    return types[which("--to", text, names, 8)];
+                                     BITNET_TENSOR_TL2_R16, BITNET_TENSOR_TQ1_0,
+                                     BITNET_TENSOR_TQ2_0, BITNET_TENSOR_Q2_0, BITNET_TENSOR_PQ2_0,
+                                     BITNET_TENSOR_PQ2_0};
+    return types[which("--to", text, names, 9)];
 }
 
 static uint32_t head_type(const char *text) {

@@ -56,7 +56,8 @@ int is_head(const bitnet_gguf_tensor *t) {
 /* The embedding of other programs' files may also be TQ1_0 or TQ2_0. */
 int is_ternary(const bitnet_gguf_tensor *t) {
     return !is_head(t) && (is_type(t, BITNET_TENSOR_I2_S) || is_type(t, BITNET_TENSOR_TL1) ||
-                           is_type(t, BITNET_TENSOR_TL2) || in_blocks(t->type));
+                           is_type(t, BITNET_TENSOR_TL2) || is_type(t, BITNET_TENSOR_TL2_R16) ||
+                           in_blocks(t->type));
 }
 
 int is_layer(const bitnet_gguf_tensor *t) {

@@ -141,6 +141,31 @@ static void pack_row_tl2(const bitnet_ternary *t, size_t row, const int8_t *w, u
     }
 }
 
+/* 24 weights at a time as eight triples, which bitnet.h draws: nibble 5 b + m and a fifth bit for
+   the codes a, b, c. The last row is repeated to the end of its group of 16. */
+static void pack_row_tl2_r16(const bitnet_ternary *t, size_t row, const int8_t *w, uint8_t *data) {
+    static const uint8_t m[3][3] = {{0, 0, 3}, {1, 1, 4}, {2, 2, 3}};      /* by a, c */
+    static const uint8_t s[3][3] = {{0, 1, 0}, {0, 1, 0}, {0, 1, 1}};
+    const size_t n = (size_t)t->n, sets = (n + 23) / 24;
+    const size_t last = row + 1 < (size_t)t->rows ? row : row / 16 * 16 + 15;
+    uint8_t *group = data + row / 16 * (sets + (sets + 3) / 4) * 64;
+    size_t i, x, r, k;
+    for (i = 0; i < sets; i++)
+        for (x = 0; x < 8; x++) {
+            const size_t at = 24 * i + x / 4 * 12 + x % 4;
+            uint8_t *fifths = group + i / 4 * 320 + x % 4, *nibbles = fifths + 64 + i % 4 * 64;
+            const uint32_t bit = (uint32_t)(i % 4 * 2 + x / 4), shift = x / 4 ? 4 : 0;
+            uint8_t code[3];
+            for (k = 0; k < 3; k++) code[k] = at + 4 * k < n ? (uint8_t)(w[at + 4 * k] + 1) : 0;
+            for (r = row; r <= last; r++) {
+                pack_bits(nibbles + r % 16 * 4, 15u << shift,
+                          (5u * code[1] + m[code[0]][code[2]]) << shift);
+                pack_bits(fifths + r % 16 * 4, bit ? 1u << bit : 255u,
+                          (uint32_t)s[code[0]][code[2]] << bit);
+            }
+        }
+}
+
 /* A block of 256 weights as 52 bytes (TQ1_0) of five digits of base 3, the last four bytes of four.
    They make a number below 243, most significant digit first, which is stored as a fraction of 243
    in 256ths, rounded up. */
@@ -211,6 +236,7 @@ bitnet_result pack_ternary(const bitnet_ternary *t, const int8_t *weights, int32
             case BITNET_TENSOR_I2_S: pack_row_i2s(t, (size_t)r, w, data); break;
             case BITNET_TENSOR_TL1: pack_row_tl1(t, (size_t)r, w, data); break;
             case BITNET_TENSOR_TL2: pack_row_tl2(t, (size_t)r, w, data); break;
+            case BITNET_TENSOR_TL2_R16: pack_row_tl2_r16(t, (size_t)r, w, data); break;
             default: pack_row_blocks(t, r, w, data); break;
         }
     }

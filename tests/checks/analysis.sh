@@ -29,8 +29,7 @@ have() {
 # The examples as users of the library, which is analysed once.
 users=$(ls examples/*.c examples/*/*.c)
 user="-std=c99 -D_DEFAULT_SOURCE -DBITNET__IMPLEMENTED"
-echo '#define BITNET_TL2
-#define BITNET_IMPLEMENTATION
+echo '#define BITNET_IMPLEMENTATION
 #include "bitnet.h"' >$dir/impl.c
 
 printf "#define BITNET_GRAMMAR_IMPLEMENTATION\n#include \"bitnet_grammar.h\"\n" >$dir/grammar.c
@@ -108,7 +107,7 @@ tidy_finds() {
         grep -aE ' (warning|error): ' >$dir/out
 }
 if have clang-tidy; then
-    tidy_finds bitnet.h -- -x c -std=c99 -DBITNET_TL2 -DBITNET_IMPLEMENTATION
+    tidy_finds bitnet.h -- -x c -std=c99 -DBITNET_IMPLEMENTATION
     finds_nothing "clang-tidy bitnet.h"
     tidy_finds '--checks=-clang-analyzer-*' bitnet_grammar.h -- -x c -std=c99 \
         -DBITNET_GRAMMAR_IMPLEMENTATION
@@ -129,11 +128,11 @@ cpp_finds() {
 }
 if have cppcheck; then
     for cpu in __x86_64__ __aarch64__; do
-        cpp_finds -D__linux__ -D__unix__ -D$cpu -D__GNUC__=12 -DBITNET_TL2 \
+        cpp_finds -D__linux__ -D__unix__ -D$cpu -D__GNUC__=12 \
             -DBITNET_IMPLEMENTATION bitnet.h
         finds_nothing "cppcheck bitnet.h, $cpu"
     done
-    cpp_finds -D_WIN32 -D_MSC_VER=1940 -D_M_X64 -DBITNET_TL2 -DBITNET_IMPLEMENTATION bitnet.h
+    cpp_finds -D_WIN32 -D_MSC_VER=1940 -D_M_X64 -DBITNET_IMPLEMENTATION bitnet.h
     finds_nothing "cppcheck bitnet.h, MSVC"
     cpp_finds -D__linux__ -D__unix__ -D__GNUC__=12 -DBITNET_GRAMMAR_IMPLEMENTATION bitnet_grammar.h
     finds_nothing "cppcheck bitnet_grammar.h"

@@ -81,15 +81,15 @@ same clang++ -std=c++11 -O0 -fsigned-char
 same tcc -std=c99                                   # neither atomics nor intrinsics
 # Some warnings of gcc come with optimisation; this one does not need its code.
 expect "aliasing" gcc -O2 -fsyntax-only -Wstrict-aliasing=1 -Werror -I. $dir/impl.c
-# What was not compiled above, nor is by the suites of other machines, which take BITNET_TL2: in C
-# without that, in C++ with it. Programs include the declarations in all standards.
+# What was not compiled above, nor is by the suites of other machines: C without the tables named
+# -tl2, and C++. Programs include the declarations in all standards.
 for c in "gcc c2x" "clang c2x" "clang-19 c99" "g++ c++11 c++17" "clang++ c++20" \
     "aarch64-linux-gnu-gcc c2x" "arm-linux-gnueabihf-gcc c2x" "s390x-linux-gnu-gcc c2x" \
     "riscv64-linux-gnu-gcc c2x" "x86_64-w64-mingw32-gcc c2x"; do
     compiler=${c%% *}
     command -v $compiler >/dev/null 2>&1 || { skip "syntax $c: $compiler is not installed"; continue; }
     for std in ${c#* }; do
-        case $std in c++*) file="-DBITNET_TL2 $dir/impl.cc" ;; *) file=$dir/impl.c ;; esac
+        case $std in c++*) file=$dir/impl.cc ;; *) file="-DBITNET_NO_TL2 $dir/impl.c" ;; esac
         expect "syntax $compiler $std" $compiler -std=$std $STRICT -fsyntax-only -I. $file
     done
     case $compiler in
@@ -105,7 +105,7 @@ done
 # ---- switches, one at a time, and together with another copy ----
 
 case $(uname -m) in
-    x86_64) family=x86 tables="NO_AVX2 NO_AVXVNNI NO_AVX512 NO_AMX" intrinsics=immintrin.h ;;
+    x86_64) family=x86 tables="NO_AVX2 NO_AVXVNNI NO_AVX512 NO_AMX NO_TL2" intrinsics=immintrin.h ;;
     aarch64) family=arm tables="NO_NEON NO_DOTPROD NO_I8MM" intrinsics=arm_neon.h ;;
     *) family=none tables= intrinsics=stddef.h ;;
 esac
@@ -113,7 +113,7 @@ quick=gcc                                           # which of them compiles fas
 ! command -v clang >/dev/null 2>&1 || quick=clang
 # What is left without one must not call what is gone, nor keep what only that called, of which clang
 # warns without making code. $CC has other warnings.
-for switch in STATIC NO_STDIO NO_MMAP NO_THREADS NO_SIMD $tables TL2 REQUIRE_SIMD; do
+for switch in STATIC NO_STDIO NO_MMAP NO_THREADS NO_SIMD $tables REQUIRE_SIMD; do
     for c in "$CC" $quick; do
         expect "switch BITNET_$switch, $c" \
             $c -std=c99 $STRICT -fsyntax-only -DBITNET_$switch -I. $dir/impl.c
@@ -122,7 +122,7 @@ done
 # What runs otherwise than without the switches: threads, and the ways to a file. NO_SIMD runs above;
 # that all tables give the same bits is tested by others.
 same $quick -std=c99 -O0 -DBITNET_STATIC -DBITNET_NO_MMAP -DBITNET_NO_THREADS
-same $quick -std=c99 -O0 -DBITNET_NO_STDIO -DBITNET_REQUIRE_SIMD -DBITNET_TL2
+same $quick -std=c99 -O0 -DBITNET_NO_STDIO -DBITNET_REQUIRE_SIMD -DBITNET_NO_TL2
 # Unoptimised, so that no call is lost: the sections below look into this object, and link it.
 expect "all include orders" $CC -std=c99 $STRICT -O0 -I. -c $dir/orders.c -o $dir/symbols.o
 expect "two translation units" $CC $STRICT -O0 -I. $dir/symbols.o $dir/other.c $dir/main.c \

@@ -27,7 +27,6 @@ import subprocess
 import sys
 
 SOURCE = '''
-#define BITNET_TL2
 #define BITNET_STATIC
 #define BITNET_IMPLEMENTATION
 #include "bitnet.h"

@@ -16,11 +16,12 @@ typedef struct import_matrix {
 /* A shape and a tile, most often ones that fit each other. */
 static void import_shape(fuzz_input *in, bitnet_ternary *t) {
     static const uint32_t types[] = {BITNET_TENSOR_I2_S, BITNET_TENSOR_TL1, BITNET_TENSOR_TL2,
-                                     BITNET_TENSOR_TQ1_0, BITNET_TENSOR_TQ2_0};
+                                     BITNET_TENSOR_TQ1_0, BITNET_TENSOR_TQ2_0,
+                                     BITNET_TENSOR_TL2_R16};
     static const int tiles[] = {32, 16, 64, 96, 128, 24, 192, 256, 48, 0};
     static const int units[] = {256, 64, 32, 1};
     memset(t, 0, sizeof *t);
-    t->type = types[fuzz_range(in, 0, 4)];
+    t->type = types[fuzz_range(in, 0, 5)];
     t->i2s_packing = (bitnet_i2s_packing)fuzz_range(in, 0, 2);
     t->n = units[fuzz_range(in, 0, 3)];
     t->n *= fuzz_range(in, 1, 768 / t->n < 255 ? 768 / t->n : 255);
@@ -135,14 +136,12 @@ static void import_load(import_matrix *m, fuzz_input *in, bitnet_result unpacked
         p.out = out;
         p.rows = stub.kernels.pack ? rows : 0;
         p.found[0].invalid = 0;
-        if (stub.kernels.pack || bitnet__needs_repacking(&l)) {
-            bitnet__pack_job(&p, 0, 0);
-            w = out;
-            if (!unpacked)
-                FUZZ_CHECK(!p.found[0].invalid || p.found[0].invalid == bitnet__second_scale);
-            else
-                FUZZ_CHECK(p.found[0].invalid && p.found[0].invalid != bitnet__cannot_pack);
-        }
+        bitnet__pack_job(&p, 0, 0);
+        if (!bitnet__in_place(&stub.kernels, &l)) w = out;
+        if (!unpacked)
+            FUZZ_CHECK(!p.found[0].invalid || p.found[0].invalid == bitnet__second_scale);
+        else
+            FUZZ_CHECK(p.found[0].invalid && p.found[0].invalid != bitnet__cannot_pack);
         if (!unpacked && !p.found[0].invalid) {
             stub.kernels.dotrows_ternary(w, q, &sum, l.n_in, m->t.rows, 1, dots, 1);
             for (r = 0; r < m->t.rows; r++) {

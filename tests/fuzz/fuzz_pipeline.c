@@ -7,7 +7,7 @@
 
 /* The first 12 are small. Of the others one input in 64 has one of 3, and one in 21 one of 2 whose
    weights have a scale per group. */
-enum { PIPELINE_SMALL = 12, PIPELINE_GROUPED = 15, PIPELINE_MODELS = 17 };
+enum { PIPELINE_SMALL = 12, PIPELINE_GROUPED = 16, PIPELINE_MODELS = 18 };
 
 typedef struct pipeline_model {
     gb_model g;
@@ -97,6 +97,7 @@ static pipeline_model *pipeline_get(int i) {
         {0, 256, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TQ2_0, BITNET_I2S_128, {0, 0, 0}},
         {0, 256, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TQ1_0, BITNET_I2S_128, {0, 0, 0}},
         {0, 256, 2, 2, 1, 0, 0, 1, 0, BITNET_TENSOR_TL2, BITNET_I2S_128, {32, 192, 32}},
+        {0, 128, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TL2_R16, BITNET_I2S_128, {0, 0, 0}},
         {"llama", 128, 2, 1, 1, 0, 0, 42, 0, IMP_Q2, BITNET_I2S_128, {0, 0, 0}},
         {"qwen3", 128, 2, 1, 1, 1, 0, 1, 42, IMP_PQ2, BITNET_I2S_128, {0, 0, 0}}
     };
@@ -275,7 +276,7 @@ FUZZ_TARGET(pipeline) {
     const int chosen = fuzz_range(&in, 0, 255), fail = fuzz_range(&in, 0, 95);
     const pipeline_model *m = pipeline_get(
         chosen < 240   ? chosen % PIPELINE_SMALL
-        : chosen < 252 ? PIPELINE_GROUPED + chosen % 2 : PIPELINE_SMALL + chosen % 3);
+        : chosen < 252 ? PIPELINE_GROUPED + chosen % 2 : PIPELINE_SMALL + chosen % 4);
     const int other = fuzz_range(&in, 0, 15) % bitnet_kernels_count();
     size_t n = m->g.size;
     uint8_t *file = (uint8_t *)gb_malloc(n);

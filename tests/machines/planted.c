@@ -4,7 +4,6 @@
 
 int planted;                 /* the number of the fault that is in force; 0: none */
 
-#define BITNET_TL2
 #define BITNET_STATIC
 #define BITNET_IMPLEMENTATION
 #include "bitnet.h"

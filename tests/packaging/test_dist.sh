@@ -46,7 +46,7 @@ case $(uname -m) in
     *) here=scalar ;;
 esac
 same_program scalar $CC -DBITNET_NO_SIMD
-for c in "$CC" "$CC -DBITNET_TL2" "g++ -DBITNET_TL2" clang; do same_program $here $c; done
+for c in "$CC" "$CC -DBITNET_NO_TL2" g++ clang; do same_program $here $c; done
 same_program i8mm aarch64-linux-gnu-gcc
 same_program neon arm-linux-gnueabihf-gcc
 same_program avx2 x86_64-w64-mingw32-gcc

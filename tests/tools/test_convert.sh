@@ -136,13 +136,14 @@ packed() {
     check "$label-verify" "exit code $rc: $(tail -n 1 "$tmp/out")" test $rc -eq 0
 }
 file_type() { # FILE ARGS of the conversion
-    case "$*" in *tl1*) want=38 ;; *tl2*) want=39 ;; *) want=40 ;; esac
+    case "$*" in *tl2_r16*) want=20016 ;; *tl1*) want=38 ;; *tl2*) want=39 ;; *) want=40 ;; esac
     $RUN "$program" --inspect "$1" | grep "general.file_type (u32) = $want\$"
 }
 packed i2s64 "$a" a-i2s64.gguf --from-layout 64 -- --i2s 64
 packed i2s4row "$a" a-i2s4row.gguf --from-layout 4row -- --i2s 4row
 packed tl1 "$a" a-tl1.gguf --from-tile 128,64,32 -- --to tl1 --tile 128,64,32
 packed tl2 "$a" a-tl2.gguf --from-tile 128,96 -- --to tl2 --tile 128,96,32
+packed tl2r16 "$a" - -- --to tl2_r16
 # a tile for each shape, as kernel_config.ini has them: the same as with one where they are equal; else there and back
 ini() { # NAME ROWS,N,BM,BK,bm...
     file=$1
@@ -177,8 +178,8 @@ bad_ini same "12: two sections" "[a]\nm=1\nk=1\nbm=1\nbk=1\nbmm=1\n[b]\nm=1\nk=1
 fails ini-missing 2 "no kernel_config.ini either: No such file" "$a" "$out" --to tl1 --tile "$tmp/nowhere.ini"
 fails ini-folder 2 "it is not a file" "$a" "$out" --to tl1 --tile "$tmp/made"
 packed b-tl2 "$b" b-tl2.gguf --from-tile 192,96 -- --to tl2 --tile 192,96,32
-for from in "i2s64 --from-layout 64" "i2s4row --from-layout 4row" "tl1 --from-tile 128,64" "tl2 --from-tile 128,96"; do
-    for to in "i2s64 --i2s 64" "i2s4row --i2s 4row" "tl1 --to tl1 --tile 128,64" "tl2 --to tl2 --tile 128,96"; do
+for from in "i2s64 --from-layout 64" "i2s4row --from-layout 4row" "tl1 --from-tile 128,64" "tl2 --from-tile 128,96" "tl2r16 "; do
+    for to in "i2s64 --i2s 64" "i2s4row --i2s 4row" "tl1 --to tl1 --tile 128,64" "tl2 --to tl2 --tile 128,96" "tl2r16 --to tl2_r16"; do
         label="${from%% *}-to-${to%% *}"
         makes "$label" "$tmp/made/${from%% *}.gguf" "$out" ${from#* } ${to#* }
         check "$label-file" "another file" cmp "$out" "$tmp/made/${to%% *}.gguf"
@@ -241,6 +242,7 @@ i2s64|--i2s 64|--from-layout 64
 i2s4row|--i2s 4row|--from-layout 4row
 tl1|--to tl1 --tile 128,64|--from-tile 128,64
 tl2|--to tl2 --tile 128,96|--from-tile 128,96
+tl2_r16|--to tl2_r16
 tq1_0|--to tq1_0
 tq2_0|--to tq2_0
 END

@@ -1,12 +1,12 @@
 /* Encoders of the other ternary types, place by place from the formats' definitions: TL1 and TL2 in
-   tiles, TQ1_0, TQ2_0 and both kinds of Q2_0 in blocks; and models that hold them. */
+   tiles, TL2_R16, TQ1_0, TQ2_0 and both kinds of Q2_0 in blocks; and models that hold them. */
 #ifndef TERNARY_BUILDER_H
 #define TERNARY_BUILDER_H
 
 #include "gguf_builder.h"
 
 enum { IMP_TQ1 = 34, IMP_TQ2 = 35, IMP_I2S = 36, IMP_TL1 = 38, IMP_TL2 = 39, IMP_Q2 = 42,
-       IMP_PQ2 = 142, IMP_MXFP4 = 1000 };
+       IMP_PQ2 = 142, IMP_MXFP4 = 1000, IMP_TL2R = 20016 };
 
 static struct imp_setting {
     uint32_t type;
@@ -96,6 +96,50 @@ static inline void imp_tl2(const gb_linear *l, uint8_t *out) {
     }
 }
 
+static inline size_t imp_tl2r_group(int n) {
+    const int sets = (n + 23) / 24;
+    return (size_t)(sets / 4 * 320 + (sets % 4 ? 64 + sets % 4 * 64 : 0));
+}
+
+static inline size_t imp_tl2r_size(const gb_linear *l) {
+    return (size_t)((l->n_out + 15) / 16) * imp_tl2r_group(l->n_in) + 32;
+}
+
+/* Where the triple of weight (m, k) is in a TL2_R16 tensor: its nibble, and its fifth. */
+static inline size_t imp_nibble_at(const gb_linear *l, int m, int k, int *shift) {
+    const int set = k / 24, h = k % 24 / 12, t = k % 4;
+    *shift = 4 * h;
+    return (size_t)(m / 16) * imp_tl2r_group(l->n_in) +
+           (size_t)(set / 4 * 320 + 64 + set % 4 * 64 + 4 * (m % 16) + t);
+}
+
+static inline size_t imp_fifth_at(const gb_linear *l, int m, int k, int *bit) {
+    const int set = k / 24, h = k % 24 / 12, t = k % 4;
+    *bit = 2 * (set % 4) + h;
+    return (size_t)(m / 16) * imp_tl2r_group(l->n_in) + (size_t)(set / 4 * 320 + 4 * (m % 16) + t);
+}
+
+/* Triples by trial: of 27 values each stands for other codes. The rows behind the last repeat it. */
+static inline void imp_tl2r(const gb_linear *l, uint8_t *out) {
+    int m, k, j, nibble, fifth, code[3], at;
+    for (m = 0; m < (l->n_out + 15) / 16 * 16; m++)
+        for (k = 0; k < l->n_in; k += k % 4 == 3 ? 9 : 1) {        /* the first of each triple */
+            const int8_t *w = l->w + (size_t)(m < l->n_out ? m : l->n_out - 1) * (size_t)l->n_in;
+            size_t byte;
+            for (j = 0; j < 3; j++) code[j] = k + 4 * j < l->n_in ? w[k + 4 * j] + 1 : 0;
+            for (nibble = 5 * code[1], fifth = 0;; fifth++) {
+                const int x = nibble % 5;
+                if (fifth == 2 || (fifth && x == 4)) fifth = 0, nibble++;
+                if ((nibble % 5 < 3 ? nibble % 5 : nibble % 5 == 3 ? 2 * fifth : 1) == code[0] &&
+                    (nibble % 5 < 3 ? fifth : 2) == code[2]) break;
+            }
+            byte = imp_nibble_at(l, m, k, &at);
+            out[byte] |= (uint8_t)(nibble << at);
+            byte = imp_fifth_at(l, m, k, &at);
+            out[byte] |= (uint8_t)(fifth << at);
+        }
+}
+
 /* Weights, bytes and the scale's place in a block; 0 weights: the type has no blocks. */
 typedef struct imp_shape { int weights, bytes, scale_at; } imp_shape;
 static inline imp_shape imp_shape_of(uint32_t type) {
@@ -175,12 +219,14 @@ static inline uint8_t *imp_encode(gb_linear *l, uint32_t *type, size_t *size) {
     *type = imp.number ? imp.number : imp.type == IMP_MXFP4 ? IMP_TL2 : imp.type;
     if (!imp.separate && imp.block == 0.0f) l->scale = imp_cut(l->scale);
     if (imp_shape_of(imp.type).weights) return imp_encode_blocks(l, size);
-    *size = imp.type == IMP_TL2 ? imp_tl2_size(l) : imp.type == IMP_MXFP4 ? n / 32 * 17
-                                                                        : n / 4 + 32;
+    *size = imp.type == IMP_TL2 ? imp_tl2_size(l)
+          : imp.type == IMP_TL2R ? imp_tl2r_size(l)
+          : imp.type == IMP_MXFP4 ? n / 32 * 17 : n / 4 + 32;
     out = (uint8_t *)calloc(*size, 1);
     if (!out) exit(3);
     if (imp.type == IMP_TL1) imp_tl1(l, out);
     if (imp.type == IMP_TL2) imp_tl2(l, out);
+    if (imp.type == IMP_TL2R) imp_tl2r(l, out);
     for (i = 0; imp.type == IMP_I2S && i < n; i++) {
         const size_t at = gb_code_at(BITNET_I2S_128, (size_t)l->n_in, i, &shift);
         out[at] |= (uint8_t)((l->w[i] + 1) << shift);
@@ -188,17 +234,18 @@ static inline uint8_t *imp_encode(gb_linear *l, uint32_t *type, size_t *size) {
     if (imp.type != IMP_MXFP4) {
         gb_buf b = {0};
         gb_float(&b, imp.type == IMP_I2S && imp.separate ? imp.block * l->scale : l->scale);
-        memcpy(out + (imp.type == IMP_TL2 ? *size - 32 : n / 4), b.p, 4);
+        memcpy(out + *size - 32, b.p, 4);
         free(b.p);
     }
     return out;
 }
 
 /* Shape 0 and 1 are for tiles, 0 with rows of whole 128-groups and several tiles each way; 2 is for
-   blocks. */
+   blocks. 3 and 4 are for groups of 16 rows that are not full, 4 with whole 128-groups. */
 static inline gb_model imp_model(int shape) {
-    static const int sizes[3][5] = {
-        {384, 640, 4, 2, 96}, {320, 448, 2, 1, 160}, {256, 512, 4, 2, 64}};
+    static const int sizes[5][5] = {
+        {384, 640, 4, 2, 96}, {320, 448, 2, 1, 160}, {256, 512, 4, 2, 64},
+        {192, 328, 2, 1, 100}, {256, 384, 32, 1, 20}};
     gb_model g = {.dim = sizes[shape][0], .ffn = sizes[shape][1], .layers = 1,
                   .heads = sizes[shape][2], .kv_heads = sizes[shape][3],
                   .head_dim = sizes[shape][4], .embed_type = GB_TENSOR_F16, .n_ctx = 16,

@@ -277,7 +277,10 @@ static void test_ternary_files(void) {
         {BITNET_TENSOR_TL1, 256, 128, BITNET_I2S_128, {128, 128, 64}},
         {BITNET_TENSOR_TL2, 256, 128, BITNET_I2S_128, {64, 96, 32}},
         {BITNET_TENSOR_TL2, 576, 96, BITNET_I2S_128, {32, 192, 0}},    /* no pairs */
-        {BITNET_TENSOR_TL2, 1024, 64, BITNET_I2S_128, {64, 96, 32}}
+        {BITNET_TENSOR_TL2, 1024, 64, BITNET_I2S_128, {64, 96, 32}},
+        {BITNET_TENSOR_TL2_R16, 256, 64, BITNET_I2S_128, {0, 0, 0}},
+        {BITNET_TENSOR_TL2_R16, 77, 20, BITNET_I2S_128, {0, 0, 0}},    /* no whole set, no group */
+        {BITNET_TENSOR_TL2_R16, 1, 33, BITNET_I2S_128, {0, 0, 0}}
     };
     static int8_t w[64 * 1024], back[64 * 1024];
     static uint8_t data[2][32 * 1024];

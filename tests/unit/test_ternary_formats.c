@@ -1,4 +1,4 @@
-/* Ternary weights in the other types that files have: TL1 and TL2 in tiles, TQ1_0 and TQ2_0 in
+/* Ternary weights in the other types that files have: TL1 and TL2 in tiles, TL2_R16, TQ1_0 and TQ2_0 in
    blocks. A model written so must give the bits of the same model in I2_S, and what is wrong with
    it must be said. The encoders here go by the formats' definitions, place by place. */
 #include "ternary_helpers.h"
@@ -73,6 +73,178 @@ static void test_import_tl2(void) {
     }
     imp = (struct imp_setting){IMP_TL2, {32, 96, 32}, 0, 0, 0, 0};
     imp_compare(1, "TL2 of filled-up rows");
+}
+
+static void test_import_tl2_r16(void) {
+    static const int shapes[] = {0, 1, 3, 4};
+    size_t i;
+    for (i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        char what[40];
+        snprintf(what, sizeof what, "TL2_R16, shape %d", shapes[i]);
+        imp = (struct imp_setting){IMP_TL2R, {0, 0, 0}, 0, 0, 0, 0};
+        imp_compare(shapes[i], what);
+    }
+}
+
+/* A table whose layout it is uses the file's bytes, of the default tables too, and then the model
+   owns no more than with I2_S in place. Every other one repacks it, and rows that are not whole
+   128-groups (shape 3) are filled up, of I2_S too. */
+static void test_import_tl2_r16_in_place(void) {
+    static const int shapes[] = {0, 4, 3};
+    int i, t, k;
+    for (i = 0; i < 3; i++) {
+        uint64_t own = 0;
+        gb_model g;
+        imp = (struct imp_setting){IMP_I2S, {0, 0, 0}, 0, 0, 0, 0};
+        g = imp_model(shapes[i]);
+        for (t = -3; t < bitnet_kernels_count(); t++) {
+            const bitnet_kernels *table = bitnet_kernels_get(t);
+            bitnet_model_params p;
+            bitnet_model_info info;
+            bitnet_model *m = 0;
+            bitnet_error err = {BITNET_OK, ""};
+            int reads, within = 1;
+            if (t == -1) {
+                gb_free_model(&g);
+                imp.type = IMP_TL2R;
+                g = imp_model(shapes[i]);
+            }
+            if (table && !bitnet_kernels_usable(table)) continue;
+            memset(&p, 0, sizeof p);
+            p.kernels = t == -2 ? &bitnet__kernels_scalar : table;
+            CHECK_MSG(!bitnet_model_load_memory(g.data, g.size, &p, &m, &err), "%s", err.text);
+            if (!m) continue;
+            bitnet_model_get_info(m, &info);
+            if (t == -3) {
+                CHECK(!strcmp(info.kernels, bitnet_kernels_default()->name));
+                bitnet_model_free(m);
+                continue;
+            }
+            reads = !strcmp(info.layout, "TL2_R16") || t == -2;
+            if (t == -1)
+                for (k = 0; k < bitnet_kernels_count(); k++)       /* the best that reads it, if any */
+                    if (bitnet_kernels_usable(bitnet_kernels_get(k)) &&
+                        bitnet__reads_tl2_r16(bitnet_kernels_get(k))) {
+                        CHECK(!strcmp(info.kernels, bitnet_kernels_get(k)->name));
+                        break;
+                    }
+            for (k = 0; k < BITNET__LINEARS; k++) {
+                const bitnet__linear *l = &m->layers[0].linear[k];
+                const int inside = l->w >= g.data && l->w < g.data + g.size;
+                within &= inside;
+                if (inside && t != -2)         /* so the rows need not be checked one by one */
+                    CHECK(!bitnet__any_bad_triple(&l->file, l->w, 0, l->n_out));
+            }
+            CHECK_MSG(within == (reads && shapes[i] != 3), "shape %d, kernels %s: in place %d",
+                      shapes[i], info.kernels, within);
+            if (t == -2) own = info.own_bytes;
+            CHECK_MSG(shapes[i] == 3 || (info.own_bytes == own) == within, "shape %d, kernels %s: %lu, of I2_S %lu",
+                      shapes[i], info.kernels, (unsigned long)info.own_bytes, (unsigned long)own);
+            bitnet_model_free(m);
+        }
+        gb_free_model(&g);
+    }
+}
+
+/* A copy of a file in which some bits of a byte of a tensor are others must be refused by every
+   table, with the same words. */
+static void refused_by_all(const gb_model *g, size_t at, int mask, int bits, const char *where) {
+    char first[200] = "";
+    int t;
+    for (t = 0; t < bitnet_kernels_count(); t++) {
+        uint8_t *p = imp_copy(g);
+        bitnet_model_params params;
+        bitnet_model *m = 0;
+        bitnet_error err = {BITNET_OK, ""};
+        bitnet_result r;
+        if (!bitnet_kernels_usable(bitnet_kernels_get(t))) continue;
+        memset(&params, 0, sizeof params);
+        params.kernels = bitnet_kernels_get(t);
+        p[at] = (uint8_t)((p[at] & ~mask) | bits);
+        r = bitnet_model_load_memory(p, g->size, &params, &m, &err);
+        bitnet_model_free(m);
+        free(p);
+        CHECK_MSG(r == BITNET_ERR_FORMAT && strstr(err.text, "blk.0.ffn_down.weight' (TL2_R16): ") &&
+                  strstr(err.text, where), "kernels %s: \"%s\" lacks '%s'", params.kernels->name,
+                  err.text, where);
+        if (!first[0]) snprintf(first, sizeof first, "%s", err.text);
+        CHECK_MSG(!strcmp(first, err.text), "\"%s\", \"%s\"", first, err.text);
+    }
+}
+
+/* Each of the five values that stand for nothing, wherever in a block it is; codes behind a row;
+   fifths of no triple. */
+static void test_import_tl2_r16_flaws(void) {
+    static const int shapes[] = {3, 4}, invalid[] = {15, 31, 20, 25, 30};
+    int i, j, place, at;
+    for (i = 0; i < 2; i++) {
+        gb_model g;
+        const gb_linear *l;
+        size_t data, byte;
+        char where[80];
+        imp = (struct imp_setting){IMP_TL2R, {0, 0, 0}, 0, 0, 0, 0};
+        g = imp_model(shapes[i]);
+        l = &g.layer[0].down;          /* 192 rows of 328 = 13 24 + 16, or 256 rows of 384 = 16 24 */
+        data = imp_offset(&g, "blk.0.ffn_down.weight");
+        CHECK(data);
+        for (j = 0; j < 5; j++)
+            for (place = 0; place < 9; place++) {          /* all of a block; the last */
+                const int m = place == 8 ? l->n_out - 1 : 2 * place;
+                const int k = place == 8 ? (l->n_in - 24) / 12 * 12 + 3 : 12 * place + place % 4;
+                gb_model bad = g;
+                bad.data = imp_copy(&g);
+                byte = data + imp_fifth_at(l, m, k, &at);
+                bad.data[byte] = (uint8_t)((bad.data[byte] & ~(1 << at)) | invalid[j] / 16 << at);
+                byte = data + imp_nibble_at(l, m, k, &at);
+                snprintf(where, sizeof where, "invalid triple %d at row %d, column %d", invalid[j],
+                         m, k);
+                refused_by_all(&bad, byte, 15 << at, invalid[j] % 16 << at, where);
+                free(bad.data);
+            }
+        if (shapes[i] == 3) {
+            byte = data + imp_nibble_at(l, 5, 328 - 328 % 24 + 12, &at);    /* 324, 328 and 332 */
+            refused_by_all(&g, byte, 15 << at, 5 << at, "invalid padding 1 at row 5, column 328");
+            byte = data + imp_fifth_at(l, 191, 327, &at);
+            refused_by_all(&g, byte, 1 << 4, 1 << 4, "invalid unused fifths");
+            refused_by_all(&g, byte, 1 << 7, 1 << 7, "at row 191, column 328");
+        }
+        gb_free_model(&g);
+    }
+}
+
+/* The last row of a matrix is repeated to the end of its group. */
+static void test_import_tl2_r16_rows(void) {
+    gb_model g;
+    const gb_linear *l;
+    size_t data, byte;
+    int m, at, t;
+    imp = (struct imp_setting){IMP_TL2R, {0, 0, 0}, 0, 0, 0, 0};
+    g = imp_model(4);
+    l = &g.layer[0].k;                 /* 20 rows of 256 */
+    data = imp_offset(&g, "blk.0.attn_k.weight");
+    CHECK(data && l->n_out == 20 && l->n_in == 256);
+    for (m = 20; m < 32; m += 11)
+        for (t = 0; t < bitnet_kernels_count(); t++) {
+            uint8_t *p = imp_copy(&g);
+            bitnet_model_params params;
+            bitnet_model *model = 0;
+            bitnet_error err = {BITNET_OK, ""};
+            char where[80];
+            byte = data + imp_nibble_at(l, m, 255, &at);
+            p[byte] = (uint8_t)(p[byte] ^ 1 << at);
+            memset(&params, 0, sizeof params);
+            params.kernels = bitnet_kernels_get(t);
+            snprintf(where, sizeof where, "invalid repetition of the last row %d at row %d, column "
+                     "192", p[byte], m);
+            if (bitnet_kernels_usable(params.kernels)) {
+                bitnet_model_load_memory(p, g.size, &params, &model, &err);
+                CHECK_MSG(strstr(err.text, where), "kernels %s: \"%s\" lacks '%s'",
+                          params.kernels->name, err.text, where);
+            }
+            bitnet_model_free(model);
+            free(p);
+        }
+    gb_free_model(&g);
 }
 
 /* Each shape has its own tile, and .tile is of none of them. A file loads with a wrong one that
@@ -543,12 +715,13 @@ static void test_import_mxfp4(void) {
 
 /* No more memory than what repacking I2_S takes; every allocation may fail. */
 static void test_import_memory(void) {
-    static const uint32_t types[] = {IMP_TL1, IMP_TL2, IMP_TQ1, IMP_TQ2};
+    static const uint32_t types[] = {IMP_TL1, IMP_TL2, IMP_TQ1, IMP_TQ2, IMP_TL2R};
     const bitnet_tile tile = {32, 128, 32}, tile2 = {32, 96, 32};
     int i, j;
-    for (i = 0; i < 4; i++)
+    for (i = 0; i < 5; i++)
         for (j = 0; j < 2; j++) {
-            const int shape = i < 2 ? 0 : 2;
+            const int shape = i < 2 || i == 4 ? 0 : 2;
+            const int in_place = i == 4 && j && bitnet_kernels_find("scalar-tl2");
             size_t peak[2];
             uint64_t own[2] = {0, 0};
             int way;
@@ -582,7 +755,7 @@ static void test_import_memory(void) {
                 CHECK_MSG(m, "%s, allocation %ld", err.text, calls);
                 CHECK(count.live == 0);
             }
-            CHECK_MSG(own[0] == own[1], "type %u: %lu bytes are kept, of I2_S %lu",
+            CHECK_MSG(own[0] == own[1] || in_place, "type %u: %lu bytes are kept, of I2_S %lu",
                       (unsigned)types[i], (unsigned long)own[1], (unsigned long)own[0]);
             /* TQ2_0 takes 66 bytes where I2_S takes 64 */
             CHECK_MSG(peak[1] <= peak[0] / 64 * 66, "type %u, %s: %lu bytes, over the %lu of I2_S",
@@ -593,14 +766,15 @@ static void test_import_memory(void) {
 
 /* Random bytes for weights, any length of the file, wild shapes: an error or a model. */
 static void test_import_damage(void) {
-    static const uint32_t types[] = {IMP_TL1, IMP_TL2, IMP_TQ1, IMP_TQ2};
+    static const uint32_t types[] = {IMP_TL1, IMP_TL2, IMP_TQ1, IMP_TQ2, IMP_TL2R};
+    static const int shapes[] = {1, 1, 2, 2, 4};
     const int rounds = test_quick() ? 20 : 100;
     uint64_t seed = 99;
     int i, k;
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < 5; i++) {
         gb_model g;
         imp = (struct imp_setting){types[i], {32, i ? 96 : 64, 32}, 0, 0, 0, 0};
-        g = imp_model(i < 2 ? 1 : 2);
+        g = imp_model(shapes[i]);
         for (k = 0; k < rounds; k++) {
             size_t size = k % 4 == 3 ? g.header + gb_random(&seed) % (g.size - g.header) : g.size;
             size_t n = k % 4 == 3 ? 0 : 1 + gb_random(&seed) % 40, from;
@@ -622,6 +796,10 @@ const test_case ternary_formats_tests[] = {
     {"ternary_formats/files", test_import_files},
     {"ternary_formats/tl1", test_import_tl1},
     {"ternary_formats/tl2", test_import_tl2},
+    {"ternary_formats/tl2_r16", test_import_tl2_r16},
+    {"ternary_formats/tl2_r16_in_place", test_import_tl2_r16_in_place},
+    {"ternary_formats/tl2_r16_flaws", test_import_tl2_r16_flaws},
+    {"ternary_formats/tl2_r16_rows", test_import_tl2_r16_rows},
     {"ternary_formats/shapes", test_import_shapes},
     {"ternary_formats/wrong_tiles", test_import_wrong_tiles},
     {"ternary_formats/wrong_tiles_files", test_import_wrong_tiles_files},
