@@ -408,6 +408,15 @@
    sigaltstack() refuses stacks that are too small for tiles (below 11 KB or so). A process that has
    such a stack already gets no permission, and uses avx512vnni. BITNET_NO_AMX never asks.
 
+   With bitnet_model_params.measure_kernels loading measures which table writes fastest, and
+   bitnet_model_info.kernels tells which one that was. Writing reads all weights for each token, so
+   a table's time is its bytes divided by the lower of two speeds: that of reading the model's own
+   weights, and that of the table's product with weights in the cache, with all threads. A table
+   that repacks must promise 3 % more than one that does not. Nothing is remembered, and the logits
+   are the same bits whichever is chosen; on a busy machine it may be another each time. Weights
+   with a scale per block have one layout, so the default is taken; so it is with BITNET_NO_THREADS,
+   which has no clock.
+
    EMBEDDINGS
    ----------
    Microsoft's ternary embedding models (architectures qwen3 and gemma3) turn a text into a vector
@@ -681,6 +690,8 @@ typedef struct bitnet_model_params {
     int32_t q2_0_block;          /* weights in a block of Q2_0: 64 or 128; 0: told from the file */
     uint64_t max_bytes;          /* refuse larger files; 0: 16 GiB */
     int32_t copy;                /* 1: bitnet_model_load_file reads the file and never maps it */
+    int32_t measure_kernels;     /* 1: the table that writes fastest, measured while loading, see
+                                    KERNELS; kernels must be 0 */
 } bitnet_model_params;
 
 /* How the rows of a text's tokens become one vector; the numbers are those of GGUF. */
@@ -2730,6 +2741,7 @@ static bitnet_result bitnet__team_create(const bitnet_allocator *a, int n, bitne
     *out = 0;
     return BITNET_OK;
 }
+static int64_t bitnet__clock(void) { return 0; }
 static int bitnet__team_size(const bitnet__team *t) { (void)t; return 1; }
 static int bitnet__team_lost(const bitnet__team *t) { (void)t; return 0; }
 static void bitnet__team_free(const bitnet_allocator *a, bitnet__team *t) { (void)a; (void)t; }
@@ -8259,6 +8271,12 @@ static int bitnet__in_place(const bitnet_kernels *k, const bitnet__linear *l) {
     return !k->pack && !bitnet__needs_repacking(l);
 }
 
+/* The bytes of a layer's tensor. */
+static size_t bitnet__file_bytes(const bitnet__linear *l) {
+    return (size_t)bitnet__tensor_size(l->file.type, bitnet__type_info(l->file.type),
+                                       (uint64_t)l->file.n, (uint64_t)l->file.rows);
+}
+
 /* The bytes of a layer's first rows, as kernels read them. */
 static size_t bitnet__linear_bytes(const bitnet_kernels *k, const bitnet__linear *l, int32_t rows) {
     return l->group > 0 ? bitnet__groups_bytes(l->n_in, l->group, rows)
@@ -8334,9 +8352,7 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
         if ((r = bitnet__check_scale(name, l->scale, err))) return r;
     }
     if (p->only_check || bitnet__in_place(&m->kernels, l)) return BITNET_OK;
-    bitnet__model_release(m, l->w, (size_t)bitnet__tensor_size(
-                              l->file.type, bitnet__type_info(l->file.type),
-                              (uint64_t)l->file.n, (uint64_t)l->file.rows));
+    bitnet__model_release(m, l->w, bitnet__file_bytes(l));
     l->w = p->out;
     p->out += (bitnet__linear_bytes(&m->kernels, l, l->n_out) + 63) / 64 * 64;
     return BITNET_OK;
@@ -8401,10 +8417,11 @@ static void bitnet__linear_name(const bitnet_model *m, int32_t layer, int linear
     else bitnet__format(name, m->tied ? "token_embd.weight" : "output.weight");
 }
 
-/* Checks the codes of a layer's n matrices, or of the head, on all CPUs, and packs what needs it
-   into one piece of memory. */
-static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet__linear *linear, int n,
-                                        bitnet_error *err) {
+/* Checks the codes of a layer's matrices, or with i -1 of the head, on all CPUs, and packs what
+   needs it into one piece of memory. */
+static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error *err) {
+    bitnet__linear *linear = i < 0 ? &m->ternary_head : m->layers[i].linear;
+    const int n = i < 0 ? 1 : BITNET__LINEARS;
     const bitnet_kernels *kernels = &m->kernels;
     const int cpus = bitnet__usable_cpus();
     bitnet__packing p;
@@ -8493,8 +8510,177 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
                                                   &l->linear[part->linear], err);
         if (r != BITNET_OK) return r;
     }
-    if ((r = bitnet__choose_groups(m, i, l->linear, err))) return r;
-    return bitnet__pack_layer(m, i, l->linear, BITNET__LINEARS, err);
+    return bitnet__choose_groups(m, i, l->linear, err);
+}
+
+/* A copy of the table with every gap filled by its scalar entry. From quantize on, a table has
+   nothing but pointers to functions, which are of one size. */
+static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
+    void (*none)(void) = 0;
+    bitnet_kernels k = *table;
+    size_t at;
+    if (!k.pack) {                     /* I2_S in place: each row is a group */
+        k.layout = "I2_S";
+        k.row_group = 1;
+        k.packed_bytes = bitnet__i2s_bytes;
+    }
+    for (at = offsetof(bitnet_kernels, quantize); at < sizeof k; at += sizeof none)
+        if (!memcmp((char *)&k + at, &none, sizeof none))
+            memcpy((char *)&k + at, (const char *)&bitnet__kernels_scalar + at, sizeof none);
+    return k;
+}
+
+/* ---- the fastest kernels ----
+   See KERNELS. A cache may be larger than anything that can be read in a few milliseconds, so all
+   weights are read, once the pages of a mapped file are there, as loading needs them anyway. What a
+   table multiplies meanwhile is a sample that fits the L2 cache of each core. */
+
+typedef struct bitnet__measuring {
+    const bitnet_model *m;
+    const bitnet_kernels *k;
+    const uint8_t *w;                  /* [rows][n] of the sample, as k reads them */
+    const int8_t *q;                   /* [n] */
+    int32_t *out;                      /* [jobs][rows] */
+    int n, rows, jobs, only_touch;
+    int64_t until;                     /* the time at which a job ends */
+    int64_t count[BITNET__MAX_PACKERS];        /* products of the sample by a job; or a checksum */
+} bitnet__measuring;
+
+/* Linear layer j of all, layer by layer. */
+static const bitnet__linear *bitnet__linear_at(const bitnet_model *m, int32_t j) {
+    return &m->layers[j / BITNET__LINEARS].linear[j % BITNET__LINEARS];
+}
+
+/* A share of each tensor: all of it, or a byte of each page. */
+static void bitnet__read_job(void *arg, int i, int thread) {
+    bitnet__measuring *x = (bitnet__measuring *)arg;
+    const bitnet_model *m = x->m;
+    int32_t j;
+    (void)thread;
+    for (j = 0; j < m->n_layers * BITNET__LINEARS; j++) {
+        const bitnet__linear *l = bitnet__linear_at(m, j);
+        const size_t share = bitnet__file_bytes(l) / (size_t)x->jobs;
+        const uint8_t *p = l->w + share * (size_t)i, *end = p + share;
+        if (!x->only_touch) x->count[i] += bitnet__any_code_3(p, share);
+        for (; x->only_touch && p < end; p += 4096) x->count[i] += *p;
+    }
+}
+
+static void bitnet__dots_job(void *arg, int i, int thread) {
+    static const int32_t sum = 0;
+    bitnet__measuring *x = (bitnet__measuring *)arg;
+    (void)thread;
+    do {
+        x->k->dotrows_ternary(x->w, x->q, &sum, x->n, x->rows, 1, x->out + i * x->rows,
+                              (size_t)x->rows);
+        x->count[i]++;
+    } while (bitnet__clock() < x->until);
+}
+
+/* Runs a job on all threads. Returns nanoseconds, at least 1. */
+static double bitnet__measure(bitnet__measuring *x, bitnet__job job) {
+    const int64_t start = bitnet__clock();
+    int64_t time;
+    memset(x->count, 0, sizeof x->count);
+    x->until = start + 300000;
+    if (x->jobs > 1) bitnet__team_run(x->m->team, x->jobs, job, x);
+    else job(x, 0, 0);
+    time = bitnet__clock() - start;
+    return time > 0 ? (double)time : 1.0;
+}
+
+/* The bytes of the weights that a table multiplies a second, of three tries the best; the sample
+   has `bytes`. */
+static double bitnet__dots_speed(bitnet__measuring *x, size_t bytes) {
+    double most = 0.0, speed;
+    int i, j;
+    for (i = 0; i < 3; i++) {
+        const double time = bitnet__measure(x, bitnet__dots_job);
+        for (speed = 0.0, j = 0; j < x->jobs; j++) speed += (double)x->count[j];
+        speed *= (double)bytes / time;
+        if (speed > most) most = speed;
+    }
+    return most;
+}
+
+/* The table whose layers take the least time, which is more than 3 % less where the one before
+   packs nothing. read, dots [tables]: bytes by time; dots 0: a table that is not usable. */
+static const bitnet_kernels *bitnet__fastest(const bitnet_model *m, double read,
+                                             const double *dots) {
+    const bitnet_kernels *best = 0;
+    double best_time = 0.0;
+    int packs, i;
+    for (packs = 0; packs < 2; packs++)
+        for (i = 0; i < bitnet_kernels_count(); i++) {
+            const bitnet_kernels k = bitnet__fill_kernels(bitnet_kernels_get(i));
+            double bytes = 0.0, time;
+            int any = 0;
+            int32_t j;
+            for (j = 0; j < m->n_layers * BITNET__LINEARS; j++) {
+                const bitnet__linear *l = bitnet__linear_at(m, j);
+                bytes += (double)bitnet__linear_bytes(&k, l, l->n_out);
+                any |= !bitnet__in_place(&k, l);
+            }
+            if (any != packs || !(dots[i] > 0.0)) continue;
+            time = bytes / (dots[i] < read ? dots[i] : read);
+            if (best && !(time < 0.97 * best_time)) continue;
+            best = bitnet_kernels_get(i);
+            best_time = time;
+        }
+    return best;
+}
+
+/* Sets the fastest table. The layers are loaded, and not yet packed. */
+static bitnet_result bitnet__choose_fastest(bitnet_model *m, bitnet_error *err) {
+    double dots[sizeof bitnet__kernel_tables / sizeof bitnet__kernel_tables[0]] = {0}, read = 0.0;
+    const int cpus = bitnet__usable_cpus(), jobs = cpus < BITNET__MAX_PACKERS ? cpus
+                                                                           : BITNET__MAX_PACKERS;
+    const int n = bitnet__padded_row(m->dim) < 4096 ? bitnet__padded_row(m->dim) : 4096;
+    const int rows = 524288 / n / 64 * 64;             /* at most 128 KB of I2_S */
+    size_t i2s = bitnet__i2s_bytes(n, rows), most = 0, bytes;
+    bitnet__measuring x;
+    uint8_t *memory;
+    bitnet_result r;
+    int i;
+    if (BITNET__OWN_THREADS == 1 || m->group > 0) return BITNET_OK;
+    if (!m->team && (r = bitnet__team_create(&m->params.allocator, jobs, &m->team, err))) return r;
+    memset(&x, 0, sizeof x);
+    x.m = m;
+    x.n = n;
+    x.rows = rows;
+    x.jobs = bitnet__team_size(m->team);
+    for (i = 0; i < bitnet_kernels_count(); i++) {
+        const bitnet_kernels *k = bitnet_kernels_get(i);
+        bytes = k->pack ? k->packed_bytes(n, rows) : 0;
+        if (bytes > most) most = bytes;
+    }
+    bytes = (size_t)x.jobs * (size_t)rows * sizeof *x.out;
+    memory = (uint8_t *)bitnet__alloc(&m->params.allocator, bytes + i2s + most + (size_t)n);
+    if (!memory) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to measure the kernels");
+    x.out = (int32_t *)(void *)memory;
+    memory += bytes;
+    memset(memory, 0x55, i2s + most + (size_t)n);      /* weights 0 */
+    x.q = (const int8_t *)memory + i2s + most;
+    x.only_touch = 1;
+    bitnet__measure(&x, bitnet__read_job);
+    x.only_touch = 0;
+    for (i = 0; i < m->n_layers * BITNET__LINEARS; i++)
+        read += (double)bitnet__file_bytes(bitnet__linear_at(m, i));
+    read /= bitnet__measure(&x, bitnet__read_job);
+    for (i = 0; i < bitnet_kernels_count(); i++) {
+        const bitnet_kernels k = bitnet__fill_kernels(bitnet_kernels_get(i));
+        if (!bitnet_kernels_usable(&k)) continue;
+        x.k = &k;
+        x.w = memory;
+        if (k.pack) {
+            k.pack(memory, n, rows, memory + i2s);
+            x.w = memory + i2s;
+        }
+        dots[i] = bitnet__dots_speed(&x, k.packed_bytes(n, rows));
+    }
+    bitnet__free(&m->params.allocator, x.out);
+    m->kernels = bitnet__fill_kernels(bitnet__fastest(m, read, dots));
+    return BITNET_OK;
 }
 
 /* ---- metadata ---- */
@@ -8910,7 +9096,7 @@ static bitnet_result bitnet__load_ternary_head(bitnet_model *m, bitnet_error *er
     bitnet_result r;
     if (m->head.data && bitnet__find_unpacker(m->head.type)->codes) {
         if ((r = bitnet__as_linear(&m->head, "output.weight", head, err)) ||
-            (r = bitnet__pack_layer(m, -1, head, 1, err))) return r;
+            (r = bitnet__pack_layer(m, -1, err))) return r;
         m->head.data = head->w;
         if (m->tied) m->embed.data = head->w;
         if (!m->group || head->group < m->group) m->group = head->group;
@@ -8927,6 +9113,7 @@ static bitnet_result bitnet__load_ternary_head(bitnet_model *m, bitnet_error *er
 }
 
 static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
+    const int measures = m->params.measure_kernels != 0;
     bitnet_result r;
     int32_t i;
     m->copy = (bitnet__head_copy *)bitnet__model_alloc(m, sizeof *m->copy);
@@ -8942,7 +9129,11 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
         return r;
     m->tied = m->head.data && m->head.data == m->embed.data;
     for (i = 0; i < m->n_layers; i++)
-        if ((r = bitnet__load_layer(m, i, &m->layers[i], err))) return r;
+        if ((r = bitnet__load_layer(m, i, &m->layers[i], err)) ||
+            (!measures && (r = bitnet__pack_layer(m, i, err)))) return r;
+    if (measures && (r = bitnet__choose_fastest(m, err))) return r;
+    for (i = 0; i < m->n_layers && measures; i++)
+        if ((r = bitnet__pack_layer(m, i, err))) return r;
     return bitnet__load_ternary_head(m, err);
 }
 
@@ -8968,23 +9159,6 @@ static bitnet_result bitnet__check_kernels(const bitnet_kernels *k, bitnet_error
                             "is not a power of two from 1 to %d", k->name, (long long)k->row_group,
                             (int)BITNET__MAX_GROUP);
     return BITNET_OK;
-}
-
-/* A copy of the table with every gap filled by its scalar entry. From quantize on, a table has
-   nothing but pointers to functions, which are of one size. */
-static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
-    void (*none)(void) = 0;
-    bitnet_kernels k = *table;
-    size_t at;
-    if (!k.pack) {                     /* I2_S in place: each row is a group */
-        k.layout = "I2_S";
-        k.row_group = 1;
-        k.packed_bytes = bitnet__i2s_bytes;
-    }
-    for (at = offsetof(bitnet_kernels, quantize); at < sizeof k; at += sizeof none)
-        if (!memcmp((char *)&k + at, &none, sizeof none))
-            memcpy((char *)&k + at, (const char *)&bitnet__kernels_scalar + at, sizeof none);
-    return k;
 }
 
 static uint64_t bitnet__hash_floats(uint64_t h, const float *x, int32_t n) {
@@ -9099,6 +9273,8 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     r = bitnet__check_open(&src, out != 0, &p.allocator, err);
     if (r == BITNET_OK) r = bitnet__check_layout(p.i2s_packing, err);
     if (r == BITNET_OK) r = bitnet__check_tiles(&p, err);
+    if (r == BITNET_OK && p.kernels && p.measure_kernels)
+        r = bitnet__fail(err, BITNET_ERR_ARG, "kernels and measure_kernels exclude each other");
     if (r == BITNET_OK && p.q2_0_block && p.q2_0_block != 64 && p.q2_0_block != 128)
         r = bitnet__fail(err, BITNET_ERR_ARG, "q2_0_block %lld is not 64 or 128",
                          (long long)p.q2_0_block);

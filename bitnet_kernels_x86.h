@@ -42,8 +42,8 @@
        or times a power of 4. The kernels sum code * q and subtract sums[c], the sum of q.
 
    WEIGHTS: TL2_R16, without BITNET_NO_TL2; drawn in bitnet.h, the twin in plain C is below
-       Read in place, or made by pack from I2_S. 64 bytes are 16 rows by 4 triples of codes, the three in a nibble and
-       a fifth bit. Uops for 64 triples, 192 weights, and one column:
+       Read in place, or made by pack from I2_S. 64 bytes are 16 rows by 4 triples of codes, the
+       three in a nibble and a fifth bit. Uops for 64 triples, 192 weights, and one column:
 
                     nibble, fifth   codes   products    weights a cycle
            vbmi     1.9             3       3           2 ports: 49

@@ -475,7 +475,8 @@ static const struct option options[] = {
     {"--log-disable", 0, "no statistics, notes or progress bars, only errors", take_yes, &quiet, 0,
      0},
 
-    {"--kernel", "NAME", "kernel table (inner loops and weight layout)", take_text, &kernel_name,
+    {"--kernel", "NAME", "kernel table (inner loops and weight layout), or measured: the fastest",
+     take_text, &kernel_name,
      0, 0},
     {"--list-kernels", 0, "list the kernel tables", take_yes, &want_kernels, 0, 0},
     {"--i2s-packing", "NAME", "the file's packing: 128, 64, 4row (128)", take_layout,
@@ -761,8 +762,9 @@ static int parse(int argc, char **argv) {
 static int choose_kernels(void) {
     char known[400];
     int i;
-    const bitnet_kernels *k = kernel_name ? bitnet_kernels_find(kernel_name)
-                                          : bitnet_kernels_default();
+    const bitnet_kernels *k = kernel_name ? bitnet_kernels_find(kernel_name) : 0;
+    model_params.measure_kernels = kernel_name && !strcmp(kernel_name, "measured");
+    if (!kernel_name || model_params.measure_kernels) return GO_ON;
     model_params.kernels = k;
     if (k && bitnet_kernels_usable(k)) return GO_ON;
     if (k) return fail(1, "--kernel: this machine cannot run '%s'", kernel_name);
@@ -1592,13 +1594,16 @@ static void print_statistics(int code) {
 }
 
 static int generate(void) {
-    double began = now();
+    double began = now(), took;
     int code = load();
     if (code == GO_ON) code = create_matcher();
     if (code == GO_ON) code = choose_mode();
     if (code == GO_ON) code = create_context();
     if (code != GO_ON) return code;
-    if (verbose) print_loaded(now() - began);
+    took = now() - began;
+    if (verbose && bitnet_selftest(bitnet_kernels_find(info.kernels), &err))
+        return fail(1, "%s", err.text);
+    if (verbose) print_loaded(took);
     if (seed < 0 || seed == UINT32_MAX) seed = (time(0) ^ (int64_t)(now() * 1e6)) & INT32_MAX;
     sampler.rng = (uint64_t)seed;
     gen.text_fn = on_text;
@@ -1630,8 +1635,6 @@ int main(int argc, char **argv) {
     if (code == GO_ON && prompt_path) code = read_file(prompt_path, &prompt);
     if (code == GO_ON && grammar_path) code = read_file(grammar_path, &grammar_text);
     if (code == GO_ON && schema_path) code = read_file(schema_path, &schema_text);
-    if (code == GO_ON && verbose && bitnet_selftest(model_params.kernels, &err))
-        code = fail(1, "%s", err.text);
     if (code != GO_ON) return code;
     look_around();
     code = generate();

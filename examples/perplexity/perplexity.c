@@ -42,7 +42,8 @@ static int load(run *r) {
     bitnet_model_params params;
     bitnet_error err;
     memset(&params, 0, sizeof params);
-    if (r->s->kernel) {
+    params.measure_kernels = r->s->kernel && !strcmp(r->s->kernel, "measured");
+    if (r->s->kernel && !params.measure_kernels) {
         params.kernels = bitnet_kernels_find(r->s->kernel);
         if (!params.kernels)
             return fail(USAGE, "--kernel: there is no '%s' here", r->s->kernel);

@@ -136,8 +136,10 @@ packed() {
     check "$label-verify" "exit code $rc: $(tail -n 1 "$tmp/out")" test $rc -eq 0
 }
 file_type() { # FILE ARGS of the conversion
+    made=$1
+    shift
     case "$*" in *tl2_r16*) want=20016 ;; *tl1*) want=38 ;; *tl2*) want=39 ;; *) want=40 ;; esac
-    $RUN "$program" --inspect "$1" | grep "general.file_type (u32) = $want\$"
+    $RUN "$program" --inspect "$made" | grep "general.file_type (u32) = $want\$"
 }
 packed i2s64 "$a" a-i2s64.gguf --from-layout 64 -- --i2s 64
 packed i2s4row "$a" a-i2s4row.gguf --from-layout 4row -- --i2s 4row

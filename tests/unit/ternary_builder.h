@@ -119,7 +119,7 @@ static inline size_t imp_fifth_at(const gb_linear *l, int m, int k, int *bit) {
     return (size_t)(m / 16) * imp_tl2r_group(l->n_in) + (size_t)(set / 4 * 320 + 4 * (m % 16) + t);
 }
 
-/* Triples by trial: of 27 values each stands for other codes. The rows behind the last repeat it. */
+/* Triples by trial: 27 values, each for other codes. The rows behind the last one repeat it. */
 static inline void imp_tl2r(const gb_linear *l, uint8_t *out) {
     int m, k, j, nibble, fifth, code[3], at;
     for (m = 0; m < (l->n_out + 15) / 16 * 16; m++)
