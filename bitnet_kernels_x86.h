@@ -1854,8 +1854,8 @@ static const bitnet_kernels bitnet__kernels_amx = {
 
 #ifndef BITNET_NO_TL2
 static const bitnet_kernels bitnet__kernels_amx_tl2 = {
-    "amx-tl2", BITNET__NEEDS_AMX | BITNET_CPU_AVX512VBMI, "TL2", BITNET__TL2_ROWS,
-    bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
+    "amx-tl2", BITNET__NEEDS_AMX | BITNET_CPU_AVX512VBMI, "TL2_R16",
+    BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
     BITNET__ENTRIES_AMX(bitnet__dotrows_tl2_amx)
 };
 #endif
