@@ -234,6 +234,7 @@
 
        the mapped file                1188    (521 ternary weights, 657 the embedding and head;
                                               the system can drop these pages and read them again)
+           in TL2_R16                 1101    (434 ternary weights)
        tokenizer and norms              10    once per model
        copy of the head                248    once per model, unless no context uses it: see
                                               OUTPUT HEAD
