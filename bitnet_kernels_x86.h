@@ -70,8 +70,8 @@
        Sums of four activations, looked up in a table (LOOKED-UP SUMS in bitnet_kernels_wasm.h),
        are not here: 512 products take 6.7 cycles of Skylake so, not 10.7, but with the making of
        the tables and the end of the sums 9.9, on Zen 3 8.9 (llvm-mca's figures, added up), and 1.2
-       times the speed on Emerald Rapids with twice as many rows a call, for tables of 20 KB that two
-       threads of a core would not both find in its L1 cache.
+       times the speed on Emerald Rapids with twice as many rows a call. Two threads of a core would
+       not both find their tables of 20 KB in its L1 cache.
 
    BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
        avx2, int16        Tile: lo, of 4 * code, 2 * 12 * 128 = 3072 from a vpmaddubsw, far from its
