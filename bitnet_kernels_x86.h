@@ -1469,6 +1469,7 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
     const size_t dots = out_stride * 4;
     int i, j, last;
     q += k;
+    BITNET__NO_AHEAD();                /* the intrinsics do not say that they read memory */
     _tile_loadd(0, out, dots);
     _tile_loadd(1, out + 16, dots);
     if (two) {
@@ -1479,7 +1480,7 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
     for (i = 0; i < len; i = last) {
         __m512i(*now)[2] = panel + i / wide % bitnet__units_amx * (wide / 4);
         last = len - i < wide ? len : i + wide;
-        BITNET__NO_AHEAD();            /* the intrinsics do not say that they read memory */
+        BITNET__NO_AHEAD();
         for (j = i; j < last; j += 64)
             bitnet__step_amx(now + (j - i) / 4, q + j, (size_t)n, two);
         if (unit && last < len)
@@ -1533,7 +1534,7 @@ BITNET__FN void bitnet__unit_i2s_amx(const uint8_t *w, int n, int r, int k, int 
     const size_t row = (size_t)(n / 4);
     const uint8_t *p = w + (size_t)r * row + (size_t)(k / 4);
     const uint8_t *next = p + 32 * row + (k / 128 % 2 ? 16 * row : 0);
-    __m512i v[4], t[4];
+    __m512i v[4];
     int half, piece, i;
     (void)left;
     for (i = 0; i < 16; i++) _mm_prefetch((const char *)(next + (size_t)i * row), _MM_HINT_T1);
@@ -1546,20 +1547,7 @@ BITNET__FN void bitnet__unit_i2s_amx(const uint8_t *w, int n, int r, int k, int 
                 v[i] = _mm512_inserti32x4(v[i], bitnet__load128_avx512vnni(at + 8 * row), 2);
                 v[i] = _mm512_inserti32x4(v[i], bitnet__load128_avx512vnni(at + 12 * row), 3);
             }
-            t[0] = _mm512_unpacklo_epi32(v[0], v[1]);
-            t[1] = _mm512_unpackhi_epi32(v[0], v[1]);
-            t[2] = _mm512_unpacklo_epi32(v[2], v[3]);
-            t[3] = _mm512_unpackhi_epi32(v[2], v[3]);
-            v[0] = _mm512_unpacklo_epi64(t[0], t[2]);
-            v[1] = _mm512_unpackhi_epi64(t[0], t[2]);
-            v[2] = _mm512_unpacklo_epi64(t[1], t[3]);
-            v[3] = _mm512_unpackhi_epi64(t[1], t[3]);
-            BITNET__UNROLL for (i = 0; i < 4; i++) {
-                to[4 * piece + i][half] = bitnet__codes_avx512vnni(v[i], 6);
-                to[4 * piece + i + 8][half] = bitnet__codes_avx512vnni(v[i], 4);
-                to[4 * piece + i + 16][half] = bitnet__codes_avx512vnni(v[i], 2);
-                to[4 * piece + i + 24][half] = bitnet__codes_avx512vnni(v[i], 0);
-            }
+            bitnet__put_piece_avx512vnni(v, to + 4 * piece, half);
         }
     }
 }
@@ -2465,12 +2453,32 @@ static BITNET__TARGET void BITNET__V(weigh_i8)(const float *p, const uint8_t *w,
    i + 4 and so on; four vectors have all rows of the half. Transposing 4 x 4 words in each 16
    bytes leaves word d of all rows in one vector, in order. Its bits 7-6 belong to step
    4 * piece + d of the block, bits 5-4 to the step 8 further on, then 16, then 24. */
+BITNET__INLINE BITNET__TARGET void BITNET__V(put_piece)(const BITNET__V(i32) *v,
+                                                        BITNET__V(i32) (*to)[2], int half) {
+    const BITNET__V(i32) t0 = BITNET__V(unpacklo_epi32)(v[0], v[1]);
+    const BITNET__V(i32) t1 = BITNET__V(unpackhi_epi32)(v[0], v[1]);
+    const BITNET__V(i32) t2 = BITNET__V(unpacklo_epi32)(v[2], v[3]);
+    const BITNET__V(i32) t3 = BITNET__V(unpackhi_epi32)(v[2], v[3]);
+    BITNET__V(i32) word[4];
+    int d;
+    word[0] = BITNET__V(unpacklo_epi64)(t0, t2);
+    word[1] = BITNET__V(unpackhi_epi64)(t0, t2);
+    word[2] = BITNET__V(unpacklo_epi64)(t1, t3);
+    word[3] = BITNET__V(unpackhi_epi64)(t1, t3);
+    BITNET__UNROLL for (d = 0; d < 4; d++) {
+        to[d][half] = BITNET__V(codes)(word[d], 6);
+        to[d + 8][half] = BITNET__V(codes)(word[d], 4);
+        to[d + 16][half] = BITNET__V(codes)(word[d], 2);
+        to[d + 24][half] = BITNET__V(codes)(word[d], 0);
+    }
+}
+
 BITNET__APART BITNET__TARGET void BITNET__V(unpack_i2s)(const uint8_t *w, int n, int rows, int at,
                                                         int k, int len, void *panel) {
     enum { lanes = BITNET__V(lanes) };
     const size_t row_bytes = (size_t)(n / 4);
     const uint8_t *row[2 * lanes];
-    BITNET__V(i32) v[4], t[4];
+    BITNET__V(i32) v[4];
     int r, half, piece, d;
     for (r = 0; r < 2 * lanes; r++) {
         row[r] = w + ((size_t)at + bitnet__clamp(r, rows - at)) * row_bytes + (size_t)(k / 4);
@@ -2484,20 +2492,7 @@ BITNET__APART BITNET__TARGET void BITNET__V(unpack_i2s)(const uint8_t *w, int n,
                 (BITNET__V(i32) (*)[2])panel + piece / 2 * 32 + piece % 2 * 4;
             BITNET__UNROLL for (r = 0; r < 4; r++)
                 v[r] = BITNET__V(every4)(row + half * lanes + r, (size_t)piece * 16);
-            t[0] = BITNET__V(unpacklo_epi32)(v[0], v[1]);
-            t[1] = BITNET__V(unpackhi_epi32)(v[0], v[1]);
-            t[2] = BITNET__V(unpacklo_epi32)(v[2], v[3]);
-            t[3] = BITNET__V(unpackhi_epi32)(v[2], v[3]);
-            v[0] = BITNET__V(unpacklo_epi64)(t[0], t[2]);
-            v[1] = BITNET__V(unpackhi_epi64)(t[0], t[2]);
-            v[2] = BITNET__V(unpacklo_epi64)(t[1], t[3]);
-            v[3] = BITNET__V(unpackhi_epi64)(t[1], t[3]);
-            BITNET__UNROLL for (d = 0; d < 4; d++) {
-                to[d][half] = BITNET__V(codes)(v[d], 6);
-                to[d + 8][half] = BITNET__V(codes)(v[d], 4);
-                to[d + 16][half] = BITNET__V(codes)(v[d], 2);
-                to[d + 24][half] = BITNET__V(codes)(v[d], 0);
-            }
+            BITNET__V(put_piece)(v, to, half);
         }
     }
 }
