@@ -180,10 +180,8 @@ void measure_sequences(const bitnet_model *m, const bitnet_kernels *k, int n_thr
    one column for each sequence, and so each weight of the copy, in both planes. */
 static double least_seconds(const row *r, double gb_s, double gmac_s) {
     const double copy = info.head_copy_bytes ? (double)info.n_vocab * info.dim : 0;
-    const double kv = 4.0 * info.n_layers * info.n_kv_heads * info.head_dim;
     const double positions = BEGINNING + (N_DECODE + 1) / 2.0;
-    const double bytes = layer_bytes(kernels) + r->n * kv * positions +
-                         r->w->head_bytes;
+    const double bytes = token_bytes(kernels, r->w->head_bytes, r->n * positions);
     const double macs = r->n * (layer_weights() + 2 * copy);
     return bytes * 1e-9 / gb_s + (gmac_s > 0 ? macs * 1e-9 / gmac_s : 0);
 }
