@@ -6113,7 +6113,7 @@ static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, 
         const uint32_t fifths = bitnet__get_u32(block) >> k % 96 / 24 * 2;
         const size_t left = (size_t)t->n - k;
         uint64_t abc[3], bad;
-        uint8_t set[24];
+        uint8_t set[24] = {0};
         bad = bitnet__tl2_triples((nibbles & 0x0f0f0f0fu) |
                                   (uint64_t)(nibbles >> 4 & 0x0f0f0f0fu) << 32,
                                   (fifths & 0x01010101u) |

@@ -106,7 +106,7 @@ static void peak_amx(job *j) {
                      ".byte 0xc4, 0xe2, 0x78, 0x49, 0xc0\n"    /* tilerelease */
                      : "+r"(n) : "c"(shapes) : "cc", "memory");
 }
-#define X86_PROBES {"amx", read_avx512f, peak_amx, 4 * 16384 / 16}, \
+#define X86_PROBES {"amx", read_avx512f, peak_amx, 4 * 1024}, \
     {"avx512vnni", read_avx512f, peak_avx512vnni, 12 * 64}, \
     {"avx512vbmi", read_avx512f, peak_avx512vnni, 12 * 64}, \
     {"avxvnni", read_avx2, peak_avxvnni, 12 * 32}, \
