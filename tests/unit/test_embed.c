@@ -142,8 +142,10 @@ static int embed_plainly(const void *data, size_t size, bitnet_kv_type kv, bitne
     return ok;
 }
 
+enum { N_WAYS = 7 };
+
 static void check_packing(const embed_model *e, bitnet_kv_type kv, bitnet_pooling pooling) {
-    static const struct { int seqs, batch, threads, n_kv; } ways[] = {
+    static const struct { int seqs, batch, threads, n_kv; } ways[N_WAYS] = {
         {1, 0, 1, 0}, {1, 5, 2, 0}, {4, 0, 3, 0}, {4, 33, 1, 0}, {16, 512, 2, 0}, {3, 1, 1, 0},
         {16, 64, 2, 192}               /* of plain C, which is slow, only this one */
     };
@@ -161,10 +163,10 @@ static void check_packing(const embed_model *e, bitnet_kv_type kv, bitnet_poolin
         const bitnet_kernels *table = all_tables(k);
         bitnet_model *m = bitnet_kernels_usable(table) ? load(data, size, table) : 0;
         size_t w;
-        for (w = 0; m && w < COUNT(ways) && !bad[0]; w++) {
+        for (w = 0; m && w < N_WAYS && !bad[0]; w++) {
             bitnet_ctx_params p = ctx_params(128, ways[w].batch, ways[w].threads, kv);
             bitnet_ctx *c;
-            if (table->needs ? test_quick() && (w + (size_t)k) % 3 : w + 1 < COUNT(ways)) continue;
+            if (table->needs ? test_quick() && (w + (size_t)k) % 3 : w + 1 < N_WAYS) continue;
             p.n_seqs = ways[w].seqs;
             p.n_kv = ways[w].n_kv;
             c = create(m, &p);
