@@ -1437,6 +1437,7 @@ BITNET__FN void bitnet__shape_tiles(int first, int second) {
     }
     s.rows[0] = s.rows[1] = s.rows[4] = (uint8_t)first;
     s.rows[2] = s.rows[3] = s.rows[5] = (uint8_t)second;
+    BITNET__NO_AHEAD();                /* to gcc the next line reads only 8 bytes of s */
     _tile_loadconfig(&s);
 }
 
