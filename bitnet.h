@@ -9153,6 +9153,17 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
     return bitnet__load_ternary_head(m, err);
 }
 
+/* Has a table the sizes of TL2_R16, so that it reads no byte behind a tensor of a file? */
+static int bitnet__fits_tl2_r16(const bitnet_kernels *k) {
+    int n, rows;
+    for (n = 128; n <= 1024; n += 128)
+        for (rows = 1; rows <= 33; rows++)
+            if (k->packed_bytes(n, rows) != (size_t)((rows + BITNET__TL2_ROWS - 1) /
+                                                     BITNET__TL2_ROWS) *
+                                                bitnet__tl2_bytes((n + 23) / 24)) return 0;
+    return k->row_group == BITNET__TL2_ROWS;
+}
+
 /* Checks a table, which may be the caller's own. */
 static bitnet_result bitnet__check_kernels(const bitnet_kernels *k, bitnet_error *err) {
     const char *missing;
@@ -9174,6 +9185,9 @@ static bitnet_result bitnet__check_kernels(const bitnet_kernels *k, bitnet_error
         return bitnet__fail(err, BITNET_ERR_ARG, "the kernels '%s' have a row_group of %lld, which "
                             "is not a power of two from 1 to %d", k->name, (long long)k->row_group,
                             (int)BITNET__MAX_GROUP);
+    if (bitnet__reads_tl2_r16(k) && !bitnet__fits_tl2_r16(k))
+        return bitnet__fail(err, BITNET_ERR_ARG, "the kernels '%s' have the layout TL2_R16, but "
+                            "not its groups of 16 rows and their bytes", k->name);
     return BITNET_OK;
 }
 

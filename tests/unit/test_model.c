@@ -1215,6 +1215,11 @@ static void refuse_table(const gb_model *g, const bitnet_kernels *k, const char 
               strstr(err.text, text), "%s: %s", text, err.text);
 }
 
+static size_t tl2_r16_bytes(int n, int rows) {
+    const uint64_t dims[2] = {(uint64_t)n, (uint64_t)rows};
+    return (size_t)bitnet_tensor_size(BITNET_TENSOR_TL2_R16, 2, dims) - 32;
+}
+
 static void test_bad_tables(void) {
     static const int groups[] = {0, -1, -16, 3, 24, 255, 257, 512, INT32_MAX, INT32_MIN};
     gb_model g = small_model();
@@ -1247,6 +1252,14 @@ static void test_bad_tables(void) {
     k.name = "own";
     k.row_group = 16;
     refuse_table(&g, &k, "'own' have no layout");
+    for (i = 0; i < 3; i++) {          /* TL2_R16 of a file is read in place, so it has one size */
+        k = own_kernels(16);
+        k.layout = "TL2_R16";
+        if (i > 0) k.packed_bytes = tl2_r16_bytes;
+        if (i == 2) k.row_group = 32;
+        if (i != 1) refuse_table(&g, &k, "'own' have the layout TL2_R16, but not its groups");
+        else CHECK(bitnet__check_kernels(&k, 0) == BITNET_OK);
+    }
     gb_free_model(&g);
 }
 
