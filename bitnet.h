@@ -8570,10 +8570,11 @@ static void bitnet__read_job(void *arg, int i, int thread) {
     for (j = 0; j < m->n_layers * BITNET__LINEARS; j++) {
         const bitnet__linear *l = bitnet__linear_at(m, j);
         const size_t share = bitnet__file_bytes(l) / (size_t)x->jobs;
-        const uint8_t *p = l->w + share * (size_t)i, *end = p + share;
-        for (; p < end; p += x->step) {
-            BITNET__FETCH(p, 8192);
-            sum += *p;
+        const uint8_t *p = l->w + share * (size_t)i;
+        size_t at;
+        for (at = 0; at < share; at += (size_t)x->step) {
+            BITNET__FETCH(p + at, 8192);
+            sum += p[at];
         }
     }
     x->count[i] = sum;
