@@ -414,10 +414,10 @@
    time for that is measured, of the model's own weights with all threads, and the time in which a
    table multiplies as many that are in the cache. The two overlap in part: the root of the sum of
    their squares comes near to what writing takes. A table that repacks must promise 3 % more than
-   one that does not. All this takes 45 ms for the 2B model. Nothing is remembered, and the logits
-   are the same bits whichever is chosen; on a busy machine it may be another each time. Weights
-   with a scale per block have one layout, so the default is taken; so it is with BITNET_NO_THREADS,
-   which has no clock.
+   one that does not. All this takes 45 ms for the 2B model. Nothing is remembered: on a busy
+   machine the choice may differ from time to time. The logits are the same bits with every table.
+   Weights with a scale per block have one layout, so the default table is used; it is also used
+   with BITNET_NO_THREADS, which has no clock.
 
    EMBEDDINGS
    ----------
@@ -8303,10 +8303,10 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
         const uint8_t *w = repack ? 0 : l->w + bitnet__i2s_bytes(l->n_in, from);
         uint8_t *out, *rows;
         if (p->only_check || in_place) {
-            if (p->only_check ? 1
-                : repack      ? bitnet__any_bad_triple(&l->file, l->w, from, count)
-                              : bitnet__any_code_3(w, bitnet__i2s_bytes(l->n_in, count)))
-                bitnet__check_rows(&l->file, l->w, from, count, u);
+            int look = p->only_check;  /* row by row, which is slow and finds the place */
+            if (!look && repack) look = bitnet__any_bad_triple(&l->file, l->w, from, count);
+            else if (!look) look = bitnet__any_code_3(w, bitnet__i2s_bytes(l->n_in, count));
+            if (look) bitnet__check_rows(&l->file, l->w, from, count, u);
             continue;
         }
         out = rows = p->out + bitnet__linear_bytes(k, l, from);

@@ -1441,7 +1441,8 @@ BITNET__FN void bitnet__shape_tiles(int first, int second) {
     _tile_loadconfig(&s);
 }
 
-/* For up to 32 columns. Up to 16 leave the second C and A without use, but no shape is empty. */
+/* For up to 32 columns. With up to 16, the second C and A are not used; they get one column, since
+   no shape may be empty. */
 BITNET__FN void bitnet__shape_columns(int cols) {
     bitnet__shape_tiles(cols < 16 ? cols : 16, cols > 16 ? cols - 16 : 1);
 }
@@ -1559,15 +1560,24 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__panels_i2s_amx(
     bitnet__panels_amx(w, q, sums, n, rows, cols, out, out_stride, bitnet__unit_i2s_amx, 128);
 }
 
-/* Rows that are no whole panel, and few columns, are AVX-512's. */
+/* `rest`, of AVX-512, takes the rows that are no whole panel, and few columns. bytes: those of so
+   many rows. */
+BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_and_rest_amx(
+    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
+    int32_t *out, size_t out_stride, bitnet__dots_fn *panels, bitnet__dots_fn *rest,
+    size_t (*bytes)(int n, int rows)) {
+    const int whole = cols < bitnet__panels_from_amx ? 0 : rows - rows % 32;
+    if (whole) panels(w, q, sums, n, whole, cols, out, out_stride);
+    if (whole < rows)
+        rest(w + bytes(n, whole), q, sums, n, rows - whole, cols, out + whole, out_stride);
+}
+
 static BITNET__TARGET_amx void bitnet__dotrows_i2s_amx(
     const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
     int32_t *out, size_t out_stride) {
-    const int whole = cols < bitnet__panels_from_amx ? 0 : rows - rows % 32;
-    if (whole) bitnet__panels_i2s_amx(w, q, sums, n, whole, cols, out, out_stride);
-    if (whole < rows)
-        bitnet__dotrows_i2s_avx512vnni(w + bitnet__i2s_bytes(n, whole), q, sums, n, rows - whole,
-                                       cols, out + whole, out_stride);
+    bitnet__panels_and_rest_amx(w, q, sums, n, rows, cols, out, out_stride,
+                                bitnet__panels_i2s_amx, bitnet__dotrows_i2s_avx512vnni,
+                                bitnet__i2s_bytes);
 }
 
 #ifndef BITNET_NO_TL2
@@ -1602,15 +1612,13 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__panels_tl2_amx(
     bitnet__panels_amx(w, q, sums, n, rows, cols, out, out_stride, bitnet__unit_tl2_amx, 192);
 }
 
-/* Few columns are those of avx512vbmi-tl2, which every CPU with AMX can run. */
+/* Every CPU with AMX has VBMI, too. */
 static BITNET__TARGET_amx void bitnet__dotrows_tl2_amx(
     const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
     int32_t *out, size_t out_stride) {
-    const int whole = cols < bitnet__panels_from_amx ? 0 : rows - rows % 32;
-    if (whole) bitnet__panels_tl2_amx(w, q, sums, n, whole, cols, out, out_stride);
-    if (whole < rows)
-        bitnet__dotrows_tl2_avx512vbmi(w + bitnet__packed_bytes_tl2(n, whole), q, sums, n,
-                                       rows - whole, cols, out + whole, out_stride);
+    bitnet__panels_and_rest_amx(w, q, sums, n, rows, cols, out, out_stride,
+                                bitnet__panels_tl2_amx, bitnet__dotrows_tl2_avx512vbmi,
+                                bitnet__packed_bytes_tl2);
 }
 #endif
 
