@@ -67,11 +67,12 @@
        multiplications need. A Zen 3 reaches 87 to 97 % of its vpmaddubsw peak in this loop, which
        is 8.2 to 9.2 cycles. In Zen 4's model broadcasts take vpdpbusd's ports.
 
-       Sums of four activations, looked up in a table (LOOKED-UP SUMS in bitnet_kernels_wasm.h),
-       are not here: 512 products take 6.7 cycles of Skylake so, not 10.7, but with the making of
-       the tables and the end of the sums 9.9, on Zen 3 8.9 (llvm-mca's figures, added up), and 1.2
-       times the speed on Emerald Rapids with twice as many rows a call. Two threads of a core would
-       not both find their tables of 20 KB in its L1 cache.
+       AVX2 does not look up sums of four activations in tables (LOOKED-UP SUMS in
+       bitnet_kernels_wasm.h), because it gains little. The loop for 512 products would take 6.7
+       cycles on Skylake instead of 10.7. With the making of the tables and the end of the sums it
+       takes 9.9, and 8.9 on Zen 3 (llvm-mca's figures, added up). Measured on Emerald Rapids, with
+       twice as many rows a call, it is 1.2 times as fast. The tables have 20 KB, so those of two
+       threads of a core would not fit its L1 cache.
 
    BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
        avx2, int16        Tile: lo, of 4 * code, 2 * 12 * 128 = 3072 from a vpmaddubsw, far from its
@@ -149,7 +150,7 @@ extern "C" {
   #define BITNET__AVXVNNI 1
 #endif
 
-/* AMX: gcc from 11, clang from 12 (Apple counts one more), on Linux, whose permission it needs. */
+/* AMX: gcc from 11, clang from 12. It needs the permission of Linux. */
 #if !BITNET__AVX512 || defined(BITNET_NO_AMX) || !defined(__x86_64__) || !defined(__linux__) || \
     (defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 11) || \
     (defined(__clang__) && __clang_major__ < 12)
@@ -1612,7 +1613,7 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__panels_tl2_amx(
     bitnet__panels_amx(w, q, sums, n, rows, cols, out, out_stride, bitnet__unit_tl2_amx, 192);
 }
 
-/* Every CPU with AMX has VBMI, too. */
+/* Few columns go to avx512vbmi's function: the table needs VBMI, too. */
 static BITNET__TARGET_amx void bitnet__dotrows_tl2_amx(
     const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
     int32_t *out, size_t out_stride) {
