@@ -240,8 +240,8 @@
                                               OUTPUT HEAD
        a context with n_ctx            512    2048    4096
            KV cache                     39     157     315     77 KB per position
-           scratch                      58      59      61     5 to 8 with n_batch = 32
-           total                        98     216     376
+           scratch                      60      62      64     6 to 11 with n_batch = 32
+           total                        99     219     379
 
    A context with one sequence takes bitnet_ctx_bytes when it is created, and nothing later. The KV
    cache takes 4*layers*kv_heads*head_size bytes per position, twice that with BITNET_KV_F32, and
@@ -9580,9 +9580,12 @@ enum {
     BITNET__MIN_TASK = 1 << 18,        /* products: 5 us with AVX2, 0.2 ms in plain C */
     BITNET__ROWS = BITNET__ARCH_WASM ? 512 : BITNET__MAX_GROUP,    /* rows of a layer whose products
                                           are computed at a time: LOOK_ROWS of the WASM kernels */
+    BITNET__DOT_STRIDE = BITNET__ROWS + 16,    /* from a token's products to the next one's; a
+                                          multiple of 1 KB would put those of many tokens into a few
+                                          sets of the L1 cache */
     BITNET__TOKENS = 512,              /* for at most so many tokens: the products fit the L2 cache,
                                           and take a few ms, between which cancel_fn is asked */
-    BITNET__COLUMNS = 32,              /* tokens times heads of a group that attend together */
+    BITNET__COLUMNS = 64,              /* tokens times heads of a group that attend together */
     BITNET__PAGE = 64,                 /* positions in a page of the KV cache, if sequences share
                                           them out, and in a task of attention */
     BITNET__MIX_DIMS = 64,             /* elements of a head: the least share of a thread */
@@ -9693,7 +9696,8 @@ struct bitnet_ctx {
     float *o;                          /* [n_batch][q_dim]       attention's output */
     float *g;                          /* [n_batch][ffn_dim]     gate and up, joined */
     bitnet__act act[3];                /* q, k, v or gate, up if their norms differ; else [0] */
-    int32_t *dots;                     /* [n_threads][2][n_batch or BITNET__TOKENS][BITNET__ROWS] */
+    int32_t *dots;                     /* [n_threads][2][n_batch or BITNET__TOKENS]
+                                          [BITNET__DOT_STRIDE] */
     float *outputs;                    /* the same, if the model has groups */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
     bitnet__act query;                 /* of I8: queries as int8, for each head a sum and a scale */
@@ -9859,7 +9863,7 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
         c->act[i].scale = (float *)bitnet__arena_take(a, tokens * scales, 4);
         c->act[i].sum = (int32_t *)bitnet__arena_take(a, tokens * scales, 4);
     }
-    dots = threads * 2 * (uint64_t)bitnet__dot_tokens(p) * BITNET__ROWS;
+    dots = threads * 2 * (uint64_t)bitnet__dot_tokens(p) * BITNET__DOT_STRIDE;
     c->dots = (int32_t *)bitnet__arena_take(a, dots, 4);
     c->outputs = (float *)bitnet__arena_take(a, m->group > 0 ? dots : 0, 4);
     scores = (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) * cols * (uint64_t)c->n_scores;
@@ -10413,18 +10417,18 @@ static void bitnet__group_products(const bitnet__step *s, const bitnet__linear *
                            add, out, out_stride);
 }
 
-/* The products of this part of a layer [n_tokens][BITNET__ROWS], from element at of dots on:
+/* The products of this part of a layer [n_tokens][BITNET__DOT_STRIDE], from element at of dots on:
    integers, from which y = dot * (w_scale / s). If the layer has groups, y itself, in outputs. */
 static void bitnet__products(const bitnet__step *s, const bitnet__linear *l,
                              const bitnet__act *act, const bitnet__product *x, size_t at) {
     const bitnet_ctx *c = s->c;
     if (l->group > 0) {
-        bitnet__group_products(s, l, act, x, 0, c->outputs + at, BITNET__ROWS);
+        bitnet__group_products(s, l, act, x, 0, c->outputs + at, BITNET__DOT_STRIDE);
         return;
     }
     c->k.dotrows_ternary(l->w + c->k.packed_bytes(l->n_in, x->row),
                          act->q + (size_t)x->t * (size_t)l->n_in, act->sum + x->t, l->n_in,
-                         x->n_rows, x->n_tokens, c->dots + at, BITNET__ROWS);
+                         x->n_rows, x->n_tokens, c->dots + at, BITNET__DOT_STRIDE);
 }
 
 /* y of the part's token i, which may be written to room [BITNET__ROWS]. */
@@ -10432,7 +10436,7 @@ static const float *bitnet__outputs(const bitnet__step *s, const bitnet__linear 
                                     const bitnet__act *act, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
     const bitnet_ctx *c = s->c;
-    at += (size_t)i * BITNET__ROWS;
+    at += (size_t)i * BITNET__DOT_STRIDE;
     if (l->group > 0) return c->outputs + at;
     c->k.dequantize(c->dots + at, l->scale / act->scale[x->t + i], x->n_rows, 0, room);
     return room;
@@ -10440,7 +10444,8 @@ static const float *bitnet__outputs(const bitnet__step *s, const bitnet__linear 
 
 /* Where a thread has room for two such products: `which` is 0 or 1. */
 static size_t bitnet__thread_dots(const bitnet_ctx *c, int thread, int which) {
-    return ((size_t)thread * 2 + (size_t)which) * (size_t)bitnet__dot_tokens(&c->p) * BITNET__ROWS;
+    return ((size_t)thread * 2 + (size_t)which) * (size_t)bitnet__dot_tokens(&c->p) *
+           BITNET__DOT_STRIDE;
 }
 
 /* Rows [from, to): out = y, or out += y with add; out is [n_tokens][out_stride]. */
@@ -10461,8 +10466,8 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
             const int32_t t = x.t + i;
             float *y = part + (size_t)i * (size_t)out_stride;
             if (!l->group)
-                c->k.dequantize(c->dots + at + (size_t)i * BITNET__ROWS, l->scale / act->scale[t],
-                                x.n_rows, add, y);
+                c->k.dequantize(c->dots + at + (size_t)i * BITNET__DOT_STRIDE,
+                                l->scale / act->scale[t], x.n_rows, add, y);
             if (add && !bitnet__all_finite(y, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
         }
     }
