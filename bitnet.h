@@ -10249,13 +10249,14 @@ static int bitnet__is_cancelled(bitnet_ctx *c, int thread) {
 }
 
 /* work: the cost of one item, in products of a ternary weight, the cheapest operation. A task costs
-   at least min_task, so that synchronising the threads costs little beside it. There are up to four
-   tasks per thread, so that a slow thread takes fewer. */
-static void bitnet__run_step(bitnet__step *s, const char *op, int32_t n_items, int64_t work,
-                             void (*fn)(const bitnet__step *, int32_t, int32_t, int)) {
+   at least min_task, so that synchronising the threads costs little beside it. There are at most
+   per_thread tasks for each thread. */
+static void bitnet__run_tasks(bitnet__step *s, const char *op, int32_t n_items, int64_t work,
+                              int per_thread,
+                              void (*fn)(const bitnet__step *, int32_t, int32_t, int)) {
     bitnet_ctx *c = s->c;
     int64_t tasks = (int64_t)n_items * work / c->min_task;
-    if (tasks > 4 * (int64_t)c->p.n_threads) tasks = 4 * (int64_t)c->p.n_threads;
+    if (tasks > per_thread * (int64_t)c->p.n_threads) tasks = per_thread * (int64_t)c->p.n_threads;
     if (tasks > n_items) tasks = n_items;
     if (tasks < 1 || c->p.n_threads == 1) tasks = 1;
     s->op = op;
@@ -10269,6 +10270,12 @@ static void bitnet__run_step(bitnet__step *s, const char *op, int32_t n_items, i
         s->n_tasks = 1;
         bitnet__step_task(s, 0, 0);
     }
+}
+
+/* Up to four tasks for each thread, so that a slow thread takes fewer. */
+static void bitnet__run_step(bitnet__step *s, const char *op, int32_t n_items, int64_t work,
+                             void (*fn)(const bitnet__step *, int32_t, int32_t, int)) {
+    bitnet__run_tasks(s, op, n_items, work, 4, fn);
 }
 
 /* ---- numbers that are not finite ----
@@ -10876,10 +10883,19 @@ static void bitnet__attend_key_rows(const bitnet__attention *a, int32_t i, int t
     bitnet__attend_keys(a, bitnet__max(row, first), bitnet__min(row + BITNET__PAGE, a->n_all));
 }
 
-static void bitnet__attend_value_piece(const bitnet__attention *a, int32_t i, int thread) {
-    const bitnet_model *m = a->s->c->m;
-    const int32_t count = m->head_dim / (a->s->n_items / m->n_kv_heads);
-    bitnet__attend_values(a, i * count, count, thread);
+/* Pieces [from, to) of the heads; those of one head are summed together, since whole rows of values
+   are read up to half again as fast as their halves. */
+static void bitnet__step_attention_values(const bitnet__step *s, int32_t from, int32_t to,
+                                          int thread) {
+    const bitnet_model *m = s->c->m;
+    const int32_t pieces = s->n_items / m->n_kv_heads, dims = m->head_dim / pieces;
+    int32_t end;
+    for (; from < to; from = end) {
+        const int32_t head = from / pieces;
+        const bitnet__attention a = bitnet__make_attention(s, head, s->span, head);
+        end = bitnet__min(to, (head + 1) * pieces);
+        bitnet__attend_values(&a, from % pieces * dims, (end - from) * dims, thread);
+    }
 }
 
 /* The work of attention per position that a span sees: its keys, or its values. */
@@ -10901,9 +10917,8 @@ static void bitnet__run_attention_stages(bitnet__step *s, const bitnet__span *sp
     s->attend = bitnet__attend_softmax;
     bitnet__run_step(s, "attention", span->n * m->n_heads, 64 * (int64_t)n,
                      bitnet__step_attention_stage);
-    s->attend = bitnet__attend_value_piece;
-    bitnet__run_step(s, "attention", pieces * m->n_kv_heads, work * n / pieces,
-                     bitnet__step_attention_stage);
+    bitnet__run_tasks(s, "attention", pieces * m->n_kv_heads, work * n / pieces, 1,
+                      bitnet__step_attention_values);
 }
 
 /* Which of the two ways depends on the threads; the results do not. */

@@ -218,11 +218,14 @@ extern "C" {
 #define BITNET__LEAVE() _mm256_zeroupper()
 
 /* Prefetches for arrays that are read from start to end. Only a few lines at a time can be on their
-   way into L1, so a line goes into L2 16 KB before it is needed, and into L1 4 KB before. Once for
-   each 64 bytes. An address past the end does no harm. STREAM_BLOCK is for a block of TL2. */
-#define BITNET__STREAM(p) \
-    (_mm_prefetch((const char *)((uintptr_t)(p) + 16384), _MM_HINT_T1), \
-     _mm_prefetch((const char *)((uintptr_t)(p) + 4096), _MM_HINT_T0))
+   way into L1, so a line goes into L2 `far` bytes before it is needed, and into L1 `near` bytes
+   before. Once for each 64 bytes. An address past the end does no harm. STREAM_BLOCK is for a block
+   of TL2; STREAM_VALUES for the cache's values: a shorter way was 5 to 20 % faster there. */
+#define BITNET__AHEAD(p, far, near) \
+    (_mm_prefetch((const char *)((uintptr_t)(p) + (far)), _MM_HINT_T1), \
+     _mm_prefetch((const char *)((uintptr_t)(p) + (near)), _MM_HINT_T0))
+#define BITNET__STREAM(p) BITNET__AHEAD(p, 16384, 4096)
+#define BITNET__STREAM_VALUES(p) BITNET__AHEAD(p, 4096, 1024)
 #define BITNET__STREAM_BLOCK(p) \
     (BITNET__STREAM(p), BITNET__STREAM((p) + 64), BITNET__STREAM((p) + 128), \
      BITNET__STREAM((p) + 192), BITNET__STREAM((p) + 256))
@@ -2109,8 +2112,8 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(tile_mix)(
                                             k * BITNET__LANES);
     }
     for (r = 0; r < rows; r++, w += row_bytes) {
-        if (kind == BITNET__ROWS_CACHE) BITNET__STREAM(w);
-        if (kind == BITNET__ROWS_CACHE && vectors > 2) BITNET__STREAM(w + 64);
+        if (kind == BITNET__ROWS_CACHE) BITNET__STREAM_VALUES(w);
+        if (kind == BITNET__ROWS_CACHE && vectors > 2) BITNET__STREAM_VALUES(w + 64);
         BITNET__UNROLL for (k = 0; k < vectors; k++)
             v[k] = BITNET__V(load)(w + (size_t)k * BITNET__LANES * bytes, kind);
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
