@@ -1742,17 +1742,23 @@ BITNET__APART void bitnet__free(const bitnet_allocator *a, void *p) {
     free(raw);
 }
 
-/* Asks for large pages for weights, which are streamed through for each token: with small pages,
-   5 to 20 % of the time went into address translation. Only for memory from malloc. A strict
-   -std=c99 hides MADV_HUGEPAGE. */
-static void bitnet__huge_pages(const bitnet_allocator *a, void *p, size_t size) {
+/* Asks for large pages for what is streamed through for each token, weights and caches: with small
+   pages, 5 to 20 % of the time went into address translation. A mapped file has them if the system
+   reads it in so large pieces, which it does when asked before. A strict -std=c99 hides
+   MADV_HUGEPAGE. */
+static void bitnet__huge_pages(const void *p, size_t size) {
 #if defined(BITNET__MMAP_POSIX) && defined(MADV_HUGEPAGE)
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const uintptr_t from = ((uintptr_t)p + page - 1) / page * page;
     const uintptr_t to = ((uintptr_t)p + size) / page * page;
-    if (!a->alloc_fn && from < to) madvise((void *)from, to - from, MADV_HUGEPAGE);
+    if (from < to) madvise((void *)from, to - from, MADV_HUGEPAGE);
 #endif
-    (void)a; (void)p; (void)size;
+    (void)p; (void)size;
+}
+
+/* The same, of memory from malloc: a caller's own stays as it is. */
+static void bitnet__huge_block(const bitnet_allocator *a, const void *p, size_t size) {
+    if (!a->alloc_fn) bitnet__huge_pages(p, size);
 }
 
 /* Divides a block of memory into arrays. With base 0 it only measures. used is UINT64_MAX if that
@@ -6954,7 +6960,9 @@ static bitnet_result bitnet__file_read(void *ud, uint64_t offset, void *dst, siz
 static void *bitnet__file_map(void *file, size_t size) {
 #if defined(BITNET__MMAP_POSIX)
     void *p = mmap(0, size, PROT_READ, MAP_PRIVATE, bitnet__fd(file), 0);
-    return p == MAP_FAILED ? 0 : p;
+    if (p == MAP_FAILED) return 0;
+    bitnet__huge_pages(p, size);
+    return p;
 #elif defined(BITNET__MMAP_WIN32)
     HANDLE mapping = CreateFileMappingW((HANDLE)file, 0, PAGE_READONLY, 0, 0, 0);
     void *p = mapping ? MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, size) : 0;
@@ -8458,7 +8466,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors from '%s' on "
                             "(%llu bytes)", name, (unsigned long long)total);
     }
-    bitnet__huge_pages(&m->params.allocator, p.out, (size_t)total);
+    bitnet__huge_block(&m->params.allocator, p.out, (size_t)total);
     for (k = 0; k < n; k++) {
         p.linear = &linear[k];
         bitnet__linear_name(m, i, k, name);
@@ -9359,7 +9367,10 @@ static int bitnet__head_copy_alloc(const bitnet_model *m) {
     bitnet__arena a = {0, 0};
     if (!bitnet__head_copy_layout(m, &a, &unused) ||
         !bitnet__swap_if(&t->state, BITNET__COPY_NONE, BITNET__COPY_BUSY)) return 1;
-    if (bitnet__arena_alloc(&a, &m->params.allocator)) bitnet__head_copy_layout(m, &a, t);
+    if (bitnet__arena_alloc(&a, &m->params.allocator)) {
+        bitnet__head_copy_layout(m, &a, t);
+        bitnet__huge_block(&m->params.allocator, a.base, (size_t)a.used);
+    }
     bitnet__store_release(&t->state, a.base ? BITNET__COPY_EMPTY : BITNET__COPY_NONE);
     return a.base != 0;
 }
@@ -9955,7 +9966,7 @@ static bitnet_result bitnet__reserve_pages(bitnet_ctx *c, int32_t n, bitnet_erro
         if (!page)
             return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a page of the KV cache "
                                 "(%llu bytes)", (unsigned long long)bytes);
-        bitnet__huge_pages(a, page, (size_t)bytes);
+        bitnet__huge_block(a, page, (size_t)bytes);
         page->n_users = 0;
         bitnet__page_free(c, page);
     }
@@ -10036,6 +10047,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->row = c->n_allowed = -1;
     c->min_task = BITNET__MIN_TASK;
     bitnet__ctx_layout(m, &p, &arena, c);
+    bitnet__huge_block(a, arena.base, (size_t)arena.used);     /* has a single sequence's cache */
     bitnet__seqs_init(c);
     if (c->screen.dots)                /* of rows that the last chunk lacks */
         memset(c->screen.dots, 0, (size_t)p.n_threads * (size_t)c->screen.max_states * 4 *
