@@ -219,9 +219,10 @@ extern "C" {
 
 /* Prefetches for arrays that are read from start to end. Only a few lines at a time can be on their
    way into L1, so a line goes into L2 `far` bytes before it is needed, and into L1 `near` bytes
-   before. Once for each 64 bytes, spread over the work: TL2's tiles of AVX-512 are 10 to 20 % faster
-   than with all of a block's at once. An address past the end does no harm. STREAM_BLOCK is for
-   AVX2's block of TL2; STREAM_VALUES for the cache's values: a shorter way was 5 to 20 % faster there. */
+   before. Once for each 64 bytes, spread over the work: TL2's tiles of AVX-512 are 10 to 20 %
+   faster than with all of a block's at once. An address past the end does no harm. STREAM_BLOCK is
+   for AVX2's block of TL2; STREAM_VALUES for the cache's values, where a shorter way is 5 to 20 %
+   faster. */
 #define BITNET__AHEAD(p, far, near) \
     (_mm_prefetch((const char *)((uintptr_t)(p) + (far)), _MM_HINT_T1), \
      _mm_prefetch((const char *)((uintptr_t)(p) + (near)), _MM_HINT_T0))
