@@ -1742,10 +1742,11 @@ BITNET__APART void bitnet__free(const bitnet_allocator *a, void *p) {
     free(raw);
 }
 
-/* Asks for large pages for what is streamed through for each token, weights and caches: with small
-   pages, 5 to 20 % of the time went into address translation. A mapped file has them if the system
-   reads it in so large pieces, which it does when asked before. A strict -std=c99 hides
-   MADV_HUGEPAGE. */
+/* Asks for large pages for what is streamed through for each token: with small pages, 5 to 20 % of
+   the time went into address translation. A mapped file has them if the system reads it in so large
+   pieces, which it does when asked before. A single sequence's cache stays with small ones: the
+   first token touches all of its parts, and large pages would fill hundreds of MB with zeros then.
+   A strict -std=c99 hides MADV_HUGEPAGE. */
 static void bitnet__huge_pages(const void *p, size_t size) {
 #if defined(BITNET__MMAP_POSIX) && defined(MADV_HUGEPAGE)
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -10047,7 +10048,6 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->row = c->n_allowed = -1;
     c->min_task = BITNET__MIN_TASK;
     bitnet__ctx_layout(m, &p, &arena, c);
-    bitnet__huge_block(a, arena.base, (size_t)arena.used);     /* has a single sequence's cache */
     bitnet__seqs_init(c);
     if (c->screen.dots)                /* of rows that the last chunk lacks */
         memset(c->screen.dots, 0, (size_t)p.n_threads * (size_t)c->screen.max_states * 4 *
