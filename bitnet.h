@@ -3209,7 +3209,7 @@ typedef void bitnet__unpack_fn(const uint8_t *w, int n, int rows, int r, int k, 
 
 /* Multiplies a panel by as many columns as it takes, at most `cols`. Subtracts sums; if that is
    null, adds to out. */
-typedef void bitnet__multiply_fn(const void *panel, int len, const int8_t *q, int n,
+typedef void bitnet__multiply_fn(void *panel, int len, const int8_t *q, int n,
                                  const int32_t *sums, int rows, int cols, int32_t *out,
                                  size_t out_stride);
 
@@ -3258,20 +3258,27 @@ BITNET__INLINE void bitnet__tiles(const uint8_t *w, const int8_t *q, const int32
 }
 
 /* A panel has panel_rows rows of at most `depth` weights, so that it stays in the L1 cache. out
-   carries the sums from one depth to the next. */
+   carries the sums from one depth to the next. Several depths of the same rows follow each other if
+   their activations are at most 128 KB, which stay in the L2 cache: so the weights are read almost
+   as they lie, and a page of memory is not left before it has been read. */
 BITNET__INLINE void bitnet__panels(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
                                    int rows, int cols, int32_t *out, size_t out_stride,
                                    void *panel, bitnet__unpack_fn *unpack,
                                    bitnet__multiply_fn *multiply, const int panel_rows,
                                    const int depth, const int panel_cols) {
-    int r, k, c, len;
-    for (k = 0; k < n; k += len) {
-        len = n - k < depth ? n - k : depth;
+    const int most = 131072 / cols / depth * depth, deep = most > depth ? most : depth;
+    int r, k, c, len, end, from;
+    for (from = 0; from < n; from = end) {
+        end = n - from < deep ? n : from + deep;
         for (r = 0; r < rows; r += panel_rows) {
-            unpack(w, n, rows, r, k, len, panel);
-            for (c = 0; c < cols; c += panel_cols)
-                multiply(panel, len, q + (size_t)c * (size_t)n + (size_t)k, n, k ? 0 : sums + c,
-                         rows - r, cols - c, out + (size_t)c * out_stride + (size_t)r, out_stride);
+            for (k = from; k < end; k += len) {
+                len = end - k < depth ? end - k : depth;
+                unpack(w, n, rows, r, k, len, panel);
+                for (c = 0; c < cols; c += panel_cols)
+                    multiply(panel, len, q + (size_t)c * (size_t)n + (size_t)k, n,
+                             k ? 0 : sums + c, rows - r, cols - c,
+                             out + (size_t)c * out_stride + (size_t)r, out_stride);
+            }
         }
     }
 }
@@ -13454,6 +13461,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_TERNARY, 384, 19, 34, 5, 0},         /* rows that end with a whole block of TL2 */
     {BITNET__TEST_TERNARY, 8448, 37, 8, 3, 0},         /* sums that are widened; blocks of tiles */
     {BITNET__TEST_TERNARY, 2176, 35, 26, 9, 0},        /* several panels */
+    {BITNET__TEST_TERNARY, 3200, 33, 41, 20, 0},       /* more activations than follow each other */
     {BITNET__TEST_TERNARY, 1152, 37, 40, 3, 1}, {BITNET__TEST_TERNARY, 128, 590, 17, 293, 1},
     {BITNET__TEST_U8, 320, 9, 13, 1, 0}, {BITNET__TEST_U8, 96, 9, 13, 1, 0},
     {BITNET__TEST_U8, 80, 9, 13, 1, 0}, {BITNET__TEST_U8, 48, 9, 13, 1, 0},

@@ -668,7 +668,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__unpack_neon(const uint8_t *w, in
 
 /* 16 partial sums, 4 vectors of weights, 1 of activations: 8 loads for 32 SMLAL. */
 BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(
-    const void *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows, int cols,
+    void *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows, int cols,
     int32_t *out, size_t out_stride) {
     int32x4_t sum[4][4];
     int16x8_t part[4][4];
@@ -765,7 +765,7 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const uint8_t 
         BITNET__SDOT_LANE(sum[c][1], w1, a[c], d); \
     }
 BITNET__INLINE BITNET__TARGET_dotprod void bitnet__multiply_dotprod(
-    const void *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows, int cols,
+    void *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows, int cols,
     int32_t *out, size_t out_stride) {
     const uint8x16_t *v = (const uint8x16_t *)panel;
     int32x4_t sum[8][2];
@@ -831,7 +831,7 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__unpack_i8mm(const uint8_t *w, in
 /* 16 sums, 4 vectors of activations, 1 of weights: 20 loads and 4 transpositions for 32 SMMLA.
    A sum's lanes: rows 2 pair and 2 pair + 1 with the first column, then with the second. */
 BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(
-    const void *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows, int cols,
+    void *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows, int cols,
     int32_t *out, size_t out_stride) {
     const uint8x16_t *v = (const uint8x16_t *)panel;
     int32x4_t sum[2][8], dots;

@@ -58,8 +58,8 @@
                                   Zen 2                 48     16.1    16.0    16.1     100 %
                                   Zen 3, Zen 4          48     12.1     8.0    12.1      66 %
            panel, AVX-VNNI        Alder Lake            24      6.0     6.0     6.0      99 %
-           panel, AVX-512 VNNI    Ice Lake              34     10.1    10.0    10.0      80 %
-                                  Zen 4                 34     40.0    32.0    32.0      80 %
+           panel, AVX-512 VNNI    Ice Lake             108     36.0    32.0    32.0      89 %
+             4 steps              Zen 4                108    160.0   128.0   128.0      80 %
        ports: the bound of ports and width alone. For AVX2, bound is the same loop without its chain
        of sums, which shows whether the chain limits it. Of peak: the share of what vpmaddubsw or
        vpdpbusd alone would take. On Skylake and Ice Lake a vpmaddubsw and its addition have three
@@ -231,6 +231,35 @@ extern "C" {
 #define BITNET__STREAM_BLOCK(p) \
     (BITNET__STREAM(p), BITNET__STREAM((p) + 64), BITNET__STREAM((p) + 128), \
      BITNET__STREAM((p) + 192), BITNET__STREAM((p) + 256))
+
+/* Weights that come into the L2 cache while the panel before them is multiplied: a line of each of
+   some rows, then the next line of each. */
+typedef struct bitnet__ahead {
+    uintptr_t at, end;                 /* of the first row: its next line, and behind its last */
+    size_t stride;                     /* from row to row */
+    int row, rows;                     /* the next one, and how many there are */
+} bitnet__ahead;
+
+BITNET__INLINE bitnet__ahead bitnet__make_ahead(const uint8_t *first, size_t offset, int bytes,
+                                                int rows, size_t stride) {
+    bitnet__ahead a;
+    a.at = (uintptr_t)first + offset;
+    a.end = a.at + (size_t)bytes;
+    a.stride = stride;
+    a.row = 0;
+    a.rows = rows;
+    return a;
+}
+
+/* One line. If all were asked for at once, the unpacking that follows would wait for them: few can
+   be on their way into the L1 cache and past it at a time. */
+BITNET__INLINE void bitnet__fetch_line(bitnet__ahead *a) {
+    if (a->at >= a->end) return;
+    _mm_prefetch((const char *)(a->at + (size_t)a->row * a->stride), _MM_HINT_T1);
+    if (++a->row < a->rows) return;
+    a->row = 0;
+    a->at += 64;
+}
 
 /* What the second part compiles: functions of a register width, integer dots of an instruction set,
    its steps through a panel by vpdpbusd, its TL2, its tiles of TL2 as AVX-512 has them. */
@@ -685,10 +714,10 @@ BITNET__FN __m128i bitnet__fold4_avx2(const __m256i *sum) {
     return _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
 }
 
-/* 16 bytes each of row[0], row[4] ... */
-BITNET__FN __m256i bitnet__every4_avx2(const uint8_t *const *row, size_t at) {
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(bitnet__load128_avx2(row[0] + at)),
-                                   bitnet__load128_avx2(row[4] + at), 1);
+/* 16 bytes each of every 4th row of 8. */
+BITNET__FN __m256i bitnet__every4_avx2(const uint8_t *w, size_t row_bytes) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(bitnet__load128_avx2(w)),
+                                   bitnet__load128_avx2(w + 4 * row_bytes), 1);
 }
 
 BITNET__FN __m256i bitnet__codes_avx2(__m256i v, int shift) {
@@ -715,12 +744,15 @@ BITNET__FN void bitnet__step_avx2(__m256i (*part)[2], const __m256i *weights,
    bits are what the registers hold. Two steps an iteration: the loop's own instructions are a tenth
    of one step's. */
 BITNET__FN void bitnet__steps_avx2(const __m256i (*panel)[2], int steps, const int8_t *const *col,
-                                   __m256i (*sum)[2]) {
+                                   __m256i (*sum)[2], bitnet__ahead *ahead) {
     const __m256i ones = _mm256_set1_epi16(1);
     __m256i part[4][2];
     int c, k, i;
     for (k = 0; k < steps; k += 32) {
-        BITNET__UNROLL for (c = 0; c < 4; c++) part[c][0] = part[c][1] = _mm256_setzero_si256();
+        BITNET__UNROLL for (c = 0; c < 4; c++) {
+            part[c][0] = part[c][1] = _mm256_setzero_si256();
+            bitnet__fetch_line(ahead);
+        }
         for (i = k; i < k + 32; i += 2) {
             bitnet__step_avx2(part, panel[i], col, (size_t)i * 4);
             bitnet__step_avx2(part, panel[i + 1], col, (size_t)i * 4 + 4);
@@ -941,13 +973,14 @@ static BITNET__TARGET_avx2 int bitnet__pack_tl2_avx2(const uint8_t *i2s, int n, 
     const __m256i ms = bitnet__repeat16_avx2(bitnet__tl2_pack[0]);
     const __m256i ss = bitnet__repeat16_avx2(bitnet__tl2_pack[1]);
     const __m256i zero = _mm256_setzero_si256();
-    __m256i panel[BITNET__PANEL_TL2][2], bad = zero;
+    bitnet__panel_avx2 panel;
+    __m256i bad = zero;
     int r, k, steps, half, i, h;
     for (r = 0; r < rows; r += 16) {
         for (k = 0; k < n / 4; k += steps) {
             steps = n / 4 - k < BITNET__PANEL_TL2 ? n / 4 - k : BITNET__PANEL_TL2;
-            bitnet__unpack_i2s_avx2(i2s, n, rows, r, 4 * k, 4 * steps, panel);
-            for (i = steps; i % 6; i++) panel[i][0] = panel[i][1] = zero;
+            bitnet__unpack_i2s_avx2(i2s, n, rows, r, 4 * k, 4 * steps, &panel);
+            for (i = steps; i % 6; i++) panel.codes[i][0] = panel.codes[i][1] = zero;
             for (half = 0; half < 2; half++) {
                 uint8_t *block = out + (size_t)(r / 16) * group_bytes + half * 32 +
                                  (size_t)(k / 24) * BITNET__TL2_BLOCK;
@@ -959,9 +992,9 @@ static BITNET__TARGET_avx2 int bitnet__pack_tl2_avx2(const uint8_t *i2s, int n, 
                         bit = _mm256_set1_epi8(1);
                     }
                     BITNET__UNROLL for (h = 0; h < 2; h++) {
-                        const __m256i a = panel[6 * i + 3 * h][half];
-                        const __m256i b = panel[6 * i + 3 * h + 1][half];
-                        const __m256i c = panel[6 * i + 3 * h + 2][half];
+                        const __m256i a = panel.codes[6 * i + 3 * h][half];
+                        const __m256i b = panel.codes[6 * i + 3 * h + 1][half];
+                        const __m256i c = panel.codes[6 * i + 3 * h + 2][half];
                         const __m256i ac = _mm256_or_si256(a, _mm256_slli_epi32(c, 2));
                         const __m256i s = _mm256_shuffle_epi8(ss, ac);
                         bad = _mm256_or_si256(bad, _mm256_and_si256(a, _mm256_srli_epi32(a, 1)));
@@ -1008,7 +1041,8 @@ static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
    panel. 12 sums hide a latency of 5 or 6. */
 enum { bitnet__together_avxvnni = 2, bitnet__tile_cols_avxvnni = 3,
        bitnet__depth_avxvnni = BITNET__MAX_ROW / 128, bitnet__panel_cols_avxvnni = 6,
-       bitnet__panels_from_avxvnni = 10, bitnet__group_cols_avxvnni = 4,
+       bitnet__steps_at_once_avxvnni = 1, bitnet__panels_from_avxvnni = 10,
+       bitnet__group_cols_avxvnni = 4,
        bitnet__group_panels_from_avxvnni = 12, bitnet__byte_cols_avxvnni = 2,
        bitnet__key_offset_avxvnni = 128, bitnet__score_cols_avxvnni = 4 };
 
@@ -1162,14 +1196,16 @@ BITNET__FN void bitnet__end_tile_avx512vnni(__m512 (*sum)[4], int rows, int cols
 
 /* A tile of 6 columns, of I2_S or bytes, has 24 sums, 4 vectors of weights, 1 of activations and a
    mask: 10 loads for 24 vpdpbusd. A step of a panel has 16 sums, 2 vectors of weights and 1 of
-   activations: 10 loads for 16. Only its weights are unpacked once for all columns. That pays from
-   24 columns on where vpdpbusd can start in two of four ports (Zen 5), as in tiles the codes then
+   activations: 10 loads for 16. An iteration has 4 steps, since the loop's own instructions would
+   take ports from vpdpbusd. Only its weights are unpacked once for all columns. That pays from 24
+   columns on where vpdpbusd can start in two of four ports (Zen 5), as in tiles the codes then
    take ports that are idle. */
 typedef __m512i bitnet__i32_avx512vnni, bitnet__pair_avx512vnni;
 enum { bitnet__lanes_avx512vnni = 16, bitnet__key_cols_avx512vnni = 4,
        bitnet__mix_vectors_avx512vnni = 4, bitnet__together_avx512vnni = 4,
        bitnet__tile_cols_avx512vnni = 6, bitnet__depth_avx512vnni = BITNET__MAX_ROW / 128,
-       bitnet__panel_cols_avx512vnni = 8, bitnet__panels_from_avx512vnni = 24,
+       bitnet__panel_cols_avx512vnni = 8, bitnet__steps_at_once_avx512vnni = 4,
+       bitnet__panels_from_avx512vnni = 24,
        bitnet__byte_cols_avx512vnni = 6, bitnet__group_cols_avx512vnni = 8,
        bitnet__group_panels_from_avx512vnni = 16, bitnet__tl2_cols_avx512vnni = 8,
        bitnet__key_offset_avx512vnni = 128, bitnet__score_cols_avx512vnni = 4 };
@@ -1262,12 +1298,12 @@ BITNET__FN __m128i bitnet__fold4_avx512vnni(const __m512i *sum) {
     return _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
 }
 
-/* 16 bytes each of row[0], row[4] ... */
-BITNET__FN __m512i bitnet__every4_avx512vnni(const uint8_t *const *row, size_t at) {
-    __m512i v = _mm512_castsi128_si512(bitnet__load128_avx512vnni(row[0] + at));
-    v = _mm512_inserti32x4(v, bitnet__load128_avx512vnni(row[4] + at), 1);
-    v = _mm512_inserti32x4(v, bitnet__load128_avx512vnni(row[8] + at), 2);
-    return _mm512_inserti32x4(v, bitnet__load128_avx512vnni(row[12] + at), 3);
+/* 16 bytes each of every 4th row of 16. */
+BITNET__FN __m512i bitnet__every4_avx512vnni(const uint8_t *w, size_t row_bytes) {
+    __m512i v = _mm512_castsi128_si512(bitnet__load128_avx512vnni(w));
+    v = _mm512_inserti32x4(v, bitnet__load128_avx512vnni(w + 4 * row_bytes), 1);
+    v = _mm512_inserti32x4(v, bitnet__load128_avx512vnni(w + 8 * row_bytes), 2);
+    return _mm512_inserti32x4(v, bitnet__load128_avx512vnni(w + 12 * row_bytes), 3);
 }
 
 BITNET__FN __m512i bitnet__codes_avx512vnni(__m512i v, unsigned shift) {
@@ -1549,12 +1585,8 @@ BITNET__FN void bitnet__unit_i2s_amx(const uint8_t *w, int n, int r, int k, int 
     for (half = 0; half < 2; half++, p += 16 * row) {
         for (piece = 0; piece < 2; piece++) {
             const uint8_t *at = p + 16 * piece;
-            BITNET__UNROLL for (i = 0; i < 4; i++, at += row) {
-                v[i] = _mm512_castsi128_si512(bitnet__load128_avx512vnni(at));
-                v[i] = _mm512_inserti32x4(v[i], bitnet__load128_avx512vnni(at + 4 * row), 1);
-                v[i] = _mm512_inserti32x4(v[i], bitnet__load128_avx512vnni(at + 8 * row), 2);
-                v[i] = _mm512_inserti32x4(v[i], bitnet__load128_avx512vnni(at + 12 * row), 3);
-            }
+            BITNET__UNROLL for (i = 0; i < 4; i++, at += row)
+                v[i] = bitnet__every4_avx512vnni(at, row);
             bitnet__put_piece_avx512vnni(v, to + 4 * piece, half);
         }
     }
@@ -2463,6 +2495,11 @@ static BITNET__TARGET void BITNET__V(weigh_i8)(const float *p, const uint8_t *w,
     }
 }
 
+typedef struct BITNET__V(panel) {
+    BITNET__V(i32) codes[BITNET__PANEL][2];
+    bitnet__ahead ahead;               /* of the next one's weights */
+} BITNET__V(panel);
+
 /* ---- I2_S, panels ----
    A block's 32 bytes are two pieces of 4 words. A vector takes the piece of every 4th row: i,
    i + 4 and so on; four vectors have all rows of the half. Transposing 4 x 4 words in each 16
@@ -2489,24 +2526,27 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(put_piece)(const BITNET__V(i32) *v,
 }
 
 BITNET__APART BITNET__TARGET void BITNET__V(unpack_i2s)(const uint8_t *w, int n, int rows, int at,
-                                                        int k, int len, void *panel) {
-    enum { lanes = BITNET__V(lanes) };
-    const size_t row_bytes = (size_t)(n / 4);
-    const uint8_t *row[2 * lanes];
+                                                        int k, int len, void *to_panel) {
+    enum { lanes = BITNET__V(lanes), part = BITNET__PANEL };     /* of a row: so many bytes */
+    BITNET__V(panel) *panel = (BITNET__V(panel) *)to_panel;
+    size_t row_bytes = (size_t)(n / 4);
+    const uint8_t *p = w + (size_t)at * row_bytes + (size_t)(k / 4);
+    uint8_t some[2 * lanes * part];
     BITNET__V(i32) v[4];
-    int r, half, piece, d;
-    for (r = 0; r < 2 * lanes; r++) {
-        row[r] = w + ((size_t)at + bitnet__clamp(r, rows - at)) * row_bytes + (size_t)(k / 4);
-        for (d = 0; d < len / 4; d += 64)          /* the next panel's */
-            _mm_prefetch((const char *)((uintptr_t)row[r] + 2 * lanes * row_bytes + (uintptr_t)d),
-                         _MM_HINT_T1);
+    int r, half, piece;
+    panel->ahead = bitnet__make_ahead(p, 2 * lanes * row_bytes, len / 4, 2 * lanes, row_bytes);
+    if (rows - at < 2 * lanes) {               /* the last row again for those that are not there */
+        for (r = 0; r < 2 * lanes; r++)
+            memcpy(some + r * part, p + bitnet__clamp(r, rows - at) * row_bytes, (size_t)len / 4);
+        p = some;
+        row_bytes = part;
     }
     for (half = 0; half < 2; half++) {
         for (piece = 0; piece < len / 64; piece++) {
-            BITNET__V(i32) (*to)[2] =
-                (BITNET__V(i32) (*)[2])panel + piece / 2 * 32 + piece % 2 * 4;
+            BITNET__V(i32) (*to)[2] = panel->codes + piece / 2 * 32 + piece % 2 * 4;
+            const uint8_t *from = p + (size_t)half * lanes * row_bytes + piece * 16;
             BITNET__UNROLL for (r = 0; r < 4; r++)
-                v[r] = BITNET__V(every4)(row + half * lanes + r, (size_t)piece * 16);
+                v[r] = BITNET__V(every4)(from + (size_t)r * row_bytes, row_bytes);
             BITNET__V(put_piece)(v, to, half);
         }
     }
@@ -2530,22 +2570,6 @@ BITNET__APART BITNET__TARGET void BITNET__V(end_dots)(BITNET__V(i32) (*sum)[4],
         BITNET__V(end_column_i32)(sum[c], sums + c, times, rows, out);
 }
 
-/* The dots of a panel with some columns: minus sums, or added to what is in out. */
-BITNET__INLINE BITNET__TARGET void BITNET__V(end_panel)(BITNET__V(i32) (*dots)[2],
-                                                        const int32_t *sums, int rows, int cols,
-                                                        int32_t *out, size_t out_stride) {
-    int c, half;
-    for (c = 0; c < cols; c++, out += out_stride) {
-        BITNET__UNROLL for (half = 0; half < 2; half++) {
-            int32_t *to = out + half * BITNET__V(lanes);
-            const int left = rows - half * BITNET__V(lanes);
-            BITNET__V(i32) v = dots[c][half];
-            if (sums) v = BITNET__V(sub_epi32)(v, BITNET__V(splat_i32)(sums[c]));
-            else v = BITNET__V(add_epi32)(v, BITNET__V(load_first)(to, left));
-            BITNET__V(store_first)(to, left, v);
-        }
-    }
-}
 #endif /* BITNET__WIDTH */
 
 #if BITNET__PARTS & BITNET__DOTS
@@ -2659,48 +2683,73 @@ BITNET__HOT BITNET__TARGET void BITNET__I(tiles_i2s)(const uint8_t *w, const int
 /* ---- I2_S, panels ---- */
 
 #if BITNET__PARTS & BITNET__VNNI_STEPS
+/* 4 weights of a panel's rows times 4 activations of its columns. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(step)(BITNET__V(i32) (*sum)[2],
+                                                   const BITNET__V(i32) *weights,
+                                                   const int8_t *const *col, size_t at) {
+    const BITNET__V(i32) w0 = weights[0], w1 = weights[1];
+    int c;
+    BITNET__UNROLL for (c = 0; c < BITNET__I(panel_cols); c++) {
+        const BITNET__V(i32) a = BITNET__V(repeat4)(col[c] + at);
+        sum[c][0] = BITNET__I(products)(sum[c][0], w0, a);
+        sum[c][1] = BITNET__I(products)(sum[c][1], w1, a);
+        BITNET__ADDED(sum[c][0], a);
+        BITNET__ADDED(sum[c][1], a);
+    }
+}
+
+/* A multiple of 8 steps, and a line of the next panel's weights for every 8. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(steps)(const BITNET__V(i32) (*panel)[2], int steps,
                                                     const int8_t *const *col,
-                                                    BITNET__V(i32) (*sum)[2]) {
-    int c, k;
-    for (k = 0; k < steps; k++) {
-        const BITNET__V(i32) w0 = panel[k][0], w1 = panel[k][1];
-        BITNET__UNROLL for (c = 0; c < BITNET__I(panel_cols); c++) {
-            const BITNET__V(i32) a = BITNET__V(repeat4)(col[c] + (size_t)k * 4);
-            sum[c][0] = BITNET__I(products)(sum[c][0], w0, a);
-            sum[c][1] = BITNET__I(products)(sum[c][1], w1, a);
-            BITNET__ADDED(sum[c][0], a);
-            BITNET__ADDED(sum[c][1], a);
+                                                    BITNET__V(i32) (*sum)[2],
+                                                    bitnet__ahead *ahead) {
+    int k, i, j;
+    for (k = 0; k < steps; k += 8) {
+        if (ahead) bitnet__fetch_line(ahead);
+        for (i = k; i < k + 8; i += BITNET__I(steps_at_once)) {
+            BITNET__UNROLL for (j = i; j < i + BITNET__I(steps_at_once); j++)
+                BITNET__I(step)(sum, panel[j], col, (size_t)j * 4);
         }
     }
 }
 #endif
 
-BITNET__HOT BITNET__TARGET void BITNET__I(multiply)(const void *panel, int len, const int8_t *q,
-                                                    int n, const int32_t *sums, int rows,
-                                                    int cols, int32_t *out, size_t out_stride) {
-    enum { most = BITNET__I(panel_cols) };
-    BITNET__V(i32) sum[most][2], dots[most][2];
+/* The sums begin with minus the columns' sums, or with what is in out. */
+BITNET__HOT BITNET__TARGET void BITNET__I(multiply)(void *panel, int len, const int8_t *q, int n,
+                                                    const int32_t *sums, int rows, int cols,
+                                                    int32_t *out, size_t out_stride) {
+    enum { most = BITNET__I(panel_cols), lanes = BITNET__V(lanes) };
+    BITNET__V(i32) sum[most][2];
     const int8_t *col[most];
     int c;
-    BITNET__UNROLL for (c = 0; c < most; c++) {
-        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
-        sum[c][0] = sum[c][1] = BITNET__V(splat_i32)(0);
+    BITNET__UNROLL for (c = 0; c < most; c++) col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
+    if (sums) {
+        BITNET__UNROLL for (c = 0; c < most; c++)
+            sum[c][0] = sum[c][1] = BITNET__V(splat_i32)(-sums[bitnet__clamp(c, cols)]);
+    } else {
+        BITNET__UNROLL for (c = 0; c < most; c++) {
+            const int32_t *from = out + bitnet__clamp(c, cols) * out_stride;
+            sum[c][0] = BITNET__V(load_first)(from, rows);
+            sum[c][1] = BITNET__V(load_first)(from + lanes, rows - lanes);
+        }
     }
-    BITNET__I(steps)((const BITNET__V(i32) (*)[2])panel, len / 4, col, sum);
+    BITNET__I(steps)((const BITNET__V(i32) (*)[2])panel, len / 4, col, sum,
+                     &((BITNET__V(panel) *)panel)->ahead);
     BITNET__UNROLL for (c = 0; c < most; c++) {
-        dots[c][0] = sum[c][0];
-        dots[c][1] = sum[c][1];
+        if (c < cols) {
+            int32_t *to = out + (size_t)c * out_stride;
+            BITNET__V(store_first)(to, rows, sum[c][0]);
+            BITNET__V(store_first)(to + lanes, rows - lanes, sum[c][1]);
+        }
     }
-    BITNET__V(end_panel)(dots, sums, rows, cols < most ? cols : most, out, out_stride);
 }
 
 BITNET__APART BITNET__TARGET void BITNET__I(panels_i2s)(const uint8_t *w, const int8_t *q,
                                                         const int32_t *sums, int n, int rows,
                                                         int cols, int32_t *out,
                                                         size_t out_stride) {
-    BITNET__V(i32) panel[BITNET__PANEL][2];
-    bitnet__panels(w, q, sums, n, rows, cols, out, out_stride, panel, BITNET__V(unpack_i2s),
+    BITNET__V(panel) panel;
+    bitnet__panels(w, q, sums, n, rows, cols, out, out_stride, &panel, BITNET__V(unpack_i2s),
                    BITNET__I(multiply), 2 * BITNET__V(lanes), 4 * BITNET__PANEL,
                    BITNET__I(panel_cols));
 }
@@ -2824,7 +2873,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(multiply_group)(
         col[c] = q + (size_t)c * (size_t)n;
         sum[c][0] = sum[c][1] = BITNET__V(splat_i32)(0);
     }
-    BITNET__I(steps)(panel, group / 4, col, sum);
+    BITNET__I(steps)(panel, group / 4, col, sum, 0);
     BITNET__UNROLL for (c = 0; c < most; c++) {
         const size_t at = (size_t)c * groups;
         dots[0] = sum[c][0];
@@ -3169,17 +3218,22 @@ BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_u4)(const uint8_t *w, const in
 /* ---- TL2, panels: those of I2_S ---- */
 
 BITNET__APART BITNET__TARGET void BITNET__V(unpack_tl2)(const uint8_t *w, int n, int rows, int at,
-                                                        int k, int len, void *panel) {
+                                                        int k, int len, void *to_panel) {
     const size_t group_bytes = bitnet__tl2_bytes((n + 23) / 24);
     const BITNET__V(tl2) t = BITNET__V(start_tl2)();
     const int count = (len + 23) / 24;
+    BITNET__V(panel) *panel = (BITNET__V(panel) *)to_panel;
     BITNET__V(i32) codes[2][3];
     int half, i, x;
+    panel->ahead = bitnet__make_ahead(
+        w, (size_t)((at + 2 * BITNET__V(lanes)) / 16) * group_bytes +
+               (size_t)(k / 96) * BITNET__TL2_BLOCK,
+        (count + 3) / 4 * BITNET__TL2_BLOCK, BITNET__V(lanes) / 8, group_bytes);
     for (half = 0; half < 2; half++) {
         const int row = at + half * BITNET__V(lanes) < rows ? at + half * BITNET__V(lanes) : at;
         const uint8_t *p = w + (size_t)(row / 16) * group_bytes + row % 16 * 4 +
                            (size_t)(k / 96) * BITNET__TL2_BLOCK;
-        BITNET__V(i32) (*to)[2] = (BITNET__V(i32) (*)[2])panel;
+        BITNET__V(i32) (*to)[2] = panel->codes;
         for (i = 0; i < count; i++, to += 6) {
             const BITNET__V(i32) fifths = BITNET__V(load_i)(p);
             const uint8_t *nibbles = p + 64 + i % 4 * 64;
@@ -3195,8 +3249,8 @@ BITNET__APART BITNET__TARGET void BITNET__V(panels_tl2)(const uint8_t *w, const 
                                                         const int32_t *sums, int n, int rows,
                                                         int cols, int32_t *out,
                                                         size_t out_stride) {
-    BITNET__V(i32) panel[BITNET__PANEL_TL2][2];
-    bitnet__panels(w, q, sums, n, rows, cols, out, out_stride, panel, BITNET__V(unpack_tl2),
+    BITNET__V(panel) panel;
+    bitnet__panels(w, q, sums, n, rows, cols, out, out_stride, &panel, BITNET__V(unpack_tl2),
                    BITNET__V(multiply), 2 * BITNET__V(lanes), 4 * BITNET__PANEL_TL2,
                    BITNET__V(panel_cols));
 }

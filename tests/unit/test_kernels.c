@@ -213,6 +213,9 @@ static void dotrows_i2s(const char *table) {
     if (!compare_ternary(&k, 384, 1041, 9, VALID, RANDOM, 3)) return;
     if (!compare_ternary(&k, 128, 523, 5, ANY_BYTES, RANDOM, 3)) return;
     if (!compare_ternary(&k, 1152, 523, 29, ANY_BYTES, RANDOM, 3)) return;
+    /* More activations than those whose depths follow each other, and as many as just do. */
+    if (!compare_ternary(&k, 3200, 35, 43, ANY_BYTES, RANDOM, 3)) return;
+    if (!compare_ternary(&k, 4096, 35, 32, ANY_BYTES, RANDOM, 3)) return;
 }
 
 /* Weight i of a row of bytes less 128, or of 4 bits less 8. */
