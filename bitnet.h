@@ -13470,7 +13470,8 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_U4, 8320, 9, 1, 1, 0},               /* blocks of tiles */
     {BITNET__TEST_GROUPS, 256, 37, 40, 1, 0}, {BITNET__TEST_GROUPS, 768, 70, 13, 3, 0},
     {BITNET__TEST_GROUPS, 512, 33, 150, 149, 0},       /* more columns than panels take at once */
-    {BITNET__TEST_GROUPS, 256, 530, 17, 263, 0},
+    {BITNET__TEST_GROUPS, 256, 530, 17, 263, 0}, {BITNET__TEST_GROUPS, 256, 530, 2, 263, 0},
+    {BITNET__TEST_GROUPS, 8448, 17, 2, 1, 0},          /* blocks of tiles */
     {BITNET__TEST_KEYS, 4, 64, 5, 1, 0}, {BITNET__TEST_KEYS, 100, 192, 13, 1, 0},
     {BITNET__TEST_KEYS, 256, 192, 13, 1, 0}, {BITNET__TEST_KEYS, 128, 128, 20, 7, 0},
     {BITNET__TEST_VALUES, 36, 128, 5, 1, 0}, {BITNET__TEST_VALUES, 112, 192, 13, 1, 0},

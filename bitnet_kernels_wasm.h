@@ -64,16 +64,13 @@
        A register is 16 weights of 4 rows, 4 bytes each. It meets the same activations in all lanes,
        so that a row's sum stays in its lane. Code = weight + 1; there is no code 3.
 
-       simd128, one column: each field of a word is masked in place, in v and in v >> 8,
-       and its activations, a pair of words, are made 4^(4-k) times as large, once for many rows.
-       That is AND, PMADDWD and PADDD for 8 products; a table of partial sums would take about as
-       many (SWIZZLE is two instructions on x86, and its bytes must be widened).
+       simd128, one column: two vectors of 4 rows are multiplied at once, as two rows of I2_S are: a
+       word takes a byte of a row of the first below, and of the second above. A row has two lanes,
+       for the words of bytes 0 and 1, and of 2 and 3.
 
-           bits of the word v     15-14  13-12  11-10   9-8    7-6    5-4    3-2    1-0
-           byte 0 or 2, weight                                 12 +   8 +    4 +    0 + byte
-           byte 1 or 3, weight    12 +   8 +    4 +    0 + byte
-           masked in              v >> 8 v >> 8 v >> 8 v >> 8  v      v      v      v
-           k there                3      2      1      0       3      2      1      0
+           bits of the word      15-14  13-12  11-8   7-4    3-2    1-0       masks
+           weights, first time    4 +    0 +   -      -       4 +    0 + byte 0x3003, 0xc00c
+           second time           12 +    8 +   -      -      12 +    8 + byte the same
 
        relaxed-simd, one column: bytes masked by 0x03 and 0x0c as above.
 
@@ -120,8 +117,10 @@
                           as much, but only for 8192 weights: 251658240.
 
    BOUNDS of a group of 256, for codes up to 2. int32 holds the exact dot product.
-       simd128, tile      A product is at most 256 * 2 * 128 = 65536, a lane's sum 2^24; 256 times
-                          the sum of q, at most 2^23, is subtracted.
+       simd128, tile      Of 8 products of a lane, 4 times the first row's are from 0 to
+                          8 * 8 * 128 = 8192, under 2^14, once 8 * |q| is added for each q < 0. A
+                          lane gets 128 products of the second row, codes of -2 to 2: at most
+                          32768, times 2^14 2^29.
        relaxed, tile      int16: 128 weights are 16 pairs of 4 code, -2048 to 2032 each: -32768 to
                           32512. A quarter of that, twice, and 32 pairs of code, -512 to 508 each:
                           the same.
@@ -158,6 +157,12 @@ BITNET__INLINE v128_t bitnet__fold4_wasm(const v128_t *s) {
                                     wasm_i32x4_shuffle(s[2], s[3], 2, 6, 3, 7));
     return wasm_i32x4_add(wasm_i32x4_shuffle(a, b, 0, 1, 4, 5),
                           wasm_i32x4_shuffle(a, b, 2, 3, 6, 7));
+}
+
+/* Lanes 2 i and 2 i + 1 of both are added. */
+BITNET__INLINE v128_t bitnet__fold2_wasm(v128_t a, v128_t b) {
+    return wasm_i32x4_add(wasm_i32x4_shuffle(a, b, 0, 2, 4, 6),
+                          wasm_i32x4_shuffle(a, b, 1, 3, 5, 7));
 }
 
 /* Writes the dots of a column with up to 4 rows at distances of `apart`, minus *sum. If sum is
@@ -937,9 +942,7 @@ BITNET__INLINE void bitnet__put_words_wasm(const bitnet__words *p, int c, int wo
                                            const v128_t *sum, const int kind) {
     float *to = p->out + (size_t)c * p->out_stride + word;
     v128_t v = sum[0];
-    if (kind != BITNET__VALUES_DOT_BYTES)
-        v = wasm_i32x4_add(wasm_i32x4_shuffle(sum[0], sum[1], 0, 2, 4, 6),
-                           wasm_i32x4_shuffle(sum[0], sum[1], 1, 3, 5, 7));
+    if (kind != BITNET__VALUES_DOT_BYTES) v = bitnet__fold2_wasm(sum[0], sum[1]);
     if (kind == BITNET__KEYS) {
         v = wasm_i32x4_sub(v, wasm_i32x4_splat(128 * p->sums[c]));
         v = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(v), wasm_v128_load(p->steps + word));
@@ -1413,7 +1416,10 @@ static void bitnet__sumrows_f16_relaxed(const uint8_t *w, size_t w_stride, const
 
 /* Vectors of 4 rows in a block of 16; the weights of a row for which activations are prepared; the
    rows of one column, or the columns of LOOK_ROWS rows, whose float sums are kept at a time. */
-enum { BITNET__BLOCK = 4, BITNET__PART = 512, BITNET__BAND_ROWS = 64, BITNET__BAND_COLS = 32 };
+enum {
+    BITNET__BLOCK = 4, BITNET__PART = BITNET__DEPTH, BITNET__BAND_ROWS = 512,
+    BITNET__BAND_COLS = 32
+};
 
 /* Rows r to r + 15 from weight k on, the first of a group; if these rows are not there, the last
    block's. */
@@ -1452,74 +1458,117 @@ BITNET__INLINE void bitnet__put_groups_wasm(const bitnet__grouped *x, int r, int
     bitnet__put(to, four, x->rows - r);
 }
 
-/* Words 256 times too large: pair i is divided by 4^i. A multiplication would do, but LLVM makes
-   shifts of it, one for each lane. */
-BITNET__INLINE v128_t bitnet__places_simd128(v128_t v) {
-    v = wasm_i32x4_shuffle(v, wasm_i16x8_shr(v, 2), 0, 5, 2, 7);
-    return wasm_i32x4_shuffle(v, wasm_i16x8_shr(v, 4), 0, 1, 6, 7);
-}
+/* The activations of a column for pairs of rows: words, of fields 0 and 2 four times as large. */
+typedef struct bitnet__group_pairs {
+    int16_t act[BITNET__PART];
+    int32_t start[BITNET__PART / 8];   /* for 16 weights 2 sums, which keep the first row's
+                                          positive */
+    int32_t less[BITNET__PART / 32], more[BITNET__PART / 32];  /* of each group: what the sums of
+                                          the first row have too much, and those of the second
+                                          too little */
+} bitnet__group_pairs;
 
-/* 8 pairs of words for 16 weights: of even bytes, then of odd ones. */
-static void bitnet__prepare_groups_simd128(const int8_t *q, int len, v128_t *act) {
-    int i;
-    for (i = 0; i < len; i += 16, act += 2) {
-        const v128_t a = wasm_v128_load(q + i);
-        act[0] = bitnet__places_simd128(wasm_i16x8_shl(a, 8));
-        act[1] = bitnet__places_simd128(wasm_v128_and(a, wasm_i16x8_const_splat(-256)));
+static void bitnet__prepare_groups_simd128(const int8_t *q, int len, int group,
+                                           bitnet__group_pairs *p) {
+    const v128_t zero = wasm_i32x4_const_splat(0);
+    v128_t less = zero, more = zero, v[2], sum;
+    int i, h;
+    for (i = 0; i < len; i += 16) {
+        sum = zero;
+        BITNET__UNROLL for (h = 0; h < 2; h++) {
+            v[h] = wasm_i16x8_load8x8(q + i + 8 * h);
+            sum = wasm_i16x8_add(sum, wasm_i16x8_min(v[h], zero));
+            wasm_v128_store(p->act + i + 8 * h,
+                            wasm_i32x4_shuffle(wasm_i16x8_shl(v[h], 2), v[h], 0, 1, 6, 7));
+        }
+        sum = wasm_i32x4_dot_i16x8(sum, wasm_i16x8_const_splat(-8));
+        sum = wasm_i32x4_add(sum, wasm_i32x4_shuffle(sum, sum, 2, 3, 0, 1));
+        wasm_v128_store64_lane(p->start + i / 8, sum, 0);
+        less = wasm_i32x4_add(less, sum);                  /* each of two lanes twice */
+        more = wasm_i32x4_add(more, wasm_i32x4_dot_i16x8(
+            wasm_i16x8_add(v[0], v[1]), wasm_i16x8_const(0, 0, 0, 0, 2, 2, 2, 2)));
+        if ((i + 16) % group) continue;
+        p->less[i / group] = bitnet__sum4_wasm(less) / 8;
+        p->more[i / group] = bitnet__sum4_wasm(more);
+        less = more = zero;
     }
 }
 
-/* Rows r to r + 15 and weights k to k + len - 1, for which act has the activations of column c.
-   Adds to sum. */
-BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r, int c, int k,
-                                                int len, const v128_t *act, v128_t *sum) {
-    const uint8_t *w = bitnet__groups_wasm(x, r, k);
-    const size_t at = bitnet__group_at(x, c);
-    const int32_t *pair = (const int32_t *)(const void *)act;
-    v128_t dot[BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK], mask[4], a;
-    int g, i, j, b;
-    BITNET__UNROLL for (i = 0; i < 4; i++) mask[i] = wasm_i16x8_splat((int16_t)(3 << 2 * i));
-    for (g = k / x->group; g < (k + len) / x->group; g++) {
-        bitnet__load_scales_wasm(w, d);
-        w += BITNET__GROUP_SCALES;
-        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-            dot[b] = wasm_i32x4_splat(-256 * x->sums[at + (size_t)g]);
-        for (j = 0; j < x->group; j += 16, w += 64, pair += 8) {
-            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) v[b] = wasm_v128_load(w + 16 * b);
-            BITNET__UNROLL for (i = 0; i < 8; i++) {
-                if (i == 4) {
-                    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-                        v[b] = wasm_u16x8_shr(v[b], 8);
-                }
-                a = wasm_v128_load32_splat(pair + i);
-                BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-                    dot[b] = wasm_i32x4_add(
-                        dot[b], wasm_i32x4_dot_i16x8(wasm_v128_and(v[b], mask[i % 4]), a));
+/* 4 rows at w and the next 4 with a group: low is what is in the low bits of sums, all is all, with
+   two lanes for each row. The masks are volatile so that V8 keeps them in registers: it makes a
+   constant anew, by three instructions, wherever it is used. */
+BITNET__INLINE void bitnet__dot_group_simd128(const uint8_t *w, const int16_t *act,
+                                              const int32_t *start, int group, v128_t *low,
+                                              v128_t *all) {
+    static volatile uint32_t masks[4] = {0x30033003, 0xc00cc00c, 0x88888888, 0x3fff};
+    const v128_t even = wasm_u32x4_splat(masks[0]), odd = wasm_u32x4_splat(masks[1]);
+    const v128_t upper = wasm_u32x4_splat(masks[2]), lower = wasm_u32x4_splat(masks[3]);
+    v128_t a, b, v, sum[2];
+    int i, h, z;
+    low[0] = low[1] = all[0] = all[1] = wasm_i32x4_const_splat(0);
+    for (i = 0; i < group; i += 16, w += 64, act += 16, start += 2) {
+        a = wasm_v128_load(w);
+        b = wasm_v128_xor(wasm_v128_load(w + 16), upper);
+        sum[0] = sum[1] = wasm_v128_load64_splat(start);
+        BITNET__UNROLL for (h = 0; h < 2; h++) {
+            const v128_t first = h ? wasm_u16x8_shr(a, 4) : a;
+            const v128_t second = h ? b : wasm_i16x8_shl(b, 4);
+            BITNET__UNROLL for (z = 0; z < 2; z++) {
+                v = z ? bitnet__zip_high_wasm(first, second) : bitnet__zip_low_wasm(first, second);
+                sum[z] = wasm_i32x4_add(sum[z], wasm_i32x4_dot_i16x8(
+                    wasm_v128_and(v, even), wasm_v128_load64_splat(act + 8 * h)));
+                sum[z] = wasm_i32x4_add(sum[z], wasm_i32x4_dot_i16x8(
+                    wasm_v128_and(v, odd), wasm_v128_load64_splat(act + 8 * h + 4)));
             }
         }
-        a = wasm_v128_load32_splat(x->steps + at + (size_t)g);
-        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-            sum[b] = bitnet__add_group_wasm(sum[b], wasm_i32x4_shr(dot[b], 8), d[b], a);
+        BITNET__UNROLL for (z = 0; z < 2; z++) {
+            low[z] = wasm_i32x4_add(low[z], wasm_v128_and(sum[z], lower));
+            all[z] = wasm_i32x4_add(all[z], sum[z]);
+        }
+    }
+}
+
+/* Rows r to r + 15 and weights k to k + len - 1, for which p has the activations of column c. Adds
+   to sum. */
+BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r, int c, int k,
+                                                int len, const bitnet__group_pairs *p,
+                                                v128_t *sum) {
+    const uint8_t *w = bitnet__groups_wasm(x, r, k);
+    const size_t at = bitnet__group_at(x, c) + (size_t)(k / x->group);
+    v128_t low[2], all[2], d[BITNET__BLOCK], step;
+    int g, b;
+    for (g = 0; g < len / x->group; g++, w += bitnet__group_bytes(x->group)) {
+        const int32_t s = x->sums[at + (size_t)g];
+        bitnet__load_scales_wasm(w, d);
+        step = wasm_v128_load32_splat(x->steps + at + (size_t)g);
+        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b += 2) {
+            bitnet__dot_group_simd128(w + BITNET__GROUP_SCALES + 16 * b, p->act + g * x->group,
+                                      p->start + g * x->group / 8, x->group, low, all);
+            all[0] = wasm_i32x4_shr(wasm_i32x4_sub(all[0], low[0]), 14);
+            all[1] = wasm_i32x4_shr(wasm_i32x4_sub(all[1], low[1]), 14);
+            low[0] = wasm_i32x4_shr(bitnet__fold2_wasm(low[0], low[1]), 2);
+            sum[b] = bitnet__add_group_wasm(
+                sum[b], wasm_i32x4_sub(low[0], wasm_i32x4_splat(p->less[g] + s)), d[b], step);
+            sum[b + 1] = bitnet__add_group_wasm(
+                sum[b + 1], wasm_i32x4_add(bitnet__fold2_wasm(all[0], all[1]),
+                                           wasm_i32x4_splat(p->more[g] - s)), d[b + 1], step);
+        }
     }
 }
 
 BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__grouped *x, int c) {
-    const size_t block_bytes = bitnet__groups_bytes(x->n, x->group, BITNET__GROUP_ROWS);
-    const uint8_t *const end = x->w + bitnet__groups_bytes(x->n, x->group, x->rows);
     const int8_t *q = x->q + (size_t)c * (size_t)x->n;
-    v128_t act[BITNET__PART / 8], sum[BITNET__BAND_ROWS / 4];
+    bitnet__group_pairs act;
+    v128_t sum[BITNET__BAND_ROWS / 4];
     int first, r, k, b, len, rows;
     for (first = 0; first < x->rows; first += BITNET__BAND_ROWS) {
         rows = x->rows - first < BITNET__BAND_ROWS ? x->rows - first : BITNET__BAND_ROWS;
         for (b = 0; b < BITNET__BAND_ROWS / 4; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
         for (k = 0; k < x->n; k += len) {
             len = x->n - k < BITNET__PART ? x->n - k : BITNET__PART;
-            bitnet__prepare_groups_simd128(q + k, len, act);
-            bitnet__touch_wasm(bitnet__groups_wasm(x, first, k),
-                               (size_t)(len / x->group) * bitnet__group_bytes(x->group),
-                               block_bytes, end);
+            bitnet__prepare_groups_simd128(q + k, len, x->group, &act);
             for (r = 0; r < rows; r += BITNET__GROUP_ROWS)
-                bitnet__tile_groups_simd128(x, first + r, c, k, len, act, sum + r / 4);
+                bitnet__tile_groups_simd128(x, first + r, c, k, len, &act, sum + r / 4);
         }
         for (r = 0; r < rows; r += 4) bitnet__put_groups_wasm(x, first + r, c, sum[r / 4]);
     }
