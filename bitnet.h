@@ -264,10 +264,10 @@
    bitnet_model_params.copy: the model then reads all of it into memory of its own.
 
    Linux is asked for large pages (MADV_HUGEPAGE), with which writing is 5 to 15 % faster: for the
-   mapped file, for packed weights and, of memory from malloc, for the head's copy and contexts. So
-   a context may soon hold all its memory, not only that of the positions in use. A file has large
-   pages where the file system has them and the file was not in memory before it was mapped: not
-   just after a download. Then, too, bitnet_model_params.copy gives the weights large pages.
+   mapped file and, of memory from malloc, for packed weights, the head's copy and the cache of
+   several sequences. A file has large pages where the file system has them and the file was not in
+   memory before it was mapped: not just after a download. Then, too, bitnet_model_params.copy gives
+   the weights large pages.
 
    bitnet_eval, bitnet_logits and bitnet_sample allocate nothing, but for the pages of further
    sequences. Tokenizing allocates, and frees before it returns: 32 to 64 times the size of a word
