@@ -240,10 +240,15 @@ typedef struct bitnet__ahead {
     int row, rows;                     /* the next one, and how many there are */
 } bitnet__ahead;
 
+/* A line of each page at once: so the CPU looks up several addresses at a time. One by one each
+   would keep the multiplication waiting. */
 BITNET__INLINE bitnet__ahead bitnet__make_ahead(const uint8_t *first, size_t offset, int bytes,
                                                 int rows, size_t stride) {
     bitnet__ahead a;
+    size_t page;
     a.at = (uintptr_t)first + offset;
+    for (page = 0; page < (size_t)rows * stride; page += 4096)
+        _mm_prefetch((const char *)(a.at + page), _MM_HINT_T1);
     a.end = a.at + (size_t)bytes;
     a.stride = stride;
     a.row = 0;
