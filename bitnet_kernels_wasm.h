@@ -16,7 +16,7 @@
    An engine does not load a module with instructions that it does not know. So the command line
    decides what is compiled, and the page decides which module to load. bitnet__cpu_features reports
    what the module has, and tests whether this engine computes the relaxed dot correctly.
-   dotrows_groups takes 260 KB of the stack, dotrows_ternary 160 KB: give each thread 512 KB
+   dotrows_groups takes 320 KB of the stack, dotrows_ternary 210 KB: give each thread 512 KB
    (-sSTACK_SIZE).
 
    WEIGHTS: I2_S, 128-group, read in place
@@ -43,9 +43,13 @@
        After 8 products, the first row's sum is in the lower 14 bits of an int32, once it is made
        positive; the second's is above. Both are added up from there.
 
-       relaxed-simd: bytes in place, masked by 0x03 and 0x0c in v and, for the other two fields, in
-       v >> 4 (a shift of words: the mask removes the neighbour's bits). There are two sums, of
-       codes and of 4 times the codes.
+       relaxed-simd, relaxed dots of four products: bytes in place, masked by 0x03 and 0x0c in v
+       and, for the other two fields, in v >> 4 (a shift of words: the mask removes the neighbour's
+       bits). There are two sums, of codes and of 4 times the codes.
+
+       relaxed-simd, relaxed dots of two products: bytes of v, v >> 2, v >> 4 and v >> 6, masked by
+       0x03. There is one sum. Two more shifts cost less than twice as many sums, which do not fit
+       into registers.
 
    LOOKED-UP SUMS, for many columns
        A byte of weights has four codes: 81 values without code 3. For each place of a byte in a row
@@ -57,7 +61,7 @@
            entry    27 c0 + 9 c1 + 3 c2 + c3 of a byte with the codes c0 (bits 7-6) to c3 (1-0)
 
        That takes no product, so it is the same with and without relaxed SIMD. A table costs about
-       as much as looking up 80 rows, so up to 512 rows share it, and few rows or columns go to the
+       as much as looking up 80 rows, so up to 640 rows share it, and few rows or columns go to the
        tiles. So do I2_S rows with a code 3.
 
    WEIGHTS WITH A SCALE PER GROUP
@@ -72,11 +76,7 @@
            weights, first time    4 +    0 +   -      -       4 +    0 + byte 0x3003, 0xc00c
            second time           12 +    8 +   -      -      12 +    8 + byte the same
 
-       relaxed-simd, one column: bytes masked by 0x03 and 0x0c as above.
-
-       V8 moves the loads of a basic block to its beginning, and spills what does not fit into the
-       15 registers that it uses. So the inner loops of floats and of looked-up sums take one small
-       step at a time.
+       relaxed-simd, one column: bytes are shifted and masked as above.
 
    WHY THE RELAXED DOT IS EXACT
        i16x8.relaxed_dot_i8x16_i7x16_s gives sums of two products of a signed byte and one of 7
@@ -86,7 +86,7 @@
        to an int32. Engines that use SDOT or AVX-VNNI take one instruction for that; others take
        three, while an int16 sum needs only the first of these and an addition. bitnet__relaxed_kind
        finds out which, by products that do not fit 7 bits. In Node 20 (PMADDUBSW) int16 sums are
-       1.7 times as fast, in Chromium 156 (AVX-VNNI) int32 sums are 1.4 times as fast.
+       1.7 times as fast, in Chromium 156 with AVX-VNNI int32 sums are 1.4 times as fast.
        Bytes of dotrows_u8 have 8 bits, not 7. They are passed as signed or unsigned, as the engine
        takes them. The standard leaves that choice to the engine, but only once for a program.
 
@@ -96,8 +96,8 @@
                           q < 0. A lane gets 32 products a block, 16 of codes up to 3 and 16 of
                           -2 to 1: the second row's are at most 16 * 5 * 128 = 10240, 12 blocks
                           122880, times 2^14 under 2^31.
-       relaxed, tile      int16: a block is 4 pairs of 4 code to a lane, 4 * 3072 = 12288, and 4 of
-                          code, 3072. Two blocks: 24576 and 6144; code + 4 code / 4 <= 12288.
+       relaxed, tile      int16: a block is 8 pairs of code to a lane, 8 * 2 * 3 * 128 = 6144. Five
+                          blocks (HALVES_BLOCKS): 30720.
                           int32: all lanes together 4 code, n / 2 products of 1536, at most
                           805306368; code, a quarter of that.
        looked-up sums     int16: no code 3, so 224 weights are at most 224 * 128 = 28672.
@@ -113,17 +113,16 @@
                           pairs of products are at most 2 * 128 * 127 = 32512, and weights of
                           positions have 7 bits.
        dotrows_u4         1920 n, at most 2013265920, and 8 times the sum of q, at most 2^30. Pairs
-                          of products are at most 2 * 15 * 128 = 3840. simd128, one column: 16 times
-                          as much, but only for 8192 weights: 251658240.
+                          of products are at most 2 * 15 * 128 = 3840; int16: 8 pairs of a block are
+                          30720. simd128, one column: 16 times as much, but only for 8192 weights:
+                          251658240.
 
    BOUNDS of a group of 256, for codes up to 2. int32 holds the exact dot product.
        simd128, tile      Of 8 products of a lane, 4 times the first row's are from 0 to
                           8 * 8 * 128 = 8192, under 2^14, once 8 * |q| is added for each q < 0. A
                           lane gets 128 products of the second row, codes of -2 to 2: at most
                           32768, times 2^14 2^29.
-       relaxed, tile      int16: 128 weights are 16 pairs of 4 code, -2048 to 2032 each: -32768 to
-                          32512. A quarter of that, twice, and 32 pairs of code, -512 to 508 each:
-                          the same.
+       relaxed, tile      int16: a lane gets 64 pairs of code, -512 to 508 each: -32768 to 32512.
        looked-up sums     int16: 128 weights are at most 128 * 128 = 16384; a group of 256 is two
                           such sums. */
 
@@ -146,6 +145,10 @@ extern "C" {
 #else
   #define BITNET__RELAXED 0
 #endif
+
+/* Before a loop that has to stay one: V8 moves the loads of a basic block to its beginning, and
+   spills what does not fit into the 15 registers that it uses. */
+#define BITNET__ROLLED _Pragma("clang loop unroll(disable)")
 
 /* ---- sums ---- */
 
@@ -180,7 +183,7 @@ BITNET__INLINE void bitnet__put_apart_wasm(int32_t *to, v128_t dots, int rows, i
    See LOOKED-UP SUMS. A step is 8 bytes of every row, 32 weights. */
 enum {
     BITNET__SUMS = 81,                 /* that a byte of weights can select, without a code 3 */
-    BITNET__LOOK_ROWS = 512,           /* that share the sums of a step, at most */
+    BITNET__LOOK_ROWS = 640,           /* that share the sums of a step, at most */
     BITNET__LOOK_LEAST = 32,           /* and at least: for fewer, the sums would take most time */
     BITNET__LOOK_STEPS = 8,            /* whose entries are known at a time */
     BITNET__LOOK_COLS = 16,            /* of a table, in two vectors */
@@ -287,7 +290,7 @@ BITNET__INLINE void bitnet__look_up_wasm(const uint32_t *at, int rows, int first
         v128_t s[2];
         BITNET__UNROLL for (j = 0; j < vectors; j++)
             s[j] = first ? wasm_i32x4_const_splat(0) : sum[j];
-        _Pragma("clang loop unroll(disable)") for (h = 0; h < 2; h++, at += 4) {
+        BITNET__ROLLED for (h = 0; h < 2; h++, at += 4) {
             BITNET__UNROLL for (i = 0; i < 4; i++) {
                 const v128_t *from = (const v128_t *)(uintptr_t)at[i];
                 BITNET__UNROLL for (j = 0; j < vectors; j++) s[j] = wasm_i16x8_add(s[j], from[j]);
@@ -436,6 +439,7 @@ BITNET__APART void bitnet__look_up_i2s_wasm(const uint8_t *w, const int8_t *q, i
 enum {
     BITNET__DEPTH = 8192,
     BITNET__PAIR_BLOCKS = 12,          /* whose sums of a pair of rows fit a lane */
+    BITNET__HALVES_BLOCKS = 5,         /* whose sums fit int16 */
     BITNET__AHEAD = 4096               /* bytes of a page */
 };
 
@@ -783,62 +787,115 @@ static int bitnet__relaxed_correct(void) {
            wasm_f32x4_extract_lane(product, 0) == 1 + -128 * 3;
 }
 
-/* ---- I2_S, relaxed SIMD ----
-   halves: sums are 8 lanes of int16, else 4 lanes of int32. */
-
-BITNET__INLINE v128_t bitnet__dot_relaxed(v128_t sum, v128_t codes, v128_t a, const int halves) {
-    return halves ? wasm_i16x8_add(sum, wasm_i16x8_relaxed_dot_i8x16_i7x16(a, codes))
-                  : wasm_i32x4_relaxed_dot_i8x16_i7x16_add(a, codes, sum);
+/* Adds pairs of products as int16: of a, and of the fields that `mask` has once v is moved down. */
+BITNET__INLINE v128_t bitnet__add_halves(v128_t sum, v128_t v, const int down, v128_t mask,
+                                         v128_t a) {
+    v = wasm_v128_and(wasm_u16x8_shr(v, (uint32_t)down), mask);
+    return wasm_i16x8_add(sum, wasm_i16x8_relaxed_dot_i8x16_i7x16(a, v));
 }
 
-/* Sums as int32: pairs of int16 sums are added. */
-BITNET__INLINE v128_t bitnet__to_int32_relaxed(v128_t sum, const int halves) {
-    return halves ? wasm_i32x4_dot_i16x8(sum, wasm_i16x8_const_splat(1)) : sum;
-}
+/* ---- I2_S and 4 bits, relaxed dots of two products ----
+   For engines whose relaxed dot is PMADDUBSW, which saturates: SATURATED. A step is 16 bytes of
+   each of 4 rows, and all that it takes fits the registers of x86. A longer step would not.
 
-BITNET__INLINE void bitnet__tile_relaxed(const uint8_t *w, size_t row_bytes, const int8_t *q,
-                                         int n, int rows, int apart, const int32_t *sum,
-                                         int32_t *out, const int halves) {
-    const v128_t zero = wasm_i32x4_const_splat(0);
-    v128_t dot[4], part[2][4], v[4], mask[2], a;
+   There is no touch of pages as above: on AMD Zen 4, it makes writing slower by 8 to 16 %. */
+
+/* Fields of 2 or 4 bits, which come down to the lowest bits. `less` is what a dot has too much. */
+BITNET__INLINE void bitnet__tile_halves(const uint8_t *w, size_t row_bytes, const int8_t *q, int n,
+                                        int rows, int apart, const int32_t *less, int32_t *out,
+                                        const int bits) {
+    const int fields = 8 / bits, blocks = bits == 2 ? BITNET__HALVES_BLOCKS : 1;
+    const v128_t mask = wasm_i8x16_splat(bits == 2 ? 3 : 15);
+    v128_t dot[4], part[4], v, a[4];
     const uint8_t *row[4];
     int r, b, h, i, end;
+    BITNET__UNROLL for (r = 0; r < 4; r++) {
+        row[r] = w + bitnet__clamp(r * apart, rows) * row_bytes;
+        dot[r] = wasm_i32x4_const_splat(0);
+    }
+    for (b = 0; b < n; b = end) {
+        end = n - b > 128 * blocks ? b + 128 * blocks : n;
+        BITNET__UNROLL for (r = 0; r < 4; r++) part[r] = wasm_i32x4_const_splat(0);
+        for (; b < end; b += 128, q += 128 - 16 * bits) {
+            BITNET__ROLLED for (h = 0; h < bits; h++, q += 16) {
+                BITNET__UNROLL for (i = 0; i < fields; i++)
+                    a[i] = wasm_v128_load(q + 16 * bits * (fields - 1 - i));
+                BITNET__UNROLL for (r = 0; r < 4; r++, row[r - 1] += 16) {
+                    v = wasm_v128_load(row[r]);
+                    BITNET__UNROLL for (i = 0; i < fields; i++)
+                        part[r] = bitnet__add_halves(part[r], v, bits * i, mask, a[i]);
+                }
+            }
+        }
+        BITNET__UNROLL for (r = 0; r < 4; r++)
+            dot[r] = wasm_i32x4_add(
+                dot[r], wasm_i32x4_dot_i16x8(part[r], wasm_i16x8_const_splat(1)));
+    }
+    bitnet__put_apart_wasm(out, bitnet__fold4_wasm(dot), rows, apart, less);
+}
+
+/* All rows and columns. n is a multiple of 128. */
+BITNET__INLINE void bitnet__tiles_halves(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                         int n, int rows, int cols, int32_t *out,
+                                         size_t out_stride, const int bits) {
+    const size_t row_bytes = (size_t)(n / 8 * bits);
+    const int quarter = bitnet__quarter(rows);
+    int32_t less;
+    int r, c;
+    for (r = 0; r < quarter; r++, w += row_bytes) {
+        for (c = 0; c < cols; c++) {
+            less = sums[c] * (bits == 2 ? 1 : 8);
+            bitnet__tile_halves(w, row_bytes, q + (size_t)c * (size_t)n, n, rows - r, quarter,
+                                &less, out + (size_t)c * out_stride + (size_t)r, bits);
+        }
+    }
+}
+
+BITNET__APART void bitnet__tiles_relaxed16(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                           int n, int rows, int cols, int32_t *out,
+                                           size_t out_stride) {
+    bitnet__tiles_halves(w, q, sums, n, rows, cols, out, out_stride, 2);
+}
+
+BITNET__DEFINE_I2S(relaxed16, BITNET__FEW_RELAXED16)
+
+/* ---- I2_S, relaxed dots of four products ---- */
+
+BITNET__INLINE void bitnet__tile_relaxed32(const uint8_t *w, size_t row_bytes, const int8_t *q,
+                                           int n, int rows, int apart, const int32_t *sum,
+                                           int32_t *out) {
+    v128_t dot[4], part[2][4], v[4], mask[2], a;
+    const uint8_t *row[4];
+    int r, b, h, i;
     mask[0] = wasm_i8x16_const_splat(0x03);
     mask[1] = wasm_i8x16_const_splat(0x0c);
     BITNET__UNROLL for (r = 0; r < 4; r++) {
         row[r] = w + bitnet__clamp(r * apart, rows) * row_bytes;
-        dot[r] = zero;
+        part[0][r] = part[1][r] = wasm_i32x4_const_splat(0);
     }
-    for (b = 0; b < n; b = end) {
-        end = halves && n - b > 256 ? b + 256 : n;
-        BITNET__UNROLL for (r = 0; r < 4; r++) part[0][r] = part[1][r] = zero;
-        for (; b < end; b += 128, q += 128) {
-            BITNET__UNROLL for (h = 0; h < 2; h++) {
-                BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_v128_load(row[r] + 16 * h);
-                BITNET__UNROLL for (i = 0; i < 4; i++) {
-                    if (i == 2) {
-                        BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_shr(v[r], 4);
-                    }
-                    a = wasm_v128_load(q + 96 - 32 * i + 16 * h);
-                    BITNET__UNROLL for (r = 0; r < 4; r++)
-                        part[i % 2][r] = bitnet__dot_relaxed(
-                            part[i % 2][r], wasm_v128_and(v[r], mask[i % 2]), a, halves);
+    for (b = 0; b < n; b += 128, q += 128) {
+        BITNET__UNROLL for (h = 0; h < 2; h++) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_v128_load(row[r] + 16 * h);
+            BITNET__UNROLL for (i = 0; i < 4; i++) {
+                if (i == 2) {
+                    BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_shr(v[r], 4);
                 }
+                a = wasm_v128_load(q + 96 - 32 * i + 16 * h);
+                BITNET__UNROLL for (r = 0; r < 4; r++)
+                    part[i % 2][r] = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
+                        a, wasm_v128_and(v[r], mask[i % 2]), part[i % 2][r]);
             }
-            BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32;
         }
-        BITNET__UNROLL for (r = 0; r < 4; r++) {
-            a = halves ? wasm_i16x8_add(part[0][r], wasm_i16x8_shr(part[1][r], 2))
-                       : wasm_i32x4_add(part[0][r], wasm_i32x4_shr(part[1][r], 2));
-            dot[r] = wasm_i32x4_add(dot[r], bitnet__to_int32_relaxed(a, halves));
-        }
+        BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32;
     }
+    BITNET__UNROLL for (r = 0; r < 4; r++)
+        dot[r] = wasm_i32x4_add(part[0][r], wasm_i32x4_shr(part[1][r], 2));
     bitnet__put_apart_wasm(out, bitnet__fold4_wasm(dot), rows, apart, sum);
 }
 
-BITNET__INLINE void bitnet__tiles_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                          int n, int rows, int cols, int32_t *out,
-                                          size_t out_stride, const int halves) {
+BITNET__APART void bitnet__tiles_relaxed32(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                           int n, int rows, int cols, int32_t *out,
+                                           size_t out_stride) {
     const size_t row_bytes = (size_t)(n / 4);
     const uint8_t *const end = w + (size_t)rows * row_bytes;
     const int quarter = bitnet__quarter(rows);
@@ -846,20 +903,12 @@ BITNET__INLINE void bitnet__tiles_relaxed(const uint8_t *w, const int8_t *q, con
     for (r = 0; r < quarter; r++, w += row_bytes) {
         bitnet__touch_wasm(w, row_bytes, row_bytes * (size_t)quarter, end);
         for (c = 0; c < cols; c++)
-            bitnet__tile_relaxed(w, row_bytes, q + (size_t)c * (size_t)n, n, rows - r, quarter,
-                                 sums + c, out + (size_t)c * out_stride + (size_t)r, halves);
+            bitnet__tile_relaxed32(w, row_bytes, q + (size_t)c * (size_t)n, n, rows - r, quarter,
+                                   sums + c, out + (size_t)c * out_stride + (size_t)r);
     }
 }
 
-#define BITNET__DEFINE_RELAXED(isa, halves, min_cols) \
-    BITNET__APART void bitnet__tiles_##isa(const uint8_t *w, const int8_t *q, \
-                                           const int32_t *sums, int n, int rows, int cols, \
-                                           int32_t *out, size_t out_stride) { \
-        bitnet__tiles_relaxed(w, q, sums, n, rows, cols, out, out_stride, halves); \
-    } \
-    BITNET__DEFINE_I2S(isa, min_cols)
-BITNET__DEFINE_RELAXED(relaxed16, 1, BITNET__FEW_RELAXED16)
-BITNET__DEFINE_RELAXED(relaxed32, 0, BITNET__FEW_RELAXED32)
+BITNET__DEFINE_I2S(relaxed32, BITNET__FEW_RELAXED32)
 
 static void bitnet__dotrows_i2s_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                         int n, int rows, int cols, int32_t *out,
@@ -879,11 +928,25 @@ static void bitnet__dotrows_u8_relaxed(const uint8_t *w, const int8_t *q, const 
                                    BITNET__UNSIGNED);
 }
 
-/* 4 bits are the same for every engine. */
+static void bitnet__dotrows_u4_relaxed16(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                         int n, int rows, int cols, int32_t *out,
+                                         size_t out_stride) {
+    bitnet__tiles_halves(w, q, sums, n, rows, cols, out, out_stride, 4);
+}
+
+/* 4 bits are the same, signed or unsigned. */
+static void bitnet__dotrows_u4_relaxed32(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                                         int n, int rows, int cols, int32_t *out,
+                                         size_t out_stride) {
+    bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 4, BITNET__UNSIGNED);
+}
+
 static void bitnet__dotrows_u4_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                        int n, int rows, int cols, int32_t *out,
                                        size_t out_stride) {
-    bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 4, BITNET__UNSIGNED);
+    if (bitnet__relaxed_kind() == BITNET__SATURATED)
+        bitnet__dotrows_u4_relaxed16(w, q, sums, n, rows, cols, out, out_stride);
+    else bitnet__dotrows_u4_relaxed32(w, q, sums, n, rows, cols, out, out_stride);
 }
 #endif
 
@@ -1186,7 +1249,7 @@ BITNET__INLINE void bitnet__tile_dots8_wasm(const float *w, const float *x, int 
         BITNET__UNROLL for (r = 0; r < 2; r++) {
             BITNET__UNROLL for (c = 0; c < 4; c++) sum[r][c] = wasm_f32x4_const_splat(0.0f);
         }
-        _Pragma("clang loop unroll(disable)") for (i = 4 * j; i < n; i += BITNET__LANES) {
+        BITNET__ROLLED for (i = 4 * j; i < n; i += BITNET__LANES) {
             v[0] = wasm_v128_load(w + i);
             v[1] = wasm_v128_load(row + i);
             BITNET__UNROLL for (c = 0; c < 4; c++) {
@@ -1681,49 +1744,70 @@ BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x, int fir
 BITNET__DEFINE_GROUPS(simd128, BITNET__FEW_SIMD128)
 
 #if BITNET__RELAXED
-/* The same with relaxed dots; halves: sums are 8 lanes of int16, else 4 lanes of int32. */
+/* The same with relaxed dots. A step is 64 bytes: 16 weights of all rows. */
+
+/* A group with sums of two products. All of its 256 weights fit an int16. */
+BITNET__INLINE void bitnet__dot_group_halves(const uint8_t *w, const int8_t *q, int group,
+                                             v128_t *dot) {
+    const v128_t mask = wasm_i8x16_splat(0x03);
+    v128_t v, a[4];
+    int i, j, b;
+    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) dot[b] = wasm_i32x4_const_splat(0);
+    BITNET__ROLLED for (j = 0; j < group; j += 16, w += 64, q += 16) {
+        BITNET__UNROLL for (i = 0; i < 4; i++) a[i] = wasm_v128_load32_splat(q + 4 * i);
+        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) {
+            v = wasm_v128_load(w + 16 * b);
+            BITNET__UNROLL for (i = 0; i < 4; i++)
+                dot[b] = bitnet__add_halves(dot[b], v, 2 * i, mask, a[i]);
+        }
+    }
+    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+        dot[b] = wasm_i32x4_dot_i16x8(dot[b], wasm_i16x8_const_splat(1));
+}
+
+/* And with sums of four. */
+BITNET__INLINE void bitnet__dot_group_words(const uint8_t *w, const int8_t *q, int group,
+                                            v128_t *dot) {
+    v128_t more[BITNET__BLOCK], v[BITNET__BLOCK], mask[2], a;
+    int i, j, b;
+    mask[0] = wasm_i8x16_splat(0x03);
+    mask[1] = wasm_i8x16_splat(0x0c);
+    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+        dot[b] = more[b] = wasm_i32x4_const_splat(0);
+    for (j = 0; j < group; j += 16, w += 64, q += 16) {
+        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) v[b] = wasm_v128_load(w + 16 * b);
+        BITNET__UNROLL for (i = 0; i < 4; i++) {
+            v128_t *const sum = i % 2 ? more : dot;
+            if (i == 2) {
+                BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+                    v[b] = wasm_u16x8_shr(v[b], 4);
+            }
+            a = wasm_v128_load32_splat(q + 4 * i);
+            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+                sum[b] = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
+                    a, wasm_v128_and(v[b], mask[i % 2]), sum[b]);
+        }
+    }
+    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+        dot[b] = wasm_i32x4_add(dot[b], wasm_i32x4_shr(more[b], 2));
+}
+
 BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r, int c,
                                                 const int halves) {
     const uint8_t *w = bitnet__groups_wasm(x, r, 0);
     const int8_t *q = x->q + (size_t)c * (size_t)x->n;
     const size_t at = bitnet__group_at(x, c);
-    const int part = x->group < 128 ? x->group : 128;
-    const v128_t zero = wasm_i32x4_const_splat(0);
-    v128_t sum[BITNET__BLOCK], dot[2][BITNET__BLOCK], v[BITNET__BLOCK], d[BITNET__BLOCK];
-    v128_t mask[2], a, s;
-    int g, i, j, b, end;
-    mask[0] = wasm_i8x16_splat(0x03);
-    mask[1] = wasm_i8x16_splat(0x0c);
+    v128_t sum[BITNET__BLOCK], dot[BITNET__BLOCK], d[BITNET__BLOCK], a, s;
+    int g, b;
     BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
-    for (g = 0; g < x->n / x->group; g++) {
+    for (g = 0; g < x->n / x->group; g++, w += bitnet__group_bytes(x->group), q += x->group) {
+        if (halves) bitnet__dot_group_halves(w + BITNET__GROUP_SCALES, q, x->group, dot);
+        else bitnet__dot_group_words(w + BITNET__GROUP_SCALES, q, x->group, dot);
         bitnet__load_scales_wasm(w, d);
-        w += BITNET__GROUP_SCALES;
-        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) dot[0][b] = zero;
-        for (end = part; end <= x->group; end += part) {
-            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) dot[1][b] = zero;
-            for (j = 0; j < part; j += 16, w += 64, q += 16) {
-                BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-                    v[b] = wasm_v128_load(w + 16 * b);
-                BITNET__UNROLL for (i = 0; i < 4; i++) {
-                    if (i == 2) {
-                        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-                            v[b] = wasm_u16x8_shr(v[b], 4);
-                    }
-                    a = wasm_v128_load32_splat(q + 4 * i);
-                    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-                        dot[i % 2][b] = bitnet__dot_relaxed(
-                            dot[i % 2][b], wasm_v128_and(v[b], mask[i % 2]), a, halves);
-                }
-            }
-            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-                dot[0][b] = halves ? wasm_i16x8_add(dot[0][b], wasm_i16x8_shr(dot[1][b], 2))
-                                   : wasm_i32x4_add(dot[0][b], wasm_i32x4_shr(dot[1][b], 2));
-        }
         a = wasm_v128_load32_splat(x->steps + at + (size_t)g);
         s = wasm_v128_load32_splat(x->sums + at + (size_t)g);
         BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-            sum[b] = bitnet__add_group_wasm(
-                sum[b], wasm_i32x4_sub(bitnet__to_int32_relaxed(dot[0][b], halves), s), d[b], a);
+            sum[b] = bitnet__add_group_wasm(sum[b], wasm_i32x4_sub(dot[b], s), d[b], a);
     }
     BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
         bitnet__put_groups_wasm(x, r + 4 * b, c, sum[b]);

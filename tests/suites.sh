@@ -303,7 +303,7 @@ suite_wasm_relaxed() {                 # with threads, too: they slow down memor
     find_relaxed || skip "$why"
     compiler=$relaxed filters=$by_kernels
     flags="$flags -mrelaxed-simd -pthread -sPTHREAD_POOL_SIZE=16 -sINITIAL_MEMORY=1GB"
-    has='relaxed-simd simd128' break='s/shr(v\[r\], 4)/shr(v[r], 2)/'
+    has='relaxed-simd simd128' break='s/bits \* i, mask/bits, mask/'
     break_names='dotrows_ternary .*, kernel relaxed-simd, only in'
     on_machine
 }

@@ -66,10 +66,9 @@ static const bitnet_kernels *scalar(void) {
     return bitnet_kernels_get(bitnet_kernels_count() - 1);
 }
 
-/* Relaxed SIMD has two kernels for ternary weights, of which the engine decides; a test may ask for
-   one. */
-static void (*other_ternary)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
-                             int rows, int cols, int32_t *out, size_t out_stride);
+/* Relaxed SIMD has two kernels for some entries, of which the engine decides; a test may ask for
+   those here. */
+static bitnet_kernels other;
 
 /* The table of that name with every 0 entry filled in from the scalar one; or a skip. */
 #define USE_TABLE(k, table) \
@@ -78,7 +77,9 @@ static void (*other_ternary)(const uint8_t *w, const int8_t *q, const int32_t *s
     if (!bitnet_kernels_usable(bitnet_kernels_find(table))) \
         SKIP("%s is compiled in, but this CPU or system cannot run it", table); \
     k = *bitnet_kernels_find(table); \
-    if (other_ternary) k.dotrows_ternary = other_ternary; \
+    if (other.dotrows_ternary) k.dotrows_ternary = other.dotrows_ternary; \
+    if (other.dotrows_groups) k.dotrows_groups = other.dotrows_groups; \
+    if (other.dotrows_u4) k.dotrows_u4 = other.dotrows_u4; \
     restart()
 
 /* ---- I2_S ---- */
@@ -211,8 +212,8 @@ static void dotrows_i2s(const char *table) {
             }
     /* More rows than the kernels take at a time. */
     if (!compare_ternary(&k, 384, 1041, 9, VALID, RANDOM, 3)) return;
-    if (!compare_ternary(&k, 128, 523, 5, ANY_BYTES, RANDOM, 3)) return;
-    if (!compare_ternary(&k, 1152, 523, 29, ANY_BYTES, RANDOM, 3)) return;
+    if (!compare_ternary(&k, 128, 659, 5, ANY_BYTES, RANDOM, 3)) return;
+    if (!compare_ternary(&k, 1152, 659, 29, ANY_BYTES, RANDOM, 3)) return;
     /* More activations than those whose depths follow each other, and as many as just do. */
     if (!compare_ternary(&k, 3200, 35, 43, ANY_BYTES, RANDOM, 3)) return;
     if (!compare_ternary(&k, 4096, 35, 32, ANY_BYTES, RANDOM, 3)) return;
@@ -399,7 +400,7 @@ static void dotrows_groups(const char *table) {
             const groups_shape g[] = {
                 {group, 12288, 35, 3, VALID, RANDOM, SCALE_NORMAL, 1},
                 {group, 1 << 20, 2, 1, ALL_PLUS, ALL_MINUS_128, SCALE_NORMAL, 0},
-                {group, 512, 523, 29, VALID, RANDOM, SCALE_NORMAL, 0},
+                {group, 512, 659, 29, VALID, RANDOM, SCALE_NORMAL, 0},
                 {group, 512, 49, 283, VALID, RANDOM, SCALE_NORMAL, 1},
                 {group, 256, 33, 25, ALL_PLUS, ALL_MINUS_128, SCALE_EXTREME, 1}
             };
@@ -1696,10 +1697,14 @@ static void amx_permission(void) {
 #if defined(__wasm_relaxed_simd__) && !defined(BITNET_NO_RELAXED) && !defined(BITNET_NO_SIMD)
   #define RELAXED_SUMS_TEST(bits) \
     static void relaxed_sums_##bits(void) { \
-        other_ternary = bitnet__dotrows_i2s_relaxed##bits; \
+        other.dotrows_ternary = bitnet__dotrows_i2s_relaxed##bits; \
+        other.dotrows_groups = bitnet__dotrows_groups_relaxed##bits; \
+        other.dotrows_u4 = bitnet__dotrows_u4_relaxed##bits; \
         dotrows_i2s("relaxed-simd"); \
         dotrows_i2s_longest("relaxed-simd"); \
-        other_ternary = 0; \
+        dotrows_groups("relaxed-simd"); \
+        dotrows_u4("relaxed-simd"); \
+        memset(&other, 0, sizeof other); \
     }
 #else
   #define RELAXED_SUMS_TEST(bits) \
