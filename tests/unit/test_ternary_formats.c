@@ -153,12 +153,13 @@ static void refused_by_all(const gb_model *g, size_t at, int mask, int bits, con
     char first[200] = "";
     int t;
     for (t = 0; t < bitnet_kernels_count(); t++) {
-        uint8_t *p = imp_copy(g);
+        uint8_t *p;
         bitnet_model_params params;
         bitnet_model *m = 0;
         bitnet_error err = {BITNET_OK, ""};
         bitnet_result r;
         if (!bitnet_kernels_usable(bitnet_kernels_get(t))) continue;
+        p = imp_copy(g);
         memset(&params, 0, sizeof params);
         params.kernels = bitnet_kernels_get(t);
         p[at] = (uint8_t)((p[at] & ~mask) | bits);
