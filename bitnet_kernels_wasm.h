@@ -796,11 +796,11 @@ BITNET__INLINE v128_t bitnet__add_halves(v128_t sum, v128_t v, const int down, v
 
 /* ---- I2_S and 4 bits, relaxed dots of two products ----
    For engines whose relaxed dot is PMADDUBSW, which saturates: SATURATED. A step is 16 bytes of
-   each of 4 rows, and all that it takes fits the registers of x86. A longer step would not.
+   each of 4 rows. Its values fit into the registers of x86; those of a longer step do not.
 
-   There is no touch of pages as above: on AMD Zen 4, it makes writing slower by 8 to 16 %. */
+   Pages are not touched ahead: on AMD Zen 4, that makes writing 8 to 16 % slower. */
 
-/* Fields of 2 or 4 bits, which come down to the lowest bits. `less` is what a dot has too much. */
+/* Fields of 2 or 4 bits, which are moved to the lowest bits. `less` is subtracted from each dot. */
 BITNET__INLINE void bitnet__tile_halves(const uint8_t *w, size_t row_bytes, const int8_t *q, int n,
                                         int rows, int apart, const int32_t *less, int32_t *out,
                                         const int bits) {
@@ -1746,7 +1746,7 @@ BITNET__DEFINE_GROUPS(simd128, BITNET__FEW_SIMD128)
 #if BITNET__RELAXED
 /* The same with relaxed dots. A step is 64 bytes: 16 weights of all rows. */
 
-/* A group with sums of two products. All of its 256 weights fit an int16. */
+/* A group, by sums of two products. The sums of 256 weights fit int16. */
 BITNET__INLINE void bitnet__dot_group_halves(const uint8_t *w, const int8_t *q, int group,
                                              v128_t *dot) {
     const v128_t mask = wasm_i8x16_splat(0x03);
@@ -1765,7 +1765,7 @@ BITNET__INLINE void bitnet__dot_group_halves(const uint8_t *w, const int8_t *q, 
         dot[b] = wasm_i32x4_dot_i16x8(dot[b], wasm_i16x8_const_splat(1));
 }
 
-/* And with sums of four. */
+/* A group, by sums of four products. */
 BITNET__INLINE void bitnet__dot_group_words(const uint8_t *w, const int8_t *q, int group,
                                             v128_t *dot) {
     v128_t more[BITNET__BLOCK], v[BITNET__BLOCK], mask[2], a;
