@@ -9617,8 +9617,8 @@ enum {
     BITNET__MAX_SEQS = 4096,
     BITNET__PROMPT_CHUNK = 32,         /* tokens of a prompt that go along with other sequences */
     BITNET__BOUND_STATES = 16,         /* hidden states per pass over the head's copy */
-    BITNET__BOUND_CHUNKS = 16          /* chunks of the copy times columns that are multiplied in one
-                                          call: long runs of rows are read faster */
+    BITNET__BOUND_CHUNKS = 16          /* chunks of the copy times columns of a call: long runs of
+                                          rows are read faster */
 };
 
 /* What the bounds of all logits need to know about one hidden state. */
