@@ -9616,9 +9616,7 @@ enum {
     BITNET__MIX_DIMS = 64,             /* elements of a head: the least share of a thread */
     BITNET__MAX_SEQS = 4096,
     BITNET__PROMPT_CHUNK = 32,         /* tokens of a prompt that go along with other sequences */
-    BITNET__BOUND_STATES = 16,         /* hidden states per pass over the head's copy */
-    BITNET__BOUND_CHUNKS = 16          /* chunks of the copy times columns of a call: long runs of
-                                          rows are read faster */
+    BITNET__BOUND_STATES = 16          /* hidden states per pass over the head's copy */
 };
 
 /* What the bounds of all logits need to know about one hidden state. */
@@ -9627,16 +9625,20 @@ typedef struct bitnet__bound {
     float per_norm[2], per_residual[2];    /* [0]: with u alone, [1]: with u and v */
 } bitnet__bound;
 
+/* Products of a call with one plane. The columns are u and v of each state; the fewer they are, the
+   more chunks a call has, since long runs of rows are read faster. */
+enum { BITNET__BOUND_DOTS = 2 * BITNET__BOUND_STATES * BITNET__CHUNK };
+
 /* What a context needs to bound logits by means of the head's copy; low is 0 if it does not. */
 typedef struct bitnet__screen {
     float *low, *high;                 /* [max_states][n_vocab]   bounds of the logits */
     float *max_low, *max_high;         /* [max_states][n_chunks]  the largest in each chunk */
-    int32_t *dots;                     /* [n_threads][plane][n_dots], for a call's products
-                                          [column][chunk][BITNET__CHUNK] */
+    int32_t *dots;                     /* [n_threads][plane][BITNET__BOUND_DOTS]; in a plane, a
+                                          call's products [column][chunk][BITNET__CHUNK] */
     int8_t *q;                         /* [2][n_bound][dim]       u, then v, of hidden states */
     bitnet__bound bound[BITNET__BOUND_STATES];
     int32_t sums[2 * BITNET__BOUND_STATES];    /* of q */
-    int32_t n_chunks, max_states, n_dots;
+    int32_t n_chunks, max_states;
     int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have bounds ... */
     int32_t fine;                      /* ... from: 0: the high plane, 1: both */
     int32_t with_v;                    /* and from: 0: u alone, 1: u and v */
@@ -9825,8 +9827,8 @@ static void bitnet__screen_layout(const bitnet_model *m, const bitnet_ctx_params
     t->high = (float *)bitnet__arena_take(a, states * n, 4);
     t->max_low = (float *)bitnet__arena_take(a, states * chunks, 4);
     t->max_high = (float *)bitnet__arena_take(a, states * chunks, 4);
-    t->n_dots = bitnet__max(2 * max_states, BITNET__BOUND_CHUNKS) * BITNET__CHUNK;
-    t->dots = (int32_t *)bitnet__arena_take(a, (uint64_t)p->n_threads * 2, (uint64_t)t->n_dots * 4);
+    t->dots = (int32_t *)bitnet__arena_take(a, (uint64_t)p->n_threads * 2,
+                                            BITNET__BOUND_DOTS * 4);
     t->q = (int8_t *)bitnet__arena_take(a, states * 2 * dim, 1);
 }
 
@@ -10066,7 +10068,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     bitnet__ctx_layout(m, &p, &arena, c);
     bitnet__seqs_init(c);
     if (c->screen.dots)                /* of rows that the last chunk lacks */
-        memset(c->screen.dots, 0, (size_t)p.n_threads * 2 * (size_t)c->screen.n_dots * 4);
+        memset(c->screen.dots, 0, (size_t)p.n_threads * 2 * BITNET__BOUND_DOTS * 4);
     if (p.n_threads > 1 && !p.parallel_fn) {
         r = bitnet__team_create(a, p.n_threads, &c->team, err);
         c->p.n_threads = bitnet__team_size(c->team);   /* the arena has room for all */
@@ -11980,15 +11982,14 @@ static void bitnet__step_bound_chunks(const bitnet__step *step, int32_t from, in
     const bitnet__head_copy *copy = c->m->copy;
     const int32_t n = bitnet__padded_row(c->m->dim);
     const int32_t cols = t->n_bound * (1 + t->with_v);
-    const int32_t some = bitnet__max(1, BITNET__BOUND_CHUNKS / cols);  /* chunks of a call */
-    int32_t *high = t->dots + (size_t)thread * 2 * (size_t)t->n_dots;
-    int32_t *low = t->fine ? high + t->n_dots : 0, chunk, count, rows, i;
+    const int32_t some = 2 * BITNET__BOUND_STATES / cols;      /* chunks of a call */
     const size_t stride = (size_t)some * BITNET__CHUNK;
+    int32_t *high = t->dots + (size_t)thread * 2 * BITNET__BOUND_DOTS;
+    int32_t *low = t->fine ? high + BITNET__BOUND_DOTS : 0, chunk, count, rows, i;
     for (chunk = from; chunk < to; chunk += count) {
         const size_t first = (size_t)chunk * BITNET__CHUNK, row = (size_t)n;
-        const int32_t left = c->m->n_vocab - (int32_t)first;
         count = bitnet__min(some, to - chunk);
-        rows = bitnet__min(count * BITNET__CHUNK, left);
+        rows = bitnet__min(count * BITNET__CHUNK, c->m->n_vocab - (int32_t)first);
         c->k.dotrows_u4(copy->high + first * row / 2, t->q, t->sums, n, rows, cols, high, stride);
         if (low)
             c->k.dotrows_i2s(copy->low + first * row / 4, t->q, t->sums, n, rows, cols, low,

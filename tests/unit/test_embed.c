@@ -150,7 +150,6 @@ static void check_packing(const embed_model *e, bitnet_kv_type kv, bitnet_poolin
         {16, 64, 2, 192}               /* of plain C, which is slow, only this one, with the first
                                           model; of the others but the first table, a third */
     };
-    const int plainly = e == embed_models;
     const size_t n = N_TEXTS * (size_t)e->dim;
     float *want = (float *)gb_malloc(n * sizeof *want), *got = (float *)gb_malloc(n * sizeof *got);
     bitnet_embed_input in[N_TEXTS];
@@ -169,7 +168,7 @@ static void check_packing(const embed_model *e, bitnet_kv_type kv, bitnet_poolin
             bitnet_ctx_params p = ctx_params(128, ways[w].batch, ways[w].threads, kv);
             bitnet_ctx *c;
             if (table->needs ? (k > 0 || test_quick()) && (w + (size_t)k) % 3
-                             : !plainly || w + 1 < N_WAYS)
+                             : e != embed_models || w + 1 < N_WAYS)
                 continue;
             p.n_seqs = ways[w].seqs;
             p.n_kv = ways[w].n_kv;
