@@ -90,7 +90,7 @@ suite_grammar() {
     need node
     need npm
     ajv=build/npm-ajv compiler="$CC $CFLAGS"
-    ! have gcc || compiler="gcc -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
+    ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
         -DSTB_SPRINTF_NOUNALIGNED"
     [ -d $ajv/node_modules/ajv-formats ] || npm_install $ajv ajv@8.17.1 ajv-formats@3.0.1 ||
         lacks "npm cannot install ajv"
@@ -214,8 +214,9 @@ suite_analysis() { sh tests/checks/analysis.sh; }
 
 # ---- other machines: how their programs are compiled and run here ----
 
-# the tests that depend on kernels
+# the tests that depend on kernels, and those that depend on sizes and offsets
 by_kernels='kernels/ model/variants model/own sequences/mixes state/portable head/ahead'
+by_sizes='gguf/ hostile/ sources/ sequences/pages'
 
 # Two older CPUs, neither with i8mm, one without dotprod, run the same programs. One kernel of each
 # is broken in the same build, which must be named where it is the last one that the CPU has.
@@ -246,7 +247,7 @@ suite_aarch64_max() {
 
 suite_armhf() {                        # 32 bits: sizes, offsets
     compiler=arm-linux-gnueabihf-gcc flags='-O2 -static' emulator='qemu-arm -cpu max' has=neon
-    filters="$by_kernels gguf/ hostile/ sources/ sequences/pages"
+    filters="$by_kernels $by_sizes"
     on_machine
 }
 
@@ -267,9 +268,10 @@ suite_riscv64() {                      # no kernels; its gcc fuses multiplicatio
 suite_i686() {                         # -idirafter: asm/, which only gcc-multilib links for 32 bits
     compiler=gcc wrong=-mfpmath=387
     flags='-O2 -static -m32 -msse2 -mfpmath=sse -idirafter /usr/include/x86_64-linux-gnu'
-    if ! runs_32_bits; then            # slower: only what depends on sizes, offsets and systems
-        emulator='qemu-i386 -cpu max'
-        filters='kernels/math model/ctx faults/ state/portable'     # and armhf's
+    filters="$by_kernels model/ $by_sizes hostile_model/ gguf_writer/ faults/ sequences/ state/ embed/ head/ lookup/
+        text/ tokenizer/long_chains"
+    if ! runs_32_bits; then            # slower: what armhf does not run
+        emulator='qemu-i386 -cpu max' filters='kernels/math model/ctx faults/ state/portable'
     fi
     on_machine
 }

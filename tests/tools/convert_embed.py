@@ -153,9 +153,8 @@ def exact_weights(codes, scale):
     left = fractions.Fraction(scale) * n - fractions.Fraction(big) * ones
     assert 0 < left < scale / 2, float(left)
     table = [struct.pack("<f", v) for v in (-big, 0, big)]
-    stored = [table[c] for c in codes]
-    stored[codes.index(1)] = struct.pack("<f", float(left))      # in a weight that rounds to 0
-    return b"".join(stored)
+    stored, zero = hf.spread(codes, table), 4 * codes.index(1)   # a weight that rounds to 0
+    return stored[:zero] + struct.pack("<f", float(left)) + stored[zero + 4:]
 
 
 def convert_floats(raw, dtype, shift, factor):

@@ -25,11 +25,11 @@ Q = "model.layers.0.self_attn.q_proj.weight"
 
 # ---- blocks: an F16, then weight j in bits 2 (j % 4) of byte j / 4, as weight + 1 ----
 
+CODES = [bytes(b >> shift & 3 for shift in (0, 2, 4, 6)) for b in range(256)]
+
+
 def block(d, codes):
-    out = bytearray(struct.pack("<e", d))
-    for j in range(0, len(codes), 4):
-        out.append(sum(codes[j + i] << 2 * i for i in range(4)))
-    return bytes(out)
+    return struct.pack("<e", d) + hf.together([codes[i::4] for i in range(4)], (0, 2, 4, 6))
 
 
 def blocks_of(raw, n):
@@ -37,8 +37,7 @@ def blocks_of(raw, n):
     out = []
     for at in range(0, len(raw), 2 + n // 4):
         d, = struct.unpack_from("<e", raw, at)
-        codes = [raw[at + 2 + j // 4] >> 2 * (j % 4) & 3 for j in range(n)]
-        out.append((d, codes))
+        out.append((d, b"".join([CODES[b] for b in raw[at + 2:at + 2 + n // 4]])))
     return out
 
 
@@ -102,9 +101,9 @@ def new(path, kind):
             d, = struct.unpack("<e", struct.pack("<e", rng.uniform(0.05, 0.2)))
             if "bf16" in words:
                 d = hf.from_bf16(hf.to_bf16(d) & ~7)
-            codes = rng.choices((0, 1, 2), (3, 4, 3), k=size)
+            codes = bytes(rng.choices((0, 1, 2), (3, 4, 3), k=size))
             if "equal" in words and i % 2:
-                d, codes = (last, codes) if rng.random() < 0.8 else (0.0, [1] * size)
+                d, codes = (last, codes) if rng.random() < 0.8 else (0.0, bytes([1]) * size)
             raw, last = raw + block(d, codes), d
         tensors[name + ".weight"] = number, [cols, rows], raw
 
@@ -151,7 +150,7 @@ def make(path, folder, kind):
         for d, codes in blocks_of(raw, block_size(number, dims, raw)):
             table = [hf.STORE[dtype](x * d) for x in (-1, 0, 1)]
             assert hf.LOAD[dtype](table[2]) == d
-            stored += b"".join([table[c] for c in codes])
+            stored += hf.spread(codes, table)
         made[where] = dtype, dims[::-1], stored
     embed.write_folder(os.path.join(folder, "hf"), keys, made, words, random.Random(kind))
     place = hf.Damage(os.path.join(folder, "hf"))

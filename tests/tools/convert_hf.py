@@ -119,6 +119,7 @@ def compare(a, b, what=""):
 # ---- numbers ----
 
 FIELDS = [bytes(b >> shift & 3 for b in range(256)) for shift in (6, 4, 2, 0)]
+LOW_BITS = bytes(b & 15 for b in range(256))
 
 
 def unpack(raw):                       # I2_S, 128 weights in 32 bytes
@@ -136,6 +137,15 @@ def pack(codes, scale):
     lanes = [b"".join(codes[i + 32 * k:i + 32 * k + 32] for i in range(0, len(codes), 128))
              for k in range(4)]
     return together(lanes, (6, 4, 2, 0)) + struct.pack("<f", scale) + bytes(28)
+
+
+def spread(picks, stored):
+    """stored[i], all of one length, for each byte i of picks."""
+    width = len(stored[0])
+    out = bytearray(len(picks) * width)
+    for k in range(width):
+        out[k::width] = picks.translate(bytes(s[k] for s in stored).ljust(256))
+    return bytes(out)
 
 
 def pack_hf(codes):
@@ -172,15 +182,14 @@ def weights(codes, dtype, rng, ties):
         unit = 2.0 ** rng.randint(-8, -4)
         table = [-unit * (1 + i / 16) for i in range(16)] + [unit * (i - 8) / 32 for i in range(16)]
         table += [unit * (1 + i / 16) for i in range(16)]
-        picks = bytes(16 * c + (r & 15) for c, r in zip(codes, rng.randbytes(len(codes))))
+        picks = together([rng.randbytes(len(codes)).translate(LOW_BITS), codes], (0, 4))
     stored = [STORE[dtype](v) for v in table]
     assert [LOAD[dtype](b) for b in stored] == table
     total = sum(fractions.Fraction(abs(v)) * picks.count(i) for i, v in enumerate(table))
     scale = f32(float(max(total / len(codes), fractions.Fraction(1e-5))))
     rounded = [max(-1, min(1, round(fractions.Fraction(v) / fractions.Fraction(scale)))) + 1
                for v in table]         # round() of a Fraction: ties to even
-    raw = b"".join([stored[i] for i in picks])
-    return raw, bytes(rounded[i] for i in picks), scale
+    return spread(picks, stored), picks.translate(bytes(rounded).ljust(256)), scale
 
 
 # ---- rows of q and k: a head's pair i is rows i and half + i in Hugging Face's form, 2i and 2i + 1 in
@@ -275,7 +284,7 @@ def make_tensors(tensors, words, rng, padding, head, theta):
         elif "exact" in words:
             stored = [STORE[dtype](x * scale) for x in (-1, 0, 1)]
             scale = LOAD[dtype](stored[2])
-            hf[where] = dtype, shape, b"".join([stored[c] for c in codes])
+            hf[where] = dtype, shape, spread(codes, stored)
         else:
             stored, codes, scale = weights(codes, dtype, rng, not tied)
             tied = True
