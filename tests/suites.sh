@@ -268,8 +268,8 @@ suite_riscv64() {                      # no kernels; its gcc fuses multiplicatio
 suite_i686() {                         # -idirafter: asm/, which only gcc-multilib links for 32 bits
     compiler=gcc wrong=-mfpmath=387
     flags='-O2 -static -m32 -msse2 -mfpmath=sse -idirafter /usr/include/x86_64-linux-gnu'
-    filters="$by_kernels model/ $by_sizes hostile_model/ gguf_writer/ faults/ sequences/ state/ embed/ head/ lookup/
-        text/ tokenizer/long_chains"
+    filters="$by_kernels model/ $by_sizes hostile_model/ gguf_writer/ faults/ sequences/ state/
+        embed/ head/ lookup/ text/ tokenizer/long_chains"
     if ! runs_32_bits; then            # slower: what armhf does not run
         emulator='qemu-i386 -cpu max' filters='kernels/math model/ctx faults/ state/portable'
     fi
