@@ -1720,6 +1720,9 @@ extern "C" {
 enum {
     BITNET__MAX_ROW = 1 << 20,         /* elements in a row of weights: integer sums fit int32 */
     BITNET__MAX_GROUP = 256,           /* rows that a kernel table may pack together */
+    BITNET__ROWS = BITNET__ARCH_WASM ? 640 : BITNET__MAX_GROUP,    /* rows of a layer whose products
+                                          are computed at a time; the WASM kernels look so many up
+                                          in a table */
     BITNET__LANES = 16,                /* partial sums of every float sum */
     BITNET__TEXT = 128                 /* bytes of a short text */
 };
@@ -9603,8 +9606,6 @@ BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t) {
 
 enum {
     BITNET__MIN_TASK = 1 << 18,        /* products: 5 us with AVX2, 0.2 ms in plain C */
-    BITNET__ROWS = BITNET__ARCH_WASM ? 640 : BITNET__MAX_GROUP,    /* rows of a layer whose products
-                                          are computed at a time: LOOK_ROWS of the WASM kernels */
     BITNET__DOT_STRIDE = BITNET__ROWS + 16,    /* from a token's products to the next one's; a
                                           multiple of 1 KB would put those of many tokens into a few
                                           sets of the L1 cache */

@@ -183,7 +183,7 @@ BITNET__INLINE void bitnet__put_apart_wasm(int32_t *to, v128_t dots, int rows, i
    See LOOKED-UP SUMS. A step is 8 bytes of every row, 32 weights. */
 enum {
     BITNET__SUMS = 81,                 /* that a byte of weights can select, without a code 3 */
-    BITNET__LOOK_ROWS = 640,           /* that share the sums of a step, at most */
+    BITNET__LOOK_ROWS = BITNET__ROWS,  /* that share the sums of a step, at most */
     BITNET__LOOK_LEAST = 32,           /* and at least: for fewer, the sums would take most time */
     BITNET__LOOK_STEPS = 8,            /* whose entries are known at a time */
     BITNET__LOOK_COLS = 16,            /* of a table, in two vectors */

@@ -649,16 +649,23 @@ suite_web_node() {
         node $options tests/web/node.mjs build/generate relaxed/ || bad=1
     fi
     shared_example bench && for row in "Node simd" "Chromium simd"; do
-        verdict "bench, $row" shows_speed "$row"
+        verdict "bench, $row" shows_speed "$row" examples/tiny.gguf "a prompt of 128 tokens"
     done
+    vectors=$BITNET_TEST_DATA/models/q.gguf
+    if [ ! -f "$vectors" ]; then echo "skip bench: models/q.gguf is not in BITNET_TEST_DATA"
+    else verdict "bench, embeddings" shows_speed "Node simd" "$vectors" \
+        "texts of 1[23][0-9] and 51[0-9] tokens"
+    fi
     return $bad
 }
 
-# One thread's row of the table, without Chromium; no matter how fast.
+# shows_speed ROW MODEL WORDS: one thread's row of the table, without Chromium, no matter how fast;
+# and words of the line above it.
 shows_speed() {
-    BENCH_NO_CHROMIUM="there is none" node tests/web/bench.mjs examples/tiny.gguf -r 1 -t 1 \
+    BENCH_NO_CHROMIUM="there is none" node tests/web/bench.mjs "$2" -r 1 -t 1 \
         --only "$1" >"build/$suite.out" || return 1
     cat "build/$suite.out"
+    case $1 in Node*) grep -q "^A model of [0-9]* MB; $3" "build/$suite.out" || return 1 ;; esac
     numbers=" +[0-9.]+ +[0-9]+ +[0-9]+ +[0-9.]+ +[0-9]+ % +[0-9.]+ +[0-9]+ % +-"
     case $1 in
         Node*) grep -Eqx "$1 +1$numbers" "build/$suite.out" ;;

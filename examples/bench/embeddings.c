@@ -32,6 +32,7 @@ static float *vectors;                 /* [MANY][dim] */
 static void make_texts(void) {
     uint32_t r = 1;
     int i;
+    if (vectors) return;
     for (i = 0; i < LONGEST + LONGEST_OF_MANY; i++)
         tokens[i] = (bitnet_token)((r = r * 1664525u + 1013904223u) >> 8) % info.n_vocab;
     for (i = 0; i < MANY; i++) {
@@ -43,25 +44,33 @@ static void make_texts(void) {
     if (!vectors) fail(1, "no memory for vectors", "");
 }
 
-/* The tokens of a run. */
-static int32_t tokens_of(int run) {
-    int32_t n = run_tokens[run];
+/* How many tokens a run reads: n, or for n = 0 those of the many texts. */
+static int32_t tokens_of(int32_t n) {
+    int32_t sum = 0;
     int i;
-    for (i = 0; run_tokens[run] == 0 && i < MANY; i++) n += texts[i].n_tokens;
-    return n;
+    if (n > 0) return n;
+    for (i = 0; i < MANY; i++) sum += texts[i].n_tokens;
+    return sum;
 }
 
-static void embed(bitnet_ctx *c, int run) {
+/* One text of n tokens, or for n = 0 the many. */
+static void embed(bitnet_ctx *c, int32_t n) {
     bitnet_embed_input one = {0, 0, 0, 0};
     bitnet_error err;
-    const int many = run_tokens[run] == 0;
     one.tokens = tokens;
-    one.n_tokens = run_tokens[run];
-    if (bitnet_embed(c, many ? texts : &one, many ? MANY : 1, 0, vectors, &err))
-        fail(1, err.text, "");
+    one.n_tokens = n;
+    if (bitnet_embed(c, n ? &one : texts, n ? 1 : MANY, 0, vectors, &err)) fail(1, err.text, "");
 }
 
 /* ---- measuring ---- */
+
+double embed_speed(bitnet_ctx *c, int32_t n) {
+    const double start = seconds();
+    int again = 0;
+    do embed(c, n);                    /* a short text more than once */
+    while (++again < 512 / (tokens_of(n) + 1));
+    return again * tokens_of(n) / (seconds() - start);
+}
 
 static bitnet_ctx *new_ctx(const bitnet_model *m, int many, int n_threads, bitnet_kv_type kv,
                            double *size) {
@@ -78,6 +87,11 @@ static bitnet_ctx *new_ctx(const bitnet_model *m, int many, int n_threads, bitne
     if (bitnet_ctx_create(m, &p, &c, &err)) fail(1, err.text, "");
     if (size) *size = (double)bitnet_ctx_bytes(m, &p) * 1e-6;
     return c;
+}
+
+bitnet_ctx *open_embedder(const bitnet_model *m, int n_threads) {
+    make_texts();
+    return new_ctx(m, 0, n_threads, BITNET_KV_F16, 0);
 }
 
 static int fits(int run, int quick) {
@@ -112,14 +126,8 @@ static void open_tables(const char *kernel, int n_threads) {
 static void measure_table(table *t, int r, int quick) {
     int i;
     t->peak[r] = measure_peak(bitnet_ctx_threads(t->one), t->k);
-    for (i = 0; i < N_RUNS; i++) {
-        const double start = seconds();
-        int again = 0;
-        if (!fits(i, quick)) continue;
-        do embed(ctx_of(t, i), i);                         /* a short text more than once */
-        while (++again < 512 / (tokens_of(i) + 1));
-        t->speed[i][r] = again * tokens_of(i) / (seconds() - start);
-    }
+    for (i = 0; i < N_RUNS; i++)
+        if (fits(i, quick)) t->speed[i][r] = embed_speed(ctx_of(t, i), run_tokens[i]);
 }
 
 /* The cosine of the last vector of each run with that of an F32 cache; the tables agree. */
@@ -135,9 +143,9 @@ static void measure_cosine(const table *t, int quick) {
     for (run = 0; run < N_RUNS; run++) {
         if (!fits(run, quick)) continue;
         at = run_tokens[run] ? 0 : (MANY - 1) * dim;
-        embed(ctx_of(t, run), run);
+        embed(ctx_of(t, run), run_tokens[run]);
         memcpy(other, vectors + at, dim * sizeof *other);
-        embed(c[run_tokens[run] == 0], run);
+        embed(c[run_tokens[run] == 0], run_tokens[run]);
         for (i = 0; i < dim; i++) cosine[run] += (double)other[i] * (double)vectors[at + i];
     }
     for (run = 0; run < 2; run++) bitnet_ctx_free(c[run]);
@@ -153,7 +161,7 @@ static void report_run(table *t, int run, int rounds) {
     show_text("kernel", t->k->name, -15);
     show_text("kv", run == INT8_RUN ? "i8" : "f16", -4);
     show("texts", run_tokens[run] ? 1 : MANY, 5, 0);
-    show("tokens", tokens_of(run), 7, 0);
+    show("tokens", tokens_of(run_tokens[run]), 7, 0);
     show("tok_s", speed, 9, 1);
     show("spread_percent", spread_percent(v, rounds), 6, 1);
     show("gmac_s", gmac, 8, 1);

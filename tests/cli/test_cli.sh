@@ -629,6 +629,13 @@ bench_tests() {
     input=
     check bench-ask "exit code $rc: $(cat "$tmp/out")" sh -c "sed -n 2p '$tmp/out' | grep -qE '^[1-9][0-9.]* [1-9][0-9.]*$'"
     bench_rows bench-ask-kernels "^.*scalar $" 1
+    vectors=${BITNET_TEST_DATA:-../shared}/models/q.gguf input=$tmp/ask
+    if [ -f "$vectors" ]; then
+        run "$vectors" --ask
+        check bench-ask-embeddings "exit code $rc: $(cat "$tmp/out")" \
+            sh -c "sed -n 2p '$tmp/out' | grep -qE '^[1-9][0-9.]* [1-9][0-9.]*$'"
+    else skip bench-ask-embeddings "models/q.gguf is not in BITNET_TEST_DATA"; fi
+    input=
 
     n_kernels=$(echo "$kernels" | wc -w)
     run "$model" --quick -r 1 -t 2 --json

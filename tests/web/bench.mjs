@@ -5,7 +5,8 @@
 //
 // Without MODEL: a random one of BitNet b1.58-2B-4T's shapes, in build/random.gguf. For each
 // runtime and variant, with 1, 2, 4, ... N threads, a prompt of some 128 tokens is read and 24 are
-// written after it, greedily, through web/bitnet.js. Native kernels take their turn in each round,
+// written after it, greedily, through web/bitnet.js. A model of embeddings reads a text of 128
+// tokens, several times, and one of 512. Native kernels take their turn in each round,
 // so that a noisy machine is noisy for both. Printed are medians. Load is from localhost; memory is
 // the module's, after writing, and how much of it is not the file. The last column is writing
 // beside one other process that keeps a processor busy. --only leaves the rows whose names have
@@ -26,8 +27,23 @@ const self = fileURLToPath(import.meta.url),
     root = fileURLToPath(new URL('../../', import.meta.url)),
     site = join(root, 'build/web'),
     program = join(root, 'build/bench');
-const READ = 128, // tokens of the prompt
-    WRITTEN = 24;
+
+// What is measured, by whether the model writes text: two speeds, in tokens a second. `call` gets
+// the round and `sizes`; `warm` are those of the first call, which also builds the head's screen.
+const TEXT = {
+    call: 'generate',
+    titles: ['prefill/s', 'decode/s'],
+    sizes: [128, 24],
+    warm: [24, 4],
+    about: ([read, written]) => `a prompt of ${read} tokens, ${written} after it`,
+};
+const VECTORS = {
+    call: 'embed',
+    titles: ['128/s', '512/s'],
+    sizes: [128, 512],
+    warm: [24, 48],
+    about: ([short, long]) => `texts of ${short} and ${long} tokens`,
+};
 
 // ---- in Node's other process, or in the page: these see nothing of this file ----
 
@@ -36,26 +52,48 @@ async function load(library, source, options) {
     const start = performance.now();
     const model = await BitNet.load(source, { context: 2048, cache: 'none', ...options });
     globalThis.model = model;
+    // The first words differ from round to round, so that no text begins like the one before it.
+    globalThis.textOf = async (tokens, round) => {
+        const words = 'the quick brown fox jumps over a lazy dog and then it sleeps'.split(' ');
+        let text = `${round}`;
+        for (let i = 0; (await model.tokenize(text, { bos: true })).length < tokens; i++)
+            text += ` ${words[(round + i) % words.length]}`;
+        return text;
+    };
     const seconds = (performance.now() - start) / 1000;
-    return { seconds, fileBytes: model.info.fileBytes, threads: model.info.threads };
+    const { fileBytes, threads, hasHead } = model.info;
+    return { seconds, fileBytes, threads, hasHead };
 }
 
-// The first words differ from round to round, so that no prompt begins like the one before it.
-async function measure(round, read, written) {
-    const { model } = globalThis,
-        words = 'the quick brown fox jumps over a lazy dog and then it sleeps'.split(' ');
-    let prompt = `${round}`;
-    for (let i = 0; (await model.tokenize(prompt, { bos: true })).length < read; i++)
-        prompt += ` ${words[(round + i) % words.length]}`;
-    const texts = model.generate(prompt, { maxTokens: written });
+async function generate(round, read, written) {
+    const { model, textOf } = globalThis;
+    const texts = model.generate(await textOf(read, round), { maxTokens: written });
     while (!(await texts.next()).done);
     const { prefillPerSecond, promptTokens, tokens, decodeSeconds } = model.stats;
     return {
-        prefill: prefillPerSecond,
-        decode: (tokens - 1) / decodeSeconds, // the last one is not evaluated
-        promptTokens,
+        speeds: [prefillPerSecond, (tokens - 1) / decodeSeconds], // the last one is not evaluated
+        sizes: [promptTokens, written],
         memoryBytes: model.info.memoryBytes,
     };
+}
+
+async function embed(round, ...sizes) {
+    const { model, textOf } = globalThis,
+        speeds = [],
+        tokens = [];
+    for (const size of sizes) {
+        const input = await textOf(size, round),
+            start = performance.now();
+        let read = 0,
+            usage;
+        do {
+            ({ usage } = await model.embeddings.create({ input, encoding_format: 'base64' }));
+            read += usage.prompt_tokens;
+        } while (read < 512);
+        speeds.push(read / ((performance.now() - start) / 1000));
+        tokens.push(usage.prompt_tokens);
+    }
+    return { speeds, sizes: tokens, memoryBytes: model.info.memoryBytes };
 }
 
 // ---- the sides: each with call(name, ...arguments) and close() ----
@@ -88,7 +126,7 @@ async function inChromium(url) {
     return {
         version: await browser.version(),
         library: '/bitnet.js',
-        call: (name, ...args) => page.evaluate({ load, measure }[name], ...args),
+        call: (name, ...args) => page.evaluate({ load, generate, embed }[name], ...args),
         close: () => browser.close(),
     };
 }
@@ -107,8 +145,7 @@ async function startNative(model) {
         kernels: (await next()).split(' '),
         async ask(kernel, threads) {
             child.stdin.write(`${kernel} ${threads}\n`);
-            const [prefill, decode] = (await next()).split(' ').map(Number);
-            return { prefill, decode };
+            return { speeds: (await next()).split(' ').map(Number) };
         },
         close: () => child.kill(),
     };
@@ -162,18 +199,20 @@ async function measureRow(row, { url, rounds, native }) {
     try {
         row.version = side.version;
         row.loaded = await side.call('load', side.library, `${url}model`, { threads, variant });
-        await side.call('measure', 0, 24, 4); // builds the head's screen, and warms up
+        row.what = row.loaded.hasHead ? TEXT : VECTORS;
+        const { call, sizes, warm } = row.what;
+        await side.call(call, 0, ...warm);
         row.native = [];
         row.rounds = [];
         for (let i = 1; i <= rounds; i++) {
             row.native.push(await native.measure(native.reference, threads));
-            row.rounds.push(await side.call('measure', i, READ, WRITTEN));
+            row.rounds.push(await side.call(call, i, ...sizes));
             if (native.of(native.fast, threads).length < rounds)
                 await native.measure(native.fast, threads);
         }
         if (threads > 1)
             await beside(async () => {
-                row.busy = await side.call('measure', rounds + 1, 24, WRITTEN);
+                row.busy = await side.call(call, rounds + 1, ...sizes);
                 if (!native.busy.has(threads)) await native.measureBusy(threads);
             });
     } finally {
@@ -183,21 +222,12 @@ async function measureRow(row, { url, rounds, native }) {
 
 // ---- the table ----
 
-const COLUMNS = [
-    ['', -19],
-    ['threads', 7],
-    ['load s', 8],
-    ['memory MB', 11],
-    ['- file', 8],
-    ['prefill/s', 11],
-    ['share', 7],
-    ['decode/s', 10],
-    ['share', 7],
-    ['busy', 7],
-];
+const WIDTHS = [-19, 7, 8, 11, 8, 11, 7, 10, 7, 7];
+const titles = ([first, second]) =>
+    ['', 'threads', 'load s', 'memory MB', '- file', first, 'share', second, 'share', 'busy'];
 
 function line(cells) {
-    const padded = COLUMNS.map(([, width], i) => {
+    const padded = WIDTHS.map((width, i) => {
         const text = `${cells[i] ?? '-'}`;
         return width < 0 ? text.padEnd(-width) : text.padStart(width);
     });
@@ -208,15 +238,15 @@ const median = values => {
     const v = [...values].sort((a, b) => a - b);
     return (v[v.length >> 1] + v[(v.length - 1) >> 1]) / 2;
 };
-const speed = (rounds, key) => median(rounds.map(r => r[key]));
+const speed = (rounds, i) => median(rounds.map(r => r.speeds[i]));
 
 // What native and other rows have in common: speeds, as they are and as a share of the reference's.
 function speeds(rounds, reference, busy) {
-    const cells = ['prefill', 'decode'].flatMap(key => {
-        const value = speed(rounds, key);
-        return [value.toFixed(1), `${Math.round((value / speed(reference, key)) * 100)} %`];
+    const cells = [0, 1].flatMap(i => {
+        const value = speed(rounds, i);
+        return [value.toFixed(1), `${Math.round((value / speed(reference, i)) * 100)} %`];
     });
-    return [...cells, busy?.decode.toFixed(1)];
+    return [...cells, busy?.speeds[1].toFixed(1)];
 }
 
 function printNative(native) {
@@ -245,15 +275,16 @@ function printRow(row) {
 
 function report(rows, { path, rounds, native, variants }) {
     const done = rows.filter(r => !r.why),
+        what = done[0]?.what ?? TEXT,
         versions = [...new Set(done.map(r => r.version))];
     console.log(
-        `A model of ${(statSync(path).size / 1e6).toFixed(0)} MB; a prompt of ` +
-            `${done[0]?.rounds[0].promptTokens ?? 'no'} tokens, ${WRITTEN} after it; rounds: ` +
-            `${rounds}\n${versions.join(', ')}\n` +
+        `A model of ${(statSync(path).size / 1e6).toFixed(0)} MB; ` +
+            `${what.about(done[0]?.rounds[0].sizes ?? what.sizes)}; rounds: ${rounds}\n` +
+            `${versions.join(', ')}\n` +
             `share: of native ${native.reference} on as many threads, in turn with it; ` +
-            `busy: decode/s beside a busy process\n`
+            `busy: ${what.titles[1]} beside a busy process\n`
     );
-    line(COLUMNS.map(([title]) => title));
+    line(titles(what.titles));
     printNative(native);
     rows.forEach(printRow);
     console.log();
@@ -370,7 +401,7 @@ async function main() {
 }
 
 if (process.argv[2] === '--side') {
-    const operations = { load, measure };
+    const operations = { load, generate, embed };
     process.on('message', async ([name, ...args]) => {
         try {
             process.send({ value: await operations[name](...args) });
