@@ -216,7 +216,7 @@ suite_analysis() { sh tests/checks/analysis.sh; }
 
 # the tests that depend on kernels, and those that depend on sizes and offsets
 by_kernels='kernels/ model/variants model/own sequences/mixes state/portable head/ahead'
-by_sizes='gguf/ hostile/ sources/ sequences/pages'
+by_sizes='gguf/ hostile/ sources/'
 
 # Two older CPUs, neither with i8mm, one without dotprod, run the same programs. One kernel of each
 # is broken in the same build, which must be named where it is the last one that the CPU has.
@@ -245,9 +245,9 @@ suite_aarch64_max() {
     on_machine
 }
 
-suite_armhf() {                        # 32 bits: sizes, offsets
+suite_armhf() {                        # 32 bits: sizes, offsets; i686 has the sequences
     compiler=arm-linux-gnueabihf-gcc flags='-O2 -static' emulator='qemu-arm -cpu max' has=neon
-    filters="$by_kernels $by_sizes"
+    filters="kernels/ model/variants model/own state/portable head/ahead $by_sizes"
     on_machine
 }
 
@@ -271,7 +271,7 @@ suite_i686() {                         # -idirafter: asm/, which only gcc-multil
     filters="$by_kernels model/ $by_sizes hostile_model/ gguf_writer/ faults/ sequences/ state/
         embed/ head/ lookup/ text/ tokenizer/long_chains"
     if ! runs_32_bits; then            # slower: what armhf does not run
-        emulator='qemu-i386 -cpu max' filters='kernels/math model/ctx faults/ state/portable'
+        emulator='qemu-i386 -cpu max' filters='kernels/math model/ctx faults/ sequences/pages'
     fi
     on_machine
 }

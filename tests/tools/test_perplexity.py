@@ -175,7 +175,7 @@ def test_perplexity():
 
 
 def test_stride():
-    n_ctx, stride = 80, 24
+    n_ctx, stride = 80, 40
     size = n_ctx + stride // 2
     n = (len(TOKENS) - size + stride - 1) // stride
     ppl, _ = perplexities(scored(tiny, "f16", TOKENS, size, size - stride - 1, stride, n, None))
