@@ -150,6 +150,27 @@ extern "C" {
    spills what does not fit into the 15 registers that it uses. */
 #define BITNET__ROLLED _Pragma("clang loop unroll(disable)")
 
+/* ---- constants of inner loops ----
+   V8 makes a constant anew wherever it is used, by three instructions. What comes from memory it
+   keeps in a register. The words are volatile, so that no compiler makes constants of them. */
+enum {
+    BITNET__EVEN, BITNET__ODD, BITNET__UPPER, BITNET__LOWER,     /* of pairs of rows; see
+                                          bitnet__dot_pair_simd128 */
+    BITNET__BITS2, BITNET__BITS4,      /* the lowest bits of each byte */
+    BITNET__HALF0, BITNET__HALF1,      /* the halves of each word's lower byte */
+    BITNET__FIELDS_F16, BITNET__SCALE_F16, BITNET__ABS_F16       /* see bitnet__widen_finite_wasm */
+};
+
+static const volatile uint32_t bitnet__words_wasm[] = {
+    0x30033003, 0xc00cc00c, 0x88888888, 0x3fff, 0x03030303, 0x0f0f0f0f, 0x000f000f, 0x00f000f0,
+    0x8fffffff, 0x77800000, 0x7fff7fff
+};
+
+/* The word of this number, four times. */
+BITNET__INLINE v128_t bitnet__kept_wasm(int number) {
+    return wasm_u32x4_splat(bitnet__words_wasm[number]);
+}
+
 /* ---- sums ---- */
 
 /* Lane r is the sum of the lanes of s[r]. */
@@ -502,22 +523,36 @@ static void bitnet__prepare_simd128(const int8_t *q, int len, bitnet__pairs *p) 
     p->more = bitnet__sum4_wasm(more);
 }
 
+/* What words of a pair of rows are masked with: the fields of two weights; the upper bits of the
+   second row's codes; the sums of the first row. */
+typedef struct bitnet__pair_masks { v128_t even, odd, upper, lower; } bitnet__pair_masks;
+
+BITNET__INLINE bitnet__pair_masks bitnet__get_pair_masks(void) {
+    bitnet__pair_masks m;
+    m.even = bitnet__kept_wasm(BITNET__EVEN);
+    m.odd = bitnet__kept_wasm(BITNET__ODD);
+    m.upper = bitnet__kept_wasm(BITNET__UPPER);
+    m.lower = bitnet__kept_wasm(BITNET__LOWER);
+    return m;
+}
+
 /* 16 bytes of a pair of rows: adds what is in the low bits to low, and all of it to all. */
-BITNET__INLINE void bitnet__dot_pair_simd128(v128_t a, v128_t b, const v128_t *act, v128_t *low,
+BITNET__INLINE void bitnet__dot_pair_simd128(v128_t a, v128_t b, const v128_t *act,
+                                             const bitnet__pair_masks *m, v128_t *low,
                                              v128_t *all) {
-    const v128_t even = wasm_i16x8_const_splat(0x3003), odd = wasm_i16x8_const_splat(-0x3ff4);
     v128_t v, sum;
     int h, i;
-    b = wasm_v128_xor(b, wasm_i8x16_const_splat(-0x78));
+    b = wasm_v128_xor(b, m->upper);
     BITNET__UNROLL for (h = 0; h < 2; h++, act += 5) {
         const v128_t first = h ? wasm_u16x8_shr(a, 4) : a, second = h ? b : wasm_i16x8_shl(b, 4);
         sum = act[4];
         BITNET__UNROLL for (i = 0; i < 4; i += 2) {
             v = i ? bitnet__zip_high_wasm(first, second) : bitnet__zip_low_wasm(first, second);
-            sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(wasm_v128_and(v, even), act[i]));
-            sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(wasm_v128_and(v, odd), act[i + 1]));
+            sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(wasm_v128_and(v, m->even), act[i]));
+            sum = wasm_i32x4_add(sum,
+                                 wasm_i32x4_dot_i16x8(wasm_v128_and(v, m->odd), act[i + 1]));
         }
-        *low = wasm_i32x4_add(*low, wasm_v128_and(sum, wasm_i32x4_const_splat(0x3fff)));
+        *low = wasm_i32x4_add(*low, wasm_v128_and(sum, m->lower));
         *all = wasm_i32x4_add(*all, sum);
     }
 }
@@ -526,6 +561,7 @@ BITNET__INLINE void bitnet__dot_pair_simd128(v128_t a, v128_t b, const v128_t *a
 BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes,
                                          const bitnet__pairs *p, int len, int rows, int apart,
                                          const int32_t *sum, int32_t *out) {
+    const bitnet__pair_masks masks = bitnet__get_pair_masks();
     v128_t dot[4], low[2], all[2];
     const v128_t *act = p->act;
     const uint8_t *row[4];
@@ -540,7 +576,8 @@ BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes,
         for (i = 0; i < step; i += 64, act += 10) {
             BITNET__UNROLL for (r = 0; r < 2; r++)
                 bitnet__dot_pair_simd128(wasm_v128_load(row[2 * r]),
-                                         wasm_v128_load(row[2 * r + 1]), act, low + r, all + r);
+                                         wasm_v128_load(row[2 * r + 1]), act, &masks, low + r,
+                                         all + r);
             BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 16;
         }
         BITNET__UNROLL for (r = 0; r < 2; r++) {
@@ -707,8 +744,8 @@ BITNET__INLINE void bitnet__tile_u4_simd128(const uint8_t *w, size_t row_bytes, 
     v128_t dot[4], v[4], mask[2];
     const uint8_t *row[4];
     int r, i;
-    mask[0] = wasm_i16x8_splat(0x0f);
-    mask[1] = wasm_i16x8_splat(0xf0);
+    mask[0] = bitnet__kept_wasm(BITNET__HALF0);
+    mask[1] = bitnet__kept_wasm(BITNET__HALF1);
     BITNET__UNROLL for (r = 0; r < 4; r++) {
         row[r] = w + bitnet__clamp(r * apart, rows) * row_bytes;
         dot[r] = wasm_i32x4_const_splat(0);
@@ -805,7 +842,7 @@ BITNET__INLINE void bitnet__tile_halves(const uint8_t *w, size_t row_bytes, cons
                                         int rows, int apart, const int32_t *less, int32_t *out,
                                         const int bits) {
     const int fields = 8 / bits, blocks = bits == 2 ? BITNET__HALVES_BLOCKS : 1;
-    const v128_t mask = wasm_i8x16_splat(bits == 2 ? 3 : 15);
+    const v128_t mask = bitnet__kept_wasm(bits == 2 ? BITNET__BITS2 : BITNET__BITS4);
     v128_t dot[4], part[4], v, a[4];
     const uint8_t *row[4];
     int r, b, h, i, end;
@@ -1294,13 +1331,14 @@ enum { BITNET__WIDE = 4096 };
 /* One row, as if it were finite. Returns 0 if it is not. Like bitnet__from_f16_wasm, but for the
    sign, which is copied down and masked away there. */
 BITNET__INLINE int bitnet__widen_finite_wasm(const uint8_t *w, int n, float *wide) {
-    const v128_t fields = wasm_i32x4_const_splat((int32_t)0x8fffffff);
-    const v128_t scale = wasm_f32x4_const_splat(5.192296858534828e33f);
+    const v128_t fields = bitnet__kept_wasm(BITNET__FIELDS_F16);
+    const v128_t scale = bitnet__kept_wasm(BITNET__SCALE_F16);     /* 2^112 */
+    const v128_t absolute = bitnet__kept_wasm(BITNET__ABS_F16);
     v128_t most = wasm_i32x4_const_splat(0), v, half[2];
     int i, j;
     for (i = 0; i < n; i += 8) {
         v = wasm_v128_load(w + 2 * (size_t)i);
-        most = wasm_u16x8_max(most, wasm_v128_and(v, wasm_i16x8_const_splat(0x7fff)));
+        most = wasm_u16x8_max(most, wasm_v128_and(v, absolute));
         bitnet__spread_wasm(v, half);
         BITNET__UNROLL for (j = 0; j < 2; j++)
             wasm_v128_store(wide + i + 4 * j, wasm_f32x4_mul(
@@ -1558,20 +1596,17 @@ static void bitnet__prepare_groups_simd128(const int8_t *q, int len, int group,
 }
 
 /* 4 rows at w and the next 4 with a group: low is what is in the low bits of sums, all is all, with
-   two lanes for each row. The masks are volatile so that V8 keeps them in registers: it makes a
-   constant anew, by three instructions, wherever it is used. */
+   two lanes for each row. */
 BITNET__INLINE void bitnet__dot_group_simd128(const uint8_t *w, const int16_t *act,
                                               const int32_t *start, int group, v128_t *low,
                                               v128_t *all) {
-    static volatile uint32_t masks[4] = {0x30033003, 0xc00cc00c, 0x88888888, 0x3fff};
-    const v128_t even = wasm_u32x4_splat(masks[0]), odd = wasm_u32x4_splat(masks[1]);
-    const v128_t upper = wasm_u32x4_splat(masks[2]), lower = wasm_u32x4_splat(masks[3]);
+    const bitnet__pair_masks m = bitnet__get_pair_masks();
     v128_t a, b, v, sum[2];
     int i, h, z;
     low[0] = low[1] = all[0] = all[1] = wasm_i32x4_const_splat(0);
     for (i = 0; i < group; i += 16, w += 64, act += 16, start += 2) {
         a = wasm_v128_load(w);
-        b = wasm_v128_xor(wasm_v128_load(w + 16), upper);
+        b = wasm_v128_xor(wasm_v128_load(w + 16), m.upper);
         sum[0] = sum[1] = wasm_v128_load64_splat(start);
         BITNET__UNROLL for (h = 0; h < 2; h++) {
             const v128_t first = h ? wasm_u16x8_shr(a, 4) : a;
@@ -1579,13 +1614,13 @@ BITNET__INLINE void bitnet__dot_group_simd128(const uint8_t *w, const int16_t *a
             BITNET__UNROLL for (z = 0; z < 2; z++) {
                 v = z ? bitnet__zip_high_wasm(first, second) : bitnet__zip_low_wasm(first, second);
                 sum[z] = wasm_i32x4_add(sum[z], wasm_i32x4_dot_i16x8(
-                    wasm_v128_and(v, even), wasm_v128_load64_splat(act + 8 * h)));
+                    wasm_v128_and(v, m.even), wasm_v128_load64_splat(act + 8 * h)));
                 sum[z] = wasm_i32x4_add(sum[z], wasm_i32x4_dot_i16x8(
-                    wasm_v128_and(v, odd), wasm_v128_load64_splat(act + 8 * h + 4)));
+                    wasm_v128_and(v, m.odd), wasm_v128_load64_splat(act + 8 * h + 4)));
             }
         }
         BITNET__UNROLL for (z = 0; z < 2; z++) {
-            low[z] = wasm_i32x4_add(low[z], wasm_v128_and(sum[z], lower));
+            low[z] = wasm_i32x4_add(low[z], wasm_v128_and(sum[z], m.lower));
             all[z] = wasm_i32x4_add(all[z], sum[z]);
         }
     }
@@ -1749,7 +1784,7 @@ BITNET__DEFINE_GROUPS(simd128, BITNET__FEW_SIMD128)
 /* A group, by sums of two products. The sums of 256 weights fit int16. */
 BITNET__INLINE void bitnet__dot_group_halves(const uint8_t *w, const int8_t *q, int group,
                                              v128_t *dot) {
-    const v128_t mask = wasm_i8x16_splat(0x03);
+    const v128_t mask = bitnet__kept_wasm(BITNET__BITS2);
     v128_t v, a[4];
     int i, j, b;
     BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) dot[b] = wasm_i32x4_const_splat(0);
