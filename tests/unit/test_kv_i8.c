@@ -170,7 +170,7 @@ static void test_same_bits(void) {
             for (t = 1; t <= 3 && ok && bitnet_kernels_usable(all_tables(k)); t++)
                 for (b = 0; b < 5 && ok; b++, turn++) {
                     const variant v = {all_tables(k), t, batches[b][0], batches[b][1], 0};
-                    if (turn % (test_quick() ? 8 : 2)) continue;   /* 15 a table: others each time */
+                    if (turn % (test_quick() ? 8 : 2)) continue;       /* a table has 15 */
                     ok = same_logits(g.data, g.size, &v, BITNET_KV_I8, tokens, N, g.n_vocab, want);
                 }
         free(want);
