@@ -13,12 +13,12 @@
 #   break_file, break, break_names   a kernel header, a sed command that breaks a kernel in it, and
 #                what crosscheck must say of that
 
-# Long ones first. Those that wait for a browser or a disk are apart, so that they do not all wait at
-# the same time.
-SUITES="cc web-node sanitizers web-chromium check bundlers analysis aarch64-max s390x web-cache
-    aarch64-older i686 windows convert apple-windows armhf web-firefox riscv64 races wasm-simd
-    planted wasm-relaxed clang fuzz-replay server crosscheck embed perplexity cli grammar packages
-    batch dist build"
+# Long ones first. Those that wait for a browser, a disk or a time are apart, so that they do not all
+# wait at the same time, and not last, when no others are left to run meanwhile.
+SUITES="cc web-node sanitizers web-chromium check bundlers analysis aarch64-max web-cache s390x
+    server aarch64-older i686 windows convert apple-windows batch armhf web-firefox perplexity cli
+    riscv64 races wasm-simd dist packages planted wasm-relaxed clang fuzz-replay embed crosscheck
+    grammar build"
 
 # Models whose reports must be the same on every machine, if they are there.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf
