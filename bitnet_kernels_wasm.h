@@ -152,7 +152,8 @@ extern "C" {
 
 /* ---- constants of inner loops ----
    V8 makes a constant anew wherever it is used, by three instructions. What comes from memory it
-   keeps in a register. The words are volatile, so that no compiler makes constants of them. */
+   keeps in a register. The words are volatile, so that no compiler makes constants of them, and
+   static: clang 14 reads a volatile local variable before its value is written. */
 enum {
     BITNET__EVEN, BITNET__ODD, BITNET__UPPER, BITNET__LOWER,     /* of pairs of rows; see
                                           bitnet__dot_pair_simd128 */
@@ -162,7 +163,9 @@ enum {
 };
 
 static const volatile uint32_t bitnet__words_wasm[] = {
-    0x30033003, 0xc00cc00c, 0x88888888, 0x3fff, 0x03030303, 0x0f0f0f0f, 0x000f000f, 0x00f000f0,
+    0x30033003, 0xc00cc00c, 0x88888888, 0x3fff,
+    0x03030303, 0x0f0f0f0f,
+    0x000f000f, 0x00f000f0,
     0x8fffffff, 0x77800000, 0x7fff7fff
 };
 
