@@ -13499,7 +13499,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_U8, 80, 9, 13, 1, 0}, {BITNET__TEST_U8, 48, 9, 13, 1, 0},
     {BITNET__TEST_U8, 37, 3, 3, 1, 0},
     {BITNET__TEST_U4, 128, 9, 13, 1, 0}, {BITNET__TEST_U4, 384, 37, 13, 3, 0},
-    {BITNET__TEST_U4, 8320, 9, 1, 1, 0},               /* blocks of tiles */
+    {BITNET__TEST_U4, 8320, 9, 2, 1, 0},               /* blocks of tiles */
     {BITNET__TEST_GROUPS, 256, 37, 40, 1, 0}, {BITNET__TEST_GROUPS, 768, 70, 13, 3, 0},
     {BITNET__TEST_GROUPS, 512, 33, 150, 149, 0},       /* more columns than panels take at once */
     {BITNET__TEST_GROUPS, 256, 658, 17, 327, 0}, {BITNET__TEST_GROUPS, 256, 530, 2, 263, 0},

@@ -45,11 +45,10 @@
 
        relaxed-simd, relaxed dots of four products: bytes in place, masked by 0x03 and 0x0c in v
        and, for the other two fields, in v >> 4 (a shift of words: the mask removes the neighbour's
-       bits). There are two sums, of codes and of 4 times the codes.
+       bits). There are sums of codes and sums of 4 times the codes.
 
        relaxed-simd, relaxed dots of two products: bytes of v, v >> 2, v >> 4 and v >> 6, masked by
-       0x03. There is one sum. Two more shifts cost less than twice as many sums, which do not fit
-       into registers.
+       0x03. Sums of 4 times the codes would fit int16 for 5 blocks only.
 
    LOOKED-UP SUMS, for many columns
        A byte of weights has four codes: 81 values without code 3. For each place of a byte in a row
@@ -96,8 +95,8 @@
                           q < 0. A lane gets 32 products a block, 16 of codes up to 3 and 16 of
                           -2 to 1: the second row's are at most 16 * 5 * 128 = 10240, 12 blocks
                           122880, times 2^14 under 2^31.
-       relaxed, tile      int16: a block is 8 pairs of code to a lane, 8 * 2 * 3 * 128 = 6144. Five
-                          blocks (HALVES_BLOCKS): 30720.
+       relaxed, row       int16, in a lane of each of 4 sums: a block is 2 pairs of code, 2 * 2 * 3 *
+                          128 = 1536. 20 blocks (HALVES_BLOCKS2): 30720.
                           int32: all lanes together 4 code, n / 2 products of 1536, at most
                           805306368; code, a quarter of that.
        looked-up sums     int16: no code 3, so 224 weights are at most 224 * 128 = 28672.
@@ -113,9 +112,9 @@
                           pairs of products are at most 2 * 128 * 127 = 32512, and weights of
                           positions have 7 bits.
        dotrows_u4         1920 n, at most 2013265920, and 8 times the sum of q, at most 2^30. Pairs
-                          of products are at most 2 * 15 * 128 = 3840; int16: 8 pairs of a block are
-                          30720. simd128, one column: 16 times as much, but only for 8192 weights:
-                          251658240.
+                          of products are at most 2 * 15 * 128 = 3840; int16: a block is 2 pairs for a
+                          sum, so that 4 blocks (HALVES_BLOCKS4) are 30720. simd128, one column: 16
+                          times as much, but only for 8192 weights: 251658240.
 
    BOUNDS of a group of 256, for codes up to 2. int32 holds the exact dot product.
        simd128, tile      Of 8 products of a lane, 4 times the first row's are from 0 to
@@ -463,7 +462,6 @@ BITNET__APART void bitnet__look_up_i2s_wasm(const uint8_t *w, const int8_t *q, i
 enum {
     BITNET__DEPTH = 8192,
     BITNET__PAIR_BLOCKS = 12,          /* whose sums of a pair of rows fit a lane */
-    BITNET__HALVES_BLOCKS = 5,         /* whose sums fit int16 */
     BITNET__AHEAD = 4096               /* bytes of a page */
 };
 
@@ -630,11 +628,10 @@ BITNET__INLINE v128_t bitnet__load_u8_wasm(const uint8_t *w, const int way) {
                                    : wasm_v128_load(w);
 }
 
-/* 8 or 16 weights of 4 bits: the upper or lower halves of bytes. */
-BITNET__INLINE v128_t bitnet__load_u4_wasm(const uint8_t *w, const int lower, const int way) {
-    const v128_t v = bitnet__load_u8_wasm(w, way);
-    if (lower) return wasm_v128_and(v, wasm_i8x16_const_splat(15));
-    return way == BITNET__WORDS ? wasm_u16x8_shr(v, 4) : wasm_u8x16_shr(v, 4);
+/* 8 weights of 4 bits as words: the upper or lower halves of bytes. */
+BITNET__INLINE v128_t bitnet__load_u4_wasm(const uint8_t *w, const int lower) {
+    const v128_t v = wasm_u16x8_load8x8(w);
+    return lower ? wasm_v128_and(v, wasm_i8x16_const_splat(15)) : wasm_u16x8_shr(v, 4);
 }
 
 BITNET__INLINE v128_t bitnet__load_q_wasm(const int8_t *q, const int way) {
@@ -650,7 +647,7 @@ BITNET__INLINE v128_t bitnet__dot_u8_wasm(v128_t sum, v128_t w, v128_t a, const 
     return wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(w, a));
 }
 
-/* Of 4 bits, 64 bytes are 128 weights. */
+/* Of 4 bits, which are multiplied as words, 64 bytes are 128 weights. */
 BITNET__INLINE void bitnet__tile_bytes_wasm(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                             int n, int rows, int apart, int32_t *out,
                                             size_t out_stride, const int tile_cols,
@@ -672,7 +669,7 @@ BITNET__INLINE void bitnet__tile_bytes_wasm(const uint8_t *w, const int8_t *q, c
             lower = h / 32;
             BITNET__UNROLL for (r = 0; r < 4; r++)
                 v[r] = bits == 8 ? bitnet__load_u8_wasm(row[r] + at, way)
-                                 : bitnet__load_u4_wasm(row[r] + at, lower, way);
+                                 : bitnet__load_u4_wasm(row[r] + at, lower);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 a = bitnet__load_q_wasm(col[c] + at + 64 * lower, way);
                 BITNET__UNROLL for (r = 0; r < 4; r++)
@@ -834,59 +831,88 @@ BITNET__INLINE v128_t bitnet__add_halves(v128_t sum, v128_t v, const int down, v
     return wasm_i16x8_add(sum, wasm_i16x8_relaxed_dot_i8x16_i7x16(a, v));
 }
 
-/* ---- I2_S and 4 bits, relaxed dots of two products ----
-   For engines whose relaxed dot is PMADDUBSW, which saturates: SATURATED. A step is 16 bytes of
-   each of 4 rows. Its values fit into the registers of x86; those of a longer step do not.
+/* ---- I2_S and 4 bits, few columns, relaxed SIMD ----
+   A row at a time: that is one stream of memory, which goes on in the next row. So the CPU's
+   prefetchers bring the weights in time. They do not if four rows are read at once, wherever these
+   are. There are several sums for a row, because an addition waits for the one before it. */
+enum {
+    BITNET__HALVES_BLOCKS2 = 20,       /* of fields of 2 bits, whose sums fit int16 */
+    BITNET__HALVES_BLOCKS4 = 4         /* of 4 bits */
+};
 
-   Pages are not touched ahead: on AMD Zen 4, that makes writing 8 to 16 % slower. */
-
-/* Fields of 2 or 4 bits, which are moved to the lowest bits. `less` is subtracted from each dot. */
-BITNET__INLINE void bitnet__tile_halves(const uint8_t *w, size_t row_bytes, const int8_t *q, int n,
-                                        int rows, int apart, const int32_t *less, int32_t *out,
-                                        const int bits) {
-    const int fields = 8 / bits, blocks = bits == 2 ? BITNET__HALVES_BLOCKS : 1;
+/* By relaxed dots of two products, for engines whose relaxed dot is PMADDUBSW: SATURATED. Fields of
+   2 or 4 bits are moved to the lowest bits. */
+BITNET__INLINE v128_t bitnet__dot_halves(const uint8_t *w, const int8_t *q, int n,
+                                         const int bits) {
+    const int fields = 8 / bits, most = 128 * (bits == 2 ? BITNET__HALVES_BLOCKS2
+                                                         : BITNET__HALVES_BLOCKS4);
     const v128_t mask = bitnet__kept_wasm(bits == 2 ? BITNET__BITS2 : BITNET__BITS4);
-    v128_t dot[4], part[4], v, a[4];
-    const uint8_t *row[4];
-    int r, b, h, i, end;
-    BITNET__UNROLL for (r = 0; r < 4; r++) {
-        row[r] = w + bitnet__clamp(r * apart, rows) * row_bytes;
-        dot[r] = wasm_i32x4_const_splat(0);
-    }
-    for (b = 0; b < n; b = end) {
-        end = n - b > 128 * blocks ? b + 128 * blocks : n;
-        BITNET__UNROLL for (r = 0; r < 4; r++) part[r] = wasm_i32x4_const_splat(0);
-        for (; b < end; b += 128, q += 128 - 16 * bits) {
-            BITNET__ROLLED for (h = 0; h < bits; h++, q += 16) {
-                BITNET__UNROLL for (i = 0; i < fields; i++)
-                    a[i] = wasm_v128_load(q + 16 * bits * (fields - 1 - i));
-                BITNET__UNROLL for (r = 0; r < 4; r++, row[r - 1] += 16) {
-                    v = wasm_v128_load(row[r]);
-                    BITNET__UNROLL for (i = 0; i < fields; i++)
-                        part[r] = bitnet__add_halves(part[r], v, bits * i, mask, a[i]);
+    v128_t dot = wasm_i32x4_const_splat(0), part[4], v;
+    int i, h, k, len;
+    for (; n > 0; n -= len) {
+        len = n < most ? n : most;
+        BITNET__UNROLL for (i = 0; i < 4; i++) part[i] = wasm_i32x4_const_splat(0);
+        BITNET__ROLLED for (k = 0; k < len; k += 128, q += 128, w += 16 * bits) {
+            BITNET__UNROLL for (h = 0; h < bits; h++) {
+                v = wasm_v128_load(w + 16 * h);
+                BITNET__UNROLL for (i = 0; i < fields; i++) {
+                    v128_t *const sum = &part[(h * fields + i) % 4];
+                    *sum = bitnet__add_halves(
+                        *sum, v, bits * i, mask,
+                        wasm_v128_load(q + 16 * (h + bits * (fields - 1 - i))));
                 }
             }
         }
-        BITNET__UNROLL for (r = 0; r < 4; r++)
-            dot[r] = wasm_i32x4_add(
-                dot[r], wasm_i32x4_dot_i16x8(part[r], wasm_i16x8_const_splat(1)));
+        BITNET__UNROLL for (i = 0; i < 4; i++)
+            dot = wasm_i32x4_add(dot,
+                                 wasm_i32x4_dot_i16x8(part[i], wasm_i16x8_const_splat(1)));
     }
-    bitnet__put_apart_wasm(out, bitnet__fold4_wasm(dot), rows, apart, less);
+    return dot;
+}
+
+/* By relaxed dots of four products. Fields of 4 bits are moved, and so are pairs of fields of 2
+   bits: the upper field of a pair has sums of 4 times the codes. */
+BITNET__INLINE v128_t bitnet__dot_fours(const uint8_t *w, const int8_t *q, int n, const int bits) {
+    const int fields = 8 / bits;
+    v128_t part[8], mask[2], v;
+    int i, h;
+    mask[0] = bitnet__kept_wasm(bits == 2 ? BITNET__BITS2 : BITNET__BITS4);
+    mask[1] = wasm_i32x4_shl(mask[0], 2);
+    BITNET__UNROLL for (i = 0; i < 8; i++) part[i] = wasm_i32x4_const_splat(0);
+    BITNET__ROLLED for (; n > 0; n -= 128, q += 128, w += 16 * bits) {
+        BITNET__UNROLL for (h = 0; h < bits; h++) {
+            v = wasm_v128_load(w + 16 * h);
+            BITNET__UNROLL for (i = 0; i < fields; i++) {
+                v128_t *const sum = &part[h * fields + i];
+                if (i == fields / 2) v = wasm_u16x8_shr(v, 4);
+                *sum = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
+                    wasm_v128_load(q + 16 * (h + bits * (fields - 1 - i))),
+                    wasm_v128_and(v, mask[bits == 2 ? i % 2 : 0]), *sum);
+            }
+        }
+    }
+    BITNET__UNROLL for (i = 2; i < 8; i++) part[i % 2] = wasm_i32x4_add(part[i % 2], part[i]);
+    return wasm_i32x4_add(part[0], bits == 2 ? wasm_i32x4_shr(part[1], 2) : part[1]);
 }
 
 /* All rows and columns. n is a multiple of 128. */
-BITNET__INLINE void bitnet__tiles_halves(const uint8_t *w, const int8_t *q, const int32_t *sums,
+BITNET__INLINE void bitnet__rows_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                          int n, int rows, int cols, int32_t *out,
-                                         size_t out_stride, const int bits) {
+                                         size_t out_stride, const int bits, const int halves) {
     const size_t row_bytes = (size_t)(n / 8 * bits);
-    const int quarter = bitnet__quarter(rows);
-    int32_t less;
-    int r, c;
-    for (r = 0; r < quarter; r++, w += row_bytes) {
+    v128_t dot[4];
+    int r, c, i;
+    for (r = 0; r < rows; r += 4, w += 4 * row_bytes) {
         for (c = 0; c < cols; c++) {
-            less = sums[c] * (bits == 2 ? 1 : 8);
-            bitnet__tile_halves(w, row_bytes, q + (size_t)c * (size_t)n, n, rows - r, quarter,
-                                &less, out + (size_t)c * out_stride + (size_t)r, bits);
+            const int8_t *col = q + (size_t)c * (size_t)n;
+            const int32_t less = sums[c] * (bits == 2 ? 1 : 8);
+            BITNET__ROLLED for (i = 0; i < 4; i++) {
+                const uint8_t *row = w + bitnet__clamp(i, rows - r) * row_bytes;
+                dot[i] = halves ? bitnet__dot_halves(row, col, n, bits)
+                                : bitnet__dot_fours(row, col, n, bits);
+            }
+            bitnet__put_apart_wasm(out + (size_t)c * out_stride + (size_t)r,
+                                   bitnet__fold4_wasm(dot), rows - r, 1, &less);
         }
     }
 }
@@ -894,58 +920,15 @@ BITNET__INLINE void bitnet__tiles_halves(const uint8_t *w, const int8_t *q, cons
 BITNET__APART void bitnet__tiles_relaxed16(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                            int n, int rows, int cols, int32_t *out,
                                            size_t out_stride) {
-    bitnet__tiles_halves(w, q, sums, n, rows, cols, out, out_stride, 2);
+    bitnet__rows_relaxed(w, q, sums, n, rows, cols, out, out_stride, 2, 1);
 }
 
 BITNET__DEFINE_I2S(relaxed16, BITNET__FEW_RELAXED16)
 
-/* ---- I2_S, relaxed dots of four products ---- */
-
-BITNET__INLINE void bitnet__tile_relaxed32(const uint8_t *w, size_t row_bytes, const int8_t *q,
-                                           int n, int rows, int apart, const int32_t *sum,
-                                           int32_t *out) {
-    v128_t dot[4], part[2][4], v[4], mask[2], a;
-    const uint8_t *row[4];
-    int r, b, h, i;
-    mask[0] = wasm_i8x16_const_splat(0x03);
-    mask[1] = wasm_i8x16_const_splat(0x0c);
-    BITNET__UNROLL for (r = 0; r < 4; r++) {
-        row[r] = w + bitnet__clamp(r * apart, rows) * row_bytes;
-        part[0][r] = part[1][r] = wasm_i32x4_const_splat(0);
-    }
-    for (b = 0; b < n; b += 128, q += 128) {
-        BITNET__UNROLL for (h = 0; h < 2; h++) {
-            BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_v128_load(row[r] + 16 * h);
-            BITNET__UNROLL for (i = 0; i < 4; i++) {
-                if (i == 2) {
-                    BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = wasm_u16x8_shr(v[r], 4);
-                }
-                a = wasm_v128_load(q + 96 - 32 * i + 16 * h);
-                BITNET__UNROLL for (r = 0; r < 4; r++)
-                    part[i % 2][r] = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
-                        a, wasm_v128_and(v[r], mask[i % 2]), part[i % 2][r]);
-            }
-        }
-        BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32;
-    }
-    BITNET__UNROLL for (r = 0; r < 4; r++)
-        dot[r] = wasm_i32x4_add(part[0][r], wasm_i32x4_shr(part[1][r], 2));
-    bitnet__put_apart_wasm(out, bitnet__fold4_wasm(dot), rows, apart, sum);
-}
-
 BITNET__APART void bitnet__tiles_relaxed32(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                            int n, int rows, int cols, int32_t *out,
                                            size_t out_stride) {
-    const size_t row_bytes = (size_t)(n / 4);
-    const uint8_t *const end = w + (size_t)rows * row_bytes;
-    const int quarter = bitnet__quarter(rows);
-    int r, c;
-    for (r = 0; r < quarter; r++, w += row_bytes) {
-        bitnet__touch_wasm(w, row_bytes, row_bytes * (size_t)quarter, end);
-        for (c = 0; c < cols; c++)
-            bitnet__tile_relaxed32(w, row_bytes, q + (size_t)c * (size_t)n, n, rows - r, quarter,
-                                   sums + c, out + (size_t)c * out_stride + (size_t)r);
-    }
+    bitnet__rows_relaxed(w, q, sums, n, rows, cols, out, out_stride, 2, 0);
 }
 
 BITNET__DEFINE_I2S(relaxed32, BITNET__FEW_RELAXED32)
@@ -971,14 +954,14 @@ static void bitnet__dotrows_u8_relaxed(const uint8_t *w, const int8_t *q, const 
 static void bitnet__dotrows_u4_relaxed16(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                          int n, int rows, int cols, int32_t *out,
                                          size_t out_stride) {
-    bitnet__tiles_halves(w, q, sums, n, rows, cols, out, out_stride, 4);
+    bitnet__rows_relaxed(w, q, sums, n, rows, cols, out, out_stride, 4, 1);
 }
 
 /* 4 bits are the same, signed or unsigned. */
 static void bitnet__dotrows_u4_relaxed32(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                          int n, int rows, int cols, int32_t *out,
                                          size_t out_stride) {
-    bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 4, BITNET__UNSIGNED);
+    bitnet__rows_relaxed(w, q, sums, n, rows, cols, out, out_stride, 4, 0);
 }
 
 static void bitnet__dotrows_u4_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
