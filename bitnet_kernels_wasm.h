@@ -95,8 +95,8 @@
                           q < 0. A lane gets 32 products a block, 16 of codes up to 3 and 16 of
                           -2 to 1: the second row's are at most 16 * 5 * 128 = 10240, 12 blocks
                           122880, times 2^14 under 2^31.
-       relaxed, row       int16, in a lane of each of 4 sums: a block is 2 pairs of code, 2 * 2 * 3 *
-                          128 = 1536. 20 blocks (HALVES_BLOCKS2): 30720.
+       relaxed, row       int16, a lane of each of 4 sums: a block is 2 pairs of code,
+                          2 * 2 * 3 * 128 = 1536. 20 blocks (HALVES_BLOCKS2): 30720.
                           int32: all lanes together 4 code, n / 2 products of 1536, at most
                           805306368; code, a quarter of that.
        looked-up sums     int16: no code 3, so 224 weights are at most 224 * 128 = 28672.
@@ -112,9 +112,9 @@
                           pairs of products are at most 2 * 128 * 127 = 32512, and weights of
                           positions have 7 bits.
        dotrows_u4         1920 n, at most 2013265920, and 8 times the sum of q, at most 2^30. Pairs
-                          of products are at most 2 * 15 * 128 = 3840; int16: a block is 2 pairs for a
-                          sum, so that 4 blocks (HALVES_BLOCKS4) are 30720. simd128, one column: 16
-                          times as much, but only for 8192 weights: 251658240.
+                          of products are at most 2 * 15 * 128 = 3840; int16, a lane of each of 4
+                          sums: a block is 2 pairs. 4 blocks (HALVES_BLOCKS4): 30720. simd128, one
+                          column: 16 times as much, but only for 8192 weights: 251658240.
 
    BOUNDS of a group of 256, for codes up to 2. int32 holds the exact dot product.
        simd128, tile      Of 8 products of a lane, 4 times the first row's are from 0 to
