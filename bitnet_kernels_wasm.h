@@ -305,8 +305,9 @@ BITNET__INLINE void bitnet__find_wasm(v128_t v, const v128_t *table, uint32_t *a
     }
 }
 
-/* Adds to the sums of each row, two vectors, what its 8 bytes select; `first`: to 0. */
-BITNET__INLINE void bitnet__look_up_wasm(const uint32_t *at, int rows, int first, v128_t *sum,
+/* Adds to the sums of each row, two vectors, what its 8 bytes select; `first`: to 0. The loop waits
+   for loads, so that one load gets two addresses. */
+BITNET__INLINE void bitnet__look_up_wasm(const uint32_t *at, int rows, const int first, v128_t *sum,
                                          const int vectors) {
     int r, h, i, j;
     for (r = 0; r < rows; r++, sum += 2) {
@@ -314,9 +315,14 @@ BITNET__INLINE void bitnet__look_up_wasm(const uint32_t *at, int rows, int first
         BITNET__UNROLL for (j = 0; j < vectors; j++)
             s[j] = first ? wasm_i32x4_const_splat(0) : sum[j];
         BITNET__ROLLED for (h = 0; h < 2; h++, at += 4) {
-            BITNET__UNROLL for (i = 0; i < 4; i++) {
-                const v128_t *from = (const v128_t *)(uintptr_t)at[i];
-                BITNET__UNROLL for (j = 0; j < vectors; j++) s[j] = wasm_i16x8_add(s[j], from[j]);
+            BITNET__UNROLL for (i = 0; i < 4; i += 2) {
+                const v128_t *low, *high;
+                uint64_t two;
+                memcpy(&two, at + i, sizeof two);
+                low = (const v128_t *)(uintptr_t)(uint32_t)two;
+                high = (const v128_t *)(uintptr_t)(two >> 32);
+                BITNET__UNROLL for (j = 0; j < vectors; j++)
+                    s[j] = wasm_i16x8_add(wasm_i16x8_add(s[j], low[j]), high[j]);
             }
         }
         BITNET__UNROLL for (j = 0; j < vectors; j++) sum[j] = s[j];
@@ -324,11 +330,13 @@ BITNET__INLINE void bitnet__look_up_wasm(const uint32_t *at, int rows, int first
 }
 
 BITNET__APART void bitnet__look_up1_wasm(const uint32_t *at, int rows, int first, v128_t *sum) {
-    bitnet__look_up_wasm(at, rows, first, sum, 1);
+    if (first) bitnet__look_up_wasm(at, rows, 1, sum, 1);
+    else bitnet__look_up_wasm(at, rows, 0, sum, 1);
 }
 
 BITNET__APART void bitnet__look_up2_wasm(const uint32_t *at, int rows, int first, v128_t *sum) {
-    bitnet__look_up_wasm(at, rows, first, sum, 2);
+    if (first) bitnet__look_up_wasm(at, rows, 1, sum, 2);
+    else bitnet__look_up_wasm(at, rows, 0, sum, 2);
 }
 
 /* The sums of up to 16 columns, from column c on, over `steps` steps from weight k on. */
