@@ -1794,31 +1794,29 @@ BITNET__INLINE void bitnet__dot_group_halves(const uint8_t *w, const int8_t *q, 
         dot[b] = wasm_i32x4_dot_i16x8(dot[b], wasm_i16x8_const_splat(1));
 }
 
-/* A group, by sums of four products. */
+/* A group, by sums of four products. Two vectors of rows at a time: with all four, V8 spills. */
 BITNET__INLINE void bitnet__dot_group_words(const uint8_t *w, const int8_t *q, int group,
                                             v128_t *dot) {
-    v128_t more[BITNET__BLOCK], v[BITNET__BLOCK], mask[2], a;
-    int i, j, b;
-    mask[0] = wasm_i8x16_splat(0x03);
-    mask[1] = wasm_i8x16_splat(0x0c);
-    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-        dot[b] = more[b] = wasm_i32x4_const_splat(0);
-    for (j = 0; j < group; j += 16, w += 64, q += 16) {
-        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) v[b] = wasm_v128_load(w + 16 * b);
-        BITNET__UNROLL for (i = 0; i < 4; i++) {
-            v128_t *const sum = i % 2 ? more : dot;
-            if (i == 2) {
-                BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-                    v[b] = wasm_u16x8_shr(v[b], 4);
+    v128_t sum[2][2], mask[2], v, a[4];
+    int i, j, b, first;
+    mask[0] = bitnet__kept_wasm(BITNET__BITS2);
+    mask[1] = wasm_i32x4_shl(mask[0], 2);
+    BITNET__UNROLL for (first = 0; first < BITNET__BLOCK; first += 2) {
+        BITNET__UNROLL for (b = 0; b < 2; b++) sum[b][0] = sum[b][1] = wasm_i32x4_const_splat(0);
+        BITNET__ROLLED for (j = 0; j < group; j += 16) {
+            BITNET__UNROLL for (i = 0; i < 4; i++) a[i] = wasm_v128_load32_splat(q + j + 4 * i);
+            BITNET__UNROLL for (b = 0; b < 2; b++) {
+                v = wasm_v128_load(w + 4 * j + 16 * (first + b));
+                BITNET__UNROLL for (i = 0; i < 4; i++) {
+                    if (i == 2) v = wasm_u16x8_shr(v, 4);
+                    sum[b][i % 2] = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
+                        a[i], wasm_v128_and(v, mask[i % 2]), sum[b][i % 2]);
+                }
             }
-            a = wasm_v128_load32_splat(q + 4 * i);
-            BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-                sum[b] = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
-                    a, wasm_v128_and(v[b], mask[i % 2]), sum[b]);
         }
+        BITNET__UNROLL for (b = 0; b < 2; b++)
+            dot[first + b] = wasm_i32x4_add(sum[b][0], wasm_i32x4_shr(sum[b][1], 2));
     }
-    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
-        dot[b] = wasm_i32x4_add(dot[b], wasm_i32x4_shr(more[b], 2));
 }
 
 BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r, int c,
