@@ -667,21 +667,24 @@ const cases = {
             );
             return socket;
         });
-        await until(async () => (await ask(server, '/health')).status === 200, 'it answers');
-        await sleep(500);
-        const within = memory(server.child) - before;
-        check(within < 60e3, `${within} KB for bodies`);
-        const small = await ask(server, '/v1/completions', { prompt: 'x', max_tokens: 1 });
-        same(small.status, 200, 'a small request meanwhile:');
-        sockets.forEach(s => s.write('     '));
-        await until(
-            () => sockets.every(s => status(s.text) || s.destroyed),
-            'all are answered',
-            5000
-        );
-        const all = sockets.map(s => status(s.text));
-        check(all.includes(400) && all.includes(503), all);
-        sockets.forEach(s => s.destroy());
+        try {
+            await until(async () => (await ask(server, '/health')).status === 200, 'it answers');
+            await sleep(500);
+            const within = memory(server.child) - before;
+            check(within < 60e3, `${within} KB for bodies`);
+            const small = await ask(server, '/v1/completions', { prompt: 'x', max_tokens: 1 });
+            same(small.status, 200, 'a small request meanwhile:');
+            sockets.forEach(s => s.write('     '));
+            await until(
+                () => sockets.every(s => status(s.text) || s.destroyed),
+                'all are answered',
+                5000
+            );
+            const all = sockets.map(s => status(s.text));
+            check(all.includes(400) && all.includes(503), all);
+        } finally {
+            sockets.forEach(s => s.destroy());
+        }
         const large = JSON.stringify({ content: 'x'.repeat(1e6) });
         await until(
             async () => status(await raw(server, post('/tokenize', large, CLOSE))) === 200,

@@ -52,11 +52,13 @@ export async function start(program, args, { wait = true, env = {} } = {}) {
     return server;
 }
 
-/** fetch, with a body as JSON. */
+/** fetch, with a body as JSON, on a connection of its own: one that is kept may be at its idle
+ * timeout just when a slow machine uses it again. */
 export async function ask(server, path, body, options = {}) {
     const response = await fetch(server.url + path, {
         ...(body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }),
-        ...options
+        ...options,
+        headers: { Connection: 'close', ...options.headers }
     });
     const text = await response.text();
     let json;
