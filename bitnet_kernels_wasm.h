@@ -48,7 +48,7 @@
        bits). There are sums of codes and sums of 4 times the codes.
 
        relaxed-simd, relaxed dots of two products: bytes of v, v >> 2, v >> 4 and v >> 6, masked by
-       0x03. Sums of 4 times the codes would fit int16 for 5 blocks only.
+       0x03. Sums of 4 times the codes would fit int16 for only 5 blocks.
 
    LOOKED-UP SUMS, for many columns
        A byte of weights has four codes: 81 values without code 3. For each place of a byte in a row
@@ -305,8 +305,8 @@ BITNET__INLINE void bitnet__find_wasm(v128_t v, const v128_t *table, uint32_t *a
     }
 }
 
-/* Adds to the sums of each row, two vectors, what its 8 bytes select; `first`: to 0. The loop waits
-   for loads, so that one load gets two addresses. */
+/* Adds to the sums of each row, two vectors, what its 8 bytes select; `first`: to 0. Loads are what
+   limits the loop, so one load gets two addresses. */
 BITNET__INLINE void bitnet__look_up_wasm(const uint32_t *at, int rows, const int first, v128_t *sum,
                                          const int vectors) {
     int r, h, i, j;
@@ -840,9 +840,9 @@ BITNET__INLINE v128_t bitnet__add_halves(v128_t sum, v128_t v, const int down, v
 }
 
 /* ---- I2_S and 4 bits, few columns, relaxed SIMD ----
-   A row at a time: that is one stream of memory, which goes on in the next row. So the CPU's
-   prefetchers bring the weights in time. They do not if four rows are read at once, wherever these
-   are. There are several sums for a row, because an addition waits for the one before it. */
+   A row at a time: the weights are one stream of memory, because the next row follows at once. The
+   CPU's prefetchers keep up with one stream better than with four. A row has several sums, because
+   an addition waits for the one before it. */
 enum {
     BITNET__HALVES_BLOCKS2 = 20,       /* of fields of 2 bits, whose sums fit int16 */
     BITNET__HALVES_BLOCKS4 = 4         /* of 4 bits */
@@ -1794,7 +1794,8 @@ BITNET__INLINE void bitnet__dot_group_halves(const uint8_t *w, const int8_t *q, 
         dot[b] = wasm_i32x4_dot_i16x8(dot[b], wasm_i16x8_const_splat(1));
 }
 
-/* A group, by sums of four products. Two vectors of rows at a time: with all four, V8 spills. */
+/* A group, by sums of four products. Two vectors of 4 rows at a time: with four vectors, V8 runs out
+   of registers. */
 BITNET__INLINE void bitnet__dot_group_words(const uint8_t *w, const int8_t *q, int group,
                                             v128_t *dot) {
     v128_t sum[2][2], mask[2], v, a[4];
