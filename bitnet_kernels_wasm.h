@@ -1794,8 +1794,8 @@ BITNET__INLINE void bitnet__dot_group_halves(const uint8_t *w, const int8_t *q, 
         dot[b] = wasm_i32x4_dot_i16x8(dot[b], wasm_i16x8_const_splat(1));
 }
 
-/* A group, by sums of four products. Two vectors of 4 rows at a time: with four vectors, V8 runs out
-   of registers. */
+/* A group, by sums of four products. Two vectors of 4 rows at a time: with four vectors, V8 runs
+   out of registers. */
 BITNET__INLINE void bitnet__dot_group_words(const uint8_t *w, const int8_t *q, int group,
                                             v128_t *dot) {
     v128_t sum[2][2], mask[2], v, a[4];
