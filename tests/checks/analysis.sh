@@ -1,7 +1,7 @@
 #!/bin/sh
-# Static analysis of the library and the examples: gcc -fanalyzer, clang-tidy (clang-tidy.yml says
-# what is left out, and why), cppcheck, and spills in the kernels' inner loops (inner_loops.py). Any
-# finding fails, but those that are named here or beside the code.
+# Static analysis of the library and the examples: clang-tidy (clang-tidy.yml says what is left out,
+# and why), cppcheck, gcc -fanalyzer of the examples, and spills in the kernels' inner loops
+# (inner_loops.py). Any finding fails, but those that are named here or beside the code.
 # Ends with "N passed, N failed, N skipped". Run from the repository's root; writes to build/analysis.
 set -u
 export LC_ALL=C                       # no other quotes in messages
@@ -26,22 +26,20 @@ have() {
     return 1
 }
 
-# The examples as users of the library, which is analysed once.
+# The examples, as users of a library that is compiled elsewhere.
 users=$(ls examples/*.c examples/*/*.c)
 user="-std=c99 -D_DEFAULT_SOURCE -DBITNET__IMPLEMENTED"
-echo '#define BITNET_IMPLEMENTATION
-#include "bitnet.h"' >$dir/impl.c
-
-printf "#define BITNET_GRAMMAR_IMPLEMENTATION\n#include \"bitnet_grammar.h\"\n" >$dir/grammar.c
 
 # ---- gcc ----
 
+# Only the examples: the headers are too large. Within the limits that it sets itself, gcc 12 found
+# neither a leaked FILE nor a variable without a value that were planted in bitnet.h; clang's analyzer
+# found the latter, and reported 15 faults that are none. The sanitizers' suite has the headers.
+
 # Findings of gcc 12 (function, text) that are not faults:
-#   floats_unpack  info is that of a type that the switch has just named
 #   fopen          fail ends the program, which closes its files
 #   read_bias      request_parse has set the request to zero
-gcc_knows='bitnet_floats_unpack.*dereference of NULL .info
-leak of .*fopen(path
+gcc_knows='leak of .*fopen(path
 read_bias: .*leak of .*bias'
 echo "$gcc_knows" >$dir/known
 
@@ -58,11 +56,6 @@ if have gcc; then
             skipped=$((skipped + 1))
             echo "skip gcc -fanalyzer: it needs gcc 12" ;;
         *)
-            # without the kernels, which take as long as all the rest: they neither allocate nor free
-            gcc_finds -std=c99 -DBITNET_NO_SIMD -c $dir/impl.c
-            finds_nothing "gcc -fanalyzer bitnet.h"
-            gcc_finds -std=c99 -c $dir/grammar.c
-            finds_nothing "gcc -fanalyzer bitnet_grammar.h"
             for file in $users; do
                 gcc_finds $user -c $file
                 finds_nothing "gcc -fanalyzer $file"

@@ -219,7 +219,7 @@ const ofCrowds = serve => ({
             await until(async () => (await waiting(server)) > 0, 'it works');
             if (body.input.length === 2048) await begun(server, before.bitnet_embedded_texts_total);
             gone.leave();
-            await until(async () => (await waiting(server)) === 0, 'it is forgotten', 500);
+            await until(async () => (await waiting(server)) === 0, 'it is forgotten');
             const after = await metrics(server);
             const n = after.bitnet_embedded_texts_total - before.bitnet_embedded_texts_total;
             check(n < body.input.length / 2, `${n} vectors were made for nobody`);
@@ -262,9 +262,7 @@ const ofCrowds = serve => ({
             const server = await start(serve, options),
                 answer = open(server, body);
             await until(async () => (await waiting(server)) > 0, 'it works');
-            const from = Date.now();
             same(await server.stop(), 0, 'the exit code is');
-            check(Date.now() - from < 1500 || wanted === 200, `it took ${Date.now() - from} ms`);
             const { status, text } = await answer.done;
             same(status, wanted, text.slice(0, 200));
             check(wanted === 200 || text.includes('shutting down'), text.slice(0, 200));
@@ -317,12 +315,10 @@ const BAD = [
 const ofEnemies = serve => ({
     'embeddings: bodies that are wrong': own(serve, [], async server => {
         for (const [body, param, says] of BAD) {
-            const from = Date.now(),
-                r = await ask(server, PATH, body),
+            const r = await ask(server, PATH, body),
                 what = `${JSON.stringify(body).slice(0, 80)}: ${r.text.slice(0, 300)}`;
             check(r.status === 400 && r.json.error.param === param, what);
             check(says.test(r.json.error.message), what);
-            check(Date.now() - from < 6000, `${what} after ${Date.now() - from} ms`);
         }
         for (const bytes of ['ff', 'c080', 'eda080', 'e282', '22', '']) {
             const parts = [Buffer.from('{"input":"'), Buffer.from(bytes, 'hex'), Buffer.from('"')];

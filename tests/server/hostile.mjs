@@ -18,6 +18,7 @@ import {
     ask,
     check,
     endless,
+    HANG,
     idle,
     memory,
     metrics,
@@ -438,7 +439,7 @@ const cases = {
                         const socket = net.connect(server.port, '127.0.0.1').on('error', () => {});
                         socket.write(bytes);
                         const more = setInterval(() => socket.write('X'), 200);
-                        const timer = setTimeout(() => no(new Error('it stays open')), 6000);
+                        const timer = setTimeout(() => no(new Error('it stays open')), HANG / 2);
                         socket.resume().on('close', () => {
                             clearInterval(more);
                             clearTimeout(timer);
@@ -448,7 +449,7 @@ const cases = {
             )
         );
         check(Date.now() - begun > 1500, 'it was cut off early');
-        const answer = await raw(server, '', { ms: 6000 }); // silent, and half-open
+        const answer = await raw(server, ''); // silent, and half-open
         same(answer, '');
     },
 
@@ -469,11 +470,9 @@ const cases = {
             socket.write(post('/v1/completions', JSON.stringify(text), CLOSE));
             return socket;
         });
-        const begun = Date.now();
         const r = await ask(server, '/v1/completions', { prompt: 'x', max_tokens: 5 });
         same(r.status, 200);
         await idle(server);
-        check(Date.now() - begun < 10000, 'it took too long');
         const all = await Promise.all(
             sockets.map(
                 socket =>
@@ -693,7 +692,7 @@ const cases = {
     },
 
     async 'a long text is refused before much is done'() {
-        const begun = Date.now();
+        const before = await metrics(server);
         await refused(
             Buffer.from(JSON.stringify({ prompt: 'once upon a time '.repeat(1e5) })),
             [400]
@@ -706,7 +705,8 @@ const cases = {
             [400, 413],
             '/v1/chat/completions'
         );
-        check(Date.now() - begun < 4000, `it took ${Date.now() - begun} ms`);
+        const read = (await metrics(server)).bitnet_prompt_tokens_total;
+        same(read - before.bitnet_prompt_tokens_total, 0, 'tokens that were read:');
     }
 };
 

@@ -123,13 +123,13 @@ static void make_texts(bitnet_embed_input *in, int32_t n_vocab) {
     }
 }
 
-/* One text after the other, in plain C, one thread and one pass. */
+/* One text after the other, one thread and one pass. */
 static int embed_plainly(const void *data, size_t size, bitnet_kv_type kv, bitnet_pooling pooling,
                          float *out) {
     bitnet_ctx_params p = ctx_params(128, 128, 1, kv);
     bitnet_embed_params how;
     bitnet_embed_input in[N_TEXTS];
-    bitnet_model *m = load(data, size, &bitnet__kernels_scalar);
+    bitnet_model *m = load(data, size, 0);
     bitnet_ctx *c = create(m, &p);
     int i, ok = c != 0;
     memset(&how, 0, sizeof how);

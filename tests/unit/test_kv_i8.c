@@ -151,11 +151,12 @@ static const gb_model i8_models[] = {
     {.dim = 144, .ffn = 128, .layers = 1, .heads = 4, .kv_heads = 4, .n_rot = 18, .seed = 44}
 };
 
+/* A table has 15 ways to split the work: one of them for tables in plain C, which are slow. */
 static void test_same_bits(void) {
     enum { N = 150 };
     static const int batches[][2] = {{1, 1}, {7, 150}, {64, 64}, {0, 100}, {0, 150}};
     size_t i;
-    int k, t, b, turn = 0;
+    int k, t, b, turn = 0, every;
     for (i = 0; i < sizeof i8_models / sizeof i8_models[0]; i++) {
         gb_model g = i8_models[i];
         bitnet_ctx_params p = ctx_params(N, 0, 1, BITNET_KV_I8);
@@ -170,7 +171,8 @@ static void test_same_bits(void) {
             for (t = 1; t <= 3 && ok && bitnet_kernels_usable(all_tables(k)); t++)
                 for (b = 0; b < 5 && ok; b++, turn++) {
                     const variant v = {all_tables(k), t, batches[b][0], batches[b][1], 0};
-                    if (turn % (test_quick() ? 8 : 2)) continue;       /* a table has 15 */
+                    every = !v.kernels->needs ? 15 : test_quick() ? 8 : 2;
+                    if ((turn + 4 * (k + (int)i)) % every) continue;
                     ok = same_logits(g.data, g.size, &v, BITNET_KV_I8, tokens, N, g.n_vocab, want);
                 }
         free(want);
