@@ -57,6 +57,7 @@ if have gcc; then
             echo "skip gcc -fanalyzer: it needs gcc 12" ;;
         *)
             for file in $users; do
+                [ $file != examples/server/grammar.c ] || continue     # the header alone
                 gcc_finds $user -c $file
                 finds_nothing "gcc -fanalyzer $file"
             done ;;
