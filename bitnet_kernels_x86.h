@@ -50,6 +50,20 @@
            vnni     1.5 + 1         5       3           2 ports: 37
            avx2     2 * 3.4         2 * 6   2 * 6       3 ports: 19
 
+   LOOKED-UP SUMS, AVX2 with many columns
+       A byte of weights has four codes: 81 values without code 3. For each place of a byte in a row
+       and 16 columns, the 81 possible sums of (code - 1) * q are computed once, as int16. A row
+       then adds, for each of its bytes, one of them: 64 products for a load and an addition.
+
+           step     8 bytes of each row, 32 weights: a table [8][81][16] of int16, 20 KB, in L1
+           entry    27 c0 + 9 c1 + 3 c2 + c3 of a byte with the codes c0 (bits 7-6) to c3 (1-0)
+
+       The table costs about as much as looking up 80 rows; 256 share it. Where a CPU has one
+       vpmaddubsw a cycle (Haswell, Zen 1, Zen 2), this takes a little over half of the time of the
+       panels. Skylake and Zen 3, by llvm-mca's figures, take about as long. Measured on Emerald
+       Rapids, with twice as many rows a call, it is 1.2 times as fast. Panels still multiply few
+       rows, rows with a code 3, and TL2.
+
    CYCLES of an iteration of the loops for prompts, as gcc 12 compiles them at -O2, by llvm-mca 19:
        python3 tests/checks/inner_loops.py table gcc
                                               instructions   cycles   ports   bound   of peak
@@ -67,13 +81,6 @@
        multiplications need. A Zen 3 reaches 87 to 97 % of its vpmaddubsw peak in this loop, which
        is 8.2 to 9.2 cycles. In Zen 4's model broadcasts take vpdpbusd's ports.
 
-       AVX2 does not look up sums of four activations in tables (LOOKED-UP SUMS in
-       bitnet_kernels_wasm.h), because it gains little. The loop for 512 products would take 6.7
-       cycles on Skylake instead of 10.7. With the making of the tables and the end of the sums it
-       takes 9.9, and 8.9 on Zen 3 (llvm-mca's figures, added up). Measured on Emerald Rapids, with
-       twice as many rows a call, it is 1.2 times as fast. The tables have 20 KB, so those of two
-       threads of a core would not fit its L1 cache.
-
    BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
        avx2, int16        Tile: lo, of 4 * code, 2 * 12 * 128 = 3072 from a vpmaddubsw, far from its
                           saturation, two a block, 24576 in 4 blocks; hi a quarter of that. Then
@@ -81,6 +88,7 @@
        avx2, int32        2 * 24576 = 49152 to a lane each time that the int16 are emptied.
        VNNI, int32        Tile: 4 * 12 * 128 = 6144 to a lane from a vpdpbusd, two a block, together
                           100663296. Panel: 4 * 3 * 128 = 1536 to a lane a step.
+       looked-up sums     int16: no code 3, so 224 weights are at most 224 * 128 = 28672.
        TL2                Codes up to 2. avx2, int16: 2 * 2 * 128 = 512 from a vpmaddubsw, 24 of
                           them, a block, 12288. avx512: 4 * 2 * 128 = 1024 to a lane from a
                           vpdpbusd, all of a row in one lane: 256 n, within the next line's.
@@ -267,10 +275,12 @@ BITNET__INLINE void bitnet__fetch_line(bitnet__ahead *a) {
 }
 
 /* What the second part compiles: functions of a register width, integer dots of an instruction set,
-   its steps through a panel by vpdpbusd, its TL2, its tiles of TL2 as AVX-512 has them. */
+   its steps through a panel by vpdpbusd, its TL2, its tiles of TL2 as AVX-512 has them, sums that
+   are looked up. */
 #define BITNET__WIDTH 1
 #define BITNET__DOTS 2
 #define BITNET__VNNI_STEPS 4
+#define BITNET__LOOK 32
 #ifndef BITNET_NO_TL2
   #define BITNET__TL2 8
   #define BITNET__TL2_ZMM 16
@@ -821,6 +831,172 @@ BITNET__FN __m256i bitnet__key_products_avx2(__m256i sum, __m256i w, __m256i a) 
     return bitnet__products_avx2(sum, _mm256_abs_epi8(k), _mm256_sign_epi8(a, k));
 }
 
+/* ---- I2_S, AVX2: looked-up sums, for many columns ----
+   See LOOKED-UP SUMS above. A step is 8 bytes of every row, 32 weights, and 16 columns. */
+enum {
+    BITNET__SUMS = 81,                 /* that a byte of weights can select, without a code 3 */
+    BITNET__LOOK_ROWS = 256,           /* that share the sums of a step, at most */
+    BITNET__LOOK_LEAST = 64,           /* and at least: for fewer, the sums would take most time */
+    BITNET__LOOK_STEPS = 7,            /* whose sums fit int16 */
+    BITNET__LOOK_COLS = 16,
+    BITNET__LOOK_FROM = 32             /* columns; Zen 1 gains from 14 on, others later */
+};
+
+/* The entries of a step's rows, as bytes from the table on. */
+typedef uint32_t bitnet__look[BITNET__LOOK_ROWS * 8];
+
+/* 8 bytes of 16 columns become 8 vectors of 16 columns. */
+BITNET__FN void bitnet__turn_avx2(const int8_t *const *col, int k, __m128i *to) {
+    __m128i a[8], b[8];
+    int i, stage;
+    BITNET__UNROLL for (i = 0; i < 8; i++)
+        a[i] = _mm_unpacklo_epi8(_mm_loadl_epi64((const __m128i *)(const void *)(col[i] + k)),
+                                 _mm_loadl_epi64((const __m128i *)(const void *)(col[i + 8] + k)));
+    BITNET__UNROLL for (stage = 0; stage < 3; stage++) {
+        BITNET__UNROLL for (i = 0; i < 4; i++) {
+            b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 4]);
+            b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 4]);
+        }
+        BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = b[i];
+    }
+    BITNET__UNROLL for (i = 0; i < 8; i++) to[i] = a[i];
+}
+
+/* The sums of (code - 1) * q for the codes of one byte and 16 columns, q0 for bits 7-6. */
+BITNET__FN void bitnet__sums_avx2(__m256i q0, __m256i q1, __m256i q2, __m256i q3, __m256i *to) {
+    __m256i low[9], sum, high = _mm256_sub_epi16(_mm256_setzero_si256(), _mm256_add_epi16(q0, q1));
+    int i, j, l;
+    low[0] = _mm256_sub_epi16(_mm256_setzero_si256(), _mm256_add_epi16(q2, q3));
+    low[1] = _mm256_add_epi16(low[0], q3);
+    low[2] = _mm256_add_epi16(low[1], q3);
+    BITNET__UNROLL for (l = 3; l < 9; l++) low[l] = _mm256_add_epi16(low[l - 3], q2);
+    for (i = 0; i < 3; i++, high = _mm256_add_epi16(high, q0)) {
+        for (j = 0, sum = high; j < 3; j++, sum = _mm256_add_epi16(sum, q1), to += 9) {
+            BITNET__UNROLL for (l = 0; l < 8; l++) to[l] = _mm256_add_epi16(sum, low[l]);
+            to[8] = _mm256_add_epi16(sum, low[8]);
+        }
+    }
+}
+
+/* The table of the step that begins with weight k. */
+static BITNET__TARGET_avx2 void bitnet__step_table_avx2(const int8_t *const *col, int k,
+                                                        __m256i *table) {
+    __m128i q[4][8];
+    int i, j;
+    k = k / 128 * 128 + k % 128 / 4;
+    for (i = 0; i < 4; i++) bitnet__turn_avx2(col, k + i * 32, q[i]);
+    for (j = 0; j < 8; j++, table += BITNET__SUMS)
+        bitnet__sums_avx2(_mm256_cvtepi8_epi16(q[0][j]), _mm256_cvtepi8_epi16(q[1][j]),
+                          _mm256_cvtepi8_epi16(q[2][j]), _mm256_cvtepi8_epi16(q[3][j]), table);
+}
+
+/* The entries that 8 bytes of each row select. The codes of a byte are a number of base 4; half a
+   byte, 4 a + b, becomes 3 a + b, and the whole, 16 a + b, 9 a + b. */
+static BITNET__TARGET_avx2 void bitnet__find_avx2(const uint8_t *w, size_t row_bytes, int rows,
+                                                  uint32_t *at) {
+    const int place = BITNET__SUMS * 32;
+    const __m256i first = _mm256_setr_epi32(0, place, 2 * place, 3 * place, 4 * place, 5 * place,
+                                            6 * place, 7 * place);
+    int r;
+    for (r = 0; r < rows; r++, w += row_bytes, at += 8) {
+        __m128i v = _mm_loadl_epi64((const __m128i *)(const void *)w);
+        v = _mm_sub_epi8(v, _mm_and_si128(_mm_srli_epi16(v, 2), _mm_set1_epi8(0x33)));
+        v = _mm_add_epi8(
+            _mm_sub_epi8(v, _mm_and_si128(_mm_srli_epi16(v, 1), _mm_set1_epi8(0x78))),
+            _mm_and_si128(_mm_srli_epi16(v, 4), _mm_set1_epi8(0x0f)));
+        bitnet__store256_avx2(at, _mm256_add_epi32(
+            first, _mm256_slli_epi32(_mm256_cvtepu8_epi32(v), 5)));
+    }
+}
+
+/* Adds to the sums of each row what its 8 bytes select; `add` 0: to 0. */
+BITNET__FN void bitnet__look_up_avx2(const uint32_t *at, int rows, const __m256i *table,
+                                     const int add, __m256i *sum) {
+    int r, i;
+    for (r = 0; r < rows; r++, at += 8) {
+        __m256i s = add ? sum[r] : _mm256_setzero_si256();
+        BITNET__UNROLL for (i = 0; i < 8; i += 2) {
+            uint64_t two;
+            memcpy(&two, at + i, sizeof two);
+            s = _mm256_add_epi16(s, *(const __m256i *)(const void *)((const uint8_t *)table +
+                                                                     (uint32_t)two));
+            s = _mm256_add_epi16(s, *(const __m256i *)(const void *)((const uint8_t *)table +
+                                                                     (two >> 32)));
+        }
+        sum[r] = s;
+    }
+}
+
+/* Adds the sums of up to 8 rows and 8 columns to out; `add` 0: writes them. `half`: of the columns
+   of sum. */
+BITNET__FN void bitnet__put_sums_avx2(const __m256i *sum, int half, int rows, int cols, int add,
+                                      int32_t *out, size_t out_stride) {
+    __m128i a[8], b[8];
+    int i, stage;
+    BITNET__UNROLL for (i = 0; i < 8; i++)
+        a[i] = bitnet__load128_avx2((const uint8_t *)(const void *)(sum + i) + 16 * half);
+    BITNET__UNROLL for (stage = 0; stage < 3; stage++) {
+        BITNET__UNROLL for (i = 0; i < 4; i++) {
+            b[2 * i] = _mm_unpacklo_epi16(a[i], a[i + 4]);
+            b[2 * i + 1] = _mm_unpackhi_epi16(a[i], a[i + 4]);
+        }
+        BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = b[i];
+    }
+    BITNET__UNROLL for (i = 0; i < 8; i++) {
+        if (i < cols) {
+            int32_t *to = out + (size_t)i * out_stride;
+            __m256i v = _mm256_cvtepi16_epi32(a[i]);
+            if (rows >= 8) {
+                if (add) v = _mm256_add_epi32(v, bitnet__load256_avx2(to));
+                bitnet__store256_avx2(to, v);
+            } else {
+                if (add) v = _mm256_add_epi32(v, bitnet__load_first_avx2(to, rows));
+                bitnet__store_first_avx2(to, rows, v);
+            }
+        }
+    }
+}
+
+/* Up to LOOK_ROWS rows without a code 3. 224 weights at a time, the most whose sums fit int16. */
+static BITNET__TARGET_avx2 void bitnet__look_up_i2s_avx2(const uint8_t *w, const int8_t *q, int n,
+                                                         int rows, int cols, int32_t *out,
+                                                         size_t out_stride) {
+    __m256i table[8 * BITNET__SUMS], sum[BITNET__LOOK_ROWS + 7];
+    bitnet__look at[BITNET__LOOK_STEPS];
+    const int8_t *col[BITNET__LOOK_COLS];
+    int k, c, i, r, half, steps;
+    for (k = 0; k < n; k += 32 * steps) {
+        steps = n - k < 32 * BITNET__LOOK_STEPS ? (n - k) / 32 : BITNET__LOOK_STEPS;
+        for (i = 0; i < steps; i++)
+            bitnet__find_avx2(w + k / 4 + 8 * i, (size_t)(n / 4), rows, at[i]);
+        for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
+            for (i = 0; i < BITNET__LOOK_COLS; i++)
+                col[i] = q + bitnet__clamp(c + i, cols) * (size_t)n;
+            for (i = 0; i < steps; i++) {
+                bitnet__step_table_avx2(col, k + 32 * i, table);
+                if (i) bitnet__look_up_avx2(at[i], rows, table, 1, sum);
+                else bitnet__look_up_avx2(at[i], rows, table, 0, sum);
+            }
+            for (half = 0; half < 2 && c + 8 * half < cols; half++)
+                for (r = 0; r < rows; r += 8)
+                    bitnet__put_sums_avx2(sum + r, half, rows - r, cols - c - 8 * half, k > 0,
+                                          out + (size_t)(c + 8 * half) * out_stride + r,
+                                          out_stride);
+        }
+    }
+}
+
+/* Is there a code 3? n is a multiple of 32. */
+static BITNET__TARGET_avx2 int bitnet__has_code3_avx2(const uint8_t *w, size_t n) {
+    __m256i threes = _mm256_setzero_si256(), v;
+    size_t i;
+    for (i = 0; i < n; i += 32) {
+        v = bitnet__load256_avx2(w + i);
+        threes = _mm256_or_si256(threes, _mm256_and_si256(v, _mm256_srli_epi16(v, 1)));
+    }
+    return !_mm256_testz_si256(threes, _mm256_set1_epi8(0x55));
+}
+
 #ifndef BITNET_NO_TL2
 /* ---- TL2, AVX2 ---- */
 
@@ -961,7 +1137,7 @@ BITNET__FN void bitnet__tile_tl2_avx2(const uint8_t *w, const int8_t *q, const i
 
 #define BITNET__ISA avx2
 #define BITNET__BASE avx2
-#define BITNET__PARTS (BITNET__WIDTH | BITNET__DOTS | BITNET__TL2)
+#define BITNET__PARTS (BITNET__WIDTH | BITNET__DOTS | BITNET__TL2 | BITNET__LOOK)
 #include "bitnet_kernels_x86.h"
 
 static const bitnet_kernels bitnet__kernels_avx2 = {
@@ -2759,9 +2935,28 @@ BITNET__APART BITNET__TARGET void BITNET__I(panels_i2s)(const uint8_t *w, const 
                    BITNET__I(panel_cols));
 }
 
+#if BITNET__PARTS & BITNET__LOOK
+/* Sums are looked up, but for few rows, or a code 3. */
+static BITNET__TARGET void BITNET__I(sums_i2s)(const uint8_t *w, const int8_t *q,
+                                               const int32_t *sums, int n, int rows, int cols,
+                                               int32_t *out, size_t out_stride) {
+    if (rows < BITNET__LOOK_LEAST || BITNET__V(has_code3)(w, bitnet__i2s_bytes(n, rows)))
+        BITNET__I(panels_i2s)(w, q, sums, n, rows, cols, out, out_stride);
+    else BITNET__V(look_up_i2s)(w, q, n, rows, cols, out, out_stride);
+}
+#endif
+
 static BITNET__TARGET void BITNET__I(dotrows_i2s)(const uint8_t *w, const int8_t *q,
                                                   const int32_t *sums, int n, int rows, int cols,
                                                   int32_t *out, size_t out_stride) {
+#if BITNET__PARTS & BITNET__LOOK
+    if (cols >= BITNET__LOOK_FROM) {
+        bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tiles_i2s),
+                                 BITNET__I(sums_i2s), BITNET__LOOK_COLS, BITNET__LOOK_FROM,
+                                 bitnet__i2s_bytes);
+        return;
+    }
+#endif
     bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tiles_i2s),
                              BITNET__I(panels_i2s), BITNET__I(panel_cols), BITNET__I(panels_from),
                              bitnet__i2s_bytes);
