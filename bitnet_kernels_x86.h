@@ -927,44 +927,69 @@ BITNET__FN void bitnet__look_up_avx2(const uint32_t *at, int rows, const __m256i
     }
 }
 
-/* Adds the sums of up to 8 rows and 8 columns to out; `add` 0: writes them. `half`: of the columns
-   of sum. */
-BITNET__FN void bitnet__put_sums_avx2(const __m256i *sum, int half, int rows, int cols, int add,
-                                      int32_t *out, size_t out_stride) {
+/* Half 0 or 1 of a vector in memory. */
+BITNET__FN __m128i bitnet__half_avx2(const __m256i *v, int half) {
+    return bitnet__load128_avx2((const uint8_t *)(const void *)v + 16 * half);
+}
+
+/* Writes the sums of 8 rows and 8 columns; or adds them, with add. `half`: of the 16 columns. */
+BITNET__FN void bitnet__put_sums_avx2(const __m256i *sum, int half, const int add, int32_t *out,
+                                      size_t out_stride) {
     __m128i a[8], b[8];
     int i, stage;
-    BITNET__UNROLL for (i = 0; i < 8; i++)
-        a[i] = bitnet__load128_avx2((const uint8_t *)(const void *)(sum + i) + 16 * half);
-    BITNET__UNROLL for (stage = 0; stage < 3; stage++) {
+    BITNET__UNROLL for (i = 0; i < 4; i++) {
+        const __m128i low = bitnet__half_avx2(sum + i, half);
+        const __m128i high = bitnet__half_avx2(sum + i + 4, half);
+        a[2 * i] = _mm_unpacklo_epi16(low, high);
+        a[2 * i + 1] = _mm_unpackhi_epi16(low, high);
+    }
+    BITNET__UNROLL for (stage = 1; stage < 3; stage++) {
         BITNET__UNROLL for (i = 0; i < 4; i++) {
             b[2 * i] = _mm_unpacklo_epi16(a[i], a[i + 4]);
             b[2 * i + 1] = _mm_unpackhi_epi16(a[i], a[i + 4]);
         }
         BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = b[i];
     }
-    BITNET__UNROLL for (i = 0; i < 8; i++) {
-        if (i < cols) {
-            int32_t *to = out + (size_t)i * out_stride;
-            __m256i v = _mm256_cvtepi16_epi32(a[i]);
-            if (rows >= 8) {
-                if (add) v = _mm256_add_epi32(v, bitnet__load256_avx2(to));
-                bitnet__store256_avx2(to, v);
-            } else {
-                if (add) v = _mm256_add_epi32(v, bitnet__load_first_avx2(to, rows));
-                bitnet__store_first_avx2(to, rows, v);
-            }
-        }
+    BITNET__UNROLL for (i = 0; i < 8; i++, out += out_stride) {
+        __m256i v = _mm256_cvtepi16_epi32(a[i]);
+        if (add) v = _mm256_add_epi32(v, bitnet__load256_avx2(out));
+        bitnet__store256_avx2(out, v);
+    }
+}
+
+/* The same for fewer rows or columns. */
+BITNET__APART BITNET__TARGET_avx2 void bitnet__put_few_sums_avx2(const __m256i *sum, int half,
+                                                                 int rows, int cols, int add,
+                                                                 int32_t *out, size_t out_stride) {
+    const size_t bytes = (size_t)(rows < 8 ? rows : 8) * sizeof *out;
+    int32_t part[64] = {0};
+    int c;
+    for (c = 0; add && c < 8 && c < cols; c++)
+        memcpy(part + 8 * c, out + (size_t)c * out_stride, bytes);
+    bitnet__put_sums_avx2(sum, half, 1, part, 8);
+    for (c = 0; c < 8 && c < cols; c++) memcpy(out + (size_t)c * out_stride, part + 8 * c, bytes);
+}
+
+/* The sums of all rows and up to 8 columns. */
+BITNET__APART BITNET__TARGET_avx2 void bitnet__put_all_sums_avx2(const __m256i *sum, int half,
+                                                                 int rows, int cols, int add,
+                                                                 int32_t *out, size_t out_stride) {
+    for (; rows > 0; rows -= 8, sum += 8, out += 8) {
+        if (rows < 8 || cols < 8)
+            bitnet__put_few_sums_avx2(sum, half, rows, cols, add, out, out_stride);
+        else if (add) bitnet__put_sums_avx2(sum, half, 1, out, out_stride);
+        else bitnet__put_sums_avx2(sum, half, 0, out, out_stride);
     }
 }
 
 /* Up to LOOK_ROWS rows without a code 3. 224 weights at a time, the most whose sums fit int16. */
-static BITNET__TARGET_avx2 void bitnet__look_up_i2s_avx2(const uint8_t *w, const int8_t *q, int n,
-                                                         int rows, int cols, int32_t *out,
-                                                         size_t out_stride) {
+BITNET__APART BITNET__TARGET_avx2 void bitnet__look_up_i2s_avx2(const uint8_t *w, const int8_t *q,
+                                                                int n, int rows, int cols,
+                                                                int32_t *out, size_t out_stride) {
     __m256i table[8 * BITNET__SUMS], sum[BITNET__LOOK_ROWS + 7];
     bitnet__look at[BITNET__LOOK_STEPS];
     const int8_t *col[BITNET__LOOK_COLS];
-    int k, c, i, r, half, steps;
+    int k, c, i, half, steps;
     for (k = 0; k < n; k += 32 * steps) {
         steps = n - k < 32 * BITNET__LOOK_STEPS ? (n - k) / 32 : BITNET__LOOK_STEPS;
         for (i = 0; i < steps; i++)
@@ -978,10 +1003,8 @@ static BITNET__TARGET_avx2 void bitnet__look_up_i2s_avx2(const uint8_t *w, const
                 else bitnet__look_up_avx2(at[i], rows, table, 0, sum);
             }
             for (half = 0; half < 2 && c + 8 * half < cols; half++)
-                for (r = 0; r < rows; r += 8)
-                    bitnet__put_sums_avx2(sum + r, half, rows - r, cols - c - 8 * half, k > 0,
-                                          out + (size_t)(c + 8 * half) * out_stride + r,
-                                          out_stride);
+                bitnet__put_all_sums_avx2(sum, half, rows, cols - c - 8 * half, k > 0,
+                                          out + (size_t)(c + 8 * half) * out_stride, out_stride);
         }
     }
 }
