@@ -842,8 +842,8 @@ enum {
     BITNET__LOOK_FROM = 32             /* columns; Zen 1 gains from 14 on, others later */
 };
 
-/* The entries of a step: a byte for each of 8 bytes of each row. */
-typedef uint8_t bitnet__look[BITNET__LOOK_ROWS * 8];
+/* The entries of a step's rows, as bytes from the table on. */
+typedef uint32_t bitnet__look[BITNET__LOOK_ROWS * 8];
 
 /* 8 bytes of 16 columns become 8 vectors of 16 columns. */
 BITNET__FN void bitnet__turn_avx2(const int8_t *const *col, int k, __m128i *to) {
@@ -893,7 +893,10 @@ static BITNET__TARGET_avx2 void bitnet__step_table_avx2(const int8_t *const *col
 /* The entries that 8 bytes of each row select. The codes of a byte are a number of base 4; half a
    byte, 4 a + b, becomes 3 a + b, and the whole, 16 a + b, 9 a + b. */
 static BITNET__TARGET_avx2 void bitnet__find_avx2(const uint8_t *w, size_t row_bytes, int rows,
-                                                  uint8_t *at) {
+                                                  uint32_t *at) {
+    const int place = BITNET__SUMS * 32;
+    const __m256i first = _mm256_setr_epi32(0, place, 2 * place, 3 * place, 4 * place, 5 * place,
+                                            6 * place, 7 * place);
     int r;
     for (r = 0; r < rows; r++, w += row_bytes, at += 8) {
         __m128i v = _mm_loadl_epi64((const __m128i *)(const void *)w);
@@ -901,20 +904,25 @@ static BITNET__TARGET_avx2 void bitnet__find_avx2(const uint8_t *w, size_t row_b
         v = _mm_add_epi8(
             _mm_sub_epi8(v, _mm_and_si128(_mm_srli_epi16(v, 1), _mm_set1_epi8(0x78))),
             _mm_and_si128(_mm_srli_epi16(v, 4), _mm_set1_epi8(0x0f)));
-        _mm_storel_epi64((__m128i *)(void *)at, v);
+        bitnet__store256_avx2(at, _mm256_add_epi32(
+            first, _mm256_slli_epi32(_mm256_cvtepu8_epi32(v), 5)));
     }
 }
 
 /* Adds to the sums of each row what its 8 bytes select; `add` 0: to 0. */
-BITNET__FN void bitnet__look_up_avx2(const uint8_t *at, int rows, const __m256i *table,
+BITNET__FN void bitnet__look_up_avx2(const uint32_t *at, int rows, const __m256i *table,
                                      const int add, __m256i *sum) {
     int r, i;
     for (r = 0; r < rows; r++, at += 8) {
         __m256i s = add ? sum[r] : _mm256_setzero_si256();
-        uint64_t eight;
-        memcpy(&eight, at, sizeof eight);
-        BITNET__UNROLL for (i = 0; i < 8; i++, eight >>= 8)
-            s = _mm256_add_epi16(s, table[i * BITNET__SUMS + (int)(eight & 0xff)]);
+        BITNET__UNROLL for (i = 0; i < 8; i += 2) {
+            uint64_t two;
+            memcpy(&two, at + i, sizeof two);
+            s = _mm256_add_epi16(s, *(const __m256i *)(const void *)((const uint8_t *)table +
+                                                                     (uint32_t)two));
+            s = _mm256_add_epi16(s, *(const __m256i *)(const void *)((const uint8_t *)table +
+                                                                     (two >> 32)));
+        }
         sum[r] = s;
     }
 }
