@@ -58,11 +58,12 @@
            step     8 bytes of each row, 32 weights: a table [8][81][16] of int16, 20 KB, in L1
            entry    27 c0 + 9 c1 + 3 c2 + c3 of a byte with the codes c0 (bits 7-6) to c3 (1-0)
 
-       The table costs about as much as looking up 80 rows; 256 share it. Where a CPU has one
-       vpmaddubsw a cycle (Haswell, Zen 1, Zen 2), this takes a little over half of the time of the
-       panels. Skylake and Zen 3, by llvm-mca's figures, take about as long. Measured on Emerald
-       Rapids, with twice as many rows a call, it is 1.2 times as fast. Panels still multiply few
-       rows, rows with a code 3, and TL2.
+       The table costs about as much as looking up 80 rows; 256 share it. That takes 62 KB of the
+       stack. The loop for 512 products takes, by llvm-mca 19, 9.1 cycles on Haswell, 6.7 on
+       Skylake, 6.9 on Zen 2, 5.1 on Zen 3 (panels: 16.1, 10.7, 16.1, and 8.2 to 9.2). Tables and
+       the end of the sums take 4 more. Measured, Zen 1 reads a prompt 1.5 times as fast, and
+       Emerald Rapids, with twice as many rows a call, 1.2 times. Panels still multiply few rows,
+       rows with a code 3, and TL2.
 
    CYCLES of an iteration of the loops for prompts, as gcc 12 compiles them at -O2, by llvm-mca 19:
        python3 tests/checks/inner_loops.py table gcc
@@ -88,7 +89,7 @@
        avx2, int32        2 * 24576 = 49152 to a lane each time that the int16 are emptied.
        VNNI, int32        Tile: 4 * 12 * 128 = 6144 to a lane from a vpdpbusd, two a block, together
                           100663296. Panel: 4 * 3 * 128 = 1536 to a lane a step.
-       looked-up sums     int16: no code 3, so 224 weights are at most 224 * 128 = 28672.
+       looked-up sums     int16: no code 3, so 128 weights are at most 128 * 128 = 16384.
        TL2                Codes up to 2. avx2, int16: 2 * 2 * 128 = 512 from a vpmaddubsw, 24 of
                           them, a block, 12288. avx512: 4 * 2 * 128 = 1024 to a lane from a
                           vpdpbusd, all of a row in one lane: 256 n, within the next line's.
@@ -837,7 +838,7 @@ enum {
     BITNET__SUMS = 81,                 /* that a byte of weights can select, without a code 3 */
     BITNET__LOOK_ROWS = 256,           /* that share the sums of a step, at most */
     BITNET__LOOK_LEAST = 64,           /* and at least: for fewer, the sums would take most time */
-    BITNET__LOOK_STEPS = 7,            /* whose sums fit int16 */
+    BITNET__LOOK_STEPS = 4,            /* at a time: a block, so that their entries have 32 KB */
     BITNET__LOOK_COLS = 16,
     BITNET__LOOK_FROM = 32             /* columns; Zen 1 gains from 14 on, others later */
 };
@@ -982,22 +983,21 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__put_all_sums_avx2(const __m256i *
     }
 }
 
-/* Up to LOOK_ROWS rows without a code 3. 224 weights at a time, the most whose sums fit int16. */
+/* Up to LOOK_ROWS rows without a code 3, a block of each at a time. */
 BITNET__APART BITNET__TARGET_avx2 void bitnet__look_up_i2s_avx2(const uint8_t *w, const int8_t *q,
                                                                 int n, int rows, int cols,
                                                                 int32_t *out, size_t out_stride) {
     __m256i table[8 * BITNET__SUMS], sum[BITNET__LOOK_ROWS + 7];
     bitnet__look at[BITNET__LOOK_STEPS];
     const int8_t *col[BITNET__LOOK_COLS];
-    int k, c, i, half, steps;
-    for (k = 0; k < n; k += 32 * steps) {
-        steps = n - k < 32 * BITNET__LOOK_STEPS ? (n - k) / 32 : BITNET__LOOK_STEPS;
-        for (i = 0; i < steps; i++)
+    int k, c, i, half;
+    for (k = 0; k < n; k += 32 * BITNET__LOOK_STEPS) {
+        for (i = 0; i < BITNET__LOOK_STEPS; i++)
             bitnet__find_avx2(w + k / 4 + 8 * i, (size_t)(n / 4), rows, at[i]);
         for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
             for (i = 0; i < BITNET__LOOK_COLS; i++)
                 col[i] = q + bitnet__clamp(c + i, cols) * (size_t)n;
-            for (i = 0; i < steps; i++) {
+            for (i = 0; i < BITNET__LOOK_STEPS; i++) {
                 bitnet__step_table_avx2(col, k + 32 * i, table);
                 if (i) bitnet__look_up_avx2(at[i], rows, table, 1, sum);
                 else bitnet__look_up_avx2(at[i], rows, table, 0, sum);
