@@ -139,8 +139,8 @@ static inline int takes_kv(const void *data, size_t size, bitnet_kv_type kv) {
     return takes;
 }
 
-/* Every kernel table, thread count and batch split, all kinds of caches. Of tables in plain C, which
-   are slow, one split for each kind of cache. */
+/* Every kernel table, thread count and batch split, all kinds of caches. Of tables in plain C,
+   which are slow, one split for each kind of cache. */
 static inline void check_variants(const void *data, size_t size, const bitnet_token *tokens, int n,
                                   int n_vocab, int thorough) {
     int kv, k, t, b;
