@@ -13489,13 +13489,12 @@ typedef struct bitnet__test_shape {
 
 static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_TERNARY, 128, 37, 40, 1, 0},         /* the ends of tiles and panels */
-    {BITNET__TEST_TERNARY, 128, 70, 33, 7, 0}, {BITNET__TEST_TERNARY, 128, 304, 26, 25, 0},
+    {BITNET__TEST_TERNARY, 128, 70, 49, 7, 0}, {BITNET__TEST_TERNARY, 128, 304, 26, 25, 0},
     {BITNET__TEST_TERNARY, 384, 19, 34, 5, 0},         /* rows that end with a whole block of TL2 */
     {BITNET__TEST_TERNARY, 8448, 37, 8, 3, 0},         /* sums that are widened; blocks of tiles */
     {BITNET__TEST_TERNARY, 2176, 35, 26, 9, 0},        /* several panels */
     {BITNET__TEST_TERNARY, 3200, 33, 41, 20, 0},       /* more activations than follow each other */
-    {BITNET__TEST_TERNARY, 1152, 70, 43, 3, 1}, {BITNET__TEST_TERNARY, 128, 650, 17, 323, 1},
-    {BITNET__TEST_TERNARY, 1152, 70, 59, 7, 1}, {BITNET__TEST_TERNARY, 128, 70, 49, 9, 0},
+    {BITNET__TEST_TERNARY, 1152, 70, 59, 3, 1}, {BITNET__TEST_TERNARY, 128, 650, 17, 323, 1},
     {BITNET__TEST_U8, 320, 9, 13, 1, 0}, {BITNET__TEST_U8, 96, 9, 13, 1, 0},
     {BITNET__TEST_U8, 80, 9, 13, 1, 0}, {BITNET__TEST_U8, 48, 9, 13, 1, 0},
     {BITNET__TEST_U8, 37, 3, 3, 1, 0},

@@ -61,9 +61,10 @@
        The table costs about as much as looking up 80 rows; 256 share it. That takes 62 KB of the
        stack. The loop for 512 products takes, by llvm-mca 19, 9.1 cycles on Haswell, 6.7 on
        Skylake, 6.9 on Zen 2, 5.1 on Zen 3 (panels: 16.1, 10.7, 16.1, and 8.2 to 9.2). Tables and
-       the end of the sums take 4 more. Measured, Zen 1 reads a prompt of 128 1.5 times as fast; an
-       Intel Xeon (2 MB of L2) 1.04 to 1.07 times, but one of 32 only 0.88 times, hence LOOK_FROM.
-       Panels still multiply few rows, rows with a code 3, and TL2.
+       the end of the sums take 4 more. Measured against panels, Zen 1 reads a prompt of 128 at 1.5
+       times the speed. An Intel Xeon with 2 MB of L2 reads it at 1.04 to 1.07 times the speed, and
+       one of 32 at 0.88 times: LOOK_FROM is between them. Panels still multiply few rows, rows with
+       a code 3, and TL2.
 
    CYCLES of an iteration of the loops for prompts, as gcc 12 compiles them at -O2, by llvm-mca 19:
        python3 tests/checks/inner_loops.py table gcc
@@ -840,7 +841,7 @@ enum {
     BITNET__LOOK_LEAST = 64,           /* and at least: for fewer, the sums would take most time */
     BITNET__LOOK_STEPS = 4,            /* at a time: a block, so that their entries have 32 KB */
     BITNET__LOOK_COLS = 16,
-    BITNET__LOOK_FROM = 48             /* columns; Zen 1 gains from 14 on, Intel from 48 */
+    BITNET__LOOK_FROM = 48             /* columns; Zen 1 gains from 14 on, an Intel Xeon from 48 */
 };
 
 /* The entries of a step's rows, as bytes from the table on. */
