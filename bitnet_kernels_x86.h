@@ -2788,7 +2788,8 @@ BITNET__APART BITNET__TARGET void BITNET__V(end_dots)(BITNET__V(i32) (*sum)[4],
    until settle, after at most `depth` blocks, adds both halves into int32. `together` rows of the
    4 are computed at a time: as many as the registers have room for. If that is all 4, their codes
    come first, and then each column is loaded once for the 4 rows; else the codes of a row come just
-   before its products, which take the columns from memory. */
+   before its products, which take the columns from memory. One row at a time and one column are
+   row_i2s. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(block_i2s)(
     BITNET__V(pair) (*part)[BITNET__I(together)], const uint8_t *const *row, const int8_t *q,
     int n, size_t b, const int tile_cols) {
@@ -2863,12 +2864,51 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_i2s)(const uint8_t *w, const i
     else BITNET__V(end_dots)(sum, sums, 1, rows, tile_cols, out, out_stride);
 }
 
+/* The dots of a row with a column, `depth` blocks at a time. Each block is loaded only when the one
+   before it is done: gcc would load them all first, and then the row comes from memory 6 % later. */
+BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(row_i2s)(const uint8_t *w, const int8_t *q,
+                                                                int n) {
+    enum { depth = BITNET__I(depth) };
+    const uint8_t *const end = w + n / 4;
+    BITNET__V(i32) sum = BITNET__V(splat_i32)(0);
+    BITNET__V(pair) part;
+    int i;
+    for (; end - w >= 32 * depth; w += 32 * depth, q += 128 * depth) {
+        part = BITNET__V(no_pair)();
+        BITNET__UNROLL for (i = 0; i < 2 * depth; i++) {
+            if (i % 4 == 0) BITNET__STREAM(w + 16 * i);
+            part = BITNET__I(dot)(part, BITNET__V(spread)(w + i / 2 * 32, i % 2), q + 64 * i);
+            if (i % 2) BITNET__NO_AHEAD();
+        }
+        sum = BITNET__V(add_epi32)(sum, BITNET__I(settle)(part));
+    }
+    part = BITNET__V(no_pair)();
+    for (; w < end; w += 32, q += 128) {           /* fewer than depth */
+        BITNET__STREAM(w);
+        part = BITNET__I(dot)(part, BITNET__V(spread)(w, 0), q);
+        part = BITNET__I(dot)(part, BITNET__V(spread)(w, 1), q + 64);
+    }
+    return BITNET__V(add_epi32)(sum, BITNET__I(settle)(part));
+}
+
+BITNET__INLINE BITNET__TARGET void BITNET__I(column_i2s)(const uint8_t *w, const int8_t *q,
+                                                         const int32_t *sums, int n, int rows,
+                                                         int32_t *out) {
+    BITNET__V(i32) sum[BITNET__TILE];
+    int r;
+    for (r = 0; r < BITNET__TILE; r++)
+        sum[r] = BITNET__I(row_i2s)(w + bitnet__clamp(r, rows) * (size_t)(n / 4), q, n);
+    BITNET__V(end_column_i32)(sum, sums, 1, rows, out);
+}
+
 BITNET__INLINE BITNET__TARGET int BITNET__I(tile_i2s_cols)(const uint8_t *w, const int8_t *q,
                                                            const int32_t *sums, int n, int rows,
                                                            int cols, int32_t *out,
                                                            size_t out_stride) {
     const int most = BITNET__I(tile_cols), count = bitnet__share(cols, most);
-    if (count == 1) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 1);
+    if (count == 1 && BITNET__I(together) == 1)
+        BITNET__I(column_i2s)(w, q, sums, n, rows, out);
+    else if (count == 1) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 1);
     else if (count == 2) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 2);
     else if (count == 3) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 3);
     else if (most > 3 && count == 4) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 4);
