@@ -48,7 +48,7 @@
        bits). There are sums of codes and sums of 4 times the codes.
 
        relaxed-simd, relaxed dots of two products: bytes of v, v >> 2, v >> 4 and v >> 6, masked by
-       0x03. Sums of 4 times the codes would fit int16 for only 5 blocks.
+       0x03. Sums of 4 times the codes would fit int16 for only one block.
 
    LOOKED-UP SUMS, for many columns
        A byte of weights has four codes: 81 values without code 3. For each place of a byte in a row
@@ -95,8 +95,8 @@
                           q < 0. A lane gets 32 products a block, 16 of codes up to 3 and 16 of
                           -2 to 1: the second row's are at most 16 * 5 * 128 = 10240, 12 blocks
                           122880, times 2^14 under 2^31.
-       relaxed, row       int16, a lane of each of 4 sums: a block is 2 pairs of code,
-                          2 * 2 * 3 * 128 = 1536. 20 blocks (HALVES_BLOCKS2): 30720.
+       relaxed, row       int16, a lane: a block is 8 pairs of code, 8 * 2 * 3 * 128 = 6144. 5
+                          blocks (HALVES_BLOCKS2): 30720.
                           int32: all lanes together 4 code, n / 2 products of 1536, at most
                           805306368; code, a quarter of that.
        looked-up sums     int16: no code 3, so 224 weights are at most 224 * 128 = 28672.
@@ -112,9 +112,9 @@
                           pairs of products are at most 2 * 128 * 127 = 32512, and weights of
                           positions have 7 bits.
        dotrows_u4         1920 n, at most 2013265920, and 8 times the sum of q, at most 2^30. Pairs
-                          of products are at most 2 * 15 * 128 = 3840; int16, a lane of each of 4
-                          sums: a block is 2 pairs. 4 blocks (HALVES_BLOCKS4): 30720. simd128, one
-                          column: 16 times as much, but only for 8192 weights: 251658240.
+                          of products are at most 2 * 15 * 128 = 3840; int16, a lane: a block
+                          (HALVES_BLOCKS4) is 8 pairs, 30720. simd128, one column: 16 times as
+                          much, but only for 8192 weights: 251658240.
 
    BOUNDS of a group of 256, for codes up to 2. int32 holds the exact dot product.
        simd128, tile      Of 8 products of a lane, 4 times the first row's are from 0 to
@@ -840,67 +840,72 @@ BITNET__INLINE v128_t bitnet__add_halves(v128_t sum, v128_t v, const int down, v
 }
 
 /* ---- I2_S and 4 bits, few columns, relaxed SIMD ----
-   A row at a time: the weights are one stream of memory, because the next row follows at once. The
-   CPU's prefetchers keep up with one stream better than with four. A row has several sums, because
-   an addition waits for the one before it. */
+   Four rows at once, a quarter of the matrix apart: so memory is read in four streams. The
+   prefetchers of Intel CPUs fetch one stream at less than half of the speed. A row has few sums,
+   because they all stay in registers. */
 enum {
-    BITNET__HALVES_BLOCKS2 = 20,       /* of fields of 2 bits, whose sums fit int16 */
-    BITNET__HALVES_BLOCKS4 = 4         /* of 4 bits */
+    BITNET__HALVES_BLOCKS2 = 5,        /* of fields of 2 bits, whose sums fit int16 */
+    BITNET__HALVES_BLOCKS4 = 1         /* of 4 bits */
 };
 
 /* By relaxed dots of two products, for engines whose relaxed dot is PMADDUBSW: SATURATED. Fields of
-   2 or 4 bits are moved to the lowest bits. */
-BITNET__INLINE v128_t bitnet__dot_halves(const uint8_t *w, const int8_t *q, int n,
-                                         const int bits) {
+   2 or 4 bits are moved to the lowest bits. dot [4 rows]. */
+BITNET__INLINE void bitnet__dot_halves(const uint8_t *const *row, const int8_t *q, int n,
+                                       const int bits, v128_t *dot) {
     const int fields = 8 / bits, most = 128 * (bits == 2 ? BITNET__HALVES_BLOCKS2
                                                          : BITNET__HALVES_BLOCKS4);
     const v128_t mask = bitnet__kept_wasm(bits == 2 ? BITNET__BITS2 : BITNET__BITS4);
-    v128_t dot = wasm_i32x4_const_splat(0), part[4], v;
-    int i, h, k, len;
+    v128_t part[4], v;
+    size_t at = 0;
+    int i, r, h, k, len;
+    BITNET__UNROLL for (r = 0; r < 4; r++) dot[r] = wasm_i32x4_const_splat(0);
     for (; n > 0; n -= len) {
         len = n < most ? n : most;
-        BITNET__UNROLL for (i = 0; i < 4; i++) part[i] = wasm_i32x4_const_splat(0);
-        BITNET__ROLLED for (k = 0; k < len; k += 128, q += 128, w += 16 * bits) {
+        BITNET__UNROLL for (r = 0; r < 4; r++) part[r] = wasm_i32x4_const_splat(0);
+        BITNET__ROLLED for (k = 0; k < len; k += 128, q += 128, at += 16 * (size_t)bits) {
             BITNET__UNROLL for (h = 0; h < bits; h++) {
-                v = wasm_v128_load(w + 16 * h);
-                BITNET__UNROLL for (i = 0; i < fields; i++) {
-                    v128_t *const sum = &part[(h * fields + i) % 4];
-                    *sum = bitnet__add_halves(
-                        *sum, v, bits * i, mask,
-                        wasm_v128_load(q + 16 * (h + bits * (fields - 1 - i))));
+                BITNET__UNROLL for (r = 0; r < 4; r++) {
+                    v = wasm_v128_load(row[r] + at + 16 * h);
+                    BITNET__UNROLL for (i = 0; i < fields; i++)
+                        part[r] = bitnet__add_halves(
+                            part[r], v, bits * i, mask,
+                            wasm_v128_load(q + 16 * (h + bits * (fields - 1 - i))));
                 }
             }
         }
-        BITNET__UNROLL for (i = 0; i < 4; i++)
-            dot = wasm_i32x4_add(dot,
-                                 wasm_i32x4_dot_i16x8(part[i], wasm_i16x8_const_splat(1)));
+        BITNET__UNROLL for (r = 0; r < 4; r++)
+            dot[r] = wasm_i32x4_add(dot[r],
+                                    wasm_i32x4_dot_i16x8(part[r], wasm_i16x8_const_splat(1)));
     }
-    return dot;
 }
 
 /* By relaxed dots of four products. Fields of 4 bits are moved, and so are pairs of fields of 2
    bits: the upper field of a pair has sums of 4 times the codes. */
-BITNET__INLINE v128_t bitnet__dot_fours(const uint8_t *w, const int8_t *q, int n, const int bits) {
+BITNET__INLINE void bitnet__dot_fours(const uint8_t *const *row, const int8_t *q, int n,
+                                      const int bits, v128_t *dot) {
     const int fields = 8 / bits;
-    v128_t part[8], mask[2], v;
-    int i, h;
+    v128_t part[4][2], mask[2], v;
+    size_t at;
+    int i, r, h;
     mask[0] = bitnet__kept_wasm(bits == 2 ? BITNET__BITS2 : BITNET__BITS4);
     mask[1] = wasm_i32x4_shl(mask[0], 2);
-    BITNET__UNROLL for (i = 0; i < 8; i++) part[i] = wasm_i32x4_const_splat(0);
-    BITNET__ROLLED for (; n > 0; n -= 128, q += 128, w += 16 * bits) {
+    BITNET__UNROLL for (r = 0; r < 4; r++) part[r][0] = part[r][1] = wasm_i32x4_const_splat(0);
+    BITNET__ROLLED for (at = 0; n > 0; n -= 128, q += 128, at += 16 * (size_t)bits) {
         BITNET__UNROLL for (h = 0; h < bits; h++) {
-            v = wasm_v128_load(w + 16 * h);
-            BITNET__UNROLL for (i = 0; i < fields; i++) {
-                v128_t *const sum = &part[h * fields + i];
-                if (i == fields / 2) v = wasm_u16x8_shr(v, 4);
-                *sum = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
-                    wasm_v128_load(q + 16 * (h + bits * (fields - 1 - i))),
-                    wasm_v128_and(v, mask[bits == 2 ? i % 2 : 0]), *sum);
+            BITNET__UNROLL for (r = 0; r < 4; r++) {
+                v = wasm_v128_load(row[r] + at + 16 * h);
+                BITNET__UNROLL for (i = 0; i < fields; i++) {
+                    if (i == fields / 2) v = wasm_u16x8_shr(v, 4);
+                    part[r][i % 2] = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
+                        wasm_v128_load(q + 16 * (h + bits * (fields - 1 - i))),
+                        wasm_v128_and(v, mask[bits == 2 ? i % 2 : 0]), part[r][i % 2]);
+                }
             }
         }
     }
-    BITNET__UNROLL for (i = 2; i < 8; i++) part[i % 2] = wasm_i32x4_add(part[i % 2], part[i]);
-    return wasm_i32x4_add(part[0], bits == 2 ? wasm_i32x4_shr(part[1], 2) : part[1]);
+    BITNET__UNROLL for (r = 0; r < 4; r++)
+        dot[r] = wasm_i32x4_add(part[r][0],
+                                bits == 2 ? wasm_i32x4_shr(part[r][1], 2) : part[r][1]);
 }
 
 /* All rows and columns. n is a multiple of 128. */
@@ -908,19 +913,21 @@ BITNET__INLINE void bitnet__rows_relaxed(const uint8_t *w, const int8_t *q, cons
                                          int n, int rows, int cols, int32_t *out,
                                          size_t out_stride, const int bits, const int halves) {
     const size_t row_bytes = (size_t)(n / 8 * bits);
+    const uint8_t *const end = w + row_bytes * (size_t)rows, *row[4];
+    const int quarter = bitnet__quarter(rows);
     v128_t dot[4];
     int r, c, i;
-    for (r = 0; r < rows; r += 4, w += 4 * row_bytes) {
+    for (r = 0; r < quarter; r++, w += row_bytes) {
+        BITNET__UNROLL for (i = 0; i < 4; i++)
+            row[i] = i * quarter < rows - r ? w + row_bytes * (size_t)(i * quarter) : w;
+        bitnet__touch_wasm(w, row_bytes, row_bytes * (size_t)quarter, end);
         for (c = 0; c < cols; c++) {
             const int8_t *col = q + (size_t)c * (size_t)n;
             const int32_t less = sums[c] * (bits == 2 ? 1 : 8);
-            BITNET__ROLLED for (i = 0; i < 4; i++) {
-                const uint8_t *row = w + bitnet__clamp(i, rows - r) * row_bytes;
-                dot[i] = halves ? bitnet__dot_halves(row, col, n, bits)
-                                : bitnet__dot_fours(row, col, n, bits);
-            }
+            if (halves) bitnet__dot_halves(row, col, n, bits, dot);
+            else bitnet__dot_fours(row, col, n, bits, dot);
             bitnet__put_apart_wasm(out + (size_t)c * out_stride + (size_t)r,
-                                   bitnet__fold4_wasm(dot), rows - r, 1, &less);
+                                   bitnet__fold4_wasm(dot), rows - r, quarter, &less);
         }
     }
 }
