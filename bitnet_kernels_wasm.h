@@ -840,16 +840,16 @@ BITNET__INLINE v128_t bitnet__add_halves(v128_t sum, v128_t v, const int down, v
 }
 
 /* ---- I2_S and 4 bits, few columns, relaxed SIMD ----
-   Four rows at once, a quarter of the matrix apart: so memory is read in four streams. The
-   prefetchers of Intel CPUs fetch one stream at less than half of the speed. A row has few sums,
-   because they all stay in registers. */
+   Tiles of 4 rows, a quarter of the call's rows apart, whose pages are touched as above. A row at a
+   time would be one stream of memory: an Intel Xeon reads that at half the speed. A row has one
+   int16 sum, or two of int32, so that all of them stay in registers. */
 enum {
     BITNET__HALVES_BLOCKS2 = 5,        /* of fields of 2 bits, whose sums fit int16 */
     BITNET__HALVES_BLOCKS4 = 1         /* of 4 bits */
 };
 
 /* By relaxed dots of two products, for engines whose relaxed dot is PMADDUBSW: SATURATED. Fields of
-   2 or 4 bits are moved to the lowest bits. dot [4 rows]. */
+   2 or 4 bits are moved to the lowest bits. Writes the dots of 4 rows. */
 BITNET__INLINE void bitnet__dot_halves(const uint8_t *const *row, const int8_t *q, int n,
                                        const int bits, v128_t *dot) {
     const int fields = 8 / bits, most = 128 * (bits == 2 ? BITNET__HALVES_BLOCKS2
@@ -919,7 +919,7 @@ BITNET__INLINE void bitnet__rows_relaxed(const uint8_t *w, const int8_t *q, cons
     int r, c, i;
     for (r = 0; r < quarter; r++, w += row_bytes) {
         BITNET__UNROLL for (i = 0; i < 4; i++)
-            row[i] = i * quarter < rows - r ? w + row_bytes * (size_t)(i * quarter) : w;
+            row[i] = w + bitnet__clamp(i * quarter, rows - r) * row_bytes;
         bitnet__touch_wasm(w, row_bytes, row_bytes * (size_t)quarter, end);
         for (c = 0; c < cols; c++) {
             const int8_t *col = q + (size_t)c * (size_t)n;

@@ -2788,8 +2788,8 @@ BITNET__APART BITNET__TARGET void BITNET__V(end_dots)(BITNET__V(i32) (*sum)[4],
    until settle, after at most `depth` blocks, adds both halves into int32. `together` rows of the
    4 are computed at a time: as many as the registers have room for. If that is all 4, their codes
    come first, and then each column is loaded once for the 4 rows; else the codes of a row come just
-   before its products, which take the columns from memory. One row at a time and one column are
-   row_i2s. */
+   before its products, which take the columns from memory. One column, where `together` is 1, is
+   column_i2s instead. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(block_i2s)(
     BITNET__V(pair) (*part)[BITNET__I(together)], const uint8_t *const *row, const int8_t *q,
     int n, size_t b, const int tile_cols) {
@@ -2891,6 +2891,7 @@ BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(row_i2s)(const uint8_t *w
     return BITNET__V(add_epi32)(sum, BITNET__I(settle)(part));
 }
 
+/* The dots of 4 rows with a column. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(column_i2s)(const uint8_t *w, const int8_t *q,
                                                          const int32_t *sums, int n, int rows,
                                                          int32_t *out) {
