@@ -66,6 +66,7 @@
            gen->messages = &message;
            gen->n_messages = 1;
            while (fgets(line, sizeof line, stdin)) {
+               line[strcspn(line, "\r\n")] = 0;
                if (bitnet_generate(ctx, gen, NULL, &err) != BITNET_OK) printf("(%s)", err.text);
                printf("\n");
            }
@@ -211,9 +212,10 @@
    A context may be used by only one thread at a time. While another thread, or the call whose
    callback is running, uses it, further calls fail at once with BITNET_ERR_BUSY (bitnet_logits
    returns 0, bitnet_sample -1, and bitnet_ctx_free frees nothing); with BITNET_NO_THREADS, calls
-   from other threads are not detected. Callbacks may call all functions that take a const
-   bitnet_ctx, and those of bitnet_generate may call bitnet_logits. Callbacks must return: after a
-   longjmp or an exception out of one, the context stays in use.
+   from other threads are not detected. Functions that take a const bitnet_ctx are not refused: do
+   not call them from another thread meanwhile, that is a data race. Callbacks may call all
+   functions that take a const bitnet_ctx, and those of bitnet_generate may call bitnet_logits.
+   Callbacks must return: after a longjmp or an exception out of one, the context stays in use.
 
    A context works with n_threads threads: the caller's, and worker threads that sleep between
    calls. n_threads 0 means as many as the process may use: the CPUs in its affinity mask (Linux and
@@ -263,16 +265,19 @@
    kills the process with SIGBUS (Windows allows neither). For a file that others may touch, set
    bitnet_model_params.copy: the model then reads all of it into memory of its own.
 
-   Linux is asked for large pages (MADV_HUGEPAGE), with which writing is 5 to 15 % faster: for the
-   mapped file and, of memory from malloc, for packed weights, the head's copy and the cache of
+   Linux is asked for large pages (MADV_HUGEPAGE), with which generation is 5 to 15 % faster: for
+   the mapped file and, of memory from malloc, for packed weights, the head's copy and the cache of
    several sequences. A file has large pages where the file system has them and the file was not in
-   memory before it was mapped: not just after a download. Then, too, bitnet_model_params.copy gives
-   the weights large pages.
+   memory before it was mapped. So right after a download it has none. bitnet_model_params.copy
+   gives the weights large pages even then.
 
    bitnet_eval, bitnet_logits and bitnet_sample allocate nothing, but for the pages of further
    sequences. Tokenizing allocates, and frees before it returns: 32 to 64 times the size of a word
    over 256 bytes; with a SentencePiece tokenizer, which has no words, 41 to 81 times a text over
-   255 bytes; with qwen2, 3 times a text that is not NFC; and 3 times the longest chat message.
+   255 bytes; with qwen2, for a text that is not NFC, 3 times its bytes and 32 bytes for each code
+   point of its longest run of combining marks (19 times the text at most). A chat takes 3 times its
+   longest text between two special tokens of the template: a message with what is around it, the
+   system message with the tools, or the whole chat if the template has no such tokens (falcon-e).
    bitnet_generate allocates, and frees before it returns, a buffer for the text that it holds back,
    usually a few hundred bytes, and for stop strings up to 9 bytes per byte and 32 per string.
 
@@ -280,8 +285,9 @@
    ------
    Functions that can fail return BITNET_OK or a negative bitnet_result, and fill in a bitnet_error,
    whose pointer may be 0, with a text that says what is wrong, where, and if possible what to do.
-   On failure *out is 0. Functions that return a length return a negative bitnet_result instead.
-   Unless its comment says otherwise, a call that fails changes nothing and can be repeated.
+   A function that creates something sets *out to 0 on failure. Functions that return a length
+   return a negative bitnet_result instead. Unless its comment says otherwise, a call that fails
+   changes nothing and can be repeated; but an array that it was to fill may hold anything.
 
    No function crashes on a null pointer, or on a number out of the range in its comment. Unless the
    comment allows it, a function that returns a bitnet_result or a length returns BITNET_ERR_ARG,
@@ -345,8 +351,8 @@
    TL2_R16, type 20016, is this library's own: the weights of TL2, 5 bits for 3, in the order in
    which the kernel tables named -tl2 read them. With such a table a mapped file needs no copy and
    nothing is repacked; a file in TL2_R16 uses the best of them by default. Where there is none, or
-   rows are not whole 128-groups, the weights are repacked as I2_S. Writing reads 87 MB less for a
-   token of the 2B model than with I2_S. llama.cpp and other engines refuse the file, because they
+   rows are not whole 128-groups, the weights are repacked as I2_S. A generated token of the 2B
+   model reads 87 MB less than with I2_S. llama.cpp and other engines refuse the file, because they
    do not know the number; examples/convert turns it back into every other packing, without loss.
    The layout is drawn in @kernels. Like I2_S, TL1 and TL2 a tensor ends with 32 bytes, which begin
    with its scale. An unused value, a code other than 0 where a row is filled up, and a group of
@@ -415,11 +421,11 @@
    sigaltstack() refuses stacks that are too small for tiles (below 11 KB or so). A process that has
    such a stack already gets no permission, and uses avx512vnni. BITNET_NO_AMX never asks.
 
-   With bitnet_model_params.measure_kernels loading measures which table writes fastest, and
-   bitnet_model_info.kernels tells which one that was. Writing reads all weights for each token. The
+   With bitnet_model_params.measure_kernels loading measures which table generates fastest, and
+   bitnet_model_info.kernels tells which one that was. Each generated token reads all weights. The
    time for that is measured, of the model's own weights with all threads, and the time in which a
    table multiplies as many that are in the cache. The two overlap in part: the root of the sum of
-   their squares comes near to what writing takes. A table that repacks must promise 3 % more than
+   their squares comes near to what a token takes. A table that repacks must promise 3 % more than
    one that does not. All this takes 45 ms for the 2B model. Nothing is remembered: on a busy
    machine the choice may differ from time to time. The logits are the same bits with every table.
    Weights with a scale per block have one layout, so the default table is used; it is also used
@@ -450,7 +456,7 @@
    survive:
 
        bits    bytes    1024 elements    element x becomes
-       8       n        1024             round(127 x / max|x|), as int8; halves to even
+       8       n        1024             round(x (127 / max|x|)) in double, halves to even, as int8
        4       n / 2    512              u = 2 floor(x / (0.3352 r)) + 1, within -15 .. 15
        2       n / 4    256              u = 2 floor(x / (0.9957 r)) + 1, within -3 .. 3
        1       n / 8    128              u = 1 for x >= 0, else -1
@@ -722,7 +728,8 @@ typedef struct bitnet_model_info {
     uint64_t file_bytes;
     uint64_t own_bytes;          /* allocated by the model, beyond the mapped or borrowed file */
     uint64_t head_copy_bytes;    /* of the copy of the head, which the first context that uses
-                                    it adds to own_bytes; 0: no head, or one too wide */
+                                    it adds to own_bytes; 0: no head, one with ternary weights and
+                                    a scale per group, or a dim under 16 or over 32768 */
     bitnet_token bos, eos, eot;  /* -1: the file has none */
     int32_t add_bos, add_eos;    /* 1: the file wants BOS before a text, EOS behind it */
     int32_t has_head;            /* 1: it writes text; 0: it only makes embeddings */
@@ -736,7 +743,7 @@ typedef struct bitnet_model_info {
 /* How keys and values are kept. I8: 8 bits for each number, and a scale for each position and
    head. That is half the memory of F16, and attention is computed in integers: faster in long
    contexts, and not as close to the model (MEMORY has figures). The size of a head must be a
-   multiple of 4. */
+   multiple of 4, at most 65536. */
 typedef enum bitnet_kv_type {
     BITNET_KV_F16 = 0, BITNET_KV_F32 = 1, BITNET_KV_I8 = 2
 } bitnet_kv_type;
@@ -747,7 +754,8 @@ typedef struct bitnet_ctx_params {
     int32_t n_logits;            /* rows that a call can keep, 1 .. n_seqs * n_ctx; 0: n_seqs */
     int32_t n_seqs;              /* conversations, 1 .. 4096; 0: 1; see SEQUENCES */
     int64_t n_kv;                /* with more than one: positions that all may take, rounded up
-                                    to pages of 64; 0: all that they can take */
+                                    to pages of 64, at most n_seqs times n_ctx, rounded up, too;
+                                    0: all that they can take */
     int32_t n_threads;           /* 1 .. 256; 0: as many as the process may use; see THREADS */
     bitnet_kv_type kv_type;      /* of the KV cache */
     int32_t no_head_copy;           /* 1: no copy of the output head; see OUTPUT HEAD */
@@ -802,7 +810,8 @@ typedef struct bitnet_sampler {
     int32_t repeat_window;       /* how many recent tokens the penalties see; 0: 64, < 0: all */
     float frequency_penalty;     /* subtracted for each time that a token is among these; 0: off */
     float presence_penalty;      /* subtracted once for such a token; 0: off */
-    const bitnet_logit_bias *bias;   /* -INFINITY or NaN forbids a token; unknown ids are ignored */
+    const bitnet_logit_bias *bias;   /* -INFINITY or NaN forbids a token, unless no other is left;
+                                        unknown ids are ignored */
     int32_t n_bias;              /* 0 or more */
     uint64_t rng;                /* the whole random state; any seed; each draw advances it */
     /* Rules for the text, such as a game's or a grammar's (bitnet_grammar.h). 0: not called. These
@@ -848,7 +857,7 @@ typedef struct bitnet_chat_template {
     const char *system_text;     /* of chats that begin without a system message */
     const char *think, *no_think;        /* behind reply, for BITNET_THINK_ON and _OFF */
     const char *tools_before, *tools_behind;     /* around bitnet_chat_params.tools in the system
-                                                    message */
+                                                    message, so system or other must be there */
     bitnet_thinking thinking;    /* what BITNET_THINK_AUTO does; AUTO: neither think nor no_think */
     int32_t trim;                /* 1: white space around a message is left out */
     int32_t drop_thinking;       /* 1: <think>...</think> in the assistant's messages is left out if
@@ -891,7 +900,9 @@ typedef enum bitnet_stop {
     BITNET_STOP_LENGTH,          /* max_tokens, or the context is full */
     BITNET_STOP_STRING,          /* a stop string was generated; text_fn does not get it */
     BITNET_STOP_CALLBACK,        /* text_fn returned nonzero */
-    BITNET_STOP_MASK             /* the sampler's mask_fn allowed no token; none is pending */
+    BITNET_STOP_MASK             /* the sampler's mask_fn allowed no token. None is pending, so a
+                                    message that follows does not end this reply: append the token
+                                    that does before it */
 } bitnet_stop;
 
 /* Counters of prompt lookup, to which bitnet_generate adds. */
@@ -919,8 +930,9 @@ typedef struct bitnet_generate_params {
     int32_t n_stop_strings;      /* 0 or more */
     /* Called once for each new token t with the text that is now certain: whole characters that
        cannot become part of a stop string; n may be 0. A last call may follow with t = -1 and the
-       text held back until then. text has no NUL and lives only during the call. t was sampled from
-       bitnet_logits(c, -1). Nonzero stops, and drops text still held back. 0: not called. */
+       text held back until then. text is not NUL-terminated (it may contain NULs) and lives only
+       during the call. t was sampled from bitnet_logits(c, -1). Nonzero stops, and drops text still
+       held back. 0: not called. */
     bitnet_text_fn text_fn;
     /* Called after each n_batch tokens of the prompt (32 beside other generations). total counts
        the pending token, BOS and what the chat template adds. There are logits only when done ==
@@ -995,8 +1007,9 @@ struct bitnet_kernels {
     int row_group;
     size_t (*packed_bytes)(int n, int rows);
     int (*pack)(const uint8_t *i2s, int n, int rows, uint8_t *out);
-    /* q[i] = clamp(round_half_even(x[i] * s), -128, 127) with s = 127 / max(max|x|, 1e-5); NaN
-       gives -128. *sum = sum of q. Returns s. n is at most 2^20. */
+    /* q[i] = clamp(round_half_even(x[i] * s), -128, 127) with s = 127 / max(max|x|, 1e-5). If any x
+       is NaN, max|x| counts as 0; a NaN itself gives -128. *sum = sum of q. Returns s. n is at most
+       2^20. */
     float (*quantize)(const float *x, int n, int8_t *q, int32_t *sum);
     /* out = sum over i of (code - 1) * q[i], exact. w is I2_S (128-group) or what pack made of it.
        n is a multiple of 128, at most 2^20. q is [cols][n]; sums [cols] come from quantize. */
@@ -1118,9 +1131,10 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
    of the whole result, or a negative bitnet_result, and write the first cap elements. The array may
    be 0: then they write nothing. BITNET_ERR_LIMIT: the length is over INT32_MAX. */
 
-/* The value of a metadata key as text, with numbers in decimal and a NUL at the end (if cap > 0;
-   the length does not count it). BITNET_ERR_NOT_FOUND: there is no such key.
-   BITNET_ERR_UNSUPPORTED: it is an array; bitnet_gguf_find_key reads those. */
+/* The value of a metadata key as text, with numbers in decimal (a point in every locale), BOOL as
+   true or false, and a NUL at the end (if cap > 0; the length does not count it).
+   BITNET_ERR_NOT_FOUND: there is no such key. BITNET_ERR_UNSUPPORTED: it is an array;
+   bitnet_gguf_find_key reads those. */
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf, size_t cap);
 
 /* The tokens of a text of n bytes, any bytes; text may be 0 if n is 0. flags: BITNET_ADD_BOS,
@@ -1162,10 +1176,12 @@ BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
 BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_model *m);
 
 /* The tokens of n messages in a chat template; messages may be 0 if n is 0. chat may be 0. flags:
-   BITNET_ADD_BOS (the chat begins: BOS, if the template has it, and what it writes into the system
-   message), BITNET_OPEN_REPLY, BITNET_CUT_REPLY, BITNET_ENDED_REPLY. BITNET_ERR_ARG: a role or
-   content is 0, a role "" or one that the template does not know. BITNET_ERR_UNSUPPORTED: the
-   model's template is not known, or has no tools or thinking. See CHAT. */
+   BITNET_ADD_BOS (the chat begins: BOS, if the model's template has it, or with another template,
+   a copy too, if the file asks for it; and what the template writes into the system message),
+   BITNET_OPEN_REPLY, BITNET_CUT_REPLY, BITNET_ENDED_REPLY. BITNET_ERR_ARG: a role or content is 0,
+   a role "" or one that the template does not know, or thinking is out of range.
+   BITNET_ERR_UNSUPPORTED: the model's template is not known, or has no tools or thinking. See
+   CHAT. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
                                     const bitnet_message *messages, int n, int flags,
                                     bitnet_token *out, size_t cap);
@@ -1191,7 +1207,8 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params);
 
 /* Creates an empty context, which bitnet_ctx_free frees. params and err may be 0. The model, the
-   hooks and their uds must outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY. */
+   hooks and their uds must outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY,
+   _UNSUPPORTED (BITNET_KV_I8, with heads of another size). */
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
                                            bitnet_ctx **out, bitnet_error *err);
 
@@ -1211,8 +1228,9 @@ BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);
 /* How many of the n_vocab logits the last bitnet_sample computed exactly; see OUTPUT HEAD. */
 BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c);
-/* How many bytes of the head and its copy that bitnet_sample read. Rows of logits that wait are
-   bounded together, by the first sample of one of them. */
+/* How many bytes of the head and of its copy the last bitnet_sample has read, and bitnet_logits and
+   bitnet_logprobs since then. Rows of logits that wait are bounded together, by the first sample of
+   one of them. */
 BITNET_API uint64_t bitnet_ctx_head_bytes(const bitnet_ctx *c);
 
 /* The same of a sequence, 0 .. n_seqs - 1; those above are of sequence 0. For other numbers they
@@ -1234,17 +1252,17 @@ BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to
    the rest is dropped, the pending token too, and what is missing is evaluated: always the last
    token. tokens may be the sequence's own: that computes its logits again. *n_kept, which may be 0,
    becomes how many were kept, 0 .. n - 1; err may be 0. BITNET_ERR_ARG, _BUSY, and _FULL if n is
-   over n_ctx: nothing has changed. Any other failure (see bitnet_eval; _FULL: the KV cache is full;
-   _MEMORY) leaves the tokens that were kept, and no pending token. */
+   over n_ctx: nothing has changed, and *n_kept is not set. Any other failure (see bitnet_eval;
+   _FULL: the KV cache is full; _MEMORY) leaves the tokens that were kept, and no pending token. */
 BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
                                          int32_t n, int32_t *n_kept, bitnet_error *err);
 
 /* Removes tokens from .. to - 1 (0 <= from <= to <= bitnet_seq_length). Those behind them move up
    and are evaluated again, since they have seen what is removed: the sequence has the same bits as
    if that had never been there, and the logits of its last token. (If none are behind, nothing is
-   evaluated, and there are no logits.) The pending token stays. err may be 0. BITNET_ERR_ARG,
-   _BUSY: nothing has changed. Any other failure (see bitnet_eval) leaves the tokens before `from`,
-   and no pending token. */
+   evaluated, and there are no logits.) The pending token stays. from == to changes nothing, logits
+   neither. err may be 0. BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see
+   bitnet_eval) leaves the tokens before `from`, and no pending token. */
 BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
                                            bitnet_error *err);
 
@@ -1285,7 +1303,8 @@ BITNET_API bitnet_result bitnet_seq_load_memory(bitnet_ctx *c, int32_t seq, cons
                                                 size_t size, bitnet_error *err);
 
 /* Keeps the first length tokens (0 .. bitnet_ctx_length) and drops the rest, and always the pending
-   token. Logits remain only if no token was dropped. BITNET_ERR_ARG: length is out of range. */
+   token. The logits of dropped tokens are gone, and row -1 with them. BITNET_ERR_ARG: length is out
+   of range. */
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
 
 /* Appends n tokens, one or more, after the pending token if there is one. all_logits 1 keeps the
@@ -1293,7 +1312,8 @@ BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
    the tokens that it held before; its logits may be gone. BITNET_ERR_FULL: they do not all fit.
    BITNET_ERR_ARG: a token is outside the vocabulary. BITNET_ERR_LIMIT: all_logits with n over
    n_logits. BITNET_ERR_FORMAT: a NaN or an infinity in an embedding or a layer, as only damaged or
-   hostile weights cause; err names the first token, its position and the layer. BITNET_ERR_BUSY. */
+   hostile weights cause; err names the first token, its position and the layer. BITNET_ERR_BUSY.
+   BITNET_ERR_CANCELLED: cancel_fn said so. BITNET_ERR_MEMORY: for a page of several sequences. */
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err);
 
@@ -1308,14 +1328,15 @@ BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, i
                                           bitnet_error *err);
 
 /* The logits [n_vocab] of row i of the last bitnet_eval; -1: of the last row. They are computed
-   when first asked for, belong to the context and are valid until its next bitnet_eval. 0: there is
-   no such row, or the context is in use. A NaN or an infinity in the head stays in the logits. */
+   when first asked for, belong to the context and are valid until the next call that evaluates or
+   drops tokens of it. 0: there is no such row, the model has no head, or the context is in use. A
+   NaN or an infinity in the head stays in the logits. */
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
 
 /* Samples a token from the logits of the last row. s may be 0: greedy. s->rng advances. Does not
-   evaluate the token. -1: nothing has been evaluated, the context is in use, s has an n_bias
-   without a list, or its mask_fn allows nothing. The token is in the vocabulary, even if logits are
-   not finite. */
+   evaluate the token. -1: there is no such row (nothing has been evaluated, or its token was
+   dropped), the model has no head, the context is in use, s has an n_bias without a list, or its
+   mask_fn allows nothing. The token is in the vocabulary, even if logits are not finite. */
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
 /* The same from the logits of row i, -1: the last one; see bitnet_logits. */
 BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t i, bitnet_sampler *s);
@@ -1327,8 +1348,8 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
 
 /* The n most likely tokens of row i (-1: the last one), the best first, and the natural logarithms
    of their probabilities (softmax of the logits, before any sampler), in out [n]. Computes all
-   logits, but sorts only n. BITNET_ERR_ARG: there is no such row, or n is not in 1 .. n_vocab.
-   BITNET_ERR_BUSY. With an infinite logit the logarithms mean nothing. */
+   logits, but sorts only n. BITNET_ERR_ARG: there is no such row, the model has no head, or n is
+   not in 1 .. n_vocab. BITNET_ERR_BUSY. With an infinite logit the logarithms mean nothing. */
 typedef struct bitnet_logprob { bitnet_token token; float logprob; } bitnet_logprob;
 BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n);
 
@@ -1340,8 +1361,9 @@ BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logpro
    keeps what was generated, and that token is pending.
    BITNET_ERR_ARG: a parameter is out of range, or there is neither a prompt nor a pending token.
    BITNET_ERR_FULL: the prompt and the pending token do not fit. BITNET_ERR_LIMIT: n_logits is too
-   small for lookup. BITNET_ERR_CANCELLED: progress_fn said so.
-   BITNET_ERR_MEMORY, _BUSY, and what bitnet_eval and bitnet_chat_tokenize return. */
+   small for lookup. BITNET_ERR_CANCELLED: progress_fn said so. BITNET_ERR_UNSUPPORTED: the model
+   has no head. BITNET_ERR_MEMORY, _BUSY, and what bitnet_eval and bitnet_chat_tokenize return. On
+   failure *why means nothing. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
@@ -1390,9 +1412,10 @@ BITNET_API void bitnet_gen_end(bitnet_gen *g);
    with no_head_copy. params (0: defaults) and err may be 0. Memory: one vector of double for each
    sequence with BITNET_POOLING_MEAN. On failure out holds anything.
    BITNET_ERR_FULL: an input has more than n_ctx tokens (err names it), or the KV cache has no room
-   for it (n_kv). BITNET_ERR_ARG: an input is empty, has a token outside the vocabulary, or pooling
-   is out of range or neither the file nor params name one; a sequence is not empty. _CANCELLED,
-   _FORMAT, _MEMORY, _BUSY: as bitnet_eval. */
+   for it (n_kv). BITNET_ERR_ARG: an input has no tokens (the text "" has its BOS and EOS, if the
+   file asks for them) or one outside the vocabulary; pooling is out of range, or neither the file
+   nor params name one; a sequence is not empty. _LIMIT: as bitnet_tokenize. _CANCELLED, _FORMAT,
+   _MEMORY, _BUSY: as bitnet_eval. */
 BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *inputs, int32_t n,
                                       const bitnet_embed_params *params, float *out,
                                       bitnet_error *err);
@@ -1400,8 +1423,8 @@ BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *i
 /* Vectors of n elements with 8, 4, 2 or 1 bits each, for storage and search; see EMBEDDINGS. They
    have no scale: only directions are compared. The bytes of one; 0: there are no such bits. */
 BITNET_API size_t bitnet_vector_bytes(int32_t n, int bits);
-/* Packs x [n], of any length, into out [bitnet_vector_bytes]. BITNET_ERR_ARG: there are no such
-   bits, or x has a NaN or an infinity. */
+/* Packs x [n], n at most 2^20, of any norm, into out [bitnet_vector_bytes]. BITNET_ERR_ARG: there
+   are no such bits, n is out of range, or x has a NaN or an infinity. */
 BITNET_API bitnet_result bitnet_vector_pack(const float *x, int32_t n, int bits, void *out);
 /* The cosine of the angle between two packed vectors, from -1 to 1; the same on every machine. 0: a
    vector is all zeros, or there are no such bits. n is at most 2^20. */
@@ -1475,8 +1498,9 @@ typedef struct bitnet_gguf_tensor {
     const uint8_t *data;         /* belongs to the open file; 0: use bitnet_gguf_read */
 } bitnet_gguf_tensor;
 
-/* Opens a GGUF file of any architecture, with the checks that loading a model makes; mapped, where
-   the system can. allocator (0: malloc) and err may be 0. Close it with bitnet_gguf_close. */
+/* Opens a GGUF file of any architecture, with the checks that loading a model makes of the header
+   (not of the bytes behind the last tensor); mapped, where the system can. allocator (0: malloc)
+   and err may be 0. Close it with bitnet_gguf_close. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
                                                bitnet_gguf **out, bitnet_error *err);
@@ -1713,15 +1737,15 @@ extern "C" {
 
 /* =============================================================================================
    @util  memory, UTF-8, error texts, a heap, little-endian loads and stores, float formats
-   No other section calls malloc or formats text. Files and weights are read byte by byte or with
-   memcpy, because nothing in a file is known to be aligned.
+   No other section calls malloc, and only @threads formats text, its paths. Files and weights are
+   read byte by byte or with memcpy, because nothing in a file is known to be aligned.
    ============================================================================================= */
 
 enum {
     BITNET__MAX_ROW = 1 << 20,         /* elements in a row of weights: integer sums fit int32 */
     BITNET__MAX_GROUP = 256,           /* rows that a kernel table may pack together */
     BITNET__ROWS = BITNET__ARCH_WASM ? 640 : BITNET__MAX_GROUP,    /* rows of a layer whose products
-                                          are computed at a time; the WASM kernels look so many up
+                                          are computed at a time; the WASM kernels look up that many
                                           in a table */
     BITNET__LANES = 16,                /* partial sums of every float sum */
     BITNET__TEXT = 128                 /* bytes of a short text */
@@ -1752,10 +1776,10 @@ BITNET__APART void bitnet__free(const bitnet_allocator *a, void *p) {
 }
 
 /* Asks for large pages for what is streamed through for each token: with small pages, 5 to 20 % of
-   the time went into address translation. A mapped file has them if the system reads it in so large
-   pieces, which it does when asked before. A single sequence's cache stays with small ones: the
-   first token touches all of its parts, and large pages would fill hundreds of MB with zeros then.
-   A strict -std=c99 hides MADV_HUGEPAGE. */
+   the time went into address translation. A mapped file has them if the system reads it in pieces
+   that large, which it does when asked beforehand. A single sequence's cache stays with small ones:
+   the first token touches all of its parts, and large pages would fill hundreds of MB with zeros
+   then. A strict -std=c99 hides MADV_HUGEPAGE. */
 static void bitnet__huge_pages(const void *p, size_t size) {
 #if defined(BITNET__MMAP_POSIX) && defined(MADV_HUGEPAGE)
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -2854,11 +2878,11 @@ static void bitnet__dotrows_i2s_scalar(const uint8_t *w, const int8_t *q, const 
 
 static size_t bitnet__i2s_bytes(int n, int rows) { return (size_t)rows * (size_t)(n / 4); }
 
-/* TL2_R16: three ternary weights in 5 bits, four of them and a fifth. A group is 16 rows; a row's
-   weights are taken 24 at a time (the last 24 filled up with code 0, which adds nothing), eight
-   triples: triple (h, t), h < 2, t < 4, has weights 12 h + t, 12 h + 4 + t and 12 h + 8 + t, so
-   that place k of four triples meets four neighbouring activations. Four times 24 weights, i = 0
-   to 3, are a block:
+/* TL2_R16: three ternary weights (a triple) in 5 bits: a nibble, and a fifth bit that is stored
+   apart. A group is 16 rows; a row's weights are taken 24 at a time (the last 24 filled up with
+   code 0, which adds nothing), eight triples: triple (h, t), h < 2, t < 4, has weights 12 h + t, 12
+   h + 4 + t and 12 h + 8 + t, so that place k of four triples meets four neighbouring activations.
+   Four times 24 weights, i = 0 to 3, are a block:
 
        bytes   0 ..  63   fifths    byte 4 row + t, bit 2 i + h
               64 .. 127   nibbles   i = 0: byte 4 row + t, bits 3-0 for h = 0, 7-4 for h = 1
@@ -3208,7 +3232,7 @@ typedef void bitnet__dots_fn(const uint8_t *w, const int8_t *q, const int32_t *s
                              int rows, int cols, int32_t *out, size_t out_stride);
 
 /* The first tile of rows and columns: as many as it has, at most `rows` and `cols`. Returns how
-   many columns that were. */
+   many columns it took. */
 typedef int bitnet__tile_fn(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
                             int rows, int cols, int32_t *out, size_t out_stride);
 
@@ -3294,7 +3318,7 @@ BITNET__INLINE void bitnet__panels(const uint8_t *w, const int8_t *q, const int3
 
 /* Panels from `from` columns on, for multiples of `wide` columns; a rest of at most wide / 2 goes
    to the tiles. 256 rows at a time: meanwhile the activations of a panel's depth stay in the L2
-   cache (512 to 640 KB for 512 columns). bytes: those of so many rows. */
+   cache (512 to 640 KB for 512 columns). bytes(n, rows): the size of so many rows. */
 BITNET__INLINE void bitnet__tiles_and_panels(const uint8_t *w, const int8_t *q,
                                              const int32_t *sums, int n, int rows, int cols,
                                              int32_t *out, size_t out_stride,
@@ -5676,17 +5700,30 @@ static bitnet_result bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinkin
     return BITNET_OK;
 }
 
+/* They are put into the system message. */
+static int bitnet__has_tools(const bitnet_chat_template *t) {
+    return t->tools_before && bitnet__turn_of(t, "system");
+}
+
+static int bitnet__is_thinking(bitnet_thinking t) {
+    return (int)t >= BITNET_THINK_AUTO && (int)t <= BITNET_THINK_ON;
+}
+
 /* Adds a chat: bitnet_chat_tokenize on an encoder. */
 static void bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_params *params,
                                 const bitnet_message *messages, int n, int flags) {
     static const bitnet_chat_params defaults = {0, BITNET_THINK_AUTO, 0};
     const bitnet_chat_params *p = params ? params : &defaults;
     const bitnet_chat_template *t = p->chat_template ? p->chat_template : e->vocab->chat;
-    const int bos = p->chat_template ? e->vocab->add_bos : e->vocab->chat_bos;
+    const int bos = t == e->vocab->chat ? e->vocab->chat_bos : e->vocab->add_bos;
     bitnet__chat c;
     bitnet_result r = BITNET_OK;
     int i = 0, last_query;
-    if (!t || (p->tools && !t->tools_before)) {
+    if (!bitnet__is_thinking(p->thinking)) {
+        e->result = BITNET_ERR_ARG;
+        return;
+    }
+    if (!t || (p->tools && !bitnet__has_tools(t))) {
         e->result = BITNET_ERR_UNSUPPORTED;
         return;
     }
@@ -5795,7 +5832,7 @@ static uint64_t bitnet__tensor_size(uint32_t type, const bitnet__type *info, uin
     if (info->block) return n_cols % info->block ? 0 : n / info->block * info->bytes;
     switch (type) {                    /* codes, then 32 bytes that begin with the F32 scale */
         case BITNET_TENSOR_I2_S:
-        case BITNET_TENSOR_TL1: return n / 4 + 32;
+        case BITNET_TENSOR_TL1: return n % 4 ? 0 : n / 4 + 32;
         case BITNET_TENSOR_TL2:        /* always with room for 256 columns in pairs */
             if (n_cols < 256) return 0;
             return ((n_cols - 256) * n_rows / 3 * 5 / 8 + 128 * n_rows * 4 / 8 + 31) / 32 * 32 + 32;
@@ -7676,6 +7713,19 @@ static bitnet_gguf_value bitnet__key_value(const bitnet__gguf *g, const bitnet__
     return v;
 }
 
+/* x with so many digits. The C library's own formatting takes the point from the locale, where it
+   may have several bytes. */
+static void bitnet__format_number(char text[BITNET__TEXT], int digits, double x) {
+    const char *from = text;
+    char *to = text;
+    bitnet__format(text, "%.*g", digits, x);
+    for (; *from; from++) {
+        if (strchr("0123456789e+-infa", *from)) *to++ = *from;
+        else if (to == text || to[-1] != '.') *to++ = '.';
+    }
+    *to = 0;
+}
+
 BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap) {
     char text[BITNET__TEXT];
     const uint8_t *p = value ? value->data : 0;
@@ -7686,13 +7736,13 @@ BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_
     size = value->size;
     if (value->type == BITNET_GGUF_STRING) {
         if (size > INT32_MAX) return BITNET_ERR_LIMIT;
-    } else if (size != bitnet__value_size(value->type)) {
+    } else if (!size || size != bitnet__value_size(value->type)) {
         return BITNET_ERR_ARG;
     } else {
         if (value->type == BITNET_GGUF_BOOL) {
             bitnet__format(text, "%s", p[0] ? "true" : "false");
         } else if (value->type == BITNET_GGUF_F32) {
-            bitnet__format(text, "%.9g", (double)bitnet__load_f32(p));
+            bitnet__format_number(text, 9, (double)bitnet__load_f32(p));
         } else if (bitnet__value_integer(value->type, p, &n)) {
             /* Sign and digits apart: not every snprintf prints the lowest number of a type. */
             const int negative = value->type != BITNET_GGUF_U64 && n >> 63;
@@ -7701,7 +7751,7 @@ BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_
         } else {
             n = bitnet__get_u64(p);
             memcpy(&d, &n, 8);
-            bitnet__format(text, "%.17g", d);
+            bitnet__format_number(text, 17, d);
         }
         p = (const uint8_t *)text;
         size = strlen(text);
@@ -7746,7 +7796,7 @@ static bitnet_result bitnet__get_float(const bitnet__gguf *g, const char *name, 
     *out = fallback;
     if (k) *out = k->type == BITNET_GGUF_F32 ? bitnet__load_f32(bitnet__value_of(g, k)) : 0.0f;
     if (*out > 0.0f && *out >= low && *out <= high) return BITNET_OK;
-    if (k) bitnet__format(what, "is not a F32 from %g to %g", (double)low, (double)high);
+    if (k) bitnet__format(what, "is not an F32 from %g to %g", (double)low, (double)high);
     return bitnet__fail_key(name, k, what, err);
 }
 
@@ -7958,8 +8008,9 @@ typedef struct bitnet__family {
     float gate_a, gate_b;              /* the gate: see sigmoid_gate; both 0: squared ReLU */
     int adjacent;                      /* RoPE rotates 1: (2i, 2i + 1); 0: (i, i + n_rot / 2) */
     int embed_scaled;                  /* 1: the embedding is multiplied by sqrt(dim) */
-    int slide_except;                  /* with attention.sliding_window, layers see so many
-                                          positions, except each such one; 0: there is no window */
+    int slide_except;                  /* with attention.sliding_window, each layer of this number
+                                          sees all positions, the others only so many as the window
+                                          has; 0: there is no window */
     float slide_base;                  /* freq_base of the layers that slide */
     int no_extra_tensors;              /* 1: a tensor that is not used is an error */
     int default_pre;                   /* 1: without tokenizer.ggml.pre, llama-bpe is right */
@@ -8039,7 +8090,7 @@ struct bitnet_model {
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, n_rot, n_ctx;
     int32_t q_dim, kv_dim;             /* n_heads * head_dim, n_kv_heads * head_dim */
     int32_t norm_dim;                  /* 1: rows of a norm */
-    int32_t window;                    /* positions that layers see which slide; 0: none slides */
+    int32_t window;                    /* positions that a sliding layer sees; 0: no layer slides */
     int32_t embeds;                    /* 1: the file has a pooling_type: it is for embeddings */
     int32_t pooling;                   /* BITNET_POOLING_*; 0: the file names none */
     float eps, freq_base, rope_factor; /* rope_factor divides positions: 1, or a scaling's */
@@ -12296,7 +12347,7 @@ static bitnet__tokens bitnet__penalized(const bitnet_sampler *s, bitnet__tokens 
     if (window < 0 || window > before.n) window = before.n;
     if (!repeat && !bitnet__not_0(s->frequency_penalty) && !bitnet__not_0(s->presence_penalty))
         window = 0;
-    before.p += before.n - window;
+    if (before.n > window) before.p += before.n - window;      /* p may be 0 */
     before.n = window;
     return before;
 }
@@ -12319,7 +12370,7 @@ static bitnet__candidate *bitnet__find_candidate(bitnet__candidate *all, int32_t
         if ((token < 0 ? ~token : token) < t) low = middle + 1;
         else high = middle;
     }
-    return low < n && (all[low].token == t || all[low].token == ~t) ? &all[low] : 0;
+    return t >= 0 && low < n && (all[low].token == t || all[low].token == ~t) ? &all[low] : 0;
 }
 
 static void bitnet__penalize(bitnet_ctx *c, const bitnet_sampler *s, bitnet__tokens before,
@@ -12503,11 +12554,12 @@ static void bitnet__require_changed(bitnet_ctx *c, int32_t row, const bitnet_sam
 }
 
 /* All candidates on which this sample can depend, with exact logits; 0: use all logits, because
-   they are computed already or the candidates are too many. */
+   they are computed already, the candidates are too many, or the head is ternary with groups: its
+   rows are not read one by one. */
 static int32_t bitnet__top_candidates(bitnet_ctx *c, int32_t row, const bitnet_sampler *s) {
     const int32_t k = bitnet__top_k(s);
     int32_t n;
-    if (c->n_ready >= c->n_rows || s->rewrite_fn) return 0;
+    if (c->n_ready >= c->n_rows || s->rewrite_fn || c->m->ternary_head.group) return 0;
     if (c->n_allowed >= 0 && c->n_allowed <= bitnet__few(c))
         return bitnet__exact_logits(c, row, bitnet__list_allowed(c));
     if (k < 1 || k > bitnet__few(c) || !bitnet__bound_logits(c, row)) return 0;
@@ -12691,7 +12743,7 @@ static bitnet_result bitnet__gen_alloc(bitnet_gen *g, bitnet_ctx *c,
                                        const bitnet_generate_params *p, bitnet_error *err) {
     bitnet__arena a = {0, 0};
     size_t longest = 0, *links = 0;
-    uint64_t total = 0;
+    uint64_t total = 0, cap;
     int32_t i;
     memset(g, 0, sizeof *g);
     g->c = c;
@@ -12704,7 +12756,11 @@ static bitnet_result bitnet__gen_alloc(bitnet_gen *g, bitnet_ctx *c,
         total += length;
         if (length > longest) longest = length;
     }
-    g->cap = (2 + (size_t)p->lookup) * (3 + 3 * (size_t)c->m->vocab.longest_token) + longest;
+    cap = (2 + (uint64_t)p->lookup) * (3 + 3 * (uint64_t)c->m->vocab.longest_token) + longest;
+    if (cap > SIZE_MAX / 4)            /* a hostile file's token, in 32 bits */
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated text",
+                            (unsigned long long)cap);
+    g->cap = (size_t)cap;
     bitnet__gen_layout(g, &a, total, &links);
     if (!bitnet__arena_alloc(&a, &c->m->params.allocator))
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated text "
@@ -12960,8 +13016,9 @@ static const char *bitnet__why_no_chat(const bitnet_model *m, const bitnet_chat_
     if (!t)
         return "no chat: the file's tokenizer.chat_template is none of LLaMA 3, ChatML (Qwen), "
                "Falcon 3 and Falcon-E; give one of your own, see bitnet_chat_template";
-    return chat->tools && !t->tools_before ? "the chat template has no tools"
-                                           : "the chat template cannot turn thinking on or off";
+    return chat->tools && !bitnet__has_tools(t)
+               ? "the chat template has no tools"
+               : "the chat template cannot turn thinking on or off";
 }
 
 /* Stages the pending token, then the text or the messages. APART: an encoder has 10 KB. */
@@ -13030,6 +13087,9 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
             return bitnet__fail(err, BITNET_ERR_ARG, "message %d: the chat template has no role "
                                 "'%.20s'", (int)i, msg->role);
     }
+    if (p->messages && p->chat && !bitnet__is_thinking(p->chat->thinking))
+        return bitnet__fail(err, BITNET_ERR_ARG, "the chat's thinking is %lld, not in 0..%d",
+                            (long long)p->chat->thinking, BITNET_THINK_ON);
     if (p->lookup < 0 || p->lookup > BITNET__MAX_LOOKUP)
         return bitnet__fail(err, BITNET_ERR_ARG, "lookup %lld is not in 0..%d",
                             (long long)p->lookup, BITNET__MAX_LOOKUP);
@@ -13337,9 +13397,10 @@ static bitnet_result bitnet__embed_check(const bitnet__embedder *e, bitnet_error
     if (e->n_inputs < 0 || (e->n_inputs > 0 && (!e->inputs || !e->out)))
         return bitnet__fail(err, BITNET_ERR_ARG, "inputs or out is 0, or n is negative");
     if (e->pooling < BITNET_POOLING_MEAN || e->pooling > BITNET_POOLING_LAST)
-        return bitnet__fail(err, BITNET_ERR_ARG, "pooling %d%s", (int)e->pooling,
-                            e->pooling ? " is unknown" :
-                            ": the file has no pooling_type, so params must name one");
+        return bitnet__fail(err, BITNET_ERR_ARG, e->pooling ? "pooling %d is unknown" :
+                            "this is no model of embeddings: its file has no pooling_type. To "
+                            "make vectors with it nevertheless, set pooling to mean, first or last",
+                            (int)e->pooling);
     for (i = 0; i < c->p.n_seqs; i++)
         if (c->seqs[i].n_past > 0 || c->seqs[i].pending >= 0 || c->seqs[i].in_generation)
             return bitnet__fail(err, BITNET_ERR_ARG, "sequence %d of the context is not empty",
@@ -13355,7 +13416,7 @@ static bitnet_result bitnet__embed(bitnet__embedder *e, bitnet_error *err) {
     int32_t i;
     if (r != BITNET_OK) return r;
     e->of_seq = (int32_t *)bitnet__alloc(a, seqs * sizeof *e->of_seq);
-    if (e->of_seq && e->pooling == BITNET_POOLING_MEAN)
+    if (e->of_seq && e->pooling == BITNET_POOLING_MEAN && dim <= SIZE_MAX / sizeof *e->sums / seqs)
         e->sums = (double *)bitnet__alloc(a, seqs * dim * sizeof *e->sums);
     if (!e->of_seq || (e->pooling == BITNET_POOLING_MEAN && !e->sums))
         r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to embed texts");

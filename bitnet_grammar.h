@@ -83,8 +83,10 @@
    BOUNDS
    ------
    A grammar has at most 2^20 bytes, groups and JSON nest at most 64 deep, and a schema has at most
-   20000 values. The time and memory to compile are about linear in the grammar's size, repetitions
-   cost nothing, and what is compiled is limited by max_nodes.
+   20000 values. The time and memory to compile are about linear in the grammar's size, except that
+   the time for objects of thousands of properties, and for oneOf of long lists, grows with the
+   square (1 s for 10000 properties). Repetitions cost nothing, and what is compiled is limited by
+   max_nodes.
 
    A matcher never allocates. Rules inside of each other, and repetitions, take a level of max_depth
    each; JSON takes two or three for each of its own. What would not fit is not allowed, early
@@ -163,8 +165,9 @@ typedef enum bitnet_matcher_status {
 } bitnet_matcher_status;
 
 /* Compiles a grammar of n bytes. params and err may be 0. The model must outlive it.
-   BITNET_ERR_FORMAT: err says what is wrong, with line and column. BITNET_ERR_UNSUPPORTED, _LIMIT:
-   what it needs and there is not. BITNET_ERR_ARG, _MEMORY. */
+   BITNET_ERR_FORMAT: err says what is wrong, with line and column. BITNET_ERR_UNSUPPORTED: it uses
+   what is not supported. BITNET_ERR_LIMIT: it is over a limit, see BOUNDS. BITNET_ERR_ARG,
+   BITNET_ERR_MEMORY. */
 BITNET_GRAMMAR_API bitnet_result bitnet_grammar_gbnf(const bitnet_model *m, const char *text,
                                                      size_t n, const bitnet_grammar_params *params,
                                                      bitnet_grammar **out, bitnet_error *err);
@@ -249,8 +252,8 @@ enum {
     BITNET_GRAMMAR__OTHERS = 16,           /* bits of a mask for nodes that are no token, / 32 */
     BITNET_GRAMMAR__BUCKETS = 4096         /* of the table of rules' names */
 };
-/* Nodes of the tree under which those below one are looked at singly; and so they are if that takes
-   to find a state's loops. Tests have smaller vocabularies. */
+/* If a node of the tree has fewer than FEW nodes below it, these are looked at one by one; if the
+   state's loops are not known yet, fewer than FEW_NEW. Tests have smaller vocabularies. */
 #ifndef BITNET_GRAMMAR__FEW
   #define BITNET_GRAMMAR__FEW 32
   #define BITNET_GRAMMAR__FEW_NEW 128
@@ -280,7 +283,8 @@ typedef struct bitnet_grammar__edge { uint8_t low, high; uint32_t next; } bitnet
    last one before it of depth d - 1. */
 typedef struct bitnet_grammar__branch {
     uint32_t skip;               /* the node after this one's subtree */
-    uint32_t token;              /* that ends here, or one of some numbers beyond all */
+    uint32_t token;              /* the one that ends here; if none does, one of
+                                    OTHERS numbers beyond the vocabulary */
     uint16_t depth;
     uint8_t byte;
 } bitnet_grammar__branch;
@@ -513,8 +517,8 @@ static bitnet_grammar__frag bitnet_grammar__or(bitnet_grammar__builder *b, bitne
     return bitnet_grammar__pair(s, y.end);
 }
 
-/* f or else g. *last is the SPLIT of f's last alternative, 0 if there is one alone. So many of them
-   are met one after the other, and not all of their SPLITs before the first one. */
+/* f or else g. *last is the SPLIT of f's last alternative, 0 if there is one alone. So a search
+   meets the alternatives one after the other, instead of all the SPLITs before the first one. */
 static bitnet_grammar__frag bitnet_grammar__or_else(bitnet_grammar__builder *b,
                                                     bitnet_grammar__frag f, bitnet_grammar__frag g,
                                                     uint32_t *last) {
@@ -800,9 +804,9 @@ static int bitnet_grammar__is_word(int c) {
            bitnet_grammar__is_digit(c);
 }
 
-/* Blanks and comments; newlines too if they end nothing here. */
+/* Blanks and comments; newlines 1: newlines too, which end nothing here; -1: nothing is skipped. */
 static void bitnet_grammar__blanks(bitnet_grammar__builder *b, int newlines) {
-    for (;; b->at++) {
+    for (; newlines >= 0; b->at++) {
         const int c = bitnet_grammar__peek(b, 0);
         if (c == '#') {
             while (b->at < b->n && b->text[b->at] != '\n' && b->text[b->at] != '\r') b->at++;
@@ -925,6 +929,8 @@ static bitnet_grammar__frag bitnet_grammar__parse_token(bitnet_grammar__builder 
     b->at += (uint32_t)negated;
     if (bitnet_grammar__peek(b, 0) != '<') bitnet_grammar__expected(b, "'<'");
     if (bitnet_grammar__peek(b, 1) == '[') {
+        if (!bitnet_grammar__is_digit(bitnet_grammar__peek(b, 2)))
+            bitnet_grammar__expected(b, "a token's number");
         for (b->at += 2; bitnet_grammar__is_digit(bitnet_grammar__peek(b, 0)); b->at++)
             if (t < INT32_MAX) t = 10 * t + (b->text[b->at] - '0');
         if (bitnet_grammar__peek(b, 0) != ']' || bitnet_grammar__peek(b, 1) != '>')
@@ -964,7 +970,8 @@ static int32_t bitnet_grammar__parse_count(bitnet_grammar__builder *b) {
     return v;
 }
 
-/* * + ? {m} {m,} {m,n}: sets how often. 0: there is none. */
+/* * + ? {m} {m,} {m,n}: sets how often. 0: there is none. newlines: of the blanks within; a schema's
+   patterns have none, -1. */
 static int bitnet_grammar__parse_times(bitnet_grammar__builder *b, int32_t *min, int32_t *max,
                                        int newlines) {
     const uint32_t at = b->at;
@@ -1833,7 +1840,7 @@ static bitnet_grammar__frag bitnet_grammar__pattern_sequence(bitnet_grammar__bui
     while (bitnet_grammar__peek(b, 0) >= 0 && bitnet_grammar__peek(b, 0) != '|' &&
            bitnet_grammar__peek(b, 0) != ')') {
         f = bitnet_grammar__pattern_atom(b);
-        if (bitnet_grammar__parse_times(b, &min, &max, 0)) {
+        if (bitnet_grammar__parse_times(b, &min, &max, -1)) {
             f = bitnet_grammar__repeat(b, f, min, max);
             if (bitnet_grammar__peek(b, 0) == '?') b->at++;    /* a lazy one takes the same texts */
         }
@@ -2015,7 +2022,7 @@ static void bitnet_grammar__collect_properties(bitnet_grammar__builder *b, uint3
     }
 }
 
-/* A character of a key, but not those of a node's children. */
+/* The letters of the listed properties' names, as a tree; letter 0 is its root. */
 typedef struct bitnet_grammar__letter {
     uint32_t cp, child, next;    /* the first letter of what follows, and the one beside this */
     uint32_t node;               /* what comes after the letter */
@@ -2277,7 +2284,9 @@ static uint32_t bitnet_grammar__types(bitnet_grammar__builder *b, uint32_t v) {
         for (i = 0; i < 7; i++)
             if (x->type == BITNET_GRAMMAR__STRING &&
                 bitnet_grammar__is_in(names[i], BITNET_GRAMMAR__POOL(b, x->text), x->n_text)) break;
-        if (i == 7) bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "no type");
+        if (i == 7)
+            bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "none of the types object, array, "
+                                  "string, integer, number, boolean and null");
         else out |= bits[i];
     }
     return out;
@@ -2847,7 +2856,8 @@ static int bitnet_grammar__is_utf8(const char *text, size_t n) {
 }
 
 /* Fills the tree from sorted words; tree 0: only counts its nodes. Nodes where no token ends have
-   tokens from `none` on: if it were one, each would wait until the last one's bit is written. */
+   tokens from `none` on: if all had the same number, each write to the mask would wait for the one
+   before it. */
 static uint32_t bitnet_grammar__plant(const bitnet_grammar__word *words, uint32_t n_words,
                                       bitnet_grammar__branch *tree, uint32_t none,
                                       uint32_t *open) {
@@ -3739,16 +3749,16 @@ BITNET_GRAMMAR_API bitnet_matcher_status bitnet_matcher_state(const bitnet_match
    ============================================================================================= */
 
 /* Cuts n elements off a block. p 0: only counts. */
-static void *bitnet_grammar__cut(char *p, size_t *at, size_t n, size_t size) {
-    void *out = p ? p + *at : 0;
-    *at += (n * size + 15) & ~(size_t)15;
+static void *bitnet_grammar__cut(char *p, uint64_t *at, uint64_t n, size_t size) {
+    void *out = p ? p + (size_t)*at : 0;
+    *at += (n * size + 15) & ~(uint64_t)15;
     return out;
 }
 
-/* The arrays of a matcher, in the block p. Returns its size. */
-static size_t bitnet_grammar__lay_out(bitnet_matcher *m, char *p) {
-    const size_t states = m->max_states;
-    size_t at = (sizeof *m + 15) & ~(size_t)15;
+/* The arrays of a matcher, in the block p. Returns its size, which may be over SIZE_MAX. */
+static uint64_t bitnet_grammar__lay_out(bitnet_matcher *m, char *p) {
+    const uint64_t states = m->max_states;
+    uint64_t at = (sizeof *m + 15) & ~(size_t)15;
 #define BITNET_GRAMMAR__CUT(field, type, n) \
     m->field = (type *)bitnet_grammar__cut(p, &at, (n), sizeof(type))
     BITNET_GRAMMAR__CUT(frames, bitnet_grammar__frame, m->max_frames);
@@ -3760,11 +3770,11 @@ static size_t bitnet_grammar__lay_out(bitnet_matcher *m, char *p) {
     BITNET_GRAMMAR__CUT(items, bitnet_grammar__todo, m->n_seen);
     BITNET_GRAMMAR__CUT(seen, bitnet_grammar__todo, m->n_seen);
     BITNET_GRAMMAR__CUT(trans, uint32_t, states * m->g->n_classes);
-    BITNET_GRAMMAR__CUT(path, uint32_t, (size_t)m->g->longest + 8);
+    BITNET_GRAMMAR__CUT(path, uint32_t, (uint64_t)m->g->longest + 8);
     BITNET_GRAMMAR__CUT(masks, uint32_t,
-                        (size_t)m->max_masks * (m->words + BITNET_GRAMMAR__OTHERS));
+                        (uint64_t)m->max_masks * (m->words + BITNET_GRAMMAR__OTHERS));
     BITNET_GRAMMAR__CUT(mask_state, uint32_t, m->max_masks);
-    BITNET_GRAMMAR__CUT(renamed, uint32_t, (size_t)m->max_frames + states);
+    BITNET_GRAMMAR__CUT(renamed, uint32_t, m->max_frames + states);
 #undef BITNET_GRAMMAR__CUT
     return at;
 }
@@ -3796,13 +3806,19 @@ static const char *bitnet_grammar__set_limits(bitnet_matcher *m, const bitnet_gr
     return 0;
 }
 
+/* The size of a matcher with these limits; 0: no block can be that large. */
+static size_t bitnet_grammar__block(bitnet_matcher *limits) {
+    const uint64_t size = bitnet_grammar__lay_out(limits, 0);
+    return size > SIZE_MAX / 2 ? 0 : (size_t)size;
+}
+
 BITNET_GRAMMAR_API size_t bitnet_matcher_bytes(const bitnet_grammar *g,
                                                const bitnet_matcher_params *params) {
     bitnet_matcher_params p;
     bitnet_matcher m;
     memset(&p, 0, sizeof p);
     if (params) p = *params;
-    return !g || bitnet_grammar__set_limits(&m, g, &p) ? 0 : bitnet_grammar__lay_out(&m, 0);
+    return !g || bitnet_grammar__set_limits(&m, g, &p) ? 0 : bitnet_grammar__block(&m);
 }
 
 /* Forgets all states. */
@@ -3891,8 +3907,8 @@ BITNET_GRAMMAR_API bitnet_result bitnet_matcher_create(const bitnet_grammar *g,
         return bitnet_grammar__refuse(err, BITNET_ERR_LIMIT,
                                       "every text needs a depth of %d, and max_depth is %d",
                                       (int)g->need[g->root], (int)limits.max_depth);
-    size = bitnet_grammar__lay_out(&limits, 0);
-    m = (bitnet_matcher *)bitnet_grammar__alloc(&p.allocator, size);
+    size = bitnet_grammar__block(&limits);
+    m = size ? (bitnet_matcher *)bitnet_grammar__alloc(&p.allocator, size) : 0;
     if (!m) return bitnet_grammar__refuse(err, BITNET_ERR_MEMORY, "out of memory");
     *m = limits;
     bitnet_grammar__lay_out(m, (char *)m);

@@ -842,9 +842,9 @@ BITNET__INLINE v128_t bitnet__add_halves(v128_t sum, v128_t v, const int down, v
 /* ---- I2_S and 4 bits, few columns, relaxed SIMD ----
    Tiles of 4 rows, a quarter of the call's rows apart. A row at a time would be one stream of
    memory: an Intel Xeon reads that at half the speed. Pages are touched as above only for dots of
-   four products: an Intel Xeon with AVX-VNNI writes 5 % faster with it. With dots of two products,
-   AMD's Zen 1 writes 7 % slower with it; Intel was not measured. A row has one int16 sum, or two of
-   int32, so that all of them stay in registers. */
+   four products: an Intel Xeon with AVX-VNNI writes up to 5 % faster with it. With dots of two
+   products AMD's Zen 1 writes 7 % slower with it, and an Intel Xeon showed no clear difference. A
+   row has one int16 sum, or two of int32, so that all of them stay in registers. */
 enum {
     BITNET__HALVES_BLOCKS2 = 5,        /* of fields of 2 bits, whose sums fit int16 */
     BITNET__HALVES_BLOCKS4 = 1         /* of 4 bits */

@@ -297,6 +297,12 @@ web() {
     done
 }
 
+# one_web: web, while no other process builds the same files.
+one_web() {
+    mkdir -p build
+    (! have flock || flock 9; web) 9>build/one_web.lock
+}
+
 # bench_web --web ARGUMENTS...: with what the suites build and install; Chromium may be missing.
 bench_web() {
     have node || { echo "bench: node is not installed (Debian: nodejs)" >&2; exit 1; }
@@ -592,8 +598,14 @@ case $command in
         : >build/set-up.txt
         suites "$@" ;;
     one_suite) one_suite "$1" ;;
-    web) web ;;
-    serve) [ -e build/web/crosscheck.txt ] || web; run node tests/web/serve.mjs build/web "${1:-8080}" ;;
+    web) one_web ;;
+    serve)
+        port=${1:-8080}
+        case $port in
+            *[!0-9]* | ??????*) echo "serve: '$port' is not a port (0 to 65535)" >&2; exit 2 ;;
+        esac
+        [ -e build/web/crosscheck.txt ] || one_web
+        run node tests/web/serve.mjs build/web "$port" ;;
     dist) . packaging/dist.sh; dist ;;
     check) mkdir -p build && run sh tests/checks/check.sh ;;
     bench)

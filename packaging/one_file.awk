@@ -27,16 +27,20 @@ function paste(file, line, lines, second, in_second) {
         lines++
     }
     close(file)
-    if (!lines) write("", file)                    # it is not there
+    if (!lines) fail("cannot read " file " in this folder; run it from the repository's root")
 }
 
 # Prints text, unless it is empty or has an #include that was not replaced.
 function write(text, name) {
     if (text == "" || text ~ /(^|\n)[ \t]*#[ \t]*include[ \t]*["B]/) {
-        print "one_file.awk: " name " has another form" > "/dev/stderr"
-        exit failed = 1
+        fail(name " has another form")
     }
     printf "%s", text
+}
+
+function fail(what) {
+    print "one_file.awk: " what > "/dev/stderr"
+    exit failed = 1
 }
 
 NR == 1 {

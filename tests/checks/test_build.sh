@@ -246,6 +246,13 @@ says skipped-data-there "^skipped: *2 its data are not in BITNET_TEST_DATA ($tmp
 rc=$?
 ends other-folder 0
 
+# ---- wrong arguments
+for port in abc 1x 100000; do
+    build 0 serve $port
+    ends "port-$port" 2
+    says "port-$port-says" "^serve: '$port' is not a port (0 to 65535)$"
+done
+
 # ---- the real table: its suites are there, each line has its parts
 sed -e 's/#.*//' -e '/^ *$/d' tests/packages.txt > "$tmp/table"
 check table-parts "$(awk -F';' 'NF < 3 || NF > 4' "$tmp/table")" sh -c "! awk -F';' 'NF < 3 || NF > 4' '$tmp/table' | grep ."

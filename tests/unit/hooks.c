@@ -3,6 +3,7 @@
 
 test_refusal test_refuse = {TEST_SYSTEM, 0, -1, 0};
 int test_cpus, test_unmapped;
+const char *test_point;
 
 int test_refused(int kind) {
     long number;

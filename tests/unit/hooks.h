@@ -11,6 +11,7 @@ extern test_refusal test_refuse;
 int test_refused(int kind);
 extern int test_cpus;    /* how many there seem to be; 0: as many as there are */
 extern int test_unmapped;    /* 1: no file can be mapped */
+extern const char *test_point;    /* the decimal point of floats in texts; 0: a point */
 
 #if defined(_WIN32)
   #ifndef WIN32_LEAN_AND_MEAN

@@ -162,6 +162,8 @@ static void test_chosen(void) {
         const bitnet_chat_template *t = bitnet_model_chat_template(m);
         const char *name = t ? t->name : "none";
         const int n = bitnet_chat_tokenize(m, 0, &hi, 1, BITNET_OPEN_REPLY, 0, 0);
+        const bitnet_chat_params same = {t, BITNET_THINK_AUTO, 0};
+        const int flags = BITNET_OPEN_REPLY | BITNET_ADD_BOS;
         const int thinks = t ? !!t->think + 2 * !!t->no_think : 0, tools = t && t->tools_before;
         bitnet_model_info info;
         bitnet_model_get_info(m, &info);
@@ -169,6 +171,8 @@ static void test_chosen(void) {
                   name);
         CHECK_MSG(info.chat_template == (t ? t->name : 0), "case %d", (int)i);
         CHECK_MSG(cases[i].name ? n > 0 : n == BITNET_ERR_UNSUPPORTED, "case %d: %d", (int)i, n);
+        CHECK_MSG(bitnet_chat_tokenize(m, 0, &hi, 1, flags, 0, 0) ==
+                  bitnet_chat_tokenize(m, &same, &hi, 1, flags, 0, 0), "case %d: BOS", (int)i);
         CHECK_MSG(thinks == cases[i].thinks && tools == cases[i].tools, "case %d: %d %d", (int)i,
                   thinks, tools);
         bitnet_model_free(m);
@@ -440,13 +444,18 @@ static void test_turns(void) {
 }
 
 static void test_why_not(void) {
+    static const bitnet_chat_template no_system = {
+        "own", {0, 0}, {"U:", 0}, {"A:", 0}, {0, 0}, {0, 0}, {0, 0}, "A:", 0, 0, 0, 0,
+        "[", "]", BITNET_THINK_AUTO, 0, 0};
     static const struct why { const char *jinja, *says; bitnet_chat_params p; const char *role; }
         cases[] = {
         {0, "no tokenizer.chat_template", {0, BITNET_THINK_AUTO, 0}, "user"},
         {"[INST]", "none of LLaMA 3, ChatML", {0, BITNET_THINK_AUTO, 0}, "user"},
         {"<|start_header_id|>", "no tools", {0, BITNET_THINK_AUTO, "{}"}, "user"},
         {"<|start_header_id|>", "thinking", {0, BITNET_THINK_ON, 0}, "user"},
+        {"<|start_header_id|>", "no tools", {&no_system, BITNET_THINK_AUTO, "{}"}, "user"},
         {"<|user|><|assistant|>", "no role 'judge'", {0, BITNET_THINK_AUTO, 0}, "judge"},
+        {"<|user|><|assistant|>", "thinking is 3", {0, (bitnet_thinking)3, 0}, "user"},
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -461,7 +470,7 @@ static void test_why_not(void) {
         p.n_messages = 1;
         p.chat = &cases[i].p;
         CHECK(bitnet_generate(c, &p, 0, &err) ==
-              (i == 4 ? BITNET_ERR_ARG : BITNET_ERR_UNSUPPORTED));
+              (i > 4 ? BITNET_ERR_ARG : BITNET_ERR_UNSUPPORTED));
         CHECK_MSG(strstr(err.text, cases[i].says), "case %d: %s", (int)i, err.text);
         bitnet_ctx_free(c);
         bitnet_model_free(m);

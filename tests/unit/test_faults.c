@@ -1685,7 +1685,7 @@ static bitnet_result refuse_piece(void *ud, const void *data, size_t n) {
 }
 
 static void null_sequences(const bitnet_model *m, bitnet_ctx *c) {
-    static const bitnet_token tokens[2] = {1, 2};
+    static const bitnet_token tokens[2] = {1, 2}, none[1] = {-1};
     bitnet_input in = {0, 2, tokens, 1, 0};
     const int32_t length = bitnet_ctx_length(c);
     float *logits = (float *)gb_malloc((size_t)m->n_vocab * sizeof *logits);
@@ -1718,6 +1718,11 @@ static void null_sequences(const bitnet_model *m, bitnet_ctx *c) {
     SAYS(-1, bitnet_sample_logits(c, 0, tokens, 2, &s));
     SAYS(-1, bitnet_sample_logits(c, logits, 0, 2, &s));
     SAYS(7, bitnet_sample_logits(c, logits, 0, 0, 0));
+    s.presence_penalty = 2;            /* -1 is no token, so none is penalized */
+    logits[0] = 1.5f;
+    SAYS(0, bitnet_sample_logits(c, logits, none, 1, &s));
+    logits[0] = 0;
+    s.presence_penalty = 0;
     s.n_bias = 1;
     SAYS(-1, bitnet_sample_row(c, 0, &s));
     SAYS(-1, bitnet_sample_logits(c, logits, tokens, 2, &s));
@@ -2230,7 +2235,7 @@ static void test_generate_numbers(void) {
 
 /* Numbers of files and weights. */
 static void test_file_numbers(void) {
-    static const uint64_t dims[4] = {UINT64_MAX, 2, 2, 2}, small[4] = {4, 1, 1, 1};
+    static const uint64_t dims[4] = {UINT64_MAX, 2, 2, 2}, small[4] = {4, 1, 1, 1}, odd[2] = {5, 1};
     static const char *const texts[] = {"a"};
     static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX, 5};
     static const size_t lengths[] = {SIZE_MAX - 4096};
@@ -2268,6 +2273,8 @@ static void test_file_numbers(void) {
         t.rows = 4;
     }
     CHECK(bitnet_tensor_size(BITNET_TENSOR_F32, 4, dims) == 0);
+    CHECK(bitnet_tensor_size(BITNET_TENSOR_I2_S, 2, odd) == 0);
+    CHECK(bitnet_tensor_size(BITNET_TENSOR_TL1, 2, odd) == 0);
     CHECK(bitnet_tensor_size(UINT32_MAX, 1, small) == 0 && !bitnet_tensor_type_name(UINT32_MAX));
     CHECK(gguf_add_tensor(fresh(), "t", 0, 4, dims) == BITNET_ERR_ARG);
     CHECK(gguf_add_i32s(fresh(), "k", &one, UINT64_MAX) == BITNET_ERR_ARG);

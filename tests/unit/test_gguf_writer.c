@@ -94,11 +94,16 @@ static void test_write_values(void) {
     n = (int)gguf_writer_total(&w);
     CHECK(!gguf_write_data(&w, data, 24) && !gguf_write_end(&w) && s.n == (size_t)n);
     CHECK(!bitnet_gguf_open_memory(s.p, s.n, 0, &g, 0) && s.n % 64 == 0);
-    for (i = 0; i < 4; i++) {
-        CHECK(!bitnet_gguf_get_key(g, (uint64_t)i, &k) && !strcmp(k.name, names[i]));
+    for (i = 0; i < 12; i++) {         /* also with the decimal points of other locales */
+        test_point = i < 4 ? 0 : i < 8 ? "," : "\xd9\xab";
+        CHECK(!bitnet_gguf_get_key(g, (uint64_t)i % 4, &k) && !strcmp(k.name, names[i % 4]));
         n = bitnet_gguf_text(&k.value, text, sizeof text);
-        CHECK(n == (int)strlen(texts[i]) && !strcmp(text, texts[i]));
+        CHECK_MSG(n == (int)strlen(texts[i % 4]) && !strcmp(text, texts[i % 4]), "%s", text);
     }
+    test_point = 0;
+    k.value.type = (bitnet_gguf_type)99;
+    k.value.size = 0;
+    CHECK(bitnet_gguf_text(&k.value, text, sizeof text) == BITNET_ERR_ARG);
     CHECK(!bitnet_gguf_find_key(g, "words", &k) && k.value.count == 3);
     memset(&e, 0, sizeof e);
     for (i = 0; bitnet_gguf_next(&k.value, &e); i++)

@@ -241,6 +241,7 @@ static void test_gbnf_errors(void) {
         {"root = \"a\"", BITNET_ERR_FORMAT, "'::=' expected"},
         {"root ::= <nothing>", BITNET_ERR_FORMAT, "no token <nothing>"},
         {"root ::= <[99999]>", BITNET_ERR_FORMAT, "no such token"},
+        {"root ::= <[]>", BITNET_ERR_FORMAT, "a token's number expected"},
         {"root ::= !a", BITNET_ERR_FORMAT, "'<' expected"},
         {"root ::= root \"a\" | \"b\"", BITNET_ERR_UNSUPPORTED, "rule root begins with itself"},
         {"root ::= a\na ::= \"\" b? (c)\nb ::= \"x\"\nc ::= \"y\"{0,3} a | \"z\"",
@@ -320,7 +321,10 @@ static void test_schema_errors(void) {
         {"{\"type\": \"string\"\n,}", BITNET_ERR_FORMAT, "line 2, column 2: a string expected"},
         {"{} {}", BITNET_ERR_FORMAT, "the end expected"},
         {"{\"a\":1,\"a\":2}", BITNET_ERR_FORMAT, "column 8: a key for the second time"},
-        {"{\"type\":\"text\"}", BITNET_ERR_FORMAT, "#/type: no type"},
+        {"{\"type\":\"string\",\"pattern\":\"^a{ 2}$\"}", BITNET_ERR_FORMAT, "a number expected"},
+        {"{\"type\":\"string\",\"pattern\":\"^a{2 }$\"}", BITNET_ERR_FORMAT, "'}' expected"},
+        {"{\"type\":\"string\",\"pattern\":\"^a{1, 2}$\"}", BITNET_ERR_FORMAT, "'}' expected"},
+        {"{\"type\":\"text\"}", BITNET_ERR_FORMAT, "#/type: none of the types object, array"},
         {"{\"properties\":{\"a\":{\"type\":\"array\",\"items\":[{},{\"multipleOf\":2}]}}}",
          BITNET_ERR_UNSUPPORTED, "#/properties/a/items/1/multipleOf: this keyword"},
         {"{\"type\":\"array\",\"uniqueItems\":true}", BITNET_ERR_UNSUPPORTED, "#/uniqueItems"},
@@ -330,7 +334,7 @@ static void test_schema_errors(void) {
         {"{\"title\\u0000 default examples $schema $comment deprecated readOnly \\u0000\":1}",
          BITNET_ERR_UNSUPPORTED, "this keyword"},
         {"{\"type\":\"string\",\"format\":\"\"}", BITNET_ERR_UNSUPPORTED, "#/format"},
-        {"{\"type\":\"string\\u0000\"}", BITNET_ERR_FORMAT, "#/type: no type"},
+        {"{\"type\":\"string\\u0000\"}", BITNET_ERR_FORMAT, "#/type: none of the types object"},
         {"{\"prefixItems\":[{}],\"items\":[{}]}", BITNET_ERR_FORMAT, "#/items"},
         {"{\"anyOf\":[{\"const\":1},{\"$ref\":\"#/anyOf/x\"}]}", BITNET_ERR_FORMAT,
             "no such schema"},
@@ -490,6 +494,21 @@ static void test_depth(void) {
 
 static void repeat_text(char *out, const char *what, int n) {
     for (*out = 0; n > 0; n--) out += sprintf(out, "%s", what);
+}
+
+/* Nothing that 64 bits can count is allocated in 32. */
+static void test_block(void) {
+    bitnet_grammar g;
+    bitnet_matcher_params p;
+    uint64_t size;
+    memset(&g, 0, sizeof g);
+    memset(&p, 0, sizeof p);
+    g.n_vocab = 524288;
+    g.n_classes = 60;
+    g.longest = 200;
+    p.max_masks = 65536;
+    size = bitnet_matcher_bytes(&g, &p);
+    CHECK(sizeof(size_t) < 8 ? size == 0 : size > (uint64_t)65536 * (524288 / 32) * 4);
 }
 
 /* Bounded in time and memory, whatever they say. */
@@ -852,6 +871,7 @@ const test_case grammar_tests[] = {
     {"grammar/limits", test_limits},
     {"grammar/counts", test_counts},
     {"grammar/depth", test_depth},
+    {"grammar/block", test_block},
     {"grammar/hostile", test_hostile},
     {"grammar/more_than_ways", test_more_than_ways},
     {"grammar/exclusive", test_exclusive},

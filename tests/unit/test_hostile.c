@@ -701,7 +701,7 @@ static void test_wrong_types(void) {
         {"general.architecture", GB_F32, "is not a string of under 32 bytes"},
         {"bitnet-b1.58.context_length", GB_F32, "is not an integer from 1 to "},
         {"bitnet-b1.58.block_count", GB_STR, "is not an integer from 1 to "},
-        {"bitnet-b1.58.attention.layer_norm_rms_epsilon", GB_U64, "is not a F32 from "},
+        {"bitnet-b1.58.attention.layer_norm_rms_epsilon", GB_U64, "is not an F32 from "},
         {"tokenizer.ggml.tokens", GB_U64, "is not an array of strings"}
     };
     size_t i;

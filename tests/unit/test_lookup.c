@@ -319,6 +319,11 @@ static void test_bad_lookup(void) {
     p.lookup = 4;
     CHECK(!bitnet_generate(two.t[1].c, &p, 0, &err));
     CHECK(stats.drafts == 1 && stats.drafted == 2 && stats.accepted == 3);
+    if (sizeof(size_t) < 8) {          /* a token as long as only a hostile file has it */
+        m->vocab.longest_token = 300000000;
+        CHECK(bitnet_generate(two.t[1].c, &p, 0, &err) == BITNET_ERR_MEMORY);
+        m->vocab.longest_token = 1;
+    }
     end_pair(&two);
     cp.n_ctx = 4;                      /* a short context: no more than it has positions */
     cp.n_logits = 3;
