@@ -1543,7 +1543,8 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
 
 /* ggml's name of a tensor type, or TL2_R16; static; 0: unknown. Number 39 is TL2 here. */
 BITNET_API const char *bitnet_tensor_type_name(uint32_t type);
-/* The bytes of a tensor; dims as in bitnet_gguf_tensor. 0: unknown type, or not of this shape. */
+/* The bytes of a tensor; dims as in bitnet_gguf_tensor. 0: unknown type, or not of this shape. What
+   shapes I2_S and TL1 may have, bitnet_ternary_check tells. */
 BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims);
 
 /* A matrix of ternary weights as stored in a file. */
@@ -5832,7 +5833,7 @@ static uint64_t bitnet__tensor_size(uint32_t type, const bitnet__type *info, uin
     if (info->block) return n_cols % info->block ? 0 : n / info->block * info->bytes;
     switch (type) {                    /* codes, then 32 bytes that begin with the F32 scale */
         case BITNET_TENSOR_I2_S:
-        case BITNET_TENSOR_TL1: return n % 4 ? 0 : n / 4 + 32;
+        case BITNET_TENSOR_TL1: return n / 4 + 32;
         case BITNET_TENSOR_TL2:        /* always with room for 256 columns in pairs */
             if (n_cols < 256) return 0;
             return ((n_cols - 256) * n_rows / 3 * 5 / 8 + 128 * n_rows * 4 / 8 + 31) / 32 * 32 + 32;

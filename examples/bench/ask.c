@@ -4,14 +4,18 @@
 #include "limits.h"
 #include "model.h"
 #include "report.h"
+#include <errno.h>
 #include <string.h>
 
 enum { MAX_ASKED = 64 };
 
 void save_file(const char *path) {
+    char shown[1024];
     FILE *f = utf8_fopen(path, "wb");
     if (!f || fwrite(file, 1, file_size, f) != file_size || fclose(f))
-        fail(1, "cannot write ", path);
+        failf(1, "cannot write %s: %s", path, strerror(errno));
+    bitnet_clean_text(path, strlen(path), shown, sizeof shown);
+    fprintf(stderr, "%s: %.1f MB written\n", shown, (double)file_size * 1e-6);
 }
 
 /* The context for these; opened the first time. */

@@ -5,6 +5,7 @@
        ./bench [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--kv-type TYPE]
                [--quick] [--profile] [--json] [--sequences LIST] [--chunks LIST]
                [--compare COMMAND] [--compare-form FORM]... [--compare-limit SECONDS]
+               [--save FILE] [--ask] [--help]
 
    Without MODEL it makes a random one in memory, with BitNet b1.58-2B-4T's shapes, or those of
    --family qwen3-q2 (Ternary Bonsai 1.7B, a scale per 128 weights) and of the text embeddings,
@@ -13,8 +14,11 @@
    values (f16); the embeddings show f16 and i8. --quick leaves
    out the context of 4096 and one of three rounds. --profile prints instead where the time goes, in
    the first table. --sequences 1,2,4 and --chunks 16,32 print instead only the tables of sequences
-   and of prompts beside them, for these numbers; then --json prints an object in each line. --save
-   FILE and --ask are for tests/web/bench.mjs; see ask.h.
+   and of prompts beside them, for these numbers; then --json prints an object in each line.
+
+   --save FILE only writes the model, a random one or MODEL, to a file: for programs that read its
+   format, and for tests/web/bench.mjs. With --ask, which measures on demand for the same test, it
+   goes on to measure this model; see ask.h.
 
    Limits and speeds are measured in the same rounds, with as many threads, and the tables take
    turns, so that other load on the machine affects all alike. Printed are medians; "+- %" is half
@@ -105,9 +109,9 @@ typedef struct scale {                 /* the first table with some number of th
 
 static table tables[MAX_TABLES];
 static scale scales[MAX_SCALES];
-static int n_tables, n_scales, rounds, threads, quick, profile, together, ask, n_forms;
+static int n_tables, n_scales, rounds, threads, quick, profile, together, ask, has_forms, help;
 static int limit_s;                    /* of each run of the command */
-static const char *path, *kernel, *save, *family, *command;
+static const char *path, *kernel, *save, *family, *kv, *command;
 static double bandwidth[N_STAGES][MAX_TABLES * MAX_ROUNDS];   /* GB/s */
 
 /* ---- measuring ---- */
@@ -286,35 +290,111 @@ static int number(char **a, long high) {
     return (int)n;
 }
 
+static int keep_form(char **a) { return add_form(a[1]); }
+
+/* One of text, number and flag is where the value goes; the others are 0. */
+typedef struct option {
+    const char *name, *arg, *help;     /* arg 0: it has no value; help 0: it is not listed */
+    const char **text;
+    int *number, high;                 /* from 1 to high */
+    int *flag, (*keep)(char **);       /* keep reads a[1] and returns more than 0 */
+} option;
+
+/* windows.h has a TEXT, so these names are longer. */
+#define IN_TEXT(where) &where, 0, 0, 0, 0
+#define IN_NUMBER(where, high) 0, &where, high, 0, 0
+#define IN_FLAG(where) 0, 0, 0, &where, 0
+#define IN_FLAG_BY(where, keep) 0, 0, 0, &where, keep
+
+static const option options[] = {
+    {"--family", "NAME", "random: bitnet (default), qwen3-embedding, gemma3-embedding or "
+     "qwen3-q2", IN_TEXT(family)},
+    {"-t", "N", "threads (all processors)", IN_NUMBER(threads, MAX_THREADS)},
+    {"-r", "ROUNDS", "of measuring; shown are medians (3)", IN_NUMBER(rounds, MAX_ROUNDS)},
+    {"--kernel", "NAME", "this kernel table alone", IN_TEXT(kernel)},
+    {"--kv-type", "TYPE", "of keys and values: f16 (default), f32 or i8", IN_TEXT(kv)},
+    {"--quick", 0, "without the context of 4096, and 2 rounds", IN_FLAG(quick)},
+    {"--profile", 0, "shows instead where the time goes", IN_FLAG(profile)},
+    {"--json", 0, "prints JSON", IN_FLAG(as_json)},
+    {"--sequences", "LIST", "shows instead how fast so many sequences write together: 1,2,4",
+     IN_FLAG_BY(together, list_sequences)},
+    {"--chunks", "LIST", "shows instead prompts that are read beside them in such chunks: 16,32",
+     IN_FLAG_BY(together, list_chunks)},
+    {"--compare", "COMMAND", "shows instead how fast another program is: \"llama-bench -m FILE\"",
+     IN_TEXT(command)},
+    {"--compare-form", "FORM", "a part of what it prints: \"read: {pp512} tok/s\"; can be given "
+     "again", IN_FLAG_BY(has_forms, keep_form)},
+    {"--compare-limit", "SECONDS", "that each of its runs may take (600)",
+     IN_NUMBER(limit_s, MOST_SECONDS)},
+    {"--save", "FILE", "only writes the model to a file; with --ask goes on to measure it",
+     IN_TEXT(save)},
+    {"--ask", 0, "answers lines \"KERNEL THREADS\" on standard input, each with two speeds",
+     IN_FLAG(ask)},
+    {"--help", 0, "prints this; so does -h", IN_FLAG(help)},
+    {"-h", 0, 0, IN_FLAG(help)},
+};
+enum { N_OPTIONS = sizeof options / sizeof options[0], WIDEST = 95 };
+
+/* The name and what follows it; returns the length. */
+static int name_option(const option *o, char *text, size_t size) {
+    return snprintf(text, size, "%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+}
+
+/* Made of the table, so that it lacks no option. The first one, --family, stands beside MODEL. */
+static void print_usage(void) {
+    char name[64];
+    int i, at = printf("usage: bench [MODEL | --family NAME]");
+    for (i = 1; i < N_OPTIONS; i++) {
+        if (!options[i].help) continue;
+        if (at + name_option(&options[i], name, sizeof name) + 3 > WIDEST)
+            at = printf("\n            ") - 1;
+        at += printf(" [%s]", name);
+    }
+    puts("");
+}
+
+static void print_help(void) {
+    int i;
+    print_usage();
+    puts("How close to this machine's limits a model reads and writes: MODEL, a GGUF file, or a\n"
+         "random one in memory.");
+    for (i = 0; i < N_OPTIONS; i++) {
+        char name[64];
+        if (!options[i].help) continue;
+        name_option(&options[i], name, sizeof name);
+        printf("  %-24s %s\n", name, options[i].help);
+    }
+    puts("exit codes: 0 success, 1 a file or a measurement failed, 2 usage");
+    if (fflush(stdout) || ferror(stdout)) fail(1, "cannot write", "");
+    exit(0);
+}
+
+/* Takes the option a[0]; returns how many arguments behind it are its own. */
+static int take(char **a) {
+    const option *o = options;
+    while (o < options + N_OPTIONS && strcmp(o->name, a[0])) o++;
+    if (o == options + N_OPTIONS) failf(2, "unknown argument '%s'; --help lists them", a[0]);
+    if (o->number) *o->number = number(a, o->high);
+    else if (o->arg && !a[1]) failf(2, "%s needs a value: %s", o->name, o->arg);
+    else if (o->text) *o->text = a[1];
+    else *o->flag |= o->keep ? o->keep(a) : 1;
+    return o->arg != 0;
+}
+
 static void parse(char **a) {
     for (; *a; a++) {
-        if (!strcmp(*a, "--json")) as_json = 1;
-        else if (!strcmp(*a, "--quick")) quick = 1;
-        else if (!strcmp(*a, "--profile")) profile = 1;
-        else if (!strcmp(*a, "--sequences")) together |= list_sequences(a++);
-        else if (!strcmp(*a, "--chunks")) together |= list_chunks(a++);
-        else if (!strcmp(*a, "--compare") && a[1]) command = *++a;
-        else if (!strcmp(*a, "--compare-form") && a[1]) n_forms += add_form(*++a);
-        else if (!strcmp(*a, "--compare-limit")) limit_s = number(a++, MOST_SECONDS);
-        else if (!strcmp(*a, "--ask")) ask = 1;
-        else if (!strcmp(*a, "--save") && a[1]) save = *++a;
-        else if (!strcmp(*a, "-t")) threads = number(a++, MAX_THREADS);
-        else if (!strcmp(*a, "-r")) rounds = number(a++, MAX_ROUNDS);
-        else if (!strcmp(*a, "--kernel") && a[1]) kernel = *++a;
-        else if (!strcmp(*a, "--kv-type") && a[1]) set_kv_type(*++a);
-        else if (!strcmp(*a, "--family") && a[1]) set_family(family = *++a);
-        else if (**a != '-' && !path) path = *a;
-        else fail(2, "not [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] "
-                  "[--kv-type TYPE] [--quick] [--profile] [--sequences LIST] [--chunks LIST] "
-                  "[--compare COMMAND] [--compare-form FORM] [--compare-limit SECONDS] "
-                  "[--json]: ", *a);
+        if (**a != '-' && !path) path = *a;
+        else a += take(a);
+        if (help) print_help();
     }
+    if (family) set_family(family);
+    if (kv) set_kv_type(kv);
     if (path && family) fail(2, "--family makes a model, so it takes no file: ", path);
     if (profile && together) fail(2, "--profile takes neither --sequences nor --chunks", "");
     if (command && (profile || together || ask || save))
         fail(2, "--compare is a measurement of its own: it takes no --profile, --sequences, "
              "--chunks, --ask or --save", "");
-    if (!command && (n_forms || limit_s)) fail(2, "there is no --compare COMMAND", "");
+    if (!command && (has_forms || limit_s)) fail(2, "there is no --compare COMMAND", "");
     if (!limit_s) limit_s = 600;
     if (!rounds) rounds = quick ? 2 : 3;
     if (kernel && !bitnet_kernels_find(kernel)) fail(2, "this build has no kernels ", kernel);

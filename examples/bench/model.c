@@ -2,6 +2,7 @@
 #include "../utf8.h"
 #include "limits.h"
 #include "report.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@ bitnet_model_info info;
 bitnet_kv_type kv_type;
 uint8_t *file;
 size_t file_size;
+static const char *model_name = "the random model";   /* or the file's path */
 
 void set_kv_type(const char *name) {
     static const char *const names[] = {"f16", "f32", "i8"};       /* as bitnet_kv_type */
@@ -22,16 +24,25 @@ void set_kv_type(const char *name) {
     fail(2, "--kv-type can be f16, f32 or i8, not ", name);
 }
 
+/* Without an error of the system's, `otherwise` is why: the file has ended too early. */
+static void cannot_read(FILE *f, const char *otherwise) {
+    const int reason = f && feof(f) ? 0 : errno;
+    failf(1, "cannot read %s: %s", model_name, reason ? strerror(reason) : otherwise);
+}
+
 void read_file(const char *path) {
     long n = 0;
-    FILE *f = utf8_fopen(path, "rb");
+    FILE *f;
+    model_name = path;
+    errno = 0;
+    f = utf8_fopen(path, "rb");
     if (!f || fgetc(f) == EOF || fseek(f, 0, SEEK_END) || (n = ftell(f)) <= 0)
-        fail(1, "cannot read ", path);
+        cannot_read(f, "it is empty, or no file");
     file_size = (size_t)n;
     file = (uint8_t *)malloc(file_size);
     if (!file) fail(1, "no memory for ", path);
     if (fseek(f, 0, SEEK_SET) || fread(file, 1, file_size, f) != file_size)
-        fail(1, "cannot read ", path);
+        cannot_read(f, "it has become shorter");
     fclose(f);
 }
 
@@ -223,7 +234,8 @@ bitnet_model *load_model(const bitnet_kernels *k) {
     bitnet_model *m;
     bitnet_error err;
     mp.kernels = k;
-    if (bitnet_model_load_memory(file, file_size, &mp, &m, &err)) fail(1, err.text, "");
+    if (bitnet_model_load_memory(file, file_size, &mp, &m, &err))
+        failf(1, "%s: %s", model_name, err.text);
     bitnet_model_get_info(m, &info);
     return m;
 }

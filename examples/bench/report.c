@@ -1,14 +1,24 @@
 #include "report.h"
+#include "../../bitnet.h"
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 int as_json;
 
-void fail(int code, const char *what, const char *which) {
-    fprintf(stderr, "bench: %s%s\n", what, which);
+void failf(int code, const char *format, ...) {
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    bitnet_clean_text(line, strlen(line), line, sizeof line);
+    fprintf(stderr, "bench: %s\n", line);
     exit(code);
 }
+
+void fail(int code, const char *what, const char *which) { failf(code, "%s%s", what, which); }
 
 int ascending(const void *x, const void *y) {
     double a = *(const double *)x, b = *(const double *)y;

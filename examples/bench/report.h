@@ -5,11 +5,17 @@
 
 enum { MAX_ROUNDS = 101 };
 
-/* One line on stderr, then exit. */
-#ifdef __GNUC__
-__attribute__((noreturn))
+#ifdef __GNUC__                        /* the compiler checks the arguments */
+  #define FAILS __attribute__((noreturn))
+  #define FAILS_WITH(n) __attribute__((noreturn, format(printf, n, n + 1)))
+#else
+  #define FAILS
+  #define FAILS_WITH(n)
 #endif
-void fail(int code, const char *what, const char *which);
+
+/* One line on stderr, cleaned, since names of files may contain anything; then exit. */
+FAILS_WITH(2) void failf(int code, const char *format, ...);
+FAILS void fail(int code, const char *what, const char *which);
 
 /* A qsort comparison of doubles. */
 int ascending(const void *x, const void *y);

@@ -166,17 +166,25 @@ static int add_known(id key, int has_failed, uint64_t at, uint32_t size) {
     return 1;
 }
 
-/* The id in a result, which begins with {"id":"batch_req_ and 32 digits. */
+/* What each result begins with; 32 digits follow. */
+static const char beginning[] = "{\"id\":\"batch_req_";
+enum { N_BEGINNING = sizeof beginning - 1 };
+
+/* The id in a result. */
 static int read_id(const char *line, id *out) {
-    static const char before[] = "{\"id\":\"batch_req_";
     unsigned long long a, b;
     char end;
-    if (strncmp(line, before, sizeof before - 1) ||
-        sscanf(line + sizeof before - 1, "%16llx%16llx%c", &a, &b, &end) != 3 || end != '"')
+    if (strncmp(line, beginning, N_BEGINNING) ||
+        sscanf(line + N_BEGINNING, "%16llx%16llx%c", &a, &b, &end) != 3 || end != '"')
         return 0;
     out->a = a;
     out->b = b;
     return 1;
+}
+
+/* Can these bytes without a line's end be the beginning of a result? */
+static int is_torn_result(const char *line, size_t n) {
+    return !memcmp(line, beginning, n < N_BEGINNING ? n : N_BEGINNING);
 }
 
 /* ---- lines ---- */
@@ -240,7 +248,14 @@ static int io_error(const char *what, const char *path) {
     return TRY_AGAIN;
 }
 
-/* Learns what a file of results has. A last line that is torn is cut off if `mend`. */
+static int not_ours(const char *path, uint64_t at) {
+    fprintf(stderr, "batch: %s, byte %llu: this is no result of batch\n", path,
+            (unsigned long long)at);
+    return USAGE;
+}
+
+/* Learns what a file of results has. A last line that is torn is cut off if `mend`, but only if it
+   is ours: the path may be that of any file. */
 static int read_results(const char *path, int fd, int mend) {
     lines in = {fd, 0, 0, 0, 0, 0};
     char *line;
@@ -248,17 +263,19 @@ static int read_results(const char *path, int fd, int mend) {
     uint64_t at = 0;
     int r, wrong = ALL_DONE;
     id key;
-    while ((r = next_line(&in, 1, &line, &n)) == LINE_THERE && wrong == ALL_DONE) {
-        if (!read_id(line, &key)) {
-            fprintf(stderr, "batch: %s, byte %llu: this is no result of batch\n", path,
-                    (unsigned long long)at);
-            wrong = USAGE;
-        } else if (!add_known(key, !strstr(line, ",\"response\":{\"status_code\":200,"), at,
-                              (uint32_t)n)) wrong = TRY_AGAIN;
-        at += n + 1;
+    while (wrong == ALL_DONE && (r = next_line(&in, 1, &line, &n)) != NO_MORE_LINES &&
+           r != NO_LINE_YET) {         /* a signal, which ends the run */
+        if (r == LINE_FAILED) wrong = io_error("cannot read", path);
+        else if (r == LINE_TORN) {
+            if (!is_torn_result(line, n)) wrong = not_ours(path, at);
+            else if (mend && ftruncate(fd, (off_t)at)) wrong = io_error("cannot mend", path);
+        } else {
+            if (!read_id(line, &key)) wrong = not_ours(path, at);
+            else if (!add_known(key, !strstr(line, ",\"response\":{\"status_code\":200,"), at,
+                                (uint32_t)n)) wrong = io_error("cannot read", path);
+            at += n + 1;
+        }
     }
-    if (r == LINE_FAILED) wrong = io_error("cannot read", path);
-    if (r == LINE_TORN && mend && ftruncate(fd, (off_t)at)) wrong = io_error("cannot mend", path);
     free(in.p);
     return wrong;
 }
@@ -268,6 +285,7 @@ static int read_results(const char *path, int fd, int mend) {
 /* A line that is being computed, or waits for those before it. */
 typedef struct work {
     id key;
+    unsigned long long line;           /* of the input, from 1 on */
     char *custom_id;                   /* JSON, or 0 */
     request request;
     choice *choices;
@@ -288,7 +306,8 @@ static const char *output_name = "standard output";
 static volatile sig_atomic_t signalled;
 static unsigned long long n_lines, n_done, n_failed, n_skipped, n_tokens, n_total, n_audited,
     n_different;
-static uint64_t line_number;
+static uint64_t line_number;           /* of those that are not blank, which shards share */
+static unsigned long long input_line;  /* of all, for people */
 static int at_end, is_closing;
 static FILE *audited;
 
@@ -296,6 +315,12 @@ static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* This run cannot go on because of a line, but another one may. Says why, once. */
+static void try_again(unsigned long long line, const char *why) {
+    if (code != TRY_AGAIN) fprintf(stderr, "batch: line %llu: %s\n", line, why);
+    code = TRY_AGAIN;
 }
 
 /* Writes a whole line, or none: what could not be written to its end is taken back. */
@@ -324,8 +349,9 @@ static void compare(const work *w) {
     const known *k = find_known(w->key);
     char *line = (char *)malloc((size_t)k->size + 1);
     n_audited++;
+    if (line) errno = EIO;             /* of a file that has become shorter nothing else says so */
     if (!line || fseeko(audited, (off_t)k->at, SEEK_SET) ||
-        fread(line, 1, k->size, audited) != k->size) code = TRY_AGAIN;
+        fread(line, 1, k->size, audited) != k->size) code = io_error("cannot read", audit_path);
     else if (k->size + 1u != w->out.n || memcmp(line, w->out.p, k->size)) {
         n_different++;
         write_result(w->out.p, w->out.n);
@@ -353,7 +379,7 @@ static void write_results(void) {
             at = &w->next;
             continue;
         }
-        if (w->out.failed) code = TRY_AGAIN;
+        if (w->out.failed) try_again(w->line, "no memory for its result");
         else if (audit_path) compare(w);
         else write_result(w->out.p, w->out.n);
         n_done += code != TRY_AGAIN;
@@ -386,10 +412,17 @@ static void finish(work *w, const http_error *error) {
     w->is_done = 1;
 }
 
-/* A line has ended, perhaps with an error. */
+/* A line has ended, perhaps with an error. A text that finds the cache full was alone (see again_fn
+   in engine.h): it is too long, as one that is over the context. The engine's words for that depend
+   on the other lines. */
 static void end_line(work *w, const bitnet_error *err) {
-    const http_error e = err->code ? reply_failure(err) : (http_error){0};
-    if (e.status == 503) code = TRY_AGAIN;         /* memory: another time, or another machine */
+    http_error e = err->code ? reply_failure(err) : (http_error){0};
+    if (err->code == BITNET_ERR_FULL) {
+        e.status = 400;
+        e.code = "context_length_exceeded";
+        strcpy(e.text, "the prompt and the text need more tokens than --kv-tokens allows");
+    }
+    if (e.status == 503) try_again(w->line, e.text);   /* memory: another time or machine */
     else finish(w, &e);
 }
 
@@ -397,6 +430,14 @@ static void on_piece(engine_text *t, const char *piece, size_t n, const token_in
     work *w = (work *)t->ud;
     n_tokens += token != 0;
     choice_add(&w->choices[t - w->request.texts], &w->request, t, piece, n, token);
+}
+
+/* Others need the room of this text, which begins again later: what it has said is void. */
+static void on_again(engine_text *t) {
+    work *w = (work *)t->ud;
+    choice *c = &w->choices[t - w->request.texts];
+    choice_free(c);
+    memset(c, 0, sizeof *c);
 }
 
 static void on_end(engine_text *t) {
@@ -432,6 +473,14 @@ static int kind_of(const json *j, uint32_t url) {
     return kind == N_KINDS && !url ? COMPLETION : kind;
 }
 
+static http_error no_memory(void) {
+    http_error e;
+    memset(&e, 0, sizeof e);
+    e.status = 503;
+    strcpy(e.text, "no memory");
+    return e;
+}
+
 /* Takes the body out of a line of the batch API, or of a line that is one. */
 static http_error read_body(work *w, json *j, buffer *body, int *kind) {
     const uint32_t url = json_get(j, JSON_ROOT, "url"), method = json_get(j, JSON_ROOT, "method");
@@ -456,8 +505,7 @@ static http_error read_body(work *w, json *j, buffer *body, int *kind) {
         e.status = 400;
         strcpy(e.text, "body: an object is needed");
     } else buffer_value(body, j, url ? inner : JSON_ROOT);
-    if (body->failed || name.failed) code = TRY_AGAIN;
-    return e;
+    return body->failed || name.failed ? no_memory() : e;
 }
 
 /* Begins a line. It is in the list already. */
@@ -474,14 +522,13 @@ static void begin(work *w, char *line, size_t n) {
     j.text = line;
     j.size = n;
     if (json_parse(&j, &err)) {
-        if (err.code == BITNET_ERR_MEMORY) code = TRY_AGAIN;
-        e.status = 400;
+        e.status = err.code == BITNET_ERR_MEMORY ? 503 : 400;
         snprintf(e.text, sizeof e.text, "%s", err.text);
     } else if (json_kind(&j, JSON_ROOT) != JSON_OBJECT) {
         e.status = 400;
         strcpy(e.text, "the line must be a JSON object");
     } else e = read_body(w, &j, &body, &kind);
-    if (!e.status && code != TRY_AGAIN) {
+    if (!e.status) {
         e = kind == EMBEDDINGS
             ? request_parse_embeddings(&w->request, &serving, "the body", body.p, body.n)
             : request_parse(&w->request, &serving, kind == CHAT, "the body", body.p, body.n,
@@ -495,16 +542,14 @@ static void begin(work *w, char *line, size_t n) {
     buffer_free(&body);
     w->choices = e.status ? 0 : (choice *)calloc((size_t)w->request.n_texts + 1,
                                                  sizeof *w->choices);
-    if (!e.status && !w->choices) code = TRY_AGAIN;
-    if (e.status == 503) code = TRY_AGAIN;
-    if (code == TRY_AGAIN) return;
-    if (e.status) {
-        finish(w, &e);
-        return;
-    }
+    if (!e.status && !w->choices) e = no_memory();
+    if (e.status == 503) try_again(w->line, e.text);
+    else if (e.status) finish(w, &e);
+    if (e.status) return;
     for (i = 0; i < w->request.n_texts; i++) {
         w->request.texts[i].piece_fn = on_piece;
         w->request.texts[i].end_fn = on_end;
+        w->request.texts[i].again_fn = on_again;
         w->request.texts[i].ud = w;
         engine_add(eng, &w->request.texts[i]);
     }
@@ -536,7 +581,7 @@ static void add_line(char *line, size_t n) {
     w = (work *)calloc(1, sizeof *w);
     copy = (char *)malloc(n + 1);
     if (!w || !copy) {
-        code = TRY_AGAIN;
+        try_again(input_line, "no memory");
         free(w);
         free(copy);
         return;
@@ -544,6 +589,7 @@ static void add_line(char *line, size_t n) {
     memcpy(copy, line, n);
     copy[n] = 0;
     w->key = key;
+    w->line = input_line;
     *last_work = w;
     last_work = &w->next;
     n_work++;
@@ -558,8 +604,9 @@ static int take_line(int wait) {
     if (r == LINE_FAILED) code = io_error("cannot read", "standard input");
     if (r == NO_MORE_LINES) at_end = 1;
     if (r != LINE_THERE && r != LINE_TORN) return 0;
-    while (n > 0 && strchr(" \t\r", line[n - 1])) n--;
-    while (from < n && strchr(" \t", line[from])) from++;
+    input_line++;
+    while (n > 0 && memchr(" \t\r", line[n - 1], 3)) n--;       /* strchr would find a NUL, too */
+    while (from < n && memchr(" \t", line[from], 2)) from++;
     if (from < n && line_number++ % shard_count == shard_index) add_line(line + from, n - from);
     return 1;
 }
@@ -601,6 +648,7 @@ static void count_lines(void) {
 /* Opens the file that --resume or --audit names. */
 static int open_results(void) {
     struct flock whole;
+    struct stat st;
     int fd, r;
     memset(&whole, 0, sizeof whole);
     whole.l_type = F_WRLCK;
@@ -609,6 +657,10 @@ static int open_results(void) {
         return read_results(audit_path, fileno(audited), 0);
     }
     if (!resume_path) return ALL_DONE;
+    if (!stat(resume_path, &st) && !S_ISREG(st.st_mode)) {   /* reading a pipe would not end */
+        fprintf(stderr, "batch: %s: it is not a file\n", resume_path);
+        return USAGE;
+    }
     fd = open(resume_path, O_RDWR | O_CREAT | O_APPEND, 0666);
     if (fd < 0) return io_error("cannot open", resume_path);
     if (fcntl(fd, F_SETLK, &whole)) {
@@ -619,7 +671,7 @@ static int open_results(void) {
     output_name = resume_path;
     r = read_results(resume_path, fd, 1);
     /* closing any descriptor of a file gives its lock back */
-    if (r == ALL_DONE && fcntl(fd, F_SETLK, &whole)) r = TRY_AGAIN;
+    if (r == ALL_DONE && fcntl(fd, F_SETLK, &whole)) r = io_error("cannot lock", resume_path);
     return r;
 }
 
@@ -661,6 +713,27 @@ static void on_signal(int number) {
     signalled = 1;
 }
 
+/* A standard descriptor that is closed would become that of the results, and what is said on it
+   would get into them. What stands in for one fails when it is used, as a closed one does. */
+static int fill_descriptors(void) {
+    int fd;
+    for (fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd) return 0;
+    return 1;
+}
+
+static void handle_signals(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    sigaction(SIGINT, &action, 0);
+    sigaction(SIGTERM, &action, 0);
+    signal(SIGPIPE, SIG_IGN);
+#ifdef SIGXFSZ
+    signal(SIGXFSZ, SIG_IGN);          /* write says so, and a torn line is taken back */
+#endif
+}
+
 /* Reads ahead as many lines as have slots, and as many again. */
 static void run(void) {
     const double begun = now();
@@ -685,15 +758,12 @@ static void report_audit(void) {
 
 int main(int argc, char **argv) {
     bitnet_model *model = 0;
-    struct sigaction action;
     work *w;
-    int wrong = read_options(argc, argv);
+    int wrong;
+    if (!fill_descriptors()) return TRY_AGAIN;
+    wrong = read_options(argc, argv);
     if (wrong) return wrong - 1;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    sigaction(SIGINT, &action, 0);
-    sigaction(SIGTERM, &action, 0);
-    signal(SIGPIPE, SIG_IGN);
+    handle_signals();
     if ((code = open_results()) == ALL_DONE && (code = open_model(&model)) == ALL_DONE) {
         run();
         if (signalled && code != TRY_AGAIN) {

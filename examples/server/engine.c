@@ -297,6 +297,7 @@ void engine_free(engine *e) {
 
 void engine_add(engine *e, engine_text *t) {
     t->slot = -1;
+    t->rng = t->sampler.rng;
     t->next = 0;
     *e->queue_end = t;
     e->queue_end = &t->next;
@@ -426,12 +427,14 @@ static engine_text *choose_victim(const engine *e) {
     return best;
 }
 
-/* Puts a text back in front of the queue. */
+/* Puts a text back in front of the queue, as it was at its beginning. */
 static void requeue(engine *e, engine_text *t) {
     const int32_t slot = t->slot;
+    if (!is_untold(t)) t->again_fn(t);
     leave_slot(e, t);
     bitnet_seq_rewind(e->ctx, slot, 0);
-    t->n_reused = t->n_read = 0;
+    t->sampler.rng = t->rng;
+    t->n_reused = t->n_read = t->n_new = t->n_echoed = 0;
     t->slot = -1;
     t->next = e->queue;
     if (!e->queue) e->queue_end = &t->next;
@@ -440,13 +443,14 @@ static void requeue(engine *e, engine_text *t) {
     e->is_crowded = 1;
 }
 
-/* First goes what is kept for later. Then a text waits until another one has ended; if all have
-   written something, or there is only one, a text ends. */
+/* First goes what is kept for later. Then a text waits until another one has ended, and meanwhile
+   none begins: so in the end one has all the room. If none can wait, or there is only one, a text
+   ends. */
 static void make_room(engine *e, bitnet_result code, const char *why) {
     engine_text *t;
     if (forget_kept(e)) return;
     t = choose_victim(e);
-    if (is_untold(t) && engine_busy(e) > 1) requeue(e, t);
+    if ((is_untold(t) || t->again_fn) && engine_busy(e) > 1) requeue(e, t);
     else end_text(e, t, code, why);
 }
 

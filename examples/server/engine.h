@@ -4,7 +4,8 @@
    reads a part of its prompt or writes its next token, together with all others. A slot keeps what
    it holds when its text has ended, so the next text with the same beginning need not read that
    again. Where all slots together may hold less than they could (n_kv) and it is full, what is kept
-   goes first; then texts that have not written anything wait until another one has ended.
+   goes first; then a text that has not written anything, or may begin again, waits until another
+   one has ended.
 
    Embeddings need no slots: texts of many jobs become vectors in the same pass, and each client
    gets as many tokens as any other.
@@ -32,6 +33,7 @@ typedef struct token_info {
    none, that became certain with `token`; token 0: only text that was held back. */
 typedef void (*text_piece_fn)(engine_text *t, const char *piece, size_t n, const token_info *token);
 typedef void (*text_end_fn)(engine_text *t);
+typedef void (*text_again_fn)(engine_text *t);
 
 /* One text. The caller sets the first part, all else zero; it lives until end_fn is called. */
 struct engine_text {
@@ -48,6 +50,9 @@ struct engine_text {
     uint64_t client;                   /* whose it is: slots are shared out fairly */
     text_piece_fn piece_fn;
     text_end_fn end_fn;
+    text_again_fn again_fn;            /* 0, or: where others need its room it begins again later
+                                          (this is called) rather than end. So BITNET_ERR_FULL
+                                          means that it has no room even alone. */
     void *ud;
 
     /* set by the engine */
@@ -58,6 +63,7 @@ struct engine_text {
 
     /* the engine's own */
     int32_t slot;
+    uint64_t rng;                      /* sampler.rng at its beginning */
     int32_t n_echoed;
     int closed;
     bitnet_gen *gen;

@@ -172,6 +172,13 @@ static void end_choice(choice *c, const request *r, int32_t number) {
     if (r->is_chat && c->is_divided) divide(c, r, number, 0, 0);
 }
 
+/* The characters that begin in a text. OpenAI's clients count these, and not bytes. */
+static size_t count_characters(const char *p, size_t n) {
+    size_t i, count = 0;
+    for (i = 0; i < n; i++) count += ((uint8_t)p[i] & 0xc0) != 0x80;
+    return count;
+}
+
 void choice_add(choice *c, const request *r, const engine_text *t, const char *piece, size_t n,
                 const token_info *token) {
     const int echoed = token && t->n_new == 0;
@@ -182,7 +189,7 @@ void choice_add(choice *c, const request *r, const engine_text *t, const char *p
     if (echoed && !bitnet_token_is_special(r->service->model, token->token))
         piece = bitnet_token_text(r->service->model, token->token, &n);
     if (!piece) return;
-    c->length += n;
+    c->length += count_characters(piece, n);
     if (!r->is_chat) buffer_add(&c->text, piece, n);
     else {
         if (!c->is_divided) begin_parts(c, r, (int32_t)(t - r->texts));

@@ -13,7 +13,7 @@ typedef struct choice {
     int is_divided;                          /* parts is ready */
     int32_t n_calls;                         /* complete ones, told or not */
     buffer tokens, values, best, offsets;    /* lists of log-probabilities, without brackets */
-    size_t length;                           /* bytes of all text so far, for text_offset */
+    size_t length;                           /* characters of all text so far, for text_offset */
     int begun;                               /* the first event was sent */
 } choice;
 

@@ -102,13 +102,10 @@ static uint32_t field(const reader *in, const char *name) {
     return json_get(&in->j, JSON_ROOT, name);
 }
 
+/* The body ends with a NUL, and behind a number is what ends it. strtod wants the point of the
+   locale "C", in which a program is that never calls setlocale, as these. */
 static double number_of(const json *j, uint32_t node) {
-    char text[64];
-    const json_node *v = &j->nodes[node];
-    if (v->len >= sizeof text) return NAN;
-    memcpy(text, j->text + v->at, v->len);
-    text[v->len] = 0;
-    return strtod(text, 0);
+    return strtod(j->text + j->nodes[node].at, 0);
 }
 
 /* A number from low to high, or what it was if the field is missing. */
@@ -168,7 +165,9 @@ static void read_stops(reader *in) {
     if (n > 0 && !(r->stops = (char **)calloc(n, sizeof *r->stops))) in->error = no_memory();
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
         const char *s = string_of(in, at);
-        if (!s || !s[0]) refuse_field(in, "stop", "a string, or a list of strings, is needed");
+        if (!s || !s[0])
+            refuse_field(in, "stop", "a string without NUL that is not empty, or a list of these, "
+                         "is needed");
         else if (!(r->stops[i] = strdup(s))) in->error = no_memory();
         else r->n_stops++;
     }
@@ -259,7 +258,8 @@ static void read_format(reader *in) {
     const uint32_t type = json_get(&in->j, node, "type"),
                    format = json_get(&in->j, node, "json_schema"),
                    schema = json_get(&in->j, format, "schema");
-    if (field(in, "grammar") && !grammar) refuse_field(in, "grammar", "a string is needed");
+    if (field(in, "grammar") && !grammar)
+        refuse_field(in, "grammar", "a string without NUL is needed");
     else if (grammar && node)
         refuse_field(in, "grammar", "response_format and grammar exclude each other");
     else if (grammar) compile(in, "grammar", grammar, strlen(grammar), 0);
@@ -374,6 +374,30 @@ static void read_sampler(reader *in, bitnet_sampler *s) {
 
 /* ---- prompts ---- */
 
+/* The fewest bytes that the tokens of a text can have together. Tokenizers lose no byte, but two of
+   them make some texts shorter first: SentencePiece's makes U+2581, 3 bytes, a blank, and Qwen2's
+   brings a text to NFC, which at the most makes 2 bytes of 7 (U+1FBE U+0308 U+0301). ASCII alone
+   stays as it is. With ASCII as 1 and all other bytes as a quarter, no code points count for more
+   than the bytes that NFC makes of them; this was computed over all of Unicode. */
+static size_t least_bytes(const char *p, size_t n) {
+    size_t i, ascii = 0;
+    for (i = 0; i < n; i++) ascii += (uint8_t)p[i] < 0x80;
+    return ascii + (n - ascii) / 4;
+}
+
+/* Refuses what cannot fit, before it is tokenized: that takes a second for each MB, in which the
+   thread of HTTP does nothing else. No token has more than longest_token bytes. */
+static int is_too_long(reader *in, const char *name, size_t bytes, size_t least) {
+    const service *s = in->r->service;
+    if (failed(in)) return 1;
+    if (least <= (uint64_t)s->n_ctx * (uint64_t)s->info.longest_token) return 0;
+    in->error = refuse(400, name, "%s has %llu bytes, more than the context of %d tokens can hold",
+                       in->r->embed.n ? name : "the prompt", (unsigned long long)bytes,
+                       (int)s->n_ctx);
+    in->error.code = "context_length_exceeded";
+    return 1;
+}
+
 /* tokens[n] of a prompt that the texts of this number have. */
 static void set_prompt(reader *in, int32_t number, bitnet_token *tokens, int32_t n) {
     request *r = in->r;
@@ -397,14 +421,16 @@ static bitnet_token *tokens_of_text(reader *in, const char *name, uint32_t node,
     const service *s = in->r->service;
     const json_node *v = &in->j.nodes[node];
     const char *text = in->j.text + v->at;
-    const int count = bitnet_tokenize(s->model, text, v->len, flags, 0, 0);
-    bitnet_token *tokens = (bitnet_token *)malloc(((size_t)(count > 0 ? count : 0) + 1) *
-                                                  sizeof *tokens);
+    bitnet_token *tokens;
+    int count;
+    *n = 0;
+    if (is_too_long(in, name, v->len, least_bytes(text, v->len))) return 0;
+    count = bitnet_tokenize(s->model, text, v->len, flags, 0, 0);
+    tokens = (bitnet_token *)malloc(((size_t)(count > 0 ? count : 0) + 1) * sizeof *tokens);
     *n = count;
-    if (count >= 0 && tokens) {
-        bitnet_tokenize(s->model, text, v->len, flags, tokens, (size_t)count);
+    if (count >= 0 && tokens &&        /* the second time may lack memory that the first had */
+        bitnet_tokenize(s->model, text, v->len, flags, tokens, (size_t)count) == count)
         return tokens;
-    }
     free(tokens);
     in->error = count < 0 ? of_library((bitnet_result)count, name,
                                        bitnet_result_text((bitnet_result)count)) : no_memory();
@@ -609,17 +635,77 @@ static int chat_tokens(request *r, const bitnet_message *messages, int n, bitnet
     return head < 0 ? head : rest < 0 ? rest : head + rest;
 }
 
+/* least_bytes of a text that the template may trim. */
+static size_t least_trimmed(const bitnet_chat_template *t, const char *p, const char *end) {
+    const char *blanks = t->trim ? " \t\n\v\f\r" : t->drop_thinking ? "\n" : "";
+    while (p < end && strchr(blanks, end[-1])) end--;
+    while (p < end && strchr(blanks, *p)) p++;
+    return least_bytes(p, (size_t)(end - p));
+}
+
+/* The last place of a text within [p, end), or p. */
+static const char *find_last(const char *p, const char *end, const char *text) {
+    const char *next = p;
+    while ((next = strstr(next, text)) != 0 && next < end) p = next++;
+    return p;
+}
+
+/* The same of an assistant's message. Templates that know thinking leave it out in front of the
+   user's last message: what is between the last <think> and the first </think>. The text is what is
+   behind the last </think>. The rest goes. */
+static size_t least_of_reply(const bitnet_chat_template *t, const char *p, int keeps_thinking) {
+    const char *end = p + strlen(p), *first = t->drop_thinking ? strstr(p, "</think>") : 0, *text;
+    size_t least;
+    if (!first) return least_trimmed(t, p, end);
+    text = find_last(first, end, "</think>") + strlen("</think>");
+    least = least_trimmed(t, text, end);
+    if (!keeps_thinking) return least;
+    p = find_last(p, first, "<think>");
+    if (!strncmp(p, "<think>", strlen("<think>"))) p += strlen("<think>");
+    return least + least_trimmed(t, p, first);
+}
+
+/* A role that the template does not know is written into the prompt. */
+static size_t least_of_role(const bitnet_chat_template *t, const char *role) {
+    const char *prefix = t->other.prefix;
+    const int is_known = !strcmp(role, "system") || !strcmp(role, "user") ||
+                         !strcmp(role, "assistant") || !strcmp(role, "tool");
+    const int is_written = prefix && (strstr(prefix, "{role}") || strstr(prefix, "{Role}"));
+    return is_written && !is_known ? least_bytes(role, strlen(role)) : 0;
+}
+
+static int are_too_long(reader *in, const bitnet_message *messages, int n) {
+    const bitnet_chat_template *t = template_of(in);
+    const char *tools = in->r->tools ? in->r->tools : "";
+    size_t bytes = strlen(tools), least = least_bytes(tools, bytes);
+    int i, query = n;                  /* the user's last message; n: there is none */
+    if (!t) return failed(in);
+    for (i = 0; i < n; i++)
+        if (!strcmp(messages[i].role, "user")) query = i;
+    for (i = 0; i < n; i++) {
+        const char *text = messages[i].content;
+        const size_t size = strlen(text);
+        bytes += size + strlen(messages[i].role);
+        least += least_of_role(t, messages[i].role);
+        if (strcmp(messages[i].role, "assistant")) least += least_trimmed(t, text, text + size);
+        else if (i == n - 1 && n > 1) least += least_bytes(text, size);     /* see chat_tokens */
+        else least += least_of_reply(t, text, i > query);
+    }
+    return is_too_long(in, "messages", bytes, least);
+}
+
 static void tokenize_messages(reader *in, const bitnet_message *messages, int n) {
     request *r = in->r;
     bitnet_token *tokens = 0;
     int count = BITNET_ERR_MEMORY;
+    if (are_too_long(in, messages, n)) return;
     if (n > 1 && !strcmp(messages[n - 1].role, "assistant"))
         r->begun = strdup(messages[n - 1].content);
     if (n < 2 || strcmp(messages[n - 1].role, "assistant") || r->begun) {
         count = chat_tokens(r, messages, n, 0, 0);
         tokens = (bitnet_token *)malloc(((size_t)(count > 0 ? count : 0) + 1) * sizeof *tokens);
     }
-    if (count < 0 || !tokens) {
+    if (count < 0 || !tokens || chat_tokens(r, messages, n, tokens, count) != count) {
         free(tokens);
         in->error = count == BITNET_ERR_UNSUPPORTED
                     ? refuse(400, "messages", "the chat template of this model is not known")
@@ -628,7 +714,6 @@ static void tokenize_messages(reader *in, const bitnet_message *messages, int n)
                                 : no_memory();
         return;
     }
-    chat_tokens(r, messages, n, tokens, count);
     set_prompt(in, 0, tokens, count);
 }
 
@@ -895,9 +980,10 @@ http_error request_tokenize(service *s, char *body, size_t size, buffer *out) {
         const int n = bitnet_tokenize(s->model, in.j.text + v->at, v->len, flags, 0, 0);
         bitnet_token *tokens = (bitnet_token *)malloc(((size_t)(n > 0 ? n : 0) + 1) *
                                                       sizeof *tokens);
-        if (n < 0 || !tokens) in.error = no_memory();
+        if (n < 0 || !tokens ||
+            bitnet_tokenize(s->model, in.j.text + v->at, v->len, flags, tokens, (size_t)n) != n)
+            in.error = no_memory();
         else {
-            bitnet_tokenize(s->model, in.j.text + v->at, v->len, flags, tokens, (size_t)n);
             buffer_text(out, "{\"tokens\":[");
             for (i = 0; i < n; i++) buffer_format(out, i ? ",%d" : "%d", (int)tokens[i]);
             buffer_text(out, "]}");
@@ -932,6 +1018,7 @@ http_error request_detokenize(service *s, char *body, size_t size, buffer *out) 
         buffer_add(&text, piece ? piece : "", n);
         at = in.j.nodes[at].next;
     }
+    if (text.failed && !failed(&in)) in.error = no_memory();
     if (!failed(&in)) {
         buffer_text(out, "{\"content\":");
         buffer_json(out, text.p ? text.p : "", text.n);

@@ -546,6 +546,14 @@ static http_error error_of(int status, const char *text) {
     return e;
 }
 
+/* Sends and frees what was written, unless there was no memory for all of it. */
+static answer send_buffer(struct MHD_Connection *c, const char *type, buffer *b) {
+    const answer result = b->failed ? send_error(c, error_of(503, "no memory"))
+                                    : send_text(c, 200, type, b->p ? b->p : "", b->n);
+    buffer_free(b);
+    return result;
+}
+
 /* ---- who may come in ---- */
 
 /* The same time for any wrong key. */
@@ -778,13 +786,10 @@ static answer answer_tokens(job *j, http_error (*make)(service *, char *, size_t
     buffer out = {0};
     size_t size;
     char *body = take_body(j, &size);
-    http_error e = body ? make(&serving, body, size, &out) : error_of(503, "no memory");
-    answer result;
-    if (!e.status && out.failed) e = error_of(503, "no memory");
-    result = e.status ? send_error(j->connection, e)
-                      : send_text(j->connection, 200, "application/json", out.p, out.n);
+    const http_error e = body ? make(&serving, body, size, &out) : error_of(503, "no memory");
+    if (!e.status) return send_buffer(j->connection, "application/json", &out);
     buffer_free(&out);
-    return result;
+    return send_error(j->connection, e);
 }
 
 static answer answer_tokenize(job *j) { return answer_tokens(j, request_tokenize); }
@@ -801,7 +806,6 @@ static answer answer_health(job *j) {
 static answer answer_models(job *j) {
     const bitnet_model_info *info = &serving.info;
     buffer out = {0};
-    answer result;
     buffer_text(&out, "{\"object\":\"list\",\"data\":[{\"id\":");
     buffer_json(&out, serving.name, strlen(serving.name));
     buffer_format(&out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"bitnet.h\","
@@ -815,14 +819,11 @@ static answer answer_models(job *j) {
                   (int)info->n_vocab, (int)info->dim, (int)info->n_layers,
                   (unsigned long long)info->n_params, (unsigned long long)info->file_bytes,
                   info->kernels);
-    result = send_text(j->connection, 200, "application/json", out.p ? out.p : "", out.n);
-    buffer_free(&out);
-    return result;
+    return send_buffer(j->connection, "application/json", &out);
 }
 
 static answer answer_metrics(job *j) {
     buffer out = {0};
-    answer result;
     int i;
     pthread_mutex_lock(&lock);
     buffer_text(&out, "# HELP bitnet_answers_total Answers by the first digit of their status\n"
@@ -855,9 +856,7 @@ static answer answer_metrics(job *j) {
                   &figures.first_token);
     add_histogram(&out, "bitnet_token_seconds", "From a token to the next", &figures.per_token);
     pthread_mutex_unlock(&lock);
-    result = send_text(j->connection, 200, "text/plain; version=0.0.4", out.p ? out.p : "", out.n);
-    buffer_free(&out);
-    return result;
+    return send_buffer(j->connection, "text/plain; version=0.0.4", &out);
 }
 
 static const char *type_of(const char *path) {
@@ -881,6 +880,13 @@ static answer send_to(struct MHD_Connection *c, const char *place) {
     return send_response(c, 302, r, 0);
 }
 
+/* Why a file was not opened: it is none that is served, or the server has no room for it now. */
+static http_error no_file(int error) {
+    if (error == EMFILE || error == ENFILE || error == ENOMEM)
+        return error_of(503, "the server cannot open more files now: try again");
+    return error_of(404, "there is nothing at this address");
+}
+
 /* A file of --page. Names that begin with a dot are none. */
 static answer answer_file(struct MHD_Connection *c, const char *path) {
     static const char about[] = "This is a server with OpenAI's API. Its addresses: /v1/models, "
@@ -890,19 +896,20 @@ static answer answer_file(struct MHD_Connection *c, const char *path) {
     char name[1024];
     struct MHD_Response *r;
     struct stat st;
-    int fd;
+    int fd, error;
     if (page && !strcmp(path, "/") &&
         !MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "server"))
         return send_to(c, "/?server=1");       /* so the page knows that it has one to talk to */
     if (!page && !strcmp(path, "/"))
         return send_text(c, 200, "text/plain; charset=utf-8", about, sizeof about - 1);
     if (!page || path[0] != '/' || strstr(path, "/.") || strlen(path) > 512)
-        return send_error(c, error_of(404, "there is nothing at this address"));
+        return send_error(c, no_file(ENOENT));
     snprintf(name, sizeof name, "%s%s%s", page, path, strcmp(path, "/") ? "" : "index.html");
     fd = open(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);   /* a pipe would block */
-    if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+    error = fd < 0 || fstat(fd, &st) ? errno : S_ISREG(st.st_mode) ? 0 : ENOENT;
+    if (error) {
         if (fd >= 0) close(fd);
-        return send_error(c, error_of(404, "there is nothing at this address"));
+        return send_error(c, no_file(error));
     }
     r = MHD_create_response_from_fd64((uint64_t)st.st_size, fd);
     if (!r) close(fd);
@@ -951,7 +958,7 @@ static answer refuse_method(struct MHD_Connection *c, const char *method) {
     struct MHD_Response *r;
     strcat(e.text, method);
     reply_error(&out, &e);
-    r = MHD_create_response_from_buffer(out.n, out.p, MHD_RESPMEM_MUST_COPY);
+    r = out.failed ? 0 : MHD_create_response_from_buffer(out.n, out.p, MHD_RESPMEM_MUST_COPY);
     buffer_free(&out);
     if (r) MHD_add_response_header(r, "Allow", strcmp(method, "GET") ? method : "GET, HEAD");
     return send_response(c, 405, r, "application/json");

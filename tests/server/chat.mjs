@@ -112,6 +112,29 @@ const cases = {
         same(cut.choices[0].finish_reason, 'length');
     },
 
+    async 'thinking that the template leaves out does not count as too long'() {
+        const content = `<think>${'x'.repeat(1e5)}</think>`,
+            said = text => ({ role: 'assistant', content: content + text }),
+            user = { role: 'user', content: 'x' };
+        const n = await promptOf({ messages: [user, { ...said(''), content: 'y' }, user] });
+        same(await promptOf({ messages: [user, said('\n'.repeat(1e5) + 'y'), user] }), n);
+        const tool = { role: 'tool', tool_call_id: '1', content: 'x' };
+        for (const messages of [
+            [user, said('y'), tool],
+            [user, said('y'), tool, said('y'), tool],
+            [user, said('x'.repeat(1e5)), user],
+            [user, said('y')],
+            [{ role: 'x'.repeat(1e5), content: 'x' }]
+        ]) {
+            const { status, json } = await ask(server, '/v1/chat/completions', { messages });
+            same([status, json.error?.code], [400, 'context_length_exceeded']);
+            check(json.error.message.includes(' bytes, '), json);
+        }
+        const functions = [{ type: 'function', function: { name: 'x'.repeat(1e5) } }];
+        const r = await ask(server, '/v1/chat/completions', { messages: [user], tools: functions });
+        check(r.status === 400 && r.json.error.message.includes(' bytes, '), r.text);
+    },
+
     async 'thinking can be turned off in three ways'() {
         const n = await promptOf(says('x'));
         for (const more of [

@@ -241,6 +241,22 @@ const cases = {
         }
     },
 
+    async 'text_offset counts characters, as clients do'() {
+        const prompt = 'Caf\u00e9 \ud83d\ude00: \u20ac5 for a cup of tea. The dog';
+        const body = { prompt, max_tokens: 4, temperature: 0, echo: true, logprobs: 0 };
+        const r = await ask(server, '/v1/completions', body);
+        const { text, logprobs: l } = r.json.choices[0];
+        check(text.startsWith(prompt), text);
+        let n = 0;
+        l.tokens.forEach((token, i) => {
+            if (i === 0 || token.includes('\ufffd')) return; // special, or a part of a character
+            n++;
+            const rest = [...text].slice(l.text_offset[i]).join('');
+            check(rest.startsWith(token), `${token} at ${l.text_offset[i]}: ${rest}`);
+        });
+        check(n > 10, l.tokens);
+    },
+
     async 'echo beside writers changes nothing'() {
         const request = { prompt: PROMPT, max_tokens: 8, temperature: 0, echo: true, logprobs: 2 };
         const alone = await ask(server, '/v1/completions', request);

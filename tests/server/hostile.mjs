@@ -3,17 +3,19 @@
 //     node tests/server/hostile.mjs SERVE MODEL [FILTER]
 import { execFileSync, spawnSync } from 'node:child_process';
 import {
+    chmodSync,
     copyFileSync,
     existsSync,
     mkdirSync,
     mkdtempSync,
+    readdirSync,
     rmSync,
     symlinkSync,
     writeFileSync
 } from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import {
     ask,
     check,
@@ -26,6 +28,7 @@ import {
     raw,
     runAll,
     same,
+    Skip,
     sleep,
     start,
     until
@@ -43,6 +46,43 @@ const get = (path, headers = {}, method = 'GET') => {
     return `${method} ${path} HTTP/1.1\r\n${head}\r\n`;
 };
 const CLOSE = { Connection: 'close' };
+
+// Loaded with LD_PRELOAD, it fails the n-th allocation of low to high bytes. "low high n" is in the
+// file SCARCE, which is gone then.
+const SCARCE = `
+#define _GNU_SOURCE 1
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static int fails(size_t size) {
+    static int seen;
+    const char *name = getenv("SCARCE");
+    unsigned long low, high;
+    char text[64];
+    ssize_t length;
+    int file, n;
+    if (size < 512 || !name || (file = open(name, O_RDONLY)) < 0) return 0;
+    length = read(file, text, sizeof text - 1);
+    close(file);
+    text[length > 0 ? length : 0] = 0;
+    if (sscanf(text, "%lu %lu %d", &low, &high, &n) != 3 || size < low || size > high ||
+        ++seen < n) return 0;
+    seen = 0;
+    return unlink(name) == 0;
+}
+void *malloc(size_t size) {
+    static void *(*real)(size_t);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "malloc");
+    return fails(size) ? 0 : real(size);
+}
+void *realloc(void *p, size_t size) {
+    static void *(*real)(void *, size_t);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "realloc");
+    return fails(size) ? 0 : real(p, size);
+}
+`;
 
 /** Sends a body as it is, and expects this status and an error in OpenAI's form. */
 async function refused(body, wanted, path = '/v1/completions') {
@@ -260,6 +300,22 @@ const cases = {
         const none = await ask(server, '/detokenize', { tokens: [] });
         same(none.json, { content: '' });
         same((await ask(server, '/tokenize', { content: '' })).json, { tokens: [] });
+    },
+
+    async 'numbers of any length, and what is wrong with a string'() {
+        const long = [
+            [`{"prompt":"x","max_tokens":1,"temperature":0.5${'0'.repeat(70)}}`, 200],
+            [`{"prompt":"x","max_tokens":1,"top_p":1${'0'.repeat(70)}e-70}`, 200],
+            [`{"prompt":"x","max_tokens":1,"logit_bias":{"1":-1.${'0'.repeat(90)}}}`, 200],
+            [`{"prompt":"x","max_tokens":1,"temperature":1${'0'.repeat(70)}}`, 400]
+        ];
+        for (const [body, wanted] of long)
+            same(status(await raw(server, post('/v1/completions', body, CLOSE))), wanted, body);
+        for (const name of ['stop', 'grammar']) {
+            const body = JSON.stringify({ prompt: 'x', [name]: 'a\0' });
+            const { message } = await refused(Buffer.from(body), [400]);
+            check(message.includes('without NUL'), message);
+        }
     },
 
     async 'a body over --max-body is a 413, with and without a length'() {
@@ -653,6 +709,95 @@ const cases = {
         }
         same(await one.stop(), 0);
         rmSync(folder, { recursive: true });
+    },
+
+    async 'a file of --page is a 503 while the server cannot open it'() {
+        if (!existsSync('/proc/self/fd')) throw new Skip('there is no /proc');
+        const folder = mkdtempSync(join(tmpdir(), 'server-files-')),
+            program = join(folder, 'serve');
+        writeFileSync(join(folder, 'index.html'), 'index');
+        writeFileSync(program, `#!/bin/sh\nulimit -n 40\nexec '${resolve(serve)}' "$@"\n`);
+        chmodSync(program, 0o755);
+        const one = await start(program, ['-m', model, '--page', folder]);
+        const first = net.connect(one.port, '127.0.0.1').on('error', () => {});
+        let text = '';
+        first.on('data', d => (text += d));
+        first.write(get('/index.html', { Connection: 'keep-alive' }));
+        await until(() => text.endsWith('index'), 'the file');
+        const others = Array.from({ length: 60 }, () =>
+            net.connect(one.port, '127.0.0.1').on('error', () => {})
+        );
+        await until(() => others.every(s => !s.connecting), 'all are connected');
+        const files = `/proc/${one.child.pid}/fd`;
+        await until(() => readdirSync(files).includes('39'), 'no more files can be opened');
+        text = '';
+        first.write(get('/index.html'));
+        await until(() => status(text) > 0, 'an answer');
+        same(status(text), 503, text);
+        others.forEach(s => s.destroy());
+        await until(
+            async () => status(await raw(one, get('/index.html'))) === 200,
+            'it can be opened again'
+        );
+        same(status(await raw(one, get('/nothing'))), 404);
+        same(await one.stop(), 0);
+        rmSync(folder, { recursive: true });
+    },
+
+    async 'without memory the answer is a 503, not a wrong one'() {
+        const folder = mkdtempSync(join(tmpdir(), 'server-memory-')),
+            [source, library, file] = ['scarce.c', 'scarce.so', 'now'].map(n => join(folder, n));
+        writeFileSync(source, SCARCE);
+        const build = `${process.env.CC || 'cc'} -shared -fPIC ${source} -o ${library} -ldl`;
+        if (process.platform !== 'linux' || spawnSync('sh', ['-c', build]).status !== 0) {
+            rmSync(folder, { recursive: true });
+            throw new Skip('a library for LD_PRELOAD cannot be made');
+        }
+        const env = { LD_PRELOAD: library, SCARCE: file };
+        const one = await start(serve, ['-m', model, '--alias', 'm'.repeat(100)], { env });
+        // merging these takes at least 32 bytes for each, once to count tokens and once for them
+        const text = 'x'.repeat(3000),
+            messages = [{ role: 'user', content: text }];
+        for (const [path, body, when] of [
+            ['/v1/completions', { prompt: text }, '90000 500000 2'],
+            ['/v1/chat/completions', { messages }, '90000 500000 2'],
+            ['/tokenize', { content: text }, '90000 500000 2'],
+            ['/detokenize', { tokens: Array(4000).fill(1000) }, '2000 9000 1'],
+            ['/v1/models', undefined, '600 9000 1'],
+            ['/metrics', undefined, '2000 9000 1']
+        ]) {
+            writeFileSync(file, when);
+            const r = await ask(one, path, body);
+            check(!existsSync(file), `${path}: no allocation was of this size`);
+            const says = `${path}: ${r.status} ${r.text.slice(0, 300)}`;
+            check(r.status === 503 && r.json?.error, says);
+            same((await ask(one, '/health')).status, 200);
+        }
+        same(await one.stop(), 0);
+        rmSync(folder, { recursive: true });
+    },
+
+    async 'what cannot fit is refused before it is tokenized'() {
+        const large = 'x'.repeat(1.5e6),
+            ask = messages => [{ messages }, '/v1/chat/completions', 'messages'];
+        for (const [body, path, param] of [
+            [{ prompt: large }, '/v1/completions', 'prompt'],
+            [{ prompt: ['a', '\u00e9'.repeat(7e5)] }, '/v1/completions', 'prompt'],
+            ask([{ role: 'user', content: large }]),
+            ask(Array(10).fill({ role: 'user', content: large.slice(0, 5000) })),
+            ask([
+                { role: 'user', content: 'x' },
+                { role: 'assistant', content: large }
+            ])
+        ]) {
+            const e = await refused(Buffer.from(JSON.stringify(body)), [400], path);
+            same([e.param, e.code], [param, 'context_length_exceeded']);
+            check(/^the prompt has \d+ bytes, more than the context of 512 /.test(e.message), e);
+        }
+        const body = JSON.stringify({ prompt: 'x '.repeat(2000) });
+        const few = await refused(Buffer.from(body), [400]);
+        same(few.code, 'context_length_exceeded');
+        check(few.message.startsWith('the prompt has 4001 tokens'), few);
     },
 
     async 'large bodies at once have a limit, and their memory comes back'() {

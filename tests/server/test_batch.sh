@@ -54,6 +54,39 @@ sorted "three at a time: the same results" 1 --parallel 3 -t 2
 sorted "with little memory: the same results" 1 --parallel 16 --kv-tokens 512
 input=$requests run -m "$model" --parallel 7 --ordered
 check "the order of the lines" "another order" cmp "$tmp/out" "$tmp/ordered"
+# Texts without an end (2046, which is forbidden, is tiny.gguf's) fill the cache, and begin again: with a seed, echoes,
+# log-probabilities and a grammar they are what they are alone.
+awk 'BEGIN {
+    for (i = 0; i < 3; i++) {
+        printf "{\"prompt\": \"Story %d\", \"max_tokens\": -1, \"logit_bias\": {\"2046\": -100}}\n", i
+        printf "{\"prompt\": \"Two %d\", \"n\": 2, \"max_tokens\": 300, \"logprobs\": 1, \"echo\": true, ", i
+        printf "\"temperature\": 0.9, \"logit_bias\": {\"2046\": -100}}\n"
+        printf "{\"messages\": [{\"role\": \"user\", \"content\": \"List %d\"}], \"max_tokens\": 200, ", i
+        printf "\"response_format\": {\"type\": \"json_object\"}}\n"
+    }
+}' >"$tmp/endless.jsonl"
+input=$tmp/endless.jsonl run -m "$model" -c 512 --parallel 1 --ordered
+cp "$tmp/out" "$tmp/alone"
+for room in "--parallel 4 --kv-tokens 512" "--kv-tokens 900"; do
+    input=$tmp/endless.jsonl run -m "$model" -c 512 --ordered $room
+    check "texts that need more than all of the cache ($room): 0" "exit code $rc" [ $rc -eq 0 ]
+    check "and the same results" "$(cmp "$tmp/alone" "$tmp/out" 2>&1)" cmp "$tmp/alone" "$tmp/out"
+done
+{
+    echo '{"prompt":"x","max_tokens":4}'
+    awk 'BEGIN { printf "{\"prompt\":\""; for (i = 0; i < 200; i++) printf "word "; print "\",\"max_tokens\":4}" }'
+    head -n 1 "$tmp/endless.jsonl"
+    echo '{"prompt":"y","max_tokens":4}'
+} >"$tmp/long.jsonl"
+input=$tmp/long.jsonl run -m "$model" -c 512 --kv-tokens 64 --ordered
+check "texts that are longer than the cache: 1" "exit code $rc" [ $rc -eq 1 ]
+check "they get an error, and those behind them a result" "$(cat "$tmp/out")" \
+    [ "$(sed 's/.*"status_code":\([0-9]*\).*/\1/' "$tmp/out" | tr '\n' ' ')" = "200 400 400 200 " ]
+check "it says why" "$(cat "$tmp/out")" [ "$(grep -c '"code":"context_length_exceeded"' "$tmp/out")" -eq 2 ]
+printf '\0\0\n{"prompt":"x","max_tokens":2}\n' >"$tmp/nul"
+input=$tmp/nul run -m "$model" --ordered
+check "a line of NUL bytes is an error" "exit code $rc, $(cat "$tmp/out")" \
+    [ $rc -eq 1 -a "$(sed 's/.*"status_code":\([0-9]*\).*/\1/' "$tmp/out" | tr '\n' ' ')" = "400 200 " ]
 input=$tmp/good.jsonl run -m "$model"
 check "all done: 0" "exit code $rc" [ $rc -eq 0 ]
 printf '{"prompt":"Once upon a time","temperature":0,"max_tokens":40}' >"$tmp/one"
@@ -95,6 +128,28 @@ check "lines that are there twice have two results" "$(wc -l <"$tmp/twice")" \
     [ "$(wc -l <"$tmp/twice")" -eq "$(wc -l <"$tmp/twice.jsonl")" ]
 echo 'something else' >"$tmp/other"
 input=$requests fails "no file of results" 2 "no result of batch" -m "$model" --resume "$tmp/other"
+for text in 'my notes' 'my notes\nmore' '{"id":"another"'; do
+    printf "$text" >"$tmp/other"
+    printf "$text" >"$tmp/before"
+    fails "no file of results, without a newline" 2 "no result of batch" -m "$model" --resume "$tmp/other"
+    check "and it stays as it is" "$(cat "$tmp/other")" cmp "$tmp/other" "$tmp/before"
+done
+printf '{"id":' >"$tmp/other"
+run -m "$model" --resume "$tmp/other"
+check "a result that was hardly begun is cut" "exit code $rc, $(cat "$tmp/other")" [ $rc -eq 0 -a ! -s "$tmp/other" ]
+echo 'something else' >"$tmp/other"
+cp "$tmp/other" "$tmp/before"
+"$program" -m "$model" --resume "$tmp/other" </dev/null >"$tmp/out" 2>&-
+check "no message gets into the file where stderr is closed" "$(cat "$tmp/other")" cmp "$tmp/other" "$tmp/before"
+mkfifo "$tmp/pipe"
+"$program" -m "$model" --resume "$tmp/pipe" </dev/null >"$tmp/out" 2>"$tmp/err" &
+pid=$!
+waited=0
+while kill -0 $pid 2>/dev/null && [ $waited -lt 100 ]; do sleep 0.1; waited=$((waited + 1)); done
+kill $pid 2>/dev/null                  # it would wait for ever
+wait $pid
+check "a pipe takes no results: 2" "exit code $?" [ $? -eq 2 ]
+check "and it says so" "$(cat "$tmp/err")" grep -q "it is not a file" "$tmp/err"
 
 # kill -9 at any moment, five times to a file of results: in the end each line is there, once. The
 # moments are 5 to 25 % of the time that all lines take here and now.
@@ -213,7 +268,7 @@ if command -v parallel >/dev/null 2>&1; then
     check "GNU parallel with a log of jobs" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
     check "and resumed" "$(wc -l <"$tmp/joblog")" [ "$(wc -l <"$tmp/joblog")" -eq $((1 + (lines + 9) / 10)) ]
     rm "$tmp/joblog" "$tmp"/parts/*.results
-    mkdir "$tmp/parts/xaa.results"     # cannot be written to: 75
+    mkdir "$tmp/parts/xaa.results"     # cannot be written to: 2
     for try in 1 2; do
         parallel -j 2 --joblog "$tmp/joblog" --resume-failed "$program -m $model -t 1 --resume {}.results <{}" \
             ::: "$tmp"/parts/x?? 2>"$tmp/err"
@@ -235,6 +290,9 @@ sed '3s/The/the/2; 5s/"completion_tokens":\([0-9]\)/"completion_tokens":9\1/' "$
 input=$requests run -m "$model" --audit "$tmp/wrong" --sample 1
 check "an audit finds what differs" "exit code $rc, $(cat "$tmp/err")" [ $rc -eq 1 ]
 check "and prints what it should be" "$(cat "$tmp/out")" sh -c "sed -n 5p '$tmp/ordered' | grep -qxFf - '$tmp/out'"
+cat "$tmp/ordered" >"$tmp/pipe" &
+input=$requests fails "an audit of a pipe: 75, and it says why" 75 "cannot read $tmp/pipe: " -m "$model" \
+    --audit "$tmp/pipe" --sample 1
 
 # ---- embeddings, with a model that writes no text
 
@@ -317,6 +375,16 @@ if [ -c /dev/full ]; then
     check "a full disk: 75" "exit code $rc" [ $rc -eq 75 ]
     check "and it says so" "$(cat "$tmp/err")" grep -q "cannot write to standard output" "$tmp/err"
 fi
+# A limit on files, 4 or 8 KiB: a signal, which would end it in the middle of a line.
+(ulimit -f 8 && "$program" -m "$model" <"$requests" >"$tmp/out" 2>"$tmp/err")
+rc=$?
+check "a file that may not grow: 75" "exit code $rc" [ $rc -eq 75 ]
+check "and it says so" "$(cat "$tmp/err")" grep -q "cannot write to standard output" "$tmp/err"
+check "whole lines only" "$(tail -c 60 "$tmp/out")" [ -s "$tmp/out" -a -z "$(tail -c 1 "$tmp/out")" ]
+"$program" -m "$model" <"$tmp/one" 2>"$tmp/err" >&-
+check "stdout is closed: 75" "exit code $?" [ $? -eq 75 ]
+"$program" -m "$model" >"$tmp/out" 2>"$tmp/err" <&-
+check "stdin is closed: 75" "exit code $?" [ $? -eq 75 ]
 if has_terminal; then
     on_terminal "$program -m $model <$requests >$tmp/out"
     check "progress on a terminal" "$(tail -n 1 "$tmp/tty")" grep -q "$lines of $lines lines, 5 failed" "$tmp/tty"
