@@ -8,22 +8,25 @@
    usage, 130 Ctrl-C. With -DGENERATE_EDITLINE and -ledit the lines of a chat can be edited and
    recalled. libedit was chosen because its licence (BSD) lets the program keep its own; GNU
    readline's (GPL) would not. */
-#define _DEFAULT_SOURCE 1              /* clock_gettime and setitimer, also with -std=c99 */
+#define _DEFAULT_SOURCE 1              /* clock_gettime, realpath and others, also with -std=c99 */
 #define BITNET_IMPLEMENTATION
 #include "../bitnet.h"
 #define BITNET_GRAMMAR_IMPLEMENTATION
 #include "../bitnet_grammar.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #ifdef _WIN32
   #include <io.h>
   #include <windows.h>
   #include <shellapi.h>
+  #define getpid GetCurrentProcessId
   #ifdef _MSC_VER
     #pragma comment(lib, "shell32")
   #endif
@@ -707,10 +710,30 @@ static int widen(const char *path, WCHAR wide[MAX_WIDE]) {
     return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, MAX_WIDE) > 0;
 }
 
-/* mode: "rb" or "wb" */
-static FILE *open_file(const char *path, const char *mode) {
+static FILE *open_file(const char *path) {             /* for reading */
     WCHAR wide[MAX_WIDE];
-    return widen(path, wide) ? _wfopen(wide, mode[0] == 'r' ? L"rb" : L"wb") : 0;
+    return widen(path, wide) ? _wfopen(wide, L"rb") : 0;
+}
+
+/* Creates a new file for writing. 0, and errno is EEXIST: something has that name. */
+static FILE *create_file(const char *path) {
+    WCHAR wide[MAX_WIDE];
+    const int fd = widen(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY,
+                                              _S_IREAD | _S_IWRITE) : -1;
+    return fd < 0 ? 0 : _fdopen(fd, "wb");
+}
+
+/* Something that exists and is not a regular file. */
+static int is_not_a_file(const char *path) {
+    WCHAR wide[MAX_WIDE];
+    struct _stat64 st;
+    return widen(path, wide) && !_wstat64(wide, &st) && (st.st_mode & S_IFMT) != S_IFREG;
+}
+
+/* Links are rare here: the path as it is. */
+static int follow_link(const char *path, char *out, size_t cap) {
+    errno = ENAMETOOLONG;
+    return snprintf(out, cap, "%s", path) < (int)cap;
 }
 
 static void remove_file(const char *path) {
@@ -734,7 +757,33 @@ static char **utf8_arguments(int *argc, char **argv) {
     return argv;
 }
 
-static FILE *open_file(const char *path, const char *mode) { return fopen(path, mode); }
+static FILE *open_file(const char *path) { return fopen(path, "rb"); }
+
+static FILE *create_file(const char *path) {
+    const int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0666);
+    return fd < 0 ? 0 : fdopen(fd, "wb");
+}
+
+/* A pipe would block a reader, and renaming would put a file in the place of a device. */
+static int is_not_a_file(const char *path) {
+    struct stat st;
+    return !stat(path, &st) && !S_ISREG(st.st_mode);
+}
+
+/* The file that a path stands for: of a link what it leads to, because renaming would replace the
+   link. Returns 0 and sets errno if the link leads nowhere. */
+static int follow_link(const char *path, char *out, size_t cap) {
+    struct stat st;
+    const int is_link = !lstat(path, &st) && S_ISLNK(st.st_mode);
+    char *target = is_link ? realpath(path, 0) : 0;
+    int n;
+    if (is_link && !target) return 0;
+    n = snprintf(out, cap, "%s", target ? target : path);
+    free(target);
+    errno = ENAMETOOLONG;
+    return n < (int)cap;
+}
+
 static void remove_file(const char *path) { remove(path); }
 static int replace_file(const char *from, const char *to) { return rename(from, to) == 0; }
 
@@ -810,7 +859,8 @@ static int read_stream(FILE *f, const char *name, struct text *t) {
     if (ferror(f)) return fail(1, "cannot read '%s': %s", name, strerror(errno));
     if (t->n > 0 && t->s[t->n - 1] == '\n') t->s[--t->n] = 0;
     if (t->n == 0 && f == stdin)
-        return fail(2, "no prompt: give -p, --file or -cnv; stdin is empty");
+        return fail(2, chatting == YES ? "no message: give -p or --file; stdin is empty"
+                                       : "no prompt: give -p, --file or -cnv; stdin is empty");
     if (t->n == 0) return fail(1, "'%s' is empty", name);
     if (strlen(t->s) < t->n) return fail(1, "'%s' is not a text: it contains a zero byte", name);
     return escapes == YES ? unescape(name, t->s) : GO_ON;
@@ -818,7 +868,7 @@ static int read_stream(FILE *f, const char *name, struct text *t) {
 
 /* The text of a file (-: stdin), in memory that lives as long as the program. */
 static int read_file(const char *path, char **out) {
-    FILE *f = strcmp(path, "-") ? open_file(path, "rb") : stdin;
+    FILE *f = strcmp(path, "-") ? open_file(path) : stdin;
     struct text t = {0, 0, 0};
     int code;
     if (!f) return fail(1, "cannot read '%s': %s", path, strerror(errno));
@@ -1241,23 +1291,40 @@ static bitnet_result read_piece(void *ud, uint64_t offset, void *dst, size_t n) 
     return ferror((FILE *)ud) ? BITNET_ERR_IO : BITNET_ERR_TRUNCATED;
 }
 
+/* Creates PATH.PID-N.part, a name that nothing has; it is in name then. */
+static FILE *create_unfinished(const char *path, char *name, size_t cap) {
+    FILE *f = 0;
+    int i, n;
+    errno = EEXIST;
+    for (i = 0; i < 100 && !f && errno == EEXIST; i++) {
+        n = snprintf(name, cap, "%s.%d-%d.part", path, (int)getpid(), i);
+        errno = ENAMETOOLONG;
+        if (n < (int)cap) f = create_file(name);
+    }
+    return f;
+}
+
+/* Writes the state and closes the file. Returns 0 and sets errno if it can't. */
+static int write_state(FILE *f) {
+    int reason;
+    if (bitnet_seq_save(ctx, 0, write_piece, f, &err) == BITNET_OK) return fclose(f) == 0;
+    reason = errno;
+    fclose(f);
+    errno = reason;
+    return 0;
+}
+
 /* The file gets its name when it is complete: until then an older one of this name stays. */
 static int save_state(const char *path) {
-    char unfinished[4096];
-    FILE *f = 0;
-    int done;
-    errno = ENAMETOOLONG;
-    if (snprintf(unfinished, sizeof unfinished, "%s.new", path) < (int)sizeof unfinished)
-        f = open_file(unfinished, "wb");
+    char target[4096], unfinished[4096];
+    FILE *f;
+    if (is_not_a_file(path)) return fail(1, "cannot write '%s': it is not a file", path);
+    if (!follow_link(path, target, sizeof target))
+        return fail(1, "cannot write '%s': %s", path,
+                    errno == ENOENT ? "it is a link that leads nowhere" : strerror(errno));
+    f = create_unfinished(target, unfinished, sizeof unfinished);
     if (!f) return fail(1, "cannot write '%s': %s", path, strerror(errno));
-    done = bitnet_seq_save(ctx, 0, write_piece, f, &err) == BITNET_OK;
-    if (done) done = fclose(f) == 0;
-    else {
-        const int reason = errno;
-        fclose(f);
-        errno = reason;
-    }
-    if (done && replace_file(unfinished, path)) return GO_ON;
+    if (write_state(f) && replace_file(unfinished, target)) return GO_ON;
     fail(1, "cannot write '%s': %s", path, strerror(errno));
     remove_file(unfinished);
     return 1;
@@ -1265,10 +1332,12 @@ static int save_state(const char *path) {
 
 /* On failure the context is as it was. may_lack 1: it need not be there, and may be empty. */
 static int load_state(const char *path, int may_lack) {
-    FILE *f = open_file(path, "rb");
-    bitnet_io io = {0, read_piece, f};
+    bitnet_io io = {0, read_piece, 0};
     bitnet_result r = BITNET_OK;
     int64_t size;
+    FILE *f;
+    if (is_not_a_file(path)) return fail(1, "cannot read '%s': it is not a file", path);
+    io.ud = f = open_file(path);
     if (!f && may_lack && errno == ENOENT) return GO_ON;
     if (!f) return fail(1, "cannot read '%s': %s", path, strerror(errno));
     size = seek_file(f, 0, SEEK_END);

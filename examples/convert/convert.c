@@ -1,6 +1,6 @@
 /* convert.c - makes GGUF files of BitNet models, from Hugging Face's form or from another GGUF file
 
-       cc -O2 examples/convert/[a-z]*.c -o convert -lpthread
+       cc -O2 examples/convert/[a-z]*.c examples/json/[a-z]*.c -o convert -lpthread
        ./convert FOLDER OUT.gguf                 config.json, safetensors, tokenizer.json to I2_S
        ./convert IN.gguf OUT.gguf [--to TYPE]    the same keys and tensors, weights in other types
        ./convert --inspect FILE

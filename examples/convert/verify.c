@@ -4,6 +4,7 @@
 #include <string.h>
 
 static int n_different;
+static int n_i2s, n_i2s_same;          /* matrices that are I2_S in both files */
 
 static void different(const char *name, const char *format, ...) {
     va_list args;
@@ -11,6 +12,14 @@ static void different(const char *name, const char *format, ...) {
     printf("differs ");
     print_clean(name, (int)strlen(name));
     printf(": ");
+    va_start(args, format);
+    print_line(stdout, format, args);
+    va_end(args);
+}
+
+static void print_note(const char *format, ...) {
+    va_list args;
+    printf("note: ");
     va_start(args, format);
     print_line(stdout, format, args);
     va_end(args);
@@ -123,6 +132,22 @@ static int same_bytes(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, const 
     return 1;
 }
 
+static void count_i2s(const bitnet_gguf_tensor *a, const bitnet_gguf_tensor *b, int same) {
+    if (a->type != BITNET_TENSOR_I2_S || b->type != BITNET_TENSOR_I2_S) return;
+    n_i2s++;
+    n_i2s_same += same;
+}
+
+/* The likeliest reason why no I2_S is the same. */
+static void explain_packing(const char *path_a, const packing *pack_a, const char *path_b,
+                            const packing *pack_b) {
+    static const char *const names[] = {"128", "64", "4row"};    /* in the order of the enum */
+    if (!n_i2s || n_i2s_same) return;
+    print_note("a file does not say how its I2_S is packed; %s was read as %s (see --from-layout), "
+               "%s as %s (see --i2s)", path_a, names[pack_a->i2s_packing], path_b,
+               names[pack_b->i2s_packing]);
+}
+
 static void verify_tensor(const bitnet_gguf *ga, const bitnet_gguf_tensor *a,
                           const packing *pack_a, const bitnet_gguf *gb,
                           const bitnet_gguf_tensor *b, const packing *pack_b) {
@@ -140,6 +165,7 @@ static void verify_tensor(const bitnet_gguf *ga, const bitnet_gguf_tensor *a,
                   b->type_name ? b->type_name : "?");
         return;
     }
+    count_i2s(a, b, same);
     if (!same) return;
     printf("same    ");
     print_clean(a->name, (int)strlen(a->name));
@@ -157,6 +183,7 @@ int verify(const char *path_a, const packing *pack_a, const char *path_b, const 
     for (i = 0; !bitnet_gguf_get_tensor(gb, i, &b); i++)
         if (bitnet_gguf_find_tensor(ga, b.name, &a)) different(b.name, "only in %s", path_b);
     printf("%d difference%s\n", n_different, n_different == 1 ? "" : "s");
+    explain_packing(path_a, pack_a, path_b, pack_b);
     bitnet_gguf_close(ga);
     bitnet_gguf_close(gb);
     return n_different > 0;

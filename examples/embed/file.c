@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE 1              /* fileno and ftello, also with -std=c99 */
+#define _DEFAULT_SOURCE 1              /* realpath and others, also with -std=c99 */
 #define _FILE_OFFSET_BITS 64
 #include "file.h"
 #include "say.h"
@@ -10,14 +10,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int map_descriptor(mapped *m, int fd) {
+/* Sets the size of a regular file. */
+static int measure(mapped *m, int fd) {
     struct stat st;
-    void *p;
     if (fstat(fd, &st)) return errno;
     if (S_ISDIR(st.st_mode)) return EISDIR;
     if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > SIZE_MAX) return EINVAL;
     m->size = (size_t)st.st_size;
-    if (m->size == 0) return 0;
+    return 0;
+}
+
+static int map_descriptor(mapped *m, int fd) {
+    const int wrong = measure(m, fd);
+    void *p;
+    if (wrong || m->size == 0) return wrong;
     p = mmap(0, m->size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED) return errno;
     m->p = (const uint8_t *)p;
@@ -39,6 +45,40 @@ void file_unmap(mapped *m) {
     memset(m, 0, sizeof *m);
 }
 
+static int read_descriptor(mapped *m, int fd, size_t most) {
+    const int wrong = measure(m, fd);
+    uint8_t *p;
+    size_t at = 0;
+    ssize_t n = 1;
+    if (wrong) return wrong;
+    if (m->size > most) return EFBIG;
+    if (!(p = (uint8_t *)malloc(m->size + 1))) return ENOMEM;
+    m->p = p;
+    for (; at < m->size && n > 0; at += n > 0 ? (size_t)n : 0) n = read(fd, p + at, m->size - at);
+    m->size = at;                      /* it may have become shorter meanwhile */
+    return n < 0 ? errno : 0;
+}
+
+int file_read(mapped *m, const char *path, size_t most) {
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int wrong;
+    memset(m, 0, sizeof *m);
+    if (fd < 0) return errno;
+    wrong = read_descriptor(m, fd, most);
+    close(fd);
+    return wrong;
+}
+
+void file_forget(mapped *m) {
+    free((void *)(uintptr_t)m->p);
+    memset(m, 0, sizeof *m);
+}
+
+int file_is_same(const char *a, const char *b) {
+    struct stat x, y;
+    return a && b && !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 static const char *name_of(const written *w) { return w->path ? w->path : "standard output"; }
 
 /* errno is that of the write that failed, perhaps some calls ago. */
@@ -46,9 +86,42 @@ static int cannot_write(const written *w) {
     return fail(FAILED, "cannot write to %s: %s", name_of(w), strerror(errno ? errno : EIO));
 }
 
-int file_create(written *w, const char *path) {
-    const size_t n = path ? strlen(path) : 0;
+/* The file that a path stands for, in new memory: of a link what it leads to, because renaming
+   would replace the link. Returns 0 and sets errno if the link leads nowhere. */
+static char *follow_link(const char *path) {
     struct stat st;
+    char *copy;
+    if (!lstat(path, &st) && S_ISLNK(st.st_mode)) return realpath(path, 0);
+    copy = (char *)malloc(strlen(path) + 1);
+    return copy ? strcpy(copy, path) : 0;
+}
+
+/* Creates PATH.PID-N.part, a name that nothing has. Returns 0, or an errno. */
+static int create_part(written *w) {
+    const size_t room = strlen(w->path) + 32;
+    char *part = (char *)malloc(room);
+    int i, fd = -1;
+    if (!part) return ENOMEM;
+    errno = EEXIST;
+    for (i = 0; i < 100 && fd < 0 && errno == EEXIST; i++) {
+        snprintf(part, room, "%s.%d-%d.part", w->path, (int)getpid(), i);
+        fd = open(part, O_CREAT | O_EXCL | O_WRONLY, 0666);
+    }
+    if (fd < 0) {
+        const int wrong = errno;
+        free(part);                    /* it is not ours to remove */
+        return wrong;
+    }
+    w->part = part;
+    w->f = fdopen(fd, "wb");
+    if (w->f) return 0;
+    close(fd);
+    return ENOMEM;
+}
+
+int file_create(written *w, const char *path) {
+    struct stat st;
+    int wrong;
     memset(w, 0, sizeof *w);
     if (!path) {
         const off_t at = ftello(stdout);
@@ -56,15 +129,30 @@ int file_create(written *w, const char *path) {
         w->start = at > 0 ? (uint64_t)at : 0;
         return DONE;
     }
-    w->path = (char *)malloc(n + 1);
-    w->part = (char *)malloc(n + 6);
-    if (!w->path || !w->part) return fail(FAILED, "there is no memory");
-    memcpy(w->path, path, n + 1);
-    snprintf(w->part, n + 6, "%s.part", path);
     if (!stat(path, &st) && !S_ISREG(st.st_mode))
         return fail(FAILED, "cannot write to %s: it is not a file", path);
-    w->f = fopen(w->part, "wb");
-    return w->f ? DONE : fail(FAILED, "cannot write to %s: %s", w->part, strerror(errno));
+    if (!(w->path = follow_link(path)))
+        return fail(FAILED, "cannot write to %s: %s", path,
+                    errno == ENOENT ? "it is a link that leads nowhere" : strerror(errno));
+    wrong = create_part(w);
+    return wrong ? fail(FAILED, "cannot write to %s: %s", path, strerror(wrong)) : DONE;
+}
+
+/* Is the text PID-N.part? */
+static int is_part_end(const char *text) {
+    static const char digits[] = "0123456789";
+    const size_t pid = strspn(text, digits);
+    const char *end;
+    if (!pid || text[pid] != '-') return 0;
+    text += pid + 1;
+    end = text + strspn(text, digits);
+    return end > text && !strcmp(end, ".part");
+}
+
+int file_is_leftover(const written *w, const char *name) {
+    const char *slash = w->path ? strrchr(w->path, '/') : 0, *own = slash ? slash + 1 : w->path;
+    const size_t n = own ? strlen(own) : 0;
+    return n && !strncmp(name, own, n) && name[n] == '.' && is_part_end(name + n + 1);
 }
 
 int file_check(written *w) {

@@ -11,14 +11,23 @@ typedef struct mapped {
     size_t size;
 } mapped;
 
-/* Maps a regular file. Returns 0, or an errno: ENOENT if there is none. */
+/* Maps a regular file. Returns 0, or an errno: ENOENT if there is none. If another program makes the
+   file shorter, reading it is SIGBUS. */
 int file_map(mapped *m, const char *path);
 void file_unmap(mapped *m);
 
-/* A file that is written as PATH.part, or standard output. */
+/* The same for files that others may write to, of at most `most` bytes: reads it into memory.
+   file_forget frees that. */
+int file_read(mapped *m, const char *path, size_t most);
+void file_forget(mapped *m);
+
+/* Do both paths lead to one file that is there? a and b may be 0. */
+int file_is_same(const char *a, const char *b);
+
+/* A file that is written as PATH.PID-N.part until it is complete, or standard output. */
 typedef struct written {
     FILE *f;
-    char *path, *part;                 /* 0: standard output */
+    char *path, *part;                 /* 0: standard output; path is a file, no link to one */
     uint64_t start;                    /* where it begins */
 } written;
 
@@ -34,6 +43,9 @@ int file_end(written *w);
 int file_name(written *w);
 /* Removes it if it has no name yet, and frees. */
 void file_free(written *w);
+
+/* Is this the name, without its folder, of what a killed run left of this file? */
+int file_is_leftover(const written *w, const char *name);
 
 /* Can its beginning be written again? */
 int file_can_seek(const written *w);

@@ -132,6 +132,12 @@ static int is_own(const maker *m, const struct stat *st) {
     return 0;
 }
 
+/* Is it an unfinished index of another run? Its texts are those of other files. */
+static int is_leftover(const maker *m, const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    return file_is_leftover(&m->npy, name) || file_is_leftover(&m->jsonl, name);
+}
+
 /* Why a file is no text; 0: it is one. */
 static const char *not_text(const mapped *f) {
     size_t i, size;
@@ -148,19 +154,23 @@ static int add_file(maker *m, const char *path, const struct stat *st) {
     const char *why = 0;
     int code = DONE, wrong;
     if (is_own(m, st)) return DONE;
+    if (is_leftover(m, path)) {
+        note("skipped %s: it is an index that another run has not finished", path);
+        return DONE;
+    }
     if (st->st_size > FILE_BYTES) {
         note("skipped %s: it has more than %d MB", path, FILE_BYTES >> 20);
         return DONE;
     }
-    wrong = file_map(&f, path);
+    wrong = file_read(&f, path, FILE_BYTES);
     why = wrong ? strerror(wrong) : not_text(&f);
     if (why) note("skipped %s: %s", path, why);
     else m->n_files++;
-    while (!why && code == DONE && f.p && (n = passage_next((const char *)f.p, f.size, &at)) > 0) {
+    while (!why && code == DONE && (n = passage_next((const char *)f.p, f.size, &at)) > 0) {
         code = add_passage(m, path, (const char *)f.p, at, n);
         at += n;
     }
-    file_unmap(&f);
+    file_forget(&f);
     return code;
 }
 

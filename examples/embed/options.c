@@ -128,6 +128,8 @@ static int take(const char *name, const char *value, int *used) {
     }
     if (!value) return fail(WRONG, "%s needs a value: %s", name, o->arg);
     *used = 1;
+    if (o->text && !value[0] && o->text != &values.separator)    /* there, one text is meant */
+        return fail(WRONG, "%s: the value (%s) is empty", name, o->arg);
     if (o->text) *o->text = value;
     else if (!read_number(value, o->low, o->high, o->number))
         return fail(WRONG, "%s %s: a whole number from %ld to %ld is needed", name, value, o->low,

@@ -28,6 +28,9 @@ int output_open(output *o, const settings *s, int32_t dim) {
     o->dim = dim;
     o->bytes = (uint8_t *)malloc(4 * (size_t)dim);
     if (!o->bytes) return fail(FAILED, "there is no memory");
+    if (file_is_same(s->output, s->model)) return fail(USAGE, "-o %s: it is the model", s->output);
+    if (file_is_same(s->output, s->file))
+        return fail(USAGE, "-o %s: it is the input", s->output);
     if ((code = file_create(&o->to, s->output)) != DONE) return code;
     if (is_binary && !s->output && isatty(1))
         return fail(USAGE, "--format npy and raw are no text: -o FILE, or > FILE");

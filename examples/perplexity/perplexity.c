@@ -213,6 +213,8 @@ static int prepare(run *r) {
         !divergence_open(&r->d, (uint64_t)r->plan.n_chunks * (uint64_t)plan_rows(&r->plan)))
         return fail(FAILED, "there is no memory");
     if (r->scorer.kind != SCORE_SAVE) return DONE;
+    if (file_is_same(r->s->base, r->s->model) || file_is_same(r->s->base, r->s->file))
+        return fail(USAGE, "--kl-divergence-base %s: it is the model, or the text", r->s->base);
     note("saving all logits to %s", r->s->base);
     return base_create(&r->saved, r->s->base, &r->plan, n_vocab);
 }

@@ -34,7 +34,7 @@ fails unknown-with-value 2 "'--bogus=1'" -m "$model" -p x --bogus=1
 fails bad-kv-type 2 "'q8_0' is not f16, f32 or i8" -m "$model" -p x --kv-type q8_0
 fails bad-switch 2 "'purple' is not on, off or auto" -m "$model" -p x --color=purple
 fails bad-grammar 2 "--grammar: line 1, column 10: the rule x is not defined" -m "$model" -p x --grammar "root ::= x"
-fails bad-schema 2 "--json-schema: line 1, column 9: #/type: no type" -m "$model" -p x -j '{"type":"x"}'
+fails bad-schema 2 "--json-schema: line 1, column 9: #/type: none of the types object, array, string" -m "$model" -p x -j '{"type":"x"}'
 fails no-grammar-file 1 "'no-such-file'" -m "$model" -p x --grammar-file no-such-file
 fails two-grammars 2 "only one of" -m "$model" -p x -j "{}" --grammar 'root ::= "x"'
 fails bad-number 2 "'12x'" -m "$model" -p x -n 12x
@@ -287,6 +287,9 @@ else
     input=$tmp/chat1
     run -m "$model" --temp 0 --single-turn
     check single-turn-stdin "another reply" cmp "$tmp/out" "$tmp/hello"
+    input=/dev/null
+    fails single-turn-empty 2 "no message: give -p or --file; stdin is empty" -m "$model" -cnv -st -n 40
+    input=$tmp/chat1
 
     # what cannot be sent is refused in a line, and the chat goes on: the reply to Hello is its first
     # refused NAME WORD MESSAGE: printf makes the message
@@ -372,7 +375,7 @@ n=$(sed -n 's/.* 0 of \([0-9]*\) tokens.*/\1/p' "$tmp/err")
 has cache-empty 0 "$n" "$tmp/want" -p "$story"
 cp "$tmp/cache" "$tmp/cache1"
 has cache-full $((n - 1)) "$n" "$tmp/want" -p "$story" -t 2 -b 3 -c 200
-check cache-unchanged "the file changed, or something is beside it" sh -c "cmp '$tmp/cache' '$tmp/cache1' && [ ! -e '$tmp/cache.new' ]"
+check cache-unchanged "the file changed, or something is beside it" sh -c "cmp '$tmp/cache' '$tmp/cache1' && [ ! -e '$tmp/cache'.* ]"
 for k in $kernels; do has "cache-kernel-$k" $((n - 1)) "$n" "$tmp/want" -p "$story" --kernel "$k"; done
 text -p "$story near the old tree"
 cp "$tmp/out" "$tmp/longer"
@@ -396,7 +399,7 @@ head -c 5000 "$tmp/cache1" > "$tmp/cut"
 fails cache-cut 1 "saved sequence.*but it has 5000" -m "$model" -p "$story" --prompt-cache "$tmp/cut"
 fails cache-no-state 1 "this is no saved sequence" -m "$model" -p "$story" --prompt-cache "$model"
 fails cache-too-long 1 "saved sequence has .* tokens, the context 8" -m "$model" -p a -c 8 --prompt-cache "$tmp/cache"
-fails cache-directory 1 "cannot read '$tmp'" -m "$model" -p "$story" --prompt-cache "$tmp"
+fails cache-directory 1 "cannot read '$tmp': it is not a file" -m "$model" -p "$story" --prompt-cache "$tmp"
 LC_ALL=C sed 's/<|eot_id|>/<|eot_no|>/g' "$model" > "$tmp/other.gguf" 2> "$tmp/err"
 if cmp -s "$model" "$tmp/other.gguf"; then skip cache-other-model "this sed cannot edit the model"
 else
@@ -411,8 +414,36 @@ if (ulimit -f 16) 2> /dev/null && [ -z "$RUN" ]; then
     rc=$?
     check cache-disk-full "exit code $rc, another text, or the old file is not as it was" \
         sh -c "[ $rc -eq 1 ] && cmp '$tmp/out' '$tmp/longer' && grep -q \"cannot write '$tmp/cache': File too large\" '$tmp/err' &&
-            cmp '$tmp/cache' '$tmp/cache1' && [ ! -e '$tmp/cache.new' ]"
+            cmp '$tmp/cache' '$tmp/cache1' && [ ! -e '$tmp/cache'.* ]"
 else skip cache-disk-full "this shell cannot limit the size of files"; fi
+
+# only a file is replaced, and nothing beside it; FD 4 is the pipe's other end, so that nobody waits for one
+mkdir "$tmp/beside"
+echo other > "$tmp/beside/cache.new"
+pipe=
+if mkfifo "$tmp/pipe" 2> /dev/null && exec 4<> "$tmp/pipe"; then
+    pipe=$tmp/pipe
+    fails cache-pipe 1 "cannot read '$pipe': it is not a file" -m "$model" -p "$story" --prompt-cache "$pipe"
+    check cache-pipe-stays "it is gone" test -p "$pipe"
+else skip cache-pipe "there are no pipes with names here"; fi
+text -p "$story" --prompt-cache "$tmp/beside/cache"
+check cache-beside "exit code $rc, or more than the cache was written" sh -c "[ $rc -eq 0 ] && [ -s '$tmp/beside/cache' ] &&
+    [ \"\$(ls '$tmp/beside' | tr '\n' ' ')\" = 'cache cache.new ' ] && [ \$(cat '$tmp/beside/cache.new') = other ]"
+rm "$tmp/beside/cache"                 # the program gets the process of the shell that takes the first name for its file
+sh -c 'echo other > "$0.$$-0.part" && exec "$@"' "$tmp/beside/cache" $RUN "$program" -m "$model" -n 1 -p "$story" \
+    --prompt-cache "$tmp/beside/cache" > "$tmp/out" 2> "$tmp/err"
+rc=$?
+check cache-name-taken "exit code $rc, or the other file was taken" sh -c "[ $rc -eq 0 ] && [ -s '$tmp/beside/cache' ] &&
+    [ \"\$(cat '$tmp/beside'/cache.*-0.part)\" = other ]"
+if ln -s beside/target "$tmp/link" 2> /dev/null; then
+    text -p "$story" --prompt-cache "$tmp/link"
+    check cache-link-to-nothing "exit code $rc, or no word of it" \
+        sh -c "[ $rc -eq 1 ] && [ -L '$tmp/link' ] && grep -q \"cannot write '$tmp/link': it is a link that leads nowhere\" '$tmp/err'"
+    : > "$tmp/beside/target"
+    text -p "$story" --prompt-cache "$tmp/link"
+    check cache-link "exit code $rc, or the link was replaced, not its target" \
+        sh -c "[ $rc -eq 0 ] && [ -L '$tmp/link' ] && [ -s '$tmp/beside/target' ] && [ ! -e '$tmp/link'.* ] && [ ! -e '$tmp/beside/target'.* ]"
+else skip cache-link "there are no links here"; fi
 
 # /save and /load
 printf 'Tell me a story.\nHello\nTell me a story.\n' > "$tmp/chat1"
@@ -438,7 +469,14 @@ else
     run -m "$model" -cnv --temp 0 --log-disable
     check chat-load-refused "exit code $rc, not 4 lines of why, or the chat did not go on" sh -c "[ $rc -eq 1 ] &&
         [ \$(grep -c 'cannot\|needs' '$tmp/err') -eq 4 ] && [ \$(wc -l < '$tmp/err') -eq 4 ] && cmp '$tmp/out' '$tmp/hello'"
-    check chat-load-nothing-beside "a file was left behind" test ! -e "$tmp.new"
+    check chat-load-nothing-beside "a file was left behind" test ! -e "$tmp".*
+    check chat-save-folder "another word" grep -q "cannot write '$tmp': it is not a file" "$tmp/err"
+    if [ -n "$pipe" ]; then
+        printf '/load %s\n/save %s\nHello\n' "$pipe" "$pipe" > "$tmp/chat1"
+        run -m "$model" -cnv --temp 0 --log-disable
+        check chat-save-pipe "exit code $rc, or it was read or replaced" sh -c "[ $rc -eq 1 ] && [ -p '$pipe' ] &&
+            [ \$(grep -c \"cannot \(read\|write\) '$pipe': it is not a file\" '$tmp/err') -eq 2 ] && cmp '$tmp/out' '$tmp/hello'"
+    fi
 fi
 input=
 
@@ -690,6 +728,7 @@ assert c[0]['prompt_tok_s'] is None and c[1]['prompt_tok_s'] > c[1]['writers_tok
     json_is bench-profile-head "all((r['head'] > 0) == (r['run'] != 'prefill') for r in j['profile'])"
 }
 if [ -n "$bench" ]; then bench_tests; compare_tests; else skip bench "no program was named"; fi
+[ -z "$bench" ] || . "$(dirname "$0")/test_bench.sh"
 
 echo "cli: $passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ] && [ $terminal -eq 0 ]

@@ -66,7 +66,6 @@ fails input-missing 1 "nowhere.gguf" "$tmp/nowhere.gguf" "$out"
 fails input-not-gguf 1 "not a GGUF" "$0" "$out"
 fails folder-missing 1 "cannot write in its folder" "$a" "$tmp/nowhere/out.gguf"
 fails output-folder 1 "is not a file" "$a" "$tmp/made" --force
-[ ! -e /dev/full ] || fails output-device 1 "is not a file" "$a" /dev/full --force
 fails no-name 2 "name is empty" "" "$out"
 fails no-output-name 2 "name is empty" "$a" ""
 fails type-in-capitals 2 "is not i2_s, tl1, .* pq2_0 or q2_0_128$" "$a" "$out" --to I2_S
@@ -191,6 +190,10 @@ rm -f "$out"
 fails wrong-tile 1 "cannot have been made with tile 128,264,32" "$tmp/made/tl2.gguf" "$out" --from-tile 128,264
 run --verify "$a" "$tmp/made/i2s64.gguf"
 check wrong-layout "exit code $rc, not 1" test $rc -eq 1
+how="^note: a file does not say how its I2_S is packed;"
+says wrong-layout-note "$how $a was read as 128 (see --from-layout), $tmp/made/i2s64.gguf as 128 (see --i2s)$"
+run --verify "$tmp/made/i2s64.gguf" "$tmp/made/i2s4row.gguf" --from-layout 4row --i2s 64
+says wrong-layouts-note "$how .*/i2s64.gguf was read as 4row (see --from-layout), .*/i2s4row.gguf as 64 (see --i2s)$"
 
 # ---- TQ1_0 and TQ2_0: the scale has to be an F16, here with the last bits of its mantissa cut off
 rm -f "$out"
@@ -371,6 +374,7 @@ poke "$tmp/other.gguf" $at $((old & 0xf3 | ((old >> 2 & 3) + 1) % 3 << 2))    # 
 run --verify "$tmp/made/128.gguf" "$tmp/other.gguf"
 check flipped "exit code $rc, not 1" test $rc -eq 1 -a "$(grep -c ^differs "$tmp/out")" -eq 1
 says flipped-named "^differs $tensor: row 50, column 71 is"
+check flipped-no-note "there is one" sh -c "! grep -q ^note: '$tmp/out'"
 run --verify "$tmp/made/tl2.gguf" "$tmp/other.gguf" --from-tile 128,96
 says flipped-tl2 "^differs $tensor: row 50, column 71 is"
 poke "$tmp/other.gguf" $at $old

@@ -14,6 +14,7 @@ import math
 import os
 import random
 import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -321,7 +322,10 @@ def test_usage():
     fails("pooling-none", 2, "mean, cls", *USE, "--pooling", "none")
     fails("bad-kv", 2, "f16, f32, i8", *USE, "--kv-type", "q8_0")
     fails("bad-tokens", 2, "commas", *USE, "--tokens", "1,,2")
-    fails("empty-tokens", 2, "commas", *USE, "--tokens", "")
+    for name in "-m", "-p", "-f", "--query", "--tokens", "-o", "--format", "--bits", "--pooling", "--kv-type":
+        fails("empty " + name, 2, "embed: %s: the value (" % name, *USE, "-p", "x", name, "")
+    fails("empty search --query", 2, "--query: the value (TASK) is empty", "search", "x.npy", "x", *USE, "--query", "")
+    fails("empty search --vector", 2, "--vector: the value (FILE.npy) is empty", "search", "x.npy", "--vector", "")
     fails("two-inputs", 2, "exclude", *USE, "-p", "x", "-f", "y")
     fails("jsonl-separator", 2, "--jsonl", *USE, "--jsonl", "--embd-separator", "x")
     fails("k-without-search", 2, "embed does not use -k", *USE, "-k", 3)
@@ -340,9 +344,48 @@ def test_usage():
             with open("/dev/full", "wb") as f:
                 r = Run(*USE, "--format", name, text="\n".join(lines(40, 3)), stdout=f)
             check("full " + name, r.rc == 1 and "cannot write" in r.err and "No space" in r.err, r)
-        fails("output-device", 1, "not a file", *USE, "-p", "x", "-o", "/dev/full")
     else:
         say("skip", "full", "there is no /dev/full here")
+
+
+# ---- what an output replaces ----
+
+def test_output():
+    """Never with a device: if this failed, it would be gone."""
+    os.makedirs(path("outputs"))
+    pipe, target, link = path("outputs/pipe"), path("outputs/v.npy"), path("link.npy")
+    os.mkfifo(pipe)
+    fails("output-pipe", 1, "%s: it is not a file" % pipe, *USE, "-p", "x", "-o", pipe)
+    check("output-pipe-stays", stat.S_ISFIFO(os.lstat(pipe).st_mode))
+    write("in.txt", "one text")
+    fails("output-is-input", 2, "it is the input", *USE, "-f", path("in.txt"), "-o", path("in.txt"))
+    os.link(path("in.txt"), path("outputs/same"))
+    fails("output-is-input-link", 2, "it is the input", *USE, "-f", path("in.txt"), "-o", path("outputs/same"))
+    os.unlink(path("outputs/same"))
+    check("input-stays", read("in.txt") == b"one text")
+    shutil.copy(tiny, path("model.gguf"))
+    fails("output-is-model", 2, "it is the model", "-m", path("model.gguf"), "--pooling", "last", "-p", "x", "-o",
+          path("model.gguf"))
+    write("outputs/v.npy.part", "other")
+    wanted = Run(*USE, "--format", "raw", "-p", "x").out
+    os.symlink("outputs/v.npy", link)
+    fails("output-link-to-nothing", 1, "it is a link that leads nowhere", *USE, "-p", "x", "--format", "raw", "-o", link)
+    check("output-link-to-nothing-stays", os.path.islink(link) and not os.path.exists(link))
+    write("outputs/v.npy", "old")
+    r = Run(*USE, "-p", "x", "--format", "raw", "-o", link)
+    check("output-link", r.rc == 0 and os.path.islink(link) and not os.path.islink(target) and
+          read("outputs/v.npy") == wanted, r)
+    r = Run(*USE, "-p", "x", "--format", "raw", "-o", target)
+    check("output-again", r.rc == 0 and read("outputs/v.npy") == wanted, r)
+    check("output-beside", sorted(os.listdir(path("outputs"))) == ["pipe", "v.npy", "v.npy.part"] and
+          read("outputs/v.npy.part") == b"other", os.listdir(path("outputs")))
+    # the program gets the process of the shell, which takes the first name for its file
+    taken = 'echo other > "$0.$$-0.part" && exec "$@"'
+    args = os.environ.get("RUN", "").split() + [program, *USE, "-p", "x", "--format", "raw", "-o", target]
+    done = subprocess.run(["sh", "-c", taken, target, *args], stderr=subprocess.PIPE, timeout=600)
+    parts = [x for x in os.listdir(path("outputs")) if x.endswith("-0.part")]
+    check("output-name-taken", done.returncode == 0 and read("outputs/v.npy") == wanted and len(parts) == 1 and
+          read("outputs/" + parts[0]) == b"other\n", (done.stderr, parts))
 
 
 # ---- the index of a folder ----
@@ -374,6 +417,11 @@ def test_index():
     again = Run("index", folder, *USE, "-o", os.path.join(folder, "index"))
     check("index-again", made and made == {x: read("notes/index" + x) for x in made} and
           again.err == r.err, again)
+    left = write("notes/index.jsonl.1-0.part", made.get(".jsonl", b""))
+    again = Run("index", folder, *USE, "-o", os.path.join(folder, "index"))
+    check("index-leftover", made == {x: read("notes/index" + x) for x in made} and
+          "skipped %s: it is an index that another run has not finished" % left in again.err, again)
+    os.remove(left)
     check("index-no-part", not [x for x in os.listdir(folder) if x.endswith(".part")], os.listdir(folder))
     entries = [json.loads(line) for line in made[".jsonl"].splitlines()]
     head, entries = entries[0], entries[1:]
@@ -624,7 +672,7 @@ def test_hostile():
 
 try:
     for test in (test_reference, test_formats, test_batches, test_input, test_jsonl, test_options, test_usage,
-                 test_index, test_search, test_hostile):
+                 test_output, test_index, test_search, test_hostile):
         test()
 finally:
     shutil.rmtree(tmp)

@@ -9,6 +9,7 @@ Prints a line for each case (ok, FAIL, skip) and at the end `perplexity: N passe
 a case failed. Needs Python's standard library alone.
 """
 import array
+import glob
 import math
 import os
 import re
@@ -526,7 +527,11 @@ def test_wrong():
     for limit in 10, 5000, 300000:
         r = Run(*TINY, "-c", 64, "--kl-divergence-base", path("base"), "--kv-type", "f32", limit=limit)
         check("full-%d" % limit, r.rc == 1 and "cannot write to" in r.err and read("base") == before and
-              not os.path.exists(path("base.part")), r)
+              not glob.glob(path("base.*part")), r)
+    write("text", TEXT)
+    fails("base-is-text", 2, "it is the model, or the text", *TINY[:2], "-f", path("text"), "-c", 64,
+          "--kl-divergence-base", path("text"))
+    check("text-stays", read("text") == TEXT)
     fails("base-nowhere", 1, "cannot write", *TINY, "-c", 64, "--kl-divergence-base", path("nowhere/x"))
     fails("base-device", 1, "not a file", *TINY, "-c", 64, "--kl-divergence-base", "/dev/null")
     if os.path.exists("/dev/full"):
@@ -546,7 +551,7 @@ def test_wrong():
         out, err = p.communicate(timeout=60)
         check("signal-%d" % number, begun[:3] == b"[1]" and p.returncode == 130 and b"Final" not in out and
               out.endswith(b",\n") and re.search(rb"stopped after \d+ of \d+ chunks\n$", err) and
-              read("base") == before and not os.path.exists(path("base.part")), (p.returncode, out[-40:], err[-99:]))
+              read("base") == before and not glob.glob(path("base.*part")), (p.returncode, out[-40:], err[-99:]))
     # within a pass, of 8192 tokens
     p = subprocess.Popen([program, "-m", tiny, "-f", path("long"), "-c", "16384", "-b", "1", "-ub", "65536"],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)

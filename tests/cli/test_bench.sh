@@ -1,0 +1,66 @@
+# Sourced by test_cli.sh, which has the other cases of bench: its help, and what it says about files.
+program=$bench
+
+# ---- help, and arguments that are none
+run --help
+cp "$tmp/out" "$tmp/help"
+check bench-help "exit code $rc" sh -c \
+    "[ $rc -eq 0 ] && [ ! -s '$tmp/err' ] && head -n 1 '$tmp/help' | grep -q '^usage: bench \[MODEL | --family NAME\] '"
+run -h
+check bench-help-short "exit code $rc, or another text" sh -c "[ $rc -eq 0 ] && cmp '$tmp/out' '$tmp/help'"
+run "$tmp/nowhere.gguf" --quick --help
+check bench-help-later "exit code $rc, or another text" sh -c "[ $rc -eq 0 ] && cmp '$tmp/out' '$tmp/help'"
+for option in "--family NAME" "-t N" "-r ROUNDS" "--kernel NAME" "--kv-type TYPE" --quick --profile --json \
+    "--sequences LIST" "--chunks LIST" "--compare COMMAND" "--compare-form FORM" "--compare-limit SECONDS" \
+    "--save FILE" --ask --help; do
+    check "bench-help-of${option%% *}" "no line for it" grep -q -e "^  $option  *[^ ]" "$tmp/help"
+    check "bench-usage-of${option%% *}" "the usage lacks it" \
+        sh -c "sed '/^How close/,\$d' '$tmp/help' | grep -q -F -e '$option]'"
+done
+check bench-help-width "a line is too long" sh -c "! grep '.\{101\}' '$tmp/help'"
+if [ -c /dev/full ]; then
+    $RUN "$bench" --help > /dev/full 2> "$tmp/err"
+    rc=$?
+    check bench-help-full "exit code $rc" test $rc -eq 1
+else skip bench-help-full "there is no /dev/full"; fi
+fails bench-unknown 2 "^bench: unknown argument '--bogus'; --help lists them$" "$model" --bogus
+fails bench-unknown-short 2 "^bench: unknown argument '-'; --help lists them$" -
+fails bench-unknown-word 2 "^bench: unknown argument 'stray'; --help lists them$" "$model" stray
+fails bench-unknown-escape 2 "'--a?\[31m'" "$(printf -- '--a\033[31m')"
+for option in "--family NAME" "--kernel NAME" "--kv-type TYPE" "--sequences LIST" "--compare COMMAND" \
+    "--compare-form FORM" "--save FILE"; do
+    fails "bench-no-value${option%% *}" 2 "^bench: ${option%% *} needs a value: ${option##* }$" \
+        "$model" "${option%% *}"
+done
+fails bench-family-of-file 2 "^bench: --family makes a model" "$model" --family bitnet
+fails bench-unknown-family 2 "^bench: the families are .*, not bogus$" --family bogus
+fails bench-unknown-kv-type 2 "^bench: --kv-type can be .*, not bogus$" "$model" --kv-type bogus
+
+# ---- errors about a file say which one, and why
+head -c 100000 "$model" > "$tmp/short.gguf"
+fails bench-names-model 1 "^bench: $tmp/short.gguf: GGUF tensor '" "$tmp/short.gguf"
+fails bench-names-model-ask 1 "^bench: $tmp/short.gguf: GGUF tensor '" "$tmp/short.gguf" --ask
+fails bench-names-missing 1 "^bench: cannot read $tmp/nowhere.gguf: No such file" "$tmp/nowhere.gguf"
+fails bench-names-directory 1 "^bench: cannot read $tmp: [A-Z]" "$tmp"
+fails bench-names-empty 1 "^bench: cannot read $tmp/empty: it is empty" "$tmp/empty"
+fails bench-names-escape 1 "cannot read $tmp/a?\[31m: No such file" "$(printf '%s/a\033[31m' "$tmp")"
+fails bench-names-output 1 "^bench: cannot write $tmp/no/x: No such file" "$model" --save "$tmp/no/x"
+if [ -c /dev/full ]; then fails bench-names-full 1 "^bench: cannot write /dev/full: No space" "$model" --save /dev/full
+else skip bench-names-full "there is no /dev/full"; fi
+
+# ---- --save says what it has written; it measures only with --ask, and then the same model
+written="$tmp/saved.gguf: $(wc -c < "$model" | awk '{ printf "%.1f", $1 / 1e6 }') MB written"
+says_written() { [ "$rc" -eq 0 ] && [ "$(cat "$tmp/err")" = "$written" ] && cmp "$tmp/saved.gguf" "$model"; }
+rm -f "$tmp/saved.gguf"
+run "$model" --save "$tmp/saved.gguf" --quick -r 1
+check bench-save-says "exit code $rc, or not '$written' alone" says_written
+check bench-save-alone "it has measured" test ! -s "$tmp/out"
+rm -f "$tmp/saved.gguf"
+echo "scalar 1" > "$tmp/ask"
+input=$tmp/ask
+run "$model" --ask --save "$tmp/saved.gguf"
+input=
+check bench-save-ask "exit code $rc, or not '$written' alone" says_written
+check bench-save-ask-answers "$(cat "$tmp/out")" sh -c \
+    "[ \$(wc -l < '$tmp/out') -eq 2 ] && sed -n 1p '$tmp/out' | grep -q scalar &&
+     sed -n 2p '$tmp/out' | grep -qE '^[1-9][0-9.]* [1-9][0-9.]*$'"
