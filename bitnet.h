@@ -436,6 +436,8 @@
    Microsoft's ternary embedding models (architectures qwen3 and gemma3) turn a text into a vector
    of dim floats: texts of similar meaning have vectors of similar direction. They write no text.
 
+       #include <stdlib.h>
+
        static double likeness(bitnet_ctx *ctx, int dim, const char *a, const char *b) {
            bitnet_embed_input in[2] = {{a, strlen(a), 0, 0}, {b, strlen(b), 0, 0}};
            float *v = (float *)malloc(2 * (size_t)dim * sizeof *v);

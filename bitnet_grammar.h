@@ -970,8 +970,8 @@ static int32_t bitnet_grammar__parse_count(bitnet_grammar__builder *b) {
     return v;
 }
 
-/* * + ? {m} {m,} {m,n}: sets how often. 0: there is none. newlines: of the blanks within; a schema's
-   patterns have none, -1. */
+/* * + ? {m} {m,} {m,n}: sets how often. 0: there is none. newlines: see blanks; -1 for a schema's
+   patterns, which have no blanks. */
 static int bitnet_grammar__parse_times(bitnet_grammar__builder *b, int32_t *min, int32_t *max,
                                        int newlines) {
     const uint32_t at = b->at;

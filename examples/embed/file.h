@@ -11,8 +11,8 @@ typedef struct mapped {
     size_t size;
 } mapped;
 
-/* Maps a regular file. Returns 0, or an errno: ENOENT if there is none. If another program makes the
-   file shorter, reading it is SIGBUS. */
+/* Maps a regular file. Returns 0, or an errno: ENOENT if there is none. If another program makes
+   the file shorter, reading it is SIGBUS. */
 int file_map(mapped *m, const char *path);
 void file_unmap(mapped *m);
 

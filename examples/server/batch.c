@@ -596,6 +596,8 @@ static void add_line(char *line, size_t n) {
     begin(w, copy, n);
 }
 
+static int is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
 /* Takes one line of the input. Returns 0 if there is none now. */
 static int take_line(int wait) {
     size_t n = 0, from = 0;
@@ -605,8 +607,8 @@ static int take_line(int wait) {
     if (r == NO_MORE_LINES) at_end = 1;
     if (r != LINE_THERE && r != LINE_TORN) return 0;
     input_line++;
-    while (n > 0 && memchr(" \t\r", line[n - 1], 3)) n--;       /* strchr would find a NUL, too */
-    while (from < n && memchr(" \t", line[from], 2)) from++;
+    while (n > 0 && is_blank(line[n - 1])) n--;
+    while (from < n && is_blank(line[from])) from++;
     if (from < n && line_number++ % shard_count == shard_index) add_line(line + from, n - from);
     return 1;
 }
