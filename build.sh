@@ -602,8 +602,10 @@ case $command in
     serve)
         port=${1:-8080}
         case $port in
-            *[!0-9]* | ??????*) echo "serve: '$port' is not a port (0 to 65535)" >&2; exit 2 ;;
+            *[!0-9]* | ??????*) valid=0 ;;
+            *) valid=$((port <= 65535)) ;;
         esac
+        [ "$valid" = 1 ] || { echo "serve: '$port' is not a port (0 to 65535)" >&2; exit 2; }
         [ -e build/web/crosscheck.txt ] || one_web
         run node tests/web/serve.mjs build/web "$port" ;;
     dist) . packaging/dist.sh; dist ;;

@@ -269,7 +269,7 @@ suite_i686() {                         # -idirafter: asm/, which only gcc-multil
     compiler=gcc wrong=-mfpmath=387
     flags='-O2 -static -m32 -msse2 -mfpmath=sse -idirafter /usr/include/x86_64-linux-gnu'
     filters="$by_kernels model/ $by_sizes hostile_model/ gguf_writer/ faults/ sequences/ state/
-        embed/ head/ lookup/ text/ tokenizer/long_chains"
+        embed/ head/ lookup/ text/ tokenizer/long_chains grammar/block"
     if ! runs_32_bits; then            # slower: what armhf does not run
         emulator='qemu-i386 -cpu max' filters='kernels/math model/ctx faults/ sequences/pages'
     fi

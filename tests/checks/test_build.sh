@@ -247,7 +247,7 @@ rc=$?
 ends other-folder 0
 
 # ---- wrong arguments
-for port in abc 1x 100000; do
+for port in abc 1x 65536 100000; do
     build 0 serve $port
     ends "port-$port" 2
     says "port-$port-says" "^serve: '$port' is not a port (0 to 65535)$"
