@@ -603,7 +603,7 @@ case $command in
         port=${1:-8080}
         case $port in
             *[!0-9]* | ??????*) valid=0 ;;
-            *) valid=$((port <= 65535)) ;;
+            *) valid=$([ "$port" -gt 65535 ] || echo 1) ;;
         esac
         [ "$valid" = 1 ] || { echo "serve: '$port' is not a port (0 to 65535)" >&2; exit 2; }
         [ -e build/web/crosscheck.txt ] || one_web
