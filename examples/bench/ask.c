@@ -13,7 +13,7 @@ void save_file(const char *path) {
     char shown[1024];
     FILE *f = utf8_fopen(path, "wb");
     if (!f || fwrite(file, 1, file_size, f) != file_size || fclose(f))
-        failf(1, "cannot write %s: %s", path, strerror(errno));
+        fail(1, "cannot write %s: %s", path, strerror(errno));
     bitnet_clean_text(path, strlen(path), shown, sizeof shown);
     fprintf(stderr, "%s: %.1f MB written\n", shown, (double)file_size * 1e-6);
 }
@@ -26,7 +26,7 @@ static bitnet_ctx *find_ctx(const bitnet_kernels *k, int n_threads) {
     int i;
     for (i = 0; i < n; i++)
         if (held[i].k == k && held[i].n_threads == n_threads) return held[i].c;
-    if (n == MAX_ASKED) fail(1, "too many kernels are asked for", "");
+    if (n == MAX_ASKED) fail(1, "too many kernels are asked for");
     held[n].k = k;
     held[n].n_threads = n_threads;
     m = load_model(k);
@@ -62,7 +62,7 @@ void answer_questions(void) {
     while (!fflush(stdout) && fgets(line, sizeof line, stdin)) {
         const bitnet_kernels *k = 0;
         if (sscanf(line, "%63s %d", name, &n_threads) == 2) k = bitnet_kernels_find(name);
-        if (!k || !bitnet_kernels_usable(k)) fail(2, "no kernels for ", line);
+        if (!k || !bitnet_kernels_usable(k)) fail(2, "no kernels for %s", line);
         answer(find_ctx(k, n_threads));
     }
 }

@@ -276,7 +276,7 @@ static void report_all(void) {
 static void report(void) {
     if (together) report_sequences(rounds, 1);
     else report_all();
-    if (fflush(stdout) || ferror(stdout)) fail(1, "cannot write", "");
+    if (fflush(stdout) || ferror(stdout)) fail(1, "cannot write");
 }
 
 /* ---- setting up ---- */
@@ -286,7 +286,7 @@ static int number(char **a, long high) {
     char text[128], *end = text;
     long n = a[1] ? strtol(a[1], &end, 10) : 0;
     snprintf(text, sizeof text, " needs a number from 1 to %ld", high);
-    if (!a[1] || end == a[1] || *end || n < 1 || n > high) fail(2, a[0], text);
+    if (!a[1] || end == a[1] || *end || n < 1 || n > high) fail(2, "%s%s", a[0], text);
     return (int)n;
 }
 
@@ -365,7 +365,7 @@ static void print_help(void) {
         printf("  %-24s %s\n", name, options[i].help);
     }
     puts("exit codes: 0 success, 1 a file or a measurement failed, 2 usage");
-    if (fflush(stdout) || ferror(stdout)) fail(1, "cannot write", "");
+    if (fflush(stdout) || ferror(stdout)) fail(1, "cannot write");
     exit(0);
 }
 
@@ -373,9 +373,9 @@ static void print_help(void) {
 static int take(char **a) {
     const option *o = options;
     while (o < options + N_OPTIONS && strcmp(o->name, a[0])) o++;
-    if (o == options + N_OPTIONS) failf(2, "unknown argument '%s'; --help lists them", a[0]);
+    if (o == options + N_OPTIONS) fail(2, "unknown argument '%s'; --help lists them", a[0]);
     if (o->number) *o->number = number(a, o->high);
-    else if (o->arg && !a[1]) failf(2, "%s needs a value: %s", o->name, o->arg);
+    else if (o->arg && !a[1]) fail(2, "%s needs a value: %s", o->name, o->arg);
     else if (o->text) *o->text = a[1];
     else *o->flag |= o->keep ? o->keep(a) : 1;
     return o->arg != 0;
@@ -389,17 +389,17 @@ static void parse(char **a) {
     }
     if (family) set_family(family);
     if (kv) set_kv_type(kv);
-    if (path && family) fail(2, "--family makes a model, so it takes no file: ", path);
-    if (profile && together) fail(2, "--profile takes neither --sequences nor --chunks", "");
+    if (path && family) fail(2, "--family makes a model, so it takes no file: %s", path);
+    if (profile && together) fail(2, "--profile takes neither --sequences nor --chunks");
     if (command && (profile || together || ask || save))
         fail(2, "--compare is a measurement of its own: it takes no --profile, --sequences, "
-             "--chunks, --ask or --save", "");
-    if (!command && (has_forms || limit_s)) fail(2, "there is no --compare COMMAND", "");
+             "--chunks, --ask or --save");
+    if (!command && (has_forms || limit_s)) fail(2, "there is no --compare COMMAND");
     if (!limit_s) limit_s = 600;
     if (!rounds) rounds = quick ? 2 : 3;
-    if (kernel && !bitnet_kernels_find(kernel)) fail(2, "this build has no kernels ", kernel);
+    if (kernel && !bitnet_kernels_find(kernel)) fail(2, "this build has no kernels %s", kernel);
     if (kernel && !bitnet_kernels_usable(bitnet_kernels_find(kernel)))
-        fail(1, "this machine cannot run the kernels ", kernel);
+        fail(1, "this machine cannot run the kernels %s", kernel);
 }
 
 static void open_table(const bitnet_kernels *k) {
@@ -439,7 +439,7 @@ int main(int argc, char **argv) {
     bitnet_model_free(load_model(0));
     if (!info.has_head) {
         if (profile || together || command)
-            fail(2, "this model writes no text: nothing to show", "");
+            fail(2, "this model writes no text: nothing to show");
         bench_embeddings(kernel, threads, rounds, quick);
         free(file);
         return 0;

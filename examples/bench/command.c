@@ -36,7 +36,7 @@ static int append(printed *p, const char *bytes, size_t n) {
     size_t i;
     if (p->n + n > MOST_PRINTED) return 0;
     more = (char *)realloc(p->text, p->n + n + 1);
-    if (!more) fail(1, "no memory for what the command prints", "");
+    if (!more) fail(1, "no memory for what the command prints");
     for (i = 0; i < n; i++) more[p->n + i] = bytes[i] ? bytes[i] : '?';
     p->text = more;
     p->n += n;
@@ -58,7 +58,7 @@ char *run_command(const char *command, int limit_s) {
     FILE *f = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, command, -1, wide, 32768)
                   ? _wpopen(wide, L"r") : 0;
     (void)limit_s;
-    if (!f) fail(1, "cannot start the command ", command);
+    if (!f) fail(1, "cannot start the command %s", command);
     append(&p, "", 0);
     while ((n = fread(bytes, 1, sizeof bytes, f)) > 0)
         if (!append(&p, bytes, n)) fail_command("prints too much", "", p.text);
@@ -93,7 +93,7 @@ static int start(const char *command) {
     int ends[2];
     pid_t id;
     fflush(stdout);
-    if (pipe(ends) || (id = fork()) < 0) fail(1, "cannot start the command ", command);
+    if (pipe(ends) || (id = fork()) < 0) fail(1, "cannot start the command %s", command);
     if (id == 0) {
         const int nothing = open("/dev/null", O_RDONLY);
         setpgid(0, 0);

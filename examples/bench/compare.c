@@ -65,7 +65,7 @@ static bitnet_ctx *open_tests(const bitnet_model *m, int n_threads) {
         figure_name(f, name);
         snprintf(says, sizeof says, " needs a context of %d; the model has %d", (int)n,
                  (int)info.ctx_train);
-        if (n > info.ctx_train) fail(1, name, says);
+        if (n > info.ctx_train) fail(1, "%s%s", name, says);
         if (f->n_threads && f->n_threads != n_threads)
             fprintf(stderr, "bench: %s has %d threads, we have %d (-t)\n", name, f->n_threads,
                     n_threads);

@@ -41,7 +41,7 @@ static void make_texts(void) {
         texts[i].n_tokens = SHORTEST + (int32_t)((r >> 20) % (LONGEST_OF_MANY - SHORTEST + 1));
     }
     vectors = (float *)malloc(MANY * (size_t)info.dim * sizeof *vectors);
-    if (!vectors) fail(1, "no memory for vectors", "");
+    if (!vectors) fail(1, "no memory for vectors");
 }
 
 /* How many tokens a run reads: n, or for n = 0 those of the many texts. */
@@ -59,7 +59,7 @@ static void embed(bitnet_ctx *c, int32_t n) {
     bitnet_error err;
     one.tokens = tokens;
     one.n_tokens = n;
-    if (bitnet_embed(c, n ? &one : texts, n ? 1 : MANY, 0, vectors, &err)) fail(1, err.text, "");
+    if (bitnet_embed(c, n ? &one : texts, n ? 1 : MANY, 0, vectors, &err)) fail(1, "%s", err.text);
 }
 
 /* ---- measuring ---- */
@@ -84,7 +84,7 @@ static bitnet_ctx *new_ctx(const bitnet_model *m, int many, int n_threads, bitne
     p.n_threads = n_threads;
     p.kv_type = kv;
     p.no_head_copy = 1;
-    if (bitnet_ctx_create(m, &p, &c, &err)) fail(1, err.text, "");
+    if (bitnet_ctx_create(m, &p, &c, &err)) fail(1, "%s", err.text);
     if (size) *size = (double)bitnet_ctx_bytes(m, &p) * 1e-6;
     return c;
 }
@@ -137,7 +137,7 @@ static void measure_cosine(const table *t, int quick) {
     bitnet_ctx *c[2];
     size_t i, at;
     int run;
-    if (!other) fail(1, "no memory for vectors", "");
+    if (!other) fail(1, "no memory for vectors");
     for (run = 0; run < 2; run++)
         c[run] = new_ctx(t->model, run, bitnet_ctx_threads(t->one), BITNET_KV_F32, 0);
     for (run = 0; run < N_RUNS; run++) {
@@ -203,7 +203,7 @@ static void report(int rounds, int quick) {
             if (fits(run, quick)) report_run(&tables[i], run, rounds);
     end_list();
     if (as_json) puts("\n}");
-    if (fflush(stdout) || ferror(stdout)) fail(1, "cannot write", "");
+    if (fflush(stdout) || ferror(stdout)) fail(1, "cannot write");
 }
 
 void bench_embeddings(const char *kernel, int n_threads, int rounds, int quick) {

@@ -66,8 +66,8 @@ static int whole(const char *text) {
 
 static void add_figure(const figure *f, const char *speed, found *to) {
     if (!(f->tok_s > 0 && f->tok_s < 1e9))
-        fail(1, "the command of --compare has a speed that is none: ", speed);
-    if (to->n == MAX_FIGURES) fail(1, "the command of --compare has too many tests", "");
+        fail(1, "the command of --compare has a speed that is none: %s", speed);
+    if (to->n == MAX_FIGURES) fail(1, "the command of --compare has too many tests");
     to->out[to->n++] = *f;
 }
 
@@ -79,13 +79,13 @@ static void add_row(const char *const row[N_FIELDS], found *to) {
     if (row[TEST]) {
         bitnet_clean_text(row[TEST], strlen(row[TEST]), name, sizeof name);
         if (!read_name(row[TEST], &f))
-            fail(1, "the command of --compare has an unknown test: ", name);
+            fail(1, "the command of --compare has an unknown test: %s", name);
     } else {
         f.n_prompt = whole(row[N_PROMPT]);
         f.n_gen = whole(row[N_GEN]);
         f.n_depth = whole(row[N_DEPTH]);
         if (!f.n_prompt && !f.n_gen)
-            fail(1, "the command of --compare has a test of no tokens", "");
+            fail(1, "the command of --compare has a test of no tokens");
     }
     f.n_threads = whole(row[THREADS]);
     f.tok_s = strtod(row[SPEED], 0);
@@ -146,7 +146,7 @@ static void read_json(const char *text, size_t n, found *to) {
     uint32_t node;
     int k;
     doc.text = (char *)malloc(n + 1);
-    if (!doc.text) fail(1, "no memory for what the command prints", "");
+    if (!doc.text) fail(1, "no memory for what the command prints");
     memcpy(doc.text, text, n);
     doc.text[n] = 0;
     doc.size = n;
@@ -203,8 +203,8 @@ int add_form(const char *form) {
     }
     if (n == 0 || n > MOST_IN_FORM)
         fail(2, "--compare-form needs placeholders such as {pp512}, {tg128} or {tg128 @ d4096} for "
-             "the tokens per second, not ", form);
-    if (n_forms == MAX_FORMS) fail(2, "too many forms: ", form);
+             "the tokens per second, not %s", form);
+    if (n_forms == MAX_FORMS) fail(2, "too many forms: %s", form);
     forms[n_forms++] = form;
     return 1;
 }
@@ -275,7 +275,7 @@ int read_figures(char *text, figure out[MAX_FIGURES]) {
     found to = {0, 0};
     char *copy = (char *)malloc(strlen(text) + 1);
     int table;
-    if (!copy) fail(1, "no memory for what the command prints", "");
+    if (!copy) fail(1, "no memory for what the command prints");
     to.out = out;
     if (n_forms) read_forms(text, &to);
     else read_objects(text, &to);

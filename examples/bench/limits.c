@@ -154,7 +154,7 @@ static double time_jobs(void (*fn)(job *), int n, uint64_t passes, const uint8_t
         jobs[i].p = data + (size_t)i * share;
         jobs[i].n = share;
         jobs[i].passes = passes;
-        if (i > 0 && START(ids[i], run_job, &jobs[i])) fail(1, "cannot start a thread", "");
+        if (i > 0 && START(ids[i], run_job, &jobs[i])) fail(1, "cannot start a thread");
     }
     run_job(&jobs[0]);
     for (i = 1; i < n; i++) JOIN(ids[i]);

@@ -21,13 +21,13 @@ void set_kv_type(const char *name) {
             kv_type = (bitnet_kv_type)i;
             return;
         }
-    fail(2, "--kv-type can be f16, f32 or i8, not ", name);
+    fail(2, "--kv-type can be f16, f32 or i8, not %s", name);
 }
 
 /* Without an error of the system's, `otherwise` is why: the file has ended too early. */
 static void cannot_read(FILE *f, const char *otherwise) {
     const int reason = f && feof(f) ? 0 : errno;
-    failf(1, "cannot read %s: %s", model_name, reason ? strerror(reason) : otherwise);
+    fail(1, "cannot read %s: %s", model_name, reason ? strerror(reason) : otherwise);
 }
 
 void read_file(const char *path) {
@@ -40,7 +40,7 @@ void read_file(const char *path) {
         cannot_read(f, "it is empty, or no file");
     file_size = (size_t)n;
     file = (uint8_t *)malloc(file_size);
-    if (!file) fail(1, "no memory for ", path);
+    if (!file) fail(1, "no memory for %s", path);
     if (fseek(f, 0, SEEK_SET) || fread(file, 1, file_size, f) != file_size)
         cannot_read(f, "it has become shorter");
     fclose(f);
@@ -99,7 +99,8 @@ void set_family(const char *name) {
             family = &families[i];
             return;
         }
-    fail(2, "the families are bitnet, qwen3-embedding, gemma3-embedding and qwen3-q2, not ", name);
+    fail(2, "the families are bitnet, qwen3-embedding, gemma3-embedding and qwen3-q2, not %s",
+         name);
 }
 
 /* The first two are of the model, the others of each layer. */
@@ -223,7 +224,7 @@ static int put_model(int n_tensors) {
 void make_model(void) {
     const int n_tensors = put_model(0);
     file = (uint8_t *)malloc(file_size);
-    if (!file) fail(1, "no memory for a random model", "");
+    if (!file) fail(1, "no memory for a random model");
     put_model(n_tensors);
 }
 
@@ -235,7 +236,7 @@ bitnet_model *load_model(const bitnet_kernels *k) {
     bitnet_error err;
     mp.kernels = k;
     if (bitnet_model_load_memory(file, file_size, &mp, &m, &err))
-        failf(1, "%s: %s", model_name, err.text);
+        fail(1, "%s: %s", model_name, err.text);
     bitnet_model_get_info(m, &info);
     return m;
 }
@@ -267,7 +268,7 @@ void eval_random(bitnet_ctx *c, int32_t n) {
         tokens[i] = (bitnet_token)((r = r * 1664525u + 1013904223u) >> 8) % info.n_vocab;
     for (; n > 0; n -= some) {
         some = n < LONGEST ? n : LONGEST;
-        if (bitnet_eval(c, tokens, some, 0, &err)) fail(1, err.text, "");
+        if (bitnet_eval(c, tokens, some, 0, &err)) fail(1, "%s", err.text);
     }
 }
 
@@ -283,7 +284,7 @@ bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,
     cp.n_threads = n_threads;
     cp.step_fn = step_fn;
     cp.kv_type = kv_type;
-    if (bitnet_ctx_create(m, &cp, &c, &err)) fail(1, err.text, "");
+    if (bitnet_ctx_create(m, &cp, &c, &err)) fail(1, "%s", err.text);
     for (i = 0; i < 8 && (i == 0 || bitnet_ctx_exact_logits(c) == info.n_vocab); i++) {
         eval_random(c, 1);
         start = seconds();
@@ -321,9 +322,9 @@ void decode(bitnet_ctx *c, int n, int full, head_use *use) {
     bitnet_token token = 0;
     bitnet_error err;
     int i;
-    if (!rows) fail(1, "no memory for decoding", "");
+    if (!rows) fail(1, "no memory for decoding");
     for (i = 0; i < n; i++) {
-        if (bitnet_eval(c, &token, 1, 0, &err)) fail(1, err.text, "");
+        if (bitnet_eval(c, &token, 1, 0, &err)) fail(1, "%s", err.text);
         token = full ? largest_logit(c) : bitnet_sample(c, 0);
         rows[i] = full ? info.n_vocab : bitnet_ctx_exact_logits(c);
         bytes += full ? (double)info.head_bytes : (double)bitnet_ctx_head_bytes(c);

@@ -31,7 +31,7 @@ static void start_logs(int n_threads) {
     int i;
     for (i = 0; i < n_threads; i++) {
         logs[i].runs = (logged *)malloc(MAX_LOGGED * sizeof(logged));
-        if (!logs[i].runs) fail(1, "no memory for a profile", "");
+        if (!logs[i].runs) fail(1, "no memory for a profile");
     }
 }
 
@@ -83,12 +83,12 @@ static void add_logs(int n_threads, double wall, double sums[N_PROFILED]) {
     double steps = add_steps(n_threads), busy = 0;
     int i, k, part;
     for (i = 0; i < n_threads; i++) {
-        if (logs[i].n == MAX_LOGGED - 1) fail(1, "too many steps for a profile", "");
+        if (logs[i].n == MAX_LOGGED - 1) fail(1, "too many steps for a profile");
         for (k = 0; k < logs[i].n; k++) {
             const logged *r = &logs[i].runs[k];
             double t = (r->end - r->begin) / n_threads;
             for (part = NORM; part < WAITING && strcmp(r->part, profiled[part]); part++) {}
-            if (part == WAITING) fail(1, "the profile has no column for this part: ", r->part);
+            if (part == WAITING) fail(1, "the profile has no column for this part: %s", r->part);
             sums[part] += t;
             busy += t;
         }

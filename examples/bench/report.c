@@ -7,7 +7,7 @@
 
 int as_json;
 
-void failf(int code, const char *format, ...) {
+void fail(int code, const char *format, ...) {
     char line[1024];
     va_list args;
     va_start(args, format);
@@ -17,8 +17,6 @@ void failf(int code, const char *format, ...) {
     fprintf(stderr, "bench: %s\n", line);
     exit(code);
 }
-
-void fail(int code, const char *what, const char *which) { failf(code, "%s%s", what, which); }
 
 int ascending(const void *x, const void *y) {
     double a = *(const double *)x, b = *(const double *)y;

@@ -6,16 +6,13 @@
 enum { MAX_ROUNDS = 101 };
 
 #ifdef __GNUC__                        /* the compiler checks the arguments */
-  #define FAILS __attribute__((noreturn))
-  #define FAILS_WITH(n) __attribute__((noreturn, format(printf, n, n + 1)))
+  #define FAILS __attribute__((noreturn, format(printf, 2, 3)))
 #else
   #define FAILS
-  #define FAILS_WITH(n)
 #endif
 
 /* One line on stderr, cleaned, since names of files may contain anything; then exit. */
-FAILS_WITH(2) void failf(int code, const char *format, ...);
-FAILS void fail(int code, const char *what, const char *which);
+FAILS void fail(int code, const char *format, ...);
 
 /* A qsort comparison of doubles. */
 int ascending(const void *x, const void *y);

@@ -13,11 +13,11 @@ enum { PAGE = 64 };                    /* of the KV cache; a writer needs one, a
 
 static void eval_inputs(writers *w, int n) {
     bitnet_error err;
-    if (bitnet_eval_many(w->ctx, w->inputs, n, &err)) fail(1, err.text, "");
+    if (bitnet_eval_many(w->ctx, w->inputs, n, &err)) fail(1, "%s", err.text);
 }
 
 static void go_to(writers *w, int seq, int32_t length) {
-    if (bitnet_seq_rewind(w->ctx, seq, length)) fail(1, "cannot rewind a sequence", "");
+    if (bitnet_seq_rewind(w->ctx, seq, length)) fail(1, "cannot rewind a sequence");
 }
 
 /* The beginning is evaluated once and copied. */
@@ -36,7 +36,7 @@ static void begin_alike(writers *w) {
     w->inputs[0].tokens = w->tokens;
     w->inputs[0].n_tokens = 1;
     for (i = 1; i < w->n; i++)
-        if (bitnet_seq_copy(w->ctx, 0, i, BEGINNING)) fail(1, "cannot copy a sequence", "");
+        if (bitnet_seq_copy(w->ctx, 0, i, BEGINNING)) fail(1, "cannot copy a sequence");
 }
 
 void open_writers(writers *w, const bitnet_model *m, int n, int chunk, int n_threads,
@@ -48,14 +48,14 @@ void open_writers(writers *w, const bitnet_model *m, int n, int chunk, int n_thr
     w->n = n;
     w->inputs = inputs;
     w->tokens = tokens;
-    if (!inputs || !tokens) fail(1, "no memory for sequences", "");
+    if (!inputs || !tokens) fail(1, "no memory for sequences");
     cp.n_seqs = n + (chunk > 0);
     cp.n_ctx = 2 * PAGE + (chunk > 0 ? PROMPT : 0);
     cp.n_batch = n + chunk > BEGINNING ? n + chunk : BEGINNING;    /* a pass is one batch */
     cp.n_threads = n_threads;
     cp.step_fn = step_fn;
     cp.kv_type = kv_type;
-    if (bitnet_ctx_create(m, &cp, &w->ctx, &err)) fail(1, err.text, "");
+    if (bitnet_ctx_create(m, &cp, &w->ctx, &err)) fail(1, "%s", err.text);
     begin_alike(w);
     write_together(w, 1, 0);           /* each gets memory of its own */
 }
@@ -113,7 +113,8 @@ static int read_list(row *rows, char **a, int high) {
              "not '%.64s'", (int)MAX_LISTED, high, text);
     for (n = 0; ; text = end + 1) {
         const long v = *text >= '0' && *text <= '9' ? strtol(text, &end, 10) : 0;
-        if (v < 1 || v > high || n == MAX_LISTED || (*end && *end != ',')) fail(2, a[0], says);
+        if (v < 1 || v > high || n == MAX_LISTED || (*end && *end != ','))
+            fail(2, "%s%s", a[0], says);
         rows[n++].n = (int)v;
         if (!*end) return n;
     }
