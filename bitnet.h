@@ -300,7 +300,10 @@
    Runs:
        Models      GGUF v2 and v3, little-endian, of these architectures (general.architecture):
                      bitnet-b1.58, bitnet-25   BitNet b1.58-2B-4T, the official file as it is
-                     bitnet                    1bitLLM's bitnet_b1_58-large and -3B
+                     bitnet                    1bitLLM's bitnet_b1_58-large and -3B, with SiLU;
+                                               BitNet b1.58-2B-4T by llama.cpp's converters, with
+                                               squared ReLU: bitnet.hidden_activation says which,
+                                               without it the sizes
                      llama                     Llama3-8B-1.58, Falcon3-1.58, Falcon-E
                      qwen3                     Ternary Bonsai 1.7B, 4B, 8B
                      qwen3, gemma3             Microsoft's text embeddings, 0.6B and 270M
@@ -311,9 +314,11 @@
                    falcon3), falcon_e and qwen2 (with NFC); SentencePiece BPE
                    (tokenizer.ggml.model = llama)
        RoPE        without scaling, linear, YaRN, or with one factor per pair (rope_freqs.weight)
-   Refuses, with an error that names what it found: other architectures and tensor types; llama
-   files with biases, experts or extra norms; weights folded with a Hadamard matrix (Bonsai 2);
-   hybrid networks (qwen35); RoPE scaling by longrope; other pre-tokenizers; GGUF v1;
+   Refuses, with an error that names what it found: other architectures and tensor types; biases,
+   experts, extra norms and all other tensors that are not used; keys of the architecture and of the
+   tokenizer that are not known, or ask for something else than is computed; weights folded with a
+   Hadamard matrix (Bonsai 2); hybrid networks (qwen35); RoPE scaling by longrope; other
+   pre-tokenizers; a part of a split file; GGUF v1;
    big-endian files; chats with templates that CHAT does not name; files over 16 GiB, unless
    bitnet_model_params.max_bytes allows them; on 32-bit machines, files larger than the address
    space. examples/convert turns Hugging Face folders into GGUF and converts between all packings.
@@ -4210,7 +4215,7 @@ typedef struct bitnet__vocab {
     /* Set by the loader. */
     int32_t n_ids;                  /* >= n_tokens; ids from n_tokens on have no text */
     bitnet_token bos, eos, eot;     /* -1: none */
-    bitnet_token ends[8];           /* [n_ends] eos, eot and all others that end a text */
+    bitnet_token ends[16];          /* [n_ends] eos, eot and all others that end a text */
     int32_t add_bos, n_ends;
     const bitnet_chat_template *chat;   /* 0: the file has none that is known */
     int32_t chat_bos;               /* 1: it puts BOS in front */
@@ -8009,13 +8014,13 @@ typedef struct bitnet__family {
     const char *arch;
     int norms;                         /* BITNET__SUB_NORMS and so on */
     float gate_a, gate_b;              /* the gate: see sigmoid_gate; both 0: squared ReLU */
+    int any_gate;                      /* 1: the file may name another one: see load_gate */
     int adjacent;                      /* RoPE rotates 1: (2i, 2i + 1); 0: (i, i + n_rot / 2) */
     int embed_scaled;                  /* 1: the embedding is multiplied by sqrt(dim) */
     int slide_except;                  /* with attention.sliding_window, each layer of this number
                                           sees all positions, the others only so many as the window
                                           has; 0: there is no window */
-    float slide_base;                  /* freq_base of the layers that slide */
-    int no_extra_tensors;              /* 1: a tensor that is not used is an error */
+    float slide_base;                  /* freq_base of the layers that slide, without a key */
     int default_pre;                   /* 1: without tokenizer.ggml.pre, llama-bpe is right */
     int chat;                          /* 1: the template of bitnet-2b-4t, whatever the file has */
     float eps, freq_base;              /* defaults of absent keys; 0: the key must be there */
@@ -8025,21 +8030,29 @@ typedef struct bitnet__family {
 #define BITNET__SILU -1.0f, 0.0f
 #define BITNET__GELU -1.59576912f, -0.0713548163f      /* -2 sqrt(2/pi), and 0.044715 of it */
 
-/* The official model under its two names; 1bitLLM's large and 3B; Llama3-8B-1.58, Falcon3-1.58 and
-   similar ones; Ternary Bonsai; Microsoft's text embeddings of 0.6B and 270M. Of two families with
-   one name the file's tensors decide: see load_family. Many other networks call themselves llama,
-   qwen3 or gemma3, with biases, experts or norms that are not supported, hence
-   no_extra_tensors. */
+/* The official model under its two names; 1bitLLM's large and 3B, and the official one by
+   llama.cpp's converters; Llama3-8B-1.58, Falcon3-1.58 and similar ones; Ternary Bonsai;
+   Microsoft's text embeddings of 0.6B and 270M. Of two families with one name the file's tensors
+   decide: see load_family. Many other networks call themselves llama, qwen3 or gemma3, with biases,
+   experts or norms that are not supported: see check_keys and check_unused. */
 static const bitnet__family bitnet__families[] = {
-    {"bitnet-b1.58", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0.0f, 0, 1, 1, 1e-5f, 500000.0f},
-    {"bitnet-25", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0.0f, 0, 1, 1, 1e-5f, 500000.0f},
-    {"bitnet", BITNET__SUB_NORMS, BITNET__SILU, 0, 0, 0, 0.0f, 0, 1, 0, 0.0f, 10000.0f},
-    {"llama", 0, BITNET__SILU, 1, 0, 0, 0.0f, 1, 0, 0, 0.0f, 10000.0f},
-    {"qwen3", BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0.0f, 1, 0, 0, 1e-6f, 1e6f},
-    {"qwen3", BITNET__IN_NORMS | BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0.0f, 1, 0, 0, 1e-6f,
+    {"bitnet-b1.58", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
+    {"bitnet-25", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
+    {"bitnet", BITNET__SUB_NORMS, BITNET__SILU, 1, 0, 0, 0, 0.0f, 1, 0, 0.0f, 10000.0f},
+    {"llama", 0, BITNET__SILU, 0, 1, 0, 0, 0.0f, 0, 0, 0.0f, 10000.0f},
+    {"qwen3", BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0, 0.0f, 0, 0, 1e-6f, 1e6f},
+    {"qwen3", BITNET__IN_NORMS | BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0, 0.0f, 0, 0, 1e-6f,
      1e6f},
-    {"gemma3", BITNET__IN_NORMS | BITNET__HEAD_NORMS | BITNET__POST_NORMS, BITNET__GELU, 0, 1, 6,
-     10000.0f, 1, 0, 0, 1e-6f, 10000.0f},
+    {"gemma3", BITNET__IN_NORMS | BITNET__HEAD_NORMS | BITNET__POST_NORMS, BITNET__GELU, 0, 0, 1, 6,
+     10000.0f, 0, 0, 1e-6f, 10000.0f},
+};
+
+/* The gates that `<arch>.hidden_activation` can name: what config.json calls hidden_act. */
+typedef struct bitnet__gate { const char *name; float a, b; } bitnet__gate;
+
+static const bitnet__gate bitnet__gates[] = {
+    {"relu2", BITNET__RELU2}, {"silu", BITNET__SILU}, {"swish", BITNET__SILU},
+    {"swiglu", BITNET__SILU}, {"gelu_pytorch_tanh", BITNET__GELU}
 };
 
 /* The linear layers and the norms of a layer. A linear layer's own norm in front has its number. */
@@ -8053,6 +8066,7 @@ enum {
 typedef struct bitnet__layer {
     const float *norm[BITNET__NORMS];  /* gains; 0: the family has none there */
     bitnet__linear linear[BITNET__LINEARS];
+    uint32_t zeros;                    /* bit k: all weights of linear[k] are 0 */
 } bitnet__layer;
 
 typedef struct bitnet__block {         /* header of everything the model allocates */
@@ -8099,6 +8113,8 @@ struct bitnet_model {
     float eps, freq_base, rope_factor; /* rope_factor divides positions: 1, or a scaling's */
     double rope_length;                /* of (cosine, sine): 1, or YaRN's */
     float score_scale;                 /* of the scores of attention: 1 / sqrt(head_dim) */
+    float gate_a, gate_b;              /* the family's, or those of the gate that the file names */
+    float slide_base;                  /* freq_base of the layers that slide */
     struct { int32_t original; float beta_fast, beta_slow; } yarn;     /* original 0: no YaRN */
     int32_t group;                     /* see bitnet_model_info */
     int32_t tied;                      /* 1: the head is the embedding */
@@ -8575,6 +8591,52 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
     return BITNET_OK;
 }
 
+/* Are all weights 0? Of most matrices this reads a few bytes. A file that is invalid is refused
+   later. */
+static int bitnet__only_zeros(const bitnet__linear *l) {
+    const bitnet_ternary *t = &l->file;
+    const int block = bitnet__type_info(t->type)->block;
+    uint8_t codes[768];
+    bitnet__unpacked u;
+    int32_t row, k, i, n;
+    bitnet__unpacked_reset(&u);
+    u.any_scale = 1;
+    for (row = 0; row < t->rows; row++)
+        for (k = 0; k < t->n; k += n) {
+            n = block ? block : t->n - k < 768 ? t->n - k : 768;
+            if (block && !(bitnet__block_scale(t->type, bitnet__block_at(t, l->w, row, (size_t)(
+                               k / block))) & 0x7fff)) continue;
+            if (!bitnet__find_unpacker(t->type)->codes(t, l->w, row, (size_t)k, (size_t)(k + n),
+                                                       codes, &u)) return 0;
+            for (i = 0; i < n; i++)
+                if (codes[i] != 1) return 0;
+        }
+    return 1;
+}
+
+/* Says which matrices have only zeros: such files were published. */
+static void bitnet__log_zeros(const bitnet_model *m) {
+    char text[BITNET__TEXT], longer[BITNET__TEXT];
+    int32_t i, from;
+    int k;
+    for (k = 0; k < BITNET__PARTS; k++) {
+        const bitnet__part *part = &bitnet__parts[k];
+        if (part->linear < 0) continue;
+        text[0] = 0;
+        for (i = 0; i < m->n_layers && strlen(text) < 60; i++) {
+            if (!(m->layers[i].zeros >> part->linear & 1)) continue;
+            for (from = i; i + 1 < m->n_layers && m->layers[i + 1].zeros >> part->linear & 1;) i++;
+            bitnet__format(longer, "%s%s%d", text, text[0] ? ", " : "", (int)from);
+            if (i > from) bitnet__format(text, "%s-%d", longer, (int)i);
+            else memcpy(text, longer, sizeof text);
+        }
+        if (!text[0]) continue;
+        bitnet__format(longer, "all weights of %s are zero in layers %s%s", part->name, text,
+                       i < m->n_layers ? ", ..." : "");
+        bitnet__log_text(m, BITNET_LOG_WARNING, longer);
+    }
+}
+
 static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
                                         bitnet_error *err) {
     char name[BITNET__TEXT];
@@ -8590,6 +8652,8 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
                             : bitnet__load_linear(m, name, n_in, bitnet__part_size(m, part->n_out),
                                                   &l->linear[part->linear], err);
         if (r != BITNET_OK) return r;
+        if (part->linear >= 0 && bitnet__only_zeros(&l->linear[part->linear]))
+            l->zeros |= 1u << part->linear;
     }
     return bitnet__choose_groups(m, i, l->linear, err);
 }
@@ -8827,32 +8891,80 @@ static bitnet_result bitnet__refuse_arch(const bitnet_model *m, bitnet_error *er
                         "are: %s", m->arch, names);
 }
 
+/* Does a key's name begin with prefix? */
+static int bitnet__key_begins(const bitnet_model *m, const bitnet__key *k, const char *prefix) {
+    const size_t n = strlen(prefix);
+    return k->name.len >= n && !memcmp(m->gguf.src.data + k->name.at, prefix, n);
+}
+
 /* Weights that were multiplied by a Hadamard matrix need activations that are, too. */
 static bitnet_result bitnet__refuse_hadamard(const bitnet_model *m, bitnet_error *err) {
-    static const char prefix[] = "prism.hadamard.";
     uint64_t i;
     for (i = 0; i < m->gguf.n_keys; i++) {
-        const bitnet__name *name = &m->gguf.keys[i].name;
-        if (name->len >= sizeof prefix - 1 &&
-            !memcmp(m->gguf.src.data + name->at, prefix, sizeof prefix - 1))
+        const bitnet__key *k = &m->gguf.keys[i];
+        if (bitnet__key_begins(m, k, "prism.hadamard."))
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF key '%.*s': the weights are "
                                 "folded with a Hadamard matrix, which is not supported",
-                                (int)name->len, (const char *)m->gguf.src.data + name->at);
+                                (int)k->name.len, (const char *)m->gguf.src.data + k->name.at);
     }
     return BITNET_OK;
+}
+
+/* Part 1 of a file that was split has all keys, but few of the tensors; the others have no keys. */
+static bitnet_result bitnet__refuse_split(const bitnet_model *m, bitnet_error *err) {
+    uint64_t count = 1, part = 0;
+    bitnet_result r = bitnet__get_uint(&m->gguf, "split.count", 1, 0, 65535, &count, err);
+    if (r == BITNET_OK) r = bitnet__get_uint(&m->gguf, "split.no", 0, 0, 65535, &part, err);
+    if (r != BITNET_OK || count <= 1) return r;
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "this is part %u of a model that was split "
+                        "into %u files; join them first (llama.cpp: llama-gguf-split --merge)",
+                        (unsigned)part + 1, (unsigned)count);
 }
 
 static bitnet_result bitnet__load_family(bitnet_model *m, bitnet_error *err) {
     const int in_norms = bitnet__find_tensor(&m->gguf, "blk.0.attn_q_norm_in.weight") != 0;
     const bitnet__family *f = bitnet__families;
-    bitnet_result r = bitnet__get_text(&m->gguf, "general.architecture", m->arch, sizeof m->arch,
-                                       err);
-    if (r != BITNET_OK) return r;
+    bitnet_result r = bitnet__refuse_split(m, err);
+    if (r != BITNET_OK || (r = bitnet__get_text(&m->gguf, "general.architecture", m->arch,
+                                                sizeof m->arch, err))) return r;
     if (!m->arch[0]) return bitnet__fail_key("general.architecture", 0, "is missing", err);
     for (; f < bitnet__families + sizeof bitnet__families / sizeof *f; f++)
         if (!strcmp(m->arch, f->arch) &&
             (!m->family || !(f->norms & BITNET__IN_NORMS) == !in_norms)) m->family = f;
     return m->family ? bitnet__refuse_hadamard(m, err) : bitnet__refuse_arch(m, err);
+}
+
+/* The gate is the family's. But architecture bitnet is 1bitLLM's models, with SiLU, and by
+   llama.cpp's converters BitNet b1.58-2B-4T, with squared ReLU. Patched converters write which one
+   it is; without that key the sizes tell, which no other published model of this name has. */
+static bitnet_result bitnet__load_gate(bitnet_model *m, bitnet_error *err) {
+    const bitnet__family *f = m->family;
+    const bitnet__gate *gate = bitnet__gates, *end = gate + sizeof bitnet__gates / sizeof *gate;
+    char name[BITNET__TEXT], text[32];
+    bitnet_result r;
+    m->gate_a = f->gate_a;
+    m->gate_b = f->gate_b;
+    bitnet__format(name, "%s.hidden_activation", m->arch);
+    if (!bitnet__find_key(&m->gguf, name)) {
+        if (!f->any_gate || m->n_layers != 30 || m->dim != 2560 || m->ffn_dim != 6912)
+            return BITNET_OK;
+        m->gate_a = bitnet__gates[0].a;
+        m->gate_b = bitnet__gates[0].b;
+        bitnet__log_text(m, BITNET_LOG_INFO, "the file names no hidden_activation; its sizes are "
+                         "those of BitNet b1.58-2B-4T, so the gate is relu2");
+        return BITNET_OK;
+    }
+    if ((r = bitnet__get_text(&m->gguf, name, text, sizeof text, err))) return r;
+    while (gate < end && strcmp(gate->name, text)) gate++;
+    if (gate == end)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF key '%s' is '%s', which is not a "
+                            "known gate", name, text);
+    if (!f->any_gate && (gate->a < f->gate_a || gate->a > f->gate_a))
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF key '%s' is '%s', which is not the "
+                            "gate of this architecture", name, text);
+    m->gate_a = gate->a;
+    m->gate_b = gate->b;
+    return BITNET_OK;
 }
 
 /* Linear scaling divides positions. YaRN (Peng et al., 2023) divides those of slow pairs only, see
@@ -8868,7 +8980,11 @@ static bitnet_result bitnet__load_rope_scaling(bitnet_model *m, bitnet_error *er
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s is '%s'; only none, linear and yarn "
                             "are supported", name, type);
     m->rope_factor = 1.0f;
-    m->rope_length = 1.0;
+    if ((r = bitnet__get_factor(m, "rope.scaling.attn_factor", 1.0f, 1e-3f, 1e3f, &attention,
+                                err)) ||
+        (r = bitnet__get_factor(m, "rope.scaling.yarn_attn_factor", 1.0f, 1.0f, 1.0f, &other,
+                                err))) return r;
+    m->rope_length = (double)attention;
     if (!strcmp(type, "none")) return BITNET_OK;
     if ((r = bitnet__get_factor(m, "rope.scale_linear", 1.0f, 1e-3f, 1e6f, &m->rope_factor, err)) ||
         (r = bitnet__get_factor(m, "rope.scaling.factor", m->rope_factor, 1e-3f, 1e6f,
@@ -8880,15 +8996,10 @@ static bitnet_result bitnet__load_rope_scaling(bitnet_model *m, bitnet_error *er
                                 &m->yarn.beta_fast, err)) ||
         (r = bitnet__get_factor(m, "rope.scaling.yarn_beta_slow", 1.0f, 1e-3f, 1e6f,
                                 &m->yarn.beta_slow, err)) ||
-        (r = bitnet__get_factor(m, "rope.scaling.attn_factor", 1.0f, 1e-3f, 1e3f, &attention,
-                                err)) ||
         (r = bitnet__get_factor(m, "rope.scaling.yarn_ext_factor", 1.0f, 1.0f, 1.0f, &other,
-                                err)) ||
-        (r = bitnet__get_factor(m, "rope.scaling.yarn_attn_factor", 1.0f, 1.0f, 1.0f, &other,
                                 err))) return r;
     if (m->rope_factor > 1.0f)
         m->rope_length = (double)attention * (1.0 + 0.1 * bitnet__log((double)m->rope_factor));
-    else m->rope_length = (double)attention;
     return BITNET_OK;
 }
 
@@ -8901,11 +9012,158 @@ static bitnet_result bitnet__load_pooling(bitnet_model *m, bitnet_error *err) {
     if (m->family->slide_except && bitnet__find_key(&m->gguf, name))
         r = bitnet__get_size(m, "attention.sliding_window", 0, BITNET__MAX_CONTEXT, &m->window,
                              err);
+    if (r == BITNET_OK && m->window > 0)
+        r = bitnet__get_factor(m, "rope.freq_base_swa", m->family->slide_base, 1.0f, 1e15f,
+                               &m->slide_base, err);
     if (r != BITNET_OK) return r;
     bitnet__format(name, "%s.pooling_type", m->arch);
     r = bitnet__get_uint(&m->gguf, name, 0, 0, BITNET_POOLING_LAST, &v, err);
     m->pooling = (int32_t)v;
     m->embeds = bitnet__find_key(&m->gguf, name) != 0;
+    return r;
+}
+
+/* ---- keys that change the numbers ---- */
+
+/* Keys that are read elsewhere, or change nothing. A point in front stands for the architecture,
+   and * for anything. */
+static const char *const bitnet__read_keys[] = {
+    ".vocab_size", ".context_length", ".embedding_length", ".block_count", ".feed_forward_length",
+    ".hidden_activation", ".pooling_type", ".tensor_data_layout", ".attention.head_count",
+    ".attention.head_count_kv", ".attention.key_length", ".attention.value_length",
+    ".attention.layer_norm_rms_epsilon", ".rope.dimension_count", ".rope.freq_base",
+    ".rope.freq_base_swa", ".rope.scale_linear", ".rope.scaling.type", ".rope.scaling.factor",
+    ".rope.scaling.attn_factor", ".rope.scaling.original_context_length", ".rope.scaling.finetuned",
+    ".rope.scaling.yarn_beta_fast", ".rope.scaling.yarn_beta_slow", ".rope.scaling.yarn_ext_factor",
+    ".rope.scaling.yarn_attn_factor", "tokenizer.ggml.model", "tokenizer.ggml.pre",
+    "tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.token_type",
+    "tokenizer.ggml.merges", "tokenizer.ggml.*_token_id", "tokenizer.ggml.eos_token_ids",
+    "tokenizer.ggml.added_tokens", "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
+    "tokenizer.ggml.add_space_prefix", "tokenizer.chat_template*", "tokenizer.huggingface.json"
+};
+
+/* Keys of what is not supported, which a file may have where they say that it is not used: as the
+   number `value`, or the model's own. */
+enum { BITNET__KEY_VALUE, BITNET__KEY_INT, BITNET__KEY_FLOAT, BITNET__KEY_WINDOW };
+
+typedef struct bitnet__neutral_key {
+    const char *name;
+    int rule;                          /* VALUE: `value`; INT: the int32_t at field; FLOAT: the
+                                          float there, up to its rounding; WINDOW: 0, or at least
+                                          the trained context, unless layers slide */
+    double value;
+    size_t field;                      /* in bitnet_model */
+} bitnet__neutral_key;
+
+#define BITNET__FIELD(name) 0.0, offsetof(bitnet_model, name)
+static const bitnet__neutral_key bitnet__neutral_keys[] = {
+    {".rope.scaling.yarn_log_multiplier", BITNET__KEY_VALUE, 0.0, 0},
+    {".attention.causal", BITNET__KEY_VALUE, 1.0, 0},
+    {".attention.max_alibi_bias", BITNET__KEY_VALUE, 0.0, 0},
+    {".attention.clamp_kqv", BITNET__KEY_VALUE, 0.0, 0},
+    {".attention.shared_kv_layers", BITNET__KEY_VALUE, 0.0, 0},
+    {".attention.scale", BITNET__KEY_FLOAT, BITNET__FIELD(score_scale)},
+    {".attention.sliding_window", BITNET__KEY_WINDOW, BITNET__FIELD(n_ctx)},
+    {".attention.sliding_window_pattern", BITNET__KEY_VALUE, 6.0, 0},
+    {".attention.key_length_swa", BITNET__KEY_INT, BITNET__FIELD(head_dim)},
+    {".attention.value_length_swa", BITNET__KEY_INT, BITNET__FIELD(head_dim)},
+    {".rope.dimension_count_swa", BITNET__KEY_INT, BITNET__FIELD(n_rot)},
+    {".embedding_length_out", BITNET__KEY_INT, BITNET__FIELD(dim)},
+    {".embedding_scale", BITNET__KEY_VALUE, 1.0, 0},
+    {".residual_scale", BITNET__KEY_VALUE, 1.0, 0},
+    {".logit_scale", BITNET__KEY_VALUE, 1.0, 0},
+    {".attn_logit_softcapping", BITNET__KEY_VALUE, 0.0, 0},
+    {".final_logit_softcapping", BITNET__KEY_VALUE, 0.0, 0},
+    {".use_parallel_residual", BITNET__KEY_VALUE, 0.0, 0},
+    {".leading_dense_block_count", BITNET__KEY_VALUE, 0.0, 0},
+    {".nextn_predict_layers", BITNET__KEY_VALUE, 0.0, 0},
+    {".expert_count", BITNET__KEY_VALUE, 0.0, 0},
+    {".expert_used_count", BITNET__KEY_VALUE, 0.0, 0},
+    {".expert_shared_count", BITNET__KEY_VALUE, 0.0, 0},
+    {"tokenizer.ggml.add_sep_token", BITNET__KEY_VALUE, 0.0, 0},
+    {"tokenizer.ggml.remove_extra_whitespaces", BITNET__KEY_VALUE, 0.0, 0}
+};
+#undef BITNET__FIELD
+
+/* Is the n bytes' text the pattern, in which one * stands for anything? */
+static int bitnet__fits(const char *text, size_t n, const char *pattern) {
+    const size_t head = strcspn(pattern, "*"), all = strlen(pattern);
+    const size_t tail = head < all ? all - head - 1 : 0;
+    if (head == all) return n == all && !memcmp(text, pattern, n);
+    return n >= head + tail && !memcmp(text, pattern, head) &&
+           !memcmp(text + n - tail, pattern + all - tail, tail);
+}
+
+/* A number of any type, or a bool; 0: it is none. */
+static int bitnet__value_number(const bitnet__gguf *g, const bitnet__key *k, double *out) {
+    const uint8_t *p = bitnet__value_of(g, k);
+    uint64_t n;
+    if (k->type == BITNET_GGUF_F32) {
+        *out = (double)bitnet__load_f32(p);
+    } else if (k->type == BITNET_GGUF_F64) {
+        n = bitnet__get_u64(p);
+        memcpy(out, &n, 8);
+    } else if (!bitnet__value_integer(k->type, p, &n)) {
+        return 0;
+    } else {
+        *out = k->type == BITNET_GGUF_U64 ? (double)n : (double)(int64_t)n;
+    }
+    return 1;
+}
+
+/* Does the key say what is computed anyway? *want: what it should say. */
+static int bitnet__is_neutral(const bitnet_model *m, const bitnet__neutral_key *neutral,
+                              const bitnet__key *k, double *want) {
+    const char *field = (const char *)m + neutral->field;
+    double v = 0.0, room = 0.0;
+    *want = neutral->value;
+    if (neutral->rule == BITNET__KEY_WINDOW && m->window > 0) return 1;
+    if (neutral->rule == BITNET__KEY_FLOAT) {
+        *want = (double)*(const float *)(const void *)field;
+        room = 1e-6 * *want;
+    } else if (neutral->rule != BITNET__KEY_VALUE) {
+        *want = (double)*(const int32_t *)(const void *)field;
+    }
+    if (!bitnet__value_number(&m->gguf, k, &v)) return 0;
+    if (neutral->rule == BITNET__KEY_WINDOW && (v >= *want || (v >= 0.0 && v <= 0.0))) return 1;
+    return v >= *want - room && v <= *want + room;
+}
+
+/* One key, of the architecture or the tokenizer; its name without the architecture. */
+static bitnet_result bitnet__check_key(const bitnet_model *m, const bitnet__key *k,
+                                       const char *name, size_t length, bitnet_error *err) {
+    const char *whole = (const char *)m->gguf.src.data + k->name.at;
+    char text[BITNET__TEXT];
+    double want;
+    size_t i;
+    for (i = 0; i < sizeof bitnet__read_keys / sizeof bitnet__read_keys[0]; i++)
+        if (bitnet__fits(name, length, bitnet__read_keys[i])) return BITNET_OK;
+    for (i = 0; i < sizeof bitnet__neutral_keys / sizeof bitnet__neutral_keys[0]; i++) {
+        if (!bitnet__fits(name, length, bitnet__neutral_keys[i].name)) continue;
+        if (bitnet__is_neutral(m, &bitnet__neutral_keys[i], k, &want)) return BITNET_OK;
+        bitnet__format_number(text, 9, want);
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF key '%.*s' at offset %llu: only %s "
+                            "is supported here", (int)k->name.len, whole,
+                            (unsigned long long)bitnet__value_offset(k), text);
+    }
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF key '%.*s' at offset %llu is not known, "
+                        "and could change the results", (int)k->name.len, whole,
+                        (unsigned long long)bitnet__value_offset(k));
+}
+
+/* A key that is not read could change the numbers, so it is refused rather than ignored. */
+static bitnet_result bitnet__check_keys(const bitnet_model *m, bitnet_error *err) {
+    char prefix[BITNET__TEXT];
+    bitnet_result r = BITNET_OK;
+    uint64_t i;
+    bitnet__format(prefix, "%s.", m->arch);
+    for (i = 0; i < m->gguf.n_keys && r == BITNET_OK; i++) {
+        const bitnet__key *k = &m->gguf.keys[i];
+        const size_t arch = bitnet__key_begins(m, k, prefix) ? strlen(m->arch) : 0;
+        if (arch || bitnet__key_begins(m, k, "tokenizer."))
+            r = bitnet__check_key(m, k, (const char *)m->gguf.src.data + k->name.at + arch,
+                                  (size_t)k->name.len - arch, err);
+    }
     return r;
 }
 
@@ -8950,8 +9208,9 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
                                 &m->eps, err)) ||
         (r = bitnet__get_factor(m, "rope.freq_base", m->family->freq_base, 1.0f, 1e15f,
                                 &m->freq_base, err)) ||
-        (r = bitnet__load_pooling(m, err))) return r;
-    return bitnet__load_rope_scaling(m, err);
+        (r = bitnet__load_pooling(m, err)) || (r = bitnet__load_gate(m, err)) ||
+        (r = bitnet__load_rope_scaling(m, err))) return r;
+    return bitnet__check_keys(m, err);
 }
 
 /* ---- tokenizer ---- */
@@ -9053,6 +9312,28 @@ static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *e
     return BITNET_OK;
 }
 
+/* Tokens that end a text beside eos and eot: the end of a message, and what some converters write
+   as a list. */
+static bitnet_result bitnet__load_more_ends(bitnet_model *m, bitnet_error *err) {
+    static const char name[] = "tokenizer.ggml.eos_token_ids";
+    const bitnet__key *k = bitnet__find_key(&m->gguf, name);
+    bitnet_token eom;
+    uint64_t i;
+    bitnet_result r = bitnet__get_token(m, "tokenizer.ggml.eom_token_id", "", &eom, err);
+    if (r != BITNET_OK) return r;
+    bitnet__add_end(&m->vocab, eom);
+    if (k && (k->type != BITNET_GGUF_ARRAY || k->count > 4 ||
+              (k->element != BITNET_GGUF_I32 && k->element != BITNET_GGUF_U32)))
+        return bitnet__fail_key(name, k, "is not a list of at most 4 32-bit integers", err);
+    for (i = 0; k && i < k->count; i++) {
+        const uint32_t id = bitnet__get_u32(bitnet__value_of(&m->gguf, k) + 4 * i);
+        if (id >= (uint32_t)m->n_vocab)
+            return bitnet__fail_key(name, k, "names a token that the vocabulary lacks", err);
+        bitnet__add_end(&m->vocab, (bitnet_token)id);
+    }
+    return BITNET_OK;
+}
+
 static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) {
     const bitnet__gguf *g = &m->gguf;
     bitnet__vocab *vocab = &m->vocab;
@@ -9095,6 +9376,7 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
     r = bitnet__get_uint(g, "tokenizer.ggml.add_eos_token", 0, 0, 1, &v, err);
     if (r != BITNET_OK) return r;
     vocab->add_eos = v && vocab->eos >= 0;
+    if ((r = bitnet__load_more_ends(m, err))) return r;
     return bitnet__load_chat_template(m, err);
 }
 
@@ -9153,7 +9435,7 @@ static bitnet_result bitnet__load_rope(bitnet_model *m, bitnet_error *err) {
     if (r == BITNET_OK)
         r = bitnet__make_rope(m, m->freq_base, m->rope_factor, own, &m->rope_freq[0], err);
     if (r == BITNET_OK && m->window > 0)
-        r = bitnet__make_rope(m, m->family->slide_base, 1.0f, 0, &m->rope_freq[1], err);
+        r = bitnet__make_rope(m, m->slide_base, 1.0f, 0, &m->rope_freq[1], err);
     return r;
 }
 
@@ -9161,7 +9443,7 @@ static bitnet_result bitnet__load_rope(bitnet_model *m, bitnet_error *err) {
 static bitnet_result bitnet__check_unused(const bitnet_model *m, bitnet_error *err) {
     const bitnet__gguf *g = &m->gguf;
     uint64_t i;
-    for (i = 0; i < g->n_tensors && m->family->no_extra_tensors; i++)
+    for (i = 0; i < g->n_tensors; i++)
         if (!g->tensors[i].used)
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%.*s' is not part of "
                                 "architecture '%s' as it is supported",
@@ -9365,6 +9647,7 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
                    bitnet__layout(m));
     bitnet__log_text(m, BITNET_LOG_INFO, text);
+    bitnet__log_zeros(m);
 #ifdef BITNET__SLOW
     if (!m->params.kernels) bitnet__log_text(m, BITNET_LOG_WARNING, BITNET__SLOW);
 #endif
@@ -10599,7 +10882,6 @@ static void bitnet__step_out(const bitnet__step *s, int32_t from, int32_t to, in
 /* Rows of gate and up, and the activation that joins them. */
 static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
-    const bitnet__family *f = c->m->family;
     const bitnet__linear *gate = &s->layer->linear[BITNET__FFN_GATE];
     const bitnet__linear *up = &s->layer->linear[BITNET__FFN_UP];
     const bitnet__act *gate_act = bitnet__act_of(c, 0), *up_act = bitnet__act_of(c, 1);
@@ -10617,8 +10899,8 @@ static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to
             const float *g = bitnet__outputs(s, gate, gate_act, &x, i, gates, gate_room);
             const float *u = bitnet__outputs(s, up, up_act, &x, i, ups, up_room);
             float *y = c->g + (size_t)(x.t + i) * (size_t)c->m->ffn_dim + x.row;
-            if (f->gate_a < 0.0f)
-                c->k.sigmoid_gate(g, u, f->gate_a, f->gate_b, x.n_rows, y);
+            if (c->m->gate_a < 0.0f)
+                c->k.sigmoid_gate(g, u, c->m->gate_a, c->m->gate_b, x.n_rows, y);
             else c->k.relu2_gate(g, u, x.n_rows, y);
         }
     }

@@ -3,6 +3,7 @@
    refused. The models q, g and gw are in the shared test data; gw has a window of 8 positions. */
 #include "test.h"
 
+#include "gguf_helpers.h"
 #include "model_helpers.h"
 
 typedef struct embed_model { const char *name; int n_layers, dim; } embed_model;
@@ -204,10 +205,14 @@ static void test_embed_packing(void) {
 
 /* ---- layers that slide ---- */
 
-static int slide_window;
+static int slide_window, slide_pattern;
+static float slide_base;
 
 static void slide_keys(gb_file *f) {
     gb_key_u32(f, "gemma3.pooling_type", 3);
+    if (slide_base > 0) gb_key_f32(f, "gemma3.rope.freq_base_swa", slide_base);
+    if (slide_pattern)
+        gb_key_u32(f, "gemma3.attention.sliding_window_pattern", (uint32_t)slide_pattern);
     if (slide_window) gb_key_u32(f, "gemma3.attention.sliding_window", (uint32_t)slide_window);
 }
 
@@ -255,6 +260,28 @@ static void test_embed_slides(void) {
     CHECK(memcmp(a, b, sizeof a));
     CHECK(slide_vector(5, 12, 10000.0f, b) && !memcmp(a, b, sizeof a));
     CHECK(slide_vector(5, 11, 10000.0f, b) && memcmp(a, b, sizeof a));
+}
+
+/* The base of the layers that slide can be given; which of them slide is known. */
+static void test_embed_slide_keys(void) {
+    float a[64], b[64];
+    bitnet_embed_input in[N_TEXTS];
+    make_texts(in, 256);
+    CHECK(slide_vector(5, 4, 1e6f, a));
+    slide_base = 10000.0f;
+    slide_pattern = 6;
+    CHECK(slide_vector(5, 4, 1e6f, b) && !memcmp(a, b, sizeof a));
+    slide_base = 20000.0f;
+    CHECK(slide_vector(5, 4, 1e6f, b) && memcmp(a, b, sizeof a));
+    slide_base = 0;
+    {
+        gb_model g = {.arch = "gemma3", .dim = 64, .ffn = 64, .heads = 2, .kv_heads = 1,
+                      .layers = 1, .eps = 1e-6f, .freq_base = 1e6f, .no_sub_norms = 1};
+        slide_pattern = 4;
+        g.file.add_keys = slide_keys;
+        expect(&g, BITNET_ERR_UNSUPPORTED, "sliding_window_pattern", "only 6 is supported");
+    }
+    slide_pattern = 0;
 }
 
 /* ---- what it is given ---- */
@@ -603,6 +630,7 @@ const test_case embed_tests[] = {
     {"embed/gw", test_embed_gw},
     {"embed/packing", test_embed_packing},
     {"embed/slides", test_embed_slides},
+    {"embed/slide_keys", test_embed_slide_keys},
     {"embed/pooling", test_embed_pooling},
     {"embed/text", test_embed_text},
     {"embed/errors", test_embed_errors},

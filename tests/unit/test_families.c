@@ -360,6 +360,14 @@ static void test_family_leftovers(void) {
         family_tensor = others[i];
         m.file.add_keys = add_family_tensor;
         expect(&m, BITNET_ERR_UNSUPPORTED, others[i], "'llama'");
+        if (strstr(others[i], "sub_norm")) continue;       /* which these have */
+        memset(&m, 0, sizeof m);
+        m.arch = i % 2 ? "bitnet" : "bitnet-b1.58";
+        m.dim = m.ffn = 64;
+        m.layers = m.heads = m.kv_heads = 1;
+        m.eps = 1e-5f;
+        m.file.add_keys = add_family_tensor;
+        expect(&m, BITNET_ERR_UNSUPPORTED, others[i], "not part of");
     }
 }
 
@@ -399,6 +407,319 @@ static void test_family_shapes(void) {
         gb_free_model(&m);
         CHECK(r == BITNET_ERR_UNSUPPORTED && !model && strstr(err.text, "'qwen2'"));
         CHECK_MSG(strstr(err.text, ": bitnet-b1.58, bitnet-25, bitnet, llama"), "%s", err.text);
+    }
+}
+
+/* ---- the gate that a file names ---- */
+
+/* Two models of llama.cpp's kind: architecture bitnet, and the key says relu2. */
+static void test_family_gate_models(void) {
+    static const struct { const char *name; int n; } models[] = {{"mb", 24}, {"relu2", 16}};
+    size_t k;
+    for (k = 0; k < 2; k++) {
+        const int n = models[k].n, n_vocab = 1040;
+        bitnet_ctx_params p = ctx_params(n, 0, 1, BITNET_KV_F32);
+        bitnet_token tokens[24];
+        char path[40];
+        size_t size = 0, want_size = 0;
+        void *data;
+        uint8_t *raw;
+        float *got, *want = (float *)gb_malloc((size_t)(n * n_vocab) * sizeof *want);
+        double error = 1;
+        int i, wrong = 0;
+        for (i = 0; i < n; i++) tokens[i] = 11 + 37 * i;
+        snprintf(path, sizeof path, "models/%s.gguf", models[k].name);
+        data = test_read_file(test_shared(path), &size);
+        snprintf(path, sizeof path, "models/%s.logits.f32", models[k].name);
+        raw = (uint8_t *)test_read_file(test_shared(path), &want_size);
+        got = data && raw ? logits_of(data, size, 0, &p, tokens, n, n) : 0;
+        for (i = 0; raw && i < n * n_vocab; i++) want[i] = bitnet__load_f32(raw + 4 * i);
+        if (got) error = nrmse(got, want, (size_t)(n * n_vocab));
+        for (i = 0; got && i < n; i++)
+            wrong += largest(got + i * n_vocab, n_vocab) != largest(want + i * n_vocab, n_vocab);
+        free(raw);
+        free(want);
+        free(got);
+        free(data);
+        if (!data) SKIP("%s is not in BITNET_TEST_DATA", models[k].name);
+        CHECK_MSG(error <= 1e-4 && !wrong, "%s: NRMSE %.3g, %d of %d argmax differ",
+                  models[k].name, error, wrong, n);
+    }
+}
+
+static const char *gate_key, *gate_name;
+static void add_gate(gb_file *f) {
+    if (gate_name) gb_key_str(f, gate_key, gate_name);
+    else gb_key_u32(f, gate_key, 1);
+}
+
+static gb_model gate_model(const char *arch, const char *key, const char *name) {
+    gb_model m = {.dim = 128, .ffn = 256, .layers = 2, .heads = 2, .kv_heads = 1, .eps = 1e-5f,
+                  .freq_base = 10000.0f, .seed = 33};
+    m.arch = arch;
+    m.no_sub_norms = !strcmp(arch, "llama");
+    gate_key = key;
+    gate_name = name;
+    m.file.add_keys = add_gate;
+    return m;
+}
+
+static void test_family_gates(void) {
+    static const char key[] = "bitnet.hidden_activation";
+    static const char official[] = "bitnet-25.hidden_activation";
+    static const struct { const char *arch, *key, *name; int silu, adjacent; } fine[] = {
+        {"bitnet", key, "relu2", 0, 0}, {"bitnet", key, "silu", 1, 0},
+        {"bitnet", key, "swish", 1, 0}, {"bitnet", key, "swiglu", 1, 0},
+        {"bitnet-25", official, "relu2", 0, 0}, {"llama", "llama.hidden_activation", "silu", 1, 1},
+        {"bitnet-25", key, "silu", 0, 0}                   /* another architecture's key */
+    };
+    static const struct { const char *arch, *key, *name; } bad[] = {
+        {"bitnet", key, "relu"}, {"bitnet", key, ""}, {"bitnet", key, "RELU2"},
+        {"bitnet-25", official, "silu"}, {"bitnet-25", official, "gelu"},
+        {"llama", "llama.hidden_activation", "relu2"},
+        {"llama", "llama.hidden_activation", "gelu_pytorch_tanh"}
+    };
+    gb_model m;
+    size_t i;
+    for (i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+        family f = {fine[i].silu, fine[i].adjacent, 0, 0};
+        m = gate_model(fine[i].arch, fine[i].key, fine[i].name);
+        check_family(&m, f, i == 0);
+    }
+    for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char named[40];
+        snprintf(named, sizeof named, "'%s'", bad[i].name);
+        m = gate_model(bad[i].arch, bad[i].key, bad[i].name);
+        expect(&m, BITNET_ERR_UNSUPPORTED, bad[i].key, named);
+    }
+    m = gate_model("bitnet", key, 0);
+    expect(&m, BITNET_ERR_FORMAT, key, "not a string");
+}
+
+static int gate_lines;
+static void count_gate_lines(void *ud, bitnet_log_level level, const char *text) {
+    (void)ud;
+    (void)level;
+    gate_lines += strstr(text, "relu2") != 0;
+}
+
+/* Without a key, the sizes of BitNet b1.58-2B-4T mean its gate, and the log says so. */
+static void test_family_gate_sizes(void) {
+    static const struct { int arch, layers, dim, ffn, relu2, lines; } cases[] = {
+        {2, 30, 2560, 6912, 1, 1}, {2, 29, 2560, 6912, 0, 0}, {2, 30, 2048, 6912, 0, 0},
+        {2, 30, 2560, 6911, 0, 0}, {0, 30, 2560, 6912, 1, 0}, {3, 30, 2560, 6912, 0, 0}
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bitnet_model m;
+        bitnet_error err = {BITNET_OK, ""};
+        memset(&m, 0, sizeof m);
+        m.family = &bitnet__families[cases[i].arch];
+        m.n_layers = cases[i].layers;
+        m.dim = cases[i].dim;
+        m.ffn_dim = cases[i].ffn;
+        m.params.log_fn = count_gate_lines;
+        gate_lines = 0;
+        CHECK(bitnet__load_gate(&m, &err) == BITNET_OK);
+        CHECK_MSG((m.gate_a < 0.0f) == !cases[i].relu2 && gate_lines == cases[i].lines,
+                  "%s of %d layers: gate %g, %d lines", m.family->arch, cases[i].layers,
+                  (double)m.gate_a, gate_lines);
+    }
+}
+
+/* ---- keys ---- */
+
+static struct { const char *name; uint32_t type; double value; } extra_key;
+static void add_extra_key(gb_file *f) {
+    if (extra_key.type == GB_F32) gb_key_f32(f, extra_key.name, (float)extra_key.value);
+    else if (extra_key.type == GB_STR) gb_key_str(f, extra_key.name, "text");
+    else if (extra_key.type == GB_BOOL)
+        gb_key_uint(f, extra_key.name, GB_BOOL, extra_key.value > 0, 1);
+    else gb_key_u32(f, extra_key.name, (uint32_t)extra_key.value);
+}
+
+/* A small model of any architecture, with a key besides. Its heads have 64 elements. */
+static gb_model key_model(const char *arch, const char *suffix, uint32_t type, double value) {
+    static char name[100];
+    gb_model m = {.dim = 128, .ffn = 128, .layers = 1, .heads = 2, .kv_heads = 2, .eps = 1e-5f,
+                  .freq_base = 10000.0f, .seed = 34};
+    m.arch = arch;
+    m.no_sub_norms = !strcmp(arch, "llama");
+    snprintf(name, sizeof name, "%s%s", *suffix == '.' ? arch : "", suffix);
+    extra_key.name = name;
+    extra_key.type = type;
+    extra_key.value = value;
+    m.file.add_keys = add_extra_key;
+    return m;
+}
+
+/* What could change the numbers and is not read is refused, unless it says what is done anyway. */
+static void test_family_keys(void) {
+    static const char *const archs[] = {"bitnet-b1.58", "bitnet-25", "bitnet", "llama"};
+    static const struct { const char *name; uint32_t type; double fine, bad; } cases[] = {
+        {".attention.causal", GB_BOOL, 1, 0},
+        {".attention.max_alibi_bias", GB_F32, 0, 8},
+        {".attention.clamp_kqv", GB_F32, 0, 8},
+        {".attention.scale", GB_F32, 0.125, 0.1249},
+        {".attention.sliding_window", GB_U32, 0, 7},
+        {".attention.sliding_window", GB_U32, 1 << 20, 16},
+        {".attention.key_length_swa", GB_U32, 64, 32},
+        {".attention.value_length_swa", GB_U32, 64, 128},
+        {".attention.shared_kv_layers", GB_U32, 0, 1},
+        {".rope.dimension_count_swa", GB_U32, 64, 62},
+        {".rope.scaling.yarn_log_multiplier", GB_F32, 0, 0.1},
+        {".embedding_length_out", GB_U32, 128, 64},
+        {".embedding_scale", GB_F32, 1, 12},
+        {".residual_scale", GB_F32, 1, 0.25},
+        {".logit_scale", GB_F32, 1, 16},
+        {".attn_logit_softcapping", GB_F32, 0, 50},
+        {".final_logit_softcapping", GB_F32, 0, 30},
+        {".use_parallel_residual", GB_BOOL, 0, 1},
+        {".expert_count", GB_U32, 0, 8},
+        {".expert_used_count", GB_U32, 0, 2},
+        {".nextn_predict_layers", GB_U32, 0, 1},
+        {"tokenizer.ggml.add_sep_token", GB_BOOL, 0, 1},
+        {"tokenizer.ggml.remove_extra_whitespaces", GB_BOOL, 0, 1}
+    };
+    static const char *const unknown[] = {
+        ".hidden_act", ".swin_norm", ".attention.layer_norm_epsilon", ".rope.dimension_sections",
+        ".rope.scaling.alpha", ".x", ".", ".vocab_size.x", "tokenizer.ggml.precompiled_charsmap",
+        "tokenizer.ggml.normalizer.lowercase"
+    };
+    static const char *const fine[] = {         /* of texts; other keys mean nothing */
+        ".tensor_data_layout", "tokenizer.chat_templates", "tokenizer.chat_template.tool_use",
+        "tokenizer.huggingface.json", "general.anything", "quantize.imatrix.file", "x",
+        "llamas.x", "bitnet-b1.58x", "a.llama.x"
+    };
+    gb_model m;
+    size_t i, k;
+    for (k = 0; k < 4; k++) {
+        for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            m = key_model(archs[k], cases[i].name, cases[i].type, cases[i].bad);
+            expect(&m, BITNET_ERR_UNSUPPORTED, extra_key.name, "is supported here");
+            m = key_model(archs[k], cases[i].name, GB_STR, 0);
+            expect(&m, BITNET_ERR_UNSUPPORTED, extra_key.name, "is supported here");
+            m = key_model(archs[k], cases[i].name, cases[i].type, cases[i].fine);
+            expect(&m, BITNET_OK, 0, 0);
+        }
+        for (i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+            m = key_model(archs[k], unknown[i], GB_U32, 0);
+            expect(&m, BITNET_ERR_UNSUPPORTED, extra_key.name, "is not known");
+        }
+        for (i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+            m = key_model(archs[k], fine[i], GB_STR, 0);
+            expect(&m, BITNET_OK, 0, 0);
+        }
+    }
+}
+
+/* The factor of cosines and sines counts in every kind of scaling, as in llama.cpp. */
+static void test_family_rope_length(void) {
+    static const char *const types[] = {0, "none", "linear"};
+    size_t i;
+    for (i = 0; i < 3; i++) {
+        gb_model m = rope_model(types[i], "llama.rope.scaling.attn_factor", 0.5f);
+        bitnet_model *model;
+        gb_make_model(&m);
+        model = load(m.data, m.size, 0);
+        CHECK(model && fabs(model->rope_length - 0.5) < 1e-9);
+        bitnet_model_free(model);
+        gb_free_model(&m);
+        m = rope_model(types[i], "llama.rope.scaling.yarn_attn_factor", 0.5f);
+        expect(&m, BITNET_ERR_FORMAT, "yarn_attn_factor", "from 1 to 1");
+    }
+}
+
+/* ---- a part of a split file ---- */
+
+static uint32_t split_no, split_count;
+static void add_split(gb_file *f) {
+    gb_key_uint(f, "split.no", GB_U16, split_no, 2);
+    gb_key_uint(f, "split.count", GB_U16, split_count, 2);
+}
+
+static void test_family_split(void) {
+    gb_model m = key_model("llama", ".x", GB_U32, 0);
+    split_no = 0;
+    split_count = 3;
+    m.file.add_keys = add_split;
+    m.file.omit = "blk.0.attn_q.weight";
+    expect(&m, BITNET_ERR_UNSUPPORTED, "part 1 of a model", "into 3 files");
+    m = key_model("llama", ".x", GB_U32, 0);
+    m.file.add_keys = add_split;
+    m.file.omit = "general.architecture";                  /* only the first part has it */
+    split_no = 2;
+    expect(&m, BITNET_ERR_UNSUPPORTED, "part 3 of a model", "into 3 files");
+    m = key_model("llama", ".x", GB_U32, 0);
+    m.file.add_keys = add_split;
+    split_no = 0;
+    split_count = 1;
+    expect(&m, BITNET_OK, 0, 0);
+}
+
+/* ---- layers of zeros ---- */
+
+static char zero_lines[1000];
+static void keep_zero_lines(void *ud, bitnet_log_level level, const char *text) {
+    (void)ud;
+    if (level != BITNET_LOG_WARNING || !strstr(text, "zero")) return;
+    strcat(strcat(zero_lines, text), "\n");
+}
+
+/* Makes a tensor's weights zeros: by their codes, or by the scales of its blocks. */
+static void zero_tensor(gb_model *m, const char *name, int by_scale) {
+    bitnet_gguf *g = 0;
+    bitnet_gguf_tensor t;
+    bitnet_error err;
+    uint64_t i;
+    if (bitnet_gguf_open_memory(m->data, m->size, 0, &g, &err) ||
+        bitnet_gguf_find_tensor(g, name, &t)) test_fail(__FILE__, __LINE__, "%s", name);
+    else if (t.type == BITNET_TENSOR_I2_S)
+        memset(m->data + t.offset, 0x55, (size_t)(t.dims[0] * t.dims[1] / 4));
+    else
+        for (i = 0; i < t.size; i += 18) {                 /* Q2_0 */
+            if (by_scale) memset(m->data + t.offset + i, 0, 2);
+            else memset(m->data + t.offset + i + 2, 0x55, 16);
+        }
+    bitnet_gguf_close(g);
+}
+
+static void check_zeros(gb_model *m, const char *want) {
+    bitnet_model_params p;
+    bitnet_model *model = 0;
+    bitnet_error err = {BITNET_OK, ""};
+    memset(&p, 0, sizeof p);
+    p.log_fn = keep_zero_lines;
+    zero_lines[0] = 0;
+    bitnet_model_load_memory(m->data, m->size, &p, &model, &err);
+    CHECK_MSG(model && !strcmp(zero_lines, want), "%s\n%s", err.text, zero_lines);
+    bitnet_model_free(model);
+}
+
+static void test_family_zeros(void) {
+    gb_model m = {.arch = "llama", .dim = 128, .ffn = 128, .layers = 6, .heads = 2, .kv_heads = 2,
+                  .eps = 1e-5f, .no_sub_norms = 1, .seed = 28};
+    gb_make_model(&m);
+    check_zeros(&m, "");
+    zero_tensor(&m, "blk.0.ffn_gate.weight", 0);
+    zero_tensor(&m, "blk.1.ffn_gate.weight", 0);
+    zero_tensor(&m, "blk.2.ffn_gate.weight", 0);
+    zero_tensor(&m, "blk.4.ffn_gate.weight", 0);
+    zero_tensor(&m, "blk.5.attn_output.weight", 0);
+    check_zeros(&m, "all weights of attn_output are zero in layers 5\n"
+                    "all weights of ffn_gate are zero in layers 0-2, 4\n");
+    gb_free_model(&m);
+    {
+        gb_model g = {.arch = "llama", .dim = 192, .ffn = 320, .layers = 3, .heads = 3,
+                      .kv_heads = 1, .eps = 1e-5f, .no_sub_norms = 1, .encode = imp_encode,
+                      .seed = 31};
+        imp = (struct imp_setting){IMP_Q2, {0, 0, 0}, 0, 0, 1, 0};
+        gb_make_model(&g);
+        check_zeros(&g, "");
+        zero_tensor(&g, "blk.1.ffn_down.weight", 1);
+        zero_tensor(&g, "blk.2.ffn_down.weight", 0);
+        check_zeros(&g, "all weights of ffn_down are zero in layers 1-2\n");
+        gb_free_model(&g);
     }
 }
 
@@ -647,6 +968,13 @@ const test_case families_tests[] = {
     {"families/own_rope", test_family_own_rope},
     {"families/rope_refused", test_family_rope_refused},
     {"families/leftovers", test_family_leftovers},
+    {"families/gate_models", test_family_gate_models},
+    {"families/gates", test_family_gates},
+    {"families/gate_sizes", test_family_gate_sizes},
+    {"families/keys", test_family_keys},
+    {"families/rope_length", test_family_rope_length},
+    {"families/split", test_family_split},
+    {"families/zeros", test_family_zeros},
     {"families/shapes", test_family_shapes},
     {"families/pre", test_family_pre},
     {"families/chat", test_family_chat},
