@@ -363,7 +363,8 @@ export interface ChatRequest {
     /** 0 to 20. */
     top_logprobs?: number | null;
     response_format?:
-        | { type: 'text' | 'json_object' }
+        | { type: 'text' }
+        | { type: 'json_object'; schema?: object }
         | { type: 'json_schema'; json_schema: { name?: string; schema: object; strict?: boolean } }
         | null;
     /** GBNF. */

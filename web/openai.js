@@ -65,13 +65,22 @@ function messagesOf(messages) {
     });
 }
 
-/** The option of chat() for response_format. */
-function formatOf({ type, json_schema: format }) {
-    if (type === 'text') return {};
-    if (type === 'json_object') return { jsonSchema: { type: 'object' } };
-    if (type === 'json_schema' && typeof format?.schema === 'object' && format.schema)
-        return { jsonSchema: format.schema };
+/** The option of chat() for response_format. A json_object may bring a schema, as other servers
+ * allow, beside the type or in json_schema. */
+function formatOf({ type, schema, json_schema: format }) {
+    const all = [schema, format?.schema].filter(one => !isNone(one));
+    const isSchema = all.every(one => ['object', 'boolean'].includes(typeof one)) && all.length < 2;
+    if (type === 'text' && !all.length) return {};
+    if (type === 'json_object' && isSchema) return { jsonSchema: all[0] ?? { type: 'object' } };
+    if (type === 'json_schema' && isSchema && all.length) return { jsonSchema: all[0] };
     return bad('response_format: text, json_object, or json_schema with a schema is needed');
+}
+
+/** A field that is true or false, or not there. */
+function flagOf(request, name) {
+    if (!isNone(request[name]) && typeof request[name] !== 'boolean')
+        bad(`${name}: true or false is needed`);
+    return request[name] ?? false;
 }
 
 /** The options of chat() for a request. */
@@ -82,6 +91,8 @@ function optionsOf(request) {
     if (!isNone(request.n) && request.n !== 1) bad('n: only 1 is possible');
     if (!isNone(request.stream_options) && !request.stream)
         bad('stream_options: it needs stream: true');
+    if (!isNone(request.stream_options) && typeof request.stream_options !== 'object')
+        bad('stream_options: an object is needed');
     if (!isNone(request.response_format)) Object.assign(options, formatOf(request.response_format));
     const { enable_thinking: thinking } = request.chat_template_kwargs ?? {};
     if (!isNone(thinking)) options.thinking = thinking;
@@ -89,8 +100,9 @@ function optionsOf(request) {
         options.thinking = request.reasoning_effort !== 'none';
     // chat() would have no limit then
     if (options.maxTokens === 0) bad('max_tokens: at least 1 is needed');
-    if (request.logprobs) options.logprobs ??= 0;
-    else if (!isNone(options.logprobs)) bad('top_logprobs: it needs logprobs: true');
+    if (flagOf(request, 'logprobs')) options.logprobs ??= 0;
+    else if (options.logprobs) bad('top_logprobs: it needs logprobs: true');
+    else delete options.logprobs;      // 0 is what clients send that want none
     return options;
 }
 
@@ -264,7 +276,7 @@ export function completions(model) {
             if (typeof session?.chat !== 'function') bad('session: a session is needed');
             const created = Math.floor(Date.now() / 1000);
             const head = { id: newId(), created, model: request.model ?? 'bitnet' };
-            if (!request.stream) return whole(head, begin(session, request, { signal, onPrompt }));
+            if (!flagOf(request, 'stream')) return whole(head, begin(session, request, { signal, onPrompt }));
             const controller = new AbortController();
             const parts = begin(session, request, { signal: controller.signal, onPrompt });
             const withUsage = Boolean(request.stream_options?.include_usage);

@@ -1211,6 +1211,15 @@ test('chat.completions', () =>
                 if (choices[0].delta.content) mine.abort(new RangeError('mine'));
         })().catch(e => e);
         equal(thrown?.message, 'mine', 'the reason of a signal');
+        const team = { type: 'object', properties: { team: { enum: ['red', 'blue'] } },
+            required: ['team'], additionalProperties: false };
+        for (const json of [{ schema: team }, { json_schema: { schema: team } }]) {
+            const { choices } = await create({ ...greedy, max_tokens: 60,
+                response_format: { type: 'json_object', ...json } });
+            ok(/^(red|blue)$/.test(JSON.parse(choices[0].message.content).team), 'a schema is kept');
+        }
+        const none = await create({ ...greedy, top_logprobs: 0 });
+        equal(none.choices[0].logprobs, null, 'top_logprobs 0 alone asks for nothing');
         const schemaless = { type: 'json_schema', json_schema: { schema: null } };
         for (const [words, request, options] of [
             [/^tools: no such option/, { messages, tools: [] }],
@@ -1229,12 +1238,18 @@ test('chat.completions', () =>
             [/^messages\[0\]: an object/, { messages: Array(1) }],
             [/^session/, { messages }, { session: null }],
             [/^signal/, { messages }, { signal: 5 }],
+            [/^response_format/, { messages, response_format: { type: 'json_object', schema: 5 } }],
+            [/^response_format/, { messages, response_format: { type: 'text', schema: {} } }],
             [/^stream_options/, { messages, stream_options: {} }],
+            [/^stream_options: an object/, { messages, stream: true, stream_options: 5 }],
+            [/^stream: true or false/, { messages, stream: 'x' }],
+            [/^logprobs: true or false/, { messages, logprobs: 'x' }],
+            [/^guided_json: no such/, { messages, guided_json: {} }],
             [/^timeout: no such option/, { messages }, { timeout: 5 }]
         ])
             for (const stream of [false, true]) {
                 if (stream && request.stream_options) continue;
-                const e = await fails('ERR_ARG', create({ ...request, stream }, options));
+                const e = await fails('ERR_ARG', create({ stream, ...request }, options));
                 ok(words.test(e.message), e.message);
             }
     }));
