@@ -5173,6 +5173,7 @@ static void bitnet__encode_bos(bitnet__encoder *e, int flags) {
 static int bitnet__encode(const bitnet__vocab *v, const bitnet_allocator *a, const void *text,
                           size_t n, int flags, bitnet_token *out, size_t cap) {
     bitnet__encoder e;
+    if (n > INT32_MAX) return BITNET_ERR_LIMIT;
     bitnet__encoder_open(&e, v, a, out, cap);
     bitnet__encode_bos(&e, flags);
     bitnet__encode_text(&e, text, n, (flags & BITNET_PARSE_SPECIAL) != 0);
@@ -5488,7 +5489,7 @@ static void bitnet__chat_parse(bitnet__chat *c, const char *text, size_t n, int 
 /* Collects the tokens of a string of the template. */
 static void bitnet__chat_collect(bitnet__chat *c, const char *text) {
     const bitnet__vocab *v = c->e->vocab;
-    const uint8_t *at = (const uint8_t *)text, *end = at + (text ? strlen(text) : 0);
+    const uint8_t *at = (const uint8_t *)(text ? text : ""), *end = at + strlen((const char *)at);
     size_t length;
     while (at < end) {
         const int32_t t = bitnet__find_special(v, 1, at, end, &at, &length);
@@ -9818,7 +9819,6 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
 BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n, int flags,
                                bitnet_token *out, size_t cap) {
     if (!m || (!text && n > 0)) return BITNET_ERR_ARG;
-    if (n > INT32_MAX) return BITNET_ERR_LIMIT;
     return bitnet__encode(&m->vocab, &m->params.allocator, text, n, flags, out, cap);
 }
 
@@ -11651,14 +11651,14 @@ static bitnet_result bitnet__seq_remove(bitnet_ctx *c, int32_t seq, int32_t from
                                         bitnet_error *err) {
     bitnet__seq *q = &c->seqs[seq];
     const bitnet_token pending = q->pending;
-    const int32_t behind = q->n_past - to;
+    const int32_t length = q->n_past;
     bitnet_result r = BITNET_OK;
-    if (from < 0 || from > to || behind < 0)
+    if (from < 0 || from > to || to > length)
         return bitnet__fail(err, BITNET_ERR_ARG, "tokens %lld..%lld are not in 0..%d",
-                            (long long)from, (long long)to, (int)q->n_past);
+                            (long long)from, (long long)to, (int)length);
     if (from == to) return BITNET_OK;
     bitnet__seq_shorten(c, seq, from);
-    if (behind > 0) r = bitnet__append(c, seq, q->history + to, behind, err);
+    if (to < length) r = bitnet__append(c, seq, q->history + to, length - to, err);
     if (r == BITNET_OK) q->pending = pending;
     return r;
 }
@@ -13745,7 +13745,7 @@ static int bitnet__vector_bits(int bits) {
 
 BITNET_API size_t bitnet_vector_bytes(int32_t n, int bits) {
     if (n < 1 || !bitnet__vector_bits(bits)) return 0;
-    return ((size_t)n * (size_t)bits + 7) / 8;
+    return (size_t)(((uint64_t)n * (uint64_t)bits + 7) / 8);
 }
 
 BITNET_API bitnet_result bitnet_vector_pack(const float *x, int32_t n, int bits, void *out) {

@@ -1482,9 +1482,10 @@ static void test_cycles(void) {
 static char said[8192];                /* " name(" of the functions that have been called */
 
 static void note_call(const char *call) {
-    const size_t n = strcspn(call, "(") + 1;
+    char name[96];
     const size_t at = strlen(said);
-    if (at + n + 1 < sizeof said) snprintf(said + at, sizeof said - at, " %.*s", (int)n, call);
+    snprintf(name, sizeof name, " %.*s", (int)strcspn(call, "(") + 1, call);
+    if (!strstr(said, name)) snprintf(said + at, sizeof said - at, "%s", name);
 }
 
 #define SAYS(want, call) \
@@ -1904,8 +1905,22 @@ static void null_weights(void) {
 #define SHOW_AS_IT_IS(x) #x
 static const char versioned[] = SHOW(BITNET__VERSIONED());
 
-/* The interface's functions that take a pointer: each must have been called above. */
-static void check_all_called(void) {
+static int takes_pointer(const char *args) { return strchr(args, '*') != 0; }
+
+static int takes_number(const char *args) {
+    static const char *const types[] = {"int ", "int32_t ", "uint32_t ", "uint64_t ", "size_t ",
+                                        "bitnet_token "};
+    size_t i;
+    for (i = 0; i < sizeof types / sizeof types[0]; i++) {
+        const char *p = strstr(args, types[i]);
+        for (; p; p = strstr(p + 1, types[i]))
+            if (p[strlen(types[i])] != '*' && strchr("( ", p[-1])) return 1;
+    }
+    return 0;
+}
+
+/* The interface's functions with such arguments: each must have been called above. */
+static void check_all_called(int (*takes)(const char *args)) {
     char path[512], name[96], symbol[96];
     size_t size;
     char *text, *p, *end;
@@ -1924,7 +1939,7 @@ static void check_all_called(void) {
                (start[-1] >= '0' && start[-1] <= '9')) start--;
         snprintf(name, sizeof name, " %.*s", (int)(open + 1 - start), start);
         snprintf(symbol, sizeof symbol, " %.*s%s(", (int)(open - start), start, versioned);
-        if (strchr(open, '*') && !strstr(said, name) && !strstr(said, symbol))
+        if (takes(open) && !strstr(said, name) && !strstr(said, symbol))
             test_fail(__FILE__, __LINE__, "none of%s", name);
     }
     free(text);
@@ -1947,7 +1962,7 @@ static void test_null(void) {
         null_files(&g);
         null_writers();
         null_weights();
-        check_all_called();
+        check_all_called(takes_pointer);
     }
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -2078,7 +2093,6 @@ static bitnet_ctx *three_sequences(const bitnet_model *m) {
     memset(&cp, 0, sizeof cp);
     cp.n_ctx = 8;
     cp.n_seqs = 3;
-    cp.n_kv = 3 * 8;
     cp.n_threads = 1;
     if (bitnet_ctx_create(m, &cp, &c, 0)) return 0;
     return bitnet_eval(c, three_tokens, 3, 0, 0) ? 0 : c;
@@ -2368,6 +2382,278 @@ static void test_sampler_numbers(void) {
     gb_free_model(&g);
 }
 
+/* ---- every number at the ends of its type, alone and with others ----
+   A sum that is taken before its parts are checked overflows there. Most such sums do no harm that
+   a caller sees: the sanitizer finds them. */
+
+static const int32_t extremes[] = {INT32_MIN, INT32_MIN + 1, -2, -1, 0, 1, 3, INT32_MAX - 1,
+                                   INT32_MAX};
+static const size_t extreme_sizes[] = {0, 1, INT32_MAX, (size_t)INT32_MAX + 1, SIZE_MAX - 1,
+                                       SIZE_MAX};
+enum { N_EXTREMES = sizeof extremes / sizeof extremes[0], N_EXTREME_SIZES = 6 };
+
+static void extreme_params(const bitnet_model *m) {
+    int i;
+    for (i = 0; i < N_EXTREMES * N_EXTREMES * N_EXTREMES * N_EXTREMES; i++) {
+        bitnet_ctx_params p;
+        int valid, k;
+        memset(&p, 0, sizeof p);
+        p.n_seqs = extremes[i % N_EXTREMES];
+        p.n_ctx = extremes[i / N_EXTREMES % N_EXTREMES];
+        p.n_logits = extremes[i / (N_EXTREMES * N_EXTREMES) % N_EXTREMES];
+        k = i / (N_EXTREMES * N_EXTREMES * N_EXTREMES);
+        p.n_batch = p.n_threads = extremes[k];
+        p.n_kv = k == 0 ? INT64_MIN : k == N_EXTREMES - 1 ? INT64_MAX : 0;
+        valid = p.n_seqs >= 0 && p.n_seqs <= 3 && p.n_ctx >= 0 && p.n_ctx <= 3 &&
+                p.n_logits >= 0 &&
+                p.n_logits <= (p.n_seqs ? p.n_seqs : 1) * (p.n_ctx ? p.n_ctx : m->n_ctx) &&
+                p.n_batch >= 0 && p.n_batch <= 3;
+        CHECK_MSG((bitnet_ctx_bytes(m, &p) > 0) == valid, "n_seqs %d, n_ctx %d, n_logits %d, "
+                  "n_batch %d", (int)p.n_seqs, (int)p.n_ctx, (int)p.n_logits, (int)p.n_batch);
+    }
+}
+
+static void extreme_text(const bitnet_model *m) {
+    static const bitnet_message msg = {"user", "hello"};
+    bitnet_token t[64];
+    bitnet_detok d;
+    char buf[128];
+    size_t size;
+    const int n_text = bitnet_tokenize(m, "hello", 5, 0, 0, 0);
+    const int n_chat = bitnet_chat_tokenize(m, 0, &msg, 1, 0, 0, 0);
+    const int n_meta = bitnet_model_get_meta(m, "general.architecture", 0, 0);
+    int i;
+    for (i = 0; i < N_EXTREMES; i++) {
+        const bitnet_token e = extremes[i];
+        const int there = e >= 0 && e < m->n_vocab;
+        SAYS(there, bitnet_token_text(m, e, &size) != 0);
+        DOES(bitnet_token_is_special(m, e));
+        SAYS(0, bitnet_token_is_end(m, e));
+        SAYS(there, bitnet_detokenize(m, &e, 1, buf, sizeof buf) >= 0);
+        if (e < 0) WRONG(bitnet_detokenize(m, t, e, buf, sizeof buf));
+        if (e < 0) WRONG(bitnet_chat_tokenize(m, 0, &msg, e, 0, t, 64));
+        memset(&d, 0, sizeof d);
+        SAYS(there || e == -1, bitnet_detok_push(m, &d, e, buf, sizeof buf) >= 0);
+        DOES(bitnet_tokenize(m, "x", 1, e, t, 64));
+        DOES(bitnet_chat_tokenize(m, 0, &msg, 1, e, t, 64));
+        SAYS(0, bitnet_kernels_get(e) != 0 && (e < 0 || e >= bitnet_kernels_count()));
+    }
+    for (i = 0; i < N_EXTREME_SIZES; i++) {        /* of a text, then the room for what is short */
+        const size_t e = extreme_sizes[i], room = e ? e : 64;
+        if (e > INT32_MAX) SAYS(BITNET_ERR_LIMIT, bitnet_tokenize(m, "hello", e, 0, t, 64));
+        if (e > INT32_MAX) SAYS(BITNET_ERR_LIMIT, bitnet_clean_text("hello", e, buf, sizeof buf));
+        SAYS(n_text, bitnet_tokenize(m, "hello", 5, 0, t, e));
+        SAYS(n_chat, bitnet_chat_tokenize(m, 0, &msg, 1, 0, t, e));
+        SAYS(5, bitnet_clean_text("hello", 5, buf, e));
+        SAYS(n_meta, bitnet_model_get_meta(m, "general.architecture", buf, e));
+        memset(&d, 0, sizeof d);
+        SAYS(room < 6 ? (int)BITNET_ERR_ARG : 1, bitnet_detok_push(m, &d, 'h', buf, room));
+    }
+}
+
+/* Sequence 0 holds three_tokens, the others nothing. */
+static int back_to_three(bitnet_ctx *c) {
+    return !bitnet_seq_rewind(c, 1, 0) && !bitnet_seq_rewind(c, 2, 0) &&
+           !bitnet_seq_sync(c, 0, three_tokens, 3, 0, 0);
+}
+
+static void extreme_edits(bitnet_ctx *c) {
+    int i;
+    for (i = 0; i < N_EXTREMES * N_EXTREMES * N_EXTREMES; i++) {
+        const int32_t a = extremes[i / (N_EXTREMES * N_EXTREMES)];
+        const int32_t b = extremes[i / N_EXTREMES % N_EXTREMES], n = extremes[i % N_EXTREMES];
+        const int32_t length = a == 0 ? 3 : 0;
+        const int is_a = a >= 0 && a < 3, is_b = b >= 0 && b < 3;
+        SAYS(1, back_to_three(c));
+        SAYS(is_a && b >= 0 && b <= n && n <= length ? BITNET_OK : BITNET_ERR_ARG,
+             bitnet_seq_remove(c, a, b, n, 0));
+        SAYS(1, back_to_three(c));
+        SAYS(is_a && is_b && a != b && n >= 0 && n <= length ? BITNET_OK : BITNET_ERR_ARG,
+             bitnet_seq_copy(c, a, b, n));
+        SAYS(1, back_to_three(c));
+        SAYS(is_a && b >= 0 && b <= length ? BITNET_OK : BITNET_ERR_ARG,
+             bitnet_seq_rewind(c, a, b));
+    }
+}
+
+static void extreme_sequences(bitnet_ctx *c) {
+    uint8_t state[4096] = {0};
+    bitnet_input in;
+    int i, j;
+    SAYS(1, back_to_three(c));
+    memset(&in, 0, sizeof in);
+    in.seq = 1;
+    in.tokens = three_tokens;
+    for (i = 0; i < N_EXTREMES; i++) {
+        const int32_t a = extremes[i];
+        const int there = a >= 0 && a < 3;
+        SAYS(a == 0 ? 3 : 0, bitnet_seq_length(c, a));
+        SAYS(there, bitnet_seq_tokens(c, a) != 0);
+        SAYS(-1, bitnet_seq_pending(c, a));
+        SAYS(there, bitnet_seq_state_bytes(c, a) > 0);
+        SAYS(there ? BITNET_ERR_CANCELLED : BITNET_ERR_ARG,
+             bitnet_seq_save(c, a, refuse_piece, c, 0));
+        SAYS(there ? BITNET_OK : BITNET_ERR_ARG, bitnet_seq_save_memory(c, a, state, SIZE_MAX, 0));
+        SAYS(there ? BITNET_ERR_TRUNCATED : BITNET_ERR_ARG,
+             bitnet_seq_load_memory(c, a, state, 1, 0));
+        WRONG(bitnet_seq_load(c, a, 0, 0));
+        SAYS(a == 0 || a == 1 || a == 3 ? BITNET_OK : BITNET_ERR_ARG, bitnet_ctx_rewind(c, a));
+        SAYS(1, back_to_three(c));
+        if (a < 1) WRONG(bitnet_eval_many(c, &in, a, 0));
+        SAYS(a < 1 ? BITNET_ERR_ARG : a > 5 ? BITNET_ERR_FULL : BITNET_OK,
+             bitnet_eval(c, three_tokens, a, 0, 0));
+        for (j = 0; j < N_EXTREMES; j++) {
+            const int32_t n = extremes[j];
+            SAYS(1, back_to_three(c));
+            SAYS(!there || n < 1 ? BITNET_ERR_ARG : n > 8 ? BITNET_ERR_FULL : BITNET_OK,
+                 bitnet_seq_sync(c, a, three_tokens, n, 0, 0));
+            SAYS(1, back_to_three(c));
+            in.n_tokens = a;
+            in.n_logits = n;
+            SAYS(a < 1 || n < 0 || n > a ? BITNET_ERR_ARG : a > 8 ? BITNET_ERR_FULL : BITNET_OK,
+                 bitnet_eval_many(c, &in, 1, 0));
+        }
+    }
+}
+
+/* The one row is of three_tokens. */
+static void extreme_rows(const bitnet_model *m, bitnet_ctx *c) {
+    float *logits = (float *)gb_malloc((size_t)m->n_vocab * sizeof *logits);
+    bitnet_logprob best[3];
+    bitnet_gen *gen = 0;
+    int i, j;
+    SAYS(1, back_to_three(c));
+    memcpy(logits, bitnet_logits(c, 0), (size_t)m->n_vocab * sizeof *logits);
+    for (i = 0; i < N_EXTREMES; i++) {
+        const int32_t a = extremes[i];
+        const int there = a == 0 || a == -1;       /* -1: the last one */
+        bitnet_sampler s;
+        memset(&s, 0, sizeof s);
+        s.repeat_penalty = s.temperature = 2;
+        s.top_k = a;
+        SAYS(there, bitnet_logits(c, a) != 0);
+        for (j = 0; j < N_EXTREMES; j++) {
+            const int32_t n = extremes[j];
+            s.repeat_window = n;
+            SAYS(there, bitnet_sample_row(c, a, &s) >= 0);
+            SAYS(there && (n == 1 || n == 3) ? BITNET_OK : BITNET_ERR_ARG,
+                 bitnet_logprobs(c, a, best, n));
+            SAYS(1, bitnet_sample_logits(c, logits, three_tokens, 3, &s) >= 0);
+        }
+        if (a < 0) SAYS(-1, bitnet_sample_logits(c, logits, three_tokens, a, &s));
+        if (a < 2) WRONG(bitnet_gen_next(&gen, a, 0));
+    }
+    free(logits);
+}
+
+static void extreme_vectors(bitnet_ctx *c, float *out) {
+    static const int bits[] = {8, 4, 2, 1, 0, -1, -8, 3, 16, INT32_MIN, INT32_MAX};
+    static const float x[3] = {1, -2, 3};
+    bitnet_embed_params how;
+    bitnet_embed_input in;
+    uint8_t packed[3];
+    int i, j;
+    memset(&how, 0, sizeof how);
+    how.pooling = BITNET_POOLING_LAST;
+    for (i = 0; i < N_EXTREMES; i++) {
+        const int32_t n = extremes[i];
+        for (j = 0; j < 11; j++) {
+            const uint64_t size = n > 0 && j < 4 ? ((uint64_t)n * (uint64_t)bits[j] + 7) / 8 : 0;
+            SAYS((size_t)size, bitnet_vector_bytes(n, bits[j]));
+            SAYS(size && n <= 3 ? BITNET_OK : BITNET_ERR_ARG,
+                 bitnet_vector_pack(x, n, bits[j], packed));
+            SAYS(size && n <= 3, bitnet_vector_cosine(packed, packed, n, bits[j]) > 0);
+        }
+        memset(&in, 0, sizeof in);
+        in.tokens = three_tokens;
+        in.n_tokens = n;
+        SAYS(1, back_to_three(c));
+        WRONG(bitnet_embed(c, &in, 1, &how, out, 0));      /* sequence 0 is not empty */
+        CHECK(!bitnet_ctx_rewind(c, 0));
+        how.cut = 0;
+        SAYS(n < 1 ? BITNET_ERR_ARG : n > 8 ? BITNET_ERR_FULL : BITNET_OK,
+             bitnet_embed(c, &in, 1, &how, out, 0));
+        how.cut = 1;
+        SAYS(n < 1 ? BITNET_ERR_ARG : BITNET_OK, bitnet_embed(c, &in, 1, &how, out, 0));
+        if (n < 0) WRONG(bitnet_embed(c, &in, n, &how, out, 0));
+    }
+    in.text = "hello";
+    for (i = 0; i < N_EXTREME_SIZES; i++) {
+        in.size = extreme_sizes[i];
+        if (in.size > INT32_MAX)
+            SAYS(BITNET_ERR_LIMIT, bitnet_embed(c, &in, 1, &how, out, 0));
+    }
+}
+
+static void extreme_files(const gb_model *g) {
+    static const uint64_t places[] = {0, 1, INT32_MAX, (uint64_t)UINT32_MAX + 1, INT64_MAX,
+                                      UINT64_MAX - 1, UINT64_MAX};
+    static const uint64_t dims[4] = {1, 1, 1, 1}, large[4] = {UINT64_MAX, 2, 2, 2};
+    bitnet_ternary t = {BITNET_TENSOR_I2_S, 128, 3, BITNET_I2S_128, {0, 0, 0}};
+    uint8_t data[3 * 32 + 32] = {0};
+    int8_t weights[3 * 128];
+    bitnet_gguf *f = 0;
+    bitnet_model *m;
+    bitnet_gguf_key key;
+    bitnet_gguf_tensor s;
+    float x[4];
+    int i, j;
+    for (i = 0; i < N_EXTREMES; i++) {
+        const int32_t a = extremes[i];
+        SAYS(a == 1 || a == 3 ? 4 : 0, bitnet_tensor_size(BITNET_TENSOR_F32, a, dims));
+        SAYS(0, bitnet_tensor_size(BITNET_TENSOR_F32, a, large));
+        SAYS(a < 0 || a > 3, bitnet_tensor_type_name((uint32_t)a) == 0);
+        if (a < 3) SAYS(a < 0 ? BITNET_ERR_ARG : BITNET_OK,
+                        bitnet_floats_unpack(BITNET_TENSOR_F32, data, a, x, 0));
+        DOES(bitnet_floats_unpack((uint32_t)a, data, 1, x, 0));
+        for (j = 0; j < N_EXTREMES; j++) {
+            const int32_t n = extremes[j];
+            SAYS(a >= 0 && n >= 0 && (int64_t)a + n <= 3 ? BITNET_OK : BITNET_ERR_ARG,
+                 bitnet_ternary_unpack(&t, data, a, n, weights, 0));
+        }
+    }
+    SAYS(BITNET_ERR_TRUNCATED, bitnet_model_load_memory(g->data, 1, 0, &m, 0));
+    SAYS(BITNET_ERR_TRUNCATED, bitnet_gguf_open_memory(g->data, 1, 0, &f, 0));
+    CHECK(!bitnet_gguf_open_memory(g->data, g->size, 0, &f, 0));
+    for (i = 0; i < 7; i++) {
+        SAYS(i < 2 ? BITNET_OK : BITNET_ERR_NOT_FOUND, bitnet_gguf_get_key(f, places[i], &key));
+        CHECK(!bitnet_gguf_find_key(f, "general.architecture", &key));
+        if (places[i] <= SIZE_MAX) DOES(bitnet_gguf_text(&key.value, 0, (size_t)places[i]));
+        SAYS(i < 2 ? BITNET_OK : BITNET_ERR_NOT_FOUND, bitnet_gguf_get_tensor(f, places[i], &s));
+        CHECK(!bitnet_gguf_get_tensor(f, 0, &s));
+        for (j = 0; j < N_EXTREME_SIZES; j++)
+            SAYS(i < 2 && j < 2 ? BITNET_OK : BITNET_ERR_ARG,
+                 bitnet_gguf_read(f, &s, places[i], x, extreme_sizes[j], 0));
+    }
+    bitnet_gguf_close(f);
+}
+
+static void test_extremes(void) {
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    float *out;
+    gb_make_model(&g);
+    m = load_built(&g);
+    CHECK(m);
+    c = three_sequences(m);
+    CHECK(c);
+    out = (float *)gb_malloc((size_t)m->dim * sizeof *out);
+    said[0] = 0;
+    extreme_params(m);
+    extreme_text(m);
+    extreme_edits(c);
+    extreme_sequences(c);
+    extreme_rows(m, c);
+    extreme_vectors(c, out);
+    extreme_files(&g);
+    check_all_called(takes_number);
+    free(out);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
 extern const test_case faults_tests[];
 const test_case faults_tests[] = {
     {"faults/load_refused", test_load_refused},
@@ -2399,5 +2685,6 @@ const test_case faults_tests[] = {
     {"faults/generate_numbers", test_generate_numbers},
     {"faults/file_numbers", test_file_numbers},
     {"faults/sampler_numbers", test_sampler_numbers},
+    {"faults/extremes", test_extremes},
     {0, 0}
 };
