@@ -183,10 +183,23 @@ static bitnet_result json_check_keys(const json *j, const json_node *object, bit
     return r;
 }
 
+/* Steps over a byte order mark, and names what is no JSON at all. */
+static bitnet_result json_begin(json *j, bitnet_error *err) {
+    const uint8_t *p = (const uint8_t *)j->text;
+    if (j->size >= 2 && p[0] == 0x1F && p[1] == 0x8B)
+        return json_fail(j, 0, "this is gzip-compressed data", err);
+    if (j->size >= 2 && ((p[0] == 0xFF && p[1] == 0xFE) || (p[0] == 0xFE && p[1] == 0xFF)))
+        return json_fail(j, 0, "this is UTF-16, and UTF-8 is needed", err);
+    if (j->size >= 3 && p[0] == 0xEF && p[1] == 0xBB && p[2] == 0xBF) j->at = 3;
+    json_skip_space(j);
+    return j->at < j->size ? BITNET_OK : json_fail(j, 0, "the text is empty", err);
+}
+
 bitnet_result json_parse(json *j, bitnet_error *err) {
     uint32_t stack[JSON_DEPTH], depth = 0;
     json_node *node, *parent;
-    bitnet_result r = BITNET_OK;
+    bitnet_result r = json_begin(j, err);
+    if (r) return r;
     while (j->n_nodes || json_add(j, JSON_NULL)) {   /* a value starts, or a key and its value */
         char c;
         json_skip_space(j);

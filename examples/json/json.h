@@ -36,8 +36,8 @@ typedef struct json {
     uint32_t n_nodes, cap;
 } json;
 
-/* Parses j->text[j->size]. The caller has set name, text (from malloc), size and base, and all else
-   to zero. json_free must follow even after an error. */
+/* Parses j->text[j->size], which may begin with a byte order mark. The caller has set name,
+   text (from malloc), size and base, and all else to zero. json_free must follow even after an error. */
 bitnet_result json_parse(json *j, bitnet_error *err);
 void json_free(json *j);
 

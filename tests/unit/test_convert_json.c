@@ -65,9 +65,25 @@ static void test_json_integers(void) {
     }
 }
 
+/* Editors of Windows put a byte order mark in front of a text. Offsets count it. */
+static void test_json_byte_order_mark(void) {
+    static const char text[] = "\xef\xbb\xbf \r\n{\"a\": \"b\"}\r\n", bad[] = "\xef\xbb\xbf[1,]";
+    json j;
+    bitnet_error err;
+    bitnet_result r = parse_json(&j, text, sizeof text - 1, &err);
+    CHECK_MSG(r == BITNET_OK, "%s", err.text);
+    CHECK(json_is_sound(&j) && json_is(&j, json_get(&j, JSON_ROOT, "a"), "b"));
+    json_free(&j);
+    r = parse_json(&j, bad, sizeof bad - 1, &err);
+    json_free(&j);
+    CHECK_MSG(r == BITNET_ERR_FORMAT && strstr(err.text, "offset 6: a value"), "%s", err.text);
+}
+
 static void test_json_refused(void) {
     static const struct { const char *text; int at; const char *word; } cases[] = {
-        {"", 0, "value"}, {" ", 1, "value"}, {"[", 1, "value"}, {"{", 1, "key"},
+        {"", 0, "the text is empty"}, {" \r\n", 0, "the text is empty"},
+        {"\xef\xbb\xbf\n", 0, "the text is empty"}, {"\x1f\x8b\x08", 0, "gzip"},
+        {"\xff\xfe{", 0, "UTF-16"}, {"\xfe\xff", 0, "UTF-16"}, {"[", 1, "value"}, {"{", 1, "key"},
         {"[1,]", 3, "value"}, {"{\"a\":1,}", 7, "key"}, {"[1 2]", 3, "',' or ']'"},
         {"{\"a\":1]", 6, "',' or '}'"}, {"[1}", 2, "',' or ']'"}, {"{1:2}", 1, "key"},
         {"{\"a\" 1}", 5, "':'"}, {"{\"a\":}", 5, "value"}, {"1 2", 2, "after"}, {"[]]", 2, "after"},
@@ -79,7 +95,8 @@ static void test_json_refused(void) {
         {"\"\\ud800\"", 1, "surrogate"}, {"\"\\ud800\\u0041\"", 1, "surrogate"},
         {"\"\\udc00\"", 1, "surrogate"}, {"\"\\ud800\\ud800\"", 1, "surrogate"},
         {"\"\xc0\x80\"", 1, "UTF-8"}, {"\"\xed\xa0\x80\"", 1, "UTF-8"}, {"\"\xff\"", 1, "UTF-8"},
-        {"\xef\xbb\xbf{}", 0, "value"}, {"/**/1", 0, "value"},
+        {"\xef\xbb\xbf\xef\xbb\xbf{}", 3, "value"}, {" \xef\xbb\xbf{}", 1, "value"},
+        {"{\xef\xbb\xbf}", 1, "key"}, {"\xef\xbb", 0, "value"}, {"/**/1", 0, "value"},
         {"{\"a\":1,\"b\":2,\"\\u0061\":3}", 13, "'a' occurs twice"},
         {"[{\"\":1,\"\":2}]", 7, "'' occurs twice"}
     };
@@ -170,6 +187,7 @@ extern const test_case convert_json_tests[];
 const test_case convert_json_tests[] = {
     {"convert_json/values", test_json_values},
     {"convert_json/integers", test_json_integers},
+    {"convert_json/byte_order_mark", test_json_byte_order_mark},
     {"convert_json/refused", test_json_refused},
     {"convert_json/depth", test_json_depth},
     {"convert_json/many_keys", test_json_many_keys},
