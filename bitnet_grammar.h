@@ -83,10 +83,12 @@
    BOUNDS
    ------
    A grammar has at most 2^20 bytes, groups and JSON nest at most 64 deep, and a schema has at most
-   20000 values. The time and memory to compile are about linear in the grammar's size, except that
-   the time for objects of thousands of properties, and for oneOf of long lists, grows with the
-   square (1 s for 10000 properties). Repetitions cost nothing, and what is compiled is limited by
-   max_nodes.
+   20000 values. Compiling takes time in proportion to the text, but for what a schema compares with
+   each other: alternatives of oneOf, properties in allOf, names of properties beside others. These
+   steps are counted, too, and a grammar that needs more than max_work is refused with
+   BITNET_ERR_LIMIT. The default is about half a second (server CPU, gcc 12 -O2); a GBNF grammar of
+   2^20 bytes takes 0.06 s. No name or reference is looked up in more steps than it has bits.
+   Repetitions cost nothing, and what is compiled is limited by max_nodes.
 
    A matcher never allocates. Rules inside of each other, and repetitions, take a level of max_depth
    each; JSON takes two or three for each of its own. What would not fit is not allowed, early
@@ -97,9 +99,10 @@
    inside of longer tokens, but only where the text can end without them; a grammar none of whose
    texts can is refused. Only where rules begin with each other in thousands of steps, more than
    4 * (max_ways + max_depth) before the first byte, can all ways be lost: BITNET_MATCHER_STUCK.
-   Hostile grammars cannot make a mask take longer than about 2^20 steps (some tens of milliseconds)
-   and the 256 single bytes: after that it allows a long token only if the bytes have been looked at
-   before. For them alone, what is allowed depends on what the matcher has seen before.
+   Hostile grammars cannot make a mask take longer than about 2^20 steps and the 256 single bytes:
+   with the defaults and 128000 tokens at most 0.05 s (server CPU, gcc 12 -O2) was seen. After that
+   the mask allows a long token only if the bytes have been looked at before. For such grammars
+   alone, what is allowed depends on what the matcher has seen before.
 
    COSTS
    -----
@@ -144,6 +147,7 @@ typedef struct bitnet_grammar_params {
        most of the time and memory, and must be freed before it. */
     const bitnet_grammar *like;
     int32_t max_nodes;           /* how large a grammar may become, 16 .. 2^24; 0: 2^20 */
+    int32_t max_work;            /* steps that compiling may take, from 1000 on; 0: 2^26 */
 } bitnet_grammar_params;
 
 /* All zero means defaults. See BOUNDS. */
@@ -245,12 +249,10 @@ enum {
     BITNET_GRAMMAR__COUNT = 1000000,       /* the largest {n}, minLength ... */
     BITNET_GRAMMAR__RANGES = 1024,         /* of one class */
     BITNET_GRAMMAR__VALUES = 20000,        /* in a schema */
-    BITNET_GRAMMAR__COMPARED = 1 << 28,    /* values looked at to tell alternatives apart */
     BITNET_GRAMMAR__TOKEN_BYTES = 1024,    /* longer tokens are never allowed */
     BITNET_GRAMMAR__DEPTH = 4096,          /* the largest max_depth */
     BITNET_GRAMMAR__WORK = 1 << 20,        /* steps of closures for one mask; see BOUNDS */
-    BITNET_GRAMMAR__OTHERS = 16,           /* bits of a mask for nodes that are no token, / 32 */
-    BITNET_GRAMMAR__BUCKETS = 4096         /* of the table of rules' names */
+    BITNET_GRAMMAR__OTHERS = 16            /* bits of a mask for nodes that are no token, / 32 */
 };
 /* If a node of the tree has fewer than FEW nodes below it, these are looked at one by one; if the
    state's loops are not known yet, fewer than FEW_NEW. Tests have smaller vocabularies. */
@@ -260,6 +262,10 @@ enum {
 #endif
 #define BITNET_GRAMMAR__NEVER 0xFFFFu      /* a depth that no text can have */
 #define BITNET_GRAMMAR__NONE 0xFFFFFFFFu
+#define BITNET_GRAMMAR__RING 0xFFFFFFFEu
+#define BITNET_GRAMMAR__LEAF 0x80000000u   /* in the tree of names */
+#define BITNET_GRAMMAR__RULES 0xFFFFFFFFu  /* the space of rules' names; objects': their values */
+#define BITNET_GRAMMAR__LISTS 0x80000000u
 
 /* A grammar becomes a graph. A text is a path through it from the root rule's first node to RETURN;
    CALL and REP go through another part of the graph on the way, and then on to their next node.
@@ -268,7 +274,8 @@ enum {
     BITNET_GRAMMAR__FAIL, BITNET_GRAMMAR__RETURN,
     BITNET_GRAMMAR__JOIN,        /* next; gone when the grammar is complete */
     BITNET_GRAMMAR__SPLIT,       /* next or alt */
-    BITNET_GRAMMAR__BYTES,       /* one byte: min edges, from edge number alt on */
+    BITNET_GRAMMAR__BYTES,       /* one byte: min edges, from edge number alt on, sorted; a byte
+                                    has one edge at most */
     BITNET_GRAMMAR__TOKEN,       /* the token min, or with max 1 any other */
     BITNET_GRAMMAR__CALL,        /* rule alt, then next. In the end alt is the rule's first node. */
     BITNET_GRAMMAR__REP          /* from alt to RETURN, min to max times (max -1: any), then next */
@@ -336,12 +343,23 @@ static void bitnet_grammar__free(const bitnet_allocator *a, void *p) {
 typedef struct bitnet_grammar__frag { uint32_t start, end; } bitnet_grammar__frag;
 
 typedef struct bitnet_grammar__rule {
-    uint32_t name, n_name;                 /* in the text; of a schema: value `name`, n_name 0 */
+    uint32_t name, n_name;                 /* in the pool; of a schema: n_name 0 */
     uint32_t start;                        /* its first node; NONE: not defined */
     uint32_t at;                           /* where it is mentioned first */
-    uint32_t next;                         /* in the bucket of its name */
-    const char *text;                      /* that name is in */
 } bitnet_grammar__rule;
+
+/* A name in a space of names: the rules, the parts of one object, one list of properties. */
+typedef struct bitnet_grammar__name {
+    uint32_t space, key, n_key;            /* key: in the pool */
+    uint32_t item;                         /* what has the name; NONE: not known yet */
+} bitnet_grammar__name;
+
+/* All names are the leaves of a tree, whose forks ask for one bit each: a look-up takes no more
+   steps than the name has bits, whatever the names are. */
+typedef struct bitnet_grammar__fork {
+    uint32_t symbol, bit;                  /* of the name */
+    uint32_t to[2];                        /* a fork; LEAF + a name */
+} bitnet_grammar__fork;
 
 typedef struct bitnet_grammar__range { uint32_t low, high; } bitnet_grammar__range;
 
@@ -353,6 +371,8 @@ typedef struct bitnet_grammar__value {
     uint32_t key, n_key, text, n_text;     /* in the pool, NUL-terminated */
     uint32_t n_parts;
     uint32_t rule;                         /* of the schema that it is; NONE: not yet */
+    uint32_t behind;                       /* its $ref, and so on; NONE: not yet, RING: a ring */
+    uint32_t target;                       /* what its $ref names */
     double number;
 } bitnet_grammar__value;
 
@@ -375,10 +395,11 @@ typedef struct bitnet_grammar__builder {
     uint32_t n, at;
     uint32_t max_nodes;
     int nested;
-    uint32_t compared;                     /* values, for oneOf */
+    uint32_t work_left, max_work;          /* steps */
     bitnet_grammar__array nodes, edges, rules, ranges;
-    bitnet_grammar__array values, pool, properties, bytes, todo;
-    uint32_t buckets[BITNET_GRAMMAR__BUCKETS];
+    bitnet_grammar__array values, pool, properties, bytes, utf8, todo, names, forks;
+    uint32_t top;                          /* of the tree of names: a fork or leaf, or NONE */
+    uint32_t n_lists;                      /* of properties: spaces from LISTS on */
     const char *source;                    /* what the caller gave: places in errors are in it */
     uint32_t n_source, place;              /* where text comes from, if that is something else */
 } bitnet_grammar__builder;
@@ -387,6 +408,8 @@ typedef struct bitnet_grammar__builder {
 #define BITNET_GRAMMAR__EDGE(b, i) (((bitnet_grammar__edge *)(b)->edges.p)[i])
 #define BITNET_GRAMMAR__RULE(b, i) (((bitnet_grammar__rule *)(b)->rules.p)[i])
 #define BITNET_GRAMMAR__VALUE(b, i) (((bitnet_grammar__value *)(b)->values.p)[i])
+#define BITNET_GRAMMAR__NAME(b, i) (((bitnet_grammar__name *)(b)->names.p)[i])
+#define BITNET_GRAMMAR__FORK(b, i) (((bitnet_grammar__fork *)(b)->forks.p)[i])
 #define BITNET_GRAMMAR__POOL(b, i) ((char *)(b)->pool.p + (i))
 
 static void bitnet_grammar__set_error(bitnet_error *err, bitnet_result code, const char *format,
@@ -430,7 +453,7 @@ static void bitnet_grammar__fail_rule(bitnet_grammar__builder *b, bitnet_result 
     const uint32_t n = rule->n_name > 80 ? 80 : rule->n_name;
     if (n)
         bitnet_grammar__fail(b, code, rule->at, "the rule %.*s %s", (int)n,
-                             rule->text + rule->name, what);
+                             BITNET_GRAMMAR__POOL(b, rule->name), what);
     else bitnet_grammar__fail(b, code, rule->at, "the schema here %s", what);
 }
 
@@ -460,6 +483,101 @@ static int bitnet_grammar__room(bitnet_grammar__builder *b, bitnet_grammar__arra
     return 1;
 }
 
+/* Counts steps of compiling. All loops whose time is not in proportion to the text do it. */
+static void bitnet_grammar__spend(bitnet_grammar__builder *b, uint64_t steps) {
+    if (steps <= b->work_left) b->work_left -= (uint32_t)steps;
+    else
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "compiling takes more than %u steps",
+                             (unsigned)b->max_work);
+}
+
+/* Appends bytes to an array of them. */
+static void bitnet_grammar__put(bitnet_grammar__builder *b, bitnet_grammar__array *a,
+                                const void *p, uint32_t n) {
+    bitnet_grammar__spend(b, n);
+    if (!bitnet_grammar__room(b, a, n, 1)) return;
+    memcpy((char *)a->p + a->n, p, n);
+    a->n += n;
+}
+
+/* =============================================================================================
+   @names  of rules, keys and properties, in one tree
+   ============================================================================================= */
+
+/* The symbol i of a name: four of its space, its bytes, and then zeros. */
+static uint32_t bitnet_grammar__symbol(uint32_t space, const char *key, uint32_t n, uint32_t i) {
+    if (i < 4) return 256 | (space >> 8 * i & 255);
+    return i - 4 < n ? 256 | (uint8_t)key[i - 4] : 0;
+}
+
+/* The name that is the same as a key for as long as any is; NONE: there are no names. */
+static uint32_t bitnet_grammar__nearest(bitnet_grammar__builder *b, uint32_t space,
+                                        const char *key, uint32_t n) {
+    uint32_t at = b->top, steps = 4;
+    while (at < BITNET_GRAMMAR__LEAF) {
+        const bitnet_grammar__fork *f = &BITNET_GRAMMAR__FORK(b, at);
+        at = f->to[(bitnet_grammar__symbol(space, key, n, f->symbol) & f->bit) != 0];
+        steps++;
+    }
+    bitnet_grammar__spend(b, steps + n / 16);
+    return b->code || at == BITNET_GRAMMAR__NONE ? BITNET_GRAMMAR__NONE
+                                                 : at - BITNET_GRAMMAR__LEAF;
+}
+
+/* What has a name of n bytes in a space, or NONE. */
+static uint32_t bitnet_grammar__look_up(bitnet_grammar__builder *b, uint32_t space,
+                                        const char *key, uint32_t n) {
+    const uint32_t i = bitnet_grammar__nearest(b, space, key, n);
+    const bitnet_grammar__name *x;
+    if (i == BITNET_GRAMMAR__NONE) return i;
+    x = &BITNET_GRAMMAR__NAME(b, i);
+    return x->space == space && x->n_key == n && !memcmp(BITNET_GRAMMAR__POOL(b, x->key), key, n)
+               ? x->item : BITNET_GRAMMAR__NONE;
+}
+
+/* Adds a name, whose key is in the pool, and returns its number; NONE: it is there already. */
+static uint32_t bitnet_grammar__add_name(bitnet_grammar__builder *b, uint32_t space, uint32_t key,
+                                         uint32_t n, uint32_t item) {
+    const char *text = BITNET_GRAMMAR__POOL(b, key);
+    const uint32_t near = bitnet_grammar__nearest(b, space, text, n);
+    const uint32_t leaf = BITNET_GRAMMAR__LEAF + b->names.n;
+    uint32_t symbol = 0, differ = 0, i, *at = &b->top;
+    bitnet_grammar__fork *f;
+    bitnet_grammar__name *x;
+    if (near != BITNET_GRAMMAR__NONE) {
+        x = &BITNET_GRAMMAR__NAME(b, near);
+        for (; !differ && symbol < 5 + (n > x->n_key ? n : x->n_key); symbol++)
+            differ = bitnet_grammar__symbol(space, text, n, symbol) ^
+                     bitnet_grammar__symbol(x->space, BITNET_GRAMMAR__POOL(b, x->key), x->n_key,
+                                            symbol);
+        if (!differ) return BITNET_GRAMMAR__NONE;
+        symbol--;
+    }
+    if (!bitnet_grammar__room(b, &b->names, 1, sizeof *x) ||
+        !bitnet_grammar__room(b, &b->forks, 1, sizeof *f)) return BITNET_GRAMMAR__NONE;
+    x = &BITNET_GRAMMAR__NAME(b, b->names.n);
+    x->space = space;
+    x->key = key;
+    x->n_key = n;
+    x->item = item;
+    if (near != BITNET_GRAMMAR__NONE) {
+        while (differ & (differ - 1)) differ &= differ - 1;            /* the highest bit */
+        while (*at < BITNET_GRAMMAR__LEAF) {
+            f = &BITNET_GRAMMAR__FORK(b, *at);
+            if (f->symbol > symbol || (f->symbol == symbol && f->bit < differ)) break;
+            at = &f->to[(bitnet_grammar__symbol(space, text, n, f->symbol) & f->bit) != 0];
+        }
+        f = &BITNET_GRAMMAR__FORK(b, b->forks.n);
+        f->symbol = symbol;
+        f->bit = differ;
+        i = (bitnet_grammar__symbol(space, text, n, symbol) & differ) != 0;
+        f->to[i] = leaf;
+        f->to[!i] = *at;
+        *at = b->forks.n++;
+    } else *at = leaf;
+    return b->names.n++;
+}
+
 /* =============================================================================================
    @graph  nodes and fragments
    ============================================================================================= */
@@ -471,6 +589,7 @@ static uint32_t bitnet_grammar__add_node(bitnet_grammar__builder *b, uint32_t ty
         return bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at,
                                     "the grammar becomes larger than %u nodes",
                                     (unsigned)b->max_nodes);
+    bitnet_grammar__spend(b, 4);
     if (!bitnet_grammar__room(b, &b->nodes, 1, sizeof *n)) return 0;
     n = &BITNET_GRAMMAR__NODE(b, b->nodes.n);
     memset(n, 0, sizeof *n);
@@ -567,29 +686,37 @@ static void bitnet_grammar__add_edge(bitnet_grammar__builder *b, uint32_t low, u
     e->next = next;
 }
 
-/* A node of one edge. One of the last few is used again if it is the same: characters share their
-   last bytes. */
-static uint32_t bitnet_grammar__byte_node(bitnet_grammar__builder *b, uint32_t low, uint32_t high,
-                                          uint32_t next, uint32_t since) {
-    uint32_t i, from = b->nodes.n > since + 64 ? b->nodes.n - 64 : since, s;
-    for (i = from; i < b->nodes.n && !b->code; i++) {
-        const bitnet_grammar__node *n = &BITNET_GRAMMAR__NODE(b, i);
-        const bitnet_grammar__edge *e;
-        if (n->type != BITNET_GRAMMAR__BYTES || n->min != 1) continue;
-        e = &BITNET_GRAMMAR__EDGE(b, n->alt);
-        if (e->low == low && e->high == high && e->next == next) return i;
+/* A node of n edges, which are sorted. One of the last few since a node is used again if it is the
+   same: characters share their last bytes. */
+static uint32_t bitnet_grammar__bytes_node(bitnet_grammar__builder *b,
+                                           const bitnet_grammar__edge *edges, uint32_t n,
+                                           uint32_t since) {
+    uint32_t i = b->nodes.n > since + 64 ? b->nodes.n - 64 : since, k, s;
+    for (; i < b->nodes.n && !b->code; i++) {
+        const bitnet_grammar__node *x = &BITNET_GRAMMAR__NODE(b, i);
+        if (x->type != BITNET_GRAMMAR__BYTES || x->min != (int32_t)n) continue;
+        for (k = 0; k < n; k++) {
+            const bitnet_grammar__edge *e = &BITNET_GRAMMAR__EDGE(b, x->alt + k);
+            if (e->low != edges[k].low || e->high != edges[k].high || e->next != edges[k].next)
+                break;
+        }
+        bitnet_grammar__spend(b, 1 + k);
+        if (k == n) return i;
     }
     s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__BYTES, 0, b->edges.n);
-    if (!b->code) BITNET_GRAMMAR__NODE(b, s).min = 1;
-    bitnet_grammar__add_edge(b, low, high, next);
+    if (!b->code) BITNET_GRAMMAR__NODE(b, s).min = (int32_t)n;
+    for (k = 0; k < n; k++)
+        bitnet_grammar__add_edge(b, edges[k].low, edges[k].high, edges[k].next);
     return s;
 }
 
 static bitnet_grammar__frag bitnet_grammar__byte(bitnet_grammar__builder *b, uint32_t low,
                                                  uint32_t high) {
-    const uint32_t end = bitnet_grammar__join(b);
-    return bitnet_grammar__pair(
-        bitnet_grammar__byte_node(b, low, high, end, BITNET_GRAMMAR__NONE - 64), end);
+    bitnet_grammar__edge e;
+    e.low = (uint8_t)low;
+    e.high = (uint8_t)high;
+    e.next = bitnet_grammar__join(b);
+    return bitnet_grammar__pair(bitnet_grammar__bytes_node(b, &e, 1, b->nodes.n), e.next);
 }
 
 static bitnet_grammar__frag bitnet_grammar__literal(bitnet_grammar__builder *b, const char *s,
@@ -606,17 +733,15 @@ static bitnet_grammar__frag bitnet_grammar__call(bitnet_grammar__builder *b, uin
     return bitnet_grammar__pair(bitnet_grammar__add_node(b, BITNET_GRAMMAR__CALL, end, rule), end);
 }
 
-static uint32_t bitnet_grammar__add_rule(bitnet_grammar__builder *b, const char *text,
-                                         uint32_t name, uint32_t n_name, uint32_t at) {
+static uint32_t bitnet_grammar__add_rule(bitnet_grammar__builder *b, uint32_t name,
+                                         uint32_t n_name, uint32_t at) {
     bitnet_grammar__rule *r;
     if (!bitnet_grammar__room(b, &b->rules, 1, sizeof *r)) return 0;
     r = &BITNET_GRAMMAR__RULE(b, b->rules.n);
-    r->text = text;
     r->name = name;
     r->n_name = n_name;
     r->start = BITNET_GRAMMAR__NONE;
     r->at = at;
-    r->next = BITNET_GRAMMAR__NONE;
     return b->rules.n++;
 }
 
@@ -629,17 +754,11 @@ static void bitnet_grammar__define(bitnet_grammar__builder *b, uint32_t rule,
 /* The rule of a name, n bytes at name, perhaps not defined yet. */
 static uint32_t bitnet_grammar__rule_named(bitnet_grammar__builder *b, const char *name,
                                            uint32_t n) {
-    uint32_t h = 2166136261u, i, r;
-    for (i = 0; i < n; i++) h = (h ^ (uint8_t)name[i]) * 16777619u;
-    h %= BITNET_GRAMMAR__BUCKETS;
-    for (r = b->buckets[h]; r != BITNET_GRAMMAR__NONE; r = BITNET_GRAMMAR__RULE(b, r).next) {
-        const bitnet_grammar__rule *rule = &BITNET_GRAMMAR__RULE(b, r);
-        if (rule->n_name == n && !memcmp(rule->text + rule->name, name, n)) return r;
-    }
-    r = bitnet_grammar__add_rule(b, name, 0, n, b->at);
-    if (b->code) return 0;
-    BITNET_GRAMMAR__RULE(b, r).next = b->buckets[h];
-    b->buckets[h] = r;
+    uint32_t r = bitnet_grammar__look_up(b, BITNET_GRAMMAR__RULES, name, n), key = b->pool.n;
+    if (r != BITNET_GRAMMAR__NONE || b->code) return r;
+    bitnet_grammar__put(b, &b->pool, name, n);
+    r = bitnet_grammar__add_rule(b, key, n, b->at);
+    bitnet_grammar__add_name(b, BITNET_GRAMMAR__RULES, key, n, r);
     return r;
 }
 
@@ -661,15 +780,19 @@ static void bitnet_grammar__add_range(bitnet_grammar__builder *b, uint32_t low, 
     r->high = high > 0x10FFFF ? 0x10FFFF : high;
 }
 
+static int bitnet_grammar__compare_ranges(const void *x, const void *y) {
+    const uint32_t a = ((const bitnet_grammar__range *)x)->low;
+    const uint32_t b = ((const bitnet_grammar__range *)y)->low;
+    return a < b ? -1 : a > b;
+}
+
 /* Sorts the ranges and merges those that touch. */
 static void bitnet_grammar__sort_ranges(bitnet_grammar__builder *b) {
-    bitnet_grammar__range *r = (bitnet_grammar__range *)b->ranges.p, x;
-    uint32_t i, k, n = 0;
-    if (b->code) return;
-    for (i = 1; i < b->ranges.n; i++) {
-        for (x = r[i], k = i; k > 0 && r[k - 1].low > x.low; k--) r[k] = r[k - 1];
-        r[k] = x;
-    }
+    bitnet_grammar__range *r = (bitnet_grammar__range *)b->ranges.p;
+    uint32_t i, n = 0;
+    bitnet_grammar__spend(b, 16 * (uint64_t)b->ranges.n);
+    if (b->code || !b->ranges.n) return;
+    qsort(r, b->ranges.n, sizeof *r, bitnet_grammar__compare_ranges);
     for (i = 0; i < b->ranges.n; i++) {
         if (n > 0 && r[i].low <= r[n - 1].high + 1) {
             if (r[i].high > r[n - 1].high) r[n - 1].high = r[i].high;
@@ -720,73 +843,75 @@ static uint32_t bitnet_grammar__encode(uint32_t cp, uint8_t out[4]) {
     return 4;
 }
 
-/* What begins a character of a class: its first byte, then a node. */
-typedef struct bitnet_grammar__first { uint8_t low, high; uint32_t next; } bitnet_grammar__first;
-typedef struct bitnet_grammar__class {
-    uint32_t end, since;                   /* where all lead; the class's own nodes begin here */
-    bitnet_grammar__array *firsts;         /* in b->bytes */
-} bitnet_grammar__class;
+/* Characters that are n bytes of UTF-8, in ranges in which each byte is free of the others. */
+typedef struct bitnet_grammar__bytes { uint8_t n, low[4], high[4]; } bitnet_grammar__bytes;
 
-/* Characters low .. high, whose UTF-8 is n bytes long: ranges in which each byte is free of the
-   others. */
-static void bitnet_grammar__utf8_range(bitnet_grammar__builder *b, bitnet_grammar__class *c,
-                                       uint32_t low, uint32_t high) {
-    uint8_t l[4], h[4];
-    uint32_t i, n, next, m;
-    bitnet_grammar__first *f;
-    if (b->code) return;
-    n = bitnet_grammar__encode(low, l);
+/* Adds the characters low .. high, which have the same number of bytes, to b->bytes. */
+static void bitnet_grammar__utf8_range(bitnet_grammar__builder *b, uint32_t low, uint32_t high) {
+    bitnet_grammar__bytes *out;
+    uint32_t i, m;
+    uint8_t l[4];
+    const uint32_t n = bitnet_grammar__encode(low, l);
     for (i = 1; i < n; i++) {
         m = (1u << 6 * i) - 1;
         if ((low & ~m) == (high & ~m)) continue;
         if (low & m) {
-            bitnet_grammar__utf8_range(b, c, low, low | m);
-            bitnet_grammar__utf8_range(b, c, (low | m) + 1, high);
+            bitnet_grammar__utf8_range(b, low, low | m);
+            bitnet_grammar__utf8_range(b, (low | m) + 1, high);
             return;
         }
         if ((high & m) != m) {
-            bitnet_grammar__utf8_range(b, c, low, (high & ~m) - 1);
-            bitnet_grammar__utf8_range(b, c, high & ~m, high);
+            bitnet_grammar__utf8_range(b, low, (high & ~m) - 1);
+            bitnet_grammar__utf8_range(b, high & ~m, high);
             return;
         }
     }
-    bitnet_grammar__encode(high, h);
-    for (next = c->end, i = n - 1; i > 0; i--)
-        next = bitnet_grammar__byte_node(b, l[i], h[i], next, c->since);
-    if (!bitnet_grammar__room(b, c->firsts, 1, sizeof *f)) return;
-    f = (bitnet_grammar__first *)c->firsts->p + c->firsts->n++;
-    f->low = l[0];
-    f->high = h[0];
-    f->next = next;
+    bitnet_grammar__spend(b, 1);
+    if (!bitnet_grammar__room(b, &b->utf8, 1, sizeof *out)) return;
+    out = (bitnet_grammar__bytes *)b->utf8.p + b->utf8.n++;
+    out->n = (uint8_t)n;
+    memcpy(out->low, l, sizeof l);
+    bitnet_grammar__encode(high, out->high);
+}
+
+/* The node of the byte `level` of b->utf8[i] .. [to - 1]. These are sorted, and two first bytes are
+   either one byte or differ: each byte leads to one node. since: the class's own nodes begin
+   there. */
+static uint32_t bitnet_grammar__class_node(bitnet_grammar__builder *b, uint32_t i, uint32_t to,
+                                           uint32_t level, uint32_t end, uint32_t since) {
+    bitnet_grammar__edge edges[256];
+    uint32_t k, n = 0;
+    while (i < to && !b->code) {
+        const bitnet_grammar__bytes x = ((bitnet_grammar__bytes *)b->utf8.p)[i];
+        for (k = i + 1; k < to; k++)
+            if (((bitnet_grammar__bytes *)b->utf8.p)[k].low[level] != x.low[level]) break;
+        edges[n].low = x.low[level];
+        edges[n].high = x.high[level];
+        edges[n++].next = level + 1 == x.n ? end
+            : bitnet_grammar__class_node(b, i, k, level + 1, end, since);
+        i = k;
+    }
+    return bitnet_grammar__bytes_node(b, edges, n, since);
 }
 
 /* One character of the ranges; surrogates are none. */
 static bitnet_grammar__frag bitnet_grammar__class_frag(bitnet_grammar__builder *b) {
     static const uint32_t sizes[] = {0x80, 0x800, 0xD800, 0xE000, 0x10000, 0x110000};
-    bitnet_grammar__array firsts = {0, 0, 0};
-    bitnet_grammar__class c;
-    uint32_t i, k, s;
+    const uint32_t end = bitnet_grammar__join(b);
+    uint32_t i, k;
     bitnet_grammar__sort_ranges(b);
-    c.end = bitnet_grammar__join(b);
-    c.since = b->nodes.n;
-    c.firsts = &firsts;
+    b->utf8.n = 0;
     for (i = 0; i < b->ranges.n && !b->code; i++) {
         bitnet_grammar__range r = ((bitnet_grammar__range *)b->ranges.p)[i];
         for (k = 0; k < 6 && r.low <= r.high; k++) {
             const uint32_t high = r.high < sizes[k] ? r.high : sizes[k] - 1;
             if (r.low >= sizes[k]) continue;
-            if (k != 3) bitnet_grammar__utf8_range(b, &c, r.low, high);
+            if (k != 3) bitnet_grammar__utf8_range(b, r.low, high);
             r.low = high + 1;
         }
     }
-    s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__BYTES, 0, b->edges.n);
-    for (i = 0; i < firsts.n && !b->code; i++) {
-        const bitnet_grammar__first *f = (bitnet_grammar__first *)firsts.p + i;
-        bitnet_grammar__add_edge(b, f->low, f->high, f->next);
-    }
-    if (!b->code) BITNET_GRAMMAR__NODE(b, s).min = (int32_t)firsts.n;
-    bitnet_grammar__free(&b->g->allocator, firsts.p);
-    return bitnet_grammar__pair(s, c.end);
+    return bitnet_grammar__pair(
+        bitnet_grammar__class_node(b, 0, b->utf8.n, 0, end, b->nodes.n), end);
 }
 
 /* =============================================================================================
@@ -1119,14 +1244,6 @@ static void bitnet_grammar__json_space(bitnet_grammar__builder *b) {
     }
 }
 
-/* Appends bytes to an array of them. */
-static void bitnet_grammar__put(bitnet_grammar__builder *b, bitnet_grammar__array *a,
-                                const void *p, uint32_t n) {
-    if (!bitnet_grammar__room(b, a, n, 1)) return;
-    memcpy((char *)a->p + a->n, p, n);
-    a->n += n;
-}
-
 /* What follows a backslash. */
 static uint32_t bitnet_grammar__json_escape(bitnet_grammar__builder *b) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -1232,27 +1349,16 @@ static void bitnet_grammar__json_word(bitnet_grammar__builder *b, bitnet_grammar
     bitnet_grammar__expected(b, "a JSON value");
 }
 
-/* The part of an object with a key of n bytes, or NONE. */
-static uint32_t bitnet_grammar__find(const bitnet_grammar__builder *b, uint32_t v, const char *key,
-                                     uint32_t n) {
-    uint32_t p;
-    if (BITNET_GRAMMAR__VALUE(b, v).type != BITNET_GRAMMAR__OBJECT) return BITNET_GRAMMAR__NONE;
-    for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE;
-         p = BITNET_GRAMMAR__VALUE(b, p).next)
-        if (BITNET_GRAMMAR__VALUE(b, p).n_key == n &&
-            !memcmp(BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key), key, n)) return p;
-    return BITNET_GRAMMAR__NONE;
-}
-
-static uint32_t bitnet_grammar__get(const bitnet_grammar__builder *b, uint32_t v, const char *key) {
-    return bitnet_grammar__find(b, v, key, (uint32_t)strlen(key));
+/* The part of an object with a key, or NONE. */
+static uint32_t bitnet_grammar__get(bitnet_grammar__builder *b, uint32_t v, const char *key) {
+    return bitnet_grammar__look_up(b, v, key, (uint32_t)strlen(key));
 }
 
 static uint32_t bitnet_grammar__json_value(bitnet_grammar__builder *b, uint32_t parent);
 
 /* The parts of an array or object, behind its bracket. */
 static void bitnet_grammar__json_parts(bitnet_grammar__builder *b, uint32_t v, int close) {
-    uint32_t part, last = BITNET_GRAMMAR__NONE, key = 0, n_key = 0;
+    uint32_t part, last = BITNET_GRAMMAR__NONE, key = 0, n_key = 0, name = BITNET_GRAMMAR__NONE;
     for (bitnet_grammar__json_space(b); bitnet_grammar__peek(b, 0) != close && !b->code;) {
         if (last != BITNET_GRAMMAR__NONE) {
             if (bitnet_grammar__peek(b, 0) != ',') bitnet_grammar__expected(b, "',' or the end");
@@ -1262,8 +1368,9 @@ static void bitnet_grammar__json_parts(bitnet_grammar__builder *b, uint32_t v, i
         if (close == '}') {
             const uint32_t at = b->at;
             bitnet_grammar__json_string(b, &key, &n_key);
-            if (!b->code && bitnet_grammar__find(b, v, BITNET_GRAMMAR__POOL(b, key), n_key) !=
-                                BITNET_GRAMMAR__NONE)
+            name = b->code ? name : bitnet_grammar__add_name(b, v, key, n_key,
+                                                             BITNET_GRAMMAR__NONE);
+            if (name == BITNET_GRAMMAR__NONE)
                 bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "a key for the second time");
             bitnet_grammar__json_space(b);
             if (bitnet_grammar__peek(b, 0) != ':') bitnet_grammar__expected(b, "':'");
@@ -1271,6 +1378,7 @@ static void bitnet_grammar__json_parts(bitnet_grammar__builder *b, uint32_t v, i
         }
         part = bitnet_grammar__json_value(b, v);
         if (b->code) return;
+        if (close == '}') BITNET_GRAMMAR__NAME(b, name).item = part;
         BITNET_GRAMMAR__VALUE(b, part).key = key;
         BITNET_GRAMMAR__VALUE(b, part).n_key = n_key;
         BITNET_GRAMMAR__VALUE(b, v).n_parts++;
@@ -1289,7 +1397,7 @@ static uint32_t bitnet_grammar__json_value(bitnet_grammar__builder *b, uint32_t 
     memset(&v, 0, sizeof v);
     bitnet_grammar__json_space(b);
     v.at = b->at;
-    v.first = v.next = v.rule = BITNET_GRAMMAR__NONE;
+    v.first = v.next = v.rule = v.behind = BITNET_GRAMMAR__NONE;
     v.parent = parent;
     if (i >= BITNET_GRAMMAR__VALUES || b->nested >= BITNET_GRAMMAR__NESTED)
         bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "over %d values, or more than %d deep",
@@ -1402,7 +1510,7 @@ static uint32_t bitnet_grammar__rule_of(bitnet_grammar__builder *b, uint32_t v) 
     if (v == BITNET_GRAMMAR__NONE) return bitnet_grammar__rule_named(b, "value", 5);
     r = BITNET_GRAMMAR__VALUE(b, v).rule;
     if (r != BITNET_GRAMMAR__NONE) return r;
-    r = bitnet_grammar__add_rule(b, "", 0, 0, BITNET_GRAMMAR__VALUE(b, v).at);
+    r = bitnet_grammar__add_rule(b, 0, 0, BITNET_GRAMMAR__VALUE(b, v).at);
     if (!bitnet_grammar__room(b, &b->todo, 1, sizeof v)) return 0;
     ((uint32_t *)b->todo.p)[b->todo.n++] = v;
     BITNET_GRAMMAR__VALUE(b, v).rule = r;
@@ -1463,6 +1571,7 @@ static void bitnet_grammar__only(bitnet_grammar__builder *b, uint32_t v, const c
     static const char notes[] = " title description default examples $schema $comment deprecated "
                                 "readOnly writeOnly definitions $defs ";
     uint32_t p;
+    bitnet_grammar__spend(b, 32 * (uint64_t)BITNET_GRAMMAR__VALUE(b, v).n_parts);
     for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE;
          p = BITNET_GRAMMAR__VALUE(b, p).next) {
         const char *key = BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key);
@@ -1498,7 +1607,7 @@ static void bitnet_grammar__plant_text(bitnet_grammar__builder *b, uint32_t root
     uint32_t i, at = root, split, child;
     for (i = 0; i <= n && !b->code; i++) {
         for (split = BITNET_GRAMMAR__NODE(b, at).next; split;
-             split = BITNET_GRAMMAR__NODE(b, split).alt) {
+             split = BITNET_GRAMMAR__NODE(b, split).alt, bitnet_grammar__spend(b, 1)) {
             const uint32_t to = BITNET_GRAMMAR__NODE(b, split).next;
             const bitnet_grammar__node *x = &BITNET_GRAMMAR__NODE(b, to);
             if (i == n ? to == end : x->type == BITNET_GRAMMAR__BYTES &&
@@ -1528,6 +1637,7 @@ static int bitnet_grammar__differ(bitnet_grammar__builder *b, uint32_t x, uint32
     const bitnet_grammar__value *v = &BITNET_GRAMMAR__VALUE(b, x);
     const bitnet_grammar__value *w = &BITNET_GRAMMAR__VALUE(b, y);
     const int numbers = BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER;
+    bitnet_grammar__spend(b, 1 + (v->n_text < w->n_text ? v->n_text : w->n_text) / 16);
     if ((v->type & numbers) && (w->type & numbers)) {
         const double d = v->number - w->number, size = v->number < 0 ? -v->number : v->number;
         return d > size * 1e-9 + 1e-300 || -d > size * 1e-9 + 1e-300;
@@ -1972,14 +2082,12 @@ static bitnet_grammar__frag bitnet_grammar__arrays(bitnet_grammar__builder *b, u
 /* The property of this name, added if it is new. */
 static bitnet_grammar__property *bitnet_grammar__add_property(bitnet_grammar__builder *b,
                                                               uint32_t key, uint32_t n_key) {
+    const uint32_t list = BITNET_GRAMMAR__LISTS + b->n_lists;
+    const uint32_t i = bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, key), n_key);
     bitnet_grammar__property *p;
-    uint32_t i;
-    for (i = 0; i < b->properties.n; i++) {
-        p = (bitnet_grammar__property *)b->properties.p + i;
-        if (p->n_key == n_key &&
-            !memcmp(BITNET_GRAMMAR__POOL(b, p->key), BITNET_GRAMMAR__POOL(b, key), n_key)) return p;
-    }
+    if (i != BITNET_GRAMMAR__NONE) return (bitnet_grammar__property *)b->properties.p + i;
     if (!bitnet_grammar__room(b, &b->properties, 1, sizeof *p)) return 0;
+    bitnet_grammar__add_name(b, list, key, n_key, b->properties.n);
     p = (bitnet_grammar__property *)b->properties.p + b->properties.n++;
     memset(p, 0, sizeof *p);
     p->key = key;
@@ -2045,8 +2153,10 @@ static void bitnet_grammar__add_letters(bitnet_grammar__builder *b, bitnet_gramm
         /* Without escapes no key goes on like this. */
         escaped = cp < ' ' || cp == '"' || cp == '\\' || cp == 0x7F;
         if (escaped) break;
-        for (k = BITNET_GRAMMAR__LETTER(all, i).child; k; k = BITNET_GRAMMAR__LETTER(all, k).next)
+        for (k = BITNET_GRAMMAR__LETTER(all, i).child; k; k = BITNET_GRAMMAR__LETTER(all, k).next) {
+            bitnet_grammar__spend(b, 1);
             if (BITNET_GRAMMAR__LETTER(all, k).cp == cp) break;
+        }
         if (!k) {
             if (!bitnet_grammar__room(b, all, 1, sizeof(bitnet_grammar__letter))) break;
             k = all->n++;
@@ -2183,6 +2293,7 @@ static bitnet_grammar__frag bitnet_grammar__objects(bitnet_grammar__builder *b, 
     uint32_t i, k, schema = BITNET_GRAMMAR__NONE, closed = 0;
     int others = 0;
     b->properties.n = 0;
+    b->n_lists++;
     for (i = 0; i < n; i++) bitnet_grammar__collect_properties(b, v[i]);
     for (i = 0; i < n && !b->code; i++) {
         const uint32_t more = bitnet_grammar__get(b, v[i], "additionalProperties");
@@ -2190,11 +2301,11 @@ static bitnet_grammar__frag bitnet_grammar__objects(bitnet_grammar__builder *b, 
         if (type == BITNET_GRAMMAR__FALSE) {
             /* What another of the schemas lists must be listed here. */
             closed = 1;
-            for (k = 0; k < b->properties.n; k++) {
+            for (k = 0; k < b->properties.n && !b->code; k++) {
                 const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
                 const uint32_t list = bitnet_grammar__get(b, v[i], "properties");
                 if (list == BITNET_GRAMMAR__NONE ||
-                    bitnet_grammar__find(b, list, BITNET_GRAMMAR__POOL(b, p->key), p->n_key) ==
+                    bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key), p->n_key) ==
                         BITNET_GRAMMAR__NONE)
                     return p->required && n == 1 ? bitnet_grammar__failing(b)
                         : bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, more,
@@ -2220,52 +2331,101 @@ static bitnet_grammar__frag bitnet_grammar__objects(bitnet_grammar__builder *b, 
 
 /* ---- references, alternatives, and all together ---- */
 
-/* What "#/a/b" names. */
+/* Reads one part of a pointer, up to a slash or the end, to b->bytes: escapes of the URI first, then
+   those of the pointer. Returns where it ends; 0: an escape is none. */
+static const char *bitnet_grammar__pointer_part(bitnet_grammar__builder *b, const char *s,
+                                                const char *end) {
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    uint32_t i, k, n = 0;
+    char *key;
+    b->bytes.n = 0;
+    for (; s < end && *s != '/' && !b->code; s++) {
+        char c = *s;
+        if (c == '%') {
+            const char *high = s + 2 < end && s[1] ? strchr(digits, s[1]) : 0;
+            const char *low = high && s[2] ? strchr(digits, s[2]) : 0;
+            if (!low) return 0;
+            c = (char)((high - digits) % 16 * 16 + (low - digits) % 16);
+            s += 2;
+        }
+        bitnet_grammar__put(b, &b->bytes, &c, 1);
+    }
+    for (i = k = 0, key = (char *)b->bytes.p; i < b->bytes.n; i++, k++) {
+        key[k] = key[i];
+        if (key[i] != '~') continue;
+        n = i + 1 < b->bytes.n ? (uint8_t)key[++i] : 0;
+        if (n != '0' && n != '1') return 0;
+        key[k] = n == '0' ? '~' : '/';
+    }
+    b->bytes.n = k;
+    return s;
+}
+
+/* The element of an array whose number is in b->bytes, or NONE. */
+static uint32_t bitnet_grammar__element(bitnet_grammar__builder *b, uint32_t array) {
+    const char *key = (const char *)b->bytes.p;
+    uint32_t i, at = 0, v = BITNET_GRAMMAR__VALUE(b, array).first;
+    if (b->bytes.n == 0 || b->bytes.n > 7 || (key[0] == '0' && b->bytes.n > 1))
+        return BITNET_GRAMMAR__NONE;
+    for (i = 0; i < b->bytes.n; i++) {
+        if (!bitnet_grammar__is_digit((uint8_t)key[i])) return BITNET_GRAMMAR__NONE;
+        at = 10 * at + (uint32_t)(key[i] - '0');
+    }
+    if (at >= BITNET_GRAMMAR__VALUE(b, array).n_parts) return BITNET_GRAMMAR__NONE;
+    bitnet_grammar__spend(b, at);
+    for (; at > 0; at--) v = BITNET_GRAMMAR__VALUE(b, v).next;
+    return v;
+}
+
+/* What "#/a/b" names: a JSON pointer in the fragment of a URI. */
 static uint32_t bitnet_grammar__resolve_ref(bitnet_grammar__builder *b, uint32_t ref) {
-    const char *s = BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, ref).text);
-    uint32_t v = 0, i;
-    char key[256];
-    if (bitnet_grammar__type(b, ref) != BITNET_GRAMMAR__STRING || s[0] != '#' ||
-        (s[1] && s[1] != '/')) {
+    const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, ref);
+    const char *s = BITNET_GRAMMAR__POOL(b, x->text), *end = s + x->n_text;
+    uint32_t v = 0;
+    if (x->type != BITNET_GRAMMAR__STRING || s == end || s[0] != '#' ||
+        (s + 1 < end && s[1] != '/')) {
         bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, ref, "only #/... is supported");
         return 0;
     }
-    for (s++; *s == '/' && v != BITNET_GRAMMAR__NONE;) {
-        for (i = 0, s++; *s && *s != '/' && i + 1 < sizeof key; i++) {
-            unsigned hex;
-            if (s[0] == '~' && (s[1] == '0' || s[1] == '1')) {
-                key[i] = s[1] == '0' ? '~' : '/';
-                s += 2;
-            } else if (s[0] == '%' && s[1] && s[2] && sscanf(s + 1, "%2x", &hex) == 1) {
-                key[i] = (char)hex;
-                s += 3;
-            } else key[i] = *s++;
+    for (s++; s < end && v != BITNET_GRAMMAR__NONE && !b->code;) {
+        s = bitnet_grammar__pointer_part(b, s + 1, end);
+        if (!s) {
+            bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, ref,
+                                  "an escape that is none: %XX, ~0 and ~1 are");
+            return 0;
         }
-        key[i] = 0;
-        if (bitnet_grammar__type(b, v) == BITNET_GRAMMAR__ARRAY) {
-            uint32_t at = i > 0 && i < 8 && strspn(key, "0123456789") == i
-                              ? (uint32_t)strtoul(key, 0, 10) : BITNET_GRAMMAR__NONE;
-            for (v = BITNET_GRAMMAR__VALUE(b, v).first; v != BITNET_GRAMMAR__NONE && at > 0; at--)
-                v = BITNET_GRAMMAR__VALUE(b, v).next;
-        } else v = bitnet_grammar__find(b, v, key, i);
+        v = bitnet_grammar__type(b, v) == BITNET_GRAMMAR__ARRAY ? bitnet_grammar__element(b, v)
+            : bitnet_grammar__look_up(b, v, (const char *)b->bytes.p, b->bytes.n);
     }
-    if (v == BITNET_GRAMMAR__NONE || *s) {
+    if (v == BITNET_GRAMMAR__NONE) {
         bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, ref, "there is no such schema");
         return 0;
     }
     return v;
 }
 
-/* A schema, or what its $ref names. NONE: a ring. */
+/* A schema, or what its $ref names, and so on: found once for each. NONE: a ring. */
 static uint32_t bitnet_grammar__behind_refs(bitnet_grammar__builder *b, uint32_t v) {
-    int i;
-    for (i = 0; i < 64 && !b->code; i++) {
-        const uint32_t ref = bitnet_grammar__get(b, v, "$ref");
-        if (ref == BITNET_GRAMMAR__NONE) return v;
-        bitnet_grammar__only(b, v, " $ref ", "this keyword beside $ref");
-        v = bitnet_grammar__resolve_ref(b, ref);
+    uint32_t ref, next, to = v;
+    while (!b->code && BITNET_GRAMMAR__VALUE(b, to).behind == BITNET_GRAMMAR__NONE) {
+        ref = bitnet_grammar__get(b, to, "$ref");
+        if (ref == BITNET_GRAMMAR__NONE) {
+            BITNET_GRAMMAR__VALUE(b, to).behind = to;
+            break;
+        }
+        bitnet_grammar__only(b, to, " $ref ", "this keyword beside $ref");
+        next = b->code ? to : bitnet_grammar__resolve_ref(b, ref);
+        BITNET_GRAMMAR__VALUE(b, to).behind = BITNET_GRAMMAR__RING;    /* unless it ends */
+        BITNET_GRAMMAR__VALUE(b, to).target = next;
+        to = next;
     }
-    return BITNET_GRAMMAR__NONE;
+    if (b->code) return BITNET_GRAMMAR__NONE;
+    to = BITNET_GRAMMAR__VALUE(b, to).behind;
+    for (; BITNET_GRAMMAR__VALUE(b, v).behind != to; v = next) {
+        next = BITNET_GRAMMAR__VALUE(b, v).target;
+        BITNET_GRAMMAR__VALUE(b, v).behind = to;
+    }
+    return to == BITNET_GRAMMAR__RING ? BITNET_GRAMMAR__NONE : to;
 }
 
 /* The types that the keyword `type` allows; all without it. */
@@ -2278,6 +2438,7 @@ static uint32_t bitnet_grammar__types(bitnet_grammar__builder *b, uint32_t v) {
     if (type == BITNET_GRAMMAR__NONE) return 255;
     if (bitnet_grammar__type(b, type) == BITNET_GRAMMAR__ARRAY)
         p = BITNET_GRAMMAR__VALUE(b, type).first;
+    bitnet_grammar__spend(b, 8 * (1 + (uint64_t)BITNET_GRAMMAR__VALUE(b, type).n_parts));
     for (; p != BITNET_GRAMMAR__NONE;
          p = p == type ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, p).next) {
         const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, p);
@@ -2299,6 +2460,7 @@ static uint32_t bitnet_grammar__possible(bitnet_grammar__builder *b, uint32_t v)
     uint32_t out = bitnet_grammar__types(b, v), p, listed = 0;
     if (one != BITNET_GRAMMAR__NONE) out &= bitnet_grammar__type(b, one);
     if (bitnet_grammar__type(b, list) == BITNET_GRAMMAR__ARRAY) {
+        bitnet_grammar__spend(b, BITNET_GRAMMAR__VALUE(b, list).n_parts);
         for (p = BITNET_GRAMMAR__VALUE(b, list).first; p != BITNET_GRAMMAR__NONE;
              p = BITNET_GRAMMAR__VALUE(b, p).next) listed |= bitnet_grammar__type(b, p);
         out &= listed;
@@ -2327,8 +2489,7 @@ static int bitnet_grammar__lists_differ(bitnet_grammar__builder *b, uint32_t x, 
          p[0] = p[0] == ones[0] ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, p[0]).next)
         for (q = p[1]; q != BITNET_GRAMMAR__NONE;
              q = q == ones[1] ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, q).next)
-            if (b->compared++ > BITNET_GRAMMAR__COMPARED ||
-                !bitnet_grammar__differ(b, p[0], q)) return 0;
+            if (b->code || !bitnet_grammar__differ(b, p[0], q)) return 0;
     return 1;
 }
 
@@ -2345,15 +2506,11 @@ static int bitnet_grammar__properties_differ(bitnet_grammar__builder *b, uint32_
          p = BITNET_GRAMMAR__VALUE(b, p).next) {
         const bitnet_grammar__value *v = &BITNET_GRAMMAR__VALUE(b, p);
         uint32_t a = BITNET_GRAMMAR__NONE, c = BITNET_GRAMMAR__NONE;
-        if (v->type != BITNET_GRAMMAR__STRING || b->compared > BITNET_GRAMMAR__COMPARED) return 0;
-        b->compared++;
-        if (mine != BITNET_GRAMMAR__NONE) b->compared += BITNET_GRAMMAR__VALUE(b, mine).n_parts;
-        if (theirs != BITNET_GRAMMAR__NONE)
-            b->compared += BITNET_GRAMMAR__VALUE(b, theirs).n_parts;
+        if (v->type != BITNET_GRAMMAR__STRING || b->code) return 0;
         if (mine != BITNET_GRAMMAR__NONE)
-            a = bitnet_grammar__find(b, mine, BITNET_GRAMMAR__POOL(b, v->text), v->n_text);
+            a = bitnet_grammar__look_up(b, mine, BITNET_GRAMMAR__POOL(b, v->text), v->n_text);
         if (theirs != BITNET_GRAMMAR__NONE)
-            c = bitnet_grammar__find(b, theirs, BITNET_GRAMMAR__POOL(b, v->text), v->n_text);
+            c = bitnet_grammar__look_up(b, theirs, BITNET_GRAMMAR__POOL(b, v->text), v->n_text);
         if (c == BITNET_GRAMMAR__NONE && bitnet_grammar__type(b, more) == BITNET_GRAMMAR__FALSE)
             return 1;
         if (a != BITNET_GRAMMAR__NONE && c != BITNET_GRAMMAR__NONE &&
@@ -2369,6 +2526,8 @@ static int bitnet_grammar__exclusive(bitnet_grammar__builder *b, uint32_t x, uin
     x = bitnet_grammar__behind_refs(b, x);
     y = x == BITNET_GRAMMAR__NONE ? x : bitnet_grammar__behind_refs(b, y);
     if (y == BITNET_GRAMMAR__NONE) return 0;
+    if (bitnet_grammar__type(b, x) == BITNET_GRAMMAR__FALSE ||
+        bitnet_grammar__type(b, y) == BITNET_GRAMMAR__FALSE) return 1;
     if (bitnet_grammar__type(b, x) != BITNET_GRAMMAR__OBJECT ||
         bitnet_grammar__type(b, y) != BITNET_GRAMMAR__OBJECT) return 0;
     types[0] = bitnet_grammar__possible(b, x);
@@ -2401,13 +2560,14 @@ static bitnet_grammar__frag bitnet_grammar__alternatives(bitnet_grammar__builder
 }
 
 /* The types that a schema without `type` is about: as in llama.cpp, those of its keywords. */
-static uint32_t bitnet_grammar__infer(const bitnet_grammar__builder *b, uint32_t v) {
+static uint32_t bitnet_grammar__infer(bitnet_grammar__builder *b, uint32_t v) {
     static const struct { const char *words; uint32_t bits; } groups[] = {
         {" properties required additionalProperties ", 128},
         {" items prefixItems additionalItems minItems maxItems uniqueItems ", 64},
         {" minLength maxLength pattern format ", 32},
         {" minimum maximum exclusiveMinimum exclusiveMaximum ", 8}};
     uint32_t p, i, out = 0;
+    bitnet_grammar__spend(b, 32 * (uint64_t)BITNET_GRAMMAR__VALUE(b, v).n_parts);
     for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE;
          p = BITNET_GRAMMAR__VALUE(b, p).next)
         for (i = 0; i < 4; i++)
@@ -2490,7 +2650,8 @@ static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__build
                                      "a schema is an object, true or false");
     if ((list = bitnet_grammar__get(b, v, "$ref")) != BITNET_GRAMMAR__NONE) {
         bitnet_grammar__only(b, v, " $ref ", "this keyword beside $ref");
-        return bitnet_grammar__schema(b, bitnet_grammar__resolve_ref(b, list));
+        list = bitnet_grammar__resolve_ref(b, list);
+        return b->code ? bitnet_grammar__pair(0, 0) : bitnet_grammar__schema(b, list);
     }
     if ((list = bitnet_grammar__get(b, v, "allOf")) != BITNET_GRAMMAR__NONE)
         return bitnet_grammar__together(b, v, list);
@@ -2547,7 +2708,8 @@ static void bitnet_grammar__resolve(bitnet_grammar__builder *b) {
         const bitnet_grammar__rule *r = &BITNET_GRAMMAR__RULE(b, i);
         if (r->start != BITNET_GRAMMAR__NONE) continue;
         bitnet_grammar__fail(b, BITNET_ERR_FORMAT, r->at, "the rule %.*s is not defined",
-                             (int)(r->n_name > 80 ? 80 : r->n_name), r->text + r->name);
+                             (int)(r->n_name > 80 ? 80 : r->n_name),
+                             BITNET_GRAMMAR__POOL(b, r->name));
         return;
     }
     for (i = 0; i < b->nodes.n; i++) {
@@ -3042,7 +3204,10 @@ static void bitnet_grammar__finish(bitnet_grammar__builder *b) {
     bitnet_grammar__free(a, b->pool.p);
     bitnet_grammar__free(a, b->properties.p);
     bitnet_grammar__free(a, b->bytes.p);
+    bitnet_grammar__free(a, b->utf8.p);
     bitnet_grammar__free(a, b->todo.p);
+    bitnet_grammar__free(a, b->names.p);
+    bitnet_grammar__free(a, b->forks.p);
     bitnet_grammar__free(a, b);
 }
 
@@ -3061,8 +3226,7 @@ static bitnet_grammar *bitnet_grammar__begin(const bitnet_model *m,
 
 static void bitnet_grammar__compile(bitnet_grammar__builder *b, int is_schema,
                                     const bitnet_grammar *like) {
-    uint32_t i, root;
-    for (i = 0; i < BITNET_GRAMMAR__BUCKETS; i++) b->buckets[i] = BITNET_GRAMMAR__NONE;
+    uint32_t root;
     bitnet_grammar__add_node(b, BITNET_GRAMMAR__FAIL, 0, 0);
     bitnet_grammar__add_node(b, BITNET_GRAMMAR__RETURN, 0, 0);
     if (is_schema) root = bitnet_grammar__parse_schema(b);
@@ -3097,6 +3261,9 @@ static bitnet_result bitnet_grammar__create(const bitnet_model *m, const char *t
     if (p.max_nodes && (p.max_nodes < 16 || p.max_nodes > 1 << 24))
         return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "max_nodes %d is out of range",
                                       (int)p.max_nodes);
+    if (p.max_work && p.max_work < 1000)
+        return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "max_work %d is out of range",
+                                      (int)p.max_work);
     if (n > BITNET_GRAMMAR__TEXT)
         return bitnet_grammar__refuse(err, BITNET_ERR_LIMIT, "over %d bytes",
                                       (int)BITNET_GRAMMAR__TEXT);
@@ -3113,6 +3280,8 @@ static bitnet_result bitnet_grammar__create(const bitnet_model *m, const char *t
     b->source = n ? text : "";
     b->n_source = (uint32_t)n;
     b->max_nodes = p.max_nodes ? (uint32_t)p.max_nodes : 1u << 20;
+    b->work_left = b->max_work = p.max_work ? (uint32_t)p.max_work : 1u << 26;
+    b->top = BITNET_GRAMMAR__NONE;
     bitnet_grammar__compile(b, is_schema, p.like);
     code = b->code;
     bitnet_grammar__finish(b);
@@ -3240,6 +3409,7 @@ static void bitnet_grammar__put_place(bitnet_matcher *m, uint32_t node, uint32_t
     }
     if (low < m->n_set && m->set[low].node == node && m->set[low].frame == frame) return;
     if (m->n_set == m->max_ways) return;
+    m->work += (m->n_set - low) / 32;
     memmove(m->set + low + 1, m->set + low, (m->n_set - low) * sizeof *m->set);
     m->set[low].node = node;
     m->set[low].frame = frame;
@@ -3430,18 +3600,32 @@ static void bitnet_grammar__leave_room(bitnet_matcher *m) {
 
 /* ---- steps ---- */
 
+/* The edge of a byte, or 0. */
+static const bitnet_grammar__edge *bitnet_grammar__edge_of(const bitnet_grammar *g,
+                                                           const bitnet_grammar__node *n,
+                                                           uint8_t byte) {
+    const bitnet_grammar__edge *e = g->edges + n->alt;
+    uint32_t low = 0, high = (uint32_t)n->min;
+    while (low < high) {
+        const uint32_t mid = (low + high) / 2;
+        if (byte > e[mid].high) low = mid + 1;
+        else high = mid;
+    }
+    return low < (uint32_t)n->min && byte >= e[low].low ? e + low : 0;
+}
+
 static void bitnet_grammar__search(bitnet_matcher *m, uint32_t from, uint8_t byte) {
     const bitnet_grammar__state *s = &m->states[from];
-    uint32_t i, k;
+    uint32_t i;
     bitnet_grammar__begin_search(m);
+    m->work += s->n;
     for (i = 0; i < s->n; i++) {
         const bitnet_grammar__place p = m->places[s->first + i];
         const bitnet_grammar__node *n = &m->g->nodes[p.node];
+        const bitnet_grammar__edge *e;
         if (n->type != BITNET_GRAMMAR__BYTES) continue;
-        for (k = 0; k < (uint32_t)n->min; k++) {
-            const bitnet_grammar__edge *e = &m->g->edges[n->alt + k];
-            if (byte >= e->low && byte <= e->high) bitnet_grammar__follow(m, e->next, p.frame, 0);
-        }
+        e = bitnet_grammar__edge_of(m->g, n, byte);
+        if (e) bitnet_grammar__follow(m, e->next, p.frame, 0);
     }
 }
 
@@ -3482,7 +3666,8 @@ static uint32_t bitnet_grammar__go(bitnet_matcher *m, uint32_t depth, uint32_t b
 static int bitnet_grammar__is_home(bitnet_matcher *m, uint32_t home, uint32_t depth,
                                    uint32_t utf8) {
     uint32_t byte, next, last = 0xFFFF;
-    for (byte = 0x80; byte < 256; byte++) {
+    if (m->work > BITNET_GRAMMAR__WORK) return 0;
+    for (byte = 0x80; byte < 256; byte++, m->work++) {
         next = bitnet_grammar__utf8_state(utf8, (uint8_t)byte);
         if (next == 8 || (next << 8 | m->g->byte_class[byte]) == last) continue;
         last = next << 8 | m->g->byte_class[byte];

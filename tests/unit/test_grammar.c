@@ -558,7 +558,7 @@ static void test_hostile(void) {
     CHECK(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_UNSUPPORTED);
     CHECK(strstr(err.text, "begins with itself"));
     {
-        const bitnet_grammar_params small = {{0, 0, 0}, 0, 500};
+        const bitnet_grammar_params small = {{0, 0, 0}, 0, 500, 0};
         CHECK(bitnet_grammar_gbnf(model, text, strlen(text), &small, &g, &err) == BITNET_ERR_LIMIT);
         CHECK(strstr(err.text, "500 nodes"));
     }
@@ -612,8 +612,96 @@ static void test_exclusive(void) {
         n += (size_t)sprintf(text + n, "}}");
     }
     strcpy(text + n, "}}");
-    CHECK(bitnet_grammar_json_schema(model, text, n + 2, 0, &g, &err) == BITNET_ERR_UNSUPPORTED);
-    CHECK_MSG(strstr(err.text, "#/oneOf/1: may allow"), "%s", err.text);
+    CHECK(bitnet_grammar_json_schema(model, text, n + 2, 0, &g, &err) == BITNET_ERR_LIMIT);
+    CHECK_MSG(strstr(err.text, "more than 67108864 steps"), "%s", err.text);
+}
+
+/* As many rules as fit, with names that a hash of 32 bits (FNV-1a) puts into one of 4096 buckets. */
+static size_t write_colliding(char *text, size_t cap) {
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    size_t n = (size_t)sprintf(text, "root ::= \"a\"\n"), k;
+    uint32_t i, h;
+    for (i = 0; i < 1u << 30 && n + 12 < cap; i++) {
+        char name[8] = "";
+        for (h = 2166136261u, k = 0; k < 5; k++) {
+            name[k] = letters[i >> 6 * k & 63];
+            h = (h ^ (uint8_t)name[k]) * 16777619u;
+        }
+        if (h % 4096 == 1) n += (size_t)sprintf(text + n, "%s::=\"\"\n", name);
+    }
+    return n;
+}
+
+/* Alternatives of oneOf that lead through long chains of references, beside many other names: 90
+   objects of 30 properties, told apart by the last one. */
+static size_t write_chains(char *text) {
+    size_t n = (size_t)sprintf(text, "{\"$defs\":{\"c62\":{\"type\":\"string\"}");
+    int i, k;
+    for (i = 0; i < 6000; i++) n += (size_t)sprintf(text + n, ",\"f%x\":0", (unsigned)i);
+    for (i = 0; i < 62; i++)
+        n += (size_t)sprintf(text + n, ",\"c%d\":{\"$ref\":\"#/$defs/c%d\"}", i, i + 1);
+    n += (size_t)sprintf(text + n, "},\"oneOf\":[false");
+    for (k = 0; k < 90; k++) {
+        n += (size_t)sprintf(text + n, ",{\"type\":\"object\",\"properties\":{\"z\":{\"const\":%d}",
+                             k);
+        for (i = 0; i < 30; i++)
+            n += (size_t)sprintf(text + n, ",\"p%d\":{\"$ref\":\"#/$defs/c0\"}", i);
+        n += (size_t)sprintf(text + n, "},\"required\":[\"p0\"");
+        for (i = 1; i < 30; i++) n += (size_t)sprintf(text + n, ",\"p%d\"", i);
+        n += (size_t)sprintf(text + n, ",\"z\"]}");
+    }
+    return n + (size_t)sprintf(text + n, "]}");
+}
+
+/* Compiling takes steps in proportion to the text, also where it is made to take more. */
+static void test_work(void) {
+    static char text[1 << 20];
+    bitnet_grammar_params p;
+    bitnet_grammar *g = 0;
+    bitnet_error err = {BITNET_OK, ""};
+    size_t n;
+    CHECK(set_up());
+    memset(&p, 0, sizeof p);
+    n = write_colliding(text, sizeof text);
+    CHECK(n > sizeof text - 20);
+    p.max_work = 1 << 23;
+    CHECK_MSG(!bitnet_grammar_gbnf(model, text, n, &p, &g, &err), "%s", err.text);
+    bitnet_grammar_free(g);
+    p.max_work = 1 << 19;
+    CHECK(bitnet_grammar_gbnf(model, text, n, &p, &g, &err) == BITNET_ERR_LIMIT);
+    CHECK_MSG(strstr(err.text, "compiling takes more than 524288 steps"), "%s", err.text);
+    n = write_chains(text);
+    p.max_work = 1 << 25;
+    CHECK_MSG(!bitnet_grammar_json_schema(model, text, n, &p, &g, &err), "%s", err.text);
+    bitnet_grammar_free(g);
+    p.max_work = 999;
+    CHECK(bitnet_grammar_gbnf(model, "root ::= \"a\"", 12, &p, &g, &err) == BITNET_ERR_ARG);
+    CHECK(strstr(err.text, "max_work"));
+}
+
+/* A byte has one way at most out of a class, however many ranges that has, and its ways are sorted.
+   So a step costs little, and a class is one way to read a text, not one for each range. */
+static void test_classes(void) {
+    static char text[20000];
+    bitnet_grammar *g;
+    bitnet_matcher *m;
+    size_t n = (size_t)sprintf(text, "root ::= [x");
+    uint32_t i, k;
+    for (i = 0; i < 900; i++)
+        n += (size_t)sprintf(text + n, "\\U%08x", (unsigned)(0x10FFF0 - i * 401));
+    sprintf(text + n, "]*");
+    m = matcher_of(bitnet_grammar_gbnf, text, &g, 0);
+    CHECK(m);
+    for (i = 0; i < g->n_nodes; i++)
+        for (k = 1; g->nodes[i].type == BITNET_GRAMMAR__BYTES && k < (uint32_t)g->nodes[i].min; k++)
+            CHECK(g->edges[g->nodes[i].alt + k - 1].high < g->edges[g->nodes[i].alt + k].low);
+    CHECK(verdict(m, 0, "x\xF4\x8F\xBF\xB0", 0) == 'm');
+    CHECK(verdict(m, 0, "\xF4\x8F\xBF\xB1", 0) == 'x');
+    CHECK(verdict(m, 0, "\xF4", 0) == 'o');
+    CHECK(m->states[m->now].n == 1);
+    bitnet_matcher_free(m);
+    bitnet_grammar_free(g);
 }
 
 /* 1024 ways, each with frames of its own, fill the matcher's memory just before all of them need 40
@@ -875,6 +963,8 @@ const test_case grammar_tests[] = {
     {"grammar/hostile", test_hostile},
     {"grammar/more_than_ways", test_more_than_ways},
     {"grammar/exclusive", test_exclusive},
+    {"grammar/work", test_work},
+    {"grammar/classes", test_classes},
     {"grammar/frames", test_frames},
     {"grammar/lacking", test_lacking},
     {"grammar/memory", test_memory},
