@@ -13,6 +13,8 @@
 #include "../bitnet.h"
 #define BITNET_GRAMMAR_IMPLEMENTATION
 #include "../bitnet_grammar.h"
+#include "streams.h"
+#include "utf8.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -25,11 +27,7 @@
 #ifdef _WIN32
   #include <io.h>
   #include <windows.h>
-  #include <shellapi.h>
   #define getpid GetCurrentProcessId
-  #ifdef _MSC_VER
-    #pragma comment(lib, "shell32")
-  #endif
 #else
   #include <sys/time.h>
   #include <unistd.h>
@@ -684,25 +682,9 @@ static int check_options(void) {
     return GO_ON;
 }
 
-/* ---- arguments and paths: UTF-8, also on Windows, where main has them in the code page ---- */
+/* ---- files, whose paths are UTF-8 on Windows, too ---- */
 
 #ifdef _WIN32
-static char **utf8_arguments(int *argc, char **argv) {
-    int i, n = 0;
-    WCHAR **wide = CommandLineToArgvW(GetCommandLineW(), &n);
-    char **out = wide ? (char **)calloc((size_t)n + 1, sizeof *out) : 0;
-    for (i = 0; out && i < n; i++) {
-        int size = WideCharToMultiByte(CP_UTF8, 0, wide[i], -1, 0, 0, 0, 0);
-        out[i] = (char *)malloc((size_t)size);
-        if (!out[i]) return argv;
-        WideCharToMultiByte(CP_UTF8, 0, wide[i], -1, out[i], size, 0, 0);
-    }
-    LocalFree(wide);
-    if (!out) return argv;
-    *argc = n;
-    return out;                        /* lives as long as the program */
-}
-
 enum { MAX_WIDE = MAX_PATH * 4 };
 
 static int widen(const char *path, WCHAR wide[MAX_WIDE]) {
@@ -710,17 +692,11 @@ static int widen(const char *path, WCHAR wide[MAX_WIDE]) {
     return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, MAX_WIDE) > 0;
 }
 
-static FILE *open_file(const char *path) {             /* for reading */
+/* Creates a new file for writing. -1, and errno is EEXIST: something has that name. */
+static int create_file(const char *path) {
     WCHAR wide[MAX_WIDE];
-    return widen(path, wide) ? _wfopen(wide, L"rb") : 0;
-}
-
-/* Creates a new file for writing. 0, and errno is EEXIST: something has that name. */
-static FILE *create_file(const char *path) {
-    WCHAR wide[MAX_WIDE];
-    const int fd = widen(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY,
-                                              _S_IREAD | _S_IWRITE) : -1;
-    return fd < 0 ? 0 : _fdopen(fd, "wb");
+    return widen(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY,
+                                      _S_IREAD | _S_IWRITE) : -1;
 }
 
 /* Something that exists and is not a regular file. */
@@ -752,16 +728,8 @@ static int64_t seek_file(FILE *f, int64_t at, int from) {      /* returns the pl
     return _fseeki64(f, at, from) ? -1 : _ftelli64(f);
 }
 #else
-static char **utf8_arguments(int *argc, char **argv) {
-    (void)argc;
-    return argv;
-}
-
-static FILE *open_file(const char *path) { return fopen(path, "rb"); }
-
-static FILE *create_file(const char *path) {
-    const int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0666);
-    return fd < 0 ? 0 : fdopen(fd, "wb");
+static int create_file(const char *path) {
+    return open(path, O_CREAT | O_EXCL | O_WRONLY, 0666);
 }
 
 /* A pipe would block a reader, and renaming would put a file in the place of a device. */
@@ -868,7 +836,7 @@ static int read_stream(FILE *f, const char *name, struct text *t) {
 
 /* The text of a file (-: stdin), in memory that lives as long as the program. */
 static int read_file(const char *path, char **out) {
-    FILE *f = strcmp(path, "-") ? open_file(path) : stdin;
+    FILE *f = strcmp(path, "-") ? utf8_fopen(path, "rb") : stdin;
     struct text t = {0, 0, 0};
     int code;
     if (!f) return fail(1, "cannot read '%s': %s", path, strerror(errno));
@@ -1293,15 +1261,21 @@ static bitnet_result read_piece(void *ud, uint64_t offset, void *dst, size_t n) 
 
 /* Creates PATH.PID-N.part, a name that nothing has; it is in name then. */
 static FILE *create_unfinished(const char *path, char *name, size_t cap) {
-    FILE *f = 0;
-    int i, n;
+    FILE *f;
+    int i, n, reason, fd = -1;
     errno = EEXIST;
-    for (i = 0; i < 100 && !f && errno == EEXIST; i++) {
+    for (i = 0; i < 100 && fd < 0 && errno == EEXIST; i++) {
         n = snprintf(name, cap, "%s.%d-%d.part", path, (int)getpid(), i);
         errno = ENAMETOOLONG;
-        if (n < (int)cap) f = create_file(name);
+        if (n < (int)cap) fd = create_file(name);
     }
-    return f;
+    f = fd < 0 ? 0 : fdopen(fd, "wb");
+    if (fd < 0 || f) return f;
+    reason = errno;
+    close(fd);
+    remove_file(name);
+    errno = reason;
+    return 0;
 }
 
 /* Writes the state and closes the file. Returns 0 and sets errno if it can't. */
@@ -1337,7 +1311,7 @@ static int load_state(const char *path, int may_lack) {
     int64_t size;
     FILE *f;
     if (is_not_a_file(path)) return fail(1, "cannot read '%s': it is not a file", path);
-    io.ud = f = open_file(path);
+    io.ud = f = utf8_fopen(path, "rb");
     if (!f && may_lack && errno == ENOENT) return GO_ON;
     if (!f) return fail(1, "cannot read '%s': %s", path, strerror(errno));
     size = seek_file(f, 0, SEEK_END);
@@ -1697,6 +1671,7 @@ static int generate(void) {
 
 int main(int argc, char **argv) {
     int code;
+    if (!streams_fill()) return 1;
     argv = utf8_arguments(&argc, argv);
     code = parse(argc, argv);
     if (code == GO_ON) code = choose_kernels();

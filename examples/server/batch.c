@@ -9,6 +9,7 @@
    are a hash of the line. So lines can be computed anywhere, and twice. */
 #include "options.h"
 #include "reply.h"
+#include "../streams.h"
 #include "../utf8.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -715,15 +716,6 @@ static void on_signal(int number) {
     signalled = 1;
 }
 
-/* A standard descriptor that is closed would become that of the results, and what is said on it
-   would get into them. What stands in for one fails when it is used, as a closed one does. */
-static int fill_descriptors(void) {
-    int fd;
-    for (fd = 0; fd < 3; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd) return 0;
-    return 1;
-}
-
 static void handle_signals(void) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
@@ -762,7 +754,7 @@ int main(int argc, char **argv) {
     bitnet_model *model = 0;
     work *w;
     int wrong;
-    if (!fill_descriptors()) return TRY_AGAIN;
+    if (!streams_fill()) return TRY_AGAIN;
     wrong = read_options(argc, argv);
     if (wrong) return wrong - 1;
     handle_signals();

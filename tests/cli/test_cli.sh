@@ -101,6 +101,28 @@ fails file-empty 1 "empty" -m "$model" --file "$tmp/empty"
 printf 'a\000b' > "$tmp/zero"
 fails file-zero-byte 1 "zero" -m "$model" --file "$tmp/zero"
 
+# ---- standard streams that are closed
+fills_streams streams-closed -m "$model" -f "$tmp/waits"
+"$program" -m "$model" -p "Once" -n 4 -s 7 > "$tmp/want" 2> /dev/null
+"$program" -m "$model" -p "Once" -n 4 -s 7 > "$tmp/out" 2>&-
+check stderr-closed "exit code $?, or another text" cmp "$tmp/want" "$tmp/out"
+"$program" -m "$model" -p "Once" -n 4 -s 7 2> "$tmp/err" >&-
+check stdout-closed "exit code $?" [ $? -eq 1 ]
+"$program" -m "$model" -n 4 > "$tmp/out" 2> "$tmp/err" <&-
+check stdin-closed "exit code $?" [ $? -eq 1 ]
+check stdin-closed-said "it does not say so" grep -q "cannot read 'stdin'" "$tmp/err"
+if [ -n "$bench" ]; then program=$bench fills_streams bench-streams-closed "$tmp/waits"; fi
+
+# ---- no memory for a file that is written: nothing of it is left
+if [ -z "$RUN" ] && ${CC:-cc} -shared -fPIC "$(dirname "$0")/../faults.c" -o "$tmp/faults.so" -ldl 2> "$tmp/err"; then
+    mkdir "$tmp/scarce"
+    FAULT_FDOPEN=1 LD_PRELOAD=$tmp/faults.so "$program" -m "$model" -p x -n 1 --prompt-cache "$tmp/scarce/cache" \
+        > "$tmp/out" 2> "$tmp/err"
+    check no-memory-cache "exit code $?" [ $? -eq 1 ]
+    check no-memory-cache-said "it does not say so" grep -q "cannot write '$tmp/scarce/cache': Cannot allocate" "$tmp/err"
+    check no-memory-cache-leaves "$(ls "$tmp/scarce")" [ -z "$(ls "$tmp/scarce")" ]
+else skip no-memory-cache "a library for LD_PRELOAD cannot be made"; fi
+
 # ---- lists
 run --help
 check help "no help, or exit code $rc" grep -q -e "--repeat-penalty" "$tmp/out"

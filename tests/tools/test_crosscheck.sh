@@ -36,6 +36,7 @@ refused() { fails "$1" 2 "$2" --compare "$tmp/want" "$tmp/other"; }
 edit() { sed -e "$1" "$tmp/want" > "$tmp/other"; }
 
 # ---- wrong usage: 2; failures: 1
+fills_streams streams-closed --compare "$tmp/waits" "$tmp/waits"
 fails bad-flag 2 "--bogus" --bogus
 fails stray-word 2 "stray" stray
 fails missing-value 2 "-m needs a value" -m

@@ -390,6 +390,21 @@ def test_output():
 
 # ---- the index of a folder ----
 
+def test_closed_streams():
+    """What is said where descriptors are closed does not get into a file that is written."""
+    os.makedirs(path("streams"))
+    write("streams/a.txt", "A text.")
+    write("streams/b.bin", b"\xff")         # a note says that it is skipped
+    for name, closed in ("open", ""), ("closed-2", "2>&-"), ("closed-1", ">&-"), ("closed", "<&- >&- 2>&-"):
+        r = subprocess.run(["sh", "-c", 'exec "$@" ' + closed, "sh", *os.environ.get("RUN", "").split(), program, "index",
+                            path("streams"), *USE, "-o", path(name)], capture_output=True, timeout=600)
+        check("index-streams-" + name, r.returncode == 0 and all(
+            read(name + x) == read("open" + x) for x in (".npy", ".i8.npy", ".jsonl")), r)
+    r = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *os.environ.get("RUN", "").split(), program, *USE],
+                       capture_output=True, timeout=600)
+    check("stdin-closed", r.returncode == 1 and b"cannot read standard input" in r.stderr, r)
+
+
 def paragraphs(n, seed):
     return "\n\n".join("\n".join(x.capitalize() + "." for x in lines(6, seed + i)) for i in range(n))
 
@@ -672,7 +687,7 @@ def test_hostile():
 
 try:
     for test in (test_reference, test_formats, test_batches, test_input, test_jsonl, test_options, test_usage,
-                 test_output, test_index, test_search, test_hostile):
+                 test_output, test_closed_streams, test_index, test_search, test_hostile):
         test()
 finally:
     shutil.rmtree(tmp)
