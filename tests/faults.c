@@ -2,11 +2,13 @@
 
        FAULT_FDOPEN=1      fdopen has no memory
        FAULT_RENAME=N      the N-th rename, from 1 on, ends with EIO
-       FAULT_PATH=WORD     files whose paths hold the word cannot be opened
-       FAULT_ERRNO=N       with this errno
+       FAULT_PATH=WORD     files and folders whose paths hold the word cannot be opened
+       FAULT_ERRNO=N       for this reason (EACCES)
+       FAULT_AFTER=N       but so many times they can
 
    A shared library for glibc: cc -shared -fPIC tests/faults.c -o faults.so -ldl */
 #define _GNU_SOURCE 1
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,29 +37,43 @@ int rename(const char *from, const char *to) {
     return which && ++n == atoi(which) ? -1 : real(from, to);
 }
 
+/* Is this path to fail? Sets errno then. */
+static int fails(const char *path) {
+    static int n;
+    const char *word = getenv("FAULT_PATH"), *reason = getenv("FAULT_ERRNO"),
+               *after = getenv("FAULT_AFTER");
+    if (!word || !strstr(path, word) || (after && n++ < atoi(after))) return 0;
+    errno = reason ? atoi(reason) : EACCES;
+    return 1;
+}
+
 static int open_as(const char *name, const char *path, int flags, int mode) {
-    const char *word = getenv("FAULT_PATH"), *reason = getenv("FAULT_ERRNO");
     int (*real)(const char *, int, ...);
     void *p = next(name);
     memcpy(&real, &p, sizeof real);
-    errno = reason ? atoi(reason) : EACCES;
-    return word && strstr(path, word) ? -1 : real(path, flags, mode);
+    return fails(path) ? -1 : real(path, flags, mode);
 }
 
-int open(const char *path, int flags, ...) {
-    va_list args;
-    int mode = 0;
-    va_start(args, flags);
-    if (flags & O_CREAT) mode = va_arg(args, int);
-    va_end(args);
-    return open_as("open", path, flags, mode);
-}
+#define OPEN(name) \
+    int name(const char *path, int flags, ...) { \
+        va_list args; \
+        int mode = 0; \
+        va_start(args, flags); \
+        if (flags & O_CREAT) mode = va_arg(args, int); \
+        va_end(args); \
+        return open_as(#name, path, flags, mode); \
+    }
+OPEN(open)
+OPEN(open64)
 
-int open64(const char *path, int flags, ...) {
-    va_list args;
-    int mode = 0;
-    va_start(args, flags);
-    if (flags & O_CREAT) mode = va_arg(args, int);
-    va_end(args);
-    return open_as("open64", path, flags, mode);
-}
+#define SCANDIR(name, entry) \
+    int name(const char *path, struct entry ***list, int (*is_wanted)(const struct entry *), \
+             int (*compare)(const struct entry **, const struct entry **)) { \
+        int (*real)(const char *, struct entry ***, int (*)(const struct entry *), \
+                    int (*)(const struct entry **, const struct entry **)); \
+        void *p = next(#name); \
+        memcpy(&real, &p, sizeof real); \
+        return fails(path) ? -1 : real(path, list, is_wanted, compare); \
+    }
+SCANDIR(scandir, dirent)
+SCANDIR(scandir64, dirent64)
