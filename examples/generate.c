@@ -55,6 +55,7 @@ static char *grammar_text, *grammar_path, *schema_text, *schema_path;
 static int32_t cache_all, cache_read_only;
 static char *stops[MAX_STOPS];
 static int32_t chatting = AUTO, interactive, single_turn;
+static int32_t parse_special = YES;    /* in plain text; messages never */
 static int32_t escapes = AUTO;         /* AUTO: in texts of the command line, not in files */
 static int32_t shifting = AUTO;        /* AUTO: in chats */
 static int32_t reasoning = AUTO, reasoning_budget = -1;
@@ -400,6 +401,8 @@ static const struct option options[] = {
      "\\n \\t \\r \\\" \\' \\\\ \\xHH in -p, -sys and -r (default), and in files", take_yes,
      &escapes, 0, 0},
     {"--no-escape", 0, "leave texts unchanged", take_no, &escapes, 0, 0},
+    {"--no-parse-special", 0, "names of control tokens in a plain prompt are text, as in chats",
+     take_no, &parse_special, 0, 0},
     {"-n --predict --n-predict", "N", "new tokens (-1: no limit; -2: until the context is full)",
      take_whole, &max_tokens, -2, TOP},
     {"-c --ctx-size", "N", "context in tokens; 0: the model's (that, up to 4096)", take_whole,
@@ -816,6 +819,12 @@ static int append(struct text *t, const char *s, size_t n) {
     return 1;
 }
 
+/* Removes a byte order mark. */
+static void drop_mark(struct text *t) {
+    const size_t size = utf8_mark(t->s, t->n);
+    if (size) memmove(t->s, t->s + size, (t->n -= size) + 1);
+}
+
 /* Reads a prompt to the end of the file, without its last newline. */
 static int read_stream(FILE *f, const char *name, struct text *t) {
     char block[4096];
@@ -825,7 +834,8 @@ static int read_stream(FILE *f, const char *name, struct text *t) {
         if (!append(t, block, n))
             return fail(1, "'%s' is too long: prompts have at most 16 MiB", name);
     if (ferror(f)) return fail(1, "cannot read '%s': %s", name, strerror(errno));
-    if (t->n > 0 && t->s[t->n - 1] == '\n') t->s[--t->n] = 0;
+    drop_mark(t);
+    if (t->n > 0) t->s[t->n -= utf8_line_end(t->s, t->n)] = 0;
     if (t->n == 0 && f == stdin)
         return fail(2, chatting == YES ? "no message: give -p or --file; stdin is empty"
                                        : "no prompt: give -p, --file or -cnv; stdin is empty");
@@ -998,6 +1008,7 @@ static enum line read_line(const char *mark, struct text *line) { return read_pl
 /* A message is a line, or several lines of which all but the last end in a backslash. */
 static enum line read_message(struct text *message) {
     static struct text line;
+    static int is_later;               /* a line was read before */
     enum line result;
     const char *mark = "> ";
     message->n = 0;
@@ -1013,6 +1024,8 @@ static enum line read_message(struct text *message) {
             say("the message is not sent: it contains a zero byte");
             return LINE_REFUSED;
         }
+        if (!is_later) drop_mark(&line);
+        is_later = 1;
         if (line.n > 0 && line.s[line.n - 1] == '\r') line.s[--line.n] = 0;
         if (isatty(0)) drop_keys(&line);
         more = line.n > 0 && line.s[line.n - 1] == '\\';
@@ -1168,7 +1181,9 @@ static void close_reply(void) {
 
 static int tokenize_turn(const char *text, bitnet_token *out, size_t cap) {
     const bitnet_message message = {"user", text};
-    if (!chatting) return bitnet_tokenize(model, text, strlen(text), 0, out, cap);
+    if (!chatting)
+        return bitnet_tokenize(model, text, strlen(text), parse_special ? BITNET_PARSE_SPECIAL : 0,
+                               out, cap);
     return bitnet_chat_tokenize(model, &chat, &message, 1, BITNET_OPEN_REPLY, out, cap);
 }
 
@@ -1178,6 +1193,14 @@ static void keep_first_turn(void) {
     if (wanted > n_tokens) wanted = n_tokens;
     if (wanted > most) wanted = most;
     if (wanted > n_keep) n_keep = wanted;
+}
+
+/* A prompt that spells BOS has it once. */
+static void drop_second_bos(void) {
+    if (chatting || n_turns > 1 || n_tokens < 2 || turns[0] != 1) return;
+    if (tokens[0] != info.bos || tokens[1] != info.bos) return;
+    n_tokens--;
+    memmove(tokens + 1, tokens + 2, (size_t)(n_tokens - 1) * sizeof *tokens);
 }
 
 /* Adds a message, or a text's prompt, and returns GO_ON. If it does not fit, this prints a line,
@@ -1204,6 +1227,7 @@ static int add_turn(const char *text) {
     close_reply();
     turns[n_turns++] = n_tokens;
     n_tokens += tokenize_turn(text, tokens + n_tokens, (size_t)n);
+    drop_second_bos();
     if (n_turns == 1 && n_keep == n_system) keep_first_turn();
     return GO_ON;
 }
@@ -1500,6 +1524,8 @@ static int next_line(void) {
 /* Lines from stdin and the model's replies, until one of them ends the program. */
 static int converse(void) {
     int code = GO_ON;
+    if (screen && !quiet && chatting)
+        fprintf(screen, "Chat template: %s. ", bitnet_model_chat_template(model)->name);
     if (screen && !quiet) fprintf(screen, "Ctrl-C stops a reply, Ctrl-D ends; /help has more.\n");
     if (prompt && chatting && text_on_terminal && show_prompt) {
         paint(stdout, COLOUR_INPUT);
@@ -1613,11 +1639,23 @@ static int create_matcher(void) {
     return GO_ON;
 }
 
+/* Control tokens have no text, so no stop string can be found in it. */
+static void check_stops(void) {
+    int32_t i;
+    for (i = 0; i < gen.n_stop_strings; i++) {
+        const bitnet_token t = bitnet_token_find(model, stops[i]);
+        if (bitnet_token_is_special(model, t) && !bitnet_token_is_end(model, t))
+            note("warning: -r %s: this control token is no text and stops nothing", stops[i]);
+    }
+}
+
 static void print_loaded(double seconds) {
     fprintf(stderr, "%.1f M parameters, %.1f MB, loaded in %.3f s\n",
             (double)info.n_params / 1e6, (double)info.file_bytes / 1e6, seconds);
     fprintf(stderr, "FFN %d, %d heads of %d, %d for KV, context %d\n", info.ffn_dim, info.n_heads,
             info.head_dim, info.n_kv_heads, info.ctx_train);
+    fprintf(stderr, "%s%s\n", chatting ? "chat template: " : "no chat",
+            chatting ? bitnet_model_chat_template(model)->name : "");
     fprintf(stderr, "self-test passed; %d threads, context %d in %.1f MB\n",
             bitnet_ctx_threads(ctx), ctx_params.n_ctx,
             (double)bitnet_ctx_bytes(model, &ctx_params) / 1e6);
@@ -1643,6 +1681,7 @@ static int generate(void) {
     if (code == GO_ON) code = choose_mode();
     if (code == GO_ON) code = create_context();
     if (code != GO_ON) return code;
+    check_stops();
     took = now() - began;
     if (verbose && bitnet_selftest(bitnet_kernels_find(info.kernels), &err))
         return fail(1, "%s", err.text);

@@ -3,6 +3,7 @@
 #include "index.h"
 #include "../json/text.h"
 #include "../server/buffer.h"
+#include "../utf8.h"
 #include "bounds.h"
 #include "file.h"
 #include "model.h"
@@ -177,7 +178,7 @@ static int cannot_read(maker *m, const char *path, int wrong) {
 /* Adds the passages of a file that was read. */
 static int add_passages(maker *m, const char *path, const mapped *f) {
     const char *why = not_text(f), *p = (const char *)f->p;
-    size_t at = 0, n;
+    size_t at = utf8_mark(p, f->size), n;
     int code = DONE;
     if (why) return skip(m, path, why);
     m->n_files++;

@@ -130,6 +130,9 @@ check compare-short "exit code $rc" test $rc -eq 0
 sed 's/$/\r/' "$tmp/want" > "$tmp/other"
 run --compare "$tmp/other" "$tmp/want"
 check compare-crlf "exit code $rc" test $rc -eq 0
+{ printf '\357\273\277'; cat "$tmp/want"; } > "$tmp/other"
+run --compare "$tmp/other" "$tmp/want"
+check compare-mark "exit code $rc" test $rc -eq 0
 number='[0-9a-f]\{8\}'
 product='dotrows_ternary n=128 rows=37 cols=1 random seed=1'
 edit "s/^\($product | scalar | .*| $number $number \)$number/\10000007b/"

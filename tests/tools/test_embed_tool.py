@@ -230,6 +230,31 @@ def test_input():
     check("separator-in-part", Run(*USE, "--embd-separator", "aab", text="one textaaabanother").vectors() ==
           [one("one texta"), b])
     check("whole", one("one text\nanother") not in (a, b))
+    mark = b"\xef\xbb\xbf"
+    r = Run(*USE, text=mark + b"one text\r\nanother\r\n")
+    check("mark-stdin", r.vectors() == [a, b], r)
+    check("mark-file", Run(*USE, "-f", write("in.txt", mark + b"one text\nanother")).vectors() == [a, b])
+    check("mark-whole", Run(*USE, "-f", write("in.txt", mark + b"one text"), "--embd-separator", "").vectors() == [a])
+    check("mark-separator", Run(*USE, "--embd-separator", "#", text=mark + b"one text#another").vectors() == [a, b])
+    check("mark-later", Run(*USE, text=b"one text\n" + mark + b"another").vectors() not in ([a, b], [a]))
+    r = Run(*USE, text=mark + b"\r\none text")
+    check("mark-alone", r.vectors() == [a] and "passed over: 1" in r.err, r)
+    r = Run(*USE, "--jsonl", text=mark + b'{"text": "one text", "id": 1}\r\n{"text": "another"}\r\n')
+    check("mark-jsonl", r.rc == 0 and r.vectors() == [a, b], r)
+
+    # control tokens that a text spells
+    def size(text, *args):
+        r = Run(*USE, "-c", 2, "-p", text, *args)
+        return int(r.err.split("it has ")[1].split()[0]) if "it has " in r.err else r
+
+    check("special", size("<|eot_id|><|eot_id|>") == 3 and size("<|begin_of_text|><|eot_id|><|eot_id|>") == 3,
+          size("<|eot_id|><|eot_id|>"))
+    check("special-bos-once", Run(*USE, "-p", "<|begin_of_text|>one text").vectors() == [a])
+    check("special-off", size("<|eot_id|><|eot_id|>", "--no-parse-special") > 8)
+    check("special-jsonl", Run(*USE, "--jsonl", text='{"text": "<|begin_of_text|>one text"}').vectors() == [a])
+    cut = Run(*USE, "-c", 3, "--cut", "-p", "<|eot_id|>" * 5), Run(*USE, "-c", 3, "-p", "<|eot_id|>" * 2)
+    check("special-cut", cut[0].rc == 0 and cut[0].out == cut[1].out, cut)
+
     nothing = Run(*USE)
     check("nothing", nothing.rc == 0 and nothing.out == b"", nothing)
 
@@ -482,6 +507,12 @@ def test_index():
     r = Run("search", os.path.join(folder, "index.npy"), "A short note about cats.", *USE, "-k", 1)
     line = " 1.000000  %s/a.txt:0  A short note about cats.\n" % folder
     check("search-text", r.rc == 0 and r.out.decode() == line, r.out)
+    os.makedirs(path("windows"))
+    write("windows/a.txt", b"\xef\xbb\xbfA short note about cats.\r\n")
+    Run("index", path("windows"), *USE, "-o", path("w"))
+    r = Run("search", path("w.npy"), "A short note about cats.", *USE, "-k", 1)
+    line = " 1.000000  %s:3  A short note about cats.\n" % path("windows/a.txt")
+    check("search-windows", r.rc == 0 and r.out.decode() == line, r.out)
     r = Run("search", os.path.join(folder, "index.npy"), "cats", *USE, "--query", "find", "--json")
     v = one("Instruct: find\nQuery: cats")
     best = json.loads(r.out)["results"][0]

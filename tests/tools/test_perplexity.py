@@ -172,6 +172,12 @@ def test_perplexity():
     check("f32", near(r.chunks(), f32, 4) and r.out != Run(*TINY, "-c", 200).out, (r.out, f32))
     check("prompt", Run("-m", tiny, "-p", TEXT[:-1].decode(), "-c", 64).out == Run(*TINY, "-c", 64).out)
     check("stdin", Run("-m", tiny, "-f", "-", "-c", 64, text=TEXT).out == Run(*TINY, "-c", 64).out)
+    mark = b"\xef\xbb\xbf"
+    check("mark", Run("-m", tiny, "-f", write("mark", mark + TEXT), "-c", 64).out == Run(*TINY, "-c", 64).out)
+    check("crlf-at-the-end", Run("-m", tiny, "-f", "-", "-c", 64, text=mark + TEXT[:-1] + b"\r\n").out ==
+          Run(*TINY, "-c", 64).out)
+    check("text-of-a-token", Run("-m", tiny, "-p", "<|eot_id|>" * 8, "-c", 8).rc == 0 and
+          Run("-m", tiny, "-p", "<|eot_id|>" * 8, "-c", 8).out.count("]") > 2)
     check("long-names", Run("--model", tiny, "--file", FILE, "--ctx-size", 64, "--log-disable").err == "")
 
 
