@@ -114,17 +114,17 @@ check "a torn line has its custom_id" "$(sed -n 2p "$tmp/out")" \
 check "no other one has" "$(cut -c 1-100 "$tmp/out")" [ "$(grep -c '"custom_id":null,"response":{"status_code":400,' "$tmp/out")" -eq 6 ]
 check "their numbers are said" "$(cat "$tmp/err")" \
     [ "$(sed -n 's/^batch: line \([0-9]*\): .*/\1/p' "$tmp/err" | tr '\n' ' ')" = "4 5 6 7 8 9 " ]
-printf '{"custom_id":"%s","prompt":"x","max_tokens":%d}\n' a 1 b 1 '\u0061' 2 A 1 a 3 '\u202ec' 1 '\u202ec' 2 >"$tmp/twice"
-input=$tmp/twice run -m "$model" --ordered
+printf '{"custom_id":"%s","prompt":"x","max_tokens":%d}\n' a 1 b 1 '\u0061' 2 A 1 a 3 '\u202ec' 1 '\u202ec' 2 >"$tmp/same"
+input=$tmp/same run -m "$model" --ordered
 check "two lines with one custom_id are told" "exit code $rc, $(cat "$tmp/err")" \
     [ $rc -eq 0 -a "$(sed -n 's/^batch: line \([0-9]*\): .*same custom_id, \(.*\)$/\1\2/p' "$tmp/err" | tr '\n' ' ')" = \
     '3"a" 5"a" 7"?c" ' ]
-cp "$tmp/out" "$tmp/twice.out"
-input=/dev/null run -m "$model" --resume "$tmp/twice.out"
+cp "$tmp/out" "$tmp/same.out"
+input=/dev/null run -m "$model" --resume "$tmp/same.out"
 check "and two results with one" "exit code $rc, $(cat "$tmp/err")" [ $rc -eq 0 -a "$(grep -c 'same custom_id' "$tmp/err")" -eq 3 ]
-check "at their bytes" "$(cat "$tmp/err")" grep -q "twice.out, byte $(head -n 2 "$tmp/twice.out" | wc -c): " "$tmp/err"
-head -n 2 "$tmp/twice.out" >"$tmp/some.out"
-input=$tmp/twice run -m "$model" --resume "$tmp/some.out"
+check "at their bytes" "$(cat "$tmp/err")" grep -q "same.out, byte $(head -n 2 "$tmp/same.out" | wc -c): " "$tmp/err"
+head -n 2 "$tmp/same.out" >"$tmp/some.out"
+input=$tmp/same run -m "$model" --resume "$tmp/some.out"
 check "a line with the custom_id of a result" "$(cat "$tmp/err")" [ "$(grep -c 'same custom_id' "$tmp/err")" -eq 3 ]
 awk 'BEGIN { for (i = 0; i < 5000; i++) printf "{\"custom_id\":\"%d\",\"prompt\":5}\n", i % 4999 }' >"$tmp/many"
 input=$tmp/many run -m "$model"
